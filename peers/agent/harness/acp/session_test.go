@@ -1,0 +1,277 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hubbub/peers/agent/harness"
+
+	acpsdk "github.com/coder/acp-go-sdk"
+	"github.com/rs/zerolog"
+)
+
+// answering connects a program to a side that answers each request by a function.
+func answering(t *testing.T, answer func(ctx context.Context, method string, params json.RawMessage) (any, *acpsdk.RequestError)) *program {
+	t.Helper()
+	log := zerolog.Nop()
+	p := &program{
+		h:        &Harness{argv: []string{"program"}, opts: Options{InitTimeout: time.Minute, Log: &log}},
+		sessions: harness.NewRecent[string, acpsdk.SessionId](10), turns: map[acpsdk.SessionId]*collector{},
+	}
+	there, here := io.Pipe()
+	back, out := io.Pipe()
+	p.conn = acpsdk.NewConnection(p.handle, here, back)
+	other := acpsdk.NewConnection(answer, out, there)
+	for _, c := range []*acpsdk.Connection{p.conn, other} {
+		c.SetLogger(slog.New(slog.DiscardHandler))
+	}
+	t.Cleanup(func() {
+		here.Close()
+		out.Close()
+		<-p.conn.Done()
+		<-other.Done()
+	})
+	return p
+}
+
+// TestASessionIsInTheModeThatAsks: a program that has such a mode is put into it, and one that
+// does not take it gets no session.
+func TestASessionIsInTheModeThatAsks(t *testing.T) {
+	modes := func(current string, all ...string) *acpsdk.SessionModeState {
+		s := &acpsdk.SessionModeState{CurrentModeId: acpsdk.SessionModeId(current)}
+		for _, one := range all {
+			s.AvailableModes = append(s.AvailableModes, acpsdk.SessionMode{Id: acpsdk.SessionModeId(one), Name: one})
+		}
+		return s
+	}
+	for name, c := range map[string]struct {
+		modes   *acpsdk.SessionModeState
+		refuses bool
+		set     string
+		says    string
+	}{
+		"no modes":        {nil, false, "", ""},
+		"it asks":         {modes("default", "yolo", "default"), false, "", ""},
+		"it reads only":   {modes("read-only", "default", "read-only"), false, "", ""},
+		"it does not ask": {modes("yolo", "yolo", "read-only", "default"), false, "read-only", ""},
+		"it never asks":   {modes("yolo", "yolo", "plan"), false, "", ""},
+		"it refuses":      {modes("yolo", "yolo", "default"), true, "default", `putting the session into the mode "default", in which the program asks for permission`},
+	} {
+		set, opened := "", 0
+		p := answering(t, func(_ context.Context, method string, params json.RawMessage) (any, *acpsdk.RequestError) {
+			switch method {
+			case acpsdk.AgentMethodSessionNew:
+				opened++
+				return acpsdk.NewSessionResponse{SessionId: acpsdk.SessionId(fmt.Sprint("s", opened)), Modes: c.modes}, nil
+			case acpsdk.AgentMethodSessionSetMode:
+				var r acpsdk.SetSessionModeRequest
+				_ = json.Unmarshal(params, &r)
+				if set = string(r.ModeId); c.refuses {
+					return nil, acpsdk.NewInternalError("no")
+				}
+				return acpsdk.SetSessionModeResponse{}, nil
+			}
+			return nil, acpsdk.NewMethodNotFound(method)
+		})
+		for range 2 {
+			id, err := p.session(t.Context(), &harness.Turn{})
+			if c.says == "" && (err != nil || id != "s1") || c.says != "" && (err == nil || id != "" || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("%s: %q, %v", name, id, err)
+			}
+		}
+		if want := map[bool]int{false: 1, true: 2}[c.refuses]; set != c.set || opened != want {
+			t.Errorf("%s: the mode is set to %q, and %d sessions were opened", name, set, opened)
+		}
+	}
+}
+
+// TestASessionThatIsNotOpenedSaysWhy.
+func TestASessionThatIsNotOpenedSaysWhy(t *testing.T) {
+	p := answering(t, func(context.Context, string, json.RawMessage) (any, *acpsdk.RequestError) {
+		return nil, acpsdk.NewInternalError("no folder")
+	})
+	if _, err := p.session(t.Context(), &harness.Turn{}); err == nil || !strings.HasPrefix(err.Error(), "opening a session: ") {
+		t.Errorf("refused: %v", err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		slow := answering(t, func(ctx context.Context, _ string, _ json.RawMessage) (any, *acpsdk.RequestError) {
+			<-ctx.Done()
+			return nil, acpsdk.NewInternalError("late")
+		})
+		from := time.Now()
+		if _, err := slow.session(t.Context(), &harness.Turn{}); err == nil || err.Error() != "the program did not open a session in 1m0s" || time.Since(from) != time.Minute {
+			t.Errorf("after %v: %v", time.Since(from), err)
+		}
+	})
+}
+
+// TestAProgramIsKnownByItsFirstAnswer: what it can do, and which version it speaks.
+func TestAProgramIsKnownByItsFirstAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer  any
+		refusal *acpsdk.RequestError
+		says    string
+	}{
+		"able":            {json.RawMessage(`{"protocolVersion":1,"agentInfo":{"name":"codex-acp","version":"1"},"agentCapabilities":{"mcpCapabilities":{"http":true},"promptCapabilities":{"image":true}}}`), nil, ""},
+		"of another time": {json.RawMessage(`{"protocolVersion":2}`), nil, "program speaks version 2 of the Agent Client Protocol, and this program 1"},
+		"refusing":        {nil, acpsdk.NewInternalError("no"), "program refused initialize: "},
+		"not logged in":   {nil, &acpsdk.RequestError{Code: -32000, Message: "login"}, "log in by hand once"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := answering(t, func(_ context.Context, method string, _ json.RawMessage) (any, *acpsdk.RequestError) {
+				return c.answer, c.refusal
+			})
+			err := p.initialize(t.Context())
+			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if err == nil && (p.name != "codex-acp" || !p.http || !p.images) {
+				t.Errorf("%s: %q, %v, %v", name, p.name, p.http, p.images)
+			}
+			if permanent := errors.Is(err, harness.ErrPermanent); permanent != (name == "of another time" || name == "not logged in") {
+				t.Errorf("%s: %v is for good: %v", name, err, permanent)
+			}
+		})
+	}
+}
+
+// TestWhatAProgramAsksOfUs: permissions alone; and what it tells is read.
+func TestWhatAProgramAsksOfUs(t *testing.T) {
+	p := &program{h: &Harness{opts: Options{Permission: PermitReading}}, turns: map[acpsdk.SessionId]*collector{}}
+	for method, c := range map[string]struct {
+		params string
+		code   int // of the refusal
+	}{
+		acpsdk.ClientMethodSessionUpdate:            {`{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"hi"}}}`, 0},
+		acpsdk.ClientMethodSessionRequestPermission: {`{"sessionId":"s"}`, -32602},
+		acpsdk.ClientMethodFsReadTextFile:           {`{}`, -32601},
+		acpsdk.ClientMethodTerminalCreate:           {`{}`, -32601},
+	} {
+		_, refusal := p.handle(t.Context(), method, json.RawMessage(c.params))
+		if got := given(refusal).Code; got != c.code {
+			t.Errorf("%s: %v, want %d", method, refusal, c.code)
+		}
+	}
+	if _, refusal := p.handle(t.Context(), acpsdk.ClientMethodSessionUpdate, json.RawMessage(`no JSON`)); given(refusal).Code != -32602 {
+		t.Errorf("an update that cannot be read: %v", refusal)
+	}
+	// Of a turn that is not running nothing is permitted.
+	if got := p.permission(t.Context(), &acpsdk.RequestPermissionRequest{SessionId: "s", Options: []acpsdk.PermissionOption{{OptionId: "once", Kind: acpsdk.PermissionOptionKindAllowOnce}}}); got.Selected != nil || got.Cancelled == nil {
+		t.Errorf("a permission outside of a turn: %+v", got)
+	}
+}
+
+func TestPermissionsAreReadAndDecide(t *testing.T) {
+	for word, ok := range map[string]bool{"reading": true, "ask": true, "everything": true, "nothing": true, "": false, "all": false} {
+		if p, known := ParsePermission(word); known != ok || string(p) != word {
+			t.Errorf("%q: %q, %v", word, p, known)
+		}
+	}
+	for _, kind := range append(slices.Clone(kinds), "") {
+		reads := kind == "read" || kind == "search" || kind == "think" || kind == "fetch"
+		for permission, want := range map[Permission]bool{PermitReading: reads, PermitAsking: reads, PermitEverything: true, PermitNothing: false} {
+			if permits(permission, kind, false) != want || !permits(permission, kind, true) {
+				t.Errorf("%s of %q: %v, want %v", permission, kind, permits(permission, kind, false), want)
+			}
+		}
+	}
+}
+
+// TestWhatIsGatheredOfATurn: its last words, its calls and what it cost, all within bounds.
+func TestWhatIsGatheredOfATurn(t *testing.T) {
+	var told []harness.Progress
+	fresh := func() *collector {
+		told = nil
+		return &collector{seen: map[acpsdk.ToolCallId]callWords{}, report: func(p harness.Progress) { told = append(told, p) }}
+	}
+	says := func(s string) *acpsdk.SessionUpdate {
+		return &acpsdk.SessionUpdate{AgentMessageChunk: &acpsdk.SessionUpdateAgentMessageChunk{Content: acpsdk.TextBlock(s)}}
+	}
+	calls := func(id int, input any) *acpsdk.SessionUpdate {
+		return &acpsdk.SessionUpdate{ToolCall: &acpsdk.SessionUpdateToolCall{ToolCallId: acpsdk.ToolCallId(fmt.Sprint(id)), Title: "Run", RawInput: input}}
+	}
+	c := fresh()
+	for _, u := range []*acpsdk.SessionUpdate{says("I "), says("look. "), calls(1, "ls"), calls(2, "ls"), says(" Done. "), calls(3, strings.Repeat("x", 64<<10-2)), calls(4, strings.Repeat("x", 64<<10-1)), says("\n")} {
+		c.update(u)
+	}
+	c.stop, c.usage = acpsdk.StopReasonMaxTokens, &acpsdk.Usage{InputTokens: 7, OutputTokens: 5, CachedReadTokens: new(3)}
+	var o harness.Outcome
+	c.fill(&o)
+	if want := (harness.Usage{Model: "acp", Rounds: 1, ToolCalls: 4, InputTokens: 7, OutputTokens: 5, CachedTokens: 3}); o.FinalText != "Done." || !o.Truncated || o.Usage != want {
+		t.Errorf("%q, %v, %+v", o.FinalText, o.Truncated, o.Usage)
+	}
+	if got := len(told[5].Content); told[5].CallID != "3" || got != 64<<10 || string(told[6].Content) != "null" || told[6].Kind != harness.ProgressToolCall || told[6].Tool != "Run" {
+		t.Errorf("of the large calls is told %d bytes and %s", got, told[6].Content)
+	}
+	for status, want := range map[acpsdk.ToolCallStatus]int{acpsdk.ToolCallStatusInProgress: 0, acpsdk.ToolCallStatusCompleted: 1, acpsdk.ToolCallStatusFailed: 1} {
+		c := fresh()
+		c.update(&acpsdk.SessionUpdate{ToolCallUpdate: &acpsdk.SessionToolCallUpdate{ToolCallId: "1", Status: &status, RawOutput: 7}})
+		if len(told) != want || want == 1 && (told[0].Kind != harness.ProgressToolResult || string(told[0].Content) != "7") {
+			t.Errorf("%s: %+v", status, told)
+		}
+	}
+	c = fresh()
+	c.update(&acpsdk.SessionUpdate{Plan: &acpsdk.SessionUpdatePlan{Entries: []acpsdk.PlanEntry{{Status: "completed"}, {Status: "pending"}, {Status: "completed"}}}})
+	if len(told) != 1 || told[0].Message != "plan" || told[0].Progress != 2 || told[0].Total != 3 {
+		t.Errorf("the plan is %+v", told)
+	}
+	c = fresh()
+	c.update(says(strings.Repeat("x", 256<<10)))
+	c.update(says("y"))
+	o = harness.Outcome{}
+	c.fill(&o)
+	if len(o.FinalText) != 256<<10 || o.Truncated || o.Usage != (harness.Usage{Model: "acp", Rounds: 1}) {
+		t.Errorf("%d bytes, %v, %+v", len(o.FinalText), o.Truncated, o.Usage)
+	}
+	c = fresh()
+	for i := range 1001 {
+		c.update(calls(i, nil))
+		c.update(says("."))
+	}
+	if len(c.seen) != 1000 || len(c.pieces) != 256 {
+		t.Errorf("%d calls and %d pieces are kept", len(c.seen), len(c.pieces))
+	}
+}
+
+// TestServersAreToldInTheProgramsWords: by what it takes, in an order that stays.
+func TestServersAreToldInTheProgramsWords(t *testing.T) {
+	all := []harness.MCPServer{{Command: []string{"run", "a", "b"}, Env: map[string]string{"B": "2", "A": "1"}}, {Name: "web", URL: "https://a.example", Headers: map[string]string{"X": "y"}}}
+	var told []harness.Progress
+	for _, http := range []bool{true, false} {
+		p := &program{h: New([]string{"program"}, nil), http: http}
+		p.h.Attach(harness.Host{Progress: func(p harness.Progress) { told = append(told, p) }})
+		got, err := json.Marshal(p.servers(&harness.Turn{ID: "t", MCP: all}))
+		want := `[{"args":["a","b"],"command":"run","env":[{"name":"A","value":"1"},{"name":"B","value":"2"}],"name":"mcp"}`
+		if http {
+			want += `,{"headers":[{"name":"X","value":"y"}],"name":"web","type":"http","url":"https://a.example"}`
+		}
+		if err != nil || canonical(t, got) != canonical(t, []byte(want+"]")) {
+			t.Errorf("over HTTP %v: %s, %v", http, got, err)
+		}
+		if left := len(told) == 1 && told[0].TurnID == "t" && strings.Contains(told[0].Message, "goes without the server web"); left == http {
+			t.Errorf("over HTTP %v: told %+v", http, told)
+		}
+	}
+}
+
+func canonical(t *testing.T, raw []byte) string {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
