@@ -74,6 +74,9 @@ func TestAnOldLogIsTakenOverAsItLies(t *testing.T) {
 	if got := query(t, path, "SELECT id, bus FROM activity_log"); len(got) != 1 || got[0] != "5|east" {
 		t.Errorf("the new rows are %s", got)
 	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the new file is for %v, %v", info.Mode().Perm(), err)
+	}
 	rows, _, err := opened(t, path).After(t.Context(), Filter{}, nil, 10)
 	if err != nil || len(rows) != 5 || rows[0].ID != 1 || rows[0].MessageID != "msg_1" || rows[4].ID != 5 {
 		t.Errorf("a reader finds %+v, %v", rows, err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -179,5 +180,17 @@ func TestHowLongACycleIsFound(t *testing.T) {
 		if err := attempt(func() { s.checkCycles(r) }); (err != nil) != found {
 			t.Errorf("a cycle of %d: %v", n, err)
 		}
+	}
+}
+
+// TestAnInvocationThatWakesNobodySaysSo: its refusal names what was kept of it, and a wake that
+// is none.
+func TestAnInvocationThatWakesNobodySaysSo(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead")
+	d.sweep(time.Minute)
+	details := d.refuse(collab.CodeUnavailable, "cli:will", "invocation.create", m{"targetAgentId": "lead", "text": "go"})
+	if wake, told := details["wake"]; !told || wake != nil || details["flightId"] != details.at("flight", "id") || details["invocationId"] != details.at("invocation", "id") {
+		t.Errorf("the refusal says %v", details)
 	}
 }

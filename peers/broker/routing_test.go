@@ -452,3 +452,19 @@ func TestTheAdviceOfAnAmbiguousNameWorks(t *testing.T) {
 		})
 	}
 }
+
+// TestFallingSilentIsNoSignOfLife: a caller works where the endpoint is that was heard of last,
+// not where one has just fallen silent.
+func TestFallingSilentIsNoSignOfLife(t *testing.T) {
+	d := newDesk(t)
+	d.do("agent:lead", "identity.announce", m{"endpointId": "old", "projectPath": "/a"})
+	d.now = d.now.Add(20 * time.Second)
+	d.do("agent:lead", "identity.announce", m{"endpointId": "new", "projectPath": "/b"})
+	d.sweep(20 * time.Second)
+	if got := d.state.endpoints["old"].Status; got != collab.StatusOffline {
+		t.Fatalf("the old endpoint is %s", got)
+	}
+	if got := d.state.localityOf(d.state.caller("agent:lead", d.names)); got.project != "/b" {
+		t.Errorf("the caller works in %q", got.project)
+	}
+}
