@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,6 +70,37 @@ func TestTheBoundsOfWhatIsKept(t *testing.T) {
 		if d, err := ParseSpan(text); err == nil {
 			t.Errorf("%q is %s", text, d)
 		}
+	}
+}
+
+// TestAReaderLetsGoOfWhatWasPruned: the file would keep its room on the disk until the reader ends.
+func TestAReaderLetsGoOfWhatWasPruned(t *testing.T) {
+	whole, _ := threes(t, 13)
+	path := copyLog(t, whole)
+	r := opened(t, path)
+	read := func() {
+		t.Helper()
+		if _, _, err := r.After(t.Context(), Filter{}, nil, 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read()
+	before := maps.Clone(r.sources[0].sealed)
+	if _, err := Prune(t.Context(), path, epoch.Add(5*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	read()
+	gone := 0
+	for n, f := range before {
+		if r.sources[0].sealed[n] == nil {
+			gone++
+			if len(f.idle) > 0 {
+				t.Errorf("file %d is still open", n)
+			}
+		}
+	}
+	if gone != 1 || len(before) != 4 {
+		t.Errorf("of %d files %d are gone", len(before), gone)
 	}
 }
 

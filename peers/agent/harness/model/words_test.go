@@ -222,6 +222,29 @@ func TestCompatibleEndpointsAsTheyAre(t *testing.T) {
 	}
 }
 
+// TestAnAnswerWithoutAnythingIsAskedForAgain: one that ended as it should and said nothing was
+// cut off; one that said something is whole, also without a reason of its end.
+func TestAnAnswerWithoutAnythingIsAskedForAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		events []string
+		text   string
+		asked  int
+	}{
+		"nothing":       {[]string{"[DONE]"}, "ok", 2},
+		"an empty word": {[]string{chunk(`{"content":""}`, "null"), "[DONE]"}, "ok", 2},
+		"a text":        {[]string{chunk(`{"content":"Hi."}`, "null"), "[DONE]"}, "Hi.", 1},
+		"no end":        {[]string{chunk(`{"content":"Hi."}`, "null")}, "ok", 2},
+	} {
+		alone(t, "openai", func(r rig) {
+			api, h := r.start(nil, Events(c.events...), r.say("ok"))
+			out, err := h.Turn(t.Context(), turn("x"), &harnesstest.Tools{})
+			if err != nil || out.FinalText != c.text || len(api.Requests()) != c.asked {
+				t.Errorf("%s: %q after %d requests, %v", name, out.FinalText, len(api.Requests()), err)
+			}
+		})
+	}
+}
+
 // TestAModelWithoutTools is asked without them, and its log says so once; what a
 // conversation has of tools is left out.
 func TestAModelWithoutTools(t *testing.T) {
