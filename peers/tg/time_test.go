@@ -1,0 +1,179 @@
+package tg
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"hubbub/peers/outbox"
+	"hubbub/peers/peer"
+	"hubbub/peers/store"
+	"hubbub/peers/surface"
+	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// TestHowLongACallMayTake: a call that gets no answer ends, and a poll waits longer.
+func TestHowLongACallMayTake(t *testing.T) {
+	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
+		b.meet(store.On(t.Context(), b.db), &models.Chat{ID: 5, Type: models.ChatTypePrivate})
+		api.Fail(tgtest.Fault{Hold: make(chan struct{}), Times: -1})
+		took := func(what string, want time.Duration, call func() error) {
+			t.Helper()
+			from := time.Now()
+			if err := call(); err == nil || time.Since(from) != want {
+				t.Errorf("%s ended after %v: %v; want %v", what, time.Since(from), err, want)
+			}
+		}
+		took("a call", 30*time.Second, func() error { return b.call(t.Context(), "getMe", nil, nil) })
+		took("an upload", 30*time.Second, func() error {
+			how := sendingOf(&protocol.ChatReply{File: &protocol.File{Name: "a", Data: []byte("a")}})
+			return b.out.put(t.Context(), &how, map[string]any{"chat_id": 5}, nil)
+		})
+		took("a poll", 65*time.Second, func() error {
+			_, err := b.getUpdates(t.Context(), cursor{wait: true})
+			return err
+		})
+		took("a removal", 30*time.Second, func() error { return DeleteWebhook(t.Context(), api.Token(), b.opts.API) })
+		from := time.Now()
+		if found := Diagnose(t.Context(), api.Token(), b.opts.API, Bridging{}); len(found) != 1 || found[0].Level != LevelProblem || time.Since(from) != 30*time.Second {
+			t.Errorf("after %v: %+v", time.Since(from), found)
+		}
+	})
+}
+
+// TestWhatIsSoWithoutASetting: the documented defaults.
+func TestWhatIsSoWithoutASetting(t *testing.T) {
+	want := Options{
+		PollTimeout: 50 * time.Second, AlbumWait: 1500 * time.Millisecond, TypingHold: 30 * time.Second, MinSendInterval: time.Second, GroupPerMinute: 20,
+		BotPerSecond: 30, MaxPending: 10_000, WebhookListen: "127.0.0.1:8443",
+	}
+	ignored := cmpopts.IgnoreFields(Options{}, "OnReady", "Log")
+	if diff := cmp.Diff(want, (*Options)(nil).withDefaults(), ignored); diff != "" {
+		t.Error(diff)
+	}
+	chosen := Options{Peer: &peer.Options{}, PollTimeout: 1, AlbumWait: 2, TypingHold: 3, MinSendInterval: -1, GroupPerMinute: -1, BotPerSecond: -1, MaxPending: 4, WebhookListen: "x"}
+	if diff := cmp.Diff(chosen, chosen.withDefaults(), ignored, cmpopts.IgnoreUnexported(peer.Options{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// pipes is a listener whose connections are pipes.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, open := <-p; open {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+// TestAServerEndsAfterItsAnswers, and without those that take too long.
+func TestAServerEndsAfterItsAnswers(t *testing.T) {
+	for answer, want := range map[time.Duration]time.Duration{5 * time.Second: 5 * time.Second, time.Hour: 6 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			listener := make(pipes, 1)
+			here, there := net.Pipe()
+			listener <- there
+			ctx, stop := context.WithCancel(t.Context())
+			asked := make(chan struct{})
+			ended := make(chan error, 1)
+			go func() {
+				ended <- serveHTTP(ctx, listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					close(asked)
+					select {
+					case <-time.After(answer):
+					case <-r.Context().Done():
+					}
+				}))
+			}()
+			go func() { fmt.Fprint(here, "GET / HTTP/1.0\r\n\r\n") }()
+			<-asked
+			from := time.Now()
+			stop()
+			go func() { _, _ = here.Read(make([]byte, 4096)) }()
+			if err := <-ended; err != nil || time.Since(from).Round(time.Second) != want {
+				t.Errorf("it ended after %v: %v; want %v", time.Since(from), err, want)
+			}
+			here.Close()
+		})
+	}
+}
+
+// TestAnUpdateOfTheSameNumber is the same update for two days, and another one after that; one
+// that waits to be taken in is never replaced.
+func TestAnUpdateOfTheSameNumber(t *testing.T) {
+	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
+		for _, c := range []struct {
+			state string
+			age   time.Duration
+			fresh int
+		}{{"done", 48*time.Hour - time.Second, 0}, {"skipped", 48*time.Hour + time.Second, 1}, {"new", 48*time.Hour + time.Second, 0}} {
+			if _, err := b.db.Exec(`DELETE FROM updates; INSERT INTO updates (bot, update_id, raw, received_at, state) VALUES (?, 7, '', ?, ?)`,
+				b.bot, time.Now().Add(-c.age).UnixMicro(), c.state); err != nil {
+				t.Fatal(err)
+			}
+			if fresh, _, err := b.storeUpdates(t.Context(), []json.RawMessage{json.RawMessage(`{"update_id":7}`)}); fresh != c.fresh || err != nil {
+				t.Errorf("%s %v ago: %d new, %v; want %d", c.state, c.age, fresh, err, c.fresh)
+			}
+		}
+	})
+}
+
+// TestLongWordsAreCut: of what is answered, of why something failed, and of what a chat is told.
+func TestLongWordsAreCut(t *testing.T) {
+	for n, want := range map[int]int{1000: 1000, 1001: 1000} {
+		var h happening
+		h.readQuote(&models.Message{ReplyToMessage: &models.Message{ID: 1, Text: strings.Repeat("ä", n)}}, &models.User{})
+		if got := utf8.RuneCountInString(h.draft.ReplyText); got != want {
+			t.Errorf("of %d characters that are answered %d are passed on", n, got)
+		}
+	}
+	alone(t, Options{AllowAll: true}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
+		tx := store.On(t.Context(), b.db)
+		c := b.meet(tx, &models.Chat{ID: 5, Type: models.ChatTypePrivate})
+		o := &outgoing{item: &outbox.Item{Attempt: 1}, chat: c, agent: "agent:lead", sendItem: sendItem{Reply: 1}}
+		for _, again := range []bool{false, true} { // the agent is told of the first attempt alone
+			if again {
+				o.item.Attempt, o.Reply = 2, 2
+			}
+			if err := b.out.delayed(t.Context(), o, outbox.Retry(0, fmt.Errorf("%s", strings.Repeat("x", 400)))); err == nil {
+				t.Error("the reason is lost")
+			}
+		}
+		if err := b.out.delayed(t.Context(), &outgoing{item: o.item, chat: c, agent: o.agent, sendItem: sendItem{Reply: 3}}, outbox.Permanent(fmt.Errorf("no"))); err == nil {
+			t.Error("the reason is lost")
+		}
+		items, err := b.surface.Queue(surface.QueueReports).List(t.Context(), &outbox.Filter{})
+		if err != nil || len(items) != 1 {
+			t.Fatalf("%d reports, %v; want one", len(items), err)
+		}
+		if s := surface.Reported(items[0].Body); s.Status != protocol.StatusQueued || utf8.RuneCountInString(s.Reason) != 300 {
+			t.Errorf("%s because of %d characters", s.Status, utf8.RuneCountInString(s.Reason))
+		}
+	})
+}
+
+// TestWhatIsNoJSONHasNoKind.
+func TestWhatIsNoJSONHasNoKind(t *testing.T) {
+	if words, says := kindOf(json.RawMessage("x"), true); words != "" || says {
+		t.Errorf("%q, %v", words, says)
+	}
+	if said := richText(json.RawMessage("x")); said != "" {
+		t.Errorf("%q", said)
+	}
+}
