@@ -14,6 +14,7 @@ import (
 	"hubbub/protocol"
 
 	"github.com/google/go-cmp/cmp"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // sent returns the rows of one message as a bus appends them, with an unusual outcome now
@@ -324,5 +325,46 @@ func TestBytesAreKept(t *testing.T) {
 	after, err := segmentNumbers(path)
 	if err != nil || len(after) == 0 || len(after) > 3 || !slices.Equal(after, before[len(before)-len(after):]) {
 		t.Errorf("segments %v of %v, %v", after, before, err)
+	}
+}
+
+// TestWhenAFileIsFull: with as many rows, bytes or as much time as it may have, and never
+// without a row.
+func TestWhenAFileIsFull(t *testing.T) {
+	s, err := openDatabase(filepath.Join(t.TempDir(), "activity.db"), testOptions("bus"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close() //nolint:errcheck // the test looks at its bounds
+	d := s.(*database)
+	if _, _, err := d.write([]Row{{Event: SendStart, MessageID: "m-1"}, {Event: SendStart, MessageID: "m-2"}}); err != nil {
+		t.Fatal(err)
+	}
+	bytes, err := sqlitex.ResultInt64(d.pages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.born = time.Now().Add(-time.Hour).UnixMicro()
+	const many, long = 1 << 40, 1000 * time.Hour
+	for _, c := range []struct {
+		rows, bytes int64
+		age         time.Duration
+		stored      int64
+		want        bool
+	}{
+		{many, many, long, 2, false},
+		{2, many, long, 2, true},
+		{3, many, long, 2, false},
+		{many, bytes, long, 2, true},
+		{many, bytes + 1, long, 2, false},
+		{many, many, time.Hour, 2, true},
+		{many, many, 2 * time.Hour, 2, false},
+		{0, 0, 0, 0, false},
+		{1, 1, 1, 1, true},
+	} {
+		d.opts.SegmentRows, d.opts.SegmentBytes, d.opts.SegmentAge, d.rows = c.rows, c.bytes, c.age, c.stored
+		if got := d.full(); got != c.want {
+			t.Errorf("%d rows of at most %d, %d bytes of %d and an hour of %v: full is %v", c.stored, c.rows, bytes, c.bytes, c.age, got)
+		}
 	}
 }
