@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -366,5 +367,48 @@ func TestWhenAFileIsFull(t *testing.T) {
 		if got := d.full(); got != c.want {
 			t.Errorf("%d rows of at most %d, %d bytes of %d and an hour of %v: full is %v", c.stored, c.rows, bytes, c.bytes, c.age, got)
 		}
+	}
+}
+
+// TestAFileIsDueOnceACheckpointWasMade of its rows, which runs beside the writer; and not so soon
+// after a reader was in the way.
+func TestAFileIsDueOnceACheckpointWasMade(t *testing.T) {
+	s, err := openDatabase(filepath.Join(t.TempDir(), "activity.db"), testOptions("bus"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close() //nolint:errcheck // the test looks at what is due
+	d := s.(*database)
+	if _, _, err := d.write([]Row{{Event: SendStart, MessageID: "m-1"}}); err != nil {
+		t.Fatal(err)
+	}
+	began, end := make(chan struct{}, 2), make(chan struct{})
+	d.checkpoint = func(string) error {
+		began <- struct{}{}
+		<-end
+		return nil
+	}
+	due := func(what string, want bool) {
+		t.Helper()
+		if got := d.due(); got != want {
+			t.Errorf("%s: due is %v", what, got)
+		}
+	}
+	due("one row of many", false)
+	d.opts.SegmentRows = 1
+	due("before its checkpoint", false)
+	<-began
+	due("while that runs", false)
+	close(end)
+	for len(d.background) == 0 {
+		runtime.Gosched()
+	}
+	due("after it", true)
+	d.asked = time.Now().Add(time.Hour)
+	due("after a reader was in the way", false)
+	d.asked = time.Now().Add(-sealEvery)
+	due("a second later", true)
+	if len(began) != 0 {
+		t.Error("another checkpoint began")
 	}
 }
