@@ -1,0 +1,250 @@
+package mcptools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hubbub/peers/agent/harness"
+)
+
+// opened puts an open connection to a server into a pool.
+func (p *Pool) opened(t *testing.T, s harness.MCPServer, tools ...string) (c *conn, stopped *bool) {
+	t.Helper()
+	key, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped = new(bool)
+	c = &conn{pool: p, key: string(key), server: s, calls: map[*calling]bool{}, ready: make(chan struct{}), used: time.Now(), listed: time.Now(), stop: func() { *stopped = true }}
+	close(c.ready)
+	for _, name := range tools {
+		c.tools = append(c.tools, harness.Tool{Name: name})
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns[c.key] = c
+	return c, stopped
+}
+
+// TestToolsAreNamedByTheirServer, with a number where two would be named alike.
+func TestToolsAreNamedByTheirServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(nil)
+		servers := []harness.MCPServer{{Name: "a", URL: "http://1"}, {Name: "a", URL: "http://2"}, {URL: "http://3"}, {Name: "gone", URL: "no address"}}
+		for i, s := range servers[:3] {
+			p.opened(t, s, "look", fmt.Sprint("only", i))
+		}
+		from := time.Now()
+		if tools, failed := p.Tools(t.Context(), servers, nil); len(tools.List()) != 0 || len(failed) != 4 || !strings.Contains(failed[0].Error(), "the harness is not running") || time.Since(from) != 10*time.Second {
+			t.Errorf("before it runs: %v, %v after %v", tools.List(), failed, time.Since(from))
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.Run(ctx) }()
+		tools, failed := p.Tools(t.Context(), servers, nil)
+		var names []string
+		for _, tool := range tools.List() {
+			names = append(names, tool.Name)
+		}
+		if want := []string{"a__look", "a__only0", "a2__look", "a__only1", "mcp__look", "mcp__only2"}; !slices.Equal(names, want) {
+			t.Errorf("the tools are %q, want %q", names, want)
+		}
+		if len(failed) != 1 || !strings.Contains(failed[0].Error(), "its url is not an http(s) address") {
+			t.Errorf("left out: %v", failed)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if _, _, err := p.reserve("x", servers[0]); !errors.Is(err, harness.ErrStopped) {
+			t.Errorf("after its end: %v", err)
+		}
+	})
+}
+
+// TestConnectionsThatAreNotUsedEnd after ten minutes, and no other.
+func TestConnectionsThatAreNotUsedEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(nil)
+		_, idle := p.opened(t, harness.MCPServer{Name: "idle"})
+		busy, called := p.opened(t, harness.MCPServer{Name: "busy"})
+		busy.calls[&calling{}] = true
+		ctx, stop := context.WithCancel(t.Context())
+		go p.Run(ctx) //nolint:errcheck // it returns nil
+		time.Sleep(10*time.Minute - time.Second)
+		_, later := p.opened(t, harness.MCPServer{Name: "later"})
+		synctest.Wait()
+		if *idle {
+			t.Error("it ended early")
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if !*idle || *called || *later || len(p.conns) != 2 {
+			t.Errorf("ended are idle %v, busy %v, later %v; %d are left", *idle, *called, *later, len(p.conns))
+		}
+		stop()
+	})
+}
+
+// TestAPoolIsBounded: the connection that was not used for longest makes room.
+func TestAPoolIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(nil)
+		ctx, stop := context.WithCancel(t.Context())
+		go p.Run(ctx) //nolint:errcheck // it returns nil
+		synctest.Wait()
+		var ended []*bool
+		var all []*conn
+		for i := range 32 {
+			c, stopped := p.opened(t, harness.MCPServer{Name: fmt.Sprint(i)})
+			c.calls[&calling{}] = true
+			ended, all = append(ended, stopped), append(all, c)
+			time.Sleep(time.Second)
+		}
+		if c, fresh, err := p.reserve(all[0].key, all[0].server); c != all[0] || fresh || err != nil {
+			t.Errorf("one that is there: %v, %v, %v", c, fresh, err)
+		}
+		if _, _, err := p.reserve("more", harness.MCPServer{}); err == nil || err.Error() != "too many MCP servers are in use at once" {
+			t.Errorf("all are in use: %v", err)
+		}
+		clear(all[0].calls) // used just now
+		clear(all[5].calls)
+		if c, fresh, err := p.reserve("more", harness.MCPServer{}); err != nil || !fresh || !*ended[5] || *ended[0] || len(p.conns) != 32 || p.conns["more"] != c {
+			t.Errorf("one is not in use: %v, %v; %d are kept", fresh, err, len(p.conns))
+		}
+		stop()
+	})
+}
+
+// TestServersAreReadFromAFile, in an order that stays.
+func TestServersAreReadFromAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mcp.json")
+	if _, err := LoadServers(path); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "reading the MCP servers: ") {
+		t.Errorf("no file: %v", err)
+	}
+	for said, want := range map[string]string{
+		`{"mcpServers":{"c":{"url":"http://c"},"a":{"url":"http://a"},"b":{"url":"http://b"}}}`: "a b c",
+		`[{"url":"http://c"},{"name":"x","url":"http://x"},{"url":"http://c"}]`:                 "mcp x mcp3",
+		`[{"ur":"http://c"}]`:     "",
+		`{"mcpServers":{"c":{}}}`: "",
+	} {
+		if err := os.WriteFile(path, []byte(said), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := LoadServers(path)
+		var names []string
+		for _, s := range got {
+			names = append(names, s.Name)
+		}
+		if strings.Join(names, " ") != want || (err != nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), "reading the MCP servers of "+path+": ") {
+			t.Errorf("%s: %q, %v", said, names, err)
+		}
+	}
+}
+
+// TestAServersHeadersGoToItAlone, as they were given, and what it answers has a bound.
+func TestAServersHeadersGoToItAlone(t *testing.T) {
+	asked := 0
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		_, _ = io.WriteString(w, strings.Join(r.Header.Values("Authorization"), ","))
+	}))
+	defer web.Close()
+	client := func(host string) *http.Client {
+		return &http.Client{Transport: &headers{add: map[string]string{"Authorization": "Bearer k"}, host: host}}
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, web.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "another's")
+	response, err := client(r.URL.Host).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := io.ReadAll(response.Body)
+	response.Body.Close()
+	if string(said) != "Bearer k" || err != nil || r.Header.Get("Authorization") != "another's" || response.Body.(*limited).left != 16<<20-8 {
+		t.Errorf("sent %q, %v", said, err)
+	}
+	if _, err := client("elsewhere").Do(r); err == nil || !strings.Contains(err.Error(), "the server points to another host; only its own is asked") || asked != 1 {
+		t.Errorf("to another host: %v, asked %d times", err, asked)
+	}
+	for length, whole := range map[int]bool{9: true, 10: false, 11: false} {
+		got, err := io.ReadAll(&limited{ReadCloser: io.NopCloser(strings.NewReader(strings.Repeat("x", length))), left: 10})
+		if len(got) != min(length, 10) || (err == nil) != whole || err != nil && err.Error() != "the answer is too long" {
+			t.Errorf("of %d bytes %d are read, %v", length, len(got), err)
+		}
+	}
+}
+
+// TestHowAServerIsReached: by an address or a command.
+func TestHowAServerIsReached(t *testing.T) {
+	for says, s := range map[string]harness.MCPServer{
+		"it has both a url and a command; give one of them": {URL: "http://a", Command: []string{"a"}},
+		"it has neither a url nor a command":                {},
+		"its url is not an http(s) address":                 {URL: "ftp://a"},
+		"its url is not an  http(s) address":                {URL: "http://"},
+		"its url  is not an http(s) address":                {URL: ":"},
+		"":                                                  {URL: "http://a"},
+		" ":                                                 {URL: "https://a"},
+	} {
+		got, err := (&conn{server: s}).transport()
+		if want := strings.ReplaceAll(strings.TrimSpace(says), "  ", " "); (err == nil) != (want == "") || err != nil && err.Error() != want || (got == nil) != (err != nil) {
+			t.Errorf("%+v: %v, %v; want %q", s, got, err, want)
+		}
+	}
+}
+
+// TestWhoIsServed: nobody whose connection is not known to be of this machine.
+func TestWhoIsServed(t *testing.T) {
+	const refused = "only connections of this machine are served here"
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
+	for _, from := range []string{"pipe", "127.0.0.1:5"} { // the second names no address of ours
+		r.RemoteAddr = from
+		if got := stranger(r); got != refused {
+			t.Errorf("%s: %q", from, got)
+		}
+	}
+	r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.UnixAddr{}))
+	if got := stranger(r); got != refused {
+		t.Errorf("by a socket of another kind: %q", got)
+	}
+}
+
+// TestAToolIsDescribedInFull, and one without a schema takes an object.
+func TestAToolIsDescribedInFull(t *testing.T) {
+	for tool, want := range map[*harness.Tool]string{
+		{Name: "a"}: `{"annotations":{"idempotentHint":false,"readOnlyHint":false},"inputSchema":{"type":"object"},"name":"a"}`,
+		{Name: "a", Title: "A", Description: "does a", InputSchema: json.RawMessage(`{"type":"object","x":1}`), OutputSchema: json.RawMessage(`{"type":"object"}`), ReadOnly: true, Idempotent: true}: `{"annotations":{"readOnlyHint":true,"idempotentHint":true},"description":"does a","inputSchema":{"type":"object","x":1},"name":"a","outputSchema":{"type":"object"},"title":"A"}`,
+	} {
+		got, err := json.Marshal(toolOf(*tool))
+		if err != nil || !sameJSON(t, got, []byte(want)) {
+			t.Errorf("%s, %v; want %s", got, err, want)
+		}
+	}
+}
+
+func sameJSON(t *testing.T, a, b []byte) bool {
+	t.Helper()
+	var x, y any
+	if err := errors.Join(json.Unmarshal(a, &x), json.Unmarshal(b, &y)); err != nil {
+		t.Fatal(err)
+	}
+	p, _ := json.Marshal(x)
+	q, _ := json.Marshal(y)
+	return string(p) == string(q)
+}
