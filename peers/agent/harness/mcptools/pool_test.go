@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,14 +22,14 @@ import (
 )
 
 // opened puts an open connection to a server into a pool.
-func (p *Pool) opened(t *testing.T, s harness.MCPServer, tools ...string) (c *conn, stopped *bool) {
+func (p *Pool) opened(t *testing.T, s harness.MCPServer, tools ...string) (c *conn, stopped *atomic.Bool) {
 	t.Helper()
 	key, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stopped = new(bool)
-	c = &conn{pool: p, key: string(key), server: s, calls: map[*calling]bool{}, ready: make(chan struct{}), used: time.Now(), listed: time.Now(), stop: func() { *stopped = true }}
+	stopped = new(atomic.Bool)
+	c = &conn{pool: p, key: string(key), server: s, calls: map[*calling]bool{}, ready: make(chan struct{}), used: time.Now(), listed: time.Now(), stop: func() { stopped.Store(true) }}
 	close(c.ready)
 	for _, name := range tools {
 		c.tools = append(c.tools, harness.Tool{Name: name})
@@ -37,6 +38,13 @@ func (p *Pool) opened(t *testing.T, s harness.MCPServer, tools ...string) (c *co
 	defer p.mu.Unlock()
 	p.conns[c.key] = c
 	return c, stopped
+}
+
+// kept is how many connections a pool has.
+func (p *Pool) kept() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns)
 }
 
 // TestToolsAreNamedByTheirServer, with a number where two would be named alike.
@@ -87,13 +95,13 @@ func TestConnectionsThatAreNotUsedEnd(t *testing.T) {
 		time.Sleep(10*time.Minute - time.Second)
 		_, later := p.opened(t, harness.MCPServer{Name: "later"})
 		synctest.Wait()
-		if *idle {
+		if idle.Load() {
 			t.Error("it ended early")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if !*idle || *called || *later || len(p.conns) != 2 {
-			t.Errorf("ended are idle %v, busy %v, later %v; %d are left", *idle, *called, *later, len(p.conns))
+		if !idle.Load() || called.Load() || later.Load() || p.kept() != 2 {
+			t.Errorf("ended are idle %v, busy %v, later %v; %d are left", idle.Load(), called.Load(), later.Load(), p.kept())
 		}
 		stop()
 	})
@@ -106,7 +114,7 @@ func TestAPoolIsBounded(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		go p.Run(ctx) //nolint:errcheck // it returns nil
 		synctest.Wait()
-		var ended []*bool
+		var ended []*atomic.Bool
 		var all []*conn
 		for i := range 32 {
 			c, stopped := p.opened(t, harness.MCPServer{Name: fmt.Sprint(i)})
@@ -122,8 +130,8 @@ func TestAPoolIsBounded(t *testing.T) {
 		}
 		clear(all[0].calls) // used just now
 		clear(all[5].calls)
-		if c, fresh, err := p.reserve("more", harness.MCPServer{}); err != nil || !fresh || !*ended[5] || *ended[0] || len(p.conns) != 32 || p.conns["more"] != c {
-			t.Errorf("one is not in use: %v, %v; %d are kept", fresh, err, len(p.conns))
+		if c, fresh, err := p.reserve("more", harness.MCPServer{}); err != nil || !fresh || !ended[5].Load() || ended[0].Load() || p.kept() != 32 || c == nil {
+			t.Errorf("one is not in use: %v, %v; %d are kept", fresh, err, p.kept())
 		}
 		stop()
 	})

@@ -1,0 +1,94 @@
+package mailbox_test
+
+import (
+	"testing"
+	"time"
+
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/attention"
+)
+
+// TestWhatATurnThatEndsLeavesOfItsEvent: the disposition that is due.
+func TestWhatATurnThatEndsLeavesOfItsEvent(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy   attention.Policy
+		prepare  func(tx *mailbox.Tx, e *mailbox.Entry)
+		mode     attention.Mode
+		want     mailbox.State
+		deadline bool
+	}{
+		"an answer was owed":              {attention.PolicyMustRespond, nil, attention.ModeImmediate, mailbox.Failed, false},
+		"to be seen":                      {attention.PolicyAckOnly, nil, attention.ModeImmediate, mailbox.Acknowledged, false},
+		"nothing was owed":                {attention.PolicyMayRespond, nil, attention.ModeImmediate, mailbox.Ignored, false},
+		"another agent has it":            {attention.PolicyMustRespond, func(tx *mailbox.Tx, e *mailbox.Entry) { e.DeadlineAt = time.Now().Add(time.Hour); tx.Save(e) }, attention.ModeImmediate, mailbox.Held, true},
+		"claimed and promised":            {attention.PolicyMayRespond, func(tx *mailbox.Tx, e *mailbox.Entry) { tx.Move(e, mailbox.Claim, "") }, attention.ModeImmediate, mailbox.Held, true},
+		"claimed for it, and not used":    {attention.PolicyMayRespond, granted, attention.ModeImmediate, mailbox.Ignored, false},
+		"claimed for it, and not yet run": {attention.PolicyMayRespond, granted, attention.ModeNotify, mailbox.Held, true},
+		"claimed for it, and acted":       {attention.PolicyMayRespond, func(tx *mailbox.Tx, e *mailbox.Entry) { e.Acted = true; granted(tx, e) }, attention.ModeImmediate, mailbox.Held, true},
+		"answered":                        {attention.PolicyMustRespond, func(tx *mailbox.Tx, e *mailbox.Entry) { tx.Move(e, mailbox.Respond, "") }, attention.ModeImmediate, mailbox.Responded, false},
+	} {
+		box := newBox(t)
+		if err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
+			tx.TakeIn(chat("e1", "hello"))
+			e := tx.Entry("e1")
+			e.Decision.Policy = c.policy
+			tx.Move(e, mailbox.Hold, "")
+			if c.prepare != nil {
+				c.prepare(tx, e)
+			}
+			turn := &mailbox.Turn{ID: "t1", EventID: "e1", Merged: []string{"e1"}, Chat: e.Chat, Mode: c.mode, State: mailbox.TurnRunning, Times: mailbox.Times{StartedAt: time.Now()}}
+			tx.SaveTurn(turn)
+			tx.Finish(turn, e, mailbox.Cost{})
+		}); err != nil {
+			t.Fatal(name, err)
+		}
+		v := box.View(t.Context())
+		if e := v.Entry("e1"); e.State != c.want || !e.DeadlineAt.IsZero() != c.deadline {
+			t.Errorf("%s: %s until %v; want %s", name, e.State, e.DeadlineAt, c.want)
+		}
+		if turn := v.Turn("t1"); turn == nil || turn.State != mailbox.TurnFinished {
+			t.Errorf("%s: the turn is %+v", name, turn)
+		}
+	}
+}
+
+func granted(tx *mailbox.Tx, e *mailbox.Entry) {
+	e.Decision.Reason = "claim_granted"
+	tx.Move(e, mailbox.Claim, "")
+}
+
+// TestWhatIsDueAtADeadline: what was deferred comes back, all else ends, and nothing before.
+func TestWhatIsDueAtADeadline(t *testing.T) {
+	for name, c := range map[string]struct {
+		deadline time.Duration
+		deferred bool
+		want     mailbox.State
+	}{
+		"not yet":      {time.Hour, false, mailbox.Held},
+		"now":          {-time.Second, false, mailbox.Ignored},
+		"a deferral":   {-time.Second, true, mailbox.Turned},
+		"not deferred": {0, false, mailbox.Held},
+	} {
+		box := newBox(t)
+		if err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
+			tx.TakeIn(chat("e1", "hello"))
+			e := tx.Entry("e1")
+			e.Decision.Policy = attention.PolicyMayRespond
+			tx.Move(e, mailbox.Hold, "")
+			if c.deferred {
+				tx.PutOff(e, "5m", "later")
+			}
+			if e.DeadlineAt = time.Now().Add(c.deadline); c.deadline == 0 {
+				e.DeadlineAt = time.Time{}
+			}
+			tx.Save(e)
+			tx.Expire("e1", "too late")
+			tx.Expire("nobody", "too late")
+		}); err != nil {
+			t.Fatal(name, err)
+		}
+		if e := box.View(t.Context()).Entry("e1"); e.State != c.want {
+			t.Errorf("%s: %s, want %s", name, e.State, c.want)
+		}
+	}
+}
