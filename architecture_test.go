@@ -92,6 +92,7 @@ var mayImport = map[string][]string{
 	"cmd/internal/fleet":         {"peers/child", "cmd/internal/screen"},
 	"cmd/internal/reference":     {"cmd/internal/program", "cmd/internal/screen"},
 	"cmd/internal/screen":        {},
+	"cmd/internal/talk":          {"protocol"},
 	"cmd/internal/letters":       {"peers/outbox", "peers/store", "peers/tg"},
 	"cmd/internal/load":          {"protocol", "protocol/jsonrpc", "protocol/wire"},
 	"cmd/internal/documentstest": {},

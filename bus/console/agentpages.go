@@ -2,6 +2,9 @@ package console
 
 import (
 	"cmp"
+	"context"
+	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -98,6 +101,14 @@ func (f *facts) agentLines(connected map[string]bool, matches func(id string) bo
 	return list
 }
 
+// An agentView is the page of one agent, and what a visitor said to it.
+type agentView struct {
+	*agentLine
+	MayTalk      bool
+	Said, Answer string
+	Problem      string // why there is no answer
+}
+
 func (l *look) agent() error {
 	id := l.FormValue("id")
 	connected := l.connected()
@@ -105,7 +116,40 @@ func (l *look) agent() error {
 	if len(lines) == 0 {
 		lines = []agentLine{{agent: &agent{ID: text.Clip(id, 300)}}}
 	}
-	l.Title, l.Page = text.Clip(id, 100), &lines[0]
+	l.Title, l.Page = text.Clip(id, 100), &agentView{agentLine: &lines[0], MayTalk: lines[0].Connected && l.voice() != nil}
+	return nil
+}
+
+// Bounds of what a visitor says to an agent.
+const (
+	talkLimit = 2 * time.Minute
+	maxTalk   = 4096 // bytes
+)
+
+// talk says something to an agent for the visitor, waits, and shows the agent's page with what it answered.
+func (l *look) talk() error {
+	if err := l.checkAct(); err != nil {
+		return err
+	}
+	id, said, voice := protocol.PeerID(l.PostFormValue("id")), strings.TrimSpace(l.PostFormValue("said")), l.voice()
+	if voice == nil || id.Family() != "agent" || protocol.CheckTopic(string(id)) != nil || said == "" || len(said) > maxTalk {
+		return &refusal{http.StatusBadRequest, fmt.Sprintf("there is no such agent, or nothing was said, or more than %d bytes", maxTalk)}
+	}
+	ctx, cancel := context.WithTimeoutCause(l.Context(), talkLimit, fmt.Errorf("no answer within %s; below stands what became of it", talkLimit))
+	defer cancel()
+	answer, err := voice.Talk(ctx, id, said)
+	l.logger.Info().Str("by", l.Visitor.Name).Str("agent", string(id)).Err(err).Msg("said to an agent")
+	if l.Context().Err() != nil {
+		return l.Context().Err() // nobody waits any more
+	}
+	if err := l.agent(); err != nil {
+		return err
+	}
+	page := l.Page.(*agentView)
+	page.Said, page.Answer = said, answer
+	if err != nil {
+		page.Problem = err.Error()
+	}
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/bus/report"
+	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/defaults"
 	"hubbub/protocol/retry"
@@ -23,9 +24,9 @@ var ErrUnreachable = errors.New("the bridge's queues are not in this bus's data 
 
 // Options are the optional settings of a Console. Nil is valid.
 type Options struct {
-	Gate        Gate         // who may look; nil: everyone
-	DeadLetters DeadLetters  // nil: there are none to show
-	Broker      collab.Asker // asks the broker for everyone, where everyone may act; nil: it is not asked
+	Gate        Gate        // who may look; nil: everyone
+	DeadLetters DeadLetters // nil: there are none to show
+	Voice       Voice       // speaks for everyone, where everyone may act; nil: nobody does
 	Log         *zerolog.Logger
 	Now         func() time.Time // default time.Now
 }
@@ -37,7 +38,7 @@ type Console struct {
 	log    *activitylog.Reader
 	gate   *gatekeeper
 	dead   DeadLetters
-	open   collab.Asker
+	open   Voice
 	logger zerolog.Logger
 	now    func() time.Time
 
@@ -57,7 +58,7 @@ func New(bus Bus, log *activitylog.Reader, opts *Options) *Console {
 	defaults.Set(&o.Now, time.Now)
 	defaults.Log(&o.Log)
 	c := &Console{
-		bus: bus, log: log, dead: o.DeadLetters, open: o.Broker, logger: *o.Log, now: o.Now,
+		bus: bus, log: log, dead: o.DeadLetters, open: o.Voice, logger: *o.Log, now: o.Now,
 		facts: newFacts(), series: newSeries(), wake: make(chan struct{}, 1),
 	}
 	c.gate = newGatekeeper(o.Gate, o.Now)
@@ -93,6 +94,7 @@ func (c *Console) routes() *http.ServeMux {
 		{"GET", "state.json", "", "", (*look).stateJSON},
 		{"POST", "leave", "", "", (*look).leave},
 		{"POST", "deadletter", "", "", (*look).changeDeadLetter},
+		{"POST", "agent", "agent", "agents", (*look).talk},
 		{"POST", "decision", "", "", (*look).decide},
 		{"GET", "", "", "", (*look).nothing},
 	} {
@@ -145,13 +147,21 @@ type Gate interface {
 	Lookup(token string) (Access, bool)
 }
 
+// A Voice speaks on the bus for whoever acts in the console.
+type Voice interface {
+	collab.Asker // asks the broker
+	// Talk says a text to an agent, in a direct chat that goes on from call to call, and
+	// returns what the agent answers. It waits until ctx ends.
+	Talk(ctx context.Context, agent protocol.PeerID, text string) (answer string, err error)
+}
+
 // An Access is what a credential allows.
 type Access struct {
-	Name    string       // of the credential
-	See     bool         // may read everything
-	Act     bool         // may retry and drop as an operator
-	Current func() bool  // whether the credential still stands, unchanged
-	Broker  collab.Asker // asks the broker as its holder; nil: it is not asked
+	Name    string      // of the credential
+	See     bool        // may read everything
+	Act     bool        // may retry and drop as an operator
+	Current func() bool // whether the credential still stands, unchanged
+	Voice   Voice       // speaks as its holder; nil: nobody does
 }
 
 // DeadLetters are the messages that could not be delivered to the outside and

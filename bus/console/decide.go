@@ -44,19 +44,19 @@ type decisionsView struct {
 	Done     string
 }
 
-// broker returns who asks the collaboration broker for the visitor, nil if nobody may.
-func (l *look) broker() collab.Asker {
+// voice returns who speaks on the bus for the visitor, nil if nobody may.
+func (l *look) voice() Voice {
 	if !l.MayAct() {
 		return nil
 	}
-	return cmp.Or(l.Visitor.Broker, l.open)
+	return cmp.Or(l.Visitor.Voice, l.open)
 }
 
 // decisions shows what waits for a person, what is allowed for longer, and what was decided.
 // Who may act sees what the broker says, others what its events told.
 func (l *look) decisions() error {
 	view := &decisionsView{Done: l.FormValue("done")}
-	asker := l.broker()
+	asker := l.voice()
 	view.MayAct = asker != nil
 	open, err := openDecisions(l.Context(), asker)
 	if view.Whole = asker != nil && err == nil; err != nil {
@@ -88,7 +88,7 @@ func (l *look) decisions() error {
 }
 
 // openDecisions asks the broker for the decisions of which something may still become.
-func openDecisions(ctx context.Context, asker collab.Asker) (list []*decision, err error) {
+func openDecisions(ctx context.Context, asker Voice) (list []*decision, err error) {
 	if asker == nil {
 		return nil, nil
 	}
@@ -124,7 +124,7 @@ func (l *look) decide() error {
 	if err := l.checkAct(); err != nil {
 		return err
 	}
-	asker := l.broker()
+	asker := l.voice()
 	p := collab.ApprovalDecideParams{ID: l.PostFormValue("id")}
 	method, known := collab.DecisionDecide, true
 	switch do := l.PostFormValue("do"); do {

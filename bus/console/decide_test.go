@@ -3,6 +3,7 @@ package console_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/bus/console"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 )
@@ -72,7 +74,7 @@ func newDecidingStage(t *testing.T) (*stage, *desk) {
 	s.gate.mu.Lock()
 	defer s.gate.mu.Unlock()
 	a := s.gate.tokens["token-of-operator"]
-	a.Broker = d
+	a.Voice = d
 	s.gate.tokens["token-of-operator"] = a
 	return s, d
 }
@@ -175,4 +177,60 @@ func TestWhoMayOnlyLookSeesDecisionsAndMakesNone(t *testing.T) {
 	}
 }
 
-var _ collab.Asker = (*desk)(nil)
+// Talk notes what was said, and answers with it.
+func (d *desk) Talk(ctx context.Context, agent protocol.PeerID, text string) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked = append(d.asked, string(agent)+": "+text)
+	return "you said <b>" + text, d.err
+}
+
+var _ console.Voice = (*desk)(nil)
+
+// TestAVisitorTalksToAnAgent: who may act has a box on the page of an agent that is there, and
+// its answer, or why there is none; nobody else has one.
+func TestAVisitorTalksToAnAgent(t *testing.T) {
+	s, d := newDecidingStage(t)
+	s.Join(t, "agent:lead", "agent:lead")
+	home, cookie := s.enter(t, "operator")
+	body := s.page(t, home+"agent?id=agent:lead", cookie)
+	if !strings.Contains(body, `name="said"`) {
+		t.Fatal("the page has no box")
+	}
+	if strings.Contains(s.page(t, home+"agent?id=agent:gone", cookie), `name="said"`) {
+		t.Error("an agent that is away has a box")
+	}
+	token := formToken(t, body)
+	say := func(id, said, form string, cookie string) answer {
+		return s.ask(t, http.MethodPost, home+"agent", url.Values{"id": {id}, "said": {said}, "form": {form}}.Encode(), cookie)
+	}
+	if a := say("agent:lead", " hello ", token, cookie); a.status != http.StatusOK || !strings.Contains(a.body, "</b> hello<") || !strings.Contains(a.body, "you said &lt;b&gt;hello<") {
+		t.Errorf("said: %d %s", a.status, a.body)
+	}
+	d.err = errors.New("agent:lead did not take it: overflow")
+	if a := say("agent:lead", "again", token, cookie); a.status != http.StatusOK || !strings.Contains(a.body, "Agent:lead did not take it: overflow.") || !strings.Contains(a.body, "</b> again<") {
+		t.Errorf("not taken: %d %s", a.status, a.body)
+	}
+	for what, a := range map[string]answer{
+		"nothing": say("agent:lead", " ", token, cookie), "too much": say("agent:lead", strings.Repeat("x", 4097), token, cookie),
+		"to a chat": say("tg:42", "hello", token, cookie),
+	} {
+		if a.status != http.StatusBadRequest {
+			t.Errorf("%s: %d", what, a.status)
+		}
+	}
+	if a := say("agent:lead", "hello", "forged", cookie); a.status != http.StatusForbidden {
+		t.Errorf("a forged form: %d", a.status)
+	}
+	theirs, reader := s.enter(t, "watcher")
+	body = s.page(t, theirs+"agent?id=agent:lead", reader)
+	if strings.Contains(body, `name="said"`) {
+		t.Error("who may only look has a box")
+	}
+	if a := s.ask(t, http.MethodPost, theirs+"agent", "id=agent:lead&said=hello&form="+formToken(t, body), reader); a.status != http.StatusForbidden {
+		t.Errorf("who may only look spoke: %d", a.status)
+	}
+	if got, want := d.did(), []string{"agent:lead: hello", "agent:lead: again"}; !slices.Equal(got, want) {
+		t.Errorf("said %q; want %q", got, want)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,11 +18,11 @@ import (
 	"hubbub/bus/grant"
 	"hubbub/bus/report"
 	"hubbub/cmd/internal/letters"
+	"hubbub/cmd/internal/talk"
 	client "hubbub/peers/collab"
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
-	"hubbub/protocol/collab"
 	"hubbub/protocol/jsonrpc"
 	"hubbub/protocol/wire"
 
@@ -47,7 +48,7 @@ func (s *settings) newView(data string, log *zerolog.Logger) *view {
 		v.log = activitylog.Open(filepath.Join(data, "activity.db"))
 	}
 	v.console = console.New(v, v.log, &console.Options{
-		Gate: gate{s.bus.Credentials, v}, DeadLetters: deadLetters{letters.Folder(data)}, Broker: &asker{view: v}, Log: log,
+		Gate: gate{s.bus.Credentials, v}, DeadLetters: deadLetters{letters.Folder(data)}, Voice: &voice{view: v}, Log: log,
 	})
 	s.bus.Console = v.console
 	return v
@@ -108,7 +109,7 @@ func (g gate) Lookup(token string) (console.Access, bool) {
 	}
 	see, act := rights(c)
 	return console.Access{
-		Name: c.Name, See: see, Act: act, Broker: &asker{g.view, g.file, c},
+		Name: c.Name, See: see, Act: act, Voice: &voice{g.view, g.file, c},
 		Current: func() bool {
 			now, ok := g.file.Current(c)
 			if !ok {
@@ -130,38 +131,26 @@ func rights(c *grant.Credential) (see, act bool) {
 	return see, see && everywhere && c.MayBe("cli:console")
 }
 
-// An asker asks the broker over a session of its own for each request, as the holder of a
-// credential may, or on an open bus as anybody may.
-type asker struct {
+// A voice speaks over a session of its own for each request, as the holder of a credential
+// may, or on an open bus as anybody may.
+type voice struct {
 	view       *view
 	file       *grant.File
 	credential *grant.Credential // nil on an open bus
 }
 
-var _ collab.Asker = (*asker)(nil)
+var _ console.Voice = (*voice)(nil)
 
 // Call implements collab.Asker.
-func (a *asker) Call(ctx context.Context, method string, params any) (result json.RawMessage, err error) {
-	server, holder := a.view.server.Load(), a.credential
-	if holder != nil {
-		now, ok := a.file.Current(holder)
-		if !ok {
-			return nil, errors.New("the credential does not stand any more")
-		}
-		holder = now
+func (v *voice) Call(ctx context.Context, method string, params any) (result json.RawMessage, err error) {
+	run := "." + strings.ToLower(rand.Text()[:10]) // tells this request from others
+	p, _, err := v.peer(run)
+	if err != nil {
+		return nil, err
 	}
-	if server == nil {
-		return nil, errors.New("the bus has not started")
-	}
-	id := consoleIdentity(holder)
-	p := peer.New(id, &peer.Options{Dial: func(context.Context) (jsonrpc.Stream, error) {
-		ours, theirs := wire.Pipe(nil)
-		a.view.streams.Go(func() { server.ServeStream(theirs, "console", holder) })
-		return ours, nil
-	}})
-	client := client.New(id, p.Send, nil)
+	client := client.New(p.ID(), p.Send, nil)
 	p.Handle(protocol.TypeCollabResult, client.Take)
-	if err := p.Subscribe(ctx, protocol.Pattern(id)); err != nil {
+	if err := p.Subscribe(ctx, protocol.Pattern(p.ID())); err != nil {
 		return nil, err
 	}
 	err = p.RunWith(ctx, func(ctx context.Context) error {
@@ -172,10 +161,76 @@ func (a *asker) Call(ctx context.Context, method string, params any) (result jso
 	return result, err
 }
 
+// Talk implements console.Voice. Each agent has a chat of its own with the holder, in which
+// one says something at a time: a second window ends the waiting of the first.
+func (v *voice) Talk(ctx context.Context, agent protocol.PeerID, text string) (answer string, err error) {
+	p, person, err := v.peer(talk.Suffix(agent))
+	switch {
+	case err != nil:
+		return "", err
+	case !strings.HasSuffix(string(p.ID()), talk.Suffix(agent)):
+		return "", fmt.Errorf("the credential may not be cli:NAME%s, to which the agent answers: give it the identity cli:*", talk.Suffix(agent))
+	}
+	said, answers := talk.Say(p.ID(), person, text), make(chan string, 1)
+	for _, t := range []protocol.MessageType{protocol.TypeTGReply, protocol.TypeChatReply} {
+		p.Handle(t, func(_ context.Context, d *peer.Delivery) error {
+			var r protocol.ChatReply
+			if err := d.Decode(&r); err != nil || d.Message.From != agent || r.InReplyTo != string(said.MessageID) || talk.Spoken(&r) == "" {
+				return err
+			}
+			select {
+			case answers <- talk.Spoken(&r):
+			default: // the first one is shown
+			}
+			return nil
+		})
+	}
+	if err := p.Subscribe(ctx, protocol.Pattern(p.ID())); err != nil {
+		return "", err
+	}
+	err = p.RunWith(ctx, func(ctx context.Context) error {
+		result, err := p.Send(ctx, agent.Topic(), said)
+		if err == nil {
+			err = talk.Taken(agent, &result)
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case answer = <-answers:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	return answer, err
+}
+
+// peer makes the client of one request. Its identity is the person's, and ends with suffix if it may.
+func (v *voice) peer(suffix string) (p *peer.Peer, person string, err error) {
+	server, holder := v.view.server.Load(), v.credential
+	if holder != nil {
+		now, ok := v.file.Current(holder)
+		if !ok {
+			return nil, "", errors.New("the credential does not stand any more")
+		}
+		holder = now
+	}
+	if server == nil {
+		return nil, "", errors.New("the bus has not started")
+	}
+	id := consoleIdentity(holder, suffix)
+	person, _, _ = strings.Cut(id.Name(), ".")
+	return peer.New(id, &peer.Options{Dial: func(context.Context) (jsonrpc.Stream, error) {
+		ours, theirs := wire.Pipe(nil)
+		v.view.streams.Go(func() { server.ServeStream(theirs, "console", holder) })
+		return ours, nil
+	}}), person, nil
+}
+
 // consoleIdentity is as whom the holder of a credential asks: under its name if it may be
 // that, since records show who decided.
-func consoleIdentity(c *grant.Credential) protocol.PeerID {
-	run := "." + strings.ToLower(rand.Text()[:10]) // tells this request from others
+func consoleIdentity(c *grant.Credential, run string) protocol.PeerID {
 	if c == nil {
 		return protocol.PeerID("cli:console" + run)
 	}

@@ -113,9 +113,42 @@ func TestTheConsoleDecidesAsItsVisitor(t *testing.T) {
 		t.Errorf("denied after it: %d %s", code, body)
 	}
 	held, _ := file.Lookup(operator)
-	last := &asker{view, file, held}
+	last := &voice{view, file, held}
 	if code, body := decide(operator, "revoke"); code != http.StatusSeeOther || !strings.Contains(body, "revoked") {
 		t.Errorf("revoked: %d %s", code, body)
+	}
+	lead.Handle(protocol.TypeChatMessage, func(ctx context.Context, d *peer.Delivery) error {
+		var m protocol.ChatMessage
+		if err := d.Decode(&m); err != nil {
+			return err
+		}
+		for _, r := range []protocol.ChatReply{
+			{Text: "to another", InReplyTo: "msg_0"}, {Typing: true, InReplyTo: string(d.Message.MessageID)},
+			{Text: m.Author.DisplayName + " in " + m.Chat.ID + " said " + m.Text, InReplyTo: string(d.Message.MessageID)},
+		} {
+			if _, err := lead.Send(ctx, d.Message.From.Topic(), lead.NewMessage(protocol.TypeTGReply, r)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	talk := func(token, agent string) (int, string) {
+		return ask(token, http.MethodPost, "agent", url.Values{"id": {agent}, "said": {"hello"}}.Encode())
+	}
+	for range 2 { // one conversation
+		if code, body := talk(operator, "agent:lead"); code != http.StatusOK || !strings.Contains(body, "</b> will in cli:will.chat-lead said hello<") {
+			t.Errorf("said: %d %s", code, body)
+		}
+	}
+	if code, body := talk(operator, "agent:gone"); code != http.StatusOK || !strings.Contains(body, "Agent:gone is not on the bus") {
+		t.Errorf("said to nobody: %d %s", code, body)
+	}
+	narrow, _ := issue(grant.Credential{Name: "narrow", Identities: []string{"cli:console"}, Subscribe: []string{"*"}, Publish: []string{"*"}})
+	if code, body := talk(narrow, "agent:lead"); code != http.StatusOK || !strings.Contains(body, "The credential may not be cli:NAME.chat-lead") {
+		t.Errorf("said by who cannot be answered: %d %s", code, body)
+	}
+	if code, body := talk(watcher, "agent:lead"); code != http.StatusForbidden {
+		t.Errorf("a watcher spoke: %d %s", code, body)
 	}
 	if err := file.RevokeAlone("will"); err != nil {
 		t.Fatal(err)
@@ -133,7 +166,7 @@ func TestAsWhomTheConsoleAsks(t *testing.T) {
 		"cli:console,": {Name: "will", Identities: []string{"cli:console"}},
 		"cli:console;": {Name: "a b", Identities: []string{"cli:console"}},
 	} {
-		id := string(consoleIdentity(c))
+		id := string(consoleIdentity(c, ".0123456789"))
 		if run := strings.HasSuffix(want, "."); run && (!strings.HasPrefix(id, want) || len(id) != len(want)+10) || !run && id != "cli:console" {
 			t.Errorf("%+v asks as %s", c, id)
 		}

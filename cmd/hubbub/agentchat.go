@@ -6,22 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/talk"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
 
 	"github.com/spf13/cobra"
 )
 
-// A talk is a direct chat of a person at the command line with an agent: its messages come
+// A typist has a direct chat as a person at the command line with an agent: its messages come
 // from cli:USER.chat-AGENT, where the agent's answers go.
-type talk struct {
+type typist struct {
 	*session
 	self   protocol.PeerID
 	person string
@@ -34,13 +34,13 @@ type talk struct {
 func chatWith(cmd *cobra.Command, name, text string, wait time.Duration) error {
 	env := program.From(cmd)
 	person := personName(os.Getenv("USER"))
-	t := &talk{
+	t := &typist{
 		person: person, agent: protocol.PeerID("agent:" + strings.TrimPrefix(name, "agent:")), heard: make(chan protocol.ChatReply, 64),
 	}
 	if err := protocol.CheckTopic(string(t.agent)); err != nil {
 		return program.Usage("%q is no name of an agent", name)
 	}
-	t.self = protocol.PeerID("cli:" + person + ".chat-" + t.agent.Name())
+	t.self = protocol.PeerID("cli:" + person + talk.Suffix(t.agent))
 	var err error
 	if t.session, err = openWith(cmd.Context(), env, t.self, t.take); err != nil {
 		return err
@@ -56,12 +56,12 @@ func chatWith(cmd *cobra.Command, name, text string, wait time.Duration) error {
 }
 
 // take takes what the agent says. It runs in the connection's reader.
-func (t *talk) take(conn *jsonrpc.Conn, m jsonrpc.Message) {
+func (t *typist) take(conn *jsonrpc.Conn, m jsonrpc.Message) {
 	var p protocol.ProcessParams
 	var got protocol.Message
 	var reply protocol.ChatReply
 	said := json.Unmarshal(m.Params, &p) == nil && json.Unmarshal(p.Payload, &got) == nil && got.From == t.agent &&
-		json.Unmarshal(got.Content, &reply) == nil && (reply.Text != "" || reply.Signal != "")
+		json.Unmarshal(got.Content, &reply) == nil && talk.Spoken(&reply) != ""
 	if said {
 		select {
 		case t.heard <- reply:
@@ -74,27 +74,20 @@ func (t *talk) take(conn *jsonrpc.Conn, m jsonrpc.Message) {
 }
 
 // say sends one message, and returns its id.
-func (t *talk) say(ctx context.Context, text string) (protocol.MessageID, error) {
-	m := protocol.NewMessage(protocol.TypeChatMessage, t.self, protocol.ChatMessage{
-		Text: text, Chat: &protocol.Chat{ID: string(t.self), Kind: "dm"},
-		Author: &protocol.Author{ID: "cli:" + t.person, Kind: "human", DisplayName: t.person},
-	})
+func (t *typist) say(ctx context.Context, text string) (protocol.MessageID, error) {
+	m := talk.Say(t.self, t.person, text)
 	var result protocol.SendResult
 	if err := t.call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: t.agent.Topic(), Payload: m}, &result); err != nil {
 		return "", fmt.Errorf("sending to %s: %w", t.agent, err)
 	}
-	switch {
-	case len(result.Failures) > 0:
-		f := result.Failures[0]
-		return "", fmt.Errorf("%s did not take it: %s", t.agent, strings.TrimSuffix(string(f.Status)+", "+f.Error, ", "))
-	case result.DeliveredTo == 0:
-		return "", fmt.Errorf("%s is not on the bus; `hubbub peers` lists who is, and a chat starts its own agent", t.agent)
+	if err := talk.Taken(t.agent, &result); err != nil {
+		return "", err
 	}
 	return m.MessageID, nil
 }
 
 // ask sends one message, and prints what the agent answers to it.
-func (t *talk) ask(cmd *cobra.Command, text string, wait time.Duration) error {
+func (t *typist) ask(cmd *cobra.Command, text string, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), wait)
 	defer cancel()
 	id, err := t.say(ctx, text)
@@ -107,7 +100,7 @@ func (t *talk) ask(cmd *cobra.Command, text string, wait time.Duration) error {
 			if reply.InReplyTo != string(id) {
 				continue // to an earlier message, or of its own accord
 			}
-			return printLine(cmd, reply, "%s", screen.Printable(spoken(&reply)))
+			return printLine(cmd, reply, "%s", screen.Printable(talk.Spoken(&reply)))
 		case <-ctx.Done():
 			if cmd.Context().Err() != nil {
 				return cmd.Context().Err()
@@ -121,7 +114,7 @@ func (t *talk) ask(cmd *cobra.Command, text string, wait time.Duration) error {
 
 // typed sends each line that is typed, and prints what the agent says, until either side
 // ends.
-func (t *talk) typed(ctx context.Context, env *program.Env) error {
+func (t *typist) typed(ctx context.Context, env *program.Env) error {
 	stdin, ok := env.Stdin.(*os.File)
 	if !ok {
 		return errors.New("there is nothing to read lines from")
@@ -136,7 +129,7 @@ func (t *talk) typed(ctx context.Context, env *program.Env) error {
 		for {
 			select {
 			case reply := <-t.heard:
-				fmt.Fprintf(env.Stdout, "%s %s\n", paint.Paint(screen.Green, t.agent.Name()+":"), screen.Printable(spoken(&reply)))
+				fmt.Fprintf(env.Stdout, "%s %s\n", paint.Paint(screen.Green, t.agent.Name()+":"), screen.Printable(talk.Spoken(&reply)))
 			case <-t.ended:
 				fmt.Fprintln(env.Stderr, "The bus has ended the connection; begin again with the same command.")
 				cancel()
@@ -150,9 +143,4 @@ func (t *talk) typed(ctx context.Context, env *program.Env) error {
 		_, err := t.say(ctx, text)
 		return err
 	})
-}
-
-// spoken is a reply in words.
-func spoken(r *protocol.ChatReply) string {
-	return strings.Join(slices.DeleteFunc([]string{r.Signal, r.Text}, func(s string) bool { return s == "" }), " ")
 }

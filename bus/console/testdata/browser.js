@@ -263,6 +263,14 @@ async function visit(browser, colorScheme) {
     await open(href);
     await picture(kind === "tg" ? "chat" : kind);
     await quiet(href);
+    if (kind === "agent" && await page.locator('input[name="said"]').count()) {
+      await page.fill('input[name="said"]', "is the tide high? " + colorScheme);
+      await page.click("form.say button");
+      await page.waitForSelector("#talk .words:nth-of-type(2), #talk .notice");
+      check(`${colorScheme}: an agent answers who talks to it`, (await page.textContent("#talk")).includes("is the tide high? " + colorScheme) && await page.locator("#talk .notice").count() === 0);
+      await picture("talk");
+      await quiet("talk");
+    }
     await open("./agents");
   }
   await open("./work");
