@@ -81,7 +81,7 @@ func (b *Toolbox) sendFile(ctx context.Context, args *sendFileArguments) harness
 	})
 }
 
-// readWithin reads a file of a folder. No path and no link leads out of it.
+// readWithin reads a file of a folder. No path and no link, also no hard one, leads out of it.
 func readWithin(folder, path string) (data []byte, err error) {
 	if folder == "" {
 		return nil, errors.New("you have no workspace; whoever runs you gives you one with --workspace")
@@ -108,6 +108,8 @@ func readWithin(folder, path string) (data []byte, err error) {
 	switch {
 	case err != nil || !info.Mode().IsRegular():
 		return nil, errors.New("it is no file")
+	case linked(info):
+		return nil, errors.New("it has a second name, which may lie outside of your workspace; send a copy of it")
 	case info.Size() == 0:
 		return nil, errors.New("it is empty")
 	}
@@ -119,6 +121,12 @@ func readWithin(folder, path string) (data []byte, err error) {
 		return nil, fmt.Errorf("it has %d bytes, and at most %d are sent", max(info.Size(), int64(len(data))), protocol.MaxFileData)
 	}
 	return data, nil
+}
+
+// linked reports whether a file has more than one name.
+func linked(info os.FileInfo) bool {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return ok && s.Nlink > 1
 }
 
 // fileKey is the key under which a file is sent once in response to an event.
