@@ -143,7 +143,9 @@ func TestATakenInMessageIsTakenInOnce(t *testing.T) {
 			t.Errorf("a message with the id of another chat's was taken: %+v", r)
 		}
 		other := edit(dm("e1", ""), "forged", 7)
-		w.tg.SendAs(t, "tg:43", "agent:lead", protocol.TypeTGMessage, other)
+		if r := w.tg.SendAs(t, "tg:43", "agent:lead", protocol.TypeTGMessage, other); len(r.Failures) != 1 || r.Failures[0].Status != protocol.OutcomeRejected {
+			t.Errorf("an edit of another chat's message was not rejected, so it comes again: %+v", r)
+		}
 		w.sleep(5 * time.Second)
 		if _, r := call(w.tools(), "chat.read_thread", map[string]any{"conversation": "42"}); strings.Contains(r.Text(), "forged") {
 			t.Error("another chat edited the message")

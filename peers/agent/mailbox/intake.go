@@ -53,12 +53,17 @@ func (tx *Tx) TakeIn(e *Entry) {
 	case e.Content.Event == protocol.EventEdit:
 		takeEdit(tx, e)
 	default:
-		e.EventID = e.SourceID
-		if known := tx.Entry(e.EventID); known == nil {
-			insert(tx, e)
-		} else if known.Chat != e.Chat { // else an edit came before its message
-			tx.Fail(&Stranger{e.SourceID})
-		}
+		takeMessage(tx, e)
+	}
+}
+
+// takeMessage stores an event under the name of its message, unless an edit came before it.
+func takeMessage(tx *Tx, e *Entry) {
+	e.EventID = e.SourceID
+	if known := tx.Entry(e.EventID); known == nil {
+		insert(tx, e)
+	} else if known.Chat != e.Chat {
+		tx.Fail(&Stranger{e.SourceID})
 	}
 }
 
@@ -109,8 +114,7 @@ func takeEdit(tx *Tx, e *Entry) {
 	const edited = "the message was edited before an answer"
 	told := about(tx, e.Chat, e.SourceID)
 	if len(told) == 0 { // its message never came here, or was forgotten
-		e.EventID = e.SourceID
-		insert(tx, e)
+		takeMessage(tx, e)
 		return
 	}
 	old := told[len(told)-1]
