@@ -153,7 +153,7 @@ func TestAKnockAndALocalClaim(t *testing.T) {
 		w.sleep(time.Second)
 		w.wantTexts("looking")
 		w.wantDispositions("e1 claimed", "e1 responded")
-		equal(t, "turns", w.turnStates(), []string{"e1 1 started", "e1 1 accepted", "e1 1 finished", "e1 2 started", "e1 2 accepted", "e1 2 finished"})
+		equal(t, "turns", w.turnStates(), []string{"e1 1 started", "e1 1 accepted", "e1 1 finished", "e1 1 started", "e1 1 accepted", "e1 1 finished"})
 	})
 }
 
@@ -187,6 +187,8 @@ func TestWithABrokerARoleEventNeedsItsClaim(t *testing.T) {
 		if r, _ := call(w.tools(), "chat.send_message", map[string]any{"inReplyTo": "e2", "text": "me too"}); r["reason"] != "claimed_by_other" {
 			t.Errorf("an answer to an event of another gives %v", r)
 		}
+		w.sleep(time.Second)
+		w.wantDispositions("e1 claimed", "e1 responded", "e2 ignored")
 		before := len(w.stub.seen())
 		b.mu.Lock()
 		delete(b.owners, "e2")
@@ -202,6 +204,12 @@ func TestWithABrokerARoleEventNeedsItsClaim(t *testing.T) {
 		call(w.tools(), "chat.react", map[string]any{"inReplyTo": "e2", "signal": "declined"})
 		w.sleep(time.Second)
 		equal(t, "declined", b.requests("claim.decline"), []string{`{"eventId":"e2"}`})
+		before = len(w.stub.seen())
+		b.tell(t, "collab.claim.offered", "off-2", map[string]any{"eventId": "e2", "state": "offered"})
+		w.sleep(time.Second)
+		if n := len(w.stub.seen()) - before; n != 0 {
+			t.Errorf("an offer of what the agent itself had declined brought %d turns", n)
+		}
 	})
 }
 
@@ -267,20 +275,6 @@ func TestABrokerThatRestartsIsWaitedFor(t *testing.T) {
 		if reason := send("e2"); reason != nil {
 			t.Errorf("an answer without a broker is refused for %v", reason)
 		}
-	})
-}
-
-func TestARefusedClaimEndsIgnored(t *testing.T) {
-	inWorld(t, newStub(accepting), &agent.Options{Roles: []string{"backend-agents"}, HarnessType: "c2a", Deadline: time.Minute}, func(t *testing.T, w *world) {
-		b := joinBroker(t, w)
-		b.mu.Lock()
-		b.owners["e1"] = "w4"
-		b.mu.Unlock()
-		w.say(post("e1", "@backend-agents who can look?"))
-		w.sleep(time.Second)
-		call(w.tools(), "chat.claim", map[string]any{"eventId": "e1"})
-		w.sleep(2 * time.Minute)
-		w.wantDispositions("e1 ignored")
 	})
 }
 

@@ -17,7 +17,8 @@
 //     conversation and thread run one after another, those of different places at the
 //     same time, at most Options.Parallel, half of them in one chat.
 //   - Ends: every event gets exactly one final disposition; claimed and deferred may
-//     come before it. A deferred event comes back as another turn of the same event: at
+//     come before it. What another agent claimed ends at once, and is open again only if
+//     that one gives it back. A deferred event comes back as another turn of the same event: at
 //     its eta if that can be read, else after Options.DeferFor, doubled each time, at
 //     most five times; a stop word, an edit or a request to leave ends it. A program
 //     that works in its own time (harness.Capabilities) has a day to settle what it

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"hubbub/peers/attention"
+	"hubbub/peers/store"
 	"hubbub/protocol"
 )
 
@@ -77,16 +78,14 @@ func (tx *Tx) Claimed(id string, granted bool, c ClaimRow) *Entry {
 		return nil
 	case granted:
 		tx.Move(e, Claim, "claim granted")
-	default: // it may be offered again
-		waitFor(tx, e)
-		if e.Decision.Injection == attention.ModeNotify {
-			endKnock(tx, e, "claimed by another agent")
-		}
+	default: // Offered opens it again
+		tx.Move(e, Ignore, "claimed by another agent")
+		endKnock(tx, e, "claimed by another agent")
 	}
 	return e
 }
 
-// endKnock ends the turn in which a program has the knock of an event.
+// endKnock ends the turn in which a program has an event that it was knocked for, or lost.
 func endKnock(tx *Tx, e *Entry, reason string) {
 	if t := tx.Turn(e.TurnID); t != nil && t.State == TurnAccepted {
 		tx.MoveTurn(t, TurnFinished, reason, Cost{})
@@ -103,15 +102,26 @@ func (tx *Tx) Grant(e *Entry) {
 	}
 }
 
-// Offered gives an event once more that another agent had claimed and gave back, if
-// it is still open here.
+// Offered gives an event once more that another agent had claimed and gave back: one
+// that this agent lost is open again.
 func (tx *Tx) Offered(eventID string) {
 	e := tx.Entry(eventID)
-	if e == nil || !e.Open() || e.State == Answered || !e.Decision.NeedsClaim() || e.Decision.Injection != attention.ModeNotify {
+	if e == nil || !e.Decision.NeedsClaim() || e.Decision.Injection != attention.ModeNotify {
+		return
+	}
+	if tx.lost(e) && !tx.place(e).gone() {
+		tx.Move(e, Regain, "")
+	}
+	if !e.Open() || e.State == Answered {
 		return
 	}
 	tx.Exec(`DELETE FROM claims WHERE event_id = ? AND owner <> ?`, eventID, tx.m.id)
 	if before := tx.Turn(e.TurnID); before == nil || before.Ended() { // else it has the knock already
 		tx.Again(e)
 	}
+}
+
+// lost reports whether an event ended because another agent had claimed it.
+func (v *View) lost(e *Entry) bool {
+	return e.State == Ignored && store.Value[bool](v.Tx, `SELECT count(*) FROM claims WHERE event_id = ? AND owner <> ?`, e.EventID, v.m.id)
 }

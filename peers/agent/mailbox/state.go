@@ -36,6 +36,7 @@ const (
 	Keep   Cause = "keep"   // decided: no turn shows it
 	Join   Cause = "join"   // a turn shows it, for the first time or again
 	Reopen Cause = "reopen" // its text or the harness changed: it is decided anew
+	Regain Cause = "regain" // another agent had claimed it, and gave it back
 	Answer Cause = "answer" // a message in response was queued
 
 	Claim       = Cause(attention.DispositionClaimed) // the agent promises to see to it
@@ -50,13 +51,14 @@ const (
 // openStates are the states that are not final.
 var openStates = []State{Stored, Held, Turned, Kept, Deferred, Answered}
 
-// transitions is the table of what may follow what. A cause that has no entry for
+// transitions is the table of what may follow what. Only an offer follows an end. A cause that has no entry for
 // a state changes nothing there.
 var transitions = map[Cause]map[State]State{
 	Hold:   {Stored: Held},
 	Keep:   {Stored: Kept},
 	Join:   {Held: Turned, Turned: Turned, Kept: Turned, Deferred: Turned},
 	Reopen: {Held: Stored, Turned: Stored, Kept: Stored},
+	Regain: {Ignored: Kept},
 	Claim:  {Held: Held, Turned: Turned, Kept: Kept, Deferred: Kept},
 	Defer:  {Held: Deferred, Turned: Deferred, Kept: Deferred},
 	Answer: {Held: Answered, Turned: Answered, Kept: Answered, Deferred: Answered},

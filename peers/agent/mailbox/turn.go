@@ -188,7 +188,7 @@ func (tx *Tx) Redeliver(t *Turn, attempt int) {
 
 func recordTurn(tx *Tx, t *Turn, word, reason string, cost Cost) {
 	r := TurnRecord{
-		Event: "turn", EventID: t.EventID, Agent: tx.m.id, TurnID: t.ID, Attempt: t.Attempt, Mode: string(t.Mode),
+		Event: "turn", EventID: t.EventID, Agent: tx.m.id, TurnID: t.ID, Attempt: tx.tries(t), Mode: string(t.Mode),
 		State: word, Reason: reason, Cost: cost,
 	}
 	if len(t.Merged) > 1 || t.Mode == attention.ModeDigest {
@@ -299,6 +299,15 @@ func rankOf(list []*Entry) int {
 		}
 	}
 	return rank
+}
+
+// tries returns which try of its mode a turn is: that an event was knocked for is no
+// try of the turn that has it by a claim.
+func (v *View) tries(t *Turn) int {
+	if t.Mode == attention.ModeNotify {
+		return t.Attempt
+	}
+	return t.Attempt - store.Value[int](v.Tx, `SELECT coalesce(max(attempt), 0) FROM turns WHERE event_id = ? AND mode = 'notify' AND attempt < ?`, t.EventID, t.Attempt)
 }
 
 // Again queues another turn of an event, with all its fragments and the attempts
