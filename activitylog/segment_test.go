@@ -412,3 +412,16 @@ func TestAFileIsDueOnceACheckpointWasMade(t *testing.T) {
 		t.Error("another checkpoint began")
 	}
 }
+
+// TestWhichFilesAreSealedOnes by their names: at least six digits, and what lies beside them.
+func TestWhichFilesAreSealedOnes(t *testing.T) {
+	for name, want := range map[string]bool{
+		"activity-000001.db": true, "activity-000001.db.sha256": true, "activity-1000000.db": true, "activity-2147483647.db": true,
+		"activity-2147483648.db": false, "activity-00001.db": false, "activity-00000a.db": false, "activity.db": false, "other-000001.db": false,
+		"activity.db-wal": false, "activity-000001": true, "activity--00001.db": false,
+	} {
+		if got := IsSealed("/data/activity.db", name); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

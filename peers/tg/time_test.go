@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/peers/surface"
+	"hubbub/peers/tg/botapi"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 
@@ -176,4 +178,35 @@ func TestWhatIsNoJSONHasNoKind(t *testing.T) {
 	if said := richText(json.RawMessage("x")); said != "" {
 		t.Errorf("%q", said)
 	}
+}
+
+// TestWhatAPollAsksFor of Telegram: everything that is unconfirmed, or what follows an offset.
+func TestWhatAPollAsksFor(t *testing.T) {
+	alone(t, Options{PollTimeout: 7 * time.Second}, func(t *testing.T, b *Bridge, _ *tgtest.Server) {
+		var asked struct{ Offset, Limit, Timeout *int }
+		b.api = botapi.New("42:token", &botapi.Options{Transport: answers(func(r *http.Request) (*http.Response, error) {
+			asked.Offset, asked.Limit, asked.Timeout = nil, nil, nil
+			if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+				t.Error(err)
+			}
+			w := httptest.NewRecorder()
+			_, _ = w.WriteString(`{"ok":true,"result":[]}`)
+			return w.Result(), nil
+		})})
+		for _, c := range []struct {
+			at                     cursor
+			offset, limit, timeout int
+		}{{cursor{}, -1, 100, 0}, {cursor{offset: 1}, 1, 100, 0}, {cursor{offset: 9, wait: true}, 9, 100, 7}, {cursor{single: true}, -1, 1, 0}} {
+			if _, err := b.getUpdates(t.Context(), c.at); err != nil {
+				t.Fatal(err)
+			}
+			offset := -1
+			if asked.Offset != nil {
+				offset = *asked.Offset
+			}
+			if offset != c.offset || *asked.Limit != c.limit || *asked.Timeout != c.timeout {
+				t.Errorf("%+v: offset %d, limit %d, timeout %d", c.at, offset, *asked.Limit, *asked.Timeout)
+			}
+		}
+	})
 }

@@ -1,11 +1,13 @@
 package mailbox_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
+	"hubbub/peers/outbox"
 )
 
 // TestWhatATurnThatEndsLeavesOfItsEvent: the disposition that is due.
@@ -89,6 +91,36 @@ func TestWhatIsDueAtADeadline(t *testing.T) {
 		}
 		if e := box.View(t.Context()).Entry("e1"); e.State != c.want {
 			t.Errorf("%s: %s, want %s", name, e.State, c.want)
+		}
+	}
+}
+
+// TestARecordOfATurnNamesItsMessages where there are several, or a digest of them.
+func TestARecordOfATurnNamesItsMessages(t *testing.T) {
+	for name, c := range map[string]struct {
+		merged []string
+		mode   attention.Mode
+		want   bool
+	}{
+		"one":         {[]string{"e1"}, attention.ModeImmediate, false},
+		"two":         {[]string{"e0", "e1"}, attention.ModeImmediate, true},
+		"a digest":    {[]string{"e1"}, attention.ModeDigest, true},
+		"many in one": {[]string{"e0", "e00", "e1"}, attention.ModeBuffered, true},
+	} {
+		box := newBox(t)
+		if err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
+			turn := &mailbox.Turn{ID: "t1", EventID: "e1", Merged: c.merged, Chat: "tg:42", Mode: c.mode, State: mailbox.TurnRunning}
+			tx.SaveTurn(turn)
+			tx.MoveTurn(turn, mailbox.TurnFinished, "", mailbox.Cost{})
+		}); err != nil {
+			t.Fatal(name, err)
+		}
+		items, err := box.Outbox.List(t.Context(), &outbox.Filter{})
+		if err != nil || len(items) != 1 {
+			t.Fatalf("%s: %d records, %v", name, len(items), err)
+		}
+		if got := strings.Contains(string(items[0].Body), "mergedEventIds"); got != c.want {
+			t.Errorf("%s: %s", name, items[0].Body)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -165,4 +166,25 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	if err := scripted.New(nil).Run(ctx, harness.Host{}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestWorkIsToldInItsSteps: two, a pace apart, and then it is done.
+func TestWorkIsToldInItsSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		h := scripted.New(&scripted.Options{Pace: 10 * time.Second})
+		h.Attach(harness.Host{Progress: func(p harness.Progress) {
+			told = append(told, fmt.Sprintf("%v of %v in %s: %s", p.Progress, p.Total, p.TurnID, p.Message))
+		}})
+		from, tools := time.Now(), &harnesstest.Tools{}
+		if _, err := h.Turn(t.Context(), turnOf("must_respond", "work on it all"), tools); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"0 of 0 in turn-1: rule: work", "1 of 2 in turn-1: working on it all", "2 of 2 in turn-1: working on it all"}; !slices.Equal(told, want) {
+			t.Errorf("told %q", told)
+		}
+		if calls := tools.Calls(); len(calls) != 2 || calls[0].Arguments["signal"] != "working" || calls[1].Arguments["signal"] != "done" || time.Since(from) != 20*time.Second {
+			t.Errorf("called %v in %v", calls, time.Since(from))
+		}
+	})
 }
