@@ -1,6 +1,6 @@
 # The commands of this repository. `make` lists them.
 
-.PHONY: help build test quick lint size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk test-power-cut test-agents test-models generate package package-check mcp-conformance test-console soak lint-deep clean
+.PHONY: help build test quick lint walk size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk test-power-cut test-agents test-models generate package package-check mcp-conformance test-console soak lint-deep clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -16,6 +16,9 @@ quick: ## all tests without -race, the short way
 
 lint: ## gofmt, vet, staticcheck
 	@scripts/lint
+
+walk: ## a random walk of three agents and two people, 10,000 messages on a clock of their own: do all bounds hold?
+	@HUBBUB_WALK=$${WALK:-10000} go test ./peers/agent -run TestARandomWalk -v -timeout 2h
 
 size: ## count the lines of production code of each package
 	@scripts/size

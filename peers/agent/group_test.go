@@ -14,6 +14,7 @@ import (
 
 	"hubbub/bus/bustest"
 	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/scripted"
 	"hubbub/peers/broker"
 	"hubbub/peers/peer"
@@ -44,6 +45,11 @@ type utterance struct {
 var members = []protocol.PeerID{"agent:a", "agent:b", "agent:c"}
 
 func inGroup(t *testing.T, test func(t *testing.T, g *group)) {
+	t.Helper()
+	inGroupOf(t, func(protocol.PeerID) harness.Harness { return scripted.New(nil) }, test)
+}
+
+func inGroupOf(t *testing.T, model func(protocol.PeerID) harness.Harness, test func(t *testing.T, g *group)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		g := &group{t: t, bus: bustest.StartInMemory(t, nil), turns: map[string][]protocol.PeerID{}}
@@ -77,7 +83,7 @@ func inGroup(t *testing.T, test func(t *testing.T, g *group)) {
 				t.Fatal(err)
 			}
 			start(func(ctx context.Context) error {
-				a := agent.New(id, db, scripted.New(nil), &agent.Options{Roles: []string{"backend-agents"}, DeferFor: 30 * time.Second, Peer: &peer.Options{Dial: g.bus.Dial}})
+				a := agent.New(id, db, model(id), &agent.Options{Roles: []string{"backend-agents"}, DeferFor: 30 * time.Second, Peer: &peer.Options{Dial: g.bus.Dial}})
 				return errors.Join(a.Run(ctx), db.Close())
 			})
 		}
