@@ -1,0 +1,96 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// A drip is the endpoint of a model that streams: it writes the beginning of its answer and
+// waits to be told, or until nobody listens any more.
+type drip struct {
+	goOn chan struct{}
+	left chan struct{} // has a value for each answer that nobody listened to
+}
+
+const (
+	dripBegins = "This is the beginning of an answer that is longer than forty bytes "
+	dripEnds   = "and this is its end."
+)
+
+func (d *drip) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	piece := func(text, finish string) {
+		choice := map[string]any{"delta": map[string]any{"content": text}}
+		if finish != "" {
+			choice["finish_reason"] = finish
+		}
+		raw, _ := json.Marshal(map[string]any{"choices": []any{choice}})    // has only strings
+		_, _ = w.Write(append(append([]byte("data: "), raw...), "\n\n"...)) // the agent may be gone
+		w.(http.Flusher).Flush()
+	}
+	piece(dripBegins, "")
+	select {
+	case <-d.goOn:
+		piece(dripEnds, "stop")
+	case <-r.Context().Done():
+		d.left <- struct{}{}
+	}
+}
+
+// TestDraftsOfRealPrograms: what a model has written so far is shown while it writes, the
+// answer is said once and nothing of it is shown after, and a press of the draft's button
+// ends the request to the model.
+func TestDraftsOfRealPrograms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	model := &drip{goOn: make(chan struct{}, 1), left: make(chan struct{}, 16)}
+	web := httptest.NewServer(model)
+	t.Cleanup(web.Close)
+	s := newSystem(t, "--harness=openai", "--model=drip", "--base-url="+web.URL+"/v1")
+	user := s.api.User("Will")
+	chat := s.api.DM(user)
+	whole := dripBegins + dripEnds
+	drafts := func(asked *models.Message) (n int) {
+		number, _ := json.Marshal(asked.ID) // a number
+		for _, c := range s.api.Calls("sendMessageDraft") {
+			if string(c.Params["draft_id"]) != string(number) {
+				continue
+			}
+			if n++; c.Text() != strings.TrimSpace(dripBegins) {
+				t.Errorf("draft %q", c.Text())
+			}
+		}
+		return n
+	}
+
+	first := s.api.Say(chat, user, "hello")
+	model.goOn <- struct{}{}
+	s.awaitTexts(chat, 1)
+
+	second := s.api.Say(chat, user, "and at length")
+	s.await("the draft", func() bool { return drafts(second) > 0 })
+	model.goOn <- struct{}{}
+	if got := s.awaitTexts(chat, 2); !slices.Equal(got, []string{whole, whole}) {
+		t.Fatalf("said %q", got)
+	}
+	shown := drafts(second)
+
+	third := s.api.Say(chat, user, "and once more")
+	s.await("the draft that is stopped", func() bool { return drafts(third) > 0 })
+	s.api.StopDraft(chat, third.ID)
+	s.await("the end of the request", func() bool { return len(model.left) > 0 })
+	s.settled(chat)
+	if got := s.api.Texts(chat.ID); !slices.Equal(got[:2], []string{whole, whole}) || slices.Contains(got[2:], whole) {
+		t.Errorf("after the stop: %q", got)
+	}
+	if drafts(first) != 0 || drafts(second) != shown {
+		t.Errorf("drafts: %d of the first answer, whose model was not known, and %d of the second, %d before its end", drafts(first), drafts(second), shown)
+	}
+}
