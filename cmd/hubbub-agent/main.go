@@ -93,6 +93,7 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.IntVar(&b.Turns, "budget-turns", b.Turns, "turns within 24 hours; 0 for no bound")
 	fs.Int64Var(&b.ChatTokens, "budget-chat-tokens", b.ChatTokens, "tokens that turns of one chat take within 24 hours; 0 for no bound")
 	fs.Int64Var(&b.Tokens, "budget-tokens", b.Tokens, "tokens that turns take within 24 hours; 0 for no bound")
+	fs.IntVar(&b.ChatPosts, "budget-posts", b.ChatPosts, "times that it speaks first in one chat (chat.post) within 24 hours; 0 for no bound")
 	fs.StringArrayVar(&s.allow, "allow-target", nil, "addresses of a Chorus gateway that is not on the machine of the bus, if they are not public, or by http, as CIDR (repeatable)")
 	fs.BoolVar(&s.noRedact, "no-redact", false, "give a model the secrets in what tools answer; otherwise what has the shape of one is replaced by its name")
 }
@@ -195,7 +196,7 @@ func (s *settings) complete(env *program.Env) (err error) {
 		return program.Usage("--policy-version: %s", err)
 	case o.WakePolicy != "auto" && o.WakePolicy != "manual":
 		return program.Usage("--wake-policy must be auto or manual")
-	case min(o.Budget.AuthorTurns, o.Budget.ChatTurns, o.Budget.Turns) < 0 || min(o.Budget.ChatTokens, o.Budget.Tokens) < 0:
+	case min(o.Budget.AuthorTurns, o.Budget.ChatTurns, o.Budget.Turns, o.Budget.ChatPosts) < 0 || min(o.Budget.ChatTokens, o.Budget.Tokens) < 0:
 		return program.Usage("a --budget must not be negative; 0 is no bound")
 	case o.ComposeWindow < 0 || o.ComposeCap < o.ComposeWindow || o.Deadline <= 0 || o.DeferFor <= 0 || o.DigestEvery < 0:
 		return program.Usage("--compose-window, --compose-cap, --deadline, --defer-for and --digest-every must not be negative, and the cap not below the window")

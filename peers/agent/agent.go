@@ -81,7 +81,7 @@ func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agen
 		Broker: a.broker, Stop: func(turnID, reason string) { a.turns.Stop(turnID, reason) },
 	})
 	kept := &files.Keeper{Mailbox: a.box, Client: o.Fetch, Transcribe: o.Transcribe, ReadPDF: o.ReadPDF, Log: o.Log}
-	a.kit = &tools.Kit{Settings: settings, Mailbox: a.box, Broker: a.broker.Client, ClaimTTL: o.ClaimTTL, Changed: func() { a.turns.Poke() }, Redact: o.Redact, Files: kept, Folder: o.Workspace}
+	a.kit = &tools.Kit{Settings: settings, Mailbox: a.box, Broker: a.broker.Client, ClaimTTL: o.ClaimTTL, Changed: func() { a.turns.Poke() }, Redact: o.Redact, Files: kept, Folder: o.Workspace, Posts: o.Budget.ChatPosts}
 	a.turns = turns.New(a.box, h, a.kit, a.broker, turns.Options{
 		Settings: settings, ComposeWindow: o.ComposeWindow, ComposeCap: o.ComposeCap, DigestEvery: o.DigestEvery, Budget: *o.Budget,
 		ReadsSystem: nature.ReadsSystem, Parallel: o.Parallel, MaxTries: o.MaxTries, FirstRetry: o.FirstRetry,

@@ -31,7 +31,8 @@
 //     never a word that means silence.
 //   - Reach: the tools of a turn act in its own chat and read no other, save that a
 //     person's direct chat reads where that person writes, and that the answer to a
-//     question comes in the chat of the turn that asked it.
+//     question comes in the chat of the turn that asked it, and that chat.post speaks first in any
+//     chat that the agent is assigned to.
 //   - Claims: a broker that went away is waited for (collab.Grace) before the agent does
 //     without one.
 //   - Crashes: a turn that produced an outbound action is never run again; one that was
@@ -58,7 +59,7 @@
 //
 // Beside attention_decision, turn, disposition and refusal there are: claim (granted or
 // not, to whom), delivery (a message that its chat did not get, or perhaps not),
-// escalation (a person was called into an exchange of two agents), tool (a call of a tool:
+// post (it spoke first: where, and why), escalation (a person was called into an exchange of two agents), tool (a call of a tool:
 // with what, size and hash of the result; of tools that are not ours as the program tells
 // it, best effort) and progress (what a turn tells of itself; best effort).
 package agent

@@ -1,10 +1,12 @@
 package attention
 
 // A Budget bounds what an agent may do within BudgetWindow: turns for one author, in one
-// chat and in all, and tokens in one chat and in all. 0 is no bound.
+// chat and in all, tokens in one chat and in all, and how often it speaks first in one chat.
+// 0 is no bound.
 type Budget struct {
 	AuthorTurns, ChatTurns, Turns int
 	ChatTokens, Tokens            int64
+	ChatPosts                     int
 }
 
 // BudgetWindowHours is how far back a budget looks: so a bound never ends at midnight,
@@ -13,7 +15,7 @@ const BudgetWindowHours = 24
 
 // DefaultBudget stops what runs away, and no person: an author who is answered every three
 // minutes, day and night, stays within it.
-var DefaultBudget = Budget{AuthorTurns: 500, ChatTurns: 1000, Turns: 5000, ChatTokens: 20_000_000, Tokens: 100_000_000}
+var DefaultBudget = Budget{AuthorTurns: 500, ChatTurns: 1000, Turns: 5000, ChatTokens: 20_000_000, Tokens: 100_000_000, ChatPosts: 20}
 
 // Spent is what turns have taken within the window.
 type Spent struct {
@@ -28,6 +30,7 @@ const (
 	BudgetTurns       = "budget_turns"
 	BudgetChatTokens  = "budget_chat_tokens"
 	BudgetTokens      = "budget_tokens"
+	BudgetPosts       = "budget_posts" // holds no turn back, but a word that nobody asked for
 )
 
 // Judge returns why one more turn would pass the budget, and the bound that it would

@@ -96,7 +96,7 @@ func ReservedKey(key string, e *Entry) bool {
 	if key == ReplyKey(e) {
 		return false
 	}
-	return strings.HasSuffix(key, ":reply") || strings.HasPrefix(key, "react:") || strings.HasPrefix(key, "file:") ||
+	return strings.HasSuffix(key, ":reply") || strings.HasPrefix(key, "react:") || strings.HasPrefix(key, "file:") || strings.HasPrefix(key, PostKey) ||
 		strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, NoticeEscalation+":") || strings.HasPrefix(key, "budget_") ||
 		strings.HasPrefix(key, reasonHalted+":") || strings.HasPrefix(key, decisionKey) || strings.HasPrefix(key, decidedKey) ||
 		strings.HasPrefix(key, interimKey) || strings.HasPrefix(key, choiceKey) || strings.HasPrefix(key, questionKey) || strings.HasPrefix(key, repliedKey) || strings.HasPrefix(key, chosenKey)

@@ -41,6 +41,7 @@ type Kit struct {
 	Redact   *redact.Redactor // takes secrets out of results; none
 	Files    *files.Keeper    // of what came with messages
 	Folder   string           // out of which files may be sent; empty: none may
+	Posts    int              // times that the agent may speak first in one chat within a day; 0: no bound
 }
 
 // A Toolbox is the agent's tools as one turn has them, or, without a turn, as a
@@ -94,6 +95,7 @@ var table = []row{
 	{sendMessageTool, reading((*Toolbox).sendMessage)},
 	{askChoiceTool, reading((*Toolbox).askChoice)},
 	{sendFileTool, reading((*Toolbox).sendFile)},
+	{postTool, reading((*Toolbox).post)},
 	{reactTool, reading((*Toolbox).react)},
 	{claimTool, reading((*Toolbox).claim)},
 	{deferTool, reading((*Toolbox).deferEvent)},
@@ -253,14 +255,11 @@ func whichEvent(ids []string) attention.Refusal {
 // chat that waits for an answer.
 func (b *Toolbox) look(tx *mailbox.Tx, id string) *try {
 	t := &try{Tx: tx}
-	if b.turnID != "" {
-		mine := tx.Turn(b.turnID)
-		if mine == nil || mine.State != mailbox.TurnRunning || int64(mine.Attempt) > b.attempt.Load() {
-			t.refuse(cancelled)
-			return t
-		}
-		id = cmp.Or(id, mine.EventID)
+	mine := b.own(t)
+	if t.refusal.Refused() {
+		return t
 	}
+	t.event, id = nil, cmp.Or(id, mine)
 	if id == "" && b.chat != "" {
 		open := tx.Unanswered(b.chat)
 		if len(open) != 1 {
@@ -283,6 +282,21 @@ func (b *Toolbox) look(tx *mailbox.Tx, id string) *try {
 		t.refuse(cancelled)
 	}
 	return t
+}
+
+// own sets the event of the calling turn, if there is one, and returns its id, or refuses if the
+// turn is not the one that runs.
+func (b *Toolbox) own(t *try) (id string) {
+	if b.turnID == "" {
+		return ""
+	}
+	mine := t.Turn(b.turnID)
+	if mine == nil || mine.State != mailbox.TurnRunning || int64(mine.Attempt) > b.attempt.Load() {
+		t.refuse(cancelled)
+		return ""
+	}
+	t.event = t.Entry(mine.EventID)
+	return mine.EventID
 }
 
 // turnEvent returns the event of the toolbox's turn, or nil.

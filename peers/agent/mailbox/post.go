@@ -1,0 +1,70 @@
+package mailbox
+
+import (
+	"time"
+
+	"hubbub/peers/attention"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+)
+
+// PostKey begins the keys of what the agent said first.
+const PostKey = "post:"
+
+// A Post is what the agent says in a chat where no event asks for it.
+type Post struct {
+	Key, Text    string
+	Directedness string
+	Reason       string // why, as the agent says
+	Turn         string // in which it was said; may be empty
+	Cause        *Entry // the event of that turn, or nil
+}
+
+// Assigned returns the place that a target names among the chats that the agent talks to: the
+// chat or its conversation; nil if it is none of them.
+func (v *View) Assigned(target string) *Entry {
+	there, ok := store.One(v.Tx, func(e *Entry) []any {
+		e.Content.Chat = &protocol.Chat{}
+		return []any{&e.Chat, &e.Content.Chat.ID}
+	}, `SELECT topic, conversation FROM chats WHERE (topic IN (?1, 'tg:' || ?1) OR conversation = ?1) AND topic <> ?2 ORDER BY topic = ?1 DESC, topic LIMIT 1`, target, protocol.TopicBroker)
+	if !ok || !protocol.IsIdentity(there.Chat) {
+		return nil
+	}
+	there.Content.Author = &protocol.Author{}
+	there.Content.Chat.ID = conversation(there.Content.Chat.ID, protocol.PeerID(there.Chat))
+	return &there
+}
+
+// A FirstWord is what the records say about speaking first in a place.
+type FirstWord struct {
+	Gone     bool              // the agent was asked to leave, and not named there since
+	Halted   bool              // by a person, there or everywhere
+	Exchange attention.Verdict // on what agents said to each other there since a person spoke
+	Posts    int               // times that the agent spoke first there, within the window of budgets
+}
+
+// FirstWord looks up a place of Assigned.
+func (v *View) FirstWord(there *Entry) (f FirstWord) {
+	_, f.Halted = v.halted(&Turn{Chat: there.Chat})
+	f.Gone, f.Exchange = v.place(there).gone(), v.Exchange(there).Weigh(time.Now())
+	f.Posts = store.Value[int](v.Tx, `SELECT count(*) FROM sent WHERE chat = ? AND key LIKE 'post:%' AND sent_at > ?`, there.Chat, time.Now().Add(-budgetWindow).UnixMicro())
+	return f
+}
+
+// Queue queues what the agent says first, with its record and the mark that the turn has acted,
+// in one transaction.
+func (p Post) Queue(tx *Tx, there *Entry) protocol.MessageID {
+	m := tx.m.Caused(p.Cause, ReplyType(there.Chat), protocol.ChatReply{Text: p.Text, IdempotencyKey: p.Key, Directedness: p.Directedness})
+	tx.Enqueue(there.Chat, p.Key, m)
+	tx.Exec(`INSERT INTO sent (`+sentNames+`, key, chat) VALUES (?, '', ?, '', ?, ?, ?, ?, ?)`,
+		m.MessageID, there.Content.Chat.ID, SentText, p.Text, time.Now().UnixMicro(), p.Key, there.Chat)
+	tx.Exec(`UPDATE turns SET outbound = 1 WHERE turn_id = ?`, p.Turn)
+	event := ""
+	if p.Cause != nil {
+		event = p.Cause.EventID
+	}
+	tx.Record(UniqueKey("post", time.Now().UnixMicro()), p.Cause, map[string]any{
+		"event": "post", "eventId": event, "agent": tx.m.id, "messageId": m.MessageID, "target": there.Chat, "directedness": p.Directedness, "reason": p.Reason,
+	})
+	return m.MessageID
+}

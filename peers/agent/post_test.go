@@ -1,0 +1,147 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+)
+
+// posting posts to a target in each turn, and keeps what came of it as "status reason".
+func posting(results *[]string, arguments ...map[string]any) func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+	return func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		for _, args := range arguments {
+			m, _ := call(tools, "chat.post", args)
+			*results = append(*results, fmt.Sprint(m["status"], " ", m["reason"]))
+		}
+		return harness.Outcome{State: harness.Finished, FinalText: "done"}, nil
+	}
+}
+
+func words(target, text string) map[string]any {
+	return map[string]any{"target": target, "text": text, "reason": "the build is over"}
+}
+
+// join assigns the agent to a chat.
+func (w *world) join(chat protocol.PeerID) {
+	w.t.Helper()
+	if r := w.tg.SendAs(w.t, chat, "agent:lead", protocol.TypeConfigure, protocol.Configure{TalkTo: chat.Topic()}); r.DeliveredTo != 1 {
+		w.t.Fatalf("configure: %+v", r)
+	}
+}
+
+// TestAnAgentSpeaksFirst: where it is assigned, once for each call, with a record of why, and
+// obliging only whom it names.
+func TestAnAgentSpeaksFirst(t *testing.T) {
+	var got []string
+	s := newStub(posting(&got,
+		words("tg:43", "the build is green"), words("tg:43", "the build is green"), words("43", "@w3 please deploy"),
+		map[string]any{"target": "tg:43", "text": "all is well", "reason": "asked to", "directedness": "to_my_role"},
+		words("tg:44", "hello"), words("agent:w3", "hello"), words("collab:broker", "hello"), words("", "hello"), words("tg:43", "  "), words("tg:43", "(silence)"),
+		map[string]any{"target": "tg:43", "text": "hello", "reason": " "},
+		map[string]any{"target": "tg:43", "text": "the build is green", "reason": "again", "idempotencyKey": "2"},
+	))
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.join("tg:43")
+		w.say(dm("e1", "is it green?"))
+		w.sleep(10 * time.Second)
+		equal(t, "results", got, []string{
+			"sent <nil>", "duplicate <nil>", "sent <nil>", "sent <nil>", "refused not_assigned", "refused not_assigned", "refused not_assigned",
+			"refused invalid", "refused invalid", "refused silence", "refused invalid", "sent <nil>",
+		})
+		var said, why []string
+		for _, r := range w.replies {
+			if r.InReplyTo == "" { // the answer goes to another chat, and may come before
+				said = append(said, r.Text+"|"+r.Directedness)
+			}
+		}
+		equal(t, "said", said, []string{"the build is green|ambient", "@w3 please deploy|to_me", "all is well|to_my_role", "the build is green|ambient"})
+		for _, r := range w.records {
+			if r.is("post") {
+				why = append(why, fmt.Sprint(r["eventId"], " ", r["target"], " ", r["reason"], " ", r["messageId"] != ""))
+			}
+		}
+		equal(t, "records", why, []string{"e1 tg:43 the build is over true", "e1 tg:43 the build is over true", "e1 tg:43 asked to true", "e1 tg:43 again true"})
+		w.wantDispositions("e1 responded")
+	})
+}
+
+// TestPostsAreBounded: by the budget of a day, over restarts, in each chat by itself.
+func TestPostsAreBounded(t *testing.T) {
+	inWorld(t, newStub(silent), &agent.Options{Budget: &attention.Budget{ChatPosts: 2}}, func(t *testing.T, w *world) {
+		w.join("tg:43")
+		w.join("tg:44")
+		try := func(target string, want ...string) {
+			t.Helper()
+			var got []string
+			for range want {
+				m, _ := call(w.tools(), "chat.post", words(target, fmt.Sprint("news ", time.Now().UnixNano())))
+				got = append(got, fmt.Sprint(m["status"], " ", m["reason"]))
+				w.sleep(time.Second)
+			}
+			equal(t, "results", got, want)
+		}
+		try("tg:43", "sent <nil>", "sent <nil>", "refused budget_posts")
+		try("tg:44", "sent <nil>")
+		w.stop()
+		w.start()
+		try("tg:43", "refused budget_posts")
+		w.sleep(24 * time.Hour)
+		try("tg:43", "sent <nil>")
+		if len(w.replies) != 4 {
+			t.Errorf("%d posts were sent", len(w.replies))
+		}
+		equal(t, "refusals", w.refusals(), []string{" chat.post budget_posts", " chat.post budget_posts"})
+	})
+}
+
+// TestAPostDoesNotPassWhatForbidsAnAnswer: a halt, leaving, an exchange of agents that waits for a
+// person, an event that is not the agent's, and a channel in which nobody can speak first.
+func TestAPostDoesNotPassWhatForbidsAnAnswer(t *testing.T) {
+	var got []string
+	s := newStub(silent)
+	inWorld(t, s, &agent.Options{DigestEvery: time.Minute}, func(t *testing.T, w *world) {
+		w.join("tg:43")
+		try := func(want, target, text string) {
+			t.Helper()
+			if m, _ := call(w.tools(), "chat.post", words(target, text)); fmt.Sprint(m["status"], " ", m["reason"]) != want {
+				t.Errorf("%s: %v; want %s", target, m, want)
+			}
+			w.sleep(time.Second)
+		}
+		halt := func(state string) {
+			w.tg.SendAs(w.t, "tg:43", "agent:lead", protocol.TypeConfigure, protocol.Configure{TalkTo: "tg:43", Halt: state})
+			w.sleep(time.Second)
+		}
+		halt("on")
+		try("refused halted", "tg:43", "hello")
+		halt("off")
+		try("sent <nil>", "tg:43", "hello")
+
+		channel := w.bus.Join(t, "chorus:in.c1", "chorus:*")
+		if r := channel.Send(t, "agent:lead", protocol.TypeChatMessage, protocol.ChatMessage{Text: "is it green?"}); r.DeliveredTo != 1 {
+			t.Fatalf("%+v", r)
+		}
+		w.sleep(10 * time.Second)
+		try("refused no_first_word", "chorus:in.c1", "hello")
+
+		for i := range 12 {
+			w.say(by(post(fmt.Sprint("a", i), "@lead "+fresh(i)+"?"), "agent:w3", "agent"))
+			w.sleep(time.Minute)
+		}
+		try("refused exchange_held", "tg:42", "hello")
+		w.say(post("p1", "@lead go away"))
+		w.sleep(time.Minute)
+		try("refused left", "tg:42", "hello")
+
+		s.turn = posting(&got, words("tg:42", "a word"))
+		w.say(post("p2", "@lead come back"))
+		w.sleep(time.Minute)
+		equal(t, "once it is back", got, []string{"sent <nil>"})
+	})
+}

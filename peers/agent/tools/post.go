@@ -1,0 +1,151 @@
+package tools
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/attention"
+	"hubbub/peers/outbox"
+	"hubbub/protocol"
+	"hubbub/protocol/text"
+)
+
+var postTool = harness.Tool{
+	Name:  "chat.post",
+	Title: "Speak first",
+	Description: "Say something in a chat that you are assigned to, though no event there asks for it. It is no answer: answer events with chat.send_message. " +
+		"Few a day are allowed, and your reason is recorded. Other agents are not woken unless you mention them (@name). The same call is sent once.",
+	InputSchema: json.RawMessage(`{"type":"object","properties":{
+		"target":{"type":"string","description":"the chat, such as tg:42, or its conversation id"},
+		"text":{"type":"string","description":"the message, Markdown"},
+		"reason":{"type":"string","description":"why you speak, for the record"},
+		"directedness":{"type":"string","enum":["to_me","to_my_role","to_other","ambient"],"description":"whom the message obliges; default: whom it mentions, else nobody"},
+		"idempotencyKey":{"type":"string","description":"tells two posts of the same words apart"}},
+		"required":["target","text","reason"]}`),
+	OutputSchema: sendMessageTool.OutputSchema,
+	Idempotent:   true,
+}
+
+type postArguments struct {
+	sendArguments
+	Reason string `json:"reason"`
+}
+
+func (b *Toolbox) post(ctx context.Context, args *postArguments) harness.Result {
+	args.Text = attention.Answer(args.Text)
+	args.Reason = text.Clip(text.Line(strings.TrimSpace(args.Reason)), maxReason)
+	args.Interim, args.InReplyTo, args.Visibility = false, "", ""
+	problem := args.check()
+	switch {
+	case problem == "" && args.Target == "":
+		problem = "target is empty. Name the chat, such as tg:42."
+	case problem == "" && args.Reason == "":
+		problem = "reason is empty. Say why you speak; it is recorded."
+	}
+	if problem != "" {
+		return harness.Refused(problem, result{Status: "refused", Reason: "invalid"})
+	}
+	var given result
+	var refusal attention.Refusal
+	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+		t := &try{Tx: tx}
+		b.own(t)
+		given = args.post(t, b)
+		if refusal = t.refusal; refusal.Refused() {
+			given = result{Status: "refused", Reason: refusal.Reason}
+			tx.Refusal(t.event, eventID(t.event), postTool.Name, refusal.Reason)
+		}
+	})
+	switch {
+	case errors.Is(err, outbox.ErrFull):
+		return harness.Refused("Too many messages wait to be sent. Try again later.", result{Status: "refused", Reason: "outbox_full"})
+	case err != nil:
+		return broken(err)
+	}
+	b.kit.Crash("acted")
+	if refusal.Refused() {
+		return harness.Refused(refusal.Advice, given)
+	}
+	return harness.Structured(given)
+}
+
+func eventID(e *mailbox.Entry) string {
+	if e == nil {
+		return ""
+	}
+	return e.EventID
+}
+
+// post queues the message, or says why not.
+func (args *postArguments) post(t *try, b *Toolbox) result {
+	if t.refusal.Refused() {
+		return result{}
+	}
+	there := t.Assigned(args.Target)
+	if there == nil {
+		t.refuse(notAssigned)
+		return result{}
+	}
+	p := mailbox.Post{Turn: b.turnID, Cause: t.event, Reason: args.Reason, Text: args.Text}
+	p.Key = mailbox.PostKey + postDigest(b.turnID, string(there.Chat), args.IdempotencyKey, args.Text)
+	p.Directedness = string(attention.Carried(args.Text, attention.Directedness(args.Directedness)))
+	if before := t.SentAs(p.Key); before != nil {
+		return result{MessageID: before.MessageID, Status: "duplicate"}
+	}
+	if t.refuse(t.permitPost(there, args.Text, b.kit.Posts)) {
+		return result{}
+	}
+	return result{MessageID: p.Queue(t.Tx, there), Status: "sent"}
+}
+
+// postDigest tells posts apart: a call that is repeated is one.
+func postDigest(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:16])
+}
+
+// permitPost returns why nothing may be said first where there is. What an event of that chat
+// forbids to say to it, no post of its turn says.
+func (t *try) permitPost(there *mailbox.Entry, text string, bound int) attention.Refusal {
+	f := t.FirstWord(there)
+	s := attention.Standing{Known: true, Policy: attention.PolicyMayRespond}
+	if t.event != nil && t.event.Chat == there.Chat {
+		s = t.Standing(t.event, text)
+		s.Replied, s.Disposition, s.LeaveEvent = false, "", false
+	}
+	s.Left = s.Left || f.Gone
+	if s.Exchange == "" {
+		s.Exchange = f.Exchange
+	}
+	switch refusal := attention.PermitMessage(s); {
+	case refusal.Refused():
+		return refusal
+	case attention.MeansSilence(text):
+		return silence
+	case protocol.PeerID(there.Chat).Family() == "chorus":
+		return noFirstWord
+	case f.Halted:
+		return attention.Refusal{Reason: "halted", Advice: "A person has halted you there. Say nothing until they let you go on."}
+	case bound > 0 && f.Posts >= bound:
+		return attention.Refusal{
+			Reason: attention.BudgetPosts, Advice: fmt.Sprintf("You have spoken first %d times there within a day, and no more is allowed. Wait until somebody writes.", bound),
+		}
+	}
+	return attention.Refusal{}
+}
+
+var (
+	notAssigned = attention.Refusal{
+		Reason: "not_assigned", Advice: "You are not assigned to that chat. Name one that talks to you: its address, such as tg:42, or its conversation id.",
+	}
+	noFirstWord = attention.Refusal{
+		Reason: "no_first_word", Advice: "In a Chorus channel only messages are answered. Wait until somebody writes there.",
+	}
+)
