@@ -127,7 +127,7 @@ func TestWhatModelsReadOfEachUpdate(t *testing.T) {
 			h.api.InjectRaw(n.ID, c.Update)
 			h.pass(time.Second)
 			if !strings.Contains(c.Case, "album a") { // an album waits for its other pictures
-				h.pass(40 * time.Second) // longer than fragments are waited for
+				h.pass(4 * time.Second) // longer than fragments are waited for
 			}
 			rows, err := db.Query(`SELECT seq, decision ->> '$.reason', policy, mode FROM events WHERE seq > ? ORDER BY seq`, last)
 			if err != nil {
