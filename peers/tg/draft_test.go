@@ -30,8 +30,11 @@ func (w *writer) Run(ctx context.Context, host harness.Host) error {
 	return nil
 }
 
-func (w *writer) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
+func (w *writer) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 	said := t.Event.Content[len(t.Event.Content)-1].Text
+	if strings.HasPrefix(said, "wait") {
+		tools.Call(ctx, "chat.send_message", []byte(`{"text":"I am at it.","interim":true}`))
+	}
 	answer := strings.Repeat("one more word of it ", 20) + "."
 	if text, ok := strings.CutPrefix(said, "say "); ok {
 		answer = text
@@ -115,6 +118,24 @@ func TestAnAnswerGrowsAsADraft(t *testing.T) {
 		if n := len(h.api.Calls("sendMessageDraft")); h.api.Calls("sendMessageDraft")[n-1].At != last {
 			t.Error("a draft was shown after the answer")
 		}
+	})
+}
+
+// TestAnInterimMessageStandsForTheDraft: an event with one has no second sign that
+// grows, and the answer takes its place.
+func TestAnInterimMessageStandsForTheDraft(t *testing.T) {
+	dir := t.TempDir()
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, will, _ := h.written(dir)
+		h.api.Say(dm, will, "wait")
+		h.pass(30 * time.Second)
+		h.expect("while it writes", h.api.Texts(dm.ID), plainAnswer, "I am at it.")
+		h.pass(3 * time.Minute)
+		edits := h.api.Calls("editMessageText")
+		if len(edits) != 1 || !strings.HasPrefix(edits[0].Text(), "one more word") || len(h.api.Texts(dm.ID)) != 2 {
+			t.Errorf("edits %v, texts %q", edits, h.api.Texts(dm.ID))
+		}
+		h.expect("drafts", h.drafts())
 	})
 }
 
