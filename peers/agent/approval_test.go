@@ -193,6 +193,11 @@ func TestAWordOrAReactionDecides(t *testing.T) {
 			m.Event, m.Signal, m.ReplyTo = "reaction", "declined", &protocol.ReplyTo{SourceID: shown}
 			w.say(m)
 		}, "denied tg:77 <nil>", 0},
+		"yes to a message of another chat": {func(w *world, _ string) {
+			m := dm("2", "Yes!")
+			m.ReplyTo = &protocol.ReplyTo{Name: "eve", Text: "Lunch?"}
+			w.say(m)
+		}, "cancelled agent:lead <nil>", 0},
 		"nobody": {func(w *world, _ string) { w.sleep(290 * time.Second) }, "expired default <nil>", 0},
 	} {
 		t.Run(name, func(t *testing.T) {

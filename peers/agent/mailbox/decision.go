@@ -274,11 +274,11 @@ func (v *View) verdictOf(e *Entry, pending []Decision, yes, no []string) (d *Dec
 	default:
 		return nil, Verdict{}
 	}
-	if c.ReplyTo != nil && c.ReplyTo.SourceID != "" {
-		if id, ok := strings.CutPrefix(v.keyOf(e.Chat, c.ReplyTo.SourceID), decisionKey); ok {
+	if c.ReplyTo != nil {
+		if id, ok := strings.CutPrefix(v.keyOf(e.Chat, c.ReplyTo.SourceID), decisionKey); ok && c.ReplyTo.SourceID != "" {
 			return v.Decision(id), said
 		}
-		return nil, Verdict{} // about something else
+		return nil, Verdict{} // about something else, perhaps of another chat
 	}
 	direct := c.Chat.Kind == string(attention.ConversationDM)
 	if !direct { // of several people, whose it is
