@@ -115,14 +115,20 @@ const aPerson = `author_kind = 'human' AND (kind IN ('message','edit','assignmen
 // exchanged selects, as x, the texts of an exchange with when they came and whether
 // another agent said them: ?1 is the conversation, ?2 the author. In the conversation all
 // agents count, elsewhere the author does; each conversation since a person last spoke
-// in it.
+// in it, which is looked up once for each and before texts are read.
 const exchanged = `FROM (
-	SELECT e.conversation, e.received_at AS at, coalesce(json_extract(e.content, '$.text'), '') AS text, e.author AS author FROM events e
-		WHERE e.author_kind = 'agent' AND (e.conversation = ?1 OR e.author = ?2)
+	SELECT e.received_at AS at, coalesce(json_extract(e.content, '$.text'), '') AS text, e.author AS author
+		FROM events e LEFT JOIN ` + spoken + ` p ON p.conversation = e.conversation
+		WHERE e.author_kind = 'agent' AND (e.conversation = ?1 OR e.author = ?2) AND e.received_at > coalesce(p.at, 0)
 		AND e.kind IN ('message','assignment','approval','blocker','answer') AND e.directedness IN ('', 'to_me', 'to_my_role')
-	UNION ALL SELECT s.conversation, s.sent_at, s.text, '' FROM sent s JOIN events e ON e.event_id = s.event_id
-		WHERE s.kind = 'text' AND e.author_kind = 'agent' AND (s.conversation = ?1 OR e.author = ?2)
-	) x WHERE at > coalesce((SELECT max(received_at) FROM events p WHERE p.conversation = x.conversation AND ` + aPerson + `), 0)`
+	UNION ALL SELECT s.sent_at, s.text, ''
+		FROM sent s JOIN events e ON e.event_id = s.event_id LEFT JOIN ` + spoken + ` p ON p.conversation = s.conversation
+		WHERE s.kind = 'text' AND e.author_kind = 'agent' AND (s.conversation = ?1 OR e.author = ?2) AND s.sent_at > coalesce(p.at, 0)
+	) WHERE TRUE`
+
+// spoken is when a person last spoke in each conversation of an exchange.
+const spoken = `(SELECT conversation, max(received_at) AS at FROM events
+	WHERE (conversation = ?1 OR conversation IN (SELECT conversation FROM events WHERE author = ?2)) AND ` + aPerson + ` GROUP BY conversation)`
 
 // Exchange returns what this agent and others said to each other around an event since
 // a person last spoke.
