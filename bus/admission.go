@@ -2,6 +2,7 @@ package bus
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +13,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// An admission says who uses how much of the bus: it has one account for each credential.
+// An admission says who uses how much of the bus: it has one account for each credential,
+// to which counts what all use that it has issued.
 type admission struct {
 	metrics *metrics
 	log     *zerolog.Logger
@@ -20,17 +22,19 @@ type admission struct {
 	each    grant.Bounds // of a credential that has none of its own
 
 	accountsMu sync.Mutex          // guards accounts
-	accounts   map[string]*account // by the hash of the token
+	accounts   map[string]*account // by the name of the credential
 }
 
-// An account is what the sessions of one credential use together, and how much they may.
-// Nil is the account of those who need no credential: it has no bounds.
+// An account is what the sessions of one credential, and of those that it has issued, use
+// together, and how much they may. Nil is the account of those who need no credential: it
+// has no bounds.
 type account struct {
 	bus     *admission
 	name    string
+	issuer  *account     // to which all of it counts too, nil if the operator made the credential
 	written atomic.Int64 // bytes of the activity log that logBytes has not lost yet
 
-	mu            sync.Mutex // guards the fields below
+	mu            sync.Mutex // guards the fields below, and is taken before the issuer's
 	bounds        grant.Bounds
 	sessions      int // connections, those included that are being closed
 	subscriptions int
@@ -70,17 +74,28 @@ func (b *bucket) fill(at time.Time) {
 // used returns how much of a bound is in use.
 func (b *bucket) used(bound grant.Bound) float64 { return (1 - b.left/b.size) * float64(bound) }
 
-// account returns the account of a credential, or nil if there is none.
-func (m *admission) account(c *grant.Credential) *account {
+// account returns the account of a credential, or nil if there is none. A file of
+// credentials, if there is one, tells who has issued it.
+func (m *admission) account(c *grant.Credential, file *grant.File) *account {
 	if c == nil {
 		return nil
 	}
 	m.accountsMu.Lock()
 	defer m.accountsMu.Unlock()
-	a, ok := m.accounts[c.SHA256]
-	if !ok {
-		a = &account{bus: m, name: c.Name}
-		m.accounts[c.SHA256] = a
+	var above *account
+	if file != nil {
+		for _, issuer := range slices.Backward(file.Issuers(c)) {
+			above = m.openLocked(issuer, above)
+		}
+	}
+	return m.openLocked(c, above)
+}
+
+func (m *admission) openLocked(c *grant.Credential, issuer *account) *account {
+	a := m.accounts[c.Name]
+	if a == nil || a.issuer != issuer {
+		a = &account{bus: m, name: c.Name, issuer: issuer}
+		m.accounts[c.Name] = a
 	}
 	a.set(c.Bounds.Or(m.each))
 	return a
@@ -94,21 +109,29 @@ func (a *account) credential() string {
 	return a.name
 }
 
-// closeAccounts drops the accounts of credentials that are gone and that nobody uses any
-// more. The others stay: who connects again has used what it used before.
-func (m *admission) closeAccounts(file *grant.File) {
-	current := map[string]bool{}
+// reviewAccounts gives the accounts the bounds of a changed file, and drops those of
+// credentials that are gone and that nobody uses any more. The others stay: who connects
+// again has used what it used before.
+func (m *admission) reviewAccounts(file *grant.File) {
+	current := map[string]grant.Bounds{}
 	for _, c := range file.List() {
-		current[c.SHA256] = true
+		current[c.Name] = c.Bounds.Or(m.each)
 	}
 	m.accountsMu.Lock()
 	defer m.accountsMu.Unlock()
-	for hash, a := range m.accounts {
-		if a.mu.Lock(); a.sessions == 0 && !current[hash] {
-			delete(m.accounts, hash)
+	for name, a := range m.accounts {
+		if bounds, ok := current[name]; ok {
+			a.set(bounds)
+		} else if a.unused() {
+			delete(m.accounts, name)
 		}
-		a.mu.Unlock()
 	}
+}
+
+func (a *account) unused() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sessions == 0
 }
 
 func (a *account) set(bounds grant.Bounds) {
@@ -133,7 +156,7 @@ func (o overuse) Error() string { return string(o) }
 // overuseLocked counts a refusal, and logs one a minute.
 func (a *account) overuseLocked(at time.Time, bound limitName, format string, args ...any) error {
 	a.bus.metrics.limit(bound)
-	o := overuse(fmt.Sprintf("the credential %q %s", a.name, fmt.Sprintf(format, args...)))
+	o := overuse(fmt.Sprintf("the credential %q, with what it has issued, %s", a.name, fmt.Sprintf(format, args...)))
 	if at.Sub(a.told) > time.Minute {
 		a.told = at
 		a.bus.log.Warn().Str("credential", a.name).Str("bound", limitNames[bound]).Msg(string(o))
@@ -149,11 +172,15 @@ func (a *account) enter(at time.Time) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.crowdedLocked(at); err != nil {
-		return err
-	}
-	err := a.spendLocked(at, 0, true)
+	err := a.crowdedLocked(at)
 	if err == nil {
+		err = a.affordsLocked(at, true)
+	}
+	if err == nil {
+		err = a.issuer.enter(at)
+	}
+	if err == nil {
+		a.messages.left--
 		a.sessions++
 	}
 	return err
@@ -166,7 +193,10 @@ func (a *account) crowded(at time.Time) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.crowdedLocked(at)
+	if err := a.crowdedLocked(at); err != nil {
+		return err
+	}
+	return a.issuer.crowded(at)
 }
 
 func (a *account) crowdedLocked(at time.Time) error {
@@ -181,6 +211,7 @@ func (a *account) leave() {
 		a.mu.Lock()
 		a.sessions--
 		a.mu.Unlock()
+		a.issuer.leave()
 	}
 }
 
@@ -196,6 +227,9 @@ func (a *account) subscribe(at time.Time, count, freed int) error {
 		return a.overuseLocked(at, limitCredentialSubscriptions,
 			"may have %d subscriptions; unsubscribe from some, or raise --credential-subscriptions", a.bounds.Subscriptions)
 	}
+	if err := a.issuer.subscribe(at, count, freed); err != nil {
+		return err
+	}
 	a.subscriptions += count
 	return nil
 }
@@ -205,6 +239,7 @@ func (a *account) unsubscribe(count int) {
 		a.mu.Lock()
 		a.subscriptions -= count
 		a.mu.Unlock()
+		a.issuer.unsubscribe(count)
 	}
 }
 
@@ -221,10 +256,18 @@ func (a *account) spend(at time.Time, bytes int, change bool) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.spendLocked(at, bytes, change)
+	err := a.affordsLocked(at, change)
+	if err == nil {
+		err = a.issuer.spend(at, bytes, change)
+	}
+	if err == nil {
+		a.messages.left--
+		a.bytes.left -= float64(bytes)
+	}
+	return err
 }
 
-func (a *account) spendLocked(at time.Time, bytes int, change bool) error {
+func (a *account) affordsLocked(at time.Time, change bool) error {
 	a.messages.fill(at)
 	a.bytes.fill(at)
 	a.logBytes.fill(at)
@@ -243,8 +286,6 @@ func (a *account) spendLocked(at time.Time, bytes int, change bool) error {
 		return a.overuseLocked(at, limitCredentialLogBytes,
 			"has used up its %d bytes of the activity log for a day (--credential-log-bytes); send again in %s", a.bounds.LogBytes, wait)
 	}
-	a.messages.left--
-	a.bytes.left -= float64(bytes)
 	return nil
 }
 
@@ -262,12 +303,13 @@ func (a *account) aside(at time.Time) time.Duration {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	pause := a.issuer.aside(at)
 	a.asides.fill(at)
 	if a.asides.left--; a.asides.left >= 0 {
-		return 0
+		return pause
 	}
 	a.overuseLocked(at, limitCredentialMessages, "gets more than %d refusals and pings a second (--credential-messages); it is read more slowly", a.bounds.Messages) //nolint:errcheck // it is counted and logged
-	pause := time.Duration(-a.asides.left / a.asides.perSecond * float64(time.Second))
+	pause = max(pause, time.Duration(-a.asides.left/a.asides.perSecond*float64(time.Second)))
 	a.asides.left = max(a.asides.left, -a.asides.perSecond)
 	return min(pause, longestPause)
 }
@@ -288,6 +330,7 @@ func (a *account) publish(m *Arrived, targets int) {
 func (a *account) writeBytes(n int) {
 	if a != nil && a.bus.logs {
 		a.written.Add(int64(n))
+		a.issuer.writeBytes(n)
 	}
 }
 
@@ -301,7 +344,7 @@ func (a *account) mayExplain(at time.Time, bytes int) bool {
 	defer a.mu.Unlock()
 	a.logBytes.fill(at)
 	a.logBytes.left -= float64(bytes)
-	return a.logBytes.left > 0
+	return a.issuer.mayExplain(at, bytes) && a.logBytes.left > 0
 }
 
 // credentialUse returns how much of each bound the credential uses that uses most of it.

@@ -252,7 +252,7 @@ func (srv *Server) enter(stream jsonrpc.Stream, remote string, credential *grant
 	at := time.Now()
 	s := &session{server: srv, stream: stream, remote: remote, opened: at, pings: pings{pinged: at}}
 	s.credential.Store(credential)
-	s.account = srv.account(credential)
+	s.account = srv.account(credential, srv.options.Credentials)
 	s.self.session = s
 	err := s.account.enter(at)
 	if err == nil {

@@ -151,7 +151,7 @@ func (srv *Server) reloadCredentials(b *batch) {
 	}
 	srv.credentials = version
 	srv.options.Log.Info().Msg("credentials reloaded")
-	srv.closeAccounts(file)
+	srv.reviewAccounts(file)
 	for _, s := range srv.list() {
 		ended, err := s.recheck(file)
 		for _, p := range ended {
@@ -192,7 +192,6 @@ func (s *session) recheck(file *grant.File) (ended []protocol.Pattern, err error
 		return nil, errRevoked
 	}
 	s.credential.Store(c)
-	s.account.set(c.Bounds.Or(s.server.each))
 	if s.ready.Load() && !c.MayBe(s.id) {
 		return nil, errRevoked
 	}

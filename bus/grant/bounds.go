@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// A Bound is how much of something the holders of one credential may use together; 0
-// means the bus's default.
+// A Bound is how much of something may be used with one credential; 0 means the bus's
+// default.
 type Bound int64
 
 // UnmarshalTOML reads a bound, which must let something through.
@@ -19,7 +19,8 @@ func (b *Bound) UnmarshalTOML(value any) error {
 	return nil
 }
 
-// Bounds are how much the holders of one credential may use together, on each bus.
+// Bounds are how much the holders of one credential, and of those that it has issued, may
+// use together, on each bus.
 type Bounds struct {
 	Sessions      Bound `toml:"credential-sessions,omitzero" json:"credential-sessions,omitempty"`           // at once
 	Subscriptions Bound `toml:"credential-subscriptions,omitzero" json:"credential-subscriptions,omitempty"` // at once

@@ -13,7 +13,8 @@
 //   - A change of the file is written whole or not at all (rename), and the
 //     file is readable by its owner only.
 //   - An issued credential lies inside what its issuer may issue, its bounds inside the
-//     issuer's; it names its issuer, and is revoked with it, unless the operator keeps it.
+//     issuer's, to which counts all that it uses; it names its issuer, and is revoked with
+//     it, unless the operator keeps it.
 //
 // The Agent Communication Protocol leaves authentication open; this is
 // Hubbub's extension of it.

@@ -27,10 +27,11 @@ const FileName = "credentials.toml"
 const maxFile = 16 << 20
 
 // What one credential that the operator made may issue, with what its own have issued: so
-// many credentials, of so many bytes of patterns.
+// many credentials, of so many bytes of patterns, one below the other so often.
 const (
 	maxIssued      = 4096
 	maxIssuedBytes = 2 << 20
+	maxDepth       = 8
 )
 
 // Errors of a File.
@@ -178,6 +179,16 @@ func (f *File) Current(c *Credential) (*Credential, bool) {
 		return nil, false
 	}
 	return now, true
+}
+
+// Issuers returns the credential that issued c, the one that issued that, and so on.
+func (f *File) Issuers(c *Credential) (above []*Credential) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for issuer := f.byName[c.Issuer]; issuer != nil; issuer = f.byName[issuer.Issuer] {
+		above = append(above, issuer)
+	}
+	return above
 }
 
 // List returns the credentials, sorted by name.

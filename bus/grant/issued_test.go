@@ -96,3 +96,18 @@ func oneByteHash(t *testing.T) []byte {
 	}
 	return content
 }
+
+// TestIssuersStandInNoLongRow: each message is charged to every issuer above its sender.
+func TestIssuersStandInNoLongRow(t *testing.T) {
+	list := []Credential{issuedBy("", "c0")}
+	for i := range maxDepth {
+		c := issuedBy(fmt.Sprint("c", i), fmt.Sprint("c", i+1))
+		if err := roomFor(list, &c); err != nil {
+			t.Fatalf("depth %d: %v", i+1, err)
+		}
+		list = append(list, c)
+	}
+	if c := issuedBy(fmt.Sprint("c", maxDepth), "deep"); !errors.Is(roomFor(list, &c), ErrFull) {
+		t.Error("one credential below the other without end")
+	}
+}

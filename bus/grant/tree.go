@@ -28,15 +28,19 @@ func Issued(list []Credential, name string) (names []string) {
 }
 
 // roomFor returns nil if a credential may still be issued, or ErrFull. All that was issued
-// below the same credential of the operator counts: who issues issuers gains nothing.
+// below the same credential of the operator counts: who issues issuers gains nothing. The
+// bus charges each message to every issuer above it, so they may not be many.
 func roomFor(list []Credential, child *Credential) error {
 	issuers := make(map[string]string, len(list))
 	for i := range list {
 		issuers[list[i].Name] = list[i].Issuer
 	}
-	root := child.Issuer
-	for issuers[root] != "" {
+	root, depth := child.Issuer, 1
+	for ; issuers[root] != ""; depth++ {
 		root = issuers[root]
+	}
+	if depth > maxDepth {
+		return fmt.Errorf("at most %d credentials may be issued one by the other: %w", maxDepth, ErrFull)
 	}
 	count, bytes := 1, child.size()
 	Tree(list, root, func(c *Credential, _ int) { count, bytes = count+1, bytes+c.size() })
