@@ -235,6 +235,19 @@ func withLinks(text string, entities []models.MessageEntity) string {
 	return text
 }
 
+// passedOn returns who wrote a message whose sender only passes it on: it is forwarded, or
+// an inline bot has written it.
+func passedOn(m *models.Message) string {
+	switch {
+	case m.ForwardOrigin != nil:
+		return originName(m.ForwardOrigin)
+	case m.ViaBot != nil:
+		return withUsername(nameOf(m.ViaBot), m.ViaBot.Username)
+	default:
+		return ""
+	}
+}
+
 // originName returns who wrote what is forwarded or quoted from another chat, as
 // Telegram tells it. It is a name for people, and nobody's identity.
 func originName(o *models.MessageOrigin) string {

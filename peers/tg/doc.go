@@ -13,7 +13,7 @@
 //     Updates are told apart as a set by (bot, update id), never by "higher than
 //     the last", because the numbers restart at random after a quiet week. Nothing
 //     is dropped at a start. What is not passed on is kept with its reason.
-//   - Words of others: what is forwarded is quoted line by line and says whose it is, so
+//   - Words of others: what is forwarded, or an inline bot wrote, is quoted line by line and says whose it is, so
 //     that it commands, mentions and obliges nobody. What a message answers comes along,
 //     of this chat or another, up to 1000 characters. A message of a kind that nobody
 //     knows says its name; one without a word is told in a direct chat, never dropped.

@@ -112,8 +112,8 @@ func readMessage(m *models.Message, raw json.RawMessage, event string, bot *mode
 		h.readKind(raw)
 	}
 	h.readQuote(m, bot)
-	if m.ForwardOrigin != nil { // its words are somebody else's: no command, no mention
-		h.draft.Content.Forwarded = originName(m.ForwardOrigin)
+	if from := passedOn(m); from != "" { // its words are somebody else's: no command, no mention
+		h.draft.Content.Forwarded = from
 		return h
 	}
 	h.draft.Names = names(text, entities)
