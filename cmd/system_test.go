@@ -26,12 +26,12 @@ type system struct {
 	bus   string // address
 	tap   *tap   // through which the programs reach it
 	api   *tgtest.Server
-	web   *httptest.Server
 	log   *activitylog.Reader
 	run   map[string]*process
 	past  map[string][]*process // every run of a program, this one included
 
-	agentArgs []string
+	agentArgs, tgArgs []string
+	botToken          string
 }
 
 // The programs of a system, in the order of their start.
@@ -47,8 +47,9 @@ func newSystem(t *testing.T, agents ...string) *system {
 	// Ten minutes of chaos are more turns than a day's.
 	s.agentArgs = append([]string{"--harness=scripted", "--compose-window=100ms", "--log-format=json", "--budget-author-turns=0", "--budget-chat-turns=0"}, agents...)
 	s.tap = newTap(t, s.bus)
-	s.web = httptest.NewServer(s.api)
-	t.Cleanup(s.web.Close)
+	web := httptest.NewServer(s.api)
+	t.Cleanup(web.Close)
+	s.botToken, s.tgArgs = s.api.Token(), []string{"--api-url", web.URL}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the agents' logs:\n%s", logsBelow(s.data))
@@ -84,8 +85,8 @@ func (s *system) start(name string) {
 	case "chorus":
 		args = []string{"--listen", "127.0.0.1:0"}
 	case "tg":
-		env = append(env, "TELEGRAM_BOT_TOKEN="+s.api.Token())
-		args = []string{"--api-url", s.web.URL, "--allow-all", "--min-send-interval", "10ms", "--poll-timeout", "5s"}
+		env = append(env, "TELEGRAM_BOT_TOKEN="+s.botToken)
+		args = append([]string{"--allow-all", "--min-send-interval", "10ms", "--poll-timeout", "5s"}, s.tgArgs...)
 	}
 	s.run[name] = start(s.t, s.whole, "hubbub-"+name, env, args...)
 	s.past[name] = append(s.past[name], s.run[name])
