@@ -210,7 +210,7 @@ func TestAttachments(t *testing.T) {
 		killed, file string
 		leg          leg
 	}{{"agent", "chart.png", legAccept}, {"tg", "plan.png", legAcknowledge}} {
-		h := s.tap.hold(c.leg, protocol.TypeTGReply, protocol.Topic(c.file)) // the reply that holds its name
+		h := s.tap.hold(c.leg, protocol.TypeTGReply, c.file) // the reply that holds its name
 		s.api.Say(chat, user, "send me <"+c.file+">")
 		n := len(s.api.Texts(chat.ID))
 		s.await("the reply with "+c.file, func() bool {

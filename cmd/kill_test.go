@@ -42,7 +42,7 @@ var parties = []struct {
 func (f fault) leaves() bool {
 	for _, p := range parties {
 		if p.at == f.at {
-			return f.program != map[leg]string{legSend: p.from, legDeliver: "bus", legAcknowledge: p.to, legAccept: "bus"}[f.leg]
+			return f.program != f.leg.writer(p.from, p.to)
 		}
 	}
 	return true
@@ -99,16 +99,9 @@ func TestKillEachProgram(t *testing.T) {
 // first, and asks a third when it is up again. Each must be answered once.
 func (s *system) converse(f fault) *talk {
 	k := s.newTalk(f.String())
-	h := s.tap.hold(f.leg, f.at, topicOf(k.chat))
+	h := s.tap.hold(f.leg, f.at, string(topicOf(k.chat)))
 	k.ask(s, 2)
-	s.await(fmt.Sprintf("%s in chat %d", f, k.chat.ID), func() bool {
-		select {
-		case <-h.came:
-			return true
-		default:
-			return false
-		}
-	})
+	s.awaitHeld(h, fmt.Sprintf("%s in chat %d", f, k.chat.ID))
 	s.kill(f.program, k.chat)
 	h.outcome <- f.leaves()
 	if f.program != "agent" { // which the spawner starts again
@@ -125,6 +118,19 @@ func (s *system) converse(f fault) *talk {
 	k.judge(s)
 	k.excuse(s.unknownAnswers())
 	return k
+}
+
+// awaitHeld waits until the tap holds a frame.
+func (s *system) awaitHeld(h *held, what string) {
+	s.t.Helper()
+	s.await(what, func() bool {
+		select {
+		case <-h.came:
+			return true
+		default:
+			return false
+		}
+	})
 }
 
 // awaitAnswers waits until every question of a chat is answered, or its answer

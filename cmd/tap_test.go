@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,11 @@ const (
 
 var legs = []leg{legSend, legDeliver, legAcknowledge, legAccept}
 
+// writer returns who writes the frame of a leg of a message.
+func (l leg) writer(from, to string) string {
+	return map[leg]string{legSend: from, legDeliver: "bus", legAcknowledge: to, legAccept: "bus"}[l]
+}
+
 // A tap stands between the programs and their bus. It passes every frame on,
 // and can hold one, so that a program is killed at exactly that step.
 type tap struct {
@@ -40,9 +46,9 @@ type tap struct {
 type held struct {
 	leg     leg
 	kind    protocol.MessageType
-	topic   protocol.Topic // that the message is about
-	came    chan struct{}  // closed when the tap holds it
-	outcome chan bool      // whether it goes on
+	says    []string      // strings that the message has, such as a topic
+	came    chan struct{} // closed when the tap holds it
+	outcome chan bool     // whether it goes on
 }
 
 func newTap(t *testing.T, bus string) *tap {
@@ -55,9 +61,9 @@ func newTap(t *testing.T, bus string) *tap {
 // address is where programs find the bus.
 func (p *tap) address() string { return "ws" + strings.TrimPrefix(p.web.URL, "http") }
 
-// hold makes the tap hold the next frame of a leg.
-func (p *tap) hold(l leg, kind protocol.MessageType, topic protocol.Topic) *held {
-	h := &held{leg: l, kind: kind, topic: topic, came: make(chan struct{}), outcome: make(chan bool, 1)}
+// hold makes the tap hold the next frame of a leg of a message with some strings.
+func (p *tap) hold(l leg, kind protocol.MessageType, says ...string) *held {
+	h := &held{leg: l, kind: kind, says: says, came: make(chan struct{}), outcome: make(chan bool, 1)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next = h
@@ -68,7 +74,7 @@ func (p *tap) hold(l leg, kind protocol.MessageType, topic protocol.Topic) *held
 func (p *tap) passes(l leg, m *passing) bool {
 	p.mu.Lock()
 	h := p.next
-	if h == nil || h.leg != l || h.kind != m.kind || !m.about(h.topic) {
+	if h == nil || h.leg != l || h.kind != m.kind || !m.says(h.says) {
 		p.mu.Unlock()
 		return true
 	}
@@ -84,8 +90,8 @@ type passing struct {
 	raw  string
 }
 
-func (m *passing) about(topic protocol.Topic) bool {
-	return strings.Contains(m.raw, `"`+string(topic)+`"`)
+func (m *passing) says(all []string) bool {
+	return !slices.ContainsFunc(all, func(one string) bool { return !strings.Contains(m.raw, `"`+one+`"`) })
 }
 
 // ServeHTTP passes one connection on.

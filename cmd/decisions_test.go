@@ -1,0 +1,260 @@
+package cmd_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"hubbub/activitylog"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+
+	"github.com/go-telegram/bot/models"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// A step of a decision is a message between two programs, with strings that tell it from others
+// of its type.
+type step struct {
+	name     string
+	before   bool // somebody decides
+	at       protocol.MessageType
+	from, to string
+	says     []string
+}
+
+// A decisionFault is a program that is killed while a frame of a step is on its way.
+type decisionFault struct {
+	program string
+	step
+	leg leg
+}
+
+func (f decisionFault) String() string {
+	return fmt.Sprintf("%s while %s is %s", f.program, f.name, f.leg)
+}
+
+// The steps of a decision, in their order.
+var (
+	decisionAsked  = step{"the request", true, protocol.TypeCollabRequest, "agent", "broker", []string{"decision.ask"}}
+	decisionStored = step{"the decision", true, protocol.TypeCollabResult, "broker", "agent", []string{"decision", "pending"}}
+	decisionShown  = step{"the question", true, protocol.TypeTGReply, "agent", "tg", []string{"buttons"}}
+	decisionHeard  = step{"the press", false, protocol.TypeTGMessage, "tg", "agent", nil}
+	decisionMade   = step{"the verdict", false, protocol.TypeCollabRequest, "agent", "broker", []string{"decision.decide"}}
+	decisionLogged = step{"the record of it", false, protocol.TypeAgentEvent, "agent", "", []string{"decision", "allowed"}}
+	decisionTold   = step{"the edited question", false, protocol.TypeTGReply, "agent", "tg", []string{"edits"}}
+)
+
+// decisionFaults kill each program at each step that it has a part in.
+var decisionFaults = []decisionFault{
+	{"broker", decisionAsked, legAcknowledge},
+	{"bus", decisionAsked, legDeliver},
+	{"broker", decisionStored, legSend},
+	{"bus", decisionStored, legDeliver},
+	{"broker", decisionShown, legSend},
+	{"tg", decisionShown, legAcknowledge},
+	{"bus", decisionShown, legAccept},
+	{"tg", decisionHeard, legAccept},
+	{"bus", decisionHeard, legAcknowledge},
+	{"agent", decisionHeard, legAcknowledge},
+	{"broker", decisionMade, legAcknowledge},
+	{"bus", decisionMade, legDeliver},
+	{"agent", decisionMade, legSend},
+	{"tg", decisionTold, legAcknowledge},
+	{"bus", decisionLogged, legAccept},
+	{"bus", decisionTold, legSend},
+}
+
+// A deployer is a model that wants to deploy what it was asked for, and the MCP server that does,
+// once for each call.
+type deployer struct {
+	mu  sync.Mutex
+	ran map[string]int // by what was deployed
+}
+
+func (d *deployer) deploy(_ context.Context, _ *mcp.CallToolRequest, what struct {
+	What string `json:"what"`
+}) (*mcp.CallToolResult, any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ran[what.What]++
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "deployed " + what.What}}}, nil, nil
+}
+
+// play answers a request to the model: with a call of the tool, then with what that returned.
+func (d *deployer) play(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		Messages []struct {
+			Role    string          `json:"role"`
+			Content json.RawMessage `json:"content"`
+		} `json:"messages"`
+		Tools []struct {
+			Function struct{ Name string }
+		} `json:"tools"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || len(asked.Messages) == 0 {
+		http.Error(w, "no messages", http.StatusBadRequest)
+		return
+	}
+	last := asked.Messages[len(asked.Messages)-1]
+	message := map[string]any{"role": "assistant"}
+	_, what, wanted := strings.Cut(string(last.Content), "deploy [")
+	switch {
+	case last.Role == "tool":
+		message["content"] = string(last.Content)
+	case !wanted, strings.Contains(string(last.Content), "is all well?"):
+		message["content"] = "nothing to deploy"
+	default:
+		what, _, _ = strings.Cut(what, "]")
+		arguments, _ := json.Marshal(map[string]string{"what": what}) // strings
+		for _, tool := range asked.Tools {
+			if strings.HasSuffix(tool.Function.Name, "deploy") {
+				message["tool_calls"] = []any{map[string]any{"id": "c1", "type": "function", "function": map[string]any{"name": tool.Function.Name, "arguments": string(arguments)}}}
+			}
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": message}}}) // the agent may be gone
+}
+
+// serve serves the model and the tool, and returns the arguments of agents that use both and ask
+// before the tool runs.
+func (d *deployer) serve(t *testing.T) []string {
+	tools := mcp.NewServer(&mcp.Implementation{Name: "ops", Version: "1"}, nil)
+	mcp.AddTool(tools, &mcp.Tool{Name: "deploy", Description: "Deploy something."}, d.deploy)
+	paths := http.NewServeMux()
+	paths.HandleFunc("/v1/chat/completions", d.play)
+	paths.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return tools }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true}))
+	web := httptest.NewServer(paths)
+	t.Cleanup(web.Close)
+	file := filepath.Join(t.TempDir(), "mcp.json")
+	if err := os.WriteFile(file, []byte(`{"name":"ops","url":"`+web.URL+`/mcp"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--harness=openai", "--model=deployer", "--base-url=" + web.URL + "/v1", "--mcp-file=" + file, "--approve=mcp:ops.*"}
+}
+
+// TestADecisionSurvivesEachKill kills a program at each step of a decision. The person who asked is
+// shown the question, presses twice, and is told; the broker has one decision, the log one record
+// that says who allowed it, and the tool has run once.
+func TestADecisionSurvivesEachKill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts programs many times")
+	}
+	d := &deployer{ran: map[string]int{}}
+	s := newSystem(t, d.serve(t)...)
+	s.start("broker")
+	for _, f := range decisionFaults {
+		t.Run(f.String(), func(t *testing.T) { s.in(t).decide(f, d) })
+	}
+}
+
+// decide asks for a deployment in a new chat, allows it, and kills a program meanwhile.
+func (s *system) decide(f decisionFault, d *deployer) {
+	user := s.api.User(f.String())
+	chat := s.api.DM(user)
+	what := fmt.Sprint("site-", chat.ID)
+	s.during(f, f.before, chat, func() { s.api.Say(chat, user, "deploy ["+what+"]") })
+	var shown *models.Message
+	s.await("the question", func() bool {
+		shown = s.saying(chat, func(m *models.Message) bool { return m.ReplyMarkup != nil })
+		return shown != nil
+	})
+	s.during(f, !f.before, chat, func() {
+		for range 2 {
+			s.api.Press(shown, user, shown.ReplyMarkup.InlineKeyboard[0][0].CallbackData)
+		}
+	})
+	by := fmt.Sprint("tg:", user.ID)
+	says := func(text string) func() bool {
+		return func() bool {
+			return s.unknownAnswers().holds(text) || s.saying(chat, func(m *models.Message) bool { return strings.Contains(m.Text, text) }) != nil
+		}
+	}
+	s.await("the verdict in the chat", says("Decision: allowed by "+by))
+	s.await("the answer", says("deployed "+what))
+	s.api.Say(chat, user, "is all well?") // whatever would come twice comes before the answer to it
+	s.await("one more answer", says("nothing to deploy"))
+
+	d.mu.Lock()
+	ran := d.ran[what]
+	d.mu.Unlock()
+	records := map[string]mailbox.DecisionRecord{} // by message: the bus may have been told twice
+	mayLose := f.program == "bus" && f.name == decisionTold.name // it had the record, and may take the last 250 ms of its log with it
+	s.await("the record of the verdict", func() bool {
+		for _, p := range s.passesOf(activitylog.Filter{Types: []protocol.MessageType{protocol.TypeAgentEvent}}) {
+			if r := contentOf[mailbox.DecisionRecord](p); r.Event == "decision" && r.By == by {
+				records[p.entry.MessageID] = r
+			}
+		}
+		return mayLose || len(records) > 0
+	})
+	var kept []collab.Approval
+	for _, a := range s.decisions() {
+		if a.Chat == string(topicOf(chat)) {
+			kept = append(kept, a)
+		}
+	}
+	if ran != 1 || len(records) != 1 && !mayLose || len(kept) != 1 || kept[0].State != collab.ApprovalAllowed || kept[0].By != by {
+		s.t.Fatalf("it ran %d times; want once. On record: %+v. Decisions: %+v", ran, records, kept)
+	}
+	for _, r := range records {
+		if r.State != collab.ApprovalAllowed || r.DecisionID != kept[0].ID || r.Digest != kept[0].Digest || r.Tool != "mcp:ops.deploy" {
+			s.t.Errorf("on record: %+v; want that %+v was allowed", r, kept[0])
+		}
+	}
+}
+
+// during does something, and if the fault is of now, kills its program at its step meanwhile.
+func (s *system) during(f decisionFault, now bool, chat models.Chat, do func()) {
+	s.t.Helper()
+	if !now {
+		do()
+		return
+	}
+	h := s.tap.hold(f.leg, f.at, f.says...)
+	do()
+	s.awaitHeld(h, f.String())
+	s.kill(f.program, chat)
+	h.outcome <- f.program != f.leg.writer(f.from, f.to)
+	if f.program != "agent" { // which the spawner starts again
+		s.start(f.program)
+	}
+}
+
+// saying returns the newest message of the bot in a chat that fits, nil if there is none.
+func (s *system) saying(chat models.Chat, fits func(*models.Message) bool) (found *models.Message) {
+	for _, m := range s.api.Messages(chat.ID) {
+		if fits(m) {
+			found = m
+		}
+	}
+	return found
+}
+
+// decisions returns all decisions that the broker keeps.
+func (s *system) decisions() (list []collab.Approval) {
+	s.t.Helper()
+	out, err := exec.CommandContext(s.t.Context(), built(s.t, "hubbub"), "decisions", "list", "--all", "--json", "--bus", "ws://"+s.bus, "--data", s.data).Output()
+	if err != nil {
+		s.t.Fatalf("hubbub decisions: %v", err)
+	}
+	for lines := json.NewDecoder(bytes.NewReader(out)); lines.More(); {
+		var a collab.Approval
+		if err := lines.Decode(&a); err != nil {
+			s.t.Fatalf("hubbub decisions says %s: %v", out, err)
+		}
+		list = append(list, a)
+	}
+	return list
+}
