@@ -189,7 +189,7 @@ func (s *system) decide(f decisionFault, d *deployer) {
 	d.mu.Lock()
 	ran := d.ran[what]
 	d.mu.Unlock()
-	records := map[string]mailbox.DecisionRecord{} // by message: the bus may have been told twice
+	records := map[string]mailbox.DecisionRecord{}               // by message: the bus may have been told twice
 	mayLose := f.program == "bus" && f.name == decisionTold.name // it had the record, and may take the last 250 ms of its log with it
 	s.await("the record of the verdict", func() bool {
 		for _, p := range s.passesOf(activitylog.Filter{Types: []protocol.MessageType{protocol.TypeAgentEvent}}) {

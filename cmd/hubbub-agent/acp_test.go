@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,6 +19,7 @@ import (
 
 	"hubbub/bus/bustest"
 	"hubbub/peers/agent/harness/harnesstest"
+	"hubbub/peers/agent/mailbox"
 	"hubbub/protocol"
 )
 
@@ -161,6 +164,51 @@ func TestAPersonDecidesWhatAProgramAsks(t *testing.T) {
 			h.stop()
 		})
 	}
+}
+
+// TestAProgramThatDiesWithItsRequest ends the decision as cancelled, in the chat and on record;
+// what is asked by the program that is started instead is another decision.
+func TestAProgramThatDiesWithItsRequest(t *testing.T) {
+	h := &house{t: t, bus: bustest.Start(t, nil), data: t.TempDir(), args: []string{"--permission", "ask"}}
+	h.tg = h.bus.Join(t, "tg:bot", "tg:*")
+	records := h.bus.Join(t, "agent:system", "system:attention")
+	h.start()
+	file := filepath.Join(h.data, "pid")
+	h.say("tg:42", "permission-of "+file+" execute rm", "")
+	if got := h.reply(); !strings.Contains(got, "May it?") {
+		t.Fatalf("asked %q", got)
+	}
+	raw, err := os.ReadFile(file)
+	pid, notANumber := strconv.Atoi(string(raw))
+	if err = errors.Join(err, notANumber); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	said := []string{h.reply(), h.reply()}
+	if all := strings.Join(said, "\n"); !strings.Contains(all, "Decision: cancelled by agent:lead (its turn ended: ") || !strings.Contains(all, "May it?") {
+		t.Fatalf("after the program died: %q", said)
+	}
+	h.say("tg:42", "yes", "")
+	for got := h.reply(); got != "once"; got = h.reply() {
+		if !strings.Contains(got, "Decision: allowed by tg:77") {
+			t.Errorf("after yes: %q", got)
+		}
+	}
+	var states []string
+	for len(states) < 2 {
+		var r mailbox.DecisionRecord
+		if d := records.Next(t); d.Decode(&r) == nil && r.Event == "decision" {
+			states = append(states, r.DecisionID+" "+string(r.State)+" "+r.By)
+		}
+	}
+	first, cancelled := strings.CutSuffix(states[0], " cancelled agent:lead")
+	second, allowed := strings.CutSuffix(states[1], " allowed tg:77")
+	if !cancelled || !allowed || first == second {
+		t.Errorf("on record: %q", states)
+	}
+	h.stop()
 }
 
 // TestAnACPProgramBehindTheBus: prompt, tools, permission, stop, a crash in the

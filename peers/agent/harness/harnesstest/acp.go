@@ -147,6 +147,10 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 		return end, acpsdk.NewInternalError(map[string]any{"details": "no credit for sk-abcdef123456"})
 	case "limit":
 		end.StopReason = acpsdk.StopReasonMaxTurnRequests
+	case "permission-of": // arguments: a file that gets the id of this process, and what is asked for
+		file, what, _ := strings.Cut(argument, " ")
+		os.WriteFile(file, []byte(strconv.Itoa(os.Getpid())), 0o600) //nolint:errcheck // then the test fails
+		f.say(r.SessionId, f.permission(ctx, r.SessionId, what))
 	case "permission":
 		f.say(r.SessionId, f.permission(ctx, r.SessionId, argument))
 	case "chat": // sends the argument with the chat tools
