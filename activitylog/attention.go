@@ -78,6 +78,8 @@ type AttentionRecord struct {
 	Digest     string `json:"digest,omitempty"` // of the call's arguments
 
 	With    string `json:"with,omitempty"`    // of an escalation: the other agent
+	Rung    string `json:"rung,omitempty"`    // of an escalation: lead, owner, person, or author, who is told that there is no answer
+	To      string `json:"to,omitempty"`      // of an escalation: who stands there
 	Message string `json:"message,omitempty"` // of progress
 }
 

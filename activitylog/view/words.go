@@ -154,6 +154,14 @@ func (v Voice) Record(a *activitylog.AttentionRecord) string {
 	case activitylog.RecordDelivery:
 		return strings.Join(strings.Fields("delivery of "+a.Kind+" "+a.Sent), " ") + ": " + a.Status + because
 	case activitylog.RecordEscalation:
+		switch {
+		case a.Rung == "author":
+			return "escalated no further: the author, " + a.To + ", is told that there is no answer" + because
+		case a.State == "answered":
+			return "answered in its place by " + a.By + " (" + a.Rung + ")"
+		case a.Rung != "":
+			return "escalated to " + a.To + " (" + a.Rung + ")" + because
+		}
 		return "escalated: a person was called into the exchange with " + cmp.Or(a.With, "another agent") + because
 	case activitylog.RecordBudget:
 		return fmt.Sprintf("no turn: a bound of %d was reached", a.Bound) + because

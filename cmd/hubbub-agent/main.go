@@ -73,6 +73,10 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.ComposeCap, "compose-cap", 30*time.Second, "longest time over which messages are merged")
 	fs.DurationVar(&o.DigestEvery, "digest-every", 0, "time between digests; 0 for none")
 	fs.DurationVar(&o.Deadline, "deadline", 5*time.Minute, "longest time for an answer")
+	fs.StringVar(&o.Ladder.Lead, "lead", "", "agent, or person such as tg:77 or cli:ann, who is asked first to answer what this agent must answer and cannot")
+	fs.StringVar(&o.Ladder.Owner, "owner", "", "agent or person who answers for this agent, asked next; the owner of a work item comes before them")
+	fs.StringVar(&o.Ladder.Person, "person", "", "person who is asked last; then the author is told that there is no answer")
+	fs.DurationVar(&o.Ladder.Each, "escalate-after", attention.DefaultRung, "time that each of --lead, --owner and --person has for an answer")
 	fs.DurationVar(&o.DeferFor, "defer-for", 15*time.Minute, "rest of a deferred event before it comes back, doubled each time")
 	fs.StringVar(&s.policyVersion, "policy-version", string(attention.Version0602), "draft of C2A: 2026-06-02 or 2026-06-24")
 	fs.StringVar(&o.Workspace, "workspace", "", "folder in which the harness may work")
@@ -198,8 +202,8 @@ func (s *settings) complete(env *program.Env) (err error) {
 		return program.Usage("--wake-policy must be auto or manual")
 	case min(o.Budget.AuthorTurns, o.Budget.ChatTurns, o.Budget.Turns, o.Budget.ChatPosts) < 0 || min(o.Budget.ChatTokens, o.Budget.Tokens) < 0:
 		return program.Usage("a --budget must not be negative; 0 is no bound")
-	case o.ComposeWindow < 0 || o.ComposeCap < o.ComposeWindow || o.Deadline <= 0 || o.DeferFor <= 0 || o.DigestEvery < 0:
-		return program.Usage("--compose-window, --compose-cap, --deadline, --defer-for and --digest-every must not be negative, and the cap not below the window")
+	case o.ComposeWindow < 0 || o.ComposeCap < o.ComposeWindow || o.Deadline <= 0 || o.Ladder.Each <= 0 || o.DeferFor <= 0 || o.DigestEvery < 0:
+		return program.Usage("--compose-window, --compose-cap, --deadline, --escalate-after, --defer-for and --digest-every must not be negative, and the cap not below the window")
 	}
 	o.ComposeWindow, o.ComposeCap = max(o.ComposeWindow, 1), max(o.ComposeCap, 1) // zero is their default
 	for _, text := range s.allow {

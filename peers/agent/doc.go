@@ -59,7 +59,8 @@
 //
 // Beside attention_decision, turn, disposition and refusal there are: claim (granted or
 // not, to whom), delivery (a message that its chat did not get, or perhaps not),
-// post (it spoke first: where, and why), escalation (a person was called into an exchange of two agents), tool (a call of a tool:
+// post (it spoke first: where, and why), escalation (a person was called into an exchange of two agents; or, with a rung, who is asked to
+// answer in its place), tool (a call of a tool:
 // with what, size and hash of the result; of tools that are not ours as the program tells
 // it, best effort) and progress (what a turn tells of itself; best effort).
 package agent

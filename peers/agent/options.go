@@ -30,6 +30,7 @@ type Options struct {
 	Deadline      time.Duration     // for an answer; default 5m
 	DigestEvery   time.Duration     // 0 = no digests
 	Budget        *attention.Budget // default attention.DefaultBudget
+	Ladder        attention.Ladder  // who answers what it cannot; each has 10m by default
 	DeferFor      time.Duration     // before a deferred event comes back, doubling; default 15m
 
 	Approve    []string // patterns of the tools about which a person decides: "shell", "mcp:SERVER.TOOL"
@@ -77,6 +78,7 @@ func (o *Options) withDefaults() Options {
 	defaults.Positive(&d.ComposeWindow, 2*time.Second)
 	defaults.Positive(&d.ComposeCap, 30*time.Second)
 	defaults.Positive(&d.Deadline, attention.DefaultDeadline)
+	defaults.Positive(&d.Ladder.Each, attention.DefaultRung)
 	defaults.Positive(&d.DeferFor, 15*time.Minute)
 	if len(d.AllowWords) == 0 {
 		d.AllowWords = []string{"yes", "allow", "approve"}

@@ -30,6 +30,16 @@ func (a *Agent) receiveFact(ctx context.Context, d *peer.Delivery, fact *protoco
 		}
 		defer a.people.wake()
 		return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.SettleDecision(decided) })
+	case collab.EventQuestionUpdated.Name:
+		question, err := collab.EventQuestionUpdated.Read(fact)
+		if err != nil {
+			return peer.Reject("the question cannot be read: " + err.Error())
+		}
+		return a.box.InTx(ctx, func(tx *mailbox.Tx) {
+			if question.State == collab.QuestionDeclined {
+				mailbox.RungDeclined(tx, question.ID)
+			}
+		})
 	case collab.EventClaimOffered.Name:
 		claim, err := collab.EventClaimOffered.Read(fact)
 		if err != nil {
@@ -53,9 +63,12 @@ func (a *Agent) receiveWake(ctx context.Context, d *peer.Delivery, fact *protoco
 	e := entryOf(d, c)
 	e.Chat, e.Origin = protocol.TopicBroker, originOf(&w)
 	err = a.box.InTx(ctx, func(tx *mailbox.Tx) {
-		tx.TakeIn(e)
-		if e.Origin.AnsweredID != "" {
-			tx.ShowAnswered(e.Origin.AnsweredID, cmp.Or(string(w.SenderIdentity), w.SenderID))
+		by, answered := cmp.Or(string(w.SenderIdentity), w.SenderID), e.Origin.AnsweredID
+		if answered != "" {
+			tx.ShowAnswered(answered, by)
+		}
+		if answered == "" || !mailbox.HearRung(tx, answered, w.Question.Answer, by) {
+			tx.TakeIn(e)
 		}
 		if w.DeliveryID != "" {
 			key := "ack:" + w.DeliveryID + ":" + string(d.Message.MessageID)
@@ -69,10 +82,10 @@ func (a *Agent) receiveWake(ctx context.Context, d *peer.Delivery, fact *protoco
 func originOf(w *collab.Wake) mailbox.Origin {
 	o := mailbox.Origin{DeliveryID: w.DeliveryID}
 	if w.Conversation != nil {
-		o.ConversationID = w.Conversation.ID
+		o.ConversationID, o.Lead = w.Conversation.ID, cmp.Or(string(w.Conversation.MasterIdentity), w.Conversation.MasterID)
 	}
 	if w.WorkItem != nil {
-		o.WorkItemID = w.WorkItem.ID
+		o.WorkItemID, o.Owner = w.WorkItem.ID, cmp.Or(string(w.WorkItem.OwnerIdentity), w.WorkItem.OwnerID)
 	}
 	switch {
 	case answers(w):
@@ -168,6 +181,8 @@ func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind,
 	post := collab.PostParams{ID: new(string(id)), ConversationID: o.ConversationID, Text: reply.Text, Surface: collab.SurfaceAgent}
 	unanswered := kind == mailbox.SentNotice && mailbox.NoAnswer(reply.IdempotencyKey)
 	switch {
+	case unanswered && collab.IsRung(o.QuestionID):
+		return // see Disposed
 	case unanswered && o.QuestionID != "":
 		m = collab.QuestionAnswer.Message(b.agent.id, collab.AnswerParams{ID: o.QuestionID, Answer: reply.Text})
 	case (kind == mailbox.SentNotice || kind == mailbox.SentInterim) && o.ConversationID != "": // for people who read there; it wakes nobody else
@@ -202,6 +217,9 @@ func (b *broker) Disposed(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposit
 		b.settleClaim(tx, e, d)
 	}
 	o := &e.Origin
+	if collab.IsRung(o.QuestionID) && d.Final() && d != attention.DispositionResponded {
+		tx.Enqueue(protocol.TopicBroker, "decline:"+o.QuestionID, collab.QuestionDecline.Message(b.agent.id, collab.IDParams{ID: o.QuestionID}))
+	}
 	if o.AnsweredID != "" && d.Final() && d != attention.DispositionFailed {
 		tx.Enqueue(protocol.TopicBroker, "close:"+o.AnsweredID+":"+e.EventID, collab.QuestionClose.Message(b.agent.id, collab.IDParams{ID: o.AnsweredID}))
 		return

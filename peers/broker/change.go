@@ -157,7 +157,10 @@ func (t *tx) put(old, r *record) {
 	case r.isQuestion() && step == collab.StepAnswered:
 		emit(t, collab.EventQuestionAnswered, r.target(), r.question(), meta)
 	case r.isQuestion():
-		emit(t, collab.EventQuestionUpdated, r.target(), r.question(), meta)
+		e := emit(t, collab.EventQuestionUpdated, r.target(), r.question(), meta)
+		if step == collab.StepDeclined && protocol.RoleOf(r.AskedByIdentity) == protocol.RoleAgent {
+			t.sends = append(t.sends, sending{to: r.AskedByIdentity, event: e})
+		}
 	case old == nil:
 		emit(t, collab.EventWorkCreated, r.target(), r.WorkItem, meta)
 	default:

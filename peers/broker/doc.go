@@ -192,6 +192,7 @@
 //     delivery.ack, and acts: flight.update running, then completed or failed;
 //     work_item.update; question.answer; message.post with inReplyTo.
 //   - collab.claim.offered, payload [collab.Claim]: an event that was refused to it is free.
+//   - collab.question.updated, payload [collab.Question]: who was asked declined its question.
 //
 // For an event that needs a claim it calls claim.acquire, shows eventId and token with
 // its reply, prolongs by acquiring again (the token stays), and ends with claim.release

@@ -25,8 +25,8 @@ var (
 
 	EventAgentRetired    = EventType[Endpoint]{"collab.agent.retired"} // an endpoint that was offline for long is forgotten
 	EventConversation    = EventType[Conversation]{"collab.conversation.created"}
-	EventQuestionUpdated = EventType[Question]{"collab.question.updated"}
-	EventWakeDecided     = EventType[WakeDecided]{"collab.wake.decided"} // for work items, questions and flights
+	EventQuestionUpdated = EventType[Question]{"collab.question.updated"} // a declined one is also sent to the topic of the agent that asked
+	EventWakeDecided     = EventType[WakeDecided]{"collab.wake.decided"}  // for work items, questions and flights
 	EventDeliveryChanged = EventType[Delivery]{"collab.delivery.updated"}
 	EventInvocation      = EventType[Invocation]{"collab.invocation.created"}
 	EventFlight          = EventType[Flight]{"collab.flight.updated"}

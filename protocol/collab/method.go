@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"hubbub/protocol"
 
@@ -123,3 +124,13 @@ func Encode(v any) (json.RawMessage, error) {
 	}
 	return bytes.TrimSpace(b.Bytes()), nil
 }
+
+// rungPrefix begins the ids of questions in which an agent asks others to answer in its place.
+const rungPrefix = "rung_"
+
+// RungID makes the id of such a question.
+func RungID(name string) string { return rungPrefix + name }
+
+// IsRung reports whether an id is that of such a question. Who is asked and cannot answer
+// declines it, and asks nobody else.
+func IsRung(questionID string) bool { return strings.HasPrefix(questionID, rungPrefix) }

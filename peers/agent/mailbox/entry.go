@@ -52,6 +52,8 @@ type Origin struct {
 	AnsweredID     string `json:"answeredId,omitempty"` // this agent's own question
 	WorkItemID     string `json:"workItemId,omitempty"`
 	FlightID       string `json:"flightId,omitempty"`
+	Lead           string `json:"lead,omitempty"`  // master of its conversation
+	Owner          string `json:"owner,omitempty"` // of its work
 }
 
 // TakesWords reports whether an answer to a wake would reach anybody.
@@ -112,6 +114,17 @@ func EventOf(c *protocol.ChatMessage) attention.Event {
 		event.ReplyTo = &attention.ReplyTo{EventID: c.ReplyTo.SourceID, Author: c.ReplyTo.Author, Name: c.ReplyTo.Name, Text: c.ReplyTo.Text}
 	}
 	return event
+}
+
+// Writer returns the identity of who wrote an event.
+func (e *Entry) Writer() string {
+	switch id := e.Content.Author.ID; {
+	case strings.Contains(id, ":"):
+		return id
+	case e.FromAgent():
+		return "agent:" + id
+	}
+	return e.Person()
 }
 
 // Place names where an event was said: one turn at a time runs there.

@@ -39,10 +39,12 @@ var (
 	schema8 string
 	//go:embed schema_9.sql
 	schema9 string
+	//go:embed schema_10.sql
+	schema10 string
 )
 
 // steps are the migrations in order.
-var steps = []string{schema + outbox.Schema, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9}
+var steps = []string{schema + outbox.Schema, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9, schema10}
 
 // Open opens an agent's database, creating it if it is missing.
 func Open(path string) (*sql.DB, error) { return store.Open(path, steps) }
@@ -51,6 +53,7 @@ func Open(path string) (*sql.DB, error) { return store.Open(path, steps) }
 type Settings struct {
 	Self      attention.Self
 	Attention attention.Config // how decisions are made; the injection modes are the harness's to say
+	Ladder    attention.Ladder // who answers what the agent cannot
 	OwnTime   bool             // the harness works in its own time: see harness.Capabilities
 	Log       *zerolog.Logger
 	Crash     func(step string) // called at each step after which a crash must lose and double nothing
@@ -191,6 +194,7 @@ func (m *Mailbox) Prune(ctx context.Context) error {
 		`DELETE FROM receipts WHERE received_at < ?`,
 		`DELETE FROM claims WHERE expires_at < ?`,
 		`DELETE FROM questions WHERE asked_at < ?`,
+		`DELETE FROM rungs WHERE asked_at < ? AND open = 0`,
 		`DELETE FROM files WHERE fetched_at < ?`,
 		`DELETE FROM decisions WHERE at < ? AND state NOT IN ('pending', 'allowed')`,
 	} {

@@ -1,10 +1,12 @@
 package mailbox
 
 import (
+	"strings"
 	"time"
 
 	"hubbub/peers/attention"
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
 )
 
 // Move changes the state of an event as the table says, and records the disposition
@@ -23,6 +25,7 @@ func (tx *Tx) Move(e *Entry, c Cause, reason string) {
 	}
 	if e.State = to; to == Answered || !e.Open() {
 		e.DeadlineAt = time.Time{}
+		leaveLadder(tx, e)
 	}
 	tx.Save(e)
 	d := e.Disposition()
@@ -42,7 +45,8 @@ const NotAnswered = "I could not answer this message. Please send it again, or a
 // notAnsweredAgent is NotAnswered for an agent, which would send it again and again.
 const notAnsweredAgent = "I could not answer this message. Ask somebody else, or go on without it."
 
-// GiveUp ends an event that got no answer. Whoever was owed one is told once.
+// GiveUp ends an event that got no answer, once nobody else answers it. Whoever was owed one
+// is told once.
 func (tx *Tx) GiveUp(e *Entry, reason string) { tx.GiveUpTelling(e, reason, NotAnswered) }
 
 // GiveUpTelling is GiveUp with the words of the notice.
@@ -51,11 +55,13 @@ func (tx *Tx) GiveUpTelling(e *Entry, reason, notice string) {
 		tx.Move(e, Ignore, reason)
 		return
 	}
-	if !e.Open() {
+	if !e.Open() || Climb(tx, e, reason, notice) {
 		return
 	}
 	tx.Move(e, Fail, reason)
-	tx.TellFailure(e, notice)
+	if !collab.IsRung(e.Origin.QuestionID) { // the one who asked turns to the next
+		tx.TellFailure(e, notice+whoWasAsked(tx, e))
+	}
 }
 
 // TellFailure tells whoever is owed an answer to an event that it failed, once.
@@ -63,8 +69,8 @@ func (tx *Tx) TellFailure(e *Entry, notice string) {
 	if e.Decision.Policy != attention.PolicyMustRespond || e.FromAgent() && !tx.hears(e) {
 		return
 	}
-	if e.FromAgent() && notice == NotAnswered {
-		notice = notAnsweredAgent
+	if after, ok := strings.CutPrefix(notice, NotAnswered); ok && e.FromAgent() {
+		notice = notAnsweredAgent + after
 	}
 	tx.Notice(e, NoticeFailed, notice)
 }
@@ -235,6 +241,7 @@ func comeBack(tx *Tx, e *Entry) {
 	switch {
 	case tx.place(e).gone():
 		tx.Move(e, Ignore, "asked to leave since it was deferred")
+	case climbOn(tx, e):
 	case tx.m.opts.OwnTime:
 		tx.GiveUp(e, "deferred, and never settled")
 	default:

@@ -76,9 +76,12 @@ func hearAnswer(tx *Tx, e *Entry) bool {
 	if id == "" || !receipt(tx, e) {
 		return id != ""
 	}
+	tx.ShowAnswered(id, e.Person())
+	if HearRung(tx, id, c.Text, e.Person()) {
+		return true
+	}
 	answer := collab.AnswerParams{ID: id, Answer: c.Text, By: protocol.PeerID(e.Person())}
 	tx.Enqueue(protocol.TopicBroker, questionKey+id, collab.QuestionAnswer.Message(tx.m.id, answer))
-	tx.ShowAnswered(id, e.Person())
 	return true
 }
 
@@ -100,6 +103,11 @@ func (v *View) questionAnswered(e *Entry) string {
 
 // ShowAnswered puts in the place of a question that it is answered, and by whom.
 func (tx *Tx) ShowAnswered(id, by string) {
+	replaceQuestion(tx, id, "Answered by "+attention.HeaderValue(by)+".")
+}
+
+// replaceQuestion puts in the place of a question, once, what became of it.
+func replaceQuestion(tx *Tx, id, what string) {
 	asked := tx.SentAs(questionKey + id)
 	if asked == nil || tx.SentAs(repliedKey+id) != nil {
 		return
@@ -107,7 +115,7 @@ func (tx *Tx) ShowAnswered(id, by string) {
 	if e := tx.Entry(asked.EventID); e != nil {
 		question := asked.Text[:max(0, strings.LastIndex(asked.Text, "\n\n"))] // without how to answer
 		tx.Reply(e, SentNotice, repliedKey+id, protocol.ChatReply{
-			Text: question + "\n\nAnswered by " + attention.HeaderValue(by) + ".", Edits: questionKey + id, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
+			Text: question + "\n\n" + what, Edits: questionKey + id, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
 		})
 	}
 }

@@ -1,0 +1,172 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/attention"
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+)
+
+// joinAgent runs one agent more on the bus of a world until the returned function stops it.
+func joinAgent(w *world, id protocol.PeerID, s *stub, opts *agent.Options) (stop func()) {
+	w.t.Helper()
+	db, err := agent.Open(filepath.Join(w.t.TempDir(), "agent.db"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	opts.Peer = &peer.Options{Dial: w.bus.Dial, Token: "secret"}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- agent.New(id, db, s, opts).Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("%s ended: %v", id, err)
+		}
+		db.Close()
+	}
+}
+
+// broken fails every turn for good.
+func broken(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+	return harness.Outcome{}, fmt.Errorf("%w: no such model", harness.ErrPermanent)
+}
+
+// rungs lists "agent rung to reason" of the ladder, in order.
+func (w *world) rungs() (list []string) {
+	for _, r := range w.records {
+		if _, of := r["rung"]; of && r.is("escalation") {
+			how := r["reason"]
+			if r["state"] == "answered" {
+				how = "answered"
+			}
+			list = append(list, fmt.Sprintf("%s %s %s %v", r["agent"], r["rung"], r["to"], how))
+		}
+	}
+	return list
+}
+
+const toldMended = "I cannot answer as I am set up. Whoever runs me has to mend that; sending this again does not help."
+
+// inOffice is a world in which agent:lead, which fails every turn, has agent:boss above it.
+func inOffice(t *testing.T, boss *stub, ladder attention.Ladder, test func(t *testing.T, w *world)) {
+	inHouse(t, newStub(broken), &agent.Options{Ladder: ladder}, func(t *testing.T, w *world) {
+		defer joinAgent(w, "agent:boss", boss, &agent.Options{Ladder: attention.Ladder{Lead: "lead", Owner: "lead", Person: "lead"}})()
+		w.sleep(35 * time.Second)
+		test(t, w)
+	})
+}
+
+// TestTheLeadAnswersWhatAnAgentCannot: through the agent that was asked, as its answer, and the
+// author hears of no failure.
+func TestTheLeadAnswersWhatAnAgentCannot(t *testing.T) {
+	boss := newStub(answering("no, it is not"))
+	inOffice(t, boss, attention.Ladder{Lead: "boss", Person: "tg:88"}, func(t *testing.T, w *world) {
+		w.say(dm("1", "is the deploy"))
+		w.say(dm("2", "blocked?"))
+		w.sleep(time.Minute)
+		w.wantTexts("agent:boss answers: no, it is not")
+		equal(t, "rungs", w.rungs(), []string{"agent:lead lead agent:boss unanswered", "agent:lead lead agent:boss answered"})
+		if said := boss.seen(); len(said) != 1 || !strings.Contains(said[0].Prompt, "> is the deploy\n> blocked?") || !strings.Contains(said[0].Prompt, "lead cannot answer Will") {
+			t.Errorf("the lead was asked %+v", said)
+		}
+		if d := w.dispositions(); d[len(d)-1] != "2 responded" {
+			t.Errorf("the event ended as %q", d)
+		}
+	})
+}
+
+// TestEachRungIsAskedOnce: a lead that cannot answer either declines at once and asks nobody
+// itself, a person in the chat has their time, over a restart, and only then the author is told.
+func TestEachRungIsAskedOnce(t *testing.T) {
+	ladder := attention.Ladder{Lead: "boss", Owner: "agent:boss", Person: "tg:88"}
+	inOffice(t, newStub(broken), ladder, func(t *testing.T, w *world) {
+		w.say(by(post("0", "morning"), "88", "human"))
+		w.say(mention(post("1", "@lead is the deploy blocked?")))
+		w.sleep(time.Minute)
+		asked := []string{"agent:lead lead agent:boss unanswered", "agent:lead person tg:88 unanswered+lead_asked+owner_asked"}
+		equal(t, "rungs", w.rungs(), asked)
+		if q := w.questions(); len(q) != 1 || !strings.Contains(q[0], "> @lead is the deploy blocked?") || w.replies[0].InReplyTo != "0" {
+			t.Errorf("the person was asked %q by %+v", q, w.replies)
+		}
+		w.stop()
+		w.start()
+		w.sleep(8 * time.Minute)
+		equal(t, "rungs after a restart", w.rungs(), asked)
+		w.sleep(3 * time.Minute)
+		equal(t, "rungs in the end", w.rungs(), append(asked, "agent:lead author tg:77 unanswered+lead_asked+owner_asked+person_asked"))
+		w.wantTextsOnce(toldMended + " I asked boss and 88, and got no answer.")
+		equal(t, "the question ends", w.questions()[1:], []string{
+			"replied: lead cannot answer Will (the harness cannot run turns: no such model). Please answer in its place; it passes your words on. They wrote:\n> @lead is the deploy blocked?\n\nIt needs no answer any more.",
+		})
+		w.sleep(time.Hour)
+		if n := len(w.rungs()); n != 3 || len(w.replies) != 3 {
+			t.Errorf("%d steps, and %d messages: %+v", n, len(w.replies), w.replies)
+		}
+	})
+}
+
+// mention names the agent of the world.
+func mention(m protocol.ChatMessage) protocol.ChatMessage {
+	m.Mentions = []string{"agent:lead"}
+	return m
+}
+
+// TestAPersonAnswersWithoutABroker: in the chat, by a reply to the question, and nobody else does.
+func TestAPersonAnswersWithoutABroker(t *testing.T) {
+	ladder := attention.Ladder{Lead: "boss", Person: "tg:88"}
+	inWorld(t, newStub(broken), &agent.Options{Ladder: ladder}, func(t *testing.T, w *world) {
+		w.say(by(post("0", "morning"), "88", "human"))
+		w.say(mention(post("1", "@lead is the deploy blocked?")))
+		w.sleep(time.Minute)
+		equal(t, "rungs", w.rungs(), []string{"agent:lead person tg:88 unanswered+lead_unreached"})
+		w.shown(w.replies[0], "shown")
+		w.say(inReply(post("2", "I think so"), "shown"))
+		w.say(by(inReply(post("3", "no"), "shown"), "88", "human"))
+		w.say(by(inReply(post("4", "or is it"), "shown"), "88", "human"))
+		w.sleep(time.Minute)
+		w.wantTextsOnce("tg:88 answers: no")
+		equal(t, "answers", w.rungs()[1:2], []string{"agent:lead person tg:88 answered"})
+	})
+}
+
+// TestALadderHasRoomForFewQuestions: who has five is passed over, and an edit or a stop ends one.
+func TestALadderHasRoomForFewQuestions(t *testing.T) {
+	ladder := attention.Ladder{Person: "tg:88", Each: time.Hour}
+	inWorld(t, newStub(broken), &agent.Options{Ladder: ladder}, func(t *testing.T, w *world) {
+		w.say(by(post("0", "morning"), "88", "human"))
+		for i := range 6 {
+			w.say(mention(post(fmt.Sprint("e", i), "@lead "+fresh(i)+"?")))
+			w.sleep(time.Minute)
+		}
+		if n := len(w.questions()); n != 5 {
+			t.Errorf("%d questions were asked", n)
+		}
+		w.wantTextsOnce(toldMended)
+		w.say(edit(mention(post("e0", "@lead never mind?")), "thanks", 2))
+		w.sleep(time.Minute)
+		w.say(mention(post("e7", "@lead what now?")))
+		w.sleep(time.Minute)
+		if list := w.rungs(); list[len(list)-1] != "agent:lead person tg:88 unanswered" {
+			t.Errorf("the steps are %q", list)
+		}
+	})
+}
+
+// TestTwoLeadsOfEachOtherAskOnce: neither asks the other about what it was asked itself.
+func TestTwoLeadsOfEachOtherAskOnce(t *testing.T) {
+	inOffice(t, newStub(broken), attention.Ladder{Lead: "boss"}, func(t *testing.T, w *world) {
+		w.say(dm("1", "is the deploy blocked?"))
+		w.sleep(time.Hour)
+		equal(t, "rungs", w.rungs(), []string{"agent:lead lead agent:boss unanswered", "agent:lead author tg:77 unanswered+lead_asked"})
+		w.wantTexts(toldMended + " I asked boss, and got no answer.")
+	})
+}

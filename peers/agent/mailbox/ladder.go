@@ -1,0 +1,182 @@
+package mailbox
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"hubbub/peers/attention"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
+)
+
+// What an agent must answer and cannot is put as a question to the next rung of its ladder,
+// while the event is deferred. The first answer goes to whoever waits; if none comes in time,
+// the next rung is asked. The event, or its other end, closes the questions that are open.
+
+const (
+	maxRungQuestions = 5        // that one party has at a time
+	maxRungQuestion  = 1200     // bytes of what was written, in the question
+	maxRungAnswer    = 48 << 10 // bytes
+)
+
+// A rung is one question of the ladder.
+type rung struct {
+	id, event      string
+	name           attention.Rung
+	who            string
+	reason, notice string
+}
+
+func rungColumns(r *rung) []any {
+	return []any{&r.id, &r.event, &r.name, &r.who, &r.reason, &r.notice}
+}
+
+// rungs returns the questions of the ladder in order.
+func rungs(v *View, where string, args ...any) []rung {
+	return store.All(v.Tx, rungColumns, `SELECT question_id, event_id, rung, who, reason, notice FROM rungs WHERE `+where+` ORDER BY asked_at`, args...)
+}
+
+// Climb asks the next rung to answer an event that the agent cannot, and reports whether it
+// did. notice is what the author reads if nobody answers. A question of another's ladder is
+// declined instead: that one asks the next itself.
+func Climb(tx *Tx, e *Entry, reason, notice string) bool {
+	if _, ok := Next(e.State, Defer); !ok && e.State != Deferred || collab.IsRung(e.Origin.QuestionID) || e.FromAgent() && !tx.hears(e) {
+		return false
+	}
+	ladder := tx.m.opts.Ladder.On(e.Origin.Lead, e.Origin.Owner)
+	climb := attention.Climb{
+		Self: string(tx.m.id), Author: e.Writer(), Asked: map[attention.Rung]string{}, Unreached: map[attention.Rung]bool{}, Busy: map[attention.Rung]bool{},
+	}
+	for _, r := range rungs(&tx.View, `event_id = ?`, e.EventID) {
+		climb.Asked[r.name] = r.who
+	}
+	for _, name := range []attention.Rung{attention.RungLead, attention.RungOwner, attention.RungPerson} {
+		if who := ladder.Who(name); who != "" {
+			climb.Unreached[name] = tx.WhereIs(who, e.Chat) == nil && !tx.m.opts.Broker.Known()
+			climb.Busy[name] = store.Value[int](tx.Tx, `SELECT count(*) FROM rungs WHERE who = ? AND open = 1`, who) >= maxRungQuestions
+		}
+	}
+	step := ladder.Next(climb)
+	if step.Rung == attention.RungAuthor && step.Reason == "unanswered" { // nobody stands above
+		return false
+	}
+	recordRung(tx, e, map[string]any{"rung": step.Rung, "to": step.To, "reason": step.Reason})
+	if step.Rung == attention.RungAuthor {
+		return false
+	}
+	ask(tx, e, step, reason, notice)
+	e.DeadlineAt = time.Now().Add(ladder.Each)
+	if e.State == Deferred {
+		tx.Save(e)
+	} else {
+		tx.Move(e, Defer, reason)
+	}
+	return true
+}
+
+// recordRung records a step of the ladder.
+func recordRung(tx *Tx, e *Entry, more map[string]any) {
+	more["event"], more["eventId"], more["agent"] = "escalation", e.EventID, tx.m.id
+	tx.Record(UniqueKey("escalation", e.Seq), e, more)
+}
+
+// ask puts the question: to a person where they write, else through the broker.
+func ask(tx *Tx, e *Entry, step attention.Step, reason, notice string) {
+	sum := sha256.Sum256([]byte(strings.Join([]string{string(tx.m.id), string(e.Chat), e.EventID, string(step.Rung)}, "\x00")))
+	id, question := collab.RungID(hex.EncodeToString(sum[:10])), rungQuestion(tx, e, reason)
+	tx.Exec(`INSERT INTO rungs (question_id, event_id, rung, who, open, reason, notice, asked_at) VALUES (?, ?, ?, ?, 1, ?, ?, ?)`,
+		id, e.EventID, step.Rung, step.To, reason, notice, time.Now().UnixMicro())
+	if there := tx.WhereIs(step.To, e.Chat); there != nil {
+		tx.ShowQuestion(id, there, question)
+		return
+	}
+	tx.Enqueue(protocol.TopicBroker, "ask:"+id, collab.QuestionAsk.Message(tx.m.id, collab.QuestionParams{ID: &id, Title: question, AskedOfID: step.To}))
+}
+
+// rungQuestion says what was written, by whom, and why the agent does not answer.
+func rungQuestion(tx *Tx, e *Entry, reason string) string {
+	said, author := []string{}, e.Content.Author
+	for _, f := range append(fragmentsBefore(tx, e), e) {
+		said = append(said, f.Content.Text)
+	}
+	quoted := text.Clip(strings.TrimSpace(strings.Join(said, "\n")), maxRungQuestion)
+	return fmt.Sprintf("%s cannot answer %s (%s). Please answer in its place; it passes your words on. They wrote:\n> %s", tx.m.id.Name(),
+		attention.HeaderValue(cmp.Or(author.DisplayName, author.Username, author.ID)), text.Clip(attention.HeaderValue(reason), 200),
+		strings.ReplaceAll(quoted, "\n", "\n> "))
+}
+
+// fragmentsBefore returns the messages that the turn of an event merged into it.
+func fragmentsBefore(tx *Tx, e *Entry) (list []*Entry) {
+	if t := tx.Turn(e.TurnID); t != nil && t.EventID == e.EventID {
+		for _, f := range tx.Fragments(t) {
+			if f.EventID != e.EventID {
+				list = append(list, f)
+			}
+		}
+	}
+	return list
+}
+
+// climbOn asks the next rung when the time of one has passed, and reports whether there was one.
+func climbOn(tx *Tx, e *Entry) bool {
+	before := rungs(&tx.View, `event_id = ?`, e.EventID)
+	if len(before) == 0 {
+		return false
+	}
+	tx.GiveUpTelling(e, before[0].reason, before[0].notice)
+	return true
+}
+
+// HearRung takes the answer to a question of the ladder, and reports whether it was one: the
+// first goes to whoever waits, as the answer to their message.
+func HearRung(tx *Tx, id, answer, by string) bool {
+	list := rungs(&tx.View, `question_id = ?`, id)
+	if len(list) == 0 {
+		return false
+	}
+	if e := tx.Entry(list[0].event); e != nil && e.State == Deferred && tx.SentAs(ReplyKey(e)) == nil {
+		recordRung(tx, e, map[string]any{"rung": list[0].name, "to": list[0].who, "state": "answered", "by": by})
+		tx.Say(e, SentText, ReplyKey(e), attention.HeaderValue(by)+" answers: "+text.Clip(answer, maxRungAnswer))
+	}
+	return true
+}
+
+// RungDeclined has the next rung asked at once, if the one that was asked last has none.
+func RungDeclined(tx *Tx, id string) {
+	for _, r := range rungs(&tx.View, `question_id = ? AND open = 1`, id) {
+		all := rungs(&tx.View, `event_id = ?`, r.event)
+		if e := tx.Entry(r.event); e != nil && e.State == Deferred && all[len(all)-1].id == id {
+			climbOn(tx, e)
+		}
+	}
+}
+
+// leaveLadder closes the questions of an event that needs no answer any more.
+func leaveLadder(tx *Tx, e *Entry) {
+	for _, r := range rungs(&tx.View, `event_id = ? AND open = 1`, e.EventID) {
+		tx.Exec(`UPDATE rungs SET open = 0 WHERE question_id = ?`, r.id)
+		if tx.SentAs(questionKey+r.id) != nil {
+			replaceQuestion(tx, r.id, "It needs no answer any more.")
+		} else {
+			tx.Enqueue(protocol.TopicBroker, "close:"+r.id, collab.QuestionClose.Message(tx.m.id, collab.IDParams{ID: r.id}))
+		}
+	}
+}
+
+// whoWasAsked says, for the author of an event, who did not answer in the agent's place.
+func whoWasAsked(tx *Tx, e *Entry) string {
+	var names []string
+	for _, r := range rungs(&tx.View, `event_id = ?`, e.EventID) {
+		names = append(names, attention.HeaderValue(protocol.PeerID(r.who).Name()))
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return " I asked " + strings.Join(names, " and ") + ", and got no answer."
+}
