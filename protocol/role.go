@@ -100,6 +100,12 @@ var Matrix = []Permission{
 	},
 }
 
+// IsPerson reports whether an identity is a person's: at the command line or on a chat surface.
+func IsPerson(id PeerID) bool {
+	role := RoleOf(id)
+	return role == RoleTG || role == RoleChorus || role == RoleCLI
+}
+
 // RoleOf returns the role of an identity.
 func RoleOf(id PeerID) Role {
 	family, name, ok := strings.Cut(string(id), ":")

@@ -36,6 +36,7 @@ func (f *facts) changeDecision(a collab.Approval, at time.Time) {
 
 type decisionsView struct {
 	Pending  []*decision
+	Asked    []collab.Question // of people
 	Standing []*decision
 	Decided  []*decision
 	MayAct   bool
@@ -58,7 +59,7 @@ func (l *look) decisions() error {
 	view := &decisionsView{Done: l.FormValue("done")}
 	asker := l.voice()
 	view.MayAct = asker != nil
-	open, err := openDecisions(l.Context(), asker)
+	open, asked, err := openDecisions(l.Context(), asker)
 	if view.Whole = asker != nil && err == nil; err != nil {
 		view.Note = err.Error()
 	}
@@ -67,6 +68,16 @@ func (l *look) decisions() error {
 	if view.Whole {
 		told = slices.DeleteFunc(told, func(d *decision) bool { return d.Open() })
 		told = append(open, told...)
+	}
+	if !view.Whole {
+		for _, q := range newest(&f.asked, func(q *question) (time.Time, string) { return q.UpdatedAt, q.ID }) {
+			asked = append(asked, q.Question)
+		}
+	}
+	for _, q := range asked {
+		if q.AwaitsPerson() && len(view.Asked) < listedDecisions && l.matches(q.ID, q.Title, q.AskedByID, q.AskedOfID) {
+			view.Asked = append(view.Asked, q)
+		}
 	}
 	for _, kept := range told {
 		d := &decision{kept.Expire(l.Now), kept.UpdatedAt}
@@ -87,34 +98,50 @@ func (l *look) decisions() error {
 	return nil
 }
 
-// openDecisions asks the broker for the decisions of which something may still become.
-func openDecisions(ctx context.Context, asker Voice) (list []*decision, err error) {
+// openDecisions asks the broker for the decisions of which something may still become, and
+// for the questions that nobody answered.
+func openDecisions(ctx context.Context, asker Voice) (list []*decision, asked []collab.Question, err error) {
 	if asker == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
+	for _, state := range []collab.ApprovalState{collab.ApprovalPending, collab.ApprovalAllowed} {
+		some, err := everyPage(ctx, asker, collab.DecisionList, collab.ApprovalListParams{State: state})
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, a := range some {
+			if a.Open() {
+				list = append(list, &decision{a, collab.ParseTime(a.CreatedAt)})
+			}
+		}
+	}
+	asked, err = everyPage(ctx, asker, collab.QuestionList, collab.QuestionListParams{State: collab.QuestionOpen})
+	return list, asked, err
+}
+
+// everyPage asks the broker for a list.
+func everyPage[P, T any, PP interface {
+	*P
+	SetAfter(next string)
+}](ctx context.Context, asker Voice, m collab.Method[P, collab.Page[T]], params P) (list []T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	for _, state := range []collab.ApprovalState{collab.ApprovalPending, collab.ApprovalAllowed} {
-		p := collab.ApprovalListParams{State: state}
-		for range maxPages {
-			page, err := collab.DecisionList.Ask(ctx, asker, p)
+	for range maxPages {
+		page, err := m.Ask(ctx, asker, params)
+		if err != nil {
+			return nil, err
+		}
+		for _, item := range page.Items {
+			one, err := item.Read()
 			if err != nil {
 				return nil, err
 			}
-			for _, item := range page.Items {
-				a, err := item.Read()
-				if err != nil {
-					return nil, err
-				}
-				if a.Open() {
-					list = append(list, &decision{a, collab.ParseTime(a.CreatedAt)})
-				}
-			}
-			if page.Next == nil {
-				break
-			}
-			p.After = *page.Next
+			list = append(list, one)
 		}
+		if page.Next == nil {
+			break
+		}
+		PP(&params).SetAfter(*page.Next)
 	}
 	return list, nil
 }

@@ -39,6 +39,11 @@ func (d *desk) Call(_ context.Context, method string, params any) (json.RawMessa
 			answer = map[string]any{"decisions": list[:1], "next": list[0].ID}
 		}
 		return json.Marshal(answer)
+	case collab.QuestionListParams:
+		return json.Marshal(map[string]any{"questions": []any{
+			collab.Question{ID: "q_1", Title: "which <b>region?", State: p.State, AskedByIdentity: "agent:lead", AskedOfID: "will", AskedOfIdentity: "cli:will"},
+			collab.Question{ID: "q_2", Title: "of an agent", State: p.State, AskedByIdentity: "agent:lead", AskedOfID: "ops", AskedOfIdentity: "agent:ops"},
+		}})
 	case collab.ApprovalDecideParams:
 		d.asked = append(d.asked, strings.TrimSpace(method+" "+p.ID+" "+string(p.Verdict)+" "+string(p.Scope)+p.By))
 		return json.Marshal(collab.ApprovalResult{Decision: collab.Approval{ID: p.ID, ApprovalOutcome: collab.ApprovalOutcome{State: "allowed", By: "cli:will"}}})
@@ -97,6 +102,7 @@ func TestDecisionsAreListedAndMade(t *testing.T) {
 		{pending, "dec_1", true}, {pending, "dec_2", true}, {pending, "dec_4", false}, {pending, "dec_6", false}, {pending, "tg:77", true}, {pending, `value="session"`, true},
 		{standing, "dec_4", true}, {standing, "dec_5", true}, {standing, "dec_3", false}, {standing, "dec_1", false}, {standing, `value="revoke"`, true},
 		{standing, "for this tool always", true}, {decided, "dec_6", true}, {decided, "dec_1", false}, {body, "<script>alert", false}, {body, "what the broker says", true},
+		{body, "which &lt;b&gt;region?", true}, {body, "of an agent", false}, // asked of a person, and of an agent
 	} {
 		if strings.Contains(c.where, c.what) != c.want {
 			t.Errorf("%q there: %v", c.what, !c.want)
@@ -149,8 +155,15 @@ func TestWhoMayOnlyLookSeesDecisionsAndMakesNone(t *testing.T) {
 	tell(collab.EventDecisionAsked.Name, approval("dec_1", "shell", "pending", ""))
 	tell(collab.EventDecisionAsked.Name, approval("dec_2", "edit", "pending", ""))
 	tell(collab.EventDecisionChanged.Name, approval("dec_2", "edit", "denied", ""))
+	raw, err := json.Marshal(collab.Question{ID: "q_1", Title: "which region?", State: collab.QuestionOpen, AskedOfIdentity: "tg:77", CreatedAt: protocol.FormatTime(time.Now()), UpdatedAt: protocol.FormatTime(time.Now())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broker.SendAs(t, "collab:broker", protocol.TopicCollabEvents, protocol.TypeCollabEvent, protocol.CollabEvent{ID: "e-q", Type: "collab.question.asked", Source: "agent:lead", Payload: raw})
 	home, reader := s.enter(t, "watcher")
-	body := s.becomes(t, home+"decisions", "both decisions", func(body string) bool { return strings.Contains(body, "dec_1") && strings.Contains(body, "dec_2") }, reader)
+	body := s.becomes(t, home+"decisions", "both decisions, and the question", func(body string) bool {
+		return strings.Contains(body, "dec_1") && strings.Contains(body, "dec_2") && strings.Contains(body, "which region?")
+	}, reader)
 	pending, _, decided := sections(body)
 	if !strings.Contains(pending, "dec_1") || strings.Contains(pending, "dec_2") || !strings.Contains(decided, "denied by tg:77") || strings.Contains(body, `value="once"`) || !strings.Contains(body, "may look and not act") {
 		t.Error("a reader sees something else")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,6 +22,7 @@ func newDecisions() *cobra.Command {
 	cmd.Use, cmd.Short = "decisions", "See and make the decisions that agents wait for"
 	cmd.Long = "A decision is whether an agent may run a tool that its configuration marks as sensitive ([agent]\n" +
 		"approve), or that its program asks for. It is shown in the chat, and here; the first verdict counts.\n" +
+		"What an agent asked a person is listed too: `hubbub work answer` answers it.\n" +
 		"What was allowed for longer than one call stays listed until it is revoked."
 	cmd.Example = "  hubbub decisions\n  hubbub decisions allow dec_01J... --scope session\n  hubbub decisions revoke dec_01J..."
 	cmd.PersistentFlags().String("as", "", "name under which you stand in the records (default your user name)")
@@ -40,7 +42,20 @@ var decisionCommands = []brokerCommand{
 			if err != nil {
 				return err
 			}
-			return decisionListing.print(in, list, func(a *collab.Approval) bool { return in.is("all") || a.Open() })
+			asked, err := pages(ctx, in, collab.QuestionList, collab.QuestionListParams{})
+			if err != nil {
+				return err
+			}
+			all := make([]collab.Listed[awaited], 0, len(list)+len(asked))
+			for _, a := range list {
+				all = append(all, collab.Listed[awaited](a))
+			}
+			for _, q := range asked {
+				all = append(all, collab.Listed[awaited](q))
+			}
+			return decisionListing.print(in, all, func(a *awaited) bool {
+				return a.Open() || in.is("all") && a.Question == nil || a.Question != nil && a.AwaitsPerson()
+			})
 		},
 	},
 	{
@@ -84,9 +99,29 @@ func decideAs(v collab.Verdict) func(ctx context.Context, in *brokerInput) error
 	}
 }
 
-var decisionListing = listing[collab.Approval]{
+// An awaited is what a person is asked: a decision, or a question of an agent.
+type awaited struct {
+	collab.Approval
+	*collab.Question
+}
+
+// UnmarshalJSON reads a decision or a question.
+func (a *awaited) UnmarshalJSON(raw []byte) error {
+	var q collab.Question
+	if err := json.Unmarshal(raw, &q); err != nil || q.Kind == collab.KindQuestion {
+		a.Question = &q
+		return err
+	}
+	return json.Unmarshal(raw, &a.Approval)
+}
+
+var decisionListing = listing[awaited]{
 	"nothing waits for a decision", "ID\tSTATE\tAGENT\tTOOL\tCHAT\tSINCE\tARGUMENTS", []int{64, 40, 32, 40, 32, 20, 60},
-	func(a *collab.Approval, now time.Time) []string {
+	func(w *awaited, now time.Time) []string {
+		if q := w.Question; q != nil {
+			return []string{q.ID, string(q.State), cmp.Or(q.AskedByID, q.CreatedByID), "ask", shown(q.AskedOfID, q.AskedOfIdentity), sinceText(q.CreatedAt, now), text.Spelled(q.Title)}
+		}
+		a := &w.Approval
 		return []string{a.ID, a.How(), a.AskedByID, text.Spelled(a.Tool), a.Chat, sinceText(a.CreatedAt, now), text.Spelled(a.Arguments)}
 	},
 }

@@ -22,7 +22,7 @@ func TestADecisionHidesNothingAtTheCommandLine(t *testing.T) {
 	if err := printDecision(&brokerInput{Command: cmd}, &a, nil); err != nil {
 		t.Fatal(err)
 	}
-	for what, said := range map[string]string{"one": out.String(), "the list": strings.Join(decisionListing.row(&a, time.Now()), " ")} {
+	for what, said := range map[string]string{"one": out.String(), "the list": strings.Join(decisionListing.row(&awaited{Approval: a}, time.Now()), " ")} {
 		if !strings.Contains(said, `she\u200bll`) || !strings.Contains(said, `make \u202e~ fr- mr\u2066\ufeff\u2800`) {
 			t.Errorf("%s: %q", what, said)
 		}

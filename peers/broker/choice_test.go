@@ -97,7 +97,7 @@ func TestNamesOfIdentities(t *testing.T) {
 		"agent:lead": "lead agent:lead agent", "cli:will.7f3a": "will cli:will person", "cli:will": "will cli:will person", "cli:.x": ".x cli:.x person", "tg:7": "7 tg:7 person",
 		"agent:a.b": "a.b agent:a.b agent", "lead": "lead lead agent", "chorus:x": "x chorus:x person",
 	} {
-		kind := map[bool]string{true: "person", false: "agent"}[isPerson(protocol.PeerID(id))]
+		kind := map[bool]string{true: "person", false: "agent"}[protocol.IsPerson(protocol.PeerID(id))]
 		if p := partyOf(protocol.PeerID(id)); p.name+" "+string(p.id)+" "+kind != want {
 			t.Errorf("%s is %v, %s; want %s", id, p, kind, want)
 		}

@@ -26,7 +26,7 @@ func askDecision(t *tx, p collab.ApprovalAskParams) collab.ApprovalResult {
 		checkText(need[0], need[1], 2*maxName)
 	}
 	for _, who := range p.MayDecide {
-		if !isPerson(protocol.PeerID(who)) {
+		if !protocol.IsPerson(protocol.PeerID(who)) {
 			invalid("mayDecide names %s, who is no person", text.Clip(who, 80))
 		}
 	}
@@ -65,7 +65,7 @@ func checkSpeaksFor(t *tx, who, asker protocol.PeerID) {
 	if !t.caller.is(asker) {
 		refuse(collab.CodeForbidden, "%s may not speak for %s: only the agent that asked passes on what people say", t.caller.Name, text.Clip(string(who), 80))
 	}
-	if !isPerson(who) {
+	if !protocol.IsPerson(who) {
 		refuse(collab.CodeForbidden, "%s is no person", text.Clip(string(who), 80))
 	}
 }

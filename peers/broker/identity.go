@@ -49,7 +49,7 @@ func (e *endpoint) hasRole(role string) bool {
 
 // announce stores an endpoint, and wakes its agent for what waited.
 func announce(t *tx, p collab.AnnounceParams) collab.IdentityResult {
-	if t.caller.Person || isPerson(protocol.PeerID(p.LogicalAgentID)) {
+	if t.caller.Person || protocol.IsPerson(protocol.PeerID(p.LogicalAgentID)) {
 		refuse(collab.CodeForbidden, "nobody announces a person: %s is known as soon as it sends a request",
 			cmp.Or(p.LogicalAgentID, string(t.caller.Identity)))
 	}

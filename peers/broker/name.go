@@ -80,15 +80,10 @@ func (c *Caller) mayBeNamed(name string) bool {
 // brokerItself is the caller of what the broker does by itself.
 var brokerItself = Caller{Identity: protocol.PeerBroker, Name: "broker"}
 
-func isPerson(id protocol.PeerID) bool {
-	role := protocol.RoleOf(id)
-	return role == protocol.RoleTG || role == protocol.RoleChorus || role == protocol.RoleCLI
-}
-
 // caller returns who sends as an identity, with the names that the bus vouches for. What
 // it announced counts as long as it is granted.
 func (s *state) caller(id protocol.PeerID, names []string) Caller {
-	c := Caller{Identity: id, Name: bareName(string(id)), Person: isPerson(id), names: names}
+	c := Caller{Identity: id, Name: bareName(string(id)), Person: protocol.IsPerson(id), names: names}
 	if c.Person {
 		return c
 	}
@@ -172,7 +167,7 @@ func (v *view) known(fits func(name string) bool) []party {
 // agentParty is partyOf where only an agent can be meant.
 func (v *view) agentParty(s string) party {
 	return v.partyOf(s, func(fits func(name string) bool) []party {
-		return filter(v.known(fits), func(p party) bool { return !isPerson(p.id) })
+		return filter(v.known(fits), func(p party) bool { return !protocol.IsPerson(p.id) })
 	})
 }
 

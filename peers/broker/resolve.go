@@ -85,7 +85,7 @@ func (s *state) resolveLabel(l Label, from locality) Standing {
 
 // resolveAbsent finds what a label means that no endpoint has, but somebody who is known.
 func (s *state) resolveAbsent(l Label, known []party) Standing {
-	people := filter(known, func(p party) bool { return isPerson(p.id) })
+	people := filter(known, func(p party) bool { return protocol.IsPerson(p.id) })
 	switch {
 	case len(people) == 0 || l != Label{Name: l.Name}:
 		return Standing{Failure: collab.CodeUnknownTarget, Reason: fmt.Sprintf("no endpoint of %s is known any more", known[0].id)}
@@ -214,7 +214,7 @@ func (s *state) standing(p party, from locality) Standing {
 		st.party = p
 	case p.id == "":
 		st.Reason = p.name + " may be an agent or a person: the record is older than identities"
-	case isPerson(p.id):
+	case protocol.IsPerson(p.id):
 		st.Person, st.Reason = true, p.name+" is a person"
 	case s.agents[p.id]:
 		st.Reason = "no endpoint of " + string(p.id) + " is known any more"

@@ -216,7 +216,7 @@ func (s *state) fold(e collab.Event) error {
 	if fold == nil {
 		return fmt.Errorf("event %d has the unknown type %q: use the newer program that wrote it", e.Seq, e.Type)
 	}
-	if source := principal(protocol.PeerID(e.Source)); isPerson(source) && !s.people[source] {
+	if source := principal(protocol.PeerID(e.Source)); protocol.IsPerson(source) && !s.people[source] {
 		s.people[source] = true
 		s.keepIdentity(source)
 	}

@@ -114,6 +114,11 @@ type Question struct {
 // question still waits for its asker.
 func (q *Question) Terminal() bool { return q.State == QuestionClosed || q.State == QuestionDeclined }
 
+// AwaitsPerson reports whether a person is asked and has not answered.
+func (q *Question) AwaitsPerson() bool {
+	return q.State == QuestionOpen && protocol.IsPerson(q.AskedOfIdentity)
+}
+
 // A Conversation is where messages are said. MasterID is woken when nobody else
 // is responsible.
 type Conversation struct {
