@@ -11,20 +11,27 @@ import (
 
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/a2a"
 	"hubbub/peers/agent/harness/acp"
 	"hubbub/peers/agent/harness/c2a"
 	"hubbub/peers/agent/harness/child"
 	"hubbub/peers/agent/harness/mcptools"
 	"hubbub/peers/agent/harness/model"
 	"hubbub/peers/agent/harness/scripted"
+	"hubbub/peers/outside"
 	"hubbub/protocol/datafolder"
 )
 
 // remembered is the number of conversations in a model's memory.
 const remembered = 1000
 
+// a2aToken is the variable of the token that is shown to the agent at --a2a-url.
+const a2aToken = "HUBBUB_A2A_TOKEN"
+
 // modelKeys are the keys of the models, which only the agent itself needs.
-var modelKeys = []string{model.OpenAIKey, model.OpenAIKey + "_FILE", model.AnthropicKey, model.AnthropicKey + "_FILE"}
+var modelKeys = []string{
+	model.OpenAIKey, model.OpenAIKey + "_FILE", model.AnthropicKey, model.AnthropicKey + "_FILE", a2aToken, a2aToken + "_FILE",
+}
 
 // models are the harnesses that ask a model's API.
 var models = map[string]struct {
@@ -46,6 +53,11 @@ func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, i
 	case "c2a":
 		return c2a.New(argv, &c2a.Options{
 			Version: string(s.agent.Version), Info: c2a.Info{Name: env.Name, Version: env.Version}, Dir: s.agent.Workspace, Log: &log,
+		}), nil, nil
+	case "a2a":
+		return a2a.New(s.reach.a2aURL, &a2a.Options{
+			Token: func() (string, error) { return env.Secret(a2aToken) }, Log: &log,
+			Transport: outside.NewTransport(s.reach.beside([]string{s.reach.a2aURL})),
 		}), nil, nil
 	case "acp":
 		return acp.New(argv, &acp.Options{Dir: s.agent.Workspace, Permission: permission, Log: &log}), nil, nil
@@ -72,9 +84,14 @@ func (s *settings) parseHarness() ([]string, acp.Permission, error) {
 	switch s.harness {
 	case "scripted", "openai", "anthropic":
 		return nil, "", nil
+	case "a2a":
+		if err := s.reach.beside([]string{s.reach.a2aURL}).CheckURL(s.reach.a2aURL); err != nil {
+			return nil, "", program.Usage("--a2a-url, which --harness a2a needs: %s", err)
+		}
+		return nil, "", nil
 	case "acp", "c2a":
 	default:
-		return nil, "", program.Usage("--harness %q is unknown: use scripted, openai, anthropic, acp or c2a", s.harness)
+		return nil, "", program.Usage("--harness %q is unknown: use scripted, openai, anthropic, acp, c2a or a2a", s.harness)
 	}
 	argv, err := child.Split(s.harnessCommand)
 	if err != nil {

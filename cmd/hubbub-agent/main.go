@@ -42,10 +42,22 @@ type settings struct {
 	mcpFile        string
 	voice          voice
 	noRedact       bool
-	allow          []string
-	targets        []netip.Prefix // of allow
+	reach          reach
 
 	words attention.Words // in place of the default ones
+}
+
+// A reach is what is called besides buses and models.
+type reach struct {
+	a2aURL  string
+	allow   []string
+	targets []netip.Prefix // of allow
+}
+
+// beside returns a guard that allows what the operator names, and the machines of addresses
+// that the operator gave.
+func (r *reach) beside(given []string) *outside.Guard {
+	return outside.New(besideBuses(r.targets, given))
 }
 
 func main() {
@@ -62,10 +74,11 @@ func main() {
 func (s *settings) add(fs *pflag.FlagSet) {
 	o := &s.agent
 	fs.StringVar(&s.id, "id", "", "name of the agent, with or without agent: (required)")
-	fs.StringVar(&s.harness, "harness", "scripted", "what runs its turns: scripted, openai, anthropic, acp or c2a")
+	fs.StringVar(&s.harness, "harness", "scripted", "what runs its turns: scripted, openai, anthropic, acp, c2a or a2a")
 	fs.StringVar(&s.harnessCommand, "harness-command", "", "program of the harness acp or c2a, in shell words")
 	fs.StringVar(&s.model, "model", "", "model of the harness openai or anthropic")
 	fs.StringVar(&s.baseURL, "base-url", "", "endpoint of the harness openai or anthropic, with /v1")
+	fs.StringVar(&s.reach.a2aURL, "a2a-url", "", "address of the harness a2a, an agent elsewhere that speaks A2A 1.0, below which its card is; its token is HUBBUB_A2A_TOKEN")
 	fs.StringVar(&s.systemPrompt, "system-prompt-file", "", "file with the text that begins the system prompt")
 	fs.StringArrayVar(&o.Roles, "role", nil, "role that the agent has, such as backend-agents (repeatable)")
 	fs.StringArrayVar(&o.Streams, "stream", nil, "stream that the agent owns (repeatable)")
@@ -98,7 +111,7 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.Int64Var(&b.ChatTokens, "budget-chat-tokens", b.ChatTokens, "tokens that turns of one chat take within 24 hours; 0 for no bound")
 	fs.Int64Var(&b.Tokens, "budget-tokens", b.Tokens, "tokens that turns take within 24 hours; 0 for no bound")
 	fs.IntVar(&b.ChatPosts, "budget-posts", b.ChatPosts, "times that it speaks first in one chat (chat.post) within 24 hours; 0 for no bound")
-	fs.StringArrayVar(&s.allow, "allow-target", nil, "addresses of a Chorus gateway that is not on the machine of the bus, if they are not public, or by http, as CIDR (repeatable)")
+	fs.StringArrayVar(&s.reach.allow, "allow-target", nil, "addresses that may be called although they are not public, or by http, as CIDR: of a Chorus gateway that is not on the machine of the bus, of what the card at --a2a-url names (repeatable)")
 	fs.BoolVar(&s.noRedact, "no-redact", false, "give a model the secrets in what tools answer; otherwise what has the shape of one is replaced by its name")
 }
 
@@ -151,7 +164,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
 		return server
 	}
 	s.agent.ChatServer = func(chat string) harness.MCPServer { return hide(address.ForChat(chat)) }
-	guard := outside.New(besideBuses(s.targets, env.Buses))
+	guard := s.reach.beside(env.Buses)
 	relay := mcptools.NewRelay(address, guard)
 	s.agent.Fetch = &http.Client{
 		Transport:     outside.NewTransport(guard),
@@ -206,12 +219,12 @@ func (s *settings) complete(env *program.Env) (err error) {
 		return program.Usage("--compose-window, --compose-cap, --deadline, --escalate-after, --defer-for and --digest-every must not be negative, and the cap not below the window")
 	}
 	o.ComposeWindow, o.ComposeCap = max(o.ComposeWindow, 1), max(o.ComposeCap, 1) // zero is their default
-	for _, text := range s.allow {
+	for _, text := range s.reach.allow {
 		p, err := outside.ParsePrefix(text)
 		if err != nil {
 			return program.Usage("--allow-target %q is not a CIDR such as 10.1.0.0/16", text)
 		}
-		s.targets = append(s.targets, p)
+		s.reach.targets = append(s.reach.targets, p)
 	}
 	words := attention.DefaultWords()
 	for given, at := range map[*[]string]*[]string{&s.words.Stop: &words.Stop, &s.words.Acks: &words.Acks, &s.words.Leave: &words.Leave} {

@@ -416,8 +416,10 @@ func (x *examination) examineHarness(env *program.Env) tg.Finding {
 		return fine(name + " is set.")
 	case "acp", "c2a":
 		return examineCommand(x.harness, x.harnessCommand)
+	case "a2a":
+		return fine("The harness a2a needs an address, --a2a-url, and HUBBUB_A2A_TOKEN if the agent there wants a token.")
 	}
-	return problem(fmt.Sprintf("There is no harness %q.", x.harness), "The harnesses are scripted, openai, anthropic, acp and c2a.")
+	return problem(fmt.Sprintf("There is no harness %q.", x.harness), "The harnesses are scripted, openai, anthropic, acp, c2a and a2a.")
 }
 
 // logins says where the known command-line agents keep their login, in the home

@@ -4,8 +4,8 @@
 // carries out what it does (tools, outbox). A Harness in between runs the
 // model: package scripted has rules and no model, package model runs the tool
 // loop of a model behind an HTTP API itself, packages acp and c2a drive another
-// program. Package mcptools offers an agent's tools as an MCP server
-// and other MCP servers as tools.
+// program, package a2a speaks with an agent elsewhere. Package mcptools offers an
+// agent's tools as an MCP server and other MCP servers as tools.
 //
 // Guarantees, for every harness:
 //

@@ -100,6 +100,40 @@ type Event struct {
 	Digest bool   // a rolled-up summary
 }
 
+// Words joins the fragments of an event: of each its text, or the kinds of its
+// files where it has none.
+func (e *Event) Words() string {
+	if e.Signal != "" {
+		return "(reaction: " + e.Signal + ")"
+	}
+	var lines, files []string
+	flush := func() {
+		if len(files) > 0 {
+			lines = append(lines, "(attached: "+strings.Join(files, ", ")+")")
+		}
+		files = nil
+	}
+	silent := false // the fragment has no text
+	for _, p := range e.Content {
+		switch {
+		case p.Type == "text":
+			flush()
+			if silent = p.Text == ""; !silent {
+				lines = append(lines, p.Text)
+			}
+		case p.Type == "quote":
+			flush()
+			lines = append(lines, p.Quoted())
+		case p.Text != "": // of a voice message
+			lines = append(lines, "("+p.Kind+", as transcribed: "+p.Text+")")
+		case silent:
+			files = append(files, p.Kind)
+		}
+	}
+	flush()
+	return strings.Join(lines, "\n")
+}
+
 // Said is what happened in a chat, as its bridge tells it.
 type Said struct {
 	CreatedAt    string // RFC 3339
@@ -156,6 +190,16 @@ type Author struct {
 	Kind        string `json:"kind"` // human, agent, system
 	DisplayName string `json:"displayName,omitempty"`
 	Username    string `json:"-"`
+}
+
+// Name is what to call an author.
+func (a *Author) Name() string {
+	for _, name := range []string{a.DisplayName, a.Username, a.ID} {
+		if strings.TrimSpace(name) != "" {
+			return name
+		}
+	}
+	return "unknown"
 }
 
 // A Part is one typed piece of content.

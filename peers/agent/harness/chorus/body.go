@@ -3,7 +3,6 @@ package chorus
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/protocol"
@@ -15,7 +14,7 @@ func postOf(t *harness.Turn) *chorus.Post {
 	e := &t.Event
 	p := &chorus.Post{
 		Channel: chorus.Channel{ID: channelID(t), Name: channelName(e), Service: serviceName(e), Context: contextOf(t)},
-		Message: chorus.Message{ID: e.EventID, Sender: senderName(e.Author), Content: contentOf(e)},
+		Message: chorus.Message{ID: e.EventID, Sender: e.Author.Name(), Content: e.Words()},
 	}
 	if k := e.Knock; k != nil {
 		p.Message.Knock, _ = json.Marshal(k) // strings alone
@@ -38,52 +37,9 @@ func channelID(t *harness.Turn) string {
 	return id
 }
 
-// contentOf joins the fragments of an event: of each its text, or the kinds of its
-// files where it has none.
-func contentOf(e *harness.Event) string {
-	if e.Signal != "" {
-		return "(reaction: " + e.Signal + ")"
-	}
-	var lines, files []string
-	flush := func() {
-		if len(files) > 0 {
-			lines = append(lines, "(attached: "+strings.Join(files, ", ")+")")
-		}
-		files = nil
-	}
-	silent := false // the fragment has no text
-	for _, p := range e.Content {
-		switch {
-		case p.Type == "text":
-			flush()
-			if silent = p.Text == ""; !silent {
-				lines = append(lines, p.Text)
-			}
-		case p.Type == "quote":
-			flush()
-			lines = append(lines, p.Quoted())
-		case p.Text != "": // of a voice message
-			lines = append(lines, "("+p.Kind+", as transcribed: "+p.Text+")")
-		case silent:
-			files = append(files, p.Kind)
-		}
-	}
-	flush()
-	return strings.Join(lines, "\n")
-}
-
-func senderName(a harness.Author) string {
-	for _, name := range []string{a.DisplayName, a.Username, a.ID} {
-		if strings.TrimSpace(name) != "" {
-			return name
-		}
-	}
-	return "unknown"
-}
-
 func channelName(e *harness.Event) string {
 	if e.Conversation.Title == "" && e.Conversation.Kind == "dm" {
-		return senderName(e.Author)
+		return e.Author.Name()
 	}
 	return e.Conversation.Title
 }

@@ -1,0 +1,169 @@
+package a2a
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/child"
+	"hubbub/peers/attention"
+	"hubbub/peers/outside"
+	"hubbub/protocol/defaults"
+	"hubbub/protocol/retry"
+
+	sdk "github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2aclient"
+	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
+	sdklog "github.com/a2aproject/a2a-go/v2/log"
+	"github.com/rs/zerolog"
+)
+
+// Options are the optional settings of a Harness. Nil is valid.
+type Options struct {
+	Token         func() (string, error) // shown as a bearer token, "" = none; default none
+	Transport     http.RoundTripper      // default: public addresses alone
+	InitTimeout   time.Duration          // until the card must have come; default 30 s
+	CancelTimeout time.Duration          // until a cancelled task must have ended; default 5 s
+	Pauses        retry.Backoff          // before the card is asked for again; default 1 s to 60 s
+	Polls         retry.Backoff          // before a task is asked for again; default 1 s to 10 s
+	Log           *zerolog.Logger
+}
+
+func (o *Options) withDefaults() Options {
+	out := defaults.Of(o)
+	defaults.Set(&out.Token, func() (string, error) { return "", nil })
+	if out.Transport == nil {
+		out.Transport = outside.NewTransport(outside.New(nil))
+	}
+	defaults.Positive(&out.InitTimeout, 30*time.Second)
+	defaults.Positive(&out.CancelTimeout, 5*time.Second)
+	defaults.Set(&out.Polls, retry.Backoff{Min: time.Second, Max: 10 * time.Second})
+	defaults.Log(&out.Log)
+	return out
+}
+
+// A Harness drives one agent elsewhere.
+type Harness struct {
+	harness.InTurn
+	url    string
+	opts   Options
+	client *http.Client
+	life   *child.Life[agent]
+	talks  *harness.Recent[string, talk] // by Turn.Memory
+}
+
+var _ harness.Harness = (*Harness)(nil)
+
+// maxTalks bounds the conversations whose context is remembered.
+const maxTalks = 1024
+
+// A talk is what the agent elsewhere calls a conversation.
+type talk struct {
+	context string
+	task    sdk.TaskID // that asked for more and waits
+}
+
+// An agent is the agent elsewhere, as its card was when it came.
+type agent struct {
+	client  *a2aclient.Client
+	images  bool
+	streams bool
+	lost    chan error // takes one error, after which the card is asked for anew
+}
+
+// New makes a harness of the agent whose card is below address. It starts nothing.
+func New(address string, opts *Options) *Harness {
+	h := &Harness{url: address, opts: opts.withDefaults(), life: child.NewLife[agent](), talks: harness.NewRecent[string, talk](maxTalks)}
+	d := &door{out: h.opts.Transport, token: h.opts.Token}
+	if home, err := url.Parse(address); err == nil {
+		d.home = placeOf(home)
+	}
+	h.client = &http.Client{
+		Transport:     d,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return h
+}
+
+// Run asks for the card until it has come, and again when the agent was lost, until ctx ends
+// (nil) or the agent can never be spoken with (an error that wraps harness.ErrPermanent).
+func (h *Harness) Run(ctx context.Context, host harness.Host) error {
+	h.Attach(host)
+	return h.life.Keep(ctx, h.opts.Pauses, h.opts.Log, h.serve)
+}
+
+// serve asks for the card, and waits until the agent is lost.
+func (h *Harness) serve(ctx context.Context) error {
+	a, err := h.meet(quiet(ctx))
+	if err != nil {
+		return h.words(err)
+	}
+	h.life.Set(a)
+	select {
+	case err := <-a.lost:
+		return h.words(err)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// quiet keeps the library from logging: it would log what was said.
+func quiet(ctx context.Context) context.Context {
+	return sdklog.AttachLogger(ctx, slog.New(slog.DiscardHandler))
+}
+
+func (h *Harness) meet(ctx context.Context) (*agent, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, h.opts.InitTimeout, fmt.Errorf("its card did not come in %s", h.opts.InitTimeout))
+	defer cancel()
+	card, err := agentcard.NewResolver(h.client).Resolve(ctx, h.url)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("its card did not come: %w", err)
+	}
+	client, err := a2aclient.NewFromCard(ctx, card, a2aclient.WithDefaultsDisabled(),
+		a2aclient.WithJSONRPCTransport(h.client), a2aclient.WithRESTTransport(h.client))
+	if err != nil {
+		return nil, fmt.Errorf("%w: its card names no address for A2A 1.0 by JSON-RPC or HTTP+JSON (%w)", harness.ErrPermanent, err)
+	}
+	sees := slices.ContainsFunc(card.DefaultInputModes, func(mode string) bool { return strings.HasPrefix(mode, "image/") })
+	return &agent{client: client, images: sees, streams: card.Capabilities.Streaming, lost: make(chan error, 1)}, nil
+}
+
+// Capabilities waits until the card has come. Knocks and digests reach the model of no agent
+// that has no tools.
+func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error) {
+	a, err := h.life.Await(ctx)
+	if err != nil {
+		return harness.Capabilities{}, err
+	}
+	return harness.Capabilities{
+		Injection: harness.Injection{Immediate: true, Buffered: true, ToolMailbox: true, Interrupt: true}, Images: a.images,
+	}, nil
+}
+
+// Turn sends the event, and waits until its task has ended. It uses no tools.
+func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
+	a, err := h.life.Await(ctx)
+	if err != nil {
+		return harness.Outcome{State: harness.Finished, Attempt: t.Attempt}, err
+	}
+	outcome, err := h.Begin(ctx, t)
+	if err != nil || t.Event.Policy != string(attention.PolicyMustRespond) || t.Event.Knock != nil {
+		return outcome, err
+	}
+	outcome.Usage = harness.Usage{Model: "a2a", Rounds: 1}
+	x := &exchange{h: h, a: a, turn: t}
+	for anew := true; anew; {
+		anew = x.run(quiet(ctx))
+	}
+	outcome.FinalText = strings.TrimSpace(x.answer())
+	return outcome, x.verdict(ctx)
+}

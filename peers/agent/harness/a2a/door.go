@@ -1,0 +1,132 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/outside"
+	"hubbub/protocol/text"
+)
+
+// maxAnswer bounds an answer over HTTP, a stream as a whole.
+const maxAnswer = 16 << 20
+
+var errTooLong = fmt.Errorf("its answer is longer than %d MiB", maxAnswer>>20)
+
+// A door is the way to the agent elsewhere: it shows the token at home alone, bounds what
+// comes back, and tells answers that are none.
+type door struct {
+	out   http.RoundTripper
+	token func() (string, error)
+	home  string // scheme and host
+}
+
+// placeOf returns the scheme and host of an address.
+func placeOf(u *url.URL) string { return u.Scheme + "://" + u.Host }
+
+// RoundTrip implements http.RoundTripper.
+func (d *door) RoundTrip(r *http.Request) (*http.Response, error) {
+	token, err := d.token()
+	if err != nil {
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set("User-Agent", "hubbub")
+	if token != "" && placeOf(r.URL) == d.home {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer, err := d.out.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	answer.Body = &bounded{answer.Body, maxAnswer}
+	switch status := answer.StatusCode; {
+	case status/100 == 3, status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusTooManyRequests, status >= 500:
+		answer.Body.Close() //nolint:errcheck // nothing of it is read
+		return nil, statusError(status)
+	}
+	return answer, nil
+}
+
+// A statusError is an answer over HTTP that is none of the protocol.
+type statusError int
+
+func (e statusError) Error() string {
+	return fmt.Sprintf("it answered %d %s", int(e), http.StatusText(int(e)))
+}
+
+// A bounded body fails when more was read than it may hold.
+type bounded struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errTooLong
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+// maxWords bounds what is told of an error.
+const maxWords = 400
+
+// words makes an error of the agent elsewhere one that may be shown: it is bounded, and
+// holds neither the token nor more of an address than its host.
+func (h *Harness) words(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	said := err.Error()
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		said = failed.Err.Error()
+	}
+	token, _ := h.opts.Token() //nolint:errcheck // then there is none to hide
+	said = text.Clip(text.Line(harness.Redact(said, token)), maxWords)
+	return &shownError{text: fmt.Sprintf("the agent at %s: %s", outside.HostOf(h.url), said), err: err}
+}
+
+// A shownError is an error in words that may be shown.
+type shownError struct {
+	text string
+	err  error
+}
+
+func (e *shownError) Error() string { return e.text }
+func (e *shownError) Unwrap() error { return e.err }
+
+// What the people of a chat are told of failures that sending again does not mend.
+const (
+	toldKey     = "I cannot answer: whoever runs the agent behind me refuses its key. Sending this again does not help."
+	toldMoved   = "I cannot answer: the agent behind me is not where I was told to look for it. Sending this again does not help."
+	toldLogin   = "I cannot answer: the agent behind me wants somebody to log in there first."
+	toldRefused = "I cannot answer this: the agent behind me refuses it. Sending this again does not help."
+)
+
+// permanent makes the error of a failure that sending again does not mend.
+func permanent(words string, err error) error {
+	return fmt.Errorf("%w: %w", harness.ErrPermanent, &harness.ToldError{Told: words, Err: err})
+}
+
+// statusVerdict says what an answer over HTTP that is none of the protocol means for a turn.
+// It returns nil if err is no such answer.
+func statusVerdict(err error, shown error) error {
+	status, ok := errors.AsType[statusError](err)
+	switch {
+	case !ok:
+		return nil
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return permanent(toldKey, fmt.Errorf("%w (set HUBBUB_A2A_TOKEN to a token that it takes)", shown))
+	case status/100 == 3:
+		return permanent(toldMoved, fmt.Errorf("%w (redirects are not followed; set --a2a-url to the address where it is)", shown))
+	default:
+		return fmt.Errorf("%w: %w", harness.ErrTemporary, shown)
+	}
+}
