@@ -78,6 +78,7 @@ var reasonWords = map[string]string{
 	"superseded":            "it was edited, deleted or merged into a newer one",
 	"too_many_files":        "the agent has sent as many files for it as it may",
 	"unavailable":           "the broker could not be asked",
+	"undelivered":           "what the agent said was not delivered",
 	"unknown_event":         "there is no such event",
 	"unknown_turn":          "there is no such turn",
 	"which_event":           "it could mean several open events",

@@ -78,7 +78,7 @@ func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agen
 	}
 	a.box = mailbox.New(db, a.send, mailbox.Options{
 		Settings: settings, MaxOpen: o.MaxOpen, DeferFor: o.DeferFor, Retention: o.Retention,
-		Broker: a.broker, Stop: func(turnID, reason string) { a.turns.Stop(turnID, reason) },
+		Broker: a.broker, Stop: func(turnID, reason string) { a.turns.Stop(turnID, reason) }, Poke: func() { a.turns.Poke() },
 	})
 	kept := &files.Keeper{Mailbox: a.box, Client: o.Fetch, Transcribe: o.Transcribe, ReadPDF: o.ReadPDF, Log: o.Log}
 	a.kit = &tools.Kit{Settings: settings, Mailbox: a.box, Broker: a.broker.Client, ClaimTTL: o.ClaimTTL, Changed: func() { a.turns.Poke() }, Redact: o.Redact, Files: kept, Folder: o.Workspace, Posts: o.Budget.ChatPosts}

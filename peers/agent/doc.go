@@ -44,6 +44,9 @@
 //   - Drafts: what a model has written of an answer that is owed in a direct chat goes there
 //     with the sign of typing, a dozen times at most, up to where it may not be for people
 //     (attention.Draft). It is no answer and settles nothing.
+//   - Loss: of what a model said and its chat, for certain, never shows, the next result of a
+//     tool of the same turn tells, or, once that has ended, an event "undelivered". What is
+//     said to such an event and lost is only recorded.
 //   - Stop: when its context ends, Run starts no turn, gives running ones a moment,
 //     cancels them (they run again after the next start unless they acted), sends what
 //     is queued as far as time allows, and returns after every goroutine that it

@@ -39,6 +39,8 @@ const (
 	KindBlocker    EventKind = "blocker"
 	KindAnswer     EventKind = "answer" // to a question that the agent asked through the broker
 	KindStatus     EventKind = "status"
+
+	KindUndelivered EventKind = "undelivered" // a message of the agent's own will never be shown
 )
 
 // A Conversation says where an event was said. ID is minted by the chat

@@ -31,6 +31,7 @@ var rules = []rule{
 	{"reaction", all(ofKind(KindReaction), onMine), toMe, PolicyMustNotRespond, ModeNotify, ActionNone},
 	{"reaction_elsewhere", ofKind(KindReaction), reacted, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
 
+	{"undelivered", ofKind(KindUndelivered), toMe, PolicyMayRespond, ModeBuffered, ActionNone},
 	{"status", (*view).status, ambient, PolicyMustNotRespond, ModeDigest, ActionNone},
 
 	{"left", func(v *view) bool { return v.facts.Left && !v.mentions.me }, nominal, PolicyMustNotRespond, ModeToolMailbox, ActionNone},

@@ -96,6 +96,12 @@ func (v *View) Standing(e *Entry, text string) attention.Standing {
 	if e.State == Stored {
 		s.Policy = attention.PolicyMustNotRespond // nothing was decided yet
 	}
+	if mayRepair(v, e) {
+		s.Replied = false
+		if s.Disposition == attention.DispositionResponded || s.Disposition == attention.DispositionFailed {
+			s.Disposition = ""
+		}
+	}
 	p := v.place(e)
 	s.Left, s.LeaveEvent = p.gone(), e.EventID == p.leaveEvent || e.EventID == p.chatLeaveEvent
 	v.standingClaim(e, &s)

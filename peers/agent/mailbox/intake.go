@@ -99,7 +99,7 @@ func checkRoom(tx *Tx, chat protocol.Topic) {
 // about returns the events of a chat that tell of a message, in order: the message,
 // and each edit that is an event of its own.
 func about(tx *Tx, chat protocol.Topic, source string) []*Entry {
-	return tx.entries(`WHERE source_id = ? AND chat = ? ORDER BY seq`, source, chat)
+	return tx.entries(`WHERE source_id = ? AND chat = ? AND event_id NOT LIKE 'undelivered:%' ORDER BY seq`, source, chat)
 }
 
 // replaceable reports whether nothing was done about an event yet: its text may

@@ -41,10 +41,12 @@ var (
 	schema9 string
 	//go:embed schema_10.sql
 	schema10 string
+	//go:embed schema_11.sql
+	schema11 string
 )
 
 // steps are the migrations in order.
-var steps = []string{schema + outbox.Schema, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9, schema10}
+var steps = []string{schema + outbox.Schema, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9, schema10, schema11}
 
 // Open opens an agent's database, creating it if it is missing.
 func Open(path string) (*sql.DB, error) { return store.Open(path, steps) }
@@ -70,6 +72,8 @@ type Options struct {
 	// Stop is called after the transaction that cancelled a turn which is with the
 	// harness.
 	Stop func(turnID, reason string)
+	// Poke is called after a transaction that stored an event of the mailbox's own.
+	Poke func()
 }
 
 // A Broker is the collaboration broker, whose records follow what happens to events.

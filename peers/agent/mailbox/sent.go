@@ -93,7 +93,7 @@ func SignalKey(e *Entry, signal attention.Signal) string {
 // ReservedKey reports whether the agent may need a key itself, for this event or for
 // another: taken by a model, it would stand in the way.
 func ReservedKey(key string, e *Entry) bool {
-	if key == ReplyKey(e) {
+	if e != nil && (key == ReplyKey(e) || key == repairKey(e)) {
 		return false
 	}
 	return strings.HasSuffix(key, ":reply") || strings.HasPrefix(key, "react:") || strings.HasPrefix(key, "file:") || strings.HasPrefix(key, PostKey) ||
@@ -203,6 +203,7 @@ func (m *Mailbox) settled(within *store.Tx, item outbox.Item, outcome outbox.Sta
 			why = cause.Error()
 		}
 		recordDelivery(tx, s, "undelivered", protocol.StatusFailed, why)
+		lose(tx, s, protocol.Topic(item.Destination), why)
 		if answered {
 			tx.Move(e, Fail, "the answer could not be delivered: "+text.Prefix(why, 300))
 		}
@@ -222,6 +223,9 @@ func (tx *Tx) Delivered(chat protocol.Topic, s *protocol.DeliveryStatus) {
 	}
 	if sent := tx.sent(`(message_id = ?1 OR ?1 = '' AND key = ?2) AND chat = ?3`, s.MessageID, s.IdempotencyKey, chat); sent != nil {
 		recordDelivery(tx, sent, s.Status, s.Status, s.Reason)
+		if s.Status == protocol.StatusFailed {
+			lose(tx, sent, chat, s.Reason)
+		}
 	}
 }
 

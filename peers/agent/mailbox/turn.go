@@ -168,6 +168,9 @@ func (tx *Tx) MoveTurn(t *Turn, to TurnState, reason string, cost Cost) {
 		t.EndedAt = time.Now()
 	}
 	tx.SaveTurn(t)
+	if t.Ended() {
+		tellLost(tx, ofTurn, t.ID)
+	}
 	if spent := cost.InputTokens + cost.OutputTokens; spent > 0 {
 		tx.Exec(`UPDATE turns SET tokens = tokens + ? WHERE turn_id = ?`, spent, t.ID)
 	}

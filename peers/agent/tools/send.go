@@ -107,7 +107,7 @@ func (args *sendArguments) send(t *try) result {
 	}
 	e := t.event
 	if e != nil {
-		args.IdempotencyKey = cmp.Or(args.IdempotencyKey, mailbox.ReplyKey(e))
+		args.IdempotencyKey = cmp.Or(args.IdempotencyKey, mailbox.FreeReplyKey(&t.View, e))
 		before := t.SentAs(args.IdempotencyKey)
 		switch {
 		case mailbox.ReservedKey(args.IdempotencyKey, e), before != nil && before.EventID != e.EventID:

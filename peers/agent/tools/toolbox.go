@@ -142,11 +142,29 @@ func (b *Toolbox) Call(ctx context.Context, name string, arguments json.RawMessa
 		if !r.tool.ReadOnly {
 			b.kit.Changed()
 		}
-		result = result.Without(b.kit.Redact)
+		result = b.addLost(ctx, result).Without(b.kit.Redact)
 		b.note(ctx, name, arguments, result)
 		return result
 	}
 	return harness.Refused(fmt.Sprintf("There is no tool %q. Use one of those of tools/list.", name), nil)
+}
+
+// addLost adds to the result of a tool what was not delivered of what its turn said.
+func (b *Toolbox) addLost(ctx context.Context, result harness.Result) harness.Result {
+	if b.turnID == "" || !mailbox.LosesInTurn(b.kit.Mailbox.View(ctx), b.turnID) {
+		return result
+	}
+	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+		for _, told := range mailbox.LostInTurn(tx, b.turnID) {
+			result.Content = append(result.Content, harness.Content{
+				Type: "text", Text: told + "\nIf something else can be delivered, such as a shorter message, answer the event once more.",
+			})
+		}
+	})
+	if err != nil && ctx.Err() == nil {
+		b.kit.Log.Warn().Err(err).Str("turn", b.turnID).Msg("messages not delivered could not be told to their turn")
+	}
+	return result
 }
 
 // An eventName is how a tool call names its event, in either word.

@@ -22,6 +22,8 @@ func decide(t *harness.Turn) (rule string, do deed, arg string) {
 	e := &t.Event
 	said := textOf(e)
 	switch {
+	case e.Reason == "undelivered":
+		return "a rule knows no other words", say(""), ""
 	case e.Digest || e.Policy == "must_not_respond":
 		return "no reply is allowed", say(""), ""
 	case e.Policy == "ack_only":

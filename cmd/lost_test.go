@@ -1,0 +1,109 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"hubbub/activitylog"
+	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol"
+)
+
+// A teller is a model that learns what became of its answers: asked "at length" it sends one by the
+// tool, waits until that is lost, and sends a shorter one once a tool's result says so. Anything else
+// it answers at once.
+type teller struct {
+	lost chan struct{}
+
+	mu   sync.Mutex
+	told []string // that it was told of a loss: "tool" or "user", the role in which
+}
+
+func (m *teller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		Messages []struct {
+			Role    string          `json:"role"`
+			Content json.RawMessage `json:"content"`
+		} `json:"messages"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || len(asked.Messages) == 0 {
+		http.Error(w, "no messages", http.StatusBadRequest)
+		return
+	}
+	last := asked.Messages[len(asked.Messages)-1]
+	said := string(last.Content)
+	told := strings.Contains(said, "was not delivered")
+	if told {
+		m.mu.Lock()
+		m.told = append(m.told, last.Role)
+		m.mu.Unlock()
+	}
+	message := map[string]any{"role": "assistant"}
+	call := func(tool, arguments string) {
+		message["tool_calls"] = []any{map[string]any{"id": "c1", "type": "function", "function": map[string]any{"name": tool, "arguments": arguments}}}
+	}
+	switch {
+	case last.Role == "tool" && told:
+		call("chat_send_message", `{"text":"in short"}`)
+	case last.Role == "tool" && strings.Contains(said, `"status`) && len(asked.Messages) < 6:
+		<-m.lost
+		call("chat_list_events", `{"limit":1}`)
+	case last.Role == "tool", told:
+		message["content"] = ""
+	case !strings.Contains(said, "in a word"): // which a later prompt shows beside it
+		call("chat_send_message", `{"text":"all of it"}`)
+	default:
+		message["content"] = "a word"
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": message}}}) // the agent may be gone
+}
+
+// TestWhatTelegramNeverShows: a model hears that its answer is too long while its turn runs, from a
+// tool, and answers in short; and that its chat is gone as an event of its own, once.
+func TestWhatTelegramNeverShows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	model := &teller{lost: make(chan struct{})}
+	web := httptest.NewServer(model)
+	t.Cleanup(web.Close)
+	s := newSystem(t, "--harness=openai", "--model=teller", "--base-url="+web.URL+"/v1")
+	user := s.api.User("Will")
+	chat := s.api.DM(user)
+	failed := func() (n int) {
+		for _, p := range s.passesOf(activitylog.Filter{}) {
+			var status protocol.DeliveryStatus
+			if p.message.Type == protocol.TypeDeliveryStatus && p.status == activitylog.StatusOK && json.Unmarshal(p.message.Content, &status) == nil && status.Status == protocol.StatusFailed {
+				n++
+			}
+		}
+		return n
+	}
+	heard := func() []string {
+		model.mu.Lock()
+		defer model.mu.Unlock()
+		return slices.Clone(model.told)
+	}
+
+	s.api.Fail(tgtest.Fault{Method: "sendMessage", Text: "all of it", Status: http.StatusBadRequest, Description: "Bad Request: message is too long"})
+	s.api.Say(chat, user, "at length, please")
+	s.await("the report of the loss", func() bool { return failed() == 1 })
+	close(model.lost)
+	s.await("the shorter answer", func() bool { return slices.Contains(s.api.Texts(chat.ID), "in short") })
+
+	s.api.Fail(tgtest.Fault{Method: "sendMessage", Text: "a word", Times: -1, Status: http.StatusForbidden, Description: "Forbidden: bot was blocked by the user"})
+	s.api.Say(chat, user, "and in a word?")
+	s.await("the event", func() bool { return len(heard()) == 2 })
+	if got := heard(); !slices.Equal(got, []string{"tool", "user"}) {
+		t.Errorf("the model was told as %q", got)
+	}
+	if got := s.api.Texts(chat.ID); slices.Contains(got, "all of it") || slices.Contains(got, "a word") {
+		t.Errorf("the chat shows %q", got)
+	}
+}

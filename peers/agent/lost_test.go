@@ -1,0 +1,135 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/protocol"
+)
+
+// fate tells the agent what became of a reply.
+func (w *world) fate(r protocol.ChatReply, status, reason string) {
+	w.tg.SendAs(w.t, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, protocol.DeliveryStatus{Status: status, IdempotencyKey: r.IdempotencyKey, Reason: reason})
+	w.sleep(10 * time.Second)
+}
+
+const blocked = "Forbidden: bot was blocked by the user"
+
+// TestAMessageThatIsNotDeliveredIsAnEvent: once, where the turn has ended, for the model to say
+// something else; and of what it says to that, no more.
+func TestAMessageThatIsNotDeliveredIsAnEvent(t *testing.T) {
+	s := newStub(answering("a very long answer?"))
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.say(dm("1", "what is it?"))
+		w.sleep(10 * time.Second)
+		w.fate(w.replies[0], protocol.StatusUnknown, "the connection broke")
+		if n := len(s.seen()); n != 1 {
+			t.Fatalf("%d turns, before it is certain", n)
+		}
+		s.mu.Lock()
+		s.turn = func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+			call(tools, "chat.send_message", map[string]any{"inReplyTo": tn.Event.EventID, "text": "in short: no"})
+			return harness.Outcome{State: harness.Finished}, nil
+		}
+		s.mu.Unlock()
+		w.fate(w.replies[0], protocol.StatusFailed, "Bad Request: message is too long")
+		w.fate(w.replies[0], protocol.StatusFailed, "Bad Request: message is too long")
+		turns := s.seen()
+		if len(turns) != 2 {
+			t.Fatalf("%d turns", len(turns))
+		}
+		if e := turns[1].Event; e.Policy != "may_respond" || e.Reason != "undelivered" || !strings.Contains(turns[1].Prompt,
+			"was not delivered, and nobody there has read it: Bad Request: message is too long. It began: a very long answer?") {
+			t.Errorf("the agent hears %+v\n%s", e, turns[1].Prompt)
+		}
+		w.wantTexts("a very long answer?", "in short: no")
+		if r := w.replies[1]; r.InReplyTo != "1" {
+			t.Errorf("the second answer is %+v", r)
+		}
+		w.fate(w.replies[1], protocol.StatusFailed, blocked)
+		w.sleep(time.Hour)
+		if n := len(s.seen()); n != 2 {
+			t.Errorf("%d turns for what was lost", n)
+		}
+	})
+}
+
+// TestAMessageThatIsNotDeliveredIsToldItsTurn: where that still runs, by the next result of a
+// tool, and the event may be answered once more, not twice.
+func TestAMessageThatIsNotDeliveredIsToldItsTurn(t *testing.T) {
+	var lost chan bool // of the clock's bubble
+	var results []string
+	s := newStub(nil)
+	s.turn = func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		for i, text := range []string{"long", "short", "shorter"} {
+			m, r := call(tools, "chat.send_message", map[string]any{"text": text})
+			results = append(results, fmt.Sprint(m["status"], " ", m["reason"]))
+			if !r.IsError {
+				<-lost
+			}
+			_, r = call(tools, "chat.list_events", map[string]any{"limit": 1})
+			if told := r.Content[1:]; len(told) == 1 && strings.Contains(told[0].Text, "was not delivered, and nobody there has read it: "+fmt.Sprint("too long ", i)) {
+				results = append(results, "told")
+			}
+			if _, r = call(tools, "chat.list_events", map[string]any{"limit": 1}); len(r.Content) > 1 {
+				results = append(results, "told again")
+			}
+		}
+		return harness.Outcome{State: harness.Finished}, nil
+	}
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		lost = make(chan bool)
+		w.say(dm("1", "what is it?"))
+		for i := range 2 {
+			w.sleep(10 * time.Second)
+			w.fate(w.replies[i], protocol.StatusFailed, fmt.Sprint("too long ", i))
+			lost <- true
+		}
+		w.sleep(time.Hour)
+		equal(t, "the turn saw", results, []string{"sent <nil>", "told", "sent <nil>", "told", "refused already_answered"})
+		w.wantTexts("long", "short")
+		if n := len(s.seen()); n != 1 {
+			t.Errorf("%d turns", n)
+		}
+	})
+}
+
+// TestALossThatNoTurnWasToldIsAnEvent: the turn that said it ends without asking a tool again;
+// likewise for what the agent said first, and of signs and notices nothing is told.
+func TestALossThatNoTurnWasToldIsAnEvent(t *testing.T) {
+	var lost chan bool // of the clock's bubble
+	s := newStub(nil)
+	s.turn = func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if tn.Event.EventID == "1" {
+			call(tools, "chat.react", map[string]any{"signal": "working"})
+			call(tools, "chat.post", map[string]any{"target": "tg:42", "text": "news", "reason": "a test"})
+			call(tools, "chat.send_message", map[string]any{"text": "yes"})
+			<-lost
+		}
+		return harness.Outcome{State: harness.Finished}, nil
+	}
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		lost = make(chan bool)
+		w.say(dm("1", "what is it?"))
+		w.sleep(10 * time.Second)
+		for _, r := range w.replies {
+			w.fate(r, protocol.StatusFailed, blocked)
+		}
+		if n := len(s.seen()); n != 1 {
+			t.Fatalf("%d turns while the first runs", n)
+		}
+		close(lost)
+		w.sleep(time.Minute)
+		var told []string
+		for _, tn := range s.seen()[1:] {
+			for _, p := range tn.Event.Content {
+				told = append(told, p.Text[strings.Index(p.Text, "It began"):])
+			}
+		}
+		equal(t, "told", told, []string{"It began: news", "It began: yes"})
+	})
+}

@@ -1,0 +1,115 @@
+package mailbox
+
+import (
+	"strings"
+	"time"
+
+	"hubbub/peers/attention"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+	"hubbub/protocol/text"
+)
+
+// What the agent said and its chat will never show, it is told once: by the next result of a
+// tool while the turn runs that said it, and else by an event. Of what it says to that event it
+// is told nothing more.
+
+// lostKey begins the ids of such events.
+const lostKey = "undelivered:"
+
+// Bounds of what the agent is told, in bytes.
+const (
+	maxLostReason = 300
+	maxLostText   = 200
+)
+
+// lose notes that a message will never be delivered.
+func lose(tx *Tx, s *Sent, chat protocol.Topic, reason string) {
+	if s.Kind != SentText && s.Kind != SentFile || strings.HasPrefix(s.EventID, lostKey) || chat == protocol.TopicBroker {
+		return
+	}
+	if !store.Value[bool](tx.Tx, `UPDATE sent SET lost = ? WHERE message_id = ? AND lost = '' RETURNING true`,
+		text.Clip(text.Line(reason), maxLostReason), s.MessageID) {
+		return
+	}
+	if e := tx.Entry(s.EventID); e != nil {
+		if t := tx.Turn(e.TurnID); t != nil && !t.Ended() {
+			return
+		}
+	}
+	tellLost(tx, `message_id = ?`, s.MessageID)
+}
+
+// A lost is a message that was not delivered, and why not.
+type lost struct {
+	Sent
+	chat   protocol.Topic
+	reason string
+}
+
+// says is what the agent is told.
+func (l *lost) says() string {
+	return "Your message was not delivered, and nobody there has read it: " + l.reason + ". It began: " + text.Clip(text.Line(l.Text), maxLostText)
+}
+
+// untold returns what was lost and not told yet, and notes that it is told now.
+func untold(tx *Tx, where string, args ...any) []lost {
+	list := store.All(tx.Tx, func(l *lost) []any { return []any{&l.MessageID, &l.EventID, &l.Thread, &l.Text, &l.chat, &l.reason} },
+		`SELECT message_id, event_id, thread, text, chat, lost FROM sent WHERE lost <> '' AND told = 0 AND `+where+` ORDER BY sent_at`, args...)
+	for _, l := range list {
+		tx.Exec(`UPDATE sent SET told = 1 WHERE message_id = ?`, l.MessageID)
+	}
+	return list
+}
+
+const ofTurn = `event_id IN (SELECT event_id FROM events WHERE turn_id = ? AND turn_id <> '')`
+
+// LosesInTurn reports whether LostInTurn has something to tell.
+func LosesInTurn(v *View, turnID string) bool {
+	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent WHERE lost <> '' AND told = 0 AND `+ofTurn+`)`, turnID)
+}
+
+// LostInTurn returns what a running turn is to be told of its messages that were not delivered,
+// once.
+func LostInTurn(tx *Tx, turnID string) (told []string) {
+	for _, l := range untold(tx, ofTurn, turnID) {
+		told = append(told, l.says())
+	}
+	return told
+}
+
+// tellLost makes events of messages that were lost.
+func tellLost(tx *Tx, where string, args ...any) {
+	for _, l := range untold(tx, where, args...) {
+		e := &Entry{EventID: lostKey + string(l.MessageID), Chat: l.chat, Received: time.Now(), Carrier: Carrier{MessageID: l.MessageID}}
+		e.SourceID = e.EventID
+		e.Content = protocol.ChatMessage{Event: string(attention.KindUndelivered), Text: l.says(), Author: &protocol.Author{ID: "hubbub", Kind: string(attention.AuthorSystem)}}
+		if about := tx.Entry(l.EventID); about != nil && about.Chat == l.chat {
+			chat := *about.Content.Chat
+			e.Content.Chat, e.SourceID = &chat, about.SourceID
+		} else if there := tx.Assigned(string(l.chat)); there != nil {
+			e.Content.Chat = there.Content.Chat
+		} else {
+			continue
+		}
+		e.Content.SourceID = e.SourceID
+		insert(tx, e)
+		tx.After(tx.m.opts.Poke)
+	}
+}
+
+// mayRepair reports whether an event may be answered once more: its one answer was lost.
+func mayRepair(v *View, e *Entry) bool {
+	return store.Value[bool](v.Tx, `SELECT count(*) = 1 AND min(lost) <> '' FROM sent WHERE event_id = ? AND kind = 'text'`, e.EventID)
+}
+
+// FreeReplyKey is the key of the answer to an event for which its author gave none: another
+// one if the first answer was lost.
+func FreeReplyKey(v *View, e *Entry) string {
+	if mayRepair(v, e) || v.SentAs(repairKey(e)) != nil {
+		return repairKey(e)
+	}
+	return ReplyKey(e)
+}
+
+func repairKey(e *Entry) string { return e.EventID + ":again:reply" }
