@@ -35,6 +35,10 @@ func TestMain(m *testing.M) {
 		runProgram()
 		os.Exit(0)
 	}
+	if address := os.Getenv(programHolds); address != "" {
+		runHolding(address)
+		os.Exit(0)
+	}
 	if os.Getenv(childBus) != "" {
 		if err := runChild(); err != nil {
 			fmt.Println("error:", err)

@@ -3,6 +3,8 @@ package turns
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -117,6 +119,8 @@ func (r *Runner) eventOf(e *mailbox.Entry, parts []*mailbox.Entry, t *mailbox.Tu
 			event.MergedEventIDs = append(event.MergedEventIDs, p.EventID)
 		}
 	}
+	event.Revision = revision(parts, e.Deferrals)
+	event.IdempotencyKey = harness.Renamed(event.IdempotencyKey, event.Revision)
 	if event.Knock = d.Knock; event.Knock != nil {
 		event.Author.DisplayName, event.Author.Username = "", "" // names are text of others
 		event.Conversation.Title, event.Conversation.Service, event.Conversation.Context = "", "", ""
@@ -127,6 +131,18 @@ func (r *Runner) eventOf(e *mailbox.Entry, parts []*mailbox.Entry, t *mailbox.Tu
 		event.Content = append(event.Content, tools.PartsOf(&p.Content)...)
 	}
 	return event
+}
+
+// revision tells apart what an event says before and after an edit, and what was put off and
+// came back. A claim changes nothing of it. What a knock withholds nobody can find by trying:
+// names of messages on the bus go in.
+func revision(parts []*mailbox.Entry, deferrals int) string {
+	sum := sha256.New()
+	fmt.Fprintln(sum, deferrals)
+	for _, p := range parts {
+		fmt.Fprintln(sum, p.Carrier.MessageID, p.Content.Sequence, tools.PartsOf(&p.Content))
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:4])
 }
 
 // meant reports whether a mention is of this agent or of a role of its own: other
