@@ -105,7 +105,7 @@ func BenchmarkPages(b *testing.B) {
 	defer func() { cancel(); <-done }()
 	for _, page := range []string{
 		"", "topology", "activity", "activity?peer=agent:a7&status=ok", "activity?text=some+length", "activity?text=nowhere+to+be+found",
-		"activity?type=tg_reply", "message?id=" + message, "agents", "agent?id=agent:a7", "chat?id=tg:7", "peer?id=agent:a7", "work", "decisions", "health", "state.json",
+		"activity?type=tg_reply", "message?id=" + message, "agents", "agent?id=agent:a7", "chat?id=tg:7", "peer?id=agent:a7", "work", "decisions", "owed", "health", "state.json",
 	} {
 		name := page
 		if name == "" {

@@ -89,6 +89,7 @@ func (c *Console) routes() *http.ServeMux {
 		{"GET", "work", "work", "work", (*look).work},
 		{"GET", "item", "item", "work", (*look).item},
 		{"GET", "decisions", "decisions", "decisions", (*look).decisions},
+		{"GET", "owed", "owed", "owed", (*look).owed},
 		{"GET", "health", "health", "health", (*look).health},
 		{"GET", "series.json", "", "", (*look).seriesJSON},
 		{"GET", "state.json", "", "", (*look).stateJSON},

@@ -70,9 +70,7 @@ func (l *look) decisions() error {
 		told = append(open, told...)
 	}
 	if !view.Whole {
-		for _, q := range newest(&f.asked, func(q *question) (time.Time, string) { return q.UpdatedAt, q.ID }) {
-			asked = append(asked, q.Question)
-		}
+		asked = f.questions()
 	}
 	for _, q := range asked {
 		if q.AwaitsPerson() && len(view.Asked) < listedDecisions && l.matches(q.ID, q.Title, q.AskedByID, q.AskedOfID) {

@@ -22,6 +22,7 @@ type desk struct {
 	mu    sync.Mutex // guards the fields below
 	list  []collab.Approval
 	asked []string
+	owed  []collab.Obligation
 	err   error
 }
 
@@ -44,6 +45,8 @@ func (d *desk) Call(_ context.Context, method string, params any) (json.RawMessa
 			collab.Question{ID: "q_1", Title: "which <b>region?", State: p.State, AskedByIdentity: "agent:lead", AskedOfID: "will", AskedOfIdentity: "cli:will"},
 			collab.Question{ID: "q_2", Title: "of an agent", State: p.State, AskedByIdentity: "agent:lead", AskedOfID: "ops", AskedOfIdentity: "agent:ops"},
 		}})
+	case collab.ObligationListParams:
+		return json.Marshal(map[string]any{"obligations": d.owed})
 	case collab.ApprovalDecideParams:
 		d.asked = append(d.asked, strings.TrimSpace(method+" "+p.ID+" "+string(p.Verdict)+" "+string(p.Scope)+p.By))
 		return json.Marshal(collab.ApprovalResult{Decision: collab.Approval{ID: p.ID, ApprovalOutcome: collab.ApprovalOutcome{State: "allowed", By: "cli:will"}}})

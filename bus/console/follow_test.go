@@ -218,7 +218,7 @@ func (s *slowReader) Write(b []byte) (int, error) {
 func TestASlowVisitorHoldsNobody(t *testing.T) {
 	c := New(noBus{}, nil, nil)
 	c.facts.chat("tg:1")
-	for _, page := range []string{"", "agents", "agent?id=agent:a", "chat?id=tg:1", "peer?id=tg:1", "work", "decisions", "health", "item?id=none", "message?id=none", "state.json"} {
+	for _, page := range []string{"", "agents", "agent?id=agent:a", "chat?id=tg:1", "peer?id=tg:1", "work", "decisions", "owed", "health", "item?id=none", "message?id=none", "state.json"} {
 		w := &slowReader{httptest.NewRecorder(), c.facts, t}
 		c.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/console/"+page, nil))
 		if w.Body.Len() == 0 {

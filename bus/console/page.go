@@ -31,7 +31,7 @@ var pages = parsePages()
 func parsePages() map[string]*template.Template {
 	list := map[string]*template.Template{}
 	shared := template.Must(template.New("layout").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
-	names := []string{"topology", "activity", "message", "agents", "agent", "chat", "peer", "work", "item", "decisions", "health", "refused", "enter"}
+	names := []string{"topology", "activity", "message", "agents", "agent", "chat", "peer", "work", "item", "decisions", "owed", "health", "refused", "enter"}
 	for _, name := range names {
 		list[name] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
 	}

@@ -290,7 +290,7 @@ func TestTheAgentAnnouncesItself(t *testing.T) {
 		chat := []string{"chat.list_events", "chat.read_thread", "chat.read_file", "chat.send_message", "chat.ask_choice", "chat.send_file", "chat.post", "chat.react", "chat.claim", "chat.defer", "chat.resolve"}
 		equal(t, "tools without a broker", names(), chat)
 		b := joinBroker(t, w)
-		equal(t, "tools with one", names(), append(slices.Clone(chat), "work.list", "work.show", "work.create", "work.update", "work.wake", "ask"))
+		equal(t, "tools with one", names(), append(slices.Clone(chat), "work.list", "work.show", "work.create", "work.update", "work.wake", "ask", "owe", "blocking"))
 		if a := b.requests("identity.announce"); len(a) != 1 || !strings.Contains(a[0], `"logicalAgentId":"lead"`) || !strings.Contains(a[0], `"roles":["backend-agents"]`) {
 			t.Errorf("announced: %v", a)
 		}
@@ -301,6 +301,11 @@ func TestTheAgentAnnouncesItself(t *testing.T) {
 		}
 		if _, r := call(w.tools(), "work.list", map[string]any{"state": "open"}); !strings.Contains(r.Text(), "wi-1") {
 			t.Errorf("work.list gives %s", r.Text())
+		}
+		call(w.tools(), "owe", map[string]any{})
+		call(w.tools(), "blocking", map[string]any{"who": "ops"})
+		if asked := b.requests("obligation.list"); len(asked) != 2 || !strings.Contains(asked[0], `"owedById":"agent:lead"`) || !strings.Contains(asked[1], `"owedToId":"ops"`) {
+			t.Errorf("asked %q", asked)
 		}
 		w.say(dm("e1", "hi"))
 		w.sleep(5 * time.Second)

@@ -118,6 +118,7 @@
 //	decision.decide     {id, verdict allow|deny, scope? once|session|always, by?} -> {decision}
 //	decision.cancel, .revoke {id, reason?} -> {decision}; decision.get* {id} -> {decision}
 //	decision.list*      {state?, page} -> {decisions, next}
+//	obligation.list*    {owedById?, owedToId?, page} -> {obligations, next}: who waits for whom, by all open records
 //	events.list*        {after: seq, limit?} -> {events: [{seq, id, type, source, target, payload, metadata, at}], next: seq | null}
 //	wake.explain*       {messageId | workItemId | questionId} -> {rule, outcome, targetAgentId?, endpointId?, candidates, reason, wake | null}
 //	prompt.contract*    {agentId, harnessType?, conversationId?, workItemId?} -> {contract, agentId, sections}

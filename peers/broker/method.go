@@ -62,6 +62,7 @@ var methods = byName(
 	once(collab.DecisionRevoke, revokeDecision),
 	again(collab.DecisionGet, getDecision),
 	again(collab.DecisionList, listDecisions),
+	again(collab.ObligationList, listObligations),
 	again(collab.EventsList, listEvents),
 	again(collab.WakeExplain, explainWake),
 	again(collab.PromptContract, promptContract),

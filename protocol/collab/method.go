@@ -57,6 +57,7 @@ var (
 	DecisionRevoke     = Method[ApprovalDecideParams, ApprovalResult]{"decision.revoke"}
 	DecisionGet        = Method[IDParams, ApprovalResult]{"decision.get"}
 	DecisionList       = Method[ApprovalListParams, Page[Approval]]{"decision.list"}
+	ObligationList     = Method[ObligationListParams, Page[Obligation]]{"obligation.list"}
 	EventsList         = Method[EventsParams, EventPage]{"events.list"}
 	WakeExplain        = Method[ExplainParams, Explanation]{"wake.explain"}
 	PromptContract     = Method[PromptParams, PromptResult]{"prompt.contract"}

@@ -169,6 +169,8 @@ func (Page[T]) name() string {
 		return "deliveries"
 	case Approval:
 		return "decisions"
+	case Obligation:
+		return "obligations"
 	default:
 		panic(fmt.Sprintf("there is no list of %T", record))
 	}

@@ -134,7 +134,7 @@ const handheld = { viewport: { width: 390, height: 844 }, isMobile: true, hasTou
 // everyPage returns the path of each page of a console, from its home.
 async function everyPage(page, home) {
   const first = async list => { await page.goto(home + list); return (await page.locator("main a[href*='item?'], #rows td:last-child a").evaluateAll(as => as.map(a => a.href)).catch(() => []))[0]?.slice(home.length); };
-  return ["", "activity", await first("activity?type=tg_message&event=send_start&topic=agent:tg*"), "agents", "chat?id=tg%3A-1001", "agent?id=agent%3Asecond", "peer?id=tg%3A123456", "work", await first("work"), "decisions", "health", "nowhere"].filter(path => path !== undefined);
+  return ["", "activity", await first("activity?type=tg_message&event=send_start&topic=agent:tg*"), "agents", "chat?id=tg%3A-1001", "agent?id=agent%3Asecond", "peer?id=tg%3A123456", "work", await first("work"), "decisions", "owed", "health", "nowhere"].filter(path => path !== undefined);
 }
 
 // accessible has axe-core look at each page: no violation of WCAG or of its best practices.

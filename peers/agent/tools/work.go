@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -18,6 +19,7 @@ import (
 const (
 	ownerHelp = `{"type":"string","description":"name of the agent or person who is responsible"}`
 	moveHelp  = `{"type":"string","description":"name of the agent or person who has the next move"}`
+	whoHelp   = `{"type":"string","description":"name of the agent or person (default you)"}`
 	stateHelp = `{"type":"string","enum":["open","working","waiting","review","done","cancelled"]}`
 	waitHelp  = `{"type":"object","properties":{"kind":{"type":"string"},"label":{"type":"string"},"targetId":{"type":"string"}},"required":["kind","label"],
 		"description":"what a waiting item waits for"}`
@@ -62,6 +64,29 @@ var workTable = []row{
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},"title":{"type":"string","description":"the question"},
 			"askedOfId":{"type":"string","description":"name of the one who is asked"},"conversationId":{"type":"string"}},"required":["title","askedOfId"]}`),
 	}, reading((*Toolbox).ask)},
+	{harness.Tool{
+		Name: "owe", Title: "List what is owed", ReadOnly: true, Idempotent: true,
+		Description: "List what you owe, or who you name: who waits for an answer, a next move or a decision, and since when.",
+		InputSchema: json.RawMessage(`{"type":"object","properties":{"who":` + whoHelp + `}}`),
+	}, reading((*Toolbox).owe)},
+	{harness.Tool{
+		Name: "blocking", Title: "List what is waited for", ReadOnly: true, Idempotent: true,
+		Description: "List what you wait for, or who you name: what others owe, and since when.",
+		InputSchema: json.RawMessage(`{"type":"object","properties":{"who":` + whoHelp + `}}`),
+	}, reading((*Toolbox).blocking)},
+}
+
+// An oweArguments names whose obligations are listed.
+type oweArguments struct {
+	Who string `json:"who"` // empty: the agent's own
+}
+
+func (b *Toolbox) owe(ctx context.Context, args *oweArguments) harness.Result {
+	return b.pass(ctx, collab.ObligationList.Name, collab.ObligationListParams{OwedByID: cmp.Or(args.Who, b.kit.Self.ID)})
+}
+
+func (b *Toolbox) blocking(ctx context.Context, args *oweArguments) harness.Result {
+	return b.pass(ctx, collab.ObligationList.Name, collab.ObligationListParams{OwedToID: cmp.Or(args.Who, b.kit.Self.ID)})
 }
 
 // passOn returns what passes a call on to a method of the broker.

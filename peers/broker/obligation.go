@@ -1,0 +1,24 @@
+package broker
+
+import "hubbub/protocol/collab"
+
+// listObligations tells who waits for whom, the oldest first.
+func listObligations(t *tx, p collab.ObligationListParams) collab.Page[collab.Obligation] {
+	var work []collab.WorkItem
+	var questions []collab.Question
+	var decisions []collab.Approval
+	for _, r := range t.openRecords(collab.KindWorkItem) {
+		work = append(work, r.workItem())
+	}
+	for _, r := range t.openRecords(collab.KindQuestion) {
+		questions = append(questions, r.question())
+	}
+	for _, id := range t.decisions.open() {
+		decisions = append(decisions, t.decisions.get(id).Expire(t.now))
+	}
+	owedBy, owedTo := t.shownAs(p.OwedByID), t.shownAs(p.OwedToID)
+	list := filter(collab.Obligations(work, questions, decisions), func(o collab.Obligation) bool {
+		return owedBy(party{o.OwedByID, o.OwedByIdentity}) && owedTo(party{o.OwedToID, o.OwedToIdentity})
+	})
+	return pageOf(list, func(o collab.Obligation) string { return o.Key() }, func(o collab.Obligation) collab.Obligation { return o }, p.PageParams)
+}

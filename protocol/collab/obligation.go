@@ -1,0 +1,108 @@
+package collab
+
+import (
+	"cmp"
+	"slices"
+
+	"hubbub/protocol"
+)
+
+// KindDecision is the kind of an obligation to decide; those of the other records are theirs.
+const KindDecision = "decision"
+
+// An Obligation is that somebody waits for somebody else: for the answer to a question, for
+// the next move on a work item, or for a decision. It is worked out from the records.
+type Obligation struct {
+	ID             string          `json:"id"`   // of the record
+	Kind           string          `json:"kind"` // KindQuestion, KindWorkItem or KindDecision
+	Title          string          `json:"title"`
+	State          string          `json:"state"`
+	OwedByID       string          `json:"owedById"`
+	OwedByIdentity protocol.PeerID `json:"owedByIdentity,omitempty"`
+	OwedToID       string          `json:"owedToId"` // who waits
+	OwedToIdentity protocol.PeerID `json:"owedToIdentity,omitempty"`
+	Since          string          `json:"since"`
+}
+
+// Key tells an obligation from all others: several people may owe one decision.
+func (o *Obligation) Key() string {
+	return o.ID + " " + cmp.Or(string(o.OwedByIdentity), o.OwedByID)
+}
+
+// ObligationListParams select obligations by who owes, and to whom.
+type ObligationListParams struct {
+	OwedByID string `json:"owedById,omitempty"`
+	OwedToID string `json:"owedToId,omitempty"`
+	PageParams
+}
+
+// Obligations lists what the records that are open oblige to, the oldest first.
+func Obligations(work []WorkItem, questions []Question, decisions []Approval) []Obligation {
+	var list []Obligation
+	for i := range work {
+		list = append(list, work[i].owed()...)
+	}
+	for i := range questions {
+		list = append(list, questions[i].owed()...)
+	}
+	for i := range decisions {
+		list = append(list, decisions[i].owed()...)
+	}
+	slices.SortFunc(list, func(a, b Obligation) int { return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.Key(), b.Key())) })
+	return list
+}
+
+// owed is the next move, if it is owed to another: who asked for the work, made it, or owns it.
+func (w *WorkItem) owed() []Obligation {
+	if w.Terminal() || w.NextMoveOwnerID == "" {
+		return nil
+	}
+	o := Obligation{
+		ID: w.ID, Kind: KindWorkItem, Title: w.Title, State: string(w.State), Since: w.UpdatedAt,
+		OwedByID: w.NextMoveOwnerID, OwedByIdentity: w.NextMoveOwnerIdentity,
+	}
+	for _, waits := range []struct {
+		name string
+		id   protocol.PeerID
+	}{{w.RequestedByID, w.RequestedByIdentity}, {w.CreatedByID, w.CreatedByIdentity}, {w.OwnerID, w.OwnerIdentity}} {
+		if waits.name != "" && (waits.name != o.OwedByID || waits.id != o.OwedByIdentity) {
+			o.OwedToID, o.OwedToIdentity = waits.name, waits.id
+			return []Obligation{o}
+		}
+	}
+	return nil
+}
+
+func (q *Question) owed() []Obligation {
+	if q.State != QuestionOpen {
+		return nil
+	}
+	o := Obligation{
+		ID: q.ID, Kind: KindQuestion, Title: q.Title, State: string(q.State), Since: q.CreatedAt,
+		OwedByID: q.AskedOfID, OwedByIdentity: q.AskedOfIdentity, OwedToID: q.AskedByID, OwedToIdentity: q.AskedByIdentity,
+	}
+	if o.OwedToID == "" {
+		o.OwedToID, o.OwedToIdentity = q.CreatedByID, q.CreatedByIdentity
+	}
+	return []Obligation{o}
+}
+
+// owed is the verdict, which each of those who may decide owes. It does not tell the
+// arguments, which are for them alone.
+func (a *Approval) owed() (list []Obligation) {
+	if a.State != ApprovalPending {
+		return nil
+	}
+	o := Obligation{
+		ID: a.ID, Kind: KindDecision, Title: "may " + a.AskedByID + " run " + a.Tool + "?", State: string(a.State), Since: a.CreatedAt,
+		OwedByID: "people at the command line", OwedToID: a.AskedByID, OwedToIdentity: a.AskedByIdentity,
+	}
+	for _, who := range a.MayDecide {
+		o.OwedByID, o.OwedByIdentity = who, protocol.PeerID(who)
+		list = append(list, o)
+	}
+	if len(list) == 0 {
+		return []Obligation{o}
+	}
+	return list
+}
