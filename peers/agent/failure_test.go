@@ -134,3 +134,29 @@ func TestABudgetIsToldOfToAgents(t *testing.T) {
 		}
 	})
 }
+
+// TestAThumbsUpOnTheCallLetsTheAgentGoOn: the call that ends an exchange of agents is a question, and
+// agreeing to it begins a turn.
+func TestAThumbsUpOnTheCallLetsTheAgentGoOn(t *testing.T) {
+	s := newStub(silent)
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		for i := 0; len(w.replies) == 0 || !strings.HasPrefix(w.replies[len(w.replies)-1].Text, "Two agents have been talking here"); i++ {
+			w.say(by(mention(post(fmt.Sprint("e", i), "@lead "+fresh(i)+"?\nand more")), "agent:w3", "agent"))
+			w.sleep(10 * time.Second)
+		}
+		call := w.replies[len(w.replies)-1]
+		if strings.Contains(call.Text, "u000a") {
+			t.Errorf("the call is %q", call.Text)
+		}
+		before := len(s.seen())
+		w.shown(call, "shown")
+		w.say(protocol.ChatMessage{
+			SourceID: "r1", Event: "reaction", Signal: "agree", ReplyTo: &protocol.ReplyTo{SourceID: "shown", Author: "agent:lead"},
+			Chat: post("", "").Chat, Author: &protocol.Author{ID: "77", Kind: "human"},
+		})
+		w.sleep(10 * time.Second)
+		if turns := s.seen()[before:]; len(turns) != 1 || turns[0].Event.Reason != "reaction_proceeds" {
+			t.Errorf("after the thumbs-up: %+v", turns)
+		}
+	})
+}

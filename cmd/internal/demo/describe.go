@@ -18,6 +18,7 @@ type note struct {
 	what string // type, sender and topic
 	how  string // what became of it
 	bad  bool   // something failed
+	call bool   // a person is called
 	why  string // the reason, where an agent gave one
 }
 
@@ -87,6 +88,8 @@ func describeEvent(n note, p *passage) (note, bool) {
 		n.what = fmt.Sprintf("%s ends it: %s", agent, e.Disposition)
 	case activitylog.RecordRefusal:
 		n.what, n.bad = fmt.Sprintf("%s is refused: %s", agent, e.Tool), true
+	case activitylog.RecordEscalation:
+		n.what, n.call = agent+" calls a person", true
 	case "online":
 		n.what = fmt.Sprintf("agent_event online  %s", route(p))
 		n.how, n.bad = outcome(p)

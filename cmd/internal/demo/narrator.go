@@ -38,6 +38,7 @@ type Narrator struct {
 	lines   []Line     // everything visible in this scene
 	seen    []*passage // everything that passed the bus in this scene
 	idle    bool       // no scene: nothing is kept
+	short   bool       // of what agents record only that they call a person is printed
 	open    activitylog.Assembler
 	changed chan struct{}
 }
@@ -98,7 +99,7 @@ func (n *Narrator) take(rows []activitylog.Entry) {
 		p.Pass, _ = n.open.Add(&rows[i])
 		if p.Pass != nil && rows[i].Is(activitylog.SendFinish) && json.Unmarshal(p.Payload, &p.message) == nil {
 			passed = append(passed, p)
-			if d, part := describe(p); part {
+			if d, part := describe(p); part && (!n.short || d.call) {
 				notes = append(notes, d)
 			}
 		}
@@ -235,6 +236,13 @@ func (n *Narrator) title(title, explanation string) {
 	n.say(screen.Bold, "\n", title)
 	n.say(screen.Dim, "", screen.Wrap(explanation, min(n.width, 110))...)
 	n.say("", "", "")
+}
+
+// brief has it print, from now on, little of what happens.
+func (n *Narrator) brief(on bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.short = on
 }
 
 // begin forgets the last scene. Idle means that nobody waits from now on.

@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
+	"hubbub/activitylog"
 	"hubbub/protocol"
 	"hubbub/protocol/retry"
+	"hubbub/protocol/text"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -24,6 +27,7 @@ type Play struct {
 	AddAgent  func(ctx context.Context, topic protocol.Topic, name string) error // gives a chat a second agent
 
 	agent protocol.PeerID // of the group
+	call  Line            // that asks for a person
 }
 
 // A scene is one part of the play.
@@ -50,12 +54,22 @@ var scenes = []scene{
 		(*Play).claim,
 	},
 	{
-		"4. Reactions instead of messages",
+		"4. Two agents hear each other, and a loop ends",
+		"What an agent says reaches the others of its chat, and obliges whom it names. These two would go on for ever: after a dozen messages without a person one is called, once. On the right is only what ends it.",
+		(*Play).discussion,
+	},
+	{
+		"5. A thumbs-up lets an agent go on",
+		"A reaction to an agent's own question is an answer: no message is needed.",
+		(*Play).thumbsUp,
+	},
+	{
+		"6. Reactions instead of messages",
 		"An agent that was given work says so where people look, on the message itself, and not in one more message.",
 		(*Play).reaction,
 	},
 	{
-		"5. A crash loses nothing and doubles nothing",
+		"7. A crash loses nothing and doubles nothing",
 		"The agent's process is killed (SIGKILL) while it holds a question. The spawner starts it again, it finds the question in its mailbox, and answers once.",
 		(*Play).crash,
 	},
@@ -135,6 +149,45 @@ func (p *Play) claim(ctx context.Context) error {
 		})
 		return granted && answered(m, l)
 	})
+}
+
+// discussion has two agents talk to each other until one calls a person.
+func (p *Play) discussion(ctx context.Context) error {
+	p.Narrator.brief(true)
+	defer p.Narrator.brief(false)
+	l := p.say(p.Stage.Will, "@"+BotName+" discuss the launch with second")
+	called := func(m moment) bool {
+		p.call = Line{}
+		for _, seen := range m.lines {
+			if seen.Bot && seen.N > l.N && strings.HasSuffix(seen.Text, "Should we go on?") {
+				p.call = seen
+			}
+		}
+		return p.call.N > 0
+	}
+	if err := p.await(ctx, "the call for a person", called); err != nil {
+		return err
+	}
+	return p.await(ctx, "the end of the exchange", func(m moment) bool {
+		calls := 0
+		for _, passed := range m.passages {
+			var e activitylog.AttentionRecord
+			if json.Unmarshal(passed.message.Content, &e) == nil && e.Event == activitylog.RecordEscalation {
+				calls++
+			}
+		}
+		if calls == 0 {
+			return false
+		}
+		p.Narrator.note(fmt.Sprintf("%d messages of agents, then %s.", answers(m, l)-1, text.Count(calls, "call")))
+		return true
+	})
+}
+
+// thumbsUp answers the call by a reaction.
+func (p *Play) thumbsUp(ctx context.Context) error {
+	l := p.Stage.React(p.call, p.Stage.Will, "👍")
+	return p.await(ctx, "a word that it goes on", func(m moment) bool { return answered(m, l) })
 }
 
 func (p *Play) reaction(ctx context.Context) error {

@@ -51,6 +51,12 @@ func (s *Stage) Say(c models.Chat, from models.User, text string) Line {
 	return s.feed.add(Line{At: time.Now(), ChatID: c.ID, Author: from.FirstName, Text: text, Message: m.ID})
 }
 
+// React is somebody reacting to a message.
+func (s *Stage) React(to Line, from models.User, emoji string) Line {
+	s.API.React(models.Chat{ID: to.ChatID}, from, to.Message, nil, emoji)
+	return s.feed.add(Line{At: time.Now(), ChatID: to.ChatID, Author: from.FirstName, Text: fmt.Sprintf("reacts %s to message %d", emoji, to.Message), Message: to.Message})
+}
+
 // Run serves the Bot API and the people's endpoint on l until ctx ends, and
 // then closes l.
 func (s *Stage) Run(ctx context.Context, l net.Listener) error {

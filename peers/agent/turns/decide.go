@@ -111,7 +111,7 @@ func (r *Runner) call(tx *mailbox.Tx, e *mailbox.Entry) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s and %s, %d messages. The last of them:\n", escalationMark, name(r.opts.Self.ID), name(e.Content.Author.ID), len(tx.Exchange(e).Sent))
 	for _, said := range tx.LastSaid(e, lines) {
-		text := strings.ReplaceAll(attention.HeaderValue(said[1]), "@", "")
+		text := strings.ReplaceAll(attention.HeaderValue(strings.Join(strings.Fields(said[1]), " ")), "@", "")
 		if len(text) > lineBytes {
 			text = strings.ToValidUTF8(text[:lineBytes], "") + "…"
 		}

@@ -12,9 +12,11 @@
 //
 //	policy must_not_respond, or a digest     nothing
 //	policy ack_only                          reaction seen
+//	a thumbs-up for its own question         a message that it goes on
 //	a knock                                  read the thread; claim the event if its text asks, else nothing
 //	may_respond and the text does not ask    nothing
 //	reason names an approval                 reaction agree
+//	"discuss X with NAME"                    a question to that agent, which asks back, until their exchange is bounded
 //	thanks, ok, got it ... and nothing else  reaction seen
 //	"react SIGNAL"                           that reaction
 //	"work on X", "fix X", "deploy X" ...     reaction working, progress, reaction done

@@ -28,12 +28,17 @@ func decide(t *harness.Turn) (rule string, do deed, arg string) {
 		return "no reply is allowed", say(""), ""
 	case e.Policy == "ack_only":
 		return "a receipt is enough", react("seen"), ""
+	case e.Reason == "reaction_proceeds":
+		return "a thumbs-up", say("Then I go on."), ""
 	case e.Knock != nil:
 		return "a knock", (*play).pull, ""
 	case e.Policy == "may_respond" && !asks(said):
 		return "nothing was asked", say(""), ""
 	case strings.Contains(e.Reason, "approval"):
 		return "an approval", react("agree"), ""
+	}
+	if next := thoughtAfter(e, said); next != "" {
+		return "a discussion goes on", say(next), ""
 	}
 	for _, r := range textRules {
 		switch m := r.match.FindStringSubmatch(normalize(said)); {
@@ -71,6 +76,7 @@ var textRules = []struct {
 	match *regexp.Regexp
 	do    deed
 }{
+	{"a discussion", discussion, (*play).discuss},
 	{"an acknowledgement", regexp.MustCompile(`^(thanks|thank you|thx|got it|nice|ok|okay|great|cool)$`), react("seen")},
 	{"a reaction by name", regexp.MustCompile(`^react (` + signals + `)$`), (*play).react},
 	{"not for this agent", regexp.MustCompile(`\b(not you|wrong agent)\b`), react("declined")},

@@ -46,6 +46,7 @@ func TestRules(t *testing.T) {
 		{"recap", "must_respond", "recap please", []string{"chat.read_thread", "chat.send_message"}},
 		{"silence when nothing is asked", "may_respond", "the build is green", nil},
 		{"answer when asked", "may_respond", "who can look?", []string{"chat.send_message"}},
+		{"discussion", "must_respond", "@lead discuss the launch with second", []string{"chat.send_message"}},
 		{"anything else", "must_respond", "the sky is blue", []string{"chat.send_message"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
