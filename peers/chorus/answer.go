@@ -12,6 +12,8 @@ import (
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/outside"
+
+	"github.com/a2aproject/a2a-go/v2/a2asrv"
 )
 
 // A refusal is an answer that is not 200: a status and a sentence for the
@@ -46,6 +48,8 @@ func (g *Gateway) routes() http.Handler {
 		{inboxPath + "{secret}", "inbox", g.serveInbox},
 		{callbackPath + "{secret}", "callback", g.serveCallback},
 		{toolsPath + "{agent}/{channel}", "tools", g.serveTools},
+		{a2aPath, "a2a", g.serveA2A},
+		{"GET " + a2asrv.WellKnownAgentCardPath, "card", g.serveCard},
 		{proxyPath + "{inbox}/{channel}", "proxy", g.serveProxy},
 		{"GET /healthz", "health", func(w http.ResponseWriter, _ *http.Request) error { return writeOK(w) }},
 		{"/", "nowhere", func(http.ResponseWriter, *http.Request) error { return errNobody }},

@@ -56,9 +56,12 @@ func (c channels) Tell(tx *store.Tx, n *surface.Notice) {
 	}
 	seq, found := store.One(tx, store.Itself[int64], `SELECT seq FROM inbound WHERE channel = ? AND forwarded_at = 0 ORDER BY seq LIMIT 1`, n.Chat)
 	if found {
-		c.g.putError(tx, n.Chat, seq, "no-agent", why, "no_agent")
+		c.g.putError(tx, n.Chat, seq, "no-agent", why, codeNoAgent)
 	}
 }
+
+// codeNoAgent is the code of the error that no agent was found yet: the message is kept.
+const codeNoAgent = "no_agent"
 
 // Settled records that a message is with its agent, or tells its callback that no
 // agent will take it.

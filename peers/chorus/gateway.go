@@ -83,6 +83,7 @@ type gates struct {
 	calls     *gate // to inboxes and callbacks
 	toolCalls *gate // to the chat tools
 	proxied   *gate // to the tools of services
+	taskCalls *gate // over A2A
 	who       *bearers
 }
 
@@ -92,6 +93,7 @@ type queues struct {
 	troubles  troubles // of the callbacks
 	posts     *outbox.Outbox
 	awaited   awaited // posts
+	tasks     news    // of messages that came over A2A
 }
 
 // New makes a gateway on an open data folder and a listener, which Run closes.
@@ -108,7 +110,7 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 	g.transport = outside.NewTransport(g.guard)
 	g.poster, g.tools = newPoster(g.transport, g.opts.PostTimeout), newToolsClient(g.transport)
 	who := &bearers{buses: g.opts.Peer.Buses, now: g.opts.Now, known: map[string]bearer{}}
-	g.gates = gates{calls: newGate(), toolCalls: newGate(), proxied: newGate(), who: who}
+	g.gates = gates{calls: newGate(), toolCalls: newGate(), proxied: newGate(), taskCalls: newGate(), who: who}
 	g.queues = g.newQueues()
 	g.surface = surface.New(store.db, channels{g}, &surface.Options{OneAgent: true, MinBackoff: g.opts.MinBackoff, Now: g.opts.Now, Log: g.log})
 	g.company = newCompany(g.opts.Now)

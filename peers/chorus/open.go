@@ -21,6 +21,8 @@ var (
 	toSurface string // how channels find their agents
 	//go:embed agents.sql
 	toAgents string // external agents have databases of their own
+	//go:embed a2a.sql
+	toA2A string // messages that came over A2A are tasks
 )
 
 // Files in the gateway's data folder.
@@ -54,7 +56,7 @@ func OpenStore(folder string) (*Store, error) {
 }
 
 func versions() []string {
-	return []string{schema + outbox.Schema, surface.Schema + toSurface, toAgents}
+	return []string{schema + outbox.Schema, surface.Schema + toSurface, toAgents, toA2A}
 }
 
 // OpenStoreBeside opens the data folder for an operator's command. It refuses one of

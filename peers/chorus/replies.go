@@ -196,6 +196,8 @@ func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
 		return err
 	case callback == "":
 		return outbox.Permanent(errForgotten)
+	case callback == taskCallback:
+		return g.advance(ctx, &p)
 	}
 	body, err := json.Marshal(p.Event)
 	if err != nil {

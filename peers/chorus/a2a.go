@@ -1,0 +1,284 @@
+package chorus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"hubbub/peers/store"
+	"hubbub/protocol/text"
+
+	sdk "github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2asrv"
+	sdklog "github.com/a2aproject/a2a-go/v2/log"
+)
+
+// Where agents elsewhere that speak A2A reach ours.
+const (
+	a2aPath  = "/a2a"
+	bearerID = "inbox" // of the security scheme
+)
+
+const (
+	maxTaskWait = 10 * time.Minute // of a call that waits for the end of a task
+	keepAlive   = 15 * time.Second // between signs of life on a stream
+)
+
+var errSecret = refuse(http.StatusUnauthorized, "show the secret of an inbox as a bearer token: what follows /inbox/ in its connection string")
+
+// serveCard serves the card of our agents. It names no inbox: who is spoken with is for the
+// token to say.
+func (g *Gateway) serveCard(w http.ResponseWriter, r *http.Request) error {
+	a2asrv.NewStaticAgentCardHandler(&sdk.AgentCard{
+		Name: "Hubbub", Description: "The agent of an inbox, in a chat of its own for each context.", Version: g.opts.Version,
+		SupportedInterfaces: []*sdk.AgentInterface{sdk.NewAgentInterface(g.opts.PublicURL+a2aPath, sdk.TransportProtocolJSONRPC)},
+		Capabilities:        sdk.AgentCapabilities{Streaming: true},
+		DefaultInputModes:   []string{"text/plain"}, DefaultOutputModes: []string{"text/plain"},
+		Skills:               []sdk.AgentSkill{{ID: "chat", Name: "Chat", Description: "Answers a message.", Tags: []string{"chat"}}},
+		SecuritySchemes:      sdk.NamedSecuritySchemes{bearerID: sdk.HTTPAuthSecurityScheme{Scheme: "Bearer", Description: "The secret of an inbox."}},
+		SecurityRequirements: sdk.SecurityRequirementsOptions{{bearerID: nil}},
+	}).ServeHTTP(w, r)
+	return nil
+}
+
+// serveA2A serves one call of an agent elsewhere, by JSON-RPC.
+func (g *Gateway) serveA2A(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return refuse(http.StatusMethodNotAllowed, "POST requests here")
+	}
+	secret, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	inbox, err := g.store.inboxOf(r.Context(), secret)
+	if errors.Is(err, errNobody) {
+		return errSecret
+	}
+	if err != nil {
+		return err
+	}
+	leave, err := g.taskCalls.enter(r.Context(), string(inbox), false)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	ctx := sdklog.AttachLogger(r.Context(), slog.New(slog.DiscardHandler)) // it would log what was said
+	a2asrv.NewJSONRPCHandler(caller{g: g, inbox: inbox}, a2asrv.WithTransportKeepAlive(keepAlive)).ServeHTTP(w, r.WithContext(ctx))
+	return nil
+}
+
+// A caller is what an agent elsewhere may do with the secret of one inbox.
+type caller struct {
+	unsupported
+	g     *Gateway
+	inbox InboxName
+}
+
+// unsupported are the methods that no card of ours promises.
+type unsupported struct{ a2asrv.RequestHandler }
+
+// GetTaskPushConfig implements a2asrv.RequestHandler.
+func (unsupported) GetTaskPushConfig(context.Context, *sdk.GetTaskPushConfigRequest) (*sdk.PushConfig, error) {
+	return nil, sdk.ErrPushNotificationNotSupported
+}
+
+// ListTaskPushConfigs implements a2asrv.RequestHandler.
+func (unsupported) ListTaskPushConfigs(context.Context, *sdk.ListTaskPushConfigRequest) ([]*sdk.PushConfig, error) {
+	return nil, sdk.ErrPushNotificationNotSupported
+}
+
+// CreateTaskPushConfig implements a2asrv.RequestHandler.
+func (unsupported) CreateTaskPushConfig(context.Context, *sdk.PushConfig) (*sdk.PushConfig, error) {
+	return nil, sdk.ErrPushNotificationNotSupported
+}
+
+// DeleteTaskPushConfig implements a2asrv.RequestHandler.
+func (unsupported) DeleteTaskPushConfig(context.Context, *sdk.DeleteTaskPushConfigRequest) error {
+	return sdk.ErrPushNotificationNotSupported
+}
+
+// GetExtendedAgentCard implements a2asrv.RequestHandler.
+func (unsupported) GetExtendedAgentCard(context.Context, *sdk.GetExtendedAgentCardRequest) (*sdk.AgentCard, error) {
+	return nil, sdk.ErrExtendedCardNotConfigured
+}
+
+// send stores a message as a task.
+func (c caller) send(ctx context.Context, r *sdk.SendMessageRequest) (string, error) {
+	m := r.Message
+	switch {
+	case m == nil || m.ID == "" || len(m.ID) > maxID || len(m.ContextID) > maxID || text.Seen(m.ContextID) != m.ContextID:
+		return "", sdk.NewError(sdk.ErrInvalidParams, "a message needs a messageId; ids have at most 1024 bytes, and contextId no characters that nobody sees")
+	case m.TaskID != "":
+		return "", sdk.NewError(sdk.ErrUnsupportedOperation, "a task takes one message: send the next with its contextId alone")
+	case r.Config != nil && r.Config.PushConfig != nil:
+		return "", sdk.ErrPushNotificationNotSupported
+	}
+	words, err := wordsOf(m)
+	if err != nil {
+		return "", err
+	}
+	if strings.TrimSpace(words) == "" {
+		return "", sdk.NewError(sdk.ErrInvalidParams, "the message says nothing")
+	}
+	p := &Posted{
+		ChannelID: ChannelID(m.ContextID), MessageID: hashSecret(m.ID), Sender: "a2a:" + string(c.inbox), Content: words, Callback: taskCallback,
+		Service: "A2A", Context: "A direct conversation with an agent or a program elsewhere.",
+	}
+	if p.ChannelID == "" { // the same when the message comes again
+		p.ChannelID = ChannelID("ctx-" + hashSecret(m.ID)[:32])
+	}
+	in, err := c.g.inboundOf(c.inbox, p)
+	if err != nil {
+		return "", asProtocol(err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	id, err := c.g.submit(ctx, in)
+	return id, asProtocol(err)
+}
+
+// asProtocol gives a refusal the words that its caller may read.
+func asProtocol(err error) error {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		if r.status == http.StatusServiceUnavailable {
+			return sdk.NewError(sdk.ErrServerError, r.text)
+		}
+		return sdk.NewError(sdk.ErrInvalidParams, r.text)
+	}
+	return err
+}
+
+// look returns a task as it stands.
+func (c caller) look(ctx context.Context, id string) (*task, error) {
+	tx := store.On(ctx, c.g.store.db)
+	t := taskOf(tx, c.inbox, id)
+	return t, tx.Err()
+}
+
+// follow yields a task as it stands, what comes of it, and ends with it.
+func (c caller) follow(ctx context.Context, id string) iter.Seq2[sdk.Event, error] {
+	return func(yield func(sdk.Event, error) bool) {
+		var last *task
+		for {
+			changed := c.g.tasks.next()
+			t, err := c.look(ctx, id)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if last == nil {
+				if !yield(t.asTask(), nil) {
+					return
+				}
+				last = t
+			}
+			for n := len(last.Messages); n < len(t.Messages); n++ {
+				if !yield(&sdk.TaskArtifactUpdateEvent{TaskID: sdk.TaskID(t.ID), ContextID: t.Context, Artifact: t.artifact(n), LastChunk: true}, nil) {
+					return
+				}
+			}
+			if last.State != t.State || last.Words != t.Words {
+				if !yield(&sdk.TaskStatusUpdateEvent{TaskID: sdk.TaskID(t.ID), ContextID: t.Context, Status: t.status()}, nil) {
+					return
+				}
+			}
+			if last = t; t.over() {
+				return
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// SendMessage implements a2asrv.RequestHandler. It waits for the end of the task, unless the
+// caller does not, or it takes too long.
+func (c caller) SendMessage(ctx context.Context, r *sdk.SendMessageRequest) (sdk.SendMessageResult, error) {
+	id, err := c.send(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if r.Config == nil || !r.Config.ReturnImmediately {
+		waiting, cancel := context.WithTimeout(ctx, maxTaskWait)
+		defer cancel()
+		for _, err := range c.follow(waiting, id) {
+			if err != nil && waiting.Err() == nil {
+				return nil, err
+			}
+		}
+	}
+	t, err := c.look(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return t.asTask(), nil
+}
+
+// SendStreamingMessage implements a2asrv.RequestHandler.
+func (c caller) SendStreamingMessage(ctx context.Context, r *sdk.SendMessageRequest) iter.Seq2[sdk.Event, error] {
+	return func(yield func(sdk.Event, error) bool) {
+		id, err := c.send(ctx, r)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		c.follow(ctx, id)(yield)
+	}
+}
+
+// SubscribeToTask implements a2asrv.RequestHandler.
+func (c caller) SubscribeToTask(ctx context.Context, r *sdk.SubscribeToTaskRequest) iter.Seq2[sdk.Event, error] {
+	return c.follow(ctx, string(r.ID))
+}
+
+// GetTask implements a2asrv.RequestHandler.
+func (c caller) GetTask(ctx context.Context, r *sdk.GetTaskRequest) (*sdk.Task, error) {
+	t, err := c.look(ctx, string(r.ID))
+	if err != nil {
+		return nil, err
+	}
+	return t.asTask(), nil
+}
+
+// CancelTask implements a2asrv.RequestHandler.
+func (c caller) CancelTask(ctx context.Context, r *sdk.CancelTaskRequest) (*sdk.Task, error) {
+	if err := c.g.cancelTask(ctx, c.inbox, string(r.ID)); err != nil {
+		return nil, err
+	}
+	return c.GetTask(ctx, &sdk.GetTaskRequest{ID: r.ID})
+}
+
+// maxTasks bounds the tasks of one list.
+const maxTasks = 100
+
+// ListTasks implements a2asrv.RequestHandler: the youngest first, of a context if one is named.
+func (c caller) ListTasks(ctx context.Context, r *sdk.ListTasksRequest) (*sdk.ListTasksResponse, error) {
+	size := r.PageSize
+	if size <= 0 || size > maxTasks {
+		size = maxTasks / 2
+	}
+	var before int64 = 1 << 62
+	if _, err := fmt.Sscan(r.PageToken, &before); r.PageToken != "" && err != nil {
+		return nil, sdk.NewError(sdk.ErrInvalidParams, "this pageToken is none of ours")
+	}
+	state := strings.ToLower(strings.TrimPrefix(string(r.Status), "TASK_STATE_"))
+	tx := store.On(ctx, c.g.store.db)
+	const which = `WHERE inbox = ?1 AND (?2 = '' OR context = ?2) AND (?3 = '' OR state = ?3)`
+	list := &sdk.ListTasksResponse{Tasks: []*sdk.Task{}, PageSize: size, TotalSize: store.Value[int](tx, `SELECT count(*) FROM task `+which, c.inbox, r.ContextID, state)}
+	for _, t := range store.All(tx, (*task).columns, taskColumns+which+` AND inbound < ?4 ORDER BY inbound DESC LIMIT ?5`, c.inbox, r.ContextID, state, before, size) {
+		if r.IncludeArtifacts {
+			t = *taskOf(tx, c.inbox, t.ID)
+		}
+		list.Tasks, list.NextPageToken = append(list.Tasks, t.asTask()), fmt.Sprint(t.Inbound)
+	}
+	if len(list.Tasks) < size {
+		list.NextPageToken = ""
+	}
+	return list, tx.Err()
+}

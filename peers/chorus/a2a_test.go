@@ -1,0 +1,238 @@
+package chorus_test
+
+import (
+	"context"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"hubbub/bus/bustest"
+	"hubbub/peers/chorus"
+	"hubbub/protocol"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2aclient"
+	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
+)
+
+// A bearer shows the secret of an inbox with each request.
+type bearer string
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// elsewhere returns a client of the official library for an inbox.
+func (r *rig) elsewhere(name chorus.InboxName) *a2aclient.Client {
+	r.t.Helper()
+	_, secret, _ := strings.Cut(r.inbox(name), "/inbox/")
+	return r.with(secret)
+}
+
+func (r *rig) with(secret string) *a2aclient.Client {
+	r.t.Helper()
+	card, err := agentcard.DefaultResolver.Resolve(r.t.Context(), r.url)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	client, err := a2aclient.NewFromCard(r.t.Context(), card, a2aclient.WithJSONRPCTransport(&http.Client{Transport: bearer(secret)}))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return client
+}
+
+func request(words, id, talk string) *a2a.SendMessageRequest {
+	m := a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart(words))
+	m.ID, m.ContextID = id, talk
+	return &a2a.SendMessageRequest{Message: m}
+}
+
+// answersOf returns what the artifacts of a task say.
+func answersOf(list []*a2a.Artifact) (all []string) {
+	for _, artifact := range list {
+		all = append(all, artifact.Parts[0].Text())
+	}
+	return all
+}
+
+// TestOursIsReachedOverA2A: a message becomes a direct message of an agent, its answer what
+// the task made, waited for or streamed; the same message is the same task.
+func TestOursIsReachedOverA2A(t *testing.T) {
+	r := startNew(t, nil)
+	spawner(t, r.bus, "agent:a")
+	agent := r.bus.Join(t, "agent:a", "agent:a")
+	client := r.elsewhere("ops")
+	done := make(chan *a2a.Task, 1)
+	go func() {
+		result, err := client.SendMessage(context.WithoutCancel(t.Context()), request("is it blocked?", "m1", "c1"))
+		if err != nil {
+			t.Error(err)
+		}
+		task, _ := result.(*a2a.Task)
+		done <- task
+	}()
+	d := agent.NextOf(t, protocol.TypeChatMessage)
+	var m protocol.ChatMessage
+	if err := d.Decode(&m); err != nil || m.Text != "is it blocked?" || m.Chat.Kind != "dm" || m.Author.Kind != "human" || d.Message.From != "chorus:ops.c1" {
+		t.Fatalf("the agent heard %+v from %s, %v", m, d.Message.From, err)
+	}
+	answer := func(text, key string) {
+		t.Helper()
+		reply := protocol.ChatReply{Text: text, InReplyTo: m.SourceID, IdempotencyKey: key}
+		if res := agent.SendAs(t, "agent:a", "chorus:ops.c1", protocol.TypeChatReply, reply); res.DeliveredTo != 1 {
+			t.Fatalf("%q was not taken: %+v", text, res)
+		}
+	}
+	answer("I look at it", "interim:1")
+	answer("no, it runs", "k1")
+	task := <-done
+	if task == nil || task.Status.State != a2a.TaskStateCompleted || task.ContextID != "c1" || !slices.Equal(answersOf(task.Artifacts), []string{"no, it runs"}) {
+		t.Fatalf("the task %+v", task)
+	}
+	again, err := client.SendMessage(t.Context(), request("is it blocked?", "m1", "c1"))
+	if err != nil || again.TaskInfo().TaskID != task.ID {
+		t.Errorf("the same message is %+v, %v", again, err)
+	}
+	got, err := client.GetTask(t.Context(), &a2a.GetTaskRequest{ID: task.ID})
+	if err != nil || got.Status.State != a2a.TaskStateCompleted {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	list, err := client.ListTasks(t.Context(), &a2a.ListTasksRequest{ContextID: "c1", IncludeArtifacts: true})
+	if err != nil || len(list.Tasks) != 1 || !slices.Equal(answersOf(list.Tasks[0].Artifacts), []string{"no, it runs"}) {
+		t.Errorf("listed %+v, %v", list, err)
+	}
+
+	var states []string
+	for event, err := range client.SendStreamingMessage(t.Context(), request("and now?", "m2", "c1")) {
+		switch e := event.(type) {
+		case *a2a.Task:
+			states = append(states, string(e.Status.State))
+			if err := agent.NextOf(t, protocol.TypeChatMessage).Decode(&m); err != nil {
+				t.Fatal(err)
+			}
+			answer("still", "k2")
+		case *a2a.TaskArtifactUpdateEvent:
+			states = append(states, e.Artifact.Parts[0].Text())
+		case *a2a.TaskStatusUpdateEvent:
+			states = append(states, string(e.Status.State))
+		default:
+			t.Fatalf("%T, %v", event, err)
+		}
+	}
+	states = slices.DeleteFunc(states, func(s string) bool { return s == string(a2a.TaskStateWorking) }) // it may pass unseen
+	if want := []string{string(a2a.TaskStateSubmitted), "still", string(a2a.TaskStateCompleted)}; !slices.Equal(states, want) {
+		t.Errorf("streamed %q", states)
+	}
+}
+
+// TestATaskIsCancelled: its message counts as deleted, and what is said then is refused.
+func TestATaskIsCancelled(t *testing.T) {
+	r := startNew(t, nil)
+	spawner(t, r.bus, "agent:a")
+	agent := r.bus.Join(t, "agent:a", "agent:a")
+	client := r.elsewhere("ops")
+	r2 := request("work on it", "m1", "c1")
+	r2.Config = &a2a.SendMessageConfig{ReturnImmediately: true}
+	result, err := client.SendMessage(t.Context(), r2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := result.TaskInfo().TaskID
+	var was, gone protocol.ChatMessage
+	if err := agent.NextOf(t, protocol.TypeChatMessage).Decode(&was); err != nil {
+		t.Fatal(err)
+	}
+	task, err := client.CancelTask(t.Context(), &a2a.CancelTaskRequest{ID: id})
+	if err != nil || task.Status.State != a2a.TaskStateCanceled {
+		t.Fatalf("%+v, %v", task, err)
+	}
+	if err := agent.NextOf(t, protocol.TypeChatMessage).Decode(&gone); err != nil || gone.Event != protocol.EventDelete || gone.SourceID != was.SourceID || gone.Text != "" {
+		t.Errorf("the agent heard %+v, %v", gone, err)
+	}
+	agent.SendAs(t, "agent:a", "chorus:ops.c1", protocol.TypeChatReply, protocol.ChatReply{Text: "too late", InReplyTo: string(was.SourceID), IdempotencyKey: "k"})
+	var status protocol.DeliveryStatus
+	if err := agent.NextOf(t, protocol.TypeDeliveryStatus).Decode(&status); err != nil || status.Status != protocol.StatusFailed {
+		t.Errorf("what is said after the end: %+v, %v", status, err)
+	}
+	if _, err := client.CancelTask(t.Context(), &a2a.CancelTaskRequest{ID: id}); err == nil {
+		t.Error("it was cancelled twice")
+	}
+	if task, err := client.GetTask(t.Context(), &a2a.GetTaskRequest{ID: id}); err != nil || len(task.Artifacts) != 0 {
+		t.Errorf("%+v, %v", task, err)
+	}
+}
+
+// TestATaskFails where its agent says so.
+func TestATaskFails(t *testing.T) {
+	r := startNew(t, nil)
+	spawner(t, r.bus, "agent:a")
+	agent := r.bus.Join(t, "agent:a", "agent:a")
+	client := r.elsewhere("ops")
+	for event, err := range client.SendStreamingMessage(t.Context(), request("work on it", "m1", "")) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e := event.(type) {
+		case *a2a.Task:
+			d := agent.NextOf(t, protocol.TypeChatMessage)
+			var m protocol.ChatMessage
+			if err := d.Decode(&m); err != nil {
+				t.Fatal(err)
+			}
+			agent.SendAs(t, "agent:a", d.Message.From.Topic(), protocol.TypeAgentEvent, map[string]any{"event": "error", "message": "out of paper", "inReplyTo": m.SourceID})
+		case *a2a.TaskStatusUpdateEvent:
+			if e.Status.State == a2a.TaskStateFailed && e.Status.Message.Parts[0].Text() == "out of paper" {
+				return
+			}
+		}
+	}
+	t.Error("the task did not fail")
+}
+
+// TestWhoMayCallOverA2A: whoever shows the secret of an inbox, for its tasks alone, until it is
+// rotated; tasks outlive the gateway.
+func TestWhoMayCallOverA2A(t *testing.T) {
+	t.Parallel()
+	b, folder := bustest.Start(t, nil), filepath.Join(t.TempDir(), "chorus")
+	r := start(t, b, folder, nil)
+	ours, theirs := r.elsewhere("ops"), r.elsewhere("sales")
+	first := request("hello", "m1", "c1")
+	first.Config = &a2a.SendMessageConfig{ReturnImmediately: true}
+	result, err := ours.SendMessage(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := &a2a.GetTaskRequest{ID: result.TaskInfo().TaskID}
+	if _, err := theirs.GetTask(t.Context(), get); err == nil {
+		t.Error("another inbox's task was shown")
+	}
+	if list, err := theirs.ListTasks(t.Context(), &a2a.ListTasksRequest{}); err != nil || len(list.Tasks) != 0 {
+		t.Errorf("another inbox's tasks were listed: %+v, %v", list, err)
+	}
+	for _, secret := range []string{"", "sk_wrong"} {
+		if _, err := r.with(secret).GetTask(t.Context(), get); err == nil || !strings.Contains(err.Error(), "401") {
+			t.Errorf("with the secret %q: %v", secret, err)
+		}
+	}
+	for name, bad := range map[string]*a2a.SendMessageRequest{
+		"nothing": request(" ", "m2", "c1"), "a hidden context": request("x", "m3", "c\u200b"), "no id": request("x", "", "c1"),
+		"a file": {Message: a2a.NewMessage(a2a.MessageRoleUser, a2a.NewRawPart([]byte("x")))},
+	} {
+		if result, err := ours.SendMessage(t.Context(), bad); err == nil {
+			t.Errorf("%s was taken: %+v", name, result)
+		}
+	}
+	r.stop()
+	r = start(t, b, folder, nil)
+	secret, err := r.store.RotateInbox(t.Context(), "ops")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if task, err := r.with(secret).GetTask(t.Context(), get); err != nil || task.ID != get.ID {
+		t.Errorf("after a restart: %+v, %v", task, err)
+	}
+}
