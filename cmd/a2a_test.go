@@ -1,0 +1,108 @@
+package cmd_test
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// a2aEnv names the folder in which scripts/test-a2a has installed the JavaScript SDK of A2A.
+const a2aEnv = "HUBBUB_A2A"
+
+// javaScript makes a command of a script that uses the SDK.
+func javaScript(t *testing.T, script string, args ...string) *exec.Cmd {
+	t.Helper()
+	folder := os.Getenv(a2aEnv)
+	if folder == "" {
+		t.Skipf("%s is not set: make test-a2a installs the SDK and sets it", a2aEnv)
+	}
+	source, err := os.ReadFile(filepath.Join("testdata", "a2a", script))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir() // imports are looked for beside a script
+	if err := os.Symlink(filepath.Join(folder, "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, script), source, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "node", append([]string{filepath.Join(dir, script)}, args...)...)
+	cmd.Cancel = func() error { return cmd.Process.Kill() }
+	return cmd
+}
+
+// TestJavaScriptSDK has agents and clients that others made speak A2A with ours.
+func TestJavaScriptSDK(t *testing.T) {
+	for _, binding := range []string{"rpc", "rest"} {
+		t.Run("an agent over "+binding, func(t *testing.T) { joinsAChat(t, binding) })
+	}
+	t.Run("a client", reachesOurs)
+}
+
+// joinsAChat has an agent of the SDK in a chat of Telegram and in a group.
+func joinsAChat(t *testing.T, binding string) {
+	address := freeAddress(t)
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, name: "the agent of the SDK", sign: regexp.MustCompile(`(?m)^ready$`)}
+	p.cmd = javaScript(t, "agent.mjs", port, binding)
+	p.cmd.Stderr = p
+	p.start(t)
+	s := newSystem(t, "--harness=a2a", "--a2a-url=http://"+address)
+	will := s.api.User("Will")
+	chat, group := s.api.DM(will), s.api.Group(-42, "Team")
+	s.api.Say(chat, will, "hello")
+	if got := s.awaitTexts(chat, 1); !slices.Equal(got, []string{"I heard hello"}) {
+		t.Errorf("in a direct chat: %q", got)
+	}
+	s.api.Say(group, will, "lunch is at noon")
+	s.api.Say(group, s.api.User("Ann"), "@"+s.api.Bot().Username+" which day is it?")
+	if got := s.awaitTexts(group, 1); !slices.Equal(got, []string{"I heard Ann: @" + s.api.Bot().Username + " which day is it?"}) {
+		t.Errorf("in a group: %q", got)
+	}
+	wait := s.api.Say(chat, will, "wait")
+	s.await("the task", func() bool { return strings.Contains(p.whole(), `heard "wait"`) })
+	s.api.EditText(wait, "go on")
+	s.await("the end of the task", func() bool { return strings.Contains(p.whole(), "cancelled") })
+	if got := s.awaitTexts(chat, 2); got[1] != "I heard go on" {
+		t.Errorf("after an edit: %q", got)
+	}
+	if strings.Contains(p.whole(), "lunch") {
+		t.Error("what nobody asked the agent was sent to it")
+	}
+}
+
+// reachesOurs has a client of the SDK speak with a scripted agent.
+func reachesOurs(t *testing.T) {
+	javaScript(t, "client.mjs") // or skip
+	s := newSystem(t)
+	s.start("chorus")
+	at := regexp.MustCompile(`"listen":"([^"]+)"`).FindStringSubmatch(s.run["chorus"].whole())
+	if at == nil {
+		t.Fatalf("the gateway did not say where it listens: %s", s.run["chorus"].text())
+	}
+	out, err := exec.CommandContext(t.Context(), built(t, "hubbub"), "chorus", "inbox", "create", "js", "--data", s.data).Output()
+	_, secret, ok := strings.Cut(strings.TrimSpace(string(out)), "/inbox/")
+	if err != nil || !ok {
+		t.Fatalf("%s, %v", out, err)
+	}
+	said, err := javaScript(t, "client.mjs", "http://"+at[1], secret).CombinedOutput()
+	want := []string{
+		`^task TASK_STATE_COMPLETED Hello.*scripted agent`, `^got TASK_STATE_COMPLETED$`, `^artifact .*is it done`, `^status TASK_STATE_COMPLETED$`,
+		`^cancel TASK_STATE_CANCELED$`, `^refused 401$`,
+	}
+	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
+	for i, pattern := range want {
+		if len(lines) != len(want) || !regexp.MustCompile(pattern).MatchString(lines[i]) {
+			t.Fatalf("line %d is not %q, %v:\n%s", i+1, pattern, err, said)
+		}
+	}
+}
