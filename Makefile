@@ -3,7 +3,7 @@
 .PHONY: help build test quick lint walk size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk test-power-cut test-agents test-emulator test-a2a test-models generate package package-check mcp-conformance test-console soak lint-deep clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 build: ## build every program into bin/
 	@scripts/build

@@ -32,7 +32,7 @@ func deployed(t *testing.T) map[string]string {
 
 var (
 	programLine = regexp.MustCompile(`(?m)^(?:\s*- |ExecStart=/usr/bin/)(hubbub-[a-z]+)\b`)
-	flagGiven   = regexp.MustCompile(`(?m)(?:^|[ "'=])--([a-z][a-z-]*)`)
+	flagGiven   = regexp.MustCompile(`(?m)(?:^|[ "'=])--([a-z][a-z0-9-]*)`)
 )
 
 // TestDeployedFlagsExist checks that every flag that a unit or a manifest gives

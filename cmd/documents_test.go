@@ -295,7 +295,7 @@ func (r *reader) checkElsewhere(c *documentstest.Command, h *handling) {
 	dry := exec.CommandContext(r.t.Context(), "make", "--no-print-directory", "-n", c.Words[1])
 	dry.Dir = ".."
 	recipe, err := dry.Output()
-	scripts := regexp.MustCompile(`(?m)^scripts/[a-z.-]+`).FindAllString(string(recipe), -1)
+	scripts := regexp.MustCompile(`(?m)^scripts/[a-z0-9.-]+`).FindAllString(string(recipe), -1)
 	if err != nil || len(scripts) == 0 {
 		r.t.Errorf("%s: make %s would run %q: %v", c.Where, c.Words[1], recipe, err)
 	}

@@ -29,7 +29,7 @@ func TestSampleIsGenerated(t *testing.T) {
 	}
 }
 
-var commentedKey = regexp.MustCompile(`^# ((?:\[[a-z]+\]|[a-z-]+ = .*)\n)`)
+var commentedKey = regexp.MustCompile(`^# ((?:\[[a-z]+\]|[a-z0-9-]+ = .*)\n)`)
 
 // TestSampleIsAccepted takes the signs of comment from both samples and has each
 // program read its table: every default in it must be one that the program

@@ -21,7 +21,7 @@ func helpOf(t *testing.T, name string, args ...string) string {
 
 var (
 	tableLine = regexp.MustCompile(`^#? ?\[([a-z]+)\]`)
-	keyLine   = regexp.MustCompile(`^#? ?([a-z-]+) = `)
+	keyLine   = regexp.MustCompile(`^#? ?([a-z0-9-]+) = `)
 )
 
 // TestSampleSettings checks that every key of deploy/hubbub.toml, also those in
