@@ -133,3 +133,22 @@ func TestALossThatNoTurnWasToldIsAnEvent(t *testing.T) {
 		equal(t, "told", told, []string{"It began: news", "It began: yes"})
 	})
 }
+
+// TestAMessageWhoseBeginningIsShownIsAnswered: the agent is told, and the event gets no other answer.
+func TestAMessageWhoseBeginningIsShownIsAnswered(t *testing.T) {
+	s := newStub(answering("a very long answer"))
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.say(dm("1", "what is it?"))
+		w.sleep(10 * time.Second)
+		w.tg.SendAs(w.t, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, protocol.DeliveryStatus{
+			Status: protocol.StatusFailed, IdempotencyKey: w.replies[0].IdempotencyKey, SourceID: "shown", Reason: blocked,
+		})
+		w.sleep(10 * time.Second)
+		if turns := s.seen(); len(turns) != 2 || !strings.Contains(turns[1].Prompt, "only its beginning is shown there") {
+			t.Errorf("%d turns", len(turns))
+		}
+		if m, _ := call(w.tools(), "chat.send_message", map[string]any{"inReplyTo": "1", "text": "in short"}); m["status"] != "refused" {
+			t.Errorf("another answer is %v", m)
+		}
+	})
+}

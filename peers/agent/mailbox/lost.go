@@ -45,17 +45,24 @@ type lost struct {
 	Sent
 	chat   protocol.Topic
 	reason string
+	begun  bool // its first part is shown
 }
 
 // says is what the agent is told.
 func (l *lost) says() string {
-	return "Your message was not delivered, and nobody there has read it: " + l.reason + ". It began: " + text.Clip(text.Line(l.Text), maxLostText)
+	what := "Your message was not delivered, and nobody there has read it: "
+	if l.begun {
+		what = "Your message was not delivered to its end; only its beginning is shown there: "
+	}
+	return what + l.reason + ". It began: " + text.Clip(text.Line(l.Text), maxLostText)
 }
 
 // untold returns what was lost and not told yet, and notes that it is told now.
 func untold(tx *Tx, where string, args ...any) []lost {
-	list := store.All(tx.Tx, func(l *lost) []any { return []any{&l.MessageID, &l.EventID, &l.Thread, &l.Text, &l.chat, &l.reason} },
-		`SELECT message_id, event_id, thread, text, chat, lost FROM sent WHERE lost <> '' AND told = 0 AND `+where+` ORDER BY sent_at`, args...)
+	list := store.All(tx.Tx, func(l *lost) []any {
+		return []any{&l.MessageID, &l.EventID, &l.Thread, &l.Text, &l.chat, &l.reason, &l.begun}
+	},
+		`SELECT message_id, event_id, thread, text, chat, lost, source_id <> '' FROM sent WHERE lost <> '' AND told = 0 AND `+where+` ORDER BY sent_at`, args...)
 	for _, l := range list {
 		tx.Exec(`UPDATE sent SET told = 1 WHERE message_id = ?`, l.MessageID)
 	}
@@ -98,9 +105,9 @@ func tellLost(tx *Tx, where string, args ...any) {
 	}
 }
 
-// mayRepair reports whether an event may be answered once more: its one answer was lost.
+// mayRepair reports whether an event may be answered once more: its one answer was lost, all of it.
 func mayRepair(v *View, e *Entry) bool {
-	return store.Value[bool](v.Tx, `SELECT count(*) = 1 AND min(lost) <> '' FROM sent WHERE event_id = ? AND kind = 'text'`, e.EventID)
+	return store.Value[bool](v.Tx, `SELECT count(*) = 1 AND min(lost) <> '' AND max(source_id) = '' FROM sent WHERE event_id = ? AND kind = 'text'`, e.EventID)
 }
 
 // FreeReplyKey is the key of the answer to an event for which its author gave none: another

@@ -203,7 +203,9 @@ func (m *Mailbox) settled(within *store.Tx, item outbox.Item, outcome outbox.Sta
 			why = cause.Error()
 		}
 		recordDelivery(tx, s, "undelivered", protocol.StatusFailed, why)
-		lose(tx, s, protocol.Topic(item.Destination), why)
+		if outcome == outbox.StateDead {
+			lose(tx, s, protocol.Topic(item.Destination), why)
+		}
 		if answered {
 			tx.Move(e, Fail, "the answer could not be delivered: "+text.Prefix(why, 300))
 		}
@@ -215,7 +217,7 @@ func (m *Mailbox) settled(within *store.Tx, item outbox.Item, outcome outbox.Sta
 // Delivered takes what a chat says became of a message. One that is not known any
 // more, or was a typing sign, is passed over.
 func (tx *Tx) Delivered(chat protocol.Topic, s *protocol.DeliveryStatus) {
-	if s.Status == protocol.StatusDelivered && s.SourceID != "" {
+	if s.SourceID != "" && (s.Status == protocol.StatusDelivered || s.Status == protocol.StatusFailed) { // or a part of it
 		tx.Exec(`UPDATE sent SET source_id = ?1 WHERE (message_id = ?2 OR ?2 = '' AND key = ?3) AND chat = ?4`, s.SourceID, s.MessageID, s.IdempotencyKey, chat)
 	}
 	if s.Status != protocol.StatusFailed && s.Status != protocol.StatusUnknown {

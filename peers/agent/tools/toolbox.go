@@ -157,7 +157,7 @@ func (b *Toolbox) addLost(ctx context.Context, result harness.Result) harness.Re
 	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		for _, told := range mailbox.LostInTurn(tx, b.turnID) {
 			result.Content = append(result.Content, harness.Content{
-				Type: "text", Text: told + "\nIf something else can be delivered, such as a shorter message, answer the event once more.",
+				Type: "text", Text: told + "\nIf nothing of it is shown, and something else can be, such as a shorter message, answer the event once more.",
 			})
 		}
 	})
