@@ -171,9 +171,9 @@ func TestTheReplyCarriesWhatItBelongsTo(t *testing.T) {
 		status := protocol.DeliveryStatus{MessageID: d.Message.MessageID, Status: protocol.StatusFailed, Reason: "the chat is gone", SourceID: "tg:bot:42:9"}
 		w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, status)
 		w.sleep(time.Second)
-		last := w.records[len(w.records)-1]
-		if !last.is("delivery") || last["status"] != "failed" || last["eventId"] != "e1" {
-			t.Errorf("the last record is %v", last)
+		last := w.records[len(w.records)-2:] // behind it the decision about what the agent is told of that
+		if !last[0].is("delivery") || last[0]["status"] != "failed" || last[0]["eventId"] != "e1" || last[1]["reason"] != "undelivered" {
+			t.Errorf("the last records are %v", last)
 		}
 	})
 }

@@ -93,7 +93,7 @@ func tellLost(tx *Tx, where string, args ...any) {
 		e.Content = protocol.ChatMessage{Event: string(attention.KindUndelivered), Text: l.says(), Author: &protocol.Author{ID: "hubbub", Kind: string(attention.AuthorSystem)}}
 		if about := tx.Entry(l.EventID); about != nil && about.Chat == l.chat {
 			chat := *about.Content.Chat
-			e.Content.Chat, e.SourceID = &chat, about.SourceID
+			e.Content.Chat, e.SourceID, e.Carrier.TraceParent = &chat, about.SourceID, about.Carrier.TraceParent
 		} else if there := tx.Assigned(string(l.chat)); there != nil {
 			e.Content.Chat = there.Content.Chat
 		} else {
