@@ -52,7 +52,7 @@ func (l *look) agents() error {
 	}
 	slices.SortFunc(page.Chats, func(a, b *chat) int { return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Topic, b.Topic)) })
 	page.AllChats, page.Chats = len(page.Chats), first(listedChats, page.Chats)
-	lines := f.agentLines(connected, func(id string) bool { return l.matches(id) })
+	lines := f.agentLines(connected, func(id string) bool { return l.matches(id, f.titles.Title(id)) })
 	page.Total.Stats.Dispositions = map[string]int64{}
 	for i := range lines {
 		page.Total.Stats.Add(&lines[i].Stats)

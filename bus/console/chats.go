@@ -147,6 +147,7 @@ func (f *facts) said(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	c := f.chat(string(m.From))
 	if content.Chat != nil {
 		c.Title, c.Kind = text.Clip(content.Chat.Title, maxText), content.Chat.Kind
+		f.titles.Note(m.From, c.Title)
 	}
 	c.State = "talking"
 	note(&c.Agents, e.Topic)

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"errors"
+	"html/template"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,7 @@ type Console struct {
 	wake      chan struct{} // wakes the follower; capacity 1
 	caught    atomic.Bool   // the facts hold the log's rows
 	mux       *http.ServeMux
+	pages     map[string]*template.Template
 }
 
 // New makes the console of a bus whose activity log is read with log, which may
@@ -61,6 +63,7 @@ func New(bus Bus, log *activitylog.Reader, opts *Options) *Console {
 		bus: bus, log: log, dead: o.DeadLetters, open: o.Voice, logger: *o.Log, now: o.Now,
 		facts: newFacts(), series: newSeries(), wake: make(chan struct{}, 1),
 	}
+	c.pages = parsePages(&c.facts.titles)
 	c.gate = newGatekeeper(o.Gate, o.Now)
 	c.mux = c.routes()
 	return c

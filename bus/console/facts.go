@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/view"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
 )
@@ -31,6 +32,7 @@ const (
 // facts are what the rows of the log add up to. Only the follower changes them.
 type facts struct {
 	trouble atomic.Pointer[string] // why the log cannot be read; nil while it can
+	titles  view.Titles
 
 	mu sync.RWMutex // guards everything below
 	ledger

@@ -25,12 +25,11 @@ import (
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// pages are the templates by name, each with the layout around it.
-var pages = parsePages()
-
-func parsePages() map[string]*template.Template {
+// parsePages returns the templates by name, each with the layout around it. They call chats
+// as titles do.
+func parsePages(titles *view.Titles) map[string]*template.Template {
 	list := map[string]*template.Template{}
-	shared := template.Must(template.New("layout").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
+	shared := template.Must(template.New("layout").Funcs(functions).Funcs(template.FuncMap{"called": plain(titles.Called), "both": plain(titles.Both)}).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
 	names := []string{"topology", "activity", "message", "agents", "agent", "chat", "peer", "work", "item", "decisions", "owed", "health", "refused", "enter"}
 	for _, name := range names {
 		list[name] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
@@ -114,7 +113,7 @@ func (l *look) matches(words ...string) bool {
 // answer draws a page, or the part of it that is asked for, and sends it.
 func (c *Console) answer(w http.ResponseWriter, status int, name string, l *look) {
 	var b bytes.Buffer
-	err := pages[name].ExecuteTemplate(&b, cmp.Or(l.part, "layout"), l)
+	err := c.pages[name].ExecuteTemplate(&b, cmp.Or(l.part, "layout"), l)
 	l.done()
 	if err != nil {
 		c.logger.Error().Err(err).Str("page", name).Msg("console page not drawn")

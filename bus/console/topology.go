@@ -178,8 +178,8 @@ func (f *facts) peerLine(p report.Peer, connected bool, bounds map[string]float6
 		l.StateTrouble = t.StateTrouble
 		l.Last = latest(t.sent.last, t.received.last)
 	}
+	l.Title = f.titles.Title(p.ID)
 	if ch := f.chats.get(p.ID); ch != nil {
-		l.Title = ch.Title
 		l.Last = latest(l.Last, ch.Last)
 	}
 	l.WindowMax, l.QueueMax = int(bounds["peer_window"]), int(bounds["peer_queue"])

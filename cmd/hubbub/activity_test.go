@@ -112,7 +112,7 @@ func TestNothingCommandsTheTerminal(t *testing.T) {
 			t.Errorf("row %d came back as %+v (%v)", i+1, back, err)
 		}
 		for _, text := range []string{
-			strings.TrimSuffix(asJSON.String(), "\n"), newRowLayout(false, 0).line(&entries[i]), newRowLayout(false, 200).line(&entries[i]),
+			strings.TrimSuffix(asJSON.String(), "\n"), newRowLayout(false, 0, new(view.Titles)).line(&entries[i]), newRowLayout(false, 200, new(view.Titles)).line(&entries[i]),
 		} {
 			if strings.ContainsFunc(text, commandsTerminal) || strings.ContainsRune(text, '\x1b') || !utf8.ValidString(text) {
 				t.Errorf("row %d is shown as %q", i+1, text)
@@ -143,7 +143,7 @@ func TestWaterfallDrawsAMessageAndWhatItCaused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWaterfall(chain, false, 0)
+	w := newWaterfall(chain, new(view.Titles), false, 0)
 	w.bar = 20
 	want := []string{
 		"                                    0              99 ms",
@@ -158,7 +158,7 @@ func TestWaterfallDrawsAMessageAndWhatItCaused(t *testing.T) {
 	}
 	var out bytes.Buffer
 	p := &printer{w: &out}
-	if p.chain(chain); p.err != nil || strings.Contains(out.String(), "\x1b") {
+	if p.chain(chain, new(view.Titles)); p.err != nil || strings.Contains(out.String(), "\x1b") {
 		t.Errorf("a text reaches the terminal as control characters: %q, %v", out.String(), p.err)
 	}
 }
@@ -172,7 +172,7 @@ func TestTheCauseIsDim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := newWaterfall(chain, true, 0).lines()
+	lines := newWaterfall(chain, new(view.Titles), true, 0).lines()
 	if !strings.HasPrefix(lines[1], string(screen.Dim)+"tg_message") || !strings.HasPrefix(lines[3], "  "+string(screen.Bold)) && !strings.HasPrefix(lines[3], string(screen.Bold)) {
 		t.Errorf("%q", lines)
 	}
@@ -193,7 +193,7 @@ func TestWaterfallDrawsWaitsAndTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWaterfall(chain, false, 0)
+	w := newWaterfall(chain, new(view.Titles), false, 0)
 	w.bar = 20
 	want := []string{
 		"                              0             100 ms",
@@ -222,7 +222,7 @@ func TestRowsFitANarrowTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, columns := range []int{20, 80, 100, 130, 200} {
-		layout := newRowLayout(false, columns)
+		layout := newRowLayout(false, columns, new(view.Titles))
 		var got []string
 		for i := range entries {
 			got = append(got, strings.Split(layout.line(&entries[i]), "\n")...)
@@ -267,7 +267,7 @@ func TestRowsAreAlignedOnATerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	layout := newRowLayout(false, 130)
+	layout := newRowLayout(false, 130, new(view.Titles))
 	var got []string
 	for i := range entries {
 		got = append(got, strings.Split(layout.line(&entries[i]), "\n")...)
@@ -285,7 +285,11 @@ func TestRowsAreAlignedOnATerminal(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	coloured := newRowLayout(true, 130)
+	layout.titles.Note("tg:1", "Launch crew")
+	if line := layout.line(&entries[0]); !strings.Contains(line, "tg:“Launch crew”") {
+		t.Errorf("the chat is not called by its title: %s", line)
+	}
+	coloured := newRowLayout(true, 130, new(view.Titles))
 	line := coloured.line(&entries[2])
 	if !strings.Contains(line, string(screen.Red)+"offline") {
 		t.Errorf("a failure is not red: %q", line)

@@ -28,3 +28,30 @@ func TestADecisionHidesNothingAtTheCommandLine(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatAnAgentWasBeforeIsNoAgentOfItsOwn: who lists one that was started again once, and
+// one that is offline.
+func TestWhatAnAgentWasBeforeIsNoAgentOfItsOwn(t *testing.T) {
+	var list []collab.Listed[collab.Endpoint]
+	for _, e := range []collab.Endpoint{
+		{Identity: "agent:a", EndpointID: "before", Status: collab.StatusOffline}, {Identity: "agent:a", EndpointID: "now", Status: collab.StatusOnline},
+		{Identity: "agent:b", EndpointID: "away", Status: collab.StatusOffline},
+	} {
+		raw, err := collab.Encode(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, collab.Listed[collab.Endpoint]{RawMessage: raw})
+	}
+	ghost, shown := ghosts(list), []string{}
+	for _, raw := range list {
+		if e, err := raw.Read(); err != nil {
+			t.Error(err)
+		} else if !ghost(&e) {
+			shown = append(shown, e.EndpointID)
+		}
+	}
+	if got := strings.Join(shown, " "); got != "now away" {
+		t.Errorf("who shows %s", got)
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -282,6 +283,27 @@ func logPaths(env *program.Env, named []string) []string {
 		}
 	}
 	return paths
+}
+
+// titledRows is in how many of the last rows titles of chats are looked for.
+const titledRows = 2000
+
+// titlesIn returns what people call the chats in which something was said lately, as the logs
+// tell; without logs, none.
+func titlesIn(ctx context.Context, r *activitylog.Reader) *view.Titles {
+	titles := new(view.Titles)
+	rows, _, _ := r.Before(ctx, activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, nil, titledRows) // those it has
+	for i := range rows {
+		titles.Learn(&rows[i])
+	}
+	return titles
+}
+
+// titlesHere is titlesIn for the log of the data folder.
+func titlesHere(cmd *cobra.Command) *view.Titles {
+	r := activitylog.Open(logPaths(program.From(cmd), nil)...)
+	defer r.Close()
+	return titlesIn(cmd.Context(), r)
 }
 
 // describeLog adds advice to the error of a log that cannot be read.

@@ -16,13 +16,14 @@ import (
 // columns are aligned; they grow with their contents.
 type rowLayout struct {
 	paint   screen.Painter
+	titles  *view.Titles
 	columns int // of the terminal; 0 if there is none
 	day     string
 	widths  [5]int
 }
 
-func newRowLayout(paint screen.Painter, columns int) *rowLayout {
-	return &rowLayout{paint: paint, columns: columns, widths: [5]int{15, 12, 10, 10, 6}}
+func newRowLayout(paint screen.Painter, columns int, titles *view.Titles) *rowLayout {
+	return &rowLayout{paint: paint, columns: columns, titles: titles, widths: [5]int{15, 12, 10, 10, 6}}
 }
 
 // maxWidths are how wide the columns may grow: event, type, actor, topic, status.
@@ -31,6 +32,9 @@ var maxWidths = [5]int{17, 15, 28, 28, 13}
 // fit widens the columns for a row, and returns what belongs into them.
 func (l *rowLayout) fit(e *activitylog.Entry) [5]cell {
 	cells := [5]cell{{e.Event, eventColour(e.Event)}, {e.Type, screen.Cyan}, {e.Actor, ""}, {e.Topic, ""}, {e.Status, statusColour(e.Status)}}
+	if l.columns > 0 {
+		cells[2].text, cells[3].text = l.titles.Called(e.Actor), l.titles.Called(e.Topic)
+	}
 	for i := range cells {
 		cells[i].text = screen.Printable(cells[i].text)
 		l.widths[i] = min(max(l.widths[i], screen.Width(cells[i].text)), maxWidths[i])

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/screen"
 
 	"github.com/spf13/cobra"
@@ -34,20 +35,22 @@ func newStats() *cobra.Command {
 				return !slices.ContainsFunc(args, func(a string) bool { return agentName(a) == s.Agent })
 			})
 		}
-		return printAll(cmd, list, "no agent has recorded a decision", printStats)
+		return printAll(cmd, list, "no agent has recorded a decision", func(p *printer, list []activitylog.AgentStats) {
+			printStats(p, list, titlesIn(cmd.Context(), r))
+		})
 	})
 	return cmd
 }
 
-func printStats(p *printer, list []activitylog.AgentStats) {
+func printStats(p *printer, list []activitylog.AgentStats, titles *view.Titles) {
 	p.line("EVENTS  INJECTED  KNOCKS  TURNS  AVOIDED  BUDGET     TOKENS  REFUSED  OPEN  AGENT, HOW EVENTS ENDED")
 	total := activitylog.AgentStats{Agent: "all", Dispositions: map[string]int64{}}
 	for _, s := range list {
-		p.stats(s)
+		p.stats(s, titles.Both(s.Agent))
 		total.Add(&s)
 	}
 	if len(list) > 1 {
-		p.stats(total)
+		p.stats(total, total.Agent)
 	}
 }
 
@@ -55,12 +58,12 @@ func printStats(p *printer, list []activitylog.AgentStats) {
 // minEnds columns for it.
 const statsColumns, minEnds = 76, 16
 
-func (p *printer) stats(s activitylog.AgentStats) {
+func (p *printer) stats(s activitylog.AgentStats, name string) {
 	var ends []string
 	for _, d := range slices.Sorted(maps.Keys(s.Dispositions)) {
 		ends = append(ends, fmt.Sprintf("%d %s", s.Dispositions[d], screen.Printable(d)))
 	}
-	name := screen.Printable(s.Agent)
+	name = screen.Printable(name)
 	if len(ends) > 0 {
 		name += ": " + strings.Join(ends, ", ")
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/program"
 
 	"github.com/spf13/cobra"
@@ -54,7 +55,10 @@ func (t *tailing) run(cmd *cobra.Command, _ []string) (err error) {
 	env := program.From(cmd)
 	r := activitylog.Open(logPaths(env, *t.logs)...)
 	defer r.Close()
-	out := newTailWriter(newPrinter(cmd))
+	out := newTailWriter(newPrinter(cmd), new(view.Titles))
+	if out.columns > 0 && !out.json {
+		out.layout.titles = titlesIn(cmd.Context(), r)
+	}
 	t.rows.Brief = !t.all && !out.json && out.columns > 0
 	filter, err := t.rows.Filter(time.Now())
 	if err != nil {
@@ -122,14 +126,15 @@ type tailWriter struct {
 	layout *rowLayout
 }
 
-func newTailWriter(p *printer) *tailWriter {
-	t := &tailWriter{p, bufio.NewWriter(p.w), newRowLayout(p.Painter, p.columns)}
+func newTailWriter(p *printer, titles *view.Titles) *tailWriter {
+	t := &tailWriter{p, bufio.NewWriter(p.w), newRowLayout(p.Painter, p.columns, titles)}
 	p.w = t.buffer
 	return t
 }
 
 func (t *tailWriter) write(rows []activitylog.Entry) error {
 	for i := range rows {
+		t.layout.titles.Learn(&rows[i])
 		t.layout.fit(&rows[i]) // align all of them
 	}
 	for i := range rows {

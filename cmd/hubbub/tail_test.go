@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/view"
 	"hubbub/peers/store"
 )
 
@@ -28,7 +29,7 @@ func TestTailBeginsOnceTheLogIsFree(t *testing.T) {
 	r := activitylog.Open(path)
 	defer r.Close()
 	var shown bytes.Buffer
-	out := newTailWriter(&printer{json: true, w: &shown})
+	out := newTailWriter(&printer{json: true, w: &shown}, new(view.Titles))
 	waited := 0
 	waiting := func(error) {
 		waited++

@@ -64,7 +64,7 @@ func newTrace() *cobra.Command {
 			case i > 0:
 				p.line("")
 			}
-			p.chain(chain)
+			p.chain(chain, titlesIn(cmd.Context(), r))
 		}
 		return p.err
 	})
@@ -189,14 +189,14 @@ func orNoTime(t time.Time) *time.Time {
 }
 
 // chain draws a chain for people.
-func (p *printer) chain(c *activitylog.Chain) {
+func (p *printer) chain(c *activitylog.Chain, titles *view.Titles) {
 	self := c.Steps[0]
-	p.line("%s  %s  %s", p.Paint(screen.Bold, screen.Printable(self.ID)), p.Paint(screen.Cyan, screen.Printable(self.Type)), routeOf(self.From, self.Topic))
+	p.line("%s  %s  %s", p.Paint(screen.Bold, screen.Printable(self.ID)), p.Paint(screen.Cyan, screen.Printable(self.Type)), routeOf(titles.Called(self.From), titles.Called(self.Topic)))
 	p.line("%s", p.Paint(screen.Dim, self.Begin().Local().Format("Mon 2 Jan 2006 15:04:05.000000 MST")))
 	if detail := view.Full.Message(self.Payload); detail != "" {
 		p.line("%s", text.Clip(screen.Printable(detail), max(p.columns, 100)))
 	}
-	p.line("\n%s", strings.Join(newWaterfall(c, p.Painter, p.columns).lines(), "\n"))
+	p.line("\n%s", strings.Join(newWaterfall(c, titles, p.Painter, p.columns).lines(), "\n"))
 	if c.Cut {
 		p.line("%s", p.Paint(screen.Yellow, "there is more: see --limit and --within"))
 	}

@@ -27,8 +27,12 @@ const (
 	shownDeliveries = 50                        // of the traced message
 )
 
-func newWaterfall(c *activitylog.Chain, paint screen.Painter, columns int) *waterfall {
+func newWaterfall(c *activitylog.Chain, titles *view.Titles, paint screen.Painter, columns int) *waterfall {
 	f := &waterfall{Waterfall: view.NewWaterfall(c, shownDeliveries, 0), paint: paint, columns: columns, bar: 40, note: 80}
+	for i := range f.Bars {
+		b := &f.Bars[i]
+		b.From, b.Topic, b.Peer = titles.Called(b.From), titles.Called(b.Topic), titles.Called(b.Peer)
+	}
 	if columns == 0 {
 		return f
 	}

@@ -133,7 +133,7 @@ func explain(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionF
 			s.Decisions = nil // s.Decision is that one
 		}
 	}
-	return printAll(cmd, stories, "", printStories)
+	return printAll(cmd, stories, "", func(p *printer, stories []*story) { printStories(p, stories, titlesIn(cmd.Context(), r)) })
 }
 
 // gather reads the stories of an event, one for each agent, by name.
@@ -166,7 +166,7 @@ func gather(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFi
 	return slices.SortedFunc(maps.Values(byAgent), func(a, b *story) int { return strings.Compare(a.Agent, b.Agent) }), nil
 }
 
-func printStories(p *printer, stories []*story) {
+func printStories(p *printer, stories []*story, titles *view.Titles) {
 	p.line("%s", p.Paint(screen.Bold, screen.Printable(stories[0].EventID)))
 	for _, s := range stories {
 		if s.Text != "" {
@@ -176,7 +176,7 @@ func printStories(p *printer, stories []*story) {
 	}
 	for _, s := range stories {
 		p.line("")
-		p.line("%s %s", p.Paint(screen.Cyan, screen.Printable(s.Agent)), p.wokenWord(s))
+		p.line("%s %s", p.Paint(screen.Cyan, screen.Printable(titles.Both(s.Agent))), p.wokenWord(s))
 		if len(s.all) == 0 {
 			p.line("  it got the event (%s), and has recorded no decision; hubbub doctor may know why", screen.Printable(strings.Join(s.MessageIDs, ", ")))
 		} else if len(s.MessageIDs) > 0 {

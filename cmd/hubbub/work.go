@@ -278,10 +278,25 @@ func newWhoCommand() *cobra.Command {
 					moves[w.NextMoveOwnerIdentity]++
 				}
 			}
-			return whoListing(moves).print(in, list, func(e *collab.Endpoint) bool { return !in.is("online") || e.Status == collab.StatusOnline })
+			ghost := ghosts(list)
+			return whoListing(moves, titlesHere(in.Command)).print(in, list, func(e *collab.Endpoint) bool {
+				return (!in.is("online") || e.Status == collab.StatusOnline) && (asJSON(in.Command) || !ghost(e))
+			})
 		},
 	}
 	return who.command()
+}
+
+// ghosts returns what tells whether an endpoint is only what an agent, which is online in
+// another, was before it was started again.
+func ghosts(list []collab.Listed[collab.Endpoint]) func(*collab.Endpoint) bool {
+	online := map[protocol.PeerID]bool{}
+	for _, raw := range list {
+		if e, err := raw.Read(); err == nil && e.Status == collab.StatusOnline {
+			online[e.Identity] = true
+		}
+	}
+	return func(e *collab.Endpoint) bool { return e.Status != collab.StatusOnline && online[e.Identity] }
 }
 
 func whoIs(ctx context.Context, in *brokerInput) ([]collab.Listed[collab.Endpoint], error) {

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/screen"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -88,13 +89,13 @@ func shown(name string, id protocol.PeerID) string {
 }
 
 // whoListing shows agents, with how many unfinished work items wait for each.
-func whoListing(moves map[protocol.PeerID]int) *listing[collab.Endpoint] {
+func whoListing(moves map[protocol.PeerID]int, titles *view.Titles) *listing[collab.Endpoint] {
 	return &listing[collab.Endpoint]{
 		"no agent has announced itself to the broker", "AGENT\tSTATUS\tWAKE\tNEXT MOVES\tHARNESS\tWORKSPACE\tROLES\tLAST SEEN\tENDPOINT",
 		[]int{40, 40, 40, 40, 40, 40, 40, 40, 40},
 		func(e *collab.Endpoint, now time.Time) []string {
 			return []string{
-				shown(e.LogicalAgentID, e.Identity), e.Status, e.WakePolicy, strconv.Itoa(movesOf(e, moves)), e.HarnessType,
+				titles.Beside(shown(e.LogicalAgentID, e.Identity), string(e.Identity)), e.Status, e.WakePolicy, strconv.Itoa(movesOf(e, moves)), e.HarnessType,
 				cmp.Or(e.WorkspaceID, e.ProjectPath), strings.Join(e.Roles, ","), sinceText(e.LastHeartbeatAt, now), e.EndpointID,
 			}
 		},

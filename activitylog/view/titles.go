@@ -1,0 +1,85 @@
+package view
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"hubbub/activitylog"
+	"hubbub/protocol"
+	"hubbub/protocol/text"
+)
+
+// Titles are what people call their chats, learned from what is said in them. The zero
+// Titles knows none. Its methods may be called at any time.
+type Titles struct {
+	mu    sync.RWMutex
+	known map[protocol.PeerID]string
+}
+
+const (
+	maxTitles = 10_000 // beyond, all are forgotten, and learned again
+	maxTitle  = 40     // characters
+)
+
+// Learn takes up the title of the chat that a row's message comes from, if it has one.
+func (t *Titles) Learn(e *activitylog.Entry) {
+	if !e.Is(activitylog.SendStart) || e.Type != string(protocol.TypeTGMessage) && e.Type != string(protocol.TypeChatMessage) {
+		return
+	}
+	var m struct {
+		From    protocol.PeerID
+		Content protocol.ChatMessage
+	}
+	if json.Unmarshal(e.Payload, &m) == nil && m.Content.Chat != nil {
+		t.Note(m.From, m.Content.Chat.Title)
+	}
+}
+
+// Note takes up the title of a chat, unless it is empty.
+func (t *Titles) Note(chat protocol.PeerID, title string) {
+	title = text.Clip(strings.NewReplacer("“", "'", "”", "'").Replace(strings.TrimSpace(title)), maxTitle)
+	if title == "" {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known == nil || len(t.known) >= maxTitles {
+		t.known = map[protocol.PeerID]string{}
+	}
+	t.known[chat] = title
+}
+
+// Title returns the title of a chat, or of the chat after which an agent is named, or "".
+func (t *Titles) Title(id string) string {
+	chat := id
+	if name, ok := strings.CutPrefix(id, "agent:"); ok {
+		chat = strings.Replace(name, "-", ":", 1) // as the spawner names the agent of a plain topic
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.known[protocol.PeerID(chat)]
+}
+
+// Called returns how a person knows an identity or a topic: its role with the title of its
+// chat, such as agent:“Launch crew”, or itself.
+func (t *Titles) Called(id string) string {
+	title := t.Title(id)
+	if title == "" {
+		return id
+	}
+	role, _, _ := strings.Cut(id, ":")
+	return role + ":“" + title + "”"
+}
+
+// Both returns an identity with the title of its chat in parentheses, if it has one.
+func (t *Titles) Both(id string) string { return t.Beside(id, id) }
+
+// Beside returns words with the title of an identity's chat in parentheses, if it has one.
+func (t *Titles) Beside(words, id string) string {
+	title := t.Title(id)
+	if title == "" {
+		return words
+	}
+	return words + " (“" + title + "”)"
+}
