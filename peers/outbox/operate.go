@@ -55,6 +55,12 @@ func (o *Outbox) Count(tx *store.Tx, destinations string, states ...State) int {
 		AND (?3 = 'null' OR state IN (SELECT value FROM json_each(?3)))`, o.opts.Name, destinations, string(chosen))
 }
 
+// Waits reports whether a destination has items that are not settled.
+func (o *Outbox) Waits(tx *store.Tx, destination string) bool {
+	return store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM outbox WHERE queue = ? AND destination = ? AND state IN ('pending', 'sending'))`,
+		o.opts.Name, destination)
+}
+
 // Move moves the waiting items of one destination to another, in the caller's
 // transaction. They take their places there by age. An item that is being sent stays,
 // and so does one whose key the other destination knows.

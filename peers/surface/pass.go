@@ -232,6 +232,9 @@ func (s *Surface) pass(ctx context.Context, it outbox.Item) error {
 	if err != nil {
 		return err
 	}
+	if it.Attempt == 1 && speaksOf(&m, e.Agent) && s.reports.Waits(tx, string(e.Agent)) {
+		return outbox.Later(reportPause, errUnreported)
+	}
 	// The agent may answer before the bus has said that it took the message.
 	s.passing.Store(e.Chat, e.ID)
 	s.opts.Crash("forwarding")
@@ -241,6 +244,19 @@ func (s *Surface) pass(ctx context.Context, it outbox.Item) error {
 	}
 	s.opts.Crash("forwarded")
 	return s.back(tx, e.Chat)
+}
+
+// reportPause is how long an event about an agent's own message waits for the report of
+// that message, once: by it the agent knows which one is meant, such as the question that
+// a thumb under it answers.
+const reportPause = 500 * time.Millisecond
+
+var errUnreported = errors.New("the agent is told first what became of the message that this is about")
+
+// speaksOf reports whether what was said in a chat is about a message of an agent.
+func speaksOf(m *protocol.Message, agent protocol.PeerID) bool {
+	var content protocol.ChatMessage
+	return json.Unmarshal(m.Content, &content) == nil && content.ReplyTo != nil && content.ReplyTo.Author == string(agent)
 }
 
 // Passing returns the event of a chat that is being handed to an agent now, until

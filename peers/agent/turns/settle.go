@@ -105,7 +105,9 @@ func sendFinalText(tx *mailbox.Tx, e *mailbox.Entry, answer string) {
 	if len(answer) > tools.MaxReply {
 		answer = text.Prefix(answer, tools.MaxReply-len(note)) + note
 	}
-	tx.Say(e, mailbox.SentText, mailbox.ReplyKey(e), answer)
+	tx.Reply(e, mailbox.SentText, mailbox.ReplyKey(e), protocol.ChatReply{
+		Text: answer, Visibility: e.Visibility(), Directedness: string(attention.Carried(answer, "")),
+	})
 }
 
 // fail decides what follows from a turn that did not end well: again, later, or not at

@@ -1,0 +1,162 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// A parrot is the endpoint of the models of a room with two agents. Each does what the message
+// asks, and answers the other one by new words to it, without end.
+type parrot struct {
+	mu    sync.Mutex
+	turns []string // "AGENT PROMPT" of each
+}
+
+func (p *parrot) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Messages []struct{ Role, Content string }
+	}
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || len(body.Messages) < 2 {
+		http.Error(w, "no request", http.StatusBadRequest)
+		return
+	}
+	_, me, _ := strings.Cut(body.Messages[0].Content, "You are the agent ")
+	me, _, _ = strings.Cut(me, " ")
+	last := body.Messages[len(body.Messages)-1]
+	answer := map[string]any{"role": "assistant"}
+	if last.Role == "user" { // else it is what a tool said
+		p.mu.Lock()
+		p.turns = append(p.turns, me+" "+last.Content)
+		answer["content"] = says(me, last.Content, len(p.turns))
+		p.mu.Unlock()
+		if strings.Contains(last.Content, "the reaction agree") {
+			answer["tool_calls"] = []any{map[string]any{"id": "call", "type": "function", "function": map[string]any{
+				"name": "chat_send_message", "arguments": `{"text":"I deploy now."}`,
+			}}}
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": answer, "finish_reason": "stop"}}}) // the agent may be halted
+}
+
+// says returns what an agent of the room says in its nth turn.
+func says(me, prompt string, n int) string {
+	_, text, _ := strings.Cut(prompt, "\nMESSAGE\n<<")
+	text, _, _ = strings.Cut(text, ">>")
+	other := map[string]string{"tg--100": "second", "second": "tg--100"}[me]
+	switch {
+	case strings.Contains(prompt, "the reaction agree"):
+		return ""
+	case strings.Contains(text, "ask me"):
+		return "Shall I deploy?"
+	case strings.Contains(text, "what was sung"):
+		return "It was " + strings.Repeat("la la land", strings.Count(prompt, "La la land"))
+	case strings.Contains(text, "sing"):
+		return "La la land"
+	case strings.Contains(text, "hello"):
+		return fmt.Sprint("hello ", n)
+	default:
+		h := fnv.New64a()
+		fmt.Fprint(h, n)
+		return fmt.Sprintf("@%s and what of %x, %x?", other, h.Sum64(), h.Sum64()*31)
+	}
+}
+
+// turnsOf counts the turns of an agent.
+func (p *parrot) turnsOf(agent string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(slices.DeleteFunc(slices.Clone(p.turns), func(t string) bool { return !strings.HasPrefix(t, agent+" ") }))
+}
+
+// TestARoomOfRealPrograms: in a group of Telegram with two agents, each hears what the other says,
+// without a turn; what they say to each other ends with one call for a person; a halt stops
+// both, and a thumb under an agent's question lets it go on.
+func TestARoomOfRealPrograms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	model := &parrot{}
+	web := httptest.NewServer(model)
+	t.Cleanup(web.Close)
+	s := newSystem(t, "--harness=openai", "--model=parrot", "--base-url="+web.URL+"/v1")
+	will := s.api.User("Will")
+	room := s.api.AddChat(models.Chat{ID: -100, Type: "group", Title: "Team"})
+	hubbub := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), built(t, "hubbub"), append(args, "--bus=ws://"+s.bus, "--data="+s.data)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("hubbub %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("in the room:\n%s", strings.Join(s.api.Texts(room.ID), "\n"))
+		}
+	})
+	ask := func(text, want string) []string { // and returns what was said until an answer with want
+		t.Helper()
+		from := len(s.api.Texts(room.ID))
+		s.api.Say(room, will, text)
+		s.await(want, func() bool {
+			return slices.ContainsFunc(s.api.Texts(room.ID)[from:], func(said string) bool { return strings.Contains(said, want) })
+		})
+		return s.api.Texts(room.ID)[from:]
+	}
+
+	ask("@"+s.api.Bot().Username+" hello", "hello")
+	hubbub("pub", "system:spawn", "--type", "spawn_request", "--content", `{"topic":"tg:-100","agent":"second"}`)
+	s.await("the second agent", func() bool {
+		return slices.ContainsFunc(s.passes(), func(p *pass) bool { return p.entry.Topic == "agent:second" && p.status != "" })
+	})
+
+	ask("@tg--100 sing", "La la land")
+	before := model.turnsOf("second")
+	ask("@second what was sung?", "It was la la land")
+	if n := model.turnsOf("second") - before; n != 1 {
+		t.Errorf("the second agent took %d turns for one question and what it overheard", n)
+	}
+
+	said := ask("@second talk to the other one", "Two agents have been talking here")
+	said = append(said, ask("@tg--100 hello again", "hello")...)
+	calls, exchanged := 0, 0
+	for _, text := range said {
+		switch {
+		case strings.HasPrefix(text, "Two agents have been talking here"):
+			calls++
+		case strings.HasPrefix(text, "@"):
+			exchanged++
+		}
+	}
+	if calls != 1 || exchanged < 3 || exchanged > 12 {
+		t.Errorf("%d calls for a person after %d messages of agents: %q", calls, exchanged, said)
+	}
+
+	ask("/halt", "tg--100: halted")
+	s.await("the halt of the second agent", func() bool {
+		return slices.ContainsFunc(s.api.Texts(room.ID), func(said string) bool { return strings.Contains(said, "second: halted") })
+	})
+	turns := model.turnsOf("second") + model.turnsOf("tg--100")
+	ask("@second hello, are you there?", "halt")
+	if n := model.turnsOf("second") + model.turnsOf("tg--100") - turns; n != 0 {
+		t.Errorf("%d turns in a chat that is halted", n)
+	}
+	hubbub("resume", "tg:-100")
+	ask("@second hello!", "hello")
+
+	ask("@tg--100 ask me", "Shall I deploy?")
+	messages := s.api.Messages(room.ID)
+	i := slices.IndexFunc(messages, func(m *models.Message) bool { return m.Text == "Shall I deploy?" })
+	s.api.React(room, will, messages[i].ID, nil, "👍")
+	s.await("the deployment", func() bool { return slices.Contains(s.api.Texts(room.ID), "I deploy now.") })
+}
