@@ -170,3 +170,37 @@ func TestTwoLeadsOfEachOtherAskOnce(t *testing.T) {
 		w.wantTexts(toldMended + " I asked boss, and got no answer.")
 	})
 }
+
+// TestWorkNamesItsOwnLeadAndOwner: the master of the conversation and the owner of the item come
+// from the broker's records, and their answer goes where the question came from.
+func TestWorkNamesItsOwnLeadAndOwner(t *testing.T) {
+	boss := newStub(answering("no, it is not"))
+	inOffice(t, boss, attention.Ladder{}, func(t *testing.T, w *world) {
+		cli := w.bus.Join(t, "cli:will.1", "cli:will.1")
+		ask := func(method string, params map[string]any) {
+			cli.Send(t, protocol.TopicBroker, protocol.TypeCollabRequest, map[string]any{"requestId": method, "method": method, "params": params})
+			w.sleep(time.Minute)
+		}
+		ask("conversation.create", map[string]any{"id": "c1", "kind": "group", "title": "ops", "memberIds": []string{"agent:lead", "agent:boss"}, "masterId": "agent:boss"})
+		ask("message.post", map[string]any{"conversationId": "c1", "text": "is the deploy blocked?", "surface": "human", "targets": []string{"agent:lead"}})
+		ask("work_item.create", map[string]any{"id": "w1", "title": "unblock it", "ownerId": "agent:boss", "nextMoveOwnerId": "agent:lead", "wake": true})
+		ask("conversation.get", map[string]any{"id": "c1"})
+		equal(t, "rungs", w.rungs(), []string{
+			"agent:lead lead agent:boss unanswered", "agent:lead lead agent:boss answered",
+			"agent:lead owner agent:boss unanswered", "agent:lead owner agent:boss answered",
+		})
+		var got struct {
+			Result struct{ Messages []struct{ Text string } }
+		}
+		for cli.Waiting() > 0 {
+			if d := cli.Next(t); strings.Contains(string(d.Message.Content), `"conversation.get"`) {
+				got = content[struct {
+					Result struct{ Messages []struct{ Text string } }
+				}](t, d)
+			}
+		}
+		if list := got.Result.Messages; len(list) != 2 || list[1].Text != "agent:boss answers: no, it is not" {
+			t.Errorf("the conversation is %+v", list)
+		}
+	})
+}

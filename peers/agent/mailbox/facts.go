@@ -108,7 +108,8 @@ func (v *View) Standing(e *Entry, text string) attention.Standing {
 	if e.FromAgent() {
 		s.Exchange = v.Exchange(e).Weigh(time.Now())
 		s.Repeats = attention.AddsNothing(text, store.All(v.Tx, store.Itself[string],
-			`SELECT text FROM sent WHERE conversation = ? AND kind = 'text' ORDER BY sent_at DESC LIMIT 10`, e.Content.Chat.ID))
+			`SELECT text FROM sent WHERE conversation = ? AND kind = 'text' ORDER BY sent_at DESC LIMIT 10`, e.Content.Chat.ID)) &&
+			e.Origin.QuestionID == "" // who is asked may say yes to each question
 	}
 	return s
 }
