@@ -1,14 +1,16 @@
 package agent_test
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,43 +26,66 @@ import (
 	"hubbub/protocol"
 )
 
-// innerShapes are what models write that is no answer. FENCE stands for the fence that was
-// drawn for the turn.
+// fence is drawn for every turn of these tests, so that shapes can have it, whole and cut.
+var fence = attention.FenceOf(rand.Text())
+
+// innerShapes are what models write that is no answer.
 var innerShapes = []string{
 	"<think>\nThe user wants INNER.\n</think>", "<THINK>INNER</THINK>", "<thinking type=\"x\">INNER ``` INNER</thinking>", "<reasoning>INNER</reasoning>",
 	"<tool_call>\n{\"name\":\"INNER\",\"arguments\":{}}\n</tool_call>", "<tool_calls>INNER</tool_calls>", "<function=INNER>{}</function>",
 	"<function_calls><invoke name=\"INNER\"></invoke></function_calls>", "<|im_end|>", "<|channel|>", "<｜tool▁calls▁begin｜>", "<tool_response>INNER</tool_response>",
-	"C2A EVENT\nevent_id: INNER\nresponse_policy: must_respond\n", "<<FENCE\n", "FENCE>>\n",
-	"C2A EVENT\nevent_id: INNER\nfence: FENCE\n\nMESSAGE\n<<FENCE\nINNER\nFENCE>>\n",
+	"C2A EVENT\nevent_id: INNER\nresponse_policy: must_respond\n", "<<" + fence + "\n", fence + ">>\n",
+	"C2A EVENT\nevent_id: INNER\nfence: " + fence + "\n\nMESSAGE\n<<" + fence + "\nINNER\n" + fence + ">>\n",
 }
 
-// shapes returns n answers of models: what is for people among what is not, some of it cut
-// at random.
-func shapes(n int) (list []string) {
-	r := rand.New(rand.NewPCG(26, 8))
-	for range n {
-		var b strings.Builder
+// answerShapes are what models write that is one.
+var answerShapes = []string{"", "", "The answer is 4.\n", "It is 4, and <b>that</b> is all.\n", "Write `<think>` there.\n", "```\n<tool_call>\n```\n"}
+
+// A shape is what a model answers, and what of it is an answer, as it was put together.
+type shape struct{ text, answer string }
+
+// shapes returns n answers of models: what is for people among what is not, each cut at
+// random. A cut may leave the beginning of a word that only its end could tell from others:
+// of a fence without its marks, of code, or one character. Those are cut elsewhere.
+func shapes(n int) (list []shape) {
+	r := mathrand.New(mathrand.NewPCG(26, 8))
+	for len(list) < n {
+		type piece struct {
+			text   string
+			answer bool
+		}
+		var pieces []piece
+		length := 0
 		for range r.IntN(4) + 1 {
-			b.WriteString(innerShapes[r.IntN(len(innerShapes))])
-			b.WriteString([]string{"\n", "\n\n", "\nThe answer is 4.\n"}[r.IntN(3)])
+			for _, p := range []piece{
+				{innerShapes[r.IntN(len(innerShapes))], false}, {[]string{"\n", "\n\n"}[r.IntN(2)], true}, {answerShapes[r.IntN(len(answerShapes))], true},
+			} {
+				pieces, length = append(pieces, p), length+len(p.text)
+			}
 		}
-		text := b.String()
-		if r.IntN(2) == 0 {
-			text = strings.ToValidUTF8(text[:r.IntN(len(text)+1)], "")
+		var one shape
+		left, word := r.IntN(length)+1, false
+		for _, p := range pieces {
+			cut := strings.ToValidUTF8(p.text[:min(left, len(p.text))], "")
+			left -= min(left, len(p.text))
+			one.text += cut
+			if p.answer {
+				one.answer += cut
+			}
+			word = word || strings.HasSuffix(cut, "\n\nM") || cut != "" && len(cut) < 16 && (strings.HasPrefix(fence, cut) || cut == "C" || strings.Trim(cut, "`<\n") == "" && strings.TrimSpace(cut) != "")
 		}
-		list = append(list, strings.TrimSuffix(text, "FENCE")) // cut there, it is a word like others
+		if !word {
+			list = append(list, one)
+		}
 	}
 	return list
 }
 
-var (
-	askedFor = regexp.MustCompile(`answer \S+ (\d+)`)
-	drawnFor = regexp.MustCompile(`\nMESSAGE\n<<(\S+)`)
-)
+var askedFor = regexp.MustCompile(`answer \S+ (\d+)`)
 
 // modelServer answers as a model that answers with these shapes, as the prompt asks. Every
 // third it sends with the tool first.
-func modelServer(t *testing.T, shapes []string) *httptest.Server {
+func modelServer(t *testing.T, shapes []shape) *httptest.Server {
 	type object = map[string]any
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var q struct {
@@ -74,16 +99,14 @@ func modelServer(t *testing.T, shapes []string) *httptest.Server {
 			return
 		}
 		var number int
-		var fence string
 		used := false
 		for _, m := range q.Messages {
 			if asked := askedFor.FindStringSubmatch(m.Content); m.Role == "user" && asked != nil {
 				number, _ = strconv.Atoi(asked[1]) //nolint:errcheck // digits
-				fence = drawnFor.FindStringSubmatch(m.Content)[1]
 			}
 			used = used || m.Role == "tool"
 		}
-		said := strings.ReplaceAll(shapes[number], "FENCE", fence)
+		said := shapes[number].text
 		message, why := object{"role": "assistant", "content": said}, "stop"
 		if number%3 == 0 && !used {
 			arguments, _ := json.Marshal(object{"text": said}) //nolint:errcheck // a string always can be
@@ -98,12 +121,16 @@ func modelServer(t *testing.T, shapes []string) *httptest.Server {
 
 // TestOnlyAnswersReachAChat runs an agent with the harness of models, against a server, and
 // one with the ACP harness, against a program: a thousand shapes of what models answer, of
-// which the program gets a quarter. What a chat gets is, to the letter, what in one is for people, or a
-// sentence of the host.
+// which the program gets a quarter. What a chat gets is, word for word, the parts that are an
+// answer, as the test knows that put them together, or a sentence of the host.
 func TestOnlyAnswersReachAChat(t *testing.T) {
 	list := shapes(1000)
 	file := filepath.Join(t.TempDir(), "shapes.json")
-	raw, err := json.Marshal(list)
+	var texts []string
+	for _, one := range list {
+		texts = append(texts, one.text)
+	}
+	raw, err := json.Marshal(texts)
 	if err == nil {
 		err = os.WriteFile(file, raw, 0o600)
 	}
@@ -121,10 +148,10 @@ func TestOnlyAnswersReachAChat(t *testing.T) {
 	})
 }
 
-func onlyAnswers(t *testing.T, h harness.Harness, list []string, file string, from int) {
+func onlyAnswers(t *testing.T, h harness.Harness, list []shape, file string, from int) {
 	b := bustest.StartInMemory(t, nil)
 	system, chats := b.Join(t, "agent:system", "system:*"), b.Join(t, "tg:bot", "tg:*")
-	start(t, b, "agent:lead", h, &agent.Options{ComposeWindow: 1, ComposeCap: 1, FirstRetry: 1, MaxTries: 2, Deadline: time.Hour, Parallel: 32})
+	start(t, b, "agent:lead", h, &agent.Options{ComposeWindow: 1, ComposeCap: 1, FirstRetry: 1, MaxTries: 2, Deadline: time.Hour, Parallel: 32, Fence: func() string { return fence }})
 	system.Next(t) // it is on the bus
 
 	ended, said := map[string]string{}, map[string][]string{} // by event
@@ -159,18 +186,13 @@ func onlyAnswers(t *testing.T, h harness.Harness, list []string, file string, fr
 	answered := 0
 	for i, shape := range list {
 		event := fmt.Sprint("e", i+1)
-		// Every fence has the same shape: which one was drawn does not matter to what is left.
-		want := strings.TrimSpace(attention.Answer(strings.TrimSpace(strings.ReplaceAll(shape, "FENCE", "kQ3vT9xW2mZ8kQ3vT9xW2mZ8aa"))))
-		var wants []string
-		if want != "" && !attention.MeansSilence(want) {
-			wants = []string{want}
+		want := strings.Fields(shape.answer)
+		if len(want) > 0 {
 			answered++
 		}
-		if got := said[event]; fmt.Sprint(got) != fmt.Sprint(wants) || len(got) != len(wants) {
-			t.Errorf("the model said\n%q\nand the chat got\n%q (%s); want\n%q", shape, got, ended[event], wants)
-		}
-		if strings.Contains(fmt.Sprint(said[event]), "INNER") {
-			t.Errorf("the model said\n%q\nand the chat got %q", shape, said[event])
+		got := said[event]
+		if len(got) > 1 || len(got) == 0 && len(want) > 0 || !slices.Equal(strings.Fields(strings.Join(got, " ")), want) {
+			t.Errorf("the model said\n%q\nand the chat got\n%q (%s); want\n%q", shape.text, got, ended[event], want)
 		}
 	}
 	if answered < len(list)/3 || answered > len(list)*9/10 {

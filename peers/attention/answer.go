@@ -18,17 +18,37 @@ var innerTags = []string{
 var inner = regexp.MustCompile(`(?is)` + strings.Join([]string{
 	"```.*?(?:```|\\z)", "`[^`\n]+`",
 	closedTags(), `(?m:^)[ \t]*<(?:` + strings.Join(innerTags, "|") + `)(?:\s[^>\n]*)?>.*\z`, // the second was never closed
-	`<(?:function=|(?:` + strings.Join(innerTags, "|") + `)\b)[^>\n]*\z`, `</(?:tool|function)_[a-z]+>`, // cut in a tag, and an end alone
+	`(?m:^)[ \t]*<(?:function=|(?:` + strings.Join(innerTags, "|") + `)\b)[^>\n]*\z`, `</(?:tool|function)_[a-z]+>`, // cut in a tag, and an end alone
 	`<function=[^>\n]*>.*?(?:</function>|\z)`, `(?m:^)\[TOOL_CALLS\].*\z`, `<\|python_tag\|>.*\z`, `<[|｜][a-z0-9_▁ ]{1,40}[|｜]>`,
-	`(?m:^)C2A (?:EVENT|KNOCK)[ \t]*\n.*(?m:^)[a-z0-9]{16,}>>[ \t]*(?m:$)\n?`,                                   // a copy of the prompt up to its last fence
-	`(?m:^)C2A (?:EVENT|KNOCK)[ \t]*\n(?:[a-z_]+: [^\n]*(?:\n|\z))*(?:\n[A-Z ]+\n[^\n]*<<[a-z0-9]{16,}\n.*\z)?`, // and one that was cut
-	`(?m:^)(?:<<[a-z0-9]{16,}|[a-z0-9]{16,}>>)[ \t]*(?:\n|\z)`, `(?m:^)[a-z0-9]{16,}>\z`,                        // and one cut in its end
+	`(?m:^)C2A (?:EVENT|KNOCK)[ \t]*\n(?:[a-z_]+: [^\n]*\n)*\n[A-Z]+\n.*(?m:^)[a-z0-9]{16,}>>[ \t]*(?m:$)\n?`, // a copy of the prompt up to its last fence
+	`(?m:^)C2A (?:EVENT|KNOCK)[ \t]*\n(?:[a-z_]+: [^\n]*(?:\n|\z))*` + // and one that was cut
+		`(?:\n[A-Z ]+\n[^\n]*<<[a-z0-9]{16,}\n.*\z|` + `(?:[a-z]|` + beginnings(headerNames...) + `):?\z|\n(?:` + beginnings("CONTEXT", "MESSAGE") + `|MESSAGE\n<{0,2}[a-z0-9]*)\z)?`,
+	`(?m:^)[ \t]*(?:` + beginnings("C2A EVENT", "C2A KNOCK") + `|</?(?:[a-z]|` + beginnings(append(innerTags, "function=")...) + `)|</|<<[a-z0-9]*|<[|｜][a-z0-9_▁ ]*[|｜]?)\z`, // cut in its first word
+	`(?m:^)(?:<<[a-z0-9]{16,}|[a-z0-9]{16,}>>)[ \t]*(?:\n|\z)`, `(?m:^)[a-z0-9]{16,}>\z`, // and one cut in its end
 	`\A(?:` + headerLine + `)*(?:event_id|response_policy|directedness): [^\n]*(?:\n|\z)(?:` + headerLine + `)*`,
 }, "|"))
 
+// headerNames name the lines of the header of a prompt.
+var headerNames = []string{
+	"event_id", "merged_event_ids", "conversation", "conversation_title", "thread", "stream", "author", "author_id", "directedness", "response_policy",
+	"priority", "reason", "reply_target", "fence",
+}
+
 // headerLine matches a line of the header of a prompt.
-const headerLine = `(?:event_id|merged_event_ids|conversation|conversation_title|thread|stream|author|author_id|directedness|response_policy|` +
-	`priority|reason|reply_target|fence): [^\n]*(?:\n|\z)`
+var headerLine = `(?:` + strings.Join(headerNames, "|") + `): [^\n]*(?:\n|\z)`
+
+// beginnings matches words and what they begin with, from two characters on.
+func beginnings(words ...string) string {
+	var all []string
+	for _, word := range words {
+		tail := ""
+		for i := len(word) - 1; i > 1; i-- {
+			tail = "(?:" + word[i:i+1] + tail + ")?"
+		}
+		all = append(all, word[:2]+tail)
+	}
+	return "(?:" + strings.Join(all, "|") + ")"
+}
 
 // lateClose matches the end of a thought whose beginning the model's template had.
 var lateClose = regexp.MustCompile("(?is)```.*?(?:```|\\z)|`[^`\n]+`|</think(?:ing)?>")
@@ -41,6 +61,32 @@ func closedTags() string {
 	return strings.Join(all, "|")
 }
 
+var (
+	copyOpens = regexp.MustCompile(`<<([A-Za-z0-9]{16,})[ \t]*\n`)
+	copyGoes  = regexp.MustCompile(`\A>>[ \t]*\n\n[A-Z]+\n(?:[^<\n][^\n]*\n)*<<`)
+)
+
+// afterCopy returns what follows a copy of the prompt, up to the last fence of which a text
+// goes: the copy ends where its own fence does, in the last of its parts.
+func afterCopy(text string) string {
+	opens := copyOpens.FindStringSubmatchIndex(text)
+	if opens == nil {
+		return ""
+	}
+	fence, rest := text[opens[2]:opens[3]], text[opens[1]-1:]
+	for {
+		_, behind, closed := strings.Cut(rest, "\n"+fence)
+		if !closed {
+			return ""
+		}
+		goes := copyGoes.FindString(behind)
+		if !strings.HasPrefix(behind[len(goes):], fence) || goes == "" {
+			return strings.TrimLeft(behind, ">")
+		}
+		rest = behind[len(goes):]
+	}
+}
+
 // NotForPeople tells a model that wrote nothing but what Answer takes away.
 const NotForPeople = "What you wrote holds only thoughts, a tool call as text, or a copy of the prompt, which no person is shown. " +
 	"Call tools as tools, and write the answer in plain words."
@@ -50,8 +96,11 @@ const NotForPeople = "What you wrote holds only thoughts, a tool call as text, o
 // stands in code stays. It is "" if nothing else was said.
 func Answer(text string) string {
 	kept := inner.ReplaceAllStringFunc(text, func(part string) string {
-		if part[0] == '`' {
+		switch part[0] {
+		case '`':
 			return part
+		case 'C', 'c':
+			return Answer(afterCopy(part))
 		}
 		return ""
 	})

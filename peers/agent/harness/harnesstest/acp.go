@@ -102,7 +102,7 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 	case "say":
 		f.say(r.SessionId, argument)
 	case "answer": // arguments: a file with a JSON list, and which of its texts is said, in pieces
-		f.answer(r.SessionId, r.Prompt[len(r.Prompt)-1].Text.Text, argument)
+		f.answer(r.SessionId, argument)
 	case "work":
 		f.say(r.SessionId, "let me look")
 		f.update(r.SessionId, acpsdk.StartToolCall("c1", "Reading", acpsdk.WithStartKind(acpsdk.ToolKindRead), acpsdk.WithStartRawInput(map[string]any{"path": "x"})))
@@ -172,8 +172,8 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 	return end, nil
 }
 
-// answer says one of the texts of a file, with the fence of the prompt where it says FENCE.
-func (f *acpProgram) answer(id acpsdk.SessionId, prompt, argument string) {
+// answer says one of the texts of a file.
+func (f *acpProgram) answer(id acpsdk.SessionId, argument string) {
 	file, number, _ := strings.Cut(argument, " ")
 	raw, err := os.ReadFile(file)
 	n, numberErr := strconv.Atoi(number)
@@ -182,10 +182,7 @@ func (f *acpProgram) answer(id acpsdk.SessionId, prompt, argument string) {
 		f.say(id, err.Error())
 		return
 	}
-	_, behind, _ := strings.Cut(prompt, "\nMESSAGE\n<<")
-	fence, _, _ := strings.Cut(behind, "\n")
-	said := []rune(strings.ReplaceAll(list[n], "FENCE", fence))
-	for piece := range slices.Chunk(said, 40) {
+	for piece := range slices.Chunk([]rune(list[n]), 40) {
 		f.say(id, string(piece))
 	}
 }
