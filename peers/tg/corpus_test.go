@@ -5,12 +5,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -110,4 +114,19 @@ func compareGolden(t *testing.T, path string, got []byte) {
 		}
 	}
 	t.Fatalf("%s has %d lines, and there are %d", path, len(w), len(g))
+}
+
+// TestTheCorpusHasEveryKindOfUpdate that the library knows: the bridge passes over those that it
+// does not ask for.
+func TestTheCorpusHasEveryKindOfUpdate(t *testing.T) {
+	corpus, err := os.ReadFile("testdata/updates.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for field := range reflect.TypeFor[models.Update]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if !bytes.Contains(corpus, fmt.Appendf(nil, `"%s":`, name)) {
+			t.Errorf("no line has %s", name)
+		}
+	}
 }

@@ -54,14 +54,44 @@ type draft struct {
 	Items        []albumItem          `json:"items,omitempty"`     // of an album of more than one message, or of an edit in one
 }
 
+// bearable reports whether a message can be read although some field of it has a shape that we
+// do not know: that field is left out. What says who said what, and where, must be as we know it.
+func bearable(as map[string]json.RawMessage, err error) bool {
+	if _, shape := errors.AsType[*json.UnmarshalTypeError](err); !shape {
+		return false
+	}
+	for _, kind := range []string{"message", "edited_message", "channel_post", "edited_channel_post"} {
+		if raw := as[kind]; raw != nil {
+			return json.Unmarshal(raw, &struct {
+				ID         int                    `json:"message_id"`
+				Date       int                    `json:"date"`
+				Thread     int                    `json:"message_thread_id"`
+				Chat       models.Chat            `json:"chat"`
+				From       *models.User           `json:"from"`
+				SenderChat *models.Chat           `json:"sender_chat"`
+				ViaBot     *models.User           `json:"via_bot"`
+				Origin     *models.MessageOrigin  `json:"forward_origin"`
+				Automatic  bool                   `json:"is_automatic_forward"`
+				ReplyTo    *models.Message        `json:"reply_to_message"`
+				Quote      *models.TextQuote      `json:"quote"`
+				Text       string                 `json:"text"`
+				Caption    string                 `json:"caption"`
+				Entities   []models.MessageEntity `json:"entities"`
+				Marks      []models.MessageEntity `json:"caption_entities"`
+			}{}) == nil
+		}
+	}
+	return false
+}
+
 // read returns what an update means. bot is the bot's own account.
 func read(raw json.RawMessage, bot *models.User) (happening, error) {
-	var u models.Update
-	if err := json.Unmarshal(raw, &u); err != nil {
-		return happening{}, fmt.Errorf("the update cannot be read: %w", err)
-	}
 	var as map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &as); err != nil {
+		return happening{}, fmt.Errorf("the update cannot be read: %w", err)
+	}
+	var u models.Update
+	if err := json.Unmarshal(raw, &u); err != nil && !bearable(as, err) {
 		return happening{}, fmt.Errorf("the update cannot be read: %w", err)
 	}
 	switch {
