@@ -45,13 +45,39 @@ func (p *printer) value(v any) {
 	}
 }
 
-// rows prints rows in columns.
+// rows prints rows in columns, below the first, which names them. Where a terminal is too
+// narrow for that, each row is folded.
 func (p *printer) rows(rows [][]any) {
-	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
+	var b bytes.Buffer
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, cells := range rows {
 		fmt.Fprintf(t, strings.Repeat("%v\t", len(cells)-1)+"%v\n", cells...)
 	}
 	p.err = cmp.Or(p.err, t.Flush())
+	for line := range strings.Lines(b.String()) {
+		if p.columns > 0 && screen.Width(strings.TrimRight(line, " \n")) > p.columns {
+			p.folded(rows)
+			return
+		}
+	}
+	p.line("%s", strings.TrimSuffix(b.String(), "\n"))
+}
+
+// folded prints rows on a narrow terminal: the first cell of each, and below it the others
+// that are not empty, behind the names of their columns.
+func (p *printer) folded(rows [][]any) {
+	for _, cells := range rows[1:] {
+		p.line("%s", strings.Join(screen.Wrap(fmt.Sprint(cells[0]), p.columns), "\n"))
+		var told []string
+		for i, cell := range cells[1:] {
+			if words := strings.TrimSpace(fmt.Sprint(cell)); words != "" && words != "-" {
+				told = append(told, strings.ToLower(fmt.Sprint(rows[0][i+1]))+" "+words)
+			}
+		}
+		for _, line := range screen.Wrap(strings.Join(told, ", "), p.columns-2) {
+			p.line("%s", p.Paint(screen.Dim, "  "+line))
+		}
+	}
 }
 
 // printResult prints a result: as one line of JSON with --json, and otherwise as print does.

@@ -43,6 +43,18 @@ func newStats() *cobra.Command {
 }
 
 func printStats(p *printer, list []activitylog.AgentStats, titles *view.Titles) {
+	if p.columns > 0 && p.columns <= statsColumns+minEnds {
+		rows := [][]any{{"AGENT", "EVENTS", "INJECTED", "KNOCKS", "TURNS", "AVOIDED", "BUDGET", "TOKENS", "REFUSED", "OPEN", "ENDED"}}
+		for i := range list {
+			s := &list[i]
+			rows = append(rows, []any{
+				screen.Printable(titles.Both(s.Agent)), s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.OverBudget, s.Tokens, s.Refusals, s.Open,
+				strings.Join(endsOf(s), ", "),
+			})
+		}
+		p.rows(rows)
+		return
+	}
 	p.line("EVENTS  INJECTED  KNOCKS  TURNS  AVOIDED  BUDGET     TOKENS  REFUSED  OPEN  AGENT, HOW EVENTS ENDED")
 	total := activitylog.AgentStats{Agent: "all", Dispositions: map[string]int64{}}
 	for _, s := range list {
@@ -58,13 +70,17 @@ func printStats(p *printer, list []activitylog.AgentStats, titles *view.Titles) 
 // minEnds columns for it.
 const statsColumns, minEnds = 76, 16
 
-func (p *printer) stats(s activitylog.AgentStats, name string) {
-	var ends []string
+// endsOf tells how the events of an agent ended.
+func endsOf(s *activitylog.AgentStats) (ends []string) {
 	for _, d := range slices.Sorted(maps.Keys(s.Dispositions)) {
 		ends = append(ends, fmt.Sprintf("%d %s", s.Dispositions[d], screen.Printable(d)))
 	}
+	return ends
+}
+
+func (p *printer) stats(s activitylog.AgentStats, name string) {
 	name = screen.Printable(name)
-	if len(ends) > 0 {
+	if ends := endsOf(&s); len(ends) > 0 {
 		name += ": " + strings.Join(ends, ", ")
 	}
 	lines := []string{name}

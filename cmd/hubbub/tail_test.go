@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
+	"hubbub/cmd/internal/screen"
 	"hubbub/peers/store"
 )
 
@@ -43,5 +45,31 @@ func TestTailBeginsOnceTheLogIsFree(t *testing.T) {
 	}
 	if err := out.flush(); err != nil || bytes.Count(shown.Bytes(), []byte("\n")) != 1 {
 		t.Errorf("%v; it shows %s", err, shown.Bytes())
+	}
+}
+
+// TestATableIsFoldedOnANarrowTerminal: what does not fit beside each other stands below its
+// first cell, and nothing is lost or cut off by the terminal.
+func TestATableIsFoldedOnANarrowTerminal(t *testing.T) {
+	rows := [][]any{{"PEER", "SINCE", "QUEUED", "LISTENS TO"}, {"agent:tg-42 (“Will”)", "57s", 0, "agent:tg-42 bus:presence collab:*"}, {"tg:1", "1m", 7, "-"}}
+	for columns, want := range map[int]string{
+		0:  "PEER                  SINCE  QUEUED  LISTENS TO\nagent:tg-42 (“Will”)  57s    0       agent:tg-42 bus:presence collab:*\ntg:1                  1m     7       -\n",
+		60: "agent:tg-42 (“Will”)\n  since 57s, queued 0, listens to agent:tg-42 bus:presence\n  collab:*\ntg:1\n  since 1m, queued 7\n",
+	} {
+		var shown bytes.Buffer
+		p := &printer{columns: columns, w: &shown}
+		if p.rows(rows); p.err != nil || shown.String() != want {
+			t.Errorf("%d columns (%v):\n%s", columns, p.err, shown.String())
+		}
+	}
+	var shown bytes.Buffer
+	printStats(&printer{columns: 60, w: &shown}, []activitylog.AgentStats{{Agent: "agent:a", Events: 3, Dispositions: map[string]int64{"ignored": 2, "responded": 1}}}, new(view.Titles))
+	for line := range strings.Lines(shown.String()) {
+		if screen.Width(line) > 61 {
+			t.Errorf("too wide: %s", line)
+		}
+	}
+	if !strings.Contains(strings.Join(strings.Fields(shown.String()), " "), "events 3") || !strings.Contains(shown.String(), "responded") {
+		t.Errorf("stats: %s", shown.String())
 	}
 }

@@ -28,9 +28,12 @@ type listing[T any] struct {
 // print shows the records of a list that keep wants: with --json each as the
 // broker wrote it, one a line, else as a table.
 func (l *listing[T]) print(in *brokerInput, list []collab.Listed[T], keep func(*T) bool) error {
-	out := in.OutOrStdout()
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	now, shown := time.Now(), 0
+	p, now := newPrinter(in.Command), time.Now()
+	head := []any{}
+	for name := range strings.SplitSeq(l.header, "\t") {
+		head = append(head, name)
+	}
+	rows := [][]any{head}
 	for _, raw := range list {
 		record, err := raw.Read()
 		if err != nil {
@@ -39,26 +42,24 @@ func (l *listing[T]) print(in *brokerInput, list []collab.Listed[T], keep func(*
 		if !keep(&record) {
 			continue
 		}
-		if asJSON(in.Command) {
-			if _, err := fmt.Fprintln(out, string(raw.RawMessage)); err != nil {
-				return err
-			}
+		if p.json {
+			p.line("%s", raw.RawMessage)
 			continue
 		}
-		if shown++; shown == 1 {
-			fmt.Fprintln(t, l.header)
-		}
-		row := l.row(&record, now)
+		row, cells := l.row(&record, now), []any{}
 		for i, width := range l.widths {
-			row[i] = text.Clip(screen.Printable(cmp.Or(row[i], "-")), width)
+			cells = append(cells, text.Clip(screen.Printable(cmp.Or(row[i], "-")), width))
 		}
-		fmt.Fprintln(t, strings.Join(row, "\t"))
+		rows = append(rows, cells)
 	}
-	if shown == 0 && !asJSON(in.Command) {
-		_, err := fmt.Fprintln(out, l.none)
-		return err
+	switch {
+	case p.json:
+	case len(rows) == 1:
+		p.line("%s", l.none)
+	default:
+		p.rows(rows)
 	}
-	return t.Flush()
+	return p.err
 }
 
 var workListing = listing[collab.WorkItem]{
