@@ -1,6 +1,6 @@
 # The commands of this repository. `make` lists them.
 
-.PHONY: help build test quick lint walk size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk test-power-cut test-agents test-emulator test-a2a test-models generate package package-check mcp-conformance test-console soak lint-deep clean
+.PHONY: help build test quick lint walk size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk test-power-cut test-agents test-emulator test-a2a test-models generate package install uninstall package-check mcp-conformance test-console soak lint-deep clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -82,6 +82,12 @@ test-console: build ## the console in headless Chromium on a live demo (needs ch
 
 generate: ## write the generated documents: sample settings, licences
 	@scripts/generate
+
+install: ## put programs, manual pages and completions below DESTDIR and PREFIX (/usr/local), after make build
+	@scripts/install install
+
+uninstall: ## take away what make install put there
+	@scripts/install uninstall
 
 package: ## make a release in dist/: archives and .deb for amd64 and arm64
 	@scripts/package

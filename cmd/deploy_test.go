@@ -125,3 +125,50 @@ func TestManifestsNameTheirFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIsInstalledIsTakenAwayAgain installs into a folder, as packagers do, runs what is
+// there, and leaves what others put beside it.
+func TestWhatIsInstalledIsTakenAwayAgain(t *testing.T) {
+	dest := t.TempDir()
+	script := func(what string) {
+		cmd := exec.CommandContext(t.Context(), filepath.Join("..", "scripts", "install"), what, filepath.Dir(built(t, "hubbub")))
+		cmd.Env = append(os.Environ(), "DESTDIR="+dest, "PREFIX=/opt")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", what, err, out)
+		}
+	}
+	files := func() (list []string) {
+		err := filepath.WalkDir(dest, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				list = append(list, strings.TrimPrefix(path, dest))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	script("install")
+	there := files()
+	for _, want := range []string{
+		"/opt/bin/hubbub", "/opt/bin/hubbub-bus", "/opt/bin/hubbub-agent", "/opt/share/man/man1/hubbub-tg.1",
+		"/opt/share/man/man7/hubbub-operating.7", "/opt/share/bash-completion/completions/hubbub",
+	} {
+		if !slices.Contains(there, want) {
+			t.Errorf("%s is missing among %v", want, there)
+		}
+	}
+	if out, err := exec.CommandContext(t.Context(), filepath.Join(dest, "opt", "bin", "hubbub"), "version").CombinedOutput(); err != nil {
+		t.Errorf("what was installed does not run: %v\n%s", err, out)
+	}
+	other := filepath.Join(dest, "opt", "bin", "hubbub-of-somebody-else")
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script("install") // over itself
+	script("uninstall")
+	if left := files(); len(left) != 1 || left[0] != "/opt/bin/hubbub-of-somebody-else" {
+		t.Errorf("%v is left", left)
+	}
+}

@@ -47,6 +47,9 @@ const (
 var handlings = map[string]handling{
 	// Make.
 	"make demo":            {elsewhere: "it is hubbub demo, after make build", file: "scripts/brief", text: "make demo"},
+	"make build":           {elsewhere: "it is scripts/build, as for make demo", file: ".ci/run", text: "make test"},
+	"make install":         {elsewhere: "it runs into a folder of a test", file: "cmd/deploy_test.go", text: `"scripts", "install"`},
+	"make uninstall":       {elsewhere: "it runs into a folder of a test", file: "cmd/deploy_test.go", text: `script("uninstall")`},
 	"make test":            {elsewhere: "it is what runs this test", file: ".ci/run", text: "make test"},
 	"make bench":           {elsewhere: "minutes; for a moment in CI", file: "scripts/brief", text: "make bench"},
 	"make fuzz":            {elsewhere: "a minute for each parser; a moment in CI", file: "scripts/brief", text: "make fuzz"},
@@ -80,13 +83,13 @@ var handlings = map[string]handling{
 	// What people look at.
 	"hubbub tail":                      {says: `send_finish tg_reply agent:\S+ tg:12345 ok`, on: wholeSystem},
 	"hubbub tail --data play --follow": {says: `send_start tg_message tg:42 agent:echo`, stays: true, on: openBus},
-	"hubbub trace ID":                  {says: `attention_decision agent:tg-12345 .* decided: to_me, must_respond`, on: wholeSystem},
-	"hubbub trace MESSAGE":             {says: `^msg_\S+  tg_message  tg:12345 → agent:tg-12345$`, on: wholeSystem},
+	"hubbub trace ID":                  {says: `attention_decision agent:“Will” .* decided: to_me, must_respond`, on: wholeSystem},
+	"hubbub trace MESSAGE":             {says: `^msg_\S+  tg_message  tg:“Will” → agent:“Will”$`, on: wholeSystem},
 	"hubbub trace --data play MESSAGE": {says: `^msg_\S+  tg_message  tg:42 → agent:echo$`, on: openBus},
 	"hubbub trace":                     {named: true},
 	"hubbub why":                       {named: true},
-	"hubbub why EVENT":                 {says: `agent:tg-12345 was woken`, on: wholeSystem},
-	"hubbub stats":                     {says: `agent:tg-12345: .*[1-9]\d* responded`, on: wholeSystem},
+	"hubbub why EVENT":                 {says: `agent:tg-12345 \(“Will”\) was woken`, on: wholeSystem},
+	"hubbub stats":                     {says: `agent:tg-12345 .*: .*[1-9]\d* responded`, on: wholeSystem},
 	"hubbub console":                   {says: `^http://127\.0\.0\.1:\d+/console/enter/`, on: wholeSystem},
 	"hubbub top":                       {says: `messages/s`, on: wholeSystem},
 	"hubbub peers":                     {says: `(?s)agent:system.*tg:`, on: wholeSystem},
