@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -260,6 +261,7 @@ func (s *settings) complete(env *program.Env) (err error) {
 			return program.Usage("--mcp-file: %s", err)
 		}
 	}
+	o.Model = cmp.Or(s.model, s.harnessCommand)
 	o.Peer, o.HarnessType, o.Log, o.OnReady = env.PeerOptions(), s.harness, &env.Log, env.Ready
 	return nil
 }

@@ -32,6 +32,7 @@ type drafts struct {
 	texts map[string]*draft
 	sure  bool
 	never bool
+	kept  int64 // of both, what the mailbox has
 }
 
 type draft struct {
@@ -86,6 +87,55 @@ func (d *drafts) end(turnID string, whole bool) {
 	}
 }
 
+// What a mailbox remembers of a model, from one start to the next.
+const (
+	draftsSure = 1 << iota
+	draftsNever
+)
+
+// recall takes what the mailbox has of the model.
+func (d *drafts) recall(kept int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sure, d.never, d.kept = d.sure || kept&draftsSure != 0, d.never || kept&draftsNever != 0, kept
+}
+
+// learned returns what the mailbox is to have of the model, and whether that is new.
+func (d *drafts) learned() (keep int64, fresh bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sure {
+		keep |= draftsSure
+	}
+	if d.never {
+		keep |= draftsNever
+	}
+	return keep, keep != d.kept
+}
+
+// recallDrafts reads how far drafts of this model can be trusted.
+func (a *Agent) recallDrafts(ctx context.Context) {
+	v := a.box.View(ctx)
+	if kept := v.Counter(a.draftsName()); v.Err() == nil {
+		a.drafts.recall(kept)
+	}
+}
+
+func (a *Agent) draftsName() string { return "drafts " + a.opts.HarnessType + " " + a.opts.Model }
+
+// keepDrafts stores what was learned of the model.
+func (a *Agent) keepDrafts(ctx context.Context) error {
+	keep, fresh := a.drafts.learned()
+	if !fresh {
+		return nil
+	}
+	err := a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.SetCounter(a.draftsName(), keep) })
+	if err == nil {
+		a.drafts.recall(keep)
+	}
+	return err
+}
+
 // turns returns the turns whose texts are kept.
 func (d *drafts) turns() (ids []string) {
 	d.mu.Lock()
@@ -121,7 +171,7 @@ func (a *Agent) showDrafts(ctx context.Context) (more bool, err error) {
 			a.drafts.end(id, t != nil && t.State == mailbox.TurnFinished)
 		}
 	}
-	var errs []error
+	errs := []error{a.keepDrafts(ctx)}
 	for _, e := range typists(v) {
 		if e.Content.Chat.Kind != "dm" || protocol.PeerID(e.Chat).Family() == "chorus" || v.Interim(e) != nil || v.Err() != nil {
 			continue

@@ -53,6 +53,7 @@ type Options struct {
 	// headers hold a pass of the agent's token: it guards what is dialled.
 	Conceal func(harness.MCPServer) harness.MCPServer
 
+	Model       string // names what writes the answers; what was learned of it is kept under that name
 	HarnessType string // told to the collaboration broker; default "scripted"
 	WorkspaceID string // told to the collaboration broker
 	WakePolicy  string // "auto" (default) or "manual"

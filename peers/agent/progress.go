@@ -51,6 +51,7 @@ func (a *Agent) typingLoop(ctx context.Context) error {
 	timer.Stop()
 	defer timer.Stop()
 	shown := signs{}
+	a.recallDrafts(ctx)
 	var grown <-chan time.Time // once a text grows
 	for {
 		select {

@@ -115,6 +115,7 @@ type world struct {
 
 	replies            []protocol.ChatReply
 	typing, typingEnds int
+	drafts             []string
 	records            []record
 }
 
@@ -182,6 +183,9 @@ func (w *world) collect() {
 		r := content[protocol.ChatReply](w.t, d)
 		if r.Typing {
 			w.typing++
+			if r.Draft != "" {
+				w.drafts = append(w.drafts, r.Draft)
+			}
 			continue
 		}
 		if bytes.Contains(d.Message.Content, []byte(`"typing":false`)) {
