@@ -47,6 +47,9 @@ func (s *settings) check() (err error) {
 	if err := checkListen(s.bus.Listen); err != nil {
 		return err
 	}
+	if s.tlsCert == "" && !s.bus.Plaintext && isPublic(s.bus.Listen) {
+		return program.Usage("--listen %s without TLS: tokens would travel in the clear; give --tls-cert and --tls-key, or --plaintext behind a proxy that adds TLS", s.bus.Listen)
+	}
 	if err := checkOrigins(s.bus.AllowOrigins); err != nil {
 		return err
 	}
@@ -72,6 +75,14 @@ func checkListen(address string) error {
 		return program.Usage("--listen %q is not an address and a port such as 127.0.0.1:7892", address)
 	}
 	return nil
+}
+
+// isPublic reports whether an address is certainly not of this machine alone. What a name
+// means shows when the bus listens there.
+func isPublic(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "" || ip != nil && !ip.IsLoopback())
 }
 
 // check refuses settings of a cluster with which the bus would stay alone.

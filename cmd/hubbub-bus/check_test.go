@@ -59,7 +59,7 @@ func TestSettingsThatCannotBeMeantAreRefused(t *testing.T) {
 		return s.check()
 	}
 	for _, good := range [][]string{
-		nil, {"--listen", ":7892"}, {"--listen", "[::1]:0"}, {"--listen", "localhost:http"},
+		nil, {"--listen", ":7892", "--plaintext"}, {"--listen", "[::1]:0"}, {"--listen", "localhost:http"},
 		{"--cluster", "nats://10.0.0.1:4222"}, {"--cluster", "10.0.0.1:4222,tls://b"}, {"--cluster", "wss://u:p@nats.example.com/ws"},
 		{"--cluster-name", ""}, {"--cluster-name", "a.b-c"}, {"--activity-required"}, {"--no-activity-log"},
 		{"--cluster-cert", "c.pem", "--cluster-key", "k.pem"}, {"--name", strings.Repeat("x", 256), "--cluster-name", strings.Repeat("x", 256)},
