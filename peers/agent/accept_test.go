@@ -158,8 +158,8 @@ func gatedModel(t *testing.T, g *gate, withTool bool) string {
 // accepts a delivery, before it answers it, and once its answer was taken or refused.
 const programHolds = "AGENT_TEST_PROGRAM_HOLDS"
 
-// runHolding is a C2A program that answers each event once, as the drafts want it: it knows
-// events by their names.
+// runHolding is a C2A program that answers each delivery once, as the drafts want it: it knows
+// repetitions by the key that they have for that.
 func runHolding(address string) {
 	say := func(m map[string]any) {
 		m["jsonrpc"] = "2.0"
@@ -180,12 +180,13 @@ func runHolding(address string) {
 			Params struct {
 				EventID, ProtocolVersion string
 				Capabilities             json.RawMessage
+				Reliability              struct{ IdempotencyKey string }
 			}
 		}
 		if json.Unmarshal(lines.Bytes(), &m) != nil {
 			continue
 		}
-		switch key := m.Params.EventID; m.Method {
+		switch key := m.Params.Reliability.IdempotencyKey; m.Method {
 		case "initialize":
 			say(map[string]any{"id": m.ID, "result": map[string]any{"protocolVersion": m.Params.ProtocolVersion, "capabilities": m.Params.Capabilities}})
 		case "":

@@ -39,8 +39,11 @@ func TestWhatAHarnessIsGiven(t *testing.T) {
 		w.say(m)
 		w.sleep(5 * time.Second)
 		shown := w.stub.seen()[0]
+		if key, words, _ := strings.Cut(shown.Event.IdempotencyKey, "~"); key != "e1:agent:lead" || len(words) != 8 {
+			t.Errorf("the key is %q", shown.Event.IdempotencyKey)
+		}
 		if diff := cmp.Diff(harness.Event{
-			EventID: "e1", Sequence: 1, Recipient: "agent:lead", Role: "user", IdempotencyKey: "e1:agent:lead~" + shown.Event.Revision, Revision: shown.Event.Revision,
+			EventID: "e1", Sequence: 1, Recipient: "agent:lead", Role: "user", IdempotencyKey: shown.Event.IdempotencyKey,
 			Said: harness.Said{
 				CreatedAt: "2026-06-01T12:00:00Z", Source: harness.Source{Platform: "telegram"}, Conversation: harness.Conversation{ID: "42", Kind: "dm"},
 				Author: harness.Author{ID: "77", Kind: "human", DisplayName: "Will", Username: "will"},

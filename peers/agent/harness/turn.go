@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"regexp"
 	"strings"
 
 	"hubbub/peers/attention"
@@ -95,7 +94,6 @@ type Event struct {
 	Recipient      string   // identity of this agent
 	Role           string   // "user" unless the agent says otherwise
 	IdempotencyKey string   // stable over attempts with the same words
-	Revision       string   // tells these words of the event from others
 	Said
 	Ruling
 	Knock  *Knock // set for notify; then Content is nil
@@ -135,15 +133,6 @@ func (e *Event) Words() string {
 	flush()
 	return strings.Join(lines, "\n")
 }
-
-// Renamed is the name of an event for a program that had other words of it: programs know
-// repetitions by the name.
-func Renamed(event, revision string) string { return event + "~" + revision }
-
-var revised = regexp.MustCompile(`~[0-9a-f]{8}$`)
-
-// EventOf returns the name of an event from one that Renamed gave.
-func EventOf(name string) string { return revised.ReplaceAllString(name, "") }
 
 // Said is what happened in a chat, as its bridge tells it.
 type Said struct {

@@ -96,7 +96,7 @@ func (b *Toolbox) acquire(
 // it, what follows is refused.
 func (b *Toolbox) holdClaim(ctx context.Context, id string) error {
 	v := b.kit.Mailbox.View(ctx)
-	e := current(v, id)
+	e := v.Current(id)
 	if e == nil || !e.Decision.NeedsClaim() || e.State == mailbox.Answered || v.Claim(e.EventID).Owner == b.kit.Self.ID || v.Err() != nil ||
 		!b.kit.Broker.Present(ctx) && !b.kit.Broker.Known() {
 		return v.Err()

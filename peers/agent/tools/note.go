@@ -55,7 +55,7 @@ func (b *Toolbox) note(ctx context.Context, name string, arguments json.RawMessa
 	_ = b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { // what the mailbox cannot store the next turn tells
 		e := b.turnEvent(&tx.View)
 		if id := named.id(); id != "" && (e == nil || e.EventID != id) {
-			if other := current(&tx.View, id); other != nil && (b.chat == "" || other.Chat == b.chat) {
+			if other := tx.Current(id); other != nil && (b.chat == "" || other.Chat == b.chat) {
 				e = other
 			}
 		}

@@ -90,7 +90,7 @@ func (b *Toolbox) sendMessage(ctx context.Context, args *sendArguments) harness.
 // it is known whether there is a broker.
 func (b *Toolbox) refreshBroker(ctx context.Context, id string) {
 	v := b.kit.Mailbox.View(ctx)
-	e := current(v, id)
+	e := v.Current(id)
 	if id == "" {
 		e = b.turnEvent(v)
 	}

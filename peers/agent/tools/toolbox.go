@@ -286,7 +286,7 @@ func (b *Toolbox) look(tx *mailbox.Tx, id string) *try {
 		}
 		id = open[0]
 	}
-	e := current(&tx.View, id)
+	e := tx.Current(id)
 	if e == nil {
 		return t
 	}
@@ -300,14 +300,6 @@ func (b *Toolbox) look(tx *mailbox.Tx, id string) *try {
 		t.refuse(cancelled)
 	}
 	return t
-}
-
-// current is Current for a name that a call gives, also if the event was renamed for its program.
-func current(v *mailbox.View, id string) *mailbox.Entry {
-	if e := v.Current(id); e != nil {
-		return e
-	}
-	return v.Current(harness.EventOf(id))
 }
 
 // own sets the event of the calling turn, if there is one, and returns its id, or refuses if the

@@ -119,8 +119,7 @@ func (r *Runner) eventOf(e *mailbox.Entry, parts []*mailbox.Entry, t *mailbox.Tu
 			event.MergedEventIDs = append(event.MergedEventIDs, p.EventID)
 		}
 	}
-	event.Revision = revision(parts, e.Deferrals)
-	event.IdempotencyKey = harness.Renamed(event.IdempotencyKey, event.Revision)
+	event.IdempotencyKey += "~" + revision(parts, e.Deferrals)
 	if event.Knock = d.Knock; event.Knock != nil {
 		event.Author.DisplayName, event.Author.Username = "", "" // names are text of others
 		event.Conversation.Title, event.Conversation.Service, event.Conversation.Context = "", "", ""

@@ -65,8 +65,6 @@ type Harness struct {
 	accepted *harness.Recent[string, string] // turn id -> request id of the accepted delivery
 	tokens   *harness.Recent[string, string] // event, request and idempotency ids -> turn id
 	changed  *harness.Recent[string, bool]   // ids of turns that were withdrawn from this run of the program, and not accepted since
-	told     *harness.Recent[string, string] // turn id -> idempotencyKey of the last delivery
-	renamed  *harness.Recent[string, string] // id of a turn with newer words than the program had -> the name of its event in the newest delivery
 	requests int                             // number of request ids given
 }
 
@@ -77,7 +75,6 @@ func New(argv []string, opts *Options) *Harness {
 	return &Harness{
 		argv: argv, opts: opts.withDefaults(), life: child.NewLife[session](), wake: make(chan struct{}, 1),
 		accepted: harness.NewRecent[string, string](1024), tokens: harness.NewRecent[string, string](4096), changed: harness.NewRecent[string, bool](1024),
-		told: harness.NewRecent[string, string](1024), renamed: harness.NewRecent[string, string](1024),
 	}
 }
 
@@ -110,7 +107,7 @@ func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error
 // Turn delivers an event until the program accepts it. It does not use the tools of
 // the turn: the program calls Host.Tools.
 func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
-	d := &delivery{turn: t, event: t.Event, attempt: t.Attempt, next: max(t.Attempt, 1), done: make(chan struct{})}
+	d := &delivery{turn: t, attempt: t.Attempt, next: max(t.Attempt, 1), done: make(chan struct{})}
 	h.mu.Lock()
 	h.enqueueLocked(d)
 	h.mu.Unlock()
@@ -150,31 +147,13 @@ func (h *Harness) withdraw(d *delivery, cause error) {
 }
 
 // overtaken reports whether the event that a tool call names was withdrawn from the program,
-// which has accepted no newer words of it, or has, and means the old ones.
+// which has accepted no newer words of it.
 func (h *Harness) overtaken(event string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	turn, _ := h.tokens.Get(event)
 	changed, _ := h.changed.Get(turn)
-	newest, _ := h.renamed.Get(turn)
-	return changed || newest != "" && event != newest && harness.EventOf(event) == harness.EventOf(newest)
-}
-
-// renameLocked gives the event of a turn whose old words the program got a name of its own:
-// programs know repetitions by the name.
-func (h *Harness) renameLocked(d *delivery) {
-	id, key := d.event.EventID, d.event.IdempotencyKey
-	if before, _ := h.told.Get(d.turn.ID); before != key && harness.EventOf(before) == harness.EventOf(key) {
-		h.renamed.Put(d.turn.ID, harness.Renamed(id, d.event.Revision))
-	}
-	name, _ := h.renamed.Get(d.turn.ID)
-	if name == "" || harness.EventOf(name) != id {
-		return
-	}
-	d.event.EventID, d.event.MergedEventIDs = name, slices.Clone(d.event.MergedEventIDs)
-	if at := slices.Index(d.event.MergedEventIDs, id); at >= 0 {
-		d.event.MergedEventIDs[at] = name
-	}
+	return changed
 }
 
 // settle ends a delivery; nil means accepted.
@@ -205,13 +184,12 @@ func (h *Harness) requestIDLocked(method string) string {
 // A delivery is one event on its way to the program. Harness.mu guards it.
 type delivery struct {
 	turn    *harness.Turn
-	event   harness.Event // of the turn, as the program is told of it
-	next    int           // attempt of the next send
-	attempt int           // of the last send
-	sentTo  *session      // that got the last send
-	due     time.Time     // when it is sent again
-	lastID  string        // request id of the last send
-	ids     []string      // request ids of every send
+	next    int       // attempt of the next send
+	attempt int       // of the last send
+	sentTo  *session  // that got the last send
+	due     time.Time // when it is sent again
+	lastID  string    // request id of the last send
+	ids     []string  // request ids of every send
 	settled bool
 	err     error
 	done    chan struct{} // closed when settled
@@ -219,10 +197,9 @@ type delivery struct {
 
 // enqueueLocked inserts a delivery by sequence, after equal ones.
 func (h *Harness) enqueueLocked(d *delivery) {
-	h.renameLocked(d)
 	h.pending = append(h.pending, d)
-	slices.SortStableFunc(h.pending, func(a, b *delivery) int { return cmp.Compare(a.event.Sequence, b.event.Sequence) })
-	for _, token := range append([]string{d.event.EventID, d.event.IdempotencyKey, d.turn.ID}, d.event.MergedEventIDs...) {
+	slices.SortStableFunc(h.pending, func(a, b *delivery) int { return cmp.Compare(a.turn.Event.Sequence, b.turn.Event.Sequence) })
+	for _, token := range append([]string{d.turn.Event.EventID, d.turn.Event.IdempotencyKey, d.turn.ID}, d.turn.Event.MergedEventIDs...) {
 		if token != "" {
 			h.tokens.Put(token, d.turn.ID)
 		}

@@ -19,14 +19,13 @@
 //     are sent in the order of timing.sequence. An error counts as no answer; an
 //     answer to an earlier attempt counts. Accepted deliveries are never sent again.
 //   - At most Options.Window deliveries are unanswered at once; others wait.
-//   - An event whose words the program got and that were edited before an answer comes
-//     again under a name of its own, its eventId with "~" and eight digits, and with
-//     another idempotencyKey: programs know repetitions by both. The tools know it by
-//     either name.
+//   - An event that was edited before its answer comes again with the same eventId, which
+//     is its name everywhere, and with another idempotencyKey: by that, programs know what
+//     they have from what is new.
 //   - Tool calls run one after another in the order in which they came. A call for an
 //     event that was withdrawn from the program counts again once the program has
-//     accepted the delivery with the newer words, by its newest name: else it is about
-//     the old ones, and is refused.
+//     accepted the delivery with the newer words: until then it is about the old ones,
+//     and is refused.
 //   - A program that ends is started again after 1 s, doubled up to 60 s. One
 //     that does not answer initialize, or does not read its input, is ended and
 //     started again in the same way. It never outlives Run.

@@ -134,7 +134,7 @@ func (s *session) deliver(ctx context.Context) time.Time {
 // again.
 func (s *session) deliverOne(d *delivery) time.Time {
 	again := time.Now().Add(s.h.opts.AnswerTimeout)
-	if !s.agreed.takes(d.event.Mode) {
+	if !s.agreed.takes(d.turn.Event.Mode) {
 		s.h.settle(d, harness.ErrMode)
 		return again
 	}
@@ -156,8 +156,7 @@ func (s *session) deliverOne(d *delivery) time.Time {
 	d.ids = d.ids[max(0, len(d.ids)-64):] // answers to earlier ones are not recognized
 	d.sentTo, d.due = s, again
 	s.h.tokens.Put(d.lastID, d.turn.ID)
-	s.h.told.Put(d.turn.ID, d.event.IdempotencyKey)
-	s.request(d.lastID, "chat/deliver", deliverParams(&d.event, s.agreed.version, d.attempt))
+	s.request(d.lastID, "chat/deliver", deliverParams(&d.turn.Event, s.agreed.version, d.attempt))
 	return again
 }
 
