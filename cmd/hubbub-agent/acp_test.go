@@ -187,7 +187,7 @@ func TestAProgramThatDiesWithItsRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := []string{h.reply(), h.reply()}
-	if all := strings.Join(said, "\n"); !strings.Contains(all, "Decision: cancelled by agent:lead (its turn ended: ") || !strings.Contains(all, "May it?") {
+	if all := strings.Join(said, "\n"); !strings.Contains(all, "Decision: cancelled by agent:lead (its turn ended).") || !strings.Contains(all, "May it?") {
 		t.Fatalf("after the program died: %q", said)
 	}
 	h.say("tg:42", "yes", "")

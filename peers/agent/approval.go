@@ -207,7 +207,7 @@ func (p *approver) use(ctx context.Context, a *collab.Approval, digest string) e
 // back.
 func (p *approver) withdraw(ctx context.Context, id string, cause error) error {
 	if !errors.Is(cause, turns.ErrStopping) {
-		if err := p.agent.box.InTx(ctx, func(tx *mailbox.Tx) { tx.CancelDecisions(p.turn.ID, "its turn ended: "+cause.Error()) }); err != nil {
+		if err := p.agent.box.InTx(ctx, func(tx *mailbox.Tx) { tx.CancelDecisions(p.turn.ID, turns.Ended) }); err != nil {
 			p.agent.opts.Log.Error().Err(err).Str("decision", id).Msg("decision not cancelled; it expires")
 		}
 	}

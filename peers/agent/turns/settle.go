@@ -18,6 +18,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
+// Ended is why a decision is cancelled that a turn left open, for the people of its chat. What
+// ended the turn may be words of a program: the log has them.
+const Ended = "its turn ended"
+
 // maxFailure bounds what is recorded of a failure, in bytes.
 const maxFailure = 500
 
@@ -27,7 +31,7 @@ func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolbox, outc
 	return r.box.InTx(ctx, func(tx *mailbox.Tx) {
 		t := tx.Turn(id)
 		if !errors.Is(failure, ErrStopping) {
-			tx.CancelDecisions(id, "its turn ended")
+			tx.CancelDecisions(id, Ended)
 		}
 		if accepted && (t == nil || t.State != mailbox.TurnRunning) { // it was stopped while the program took it
 			r.harness.Cancel(id, errWithdrawn.Error())
