@@ -24,6 +24,7 @@ const (
 	RecordApproval    = "decision" // of a person, whether a tool may run
 	RecordBudget      = "budget"   // a turn that a budget held back
 	RecordTool        = "tool"     // a call of a tool
+	RecordPost        = "post"     // what an agent said first
 )
 
 // An AttentionRecord is one agent_event to system:attention: how an agent
@@ -68,9 +69,10 @@ type AttentionRecord struct {
 	Token   int64  `json:"token,omitempty"`
 	Via     string `json:"via,omitempty"` // broker or local
 
-	Sent   string `json:"sent,omitempty"` // of a delivery: id of the message that it is about
+	Sent   string `json:"sent,omitempty"` // of a delivery or a post: id of the message that it is about
 	Kind   string `json:"kind,omitempty"`
 	Status string `json:"status,omitempty"`
+	Target string `json:"target,omitempty"` // of a post: the chat
 
 	DecisionID string `json:"decisionId,omitempty"` // of an approval, like Tool and State
 	By         string `json:"by,omitempty"`
@@ -83,10 +85,10 @@ type AttentionRecord struct {
 	Message string `json:"message,omitempty"` // of progress
 }
 
-// Concerns reports whether the record is about an event, or about a turn in which
-// the event was merged.
+// Concerns reports whether the record is about an event, about a turn in which
+// the event was merged, or about a message of the agent's own with that id.
 func (a *AttentionRecord) Concerns(eventID string) bool {
-	return a.EventID == eventID || slices.Contains(a.MergedEventIDs, eventID)
+	return a.EventID == eventID || a.Sent == eventID || slices.Contains(a.MergedEventIDs, eventID)
 }
 
 // FinalDisposition reports whether an event with this disposition has ended. An
@@ -136,7 +138,7 @@ func attentionRecord(e *Entry) (a AttentionRecord, ok bool) {
 	if m.Type != protocol.TypeAgentEvent || a.Event == "" {
 		return a, false
 	}
-	if a.Event == RecordDelivery {
+	if a.Event == RecordDelivery || a.Event == RecordPost {
 		a.Sent = a.MessageID
 	}
 	a.At, a.MessageID = e.Time(), e.MessageID

@@ -46,6 +46,8 @@ func attentionScript(t *testing.T) *script {
 	// What is none of it.
 	record("agent:b", `{"event":"mood","eventId":"e1"}`)
 	record("agent:b", `{"event":17}`)
+	record("agent:b", `{"event":"post","eventId":"","messageId":"m-post","target":"tg:1"}`)
+	record("agent:b", `{"event":"delivery","eventId":"","messageId":"m-post","status":"failed"}`)
 	s.message(protocol.TypeAgentEvent, "agent:b", "system:agents", `{"event":"disposition","eventId":"e1","agent":"agent:b"}`)
 	return s
 }
@@ -79,7 +81,7 @@ func TestSealedFilesKnowTheirEvents(t *testing.T) {
 		return list
 	}
 	now := opened(t, path)
-	for _, event := range []string{"e1", "e2", "e3", "e4", "e10", "e", "é", "msg_0001", s.w[len(s.w)-1].MessageID} {
+	for _, event := range []string{"e1", "e2", "e3", "e4", "e10", "e", "é", "msg_0001", "m-post", s.w[len(s.w)-1].MessageID} {
 		for _, agent := range []string{"", "agent:a"} {
 			f := AttentionFilter{EventID: event, Agent: agent}
 			want := about(live, f)
@@ -109,6 +111,7 @@ func TestAttentionRecordsOfAnEvent(t *testing.T) {
 		}},
 		{AttentionFilter{EventID: "e2", Agent: "agent:b"}, []string{"agent:b attention_decision", "agent:b disposition"}},
 		{AttentionFilter{EventID: "e4"}, []string{"agent:a attention_decision", "agent:a refusal", "agent:a disposition"}},
+		{AttentionFilter{EventID: "m-post"}, []string{"agent:b post", "agent:b delivery"}}, // for which no event asked
 		{AttentionFilter{EventID: "é"}, nil},
 	} {
 		var got []string

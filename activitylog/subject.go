@@ -3,6 +3,7 @@ package activitylog
 import (
 	"bytes"
 	"context"
+	"slices"
 
 	"hubbub/protocol"
 
@@ -48,7 +49,7 @@ func addSubjects(ctx context.Context, conn *sqlite.Conn) (err error) {
 func (e *Entry) subjects() []string {
 	if e.Topic == string(protocol.TopicAttention) {
 		if a, ok := attentionRecord(e); ok {
-			return append(a.MergedEventIDs, a.EventID)
+			return slices.DeleteFunc(append(a.MergedEventIDs, a.EventID, a.Sent), func(id string) bool { return id == "" })
 		}
 		return nil
 	}

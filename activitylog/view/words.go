@@ -153,6 +153,8 @@ func (v Voice) Record(a *activitylog.AttentionRecord) string {
 		return fmt.Sprintf("claimed: token %d, by the %s", a.Token, cmp.Or(a.Via, "broker")) + because
 	case activitylog.RecordDelivery:
 		return strings.Join(strings.Fields("delivery of "+a.Kind+" "+a.Sent), " ") + ": " + a.Status + because
+	case activitylog.RecordPost:
+		return fmt.Sprintf("spoke first in %s, %s: %s", a.Target, cmp.Or(a.Directedness, "ambient"), a.Sent) + because
 	case activitylog.RecordEscalation:
 		switch {
 		case a.Rung == "author":

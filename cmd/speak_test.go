@@ -1,0 +1,134 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"hubbub/activitylog"
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// An obedient model calls the tool that a message names ("do chat_post {...}"), and then says nothing.
+// Any other message it answers in a word.
+type obedient struct{}
+
+var order = regexp.MustCompile(`do (chat_[a-z_]+) (\{.*\})`)
+
+func (obedient) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Messages []struct{ Role, Content string }
+	}
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || len(body.Messages) < 2 {
+		http.Error(w, "no request", http.StatusBadRequest)
+		return
+	}
+	answer, last := map[string]any{"role": "assistant", "content": ""}, body.Messages[len(body.Messages)-1]
+	_, text, _ := strings.Cut(last.Content, "\nMESSAGE\n<<")
+	if last.Role == "user" {
+		if told := order.FindStringSubmatch(text); told != nil {
+			answer["tool_calls"] = []any{map[string]any{"id": "call", "type": "function", "function": map[string]any{"name": told[1], "arguments": told[2]}}}
+		} else {
+			answer["content"] = "Well."
+		}
+	} else {
+		answer["content"] = "Done."
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": answer, "finish_reason": "stop"}}}) // the agent may be gone
+}
+
+// newObedient starts a system whose agents do as they are told.
+func newObedient(t *testing.T, agents ...string) *system {
+	t.Helper()
+	web := httptest.NewServer(obedient{})
+	t.Cleanup(web.Close)
+	return newSystem(t, append([]string{"--harness=openai", "--model=obedient", "--base-url=" + web.URL + "/v1"}, agents...)...)
+}
+
+// hubbub runs a command on the system, and returns what it prints.
+func (s *system) hubbub(args ...string) string {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.t.Context(), built(s.t, "hubbub"), append(args, "--bus=ws://"+s.bus, "--data="+s.data)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("hubbub %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// recordsOf returns the records of a kind to system:attention.
+func (s *system) recordsOf(kind string) (list []activitylog.AttentionRecord) {
+	s.t.Helper()
+	err := s.log.Attention(s.t.Context(), activitylog.AttentionFilter{}, func(a *activitylog.AttentionRecord) error {
+		if a.Event == kind {
+			list = append(list, *a)
+		}
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return list
+}
+
+// TestAnAgentOfRealProgramsSpeaksFirst: told in one chat, it speaks in another that it is assigned to,
+// and only there; the chat's other agent has no turn for it, and why tells who spoke, and for what reason.
+func TestAnAgentOfRealProgramsSpeaksFirst(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	s := newObedient(t)
+	will := s.api.User("Will")
+	direct := s.api.DM(will)
+	room := s.api.AddChat(models.Chat{ID: -100, Type: "group", Title: "Team"})
+	s.api.Say(room, will, "@"+s.api.Bot().Username+" hello")
+	s.awaitTexts(room, 1)
+	s.api.Say(direct, will, "hello")
+	s.awaitTexts(direct, 1)
+	agent := "agent:tg-" + strings.TrimPrefix(string(topicOf(direct)), "tg:")
+
+	post := `do chat_post {"target":"tg:-100","text":"The build is green.","reason":"Will wants the team to know"}`
+	s.api.Say(direct, will, post)
+	s.awaitTexts(direct, 2)
+	if got := s.api.Texts(room.ID); len(got) != 1 {
+		t.Fatalf("an agent that is not assigned to the room said there: %q", got)
+	}
+	s.hubbub("pub", "tg:-100", "--type", "route_assigned", "--content", `{"topic":"tg:-100","agent":"`+agent+`"}`)
+	s.await("the assignment", func() bool {
+		return slices.ContainsFunc(s.passes(), func(p *pass) bool {
+			return p.message.Type == protocol.TypeConfigure && p.entry.Topic == agent && p.about("tg:-100") && p.status == activitylog.StatusOK
+		})
+	})
+	s.api.Say(direct, will, post+" now")
+	if got := s.awaitTexts(room, 2); got[1] != "The build is green." {
+		t.Fatalf("the room reads %q", got)
+	}
+	s.awaitTexts(direct, 3)
+	s.await("the sibling's decision", func() bool {
+		return slices.ContainsFunc(s.recordsOf(activitylog.RecordDecision), func(a activitylog.AttentionRecord) bool {
+			return a.Agent == "agent:tg--100" && a.Reason == "told_nobody"
+		})
+	})
+
+	posts := s.recordsOf(activitylog.RecordPost)
+	if len(posts) != 1 {
+		t.Fatalf("%d posts were recorded", len(posts))
+	}
+	line := "spoke first in tg:-100, ambient: " + posts[0].Sent + ", because Will wants the team to know"
+	for _, of := range []string{posts[0].EventID, posts[0].Sent} {
+		if said := s.hubbub("why", of); !strings.Contains(said, line) {
+			t.Errorf("hubbub why %s says\n%s", of, said)
+		}
+	}
+	if n := len(s.api.Texts(room.ID)); n != 2 {
+		t.Errorf("%d messages in the room", n)
+	}
+}
