@@ -44,7 +44,7 @@ fuzz: ## fuzz every parser, a minute each
 mutate: ## break the code in 100 places, in turn: do the tests of what must not lose or give away notice 85?
 	@scripts/mutate $(MUTATE)
 
-conformance: build ## run the wire cases against a fresh bus of ours
+conformance: build ## run the vectors of the drafts, and the wire cases against a fresh bus
 	@scripts/conformance
 
 test-systemd: build ## the spawner against a real systemd (needs root or a user manager)

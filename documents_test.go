@@ -109,10 +109,11 @@ func TestDeclarationsAreFound(t *testing.T) {
 	}
 }
 
-// namedTest is a test as the README names it.
+// namedTest is a test as a document names it.
 var namedTest = regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
 
-// TestPromisesHaveTheirTests fails when the README names a test that is gone.
+// TestPromisesHaveTheirTests fails when the README or the table of the drafts' sentences names a
+// test that is gone.
 func TestPromisesHaveTheirTests(t *testing.T) {
 	tests := map[string]bool{}
 	for _, s := range sources(t) {
@@ -123,18 +124,20 @@ func TestPromisesHaveTheirTests(t *testing.T) {
 			tests[m[1]] = true
 		}
 	}
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, promises, _ := strings.Cut(string(text), "## What is promised")
-	named := namedTest.FindAllStringSubmatch(promises, -1)
-	for _, m := range named {
-		if !tests[m[1]] {
-			t.Errorf("the README names %s, which does not exist", m[1])
+	for doc, from := range map[string]string{"README.md": "## What is promised", "peers/attention/testdata/sentences.md": "# "} {
+		text, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if len(named) < 15 {
-		t.Errorf("only %d tests are named in the README", len(named))
+		_, promises, _ := strings.Cut(string(text), from)
+		named := namedTest.FindAllStringSubmatch(promises, -1)
+		for _, m := range named {
+			if !tests[m[1]] {
+				t.Errorf("%s names %s, which does not exist", doc, m[1])
+			}
+		}
+		if len(named) < 15 {
+			t.Errorf("only %d tests are named in %s", len(named), doc)
+		}
 	}
 }

@@ -2,7 +2,10 @@ package attention_test
 
 import (
 	"encoding/json"
+	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -78,6 +81,31 @@ func check(t *testing.T, want attention.Want, d attention.Decision) {
 				t.Errorf("knock has %q; want %q", pair[0], pair[1])
 			}
 		}
+	}
+}
+
+// TestEverySentenceIsChecked: the rows of the table of sentences count from 1, each says how many
+// vectors check it, and has one, or names a test.
+func TestEverySentenceIsChecked(t *testing.T) {
+	table, err := os.ReadFile("testdata/sentences.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := map[int]int{}
+	for _, v := range vectors(t) {
+		checked[v.Seed]++
+	}
+	rows := regexp.MustCompile(`(?m)^\| (\d+) \| (?:both|2026-\d\d-\d\d) \| [^|]+ \| (\d*) \|(.*)\|$`).FindAllStringSubmatch(string(table), -1)
+	for i, row := range rows {
+		number, _ := strconv.Atoi(row[1])
+		claimed, _ := strconv.Atoi(row[2]) // none: 0
+		if number != i+1 || claimed != checked[number] || claimed == 0 && !strings.Contains(row[3], "`Test") {
+			t.Errorf("row %d is number %d: it says %d vectors, there are %d; tests:%s", i+1, number, claimed, checked[number], row[3])
+		}
+		delete(checked, number)
+	}
+	if len(checked) > 0 {
+		t.Errorf("vectors check sentences that are not in the table: %v", checked)
 	}
 }
 

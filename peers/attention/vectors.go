@@ -16,13 +16,16 @@ var vectorFiles embed.FS
 type Vector struct {
 	File   string `json:"-"` // the file that it stands in
 	Name   string `json:"name"`
-	Seed   string `json:"seed,omitempty"` // the sentence or row that it checks
+	Seed   int    `json:"seed"` // the number of the sentence that it checks, in testdata/sentences.md
 	Self   Self   `json:"self"`
 	Facts  Facts  `json:"facts"`
 	Config Config `json:"config"`
 	Event  Event  `json:"event"`
 	Want   Want   `json:"want"`
 }
+
+// Title names the vector and the sentence that it checks.
+func (v *Vector) Title() string { return fmt.Sprintf("%s (sentence %d)", v.Name, v.Seed) }
 
 // Want is what conforms for one vector, in both drafts.
 type Want struct {

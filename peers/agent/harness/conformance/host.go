@@ -75,7 +75,7 @@ func Host(opts *Options, report func(Verdict)) error {
 		for i := range vectors {
 			v := &vectors[i]
 			v.Config.Version = version
-			draft.conclude(v.Event.EventID, v.Name, CheckDecision(v, attention.Decide(v.Event, v.Self, v.Facts, v.Config), version))
+			draft.conclude(v.Event.EventID, v.Title(), CheckDecision(v, attention.Decide(v.Event, v.Self, v.Facts, v.Config), version))
 		}
 	}
 	return nil

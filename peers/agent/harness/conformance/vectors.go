@@ -34,10 +34,10 @@ func (r *run) vectors(ctx context.Context) error {
 	obliged.SetLimit(atOnce)
 	for i := range vectors {
 		v := &vectors[i]
-		if !r.wanted(v.Event.EventID, v.Name) {
+		if !r.wanted(v.Event.EventID, v.Title()) {
 			continue
 		}
-		t := &trial{said: r.say(v), name: v.Event.EventID, title: v.Name}
+		t := &trial{said: r.say(v), name: v.Event.EventID, title: v.Title()}
 		trials = append(trials, t)
 		must := t.decision.Policy == attention.PolicyMustRespond // now: a claim changes it while the program works
 		if t.wrong = r.deliver(ctx, r.event(t.said), 1); t.wrong != nil || !must {
