@@ -17,13 +17,14 @@ type Delivery = peer.Delivery
 type Scripted struct {
 	*peer.Peer
 	got    chan *Delivery
-	mu     sync.Mutex // guards refuse
+	mu     sync.Mutex // guards refuse and waits
 	refuse func(*Delivery) error
+	waits  time.Duration
 	stop   context.CancelFunc
 	done   chan struct{}
 }
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits for what must come, unless Wait says otherwise.
 const patience = 20 * time.Second
 
 // Join connects a scripted peer, subscribed to the patterns.
@@ -43,7 +44,7 @@ func join(t testing.TB, id protocol.PeerID, link *peer.Options, patterns []proto
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Scripted{
 		Peer: peer.New(id, link),
-		got:  make(chan *Delivery, 10_000), stop: stop, done: make(chan struct{}),
+		got:  make(chan *Delivery, 10_000), waits: patience, stop: stop, done: make(chan struct{}),
 	}
 	s.HandleAny(s.record)
 	if err := s.Subscribe(ctx, patterns...); err != nil {
@@ -85,6 +86,20 @@ func (s *Scripted) Refuse(f func(*Delivery) error) {
 	s.refuse = f
 }
 
+// Wait says how long the test waits from now on for what must come: longer than usual where
+// programs of others are behind it, which are slow to start.
+func (s *Scripted) Wait(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waits = d
+}
+
+func (s *Scripted) patience() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waits
+}
+
 // Leave disconnects the peer and waits for its end.
 func (s *Scripted) Leave() {
 	s.stop()
@@ -100,7 +115,7 @@ func (s *Scripted) Send(t testing.TB, topic protocol.Topic, kind protocol.Messag
 // SendAs sends a message from an identity that the peer may speak for.
 func (s *Scripted) SendAs(t testing.TB, from protocol.PeerID, topic protocol.Topic, kind protocol.MessageType, content any) protocol.SendResult {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), s.patience())
 	defer cancel()
 	result, err := s.Peer.Send(ctx, topic, protocol.NewMessage(kind, from, content))
 	if err != nil {
@@ -112,7 +127,7 @@ func (s *Scripted) SendAs(t testing.TB, from protocol.PeerID, topic protocol.Top
 // Next waits for the next delivery.
 func (s *Scripted) Next(t testing.TB) *Delivery {
 	t.Helper()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(s.patience())
 	defer timer.Stop()
 	select {
 	case d := <-s.got:

@@ -21,6 +21,11 @@ import (
 // that others made.
 const programsEnv = "HUBBUB_AGENTS"
 
+// patience is how long what a program does is waited for, and how long its turns may take:
+// what must happen ends the wait, and some programs take half a minute to start on a busy
+// machine.
+const patience = 5 * time.Minute
+
 // A foreign is a coding agent that others made, and what it needs to ask our model server.
 type foreign struct {
 	name, module string
@@ -134,17 +139,22 @@ func newForeignHouse(t *testing.T, f *foreign, permission string) *foreignHouse 
 	if trace := os.Getenv("HUBBUB_AGENTS_TRACE"); trace != "" {
 		h.command = fmt.Sprintf("sh -c 'tee -a %[1]s/%[2]s.in | %[3]s | tee -a %[1]s/%[2]s.out'", trace, f.name, h.command)
 	}
-	h.args = []string{"--workspace", h.workspace, "--permission", permission, "--role", "backend", "--deadline", "1m"}
+	h.args = []string{"--workspace", h.workspace, "--permission", permission, "--role", "backend", "--deadline", patience.String()}
 	h.env = []string{"HOME=" + h.home, "PATH=" + os.Getenv("PATH"), "XDG_CONFIG_HOME=", "XDG_DATA_HOME=", "XDG_CACHE_HOME=", "NO_PROXY=127.0.0.1"}
 	if f.env != nil {
 		h.env = append(h.env, f.env(h.home, h.models.URL)...)
 	}
 	h.tg = h.bus.Join(t, "tg:bot", "tg:*")
+	h.tg.Wait(patience)
+	records := h.bus.Join(t, "agent:system", "system:attention")
 	h.start()
 	t.Cleanup(func() {
 		h.stop()
 		if t.Failed() {
 			t.Log(h.log.String())
+			for range records.Waiting() {
+				t.Logf("%s", records.Next(t).Message.Content)
+			}
 		}
 	})
 	return h

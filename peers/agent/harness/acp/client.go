@@ -1,8 +1,10 @@
 package acp
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"io"
 	"strings"
 	"sync"
 
@@ -124,27 +126,52 @@ func given[T any](member *T) (value T) {
 	return value
 }
 
-// handle takes what the program asks of us or tells. It was told that this side has
+// maxLine bounds one line of the program, as the library does.
+const maxLine = 10 << 20
+
+// listen reads what the program writes. What it tells of a turn is taken here, in order; all
+// else goes on to the library, which would act on a request before what was told ahead of it:
+// a permission depends on how the call began.
+func (p *program) listen(library io.Writer, output io.Reader) error {
+	lines := bufio.NewScanner(output)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params json.RawMessage
+		}
+		if json.Unmarshal(lines.Bytes(), &m) == nil && m.ID == nil && m.Method == acpsdk.ClientMethodSessionUpdate {
+			p.hear(m.Params)
+		} else if _, err := library.Write(append(lines.Bytes(), '\n')); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+// hear takes what the program tells of a turn.
+func (p *program) hear(params json.RawMessage) {
+	var n acpsdk.SessionNotification
+	if read(params, &n) != nil {
+		return
+	}
+	if turn := p.running(n.SessionId); turn != nil {
+		turn.update(&n.Update)
+	}
+}
+
+// handle takes what the program asks of us. It was told that this side has
 // no files and no terminals, so everything else is refused.
 func (p *program) handle(ctx context.Context, method string, params json.RawMessage) (any, *acpsdk.RequestError) {
-	switch method {
-	case acpsdk.ClientMethodSessionUpdate:
-		var n acpsdk.SessionNotification
-		if refusal := read(params, &n); refusal != nil {
-			return nil, refusal
-		}
-		if turn := p.running(n.SessionId); turn != nil {
-			turn.update(&n.Update)
-		}
-		return nil, nil
-	case acpsdk.ClientMethodSessionRequestPermission:
-		var r acpsdk.RequestPermissionRequest
-		if refusal := read(params, &r); refusal != nil {
-			return nil, refusal
-		}
-		return acpsdk.RequestPermissionResponse{Outcome: p.permission(ctx, &r)}, nil
+	if method != acpsdk.ClientMethodSessionRequestPermission {
+		return nil, acpsdk.NewMethodNotFound(method)
 	}
-	return nil, acpsdk.NewMethodNotFound(method)
+	var r acpsdk.RequestPermissionRequest
+	if refusal := read(params, &r); refusal != nil {
+		return nil, refusal
+	}
+	return acpsdk.RequestPermissionResponse{Outcome: p.permission(ctx, &r)}, nil
 }
 
 // read reads the params of a request.

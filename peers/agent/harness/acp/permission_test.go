@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"hubbub/peers/agent/harness"
@@ -58,6 +59,32 @@ func TestRequestsNameTheirTool(t *testing.T) {
 		}
 	}
 }
+
+// TestARequestComesAfterWhatWasTold: the words with which a call began are known when its
+// request is acted on, since a permission depends on them.
+func TestARequestComesAfterWhatWasTold(t *testing.T) {
+	turn := &collector{seen: map[acpsdk.ToolCallId]callWords{}, report: func(harness.Progress) {}}
+	p := &program{turns: map[acpsdk.SessionId]*collector{"s1": turn}}
+	const told, rest = `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"tool_call","toolCallId":"c1","title":"rm","kind":"execute"}}}`,
+		"a line that is not JSON\n" + `{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{}}` + "\n" + `{"jsonrpc":"2.0","id":1,"method":"session/update"}` + "\n"
+	var library strings.Builder
+	first := writerOf(func(line []byte) (int, error) {
+		if turn.seen["c1"].kind != acpsdk.ToolKindExecute {
+			t.Errorf("%q comes before what was told", line)
+		}
+		return library.Write(line)
+	})
+	if err := p.listen(first, strings.NewReader(told+"\n"+rest)); err != nil || library.String() != rest {
+		t.Errorf("the library gets %q, %v", library.String(), err)
+	}
+	if err := p.listen(first, strings.NewReader(strings.Repeat("x", maxLine+1))); err == nil {
+		t.Error("a line without end was taken")
+	}
+}
+
+type writerOf func([]byte) (int, error)
+
+func (w writerOf) Write(line []byte) (int, error) { return w(line) }
 
 // TestNoOtherServerHasOurName: programs make names of tools from those of servers.
 func TestNoOtherServerHasOurName(t *testing.T) {

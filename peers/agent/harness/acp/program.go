@@ -62,8 +62,7 @@ func (h *Harness) serve(ctx context.Context, life *child.Life[program], process 
 	p.conn.SetLogger(slog.New(slog.DiscardHandler)) // it would log chat content
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		_, err := io.Copy(lines, process.Stdout)
-		lines.CloseWithError(err) //nolint:errcheck // it returns nil
+		lines.CloseWithError(p.listen(lines, process.Stdout)) //nolint:errcheck // it returns nil
 	})
 	err := p.run(ctx)
 	life.Set(nil)
