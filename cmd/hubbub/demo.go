@@ -28,7 +28,7 @@ func newDemo() *cobra.Command {
 	var exit bool
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show the whole system at work, without a token and without network",
+		Short: "Show the whole system at work, without a token or network",
 		Long: "Start the real programs against a Bot API server in this process, play a short group\n" +
 			"chat, and show the conversation beside the rows of the activity log. The agents are\n" +
 			"scripted: fixed rules, no language model. Afterwards it is yours to type, here or with\n" +

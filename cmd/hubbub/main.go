@@ -29,7 +29,7 @@ type group struct {
 var groups = []group{
 	{"Run", []func() *cobra.Command{newUp, newDemo, newConfig, newNew}},
 	{"Look", []func() *cobra.Command{newTail, newTrace, newWhy, newStats, newTop, newPeers, newConsole, newLog}},
-	{"Talk", []func() *cobra.Command{newChat, newPub, newSub, newPing}},
+	{"Talk", []func() *cobra.Command{newChat, newSay, newAsk, newInvoke, newConversation, newPub, newSub, newPing}},
 	{"Work", []func() *cobra.Command{newWorkCommand, newWhoCommand, newDecisions, newOwe, newBlocking, newHalt, newResume}},
 	{"Operate", []func() *cobra.Command{newDoctor, newToken, newPair, newOutbox, newChorusCommand, newBackup, newConformance, newBench, newManual}},
 	{"", []func() *cobra.Command{newVersion}},
@@ -89,7 +89,7 @@ type topic struct {
 func topics() []topic {
 	list := []topic{
 		{name: "protocol", short: "How to write a peer, in any language"},
-		{name: "operating", short: "Backup, retention, upgrades, credentials, what metrics mean"},
+		{name: "operating", short: "Backup, retention, upgrades, credentials, and metrics"},
 		{name: "security", short: "Who is trusted with what, and what is not defended against"},
 		{name: "limits", short: "Every bound, and what happens when it is reached"},
 		{name: "attention", short: "How agents decide what is theirs to answer"},

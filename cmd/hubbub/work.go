@@ -14,7 +14,7 @@ import (
 func newWorkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "work",
-		Short: "See, give out and finish work; ask and answer questions",
+		Short: "See, give out and finish work; see and answer questions",
 		Long: "Work items are what agents and people owe each other: each has an owner and somebody with\n" +
 			"the next move. The collaboration broker keeps them and wakes the one whose move it is.\n" +
 			"A question only wants an answer.",
@@ -123,14 +123,6 @@ var workCommands = []brokerCommand{
 				return err
 			}
 			return questionListing.print(in, list, func(q *collab.Question) bool { return in.is("all") || !q.Terminal() })
-		},
-	},
-	{
-		use: "ask NAME QUESTION...", short: "Ask an agent or a person, and wake the agent", args: cobra.MinimumNArgs(2),
-		example: "  hubbub work ask lead 'which region do we deploy to?'",
-		flags:   []brokerFlag{{"id", "", "id of the question, so that the command may be repeated (default a new one)"}},
-		run: func(ctx context.Context, in *brokerInput) error {
-			return about(ctx, in, collab.QuestionAsk, collab.QuestionParams{ID: in.optional("id"), AskedOfID: in.given[0], Title: in.words(1)})
 		},
 	},
 	{

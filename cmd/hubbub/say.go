@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"hubbub/cmd/internal/screen"
+	"hubbub/protocol/collab"
+	"hubbub/protocol/retry"
+
+	"github.com/spf13/cobra"
+)
+
+var asFlag = brokerFlag{"as", "", "name under which you stand in the records (default your user name)"}
+
+// sayCommands say, ask and hand over, as people do in a chat.
+var sayCommands = []brokerCommand{
+	{
+		use: "say CONVERSATION TEXT...", short: "Say something in a conversation, and wake whom it is for",
+		long: "Say something in a conversation of the broker. Mentions with which the text begins\n" +
+			"wake the agent that they name; without any, who has the next move on --work, or who\n" +
+			"answers for the conversation, is woken. Prints the message, and who was woken and why.",
+		example: "  hubbub say release '@lead is the build green?'\n  hubbub say release 'two tests are red' --work wi_1",
+		args:    cobra.MinimumNArgs(2),
+		flags: []brokerFlag{
+			asFlag,
+			{"work", "", "id of the work item that it is about"},
+			{"reply", "", "id of the message that it answers"},
+			{"id", "", "id of the message, so that the command may be repeated (default a new one)"},
+		},
+		run: func(ctx context.Context, in *brokerInput) error {
+			got, err := collab.MessagePost.Ask(ctx, in, collab.PostParams{
+				ID: in.optional("id"), ConversationID: in.given[0], Text: in.words(1), Surface: collab.SurfaceHuman,
+				WorkItemID: in.text("work"), InReplyTo: in.text("reply"),
+			})
+			if kept := stored(err); kept.MessageID != "" {
+				got.Message, err = kept.Message, nil
+			}
+			if err != nil {
+				return err
+			}
+			why, err := collab.WakeExplain.Ask(ctx, in, collab.ExplainParams{MessageID: got.Message.ID})
+			if err != nil {
+				return err
+			}
+			return printLine(in.Command, got, "%s  (%s)", screen.Printable(got.Message.ID), screen.Printable(wakeLine(&why.Decision)))
+		},
+	},
+	{
+		use: "ask NAME QUESTION...", short: "Ask an agent or a person, and wake the agent",
+		long:    "Ask a question. Its answer is shown by `hubbub work questions`; the agent is woken.",
+		example: "  hubbub ask lead 'which region do we deploy to?'",
+		args:    cobra.MinimumNArgs(2),
+		flags: []brokerFlag{
+			asFlag,
+			{"conversation", "", "id of the conversation that it belongs to"},
+			{"id", "", "id of the question, so that the command may be repeated (default a new one)"},
+		},
+		run: func(ctx context.Context, in *brokerInput) error {
+			return about(ctx, in, collab.QuestionAsk, collab.QuestionParams{
+				ID: in.optional("id"), AskedOfID: in.given[0], Title: in.words(1), ConversationID: in.text("conversation"),
+			})
+		},
+	},
+	{
+		use: "invoke NAME TEXT...", short: "Have an agent do something, and follow how far it is",
+		long: "Hand something to an agent and wake it. Prints the flight, which is how far it is; with\n" +
+			"--wait the command ends with the flight, and prints what the agent answered.",
+		example: "  hubbub invoke lead 'summarise the open issues' --wait\n  hubbub invoke lead 'write the notes' --work wi_1",
+		args:    cobra.MinimumNArgs(2),
+		flags: []brokerFlag{
+			asFlag,
+			{"work", "", "id of the work item that it is for; it comes to review with the answer"},
+			{"conversation", "", "id of the conversation in which the agent answers"},
+			{"id", "", "id of the invocation, so that the command may be repeated (default a new one)"},
+			{"wait", false, "wait for the answer, a minute at most"},
+		},
+		run: func(ctx context.Context, in *brokerInput) error {
+			got, err := collab.InvocationCreate.Ask(ctx, in, collab.InvocationParams{
+				ID: in.optional("id"), TargetAgentID: in.given[0], Text: in.words(1),
+				ConversationID: in.text("conversation"), WorkItemID: in.text("work"),
+			})
+			if kept := stored(err); kept.FlightID != "" {
+				got.Flight, err = kept.Flight, nil
+			}
+			for err == nil && in.is("wait") && !got.Flight.Terminal() {
+				if !retry.Sleep(ctx, 200*time.Millisecond) {
+					return context.Cause(ctx)
+				}
+				got, err = collab.FlightGet.Ask(ctx, in, collab.IDParams{ID: got.Flight.ID})
+			}
+			if err != nil {
+				return err
+			}
+			return printFlight(in, &got)
+		},
+	},
+}
+
+func newSay() *cobra.Command    { return sayCommands[0].command() }
+func newAsk() *cobra.Command    { return sayCommands[1].command() }
+func newInvoke() *cobra.Command { return sayCommands[2].command() }
+
+// A kept is what the broker stored although it could wake nobody for it now.
+type kept struct {
+	MessageID string         `json:"messageId"`
+	Message   collab.Message `json:"message"`
+	FlightID  string         `json:"flightId"`
+	Flight    collab.Flight  `json:"flight"`
+}
+
+// stored returns what was kept of a request whose agent is not there; it is told when it comes.
+func stored(err error) (k kept) {
+	var refused *collab.Error
+	if errors.As(err, &refused) && refused.Code == collab.CodeUnavailable {
+		raw, _ := refused.Details.(json.RawMessage)
+		_ = json.Unmarshal(raw, &k) // what cannot be read was not kept
+	}
+	return k
+}
+
+// printFlight shows how far an invocation is, and what came of it. One that failed is the
+// command's error.
+func printFlight(in *brokerInput, got *collab.Result) error {
+	f := &got.Flight
+	said := []string{screen.Printable(fmt.Sprintf("%s  %s  %s", f.ID, f.State, f.TargetAgentID))}
+	for line := range strings.Lines(f.Output) {
+		said = append(said, screen.Printable(strings.TrimRight(line, "\n")))
+	}
+	if err := printLine(in.Command, f, "%s", strings.Join(said, "\n")); err != nil || f.State != collab.FlightFailed {
+		return err
+	}
+	return fmt.Errorf("%s failed: %s", f.ID, screen.Printable(f.Error))
+}
+
+// conversationCommands are the commands of `hubbub conversation`.
+var conversationCommands = []brokerCommand{
+	{
+		use: "create TITLE...", short: "Make a conversation", args: cobra.MinimumNArgs(1),
+		example: "  hubbub conversation create 'Release 2' --id r2 --master lead --members a,b",
+		flags: []brokerFlag{
+			{"kind", "group", "dm, group, channel or thread"},
+			{"members", "", "names of those whom it concerns, with commas between them"},
+			{"master", "", "who answers for it: woken for what people say there to nobody"},
+			{"id", "", "id of the conversation, so that the command may be repeated (default a new one)"},
+		},
+		run: func(ctx context.Context, in *brokerInput) error {
+			members := strings.FieldsFunc(in.text("members"), func(r rune) bool { return r == ',' || r == ' ' })
+			got, err := collab.ConversationCreate.Ask(ctx, in, collab.ConversationParams{
+				ID: in.optional("id"), Kind: in.text("kind"), Title: in.words(0), MasterID: in.text("master"), MemberIDs: members,
+			})
+			if err != nil {
+				return err
+			}
+			c := &got.Conversation
+			return printLine(in.Command, c, "%s  %s  %s", screen.Printable(c.ID), c.Kind, screen.Printable(c.Title))
+		},
+	},
+	{
+		use: "show ID", short: "Show what was said in a conversation, the oldest first", args: cobra.ExactArgs(1),
+		run: showConversation,
+	},
+}
+
+func newConversation() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "conversation",
+		Short: "Make and read conversations of agents and people",
+		Long: "A conversation is where messages about work are said: `hubbub say` says one. A chat that\n" +
+			"used /work or /ask has one, under its own name, such as tg:-100123.",
+		Example: "  hubbub conversation show tg:-100123",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().String("as", "", "name under which you stand in the records (default your user name)")
+	for _, c := range conversationCommands {
+		cmd.AddCommand(c.command())
+	}
+	return cmd
+}
+
+func showConversation(ctx context.Context, in *brokerInput) error {
+	p := collab.ConversationGetParams{IDParams: collab.IDParams{ID: in.given[0]}}
+	printer := newPrinter(in.Command)
+	for first := true; ; first = false {
+		page, err := collab.ConversationGet.Ask(ctx, in, p)
+		if err != nil {
+			return err
+		}
+		if first && !printer.json {
+			c := &page.Conversation
+			printer.line("%s  %s  %s", screen.Printable(c.ID), c.Kind, screen.Printable(c.Title))
+		}
+		for _, raw := range page.Messages {
+			m, err := raw.Read()
+			switch {
+			case err != nil:
+				return err
+			case printer.json:
+				printer.line("%s", raw.RawMessage)
+			default:
+				printer.line("%s  %s: %s", m.CreatedAt, screen.Printable(shown(m.AuthorID, m.AuthorIdentity)), screen.Printable(m.Text))
+			}
+		}
+		if page.Next == nil || printer.err != nil {
+			return printer.err
+		}
+		p.SetAfter(*page.Next)
+	}
+}
