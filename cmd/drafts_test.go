@@ -2,6 +2,7 @@ package cmd_test
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -21,6 +22,8 @@ type drip struct {
 const (
 	dripBegins = "This is the beginning of an answer that is longer than forty bytes "
 	dripEnds   = "and this is its end."
+	dripTable  = "What you asked for, and how much of it there is:\n\n| what | how much |\n|---|---:|\n| milk | 2 |\n| tea "
+	dripRest   = "| 1 |"
 )
 
 func (d *drip) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -34,10 +37,14 @@ func (d *drip) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(append(append([]byte("data: "), raw...), "\n\n"...)) // the agent may be gone
 		w.(http.Flusher).Flush()
 	}
-	piece(dripBegins, "")
+	begins, ends := dripBegins, dripEnds
+	if asked, err := io.ReadAll(r.Body); err == nil && strings.Contains(string(asked), "in a table") {
+		begins, ends = dripTable, dripRest
+	}
+	piece(begins, "")
 	select {
 	case <-d.goOn:
-		piece(dripEnds, "stop")
+		piece(ends, "stop")
 	case <-r.Context().Done():
 		d.left <- struct{}{}
 	}
@@ -45,7 +52,7 @@ func (d *drip) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // TestDraftsOfRealPrograms: what a model has written so far is shown while it writes, the
 // answer is said once and nothing of it is shown after, and a press of the draft's button
-// ends the request to the model.
+// ends the request to the model. What has a table is a rich draft and a rich message.
 func TestDraftsOfRealPrograms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts programs")
@@ -89,6 +96,14 @@ func TestDraftsOfRealPrograms(t *testing.T) {
 	s.settled(chat)
 	if got := s.api.Texts(chat.ID); !slices.Equal(got[:2], []string{whole, whole}) || slices.Contains(got[2:], whole) {
 		t.Errorf("after the stop: %q", got)
+	}
+	s.api.Say(chat, user, "and how much, in a table")
+	s.await("the rich draft", func() bool { return len(s.api.Calls("sendRichMessageDraft")) > 0 })
+	model.goOn <- struct{}{}
+	s.await("the rich message", func() bool { return len(s.api.Calls("sendRichMessage")) > 0 })
+	draft, said := s.api.Calls("sendRichMessageDraft")[0].Text(), s.api.Calls("sendRichMessage")[0].Text()
+	if !strings.HasSuffix(draft, "\nwhat how much \nmilk 2 \ntea") || !strings.HasSuffix(said, "\nmilk 2 \ntea 1") {
+		t.Errorf("rich draft %q, rich message %q", draft, said)
 	}
 	if drafts(first) != 0 || drafts(second) != shown {
 		t.Errorf("drafts: %d of the first answer, whose model was not known, and %d of the second, %d before its end", drafts(first), drafts(second), shown)

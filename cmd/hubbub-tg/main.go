@@ -52,6 +52,7 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.IntVar(&o.GroupPerMinute, "group-per-minute", 20, "most sends to one group in a minute (0: no limit)")
 	fs.IntVar(&o.BotPerSecond, "bot-per-second", 30, "most sends of the bot in a second (0: no limit)")
 	fs.BoolVar(&o.ResendUnknown, "resend-unknown", false, "send again where nobody knows whether a send arrived: messages may come twice")
+	fs.BoolVar(&o.NoRich, "no-rich", false, "send tables as text in columns, for people whose Telegram shows no rich messages (before June 2026)")
 	fs.StringArrayVar(&s.glyphs, "glyph", nil, "emoji that shows and means a signal, as SIGNAL=EMOJI (repeatable); Telegram takes only some")
 	fs.StringArrayVar(&s.menu, "menu", nil, "command that Telegram's menu shows and the agent gets, as NAME=DESCRIPTION (repeatable); a name of the bridge's own changes its description")
 	fs.StringVar(&o.FilesListen, "files-listen", "", "where files that people send are served to agents (default 127.0.0.1 and a port that stays; none: nowhere)")

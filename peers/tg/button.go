@@ -71,15 +71,13 @@ func (out *outbound) again(tx *store.Tx, o *outgoing) bool {
 // takes its buttons away. A message that cannot be edited any more is forgotten:
 // the next attempt sends the text, once, like any other.
 func (out *outbound) edit(ctx context.Context, o *outgoing, t markdown.Text, message int) (*models.Message, error) {
-	params := map[string]any{"chat_id": o.chat.telegram, "message_id": message, "text": t.Text}
-	if len(t.Entities) > 0 {
-		params["entities"] = t.Entities
-	}
+	params := map[string]any{"chat_id": o.chat.telegram, "message_id": message}
+	out.word(params, &asText, t)
 	tx := store.On(context.WithoutCancel(ctx), out.db)
 	if o.lastText(tx) {
 		addKeyboard(params, o.content.Buttons)
 	}
-	err := out.call(ctx, "editMessageText", params, nil)
+	err := out.say(ctx, "editMessageText", params, t, nil)
 	refused, ok := errors.AsType[*botapi.Error](err)
 	switch {
 	case err == nil, ok && refused.Code == 400 && refused.Says("not modified"): // an attempt before was cut off after it

@@ -199,7 +199,7 @@ func richText(raw json.RawMessage) string {
 }
 
 // words returns what a part of a rich message says: its strings are what stands under
-// "text", or in lists there.
+// "text", or in lists there, and the addresses that links hide.
 func words(part any, isText bool) string {
 	var b strings.Builder
 	switch part := part.(type) {
@@ -217,6 +217,9 @@ func words(part any, isText bool) string {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(part)) {
 			b.WriteString(words(part[key], key == "text"))
+		}
+		if address, _ := part["url"].(string); address != "" && part["type"] == "url" {
+			b.WriteString(" (" + address + ")")
 		}
 	}
 	return b.String()

@@ -42,6 +42,8 @@
 //     typing, as a draft with a button to stop it, at most once a second. The draft has the
 //     number of the message that it answers, so that a press is understood after a restart;
 //     it passes on as a reaction with the signal stop. Where drafts are refused the sign is shown.
+//   - Tables: a text with a table that fits into one message is a rich message, and its draft a rich
+//     draft. One that is refused so is said as text, and a server that knows none is asked once.
 //   - Pace: the limits per chat, group and bot hold across restarts, and so does
 //     every retry_after, for signs of typing too.
 //   - Secrets: the bot token is in no error, log line, row or message.

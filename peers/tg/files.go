@@ -173,6 +173,39 @@ type sending struct {
 	file                   *protocol.File
 }
 
+// word puts a text into the parameters of a call: its rich form, if it has one and the server takes it.
+func (out *outbound) word(params map[string]any, s *sending, t markdown.Text) {
+	if len(t.Rich) > 0 && s.file == nil && !out.plain.Load() {
+		params["rich_message"] = map[string]any{"blocks": t.Rich}
+		return
+	}
+	params[s.text] = t.Text
+	if len(t.Entities) > 0 {
+		params[s.entities] = t.Entities
+	}
+}
+
+// say makes a call with a text. Where the rich form is refused, the text is said with its entities, and
+// a server that does not know the method gets no rich form any more.
+func (out *outbound) say(ctx context.Context, method string, params map[string]any, t markdown.Text, made any) error {
+	if params["rich_message"] == nil {
+		return out.call(ctx, method, params, made)
+	}
+	err := out.call(ctx, strings.Replace(method, "sendMessage", "sendRichMessage", 1), params, made)
+	refused, ok := errors.AsType[*botapi.Error](err)
+	if !ok || refused.Code != http.StatusNotFound && refused.Code != http.StatusBadRequest || refused.MigrateTo != 0 || refused.Says("not modified") {
+		return err
+	}
+	out.log.Info().Err(err).Msg("rich message refused by Telegram; sending plain text")
+	if refused.Code == http.StatusNotFound {
+		out.plain.Store(true)
+	}
+	delete(params, "rich_message")
+	t.Rich = nil
+	out.word(params, &asText, t)
+	return out.call(ctx, method, params, made)
+}
+
 var (
 	asText     = sending{method: "sendMessage", text: "text", entities: "entities"}
 	asPhoto    = sending{method: "sendPhoto", text: "caption", entities: "caption_entities", field: "photo"}
@@ -194,9 +227,9 @@ func sendingOf(content *protocol.ChatReply) sending {
 }
 
 // put makes the call of a sending.
-func (out *outbound) put(ctx context.Context, s *sending, params map[string]any, made *models.Message) error {
+func (out *outbound) put(ctx context.Context, s *sending, params map[string]any, t markdown.Text, made *models.Message) error {
 	if s.file == nil {
-		return out.call(ctx, s.method, params, made)
+		return out.say(ctx, s.method, params, t, made)
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()

@@ -31,6 +31,8 @@ type Options struct {
 	BotPerSecond    int           // sends in all; default 30, negative: no limit
 	ResendUnknown   bool          // repeat sends whose outcome is unknown
 
+	NoRich bool // show tables as text in columns, also where Telegram has rich messages
+
 	FilesListen string // where references to files are served; default 127.0.0.1 with a port that stays; NoFiles: nowhere
 	FilesURL    string // address of that listener for others; default http://<FilesListen>
 

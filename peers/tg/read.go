@@ -141,7 +141,7 @@ func readMessage(m *models.Message, raw json.RawMessage, event string, bot *mode
 	} else if text == "" && len(h.files) == 0 {
 		h.readKind(raw)
 	}
-	h.readQuote(m, bot)
+	h.readQuote(m, raw, bot)
 	if from := passedOn(m); from != "" { // its words are somebody else's: no command, no mention
 		h.draft.Content.Forwarded = from
 		return h
@@ -234,10 +234,14 @@ func readBusiness(c *models.BusinessConnection) happening {
 
 // readQuote sets which message is answered, and what it says: the bot may never have
 // seen it. Every message in a topic quotes the topic's first message, which is no answer.
-func (h *happening) readQuote(m *models.Message, bot *models.User) {
+func (h *happening) readQuote(m *models.Message, raw json.RawMessage, bot *models.User) {
 	d := &h.draft
+	var answers struct {
+		To json.RawMessage `json:"reply_to_message"`
+	}
+	_ = json.Unmarshal(raw, &answers) // it was read before
 	if q := m.ReplyToMessage; q != nil && q.ForumTopicCreated == nil && (!m.IsTopicMessage || q.ID != m.MessageThreadID) {
-		d.ReplyMessage, d.ReplyText = q.ID, cmp.Or(q.Text, q.Caption, describe(q), fileWords(q))
+		d.ReplyMessage, d.ReplyText = q.ID, cmp.Or(q.Text, q.Caption, describe(q), richText(answers.To), fileWords(q))
 		if q.From != nil {
 			d.ReplyToBot, d.ReplyName = q.From.ID == bot.ID, nameOf(q.From)
 			d.ReplyUser = cmp.Or(q.From.Username, id(q.From.ID))

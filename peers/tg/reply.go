@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -28,7 +29,8 @@ type outbound struct {
 	telegram *outbox.Outbox
 	limiter  *rate.Limiter
 	typing   *typing
-	shown    sync.Map // the number of the message that an item made, until it is settled
+	shown    sync.Map    // the number of the message that an item made, until it is settled
+	plain    atomic.Bool // the server takes no rich messages, or nobody wants them
 }
 
 func newOutbound(a *account) *outbound {
@@ -36,6 +38,7 @@ func newOutbound(a *account) *outbound {
 	if n := a.opts.BotPerSecond; n > 0 {
 		out.limiter = rate.NewLimiter(rate.Limit(n), max(1, n/10))
 	}
+	out.plain.Store(a.opts.NoRich)
 	out.typing = &typing{out: out, wake: make(chan struct{}, 1), busy: map[typist]typingSpan{}, shown: map[typingPlace]time.Time{}, plain: map[typingPlace]bool{}}
 	interrupted := outbox.GiveUpUnknown
 	if a.opts.ResendUnknown {

@@ -204,10 +204,8 @@ func (out *outbound) perform(ctx context.Context, o *outgoing) (*models.Message,
 // may be gone: then it is sent without.
 func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text) (*models.Message, error) {
 	how := sendingOf(&o.content)
-	params := map[string]any{"chat_id": o.chat.telegram, how.text: t.Text}
-	if len(t.Entities) > 0 {
-		params[how.entities] = t.Entities
-	}
+	params := map[string]any{"chat_id": o.chat.telegram}
+	out.word(params, &how, t)
 	tx := store.On(ctx, out.db)
 	if o.lastText(tx) {
 		addKeyboard(params, o.content.Buttons)
@@ -224,7 +222,7 @@ func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text)
 	out.typing.settle(ctx, o.chat.telegram)
 	for {
 		var m models.Message
-		err := out.put(ctx, &how, params, &m)
+		err := out.put(ctx, &how, params, t, &m)
 		refused, ok := errors.AsType[*botapi.Error](err)
 		if !ok || refused.Code != 400 {
 			return &m, err

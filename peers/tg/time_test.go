@@ -18,6 +18,7 @@ import (
 	"hubbub/peers/store"
 	"hubbub/peers/surface"
 	"hubbub/peers/tg/botapi"
+	"hubbub/peers/tg/markdown"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 
@@ -41,7 +42,7 @@ func TestHowLongACallMayTake(t *testing.T) {
 		took("a call", 30*time.Second, func() error { return b.call(t.Context(), "getMe", nil, nil) })
 		took("an upload", 30*time.Second, func() error {
 			how := sendingOf(&protocol.ChatReply{File: &protocol.File{Name: "a", Data: []byte("a")}})
-			return b.out.put(t.Context(), &how, map[string]any{"chat_id": 5}, nil)
+			return b.out.put(t.Context(), &how, map[string]any{"chat_id": 5}, markdown.Text{}, nil)
 		})
 		took("a poll", 65*time.Second, func() error {
 			_, err := b.getUpdates(t.Context(), cursor{wait: true})
@@ -140,7 +141,7 @@ func TestAnUpdateOfTheSameNumber(t *testing.T) {
 func TestLongWordsAreCut(t *testing.T) {
 	for n, want := range map[int]int{1000: 1000, 1001: 1000} {
 		var h happening
-		h.readQuote(&models.Message{ReplyToMessage: &models.Message{ID: 1, Text: strings.Repeat("ä", n)}}, &models.User{})
+		h.readQuote(&models.Message{ReplyToMessage: &models.Message{ID: 1, Text: strings.Repeat("ä", n)}}, nil, &models.User{})
 		if got := utf8.RuneCountInString(h.draft.ReplyText); got != want {
 			t.Errorf("of %d characters that are answered %d are passed on", n, got)
 		}

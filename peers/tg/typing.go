@@ -189,14 +189,12 @@ func (t *typing) send(ctx context.Context, place typingPlace, sign *typingSign) 
 		params["action"] = "typing"
 		return t.out.call(ctx, "sendChatAction", params, nil)
 	}
-	params["draft_id"], params["text"], params["can_stop"] = sign.about, drawn.Text, true
-	if len(drawn.Entities) > 0 {
-		params["entities"] = drawn.Entities
-	}
+	params["draft_id"], params["can_stop"] = sign.about, true
+	t.out.word(params, &asText, drawn)
 	if !t.begin(place, sign) {
 		return nil
 	}
-	err := t.out.call(ctx, "sendMessageDraft", params, nil)
+	err := t.out.say(ctx, "sendMessageDraft", params, drawn, nil)
 	t.drawn(place, sign, err)
 	return err
 }

@@ -1,6 +1,7 @@
 package markdown_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"hubbub/peers/tg/markdown"
 
 	"github.com/go-telegram/bot/models"
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
@@ -72,6 +74,50 @@ func TestRender(t *testing.T) {
 		if got := show(markdown.Render(in)); got != want {
 			t.Errorf("%q\n got %q\nwant %q", in, got, want)
 		}
+	}
+}
+
+// TestATableIsRich: what has a table also has a form with blocks, in which nothing is a picture or
+// a tag that the writer did not mean for Telegram; anything else, and what is cut, has none.
+func TestATableIsRich(t *testing.T) {
+	source := "# So\nAll **bold *both*** and `x` [y](https://a.example) ![p](https://a.example/p)\n\n|a|b|c|\n|-|:-:|-:|\n|1 <img src=q>|~~2~~|\n\n" +
+		"3. one\n   - [x] two\n\n> said\n\n---\n\n```go\nf()\n```\n\n    plain\n\n<div>\nraw\n</div>\n"
+	var got []string
+	rich := markdown.Render(source)
+	for _, b := range rich.Rich {
+		raw, err := json.Marshal(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(string(raw)))
+	}
+	want := []string{
+		`{"size":1,"text":"So","type":"heading"}`,
+		`{"text":["All ",{"text":"bold ","type":"bold"},{"text":{"text":"both","type":"bold"},"type":"italic"}," and ",{"text":"x","type":"code"}," ",` +
+			`{"text":"y","type":"url","url":"https://a.example"}," ",{"text":"p","type":"url","url":"https://a.example/p"}],"type":"paragraph"}`,
+		`{"cells":[[{"align":"left","is_header":true,"text":"a","valign":"middle"},{"align":"center","is_header":true,"text":"b","valign":"middle"},` +
+			`{"align":"right","is_header":true,"text":"c","valign":"middle"}],[{"align":"left","text":["1 ","<img src=q>"],"valign":"middle"},` +
+			`{"align":"center","text":{"text":"2","type":"strikethrough"},"valign":"middle"},{"align":"right","text":"","valign":"middle"}]],"is_bordered":true,"type":"table"}`,
+		`{"items":[{"blocks":[{"text":"one","type":"paragraph"},{"items":[{"blocks":[{"text":["☑ ","two"],"type":"paragraph"}]}],"type":"list"}],"type":"1","value":3}],"type":"list"}`,
+		`{"blocks":[{"text":"said","type":"paragraph"}],"type":"blockquote"}`,
+		`{"type":"divider"}`,
+		`{"language":"go","text":"f()","type":"pre"}`,
+		`{"text":"plain","type":"pre"}`,
+		`{"text":"<div>\nraw\n</div>","type":"paragraph"}`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if whole := markdown.Split(rich, 4096); len(whole) != 1 || len(whole[0].Rich) != len(want) {
+		t.Errorf("a text in one part is %v", whole)
+	}
+	for i, p := range markdown.Split(rich, 40) {
+		if p.Rich != nil {
+			t.Errorf("part %d of several is rich", i)
+		}
+	}
+	if plain := markdown.Render("# So\n- a\n\n```\n|a|b|\n|-|-|\n```"); plain.Rich != nil {
+		t.Errorf("without a table there is %v", plain.Rich)
 	}
 }
 

@@ -21,7 +21,7 @@ const maxDepth = 16
 
 var grammar = goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.Table, extension.TaskList)).Parser()
 
-// Render turns Markdown into a text with entities.
+// Render turns Markdown into a text with entities, and with its rich form if it has a table.
 func Render(source string) Text {
 	source = strings.ToValidUTF8(strings.ReplaceAll(source, "\x00", ""), string(utf8.RuneError))
 	if tooDeep(source) {
@@ -30,7 +30,11 @@ func Render(source string) Text {
 	w := &writer{source: []byte(source)}
 	doc := grammar.Parse(text.NewReader(w.source), parser.WithContext(parser.NewContext()))
 	w.blocks(doc, style{}, "")
-	return assemble(w.runs)
+	t := assemble(w.runs)
+	if hasTable(doc) {
+		t.Rich = w.richBlocks(doc)
+	}
+	return t
 }
 
 // tooDeep finds nesting that nobody writes by hand and that costs time.
@@ -100,11 +104,7 @@ func (w *writer) block(n ast.Node, st style, indent string) {
 	case *ast.CodeBlock:
 		w.put(w.lines(n), style{pre: true})
 	case *ast.HTMLBlock:
-		lines := n.Lines().Value(w.source)
-		if n.HasClosure() {
-			lines = append(lines, n.ClosureLine.Value(w.source)...)
-		}
-		w.put(strings.TrimRight(string(lines), "\n"), st)
+		w.put(w.html(n), st)
 	case *ast.ThematicBreak:
 		w.put("———", st)
 	case *extast.Table:

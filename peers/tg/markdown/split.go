@@ -11,7 +11,7 @@ import (
 )
 
 // Split cuts a text into parts of at most limit units. A limit below 2 counts
-// as 2. A text of white space alone has no parts.
+// as 2. A text of white space alone has no parts. The rich form is kept where there is one part.
 func Split(t Text, limit int) []Text {
 	limit = max(limit, 2)
 	var parts []Text
@@ -26,6 +26,9 @@ func Split(t Text, limit int) []Text {
 		}
 		offset += Units(rest[:len(rest)-len(trimmed)])
 		if rest = trimmed; rest == "" {
+			if len(parts) == 1 {
+				parts[0].Rich = t.Rich
+			}
 			return parts
 		}
 		n := cutAt(rest, limit)

@@ -20,6 +20,7 @@ const (
 type Text struct {
 	Text     string                 `json:"text"`
 	Entities []models.MessageEntity `json:"entities,omitempty"`
+	Rich     []Block                `json:"rich,omitempty"` // the same as a rich message, if it is one better so
 }
 
 // Units counts the UTF-16 code units of a text.

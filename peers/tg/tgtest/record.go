@@ -21,10 +21,12 @@ type Call struct {
 	At      time.Time
 }
 
-// Text returns the call's text parameter.
+// Text returns the call's text parameter, or the words of its rich message.
 func (c Call) Text() string {
 	var text string
-	_ = json.Unmarshal(c.Params["text"], &text)
+	if json.Unmarshal(c.Params["text"], &text) != nil {
+		text = richText(c.Params)
+	}
 	return text
 }
 
@@ -62,7 +64,7 @@ func (s *Server) callsLocked(methods []string) []Call {
 // Texts returns the texts that the bot sent to a chat, in order.
 func (s *Server) Texts(chatID int64) []string {
 	var out []string
-	for _, c := range s.Calls("sendMessage") {
+	for _, c := range s.Calls("sendMessage", "sendRichMessage") {
 		if c.Message != nil && c.Message.Chat.ID == chatID {
 			out = append(out, c.Message.Text)
 		}

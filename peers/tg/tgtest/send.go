@@ -80,8 +80,12 @@ func readKeyboard(req *request) (*models.InlineKeyboardMarkup, *apiError) {
 	return k, nil
 }
 
-// readText returns the text and entities of a call.
+// readText returns the text and entities of a call, of a rich message its words.
 func readText(req *request) (string, []models.MessageEntity, *apiError) {
+	if req.params["rich_message"] != nil || strings.HasPrefix(req.method, "sendRich") {
+		text, err := readRich(req)
+		return text, nil, err
+	}
 	text := req.str("text")
 	var entities []models.MessageEntity
 	if err := req.decode("entities", &entities); err != nil {
@@ -162,13 +166,13 @@ func (s *Server) sendChatAction(c *chat, req *request) (any, *apiError) {
 
 // sendMessageDraft shows a draft, which it does in direct chats only.
 func (s *Server) sendMessageDraft(c *chat, req *request) (any, *apiError) {
-	switch {
+	switch _, _, err := readText(req); {
 	case req.int("chat_id") < 0:
 		return nil, badRequest("TEXTDRAFT_PEER_INVALID")
 	case req.int("draft_id") == 0:
 		return nil, badRequest("DRAFT_ID_INVALID")
-	case units(req.str("text")) > 4096:
-		return nil, badRequest("message is too long")
+	case err != nil:
+		return nil, err
 	}
 	s.recordLocked(req, nil)
 	return true, nil

@@ -103,21 +103,23 @@ func inChat(act func(*Server, *chat, *request) (any, *apiError)) method {
 }
 
 var methods = map[string]method{
-	"getMe":               (*Server).getMe,
-	"getUpdates":          (*Server).getUpdates,
-	"setWebhook":          (*Server).setWebhook,
-	"deleteWebhook":       (*Server).deleteWebhook,
-	"getWebhookInfo":      (*Server).getWebhookInfo,
-	"sendMessage":         inChat((*Server).sendMessage),
-	"sendPhoto":           inChat((*Server).sendPhoto),
-	"sendDocument":        inChat((*Server).sendDocument),
-	"editMessageText":     inChat((*Server).editMessageText),
-	"setMessageReaction":  inChat((*Server).setMessageReaction),
-	"sendChatAction":      inChat((*Server).sendChatAction),
-	"sendMessageDraft":    inChat((*Server).sendMessageDraft),
-	"getFile":             (*Server).getFile,
-	"answerCallbackQuery": (*Server).answerCallbackQuery,
-	"setMyCommands":       (*Server).setMyCommands,
+	"getMe":                (*Server).getMe,
+	"getUpdates":           (*Server).getUpdates,
+	"setWebhook":           (*Server).setWebhook,
+	"deleteWebhook":        (*Server).deleteWebhook,
+	"getWebhookInfo":       (*Server).getWebhookInfo,
+	"sendMessage":          inChat((*Server).sendMessage),
+	"sendPhoto":            inChat((*Server).sendPhoto),
+	"sendDocument":         inChat((*Server).sendDocument),
+	"editMessageText":      inChat((*Server).editMessageText),
+	"setMessageReaction":   inChat((*Server).setMessageReaction),
+	"sendChatAction":       inChat((*Server).sendChatAction),
+	"sendMessageDraft":     inChat((*Server).sendMessageDraft),
+	"sendRichMessage":      inChat((*Server).sendMessage),
+	"sendRichMessageDraft": inChat((*Server).sendMessageDraft),
+	"getFile":              (*Server).getFile,
+	"answerCallbackQuery":  (*Server).answerCallbackQuery,
+	"setMyCommands":        (*Server).setMyCommands,
 }
 
 // ServeHTTP answers /bot<token>/<method> and /file/bot<token>/<path>.
