@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"context"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -171,4 +172,58 @@ func TestWhatIsInstalledIsTakenAwayAgain(t *testing.T) {
 	if left := files(); len(left) != 1 || left[0] != "/opt/bin/hubbub-of-somebody-else" {
 		t.Errorf("%v is left", left)
 	}
+}
+
+// TestTheComposeFileRuns reads the compose file beside the container file that it builds, and
+// runs what it says as the container would: its command, environment and health check.
+func TestTheComposeFileRuns(t *testing.T) {
+	files := deployed(t)
+	compose, container := files["deploy/compose.yaml"], files["deploy/Containerfile"]
+	one := func(text, pattern string) string {
+		m := regexp.MustCompile("(?m)" + pattern).FindStringSubmatch(text)
+		if m == nil {
+			t.Fatalf("there is no %s in\n%s", pattern, text)
+		}
+		return m[1]
+	}
+	if built := one(compose, `^ +dockerfile: (\S+)$`); files[built] == "" {
+		t.Errorf("it builds %s, which does not exist", built)
+	}
+	kept := one(container, `^VOLUME (\S+)$`)
+	if one(compose, `^ +- data:(\S+)$`) != kept || !strings.Contains(container, "HUBBUB_DATA="+kept+" ") {
+		t.Errorf("its volume is not %s, where the programs keep their data", kept)
+	}
+	inside := one(compose, `^ +HUBBUB_LISTEN: 0\.0\.0\.0:(\d+)$`)
+	if port := one(compose, `^ +- "127\.0\.0\.1:(\d+:\d+)"`); port != inside+":"+inside || !strings.Contains(container, "EXPOSE "+inside) {
+		t.Errorf("it publishes %s, and the bus listens at %s", port, inside)
+	}
+
+	_, port, _ := strings.Cut(freeAddress(t), ":")
+	data := filepath.Join(t.TempDir(), "data")
+	env := []string{"HUBBUB_DATA=" + data, "HUBBUB_BUS=ws://127.0.0.1:" + port}
+	flags := helpOf(t, "hubbub-bus") + helpOf(t, "hubbub-tg")
+	for _, m := range regexp.MustCompile(`(?m)^      ([A-Z_]+):(?: "?([^"\n]*)"?)?$`).FindAllStringSubmatch(compose, -1) {
+		if name, ours := strings.CutPrefix(m[1], "HUBBUB_"); ours && !strings.Contains(flags, "--"+strings.ReplaceAll(strings.ToLower(name), "_", "-")+" ") {
+			t.Errorf("%s is no setting", m[1])
+		}
+		env = append(env, m[1]+"="+strings.Replace(m[2], ":"+inside, ":"+port, 1))
+	}
+	words := func(pattern string) []string { return strings.Split(one(compose, pattern), ", ") }
+	system := words(`^    command: \[(hubbub, up.*)\]$`)
+	p := &process{t: t, name: system[0], sign: regexp.MustCompile(`everything runs`)}
+	p.cmd = exec.CommandContext(context.Background(), built(t, system[0]), system[1:]...)
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	p.start(t)
+	health := words(`^ +test: \[CMD, (.*)\]$`)
+	cmd := exec.CommandContext(t.Context(), built(t, health[0]), health[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "agent:system") {
+		t.Errorf("%q: %v\n%s", health, err, out)
+	}
+	if !strings.Contains(p.whole(), "[::]:"+port) && !strings.Contains(p.whole(), "0.0.0.0:"+port) {
+		t.Errorf("its bus does not listen where the container's port leads:\n%s", p.whole())
+	}
+	demo := words(`^    command: \[(hubbub, demo.*)\]$`)
+	helpOf(t, demo[0], demo[1:]...)
 }
