@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -94,6 +95,7 @@ type foreignHouse struct {
 	*house
 	kind            *foreign
 	models          *modelServer
+	records         *bustest.Scripted
 	home, workspace string
 
 	asked chan string // commands whose model waits
@@ -146,14 +148,15 @@ func newForeignHouse(t *testing.T, f *foreign, permission string) *foreignHouse 
 	}
 	h.tg = h.bus.Join(t, "tg:bot", "tg:*")
 	h.tg.Wait(patience)
-	records := h.bus.Join(t, "agent:system", "system:attention")
+	h.records = h.bus.Join(t, "agent:system", "system:attention")
+	h.records.Wait(patience)
 	h.start()
 	t.Cleanup(func() {
 		h.stop()
 		if t.Failed() {
 			t.Log(h.log.String())
-			for range records.Waiting() {
-				t.Logf("%s", records.Next(t).Message.Content)
+			for range h.records.Waiting() {
+				t.Logf("%s", h.records.Next(t).Message.Content)
 			}
 		}
 	})
@@ -243,6 +246,8 @@ func TestForeignPrograms(t *testing.T) {
 		f := &foreigners[i]
 		t.Run(f.name, func(t *testing.T) {
 			t.Run("careful", func(t *testing.T) { careful(t, newForeignHouse(t, f, "reading")) })
+			t.Run("asking", func(t *testing.T) { asking(t, newForeignHouse(t, f, "ask")) })
+			t.Run("root", func(t *testing.T) { refusesRoot(t, f) })
 			t.Run("trusted", func(t *testing.T) { trusted(t, newForeignHouse(t, f, "everything")) })
 		})
 	}
@@ -334,6 +339,47 @@ func trusted(t *testing.T, h *foreignHouse) {
 			t.Error(err)
 		}
 	})
+}
+
+// asking has the row of a program about which a person decides.
+func asking(t *testing.T, h *foreignHouse) {
+	row(t, "permission asked and decided", func(t *testing.T) {
+		for _, word := range []string{"no", "yes"} {
+			file := filepath.Join(h.workspace, word)
+			h.say("tg:42", "run touch "+file, "")
+			if asked := h.reply(); !strings.Contains(asked, "lead asks to run shell") || !strings.Contains(asked, file) || !strings.Contains(asked, "yes or no") {
+				t.Fatalf("asked %q", asked)
+			}
+			h.say("tg:42", word, "")
+			said := []string{h.reply(), h.reply()} // the decision, and what came of it, in the order of whichever is faster
+			verdict := map[string]string{"no": "denied by tg:77", "yes": "allowed by tg:77"}[word]
+			if _, err := os.Stat(file); !strings.Contains(said[0]+said[1], verdict) || (err == nil) != (word == "yes") {
+				t.Errorf("after %s: %q, %v", word, said, err)
+			}
+		}
+	})
+}
+
+// refusesRoot: what a program says that will not run as root is the reason in `hubbub why`.
+func refusesRoot(t *testing.T, f *foreign) {
+	if os.Geteuid() != 0 || f.name != "claude" {
+		t.Skip("of these programs only claude refuses root")
+	}
+	alone := *f
+	alone.env = func(home, url string) []string {
+		return slices.DeleteFunc(f.env(home, url), func(v string) bool { return v == "IS_SANDBOX=1" })
+	}
+	h := newForeignHouse(t, &alone, "reading")
+	h.say("tg:42", "answer hello", "")
+	for {
+		var r struct{ Event, Disposition, Reason string }
+		if d := h.records.Next(t); d.Decode(&r) == nil && r.Event == "disposition" {
+			if r.Disposition != "failed" || !strings.Contains(r.Reason, "cannot be used with root") {
+				t.Errorf("%+v", r)
+			}
+			return
+		}
+	}
 }
 
 // row runs one row of the table.

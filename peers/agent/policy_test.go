@@ -279,6 +279,20 @@ func TestEventsWaitUntilTheHarnessIsInitialized(t *testing.T) {
 	})
 }
 
+// TestWhatWaitedForAHarnessInVainSaysWhy: how its program ended is in the reason.
+func TestWhatWaitedForAHarnessInVainSaysWhy(t *testing.T) {
+	s := newStub(answering("never"))
+	s.ready = false
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "hello"))
+		w.sleep(10 * time.Minute)
+		w.wantDispositions("e1 failed")
+		if last := w.records[len(w.records)-1]; last["reason"] != "the harness was not ready in time; it said: no key" {
+			t.Errorf("the record is %v", last)
+		}
+	})
+}
+
 func TestAModeThatTheHarnessLacksFallsBack(t *testing.T) {
 	s := newStub(answering("never"))
 	s.caps.Injection = harness.Injection{ToolMailbox: true}

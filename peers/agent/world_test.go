@@ -65,7 +65,7 @@ func (s *stub) Capabilities(ctx context.Context) (harness.Capabilities, error) {
 	s.mu.Unlock()
 	if !ready {
 		<-ctx.Done()
-		return caps, context.Cause(ctx)
+		return caps, fmt.Errorf("%w; it said: no key", context.Cause(ctx))
 	}
 	return caps, nil
 }

@@ -129,6 +129,7 @@ type round struct {
 	work context.Context // of the turns that it starts
 	wg   *sync.WaitGroup // of their goroutines
 	caps harness.Capabilities
+	why  error     // why the harness is not ready
 	next time.Time // when the next thing is due; zero: nothing is
 }
 
@@ -194,13 +195,16 @@ func (r *round) askHarness() (ready bool) {
 	if r.Err() != nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+	ctx, cancel := context.WithTimeoutCause(r.Context(), time.Second, errUnready)
 	defer cancel()
 	caps, err := r.harness.Capabilities(ctx)
 	if errors.Is(err, harness.ErrPermanent) {
 		r.Fail(err)
 	}
-	r.caps = caps
+	r.caps, r.why = caps, err
+	if err != nil && !errors.Is(err, errUnready) {
+		r.why = fmt.Errorf("%w: %v", errUnready, err) //nolint:errorlint // its words alone
+	}
 	return err == nil
 }
 

@@ -241,7 +241,7 @@ func (r *Runner) Recover(ctx context.Context) error {
 	})
 }
 
-// errUnready is the reason for events whose harness never became ready.
+// errUnready begins the reason for events whose harness never became ready.
 var errUnready = errors.New("the harness was not ready in time")
 
 // giveUpWaiting ends the events and turns that have waited for the harness as long as
@@ -266,7 +266,7 @@ func (r *round) giveUpWaiting() {
 	for _, t := range r.TurnsIn(mailbox.TurnQueued) {
 		if !t.FirstAt.After(before) && !t.NotBefore.After(before) {
 			r.inTurn("ending the turn "+t.ID+", for which the harness was not ready", t.ID, mailbox.TurnQueued,
-				func(tx *mailbox.Tx, t *mailbox.Turn) { r.fail(tx, t, errUnready) })
+				func(tx *mailbox.Tx, t *mailbox.Turn) { r.fail(tx, t, r.why) })
 		}
 	}
 }
@@ -276,5 +276,5 @@ func (r *round) endUnready(tx *mailbox.Tx, e *mailbox.Entry) {
 	if e.State == mailbox.Stored {
 		r.decide(tx, e)
 	}
-	tx.GiveUp(e, errUnready.Error())
+	tx.GiveUp(e, r.why.Error())
 }

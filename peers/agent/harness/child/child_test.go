@@ -239,6 +239,11 @@ func TestAwaitSeesTheRunThatIsInitialized(t *testing.T) {
 		if life.Live() != nil {
 			t.Error("a run that ended counts as alive")
 		}
+		impatient, end := context.WithTimeout(ctx, time.Millisecond)
+		defer end()
+		if _, err := life.Await(impatient); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "ended: crashed") {
+			t.Errorf("awaiting what crashed: %v", err)
+		}
 		if name, err := life.Await(ctx); err != nil || *name != "run 2" {
 			t.Errorf("%v, %v", name, err)
 		}

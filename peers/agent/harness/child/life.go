@@ -3,6 +3,7 @@ package child
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ type Life[S any] struct {
 	changed chan struct{} // closed and replaced when live changes
 	over    chan struct{} // closed when Keep has returned
 	err     error         // why the program is not started any more; valid once over is closed
+	ended   error         // how the last run ended; nil before the first end
 }
 
 // NewLife makes a Life that has not begun.
@@ -51,6 +53,9 @@ func (l *Life[S]) Keep(ctx context.Context, pauses retry.Backoff, log *zerolog.L
 			l.err = err
 			return 0, true
 		}
+		l.mu.Lock()
+		l.ended = err
+		l.mu.Unlock()
 		pause := pauses.After(ends)
 		if log != nil {
 			log.Warn().Err(err).Dur("pause_ms", pause).Int("failures", ends).Msg("harness program ended; starting it again")
@@ -75,12 +80,12 @@ func (l *Life[S]) Live() *S {
 	return l.live
 }
 
-// Await waits for a run that is initialized. It fails with the cause of ctx, or
-// with Err if there will be none any more.
+// Await waits for a run that is initialized. It fails with the cause of ctx and how the
+// program last ended, or with Err if there will be none any more.
 func (l *Life[S]) Await(ctx context.Context) (*S, error) {
 	for {
 		l.mu.Lock()
-		live, changed := l.live, l.changed
+		live, changed, ended := l.live, l.changed, l.ended
 		l.mu.Unlock()
 		if live != nil {
 			return live, nil
@@ -90,6 +95,9 @@ func (l *Life[S]) Await(ctx context.Context) (*S, error) {
 		case <-l.over:
 			return nil, l.err
 		case <-ctx.Done():
+			if ended != nil {
+				return nil, fmt.Errorf("%w; its program ended: %v", context.Cause(ctx), ended) //nolint:errorlint // its words alone: what it was decides nothing
+			}
 			return nil, context.Cause(ctx)
 		}
 	}
