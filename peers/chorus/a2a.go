@@ -111,8 +111,6 @@ func (c caller) send(ctx context.Context, r *sdk.SendMessageRequest) (string, er
 	switch {
 	case m == nil || m.ID == "" || len(m.ID) > maxID || len(m.ContextID) > maxID || text.Seen(m.ContextID) != m.ContextID:
 		return "", sdk.NewError(sdk.ErrInvalidParams, "a message needs a messageId; ids have at most 1024 bytes, and contextId no characters that nobody sees")
-	case m.TaskID != "":
-		return "", sdk.NewError(sdk.ErrUnsupportedOperation, "a task takes one message: send the next with its contextId alone")
 	case r.Config != nil && r.Config.PushConfig != nil:
 		return "", sdk.ErrPushNotificationNotSupported
 	}
@@ -120,11 +118,21 @@ func (c caller) send(ctx context.Context, r *sdk.SendMessageRequest) (string, er
 	if err != nil {
 		return "", err
 	}
+	talk := m.ContextID
+	if m.TaskID != "" {
+		asked, err := c.look(ctx, string(m.TaskID))
+		if err != nil {
+			return "", err
+		}
+		if talk = asked.Context; m.ContextID != "" && m.ContextID != talk {
+			return "", sdk.NewError(sdk.ErrInvalidParams, "this task is of another context")
+		}
+	}
 	if strings.TrimSpace(words) == "" {
 		return "", sdk.NewError(sdk.ErrInvalidParams, "the message says nothing")
 	}
 	p := &Posted{
-		ChannelID: ChannelID(m.ContextID), MessageID: hashSecret(m.ID), Sender: "a2a:" + string(c.inbox), Content: words, Callback: taskCallback,
+		ChannelID: ChannelID(talk), MessageID: hashSecret(m.ID), Sender: "a2a:" + string(c.inbox), Content: words, Callback: taskCallback,
 		Service: "A2A", Context: "A direct conversation with an agent or a program elsewhere.",
 	}
 	if p.ChannelID == "" { // the same when the message comes again
@@ -136,7 +144,7 @@ func (c caller) send(ctx context.Context, r *sdk.SendMessageRequest) (string, er
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	id, err := c.g.submit(ctx, in)
+	id, err := c.g.submit(ctx, in, string(m.TaskID))
 	return id, asProtocol(err)
 }
 
@@ -158,8 +166,8 @@ func (c caller) look(ctx context.Context, id string) (*task, error) {
 	return t, tx.Err()
 }
 
-// follow yields a task as it stands, what comes of it, and ends with it.
-func (c caller) follow(ctx context.Context, id string) iter.Seq2[sdk.Event, error] {
+// follow yields a task as it stands, what comes of it, and ends where it is still.
+func (c caller) follow(ctx context.Context, id string, still func(*task) bool) iter.Seq2[sdk.Event, error] {
 	return func(yield func(sdk.Event, error) bool) {
 		var last *task
 		for {
@@ -185,7 +193,7 @@ func (c caller) follow(ctx context.Context, id string) iter.Seq2[sdk.Event, erro
 					return
 				}
 			}
-			if last = t; t.over() {
+			if last = t; still(t) {
 				return
 			}
 			select {
@@ -207,7 +215,7 @@ func (c caller) SendMessage(ctx context.Context, r *sdk.SendMessageRequest) (sdk
 	if r.Config == nil || !r.Config.ReturnImmediately {
 		waiting, cancel := context.WithTimeout(ctx, maxTaskWait)
 		defer cancel()
-		for _, err := range c.follow(waiting, id) {
+		for _, err := range c.follow(waiting, id, (*task).waits) {
 			if err != nil && waiting.Err() == nil {
 				return nil, err
 			}
@@ -228,13 +236,13 @@ func (c caller) SendStreamingMessage(ctx context.Context, r *sdk.SendMessageRequ
 			yield(nil, err)
 			return
 		}
-		c.follow(ctx, id)(yield)
+		c.follow(ctx, id, (*task).waits)(yield)
 	}
 }
 
 // SubscribeToTask implements a2asrv.RequestHandler.
 func (c caller) SubscribeToTask(ctx context.Context, r *sdk.SubscribeToTaskRequest) iter.Seq2[sdk.Event, error] {
-	return c.follow(ctx, string(r.ID))
+	return c.follow(ctx, string(r.ID), (*task).over)
 }
 
 // GetTask implements a2asrv.RequestHandler.

@@ -2,6 +2,8 @@ package chorus_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -234,5 +236,107 @@ func TestWhoMayCallOverA2A(t *testing.T) {
 	}
 	if task, err := r.with(secret).GetTask(t.Context(), get); err != nil || task.ID != get.ID {
 		t.Errorf("after a restart: %+v, %v", task, err)
+	}
+}
+
+// TestATaskAsks: what a person is to decide is the task's own question, its next message the
+// answer to it, and what came of it no answer of the task.
+func TestATaskAsks(t *testing.T) {
+	r := startNew(t, nil)
+	spawner(t, r.bus, "agent:a")
+	agent := r.bus.Join(t, "agent:a", "agent:a")
+	client, others := r.elsewhere("ops"), r.elsewhere("sales")
+	heard := make(chan protocol.ChatMessage, 2)
+	say := func(source string, reply protocol.ChatReply) {
+		reply.InReplyTo = source
+		if res := agent.SendAs(t, "agent:a", "chorus:ops.c1", protocol.TypeChatReply, reply); res.DeliveredTo != 1 {
+			t.Errorf("%q was not taken: %+v", reply.Text, res)
+		}
+	}
+	hears := func() protocol.ChatMessage {
+		var m protocol.ChatMessage
+		if err := agent.NextOf(t, protocol.TypeChatMessage).Decode(&m); err != nil {
+			t.Error(err)
+		}
+		return m
+	}
+	go func() {
+		first := hears()
+		say(first.SourceID, protocol.ChatReply{Typing: true})
+		say(first.SourceID, protocol.ChatReply{Text: "May it?", IdempotencyKey: "decision:d1", Buttons: []protocol.Button{{Text: "Allow", Value: "d1"}}})
+		heard <- first
+	}()
+	result, err := client.SendMessage(t.Context(), request("deploy it", "m1", "c1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, _ := result.(*a2a.Task)
+	if task == nil || task.Status.State != a2a.TaskStateInputRequired || task.Status.Message.Parts[0].Text() != "May it?" || len(task.Artifacts) != 0 {
+		t.Fatalf("a task that asks is %+v", task)
+	}
+	first := <-heard
+	answer := func(id, context string) *a2a.SendMessageRequest {
+		m := request("yes", id, context)
+		m.Message.TaskID = task.ID
+		return m
+	}
+	if result, err := others.SendMessage(t.Context(), answer("m2", "")); !errors.Is(err, a2a.ErrTaskNotFound) {
+		t.Errorf("from another inbox: %+v, %v", result, err)
+	}
+	if result, err := client.SendMessage(t.Context(), answer("m2", "c2")); !errors.Is(err, a2a.ErrInvalidParams) {
+		t.Errorf("in another context: %+v, %v", result, err)
+	}
+	go func() {
+		second := hears()
+		say(first.SourceID, protocol.ChatReply{Text: "Decision: allowed", Edits: "decision:d1", IdempotencyKey: "decided:d1"})
+		say(first.SourceID, protocol.ChatReply{Text: "deployed", IdempotencyKey: "k1"})
+		heard <- second
+	}()
+	for range 2 { // the second is a repetition
+		result, err = client.SendMessage(t.Context(), answer("m3", ""))
+		if task, _ = result.(*a2a.Task); err != nil || task.Status.State != a2a.TaskStateCompleted || !slices.Equal(answersOf(task.Artifacts), []string{"deployed"}) {
+			t.Fatalf("after the answer: %+v, %v", task, err)
+		}
+	}
+	if second := <-heard; second.Text != "yes" || second.Author.ID != first.Author.ID || second.Chat.ID != first.Chat.ID || second.SourceID == first.SourceID {
+		t.Errorf("the agent heard %+v, and before %+v", second, first)
+	}
+	if result, err := client.SendMessage(t.Context(), answer("m4", "")); !errors.Is(err, a2a.ErrUnsupportedOperation) {
+		t.Errorf("to a task that has ended: %+v, %v", result, err)
+	}
+}
+
+// TestPushIsRefused as the card says and in the words of the protocol: nothing is stored.
+func TestPushIsRefused(t *testing.T) {
+	r := startNew(t, nil)
+	_, secret, _ := strings.Cut(r.inbox("ops"), "/inbox/")
+	card, err := agentcard.DefaultResolver.Resolve(t.Context(), r.url)
+	if err != nil || card.Capabilities.PushNotifications {
+		t.Fatalf("%+v, %v", card, err)
+	}
+	const push = `"taskPushNotificationConfig":{"url":"https://example.com/push"}`
+	for method, params := range map[string]string{
+		"CreateTaskPushNotificationConfig": `{"taskId":"t1","url":"https://example.com/push"}`, "GetTaskPushNotificationConfig": `{"taskId":"t1","id":"p1"}`,
+		"ListTaskPushNotificationConfigs": `{"taskId":"t1"}`, "DeleteTaskPushNotificationConfig": `{"taskId":"t1","id":"p1"}`,
+		"SendMessage": `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hello"}]},"configuration":{` + push + `}}`,
+	} {
+		asked, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/a2a", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked.Header.Set("A2A-Version", "1.0")
+		answered, err := (&http.Client{Transport: bearer(secret)}).Do(asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct{ Error struct{ Code int } }
+		err = json.NewDecoder(answered.Body).Decode(&got)
+		answered.Body.Close()
+		if err != nil || got.Error.Code != -32003 {
+			t.Errorf("%s: %+v, %v", method, got, err)
+		}
+	}
+	if list, err := r.with(secret).ListTasks(t.Context(), &a2a.ListTasksRequest{}); err != nil || len(list.Tasks) != 0 {
+		t.Errorf("%+v, %v", list, err)
 	}
 }

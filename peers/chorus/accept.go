@@ -55,7 +55,7 @@ func (g *Gateway) serveInbox(w http.ResponseWriter, r *http.Request) error {
 	// The caller may hang up now; what it sent is stored all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
 	defer cancel()
-	if err := g.accept(ctx, in); err != nil {
+	if err := g.accept(ctx, in, func(*store.Tx, int64) {}); err != nil {
 		return err
 	}
 	return writeOK(w)
@@ -116,11 +116,13 @@ func (g *Gateway) frameSize(topicBytes int, m protocol.Message) int {
 
 // accept stores a message and its channel in one transaction, with its callback and its
 // channel's tools sealed: they go out again. A message that was stored before, by
-// (channel id, message id), changes nothing.
-func (g *Gateway) accept(ctx context.Context, in *inbound) error {
+// (channel id, message id), changes nothing. also is called in that transaction, with the
+// number that the message has.
+func (g *Gateway) accept(ctx context.Context, in *inbound, also func(tx *store.Tx, seq int64)) error {
 	s, now := g.store, micros(g.opts.Now())
 	return store.InTx(ctx, s.db, func(tx *store.Tx) {
-		if store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM inbound WHERE channel = ? AND external_id = ?)`, in.channel, in.posted.MessageID) {
+		if seq := store.Value[int64](tx, `SELECT seq FROM inbound WHERE channel = ? AND external_id = ?`, in.channel, in.posted.MessageID); seq != 0 {
+			also(tx, seq)
 			return
 		}
 		s.ensureChannel(tx, in)
@@ -132,6 +134,7 @@ func (g *Gateway) accept(ctx context.Context, in *inbound) error {
 			tx.Fail(err)
 			tx.Exec(`UPDATE channel SET mcp = ?, mcp_at = ? WHERE peer = ?`, s.seal.seal(toolsLabel(in.channel), string(raw)), now, in.channel)
 		}
+		also(tx, seq)
 		g.surface.Pass(tx, &surface.Event{ID: seq, Chat: in.channel, Source: in.sourceID}, time.Time{})
 	})
 }

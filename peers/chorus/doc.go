@@ -33,7 +33,8 @@
 //   - Over A2A 1.0 (JSON-RPC at /a2a, the card at the well-known path, the secret of an inbox as
 //     bearer token) a message is a task: stored as one that is POSTed, in the channel
 //     that its contextId names, a direct one. The agent's answer is an artifact and ends
-//     the task; what it says on the way is the status. A task that is cancelled is withdrawn from the agent
+//     the task; what it says on the way is the status. A question that a person is to decide
+//     makes it input-required, and its next message answers that. A task that is cancelled is withdrawn from the agent
 //     as a message that was deleted, and what is said afterwards is refused. Tasks
 //     are kept as long as messages, and shown to their inbox alone.
 //

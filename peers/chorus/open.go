@@ -23,6 +23,8 @@ var (
 	toAgents string // external agents have databases of their own
 	//go:embed a2a.sql
 	toA2A string // messages that came over A2A are tasks
+	//go:embed asked.sql
+	toAsked string // a task may ask
 )
 
 // Files in the gateway's data folder.
@@ -56,7 +58,7 @@ func OpenStore(folder string) (*Store, error) {
 }
 
 func versions() []string {
-	return []string{schema + outbox.Schema, surface.Schema + toSurface, toAgents, toA2A}
+	return []string{schema + outbox.Schema, surface.Schema + toSurface, toAgents, toA2A, toAsked}
 }
 
 // OpenStoreBeside opens the data folder for an operator's command. It refuses one of

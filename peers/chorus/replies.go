@@ -31,6 +31,8 @@ type pendingEvent struct {
 	Reply   protocol.MessageID `json:"reply,omitempty"`
 	Key     string             `json:"key,omitempty"`
 	Source  string             `json:"source,omitempty"`
+	Asks    bool               `json:"asks,omitempty"`  // it wants an answer
+	Edits   string             `json:"edits,omitempty"` // the key of the reply that it replaces
 }
 
 // takeReply stores an agent's reply for the callback of the message that it
@@ -43,8 +45,9 @@ func (g *Gateway) takeReply(ctx context.Context, d *peer.Delivery) error {
 	event, done, ok := ofReply(reply)
 	p := pendingEvent{
 		Event: event, Agent: d.Message.From, Channel: protocol.PeerID(d.Topic),
-		Reply: d.Message.MessageID, Key: reply.IdempotencyKey,
+		Reply: d.Message.MessageID, Key: reply.IdempotencyKey, Asks: len(reply.Buttons) > 0, Edits: reply.Edits,
 	}
+	done = done && !strings.HasPrefix(p.Key, decisionKey) && !strings.HasPrefix(p.Edits, decisionKey)
 	return g.queueEvent(ctx, p, reply.InReplyTo, cmp.Or(p.Key, string(p.Reply)), done, ok)
 }
 

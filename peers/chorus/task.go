@@ -27,13 +27,18 @@ const taskCallback = "a2a:task"
 const (
 	taskSubmitted = "submitted"
 	taskWorking   = "working"
+	taskAsks      = "input_required"
 	taskCompleted = "completed"
 	taskFailed    = "failed"
 	taskCanceled  = "canceled"
 )
 
-// interimKey begins the keys of what agents say on the way to an answer.
-const interimKey = "interim:"
+// The keys of what agents say on the way to an answer begin so: what is no answer yet, and what
+// a person is to decide before their turn goes on.
+const (
+	interimKey  = "interim:"
+	decisionKey = "decision:"
+)
 
 // errTaskOver refuses what comes after the end of a task.
 var errTaskOver = errors.New("its task has ended")
@@ -47,19 +52,23 @@ type task struct {
 	State    string
 	Words    string
 	Interim  bool
+	Working  int
 	At       moment
 	Messages []string // what the agent answered
 }
 
 func (t *task) columns() []any {
-	return []any{&t.ID, &t.Inbox, &t.Inbound, &t.Context, &t.State, &t.Words, &t.Interim, &t.At}
+	return []any{&t.ID, &t.Inbox, &t.Inbound, &t.Context, &t.State, &t.Words, &t.Interim, &t.Working, &t.At}
 }
 
-const taskColumns = `SELECT id, inbox, inbound, context, state, words, interim, at FROM task `
+const taskColumns = `SELECT id, inbox, inbound, context, state, words, interim, working, at FROM task `
 
 func (t *task) over() bool {
 	return t.State == taskCompleted || t.State == taskFailed || t.State == taskCanceled
 }
+
+// waits reports whether nothing comes of a task before its sender says more, if ever.
+func (t *task) waits() bool { return t.over() || t.State == taskAsks }
 
 // A news tells those who wait that a task has changed, whichever.
 type news struct {
@@ -93,16 +102,24 @@ func taskOf(tx *store.Tx, inbox InboxName, id string) *task {
 	return &t
 }
 
-// submit stores a message as a task. One that was stored before is the same task.
-func (g *Gateway) submit(ctx context.Context, in *inbound) (id string, err error) {
-	if err := g.accept(ctx, in); err != nil {
-		return "", err
-	}
-	err = store.InTx(ctx, g.store.db, func(tx *store.Tx) {
-		seq := store.Value[int64](tx, `SELECT seq FROM inbound WHERE channel = ? AND external_id = ?`, in.channel, in.posted.MessageID)
-		tx.Exec(`INSERT OR IGNORE INTO task (id, inbox, inbound, context, state, at) VALUES (?, ?, ?, ?, ?, ?)`,
-			in.messageID, in.inbox, seq, in.posted.ChannelID, taskSubmitted, micros(g.opts.Now()))
-		id = store.Value[string](tx, `SELECT id FROM task WHERE inbound = ?`, seq)
+// submit stores a message as a task, or as the next message of the one that asked. One that was
+// stored before is the same task.
+func (g *Gateway) submit(ctx context.Context, in *inbound, asked string) (id string, err error) {
+	err = g.accept(ctx, in, func(tx *store.Tx, seq int64) {
+		if id = store.Value[string](tx, `SELECT task FROM task_message WHERE inbound = ?`, seq); id != "" || tx.Err() != nil {
+			return
+		}
+		if id = asked; asked == "" {
+			id = string(in.messageID)
+			tx.Exec(`INSERT INTO task (id, inbox, inbound, context, state, at) VALUES (?, ?, ?, ?, ?, ?)`,
+				id, in.inbox, seq, in.posted.ChannelID, taskSubmitted, micros(g.opts.Now()))
+		} else if t := taskOf(tx, in.inbox, asked); tx.Err() == nil && t.State != taskAsks {
+			tx.Fail(sdk.NewError(sdk.ErrUnsupportedOperation, "this task asks for nothing: send the next message with its contextId alone"))
+		} else if tx.Err() == nil {
+			t.State, t.Words = taskWorking, ""
+			g.moveTask(tx, t)
+		}
+		tx.Exec(`INSERT INTO task_message (inbound, task) VALUES (?, ?)`, seq, id)
 	})
 	return id, err
 }
@@ -110,7 +127,7 @@ func (g *Gateway) submit(ctx context.Context, in *inbound) (id string, err error
 // advance lets a task go on by what its agent says and does.
 func (g *Gateway) advance(ctx context.Context, p *pendingEvent) error {
 	return store.InTx(ctx, g.store.db, func(tx *store.Tx) {
-		t := one(tx, outbox.Permanent(errForgotten), (*task).columns, taskColumns+`WHERE inbound = ?`, p.Inbound)
+		t := one(tx, outbox.Permanent(errForgotten), (*task).columns, taskColumns+`WHERE id = (SELECT task FROM task_message WHERE inbound = ?)`, p.Inbound)
 		if tx.Err() != nil {
 			return
 		}
@@ -123,6 +140,10 @@ func (g *Gateway) advance(ctx context.Context, p *pendingEvent) error {
 		var said string
 		_ = json.Unmarshal(p.Event.Content, &said) //nolint:errcheck // it was written as a string
 		switch e := p.Event; {
+		case e.Type == chorus.EventMessage && p.Asks:
+			t.State, t.Words, t.Interim = taskAsks, said, false
+		case e.Type == chorus.EventMessage && p.Edits != "" && !strings.HasPrefix(p.Edits, interimKey): // what became of a question
+			t.State, t.Words = taskWorking, ""
 		case e.Type == chorus.EventMessage && strings.HasPrefix(p.Key, interimKey):
 			t.State, t.Words, t.Interim = taskWorking, said, true
 		case e.Type == chorus.EventMessage:
@@ -132,19 +153,21 @@ func (g *Gateway) advance(ctx context.Context, p *pendingEvent) error {
 			if t.Words = e.Message; e.Code != codeNoAgent {
 				t.State = taskFailed
 			}
-		case e.Type == chorus.EventStatus:
+		case e.Type == chorus.EventStatus && t.State != taskAsks:
 			t.State, t.Words = taskWorking, e.Status
 		case e.Type == chorus.EventLifecycle && e.Status == lifecycleProcessing:
-			t.State, t.Interim = taskWorking, false
-		case e.Type == chorus.EventLifecycle && !t.Interim:
-			t.State = taskCompleted
+			t.State, t.Interim, t.Working = taskWorking, false, t.Working+1
+		case e.Type == chorus.EventLifecycle:
+			if t.Working = max(0, t.Working-1); t.Working == 0 && !t.Interim && t.State != taskAsks {
+				t.State = taskCompleted
+			}
 		}
 		g.moveTask(tx, &t)
 	})
 }
 
 func (g *Gateway) moveTask(tx *store.Tx, t *task) {
-	tx.Exec(`UPDATE task SET state = ?, words = ?, interim = ?, at = ? WHERE id = ?`, t.State, t.Words, t.Interim, micros(g.opts.Now()), t.ID)
+	tx.Exec(`UPDATE task SET state = ?, words = ?, interim = ?, working = ?, at = ? WHERE id = ?`, t.State, t.Words, t.Interim, t.Working, micros(g.opts.Now()), t.ID)
 	tx.After(g.tasks.tell)
 }
 

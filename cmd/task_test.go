@@ -1,0 +1,86 @@
+package cmd_test
+
+import (
+	"context"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+
+	sdk "github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2aclient"
+)
+
+// withBearer shows a token with each request.
+type withBearer string
+
+func (b withBearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// TestATaskSurvivesItsGateway: an agent reached over A2A asks before it deploys, who sent the
+// task decides, and it deploys once and says so once, though the gateway is killed while the
+// task asks, and again while it goes on.
+func TestATaskSurvivesItsGateway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	d := &deployer{ran: map[string]int{}}
+	s := newSystem(t, d.serve(t)...)
+	s.start("broker")
+	gateway := freeAddress(t)
+	env := []string{"HUBBUB_DATA=" + s.data, "HUBBUB_BUS=ws://" + s.bus, "HUBBUB_LOG_FORMAT=json"}
+	begin := func() *process { return start(t, t, "hubbub-chorus", env, "--listen", gateway) }
+	chorus := begin()
+	restart := func() {
+		chorus.kill()
+		chorus = begin()
+	}
+	out, err := exec.CommandContext(t.Context(), built(t, "hubbub"), "chorus", "inbox", "create", "ops", "--data", s.data).Output()
+	_, secret, ok := strings.Cut(strings.TrimSpace(string(out)), "/inbox/")
+	if err != nil || !ok {
+		t.Fatalf("%s, %v", out, err)
+	}
+	client, err := a2aclient.NewFromEndpoints(t.Context(), []*sdk.AgentInterface{sdk.NewAgentInterface("http://"+gateway+"/a2a", sdk.TransportProtocolJSONRPC)},
+		a2aclient.WithJSONRPCTransport(&http.Client{Transport: withBearer(secret)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(m *sdk.Message, at bool) *sdk.Task {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patience+patience)
+		defer cancel()
+		result, err := client.SendMessage(ctx, &sdk.SendMessageRequest{Message: m, Config: &sdk.SendMessageConfig{ReturnImmediately: at}})
+		task, _ := result.(*sdk.Task)
+		if err != nil || task == nil {
+			t.Fatalf("%+v, %v", result, err)
+		}
+		return task
+	}
+	deploy := sdk.NewMessage(sdk.MessageRoleUser, sdk.NewTextPart("deploy [site]"))
+	asks := send(deploy, false)
+	if asks.Status.State != sdk.TaskStateInputRequired || !strings.Contains(asks.Status.Message.Parts[0].Text(), "asks to run mcp:ops.deploy") {
+		t.Fatalf("a task that asks is %+v", asks)
+	}
+	restart()
+	if same := send(deploy, true); same.ID != asks.ID || same.Status.State != sdk.TaskStateInputRequired {
+		t.Fatalf("after the gateway was killed the task is %+v", same)
+	}
+	yes := sdk.NewMessage(sdk.MessageRoleUser, sdk.NewTextPart("yes"))
+	yes.TaskID = asks.ID
+	send(yes, true)
+	restart()
+	done := send(yes, false)
+	if done.ID != asks.ID || done.Status.State != sdk.TaskStateCompleted || len(done.Artifacts) != 1 || !strings.Contains(done.Artifacts[0].Parts[0].Text(), "deployed site") {
+		t.Errorf("after yes: %+v", done)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ran["site"] != 1 {
+		t.Errorf("it ran %d times", d.ran["site"])
+	}
+	if kept := s.decisions(); len(kept) != 1 || kept[0].By != "chorus:a2a:ops" {
+		t.Errorf("decisions %+v", kept)
+	}
+}
