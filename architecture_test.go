@@ -62,7 +62,7 @@ var mayImport = map[string][]string{
 	"peers/child":     {},
 	"peers/outside":   {},
 
-	"peers/surface":                   {"protocol", "protocol/collab", "peers/peer", "peers/store", "peers/outbox", "peers/collab"},
+	"peers/surface":                   {"peers/attention", "protocol", "protocol/collab", "peers/peer", "peers/store", "peers/outbox", "peers/collab"},
 	"peers/tg":                        {"protocol", "peers/peer", "peers/outbox", "peers/store", "peers/surface", "peers/attention", "peers/tg/botapi", "peers/tg/markdown"},
 	"peers/tg/botapi":                 {"protocol/http1"},
 	"peers/tg/markdown":               {},

@@ -197,7 +197,7 @@ func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind,
 		m = collab.QuestionAnswer.Message(b.agent.id, collab.AnswerParams{ID: o.QuestionID, Answer: reply.Text})
 	case o.ConversationID != "":
 		post.InReplyTo, post.WorkItemID = o.MessageID, o.WorkItemID
-		if o.WorkItemID == "" && e.Content.Author.Kind == "human" { // who asked reads it there; no other agent has to
+		if o.FlightID != "" || o.WorkItemID == "" && e.Content.Author.Kind == "human" { // who asked reads it there; no other agent has to
 			post.Kind = collab.KindFinal
 		}
 		m = collab.MessagePost.Message(b.agent.id, post)

@@ -91,6 +91,25 @@ func Labels(text string) []Label {
 	return labels
 }
 
+// Leading returns how many of a text's labels lead it: nothing but other labels stands
+// before them. By these a person routes what they say; all others are only hints.
+func Leading(text string, labels []Label) int {
+	end := 0
+	for i, l := range labels {
+		if strings.TrimFunc(text[end:l.From], separates) != "" {
+			return i
+		}
+		end = l.To
+	}
+	return len(labels)
+}
+
+// AfterLabel returns what a text says behind a label.
+func AfterLabel(text string, l Label) string { return strings.TrimFunc(text[l.To:], separates) }
+
+// separates reports whether a rune may stand between leading labels.
+func separates(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(",;:", r) }
+
 // scan returns where the characters end that are wanted.
 func scan(text string, from int, want func(rune) bool) int {
 	return len(text) - len(strings.TrimLeftFunc(text[from:], want))

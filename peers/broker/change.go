@@ -151,21 +151,23 @@ func (t *tx) put(old, r *record) {
 	} else {
 		meta.From = string(old.State)
 	}
+	var e collab.Event
 	switch {
 	case r.isQuestion() && old == nil:
-		emit(t, collab.EventQuestionCreated, r.target(), r.question(), meta)
+		e = emit(t, collab.EventQuestionCreated, r.target(), r.question(), meta)
 	case r.isQuestion() && step == collab.StepAnswered:
-		emit(t, collab.EventQuestionAnswered, r.target(), r.question(), meta)
+		e = emit(t, collab.EventQuestionAnswered, r.target(), r.question(), meta)
 	case r.isQuestion():
-		e := emit(t, collab.EventQuestionUpdated, r.target(), r.question(), meta)
+		e = emit(t, collab.EventQuestionUpdated, r.target(), r.question(), meta)
 		if step == collab.StepDeclined && protocol.RoleOf(r.AskedByIdentity) == protocol.RoleAgent {
 			t.sends = append(t.sends, sending{to: r.AskedByIdentity, event: e})
 		}
 	case old == nil:
-		emit(t, collab.EventWorkCreated, r.target(), r.WorkItem, meta)
+		e = emit(t, collab.EventWorkCreated, r.target(), r.WorkItem, meta)
 	default:
-		emit(t, collab.EventWorkUpdated, r.target(), r.WorkItem, meta)
+		e = emit(t, collab.EventWorkUpdated, r.target(), r.WorkItem, meta)
 	}
+	tellChat(t, r.ConversationID, e)
 }
 
 // change brings a record from one version to the next, and cancels the wakes that

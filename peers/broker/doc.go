@@ -150,7 +150,8 @@
 // ambiguous or unavailable, and the message is kept: details has messageId, askedLabel,
 // candidates, deliveries.
 //
-// A message that says nothing but thanks wakes nobody, whoever it names.
+// A message that says nothing but thanks wakes nobody, whoever it names. What an agent says in
+// a conversation other than a dm, about no work, wakes its master only if it names it.
 //
 // Parents and waits that lead back to the record itself are refused. Work is accepted or
 // rejected by who requested it, by who has the next move while it is in review, or by people;
@@ -207,6 +208,10 @@
 // token is the reply's and whose ownerIdentity is the reply's from. (The owner is a
 // name for people; two identities may share one.) Having shown it, the bridge may
 // itself call claim.release {eventId, token, answered:true}.
+//
+// A conversation that a chat makes under its own identity is the chat's: its topic gets, as
+// collab_event, what others do about the questions and work items of the conversation, and say in
+// it, and the reminders of them that wake nobody.
 //
 // # Events
 //

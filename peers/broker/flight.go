@@ -40,6 +40,11 @@ func (t *tx) startFlight(id string, p collab.InvocationParams, st Standing) coll
 	settle(&dec, st)
 	emit(t, collab.EventInvocation, "invocation:"+inv.ID, inv, collab.StepMetadata{Digest: t.digest})
 	emit(t, collab.EventFlight, "flight:"+flight.ID, flight, nil)
+	if inv.WorkItemID != "" {
+		emit(t, collab.EventWakeDecided, "work_item:"+inv.WorkItemID, collab.WakeDecided{
+			RecordID: inv.WorkItemID, RecordKind: collab.KindWorkItem, SenderID: inv.RequestedByID, Decision: dec,
+		}, nil)
+	}
 	d := t.requestAs(deliveryID, collab.Delivery{
 		TargetAgentID: inv.TargetAgentID, TargetIdentity: inv.TargetIdentity, Reason: collab.ReasonInvocation, Policy: collab.PolicyMustAck, AskedLabel: p.TargetAgentID,
 		InvocationID: inv.ID, WorkItemID: inv.WorkItemID, ConversationID: inv.ConversationID,

@@ -138,22 +138,18 @@ type Found struct {
 // 50. What only looks like a label, such as a mail address, is passed over.
 func FindMentions(text string) []Found {
 	var found []Found
-	leading, end := true, 0
-	for _, at := range attention.Labels(text) {
-		leading = leading && strings.TrimFunc(text[end:at.From], separates) == ""
-		end = at.To
+	labels := attention.Labels(text)
+	leading := attention.Leading(text, labels)
+	for i, at := range labels {
 		l, err := ParseLabel(text[at.From+1 : at.To])
 		if err != nil {
-			leading = false
+			leading = min(leading, i) // what is no label is a word like others
 			continue
 		}
 		known := slices.ContainsFunc(found, func(f Found) bool { return f.Label == l })
 		if !known && len(found) < maxMentions {
-			found = append(found, Found{l, leading})
+			found = append(found, Found{l, i < leading})
 		}
 	}
 	return found
 }
-
-// separates reports whether a rune may stand between leading labels.
-func separates(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(",;:", r) }

@@ -97,7 +97,7 @@ func postMessage(t *tx, p collab.PostParams) collab.PostResult {
 	for range planned {
 		meta.Deliveries = append(meta.Deliveries, t.mint("dlv_"))
 	}
-	emit(t, collab.EventMessagePosted, "conversation:"+m.ConversationID, m, meta)
+	tellChat(t, m.ConversationID, emit(t, collab.EventMessagePosted, "conversation:"+m.ConversationID, m, meta))
 	for i, plan := range planned {
 		t.requestAs(meta.Deliveries[i], plan.delivery, plan.decision, subject{message: &m, record: t.records.get(m.WorkItemID)})
 	}
@@ -165,6 +165,10 @@ func (t *tx) decide(m collab.Message, r route) collab.Decision {
 	}
 	for _, n := range r.named {
 		s.explicit = append(s.explicit, n.standing.party)
+	}
+	// What workers say among themselves is not brought to their lead.
+	if m.Surface == collab.SurfaceAgent && m.WorkItemID == "" && t.conversations.get(m.ConversationID).Kind != "dm" {
+		s.master = party{}
 	}
 	return t.choose(s, t.localityOf(t.caller), r.named...)
 }

@@ -203,8 +203,9 @@ func (b *Broker) sendLetter(ctx context.Context, item outbox.Item) error {
 	rejected := item.Attempt >= maxRejections && reception == peer.Rejected
 	old := rejected || b.opts.Now().Sub(item.EnqueuedAt) > giveUpWakeAfter
 	switch {
-	case reception == peer.Received, reception == peer.Absent && l.DeliveryID == "":
+	case reception == peer.Received, reception == peer.Absent && l.DeliveryID == "" && (old || !isBridge(l.To)):
 		return nil
+	case reception == peer.Absent && l.DeliveryID == "": // a bridge that starts again
 	case reception == peer.Absent:
 		return b.writer.change(ctx, func(t *tx) { t.missed(l.DeliveryID, l.To, sentAt) })
 	case reception == peer.Refused, reception != peer.Unsent && old && l.DeliveryID != "": // others wait behind it

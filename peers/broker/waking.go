@@ -259,9 +259,12 @@ func (s *state) asItStands(dec *collab.Decision, p collab.ExplainParams) {
 // returns a nil delivery if nobody is to be woken.
 func (t *tx) wakeFor(r *record, sender Caller, sweep bool) (collab.Decision, *collab.Delivery) {
 	dec := t.choose(situation{sender: sender, record: r}, locality{})
-	emit(t, collab.EventWakeDecided, r.target(), collab.WakeDecided{
-		RecordID: r.ID, RecordKind: r.Kind, SenderID: sender.Name, Sweep: sweep, Decision: dec,
+	e := emit(t, collab.EventWakeDecided, r.target(), collab.WakeDecided{
+		RecordID: r.ID, RecordKind: r.Kind, ConversationID: r.ConversationID, SenderID: sender.Name, Sweep: sweep, Decision: dec,
 	}, nil)
+	if sweep && dec.Outcome != collab.OutcomeWoken { // people are reminded in their chat
+		tellChat(t, r.ConversationID, e)
+	}
 	if dec.Outcome != collab.OutcomeWoken && dec.Outcome != collab.OutcomeUnavailable {
 		return dec, nil
 	}

@@ -76,6 +76,7 @@ const (
 type Options struct {
 	Name       string          // tells surfaces in one database apart; "" for the only one
 	OneAgent   bool            // an agent takes the place of the one before, whoever assigned it
+	Desk       Desk            // where people give out work in chats; nil: nowhere
 	Patience   time.Duration   // until a chat is told that no agent came; default 30s
 	MinBackoff time.Duration   // between attempts; default 1s
 	Crash      func(at string) // set by tests of crashes
@@ -100,6 +101,7 @@ type Surface struct {
 	chats   *outbox.Outbox // steps of chats on their way to an agent; destination: the chat
 	agents  *outbox.Outbox // what agents are to get; destination: the chat and the agent
 	reports *outbox.Outbox // what became of their replies; destination: the agent
+	desk    *outbox.Outbox // what people want of the broker; destination: the chat
 
 	passing sync.Map // the event that is being handed to an agent, by chat
 }
@@ -129,6 +131,10 @@ func New(db *sql.DB, host Host, opts *Options) *Surface {
 		Name: s.queue(QueueReports), MaxBackoff: 2 * maxBackoff, MaxPending: 1_000_000, MaxPerDestination: 100_000,
 		Parallel: 8, AttemptTimeout: time.Minute, Now: s.opts.Now, Log: s.log,
 	})
+	s.desk = outbox.New(db, clerk{s}.carryOut, &outbox.Options{
+		Name: s.queue(QueueDesk), MinBackoff: s.opts.MinBackoff, MaxBackoff: maxBackoff, MaxAge: orderAge, MaxPending: 10_000,
+		Parallel: 8, AttemptTimeout: time.Minute, OnSettled: clerk{s}.ordered, Now: s.opts.Now, Log: s.log,
+	})
 	return s
 }
 
@@ -137,6 +143,7 @@ const (
 	QueueChats   = "chats"
 	QueueAgents  = "agents"
 	QueueReports = "status"
+	QueueDesk    = "desk"
 )
 
 // queue returns the name of a queue in the database.
@@ -149,7 +156,7 @@ func (s *Surface) queue(name string) string {
 
 // Queue returns one of the surface's queues, for operators.
 func (s *Surface) Queue(name string) *outbox.Outbox {
-	return map[string]*outbox.Outbox{QueueChats: s.chats, QueueAgents: s.agents, QueueReports: s.reports}[name]
+	return map[string]*outbox.Outbox{QueueChats: s.chats, QueueAgents: s.agents, QueueReports: s.reports, QueueDesk: s.desk}[name]
 }
 
 // Handle makes a peer the one that speaks and hears for the chats.
@@ -159,6 +166,9 @@ func (s *Surface) Handle(p *peer.Peer) {
 	p.Handle(protocol.TypeSpawnResult, s.takeSpawnResult)
 	s.broker = collab.New(p.ID(), p.Send, &collab.Options{Remember: s.rememberBroker, Log: s.log})
 	p.Handle(protocol.TypeCollabResult, s.broker.Take)
+	if s.opts.Desk != nil {
+		p.Handle(protocol.TypeCollabEvent, clerk{s}.takeFact)
+	}
 }
 
 // Run serves the chats until ctx ends; then it returns nil.
@@ -174,12 +184,13 @@ func (s *Surface) Run(ctx context.Context) error {
 	group.Go(func() error { return s.chats.Run(ctx) })
 	group.Go(func() error { return s.agents.Run(ctx) })
 	group.Go(func() error { return s.reports.Run(ctx) })
+	group.Go(func() error { return s.desk.Run(ctx) })
 	return group.Wait()
 }
 
 // Connected ends every wait that was for the bus.
 func (s *Surface) Connected(ctx context.Context) {
-	if err := errors.Join(s.chats.Hurry(ctx, ""), s.agents.Hurry(ctx, ""), s.reports.Hurry(ctx, "")); err != nil && ctx.Err() == nil {
+	if err := errors.Join(s.chats.Hurry(ctx, ""), s.agents.Hurry(ctx, ""), s.reports.Hurry(ctx, ""), s.desk.Hurry(ctx, "")); err != nil && ctx.Err() == nil {
 		s.log.Warn().Err(err).Msg("waiting messages not hurried after a reconnect; they wait for their backoff")
 	}
 }

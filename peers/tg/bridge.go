@@ -45,7 +45,7 @@ func (b *Bridge) become(bot int64) {
 	b.bot = bot
 	b.out = newOutbound(b.account)
 	b.surface = surface.New(b.db, &events{b.out}, &surface.Options{
-		Name: id(b.bot), Patience: b.opts.SpawnPatience, Crash: b.crash, Log: b.log,
+		Name: id(b.bot), Desk: b.out, Patience: b.opts.SpawnPatience, Crash: b.crash, Log: b.log,
 	})
 	b.in = &intake{outbound: b.out, arrived: make(chan struct{}, 1)}
 }

@@ -24,6 +24,10 @@ var ownCommands = []models.BotCommand{
 	{Command: "help", Description: "What this bot is and how to use it"},
 	{Command: "status", Description: "Whether everything works"},
 	{Command: "agents", Description: "Who answers in this chat"},
+	{Command: "work", Description: "Give out work, list it, or show it"},
+	{Command: "who", Description: "Which agents can be given work"},
+	{Command: "ask", Description: "Ask an agent or a person: /ask @NAME QUESTION"},
+	{Command: "done", Description: "Close work that is done: /done ID"},
 	{Command: "stop", Description: "Stop the agents in this chat"},
 	{Command: "halt", Description: "Stop what the agents do here, until /resume"},
 	{Command: "resume", Description: "Let the agents work here again after /halt"},
@@ -75,7 +79,13 @@ const businessConnected = "a business account was connected"
 // obey carries out a command of somebody who is admitted.
 func (in *intake) obey(tx *store.Tx, c *chat, h *happening) {
 	text := "This chat is admitted already."
+	if verb := deskCommands[h.command]; verb != "" {
+		if text = in.order(tx, c, h, verb, h.arguments); text == "" {
+			return
+		}
+	}
 	switch h.command {
+	case "/work", "/who", "/ask", "/done":
 	case "/start":
 		text = in.startChat(tx, c)
 	case "/stop":

@@ -148,6 +148,9 @@ func (in *intake) takeIn(tx *store.Tx, h *happening) string {
 		tx.After(func() { in.typing.stopped(c.key) })
 	}
 	in.storeEvent(tx, c, h)
+	if in.routes(tx, c, h) {
+		in.order(tx, c, h, surface.OrderSay, h.draft.Content.Text)
+	}
 	return ""
 }
 

@@ -29,7 +29,7 @@ func Queues(ctx context.Context, db *sql.DB) (all []Queue, err error) {
 		b := New("", db, nil)
 		b.become(bot)
 		all = append(all, Queue{b.out.telegram, queueTelegram, bot, db})
-		for _, name := range []string{surface.QueueAgents, surface.QueueReports, surface.QueueChats} {
+		for _, name := range []string{surface.QueueAgents, surface.QueueReports, surface.QueueChats, surface.QueueDesk} {
 			all = append(all, Queue{b.surface.Queue(name), name, bot, db})
 		}
 	}
@@ -56,6 +56,11 @@ func (q *Queue) Says(ctx context.Context, item *outbox.Item) (agent, says string
 	case surface.QueueAgents:
 		says = store.Value[string](tx, `SELECT coalesce(json_extract(draft, '$.content.text'), '') FROM events WHERE id = ?`,
 			surface.EventOf(item.Body))
+	case surface.QueueDesk:
+		var o surface.Order
+		if json.Unmarshal(item.Body, &o) == nil {
+			says = o.Verb + " " + o.Text
+		}
 	case surface.QueueReports:
 		if status := surface.Reported(item.Body); status.MessageID != "" {
 			says = fmt.Sprintf("%s is %s", status.MessageID, status.Status)

@@ -72,11 +72,12 @@ type Wake struct {
 
 // A WakeDecided is the payload of collab.wake.decided.
 type WakeDecided struct {
-	RecordID   string   `json:"recordId"`
-	RecordKind string   `json:"recordKind"`
-	SenderID   string   `json:"senderId,omitempty"`
-	Sweep      bool     `json:"sweep,omitempty"`
-	Decision   Decision `json:"decision"`
+	RecordID       string   `json:"recordId"`
+	RecordKind     string   `json:"recordKind"`
+	ConversationID string   `json:"conversationId,omitempty"`
+	SenderID       string   `json:"senderId,omitempty"`
+	Sweep          bool     `json:"sweep,omitempty"`
+	Decision       Decision `json:"decision"`
 }
 
 // A Rule names why somebody is woken. The order of the constants is the order in

@@ -1,0 +1,75 @@
+package cmd_test
+
+import (
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestAPersonGivesOutWorkInAGroup: without a shell, a person in a group of Telegram makes work,
+// sees who is woken and why, has it answered there, is reminded to review it, sends it back,
+// and closes it; a question and a message for an agent elsewhere are answered there, too.
+func TestAPersonGivesOutWorkInAGroup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	s := newSystem(t)
+	start(t, t, "hubbub-broker", []string{"HUBBUB_DATA=" + s.data, "HUBBUB_BUS=" + s.tap.address()}, "--sweep-interval=200ms", "--stale-after=3s")
+	will := s.api.User("Will")
+	group := s.api.Supergroup(-1002, "ops")
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("in the group:\n%s", strings.Join(s.api.Texts(group.ID), "\n"))
+		}
+	})
+	from := 0
+	await := func(want string) string { // the first text since the last thing said that has want
+		t.Helper()
+		at := -1
+		expr := regexp.MustCompile(want)
+		s.await(want, func() bool {
+			at = slices.IndexFunc(s.api.Texts(group.ID)[from:], expr.MatchString)
+			return at >= 0
+		})
+		return s.api.Texts(group.ID)[from+at]
+	}
+	say := func(text, want string) string {
+		t.Helper()
+		from = len(s.api.Texts(group.ID))
+		s.api.Say(group, will, text)
+		return await(want)
+	}
+
+	say("@hubbub_bot hello", "scripted agent")
+	say("/who", `@tg--1002, online`)
+	said := say("/work Write the release notes", `^wi-\w+: Write the release notes\. open, owner @tg--1002\.`)
+	if !strings.Contains(said, "@tg--1002 was woken (tg--1002: was invoked") {
+		t.Errorf("who was woken and why: %s", said)
+	}
+	id, _, _ := strings.Cut(said, ":")
+	await(`^@tg--1002: .*Write the release notes`)
+	await(`^` + id + `: .* review, owner @tg--1002, next move @will\.\n/done ` + id)
+	await(`^A reminder: ` + id + ` waits for @will, who has the next move`)
+	say("/work "+id, `@tg--1002 was woken|Nobody was woken`)
+
+	say("/work "+id+" @tg--1002 shorter, please", `^`+id+`: .* working, owner @tg--1002`)
+	await(`^@tg--1002: .*shorter, please`)
+	await(`^` + id + `: .* review`)
+	say("/done "+id+" well done", `^`+id+`: Write the release notes\. done`)
+	say("/work", "No work is open here")
+
+	// An agent that is not in the chat is reached by its name.
+	start(t, t, "hubbub-agent", []string{"HUBBUB_DATA=" + t.TempDir(), "HUBBUB_BUS=" + s.tap.address()}, "--id=agent:helper", "--harness=scripted", "--compose-window=100ms")
+	s.await("the helper", func() bool {
+		out, err := exec.CommandContext(t.Context(), built(t, "hubbub"), "who", "@helper", "--bus=ws://"+s.bus, "--data="+s.data).Output()
+		return err == nil && strings.Contains(string(out), "online")
+	})
+	say("@helper is the build green?", `Passed on to @helper`)
+	await(`^@helper: .*is the build green`)
+	say("/ask @helper which region?", `^Asked @helper \(q-\w+\)\. @helper was woken`)
+	await(`^@helper answers “which region\?”: `)
+	say("/done wi-none", `refused: there is no work item`)
+	say("/ask", "/ask @NAME QUESTION")
+}

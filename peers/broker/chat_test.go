@@ -1,0 +1,77 @@
+package broker
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/protocol"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestAChatHearsOfItsWork: what others do about the work and the questions of a chat's
+// conversation, and what they say in it, goes to the chat; what is done in chats of its kind
+// does not, and a person who does not review is reminded there once per period.
+func TestAChatHearsOfItsWork(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead")
+	d.do("tg:-100", "conversation.create", m{"id": "tg:-100", "kind": "group", "masterId": "lead"})
+	d.do("cli:will", "conversation.create", m{"id": "elsewhere", "kind": "group"})
+	told := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, s := range d.sent {
+			if s.to == "tg:-100" {
+				got = append(got, strings.TrimPrefix(s.event.Type, "collab."))
+			}
+		}
+		d.sent = nil
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the chat was told (-want +got):\n%s", diff)
+		}
+	}
+	make := func(by protocol.PeerID, id, conversation string) {
+		d.do(by, "work_item.create", m{"id": id, "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "requestedById": "tg:42", "conversationId": conversation})
+	}
+	make("tg:42", "w", "tg:-100")
+	make("cli:will", "x", "elsewhere")
+	told()
+	made := d.do("tg:42", "invocation.create", m{"targetAgentId": "lead", "text": "go", "conversationId": "tg:-100", "workItemId": "w"})
+	if why := d.do("tg:42", "wake.explain", m{"workItemId": "w"}); why["targetAgentId"] != "lead" || why["outcome"] != "woken" {
+		t.Errorf("an invocation for work is explained as %v", why)
+	}
+	d.do("agent:lead", "message.post", m{"conversationId": "tg:-100", "text": "here", "workItemId": "w"})
+	d.do("agent:lead", "flight.update", m{"id": made.at("flight", "id"), "state": "completed"})
+	told("message.posted", "work_item.updated")
+	d.sweep(10 * time.Minute)
+	d.sweep(time.Second)
+	told("wake.decided")
+	d.do("cli:will", "work_item.update", m{"id": "w", "state": "done", "acceptanceState": "accepted"})
+	d.do("cli:will", "question.ask", m{"id": "q", "title": "t?", "askedOfId": "lead", "conversationId": "tg:-100"})
+	d.do("agent:lead", "question.answer", m{"id": "q", "answer": "yes"})
+	d.do("tg:42", "question.close", m{"id": "q"})
+	told("work_item.updated", "question.created", "question.answered")
+	d.checkRebuild()
+}
+
+// TestALeadIsNotToldOfChatter: who answers for a room is woken for what people say to nobody
+// there and for what is said to it directly, not for what its workers say among themselves.
+func TestALeadIsNotToldOfChatter(t *testing.T) {
+	for kind, want := range map[string][]string{
+		"dm": {"agent:lead conversation_master", "agent:lead conversation_master"}, "group": {"agent:lead conversation_master"},
+		"channel": {"agent:lead conversation_master"}, "thread": {"agent:lead conversation_master"},
+	} {
+		d := newDesk(t)
+		d.announce("lead", "w3")
+		d.do("cli:will", "conversation.create", m{"id": "c", "kind": kind, "masterId": "lead", "memberIds": []string{"lead", "w3"}})
+		d.do("cli:will", "message.post", m{"conversationId": "c", "text": "how is it going?"})
+		d.do("agent:w3", "message.post", m{"conversationId": "c", "text": "the tests run"})
+		if got := d.wakes(); !slices.Equal(got, want) {
+			t.Errorf("in a %s: %q, want %q", kind, got, want)
+		}
+		d.do("agent:w3", "message.post", m{"conversationId": "c", "text": "I need the key", "targets": []string{"lead"}})
+		d.wantWakes("agent:lead explicit_mention")
+	}
+}

@@ -1,0 +1,499 @@
+package surface
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"hubbub/peers/attention"
+	"hubbub/peers/collab"
+	"hubbub/peers/outbox"
+	"hubbub/peers/peer"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+	contract "hubbub/protocol/collab"
+	"hubbub/protocol/text"
+)
+
+// A Desk is a host whose chats people use to give out work. Options.Desk has it.
+type Desk interface {
+	// Say shows a text of the surface's own in a chat, once per key.
+	Say(tx *store.Tx, chat protocol.PeerID, place, key, text string)
+	// Person returns the identity of the person that a name means in chats, or "".
+	Person(tx *store.Tx, name string) protocol.PeerID
+	// Called returns what people call a person, or "".
+	Called(tx *store.Tx, person protocol.PeerID) string
+}
+
+// An Order is what a person wants of the broker, as they said it in a chat.
+type Order struct {
+	Verb  string          `json:"verb"` // OrderWork and so on
+	Text  string          `json:"text,omitempty"`
+	By    protocol.PeerID `json:"by"`              // the person
+	Place string          `json:"place,omitempty"` // the thread, as the host tells them apart
+	Kind  string          `json:"kind"`            // of the conversation: dm, group or thread
+	Title string          `json:"title,omitempty"`
+	Key   string          `json:"key"` // of the message: repeated attempts make nothing twice
+}
+
+// The orders.
+const (
+	OrderWork = "work" // list, show, make or assign work
+	OrderWho  = "who"
+	OrderAsk  = "ask"
+	OrderDone = "done"
+	OrderSay  = "say" // a message that begins with the name of an agent that is not in the chat
+)
+
+// orderAge is how long a broker that does not answer is asked to carry out an order.
+const orderAge = 10 * time.Minute
+
+// Order queues what a person wants, in the transaction that stores what they said.
+func (s *Surface) Order(tx *store.Tx, chat protocol.PeerID, o *Order) {
+	body, err := json.Marshal(o)
+	tx.Fail(err)
+	_, err = s.desk.Put(tx, string(chat), o.Key, body)
+	tx.Fail(err)
+}
+
+// A clerk carries out a surface's orders, and tells chats what came of them.
+type clerk struct{ *Surface }
+
+// An orderRun is one attempt at an order.
+type orderRun struct {
+	*Order
+	s      clerk
+	ctx    context.Context
+	chat   protocol.PeerID
+	broker *collab.Client // asks as the person
+	first  protocol.PeerID
+}
+
+// orders says how each order is carried out; what it returns is shown in the chat.
+var orders = map[string]func(*orderRun) (string, error){
+	OrderWork: (*orderRun).work, OrderWho: (*orderRun).who, OrderAsk: (*orderRun).ask, OrderDone: (*orderRun).done, OrderSay: (*orderRun).say,
+}
+
+// carryOut makes one attempt at an order, and shows its result.
+func (s clerk) carryOut(ctx context.Context, it outbox.Item) error {
+	o := new(Order)
+	if err := json.Unmarshal(it.Body, o); err != nil {
+		return outbox.Permanent(fmt.Errorf("reading a stored order: %w", err))
+	}
+	r := &orderRun{Order: o, s: s, ctx: ctx, chat: protocol.PeerID(it.Destination), broker: s.broker.As(o.By)}
+	tx := store.On(ctx, s.db)
+	if agents := s.Agents(tx, r.chat); len(agents) > 0 {
+		r.first = agents[0].Agent
+	}
+	run := orders[o.Verb]
+	if run == nil || tx.Err() != nil {
+		return errors.Join(outbox.Permanent(fmt.Errorf("there is no order %q", o.Verb)), tx.Err())
+	}
+	err := r.meet()
+	said := ""
+	if err == nil {
+		said, err = run(r)
+	}
+	var refused *contract.Error
+	switch {
+	case errors.Is(err, contract.ErrNoBroker) && o.Verb != OrderSay:
+		said = "Work is kept by the collaboration broker, and none is running here."
+	case errors.Is(err, contract.ErrNoBroker): // the chat's own agents have the message
+	case errors.As(err, &refused):
+		said = "That was refused: " + refused.Message + "."
+	case err != nil:
+		return outbox.Retry(0, err)
+	}
+	return store.InTx(ctx, s.db, func(tx *store.Tx) { s.show(tx, r.chat, o.Place, "order:"+o.Key, said) })
+}
+
+// show shows a text in a chat that may still be written to.
+func (s clerk) show(tx *store.Tx, chat protocol.PeerID, place, key, said string) {
+	if _, refusal := s.host.Find(tx, chat.Topic()); said != "" && refusal == "" {
+		s.opts.Desk.Say(tx, chat, place, key, said)
+	}
+}
+
+// ordered tells a chat that its order was not carried out.
+func (s clerk) ordered(tx *store.Tx, it outbox.Item, outcome outbox.State, cause error) {
+	var o Order
+	if outcome == outbox.StateSent || json.Unmarshal(it.Body, &o) != nil || o.Verb == OrderSay {
+		return
+	}
+	s.log.Warn().Err(cause).Str("topic", it.Destination).Str("order", o.Verb).Msg("order of a chat not carried out")
+	s.show(tx, protocol.PeerID(it.Destination), o.Place, "order:"+o.Key, "That could not be done: the collaboration broker did not answer in time.")
+}
+
+// conversation returns the id of the chat's conversation, which says where it is.
+func (r *orderRun) conversation() string {
+	if r.Place == "" {
+		return string(r.chat)
+	}
+	return string(r.chat) + "/" + r.Place
+}
+
+// meet makes the chat's conversation and its binding, unless they are there.
+func (r *orderRun) meet() error {
+	id := r.conversation()
+	_, err := contract.ConversationGet.Ask(r.ctx, r.broker, contract.ConversationGetParams{IDParams: contract.IDParams{ID: id}, PageParams: contract.PageParams{Limit: 1}})
+	if contract.Refusal(err) != contract.CodeNotFound {
+		return err
+	}
+	chat := r.s.broker.As(r.chat) // by whom it was made, the broker knows where it is shown
+	_, err = contract.ConversationCreate.Ask(r.ctx, chat, contract.ConversationParams{
+		ID: &id, Kind: r.Kind, Title: r.Title, MasterID: string(r.first),
+	})
+	if err != nil || r.first == "" {
+		return err
+	}
+	_, err = contract.BindingSet.Ask(r.ctx, chat, contract.BindingParams{
+		Surface: string(protocol.RoleOf(r.chat)), ExternalID: string(r.chat), AgentID: string(r.first),
+	})
+	if contract.Refusal(err) != "" { // an agent that has not announced itself is bound by the next conversation
+		return nil
+	}
+	return err
+}
+
+// id makes the id of what an order makes, short enough to be typed.
+func (r *orderRun) id(prefix string) *string {
+	sum := sha256.Sum256([]byte(string(r.chat) + " " + r.Key))
+	return new(prefix + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5])))
+}
+
+// workPrefixes begin the ids of work: of what chats make, and of what the broker names.
+var workPrefixes = []string{"wi-", "wi_"}
+
+// cutID takes the id of a work item from the beginning of a text.
+func cutID(s string) (id, rest string) {
+	word, rest, _ := strings.Cut(strings.TrimSpace(s), " ")
+	for _, prefix := range workPrefixes {
+		if len(word) > len(prefix) && strings.HasPrefix(strings.ToLower(word), prefix) {
+			return word, strings.TrimSpace(rest)
+		}
+	}
+	return "", strings.TrimSpace(s)
+}
+
+// cutName takes the mention from the beginning of a text, as what the broker understands.
+func (r *orderRun) cutName(s string) (who, rest string) {
+	labels := attention.Labels(s)
+	if attention.Leading(s, labels) == 0 {
+		return "", s
+	}
+	l := labels[0]
+	if person := r.s.opts.Desk.Person(store.On(r.ctx, r.s.db), s[l.From+1:l.NameEnd]); person != "" && l.NameEnd == l.To {
+		return string(person), attention.AfterLabel(s, l)
+	}
+	return s[l.From:l.To], attention.AfterLabel(s, l)
+}
+
+const usage = "/work @NAME TITLE gives out work, /work lists it, /work ID shows it, /work ID @NAME gives it to somebody, /done ID closes it."
+
+// work lists, shows, makes or assigns work.
+func (r *orderRun) work() (string, error) {
+	id, rest := cutID(r.Text)
+	who, words := r.cutName(rest)
+	switch {
+	case r.Text == "":
+		return r.list()
+	case id != "" && rest == "":
+		return r.showWork(id)
+	case id != "" && who == "", id == "" && words == "":
+		return usage, nil
+	case id != "":
+		return r.assign(id, who, words)
+	}
+	if who == "" {
+		who = string(r.first)
+	}
+	if who == "" {
+		who = string(r.By)
+	}
+	made, err := contract.WorkCreate.Ask(r.ctx, r.broker, contract.WorkParams{
+		ID: r.id("wi-"), Title: new(text.Clip(words, 300)), OwnerID: &who, NextMoveOwnerID: &who,
+		RequestedByID: new(string(r.By)), ConversationID: new(r.conversation()),
+	})
+	if err != nil {
+		return "", err
+	}
+	return r.handOver(&made.WorkItem, words)
+}
+
+// assign gives a work item to somebody; what was in review goes back with what is said.
+func (r *orderRun) assign(id, who, words string) (string, error) {
+	got, err := contract.WorkGet.Ask(r.ctx, r.broker, contract.IDParams{ID: id})
+	if err != nil {
+		return "", err
+	}
+	p := contract.WorkParams{ID: &id, OwnerID: &who, NextMoveOwnerID: &who}
+	if words != "" {
+		p.Summary = &words
+	}
+	if got.WorkItem.State == contract.WorkReview {
+		p.State, p.AcceptanceState = contract.WorkWorking, contract.AcceptanceRejected
+	}
+	got, err = contract.WorkUpdate.Ask(r.ctx, r.broker, p)
+	if err != nil {
+		return "", err
+	}
+	if words == "" {
+		words = got.WorkItem.Title
+	}
+	return r.handOver(&got.WorkItem, words)
+}
+
+// handOver has the agent that owns a work item begin with it, and says what it is and who
+// was woken.
+func (r *orderRun) handOver(w *contract.WorkItem, words string) (string, error) {
+	said := r.s.describe(store.On(r.ctx, r.s.db), w)
+	if protocol.RoleOf(w.OwnerIdentity) != protocol.RoleAgent {
+		return said, nil
+	}
+	_, err := contract.InvocationCreate.Ask(r.ctx, r.broker, contract.InvocationParams{
+		ID: r.id("inv-"), TargetAgentID: string(w.OwnerIdentity), ConversationID: r.conversation(), WorkItemID: w.ID, Text: words,
+	})
+	if code := contract.Refusal(err); err != nil && code != contract.CodeUnavailable {
+		return "", err
+	}
+	why, err := contract.WakeExplain.Ask(r.ctx, r.broker, contract.ExplainParams{WorkItemID: w.ID})
+	if err != nil {
+		return "", err
+	}
+	return said + "\n" + wakeText(&why.Decision), nil
+}
+
+// wakeText says who was woken, and why.
+func wakeText(d *contract.Decision) string {
+	switch d.Outcome {
+	case contract.OutcomeWoken:
+		return "@" + d.TargetAgentID + " was woken (" + d.Reason + ")."
+	case contract.OutcomeUnavailable, contract.OutcomeMissed:
+		return "@" + d.TargetAgentID + " is not there, and is told when it comes (" + d.Reason + ")."
+	}
+	return "Nobody was woken: " + d.Reason + "."
+}
+
+// describe says what a work item is and how it stands, in one line.
+func (s clerk) describe(tx *store.Tx, w *contract.WorkItem) string {
+	said := fmt.Sprintf("%s: %s. %s, owner %s", w.ID, strings.TrimRight(w.Title, "."), w.State, s.called(tx, w.OwnerID, w.OwnerIdentity))
+	if on := w.WaitingOn; on != nil {
+		said += ", waits for " + on.Label
+	}
+	if !w.Terminal() && w.NextMoveOwnerIdentity != w.OwnerIdentity {
+		said += ", next move " + s.called(tx, w.NextMoveOwnerID, w.NextMoveOwnerIdentity)
+	}
+	return said + "."
+}
+
+// called returns what people in chats call somebody in a record.
+func (s clerk) called(tx *store.Tx, name string, id protocol.PeerID) string {
+	if protocol.IsPerson(id) {
+		if said := s.opts.Desk.Called(tx, id); said != "" {
+			return said
+		}
+		return string(id)
+	}
+	return "@" + name
+}
+
+// maxListed bounds what an order lists.
+const maxListed = 20
+
+func (r *orderRun) list() (string, error) {
+	page, err := contract.WorkList.Ask(r.ctx, r.broker, contract.WorkListParams{})
+	var lines []string
+	for err == nil {
+		for _, raw := range page.Items {
+			w, unread := raw.Read()
+			if unread != nil {
+				return "", unread
+			}
+			if !w.Terminal() && w.ConversationID == r.conversation() {
+				lines = append(lines, "• "+r.s.describe(store.On(r.ctx, r.s.db), &w))
+			}
+		}
+		if page.Next == nil || len(lines) >= maxListed {
+			break
+		}
+		page, err = contract.WorkList.Ask(r.ctx, r.broker, contract.WorkListParams{PageParams: contract.PageParams{After: *page.Next}})
+	}
+	if err != nil {
+		return "", err
+	}
+	if len(lines) == 0 {
+		return "No work is open here. " + usage, nil
+	}
+	return strings.Join(lines[:min(len(lines), maxListed)], "\n"), nil
+}
+
+func (r *orderRun) showWork(id string) (string, error) {
+	got, err := contract.WorkGet.Ask(r.ctx, r.broker, contract.IDParams{ID: id})
+	if err != nil {
+		return "", err
+	}
+	said := r.s.describe(store.On(r.ctx, r.s.db), &got.WorkItem)
+	if got.WorkItem.Summary != "" {
+		said += "\n" + got.WorkItem.Summary
+	}
+	why, err := contract.WakeExplain.Ask(r.ctx, r.broker, contract.ExplainParams{WorkItemID: id})
+	if contract.Refusal(err) == contract.CodeNotFound {
+		return said, nil
+	}
+	return said + "\n" + wakeText(&why.Decision), err
+}
+
+// who lists the agents that the broker knows, and who can be woken.
+func (r *orderRun) who() (string, error) {
+	page, err := contract.IdentityList.Ask(r.ctx, r.broker, contract.PageParams{})
+	if err != nil {
+		return "", err
+	}
+	status := map[string]string{}
+	var names []string
+	for _, raw := range page.Items {
+		e, err := raw.Read()
+		if err != nil {
+			return "", err
+		}
+		if status[e.LogicalAgentID] == "" {
+			names = append(names, e.LogicalAgentID)
+		}
+		if status[e.LogicalAgentID] != contract.StatusOnline {
+			status[e.LogicalAgentID] = e.Status
+		}
+	}
+	if len(names) == 0 {
+		return "No agent has announced itself to the broker.", nil
+	}
+	said := "Agents that can be given work:"
+	for _, name := range names[:min(len(names), maxListed)] {
+		said += "\n• @" + name + ", " + status[name]
+	}
+	return said, nil
+}
+
+// ask asks an agent or a person; the answer is shown in the chat.
+func (r *orderRun) ask() (string, error) {
+	who, words := r.cutName(r.Text)
+	if who == "" || words == "" {
+		return "/ask @NAME QUESTION asks an agent or a person.", nil
+	}
+	got, err := contract.QuestionAsk.Ask(r.ctx, r.broker, contract.QuestionParams{
+		ID: r.id("q-"), AskedOfID: who, Title: text.Clip(words, 2000), ConversationID: r.conversation(),
+	})
+	if err != nil {
+		return "", err
+	}
+	said := "Asked " + r.s.called(store.On(r.ctx, r.s.db), got.Question.AskedOfID, got.Question.AskedOfIdentity) + " (" + got.Question.ID + ")."
+	if got.Decision != nil && got.Decision.Outcome != contract.OutcomeNobody {
+		said += " " + wakeText(got.Decision)
+	}
+	return said, nil
+}
+
+// done closes a work item, and accepts it if it is in review.
+func (r *orderRun) done() (string, error) {
+	id, rest := cutID(r.Text)
+	if id == "" {
+		return "/done ID closes work; /work lists what is open.", nil
+	}
+	got, err := contract.WorkGet.Ask(r.ctx, r.broker, contract.IDParams{ID: id})
+	if err != nil {
+		return "", err
+	}
+	p := contract.WorkParams{ID: &id, State: contract.WorkDone}
+	if got.WorkItem.State == contract.WorkReview {
+		p.AcceptanceState, p.RequestedByID = contract.AcceptanceAccepted, new(string(r.By))
+		if asked := got.WorkItem.RequestedByIdentity; asked != "" {
+			p.RequestedByID = new(string(asked))
+		}
+	}
+	if rest != "" {
+		p.Summary = &rest
+	}
+	if got.WorkItem.State != contract.WorkDone {
+		if got, err = contract.WorkUpdate.Ask(r.ctx, r.broker, p); err != nil {
+			return "", err
+		}
+	}
+	return r.s.describe(store.On(r.ctx, r.s.db), &got.WorkItem), nil
+}
+
+// say brings a message to the agent that it names first, which is not in the chat.
+func (r *orderRun) say() (string, error) {
+	got, err := contract.MessagePost.Ask(r.ctx, r.broker, contract.PostParams{
+		ID: r.id("msg-"), ConversationID: r.conversation(), Text: r.Text, Surface: contract.SurfaceHuman,
+	})
+	switch code := contract.Refusal(err); {
+	case code == contract.CodeUnknownTarget: // the name of somebody elsewhere
+		return "", nil
+	case code == contract.CodeUnavailable:
+		return "That agent is not there; it is told when it comes.", nil
+	case err != nil || got.Wake == nil:
+		return "", err
+	}
+	return "Passed on to @" + got.Wake.TargetAgentID + ", which is not in this chat.", nil
+}
+
+// takeFact shows what became of something that a chat began: its work, its questions, and
+// what is said in its conversation.
+func (s clerk) takeFact(ctx context.Context, d *peer.Delivery) error {
+	var fact protocol.CollabEvent
+	if err := d.Decode(&fact); err != nil || d.Message.From != protocol.PeerBroker {
+		return peer.Reject("only the collaboration broker tells facts")
+	}
+	return store.InTx(ctx, s.db, func(tx *store.Tx) {
+		chat, refusal := s.host.Find(tx, d.Topic)
+		if refusal != "" {
+			tx.Fail(peer.Reject(refusal))
+			return
+		}
+		said, conversation, err := s.news(tx, &fact)
+		if err != nil {
+			tx.Fail(peer.Reject(err.Error()))
+			return
+		}
+		_, place, _ := strings.Cut(conversation, "/")
+		s.show(tx, chat, place, "fact:"+fact.ID, said)
+	})
+}
+
+// news says a fact in words; facts that nobody in a chat needs have none.
+func (s clerk) news(tx *store.Tx, fact *protocol.CollabEvent) (said, conversation string, err error) {
+	switch fact.Type {
+	case contract.EventMessagePosted.Name:
+		m, err := contract.EventMessagePosted.Read(fact)
+		return s.called(tx, m.AuthorID, m.AuthorIdentity) + ": " + m.Text, m.ConversationID, err
+	case contract.EventQuestionAnswered.Name:
+		q, err := contract.EventQuestionAnswered.Read(fact)
+		return fmt.Sprintf("%s answers “%s”: %s", s.called(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100), q.Answer), q.ConversationID, err
+	case contract.EventQuestionUpdated.Name:
+		q, err := contract.EventQuestionUpdated.Read(fact)
+		if q.State == contract.QuestionDeclined {
+			said = fmt.Sprintf("%s does not answer “%s”.", s.called(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100))
+		}
+		return said, q.ConversationID, err
+	case contract.EventWorkCreated.Name, contract.EventWorkUpdated.Name:
+		w, err := contract.EventWorkUpdated.Read(fact)
+		said = s.describe(tx, &w)
+		if w.State == contract.WorkReview {
+			said += fmt.Sprintf("\n/done %s accepts it; /work %s @NAME TEXT sends it back.", w.ID, w.ID)
+		}
+		return said, w.ConversationID, err
+	case contract.EventWakeDecided.Name:
+		w, err := contract.EventWakeDecided.Read(fact)
+		for _, c := range w.Decision.Candidates {
+			if c.Chosen {
+				said = fmt.Sprintf("A reminder: %s waits for %s, who %s.", w.RecordID, s.called(tx, c.AgentID, c.Identity), c.Reason)
+			}
+		}
+		return said, w.ConversationID, err
+	}
+	return "", "", nil
+}

@@ -1,0 +1,89 @@
+package tg
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"hubbub/peers/attention"
+	"hubbub/peers/store"
+	"hubbub/peers/surface"
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// deskCommands are those that a chat's work is given out by.
+var deskCommands = map[string]string{
+	"/work": surface.OrderWork, "/who": surface.OrderWho, "/ask": surface.OrderAsk, "/done": surface.OrderDone,
+}
+
+// order hands what a person wants of the broker on, and returns what they are told at once:
+// usually nothing, as the answer comes from there.
+func (in *intake) order(tx *store.Tx, c *chat, h *happening, verb, text string) string {
+	if h.user == 0 {
+		return "I cannot tell who you are here, so this is not done. Write as yourself."
+	}
+	o := &surface.Order{
+		Verb: verb, Text: text, By: peerOf(h.user), Kind: "group", Title: c.title,
+		Key: fmt.Sprintf("%d:%d", h.chat.ID, h.message),
+	}
+	if c.direct() {
+		o.Kind = "dm"
+	}
+	if h.thread > generalThread {
+		o.Kind, o.Place = "thread", strconv.Itoa(h.thread)
+	}
+	in.surface.Order(tx, peerOf(c.key), o)
+	return ""
+}
+
+// routes reports whether a message of a person begins with the name of somebody who is
+// neither in the chat nor known as a person: an agent elsewhere may be meant, and the broker
+// is asked.
+func (in *intake) routes(tx *store.Tx, c *chat, h *happening) bool {
+	said := h.draft.Content
+	if said.Event != protocol.EventMessage || h.user == 0 || h.author.Kind != string(attention.AuthorHuman) {
+		return false
+	}
+	labels := attention.Labels(said.Text)
+	if attention.Leading(said.Text, labels) == 0 || !slices.Contains(h.draft.Names, strings.ToLower(said.Text[labels[0].From+1:labels[0].NameEnd])) {
+		return false
+	}
+	name := strings.ToLower(said.Text[labels[0].From+1 : labels[0].NameEnd])
+	return name != strings.ToLower(in.me.Username) && in.Person(tx, name) == "" &&
+		!slices.ContainsFunc(in.surface.Agents(tx, peerOf(c.key)), func(a surface.Assignment) bool { return a.Agent.Name() == name })
+}
+
+// Say shows a text of the bridge's own in a chat. See [surface.Desk].
+func (out *outbound) Say(tx *store.Tx, chat protocol.PeerID, place, key, text string) {
+	n, err := chatOf(chat.Topic())
+	tx.Fail(err)
+	if c, known := out.load(tx, n); known {
+		thread, _ := strconv.Atoi(place) // none is the chat itself
+		out.notice(tx, c, thread, key, text)
+	}
+}
+
+// Person returns who has a username. See [surface.Desk].
+func (out *outbound) Person(tx *store.Tx, name string) protocol.PeerID {
+	user := store.Value[int64](tx, `SELECT user FROM people WHERE bot = ? AND username = lower(?)`, out.bot, name)
+	if user == 0 {
+		return ""
+	}
+	return peerOf(user)
+}
+
+// Called returns the username of a person, or the name of their direct chat. See [surface.Desk].
+func (out *outbound) Called(tx *store.Tx, person protocol.PeerID) string {
+	if name := store.Value[string](tx, `SELECT username FROM people WHERE bot = ? AND 'tg:' || user = ?`, out.bot, person); name != "" {
+		return "@" + name
+	}
+	n, err := chatOf(person.Topic())
+	if c, known := out.load(tx, n); err == nil && known && c.kind == string(models.ChatTypePrivate) {
+		return cmp.Or(c.title, string(person))
+	}
+	return ""
+}
