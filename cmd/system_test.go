@@ -71,7 +71,7 @@ func (s *system) in(t *testing.T) *system {
 }
 
 // start starts a program, for the first time or again.
-func (s *system) start(name string) {
+func (s *system) start(name string, more ...string) {
 	s.t.Helper()
 	env := []string{"HUBBUB_DATA=" + s.data, "HUBBUB_BUS=" + s.tap.address(), "HUBBUB_LOG_FORMAT=json"}
 	var args []string
@@ -88,7 +88,7 @@ func (s *system) start(name string) {
 		env = append(env, "TELEGRAM_BOT_TOKEN="+s.botToken)
 		args = append([]string{"--allow-all", "--min-send-interval", "10ms", "--poll-timeout", "5s"}, s.tgArgs...)
 	}
-	s.run[name] = start(s.t, s.whole, "hubbub-"+name, env, args...)
+	s.run[name] = start(s.t, s.whole, "hubbub-"+name, env, append(args, more...)...)
 	s.past[name] = append(s.past[name], s.run[name])
 }
 

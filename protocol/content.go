@@ -198,10 +198,13 @@ const (
 // AgentOnline is the content of the agent_event that an agent sends to TopicAgents once
 // it is connected and subscribed, and again until somebody hears it. The spawner sends one
 // with event "wanted" to an agent that it has not heard, which says it at once, and to one
-// that is requested again and again, to see whether it is still connected.
+// that is requested again and again, to see whether it is still connected. The broker sends one
+// with "wanted" to TopicAgents when a delivery waits for an agent that is away: the spawner
+// starts it again if it was stopped as nobody talked to it.
 type AgentOnline struct {
-	Event string `json:"event"` // "online", or "wanted" from the spawner
-	Agent PeerID `json:"agent"`
+	Event      string `json:"event"` // "online", or "wanted" from the spawner or the broker
+	Agent      PeerID `json:"agent"`
+	DeliveryID string `json:"deliveryId,omitempty"` // that waits for it, at the broker
 }
 
 // AttentionDecision is the content of the agent_event that records how an

@@ -24,6 +24,7 @@ type desk struct {
 	now   time.Time
 	log   []collab.Event
 	sent  []sending
+	wants []want
 	ids   int
 	names []string // that the bus lets every sender announce
 	db    *sql.DB  // nil for a state in memory
@@ -99,6 +100,7 @@ func (d *desk) end(t *tx) {
 	d.t.Helper()
 	d.log = append(d.log, t.events...)
 	d.sent = append(d.sent, t.sends...)
+	d.wants = append(d.wants, t.wanted...)
 	if d.db == nil {
 		return
 	}

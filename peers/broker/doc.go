@@ -22,7 +22,9 @@
 //   - Wakes: a wake is stored before it is sent, and sent until its addressee took
 //     it, across SIGKILL with the same event id and messageId. An agent that is
 //     absent from the bus, offline, or manual is not woken; the delivery waits, and
-//     its wake is sent once when the agent is next announced or heard of. A wake that
+//     its wake is sent once when the agent is next announced or heard of. The spawner is
+//     told (an agent_event "wanted" to system:agents, for ten minutes), and starts one again
+//     that it had stopped because nobody talked to it. A wake that
 //     the agent rejected four times is parked in the same way, so that the agent's other
 //     wakes do not wait behind it.
 //   - Work: every work item that is not done or cancelled has an owner and a

@@ -162,7 +162,7 @@ func withSeq(metadata json.RawMessage, seq int64) json.RawMessage {
 
 // A letter is what the outbox keeps of a sending.
 type letter struct {
-	To         protocol.PeerID  `json:"to"`
+	To         protocol.PeerID  `json:"to"` // none: the spawner
 	DeliveryID string           `json:"deliveryId,omitempty"`
 	Message    protocol.Message `json:"message"`
 }
@@ -189,12 +189,45 @@ func (b *Broker) enqueue(t *tx, s sending) {
 	}
 }
 
+// request puts into the outbox that an agent is wanted, for the spawner: one that it stopped as
+// nobody talked to it comes back. Nothing is lost by a full queue: the delivery waits anyway.
+func (b *Broker) request(t *tx, a want) {
+	id := fmt.Sprintf("want_%s_%d", a.deliveryID, a.seq)
+	m := protocol.Message{
+		MessageID: protocol.MessageID("msg_" + id), Type: protocol.TypeAgentEvent, From: protocol.PeerBroker, Timestamp: stamp(t.now),
+		Content: encode(protocol.AgentOnline{Event: "wanted", Agent: a.agent, DeliveryID: a.deliveryID}),
+	}
+	if _, err := b.outbox.Put(t.db, string(protocol.TopicAgents), id, encode(letter{Message: m})); err != nil {
+		b.opts.Log.Warn().Err(err).Str("peer", string(a.agent)).Str("delivery", a.deliveryID).Msg("spawner not asked for the agent")
+	}
+}
+
+// sendRequest makes one attempt to tell the spawner whom a delivery waits for. One that is not
+// there is told when it comes, for a while.
+func (b *Broker) sendRequest(ctx context.Context, item outbox.Item, m protocol.Message) error {
+	result, err := b.peer.Send(ctx, protocol.TopicAgents, m)
+	err = peer.JudgeAny(protocol.TopicAgents, result, err)
+	if roll := b.writer.roll; err == nil && roll.watching() && !roll.has(protocol.PeerSystem) {
+		err = errors.New("the spawner is not on the bus") // others listen
+	}
+	switch {
+	case err == nil:
+		return nil
+	case b.opts.Now().Sub(item.EnqueuedAt) > giveUpWakeAfter:
+		return outbox.Drop(err)
+	}
+	return outbox.Retry(0, err)
+}
+
 // sendLetter makes one attempt at a letter. If the addressee is absent from the bus,
 // it is offline, and its wake is parked until it announces itself.
 func (b *Broker) sendLetter(ctx context.Context, item outbox.Item) error {
 	var l letter
 	if err := json.Unmarshal(item.Body, &l); err != nil {
 		return outbox.Permanent(fmt.Errorf("reading a stored letter: %w", err))
+	}
+	if l.To == "" {
+		return b.sendRequest(ctx, item, l.Message)
 	}
 	sentAt := stamp(b.opts.Now())
 	result, err := b.peer.Send(ctx, l.To.Topic(), l.Message)

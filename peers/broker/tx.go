@@ -24,6 +24,7 @@ type tx struct {
 	digest  string                                // of the request
 	events  []collab.Event                        // of this batch that are not stored yet, oldest first
 	sends   []sending                             // what is to be sent once they are
+	wanted  []want                                // agents that are away and that something waits for, likewise
 	answers []answer                              // to the requests, to be sent likewise
 }
 

@@ -33,8 +33,11 @@ func (t *tx) requestAs(id string, d collab.Delivery, dec collab.Decision, about 
 		d.Wake = wakeWanted
 	}
 	emit(t, collab.EventDelivery, "agent:"+d.TargetAgentID, d, map[string]any{"rule": dec.Rule, "reason": dec.Reason})
-	if dec.Outcome == collab.OutcomeWoken {
+	switch dec.Outcome {
+	case collab.OutcomeWoken:
 		t.woken(d, dec, about)
+	case collab.OutcomeUnavailable:
+		wantAgent(t, d)
 	}
 	return *t.deliveries.get(d.ID)
 }
@@ -161,6 +164,7 @@ func (t *tx) missed(deliveryID string, to protocol.PeerID, sentAt string) {
 		t.setOffline(e, "a wake found "+string(to)+" absent from the bus")
 		t.roll.setLost(e.EndpointID, true)
 	}
+	wantAgent(t, d)
 }
 
 // park makes a wake wait until the next announcement. It reports whether the wake
@@ -182,6 +186,29 @@ func (t *tx) park(deliveryID string) (collab.Delivery, bool) {
 func tellSender(t *tx, d collab.Delivery) {
 	if d.SenderKind == collab.SurfaceAgent && d.SenderIdentity != "" {
 		t.sends = append(t.sends, sending{to: d.SenderIdentity, event: t.events[len(t.events)-1]})
+	}
+}
+
+// A want is an agent that is away while a delivery waits for it.
+type want struct {
+	agent      protocol.PeerID
+	deliveryID string
+	seq        int64 // the event that says so
+}
+
+// wantAgent asks for an agent that is away and that a delivery waits for.
+func wantAgent(t *tx, d collab.Delivery) {
+	id := d.TargetIdentity
+	for _, e := range t.endpointsThat(func(e *endpoint) bool { return e.actsFor(id) }) {
+		if e.Status == collab.StatusOnline {
+			return // it does not want to be woken, or did not take its wake
+		}
+		if e.AgentIdentity == id {
+			id = e.Identity // who announced itself under that name
+		}
+	}
+	if protocol.RoleOf(id) == protocol.RoleAgent {
+		t.wanted = append(t.wanted, want{id, d.ID, t.seq})
 	}
 }
 

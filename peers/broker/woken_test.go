@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,4 +164,42 @@ func TestTheBusTellsWhoIsThere(t *testing.T) {
 	d.now = d.now.Add(showTime)
 	take()
 	want("a came and went at once", "offline", "online")
+}
+
+// TestWhoIsAwayIsAskedFor: the spawner is told whom a delivery waits for: an agent that is away,
+// under the identity that it had, and nobody who is there or is no agent.
+func TestWhoIsAwayIsAskedFor(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead", "boss")
+	group(d, "")
+	wanted := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, w := range d.wants {
+			if d.state.deliveries.get(w.deliveryID) == nil {
+				t.Errorf("%s is wanted for %q, which is no delivery", w.agent, w.deliveryID)
+			}
+			got = append(got, string(w.agent))
+		}
+		if d.wants = nil; !slices.Equal(got, want) {
+			t.Errorf("asked for %q; want %q", got, want)
+		}
+	}
+	post := func(id string) m {
+		return m{"id": id, "conversationId": "c", "text": "go", "targets": []string{"lead"}}
+	}
+	d.do("agent:boss", "message.post", post("there"))
+	wanted()
+	missed := d.sent[len(d.sent)-1]
+	tr := d.turn(peerID("collab:broker"))
+	tr.missed(missed.deliveryID, missed.to, stamp(d.now))
+	d.end(tr)
+	wanted("agent:lead")
+	d.do("agent:lead", "identity.announce", m{"endpointId": "e-lead"})
+	d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"})
+	d.refuse(collab.CodeUnavailable, "agent:boss", "message.post", post("away"))
+	wanted("agent:lead")
+	d.do("agent:lead", "identity.announce", m{"endpointId": "e-lead", "wakePolicy": "manual"})
+	d.refuse(collab.CodeUnavailable, "agent:boss", "message.post", post("manual"))
+	wanted()
 }

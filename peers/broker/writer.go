@@ -34,6 +34,7 @@ type writer struct {
 	roll      *roll
 	jobs      chan job
 	enqueue   func(t *tx, s sending)
+	request   func(t *tx, a want)
 	committed func(t *tx) // after each commit
 
 	state *state
@@ -173,6 +174,9 @@ func (w *writer) try(ctx context.Context, jobs []job) (t *tx, guilty int, err er
 		t.caller = brokerItself
 		for _, s := range t.sends {
 			db.Fail(attempt(func() { w.enqueue(t, s) }))
+		}
+		for _, a := range t.wanted {
+			db.Fail(attempt(func() { w.request(t, a) }))
 		}
 		for _, e := range t.events {
 			appendEvent(db, e)

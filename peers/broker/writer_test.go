@@ -32,6 +32,7 @@ func newWriter(t *testing.T) *writer {
 		db: db, jobs: make(chan job, 64),
 		opts:      &opts,
 		enqueue:   func(*tx, sending) {},
+		request:   func(*tx, want) {},
 		committed: func(*tx) {},
 	}
 	if w.state, err = load(t.Context(), db, opts.Now()); err != nil {
@@ -187,7 +188,7 @@ func TestWhatIsDoneLaterIsDoneOnce(t *testing.T) {
 // TestAStopAnswersWhatWaits, and does what was left for later.
 func TestAStopAnswersWhatWaits(t *testing.T) {
 	w := newWriter(t)
-	other := &writer{db: w.db, opts: w.opts, jobs: make(chan job, 600), enqueue: w.enqueue, committed: w.committed, state: w.state}
+	other := &writer{db: w.db, opts: w.opts, jobs: make(chan job, 600), enqueue: w.enqueue, request: w.request, committed: w.committed, state: w.state}
 	jobs, done := make([]job, 600), 0
 	for i := range jobs {
 		jobs[i] = job{func(*tx) {}, make(chan error, 1)}

@@ -30,7 +30,7 @@ type announcement struct {
 // LifecycleEvent is the content of the agent_event that tells system:agents
 // what became of an agent.
 type LifecycleEvent struct {
-	Event  string          `json:"event"` // "spawned", "exited", "failed" or "stopped"
+	Event  string          `json:"event"` // "wanted", "spawned", "exited", "failed" or "stopped"
 	Agent  protocol.PeerID `json:"agent"`
 	Reason string          `json:"reason,omitempty"`
 }

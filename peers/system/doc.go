@@ -36,6 +36,8 @@
 //     spawn_result, or else each of its chats does, and system:agents gets an
 //     agent_event ([LifecycleEvent]). The next request tries again. If the fault is
 //     not the agent's (no bus, no launcher), the start waits instead.
+//   - Back: an agent that Options.IdleStop ended runs again, once, when a chat asks for
+//     it, or when the broker says that a delivery waits for it.
 //   - Hanging: an agent whose process runs is ended and started again if it is asked
 //     for three times within 90 s and has not been on the bus for
 //     Options.StartTimeout, or 30 s if that is more. The spawner looks by telling the

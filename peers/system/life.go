@@ -21,6 +21,7 @@ const (
 //
 //	step         from               to         who takes it
 //	toWanted     none, idle, failed wanted     a request
+//	toWanted     idle               wanted     a delivery of the broker that waits for it
 //	toStarted    wanted             + handle   its keeper, once it has started an instance
 //	toFound      any                + handle   its keeper, once it has found one that runs
 //	toOnline     wanted             + online   the agent says so

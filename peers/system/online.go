@@ -3,6 +3,7 @@ package system
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
@@ -10,9 +11,13 @@ import (
 )
 
 // takeAgentEvent takes what agents say on the system's topics: that they are online,
-// and, by anything else, that they are in use.
+// and, by anything else, that they are in use; and what the broker says there: that an agent
+// is wanted.
 func (s *Spawner) takeAgentEvent(ctx context.Context, d *peer.Delivery) error {
 	from := d.Message.From
+	if from == protocol.PeerBroker {
+		return s.takeWanted(ctx, d)
+	}
 	if protocol.RoleOf(from) != protocol.RoleAgent {
 		return nil // ourselves, or no agent
 	}
@@ -34,6 +39,37 @@ func (s *Spawner) takeAgentEvent(ctx context.Context, d *peer.Delivery) error {
 	s.opts.crash("online stored")
 	if k := s.keeper(name); k != nil {
 		signal(k.changed)
+	}
+	return nil
+}
+
+// takeWanted starts an agent again that was stopped as nobody talked to it, and for which a
+// delivery of the broker waits. It announces itself there, and gets it. An agent that runs, that
+// was given up or that is not ours is left as it is.
+func (s *Spawner) takeWanted(ctx context.Context, d *peer.Delivery) error {
+	var c protocol.AgentOnline
+	if d.Decode(&c) != nil || c.Event != "wanted" || protocol.RoleOf(c.Agent) != protocol.RoleAgent {
+		return nil
+	}
+	name, woken := AgentName(c.Agent.Name()), false
+	err := store.InTx(ctx, s.db, func(tx *store.Tx) {
+		a := findAgent(tx, name)
+		if a.state != stateIdle {
+			return
+		}
+		if refusal := s.checkRoom(tx); refusal != nil {
+			s.log.Warn().Str("peer", string(c.Agent)).Str("delivery", c.DeliveryID).Err(refusal).Msg("agent not started for a wake")
+			return
+		}
+		tx.Exec(toWanted, name, a.profile, a.derived, time.Now().UnixMicro())
+		s.announceEvent(tx, "wanted", name, "delivery "+c.DeliveryID+" waits for it")
+		woken = true
+	})
+	if err != nil {
+		return fmt.Errorf("storing that %s is wanted: %w", c.Agent, err)
+	}
+	if woken {
+		s.keep(name, true)
 	}
 	return nil
 }

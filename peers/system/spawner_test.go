@@ -364,6 +364,35 @@ func TestAnIdleAgentIsEndedAndComesBack(t *testing.T) {
 	})
 }
 
+// TestAWakeBringsAnIdleAgentBack: the broker has a delivery for it. Nobody else brings an agent
+// back so, and no agent that is not ours is made.
+func TestAWakeBringsAnIdleAgentBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, &system.Options{IdleStop: 100 * time.Second})
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		broker, evil := h.bus.Join(t, "collab:broker"), h.bus.Join(t, "agent:evil")
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
+		result(t, bridge)
+		time.Sleep(130 * time.Second)
+		want := protocol.AgentOnline{Event: "wanted", Agent: "agent:tg-1", DeliveryID: "dlv_1"}
+		evil.Send(t, protocol.TopicAgents, protocol.TypeAgentEvent, want)
+		unknown := want
+		unknown.Agent = "agent:other"
+		broker.Send(t, protocol.TopicAgents, protocol.TypeAgentEvent, unknown)
+		settle()
+		if n := h.stage.startCount(); n != 1 || h.stage.actor("tg-1") != nil {
+			t.Fatalf("%d starts", n)
+		}
+		for range 3 {
+			broker.Send(t, protocol.TopicAgents, protocol.TypeAgentEvent, want)
+		}
+		settle()
+		if n := h.stage.startCount(); n != 2 || h.stage.actor("tg-1") == nil || h.stage.actor("other") != nil {
+			t.Errorf("%d starts; want the agent to run again", n)
+		}
+	})
+}
+
 func TestAnnouncementsArriveWhenTheAskerIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
