@@ -100,6 +100,7 @@ func (c *Console) routes() *http.ServeMux {
 		{"POST", "deadletter", "", "", (*look).changeDeadLetter},
 		{"POST", "agent", "agent", "agents", (*look).talk},
 		{"POST", "decision", "", "", (*look).decide},
+		{"POST", "owed", "", "", (*look).settle},
 		{"GET", "", "", "", (*look).nothing},
 	} {
 		for _, at := range []string{home(""), home("{visit}")} {

@@ -47,6 +47,15 @@ func (d *desk) Call(_ context.Context, method string, params any) (json.RawMessa
 		}})
 	case collab.ObligationListParams:
 		return json.Marshal(map[string]any{"obligations": d.owed})
+	case collab.AnswerParams:
+		d.asked = append(d.asked, method+" "+p.ID+" "+p.Answer)
+		return json.Marshal(collab.Result{Question: collab.Question{ID: p.ID, State: collab.QuestionAnswered}})
+	case collab.IDParams:
+		d.asked = append(d.asked, method+" "+p.ID)
+		return json.Marshal(collab.Result{Question: collab.Question{ID: p.ID, State: collab.QuestionClosed}})
+	case collab.WorkParams:
+		d.asked = append(d.asked, method+" "+*p.ID+" "+string(p.State))
+		return json.Marshal(collab.Result{WorkItem: collab.WorkItem{ID: *p.ID, State: p.State}})
 	case collab.ApprovalDecideParams:
 		d.asked = append(d.asked, strings.TrimSpace(method+" "+p.ID+" "+string(p.Verdict)+" "+string(p.Scope)+p.By))
 		return json.Marshal(collab.ApprovalResult{Decision: collab.Approval{ID: p.ID, ApprovalOutcome: collab.ApprovalOutcome{State: "allowed", By: "cli:will"}}})

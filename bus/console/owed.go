@@ -1,6 +1,11 @@
 package console
 
 import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
 	"time"
 
 	"hubbub/protocol"
@@ -10,15 +15,18 @@ import (
 const listedOwed = 500
 
 type owedView struct {
-	List  []collab.Obligation
-	Whole bool   // the broker itself was asked
-	Note  string // why it was not
+	List   []collab.Obligation
+	MayAct bool
+	Whole  bool   // the broker itself was asked
+	Note   string // why it was not
+	Done   string
 }
 
 // owed shows who waits for whom. Who may act sees what the broker says, others what its
 // events told.
 func (l *look) owed() error {
-	view, asker := &owedView{}, l.voice()
+	asker := l.voice()
+	view := &owedView{Done: l.FormValue("done"), MayAct: asker != nil}
 	var list []collab.Obligation
 	var err error
 	if asker != nil {
@@ -38,6 +46,56 @@ func (l *look) owed() error {
 	}
 	l.Title, l.Page = "Owed", view
 	return nil
+}
+
+// A settlement is what a visitor may do about what is owed; said is what they wrote.
+type settlement func(ctx context.Context, asker Voice, id, said string) (collab.Result, error)
+
+var settlements = map[string]settlement{
+	"answer": func(ctx context.Context, asker Voice, id, said string) (collab.Result, error) {
+		return collab.QuestionAnswer.Ask(ctx, asker, collab.AnswerParams{ID: id, Answer: said})
+	},
+	"close": func(ctx context.Context, asker Voice, id, _ string) (collab.Result, error) {
+		return collab.QuestionClose.Ask(ctx, asker, collab.IDParams{ID: id})
+	},
+	"wake": func(ctx context.Context, asker Voice, id, _ string) (collab.Result, error) {
+		return collab.WorkWake.Ask(ctx, asker, collab.IDParams{ID: id})
+	},
+	"done":   moveTo(collab.WorkDone),
+	"cancel": moveTo(collab.WorkCancelled),
+}
+
+func moveTo(s collab.WorkState) settlement {
+	return func(ctx context.Context, asker Voice, id, _ string) (collab.Result, error) {
+		return collab.WorkUpdate.Ask(ctx, asker, collab.WorkParams{ID: &id, State: s})
+	}
+}
+
+// settle answers or closes a question that is owed, or wakes for or ends a work item.
+func (l *look) settle() error {
+	if err := l.checkAct(); err != nil {
+		return err
+	}
+	id, do, said, asker := l.PostFormValue("id"), l.PostFormValue("do"), strings.TrimSpace(l.PostFormValue("said")), l.voice()
+	act := settlements[do]
+	if act == nil || asker == nil || id == "" || len(id) > protocol.MaxTopic || len(said) > maxTalk || do == "answer" && said == "" {
+		return &refusal{http.StatusBadRequest, "there is no such question or item, or an answer that says nothing or too much"}
+	}
+	ctx, cancel := context.WithTimeout(l.Context(), askLimit)
+	defer cancel()
+	got, err := act(ctx, asker, id, said)
+	l.logger.Info().Str("by", l.Visitor.Name).Str("do", do).Str("item", id).Err(err).Msg("obligation")
+	if err != nil {
+		return &refusal{http.StatusConflict, err.Error()}
+	}
+	done := fmt.Sprintf("%s is %s now", id, cmp.Or(string(got.Question.State), string(got.WorkItem.State)))
+	if do == "wake" {
+		done = "The one whose move " + id + " is was woken"
+		if got.Wake.Made == nil {
+			done = "Nobody could be woken for " + id
+		}
+	}
+	return &refusal{http.StatusSeeOther, link("owed", "done", done)}
 }
 
 // obligations works out who waits for whom from what the broker's events told. The caller must

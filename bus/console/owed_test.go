@@ -2,6 +2,9 @@ package console_test
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,5 +49,54 @@ func TestWhoWaitsForWhomIsShown(t *testing.T) {
 	d.err = collab.ErrNoBroker
 	if body := s.page(t, home+"owed", cookie); !strings.Contains(body, "The broker could not be asked") || !strings.Contains(body, "wi_1") {
 		t.Errorf("without a broker %s", body)
+	}
+}
+
+// TestWhatIsOwedIsSettledThere: by who may act alone, and what the broker refuses is told.
+func TestWhatIsOwedIsSettledThere(t *testing.T) {
+	s, d := newDecidingStage(t)
+	d.owed = []collab.Obligation{
+		{ID: "q_1", Kind: collab.KindQuestion, Title: "which region?", State: "open", OwedByID: "will"},
+		{ID: "wi_1", Kind: collab.KindWorkItem, Title: "the notes", State: "open", OwedByID: "lead"},
+		{ID: "dec_1", Kind: collab.KindDecision, Title: "shell", State: "pending", OwedByID: "will"},
+	}
+	home, cookie := s.enter(t, "operator")
+	body := s.page(t, home+"owed", cookie)
+	for id, want := range map[string]int{"q_1": 1, "wi_1": 1, "dec_1": 0} { // decisions have a page of their own
+		if got := strings.Count(body, `name="id" value="`+id+`"`); got != want {
+			t.Errorf("%s has %d forms, want %d", id, got, want)
+		}
+	}
+	token := formToken(t, body)
+	act := func(id, do, said string) answer {
+		return s.ask(t, http.MethodPost, home+"owed", url.Values{"id": {id}, "do": {do}, "said": {said}, "form": {token}}.Encode(), cookie)
+	}
+	for _, c := range [][4]string{
+		{"q_1", "answer", " eu-west ", "q_1 is answered now"}, {"q_1", "close", "", "q_1 is closed now"},
+		{"wi_1", "done", "", "wi_1 is done now"}, {"wi_1", "cancel", "", "wi_1 is cancelled now"}, {"wi_1", "wake", "", "Nobody could be woken for wi_1"},
+	} {
+		if a := act(c[0], c[1], c[2]); a.status != http.StatusSeeOther || a.header.Get("Location") != home+"owed?done="+url.QueryEscape(c[3]) {
+			t.Errorf("%v: %d to %q", c, a.status, a.header.Get("Location"))
+		}
+	}
+	want := []string{"question.answer q_1 eu-west", "question.close q_1", "work_item.update wi_1 done", "work_item.update wi_1 cancelled", "work_item.wake wi_1"}
+	if got := d.did(); !slices.Equal(got, want) {
+		t.Errorf("asked the broker %q", got)
+	}
+	for _, c := range [][3]string{{"q_1", "answer", " "}, {"q_1", "explode", "x"}, {"", "close", ""}, {"q_1", "answer", strings.Repeat("x", 5000)}} {
+		if a := act(c[0], c[1], c[2]); a.status != http.StatusBadRequest {
+			t.Errorf("%.40v: %d", c, a.status)
+		}
+	}
+	d.err = collab.Refuse(collab.CodeBadTransition, "question q_1 is closed")
+	if a := act("q_1", "answer", "x"); a.status != http.StatusConflict || !strings.Contains(a.body, "q_1 is closed (bad_transition)") {
+		t.Errorf("what the broker refuses: %d %s", a.status, a.body)
+	}
+	theirs, reader := s.enter(t, "watcher")
+	if a := s.ask(t, http.MethodPost, theirs+"owed", "id=q_1&do=close&form="+formToken(t, s.page(t, theirs+"owed", reader)), reader); a.status != http.StatusForbidden {
+		t.Errorf("a reader closed a question: %d", a.status)
+	}
+	if got := d.did(); len(got) != len(want) {
+		t.Errorf("%d requests reached the broker", len(got))
 	}
 }
