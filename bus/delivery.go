@@ -2,9 +2,11 @@ package bus
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 
 	"hubbub/activitylog"
 	"hubbub/protocol"
@@ -276,10 +278,12 @@ func errorText(raw []byte) string {
 
 func rejectionText(raw []byte) string {
 	var r protocol.ProcessResult
-	if err := json.Unmarshal(raw, &r); err != nil || r.Message == "" {
-		return "the peer refused the message"
+	_ = json.Unmarshal(raw, &r) // members of another type are passed over
+	why := r.Reason
+	if r.Message != "" && r.Message != why {
+		why = strings.TrimPrefix(why+": "+r.Message, ": ")
 	}
-	return text.Cut(r.Message, maxShown)
+	return text.Cut(cmp.Or(why, "the peer refused the message"), maxShown)
 }
 
 // maxShown bounds a text of a peer's that others are shown, in bytes.

@@ -126,9 +126,11 @@ type ProcessParams struct {
 }
 
 // ProcessResult answers processMessage. Processed means that the message is accepted
-// and safe with the peer, not that the peer has replied to it.
+// and safe with the peer, not that the peer has replied to it. The sender of a message that is
+// not processed is told Reason and Message.
 type ProcessResult struct {
 	Processed bool   `json:"processed"`
 	Status    string `json:"status,omitempty"`
+	Reason    string `json:"reason,omitempty"`
 	Message   string `json:"message,omitempty"`
 }

@@ -150,13 +150,13 @@ func ScanSubscribe(p *jsonrpc.Parser, params []byte) (pattern Pattern, observe b
 	return pattern, observe, err
 }
 
-var resultKeys = []string{"processed", "status", "message"}
+var resultKeys = []string{"processed", "status", "message", "reason"}
 
 // ScanProcessed reads the result of a processMessage and reports whether the peer
 // processed the message: processed is not false. It returns an error if the result is
 // unusable.
 func ScanProcessed(p *jsonrpc.Parser, result []byte) (processed bool, err error) {
-	var r [3][]byte
+	var r [4][]byte
 	if err := scanObject(p, "result", result, resultKeys, r[:]); err != nil {
 		return false, err
 	}

@@ -39,6 +39,10 @@ var candidates = map[string]func(cmd *cobra.Command) ([]string, error){
 	"TOPIC":             connected(protocol.RoleAgent, protocol.RoleTG, protocol.RoleChorus),
 	"ITEM":              undelivered,
 	"token revoke NAME": tokenNames,
+	"WHO":               known,
+	"ask NAME":          known,
+	"invoke NAME":       known,
+	"work NAME":         known,
 	"work ID": broker(collab.WorkList, collab.WorkListParams{}, func(w *collab.WorkItem) (string, string, bool) {
 		return w.ID, w.Title, !w.Terminal()
 	}),
@@ -46,6 +50,11 @@ var candidates = map[string]func(cmd *cobra.Command) ([]string, error){
 		return a.ID, a.Tool + " " + a.How(), a.Open()
 	}),
 }
+
+// known gives the agents that the broker knows.
+var known = broker(collab.IdentityList, collab.PageParams{}, func(e *collab.Endpoint) (string, string, bool) {
+	return e.LogicalAgentID, string(e.Status), true
+})
 
 // completeArguments has shells complete the arguments of all commands that have candidates.
 func completeArguments(cmd *cobra.Command, path string) {
