@@ -25,6 +25,7 @@ const (
 	RecordBudget      = "budget"   // a turn that a budget held back
 	RecordTool        = "tool"     // a call of a tool
 	RecordPost        = "post"     // what an agent said first
+	RecordReminder    = "reminder" // set, due or cancelled
 )
 
 // An AttentionRecord is one agent_event to system:attention: how an agent
@@ -72,7 +73,10 @@ type AttentionRecord struct {
 	Sent   string `json:"sent,omitempty"` // of a delivery or a post: id of the message that it is about
 	Kind   string `json:"kind,omitempty"`
 	Status string `json:"status,omitempty"`
-	Target string `json:"target,omitempty"` // of a post: the chat
+	Target string `json:"target,omitempty"` // of a post or a reminder: the chat
+
+	ReminderID string `json:"reminderId,omitempty"`
+	Due        string `json:"due,omitempty"` // of a reminder that is not cancelled
 
 	DecisionID string `json:"decisionId,omitempty"` // of an approval, like Tool and State
 	By         string `json:"by,omitempty"`

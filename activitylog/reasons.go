@@ -32,6 +32,7 @@ var reasonWords = map[string]string{
 	"told_role":             "an agent said it to whoever of the others takes it up",
 	"role_mention":          "a role that the agent has is mentioned",
 	"status":                "it only tells how work goes on",
+	"reminder":              "the agent wanted to be reminded of it then",
 	"repeated":              "an agent said the same again, and had a turn for it",
 	"stop_pressed":          "a person stopped the work on their message",
 	"stop_word":             "it tells the agent to stop",

@@ -95,6 +95,7 @@ var handlings = map[string]handling{
 	"hubbub peers":                     {says: `(?s)agent:system.*tg:`, on: wholeSystem},
 	"hubbub who":                       {says: `\S`, on: wholeSystem},
 	"hubbub doctor":                    {says: `ok +bus: `, on: wholeSystem},
+	"hubbub reminders":                 {says: `no agent has set a reminder|r-`, on: wholeSystem},
 	"hubbub outbox list":               {says: `nothing waits|pending|sending`, on: wholeSystem},
 	"hubbub log sql SELECT event, count(*) FROM activity_log GROUP BY event": {says: `^event`},
 	"hubbub log verify":                                        {says: `the log is whole: [1-9]`},

@@ -27,6 +27,7 @@ var rootsCommands = [][]string{
 	{"log", "verify"},
 	{"pair"},
 	{"outbox", "list"},
+	{"reminders"},
 	{"chorus", "list"},
 	{"peers", "--bus", "ws://127.0.0.1:1"},
 	{"doctor"},

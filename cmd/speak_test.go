@@ -132,3 +132,59 @@ func TestAnAgentOfRealProgramsSpeaksFirst(t *testing.T) {
 		t.Errorf("%d messages in the room", n)
 	}
 }
+
+// TestAnAgentOfRealProgramsIsReminded: killed while it waits, it is told once what it wanted to be
+// told, in its chat; why tells for what. A person finds what else it waits for, and takes it back.
+func TestAnAgentOfRealProgramsIsReminded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	s := newObedient(t)
+	will := s.api.User("Will")
+	chat := s.api.DM(will)
+	s.api.Say(chat, will, `do chat_remind {"when":"0 9 * * 1-5","zone":"Europe/Berlin","text":"Ask for the numbers."}`)
+	s.awaitTexts(chat, 1)
+	s.api.Say(chat, will, `do chat_remind {"when":"2s","text":"do chat_send_message {\"text\":\"It is time.\"}"}`)
+	s.awaitTexts(chat, 2)
+	s.restart("system")
+	if got := s.awaitTexts(chat, 3); got[2] != "It is time." {
+		t.Fatalf("the chat reads %q", got)
+	}
+	var due, set activitylog.AttentionRecord
+	s.await("the records", func() bool {
+		for _, r := range s.recordsOf(activitylog.RecordReminder) {
+			switch {
+			case r.State == "due":
+				due = r
+			case r.Reason != "Ask for the numbers.":
+				set = r
+			}
+		}
+		return due.EventID != "" && set.EventID != ""
+	})
+	s.await("why", func() bool {
+		said := s.hubbub("why", due.EventID)
+		return strings.Contains(said, "reminder "+due.ReminderID+" due") && strings.Contains(said, "the agent wanted to be reminded of it then") && strings.Contains(said, "ended: responded")
+	})
+	if said := s.hubbub("why", set.EventID); !strings.Contains(said, "reminder "+due.ReminderID+" set for ") {
+		t.Errorf("hubbub why %s says\n%s", set.EventID, said)
+	}
+	listed := s.hubbub("reminders")
+	id := regexp.MustCompile(`r-[0-9a-f]+`).FindAllString(listed, -1)
+	if len(id) != 1 || !strings.Contains(listed, "0 9 * * 1-5 Europe/Berlin") {
+		t.Fatalf("hubbub reminders says\n%s", listed)
+	}
+	s.hubbub("reminders", "cancel", id[0])
+	if said := s.hubbub("reminders"); !strings.Contains(said, "no agent has set a reminder") {
+		t.Errorf("hubbub reminders says\n%s", said)
+	}
+	s.api.Say(chat, will, "hello")
+	s.await("its record", func() bool {
+		return slices.ContainsFunc(s.recordsOf(activitylog.RecordReminder), func(r activitylog.AttentionRecord) bool {
+			return r.ReminderID == id[0] && r.State == "cancelled" && strings.Contains(r.Reason, "cancelled by cli:")
+		})
+	})
+	if n := len(s.awaitTexts(chat, 4)); n != 4 {
+		t.Errorf("%d messages", n)
+	}
+}

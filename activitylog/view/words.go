@@ -155,6 +155,12 @@ func (v Voice) Record(a *activitylog.AttentionRecord) string {
 		return strings.Join(strings.Fields("delivery of "+a.Kind+" "+a.Sent), " ") + ": " + a.Status + because
 	case activitylog.RecordPost:
 		return fmt.Sprintf("spoke first in %s, %s: %s", a.Target, cmp.Or(a.Directedness, "ambient"), a.Sent) + because
+	case activitylog.RecordReminder:
+		line := "reminder " + a.ReminderID + " " + a.State
+		if a.State == "set" {
+			line += " for " + a.Due
+		}
+		return line + because
 	case activitylog.RecordEscalation:
 		switch {
 		case a.Rung == "author":

@@ -182,6 +182,8 @@ func TestARecordInWords(t *testing.T) {
 		{record{Event: "claim"}, "lost the claim to another agent", "claim"},
 		{record{Event: "delivery", Kind: "text", Sent: "msg_1", Status: "failed", Reason: "r"}, "delivery of text msg_1: failed, because r", "delivery: r"},
 		{record{Event: "delivery", Status: "failed"}, "delivery of: failed", "delivery"},
+		{record{Event: "reminder", State: "set", ReminderID: "r-1", Due: "noon", Reason: "r"}, "reminder r-1 set for noon, because r", "reminder: r"},
+		{record{Event: "reminder", State: "due", ReminderID: "r-1", Due: "noon"}, "reminder r-1 due", "reminder"},
 		{record{Event: "post", Target: "tg:1", Sent: "msg_1", Directedness: "to_me", Reason: "r"}, "spoke first in tg:1, to_me: msg_1, because r", "post: r"},
 		{record{Event: "escalation", With: "w4"}, "escalated: a person was called into the exchange with w4", "escalation"},
 		{

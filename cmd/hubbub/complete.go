@@ -38,6 +38,7 @@ var candidates = map[string]func(cmd *cobra.Command) ([]string, error){
 	"CHAT|AGENT":        connected(protocol.RoleAgent, protocol.RoleTG, protocol.RoleChorus),
 	"TOPIC":             connected(protocol.RoleAgent, protocol.RoleTG, protocol.RoleChorus),
 	"ITEM":              undelivered,
+	"REMINDER":          pendingReminders,
 	"token revoke NAME": tokenNames,
 	"WHO":               known,
 	"ask NAME":          known,

@@ -287,7 +287,7 @@ func TestTheAgentAnnouncesItself(t *testing.T) {
 			}
 			return names
 		}
-		chat := []string{"chat.list_events", "chat.read_thread", "chat.read_file", "chat.send_message", "chat.ask_choice", "chat.send_file", "chat.post", "chat.react", "chat.claim", "chat.defer", "chat.resolve"}
+		chat := []string{"chat.list_events", "chat.read_thread", "chat.read_file", "chat.send_message", "chat.ask_choice", "chat.send_file", "chat.post", "chat.remind", "chat.react", "chat.claim", "chat.defer", "chat.resolve"}
 		equal(t, "tools without a broker", names(), chat)
 		b := joinBroker(t, w)
 		equal(t, "tools with one", names(), append(slices.Clone(chat), "work.list", "work.show", "work.create", "work.update", "work.wake", "ask", "owe", "blocking"))

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ import (
 const (
 	childBus   = "AGENT_TEST_BUS"   // address of the bus
 	childData  = "AGENT_TEST_DATA"  // path of the database
-	childCrash = "AGENT_TEST_CRASH" // step at which it kills itself, or empty
+	childCrash = "AGENT_TEST_CRASH" // step at which it kills itself, or empty; with #2 the second time
 	childActs  = "AGENT_TEST_ACTS"  // what its model does: text, send, react, defer, hang
 )
 
@@ -59,9 +60,10 @@ func runChild() error {
 	if err != nil {
 		return err
 	}
-	crashAt := os.Getenv(childCrash)
+	crashAt, second := strings.CutSuffix(os.Getenv(childCrash), "#2")
+	var times atomic.Int32
 	die := func(step string) {
-		if step == crashAt {
+		if step == crashAt && (times.Add(1) == 2 || !second) {
 			syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
@@ -92,6 +94,13 @@ func runChild() error {
 			} else {
 				outcome.FinalText = words
 			}
+		case "remind":
+			if t.Event.EventID == "e1" {
+				call(tools, "chat.remind", map[string]any{"when": "1s", "text": "the deploy"})
+			} else {
+				call(tools, "chat.send_message", map[string]any{"text": words})
+			}
+			outcome.FinalText = words
 		case "hang":
 			select {}
 		default:

@@ -47,6 +47,10 @@
 //   - Loss: of what a model said and its chat, for certain, never shows, the next result of a
 //     tool of the same turn tells, or, once that has ended, an event "undelivered". What is
 //     said to such an event and lost is only recorded.
+//   - Reminders: what chat.remind sets is kept with the mailbox. What is due is stored as an event
+//     in the transaction that forgets it or sets its next time, so it comes once, whenever the
+//     program is killed; times that pass while it does not run, or while the event before is
+//     open, come as one.
 //   - Stop: when its context ends, Run starts no turn, gives running ones a moment,
 //     cancels them (they run again after the next start unless they acted), sends what
 //     is queued as far as time allows, and returns after every goroutine that it
@@ -62,7 +66,7 @@
 //
 // Beside attention_decision, turn, disposition and refusal there are: claim (granted or
 // not, to whom), delivery (a message that its chat did not get, or perhaps not),
-// post (it spoke first: where, and why), escalation (a person was called into an exchange of two agents; or, with a rung, who is asked to
+// post (it spoke first: where, and why), reminder (set, due or cancelled), escalation (a person was called into an exchange of two agents; or, with a rung, who is asked to
 // answer in its place), tool (a call of a tool:
 // with what, size and hash of the result; of tools that are not ours as the program tells
 // it, best effort) and progress (what a turn tells of itself; best effort).

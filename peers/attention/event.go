@@ -40,6 +40,7 @@ const (
 	KindAnswer     EventKind = "answer" // to a question that the agent asked through the broker
 	KindStatus     EventKind = "status"
 
+	KindReminder    EventKind = "reminder"    // that the agent set itself
 	KindUndelivered EventKind = "undelivered" // a message of the agent's own will never be shown
 )
 

@@ -32,6 +32,7 @@ var rules = []rule{
 	{"reaction_elsewhere", ofKind(KindReaction), reacted, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
 
 	{"undelivered", ofKind(KindUndelivered), toMe, PolicyMayRespond, ModeBuffered, ActionNone},
+	{"reminder", all(ofKind(KindReminder), func(v *view) bool { return !v.facts.Left }), toMe, PolicyMayRespond, ModeBuffered, ActionNone},
 	{"status", (*view).status, ambient, PolicyMustNotRespond, ModeDigest, ActionNone},
 
 	{"left", func(v *view) bool { return v.facts.Left && !v.mentions.me }, nominal, PolicyMustNotRespond, ModeToolMailbox, ActionNone},

@@ -44,6 +44,22 @@ func (f Folder) keepers(name string) (found []keeper) {
 	return found
 }
 
+// An Agent is one whose mailbox lies in the folder.
+type Agent struct {
+	Name     string // agent-lead
+	Database string // path
+}
+
+// Agents returns the agents of the folder: the spawner's, the gateway's and a person's.
+func (f Folder) Agents() (list []Agent) {
+	for _, k := range f.keepers("") {
+		if strings.HasPrefix(k.name, "agent-") {
+			list = append(list, Agent{k.name, k.database})
+		}
+	}
+	return list
+}
+
 // each calls do for each queue of a program.
 func (k keeper) each(ctx context.Context, do func(*tg.Queue) error) (err error) {
 	db, err := store.Attach(k.database)

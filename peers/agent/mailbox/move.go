@@ -140,11 +140,11 @@ func (v *View) Expired(now time.Time) []*Entry {
 	return v.entries(`WHERE deadline_at > 0 AND deadline_at <= ?`, timeColumn{&now})
 }
 
-// NextDeadline returns the earliest deadline of an event or of an accepted turn, the
-// zero time if there is none.
+// NextDeadline returns the earliest deadline of an event, of an accepted turn or of a reminder,
+// the zero time if there is none.
 func (v *View) NextDeadline() time.Time {
 	return one(v.Tx, atColumn, `SELECT coalesce(min(at), 0) FROM (SELECT min(deadline_at) AS at FROM events WHERE deadline_at > 0
-		UNION ALL SELECT min(deadline_at) FROM turns WHERE state = 'accepted')`)
+		UNION ALL SELECT min(deadline_at) FROM turns WHERE state = 'accepted' UNION ALL SELECT min(due_at) FROM reminders)`)
 }
 
 // DecideAgain gives an event back whose mode the harness no longer takes. e may be nil.

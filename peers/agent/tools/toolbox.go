@@ -96,6 +96,7 @@ var table = []row{
 	{askChoiceTool, reading((*Toolbox).askChoice)},
 	{sendFileTool, reading((*Toolbox).sendFile)},
 	{postTool, reading((*Toolbox).post)},
+	{remindTool, reading((*Toolbox).remind)},
 	{reactTool, reading((*Toolbox).react)},
 	{claimTool, reading((*Toolbox).claim)},
 	{deferTool, reading((*Toolbox).deferEvent)},

@@ -214,7 +214,8 @@ func (r *Runner) retryAt(t *mailbox.Turn, failure error) time.Time {
 	return time.Now().Add(pause)
 }
 
-// passDeadlines ends accepted turns and open events whose time has passed.
+// passDeadlines ends accepted turns and open events whose time has passed, and makes events of
+// the reminders that are due.
 func (r *round) passDeadlines() {
 	now := time.Now()
 	for _, t := range r.Late(now) {
@@ -227,6 +228,10 @@ func (r *round) passDeadlines() {
 	}
 	for _, e := range r.Expired(now) {
 		r.inTx("ending "+e.EventID, func(tx *mailbox.Tx) { tx.Expire(e.EventID, errDeadline.Error()) })
+	}
+	for _, id := range mailbox.DueReminders(r.View, now) {
+		r.inTx("reminding of "+id, func(tx *mailbox.Tx) { mailbox.Fire(tx, id) })
+		r.opts.Crash("reminded")
 	}
 	r.due(r.NextDeadline())
 }

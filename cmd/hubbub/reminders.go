@@ -1,0 +1,103 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"hubbub/cmd/internal/letters"
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/screen"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/protocol/text"
+
+	"github.com/spf13/cobra"
+)
+
+// A keptReminder is a reminder with whose it is.
+type keptReminder struct {
+	Agent string `json:"agent"` // the program: agent-lead
+	mailbox.Reminder
+
+	database string
+}
+
+func newReminders() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "reminders",
+		Short: "Show what agents want to be reminded of, and cancel it",
+		Long: "Lists the reminders that agents have set for themselves (chat.remind), from the data folder (--data) of the\n" +
+			"programs, while they run or not.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list, err := keptReminders(cmd)
+			if err != nil && len(list) == 0 {
+				return err
+			}
+			head := []any{"ID", "AGENT", "CHAT", "DUE", "REPEATS", "TEXT"}
+			return errors.Join(printTable(cmd, list, "no agent has set a reminder", head, reminderRow), err)
+		},
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "cancel REMINDER...",
+		Short: "Have agents forget reminders",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := keptReminders(cmd)
+			for _, id := range args {
+				if cancelled, failed := cancelReminder(cmd.Context(), list, id); failed != nil {
+					return errors.Join(err, failed)
+				} else if err := printLine(cmd, map[string]string{"id": id, "agent": cancelled}, "%s is forgotten by %s", id, cancelled); err != nil {
+					return err
+				}
+			}
+			return err
+		},
+	})
+	return cmd
+}
+
+func keptReminders(cmd *cobra.Command) (list []keptReminder, err error) {
+	for _, a := range letters.Folder(program.From(cmd).Data).Agents() {
+		kept, failed := mailbox.KeptReminders(cmd.Context(), a.Database)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("reading the reminders of %s: %w", a.Name, failed))
+		}
+		for _, r := range kept {
+			list = append(list, keptReminder{a.Name, r, a.Database})
+		}
+	}
+	return list, err
+}
+
+func cancelReminder(ctx context.Context, list []keptReminder, id string) (agent string, err error) {
+	for _, r := range list {
+		if r.ID != id {
+			continue
+		}
+		found, err := mailbox.DropReminder(ctx, r.database, id, string(newID("reminders")))
+		if err != nil || found {
+			return r.Agent, err
+		}
+	}
+	return "", fmt.Errorf("there is no reminder %s; hubbub reminders lists them", id)
+}
+
+func reminderRow(r keptReminder) []any {
+	repeats := cmp.Or(r.Cron, "once")
+	if r.Cron != "" {
+		repeats += " " + r.Zone
+	}
+	return []any{r.ID, screen.Printable(r.Agent), screen.Printable(string(r.Chat)), r.Due.UTC().Format(time.RFC3339), screen.Printable(repeats), text.Clip(screen.Printable(text.Line(r.Text)), 60)}
+}
+
+// pendingReminders gives the reminders that agents keep.
+func pendingReminders(cmd *cobra.Command) (list []string, err error) {
+	kept, err := keptReminders(cmd)
+	for _, r := range kept {
+		list = offer(list, r.ID, text.Line(r.Text))
+	}
+	return list, err
+}

@@ -1,0 +1,280 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/bus/bustest"
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/protocol"
+)
+
+// reminding sets a reminder in the turn of "e1", and answers reminders with their texts.
+func reminding(arguments map[string]any) func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+	return func(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		switch {
+		case t.Event.EventID == "e1":
+			call(tools, "chat.remind", arguments)
+		case strings.HasPrefix(t.Event.EventID, "reminder:"):
+			_, text, _ := strings.Cut(t.Event.Content[0].Text, ":\n")
+			call(tools, "chat.send_message", map[string]any{"text": text})
+			return harness.Outcome{State: harness.Finished}, nil
+		}
+		return harness.Outcome{State: harness.Finished, FinalText: "noted"}, nil
+	}
+}
+
+// said returns the texts of the replies since the test last asked.
+func (w *world) said() (texts []string) {
+	for _, r := range w.replies {
+		texts = append(texts, r.Text)
+	}
+	w.replies = nil
+	return texts
+}
+
+// reminders returns what chat.remind lists outside of a turn.
+func (w *world) reminders() (list []mailbox.Reminder) {
+	w.t.Helper()
+	m, _ := call(w.tools(), "chat.remind", map[string]any{})
+	raw, err := json.Marshal(m["reminders"])
+	if err == nil {
+		err = json.Unmarshal(raw, &list)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return list
+}
+
+// TestAnAgentIsRemindedOnce: where it set the reminder, at its time, over a restart, with a record of
+// why.
+func TestAnAgentIsRemindedOnce(t *testing.T) {
+	s := newStub(reminding(map[string]any{"when": "10m", "text": "ask whether it is green"}))
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.say(inThread(post("e1", "@lead ask again later"), "T1"))
+		w.sleep(5 * time.Minute)
+		equal(t, "before", w.said(), []string{"noted"})
+		list := w.reminders()
+		if len(list) != 1 || list[0].Text != "ask whether it is green" || list[0].Cause != "e1" || list[0].Due.Sub(list[0].Set) != 10*time.Minute {
+			t.Fatalf("listed %+v", list)
+		}
+		w.stop()
+		w.start()
+		w.sleep(6 * time.Minute)
+		if len(w.replies) != 1 || w.replies[0].Text != "ask whether it is green" || w.replies[0].ThreadID != "T1" {
+			t.Fatalf("replies: %+v", w.replies)
+		}
+		w.sleep(20 * time.Minute)
+		event := fmt.Sprint("reminder:", list[0].ID, ":", list[0].Due.Unix())
+		var told []string
+		for _, r := range w.records {
+			switch {
+			case r.is("reminder"):
+				told = append(told, fmt.Sprint(r["eventId"], " ", r["state"], ": ", r["reason"]))
+			case r["eventId"] == event && (r.is("attention_decision") || r.is("disposition")):
+				told = append(told, fmt.Sprintf("%v %v: %v", r["policy"], r["disposition"], r["reason"]))
+			}
+		}
+		equal(t, "records", told, []string{
+			"e1 set: ask whether it is green", event + " due: ask whether it is green", "may_respond <nil>: reminder", "<nil> responded: answered",
+		})
+		if len(w.replies) != 1 || len(w.reminders()) != 0 {
+			t.Errorf("%d replies, %+v", len(w.replies), w.reminders())
+		}
+	})
+}
+
+// TestMissedRemindersComeOnce: of a cron expression, for which many times passed while the
+// agent did not run; then it goes on.
+func TestMissedRemindersComeOnce(t *testing.T) {
+	s := newStub(reminding(map[string]any{"when": "*/10 * * * *", "text": "stand-up"}))
+	inWorld(t, s, nil, func(t *testing.T, w *world) { // its clock begins on 2000-01-01
+		w.say(dm("e1", "every ten minutes"))
+		w.sleep(time.Minute)
+		w.said()
+		w.stop()
+		pass(34 * time.Minute)
+		w.start()
+		w.sleep(time.Minute)
+		if said := w.said(); len(said) != 1 || !strings.HasPrefix(said[0], "stand-up\n\nIt comes again at 2000-01-01T00:40:00Z") {
+			t.Fatalf("after the gap: %q", said)
+		}
+		w.sleep(5 * time.Minute)
+		if said := w.said(); len(said) != 1 {
+			t.Errorf("the next: %q", said)
+		}
+	})
+}
+
+// TestRemindersDoNotPileUp: while the event before is open, times are passed over.
+func TestRemindersDoNotPileUp(t *testing.T) {
+	s := newStub(reminding(map[string]any{"when": "*/10 * * * *", "text": "look"}))
+	inWorld(t, s, &agent.Options{Deadline: 24 * time.Hour}, func(t *testing.T, w *world) {
+		w.say(dm("e1", "look every ten minutes"))
+		w.sleep(time.Minute)
+		w.said()
+		s.setReady(false)
+		w.sleep(35 * time.Minute)
+		s.setReady(true)
+		w.sleep(time.Minute)
+		if said := w.said(); len(said) != 1 {
+			t.Errorf("%d at once: %q", len(said), said)
+		}
+	})
+}
+
+// TestRemindersAreTakenBackAndBounded: by the agent in the chat of its turn alone, by a person in any,
+// and when the agent is asked to leave; 20 in a chat.
+func TestRemindersAreTakenBackAndBounded(t *testing.T) {
+	s := newStub(answering("noted"))
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "hello"))
+		w.join("tg:43")
+		w.sleep(time.Minute)
+		remind := func(tools harness.Tools, want string, arguments map[string]any) map[string]any {
+			t.Helper()
+			m, _ := call(tools, "chat.remind", arguments)
+			if got := strings.TrimSuffix(fmt.Sprint(m["status"], " ", m["reason"]), " <nil>"); got != want {
+				t.Errorf("%v: %s; want %s", arguments, got, want)
+			}
+			return m
+		}
+		set := func(when string) map[string]any { return map[string]any{"when": when, "text": "x"} }
+		in42, in43 := w.agent.ToolsOf("tg:42"), w.agent.ToolsOf("tg:43")
+		for _, when := range []string{
+			"", "soon", "-5m", "0s", "1999-12-31T00:00:00Z", "9000h", "* * * * *", "*/4 * * * *", "0 0 30 2 *", "0 0 9 * * *", "@everysecond", "1",
+		} {
+			remind(in42, "refused invalid", set(when))
+		}
+		remind(in42, "refused invalid", map[string]any{"when": "0 9 * * *", "text": "x", "zone": "Mars/Olympus"})
+		remind(in42, "refused invalid", map[string]any{"when": "1h", "text": strings.Repeat("x", 2001)})
+		remind(in42, "refused not_assigned", map[string]any{"when": "1h", "text": "x", "target": "tg:44"})
+		remind(in42, "refused not_assigned", map[string]any{"when": "1h", "text": "x", "target": "tg:43"})
+		remind(w.tools(), "refused invalid", set("1h"))
+		for i := range 20 {
+			remind(in42, "set", set(fmt.Sprint(i+1, "m")))
+		}
+		remind(in42, "refused invalid", set("30h"))
+		remind(w.tools(), "set", map[string]any{"when": "@daily", "text": "y", "target": "43"})
+
+		theirs := w.reminders()
+		remind(in43, "refused invalid", map[string]any{"cancel": theirs[0].ID})
+		remind(in42, "cancelled", map[string]any{"cancel": theirs[0].ID})
+		remind(in42, "refused invalid", map[string]any{"cancel": theirs[0].ID})
+		if n := len(w.reminders()); n != 20 {
+			t.Errorf("%d are left", n)
+		}
+		found, err := mailbox.DropReminder(t.Context(), w.path, theirs[1].ID, "cli:will")
+		if kept, err2 := mailbox.KeptReminders(t.Context(), w.path); !found || err != nil || err2 != nil || len(kept) != 19 {
+			t.Errorf("%v, %v; %v, %d kept", found, err, err2, len(kept))
+		}
+		w.say(post("p", "@lead go away")) // from the chat of the others, in another place
+		w.say(dm("d", "@lead go away"))
+		w.sleep(25 * time.Minute)
+		var whys []string
+		for _, r := range w.records {
+			if r.is("reminder") && r["state"] == "cancelled" {
+				whys = append(whys, fmt.Sprint(r["reason"]))
+			}
+		}
+		if len(whys) != 20 || whys[0] != "the agent took it back" || whys[1] != "cancelled by cli:will" || whys[2] != "left" || whys[19] != "left" {
+			t.Errorf("cancelled %d: %q", len(whys), whys)
+		}
+		turns := 0
+		for _, tn := range s.seen() {
+			if strings.HasPrefix(tn.Event.EventID, "reminder:") && tn.Event.Conversation.ID == "42" {
+				turns++
+			}
+		}
+		if turns != 0 {
+			t.Errorf("%d turns where it was asked to leave", turns)
+		}
+	})
+}
+
+// TestAKilledAgentIsRemindedOnce kills the agent between each step of a reminder, and starts it again:
+// once it is set, once its event is stored, in the turn for that, once that has answered, and at its end.
+func TestAKilledAgentIsRemindedOnce(t *testing.T) {
+	for _, step := range []string{"reminding", "reminded", "started#2", "acted", "returned#2"} {
+		t.Run(step, func(t *testing.T) {
+			b := bustest.Start(t, nil)
+			system, tg := b.Join(t, "agent:system", "system:attention"), b.Join(t, "tg:bot", "tg:*")
+			data := filepath.Join(t.TempDir(), "agent.db")
+			first := startChild(t, b, data, step, "remind")
+			tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, dm("e1", "later"))
+			<-first.died
+			startChild(t, b, data, "", "remind")
+			set, due := map[string]bool{}, map[string]bool{}
+			for ended := map[string]bool{}; len(ended) < 2; {
+				r := content[record](t, system.Next(t))
+				event := fmt.Sprint(r["eventId"])
+				switch {
+				case r.is("reminder") && r["state"] == "set":
+					set[fmt.Sprint(r["reminderId"])] = true
+				case r.is("reminder") && r["state"] == "due":
+					due[event] = true
+				case r.is("disposition") && r["disposition"] == "responded":
+					ended[event] = true
+				}
+			}
+			if len(set) != 1 || len(due) != 1 {
+				t.Errorf("set %v, due %v; want one of each", set, due)
+			}
+			tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, dm("e2", "and?"))
+			texts := map[string]map[string]bool{} // by event
+			for texts["e2"] == nil {
+				r := content[protocol.ChatReply](t, tg.NextOf(t, protocol.TypeTGReply))
+				if r.Text == "" {
+					continue
+				}
+				if texts[r.InReplyTo] == nil {
+					texts[r.InReplyTo] = map[string]bool{}
+				}
+				texts[r.InReplyTo][r.Text] = true
+			}
+			for event, said := range texts {
+				if len(said) != 1 {
+					t.Errorf("%s was answered %v", event, said)
+				}
+			}
+			if len(texts) != 3 {
+				t.Errorf("answered %v; want e1, the reminder and e2", texts)
+			}
+		})
+	}
+}
+
+// TestATurnThatRunsAgainSetsAReminderOnce: also if that has come meanwhile.
+func TestATurnThatRunsAgainSetsAReminderOnce(t *testing.T) {
+	s := newStub(nil)
+	s.turn = func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if tn.Event.EventID == "e1" {
+			call(tools, "chat.remind", map[string]any{"when": "1s", "text": "x"})
+			if tn.Attempt < 3 {
+				return harness.Outcome{}, harness.ErrTemporary
+			}
+		}
+		return harness.Outcome{State: harness.Finished, FinalText: "noted"}, nil
+	}
+	inWorld(t, s, &agent.Options{FirstRetry: 5 * time.Second}, func(t *testing.T, w *world) {
+		w.say(dm("e1", "later"))
+		w.sleep(time.Minute)
+		reminded := 0
+		for _, tn := range s.seen() {
+			if strings.HasPrefix(tn.Event.EventID, "reminder:") {
+				reminded++
+			}
+		}
+		if len(s.seen()) != 4 || reminded != 1 {
+			t.Errorf("%d turns, of which %d for reminders", len(s.seen()), reminded)
+		}
+	})
+}

@@ -1,0 +1,131 @@
+package tools
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+)
+
+var remindTool = harness.Tool{
+	Name:  "chat.remind",
+	Title: "Be reminded later",
+	Description: "Be told of something later, as an event of this chat that only you see; then say there what there is to say. Give when and text to set a " +
+		"reminder, cancel to take one back, and neither to list those of this chat. When its time passes while you are away, it comes once.",
+	InputSchema: json.RawMessage(`{"type":"object","properties":{
+		"when":{"type":"string","description":"a time (2027-01-31T17:00:00+01:00), a duration from now (45m, 36h), or a cron expression of five fields for what repeats (0 9 * * 1-5)"},
+		"text":{"type":"string","description":"what you want to be told"},
+		"zone":{"type":"string","description":"time zone of a cron expression, such as Europe/Berlin; default UTC"},
+		"target":{"type":"string","description":"the chat, such as tg:42; needed only outside of a chat's turn"},
+		"cancel":{"type":"string","description":"id of a reminder to take back"}}}`),
+	OutputSchema: json.RawMessage(`{"type":"object","properties":{"status":{"type":"string","enum":["set","cancelled","listed","refused"]},
+		"reminders":{"type":"array","items":{"type":"object","properties":{"id":{"type":"string"},"chat":{"type":"string"},"text":{"type":"string"},"cron":{"type":"string"},
+		"zone":{"type":"string"},"setFor":{"type":"string"},"set":{"type":"string"},"due":{"type":"string"}}}},"reason":{"type":"string"}},"required":["status"]}`),
+}
+
+const maxReminder = 2000 // bytes of its text
+
+type remindArguments struct {
+	When   string `json:"when"`
+	Text   string `json:"text"`
+	Zone   string `json:"zone"`
+	Target string `json:"target"`
+	Cancel string `json:"cancel"`
+}
+
+// A reminding is what chat.remind gives.
+type reminding struct {
+	Status    string             `json:"status"` // set, cancelled, listed or refused
+	Reminders []mailbox.Reminder `json:"reminders,omitempty"`
+	Reason    string             `json:"reason,omitempty"`
+}
+
+func (b *Toolbox) remind(ctx context.Context, args *remindArguments) harness.Result {
+	var given reminding
+	var refusal attention.Refusal
+	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+		t := &try{Tx: tx}
+		b.own(t)
+		given = args.remind(t, b)
+		if refusal = t.refusal; refusal.Refused() {
+			given = reminding{Status: "refused", Reason: refusal.Reason}
+			tx.Refusal(t.event, eventID(t.event), remindTool.Name, refusal.Reason)
+		}
+	})
+	if err != nil {
+		return broken(err)
+	}
+	b.kit.Crash("reminding")
+	if refusal.Refused() {
+		return harness.Refused(refusal.Advice, given)
+	}
+	return harness.Structured(given)
+}
+
+// remind does what the arguments ask for, in the chat of the turn or of the toolbox. Only a toolbox
+// of no chat reaches the reminders of all.
+func (args *remindArguments) remind(t *try, b *Toolbox) reminding {
+	invalid := func(advice string) reminding {
+		t.refuse(attention.Refusal{Reason: "invalid", Advice: advice})
+		return reminding{}
+	}
+	chat := b.chat
+	if chat == protocol.TopicBroker { // a wake is of no chat
+		chat = ""
+	}
+	set := args.When != "" || args.Text != ""
+	switch {
+	case t.refusal.Refused():
+		return reminding{}
+	case args.Cancel != "" && set:
+		return invalid("Cancel one reminder or set one, not both in one call.")
+	case args.Cancel != "":
+		if !mailbox.CancelReminder(t.Tx, args.Cancel, chat, "the agent took it back") {
+			return invalid("There is no such reminder here. Without arguments, chat.remind lists them.")
+		}
+		return reminding{Status: "cancelled"}
+	case !set:
+		return reminding{Status: "listed", Reminders: mailbox.Reminders(&t.View, chat)}
+	case strings.TrimSpace(args.Text) == "" || len(args.Text) > maxReminder:
+		return invalid("Give a text of at most 2000 bytes: it is all that you will be told.")
+	}
+	there := t.event
+	if there == nil || there.Chat != chat || chat == "" {
+		target := cmp.Or(args.Target, string(chat))
+		if target == "" {
+			return invalid("Name the target: the chat, such as tg:42, in which you want to be told.")
+		}
+		if there = t.Assigned(target); there == nil || chat != "" && there.Chat != chat {
+			t.refuse(notAssigned)
+			return reminding{}
+		}
+	} else if args.Target != "" && t.Assigned(args.Target) != nil && t.Assigned(args.Target).Chat != chat {
+		t.refuse(otherChat)
+		return reminding{}
+	}
+	if protocol.PeerID(there.Chat).Family() == "chorus" {
+		t.refuse(noFirstWord)
+		return reminding{}
+	}
+	r := mailbox.Reminder{Chat: there.Chat, Place: *there.Content.Chat, Text: strings.TrimSpace(args.Text), Zone: cmp.Or(args.Zone, "UTC"), Cause: eventID(t.event)}
+	err := r.At(args.When, time.Now())
+	call := b.turnID // which may run again
+	if call == "" {
+		call = r.Set.Format(time.RFC3339Nano)
+	}
+	r.ID = "r-" + postDigest(call, string(r.Chat), args.When, r.Zone, r.Text)[:10]
+	if err == nil {
+		r, err = mailbox.Remind(t.Tx, r)
+	}
+	if errors.Is(err, mailbox.ErrReminder) {
+		return invalid(strings.ToUpper(err.Error()[:1]) + err.Error()[1:] + ".")
+	}
+	return reminding{Status: "set", Reminders: []mailbox.Reminder{r}}
+}
