@@ -133,6 +133,7 @@ var handlings = map[string]handling{
 	"hubbub help operating":                            {says: `BACK UP`},
 	"hubbub help protocol":                             {says: `SUBSCRIBE`},
 	"hubbub help limits":                               {says: `--peer-window`},
+	"hubbub help broker":                               {says: `work_item.create`},
 	"hubbub help attention":                            {says: `DIRECTEDNESS`},
 	"hubbub completion SHELL":                          {says: `bash completion`},
 	"hubbub config sample":                             {says: `\[tg\]`},
@@ -160,7 +161,7 @@ func TestDocumentedCommandsRun(t *testing.T) {
 	used := map[string]bool{}
 	for _, where := range []string{
 		"README.md", "ARCHITECTURE.md",
-		"protocol", "operating", "security", "limits", "attention", "chorus", // as hubbub help lists them
+		"protocol", "broker", "operating", "security", "limits", "attention", "chorus", // as hubbub help lists them
 	} {
 		seen := map[string]bool{} // the same command twice in a document is run once
 		for _, c := range documentstest.Find(where, readDocument(t, where)) {
@@ -185,8 +186,8 @@ func TestDocumentedCommandsRun(t *testing.T) {
 		}
 	}
 	topics, err := filepath.Glob(filepath.Join("hubbub", "help", "*.txt"))
-	if err != nil || len(topics) != 6 {
-		t.Errorf("%d topics of help, and 6 were read: %v", len(topics), err)
+	if err != nil || len(topics) != 7 {
+		t.Errorf("%d topics of help, and 7 were read: %v", len(topics), err)
 	}
 }
 

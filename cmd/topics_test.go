@@ -74,8 +74,8 @@ func TestManualPages(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	pages, err := filepath.Glob(filepath.Join(folder, "*.[17]"))
-	if err != nil || len(pages) != 13 {
-		t.Fatalf("%d pages, %v; want 13", len(pages), err)
+	if err != nil || len(pages) != 14 {
+		t.Fatalf("%d pages, %v; want 14", len(pages), err)
 	}
 	if _, err := exec.LookPath("groff"); err != nil {
 		t.Skip("groff is missing")

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"hubbub/cmd/internal/program"
+	"hubbub/protocol/collab"
 
 	"github.com/spf13/cobra"
 )
@@ -92,6 +93,7 @@ func topics() []topic {
 		{name: "operating", short: "Backup, retention, upgrades, credentials, and metrics"},
 		{name: "security", short: "Who is trusted with what, and what is not defended against"},
 		{name: "limits", short: "Every bound, and what happens when it is reached"},
+		{name: "broker", short: "How to give out work and be woken, in any language", text: "\n\n" + collab.Manual()},
 		{name: "attention", short: "How agents decide what is theirs to answer"},
 		{name: "chorus", short: "Agents and channels over HTTP"},
 	}
@@ -100,7 +102,7 @@ func topics() []topic {
 		if err != nil {
 			panic(err) // the file is embedded, and a test reads all
 		}
-		list[i].text = strings.TrimSuffix(string(text), "\n")
+		list[i].text = strings.TrimRight(string(text), "\n") + list[i].text
 	}
 	return list
 }
