@@ -54,6 +54,10 @@ func says(me, prompt string, n int) string {
 	_, text, _ := strings.Cut(prompt, "\nMESSAGE\n<<")
 	text, _, _ = strings.Cut(text, ">>")
 	other := map[string]string{"tg--100": "second", "second": "tg--100"}[me]
+	if inbox, behind := strings.CutPrefix(me, "chorus-"); behind {
+		inbox, _, _ = strings.Cut(inbox, "-")
+		other = map[string]string{"alpha": "beta", "beta": "alpha"}[inbox]
+	}
 	switch {
 	case strings.Contains(prompt, "the reaction agree"):
 		return ""
@@ -72,11 +76,16 @@ func says(me, prompt string, n int) string {
 	}
 }
 
-// turnsOf counts the turns of an agent.
-func (p *parrot) turnsOf(agent string) int {
+// asked returns the turns of all agents.
+func (p *parrot) asked() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(slices.DeleteFunc(slices.Clone(p.turns), func(t string) bool { return !strings.HasPrefix(t, agent+" ") }))
+	return slices.Clone(p.turns)
+}
+
+// turnsOf counts the turns of an agent.
+func (p *parrot) turnsOf(agent string) int {
+	return len(slices.DeleteFunc(p.asked(), func(t string) bool { return !strings.HasPrefix(t, agent+" ") }))
 }
 
 // TestARoomOfRealPrograms: in a group of Telegram with two agents, each hears what the other says,

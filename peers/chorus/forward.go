@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"hubbub/peers/attention"
 	"hubbub/peers/outbox"
@@ -36,15 +37,35 @@ func (c channels) Message(ctx context.Context, e *surface.Event) (protocol.Messa
 		return protocol.Message{}, outbox.Permanent(fmt.Errorf("message %d cannot be read: %w", e.ID, err))
 	}
 	if content.Chat != nil && content.Author != nil && content.Chat.Kind == string(attention.ConversationChannel) {
-		content.Mentions = meant(content.Text, content.Author, e.Agent, inboxOfPeer(e.Chat), func(name string) bool {
-			return store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM (SELECT CAST(content AS TEXT) AS said FROM inbound WHERE channel = ?1 AND seq <= ?2 ORDER BY seq DESC LIMIT 500)
-				WHERE json_valid(said) AND lower(said ->> '$.author.displayName') = lower(?3) AND said ->> '$.author.kind' = 'human')`, e.Chat, e.ID, name)
+		if sibling := c.siblingOf(tx, e.Chat, content.Author.DisplayName); sibling != "" {
+			content.Author.ID, content.Author.Kind = sibling, string(attention.AuthorAgent)
+		}
+		content.Mentions = meant(content.Text, content.Author, e.Agent, inboxOfPeer(e.Chat), func(name string) string {
+			if sibling := c.siblingOf(tx, e.Chat, name); sibling != "" {
+				return sibling
+			}
+			if store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM (SELECT CAST(content AS TEXT) AS said FROM inbound WHERE channel = ?1 AND seq <= ?2 ORDER BY seq DESC LIMIT 500)
+				WHERE json_valid(said) AND lower(said ->> '$.author.displayName') = lower(?3) AND said ->> '$.author.kind' = 'human')`, e.Chat, e.ID, name) {
+				return "user:" + strings.ToLower(name)
+			}
+			return ""
 		})
 		raw, err := json.Marshal(content)
 		tx.Fail(err)
 		in.content = raw
 	}
 	return in.message(), tx.Err()
+}
+
+// siblingOf returns the agent behind another inbox of the same channel that goes by a name
+// there, the inbox's, or "".
+func (c channels) siblingOf(tx *store.Tx, channel protocol.PeerID, name string) string {
+	sibling := store.Value[protocol.PeerID](tx, `SELECT s.peer FROM channel c JOIN channel s ON s.external_id = c.external_id AND s.peer <> c.peer
+		WHERE c.peer = ? AND lower(s.inbox) = lower(?)`, channel, name)
+	for _, a := range c.g.surface.Agents(tx, sibling) {
+		return string(a.Agent)
+	}
+	return ""
 }
 
 // Tell tells the callback of the oldest waiting message, once, that there is no

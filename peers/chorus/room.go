@@ -42,8 +42,9 @@ func authorOf(p *Posted, said protocol.PeerID, onBus func(protocol.PeerID) bool)
 
 // meant returns whom a message of a channel mentions. A service POSTs to an agent what that is
 // to hear, under a name that it has there and that nobody tells us: so a person who names
-// nobody that is known here means the agent. An agent or the service has to name it.
-func meant(content string, author *protocol.Author, agent protocol.PeerID, inbox InboxName, isPerson func(string) bool) (mentions []string) {
+// nobody that is known here means the agent. An agent or the service has to name it. known
+// returns the person or the sibling that goes by a name, as mentions have them, or "".
+func meant(content string, author *protocol.Author, agent protocol.PeerID, inbox InboxName, known func(string) string) (mentions []string) {
 	add := func(name string) {
 		if !slices.Contains(mentions, name) {
 			mentions = append(mentions, name)
@@ -51,11 +52,11 @@ func meant(content string, author *protocol.Author, agent protocol.PeerID, inbox
 	}
 	others := false
 	for _, label := range attention.Labels(content) {
-		switch name := content[label.From+1 : label.NameEnd]; {
-		case strings.EqualFold(name, agent.Name()), strings.EqualFold(name, string(inbox)):
+		name := content[label.From+1 : label.NameEnd]
+		if strings.EqualFold(name, agent.Name()) || strings.EqualFold(name, string(inbox)) {
 			add(string(agent))
-		case isPerson(name):
-			add("user:" + strings.ToLower(name))
+		} else if other := known(name); other != "" {
+			add(other)
 			others = true
 		}
 	}

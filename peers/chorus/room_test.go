@@ -54,7 +54,9 @@ func TestSendersHaveKinds(t *testing.T) {
 }
 
 func TestWhomAMessageOfAChannelMeans(t *testing.T) {
-	person := func(name string) bool { return strings.EqualFold(name, "bob") }
+	known := func(name string) string {
+		return map[string]string{"bob": "user:bob", "docs": "agent:w2"}[strings.ToLower(name)]
+	}
 	for _, c := range []struct{ text, kind, want string }{
 		{"What's the weather?", "human", "agent:lead"},
 		{"@timber can you look?", "human", "agent:lead"}, // its name there, which we do not know
@@ -62,12 +64,14 @@ func TestWhomAMessageOfAChannelMeans(t *testing.T) {
 		{"@ops look", "human", "agent:lead"},
 		{"@bob look", "human", "user:bob"},
 		{"@Bob and @lead look", "human", "user:bob agent:lead"},
+		{"@docs look", "human", "agent:w2"}, // behind another inbox of the channel
+		{"@docs and @ops look", "human", "agent:w2 agent:lead"},
 		{"done", "agent", ""},
 		{"done @timber", "agent", ""},
 		{"@lead over to you", "agent", "agent:lead"},
 		{"bob joined", "system", ""},
 	} {
-		if got := strings.Join(meant(c.text, &protocol.Author{Kind: c.kind}, "agent:lead", "ops", person), " "); got != c.want {
+		if got := strings.Join(meant(c.text, &protocol.Author{Kind: c.kind}, "agent:lead", "ops", known), " "); got != c.want {
 			t.Errorf("%q of a %s means %q; want %q", c.text, c.kind, got, c.want)
 		}
 	}

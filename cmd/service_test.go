@@ -1,0 +1,154 @@
+package cmd_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A studio is a Chorus service that was written from the protocol alone, in Python: its channel
+// has people, and the agents behind some inboxes.
+type studio struct {
+	s   *system
+	url string
+}
+
+type studioWords struct{ Sender, Content string }
+
+func newStudio(s *system) *studio {
+	s.t.Helper()
+	if exec.CommandContext(s.t.Context(), "python3", "-c", "import sys; sys.exit(sys.version_info < (3, 8))").Run() != nil {
+		s.t.Skip("python3 is missing")
+	}
+	address := freeAddress(s.t)
+	p := &process{t: s.t, name: "the service", sign: regexp.MustCompile(`(?m)^ready$`)}
+	p.cmd = exec.CommandContext(s.t.Context(), "python3", filepath.Join("testdata", "chorus", "service.py"), address[strings.LastIndex(address, ":")+1:])
+	p.cmd.Cancel = func() error { return p.cmd.Process.Kill() }
+	p.cmd.Stderr = p
+	p.start(s.t)
+	return &studio{s, "http://" + address}
+}
+
+func (c *studio) post(path string, body map[string]string) {
+	c.s.t.Helper()
+	raw, err := json.Marshal(body)
+	if err != nil {
+		c.s.t.Fatal(err)
+	}
+	resp, err := http.Post(c.url+path, "application/json", bytes.NewReader(raw))
+	if err != nil {
+		c.s.t.Fatal(err)
+	}
+	resp.Body.Close()
+}
+
+// state returns what was said in the channel, and what agents did that the protocol does not have.
+func (c *studio) state() (said []studioWords, faults []string) {
+	c.s.t.Helper()
+	resp, err := http.Get(c.url + "/studio")
+	if err != nil {
+		c.s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var state struct {
+		Said   []studioWords
+		Faults []string
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&state); err != nil {
+		c.s.t.Fatal(err)
+	}
+	return state.Said, state.Faults
+}
+
+// ask has a person say something, and returns what agents say then, "sender: words", once all
+// that is wanted was said.
+func (c *studio) ask(text string, wants ...string) (then []string) {
+	c.s.t.Helper()
+	before, _ := c.state()
+	c.post("/studio/say", map[string]string{"sender": "alice", "content": text})
+	for _, want := range wants {
+		c.s.await(want, func() bool {
+			said, _ := c.state()
+			then = nil
+			for _, w := range said[len(before):] {
+				if w.Sender != "alice" {
+					then = append(then, w.Sender+": "+w.Content)
+				}
+			}
+			return slices.ContainsFunc(then, func(line string) bool { return strings.Contains(line, want) })
+		})
+	}
+	return then
+}
+
+// TestTwoAgentsInAForeignRoom: in a channel of a service that knows nothing of ours two agents
+// behind two inboxes hear each other and do not answer for each other, an exchange of theirs ends
+// with one call for a person, and a halt stops both.
+func TestTwoAgentsInAForeignRoom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	model := &parrot{}
+	web := httptest.NewServer(model)
+	t.Cleanup(web.Close)
+	s := newSystem(t, "--harness=openai", "--model=parrot", "--base-url="+web.URL+"/v1")
+	room := newStudio(s)
+	s.start("chorus", "--allow-target=127.0.0.0/8")
+	hubbub := func(args ...string) string {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), built(t, "hubbub"), append(args, "--data="+s.data, "--bus=ws://"+s.bus)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("hubbub %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	for _, name := range []string{"alpha", "beta"} {
+		room.post("/studio/agents", map[string]string{"name": name, "connection": hubbub("chorus", "inbox", "create", name)})
+	}
+	defer func() {
+		if t.Failed() {
+			said, faults := room.state()
+			t.Logf("in the room: %q; faults: %q", said, faults)
+		}
+	}()
+	room.ask("hello you two", "alpha: hello", "beta: hello")
+	said := room.ask("@alpha sing", "alpha: La la land")
+	said = append(said, room.ask("@beta what was sung?", "beta: It was la la land")...)
+	if n := len(said); n != 2 {
+		t.Errorf("two were asked, each one thing: %q", said)
+	}
+
+	said = room.ask("@beta talk to the other one", "Two agents have been talking here")
+	said = append(said, room.ask("@alpha hello again", "alpha: hello")...)
+	calls, exchanged := 0, 0
+	for _, line := range said {
+		_, words, _ := strings.Cut(line, ": ")
+		switch {
+		case strings.HasPrefix(words, "Two agents have been talking here"):
+			calls++
+		case strings.HasPrefix(words, "@"):
+			exchanged++
+		}
+	}
+	if calls != 1 || exchanged < 3 || exchanged > 12 {
+		t.Errorf("%d calls for a person after %d messages of agents: %q", calls, exchanged, said)
+	}
+	hubbub("halt")
+	turns := len(model.asked())
+	room.ask("@beta hello, are you there?", "beta: ")
+	if n := len(model.asked()) - turns; n != 0 {
+		t.Errorf("%d turns while all are halted", n)
+	}
+	hubbub("resume")
+	room.ask("@beta hello!", "beta: hello")
+	if _, faults := room.state(); len(faults) != 0 {
+		t.Errorf("what the protocol does not have: %q", faults)
+	}
+}
