@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"hubbub/activitylog"
@@ -58,7 +59,8 @@ type eventAt struct {
 }
 
 func (l *look) message() error {
-	id := l.FormValue("id")
+	searched := strings.TrimSpace(l.FormValue("find"))
+	id := cmp.Or(searched, l.FormValue("id"))
 	if l.log == nil {
 		return notFound("this bus keeps no activity log")
 	}
@@ -77,6 +79,9 @@ func (l *look) message() error {
 				return &refusal{http.StatusSeeOther, link("message", "id", e.MessageID)}
 			}
 		}
+		if searched != "" {
+			return &refusal{http.StatusSeeOther, f.whereabouts(searched)}
+		}
 		return notFound("the log holds no message %q", text.Clip(id, 200))
 	case err != nil:
 		return fmt.Errorf("the activity log cannot be read now: %w", err)
@@ -88,6 +93,21 @@ func (l *look) message() error {
 	}
 	l.Title, l.Page = "Message "+shortID(id), page
 	return nil
+}
+
+// whereabouts returns the page for what is searched and is no message: that of the one chat
+// whose title or identity has these words, or else the rows that have them. The caller must hold mu.
+func (f *facts) whereabouts(words string) string {
+	var found []string
+	for id, c := range f.chats.all() {
+		if has := func(s string) bool { return strings.Contains(strings.ToLower(s), strings.ToLower(words)) }; has(c.Title) || has(id) {
+			found = append(found, id)
+		}
+	}
+	if len(found) == 1 {
+		return link("chat", "id", found[0])
+	}
+	return link("activity", "text", words)
 }
 
 // reach returns how far around a message to look, from a sample of how busy the bus

@@ -142,6 +142,26 @@ func TestAMessageIsFoundByWhatWasSaid(t *testing.T) {
 	}
 }
 
+// TestASearchTakesWordsAndTitles: ids lead to their message, what names one chat to it, and other words
+// to the rows that have them.
+func TestASearchTakesWordsAndTitles(t *testing.T) {
+	s := newStage(t, nil)
+	message := s.scene(t)
+	bridge := s.Join(t, "tg:titled", "tg:titled")
+	bridge.Send(t, "agent:lead", protocol.TypeTGMessage, json.RawMessage(`{"text":"hello","sourceId":"e9","chat":{"id":"-7","title":"Ops Room","kind":"group"}}`))
+	s.Sync(t)
+	s.shows(t, "/console/chat?id=tg:titled", "Ops Room")
+	s.shows(t, "/console/agent?id=agent:lead", string(message))
+	for words, want := range map[string]string{
+		"e1": "message?id=" + string(message), " ops room ": "chat?id=tg%3Atitled", "is the sky green": "activity?text=is+the+sky+green", "tg:": "activity?text=tg%3A",
+	} {
+		a := s.ask(t, http.MethodGet, "/console/message?find="+url.QueryEscape(words), "")
+		if a.status != http.StatusSeeOther || a.header.Get("Location") != "/console/"+want {
+			t.Errorf("%q: %d, to %s", words, a.status, a.header.Get("Location"))
+		}
+	}
+}
+
 // TestNumbersAgreeWithTheLog compares what the page counts with what the log's
 // reader counts, at each step of events that wait, end, and get a turn after all.
 func TestNumbersAgreeWithTheLog(t *testing.T) {
