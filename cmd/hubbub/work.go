@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -106,6 +107,36 @@ var workCommands = []brokerCommand{
 				ID: &in.given[0], State: collab.WorkWaiting, Wake: new(in.is("wake")),
 				WaitingOn: &collab.WaitingOn{Kind: in.text("kind"), Label: in.words(1), TargetID: in.text("on")},
 			})
+		},
+	},
+	{
+		use: "arrived NAME...", short: "Say that what items wait for is there, so that they go on", args: cobra.MinimumNArgs(1),
+		long: "Items that wait for an artifact or a condition of that name, as --on or the words of\n" +
+			"`hubbub work wait` have it, are worked on again, and who has the next move is woken.",
+		example: "  hubbub work wait wi_1 'the build' --kind artifact --on build-42\n  hubbub work arrived build-42",
+		run: func(ctx context.Context, in *brokerInput) error {
+			waiting, err := pages(ctx, in, collab.WorkList, collab.WorkListParams{State: collab.WorkWaiting})
+			if err != nil {
+				return err
+			}
+			name, found := in.words(0), false
+			for _, raw := range waiting {
+				w, err := raw.Read()
+				if err != nil {
+					return err
+				}
+				if on := w.WaitingOn; on == nil || !on.OfWorld() || name != on.TargetID && name != on.Label {
+					continue
+				}
+				if err := about(ctx, in, collab.WorkUpdate, collab.WorkParams{ID: &w.ID, State: collab.WorkWorking, Wake: new(true)}); err != nil {
+					return err
+				}
+				found = true
+			}
+			if !found {
+				fmt.Fprintf(in.ErrOrStderr(), "nothing waits for %q\n", name)
+			}
+			return nil
 		},
 	},
 	{

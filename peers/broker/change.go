@@ -74,7 +74,7 @@ func (t *tx) takeOver(r *record, p collab.WorkParams) {
 		checkNames("waitingOn.kind", on.Kind, "waitingOn.targetId", on.TargetID)
 		checkLength("waitingOn.label", on.Label, maxTitle)
 		r.WaitingOn = &collab.WaitingOn{Kind: on.Kind, Label: on.Label, TargetID: on.TargetID}
-		if on.TargetID != "" && t.records.get(on.TargetID) == nil && kinds[on.Kind] == nil {
+		if on.TargetID != "" && t.records.get(on.TargetID) == nil && kinds[on.Kind] == nil && !on.OfWorld() {
 			r.WaitingOn.TargetIdentity = t.partyIn(&before, on.TargetID).id
 		}
 	}

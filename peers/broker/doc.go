@@ -145,7 +145,7 @@
 // in the result and the event, and wake nobody. Agents route with targets only.
 //
 // Wake rules, in their order: explicit_mention (targets, then leading mentions),
-// dependency_owner (only for a message or wake about work that waits), next_move_owner,
+// dependency_owner (only for work that waits for an agent, a person or a record), next_move_owner,
 // owner, conversation_master (in a dm without one, the other side if it is an agent),
 // none. A message of kind status or final, or about work that ended, wakes only who
 // is named. If the first one named leads nowhere, the answer is unknown_target,

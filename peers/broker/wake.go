@@ -1,9 +1,11 @@
 package broker
 
 import (
+	"cmp"
 	"fmt"
 
 	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
 )
 
 // A situation is all that a wake decision depends on.
@@ -50,9 +52,13 @@ func chooseWake(s situation) collab.Decision {
 		return d
 	}
 	if r := s.record; r != nil {
+		what := r.ID
+		if on := r.WaitingOn; on != nil && r.State == collab.WorkWaiting && s.dependency.name == "" {
+			what += ", which waits for " + text.Clip(cmp.Or(on.Label, on.TargetID), 80)
+		}
 		consider(s.dependency, collab.RuleDependency, "holds what the work waits for")
-		consider(r.next(), collab.RuleNextMove, "has the next move on "+r.ID)
-		consider(r.owner(), collab.RuleOwner, "owns "+r.ID)
+		consider(r.next(), collab.RuleNextMove, "has the next move on "+what)
+		consider(r.owner(), collab.RuleOwner, "owns "+what)
 	}
 	consider(s.master, collab.RuleMaster, "answers for the conversation")
 	if d.TargetAgentID == "" {

@@ -328,8 +328,8 @@ func (t *tx) choose(s situation, from locality, named ...named) collab.Decision 
 	return dec
 }
 
-// dependency returns who holds what a record waits for; nobody if the broker cannot
-// tell.
+// dependency returns who holds what a record waits for; nobody if that is a thing of the
+// world, an agent that never was, or if the broker cannot tell.
 func (s *state) dependency(r *record) party {
 	on := r.WaitingOn
 	if r.State != collab.WorkWaiting || on == nil {
@@ -341,7 +341,9 @@ func (s *state) dependency(r *record) party {
 		return party{}
 	case other != nil:
 		return other.next()
-	case kinds[on.Kind] != nil:
+	case kinds[on.Kind] != nil, on.OfWorld():
+		return party{}
+	case protocol.RoleOf(on.TargetIdentity) == protocol.RoleAgent && !s.agents[on.TargetIdentity] && len(s.endpointsOf(on.TargetIdentity)) == 0:
 		return party{}
 	}
 	return party{bareName(on.TargetID), on.TargetIdentity}

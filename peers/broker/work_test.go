@@ -134,6 +134,31 @@ func TestWorkIsWokenOnRequest(t *testing.T) {
 	d.checkRebuild()
 }
 
+// TestWhatWaitsForTheWorldWakesItsMover: a thing, or an agent that never was, cannot be woken,
+// and takes the place of nobody who can. Who is named and known is woken as ever.
+func TestWhatWaitsForTheWorldWakesItsMover(t *testing.T) {
+	d := newDesk(t)
+	d.announce("owner", "mover", "build-42")
+	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "mover"})
+	for _, c := range []struct{ kind, target, want string }{
+		{"artifact", "build-42", "agent:mover next_move_owner"},
+		{"condition", "", "agent:mover next_move_owner"},
+		{"actor", "nobody", "agent:mover next_move_owner"},
+		{"actor", "build-42", "agent:build-42 dependency_owner"},
+	} {
+		d.do("cli:will", "work_item.update", m{"id": "w", "state": "waiting", "waitingOn": m{"kind": c.kind, "label": "the build", "targetId": c.target}})
+		d.do("cli:will", "work_item.wake", m{"id": "w"})
+		d.wantWakes(c.want)
+	}
+	d.do("cli:will", "work_item.update", m{"id": "w", "waitingOn": m{"kind": "artifact", "label": "the build"}})
+	d.do("agent:mover", "work_item.wake", m{"id": "w"})
+	d.wantWakes("agent:owner owner")
+	if why := d.do("cli:will", "wake.explain", m{"workItemId": "w"}); !strings.HasPrefix(fmt.Sprint(why["reason"]), "owner: owns w, which waits for the build") {
+		t.Errorf("explained as %v", why["reason"])
+	}
+	d.checkRebuild()
+}
+
 func TestWakesOwedForEndedWorkAreCancelled(t *testing.T) {
 	d := newDesk(t)
 	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "gone", "nextMoveOwnerId": "gone", "wake": true})

@@ -48,14 +48,18 @@ const (
 )
 
 // WaitingOn says what a waiting work item waits for. Kind is actor, question,
-// work_item, approval, artifact or condition; TargetID is an agent's name or
-// the id of a record.
+// work_item, approval, artifact or condition; TargetID is an agent's name, the
+// id of a record, or what names the artifact or the condition.
 type WaitingOn struct {
 	Kind           string          `json:"kind"`
 	Label          string          `json:"label"`
 	TargetID       string          `json:"targetId,omitempty"`
 	TargetIdentity protocol.PeerID `json:"targetIdentity,omitempty"`
 }
+
+// OfWorld reports whether it is a thing of the world, which nobody here holds: the work's next
+// mover looks after it, until somebody says that it has arrived.
+func (on *WaitingOn) OfWorld() bool { return on.Kind == "artifact" || on.Kind == "condition" }
 
 // A WorkItem is durable work. Names are bare ("lead"), and beside each stands the
 // identity that is meant ("agent:lead"), by which everything is decided. Where a name
