@@ -61,6 +61,7 @@ func TestAWakeBringsAnAgentBack(t *testing.T) {
 			s.start("system", idle)
 		}
 		s.await("the wake", func() bool { return wakes() > round })
+		s.await("the record of the start", func() bool { return events("spawned") > round+1 })
 		if wanted, spawned := events("wanted"), events("spawned"); wanted != round+1 || spawned != round+2 {
 			t.Errorf("wanted %d times, spawned %d times; want %d and %d", wanted, spawned, round+1, round+2)
 		}
