@@ -1,0 +1,210 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"hubbub/activitylog"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// A moody is the endpoint of a model that has moods: while keyless it refuses the key, and it
+// thinks about what is hard until it is let go. It answers anything else, and says what that took.
+type moody struct {
+	letGo chan struct{} // closed then
+
+	mu      sync.Mutex
+	keyless bool
+	asked   []string
+}
+
+func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	m.mu.Lock()
+	prompt := string(raw)[strings.LastIndex(string(raw), `\nMESSAGE\n`)+1:] // the newest
+	m.asked = append(m.asked, prompt)
+	keyless, n := m.keyless, len(m.asked)
+	m.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case keyless:
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = w.Write([]byte(`{"error":{"message":"Incorrect API key provided","code":"invalid_api_key"}}`)) // the agent may be gone
+		return
+	case strings.Contains(prompt, "a hard one"):
+		select {
+		case <-m.letGo:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"choices": []any{map[string]any{"message": map[string]any{"role": "assistant", "content": fmt.Sprint("answer ", n)}, "finish_reason": "stop"}},
+		"usage":   map[string]any{"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": map[string]any{"cached_tokens": 60}, "cost": 0.25},
+	})
+}
+
+// times counts the requests whose message has a text.
+func (m *moody) times(text string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(slices.DeleteFunc(slices.Clone(m.asked), func(one string) bool { return !strings.Contains(one, text) }))
+}
+
+// doctor returns what the doctor says, whatever else it finds.
+func (s *system) doctor() string {
+	cmd := exec.CommandContext(s.t.Context(), built(s.t, "hubbub"), "doctor", "--api-url="+s.tgArgs[1], "--bus=ws://"+s.bus, "--data="+s.data)
+	cmd.Env = append(os.Environ(), "TELEGRAM_BOT_TOKEN="+s.botToken)
+	out, _ := cmd.CombinedOutput()
+	return string(out)
+}
+
+// TestABadKeyIsToldAsWhatItIs: the chat hears that sending again does not help, the doctor and the
+// agent's log have the reason, there once and then counted, and nobody reads the key. An
+// answer's tokens, of the cache too, and its cost are on record.
+func TestABadKeyIsToldAsWhatItIs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	model := &moody{keyless: true}
+	web := httptest.NewServer(model)
+	t.Cleanup(web.Close)
+	t.Setenv("OPENAI_API_KEY", "sk-this-is-the-wrong-key")
+	s := newSystem(t, "--harness=openai", "--model=moody", "--base-url="+web.URL+"/v1")
+	will := s.api.User("Will")
+	dm := s.api.DM(will)
+	for i := range 10 {
+		s.api.Say(dm, will, fmt.Sprintf("question %d?", i))
+		if said := s.awaitTexts(dm, i+1)[i]; said != "I cannot answer: the key of my model is refused. Whoever runs me has to mend that; sending this again does not help." {
+			t.Fatalf("the chat is told %q", said)
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(s.data, "launch", "tg-1001.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for line := range strings.Lines(string(raw)) {
+		if strings.Contains(line, `"message":"turn failed"`) && strings.Contains(line, "Incorrect API key") {
+			told = append(told, line)
+		}
+	}
+	if len(told) != 2 || !strings.Contains(told[0], `"times":1,`) || !strings.Contains(told[1], `"times":10,`) {
+		t.Errorf("the agent's log tells of it %d times: %q", len(told), told)
+	}
+	doctor := s.doctor()
+	if !strings.Contains(doctor, "Every turn of agent:tg-1001 has failed since") || !strings.Contains(doctor, "(10): ") || !strings.Contains(doctor, "Incorrect API key provided") {
+		t.Errorf("the doctor says\n%s", doctor)
+	}
+	if strings.Contains(doctor+string(raw), "sk-this-is") {
+		t.Error("the key is told")
+	}
+
+	model.mu.Lock()
+	model.keyless = false
+	model.mu.Unlock()
+	s.api.Say(dm, will, "and now?")
+	if said := s.awaitTexts(dm, 11)[10]; said != "answer 11" {
+		t.Errorf("with the key mended it said %q", said)
+	}
+	if doctor := s.doctor(); strings.Contains(doctor, "has failed since") {
+		t.Errorf("with the key mended the doctor says\n%s", doctor)
+	}
+	var spent string
+	s.await("what the answer took", func() bool {
+		for _, p := range s.passes() {
+			if text := string(p.message.Content); strings.Contains(text, `"event":"turn"`) && strings.Contains(text, `"inputTokens"`) {
+				spent = text
+			}
+		}
+		return spent != ""
+	})
+	for _, want := range []string{`"model":"moody"`, `"inputTokens":100`, `"cachedTokens":60`, `"outputTokens":7`, `"usd":0.25`} {
+		if !strings.Contains(spent, want) {
+			t.Errorf("the turn's record has no %s: %s", want, spent)
+		}
+	}
+}
+
+// TestASlowChatHoldsNoOther: of an agent in two chats, half of the turns may hang in one, the rest
+// wait and say why, and the other chat is answered. What another agent says there twice costs
+// one turn.
+func TestASlowChatHoldsNoOther(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	model := &moody{letGo: make(chan struct{})}
+	web := httptest.NewServer(model)
+	t.Cleanup(web.Close)
+	s := newSystem(t, "--harness=openai", "--model=moody", "--base-url="+web.URL+"/v1")
+	will := s.api.User("Will")
+	slow, quick := s.api.Forum(-100500, "Slow"), s.api.AddChat(models.Chat{ID: -100, Type: "group", Title: "Quick"})
+	bot := "@" + s.api.Bot().Username
+	for _, c := range []models.Chat{slow, quick} {
+		s.api.Say(c, will, bot+" hello")
+		s.awaitTexts(c, 1)
+	}
+	s.hubbub("pub", "system:spawn", "--type", "spawn_request", "--content", `{"topic":"tg:-100","agent":"tg--100500"}`)
+	s.await("the agent of both chats", func() bool {
+		n := 0
+		for _, p := range s.passes() {
+			if p.status != "" && p.message.Type == "configure" {
+				n++
+			}
+		}
+		return n == 3
+	})
+
+	for i := range 8 {
+		s.api.SayIn(slow, s.api.Topic(slow, fmt.Sprint("topic ", i)), will, fmt.Sprintf("%s a hard one, number %d?", bot, i))
+	}
+	s.await("the turns that hang", func() bool { return model.times("a hard one") == 4 })
+	const why = "4 turns of this chat run, and one chat gets no more"
+	s.await("the four that wait", func() bool {
+		n := 0
+		for _, p := range s.passes() {
+			if text := string(p.message.Content); strings.Contains(text, `"state":"waiting"`) && strings.Contains(text, why) {
+				n++
+			}
+		}
+		return n == 4
+	})
+	for range 2 {
+		n := len(s.api.Texts(quick.ID))
+		s.api.Say(quick, will, "@tg--100500 are you there?")
+		s.awaitTexts(quick, n+1)
+	}
+	if model.times("a hard one") != 4 || len(s.api.Texts(slow.ID)) != 1 {
+		t.Errorf("%d turns in the slow chat, which shows %q", model.times("a hard one"), s.api.Texts(slow.ID))
+	}
+
+	says := func(key string) {
+		s.hubbub("pub", "tg:-100", "--as=agent:other", "--type=tg_reply", "--content", `{"text":"@tg--100500 is step 3 safe?","idempotencyKey":"`+key+`"}`)
+	}
+	n := len(s.api.Texts(quick.ID))
+	says("once")
+	s.awaitTexts(quick, n+2)
+	says("again")
+	s.await("the repetition", func() bool {
+		return slices.ContainsFunc(s.recordsOf("attention_decision"), func(a activitylog.AttentionRecord) bool { return a.Reason == "repeated" })
+	})
+	close(model.letGo)
+	s.awaitTexts(slow, 9)
+	if n := model.times("is step 3 safe"); n != 1 {
+		t.Errorf("what was said twice took %d turns", n)
+	}
+}
