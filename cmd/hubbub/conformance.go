@@ -17,6 +17,7 @@ import (
 	"hubbub/peers/attention"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
 	"hubbub/protocol/transcript"
 
 	"github.com/spf13/cobra"
@@ -25,9 +26,9 @@ import (
 func newConformance() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conformance",
-		Short: "Check a bus or a harness against the specification",
+		Short: "Check a bus, a broker or a harness against the specification",
 	}
-	cmd.AddCommand(newConformanceBus(), newConformanceC2A())
+	cmd.AddCommand(newConformanceBus(), newConformanceBroker(), newConformanceC2A())
 	return cmd
 }
 
@@ -87,6 +88,53 @@ func newConformanceBus() *cobra.Command {
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "for each case")
 	cmd.Flags().BoolVar(&inUse, "in-use", false, "run although peers are connected to the bus, without the cases that would disturb them")
 	cmd.Flags().BoolVar(&show, "show", false, "print the transcripts instead of running them")
+	return cmd
+}
+
+func newConformanceBroker() *cobra.Command {
+	var (
+		only    string
+		timeout time.Duration
+		show    bool
+	)
+	cmd := &cobra.Command{
+		Use:   "broker",
+		Short: "Run the cases of the collaboration contract against any broker",
+		Long: "Runs cases against the broker that is collab:broker on the bus of --bus, ours or\n" +
+			"another's: one line per case and a count. The bus must be open, or the token must\n" +
+			"grant every identity. The cases have identities, names and ids of their own, so\n" +
+			"that they disturb nobody; what they make stays in the broker.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			env := program.From(cmd)
+			cases, err := transcript.Load(collab.Transcripts)
+			if err != nil {
+				return err
+			}
+			if show {
+				return showTranscripts(cmd.OutOrStdout(), collab.Transcripts, only)
+			}
+			token, err := env.Token()
+			if err != nil {
+				return err
+			}
+			if err := reach(cmd.Context(), env.Buses[0], token); err != nil {
+				return err
+			}
+			t := &tally{cmd: cmd, counts: map[string]int{}}
+			mark := "conformance-" + strings.ToLower(rand.Text()[:8]) + "-"
+			for i, c := range cases {
+				if !strings.Contains(c.Name, only) || t.err != nil {
+					continue
+				}
+				c = c.Own(fmt.Sprint(mark, i, "-"))
+				t.add(judge(cmd.Context(), &c, timeout, transcript.WebSocket(env.Buses[0], token)))
+			}
+			return t.end(only)
+		},
+	}
+	cmd.Flags().StringVar(&only, "only", "", "run only the cases whose name contains this")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "for each case")
+	cmd.Flags().BoolVar(&show, "show", false, "print the cases instead of running them")
 	return cmd
 }
 

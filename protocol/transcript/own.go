@@ -18,7 +18,8 @@ const (
 )
 
 // Own returns the case with identities and topics of its own, which all begin with the mark
-// behind their family: no peer of another has them, or is heard by them.
+// behind their family: no peer of another has them, or is heard by them. The mark stands for
+// "{{mark}}", too.
 func (c *Case) Own(mark string) Case {
 	own := *c
 	own.steps = slices.Clone(c.steps)
@@ -29,7 +30,7 @@ func (c *Case) Own(mark string) Case {
 			for k := range parts {
 				parts[k] = identity.ReplaceAllString(parts[k], `"$1:`+mark)
 			}
-			s.lines[j] = strings.Join(parts, system)
+			s.lines[j] = strings.ReplaceAll(strings.Join(parts, system), "{{mark}}", mark)
 		}
 		own.steps[i] = s
 	}
