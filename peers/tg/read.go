@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/attention"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
 
@@ -265,8 +266,9 @@ func (h *happening) readQuote(m *models.Message, raw json.RawMessage, bot *model
 	d.ReplyText = text.Clip(d.ReplyText, maxQuote)
 }
 
-// readCommand parses a command of the bridge; any other stays a message. It reports
-// whether a command names this bot, as in /ask@bot.
+// readCommand parses a command of the bridge; any other stays a message, and so does an
+// /ask that names nobody else, whose question is the chat's agent's. It reports whether a
+// command names this bot, as in /ask@bot.
 func (h *happening) readCommand(text string, bot *models.User) (addressed bool) {
 	if !strings.HasPrefix(text, "/") {
 		return false
@@ -276,10 +278,20 @@ func (h *happening) readCommand(text string, bot *models.User) (addressed bool) 
 	if addressed && !strings.EqualFold(target, bot.Username) {
 		return false
 	}
+	rest = strings.TrimSpace(rest)
+	if word == "/ask" && rest != "" && !asksAnother(rest, bot) {
+		return addressed
+	}
 	if slices.ContainsFunc(ownCommands, func(c models.BotCommand) bool { return "/"+c.Command == word }) {
-		h.command, h.arguments = word, strings.TrimSpace(rest)
+		h.command, h.arguments = word, rest
 	}
 	return addressed
+}
+
+// asksAnother reports whether a question begins with the name of somebody other than the bot.
+func asksAnother(question string, bot *models.User) bool {
+	labels := attention.Labels(question)
+	return attention.Leading(question, labels) > 0 && !strings.EqualFold(question[labels[0].From+1:labels[0].NameEnd], bot.Username)
 }
 
 func readReaction(r *models.MessageReactionUpdated, update int64) happening {
