@@ -144,10 +144,16 @@ func logsBelow(dir string) string {
 	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && strings.HasSuffix(path, ".log") {
 			if raw, err := os.ReadFile(path); err == nil {
-				b.WriteString("== " + path + "\n" + string(raw[max(len(raw)-4000, 0):]) + "\n")
+				b.WriteString("== " + path + "\n" + newest(string(raw)))
 			}
 		}
 		return nil
 	})
 	return b.String()
+}
+
+// newest returns the last lines of a log.
+func newest(log string) string {
+	lines := strings.SplitAfter(log, "\n")
+	return strings.Join(lines[max(len(lines)-17, 0):], "")
 }

@@ -29,6 +29,7 @@ type system struct {
 	log   *activitylog.Reader
 	run   map[string]*process
 	past  map[string][]*process // every run of a program, this one included
+	never *[]string             // what was waited for in vain
 
 	agentArgs, tgArgs []string
 	botToken          string
@@ -43,7 +44,7 @@ func newSystem(t *testing.T, agents ...string) *system {
 	for _, name := range []string{"hubbub-bus", "hubbub-system", "hubbub-agent", "hubbub-tg"} {
 		built(t, name)
 	}
-	s := &system{t: t, whole: t, data: t.TempDir(), bus: freeAddress(t), api: tgtest.New(nil), run: map[string]*process{}, past: map[string][]*process{}}
+	s := &system{t: t, whole: t, data: t.TempDir(), bus: freeAddress(t), api: tgtest.New(nil), run: map[string]*process{}, past: map[string][]*process{}, never: new([]string)}
 	// Ten minutes of chaos are more turns than a day's.
 	s.agentArgs = append([]string{"--harness=scripted", "--compose-window=100ms", "--log-format=json", "--budget-author-turns=0", "--budget-chat-turns=0"}, agents...)
 	s.tap = newTap(t, s.bus)
@@ -52,7 +53,7 @@ func newSystem(t *testing.T, agents ...string) *system {
 	s.botToken, s.tgArgs = s.api.Token(), []string{"--api-url", web.URL}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the agents' logs:\n%s", logsBelow(s.data))
+			t.Logf("the agents' logs:\n%s\nand these of the programs:\n%s\nnever came: %q", logsBelow(s.data), s.programLogs(), *s.never)
 		}
 	})
 	s.log = activitylog.Open(filepath.Join(s.data, "activity.db"))
@@ -148,9 +149,19 @@ func (s *system) await(what string, condition func() bool) {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			s.t.Fatalf("%s never came; the bridge's log:\n%s\nthe spawner's log:\n%s", what, s.run["tg"].text(), s.run["system"].text())
+			*s.never = append(*s.never, s.t.Name()+": "+what)
+			s.t.Fatalf("%s never came; the programs' logs:\n%s", what, s.programLogs())
 		}
 	}
+}
+
+// programLogs returns the newest of what each program logged.
+func (s *system) programLogs() string {
+	var b strings.Builder
+	for name, p := range s.run {
+		b.WriteString("== " + name + "\n" + newest(p.text()))
+	}
+	return b.String()
 }
 
 // awaitTexts waits until the bot has sent n messages to a chat.
