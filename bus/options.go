@@ -39,6 +39,7 @@ type Options struct {
 	WriteTimeout      time.Duration // a peer that reads nothing for this long is closed; 10 s
 	PingInterval      time.Duration // two missed pongs close a session; 20 s
 	StopTimeout       time.Duration // for what is in flight when the bus stops; 5 s
+	SweepEvery        time.Duration // the precision of the others: how often the bus looks for what has waited too long; 100 ms
 
 	PeerWindow       int // unanswered deliveries per peer; 256
 	PeerQueue        int // deliveries that wait per peer; 1,024
@@ -78,6 +79,7 @@ func (o *Options) withDefaults() Options {
 	defaults.Set(&out.WriteTimeout, DefaultWriteTimeout)
 	defaults.Set(&out.PingInterval, DefaultPingInterval)
 	defaults.Set(&out.StopTimeout, 5*time.Second)
+	defaults.Set(&out.SweepEvery, sweepEvery)
 	defaults.Set(&out.PeerWindow, DefaultPeerWindow)
 	defaults.Set(&out.PeerQueue, DefaultPeerQueue)
 	defaults.Set(&out.PeerQueueBytes, DefaultPeerQueueBytes)

@@ -12,8 +12,7 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// sweepEvery is how often the server looks for what has waited too long: the precision
-// of all its timeouts.
+// sweepEvery is the default of Options.SweepEvery.
 const sweepEvery = 100 * time.Millisecond
 
 // sweepLoop ends deliveries, handshakes and sessions that have timed out, pings
@@ -21,7 +20,7 @@ const sweepEvery = 100 * time.Millisecond
 func (srv *Server) sweepLoop(ctx context.Context) {
 	b := srv.newBatch()
 	var traffic lull
-	ticker := time.NewTicker(sweepEvery)
+	ticker := time.NewTicker(srv.options.SweepEvery)
 	defer ticker.Stop()
 	for tick := 0; ; tick++ {
 		select {

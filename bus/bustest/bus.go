@@ -12,6 +12,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/bus"
+	"hubbub/protocol/defaults"
 	"hubbub/protocol/jsonrpc"
 	"hubbub/protocol/wire"
 )
@@ -44,10 +45,13 @@ func Start(t testing.TB, opts *bus.Options) *Bus {
 	return b
 }
 
-// StartInMemory runs a bus without a log and without a listener, for synctest.
+// StartInMemory runs a bus without a log and without a listener, for synctest. It looks
+// each second for what has waited too long, unless opts says otherwise: in a bubble hours
+// pass in which nothing else happens.
 func StartInMemory(t testing.TB, opts *bus.Options) *Bus {
 	t.Helper()
 	b := newBus(opts)
+	defaults.Set(&b.opts.SweepEvery, time.Second)
 	b.start(t, "")
 	t.Cleanup(b.Stop)
 	return b
