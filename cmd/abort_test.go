@@ -12,6 +12,7 @@ import (
 // one that hangs. It must end by the signal: after exit 2, which is what Go does
 // by itself, nobody starts it again.
 func TestAnAbortIsNoWrongUse(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t)
 	everyProgram(s)
 	for name, p := range s.run {

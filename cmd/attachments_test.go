@@ -130,6 +130,7 @@ func script(t *testing.T, name, body string) string {
 // the bus and the agent, each file fetched once; and what the agent sends comes once, whoever is
 // killed meanwhile.
 func TestAttachments(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}

@@ -21,6 +21,7 @@ var bootstrapSteps = []protocol.MessageType{
 // TestBootstrap lets several empty chats, direct and group, find their agents
 // at once, and reads the steps of each in the activity log.
 func TestBootstrap(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t)
 	will := s.api.User("Will")
 	chats := []models.Chat{

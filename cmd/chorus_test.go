@@ -22,6 +22,7 @@ import (
 // answers a Telegram chat, and a service whose channel one of our agents
 // answers. Both are read in the activity log.
 func TestChorus(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t)
 	built(t, "hubbub-chorus")
 	gateway := freeAddress(t)

@@ -148,6 +148,7 @@ func (d *deployer) serve(t *testing.T) []string {
 // shown the question, presses twice, and is told; the broker has one decision, the log one record
 // that says who allowed it, and the tool has run once.
 func TestADecisionSurvivesEachKill(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs many times")
 	}

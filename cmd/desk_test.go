@@ -12,6 +12,7 @@ import (
 // sees who is woken and why, has it answered there, is reminded to review it, sends it back,
 // and closes it; a question and a message for an agent elsewhere are answered there, too.
 func TestAPersonGivesOutWorkInAGroup(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}

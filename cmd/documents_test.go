@@ -97,7 +97,7 @@ var handlings = map[string]handling{
 	"hubbub who":                       {says: `\S`, on: wholeSystem},
 	"hubbub doctor":                    {says: `ok +bus: `, on: wholeSystem},
 	"hubbub reminders":                 {says: `no agent has set a reminder|r-`, on: wholeSystem},
-	"hubbub outbox list":               {says: `nothing waits|pending|sending`, on: wholeSystem},
+	"hubbub outbox list":               {says: `nothing waits|pending|sending|dead`, on: wholeSystem},
 	"hubbub log sql SELECT event, count(*) FROM activity_log GROUP BY event": {says: `^event`},
 	"hubbub log verify":                                        {says: `the log is whole: [1-9]`},
 	"hubbub log key":                                           {says: `^hubbub/[A-Z0-9]+\+`},
@@ -158,6 +158,7 @@ func (r *reader) awaitCheckpoint() {
 // topics of help in their order, as a reader would who has the programs, a bot and
 // its chat: against real programs, and our own Bot API server.
 func TestDocumentedCommandsRun(t *testing.T) {
+	t.Parallel()
 	r := newReader(t)
 	used := map[string]bool{}
 	for _, where := range []string{

@@ -54,6 +54,7 @@ func (d *drip) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // answer is said once and nothing of it is shown after, and a press of the draft's button
 // ends the request to the model. What has a table is a rich draft and a rich message.
 func TestDraftsOfRealPrograms(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}

@@ -144,6 +144,7 @@ func TestABadKeyIsToldAsWhatItIs(t *testing.T) {
 // wait and say why, and the other chat is answered. What another agent says there twice costs
 // one turn.
 func TestASlowChatHoldsNoOther(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}

@@ -82,6 +82,7 @@ func everyFault(kind protocol.MessageType) []fault {
 // TestKillEachProgram kills every program in the middle of a conversation that
 // starts with an empty chat. Each question must then have one answer, in order.
 func TestKillEachProgram(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs many times")
 	}

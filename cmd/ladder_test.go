@@ -13,6 +13,7 @@ import (
 // TestAPersonAnswersInTheAgentsPlace: what an agent whose program does not run must answer, it asks
 // the person whom its settings name, in the group where both write, and their reply is the answer.
 func TestAPersonAnswersInTheAgentsPlace(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}

@@ -67,6 +67,7 @@ func (m *teller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestWhatTelegramNeverShows: a model hears that its answer is too long while its turn runs, from a
 // tool, and answers in short; and that its chat is gone as an event of its own, once.
 func TestWhatTelegramNeverShows(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}

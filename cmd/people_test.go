@@ -106,6 +106,7 @@ func (s *system) ended(m *models.Message) {
 // and oblige nobody, what is answered comes along, a command names the bot, each kind says
 // what it is, and thanks begin no turn.
 func TestWhatPeopleSendReachesAModel(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}

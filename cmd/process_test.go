@@ -127,15 +127,24 @@ func (p *process) stop() {
 	}
 }
 
-// freeAddress returns a loopback address on which nobody listens.
+// givenOut has the addresses that freeAddress returned: a program that a test of another
+// goroutine restarts must find its own free.
+var givenOut sync.Map
+
+// freeAddress returns a loopback address on which nobody listens, once.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.Addr().String()
+		l.Close() //nolint:errcheck // nothing was accepted
+		if _, taken := givenOut.LoadOrStore(addr, true); !taken {
+			return addr
+		}
 	}
-	defer l.Close() //nolint:errcheck // nothing was accepted
-	return l.Addr().String()
 }
 
 // logsBelow returns every log file below a folder, for the report of a failure.

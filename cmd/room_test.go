@@ -92,6 +92,7 @@ func (p *parrot) turnsOf(agent string) int {
 // without a turn; what they say to each other ends with one call for a person; a halt stops
 // both, and a thumb under an agent's question lets it go on.
 func TestARoomOfRealPrograms(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}

@@ -92,6 +92,7 @@ func (c *studio) ask(text string, wants ...string) (then []string) {
 // behind two inboxes hear each other and do not answer for each other, an exchange of theirs ends
 // with one call for a person, and a halt stops both.
 func TestTwoAgentsInAForeignRoom(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}

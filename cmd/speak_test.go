@@ -82,6 +82,7 @@ func (s *system) recordsOf(kind string) (list []activitylog.AttentionRecord) {
 // TestAnAgentOfRealProgramsSpeaksFirst: told in one chat, it speaks in another that it is assigned to,
 // and only there; the chat's other agent has no turn for it, and why tells who spoke, and for what reason.
 func TestAnAgentOfRealProgramsSpeaksFirst(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
@@ -136,6 +137,7 @@ func TestAnAgentOfRealProgramsSpeaksFirst(t *testing.T) {
 // TestAnAgentOfRealProgramsIsReminded: killed while it waits, it is told once what it wanted to be
 // told, in its chat; why tells for what. A person finds what else it waits for, and takes it back.
 func TestAnAgentOfRealProgramsIsReminded(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}

@@ -87,7 +87,7 @@ func (s *system) start(name string, more ...string) {
 		args = []string{"--listen", "127.0.0.1:0"}
 	case "tg":
 		env = append(env, "TELEGRAM_BOT_TOKEN="+s.botToken)
-		args = append([]string{"--allow-all", "--min-send-interval", "10ms", "--poll-timeout", "5s"}, s.tgArgs...)
+		args = append([]string{"--allow-all", "--min-send-interval", "10ms", "--group-per-minute", "0", "--poll-timeout", "5s"}, s.tgArgs...)
 	}
 	s.run[name] = start(s.t, s.whole, "hubbub-"+name, env, append(args, more...)...)
 	s.past[name] = append(s.past[name], s.run[name])

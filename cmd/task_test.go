@@ -23,6 +23,7 @@ func (b withBearer) RoundTrip(r *http.Request) (*http.Response, error) {
 // task decides, and it deploys once and says so once, though the gateway is killed while the
 // task asks, and again while it goes on.
 func TestATaskSurvivesItsGateway(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}

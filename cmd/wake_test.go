@@ -13,6 +13,7 @@ import (
 // TestAWakeBringsAnAgentBack: an agent that was stopped as nobody talked to it runs again, once,
 // when the broker has work for it, and gets its wake; also if the spawner was away just then.
 func TestAWakeBringsAnAgentBack(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
