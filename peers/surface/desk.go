@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -427,6 +428,10 @@ func (r *orderRun) done() (string, error) {
 
 // say brings a message to the agent that it names first, which is not in the chat.
 func (r *orderRun) say() (string, error) {
+	here, err := r.namesHere()
+	if here || err != nil {
+		return "", err
+	}
 	got, err := contract.MessagePost.Ask(r.ctx, r.broker, contract.PostParams{
 		ID: r.id("msg-"), ConversationID: r.conversation(), Text: r.Text, Surface: contract.SurfaceHuman,
 	})
@@ -439,6 +444,31 @@ func (r *orderRun) say() (string, error) {
 		return "", err
 	}
 	return "Passed on to @" + got.Wake.TargetAgentID + ", which is not in this chat.", nil
+}
+
+// namesHere reports whether the name that a message begins with is that of an agent of the
+// chat, as a role of it may be: then the chat's agents have the message, and decide.
+func (r *orderRun) namesHere() (bool, error) {
+	label, _ := r.cutName(r.Text)
+	got, err := contract.IdentityResolve.Ask(r.ctx, r.broker, contract.LabelParams{Label: label})
+	meant := []protocol.PeerID{got.Identity.Identity}
+	if refused, ok := errors.AsType[*contract.Error](err); ok {
+		var may struct {
+			Candidates []contract.Option `json:"candidates"`
+		}
+		raw, _ := refused.Details.(json.RawMessage)
+		if len(raw) > 0 {
+			if err := json.Unmarshal(raw, &may); err != nil {
+				return false, fmt.Errorf("reading whom the broker took %s for: %w", label, err)
+			}
+		}
+		err, meant = nil, nil
+		for _, c := range may.Candidates {
+			meant = append(meant, c.Identity)
+		}
+	}
+	agents := r.s.Agents(store.On(r.ctx, r.s.db), r.chat)
+	return slices.ContainsFunc(agents, func(a Assignment) bool { return slices.Contains(meant, a.Agent) }), err
 }
 
 // takeFact shows what became of something that a chat began: its work, its questions, and
