@@ -26,7 +26,8 @@ size: ## count the lines of production code of each package
 lint-deep: ## golangci-lint, whose first build takes minutes
 	@scripts/lint-deep
 
-demo: build ## play a group chat with the whole system, without a token or network
+demo: ## play a group chat with the whole system, without a token or network
+	@scripts/build bin hubbub hubbub-bus hubbub-system hubbub-broker hubbub-tg hubbub-agent
 	@bin/hubbub demo
 
 run: build ## run the whole system with hubbub.toml (see deploy/hubbub.toml)
