@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,7 +110,41 @@ func (b *brokerCommand) connect(ctx context.Context, in *brokerInput) error {
 	if err := s.call(ctx, protocol.MethodSubscribe, protocol.SubscribeParams{Topic: string(id)}, nil); err != nil {
 		return fmt.Errorf("listening for the broker's answers: %w", err)
 	}
-	return b.run(ctx, in)
+	if err := b.run(ctx, in); err != nil {
+		return err
+	}
+	return in.remind(ctx)
+}
+
+// maxReminders bounds of how many things a command reminds.
+const maxReminders = 5
+
+// remind tells the person, after what they wanted, what the broker would have woken them for if
+// they were an agent.
+func (in *brokerInput) remind(ctx context.Context) error {
+	if asJSON(in.Command) || slices.Contains([]string{"owe", "blocking"}, in.Name()) {
+		return nil
+	}
+	owed, err := collab.ObligationList.Ask(ctx, in, collab.ObligationListParams{OwedByID: in.person, PageParams: collab.PageParams{Limit: maxReminders}})
+	if err != nil {
+		return nil //nolint:nilerr // the command itself succeeded, perhaps at a broker that has no such list
+	}
+	for _, raw := range owed.Items {
+		o, err := raw.Read()
+		if err != nil {
+			return err
+		}
+		p := collab.ExplainParams{WorkItemID: o.ID}
+		if o.Kind == collab.KindQuestion {
+			p = collab.ExplainParams{QuestionID: o.ID}
+		}
+		why, err := collab.WakeExplain.Ask(ctx, in, p)
+		if err != nil || !why.Sweep || why.TargetIdentity != protocol.PeerID(in.person) {
+			continue // of which nobody was reminded, or somebody else
+		}
+		fmt.Fprintf(in.ErrOrStderr(), "reminder: %s\n", screen.Printable(fmt.Sprintf("%s (%s) waits for %s since %s", o.ID, o.Title, why.Reason, sinceText(o.Since, time.Now()))))
+	}
+	return nil
 }
 
 // take takes the broker's results. It runs in the connection's reader.

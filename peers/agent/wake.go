@@ -120,7 +120,7 @@ func wakeContent(w *collab.Wake) protocol.ChatMessage {
 		c.Event = string(attention.KindAnswer)
 	case w.Rule == collab.RuleDependency:
 		c.Event = protocol.EventBlocker
-	case w.WorkItem != nil && w.WorkItem.State == collab.WorkReview:
+	case w.WorkItem != nil && w.WorkItem.State == collab.WorkReview && w.Rule != collab.RuleOwner: // who reviews no work of its own
 		c.Event = protocol.EventApproval
 	}
 	if w.WorkItem != nil {
@@ -166,7 +166,10 @@ func wakeText(w *collab.Wake) string {
 			add("%s", w.WorkItem.Summary)
 		}
 	}
-	if len(lines) == 0 {
+	switch {
+	case w.Sweep:
+		add("This is a reminder, as nothing has happened for a while: %s.", w.Reason)
+	case len(lines) == 0:
 		add("You were woken: %s", w.Reason)
 	}
 	return strings.Join(lines, "\n")

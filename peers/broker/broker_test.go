@@ -327,11 +327,14 @@ func TestSweepsRunByTheClock(t *testing.T) {
 		defer r.stop()
 		lead, will := join(t, b, "agent:lead"), join(t, b, "cli:will")
 		lead.do("identity.announce", object{"endpointId": "e1"})
-		will.do("work_item.create", object{"title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "state": "review"})
+		will.do("work_item.create", object{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "state": "review"})
 		time.Sleep(35 * time.Second)
 		synctest.Wait()
-		if n := len(lead.events); n != 3 {
-			t.Errorf("%d wakes in 35s, want one every 10s", n)
+		if n := len(lead.events); n != 1 {
+			t.Errorf("%d wakes in 35s; want one reminder", n)
+		}
+		if why := will.do("wake.explain", object{"workItemId": "w"}); why["rule"] != "requester" || why["targetAgentId"] != "will" {
+			t.Errorf("who asked for it was not reminded after that: %v", why)
 		}
 	})
 }

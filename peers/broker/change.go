@@ -200,7 +200,7 @@ func (t *tx) owed(recordID string) (list []collab.Delivery) {
 	for _, agent := range sortedKeys(t.openTo) {
 		for _, id := range t.openTo[agent] {
 			d := t.deliveries.get(id)
-			if (d.WorkItemID == recordID || d.QuestionID == recordID) && (d.Wake == wakeWanted || d.Wake == wakeMissed) {
+			if (d.WorkItemID == recordID || d.QuestionID == recordID) && (d.Wake == collab.WakeWanted || d.Wake == collab.WakeMissed) {
 				list = append(list, *d)
 			}
 		}
@@ -231,7 +231,7 @@ func (t *tx) repeated(id string) collab.Result {
 
 // wakeInto wakes the one responsible for a record, and adds the wake to a result.
 func (t *tx) wakeInto(out *collab.Result, r *record) collab.Decision {
-	dec, d := t.wakeFor(r, t.caller, false)
+	dec, d := t.wakeFor(r, t.caller)
 	out.Decision, out.Delivery, out.Wake = &dec, d, collab.AskedWake{Asked: true, Made: dec.Summary()}
 	return dec
 }

@@ -164,7 +164,7 @@ func TestAWakeThatDoesNotFitIsParked(t *testing.T) {
 	if err := json.Unmarshal(items[0].Body, &l); err != nil || l.To != "agent:lead" || l.DeliveryID != wakes[0].deliveryID || string(l.Message.MessageID) != "msg_"+wakes[0].event.ID+"_to" {
 		t.Errorf("%s, %v", items[0].Body, err)
 	}
-	for i, want := range []string{wakeWoken, wakeMissed} {
+	for i, want := range []string{collab.WakeWoken, collab.WakeMissed} {
 		if got := d.state.deliveries.get(wakes[i].deliveryID).Wake; got != want {
 			t.Errorf("wake %d is %s; want %s", i, got, want)
 		}

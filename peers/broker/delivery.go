@@ -10,13 +10,6 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// The states of a delivery's wake; empty if nobody is to be woken.
-const (
-	wakeWanted = "wanted" // to be woken when the agent announces itself
-	wakeWoken  = "woken"
-	wakeMissed = "missed" // the agent was absent or rejected it: the same wake is sent again when it announces itself
-)
-
 const (
 	maxAttempts  = 5
 	defaultLease = time.Minute

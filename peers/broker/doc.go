@@ -95,7 +95,7 @@
 //	conversation.create {id?, kind dm|group|channel|thread, title, memberIds, masterId} -> {conversation, duplicate?}
 //	conversation.get*   {id, page} -> {conversation, messages, next}
 //	message.post        {id?, conversationId, text, surface human|agent, kind? chat|status|final, targets?,
-//	                    workItemId?, inReplyTo?} -> {message, mentions, deliveries, wake | null, duplicate?}
+//	                    workItemId?, inReplyTo?, followUp?} -> {message, mentions, deliveries, wake | null, duplicate?}
 //	question.ask        {id?, title, askedOfId, conversationId?, nextMoveOwnerId?, parentId?} -> {question, wake, decision, delivery?}
 //	question.answer     {id, answer, by?}; .close, .decline, .reopen {id} -> {question, ...}
 //	question.spawn_work {id, title?, ownerId?, nextMoveOwnerId?, wake?, ...} -> {work_item, question, duplicate?}
@@ -152,6 +152,8 @@
 // ambiguous or unavailable, and the message is kept: details has messageId, askedLabel,
 // candidates, deliveries.
 //
+// The sender is not woken by its own message unless that has followUp.
+//
 // A message that says nothing but thanks wakes nobody, whoever it names. What an agent says in
 // a conversation other than a dm, about no work, wakes its master only if it names it.
 //
@@ -164,10 +166,13 @@
 // it then is. A completed flight brings its work to review, acceptance pending, next
 // move to who requested it; with "wake":true that one is woken.
 //
-// A sweep wakes the next-move owner (the dependency owner of waiting work) of work
-// that is open, waiting or in review, of questions not yet closed, and the agents of
-// flights that never began, if nothing happened to them for --stale-after, once per
-// such period.
+// A sweep reminds of work that is open, waiting or in review, of questions not yet closed, of
+// messages that must be acknowledged and are not, and of flights that never began or whose agent
+// is gone, if nothing happened to them for --stale-after, once per such period: first whose
+// move it is (the dependency owner of waiting work), then the owner, who answers for the
+// conversation, and who asked for it (rule requester; of a message only with followUp). Nobody is
+// reminded twice, unless something happened in between; who has not come for a wake is passed
+// over; and a person, who is told in the chat of the conversation or else in their own, is the last.
 //
 // # Decisions
 //

@@ -107,7 +107,7 @@ func postMessage(t *tx, p collab.PostParams) collab.PostResult {
 func (t *tx) newMessage(p collab.PostParams) collab.Message {
 	m := collab.Message{
 		ConversationID: p.ConversationID, AuthorID: t.caller.Name, AuthorIdentity: t.caller.party().id, Text: p.Text, Targets: p.Targets,
-		WorkItemID: p.WorkItemID, InReplyTo: p.InReplyTo, Kind: cmp.Or(p.Kind, collab.KindChat), CreatedAt: stamp(t.now),
+		WorkItemID: p.WorkItemID, InReplyTo: p.InReplyTo, FollowUp: p.FollowUp, Kind: cmp.Or(p.Kind, collab.KindChat), CreatedAt: stamp(t.now),
 		Surface: cmp.Or(p.Surface, collab.SurfaceHuman),
 	}
 	checkOneOf("surface", m.Surface, collab.SurfaceHuman, collab.SurfaceAgent)
@@ -160,7 +160,7 @@ func (t *tx) decide(m collab.Message, r route) collab.Decision {
 		return dec
 	}
 	s := situation{
-		sender: t.caller, record: t.records.get(m.WorkItemID), master: t.master(m.ConversationID),
+		sender: t.caller, followUp: m.FollowUp, record: t.records.get(m.WorkItemID), master: t.master(m.ConversationID),
 		final: m.Kind != collab.KindChat, thanks: attention.OnlyThanks(m.Text, m.InReplyTo != "" || len(r.named) == 0),
 	}
 	for _, n := range r.named {
@@ -202,7 +202,8 @@ type planned struct {
 // that were named, and to the author of the message that this one answers.
 func (t *tx) plan(m collab.Message, r route, dec collab.Decision) (list []planned) {
 	add := func(d collab.Delivery, dec collab.Decision) {
-		if t.caller.is(d.TargetIdentity) || slices.ContainsFunc(list, func(p planned) bool {
+		own := t.caller.is(d.TargetIdentity) && !(m.FollowUp && dec.Outcome != "") // a follow-up wakes its sender
+		if own || slices.ContainsFunc(list, func(p planned) bool {
 			return p.delivery.TargetIdentity == d.TargetIdentity
 		}) {
 			return

@@ -24,7 +24,7 @@ type state struct {
 	conversations *shelf[*collab.Conversation]
 	messages      *shelf[messageRef] // by conversation
 	records       *shelf[*record]    // work items and questions, by kind
-	wakes         *shelf[wakeRef]    // by id of the record or flight
+	wakes         *shelf[wakeRef]    // by wakeKey of the record, flight or message
 	bindings      *shelf[*collab.Binding]
 	created       *shelf[string] // digests of the requests that created records, by the event's target
 	flightState
@@ -86,8 +86,9 @@ func (m messageRef) author() party { return party{m.AuthorID, m.AuthorIdentity} 
 
 // A wakeRef says when a record's wake was decided last, and where that stands.
 type wakeRef struct {
-	Seq int64
-	At  string
+	Seq      int64
+	At       string
+	Reminded []protocol.PeerID `json:",omitempty"` // see collab.WakeDecided
 }
 
 // newState makes a state without events, whose shelves are in memory if from is nil.
@@ -171,7 +172,7 @@ var folds = func() map[string]fold {
 		m[kind] = (*state).foldRecord
 	}
 	on(m, func(s *state, e collab.Event, w collab.WakeDecided) {
-		s.wakes.put(w.RecordID, wakeRef{e.Seq, e.At}, "", false, e.Seq)
+		s.wakes.put(wakeKey(w.RecordKind, w.RecordID), wakeRef{e.Seq, e.At, w.Reminded}, "", false, e.Seq)
 	}, collab.EventWakeDecided)
 	on(m, func(s *state, e collab.Event, d collab.Delivery) { s.putDelivery(d, e.Seq) }, collab.EventDelivery, collab.EventDeliveryChanged)
 	on(m, (*state).foldWoken, collab.EventWoken)
@@ -252,7 +253,7 @@ func (s *state) foldMessage(e collab.Event) error {
 	s.identifySource(e, m.AuthorID, &m.AuthorIdentity)
 	s.messages.put(m.ID, messageRef{e.Seq, m.ConversationID, m.AuthorID, m.AuthorIdentity, meta.Digest}, m.ConversationID, false, e.Seq)
 	if m.WorkItemID != "" && meta.Wake.Outcome == collab.OutcomeWoken {
-		s.wakes.put(m.WorkItemID, wakeRef{e.Seq, e.At}, "", false, e.Seq)
+		s.wakes.put(m.WorkItemID, wakeRef{Seq: e.Seq, At: e.At}, "", false, e.Seq)
 	}
 	return nil
 }
@@ -316,7 +317,7 @@ func (s *state) foldBinding(e collab.Event, b collab.Binding) {
 // foldWoken marks a delivery as woken.
 func (s *state) foldWoken(e collab.Event, w collab.Wake) {
 	d := *s.deliveries.get(w.DeliveryID) // which was requested before
-	d.Wake, d.EndpointID, d.UpdatedAt = wakeWoken, w.EndpointID, e.At
+	d.Wake, d.EndpointID, d.UpdatedAt = collab.WakeWoken, w.EndpointID, e.At
 	s.putDelivery(d, e.Seq)
 	s.wokenBy.put(d.ID, e.Seq, "", false, e.Seq)
 }

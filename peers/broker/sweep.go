@@ -76,51 +76,6 @@ func (t *tx) nextDue() (next time.Time) {
 	return next
 }
 
-// sweepStale wakes the next-move owners of what nobody has touched for
-// StaleAfter: work that is open, waiting or in review, open and answered
-// questions, and flights that never began. It makes one wake per StaleAfter for
-// each, and none while an earlier one still waits for its agent.
-func (t *tx) sweepStale() {
-	records := append(t.openRecords(collab.KindWorkItem), t.openRecords(collab.KindQuestion)...)
-	for _, r := range records {
-		if !r.Terminal() && r.State != collab.WorkWorking && t.stale(r.ID, r.UpdatedAt) {
-			t.wakeFor(r, Caller{}, true)
-		}
-	}
-	for _, id := range t.flights.open() {
-		f := *t.flights.get(id)
-		if (f.State == collab.FlightQueued || f.State == collab.FlightWaking) && t.stale(f.ID, f.UpdatedAt) {
-			t.remindFlight(f)
-		}
-	}
-	t.dropOld()
-}
-
-// stale reports whether a record was not touched for StaleAfter and nobody was
-// woken for it since.
-func (t *tx) stale(id, updatedAt string) bool {
-	last := collab.ParseTime(updatedAt)
-	if ref, ok := t.wakes.find(id); ok {
-		if woken := collab.ParseTime(ref.At); woken.After(last) {
-			last = woken
-		}
-	}
-	return t.now.Sub(last) >= t.opts.StaleAfter && len(t.owed(id)) == 0
-}
-
-// remindFlight wakes the agent of a flight that never began.
-func (t *tx) remindFlight(f collab.Flight) {
-	d := t.deliveries.get(f.DeliveryID)
-	if d == nil || d.Terminal() || d.Wake != wakeWoken {
-		return // it is woken when its agent announces itself
-	}
-	dec := t.choose(situation{explicit: []party{{f.TargetAgentID, f.TargetIdentity}}}, locality{})
-	emit(t, collab.EventWakeDecided, "flight:"+f.ID, collab.WakeDecided{RecordID: f.ID, RecordKind: "flight", Sweep: true, Decision: dec}, nil)
-	if dec.Outcome == collab.OutcomeWoken {
-		t.woken(*d, dec, subject{invocation: t.invocations.get(f.InvocationID), record: t.records.get(f.WorkItemID), sweep: true})
-	}
-}
-
 // dropOld cancels the best-effort deliveries that nobody took, and all deliveries that are
 // older than what is kept.
 func (t *tx) dropOld() {

@@ -3,26 +3,52 @@ package broker
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
+	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
 )
 
 // A situation is all that a wake decision depends on.
 type situation struct {
-	sender     Caller  // never woken
+	sender     Caller // never woken, unless it wants to follow up
+	followUp   bool
 	explicit   []party // agents that were named, in order
 	record     *record // that the message or the wake is about
 	dependency party   // who holds what the record waits for, if it waits
 	master     party   // of the conversation
+	asked      party   // for what a sweep is about
 	final      bool    // the message says that nothing is expected
 	thanks     bool    // it says thanks and nothing else
+	passed     []skip  // who is passed over by a sweep
+}
+
+// A skip is why a sweep passes somebody over.
+type skip struct {
+	id  protocol.PeerID
+	why string
+}
+
+func (s *situation) pass(id protocol.PeerID, why string) {
+	s.passed = append(s.passed, skip{id, why})
+}
+
+// passes returns why somebody is passed over by a sweep, or "".
+func (s *situation) passes(id protocol.PeerID) string {
+	for _, p := range s.passed {
+		if p.id == id {
+			return p.why
+		}
+	}
+	return ""
 }
 
 // chooseWake picks whoever is responsible now. It looks at identities only: whether the
 // chosen one can be woken is found out later and does not change who is responsible.
 func chooseWake(s situation) collab.Decision {
 	d := collab.Decision{Rule: collab.RuleNone, Outcome: collab.OutcomeNobody, Candidates: []collab.Candidate{}}
+	others := "" // who came before and is passed over by a sweep
 	consider := func(p party, rule collab.Rule, why string) {
 		c := collab.Candidate{AgentID: p.name, Identity: p.id, Rule: rule, Reason: why}
 		switch {
@@ -30,10 +56,16 @@ func chooseWake(s situation) collab.Decision {
 			return
 		case d.TargetAgentID != "":
 			c.Reason = "not needed: " + d.TargetAgentID + " is woken, and only one is"
-		case s.sender.is(p.id):
+		case s.passes(p.id) != "":
+			c.Reason = "passed over: " + s.passes(p.id)
+			if as := ", and " + p.name + " " + s.passes(p.id); !strings.Contains(others, as) {
+				others += as
+			}
+		case s.sender.is(p.id) && !s.followUp:
 			c.Reason = "passed over: the sender is never woken by its own message"
 		default:
-			c.Chosen = true
+			why += others
+			c.Chosen, c.Reason = true, why
 			d.TargetAgentID, d.TargetIdentity, d.Rule, d.Reason = p.name, p.id, rule, fmt.Sprintf("%s: %s", p.name, why)
 		}
 		d.Candidates = append(d.Candidates, c)
@@ -61,6 +93,7 @@ func chooseWake(s situation) collab.Decision {
 		consider(r.owner(), collab.RuleOwner, "owns "+what)
 	}
 	consider(s.master, collab.RuleMaster, "answers for the conversation")
+	consider(s.asked, collab.RuleRequester, "asked for it")
 	if d.TargetAgentID == "" {
 		d.Reason = "nobody else is responsible"
 		if len(d.Candidates) == 0 {

@@ -30,7 +30,7 @@ func (t *tx) requestAs(id string, d collab.Delivery, dec collab.Decision, about 
 	}
 	d.EndpointID = dec.EndpointID
 	if dec.Outcome == collab.OutcomeUnavailable {
-		d.Wake = wakeWanted
+		d.Wake = collab.WakeWanted
 	}
 	emit(t, collab.EventDelivery, "agent:"+d.TargetAgentID, d, map[string]any{"rule": dec.Rule, "reason": dec.Reason})
 	switch dec.Outcome {
@@ -62,7 +62,9 @@ func (t *tx) woken(d collab.Delivery, dec collab.Decision, about subject) {
 		short.MemberIDs, short.MemberIdentities = nil, nil
 		w.Conversation = &short
 	}
-	if about.invocation != nil {
+	if i := about.invocation; i != nil && i.TargetIdentity != d.TargetIdentity {
+		w.Invocation = nil // it is somebody else's to fly
+	} else if i != nil {
 		f := t.flights.get(about.invocation.FlightID)
 		if f.State == collab.FlightQueued {
 			moving := *f
@@ -86,7 +88,7 @@ func (t *tx) wakeWaiting(e *collab.Endpoint) {
 	}
 	for _, id := range waiting {
 		d := at(t.deliveries.get(id), t.now)
-		if d.Status != collab.DeliveryPending || d.Wake != wakeWanted && d.Wake != wakeMissed {
+		if d.Status != collab.DeliveryPending || d.Wake != collab.WakeWanted && d.Wake != collab.WakeMissed {
 			continue
 		}
 		if why := t.obsolete(d); why != "" {
@@ -97,7 +99,7 @@ func (t *tx) wakeWaiting(e *collab.Endpoint) {
 		if st.Endpoint == nil || !st.Endpoint.wakeable() {
 			continue
 		}
-		if d.Wake == wakeMissed {
+		if d.Wake == collab.WakeMissed {
 			t.wakeAgain(d, st)
 		} else {
 			t.wakeNow(d, st)
@@ -119,30 +121,56 @@ func (s *state) standingOf(d collab.Delivery) Standing {
 
 // wakeNow makes the wake that a delivery waits for.
 func (t *tx) wakeNow(d collab.Delivery, st Standing) {
-	var about subject
-	dec := collab.Decision{Candidates: []collab.Candidate{}}
-	about.record = t.records.get(cmp.Or(d.WorkItemID, d.QuestionID))
+	about := subject{record: t.records.get(cmp.Or(d.WorkItemID, d.QuestionID)), invocation: t.invocations.get(d.InvocationID)}
+	w := collab.WakeDecided{ConversationID: d.ConversationID}
+	var dec collab.Decision
 	switch {
 	case d.MessageID != "":
 		m, meta := t.message(d.MessageID)
-		about.message, dec = &m, meta.Wake
+		about.message, dec, w.RecordID, w.RecordKind = &m, meta.Wake, m.ID, kindMessage
 	case d.InvocationID != "":
-		about.invocation = t.invocations.get(d.InvocationID)
-		dec.Rule, dec.Reason = collab.RuleExplicit, d.TargetAgentID+": was invoked"
+		w.RecordID, w.RecordKind = about.invocation.FlightID, "flight"
+		dec = collab.Decision{Rule: collab.RuleExplicit, Candidates: []collab.Candidate{}, Reason: about.invocation.TargetAgentID + ": was invoked"}
+		dec.TargetAgentID, dec.TargetIdentity = about.invocation.TargetAgentID, about.invocation.TargetIdentity
 	default:
-		dec = t.decided(about.record.ID)
+		w.RecordID, w.RecordKind = about.record.ID, about.record.Kind
+	}
+	about.sweep = d.SenderID == ""
+	since := t.wakes.get(wakeKey(w.RecordKind, w.RecordID)).Seq > 0
+	if since && dec.TargetIdentity != d.TargetIdentity {
+		dec = t.decided(wakeKey(w.RecordKind, w.RecordID))
+	}
+	if dec.TargetIdentity != d.TargetIdentity { // somebody else was reminded since
+		dec = because(dec, party{d.TargetAgentID, d.TargetIdentity})
 	}
 	dec.Outcome, dec.EndpointID = collab.OutcomeWoken, st.Endpoint.EndpointID
 	dec.Reason = fmt.Sprintf("%s; woken when %s announced itself", dec.Reason, st.Endpoint.EndpointID)
+	if since && t.decided(wakeKey(w.RecordKind, w.RecordID)).TargetIdentity != d.TargetIdentity {
+		w.Decision = dec
+		emit(t, collab.EventWakeDecided, w.RecordKind+":"+w.RecordID, w, nil)
+	}
 	t.woken(d, dec, about)
+	if d.SenderKind == collab.SurfaceHuman {
+		tellSender(t, d)
+	}
+}
+
+// because makes a decision out of another one, in which somebody was passed over.
+func because(dec collab.Decision, p party) collab.Decision {
+	out := collab.Decision{Rule: collab.RuleExplicit, TargetAgentID: p.name, TargetIdentity: p.id, Candidates: dec.Candidates, Reason: p.name + ": its wake waited"}
+	if i := slices.IndexFunc(dec.Candidates, func(c collab.Candidate) bool { return c.Identity == p.id }); i >= 0 {
+		out.Rule = dec.Candidates[i].Rule
+	}
+	return out
 }
 
 // wakeAgain sends a parked wake again. It is the same event, so that an agent that did
 // get it can tell.
 func (t *tx) wakeAgain(d collab.Delivery, st Standing) {
 	e := t.event(t.wokenBy.get(d.ID))
-	d.Wake, d.EndpointID = wakeWoken, st.Endpoint.EndpointID
+	d.Wake, d.EndpointID = collab.WakeWoken, st.Endpoint.EndpointID
 	t.changeDelivery(d, nil)
+	tellSender(t, d)
 	t.sends = append(t.sends, sending{to: st.Endpoint.Identity, event: e, deliveryID: d.ID, again: t.seq})
 }
 
@@ -171,21 +199,25 @@ func (t *tx) missed(deliveryID string, to protocol.PeerID, sentAt string) {
 // was parked: a delivery that is done needs none.
 func (t *tx) park(deliveryID string) (collab.Delivery, bool) {
 	stored := t.deliveries.get(deliveryID)
-	if stored == nil || stored.Terminal() || stored.Wake != wakeWoken {
+	if stored == nil || stored.Terminal() || stored.Wake != collab.WakeWoken {
 		return collab.Delivery{}, false
 	}
 	d := *stored
-	d.Wake = wakeMissed
+	d.Wake = collab.WakeMissed
 	t.changeDelivery(d, nil)
 	tellSender(t, d)
 	return d, true
 }
 
-// tellSender tells the agent that asked for a wake what became of it. People see it where
-// they ask.
+// tellSender tells who asked for a wake what became of it by the last event: an agent itself,
+// a person where they are.
 func tellSender(t *tx, d collab.Delivery) {
-	if d.SenderKind == collab.SurfaceAgent && d.SenderIdentity != "" {
-		t.sends = append(t.sends, sending{to: d.SenderIdentity, event: t.events[len(t.events)-1]})
+	e := t.events[len(t.events)-1]
+	switch d.SenderKind {
+	case collab.SurfaceAgent:
+		t.sends = append(t.sends, sending{to: d.SenderIdentity, event: e})
+	case collab.SurfaceHuman:
+		tellPerson(t, d.ConversationID, d.SenderIdentity, e)
 	}
 }
 
@@ -247,15 +279,20 @@ func (t *tx) decided(recordID string) collab.Decision {
 // explainWake answers with the stored decision of a message, or with the last one
 // of a record.
 func explainWake(t *tx, p collab.ExplainParams) (out collab.Explanation) {
-	switch id := cmp.Or(p.WorkItemID, p.QuestionID); {
+	key := cmp.Or(p.WorkItemID, p.QuestionID)
+	switch {
 	case p.MessageID != "":
 		_, meta := t.message(p.MessageID)
-		out.Decision = meta.Wake
-	case id != "":
-		out.Decision = t.decided(id)
+		out.Decision, key = meta.Wake, wakeKey(kindMessage, p.MessageID)
+		if t.wakes.get(key).Seq > 0 { // a sweep came to it
+			out.Decision = t.decided(key)
+		}
+	case key != "":
+		out.Decision = t.decided(key)
 	default:
 		invalid("messageId or workItemId is required")
 	}
+	out.Sweep = len(t.wakes.get(key).Reminded) > 0
 	t.asItStands(&out.Decision, p)
 	out.Wake = out.Summary()
 	return out
@@ -273,10 +310,10 @@ func (s *state) asItStands(dec *collab.Decision, p collab.ExplainParams) {
 	}
 	switch {
 	case d == nil, dec.Outcome != collab.OutcomeWoken && dec.Outcome != collab.OutcomeUnavailable:
-	case d.Wake == wakeMissed && d.Status == collab.DeliveryPending:
+	case d.Wake == collab.WakeMissed && d.Status == collab.DeliveryPending:
 		dec.Outcome = collab.OutcomeMissed
 		dec.Reason += "; the wake reached nobody, and is sent again when " + d.TargetAgentID + " announces itself"
-	case d.Wake == wakeWoken && (d.EndpointID != dec.EndpointID || dec.Outcome != collab.OutcomeWoken):
+	case d.Wake == collab.WakeWoken && (d.EndpointID != dec.EndpointID || dec.Outcome != collab.OutcomeWoken):
 		dec.Outcome, dec.EndpointID = collab.OutcomeWoken, d.EndpointID
 		dec.Reason += "; woken at " + d.EndpointID + ", which came later"
 	}
@@ -284,14 +321,11 @@ func (s *state) asItStands(dec *collab.Decision, p collab.ExplainParams) {
 
 // wakeFor decides whom a record wakes, stores the decision and makes the wake. It
 // returns a nil delivery if nobody is to be woken.
-func (t *tx) wakeFor(r *record, sender Caller, sweep bool) (collab.Decision, *collab.Delivery) {
+func (t *tx) wakeFor(r *record, sender Caller) (collab.Decision, *collab.Delivery) {
 	dec := t.choose(situation{sender: sender, record: r}, locality{})
-	e := emit(t, collab.EventWakeDecided, r.target(), collab.WakeDecided{
-		RecordID: r.ID, RecordKind: r.Kind, ConversationID: r.ConversationID, SenderID: sender.Name, Sweep: sweep, Decision: dec,
+	emit(t, collab.EventWakeDecided, r.target(), collab.WakeDecided{
+		RecordID: r.ID, RecordKind: r.Kind, ConversationID: r.ConversationID, SenderID: sender.Name, Decision: dec,
 	}, nil)
-	if sweep && dec.Outcome != collab.OutcomeWoken { // people are reminded in their chat
-		tellChat(t, r.ConversationID, e)
-	}
 	if dec.Outcome != collab.OutcomeWoken && dec.Outcome != collab.OutcomeUnavailable {
 		return dec, nil
 	}
@@ -304,7 +338,7 @@ func (t *tx) wakeFor(r *record, sender Caller, sweep bool) (collab.Decision, *co
 	} else {
 		d.WorkItemID = r.ID
 	}
-	d = t.requestAs(t.mint("dlv_"), d, dec, subject{record: r, sweep: sweep})
+	d = t.requestAs(t.mint("dlv_"), d, dec, subject{record: r})
 	return dec, &d
 }
 

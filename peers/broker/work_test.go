@@ -171,7 +171,7 @@ func TestWakesOwedForEndedWorkAreCancelled(t *testing.T) {
 	}
 }
 
-func TestSweepsWakeTheNextMoverOncePerPeriod(t *testing.T) {
+func TestSweepsRemindOncePerPeriodAndThenTheNext(t *testing.T) {
 	d := newDesk(t)
 	d.announce("owner", "mover", "dep", "asked")
 	d.do("cli:will", "work_item.create", m{"id": "open", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "mover"})
@@ -203,14 +203,16 @@ func TestSweepsWakeTheNextMoverOncePerPeriod(t *testing.T) {
 	d.wantWakes(all...)
 	pass(7 * time.Minute)
 	d.wantWakes()
-	pass(3 * time.Minute)
-	d.wantWakes(all...)
+	pass(3 * time.Minute) // one reminder each, then the next who is responsible
+	d.wantWakes("agent:owner owner", "agent:mover owner", "agent:mover next_move_owner")
 	d.do("agent:mover", "work_item.update", m{"id": "open", "state": "working"})
 	d.do("agent:owner", "work_item.update", m{"id": "review", "state": "done"})
 	d.do("agent:dep", "question.ask", m{"title": "x", "askedOfId": "will"})
 	d.do("agent:asked", "question.answer", m{"id": "q", "answer": "because"})
 	pass(11 * time.Minute)
-	d.wantWakes("agent:dep dependency_owner")
+	d.wantWakes("agent:owner owner") // of what waits
+	pass(31 * time.Minute)
+	d.wantWakes() // who asked for it, a person, is the last
 	d.checkRebuild()
 }
 

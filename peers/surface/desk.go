@@ -14,7 +14,6 @@ import (
 	"hubbub/peers/attention"
 	"hubbub/peers/collab"
 	"hubbub/peers/outbox"
-	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	contract "hubbub/protocol/collab"
@@ -433,7 +432,7 @@ func (r *orderRun) say() (string, error) {
 		return "", err
 	}
 	got, err := contract.MessagePost.Ask(r.ctx, r.broker, contract.PostParams{
-		ID: r.id("msg-"), ConversationID: r.conversation(), Text: r.Text, Surface: contract.SurfaceHuman,
+		ID: r.id("msg-"), ConversationID: r.conversation(), Text: r.Text, Surface: contract.SurfaceHuman, FollowUp: true,
 	})
 	switch code := contract.Refusal(err); {
 	case code == contract.CodeUnknownTarget: // the name of somebody elsewhere
@@ -469,61 +468,4 @@ func (r *orderRun) namesHere() (bool, error) {
 	}
 	agents := r.s.Agents(store.On(r.ctx, r.s.db), r.chat)
 	return slices.ContainsFunc(agents, func(a Assignment) bool { return slices.Contains(meant, a.Agent) }), err
-}
-
-// takeFact shows what became of something that a chat began: its work, its questions, and
-// what is said in its conversation.
-func (s clerk) takeFact(ctx context.Context, d *peer.Delivery) error {
-	var fact protocol.CollabEvent
-	if err := d.Decode(&fact); err != nil || d.Message.From != protocol.PeerBroker {
-		return peer.Reject("only the collaboration broker tells facts")
-	}
-	return store.InTx(ctx, s.db, func(tx *store.Tx) {
-		chat, refusal := s.host.Find(tx, d.Topic)
-		if refusal != "" {
-			tx.Fail(peer.Reject(refusal))
-			return
-		}
-		said, conversation, err := s.news(tx, &fact)
-		if err != nil {
-			tx.Fail(peer.Reject(err.Error()))
-			return
-		}
-		_, place, _ := strings.Cut(conversation, "/")
-		s.show(tx, chat, place, "fact:"+fact.ID, said)
-	})
-}
-
-// news says a fact in words; facts that nobody in a chat needs have none.
-func (s clerk) news(tx *store.Tx, fact *protocol.CollabEvent) (said, conversation string, err error) {
-	switch fact.Type {
-	case contract.EventMessagePosted.Name:
-		m, err := contract.EventMessagePosted.Read(fact)
-		return s.called(tx, m.AuthorID, m.AuthorIdentity) + ": " + m.Text, m.ConversationID, err
-	case contract.EventQuestionAnswered.Name:
-		q, err := contract.EventQuestionAnswered.Read(fact)
-		return fmt.Sprintf("%s answers “%s”: %s", s.called(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100), q.Answer), q.ConversationID, err
-	case contract.EventQuestionUpdated.Name:
-		q, err := contract.EventQuestionUpdated.Read(fact)
-		if q.State == contract.QuestionDeclined {
-			said = fmt.Sprintf("%s does not answer “%s”.", s.called(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100))
-		}
-		return said, q.ConversationID, err
-	case contract.EventWorkCreated.Name, contract.EventWorkUpdated.Name:
-		w, err := contract.EventWorkUpdated.Read(fact)
-		said = s.describe(tx, &w)
-		if w.State == contract.WorkReview {
-			said += fmt.Sprintf("\n/done %s accepts it; /work %s @NAME TEXT sends it back.", w.ID, w.ID)
-		}
-		return said, w.ConversationID, err
-	case contract.EventWakeDecided.Name:
-		w, err := contract.EventWakeDecided.Read(fact)
-		for _, c := range w.Decision.Candidates {
-			if c.Chosen {
-				said = fmt.Sprintf("A reminder: %s waits for %s, who %s.", w.RecordID, s.called(tx, c.AgentID, c.Identity), c.Reason)
-			}
-		}
-		return said, w.ConversationID, err
-	}
-	return "", "", nil
 }

@@ -32,7 +32,7 @@ func TestBytes(t *testing.T) {
 		},
 		{Result{WorkItem: work, Wake: AskedWake{Asked: true}}, &Result{}, `{"wake":null,"work_item":` + workJSON + `}`},
 		{
-			Explanation{decision, decision.Summary()}, &Explanation{},
+			Explanation{decision, decision.Summary(), false}, &Explanation{},
 			`{"candidates":[{"agentId":"lead","chosen":true,"reason":"owns it","rule":"owner"}],"endpointId":"e1","outcome":"woken","reason":"a <b>","rule":"owner","targetAgentId":"lead","wake":` + wakeJSON + `}`,
 		},
 		{Page[WorkItem]{Items: []Listed[WorkItem]{}}, &Page[WorkItem]{}, `{"next":null,"work_items":[]}`},

@@ -110,7 +110,7 @@ var enums = map[reflect.Type][]any{
 	reflect.TypeFor[Verdict]():        {Allow, Deny},
 	reflect.TypeFor[ApprovalScope]():  {ScopeOnce, ScopeSession, ScopeAlways},
 	reflect.TypeFor[ApprovalState]():  {ApprovalPending, ApprovalAllowed, ApprovalDenied, ApprovalExpired, ApprovalCancelled, ApprovalRevoked},
-	reflect.TypeFor[Rule]():           {RuleExplicit, RuleDependency, RuleNextMove, RuleOwner, RuleMaster, RuleNone},
+	reflect.TypeFor[Rule]():           {RuleExplicit, RuleDependency, RuleNextMove, RuleOwner, RuleMaster, RuleRequester, RuleNone},
 	reflect.TypeFor[Outcome]():        {OutcomeWoken, OutcomeMissed, OutcomeUnavailable, OutcomeUnknown, OutcomeAmbiguous, OutcomeNobody},
 }
 

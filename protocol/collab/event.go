@@ -26,7 +26,7 @@ var (
 	EventAgentRetired    = EventType[Endpoint]{"collab.agent.retired"} // an endpoint that was offline for long is forgotten
 	EventConversation    = EventType[Conversation]{"collab.conversation.created"}
 	EventQuestionUpdated = EventType[Question]{"collab.question.updated"} // a declined one is also sent to the topic of the agent that asked
-	EventWakeDecided     = EventType[WakeDecided]{"collab.wake.decided"}  // for work items, questions and flights
+	EventWakeDecided     = EventType[WakeDecided]{"collab.wake.decided"}  // for work items, questions and flights, and for messages that nobody takes
 	EventDeliveryChanged = EventType[Delivery]{"collab.delivery.updated"}
 	EventInvocation      = EventType[Invocation]{"collab.invocation.created"}
 	EventFlight          = EventType[Flight]{"collab.flight.updated"}
@@ -78,6 +78,8 @@ type WakeDecided struct {
 	SenderID       string   `json:"senderId,omitempty"`
 	Sweep          bool     `json:"sweep,omitempty"`
 	Decision       Decision `json:"decision"`
+	// who was reminded by sweeps since somebody last did something about the record, this one included
+	Reminded []protocol.PeerID `json:"reminded,omitempty"`
 }
 
 // A Rule names why somebody is woken. The order of the constants is the order in
@@ -91,6 +93,7 @@ const (
 	RuleNextMove   Rule = "next_move_owner"
 	RuleOwner      Rule = "owner"
 	RuleMaster     Rule = "conversation_master"
+	RuleRequester  Rule = "requester" // of a sweep alone: who asked for it, as the others were reminded
 	RuleNone       Rule = "none"
 )
 

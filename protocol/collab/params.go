@@ -72,6 +72,7 @@ type PostParams struct {
 	Targets        []string `json:"targets,omitempty"`
 	WorkItemID     string   `json:"workItemId,omitempty"`
 	InReplyTo      string   `json:"inReplyTo,omitempty"`
+	FollowUp       bool     `json:"followUp,omitempty"` // the sender wants to be told if nobody takes it
 }
 
 // QuestionParams describe a question.

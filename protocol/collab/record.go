@@ -162,6 +162,7 @@ type Message struct {
 	Targets        []string        `json:"targets,omitempty"`
 	WorkItemID     string          `json:"workItemId,omitempty"`
 	InReplyTo      string          `json:"inReplyTo,omitempty"`
+	FollowUp       bool            `json:"followUp,omitempty"` // its author wants to be told if nobody takes it
 	CreatedAt      string          `json:"createdAt"`
 }
 
@@ -320,6 +321,13 @@ type Delivery struct {
 	CreatedAt      string          `json:"createdAt"`
 	UpdatedAt      string          `json:"updatedAt"`
 }
+
+// The states of a delivery's wake; empty if nobody is to be woken.
+const (
+	WakeWanted = "wanted" // to be woken when the agent announces itself
+	WakeWoken  = "woken"
+	WakeMissed = "missed" // the agent was absent or rejected it: the same wake is sent again when it announces itself
+)
 
 // Terminal reports whether nobody will take the delivery any more.
 func (d *Delivery) Terminal() bool {

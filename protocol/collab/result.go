@@ -123,7 +123,8 @@ type PromptResult struct {
 // An Explanation is a wake decision, and the wake if one was made.
 type Explanation struct {
 	Decision
-	Wake *WakeSummary `json:"wake"`
+	Wake  *WakeSummary `json:"wake"`
+	Sweep bool         `json:"sweep,omitempty"` // it is a reminder, as nothing had happened for a while
 }
 
 // MarshalJSON writes the members in the order of their names.
@@ -133,7 +134,9 @@ func (e Explanation) MarshalJSON() ([]byte, error) {
 	if err = errors.Join(err, json.Unmarshal(raw, &members)); err != nil {
 		return nil, err
 	}
-	members["wake"] = e.Wake
+	if members["wake"] = e.Wake; e.Sweep {
+		members["sweep"] = true
+	}
 	return Encode(members)
 }
 

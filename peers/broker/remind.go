@@ -1,0 +1,181 @@
+package broker
+
+import (
+	"cmp"
+	"slices"
+
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+)
+
+// sweepStale reminds of what nobody has touched for StaleAfter: work that is open, waiting or
+// in review, open and answered questions, messages that must be acknowledged and are not, and
+// flights that never began or whose agent is gone. Each is brought up once per StaleAfter, to
+// one after the other of those who are responsible for it, and to a person last.
+func (t *tx) sweepStale() {
+	records := append(t.openRecords(collab.KindWorkItem), t.openRecords(collab.KindQuestion)...)
+	for _, r := range records {
+		if !r.Terminal() && r.State != collab.WorkWorking {
+			remindOfRecord(t, r)
+		}
+	}
+	for _, id := range t.flights.open() {
+		remindOfFlight(t, *t.flights.get(id))
+	}
+	for _, d := range t.openDeliveries() {
+		if d.MessageID != "" && d.Policy == collab.PolicyMustAck && d.Status == collab.DeliveryPending && d.Wake != "" {
+			remindOfMessage(t, d)
+		}
+	}
+	t.dropOld()
+}
+
+// reminded returns who was reminded of something since it was touched, and whether somebody is
+// to be reminded now.
+func reminded(t *tx, key, touched string) (before []protocol.PeerID, due bool) {
+	last := collab.ParseTime(touched)
+	if ref, ok := t.wakes.find(key); ok {
+		if at := collab.ParseTime(ref.At); !at.Before(last) {
+			last, before = at, ref.Reminded
+		}
+	}
+	return before, t.now.Sub(last) >= t.opts.StaleAfter && !slices.ContainsFunc(before, protocol.IsPerson)
+}
+
+// A reminder is one thing of which a sweep reminds somebody.
+type reminder struct {
+	id, kind     string // as in the decision
+	conversation string
+	before       []protocol.PeerID
+	who          situation
+	about        subject
+	delivery     collab.Delivery // to whoever was not woken for it before
+}
+
+// remind reminds whoever is next: it stores the decision, and wakes an agent by again if that
+// returns true, else by a delivery of its own. A person is told where they are.
+func remind(t *tx, r *reminder, again func(dec collab.Decision) bool) {
+	for _, id := range r.before {
+		r.who.pass(id, "was reminded before")
+	}
+	dec := t.choose(r.who, locality{})
+	if dec.TargetAgentID == "" {
+		return // all of them were
+	}
+	e := emit(t, collab.EventWakeDecided, r.kind+":"+r.id, collab.WakeDecided{
+		RecordID: r.id, RecordKind: r.kind, ConversationID: r.conversation, Sweep: true, Decision: dec,
+		Reminded: append(slices.Clone(r.before), dec.TargetIdentity),
+	}, nil)
+	if dec.Outcome != collab.OutcomeWoken {
+		tellPerson(t, r.conversation, dec.TargetIdentity, e)
+	}
+	if again(dec) || dec.Outcome != collab.OutcomeWoken && dec.Outcome != collab.OutcomeUnavailable {
+		return
+	}
+	r.about.sweep = true
+	d := r.delivery
+	d.TargetAgentID, d.TargetIdentity, d.ConversationID = dec.TargetAgentID, dec.TargetIdentity, r.conversation
+	t.requestAs(t.mint("dlv_"), d, dec, r.about)
+}
+
+// anew returns a function that wakes whom a decision chose by a delivery that there is, and
+// returns false if that is somebody else's.
+func anew(t *tx, d collab.Delivery, about subject) func(dec collab.Decision) bool {
+	return func(dec collab.Decision) bool {
+		if dec.TargetIdentity != d.TargetIdentity {
+			return false
+		}
+		if about.sweep = true; dec.Outcome == collab.OutcomeWoken {
+			t.woken(d, dec, about)
+		}
+		return true
+	}
+}
+
+// remindOfRecord reminds of a work item or a question: whose move it is, then the owner, who
+// answers for the conversation, and who asked for it.
+func remindOfRecord(t *tx, r *record) {
+	before, due := reminded(t, r.ID, r.UpdatedAt)
+	if !due {
+		return
+	}
+	n := reminder{id: r.ID, kind: r.Kind, conversation: r.ConversationID, before: before, about: subject{record: r}}
+	n.delivery = collab.Delivery{Reason: collab.ReasonInvocation, Policy: collab.PolicyMustAck}
+	n.who = situation{record: r, master: masterOf(t, r.ConversationID), asked: cmp.Or(r.requester(), r.creator())}
+	if n.delivery.WorkItemID = r.ID; r.isQuestion() {
+		n.delivery.WorkItemID, n.delivery.QuestionID = "", r.ID
+	}
+	for _, d := range t.owed(r.ID) {
+		n.who.pass(d.TargetIdentity, "has not come for its wake")
+	}
+	remind(t, &n, func(collab.Decision) bool { return false })
+}
+
+// remindOfFlight reminds the agent of a flight that never began, and who asked for it; if the
+// agent is gone it is asked for, whether the flight had begun or not.
+func remindOfFlight(t *tx, f collab.Flight) {
+	before, due := reminded(t, f.ID, f.UpdatedAt)
+	d, inv := t.deliveries.get(f.DeliveryID), t.invocations.get(f.InvocationID)
+	if !due || d == nil || inv == nil {
+		return
+	}
+	agent := party{f.TargetAgentID, f.TargetIdentity}
+	there := slices.ContainsFunc(t.endpointsOf(agent.id), func(e *endpoint) bool { return e.Status == collab.StatusOnline })
+	begun := d.Terminal() || f.State == collab.FlightRunning || f.State == collab.FlightWaiting
+	if begun && there {
+		return // it is at work, as far as anybody can tell
+	}
+	about := subject{invocation: inv, record: t.records.get(f.WorkItemID)}
+	n := reminder{id: f.ID, kind: "flight", conversation: inv.ConversationID, before: before, about: about}
+	n.who = situation{explicit: []party{agent}, asked: party{f.RequestedByID, f.RequestedByIdentity}}
+	n.delivery = collab.Delivery{Reason: collab.ReasonInvocation, Policy: collab.PolicyDurable, InvocationID: inv.ID, WorkItemID: f.WorkItemID}
+	switch {
+	case !there:
+		n.who.pass(agent.id, "is not there")
+		wantAgent(t, *d)
+	case d.Wake != collab.WakeWoken:
+		n.who.pass(agent.id, "has not come for its wake")
+	}
+	remind(t, &n, anew(t, *d, about))
+}
+
+// remindOfMessage reminds who was woken by a message and has not acknowledged it, then who
+// answers for the conversation, and the sender if it asked for that.
+func remindOfMessage(t *tx, d collab.Delivery) {
+	before, due := reminded(t, wakeKey(kindMessage, d.MessageID), d.CreatedAt)
+	if !due || t.now.Sub(collab.ParseTime(d.UpdatedAt)) < t.opts.StaleAfter {
+		return
+	}
+	m, _ := t.message(d.MessageID)
+	about := subject{message: &m, record: t.records.get(m.WorkItemID)}
+	n := reminder{id: m.ID, kind: kindMessage, conversation: m.ConversationID, before: before, about: about}
+	n.delivery = collab.Delivery{Reason: collab.ReasonVisibility, Policy: collab.PolicyDurable, MessageID: m.ID, WorkItemID: m.WorkItemID}
+	n.who = situation{explicit: []party{{d.TargetAgentID, d.TargetIdentity}}, master: masterOf(t, m.ConversationID)}
+	if m.FollowUp {
+		n.who.asked = party{m.AuthorID, m.AuthorIdentity}
+	}
+	if d.Wake != collab.WakeWoken {
+		n.who.pass(d.TargetIdentity, "has not come for its wake")
+	}
+	remind(t, &n, anew(t, d, about))
+}
+
+// kindMessage is the kind of a message in decisions about it.
+const kindMessage = "message"
+
+// wakeKey is under what the last decision about something is found. Ids of messages may be
+// those of records.
+func wakeKey(kind, id string) string {
+	if kind == kindMessage {
+		return kind + "\n" + id
+	}
+	return id
+}
+
+// masterOf returns who answers for a conversation, if there is one.
+func masterOf(t *tx, conversationID string) party {
+	if t.conversations.get(conversationID) == nil {
+		return party{}
+	}
+	return t.master(conversationID)
+}

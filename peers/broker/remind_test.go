@@ -1,0 +1,183 @@
+package broker
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/protocol"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// pass sweeps for a while; these agents say all the time that they are there.
+func (d *desk) pass(total time.Duration, there ...string) {
+	d.t.Helper()
+	for range int(total / (20 * time.Second)) {
+		d.sweep(20 * time.Second)
+		for _, name := range there {
+			d.do(protocol.PeerID("agent:"+name), "identity.heartbeat", m{"endpointId": "e-" + name})
+		}
+	}
+}
+
+// told returns what was sent to somebody since the last call of told or wakes, by type.
+func (d *desk) told(to protocol.PeerID) (list []string) {
+	for _, s := range d.sent {
+		if s.to == to {
+			list = append(list, strings.TrimPrefix(s.event.Type, "collab."))
+		}
+	}
+	d.sent = nil
+	return list
+}
+
+func (d *desk) explained(what, id string) string {
+	d.t.Helper()
+	why := d.do("cli:will", "wake.explain", m{what: id})
+	return fmt.Sprint(why["outcome"], ": ", why["reason"])
+}
+
+func wantText(t *testing.T, got, want string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestWhoDoesNotAcknowledgeIsRemindedOnce: then who answers for the conversation is told, and
+// the sender if it asked for that; a person is the last.
+func TestWhoDoesNotAcknowledgeIsRemindedOnce(t *testing.T) {
+	for _, followUp := range []bool{false, true} {
+		d := newDesk(t)
+		d.announce("lead", "boss", "w")
+		group(d, "boss")
+		d.do("agent:w", "message.post", m{"id": "m", "conversationId": "c", "text": "look", "targets": []string{"lead"}, "followUp": followUp})
+		d.wantWakes("agent:lead explicit_mention")
+		d.pass(9*time.Minute, "lead", "boss", "w")
+		d.wantWakes()
+		d.pass(2*time.Minute, "lead", "boss", "w")
+		if w := parse(t, d.sent[0].event.Payload); w["sweep"] != true || w.at("message", "id") != "m" {
+			t.Errorf("the reminder is %v", w)
+		}
+		d.wantWakes("agent:lead explicit_mention")
+		d.pass(10*time.Minute, "lead", "boss", "w")
+		d.wantWakes("agent:boss conversation_master")
+		wantText(t, d.explained("messageId", "m"), "woken: boss: answers for the conversation, and lead was reminded before; endpoint e-boss: it is the only one")
+		d.pass(10*time.Minute, "lead", "boss", "w")
+		if followUp {
+			d.wantWakes("agent:w requester")
+		} else {
+			d.wantWakes()
+		}
+		d.pass(time.Hour, "lead", "boss", "w")
+		d.wantWakes()
+		d.checkRebuild()
+	}
+}
+
+// TestWhatIsAcknowledgedIsNotBroughtUp again, nor what only hinted at somebody.
+func TestWhatIsAcknowledgedIsNotBroughtUp(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead", "other")
+	group(d, "")
+	got := d.do("cli:will", "message.post", m{"conversationId": "c", "text": "@lead @other look", "followUp": true})
+	d.wantWakes("agent:lead explicit_mention")
+	d.do("agent:lead", "delivery.ack", m{"id": got.list("deliveries")[0]["id"]})
+	d.pass(time.Hour, "lead", "other")
+	d.wantWakes()
+}
+
+// TestASenderFollowsUp on its own message only if it says so.
+func TestASenderFollowsUp(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead")
+	group(d, "lead")
+	d.do("agent:lead", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead"})
+	d.do("agent:lead", "message.post", m{"conversationId": "c", "text": "later", "workItemId": "w"})
+	d.wantWakes()
+	d.do("agent:lead", "message.post", m{"conversationId": "c", "text": "later", "workItemId": "w", "followUp": true})
+	d.wantWakes("agent:lead next_move_owner")
+}
+
+// TestAWakeThatNobodyComesForIsToldOthers: who asked for work whose agent stays away is
+// reminded where they are; the agent has its wake when it comes, and that is what why says.
+func TestAWakeThatNobodyComesForIsToldOthers(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead")
+	d.do("tg:42", "conversation.create", m{"id": "x", "kind": "group"})
+	d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"})
+	d.do("tg:42", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "wake": true})
+	d.pass(11 * time.Minute)
+	if diff := cmp.Diff([]string{"wake.decided"}, d.told("tg:42")); diff != "" {
+		t.Errorf("a person in their own chat was told (-want +got):\n%s", diff)
+	}
+	wantText(t, d.explained("workItemId", "w"), "nobody: 42: asked for it, and lead has not come for its wake; 42 is a person, and people are not woken")
+	d.pass(time.Hour)
+	if got := d.told("tg:42"); got != nil {
+		t.Errorf("then it was told %v", got)
+	}
+	d.announce("lead")
+	d.now = d.now.Add(time.Second)
+	wantText(t, d.explained("workItemId", "w"), "woken: lead: its wake waited; woken when e-lead announced itself")
+	if diff := cmp.Diff([]string{"delivery.woken"}, d.told("tg:42")); diff != "" {
+		t.Errorf("when it came (-want +got):\n%s", diff)
+	}
+	d.checkRebuild()
+}
+
+// TestAFlightWhoseAgentDied is told who asked for it, and the agent is asked for; one whose
+// agent is there is left alone once it has begun.
+func TestAFlightWhoseAgentDied(t *testing.T) {
+	for _, there := range []bool{false, true} {
+		d := newDesk(t)
+		d.announce("lead", "boss")
+		made := d.do("agent:boss", "invocation.create", m{"id": "i", "targetAgentId": "lead", "text": "go"})
+		flight := made.at("flight", "id").(string)
+		d.do("agent:lead", "delivery.ack", m{"id": made.at("delivery", "id")})
+		d.do("agent:lead", "flight.update", m{"id": flight, "state": "running"})
+		d.wantWakes("agent:lead explicit_mention")
+		if there {
+			d.pass(time.Hour, "lead", "boss")
+			d.wantWakes()
+			continue
+		}
+		d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"})
+		d.wants = nil
+		d.pass(11*time.Minute, "boss")
+		w := parse(t, d.sent[0].event.Payload)
+		if w["invocation"] != nil || w["flight"] != nil || w["reason"] != "boss: asked for it, and lead is not there; endpoint e-boss: it is the only one" {
+			t.Errorf("who asked is told %v", w)
+		}
+		d.wantWakes("agent:boss requester")
+		if len(d.wants) != 1 || d.wants[0].agent != "agent:lead" {
+			t.Errorf("asked for: %v", d.wants)
+		}
+		d.pass(time.Hour, "boss")
+		d.wantWakes()
+		d.checkRebuild()
+	}
+}
+
+// TestAChatHearsWhatBecameOfAWake that it asked for: that it reached nobody, and who came.
+func TestAChatHearsWhatBecameOfAWake(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead")
+	d.do("tg:-100", "conversation.create", m{"id": "tg:-100", "kind": "group"})
+	d.do("tg:42", "invocation.create", m{"targetAgentId": "lead", "text": "go", "conversationId": "tg:-100"})
+	wake := d.sent[0]
+	d.sent = nil
+	d.now = d.now.Add(time.Second)
+	tx := d.turn("collab:broker")
+	tx.caller = brokerItself
+	tx.missed(wake.deliveryID, wake.to, stamp(d.now))
+	d.end(tx)
+	if diff := cmp.Diff([]string{"delivery.updated"}, d.told("tg:-100")); diff != "" {
+		t.Errorf("the chat was told (-want +got):\n%s", diff)
+	}
+	d.announce("lead")
+	if diff := cmp.Diff([]string{"delivery.updated"}, d.told("tg:-100")); diff != "" {
+		t.Errorf("and then (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,101 @@
+package surface
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"hubbub/peers/peer"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+	contract "hubbub/protocol/collab"
+	"hubbub/protocol/text"
+)
+
+// takeFact shows what became of something that a chat began: its work, its questions, and
+// what is said in its conversation.
+func (s clerk) takeFact(ctx context.Context, d *peer.Delivery) error {
+	var fact protocol.CollabEvent
+	if err := d.Decode(&fact); err != nil || d.Message.From != protocol.PeerBroker {
+		return peer.Reject("only the collaboration broker tells facts")
+	}
+	return store.InTx(ctx, s.db, func(tx *store.Tx) {
+		chat, refusal := s.host.Find(tx, d.Topic)
+		if refusal != "" {
+			tx.Fail(peer.Reject(refusal))
+			return
+		}
+		said, conversation, err := s.news(tx, &fact)
+		if err != nil {
+			tx.Fail(peer.Reject(err.Error()))
+			return
+		}
+		place, here := strings.CutPrefix(conversation, string(chat)+"/")
+		if !here {
+			place = ""
+		}
+		s.show(tx, chat, place, "fact:"+fact.ID, said)
+	})
+}
+
+// news says a fact in words; facts that nobody in a chat needs have none.
+func (s clerk) news(tx *store.Tx, fact *protocol.CollabEvent) (said, conversation string, err error) {
+	switch fact.Type {
+	case contract.EventMessagePosted.Name:
+		m, err := contract.EventMessagePosted.Read(fact)
+		return s.called(tx, m.AuthorID, m.AuthorIdentity) + ": " + m.Text, m.ConversationID, err
+	case contract.EventQuestionAnswered.Name:
+		q, err := contract.EventQuestionAnswered.Read(fact)
+		return fmt.Sprintf("%s answers “%s”: %s", s.called(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100), q.Answer), q.ConversationID, err
+	case contract.EventQuestionUpdated.Name:
+		q, err := contract.EventQuestionUpdated.Read(fact)
+		if q.State == contract.QuestionDeclined {
+			said = fmt.Sprintf("%s does not answer “%s”.", s.called(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100))
+		}
+		return said, q.ConversationID, err
+	case contract.EventWorkCreated.Name, contract.EventWorkUpdated.Name:
+		w, err := contract.EventWorkUpdated.Read(fact)
+		said = s.describe(tx, &w)
+		if w.State == contract.WorkReview {
+			said += fmt.Sprintf("\n/done %s accepts it; /work %s @NAME TEXT sends it back.", w.ID, w.ID)
+		}
+		return said, w.ConversationID, err
+	}
+	return s.wakeNews(tx, fact)
+}
+
+// wakeNews is news of reminders, and of wakes that a person asked for.
+func (s clerk) wakeNews(tx *store.Tx, fact *protocol.CollabEvent) (said, conversation string, err error) {
+	switch fact.Type {
+	case contract.EventWakeDecided.Name:
+		w, err := contract.EventWakeDecided.Read(fact)
+		for _, c := range w.Decision.Candidates {
+			if c.Chosen {
+				said = fmt.Sprintf("A reminder: %s waits for %s, who %s.", w.RecordID, s.called(tx, c.AgentID, c.Identity), c.Reason)
+			}
+		}
+		return said, w.ConversationID, err
+	case contract.EventDeliveryChanged.Name: // of a wake that a person here asked for
+		d, err := contract.EventDeliveryChanged.Read(fact)
+		if d.EndpointID != "" && d.Wake == contract.WakeWoken {
+			return fmt.Sprintf("@%s was woken again%s, at %s.", d.TargetAgentID, aboutWhat(&d), d.EndpointID), d.ConversationID, err
+		}
+		return fmt.Sprintf("The wake of @%s%s reached nobody. It is told when it comes.", d.TargetAgentID, aboutWhat(&d)), d.ConversationID, err
+	case contract.EventWoken.Name:
+		w, err := contract.EventWoken.Read(fact)
+		if w.Conversation != nil {
+			conversation = w.Conversation.ID
+		}
+		return fmt.Sprintf("@%s has come, and was woken (%s).", w.TargetAgentID, w.Reason), conversation, err
+	}
+	return "", "", nil
+}
+
+// aboutWhat names what a delivery is about, if people know it.
+func aboutWhat(d *contract.Delivery) string {
+	if id := cmp.Or(d.WorkItemID, d.QuestionID); id != "" {
+		return " for " + id
+	}
+	return ""
+}
