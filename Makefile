@@ -1,6 +1,6 @@
 # The commands of this repository. `make` lists them.
 
-.PHONY: help build test quick lint walk size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk test-power-cut test-agents test-emulator test-a2a test-chorus test-models generate package install uninstall package-check mcp-conformance test-console soak lint-deep clean
+.PHONY: help build test quick lint walk size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk test-power-cut test-agents test-emulator test-a2a test-hooks test-chorus test-models generate package install uninstall package-check mcp-conformance test-console soak lint-deep clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -68,6 +68,9 @@ test-emulator: ## bus, spawner, bridge and agents against a Bot API server from 
 
 test-a2a: ## agents and clients of A2A's JavaScript SDK with ours (needs npm)
 	@scripts/test-a2a
+
+test-hooks: ## posts of the JavaScript libraries of Standard Webhooks and GitHub (needs npm)
+	@scripts/test-hooks
 
 test-chorus: ## two agents in a channel of a Chorus service that is not ours, in Python
 	@scripts/test-chorus

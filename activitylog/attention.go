@@ -164,7 +164,8 @@ type ChatEvent struct {
 }
 
 // ChatEvents calls fn each time that a chat message that the filter chooses was sent
-// to an agent, the oldest first, until fn returns an error.
+// to an agent, the oldest first, until fn returns an error. What a hook took is sent to its chat
+// before, and is no such message.
 func (r *Reader) ChatEvents(ctx context.Context, f AttentionFilter, fn func(*ChatEvent) error) error {
 	rows := f.rows()
 	rows.Types = []protocol.MessageType{protocol.TypeTGMessage, protocol.TypeChatMessage}
@@ -173,7 +174,8 @@ func (r *Reader) ChatEvents(ctx context.Context, f AttentionFilter, fn func(*Cha
 	}
 	return r.Each(ctx, rows, func(e *Entry) error {
 		c, ok := chatEvent(e)
-		if !ok || f.EventID != "" && c.EventID != f.EventID || f.Agent != "" && c.Agent != f.Agent {
+		to := protocol.RoleOf(protocol.PeerID(c.Agent))
+		if !ok || to == protocol.RoleTG || to == protocol.RoleChorus || f.EventID != "" && c.EventID != f.EventID || f.Agent != "" && c.Agent != f.Agent {
 			return nil
 		}
 		return fn(&c)

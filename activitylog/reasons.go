@@ -67,7 +67,6 @@ var reasonWords = map[string]string{
 	"must_not_respond":      "it is not for the agent to answer",
 	"not_decided":           "who tried may not decide this, or it is decided",
 	"no_files":              "its chat shows no files",
-	"no_first_word":         "in its channel only messages are answered",
 	"not_assigned":          "the agent is not assigned to that chat",
 	"no_conversation":       "it belongs to no conversation",
 	"not_for_people":        "the text held only thoughts, a tool call or a copy of the prompt",

@@ -17,11 +17,18 @@ const a2aEnv = "HUBBUB_A2A"
 // javaScript makes a command of a script that uses the SDK.
 func javaScript(t *testing.T, script string, args ...string) *exec.Cmd {
 	t.Helper()
-	folder := os.Getenv(a2aEnv)
+	return node(t, a2aEnv, "make test-a2a", filepath.Join("a2a", script), args...)
+}
+
+// node makes a command of a script in testdata that uses what is installed in the folder of an
+// environment variable; target installs it.
+func node(t *testing.T, variable, target, path string, args ...string) *exec.Cmd {
+	t.Helper()
+	folder, script := os.Getenv(variable), filepath.Base(path)
 	if folder == "" {
-		t.Skipf("%s is not set: make test-a2a installs the SDK and sets it", a2aEnv)
+		t.Skipf("%s is not set: %s installs what it needs and sets it", variable, target)
 	}
-	source, err := os.ReadFile(filepath.Join("testdata", "a2a", script))
+	source, err := os.ReadFile(filepath.Join("testdata", path))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -121,6 +121,7 @@ var handlings = map[string]handling{
 	"hubbub chorus add NAME --connection-string-file FILE":             {says: `agent:name`, on: wholeSystem},
 	"hubbub chorus inbox create NAME":                                  {says: `/inbox/sk_`, on: wholeSystem},
 	"hubbub chorus inbox rotate NAME":                                  {says: `/inbox/sk_`, on: wholeSystem},
+	"hubbub hook add NAME --chat tg:1":                                 {says: `/hook/name\nwhsec_`, on: wholeSystem},
 
 	// Credentials.
 	"hubbub token create NAME --identity P --subscribe P --publish P": {says: `^\S{40,}$`, first: (*reader).revokeName},

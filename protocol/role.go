@@ -66,7 +66,7 @@ var Matrix = []Permission{
 	{
 		Role: RoleTG, Identity: "tg:{chat_id}",
 		Sends:     []MessageType{TypeSpawnRequest, TypeConfigure, TypeTGMessage, TypeDeliveryStatus, TypeCollabRequest},
-		Receives:  []MessageType{TypeSpawnResult, TypeRouteAssigned, TypeTGReply, TypeDeliveryStatus, TypeAgentEvent, TypeCollabResult},
+		Receives:  []MessageType{TypeSpawnResult, TypeRouteAssigned, TypeTGReply, TypeDeliveryStatus, TypeAgentEvent, TypeCollabResult, TypeChatMessage}, // the last of hooks
 		Extension: []MessageType{TypeCollabRequest},
 	},
 	{
@@ -83,7 +83,7 @@ var Matrix = []Permission{
 	{
 		Role: RoleChorus, Identity: "chorus:{channel}",
 		Sends:     []MessageType{TypeSpawnRequest, TypeConfigure, TypeChatMessage, TypeDeliveryStatus, TypeCollabRequest},
-		Receives:  []MessageType{TypeSpawnResult, TypeRouteAssigned, TypeChatReply, TypeDeliveryStatus, TypeAgentEvent, TypeCollabResult},
+		Receives:  []MessageType{TypeSpawnResult, TypeRouteAssigned, TypeChatReply, TypeDeliveryStatus, TypeAgentEvent, TypeCollabResult, TypeChatMessage},
 		Extension: []MessageType{TypeSpawnRequest, TypeConfigure, TypeChatMessage, TypeDeliveryStatus, TypeCollabRequest},
 	},
 	{

@@ -269,13 +269,6 @@ func printConnection(cmd *cobra.Command, name, url string, make func(*chorus.Sto
 		return program.Usage("%s", err)
 	}
 	return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
-		if url == "" {
-			recorded, err := store.PublicURL(ctx)
-			if err != nil {
-				return err
-			}
-			url = recorded
-		}
 		secret, err := make(store, ctx, chorus.InboxName(name))
 		if errors.Is(err, chorus.ErrExists) {
 			return fmt.Errorf("%w; for a new connection string run: hubbub chorus inbox rotate %s", err, name)
@@ -283,12 +276,25 @@ func printConnection(cmd *cobra.Command, name, url string, make func(*chorus.Sto
 		if err != nil {
 			return err
 		}
-		if url == "" {
-			url = defaultPublicURL
-			fmt.Fprintf(cmd.ErrOrStderr(), "no gateway has recorded its public address yet, so the string begins with %s;\n"+
-				"if that is wrong, put the right one there: the rest stays valid\n", url)
+		at, err := gatewayURL(cmd, store, url)
+		if err != nil {
+			return err
 		}
-		connection := chorus.ConnectionString(url, secret)
+		connection := chorus.ConnectionString(at, secret)
 		return printLine(cmd, map[string]string{"name": name, "connectionString": connection}, "%s", connection)
 	})
+}
+
+// gatewayURL returns where the outside reaches the gateway: as told, or as it recorded itself.
+func gatewayURL(cmd *cobra.Command, store *chorus.Store, told string) (string, error) {
+	if told != "" {
+		return told, nil
+	}
+	recorded, err := store.PublicURL(cmd.Context())
+	if recorded == "" && err == nil {
+		recorded = defaultPublicURL
+		fmt.Fprintf(cmd.ErrOrStderr(), "no gateway has recorded its public address yet, so what follows begins with %s;\n"+
+			"if that is wrong, put the right one there: the rest stays valid\n", recorded)
+	}
+	return recorded, err
 }

@@ -39,6 +39,8 @@ var candidates = map[string]func(cmd *cobra.Command) ([]string, error){
 	"TOPIC":             connected(protocol.RoleAgent, protocol.RoleTG, protocol.RoleChorus),
 	"ITEM":              undelivered,
 	"REMINDER":          pendingReminders,
+	"hook rotate NAME":  hookNames,
+	"hook remove NAME":  hookNames,
 	"token revoke NAME": tokenNames,
 	"WHO":               known,
 	"ask NAME":          known,

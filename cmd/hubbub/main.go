@@ -32,7 +32,7 @@ var groups = []group{
 	{"Look", []func() *cobra.Command{newTail, newTrace, newWhy, newStats, newTop, newPeers, newConsole, newLog}},
 	{"Talk", []func() *cobra.Command{newChat, newSay, newAsk, newInvoke, newConversation, newPub, newSub, newPing}},
 	{"Work", []func() *cobra.Command{newWorkCommand, newWhoCommand, newDecisions, newOwe, newBlocking, newHalt, newResume, newReminders}},
-	{"Operate", []func() *cobra.Command{newDoctor, newToken, newPair, newOutbox, newChorusCommand, newBackup, newConformance, newBench, newManual}},
+	{"Operate", []func() *cobra.Command{newDoctor, newToken, newPair, newOutbox, newChorusCommand, newHook, newBackup, newConformance, newBench, newManual}},
 	{"", []func() *cobra.Command{newVersion}},
 }
 

@@ -38,6 +38,15 @@
 //     as a message that was deleted, and what is said afterwards is refused. Tasks
 //     are kept as long as messages, and shown to their inbox alone.
 //
+// Guarantees, hooks (a program elsewhere POSTs what a chat of any bridge is to hear):
+//
+//   - 200 means stored: it reaches the chat's bridge as a chat_message, in order, across
+//     restarts, or is a dead letter that Store.Hooks tells of. The bridge makes it an event whose
+//     author is the hook: a status that obliges nobody, or an assignment of the chat's agent.
+//   - A post is signed with the hook's secret, as by Standard Webhooks within five minutes, or as
+//     by GitHub. It is known for 30 days by its id, or, where that is not signed, by its body.
+//   - What it says is quoted: it names nobody, and no word of it is a command.
+//
 // Guarantees, service side (the gateway POSTs to an external agent):
 //
 //   - An external agent is an agent like any other, with a mailbox, attention and

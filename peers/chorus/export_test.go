@@ -10,3 +10,6 @@ var SchemaBefore = []string{schema + outbox.Schema}
 func SealOfTurn(s *Store, id int64, secret string) []byte {
 	return s.seal.seal(turnLabel(id), secret)
 }
+
+// CheckSignature is how a post to a hook is checked.
+var CheckSignature = checkSignature

@@ -36,7 +36,8 @@ func (c channels) Message(ctx context.Context, e *surface.Event) (protocol.Messa
 	if err := json.Unmarshal(in.content, &content); err != nil {
 		return protocol.Message{}, outbox.Permanent(fmt.Errorf("message %d cannot be read: %w", e.ID, err))
 	}
-	if content.Chat != nil && content.Author != nil && content.Chat.Kind == string(attention.ConversationChannel) {
+	room := content.Chat != nil && content.Author != nil && content.Chat.Kind == string(attention.ConversationChannel)
+	if room && !surface.IsHooked(content.SourceID) { // that is a quotation, and names nobody
 		if sibling := c.siblingOf(tx, e.Chat, content.Author.DisplayName); sibling != "" {
 			content.Author.ID, content.Author.Kind = sibling, string(attention.AuthorAgent)
 		}

@@ -93,7 +93,8 @@ type queues struct {
 	troubles  troubles // of the callbacks
 	posts     *outbox.Outbox
 	awaited   awaited // posts
-	tasks     news    // of messages that came over A2A
+	hooked    *outbox.Outbox
+	tasks     news // of messages that came over A2A
 }
 
 // New makes a gateway on an open data folder and a listener, which Run closes.
@@ -180,22 +181,34 @@ func (g *Gateway) newQueues() queues {
 			Name: postQueue, MinBackoff: g.opts.MinBackoff, Parallel: 32, StopTimeout: g.opts.StopTimeout,
 			OnSettled: g.settlePost, AfterSettled: g.afterPost,
 		}),
+		hooked: open(g.sendHooked, outbox.Options{
+			Name: hookQueue, MinBackoff: g.opts.MinBackoff, Parallel: 16, MaxPerDestination: maxHooked, AfterSettled: g.afterHooked,
+		}),
 	}
 }
 
 // newBus makes the connection that speaks for every channel.
 func (g *Gateway) newBus() *peer.Peer {
 	opts := g.peerOptions()
-	opts.OnConnect = g.surface.Connected
+	opts.OnConnect = g.connected
 	p := peer.New(g.opts.ID, opts)
 	p.HandlePresence(g.company.hear)
 	g.surface.Handle(p)
 	p.Handle(protocol.TypeChatReply, g.takeReply)
+	p.Handle(protocol.TypeChatMessage, g.takeHooked)
 	p.Handle(protocol.TypeAgentEvent, g.takeActivity)
 	if err := p.Subscribe(context.Background(), "chorus:*"); err != nil { // it is noted for when p runs
 		g.log.Error().Err(err).Msg("channels not subscribed to")
 	}
 	return p
+}
+
+// connected ends every wait that was for the bus.
+func (g *Gateway) connected(ctx context.Context) {
+	g.surface.Connected(ctx)
+	if err := g.hooked.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
+		g.log.Warn().Err(err).Msg("posts not hurried after a reconnect; they wait for their backoff")
+	}
 }
 
 func (g *Gateway) peerOptions() *peer.Options {
@@ -216,7 +229,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		g.members.look(ctx) // callbacks find their agents
 		for _, run := range []func(context.Context) error{
-			g.callbacks.Run, g.posts.Run, g.surface.Run, g.members.run, g.combined.run, g.prune, g.serve, g.sayReady,
+			g.callbacks.Run, g.posts.Run, g.hooked.Run, g.surface.Run, g.members.run, g.combined.run, g.prune, g.serve, g.sayReady,
 		} {
 			group.Go(func() error { return run(ctx) })
 		}

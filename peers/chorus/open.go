@@ -25,6 +25,8 @@ var (
 	toA2A string // messages that came over A2A are tasks
 	//go:embed asked.sql
 	toAsked string // a task may ask
+	//go:embed hook.sql
+	toHooks string // programs elsewhere POST what chats are to hear
 )
 
 // Files in the gateway's data folder.
@@ -58,7 +60,7 @@ func OpenStore(folder string) (*Store, error) {
 }
 
 func versions() []string {
-	return []string{schema + outbox.Schema, surface.Schema + toSurface, toAgents, toA2A, toAsked}
+	return []string{schema + outbox.Schema, surface.Schema + toSurface, toAgents, toA2A, toAsked, toHooks}
 }
 
 // OpenStoreBeside opens the data folder for an operator's command. It refuses one of

@@ -42,6 +42,7 @@ func (g *Gateway) pruneOnce(ctx context.Context) error {
 	forget(`UPDATE inbound SET callback = NULL, content = x'' WHERE callback IS NOT NULL AND received_at < ?`, 2*keepSecret)
 	forget(`UPDATE channel SET mcp = NULL WHERE mcp IS NOT NULL AND mcp_at < ?`, 2*keepSecret)
 	forget(`DELETE FROM inbound WHERE received_at < ?`, keepMessages)
+	forget(`DELETE FROM hook_post WHERE at < ?`, keepMessages)
 	forget(`UPDATE delivery SET callback = NULL, token = NULL WHERE callback IS NOT NULL AND due_at < ? AND state <> 'posting'`, 0)
 	forget(`DELETE FROM delivery WHERE due_at < ? AND state <> 'posting'`, keepMessages)
 	if tx.Err() != nil {

@@ -143,13 +143,20 @@ type replied struct {
 
 // answered finds the message that a reply belongs to: the one it names, by
 // sourceId or by the messageId of the chat_message, else the one that is being
-// handed over, else the latest that the agent took. tx fails with ErrNotFound if there
-// is none.
+// handed over, else the latest that the agent took. What no service said, such as a reminder or
+// what a hook brought, has no callback: its answer is of the latter. tx fails with ErrNotFound if
+// there is none.
 func answered(tx *store.Tx, channel protocol.PeerID, inReplyTo string, inFlight int64) replied {
+	if slices.ContainsFunc(ownSources, func(own string) bool { return strings.HasPrefix(inReplyTo, own) }) {
+		inReplyTo = ""
+	}
 	return one(tx, ErrNotFound, func(in *replied) []any { return []any{&in.seq, &in.source, &in.turn} },
-		`SELECT seq, source_id, turn FROM inbound WHERE channel = ?1 AND (?3 = '' OR source_id = ?3 OR message_id = ?3)
+		`SELECT seq, source_id, turn FROM inbound WHERE channel = ?1 AND (callback IS NULL OR callback <> x'') AND (?3 = '' OR source_id = ?3 OR message_id = ?3)
 		ORDER BY seq = ?2 DESC, forwarded_at > 0 DESC, seq DESC LIMIT 1`, channel, inFlight, inReplyTo)
 }
+
+// ownSources begin the sourceIds of events in a channel that its service did not POST.
+var ownSources = []string{hookLabel(""), "reminder:", "undelivered:"}
 
 // putEvent stores one event for the callback of a message. The events of a
 // channel go out one after the other, whichever of its callbacks they are for:

@@ -114,6 +114,7 @@ func (b *Bridge) connect(ctx context.Context) error {
 	b.peer = peer.New(protocol.PeerID("tg:"+id(b.bot)), &opts)
 	b.surface.Handle(b.peer)
 	b.peer.Handle(protocol.TypeTGReply, b.out.takeReply)
+	b.peer.Handle(protocol.TypeChatMessage, b.in.takeHooked)
 	b.out.typing.watches = b.peer.Watches
 	b.peer.HandlePresence(b.out.typing.left)
 	// Agents tell of each other's events; a chat has no use for them.

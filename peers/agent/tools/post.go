@@ -13,7 +13,6 @@ import (
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
 	"hubbub/peers/outbox"
-	"hubbub/protocol"
 	"hubbub/protocol/text"
 )
 
@@ -129,8 +128,6 @@ func (t *try) permitPost(there *mailbox.Entry, text string, bound int) attention
 		return refusal
 	case attention.MeansSilence(text):
 		return silence
-	case protocol.PeerID(there.Chat).Family() == "chorus":
-		return noFirstWord
 	case f.Halted:
 		return attention.Refusal{Reason: "halted", Advice: "A person has halted you there. Say nothing until they let you go on."}
 	case bound > 0 && f.Posts >= bound:
@@ -141,11 +138,6 @@ func (t *try) permitPost(there *mailbox.Entry, text string, bound int) attention
 	return attention.Refusal{}
 }
 
-var (
-	notAssigned = attention.Refusal{
-		Reason: "not_assigned", Advice: "You are not assigned to that chat. Name one that talks to you: its address, such as tg:42, or its conversation id.",
-	}
-	noFirstWord = attention.Refusal{
-		Reason: "no_first_word", Advice: "In a Chorus channel only messages are answered. Wait until somebody writes there.",
-	}
-)
+var notAssigned = attention.Refusal{
+	Reason: "not_assigned", Advice: "You are not assigned to that chat. Name one that talks to you: its address, such as tg:42, or its conversation id.",
+}

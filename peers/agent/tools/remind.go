@@ -110,10 +110,6 @@ func (args *remindArguments) remind(t *try, b *Toolbox) reminding {
 		t.refuse(otherChat)
 		return reminding{}
 	}
-	if protocol.PeerID(there.Chat).Family() == "chorus" {
-		t.refuse(noFirstWord)
-		return reminding{}
-	}
 	r := mailbox.Reminder{Chat: there.Chat, Place: *there.Content.Chat, Text: strings.TrimSpace(args.Text), Zone: cmp.Or(args.Zone, "UTC"), Cause: eventID(t.event)}
 	err := r.At(args.When, time.Now())
 	call := b.turnID // which may run again

@@ -1,0 +1,157 @@
+package cmd_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"hubbub/activitylog"
+)
+
+// A sender POSTs signed bodies with curl, and signs them with openssl.
+type sender struct {
+	s           *system
+	url, secret string
+}
+
+// newSender makes a hook, and who POSTs to it.
+func newSender(s *system, args ...string) *sender {
+	s.t.Helper()
+	for _, tool := range []string{"curl", "openssl", "base64", "od"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			s.t.Skipf("%s is missing", tool)
+		}
+	}
+	printed := strings.Fields(s.hubbub(append([]string{"hook", "add"}, args...)...))
+	return &sender{s, printed[0], printed[1]}
+}
+
+// asGitHub and asStandard are shell scripts that POST $body to $url, signed with $secret.
+const (
+	asGitHub = `signature=$(printf %s "$body" | openssl dgst -sha256 -hmac "$secret" -r | cut -d' ' -f1)
+printf %s "$body" | curl -sS -w ' %{http_code}' --data-binary @- -H 'Content-Type: application/json' -H 'X-GitHub-Event: push' \
+	-H "X-GitHub-Delivery: $id" -H "X-Hub-Signature-256: sha256=$signature" "$url"`
+	asStandard = `key=$(printf %s "${secret#whsec_}" | base64 -d | od -An -v -tx1 | tr -d ' \n') at=$(date +%s)
+signature=$(printf %s "$id.$at.$body" | openssl dgst -sha256 -mac HMAC -macopt "hexkey:$key" -binary | base64)
+printf %s "$body" | curl -sS -w ' %{http_code}' --data-binary @- -H 'Content-Type: application/json' \
+	-H "webhook-id: $id" -H "webhook-timestamp: $at" -H "webhook-signature: v1,$signature" "$url"`
+)
+
+// post POSTs, and returns the answer with its status.
+func (p *sender) post(how, id, body string) string {
+	p.s.t.Helper()
+	cmd := exec.CommandContext(p.s.t.Context(), "sh", "-euc", how)
+	cmd.Env = append(os.Environ(), "url="+p.url, "secret="+p.secret, "id="+id, "body="+body)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		p.s.t.Fatalf("%v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// must fails the test unless an answer says what is wanted.
+func must(t *testing.T, answer string, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(answer, want) {
+			t.Errorf("%q; want %s", answer, want)
+		}
+	}
+}
+
+// TestAHookOfRealPrograms: what programs elsewhere POST, signed, the agent of a chat must answer, or
+// merely finds; each once, whichever program is killed after the 200; what it says is nobody's
+// words, and why tells of it.
+func TestAHookOfRealPrograms(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	s := newObedient(t)
+	at := "--listen=" + freeAddress(t)
+	s.start("chorus", at)
+	will := s.api.User("Will")
+	chat := s.api.DM(will)
+	s.api.Say(chat, will, "hello")
+	s.awaitTexts(chat, 1)
+	topic := string(topicOf(chat))
+	loud, quiet := newSender(s, "loud", "--chat", topic, "--oblige"), newSender(s, "quiet", "--chat", topic)
+
+	must(t, quiet.post(asStandard, "msg_1", `{"text":"stop"}`), "accepted", " 200")
+	s.await("the quiet event", func() bool {
+		return slices.ContainsFunc(s.recordsOf(activitylog.RecordDecision), func(a activitylog.AttentionRecord) bool {
+			return a.EventID == "hook:quiet:msg_1" && a.Reason == "status+quoted" && a.Policy == "must_not_respond"
+		})
+	})
+	said := func(n int) string { return fmt.Sprintf(`do chat_send_message {"text":"Build %d is red."}`, n) }
+	must(t, loud.post(asGitHub, "g-1", said(1)), "accepted", " 200")
+	s.awaitTexts(chat, 2)
+	must(t, loud.post(asGitHub, "g-2", said(1)), "duplicate", " 200")
+
+	s.run["bus"].kill()
+	must(t, loud.post(asStandard, "msg_2", said(2)), "accepted", " 200")
+	s.run["chorus"].kill()
+	s.start("bus")
+	s.start("chorus", at)
+	s.awaitTexts(chat, 3)
+	s.run["tg"].kill()
+	must(t, loud.post(asStandard, "msg_3", said(3)), "accepted", " 200")
+	s.run["chorus"].kill()
+	s.restart("system")
+	s.start("tg")
+	s.start("chorus", at)
+	s.awaitTexts(chat, 4)
+	must(t, loud.post(asStandard, "msg_3", said(3)), "duplicate", " 200")
+
+	var why string
+	s.await("the end of the event", func() bool {
+		why = s.hubbub("why", "hook:loud:msg_3")
+		return strings.Contains(why, "ended: responded")
+	})
+	if strings.Count(why, topic) != 0 || !strings.Contains(why, "because assignment") {
+		t.Errorf("hubbub why says\n%s", why)
+	}
+	must(t, s.hubbub("hook", "list"), "loud   "+topic, "its agent", "quiet", "nobody")
+	loud.secret = strings.Fields(s.hubbub("hook", "rotate", "loud"))[1] + "x"
+	must(t, loud.post(asGitHub, "g-3", "anything"), "the signature does not fit", " 403")
+	must(t, s.hubbub("hook", "list"), "refused at", "the signature does not fit")
+	s.hubbub("hook", "remove", "quiet")
+	must(t, quiet.post(asStandard, "msg_9", "x"), "there is no such hook", " 404")
+	if got := s.api.Texts(chat.ID); !slices.Equal(got[1:], []string{"Build 1 is red.", "Build 2 is red.", "Build 3 is red."}) {
+		t.Errorf("the chat reads %q", got)
+	}
+}
+
+// TestHooksOfLibraries has the libraries of Standard Webhooks and of GitHub sign what they POST.
+func TestHooksOfLibraries(t *testing.T) {
+	send := func(how string, p *sender, id, body string) string {
+		t.Helper()
+		out, err := node(t, "HUBBUB_HOOKS", "make test-hooks", filepath.Join("hook", "send.mjs"), how, p.url, p.secret, id, body).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return string(out)
+	}
+	send("standard", &sender{url: "data:,", secret: "whsec_AAAA"}, "", "") // or skip before anything starts
+	s := newObedient(t)
+	s.start("chorus")
+	will := s.api.User("Will")
+	chat := s.api.DM(will)
+	s.api.Say(chat, will, "hello")
+	s.awaitTexts(chat, 1)
+	p := newSender(s, "ci", "--chat", string(topicOf(chat)), "--oblige")
+	for i, how := range []string{"standard", "github"} {
+		said := fmt.Sprintf(`do chat_send_message {"text":"Said by %s: ü."}`, how)
+		must(t, send(how, p, "msg_1", said), "accepted", " 200")
+		must(t, send(how, p, "msg_1", said), "duplicate", " 200")
+		if got := s.awaitTexts(chat, i+2); got[i+1] != "Said by "+how+": ü." {
+			t.Errorf("the chat reads %q", got)
+		}
+	}
+	p.secret = "whsec_" + strings.Repeat("A", 44)
+	must(t, send("standard", p, "msg_2", "x"), "the signature does not fit", " 403")
+}

@@ -1,0 +1,172 @@
+package chorus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"hubbub/peers/attention"
+	"hubbub/peers/outbox"
+	"hubbub/peers/peer"
+	"hubbub/peers/store"
+	"hubbub/peers/surface"
+	"hubbub/protocol"
+)
+
+// hookPath is where programs elsewhere POST; the name of a hook follows it.
+const hookPath = "/hook/"
+
+// hookQueue has what hooks took and their chats are to hear; destination: the chat.
+const hookQueue = "hook"
+
+// maxHooked is how much may wait for one chat.
+const maxHooked = 1000
+
+var errHookFull = refuse(http.StatusServiceUnavailable, "too many posts wait for this chat; try again later")
+
+// serveHook takes one signed post. 200 means that it is on disk; the work comes after.
+func (g *Gateway) serveHook(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return refuse(http.StatusMethodNotAllowed, "POST here, signed")
+	}
+	hook, secret, err := g.store.hookOf(r.Context(), r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	leave, err := g.calls.enter(r.Context(), hookPath+string(hook.Name), false)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	said, fresh, err := g.takePost(w, r, &hook, secret)
+	if refused, ok := errors.AsType[*refusal](err); ok && refused.status < http.StatusInternalServerError {
+		if noted := g.store.noteRefusal(context.WithoutCancel(r.Context()), hook.Name, refused.text); noted != nil {
+			g.log.Warn().Err(noted).Str("hook", string(hook.Name)).Msg("a refused post is not noted")
+		}
+	}
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, fmt.Sprintf("{\"event\":%s,\"status\":%q}\n", quoted(said), map[bool]string{true: "accepted", false: "duplicate"}[fresh]))
+	return nil
+}
+
+// takePost checks a post and stores it. It returns its sourceId, and whether it is new.
+func (g *Gateway) takePost(w http.ResponseWriter, r *http.Request, hook *Hook, secret string) (source string, fresh bool, err error) {
+	body, err := readBody(w, r)
+	if err != nil {
+		return "", false, err
+	}
+	id, err := checkSignature(r.Header, body, secret, g.opts.Now())
+	if err != nil {
+		return "", false, err
+	}
+	said, err := hookWords(r.Header, body)
+	if err != nil {
+		return "", false, err
+	}
+	source = hookLabel(hook.Name) + ":" + id
+	content := protocol.ChatMessage{
+		Text: said, Event: protocol.EventStatus, SourceID: source, CreatedAt: protocol.FormatTime(g.opts.Now()),
+		Author: &protocol.Author{ID: hookLabel(hook.Name), Kind: string(attention.AuthorSystem), DisplayName: string(hook.Name)},
+	}
+	if hook.Oblige {
+		content.Event = protocol.EventAssignment
+	}
+	m := protocol.NewMessage(protocol.TypeChatMessage, g.opts.ID, content)
+	if g.frameSize(len(hook.Chat), m)+frameMargin > g.opts.MaxFrame {
+		return "", false, errTooLong
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return "", false, fmt.Errorf("writing what a hook took: %w", err)
+	}
+	// The caller may hang up now; what it sent is stored all the same.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
+	defer cancel()
+	err = store.InTx(ctx, g.store.db, func(tx *store.Tx) {
+		fresh = tx.Changed(`INSERT INTO hook_post (hook, id, at) SELECT name, ?2, ?3 FROM hook WHERE name = ?1 ON CONFLICT DO NOTHING`,
+			hook.Name, id, micros(g.opts.Now())) > 0
+		if fresh {
+			_, err := g.hooked.Put(tx, string(hook.Chat), source, raw)
+			if errors.Is(err, outbox.ErrFull) {
+				err = errHookFull
+			}
+			tx.Fail(err)
+		}
+	})
+	return source, fresh, err
+}
+
+// hookWords returns what a post says, as a quotation: it is material, and neither names nor tells
+// anybody anything. What GitHub calls the event comes first.
+func hookWords(header http.Header, body []byte) (string, error) {
+	said := string(body)
+	if kind, _, _ := mime.ParseMediaType(header.Get("Content-Type")); kind == "application/x-www-form-urlencoded" {
+		if form, err := url.ParseQuery(said); err == nil && form.Has("payload") {
+			said = form.Get("payload")
+		}
+	}
+	if !utf8.ValidString(said) {
+		return "", refuse(http.StatusBadRequest, "the body is not valid UTF-8")
+	}
+	if strings.TrimSpace(said) == "" {
+		return "", refuse(http.StatusBadRequest, "the body is empty: there is nothing to tell the chat")
+	}
+	if event := strings.TrimSpace(header.Get("X-GitHub-Event")); event != "" && utf8.ValidString(event) {
+		said = event + "\n" + said
+	}
+	return "> " + strings.ReplaceAll(strings.ReplaceAll(said, "\r", "\n"), "\n", "\n> "), nil
+}
+
+// sendHooked tells a chat what a hook took. Every attempt has the same message.
+func (g *Gateway) sendHooked(ctx context.Context, item outbox.Item) error {
+	var m protocol.Message
+	if err := json.Unmarshal(item.Body, &m); err != nil {
+		return outbox.Permanent(err)
+	}
+	return g.bus.Tell(ctx, protocol.Topic(item.Destination), item.Attempt, m)
+}
+
+// afterHooked logs what a chat will never hear.
+func (g *Gateway) afterHooked(item outbox.Item, outcome outbox.State, cause error) {
+	if outcome != outbox.StateSent {
+		g.log.Warn().Str("topic", item.Destination).Str("event", item.Key).Str("outcome", string(outcome)).Err(cause).Msg("post not taken by its chat")
+	}
+}
+
+// takeHooked stores what a hook brings to a channel as an event of it. The answer goes to the
+// newest callback that its service gave.
+func (g *Gateway) takeHooked(ctx context.Context, d *peer.Delivery) error {
+	content, err := surface.Hooked(d)
+	if err != nil {
+		return err
+	}
+	channel := protocol.PeerID(d.Topic)
+	return store.InTx(ctx, g.store.db, func(tx *store.Tx) {
+		last := one(tx, peer.Reject("there is no such channel here; a service has to say something in it first"), store.Itself[[]byte],
+			`SELECT content FROM inbound WHERE channel = ? ORDER BY length(content) > 0 DESC, seq DESC LIMIT 1`, channel)
+		var before protocol.ChatMessage
+		if content.Chat = (&protocol.Chat{ID: string(channel), Kind: string(attention.ConversationChannel)}); json.Unmarshal(last, &before) == nil && before.Chat != nil {
+			content.Chat, content.MCP = before.Chat, before.MCP
+		}
+		raw, err := json.Marshal(content)
+		tx.Fail(err)
+		// No id of a service holds a tab.
+		seq, fresh := store.One(tx, store.Itself[int64], `INSERT INTO inbound (channel, external_id, source_id, message_id, content, callback, received_at)
+			VALUES (?, ?, ?, ?, ?, x'', ?) ON CONFLICT DO NOTHING RETURNING seq`,
+			channel, "\t"+content.SourceID, content.SourceID, protocol.NewMessageID(), raw, micros(g.opts.Now()))
+		if fresh {
+			g.surface.Pass(tx, &surface.Event{ID: seq, Chat: channel, Source: content.SourceID}, time.Time{})
+		}
+	})
+}

@@ -1,0 +1,91 @@
+package chorus
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// replayWindow is how far the time of a signed post may be from ours.
+const replayWindow = 5 * time.Minute
+
+// postIDRule is what the id of a post may be: it goes into ids and logs.
+var postIDRule = regexp.MustCompile(`^[A-Za-z0-9._:/+=-]{1,128}$`)
+
+// Refusals of posts to hooks.
+var (
+	errNoHook   = refuse(http.StatusNotFound, "there is no such hook; hubbub hook list names them")
+	errUnsigned = refuse(http.StatusForbidden, "the post is not signed: send webhook-id, webhook-timestamp and webhook-signature (Standard Webhooks), or X-Hub-Signature-256")
+	errSigned   = refuse(http.StatusForbidden, "the signature does not fit: sign the body as it is sent, with the secret of this hook")
+)
+
+// checkSignature returns the id by which a signed post is known, or a refusal. Two signatures are
+// understood: that of Standard Webhooks, over id, time and body, and that of GitHub, over the
+// body alone. A post of the latter is known by its body: its headers anybody could change who
+// plays it again.
+func checkSignature(header http.Header, body []byte, secret string, now time.Time) (id string, err error) {
+	id, stamp, signature := header.Get("webhook-id"), header.Get("webhook-timestamp"), header.Get("webhook-signature")
+	github := header.Get("X-Hub-Signature-256")
+	switch {
+	case signature != "":
+		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, hookSecret))
+		if err != nil {
+			return "", err
+		}
+		if !signedBy(signature, sign(key, []byte(id+"."+stamp+"."), body)) {
+			return "", errSigned
+		}
+		return checkStamp(id, stamp, now)
+	case github != "":
+		given, err := hex.DecodeString(strings.TrimPrefix(github, "sha256="))
+		sum := sign([]byte(secret), body)
+		if err != nil || !hmac.Equal(given, sum) {
+			return "", errSigned
+		}
+		known := sha256.Sum256(sum) // what is in logs signs nothing
+		return "body-" + hex.EncodeToString(known[:16]), nil
+	}
+	return "", errUnsigned
+}
+
+func sign(key []byte, parts ...[]byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	for _, part := range parts {
+		_, _ = mac.Write(part) // never fails
+	}
+	return mac.Sum(nil)
+}
+
+// signedBy reports whether one of the signatures of a header is sum: a sender may sign with
+// several secrets.
+func signedBy(header string, sum []byte) bool {
+	for given := range strings.FieldsSeq(header) {
+		version, signature, _ := strings.Cut(given, ",")
+		raw, err := base64.StdEncoding.DecodeString(signature)
+		if version == "v1" && err == nil && hmac.Equal(raw, sum) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkStamp refuses what is too old to be new, or that names itself so that nobody could read it.
+func checkStamp(id, stamp string, now time.Time) (string, error) {
+	seconds, err := strconv.ParseInt(stamp, 10, 64)
+	if err != nil {
+		return "", refuse(http.StatusBadRequest, "webhook-timestamp must be a number of seconds since 1970")
+	}
+	if away := now.Sub(time.Unix(seconds, 0)).Abs(); away > replayWindow {
+		return "", refuse(http.StatusBadRequest, "webhook-timestamp is more than 5 minutes from this machine's clock: sign the post when it is sent, and compare the clocks")
+	}
+	if !postIDRule.MatchString(id) {
+		return "", refuse(http.StatusBadRequest, "webhook-id must have 1 to 128 letters, digits, or . _ : / + = -")
+	}
+	return id, nil
+}

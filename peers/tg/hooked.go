@@ -1,0 +1,55 @@
+package tg
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"hubbub/peers/attention"
+	"hubbub/peers/peer"
+	"hubbub/peers/store"
+	"hubbub/peers/surface"
+	"hubbub/protocol"
+)
+
+// takeHooked stores what a hook took as an event of its chat: it is on disk when nil is returned.
+// People do not see it; they see what agents make of it. Whatever it says names nobody, and if it
+// is an assignment, it is the first agent's.
+func (in *intake) takeHooked(ctx context.Context, d *peer.Delivery) error {
+	content, err := surface.Hooked(d)
+	if err != nil {
+		return err
+	}
+	key, err := chatOf(d.Topic)
+	if err != nil {
+		return peer.Reject(err.Error())
+	}
+	return store.InTx(ctx, in.db, func(tx *store.Tx) {
+		c, refusal := in.chatForReply(tx, key)
+		switch {
+		case refusal != "":
+			tx.Fail(peer.Reject(refusal))
+			return
+		case !in.admitsTopic(tx, c.key):
+			tx.Fail(peer.Reject("the chat is not admitted any more"))
+			return
+		case c.silent():
+			tx.Fail(peer.Reject("the chat is stopped, or the bot is no member of it"))
+			return
+		}
+		content.Chat = &protocol.Chat{ID: id(c.key), Kind: string(attention.ConversationChannel), Title: c.title}
+		if c.direct() {
+			content.Chat.Kind, content.Chat.Title = string(attention.ConversationDM), ""
+		}
+		said := draft{Content: content}
+		if content.Event == protocol.EventAssignment {
+			said.Names = []string{strings.ToLower(in.me.Username)}
+		}
+		event, fresh := store.One(tx, store.Itself[int64], `INSERT INTO events (bot, chat, telegram_chat, message, source_id, draft, bus_id, received_at)
+			SELECT ?1, ?2, ?3, 0, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (SELECT 1 FROM events WHERE bot = ?1 AND chat = ?2 AND source_id = ?4) RETURNING id`,
+			in.bot, c.key, c.telegram, content.SourceID, string(encode(said)), string(protocol.NewMessageID()), now())
+		if fresh {
+			in.surface.Pass(tx, &surface.Event{ID: event, Chat: peerOf(c.key), Source: content.SourceID}, time.Time{})
+		}
+	})
+}
