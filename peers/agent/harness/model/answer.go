@@ -48,6 +48,7 @@ func (a *answer) stop(reason string) {
 	if reason != "" {
 		a.Truncated = reason == "length" || reason == "max_tokens"
 		a.Paused = reason == "pause_turn"
+		a.Withheld = reason == "content_filter" || reason == "refusal"
 	}
 }
 
@@ -81,6 +82,7 @@ type reply struct {
 	Calls     []call
 	Truncated bool // cut by the token limit
 	Paused    bool // the API ended it in between and wants to be asked again with it
+	Withheld  bool // a filter of the provider ended it
 
 	InputTokens, CachedTokens, OutputTokens int64 // 0 if the API did not tell
 	USD                                     float64

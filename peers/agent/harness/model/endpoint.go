@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -80,14 +81,13 @@ func (h *Harness) askOnce(ctx context.Context, body any, onText func(string)) (*
 	if response.StatusCode/100 != 2 {
 		return nil, s.refused(response)
 	}
-	s.body = response.Body
-	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")) //nolint:errcheck // "" is not JSON
-	if mediaType == "text/html" {
+	whole, page := s.look(response)
+	if page {
 		err := fmt.Errorf("%s answered with a web page (check --base-url, which includes the version such as /v1)", h.opts.BaseURL)
 		return nil, &requestError{Err: &harness.ToldError{Told: toldSettings, Err: err}}
 	}
 	a := &answer{onText: onText, byIndex: map[int]*part{}}
-	for data, err := range s.events(mediaType == "application/json") {
+	for data, err := range s.events(whole) {
 		if err != nil {
 			return nil, s.lost(brokeOff, err)
 		}
@@ -152,13 +152,43 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// look reports what an answer is by how it begins, whatever it calls itself: one whole JSON
+// object, or a web page; else it is a stream of events.
+func (s *stream) look(response *http.Response) (whole, page bool) {
+	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")) //nolint:errcheck // "" is nothing
+	ahead := bufio.NewReader(response.Body)
+	s.body = ahead
+	if mediaType == "text/event-stream" {
+		return false, false
+	}
+	first := byte(0)
+	for n := 1; first == 0 && n <= ahead.Size(); n++ {
+		begin, err := ahead.Peek(n)
+		if err != nil {
+			break
+		}
+		if !bytes.Contains([]byte(" \t\r\n\ufeff"), begin[n-1:]) {
+			first = begin[n-1]
+		}
+	}
+	switch first {
+	case '{', '[':
+		return true, false
+	case '<':
+		return false, true
+	case 'd', 'e', ':': // data, event, a comment
+		return false, false
+	}
+	return mediaType == "application/json", mediaType == "text/html"
+}
+
 // events returns the data of each server-sent event or, if the API ignored the wish for a
 // stream, the whole answer. An error is the last that it returns.
 func (s *stream) events(whole bool) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		if whole {
 			if raw, err := io.ReadAll(s); err != nil || len(raw) > 0 {
-				yield(raw, err)
+				yield(bytes.TrimPrefix(raw, []byte("\ufeff")), err)
 			}
 			return
 		}

@@ -51,9 +51,16 @@ func parseFailure(raw []byte) failure {
 // It reports false if there is none.
 func failureIn(data []byte) (f failure, ok bool) {
 	var body struct {
-		Error json.RawMessage `json:"error"`
+		Error  json.RawMessage `json:"error"`
+		Object string          `json:"object"`
 	}
-	if json.Unmarshal(data, &body) != nil || len(body.Error) == 0 || string(body.Error) == "null" {
+	if json.Unmarshal(data, &body) != nil {
+		return failure{}, false
+	}
+	if body.Object == "error" && json.Unmarshal(data, &f) == nil { // vLLM
+		return f, true
+	}
+	if len(body.Error) == 0 || string(body.Error) == "null" {
 		return failure{}, false
 	}
 	if json.Unmarshal(body.Error, &f.Message) != nil && json.Unmarshal(body.Error, &f) != nil {
@@ -108,6 +115,7 @@ const (
 	toldAccount  = "I cannot answer: the account that pays for my model has no credit left. Whoever runs me has to top it up; sending this again does not help."
 	toldKey      = "I cannot answer: the key of my model is refused. Whoever runs me has to mend that; sending this again does not help."
 	toldSettings = "I cannot answer: my model is not where I was told to look for it. Whoever runs me has to mend that; sending this again does not help."
+	toldWithheld = "The provider of my model withheld its answer to this. Asking in other words may help."
 	toldRefused  = "I cannot answer this: my model refuses the request. Whoever runs me can see why; sending this again does not help."
 )
 

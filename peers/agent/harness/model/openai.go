@@ -18,14 +18,15 @@ type (
 			Message      *openaiPiece `json:"message"`       // of an answer in one piece
 			FinishReason string       `json:"finish_reason"` // some endpoints never say it
 		} `json:"choices"`
-		Usage *struct {
-			PromptTokens     int64 `json:"prompt_tokens"`
-			CompletionTokens int64 `json:"completion_tokens"`
-			PromptDetails    struct {
-				CachedTokens int64 `json:"cached_tokens"`
-			} `json:"prompt_tokens_details"`
-			Cost float64 `json:"cost"` // OpenRouter: in US dollars
-		} `json:"usage"`
+		Usage json.RawMessage `json:"usage"`
+	}
+	openaiUsage struct { // some endpoints count in fractions
+		PromptTokens     float64 `json:"prompt_tokens"`
+		CompletionTokens float64 `json:"completion_tokens"`
+		PromptDetails    struct {
+			CachedTokens float64 `json:"cached_tokens"`
+		} `json:"prompt_tokens_details"`
+		Cost float64 `json:"cost"` // OpenRouter: in US dollars
 	}
 	openaiPiece struct {
 		Content      openaiText      `json:"content"` // null reads as ""
@@ -35,7 +36,7 @@ type (
 	}
 	openaiCall struct {
 		Index    *int            `json:"index"` // missing on some endpoints, which send whole calls
-		ID       string          `json:"id"`
+		ID       openaiID        `json:"id"`
 		Function openaiFunction  `json:"function"`
 		Extra    json.RawMessage `json:"extra_content"` // Gemini's thought signatures
 	}
@@ -45,30 +46,43 @@ type (
 	}
 	openaiText      string // may come as a string or in parts
 	openaiArguments string // JSON in a string; some endpoints send the object itself
+	openaiID        string // some endpoints number calls
 )
 
-// UnmarshalJSON joins the parts of a text. Parts of other types are passed over.
+// UnmarshalJSON joins the parts of a text, each an object or a string. Parts of other types
+// are passed over.
 func (t *openaiText) UnmarshalJSON(raw []byte) error {
-	if raw[0] != '[' {
-		return json.Unmarshal(raw, (*string)(t))
+	switch raw[0] {
+	case '[':
+		var parts []openaiText
+		err := json.Unmarshal(raw, &parts)
+		for _, p := range parts {
+			*t += p
+		}
+		return err
+	case '{':
+		var part struct {
+			Text string `json:"text"`
+		}
+		err := json.Unmarshal(raw, &part)
+		*t = openaiText(part.Text)
+		return err
 	}
-	var parts []struct {
-		Text string `json:"text"`
-	}
-	err := json.Unmarshal(raw, &parts)
-	for _, p := range parts {
-		*t += openaiText(p.Text)
-	}
-	return err
+	return json.Unmarshal(raw, (*string)(t))
 }
 
-// UnmarshalJSON takes an object as the string in which it belongs.
+// UnmarshalJSON takes anything but a string as the JSON that belongs into one.
 func (a *openaiArguments) UnmarshalJSON(raw []byte) error {
-	if raw[0] != '{' {
+	if raw[0] == '"' || raw[0] == 'n' {
 		return json.Unmarshal(raw, (*string)(a))
 	}
 	*a = openaiArguments(raw)
 	return nil
+}
+
+// UnmarshalJSON takes a number as its digits.
+func (i *openaiID) UnmarshalJSON(raw []byte) error {
+	return (*openaiArguments)(i).UnmarshalJSON(raw)
 }
 
 // openai is the chat completions API of one endpoint.
@@ -218,9 +232,10 @@ func (*openai) read(a *answer, data []byte) error {
 	if err := json.Unmarshal(data, &c); err != nil {
 		return err
 	}
-	if c.Usage != nil {
-		a.InputTokens, a.CachedTokens, a.OutputTokens = c.Usage.PromptTokens, c.Usage.PromptDetails.CachedTokens, c.Usage.CompletionTokens
-		a.USD = c.Usage.Cost
+	var u openaiUsage
+	if json.Unmarshal(c.Usage, &u) == nil { // an answer is none the worse for what it tells of its cost
+		a.InputTokens, a.CachedTokens, a.OutputTokens = tokens(u.PromptTokens), tokens(u.PromptDetails.CachedTokens), tokens(u.CompletionTokens)
+		a.USD = max(u.Cost, 0)
 	}
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
@@ -247,6 +262,9 @@ func (*openai) read(a *answer, data []byte) error {
 	return nil
 }
 
+// tokens is a number of tokens as it is counted here.
+func tokens(n float64) int64 { return int64(min(max(n, 0), 1e12)) }
+
 // openaiPart joins a piece to its call. Without an index, a piece with an id (or
 // a name) begins a call and any other continues the last one; some endpoints
 // give every call index 0, so that only another id tells that one begins, and some
@@ -260,7 +278,7 @@ func openaiPart(a *answer, piece openaiCall) error {
 	switch {
 	case piece.Index != nil:
 		p = a.byIndex[*piece.Index]
-		if p != nil && piece.ID != "" && p.ID != "" && p.ID != piece.ID {
+		if p != nil && piece.ID != "" && p.ID != "" && p.ID != string(piece.ID) {
 			p = nil
 		}
 	case piece.ID == "" && name == "":
@@ -277,7 +295,7 @@ func openaiPart(a *answer, piece openaiCall) error {
 			return err
 		}
 	}
-	p.ID = cmp.Or(piece.ID, p.ID)
+	p.ID = cmp.Or(string(piece.ID), p.ID)
 	if len(piece.Extra) > 0 {
 		p.Extra = piece.Extra
 	}

@@ -54,6 +54,9 @@ func (r *run) rounds(ctx context.Context) (*reply, error) {
 		if reply.Truncated && reply.Text == "" {
 			return nil, fmt.Errorf("%w: its answer was cut at %d tokens before it said anything", harness.ErrBudget, maxTokens)
 		}
+		if reply.Withheld && reply.Text == "" && len(reply.Calls) == 0 {
+			return nil, &harness.ToldError{Told: toldWithheld, Err: errors.New("the provider of the model withheld the answer (its filter of content)")}
+		}
 		if reply.Text != "" || len(reply.Calls) > 0 {
 			r.said = append(r.said, message{Role: roleAssistant, Text: reply.Text, Calls: reply.Calls})
 		}

@@ -72,6 +72,9 @@ func numbered(name string, n int) string {
 // a result that says what to do.
 func (s *toolset) run(ctx context.Context, c call) harness.Result {
 	arguments := []byte(cmp.Or(strings.TrimSpace(c.Arguments), "{}"))
+	if inside := ""; arguments[0] == '"' && json.Unmarshal(arguments, &inside) == nil { // written as a string within the string
+		arguments = []byte(cmp.Or(strings.TrimSpace(inside), "{}"))
+	}
 	if s.Has(c.Name) && (arguments[0] != '{' || !json.Valid(arguments)) {
 		return harness.Refused("the arguments are not a JSON object; call the tool again with a valid one", nil)
 	}

@@ -205,6 +205,18 @@ func TestCompatibleEndpointsAsTheyAre(t *testing.T) {
 			chunk(`{"role":"assistant","content":null,"function_call":{"name":"chat_react","arguments":"{\"signal\""}}`, "null"),
 			chunk(`{"content":"Hi.","function_call":{"arguments":":\"done\"}"}}`, `"function_call"`), done,
 		},
+		"numbers as ids, arguments that are none": {
+			chunk(`{"content":"Hi.","tool_calls":[{"index":0,"id":7,"function":{"name":"chat_react","arguments":"{\"signal\""}}]}`, "null"),
+			chunk(`{"tool_calls":[{"index":0,"id":7,"function":{"name":null,"arguments":":\"done\"}"}}]}`, "null"), end, done,
+		},
+		"content as an object, and parts that are strings": {
+			chunk(`{"content":{"type":"text","text":"H"}}`, "null"), chunk(`{"content":["i",{"type":"text","text":"."}]}`, "null"),
+			chunk(`{"tool_calls":[{"id":"a","function":{"name":"chat_react","arguments":{"signal":"done"}}}]}`, "null"), end, done,
+		},
+		"arguments in a string in a string, tokens in fractions": {
+			chunk(`{"content":"Hi.","tool_calls":[{"index":0,"id":"a","function":{"name":"chat_react","arguments":"\"{\\\"signal\\\":\\\"done\\\"}\""}}]}`, "null"),
+			`{"choices":[],"usage":{"prompt_tokens":12.5,"completion_tokens":"many","cost":"0.1"}}`, end, done,
+		},
 		"a whole answer without finish_reason": {
 			`{"choices":[{"message":{"role":"assistant","content":"Hi.","tool_calls":[{"function":{"name":"chat_react","arguments":{"signal":"done"}}}]}}]}`,
 		},
@@ -284,4 +296,32 @@ func TestAWebPageIsNoAnswer(t *testing.T) {
 			r.Errorf("%v", err)
 		}
 	})
+}
+
+// TestAnAnswerIsWhatItsBytesAre: whatever its content type says.
+func TestAnAnswerIsWhatItsBytesAre(t *testing.T) {
+	const one = `{"choices":[{"message":{"content":"Hi."},"finish_reason":"stop"}]}`
+	for name, c := range map[string]struct{ kind, body, want string }{
+		"JSON as text":           {"text/plain", one, "Hi."},
+		"JSON behind a mark":     {"", "\ufeff\n " + one, "Hi."},
+		"events as JSON":         {"application/json", "data: " + chunk(`{"content":"Hi."}`, `"stop"`) + "\n\ndata: [DONE]\n\n", "Hi."},
+		"events as nothing":      {"application/octet-stream", ": hello\n\ndata: " + chunk(`{"content":"Hi."}`, `"stop"`) + "\n\n", "Hi."},
+		"a page as JSON":         {"application/json", "<!doctype html><p>Sign in</p>", "check --base-url"},
+		"a page as text":         {"text/plain", "\n<html>", "check --base-url"},
+		"a failure in a stream":  {"text/event-stream", `data: {"object":"error","message":"the engine died","type":"BadRequest","code":400}` + "\n\n", "the engine died"},
+		"a failure in one piece": {"application/json", `{"object":"error","message":"no such engine","type":"NotFound","code":404}`, "no such engine"},
+		"withheld":               {"application/json", `{"choices":[{"message":{"content":null},"finish_reason":"content_filter"}]}`, "withheld the answer"},
+		"withheld in the middle": {"application/json", `{"choices":[{"message":{"content":"Hi."},"finish_reason":"content_filter"}]}`, "Hi."},
+	} {
+		alone(t, "openai", func(r rig) {
+			api, h := r.start(nil, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", c.kind)
+				w.Write([]byte(c.body))
+			})
+			out, err := h.Turn(t.Context(), turn("x"), &harnesstest.Tools{})
+			if got := out.FinalText + fmt.Sprint(err); !strings.Contains(got, c.want) || len(api.Requests()) != 1 {
+				t.Errorf("%s: %s after %d requests; want %s", name, got, len(api.Requests()), c.want)
+			}
+		})
+	}
 }
