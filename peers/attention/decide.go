@@ -176,10 +176,11 @@ func (v *view) aimed() bool {
 }
 
 // acknowledges reports whether the text says nothing but thanks or the like, or is made
-// of emoji.
+// of emoji, and asks nothing.
 func (v *view) acknowledges() bool {
-	emoji := onlyEmoji(withoutLabels(spokenPart(v.event.Text)))
-	if v.event.Attachments > 0 || !emoji && !consistsOf(v.words, v.cfg.words().Acks, nil) {
+	spoken := withoutLabels(spokenPart(v.event.Text))
+	emoji := onlyEmoji(spoken)
+	if v.event.Attachments > 0 || strings.ContainsAny(spoken, questionMarks) || !emoji && !consistsOf(v.words, v.cfg.words().Acks, nil) {
 		return false
 	}
 	answers := v.facts.Asked && v.event.authorKind() == AuthorHuman &&

@@ -258,3 +258,30 @@ func TestThanksAndEmojiObligeNobody(t *testing.T) {
 		}
 	}
 }
+
+// TestWordsAsPeopleTypeThem: without accents or with those that stand alone, in capitals, with the
+// signs of any keyboard, beside emoji; and what asks is never only thanks.
+func TestWordsAsPeopleTypeThem(t *testing.T) {
+	for text, want := range map[string]string{
+		"İPTAL": "stop_word", "to‘xta": "stop_word", "TO'XTA!": "stop_word", "toʻxta": "stop_word", "бас": "direct_message", "Стои\u0306": "stop_word",
+		"بس\u200cکن": "stop_word", "إلغاء": "stop_word", "الغاء": "stop_word", "توقّف": "stop_word", "बंद करो।": "stop_word",
+		"tesekkurler": "acknowledgement", "TEŞEKKÜRLER": "acknowledgement", "o\u0301timo": "acknowledgement", "otimo": "acknowledgement",
+		"شكراً": "acknowledgement", "شكـــرا": "acknowledgement", "مرسي": "acknowledgement", "शुक्रिया 🙏": "acknowledgement", "спс": "acknowledgement",
+		"Thanks a lot!!": "acknowledgement", "thank you so much 🙏🙏": "acknowledgement", "ok, thanks": "acknowledgement", "👍🏽": "acknowledgement", "‼️": "acknowledgement",
+		"👨\u200d👩\u200d👧": "acknowledgement", "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f": "acknowledgement",
+		"ok?": "direct_message", "تمام؟": "direct_message", "❓": "direct_message", "⁉️": "direct_message", "🤷 ?": "direct_message", "1️⃣": "direct_message",
+		"thanks for nothing": "direct_message", "stop by the shop": "direct_message", "vale la pena": "direct_message", "no gracias, espera a Ana": "direct_message",
+	} {
+		e := attention.Event{EventID: "e", Conversation: attention.Conversation{ID: "1", Kind: attention.ConversationDM}, Author: attention.Author{ID: "7"}, Text: text}
+		if d := attention.Decide(e, attention.Self{ID: "agent:lead"}, attention.Facts{}, attention.Config{}); d.Reason != want {
+			t.Errorf("%q is %s; want %s", text, d.Reason, want)
+		}
+	}
+	leave := attention.Event{EventID: "e", Conversation: attention.Conversation{ID: "1", Kind: attention.ConversationChannel}, Author: attention.Author{ID: "7"}}
+	for _, text := range []string{"@lead va embora", "@lead sal de aqui, please", "@lead УХОДИ"} {
+		leave.Text = text
+		if d := attention.Decide(leave, attention.Self{ID: "agent:lead"}, attention.Facts{}, attention.Config{}); d.Action != attention.ActionLeave {
+			t.Errorf("%q is %+v", text, d)
+		}
+	}
+}

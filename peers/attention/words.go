@@ -7,7 +7,7 @@ import (
 )
 
 // Words are the few words that the rules read from a text. Each is compared
-// without regard to case and punctuation; a word may be a phrase.
+// without regard to case, punctuation and accents; a word may be a phrase.
 type Words struct {
 	Stop    []string `json:"stop,omitempty"`    // "cancel": stops what is running, passes at once
 	Acks    []string `json:"acks,omitempty"`    // "thanks": needs no answer
@@ -39,20 +39,21 @@ func DefaultWords() Words {
 		},
 		Acks: []string{
 			"thanks", "thank you", "thx", "got it", "nice", "ok", "okay", "great", "cool",
-			"спасибо", "благодарю", "понял", "поняла", "ок", "отлично", "круто",
+			"thanks a lot", "many thanks", "thank you so much", "thank you very much", "thanks so much", "ty", "perfect",
+			"спасибо", "спс", "большое спасибо", "спасибо большое", "благодарю", "понял", "поняла", "понятно", "хорошо", "ок", "отлично", "круто",
 			"дякую", "зрозумів", "зрозуміла", "добре", "чудово",
 			"ممنون", "مرسی", "متشکرم", "باشه", "عالی",
 			"شكرا", "شكرًا", "حسنا", "حسنًا", "تمام", "ممتاز",
 			"gracias", "muchas gracias", "vale", "de acuerdo", "genial", "entendido",
-			"obrigado", "obrigada", "valeu", "beleza", "ótimo", "entendi",
+			"obrigado", "obrigada", "muito obrigado", "muito obrigada", "valeu", "beleza", "ótimo", "entendi",
 			"terima kasih", "makasih", "oke", "baik", "mantap",
 			"धन्यवाद", "शुक्रिया", "ठीक है", "बढ़िया",
 			"rahmat", "tushunarli", "zo'r",
-			"teşekkürler", "teşekkür ederim", "sağol", "tamam", "harika",
-			"danke", "vielen dank", "verstanden", "alles klar", "super",
+			"teşekkürler", "teşekkür ederim", "sağol", "sağ ol", "tamam", "harika",
+			"danke", "vielen dank", "danke schön", "verstanden", "alles klar", "super",
 		},
 		Answers: []string{
-			"ok", "okay", "great", "ок", "отлично", "добре", "чудово", "باشه", "عالی", "حسنا", "حسنًا", "تمام", "vale", "de acuerdo", "genial",
+			"ok", "okay", "great", "perfect", "хорошо", "ок", "отлично", "добре", "чудово", "باشه", "عالی", "حسنا", "حسنًا", "تمام", "vale", "de acuerdo", "genial",
 			"beleza", "ótimo", "oke", "baik", "ठीक है", "tamam", "alles klar", "super",
 		},
 		Leave: []string{
@@ -77,7 +78,7 @@ func onlyEmoji(text string) bool {
 	found := false
 	for _, r := range text {
 		switch {
-		case unicode.Is(unicode.So, r):
+		case unicode.Is(unicode.So, r), r == '‼':
 			found = true
 		case !unicode.IsSpace(r) && !unicode.In(r, unicode.Sk, unicode.Mn, unicode.Me, unicode.Cf): // skin tones, variants, joiners
 			return false
@@ -86,11 +87,29 @@ func onlyEmoji(text string) bool {
 	return found
 }
 
-// tokens cuts a text into lower-case words: letters, digits, apostrophes. All
+// questionMarks make a question of words and of emoji.
+const questionMarks = "?؟？❓❔⁉"
+
+// letters are those that people write in several ways: with and without accents, and with the
+// signs of another keyboard.
+var letters = strings.NewReplacer(
+	"á", "a", "à", "a", "â", "a", "ã", "a", "ä", "a", "å", "a", "ç", "c", "é", "e", "è", "e", "ê", "e", "ë", "e", "í", "i", "ì", "i", "î", "i", "ï", "i", "ı", "i",
+	"ñ", "n", "ó", "o", "ò", "o", "ô", "o", "õ", "o", "ö", "o", "ú", "u", "ù", "u", "û", "u", "ü", "u", "ş", "s", "ğ", "g", "ß", "ss", "ё", "е", "й", "и", "ї", "і",
+	"أ", "ا", "إ", "ا", "آ", "ا", "ي", "ی", "ى", "ی", "ك", "ک", "ة", "ه", "ـ", "", "क़", "क", "ज़", "ज", "ड़", "ड", "ढ़", "ढ", "फ़", "फ",
+	"’", "'", "‘", "'", "ʻ", "'", "ʼ", "'", "`", "'", "´", "'",
+)
+
+// tokens cuts a text into lower-case words without accents: letters, digits, apostrophes. All
 // else separates. Mentions and quoted parts are cut out before.
 func tokens(text string) []string {
-	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) && r != '\'' && r != '’'
+	text = strings.Map(func(r rune) rune {
+		if r >= 0x300 && r <= 0x36f || r >= 0x64b && r <= 0x652 || r == 0x93c { // accents, short vowels and dots that stand alone
+			return -1
+		}
+		return r
+	}, letters.Replace(strings.ToLower(text)))
+	return strings.FieldsFunc(text, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) && r != '\''
 	})
 }
 
