@@ -1,32 +1,43 @@
 package attention
 
 import (
+	"encoding/json"
 	"regexp"
 	"strings"
 )
 
 // innerTags enclose what models write for themselves or for their host: thoughts, calls
-// of tools, and their results.
+// of tools, and their results. Some models put a name and a colon before each.
 var innerTags = []string{
 	"think", "thinking", "thought", "reasoning", "scratchpad", "tool_call", "tool_calls", "tool_response", "tool_result", "tool_use",
-	"function_call", "function_calls", "function_results",
+	"function_call", "function_calls", "function_results", "invoke",
 }
+
+// anyTag matches the name of an inner tag.
+var anyTag = `(?:[a-z]+:)?(?:` + strings.Join(innerTags, "|") + `)`
 
 // inner matches code, which stays, or else what is not meant for people. What comes
 // first in the text decides, so that a tag inside code stays and code inside a thought
 // goes.
 var inner = regexp.MustCompile(`(?is)` + strings.Join([]string{
 	"```.*?(?:```|\\z)", "`[^`\n]+`",
-	closedTags(), `(?m:^)[ \t]*<(?:` + strings.Join(innerTags, "|") + `)(?:\s[^>\n]*)?>.*\z`, // the second was never closed
-	`(?m:^)[ \t]*<(?:function=|(?:` + strings.Join(innerTags, "|") + `)\b)[^>\n]*\z`, `</(?:tool|function)_[a-z]+>`, // cut in a tag, and an end alone
-	`<function=[^>\n]*>.*?(?:</function>|\z)`, `(?m:^)\[TOOL_CALLS\].*\z`, `<\|python_tag\|>.*\z`, `<[|｜][a-z0-9_▁ ]{1,40}[|｜]>`,
+	closedTags(), `(?m:^)[ \t]*<` + anyTag + `(?:\s[^>\n]*)?>.*\z`, // the second was never closed
+	`(?m:^)[ \t]*<(?:function=|` + anyTag + `\b)[^>\n]*\z`, `</(?:[a-z]+:)?(?:tool|function)_[a-z]+>`, // cut in a tag, and an end alone
+	`<function=[^>\n]*>.*?(?:</function>|\z)`, `(?m:^)\[TOOL_CALLS\].*\z`, `<\|python_tag\|>.*\z`,
+	`<\|channel\|>final[^<\n]*<\|message\|>`, `<\|channel\|>.*?(?:<\|channel\|>final[^<\n]*<\|message\|>|\z)`, `<\|start\|>[a-z]*`, // gpt-oss
+	`<[|｜]tool[▁_]calls[▁_](?:section_)?begin[|｜]>.*?(?:<[|｜]tool[▁_]calls[▁_](?:section_)?end[|｜]>|\z)`, // DeepSeek, Kimi
+	`<[|｜]tool[▁_]call[▁_]begin[|｜]>.*?(?:<[|｜]tool[▁_]call[▁_]end[|｜]>|\z)`,
+	`\[THINK\].*?(?:\[/THINK\]|\z)`, `◁think▷.*?(?:◁/think▷|\z)`, `<[|｜][a-z0-9_▁ ]{1,40}[|｜]>`,
 	`(?m:^)C2A (?:EVENT|KNOCK)[ \t]*\n(?:[a-z_]+: [^\n]*\n)*\n[A-Z]+\n.*(?m:^)[a-z0-9]{16,}>>[ \t]*(?m:$)\n?`, // a copy of the prompt up to its last fence
 	`(?m:^)C2A (?:EVENT|KNOCK)[ \t]*\n(?:[a-z_]+: [^\n]*(?:\n|\z))*` + // and one that was cut
 		`(?:\n[A-Z ]+\n[^\n]*<<[a-z0-9]{16,}\n.*\z|` + `(?:[a-z]|` + beginnings(headerNames...) + `):?\z|\n(?:` + beginnings("CONTEXT", "MESSAGE") + `|MESSAGE\n<{0,2}[a-z0-9]*)\z)?`,
-	`(?m:^)[ \t]*(?:` + beginnings("C2A EVENT", "C2A KNOCK") + `|</?(?:[a-z]|` + beginnings(append(innerTags, "function=")...) + `)|</|<<[a-z0-9]*|<[|｜][a-z0-9_▁ ]*[|｜]?)\z`, // cut in its first word
+	`(?m:^)[ \t]*(?:` + beginnings("C2A EVENT", "C2A KNOCK") + `|</?[a-z][a-z_:=]*|</|<<[a-z0-9]*|<[|｜][a-z0-9_▁ ]*[|｜]?|\[` + beginnings("THINK]", "TOOL_CALLS]") + `|◁[a-z/]*)\z`, // cut in its first word
 	`(?m:^)(?:<<[a-z0-9]{16,}|[a-z0-9]{16,}>>)[ \t]*(?:\n|\z)`, `(?m:^)[a-z0-9]{16,}>\z`, // and one cut in its end
 	`\A(?:` + headerLine + `)*(?:event_id|response_policy|directedness): [^\n]*(?:\n|\z)(?:` + headerLine + `)*`,
 }, "|"))
+
+// toolFence matches the begin of code that is a call of a tool, or its result.
+var toolFence = regexp.MustCompile("(?i)\\A```tool_(?:c|o|\\z)")
 
 // headerNames name the lines of the header of a prompt.
 var headerNames = []string{
@@ -51,12 +62,12 @@ func beginnings(words ...string) string {
 }
 
 // lateClose matches the end of a thought whose beginning the model's template had.
-var lateClose = regexp.MustCompile("(?is)```.*?(?:```|\\z)|`[^`\n]+`|</think(?:ing)?>")
+var lateClose = regexp.MustCompile("(?is)```.*?(?:```|\\z)|`[^`\n]+`|</(?:[a-z]+:)?think(?:ing)?>|\\[/THINK\\]|◁/think▷")
 
 func closedTags() string {
 	var all []string
 	for _, tag := range innerTags {
-		all = append(all, `<`+tag+`(?:\s[^>\n]*)?>.*?</`+tag+`>`)
+		all = append(all, `<(?:[a-z]+:)?`+tag+`(?:\s[^>\n]*)?>.*?</(?:[a-z]+:)?`+tag+`>`)
 	}
 	return strings.Join(all, "|")
 }
@@ -98,6 +109,9 @@ func Answer(text string) string {
 	kept := inner.ReplaceAllStringFunc(text, func(part string) string {
 		switch part[0] {
 		case '`':
+			if toolFence.MatchString(part) {
+				return ""
+			}
 			return part
 		case 'C', 'c':
 			return Answer(afterCopy(part))
@@ -105,12 +119,33 @@ func Answer(text string) string {
 		return ""
 	})
 	for _, at := range lateClose.FindAllStringIndex(kept, -1) {
-		if kept[at[0]] == '<' {
+		if kept[at[0]] != '`' {
 			return Answer(kept[at[1]:])
 		}
+	}
+	if rest, is := afterCall(kept); is {
+		return Answer(rest)
 	}
 	if kept = withoutFences(kept); kept == text {
 		return text
 	}
 	return strings.TrimSpace(kept)
+}
+
+// bareCall matches the begin of a text that is the call of a tool as JSON and nothing else, as some
+// models write one.
+var bareCall = regexp.MustCompile(`\A\s*(?:\[\s*)?\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"(?:name|function)"\s*:\s*(?:"[\w.-]+"\s*,|\{\s*"name"\s*:\s*"[\w.-]+"\s*,)\s*"(?:arguments|parameters)"\s*:\s*["{]`)
+
+// afterCall returns what follows a call of a tool with which a text begins, nothing if the call
+// was cut.
+func afterCall(text string) (rest string, is bool) {
+	if !bareCall.MatchString(text) {
+		return "", false
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	var call json.RawMessage
+	if d.Decode(&call) != nil {
+		return "", true
+	}
+	return strings.TrimLeft(text[d.InputOffset():], "; \t\n"), true
 }
