@@ -115,6 +115,8 @@ type ReplyTo struct {
 	Author   string `json:"author,omitempty"`   // identity of the agent that wrote it; empty if a person did
 	Name     string `json:"name,omitempty"`     // of its author, for people; untrusted
 	Text     string `json:"text,omitempty"`     // what it says, or the part of it that is quoted; cut where it is long
+
+	Attachments []Attachment `json:"attachments,omitempty"` // its files
 }
 
 // An Attachment is the metadata of a file, with a reference that reveals no secret.

@@ -228,6 +228,12 @@ func TestAnEditAtTheMomentOfAcceptance(t *testing.T) {
 		"acp": {func(*testing.T, *gate, string) harness.Harness {
 			return acp.New([]string{os.Args[0]}, &acp.Options{Env: map[string]string{harnesstest.ACPRole: "fake", "GORACE": quiet["GORACE"]}})
 		}, []string{"started", "given", "returned"}},
+		"a2a": {func(t *testing.T, g *gate, _ string) harness.Harness {
+			return newElsewhere(t, func(ctx context.Context, heard string) string {
+				g.at(ctx, "given")
+				return said(heldWords.FindStringSubmatch(heard))
+			})
+		}, []string{"started", "given", "returned"}},
 		"c2a": {func(_ *testing.T, _ *gate, address string) harness.Harness {
 			return c2a.New([]string{os.Args[0], "-test.run=^$"}, &c2a.Options{Env: map[string]string{programHolds: address, "GORACE": quiet["GORACE"]}})
 		}, []string{"started", "given", "returned", "accepted"}},
@@ -281,4 +287,34 @@ func editedMeanwhile(t *testing.T, g *gate, h harness.Harness, kind, hold string
 	if len(answers) != 2 || !strings.HasPrefix(answers[0], "e1 ") || !strings.Contains(answers[0], "new") || strings.Contains(fmt.Sprint(answers), "old words") || strings.Contains(fmt.Sprint(answers), "“old") || !strings.Contains(answers[1], "last") {
 		t.Errorf("the chat got %q; want the new words answered, once", answers)
 	}
+}
+
+// TestACallThatComesLateAnswersItsOwnWords: one that a program made before an edit, and that is run
+// only after it has taken the new words, is refused; one without the knowledge of words is not.
+func TestACallThatComesLateAnswersItsOwnWords(t *testing.T) {
+	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+		w.say(dm("e1", "is it safe?"))
+		w.sleep(5 * time.Second)
+		before := w.turnOf("e1")
+		w.say(edit(dm("e1", ""), "is it safe, and cheap?", 2))
+		w.sleep(5 * time.Second)
+		after := w.turnOf("e1")
+		if before.Event.Revision == after.Event.Revision || before.ID != after.ID {
+			t.Fatalf("before the edit it is %q of %s, and then %q of %s", before.Event.Revision, before.ID, after.Event.Revision, after.ID)
+		}
+		say := func(words, text string) map[string]any {
+			ctx := harness.WithGiven(context.Background(), before.ID, words)
+			m := map[string]any{}
+			_ = json.Unmarshal(w.tools().Call(ctx, "chat.send_message", json.RawMessage(`{"inReplyTo":"e1","text":"`+text+`"}`)).StructuredContent, &m) // empty then
+			return m
+		}
+		if m := say(before.Event.Revision, "safe"); m["reason"] != "cancelled" {
+			t.Errorf("the answer to the old words: %v", m)
+		}
+		if m := say(after.Event.Revision, "both"); m["status"] != "sent" {
+			t.Errorf("the answer to the new words: %v", m)
+		}
+		w.sleep(time.Second)
+		w.wantTexts("both")
+	})
 }

@@ -139,7 +139,7 @@ func checkChat(c *protocol.ChatMessage) string {
 	switch {
 	case len(c.Text) > maxText:
 		return fmt.Sprintf("the text has %d bytes; at most %d are taken", len(c.Text), maxText)
-	case len(c.Attachments) > maxAttachments || len(c.Mentions) > maxMentions:
+	case len(c.Attachments) > maxAttachments || c.ReplyTo != nil && len(c.ReplyTo.Attachments) > maxAttachments || len(c.Mentions) > maxMentions:
 		return fmt.Sprintf("at most %d attachments and %d mentions are taken", maxAttachments, maxMentions)
 	case len(c.SourceID) > maxID, c.Chat != nil && len(c.Chat.ID)+len(c.Chat.ThreadID) > maxID, c.Author != nil && len(c.Author.ID) > maxID:
 		return fmt.Sprintf("an id has more than %d bytes", maxID)

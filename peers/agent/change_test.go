@@ -450,3 +450,30 @@ func TestAnAnswerToTheOldWordsIsRefused(t *testing.T) {
 		w.wantDispositions("e1 responded")
 	})
 }
+
+// TestAnEditThatChangesNothing: chats tell of one when a preview came; it neither begins a turn
+// anew nor is an event after the answer.
+func TestAnEditThatChangesNothing(t *testing.T) {
+	inWorld(t, newStub(answering("done")), nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "look at https://example.com"))
+		w.sleep(5 * time.Second)
+		same := edit(dm("e1", ""), "look at https://example.com", 2)
+		same.CreatedAt = "2026-06-01T12:00:00Z"
+		w.say(same)
+		w.sleep(time.Minute)
+		equal(t, "turns", w.turnStates(), []string{"e1 1 started", "e1 1 finished"})
+		w.stub.mu.Lock()
+		w.stub.turn = holding
+		w.stub.mu.Unlock()
+		w.say(dm("e2", "and at https://example.org"))
+		w.sleep(5 * time.Second)
+		w.say(edit(dm("e2", ""), "and at https://example.org", 2))
+		w.sleep(5 * time.Second)
+		equal(t, "turns", w.turnStates()[2:], []string{"e2 1 started"})
+		w.say(edit(dm("e2", ""), "and at https://example.net", 3))
+		w.sleep(5 * time.Second)
+		if states := w.turnStates(); len(states) < 4 || states[len(states)-1] != "e2 2 started" {
+			t.Errorf("after other words: %q", states)
+		}
+	})
+}

@@ -40,6 +40,10 @@ func TestMain(m *testing.M) {
 		runHolding(address)
 		os.Exit(0)
 	}
+	if file := os.Getenv(programAnswers); file != "" {
+		runAnswering(file)
+		os.Exit(0)
+	}
 	if os.Getenv(childBus) != "" {
 		if err := runChild(); err != nil {
 			fmt.Println("error:", err)

@@ -367,3 +367,41 @@ func TestFilesAreForgottenWithTheirMessages(t *testing.T) {
 		}
 	})
 }
+
+// TestAModelSeesWhatIsAnswered: the picture that a message answers is shown beside its own, and the
+// tool reads the document; both are told apart.
+func TestAModelSeesWhatIsAnswered(t *testing.T) {
+	s := newShelf(map[string][]byte{"/own": jpeg, "/theirs": png, "/notes": []byte("milk and bread")})
+	var read string
+	stub := newStub(func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if turn.Event.EventID == "e2" {
+			_, r := call(tools, "chat.read_file", map[string]any{})
+			read = r.Text()
+		}
+		return harness.Outcome{State: harness.Finished, FinalText: "seen"}, nil
+	})
+	stub.caps.Images = true
+	inWorld(t, stub, s.options(), func(t *testing.T, w *world) {
+		m := attached("e1", photo("/own", 10))
+		m.ReplyTo = &protocol.ReplyTo{Name: "Ann", Text: "[photo]", Attachments: []protocol.Attachment{photo("/theirs", 10)}}
+		w.say(m)
+		w.sleep(time.Minute)
+		turn := w.turnOf("e1")
+		if len(turn.Images) != 2 || !bytes.Equal(turn.Images[0].Data, jpeg) || !bytes.Equal(turn.Images[1].Data, png) {
+			t.Errorf("%d images", len(turn.Images))
+		}
+		if !strings.Contains(turn.Prompt, "\nof what is answered: photo \"photo.jpg\" image/jpeg 10 bytes: shown to you as image 2\n") {
+			t.Errorf("the prompt says\n%s", turn.Prompt)
+		}
+		if words := turn.Event.Words(); words != "look at this\n> In reply to Ann:\n> [photo]" {
+			t.Errorf("a program reads %q", words)
+		}
+		asks := dm("e2", "what does it say?")
+		asks.ReplyTo = &protocol.ReplyTo{Name: "Ann", Text: "[document]", Attachments: []protocol.Attachment{document("/notes", "notes.txt", "text/plain")}}
+		w.say(asks)
+		w.sleep(time.Minute)
+		if !strings.Contains(read, "milk and bread") {
+			t.Errorf("the tool reads %q", read)
+		}
+	})
+}

@@ -323,7 +323,7 @@ func (a *Agent) storeReport(tx *mailbox.Tx, o harness.Output) {
 	}
 	e := tx.Entry(t.EventID)
 	if o.Report.Kind == harness.ProgressError && e != nil && !e.Settled() && protocol.PeerID(e.Chat).Family() != "chorus" { // whose callback hears of it
-		failed := a.id.Name() + " says that it failed: " + text.Prefix(attention.HeaderValue(a.opts.Redact.String(o.Report.Message)), maxError)
+		failed := a.id.Name() + " says that it failed: " + text.Prefix(attention.HeaderValue(a.opts.Redact.String(attention.Answer(o.Report.Message))), maxError)
 		if !mailbox.Climb(tx, e, failed, failed) {
 			tx.TellFailure(e, failed)
 		}

@@ -12,6 +12,7 @@ import (
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
 	"hubbub/protocol"
+	"hubbub/protocol/redact"
 )
 
 // TestFilesAreSentOutOfTheWorkspaceAlone: once, before the answer, which follows; no path, link
@@ -31,6 +32,7 @@ func TestFilesAreSentOutOfTheWorkspaceAlone(t *testing.T) {
 	write(filepath.Join(workspace, "out", "plan.txt"), "the plan")
 	write(filepath.Join(workspace, "empty"), "")
 	write(filepath.Join(workspace, "full"), strings.Repeat("x", protocol.MaxFileData))
+	write(filepath.Join(workspace, "key"), "the key: AKIA"+"QYLPMN5HFIQR7XYA, for the bucket\n")
 	write(filepath.Join(workspace, "large"), strings.Repeat("x", protocol.MaxFileData+1))
 	for _, err := range []error{
 		os.Symlink(secret, filepath.Join(workspace, "link")), os.Symlink("../secret", filepath.Join(workspace, "up")), os.Symlink("..", filepath.Join(workspace, "folder")),
@@ -44,7 +46,7 @@ func TestFilesAreSentOutOfTheWorkspaceAlone(t *testing.T) {
 	s := newStub(func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		for path, why := range map[string]string{
 			"../secret": "leads out of it", secret: "leads out of it", "link": "leads out of it", "up": "leads out of it", "folder/secret": "leads out of it",
-			"none": "is not there", "pipe": "it is no file", "out": "it is no file", "hard": "it has a second name", "empty": "it is empty", "large": "it has 716801 bytes, and at most 716800 are sent",
+			"none": "is not there", "pipe": "it is no file", "out": "it is no file", "hard": "it has a second name", "empty": "it is empty", "key": "has the shape of a secret", "large": "it has 716801 bytes, and at most 716800 are sent",
 		} {
 			if m, r := call(tools, "chat.send_file", map[string]any{"path": path}); !r.IsError || m["status"] != "refused" || !strings.Contains(r.Content[0].Text, why) {
 				t.Errorf("%s: %+v; want %s", path, r, why)
@@ -55,7 +57,7 @@ func TestFilesAreSentOutOfTheWorkspaceAlone(t *testing.T) {
 		}
 		var first any
 		for i, path := range []string{"out/plan.txt", filepath.Join(workspace, "out/plan.txt")} {
-			m, r := call(tools, "chat.send_file", map[string]any{"path": path, "caption": "here"})
+			m, r := call(tools, "chat.send_file", map[string]any{"path": path, "caption": "<think>the plan, then</think>here"})
 			if want := []string{"sent", "duplicate"}[i]; r.IsError || m["status"] != want || m["messageId"] == "" || i > 0 && m["messageId"] != first {
 				t.Errorf("%s: %+v", path, r)
 			}
@@ -72,7 +74,7 @@ func TestFilesAreSentOutOfTheWorkspaceAlone(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "that is all"}, nil
 	})
-	inWorld(t, s, &agent.Options{Workspace: workspace}, func(t *testing.T, w *world) {
+	inWorld(t, s, &agent.Options{Workspace: workspace, Redact: redact.New()}, func(t *testing.T, w *world) {
 		w.say(dm("e1", "send me the plan"))
 		w.sleep(30 * time.Second)
 		if len(w.replies) != 11 {

@@ -1,8 +1,11 @@
 package agent_test
 
 import (
+	"bufio"
+	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"net/http"
@@ -13,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,10 +24,13 @@ import (
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/acp"
+	"hubbub/peers/agent/harness/c2a"
+	"hubbub/peers/agent/harness/chorus"
 	"hubbub/peers/agent/harness/harnesstest"
 	"hubbub/peers/agent/harness/model"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
+	posts "hubbub/protocol/chorus"
 )
 
 // fence is drawn for every turn of these tests, so that shapes can have it, whole and cut.
@@ -33,7 +40,9 @@ var fence = attention.FenceOf(rand.Text())
 var innerShapes = []string{
 	"<think>\nThe user wants INNER.\n</think>", "<THINK>INNER</THINK>", "<thinking type=\"x\">INNER ``` INNER</thinking>", "<reasoning>INNER</reasoning>",
 	"<tool_call>\n{\"name\":\"INNER\",\"arguments\":{}}\n</tool_call>", "<tool_calls>INNER</tool_calls>", "<function=INNER>{}</function>",
-	"<function_calls><invoke name=\"INNER\"></invoke></function_calls>", "<|im_end|>", "<|channel|>", "<｜tool▁calls▁begin｜>", "<tool_response>INNER</tool_response>",
+	"<function_calls><invoke name=\"INNER\"></invoke></function_calls>", "<|im_end|>", "<|channel|>analysis<|message|>INNER, then<|end|><|start|>assistant<|channel|>final<|message|>", "<tool_response>INNER</tool_response>",
+	"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>INNER\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+	"[THINK]INNER[/THINK]", "◁think▷INNER◁/think▷", "<seed:think>INNER</seed:think>", "```tool_code\nprint(INNER)\n```", "<|tool_calls_section_begin|><|tool_call_begin|>INNER<|tool_call_end|><|tool_calls_section_end|>",
 	"C2A EVENT\nevent_id: INNER\nresponse_policy: must_respond\n", "<<" + fence + "\n", fence + ">>\n",
 	"C2A EVENT\nevent_id: INNER\nfence: " + fence + "\n\nMESSAGE\n<<" + fence + "\nINNER\n" + fence + ">>\n",
 }
@@ -72,7 +81,7 @@ func shapes(n int) (list []shape) {
 			if p.answer {
 				one.answer += cut
 			}
-			word = word || strings.HasSuffix(cut, "\n\nM") || cut != "" && len(cut) < 16 && (strings.HasPrefix(fence, cut) || cut == "C" || strings.Trim(cut, "`<\n") == "" && strings.TrimSpace(cut) != "")
+			word = word || strings.HasSuffix(cut, "\n\nM") || cut != "" && len(cut) < 16 && (strings.HasPrefix(fence, cut) || cut == "C" || strings.HasPrefix("[TH", cut) || strings.HasPrefix("```tool_", cut) || strings.Trim(cut, "`<\n") == "" && strings.TrimSpace(cut) != "")
 		}
 		if !word {
 			list = append(list, one)
@@ -91,7 +100,7 @@ func modelServer(t *testing.T, shapes []shape) *httptest.Server {
 		var q struct {
 			Messages []struct {
 				Role    string
-				Content string
+				Content json.RawMessage
 			}
 		}
 		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
@@ -101,28 +110,38 @@ func modelServer(t *testing.T, shapes []shape) *httptest.Server {
 		var number int
 		used := false
 		for _, m := range q.Messages {
-			if asked := askedFor.FindStringSubmatch(m.Content); m.Role == "user" && asked != nil {
-				number, _ = strconv.Atoi(asked[1]) //nolint:errcheck // digits
+			if asked := askedFor.FindSubmatch(m.Content); m.Role == "user" && asked != nil {
+				number, _ = strconv.Atoi(string(asked[1])) //nolint:errcheck // digits
 			}
 			used = used || m.Role == "tool"
 		}
 		said := shapes[number].text
+		w.Header().Set("Content-Type", "application/json")
+		if strings.HasSuffix(r.URL.Path, "/messages") {
+			json.NewEncoder(w).Encode(object{"content": []object{{"type": "text", "text": said}}, "stop_reason": "end_turn"}) //nolint:errcheck // the client may be gone
+			return
+		}
 		message, why := object{"role": "assistant", "content": said}, "stop"
 		if number%3 == 0 && !used {
 			arguments, _ := json.Marshal(object{"text": said}) //nolint:errcheck // a string always can be
 			message, why = object{"role": "assistant", "tool_calls": []object{{"id": "c1", "type": "function", "function": object{"name": "chat_send_message", "arguments": string(arguments)}}}}, "tool_calls"
 		}
-		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(object{"choices": []object{{"index": 0, "message": message, "finish_reason": why}}}) //nolint:errcheck // the client may be gone
 	}))
 	t.Cleanup(server.Close)
 	return server
 }
 
-// TestOnlyAnswersReachAChat runs an agent with the harness of models, against a server, and
-// one with the ACP harness, against a program: a thousand shapes of what models answer, of
-// which the program gets a quarter. What a chat gets is, word for word, the parts that are an
-// answer, as the test knows that put them together, or a sentence of the host.
+// again is what a program answers that was told that nothing of its answer is for people.
+const again = "Once more: it is 4."
+
+// wholeFuzz, in the environment, has every harness get all shapes.
+const wholeFuzz = "HUBBUB_ALL_SHAPES"
+
+// TestOnlyAnswersReachAChat runs an agent with each harness that has a model behind it, against a
+// server or a program: a thousand shapes of what models answer, of which each harness gets
+// its share, or all if the environment says so. What a chat gets is, word for word, the parts
+// that are an answer, as the test knows that put them together, or a sentence of the host.
 func TestOnlyAnswersReachAChat(t *testing.T) {
 	list := shapes(1000)
 	file := filepath.Join(t.TempDir(), "shapes.json")
@@ -137,21 +156,130 @@ func TestOnlyAnswersReachAChat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("model", func(t *testing.T) {
-		t.Parallel()
-		onlyAnswers(t, model.OpenAI(&model.Options{BaseURL: modelServer(t, list).URL + "/v1", Model: "m"}), list[len(list)/4:], file, len(list)/4)
-	})
-	t.Run("acp", func(t *testing.T) {
-		t.Parallel()
-		env := map[string]string{harnesstest.ACPRole: "fake", "GORACE": "atexit_sleep_ms=0"}
-		onlyAnswers(t, acp.New([]string{os.Args[0]}, &acp.Options{Env: env}), list[:len(list)/4], file, 0)
-	})
+	key := func() (string, error) { return "", nil }
+	from := 0
+	for _, c := range []struct {
+		name  string
+		share int
+		hint  bool // it is told at once, or can be told, that nothing was for people
+		open  func(t *testing.T) harness.Harness
+	}{
+		{"openai", 300, false, func(t *testing.T) harness.Harness {
+			return model.OpenAI(&model.Options{BaseURL: modelServer(t, list).URL + "/v1", Model: "m"})
+		}},
+		{"anthropic", 150, false, func(t *testing.T) harness.Harness {
+			return model.Anthropic(&model.Options{BaseURL: modelServer(t, list).URL, Model: "m", Key: key})
+		}},
+		{"acp", 150, false, func(*testing.T) harness.Harness {
+			return acp.New([]string{os.Args[0]}, &acp.Options{Env: map[string]string{harnesstest.ACPRole: "fake", "GORACE": "atexit_sleep_ms=0"}})
+		}},
+		{"a2a", 150, true, func(t *testing.T) harness.Harness {
+			return newElsewhere(t, func(_ context.Context, heard string) string {
+				if strings.Contains(heard, attention.NotForPeople) {
+					return again
+				}
+				return textAskedFor(list, heard)
+			})
+		}},
+		{"c2a", 150, true, func(*testing.T) harness.Harness {
+			env := map[string]string{programAnswers: file, "GORACE": "atexit_sleep_ms=0"}
+			return c2a.New([]string{os.Args[0], "-test.run=^$"}, &c2a.Options{Env: env})
+		}},
+		{"chorus", 100, true, func(t *testing.T) harness.Harness { return newPosted(t, list) }},
+	} {
+		mine, first := list[from:from+c.share], from
+		from += c.share
+		if os.Getenv(wholeFuzz) != "" {
+			mine, first = list, 0
+		}
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			onlyAnswers(t, c.open(t), c.name, mine, file, first, c.hint)
+		})
+	}
 }
 
-func onlyAnswers(t *testing.T, h harness.Harness, list []shape, file string, from int) {
+// textAskedFor returns the shape that a message asks for.
+func textAskedFor(list []shape, message string) string {
+	n, _ := strconv.Atoi(askedFor.FindStringSubmatch(message)[1]) //nolint:errcheck // digits
+	return list[n].text
+}
+
+// newPosted is the harness of an agent that answers at callbacks, and once more if that is
+// refused.
+func newPosted(t *testing.T, list []shape) harness.Harness {
+	var h *chorus.Harness
+	var playing sync.WaitGroup
+	t.Cleanup(playing.Wait)
+	h = chorus.New(func(_ context.Context, turn, revision, _ string, p *posts.Post) error {
+		message := p.Message.Content
+		playing.Go(func() {
+			for i, text := range []string{textAskedFor(list, message), again} {
+				raw, _ := json.Marshal(text) //nolint:errcheck // a string
+				err := h.Take(context.Background(), turn, revision, fmt.Sprint(turn, i), &posts.Event{Type: posts.EventMessage, Content: raw})
+				if _, refused := errors.AsType[*harness.RefusedError](err); !refused {
+					return
+				}
+			}
+		})
+		return nil
+	}, false)
+	return h
+}
+
+// programAnswers, in the environment of a C2A program, has it answer with the texts of that file,
+// as the messages ask, and once more if a text is refused.
+const programAnswers = "AGENT_TEST_PROGRAM_ANSWERS"
+
+func runAnswering(file string) {
+	var list []string
+	if raw, err := os.ReadFile(file); err != nil || json.Unmarshal(raw, &list) != nil {
+		os.Exit(3)
+	}
+	say := func(m map[string]any) {
+		m["jsonrpc"] = "2.0"
+		raw, _ := json.Marshal(m) //nolint:errcheck // strings
+		fmt.Println(string(raw))
+	}
+	answer := func(call, event, text string) {
+		say(map[string]any{"id": call, "method": "tools/call", "params": map[string]any{"name": "chat.send_message", "arguments": map[string]any{"inReplyTo": event, "text": text}}})
+	}
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct {
+				EventID, ProtocolVersion string
+				Capabilities             json.RawMessage
+			}
+			Result struct{ IsError bool }
+		}
+		if json.Unmarshal(lines.Bytes(), &m) != nil {
+			continue
+		}
+		switch m.Method {
+		case "initialize":
+			say(map[string]any{"id": m.ID, "result": map[string]any{"protocolVersion": m.Params.ProtocolVersion, "capabilities": m.Params.Capabilities}})
+		case "chat/deliver":
+			say(map[string]any{"id": m.ID, "result": map[string]any{"accepted": true}})
+			n, _ := strconv.Atoi(askedFor.FindStringSubmatch(lines.Text())[1]) //nolint:errcheck // digits
+			answer("first "+m.Params.EventID, m.Params.EventID, list[n])
+		case "":
+			var call string
+			_ = json.Unmarshal(m.ID, &call) // it is ours
+			if event, first := strings.CutPrefix(call, "first "); first && m.Result.IsError {
+				answer("second "+event, event, again)
+			}
+		}
+	}
+}
+
+func onlyAnswers(t *testing.T, h harness.Harness, name string, list []shape, file string, from int, hint bool) {
 	b := bustest.StartInMemory(t, nil)
 	system, chats := b.Join(t, "agent:system", "system:*"), b.Join(t, "tg:bot", "tg:*")
-	start(t, b, "agent:lead", h, &agent.Options{ComposeWindow: 1, ComposeCap: 1, FirstRetry: 1, MaxTries: 2, Deadline: time.Hour, Parallel: 32, Fence: func() string { return fence }})
+	start(t, b, "agent:lead", h, &agent.Options{HarnessType: name, ComposeWindow: 1, ComposeCap: 1, FirstRetry: 1, MaxTries: 2, Deadline: time.Hour, Parallel: 32, Fence: func() string { return fence }})
 	system.Next(t) // it is on the bus
 
 	ended, said := map[string]string{}, map[string][]string{} // by event
@@ -189,6 +317,8 @@ func onlyAnswers(t *testing.T, h harness.Harness, list []shape, file string, fro
 		want := strings.Fields(shape.answer)
 		if len(want) > 0 {
 			answered++
+		} else if hint && (name != "a2a" || strings.TrimSpace(shape.text) != "") { // nothing at all is silence
+			want = strings.Fields(again)
 		}
 		got := said[event]
 		if len(got) > 1 || len(got) == 0 && len(want) > 0 || !slices.Equal(strings.Fields(strings.Join(got, " ")), want) {

@@ -96,7 +96,7 @@ func (g *Gateway) takeEvent(ctx context.Context, d *delivery, e *chorus.Event, k
 	if key == "" {
 		name = fmt.Sprintf("callback:%d#%d", d.id, n) // "4" may be a key of theirs and a number of ours
 	}
-	return agent.Take(ctx, d.turn, name, e)
+	return agent.Take(ctx, d.turn, d.revision, name, e)
 }
 
 // shorten makes a key fit: what is longer is hashed.

@@ -27,6 +27,7 @@ type delivery struct {
 	id              int64
 	agent           AgentName
 	turn, chat      string // as the agent names them
+	revision        string // which words of the turn were given
 	channel         string // the channel's id
 	state, trouble  string
 	digest          string // of the message, not of what is said about its channel: that changes without it
@@ -35,10 +36,10 @@ type delivery struct {
 	callback, token []byte // sealed
 }
 
-const deliveryColumns = `id, agent, turn, chat, channel, state, trouble, digest, due_at, body, callback, token`
+const deliveryColumns = `id, agent, turn, chat, channel, state, trouble, digest, due_at, body, callback, token, revision`
 
 func (d *delivery) columns() []any {
-	return []any{&d.id, &d.agent, &d.turn, &d.chat, &d.channel, &d.state, &d.trouble, &d.digest, &d.due, &d.body, &d.callback, &d.token}
+	return []any{&d.id, &d.agent, &d.turn, &d.chat, &d.channel, &d.state, &d.trouble, &d.digest, &d.due, &d.body, &d.callback, &d.token, &d.revision}
 }
 
 var errRemoved = errors.New("the agent was removed, or got something newer instead")
@@ -46,12 +47,12 @@ var errRemoved = errors.New("the agent was removed, or got something newer inste
 // deliver has a turn POSTed to its agent and waits until the agent has it (nil), or
 // never will. The same words again are the same
 // delivery; other words are another, and make the one before stale.
-func (g *Gateway) deliver(ctx context.Context, agent AgentName, turn, chat string, p *chorus.Post) error {
+func (g *Gateway) deliver(ctx context.Context, d *delivery, p *chorus.Post) error {
 	said, err := json.Marshal(p.Message)
 	if err != nil {
 		return fmt.Errorf("reading what a turn says: %w", err)
 	}
-	d := &delivery{agent: agent, turn: turn, chat: chat, channel: p.Channel.ID, digest: hashSecret(string(said))}
+	d.digest = hashSecret(string(said))
 	if err := store.InTx(ctx, g.store.db, func(tx *store.Tx) { g.prepare(tx, d, p) }); err != nil {
 		return fmt.Errorf("storing a delivery: %w", err)
 	}
@@ -89,6 +90,9 @@ func (g *Gateway) prepare(tx *store.Tx, d *delivery, p *chorus.Post) {
 			p.Message.ID = fmt.Sprintf("%s~%d", p.Message.ID, d.id)
 		}
 	}
+	if again && d.id == before.id { // they read alike
+		tx.Exec(`UPDATE delivery SET revision = ? WHERE id = ?`, d.revision, d.id)
+	}
 	if before.digest != d.digest { // none before, other words, or of an earlier version
 		body, err := json.Marshal(p)
 		tx.Fail(err)
@@ -107,9 +111,9 @@ func (g *Gateway) newDelivery(tx *store.Tx, d *delivery) {
 	tx.Exec(`UPDATE delivery SET state = ?, body = NULL WHERE agent = ? AND turn = ?`, deliveryStale, d.agent, d.turn)
 	callback, token := newSecret(callbackPrefix), newSecret(toolPrefix)
 	d.state = deliveryPosting
-	d.id = store.Value[int64](tx, `INSERT INTO delivery (agent, turn, chat, channel, state, due_at, callback_sha256, token_sha256)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		d.agent, d.turn, d.chat, d.channel, d.state, micros(g.store.now().Add(g.opts.CallbackTTL)), hashSecret(callback), hashSecret(token))
+	d.id = store.Value[int64](tx, `INSERT INTO delivery (agent, turn, revision, chat, channel, state, due_at, callback_sha256, token_sha256)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
+		d.agent, d.turn, d.revision, d.chat, d.channel, d.state, micros(g.store.now().Add(g.opts.CallbackTTL)), hashSecret(callback), hashSecret(token))
 	seal := func(secret string) []byte { return g.store.seal.seal(turnLabel(d.id), secret) }
 	tx.Exec(`UPDATE delivery SET callback = ?, token = ? WHERE id = ?`, seal(callback), seal(token), d.id)
 }

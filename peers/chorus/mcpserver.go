@@ -42,7 +42,7 @@ func (g *Gateway) serveTools(w http.ResponseWriter, r *http.Request) error {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(toolTimeout + writeTimeout))
 	ctx, cancel := context.WithTimeout(r.Context(), toolTimeout)
 	defer cancel()
-	agent.Tools(d.chat).ServeHTTP(w, r.WithContext(ctx))
+	agent.Tools(d.chat, d.turn, d.revision).ServeHTTP(w, r.WithContext(ctx))
 	return nil
 }
 

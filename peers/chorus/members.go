@@ -26,14 +26,14 @@ type Agent interface {
 	// Run runs the agent until ctx ends (nil) or the bus refuses it. It is called
 	// once; the other methods may be called before and meanwhile.
 	Run(ctx context.Context) error
-	// Take stores one event that came to the callback of a turn; key names it among
-	// the events of the agent. The error is a forbidden if policy forbids it.
-	Take(ctx context.Context, turn, key string, e *chorus.Event) error
+	// Take stores one event that came to the callback of a turn, delivered in that revision; key
+	// names it among the events of the agent. The error is a forbidden if policy forbids it.
+	Take(ctx context.Context, turn, revision, key string, e *chorus.Event) error
 	// Refuse records a message for words that the turn has no more, and returns the
 	// forbidden for it.
 	Refuse(ctx context.Context, turn string) error
-	// Tools is the MCP endpoint of the tools of one chat.
-	Tools(chat string) http.Handler
+	// Tools is the MCP endpoint of the tools of one chat, for whoever has a delivery of a turn.
+	Tools(chat, turn, revision string) http.Handler
 }
 
 // A forbidden is an error that says what to do instead of what policy forbids.
@@ -51,7 +51,7 @@ type AgentSpec struct {
 	Knocks         bool
 	// Post has a turn POSTed, with a callback and tools; it returns nil when the agent
 	// has it.
-	Post          func(ctx context.Context, turn, chat string, p *chorus.Post) error
+	Post          func(ctx context.Context, turn, revision, chat string, p *chorus.Post) error
 	Peer          *peer.Options
 	ComposeWindow time.Duration
 	ComposeCap    time.Duration
@@ -229,8 +229,8 @@ func (m *members) openAgent(ctx context.Context, one *member) (Agent, error) {
 	agent, err := g.opts.OpenAgent(ctx, &AgentSpec{
 		Name: string(one.name), Folder: m.g.store.agentFolder(one.folder()), Legacy: filepath.Join(g.store.folder, databaseFile),
 		Roles: known.Settings.Roles, Streams: known.Settings.Streams, Knocks: known.Settings.Knocks,
-		Post: func(ctx context.Context, turn, chat string, p *chorus.Post) error {
-			return g.deliver(ctx, one.name, turn, chat, p)
+		Post: func(ctx context.Context, turn, revision, chat string, p *chorus.Post) error {
+			return g.deliver(ctx, &delivery{agent: one.name, turn: turn, revision: revision, chat: chat, channel: p.Channel.ID}, p)
 		},
 		Peer: link, ComposeWindow: g.opts.ComposeWindow, ComposeCap: g.opts.ComposeCap, Deadline: g.opts.CallbackTTL,
 		Version: g.opts.Version, Log: g.log,

@@ -27,6 +27,8 @@ var (
 	toAsked string // a task may ask
 	//go:embed hook.sql
 	toHooks string // programs elsewhere POST what chats are to hear
+	//go:embed given.sql
+	toGiven string // a delivery knows which words it has given
 )
 
 // Files in the gateway's data folder.
@@ -60,7 +62,7 @@ func OpenStore(folder string) (*Store, error) {
 }
 
 func versions() []string {
-	return []string{schema + outbox.Schema, surface.Schema + toSurface, toAgents, toA2A, toAsked, toHooks}
+	return []string{schema + outbox.Schema, surface.Schema + toSurface, toAgents, toA2A, toAsked, toHooks, toGiven}
 }
 
 // OpenStoreBeside opens the data folder for an operator's command. It refuses one of

@@ -1,7 +1,9 @@
 package chorus_test
 
 import (
+	"io"
 	"net/http"
+	"net/http/httptrace"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -82,4 +84,60 @@ func announced(t *testing.T, broker *client.Client, agent string) bool {
 func secretOf(c call) string {
 	address := c.body["callback"].(string)
 	return address[strings.LastIndex(address, "/")+1:]
+}
+
+// TestAnAnswerThatAnEditOvertookIsRefused: one that was on its way when the message was edited, and
+// whose callback was looked up before, and one by the tools of the earlier delivery. Both
+// answer words that the turn has no more.
+func TestAnAnswerThatAnEditOvertookIsRefused(t *testing.T) {
+	r := startNew(t, nil)
+	outside := newReceiver(t)
+	tg := r.bus.Join(t, "tg:42", "tg:42")
+	r.add("ext", outside.url, chorus.AgentSettings{})
+	says(t, tg, "agent:ext", dm("e1", "is it safe?"))
+	first := outside.next()
+
+	began := make(chan struct{})
+	body, slowly := io.Pipe()
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got100Continue: func() { close(began) }}) // it reads the body: the callback is known
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, first.body["callback"].(string), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Expect", "100-continue")
+	status := make(chan int, 1)
+	client := &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Hour}}
+	t.Cleanup(client.CloseIdleConnections)
+	go func() {
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Error(err)
+			status <- 0
+			return
+		}
+		resp.Body.Close()
+		status <- resp.StatusCode
+	}()
+	<-began
+	edited := dm("e1", "is it safe, and cheap?")
+	edited.Event, edited.Sequence = protocol.EventEdit, 2
+	says(t, tg, "agent:ext", edited)
+	second := outside.next()
+	if _, err := io.WriteString(slowly, `{"type":"message","content":"It is safe."}`); err != nil {
+		t.Fatal(err)
+	}
+	slowly.Close()
+	if got := <-status; got != http.StatusForbidden {
+		t.Errorf("the answer to the old words: %d; want 403", got)
+	}
+	old := toolsOf(t, first)
+	if given, why := old.call("chat.send_message", map[string]any{"inReplyTo": "e1", "text": "It is safe."}); given["reason"] != "cancelled" {
+		t.Errorf("the tool of the old delivery says %v %q", given, why)
+	}
+	if got, why := post(t, second.body["callback"].(string), `{"type":"message","content":"It is both."}`); got != http.StatusOK {
+		t.Errorf("the answer to the new words: %d %s", got, why)
+	}
+	if reply := nextReply(t, tg); reply.Text != "It is both." {
+		t.Errorf("the chat got %q", reply.Text)
+	}
 }

@@ -129,7 +129,7 @@ func fileWords(m *models.Message) string {
 }
 
 // frame are the members of a message that say nothing of what it is: they stand
-// beside its content, or another update tells of it.
+// beside its content.
 var frame = []string{
 	"message_id", "from", "date", "chat", "sender_chat", "sender_boost_count", "sender_tag", "sender_business_bot", "author_signature",
 	"message_thread_id", "is_topic_message", "direct_messages_topic", "receiver_user", "ephemeral_message_id", "business_connection_id",
@@ -137,6 +137,10 @@ var frame = []string{
 	"reply_to_poll_option_id", "via_bot", "edit_date", "has_protected_content", "is_from_offline", "is_paid_post", "paid_star_count",
 	"media_group_id", "effect_id", "text", "entities", "caption", "caption_entities", "show_caption_above_media", "has_media_spoiler",
 	"link_preview_options", "suggested_post_info", "reply_markup", "guest_query_id", "guest_bot_caller_user", "guest_bot_caller_chat",
+}
+
+// elsewhere are the members of service messages of which other updates tell.
+var elsewhere = []string{
 	"new_chat_members", "left_chat_member", "group_chat_created", "supergroup_chat_created", "channel_chat_created",
 	"migrate_to_chat_id", "migrate_from_chat_id",
 }
@@ -158,15 +162,18 @@ func kindOf(raw json.RawMessage, direct bool) (words string, says bool) {
 	}
 	var kinds []string
 	for _, member := range slices.Sorted(maps.Keys(members)) {
-		if !slices.Contains(frame, member) {
+		if !slices.Contains(frame, member) && !slices.Contains(elsewhere, member) {
 			kinds = append(kinds, strings.ReplaceAll(member, "_", " "))
 			says = says || slices.Contains(said, member) || direct && !ofService(member)
 		}
 	}
-	if kinds == nil {
-		return "", false
+	switch {
+	case kinds != nil:
+		return "[" + strings.Join(kinds, ", ") + "]", says
+	case direct && !slices.ContainsFunc(elsewhere, func(member string) bool { return members[member] != nil }):
+		return "[a message with nothing in it that a bot can see]", true
 	}
-	return "[" + strings.Join(kinds, ", ") + "]", says
+	return "", false
 }
 
 // ofService reports whether a member is that of a service message that Telegram's

@@ -62,11 +62,11 @@ func (ev *events) Message(ctx context.Context, e *surface.Event) (protocol.Messa
 		return store.Value[bool](tx, `SELECT 1 FROM people WHERE bot = ? AND username = ?`, ev.bot, name)
 	})
 	if d.ReplyText != "" {
-		content.ReplyTo = &protocol.ReplyTo{Name: d.ReplyName, Text: d.ReplyText}
+		content.ReplyTo = &protocol.ReplyTo{Name: d.ReplyName, Text: d.ReplyText, Attachments: d.ReplyFiles}
 	}
 	if d.ReplyMessage != 0 {
 		content.ReplyTo = &protocol.ReplyTo{
-			Name: d.ReplyName, Text: d.ReplyText,
+			Name: d.ReplyName, Text: d.ReplyText, Attachments: d.ReplyFiles,
 			SourceID: ev.sourceID(telegramChat, d.ReplyMessage),
 			Author: store.Value[string](tx, `SELECT r.agent FROM sends s JOIN replies r ON r.id = s.reply
 				WHERE s.bot = ? AND s.telegram_chat = ? AND s.message = ? AND s.message > 0`, ev.bot, telegramChat, d.ReplyMessage),

@@ -12,6 +12,8 @@ import (
 	"hubbub/peers/surface"
 	"hubbub/protocol"
 	"hubbub/protocol/retry"
+
+	"github.com/go-telegram/bot/models"
 )
 
 // An intake takes stored updates in: it decides what follows from each.
@@ -79,6 +81,7 @@ func (in *intake) one(ctx context.Context, u stored) error {
 		state, reason := "done", ""
 		if unread != nil {
 			state, reason = "unreadable", unread.Error()
+			in.tellUnread(tx, u.raw)
 		} else if reason = in.takeIn(tx, &h); reason != "" {
 			state = "skipped"
 		}
@@ -88,6 +91,22 @@ func (in *intake) one(ctx context.Context, u stored) error {
 		in.crash("taken in")
 	}
 	return err
+}
+
+// tellUnread tells who wrote a message in a direct chat that cannot be read, once, that nobody
+// has it.
+func (in *intake) tellUnread(tx *store.Tx, raw json.RawMessage) {
+	var as struct {
+		Message *struct {
+			ID   int         `json:"message_id"`
+			Chat models.Chat `json:"chat"`
+		} `json:"message"`
+	}
+	if json.Unmarshal(raw, &as) != nil || as.Message == nil || as.Message.Chat.Type != models.ChatTypePrivate || !in.admitsUser(tx, as.Message.Chat.ID) {
+		return
+	}
+	in.notice(tx, in.meet(tx, &as.Message.Chat), 0, fmt.Sprintf("unread:%d:%d", as.Message.Chat.ID, as.Message.ID),
+		"I cannot read this message: Telegram sent it in a form that I do not know yet. Please say it as plain text.")
 }
 
 // readSafely is read, with a panic turned into an error.
@@ -159,7 +178,7 @@ func (in *intake) storeEvent(tx *store.Tx, c *chat, h *happening) {
 	if !c.present && in.standing(tx, c).State != surface.Assigned {
 		return // there is no agent to tell that the bot was removed
 	}
-	h.draft.Content.Attachments = in.refer(tx, h.files)
+	h.draft.Content.Attachments, h.draft.ReplyFiles = in.refer(tx, h.files.own), in.refer(tx, h.files.answered)
 	h.draft.Content.Author = &h.author
 	h.draft.Content.Chat.ID = id(c.key)
 	var ready time.Time

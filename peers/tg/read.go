@@ -27,7 +27,7 @@ type happening struct {
 	suffix  string // of the sourceId, for what is no message itself
 
 	draft draft
-	files []attachment
+	files struct{ own, answered []attachment } // of the message, and of what it answers
 	album string
 
 	command   string // "/pair", without the bot's name
@@ -45,14 +45,15 @@ type happening struct {
 // arrives. Mentions and the author of a quoted message depend on who is assigned
 // when it is passed on.
 type draft struct {
-	Content      protocol.ChatMessage `json:"content"`
-	Names        []string             `json:"names,omitempty"` // mentioned with @, lower case, in order
-	ReplyMessage int                  `json:"replyMessage,omitempty"`
-	ReplyToBot   bool                 `json:"replyToBot,omitempty"`
-	ReplyUser    string               `json:"replyUser,omitempty"` // username of the quoted person
-	ReplyName    string               `json:"replyName,omitempty"` // name of whoever wrote what is answered
-	ReplyText    string               `json:"replyText,omitempty"` // what is answered, or the part of it that is quoted
-	Items        []albumItem          `json:"items,omitempty"`     // of an album of more than one message, or of an edit in one
+	Content      protocol.ChatMessage  `json:"content"`
+	Names        []string              `json:"names,omitempty"` // mentioned with @, lower case, in order
+	ReplyMessage int                   `json:"replyMessage,omitempty"`
+	ReplyToBot   bool                  `json:"replyToBot,omitempty"`
+	ReplyUser    string                `json:"replyUser,omitempty"` // username of the quoted person
+	ReplyName    string                `json:"replyName,omitempty"` // name of whoever wrote what is answered
+	ReplyText    string                `json:"replyText,omitempty"` // what is answered, or the part of it that is quoted
+	ReplyFiles   []protocol.Attachment `json:"replyFiles,omitempty"`
+	Items        []albumItem           `json:"items,omitempty"` // of an album of more than one message, or of an edit in one
 }
 
 // bearable reports whether a message can be read although some field of it has a shape that we
@@ -124,7 +125,8 @@ func read(raw json.RawMessage, bot *models.User) (happening, error) {
 
 // readMessage returns what a message means; raw is the same as it came.
 func readMessage(m *models.Message, raw json.RawMessage, event string, bot *models.User) happening {
-	h := happening{chat: m.Chat, message: m.ID, thread: threadOf(m), album: m.MediaGroupID, files: attachments(m)}
+	h := happening{chat: m.Chat, message: m.ID, thread: threadOf(m), album: m.MediaGroupID}
+	h.files.own = attachments(m)
 	switch {
 	case m.MigrateToChatID != 0:
 		h.moved.from, h.moved.to = m.Chat.ID, m.MigrateToChatID
@@ -137,9 +139,13 @@ func readMessage(m *models.Message, raw json.RawMessage, event string, bot *mode
 		text, entities = m.Caption, m.CaptionEntities
 	}
 	h.setContent(event, cmp.Or(withLinks(text, entities), describe(m), richText(raw)), max(m.EditDate, m.Date))
+	if event == protocol.EventEdit && m.Location != nil && text == "" { // nobody edits one: it moves, every few seconds
+		h.suffix, h.draft.Content.Event = ":moved:"+id(int64(m.EditDate)), protocol.EventStatus
+		return h
+	}
 	if joined := membershipText(m, bot); joined != "" {
 		h.draft.Content.Event, h.draft.Content.Text = protocol.EventMembership, joined
-	} else if text == "" && len(h.files) == 0 {
+	} else if text == "" && len(h.files.own) == 0 {
 		h.readKind(raw)
 	}
 	h.readQuote(m, raw, bot)
@@ -243,6 +249,7 @@ func (h *happening) readQuote(m *models.Message, raw json.RawMessage, bot *model
 	_ = json.Unmarshal(raw, &answers) // it was read before
 	if q := m.ReplyToMessage; q != nil && q.ForumTopicCreated == nil && (!m.IsTopicMessage || q.ID != m.MessageThreadID) {
 		d.ReplyMessage, d.ReplyText = q.ID, cmp.Or(q.Text, q.Caption, describe(q), richText(answers.To), fileWords(q))
+		h.files.answered = attachments(q)
 		if q.From != nil {
 			d.ReplyToBot, d.ReplyName = q.From.ID == bot.ID, nameOf(q.From)
 			d.ReplyUser = cmp.Or(q.From.Username, id(q.From.ID))
@@ -250,11 +257,15 @@ func (h *happening) readQuote(m *models.Message, raw json.RawMessage, bot *model
 		if q.SenderChat != nil {
 			d.ReplyName = q.SenderChat.Title
 		}
+		if from := passedOn(q); from != "" { // its words are somebody else's
+			d.ReplyName = strings.TrimPrefix(d.ReplyName+", forwarded from ", ", ") + from
+		}
 	} else if e := m.ExternalReply; e != nil {
 		other := models.Message{
 			Animation: e.Animation, Audio: e.Audio, Document: e.Document, Photo: e.Photo, Sticker: e.Sticker, Video: e.Video, VideoNote: e.VideoNote,
 			Voice: e.Voice, Story: e.Story, Checklist: e.Checklist, Contact: e.Contact, Dice: e.Dice, Location: e.Location, Poll: e.Poll, Venue: e.Venue,
 		}
+		h.files.answered = attachments(&other)
 		d.ReplyName, d.ReplyText = originName(&e.Origin), cmp.Or(describe(&other), fileWords(&other), "[a message of another chat]")
 	}
 	if m.ReplyToStory != nil {

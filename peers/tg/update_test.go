@@ -47,7 +47,7 @@ func tell(raw string) told {
 	w := told{
 		Chat: c.Chat, Author: h.author, Event: c.Event, Text: c.Text, At: c.CreatedAt, Signal: c.Signal, Message: h.message, Thread: h.thread,
 		Suffix: h.suffix, Skip: h.skip, Command: h.command, Args: h.arguments, Quotes: h.draft.ReplyMessage, QuotesBot: h.draft.ReplyToBot,
-		QuotesUser: h.draft.ReplyUser, Album: h.album, Callback: h.callback, From: h.moved.from, To: h.moved.to, Files: len(h.files), User: h.user,
+		QuotesUser: h.draft.ReplyUser, Album: h.album, Callback: h.callback, From: h.moved.from, To: h.moved.to, Files: len(h.files.own), User: h.user,
 	}
 	if h.present != nil {
 		w.Present = map[bool]string{true: "in", false: "out"}[*h.present]

@@ -3,6 +3,7 @@ package external
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -30,7 +31,7 @@ type Spec struct {
 	Legacy         string // database of a gateway that may hold what an earlier version left
 	Roles, Streams []string
 	Knocks         bool
-	Post           func(ctx context.Context, turn, chat string, p *words.Post) error // see chorus.PostFunc
+	Post           func(ctx context.Context, turn, revision, chat string, p *words.Post) error // see chorus.PostFunc
 	Peer           *peer.Options
 	ComposeWindow  time.Duration
 	ComposeCap     time.Duration
@@ -75,7 +76,18 @@ func Open(ctx context.Context, s *Spec) (*Agent, error) {
 func (x *Agent) Run(ctx context.Context) error { return errors.Join(x.agent.Run(ctx), x.db.Close()) }
 
 // Tools returns the MCP endpoint of the chat tools as the turns of one chat have
-// them.
-func (x *Agent) Tools(chat string) http.Handler {
-	return mcptools.NewHandler(func(*http.Request) harness.Tools { return x.agent.ToolsOf(chat) }, x.server)
+// them, for whoever was given the words of one of them.
+func (x *Agent) Tools(chat, turn, revision string) http.Handler {
+	return mcptools.NewHandler(func(*http.Request) harness.Tools { return given{x.agent.ToolsOf(chat), turn, revision} }, x.server)
+}
+
+// given are the tools of who was given a turn.
+type given struct {
+	harness.Tools
+	turn, revision string
+}
+
+// Call runs one tool.
+func (g given) Call(ctx context.Context, name string, arguments json.RawMessage) harness.Result {
+	return g.Tools.Call(harness.WithGiven(ctx, g.turn, g.revision), name, arguments)
 }

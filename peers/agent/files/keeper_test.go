@@ -149,6 +149,15 @@ func TestWhatAPromptSaysOfAFile(t *testing.T) {
 	}
 	b.content = png
 	check("of another kind", line(&protocol.Attachment{Kind: "video"}, true), "you cannot see or hear files of this kind")
+	b.Transcribe = func(context.Context, string, []byte) (string, error) { return "hello", nil }
+	round := b.file("round")
+	round.Kind = "video_note"
+	check("a round video", line(round, true), "read what is said in it with chat.read_file, eventId e1, file 1")
+	if said, err := b.Read(t.Context(), "tg:5", round); said != "hello" || err != nil {
+		t.Errorf("a round video says %q, %v", said, err)
+	}
+	b.Transcribe = nil
+	check("a round video that nothing transcribes", line(round, true), "you cannot see or hear files of this kind")
 	check("a document", line(b.file("d"), true), "read it with chat.read_file, eventId e1, file 1")
 	check("a model that does not see", line(image("1"), false), "not shown to you: you take no images")
 	check("an image", line(image("1"), true), "shown to you as image 1")

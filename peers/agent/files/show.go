@@ -32,11 +32,16 @@ type Shown struct {
 // Line returns what a prompt says of the n-th file of an event, from 1, and adds the
 // file to what is shown if it is an image and the model sees.
 func (k *Keeper) Line(ctx context.Context, e *mailbox.Entry, n int, sees bool, shown *Shown) string {
-	a := &e.Content.Attachments[n-1]
+	a := &e.Files()[n-1]
 	line := fmt.Sprintf("%s %q %s %d bytes", a.Kind, a.Name, a.MimeType, a.Size)
+	if n > len(e.Content.Attachments) {
+		line = "of what is answered: " + line
+	}
 	switch {
 	case a.Kind == kindOfVoice:
 		return line + ": " + k.spoken(ctx, e, a)
+	case heard(a) && k.Transcribe != nil:
+		return line + fmt.Sprintf(": read what is said in it with chat.read_file, eventId %s, file %d", e.EventID, n)
 	case a.Kind == "photo" || a.Kind == "document" && IsImage(a.MimeType):
 		return line + ": " + k.seen(ctx, e, a, sees, shown)
 	case a.Kind == "document":
@@ -73,6 +78,11 @@ func (k *Keeper) seen(ctx context.Context, e *mailbox.Entry, a *protocol.Attachm
 	return fmt.Sprintf("shown to you as image %d", len(shown.Images))
 }
 
+// heard reports whether a file is a recording in which somebody may speak.
+func heard(a *protocol.Attachment) bool {
+	return a.Kind == kindOfVoice || a.Kind == "audio" || a.Kind == "video_note"
+}
+
 func tooLarge(n int64) string {
 	return fmt.Sprintf("it has %s, and an image may have %s", megabytes(n), megabytes(MaxImage))
 }
@@ -90,7 +100,7 @@ func (k *Keeper) spoken(ctx context.Context, e *mailbox.Entry, a *protocol.Attac
 	return "it says, as transcribed: " + cmp.Or(strings.TrimSpace(said), "(nothing)")
 }
 
-// Words returns what is said in a voice message. It is transcribed once.
+// Words returns what is said in a recording. It is transcribed once.
 func (k *Keeper) Words(ctx context.Context, chat protocol.Topic, a *protocol.Attachment) (string, error) {
 	if k.Transcribe == nil {
 		return "", problem("no transcription is configured (--transcribe)")
@@ -127,9 +137,9 @@ func (k *Keeper) wordsOf(ctx context.Context, f *mailbox.File, name string, tell
 	return got.(*mailbox.File).Words, nil //nolint:errcheck // it is nothing else
 }
 
-// Read returns the text of any file that has one: of a document, or of a voice message.
+// Read returns the text of any file that has one: of a document, or of a recording.
 func (k *Keeper) Read(ctx context.Context, chat protocol.Topic, a *protocol.Attachment) (string, error) {
-	if a.Kind == kindOfVoice {
+	if heard(a) {
 		return k.Words(ctx, chat, a)
 	}
 	f, err := k.Get(ctx, chat, a)

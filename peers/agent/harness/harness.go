@@ -111,6 +111,8 @@ type Output struct {
 	Text   string    // a part of the answer; all parts of one turn are one answer
 	Report *Progress // in place of Text: what the program does
 	Stale  bool      // the turn was delivered anew since, with other words
+
+	Revision string // of the words that the program was given; empty: not known
 }
 
 // A RefusedError is an output that policy forbids.

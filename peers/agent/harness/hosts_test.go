@@ -91,7 +91,7 @@ func newElsewhere(t *testing.T, failing bool) harness.Harness {
 	e := &elsewhere{}
 	var playing sync.WaitGroup
 	t.Cleanup(playing.Wait)
-	e.Harness = chorus.New(func(_ context.Context, turn, _ string, p *posts.Post) error {
+	e.Harness = chorus.New(func(_ context.Context, turn, _, _ string, p *posts.Post) error {
 		if _, err := json.Marshal(p); err != nil {
 			t.Errorf("POSTed %v, %v", p, err)
 		}

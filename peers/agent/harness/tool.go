@@ -35,6 +35,20 @@ func Overtaken(ctx context.Context) bool {
 	return ok && overtaken()
 }
 
+type givenKey struct{}
+
+// WithGiven says which words of a turn whoever calls was given: those of Event.Revision. Tools
+// refuse what answers words that the turn has no more. An empty revision is not known.
+func WithGiven(ctx context.Context, turnID, revision string) context.Context {
+	return context.WithValue(ctx, givenKey{}, [2]string{turnID, revision})
+}
+
+// Given returns what WithGiven was given, "" without it.
+func Given(ctx context.Context) (turnID, revision string) {
+	given, _ := ctx.Value(givenKey{}).([2]string)
+	return given[0], given[1]
+}
+
 // A Tool describes one tool as MCP does.
 type Tool struct {
 	Name         string          `json:"name"` // "chat.send_message"

@@ -37,6 +37,8 @@ type Turn struct {
 	// Prompt is the user turn, ready-made: header, fence and body, or the
 	// knock, or the digest. It contains everything the model may see of Event.
 	Prompt string
+	// Hint tells what was wrong with the answer of the last try; the prompt has it. Empty: nothing was.
+	Hint string
 	// Images came with the event; the prompt names them in this order. None where
 	// Capabilities.Images is false.
 	Images []Image
@@ -94,6 +96,7 @@ type Event struct {
 	Recipient      string   // identity of this agent
 	Role           string   // "user" unless the agent says otherwise
 	IdempotencyKey string   // stable over attempts with the same words
+	Revision       string   // tells its words from those before and after an edit
 	Said
 	Ruling
 	Knock  *Knock // set for notify; then Content is nil
@@ -123,6 +126,7 @@ func (e *Event) Words() string {
 			}
 		case p.Type == "quote":
 			flush()
+			silent = false // what follows are its files, which it tells of
 			lines = append(lines, p.Quoted())
 		case p.Text != "": // of a voice message
 			lines = append(lines, "("+p.Kind+", as transcribed: "+p.Text+")")

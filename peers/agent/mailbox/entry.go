@@ -2,6 +2,7 @@ package mailbox
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,6 +60,14 @@ type Origin struct {
 // TakesWords reports whether an answer to a wake would reach anybody.
 func (o *Origin) TakesWords() bool {
 	return o.QuestionID != "" || o.ConversationID != "" || o.FlightID != "" || o.WorkItemID != ""
+}
+
+// Files returns what came with the event: its own files, and then those of what it answers.
+func (e *Entry) Files() []protocol.Attachment {
+	if q := e.Content.ReplyTo; q != nil {
+		return slices.Concat(e.Content.Attachments, q.Attachments)
+	}
+	return e.Content.Attachments
 }
 
 // Event returns the entry as the attention layer sees it.

@@ -2,6 +2,7 @@ package mailbox
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -121,6 +122,7 @@ func takeEdit(tx *Tx, e *Entry) {
 	carrier := carrierOf(tx, old)
 	switch {
 	case e.Content.Sequence > 0 && e.Content.Sequence < old.Content.Sequence: // overtaken by a later edit
+	case saysTheSame(&e.Content, &old.Content): // chats tell of edits that change nothing, such as of a preview
 	case old.replaceable():
 		replaceText(tx, old, e)
 		if old.State == Turned && !editedAway(tx, old) {
@@ -139,6 +141,15 @@ func takeEdit(tx *Tx, e *Entry) {
 		e.EventID = freeEditID(tx, e.SourceID, len(told))
 		insert(tx, e)
 	}
+}
+
+// saysTheSame reports whether an edit changes nothing that anybody reads.
+func saysTheSame(edit, old *protocol.ChatMessage) bool {
+	a, b := *edit, *old
+	for _, m := range []*protocol.ChatMessage{&a, &b} {
+		m.Event, m.SourceID, m.Sequence, m.CreatedAt, m.Author, m.Chat = "", "", 0, "", nil, nil
+	}
+	return reflect.DeepEqual(a, b)
 }
 
 // carrierOf returns the event that carries a merged fragment, or nil if it is none,

@@ -57,6 +57,8 @@ func (args *askChoiceArguments) check() string {
 		switch {
 		case choice == "" || len(choice) > maxChoice || !text.Clean(choice) || choice != strings.TrimSpace(choice):
 			return fmt.Sprintf("choice %d must be one line of 1 to %d bytes.", i+1, maxChoice)
+		case attention.Answer(choice) != choice:
+			return fmt.Sprintf("choice %d holds what is not for people: thoughts, a tool call as text, or a copy of the prompt.", i+1)
 		case slices.Contains(args.Choices[:i], choice):
 			return fmt.Sprintf("choice %d is there twice.", i+1)
 		case mailbox.Decides(choice):

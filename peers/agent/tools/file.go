@@ -49,10 +49,10 @@ func (b *Toolbox) readFile(ctx context.Context, args *readFileArguments) harness
 		return harness.Refused("There is no such event that this turn may read. Name one of chat.list_events.", nil)
 	case e.Deleted:
 		return harness.Refused("That message was deleted.", nil)
-	case n < 1 || n > len(e.Content.Attachments):
-		return harness.Refused(fmt.Sprintf("That event has %s.", text.Count(len(e.Content.Attachments), "file")), nil)
+	case n < 1 || n > len(e.Files()):
+		return harness.Refused(fmt.Sprintf("That event has %s.", text.Count(len(e.Files()), "file")), nil)
 	}
-	a := &e.Content.Attachments[n-1]
+	a := &e.Files()[n-1]
 	said, err := b.kit.Files.Read(ctx, e.Chat, a)
 	if err != nil {
 		return harness.Refused("The file cannot be read: "+files.Problem(err)+".", nil)

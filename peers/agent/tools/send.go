@@ -221,7 +221,7 @@ func (k *Kit) Say(ctx context.Context, t *mailbox.Turn, o harness.Output) error 
 			return fmt.Errorf("claiming %s: %w", t.EventID, err)
 		}
 	}
-	refusal, err := b.try(ctx, outputTool, t.EventID, func(t *try) { say(t, o) })
+	refusal, err := b.try(harness.WithGiven(ctx, t.ID, o.Revision), outputTool, t.EventID, func(t *try) { say(t, o) })
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -48,7 +49,11 @@ type sendFileArguments struct {
 }
 
 func (b *Toolbox) sendFile(ctx context.Context, args *sendFileArguments) harness.Result {
+	args.Caption = strings.TrimSpace(attention.Answer(args.Caption))
 	data, err := readWithin(b.kit.Folder, args.Path)
+	if err == nil && !bytes.Equal(b.kit.Redact.Bytes(data), data) {
+		err = errors.New("it holds what has the shape of a secret, such as a key; take that out first")
+	}
 	if err == nil && len(utf16.Encode([]rune(args.Caption))) > protocol.MaxCaption {
 		err = fmt.Errorf("a caption has at most %d characters: send the rest with chat.send_message", protocol.MaxCaption)
 	}
@@ -76,7 +81,7 @@ func (b *Toolbox) sendFile(ctx context.Context, args *sendFileArguments) harness
 			t.refusal = tooManyFiles
 			return result{}
 		}
-		id := t.Reply(t.event, mailbox.SentFile, key, protocol.ChatReply{Text: strings.TrimSpace(args.Caption), File: file, Visibility: t.event.Visibility()})
+		id := t.Reply(t.event, mailbox.SentFile, key, protocol.ChatReply{Text: args.Caption, File: file, Visibility: t.event.Visibility()})
 		return result{MessageID: id, Status: "sent"}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -297,10 +298,20 @@ func (b *Toolbox) look(tx *mailbox.Tx, id string) *try {
 		return t
 	}
 	t.event, t.turn = e, turn
-	if turn != nil && e.Open() && (turn.State == mailbox.TurnWithdrawn || turn.State == mailbox.TurnCancelled || harness.Overtaken(tx.Context())) {
+	if turn != nil && e.Open() && (turn.State == mailbox.TurnWithdrawn || turn.State == mailbox.TurnCancelled || harness.Overtaken(tx.Context()) || outdated(tx, turn)) {
 		t.refuse(cancelled)
 	}
 	return t
+}
+
+// outdated reports whether who calls was given other words of a turn than it has now.
+func outdated(tx *mailbox.Tx, turn *mailbox.Turn) bool {
+	id, revision := harness.Given(tx.Context())
+	if id != turn.ID || revision == "" {
+		return false
+	}
+	parts := slices.DeleteFunc(tx.Fragments(turn), func(e *mailbox.Entry) bool { return e.Deleted })
+	return Revision(parts, 0) != revision
 }
 
 // own sets the event of the calling turn, if there is one, and returns its id, or refuses if the

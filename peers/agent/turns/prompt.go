@@ -3,8 +3,6 @@ package turns
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -43,6 +41,7 @@ func (r *Runner) show(tx *mailbox.Tx, j *job) (carrier *mailbox.Entry) {
 		shown.Event, shown.Deferrals = r.eventOf(carrier, parts, t, j.version), carrier.Deferrals
 		j.prompt, j.parts = r.promptOf(tx, carrier, parts), parts
 		if t.Body != "" {
+			shown.Hint = t.Body
 			j.prompt.Notes = append(j.prompt.Notes, "last_try: "+t.Body)
 		}
 	}
@@ -67,9 +66,9 @@ func (r *Runner) attach(ctx context.Context, j *job) {
 		if j.prompt.Decision.Knock != nil {
 			break
 		}
-		for i := range part.Content.Attachments {
+		for i, a := range part.Files() {
 			j.prompt.Attachments = append(j.prompt.Attachments, r.opts.Files.Line(ctx, part, i+1, j.sees, &shown))
-			r.speak(ctx, j.shown.Event.Content, part, &part.Content.Attachments[i])
+			r.speak(ctx, j.shown.Event.Content, part, &a)
 		}
 	}
 	j.shown.Prompt, j.shown.Images = j.prompt.Block(r.opts.Fence()), shown.Images
@@ -119,7 +118,8 @@ func (r *Runner) eventOf(e *mailbox.Entry, parts []*mailbox.Entry, t *mailbox.Tu
 			event.MergedEventIDs = append(event.MergedEventIDs, p.EventID)
 		}
 	}
-	event.IdempotencyKey += "~" + revision(parts, e.Deferrals)
+	event.Revision = tools.Revision(parts, 0)
+	event.IdempotencyKey += "~" + tools.Revision(parts, e.Deferrals)
 	if event.Knock = d.Knock; event.Knock != nil {
 		event.Author.DisplayName, event.Author.Username = "", "" // names are text of others
 		event.Conversation.Title, event.Conversation.Service, event.Conversation.Context = "", "", ""
@@ -130,18 +130,6 @@ func (r *Runner) eventOf(e *mailbox.Entry, parts []*mailbox.Entry, t *mailbox.Tu
 		event.Content = append(event.Content, tools.PartsOf(&p.Content)...)
 	}
 	return event
-}
-
-// revision tells apart what an event says before and after an edit, and what was put off and
-// came back. A claim changes nothing of it. What a knock withholds nobody can find by trying:
-// names of messages on the bus go in.
-func revision(parts []*mailbox.Entry, deferrals int) string {
-	sum := sha256.New()
-	fmt.Fprintln(sum, deferrals)
-	for _, p := range parts {
-		fmt.Fprintln(sum, p.Carrier.MessageID, p.Content.Sequence, tools.PartsOf(&p.Content))
-	}
-	return hex.EncodeToString(sum.Sum(nil)[:4])
 }
 
 // meant reports whether a mention is of this agent or of a role of its own: other

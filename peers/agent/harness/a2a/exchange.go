@@ -81,7 +81,11 @@ func (x *exchange) said(past talk) *sdk.Message {
 	if e.Conversation.Kind != "dm" {
 		words = e.Author.Name() + ": " + words
 	}
-	m := &sdk.Message{ID: e.IdempotencyKey, Role: sdk.MessageRoleUser, ContextID: past.context, TaskID: past.task, Parts: sdk.ContentParts{sdk.NewTextPart(words)}}
+	id := e.IdempotencyKey
+	if hint := x.turn.Hint; hint != "" { // it is to answer anew, and knows a message by its id
+		words, id = words+"\n\n("+hint+")", id+"~again"
+	}
+	m := &sdk.Message{ID: id, Role: sdk.MessageRoleUser, ContextID: past.context, TaskID: past.task, Parts: sdk.ContentParts{sdk.NewTextPart(words)}}
 	for _, i := range x.turn.Images {
 		if x.a.images {
 			part := sdk.NewRawPart(i.Data)

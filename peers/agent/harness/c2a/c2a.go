@@ -65,6 +65,7 @@ type Harness struct {
 	accepted *harness.Recent[string, string] // turn id -> request id of the accepted delivery
 	tokens   *harness.Recent[string, string] // event, request and idempotency ids -> turn id
 	changed  *harness.Recent[string, bool]   // ids of turns that were withdrawn from this run of the program, and not accepted since
+	words    *harness.Recent[string, string] // turn id -> revision of the words that were accepted last
 	requests int                             // number of request ids given
 }
 
@@ -75,6 +76,7 @@ func New(argv []string, opts *Options) *Harness {
 	return &Harness{
 		argv: argv, opts: opts.withDefaults(), life: child.NewLife[session](), wake: make(chan struct{}, 1),
 		accepted: harness.NewRecent[string, string](1024), tokens: harness.NewRecent[string, string](4096), changed: harness.NewRecent[string, bool](1024),
+		words: harness.NewRecent[string, string](1024),
 	}
 }
 
@@ -154,6 +156,19 @@ func (h *Harness) overtaken(event string) bool {
 	turn, _ := h.tokens.Get(event)
 	changed, _ := h.changed.Get(turn)
 	return changed
+}
+
+// given returns the turn of the event that a tool call names, and which of its words the program
+// has: those that it accepted, else those that are on their way to it.
+func (h *Harness) given(event string) (turn, revision string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	turn, _ = h.tokens.Get(event)
+	revision, accepted := h.words.Get(turn)
+	if i := slices.IndexFunc(h.pending, func(d *delivery) bool { return d.turn.ID == turn }); i >= 0 && !accepted {
+		revision = h.pending[i].turn.Event.Revision
+	}
+	return turn, revision
 }
 
 // settle ends a delivery; nil means accepted.
@@ -237,6 +252,7 @@ func (h *Harness) acceptedLocked(id string) {
 		if slices.Contains(d.ids, id) {
 			h.accepted.Put(d.turn.ID, id)
 			h.changed.Take(d.turn.ID)
+			h.words.Put(d.turn.ID, d.turn.Event.Revision)
 			h.settleLocked(d, nil)
 			h.poke() // the window has room
 			return

@@ -67,6 +67,7 @@ func (s *session) callTool(ctx context.Context, f *frame, tools harness.Tools) {
 	s.running[id] = cancel
 	s.mu.Unlock()
 	event := f.event()
+	ctx = harness.WithGiven(ctx, f.turn, f.revision)
 	ctx = harness.WithOvertaken(ctx, func() bool { return f.overtaken || s.h.overtaken(event) })
 	result := tools.Call(ctx, params.Name, arguments)
 	s.mu.Lock()

@@ -264,6 +264,7 @@ func (s *session) receive(f *frame) {
 		s.answered(f)
 	case f.hasID():
 		f.overtaken = s.h.overtaken(f.event())
+		f.turn, f.revision = s.h.given(f.event())
 		select {
 		case s.calls <- f:
 		default:
@@ -322,7 +323,8 @@ type frame struct {
 	Result json.RawMessage `json:"result"`
 	Error  *jsonrpc.Error  `json:"error"`
 
-	overtaken bool // of a tool call: its event was withdrawn when the call came
+	overtaken      bool   // of a tool call: its event was withdrawn when the call came
+	turn, revision string // of a tool call: which words the program had when it came
 }
 
 // event returns the event that a tool call names, or "".

@@ -83,12 +83,13 @@ func TestACallFromBeforeAChangeIsTold(t *testing.T) {
 		s := &session{h: h, out: make(chan []byte, 8), calls: make(chan *frame, 8), agreed: &negotiated{}}
 		h.life.Set(s)
 		deliver := func(id string) *delivery {
-			d := &delivery{turn: &harness.Turn{ID: "t1", Event: harness.Event{EventID: "e1"}}, ids: []string{id}, lastID: id, sentTo: s, done: make(chan struct{})}
+			d := &delivery{turn: &harness.Turn{ID: "t1", Event: harness.Event{EventID: "e1", Revision: "words of " + id}}, ids: []string{id}, lastID: id, sentTo: s, done: make(chan struct{})}
 			h.enqueueLocked(d)
 			return d
 		}
 		first := deliver("d1")
-		if f := line(s, call); f.overtaken || h.overtaken(f.event()) {
+		early := line(s, call)
+		if early.overtaken || h.overtaken(early.event()) {
 			t.Errorf("%s: a call about the first words is refused", name)
 		}
 		withdraw(h, first)
@@ -105,8 +106,12 @@ func TestACallFromBeforeAChangeIsTold(t *testing.T) {
 		if h.overtaken("e1") || !queued.overtaken {
 			t.Errorf("%s: after the acceptance, calls are refused, or one from before is taken", name)
 		}
-		if f := line(s, call); f.overtaken {
+		newest := line(s, call)
+		if newest.overtaken {
 			t.Errorf("%s: a call about the newest words is refused", name)
+		}
+		if early.turn != "t1" || early.revision != "words of d1" || newest.revision != "words of d2" { // by it tools refuse one that they run late
+			t.Errorf("%s: of the calls about the first and the newest words, one is about %q, one about %q", name, early.revision, newest.revision)
 		}
 	}
 }

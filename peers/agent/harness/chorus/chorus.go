@@ -9,11 +9,11 @@ import (
 	"hubbub/protocol/chorus"
 )
 
-// A PostFunc delivers a turn: p holds the channel and the message, chat is the chat
-// whose tools go with it. It returns nil when the agent
+// A PostFunc delivers a turn: p holds the channel and the message, revision says which words of
+// the turn these are, chat is the chat whose tools go with it. It returns nil when the agent
 // elsewhere has the turn, and an error if it never will. A turn that is given again
 // with the same message is the same delivery, also after a restart.
-type PostFunc func(ctx context.Context, turn, chat string, p *chorus.Post) error
+type PostFunc func(ctx context.Context, turn, revision, chat string, p *chorus.Post) error
 
 // A Harness drives one agent elsewhere.
 type Harness struct {
@@ -50,7 +50,7 @@ func (h *Harness) Capabilities(context.Context) (harness.Capabilities, error) {
 // Turn delivers a turn. The tools of the turn are not used: the agent elsewhere
 // calls those of its chat.
 func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
-	switch err := h.post(ctx, t.ID, t.Chat, postOf(t)); {
+	switch err := h.post(ctx, t.ID, t.Event.Revision, t.Chat, postOf(t)); {
 	case err == nil:
 		return harness.Outcome{State: harness.Accepted, Attempt: t.Attempt}, nil
 	case ctx.Err() != nil:
@@ -64,9 +64,10 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (h
 func (h *Harness) Cancel(string, string) {}
 
 // Take stores one event of the callback of a turn. Key names it among all events of
-// the agent. A *harness.RefusedError says that policy forbids it.
-func (h *Harness) Take(ctx context.Context, turn, key string, e *chorus.Event) error {
-	o := harness.Output{TurnID: turn, Key: key}
+// the agent, and revision is that with which the turn was delivered. A *harness.RefusedError says
+// that policy forbids it.
+func (h *Harness) Take(ctx context.Context, turn, revision, key string, e *chorus.Event) error {
+	o := harness.Output{TurnID: turn, Revision: revision, Key: key}
 	switch e.Type {
 	case chorus.EventMessage:
 		if json.Unmarshal(e.Content, &o.Text) != nil {

@@ -27,7 +27,7 @@ type posted struct {
 func deliver(t *testing.T, turn *harness.Turn) posted {
 	t.Helper()
 	var body []byte
-	h := chorus.New(func(_ context.Context, _, _ string, p *words.Post) (err error) {
+	h := chorus.New(func(_ context.Context, _, _, _ string, p *words.Post) (err error) {
 		body, err = json.Marshal(p)
 		return err
 	}, false)
@@ -107,7 +107,7 @@ func TestATurnInTheWordsOfTheProtocol(t *testing.T) {
 // is not delivered says so, and one that is withdrawn why.
 func TestWhatComesBack(t *testing.T) {
 	broken := errors.New("it answered HTTP 404")
-	h := chorus.New(func(ctx context.Context, turn, _ string, _ *words.Post) error {
+	h := chorus.New(func(ctx context.Context, turn, _, _ string, _ *words.Post) error {
 		if turn == "waits" {
 			<-ctx.Done()
 			return ctx.Err()
@@ -129,7 +129,7 @@ func TestWhatComesBack(t *testing.T) {
 	}
 	early, end := context.WithTimeout(t.Context(), time.Millisecond)
 	defer end()
-	if err := h.Take(early, "t1", "k", &words.Event{Type: words.EventStatus}); !errors.Is(err, harness.ErrStopped) {
+	if err := h.Take(early, "t1", "", "k", &words.Event{Type: words.EventStatus}); !errors.Is(err, harness.ErrStopped) {
 		t.Errorf("before it runs: %v", err)
 	}
 	got := make(chan harness.Output, 1)
@@ -150,7 +150,7 @@ func TestWhatComesBack(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &e); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Take(t.Context(), "t1", "k", &e); err != nil {
+		if err := h.Take(t.Context(), "t1", "r1", "k", &e); err != nil {
 			t.Fatal(err)
 		}
 		o := <-got
