@@ -1,14 +1,15 @@
 #!/bin/sh
 # Runs the public MCP conformance suite against the MCP endpoint of the Chorus gateway, the
-# chat tools of an agent, and the client with which agents use the servers of others; and three
-# public servers as tools of an agent. No expected failure is listed: what is left out is what
-# neither side announces (resources, prompts, pictures, sampling, elicitation, logging, OAuth).
+# chat tools of an agent, and the client with which agents use the servers of others, in the
+# protocol's revisions 2025-11-25 and 2026-07-28; and three public servers as tools of an agent.
+# Every scenario of the suite's list runs, or is skipped with the reason beside it: it examines what
+# is not announced (resources, prompts, OAuth), or needs tools that ask, log, or show pictures.
 # The suite needs node 22, which npm fetches: nothing is installed outside of a temporary folder.
 set -eu
 cd "$(dirname "$0")/.."
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT INT TERM
-npm install --prefix "$dir" --no-audit --no-fund --loglevel=error node@22 @modelcontextprotocol/conformance@0.1.16 \
+npm install --prefix "$dir" --no-audit --no-fund --loglevel=error node@22 @modelcontextprotocol/conformance@0.2.0-alpha.12 \
 	@modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31 \
 	@modelcontextprotocol/server-memory@2026.8.31 >"$dir/npm.log" 2>&1 || {
 	cat "$dir/npm.log" >&2

@@ -3,12 +3,12 @@ package mcptools_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,58 +22,100 @@ import (
 // clientRole makes the test binary play the client that the conformance suite examines.
 const clientRole = "MCP_TEST_CLIENT"
 
-// playClient connects as an agent does and calls each tool of the server at the end of
-// the command line.
+// playClient connects as an agent does to the server at the end of the command line, calls each
+// tool, and answers what a server asks as a person would who agrees.
 func playClient() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	pool := mcptools.NewPool(nil)
 	ended := make(chan error, 1)
 	go func() { ended <- pool.Run(ctx) }()
 	defer func() { cancel(); <-ended }()
-	tools, failures := pool.Tools(ctx, []harness.MCPServer{{Name: "s", URL: os.Args[len(os.Args)-1]}}, nil)
+	agrees := &person{answer: func(context.Context) error { return nil }}
+	tools, failures := pool.Tools(ctx, []harness.MCPServer{{Name: "s", URL: os.Args[len(os.Args)-1]}}, agrees)
 	if len(failures) > 0 {
 		return failures[0]
 	}
+	if os.Getenv("MCP_CONFORMANCE_SCENARIO") == "json-schema-ref-no-deref" {
+		return nil // its server has a tool to look at, and takes no calls
+	}
+	calls, err := suitedCalls(tools)
+	for _, c := range calls {
+		if r := tools.Call(ctx, "s__"+c.Name, c.Arguments); r.IsError {
+			err = errors.Join(err, fmt.Errorf("%s: %s", c.Name, r.Text()))
+		}
+	}
+	return err
+}
+
+// A suitedCall is a call that a scenario wants.
+type suitedCall struct {
+	Name      string
+	Arguments json.RawMessage
+}
+
+// suitedCalls returns the calls that the suite asks for, or else one of each tool.
+func suitedCalls(tools harness.Tools) (calls []suitedCall, err error) {
+	var asked struct{ ToolCalls []suitedCall }
+	if said := os.Getenv("MCP_CONFORMANCE_CONTEXT"); said != "" {
+		err = json.Unmarshal([]byte(said), &asked)
+	}
+	if err != nil || len(asked.ToolCalls) > 0 {
+		return asked.ToolCalls, err
+	}
 	for _, tool := range tools.List() {
-		if r := tools.Call(ctx, tool.Name, json.RawMessage(`{"a":5,"b":3}`)); r.IsError {
-			return fmt.Errorf("%s: %s", tool.Name, r.Text())
+		arguments := `{"a":5,"b":3}`
+		if tool.Name == "s__json_schema_echo" { // what came of the other tool's schema
+			for _, other := range tools.List() {
+				if other.Name == "s__json_schema_2020_12_tool" {
+					arguments = `{"schema":` + string(other.InputSchema) + `}`
+				}
+			}
 		}
+		calls = append(calls, suitedCall{strings.TrimPrefix(tool.Name, "s__"), json.RawMessage(arguments)})
 	}
-	return nil
+	return calls, nil
 }
 
-// suite returns how the conformance suite is started, as scripts/mcp-conformance.sh says.
-func suite(t *testing.T) func(t *testing.T, args ...string) {
-	command := strings.Fields(os.Getenv("HUBBUB_MCP_CONFORMANCE"))
-	if len(command) == 0 {
-		t.Skip("the suite is not installed; run scripts/mcp-conformance.sh")
-	}
-	return func(t *testing.T, args ...string) {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, command[0], append(command[1:], args...)...)
-		cmd.Dir = t.TempDir() // where it leaves its results
-		cmd.Env = append(os.Environ(), clientRole+"=1", "GORACE=atexit_sleep_ms=0")
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
-		t.Logf("%s", out)
-	}
+// The suite's tools that chat tools can be like: they take a schema, and answer with text.
+type suiteTools struct{ harnesstest.Tools }
+
+func (s *suiteTools) List() []harness.Tool {
+	return append(s.Tools.List(), harness.Tool{Name: "json_schema_2020_12_tool", Description: "has a rich schema", InputSchema: json.RawMessage(`{
+		"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
+		"$defs": {"address": {"$anchor": "addressDef", "type": "object", "properties": {"street": {"type": "string"}, "city": {"type": "string"}}}},
+		"properties": {"name": {"type": "string"}, "address": {"$ref": "#/$defs/address"}, "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+			"phone": {"type": "string"}, "email": {"type": "string"}},
+		"allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+		"if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+		"then": {"required": ["phone"]}, "else": {"required": ["email"]}, "additionalProperties": false}`),
+	}, harness.Tool{Name: "test_x_mcp_header", Description: "has a parameter that is shown in a header", InputSchema: json.RawMessage(
+		`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`),
+	})
 }
 
-// TestMCPConformanceOfTheServer: every scenario of the public suite that is about tools of text,
-// which is all that chat tools are. Those of resources, prompts, pictures, sampling, elicitation,
-// logging and progress examine what this server does not announce.
+// toolsOfText are what the suite examines beyond tools of text that ask nothing, which is all that
+// chat tools are.
+var toolsOfText = map[string]string{
+	"completion-": "not announced", "logging-": "not announced", "prompts-": "not announced", "resources-": "not announced", "sep-2164-resource-": "resources are not announced",
+	"tools-call-image": "tools of text", "tools-call-audio": "tools of text", "tools-call-embedded-resource": "tools of text", "tools-call-mixed-content": "tools of text",
+	"tools-call-with-logging": "tools that log nothing", "tools-call-with-progress": "tools that tell no progress",
+	"tools-call-sampling": "tools that ask nothing", "tools-call-elicitation": "tools that ask nothing", "elicitation-": "tools that ask nothing", "input-required-": "tools that ask nothing",
+	"sep-2549-prompts-": "not announced", "sep-2549-resources-": "not announced", // of caching
+	// of server-stateless: each needs a tool that asks, or logs
+	"sep-2575-server-rejects-undeclared-capability": "tools that ask nothing", "sep-2575-missing-capability-http-400": "tools that ask nothing",
+	"sep-2575-http-server-no-independent-requests-on-stream": "tools that ask nothing", "sep-2575-server-no-log-without-loglevel": "tools that log nothing",
+}
+
+// TestMCPConformanceOfTheServer: every scenario of the public suite but toolsOfText.
 func TestMCPConformanceOfTheServer(t *testing.T) {
-	run, token := suite(t), mcptools.NewToken()
-	tools := &harnesstest.Tools{Names: []string{"test_simple_text", "test_error_handling"}, Answer: func(_ context.Context, c harnesstest.Call) (harness.Result, bool) {
+	token, tools := mcptools.NewToken(), &suiteTools{}
+	tools.Names = []string{"test_simple_text", "test_error_handling"}
+	tools.Answer = func(_ context.Context, c harnesstest.Call) (harness.Result, bool) {
 		if c.Name == "test_error_handling" {
 			return harness.Refused("This tool intentionally returns an error for testing", nil), true
 		}
 		return harness.Result{Content: []harness.Content{{Type: "text", Text: "This is a simple text response for testing."}}}, true
-	}}
+	}
 	endpoint, err := url.Parse(startToolServer(t, tools, token))
 	if err != nil {
 		t.Fatal(err)
@@ -84,18 +126,15 @@ func TestMCPConformanceOfTheServer(t *testing.T) {
 		p.Out.Header.Set("Authorization", "Bearer "+token)
 	}})
 	t.Cleanup(front.Close)
-	for _, scenario := range []string{"server-initialize", "ping", "tools-list", "tools-call-simple-text", "tools-call-error", "dns-rebinding-protection"} {
-		t.Run(scenario, func(t *testing.T) { run(t, "server", "--url", front.URL+endpoint.Path, "--scenario", scenario) })
-	}
+	harnesstest.Conformance(t, "server", toolsOfText, "--url", front.URL+endpoint.Path)
 }
 
-// TestMCPConformanceOfTheClient: every client scenario of the public suite but elicitation and
-// OAuth, which this client does not announce.
+// TestMCPConformanceOfTheClient: every client scenario of the public suite but those of OAuth,
+// which this client does not offer.
 func TestMCPConformanceOfTheClient(t *testing.T) {
-	run := suite(t)
-	for _, scenario := range []string{"initialize", "tools_call", "sse-retry"} {
-		t.Run(scenario, func(t *testing.T) { run(t, "client", "--command", os.Args[0], "--scenario", scenario) })
-	}
+	t.Setenv(clientRole, "1")
+	t.Setenv("GORACE", "atexit_sleep_ms=0")
+	harnesstest.Conformance(t, "client", map[string]string{"auth/": "OAuth is not offered"}, "--command", os.Args[0])
 }
 
 // TestPublicServers: three servers that others made, from npm, as tools of an agent.

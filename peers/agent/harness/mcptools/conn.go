@@ -91,7 +91,7 @@ func (c *conn) transport() (mcp.Transport, error) {
 			return nil, errors.New("its url is not an http(s) address")
 		}
 		return &mcp.StreamableClientTransport{
-			Endpoint: c.server.URL, DisableStandaloneSSE: true, MaxEventSize: maxFrame,
+			Endpoint: c.server.URL, MaxEventSize: maxFrame,
 			HTTPClient: &http.Client{
 				Transport:     &headers{add: c.server.Headers, host: u.Host},
 				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -124,12 +124,17 @@ func (h *headers) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Del(name)
 		r.Header[name] = []string{value}
 	}
-	response, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		return nil, err
+	dial := func() (*http.Response, error) {
+		response, err := http.DefaultTransport.RoundTrip(r)
+		if err == nil {
+			response.Body = &limited{ReadCloser: response.Body, left: 2 * maxFrame}
+		}
+		return response, err
 	}
-	response.Body = &limited{ReadCloser: response.Body, left: 2 * maxFrame}
-	return response, nil
+	if listens(r) {
+		return (&listening{ctx: r.Context(), dial: dial}).response(r), nil
+	}
+	return dial()
 }
 
 // limited ends a body that is longer than any answer may be.

@@ -20,6 +20,7 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/protocol/datafolder"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -154,12 +155,25 @@ func toolServer(tools harness.Tools, name *mcp.Implementation) *mcp.Server {
 		Instructions: "The chat tools of this agent. Obey the response policy of each event; a refused call says what to do instead.",
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})
+	s.AddReceivingMiddleware(toolsAlone)
 	for _, t := range tools.List() {
 		s.AddTool(toolOf(t), func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return resultOf(tools.Call(ctx, r.Params.Name, r.Params.Arguments)), nil
 		})
 	}
 	return s
+}
+
+// toolsAlone refuses what the server does not announce, which the library would answer with
+// empty lists.
+func toolsAlone(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+		switch kind, _, _ := strings.Cut(method, "/"); kind {
+		case "prompts", "resources", "completion", "logging":
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "only tools are offered here"}
+		}
+		return next(ctx, method, r)
+	}
 }
 
 func toolOf(t harness.Tool) *mcp.Tool {
