@@ -49,7 +49,9 @@ func TestJavaScriptSDK(t *testing.T) {
 	for _, binding := range []string{"rpc", "rest"} {
 		t.Run("an agent over "+binding, func(t *testing.T) { joinsAChat(t, binding) })
 	}
-	t.Run("a client", reachesOurs)
+	for _, binding := range []string{"JSONRPC", "HTTP+JSON"} {
+		t.Run("a client over "+binding, func(t *testing.T) { reachesOurs(t, binding) })
+	}
 }
 
 // joinsAChat has an agent of the SDK in a chat of Telegram and in a group.
@@ -88,7 +90,7 @@ func joinsAChat(t *testing.T, binding string) {
 }
 
 // reachesOurs has a client of the SDK speak with a scripted agent.
-func reachesOurs(t *testing.T) {
+func reachesOurs(t *testing.T, binding string) {
 	javaScript(t, "client.mjs") // or skip
 	s := newSystem(t)
 	s.start("chorus")
@@ -101,7 +103,7 @@ func reachesOurs(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatalf("%s, %v", out, err)
 	}
-	said, err := javaScript(t, "client.mjs", "http://"+at[1], secret).CombinedOutput()
+	said, err := javaScript(t, "client.mjs", "http://"+at[1], secret, binding).CombinedOutput()
 	want := []string{
 		`^task TASK_STATE_COMPLETED Hello.*scripted agent`, `^got TASK_STATE_COMPLETED$`, `^artifact .*is it done`, `^status TASK_STATE_COMPLETED$`,
 		`^cancel TASK_STATE_CANCELED$`, `^refused 401$`,

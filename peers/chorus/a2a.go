@@ -20,14 +20,22 @@ import (
 
 // Where agents elsewhere that speak A2A reach ours.
 const (
-	a2aPath  = "/a2a"
-	bearerID = "inbox" // of the security scheme
+	a2aPath  = "/a2a"      // by JSON-RPC
+	restPath = "/a2a/rest" // by HTTP+JSON
+	bearerID = "inbox"     // of the security scheme
 )
 
 const (
 	maxTaskWait = 10 * time.Minute // of a call that waits for the end of a task
 	keepAlive   = 15 * time.Second // between signs of life on a stream
 )
+
+// restStep are the calls by HTTP+JSON, whose clients read refusals only in that binding's shape.
+const restStep = "a2a-rest"
+
+var restStatus = map[int]string{
+	http.StatusUnauthorized: "UNAUTHENTICATED", http.StatusServiceUnavailable: "UNAVAILABLE", http.StatusInternalServerError: "INTERNAL",
+}
 
 var errSecret = refuse(http.StatusUnauthorized, "show the secret of an inbox as a bearer token: what follows /inbox/ in its connection string")
 
@@ -36,9 +44,12 @@ var errSecret = refuse(http.StatusUnauthorized, "show the secret of an inbox as 
 func (g *Gateway) serveCard(w http.ResponseWriter, r *http.Request) error {
 	a2asrv.NewStaticAgentCardHandler(&sdk.AgentCard{
 		Name: "Hubbub", Description: "The agent of an inbox, in a chat of its own for each context.", Version: g.opts.Version,
-		SupportedInterfaces: []*sdk.AgentInterface{sdk.NewAgentInterface(g.opts.PublicURL+a2aPath, sdk.TransportProtocolJSONRPC)},
-		Capabilities:        sdk.AgentCapabilities{Streaming: true},
-		DefaultInputModes:   []string{"text/plain"}, DefaultOutputModes: []string{"text/plain"},
+		SupportedInterfaces: []*sdk.AgentInterface{
+			sdk.NewAgentInterface(g.opts.PublicURL+a2aPath, sdk.TransportProtocolJSONRPC),
+			sdk.NewAgentInterface(g.opts.PublicURL+restPath, sdk.TransportProtocolHTTPJSON),
+		},
+		Capabilities:      sdk.AgentCapabilities{Streaming: true},
+		DefaultInputModes: []string{"text/plain"}, DefaultOutputModes: []string{"text/plain"},
 		Skills:               []sdk.AgentSkill{{ID: "chat", Name: "Chat", Description: "Answers a message.", Tags: []string{"chat"}}},
 		SecuritySchemes:      sdk.NamedSecuritySchemes{bearerID: sdk.HTTPAuthSecurityScheme{Scheme: "Bearer", Description: "The secret of an inbox."}},
 		SecurityRequirements: sdk.SecurityRequirementsOptions{{bearerID: nil}},
@@ -51,6 +62,18 @@ func (g *Gateway) serveA2A(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return refuse(http.StatusMethodNotAllowed, "POST requests here")
 	}
+	return g.serveTasks(w, r, a2asrv.NewJSONRPCHandler)
+}
+
+// serveA2ARest serves one call of an agent elsewhere, by HTTP+JSON.
+func (g *Gateway) serveA2ARest(w http.ResponseWriter, r *http.Request) error {
+	return g.serveTasks(w, r, func(h a2asrv.RequestHandler, opts ...a2asrv.TransportOption) http.Handler {
+		return http.StripPrefix(restPath, a2asrv.NewRESTHandler(h, opts...))
+	})
+}
+
+// serveTasks serves a call in one of the protocol's bindings to whoever shows the secret of an inbox.
+func (g *Gateway) serveTasks(w http.ResponseWriter, r *http.Request, binding func(a2asrv.RequestHandler, ...a2asrv.TransportOption) http.Handler) error {
 	secret, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	inbox, err := g.store.inboxOf(r.Context(), secret)
 	if errors.Is(err, errNobody) {
@@ -66,7 +89,7 @@ func (g *Gateway) serveA2A(w http.ResponseWriter, r *http.Request) error {
 	defer leave()
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	ctx := sdklog.AttachLogger(r.Context(), slog.New(slog.DiscardHandler)) // it would log what was said
-	a2asrv.NewJSONRPCHandler(caller{g: g, inbox: inbox}, a2asrv.WithTransportKeepAlive(keepAlive)).ServeHTTP(w, r.WithContext(ctx))
+	binding(caller{g: g, inbox: inbox}, a2asrv.WithTransportKeepAlive(keepAlive)).ServeHTTP(w, r.WithContext(ctx))
 	return nil
 }
 

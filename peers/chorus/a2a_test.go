@@ -27,20 +27,31 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// elsewhere returns a client of the official library for an inbox.
-func (r *rig) elsewhere(name chorus.InboxName) *a2aclient.Client {
-	r.t.Helper()
-	_, secret, _ := strings.Cut(r.inbox(name), "/inbox/")
-	return r.with(secret)
+// A binding is one of the ways in which the protocol is spoken.
+type binding = a2a.TransportProtocol
+
+func eachBinding(t *testing.T, test func(t *testing.T, over binding)) {
+	for _, over := range []binding{a2a.TransportProtocolJSONRPC, a2a.TransportProtocolHTTPJSON} {
+		t.Run(string(over), func(t *testing.T) { test(t, over) })
+	}
 }
 
-func (r *rig) with(secret string) *a2aclient.Client {
+// elsewhere returns a client of the official library for an inbox.
+func (r *rig) elsewhere(name chorus.InboxName, over binding) *a2aclient.Client {
+	r.t.Helper()
+	_, secret, _ := strings.Cut(r.inbox(name), "/inbox/")
+	return r.with(secret, over)
+}
+
+func (r *rig) with(secret string, over binding) *a2aclient.Client {
 	r.t.Helper()
 	card, err := agentcard.DefaultResolver.Resolve(r.t.Context(), r.url)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	client, err := a2aclient.NewFromCard(r.t.Context(), card, a2aclient.WithJSONRPCTransport(&http.Client{Transport: bearer(secret)}))
+	out := &http.Client{Transport: bearer(secret)}
+	client, err := a2aclient.NewFromCard(r.t.Context(), card, a2aclient.WithJSONRPCTransport(out), a2aclient.WithRESTTransport(out),
+		a2aclient.WithConfig(a2aclient.Config{PreferredTransports: []binding{over}}))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -63,11 +74,13 @@ func answersOf(list []*a2a.Artifact) (all []string) {
 
 // TestOursIsReachedOverA2A: a message becomes a direct message of an agent, its answer what
 // the task made, waited for or streamed; the same message is the same task.
-func TestOursIsReachedOverA2A(t *testing.T) {
+func TestOursIsReachedOverA2A(t *testing.T) { eachBinding(t, oursIsReached) }
+
+func oursIsReached(t *testing.T, over binding) {
 	r := startNew(t, nil)
 	spawner(t, r.bus, "agent:a")
 	agent := r.bus.Join(t, "agent:a", "agent:a")
-	client := r.elsewhere("ops")
+	client := r.elsewhere("ops", over)
 	done := make(chan *a2a.Task, 1)
 	go func() {
 		result, err := client.SendMessage(context.WithoutCancel(t.Context()), request("is it blocked?", "m1", "c1"))
@@ -132,11 +145,13 @@ func TestOursIsReachedOverA2A(t *testing.T) {
 }
 
 // TestATaskIsCancelled: its message counts as deleted, and what is said then is refused.
-func TestATaskIsCancelled(t *testing.T) {
+func TestATaskIsCancelled(t *testing.T) { eachBinding(t, aTaskIsCancelled) }
+
+func aTaskIsCancelled(t *testing.T, over binding) {
 	r := startNew(t, nil)
 	spawner(t, r.bus, "agent:a")
 	agent := r.bus.Join(t, "agent:a", "agent:a")
-	client := r.elsewhere("ops")
+	client := r.elsewhere("ops", over)
 	r2 := request("work on it", "m1", "c1")
 	r2.Config = &a2a.SendMessageConfig{ReturnImmediately: true}
 	result, err := client.SendMessage(t.Context(), r2)
@@ -169,11 +184,13 @@ func TestATaskIsCancelled(t *testing.T) {
 }
 
 // TestATaskFails where its agent says so.
-func TestATaskFails(t *testing.T) {
+func TestATaskFails(t *testing.T) { eachBinding(t, aTaskFails) }
+
+func aTaskFails(t *testing.T, over binding) {
 	r := startNew(t, nil)
 	spawner(t, r.bus, "agent:a")
 	agent := r.bus.Join(t, "agent:a", "agent:a")
-	client := r.elsewhere("ops")
+	client := r.elsewhere("ops", over)
 	for event, err := range client.SendStreamingMessage(t.Context(), request("work on it", "m1", "")) {
 		if err != nil {
 			t.Fatal(err)
@@ -197,11 +214,13 @@ func TestATaskFails(t *testing.T) {
 
 // TestWhoMayCallOverA2A: whoever shows the secret of an inbox, for its tasks alone, until it is
 // rotated; tasks outlive the gateway.
-func TestWhoMayCallOverA2A(t *testing.T) {
+func TestWhoMayCallOverA2A(t *testing.T) { eachBinding(t, whoMayCall) }
+
+func whoMayCall(t *testing.T, over binding) {
 	t.Parallel()
 	b, folder := bustest.Start(t, nil), filepath.Join(t.TempDir(), "chorus")
 	r := start(t, b, folder, nil)
-	ours, theirs := r.elsewhere("ops"), r.elsewhere("sales")
+	ours, theirs := r.elsewhere("ops", over), r.elsewhere("sales", over)
 	first := request("hello", "m1", "c1")
 	first.Config = &a2a.SendMessageConfig{ReturnImmediately: true}
 	result, err := ours.SendMessage(t.Context(), first)
@@ -216,7 +235,7 @@ func TestWhoMayCallOverA2A(t *testing.T) {
 		t.Errorf("another inbox's tasks were listed: %+v, %v", list, err)
 	}
 	for _, secret := range []string{"", "sk_wrong"} {
-		if _, err := r.with(secret).GetTask(t.Context(), get); err == nil || !strings.Contains(err.Error(), "401") {
+		if _, err := r.with(secret, over).GetTask(t.Context(), get); err == nil || !strings.Contains(err.Error(), "401") && !strings.Contains(err.Error(), "show the secret of an inbox") {
 			t.Errorf("with the secret %q: %v", secret, err)
 		}
 	}
@@ -234,18 +253,20 @@ func TestWhoMayCallOverA2A(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if task, err := r.with(secret).GetTask(t.Context(), get); err != nil || task.ID != get.ID {
+	if task, err := r.with(secret, over).GetTask(t.Context(), get); err != nil || task.ID != get.ID {
 		t.Errorf("after a restart: %+v, %v", task, err)
 	}
 }
 
 // TestATaskAsks: what a person is to decide is the task's own question, its next message the
 // answer to it, and what came of it no answer of the task.
-func TestATaskAsks(t *testing.T) {
+func TestATaskAsks(t *testing.T) { eachBinding(t, aTaskAsks) }
+
+func aTaskAsks(t *testing.T, over binding) {
 	r := startNew(t, nil)
 	spawner(t, r.bus, "agent:a")
 	agent := r.bus.Join(t, "agent:a", "agent:a")
-	client, others := r.elsewhere("ops"), r.elsewhere("sales")
+	client, others := r.elsewhere("ops", over), r.elsewhere("sales", over)
 	heard := make(chan protocol.ChatMessage, 2)
 	say := func(source string, reply protocol.ChatReply) {
 		reply.InReplyTo = source
@@ -320,23 +341,44 @@ func TestPushIsRefused(t *testing.T) {
 		"ListTaskPushNotificationConfigs": `{"taskId":"t1"}`, "DeleteTaskPushNotificationConfig": `{"taskId":"t1","id":"p1"}`,
 		"SendMessage": `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hello"}]},"configuration":{` + push + `}}`,
 	} {
-		asked, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/a2a", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		asked.Header.Set("A2A-Version", "1.0")
-		answered, err := (&http.Client{Transport: bearer(secret)}).Do(asked)
-		if err != nil {
-			t.Fatal(err)
-		}
 		var got struct{ Error struct{ Code int } }
-		err = json.NewDecoder(answered.Body).Decode(&got)
-		answered.Body.Close()
-		if err != nil || got.Error.Code != -32003 {
-			t.Errorf("%s: %+v, %v", method, got, err)
+		if status := r.asks(secret, "POST /a2a", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`, &got); status != http.StatusOK || got.Error.Code != -32003 {
+			t.Errorf("%s: %d, %+v", method, status, got)
 		}
 	}
-	if list, err := r.with(secret).ListTasks(t.Context(), &a2a.ListTasksRequest{}); err != nil || len(list.Tasks) != 0 {
+	const stored = "/a2a/rest/tasks/t1/pushNotificationConfigs"
+	for call, body := range map[string]string{
+		"POST " + stored: `{"url":"https://example.com/push"}`, "GET " + stored: "", "GET " + stored + "/p1": "", "DELETE " + stored + "/p1": "",
+		"POST /a2a/rest/message:send": `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hello"}]},"configuration":{` + push + `}}`,
+	} {
+		var got struct {
+			Error struct{ Details []struct{ Reason string } }
+		}
+		if status := r.asks(secret, call, body, &got); status != http.StatusBadRequest || len(got.Error.Details) == 0 || got.Error.Details[0].Reason != "PUSH_NOTIFICATION_NOT_SUPPORTED" {
+			t.Errorf("%s: %d, %+v", call, status, got)
+		}
+	}
+	if list, err := r.with(secret, a2a.TransportProtocolJSONRPC).ListTasks(t.Context(), &a2a.ListTasksRequest{}); err != nil || len(list.Tasks) != 0 {
 		t.Errorf("%+v, %v", list, err)
 	}
+}
+
+// asks makes a call in the protocol's own words, and reads the answer.
+func (r *rig) asks(secret, call, body string, answer any) (status int) {
+	r.t.Helper()
+	method, path, _ := strings.Cut(call, " ")
+	asked, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	asked.Header.Set("A2A-Version", "1.0")
+	answered, err := (&http.Client{Transport: bearer(secret)}).Do(asked)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer answered.Body.Close()
+	if err := json.NewDecoder(answered.Body).Decode(answer); err != nil {
+		r.t.Errorf("%s: %v", call, err)
+	}
+	return answered.StatusCode
 }

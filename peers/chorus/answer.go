@@ -50,6 +50,7 @@ func (g *Gateway) routes() http.Handler {
 		{callbackPath + "{secret}", "callback", g.serveCallback},
 		{toolsPath + "{agent}/{channel}", "tools", g.serveTools},
 		{a2aPath, "a2a", g.serveA2A},
+		{restPath + "/", restStep, g.serveA2ARest},
 		{"GET " + a2asrv.WellKnownAgentCardPath, "card", g.serveCard},
 		{proxyPath + "{inbox}/{channel}", "proxy", g.serveProxy},
 		{"GET /healthz", "health", func(w http.ResponseWriter, _ *http.Request) error { return writeOK(w) }},
@@ -111,7 +112,11 @@ func (g *Gateway) writeRefusal(w http.ResponseWriter, err error, step string) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	w.WriteHeader(r.status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"error": r.text})
+	body := map[string]any{"error": r.text}
+	if step == restStep {
+		body["error"] = map[string]any{"code": r.status, "status": restStatus[r.status], "message": r.text}
+	}
+	_ = json.NewEncoder(w).Encode(body)
 }
 
 // checkLocal refuses what a foreign web page can make a browser send: requests with a

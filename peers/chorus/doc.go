@@ -30,7 +30,7 @@
 //     since a service cannot tell; its agent hears "unknown".
 //   - A rotated or revoked connection string is dead when the command that did it
 //     returns. Unknown, wrong, rotated and revoked ones are answered alike.
-//   - Over A2A 1.0 (JSON-RPC at /a2a, the card at the well-known path, the secret of an inbox as
+//   - Over A2A 1.0 (JSON-RPC at /a2a, HTTP+JSON below /a2a/rest, the card at the well-known path, the secret of an inbox as
 //     bearer token) a message is a task: stored as one that is POSTed, in the channel
 //     that its contextId names, a direct one. The agent's answer is an artifact and ends
 //     the task; what it says on the way is the status. A question that a person is to decide

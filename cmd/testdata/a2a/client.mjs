@@ -1,11 +1,13 @@
 // A client of the A2A project's JavaScript SDK, for scripts/test-a2a. It calls the Chorus
-// gateway at a URL with the secret of an inbox, and writes what came, a line each.
-import { ClientFactory, ClientFactoryOptions, JsonRpcTransportFactory } from "@a2a-js/sdk/client";
+// gateway at a URL with the secret of an inbox by one of the protocol's bindings, and writes what
+// came, a line each.
+import { ClientFactory, ClientFactoryOptions, JsonRpcTransportFactory, RestTransportFactory } from "@a2a-js/sdk/client";
 import { Role, TaskState } from "@a2a-js/sdk";
 
-const [url, secret] = process.argv.slice(2);
+const [url, secret, binding] = process.argv.slice(2);
 const clientWith = (token) => new ClientFactory(ClientFactoryOptions.createFrom(ClientFactoryOptions.default, {
-  transports: [new JsonRpcTransportFactory({
+  preferredTransports: [binding],
+  transports: [new (binding === "HTTP+JSON" ? RestTransportFactory : JsonRpcTransportFactory)({
     fetchImpl: (to, init) => fetch(to, { ...init, headers: { ...Object.fromEntries(new Headers(init?.headers)), authorization: `Bearer ${token}` } }),
   })],
 })).createFromUrl(url);
@@ -33,5 +35,5 @@ show("cancel", TaskState[(await client.cancelTask({ tenant: "", id: open.id, met
 try {
   await (await clientWith("sk_wrong")).sendMessage(request("js-4", "hello"));
 } catch (e) {
-  show("refused", /401/.test(String(e)) ? "401" : String(e));
+  show("refused", /401|show the secret of an inbox/.test(String(e)) ? "401" : String(e));
 }
