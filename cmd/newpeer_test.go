@@ -3,11 +3,19 @@ package cmd_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"github.com/coder/websocket"
 )
 
 // TestNewPeers runs what `hubbub new peer` prints, each as it stands, on a bus
@@ -46,8 +54,94 @@ func TestNewPeers(t *testing.T) {
 			bus.stop()
 			start(t, t, "hubbub-bus", nil, "--listen", addr, "--data", data)
 			checkEcho(t, "ws://"+addr)
+			checkOrder(t, "ws://"+addr)
 		})
 	}
+}
+
+// checkOrder sends agent:echo many messages without waiting, and wants each answered once, in turn.
+func checkOrder(t *testing.T, bus string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	conn, _, err := websocket.Dial(ctx, bus, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.CloseNow() //nolint:errcheck // it is only left
+	write := func(frame string) {
+		if err := conn.Write(ctx, websocket.MessageText, []byte(frame)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"clientId":"tg:42","subscriptions":[{"topic":"tg:42"}]}}`)
+	var want, got []string
+	for i := range 50 {
+		want = append(want, fmt.Sprint("message ", i))
+		write(fmt.Sprintf(`{"jsonrpc":"2.0","id":"s%[1]d","method":"sendMessage","params":{"topic":"agent:echo","payload":{"messageId":"order-%[1]d",`+
+			`"type":"tg_message","from":"tg:42","timestamp":"2026-11-26T00:00:00Z","content":{"text":"message %[1]d"}}}}`, i))
+	}
+	for len(got) < len(want) {
+		_, raw, err := conn.Read(ctx)
+		if err != nil {
+			t.Fatalf("after %q: %v", got, err)
+		}
+		var frame struct {
+			ID     json.RawMessage
+			Method string
+			Params struct {
+				Payload struct{ Content struct{ Text string } }
+			}
+		}
+		if json.Unmarshal(raw, &frame) == nil && frame.Method == "processMessage" {
+			got = append(got, frame.Params.Payload.Content.Text)
+			write(`{"jsonrpc":"2.0","id":` + string(frame.ID) + `,"result":{"processed":true}}`)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("answered %q", got)
+	}
+}
+
+// TestThePeerInShell answers what it sees, also after the bus was restarted under it.
+func TestThePeerInShell(t *testing.T) {
+	if _, err := exec.LookPath("jq"); err != nil {
+		t.Skip("jq is missing")
+	}
+	addr, data, dir := freeAddress(t), t.TempDir(), t.TempDir()
+	bus := start(t, t, "hubbub-bus", nil, "--listen", addr, "--data", data)
+	file := filepath.Join(dir, "peer.sh")
+	if err := os.WriteFile(file, printPeer(t, "sh"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HUBBUB_BUS", "ws://"+addr)
+	t.Setenv("PATH", filepath.Dir(built(t, "hubbub"))+":"+os.Getenv("PATH"))
+	peer := exec.CommandContext(t.Context(), "sh", file)
+	peer.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := peer.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		syscall.Kill(-peer.Process.Pid, syscall.SIGKILL) //nolint:errcheck // the pipeline, too
+		_ = peer.Wait()                                  // it was killed
+	})
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	watch := &process{t: t, name: "hubbub sub", cmd: exec.CommandContext(t.Context(), built(t, "hubbub"), "sub", "tg:42", "--json"), sign: regexp.MustCompile(`watching tg:42`)}
+	watch.cmd.Stdout, watch.cmd.Stderr = watch, watch
+	watch.start(t)
+	answers := func(text string) { // said again until it is seen: nobody counts watchers
+		t.Helper()
+		for answer := regexp.MustCompile(`"type": ?"tg_reply".*` + text); !answer.MatchString(watch.whole()); <-tick.C {
+			if out, err := exec.CommandContext(t.Context(), built(t, "hubbub"), "pub", "agent:echo", "--type", "tg_message", "--as", "tg:42", text).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+	}
+	answers("before")
+	bus.stop()
+	start(t, t, "hubbub-bus", nil, "--listen", addr, "--data", data)
+	answers("after")
 }
 
 // printPeer returns what `hubbub new peer` prints.
