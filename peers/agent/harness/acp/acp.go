@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"hubbub/peers/agent/harness"
@@ -19,7 +20,7 @@ type Options struct {
 	Dir           string            // working folder of turns that name none; default the owner's
 	Env           map[string]string // added to the program's environment
 	Permission    Permission        // default PermitReading
-	InitTimeout   time.Duration     // until initialize must be answered; default 60 s
+	InitTimeout   time.Duration     // until initialize must be answered, and a session opened; default 60 s, and longer for a program that needs longer
 	CancelTimeout time.Duration     // until a cancelled turn must have ended; default 10 s
 	Grace         time.Duration     // for the program to end; default 2 s
 	MaxSessions   int               // conversations kept by the program; default 64
@@ -43,6 +44,7 @@ type Harness struct {
 	argv      []string
 	opts      Options
 	processes processes
+	longer    atomic.Int64 // than InitTimeout, in nanoseconds; 0 at first
 }
 
 var _ harness.Harness = (*Harness)(nil)
@@ -52,6 +54,23 @@ func New(argv []string, opts *Options) *Harness {
 	h := &Harness{argv: argv, opts: opts.withDefaults()}
 	h.processes = processes{keep: h.keep, main: child.NewLife[program](), others: map[string]*other{}}
 	return h
+}
+
+// maxPatience bounds how long a program may take to begin, unless InitTimeout is longer.
+const maxPatience = 4 * time.Minute
+
+// within bounds what a program does before it can take a turn. Where that was too short, as on a
+// machine that does much else, the next attempt has twice as long: a program that is always ended
+// too early never begins. The caller ends it with cancel.
+func (h *Harness) within(ctx context.Context, late string) (bounded context.Context, cancel func()) {
+	patience := max(h.opts.InitTimeout, time.Duration(h.longer.Load()))
+	bounded, end := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%s in %s", late, patience))
+	return bounded, func() {
+		if bounded.Err() != nil && ctx.Err() == nil {
+			h.longer.Store(int64(max(patience, min(2*patience, maxPatience))))
+		}
+		end()
+	}
 }
 
 // Run keeps the program running until ctx ends (nil), or until it can never

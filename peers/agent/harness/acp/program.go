@@ -97,8 +97,7 @@ const endsSoon = 200 * time.Millisecond
 func (p *program) disconnected() error { return fmt.Errorf("%s ended the connection", p.h.argv[0]) }
 
 func (p *program) initialize(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.h.opts.InitTimeout,
-		fmt.Errorf("%s did not answer initialize in %s; does --harness-command start its ACP mode?", p.h.argv[0], p.h.opts.InitTimeout))
+	ctx, cancel := p.h.within(ctx, fmt.Sprintf("does --harness-command start its ACP mode? %s did not answer initialize", p.h.argv[0]))
 	defer cancel()
 	response, err := acpsdk.SendRequest[acpsdk.InitializeResponse](p.conn, ctx, acpsdk.AgentMethodInitialize, acpsdk.InitializeRequest{
 		ProtocolVersion: acpsdk.ProtocolVersionNumber,
@@ -156,7 +155,7 @@ func (p *program) session(ctx context.Context, t *harness.Turn) (acpsdk.SessionI
 		p.sessions.Put(key, id)
 		return id, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, p.h.opts.InitTimeout, fmt.Errorf("the program did not open a session in %s", p.h.opts.InitTimeout))
+	ctx, cancel := p.h.within(ctx, "the program did not open a session")
 	defer cancel()
 	response, err := acpsdk.SendRequest[acpsdk.NewSessionResponse](p.conn, ctx, acpsdk.AgentMethodSessionNew,
 		acpsdk.NewSessionRequest{Cwd: cwd, McpServers: servers})

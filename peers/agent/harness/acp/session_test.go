@@ -107,9 +107,21 @@ func TestASessionThatIsNotOpenedSaysWhy(t *testing.T) {
 			<-ctx.Done()
 			return nil, acpsdk.NewInternalError("late")
 		})
-		from := time.Now()
-		if _, err := slow.session(t.Context(), &harness.Turn{}); err == nil || err.Error() != "the program did not open a session in 1m0s" || time.Since(from) != time.Minute {
-			t.Errorf("after %v: %v", time.Since(from), err)
+		for i, want := range []time.Duration{1, 2, 4, 4} { // minutes: what is always ended too early never begins
+			from := time.Now()
+			_, err := slow.session(t.Context(), &harness.Turn{})
+			if i == 0 && (err == nil || err.Error() != "the program did not open a session in 1m0s") || time.Since(from) != want*time.Minute {
+				t.Errorf("after %v: %v", time.Since(from), err)
+			}
+		}
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		other := answering(t, func(ctx context.Context, _ string, _ json.RawMessage) (any, *acpsdk.RequestError) {
+			<-ctx.Done()
+			return nil, acpsdk.NewInternalError("late")
+		})
+		if _, err := other.session(soon, &harness.Turn{}); err == nil || other.h.longer.Load() != 0 {
+			t.Errorf("a turn that ended is no slow program: %v, %d", err, other.h.longer.Load())
 		}
 	})
 }
