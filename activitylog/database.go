@@ -173,7 +173,7 @@ func (d *database) prepare(before *live) error {
 			return err
 		}
 	}
-	if d.batch, err = d.conn.Prepare("INSERT INTO batch (first, last, since, until, hashes, leaves, marks) VALUES (?, ?, ?, ?, ?, ?, ?)"); err != nil {
+	if d.batch, err = d.conn.Prepare("INSERT INTO batch (first, last, since, until, hashes, leaves, marks, about) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"); err != nil {
 		return err
 	}
 	if d.pages, err = d.conn.Prepare("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"); err != nil {
@@ -198,16 +198,19 @@ func makeFile(conn *sqlite.Conn) (err error) {
 	}
 	defer end(&err)
 	v := &view{conn: conn}
-	made, script := 0, schema+treeSchema
-	v.query("SELECT name FROM sqlite_master WHERE name IN ('activity_log', 'checkpoint')", nil, func(*sqlite.Stmt) bool {
-		made++
+	made := map[string]bool{}
+	v.query("SELECT name FROM sqlite_master UNION ALL SELECT name FROM pragma_table_info('batch')", nil, func(s *sqlite.Stmt) bool {
+		made[s.ColumnText(0)] = true
 		return true
 	})
-	switch {
-	case v.err != nil || made == 2:
+	script := ""
+	for _, part := range [...]struct{ name, script string }{{"activity_log", schema}, {"checkpoint", treeSchema}, {"about", aboutSchema}} {
+		if !made[part.name] {
+			script += part.script
+		}
+	}
+	if v.err != nil || script == "" {
 		return v.err
-	case made == 1:
-		script = treeSchema
 	}
 	return sqlitex.ExecuteScript(conn, fmt.Sprintf("%s; PRAGMA user_version = %d", script, schemaVersion), nil)
 }
@@ -288,6 +291,7 @@ func (d *database) insertAll(rows []Row) (n int, err error) {
 		return 0, err
 	}
 	defer end(&err)
+	d.begin()
 	if d.rows == 0 {
 		if err := d.insertFirst(&rows[0]); err != nil {
 			return 0, err
@@ -296,7 +300,7 @@ func (d *database) insertAll(rows []Row) (n int, err error) {
 	}
 	for n < len(rows) && (n == 0 || time.Since(began) < transactionTime-d.shrink) {
 		in := d.insertFor(len(rows) - n)
-		if err := in.run(rows[n:n+in.rows], d.next+int64(n), d.file); err != nil {
+		if err := in.run(rows[n:n+in.rows], d.store(rows[n:n+in.rows], d.next+int64(n), d.file)); err != nil {
 			return 0, err
 		}
 		n += in.rows
@@ -307,7 +311,7 @@ func (d *database) insertAll(rows []Row) (n int, err error) {
 
 // insertFirst inserts the first row of a file, after whose id those of the others follow.
 func (d *database) insertFirst(r *Row) error {
-	if err := d.insertFor(1).run([]Row{*r}, d.next, d.file); err != nil {
+	if err := d.insertFor(1).run([]Row{*r}, d.store([]Row{*r}, d.next, d.file)); err != nil {
 		return err
 	}
 	return sqlitex.Execute(d.conn, "UPDATE event SET id = ?", &sqlitex.ExecOptions{Args: []any{d.next}})
@@ -327,7 +331,7 @@ func (d *database) beginRun() error {
 // What it stores of them, and their leaves in the tree, is part of the commit.
 func (d *database) summarize(rows []Row) error {
 	s := &d.summary
-	s.summarize(rows)
+	s.summarize(rows, d.first)
 	for i, n := range [...]int64{d.next, d.next + int64(len(rows)) - 1, s.since, s.until} {
 		d.batch.BindInt64(i+1, n)
 	}
@@ -335,6 +339,7 @@ func (d *database) summarize(rows []Row) error {
 	d.batch.BindBytes(5, s.blob())
 	d.batch.BindBytes(6, d.hashes)
 	d.batch.BindBytes(7, d.marks)
+	d.batch.BindBytes(8, s.about)
 	if _, err := d.batch.Step(); err != nil {
 		return err
 	}

@@ -23,11 +23,12 @@ type view struct {
 	info    os.FileInfo
 	frozen  bool   // it sees nothing that is written later
 	wide    bool   // an older program wrote it: a table with texts, and its indexes
-	indexed bool   // it is sealed
-	subject bool   // and has the table subject
+	indexed bool   // an older program sealed it: it has indexes
+	lookup  bool   // it is sealed and has the table lookup
+	subject bool   // and the table subject
 	bus     string // the expression that reads the column `bus`
 	heads   map[string]head
-	batches []batch // of a file that is not indexed, as far as they were read
+	batches []batch // of the live file, as far as they were read
 	time    timestamper
 	err     error // the first; reads after it give nothing
 }
@@ -105,7 +106,7 @@ func (v *view) look() error {
 	case !names["activity_log"]:
 		return errors.New("it has no table activity_log: is it the database of something else?")
 	}
-	v.wide, v.indexed, v.subject = !names["event"], names["event_msg"], names["subject"]
+	v.wide, v.indexed, v.lookup, v.subject = !names["event"], names["event_msg"], names["lookup"], names["subject"]
 	if !v.wide {
 		return nil
 	}
@@ -223,11 +224,10 @@ func (v *view) rowsOf(messageID string, sel, and string, limit int, row func(*sq
 			[]any{messageID, limit}, row)
 		return
 	}
-	v.readBatches()
-	hash, more := binary.BigEndian.AppendUint64(nil, hashOf(messageID)), true
-	for _, b := range v.batches {
-		if limit > 0 && more && b.has(hash) {
-			v.query(sel+" WHERE id BETWEEN ? AND ? AND message_id = ?"+and+" ORDER BY id LIMIT ?", []any{b.low, b.high, messageID, limit}, func(s *sqlite.Stmt) bool {
+	more := true
+	for _, c := range v.commitsOf(binary.BigEndian.AppendUint64(nil, hashOf(messageID))) {
+		if limit > 0 && more {
+			v.query(sel+" WHERE id BETWEEN ? AND ? AND message_id = ?"+and+" ORDER BY id LIMIT ?", []any{c.low, c.high, messageID, limit}, func(s *sqlite.Stmt) bool {
 				limit--
 				more = row(s)
 				return more
@@ -259,10 +259,15 @@ func (v *view) readBatches() {
 	if n := len(v.batches); n > 0 {
 		after = v.batches[n-1].high
 	}
+	v.eachBatch(after, func(b *batch) { v.batches = append(v.batches, *b) })
+}
+
+// eachBatch calls do with the batches after a row, in order.
+func (v *view) eachBatch(after int64, do func(*batch)) {
 	v.query("SELECT first, last, since, until, hashes FROM batch WHERE first > ? ORDER BY first", []any{after}, func(s *sqlite.Stmt) bool {
 		b := batch{window{s.ColumnInt64(0), s.ColumnInt64(1)}, s.ColumnInt64(2), s.ColumnInt64(3), make([]byte, s.ColumnLen(4))}
 		s.ColumnBytes(4, b.hashes)
-		v.batches = append(v.batches, b)
+		do(&b)
 		return true
 	})
 }

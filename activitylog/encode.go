@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
-	"strconv"
 	"strings"
 	"unsafe"
 
@@ -47,10 +46,10 @@ func prepareInsert(conn *sqlite.Conn, rows int) (insert, error) {
 	return insert{stmt: stmt, rows: rows, bound: make([]string, rows*textColumns)}, nil
 }
 
-// run inserts rows, of which the first gets an id, into a file.
-func (in *insert) run(rows []Row, id, file int64) error {
+// run inserts rows as they are stored.
+func (in *insert) run(rows []Row, as []stored) error {
 	for i := range rows {
-		in.bind(i, &rows[i], id+int64(i), file)
+		in.bind(i, &rows[i], &as[i])
 	}
 	if _, err := in.stmt.Step(); err != nil {
 		return err
@@ -59,11 +58,10 @@ func (in *insert) run(rows []Row, id, file int64) error {
 }
 
 // bind sets the parameters of one row. SQLite copies what it is given.
-func (in *insert) bind(at int, r *Row, id, file int64) {
+func (in *insert) bind(at int, r *Row, s *stored) {
 	p, t := at*rowColumns+1, at*textColumns
 	in.stmt.BindInt64(p, r.At)
 	in.stmt.BindInt64(p+1, int64(r.Event))
-	s := r.stored(id, file)
 	if s.msg != 0 {
 		in.stmt.BindInt64(p+2, s.msg)
 	} else {
@@ -229,12 +227,18 @@ func (r *Row) usualPayload() int64 {
 }
 
 // smallNumber reads a number that is written back as it was.
-func smallNumber(s string) (int64, bool) {
-	if s == "" || len(s) > 15 || s[0] == '0' && len(s) > 1 || s[0] < '0' || s[0] > '9' {
+func smallNumber(s string) (n int64, ok bool) {
+	if s == "" || len(s) > 15 || s[0] == '0' && len(s) > 1 {
 		return 0, false
 	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	return n, err == nil
+	for i := range len(s) {
+		digit := s[i] - '0'
+		if digit > 9 {
+			return 0, false
+		}
+		n = 10*n + int64(digit)
+	}
+	return n, true
 }
 
 // hashOf is what a batch keeps of a message id: FNV-1a.
@@ -264,15 +268,22 @@ func (r *Row) hash() (uint64, bool) {
 type summary struct {
 	since, until int64
 	hashes       []uint64
+	about        []byte // which rows may be about events; see addSubjects
 }
 
-// summarize makes the summary of at least one row, in the memory of an earlier one.
-func (s *summary) summarize(rows []Row) {
-	s.since, s.until, s.hashes = rows[0].At, rows[0].At, s.hashes[:0]
+// summarize makes the summary of at least one row, in the memory of an earlier one. The
+// message ids are those of some of the rows.
+func (s *summary) summarize(rows []Row, of []int32) {
+	s.since, s.until, s.hashes, s.about = rows[0].At, rows[0].At, s.hashes[:0], s.about[:0]
 	for i := range rows {
 		r := &rows[i]
 		s.since, s.until = min(s.since, r.At), max(s.until, r.At)
-		if h, ok := r.hash(); ok {
+		if r.Event == SendStart && mayHaveSubjects(r.Topic, r.Payload) {
+			s.about = binary.BigEndian.AppendUint16(s.about, uint16(i))
+		}
+	}
+	for _, i := range of {
+		if h, ok := rows[i].hash(); ok {
 			s.hashes = append(s.hashes, h)
 		}
 	}

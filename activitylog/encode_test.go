@@ -146,7 +146,7 @@ func TestHashesOfMessageIDs(t *testing.T) {
 	}
 	var s summary
 	for range 2 { // in the memory of the one before
-		s.summarize([]Row{{At: 5, MessageID: "b"}, {At: 3, MessageID: "a"}, {At: 9}, {At: 7, MessageID: "b", Of: &Sending{}}})
+		s.summarize([]Row{{At: 5, MessageID: "b"}, {At: 3, MessageID: "a"}, {At: 9}, {At: 7, MessageID: "b", Of: &Sending{}}}, []int32{0, 1, 2, 3})
 		want := []uint64{hashOf("a"), hashOf("b")}
 		slices.Sort(want)
 		if s.since != 3 || s.until != 9 || !slices.Equal(s.hashes, want) || len(s.blob()) != 16 {
@@ -198,7 +198,7 @@ func TestRowsOfAMessageEndWhenEnough(t *testing.T) {
 			if want := min(limit, 12); rows != want || stopped != want {
 				t.Errorf("%s gives %d rows of %d, and %d until it is stopped", file, rows, limit, stopped)
 			}
-			if h := v.startOf("nobody", 1); v.indexed && h != (head{"tg_message", "tg:1"}) || v.startOf("nobody", 0) != (head{}) {
+			if h := v.startOf("nobody", 1); v.lookup && h != (head{"tg_message", "tg:1"}) || v.startOf("nobody", 0) != (head{}) {
 				t.Errorf("%s: row 1 begins %+v", file, h)
 			}
 			if err := v.conn.Close(); err != nil {

@@ -86,14 +86,8 @@ func (k *keeper) tell(ctx context.Context, err error) {
 	k.told = text
 }
 
-// indexes are what a sealed file is searched by.
-const indexes = `
-	CREATE INDEX event_message ON event(message_id) WHERE message_id IS NOT NULL;
-	CREATE INDEX event_msg ON event(msg) WHERE msg IS NOT NULL;
-	UPDATE batch SET hashes = NULL;`
-
-// seal makes a rotated file one that is never written again: a copy with indexes takes its
-// place, and then its checksum stands beside it. Who reads the file meanwhile goes on
+// seal makes a rotated file one that is never written again: a copy with the tables by which
+// it is searched takes its place, and then its checksum stands beside it. Who reads the file meanwhile goes on
 // with the old one.
 func seal(ctx context.Context, path string) error {
 	if _, err := os.Stat(path + checksumSuffix); err == nil {
@@ -103,9 +97,9 @@ func seal(ctx context.Context, path string) error {
 	if err != nil {
 		return fmt.Errorf("sealing %s: %w", path, err)
 	}
-	wide, indexed := v.wide, v.indexed
+	done := v.wide || v.indexed || v.lookup
 	err = v.conn.Close()
-	if err == nil && !wide && !indexed {
+	if err == nil && !done {
 		err = addIndexes(ctx, path)
 	}
 	if err == nil {
@@ -134,7 +128,7 @@ func addIndexes(ctx context.Context, path string) (err error) {
 		err = errors.Join(err, sqlitex.ExecuteTransient(conn, pragma, nil))
 	}
 	if err == nil {
-		err = sqlitex.ExecuteScript(conn, indexes, nil)
+		err = addLookup(ctx, conn)
 	}
 	if err == nil {
 		err = addSubjects(ctx, conn)

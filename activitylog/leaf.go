@@ -167,9 +167,41 @@ type leafing struct {
 	hashes []byte
 }
 
-// of adds the leaves of rows, of which the first has an id in a file, to a tree.
-func (l *leafing) of(rows []Row, id, file int64, t *tree) {
-	l.group(rows, id, file)
+// begin forgets the commit before.
+func (l *leafing) begin() {
+	l.commit++
+	clear(l.stored) // it holds the rows' strings
+	l.stored, l.next, l.first, l.last = l.stored[:0], l.next[:0], l.first[:0], l.last[:0]
+}
+
+// store decides what is kept of the commit's next rows, of which the first has an id in a file.
+func (l *leafing) store(rows []Row, id, file int64) []stored {
+	from := len(l.stored)
+	for i := range rows {
+		l.stored = append(l.stored, rows[i].stored(id+int64(i), file))
+		l.join(&rows[i], id+int64(i))
+	}
+	return l.stored[from:]
+}
+
+// join puts the last row that was stored into the leaf of the row that it points to.
+func (l *leafing) join(r *Row, id int64) {
+	i, of := len(l.stored)-1, r.Of
+	pointing := l.stored[i].msg != 0
+	l.next = append(l.next, 0)
+	if pointing && of.commit == l.commit {
+		l.next[l.last[of.leaf]] = int32(i)
+		l.last[of.leaf] = int32(i)
+		return
+	}
+	if of != nil && (pointing || of.first == id) {
+		of.commit, of.leaf = l.commit, int32(len(l.first))
+	}
+	l.first, l.last = append(l.first, int32(i)), append(l.last, int32(i))
+}
+
+// leaves adds the leaves of the commit's rows, of which the first has an id, to a tree.
+func (l *leafing) leaves(rows []Row, id int64, t *tree) {
 	l.marks, l.hashes = append(l.marks[:0], make([]byte, markSize*len(rows))...), l.hashes[:0]
 	for _, at := range l.first {
 		l.buf = append(l.buf[:0], 0)
@@ -183,7 +215,6 @@ func (l *leafing) of(rows []Row, id, file int64, t *tree) {
 		l.hashes = append(l.hashes, h[:]...)
 		t.add(h)
 	}
-	clear(l.stored) // it holds the rows' strings
 	if cap(l.buf) > keptEntry {
 		l.buf = nil
 	}
@@ -191,22 +222,3 @@ func (l *leafing) of(rows []Row, id, file int64, t *tree) {
 
 // keptEntry is how many bytes are kept for the next entry.
 const keptEntry = 1 << 20
-
-// group puts rows that point to the same one together, and to it.
-func (l *leafing) group(rows []Row, id, file int64) {
-	l.commit++
-	l.stored, l.next, l.first, l.last = l.stored[:0], l.next[:0], l.first[:0], l.last[:0]
-	for i := range rows {
-		of := rows[i].Of
-		l.stored, l.next = append(l.stored, rows[i].stored(id+int64(i), file)), append(l.next, 0)
-		if l.stored[i].msg != 0 && of.commit == l.commit {
-			l.next[l.last[of.leaf]] = int32(i)
-			l.last[of.leaf] = int32(i)
-			continue
-		}
-		if of != nil && (l.stored[i].msg != 0 || of.first == id+int64(i)) {
-			of.commit, of.leaf = l.commit, int32(len(l.first))
-		}
-		l.first, l.last = append(l.first, int32(i)), append(l.last, int32(i))
-	}
-}

@@ -30,7 +30,9 @@ func BenchmarkLeaves(b *testing.B) {
 	defer runtime.UnlockOSThread()
 	began := cpu()
 	for b.Loop() {
-		l.of(rows, id, 1, &t)
+		l.begin()
+		l.store(rows, id, 1)
+		l.leaves(rows, id, &t)
 		id += int64(len(rows))
 	}
 	b.ReportMetric(float64(cpu()-began)/float64(b.N)/512, "cpu-ns/message")

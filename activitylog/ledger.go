@@ -132,7 +132,7 @@ func (d *database) advance() {
 // addLeaves adds the rows of a commit to the tree.
 func (d *database) addLeaves(rows []Row) {
 	d.pending, d.signing = d.tree.clone(), 0
-	d.leafing.of(rows, d.next, d.file, &d.pending)
+	d.leaves(rows, d.next, &d.pending)
 }
 
 // signDurable stores a checkpoint of what is durable, if it is time for one.

@@ -31,6 +31,7 @@ type chunk struct {
 	written int       // of rows, those that are committed
 	done    int       // of those, the ones that are settled
 	bytes   int       // of the rows that are not settled
+	gaps    int       // log_gap rows among them
 	since   time.Time // when its first row was appended
 }
 
@@ -74,6 +75,7 @@ type pacing struct {
 type commit struct {
 	first int64 // id of the first row
 	rows  []Row
+	gaps  bool // some may be log_gap rows
 }
 
 // A gap counts the rows that could not be queued.
@@ -210,7 +212,13 @@ func (q *queue) push(rows []Row) {
 		c := q.tail()
 		n := min(len(rows), chunkRows-len(c.rows))
 		c.rows = append(c.rows, rows[:n]...)
-		size := sizeOf(rows[:n])
+		size := 0
+		for i := range rows[:n] {
+			size += rows[i].size()
+			if rows[i].Event == LogGap {
+				c.gaps++
+			}
+		}
 		c.bytes += size
 		q.bytes += size
 		q.rows += n
@@ -265,7 +273,7 @@ func (q *queue) take() *chunk {
 // wrote takes the next n rows of a chunk, which were committed with ids from first on, and
 // learns from the time that it took how many may wait.
 func (q *queue) wrote(c *chunk, first int64, n int, took time.Duration) {
-	q.commits = append(q.commits, commit{first, c.rows[c.written : c.written+n]})
+	q.commits = append(q.commits, commit{first, c.rows[c.written : c.written+n], c.gaps > 0})
 	c.written += n
 	q.written += n
 	if n >= chunkRows { // as fast as it can
@@ -276,7 +284,7 @@ func (q *queue) wrote(c *chunk, first int64, n int, took time.Duration) {
 // recycle keeps a chunk whose rows are settled, or in another one, for reuse.
 func (q *queue) recycle(c *chunk) {
 	clear(c.rows) // let go of the payloads
-	c.rows, c.written, c.done, c.bytes = c.rows[:0], 0, 0, 0
+	c.rows, c.written, c.done, c.bytes, c.gaps = c.rows[:0], 0, 0, 0, 0
 	if len(q.free) < keptChunks && cap(c.rows) == chunkRows {
 		q.free = append(q.free, c)
 	}

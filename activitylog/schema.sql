@@ -17,8 +17,8 @@ CREATE TABLE event (
 
 CREATE INDEX event_attention ON event(id) WHERE kind = 1 AND topic = 'system:attention';
 
--- A commit: its rows, their times, and the sorted hashes of their message ids, until the
--- file is sealed and has an index in their place.
+-- A commit: its rows, their times, and the sorted hashes of their message ids. When the file
+-- is sealed, the table lookup is made of these.
 CREATE TABLE batch (
   first INTEGER PRIMARY KEY,
   last INTEGER NOT NULL,

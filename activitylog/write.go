@@ -158,7 +158,7 @@ func (w *Writer) settle(ctx context.Context, commits []commit, stopping bool) {
 		if w.opts.OnCommit != nil {
 			w.opts.OnCommit(c.first, c.rows)
 		}
-		for i := range c.rows {
+		for i := 0; c.gaps && i < len(c.rows); i++ {
 			if c.rows[i].Event == LogGap {
 				gaps++
 				w.opts.Log.Warn().Str("path", w.path).RawJSON("gap", c.rows[i].Payload).Msg("activity log lost rows; a log_gap row stands in their place")

@@ -1,0 +1,125 @@
+package activitylog
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"zombiezen.com/go/sqlite"
+)
+
+// rotated returns a rotated file of commits, which is not sealed yet.
+func rotated(t *testing.T, commits ...[]Row) (file string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "activity.db")
+	n := 0
+	for _, rows := range commits {
+		n += len(rows)
+	}
+	store(t, path, &Options{SegmentRows: int64(n)}, commits...)
+	return segmentPath(path, 1)
+}
+
+// rowsByMessage returns the ids of the rows of each message, as a file gives them.
+func rowsByMessage(t *testing.T, file string, messages []string) map[string][]int64 {
+	t.Helper()
+	v, err := openView(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]int64{}
+	for _, id := range messages {
+		v.rowsOf(id, v.selectEntries(), "", 100, func(s *sqlite.Stmt) bool {
+			got[id] = append(got[id], s.ColumnInt64(0))
+			return true
+		})
+	}
+	if v.err != nil {
+		t.Error(v.err)
+	}
+	if err := v.conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// TestAMessageIsFoundInASealedFile: all of its rows, in whichever commits they are, as before
+// the file was sealed, and as in a file that an older program sealed with indexes.
+func TestAMessageIsFoundInASealedFile(t *testing.T) {
+	var commits [][]Row
+	var messages []string
+	for _, rows := range sendings(200, 30, time.Now().UnixMicro()) {
+		commits = append(commits, rows)
+		messages = append(messages, rows[0].MessageID)
+	}
+	commits = append(commits, slices.Clone(commits[0])) // one is sent again
+	file := rotated(t, commits...)
+	messages = append(slices.Compact(slices.Sorted(slices.Values(messages))), "nobody")
+	want := rowsByMessage(t, file, messages)
+	if len(want) != 200 {
+		t.Fatalf("%d messages", len(want))
+	}
+	older := copyLog(t, file)
+	tamper(t, older, `CREATE INDEX event_message ON event(message_id) WHERE message_id IS NOT NULL;
+		CREATE INDEX event_msg ON event(msg) WHERE msg IS NOT NULL; UPDATE batch SET hashes = NULL`)
+	if err := seal(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+	if got := query(t, file, "SELECT count(*) > 100, sum(length(entries)) / 16 >= 400, (SELECT count(*) FROM sqlite_master WHERE name LIKE 'event_m%') FROM lookup"); got[0] != "1|1|0" {
+		t.Errorf("the sealed file has %s", got)
+	}
+	for name, file := range map[string]string{"sealed": file, "by an older program": older} {
+		if diff := cmp.Diff(want, rowsByMessage(t, file, messages)); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+	if diff := cmp.Diff([]string{"ok"}, query(t, file, "PRAGMA integrity_check")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestWhatAFileIsAboutIsWhatItsCommitsSay: also where an older program made commits that do not
+// say it, some of them or all.
+func TestWhatAFileIsAboutIsWhatItsCommitsSay(t *testing.T) {
+	var commits [][]Row
+	for i := range 6 {
+		at := time.Now().UnixMicro()
+		commits = append(commits, []Row{
+			{At: at, Event: SendStart, MessageID: fmt.Sprint("a", i), Actor: "a", Topic: "b", Payload: []byte(`{"type":"agent_event"}`)},
+			{At: at, Event: SendStart, MessageID: fmt.Sprint("b", i), Actor: "tg:1", Topic: "agent:a", Payload: fmt.Appendf(nil, `{"type":"tg_message","content":{"sourceId":"e%d"}}`, i)},
+			{At: at, Event: SendStart, MessageID: fmt.Sprint("c", i), Actor: "tg:1", Topic: "agent:a", Payload: fmt.Appendf(nil, `{"type":"tg\u005fmessage","content":{"sourceId":"f%d"}}`, i)},
+			{At: at, Event: SendStart, MessageID: fmt.Sprint("d", i), Actor: "agent:a", Topic: "system:attention", Payload: fmt.Appendf(nil, `{"type":"agent_event","content":{"event":"turn","eventId":"e%d","agent":"agent:a"}}`, i)},
+			{At: at, Event: ProcessStart, MessageID: fmt.Sprint("d", i), Actor: "agent:b", Topic: "system:attention"},
+		})
+	}
+	var want []string
+	for i := range 6 {
+		want = append(want, fmt.Sprintf("e%d|%d", i, 5*i+2), fmt.Sprintf("e%d|%d", i, 5*i+4), fmt.Sprintf("f%d|%d", i, 5*i+3))
+	}
+	slices.Sort(want)
+	for name, change := range map[string]string{
+		"all say it":  "",
+		"some do":     "UPDATE batch SET about = NULL WHERE first > 11",
+		"none does":   "UPDATE batch SET about = NULL",
+		"none can":    "ALTER TABLE batch DROP COLUMN about",
+		"it is short": "UPDATE batch SET about = about || x'00'", // half an entry
+	} {
+		file := rotated(t, commits...)
+		tamper(t, file, change)
+		if err := seal(t.Context(), file); err != nil {
+			t.Fatal(err)
+		}
+		got := query(t, file, "SELECT event, id FROM subject ORDER BY event, id")
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+	file := rotated(t, commits...)
+	if got := query(t, file, "SELECT DISTINCT hex(about) FROM batch"); len(got) != 1 || got[0] != "000100020003" {
+		t.Errorf("the commits say %s", got)
+	}
+}
