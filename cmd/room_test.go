@@ -56,7 +56,7 @@ func says(me, prompt string, n int) string {
 	other := map[string]string{"tg--100": "second", "second": "tg--100"}[me]
 	if inbox, behind := strings.CutPrefix(me, "chorus-"); behind {
 		inbox, _, _ = strings.Cut(inbox, "-")
-		other = map[string]string{"alpha": "beta", "beta": "alpha"}[inbox]
+		other = map[string]string{"alpha": "beta", "beta": "alpha", "one": "two", "two": "three", "three": "one"}[inbox]
 	}
 	switch {
 	case strings.Contains(prompt, "the reaction agree"):

@@ -22,14 +22,14 @@ type studio struct {
 
 type studioWords struct{ Sender, Content string }
 
-func newStudio(s *system) *studio {
+func newStudio(s *system, channel ...string) *studio {
 	s.t.Helper()
 	if exec.CommandContext(s.t.Context(), "python3", "-c", "import sys; sys.exit(sys.version_info < (3, 8))").Run() != nil {
 		s.t.Skip("python3 is missing")
 	}
 	address := freeAddress(s.t)
 	p := &process{t: s.t, name: "the service", sign: regexp.MustCompile(`(?m)^ready$`)}
-	p.cmd = exec.CommandContext(s.t.Context(), "python3", filepath.Join("testdata", "chorus", "service.py"), address[strings.LastIndex(address, ":")+1:])
+	p.cmd = exec.CommandContext(s.t.Context(), "python3", append([]string{filepath.Join("testdata", "chorus", "service.py"), address[strings.LastIndex(address, ":")+1:]}, channel...)...)
 	p.cmd.Cancel = func() error { return p.cmd.Process.Kill() }
 	p.cmd.Stderr = p
 	p.start(s.t)
@@ -152,4 +152,25 @@ func TestTwoAgentsInAForeignRoom(t *testing.T) {
 	if _, faults := room.state(); len(faults) != 0 {
 		t.Errorf("what the protocol does not have: %q", faults)
 	}
+
+	ring := newStudio(s, "ch_ring") // three that hear one another in turn, in other words and under a name that nobody has
+	for i, name := range ringOf {
+		ring.post("/studio/agents", map[string]string{"name": name, "connection": hubbub("chorus", "inbox", "create", name), "to": ringOf[(i+1)%len(ringOf)]})
+	}
+	said = ring.ask("@one talk to the other one", "Two agents have been talking here")
+	said = append(said, ring.ask("@two hello again", "two: hello")...)
+	calls, exchanged = 0, 0
+	for _, line := range said {
+		if strings.Contains(line, ": Two agents have been talking here") {
+			calls++
+		} else if strings.Contains(line, ": @") {
+			exchanged++
+		}
+	}
+	if calls != 1 || exchanged < 3 || exchanged > 18 { // none of them hears all
+		t.Errorf("in a ring of three %d calls for a person after %d messages of agents: %q", calls, exchanged, said)
+	}
 }
+
+// ringOf are the agents of a ring: what each says goes to the next.
+var ringOf = []string{"one", "two", "three"}

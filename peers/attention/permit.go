@@ -196,3 +196,28 @@ func alike(a, b string) bool {
 	longest := max(utf8.RuneCountInString(a), utf8.RuneCountInString(b))
 	return float64(levenshtein.ComputeDistance(a, b)) <= (1-sameWords)*float64(longest)
 }
+
+// Bounds of what is taken for words that somebody passes on: how much of the longer text the
+// other must be, and how much a part must be at least, in characters.
+const (
+	passedOnShare = 0.7
+	passedOnPart  = 40
+)
+
+// PassedOn reports whether a text is what was said elsewhere, as somebody passes it on: nearly
+// the same words, or all of them with little around, or the beginning of them.
+func PassedOn(text, said string) bool {
+	a, b := spoken(text), spoken(said)
+	longer, shorter := max(len(a), len(b)), min(len(a), len(b))
+	switch {
+	case shorter == 0:
+		return false
+	case strings.HasPrefix(b, a) && len(a) >= passedOnPart:
+		return true
+	case float64(shorter) < passedOnShare*float64(longer):
+		return false
+	case strings.Contains(a, b), strings.Contains(b, a):
+		return true
+	}
+	return float64(shorter) >= sameWords*float64(longer) && alike(a, b)
+}

@@ -131,12 +131,25 @@ func (c *company) note(agent, channel protocol.PeerID, text string) {
 	c.said[text] = echo{agent, channel, c.now()}
 }
 
-// speaker returns the agent that said a text in another channel lately, or "".
+// speaker returns the agent that said a text in another channel lately, or "". Behind another inbox
+// of the same channel it is enough that the words are nearly the same: services put something
+// before them or behind, or cut them.
 func (c *company) speaker(channel protocol.PeerID, text string) protocol.PeerID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e, ok := c.said[strings.TrimSpace(text)]; ok && e.channel != channel && c.now().Sub(e.at) < echoTime {
+	text = strings.TrimSpace(text)
+	lately := func(e echo) bool { return e.channel != channel && c.now().Sub(e.at) < echoTime }
+	if e, ok := c.said[text]; ok && lately(e) {
 		return e.agent
+	}
+	_, room, _ := strings.Cut(channel.Name(), ".")
+	if len(text) < minEcho {
+		return ""
+	}
+	for said, e := range c.said {
+		if _, other, _ := strings.Cut(e.channel.Name(), "."); other == room && lately(e) && attention.PassedOn(text, said) {
+			return e.agent
+		}
 	}
 	return ""
 }

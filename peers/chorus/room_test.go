@@ -92,6 +92,8 @@ func TestAnAgentIsKnownByItsWords(t *testing.T) {
 	}{
 		{"chorus:two.x", " The deploy is done.\n", "agent:a"}, {"chorus:one.x", "The deploy is done.", ""},
 		{"chorus:two.x", "Yes!", ""}, {"chorus:two.x", "Said by nobody here.", ""}, {"chorus:two.x", "The deploy is not done.", ""},
+		{"chorus:two.x", "**The deploy is done.**\n— from Studio", ""}, {"chorus:two.x", "bot: the deploy is done", "agent:a"}, {"chorus:two.y", "bot: the deploy is done", ""},
+		{"chorus:two.x", "You said the deploy is done, and is it?", ""}, {"chorus:two.x", "deploy is", ""},
 	} {
 		if got := c.speaker(s.channel, s.text); got != s.want {
 			t.Errorf("%q in %s was said by %q; want %q", s.text, s.channel, got, s.want)

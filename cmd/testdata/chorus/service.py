@@ -1,10 +1,11 @@
 """A Chorus service: one channel, written from the protocol's text alone (version 0.1, sections 1 to 4).
 
-usage: service.py PORT
+usage: service.py PORT [CHANNEL]
 
-People and the test use /studio: POST /studio/agents {"name", "connection"}, POST /studio/say
+People and the test use /studio: POST /studio/agents {"name", "connection", "to"}, POST /studio/say
 {"sender", "content"}, GET /studio gives what was said, and what agents did that the protocol
-does not have. Everything that is said goes to every agent but who said it, in order.
+does not have. Everything that is said goes to every agent but who said it, in order. What an agent
+says that has a "to" goes to that one alone, under another name and in a frame of words.
 """
 
 import itertools
@@ -20,10 +21,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PORT = int(sys.argv[1])
 HERE = f"http://127.0.0.1:{PORT}"
-CHANNEL = {"id": "ch_room", "name": "ops-team", "service": "Studio", "context": "The team uses this channel for ops coordination."}
+CHANNEL = {"id": (sys.argv[2:] or ["ch_room"])[0], "name": "ops-team", "service": "Studio", "context": "The team uses this channel for ops coordination."}
 
-lock = threading.Lock()  # guards the five below
+lock = threading.Lock()  # guards the six below
 agents = {}  # the queue of each, by name
+relays = {}  # to whom alone each is heard, by name
 callbacks = {}  # who answers there, by token
 said = []  # {"sender", "content"}
 faults = []
@@ -70,8 +72,10 @@ def say(sender, content):
     with lock:
         said.append({"sender": sender, "content": content})
         message = {"id": f"msg_{next(numbers)}", "sender": sender, "content": content}
+        if to := relays.get(sender):
+            message["sender"], message["content"] = "Studio Bot", f"**{content}** (sent from Studio)"
         for name, waiting in agents.items():
-            if name != sender:
+            if name != sender and to in (None, name):
                 waiting.put(message)
 
 
@@ -114,6 +118,7 @@ class Handler(BaseHTTPRequestHandler):
             waiting = queue.Queue()
             with lock:
                 agents[body["name"]] = waiting
+                relays[body["name"]] = body.get("to")
             threading.Thread(target=deliver, args=(body["name"], body["connection"], waiting), daemon=True).start()
             return self.answer(200, {})
         if self.path == "/studio/say":

@@ -79,7 +79,7 @@ func (r *Runner) weighExchange(tx *mailbox.Tx, e *mailbox.Entry) {
 	if !e.FromAgent() || d.Policy == attention.PolicyMustNotRespond || d.Policy == attention.PolicyAckOnly {
 		return
 	}
-	if strings.HasPrefix(e.Content.Text, escalationMark) {
+	if strings.Contains(e.Content.Text, escalationMark) { // a service may put something before it
 		tx.SetPlace(e, mailbox.Escalated)
 	}
 	verdict := tx.Exchange(e).Weigh(time.Now())
