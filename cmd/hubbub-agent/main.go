@@ -89,7 +89,7 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Deadline, "deadline", 5*time.Minute, "longest time for an answer")
 	fs.StringVar(&o.Ladder.Lead, "lead", "", "agent, or person such as tg:77 or cli:ann, who is asked first to answer what this agent must answer and cannot")
 	fs.StringVar(&o.Ladder.Owner, "owner", "", "agent or person who answers for this agent, asked next; the owner of a work item comes before them")
-	fs.StringVar(&o.Ladder.Person, "person", "", "person who is asked last; then the author is told that there is no answer")
+	fs.StringVar(&o.Ladder.Person, "person", "", "person who is asked last, before the author is told; it also decides about tools where no person asked for anything")
 	fs.DurationVar(&o.Ladder.Each, "escalate-after", attention.DefaultRung, "time that each of --lead, --owner and --person has for an answer")
 	fs.DurationVar(&o.DeferFor, "defer-for", 15*time.Minute, "rest of a deferred event before it comes back, doubled each time")
 	fs.StringVar(&s.policyVersion, "policy-version", string(attention.Version0602), "draft of C2A: 2026-06-02 or 2026-06-24")

@@ -82,7 +82,7 @@ func (p *approver) Approve(ctx context.Context, tool string, arguments json.RawM
 		e := tx.Entry(p.turn.EventID)
 		id = tx.AskDecision(p.turn, e, collab.ApprovalParams{
 			Tool: tool, Arguments: p.shown(arguments), Digest: digest, EventID: p.turn.EventID,
-			Chat: string(p.turn.Home()), MayDecide: deciders(e), ExpiresAt: protocol.FormatTime(p.until(ctx)), Default: collab.Deny,
+			Chat: string(p.turn.Home()), MayDecide: p.deciders(e), ExpiresAt: protocol.FormatTime(p.until(ctx)), Default: collab.Deny,
 		}).ID
 	})
 	if err != nil {
@@ -132,12 +132,18 @@ func (*approver) until(ctx context.Context) time.Time {
 	return now.Add(deadline.Sub(now) * 9 / 10)
 }
 
-// deciders returns who may decide for an event: the person who caused it.
-func deciders(e *mailbox.Entry) []string {
-	if e == nil || e.FromBroker() || e.Content.Author.Kind != string(attention.AuthorHuman) {
-		return []string{}
+// deciders returns who may decide for an event: the person who caused it, or, of one that none
+// did, whom the settings name.
+func (p *approver) deciders(e *mailbox.Entry) []string {
+	person := p.agent.opts.Ladder.Who(attention.RungPerson)
+	switch {
+	case e == nil || e.FromBroker():
+	case e.Content.Author.Kind == string(attention.AuthorHuman):
+		return []string{protocol.PeerID(e.Chat).Family() + ":" + e.Content.Author.ID}
+	case protocol.IsPerson(protocol.PeerID(person)):
+		return []string{person}
 	}
-	return []string{protocol.PeerID(e.Chat).Family() + ":" + e.Content.Author.ID}
+	return []string{}
 }
 
 // look returns a decision as it stands now: at the broker, or here if there is none.

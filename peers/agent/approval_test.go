@@ -95,6 +95,41 @@ func TestAPersonDecidesBeforeASensitiveToolRuns(t *testing.T) {
 	})
 }
 
+// TestWhatNoPersonAskedForThePersonOfTheSettingsDecides: what a hook or an agent brought. Without one
+// nobody in the chat does.
+func TestWhatNoPersonAskedForThePersonOfTheSettingsDecides(t *testing.T) {
+	ran := 0
+	opts := *approving
+	opts.Ladder.Person = "tg:88"
+	inWorld(t, newStub(sensitive(&ran)), &opts, func(t *testing.T, w *world) {
+		work := by(post("hook:ci:1", "> red"), "hook:ci", "system")
+		work.Event = protocol.EventAssignment
+		w.say(work)
+		w.sleep(10 * time.Second)
+		question := w.asked()
+		w.say(by(post("2", question.Buttons[0].Value), "77", "human"))
+		w.sleep(10 * time.Second)
+		if last := w.replies[len(w.replies)-1]; ran != 0 || !strings.Contains(last.Text, "tg:77 may not decide") {
+			t.Fatalf("ran %d times, told %q", ran, last.Text)
+		}
+		w.say(by(post("3", question.Buttons[0].Value), "88", "human"))
+		w.sleep(10 * time.Second)
+		equal(t, "decisions", w.verdicts(), []string{"allowed tg:88 once"})
+		if ran != 1 || len(question.MayPress) != 1 || question.MayPress[0] != "tg:88" {
+			t.Errorf("ran %d times; %q may press", ran, question.MayPress)
+		}
+	})
+	inWorld(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *world) {
+		work := by(post("hook:ci:1", "> red"), "hook:ci", "system")
+		work.Event = protocol.EventAssignment
+		w.say(work)
+		w.sleep(10 * time.Second)
+		if last := w.replies[len(w.replies)-1]; ran != 1 || len(last.Buttons) > 0 || !strings.Contains(last.Text, "hubbub decisions allow dec_") {
+			t.Errorf("ran %d times, told %+v", ran, last)
+		}
+	})
+}
+
 // TestWhatAPersonDecidesHidesNothing: what a call does may stand behind much else, behind
 // blanks, or in characters that turn the text round or take no room.
 func TestWhatAPersonDecidesHidesNothing(t *testing.T) {
