@@ -2,6 +2,7 @@ package cmd_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -29,8 +30,7 @@ func newStudio(s *system, channel ...string) *studio {
 	}
 	address := freeAddress(s.t)
 	p := &process{t: s.t, name: "the service", sign: regexp.MustCompile(`(?m)^ready$`)}
-	p.cmd = exec.CommandContext(s.t.Context(), "python3", append([]string{filepath.Join("testdata", "chorus", "service.py"), address[strings.LastIndex(address, ":")+1:]}, channel...)...)
-	p.cmd.Cancel = func() error { return p.cmd.Process.Kill() }
+	p.cmd = exec.CommandContext(context.Background(), "python3", append([]string{filepath.Join("testdata", "chorus", "service.py"), address[strings.LastIndex(address, ":")+1:]}, channel...)...)
 	p.cmd.Stderr = p
 	p.start(s.t)
 	return &studio{s, "http://" + address}

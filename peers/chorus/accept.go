@@ -183,7 +183,7 @@ func (s *Store) toolsOf(ctx context.Context, channel protocol.PeerID) (servers [
 func (s *Store) secret(ctx context.Context, label, query string, of any) (string, error) {
 	tx := store.On(ctx, s.db)
 	sealed := store.Value[[]byte](tx, query, of)
-	if sealed == nil {
+	if len(sealed) == 0 {
 		return "", tx.Err()
 	}
 	return s.seal.open(label, sealed)

@@ -97,11 +97,11 @@ func (g *Gateway) takePost(w http.ResponseWriter, r *http.Request, hook *Hook, s
 		fresh = tx.Changed(`INSERT INTO hook_post (hook, id, at) SELECT name, ?2, ?3 FROM hook WHERE name = ?1 ON CONFLICT DO NOTHING`,
 			hook.Name, id, micros(g.opts.Now())) > 0
 		if fresh {
-			_, err := g.hooked.Put(tx, string(hook.Chat), source, raw)
-			if errors.Is(err, outbox.ErrFull) {
+			var err error
+			if fresh, err = g.hooked.Put(tx, string(hook.Chat), source, raw); errors.Is(err, outbox.ErrFull) {
 				err = errHookFull
 			}
-			tx.Fail(err)
+			tx.Fail(err) // not fresh: a hook of that name, removed since, took it
 		}
 	})
 	return source, fresh, err

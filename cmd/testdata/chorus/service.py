@@ -10,8 +10,10 @@ says that has a "to" goes to that one alone, under another name and in a frame o
 
 import itertools
 import json
+import os
 import queue
 import secrets
+import signal
 import sys
 import threading
 import time
@@ -132,5 +134,6 @@ class Handler(BaseHTTPRequestHandler):
 
 
 server = ThreadingHTTPServer(("127.0.0.1", PORT), Handler)
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 print("ready", file=sys.stderr, flush=True)
 server.serve_forever()
