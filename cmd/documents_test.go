@@ -61,6 +61,7 @@ var handlings = map[string]handling{
 	"make test-models":     {elsewhere: "a C++ compiler, and minutes", file: "Makefile", text: "scripts/test-models"},
 	"make test-agents":     {elsewhere: "a gigabyte from npm, and half an hour", file: "Makefile", text: "scripts/test-agents"},
 	"make test-a2a":        {elsewhere: "an SDK from npm", file: "Makefile", text: "scripts/test-a2a"},
+	"make test-hooks":      {elsewhere: "libraries from npm", file: "Makefile", text: "scripts/test-hooks"},
 	"make test-chorus":     {elsewhere: "TestTwoAgentsInAForeignRoom, which the suite runs", file: "Makefile", text: "scripts/test-chorus"},
 	"make test-emulator":   {elsewhere: "a server from npm", file: "Makefile", text: "scripts/test-emulator"},
 	"make test-partition":  {elsewhere: "root, and minutes", file: "Makefile", text: "scripts/test-partition"},

@@ -174,3 +174,43 @@ func TestTwoAgentsInAForeignRoom(t *testing.T) {
 
 // ringOf are the agents of a ring: what each says goes to the next.
 var ringOf = []string{"one", "two", "three"}
+
+// TestAnAgentSpeaksFirstInAForeignRoom: by chat.post, when it is reminded, and because a program
+// elsewhere told its channel something; each once, at the newest callback of the service.
+func TestAnAgentSpeaksFirstInAForeignRoom(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	s := newObedient(t)
+	room := newStudio(s)
+	s.start("chorus", "--allow-target=127.0.0.0/8")
+	connection := strings.TrimSpace(s.hubbub("chorus", "inbox", "create", "solo"))
+	room.post("/studio/agents", map[string]string{"name": "solo", "connection": connection})
+	room.ask("hello", "solo: Well.")
+	room.ask(`do chat_post {"target":"chorus:solo.ch_room","text":"The build is green.","reason":"the team wants to know"}`, "solo: The build is green.")
+	room.ask(`do chat_remind {"when":"1s","text":"do chat_send_message {\"text\":\"It is time.\"}"}`, "solo: It is time.")
+	p := newSender(s, "ci", "--chat", "chorus:solo.ch_room", "--oblige")
+	for _, status := range []string{"accepted", "duplicate"} {
+		must(t, p.post(asStandard, "msg_1", `do chat_send_message {"text":"The build is red."}`), status, " 200")
+	}
+	times := func(line string) (n int) {
+		said, _ := room.state()
+		for _, w := range said {
+			if w.Content == line {
+				n++
+			}
+		}
+		return n
+	}
+	s.await("what the hook brought", func() bool { return times("The build is red.") == 1 })
+	room.ask("bye", "solo: Well.")
+	for _, line := range []string{"The build is green.", "It is time.", "The build is red."} {
+		if n := times(line); n != 1 {
+			t.Errorf("%q was said %d times", line, n)
+		}
+	}
+	if _, faults := room.state(); len(faults) != 0 {
+		t.Errorf("what the protocol does not have: %q", faults)
+	}
+}
