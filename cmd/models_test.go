@@ -1,0 +1,165 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A sloppy is the endpoint of a model that answers as endpoints and models do: in the words that
+// the newest message names. It knows which requests told it what was wrong before.
+type sloppy struct {
+	edited  chan struct{} // closed when the message is edited that "wait" holds
+	began   chan struct{} // has a value once "wait" is at the model
+	mu      sync.Mutex
+	hinted  int
+	noTools int // requests without tools
+}
+
+// events writes a stream of events.
+func events(w http.ResponseWriter, list ...string) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, e := range list {
+		fmt.Fprintf(w, "data: %s\n\n", e)
+	}
+}
+
+// piece is one event of a stream, without the reason of an end.
+func piece(delta string) string {
+	return `{"choices":[{"index":0,"delta":` + delta + `,"finish_reason":null}]}`
+}
+
+const sendsHello = `"name":"chat_send_message","arguments":`
+
+// answers are what is answered to the message of that name, with how the chat shows it.
+var answers = []struct {
+	name, shown string
+	events      []string // of a stream
+	body        string   // else an answer in one piece
+}{
+	{"no finish_reason", "It is 1.", []string{piece(`{"content":"It is 1."}`), "[DONE]"}, ""},
+	{"content in parts", "It is 2.", []string{piece(`{"content":[{"type":"text","text":"It is "},{"type":"thinking","thinking":"hm"},{"type":"text","text":"2."}]}`), "[DONE]"}, ""},
+	{"arguments as an object", "It is 3.", []string{piece(`{"tool_calls":[{"index":0,"id":"c","function":{` + sendsHello + `{"text":"It is 3."}}}]}`), "[DONE]"}, ""},
+	{"names in each delta", "It is 4.", []string{
+		piece(`{"tool_calls":[{"index":0,"id":"c","function":{` + sendsHello + `"{\"text\":"}}]}`),
+		piece(`{"tool_calls":[{"index":0,"id":"c","function":{` + sendsHello + `"\"It is 4.\"}"}}]}`), "[DONE]",
+	}, ""},
+	{"legacy function_call", "It is 5.", nil, `{"choices":[{"message":{"role":"assistant","content":null,"function_call":{` + sendsHello + `"{\"text\":\"It is 5.\"}"}},"finish_reason":"function_call"}]}`},
+	{"a thought first", "It is 6.", nil, `{"choices":[{"message":{"content":"<think>\nINNER\n</think>\n\nIt is 6."}}]}`},
+	{"a harmony", "It is 7.", nil, `{"choices":[{"message":{"content":"<|channel|>analysis<|message|>INNER<|end|><|start|>assistant<|channel|>final<|message|>It is 7.<|return|>"}}]}`},
+	{"a call as text", "I was told.", nil, `{"choices":[{"message":{"content":"{\"name\":\"chat_send_message\",\"parameters\":{\"text\":\"INNER\"}}"}}]}`},
+	{"a copy of the prompt", "I was told.", nil, `{"choices":[{"message":{"content":"C2A EVENT\nevent_id: INNER\nresponse_policy: must_respond\n"}}]}`},
+	{"a thought cut", "I was told.", nil, `{"choices":[{"message":{"content":"<think>INNER and"}}]}`},
+	{"nothing but thoughts", "I could not answer this message. Please send it again, or ask somebody else.", nil, `{"choices":[{"message":{"content":"[THINK]INNER[/THINK]"}}]}`},
+	{"a page", "I cannot answer: my model is not where I was told to look for it. Whoever runs me has to mend that; sending this again does not help.", nil, "<html>Sign in</html>"},
+	{"a filter", "The provider of my model withheld its answer to this. Asking in other words may help.", nil, `{"choices":[{"message":{"content":""},"finish_reason":"content_filter"}]}`},
+	{"no tools", "It is without tools.", nil, `{"choices":[{"message":{"content":"It is without tools."}}]}`}, // the last: from then on it is asked without
+}
+
+func (s *sloppy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	raw, err := io.ReadAll(r.Body)
+	var q struct {
+		Messages []struct{ Role, Content string }
+		Tools    []json.RawMessage
+	}
+	if err != nil || json.Unmarshal(raw, &q) != nil {
+		http.Error(w, "no request", http.StatusBadRequest)
+		return
+	}
+	prompt, fresh := "", len(q.Messages) > 0 && q.Messages[len(q.Messages)-1].Role == "user"
+	for _, m := range q.Messages {
+		if m.Role == "user" {
+			prompt = m.Content
+		}
+	}
+	said := given(prompt)
+	hinted := strings.Contains(prompt, "last_try: What you wrote holds only")
+	s.mu.Lock()
+	if hinted {
+		s.hinted++
+	}
+	if len(q.Tools) == 0 {
+		s.noTools++
+	}
+	s.mu.Unlock()
+	whole := func(text string) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": map[string]any{"content": text}, "finish_reason": "stop"}}}) // the agent may be gone
+	}
+	if strings.Contains(said, "wait for the") {
+		if strings.Contains(said, "old words") {
+			s.began <- struct{}{}
+			<-s.edited // and whoever asked may have gone
+		}
+		whole("I read the " + strings.Fields(said[strings.Index(said, "wait for the ")+len("wait for the "):])[0] + " words.")
+		return
+	}
+	for _, a := range answers {
+		switch {
+		case !strings.Contains(said, "answer: "+a.name+"\n"):
+		case !fresh: // a tool has said it
+			whole("")
+		case a.name == "no tools" && len(q.Tools) > 0:
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"error":{"message":"sloppy does not support tools"}}`) // the agent may be gone
+		case hinted && a.shown == "I was told.":
+			whole(a.shown)
+		case a.events != nil:
+			events(w, a.events...)
+		default:
+			_, _ = io.WriteString(w, a.body) // its type is what the server makes of it
+		}
+	}
+}
+
+// TestModelsAsTheyAre: an endpoint that answers as those of many makers do, through agent, bus and
+// bridge: the chat shows each answer once, what is none never, and honest words where there is
+// none. A message that is edited while the model is at it is answered in its new words alone.
+func TestModelsAsTheyAre(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	model := &sloppy{edited: make(chan struct{}), began: make(chan struct{}, 8)}
+	web := httptest.NewServer(model)
+	t.Cleanup(web.Close)
+	s := newSystem(t, "--harness=openai", "--model=sloppy", "--base-url="+web.URL+"/v1")
+	will := s.api.User("Will")
+	dm := s.api.DM(will)
+
+	asked := s.api.Say(dm, will, "wait for the old words")
+	<-model.began
+	s.api.EditText(asked, "wait for the new words")
+	s.await("the edit", func() bool {
+		return slices.ContainsFunc(s.passes(), func(p *pass) bool {
+			return p.status == "ok" && strings.Contains(string(p.message.Content), "wait for the new words")
+		})
+	})
+	close(model.edited)
+	if said := s.awaitTexts(dm, 1); said[0] != "I read the new words." {
+		t.Errorf("of a message that was edited it said %q", said)
+	}
+	for i, a := range answers {
+		s.ended(s.api.Say(dm, will, "answer: "+a.name))
+		if said := s.awaitTexts(dm, i+2); len(said) != i+2 || said[i+1] != a.shown {
+			t.Errorf("of %q the chat shows %q; want %q", a.name, said[i+1:], a.shown)
+		}
+	}
+	if said := strings.Join(s.api.Texts(dm.ID), "\n"); strings.Contains(said, "INNER") {
+		t.Errorf("the chat shows %q", said)
+	}
+	model.mu.Lock()
+	defer model.mu.Unlock()
+	if model.hinted != 4 || model.noTools != 1 {
+		t.Errorf("%d requests were told what was wrong, and %d came without tools", model.hinted, model.noTools)
+	}
+	if logs := logsBelow(s.data); !strings.Contains(logs, "its model takes no tools") || !strings.Contains(logs, "check --base-url") {
+		t.Errorf("the agent's log does not say what it learned:\n%s", logs)
+	}
+}
