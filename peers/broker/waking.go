@@ -252,6 +252,9 @@ func (s *state) obsolete(d collab.Delivery) string {
 	if i := s.invocations.get(d.InvocationID); i != nil && s.flights.get(i.FlightID).Terminal() {
 		return "flight " + i.FlightID + " is " + string(s.flights.get(i.FlightID).State)
 	}
+	if _, kept := s.messages.find(d.MessageID); d.MessageID != "" && !kept {
+		return "its message is kept no more"
+	}
 	return ""
 }
 

@@ -45,6 +45,9 @@ func (c channels) Message(ctx context.Context, e *surface.Event) (protocol.Messa
 			if sibling := c.siblingOf(tx, e.Chat, name); sibling != "" {
 				return sibling
 			}
+			if agent := protocol.PeerID("agent:" + strings.ToLower(name)); name == leader(content.Text) && c.g.company.has(agent) { // the broker brings it there
+				return string(agent)
+			}
 			if store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM (SELECT CAST(content AS TEXT) AS said FROM inbound WHERE channel = ?1 AND seq <= ?2 ORDER BY seq DESC LIMIT 500)
 				WHERE json_valid(said) AND lower(said ->> '$.author.displayName') = lower(?3) AND said ->> '$.author.kind' = 'human')`, e.Chat, e.ID, name) {
 				return "user:" + strings.ToLower(name)

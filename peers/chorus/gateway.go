@@ -113,7 +113,7 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 	who := &bearers{buses: g.opts.Peer.Buses, now: g.opts.Now, known: map[string]bearer{}}
 	g.gates = gates{calls: newGate(), toolCalls: newGate(), proxied: newGate(), taskCalls: newGate(), who: who}
 	g.queues = g.newQueues()
-	g.surface = surface.New(store.db, channels{g}, &surface.Options{OneAgent: true, MinBackoff: g.opts.MinBackoff, Now: g.opts.Now, Log: g.log})
+	g.surface = surface.New(store.db, channels{g}, &surface.Options{OneAgent: true, Desk: g.desk(), MinBackoff: g.opts.MinBackoff, Now: g.opts.Now, Log: g.log})
 	g.company = newCompany(g.opts.Now)
 	g.members = &members{g: g, open: map[AgentName]*member{}}
 	g.combined = &combined{g: g, known: map[protocol.PeerID]*combination{}}

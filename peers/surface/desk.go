@@ -50,6 +50,16 @@ const (
 	OrderSay  = "say" // a message that begins with the name of an agent that is not in the chat
 )
 
+// Ordered returns which order a text is, and what it says behind the command; "" if it is none.
+func Ordered(said string) (verb, rest string) {
+	command, rest, _ := strings.Cut(strings.Replace(strings.TrimSpace(said), "\n", " ", 1), " ")
+	verb, found := strings.CutPrefix(command, "/")
+	if verb = strings.ToLower(verb); !found || orders[verb] == nil || verb == OrderSay {
+		return "", ""
+	}
+	return verb, strings.TrimSpace(rest)
+}
+
 // orderAge is how long a broker that does not answer is asked to carry out an order.
 const orderAge = 10 * time.Minute
 

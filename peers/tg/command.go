@@ -79,7 +79,7 @@ const businessConnected = "a business account was connected"
 // obey carries out a command of somebody who is admitted.
 func (in *intake) obey(tx *store.Tx, c *chat, h *happening) {
 	text := "This chat is admitted already."
-	if verb := deskCommands[h.command]; verb != "" {
+	if verb, _ := surface.Ordered(h.command); verb != "" {
 		if text = in.order(tx, c, h, verb, h.arguments); text == "" {
 			return
 		}

@@ -15,11 +15,6 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// deskCommands are those that a chat's work is given out by.
-var deskCommands = map[string]string{
-	"/work": surface.OrderWork, "/who": surface.OrderWho, "/ask": surface.OrderAsk, "/done": surface.OrderDone,
-}
-
 // order hands what a person wants of the broker on, and returns what they are told at once:
 // usually nothing, as the answer comes from there.
 func (in *intake) order(tx *store.Tx, c *chat, h *happening, verb, text string) string {

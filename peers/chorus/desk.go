@@ -1,0 +1,103 @@
+package chorus
+
+import (
+	"encoding/json"
+	"strings"
+
+	"hubbub/peers/attention"
+	"hubbub/peers/store"
+	"hubbub/peers/surface"
+	"hubbub/protocol"
+	"hubbub/protocol/chorus"
+)
+
+// personPeer is the identity of a person who writes in channels, by the name that their service
+// gives them.
+func personPeer(name string) protocol.PeerID {
+	return protocol.PeerID("chorus:" + escapeName(strings.TrimPrefix(name, "@")))
+}
+
+// order hands on what a person in a channel wants of the broker, if a message says so. It
+// reports whether nobody else is to hear of the message. A service says who its people are; its
+// secret admits them.
+func (g *Gateway) order(tx *store.Tx, in *inbound, seq int64) bool {
+	var said protocol.ChatMessage
+	if json.Unmarshal(in.content, &said) != nil || said.Author == nil || said.Author.Kind != string(attention.AuthorHuman) {
+		return false
+	}
+	o := surface.Order{By: personPeer(in.posted.Sender), Kind: said.Chat.Kind, Title: said.Chat.Title, Key: in.posted.MessageID}
+	verb, rest := surface.Ordered(said.Text)
+	elsewhere := g.leadsElsewhere(tx, in.channel, said.Text)
+	switch {
+	case protocol.CheckPeerID(string(o.By)) != nil: // the name is too long to stand in records
+		return false
+	case verb == surface.OrderAsk && !g.leadsElsewhere(tx, in.channel, rest) && g.desk().Person(tx, leader(rest)) == "":
+		return false // it is for the channel's own agent
+	case verb != "":
+		o.Verb, o.Text = verb, rest
+		tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(g.opts.Now()), seq)
+	case elsewhere:
+		o.Verb, o.Text = surface.OrderSay, said.Text
+	default:
+		return false
+	}
+	g.surface.Order(tx, in.channel, &o)
+	return verb != ""
+}
+
+// leader returns the name with which a text begins, or "".
+func leader(text string) string {
+	labels := attention.Labels(text)
+	if attention.Leading(text, labels) == 0 {
+		return ""
+	}
+	return text[labels[0].From+1 : labels[0].NameEnd]
+}
+
+// leadsElsewhere reports whether a text begins with the name of somebody who is neither an
+// agent of the channel nor a person in it.
+func (g *Gateway) leadsElsewhere(tx *store.Tx, channel protocol.PeerID, text string) bool {
+	name := leader(text)
+	if name == "" || strings.EqualFold(name, string(inboxOfPeer(channel))) || (channels{g}).siblingOf(tx, channel, name) != "" || g.desk().Person(tx, name) != "" {
+		return false
+	}
+	for _, a := range g.surface.Agents(tx, channel) {
+		if strings.EqualFold(name, a.Agent.Name()) {
+			return false
+		}
+	}
+	return true
+}
+
+// A desk shows channels what became of what their people ordered. See [surface.Desk].
+type desk struct{ g *Gateway }
+
+func (g *Gateway) desk() desk { return desk{g} }
+
+// Say shows a text of the gateway's own in a channel: at the callback of its newest message.
+func (d desk) Say(tx *store.Tx, channel protocol.PeerID, _, key, text string) {
+	seq, found := store.One(tx, store.Itself[int64], `SELECT seq FROM inbound WHERE channel = ? ORDER BY seq DESC LIMIT 1`, channel)
+	raw, err := json.Marshal(text)
+	if tx.Fail(err); found {
+		d.g.putEvent(tx, channel, seq, pendingEvent{Event: chorus.Event{Type: chorus.EventMessage, Content: raw}}, key)
+	}
+}
+
+// Person returns who writes in channels under a name.
+func (d desk) Person(tx *store.Tx, name string) protocol.PeerID {
+	who := store.Value[string](tx, `SELECT said ->> '$.author.displayName' FROM
+		(SELECT CAST(content AS TEXT) AS said FROM inbound ORDER BY seq DESC LIMIT 500)
+		WHERE json_valid(said) AND lower(said ->> '$.author.displayName') = lower(?) AND said ->> '$.author.kind' = 'human' LIMIT 1`, name)
+	if who == "" {
+		return ""
+	}
+	return personPeer(who)
+}
+
+// Called returns the name of a person who writes in channels.
+func (d desk) Called(_ *store.Tx, person protocol.PeerID) string {
+	if protocol.RoleOf(person) != protocol.RoleChorus {
+		return ""
+	}
+	return "@" + person.Name()
+}

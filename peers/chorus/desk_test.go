@@ -1,0 +1,98 @@
+package chorus_test
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"hubbub/peers/chorus"
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+)
+
+// TestPeopleGiveOutWorkInAChannel: what a person in a channel wants of the broker is done in
+// their name, and the channel is told what came of it; its own agent hears nothing of it. A
+// leading mention of an agent elsewhere goes there.
+func TestPeopleGiveOutWorkInAChannel(t *testing.T) {
+	r := startNew(t, nil)
+	startBroker(t, r.bus, filepath.Join(t.TempDir(), "broker.db"))
+	spawner(t, r.bus, "agent:a")
+	own := r.bus.Join(t, "agent:a", "agent:a")
+	elsewhere, callback := newReceiver(t), newReceiver(t)
+	r.add("ext", elsewhere.url, chorus.AgentSettings{})
+	will := askAs(t, r.bus, "cli:will")
+	waitFor(t, func() bool {
+		got, err := collab.IdentityResolve.Ask(t.Context(), will, collab.LabelParams{Label: "@ext"})
+		return err == nil && got.Identity.Status == collab.StatusOnline
+	})
+	inbox, n := r.inbox("ops"), 0
+	say := func(text string) {
+		t.Helper()
+		n++
+		if status, answer := post(t, inbox, posted("c", fmt.Sprint("m", n), text, callback.url)); status != http.StatusOK {
+			t.Fatalf("%s: %d %s", text, status, answer)
+		}
+	}
+	told := func(want string) string { // the next texts in the channel, up to the one that has want
+		t.Helper()
+		expr := regexp.MustCompile(want)
+		for {
+			if c := callback.next(); c.body["type"] == "message" {
+				if text := c.body["content"].(string); expr.MatchString(text) {
+					return text
+				}
+				t.Logf("before %q: %s", want, c.raw)
+			}
+		}
+	}
+	answer := func(with string) {
+		t.Helper()
+		if status, said := post(t, elsewhere.next().body["callback"].(string), `{"type":"message","content":"`+with+`"}`); status != http.StatusOK {
+			t.Fatalf("%d %s", status, said)
+		}
+	}
+	say("/who")
+	told(`^Agents that can be given work:\n(.*\n)*• @ext, online`)
+	say("/work @ext Write the notes")
+	given := told(`^wi-\w+: Write the notes\. open, owner @ext\.\n@ext was woken \(ext: was invoked`)
+	id, _, _ := strings.Cut(given, ":")
+	answer("Here they are.")
+	told(`^@ext: Here they are\.$`)
+	told(`^` + id + `: .* review, owner @ext, next move @alice\.\n/done ` + id)
+	got, err := collab.WorkGet.Ask(t.Context(), will, collab.IDParams{ID: id})
+	if err != nil || got.WorkItem.CreatedByIdentity != "chorus:alice" || got.WorkItem.ConversationID != "chorus:ops.c" {
+		t.Errorf("the broker has %+v, %v", got.WorkItem, err)
+	}
+	bound, err := collab.BindingGet.Ask(t.Context(), will, collab.BindingParams{Surface: "chorus", ExternalID: "chorus:ops.c"})
+	if collab.Refusal(err) != collab.CodeNotFound {
+		t.Errorf("a channel without an agent is bound to %+v, %v", bound, err)
+	}
+	say("/done " + id)
+	told(`^` + id + `: Write the notes\. done`)
+	say("/ask @ext which region?")
+	told(`^Asked @ext \(q-\w+\)\. @ext was woken`)
+	answer("eu-west")
+	told(`^@ext answers “which region\?”: eu-west$`)
+	heard := func() (m protocol.ChatMessage) {
+		t.Helper()
+		if err := own.NextOf(t, protocol.TypeChatMessage).Decode(&m); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	// None of this was for the channel's own agent; this is, and no order.
+	say("/ask is it green?")
+	if m := heard(); m.Text != "/ask is it green?" {
+		t.Errorf("the agent of the channel heard first: %+v", m)
+	}
+	say("@ext is the build green?")
+	told(`^Passed on to @ext`)
+	answer("It is.")
+	told(`^@ext: It is\.$`)
+	if m := heard(); m.Text != "@ext is the build green?" || strings.Contains(strings.Join(m.Mentions, " "), "agent:a") {
+		t.Errorf("the agent of the channel is meant by what is for another: %+v", m)
+	}
+}
