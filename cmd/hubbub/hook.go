@@ -39,21 +39,30 @@ type hookAddress struct {
 
 func newHookAdd() *cobra.Command {
 	var chat, url string
-	var oblige bool
+	var oblige, arrives bool
 	cmd := &cobra.Command{
-		Use:   "add NAME --chat TOPIC",
+		Use:   "add NAME {--chat TOPIC | --arrives}",
 		Short: "Make a hook, and print its URL and its secret",
 		Long: "Makes a hook for the chat of a topic, and prints its URL and, in a second line, the secret\n" +
 			"with which posts are signed. It is shown once. Senders of Standard Webhooks take it as it\n" +
-			"is, and so does GitHub (content type application/json).",
-		Example: "  hubbub hook add ci --chat tg:-100123\n  hubbub hook add alerts --chat tg:1 --oblige",
+			"is, and so does GitHub (content type application/json).\n\n" +
+			"With --arrives it tells no chat but the collaboration broker: a post says that a thing is\n" +
+			"there for which work waits, {\"arrived\":\"build-42\"}, or else what the hook is named after.\n" +
+			"`hubbub work arrived` says the same by hand.",
+		Example: "  hubbub hook add build-42 --arrives\n  hubbub hook add ci --chat tg:-100123\n  hubbub hook add alerts --chat tg:1 --oblige",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := chorus.CheckHookName(args[0]); err != nil {
 				return program.Usage("%s", err)
 			}
 			topic := protocol.PeerID(chat)
-			if role := protocol.RoleOf(topic); role != protocol.RoleTG && role != protocol.RoleChorus {
+			switch {
+			case arrives && (chat != "" || oblige):
+				return program.Usage("--arrives tells no chat: leave --chat and --oblige out")
+			case arrives:
+				topic = protocol.PeerBroker
+			}
+			if role := protocol.RoleOf(topic); !arrives && role != protocol.RoleTG && role != protocol.RoleChorus {
 				return program.Usage("--chat %q is no chat: use a topic such as tg:-100123", chat)
 			}
 			return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
@@ -70,6 +79,7 @@ func newHookAdd() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&chat, "chat", "", "topic of the chat whose agents hear of the posts, such as tg:1")
 	cmd.Flags().BoolVar(&oblige, "oblige", false, "the chat's agent must answer each post; otherwise it only finds them")
+	cmd.Flags().BoolVar(&arrives, "arrives", false, "a post lets the work go on that waits for what it names")
 	cmd.Flags().StringVar(&url, "public-url", "", "where the outside reaches the gateway (default what the gateway recorded)")
 	return cmd
 }

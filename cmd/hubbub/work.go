@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"hubbub/protocol"
@@ -115,25 +116,15 @@ var workCommands = []brokerCommand{
 			"`hubbub work wait` have it, are worked on again, and who has the next move is woken.",
 		example: "  hubbub work wait wi_1 'the build' --kind artifact --on build-42\n  hubbub work arrived build-42",
 		run: func(ctx context.Context, in *brokerInput) error {
-			waiting, err := pages(ctx, in, collab.WorkList, collab.WorkListParams{State: collab.WorkWaiting})
+			name := in.words(0)
+			got, err := collab.WorkArrived.Ask(ctx, in, collab.ArrivedParams{Name: name})
+			for i := range got.Items {
+				err = errors.Join(err, printRecord(in, &got.Items[i]))
+			}
 			if err != nil {
 				return err
 			}
-			name, found := in.words(0), false
-			for _, raw := range waiting {
-				w, err := raw.Read()
-				if err != nil {
-					return err
-				}
-				if on := w.WaitingOn; on == nil || !on.OfWorld() || name != on.TargetID && name != on.Label {
-					continue
-				}
-				if err := about(ctx, in, collab.WorkUpdate, collab.WorkParams{ID: &w.ID, State: collab.WorkWorking, Wake: new(true)}); err != nil {
-					return err
-				}
-				found = true
-			}
-			if !found {
+			if len(got.Items) == 0 {
 				fmt.Fprintf(in.ErrOrStderr(), "nothing waits for %q\n", name)
 			}
 			return nil

@@ -105,6 +105,7 @@
 //	work_item.update    {id, any of these} -> {work_item, wake?, decision?, delivery?}
 //	work_item.get*      {id} -> {work_item}
 //	work_item.list*     {state?, ownerId?, nextMoveOwnerId?, page} -> {work_items, next}
+//	work_item.arrived   {name} -> {arrived: [{work_item, wake | null, decision, delivery?}]}: what waits for a thing of the world goes on
 //	work_item.wake      {id} -> {work_item, wake | null, decision, delivery?}
 //	invocation.create   {id?, targetAgentId, text, conversationId?, workItemId?} -> {invocation, flight, delivery, wake}
 //	flight.update       {id, state, output?, error?, wake?} -> {flight, ...}; flight.get* {id} -> {flight, invocation}

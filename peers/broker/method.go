@@ -42,6 +42,7 @@ var methods = byName(
 	once(collab.WorkUpdate, updateWork),
 	again(collab.WorkGet, getRecord(collab.KindWorkItem)),
 	again(collab.WorkList, listWork),
+	once(collab.WorkArrived, arrive),
 	once(collab.WorkWake, wakeWork),
 	once(collab.InvocationCreate, invoke),
 	once(collab.FlightUpdate, updateFlight),

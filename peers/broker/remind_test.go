@@ -181,3 +181,51 @@ func TestAChatHearsWhatBecameOfAWake(t *testing.T) {
 		t.Errorf("and then (-want +got):\n%s", diff)
 	}
 }
+
+// TestWhatArrivesLetsWorkGoOn: all that waits for it and that the caller may move, by its name or
+// in its words; whose move it is is woken.
+func TestWhatArrivesLetsWorkGoOn(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead", "other")
+	wait := func(id, kind, target string) {
+		d.do("cli:will", "work_item.create", m{
+			"id": id, "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "state": "waiting", "waitingOn": m{"kind": kind, "label": "the build", "targetId": target},
+		})
+	}
+	wait("a", "artifact", "build-42")
+	wait("b", "condition", "")
+	wait("c", "actor", "agent:other") // is no thing of the world
+	arrived := func(by protocol.PeerID, name string, want ...string) {
+		t.Helper()
+		var got []string
+		for _, one := range d.do(by, "work_item.arrived", m{"name": name}).list("arrived") {
+			got = append(got, fmt.Sprint(one.at("work_item", "id"), " ", one.at("work_item", "state"), " ", one.at("wake", "targetAgentId")))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	arrived("chorus:gateway", "build-41")
+	arrived("agent:other", "build-42") // is not its work
+	arrived("chorus:gateway", "build-42", "a working lead")
+	arrived("chorus:gateway", "build-42")
+	arrived("agent:lead", "the build", "b working <nil>") // nobody is woken by what it does itself
+	d.wantWakes("agent:lead next_move_owner")
+	d.checkRebuild()
+}
+
+// TestAReminderOutlivesItsMessage: who comes for it when the message has left the log is not
+// refused.
+func TestAReminderOutlivesItsMessage(t *testing.T) {
+	d := newStoredDesk(t)
+	d.announce("lead", "boss")
+	group(d, "boss")
+	d.do("cli:will", "message.post", m{"id": "m", "conversationId": "c", "text": "@lead look"})
+	d.sweep(20 * time.Minute) // both have fallen silent
+	d.sweep(20 * time.Minute)
+	d.wakes()
+	d.pruned().Exec(`UPDATE published SET seq = (SELECT max(seq) FROM events)`)
+	d.sweep(90*24*time.Hour - 39*time.Minute)
+	d.announce("boss")
+	d.wantWakes()
+}

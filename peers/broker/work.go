@@ -2,8 +2,10 @@ package broker
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
+	"hubbub/protocol"
 	"hubbub/protocol/collab"
 )
 
@@ -32,6 +34,28 @@ func updateWork(t *tx, p collab.WorkParams) collab.Result {
 	}
 	t.change(old, &r)
 	return t.result(r.ID, given(p.Wake))
+}
+
+// arrive lets the work go on that waits for a thing of the world, so far as the caller may
+// move it.
+func arrive(t *tx, p collab.ArrivedParams) (out collab.Arrived) {
+	checkText("name", p.Name, maxTitle)
+	out.Items = []collab.Result{}
+	for _, old := range t.openRecords(collab.KindWorkItem) {
+		on := old.WaitingOn
+		if old.State != collab.WorkWaiting || on == nil || !on.OfWorld() || p.Name != on.TargetID && p.Name != on.Label {
+			continue
+		}
+		concerned := []protocol.PeerID{old.CreatedByIdentity, old.OwnerIdentity, old.NextMoveOwnerIdentity}
+		if !slices.ContainsFunc(concerned, t.caller.actsFor) {
+			continue
+		}
+		r := *old
+		r.State, r.WaitingOn = collab.WorkWorking, nil
+		t.change(old, &r)
+		out.Items = append(out.Items, t.result(r.ID, true))
+	}
+	return out
 }
 
 // wakeWork wakes the one who is responsible for a work item now.

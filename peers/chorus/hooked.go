@@ -19,6 +19,7 @@ import (
 	"hubbub/peers/store"
 	"hubbub/peers/surface"
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
 )
 
 // hookPath is where programs elsewhere POST; the name of a hook follows it.
@@ -83,6 +84,9 @@ func (g *Gateway) takePost(w http.ResponseWriter, r *http.Request, hook *Hook, s
 		content.Event = protocol.EventAssignment
 	}
 	m := protocol.NewMessage(protocol.TypeChatMessage, g.opts.ID, content)
+	if hook.Chat == protocol.PeerBroker {
+		m = collab.WorkArrived.Message(g.opts.ID, collab.ArrivedParams{Name: arrivedName(body, hook)})
+	}
 	if g.frameSize(len(hook.Chat), m)+frameMargin > g.opts.MaxFrame {
 		return "", false, errTooLong
 	}
@@ -105,6 +109,16 @@ func (g *Gateway) takePost(w http.ResponseWriter, r *http.Request, hook *Hook, s
 		}
 	})
 	return source, fresh, err
+}
+
+// arrivedName returns what a post to a hook of the broker's says to be there: its "arrived", or
+// what the hook is named after.
+func arrivedName(body []byte, hook *Hook) string {
+	var said struct{ Arrived string }
+	if json.Unmarshal(body, &said) != nil || strings.TrimSpace(said.Arrived) == "" {
+		return string(hook.Name)
+	}
+	return said.Arrived
 }
 
 // hookWords returns what a post says, as a quotation: it is material, and neither names nor tells

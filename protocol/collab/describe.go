@@ -46,6 +46,7 @@ var Entries = []Entry{
 	entry(WorkUpdate, "id", "changes what is given; with wake:true the one whose move it then is is woken"),
 	entry(WorkGet, "id", "*tells a work item"),
 	entry(WorkList, "", "*lists work items"),
+	entry(WorkArrived, "name", "says that an artifact or a condition is there: what waits for it is worked on, and who has the next move is woken"),
 	entry(WorkWake, "id", "wakes the one who is responsible now"),
 	entry(InvocationCreate, "targetAgentId text", "has an agent do something, and wakes it; the flight is how far it is"),
 	entry(FlightUpdate, "id state", "moves a flight; a completed one brings its work to review"),

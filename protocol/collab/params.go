@@ -108,6 +108,11 @@ type QuestionListParams struct {
 	PageParams
 }
 
+// ArrivedParams name a thing of the world, as the targetId or the label of a waitingOn has it.
+type ArrivedParams struct {
+	Name string `json:"name"`
+}
+
 // WorkParams describe a work item, or what changes about it: absent members stay
 // as they are.
 type WorkParams struct {

@@ -22,6 +22,11 @@ type Result struct {
 	WorkItem   WorkItem   `json:"work_item,omitzero"`
 }
 
+// An Arrived is the work that waits for something no more, each with its wake.
+type Arrived struct {
+	Items []Result `json:"arrived"`
+}
+
 // An AskedWake is the wake of a request that asked for one: null if nobody was
 // woken. Where none was asked for, the member is absent.
 type AskedWake struct {

@@ -1,0 +1,40 @@
+package chorus_test
+
+import (
+	"net/http"
+	"path/filepath"
+	"testing"
+
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+)
+
+// TestAPostEndsAWait: a signed post to a hook of the broker's lets the work go on that waits for
+// what the post names, or for what the hook is named after.
+func TestAPostEndsAWait(t *testing.T) {
+	r := startNew(t, nil)
+	startBroker(t, r.bus, filepath.Join(t.TempDir(), "broker.db"))
+	will := askAs(t, r.bus, "cli:will")
+	for _, id := range []string{"build-42", "nightly"} {
+		_, err := collab.WorkCreate.Ask(t.Context(), will, collab.WorkParams{
+			ID: new("w-" + id), Title: new("ship it"), OwnerID: new("cli:will"), NextMoveOwnerID: new("cli:will"),
+			State: collab.WorkWaiting, WaitingOn: &collab.WaitingOn{Kind: "artifact", Label: "the build", TargetID: id},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	url, secret := r.hook("nightly", protocol.PeerBroker, false)
+	for want, body := range map[string]string{"build-42": `{"arrived":"build-42"}`, "nightly": `{"zen":"Approachable is better than simple."}`} {
+		if status, answer := post(t, url, body, github(secret, body)...); status != http.StatusOK {
+			t.Fatalf("%d %s", status, answer)
+		}
+		waitFor(t, func() bool {
+			got, err := collab.WorkGet.Ask(t.Context(), will, collab.IDParams{ID: "w-" + want})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got.WorkItem.State == collab.WorkWorking
+		})
+	}
+}
