@@ -61,6 +61,22 @@ func TestAPersonGivesOutWorkInAGroup(t *testing.T) {
 	say("/done "+id+" well done", `^`+id+`: Write the release notes\. done`)
 	say("/work", "No work is open here")
 
+	// Each step of it is explained.
+	why := ""
+	s.await("the end of the work in why", func() bool {
+		out, err := exec.CommandContext(t.Context(), built(t, "hubbub"), "why", id, "--data="+s.data).CombinedOutput()
+		why = string(out)
+		return err == nil && strings.Contains(why, "accepted; last:") && regexp.MustCompile(`since .*: done`).MatchString(why)
+	})
+	for _, want := range []string{
+		`created: open, owner tg--1002`, `woke tg--1002 \(tg--1002: was invoked`, `review_requested: review`,
+		`reminder, as nothing had happened: tells \d+: has the next move on ` + id, `review|rejected`, `shorter, please`,
+	} {
+		if !regexp.MustCompile(want).MatchString(why) {
+			t.Errorf("why does not say %q:\n%s", want, why)
+		}
+	}
+
 	// An agent that is not in the chat is reached by its name.
 	start(t, t, "hubbub-agent", []string{"HUBBUB_DATA=" + t.TempDir(), "HUBBUB_BUS=" + s.tap.address()}, "--id=agent:helper", "--harness=scripted", "--compose-window=100ms")
 	s.await("the helper", func() bool {

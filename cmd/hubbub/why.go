@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,13 +25,15 @@ func newWhy() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "why EVENT [AGENT]",
-		Short: "Say why an event woke an agent, or did not",
+		Short: "Say why an event woke an agent, or did not, and what became of work",
 		Long: "Say what each agent made of an event, and why: what it decided, the turns that it\n" +
 			"ran, what it was refused, and how the event ended. EVENT is the sourceId of a chat\n" +
 			"message (tg:<bot>:<chat>:<message>) or the id of the message that brought it.\n\n" +
+			"Of a record of the broker (a work item, question, flight, message of a conversation)\n" +
+			"say each step: who did what, who was woken or reminded and why, and how it stands.\n\n" +
 			"With --replay, decide again over past traffic, as the flags say, and show which\n" +
 			"events would have woken an agent. Then EVENT may be left out, or be 'all'.",
-		Example: "  hubbub why tg:42:-100123:7\n  hubbub why msg_01J9Z3X5Q2W8 agent:lead\n" +
+		Example: "  hubbub why tg:42:-100123:7\n  hubbub why msg_01J9Z3X5Q2W8 agent:lead\n  hubbub why wi_01J9Z3X5Q2W8\n" +
 			"  hubbub why --replay all agent:w3 --role backend-agents --since 24h",
 	}
 	rows.addTimes(cmd, "records ", false)
@@ -120,6 +123,12 @@ func explain(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionF
 	stories, err := gather(cmd, r, f)
 	if err != nil {
 		return err
+	}
+	if len(stories) == 0 && f.Agent == "" {
+		steps, err := stepsOf(cmd.Context(), r, f.EventID, f.Since)
+		if err != nil || len(steps) > 0 {
+			return errors.Join(err, printAll(cmd, steps, "", func(p *printer, steps []*step) { printSteps(p, f.EventID, steps, titlesIn(cmd.Context(), r)) }))
+		}
 	}
 	if len(stories) == 0 {
 		who := "no agent has"

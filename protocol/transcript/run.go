@@ -2,11 +2,13 @@ package transcript
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
 	"hubbub/protocol/text"
 )
@@ -138,9 +140,25 @@ func (r *run) expectAny(ctx context.Context, conn Conn, lines []string, others b
 			left = slices.Delete(left, i, i+1)
 		case !others:
 			return fmt.Errorf("got %s; want one of %q", text.Cut(string(frame), maxShown), left)
+		default: // a sender may wait for it before it sends what is wanted
+			if err := process(conn, frame); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// process answers a frame that brings a message.
+func process(conn Conn, frame []byte) error {
+	var m struct {
+		ID     json.RawMessage
+		Method string
+	}
+	if json.Unmarshal(frame, &m) != nil || m.Method != protocol.MethodProcessMessage {
+		return nil
+	}
+	return conn.Send(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{"processed":true}}`, m.ID), false)
 }
 
 // closed ignores frames until the bus closes the connection, and checks its code.

@@ -1,0 +1,160 @@
+package cmd_test
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A shop is a bus with the broker, which soon reminds of what lies around.
+type shop struct {
+	t         *testing.T
+	url, data string
+}
+
+func newShop(t *testing.T, broker bool) *shop {
+	t.Helper()
+	s := &shop{t: t, data: t.TempDir()}
+	address := freeAddress(t)
+	s.url = "ws://" + address
+	start(t, t, "hubbub-bus", nil, "--listen", address, "--data", s.data)
+	if broker {
+		start(t, t, "hubbub-broker", []string{"HUBBUB_BUS=" + s.url}, "--data", s.data, "--sweep-interval=200ms", "--stale-after=2s")
+	}
+	return s
+}
+
+// run runs hubbub, and returns what it printed.
+func (s *shop) run(args ...string) (out, errors string) {
+	s.t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(s.t.Context(), built(s.t, "hubbub"), args...)
+	cmd.Env = append(cmd.Environ(), "HUBBUB_BUS="+s.url, "HUBBUB_DATA="+s.data)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		s.t.Fatalf("hubbub %s: %v\n%s%s", strings.Join(args, " "), err, stdout.String(), stderr.String())
+	}
+	return stdout.String(), stderr.String()
+}
+
+// until runs hubbub until it prints what is wanted, wherever.
+func (s *shop) until(want string, args ...string) {
+	s.t.Helper()
+	expr := regexp.MustCompile("(?m)" + want)
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	out, errors := "", ""
+	for deadline := time.Now().Add(2 * patience); time.Now().Before(deadline); <-ticker.C {
+		if out, errors = s.run(args...); expr.MatchString(out + errors) {
+			return
+		}
+	}
+	s.t.Fatalf("hubbub %s never printed %q, but\n%s%s", strings.Join(args, " "), want, out, errors)
+}
+
+// python starts a program of testdata/broker.
+func (s *shop) python(program string, args ...string) *exec.Cmd {
+	s.t.Helper()
+	if exec.CommandContext(s.t.Context(), "python3", "--version").Run() != nil {
+		s.t.Skip("there is no Python here")
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
+	s.t.Cleanup(cancel)
+	return exec.CommandContext(ctx, "python3", append([]string{"-B", filepath.Join("testdata", "broker", program), s.url}, args...)...)
+}
+
+// TestAPersonGivesOutWorkAtTheCommandLine: makes it, sees who is woken and why, is reminded to
+// review it, sends it back and closes it; why tells each step.
+func TestAPersonGivesOutWorkAtTheCommandLine(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	s := newShop(t, true)
+	start(t, t, "hubbub-agent", []string{"HUBBUB_DATA=" + t.TempDir(), "HUBBUB_BUS=" + s.url}, "--id=agent:lead", "--harness=scripted", "--compose-window=100ms")
+	s.until(`lead +online`, "who")
+	s.run("work", "create", "write the notes", "--as", "will", "--id", "wi-1", "--owner", "will", "--quiet")
+	if out, _ := s.run("work", "assign", "wi-1", "@lead", "--as", "will"); !strings.Contains(out, "(woke lead)") {
+		t.Errorf("the assignment says %s", out)
+	}
+	if out, _ := s.run("work", "show", "wi-1"); !strings.Contains(out, "lead: has the next move on wi-1") {
+		t.Errorf("why lead was woken: %s", out)
+	}
+	s.run("invoke", "lead", "write the notes", "--as", "will", "--work", "wi-1", "--wait")
+	s.until(`^wi-1 +review .* will \(cli:will\)`, "work", "list")
+	s.until(`^reminder: wi-1 \(write the notes\) waits for will: has the next move on wi-1`, "work", "list", "--as", "will")
+	s.run("work", "reject", "wi-1", "--as", "will", "--summary", "shorter")
+	s.run("invoke", "lead", "shorter", "--as", "will", "--work", "wi-1", "--wait")
+	s.until(`^wi-1 +review`, "work", "list")
+	s.run("work", "accept", "wi-1", "--as", "will")
+	s.until(`since .*: done, owner lead, accepted`, "why", "wi-1")
+	why, _ := s.run("why", "wi-1")
+	for _, want := range []string{
+		`cli:will\S*  created: open, owner will \(cli:will\)`, `handoff: open, owner lead, next move lead`, `woke lead \(lead: has the next move on wi-1`,
+		`handed to lead: "write the notes"`, `flight \S+ of lead is completed`, `review_requested: review, owner lead, next move will`,
+		`reminder, as nothing had happened: tells will: has the next move on wi-1`, `progressed|review|rejected`, `accepted|done: done`,
+	} {
+		if !regexp.MustCompile(want).MatchString(why) {
+			t.Errorf("why does not say %q:\n%s", want, why)
+		}
+	}
+}
+
+// TestAForeignProgramGivesOutWork: a program in another language, written from the help alone,
+// does the same.
+func TestAForeignProgramGivesOutWork(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	s := newShop(t, true)
+	out, err := s.python("team.py").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want := regexp.MustCompile(`^created (\S+) open\nassigned agent:py-worker\nwoken woken py-worker explicit_mention py-worker: was invoked.*\n` +
+		`review review pending agent:py-boss\nreminded next_move_owner True \S+ py-boss: has the next move.*\nclosed \S+ done accepted\n$`)
+	made := want.FindSubmatch(out)
+	if made == nil {
+		t.Fatalf("the program printed\n%s", out)
+	}
+	s.until(`since .*: done, owner py-worker, accepted`, "why", string(made[1]))
+	s.until(`reminder, as nothing had happened: woke py-boss \(py-boss: has the next move`, "why", string(made[1]))
+}
+
+// TestABrokerOfSomebodyElses in another language, written from the help alone, passes the kit.
+func TestABrokerOfSomebodyElses(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	s := newShop(t, false)
+	broker := s.python("broker.py")
+	var said bytes.Buffer
+	broker.Stderr = &said
+	ready, err := broker.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = broker.Process.Kill()
+		_ = broker.Wait()
+		if t.Failed() {
+			t.Log(said.String())
+		}
+	})
+	if _, err := ready.Read(make([]byte, 16)); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := s.run("conformance", "broker"); !strings.Contains(out, "5 passed, 0 failed, 0 skipped") {
+		t.Errorf("the kit says\n%s", out)
+	}
+}
