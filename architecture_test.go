@@ -66,6 +66,7 @@ var mayImport = map[string][]string{
 	"peers/tg":                        {"protocol", "peers/peer", "peers/outbox", "peers/store", "peers/surface", "peers/attention", "peers/tg/botapi", "peers/tg/markdown"},
 	"peers/tg/botapi":                 {"protocol/http1"},
 	"peers/tg/markdown":               {},
+	"peers/store/storetest":           {},
 	"peers/tg/tgtest":                 {},
 	"peers/system":                    {"protocol", "protocol/datafolder", "peers/peer", "peers/outbox", "peers/store"},
 	"peers/system/*":                  {"protocol/datafolder", "peers/system", "peers/child"},

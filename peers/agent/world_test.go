@@ -16,6 +16,7 @@ import (
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/peer"
+	"hubbub/peers/store/storetest"
 	"hubbub/protocol"
 )
 
@@ -142,10 +143,7 @@ func inWorld(t *testing.T, s *stub, opts *agent.Options, test func(t *testing.T,
 
 func (w *world) start() {
 	w.t.Helper()
-	db, err := agent.Open(w.path)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	db := storetest.Open(w.t, "agent", w.path, agent.Open)
 	opts := w.opts
 	w.stub.caps.OwnTime, w.stub.caps.ReadsSystem = opts.HarnessType == "c2a", opts.HarnessType == "openai"
 	opts.Peer = &peer.Options{Dial: w.bus.Dial, Token: "secret"}

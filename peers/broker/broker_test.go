@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"hubbub/peers/broker"
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 )
@@ -38,10 +40,7 @@ func start(t testing.TB, b *bustest.Bus, path string, opts *broker.Options) *run
 // startOver is start, connected to the bus as link says.
 func startOver(t testing.TB, link *peer.Options, path string, opts *broker.Options) *running {
 	t.Helper()
-	db, err := store.Open(path, broker.Schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := storetest.Open(t, "broker", path, func(path string) (*sql.DB, error) { return store.Open(path, broker.Schema) })
 	var o broker.Options
 	if opts != nil {
 		o = *opts

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hubbub/peers/store"
+	"hubbub/peers/store/storetest"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 
@@ -40,10 +41,7 @@ func newDesk(t testing.TB) *desk {
 func newStoredDesk(t testing.TB) *desk {
 	t.Helper()
 	d := newDesk(t)
-	var err error
-	if d.db, err = store.Open(filepath.Join(t.TempDir(), "broker.db"), Schema); err != nil {
-		t.Fatal(err)
-	}
+	d.db = storetest.Open(t, "broker", filepath.Join(t.TempDir(), "broker.db"), func(path string) (*sql.DB, error) { return store.Open(path, Schema) })
 	t.Cleanup(func() { d.db.Close() })
 	d.db.SetMaxOpenConns(1)
 	if _, err := d.db.Exec(`PRAGMA synchronous = OFF`); err != nil {

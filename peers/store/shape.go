@@ -4,6 +4,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 )
 
 // checkShape refuses a database that says it is of the newest version and lacks
@@ -34,8 +36,24 @@ func checkShape(db *sql.DB, path string, steps []string) error {
 
 type column struct{ table, name string }
 
+// shapes are the columns that new databases have, by their steps: a gateway opens the
+// databases of many agents.
+var shapes sync.Map
+
 // shapeOf returns the columns that a new database has.
-func shapeOf(steps []string) (list []column, err error) {
+func shapeOf(steps []string) ([]column, error) {
+	key := strings.Join(steps, "\x00")
+	if known, ok := shapes.Load(key); ok {
+		return known.([]column), nil
+	}
+	list, err := newShape(steps)
+	if err == nil {
+		shapes.Store(key, list)
+	}
+	return list, err
+}
+
+func newShape(steps []string) (list []column, err error) {
 	db, err := sql.Open("sqlite", "file::memory:")
 	if err != nil {
 		return nil, err

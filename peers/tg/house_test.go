@@ -14,6 +14,7 @@ import (
 
 	"hubbub/bus/bustest"
 	"hubbub/peers/peer"
+	"hubbub/peers/store/storetest"
 	"hubbub/peers/tg"
 	"hubbub/peers/tg/botapi"
 	"hubbub/peers/tg/tgtest"
@@ -58,11 +59,7 @@ func inHouse(t *testing.T, test func(t *testing.T, h *house)) {
 func (h *house) start() {
 	h.t.Helper()
 	if h.db == nil {
-		db, err := tg.Open(h.path)
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		h.db = db
+		h.db = storetest.Open(h.t, "tg", h.path, tg.Open)
 	}
 	log := zerolog.New(h.log).Level(zerolog.DebugLevel)
 	opts := h.opts
