@@ -69,7 +69,9 @@ func TestReadmePeers(t *testing.T) {
 func compile(t *testing.T, file string) string {
 	t.Helper()
 	program := strings.TrimSuffix(file, ".go")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, file).CombinedOutput(); err != nil {
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, file)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as the programs, whose packages it shares
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("compiling the README's peer: %v\n%s", err, out)
 	}
 	return program

@@ -373,7 +373,9 @@ func TestExampleAgentOfTheSDK(t *testing.T) {
 	}
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "example-agent")
-	if out, err := exec.Command("go", "build", "-o", program, "github.com/coder/acp-go-sdk/example/agent").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-o", program, "github.com/coder/acp-go-sdk/example/agent")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as scripts/build
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	r := start(t, []string{program}, &acp.Options{Permission: acp.PermitReading})
