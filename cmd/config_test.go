@@ -20,9 +20,10 @@ func TestConfigCheckFindsAllThatIsWrong(t *testing.T) {
 	defer taken.Close()
 	folder := t.TempDir()
 	file, data := filepath.Join(folder, "hubbub.toml"), filepath.Join(folder, "data")
+	secret := "TELEGRAM_BOT_TOKEN=1:AAtoken"
 	run := func(command ...string) (string, int) {
 		cmd := exec.CommandContext(t.Context(), built(t, "hubbub"), append(command, "--config", file, "--data", data)...)
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + folder, "TELEGRAM_BOT_TOKEN=1:AAtoken"}
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + folder, secret}
 		out, _ := cmd.CombinedOutput() //nolint:errcheck // its code is what counts
 		return string(out), cmd.ProcessState.ExitCode()
 	}
@@ -72,7 +73,27 @@ func TestConfigCheckFindsAllThatIsWrong(t *testing.T) {
 			t.Errorf("%q: up exits %d, want 2 and %q:\n%s", c.line, code, c.says, out)
 		}
 	}
+	secret = "NOTHING=1"
+	if err := os.WriteFile(file, []byte("[tg]\nalow-chat = [1]\n[bus]\nlisten = '"+freeAddress(t)+"'"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, code := run("config", "check")
+	if code != 2 || !strings.Contains(out, ":2: [tg] unknown key alow-chat") || !strings.Contains(out, "TELEGRAM_BOT_TOKEN is not set") {
+		t.Errorf("without the bot's token its table is looked at, too: exit %d:\n%s", code, out)
+	}
 	if _, err := os.Stat(data); err == nil {
 		t.Error("looking at the settings made the data folder")
+	}
+}
+
+// TestATokenFileThatIsNotThereEndsAProgram: with 2, before it tries to connect for ever.
+func TestATokenFileThatIsNotThereEndsAProgram(t *testing.T) {
+	for _, name := range []string{"hubbub-tg", "hubbub-system", "hubbub-agent", "hubbub-broker", "hubbub-chorus"} {
+		cmd := exec.CommandContext(t.Context(), built(t, name), "--token-file", "/no/token", "--data", t.TempDir())
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TELEGRAM_BOT_TOKEN=1:AAtoken", "HUBBUB_ID=lead"}
+		out, _ := cmd.CombinedOutput() //nolint:errcheck // its code is what counts
+		if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(string(out), "/no/token") {
+			t.Errorf("%s: exit %d, want 2 and the file:\n%s", name, code, out)
+		}
 	}
 }

@@ -88,14 +88,19 @@ const checkTime = 10 * time.Second
 func (r *request) mistakes(ctx context.Context) []mistake {
 	list := r.unread()
 	for _, p := range parts {
-		if r.whyNot(p) != "" {
+		lacking := r.whyNot(p) != ""
+		if lacking && !r.has(p.name) {
 			continue
 		}
 		args := []string{"--data", r.data}
 		if path := program.TokenPath(r.data, p.name); p.name != "bus" && exists(path) {
 			args = append(args, "--token-file", path)
 		}
-		list = append(list, r.ask(ctx, p.name, args, r.environment(p))...)
+		env := r.environment(p)
+		if lacking && p.name == "tg" { // the rest of its table is looked at all the same
+			env = append(env, "TELEGRAM_BOT_TOKEN=1:unset")
+		}
+		list = append(list, r.ask(ctx, p.name, args, env)...)
 	}
 	if r.agentCommand() == "" {
 		env := append(r.environment(part{name: "agent"}), strings.Split(strings.TrimSpace(r.agentEnv()), "\n")...)

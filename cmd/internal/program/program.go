@@ -111,6 +111,11 @@ func (p *Program) call(ctx context.Context, o outside) (env *Env, err error) {
 	env.Checking = *check
 	ctx, stop := withSignals(ctx, env)
 	defer stop()
+	if !p.NoBus && c.tokenFile != "" {
+		if _, err := env.Token(); err != nil {
+			return env, Usage("--token-file: %w", err)
+		}
+	}
 	if p.Check != nil {
 		if err := p.Check(ctx, env); err != nil {
 			return env, wrong(err)

@@ -295,7 +295,7 @@ func TestTokenSources(t *testing.T) {
 		}
 	}
 	s := probe{do: func(_ context.Context, env *Env) error { _, err := env.Token(); return err }}
-	if out := (call{args: []string{"--token-file", write(t, "\n")}}).run(t, s.program()); out.code != 1 || !strings.Contains(out.stderr, "empty") {
+	if out := (call{args: []string{"--token-file", write(t, "\n")}}).run(t, s.program()); out.code != 2 || !strings.Contains(out.stderr, "empty") {
 		t.Errorf("empty token file: %+v", out)
 	}
 }
