@@ -33,7 +33,7 @@ var groups = []group{
 	{"Talk", []func() *cobra.Command{newChat, newSay, newAsk, newInvoke, newConversation, newPub, newSub, newPing}},
 	{"Work", []func() *cobra.Command{newWorkCommand, newWhoCommand, newDecisions, newOwe, newBlocking, newHalt, newResume, newReminders}},
 	{"Operate", []func() *cobra.Command{newDoctor, newToken, newPair, newOutbox, newChorusCommand, newHook, newBackup, newConformance, newBench, newManual}},
-	{"", []func() *cobra.Command{newVersion}},
+	{"Help", []func() *cobra.Command{newVersion}},
 }
 
 // newRoot makes the whole tree of commands.
@@ -46,15 +46,15 @@ func newRoot() *cobra.Command {
 	}
 	root.PersistentFlags().Bool("json", false, "print JSON, one object a line")
 	for _, g := range groups {
-		if g.title != "" {
-			root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
-		}
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
 		for _, construct := range g.commands {
 			cmd := construct()
 			cmd.GroupID = g.title
 			root.AddCommand(cmd)
 		}
 	}
+	root.SetHelpCommandGroupID("Help")
+	root.SetCompletionCommandGroupID("Help")
 	addTopics(root)
 	completeArguments(root, "")
 	return root
