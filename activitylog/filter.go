@@ -23,7 +23,7 @@ type Filter struct {
 
 	NotTopic, NotPeer protocol.Pattern       // not these
 	NotTypes          []protocol.MessageType // the row belongs to no message of these types
-	Brief             bool                   // of a message that arrived its send_start row alone, and of others also what went wrong
+	Brief             bool                   // of a message that arrived its send_start row alone, and of others also what went wrong; not that commands came and went
 
 	event string // the row is a send_start about this event, or the text of one that may be
 }
@@ -75,6 +75,7 @@ func (f *Filter) where(v *view) (string, []any) {
 	}
 	if f.Brief {
 		add("NOT (" + events(ProcessStart) + " OR status = '" + StatusOK + "' AND " + events(ProcessFinish, SendFinish) + ")")
+		add("NOT (actor GLOB '" + string(protocol.RoleCLI) + ":*' AND " + events(PeerConnected, PeerDisconnected, Subscribe, Unsubscribe) + ")")
 	}
 	if f.Status != "" {
 		add("status = ?", f.Status)
