@@ -173,11 +173,14 @@ func (l *look) chat() error {
 	var recent []chatLine
 	for _, e := range lastOf(ch.Events, listedEvents, nil) {
 		line := chatLine{chatEvent: e}
+		eventID := e.Told
 		if !e.Reply {
-			_, eventID, edited := strings.Cut(e.ID, " ")
-			if !edited {
+			_, of, edited := strings.Cut(e.ID, " ")
+			if eventID = of; !edited {
 				eventID = e.ID
 			}
+		}
+		if eventID != "" {
 			for _, name := range e.Agents {
 				if a := f.agents.get(name); a != nil && a.byID[eventID] != nil {
 					line.Judged = append(line.Judged, eventAt{name, *a.byID[eventID]})

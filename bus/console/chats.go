@@ -51,6 +51,7 @@ type chatEvent struct {
 	InReplyTo string
 	Text      string
 	Agents    []string // that got it
+	Told      string   // eventId under which the other agents of the chat got a reply
 	Status    string   // of a reply: queued, delivered, ...
 	Reason    string
 }
@@ -152,6 +153,9 @@ func (f *facts) said(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	c.State = "talking"
 	note(&c.Agents, e.Topic)
 	ev := c.byID[key]
+	if said := c.spoken(&content); ev == nil && said != nil {
+		said.Told, ev = id, said
+	}
 	if ev == nil {
 		ev = &chatEvent{At: at, ID: key, MessageID: e.MessageID, Kind: kind, Author: author(content.Author), Text: text.Clip(content.Text, maxText)}
 		if content.Signal != "" && ev.Text == "" {
@@ -166,8 +170,27 @@ func (f *facts) said(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	note(&ev.Agents, e.Topic)
 	a := f.agent(e.Topic)
 	note(&a.Chats, c.Topic)
-	a.event(id).tell(ev, c.Topic)
+	got := *ev
+	got.MessageID = e.MessageID
+	a.event(id).tell(&got, c.Topic)
 }
+
+// spoken returns the reply that a message repeats to the other agents of its chat, if it does.
+func (c *chat) spoken(m *protocol.ChatMessage) *chatEvent {
+	if m.Author == nil || protocol.RoleOf(protocol.PeerID(m.Author.ID)) != protocol.RoleAgent {
+		return nil
+	}
+	words := text.Clip(m.Text, maxText)
+	for _, ev := range slices.Backward(c.Events[max(len(c.Events)-repeated, 0):]) {
+		if ev.Reply && ev.Author == m.Author.ID && ev.Text == words {
+			return ev
+		}
+	}
+	return nil
+}
+
+// repeated is how far back a reply is looked for that the other agents of its chat are told.
+const repeated = 100
 
 func author(a *protocol.Author) string {
 	if a == nil {

@@ -171,7 +171,7 @@ func notFound(format string, args ...any) error {
 }
 
 func (l *look) nothing() error {
-	return notFound("the console has no page %s", text.Clip(l.URL.Path, 200))
+	return notFound("the console has no page %s", text.Clip(strings.TrimPrefix(l.URL.Path, home(l.PathValue("visit"))), 100))
 }
 
 var functions = template.FuncMap{

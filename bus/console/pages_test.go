@@ -347,3 +347,25 @@ func TestWithoutALogThereIsStillAConsole(t *testing.T) {
 		t.Error("a log that does not exist yet is not told")
 	}
 }
+
+// TestWhatAnAgentSaidStandsOnceInItsChat: that the other agents of the chat are told of it is no further message,
+// and what they made of it stands beside it.
+func TestWhatAnAgentSaidStandsOnceInItsChat(t *testing.T) {
+	s := newStage(t, nil)
+	bridge := s.Join(t, "tg:room", "tg:room")
+	lead := s.Join(t, "agent:lead", "agent:lead")
+	other := s.Join(t, "agent:other", "agent:other")
+	lead.Send(t, "tg:room", protocol.TypeTGReply, protocol.ChatReply{Text: "the tide is high"})
+	bridge.Send(t, "agent:other", protocol.TypeTGMessage, json.RawMessage(`{"text":"the tide is high","sourceId":"told1",
+		"chat":{"id":"-7","title":"Ops Room","kind":"channel"},"author":{"id":"agent:lead","kind":"agent","displayName":"lead"}}`))
+	other.Send(t, protocol.TopicAttention, protocol.TypeAgentEvent, json.RawMessage(`{"agent":"x","event":"attention_decision","eventId":"told1","directedness":"ambient","policy":"must_not_respond","injection":"tool_mailbox","reason":"told_nobody"}`))
+	s.Sync(t)
+	s.shows(t, "/console/chat?id=tg:room", "told_nobody")
+	body := s.ask(t, http.MethodGet, "/console/chat?id=tg:room", "").body
+	if n := strings.Count(body, `class="words">the tide is high`); n != 1 {
+		t.Errorf("the reply stands %d times in its chat:\n%s", n, body)
+	}
+	if !strings.Contains(body, "0 in · 1 out") {
+		t.Errorf("it counts as one message: %s", body)
+	}
+}

@@ -54,6 +54,20 @@
     if (p && s) s.textContent = p.dataset.missed || "live";
   });
 
+  // On a phone each row of a wide table is a card, whose cells say what they are.
+  function cards() {
+    document.querySelectorAll(".wide > table:not(.rows):not(.fall)").forEach(function (table) {
+      var names = Array.prototype.map.call(table.querySelectorAll("thead th"), function (th) { return th.textContent.trim(); });
+      if (!names.length) return;
+      table.classList.add("cards");
+      table.querySelectorAll("tbody tr").forEach(function (tr) {
+        if (tr.children.length === names.length) names.forEach(function (name, i) { if (name) tr.children[i].dataset.label = name; });
+      });
+    });
+  }
+  document.addEventListener("htmx:afterSwap", cards);
+  cards();
+
   // A link that has the focus has it again in the part that replaces its own.
   var focused = null;
   function linksTo(href) { return Array.prototype.filter.call(document.querySelectorAll("a[href]"), function (a) { return a.getAttribute("href") === href; }); }
