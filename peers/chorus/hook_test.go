@@ -86,7 +86,7 @@ func TestSignedPostsReachTheirChat(t *testing.T) {
 	r.stop()
 
 	bridge := b.Join(t, "tg:123", "tg:*")
-	r = start(t, b, folder, nil)
+	start(t, b, folder, nil)
 	for _, want := range []struct{ source, event, text string }{
 		{"hook:ci:msg_1", "status", "> {\"text\":\"@lead leave\"}\n> \n> ok"},
 		{"hook:alerts:body-", "assignment", "> push\n> {\"text\":\"@lead leave\"}\n> \n> ok"},
