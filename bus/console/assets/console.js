@@ -58,7 +58,6 @@
   function cards() {
     document.querySelectorAll(".wide > table:not(.rows):not(.fall)").forEach(function (table) {
       var names = Array.prototype.map.call(table.querySelectorAll("thead th"), function (th) { return th.textContent.trim(); });
-      if (!names.length) return;
       table.classList.add("cards");
       table.querySelectorAll("tbody tr").forEach(function (tr) {
         if (tr.children.length === names.length) names.forEach(function (name, i) { if (name) tr.children[i].dataset.label = name; });

@@ -33,11 +33,17 @@ async function main() {
     process.exit(77); // no fault of the console
   });
   run("work", "create", "Look at the build", "--owner", "second", "--quiet");
+  await pictures(browser);
+  if (process.env.PICTURES) return finish(browser);
   for (const colorScheme of ["light", "dark"]) await visit(browser, colorScheme);
   await deadLetters(browser);
   await phone(browser);
   for (const colorScheme of ["light", "dark"]) for (const size of ["desktop", "phone"]) await accessible(browser, colorScheme, size);
   await otherPort(browser);
+  await finish(browser);
+}
+
+async function finish(browser) {
   await browser.close();
   console.log(checks + " checks, " + faults.length + " failed");
   if (faults.length) process.exit(1);
@@ -150,6 +156,68 @@ async function accessible(browser, colorScheme, size) {
     if (shots && size === "desktop") await page.screenshot({ path: `${shots}/${name}-${colorScheme}.png`, fullPage: true });
   }
   await context.close();
+}
+
+// still leaves of a page what is the same after each demo: no figure, id or time, nothing that moves.
+function still() {
+  document.querySelectorAll("svg.bar, svg.map, svg.ruler, canvas, .u-legend").forEach(e => { e.style.visibility = "hidden"; });
+  document.querySelectorAll('[hx-trigger="poll"]').forEach(e => e.removeAttribute("hx-trigger"));
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let n; (n = walk.nextNode());) n.data = n.data.replace(/[0-9A-Z]{8,}/g, m => "0".repeat(m.length)).replace(/[0-9][0-9., \u202f]*([µm]?s|[mhd])?\b/g, (m, unit) => unit ? "0 s" : "0");
+}
+
+// sheet draws pictures beside each other, and tells those whose kept one differs: its share of cells of 12 by 12
+// pixels that are visibly lighter or darker.
+async function sheet(page, shown, kept, shape) {
+  return page.evaluate(async ([shown, kept, { w, h, columns }]) => {
+    const load = async url => { const i = new Image(); i.src = url; await i.decode(); return i; };
+    const canvas = document.createElement("canvas"), g = canvas.getContext("2d", { willReadFrequently: true });
+    canvas.width = w * columns; canvas.height = h * Math.ceil(shown.length / columns);
+    for (const [i, url] of shown.entries()) g.drawImage(await load(url), (i % columns) * w, Math.floor(i / columns) * h, w, h);
+    const url = canvas.toDataURL("image/png"), cell = 12;
+    if (!kept) return { url, apart: [] };
+    const before = document.createElement("canvas"), b = before.getContext("2d", { willReadFrequently: true });
+    before.width = canvas.width; before.height = canvas.height;
+    b.drawImage(await load(kept), 0, 0);
+    const grey = (c, x, y) => { const d = c.getImageData(x, y, cell, cell).data; let sum = 0; for (let i = 0; i < d.length; i += 4) sum += d[i] + d[i + 1] + d[i + 2]; return sum / (d.length / 4) / 3; };
+    return { url, apart: shown.map((_, i) => {
+      let all = 0, off = 0;
+      for (let y = 0; y + cell <= h; y += cell) for (let x = 0; x + cell <= w; x += cell, all++) if (Math.abs(grey(g, (i % columns) * w + x, Math.floor(i / columns) * h + y) - grey(b, (i % columns) * w + x, Math.floor(i / columns) * h + y)) > 12) off++;
+      return off / all;
+    }) };
+  }, [shown, kept, shape]);
+}
+
+const folder = require("path").join(__dirname, "pictures"), most = 0.12;
+
+// pictures compares each page with the one that is kept; PICTURES=keep keeps the new ones. Where other fonts
+// draw the pages there is nothing to compare.
+async function pictures(browser) {
+  const keep = process.env.PICTURES === "keep";
+  if (keep) fs.mkdirSync(folder, { recursive: true });
+  for (const colorScheme of ["light", "dark"]) for (const size of ["desktop", "phone"]) {
+    const { context, page, home } = await visitor(browser, run("console").trim(), { ...(size === "phone" ? handheld : desktop), colorScheme });
+    const fonts = await page.evaluate(() => JSON.stringify(["14px sans-serif", "600 14px sans-serif", "14px monospace"].map(font => { const g = document.createElement("canvas").getContext("2d"); g.font = font; return g.measureText("Who waits for whom").width; })));
+    const file = `${folder}/${colorScheme}-${size}.png`, drawnWith = `${folder}/fonts.json`;
+    if (!keep && fs.existsSync(drawnWith) && fs.readFileSync(drawnWith, "utf8").trim() !== fonts) { console.log("pictures: other fonts are here, so nothing is compared"); await context.close(); return; }
+    const names = [], shown = [];
+    for (const path of await everyPage(page, home)) {
+      await page.goto(home + path.replace(/^activity$/, "activity?type=tg_message&topic=agent:tg*"));
+      await page.waitForLoadState("load");
+      await page.evaluate(still);
+      names.push(path.split("?")[0] || "overview");
+      shown.push("data:image/png;base64," + (await page.screenshot()).toString("base64"));
+    }
+    await page.goto("about:blank");
+    const kept = !keep && fs.existsSync(file) ? "data:image/png;base64," + fs.readFileSync(file).toString("base64") : null;
+    const { url, apart } = await sheet(page, shown, kept, size === "phone" ? { w: 156, h: 336, columns: 7 } : { w: 324, h: 204, columns: 5 });
+    const png = Buffer.from(url.split(",")[1], "base64");
+    if (keep) { fs.writeFileSync(file, png); fs.writeFileSync(drawnWith, fonts + "\n"); }
+    if (shots) fs.writeFileSync(`${shots}/kept-${colorScheme}-${size}.png`, png);
+    if (!keep) check(`pictures: ${colorScheme}, ${size} are kept`, kept !== null);
+    apart.forEach((share, i) => check(`picture: ${names[i]}, ${colorScheme}, ${size} is the one that is kept (${(100 * share).toFixed(1)} % differ)`, share <= most));
+    await context.close();
+  }
 }
 
 async function phone(browser) {
