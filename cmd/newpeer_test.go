@@ -51,40 +51,72 @@ func TestNewPeers(t *testing.T) {
 			t.Setenv("HUBBUB_BUS", "ws://"+addr)
 			runPeer(t, append(c.command, file))
 			checkEcho(t, "ws://"+addr)
-			bus.stop()
+			if c.language == "go" { // its Send says that nobody knows, and its user decides
+				bus.stop()
+			} else {
+				before := dialChat(t, "ws://"+addr)
+				before.say("held")
+				if _, text := before.hears(); text != "held" {
+					t.Errorf("answered %q", text)
+				}
+				bus.kill() // before it hears that the answer has come
+			}
 			start(t, t, "hubbub-bus", nil, "--listen", addr, "--data", data)
+			if c.language != "go" {
+				after := dialChat(t, "ws://"+addr)
+				id, text := after.hears()
+				if text != "held" {
+					t.Errorf("after a restart it repeated %q", text)
+				}
+				after.takes(id)
+				after.conn.CloseNow() //nolint:errcheck // it is only left
+			}
 			checkEcho(t, "ws://"+addr)
 			checkOrder(t, "ws://"+addr)
 		})
 	}
 }
 
-// checkOrder sends agent:echo many messages without waiting, and wants each answered once, in turn.
-func checkOrder(t *testing.T, bus string) {
+// A chatter is the chat tg:42, which says things to agent:echo and hears what comes.
+type chatter struct {
+	t    *testing.T
+	conn *websocket.Conn
+}
+
+func dialChat(t *testing.T, bus string) *chatter {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	conn, _, err := websocket.Dial(ctx, bus, nil)
+	conn, _, err := websocket.Dial(t.Context(), bus, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.CloseNow() //nolint:errcheck // it is only left
-	write := func(frame string) {
-		if err := conn.Write(ctx, websocket.MessageText, []byte(frame)); err != nil {
-			t.Fatal(err)
-		}
+	t.Cleanup(func() { conn.CloseNow() }) //nolint:errcheck // it is only left
+	c := &chatter{t, conn}
+	c.write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"clientId":"tg:42","subscriptions":[{"topic":"tg:42"}]}}`)
+	return c
+}
+
+func (c *chatter) write(frame string) {
+	c.t.Helper()
+	if err := c.conn.Write(c.t.Context(), websocket.MessageText, []byte(frame)); err != nil {
+		c.t.Fatal(err)
 	}
-	write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"clientId":"tg:42","subscriptions":[{"topic":"tg:42"}]}}`)
-	var want, got []string
-	for i := range 50 {
-		want = append(want, fmt.Sprint("message ", i))
-		write(fmt.Sprintf(`{"jsonrpc":"2.0","id":"s%[1]d","method":"sendMessage","params":{"topic":"agent:echo","payload":{"messageId":"order-%[1]d",`+
-			`"type":"tg_message","from":"tg:42","timestamp":"2026-11-26T00:00:00Z","content":{"text":"message %[1]d"}}}}`, i))
-	}
-	for len(got) < len(want) {
-		_, raw, err := conn.Read(ctx)
+}
+
+func (c *chatter) say(text string) {
+	c.t.Helper()
+	c.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%[1]q,"method":"sendMessage","params":{"topic":"agent:echo","payload":{"messageId":%[1]q,`+
+		`"type":"tg_message","from":"tg:42","timestamp":"2026-11-26T00:00:00Z","content":{"text":%[1]q}}}}`, text))
+}
+
+// hears waits for a message; takes answers it.
+func (c *chatter) hears() (id json.RawMessage, text string) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience+patience)
+	defer cancel()
+	for {
+		_, raw, err := c.conn.Read(ctx)
 		if err != nil {
-			t.Fatalf("after %q: %v", got, err)
+			c.t.Fatal(err)
 		}
 		var frame struct {
 			ID     json.RawMessage
@@ -94,9 +126,29 @@ func checkOrder(t *testing.T, bus string) {
 			}
 		}
 		if json.Unmarshal(raw, &frame) == nil && frame.Method == "processMessage" {
-			got = append(got, frame.Params.Payload.Content.Text)
-			write(`{"jsonrpc":"2.0","id":` + string(frame.ID) + `,"result":{"processed":true}}`)
+			return frame.ID, frame.Params.Payload.Content.Text
 		}
+	}
+}
+
+func (c *chatter) takes(id json.RawMessage) {
+	c.t.Helper()
+	c.write(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"processed":true}}`)
+}
+
+// checkOrder sends agent:echo many messages without waiting, and wants each answered once, in turn.
+func checkOrder(t *testing.T, bus string) {
+	t.Helper()
+	c := dialChat(t, bus)
+	var want, got []string
+	for i := range 50 {
+		want = append(want, fmt.Sprint("message ", i))
+		c.say(want[i])
+	}
+	for range want {
+		id, text := c.hears()
+		c.takes(id)
+		got = append(got, text)
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("answered %q", got)

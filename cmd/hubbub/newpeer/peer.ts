@@ -54,8 +54,8 @@ class Bus {
   async send<T>(topic: string, type: string, content: T): Promise<void> {
     const payload: Message<T> = { messageId: crypto.randomUUID(), type, from: identity, timestamp: new Date().toISOString(), content };
     for (;;) {
-      await this.ready.promise;
       try {
+        await this.ready.promise;
         await this.call("sendMessage", { topic, payload });
         return;
       } catch (e) {
@@ -80,7 +80,9 @@ class Bus {
       };
       ws.onmessage = ({ data }) => this.read(ws, JSON.parse(String(data)) as Frame);
       ws.onerror = () => {}; // onclose follows
-      ws.onclose = ({ code }) => {
+      const end = (code: number) => {
+        clearInterval(pulse);
+        ws.onopen = ws.onmessage = ws.onclose = null;
         this.ready.reject(new Error("the connection ended"));
         this.ready.promise.catch(() => {});
         this.ready = Promise.withResolvers<void>();
@@ -88,6 +90,17 @@ class Bus {
         this.waiting.clear();
         ended(code);
       };
+      ws.onclose = ({ code }) => end(code);
+      let heard = true; // a network that broke says nothing
+      const pulse = setInterval(() => {
+        if (!heard) {
+          end(1006);
+          ws.close();
+          return;
+        }
+        heard = false;
+        if (ws.readyState === WebSocket.OPEN) this.call("ping", {}).then(() => (heard = true), () => {});
+      }, 20_000);
     });
   }
 
