@@ -49,9 +49,10 @@ const (
 
 // Configure is the content of configure: the chat that an agent talks to.
 type Configure struct {
-	TalkTo Topic  `json:"talkto"`
-	Halt   string `json:"halt,omitempty"` // on: no turn runs in that chat, or, of the agent's own topic, in any, until off
-	By     string `json:"by,omitempty"`   // who halts or resumes, in words
+	TalkTo Topic    `json:"talkto"`
+	People []PeerID `json:"people,omitempty"` // of the chat, in the order in which it was told whom to admit
+	Halt   string   `json:"halt,omitempty"`   // on: no turn runs in that chat, or, of the agent's own topic, in any, until off
+	By     string   `json:"by,omitempty"`     // who halts or resumes, in words
 }
 
 // ChatMessage is the content of tg_message and chat_message. Only Text is
@@ -74,6 +75,29 @@ type ChatMessage struct {
 	// meant is whom it mentions or answers.
 	Directedness string          `json:"directedness,omitempty"`
 	MCP          json.RawMessage `json:"mcp,omitempty"` // chorus: {"url"} of the gateway's own proxy
+
+	// Of draft 2026-08-11 alone: whom it is for, and that its author waits for them.
+	Recipients []Party     `json:"recipients,omitempty"`
+	Obligation *Obligation `json:"obligation,omitempty"`
+	// Of a reaction in that draft: sourceId, replyTo and author say the same where they are left out.
+	ReactionID    string `json:"reactionId,omitempty"`
+	TargetEventID string `json:"targetEventId,omitempty"`
+	Actor         *Party `json:"actor,omitempty"`     // of a delete, too: who deleted
+	Recipient     *Party `json:"recipient,omitempty"` // of the target, whom the signal is about
+}
+
+// A Party is somebody by identity: whom an event is for, who reacts, or who may discharge.
+type Party struct {
+	ID          string `json:"id"`             // "agent:lead", "tg:77"; a bare id is of the kind
+	Kind        string `json:"kind,omitempty"` // human or agent
+	DisplayName string `json:"displayName,omitempty"`
+}
+
+// An Obligation says that the author of an event waits for its recipient.
+type Obligation struct {
+	Blocks            string `json:"blocks"`                  // halted, degraded or none: the author, meanwhile
+	DefaultAction     string `json:"defaultAction,omitempty"` // what the author does without an answer
+	DischargeDelegate *Party `json:"dischargeDelegate,omitempty"`
 }
 
 // The kinds of chat events.
@@ -146,6 +170,8 @@ type ChatReply struct {
 	MayPress       []string    `json:"mayPress,omitempty"` // identities whose presses count, such as tg:77; empty: everybody's
 	Edits          string      `json:"edits,omitempty"`    // idempotencyKey of the sender's message that this text replaces
 	File           *File       `json:"file,omitempty"`     // to be shown; the text is its caption
+	Recipients     []Party     `json:"recipients,omitempty"`
+	Obligation     *Obligation `json:"obligation,omitempty"` // the agent waits for the recipients
 }
 
 // A File is one that an agent sends.
@@ -239,6 +265,18 @@ type Refusal struct {
 	Agent   PeerID `json:"agent"`
 	Tool    string `json:"tool"`
 	Reason  string `json:"reason"`
+}
+
+// A Reaction is what somebody signals about an event, as an event of its own. An agent sends
+// one as an agent_event to the agent that it is about.
+type Reaction struct {
+	Event         string `json:"event"` // EventReaction
+	ReactionID    string `json:"reactionId"`
+	TargetEventID string `json:"targetEventId"`
+	CreatedAt     string `json:"createdAt,omitempty"`
+	Actor         Party  `json:"actor"`
+	Signal        string `json:"signal"`
+	Recipient     *Party `json:"recipient,omitempty"`
 }
 
 // ToolCall is the content of the agent_event that records a call of a tool, whoever runs

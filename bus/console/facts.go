@@ -57,6 +57,7 @@ type ledger struct {
 	places  bounded[string, endpoint]
 
 	decisions bounded[string, decision]
+	duties    bounded[string, duty]
 }
 
 func newFacts() *facts {
@@ -73,6 +74,7 @@ func newFacts() *facts {
 			places:  bounded[string, endpoint]{limit: maxAgents},
 
 			decisions: bounded[string, decision]{limit: maxWork},
+			duties:    bounded[string, duty]{limit: maxWork},
 		},
 		statuses: bounded[string, deliveryStatus]{limit: maxWork},
 	}

@@ -10,6 +10,7 @@ import (
 
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
 )
 
 const listedOwed = 500
@@ -98,6 +99,18 @@ func (l *look) settle() error {
 	return &refusal{http.StatusSeeOther, link("owed", "done", done)}
 }
 
+// A duty is what an event obliges to, as the broker's events told of it.
+type duty struct{ collab.Duty }
+
+// changeDuty takes a newer version of what an event obliges to; its acts are in the log.
+func (f *facts) changeDuty(d collab.Duty) {
+	if d.EventID == "" {
+		return
+	}
+	d.Title, d.DefaultAction, d.Acts, d.Members = text.Clip(d.Title, maxText), text.Clip(d.DefaultAction, maxText), nil, nil
+	*f.duties.touch(collab.DutyKey(d.EventID, d.Recipient)) = duty{d}
+}
+
 // obligations works out who waits for whom from what the broker's events told. The caller must
 // hold mu.
 func (f *facts) obligations(now time.Time) []collab.Obligation {
@@ -111,7 +124,11 @@ func (f *facts) obligations(now time.Time) []collab.Obligation {
 	for _, d := range f.ledger.decisions.all() {
 		decisions = append(decisions, d.Expire(now))
 	}
-	return collab.Obligations(work, f.questions(), decisions)
+	var duties []collab.Duty
+	for _, d := range f.ledger.duties.all() {
+		duties = append(duties, d.Duty)
+	}
+	return collab.Obligations(work, f.questions(), decisions, duties)
 }
 
 // questions returns the questions of which the broker's events told, the latest first. The

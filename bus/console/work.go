@@ -80,6 +80,8 @@ func (f *facts) collab(e *activitylog.Entry, m *protocol.Message, at time.Time) 
 		f.changeFlight(payload[flight](&ev), s)
 	case kind == "decision":
 		f.changeDecision(payload[collab.Approval](&ev), at)
+	case kind == collab.KindObligation:
+		f.changeDuty(payload[collab.Duty](&ev))
 	case kind == "claim":
 		if c := payload[claim](&ev); c.EventID != "" {
 			c.At, c.Last = at, last

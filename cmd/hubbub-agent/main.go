@@ -92,7 +92,12 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Ladder.Person, "person", "", "person who is asked last, before the author is told; it also decides about tools where no person asked for anything")
 	fs.DurationVar(&o.Ladder.Each, "escalate-after", attention.DefaultRung, "time that each of --lead, --owner and --person has for an answer")
 	fs.DurationVar(&o.DeferFor, "defer-for", 15*time.Minute, "rest of a deferred event before it comes back, doubled each time")
-	fs.StringVar(&s.policyVersion, "policy-version", string(attention.Version0602), "draft of C2A: 2026-06-02 or 2026-06-24")
+	fs.StringVar(&s.policyVersion, "policy-version", string(attention.Version0602), "draft of C2A: 2026-06-02, 2026-06-24 or 2026-08-11")
+	r := attention.DefaultReturns
+	o.Returns = &r
+	fs.DurationVar(&r.Immediate, "obligation-immediate", r.Immediate, "time after which an obligation of an urgent message comes back, with --policy-version 2026-08-11; 0 for never")
+	fs.DurationVar(&r.Buffered, "obligation-buffered", r.Buffered, "time after which that of any other message comes back; 0 for never")
+	fs.DurationVar(&r.Notify, "obligation-notify", r.Notify, "time after which that of what was only knocked for, or left to tools, comes back; 0 for never")
 	fs.StringVar(&o.Workspace, "workspace", "", "folder in which the harness may work")
 	fs.StringVar(&s.permission, "permission", string(acp.PermitReading), "what the harness acp may do unasked: reading, everything or nothing; or ask, as reading, and a person decides about the rest")
 	fs.StringArrayVar(&o.Approve, "approve", nil, "pattern of tools about which a person decides in the chat, such as shell or mcp:deploy.* (repeatable)")
@@ -216,6 +221,8 @@ func (s *settings) complete(env *program.Env) (err error) {
 		return program.Usage("--wake-policy must be auto or manual")
 	case min(o.Budget.AuthorTurns, o.Budget.ChatTurns, o.Budget.Turns, o.Budget.ChatPosts) < 0 || min(o.Budget.ChatTokens, o.Budget.Tokens) < 0:
 		return program.Usage("a --budget must not be negative; 0 is no bound")
+	case min(o.Returns.Immediate, o.Returns.Buffered, o.Returns.Notify) < 0:
+		return program.Usage("--obligation-immediate, --obligation-buffered and --obligation-notify must not be negative; 0 is never")
 	case o.ComposeWindow < 0 || o.ComposeCap < o.ComposeWindow || o.Deadline <= 0 || o.Ladder.Each <= 0 || o.DeferFor <= 0 || o.DigestEvery < 0:
 		return program.Usage("--compose-window, --compose-cap, --deadline, --escalate-after, --defer-for and --digest-every must not be negative, and the cap not below the window")
 	}

@@ -271,7 +271,7 @@ func newConformanceC2A() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&command, "harness-command", "", "the program to check, in shell words; run without a shell")
 	cmd.Flags().StringVar(&only, "only", "", "run only the cases whose name or title contains this")
-	cmd.Flags().StringVar(&version, "policy-version", "", "check only this draft: 2026-06-02 or 2026-06-24")
+	cmd.Flags().StringVar(&version, "policy-version", "", "check only this draft: 2026-06-02, 2026-06-24 or 2026-08-11")
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "for each answer and each obligation")
 	cmd.Flags().DurationVar(&quiet, "quiet", 2*time.Second, "how long nothing must happen before silence counts")
 	return cmd

@@ -32,7 +32,7 @@ type replaying struct {
 
 // flags adds the flags of a changed policy.
 func (p *replaying) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&p.version, "policy-version", "", "with --replay: draft to decide by, 2026-06-02 or 2026-06-24")
+	fs.StringVar(&p.version, "policy-version", "", "with --replay: draft to decide by: 2026-06-02, 2026-06-24 or 2026-08-11")
 	fs.StringArrayVar(&p.roles, "role", nil, "with --replay: role that the agent has, instead of those that it announced (repeatable)")
 	fs.StringArrayVar(&p.aliases, "alias", nil, "with --replay: further name under which it is mentioned (repeatable)")
 	fs.StringArrayVar(&p.streams, "stream", nil, "with --replay: stream that it owns (repeatable)")

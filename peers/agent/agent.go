@@ -74,7 +74,7 @@ func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agen
 	settings := mailbox.Settings{
 		Self:      attention.Self{ID: string(id), Aliases: o.Aliases, Roles: o.Roles, Streams: o.Streams},
 		Attention: attention.Config{Version: o.Version, Deadline: o.Deadline, Digests: o.DigestEvery > 0, Words: o.Words},
-		Ladder:    o.Ladder, OwnTime: nature.OwnTime, Log: o.Log, Crash: o.crash,
+		Ladder:    o.Ladder, Returns: *o.Returns, OwnTime: nature.OwnTime, Log: o.Log, Crash: o.crash,
 	}
 	a.box = mailbox.New(db, a.send, mailbox.Options{
 		Settings: settings, MaxOpen: o.MaxOpen, DeferFor: o.DeferFor, Retention: o.Retention,

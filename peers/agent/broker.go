@@ -59,6 +59,7 @@ func (b *broker) attend(ctx context.Context) {
 		if text := b.askContract(ctx, &mailbox.Origin{}); text != "" {
 			b.contract.Store(text)
 		}
+		b.learnDuties(ctx)
 	})
 }
 

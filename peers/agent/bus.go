@@ -66,7 +66,15 @@ func (a *Agent) receiveConfigure(ctx context.Context, d *peer.Delivery, c *proto
 	if c.Halt != "" {
 		return a.receiveHalt(ctx, d, c)
 	}
-	return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.JoinChat(c.TalkTo, "") })
+	if len(c.People) > maxMentions {
+		return peer.Reject(fmt.Sprintf("at most %d people are taken", maxMentions))
+	}
+	return a.box.InTx(ctx, func(tx *mailbox.Tx) {
+		tx.JoinChat(c.TalkTo, "")
+		if c.People != nil {
+			mailbox.SetPeople(tx, c.TalkTo, c.People)
+		}
+	})
 }
 
 // receiveHalt stops the turns of a chat or, if the agent itself is named, all turns, or
@@ -93,6 +101,10 @@ func (a *Agent) receiveChat(ctx context.Context, d *peer.Delivery, c *protocol.C
 	if problem := checkChat(c); problem != "" {
 		return peer.Reject(problem)
 	}
+	if c.Author == nil && c.Actor != nil && c.Event == protocol.EventReaction {
+		c.Author = &protocol.Author{ID: c.Actor.ID, Kind: c.Actor.Kind, DisplayName: c.Actor.DisplayName}
+		c.SourceID = cmp.Or(c.SourceID, c.ReactionID)
+	}
 	mailbox.Complete(c, &d.Message)
 	e := entryOf(d, *c)
 	e.Chat = d.Message.From.Topic()
@@ -102,7 +114,8 @@ func (a *Agent) receiveChat(ctx context.Context, d *peer.Delivery, c *protocol.C
 	}
 	unshown := false
 	err := a.box.InTx(ctx, func(tx *mailbox.Tx) {
-		if unshown = tx.UnshownDecision(e); !unshown && !tx.HearVerdict(e, a.opts.AllowWords, a.opts.DenyWords) {
+		if unshown = tx.UnshownDecision(e); !unshown && !tx.HearVerdict(e, a.opts.AllowWords, a.opts.DenyWords) && !mailbox.HearClose(tx, e) {
+			mailbox.HearReaction(tx, e)
 			tx.TakeIn(e)
 		}
 	})
@@ -143,6 +156,11 @@ func checkChat(c *protocol.ChatMessage) string {
 		return fmt.Sprintf("at most %d attachments and %d mentions are taken", maxAttachments, maxMentions)
 	case len(c.SourceID) > maxID, c.Chat != nil && len(c.Chat.ID)+len(c.Chat.ThreadID) > maxID, c.Author != nil && len(c.Author.ID) > maxID:
 		return fmt.Sprintf("an id has more than %d bytes", maxID)
+	}
+	if problem := checkObliging(c); problem != "" {
+		return problem
+	}
+	switch {
 	case !text.Clean(c.SourceID), c.Chat != nil && !text.Clean(c.Chat.ID+c.Chat.ThreadID), c.Author != nil && !text.Clean(c.Author.ID):
 		return "an id has control characters or others that nobody sees"
 	}
@@ -154,11 +172,12 @@ func (a *Agent) receiveStatus(ctx context.Context, d *peer.Delivery, s *protocol
 	return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.Delivered(d.Message.From.Topic(), s) })
 }
 
-// receiveAgentEvent takes events of other agents and of the spawner. None asks
-// anything of this agent; they are on the bus's record.
-func (a *Agent) receiveAgentEvent(_ context.Context, d *peer.Delivery, head *struct {
-	Event string `json:"event"`
-}) error {
+// receiveAgentEvent takes events of other agents and of the spawner. A reaction of an agent may
+// close what this one owes it; no other asks anything: they are on the bus's record.
+func (a *Agent) receiveAgentEvent(ctx context.Context, d *peer.Delivery, head *protocol.Reaction) error {
+	if head.Event == protocol.EventReaction {
+		return a.receiveReaction(ctx, d, head)
+	}
 	if head.Event == "wanted" && d.Message.From == protocol.PeerSystem {
 		signal(a.called)
 	}

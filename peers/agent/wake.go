@@ -30,6 +30,12 @@ func (a *Agent) receiveFact(ctx context.Context, d *peer.Delivery, fact *protoco
 		}
 		defer a.people.wake()
 		return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.SettleDecision(decided) })
+	case collab.EventObligationOpened.Name, collab.EventObligationChanged.Name:
+		duty, err := collab.EventObligationChanged.Read(fact)
+		if err != nil {
+			return peer.Reject("the obligation cannot be read: " + err.Error())
+		}
+		return a.box.InTx(ctx, func(tx *mailbox.Tx) { mailbox.LearnDuty(tx, &duty) })
 	case collab.EventQuestionUpdated.Name:
 		question, err := collab.EventQuestionUpdated.Read(fact)
 		if err != nil {
@@ -60,6 +66,9 @@ func (a *Agent) receiveWake(ctx context.Context, d *peer.Delivery, fact *protoco
 	}
 	c := wakeContent(&w)
 	c.SourceID, c.CreatedAt, c.Mentions = fact.ID, d.Message.Timestamp, []string{string(a.id)}
+	if o, at := obligationOf(&w); o != nil {
+		c.Obligation, c.CreatedAt, c.Recipients = o, at, []protocol.Party{{ID: string(a.id), Kind: string(attention.AuthorAgent)}}
+	}
 	e := entryOf(d, c)
 	e.Chat, e.Origin = protocol.TopicBroker, originOf(&w)
 	err = a.box.InTx(ctx, func(tx *mailbox.Tx) {
@@ -100,6 +109,17 @@ func originOf(w *collab.Wake) mailbox.Origin {
 		o.FlightID = w.Flight.ID
 	}
 	return o
+}
+
+// obligationOf returns what a wake says that its sender waits for, and since when.
+func obligationOf(w *collab.Wake) (o *protocol.Obligation, since string) {
+	switch {
+	case w.Message != nil:
+		return w.Message.Obligation, w.Message.CreatedAt
+	case w.Question != nil && w.Question.State == collab.QuestionOpen:
+		return w.Question.Obligation, w.Question.CreatedAt
+	}
+	return nil, ""
 }
 
 // answers reports whether a wake brings the answer to a question of this agent.
@@ -181,7 +201,7 @@ func wakeText(w *collab.Wake) string {
 // asked, which owes nothing for it, and is the end of a question. Signals show in the state of the flight; see Disposed.
 func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind, id protocol.MessageID, reply *protocol.ChatReply) {
 	o, m := &e.Origin, protocol.Message{}
-	post := collab.PostParams{ID: new(string(id)), ConversationID: o.ConversationID, Text: reply.Text, Surface: collab.SurfaceAgent}
+	post := collab.PostParams{ID: new(string(id)), ConversationID: o.ConversationID, Text: reply.Text, Surface: collab.SurfaceAgent, Obligation: reply.Obligation}
 	unanswered := kind == mailbox.SentNotice && mailbox.NoAnswer(reply.IdempotencyKey)
 	switch {
 	case unanswered && collab.IsRung(o.QuestionID):
@@ -200,7 +220,10 @@ func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind,
 		m = collab.QuestionAnswer.Message(b.agent.id, collab.AnswerParams{ID: o.QuestionID, Answer: reply.Text})
 	case o.ConversationID != "":
 		post.InReplyTo, post.WorkItemID = o.MessageID, o.WorkItemID
-		if o.FlightID != "" || o.WorkItemID == "" && e.Content.Author.Kind == "human" { // who asked reads it there; no other agent has to
+		for _, p := range reply.Recipients {
+			post.Targets = append(post.Targets, p.ID)
+		}
+		if post.Obligation == nil && (o.FlightID != "" || o.WorkItemID == "" && e.Content.Author.Kind == "human") { // who asked reads it there; no other agent has to
 			post.Kind = collab.KindFinal
 		}
 		m = collab.MessagePost.Message(b.agent.id, post)

@@ -16,6 +16,7 @@ type Decision struct {
 	Reason       string       `json:"reason"`               // name of the rule, and what else weighed in, joined by "+"
 	Action       Action       `json:"action,omitempty"`     // what the host does beside
 	Knock        *Knock       `json:"knock,omitempty"`      // set exactly when Injection is notify
+	Obliges      bool         `json:"obliges,omitempty"`    // its author waits for this agent until they close it
 }
 
 // AddressedToMe is the directedness as draft 2026-06-24 has it.
@@ -54,6 +55,7 @@ func Decide(e Event, self Self, facts Facts, cfg Config) Decision {
 		d.Injection = ModeImmediate
 	}
 	weaken(&d, &v)
+	oblige(&d, &v)
 	fit(&d, &v)
 	return d
 }
@@ -88,6 +90,9 @@ func fit(d *Decision, v *view) {
 	if !v.cfg.Inject.Takes(d.Injection) {
 		d.Reason += "+no_" + string(d.Injection)
 		d.Injection = ModeToolMailbox
+		if v.event.kind() == KindReturn && v.cfg.Inject.Takes(ModeBuffered) { // it must reach the model: its words are the host's
+			d.Injection = ModeBuffered
+		}
 	}
 	d.Policy = d.Policy.In(v.cfg.Version)
 	if d.Injection.Injects() {

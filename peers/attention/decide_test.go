@@ -95,6 +95,13 @@ func TestEverySentenceIsChecked(t *testing.T) {
 	for _, v := range vectors(t) {
 		checked[v.Seed]++
 	}
+	timelines, err := attention.Timelines()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range timelines {
+		checked[l.Seed]++
+	}
 	rows := regexp.MustCompile(`(?m)^\| (\d+) \| (?:both|2026-\d\d-\d\d) \| [^|]+ \| (\d*) \|(.*)\|$`).FindAllStringSubmatch(string(table), -1)
 	for i, row := range rows {
 		number, _ := strconv.Atoi(row[1])

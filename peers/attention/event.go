@@ -21,6 +21,8 @@ type Event struct {
 	Priority     Priority     `json:"priority,omitempty"`     // default normal
 	Signal       string       `json:"signal,omitempty"`       // of a reaction; empty = it was taken away
 	Attachments  int          `json:"attachments,omitempty"`
+	Recipients   []string     `json:"recipients,omitempty"` // identities that it is for, where it says so
+	Obligation   *Obligation  `json:"obligation,omitempty"` // read in draft 2026-08-11 alone
 }
 
 // An EventKind says what happened in the chat.
@@ -42,6 +44,7 @@ const (
 
 	KindReminder    EventKind = "reminder"    // that the agent set itself
 	KindUndelivered EventKind = "undelivered" // a message of the agent's own will never be shown
+	KindReturn      EventKind = "return"      // what its author waits for comes back
 )
 
 // A Conversation says where an event was said. ID is minted by the chat
@@ -112,6 +115,7 @@ type Facts struct {
 	Answered      bool          `json:"answered,omitempty"`      // it has already answered the message of this event
 	Asked         bool          `json:"asked,omitempty"`         // the last words here, or those answered or reacted to, were its own, and a question
 	Repeated      bool          `json:"repeated,omitempty"`      // its author, an agent, had a turn here for the same words, and no person spoke since
+	Waited        time.Duration `json:"waitedNs,omitempty"`      // of what comes back: since its event was created
 	OtherAgents   []string      `json:"otherAgents,omitempty"`   // other agents known to be in this conversation
 	Age           time.Duration `json:"ageNs,omitempty"`         // since the event was written
 }

@@ -3,6 +3,7 @@ package attention
 import (
 	"strconv"
 	"strings"
+	"time"
 )
 
 // A Knock tells an agent that an event exists, and nothing of what it says.
@@ -14,16 +15,25 @@ type Knock struct {
 	Priority     Priority     `json:"priority"`
 	Topic        string       `json:"topic"`    // in words of the host, and perhaps a thread's title
 	PullWith     string       `json:"pullWith"` // the tool that shows the content
+
+	// Of an obligation that comes back.
+	Age           string `json:"age,omitempty"`
+	Blocks        Blocks `json:"blocks,omitempty"`
+	DefaultAction string `json:"defaultAction,omitempty"` // what its author does without an answer, in their words, as a header value
 }
 
 // PullThread is the tool that a knock points to.
 const PullThread = "chat.read_thread"
 
 func newKnock(v *view, d *Decision) *Knock {
-	return &Knock{
+	k := &Knock{
 		From: FromLabel(v.event.Author), Where: WhereLabel(v.event.Conversation), PullWith: PullThread,
 		Directedness: d.Directedness, Policy: d.Policy, Priority: d.Priority, Topic: knockTopic(v),
 	}
+	if o := v.event.Obligation; o != nil && v.event.kind() == KindReturn {
+		k.Age, k.Blocks, k.DefaultAction = v.facts.Waited.Truncate(time.Second).String(), o.Blocks, HeaderValue(o.DefaultAction)
+	}
+	return k
 }
 
 // maxTitle is how many characters of a thread's title a knock shows.
@@ -35,6 +45,8 @@ const maxTitle = 60
 func knockTopic(v *view) string {
 	what := "a message"
 	switch v.event.kind() {
+	case KindReturn:
+		return "what its author waits for, and what is still open"
 	case KindEdit:
 		what = "an edited message"
 	case KindReaction:

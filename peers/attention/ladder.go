@@ -23,6 +23,7 @@ type Ladder struct {
 	Lead   string        `json:"lead,omitempty"`
 	Owner  string        `json:"owner,omitempty"`  // of the work, or of the agent
 	Person string        `json:"person,omitempty"` // whom policy names
+	People []string      `json:"people,omitempty"` // of the chat, asked in this order where nobody of the above can be
 	Each   time.Duration `json:"eachNs,omitempty"` // that each of them has for an answer
 }
 
@@ -70,6 +71,11 @@ func (l Ladder) Next(c Climb) Step {
 			return Step{r.rung, who, reason}
 		}
 		reason += "+" + string(r.rung) + "_" + why
+	}
+	for _, who := range l.People {
+		if who = identity(who); who != "" && who != identity(c.Author) && !asked(c.Asked, who) {
+			return Step{RungPerson, who, reason}
+		}
 	}
 	return Step{RungAuthor, c.Author, reason}
 }

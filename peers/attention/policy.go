@@ -14,17 +14,21 @@ type Version string
 const (
 	Version0602 Version = "2026-06-02" // four policies and directedness
 	Version0624 Version = "2026-06-24" // three policies and addressedToMe
+	Version0811 Version = "2026-08-11" // that, with obligations
 )
 
 // Versions lists the drafts, the default first.
-var Versions = []Version{Version0602, Version0624}
+var Versions = []Version{Version0602, Version0624, Version0811}
+
+// Flat reports whether a draft has three policies and flat events.
+func (v Version) Flat() bool { return v == Version0624 || v == Version0811 }
 
 // ParseVersion returns the draft that a string names; empty means the default.
 func ParseVersion(s string) (Version, error) {
 	if v := cmp.Or(Version(s), Version0602); slices.Contains(Versions, v) {
 		return v, nil
 	}
-	return "", fmt.Errorf("unknown C2A draft %q: use %s or %s", s, Version0602, Version0624)
+	return "", fmt.Errorf("unknown C2A draft %q: use %s, %s or %s", s, Version0602, Version0624, Version0811)
 }
 
 // Directedness says at whom an event is aimed, seen from one agent.
@@ -53,7 +57,7 @@ var Directednesses = []Directedness{DirectedToMe, DirectedToMyRole, DirectedToOt
 // A Policy says whether an agent owes an answer.
 type Policy string
 
-// The policies. PolicyAckOnly does not exist in draft 2026-06-24.
+// The policies. PolicyAckOnly does not exist since draft 2026-06-24.
 const (
 	PolicyMustRespond    Policy = "must_respond"
 	PolicyMayRespond     Policy = "may_respond"
@@ -61,10 +65,10 @@ const (
 	PolicyMustNotRespond Policy = "must_not_respond"
 )
 
-// In returns the policy as a draft knows it: ack_only is must_not_respond in
+// In returns the policy as a draft knows it: ack_only is must_not_respond since
 // draft 2026-06-24.
 func (p Policy) In(v Version) Policy {
-	if v == Version0624 && p == PolicyAckOnly {
+	if v.Flat() && p == PolicyAckOnly {
 		return PolicyMustNotRespond
 	}
 	return p

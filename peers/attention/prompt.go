@@ -107,6 +107,10 @@ func (p *Prompt) header(b *strings.Builder) {
 	headerIfAny(b, "stream", e.Conversation.StreamID)
 	headers(b, "author", authorName(e.Author), "author_id", e.Author.ID, "directedness", string(d.Directedness),
 		"response_policy", string(d.Policy), "priority", string(d.Priority), "reason", d.Reason)
+	if o := e.Obligation; d.Obliges && o != nil {
+		headers(b, "obligation", "your answer; its author is "+string(o.Blocks)+" without it")
+		headerIfAny(b, "default_action", o.DefaultAction)
+	}
 	headerIfAny(b, "reply_target", p.ReplyTarget)
 	for _, note := range p.Notes {
 		key, value, _ := strings.Cut(note, ":")
@@ -120,7 +124,14 @@ func (p *Prompt) knock() string {
 	headers(b, "event_id", p.Event.EventID, "from", k.From, "where", k.Where, "conversation", p.Event.Conversation.ID,
 		"directedness", string(k.Directedness), "response_policy", string(k.Policy), "priority", string(k.Priority),
 		"topic", k.Topic, "pull_with", k.PullWith)
+	if k.Age != "" {
+		headers(b, "open_for", k.Age, "author_is", string(k.Blocks), "default_action", k.DefaultAction)
+	}
 	headerIfAny(b, "reply_target", p.ReplyTarget)
+	if k.Age != "" {
+		b.WriteString("Its author waits for you, and this comes back until they close it. Read the content with the tool above, and answer it, or say plainly that you cannot yet.\n")
+		return b.String()
+	}
 	b.WriteString("The content is withheld. Read it with the tool above only if you mean to act on it.\n")
 	return b.String()
 }
@@ -168,8 +179,12 @@ func ResponseRules(v Version) string {
 		"- must_respond: answer with chat.send_message, or say plainly that you cannot yet and why, or use chat.defer.",
 		"- may_respond: answer only if you own the work, are asked directly, or can remove a blocker. Silence is a good outcome.",
 	}
-	if v != Version0624 {
+	if !v.Flat() {
 		rules = append(rules, "- ack_only: at most a reaction with chat.react; no message.")
+	}
+	if v == Version0811 {
+		rules = append(rules, "- obligation: its author waits for you, and it comes back until they close it; no reaction of yours does. Answer it, or say plainly "+
+			"that you cannot yet; react declined or blocked if you will not, unclear if you do not understand it. What you wait for yourself you close with chat.discharge.")
 	}
 	return strings.Join(append(rules,
 		"- must_not_respond: send nothing in response.",

@@ -33,6 +33,7 @@ var rules = []rule{
 
 	{"undelivered", ofKind(KindUndelivered), toMe, PolicyMayRespond, ModeBuffered, ActionNone},
 	{"reminder", all(ofKind(KindReminder), func(v *view) bool { return !v.facts.Left }), toMe, PolicyMayRespond, ModeBuffered, ActionNone},
+	{"obligation_returns", ofKind(KindReturn), toMe, PolicyMustRespond, ModeNotify, ActionNone},
 	{"status", (*view).status, ambient, PolicyMustNotRespond, ModeDigest, ActionNone},
 
 	{"left", func(v *view) bool { return v.facts.Left && !v.mentions.me }, nominal, PolicyMustNotRespond, ModeToolMailbox, ActionNone},

@@ -27,11 +27,11 @@ type Vector struct {
 // Title names the vector and the sentence that it checks.
 func (v *Vector) Title() string { return fmt.Sprintf("%s (sentence %d)", v.Name, v.Seed) }
 
-// Want is what conforms for one vector, in both drafts.
+// Want is what conforms for one vector, in each draft.
 type Want struct {
 	Directedness []Directedness `json:"directedness"`
 	Policy       []Policy       `json:"policy"`    // draft 2026-06-02
-	Injection    []Mode         `json:"injection"` // both drafts
+	Injection    []Mode         `json:"injection"` // all drafts, but see Draft0811
 	Context      string         `json:"context,omitempty"`
 	Priority     Priority       `json:"priority,omitempty"` // empty = not checked
 	Reason       string         `json:"reason,omitempty"`   // ours; others may name it otherwise
@@ -41,6 +41,12 @@ type Want struct {
 		AddressedToMe []bool   `json:"addressedToMe"`
 		Policy        []Policy `json:"policy"`
 	} `json:"2026-06-24"`
+	// Draft0811 is what is otherwise in draft 2026-08-11: nil, where it is as in 2026-06-24.
+	Draft0811 *struct {
+		AddressedToMe []bool   `json:"addressedToMe"`
+		Policy        []Policy `json:"policy"`
+		Injection     []Mode   `json:"injection"`
+	} `json:"2026-08-11,omitempty"`
 }
 
 // Vectors returns the published test vectors, in the order of their files.

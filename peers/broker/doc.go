@@ -121,6 +121,10 @@
 //	decision.decide     {id, verdict allow|deny, scope? once|session|always, by?} -> {decision}
 //	decision.cancel, .revoke {id, reason?} -> {decision}; decision.get* {id} -> {decision}
 //	decision.list*      {state?, page} -> {decisions, next}
+//	obligation.open*    {eventId, author, recipient, blocks halted|degraded|none, defaultAction?, dischargeDelegate?, title?,
+//	                    rung?, members?, createdAt?} -> {obligation}: told by its author or its recipient
+//	obligation.react*   {targetEventId, signal, recipient?, reactionId?, kind? signal|removed|edited|renewed|deleted, actor?} -> {obligation}
+//	obligation.discharge*, .get* {eventId, recipient} -> {obligation}
 //	obligation.list*    {owedById?, owedToId?, page} -> {obligations, next}: who waits for whom, by all open records
 //	events.list*        {after: seq, limit?} -> {events: [{seq, id, type, source, target, payload, metadata, at}], next: seq | null}
 //	wake.explain*       {messageId | workItemId | questionId} -> {rule, outcome, targetAgentId?, endpointId?, candidates, reason, wake | null}

@@ -108,7 +108,7 @@ func (t *tx) newMessage(p collab.PostParams) collab.Message {
 	m := collab.Message{
 		ConversationID: p.ConversationID, AuthorID: t.caller.Name, AuthorIdentity: t.caller.party().id, Text: p.Text, Targets: p.Targets,
 		WorkItemID: p.WorkItemID, InReplyTo: p.InReplyTo, FollowUp: p.FollowUp, Kind: cmp.Or(p.Kind, collab.KindChat), CreatedAt: stamp(t.now),
-		Surface: cmp.Or(p.Surface, collab.SurfaceHuman),
+		Surface: cmp.Or(p.Surface, collab.SurfaceHuman), Obligation: checkObligation(p.Obligation),
 	}
 	checkOneOf("surface", m.Surface, collab.SurfaceHuman, collab.SurfaceAgent)
 	checkOneOf("kind", m.Kind, collab.KindChat, collab.KindStatus, collab.KindFinal)

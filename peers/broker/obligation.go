@@ -16,9 +16,14 @@ func listObligations(t *tx, p collab.ObligationListParams) collab.Page[collab.Ob
 	for _, id := range t.decisions.open() {
 		decisions = append(decisions, t.decisions.get(id).Expire(t.now))
 	}
+	var duties []collab.Duty
+	for _, id := range t.duties.open() {
+		duties = append(duties, *t.duties.get(id))
+	}
 	owedBy, owedTo := t.shownAs(p.OwedByID), t.shownAs(p.OwedToID)
-	list := filter(collab.Obligations(work, questions, decisions), func(o collab.Obligation) bool {
-		return owedBy(party{o.OwedByID, o.OwedByIdentity}) && owedTo(party{o.OwedToID, o.OwedToIdentity})
+	list := filter(collab.Obligations(work, questions, decisions, duties), func(o collab.Obligation) bool {
+		return owedBy(party{o.OwedByID, o.OwedByIdentity}) &&
+			(owedTo(party{o.OwedToID, o.OwedToIdentity}) || o.DelegateIdentity != "" && owedTo(partyOf(o.DelegateIdentity)))
 	})
 	return pageOf(list, func(o collab.Obligation) string { return o.Key() }, func(o collab.Obligation) collab.Obligation { return o }, p.PageParams)
 }

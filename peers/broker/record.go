@@ -21,6 +21,8 @@ type record struct {
 	AskedOfIdentity   protocol.PeerID `json:"askedOfIdentity"`
 	Answer            string          `json:"answer"`
 	SpawnedWorkItemID string          `json:"spawnedWorkItemId"`
+
+	Obligation *protocol.Obligation `json:"obligation,omitempty"`
 }
 
 // A partyField is where a record has a party.

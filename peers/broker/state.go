@@ -63,12 +63,13 @@ type deliveryState struct {
 	wokenBy    *shelf[int64]                // the event that woke a delivery
 }
 
-// A claimState is the claims on events, and what people decide.
+// A claimState is the claims on events, what people decide, and what events oblige to.
 type claimState struct {
 	claims   *shelf[*collab.Claim]
 	counters *shelf[int64] // of which the one is the newest claim's token
 
 	decisions *shelf[*collab.Approval]
+	duties    *shelf[*collab.Duty] // what events oblige to, by event and recipient
 }
 
 const claimToken = "claim token"
@@ -107,7 +108,7 @@ func newState(from *shelves) *state {
 		deliveryState: deliveryState{
 			newShelf[*collab.Delivery]("delivery", from), map[protocol.PeerID][]string{}, newShelf[int64]("woken", from),
 		},
-		claimState: claimState{newShelf[*collab.Claim]("claim", from), newShelf[int64]("counter", from), newShelf[*collab.Approval]("decision", from)},
+		claimState: claimState{newShelf[*collab.Claim]("claim", from), newShelf[int64]("counter", from), newShelf[*collab.Approval]("decision", from), newShelf[*collab.Duty]("obligation", from)},
 	}
 }
 
@@ -143,6 +144,7 @@ func (s *state) read(now time.Time) {
 	s.claims.read()
 	s.counters.read()
 	s.decisions.read()
+	s.duties.read()
 }
 
 // hear notes that an endpoint was heard of, if it is online.
@@ -185,6 +187,9 @@ var folds = func() map[string]fold {
 	on(m, func(s *state, e collab.Event, a collab.Approval) {
 		s.decisions.put(a.ID, &a, "", a.Open(), e.Seq)
 	}, collab.EventDecisionAsked, collab.EventDecisionChanged)
+	on(m, func(s *state, e collab.Event, d collab.Duty) {
+		s.duties.put(collab.DutyKey(d.EventID, d.Recipient), &d, "", d.Open(), e.Seq)
+	}, collab.EventObligationOpened, collab.EventObligationChanged)
 	return m
 }()
 

@@ -92,7 +92,7 @@ func ask(t *tx, p collab.QuestionParams) collab.Result {
 	checkName("askedOfId", p.AskedOfID)
 	checkLength("answer", p.Answer, maxText)
 	asked, by := t.partyOf(p.AskedOfID, t.known), t.caller.party()
-	q := record{WorkItem: collab.WorkItem{Kind: collab.KindQuestion}, AskedOfID: asked.name, AskedOfIdentity: asked.id, Answer: p.Answer}
+	q := record{WorkItem: collab.WorkItem{Kind: collab.KindQuestion}, AskedOfID: asked.name, AskedOfIdentity: asked.id, Answer: p.Answer, Obligation: checkObligation(p.Obligation)}
 	if p.AskedByID == nil || strings.TrimSpace(*p.AskedByID) != "" {
 		q.AskedByID = by.name
 	}

@@ -269,7 +269,7 @@ func (s *Surface) Passing(id protocol.PeerID) int64 {
 
 // configure tells an agent which chat it talks to.
 func (s *Surface) configure(tx *store.Tx, e *Event) error {
-	m := protocol.NewMessage(protocol.TypeConfigure, e.Chat, protocol.Configure{TalkTo: e.Chat.Topic()})
+	m := protocol.NewMessage(protocol.TypeConfigure, e.Chat, protocol.Configure{TalkTo: e.Chat.Topic(), People: s.opts.People})
 	if err := s.peer.Tell(tx.Context(), e.Agent.Topic(), 1, m); err != nil {
 		return err
 	}

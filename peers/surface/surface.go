@@ -74,12 +74,13 @@ const (
 
 // Options are the optional settings of a Surface. Nil is valid.
 type Options struct {
-	Name       string          // tells surfaces in one database apart; "" for the only one
-	OneAgent   bool            // an agent takes the place of the one before, whoever assigned it
-	Desk       Desk            // where people give out work in chats; nil: nowhere
-	Patience   time.Duration   // until a chat is told that no agent came; default 30s
-	MinBackoff time.Duration   // between attempts; default 1s
-	Crash      func(at string) // set by tests of crashes
+	Name       string            // tells surfaces in one database apart; "" for the only one
+	OneAgent   bool              // an agent takes the place of the one before, whoever assigned it
+	People     []protocol.PeerID // who is admitted, as configured: whom agents may turn to
+	Desk       Desk              // where people give out work in chats; nil: nowhere
+	Patience   time.Duration     // until a chat is told that no agent came; default 30s
+	MinBackoff time.Duration     // between attempts; default 1s
+	Crash      func(at string)   // set by tests of crashes
 	Now        func() time.Time
 	Log        *zerolog.Logger // default: no log
 }

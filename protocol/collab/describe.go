@@ -67,6 +67,10 @@ var Entries = []Entry{
 	entry(DecisionRevoke, "id", "ends what was allowed for longer than once"),
 	entry(DecisionGet, "id", "*tells a decision"),
 	entry(DecisionList, "", "*lists decisions"),
+	entry(ObligationOpen, "eventId author recipient blocks", "*tells that the author of an event waits for its recipient; one of both tells it"),
+	entry(ObligationReact, "targetEventId", "*tells a signal about such an event, or that it was edited or deleted; held if the event is not known yet"),
+	entry(ObligationDischarge, "eventId recipient", "*closes an obligation: its author, or the delegate"),
+	entry(ObligationGet, "eventId recipient", "*tells an obligation with all that was done about it"),
 	entry(ObligationList, "", "*lists who waits for whom"),
 	entry(EventsList, "", "*tells a page of the log; after and next are seqs"),
 	entry(WakeExplain, "", "*tells who was woken for a message, a work item or a question, and why; one of the three is given"),
@@ -86,6 +90,7 @@ var events = []eventEntry{
 	happens(EventHeartbeat), happens(EventOnline), happens(EventOffline), happens(EventAgentRetired), happens(EventConversation),
 	happens(EventWakeDecided), happens(EventInvocation), happens(EventFlight), happens(EventBinding), happens(EventClaimGranted),
 	happens(EventClaimContended), happens(EventClaimOffered), happens(EventClaimAnswered), happens(EventDecisionAsked), happens(EventDecisionChanged),
+	happens(EventObligationOpened), happens(EventObligationChanged),
 }
 
 // codes say what each code of a refusal means.

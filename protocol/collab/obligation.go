@@ -14,7 +14,7 @@ const KindDecision = "decision"
 // the next move on a work item, or for a decision. It is worked out from the records.
 type Obligation struct {
 	ID             string          `json:"id"`   // of the record
-	Kind           string          `json:"kind"` // KindQuestion, KindWorkItem or KindDecision
+	Kind           string          `json:"kind"` // KindQuestion, KindWorkItem, KindDecision or KindObligation
 	Title          string          `json:"title"`
 	State          string          `json:"state"`
 	OwedByID       string          `json:"owedById"`
@@ -22,6 +22,11 @@ type Obligation struct {
 	OwedToID       string          `json:"owedToId"` // who waits
 	OwedToIdentity protocol.PeerID `json:"owedToIdentity,omitempty"`
 	Since          string          `json:"since"`
+
+	// Of KindObligation.
+	Blocks           string          `json:"blocks,omitempty"` // halted, degraded or none: who waits, meanwhile
+	DefaultAction    string          `json:"defaultAction,omitempty"`
+	DelegateIdentity protocol.PeerID `json:"delegateIdentity,omitempty"` // who may discharge it too
 }
 
 // Key tells an obligation from all others: several people may owe one decision.
@@ -36,8 +41,9 @@ type ObligationListParams struct {
 	PageParams
 }
 
-// Obligations lists what the records that are open oblige to, the oldest first.
-func Obligations(work []WorkItem, questions []Question, decisions []Approval) []Obligation {
+// Obligations lists what the records that are open oblige to: what halts somebody first, and then the
+// oldest.
+func Obligations(work []WorkItem, questions []Question, decisions []Approval, duties []Duty) []Obligation {
 	var list []Obligation
 	for i := range work {
 		list = append(list, work[i].owed()...)
@@ -48,7 +54,12 @@ func Obligations(work []WorkItem, questions []Question, decisions []Approval) []
 	for i := range decisions {
 		list = append(list, decisions[i].owed()...)
 	}
-	slices.SortFunc(list, func(a, b Obligation) int { return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.Key(), b.Key())) })
+	for i := range duties {
+		list = append(list, duties[i].owed()...)
+	}
+	slices.SortFunc(list, func(a, b Obligation) int {
+		return cmp.Or(cmp.Compare(a.pressing(), b.pressing()), cmp.Compare(a.Since, b.Since), cmp.Compare(a.Key(), b.Key()))
+	})
 	return list
 }
 
@@ -74,7 +85,7 @@ func (w *WorkItem) owed() []Obligation {
 }
 
 func (q *Question) owed() []Obligation {
-	if q.State != QuestionOpen {
+	if q.State != QuestionOpen || q.Obligation != nil { // which is listed as what it is
 		return nil
 	}
 	o := Obligation{

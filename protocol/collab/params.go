@@ -73,6 +73,8 @@ type PostParams struct {
 	WorkItemID     string   `json:"workItemId,omitempty"`
 	InReplyTo      string   `json:"inReplyTo,omitempty"`
 	FollowUp       bool     `json:"followUp,omitempty"` // the sender wants to be told if nobody takes it
+
+	Obligation *protocol.Obligation `json:"obligation,omitempty"` // its author waits for whom it wakes
 }
 
 // QuestionParams describe a question.
@@ -91,6 +93,8 @@ type QuestionParams struct {
 	Kind            string        `json:"kind,omitempty"`
 	CreatedAt       *Moment       `json:"createdAt,omitempty"`
 	UpdatedAt       *Moment       `json:"updatedAt,omitempty"`
+
+	Obligation *protocol.Obligation `json:"obligation,omitempty"` // who asks waits for the one who is asked
 }
 
 // AnswerParams answer a question. By, of whose words the asking agent heard in a chat, is

@@ -112,6 +112,8 @@ type Question struct {
 	SpawnedWorkItemID     string          `json:"spawnedWorkItemId,omitempty"`
 	CreatedAt             string          `json:"createdAt"`
 	UpdatedAt             string          `json:"updatedAt"`
+
+	Obligation *protocol.Obligation `json:"obligation,omitempty"`
 }
 
 // Terminal reports whether the question is closed or declined. An answered
@@ -164,6 +166,8 @@ type Message struct {
 	InReplyTo      string          `json:"inReplyTo,omitempty"`
 	FollowUp       bool            `json:"followUp,omitempty"` // its author wants to be told if nobody takes it
 	CreatedAt      string          `json:"createdAt"`
+
+	Obligation *protocol.Obligation `json:"obligation,omitempty"`
 }
 
 // A Mention is a label that a message's text contains. AgentID is empty if the

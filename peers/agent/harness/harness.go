@@ -164,7 +164,7 @@ type Usage struct {
 // Capabilities is what an agent has to know of its harness: above all, which injection
 // modes reach the model. What else both sides can do, the harness minds itself.
 type Capabilities struct {
-	// ProtocolVersion is the negotiated draft, "2026-06-02" or "2026-06-24".
+	// ProtocolVersion is the negotiated draft, such as "2026-06-02".
 	// Where it differs from what the agent asked for, the agent follows it.
 	ProtocolVersion string
 	Injection       Injection

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"hubbub/peers/attention"
+	"hubbub/protocol"
 )
 
 // A Turn is one run of a harness over one event or several merged ones. The
@@ -147,6 +148,17 @@ type Said struct {
 	Mentions     []string // resolved, such as "agent:lead"
 	Content      []Part   // one text part per fragment; nil with Knock
 	Signal       string   // of a reaction
+
+	Recipients []protocol.Party     // of draft 2026-08-11, as all below
+	Obligation *protocol.Obligation // what its author waits for
+}
+
+// Oblige says that the author of an event waits for agents.
+func (s *Said) Oblige(o *attention.Obligation, recipients []string) {
+	s.Obligation = &protocol.Obligation{Blocks: string(o.Blocks), DefaultAction: o.DefaultAction}
+	for _, id := range recipients {
+		s.Recipients = append(s.Recipients, protocol.Party{ID: id, Kind: string(attention.AuthorAgent)})
+	}
 }
 
 // A Ruling is what attention decided about an event.

@@ -74,6 +74,12 @@ func (e *Entry) Files() []protocol.Attachment {
 func (e *Entry) Event() attention.Event {
 	event := EventOf(&e.Content)
 	event.EventID = e.EventID
+	for _, p := range e.Content.Recipients {
+		event.Recipients = append(event.Recipients, identityIn(p, e.Chat))
+	}
+	if o := e.Content.Obligation; o != nil {
+		event.Obligation = &attention.Obligation{Blocks: blocksOf(o.Blocks), DefaultAction: o.DefaultAction}
+	}
 	return event
 }
 

@@ -69,6 +69,9 @@ func (v *View) Facts(e *Entry) attention.Facts {
 	facts.OwnsThread = facts.Work != ""
 	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.Received)), p.joined > 0, p.gone()
 	facts.Asked = lastOwn > lastOther && asks(lastText)
+	if o := ReturnedBy(v, e); o != nil {
+		facts.Waited = time.Since(o.CreatedAt)
+	}
 	if c.ReplyTo != nil {
 		facts.Asked = c.Event != protocol.EventReaction && facts.Asked || v.askedBy(e, c.ReplyTo.SourceID)
 	}
@@ -110,6 +113,9 @@ func (v *View) Standing(e *Entry, text string) attention.Standing {
 		s.Repeats = attention.AddsNothing(text, store.All(v.Tx, store.Itself[string],
 			`SELECT text FROM sent WHERE conversation = ? AND kind = 'text' ORDER BY sent_at DESC LIMIT 10`, e.Content.Chat.ID)) &&
 			e.Origin.QuestionID == "" // who is asked may say yes to each question
+	}
+	if o := obligationOf(v, e); o != nil && o.Open { // who waits for the agent by name may be answered
+		s.Exchange, s.Left = attention.VerdictAllow, false
 	}
 	return s
 }

@@ -100,7 +100,7 @@ func checkRoom(tx *Tx, chat protocol.Topic) {
 // about returns the events of a chat that tell of a message, in order: the message,
 // and each edit that is an event of its own.
 func about(tx *Tx, chat protocol.Topic, source string) []*Entry {
-	return tx.entries(`WHERE source_id = ? AND chat = ? AND event_id NOT LIKE 'undelivered:%' ORDER BY seq`, source, chat)
+	return tx.entries(`WHERE source_id = ? AND chat = ? AND event_id NOT LIKE 'undelivered:%' AND kind <> 'return' ORDER BY seq`, source, chat)
 }
 
 // replaceable reports whether nothing was done about an event yet: its text may
@@ -120,6 +120,10 @@ func takeEdit(tx *Tx, e *Entry) {
 	}
 	old := told[len(told)-1]
 	carrier := carrierOf(tx, old)
+	inherit(e, old)
+	if !saysTheSame(&e.Content, &old.Content) {
+		defer noteChange(tx, e, attention.ActEdited)
+	}
 	switch {
 	case e.Content.Sequence > 0 && e.Content.Sequence < old.Content.Sequence: // overtaken by a later edit
 	case saysTheSame(&e.Content, &old.Content): // chats tell of edits that change nothing, such as of a preview
@@ -150,6 +154,24 @@ func saysTheSame(edit, old *protocol.ChatMessage) bool {
 		m.Event, m.SourceID, m.Sequence, m.CreatedAt, m.Author, m.Chat = "", "", 0, "", nil, nil
 	}
 	return reflect.DeepEqual(a, b)
+}
+
+// inherit gives an edit what its message obliges to: it opens nothing anew.
+func inherit(edit, old *Entry) {
+	if c := &edit.Content; c.Obligation == nil && old.Content.Obligation != nil {
+		c.Obligation, c.Recipients, c.CreatedAt = old.Content.Obligation, old.Content.Recipients, old.Content.CreatedAt
+	}
+}
+
+// noteChange notes that a message was edited or deleted, and by whom, where somebody waits on its account.
+func noteChange(tx *Tx, e *Entry, kind attention.ActKind) {
+	by := e.Writer()
+	if c := &e.Content; c.Actor != nil {
+		by = identityIn(*c.Actor, e.Chat)
+	}
+	if len(obligationsWhere(&tx.View, `id = ?`, e.SourceID)) > 0 {
+		Act(tx, ActRow{ID: string(kind) + ":" + string(e.Carrier.MessageID), Target: e.SourceID, Act: attention.Act{Kind: kind, Actor: by}})
+	}
 }
 
 // carrierOf returns the event that carries a merged fragment, or nil if it is none,
@@ -212,6 +234,7 @@ func takeDelete(tx *Tx, e *Entry) {
 		saveContent(tx, one)
 	}
 	old := told[len(told)-1]
+	defer noteChange(tx, e, attention.ActDeleted)
 	carrier := carrierOf(tx, old)
 	t := tx.Turn(old.TurnID)
 	if carrier == nil && t != nil && old.replaceable() && slices.ContainsFunc(tx.Fragments(t), func(f *Entry) bool { return !f.Deleted }) {

@@ -45,10 +45,12 @@ var (
 	schema11 string
 	//go:embed schema_12.sql
 	schema12 string
+	//go:embed schema_13.sql
+	schema13 string
 )
 
 // steps are the migrations in order.
-var steps = []string{schema + outbox.Schema, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9, schema10, schema11, schema12}
+var steps = []string{schema + outbox.Schema, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9, schema10, schema11, schema12, schema13}
 
 // Open opens an agent's database, creating it if it is missing.
 func Open(path string) (*sql.DB, error) { return store.Open(path, steps) }
@@ -56,9 +58,10 @@ func Open(path string) (*sql.DB, error) { return store.Open(path, steps) }
 // Settings are what all rooms of an agent go by.
 type Settings struct {
 	Self      attention.Self
-	Attention attention.Config // how decisions are made; the injection modes are the harness's to say
-	Ladder    attention.Ladder // who answers what the agent cannot
-	OwnTime   bool             // the harness works in its own time: see harness.Capabilities
+	Attention attention.Config  // how decisions are made; the injection modes are the harness's to say
+	Ladder    attention.Ladder  // who answers what the agent cannot
+	Returns   attention.Returns // how often what somebody waits for comes back
+	OwnTime   bool              // the harness works in its own time: see harness.Capabilities
 	Log       *zerolog.Logger
 	Crash     func(step string) // called at each step after which a crash must lose and double nothing
 }
@@ -94,13 +97,14 @@ type Mailbox struct {
 	id     protocol.PeerID
 	db     *sql.DB
 	opts   Options
+	since  time.Time      // when it was made: what fell due before, was missed
 	Outbox *outbox.Outbox // what waits to be sent; its states are the only ones of a reply
 }
 
 // New returns the mailbox of an identity on a database of Open. send makes one
 // attempt to send a queued message. Nothing is read or written yet.
 func New(db *sql.DB, send outbox.SendFunc, opts Options) *Mailbox {
-	m := &Mailbox{id: protocol.PeerID(opts.Self.ID), db: db, opts: opts}
+	m := &Mailbox{id: protocol.PeerID(opts.Self.ID), db: db, opts: opts, since: time.Now()}
 	m.Outbox = outbox.New(db, send, &outbox.Options{
 		MaxPending: 100_000, MaxPerDestination: 90_000, StopTimeout: 2 * time.Second, AttemptTimeout: 40 * time.Second, Poll: 15 * time.Second,
 		OnSettled: m.settled, Log: opts.Log,
@@ -194,13 +198,16 @@ func (m *Mailbox) Prune(ctx context.Context) error {
 	tx, before := m.View(ctx), time.Now().Add(-m.opts.Retention).UnixMicro()
 	for _, statement := range []string{
 		`DELETE FROM events WHERE received_at < ? AND NOT ` + isOpen + `
-			AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.turn_id = events.turn_id AND turns.` + isLive + `)`,
+			AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.turn_id = events.turn_id AND turns.` + isLive + `)
+			AND NOT EXISTS (SELECT 1 FROM obligations o WHERE o.event_id = events.event_id AND o.open = 1)`,
 		`DELETE FROM turns WHERE ended_at > 0 AND ended_at < ?`,
 		`DELETE FROM sent WHERE sent_at < ?`,
 		`DELETE FROM receipts WHERE received_at < ?`,
 		`DELETE FROM claims WHERE expires_at < ?`,
 		`DELETE FROM questions WHERE asked_at < ?`,
 		`DELETE FROM rungs WHERE asked_at < ? AND open = 0`,
+		`DELETE FROM acts WHERE at < ? AND NOT EXISTS (SELECT 1 FROM obligations o WHERE o.id = acts.target AND o.open = 1)`,
+		`DELETE FROM obligations WHERE created_at < ? AND open = 0`,
 		`DELETE FROM files WHERE fetched_at < ?`,
 		`DELETE FROM decisions WHERE at < ? AND state NOT IN ('pending', 'allowed')`,
 	} {

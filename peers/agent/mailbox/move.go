@@ -55,7 +55,15 @@ func (tx *Tx) GiveUpTelling(e *Entry, reason, notice string) {
 		tx.Move(e, Ignore, reason)
 		return
 	}
-	if !e.Open() || Climb(tx, e, reason, notice) {
+	if ReturnedBy(&tx.View, e) != nil { // what it is about stays open, and goes up by itself
+		tx.Move(e, Ignore, reason)
+		return
+	}
+	if o := obligationOf(&tx.View, e); o != nil && o.State == attention.ObligationPaused { // its author was asked what is meant
+		tx.Move(e, Acknowledge, reason)
+		return
+	}
+	if !e.Open() || !e.Decision.Obliges && Climb(tx, e, reason, notice) {
 		return
 	}
 	tx.Move(e, Fail, reason)
@@ -144,7 +152,8 @@ func (v *View) Expired(now time.Time) []*Entry {
 // the zero time if there is none.
 func (v *View) NextDeadline() time.Time {
 	return one(v.Tx, atColumn, `SELECT coalesce(min(at), 0) FROM (SELECT min(deadline_at) AS at FROM events WHERE deadline_at > 0
-		UNION ALL SELECT min(deadline_at) FROM turns WHERE state = 'accepted' UNION ALL SELECT min(due_at) FROM reminders)`)
+		UNION ALL SELECT min(deadline_at) FROM turns WHERE state = 'accepted' UNION ALL SELECT min(due_at) FROM reminders
+		UNION ALL SELECT min(look_at) FROM obligations WHERE look_at > 0 AND open = 1)`)
 }
 
 // DecideAgain gives an event back whose mode the harness no longer takes. e may be nil.

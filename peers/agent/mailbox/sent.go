@@ -99,7 +99,7 @@ func ReservedKey(key string, e *Entry) bool {
 	return strings.HasSuffix(key, ":reply") || strings.HasPrefix(key, "react:") || strings.HasPrefix(key, "file:") || strings.HasPrefix(key, PostKey) ||
 		strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, NoticeEscalation+":") || strings.HasPrefix(key, "budget_") ||
 		strings.HasPrefix(key, reasonHalted+":") || strings.HasPrefix(key, decisionKey) || strings.HasPrefix(key, decidedKey) ||
-		strings.HasPrefix(key, interimKey) || strings.HasPrefix(key, choiceKey) || strings.HasPrefix(key, questionKey) || strings.HasPrefix(key, repliedKey) || strings.HasPrefix(key, chosenKey)
+		strings.HasPrefix(key, interimKey) || strings.HasPrefix(key, choiceKey) || strings.HasPrefix(key, questionKey) || strings.HasPrefix(key, repliedKey) || strings.HasPrefix(key, obligationKey) || strings.HasPrefix(key, NoticeNobody+":") || strings.HasPrefix(key, chosenKey)
 }
 
 // BrokerReplyPrefix begins the outbox keys of answers to the broker, which settle an
@@ -219,6 +219,9 @@ func (m *Mailbox) settled(within *store.Tx, item outbox.Item, outcome outbox.Sta
 func (tx *Tx) Delivered(chat protocol.Topic, s *protocol.DeliveryStatus) {
 	if s.SourceID != "" && (s.Status == protocol.StatusDelivered || s.Status == protocol.StatusFailed) { // or a part of it
 		tx.Exec(`UPDATE sent SET source_id = ?1 WHERE (message_id = ?2 OR ?2 = '' AND key = ?3) AND chat = ?4`, s.SourceID, s.MessageID, s.IdempotencyKey, chat)
+		if said := tx.sent(`(message_id = ?1 OR ?1 = '' AND key = ?2) AND chat = ?3`, s.MessageID, s.IdempotencyKey, chat); said != nil {
+			nameObligation(tx, said.MessageID, s.SourceID)
+		}
 	}
 	if s.Status != protocol.StatusFailed && s.Status != protocol.StatusUnknown {
 		return

@@ -41,6 +41,7 @@ type sendArguments struct {
 	Visibility     string `json:"visibility"`
 	Directedness   string `json:"directedness"`
 	Interim        bool   `json:"interim"`
+	obliging
 }
 
 // maxInterim bounds an interim message, which is one message wherever it is shown, in bytes.
@@ -66,7 +67,7 @@ func (args *sendArguments) check() string {
 	case args.Directedness != "" && !slices.Contains(attention.Directednesses, attention.Directedness(args.Directedness)):
 		return "directedness must be one of to_me, to_my_role, to_other, ambient."
 	}
-	return ""
+	return args.obliging.check(args.Interim)
 }
 
 func (b *Toolbox) sendMessage(ctx context.Context, args *sendArguments) harness.Result {
@@ -124,10 +125,18 @@ func (args *sendArguments) send(t *try) result {
 	if t.permit(t.Standing(e, args.Text), args.Text) || args.Target != "" && !sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) {
 		return result{}
 	}
-	id := t.Reply(e, mailbox.SentText, args.IdempotencyKey, protocol.ChatReply{
+	reply := protocol.ChatReply{
 		Text: args.Text, Visibility: cmp.Or(args.Visibility, e.Visibility()),
 		Directedness: string(attention.Carried(args.Text, attention.Directedness(args.Directedness))),
-	})
+	}
+	waited := args.oblige(t, &reply)
+	if t.refusal.Refused() {
+		return result{}
+	}
+	id := t.Reply(e, mailbox.SentText, args.IdempotencyKey, reply)
+	if waited != "" {
+		mailbox.ObligeOthers(t.Tx, e, id, args.Text, waited, reply.Obligation)
+	}
 	t.FinishAccepted(t.turn, e)
 	return result{MessageID: id, Status: "sent"}
 }

@@ -70,6 +70,7 @@ func (b *Toolbox) signal(t *try, row attention.SignalRow, eta string) {
 	if t.refuse(attention.PermitReaction(t.Standing(e, ""))) || row.Disposition == attention.DispositionDeferred && t.refuse(permitDeferral(e)) {
 		return
 	}
+	mailbox.Signalled(t.Tx, e, row.Signal)
 	if key := mailbox.SignalKey(e, row.Signal); t.SentAs(key) == nil { // the same signal twice is one
 		t.Reply(e, mailbox.SentSignal, key, protocol.ChatReply{Signal: string(row.Signal)})
 		b.settleSignal(t, row, eta)

@@ -125,10 +125,14 @@ func (b *Toolbox) List() []harness.Tool {
 }
 
 func (b *Toolbox) rows() []row {
-	if !b.kit.Broker.Known() {
-		return table
+	list := table
+	if b.kit.Attention.Version == attention.Version0811 {
+		list = obligingTable
 	}
-	return append(table[:len(table):len(table)], workTable...)
+	if !b.kit.Broker.Known() {
+		return list
+	}
+	return append(list[:len(list):len(list)], workTable...)
 }
 
 // Call runs one tool.

@@ -27,6 +27,7 @@ func (r *round) decide(tx *mailbox.Tx, e *mailbox.Entry) {
 	r.weighExchange(tx, e)
 	act(tx, e)
 	tx.Decide(e)
+	mailbox.Oblige(tx, e)
 	r.assign(tx, e)
 }
 
@@ -76,7 +77,7 @@ const escalationMark = "Two agents have been talking here without a person"
 // too much without a person, and calls a person in, once.
 func (r *Runner) weighExchange(tx *mailbox.Tx, e *mailbox.Entry) {
 	d := &e.Decision
-	if !e.FromAgent() || d.Policy == attention.PolicyMustNotRespond || d.Policy == attention.PolicyAckOnly {
+	if !e.FromAgent() || d.Obliges || e.Content.Event == string(attention.KindReturn) || d.Policy == attention.PolicyMustNotRespond || d.Policy == attention.PolicyAckOnly {
 		return
 	}
 	if strings.Contains(e.Content.Text, escalationMark) { // a service may put something before it

@@ -113,6 +113,9 @@ func (r *Runner) eventOf(e *mailbox.Entry, parts []*mailbox.Entry, t *mailbox.Tu
 		},
 		Ruling: harness.RulingOf(d, d.Policy.In(v)),
 	}
+	if v == attention.Version0811 {
+		event.Recipients, event.Obligation = e.Content.Recipients, e.Content.Obligation
+	}
 	if len(t.Merged) > 1 {
 		for _, p := range parts {
 			event.MergedEventIDs = append(event.MergedEventIDs, p.EventID)

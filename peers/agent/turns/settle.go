@@ -233,6 +233,12 @@ func (r *round) passDeadlines() {
 		r.inTx("reminding of "+id, func(tx *mailbox.Tx) { mailbox.Fire(tx, id) })
 		r.opts.Crash("reminded")
 	}
+	if mailbox.ObligationsDue(r.View, now) {
+		r.inTx("seeing to obligations", mailbox.SeeToObligations)
+	}
+	if mailbox.Untold(r.View) {
+		r.inTx("telling the broker of obligations", mailbox.TellObligations)
+	}
 	r.due(r.NextDeadline())
 }
 
@@ -240,6 +246,7 @@ func (r *round) passDeadlines() {
 // behind. No turn pays for the time in which the program did not run.
 func (r *Runner) Recover(ctx context.Context) error {
 	return r.box.InTx(ctx, func(tx *mailbox.Tx) {
+		mailbox.WatchObligations(tx)
 		for _, t := range tx.Recover() {
 			r.fail(tx, t, ErrStopping)
 		}

@@ -20,6 +20,7 @@ import (
 const (
 	Version0602 = "2026-06-02"
 	Version0624 = "2026-06-24"
+	Version0811 = "2026-08-11"
 )
 
 // Options are the optional settings of a Harness. Nil is valid.

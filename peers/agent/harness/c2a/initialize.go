@@ -41,9 +41,9 @@ func negotiate(asked string, result json.RawMessage) (*negotiated, error) {
 	switch n.version {
 	case "":
 		n.version = asked
-	case Version0602, Version0624:
+	case Version0602, Version0624, Version0811:
 	default:
-		return nil, fmt.Errorf("it speaks C2A %q, and this program %s and %s", n.version, Version0602, Version0624)
+		return nil, fmt.Errorf("it speaks C2A %q, and this program %s, %s and %s", n.version, Version0602, Version0624, Version0811)
 	}
 	for group, ours := range offered {
 		both := map[string]bool{}

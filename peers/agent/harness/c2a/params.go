@@ -5,13 +5,19 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/attention"
+	"hubbub/protocol"
 )
 
 // deliverParams renders an event as the params of chat/deliver in a draft. It
 // is pure.
 func deliverParams(e *harness.Event, version string, attempt int) any {
-	if version == Version0624 {
+	switch version {
+	case Version0624:
 		return flatEvent(e, attempt)
+	case Version0811:
+		f := flatEvent(e, attempt)
+		f.CreatedAt, f.Recipients, f.Obligation = e.CreatedAt, e.Recipients, e.Obligation
+		return f
 	}
 	return nestedEvent(e, attempt)
 }
@@ -82,7 +88,7 @@ func nestedEvent(e *harness.Event, attempt int) *nested {
 	return n
 }
 
-// flat is the event of the draft of 2026-06-24, with its optional members.
+// flat is the event of the drafts since 2026-06-24, with its optional members.
 type flat struct {
 	envelope
 	Conversation struct {
@@ -94,6 +100,11 @@ type flat struct {
 	Policy        string  `json:"policy"`
 	Content       *string `json:"content,omitempty"`
 	Digest        bool    `json:"digest,omitempty"`
+
+	// Of the draft of 2026-08-11.
+	CreatedAt  string               `json:"createdAt,omitempty"`
+	Recipients []protocol.Party     `json:"recipients,omitempty"`
+	Obligation *protocol.Obligation `json:"obligation,omitempty"`
 }
 
 func flatEvent(e *harness.Event, attempt int) *flat {

@@ -31,7 +31,8 @@ func TestOurRulesConform(t *testing.T) {
 		}
 	})
 	vectors, _ := attention.Vectors()
-	if err != nil || n != 2*len(vectors) || n == 0 {
+	timelines, _ := attention.Timelines()
+	if err != nil || n != 3*len(vectors)+len(timelines)+3 || n == 0 { // three of the timelines are controls, too
 		t.Errorf("%d cases of %d vectors, %v", n, len(vectors), err)
 	}
 }
@@ -88,7 +89,7 @@ func run(t *testing.T, o conformance.Options, faults ...string) map[string]confo
 func TestAReferenceProgramConforms(t *testing.T) {
 	verdicts := run(t, conformance.Options{})
 	vectors, _ := attention.Vectors()
-	if want := 2 * (len(vectors) + 11); len(verdicts) != want {
+	if want := 3 * (len(vectors) + 11); len(verdicts) != want {
 		t.Errorf("%d cases, want %d", len(verdicts), want)
 	}
 	for _, v := range verdicts {

@@ -60,7 +60,7 @@ type skipError string
 func (e skipError) Error() string { return string(e) }
 
 // Versions are the drafts that are checked.
-var Versions = []attention.Version{attention.Version0602, attention.Version0624}
+var Versions = attention.Versions
 
 // Host checks our own rules: one case for each vector and draft. Of the options
 // it takes Only and Versions.
@@ -70,8 +70,17 @@ func Host(opts *Options, report func(Verdict)) error {
 	if err != nil {
 		return err
 	}
+	timelines, err := attention.Timelines()
+	if err != nil {
+		return err
+	}
 	for _, version := range o.Versions {
 		draft := &draft{version, o, report}
+		for i := range timelines {
+			if version == attention.Version0811 {
+				draft.timeline(&timelines[i], i+1)
+			}
+		}
 		for i := range vectors {
 			v := &vectors[i]
 			v.Config.Version = version
@@ -81,17 +90,35 @@ func Host(opts *Options, report func(Verdict)) error {
 	return nil
 }
 
+// timeline checks one timeline of an obligation and, of a control, that it fails where nothing
+// returns.
+func (d *draft) timeline(t *attention.Timeline, n int) {
+	name := fmt.Sprintf("obligation_%02d", n)
+	d.conclude(name, t.Title(), t.Check(attention.DefaultReturns))
+	if !t.Control {
+		return
+	}
+	var wrong error
+	if t.Check(attention.Returns{}) == nil {
+		wrong = errors.New("it passes although nothing returns")
+	}
+	d.conclude(name+"_control", "without returns it fails: "+t.Title(), wrong)
+}
+
 // CheckDecision returns in what a host's decision does not conform to a vector, or nil.
 // It is pure.
 func CheckDecision(v *attention.Vector, d attention.Decision, version attention.Version) error {
 	var problems []error
-	policies := v.Want.Policy
-	if version == attention.Version0624 {
+	policies, modes, aims := v.Want.Policy, v.Want.Injection, v.Want.Directedness
+	if version.Flat() {
+		addressed := v.Want.Draft0624.AddressedToMe
 		policies = v.Want.Draft0624.Policy
-		problems = append(problems, oneOf("addressedToMe", d.AddressedToMe(), v.Want.Draft0624.AddressedToMe))
+		if now := v.Want.Draft0811; now != nil && version == attention.Version0811 {
+			addressed, policies, modes, aims = now.AddressedToMe, now.Policy, now.Injection, attention.Directednesses
+		}
+		problems = append(problems, oneOf("addressedToMe", d.AddressedToMe(), addressed))
 	}
-	problems = append(problems, oneOf("directedness", d.Directedness, v.Want.Directedness), oneOf("policy", d.Policy, policies),
-		oneOf("injection", d.Injection, v.Want.Injection))
+	problems = append(problems, oneOf("directedness", d.Directedness, aims), oneOf("policy", d.Policy, policies), oneOf("injection", d.Injection, modes))
 	if v.Want.Priority != "" {
 		problems = append(problems, oneOf("priority", d.Priority, []attention.Priority{v.Want.Priority}))
 	}

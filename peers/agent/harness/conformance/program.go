@@ -21,7 +21,7 @@ import (
 // Options are the optional settings of Program. Nil is valid.
 type Options struct {
 	Only     string              // run only the cases whose name or title contains this
-	Versions []attention.Version // default both drafts
+	Versions []attention.Version // default all drafts
 	Timeout  time.Duration       // for an answer to a delivery and for a discharge; default 60 s
 	Quiet    time.Duration       // inactivity after which silence counts; default 2 s
 	Env      map[string]string   // added to its environment
@@ -162,6 +162,9 @@ func (r *run) event(s *said) *harness.Event {
 		},
 		Ruling: harness.RulingOf(&d, d.Policy),
 		Digest: d.Injection == attention.ModeDigest, Knock: d.Knock,
+	}
+	if o := e.Obligation; o != nil && r.version == attention.Version0811 {
+		out.Oblige(o, e.Recipients)
 	}
 	if d.Knock == nil {
 		out.Content = []harness.Part{{Type: "text", Text: e.Text}}

@@ -1,0 +1,239 @@
+package mailbox
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"hubbub/peers/attention"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
+)
+
+// HearReaction keeps what a reaction in a chat says about an obligation. One on what the agent
+// answered is about what it answered, and names the agent; one on what it showed of an escalation
+// is about that.
+func HearReaction(tx *Tx, e *Entry) {
+	c := &e.Content
+	if !tx.m.obliges() || c.Event != protocol.EventReaction {
+		return
+	}
+	a := ActRow{ID: cmp.Or(c.ReactionID, c.SourceID), Target: c.TargetEventID, Act: attention.Act{Actor: e.Writer(), Signal: attention.Signal(c.Signal)}}
+	if c.Signal == "" {
+		a.Kind = attention.ActRemoved
+	} else if _, err := attention.ParseSignal(c.Signal); err != nil {
+		return
+	}
+	if c.Actor != nil {
+		a.Actor = identityIn(*c.Actor, e.Chat)
+	}
+	if c.Recipient != nil {
+		a.Recipient = identityIn(*c.Recipient, e.Chat)
+	}
+	if a.Target == "" && c.ReplyTo != nil {
+		a.Target = c.ReplyTo.SourceID
+	}
+	if o := spokenOf(&tx.View, e.Chat, a.Target); o != nil {
+		a.Target, a.Recipient = o.ID, cmp.Or(a.Recipient, o.Recipient)
+	}
+	if a.Actor != string(tx.m.id) { // whose own signals no chat tells it
+		Act(tx, a)
+	}
+}
+
+// spokenOf returns the obligation about which the agent's own message in a chat is: as its answer to
+// that, or as what it shows of it.
+func spokenOf(v *View, chat protocol.Topic, source string) *Obligation {
+	if source == "" {
+		return nil
+	}
+	type own struct{ key, event string }
+	said, found := store.One(v.Tx, func(o *own) []any { return []any{&o.key, &o.event} }, `SELECT key, event_id FROM sent WHERE chat = ? AND source_id = ?`, chat, source)
+	if !found {
+		return nil
+	}
+	if id, shown := strings.CutPrefix(said.key, obligationKey); shown {
+		id, _, _ = strings.Cut(id, ":")
+		for _, o := range obligationsWhere(v, `id = ? AND author = ?`, id, v.m.id) {
+			return o
+		}
+	}
+	if e := v.Entry(said.event); e != nil {
+		return obligationOf(v, e)
+	}
+	return nil
+}
+
+// closeWord closes what a person waits for.
+const closeWord = "/close"
+
+// HearClose takes the word with which a person closes what they wait for, in place of TakeIn, and
+// reports whether it was one: as an answer to what it is about, with its id, or alone where there is
+// just one.
+func HearClose(tx *Tx, e *Entry) bool {
+	c := &e.Content
+	word, named, _ := strings.Cut(strings.TrimSpace(c.Text), " ")
+	word, _, _ = strings.Cut(word, "@")
+	if !tx.m.obliges() || word != closeWord || c.Event != protocol.EventMessage || c.Author.Kind != string(attention.AuthorHuman) || c.Forwarded != "" {
+		return false
+	}
+	if !receipt(tx, e) {
+		return true
+	}
+	who, self := e.Writer(), string(tx.m.id)
+	list := obligationsWhere(&tx.View, `open = 1 AND ((author = ?1 OR delegate = ?1) AND recipient = ?2 OR author = ?2 AND recipient = ?1 AND rung <> '')`, who, self)
+	about := ""
+	if c.ReplyTo != nil && c.ReplyTo.SourceID != "" {
+		about = c.ReplyTo.SourceID
+		if o := spokenOf(&tx.View, e.Chat, about); o != nil {
+			about = o.ID
+		}
+	}
+	list = slices.DeleteFunc(list, func(o *Obligation) bool {
+		there := tx.Entry(o.EventID)
+		return there == nil || o.Rung == "" && there.Chat != e.Chat || about != "" && o.ID != about || named != "" && o.ID != strings.TrimSpace(named)
+	})
+	mine := c.Chat.Kind == string(attention.ConversationDM) || about != "" && c.ReplyTo.Author == self
+	switch {
+	case len(list) == 1:
+		Act(tx, ActRow{ID: "close:" + e.SourceID, Target: list[0].ID, Act: attention.Act{Actor: who, Signal: attention.SignalDone, Recipient: list[0].Recipient}})
+		tx.answerVerdict(e, "Closed: "+attention.HeaderValue(list[0].Title))
+	case len(list) > 1:
+		said := "Several are open. Answer the one that you mean with /close, or name it:"
+		for _, o := range list[:min(len(list), 10)] {
+			said += "\n/close " + attention.HeaderValue(o.ID) + " — " + attention.HeaderValue(o.Title)
+		}
+		tx.answerVerdict(e, said)
+	case mine && named != "" && len(obligationsWhere(&tx.View, `id = ? AND open = 0`, strings.TrimSpace(named))) > 0, mine && about != "" && len(obligationsWhere(&tx.View, `id = ? AND open = 0`, about)) > 0:
+		tx.answerVerdict(e, "That is closed already.")
+	case mine && (named != "" && len(obligationsWhere(&tx.View, `id = ?`, strings.TrimSpace(named))) > 0 || about != "" && len(obligationsWhere(&tx.View, `id = ?`, about)) > 0):
+		tx.answerVerdict(e, "That is not yours to close: it is for whoever waits.")
+	case mine:
+		tx.answerVerdict(e, "Nothing is open here that "+tx.m.id.Name()+" owes you.")
+	}
+	return true
+}
+
+// Discharge closes, as the agent's own act, what it waits for from a recipient, or says in a sentence
+// why not. It reports whether the agent knows of it.
+func Discharge(tx *Tx, id, recipient string) (known bool, refused string) {
+	self := string(tx.m.id)
+	list := obligationsWhere(&tx.View, `(id = ?1 OR event_id = ?1) AND (recipient = ?2 OR recipient = 'agent:' || ?2)`, id, recipient)
+	if len(list) == 0 {
+		return false, "There is no obligation of " + attention.HeaderValue(recipient) + " on account of " + attention.HeaderValue(id) + ". blocking lists what you wait for."
+	}
+	o := list[0]
+	a := attention.Act{Actor: self, Signal: attention.SignalDone, Recipient: o.Recipient}
+	switch effect, _ := o.Effect(a); {
+	case !o.Open:
+		return true, "It is discharged already."
+	case o.Rung != "" && o.Author == self:
+		return true, "It lists what you owe others, and ends by itself once all of that is closed."
+	case effect != attention.EffectDischarge:
+		return true, "That is not yours to close: " + attention.HeaderValue(o.Author) + " waits, and says when it is answered."
+	}
+	row := ActRow{Target: o.ID, Act: a}
+	row.ID = actID(row)
+	Act(tx, row)
+	if protocol.RoleOf(protocol.PeerID(o.Recipient)) == protocol.RoleAgent && o.Recipient != self {
+		tx.Enqueue(protocol.Topic(o.Recipient), row.ID, protocol.NewMessage(protocol.TypeAgentEvent, tx.m.id, protocol.Reaction{
+			Event: protocol.EventReaction, ReactionID: row.ID, TargetEventID: o.ID, CreatedAt: protocol.FormatTime(time.Now()), Signal: string(a.Signal),
+			Actor: protocol.Party{ID: self, Kind: string(attention.AuthorAgent)}, Recipient: &protocol.Party{ID: o.Recipient, Kind: string(attention.AuthorAgent)},
+		}))
+	}
+	return true, ""
+}
+
+// ObligeOthers keeps that the agent waits for somebody on account of what it just said: by the id of
+// its message until the chat has given it one.
+func ObligeOthers(tx *Tx, e *Entry, id protocol.MessageID, said string, recipient string, given *protocol.Obligation) {
+	o := &Obligation{
+		ID: string(id), EventID: e.EventID, Blocks: blocksOf(given.Blocks), DefaultAction: text.Clip(text.Line(given.DefaultAction), maxDefaultAction), Title: titleOf(said),
+		Open: true, State: attention.ObligationOpen, Told: !e.FromBroker(),
+		Owed: attention.Owed{Author: string(tx.m.id), Recipient: recipient, CreatedAt: time.Now()},
+	}
+	if given.DischargeDelegate != nil {
+		o.Delegate = identityIn(*given.DischargeDelegate, e.Chat)
+	}
+	keepObligation(tx, o)
+	recordObligation(tx, o, "opened", "said", nil)
+}
+
+// nameObligation gives what the agent said, and waits for an answer to, the id by which its chat names
+// it.
+func nameObligation(tx *Tx, id protocol.MessageID, source string) {
+	if id == "" || source == "" {
+		return
+	}
+	tx.Exec(`UPDATE OR IGNORE obligations SET id = ?, told = 0 WHERE id = ? AND author = ?`, source, id, tx.m.id)
+	tx.Exec(`UPDATE acts SET target = ? WHERE target = ?`, source, id)
+}
+
+// LearnDuty takes what the broker has of an obligation: its log settles what others did.
+func LearnDuty(tx *Tx, d *collab.Duty) {
+	self := string(tx.m.id)
+	if !tx.m.obliges() || string(d.Recipient) != self && string(d.Author) != self && string(d.Delegate) != self {
+		return
+	}
+	o := obligationAt(&tx.View, d.EventID, string(d.Recipient))
+	if o != nil && string(d.Author) != self && o.Author == string(d.Author) && !slices.Equal(o.Members, d.Members) { // an escalation lists more
+		o.Members, o.Title, o.Blocks = d.Members, d.Title, blocksOf(d.Blocks)
+		keepObligation(tx, o)
+	}
+	for _, a := range d.Acts {
+		Act(tx, ActRow{ID: a.ReactionID, Target: d.EventID, Act: attention.Act{
+			Kind: attention.ActKind(a.Kind), Actor: string(a.Actor), Signal: attention.Signal(a.Signal), Recipient: string(a.Recipient), At: collab.ParseTime(a.CreatedAt),
+		}})
+		tx.Exec(`UPDATE acts SET told = 1 WHERE id = ?`, a.ReactionID)
+	}
+}
+
+// Untold reports whether the broker lacks something of the agent's obligations.
+func Untold(v *View) bool {
+	return v.m.obliges() && v.m.opts.Broker.Known() && store.Value[bool](v.Tx,
+		`SELECT EXISTS (SELECT 1 FROM obligations WHERE told = 0) OR EXISTS (SELECT 1 FROM acts WHERE told = 0 AND target IN (SELECT id FROM obligations))`)
+}
+
+// TellObligations queues for the broker what it lacks.
+func TellObligations(tx *Tx) {
+	for _, o := range obligationsWhere(&tx.View, `told = 0 LIMIT 100`) {
+		key := UniqueKey("oblige:"+text.Clip(o.ID, 200), o.CreatedAt.Unix())
+		tx.Enqueue(protocol.TopicBroker, key, collab.ObligationOpen.Message(tx.m.id, o.Params()))
+		tx.Exec(`UPDATE obligations SET told = 1 WHERE id = ? AND recipient = ?`, o.ID, o.Recipient)
+	}
+	type untold struct {
+		ActRow
+		n int64
+	}
+	for _, a := range store.All(tx.Tx, func(a *untold) []any {
+		return []any{&a.n, &a.ID, &a.Target, &a.Kind, &a.Actor, &a.Signal, &a.Recipient}
+	}, `SELECT n, id, target, kind, actor, signal, recipient FROM acts WHERE told = 0 AND target IN (SELECT id FROM obligations WHERE told = 1) ORDER BY n LIMIT 100`) {
+		tx.Exec(`UPDATE acts SET told = 1 WHERE n = ?`, a.n)
+		mine := a.Actor == string(tx.m.id)
+		if !mine && !protocol.IsPerson(protocol.PeerID(a.Actor)) { // who tells it itself
+			continue
+		}
+		for _, o := range obligationsWhere(&tx.View, `id = ?`, a.Target) {
+			tx.Enqueue(protocol.TopicBroker, fmt.Sprintf("act:%d:%s:%s", a.n, text.Clip(a.ID, 200), text.Clip(o.Recipient, 100)), collab.ObligationReact.Message(tx.m.id, collab.ActParams{
+				ReactionID: a.ID, TargetEventID: a.Target, Kind: string(a.Kind), Actor: protocol.PeerID(a.Actor), Signal: string(a.Signal), Recipient: protocol.PeerID(cmp.Or(a.Recipient, o.Recipient)),
+			}))
+		}
+	}
+}
+
+// Params tell an obligation to the broker.
+func (o *Obligation) Params() collab.DutyParams {
+	return collab.DutyParams{
+		EventID: o.ID, Author: protocol.PeerID(o.Author), Recipient: protocol.PeerID(o.Recipient), Delegate: protocol.PeerID(o.Delegate), Blocks: string(o.Blocks),
+		DefaultAction: o.DefaultAction, Title: o.Title, Rung: string(o.Rung), Members: o.Members, CreatedAt: protocol.FormatTime(o.CreatedAt),
+	}
+}
+
+// SetPeople remembers the people of a chat in the order in which its configuration has them.
+func SetPeople(tx *Tx, topic protocol.Topic, people []protocol.PeerID) {
+	tx.Exec(`UPDATE chats SET people = ? WHERE topic = ?`, jsonColumn{people}, topic)
+}

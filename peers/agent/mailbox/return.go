@@ -1,0 +1,351 @@
+package mailbox
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"hubbub/peers/attention"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
+)
+
+// What is open comes back to this agent as an event of its own, which is injected as a knock; and
+// what came back in vain is put to the next rung of its ladder.
+
+const (
+	returnKey     = "return:"     // begins the ids of such events
+	obligationKey = "obligation:" // begins the keys of what is shown of an escalation
+)
+
+// escalationID begins the ids of escalations.
+const escalationID = "owed-"
+
+// IsEscalation reports whether a question is an escalation: a rung that only lists what is owed.
+func IsEscalation(questionID string) bool {
+	return collab.IsRung(questionID) && strings.Contains(questionID, escalationID)
+}
+
+// WatchObligations looks at all that is open anew when the agent begins: its settings may be others.
+func WatchObligations(tx *Tx) {
+	tx.Exec(`UPDATE obligations SET look_at = 1 WHERE open = 1 AND recipient = ?`, tx.m.id)
+}
+
+// SeeToObligations does what is due about obligations, in one transaction: it brings back, and asks
+// the next rungs.
+func SeeToObligations(tx *Tx) {
+	now := time.Now()
+	var up []*Obligation
+	for _, o := range obligationsWhere(&tx.View, `open = 1 AND look_at > 0 AND look_at <= ?`, timeColumn{&now}) {
+		due := attention.Due{}
+		if o.Recipient == string(tx.m.id) && tx.m.obliges() {
+			o.Since = tx.m.since
+			due = o.Next(actsOn(&tx.View, o.ID), o.Watch, tx.m.opts.Returns, now)
+		}
+		if due.Missed && !o.Missed {
+			recordObligation(tx, o, "missed", due.Reason, map[string]any{"until": protocol.FormatTime(due.At)})
+		}
+		if due.Return {
+			bringBack(tx, o, due)
+		}
+		if due.Escalate {
+			o.Escalated = true
+			up = append(up, o)
+		}
+		o.Slot, o.Missed, o.LookAt = max(o.Slot, due.Slot), due.Missed, due.At
+		tx.Exec(`UPDATE obligations SET slot = ?, missed = ?, escalated = ?, look_at = ? WHERE id = ? AND recipient = ?`,
+			o.Slot, o.Missed, o.Escalated, timeColumn{&o.LookAt}, o.ID, o.Recipient)
+	}
+	putUpAll(tx, up)
+}
+
+// ObligationsDue reports whether SeeToObligations has something to do.
+func ObligationsDue(v *View, now time.Time) bool {
+	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM obligations WHERE open = 1 AND look_at > 0 AND look_at <= ?)`, timeColumn{&now})
+}
+
+// bringBack makes the event with which an obligation comes back. While the one before still waits
+// for its turn, it makes none.
+func bringBack(tx *Tx, o *Obligation, due attention.Due) {
+	of := tx.Entry(o.EventID)
+	if of == nil {
+		return
+	}
+	if waits := tx.entries(`WHERE kind = 'return' AND state IN ('stored', 'held', 'turned') AND json_extract(content, '$.targetEventId') = ?`, o.ID); len(waits) > 0 {
+		recordObligation(tx, o, "waits", "the last return has had no turn yet", map[string]any{"returnId": waits[0].EventID})
+		return
+	}
+	e := &Entry{EventID: fmt.Sprint(returnKey, due.Slot, ":", o.ID), SourceID: of.SourceID, Chat: of.Chat, Carrier: of.Carrier, Received: time.Now()}
+	place, author := *of.Content.Chat, *of.Content.Author
+	author.DisplayName, author.Username = "", ""
+	e.Content = protocol.ChatMessage{
+		Event: string(attention.KindReturn), SourceID: of.SourceID, CreatedAt: protocol.FormatTime(o.CreatedAt), Chat: &place, Author: &author, TargetEventID: o.ID,
+		Recipients: []protocol.Party{{ID: o.Recipient, Kind: string(attention.AuthorAgent)}},
+		Obligation: &protocol.Obligation{Blocks: string(o.Blocks), DefaultAction: o.DefaultAction},
+		Text: "Somebody waits for you, for " + o.Age(e.Received) + " by now: event " + attention.HeaderValue(of.EventID) +
+			". It comes back until they close it. Read it with " + attention.PullThread + ", and answer it, or say plainly that you cannot yet.",
+	}
+	e.Origin = of.Origin
+	if e.Origin.QuestionID != "" && !of.Open() { // its one answer was given
+		e.Origin.QuestionID = ""
+	}
+	if tx.Entry(e.EventID) != nil {
+		return
+	}
+	insert(tx, e)
+	recordObligation(tx, o, "returned", due.Reason, map[string]any{"returnId": e.EventID, "slot": due.Slot})
+	tx.After(func() { tx.m.opts.Crash("brought back") })
+}
+
+// ReturnedBy returns the obligation of which an event is a return, or nil.
+func ReturnedBy(v *View, e *Entry) *Obligation {
+	if e.Content.Event != string(attention.KindReturn) {
+		return nil
+	}
+	return obligationAt(v, e.Content.TargetEventID, string(v.m.id))
+}
+
+// obligationOf returns the obligation of this agent that an event, an edit of it, or a return is
+// about, or nil.
+func obligationOf(v *View, e *Entry) *Obligation {
+	if o := ReturnedBy(v, e); o != nil {
+		return o
+	}
+	return obligationAt(v, e.ObligationID(), string(v.m.id))
+}
+
+// Signalled notes what the agent signals about an event whose author waits for it.
+func Signalled(tx *Tx, e *Entry, signal attention.Signal) {
+	o := obligationOf(&tx.View, e)
+	if o == nil {
+		return
+	}
+	self := string(tx.m.id)
+	row := ActRow{Target: o.ID, Act: attention.Act{Actor: self, Signal: signal, Recipient: self}}
+	row.ID = fmt.Sprint(actID(row), "-", pauses(&tx.View, o)) // what was clarified may be unclear again
+	Act(tx, row)
+}
+
+// pauses counts how often the author of an obligation has clarified it.
+func pauses(v *View, o *Obligation) (n int) {
+	for _, a := range actsOn(v, o.ID) {
+		if effect, _ := o.Effect(a); effect == attention.EffectResume {
+			n++
+		}
+	}
+	return n
+}
+
+// putUpAll puts obligations to the next rung of the ladder: those of one rung as one.
+func putUpAll(tx *Tx, list []*Obligation) {
+	type group struct {
+		step  attention.Step
+		chat  protocol.Topic
+		owed  []*Obligation
+		first *Entry
+	}
+	var groups []*group
+	for _, o := range list {
+		e := tx.Entry(o.EventID)
+		if e == nil {
+			continue
+		}
+		step := rungOf(tx, o, e)
+		recordObligation(tx, o, "escalated", step.Reason, map[string]any{"rung": step.Rung, "to": step.To})
+		if step.Rung == attention.RungAuthor {
+			if !o.Escalation {
+				tx.Notice(e, NoticeNobody, tx.m.id.Name()+" was reminded of this three times, and nobody stands above it who could be asked. It stays open until you close it.")
+			}
+			continue
+		}
+		i := slices.IndexFunc(groups, func(g *group) bool { return g.step.Rung == step.Rung && g.step.To == step.To })
+		if i < 0 {
+			i, groups = len(groups), append(groups, &group{step: step, chat: e.Chat, first: e})
+		}
+		groups[i].owed = append(groups[i].owed, o)
+	}
+	for _, g := range groups {
+		putUp(tx, g.step, g.first, g.owed)
+	}
+}
+
+// NoticeNobody tells an author that nobody can be asked in the agent's place.
+const NoticeNobody = "nobody_above"
+
+// rungOf returns who is asked about an obligation in which this agent is silent.
+func rungOf(tx *Tx, o *Obligation, e *Entry) attention.Step {
+	ladder := tx.m.opts.Ladder.On(e.Origin.Lead, e.Origin.Owner)
+	for _, who := range peopleOf(&tx.View, e.Chat) {
+		if tx.WhereIs(who, e.Chat) != nil {
+			ladder.People = append(ladder.People, who)
+		}
+	}
+	climb := attention.Climb{Self: string(tx.m.id), Author: o.Author, Unreached: map[attention.Rung]bool{}}
+	for _, name := range []attention.Rung{attention.RungLead, attention.RungOwner, attention.RungPerson} {
+		if who := ladder.Who(name); who != "" {
+			climb.Unreached[name] = tx.WhereIs(who, e.Chat) == nil && !tx.m.opts.Broker.Known()
+		}
+	}
+	return ladder.Next(climb)
+}
+
+// peopleOf returns the people of a chat in the order in which its configuration has them, and then
+// in which they wrote first.
+func peopleOf(v *View, chat protocol.Topic) []string {
+	var told []string
+	for _, list := range store.All(v.Tx, func(l *[]string) []any { return []any{jsonColumn{l}} }, `SELECT people FROM chats WHERE topic = ?`, chat) {
+		told = append(told, list...)
+	}
+	wrote := store.All(v.Tx, store.Itself[string], `SELECT author FROM events WHERE chat = ? AND author_kind = 'human' GROUP BY author ORDER BY min(seq) LIMIT 20`, chat)
+	for _, id := range wrote {
+		if who := protocol.PeerID(chat).Family() + ":" + id; !slices.Contains(told, who) {
+			told = append(told, who)
+		}
+	}
+	return told
+}
+
+// putUp asks a rung about obligations: a new event that obliges whoever stands there, or more of
+// what one that is open lists.
+func putUp(tx *Tx, step attention.Step, e *Entry, owed []*Obligation) {
+	self := string(tx.m.id)
+	r, known := &Obligation{Rung: step.Rung, Open: true, State: attention.ObligationOpen, EventID: e.EventID, DefaultAction: "They stay open, and " + self + " is not reminded of them again."}, false
+	if open := obligationsWhere(&tx.View, `author = ? AND recipient = ? AND rung = ? AND open = 1`, self, step.To, step.Rung); len(open) > 0 {
+		r, known = open[0], true
+	}
+	for _, o := range owed {
+		if !slices.Contains(r.Members, o.ID) {
+			r.Members = append(r.Members, o.ID)
+		}
+	}
+	if !known {
+		sum := sha256.Sum256([]byte(strings.Join(append([]string{self, string(step.Rung), step.To}, r.Members...), "\x00")))
+		r.ID = collab.RungID(escalationID + hex.EncodeToString(sum[:10]))
+		r.Owed = attention.Owed{Author: self, Recipient: step.To, Escalation: true, CreatedAt: time.Now()}
+	}
+	listed := listedBy(&tx.View, r)
+	r.Blocks, r.Title, r.Told = attention.AllBlocks[len(attention.AllBlocks)-1], fmt.Sprintf("%s has not seen to %s", tx.m.id.Name(), text.Count(len(r.Members), "obligation")), false
+	for i, o := range listed {
+		if slices.Index(attention.AllBlocks, o.Blocks) < slices.Index(attention.AllBlocks, r.Blocks) {
+			r.Blocks = o.Blocks
+		}
+		if i == 0 {
+			r.Delegate = o.Author
+		} else if r.Delegate != o.Author {
+			r.Delegate = "" // of several authors none closes for the others
+		}
+	}
+	keepObligation(tx, r)
+	showEscalation(tx, r, e, known)
+	tx.After(func() { tx.m.opts.Crash("escalated") })
+}
+
+// listedBy returns the obligations that an escalation lists and that are open.
+func listedBy(v *View, r *Obligation) (list []*Obligation) {
+	for _, id := range r.Members {
+		if o := obligationAt(v, id, string(v.m.id)); o != nil && o.Open {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// escalationText is what whoever stands on a rung reads.
+func escalationText(tx *Tx, r *Obligation) string {
+	lines := []string{r.Title + ", though it was reminded:"}
+	for _, o := range listedBy(&tx.View, r) {
+		line := fmt.Sprintf("- %s waits for %s (%s): %s", attention.HeaderValue(o.Author), o.Age(time.Now()), o.Blocks, attention.HeaderValue(o.Title))
+		if o.DefaultAction != "" {
+			line += " — else: " + attention.HeaderValue(o.DefaultAction)
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n") + "\nPlease see to it that they get their answers."
+}
+
+// showEscalation puts an escalation where who stands on its rung reads: a person where they write, others by
+// a question of the broker's. What it lists more stands in the same message.
+func showEscalation(tx *Tx, r *Obligation, e *Entry, known bool) {
+	object := &protocol.Obligation{Blocks: string(r.Blocks), DefaultAction: r.DefaultAction}
+	if r.Delegate != "" {
+		object.DischargeDelegate = &protocol.Party{ID: r.Delegate}
+	}
+	said, key := escalationText(tx, r), obligationKey+r.ID
+	there := tx.WhereIs(r.Recipient, e.Chat)
+	switch {
+	case there != nil:
+		reply := protocol.ChatReply{
+			Text:       said + "\n\n👍 or ✅ here, or /close as a reply, when it is seen to.",
+			Visibility: there.Visibility(), Directedness: string(attention.DirectedAmbient), Obligation: object, Recipients: []protocol.Party{{ID: r.Recipient, Kind: string(attention.AuthorHuman)}},
+		}
+		if known {
+			reply.Edits, key = key, fmt.Sprint(key, ":", len(r.Members))
+		}
+		if tx.SentAs(key) == nil {
+			tx.Reply(there, SentNotice, key, reply)
+		}
+	case !known:
+		tx.Enqueue(protocol.TopicBroker, "ask:"+r.ID, collab.QuestionAsk.Message(tx.m.id, collab.QuestionParams{ID: &r.ID, Title: said, AskedOfID: r.Recipient, Obligation: object}))
+	}
+}
+
+// showDischarged puts in the place of what was shown of an escalation that it is over, and closes the
+// broker's question.
+func showDischarged(tx *Tx, o *Obligation) {
+	switch shown := tx.SentAs(obligationKey + o.ID); {
+	case shown != nil:
+		if e := tx.Entry(shown.EventID); e != nil {
+			tx.Reply(e, SentNotice, obligationKey+o.ID+":over", protocol.ChatReply{
+				Text: o.Title + ": closed.", Edits: obligationKey + o.ID, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
+			})
+		}
+	case collab.IsRung(o.ID):
+		tx.Enqueue(protocol.TopicBroker, "close:"+o.ID, collab.QuestionClose.Message(tx.m.id, collab.IDParams{ID: o.ID}))
+	}
+}
+
+// clarifyKey begins the ids of what an agent asks of the author of an obligation that it does not
+// understand.
+func clarifyKey(o *Obligation) string {
+	sum := sha256.Sum256([]byte("clarify\x00" + o.ID + "\x00" + o.Recipient))
+	return "clarify_" + hex.EncodeToString(sum[:10]) + "_"
+}
+
+// askAuthor obliges the author of what this agent does not understand, in return: an agent by a
+// question of the broker's, a person where it was said.
+func askAuthor(tx *Tx, o *Obligation) {
+	e := tx.Entry(o.EventID)
+	if e == nil {
+		return
+	}
+	back := &Obligation{
+		ID: fmt.Sprint(clarifyKey(o), pauses(&tx.View, o)), EventID: o.EventID, Blocks: o.Blocks, Open: true, State: attention.ObligationOpen,
+		DefaultAction: "It is not seen to until then.", Title: "what is meant by: " + o.Title,
+		Owed: attention.Owed{Author: o.Recipient, Recipient: o.Author, CreatedAt: time.Now()},
+	}
+	if obligationAt(&tx.View, back.ID, back.Recipient) != nil {
+		return
+	}
+	keepObligation(tx, back)
+	object := &protocol.Obligation{Blocks: string(back.Blocks), DefaultAction: back.DefaultAction}
+	said := "I do not understand this, and wait for you to say it more clearly: edit it, or write it anew."
+	if strings.HasPrefix(o.Author, "agent:") && tx.m.opts.Broker.Known() {
+		tx.Enqueue(protocol.TopicBroker, "ask:"+back.ID, collab.QuestionAsk.Message(tx.m.id, collab.QuestionParams{
+			ID: &back.ID, Title: said + " It was: " + o.Title, AskedOfID: o.Author, Obligation: object,
+		}))
+	} else {
+		kind := string(attention.AuthorHuman)
+		if e.FromAgent() {
+			kind = string(attention.AuthorAgent)
+		}
+		tx.Reply(e, SentNotice, obligationKey+back.ID, protocol.ChatReply{
+			Text: said, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient), Obligation: object, Recipients: []protocol.Party{{ID: o.Author, Kind: kind}},
+		})
+	}
+	recordObligation(tx, back, "opened", "unclear", nil)
+}

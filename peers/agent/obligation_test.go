@@ -1,0 +1,578 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+)
+
+// with0811 are the options of an agent of draft 2026-08-11 with a ladder.
+func with0811(ladder attention.Ladder) *agent.Options {
+	return &agent.Options{Version: attention.Version0811, Ladder: ladder}
+}
+
+// waiting makes an obligating event of a message: its author waits for agent:lead.
+func waiting(m protocol.ChatMessage) protocol.ChatMessage {
+	m.Recipients = []protocol.Party{{ID: "lead", Kind: "agent"}}
+	m.Obligation = &protocol.Obligation{Blocks: "halted", DefaultAction: "Keep the deployment\npaused"}
+	m.CreatedAt = protocol.FormatTime(time.Now())
+	return m
+}
+
+// reaction is one of draft 2026-08-11 to an event.
+func reaction(id, target, actor, signal, recipient string) protocol.ChatMessage {
+	kind := "human"
+	if strings.HasPrefix(actor, "agent:") {
+		kind = "agent"
+	}
+	m := protocol.ChatMessage{
+		Event: "reaction", ReactionID: id, TargetEventID: target, Signal: signal, Actor: &protocol.Party{ID: actor, Kind: kind},
+		Chat: &protocol.Chat{ID: "42", Kind: "dm"},
+	}
+	if recipient != "" {
+		m.Recipient = &protocol.Party{ID: recipient, Kind: "agent"}
+	}
+	return m
+}
+
+// returns lists after how long what somebody waits for came back as a turn of the model.
+func (s *stub) returns() (list []string) {
+	for _, t := range s.seen() {
+		if strings.HasPrefix(t.Event.EventID, "return:") {
+			list = append(list, t.Event.Knock.Age)
+		}
+	}
+	return list
+}
+
+// obligations lists "state reason" of the records of obligations.
+func (w *world) obligations() (list []string) {
+	for _, r := range w.records {
+		if r.is("obligation") {
+			id, _, _ := strings.Cut(fmt.Sprint(r["obligationId"]), "_")
+			said := fmt.Sprintf("%s %s", r["state"], id)
+			if r["to"] != nil {
+				said = fmt.Sprintf("%s to %s", r["state"], r["to"])
+			}
+			list = append(list, said)
+		}
+	}
+	return list
+}
+
+// evading answers with something else once, and reacts done and seen, as arm A has it.
+func evading(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+	if !strings.HasPrefix(tn.Event.EventID, "return:") {
+		call(tools, "chat.send_message", map[string]any{"text": "nice weather today"})
+		call(tools, "chat.react", map[string]any{"signal": "done"})
+		call(tools, "chat.react", map[string]any{"signal": "seen"})
+	}
+	return harness.Outcome{State: harness.Finished}, nil
+}
+
+var halfAnHour = []string{"10m0s", "20m0s", "30m0s"}
+
+// runArm has the author wait for agent:lead, above whom agent:boss stands.
+func runArm(t *testing.T, s *stub, opts *agent.Options, test func(t *testing.T, w *world)) {
+	inHouse(t, s, opts, func(t *testing.T, w *world) {
+		boss := newStub(silent)
+		defer joinAgent(w, "agent:boss", boss, &agent.Options{Version: attention.Version0811})()
+		w.sleep(35 * time.Second)
+		w.say(waiting(dm("e1", "Can you check whether the deploy is blocked?")))
+		test(t, w)
+	})
+}
+
+// TestArmsAAndD: read, a reply that does not answer, done and seen of the recipient: it still comes
+// back, each time in a turn; read or not, it is byte for byte the same.
+func TestArmsAAndD(t *testing.T) {
+	var seen [2]string
+	for i, read := range []bool{true, false} {
+		s := newStub(func(ctx context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+			if read {
+				call(tools, "chat.read_thread", map[string]any{"conversation": "42"})
+			}
+			return evading(ctx, tn, tools)
+		})
+		runArm(t, s, with0811(attention.Ladder{Lead: "boss"}), func(t *testing.T, w *world) {
+			w.sleep(41 * time.Minute)
+			equal(t, "returns", s.returns(), halfAnHour)
+			equal(t, "obligations", w.obligations(), []string{
+				"opened e1", "none e1", "returned e1", "returned e1", "returned e1", "escalated to agent:boss", "opened rung",
+			})
+			if d := w.dispositions(); d[0] != "e1 responded" {
+				t.Errorf("the event itself ended as %q", d)
+			}
+			prompts := []string{}
+			for _, turn := range s.seen() {
+				prompts = append(prompts, turn.Prompt)
+			}
+			seen[i] = strings.Join(prompts[1:], "\n\n")
+			for _, want := range []string{"C2A KNOCK", "from: human:77", "open_for: 10m0s", "author_is: halted", `default_action: Keep the deployment paused`, "pull_with: chat.read_thread", "response_policy: must_respond"} {
+				if !strings.Contains(seen[i], want) {
+					t.Errorf("the return lacks %q:\n%s", want, seen[i])
+				}
+			}
+			if strings.Contains(seen[i], "deploy is blocked") {
+				t.Errorf("a return shows the content:\n%s", seen[i])
+			}
+		})
+	}
+	if seen[0] != seen[1] {
+		t.Errorf("read it is\n%s\nunread\n%s", seen[0], seen[1])
+	}
+}
+
+// TestArmB: the author, or its delegate, reacts done and names the recipient, and it never comes back,
+// also if that is taken away.
+func TestArmB(t *testing.T) {
+	s := newStub(evading)
+	inWorld(t, s, with0811(attention.Ladder{}), func(t *testing.T, w *world) {
+		answer := func(id string) protocol.ChatMessage {
+			w.shown(w.replies[len(w.replies)-3], "shown "+id) // two signals came after it
+			return inReply(dm("close "+id, ""), "shown "+id)
+		}
+		for id, closing := range map[string]func(id string){
+			"author":   func(id string) { w.say(reaction("r1", id, "tg:77", "done", "agent:lead")) },
+			"bare":     func(id string) { w.say(reaction("r2", id, "77", "done", "lead")) },
+			"delegate": func(id string) { w.say(reaction("r3", id, "tg:88", "done", "agent:lead")) },
+			"thumb": func(id string) {
+				m := answer(id)
+				m.Event, m.Signal = "reaction", "agree"
+				w.say(m)
+			},
+			"word":      func(id string) { m := answer(id); m.Text = "/close@some_bot"; w.say(m) },
+			"bare word": func(id string) { w.say(dm("close "+id, "/close")) },
+			"named":     func(id string) { w.say(dm("close "+id, "/close "+id)) },
+			"deletion":  func(id string) { m := dm(id, ""); m.Event = "delete"; w.say(m) },
+		} {
+			m := waiting(dm(id, fresh(len(id))+"?"))
+			m.Obligation.DischargeDelegate = &protocol.Party{ID: "88", Kind: "human"}
+			w.say(m)
+			w.sleep(10 * time.Second)
+			closing(id)
+			w.sleep(time.Second)
+			w.say(reaction("away "+id, id, "tg:77", "", "agent:lead"))
+		}
+		w.sleep(45 * time.Minute)
+		equal(t, "returns", s.returns(), nil)
+		if got := w.obligations(); len(got) != 16+8 { // opened, evidence of the recipient, discharged
+			t.Errorf("obligations are %q", got)
+		}
+	})
+}
+
+// TestNothingElseDischarges: of all that others do, nothing keeps it from coming back.
+func TestNothingElseDischarges(t *testing.T) {
+	s := newStub(evading)
+	inWorld(t, s, with0811(attention.Ladder{}), func(t *testing.T, w *world) {
+		w.say(waiting(dm("e1", "Can you check whether the deploy is blocked?")))
+		w.sleep(time.Minute)
+		deleted := by(dm("e1", ""), "99", "human")
+		deleted.Event = "delete"
+		for _, m := range []protocol.ChatMessage{
+			reaction("r1", "e1", "tg:77", "done", ""), reaction("r2", "e1", "tg:77", "done", "agent:w3"), reaction("r3", "e1", "tg:99", "done", "agent:lead"),
+			reaction("r4", "e1", "agent:lead", "declined", "agent:lead"), reaction("r5", "e1", "tg:77", "seen", "agent:lead"),
+			by(dm("r6", "/close"), "99", "human"), by(dm("r7", "/close e1"), "99", "human"), deleted,
+		} {
+			w.say(m)
+		}
+		w.sleep(31 * time.Minute)
+		equal(t, "returns", s.returns(), halfAnHour)
+		w.wantTexts("nice weather today", "signal done", "signal seen", "Nothing is open here that lead owes you.", "That is not yours to close: it is for whoever waits.")
+	})
+}
+
+// TestArmC: without any signal it comes back at equal intervals three times, and then somebody else is
+// obliged, whose own ladder goes on.
+func TestArmC(t *testing.T) {
+	s := newStub(silent)
+	runArm(t, s, with0811(attention.Ladder{Lead: "boss"}), func(t *testing.T, w *world) {
+		w.sleep(39 * time.Minute)
+		equal(t, "returns", s.returns(), halfAnHour)
+		if got := w.obligations(); strings.Contains(strings.Join(got, " "), "escalated") {
+			t.Errorf("before its time: %q", got)
+		}
+		w.sleep(2 * time.Minute)
+		if got := strings.Join(w.obligations(), "\n"); !strings.Contains(got, "escalated to agent:boss\nopened rung") {
+			t.Errorf("obligations are %q", got)
+		}
+		w.sleep(33 * time.Minute)
+		equal(t, "returns", s.returns(), halfAnHour)
+		owed := 0
+		for _, r := range w.records {
+			if r.is("obligation") && r["agent"] == "agent:boss" && r["state"] == "returned" {
+				owed++
+			}
+		}
+		if owed != 3 {
+			t.Errorf("the lead was reminded %d times: %q", owed, w.obligations())
+		}
+	})
+}
+
+// TestWithoutReturnsTheArmsFail is the control: with the mechanism switched off, nothing comes back and
+// nobody else is asked, whether as in arm A or as in C.
+func TestWithoutReturnsTheArmsFail(t *testing.T) {
+	for name, turn := range map[string]func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error){"A": evading, "C": silent} {
+		t.Run(name, func(t *testing.T) {
+			s := newStub(turn)
+			opts := with0811(attention.Ladder{Person: "tg:88"})
+			opts.Returns = &attention.Returns{}
+			inWorld(t, s, opts, func(t *testing.T, w *world) {
+				w.say(by(post("0", "morning"), "88", "human"))
+				w.say(waiting(dm("e1", "Can you check whether the deploy is blocked?")))
+				w.sleep(50 * time.Minute)
+				if got := s.returns(); len(got) > 0 || strings.Contains(strings.Join(w.obligations(), " "), "escalated") {
+					t.Errorf("it comes back at %q: %q", got, w.obligations())
+				}
+			})
+		})
+	}
+}
+
+// TestSignalsOfTheRecipient: each as the draft has it, by the tools of the model.
+func TestSignalsOfTheRecipient(t *testing.T) {
+	s := newStub(func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if !strings.HasPrefix(tn.Event.EventID, "return:") {
+			call(tools, "chat.react", map[string]any{"signal": tn.Event.EventID})
+		}
+		return harness.Outcome{State: harness.Finished}, nil
+	})
+	inWorld(t, s, with0811(attention.Ladder{Person: "tg:88"}), func(t *testing.T, w *world) {
+		w.say(by(post("0", "morning"), "88", "human"))
+		longer := []string{"20m0s", "30m0s", "40m0s"}
+		for signal, c := range map[string]struct {
+			returns []string
+			tail    string
+		}{
+			"working": {longer, ""}, "queued": {longer, ""}, "claimed": {halfAnHour, ""}, "agree": {halfAnHour, ""},
+			"declined": {nil, "escalated"}, "blocked": {nil, "escalated"}, "unclear": {nil, "paused"},
+		} {
+			from := len(s.returns())
+			w.say(waiting(dm(signal, fresh(len(signal))+"?")))
+			w.sleep(41 * time.Minute)
+			equal(t, signal, s.returns()[from:], c.returns)
+			if all := strings.Join(w.obligations(), "\n"); c.tail != "" && !strings.Contains(all, c.tail+" "+signal) {
+				t.Errorf("after %s obligations are %s", signal, all)
+			}
+			w.say(reaction("closed "+signal, signal, "tg:77", "done", "agent:lead"))
+		}
+	})
+}
+
+// TestWhatIsUnclearObligesItsAuthor: until they say it more clearly; then it goes on, and what they owed
+// is closed. It may be unclear again.
+func TestWhatIsUnclearObligesItsAuthor(t *testing.T) {
+	unclear := true
+	s := newStub(func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if unclear {
+			call(tools, "chat.react", map[string]any{"inReplyTo": tn.Event.EventID, "signal": "unclear"})
+		}
+		return harness.Outcome{State: harness.Finished}, nil
+	})
+	inHouse(t, s, with0811(attention.Ladder{}), func(t *testing.T, w *world) {
+		w.say(waiting(dm("e1", "Is it blocked?")))
+		w.sleep(15 * time.Minute)
+		asked := func() (list []string) {
+			for _, r := range w.replies {
+				if strings.Contains(r.Text, "I do not understand this") && r.Obligation != nil && r.Recipients[0].ID == "tg:77" {
+					list = append(list, r.IdempotencyKey)
+				} else if r.Text != "" && !strings.Contains(r.Text, "closed") {
+					t.Errorf("it says %q", r.Text)
+				}
+			}
+			return list
+		}
+		if open := w.owed("tg:77", "") + "|" + w.owed("agent:lead", ""); len(asked()) != 1 || open != "77: obligation open|lead: obligation paused" {
+			t.Fatalf("asked %q, open is %q", asked(), open)
+		}
+		w.say(edit(dm("e1", ""), "Is step 3 of the deploy blocked?", 2))
+		w.sleep(6 * time.Minute)
+		if open := w.owed("tg:77", "") + "|" + w.owed("agent:lead", ""); len(asked()) != 2 || open != "77: obligation open|lead: obligation paused" {
+			t.Fatalf("asked again %q, open is %q", asked(), open)
+		}
+		unclear = false
+		w.say(waiting(dm("e2", "I mean the database step.")))
+		w.sleep(6 * time.Minute)
+		if open := w.owed("tg:77", "") + "|" + w.owed("agent:lead", ""); open != "|lead: obligation open, lead: obligation open" {
+			t.Errorf("in the end, open is %q", open)
+		}
+		w.sleep(20 * time.Minute)
+		if n := len(s.returns()); n < 3 {
+			t.Errorf("it came back %d times: %q", n, w.obligations())
+		}
+	})
+}
+
+// owed lists "recipient: id" of what the tools of the agent tell.
+func (w *world) owed(who, tool string) string {
+	w.t.Helper()
+	if tool == "" {
+		tool = "owe"
+	}
+	_, r := call(w.tools(), tool, map[string]any{"who": who})
+	var got struct {
+		Obligations []struct{ ID, State, OwedByID, Kind string }
+	}
+	if err := json.Unmarshal(r.StructuredContent, &got); err != nil {
+		w.t.Fatalf("%s gives %s", tool, r.Text())
+	}
+	list := []string{}
+	for _, o := range got.Obligations {
+		list = append(list, o.OwedByID+": "+o.Kind+" "+o.State)
+	}
+	return strings.Join(list, ", ")
+}
+
+// TestAgeAndTierOutliveARestart: the age is that of the event, and what was missed is not made up for.
+func TestAgeAndTierOutliveARestart(t *testing.T) {
+	s := newStub(silent)
+	inWorld(t, s, with0811(attention.Ladder{}), func(t *testing.T, w *world) {
+		w.say(waiting(dm("e1", "Is the deploy blocked?")))
+		w.sleep(11 * time.Minute)
+		w.stop()
+		pass(14 * time.Minute) // over the return at 20
+		w.start()
+		w.sleep(4 * time.Minute)
+		equal(t, "returns", s.returns(), halfAnHour[:1])
+		w.sleep(2 * time.Minute)
+		equal(t, "returns", s.returns(), []string{"10m0s", "30m0s"})
+		if got := strings.Join(w.obligations(), ","); !strings.Contains(got, "missed e1") {
+			t.Errorf("obligations are %s", got)
+		}
+	})
+}
+
+// TestAReactionToAnUnknownEventIsHeld: it closes the event that comes after it.
+func TestAReactionToAnUnknownEventIsHeld(t *testing.T) {
+	s := newStub(silent)
+	inWorld(t, s, with0811(attention.Ladder{}), func(t *testing.T, w *world) {
+		w.say(reaction("r1", "e1", "tg:77", "done", "agent:lead"))
+		w.sleep(time.Minute)
+		w.say(waiting(dm("e1", "Is the deploy blocked?")))
+		w.sleep(31 * time.Minute)
+		equal(t, "returns", s.returns(), nil)
+		equal(t, "obligations", w.obligations(), []string{"opened e1", "discharged e1"})
+	})
+}
+
+// TestAPersonIsTheLastRung: nothing comes back to them, it stays in sight, and they may close it.
+func TestAPersonIsTheLastRung(t *testing.T) {
+	s := newStub(silent)
+	inHouse(t, s, with0811(attention.Ladder{}), func(t *testing.T, w *world) {
+		w.say(by(post("0", "morning"), "88", "human"))
+		w.say(waiting(mention(post("e1", "@lead is the deploy blocked?"))))
+		w.sleep(41 * time.Minute)
+		shown := w.replies[len(w.replies)-1]
+		if !strings.Contains(shown.Text, "lead has not seen to 1 obligation") || !strings.Contains(shown.Text, "- tg:77 waits for 40m0s (halted): @lead is the deploy blocked? — else: Keep the deployment paused") || shown.InReplyTo != "0" {
+			t.Fatalf("the person is shown %+v", shown)
+		}
+		n := len(w.replies)
+		w.sleep(2 * time.Hour)
+		if len(w.replies) != n {
+			t.Errorf("the person is told again: %+v", w.replies[n:])
+		}
+		if open := w.owed("tg:88", ""); open != "88: obligation open" {
+			t.Errorf("in sight is %q", open)
+		}
+		w.shown(shown, "rung")
+		m := by(inReply(post("r1", ""), "rung"), "77", "human") // who is not asked closes nothing
+		m.Event, m.Signal = "reaction", "seen"
+		w.say(m)
+		m = by(inReply(post("r2", ""), "rung"), "88", "human")
+		m.Event, m.Signal = "reaction", "agree"
+		w.say(m)
+		w.sleep(time.Minute)
+		if open := w.owed("tg:88", "") + "|" + w.owed("agent:lead", ""); open != "|lead: obligation escalated" && open != "|lead: obligation open" {
+			t.Errorf("after the person closed the list, open is %q", open)
+		}
+		w.say(reaction("r3", "e1", "tg:77", "done", "agent:lead"))
+		w.sleep(time.Minute)
+		if open := w.owed("agent:lead", ""); open != "" {
+			t.Errorf("in the end, open is %q", open)
+		}
+	})
+}
+
+// TestEscalationsCoalesce: what goes up to one rung is one event that lists it, also what comes later;
+// it ends once all that it lists is closed, and closing it closes none.
+func TestEscalationsCoalesce(t *testing.T) {
+	s := newStub(silent)
+	boss := newStub(silent)
+	inHouse(t, s, with0811(attention.Ladder{Lead: "boss"}), func(t *testing.T, w *world) {
+		defer joinAgent(w, "agent:boss", boss, &agent.Options{Version: attention.Version0811, Returns: &attention.Returns{}})()
+		w.sleep(35 * time.Second)
+		w.say(waiting(dm("e1", "one")))
+		w.say(waiting(by(post("e2", "two"), "78", "human")))
+		w.sleep(5 * time.Minute)
+		w.say(waiting(by(post("e3", "three"), "79", "human")))
+		w.sleep(36 * time.Minute)
+		turns := boss.seen()
+		if len(turns) != 1 || !strings.Contains(turns[0].Prompt, "2 obligations") || !strings.Contains(turns[0].Prompt, "tg:77 waits") || !strings.Contains(turns[0].Prompt, "tg:78 waits") {
+			t.Fatalf("the lead had %d turns: %+v", len(turns), turns)
+		}
+		w.sleep(10 * time.Minute)
+		if n := len(boss.seen()); n != 1 {
+			t.Errorf("the third made a turn of its own: %d", n)
+		}
+		if open := w.owed("agent:boss", ""); open != "boss: obligation open" {
+			t.Errorf("the lead owes %q", open)
+		}
+		for i, who := range []string{"tg:77", "tg:78", "tg:79"} {
+			w.say(reaction(fmt.Sprint("r", i), fmt.Sprint("e", i+1), who, "done", "agent:lead"))
+			w.sleep(time.Minute)
+			if open := w.owed("agent:boss", ""); (open == "") != (i == 2) {
+				t.Errorf("after %d are closed the lead owes %q", i+1, open)
+			}
+		}
+	})
+}
+
+// TestOlderDraftsPassObligationsOver: of the same messages an agent of an older draft says and does
+// what it says and does without them.
+func TestOlderDraftsPassObligationsOver(t *testing.T) {
+	for _, version := range []attention.Version{attention.Version0602, attention.Version0624} {
+		var said [2]string
+		for i, oblige := range []bool{true, false} {
+			s := newStub(evading)
+			inWorld(t, s, &agent.Options{Version: version, Ladder: attention.Ladder{}, Fence: func() string { return "fence" }}, func(t *testing.T, w *world) {
+				m := waiting(dm("e1", "Is the deploy blocked?"))
+				if !oblige {
+					m.Obligation, m.Recipients = nil, nil
+				}
+				w.say(m)
+				w.sleep(45 * time.Minute)
+				turns := s.seen()
+				if len(turns) != 1 {
+					t.Fatalf("%d turns", len(turns))
+				}
+				event, _ := json.Marshal(turns[0].Event)
+				tools, _ := json.Marshal(w.tools().List())
+				replies, _ := json.Marshal(w.replies)
+				said[i] = turns[0].System + turns[0].Prompt + string(tools) + string(replies) + fmt.Sprint(len(event), len(w.records))
+			})
+		}
+		if said[0] != said[1] || strings.Contains(said[0], "bligation") {
+			t.Errorf("%s: with an obligation\n%s\nwithout\n%s", version, said[0], said[1])
+		}
+	}
+}
+
+// TestAgentsOblige: an agent waits for another by a message, its own lead may close it in its place,
+// the recipient never, and it closes it itself.
+func TestAgentsOblige(t *testing.T) {
+	s := newStub(func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if tn.Event.EventID == "e1" {
+			_, r := call(tools, "chat.send_message", map[string]any{
+				"text": "@worker is step 3 safe?", "recipients": []string{"worker"}, "obligation": map[string]any{"blocks": "degraded", "defaultAction": "I skip it"},
+			})
+			if r.IsError {
+				return harness.Outcome{State: harness.Finished, FinalText: r.Text()}, nil
+			}
+		}
+		return harness.Outcome{State: harness.Finished}, nil
+	})
+	worker := newStub(silent)
+	inHouse(t, s, with0811(attention.Ladder{Lead: "boss"}), func(t *testing.T, w *world) {
+		defer joinAgent(w, "agent:worker", worker, &agent.Options{Version: attention.Version0811})()
+		w.sleep(35 * time.Second)
+		w.say(mention(post("e1", "@lead ask the worker")))
+		w.sleep(time.Minute)
+		said := w.replies[len(w.replies)-1]
+		if said.Obligation == nil || said.Obligation.Blocks != "degraded" || said.Obligation.DischargeDelegate == nil || said.Obligation.DischargeDelegate.ID != "agent:boss" || said.Recipients[0].ID != "agent:worker" || said.Directedness != "to_me" {
+			t.Fatalf("it said %+v", said)
+		}
+		w.shown(said, "tg:1:5")
+		m := by(post("tg:1:5", said.Text), "agent:lead", "agent") // as its bridge passes it on
+		m.Obligation, m.Recipients, m.Directedness = said.Obligation, said.Recipients, said.Directedness
+		if r := w.tg.SendAs(t, "tg:42", "agent:worker", protocol.TypeTGMessage, m); r.DeliveredTo != 1 {
+			t.Fatalf("the worker: %+v", r)
+		}
+		w.sleep(12 * time.Minute)
+		if n := len(worker.returns()); n != 1 {
+			t.Errorf("it came back to the worker %d times", n)
+		}
+		if open := w.owed("agent:worker", "") + "|" + w.owed("agent:lead", "blocking") + "|" + w.owed("agent:boss", "blocking"); open != "worker: obligation open|worker: obligation open|worker: obligation open" {
+			t.Errorf("open is %q", open)
+		}
+		if _, r := call(w.tools(), "chat.discharge", map[string]any{"eventId": "nothing", "recipient": "agent:worker"}); !r.IsError || !strings.Contains(r.Text(), "nobody waits") {
+			t.Errorf("an unknown one: %s", r.Text())
+		}
+		if _, r := call(w.tools(), "chat.discharge", map[string]any{"eventId": "tg:1:5", "recipient": "worker"}); r.IsError {
+			t.Errorf("to close it: %s", r.Text())
+		}
+		if _, r := call(w.tools(), "chat.discharge", map[string]any{"eventId": "tg:1:5", "recipient": "worker"}); !r.IsError || !strings.Contains(r.Text(), "already") {
+			t.Errorf("to close it again: %s", r.Text())
+		}
+		w.sleep(25 * time.Minute)
+		if n := len(worker.returns()); n != 1 {
+			t.Errorf("closed, it came back %d times", n)
+		}
+		if open := w.owed("agent:worker", ""); open != "" {
+			t.Errorf("open is %q", open)
+		}
+	})
+}
+
+// TestRetentionKeepsWhatIsOpen: an event whose author waits, and what was said about it, stay for longer
+// than the rest.
+func TestRetentionKeepsWhatIsOpen(t *testing.T) {
+	s := newStub(answering("yes"))
+	opts := with0811(attention.Ladder{})
+	opts.Retention, opts.Returns = time.Hour, &attention.Returns{}
+	inWorld(t, s, opts, func(t *testing.T, w *world) {
+		w.say(waiting(dm("e1", "Is the deploy blocked?")))
+		w.sleep(time.Minute)
+		w.say(dm("e2", "and the other one?"))
+		w.say(reaction("r1", "e1", "tg:99", "done", "agent:lead"))
+		w.sleep(5 * time.Hour)
+		_, r := call(w.tools(), "chat.list_events", map[string]any{})
+		if !strings.Contains(r.Text(), `"e1"`) || strings.Contains(r.Text(), `"e2"`) {
+			t.Errorf("kept is %s", r.Text())
+		}
+		var acts int
+		if err := w.db.QueryRow(`SELECT count(*) FROM acts`).Scan(&acts); err != nil || acts != 1 {
+			t.Errorf("%d reactions are kept, %v", acts, err)
+		}
+		w.say(reaction("r2", "e1", "tg:77", "done", "agent:lead"))
+		w.sleep(3 * time.Hour)
+		if err := w.db.QueryRow(`SELECT count(*) FROM acts`).Scan(&acts); err != nil || acts != 0 {
+			t.Errorf("closed, %d reactions are kept, %v", acts, err)
+		}
+	})
+}
+
+// TestBadObligationsAreSentences: what cannot be is refused in words that say which it is.
+func TestBadObligationsAreSentences(t *testing.T) {
+	inWorld(t, newStub(silent), with0811(attention.Ladder{}), func(t *testing.T, w *world) {
+		for want, change := range map[string]func(m *protocol.ChatMessage){
+			`obligation.blocks is "quite": use halted, degraded or none`: func(m *protocol.ChatMessage) { m.Obligation.Blocks = "quite" },
+			"at most 16 recipients":  func(m *protocol.ChatMessage) { m.Recipients = make([]protocol.Party, 17) },
+			"an id that is empty":    func(m *protocol.ChatMessage) { m.Recipients = []protocol.Party{{Kind: "agent"}} },
+			"defaultAction has 5000": func(m *protocol.ChatMessage) { m.Obligation.DefaultAction = strings.Repeat("x", 5000) },
+			"the author 77 and the actor 99": func(m *protocol.ChatMessage) {
+				*m = by(reaction("r", "e", "99", "done", "agent:lead"), "77", "human")
+			},
+		} {
+			m := waiting(dm("bad", "hi"))
+			change(&m)
+			if r := w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, m); r.DeliveredTo != 0 || len(r.Failures) != 1 || !strings.Contains(r.Failures[0].Error, want) {
+				t.Errorf("want %q: %+v", want, r)
+			}
+		}
+		forged := protocol.Reaction{Event: "reaction", ReactionID: "r", TargetEventID: "e1", Signal: "done", Actor: protocol.Party{ID: "agent:boss"}}
+		other := w.bus.Join(t, "agent:other")
+		if r := other.SendAs(t, "agent:other", "agent:lead", protocol.TypeAgentEvent, forged); len(r.Failures) != 1 || !strings.Contains(r.Failures[0].Error, "agent:other reacts for itself, and not for agent:boss") {
+			t.Errorf("forged: %+v", r)
+		}
+	})
+}

@@ -1,0 +1,187 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
+)
+
+// Bounds of what a model says of an obligation, in bytes.
+const maxDefaultAction = 500
+
+var dischargeTool = harness.Tool{
+	Name:  "chat.discharge",
+	Title: "Close an obligation",
+	Description: "Say that what you waited for is answered, as its author or delegate: it does not come back to the recipient any more. " +
+		"What others wait for from you, you cannot close: answer it. owe and blocking list what is open.",
+	InputSchema: json.RawMessage(`{"type":"object","properties":{
+		"eventId":{"type":"string","description":"of the message that obliges"},
+		"recipient":{"type":"string","description":"identity of the one whose obligation it is, such as agent:worker"}},
+		"required":["eventId","recipient"]}`),
+	OutputSchema: json.RawMessage(`{"type":"object","properties":{"status":{"type":"string","enum":["discharged","refused"]},"reason":{"type":"string"}},"required":["status"]}`),
+	Idempotent:   true,
+}
+
+// obligingTable is table as a draft with obligations has it: messages can oblige, and what they oblige
+// to can be closed.
+var obligingTable = func() (list []row) {
+	for _, r := range table {
+		if r.tool.Name == sendMessageTool.Name {
+			r.tool.InputSchema = json.RawMessage(strings.Replace(string(r.tool.InputSchema), `"properties":{`, `"properties":{
+		"recipients":{"type":"array","items":{"type":"string"},"description":"with obligation: whom you wait for, one identity such as agent:worker or tg:77; default: whose event you answer"},
+		"obligation":{"type":"object","description":"only if you wait for an answer: it comes back to the recipient until you close it with chat.discharge","properties":{
+			"blocks":{"type":"string","enum":["halted","degraded","none"],"description":"how you fare meanwhile"},
+			"defaultAction":{"type":"string","description":"what you do without an answer"},
+			"dischargeDelegate":{"type":"string","description":"who may close it in your place; default: your lead"}},"required":["blocks"]},`, 1))
+		}
+		list = append(list, r)
+		if r.tool.Name == claimTool.Name {
+			list = append(list, row{dischargeTool, reading((*Toolbox).discharge)})
+		}
+	}
+	return list
+}()
+
+type dischargeArguments struct {
+	EventID   string `json:"eventId"`
+	Recipient string `json:"recipient"`
+}
+
+// discharge closes what the agent waits for: here, and at the broker, whose log settles it.
+func (b *Toolbox) discharge(ctx context.Context, args *dischargeArguments) harness.Result {
+	refused := func(advice, reason string) harness.Result {
+		return harness.Refused(advice, result{Status: "refused", Reason: reason})
+	}
+	switch {
+	case args.EventID == "" || args.Recipient == "" || len(args.EventID)+len(args.Recipient) > 2*maxID:
+		return refused("Name the eventId and the recipient of what you waited for. blocking lists them.", "invalid")
+	}
+	known, problem := false, ""
+	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+		t := &try{Tx: tx}
+		if b.own(t); t.refusal.Refused() {
+			known, problem = true, t.refusal.Advice
+			return
+		}
+		if known, problem = mailbox.Discharge(tx, args.EventID, args.Recipient); problem != "" && known {
+			tx.Refusal(t.event, args.EventID, dischargeTool.Name, "not_discharged")
+		}
+	})
+	if err != nil {
+		return broken(err)
+	}
+	b.kit.Crash("acted")
+	if !known && b.kit.Broker.Known() { // of which this agent is the delegate
+		recipient := args.Recipient
+		if !strings.Contains(recipient, ":") {
+			recipient = "agent:" + recipient
+		}
+		got := b.pass(ctx, collab.ObligationDischarge.Name, collab.DischargeParams{EventID: args.EventID, Recipient: protocol.PeerID(recipient)})
+		if got.IsError {
+			return got
+		}
+		problem = ""
+	}
+	if problem != "" {
+		return refused(problem, "not_discharged")
+	}
+	return harness.Structured(result{Status: "discharged"})
+}
+
+// obliging are the arguments by which a message obliges.
+type obliging struct {
+	Recipients []string `json:"recipients"`
+	Obligation *struct {
+		Blocks            string `json:"blocks"`
+		DefaultAction     string `json:"defaultAction"`
+		DischargeDelegate string `json:"dischargeDelegate"`
+	} `json:"obligation"`
+}
+
+// check says what is wrong with the arguments, or nothing.
+func (o *obliging) check(interim bool) string {
+	switch {
+	case o.Obligation == nil:
+		return ""
+	case interim:
+		return "an interim message obliges nobody."
+	case !slices.Contains(attention.AllBlocks, attention.Blocks(o.Obligation.Blocks)):
+		return "obligation.blocks must be one of halted, degraded, none."
+	case len(o.Obligation.DefaultAction) > maxDefaultAction:
+		return fmt.Sprintf("obligation.defaultAction has %d bytes; at most %d are taken.", len(o.Obligation.DefaultAction), maxDefaultAction)
+	case len(o.Recipients) > 1:
+		return "a message obliges one recipient. Send another to the next."
+	case len(o.Recipients) == 1 && (o.Recipients[0] == "" || len(o.Recipients[0]) > maxID || !text.Clean(o.Recipients[0])), len(o.Obligation.DischargeDelegate) > maxID:
+		return "a recipient or delegate has an id that is empty or too long."
+	}
+	return ""
+}
+
+// oblige writes the obligation into a message, and returns whom it obliges, "" if nobody.
+func (o *obliging) oblige(t *try, reply *protocol.ChatReply) (recipient string) {
+	given := o.Obligation
+	if given == nil {
+		return ""
+	}
+	if !mailbox.Obliges(&t.View) {
+		t.refuse(noObligations)
+		return ""
+	}
+	if recipient = t.event.Writer(); len(o.Recipients) == 1 {
+		recipient = o.Recipients[0]
+	}
+	recipient = identity(recipient, t.event)
+	if protocol.RoleOf(protocol.PeerID(recipient)) == protocol.RoleUnknown || recipient == string(mailbox.SelfOf(&t.View)) {
+		t.refuse(noRecipient)
+		return ""
+	}
+	kind := attention.AuthorHuman
+	if strings.HasPrefix(recipient, "agent:") {
+		kind = attention.AuthorAgent
+	}
+	reply.Recipients = []protocol.Party{{ID: recipient, Kind: string(kind)}}
+	reply.Directedness = string(attention.DirectedToMe)
+	reply.Obligation = &protocol.Obligation{Blocks: given.Blocks, DefaultAction: given.DefaultAction}
+	delegate := given.DischargeDelegate
+	if delegate == "" {
+		delegate = mailbox.Coordinator(&t.View)
+	}
+	if delegate = identity(delegate, t.event); delegate != "" && delegate != recipient {
+		reply.Obligation.DischargeDelegate = &protocol.Party{ID: delegate}
+	}
+	return recipient
+}
+
+// identity returns the identity that a model means: a bare name is an agent's, and "human:77" a person
+// of the chat.
+func identity(name string, e *mailbox.Entry) string {
+	name = strings.TrimPrefix(strings.TrimSpace(name), "@")
+	family, id, typed := strings.Cut(name, ":")
+	switch {
+	case name == "":
+		return ""
+	case !typed:
+		return "agent:" + name
+	case family == string(attention.AuthorHuman):
+		return protocol.PeerID(e.Chat).Family() + ":" + id
+	}
+	return name
+}
+
+var (
+	noObligations = attention.Refusal{
+		Reason: "no_obligations", Advice: "Obligations are of C2A 2026-08-11, and this agent runs with an earlier draft. Leave obligation out.",
+	}
+	noRecipient = attention.Refusal{
+		Reason: "no_recipient", Advice: "Name one recipient by identity, such as agent:worker or tg:77. You cannot oblige yourself.",
+	}
+)

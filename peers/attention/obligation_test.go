@@ -1,0 +1,111 @@
+package attention_test
+
+import (
+	"testing"
+	"time"
+
+	"hubbub/peers/attention"
+
+	"pgregory.net/rapid"
+)
+
+// TestTimelines: each timeline of testdata comes to what it says, and those that are a control do
+// not where returns are switched off.
+func TestTimelines(t *testing.T) {
+	list, err := attention.Timelines()
+	if err != nil || len(list) < 30 {
+		t.Fatalf("%d timelines: %v", len(list), err)
+	}
+	controls := 0
+	for _, l := range list {
+		t.Run(l.Name, func(t *testing.T) {
+			if err := l.Check(attention.DefaultReturns); err != nil {
+				t.Error(err)
+			}
+			if l.Control {
+				controls++
+				if l.Check(attention.Returns{}) == nil {
+					t.Error("it passes although nothing returns")
+				}
+			}
+		})
+	}
+	if controls != 3 {
+		t.Errorf("%d controls; want those of A, C and D", controls)
+	}
+}
+
+// TestReadOrNotIsTheSame: arm D of the draft.
+func TestReadOrNotIsTheSame(t *testing.T) {
+	acts := rapid.SliceOfN(rapid.Custom(anyAct), 0, 12)
+	rapid.Check(t, func(t *rapid.T) {
+		o := attention.Owed{Author: "tg:77", Recipient: "agent:lead", Delegate: "agent:boss", Mode: attention.ModeBuffered, CreatedAt: time.Unix(0, 0)}
+		list := acts.Draw(t, "acts")
+		read := []attention.Act{}
+		for _, a := range list {
+			read = append(read, attention.Act{Kind: attention.ActRead, Actor: "agent:lead"}, a)
+		}
+		if a, b := o.Stand(list), o.Stand(read); a != b {
+			t.Errorf("unread it is %+v, read %+v", a, b)
+		}
+	})
+}
+
+func anyAct(t *rapid.T) attention.Act {
+	return attention.Act{
+		Kind:      rapid.SampledFrom([]attention.ActKind{"", attention.ActSignal, attention.ActRemoved, attention.ActEdited, attention.ActRenewed, attention.ActDeleted, attention.ActReplied}).Draw(t, "kind"),
+		Actor:     rapid.SampledFrom([]string{"", "tg:77", "agent:lead", "agent:boss", "tg:99"}).Draw(t, "actor"),
+		Signal:    rapid.SampledFrom([]attention.Signal{"", "seen", "agree", "working", "queued", "claimed", "done", "declined", "blocked", "unclear", "applause"}).Draw(t, "signal"),
+		Recipient: rapid.SampledFrom([]string{"", "agent:lead", "agent:w3"}).Draw(t, "recipient"),
+		At:        time.Unix(int64(rapid.IntRange(0, 9000).Draw(t, "at")), 0),
+	}
+}
+
+// TestOnlyTheAskingSideDischarges: whatever everybody else does, in any order, an obligation stays
+// open, and what is discharged stays so.
+func TestOnlyTheAskingSideDischarges(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := attention.Owed{Author: "tg:77", Recipient: "agent:lead", Delegate: "agent:boss", Mode: attention.ModeBuffered}
+		discharged := false
+		var acts []attention.Act
+		for _, a := range rapid.SliceOfN(rapid.Custom(anyAct), 0, 20).Draw(t, "acts") {
+			acts = append(acts, a)
+			asking := a.Actor == "tg:77" || a.Actor == "agent:boss"
+			said := (a.Kind == "" || a.Kind == attention.ActSignal) && (a.Signal == "done" || a.Signal == "agree") && a.Recipient == "agent:lead"
+			discharged = discharged || asking && said || a.Actor == "tg:77" && a.Kind == attention.ActDeleted
+			if got := o.Stand(acts).State == attention.ObligationDischarged; got != discharged {
+				t.Fatalf("after %+v it is discharged: %v; want %v", a, got, discharged)
+			}
+		}
+	})
+}
+
+// TestNextLooksAgainLater: nothing is looked at twice for the same moment, and no interval is seen to
+// twice, however the host wakes.
+func TestNextLooksAgainLater(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		start := time.Unix(1_000_000, 0)
+		o := attention.Owed{Author: "tg:77", Recipient: "agent:lead", Mode: attention.ModeImmediate, CreatedAt: start}
+		w := attention.Watch{Since: start}
+		returns, last := 0, int64(0)
+		now := start
+		for _, step := range rapid.SliceOfN(rapid.IntRange(0, 400), 0, 40).Draw(t, "steps") {
+			now = now.Add(time.Duration(step) * time.Second)
+			due := o.Next(nil, w, attention.DefaultReturns, now)
+			if !due.At.IsZero() && !due.At.After(now) {
+				t.Fatalf("at %v it looks again at %v", now, due.At)
+			}
+			if due.Return {
+				returns++
+				if due.Slot <= last {
+					t.Fatalf("interval %d comes back twice", due.Slot)
+				}
+				last = due.Slot
+			}
+			w.Slot, w.Missed, w.Escalated = due.Slot, due.Missed, w.Escalated || due.Escalate
+		}
+		if returns > attention.MaxReturns+1 {
+			t.Errorf("it came back %d times", returns)
+		}
+	})
+}

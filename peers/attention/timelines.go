@@ -1,0 +1,137 @@
+package attention
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"time"
+)
+
+// A Timeline is one test of obligations: what is done about one, and what its host has to do
+// when. testdata/README.md documents the format.
+type Timeline struct {
+	Name    string   `json:"name"`
+	Seed    int      `json:"seed"` // the number of the sentence that it checks, in testdata/sentences.md
+	Owed    Owed     `json:"owed"`
+	Acts    []Moment `json:"acts"`
+	Away    []Moment `json:"away"`    // when the host stops and, next, is back
+	Until   string   `json:"until"`   // how long is looked, as time.ParseDuration reads it
+	Want    []Moment `json:"want"`    // what the host does: return, escalate
+	State   string   `json:"state"`   // how the obligation stands in the end
+	Control bool     `json:"control"` // with returns switched off it must fail
+}
+
+// A Moment is what happens at some time after the event was created.
+type Moment struct {
+	After string `json:"after"`
+	Do    string `json:"do,omitempty"` // of Want
+	Act          // of Acts
+}
+
+// Title names the timeline and the sentence that it checks.
+func (t *Timeline) Title() string { return fmt.Sprintf("%s (sentence %d)", t.Name, t.Seed) }
+
+// Timelines returns the published tests of obligations.
+func Timelines() ([]Timeline, error) {
+	const name = "07_obligations.json"
+	raw, err := vectorFiles.ReadFile(path.Join("testdata", name))
+	if err != nil {
+		return nil, err
+	}
+	var file struct {
+		Timelines []Timeline `json:"timelines"`
+	}
+	if err := json.Unmarshal(raw, &file); err != nil {
+		return nil, fmt.Errorf("reading the timelines of %s: %w", name, err)
+	}
+	return file.Timelines, nil
+}
+
+// created is when the event of every timeline was created.
+var created = time.Date(2026, 8, 11, 14, 2, 11, 0, time.UTC)
+
+// afters reads times after the event was created.
+func afters(list []Moment) (times []time.Time, err error) {
+	for _, m := range list {
+		d, err := time.ParseDuration(m.After)
+		if err != nil {
+			return nil, err
+		}
+		times = append(times, created.Add(d))
+	}
+	return times, nil
+}
+
+// Check plays the timeline, and returns in what the rules do otherwise than it wants.
+func (t *Timeline) Check(r Returns) error {
+	did, state, err := t.Play(r)
+	switch {
+	case err != nil:
+		return err
+	case !slices.EqualFunc(did, t.Want, func(a, b Moment) bool { return a.After == b.After && a.Do == b.Do }):
+		return fmt.Errorf("the host does %s, and should do %s", told(did), told(t.Want))
+	case string(state) != t.State:
+		return fmt.Errorf("the obligation is %s in the end, and should be %s", state, t.State)
+	}
+	return nil
+}
+
+func told(list []Moment) string {
+	said := []string{}
+	for _, m := range list {
+		said = append(said, m.Do+" at "+m.After)
+	}
+	return fmt.Sprint(said)
+}
+
+// Play returns what a host does that goes by [Owed.Next], and how the obligation stands then.
+func (t *Timeline) Play(r Returns) (did []Moment, state ObligationState, err error) {
+	acted, err := afters(t.Acts)
+	away, err2 := afters(t.Away)
+	until, err3 := afters([]Moment{{After: t.Until}})
+	if err, ok := firstOf(err, err2, err3); ok {
+		return nil, "", err
+	}
+	o, w := t.Owed, Watch{Since: created}
+	o.CreatedAt = created
+	var acts []Act
+	for now := created; !now.After(until[0]); {
+		for len(acts) < len(acted) && !acted[len(acts)].After(now) {
+			a := t.Acts[len(acts)].Act
+			a.At = acted[len(acts)]
+			acts = append(acts, a)
+		}
+		due := o.Next(acts, w, r, now)
+		for _, one := range []struct {
+			do   string
+			mean bool
+		}{{"return", due.Return}, {"escalate", due.Escalate}} {
+			if one.mean {
+				did = append(did, Moment{After: now.Sub(created).String(), Do: one.do})
+			}
+		}
+		w.Slot, w.Missed, w.Escalated = due.Slot, due.Missed, w.Escalated || due.Escalate
+		next := until[0].Add(1)
+		for _, at := range append(slices.Clone(acted), due.At) {
+			if at.After(now) && at.Before(next) {
+				next = at
+			}
+		}
+		now = next
+		for gone := range slices.Chunk(away, 2) { // nothing is done until the host is back
+			if now.After(gone[0]) && now.Before(gone[1]) {
+				now, w.Since = gone[1], gone[1]
+			}
+		}
+	}
+	return did, o.Stand(acts).State, nil
+}
+
+func firstOf(errs ...error) (error, bool) {
+	i := slices.IndexFunc(errs, func(err error) bool { return err != nil })
+	if i < 0 {
+		return nil, false
+	}
+	return errs[i], true
+}
