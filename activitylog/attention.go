@@ -21,11 +21,12 @@ const (
 	RecordDelivery    = "delivery"
 	RecordEscalation  = "escalation"
 	RecordProgress    = "progress"
-	RecordApproval    = "decision" // of a person, whether a tool may run
-	RecordBudget      = "budget"   // a turn that a budget held back
-	RecordTool        = "tool"     // a call of a tool
-	RecordPost        = "post"     // what an agent said first
-	RecordReminder    = "reminder" // set, due or cancelled
+	RecordApproval    = "decision"   // of a person, whether a tool may run
+	RecordBudget      = "budget"     // a turn that a budget held back
+	RecordTool        = "tool"       // a call of a tool
+	RecordPost        = "post"       // what an agent said first
+	RecordReminder    = "reminder"   // set, due or cancelled
+	RecordObligation  = "obligation" // opened, returned, missed, escalated, paused, discharged and so on
 )
 
 // An AttentionRecord is one agent_event to system:attention: how an agent
@@ -87,6 +88,13 @@ type AttentionRecord struct {
 	Rung    string `json:"rung,omitempty"`    // of an escalation: lead, owner, person, or author, who is told that there is no answer
 	To      string `json:"to,omitempty"`      // of an escalation: who stands there
 	Message string `json:"message,omitempty"` // of progress
+
+	ObligationID string `json:"obligationId,omitempty"` // of an obligation, like State, Rung, To and By
+	Author       string `json:"author,omitempty"`
+	Recipient    string `json:"recipient,omitempty"`
+	Blocks       string `json:"blocks,omitempty"`
+	Age          string `json:"age,omitempty"`
+	Slot         int64  `json:"slot,omitempty"` // of a return: its interval since the event was created
 }
 
 // Concerns reports whether the record is about an event, about a turn in which

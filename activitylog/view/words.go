@@ -161,6 +161,8 @@ func (v Voice) Record(a *activitylog.AttentionRecord) string {
 			line += " for " + a.Due
 		}
 		return line + because
+	case activitylog.RecordObligation:
+		return obligation(a) + because
 	case activitylog.RecordEscalation:
 		switch {
 		case a.Rung == "author":
@@ -223,6 +225,32 @@ func brief(a *activitylog.AttentionRecord) string {
 // approval says who decided what about a tool.
 func approval(a *activitylog.AttentionRecord) string {
 	return fmt.Sprintf("%s: %s by %s", a.Tool, a.State, cmp.Or(a.By, "nobody"))
+}
+
+// obligation says what became of what the author of an event waits for.
+func obligation(a *activitylog.AttentionRecord) string {
+	owed := "obligation " + a.ObligationID + " of " + a.Recipient + " "
+	switch a.State {
+	case "opened":
+		return owed + "opened: " + a.Author + " waits for it (" + a.Blocks + ")"
+	case "returned":
+		return owed + "came back, open for " + a.Age
+	case "missed":
+		return owed + "did not come back while the agent was away"
+	case "waits":
+		return owed + "is due to come back, and waits"
+	case "escalated":
+		if a.To == "" {
+			return owed + "escalated by " + a.By
+		}
+		return owed + "goes to " + a.To + " (" + a.Rung + "), open for " + a.Age
+	case "none", "extend":
+		return owed + "noted: a signal of " + a.By
+	}
+	if a.By != "" {
+		return owed + a.State + " by " + a.By
+	}
+	return owed + a.State
 }
 
 // toolCall says which tool was called with what, and what came of it.

@@ -19,6 +19,7 @@ import (
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/harnesstest"
+	"hubbub/peers/attention"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 )
@@ -105,6 +106,7 @@ func runChild() error {
 				call(tools, "chat.send_message", map[string]any{"text": words})
 			}
 			outcome.FinalText = words
+		case "oblige":
 		case "hang":
 			select {}
 		default:
@@ -115,6 +117,10 @@ func runChild() error {
 	opts := &agent.Options{
 		Peer: &peer.Options{Buses: []string{os.Getenv(childBus)}}, ComposeWindow: 50 * time.Millisecond,
 		OnReady: func() { fmt.Println("ready") },
+	}
+	if os.Getenv(childActs) == "oblige" {
+		opts.Version, opts.Ladder.Person = attention.Version0811, "tg:88"
+		opts.Returns = &attention.Returns{Buffered: 500 * time.Millisecond}
 	}
 	opts.CrashWith(die)
 	return agent.New("agent:lead", db, h, opts).Run(context.Background())

@@ -18,15 +18,16 @@
 //     configured stop, leave and acknowledgement words, and a leading label
 //     are read from it. Words inside code spans, code blocks and quoted lines
 //     count for nothing.
-//   - A knock holds no user text: no body, no name, no title. Its topic is one
-//     of a fixed set of sentences.
+//   - A knock holds no user text: no body, no name. Its topic is one of a fixed set of
+//     sentences, and perhaps a thread's title; one of an obligation that comes back has
+//     what its author does without an answer, as a header value.
 //   - A prompt block cannot be forged from a body, a name, a title or an id:
 //     header values are one line each, without control and bidirectional
 //     characters, and the body stands behind a fence that the caller draws at
 //     random for every turn and that is made longer if the body contains it.
 //
-// It implements both drafts of C2A: 2026-06-02 (four policies, directedness)
-// and its projection 2026-06-24 (three policies, addressedToMe). The tables of
-// both are data in testdata/, in a format that other programs can run; see
+// It implements the drafts of C2A: 2026-06-02 (four policies, directedness),
+// its projection 2026-06-24 (three policies, addressedToMe), and 2026-08-11, which has
+// obligations besides (obligation.go). Their tables are data in testdata/, in a format that other programs can run; see
 // testdata/README.md.
 package attention

@@ -45,9 +45,17 @@ func (b *Bridge) become(bot int64) {
 	b.bot = bot
 	b.out = newOutbound(b.account)
 	b.surface = surface.New(b.db, &events{b.out}, &surface.Options{
-		Name: id(b.bot), Desk: b.out, Patience: b.opts.SpawnPatience, Crash: b.crash, Log: b.log,
+		Name: id(b.bot), People: people(b.opts.AllowUsers), Desk: b.out, Patience: b.opts.SpawnPatience, Crash: b.crash, Log: b.log,
 	})
 	b.in = &intake{outbound: b.out, arrived: make(chan struct{}, 1)}
+}
+
+// people returns users as the bus knows them.
+func people(users []int64) (list []protocol.PeerID) {
+	for _, user := range users[:min(len(users), 50)] {
+		list = append(list, peerOf(user))
+	}
+	return list
 }
 
 // queueTelegram is the name of the bridge's own queue.

@@ -17,7 +17,10 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// ownCommands are the bridge's own. Everything else that begins with a slash goes to the
+// forAgents is the command of the menu that agents obey: whose word it is, they know.
+const forAgents = "/close"
+
+// ownCommands are the bridge's own, but forAgents. Everything else that begins with a slash goes to the
 // agent, also what Options.Menu adds.
 var ownCommands = []models.BotCommand{
 	{Command: "start", Description: "Begin, or go on after /stop"},
@@ -28,6 +31,7 @@ var ownCommands = []models.BotCommand{
 	{Command: "who", Description: "Which agents can be given work"},
 	{Command: "ask", Description: "Ask an agent or a person: /ask @NAME QUESTION"},
 	{Command: "done", Description: "Close work that is done: /done ID"},
+	{Command: "close", Description: "As a reply: what you waited for is answered"},
 	{Command: "stop", Description: "Stop the agents in this chat"},
 	{Command: "halt", Description: "Stop what the agents do here, until /resume"},
 	{Command: "resume", Description: "Let the agents work here again after /halt"},

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/attention"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/peers/surface"
@@ -82,12 +83,25 @@ func (ev *events) Message(ctx context.Context, e *surface.Event) (protocol.Messa
 	if tx.Err() != nil {
 		return protocol.Message{}, tx.Err()
 	}
+	if content.Event == protocol.EventReaction && content.ReplyTo != nil && content.Author != nil {
+		nameReaction(&content)
+	}
 	m := protocol.NewMessage(protocol.TypeTGMessage, e.Chat, content)
 	if len(m.Content) > maxEvent { // the bus would end the connection, and so everybody's
 		return m, outbox.Permanent(fmt.Errorf("the message has %d bytes, and at most %d can be passed on", len(m.Content), maxEvent))
 	}
 	m.MessageID = messageIDFor(bus, e)
 	return m, nil
+}
+
+// nameReaction says of a reaction what draft 2026-08-11 has: who reacts to what and, on what an agent
+// said, whom that is about.
+func nameReaction(c *protocol.ChatMessage) {
+	c.ReactionID, c.TargetEventID = c.SourceID, c.ReplyTo.SourceID
+	c.Actor = &protocol.Party{ID: c.Author.ID, Kind: c.Author.Kind}
+	if agent := c.ReplyTo.Author; protocol.RoleOf(protocol.PeerID(agent)) == protocol.RoleAgent {
+		c.Recipient = &protocol.Party{ID: agent, Kind: string(attention.AuthorAgent)}
+	}
 }
 
 // messageIDFor returns the id of the copy of an event's message that one agent gets.

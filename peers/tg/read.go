@@ -293,7 +293,7 @@ func (h *happening) readCommand(text string, bot *models.User) (addressed bool) 
 	if word == "/ask" && rest != "" && !asksAnother(rest, bot) {
 		return addressed
 	}
-	if slices.ContainsFunc(ownCommands, func(c models.BotCommand) bool { return "/"+c.Command == word }) {
+	if word != forAgents && slices.ContainsFunc(ownCommands, func(c models.BotCommand) bool { return "/"+c.Command == word }) {
 		h.command, h.arguments = word, rest
 	}
 	return addressed

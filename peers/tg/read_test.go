@@ -100,11 +100,11 @@ func TestTheMenuIsASetting(t *testing.T) {
 	if err != nil || len(menu) != 3 || menu[1].Description != "Los geht's" || menu[2].Description != "Ä=Ö" {
 		t.Fatal(menu, err)
 	}
-	many := make([]string, 89)
+	many := make([]string, 88)
 	for i := range many {
 		many[i] = fmt.Sprintf("c%d=x", i)
 	}
-	if _, err := tg.ParseMenu(many[:88]); err != nil {
+	if _, err := tg.ParseMenu(many[:87]); err != nil {
 		t.Error(err)
 	}
 	for why, wrong := range map[string][]string{
@@ -130,8 +130,8 @@ func TestTheMenuIsASetting(t *testing.T) {
 			t.Errorf("the agent hears %+v", got)
 		}
 		var sent []models.BotCommand
-		if calls := h.api.Calls("setMyCommands"); len(calls) != 1 || json.Unmarshal(calls[0].Params["commands"], &sent) != nil || len(sent) != 13 ||
-			sent[0] != menu[1] || sent[6] != menu[0] || sent[12] != menu[2] {
+		if calls := h.api.Calls("setMyCommands"); len(calls) != 1 || json.Unmarshal(calls[0].Params["commands"], &sent) != nil || len(sent) != 14 ||
+			sent[0] != menu[1] || sent[6] != menu[0] || sent[13] != menu[2] {
 			t.Errorf("Telegram has the menu %+v", sent)
 		}
 		h.api.Say(dm, will, "/help")

@@ -53,6 +53,7 @@ func (out *outbound) draftOf(tx *store.Tx, o *outgoing) *draft {
 	if said.Directedness == "" { // an older agent's
 		d.Content.Directedness = string(attention.Carried(said.Text, ""))
 	}
+	d.Content.Recipients, d.Content.Obligation = said.Recipients, said.Obligation
 	if thread := threadFor(tx, said); thread > generalThread {
 		d.Content.Chat.Kind, d.Content.Chat.ThreadID = string(attention.ConversationThread), strconv.Itoa(thread)
 	}

@@ -37,6 +37,7 @@ var (
 	WorkUpdate          = Method[WorkParams, Result]{"work_item.update"}
 	WorkGet             = Method[IDParams, Result]{"work_item.get"}
 	WorkList            = Method[WorkListParams, Page[WorkItem]]{"work_item.list"}
+	WorkArrived         = Method[ArrivedParams, Arrived]{"work_item.arrived"}
 	WorkWake            = Method[IDParams, Result]{"work_item.wake"}
 	InvocationCreate    = Method[InvocationParams, Result]{"invocation.create"}
 	FlightUpdate        = Method[FlightParams, Result]{"flight.update"}
@@ -65,7 +66,6 @@ var (
 	EventsList          = Method[EventsParams, EventPage]{"events.list"}
 	WakeExplain         = Method[ExplainParams, Explanation]{"wake.explain"}
 	PromptContract      = Method[PromptParams, PromptResult]{"prompt.contract"}
-	WorkArrived         = Method[ArrivedParams, Arrived]{"work_item.arrived"}
 )
 
 // An Asker asks the broker. Call sends one request and returns the bytes of its

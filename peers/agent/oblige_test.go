@@ -1,0 +1,237 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/bus/bustest"
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+)
+
+// TestOlderDraftsPassObligationsOver: of the same messages an agent of an older draft says and does
+// what it says and does without them.
+func TestOlderDraftsPassObligationsOver(t *testing.T) {
+	for _, version := range []attention.Version{attention.Version0602, attention.Version0624} {
+		var said [2]string
+		for i, oblige := range []bool{true, false} {
+			s := newStub(evading)
+			inWorld(t, s, &agent.Options{Version: version, Ladder: attention.Ladder{}, Fence: func() string { return "fence" }}, func(t *testing.T, w *world) {
+				m := waiting(dm("e1", "Is the deploy blocked?"))
+				if !oblige {
+					m.Obligation, m.Recipients = nil, nil
+				}
+				w.say(m)
+				w.sleep(45 * time.Minute)
+				turns := s.seen()
+				if len(turns) != 1 {
+					t.Fatalf("%d turns", len(turns))
+				}
+				event, _ := json.Marshal(turns[0].Event)
+				tools, _ := json.Marshal(w.tools().List())
+				replies, _ := json.Marshal(w.replies)
+				said[i] = turns[0].System + turns[0].Prompt + string(tools) + string(replies) + fmt.Sprint(len(event), len(w.records))
+			})
+		}
+		if said[0] != said[1] || strings.Contains(said[0], "bligation") {
+			t.Errorf("%s: with an obligation\n%s\nwithout\n%s", version, said[0], said[1])
+		}
+	}
+}
+
+// TestAgentsOblige: an agent waits for another by a message, its own lead may close it in its place,
+// the recipient never, and it closes it itself.
+func TestAgentsOblige(t *testing.T) {
+	s := newStub(func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if tn.Event.EventID == "e1" {
+			_, r := call(tools, "chat.send_message", map[string]any{
+				"text": "@worker is step 3 safe?", "recipients": []string{"worker"}, "obligation": map[string]any{"blocks": "degraded", "defaultAction": "I skip it"},
+			})
+			if r.IsError {
+				return harness.Outcome{State: harness.Finished, FinalText: r.Text()}, nil
+			}
+		}
+		return harness.Outcome{State: harness.Finished}, nil
+	})
+	worker := newStub(silent)
+	inHouse(t, s, with0811(attention.Ladder{Lead: "boss"}), func(t *testing.T, w *world) {
+		defer joinAgent(w, "agent:worker", worker, &agent.Options{Version: attention.Version0811})()
+		w.sleep(35 * time.Second)
+		w.say(mention(post("e1", "@lead ask the worker")))
+		w.sleep(time.Minute)
+		said := w.replies[len(w.replies)-1]
+		if said.Obligation == nil || said.Obligation.Blocks != "degraded" || said.Obligation.DischargeDelegate == nil || said.Obligation.DischargeDelegate.ID != "agent:boss" || said.Recipients[0].ID != "agent:worker" || said.Directedness != "to_me" {
+			t.Fatalf("it said %+v", said)
+		}
+		w.shown(said, "tg:1:5")
+		m := by(post("tg:1:5", said.Text), "agent:lead", "agent") // as its bridge passes it on
+		m.Obligation, m.Recipients, m.Directedness = said.Obligation, said.Recipients, said.Directedness
+		if r := w.tg.SendAs(t, "tg:42", "agent:worker", protocol.TypeTGMessage, m); r.DeliveredTo != 1 {
+			t.Fatalf("the worker: %+v", r)
+		}
+		w.sleep(12 * time.Minute)
+		if n := len(worker.returns()); n != 1 {
+			t.Errorf("it came back to the worker %d times", n)
+		}
+		if open := w.owed("agent:worker", "") + "|" + w.owed("agent:lead", "blocking") + "|" + w.owed("agent:boss", "blocking"); open != "worker: obligation open|worker: obligation open|worker: obligation open" {
+			t.Errorf("open is %q", open)
+		}
+		if _, r := call(w.tools(), "chat.discharge", map[string]any{"eventId": "nothing", "recipient": "agent:worker"}); !r.IsError || !strings.Contains(r.Text(), "nobody waits") {
+			t.Errorf("an unknown one: %s", r.Text())
+		}
+		if _, r := call(w.tools(), "chat.discharge", map[string]any{"eventId": "tg:1:5", "recipient": "worker"}); r.IsError {
+			t.Errorf("to close it: %s", r.Text())
+		}
+		if _, r := call(w.tools(), "chat.discharge", map[string]any{"eventId": "tg:1:5", "recipient": "worker"}); !r.IsError || !strings.Contains(r.Text(), "already") {
+			t.Errorf("to close it again: %s", r.Text())
+		}
+		w.sleep(25 * time.Minute)
+		if n := len(worker.returns()); n != 1 {
+			t.Errorf("closed, it came back %d times", n)
+		}
+		if open := w.owed("agent:worker", ""); open != "" {
+			t.Errorf("open is %q", open)
+		}
+	})
+}
+
+// TestRetentionKeepsWhatIsOpen: an event whose author waits, and what was said about it, stay for longer
+// than the rest.
+func TestRetentionKeepsWhatIsOpen(t *testing.T) {
+	s := newStub(answering("yes"))
+	opts := with0811(attention.Ladder{})
+	opts.Retention, opts.Returns = time.Hour, &attention.Returns{}
+	inWorld(t, s, opts, func(t *testing.T, w *world) {
+		w.say(waiting(dm("e1", "Is the deploy blocked?")))
+		w.sleep(time.Minute)
+		w.say(dm("e2", "and the other one?"))
+		w.say(reaction("r1", "e1", "tg:99", "done", "agent:lead"))
+		w.sleep(5 * time.Hour)
+		_, r := call(w.tools(), "chat.list_events", map[string]any{})
+		if !strings.Contains(r.Text(), `"e1"`) || strings.Contains(r.Text(), `"e2"`) {
+			t.Errorf("kept is %s", r.Text())
+		}
+		var acts int
+		if err := w.db.QueryRow(`SELECT count(*) FROM acts`).Scan(&acts); err != nil || acts != 1 {
+			t.Errorf("%d reactions are kept, %v", acts, err)
+		}
+		w.say(reaction("r2", "e1", "tg:77", "done", "agent:lead"))
+		w.sleep(3 * time.Hour)
+		if err := w.db.QueryRow(`SELECT count(*) FROM acts`).Scan(&acts); err != nil || acts != 0 {
+			t.Errorf("closed, %d reactions are kept, %v", acts, err)
+		}
+	})
+}
+
+// TestBadObligationsAreSentences: what cannot be is refused in words that say which it is.
+func TestBadObligationsAreSentences(t *testing.T) {
+	inWorld(t, newStub(silent), with0811(attention.Ladder{}), func(t *testing.T, w *world) {
+		for want, change := range map[string]func(m *protocol.ChatMessage){
+			`obligation.blocks is "quite": use halted, degraded or none`: func(m *protocol.ChatMessage) { m.Obligation.Blocks = "quite" },
+			"at most 16 recipients":  func(m *protocol.ChatMessage) { m.Recipients = make([]protocol.Party, 17) },
+			"an id that is empty":    func(m *protocol.ChatMessage) { m.Recipients = []protocol.Party{{Kind: "agent"}} },
+			"defaultAction has 5000": func(m *protocol.ChatMessage) { m.Obligation.DefaultAction = strings.Repeat("x", 5000) },
+			"the author 77 and the actor 99": func(m *protocol.ChatMessage) {
+				*m = by(reaction("r", "e", "99", "done", "agent:lead"), "77", "human")
+			},
+		} {
+			m := waiting(dm("bad", "hi"))
+			change(&m)
+			if r := w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, m); r.DeliveredTo != 0 || len(r.Failures) != 1 || !strings.Contains(r.Failures[0].Error, want) {
+				t.Errorf("want %q: %+v", want, r)
+			}
+		}
+		forged := protocol.Reaction{Event: "reaction", ReactionID: "r", TargetEventID: "e1", Signal: "done", Actor: protocol.Party{ID: "agent:boss"}}
+		other := w.bus.Join(t, "agent:other")
+		if r := other.SendAs(t, "agent:other", "agent:lead", protocol.TypeAgentEvent, forged); len(r.Failures) != 1 || !strings.Contains(r.Failures[0].Error, "agent:other reacts for itself, and not for agent:boss") {
+			t.Errorf("forged: %+v", r)
+		}
+	})
+}
+
+// TestAKilledAgentKeepsWhatIsOwed: whoever kills it when, what its author waits for is opened once, comes
+// back no interval twice, goes up once, and stays closed once it is.
+func TestAKilledAgentKeepsWhatIsOwed(t *testing.T) {
+	for _, step := range []string{"stored#2", "started", "brought back", "brought back#2", "escalated", "stored#3"} {
+		t.Run(step, func(t *testing.T) {
+			t.Parallel()
+			b := bustest.Start(t, nil)
+			system, tg := b.Join(t, "agent:system", "system:attention"), b.Join(t, "tg:bot", "tg:*")
+			data := filepath.Join(t.TempDir(), "agent.db")
+			at := step
+			if step == "stored#3" { // the reaction that closes it
+				at = ""
+			}
+			child := startChild(t, b, data, at, "oblige")
+			say := func(m protocol.ChatMessage) { // as a bridge does, until it is taken
+				for tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, m).DeliveredTo != 1 {
+					select {
+					case <-child.died:
+						child = startChild(t, b, data, "", "oblige")
+					default:
+					}
+				}
+			}
+			say(by(post("0", "morning"), "88", "human"))
+			m := waiting(dm("e1", "is it blocked?"))
+			say(m)
+			say(m)
+			times := map[string]int{}
+			seen := map[protocol.MessageID]bool{}
+			for times["opened rung"] == 0 {
+				if at != "" {
+					select {
+					case <-child.died:
+						child, at = startChild(t, b, data, "", "oblige"), ""
+					default:
+					}
+				}
+				if system.Waiting() == 0 {
+					runtime.Gosched()
+					continue
+				}
+				d := system.Next(t)
+				if r := content[record](t, d); r.is("obligation") && !seen[d.Message.MessageID] {
+					seen[d.Message.MessageID] = true
+					times[fmt.Sprint(r["state"], " ", r["returnId"])]++
+					if r["state"] == "escalated" {
+						times["opened rung"]++
+					}
+				}
+			}
+			if step == "stored#3" {
+				child.kill()
+				child = startChild(t, b, data, "stored", "oblige")
+			}
+			say(reaction("r1", "e1", "tg:77", "done", "agent:lead"))
+			say(reaction("r1", "e1", "tg:77", "done", "agent:lead"))
+			child.kill()
+			child = startChild(t, b, data, "", "oblige")
+			say(dm("/close", "/close e1"))
+			for shown := map[string]bool{}; ; {
+				r := content[protocol.ChatReply](t, tg.NextOf(t, protocol.TypeTGReply))
+				if strings.HasPrefix(r.IdempotencyKey, "obligation:") && r.Edits == "" {
+					if shown[r.IdempotencyKey] = true; len(shown) > 1 {
+						t.Errorf("two escalations are shown: %v", shown)
+					}
+				}
+				if r.Text == "That is closed already." {
+					break
+				}
+			}
+			for what, n := range times {
+				if n != 1 && !strings.HasPrefix(what, "missed") && !strings.HasPrefix(what, "waits") {
+					t.Errorf("%s %d times: %v", what, n, times)
+				}
+			}
+		})
+	}
+}
