@@ -91,6 +91,8 @@ var handlings = map[string]handling{
 	"hubbub trace":                     {named: true},
 	"hubbub why":                       {named: true},
 	"hubbub why EVENT":                 {says: `agent:tg-12345 \(“Will”\) was woken`, on: wholeSystem},
+	"hubbub why WORK":                  {says: `created: open, owner name`, on: wholeSystem, first: (*reader).giveWork},
+	"hubbub why wi_01J...":             {says: `created: open, owner name`, on: wholeSystem, first: (*reader).giveWork},
 	"hubbub stats":                     {says: `agent:tg-12345 .*: .*[1-9]\d* responded`, on: wholeSystem},
 	"hubbub console":                   {says: `^http://127\.0\.0\.1:\d+/console/enter/`, on: wholeSystem},
 	"hubbub top":                       {says: `messages/s`, on: wholeSystem},
@@ -123,6 +125,7 @@ var handlings = map[string]handling{
 	"hubbub chorus inbox create NAME":                                  {says: `/inbox/sk_`, on: wholeSystem},
 	"hubbub chorus inbox rotate NAME":                                  {says: `/inbox/sk_`, on: wholeSystem},
 	"hubbub hook add NAME --chat tg:1":                                 {says: `/hook/name\nwhsec_`, on: wholeSystem},
+	"hubbub hook add build-42 --arrives":                               {says: `/hook/build-42\nwhsec_`, on: wholeSystem},
 
 	// Credentials.
 	"hubbub token create NAME --identity P --subscribe P --publish P": {says: `^\S{40,}$`, first: (*reader).revokeName},
@@ -417,6 +420,14 @@ func (r *reader) chat() {
 	r.values["EVENT"], r.values["MESSAGE"] = event, row.FindStringSubmatch(rows)[1]
 	r.values["ID"] = r.values["MESSAGE"]
 	r.until(`"disposition":"responded"`, "hubbub", "why", "--json", r.values["EVENT"])
+}
+
+// giveWork makes a work item.
+func (r *reader) giveWork() {
+	r.t.Helper()
+	r.run([]string{"hubbub", "work", "create", "mend it", "--as", "name", "--id", "wi-1", "--quiet"}, nil)
+	r.values["WORK"], r.values["wi_01J..."] = "wi-1", "wi-1"
+	r.until(`created`, "hubbub", "why", "wi-1")
 }
 
 // sendForbidden sends what the bus refuses.

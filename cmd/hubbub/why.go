@@ -25,7 +25,7 @@ func newWhy() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "why EVENT [AGENT]",
-		Short: "Say why an event woke an agent, or did not, and what became of work",
+		Short: "Say why an event woke an agent or not, and what became of work",
 		Long: "Say what each agent made of an event, and why: what it decided, the turns that it\n" +
 			"ran, what it was refused, and how the event ended. EVENT is the sourceId of a chat\n" +
 			"message (tg:<bot>:<chat>:<message>) or the id of the message that brought it.\n\n" +
