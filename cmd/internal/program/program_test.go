@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -333,6 +334,9 @@ func TestLogTo(t *testing.T) {
 // TestSIGHUPStopsOnlyWhoseTerminalHasGone: to a service it is sent to have the
 // settings read again, and one that stopped would not be started again.
 func TestSIGHUPStopsOnlyWhoseTerminalHasGone(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("nohup runs the tests: nothing hears SIGHUP")
+	}
 	for name, terminal := range map[string]bool{"a service": false, "at a terminal": true} {
 		t.Run(name, func(t *testing.T) {
 			stdout, stderr, said := bytes.Buffer{}, bytes.Buffer{}, make(chan string, 8)
