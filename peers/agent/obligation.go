@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
@@ -88,9 +87,7 @@ func (b *broker) learnDuties(ctx context.Context) {
 		if !o.Told { // it is told anyway
 			continue
 		}
-		asked, stop := context.WithTimeout(ctx, 10*time.Second)
-		got, err := collab.ObligationGet.Ask(asked, b, collab.DischargeParams{EventID: o.ID, Recipient: protocol.PeerID(o.Recipient)})
-		stop()
+		got, err := collab.ObligationGet.Ask(ctx, b, collab.DischargeParams{EventID: o.ID, Recipient: protocol.PeerID(o.Recipient)})
 		if err != nil {
 			if refused, ok := errors.AsType[*collab.Error](err); !ok || refused.Code != collab.CodeNotFound {
 				b.agent.opts.Log.Debug().Err(err).Str("obligation", o.ID).Msg("the broker did not say how an obligation stands")
