@@ -76,6 +76,21 @@ func TestTheConsoleDecidesAsItsVisitor(t *testing.T) {
 	lead := peer.New("agent:lead", link)
 	asking := client.New("agent:lead", lead.Send, nil)
 	lead.Handle(protocol.TypeCollabResult, asking.Take)
+	lead.Handle(protocol.TypeChatMessage, func(ctx context.Context, d *peer.Delivery) error {
+		var m protocol.ChatMessage
+		if err := d.Decode(&m); err != nil {
+			return err
+		}
+		for _, r := range []protocol.ChatReply{
+			{Text: "to another", InReplyTo: "msg_0"}, {Typing: true, InReplyTo: string(d.Message.MessageID)},
+			{Text: m.Author.DisplayName + " in " + m.Chat.ID + " said " + m.Text, InReplyTo: string(d.Message.MessageID)},
+		} {
+			if _, err := lead.Send(ctx, d.Message.From.Topic(), lead.NewMessage(protocol.TypeTGReply, r)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err := lead.Subscribe(t.Context(), "agent:lead"); err != nil {
 		t.Fatal(err)
 	}
@@ -117,21 +132,6 @@ func TestTheConsoleDecidesAsItsVisitor(t *testing.T) {
 	if code, body := decide(operator, "revoke"); code != http.StatusSeeOther || !strings.Contains(body, "revoked") {
 		t.Errorf("revoked: %d %s", code, body)
 	}
-	lead.Handle(protocol.TypeChatMessage, func(ctx context.Context, d *peer.Delivery) error {
-		var m protocol.ChatMessage
-		if err := d.Decode(&m); err != nil {
-			return err
-		}
-		for _, r := range []protocol.ChatReply{
-			{Text: "to another", InReplyTo: "msg_0"}, {Typing: true, InReplyTo: string(d.Message.MessageID)},
-			{Text: m.Author.DisplayName + " in " + m.Chat.ID + " said " + m.Text, InReplyTo: string(d.Message.MessageID)},
-		} {
-			if _, err := lead.Send(ctx, d.Message.From.Topic(), lead.NewMessage(protocol.TypeTGReply, r)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 	talk := func(token, agent string) (int, string) {
 		return ask(token, http.MethodPost, "agent", url.Values{"id": {agent}, "said": {"hello"}}.Encode())
 	}

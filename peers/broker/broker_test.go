@@ -270,7 +270,8 @@ func TestAWakeForAnAbsentAgentWaitsForItsReturn(t *testing.T) {
 	lead.do("identity.announce", object{"endpointId": "e1"})
 	will.do("conversation.create", object{"id": "c", "kind": "group"})
 	lead.Leave()
-	if r := will.ask("message.post", object{"conversationId": "c", "text": "@lead hi"}); !r.OK {
+	// The broker may hear from the bus that lead left before this post, or after it.
+	if r := will.ask("message.post", object{"conversationId": "c", "text": "@lead hi"}); !r.OK && r.Error.Code != "unavailable" {
 		t.Fatalf("got %+v", r.Error)
 	}
 	watch.event(collab.EventOffline.Name)
