@@ -56,7 +56,11 @@ func TestARandomWalkInARoomKeepsItsBounds(t *testing.T) {
 	}
 	inGroupOf(t, talkative, func(t *testing.T, g *group) {
 		w := &walk{group: g, r: rand.New(rand.NewPCG(20, 9))}
-		for w.messages < size {
+		for told := 1000; w.messages < size; {
+			if w.messages >= told {
+				t.Logf("%d messages, %d of agents", w.messages, len(w.said))
+				told += 1000
+			}
 			w.person()
 			for quiet := 0; quiet < 3; {
 				before := w.messages

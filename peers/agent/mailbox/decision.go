@@ -298,7 +298,7 @@ func (v *View) saidLast(d *Decision) bool {
 
 // keyOf returns the key under which a message of a chat was sent, "" if that is not known.
 func (v *View) keyOf(chat protocol.Topic, sourceID string) string {
-	return store.Value[string](v.Tx, `SELECT key FROM sent WHERE chat = ? AND source_id = ?`, chat, sourceID)
+	return store.Value[string](v.Tx, `SELECT key FROM sent WHERE chat = ? AND source_id = ? AND source_id <> ''`, chat, sourceID)
 }
 
 // ofAnother reports whether a message is another agent's.
@@ -312,7 +312,7 @@ func (v *View) UnshownDecision(e *Entry) bool {
 	if e.Content.Event != protocol.EventReaction || e.Content.ReplyTo == nil {
 		return false
 	}
-	known := store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent WHERE chat = ?1 AND source_id = ?2) OR EXISTS (SELECT 1 FROM events WHERE chat = ?1 AND source_id = ?2)`, e.Chat, e.Content.ReplyTo.SourceID)
+	known := store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent WHERE chat = ?1 AND source_id = ?2 AND source_id <> '') OR EXISTS (SELECT 1 FROM events WHERE chat = ?1 AND source_id = ?2)`, e.Chat, e.Content.ReplyTo.SourceID)
 	return !known && store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM decisions d JOIN sent s ON s.key = 'decision:' || d.id
 		WHERE d.chat = ? AND d.state = 'pending' AND s.source_id = '')`, e.Chat)
 }

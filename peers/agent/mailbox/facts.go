@@ -57,14 +57,14 @@ func (v *View) Facts(e *Entry) attention.Facts {
 	facts := one(v.Tx, func(f *attention.Facts) []any {
 		return []any{&f.Work, &f.Answered, &lastOwn, &lastText, &lastOther}
 	}, `SELECT
-		coalesce((SELECT e.event_id FROM events e JOIN claims c ON c.event_id = e.event_id
+		coalesce((SELECT e.event_id FROM claims c CROSS JOIN events e ON e.event_id = c.event_id
 				WHERE e.conversation = ?1 AND e.thread = ?2 AND c.owner = ?3 AND c.expires_at > ?4 ORDER BY e.seq DESC LIMIT 1),
-			(SELECT event_id FROM events WHERE conversation = ?1 AND thread = ?2 AND kind = 'assignment' AND directedness = 'to_me'
+			(SELECT event_id FROM events WHERE +conversation = ?1 AND +thread = ?2 AND kind = 'assignment' AND directedness = 'to_me'
 				AND `+isOpen+` AND seq < ?5 ORDER BY seq DESC LIMIT 1), ''),
 		EXISTS (SELECT 1 FROM sent s JOIN events e ON e.event_id = s.event_id WHERE e.source_id = ?6 AND e.chat = ?7 AND s.kind = 'text'),
 		coalesce((SELECT max(sent_at) FROM sent WHERE conversation = ?1 AND thread = ?2 AND kind = 'text'), 0),
 		coalesce((SELECT `+askedText+` FROM sent WHERE conversation = ?1 AND thread = ?2 AND kind = 'text' ORDER BY sent_at DESC LIMIT 1), ''),
-		coalesce((SELECT max(received_at) FROM events WHERE conversation = ?1 AND thread = ?2 AND seq < ?5 AND kind = 'message'), 0)`,
+		coalesce((SELECT received_at FROM events WHERE conversation = ?1 AND thread = ?2 AND seq < ?5 AND kind = 'message' ORDER BY seq DESC LIMIT 1), 0)`,
 		c.Chat.ID, c.Chat.ThreadID, v.m.id, time.Now().UnixMicro(), e.Seq, e.SourceID, e.Chat)
 	facts.OwnsThread = facts.Work != ""
 	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.Received)), p.joined > 0, p.gone()
@@ -76,13 +76,16 @@ func (v *View) Facts(e *Entry) attention.Facts {
 		facts.Asked = c.Event != protocol.EventReaction && facts.Asked || v.askedBy(e, c.ReplyTo.SourceID)
 	}
 	if e.FromAgent() && e.Content.Event == protocol.EventMessage {
-		facts.Repeated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM events r WHERE r.conversation = ?1 AND r.thread = ?2 AND r.author = ?3
-			AND r.seq < ?4 AND r.turn_id <> '' AND r.state NOT IN ('failed', 'superseded') AND json_extract(r.content, '$.text') = ?5
-			AND r.seq > coalesce((SELECT max(seq) FROM events WHERE conversation = ?1 AND thread = ?2 AND `+aPerson+`), 0))`,
+		facts.Repeated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM (SELECT received_at, content FROM events
+				WHERE conversation = ?1 AND thread = ?2 AND author = ?3 AND author_kind = 'agent' AND turn_id <> '' AND seq < ?4
+				AND state NOT IN ('failed', 'superseded') ORDER BY seq DESC LIMIT 100) r
+			WHERE json_extract(r.content, '$.text') = ?5 AND NOT EXISTS (SELECT 1 FROM events
+				WHERE conversation = ?1 AND thread = ?2 AND received_at > r.received_at AND `+aPerson+`))`,
 			c.Chat.ID, c.Chat.ThreadID, c.Author.ID, e.Seq, c.Text)
 	}
-	facts.OtherAgents = store.All(v.Tx, store.Itself[string], `SELECT DISTINCT author FROM events
-		WHERE conversation = ? AND author_kind = 'agent' AND author NOT IN (?, ?) LIMIT 100`, c.Chat.ID, v.m.id, v.m.id.Name())
+	facts.OtherAgents = store.All(v.Tx, store.Itself[string], `WITH RECURSIVE `+agents+` SELECT author FROM agents
+		WHERE author NOT IN (?2, ?3) AND EXISTS (SELECT 1 FROM events e WHERE e.author = agents.author AND e.conversation = ?1 AND e.author_kind = 'agent') LIMIT 100`,
+		c.Chat.ID, v.m.id, v.m.id.Name())
 	return facts
 }
 
@@ -125,23 +128,30 @@ func (v *View) Standing(e *Entry, text string) attention.Standing {
 const aPerson = `author_kind = 'human' AND (kind IN ('message','edit','assignment','approval','blocker')
 	OR kind = 'reaction' AND json_extract(content, '$.signal') = 'agree')`
 
-// exchanged selects, as x, the texts of an exchange with when they came and whether
-// another agent said them: ?1 is the conversation, ?2 the author. In the conversation all
-// agents count, elsewhere the author does; each conversation since a person last spoke
-// in it, which is looked up once for each and before texts are read.
-const exchanged = `FROM (
-	SELECT e.received_at AS at, coalesce(json_extract(e.content, '$.text'), '') AS text, e.author AS author
-		FROM events e LEFT JOIN ` + spoken + ` p ON p.conversation = e.conversation
-		WHERE e.author_kind = 'agent' AND (e.conversation = ?1 OR e.author = ?2) AND e.received_at > coalesce(p.at, 0)
-		AND e.kind IN ('message','assignment','approval','blocker','answer') AND e.directedness IN ('', 'to_me', 'to_my_role')
-	UNION ALL SELECT s.sent_at, s.text, ''
-		FROM sent s JOIN events e ON e.event_id = s.event_id LEFT JOIN ` + spoken + ` p ON p.conversation = s.conversation
-		WHERE s.kind = 'text' AND e.author_kind = 'agent' AND (s.conversation = ?1 OR e.author = ?2) AND s.sent_at > coalesce(p.at, 0)
-	) WHERE TRUE`
+// agents is a table of all agents that wrote something: each is looked up, and not all that they wrote.
+const agents = `agents (author) AS (SELECT min(author) FROM events WHERE author_kind = 'agent' UNION ALL
+	SELECT (SELECT min(author) FROM events WHERE author_kind = 'agent' AND author > a.author) FROM agents a WHERE a.author IS NOT NULL)`
 
-// spoken is when a person last spoke in each conversation of an exchange.
-const spoken = `(SELECT conversation, max(received_at) AS at FROM events
-	WHERE (conversation = ?1 OR conversation IN (SELECT conversation FROM events WHERE author = ?2)) AND ` + aPerson + ` GROUP BY conversation)`
+// exchanged selects the texts of an exchange with when they came and whether another agent
+// said them: ?1 is the conversation, ?2 the author. In the conversation all agents count,
+// elsewhere the author does; each conversation since a person last spoke in it.
+const exchanged = `FROM (
+	WITH RECURSIVE ` + agents + `,
+	places (conversation) AS (SELECT min(conversation) FROM events WHERE author = ?2 AND author_kind = 'agent' UNION ALL
+		SELECT (SELECT min(conversation) FROM events WHERE author = ?2 AND author_kind = 'agent' AND conversation > p.conversation)
+		FROM places p WHERE p.conversation IS NOT NULL),
+	spoken (conversation, at) AS MATERIALIZED (SELECT conversation, coalesce((SELECT max(received_at) FROM events
+			WHERE conversation = p.conversation AND ` + aPerson + `), 0)
+		FROM (SELECT conversation FROM places WHERE conversation IS NOT NULL UNION SELECT ?1) p),
+	said (author, conversation, at) AS (SELECT ?2, conversation, at FROM spoken
+		UNION SELECT author, ?1, at FROM agents JOIN spoken ON conversation = ?1 WHERE author IS NOT NULL)
+	SELECT e.received_at AS at, coalesce(json_extract(e.content, '$.text'), '') AS text, e.author AS author
+		FROM said p CROSS JOIN events e ON e.author = p.author AND e.conversation = p.conversation AND e.received_at > p.at
+		WHERE e.author_kind = 'agent' AND e.directedness IN ('', 'to_me', 'to_my_role') AND e.kind IN ('message','assignment','approval','blocker','answer')
+	UNION ALL SELECT s.sent_at, s.text, ''
+		FROM spoken p CROSS JOIN sent s ON s.conversation = p.conversation AND s.sent_at > p.at CROSS JOIN events e ON e.event_id = s.event_id
+		WHERE s.kind = 'text' AND e.author_kind = 'agent' AND (p.conversation = ?1 OR e.author = ?2)
+	) WHERE TRUE`
 
 // Exchange returns what this agent and others said to each other around an event since
 // a person last spoke.
@@ -150,8 +160,8 @@ func (v *View) Exchange(e *Entry) (x attention.Exchange) {
 	x.Sent = store.All(v.Tx, atColumn, `SELECT at `+exchanged+` ORDER BY 1 LIMIT 1000`, here, other)
 	x.Heard = store.All(v.Tx, store.Itself[string], `SELECT text `+exchanged+` AND author = ?2 ORDER BY at DESC LIMIT 10`, here, other)
 	x.Escalated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM places c WHERE c.escalated_at > 0
-		AND (c.conversation = ?1 OR EXISTS (SELECT 1 FROM events WHERE conversation = c.conversation AND author = ?2))
-		AND c.escalated_at > coalesce((SELECT max(received_at) FROM events WHERE conversation IN (?1, c.conversation) AND `+aPerson+`), 0))`, here, other)
+		AND (c.conversation = ?1 OR EXISTS (SELECT 1 FROM events WHERE conversation = c.conversation AND author = ?2 AND author_kind = 'agent'))
+		AND NOT EXISTS (SELECT 1 FROM events WHERE conversation IN (?1, c.conversation) AND received_at >= c.escalated_at AND `+aPerson+`))`, here, other)
 	return x
 }
 
@@ -168,5 +178,5 @@ func (v *View) LastSaid(e *Entry, limit int) (list [][2]string) {
 // none did or the surface gives them none.
 func (v *View) Person(conversation string) string {
 	return store.Value[string](v.Tx, `SELECT coalesce(json_extract(content, '$.author.username'), '') FROM events
-		WHERE conversation = ? AND `+aPerson+` ORDER BY seq DESC LIMIT 1`, conversation)
+		WHERE conversation = ? AND `+aPerson+` ORDER BY received_at DESC LIMIT 1`, conversation)
 }

@@ -52,7 +52,7 @@ func spokenOf(v *View, chat protocol.Topic, source string) *Obligation {
 		return nil
 	}
 	type own struct{ key, event string }
-	said, found := store.One(v.Tx, func(o *own) []any { return []any{&o.key, &o.event} }, `SELECT key, event_id FROM sent WHERE chat = ? AND source_id = ?`, chat, source)
+	said, found := store.One(v.Tx, func(o *own) []any { return []any{&o.key, &o.event} }, `SELECT key, event_id FROM sent WHERE chat = ? AND source_id = ? AND source_id <> ''`, chat, source)
 	if !found {
 		return nil
 	}

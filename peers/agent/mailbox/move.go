@@ -179,7 +179,7 @@ func (tx *Tx) StopPlace(stop *Entry) {
 			tx.Move(e, Supersede, reason)
 		}
 	}
-	for _, e := range tx.entries(`WHERE conversation = ? AND thread = ? AND chat = ? AND state = 'deferred' AND (author = ? OR ? = 'human')`,
+	for _, e := range tx.entries(`WHERE +conversation = ? AND +thread = ? AND chat = ? AND state = 'deferred' AND (author = ? OR ? = 'human')`,
 		stop.Content.Chat.ID, stop.Content.Chat.ThreadID, stop.Chat, author.ID, author.Kind) {
 		tx.Move(e, Supersede, reason)
 	}
@@ -198,7 +198,7 @@ func (tx *Tx) SettleDone(reaction *Entry) {
 	}
 	reason := says + c.Author.Kind + ":" + attention.HeaderValue(c.Author.ID)
 	for _, e := range tx.entries(`WHERE chat = ?1 AND event_id <> ?3 AND `+isOpen+` AND (source_id = ?2
-		OR event_id IN (SELECT event_id FROM sent WHERE chat = ?1 AND source_id = ?2))`, reaction.Chat, c.ReplyTo.SourceID, reaction.EventID) {
+		OR event_id IN (SELECT event_id FROM sent WHERE chat = ?1 AND source_id = ?2 AND source_id <> ''))`, reaction.Chat, c.ReplyTo.SourceID, reaction.EventID) {
 		for _, t := range tx.turns(`WHERE event_id = ? AND `+isLive, e.EventID) {
 			tx.cancel(t, reason)
 		}
@@ -261,5 +261,5 @@ func comeBack(tx *Tx, e *Entry) {
 // DeferredBeside returns the other deferred events of an event's conversation, at
 // most 20.
 func (v *View) DeferredBeside(e *Entry) []*Entry {
-	return v.entries(`WHERE conversation = ? AND chat = ? AND state = 'deferred' AND seq <> ? ORDER BY seq LIMIT 20`, e.Content.Chat.ID, e.Chat, e.Seq)
+	return v.entries(`WHERE +conversation = ? AND chat = ? AND state = 'deferred' AND seq <> ? ORDER BY seq LIMIT 20`, e.Content.Chat.ID, e.Chat, e.Seq)
 }

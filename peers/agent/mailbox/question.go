@@ -96,7 +96,7 @@ func (v *View) questionAnswered(e *Entry) string {
 		return ""
 	}
 	return store.Value[string](v.Tx, `SELECT substr(s.key, length('question:') + 1) FROM sent s JOIN events e ON e.event_id = s.event_id
-		WHERE s.chat = ?1 AND s.key LIKE 'question:%' AND e.author = ?2 AND (s.source_id = ?3 OR ?3 = '')
+		WHERE s.chat = ?1 AND s.key >= 'question:' AND s.key < 'question;' AND e.author = ?2 AND (s.source_id = ?3 OR ?3 = '')
 		AND NOT EXISTS (SELECT 1 FROM sent r WHERE r.key = 'replied:' || substr(s.key, length('question:') + 1)) ORDER BY s.sent_at DESC LIMIT 1`,
 		e.Chat, e.Content.Author.ID, source)
 }

@@ -121,10 +121,14 @@ func (v *View) Window(reach Reach, conversation, thread string, before *Entry, l
 	if before != nil {
 		seq, at = before.Seq, before.Received.UnixMicro()
 	}
-	list := v.entries(`WHERE conversation = ?1 AND (?2 = '' OR thread = ?2) AND seq < ?3 AND kind IN ('message','edit','assignment','approval','blocker','status')
+	there := `conversation = ?1 AND ?2 = ?2`
+	if thread != "" {
+		there = `conversation = ?1 AND thread = ?2`
+	}
+	list := v.entries(`WHERE `+there+` AND seq < ?3 AND kind IN ('message','edit','assignment','approval','blocker','status')
 		AND `+inReach("?5")+` ORDER BY seq DESC LIMIT ?4`, conversation, thread, seq, limit, reach)
 	own := store.All(v.Tx, sentColumns, `SELECT `+sentNames+` FROM sent
-		WHERE conversation = ?1 AND (?2 = '' OR thread = ?2) AND sent_at <= ?3 AND kind IN ('text','notice') AND `+inReach("?5")+` ORDER BY sent_at DESC LIMIT ?4`,
+		WHERE `+there+` AND sent_at <= ?3 AND kind IN ('text','notice') AND `+inReach("?5")+` ORDER BY sent_at DESC LIMIT ?4`,
 		conversation, thread, at, limit, reach)
 	var lines []Line
 	for _, e := range slices.Backward(list) {

@@ -1,0 +1,113 @@
+package mailbox_test
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+
+	"github.com/rs/zerolog"
+)
+
+var errAgain = errors.New("as if it had not been")
+
+// fill puts n messages of one room into a mailbox, as a busy room with two other agents leaves them: one in fifty is a person's,
+// every third had a turn and an answer.
+func fill(t *testing.T, n int) *mailbox.Mailbox {
+	t.Helper()
+	db, err := mailbox.Open(filepath.Join(t.TempDir(), "agent.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	const numbers = `WITH RECURSIVE n (i, at, turned, human) AS (SELECT 1, ?2, 0, 0 UNION ALL SELECT i + 1, at + 1000000, (i + 1) % 3 = 0, (i + 1) % 50 = 0 FROM n WHERE i < ?1) `
+	for _, statement := range []string{
+		numbers + `INSERT INTO events (event_id, source_id, chat, message_id, received_at, content, kind, conversation, thread, stream, author, author_kind, policy, mode, directedness, turn_id, state)
+			SELECT 'e' || i, 'e' || i, 'tg:42', 'm' || i, at, json_object('event', 'message', 'text', 'what of ' || hex(randomblob(12)) || '?', 'chat', json_object('id', 'C1', 'kind', 'channel'),
+					'author', json_object('id', 'agent:b', 'kind', 'agent')), 'message', 'C1', '', '', iif(human, '77', 'agent:' || iif(i % 2, 'b', 'c')), iif(human, 'human', 'agent'),
+				iif(turned, 'must_respond', 'must_not_respond'), iif(turned, 'buffered', 'tool_mailbox'), iif(turned, 'to_me', 'to_other'), iif(turned, 't' || i, ''), iif(turned, 'responded', 'ignored') FROM n`,
+		numbers + `INSERT INTO turns (turn_id, event_id, merged, chat, place, author, mode, state, seq, rank, attempt, outbound, started_at, ended_at)
+			SELECT 't' || i, 'e' || i, '[]', 'tg:42', 'C1' || char(0), 'agent:b', 'buffered', 'finished', i, 2, 1, 1, 1, 2 FROM n WHERE turned`,
+		numbers + `INSERT INTO sent (message_id, event_id, key, chat, conversation, thread, kind, text, sent_at, source_id)
+			SELECT 's' || i, 'e' || i, 'k' || i, 'tg:42', 'C1', '', 'text', 'and what of ' || hex(randomblob(12)) || '?', at + 1, 'own' || i FROM n WHERE turned`,
+		numbers + `INSERT INTO claims (event_id, owner, token, expires_at, via) SELECT 'e' || i, 'agent:b', i, at - 1000000000, 'broker' FROM n WHERE i % 10 = 0`,
+	} {
+		if _, err := db.ExecContext(t.Context(), statement, n, time.Now().Add(-time.Duration(n+10)*time.Second).UnixMicro()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return boxOn(db, zerolog.Nop())
+}
+
+// costs measures what an agent asks of its mailbox for one event and its turn.
+func costs(t *testing.T, box *mailbox.Mailbox) map[string]time.Duration {
+	t.Helper()
+	e := chat("new", "@lead and what of it?")
+	e.Content.Chat.ID, e.Content.Chat.Kind = "C1", "channel"
+	e.Content.Author.ID, e.Content.Author.Kind = "agent:b", "agent"
+	e.Content.ReplyTo = &protocol.ReplyTo{SourceID: "own3"}
+	if err := box.InTx(t.Context(), func(tx *mailbox.Tx) { tx.TakeIn(e) }); err != nil {
+		t.Fatal(err)
+	}
+	v := box.View(t.Context())
+	e = v.Entry("new")
+	turn := func(tx *mailbox.Tx) {
+		e := tx.Entry("new")
+		tx.Move(e, mailbox.Hold, "")
+		tx.Compose([]*mailbox.Entry{e})
+		e = tx.Entry("new")
+		turn := tx.Turn(e.TurnID)
+		tx.Afford(turn, e, attention.DefaultBudget)
+		turn.Attempt = 1
+		tx.MoveTurn(turn, mailbox.TurnRunning, "", mailbox.Cost{})
+		tx.Finish(turn, e, mailbox.Cost{})
+		tx.SettleDone(e)
+		tx.StopPlace(e)
+		tx.Fail(errAgain)
+	}
+	took := map[string]time.Duration{}
+	for name, do := range map[string]func(){
+		"the facts":               func() { v.Facts(e) },
+		"the exchange":            func() { v.Exchange(e) },
+		"what was said last":      func() { v.LastSaid(e, 4) },
+		"its standing":            func() { v.Standing(e, "hello") },
+		"its window":              func() { v.Window(v.Reach(e.Chat), "C1", "", e, 20) },
+		"the window of a thread":  func() { v.Window(v.Reach(e.Chat), "C1", "7", e, 20) },
+		"the person":              func() { v.Person("C1") },
+		"the signals":             func() { v.Signals(e) },
+		"what is unanswered":      func() { v.Unanswered(e.Chat) },
+		"a list":                  func() { v.List(v.Reach(e.Chat), mailbox.Filter{Limit: 20}) },
+		"what is deferred beside": func() { v.DeferredBeside(e) },
+		"the next deadline":       func() { v.NextDeadline() },
+		"the next digest":         func() { v.NextDigest() },
+		"a turn":                  func() { _ = box.InTx(t.Context(), turn) }, // errAgain
+	} {
+		took[name] = time.Hour
+		for range 7 {
+			from := time.Now()
+			do()
+			took[name] = min(took[name], time.Since(from))
+		}
+	}
+	if v.Err() != nil {
+		t.Fatal(v.Err())
+	}
+	return took
+}
+
+// TestAnEventCostsTheSameInAFullMailbox: what is asked for each event and turn reads what it is about, and not all that
+// weeks of a busy room have left.
+func TestAnEventCostsTheSameInAFullMailbox(t *testing.T) {
+	const few, many = 300, 12_000
+	before := costs(t, fill(t, few))
+	for name, took := range costs(t, fill(t, many)) {
+		t.Logf("%s: %v beside %d messages, %v beside %d", name, before[name], few, took, many)
+		if took > 5*before[name] && took > 2*time.Millisecond {
+			t.Errorf("%s takes %v beside %d messages, and %v beside %d", name, before[name], few, took, many)
+		}
+	}
+}
