@@ -1,6 +1,7 @@
 package tg_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -67,4 +68,26 @@ func TestATableIsShownAsOne(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTheLargestRichMessages are taken, and what is larger is shown as text without a call that is
+// refused.
+func TestTheLargestRichMessages(t *testing.T) {
+	wide := func(columns int) string {
+		return strings.Repeat("|a", columns) + "|\n" + strings.Repeat("|-", columns) + "|\n" + strings.Repeat("|x", columns) + "|"
+	}
+	long := func(rows int) string { return "|a|\n|-|\n" + strings.Repeat("|x|\n", rows-1) }
+	deep := func(quotes int) string { return strings.Repeat(">", quotes) + " x\n\n|a|\n|-|" }
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, _ := h.talk()
+		for i, text := range []string{wide(20), wide(21), long(499), long(500), deep(15), deep(16)} {
+			reply(t, lead, dm.ID, protocol.ChatReply{Text: text, IdempotencyKey: fmt.Sprint(i)})
+			h.pass(10 * time.Second)
+		}
+		var methods []string
+		for _, call := range h.api.Calls("sendMessage", "sendRichMessage") {
+			methods = append(methods, call.Method)
+		}
+		h.expect("calls", methods, "sendRichMessage", "sendMessage", "sendRichMessage", "sendMessage", "sendRichMessage", "sendMessage")
+	})
 }

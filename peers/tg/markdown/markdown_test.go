@@ -121,6 +121,31 @@ func TestATableIsRich(t *testing.T) {
 	}
 }
 
+// TestWhatIsMoreThanARichMessageTakesHasNone: the numbers are those of the Bot API.
+func TestWhatIsMoreThanARichMessageTakesHasNone(t *testing.T) {
+	table := func(columns, rows int) string {
+		return strings.Repeat("|a", columns) + "|\n" + strings.Repeat("|-", columns) + "|\n" + strings.Repeat("|x|\n", rows-1)
+	}
+	quoted := func(deep int) string { return strings.Repeat(">", deep) + " x\n\n" + table(1, 1) }
+	for _, c := range []struct {
+		what, source string
+		rich         bool
+	}{
+		{"20 columns", table(20, 2), true},
+		{"21 columns", table(21, 2), false},
+		{"500 blocks", table(1, 499), true},
+		{"501 blocks", table(1, 500), false},
+		{"list items are blocks, too", strings.Repeat("- x\n", 249) + "\n" + table(1, 1), false},
+		{"16 levels", quoted(15), true},
+		{"17 levels", quoted(16), false},
+		{"formats are levels, too", quoted(14) + "\n" + strings.Repeat(">", 15) + " **x**\n", false},
+	} {
+		if got := markdown.Render(c.source).Rich != nil; got != c.rich {
+			t.Errorf("%s: a rich form is there: %v", c.what, got)
+		}
+	}
+}
+
 // TestNestingThatNobodyWritesIsShownAsItIs, and as much as people may write is followed.
 func TestNestingThatNobodyWritesIsShownAsItIs(t *testing.T) {
 	if got := show(markdown.Render(strings.Repeat(">", 16) + "a **x**")); !strings.HasPrefix(got, "a x | ") {

@@ -32,7 +32,9 @@ func Render(source string) Text {
 	w.blocks(doc, style{}, "")
 	t := assemble(w.runs)
 	if hasTable(doc) {
-		t.Rich = w.richBlocks(doc)
+		if rich := w.richBlocks(doc); fits(rich) {
+			t.Rich = rich
+		}
 	}
 	return t
 }

@@ -10,6 +10,48 @@ import (
 // A Block is a block of a rich message, or a part of one, as the Bot API has it (10.2 and later).
 type Block map[string]any
 
+// Limits of a rich message. Its 32,768 characters and 50 media are out of reach for a text that fits
+// into one message.
+const (
+	maxBlocks  = 500 // list items and rows of tables included
+	maxNesting = 16  // of blocks and formats in each other
+	maxColumns = 20
+)
+
+// fits reports whether the parts of a rich message keep its limits.
+func fits(parts []Block) bool {
+	blocks, columns, nesting := 0, 0, 0
+	var look func(part any, depth int)
+	look = func(part any, depth int) {
+		switch part := part.(type) {
+		case []Block:
+			blocks += len(part)
+			for _, b := range part {
+				look(b, depth)
+			}
+		case [][]Block:
+			blocks += len(part)
+			for _, row := range part {
+				columns = max(columns, len(row))
+				for _, cell := range row {
+					look(cell["text"], depth)
+				}
+			}
+		case []any:
+			for _, one := range part {
+				look(one, depth)
+			}
+		case Block:
+			nesting = max(nesting, depth+1)
+			for _, key := range []string{"blocks", "items", "cells", "text"} {
+				look(part[key], depth+1)
+			}
+		}
+	}
+	look(parts, 0)
+	return blocks <= maxBlocks && nesting <= maxNesting && columns <= maxColumns
+}
+
 // hasTable reports whether a document has a table, the one thing that entities show badly: on a
 // narrow screen the lines of its columns are folded.
 func hasTable(doc ast.Node) (found bool) {

@@ -9,7 +9,8 @@ import (
 // Limits of a rich message.
 const (
 	maxRich      = 32768 // characters
-	maxRichParts = 500
+	maxRichParts = 500   // list items and rows included
+	maxRichDepth = 16    // of blocks and formats in each other
 	maxColumns   = 20
 )
 
@@ -37,7 +38,7 @@ func readRich(req *request) (string, *apiError) {
 		return "", badRequest("can't parse rich message: %s", r.wrong)
 	case text == "":
 		return "", badRequest("message text is empty")
-	case len([]rune(text)) > maxRich || r.parts > maxRichParts:
+	case len([]rune(text)) > maxRich || r.parts > maxRichParts || r.deepest > maxRichDepth:
 		return "", badRequest("message is too long")
 	}
 	return text, nil
@@ -45,9 +46,10 @@ func readRich(req *request) (string, *apiError) {
 
 // A richReader collects the words of a rich message.
 type richReader struct {
-	words strings.Builder
-	parts int
-	wrong string
+	words          strings.Builder
+	parts          int
+	depth, deepest int
+	wrong          string
 }
 
 func (r *richReader) blocks(list any) {
@@ -60,23 +62,34 @@ func (r *richReader) blocks(list any) {
 		if r.parts++; !r.check(b) {
 			return
 		}
-		switch b["type"] {
-		case "blockquote":
-			r.blocks(b["blocks"])
-		case "list":
-			items, _ := b["items"].([]any)
-			for _, item := range items {
-				i, _ := item.(map[string]any)
-				r.blocks(i["blocks"])
+		r.within(func() {
+			switch b["type"] {
+			case "blockquote":
+				r.blocks(b["blocks"])
+			case "list":
+				items, _ := b["items"].([]any)
+				for _, item := range items {
+					i, _ := item.(map[string]any)
+					r.parts++
+					r.within(func() { r.blocks(i["blocks"]) })
+				}
+			case "table":
+				r.table(b["cells"])
+			case "divider":
+			default:
+				r.text(b["text"])
 			}
-		case "table":
-			r.table(b["cells"])
-		case "divider":
-		default:
-			r.text(b["text"])
-		}
+		})
 		r.words.WriteByte('\n')
 	}
+}
+
+// within reads what is inside of a part.
+func (r *richReader) within(read func()) {
+	r.depth++
+	r.deepest = max(r.deepest, r.depth)
+	read()
+	r.depth--
 }
 
 // check reports whether a part has what its type needs.
@@ -124,7 +137,7 @@ func (r *richReader) text(part any) {
 		}
 	case map[string]any:
 		if r.check(part) {
-			r.text(part["text"])
+			r.within(func() { r.text(part["text"]) })
 		}
 	default:
 		r.wrong = "no text"
