@@ -33,6 +33,7 @@ func TestTheOutputOfATurnIsOneAnswer(t *testing.T) {
 			{Report: &harness.Progress{Kind: harness.ProgressToolCall, Tool: "search", CallID: "1"}},
 			{Text: "Cold."},
 			{Text: "And cloudy."},
+			{Report: &harness.Progress{Kind: harness.ProgressStatus, Message: "<think>secret</think>reading"}},
 			{Report: &harness.Progress{Kind: harness.ProgressError, Message: "lost the rest", Code: "tool_error"}},
 		} {
 			o.TurnID, o.Key = turn, fmt.Sprint("k", i)
@@ -43,7 +44,7 @@ func TestTheOutputOfATurnIsOneAnswer(t *testing.T) {
 			}
 		}
 		var got []string
-		for range 4 {
+		for range 5 {
 			d := w.tg.Next(t)
 			for d.Message.Type == protocol.TypeTGReply && content[protocol.ChatReply](t, d).Typing {
 				d = w.tg.Next(t)
@@ -54,6 +55,7 @@ func TestTheOutputOfATurnIsOneAnswer(t *testing.T) {
 			`{"event":"tool_call","inReplyTo":"e1","agent":"agent:lead","name":"search","id":"1"}`,
 			`{"text":"Cold.","inReplyTo":"e1","idempotencyKey":"k1"}`,
 			`{"text":"And cloudy.","inReplyTo":"e1","idempotencyKey":"k2"}`,
+			`{"event":"status","inReplyTo":"e1","agent":"agent:lead","status":"reading"}`,
 			`{"event":"error","inReplyTo":"e1","agent":"agent:lead","message":"lost the rest","code":"tool_error"}`,
 		}
 		if strings.Join(got, "\n") != strings.Join(want, "\n") {
@@ -212,5 +214,40 @@ func TestWhatModelsWriteForThemselvesStaysAway(t *testing.T) {
 		if len(calls) != 2 || !calls[0].IsError || !strings.Contains(calls[0].Content[0].Text, "plain words") || calls[1].IsError {
 			t.Errorf("the tool said %+v", calls)
 		}
+	})
+}
+
+// TestAThoughtInSeveralOutputs: what an agent elsewhere says in several parts is read as one text,
+// so that no piece of a thought reaches the chat, and it is told what it began. An edit begins
+// anew.
+func TestAThoughtInSeveralOutputs(t *testing.T) {
+	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+		w.say(dm("e1", "how is the weather?"))
+		w.sleep(3 * time.Second)
+		turn := w.stub.seen()[0]
+		for i, c := range []struct{ text, refused string }{
+			{"Let me look.", ""}, {"<think>secret one", "has begun and not ended"}, {"secret two", "has begun and not ended"},
+			{"secret three</think>\n\nIt is cold.", ""}, {"[TOOL_CALLS][{\"name\":", "begin what you say next with </think>"}, {"</think>And cloudy.", ""},
+		} {
+			err := w.output(harness.Output{TurnID: turn.ID, Revision: turn.Event.Revision, Key: fmt.Sprint(i), Text: c.text})
+			if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%q: %v", c.text, err)
+			}
+		}
+		w.wantTexts("Let me look.", "It is cold.", "And cloudy.")
+
+		w.say(dm("e2", "and tomorrow?"))
+		w.sleep(3 * time.Second)
+		before := w.turnOf("e2")
+		if w.output(harness.Output{TurnID: before.ID, Revision: before.Event.Revision, Key: "a", Text: "<think>of tomorrow"}) == nil {
+			t.Error("a thought was taken")
+		}
+		w.say(edit(dm("e2", ""), "and on Monday?", 2))
+		w.sleep(3 * time.Second)
+		after := w.turnOf("e2")
+		if err := w.output(harness.Output{TurnID: after.ID, Revision: after.Event.Revision, Key: "b", Text: "Warm."}); err != nil {
+			t.Errorf("the answer to the new words: %v", err)
+		}
+		w.wantTexts("Let me look.", "It is cold.", "And cloudy.", "Warm.")
 	})
 }

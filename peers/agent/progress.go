@@ -263,7 +263,7 @@ func (a *Agent) report(ctx context.Context, open openCalls, r report) error {
 // activityOf is what a chat is told of a turn. Nobody meant to say what a tool read, so it
 // goes without secrets.
 func (a *Agent) activityOf(e *mailbox.Entry, p harness.Progress) activityEvent {
-	p.Message, p.Content = a.opts.Redact.String(p.Message), a.opts.Redact.Bytes(p.Content)
+	p.Message, p.Content = a.opts.Redact.String(attention.Answer(p.Message)), a.opts.Redact.Bytes(p.Content)
 	event := activityEvent{Event: "status", InReplyTo: e.SourceID, Status: p.Message, Progress: p.Progress, Total: p.Total}
 	switch p.Kind {
 	case harness.ProgressError:

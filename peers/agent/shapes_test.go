@@ -206,7 +206,7 @@ func textAskedFor(list []shape, message string) string {
 }
 
 // newPosted is the harness of an agent that answers at callbacks, and once more if that is
-// refused.
+// refused, as it is told.
 func newPosted(t *testing.T, list []shape) harness.Harness {
 	var h *chorus.Harness
 	var playing sync.WaitGroup
@@ -214,7 +214,7 @@ func newPosted(t *testing.T, list []shape) harness.Harness {
 	h = chorus.New(func(_ context.Context, turn, revision, _ string, p *posts.Post) error {
 		message := p.Message.Content
 		playing.Go(func() {
-			for i, text := range []string{textAskedFor(list, message), again} {
+			for i, text := range []string{textAskedFor(list, message), "</think>\n" + again} {
 				raw, _ := json.Marshal(text) //nolint:errcheck // a string
 				err := h.Take(context.Background(), turn, revision, fmt.Sprint(turn, i), &posts.Event{Type: posts.EventMessage, Content: raw})
 				if _, refused := errors.AsType[*harness.RefusedError](err); !refused {

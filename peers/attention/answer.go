@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"strings"
@@ -106,30 +107,92 @@ const NotForPeople = "What you wrote holds only thoughts, a tool call as text, o
 // of tools that it wrote as text, and copies of the prompt's header and fences. What
 // stands in code stays. It is "" if nothing else was said.
 func Answer(text string) string {
-	kept := inner.ReplaceAllStringFunc(text, func(part string) string {
+	answer, _ := answerOf(text)
+	return answer
+}
+
+// maxInner bounds what is kept of the end of a text that was not for people: its
+// beginning, which says what ends it.
+const maxInner = 16 << 10
+
+// AnswerAfter is Answer for a text that goes on with an answer in several: before is with
+// what the text before it ended that was not for people, and after the same for the next.
+// What ends a thought at the beginning of a text ends whatever was open.
+func AnswerAfter(before, text string) (answer, after string) {
+	if at := lateClose.FindStringIndex(text); at != nil && text[at[0]] != '`' && strings.TrimSpace(text[:at[0]]) == "" {
+		before = ""
+	}
+	answer, after = answerOf(before + text)
+	if before == "" {
+		return answer, bounded(after)
+	}
+	for _, between := range []string{"\n", "\n\n"} { // where its author cut it
+		if other, end := answerOf(before + between + text); len(other) < len(answer) {
+			answer, after = other, end
+		}
+	}
+	return answer, bounded(after)
+}
+
+// bounded cuts the end of a text that was not for people, if only its beginning matters.
+func bounded(after string) string {
+	switch {
+	case len(after) <= maxInner:
+		return after
+	case InnerGoesOn(after):
+		return strings.ToValidUTF8(after[:maxInner], "")
+	}
+	return ""
+}
+
+// InnerGoesOn reports whether what follows belongs to that with which a text ended, too: a
+// thought, a call or a copy whose end has not come.
+func InnerGoesOn(after string) bool { return after != "" && Answer(after+"\n\nx") == "" }
+
+// answerOf returns the answer of a text, and with what the text ends that is not for people.
+func answerOf(text string) (answer, end string) {
+	var b strings.Builder
+	from := 0
+	for _, at := range inner.FindAllStringIndex(text, -1) {
+		part := text[at[0]:at[1]]
+		b.WriteString(text[from:at[0]])
+		from = at[1]
+		last, within := part, ""
 		switch part[0] {
 		case '`':
-			if toolFence.MatchString(part) {
-				return ""
+			if !toolFence.MatchString(part) {
+				b.WriteString(part)
+				last = ""
 			}
-			return part
 		case 'C', 'c':
-			return Answer(afterCopy(part))
+			if within, end = answerOf(afterCopy(part)); within != "" {
+				b.WriteString(within)
+				last = end
+			}
 		}
-		return ""
-	})
+		if end = ""; strings.TrimSpace(text[from:]) == "" && last != "" {
+			end = last + text[from:]
+		}
+	}
+	b.WriteString(text[from:])
+	kept := b.String()
 	for _, at := range lateClose.FindAllStringIndex(kept, -1) {
 		if kept[at[0]] != '`' {
-			return Answer(kept[at[1]:])
+			answer, more := answerOf(kept[at[1]:])
+			return answer, cmp.Or(end, more)
 		}
 	}
 	if rest, is := afterCall(kept); is {
-		return Answer(rest)
+		if rest == "" {
+			return "", cmp.Or(end, kept)
+		}
+		answer, more := answerOf(rest)
+		return answer, cmp.Or(end, more)
 	}
 	if kept = withoutFences(kept); kept == text {
-		return text
+		return text, ""
 	}
-	return strings.TrimSpace(kept)
+	return strings.TrimSpace(kept), end
 }
 
 // bareCall matches the begin of a text that is the call of a tool as JSON and nothing else, as some

@@ -114,3 +114,48 @@ func TestCarried(t *testing.T) {
 		}
 	}
 }
+
+// TestAnInnerPartOverSeveralTexts cuts what is not for people between its words, twice: no
+// piece of it is for people either, what follows its end is, and what was never begun has
+// no end to wait for.
+func TestAnInnerPartOverSeveralTexts(t *testing.T) {
+	for _, whole := range append(innerParts, "It is 3.\n<think>INNER\n\nINNER\nINNER</think>\n") {
+		cuts := []int{0}
+		for i := range whole {
+			if i > 0 && strings.ContainsRune("\n >]▷}", rune(whole[i-1])) && i-cuts[len(cuts)-1] > len(whole)/30 {
+				cuts = append(cuts, i)
+			}
+		}
+		for i, first := range cuts {
+			for _, second := range cuts[i:] {
+				var inner string
+				for n, part := range []string{whole[:first], whole[first:second], whole[second:], "\nIt is 4."} {
+					said := ""
+					said, inner = attention.AnswerAfter(inner, part)
+					if n < 3 && strings.Contains(said, "INNER") || n == 3 && strings.TrimSpace(said) != "It is 4." {
+						t.Fatalf("of %q, cut at %d and %d, part %d became %q", whole, first, second, n+1, said)
+					}
+				}
+			}
+		}
+	}
+	inner := ""
+	for i, part := range []string{"<tool_call>" + strings.Repeat("INNER\n", 5000), "INNER", "</tool_call>\nIt is 4.", "It is 5."} {
+		said := ""
+		if said, inner = attention.AnswerAfter(inner, part); said != []string{"", "", "It is 4.", "It is 5."}[i] || len(inner) > 20_000 {
+			t.Errorf("part %d became %q, and %d bytes are kept", i+1, said, len(inner))
+		}
+	}
+	for text, open := range map[string]bool{
+		"<think>x": true, "[THINK]x": true, "A\n<tool_call>": true, `{"name":"f","arguments":{`: true, "C2A EVENT\nfence: " + drawn + "\n\nMESSAGE\n<<" + drawn + "\nx": true,
+		"<think>x</think>": false, "A": false, "": false, "`<think>`": false, "```\n<think>\n": false, "</think>": false,
+	} {
+		if _, inner := attention.AnswerAfter("", text); attention.InnerGoesOn(inner) != open {
+			t.Errorf("%q goes on: %v", text, !open)
+		}
+	}
+	_, inner = attention.AnswerAfter("", "<tool_call>{")
+	if said, inner := attention.AnswerAfter(inner, "</think>\nIt is 4."); strings.TrimSpace(said) != "It is 4." || inner != "" {
+		t.Errorf("what ended it gives %q, and then %q", said, inner)
+	}
+}

@@ -127,6 +127,24 @@ func (tx *Tx) SaveTurn(t *Turn) {
 		t.columns()...)
 }
 
+// InnerEnd returns with what the last part of a turn's answer to these words ended that was not
+// for people.
+func InnerEnd(v *View, turnID, revision string) string {
+	of, inner, _ := strings.Cut(store.Value[string](v.Tx, `SELECT inner_end FROM turns WHERE turn_id = ?`, turnID), "\n")
+	if of != revision {
+		return ""
+	}
+	return inner
+}
+
+// SetInnerEnd stores it.
+func SetInnerEnd(tx *Tx, turnID, revision, inner string) {
+	if inner != "" {
+		inner = revision + "\n" + inner
+	}
+	tx.Exec(`UPDATE turns SET inner_end = ?2 WHERE turn_id = ?1 AND inner_end <> ?2`, turnID, inner)
+}
+
 // A TurnRecord is the agent_event that tells of one run of the harness, so that
 // turns can be counted from the activity log alone.
 type TurnRecord struct {

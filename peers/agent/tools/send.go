@@ -194,6 +194,11 @@ var (
 	notForPeople = attention.Refusal{
 		Reason: "not_for_people", Advice: attention.NotForPeople,
 	}
+	innerGoesOn = attention.Refusal{
+		Reason: "not_for_people",
+		Advice: "What you wrote belongs to a thought, a tool call or a copy of the prompt that has begun and not ended, which no person is shown. " +
+			"If it is over, begin what you say next with </think>, and write the answer in plain words.",
+	}
 	noConversation = attention.Refusal{
 		Reason: "no_conversation",
 		Advice: "Nobody reads an answer to this event. Answer the event for which you asked, or go on with your work; ask and the work tools reach others.",
@@ -230,7 +235,7 @@ func (k *Kit) Say(ctx context.Context, t *mailbox.Turn, o harness.Output) error 
 			return fmt.Errorf("claiming %s: %w", t.EventID, err)
 		}
 	}
-	refusal, err := b.try(harness.WithGiven(ctx, t.ID, o.Revision), outputTool, t.EventID, func(t *try) { say(t, o) })
+	refusal, err := b.try(harness.WithGiven(ctx, t.ID, o.Revision), outputTool, t.EventID, func(now *try) { say(now, t.ID, o) })
 	if err != nil {
 		return err
 	}
@@ -241,10 +246,13 @@ func (k *Kit) Say(ctx context.Context, t *mailbox.Turn, o harness.Output) error 
 	return nil
 }
 
-func say(t *try, o harness.Output) {
+// say says a part of an answer. A thought, a call or a copy that one part begins may go on in
+// the next, so that each is read behind what the part before it ended with.
+func say(t *try, turn string, o harness.Output) {
 	e := t.event
 	empty := o.Text == ""
-	o.Text = attention.Answer(o.Text)
+	text, inner := attention.AnswerAfter(mailbox.InnerEnd(&t.View, turn, o.Revision), o.Text)
+	o.Text = text
 	standing := t.Standing(e, o.Text)
 	if e != nil && t.Spoken(e) {
 		continueAnswer(&standing)
@@ -254,9 +262,14 @@ func say(t *try, o harness.Output) {
 		t.refusal = cancelled
 	case t.SentAs(o.Key) != nil: // whatever happened since
 		t.refusal = attention.Refusal{}
+	case t.refusal.Refused():
 	case o.Text == "" && !empty:
-		t.refuse(notForPeople)
+		mailbox.SetInnerEnd(t.Tx, turn, o.Revision, inner)
+		if t.refuse(notForPeople); attention.InnerGoesOn(inner) {
+			t.refusal = innerGoesOn
+		}
 	case !t.permit(standing, o.Text):
+		mailbox.SetInnerEnd(t.Tx, turn, o.Revision, inner)
 		t.Reply(e, mailbox.SentText, o.Key, protocol.ChatReply{Text: o.Text})
 		t.FinishAccepted(t.turn, e)
 	}
