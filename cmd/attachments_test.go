@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"hubbub/peers/agent/harness/harnesstest"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
@@ -233,6 +234,89 @@ func TestAttachments(t *testing.T) {
 		say(models.Message{Text: "anything else after " + c.file})
 		if got := photos(c.file); got != 1 {
 			t.Errorf("%s was shown %d times after the kill of %s", c.file, got, c.killed)
+		}
+	}
+}
+
+const transcribeKey = "HUBBUB_TRANSCRIBE_KEY=sk-voice"
+
+// A shower is the endpoint of a model of Anthropic's API, which says what it was shown and told,
+// and one that transcribes.
+type shower struct{ t *testing.T }
+
+func (e shower) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if strings.HasSuffix(r.URL.Path, "/audio/transcriptions") {
+		file, head, err := r.FormFile("file")
+		if err != nil || r.Header.Get("Authorization") != "Bearer sk-voice" || r.FormValue("model") != "whisper-1" || head.Filename != "voice.ogg" {
+			e.t.Errorf("the transcription was asked for by %q with %v and %+v, %v", r.Header.Get("Authorization"), r.Form, head, err)
+			return
+		}
+		raw, _ := io.ReadAll(file)                                                       // then it is other words
+		_ = json.NewEncoder(w).Encode(map[string]string{"text": "heard " + string(raw)}) // the agent may be gone
+		return
+	}
+	var q struct {
+		Messages []struct{ Content json.RawMessage }
+	}
+	if err := json.NewDecoder(r.Body).Decode(&q); err != nil || len(q.Messages) == 0 {
+		http.Error(w, "no request", http.StatusBadRequest)
+		return
+	}
+	var blocks []struct {
+		Type, Text string
+		Source     struct {
+			MediaType string `json:"media_type"`
+			Data      string
+		}
+	}
+	last := q.Messages[len(q.Messages)-1].Content
+	said := "shown"
+	_ = json.Unmarshal(last, &blocks) // else it is a text
+	for _, b := range blocks {
+		if b.Type == "image" {
+			said += " " + b.Source.MediaType + " " + b.Source.Data
+		}
+	}
+	if _, words, ok := strings.Cut(string(last), "as transcribed: "); ok {
+		said = words[:len("heard la la")]
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"content": []any{map[string]any{"type": "text", "text": said}}, "stop_reason": "end_turn"}) // the agent may be gone
+}
+
+// TestWhatOtherHarnessesSeeAndHear: a picture reaches a model of Anthropic's API and a program
+// behind ACP, and a voice message is transcribed by an endpoint, with its key.
+func TestWhatOtherHarnessesSeeAndHear(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	web := httptest.NewServer(shower{t})
+	t.Cleanup(web.Close)
+	s := newSystem(t)
+	s.startAgent("seer", "--harness=anthropic", "--model=m", "--base-url="+web.URL, "--transcribe="+web.URL+"/v1/audio/transcriptions")
+	s.startAgent("program", "--harness=acp", "--harness-command=env "+harnesstest.ACPRole+"=seeing "+os.Args[0])
+	jpeg := []byte("\xff\xd8\xff\xe0 a cat")
+	picture := s.api.AddFile("a.jpg", "image/jpeg", jpeg)
+	voice := s.api.AddFile("v.oga", "audio/ogg", []byte("la la"))
+	shown := "image/jpeg " + base64.StdEncoding.EncodeToString(jpeg)
+	for agent, messages := range map[string]map[string]models.Message{
+		"seer": {
+			"shown " + shown: {Caption: "what is this", Photo: []models.PhotoSize{{FileID: picture, FileUniqueID: "a", FileSize: len(jpeg)}}},
+			"heard la la":    {Voice: &models.Voice{FileID: voice, FileUniqueID: "v", MimeType: "audio/ogg", FileSize: 5}},
+		},
+		"program": {
+			"images: " + shown: {Caption: "images please", Photo: []models.PhotoSize{{FileID: picture, FileUniqueID: "a", FileSize: len(jpeg)}}},
+		},
+	} {
+		room, will, address := s.roomOf(agent)
+		for want, m := range messages {
+			n := len(s.api.Texts(room.ID))
+			m.Chat, m.From, m.Caption = room, &will, m.Caption+address
+			s.api.Post(m)
+			if got := s.awaitTexts(room, n+1); got[n] != want {
+				t.Errorf("%s said %q; want %q", agent, got[n], want)
+			}
 		}
 	}
 }

@@ -18,6 +18,11 @@ var binaries string
 
 func TestMain(m *testing.M) {
 	harnesstest.PlayIfAsked()
+	harnesstest.HoldIfAsked()
+	if os.Getenv(harnesstest.ACPRole) != "" {
+		harnesstest.ServeACP()
+		os.Exit(0)
+	}
 	os.Exit(buildAndRun(m))
 }
 

@@ -30,6 +30,7 @@ type system struct {
 	run   map[string]*process
 	past  map[string][]*process // every run of a program, this one included
 	never *[]string             // what was waited for in vain
+	rooms *int                  // that roomOf made
 
 	agentArgs, tgArgs []string
 	botToken          string
@@ -44,7 +45,7 @@ func newSystem(t *testing.T, agents ...string) *system {
 	for _, name := range []string{"hubbub-bus", "hubbub-system", "hubbub-agent", "hubbub-tg"} {
 		built(t, name)
 	}
-	s := &system{t: t, whole: t, data: t.TempDir(), bus: freeAddress(t), api: tgtest.New(nil), run: map[string]*process{}, past: map[string][]*process{}, never: new([]string)}
+	s := &system{t: t, whole: t, data: t.TempDir(), bus: freeAddress(t), api: tgtest.New(nil), run: map[string]*process{}, past: map[string][]*process{}, never: new([]string), rooms: new(int)}
 	// Ten minutes of chaos are more turns than a day's.
 	s.agentArgs = append([]string{"--harness=scripted", "--compose-window=100ms", "--log-format=json", "--budget-author-turns=0", "--budget-chat-turns=0"}, agents...)
 	s.tap = newTap(t, s.bus)

@@ -1,7 +1,6 @@
 package agent_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -120,23 +118,17 @@ func (h gated) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools) (
 	return h.Harness.Turn(ctx, t, tools)
 }
 
-var heldWords = regexp.MustCompile(`hold http\S+ ([a-z]+) words`)
-
-// said is what a model or a program that has read the words of a message answers.
-func said(words []string) string { return "I read “" + words[1] + "”." }
-
 // gatedModel answers as a model of either API that reads the words of the last message and
 // then waits. With a tool, it answers by it first.
 func gatedModel(t *testing.T, g *gate, withTool bool) string {
 	type object = map[string]any
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		raw, err := io.ReadAll(r.Body)
-		all := heldWords.FindAllStringSubmatch(string(raw), -1)
-		if err != nil || len(all) == 0 {
+		answer := harnesstest.WordsHeld(string(raw))
+		if err != nil || answer == "" {
 			t.Errorf("a request without words: %s, %v", raw, err)
 			return
 		}
-		answer := said(all[len(all)-1])
 		g.at(r.Context(), "given")
 		var body any = object{"content": []object{{"type": "text", "text": answer}}, "stop_reason": "end_turn"}
 		if strings.HasSuffix(r.URL.Path, "/chat/completions") {
@@ -152,58 +144,6 @@ func gatedModel(t *testing.T, g *gate, withTool bool) string {
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
-}
-
-// programHolds, in the environment of a C2A program, has it wait at that address: before it
-// accepts a delivery, before it answers it, and once its answer was taken or refused.
-const programHolds = "AGENT_TEST_PROGRAM_HOLDS"
-
-// runHolding is a C2A program that answers each delivery once, as the drafts want it: it knows
-// repetitions by the key that they have for that.
-func runHolding(address string) {
-	say := func(m map[string]any) {
-		m["jsonrpc"] = "2.0"
-		raw, _ := json.Marshal(m) //nolint:errcheck // strings
-		fmt.Println(string(raw))
-	}
-	wait := func(moment string) {
-		if r, err := http.Get(address + "/" + moment); err == nil { //nolint:gosec // of the test
-			r.Body.Close()
-		}
-	}
-	done := map[string]bool{}
-	lines := bufio.NewScanner(os.Stdin)
-	for lines.Scan() {
-		var m struct {
-			ID     json.RawMessage
-			Method string
-			Params struct {
-				EventID, ProtocolVersion string
-				Capabilities             json.RawMessage
-				Reliability              struct{ IdempotencyKey string }
-			}
-		}
-		if json.Unmarshal(lines.Bytes(), &m) != nil {
-			continue
-		}
-		switch key := m.Params.Reliability.IdempotencyKey; m.Method {
-		case "initialize":
-			say(map[string]any{"id": m.ID, "result": map[string]any{"protocolVersion": m.Params.ProtocolVersion, "capabilities": m.Params.Capabilities}})
-		case "":
-			wait("sent") // an answer to a call
-		case "chat/deliver":
-			wait("given")
-			say(map[string]any{"id": m.ID, "result": map[string]any{"accepted": true}})
-			if done[key] {
-				continue
-			}
-			done[key] = true
-			wait("accepted")
-			say(map[string]any{"id": "call-" + key, "method": "tools/call", "params": map[string]any{"name": "chat.send_message", "arguments": map[string]any{
-				"inReplyTo": m.Params.EventID, "text": said(heldWords.FindStringSubmatch(lines.Text())), "idempotencyKey": "answer-" + key,
-			}}})
-		}
-	}
 }
 
 // TestAnEditAtTheMomentOfAcceptance: whatever a harness is at when a message is edited before
@@ -231,11 +171,11 @@ func TestAnEditAtTheMomentOfAcceptance(t *testing.T) {
 		"a2a": {func(t *testing.T, g *gate, _ string) harness.Harness {
 			return newElsewhere(t, func(ctx context.Context, heard string) string {
 				g.at(ctx, "given")
-				return said(heldWords.FindStringSubmatch(heard))
+				return harnesstest.WordsHeld(heard)
 			})
 		}, []string{"started", "given", "returned"}},
 		"c2a": {func(_ *testing.T, _ *gate, address string) harness.Harness {
-			return c2a.New([]string{os.Args[0], "-test.run=^$"}, &c2a.Options{Env: map[string]string{programHolds: address, "GORACE": quiet["GORACE"]}})
+			return c2a.New([]string{os.Args[0], "-test.run=^$"}, &c2a.Options{Env: map[string]string{harnesstest.Holds: address, "GORACE": quiet["GORACE"]}})
 		}, []string{"started", "given", "returned", "accepted"}},
 	} {
 		for _, moment := range h.moments {

@@ -37,10 +37,7 @@ func TestMain(m *testing.M) {
 		runProgram()
 		os.Exit(0)
 	}
-	if address := os.Getenv(programHolds); address != "" {
-		runHolding(address)
-		os.Exit(0)
-	}
+	harnesstest.HoldIfAsked()
 	if file := os.Getenv(programAnswers); file != "" {
 		runAnswering(file)
 		os.Exit(0)

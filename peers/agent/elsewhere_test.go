@@ -1,54 +1,18 @@
 package agent_test
 
 import (
-	"context"
-	"iter"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/a2a"
+	"hubbub/peers/agent/harness/harnesstest"
 	"hubbub/protocol/retry"
-
-	sdk "github.com/a2aproject/a2a-go/v2/a2a"
-	"github.com/a2aproject/a2a-go/v2/a2asrv"
 )
 
-// An elsewhere is an agent of the official A2A library: each message is a task, whose artifact is
-// what answer returns.
-type elsewhere func(ctx context.Context, heard string) string
-
-// newElsewhere returns the harness of such an agent.
-func newElsewhere(t *testing.T, answer elsewhere) harness.Harness {
+// newElsewhere returns the harness of an agent of the official A2A library.
+func newElsewhere(t *testing.T, answer harnesstest.Elsewhere) harness.Harness {
 	t.Helper()
-	mux := http.NewServeMux()
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
-	mux.Handle(a2asrv.WellKnownAgentCardPath, a2asrv.NewStaticAgentCardHandler(&sdk.AgentCard{
-		Name: "elsewhere", Version: "1", SupportedInterfaces: []*sdk.AgentInterface{sdk.NewAgentInterface(server.URL+"/a2a/", sdk.TransportProtocolJSONRPC)},
-		DefaultInputModes: []string{"text/plain"}, DefaultOutputModes: []string{"text/plain"}, Capabilities: sdk.AgentCapabilities{Streaming: true}, Skills: []sdk.AgentSkill{},
-	}))
-	mux.Handle("/a2a/", a2asrv.NewJSONRPCHandler(a2asrv.NewHandler(answer)))
-	return a2a.New(server.URL, &a2a.Options{Transport: http.DefaultTransport, Pauses: retry.Backoff{Min: 1, Max: 1}, Polls: retry.Backoff{Min: 1, Max: time.Millisecond}})
-}
-
-// Execute implements a2asrv.AgentExecutor.
-func (e elsewhere) Execute(ctx context.Context, x *a2asrv.ExecutorContext) iter.Seq2[sdk.Event, error] {
-	return func(yield func(sdk.Event, error) bool) {
-		if !yield(sdk.NewSubmittedTask(x, x.Message), nil) {
-			return
-		}
-		if yield(sdk.NewArtifactEvent(x, sdk.NewTextPart(e(ctx, x.Message.Parts[0].Text()))), nil) {
-			yield(sdk.NewStatusUpdateEvent(x, sdk.TaskStateCompleted, nil), nil)
-		}
-	}
-}
-
-// Cancel implements a2asrv.AgentExecutor.
-func (elsewhere) Cancel(_ context.Context, x *a2asrv.ExecutorContext) iter.Seq2[sdk.Event, error] {
-	return func(yield func(sdk.Event, error) bool) {
-		yield(sdk.NewStatusUpdateEvent(x, sdk.TaskStateCanceled, nil), nil)
-	}
+	return a2a.New(answer.Serve(t), &a2a.Options{Transport: http.DefaultTransport, Pauses: retry.Backoff{Min: 1, Max: 1}, Polls: retry.Backoff{Min: 1, Max: time.Millisecond}})
 }

@@ -137,13 +137,9 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 		fmt.Fprintln(os.Stderr, "my token is", strings.TrimPrefix(s.servers[0].Http.Headers[0].Value, "Bearer "))
 		f.say(r.SessionId, "told")
 	case "hold": // arguments: an address that answers when it may go on, and what it reads
-		address, words, _ := strings.Cut(argument, " ")
-		if asked, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody); err == nil {
-			if answered, err := http.DefaultClient.Do(asked); err == nil {
-				answered.Body.Close() //nolint:errcheck // a test program
-			}
-		}
-		f.say(r.SessionId, "I read “"+words+"”.")
+		address, _, _ := strings.Cut(argument, " ")
+		Hold(ctx, address)
+		f.say(r.SessionId, WordsHeld(text))
 	case "wait":
 		f.say(r.SessionId, "waiting")
 		<-ctx.Done()

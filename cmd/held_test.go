@@ -1,0 +1,195 @@
+package cmd_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"hubbub/peers/agent/harness/harnesstest"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// A holder holds who has the old words of a message at a moment, until it may go on.
+type holder struct {
+	*httptest.Server
+	moment string
+	came   chan struct{} // closed when somebody is held
+	goOn   chan struct{}
+	once   sync.Once
+
+	mu      sync.Mutex
+	refused []int // by a callback: the answers to what was said there
+}
+
+func newHolder(t *testing.T, moment string) *holder {
+	h := &holder{moment: moment, came: make(chan struct{}), goOn: make(chan struct{})}
+	h.Server = httptest.NewServer(h)
+	t.Cleanup(h.Close)
+	return h
+}
+
+// at is called at a moment by who works on a message. The first one is held.
+func (h *holder) at(ctx context.Context, moment string) {
+	if moment != h.moment {
+		return
+	}
+	h.once.Do(func() { close(h.came) })
+	select {
+	case <-h.goOn:
+	case <-ctx.Done():
+	}
+}
+
+// ServeHTTP is where programs ask whether they may go on, the endpoint of a model of Anthropic's
+// API, and an agent elsewhere that speaks Chorus.
+func (h *holder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	switch {
+	case r.Method == http.MethodGet:
+		h.at(r.Context(), strings.TrimPrefix(r.URL.Path, "/"))
+	case strings.HasSuffix(r.URL.Path, "/messages"):
+		h.at(r.Context(), "given")
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"content": []any{map[string]any{"type": "text", "text": harnesstest.WordsHeld(string(raw))}}, "stop_reason": "end_turn"}) // the agent may be gone
+	default:
+		h.at(r.Context(), "given")
+		go h.call(raw)
+	}
+}
+
+// call answers what was POSTed at its callback.
+func (h *holder) call(raw []byte) {
+	var post struct {
+		Message  struct{ Content string }
+		Callback string
+	}
+	words := harnesstest.WordsHeld(string(raw))
+	if json.Unmarshal(raw, &post) != nil || words == "" {
+		return
+	}
+	h.at(context.Background(), "accepted")
+	resp, err := http.Post(post.Callback, "application/json", strings.NewReader(fmt.Sprintf(`{"type":"message","content":%q}`, words)))
+	if err != nil {
+		return
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		h.mu.Lock()
+		h.refused = append(h.refused, resp.StatusCode)
+		h.mu.Unlock()
+	}
+}
+
+// TestAMessageEditedWhileAnAgentIsAtIt: whatever runs the turns of an agent, who has the old words
+// of a message goes on only when the agent has the new ones. Those are answered, once, and
+// the old ones never.
+func TestAMessageEditedWhileAnAgentIsAtIt(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	s := newSystem(t)
+	s.start("chorus", "--allow-target", "127.0.0.0/8", "--compose-window", "50ms")
+	for _, c := range []struct {
+		harness string
+		moments []string
+		args    func(h *holder) []string
+	}{
+		{"anthropic", []string{"given"}, func(h *holder) []string { return []string{"--model=m", "--base-url=" + h.URL} }},
+		{"acp", []string{"given"}, func(*holder) []string {
+			return []string{"--harness-command=env " + harnesstest.ACPRole + "=fake " + os.Args[0]}
+		}},
+		{"c2a", []string{"given", "accepted"}, func(h *holder) []string {
+			return []string{"--harness-command=env " + harnesstest.Holds + "=" + h.URL + " " + os.Args[0]}
+		}},
+		{"a2a", []string{"given"}, func(h *holder) []string {
+			return []string{"--a2a-url=" + harnesstest.Elsewhere(func(ctx context.Context, heard string) string {
+				h.at(ctx, "given")
+				return harnesstest.WordsHeld(heard)
+			}).Serve(t)}
+		}},
+		{"chorus", []string{"given", "accepted"}, nil},
+	} {
+		for _, moment := range c.moments {
+			t.Run(c.harness+", "+moment, func(t *testing.T) {
+				h, name := newHolder(t, moment), c.harness+"-"+moment
+				s := s.in(t)
+				if c.args != nil {
+					s.startAgent(name, append(c.args(h), "--harness="+c.harness)...)
+				} else {
+					file := filepath.Join(t.TempDir(), "url")
+					if err := os.WriteFile(file, []byte(h.URL+"/inbox/sk_held\n"), 0o600); err != nil {
+						t.Fatal(err)
+					}
+					s.hubbub("chorus", "add", name, "--connection-string-file", file)
+					s.await("the agent elsewhere", func() bool { return strings.Contains(s.hubbub("peers"), "agent:"+name) })
+				}
+				edited(s, h, name)
+				if h.mu.Lock(); c.harness == "chorus" && moment == "accepted" && !slices.Equal(h.refused, []int{http.StatusForbidden}) {
+					t.Errorf("of what was said at its callbacks these were refused: %v", h.refused)
+				}
+				h.mu.Unlock()
+			})
+		}
+	}
+}
+
+// edited has a message edited while an agent is held.
+func edited(s *system, h *holder, agent string) {
+	s.t.Helper()
+	room, will, address := s.roomOf(agent)
+	hold := "hold " + h.URL + "/" + h.moment
+	asked := s.api.Say(room, will, hold+" old words"+address)
+	s.await("whoever is held", func() bool {
+		select {
+		case <-h.came:
+			return true
+		default:
+			return false
+		}
+	})
+	s.api.EditText(asked, hold+" new words"+address)
+	s.await("the edit", func() bool {
+		return slices.ContainsFunc(s.passes(), func(p *pass) bool {
+			return p.status == "ok" && p.entry.Topic == "agent:"+agent && strings.Contains(string(p.message.Content), "new words")
+		})
+	})
+	close(h.goOn)
+	s.awaitTexts(room, 2)
+	s.api.Say(room, will, hold+" last words"+address)
+	if got := s.awaitTexts(room, 3); !slices.Equal(got[1:], []string{"I read “new”.", "I read “last”."}) {
+		s.t.Errorf("it said %q", got[1:])
+	}
+}
+
+// startAgent starts an agent beside those that the system starts.
+func (s *system) startAgent(name string, args ...string) {
+	s.t.Helper()
+	env := []string{"HUBBUB_DATA=" + s.data, "HUBBUB_BUS=" + s.tap.address(), "HUBBUB_LOG_FORMAT=json", transcribeKey}
+	s.run[name] = start(s.t, s.whole, "hubbub-agent", env, append([]string{"--id=" + name, "--compose-window=50ms"}, args...)...)
+}
+
+// roomOf returns a group of somebody, in which the agent is beside the one of the system, and by
+// which words it is addressed.
+func (s *system) roomOf(agent string) (room models.Chat, will models.User, address string) {
+	s.t.Helper()
+	*s.rooms++
+	will, room = s.api.User("Will"), s.api.Group(int64(-100-*s.rooms), "Team of "+agent)
+	s.api.Say(room, will, "@"+s.api.Bot().Username+" hello")
+	s.awaitTexts(room, 1)
+	s.hubbub("chorus", "assign", agent, string(topicOf(room)))
+	return room, will, " @" + agent
+}

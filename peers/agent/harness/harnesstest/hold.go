@@ -1,0 +1,87 @@
+package harnesstest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+)
+
+// Holds, in the environment of a test binary, has it play a C2A program that waits at that
+// address: before it accepts a delivery ("/given"), before it answers it ("/accepted"), and
+// once its answer was taken or refused ("/sent").
+const Holds = "C2A_HOLDS"
+
+var heldWords = regexp.MustCompile(`hold http\S+ ([a-z]+) words`)
+
+// WordsHeld returns what is answered to the newest message in a text that says "hold ADDRESS
+// WORD words", or "" if there is none.
+func WordsHeld(text string) string {
+	all := heldWords.FindAllStringSubmatch(text, -1)
+	if len(all) == 0 {
+		return ""
+	}
+	return "I read “" + all[len(all)-1][1] + "”."
+}
+
+// Hold asks at an address, which answers when it may go on, or until ctx ends.
+func Hold(ctx context.Context, address string) {
+	if r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody); err == nil {
+		if answered, err := http.DefaultClient.Do(r); err == nil {
+			answered.Body.Close() //nolint:errcheck // a test program
+		}
+	}
+}
+
+// HoldIfAsked plays that program, and ends the process, where the environment asks for it. It
+// answers each delivery once, as the drafts want it: it knows repetitions by the key that
+// they have for that.
+func HoldIfAsked() {
+	address := os.Getenv(Holds)
+	if address == "" {
+		return
+	}
+	say := func(m map[string]any) {
+		m["jsonrpc"] = "2.0"
+		raw, err := json.Marshal(m)
+		must(err)
+		fmt.Println(string(raw))
+	}
+	done := map[string]bool{}
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct {
+				EventID, ProtocolVersion string
+				Capabilities             json.RawMessage
+				Reliability              struct{ IdempotencyKey string }
+			}
+		}
+		if json.Unmarshal(lines.Bytes(), &m) != nil {
+			continue
+		}
+		switch key := m.Params.Reliability.IdempotencyKey; m.Method {
+		case "initialize":
+			say(map[string]any{"id": m.ID, "result": map[string]any{"protocolVersion": m.Params.ProtocolVersion, "capabilities": m.Params.Capabilities}})
+		case "":
+			Hold(context.Background(), address+"/sent") // an answer to a call
+		case "chat/deliver":
+			Hold(context.Background(), address+"/given")
+			say(map[string]any{"id": m.ID, "result": map[string]any{"accepted": true}})
+			if done[key] {
+				continue
+			}
+			done[key] = true
+			Hold(context.Background(), address+"/accepted")
+			say(map[string]any{"id": "call-" + key, "method": "tools/call", "params": map[string]any{"name": "chat.send_message", "arguments": map[string]any{
+				"inReplyTo": m.Params.EventID, "text": WordsHeld(lines.Text()), "idempotencyKey": "answer-" + key,
+			}}})
+		}
+	}
+	os.Exit(0)
+}
