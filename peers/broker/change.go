@@ -197,12 +197,9 @@ func (t *tx) cancelObsolete(old, r *record) {
 // owed lists the deliveries about a record that wait for their agent to
 // announce itself.
 func (t *tx) owed(recordID string) (list []collab.Delivery) {
-	for _, agent := range sortedKeys(t.openTo) {
-		for _, id := range t.openTo[agent] {
-			d := t.deliveries.get(id)
-			if (d.WorkItemID == recordID || d.QuestionID == recordID) && (d.Wake == collab.WakeWanted || d.Wake == collab.WakeMissed) {
-				list = append(list, *d)
-			}
+	for _, id := range t.openAbout[recordID] {
+		if d := t.deliveries.get(id); d.Wake == collab.WakeWanted || d.Wake == collab.WakeMissed {
+			list = append(list, *d)
 		}
 	}
 	return list

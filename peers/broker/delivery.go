@@ -143,15 +143,27 @@ func (s *state) putDelivery(d collab.Delivery, seq int64) {
 		d.TargetIdentity = old.TargetIdentity // as it was requested for, also by a released version
 	}
 	s.identify(d.TargetAgentID, &d.TargetIdentity)
-	to := d.TargetIdentity
-	if old == nil {
-		s.openTo[to] = append(s.openTo[to], d.ID)
+	if s.deliveries.put(d.ID, &d, string(d.TargetIdentity), !d.Terminal(), seq); old == nil || d.Terminal() {
+		s.setOpen(&d, !d.Terminal())
 	}
-	s.deliveries.put(d.ID, &d, string(to), !d.Terminal(), seq)
-	if d.Terminal() {
-		open := slices.DeleteFunc(s.openTo[to], func(id string) bool { return id == d.ID })
-		if s.openTo[to] = open; len(open) == 0 {
-			delete(s.openTo, to)
-		}
+}
+
+// setOpen notes that a delivery is not terminal, or that it is.
+func (s *state) setOpen(d *collab.Delivery, open bool) {
+	index(s.openTo, d.TargetIdentity, d.ID, open)
+	if about := cmp.Or(d.WorkItemID, d.QuestionID); about != "" {
+		index(s.openAbout, about, d.ID, open)
+	}
+}
+
+// index adds an id under a key, or takes it away.
+func index[K comparable](ids map[K][]string, key K, id string, add bool) {
+	if add {
+		ids[key] = append(ids[key], id)
+		return
+	}
+	left := slices.DeleteFunc(ids[key], func(one string) bool { return one == id })
+	if ids[key] = left; len(left) == 0 {
+		delete(ids, key)
 	}
 }

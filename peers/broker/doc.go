@@ -105,7 +105,8 @@
 //	work_item.update    {id, any of these} -> {work_item, wake?, decision?, delivery?}
 //	work_item.get*      {id} -> {work_item}
 //	work_item.list*     {state?, ownerId?, nextMoveOwnerId?, page} -> {work_items, next}
-//	work_item.arrived   {name} -> {arrived: [{work_item, wake | null, decision, delivery?}]}: what waits for a thing of the world goes on
+//	work_item.arrived   {name} -> {arrived: [{work_item, wake | null, decision, delivery?}], others?}: what waits for a thing of the world
+//	                    goes on; others is how many more than there is room for
 //	work_item.wake      {id} -> {work_item, wake | null, decision, delivery?}
 //	invocation.create   {id?, targetAgentId, text, conversationId?, workItemId?} -> {invocation, flight, delivery, wake}
 //	flight.update       {id, state, output?, error?, wake?} -> {flight, ...}; flight.get* {id} -> {flight, invocation}
@@ -128,6 +129,7 @@
 //	obligation.list*    {owedById?, owedToId?, page} -> {obligations, next}: who waits for whom, by all open records
 //	events.list*        {after: seq, limit?} -> {events: [{seq, id, type, source, target, payload, metadata, at}], next: seq | null}
 //	wake.explain*       {messageId | workItemId | questionId} -> {rule, outcome, targetAgentId?, endpointId?, candidates, reason, wake | null}
+//	wake.reminded*      {remindedId?, page} -> {reminders, next}: of what somebody was reminded last, and nobody has touched since
 //	prompt.contract*    {agentId, harnessType?, conversationId?, workItemId?} -> {contract, agentId, sections}
 //
 // A record that is made again with the same id by the same caller with the same

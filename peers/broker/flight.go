@@ -12,7 +12,7 @@ func invoke(t *tx, p collab.InvocationParams) collab.Result {
 	checkText("targetAgentId", p.TargetAgentID, maxName)
 	checkText("text", p.Text, maxText)
 	t.checkPlace(p.ConversationID, p.WorkItemID)
-	id := t.newID(p.ID, "inv_")
+	id := t.filledID(p.ID, "inv_")
 	if old := t.invocations.get(id); old != nil {
 		t.repeats("invocation:"+id, "invocation", id)
 		return collab.Result{Invocation: *old, Flight: *t.flights.get(old.FlightID), Duplicate: true}

@@ -70,6 +70,7 @@ var methods = byName(
 	again(collab.ObligationList, listObligations),
 	again(collab.EventsList, listEvents),
 	again(collab.WakeExplain, explainWake),
+	again(collab.WakeReminded, listReminders),
 	again(collab.PromptContract, promptContract),
 )
 

@@ -23,11 +23,17 @@ func (t *tx) sweepStale() {
 		remindOfFlight(t, *t.flights.get(id))
 	}
 	for _, d := range t.openDeliveries() {
-		if d.MessageID != "" && d.Policy == collab.PolicyMustAck && d.Status == collab.DeliveryPending && d.Wake != "" {
+		if remindable(d) {
 			remindOfMessage(t, d)
 		}
 	}
 	t.dropOld()
+}
+
+// remindable reports whether a sweep may come to a delivery's message, which must be
+// acknowledged and is not.
+func remindable(d collab.Delivery) bool {
+	return d.MessageID != "" && d.Policy == collab.PolicyMustAck && d.Status == collab.DeliveryPending && d.Wake != ""
 }
 
 // reminded returns who was reminded of something since it was touched, and whether somebody is

@@ -60,6 +60,7 @@ type flightState struct {
 type deliveryState struct {
 	deliveries *shelf[*collab.Delivery]     // by target
 	openTo     map[protocol.PeerID][]string // ids of those that are not terminal by target, oldest first
+	openAbout  map[string][]string          // the same by work item or question
 	wokenBy    *shelf[int64]                // the event that woke a delivery
 }
 
@@ -106,7 +107,7 @@ func newState(from *shelves) *state {
 		created:     newShelf[string]("created", from),
 		flightState: flightState{newShelf[*collab.Invocation]("invocation", from), newShelf[*collab.Flight]("flight", from)},
 		deliveryState: deliveryState{
-			newShelf[*collab.Delivery]("delivery", from), map[protocol.PeerID][]string{}, newShelf[int64]("woken", from),
+			newShelf[*collab.Delivery]("delivery", from), map[protocol.PeerID][]string{}, map[string][]string{}, newShelf[int64]("woken", from),
 		},
 		claimState: claimState{newShelf[*collab.Claim]("claim", from), newShelf[int64]("counter", from), newShelf[*collab.Approval]("decision", from), newShelf[*collab.Duty]("obligation", from)},
 	}
@@ -137,7 +138,7 @@ func (s *state) read(now time.Time) {
 		s.hear(e, now)
 	}
 	for _, d := range s.deliveries.read() {
-		s.openTo[d.TargetIdentity] = append(s.openTo[d.TargetIdentity], d.ID)
+		s.setOpen(d, true)
 	}
 	s.records.read()
 	s.flights.read()

@@ -41,6 +41,7 @@ func updateWork(t *tx, p collab.WorkParams) collab.Result {
 func arrive(t *tx, p collab.ArrivedParams) (out collab.Arrived) {
 	checkText("name", p.Name, maxTitle)
 	out.Items = []collab.Result{}
+	size := 0
 	for _, old := range t.openRecords(collab.KindWorkItem) {
 		on := old.WaitingOn
 		if old.State != collab.WorkWaiting || on == nil || !on.OfWorld() || p.Name != on.TargetID && p.Name != on.Label {
@@ -53,7 +54,11 @@ func arrive(t *tx, p collab.ArrivedParams) (out collab.Arrived) {
 		r := *old
 		r.State, r.WaitingOn = collab.WorkWorking, nil
 		t.change(old, &r)
-		out.Items = append(out.Items, t.result(r.ID, true))
+		if one := t.result(r.ID, true); size < pageBytes {
+			out.Items, size = append(out.Items, one), size+len(encode(one))
+		} else {
+			out.Others++
+		}
 	}
 	return out
 }

@@ -74,6 +74,7 @@ var Entries = []Entry{
 	entry(ObligationList, "", "*lists who waits for whom"),
 	entry(EventsList, "", "*tells a page of the log; after and next are seqs"),
 	entry(WakeExplain, "", "*tells who was woken for a message, a work item or a question, and why; one of the three is given"),
+	entry(WakeReminded, "", "*lists of what somebody was reminded last and nobody has touched since, the oldest first"),
 	entry(PromptContract, "agentId", "*tells the contract as a part of an agent's prompt"),
 }
 

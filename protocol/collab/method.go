@@ -65,6 +65,7 @@ var (
 	ObligationList      = Method[ObligationListParams, Page[Obligation]]{"obligation.list"}
 	EventsList          = Method[EventsParams, EventPage]{"events.list"}
 	WakeExplain         = Method[ExplainParams, Explanation]{"wake.explain"}
+	WakeReminded        = Method[ReminderListParams, Page[Reminder]]{"wake.reminded"}
 	PromptContract      = Method[PromptParams, PromptResult]{"prompt.contract"}
 )
 

@@ -112,6 +112,12 @@ type QuestionListParams struct {
 	PageParams
 }
 
+// ReminderListParams select reminders by whom they went to.
+type ReminderListParams struct {
+	RemindedID string `json:"remindedId,omitempty"`
+	PageParams
+}
+
 // ArrivedParams name a thing of the world, as the targetId or the label of a waitingOn has it.
 type ArrivedParams struct {
 	Name string `json:"name"`

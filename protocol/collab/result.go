@@ -24,7 +24,8 @@ type Result struct {
 
 // An Arrived is the work that waits for something no more, each with its wake.
 type Arrived struct {
-	Items []Result `json:"arrived"`
+	Items  []Result `json:"arrived"`
+	Others int      `json:"others,omitempty"` // of the work, for which the answer has no room
 }
 
 // An AskedWake is the wake of a request that asked for one: null if nobody was
@@ -125,6 +126,19 @@ type PromptResult struct {
 	Sections []string `json:"sections"`
 }
 
+// A Reminder is that somebody was reminded of something, which nobody has touched since.
+type Reminder struct {
+	ID               string          `json:"id"`
+	Kind             string          `json:"kind"` // work_item, question, flight or message
+	Title            string          `json:"title"`
+	Since            string          `json:"since"` // when it was touched last
+	RemindedID       string          `json:"remindedId"`
+	RemindedIdentity protocol.PeerID `json:"remindedIdentity"`
+	RemindedAt       string          `json:"remindedAt"`
+	Rule             Rule            `json:"rule"`
+	Reason           string          `json:"reason"` // such as "has the next move on wi_1"
+}
+
 // An Explanation is a wake decision, and the wake if one was made.
 type Explanation struct {
 	Decision
@@ -179,6 +193,8 @@ func (Page[T]) name() string {
 		return "decisions"
 	case Obligation:
 		return "obligations"
+	case Reminder:
+		return "reminders"
 	default:
 		panic(fmt.Sprintf("there is no list of %T", record))
 	}

@@ -1,0 +1,48 @@
+package broker
+
+import (
+	"cmp"
+	"slices"
+
+	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
+)
+
+// listReminders tells of what somebody was reminded last and nobody has touched since, the
+// oldest first.
+func listReminders(t *tx, p collab.ReminderListParams) collab.Page[collab.Reminder] {
+	to := t.shownAs(p.RemindedID)
+	list := []collab.Reminder{}
+	add := func(kind, id, title, touched string) {
+		ref := t.wakes.get(wakeKey(kind, id))
+		n := len(ref.Reminded)
+		if n == 0 || collab.ParseTime(ref.At).Before(collab.ParseTime(touched)) || !to(t.shown(ref.Reminded[n-1])) {
+			return
+		}
+		dec := t.decided(wakeKey(kind, id))
+		r := collab.Reminder{
+			ID: id, Kind: kind, Title: text.Clip(title, maxName), Since: touched, RemindedID: dec.TargetAgentID, RemindedIdentity: dec.TargetIdentity,
+			RemindedAt: ref.At, Rule: dec.Rule,
+		}
+		if i := slices.IndexFunc(dec.Candidates, func(c collab.Candidate) bool { return c.Chosen }); i >= 0 {
+			r.Reason = dec.Candidates[i].Reason
+		}
+		list = append(list, r)
+	}
+	for _, r := range append(t.openRecords(collab.KindWorkItem), t.openRecords(collab.KindQuestion)...) {
+		add(r.Kind, r.ID, r.Title, r.UpdatedAt)
+	}
+	for _, id := range t.flights.open() {
+		if f := t.flights.get(id); t.invocations.get(f.InvocationID) != nil {
+			add("flight", f.ID, t.invocations.get(f.InvocationID).Text, f.UpdatedAt)
+		}
+	}
+	for _, d := range t.openDeliveries() {
+		if remindable(d) && t.wakes.get(wakeKey(kindMessage, d.MessageID)).Seq > 0 {
+			m, _ := t.message(d.MessageID)
+			add(kindMessage, m.ID, m.Text, m.CreatedAt)
+		}
+	}
+	slices.SortFunc(list, func(a, b collab.Reminder) int { return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.ID, b.ID)) })
+	return pageOf(list, func(r collab.Reminder) string { return r.Kind + " " + r.ID }, func(r collab.Reminder) collab.Reminder { return r }, p.PageParams)
+}

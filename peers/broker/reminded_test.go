@@ -1,0 +1,119 @@
+package broker
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/protocol/collab"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestOfWhatSomebodyWasReminded is listed until something happens to it: of their own work, of
+// what they own, asked for or follow up, and once only.
+func TestOfWhatSomebodyWasReminded(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead")
+	group(d, "")
+	want := func(who string, want ...string) {
+		t.Helper()
+		var got []string
+		for _, r := range d.do("agent:x", "wake.reminded", m{"remindedId": who}).list("reminders") {
+			got = append(got, fmt.Sprintf("%s %s (%s): %s %s", r["kind"], r["id"], r["title"], r["remindedIdentity"], r["reason"]))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("reminders of %s (-want +got):\n%s", who, diff)
+		}
+	}
+	d.do("cli:bob", "work_item.create", m{"id": "own", "title": "mine", "ownerId": "cli:bob", "nextMoveOwnerId": "cli:bob", "state": "waiting",
+		"waitingOn": m{"kind": "artifact", "label": "the build"}})
+	d.do("cli:bob", "work_item.create", m{"id": "ghost's", "title": "t", "ownerId": "cli:bob", "nextMoveOwnerId": "ghost", "wake": true})
+	d.do("cli:bob", "message.post", m{"id": "m", "conversationId": "c", "text": "@lead look", "followUp": true})
+	flight := d.do("cli:bob", "invocation.create", m{"targetAgentId": "lead", "text": "do it"}).at("flight", "id")
+	want("")
+	d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"})
+	d.now = d.now.Add(time.Second)
+	d.turnMissed("agent:lead")
+	d.sweep(11 * time.Minute)
+	all := []string{
+		fmt.Sprintf("flight %s (do it): cli:bob asked for it, and lead is not there", flight),
+		"work_item ghost's (t): cli:bob owns ghost's, and ghost has not come for its wake",
+		"message m (@lead look): cli:bob asked for it, and lead has not come for its wake",
+		"work_item own (mine): cli:bob has the next move on own, which waits for the build",
+	}
+	want("cli:bob", all...)
+	want("cli:will")
+	want("lead")
+	d.do("cli:bob", "work_item.arrived", m{"name": "the build"})
+	d.do("cli:bob", "flight.update", m{"id": flight, "state": "cancelled"})
+	d.sweep(time.Hour)
+	want("cli:bob", all[1], all[2])
+	d.checkRebuild()
+}
+
+// turnMissed has the wakes that were sent to somebody reach nobody.
+func (d *desk) turnMissed(to string) {
+	d.t.Helper()
+	t := d.turn("collab:broker")
+	t.caller = brokerItself
+	for _, s := range d.sent {
+		if s.deliveryID != "" && string(s.to) == to {
+			t.missed(s.deliveryID, s.to, stamp(d.now))
+		}
+	}
+	d.end(t)
+}
+
+// TestAllThatArrivesGoesOn however much it is: an answer says what there is room for, and how
+// much more there is; it is no refusal.
+func TestAllThatArrivesGoesOn(t *testing.T) {
+	d := newDesk(t)
+	const n = 700
+	for i := range n {
+		d.do("agent:w", "work_item.create", m{"id": fmt.Sprint("w", i), "title": strings.Repeat("t", 900), "ownerId": "agent:w", "nextMoveOwnerId": "agent:w",
+			"state": "waiting", "waitingOn": m{"kind": "artifact", "label": "the build"}})
+	}
+	got := d.do("agent:w", "work_item.arrived", m{"name": "the build"})
+	if others, told := got["others"].(float64), len(got.list("arrived")); told == 0 || others == 0 || told+int(others) != n {
+		t.Errorf("%d were told of, and %v others", told, others)
+	}
+	if left := d.do("agent:w", "work_item.list", m{"state": "waiting"}).list("work_items"); len(left) != 0 {
+		t.Errorf("%d wait on", len(left))
+	}
+}
+
+// TestAnInvocationHasAnID: one without, which a released version took, kept its agent from ever
+// announcing itself again.
+func TestAnInvocationHasAnID(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead")
+	d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"})
+	for _, id := range []string{"", "  "} {
+		d.refuse(collab.CodeInvalid, "agent:w", "invocation.create", m{"id": id, "targetAgentId": "lead", "text": "x"})
+	}
+	old := d.turn("agent:w")
+	_ = attempt(func() { // it says that lead is away
+		old.startFlight("", collab.InvocationParams{TargetAgentID: "lead", Text: "x"}, old.standing(party{"lead", "agent:lead"}, locality{}))
+	})
+	d.end(old)
+	d.announce("lead")
+	d.wantWakes()
+}
+
+// TestWhatIsOwedForWorkIsKnownAfterARestart and cancelled with it.
+func TestWhatIsOwedForWorkIsKnownAfterARestart(t *testing.T) {
+	d := newStoredDesk(t)
+	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "ghost", "nextMoveOwnerId": "ghost", "wake": true})
+	d.do("cli:will", "question.ask", m{"id": "q", "title": "t", "askedOfId": "ghost"})
+	d.restart()
+	d.do("cli:will", "work_item.update", m{"id": "w", "state": "done"})
+	d.do("cli:will", "question.close", m{"id": "q"})
+	if open := d.do("cli:will", "delivery.list", m{"targetAgentId": "ghost", "status": "pending"}).list("deliveries"); len(open) != 0 {
+		t.Errorf("still owed: %v", open)
+	}
+	if len(d.state.openTo)+len(d.state.openAbout) != 0 {
+		t.Errorf("still open: %v %v", d.state.openTo, d.state.openAbout)
+	}
+}
