@@ -158,3 +158,32 @@ func TestABrokerOfSomebodyElses(t *testing.T) {
 		t.Errorf("the kit says\n%s", out)
 	}
 }
+
+// TestOneNameAtTheCommandLine: what people do with work of theirs is not refused because an agent
+// that owns it has their name; and a person hears of their own work, and of what they own.
+func TestOneNameAtTheCommandLine(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	s := newShop(t, true)
+	start(t, t, "hubbub-agent", []string{"HUBBUB_DATA=" + t.TempDir(), "HUBBUB_BUS=" + s.url}, "--id=agent:will", "--harness=scripted")
+	s.until(`will +online`, "who")
+	s.run("work", "create", "write the notes", "--as", "will", "--id", "wi-1", "--owner", "agent:will", "--quiet")
+	for _, step := range [][2]string{
+		{"review", `next: will \(cli:will\)`}, {"reject", `working .* next: will .*woke will`}, {"review", `review`}, {"accept", `done`}, {"reopen", `open`},
+	} {
+		if out, _ := s.run("work", step[0], "wi-1", "--as", "will"); !regexp.MustCompile(step[1]).MatchString(out) {
+			t.Errorf("%s says %s", step[0], out)
+		}
+	}
+	s.run("work", "create", "mine", "--as", "bob", "--id", "wi-2")
+	s.run("work", "wait", "wi-2", "the build", "--kind", "artifact", "--as", "bob")
+	s.run("work", "create", "for a ghost", "--as", "bob", "--id", "wi-3", "--owner", "bob", "--next", "ghost")
+	s.until(`reminder: wi-2 \(mine\) waits for bob: has the next move on wi-2, which waits for the build; nothing has happened for \d+s`, "work", "list", "--as", "bob")
+	s.until(`reminder: wi-3 \(for a ghost\) waits for bob: owns wi-3, and ghost has not come for its wake`, "work", "list", "--as", "bob")
+	s.run("work", "arrived", "the build", "--as", "bob")
+	if _, said := s.run("work", "list", "--as", "bob"); strings.Contains(said, "wi-2") {
+		t.Errorf("bob is reminded of what he has gone on with: %s", said)
+	}
+}

@@ -125,24 +125,17 @@ func (in *brokerInput) remind(ctx context.Context) error {
 	if asJSON(in.Command) || slices.Contains([]string{"owe", "blocking"}, in.Name()) {
 		return nil
 	}
-	owed, err := collab.ObligationList.Ask(ctx, in, collab.ObligationListParams{OwedByID: in.person, PageParams: collab.PageParams{Limit: maxReminders}})
+	list, err := collab.WakeReminded.Ask(ctx, in, collab.ReminderListParams{RemindedID: in.person, PageParams: collab.PageParams{Limit: maxReminders}})
 	if err != nil {
 		return nil //nolint:nilerr // the command itself succeeded, perhaps at a broker that has no such list
 	}
-	for _, raw := range owed.Items {
-		o, err := raw.Read()
+	for _, raw := range list.Items {
+		r, err := raw.Read()
 		if err != nil {
 			return err
 		}
-		p := collab.ExplainParams{WorkItemID: o.ID}
-		if o.Kind == collab.KindQuestion {
-			p = collab.ExplainParams{QuestionID: o.ID}
-		}
-		why, err := collab.WakeExplain.Ask(ctx, in, p)
-		if err != nil || !why.Sweep || why.TargetIdentity != protocol.PeerID(in.person) {
-			continue // of which nobody was reminded, or somebody else
-		}
-		fmt.Fprintf(in.ErrOrStderr(), "reminder: %s\n", screen.Printable(fmt.Sprintf("%s (%s) waits for %s since %s", o.ID, o.Title, why.Reason, sinceText(o.Since, time.Now()))))
+		fmt.Fprintf(in.ErrOrStderr(), "reminder: %s\n", screen.Printable(fmt.Sprintf("%s (%s) waits for %s: %s; nothing has happened for %s",
+			r.ID, r.Title, r.RemindedID, r.Reason, strings.TrimSuffix(sinceText(r.Since, time.Now()), " ago"))))
 	}
 	return nil
 }

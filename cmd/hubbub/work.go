@@ -124,6 +124,9 @@ var workCommands = []brokerCommand{
 			if err != nil {
 				return err
 			}
+			if got.Others > 0 {
+				fmt.Fprintf(in.ErrOrStderr(), "and %d others\n", got.Others)
+			}
 			if len(got.Items) == 0 {
 				fmt.Fprintf(in.ErrOrStderr(), "nothing waits for %q\n", name)
 			}
@@ -203,7 +206,7 @@ var workMoves = []workMove{
 	{
 		name: "review", short: "Hand an item in for review", next: "who has to look at it (default who asked for it)", state: collab.WorkReview,
 		complete: func(p *collab.WorkParams, item *collab.WorkItem, _ string) {
-			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, optional(cmp.Or(item.RequestedByID, item.CreatedByID)))
+			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, optional(cmp.Or(requester(item), meant(item.CreatedByID, item.CreatedByIdentity))))
 			p.Wake = new(true)
 		},
 	},
@@ -212,26 +215,33 @@ var workMoves = []workMove{
 	{
 		name: "reopen", short: "Take up an item that was done or cancelled", next: "whose move it is", state: collab.WorkOpen,
 		complete: func(p *collab.WorkParams, item *collab.WorkItem, person string) {
-			p.OwnerID = new(cmp.Or(item.OwnerID, person))
-			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, new(cmp.Or(item.NextMoveOwnerID, item.OwnerID, person)))
+			p.OwnerID = new(cmp.Or(owner(item), person))
+			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, new(cmp.Or(meant(item.NextMoveOwnerID, item.NextMoveOwnerIdentity), *p.OwnerID)))
 		},
 	},
 	{
 		name: "accept", short: "Accept what was reviewed, and finish the item", state: collab.WorkDone, acceptance: collab.AcceptanceAccepted,
 		complete: func(p *collab.WorkParams, item *collab.WorkItem, person string) {
-			p.RequestedByID = new(cmp.Or(item.RequestedByID, person))
+			p.RequestedByID = new(cmp.Or(requester(item), person))
 		},
 	},
 	{
 		name: "reject", short: "Send what was reviewed back to its owner", next: "whose move it is (default the owner)",
 		state: collab.WorkWorking, acceptance: collab.AcceptanceRejected,
 		complete: func(p *collab.WorkParams, item *collab.WorkItem, person string) {
-			p.RequestedByID = new(cmp.Or(item.RequestedByID, person))
-			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, optional(item.OwnerID))
+			p.RequestedByID = new(cmp.Or(requester(item), person))
+			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, optional(owner(item)))
 			p.Wake = new(true)
 		},
 	},
 }
+
+// meant returns what means somebody in a record and nobody else: a name may be that of an agent
+// and of a person.
+func meant(name string, id protocol.PeerID) string { return cmp.Or(string(id), name) }
+
+func requester(w *collab.WorkItem) string { return meant(w.RequestedByID, w.RequestedByIdentity) }
+func owner(w *collab.WorkItem) string     { return meant(w.OwnerID, w.OwnerIdentity) }
 
 func (m *workMove) command() *cobra.Command {
 	b := brokerCommand{
