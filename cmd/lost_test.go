@@ -64,6 +64,25 @@ func (m *teller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": message}}}) // the agent may be gone
 }
 
+// heard returns in which roles the model was told of a loss.
+func (m *teller) heard() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.told)
+}
+
+// failedSends counts the reports to agents that something was not shown.
+func (s *system) failedSends() (n int) {
+	s.t.Helper()
+	for _, p := range s.passesOf(activitylog.Filter{}) {
+		var status protocol.DeliveryStatus
+		if p.message.Type == protocol.TypeDeliveryStatus && p.status == activitylog.StatusOK && json.Unmarshal(p.message.Content, &status) == nil && status.Status == protocol.StatusFailed {
+			n++
+		}
+	}
+	return n
+}
+
 // TestWhatTelegramNeverShows: a model hears that its answer is too long while its turn runs, from a
 // tool, and answers in short; and that its chat is gone as an event of its own, once.
 func TestWhatTelegramNeverShows(t *testing.T) {
@@ -77,31 +96,16 @@ func TestWhatTelegramNeverShows(t *testing.T) {
 	s := newSystem(t, "--harness=openai", "--model=teller", "--base-url="+web.URL+"/v1")
 	user := s.api.User("Will")
 	chat := s.api.DM(user)
-	failed := func() (n int) {
-		for _, p := range s.passesOf(activitylog.Filter{}) {
-			var status protocol.DeliveryStatus
-			if p.message.Type == protocol.TypeDeliveryStatus && p.status == activitylog.StatusOK && json.Unmarshal(p.message.Content, &status) == nil && status.Status == protocol.StatusFailed {
-				n++
-			}
-		}
-		return n
-	}
-	heard := func() []string {
-		model.mu.Lock()
-		defer model.mu.Unlock()
-		return slices.Clone(model.told)
-	}
-
 	s.api.Fail(tgtest.Fault{Method: "sendMessage", Text: "all of it", Status: http.StatusBadRequest, Description: "Bad Request: message is too long"})
 	s.api.Say(chat, user, "at length, please")
-	s.await("the report of the loss", func() bool { return failed() == 1 })
+	s.await("the report of the loss", func() bool { return s.failedSends() == 1 })
 	close(model.lost)
 	s.await("the shorter answer", func() bool { return slices.Contains(s.api.Texts(chat.ID), "in short") })
 
 	s.api.Fail(tgtest.Fault{Method: "sendMessage", Text: "a word", Times: -1, Status: http.StatusForbidden, Description: "Forbidden: bot was blocked by the user"})
 	s.api.Say(chat, user, "and in a word?")
-	s.await("the event", func() bool { return len(heard()) == 2 })
-	if got := heard(); !slices.Equal(got, []string{"tool", "user"}) {
+	s.await("the event", func() bool { return len(model.heard()) == 2 })
+	if got := model.heard(); !slices.Equal(got, []string{"tool", "user"}) {
 		t.Errorf("the model was told as %q", got)
 	}
 	if got := s.api.Texts(chat.ID); slices.Contains(got, "all of it") || slices.Contains(got, "a word") {

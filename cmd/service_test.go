@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"hubbub/activitylog"
 )
 
 // A studio is a Chorus service that was written from the protocol alone, in Python: its channel
@@ -141,6 +143,18 @@ func TestTwoAgentsInAForeignRoom(t *testing.T) {
 	if calls != 1 || exchanged < 3 || exchanged > 12 {
 		t.Errorf("%d calls for a person after %d messages of agents: %q", calls, exchanged, said)
 	}
+	for _, order := range [][2]string{{"/halt", ": halted by alice"}, {"/resume", ": going on, alice said so"}} {
+		turns := len(model.asked())
+		for _, line := range room.ask(order[0], "alpha: chorus-alpha", "beta: chorus-beta") {
+			must(t, line, order[1])
+		}
+		if n := len(model.asked()) - turns; n != 0 {
+			t.Errorf("%d turns for %s", n, order[0])
+		}
+		if order[0] == "/halt" {
+			room.ask("hello you two", "alpha: I am halted by alice", "beta: I am halted by alice")
+		}
+	}
 	hubbub("halt")
 	turns := len(model.asked())
 	room.ask("@beta hello, are you there?", "beta: ")
@@ -209,6 +223,90 @@ func TestAnAgentSpeaksFirstInAForeignRoom(t *testing.T) {
 		if n := times(line); n != 1 {
 			t.Errorf("%q was said %d times", line, n)
 		}
+	}
+	if _, faults := room.state(); len(faults) != 0 {
+		t.Errorf("what the protocol does not have: %q", faults)
+	}
+}
+
+// TestWhatIsNeverShownInAForeignRoom: a model hears from a tool, while its turn runs, that the service refused
+// its answer, and by an event of its own where the turn has ended.
+func TestWhatIsNeverShownInAForeignRoom(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	model := &teller{lost: make(chan struct{})}
+	web := httptest.NewServer(model)
+	t.Cleanup(web.Close)
+	s := newSystem(t, "--harness=openai", "--model=teller", "--base-url="+web.URL+"/v1")
+	room := newStudio(s)
+	s.start("chorus", "--allow-target=127.0.0.0/8")
+	room.post("/studio/agents", map[string]string{"name": "solo", "connection": strings.TrimSpace(s.hubbub("chorus", "inbox", "create", "solo"))})
+	for _, words := range []string{"all of it", "a word"} {
+		room.post("/studio/refuse", map[string]string{"content": words})
+	}
+	room.ask("at length, please")
+	s.await("the report of the loss", func() bool { return s.failedSends() == 1 })
+	close(model.lost)
+	s.await("the shorter answer", func() bool {
+		said, _ := room.state()
+		return slices.Contains(said, studioWords{"solo", "in short"})
+	})
+	room.ask("and in a word?")
+	s.await("the event", func() bool { return len(model.heard()) == 2 })
+	if got := model.heard(); !slices.Equal(got, []string{"tool", "user"}) {
+		t.Errorf("the model was told as %q", got)
+	}
+	if said, faults := room.state(); len(said) != 3 || len(faults) != 0 {
+		t.Errorf("in the room: %q; faults: %q", said, faults)
+	}
+}
+
+// TestAPersonAnswersInAForeignRoom: what an agent must answer and cannot, its lead being out of reach, the person
+// whom its settings name is asked where they write, and what they write next is the answer. Where they
+// wait themselves, they are told that there is none.
+func TestAPersonAnswersInAForeignRoom(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	s := newSystem(t, "--harness=c2a", "--harness-command=false", "--deadline=1s", "--lead=boss", "--person=chorus:bob")
+	room := newStudio(s)
+	s.start("chorus", "--allow-target=127.0.0.0/8")
+	room.post("/studio/agents", map[string]string{"name": "solo", "connection": strings.TrimSpace(s.hubbub("chorus", "inbox", "create", "solo"))})
+	said := func(words string) (n int) {
+		all, _ := room.state()
+		for _, w := range all {
+			if w.Sender == "solo" && strings.Contains(w.Content, words) {
+				n++
+			}
+		}
+		return n
+	}
+	bob := func(words string) { room.post("/studio/say", map[string]string{"sender": "bob", "content": words}) }
+
+	bob("can you deploy?")
+	s.await("that nobody answers Bob", func() bool { return said("I could not answer") == 1 })
+	room.ask("is the deploy blocked?", "cannot answer alice")
+	room.ask("I think it is")
+	bob("no, go ahead")
+	s.await("the answer", func() bool { return said("bob answers: no, go ahead") == 1 })
+	for i, wants := range [][]string{
+		{"escalated no further", "the person to be called is who waits for the answer", "ended: failed"},
+		{"escalated to chorus:bob (person)", "its lead cannot be asked", "answered in its place by chorus:bob (person)", "ended: responded"},
+	} {
+		s.await("why "+wants[0], func() bool {
+			events := s.recordsOf(activitylog.RecordEscalation)
+			if len(events) <= i {
+				return false
+			}
+			why := s.hubbub("why", events[i].EventID)
+			return !slices.ContainsFunc(wants, func(want string) bool { return !strings.Contains(why, want) })
+		})
+	}
+	if n := said("answers:"); n != 1 {
+		t.Errorf("%d answers in the agent's place", n)
 	}
 	if _, faults := room.state(); len(faults) != 0 {
 		t.Errorf("what the protocol does not have: %q", faults)

@@ -211,7 +211,7 @@ type DeliveryStatus struct {
 	Status            string    `json:"status"` // queued, delivered, failed or unknown
 	IdempotencyKey    string    `json:"idempotencyKey,omitempty"`
 	TelegramMessageID int64     `json:"telegramMessageId,omitempty"`
-	SourceID          string    `json:"sourceId,omitempty"`
+	SourceID          string    `json:"sourceId,omitempty"` // of the reply, where its chat gave it one: then it, or its beginning, is shown there
 	Reason            string    `json:"reason,omitempty"`
 }
 

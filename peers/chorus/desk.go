@@ -27,15 +27,22 @@ func (g *Gateway) order(tx *store.Tx, in *inbound, seq int64) bool {
 	}
 	o := surface.Order{By: personPeer(in.posted.Sender), Kind: said.Chat.Kind, Title: said.Chat.Title, Key: in.posted.MessageID}
 	verb, rest := surface.Ordered(said.Text)
-	elsewhere := g.leadsElsewhere(tx, in.channel, said.Text)
+	elsewhere, halt := g.leadsElsewhere(tx, in.channel, said.Text), halts[strings.ToLower(strings.TrimSpace(said.Text))]
+	taken := func() { tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(g.opts.Now()), seq) }
 	switch {
+	case halt != "": // each agent says itself what it stopped
+		taken()
+		if g.surface.Halt(tx, in.channel, halt, in.posted.Sender, o.Key) == 0 {
+			g.desk().Say(tx, in.channel, "", "halt:"+o.Key, "No agent is here that could be told.")
+		}
+		return true
 	case protocol.CheckPeerID(string(o.By)) != nil: // the name is too long to stand in records
 		return false
 	case verb == surface.OrderAsk && !g.leadsElsewhere(tx, in.channel, rest) && g.desk().Person(tx, leader(rest)) == "":
 		return false // it is for the channel's own agent
 	case verb != "":
 		o.Verb, o.Text = verb, rest
-		tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(g.opts.Now()), seq)
+		taken()
 	case elsewhere:
 		o.Verb, o.Text = surface.OrderSay, said.Text
 	default:
@@ -44,6 +51,9 @@ func (g *Gateway) order(tx *store.Tx, in *inbound, seq int64) bool {
 	g.surface.Order(tx, in.channel, &o)
 	return verb != ""
 }
+
+// halts are the words with which people have the agents of a channel stop, or go on: see surface.Surface.Halt.
+var halts = map[string]string{"/halt": "on", "/resume": "off"}
 
 // leader returns the name with which a text begins, or "".
 func leader(text string) string {

@@ -213,7 +213,7 @@ func (k *killing) handle() {
 			k.t.Fatal(err)
 		}
 		if s.Status == protocol.StatusUnknown {
-			k.unknown[s.SourceID[strings.LastIndex(s.SourceID, ":")+1:]] = true
+			k.unknown[s.IdempotencyKey[strings.LastIndex(s.IdempotencyKey, ":")+1:]] = true
 		}
 	default: // configure
 		k.handle()

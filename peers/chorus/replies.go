@@ -30,7 +30,6 @@ type pendingEvent struct {
 	Channel protocol.PeerID    `json:"channel,omitempty"`
 	Reply   protocol.MessageID `json:"reply,omitempty"`
 	Key     string             `json:"key,omitempty"`
-	Source  string             `json:"source,omitempty"`
 	Asks    bool               `json:"asks,omitempty"`  // it wants an answer
 	Edits   string             `json:"edits,omitempty"` // the key of the reply that it replaces
 }
@@ -96,7 +95,6 @@ func (g *Gateway) queueEvent(ctx context.Context, p pendingEvent, inReplyTo, key
 		in := answered(tx, p.Channel, inReplyTo, g.surface.Passing(p.Channel))
 		fresh := tx.Changed(`INSERT OR IGNORE INTO shown (inbound, agent, key) VALUES (?, ?, ?)`, in.seq, agent, shorten(key))
 		if fresh > 0 {
-			p.Source = in.source
 			g.putBracketed(tx, in, p, string(agent)+" "+key, done, visible)
 		}
 	})
@@ -136,9 +134,8 @@ func (g *Gateway) putBracketed(tx *store.Tx, in replied, p pendingEvent, key str
 
 // A replied message is the one that a reply belongs to.
 type replied struct {
-	seq    int64
-	source string
-	turn   string // the last lifecycle event
+	seq  int64
+	turn string // the last lifecycle event
 }
 
 // answered finds the message that a reply belongs to: the one it names, by
@@ -150,8 +147,8 @@ func answered(tx *store.Tx, channel protocol.PeerID, inReplyTo string, inFlight 
 	if slices.ContainsFunc(ownSources, func(own string) bool { return strings.HasPrefix(inReplyTo, own) }) {
 		inReplyTo = ""
 	}
-	return one(tx, ErrNotFound, func(in *replied) []any { return []any{&in.seq, &in.source, &in.turn} },
-		`SELECT seq, source_id, turn FROM inbound WHERE channel = ?1 AND (callback IS NULL OR callback <> x'') AND (?3 = '' OR source_id = ?3 OR message_id = ?3)
+	return one(tx, ErrNotFound, func(in *replied) []any { return []any{&in.seq, &in.turn} },
+		`SELECT seq, turn FROM inbound WHERE channel = ?1 AND (callback IS NULL OR callback <> x'') AND (?3 = '' OR source_id = ?3 OR message_id = ?3)
 		ORDER BY seq = ?2 DESC, forwarded_at > 0 DESC, seq DESC LIMIT 1`, channel, inFlight, inReplyTo)
 }
 
@@ -251,7 +248,8 @@ func (g *Gateway) settleEvent(tx *store.Tx, item outbox.Item, outcome outbox.Sta
 	if err := json.Unmarshal(item.Body, &p); err != nil || p.Reply == "" {
 		return
 	}
-	status := protocol.DeliveryStatus{MessageID: p.Reply, IdempotencyKey: p.Key, SourceID: p.Source, Status: protocol.StatusFailed}
+	// A service gives it no id of its own, so the status has no sourceId.
+	status := protocol.DeliveryStatus{MessageID: p.Reply, IdempotencyKey: p.Key, Status: protocol.StatusFailed}
 	switch outcome {
 	case outbox.StateSent:
 		status.Status = protocol.StatusDelivered

@@ -3,9 +3,10 @@
 usage: service.py PORT [CHANNEL]
 
 People and the test use /studio: POST /studio/agents {"name", "connection", "to"}, POST /studio/say
-{"sender", "content"}, GET /studio gives what was said, and what agents did that the protocol
-does not have. Everything that is said goes to every agent but who said it, in order. What an agent
-says that has a "to" goes to that one alone, under another name and in a frame of words.
+{"sender", "content"}, POST /studio/refuse {"content"}, GET /studio gives what was said, and what agents
+did that the protocol does not have. Everything that is said goes to every agent but who said it, in
+order. What an agent says that has a "to" goes to that one alone, under another name and in a frame of
+words. Words to refuse are answered 422 at a callback, and shown to nobody.
 """
 
 import itertools
@@ -25,12 +26,13 @@ PORT = int(sys.argv[1])
 HERE = f"http://127.0.0.1:{PORT}"
 CHANNEL = {"id": (sys.argv[2:] or ["ch_room"])[0], "name": "ops-team", "service": "Studio", "context": "The team uses this channel for ops coordination."}
 
-lock = threading.Lock()  # guards the six below
+lock = threading.Lock()  # guards the seven below
 agents = {}  # the queue of each, by name
 relays = {}  # to whom alone each is heard, by name
 callbacks = {}  # who answers there, by token
 said = []  # {"sender", "content"}
 faults = []
+refused = set()  # words
 numbers = itertools.count(1)
 
 EVENTS = {  # section 3: what each event has, and of which type
@@ -92,6 +94,8 @@ def take(name, event):
                 faults.append(f"{name}: {json.dumps(event)} has no {member} of {kind.__name__}")
             return 400
     if event["type"] == "message":
+        if event["content"] in refused:
+            return 422
         say(name, event["content"])
     return 200
 
@@ -122,6 +126,9 @@ class Handler(BaseHTTPRequestHandler):
                 agents[body["name"]] = waiting
                 relays[body["name"]] = body.get("to")
             threading.Thread(target=deliver, args=(body["name"], body["connection"], waiting), daemon=True).start()
+            return self.answer(200, {})
+        if self.path == "/studio/refuse":
+            refused.add(body["content"])
             return self.answer(200, {})
         if self.path == "/studio/say":
             say(body["sender"], body["content"])
