@@ -190,9 +190,26 @@ func (r *Reader) ChatEvents(ctx context.Context, f AttentionFilter, fn func(*Cha
 	})
 }
 
+// Facts calls fn with the events of the broker about a record (work, a question, a flight, an
+// invocation, a delivery, a message, a decision) or an event, by its id, the oldest first and
+// each once, until fn returns an error.
+func (r *Reader) Facts(ctx context.Context, record string, since time.Time, fn func(at time.Time, fact *protocol.CollabEvent) error) error {
+	seen := map[string]bool{}
+	rows := Filter{Events: []Event{SendStart}, Topic: protocol.Pattern(protocol.TopicCollabEvents), Since: since, about: record}
+	return r.Each(ctx, rows, func(e *Entry) error {
+		var fact protocol.CollabEvent
+		m, ok := e.Decode(&fact)
+		if !ok || m.From != protocol.PeerBroker || m.Type != protocol.TypeCollabEvent || seen[fact.ID] || !slices.Contains(subjectsOf(&fact), record) {
+			return nil
+		}
+		seen[fact.ID] = true
+		return fn(e.Time(), &fact)
+	})
+}
+
 // rows returns the filter of the send_start rows that the filter may choose.
 func (f *AttentionFilter) rows() Filter {
-	return Filter{Events: []Event{SendStart}, Since: f.Since, Until: f.Until, event: f.EventID}
+	return Filter{Events: []Event{SendStart}, Since: f.Since, Until: f.Until, about: f.EventID}
 }
 
 func chatEvent(e *Entry) (ChatEvent, bool) {

@@ -164,6 +164,6 @@ func logContents(t *testing.T, path string) {
 	for _, n := range numbers {
 		file := segmentPath(path, n)
 		t.Log(filepath.Base(file), query(t, file, "SELECT count(*) || ' rows from ' || min(id) FROM event"),
-			query(t, file, "SELECT message_id FROM event WHERE kind = 1"), query(t, file, "SELECT event || ' ' || id FROM subject"))
+			query(t, file, "SELECT message_id FROM event WHERE kind = 1"), query(t, file, "SELECT subject || ' ' || id FROM about"))
 	}
 }

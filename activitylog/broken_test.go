@@ -132,7 +132,7 @@ func uses(s *script) []use {
 			if err != nil {
 				return nil, err
 			}
-			n, _ := v.int64("SELECT count(*) + 1000 * (SELECT count(*) FROM lookup) FROM subject")
+			n, _ := v.int64("SELECT count(*) + 1000 * (SELECT count(*) FROM lookup) FROM about")
 			indexed := v.lookup
 			_, err = os.Stat(segmentPath(path, 3) + checksumSuffix)
 			return fmt.Sprint(n, indexed), errors.Join(err, v.err, v.conn.Close())

@@ -173,7 +173,7 @@ func (d *database) prepare(before *live) error {
 			return err
 		}
 	}
-	if d.batch, err = d.conn.Prepare("INSERT INTO batch (first, last, since, until, hashes, leaves, marks, about) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"); err != nil {
+	if d.batch, err = d.conn.Prepare("INSERT INTO batch (first, last, since, until, hashes, leaves, marks, subjects) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"); err != nil {
 		return err
 	}
 	if d.pages, err = d.conn.Prepare("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"); err != nil {
@@ -204,7 +204,7 @@ func makeFile(conn *sqlite.Conn) (err error) {
 		return true
 	})
 	script := ""
-	for _, part := range [...]struct{ name, script string }{{"activity_log", schema}, {"checkpoint", treeSchema}, {"about", aboutSchema}} {
+	for _, part := range [...]struct{ name, script string }{{"activity_log", schema}, {"checkpoint", treeSchema}, {"subjects", subjectsSchema}} {
 		if !made[part.name] {
 			script += part.script
 		}
@@ -339,7 +339,7 @@ func (d *database) summarize(rows []Row) error {
 	d.batch.BindBytes(5, s.blob())
 	d.batch.BindBytes(6, d.hashes)
 	d.batch.BindBytes(7, d.marks)
-	d.batch.BindBytes(8, s.about)
+	d.batch.BindBytes(8, s.subjects)
 	if _, err := d.batch.Step(); err != nil {
 		return err
 	}

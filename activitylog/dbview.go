@@ -25,7 +25,8 @@ type view struct {
 	wide    bool   // an older program wrote it: a table with texts, and its indexes
 	indexed bool   // an older program sealed it: it has indexes
 	lookup  bool   // it is sealed and has the table lookup
-	subject bool   // and the table subject
+	about   bool   // and the table about
+	marked  bool   // its commits say which of their rows may have subjects
 	bus     string // the expression that reads the column `bus`
 	heads   map[string]head
 	batches []batch // of the live file, as far as they were read
@@ -94,8 +95,9 @@ func connectView(name string) (*view, error) {
 // first tell which.
 func (v *view) look() error {
 	names := map[string]bool{}
-	v.query("SELECT name FROM sqlite_master", nil, func(s *sqlite.Stmt) bool {
+	v.query("SELECT name, sql FROM sqlite_master", nil, func(s *sqlite.Stmt) bool {
 		names[s.ColumnText(0)] = true
+		v.marked = v.marked || s.ColumnText(0) == "batch" && marksSubjects(s.ColumnText(1))
 		return true
 	})
 	switch {
@@ -106,7 +108,7 @@ func (v *view) look() error {
 	case !names["activity_log"]:
 		return errors.New("it has no table activity_log: is it the database of something else?")
 	}
-	v.wide, v.indexed, v.lookup, v.subject = !names["event"], names["event_msg"], names["lookup"], names["subject"]
+	v.wide, v.indexed, v.lookup, v.about = !names["event"], names["event_msg"], names["lookup"], names["about"]
 	if !v.wide {
 		return nil
 	}

@@ -268,18 +268,18 @@ func (r *Row) hash() (uint64, bool) {
 type summary struct {
 	since, until int64
 	hashes       []uint64
-	about        []byte // which rows may be about events; see addSubjects
+	subjects     []byte // which rows may have subjects; see addSubjects
 }
 
 // summarize makes the summary of at least one row, in the memory of an earlier one. The
 // message ids are those of some of the rows.
 func (s *summary) summarize(rows []Row, of []int32) {
-	s.since, s.until, s.hashes, s.about = rows[0].At, rows[0].At, s.hashes[:0], s.about[:0]
+	s.since, s.until, s.hashes, s.subjects = rows[0].At, rows[0].At, s.hashes[:0], s.subjects[:0]
 	for i := range rows {
 		r := &rows[i]
 		s.since, s.until = min(s.since, r.At), max(s.until, r.At)
 		if r.Event == SendStart && mayHaveSubjects(r.Topic, r.Payload) {
-			s.about = binary.BigEndian.AppendUint16(s.about, uint16(i))
+			s.subjects = binary.BigEndian.AppendUint16(s.subjects, uint16(i))
 		}
 	}
 	for _, i := range of {

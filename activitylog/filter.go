@@ -25,7 +25,7 @@ type Filter struct {
 	NotTypes          []protocol.MessageType // the row belongs to no message of these types
 	Brief             bool                   // of a message that arrived its send_start row alone, and of others also what went wrong; not that commands came and went
 
-	event string // the row is a send_start about this event, or the text of one that may be
+	about string // the row is a send_start about this event or record, or the text of one that may be
 }
 
 // startsOnly reports whether the filter chooses send_start rows alone.
@@ -82,10 +82,10 @@ func (f *Filter) where(v *view) (string, []any) {
 	}
 	text := f.Text
 	switch {
-	case f.event != "" && v.subject:
-		add("id IN (SELECT id FROM subject WHERE event = ?)", f.event)
-	case f.event != "" && !strings.ContainsFunc(f.event, manySpellings):
-		text = f.event
+	case f.about != "" && v.about:
+		add("id IN (SELECT id FROM about WHERE subject = ?)", f.about)
+	case f.about != "" && !strings.ContainsFunc(f.about, manySpellings):
+		text = f.about
 	}
 	if text != "" {
 		like := "%" + likeEscaper.Replace(text) + "%"

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hubbub/protocol/datafolder"
+	"hubbub/protocol/defaults"
 
 	"github.com/rs/zerolog"
 	"zombiezen.com/go/sqlite"
@@ -24,9 +25,9 @@ import (
 type keeper struct {
 	path string
 	keep Keep
-	log  *zerolog.Logger
-	wake chan struct{} // capacity 1: a file was rotated
-	told string        // the last error that was logged
+	log  *zerolog.Logger // default: no log
+	wake chan struct{}   // capacity 1: a file was rotated
+	told string          // the last error that was logged
 }
 
 // keepEvery is how often the keeper looks whether something is too old.
@@ -65,7 +66,7 @@ func (k *keeper) work(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		errs = append(errs, seal(ctx, segmentPath(k.path, n)))
+		errs = append(errs, k.seal(ctx, segmentPath(k.path, n)))
 	}
 	if !k.keep.Forever() {
 		_, err := k.keep.enforce(ctx, k.path, time.Now())
@@ -86,13 +87,25 @@ func (k *keeper) tell(ctx context.Context, err error) {
 	k.told = text
 }
 
+// seal seals a file unless that was done, and tells when it begins and how long it took.
+func (k *keeper) seal(ctx context.Context, path string) error {
+	if _, err := os.Stat(path + checksumSuffix); err == nil {
+		return nil
+	}
+	defaults.Log(&k.log)
+	began := time.Now()
+	k.log.Info().Str("path", path).Msg("activity log: sealing a file in the background")
+	err := seal(ctx, path)
+	if err == nil {
+		k.log.Info().Str("path", path).Dur("took_ms", time.Since(began)).Msg("activity log: the file is sealed")
+	}
+	return err
+}
+
 // seal makes a rotated file one that is never written again: a copy with the tables by which
 // it is searched takes its place, and then its checksum stands beside it. Who reads the file meanwhile goes on
 // with the old one.
 func seal(ctx context.Context, path string) error {
-	if _, err := os.Stat(path + checksumSuffix); err == nil {
-		return nil
-	}
 	v, err := openView(path)
 	if err != nil {
 		return fmt.Errorf("sealing %s: %w", path, err)

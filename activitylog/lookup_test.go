@@ -93,33 +93,41 @@ func TestWhatAFileIsAboutIsWhatItsCommitsSay(t *testing.T) {
 			{At: at, Event: SendStart, MessageID: fmt.Sprint("c", i), Actor: "tg:1", Topic: "agent:a", Payload: fmt.Appendf(nil, `{"type":"tg\u005fmessage","content":{"sourceId":"f%d"}}`, i)},
 			{At: at, Event: SendStart, MessageID: fmt.Sprint("d", i), Actor: "agent:a", Topic: "system:attention", Payload: fmt.Appendf(nil, `{"type":"agent_event","content":{"event":"turn","eventId":"e%d","agent":"agent:a"}}`, i)},
 			{At: at, Event: ProcessStart, MessageID: fmt.Sprint("d", i), Actor: "agent:b", Topic: "system:attention"},
+			{At: at, Event: SendStart, MessageID: fmt.Sprint("g", i), Actor: "broker", Topic: "collab:events", Payload: fmt.Appendf(nil,
+				`{"type":"collab_event","content":{"id":"f%d","target":"work_item:w%d","payload":{"id":"w%d","question":{"id":"q%d"}}}}`, i, i, i, i)},
 		})
 	}
 	var want []string
 	for i := range 6 {
-		want = append(want, fmt.Sprintf("e%d|%d", i, 5*i+2), fmt.Sprintf("e%d|%d", i, 5*i+4), fmt.Sprintf("f%d|%d", i, 5*i+3))
+		want = append(want, fmt.Sprintf("e%d|%d", i, 6*i+2), fmt.Sprintf("e%d|%d", i, 6*i+4), fmt.Sprintf("f%d|%d", i, 6*i+3),
+			fmt.Sprintf("f%d|%d", i, 6*i+6), fmt.Sprintf("q%d|%d", i, 6*i+6), fmt.Sprintf("w%d|%d", i, 6*i+6))
 	}
 	slices.Sort(want)
 	for name, change := range map[string]string{
 		"all say it":  "",
-		"some do":     "UPDATE batch SET about = NULL WHERE first > 11",
-		"none does":   "UPDATE batch SET about = NULL",
-		"none can":    "ALTER TABLE batch DROP COLUMN about",
-		"it is short": "UPDATE batch SET about = about || x'00'", // half an entry
+		"some do":     "UPDATE batch SET subjects = NULL WHERE first > 13",
+		"none does":   "UPDATE batch SET subjects = NULL",
+		"none can":    "ALTER TABLE batch DROP COLUMN subjects",
+		"it is short": "UPDATE batch SET subjects = subjects || x'00'", // half an entry
 	} {
 		file := rotated(t, commits...)
 		tamper(t, file, change)
+		if v, err := openView(file); err != nil || v.marked != (name != "none can") {
+			t.Errorf("%s: %v, marked %v", name, err, v.marked)
+		} else if got := v.subjectRows(window{20, 23}); v.marked && name != "none does" && name != "some do" && got != "[20,21,22]" || name == "some do" && got != "[20,21,22,23]" {
+			t.Errorf("%s: live, %s may have subjects", name, got)
+		}
 		if err := seal(t.Context(), file); err != nil {
 			t.Fatal(err)
 		}
-		got := query(t, file, "SELECT event, id FROM subject ORDER BY event, id")
+		got := query(t, file, "SELECT subject, id FROM about ORDER BY subject, id")
 		slices.Sort(got)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s:\n%s", name, diff)
 		}
 	}
 	file := rotated(t, commits...)
-	if got := query(t, file, "SELECT DISTINCT hex(about) FROM batch"); len(got) != 1 || got[0] != "000100020003" {
+	if got := query(t, file, "SELECT DISTINCT hex(subjects) FROM batch"); len(got) != 1 || got[0] != "0001000200030005" {
 		t.Errorf("the commits say %s", got)
 	}
 }

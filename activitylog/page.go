@@ -105,7 +105,7 @@ func (p *pager) window(r *reading) (at *part, w window, ok bool) {
 
 // reach returns how many ids of a file one query looks at: all, where a table names the rows.
 func (p *pager) reach(r *reading, at *part) int64 {
-	if p.filter.event != "" && r.open(at).subject {
+	if p.filter.about != "" && r.open(at).about {
 		return math.MaxInt32
 	}
 	return windowIDs
@@ -162,8 +162,12 @@ func (p *pager) read(r *reading, in *part, w window) (page []Entry) {
 	if p.dir == backward {
 		order, at = "DESC", w.low
 	}
+	rows, these := "id BETWEEN ? AND ?", []any{w.low, w.high}
+	if p.filter.about != "" && v.marked && !v.about {
+		rows, these = "id IN (SELECT value FROM json_each(?))", []any{v.subjectRows(w)}
+	}
 	size := 0
-	v.query(sel+" WHERE id BETWEEN ? AND ?"+where+" ORDER BY id "+order, append([]any{w.low, w.high}, args...), func(s *sqlite.Stmt) bool {
+	v.query(sel+" WHERE "+rows+where+" ORDER BY id "+order, append(these, args...), func(s *sqlite.Stmt) bool {
 		e, ok := p.entry(r, v, s)
 		if !ok {
 			return true

@@ -270,12 +270,12 @@ func TestTheConditionsOfAFilter(t *testing.T) {
 		{Filter{Text: `5%_\`}, ` AND (payload_json LIKE ? ESCAPE '\' OR error LIKE ? ESCAPE '\' OR message_id LIKE ? ESCAPE '\')[%5\%\_\\% %5\%\_\\% %5\%\_\\%]`, "", ""},
 		{Filter{Since: at}, fmt.Sprintf(" AND at >= ?[%d]", at.UnixMicro()), "", " AND ts >= ?[" + protocol.FormatTime(at) + "]"},
 		{Filter{Until: at}, fmt.Sprintf(" AND at < ?[%d]", at.UnixMicro()), "", " AND ts < ?[" + protocol.FormatTime(at) + "]"},
-		{Filter{event: "e1"}, ` AND (payload_json LIKE ? ESCAPE '\' OR error LIKE ? ESCAPE '\' OR message_id LIKE ? ESCAPE '\')[%e1% %e1% %e1%]`,
-			" AND id IN (SELECT id FROM subject WHERE event = ?)[e1]", ""},
-		{Filter{event: "é"}, "", " AND id IN (SELECT id FROM subject WHERE event = ?)[é]", ""},
+		{Filter{about: "e1"}, ` AND (payload_json LIKE ? ESCAPE '\' OR error LIKE ? ESCAPE '\' OR message_id LIKE ? ESCAPE '\')[%e1% %e1% %e1%]`,
+			" AND id IN (SELECT id FROM about WHERE subject = ?)[e1]", ""},
+		{Filter{about: "é"}, "", " AND id IN (SELECT id FROM about WHERE subject = ?)[é]", ""},
 	} {
 		sealed, old := cmp.Or(c.sealed, c.narrow), cmp.Or(c.old, c.narrow)
-		for want, v := range map[*string]*view{&c.narrow: {}, &sealed: {subject: true}, &old: {wide: true}} {
+		for want, v := range map[*string]*view{&c.narrow: {}, &sealed: {about: true}, &old: {wide: true}} {
 			where, args := c.f.where(v)
 			got := where
 			if where != "" {

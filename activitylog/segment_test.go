@@ -1,6 +1,7 @@
 package activitylog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"hubbub/protocol"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
@@ -195,7 +197,7 @@ func TestASealedFileIsNeverWrittenAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := segmentPath(path, 1)
-	if got := query(t, first, "SELECT count(*) FROM sqlite_master WHERE name IN ('lookup', 'subject')"); got[0] != "2" {
+	if got := query(t, first, "SELECT count(*) FROM sqlite_master WHERE name IN ('lookup', 'about')"); got[0] != "2" {
 		t.Errorf("%s tables", got)
 	}
 	if left, _ := filepath.Glob(first + "-*"); len(left) > 0 {
@@ -205,6 +207,23 @@ func TestASealedFileIsNeverWrittenAgain(t *testing.T) {
 	check.Dir = filepath.Dir(path)
 	if out, err := check.CombinedOutput(); err != nil {
 		t.Errorf("%s, %v", out, err)
+	}
+}
+
+func TestASealIsTold(t *testing.T) {
+	var lines bytes.Buffer
+	log := zerolog.New(&lines)
+	w, path, stop := started(t, &Options{SegmentRows: 6, Log: &log})
+	for i := 0; len(sealed(t, path)) < 1; i++ {
+		w.Append(sent(i, epoch.Add(time.Duration(i)*time.Minute))...)
+		mustSync(t, w)
+	}
+	if err := errors.Join(stop(), (&keeper{path: path, log: &log}).work(t.Context()), (&keeper{path: path, log: &log}).work(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	// A stop may cut the first try short.
+	if told := lines.String(); !strings.Contains(told, "sealing a file in the background") || strings.Count(told, `"took_ms":`) != 1 {
+		t.Errorf("told:\n%s", told)
 	}
 }
 

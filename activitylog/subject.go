@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"slices"
+	"strings"
 
 	"hubbub/protocol"
 
@@ -12,13 +14,13 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// A sealed file has the table subject: which send_start rows are about an event, by its id.
-// Its texts alone would be found by reading all of them.
+// A sealed file has the table about: which send_start rows are about a subject, an event or
+// a record of the broker, by its id. Their texts alone would be found by reading all rows.
 
-// aboutSchema adds to a commit which of its rows may be about events, two bytes each,
-// counted from its first: when the file is sealed, these are read. A commit of an older
-// program does not say it.
-const aboutSchema = "ALTER TABLE batch ADD COLUMN about BLOB;"
+// subjectsSchema adds to a commit which of its rows may have subjects, two bytes each,
+// counted from its first: these are read in the live file, and when it is sealed. A commit of
+// an older program does not say it.
+const subjectsSchema = "ALTER TABLE batch ADD COLUMN subjects BLOB;"
 
 // addSubjects makes the table.
 func addSubjects(ctx context.Context, conn *sqlite.Conn) (err error) {
@@ -28,54 +30,97 @@ func addSubjects(ctx context.Context, conn *sqlite.Conn) (err error) {
 	}
 	defer end(&err)
 	v := &view{conn: conn}
-	v.query("CREATE TABLE subject (event TEXT NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (event, id)) WITHOUT ROWID", nil, noRow)
+	v.query("CREATE TABLE about (subject TEXT NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (subject, id)) WITHOUT ROWID", nil, noRow)
 	add := func(s *sqlite.Stmt) bool {
 		e := Entry{Event: SendStart.String(), MessageID: s.ColumnText(1), Topic: s.ColumnText(2), Payload: []byte(s.ColumnText(3))}
 		for _, subject := range e.subjects() {
-			v.query("INSERT OR IGNORE INTO subject (event, id) VALUES (?, ?)", []any{subject, s.ColumnInt64(0)}, noRow)
+			v.query("INSERT OR IGNORE INTO about (subject, id) VALUES (?, ?)", []any{subject, s.ColumnInt64(0)}, noRow)
 		}
 		v.fail(ctx.Err())
 		return true
 	}
-	about := "NULL"
-	v.query("SELECT name FROM pragma_table_info('batch') WHERE name = 'about'", nil, func(s *sqlite.Stmt) bool {
-		about = s.ColumnText(0)
+	v.query("SELECT sql FROM sqlite_master WHERE name = 'batch'", nil, func(s *sqlite.Stmt) bool {
+		v.marked = marksSubjects(s.ColumnText(0))
 		return true
 	})
+	subjects := "NULL"
+	if v.marked {
+		subjects = "subjects"
+	}
 	const starts = "SELECT id, message_id, topic, payload FROM event WHERE kind = 1 AND "
-	v.query("SELECT first, last, "+about+" FROM batch ORDER BY first", nil, func(s *sqlite.Stmt) bool {
-		first := s.ColumnInt64(0)
-		if s.ColumnType(2) == sqlite.TypeNull {
-			v.query(starts+"id BETWEEN ? AND ?", []any{first, s.ColumnInt64(1)}, add)
-			return true
+	v.query("SELECT first, last, "+subjects+" FROM batch ORDER BY first", nil, func(s *sqlite.Stmt) bool {
+		w := window{s.ColumnInt64(0), s.ColumnInt64(1)}
+		rows, ok := markedRows(s, w.low)
+		if !ok {
+			v.query(starts+"id BETWEEN ? AND ?", []any{w.low, w.high}, add)
 		}
-		rows := make([]byte, s.ColumnLen(2))
-		s.ColumnBytes(2, rows)
-		for ; len(rows) >= 2; rows = rows[2:] {
-			v.query(starts+"id = ?", []any{first + int64(binary.BigEndian.Uint16(rows))}, add)
+		for _, id := range rows {
+			v.query(starts+"id = ?", []any{id}, add)
 		}
 		return true
 	})
 	return v.err
 }
 
+// marksSubjects reports whether commits say which rows may have subjects, by the text that
+// made their table.
+func marksSubjects(batch string) bool { return strings.Contains(batch, "subjects") }
+
+// markedRows reads what a commit says in column 2; false if it does not say it.
+func markedRows(s *sqlite.Stmt, first int64) (ids []int64, ok bool) {
+	if s.ColumnType(2) == sqlite.TypeNull {
+		return nil, false
+	}
+	rows := make([]byte, s.ColumnLen(2))
+	s.ColumnBytes(2, rows)
+	for ; len(rows) >= 2; rows = rows[2:] {
+		ids = append(ids, first+int64(binary.BigEndian.Uint16(rows)))
+	}
+	return ids, true
+}
+
+// subjectRows returns those of a window of the live file that may have subjects, as a JSON array.
+func (v *view) subjectRows(w window) string {
+	ids := []int64{}
+	v.query("SELECT first, last, subjects FROM batch WHERE first <= ? ORDER BY first DESC", []any{w.high}, func(s *sqlite.Stmt) bool {
+		commit := window{s.ColumnInt64(0), s.ColumnInt64(1)}
+		rows, ok := markedRows(s, commit.low)
+		for id := commit.low; id <= commit.high && !ok; id++ {
+			rows = append(rows, id)
+		}
+		for _, id := range rows {
+			if w.low <= id && id <= w.high {
+				ids = append(ids, id)
+			}
+		}
+		return commit.low > w.low
+	})
+	list, _ := json.Marshal(ids) // numbers always can be
+	return string(list)
+}
+
 // mayHaveSubjects reports whether a send_start row may be about events: in a payload with a
 // backslash the type may be spelled in another way.
 func mayHaveSubjects(topic string, payload []byte) bool {
-	return topic == string(protocol.TopicAttention) || bytes.Contains(payload, []byte("_message")) || bytes.IndexByte(payload, '\\') >= 0
+	return topic == string(protocol.TopicAttention) || topic == string(protocol.TopicCollabEvents) || bytes.Contains(payload, []byte("_message")) || bytes.IndexByte(payload, '\\') >= 0
 }
 
-// subjects returns the events that a send_start row is about: those that an attention record
-// concerns, or the one that a chat message is.
+// subjects returns what a send_start row is about: the events that an attention record
+// concerns, the records that an event of the broker names, or the event that a chat message is.
 func (e *Entry) subjects() []string {
 	if !mayHaveSubjects(e.Topic, e.Payload) {
 		return nil
 	}
-	if e.Topic == string(protocol.TopicAttention) {
+	switch e.Topic {
+	case string(protocol.TopicAttention):
 		if a, ok := attentionRecord(e); ok {
-			return slices.DeleteFunc(append(a.MergedEventIDs, a.EventID, a.Sent), func(id string) bool { return id == "" })
+			return slices.DeleteFunc(append(a.MergedEventIDs, a.EventID, a.Sent), isEmpty)
 		}
 		return nil
+	case string(protocol.TopicCollabEvents):
+		var fact protocol.CollabEvent
+		e.Decode(&fact) // what cannot be read is about nothing
+		return subjectsOf(&fact)
 	}
 	switch protocol.MessageType(headOf(e.Payload).Type) {
 	case protocol.TypeTGMessage, protocol.TypeChatMessage:
@@ -84,4 +129,25 @@ func (e *Entry) subjects() []string {
 		}
 	}
 	return nil
+}
+
+func isEmpty(id string) bool { return id == "" }
+
+// subjectsOf returns the records that an event of the broker names: itself, its target, and
+// those of its payload.
+func subjectsOf(fact *protocol.CollabEvent) []string {
+	type named struct {
+		ID string `json:"id"`
+	}
+	var p struct {
+		named
+		RecordID, WorkItemID, QuestionID, InvocationID, FlightID, MessageID, DeliveryID string
+		Message, WorkItem, Question, Invocation, Flight                                 named
+	}
+	_ = json.Unmarshal(fact.Payload, &p) // what cannot be read names nothing
+	_, target, _ := strings.Cut(fact.Target, ":")
+	return slices.DeleteFunc([]string{
+		fact.ID, target, p.ID, p.RecordID, p.WorkItemID, p.QuestionID, p.InvocationID, p.FlightID, p.MessageID, p.DeliveryID,
+		p.Message.ID, p.WorkItem.ID, p.Question.ID, p.Invocation.ID, p.Flight.ID,
+	}, isEmpty)
 }

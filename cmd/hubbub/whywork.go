@@ -26,53 +26,15 @@ type step struct {
 	fact    protocol.CollabEvent
 }
 
-// stepsOf reads what the broker told about a record, the oldest first: of work, a question, a
-// flight, an invocation, a delivery, a message or a decision, by its id, or of one event.
+// stepsOf reads what the broker told about a record or event, the oldest first.
 func stepsOf(ctx context.Context, r *activitylog.Reader, id string, since time.Time) (steps []*step, err error) {
-	seen := map[string]bool{}
-	rows := activitylog.Filter{Topic: protocol.Pattern(protocol.TopicCollabEvents), Events: []activitylog.Event{activitylog.SendStart}, Text: id, Since: since}
-	err = r.Each(ctx, rows, func(e *activitylog.Entry) error {
-		s := &step{At: e.Time()}
-		m, ok := e.Decode(&s.fact)
-		if !ok || m.From != protocol.PeerBroker || m.Type != protocol.TypeCollabEvent || seen[s.fact.ID] || !concerns(&s.fact, id) {
-			return nil
-		}
-		seen[s.fact.ID] = true
-		s.EventID, s.By, s.Type = s.fact.ID, s.fact.Source, s.fact.Type
-		if s.What = factInWords(&s.fact); s.What != "" {
-			steps = append(steps, s)
+	err = r.Facts(ctx, id, since, func(at time.Time, fact *protocol.CollabEvent) error {
+		if what := factInWords(fact); what != "" {
+			steps = append(steps, &step{at, fact.ID, fact.Source, fact.Type, what, *fact})
 		}
 		return nil
 	})
 	return steps, err
-}
-
-// concerns reports whether an event is about a record, which it names as its target or in its
-// payload.
-func concerns(fact *protocol.CollabEvent, id string) bool {
-	if _, target, _ := strings.Cut(fact.Target, ":"); target == id || fact.ID == id {
-		return true
-	}
-	type named struct {
-		ID string `json:"id"`
-	}
-	var p struct {
-		named
-		RecordID, WorkItemID, QuestionID, InvocationID, FlightID, MessageID, DeliveryID string
-		Message, WorkItem, Question, Invocation, Flight                                 named
-	}
-	if json.Unmarshal(fact.Payload, &p) != nil {
-		return false
-	}
-	for _, one := range []string{
-		p.ID, p.RecordID, p.WorkItemID, p.QuestionID, p.InvocationID, p.FlightID, p.MessageID, p.DeliveryID,
-		p.Message.ID, p.WorkItem.ID, p.Question.ID, p.Invocation.ID, p.Flight.ID,
-	} {
-		if one == id {
-			return true
-		}
-	}
-	return false
 }
 
 // factInWords says an event of the broker, "" if another one says it.
