@@ -43,10 +43,8 @@ func newTokenCreate() *cobra.Command {
 			if len(c.Identities) == 0 {
 				return program.Usage("a credential needs at least one --identity")
 			}
-			for _, p := range slices.Concat(c.Identities, c.Subscribe, c.Publish, c.Names, c.Issue) {
-				if strings.ContainsAny(p, " \t,") {
-					return program.Usage("%q is one pattern with a space or a comma in it: give the flag once for each pattern", p)
-				}
+			if err := eachAlone(slices.Concat(c.Identities, c.Subscribe, c.Publish, c.Names, c.Issue), "give the flag once for each pattern"); err != nil {
+				return err
 			}
 			if err := c.CheckGrants(); err != nil {
 				return program.Usage("%v", err)
@@ -68,6 +66,16 @@ func newTokenCreate() *cobra.Command {
 	cmd.Flags().StringArrayVar(&c.Names, "name", nil, "name that agents with this credential may announce to the broker, besides their own (repeatable)")
 	cmd.Flags().StringArrayVar(&c.Issue, "issue", nil, "pattern of identities for which the holder may issue credentials (repeatable)")
 	return cmd
+}
+
+// eachAlone refuses several patterns in one, which would be taken for one that nothing has.
+func eachAlone(patterns []string, advice string) error {
+	for _, p := range patterns {
+		if strings.ContainsAny(p, " \t,") {
+			return program.Usage("%q is one pattern with a space or a comma in it: %s", p, advice)
+		}
+	}
+	return nil
 }
 
 func newTokenList() *cobra.Command {
