@@ -223,13 +223,18 @@ Left: what people see in the chat. Right: the rows of the activity log that each
 %s
 `
 
+// say prints to the terminal, folded where that is narrow.
+func (s *show) say(format string, args ...any) {
+	fmt.Fprint(s.env.Stdout, screen.Fold(fmt.Sprintf(format, args...), screen.Columns(s.env.Stdout)))
+}
+
 func (s *show) introduce() {
 	paint := screen.NewPainter(s.env.Stdout)
 	var names []string
 	for _, c := range s.plan.children {
 		names = append(names, "hubbub-"+c.Name)
 	}
-	fmt.Fprintf(s.env.Stdout, introduction, paint.Paint(screen.Bold, "Hubbub demo"), strings.Join(names, ", "), s.data,
+	s.say(introduction, paint.Paint(screen.Bold, "Hubbub demo"), strings.Join(names, ", "), s.data,
 		paint.Paint(screen.Dim, "#12-15 are the numbers of its rows: send_start, process_start and process_finish of each receiver, send_finish."))
 }
 
@@ -271,7 +276,7 @@ func (s *show) run(ctx context.Context, exit bool) error {
 	if !stays {
 		return nil
 	}
-	fmt.Fprintf(s.env.Stdout, "\nNow it is yours. Type, and the bot gets it as a direct message; `/group TEXT` writes to the\n"+
+	s.say("\nNow it is yours. Type, and the bot gets it as a direct message; `/group TEXT` writes to the\n" +
 		"group; `hubbub chat` does the same from another terminal. Ctrl-C ends the demo.\n\n")
 	return s.typing(ctx, stdin)
 }
@@ -339,12 +344,12 @@ func (s *show) conclude(ctx context.Context, stays bool) {
 		where = "Look at it from another terminal:"
 		commands = append(commands, "peers --bus "+s.plan.bus)
 	}
-	fmt.Fprintf(s.env.Stdout, "\nAll of it is in the activity log. %s\n\n", where)
+	s.say("\nAll of it is in the activity log. %s\n\n", where)
 	for _, c := range commands {
 		fmt.Fprintf(s.env.Stdout, "  hubbub %s --data %s\n", c, s.data)
 	}
 	if stays {
-		fmt.Fprintf(s.env.Stdout, "\nThe %s\n"+consoleTour, s.plan.consoleSentence(ctx, s.env))
+		s.say("\nThe %s\n"+consoleTour, s.plan.consoleSentence(ctx, s.env))
 	}
 }
 

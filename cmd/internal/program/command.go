@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -46,7 +45,7 @@ func Attach(root *cobra.Command) *Attached {
 	root.PersistentPreRunE = a.prepare
 	root.Version = Version()
 	root.SetVersionTemplate(VersionLine(root.Name()) + "\n")
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", terminalWidth)))
+	foldFlags(root, terminalWidth)
 	foldHelp(root)
 	countArguments(root)
 	a.prepareCompletion(root)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/cmd/internal/screen"
+
 	"github.com/spf13/pflag"
 )
 
@@ -128,10 +130,11 @@ func (p *Program) call(ctx context.Context, o outside) (env *Env, err error) {
 }
 
 func printHelp(w io.Writer, p *Program, fs *pflag.FlagSet) {
-	fmt.Fprintf(w, "%s\n\nUsage: %s [flags]\n\n%s", fold(p.Name+" "+p.Summary+".", terminalWidth), p.Name, fs.FlagUsagesWrapped(terminalWidth))
-	fmt.Fprint(w, "\nEvery flag is also an environment variable (--log-level: HUBBUB_LOG_LEVEL) and a\n"+
+	width := helpWidth(w)
+	fmt.Fprint(w, screen.Fold(fmt.Sprintf("%s %s.\n\nUsage: %s [flags]\n\n%s", p.Name, p.Summary, p.Name, fs.FlagUsagesWrapped(width))+
+		"\nEvery flag is also an environment variable (--log-level: HUBBUB_LOG_LEVEL) and a\n"+
 		"key of the TOML file given by --config (log-level). Flags win over variables, and\n"+
-		"variables over the file.\n")
+		"variables over the file.\n", width))
 }
 
 // stopped reports whether err is only that a signal ended the context.

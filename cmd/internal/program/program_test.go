@@ -517,11 +517,3 @@ func TestACommandThatIsStoppedSaysSo(t *testing.T) {
 		})
 	}
 }
-
-func TestFold(t *testing.T) {
-	text := "a first line\nof two that fit\n\none that is a little too long,\nand one more\n  an indented line that is too long\nend"
-	want := "a first line\nof two that fit\n\none that is a\nlittle too long,\nand one more\n  an indented line that is too long\nend"
-	if diff := cmp.Diff(want, fold(text, 16)); diff != "" {
-		t.Error(diff)
-	}
-}

@@ -1,13 +1,14 @@
 package program
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -94,7 +95,7 @@ func explainCalls(root *cobra.Command, refuse func(error)) {
 			refuse(unknownCommand(cmd, rest[0]))
 			return
 		}
-		help(cmd, args)
+		showHelp(cmd, args, help)
 	})
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
@@ -207,35 +208,43 @@ func adviceFor(path string, self int) string {
 	}
 }
 
-// terminalWidth is that of help, in characters: any terminal shows it.
+// terminalWidth is that of help, in characters, unless the terminal is narrower.
 const terminalWidth = 80
+
+// helpWidth returns the width of help at w.
+func helpWidth(w io.Writer) int {
+	if n := screen.Columns(w); n > 0 {
+		return min(n, terminalWidth)
+	}
+	return terminalWidth
+}
 
 // foldHelp folds the long texts of a tree of commands to the width of a terminal.
 func foldHelp(cmd *cobra.Command) {
-	cmd.Long = fold(cmd.Long, terminalWidth)
+	cmd.Long = screen.Fold(cmd.Long, terminalWidth)
 	for _, sub := range cmd.Commands() {
 		foldHelp(sub)
 	}
 }
 
-// fold wraps the paragraphs that are too wide. Indented lines belong to no paragraph
-// and stay as they are.
-func fold(text string, width int) string {
-	var out, paragraph []string
-	end := func() {
-		if slices.ContainsFunc(paragraph, func(l string) bool { return screen.Width(l) > width }) {
-			paragraph = screen.Wrap(strings.Join(paragraph, " "), width)
-		}
-		out, paragraph = append(out, paragraph...), nil
+// foldFlags gives a tree of commands the width to which help folds what it says about flags.
+func foldFlags(root *cobra.Command, width int) {
+	template := new(cobra.Command).UsageTemplate()
+	root.SetUsageTemplate(strings.ReplaceAll(template, "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", width)))
+}
+
+// showHelp has help show what a command says about itself, folded where the terminal is narrow.
+func showHelp(cmd *cobra.Command, args []string, help func(*cobra.Command, []string)) {
+	out := cmd.OutOrStdout()
+	width := helpWidth(out)
+	if width == terminalWidth {
+		help(cmd, args)
+		return
 	}
-	for line := range strings.SplitSeq(text, "\n") {
-		if line == "" || line[0] == ' ' {
-			end()
-			out = append(out, line)
-			continue
-		}
-		paragraph = append(paragraph, line)
-	}
-	end()
-	return strings.Join(out, "\n")
+	foldFlags(cmd.Root(), width)
+	var whole bytes.Buffer
+	cmd.SetOut(&whole)
+	help(cmd, args)
+	cmd.SetOut(out)
+	fmt.Fprint(out, screen.Fold(whole.String(), width))
 }

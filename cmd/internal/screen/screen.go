@@ -2,6 +2,8 @@ package screen
 
 import (
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -83,12 +85,16 @@ func Pad(s string, n int) string { return s + strings.Repeat(" ", max(n-Width(s)
 
 // Wrap breaks a text at blanks into lines of at most n columns. It cuts longer words,
 // and does not break at a no-break space.
-func Wrap(s string, n int) []string {
+func Wrap(s string, n int) []string { return wrap(s, n, true) }
+
+// wrap is Wrap, which leaves longer words whole if it must not cut: links, which a terminal
+// folds so that they can be copied.
+func wrap(s string, n int, mayCut bool) []string {
 	var lines []string
 	line := ""
 	blank := func(r rune) bool { return r != '\u00a0' && unicode.IsSpace(r) }
 	for word := range strings.FieldsFuncSeq(s, blank) {
-		for Width(word) > n {
+		for mayCut && Width(word) > n {
 			head, tail := cut(word, n)
 			if line != "" {
 				lines, line = append(lines, line), ""
@@ -119,6 +125,63 @@ func cut(word string, n int) (head, tail string) {
 		}
 	}
 	return word, ""
+}
+
+// besides is a line of two columns, with at least two blanks between them.
+var besides = regexp.MustCompile(`^( *\S+(?: \S+)* {2,})(\S.*)$`)
+
+// Fold wraps what is wider than n columns in a text of help: paragraphs, also those indented
+// by eight, which say what the line above them is, and lines of two columns, below their
+// second. Other indented lines are commands and examples, and stay. If n is 0 everything does.
+func Fold(text string, n int) string {
+	if n <= 0 {
+		return text
+	}
+	var out, paragraph []string
+	indent := ""
+	end := func() {
+		if slices.ContainsFunc(paragraph, func(l string) bool { return Width(l) > n }) {
+			paragraph = hang(indent, indent, strings.Join(paragraph, " "), n)
+		}
+		out, paragraph = append(out, paragraph...), nil
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		words := strings.TrimLeft(line, " ")
+		blank := line[:len(line)-len(words)]
+		two := besides.FindStringSubmatch(line)
+		switch {
+		case two != nil && Width(line) > n:
+			end()
+			out = append(out, hang(two[1], strings.Repeat(" ", Width(two[1])), two[2], n)...)
+		case two == nil && words != "" && (blank == "" || len(blank) == 8 && !strings.ContainsAny(words[:1], `"{[`)):
+			if blank != indent {
+				end()
+			}
+			indent, paragraph = blank, append(paragraph, line)
+		default:
+			end()
+			out = append(out, line)
+		}
+	}
+	end()
+	return strings.Join(out, "\n")
+}
+
+// hang wraps a text to n columns, with first before its first line and next before the others.
+// Where that leaves no room, the text begins below first.
+func hang(first, next, text string, n int) []string {
+	var lines []string
+	if n-Width(next) < 20 {
+		lines, first = append(lines, strings.TrimRight(first, " ")), "    "
+		next = first
+	}
+	for i, l := range wrap(text, n-Width(next), false) {
+		if i > 0 {
+			first = next
+		}
+		lines = append(lines, first+l)
+	}
+	return lines
 }
 
 // Columns returns the width of f if that is a terminal, or else 0.

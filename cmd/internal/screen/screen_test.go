@@ -32,6 +32,27 @@ func TestWrap(t *testing.T) {
 	}
 }
 
+func TestFold(t *testing.T) {
+	for _, c := range []struct {
+		what, text, want string
+		n                int
+	}{
+		{"no terminal", "one two three", "one two three", 0},
+		{"it fits", "one\ntwo three", "one\ntwo three", 9},
+		{"paragraphs", "a first line\nof two that fit here\n\none that is much too long,\nand one more\nend", "a first line\nof two that fit here\n\none that is much too\nlong, and one more\nend", 20},
+		{"a command stays", "see\n    hubbub log sql 'SELECT 1'", "see\n    hubbub log sql 'SELECT 1'", 20},
+		{"what a line is", "    --flag\n        which is one of all the\n        words", "    --flag\n        which is one of all\n        the words", 28},
+		{"an example stays", `        "result":{"serverId":"..."}}`, `        "result":{"serverId":"..."}}`, 20},
+		{"two columns", "  chat  Talk to an agent, or type", "  chat  Talk to an agent, or\n        type", 28},
+		{"a first column that takes all", "  --activity-queue-bytes int  bytes that wait", "  --activity-queue-bytes int\n    bytes that wait", 30},
+		{"a link can be copied", "It is at http://127.0.0.1:7892/console/enter/X now", "It is at\nhttp://127.0.0.1:7892/console/enter/X\nnow", 20},
+	} {
+		if got := Fold(c.text, c.n); got != c.want {
+			t.Errorf("%s: %q, and not %q", c.what, got, c.want)
+		}
+	}
+}
+
 func TestPadAndPaint(t *testing.T) {
 	if got := Pad("日", 4); got != "日  " {
 		t.Errorf("%q", got)
