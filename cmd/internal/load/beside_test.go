@@ -128,20 +128,26 @@ func fourPairs(messages int) Workload {
 	return Workload{Name: "4 pairs, depth 64", Senders: 4, Depth: 64, Messages: messages, Targets: 1, Size: 100}
 }
 
+// scaled returns n by SCALE, of which the environment says how many messages and rows there are
+// for one of the usual.
+func scaled(b *testing.B, n int) int {
+	text := os.Getenv("SCALE")
+	if text == "" {
+		return n
+	}
+	scale, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return int(float64(n) * scale)
+}
+
 // BenchmarkBeside runs workloads through other systems and through the bus, each in a
 // process of its own and in turn: the naive bus of this package, nats-server over
 // WebSocket with request and reply, the same with a copy of every message in a JetStream
 // stream on disk, synced every two minutes as it does by itself or every 250 ms as our
-// log promises. The figures are those of the run with the median rate. SCALE changes the
-// number of messages.
+// log promises. The figures are those of the run with the median rate.
 func BenchmarkBeside(b *testing.B) {
-	scale := 1.0
-	if text := os.Getenv("SCALE"); text != "" {
-		var err error
-		if scale, err = strconv.ParseFloat(text, 64); err != nil {
-			b.Fatal(err)
-		}
-	}
 	others := []string{"jetstream", "jetstream-synced", "nats", "hubbub", "hubbub-nolog"}
 	for _, one := range []struct {
 		Workload
@@ -155,7 +161,7 @@ func BenchmarkBeside(b *testing.B) {
 		{Workload{Name: "beside 10,000 patterns", Senders: 1, Depth: 64, Messages: 100_000, Targets: 1, Subscriptions: 10_000}, others},
 	} {
 		w := one.Workload
-		w.Size, w.Messages = 100, max(int(float64(w.Messages)*scale), w.Senders*w.Depth)
+		w.Size, w.Messages = 100, max(scaled(b, w.Messages), w.Senders*w.Depth)
 		b.Run(w.Name, func(b *testing.B) { inTurn(b, w, one.kinds) })
 	}
 }
@@ -201,7 +207,7 @@ func (m Measurement) report(b *testing.B) {
 // turn. The writer itself makes those logs, with random ids; in LOAD_TEST_LOGS they stay.
 func BenchmarkGrowth(b *testing.B) {
 	rows := []int{0, 1_000_000, 20_500_000}
-	w := fourPairs(100_000)
+	w := fourPairs(max(scaled(b, 100_000), 4*64))
 	servers, rigs := make([]Server, len(rows)), make([]*rig, len(rows))
 	runs := make([][]Measurement, len(rows))
 	for i, n := range rows {
@@ -209,7 +215,7 @@ func BenchmarkGrowth(b *testing.B) {
 		if at := os.Getenv("LOAD_TEST_LOGS"); at != "" {
 			folder = filepath.Join(at, strconv.Itoa(n))
 		}
-		if err := grow(b.Context(), folder, n); err != nil {
+		if err := grow(b.Context(), folder, scaled(b, n)); err != nil {
 			b.Fatal(err)
 		}
 		servers[i] = serverIn(b, "hubbub", folder)
