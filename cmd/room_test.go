@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"hubbub/activitylog"
+
 	"github.com/go-telegram/bot/models"
 )
 
@@ -39,27 +41,44 @@ func (p *parrot) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.turns = append(p.turns, me+" "+last.Content)
 		answer["content"] = says(me, last.Content, len(p.turns))
 		p.mu.Unlock()
-		if strings.Contains(last.Content, "the reaction agree") {
-			answer["tool_calls"] = []any{map[string]any{"id": "call", "type": "function", "function": map[string]any{
-				"name": "chat_send_message", "arguments": `{"text":"I deploy now."}`,
-			}}}
+		if tool, arguments := does(last.Content); tool != "" {
+			answer["tool_calls"] = []any{map[string]any{"id": "call", "type": "function", "function": map[string]any{"name": tool, "arguments": arguments}}}
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": answer, "finish_reason": "stop"}}}) // the agent may be halted
 }
 
-// says returns what an agent of the room says in its nth turn.
-func says(me, prompt string, n int) string {
+// messageIn returns what was said that a prompt is about.
+func messageIn(prompt string) string {
 	_, text, _ := strings.Cut(prompt, "\nMESSAGE\n<<")
 	text, _, _ = strings.Cut(text, ">>")
+	return text
+}
+
+// does returns the tool that an agent of the room calls in a turn, or "".
+func does(prompt string) (tool, arguments string) {
+	switch {
+	case strings.Contains(prompt, "the reaction agree"):
+		return "chat_send_message", `{"text":"I deploy now."}`
+	case strings.Contains(prompt, "the reaction declined"):
+		return "chat_send_message", `{"text":"I plan it anew."}`
+	case strings.Contains(messageIn(prompt), "put off"):
+		return "chat_defer", `{"reason":"no hurry","eta":"1h"}`
+	}
+	return "", ""
+}
+
+// says returns what an agent of the room says in its nth turn.
+func says(me, prompt string, n int) string {
+	text := messageIn(prompt)
 	other := map[string]string{"tg--100": "second", "second": "tg--100"}[me]
 	if inbox, behind := strings.CutPrefix(me, "chorus-"); behind {
 		inbox, _, _ = strings.Cut(inbox, "-")
 		other = map[string]string{"alpha": "beta", "beta": "alpha", "one": "two", "two": "three", "three": "one"}[inbox]
 	}
 	switch {
-	case strings.Contains(prompt, "the reaction agree"):
+	case strings.Contains(prompt, "the reaction "), strings.Contains(text, "put off"):
 		return ""
 	case strings.Contains(text, "ask me"):
 		return "Shall I deploy?"
@@ -90,7 +109,8 @@ func (p *parrot) turnsOf(agent string) int {
 
 // TestARoomOfRealPrograms: in a group of Telegram with two agents, each hears what the other says,
 // without a turn; what they say to each other ends with one call for a person; a halt stops
-// both, and a thumb under an agent's question lets it go on.
+// both, a thumb under an agent's question lets it go on or has it plan anew, and who marks a
+// message as done closes what an agent put off.
 func TestARoomOfRealPrograms(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -167,6 +187,19 @@ func TestARoomOfRealPrograms(t *testing.T) {
 	ask("@tg--100 ask me", "Shall I deploy?")
 	messages := s.api.Messages(room.ID)
 	i := slices.IndexFunc(messages, func(m *models.Message) bool { return m.Text == "Shall I deploy?" })
-	s.api.React(room, will, messages[i].ID, nil, "👍")
-	s.await("the deployment", func() bool { return slices.Contains(s.api.Texts(room.ID), "I deploy now.") })
+	for _, c := range [][2]string{{"👎", "I plan it anew."}, {"👍", "I deploy now."}} {
+		s.api.React(room, will, messages[i].ID, nil, c[0])
+		s.await(c[1], func() bool { return slices.Contains(s.api.Texts(room.ID), c[1]) })
+	}
+	disposed := func(as string) func() bool {
+		return func() bool {
+			return slices.ContainsFunc(s.recordsOf(activitylog.RecordDisposition), func(r activitylog.AttentionRecord) bool {
+				return r.Agent == "agent:tg--100" && r.Disposition == as && (as != "acknowledged" || strings.HasPrefix(r.Reason, "done already"))
+			})
+		}
+	}
+	later := s.api.Say(room, will, "@tg--100 put off watering the plants")
+	s.await("a deferred event", disposed("deferred"))
+	s.api.React(room, will, later.ID, nil, "👌")
+	s.await("its end, as it is done", disposed("acknowledged"))
 }

@@ -122,6 +122,10 @@ func TestTwoAgentsInAForeignRoom(t *testing.T) {
 		}
 	}()
 	room.ask("hello you two", "alpha: hello", "beta: hello")
+	asked := model.asked()[0]
+	_, fence, _ := strings.Cut(asked, "\nfence: ")
+	fence, _, _ = strings.Cut(fence, "\n")
+	must(t, asked, "<<"+fence+"\nservice: Studio\ncontext: The team uses this channel for ops coordination.\n"+fence+">>")
 	said := room.ask("@alpha sing", "alpha: La la land")
 	said = append(said, room.ask("@beta what was sung?", "beta: It was la la land")...)
 	if n := len(said); n != 2 {
