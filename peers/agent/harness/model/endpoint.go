@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol/text"
 
 	"github.com/tmaxmax/go-sse"
 )
@@ -83,8 +84,7 @@ func (h *Harness) askOnce(ctx context.Context, body any, onText func(string)) (*
 	}
 	whole, page := s.look(response)
 	if page {
-		err := fmt.Errorf("%s answered with a web page (check --base-url, which includes the version such as /v1)", h.opts.BaseURL)
-		return nil, &requestError{Err: &harness.ToldError{Told: toldSettings, Err: err}}
+		return nil, s.elsewhere("a web page")
 	}
 	a := &answer{onText: onText, byIndex: map[int]*part{}}
 	for data, err := range s.events(whole) {
@@ -93,6 +93,9 @@ func (h *Harness) askOnce(ctx context.Context, body any, onText func(string)) (*
 		}
 		if f, ok := failureIn(data); ok {
 			return nil, s.failed(f)
+		}
+		if whole && h.otherAPI(data) {
+			return nil, s.elsewhere("JSON that is no answer of this API: " + text.Clip(text.Line(harness.Redact(string(data), key)), 200))
 		}
 		if err := h.words.read(a, data); err != nil {
 			return nil, s.lost(brokeOff, fmt.Errorf("it cannot be read: %w", err))
@@ -106,6 +109,16 @@ func (h *Harness) askOnce(ctx context.Context, body any, onText func(string)) (*
 		return nil, s.lost(brokeOff, io.ErrUnexpectedEOF)
 	}
 	return a.finish(), nil
+}
+
+// otherAPI reports whether an answer in one piece is one, but of something else. An empty one may
+// be what is left of an answer.
+func (h *Harness) otherAPI(data []byte) bool {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(data, &members) != nil {
+		return json.Valid(data)
+	}
+	return len(members) > 0 && members[h.said] == nil
 }
 
 // Bounds of an answer.

@@ -51,16 +51,26 @@ func parseFailure(raw []byte) failure {
 // It reports false if there is none.
 func failureIn(data []byte) (f failure, ok bool) {
 	var body struct {
-		Error  json.RawMessage `json:"error"`
-		Object string          `json:"object"`
+		Error   json.RawMessage `json:"error"`
+		Object  string          `json:"object"`
+		Choices json.RawMessage `json:"choices"`
 	}
 	if json.Unmarshal(data, &body) != nil {
 		return failure{}, false
 	}
+	var choices []struct { // OpenRouter says it there, too
+		Error        json.RawMessage `json:"error"`
+		FinishReason string          `json:"finish_reason"`
+	}
+	if isNull(body.Error) && json.Unmarshal(body.Choices, &choices) == nil && len(choices) > 0 && choices[0].FinishReason == "error" {
+		if body.Error = choices[0].Error; isNull(body.Error) {
+			body.Error = json.RawMessage(`"its answer ended in an error"`)
+		}
+	}
 	if body.Object == "error" && json.Unmarshal(data, &f) == nil { // vLLM
 		return f, true
 	}
-	if len(body.Error) == 0 || string(body.Error) == "null" {
+	if isNull(body.Error) {
 		return failure{}, false
 	}
 	if json.Unmarshal(body.Error, &f.Message) != nil && json.Unmarshal(body.Error, &f) != nil {
@@ -68,6 +78,8 @@ func failureIn(data []byte) (f failure, ok bool) {
 	}
 	return f, true
 }
+
+func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
 var (
 	errIdle    = errors.New("the model's stream went silent")
@@ -118,6 +130,12 @@ const (
 	toldWithheld = "The provider of my model withheld its answer to this. Asking in other words may help."
 	toldRefused  = "I cannot answer this: my model refuses the request. Whoever runs me can see why; sending this again does not help."
 )
+
+// elsewhere makes the error of an answer that shows that the API is not there.
+func (s *stream) elsewhere(what string) error {
+	err := fmt.Errorf("%s answered with %s (check --base-url, which includes the version such as /v1, and --harness)", s.h.opts.BaseURL, what)
+	return &requestError{Err: &harness.ToldError{Told: toldSettings, Err: err}}
+}
 
 // errorOf says what a status and the API's own words mean for the turn.
 func (s *stream) errorOf(status int, what string, f failure) *requestError {

@@ -27,6 +27,7 @@ type provider struct {
 	baseURL string // with the version
 	model   string
 	path    string // of requests
+	said    string // the member of an answer in one piece that has what the model said
 }
 
 // official reports whether an address is the provider's own.
@@ -45,7 +46,7 @@ var _ harness.Harness = (*Harness)(nil)
 // OpenAI makes the harness of an endpoint that speaks the chat completions API.
 // It does no I/O.
 func OpenAI(opts *Options) *Harness {
-	p := provider{keyName: OpenAIKey, baseURL: "https://api.openai.com/v1", model: "gpt-5-mini", path: "/chat/completions"}
+	p := provider{keyName: OpenAIKey, baseURL: "https://api.openai.com/v1", model: "gpt-5-mini", path: "/chat/completions", said: "choices"}
 	h := newHarness(p, opts)
 	o := &openai{official: p.official(h.opts.BaseURL), quirks: quirks{limitName: "max_tokens"}}
 	if o.official {
@@ -58,7 +59,7 @@ func OpenAI(opts *Options) *Harness {
 // Anthropic makes the harness of an endpoint that speaks the Messages API. It
 // does no I/O.
 func Anthropic(opts *Options) *Harness {
-	h := newHarness(provider{keyName: AnthropicKey, baseURL: "https://api.anthropic.com/v1", model: "claude-sonnet-4-5", path: "/messages"}, opts)
+	h := newHarness(provider{keyName: AnthropicKey, baseURL: "https://api.anthropic.com/v1", model: "claude-sonnet-4-5", path: "/messages", said: "content"}, opts)
 	h.words = anthropic{}
 	return h
 }

@@ -16,6 +16,7 @@ type (
 			Index        int          `json:"index"`
 			Delta        openaiPiece  `json:"delta"`
 			Message      *openaiPiece `json:"message"`       // of an answer in one piece
+			Text         string       `json:"text"`          // some endpoints answer as one of plain completions
 			FinishReason string       `json:"finish_reason"` // some endpoints never say it
 		} `json:"choices"`
 		Usage json.RawMessage `json:"usage"`
@@ -245,7 +246,7 @@ func (*openai) read(a *answer, data []byte) error {
 		if choice.Message != nil {
 			said, a.whole = *choice.Message, true
 		}
-		a.say(string(said.Content) + said.Refusal)
+		a.say(string(said.Content) + said.Refusal + choice.Text)
 		if f := said.FunctionCall; f != nil {
 			said.ToolCalls = append(said.ToolCalls, openaiCall{Index: new(int), Function: *f})
 		}

@@ -298,6 +298,22 @@ func TestAWebPageIsNoAnswer(t *testing.T) {
 	})
 }
 
+// TestAnAnswerThatFailedIsNone: what came of it is not said, and it is asked for again.
+func TestAnAnswerThatFailedIsNone(t *testing.T) {
+	for _, end := range []string{
+		`{"error":null,"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}`,
+		`{"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error","error":{"code":502,"message":"upstream died"}}]}`,
+		`{"error":{"code":"server_error","message":"upstream died"},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}`,
+	} {
+		alone(t, "openai", func(r rig) {
+			api, h := r.start(nil, Events(chunk(`{"content":"Half of"}`, "null"), end, "[DONE]"), r.say("whole"))
+			if out, err := h.Turn(t.Context(), turn("x"), &harnesstest.Tools{}); err != nil || out.FinalText != "whole" || len(api.Requests()) != 2 {
+				t.Errorf("%s: %q after %d requests, %v", end, out.FinalText, len(api.Requests()), err)
+			}
+		})
+	}
+}
+
 // TestAnAnswerIsWhatItsBytesAre: whatever its content type says.
 func TestAnAnswerIsWhatItsBytesAre(t *testing.T) {
 	const one = `{"choices":[{"message":{"content":"Hi."},"finish_reason":"stop"}]}`
@@ -310,6 +326,11 @@ func TestAnAnswerIsWhatItsBytesAre(t *testing.T) {
 		"a page as text":         {"text/plain", "\n<html>", "check --base-url"},
 		"a failure in a stream":  {"text/event-stream", `data: {"object":"error","message":"the engine died","type":"BadRequest","code":400}` + "\n\n", "the engine died"},
 		"a failure in one piece": {"application/json", `{"object":"error","message":"no such engine","type":"NotFound","code":404}`, "no such engine"},
+		"a failure of a choice":  {"application/json", `{"choices":[{"error":{"code":400,"message":"upstream died"},"finish_reason":"error","message":{"content":"Hi"}}]}`, "upstream died"},
+		"plain completions":      {"application/json", `{"choices":[{"text":"Hi.","finish_reason":"stop"}]}`, "Hi."},
+		"another API":            {"application/json", `{"model":"m","message":{"role":"assistant","content":"Hi."},"done":true}`, "check --base-url"},
+		"no object":              {"application/json", `["Hi."]`, "check --base-url"},
+		"not there":              {"application/json", `{"detail":"Not Found"}`, `no answer of this API: {"detail":"Not Found"} (check --base-url`},
 		"withheld":               {"application/json", `{"choices":[{"message":{"content":null},"finish_reason":"content_filter"}]}`, "withheld the answer"},
 		"withheld in the middle": {"application/json", `{"choices":[{"message":{"content":"Hi."},"finish_reason":"content_filter"}]}`, "Hi."},
 	} {
