@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"fmt"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -52,7 +53,7 @@ func TestAPersonGivesOutWorkInAGroup(t *testing.T) {
 	id, _, _ := strings.Cut(said, ":")
 	await(`^@tg--1002: .*Write the release notes`)
 	await(`^` + id + `: .* review, owner @tg--1002, next move @will\.\n/done ` + id)
-	await(`^A reminder: ` + id + ` waits for @will, who has the next move`)
+	await(`^A reminder: ` + id + ` \(Write the release notes\) waits for @will, who has the next move`)
 	say("/work "+id, `@tg--1002 was woken|Nobody was woken`)
 
 	say("/work "+id+" @tg--1002 shorter, please", `^`+id+`: .* working, owner @tg--1002`)
@@ -89,4 +90,17 @@ func TestAPersonGivesOutWorkInAGroup(t *testing.T) {
 	await(`^@helper answers “which region\?”: `)
 	say("/done wi-none", `refused: there is no work item`)
 	say("/ask", "/ask @NAME QUESTION")
+	say("/work @nobody do it", `^wi-\w+: do it\. open, owner @nobody\.\n@nobody is not there, and is told when it comes`)
+
+	// Of work that is in no chat a person is reminded in their own.
+	bob := s.api.User("Bob")
+	dm := s.api.DM(bob)
+	s.api.Say(dm, bob, "hello")
+	s.awaitTexts(dm, 1)
+	s.hubbub("work", "create", "check the bill", "--owner", fmt.Sprintf("tg:%d", bob.ID), "--id", "wi-bob")
+	s.await("the reminder", func() bool {
+		return slices.Contains(s.api.Texts(dm.ID), "A reminder: wi-bob (check the bill) waits for @bob, who has the next move on wi-bob.")
+	})
+	told := regexp.MustCompile(`(?s)created: open.*woke nobody: \d+: has the next move on wi-bob.* is a person.*reminder, as nothing had happened: tells \d+: has the next move on wi-bob`)
+	s.await("why of it", func() bool { return told.MatchString(s.hubbub("why", "wi-bob")) })
 }

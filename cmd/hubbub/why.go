@@ -7,11 +7,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
+	"hubbub/protocol/retry"
 	"hubbub/protocol/text"
 
 	"github.com/spf13/cobra"
@@ -118,6 +120,9 @@ func (s *story) add(a *attended) {
 	}
 }
 
+// logBehind is how far the log may be behind what happens, unless its disk is slow.
+const logBehind = 250 * time.Millisecond
+
 // explain prints the stories of an event.
 func explain(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter) error {
 	stories, err := gather(cmd, r, f)
@@ -125,6 +130,7 @@ func explain(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionF
 		return err
 	}
 	if len(stories) == 0 && f.Agent == "" {
+		retry.Sleep(cmd.Context(), logBehind) // so that what the broker has told by now is there
 		steps, err := stepsOf(cmd.Context(), r, f.EventID, f.Since)
 		if err != nil || len(steps) > 0 {
 			return errors.Join(err, printAll(cmd, steps, "", func(p *printer, steps []*step) { printSteps(p, f.EventID, steps, titlesIn(cmd.Context(), r)) }))

@@ -92,7 +92,7 @@ func wakeInWords(fact *protocol.CollabEvent) string {
 	case collab.EventWakeDecided.Name:
 		w, _ := collab.EventWakeDecided.Read(fact)
 		said := wakeLine(&w.Decision)
-		if w.Decision.Outcome == collab.OutcomeNobody && w.Decision.TargetAgentID != "" { // a person
+		if w.Sweep && w.Decision.Outcome == collab.OutcomeNobody && w.Decision.TargetAgentID != "" { // a person
 			said = "tells " + w.Decision.Reason
 		} else if w.Decision.Outcome != collab.OutcomeNobody {
 			said += " (" + w.Decision.Reason + ")"

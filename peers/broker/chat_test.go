@@ -56,6 +56,29 @@ func TestAChatHearsOfItsWork(t *testing.T) {
 	d.checkRebuild()
 }
 
+// TestAChatsAgentAnswersForIt: the one to which the chat bound itself last, also if it had none
+// when its conversation was made; nobody answers for a chat by binding itself to it.
+func TestAChatsAgentAnswersForIt(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead", "w3", "thief")
+	d.do("tg:-100", "conversation.create", m{"id": "tg:-100/7", "kind": "thread"})
+	d.do("agent:thief", "binding.set", m{"surface": "tg", "externalId": "tg:-100", "agentId": "thief"})
+	say := func(want ...string) {
+		t.Helper()
+		d.do("tg:42", "message.post", m{"conversationId": "tg:-100/7", "text": "anybody?"})
+		d.wantWakes(want...)
+	}
+	say()
+	for _, agent := range []string{"thief", "lead", "w3"} {
+		d.do("tg:-100", "binding.set", m{"surface": "tg", "externalId": "tg:-100", "agentId": agent})
+		say("agent:" + agent + " conversation_master")
+	}
+	d.do("cli:will", "conversation.create", m{"id": "elsewhere", "kind": "group", "masterId": "lead"})
+	d.do("tg:42", "message.post", m{"conversationId": "elsewhere", "text": "anybody?"})
+	d.wantWakes("agent:lead conversation_master")
+	d.checkRebuild()
+}
+
 // TestALeadIsNotToldOfChatter: who answers for a room is woken for what people say to nobody
 // there and for what is said to it directly, not for what its workers say among themselves.
 func TestALeadIsNotToldOfChatter(t *testing.T) {

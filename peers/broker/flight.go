@@ -144,7 +144,8 @@ func setBinding(t *tx, p collab.BindingParams) collab.BindingResult {
 		refuse(collab.CodeForbidden, "%s may bind only itself", t.caller.Identity)
 	}
 	if old := t.bindings.get(bindingKey(p.Surface, p.ExternalID)); old != nil {
-		if old.Identity == agent.id {
+		vouches := string(t.caller.Identity) == p.ExternalID && old.SetByIdentity != t.caller.Identity // for who bound itself
+		if old.Identity == agent.id && !vouches {
 			return collab.BindingResult{Binding: *old}
 		}
 		if !t.caller.actsFor(old.Identity) {

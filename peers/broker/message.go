@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"hubbub/peers/attention"
+	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
 )
@@ -173,10 +174,16 @@ func (t *tx) decide(m collab.Message, r route) collab.Decision {
 	return t.choose(s, t.localityOf(t.caller), r.named...)
 }
 
-// master returns who answers for a conversation: its master, or in a direct
-// conversation the other side if that is an agent.
+// master returns who answers for a conversation: in a chat the agent to which the chat is bound
+// now, else its master, or in a direct conversation the other side if that is an agent.
 func (v *view) master(conversationID string) party {
 	c := v.conversations.get(conversationID)
+	if by := c.CreatedByIdentity; isBridge(by) {
+		b := v.bindings.get(bindingKey(string(protocol.RoleOf(by)), string(by)))
+		if b != nil && b.SetByIdentity == by { // anybody may bind itself to what is bound to nobody
+			return party{b.AgentID, b.Identity}
+		}
+	}
 	if c.MasterID != "" || c.Kind != "dm" {
 		return party{c.MasterID, c.MasterIdentity}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
 )
 
 // sweepStale reminds of what nobody has touched for StaleAfter: work that is open, waiting or
@@ -51,6 +52,7 @@ func reminded(t *tx, key, touched string) (before []protocol.PeerID, due bool) {
 // A reminder is one thing of which a sweep reminds somebody.
 type reminder struct {
 	id, kind     string // as in the decision
+	title        string
 	conversation string
 	before       []protocol.PeerID
 	who          situation
@@ -69,7 +71,7 @@ func remind(t *tx, r *reminder, again func(dec collab.Decision) bool) {
 		return // all of them were
 	}
 	e := emit(t, collab.EventWakeDecided, r.kind+":"+r.id, collab.WakeDecided{
-		RecordID: r.id, RecordKind: r.kind, ConversationID: r.conversation, Sweep: true, Decision: dec,
+		RecordID: r.id, RecordKind: r.kind, Title: text.Clip(r.title, maxName), ConversationID: r.conversation, Sweep: true, Decision: dec,
 		Reminded: append(slices.Clone(r.before), dec.TargetIdentity),
 	}, nil)
 	if dec.Outcome != collab.OutcomeWoken {
@@ -105,7 +107,7 @@ func remindOfRecord(t *tx, r *record) {
 	if !due {
 		return
 	}
-	n := reminder{id: r.ID, kind: r.Kind, conversation: r.ConversationID, before: before, about: subject{record: r}}
+	n := reminder{id: r.ID, kind: r.Kind, title: r.Title, conversation: r.ConversationID, before: before, about: subject{record: r}}
 	n.delivery = collab.Delivery{Reason: collab.ReasonInvocation, Policy: collab.PolicyMustAck}
 	n.who = situation{record: r, master: masterOf(t, r.ConversationID), asked: cmp.Or(r.requester(), r.creator())}
 	if n.delivery.WorkItemID = r.ID; r.isQuestion() {
@@ -132,7 +134,7 @@ func remindOfFlight(t *tx, f collab.Flight) {
 		return // it is at work, as far as anybody can tell
 	}
 	about := subject{invocation: inv, record: t.records.get(f.WorkItemID)}
-	n := reminder{id: f.ID, kind: "flight", conversation: inv.ConversationID, before: before, about: about}
+	n := reminder{id: f.ID, kind: "flight", title: inv.Text, conversation: inv.ConversationID, before: before, about: about}
 	n.who = situation{explicit: []party{agent}, asked: party{f.RequestedByID, f.RequestedByIdentity}}
 	n.delivery = collab.Delivery{Reason: collab.ReasonInvocation, Policy: collab.PolicyDurable, InvocationID: inv.ID, WorkItemID: f.WorkItemID}
 	switch {
@@ -154,7 +156,7 @@ func remindOfMessage(t *tx, d collab.Delivery) {
 	}
 	m, _ := t.message(d.MessageID)
 	about := subject{message: &m, record: t.records.get(m.WorkItemID)}
-	n := reminder{id: m.ID, kind: kindMessage, conversation: m.ConversationID, before: before, about: about}
+	n := reminder{id: m.ID, kind: kindMessage, title: m.Text, conversation: m.ConversationID, before: before, about: about}
 	n.delivery = collab.Delivery{Reason: collab.ReasonVisibility, Policy: collab.PolicyDurable, MessageID: m.ID, WorkItemID: m.WorkItemID}
 	n.who = situation{explicit: []party{{d.TargetAgentID, d.TargetIdentity}}, master: masterOf(t, m.ConversationID)}
 	if m.FollowUp {

@@ -147,26 +147,24 @@ func (r *orderRun) conversation() string {
 	return string(r.chat) + "/" + r.Place
 }
 
-// meet makes the chat's conversation and its binding, unless they are there.
+// meet makes the chat's conversation, unless it is there, and binds the chat to its first agent,
+// who answers for it.
 func (r *orderRun) meet() error {
-	id := r.conversation()
+	id, chat := r.conversation(), r.s.broker.As(r.chat) // by whom it was made, the broker knows where it is shown
 	_, err := contract.ConversationGet.Ask(r.ctx, r.broker, contract.ConversationGetParams{IDParams: contract.IDParams{ID: id}, PageParams: contract.PageParams{Limit: 1}})
-	if contract.Refusal(err) != contract.CodeNotFound {
-		return err
+	if contract.Refusal(err) == contract.CodeNotFound {
+		_, err = contract.ConversationCreate.Ask(r.ctx, chat, contract.ConversationParams{ID: &id, Kind: r.Kind, Title: r.Title, MasterID: string(r.first)})
 	}
-	chat := r.s.broker.As(r.chat) // by whom it was made, the broker knows where it is shown
-	_, err = contract.ConversationCreate.Ask(r.ctx, chat, contract.ConversationParams{
-		ID: &id, Kind: r.Kind, Title: r.Title, MasterID: string(r.first),
-	})
 	if err != nil || r.first == "" {
 		return err
 	}
-	_, err = contract.BindingSet.Ask(r.ctx, chat, contract.BindingParams{
-		Surface: string(protocol.RoleOf(r.chat)), ExternalID: string(r.chat), AgentID: string(r.first),
-	})
-	if contract.Refusal(err) != "" { // an agent that has not announced itself is bound by the next conversation
-		return nil
+	p := contract.BindingParams{Surface: string(protocol.RoleOf(r.chat)), ExternalID: string(r.chat)}
+	got, err := contract.BindingGet.Ask(r.ctx, chat, p)
+	if contract.Refusal(err) != contract.CodeNotFound && (err != nil || got.Binding.Identity == r.first && got.Binding.SetByIdentity == r.chat) {
+		return err
 	}
+	p.AgentID = string(r.first)
+	_, err = contract.BindingSet.Ask(r.ctx, chat, p)
 	return err
 }
 
@@ -268,6 +266,9 @@ func (r *orderRun) handOver(w *contract.WorkItem, words string) (string, error) 
 	_, err := contract.InvocationCreate.Ask(r.ctx, r.broker, contract.InvocationParams{
 		ID: r.id("inv-"), TargetAgentID: string(w.OwnerIdentity), ConversationID: r.conversation(), WorkItemID: w.ID, Text: words,
 	})
+	if contract.Refusal(err) == contract.CodeUnknownTarget { // it has not announced itself yet: it is woken when it does
+		_, err = contract.WorkWake.Ask(r.ctx, r.broker, contract.IDParams{ID: w.ID})
+	}
 	if code := contract.Refusal(err); err != nil && code != contract.CodeUnavailable {
 		return "", err
 	}

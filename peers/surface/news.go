@@ -72,7 +72,7 @@ func (s clerk) wakeNews(tx *store.Tx, fact *protocol.CollabEvent) (said, convers
 		w, err := contract.EventWakeDecided.Read(fact)
 		for _, c := range w.Decision.Candidates {
 			if c.Chosen {
-				said = fmt.Sprintf("A reminder: %s waits for %s, who %s.", w.RecordID, s.called(tx, c.AgentID, c.Identity), c.Reason)
+				said = fmt.Sprintf("A reminder: %s waits for %s, who %s.", titled(w.RecordID, w.Title), s.called(tx, c.AgentID, c.Identity), c.Reason)
 			}
 		}
 		return said, w.ConversationID, err
@@ -90,6 +90,14 @@ func (s clerk) wakeNews(tx *store.Tx, fact *protocol.CollabEvent) (said, convers
 		return fmt.Sprintf("@%s has come, and was woken (%s).", w.TargetAgentID, w.Reason), conversation, err
 	}
 	return "", "", nil
+}
+
+// titled names something as people know it.
+func titled(id, title string) string {
+	if title == "" {
+		return id
+	}
+	return id + " (" + text.Clip(title, 100) + ")"
 }
 
 // aboutWhat names what a delivery is about, if people know it.

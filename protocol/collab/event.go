@@ -77,6 +77,7 @@ type Wake struct {
 type WakeDecided struct {
 	RecordID       string   `json:"recordId"`
 	RecordKind     string   `json:"recordKind"`
+	Title          string   `json:"title,omitempty"` // what it is about, in reminders
 	ConversationID string   `json:"conversationId,omitempty"`
 	SenderID       string   `json:"senderId,omitempty"`
 	Sweep          bool     `json:"sweep,omitempty"`
