@@ -115,6 +115,9 @@ func answersTelegram(t *testing.T, s *system, hubbub func(...string) string) {
 		delivery = outside.next(t)
 	}
 	callback := delivery["callback"].(string)
+	if help := strings.Join(strings.Fields(hubbub("chorus", "--help")), " "); !strings.Contains(help, "POSTs to the callback, whose address is its secret:") { // as it is done below
+		t.Error("the help does not say how a callback is called")
+	}
 	postJSON(t, callback, map[string]any{"type": "tool_call", "name": "forecast", "args": map[string]any{"city": "Oslo"}, "id": "1"})
 	postJSON(t, callback, map[string]any{"type": "tool_result", "id": "1", "content": "3 degrees"})
 	postJSON(t, callback, map[string]any{"type": "message", "content": "Oslo has 3 degrees."})
