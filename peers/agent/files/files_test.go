@@ -1,7 +1,10 @@
 package files_test
 
 import (
+	"archive/zip"
+	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -134,5 +137,26 @@ func TestTextIsToldFromBytes(t *testing.T) {
 		if got, err := files.Text([]byte(body)); err == nil {
 			t.Errorf("%q is %q", body, got)
 		}
+	}
+}
+
+// TestADocumentThatGrowsIsGivenUp: of a small archive whose parts are large together only the first
+// are read.
+func TestADocumentThatGrowsIsGivenUp(t *testing.T) {
+	var document bytes.Buffer
+	archive := zip.NewWriter(&document)
+	for i := range 40 {
+		part, err := archive.Create(fmt.Sprintf("ppt/slides/slide%d.xml", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(part, "<p>slide %d<!--%s--></p>", i, strings.Repeat("x", 1<<20))
+	}
+	if err := archive.Close(); err != nil {
+		t.Fatal(err)
+	}
+	words, err := files.Text(document.Bytes())
+	if err != nil || !strings.HasPrefix(words, "slide 0\nslide 1\n") || strings.Contains(words, "slide 35") || document.Len() > 100<<10 {
+		t.Errorf("of a document of %d bytes were read %q, %v", document.Len(), words, err)
 	}
 }

@@ -50,6 +50,7 @@ func officeText(body []byte) (string, error) {
 		return "", errNoText
 	}
 	var words strings.Builder
+	left := io.LimitedReader{N: 8 * maxWords} // of all parts: a small archive may hold anything
 	for _, part := range archive.File {
 		slide := strings.HasPrefix(part.Name, "ppt/slides/slide") && strings.HasSuffix(part.Name, ".xml")
 		if part.Name != "word/document.xml" && part.Name != "content.xml" && !slide {
@@ -59,8 +60,13 @@ func officeText(body []byte) (string, error) {
 		if err != nil {
 			return "", errNoText
 		}
-		err = wordsOf(&words, io.LimitReader(r, 8*maxWords)) // a small archive may hold anything
-		if r.Close(); err != nil {
+		left.R = r
+		err = wordsOf(&words, &left)
+		r.Close()
+		if left.N <= 0 {
+			break
+		}
+		if err != nil {
 			return "", errNoText
 		}
 	}
