@@ -54,6 +54,7 @@ type AttentionRecord struct {
 	ResultSHA256 string          `json:"resultSha256,omitempty"`
 	Failed       bool            `json:"failed,omitempty"`
 
+	Chat           string   `json:"chat,omitempty"`   // of a turn, and of a budget: the topic on whose account it is
 	TurnID         string   `json:"turnId,omitempty"` // of a turn
 	Attempt        int      `json:"attempt,omitempty"`
 	Mode           string   `json:"mode,omitempty"`

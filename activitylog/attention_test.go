@@ -154,6 +154,39 @@ func TestAgentStats(t *testing.T) {
 	}
 }
 
+// TestSpending: what turns took for each day, agent and chat; one that runs again is one turn, and its tokens are those of all runs.
+func TestSpending(t *testing.T) {
+	s := newScript(t)
+	record := func(agent, content string) { s.message(protocol.TypeAgentEvent, agent, "system:attention", content) }
+	for _, r := range []string{
+		`{"event":"turn","chat":"tg:1","turnId":"t1","attempt":1,"state":"started"}`,
+		`{"event":"turn","chat":"tg:1","turnId":"t1","attempt":1,"state":"interrupted","inputTokens":5}`,
+		`{"event":"turn","chat":"tg:1","turnId":"t1","attempt":2,"state":"started"}`,
+		`{"event":"turn","chat":"tg:1","turnId":"t1","attempt":2,"state":"finished","inputTokens":10,"outputTokens":2}`,
+		`{"event":"turn","chat":"tg:2","turnId":"t2","attempt":1,"state":"started"}`,
+		`{"event":"budget","chat":"tg:2","turnId":"t3","state":"withheld","reason":"budget_turns"}`,
+		`{"event":"turn","turnId":"t4","attempt":1,"state":"started"}`,
+	} {
+		record("agent:b", r)
+	}
+	record("agent:a", `{"event":"turn","chat":"tg:1","turnId":"t1","attempt":1,"state":"started"}`)
+	record("agent:a", `{"event":"disposition","eventId":"e1","chat":"tg:1","disposition":"ignored"}`)
+	got, err := opened(t, s.written("")).Spending(t.Context(), time.Time{}, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	day := got[0].Day
+	want := []Spending{
+		{Day: day, Agent: "agent:a", Chat: "tg:1", Turns: 1},
+		{Day: day, Agent: "agent:b", Turns: 1},
+		{Day: day, Agent: "agent:b", Chat: "tg:1", Turns: 1, Tokens: 17},
+		{Day: day, Agent: "agent:b", Chat: "tg:2", Turns: 1, Held: 1},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || day < "2020-01-01" {
+		t.Error(day, diff)
+	}
+}
+
 // logContents tells what stands in each sealed file.
 func logContents(t *testing.T, path string) {
 	t.Helper()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,31 +16,46 @@ import (
 
 func newStats() *cobra.Command {
 	var rows rowFlags
+	var spent bool
 	cmd := &cobra.Command{
 		Use:   "stats [AGENT...]",
 		Short: "Show what agents were spared: events, turns run, turns avoided",
 		Long: "Show, for each agent, how many events it saw, how many of them its model was shown\n" +
 			"(injected) or only told of (knocks), how many turns its harness ran, how many were\n" +
 			"avoided or held back by a budget, what tokens they took, what policy refused, and how\n" +
-			"events ended.",
-		Example: "  hubbub stats --since 24h\n  hubbub stats agent:lead --json",
+			"events ended. With --spent, show what counts towards budgets instead: turns and tokens\n" +
+			"for each day, agent and chat.",
+		Example: "  hubbub stats --since 24h\n  hubbub stats --spent\n  hubbub stats agent:lead --json",
 	}
+	cmd.Flags().BoolVar(&spent, "spent", false, "show turns and tokens for each day (UTC), agent and chat")
 	rows.addTimes(cmd, "", true)
 	cmd.RunE = addLogs(cmd).read(func(cmd *cobra.Command, r *activitylog.Reader, args []string) error {
+		other := func(agent string) bool {
+			return len(args) > 0 && !slices.ContainsFunc(args, func(a string) bool { return agentName(a) == agent })
+		}
+		if spent {
+			list, err := r.Spending(cmd.Context(), rows.filter.Since, rows.filter.Until)
+			if err != nil {
+				return err
+			}
+			return printSpending(cmd, slices.DeleteFunc(list, func(s activitylog.Spending) bool { return other(s.Agent) }), titlesIn(cmd.Context(), r))
+		}
 		list, err := r.AgentStats(cmd.Context(), rows.filter.Since, rows.filter.Until)
 		if err != nil {
 			return err
 		}
-		if len(args) > 0 {
-			list = slices.DeleteFunc(list, func(s activitylog.AgentStats) bool {
-				return !slices.ContainsFunc(args, func(a string) bool { return agentName(a) == s.Agent })
-			})
-		}
+		list = slices.DeleteFunc(list, func(s activitylog.AgentStats) bool { return other(s.Agent) })
 		return printAll(cmd, list, "no agent has recorded a decision", func(p *printer, list []activitylog.AgentStats) {
 			printStats(p, list, titlesIn(cmd.Context(), r))
 		})
 	})
 	return cmd
+}
+
+func printSpending(cmd *cobra.Command, list []activitylog.Spending, titles *view.Titles) error {
+	return printTable(cmd, list, "no agent has recorded a turn", []any{"DAY", "TURNS", "TOKENS", "BUDGET", "AGENT", "CHAT"}, func(s activitylog.Spending) []any {
+		return []any{s.Day, s.Turns, s.Tokens, s.Held, screen.Printable(titles.Both(s.Agent)), screen.Printable(titles.Both(cmp.Or(s.Chat, "-")))}
+	})
 }
 
 func printStats(p *printer, list []activitylog.AgentStats, titles *view.Titles) {

@@ -45,6 +45,11 @@ func TestABudgetEndsWhatOneAuthorMayHaveDone(t *testing.T) {
 			t.Errorf("%d turns ran, and the chat heard %v", len(w.stub.seen()), w.replies)
 		}
 		w.wantDispositions("e1 responded", "e2 responded", "e3 failed", "e4 failed")
+		for _, r := range w.records {
+			if (r.is("turn") || r.is("budget")) && r["chat"] != "tg:42" {
+				t.Errorf("%v is on the account of %v", r["event"], r["chat"])
+			}
+		}
 
 		w.stop() // what was spent is remembered
 		w.start()

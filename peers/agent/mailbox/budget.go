@@ -59,7 +59,7 @@ func (tx *Tx) Afford(t *Turn, e *Entry, b attention.Budget) bool {
 		return true
 	}
 	tx.Record(UniqueKey("budget:"+t.ID, 0), e, map[string]any{
-		"event": "budget", "eventId": t.EventID, "agent": tx.m.id, "turnId": t.ID, "state": "withheld", "reason": reason,
+		"event": "budget", "eventId": t.EventID, "agent": tx.m.id, "chat": t.Home(), "turnId": t.ID, "state": "withheld", "reason": reason,
 		"bound": bound, "until": protocol.FormatTime(until),
 	})
 	tx.withhold(t, e, reason,

@@ -152,6 +152,7 @@ type TurnRecord struct {
 	EventID        string          `json:"eventId"`
 	MergedEventIDs []string        `json:"mergedEventIds,omitempty"`
 	Agent          protocol.PeerID `json:"agent"`
+	Chat           protocol.Topic  `json:"chat"`
 	TurnID         string          `json:"turnId"`
 	Attempt        int             `json:"attempt"`
 	Mode           string          `json:"mode"`  // immediate, buffered, notify or digest
@@ -209,7 +210,7 @@ func (tx *Tx) Redeliver(t *Turn, attempt int) {
 
 func recordTurn(tx *Tx, t *Turn, word, reason string, cost Cost) {
 	r := TurnRecord{
-		Event: "turn", EventID: t.EventID, Agent: tx.m.id, TurnID: t.ID, Attempt: tx.tries(t), Mode: string(t.Mode),
+		Event: "turn", EventID: t.EventID, Agent: tx.m.id, Chat: t.Home(), TurnID: t.ID, Attempt: tx.tries(t), Mode: string(t.Mode),
 		State: word, Reason: reason, Cost: cost,
 	}
 	if len(t.Merged) > 1 || t.Mode == attention.ModeDigest {

@@ -1,0 +1,47 @@
+package activitylog
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+)
+
+// A Spending is what turns of one agent took in one chat on one day.
+type Spending struct {
+	Day    string `json:"day"` // UTC, such as 2026-11-26
+	Agent  string `json:"agent"`
+	Chat   string `json:"chat"`  // topic; "digest" for digests of all chats; empty where an older agent did not tell
+	Turns  int64  `json:"turns"` // that started; a turn that is retried counts once
+	Tokens int64  `json:"tokens"`
+	Held   int64  `json:"held"` // turns that a budget held back
+}
+
+// Spending returns what turns took for each day, agent and chat, sorted so, from the attention records between two times.
+func (r *Reader) Spending(ctx context.Context, since, until time.Time) (list []Spending, err error) {
+	at, started := map[Spending]int{}, map[string]bool{}
+	err = r.Attention(ctx, AttentionFilter{Since: since, Until: until}, func(a *AttentionRecord) error {
+		if a.Event != RecordTurn && a.Event != RecordBudget {
+			return nil
+		}
+		key := Spending{Day: a.At.UTC().Format(time.DateOnly), Agent: a.Agent, Chat: a.Chat}
+		if _, known := at[key]; !known {
+			at[key] = len(list)
+			list = append(list, key)
+		}
+		s := &list[at[key]]
+		switch {
+		case a.Event == RecordBudget:
+			s.Held++
+		case a.State == "started" && !started[a.Agent+a.TurnID]:
+			started[a.Agent+a.TurnID] = true
+			s.Turns++
+		}
+		s.Tokens += a.InputTokens + a.OutputTokens
+		return nil
+	})
+	slices.SortFunc(list, func(a, b Spending) int {
+		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Chat, b.Chat))
+	})
+	return list, err
+}
