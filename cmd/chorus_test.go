@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
 )
 
 // TestChorus joins both ends of Chorus to a whole system: an HTTP agent that
@@ -136,6 +138,36 @@ func answersTelegram(t *testing.T, s *system, hubbub func(...string) string) {
 	})
 	if got := strings.Join(seen, " "); got != "agent_event agent_event tg_reply" {
 		t.Errorf("the log has %s", got)
+	}
+	thinksAloud(t, s, outside, chat, will)
+}
+
+// thinksAloud has the agent elsewhere say a thought in three parts: no piece of it is shown.
+func thinksAloud(t *testing.T, s *system, outside *httpSide, chat models.Chat, will models.User) {
+	t.Helper()
+	s.api.Say(chat, will, "@weather and tomorrow?")
+	var delivery map[string]any
+	for delivery == nil || !strings.Contains(delivery["message"].(map[string]any)["content"].(string), "tomorrow") {
+		delivery = outside.next(t)
+	}
+	for i, part := range []string{"<think>INNER one", "INNER two", "INNER three</think>\n\nTomorrow it snows."} {
+		raw, err := json.Marshal(map[string]any{"type": "message", "content": part})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.Post(delivery["callback"].(string), "application/json", bytes.NewReader(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if want := []int{http.StatusForbidden, http.StatusForbidden, http.StatusOK}[i]; resp.StatusCode != want {
+			t.Errorf("%q is answered %d, want %d", part, resp.StatusCode, want)
+		}
+	}
+	said := func() string { return strings.Join(s.api.Texts(chat.ID), "\n") }
+	s.await("the answer after a thought", func() bool { return strings.Contains(said(), "Tomorrow it snows.") })
+	if strings.Contains(said(), "INNER") {
+		t.Errorf("the chat shows %q", said())
 	}
 }
 
