@@ -103,6 +103,49 @@ func TestAgentsOblige(t *testing.T) {
 	})
 }
 
+// TestTwoAgentsThatObligeEachOtherStop: who waits is answered, but after as many messages as agents exchange
+// without a person the answer obliges no agent, and a person's word allows it again.
+func TestTwoAgentsThatObligeEachOtherStop(t *testing.T) {
+	n, refused := 0, ""
+	s := newStub(func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if tn.Event.Knock != nil { // what it came back with
+			return harness.Outcome{State: harness.Finished}, nil
+		}
+		n++
+		args := map[string]any{"text": fresh(n), "recipients": []string{"b"}, "obligation": map[string]any{"blocks": "degraded"}}
+		if _, r := call(tools, "chat.send_message", args); r.IsError {
+			refused = r.Text()
+			call(tools, "chat.send_message", map[string]any{"text": fresh(n)})
+		}
+		return harness.Outcome{State: harness.Finished}, nil
+	})
+	inWorld(t, s, with0811(attention.Ladder{}), func(t *testing.T, w *world) {
+		obliging := func(from int) (answers, obliging int) {
+			for _, r := range w.replies[from:] {
+				answers++
+				if r.Obligation != nil {
+					obliging++
+				}
+			}
+			return answers, obliging
+		}
+		for i := range 20 {
+			w.say(waiting(mention(by(post(fmt.Sprint("b", i), fresh(1000+i)), "b", "agent"))))
+			w.sleep(20 * time.Second)
+		}
+		if answers, bound := obliging(0); answers != 20 || bound < 2 || bound > attention.ExchangeTotal/2 || !strings.Contains(refused, "until one speaks") {
+			t.Errorf("of %d answers %d oblige; then it is told %q", answers, bound, refused)
+		}
+		from := len(w.replies)
+		w.say(post("p", "go on"))
+		w.say(waiting(mention(by(post("b99", fresh(1099)), "b", "agent"))))
+		w.sleep(20 * time.Second)
+		if answers, bound := obliging(from); answers != 1 || bound != 1 {
+			t.Errorf("after a person spoke, %d of %d answers oblige", bound, answers)
+		}
+	})
+}
+
 // TestRetentionKeepsWhatIsOpen: an event whose author waits, and what was said about it, stay for longer
 // than the rest.
 func TestRetentionKeepsWhatIsOpen(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
@@ -146,7 +147,10 @@ func (o *obliging) oblige(t *try, reply *protocol.ChatReply) (recipient string) 
 	}
 	kind := attention.AuthorHuman
 	if strings.HasPrefix(recipient, "agent:") {
-		kind = attention.AuthorAgent
+		if kind = attention.AuthorAgent; t.event.FromAgent() && t.Exchange(t.event).Weigh(time.Now()) != attention.VerdictAllow {
+			t.refuse(obligesOnAndOn)
+			return ""
+		}
 	}
 	reply.Recipients = []protocol.Party{{ID: recipient, Kind: string(kind)}}
 	reply.Directedness = string(attention.DirectedToMe)
@@ -180,6 +184,9 @@ func identity(name string, e *mailbox.Entry) string {
 var (
 	noObligations = attention.Refusal{
 		Reason: "no_obligations", Advice: "Obligations are of C2A 2026-08-11, and this agent runs with an earlier draft. Leave obligation out.",
+	}
+	obligesOnAndOn = attention.Refusal{
+		Reason: "exchange_held", Advice: "Agents have said much here without a person, and oblige each other no more until one speaks. Send your answer without an obligation.",
 	}
 	noRecipient = attention.Refusal{
 		Reason: "no_recipient", Advice: "Name one recipient by identity, such as agent:worker or tg:77. You cannot oblige yourself.",
