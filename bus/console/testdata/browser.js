@@ -35,10 +35,9 @@ async function main() {
   run("work", "create", "Look at the build", "--owner", "second", "--quiet");
   await pictures(browser);
   if (process.env.PICTURES) return finish(browser);
-  for (const colorScheme of ["light", "dark"]) await visit(browser, colorScheme);
+  for (const colorScheme of schemes) await visit(browser, colorScheme);
   await deadLetters(browser);
-  await phone(browser);
-  for (const colorScheme of ["light", "dark"]) for (const size of ["desktop", "phone"]) await accessible(browser, colorScheme, size);
+  for (const size of ["desktop", "phone"]) await accessible(browser, size);
   await otherPort(browser);
   await finish(browser);
 }
@@ -134,6 +133,7 @@ async function otherPort(browser) {
   await context.close();
 }
 
+const schemes = ["light", "dark"];
 const desktop = { viewport: { width: 1360, height: 860 } };
 const handheld = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
 
@@ -143,18 +143,29 @@ async function everyPage(page, home) {
   return ["", "activity", await first("activity?type=tg_message&event=send_start&topic=agent:tg*"), "agents", "chat?id=tg%3A-1001", "agent?id=agent%3Asecond", "peer?id=tg%3A123456", "work", await first("work"), "decisions", "owed", "health", "nowhere"].filter(path => path !== undefined);
 }
 
-// accessible has axe-core look at each page: no violation of WCAG or of its best practices.
-async function accessible(browser, colorScheme, size) {
-  const { context, page, home } = await visitor(browser, run("console").trim(), { ...(size === "phone" ? handheld : desktop), colorScheme });
+// accessible has axe-core look at each page: no violation of WCAG or of its best practices. A phone shows all of
+// its width, without an error.
+async function accessible(browser, size) {
+  const { context, page, noise, home } = await visitor(browser, run("console").trim(), size === "phone" ? handheld : desktop);
   for (const path of await everyPage(page, home)) {
-    await page.goto(home + path);
-    await page.evaluate(axe);
-    const found = (await page.evaluate(() => window.axe.run())).violations;
     const name = path.split("?")[0] || "overview";
-    check(`axe: ${name}, ${colorScheme}, ${size}`, found.length === 0);
-    for (const v of found) console.log(`        ${v.id}: ${v.help}\n` + v.nodes.slice(0, 3).map(n => `          ${n.target} ${n.any.concat(n.all).map(a => a.message)[0] || ""}`).join("\n"));
-    if (shots && size === "desktop") await page.screenshot({ path: `${shots}/${name}-${colorScheme}.png`, fullPage: true });
+    await page.goto(home + path);
+    if (size === "phone") {
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      check(`phone: ${name} fits (${over} px too wide)`, over <= 0);
+      if (shots) await page.screenshot({ path: `${shots}/phone-${name}.png` });
+    }
+    await page.evaluate(axe);
+    for (const colorScheme of schemes) {
+      await page.emulateMedia({ colorScheme });
+      const found = (await page.evaluate(() => window.axe.run())).violations;
+      check(`axe: ${name}, ${colorScheme}, ${size}`, found.length === 0);
+      for (const v of found) console.log(`        ${v.id}: ${v.help}\n` + v.nodes.slice(0, 3).map(n => `          ${n.target} ${n.any.concat(n.all).map(a => a.message)[0] || ""}`).join("\n"));
+      if (shots && size === "desktop") await page.screenshot({ path: `${shots}/${name}-${colorScheme}.png`, fullPage: true });
+    }
   }
+  const others = noise.filter(n => !n.includes("404")); // the page that is not there
+  check(`${size}: no error in the browser${others.length ? ": " + others.join("; ") : ""}`, others.length === 0);
   await context.close();
 }
 
@@ -196,42 +207,35 @@ const folder = require("path").join(__dirname, "pictures"), most = 0.25;
 async function pictures(browser) {
   const keep = process.env.PICTURES === "keep";
   if (keep) fs.mkdirSync(folder, { recursive: true });
-  for (const colorScheme of ["light", "dark"]) for (const size of ["desktop", "phone"]) {
-    const { context, page, home } = await visitor(browser, run("console").trim(), { ...(size === "phone" ? handheld : desktop), colorScheme });
+  for (const size of ["desktop", "phone"]) {
+    const { context, page, home } = await visitor(browser, run("console").trim(), size === "phone" ? handheld : desktop);
     const fonts = await page.evaluate(() => JSON.stringify(["14px sans-serif", "600 14px sans-serif", "14px monospace"].map(font => { const g = document.createElement("canvas").getContext("2d"); g.font = font; return g.measureText("Who waits for whom").width; })));
-    const file = `${folder}/${colorScheme}-${size}.png`, drawnWith = `${folder}/fonts.json`;
+    const drawnWith = `${folder}/fonts.json`;
     if (!keep && fs.existsSync(drawnWith) && fs.readFileSync(drawnWith, "utf8").trim() !== fonts) { console.log("pictures: other fonts are here, so nothing is compared"); await context.close(); return; }
-    const names = [], shown = [];
+    const names = [], shown = { light: [], dark: [] };
     for (const path of await everyPage(page, home)) {
       await page.goto(home + path.replace(/^activity$/, "activity?type=tg_message&topic=agent:tg*"));
       await page.waitForLoadState("load");
       await page.evaluate(still);
       names.push(path.split("?")[0] || "overview");
-      shown.push("data:image/png;base64," + (await page.screenshot()).toString("base64"));
+      for (const colorScheme of schemes) {
+        await page.emulateMedia({ colorScheme });
+        shown[colorScheme].push("data:image/png;base64," + (await page.screenshot()).toString("base64"));
+      }
     }
     await page.goto("about:blank");
-    const kept = !keep && fs.existsSync(file) ? "data:image/png;base64," + fs.readFileSync(file).toString("base64") : null;
-    const { url, apart } = await sheet(page, shown, kept, size === "phone" ? { w: 156, h: 336, columns: 7 } : { w: 324, h: 204, columns: 5 });
-    const png = Buffer.from(url.split(",")[1], "base64");
-    if (keep) { fs.writeFileSync(file, png); fs.writeFileSync(drawnWith, fonts + "\n"); }
-    if (shots) fs.writeFileSync(`${shots}/kept-${colorScheme}-${size}.png`, png);
-    if (!keep) check(`pictures: ${colorScheme}, ${size} are kept`, kept !== null);
-    apart.forEach((share, i) => check(`picture: ${names[i]}, ${colorScheme}, ${size} is the one that is kept (${(100 * share).toFixed(1)} % differ)`, share <= most));
+    for (const colorScheme of schemes) {
+      const file = `${folder}/${colorScheme}-${size}.png`;
+      const kept = !keep && fs.existsSync(file) ? "data:image/png;base64," + fs.readFileSync(file).toString("base64") : null;
+      const { url, apart } = await sheet(page, shown[colorScheme], kept, size === "phone" ? { w: 156, h: 336, columns: 7 } : { w: 324, h: 204, columns: 5 });
+      const png = Buffer.from(url.split(",")[1], "base64");
+      if (keep) { fs.writeFileSync(file, png); fs.writeFileSync(drawnWith, fonts + "\n"); }
+      if (shots) fs.writeFileSync(`${shots}/kept-${colorScheme}-${size}.png`, png);
+      if (!keep) check(`pictures: ${colorScheme}, ${size} are kept`, kept !== null);
+      apart.forEach((share, i) => check(`picture: ${names[i]}, ${colorScheme}, ${size} is the one that is kept (${(100 * share).toFixed(1)} % differ)`, share <= most));
+    }
     await context.close();
   }
-}
-
-async function phone(browser) {
-  const { context, page, noise, home } = await visitor(browser, run("console").trim(), handheld);
-  for (const path of await everyPage(page, home)) {
-    await page.goto(home + path);
-    const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-    check(`phone: ${path.split("?")[0]} fits (${over} px too wide)`, over <= 0);
-    if (shots) await page.screenshot({ path: `${shots}/phone-${path.split("?")[0] || "overview"}.png` });
-  }
-  const others = noise.filter(n => !n.includes("404")); // the page that is not there
-  check(`phone: no error in the browser${others.length ? ": " + others.join("; ") : ""}`, others.length === 0);
-  await context.close();
 }
 
 async function visit(browser, colorScheme) {
