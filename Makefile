@@ -17,8 +17,8 @@ quick: ## all tests without -race, the short way
 lint: ## gofmt, vet, staticcheck
 	@scripts/lint
 
-walk: ## a random walk of three agents and two people, 10,000 messages on a clock of their own: do all bounds hold?
-	@HUBBUB_WALK=$${WALK:-10000} go test ./peers/agent -run TestARandomWalk -v -timeout 2h
+walk: ## play at length what the tests play for a moment: 10,000 messages of three agents and two people, thousands of answers of models
+	@scripts/walk
 
 size: ## count the lines of production code of each package
 	@scripts/size

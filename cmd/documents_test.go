@@ -54,6 +54,7 @@ var handlings = map[string]handling{
 	"make bench":           {elsewhere: "minutes; for a moment in CI", file: "scripts/brief", text: "make bench"},
 	"make fuzz":            {elsewhere: "a minute for each parser; a moment in CI", file: "scripts/brief", text: "make fuzz"},
 	"make mutate":          {elsewhere: "half an hour; two mutants in CI", file: "scripts/brief", text: "make mutate"},
+	"make walk":            {elsewhere: "minutes; for a moment in the suite", file: "Makefile", text: "scripts/walk"},
 	"make chaos":           {elsewhere: "twenty minutes; for a moment in CI", file: "scripts/brief", text: "make chaos"},
 	"make soak":            {elsewhere: "minutes; for a moment in CI", file: "scripts/brief", text: "make soak"},
 	"make test-console":    {elsewhere: "it wants chromium and npm, which .ci/run gets", file: ".ci/run", text: "scripts/test-console.sh"},

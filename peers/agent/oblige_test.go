@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"hubbub/bus/bustest"
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/harnesstest"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 )
@@ -230,17 +230,16 @@ func TestAKilledAgentKeepsWhatIsOwed(t *testing.T) {
 			times := map[string]int{}
 			seen := map[protocol.MessageID]bool{}
 			for times["opened rung"] == 0 {
-				if at != "" {
-					select {
-					case <-child.died:
-						child, at = startChild(t, b, data, "", "oblige"), ""
-					default:
+				harnesstest.Until(t, "the next record", func() bool {
+					if at != "" {
+						select {
+						case <-child.died:
+							child, at = startChild(t, b, data, "", "oblige"), ""
+						default:
+						}
 					}
-				}
-				if system.Waiting() == 0 {
-					runtime.Gosched()
-					continue
-				}
+					return system.Waiting() > 0
+				})
 				d := system.Next(t)
 				if r := content[record](t, d); r.is("obligation") && !seen[d.Message.MessageID] {
 					seen[d.Message.MessageID] = true

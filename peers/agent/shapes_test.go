@@ -135,12 +135,12 @@ func modelServer(t *testing.T, shapes []shape) *httptest.Server {
 // again is what a program answers that was told that nothing of its answer is for people.
 const again = "Once more: it is 4."
 
-// wholeFuzz, in the environment, has every harness get all shapes.
+// wholeFuzz, in the environment, has every harness get all shapes, as make walk does.
 const wholeFuzz = "HUBBUB_ALL_SHAPES"
 
 // TestOnlyAnswersReachAChat runs an agent with each harness that has a model behind it, against a
-// server or a program: a thousand shapes of what models answer, of which each harness gets
-// its share, or all if the environment says so. What a chat gets is, word for word, the parts
+// server or a program: of a thousand shapes of what models answer each harness gets its share,
+// or all if the environment says so. What a chat gets is, word for word, the parts
 // that are an answer, as the test knows that put them together, or a sentence of the host.
 func TestOnlyAnswersReachAChat(t *testing.T) {
 	list := shapes(1000)
@@ -164,16 +164,16 @@ func TestOnlyAnswersReachAChat(t *testing.T) {
 		hint  bool // it is told at once, or can be told, that nothing was for people
 		open  func(t *testing.T) harness.Harness
 	}{
-		{"openai", 300, false, func(t *testing.T) harness.Harness {
+		{"openai", 75, false, func(t *testing.T) harness.Harness {
 			return model.OpenAI(&model.Options{BaseURL: modelServer(t, list).URL + "/v1", Model: "m"})
 		}},
-		{"anthropic", 150, false, func(t *testing.T) harness.Harness {
+		{"anthropic", 40, false, func(t *testing.T) harness.Harness {
 			return model.Anthropic(&model.Options{BaseURL: modelServer(t, list).URL, Model: "m", Key: key})
 		}},
-		{"acp", 150, false, func(*testing.T) harness.Harness {
+		{"acp", 40, false, func(*testing.T) harness.Harness {
 			return acp.New([]string{os.Args[0]}, &acp.Options{Env: map[string]string{harnesstest.ACPRole: "fake", "GORACE": "atexit_sleep_ms=0"}})
 		}},
-		{"a2a", 150, true, func(t *testing.T) harness.Harness {
+		{"a2a", 40, true, func(t *testing.T) harness.Harness {
 			return newElsewhere(t, func(_ context.Context, heard string) string {
 				if strings.Contains(heard, attention.NotForPeople) {
 					return again
@@ -181,11 +181,11 @@ func TestOnlyAnswersReachAChat(t *testing.T) {
 				return textAskedFor(list, heard)
 			})
 		}},
-		{"c2a", 150, true, func(*testing.T) harness.Harness {
+		{"c2a", 40, true, func(*testing.T) harness.Harness {
 			env := map[string]string{programAnswers: file, "GORACE": "atexit_sleep_ms=0"}
 			return c2a.New([]string{os.Args[0], "-test.run=^$"}, &c2a.Options{Env: env})
 		}},
-		{"chorus", 100, true, func(t *testing.T) harness.Harness { return newPosted(t, list) }},
+		{"chorus", 25, true, func(t *testing.T) harness.Harness { return newPosted(t, list) }},
 	} {
 		mine, first := list[from:from+c.share], from
 		from += c.share

@@ -3,6 +3,7 @@ package attention_test
 import (
 	crand "crypto/rand"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 
@@ -35,11 +36,16 @@ func TestDraftShowsNothingThatMayTurnOut(t *testing.T) {
 	}
 }
 
-// TestEachDraftIsABeginningOfTheAnswer whatever a model writes, cut anywhere.
+// TestEachDraftIsABeginningOfTheAnswer whatever a model writes, cut anywhere: five hundred shapes of it, or with
+// HUBBUB_ALL_SHAPES, as make walk has it, thousands.
 func TestEachDraftIsABeginningOfTheAnswer(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 3))
 	parts := append([]string{"The answer is 4. ", "So it is.\n", "`a < b` ", "- a list\n", "```\ncode\n```\n"}, innerParts...)
-	for range 3000 {
+	count := 500
+	if os.Getenv("HUBBUB_ALL_SHAPES") != "" {
+		count = 5000
+	}
+	for range count {
 		var b strings.Builder
 		for range r.IntN(5) + 1 {
 			b.WriteString(parts[r.IntN(len(parts))])
