@@ -155,3 +155,43 @@ func TestHooksOfLibraries(t *testing.T) {
 	p.secret = "whsec_" + strings.Repeat("A", 44)
 	must(t, send("standard", p, "msg_2", "x"), "the signature does not fit", " 403")
 }
+
+// TestAHookEndsAWait: what programs elsewhere POST lets the work go on that waits for it, also if
+// the broker was away just then, and wakes whose move it is; a repetition changes nothing.
+func TestAHookEndsAWait(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	s := newSystem(t)
+	s.start("broker")
+	at := "--listen=" + freeAddress(t)
+	s.start("chorus", at)
+	start(t, t, "hubbub-agent", []string{"HUBBUB_DATA=" + t.TempDir(), "HUBBUB_BUS=" + s.tap.address()}, "--id=agent:lead", "--harness=scripted")
+	s.await("the agent", func() bool { return strings.Contains(s.hubbub("who"), "lead") })
+	nightly := newSender(s, "nightly", "--arrives")
+	for id, thing := range map[string]string{"wi-1": "build-42", "wi-2": "nightly", "wi-3": "build-43"} {
+		s.hubbub("work", "create", "release "+thing, "--owner", "lead", "--id", id, "--quiet")
+		s.hubbub("work", "wait", id, "the build", "--kind", "artifact", "--on", thing)
+	}
+	stands := func(id, want string) {
+		t.Helper()
+		s.await(id+" "+want, func() bool { return strings.Contains(s.hubbub("work", "show", id), want) })
+	}
+	must(t, nightly.post(asStandard, "msg_1", `{"arrived":"build-42"}`), "accepted", " 200")
+	stands("wi-1", "woke lead")
+	s.run["broker"].kill()
+	must(t, nightly.post(asGitHub, "g-1", `{"zen":"Keep it logically awesome."}`), "accepted", " 200")
+	s.run["chorus"].kill()
+	s.start("chorus", at)
+	s.start("broker")
+	stands("wi-2", "woke lead")
+	stands("wi-3", "waiting")
+	s.hubbub("work", "wait", "wi-1", "the build", "--kind", "artifact", "--on", "build-42")
+	must(t, nightly.post(asStandard, "msg_1", `{"arrived":"build-42"}`), "duplicate", " 200")
+	stands("wi-1", "waiting")
+	s.await("why of it", func() bool {
+		why := s.hubbub("why", "wi-2")
+		return strings.Contains(why, "waits for the build") && strings.Contains(why, "woke lead (lead: has the next move on wi-2")
+	})
+}

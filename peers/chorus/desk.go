@@ -1,10 +1,14 @@
 package chorus
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 
 	"hubbub/peers/attention"
+	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/peers/surface"
 	"hubbub/protocol"
@@ -84,13 +88,65 @@ type desk struct{ g *Gateway }
 
 func (g *Gateway) desk() desk { return desk{g} }
 
-// Say shows a text of the gateway's own in a channel: at the callback of its newest message.
+// Say shows a text of the gateway's own in a channel: at the callback of its newest message. If
+// that takes no more, it waits for the next message.
 func (d desk) Say(tx *store.Tx, channel protocol.PeerID, _, key, text string) {
-	seq, found := store.One(tx, store.Itself[int64], `SELECT seq FROM inbound WHERE channel = ? ORDER BY seq DESC LIMIT 1`, channel)
 	raw, err := json.Marshal(text)
-	if tx.Fail(err); found {
-		d.g.putEvent(tx, channel, seq, pendingEvent{Event: chorus.Event{Type: chorus.EventMessage, Content: raw}}, key)
+	tx.Fail(err)
+	p := pendingEvent{Event: chorus.Event{Type: chorus.EventMessage, Content: raw}, Newest: 1, Channel: channel}
+	d.g.putEvent(tx, channel, newestOf(tx, channel), p, key)
+}
+
+// Bounds of what waits for the next message of a channel.
+const (
+	maxNewest = 7  // attempts at a text, each at another callback or a day later
+	maxTexts  = 50 // in one channel
+)
+
+var errNoCallback = errors.New("no callback takes it before somebody writes in the channel again")
+
+// textsOf is the destination of a channel's texts that wait for its next message.
+func textsOf(channel protocol.PeerID) string { return string(channel) + " (next message)" }
+
+// newest returns the message of a channel whose callback takes what answers none; 0 if it
+// has none, or if the text waits for the next one.
+func (g *Gateway) newest(ctx context.Context, item *outbox.Item, p *pendingEvent) (int64, error) {
+	if item.Destination != string(p.Channel) {
+		return 0, outbox.Later(0, errNoCallback)
 	}
+	tx := store.On(ctx, g.store.db)
+	return newestOf(tx, p.Channel), tx.Err()
+}
+
+func newestOf(tx *store.Tx, channel protocol.PeerID) int64 {
+	return store.Value[int64](tx, `SELECT seq FROM inbound WHERE channel = ? AND (callback IS NULL OR callback <> x'') ORDER BY seq DESC LIMIT 1`, channel)
+}
+
+// keepText has a text that no callback took wait for the next message of its channel, unless
+// that has come meanwhile.
+func (g *Gateway) keepText(tx *store.Tx, item *outbox.Item, p pendingEvent) {
+	to, newest := textsOf(p.Channel), newestOf(tx, p.Channel)
+	if newest > p.Inbound {
+		to = string(p.Channel)
+	}
+	p.Inbound = newest
+	if p.Newest++; p.Newest <= maxNewest && g.callbacks.Count(tx, to, outbox.StatePending) < maxTexts {
+		raw, err := json.Marshal(p)
+		tx.Fail(err)
+		_, err = g.callbacks.Put(tx, to, fmt.Sprintf("%d %s", p.Newest, hashSecret(item.Key)), raw)
+		tx.Fail(err)
+	}
+}
+
+// sayTexts has the texts that wait for a channel's next message go out: it has come.
+func (g *Gateway) sayTexts(tx *store.Tx, channel protocol.PeerID) {
+	g.callbacks.Move(tx, textsOf(channel), string(channel))
+	ctx := context.WithoutCancel(tx.Context())
+	tx.After(func() {
+		if err := g.callbacks.Hurry(ctx, string(channel)); err != nil {
+			g.log.Warn().Err(err).Str("peer", string(channel)).Msg("texts for a channel wait on")
+		}
+	})
 }
 
 // Person returns who writes in channels under a name.

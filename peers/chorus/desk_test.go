@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"hubbub/peers/chorus"
 	"hubbub/protocol"
@@ -94,5 +95,73 @@ func TestPeopleGiveOutWorkInAChannel(t *testing.T) {
 	told(`^@ext: It is\.$`)
 	if m := heard(); m.Text != "@ext is the build green?" || strings.Contains(strings.Join(m.Mentions, " "), "agent:a") {
 		t.Errorf("the agent of the channel is meant by what is for another: %+v", m)
+	}
+}
+
+// TestWhatAChannelIsToldWaitsForItsNextMessage where the callback of the newest one takes no more;
+// what a hook brought has no callback, and is no such message.
+func TestWhatAChannelIsToldWaitsForItsNextMessage(t *testing.T) {
+	r := startNew(t, nil)
+	startBroker(t, r.bus, filepath.Join(t.TempDir(), "broker.db"))
+	spawner(t, r.bus, "agent:a")
+	own := r.bus.Join(t, "agent:a", "agent:a")
+	will := askAs(t, r.bus, "cli:will")
+	old, fresh := newReceiver(t), newReceiver(t)
+	inbox := r.inbox("ops")
+	say := func(id, text, callback string) {
+		t.Helper()
+		if status, answer := post(t, inbox, posted("c", id, text, callback)); status != http.StatusOK {
+			t.Fatalf("%s: %d %s", text, status, answer)
+		}
+	}
+	told := func(by *receiver, want string) string {
+		t.Helper()
+		for {
+			if c := by.next(); c.body["type"] == "message" {
+				text := c.body["content"].(string)
+				if !regexp.MustCompile(want).MatchString(text) {
+					t.Errorf("the channel was told %q, want %q", text, want)
+				}
+				return text
+			}
+		}
+	}
+	say("m1", "/work @alice Write the notes", old.url)
+	id, _, _ := strings.Cut(told(old, `^wi-\w+: Write the notes\. open, owner @alice`), ":")
+	gone := make(chan struct{}, 10)
+	old.responding(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+		w.WriteHeader(http.StatusGone)
+		gone <- struct{}{}
+		return true
+	})
+	update := func(p collab.WorkParams) {
+		t.Helper()
+		p.ID = &id
+		if _, err := collab.WorkUpdate.Ask(t.Context(), will, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update(collab.WorkParams{State: collab.WorkWorking})
+	<-gone
+	hook, secret := r.hook("ci", "chorus:ops.c", false)
+	if status, answer := post(t, hook, "green", standard(secret, "msg_1", time.Now(), "green")...); status != http.StatusOK {
+		t.Fatalf("%d %s", status, answer)
+	}
+	own.NextOf(t, protocol.TypeChatMessage)
+	update(collab.WorkParams{State: collab.WorkDone})
+	<-gone
+	fresh.responding(func(w http.ResponseWriter, _ *http.Request, n int) bool { // an answer such as this is no loss either
+		if n == 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		return n == 0
+	})
+	say("m2", "/who", fresh.url)
+	told(fresh, `^`+id+`: Write the notes\. working`)
+	told(fresh, `^`+id+`: Write the notes\. working`)
+	told(fresh, `^`+id+`: Write the notes\. done`)
+	told(fresh, `^(Agents that|No agent)`)
+	if n := len(gone); n != 0 {
+		t.Errorf("a callback that is gone was tried %d times more", n)
 	}
 }

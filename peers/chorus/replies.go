@@ -24,7 +24,8 @@ import (
 // A pending event, as it waits for its callback.
 type pendingEvent struct {
 	Event   chorus.Event `json:"event"`
-	Inbound int64        `json:"inbound"` // the message whose callback it is for
+	Inbound int64        `json:"inbound"`          // the message whose callback it is for
+	Newest  int          `json:"newest,omitempty"` // it is for that of the newest message: the which attempt
 	// Of the reply that it shows, whose sender is told the outcome; empty for others.
 	Agent   protocol.PeerID    `json:"agent,omitempty"`
 	Channel protocol.PeerID    `json:"channel,omitempty"`
@@ -186,7 +187,11 @@ var errForgotten = errors.New("the callback is too old to be kept")
 func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
 	var p pendingEvent
 	err := json.Unmarshal(item.Body, &p)
-	if err == nil && p.Inbound == 0 { // stored by a version that queued for each message by itself
+	if err == nil && p.Newest > 0 {
+		if p.Inbound, err = g.newest(ctx, &item, &p); err != nil {
+			return err
+		}
+	} else if err == nil && p.Inbound == 0 { // stored by a version that queued for each message by itself
 		p.Inbound, err = strconv.ParseInt(item.Destination, 10, 64)
 	}
 	if err != nil {
@@ -246,6 +251,9 @@ func verdictOfPost(err error, attempt int) error {
 func (g *Gateway) settleEvent(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	var p pendingEvent
 	if err := json.Unmarshal(item.Body, &p); err != nil || p.Reply == "" {
+		if p.Newest > 0 && outcome == outbox.StateDead {
+			g.keepText(tx, &item, p)
+		}
 		return
 	}
 	// A service gives it no id of its own, so the status has no sourceId.
@@ -342,4 +350,6 @@ func remember[V any](of map[string]V, channel string, v V) {
 }
 
 // isReport reports whether an event only tells of what goes on: it is no answer and no error.
-func (p *pendingEvent) isReport() bool { return p.Reply == "" && p.Event.Type != chorus.EventError }
+func (p *pendingEvent) isReport() bool {
+	return p.Reply == "" && p.Newest == 0 && p.Event.Type != chorus.EventError
+}
