@@ -155,7 +155,7 @@ func TestADecisionSurvivesEachKill(t *testing.T) {
 	d := &deployer{ran: map[string]int{}}
 	s := newSystem(t, d.serve(t)...)
 	s.start("broker")
-	for _, f := range decisionFaults {
+	for _, f := range underChaos(decisionFaults, decisionAsked, decisionStored, decisionShown, decisionHeard, decisionMade, decisionLogged, decisionTold) {
 		t.Run(f.String(), func(t *testing.T) { s.in(t).decide(f, d) })
 	}
 }

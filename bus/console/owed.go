@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,8 +16,21 @@ import (
 
 const listedOwed = 500
 
+// An owed is one obligation, and whether a visitor may be the one who closes it.
+type owed struct {
+	collab.Obligation
+	MayClose bool
+}
+
+// closable reports whether one of those who may close what an event obliges to speaks by the
+// console or the command line.
+func closable(o *collab.Obligation) bool {
+	return o.Kind == collab.KindObligation && slices.ContainsFunc([]protocol.PeerID{o.OwedToIdentity, o.DelegateIdentity, o.OwedByIdentity},
+		func(who protocol.PeerID) bool { return protocol.RoleOf(who) == protocol.RoleCLI })
+}
+
 type owedView struct {
-	List   []collab.Obligation
+	List   []owed
 	MayAct bool
 	Whole  bool   // the broker itself was asked
 	Note   string // why it was not
@@ -42,7 +56,7 @@ func (l *look) owed() error {
 	}
 	for _, o := range list {
 		if len(view.List) < listedOwed && l.matches(o.ID, o.Title, o.OwedByID, o.OwedToID, string(o.OwedByIdentity), string(o.OwedToIdentity)) {
-			view.List = append(view.List, o)
+			view.List = append(view.List, owed{o, closable(&o)})
 		}
 	}
 	l.Title, l.Page = "Owed", view
@@ -61,6 +75,10 @@ var settlements = map[string]settlement{
 	},
 	"wake": func(ctx context.Context, asker Voice, id, _ string) (collab.Result, error) {
 		return collab.WorkWake.Ask(ctx, asker, collab.IDParams{ID: id})
+	},
+	"discharge": func(ctx context.Context, asker Voice, id, who string) (collab.Result, error) {
+		_, err := collab.ObligationDischarge.Ask(ctx, asker, collab.DischargeParams{EventID: id, Recipient: protocol.PeerID(who)})
+		return collab.Result{}, err
 	},
 	"done":   moveTo(collab.WorkDone),
 	"cancel": moveTo(collab.WorkCancelled),
@@ -89,7 +107,7 @@ func (l *look) settle() error {
 	if err != nil {
 		return &refusal{http.StatusConflict, err.Error()}
 	}
-	done := fmt.Sprintf("%s is %s now", id, cmp.Or(string(got.Question.State), string(got.WorkItem.State)))
+	done := fmt.Sprintf("%s is %s now", id, cmp.Or(string(got.Question.State), string(got.WorkItem.State), "closed"))
 	if do == "wake" {
 		done = "The one whose move " + id + " is was woken"
 		if got.Wake.Made == nil {

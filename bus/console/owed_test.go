@@ -59,10 +59,12 @@ func TestWhatIsOwedIsSettledThere(t *testing.T) {
 		{ID: "q_1", Kind: collab.KindQuestion, Title: "which region?", State: "open", OwedByID: "will"},
 		{ID: "wi_1", Kind: collab.KindWorkItem, Title: "the notes", State: "open", OwedByID: "lead"},
 		{ID: "dec_1", Kind: collab.KindDecision, Title: "shell", State: "pending", OwedByID: "will"},
+		{ID: "ob_1", Kind: collab.KindObligation, Title: "safe?", State: "open", OwedByID: "lead", OwedByIdentity: "agent:lead", OwedToIdentity: "cli:will", Blocks: "halted"},
+		{ID: "ob_2", Kind: collab.KindObligation, Title: "safe?", State: "open", OwedByID: "lead", OwedByIdentity: "agent:lead", OwedToIdentity: "tg:77", Blocks: "halted"},
 	}
 	home, cookie := s.enter(t, "operator")
 	body := s.page(t, home+"owed", cookie)
-	for id, want := range map[string]int{"q_1": 1, "wi_1": 1, "dec_1": 0} { // decisions have a page of their own
+	for id, want := range map[string]int{"q_1": 1, "wi_1": 1, "dec_1": 0, "ob_1": 1, "ob_2": 0} { // decisions have a page of their own, and a chat closes what it waits for
 		if got := strings.Count(body, `name="id" value="`+id+`"`); got != want {
 			t.Errorf("%s has %d forms, want %d", id, got, want)
 		}
@@ -74,12 +76,13 @@ func TestWhatIsOwedIsSettledThere(t *testing.T) {
 	for _, c := range [][4]string{
 		{"q_1", "answer", " eu-west ", "q_1 is answered now"}, {"q_1", "close", "", "q_1 is closed now"},
 		{"wi_1", "done", "", "wi_1 is done now"}, {"wi_1", "cancel", "", "wi_1 is cancelled now"}, {"wi_1", "wake", "", "Nobody could be woken for wi_1"},
+		{"ob_1", "discharge", "agent:lead", "ob_1 is closed now"},
 	} {
 		if a := act(c[0], c[1], c[2]); a.status != http.StatusSeeOther || a.header.Get("Location") != home+"owed?done="+url.QueryEscape(c[3]) {
 			t.Errorf("%v: %d to %q", c, a.status, a.header.Get("Location"))
 		}
 	}
-	want := []string{"question.answer q_1 eu-west", "question.close q_1", "work_item.update wi_1 done", "work_item.update wi_1 cancelled", "work_item.wake wi_1"}
+	want := []string{"question.answer q_1 eu-west", "question.close q_1", "work_item.update wi_1 done", "work_item.update wi_1 cancelled", "work_item.wake wi_1", "obligation.discharge ob_1 agent:lead"}
 	if got := d.did(); !slices.Equal(got, want) {
 		t.Errorf("asked the broker %q", got)
 	}

@@ -2,8 +2,12 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
+	"hubbub/cmd/internal/screen"
+	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
 
@@ -15,8 +19,9 @@ var oweCommands = []brokerCommand{
 	{
 		use: "owe [WHO]", short: "List what WHO owes others, or what everybody owes",
 		long: "List who waits for whom, for what, and since when: answers to questions, next moves on\n" +
-			"work, and decisions. With WHO, only what others wait for WHO to do.",
-		example: "  hubbub owe\n  hubbub owe lead\n  hubbub owe tg:42",
+			"work, decisions, and what events oblige to (--policy-version 2026-08-11), who is halted\n" +
+			"first. With WHO, only what others wait for WHO to do.",
+		example: "  hubbub owe\n  hubbub owe lead\n  hubbub owe tg:42\n  hubbub owe close tg:7:42:99 lead",
 		args:    cobra.MaximumNArgs(1),
 		run: func(ctx context.Context, in *brokerInput) error {
 			return printObligations(ctx, in, collab.ObligationListParams{OwedByID: in.words(0)})
@@ -33,7 +38,52 @@ var oweCommands = []brokerCommand{
 	},
 }
 
-func newOwe() *cobra.Command      { return oweCommands[0].command() }
+// oweClose closes what an event obliges to.
+var oweClose = brokerCommand{
+	use: "close EVENT [WHO]", short: "Say that what you wait for is answered",
+	long: "Close an obligation of the list: EVENT is its id, WHO the one who owes it, if several do.\n" +
+		"Who waits closes it, their delegate, or a person to whom it was escalated; in a chat\n" +
+		"they do so with 👍 on the answer, or with /close.",
+	example: "  hubbub owe close q_01J9Z3X5Q2W8 lead",
+	args:    cobra.RangeArgs(1, 2),
+	flags:   []brokerFlag{asFlag},
+	run: func(ctx context.Context, in *brokerInput) error {
+		list, err := pages(ctx, in, collab.ObligationList, collab.ObligationListParams{OwedByID: in.words(1)})
+		if err != nil {
+			return err
+		}
+		var who []string
+		for _, raw := range list {
+			o, err := raw.Read()
+			if err != nil {
+				return err
+			}
+			if o.ID == in.given[0] && o.Kind == collab.KindObligation {
+				who = append(who, string(o.OwedByIdentity))
+			}
+		}
+		switch {
+		case len(who) > 1:
+			return fmt.Errorf("several owe it: name one of %s", strings.Join(who, ", "))
+		case len(who) == 0 && len(in.given) == 1:
+			return fmt.Errorf("nothing is open on account of %s: `hubbub owe` lists what is, `hubbub why %[1]s` tells what became of it", in.given[0])
+		case len(who) == 0:
+			who = []string{agentName(in.given[1])}
+		}
+		got, err := collab.ObligationDischarge.Ask(ctx, in, collab.DischargeParams{EventID: in.given[0], Recipient: protocol.PeerID(who[0])})
+		if err != nil {
+			return err
+		}
+		return printLine(in.Command, &got.Obligation, "%s", screen.Printable(dutyInWords(&got.Obligation)))
+	},
+}
+
+func newOwe() *cobra.Command {
+	cmd := oweCommands[0].command()
+	cmd.AddCommand(oweClose.command())
+	return cmd
+}
+
 func newBlocking() *cobra.Command { return oweCommands[1].command() }
 
 func printObligations(ctx context.Context, in *brokerInput, p collab.ObligationListParams) error {

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
+	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/retry"
 
@@ -52,18 +54,26 @@ var sayCommands = []brokerCommand{
 	},
 	{
 		use: "ask NAME QUESTION...", short: "Ask an agent or a person, and wake the agent",
-		long:    "Ask a question. Its answer is shown by `hubbub work questions`; the agent is woken.",
-		example: "  hubbub ask lead 'which region do we deploy to?'",
+		long: "Ask a question. Its answer is shown by `hubbub work questions`; the agent is woken.\n" +
+			"With --blocks the question comes back to an agent of --policy-version 2026-08-11 until\n" +
+			"you close it: `hubbub owe close` ID.",
+		example: "  hubbub ask lead 'which region do we deploy to?'\n  hubbub ask lead 'may I merge?' --blocks halted --default 'I do not merge'",
 		args:    cobra.MinimumNArgs(2),
 		flags: []brokerFlag{
 			asFlag,
 			{"conversation", "", "id of the conversation that it belongs to"},
 			{"id", "", "id of the question, so that the command may be repeated (default a new one)"},
+			{"blocks", "", "you wait for it, and are meanwhile halted, degraded, or none of both"},
+			{"default", "", "what you do without an answer"},
 		},
 		run: func(ctx context.Context, in *brokerInput) error {
-			return about(ctx, in, collab.QuestionAsk, collab.QuestionParams{
-				ID: in.optional("id"), AskedOfID: in.given[0], Title: in.words(1), ConversationID: in.text("conversation"),
-			})
+			p := collab.QuestionParams{ID: in.optional("id"), AskedOfID: in.given[0], Title: in.words(1), ConversationID: in.text("conversation")}
+			if blocks := in.text("blocks"); blocks != "" {
+				p.Obligation = &protocol.Obligation{Blocks: blocks, DefaultAction: in.text("default")}
+			} else if in.text("default") != "" {
+				return program.Usage("--default is of what you wait for: add --blocks")
+			}
+			return about(ctx, in, collab.QuestionAsk, p)
 		},
 	},
 	{

@@ -61,10 +61,36 @@ func factInWords(fact *protocol.CollabEvent) string {
 	case collab.EventFlight.Name:
 		f, _ := collab.EventFlight.Read(fact)
 		return strings.TrimSpace(fmt.Sprintf("flight %s of %s is %s %s", f.ID, f.TargetAgentID, f.State, text.Clip(cmp.Or(f.Error, f.Output), 200)))
+	case collab.EventDecisionAsked.Name, collab.EventDecisionChanged.Name:
+		a, _ := collab.EventDecisionChanged.Read(fact)
+		return decisionInWords(&a)
+	case collab.EventObligationOpened.Name, collab.EventObligationChanged.Name:
+		d, _ := collab.EventObligationChanged.Read(fact)
+		return dutyInWords(&d)
 	case collab.EventWakeDecided.Name, collab.EventWoken.Name, collab.EventDelivery.Name, collab.EventDeliveryChanged.Name:
 		return wakeInWords(fact)
 	}
 	return strings.TrimPrefix(fact.Type, "collab.")
+}
+
+// decisionInWords says what a person is asked, or how it was decided.
+func decisionInWords(a *collab.Approval) string {
+	if a.State != collab.ApprovalPending {
+		return fmt.Sprintf("decision %s: %s", a.ID, a.How())
+	}
+	return fmt.Sprintf("decision %s: may %s run %s with %s (sha256 %s) for %s? %s may decide until %s, then: %s", a.ID, a.AskedByID, text.Spelled(a.Tool),
+		text.Clip(text.Spelled(cmp.Or(a.Arguments, "no arguments")), 200), a.Digest, cmp.Or(a.EventID, "no event"),
+		cmp.Or(strings.Join(a.MayDecide, ", "), "people at the command line"), a.ExpiresAt, a.Default)
+}
+
+// dutyInWords says who waits for whom on account of an event, and what was done about it last.
+func dutyInWords(d *collab.Duty) string {
+	said := fmt.Sprintf("obligation of %s to %s: %s", d.Recipient, d.Author, d.State)
+	if len(d.Acts) > 0 {
+		last := d.Acts[len(d.Acts)-1]
+		return strings.TrimSpace(fmt.Sprintf("%s, after %s: %s %s", said, last.Actor, last.Kind, last.Signal))
+	}
+	return said + ", " + d.Blocks + " meanwhile: " + text.Clip(d.Title, 200)
 }
 
 func workInWords(fact *protocol.CollabEvent, w *collab.WorkItem) string {

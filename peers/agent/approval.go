@@ -132,13 +132,12 @@ func (*approver) until(ctx context.Context) time.Time {
 	return now.Add(deadline.Sub(now) * 9 / 10)
 }
 
-// deciders returns who may decide for an event: the person who caused it, or, of one that none
-// did, whom the settings name.
+// deciders returns who may decide for an event: the person who wrote it, or, of any other, such as
+// work of the broker, whom the settings name.
 func (p *approver) deciders(e *mailbox.Entry) []string {
 	person := p.agent.opts.Ladder.Who(attention.RungPerson)
 	switch {
-	case e == nil || e.FromBroker():
-	case e.Content.Author.Kind == string(attention.AuthorHuman):
+	case e != nil && !e.FromBroker() && e.Content.Author.Kind == string(attention.AuthorHuman):
 		return []string{protocol.PeerID(e.Chat).Family() + ":" + e.Content.Author.ID}
 	case protocol.IsPerson(protocol.PeerID(person)):
 		return []string{person}

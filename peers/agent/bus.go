@@ -116,6 +116,7 @@ func (a *Agent) receiveChat(ctx context.Context, d *peer.Delivery, c *protocol.C
 	err := a.box.InTx(ctx, func(tx *mailbox.Tx) {
 		if unshown = tx.UnshownDecision(e); !unshown && !tx.HearVerdict(e, a.opts.AllowWords, a.opts.DenyWords) && !mailbox.HearClose(tx, e) {
 			mailbox.HearReaction(tx, e)
+			mailbox.HearAsk(tx, e)
 			tx.TakeIn(e)
 		}
 	})

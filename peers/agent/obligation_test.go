@@ -389,7 +389,7 @@ func TestAPersonIsTheLastRung(t *testing.T) {
 		m.Event, m.Signal = "reaction", "seen"
 		w.say(m)
 		m = by(inReply(post("r2", ""), "rung"), "88", "human")
-		m.Event, m.Signal = "reaction", "agree"
+		m.Event, m.Signal, m.Recipient = "reaction", "agree", &protocol.Party{ID: "agent:lead", Kind: "agent"} // whose message it is, as bridges have it
 		w.say(m)
 		w.sleep(time.Minute)
 		if open := w.owed("tg:88", "") + "|" + w.owed("agent:lead", ""); open != "|lead: obligation escalated" && open != "|lead: obligation open" {

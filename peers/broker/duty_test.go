@@ -107,3 +107,54 @@ func (d *desk) refused(from protocol.PeerID, name string, params any) string {
 	}
 	return r.Error.Code + ": " + r.Error.Message
 }
+
+// TestTheBrokersRetentionKeepsWhatIsOpen: with all that was done about it, for as long as nobody closes it,
+// and over restarts. What is closed leaves.
+func TestTheBrokersRetentionKeepsWhatIsOpen(t *testing.T) {
+	d := newStoredDesk(t)
+	for _, id := range []string{"open", "closed"} {
+		d.do("agent:worker", "obligation.open", m{"eventId": id, "author": "agent:lead", "recipient": "agent:worker", "blocks": "halted"})
+		d.do("agent:worker", "obligation.react", m{"targetEventId": id, "signal": "declined", "recipient": "agent:worker"})
+	}
+	d.do("agent:lead", "obligation.discharge", m{"eventId": "closed", "recipient": "agent:worker"})
+	for range 3 {
+		d.pruned().Exec(`UPDATE published SET seq = (SELECT max(seq) FROM events)`)
+		d.sweep(91 * 24 * time.Hour)
+		d.do("cli:will", "question.ask", m{"title": "later", "askedOfId": "tg:1"}) // the newest event never leaves
+	}
+	d.restart()
+	got := d.do("cli:will", "obligation.get", m{"eventId": "open", "recipient": "agent:worker"})
+	if acts, _ := got.at("obligation", "acts").([]any); got.at("obligation", "state") != "escalated" || len(acts) != 1 {
+		t.Errorf("after nine months it is %v", got)
+	}
+	if got := d.refused("cli:will", "obligation.get", m{"eventId": "closed", "recipient": "agent:worker"}); !strings.Contains(got, "nobody waits") {
+		t.Errorf("what is closed stays: %s", got)
+	}
+	d.do("agent:lead", "obligation.discharge", m{"eventId": "open", "recipient": "agent:worker"})
+}
+
+// TestAQuestionThatObligesIsListedOnce: as what it obliges to where somebody told of that, and not any
+// more once that is closed; else as the question that it is, as with a recipient of an older draft.
+func TestAQuestionThatObligesIsListedOnce(t *testing.T) {
+	d := newDesk(t)
+	kinds := func() string {
+		list := []string{}
+		for _, one := range d.do("cli:will", "obligation.list", m{}).list("obligations") {
+			list = append(list, fmt.Sprint(one.at("kind"), " ", one.at("id")))
+		}
+		return strings.Join(list, ", ")
+	}
+	d.announce("worker")
+	d.do("cli:will", "question.ask", m{"id": "q", "title": "safe?", "askedOfId": "worker", "obligation": m{"blocks": "halted"}})
+	if got := kinds(); got != "question q" {
+		t.Errorf("listed is %q", got)
+	}
+	d.do("agent:worker", "obligation.open", m{"eventId": "q", "author": "cli:will", "recipient": "agent:worker", "blocks": "halted"})
+	if got := kinds(); got != "obligation q" {
+		t.Errorf("with the obligation, listed is %q", got)
+	}
+	d.do("cli:will", "obligation.discharge", m{"eventId": "q", "recipient": "agent:worker"})
+	if got := kinds(); got != "" {
+		t.Errorf("closed, listed is %q", got)
+	}
+}

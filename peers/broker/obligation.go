@@ -20,6 +20,11 @@ func listObligations(t *tx, p collab.ObligationListParams) collab.Page[collab.Ob
 	for _, id := range t.duties.open() {
 		duties = append(duties, *t.duties.get(id))
 	}
+	for _, q := range questions {
+		if d := t.duties.get(collab.DutyKey(q.ID, q.AskedOfIdentity)); q.Obligation != nil && d != nil && !d.Open() {
+			duties = append(duties, *d)
+		}
+	}
 	owedBy, owedTo := t.shownAs(p.OwedByID), t.shownAs(p.OwedToID)
 	list := filter(collab.Obligations(work, questions, decisions, duties), func(o collab.Obligation) bool {
 		return owedBy(party{o.OwedByID, o.OwedByIdentity}) &&

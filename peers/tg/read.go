@@ -279,7 +279,7 @@ func (h *happening) readQuote(m *models.Message, raw json.RawMessage, bot *model
 
 // readCommand parses a command of the bridge; any other stays a message, and so does an
 // /ask that names nobody else, whose question is the chat's agent's. It reports whether a
-// command names this bot, as in /ask@bot.
+// command names this bot, as in /ask@bot, or means it.
 func (h *happening) readCommand(text string, bot *models.User) (addressed bool) {
 	if !strings.HasPrefix(text, "/") {
 		return false
@@ -291,7 +291,7 @@ func (h *happening) readCommand(text string, bot *models.User) (addressed bool) 
 	}
 	rest = strings.TrimSpace(rest)
 	if word == "/ask" && rest != "" && !asksAnother(rest, bot) {
-		return addressed
+		return true // whom else
 	}
 	if word != forAgents && slices.ContainsFunc(ownCommands, func(c models.BotCommand) bool { return "/"+c.Command == word }) {
 		h.command, h.arguments = word, rest

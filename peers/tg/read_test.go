@@ -129,6 +129,11 @@ func TestTheMenuIsASetting(t *testing.T) {
 		if got := next(t, lead); !strings.HasSuffix(got.Text, "who is there?") {
 			t.Errorf("the agent hears %+v", got)
 		}
+		group := h.api.Group(-5, "House")
+		h.api.Say(group, will, "/ask is it green?") // whoever writes that to nobody asks the chat's agent
+		if got := next(t, lead); !slices.Equal(got.Mentions, []string{"agent:lead"}) {
+			t.Errorf("of an /ask in a group the agent hears %+v", got)
+		}
 		var sent []models.BotCommand
 		if calls := h.api.Calls("setMyCommands"); len(calls) != 1 || json.Unmarshal(calls[0].Params["commands"], &sent) != nil || len(sent) != 14 ||
 			sent[0] != menu[1] || sent[6] != menu[0] || sent[13] != menu[2] {

@@ -42,14 +42,16 @@ type ObligationListParams struct {
 }
 
 // Obligations lists what the records that are open oblige to: what halts somebody first, and then the
-// oldest.
+// oldest. duties may be closed.
 func Obligations(work []WorkItem, questions []Question, decisions []Approval, duties []Duty) []Obligation {
 	var list []Obligation
 	for i := range work {
 		list = append(list, work[i].owed()...)
 	}
 	for i := range questions {
-		list = append(list, questions[i].owed()...)
+		if !slices.ContainsFunc(duties, func(d Duty) bool { return d.EventID == questions[i].ID }) { // else it is listed as what it obliges to
+			list = append(list, questions[i].owed()...)
+		}
 	}
 	for i := range decisions {
 		list = append(list, decisions[i].owed()...)
@@ -85,7 +87,7 @@ func (w *WorkItem) owed() []Obligation {
 }
 
 func (q *Question) owed() []Obligation {
-	if q.State != QuestionOpen || q.Obligation != nil { // which is listed as what it is
+	if q.State != QuestionOpen {
 		return nil
 	}
 	o := Obligation{

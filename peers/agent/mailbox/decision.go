@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -75,8 +76,17 @@ func (v *View) Decision(id string) *Decision {
 
 // AskDecision returns the decision that holds for one call of a turn: a standing one that
 // covers it, the one that the turn asked for before, or a new one, which it shows in the
-// chat of e. e may be nil.
+// chat of e or, of what no chat brought, where who may decide writes to the agent. e may be nil.
 func (tx *Tx) AskDecision(t *Turn, e *Entry, p collab.ApprovalParams) *Decision {
+	if e == nil || e.FromBroker() {
+		e = nil
+		for _, who := range p.MayDecide {
+			e = cmp.Or(e, tx.WhereIs(who, protocol.Topic(p.Chat)))
+		}
+		if e != nil {
+			p.Chat = string(e.Chat)
+		}
+	}
 	d := Decision{TurnID: t.ID, Approval: collab.Approval{
 		ID: decisionID + ulid.Make().String(), ApprovalParams: p, AskedByID: tx.m.id.Name(), AskedByIdentity: tx.m.id,
 		CreatedAt: protocol.FormatTime(time.Now()), ApprovalOutcome: collab.ApprovalOutcome{State: collab.ApprovalPending},
@@ -90,7 +100,7 @@ func (tx *Tx) AskDecision(t *Turn, e *Entry, p collab.ApprovalParams) *Decision 
 		return &same[0]
 	}
 	tx.keep(&d)
-	if e != nil && !e.FromBroker() {
+	if e != nil {
 		tx.Reply(e, SentNotice, decisionKey+d.ID, protocol.ChatReply{
 			Text: questionText(&d.Approval), Buttons: decisionButtons(&d.Approval), MayPress: p.MayDecide, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
 		})
@@ -146,9 +156,12 @@ func (tx *Tx) SettleDecision(a collab.Approval) {
 	}
 	d.Approval, d.Heard = a, Verdict{}
 	tx.keep(d)
-	e := tx.Entry(a.EventID)
-	tx.recordDecision(d, d.Digest, e, decisionKey+string(a.State)+":"+a.ID)
-	if e != nil && tx.SentAs(decisionKey+a.ID) != nil {
+	tx.recordDecision(d, d.Digest, tx.Entry(a.EventID), decisionKey+string(a.State)+":"+a.ID)
+	shown := tx.SentAs(decisionKey + a.ID)
+	if shown == nil {
+		return
+	}
+	if e := tx.Entry(shown.EventID); e != nil {
 		tx.Reply(e, SentNotice, decidedKey+string(a.State)+":"+a.ID, protocol.ChatReply{
 			Text: decisionText(&a) + "Decision: " + a.How() + ".", Edits: decisionKey + a.ID, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
 		})

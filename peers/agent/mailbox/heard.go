@@ -38,7 +38,10 @@ func HearReaction(tx *Tx, e *Entry) {
 		a.Target = c.ReplyTo.SourceID
 	}
 	if o := spokenOf(&tx.View, e.Chat, a.Target); o != nil {
-		a.Target, a.Recipient = o.ID, cmp.Or(a.Recipient, o.Recipient)
+		a.Target = o.ID
+		if a.Recipient == "" || a.Recipient == string(tx.m.id) { // as a chat has it, which only knows whose message it is
+			a.Recipient = o.Recipient
+		}
 	}
 	if a.Actor != string(tx.m.id) { // whose own signals no chat tells it
 		Act(tx, a)
@@ -68,17 +71,35 @@ func spokenOf(v *View, chat protocol.Topic, source string) *Obligation {
 	return nil
 }
 
-// closeWord closes what a person waits for.
-const closeWord = "/close"
+// The words with which a person says that they wait for an answer, and that they have it.
+const (
+	askWord   = "/ask"
+	closeWord = "/close"
+)
+
+// commanded returns what a person says after one of these words, and reports whether they begin with it.
+func commanded(v *View, e *Entry, want string) (rest string, ok bool) {
+	c := &e.Content
+	word, rest, _ := strings.Cut(strings.Replace(strings.TrimSpace(c.Text), "\n", " ", 1), " ")
+	word, _, _ = strings.Cut(word, "@")
+	return strings.TrimSpace(rest), v.m.obliges() && strings.EqualFold(word, want) && c.Event == protocol.EventMessage &&
+		c.Author.Kind == string(attention.AuthorHuman) && c.Forwarded == ""
+}
+
+// HearAsk makes a message with which a person asks one that obliges whom it is aimed at.
+func HearAsk(tx *Tx, e *Entry) {
+	if asked, ok := commanded(&tx.View, e, askWord); ok && asked != "" && e.Content.Obligation == nil {
+		e.Content.Obligation = &protocol.Obligation{Blocks: string(attention.BlocksDegraded)}
+	}
+}
 
 // HearClose takes the word with which a person closes what they wait for, in place of TakeIn, and
 // reports whether it was one: as an answer to what it is about, with its id, or alone where there is
 // just one.
 func HearClose(tx *Tx, e *Entry) bool {
 	c := &e.Content
-	word, named, _ := strings.Cut(strings.TrimSpace(c.Text), " ")
-	word, _, _ = strings.Cut(word, "@")
-	if !tx.m.obliges() || word != closeWord || c.Event != protocol.EventMessage || c.Author.Kind != string(attention.AuthorHuman) || c.Forwarded != "" {
+	named, ok := commanded(&tx.View, e, closeWord)
+	if !ok {
 		return false
 	}
 	if !receipt(tx, e) {
@@ -86,8 +107,8 @@ func HearClose(tx *Tx, e *Entry) bool {
 	}
 	who, self := e.Writer(), string(tx.m.id)
 	list := obligationsWhere(&tx.View, `open = 1 AND ((author = ?1 OR delegate = ?1) AND recipient = ?2 OR author = ?2 AND recipient = ?1 AND rung <> '')`, who, self)
-	about := ""
-	if c.ReplyTo != nil && c.ReplyTo.SourceID != "" {
+	about := named
+	if about == "" && c.ReplyTo != nil && c.ReplyTo.SourceID != "" {
 		about = c.ReplyTo.SourceID
 		if o := spokenOf(&tx.View, e.Chat, about); o != nil {
 			about = o.ID
@@ -95,9 +116,9 @@ func HearClose(tx *Tx, e *Entry) bool {
 	}
 	list = slices.DeleteFunc(list, func(o *Obligation) bool {
 		there := tx.Entry(o.EventID)
-		return there == nil || o.Rung == "" && there.Chat != e.Chat || about != "" && o.ID != about || named != "" && o.ID != strings.TrimSpace(named)
+		return there == nil || o.Rung == "" && there.Chat != e.Chat || about != "" && o.ID != about
 	})
-	mine := c.Chat.Kind == string(attention.ConversationDM) || about != "" && c.ReplyTo.Author == self
+	known := obligationsWhere(&tx.View, `id = ? AND id <> ''`, about)
 	switch {
 	case len(list) == 1:
 		Act(tx, ActRow{ID: "close:" + e.SourceID, Target: list[0].ID, Act: attention.Act{Actor: who, Signal: attention.SignalDone, Recipient: list[0].Recipient}})
@@ -108,11 +129,11 @@ func HearClose(tx *Tx, e *Entry) bool {
 			said += "\n/close " + attention.HeaderValue(o.ID) + " — " + attention.HeaderValue(o.Title)
 		}
 		tx.answerVerdict(e, said)
-	case mine && named != "" && len(obligationsWhere(&tx.View, `id = ? AND open = 0`, strings.TrimSpace(named))) > 0, mine && about != "" && len(obligationsWhere(&tx.View, `id = ? AND open = 0`, about)) > 0:
+	case len(known) > 0 && !slices.ContainsFunc(known, func(o *Obligation) bool { return o.Open }):
 		tx.answerVerdict(e, "That is closed already.")
-	case mine && (named != "" && len(obligationsWhere(&tx.View, `id = ?`, strings.TrimSpace(named))) > 0 || about != "" && len(obligationsWhere(&tx.View, `id = ?`, about)) > 0):
+	case len(known) > 0:
 		tx.answerVerdict(e, "That is not yours to close: it is for whoever waits.")
-	case mine:
+	case c.Chat.Kind == string(attention.ConversationDM), about != "" && c.ReplyTo != nil && c.ReplyTo.Author == self: // it was said to this agent
 		tx.answerVerdict(e, "Nothing is open here that "+tx.m.id.Name()+" owes you.")
 	}
 	return true
@@ -218,6 +239,9 @@ func TellObligations(tx *Tx) {
 			continue
 		}
 		for _, o := range obligationsWhere(&tx.View, `id = ?`, a.Target) {
+			if a.Kind == attention.ActSignal && a.Recipient == "" && a.Actor != o.Recipient { // it is about nobody, and the broker must not hear a name that it did not have
+				continue
+			}
 			tx.Enqueue(protocol.TopicBroker, fmt.Sprintf("act:%d:%s:%s", a.n, text.Clip(a.ID, 200), text.Clip(o.Recipient, 100)), collab.ObligationReact.Message(tx.m.id, collab.ActParams{
 				ReactionID: a.ID, TargetEventID: a.Target, Kind: string(a.Kind), Actor: protocol.PeerID(a.Actor), Signal: string(a.Signal), Recipient: protocol.PeerID(cmp.Or(a.Recipient, o.Recipient)),
 			}))

@@ -159,7 +159,7 @@ func putUpAll(tx *Tx, list []*Obligation) {
 		recordObligation(tx, o, "escalated", step.Reason, map[string]any{"rung": step.Rung, "to": step.To})
 		if step.Rung == attention.RungAuthor {
 			if !o.Escalation {
-				tx.Notice(e, NoticeNobody, tx.m.id.Name()+" was reminded of this three times, and nobody stands above it who could be asked. It stays open until you close it.")
+				tx.Notice(e, NoticeNobody, tx.m.id.Name()+" was reminded of this three times, and nobody stands above it who could be asked. It stays open until you close it: 👍 on its answer, or /close.")
 			}
 			continue
 		}

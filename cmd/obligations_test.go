@@ -1,0 +1,308 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"hubbub/activitylog"
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// A dodger is the endpoint of a model that answers something else, and says done of it. To "silent" it
+// says nothing, and to what comes back neither.
+type dodger struct {
+	mu    sync.Mutex
+	knows []string // the events that came back, each as often as it did
+}
+
+func (d *dodger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		Messages []struct{ Role, Content string }
+	}
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || len(asked.Messages) == 0 {
+		http.Error(w, "no messages", http.StatusBadRequest)
+		return
+	}
+	prompt, results := "", 0
+	for _, m := range asked.Messages {
+		switch m.Role {
+		case "user":
+			prompt, results = m.Content, 0
+		case "tool":
+			results++
+		}
+	}
+	answer := map[string]any{"role": "assistant", "content": ""}
+	_, knock, knocked := strings.Cut(prompt, "C2A KNOCK\nevent_id: ")
+	switch {
+	case knocked:
+		event, _, _ := strings.Cut(knock, "\n")
+		_, event, _ = strings.Cut(strings.TrimPrefix(event, "return:"), ":")
+		d.mu.Lock()
+		d.knows = append(d.knows, event)
+		d.mu.Unlock()
+	case strings.Contains(given(prompt), "silent"):
+	case results < 2:
+		tool, arguments := "chat_send_message", `{"text":"Nice weather today."}`
+		if results == 1 {
+			tool, arguments = "chat_react", `{"signal":"done"}`
+		}
+		answer["tool_calls"] = []any{map[string]any{"id": "call", "type": "function", "function": map[string]any{"name": tool, "arguments": arguments}}}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": answer, "finish_reason": "stop"}}}) // the agent may be gone
+}
+
+// returns is in how many turns of the model an event came back.
+func (d *dodger) returns(event string) (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, one := range d.knows {
+		if one == event {
+			n++
+		}
+	}
+	return n
+}
+
+// newWaiting starts a system with a broker whose agents are dodgers of draft 2026-08-11.
+func newWaiting(t *testing.T, agents ...string) (*system, *dodger) {
+	model := &dodger{}
+	web := httptest.NewServer(model)
+	t.Cleanup(web.Close)
+	s := newSystem(t, append([]string{"--harness=openai", "--model=dodger", "--base-url=" + web.URL + "/v1", "--policy-version=2026-08-11"}, agents...)...)
+	s.start("broker")
+	return s, model
+}
+
+// sourceOf is the id of the event of a person's message.
+func (s *system) sourceOf(m *models.Message) string {
+	return fmt.Sprintf("tg:%d:%d:%d", s.api.Bot().ID, m.Chat.ID, m.ID)
+}
+
+// obliged lists the states of an obligation on record, in order, each record once.
+func (s *system) obliged(event string) (states []string) {
+	seen := map[string]bool{}
+	for _, a := range s.recordsOf(activitylog.RecordObligation) {
+		if a.ObligationID == event && !seen[a.MessageID] {
+			seen[a.MessageID], states = true, append(states, a.State)
+		}
+	}
+	return states
+}
+
+// TestTheArmsOfObligationsOverRealPrograms: arms A, B, C and the control, of people in Telegram, over bridge,
+// bus, broker and agents whose model takes its turns; and the command line tells who waits for whom.
+func TestTheArmsOfObligationsOverRealPrograms(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	s, model := newWaiting(t, "--obligation-buffered=1s", "--person=tg:1002")
+	will, ana := s.api.User("Will"), s.api.User("Ana")
+	if ana.ID != 1002 {
+		t.Fatalf("Ana is %d, not the person of the settings", ana.ID)
+	}
+	dm, group := s.api.DM(will), s.api.Supergroup(-1002, "ops")
+	came := func(what string, n int, event string) {
+		t.Helper()
+		s.await(what, func() bool { return model.returns(event) >= n })
+	}
+	lists := func(command string, args ...string) string { return s.hubbub(append([]string{command}, args...)...) }
+	thumb := func(by models.User, m *models.Message) { s.api.React(m.Chat, by, m.ID, nil, "👍") }
+	answered := func(chat models.Chat) (found *models.Message) {
+		t.Helper()
+		s.await("an answer", func() bool {
+			found = s.saying(chat, func(m *models.Message) bool { return m.Text == "Nice weather today." })
+			return found != nil
+		})
+		return found
+	}
+
+	// A: an answer that is none, and done of the recipient: it comes back, each time in a turn.
+	asked := s.api.Say(dm, will, "/ask is the deploy blocked?")
+	a := s.sourceOf(asked)
+	answer := answered(dm)
+	came("three returns", 3, a)
+	agent, person := fmt.Sprint("agent:tg-", dm.ID), fmt.Sprint("tg:", will.ID)
+	for _, list := range []string{lists("owe"), lists("owe", agent), lists("blocking", person)} {
+		if !strings.Contains(list, a) || !strings.Contains(list, "obligation") || !strings.Contains(list, "is the deploy blocked?") {
+			t.Errorf("listed is\n%s", list)
+		}
+	}
+	if list := lists("owe", person); !strings.Contains(list, "nobody waits") {
+		t.Errorf("Will owes\n%s", list)
+	}
+	s.await("that somebody else is asked", func() bool { return slices.Contains(s.obliged(a), "escalated") })
+	why := lists("why", a)
+	for _, part := range []string{"its author waits for the agent", "opened: " + person + " waits for it (degraded)", "came back", "(for the third time, the last)", "goes to tg:1002 (person)"} {
+		if !strings.Contains(why, part) {
+			t.Errorf("why lacks %q:\n%s", part, why)
+		}
+	}
+
+	// B: the author's thumb on the answer ends it for good.
+	thumb(will, answer)
+	s.await("the end of it", func() bool { return slices.Contains(s.obliged(a), "discharged") })
+	before := model.returns(a)
+	s.await("an empty list", func() bool { return strings.Contains(lists("owe", agent), "nobody waits") })
+
+	// C: no sign at all: it comes back three times, and then Ana has it, who may close what she has.
+	s.api.Say(group, ana, "good morning")
+	silent := s.api.Say(group, will, "/ask@"+s.api.Bot().Username+" are you silent?")
+	c := s.sourceOf(silent)
+	came("three returns", 3, c)
+	var shown *models.Message
+	s.await("the escalation", func() bool {
+		shown = s.saying(group, func(m *models.Message) bool { return strings.Contains(m.Text, "has not seen to 1 obligation") })
+		return shown != nil
+	})
+	owed := func(who models.User) string { return lists("owe", fmt.Sprint("tg:", who.ID)) }
+	s.await("that Ana owes it", func() bool { return strings.Contains(owed(ana), "has not seen to 1 obligation") })
+	thumb(ana, shown)
+	s.await("that Ana owes nothing", func() bool { return strings.Contains(owed(ana), "nobody waits") })
+	if list := lists("blocking", person); !strings.Contains(list, c) {
+		t.Errorf("after Ana closed the list, Will waits for\n%s", list)
+	}
+	s.api.Reply(silent, ana, "/close "+c)
+	s.await("a refusal", func() bool {
+		return s.saying(group, func(m *models.Message) bool { return strings.Contains(m.Text, "not yours to close") }) != nil
+	})
+	s.api.Say(group, will, "/close "+c)
+	s.await("an empty list", func() bool { return strings.Contains(lists("owe"), "nobody waits") })
+
+	// A person at the command line waits, and closes it there; nobody else does.
+	lists("ask", agent, "are you silent?", "--blocks=halted", "--default=I go home", "--as=ops", "--id=q_ops")
+	came("a return", 1, "q_ops")
+	if list := lists("owe", agent); !strings.Contains(list, "q_ops") || !strings.Contains(list, "ops (cli:ops)") || strings.Count(list, "are you silent?") != 1 {
+		t.Errorf("listed is\n%s", list)
+	}
+	refused := func(want string, args ...string) {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), built(t, "hubbub"), append(args, "--bus=ws://"+s.bus, "--data="+s.data)...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%q: %v, %s; want %q", args, err, out, want)
+		}
+	}
+	refused("may not discharge what cli:ops waits for", "owe", "close", "q_ops", "--as=eve")
+	refused("nothing is open on account of nothing", "owe", "close", "nothing", "--as=ops")
+	if said := lists("owe", "close", "q_ops", "--as=ops"); !strings.Contains(said, "obligation of "+agent+" to cli:ops: discharged") {
+		t.Errorf("closed is %s", said)
+	}
+	refused("discharged already, by cli:ops", "owe", "close", "q_ops", agent, "--as=ops")
+	s.await("an empty list", func() bool { return strings.Contains(lists("owe"), "nobody waits") })
+	s.await("that the agent knows", func() bool { return slices.Contains(s.obliged("q_ops"), "discharged") })
+	if why := lists("why", "q_ops"); !strings.Contains(why, "obligation of "+agent+" to cli:ops: open, halted meanwhile") || !strings.Contains(why, "discharged, after cli:ops: signal done") {
+		t.Errorf("why says\n%s", why)
+	}
+	if n := model.returns(c); n != 3 {
+		t.Errorf("it came back %d times", n)
+	}
+	if n := model.returns(a); n != before {
+		t.Errorf("closed, it came back %d times more", n-before)
+	}
+}
+
+// The steps of an obligation, in their order.
+var (
+	waitSaid   = step{"what is asked", true, protocol.TypeTGMessage, "tg", "agent", nil}
+	waitTold   = step{"the obligation", true, protocol.TypeCollabRequest, "agent", "broker", []string{"obligation.open"}}
+	waitKept   = step{"what the broker keeps", true, protocol.TypeCollabResult, "broker", "agent", []string{"obligation", "open"}}
+	waitBack   = step{"the record of its return", true, protocol.TypeAgentEvent, "agent", "", []string{"obligation", "returned"}}
+	waitThumb  = step{"the thumb", false, protocol.TypeTGMessage, "tg", "agent", []string{"agree"}}
+	waitClosed = step{"that it is closed", false, protocol.TypeCollabRequest, "agent", "broker", []string{"obligation.react", "agree"}}
+	waitEnded  = step{"what the broker closed", false, protocol.TypeCollabResult, "broker", "agent", []string{"obligation", "discharged"}}
+)
+
+// obligationFaults kill the broker, the bus, the bridge and the agent where they have the most to lose;
+// make chaos kills each at each frame of each step. See also TestAKilledAgentKeepsWhatIsOwed.
+var obligationFaults = []decisionFault{
+	{"tg", waitSaid, legAccept},
+	{"agent", waitTold, legSend},
+	{"broker", waitTold, legAcknowledge},
+	{"bus", waitKept, legDeliver},
+	{"bus", waitBack, legAccept},
+	{"tg", waitThumb, legAccept},
+	{"broker", waitClosed, legAcknowledge},
+	{"broker", waitEnded, legSend},
+}
+
+// underChaos returns a few faults or, with make chaos, each program that has a part in a step, at each of its
+// frames.
+func underChaos(few []decisionFault, steps ...step) (all []decisionFault) {
+	if os.Getenv("HUBBUB_CHAOS_ROUNDS") == "" {
+		return few
+	}
+	for _, at := range steps {
+		for _, l := range legs {
+			for _, program := range []string{"bus", at.from, at.to} {
+				if program != "" {
+					all = append(all, decisionFault{program, at, l})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// TestAnObligationSurvivesEachKill kills a program at each step of an obligation. It is opened once, comes
+// back, is listed as long as nobody closes it, and is closed once, for good.
+func TestAnObligationSurvivesEachKill(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts programs many times")
+	}
+	s, model := newWaiting(t, "--obligation-buffered=500ms")
+	for _, f := range underChaos(obligationFaults, waitSaid, waitTold, waitKept, waitBack, waitThumb, waitClosed, waitEnded) {
+		t.Run(f.String(), func(t *testing.T) { s.in(t).wait(f, model) })
+	}
+}
+
+// wait asks for something in a new chat, closes it with a thumb on the answer once it came back, and kills a
+// program meanwhile.
+func (s *system) wait(f decisionFault, model *dodger) {
+	will := s.api.User(f.String())
+	dm := s.api.DM(will)
+	var event string
+	s.during(f, f.before, dm, func() { event = s.sourceOf(s.api.Say(dm, will, "/ask is it safe?")) })
+	lists := func(want bool) func() bool { // while the broker is away, the command says so
+		return func() bool {
+			list, err := exec.CommandContext(s.t.Context(), built(s.t, "hubbub"), "owe", "--bus=ws://"+s.bus, "--data="+s.data).Output()
+			return err == nil && strings.Contains(string(list), event) == want
+		}
+	}
+	var answer *models.Message
+	s.await("the answer", func() bool {
+		answer = s.saying(dm, func(m *models.Message) bool { return m.Text == "Nice weather today." })
+		return answer != nil
+	})
+	s.await("that it is listed", lists(true))
+	s.await("that it comes back", func() bool { return model.returns(event) > 0 })
+	s.during(f, !f.before, dm, func() { s.api.React(dm, will, answer.ID, nil, "👍") })
+	s.await("that it is listed no more", lists(false))
+	least := 1
+	if f.program == "bus" { // it may take the last 250 ms of its log with it
+		least = 0
+	}
+	s.await("the record of its end", func() bool { return least == 0 || slices.Contains(s.obliged(event), "discharged") })
+	states, back := s.obliged(event), model.returns(event)
+	s.api.Say(dm, will, "/close "+event) // whatever would come twice comes before the answer to it
+	s.await("that it is closed already", func() bool { return slices.Contains(s.api.Texts(dm.ID), "That is closed already.") })
+	count := map[string]int{}
+	for _, state := range s.obliged(event) {
+		count[state]++
+	}
+	if count["opened"] > 1 || count["discharged"] > 1 || min(count["opened"], count["discharged"]) < least || count["escalated"] > 1 || model.returns(event) != back {
+		s.t.Errorf("on record is %q, then %q; it came back %d times, then %d", states, s.obliged(event), back, model.returns(event))
+	}
+}
