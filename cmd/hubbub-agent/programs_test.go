@@ -103,9 +103,10 @@ type foreignHouse struct {
 	mu    sync.Mutex
 	tries map[string]int // by command
 	saw   []string       // results of tools
+	back  []string       // prompts with which came back what somebody waits for
 }
 
-func newForeignHouse(t *testing.T, f *foreign, permission string) *foreignHouse {
+func newForeignHouse(t *testing.T, f *foreign, permission string, more ...string) *foreignHouse {
 	folder := os.Getenv(programsEnv)
 	if folder == "" {
 		t.Skipf("%s is not set: make test-agents installs the programs and sets it", programsEnv)
@@ -142,6 +143,7 @@ func newForeignHouse(t *testing.T, f *foreign, permission string) *foreignHouse 
 		h.command = fmt.Sprintf("sh -c 'tee -a %[1]s/%[2]s.in | %[3]s | tee -a %[1]s/%[2]s.out'", trace, f.name, h.command)
 	}
 	h.args = []string{"--workspace", h.workspace, "--permission", permission, "--role", "backend", "--deadline", patience.String()}
+	h.args = append(h.args, more...)
 	h.env = []string{"HOME=" + h.home, "PATH=" + os.Getenv("PATH"), "XDG_CONFIG_HOME=", "XDG_DATA_HOME=", "XDG_CACHE_HOME=", "NO_PROXY=127.0.0.1"}
 	if f.env != nil {
 		h.env = append(h.env, f.env(h.home, h.models.URL)...)
@@ -169,6 +171,12 @@ func (h *foreignHouse) play(r *request) move {
 	h.saw = append(h.saw, r.results...)
 	h.mu.Unlock()
 	n := len(r.results)
+	if strings.Contains(r.prompt, "event_id: return:") {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.back = append(h.back, r.prompt)
+		return move{text: "what ends the turn of a return"}
+	}
 	if strings.Contains(r.prompt, "C2A KNOCK\n") {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -186,6 +194,14 @@ func (h *foreignHouse) play(r *request) move {
 	try := h.tries[command]
 	h.mu.Unlock()
 	switch {
+	case command == "dodge" && n < 3:
+		return []move{chat(r, "send_message", obj{"text": "nice weather today"}), chat(r, "react", obj{"signal": "done"}), chat(r, "react", obj{"signal": "seen"})}[n]
+	case command == "read" && n == 0:
+		return chat(r, "read_thread", obj{"conversation": "42"})
+	case command == "read" && n == 1:
+		return chat(r, "send_message", obj{"text": "I have read it"})
+	case command == "nothing":
+		return move{text: "what ends the turn: nothing"}
 	case command == "run" && n == 0:
 		tool, arguments := h.kind.shell(argument)
 		return move{tool: tool, arguments: arguments}
@@ -248,6 +264,8 @@ func TestForeignPrograms(t *testing.T) {
 			t.Run("careful", func(t *testing.T) { careful(t, newForeignHouse(t, f, "reading")) })
 			t.Run("asking", func(t *testing.T) { asking(t, newForeignHouse(t, f, "ask")) })
 			t.Run("root", func(t *testing.T) { refusesRoot(t, f) })
+			t.Run("obliged", func(t *testing.T) { obliged(t, f) })
+			t.Run("dies", func(t *testing.T) { dies(t, newForeignHouse(t, f, "ask")) })
 			t.Run("trusted", func(t *testing.T) { trusted(t, newForeignHouse(t, f, "everything")) })
 		})
 	}
@@ -358,6 +376,94 @@ func asking(t *testing.T, h *foreignHouse) {
 			}
 		}
 	})
+}
+
+// obliged has the arms of draft 2026-08-11, beside a program that has the returns switched off: the control.
+func obliged(t *testing.T, f *foreign) {
+	on := newForeignHouse(t, f, "reading", "--policy-version", "2026-08-11", "--obligation-buffered", "15s", "--person", "tg:88")
+	off := newForeignHouse(t, f, "reading", "--policy-version", "2026-08-11", "--obligation-buffered", "0s", "--person", "tg:88")
+	wait := func(h *foreignHouse, id, text string) {
+		m := protocol.ChatMessage{
+			Text: text, SourceID: id, Chat: &protocol.Chat{ID: "42", Kind: "dm"}, CreatedAt: protocol.FormatTime(time.Now()),
+			Recipients: []protocol.Party{{ID: "lead", Kind: "agent"}}, Obligation: &protocol.Obligation{Blocks: "halted", DefaultAction: "I wait"},
+		}
+		h.event("tg:42", m)
+	}
+	for _, h := range []*foreignHouse{on, off} {
+		m := protocol.ChatMessage{Text: "thanks", SourceID: "0", Chat: &protocol.Chat{ID: "42", Kind: "dm"}, Author: &protocol.Author{ID: "88", Kind: "human"}}
+		harnesstest.Until(t, "the agent takes a message", func() bool {
+			return h.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, m).DeliveredTo == 1
+		})
+		for id, text := range map[string]string{"a": "dodge", "c": "nothing", "d": "read"} {
+			wait(h, id, text)
+		}
+	}
+	wait(on, "b", "answer it is not blocked")
+	for got := on.reply(); got != "it is not blocked"; got = on.reply() {
+		t.Log(got)
+	}
+	on.event("tg:42", protocol.ChatMessage{
+		Event: "reaction", ReactionID: "r1", TargetEventID: "b", Signal: "done", Chat: &protocol.Chat{ID: "42", Kind: "dm"},
+		Actor: &protocol.Party{ID: "tg:77", Kind: "human"}, Recipient: &protocol.Party{ID: "agent:lead", Kind: "agent"},
+	})
+	escalated, discharged := map[string]bool{}, false
+	for len(escalated) < 3 {
+		var r struct{ Event, State, ObligationID, To string }
+		if d := on.records.Next(t); d.Decode(&r) == nil && r.Event == "obligation" {
+			if r.State == "escalated" && r.To == "tg:88" {
+				escalated[r.ObligationID] = true
+			}
+			discharged = discharged || r.State == "discharged" && r.ObligationID == "b"
+		}
+	}
+	if !discharged || escalated["b"] {
+		t.Errorf("what its author closed is discharged: %v; escalated are %v", discharged, escalated)
+	}
+	turns := map[string][]string{} // by event, without what tells one return from the next
+	on.mu.Lock()
+	for _, prompt := range on.back {
+		_, rest, _ := strings.Cut(prompt, "event_id: return:")
+		slot, rest, _ := strings.Cut(rest, ":")
+		id, _, _ := strings.Cut(rest, "\n")
+		turns[id] = append(turns[id], slot)
+	}
+	on.mu.Unlock()
+	for _, id := range []string{"a", "c", "d"} {
+		if !slices.Equal(turns[id], []string{"1", "2", "3"}) {
+			t.Errorf("%s came back in turns of the model at intervals %q", id, turns[id])
+		}
+	}
+	off.mu.Lock()
+	defer off.mu.Unlock()
+	if len(turns["b"]) > 0 || len(off.back) > 0 {
+		t.Errorf("what was closed came back at %q; with returns switched off %d did", turns["b"], len(off.back))
+	}
+}
+
+// dies: a program that dies with its request ends the decision as cancelled, in the chat and on record.
+func dies(t *testing.T, h *foreignHouse) {
+	h.say("tg:42", "run touch "+filepath.Join(h.workspace, "never"), "")
+	if asked := h.reply(); !strings.Contains(asked, "May it?") {
+		t.Fatalf("asked %q", asked)
+	}
+	for _, pid := range children(h.program.Process.Pid) {
+		syscall.Kill(pid, syscall.SIGKILL) //nolint:errcheck // it may have ended
+	}
+	for got := h.reply(); !strings.Contains(got, "Decision: cancelled by agent:lead (its turn ended)."); got = h.reply() {
+		t.Log(got)
+	}
+	for {
+		var r struct{ Event, State, By string }
+		if d := h.records.Next(t); d.Decode(&r) == nil && r.Event == "decision" {
+			if r.State != "cancelled" || r.By != "agent:lead" {
+				t.Errorf("on record is %+v", r)
+			}
+			break
+		}
+	}
+	if _, err := os.Stat(filepath.Join(h.workspace, "never")); err == nil {
+		t.Error("it ran")
+	}
 }
 
 // refusesRoot: what a program says that will not run as root is the reason in `hubbub why`.
