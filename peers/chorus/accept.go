@@ -135,7 +135,7 @@ func (g *Gateway) accept(ctx context.Context, in *inbound, also func(tx *store.T
 			tx.Exec(`UPDATE channel SET mcp = ?, mcp_at = ? WHERE peer = ?`, s.seal.seal(toolsLabel(in.channel), string(raw)), now, in.channel)
 		}
 		also(tx, seq)
-		g.sayTexts(tx, in.channel)
+		g.desk().sayTexts(tx, in.channel)
 		if !g.order(tx, in, seq) {
 			g.surface.Pass(tx, &surface.Event{ID: seq, Chat: in.channel, Source: in.sourceID}, time.Time{})
 		}

@@ -110,11 +110,11 @@ func textsOf(channel protocol.PeerID) string { return string(channel) + " (next 
 
 // newest returns the message of a channel whose callback takes what answers none; 0 if it
 // has none, or if the text waits for the next one.
-func (g *Gateway) newest(ctx context.Context, item *outbox.Item, p *pendingEvent) (int64, error) {
+func (d desk) newest(ctx context.Context, item *outbox.Item, p *pendingEvent) (int64, error) {
 	if item.Destination != string(p.Channel) {
 		return 0, outbox.Later(0, errNoCallback)
 	}
-	tx := store.On(ctx, g.store.db)
+	tx := store.On(ctx, d.g.store.db)
 	return newestOf(tx, p.Channel), tx.Err()
 }
 
@@ -124,27 +124,27 @@ func newestOf(tx *store.Tx, channel protocol.PeerID) int64 {
 
 // keepText has a text that no callback took wait for the next message of its channel, unless
 // that has come meanwhile.
-func (g *Gateway) keepText(tx *store.Tx, item *outbox.Item, p pendingEvent) {
+func (d desk) keepText(tx *store.Tx, item *outbox.Item, p pendingEvent) {
 	to, newest := textsOf(p.Channel), newestOf(tx, p.Channel)
 	if newest > p.Inbound {
 		to = string(p.Channel)
 	}
 	p.Inbound = newest
-	if p.Newest++; p.Newest <= maxNewest && g.callbacks.Count(tx, to, outbox.StatePending) < maxTexts {
+	if p.Newest++; p.Newest <= maxNewest && d.g.callbacks.Count(tx, to, outbox.StatePending) < maxTexts {
 		raw, err := json.Marshal(p)
 		tx.Fail(err)
-		_, err = g.callbacks.Put(tx, to, fmt.Sprintf("%d %s", p.Newest, hashSecret(item.Key)), raw)
+		_, err = d.g.callbacks.Put(tx, to, fmt.Sprintf("%d %s", p.Newest, hashSecret(item.Key)), raw)
 		tx.Fail(err)
 	}
 }
 
 // sayTexts has the texts that wait for a channel's next message go out: it has come.
-func (g *Gateway) sayTexts(tx *store.Tx, channel protocol.PeerID) {
-	g.callbacks.Move(tx, textsOf(channel), string(channel))
+func (d desk) sayTexts(tx *store.Tx, channel protocol.PeerID) {
+	d.g.callbacks.Move(tx, textsOf(channel), string(channel))
 	ctx := context.WithoutCancel(tx.Context())
 	tx.After(func() {
-		if err := g.callbacks.Hurry(ctx, string(channel)); err != nil {
-			g.log.Warn().Err(err).Str("peer", string(channel)).Msg("texts for a channel wait on")
+		if err := d.g.callbacks.Hurry(ctx, string(channel)); err != nil {
+			d.g.log.Warn().Err(err).Str("peer", string(channel)).Msg("texts for a channel wait on")
 		}
 	})
 }

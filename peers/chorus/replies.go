@@ -188,7 +188,7 @@ func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
 	var p pendingEvent
 	err := json.Unmarshal(item.Body, &p)
 	if err == nil && p.Newest > 0 {
-		if p.Inbound, err = g.newest(ctx, &item, &p); err != nil {
+		if p.Inbound, err = g.desk().newest(ctx, &item, &p); err != nil {
 			return err
 		}
 	} else if err == nil && p.Inbound == 0 { // stored by a version that queued for each message by itself
@@ -252,7 +252,7 @@ func (g *Gateway) settleEvent(tx *store.Tx, item outbox.Item, outcome outbox.Sta
 	var p pendingEvent
 	if err := json.Unmarshal(item.Body, &p); err != nil || p.Reply == "" {
 		if p.Newest > 0 && outcome == outbox.StateDead {
-			g.keepText(tx, &item, p)
+			g.desk().keepText(tx, &item, p)
 		}
 		return
 	}
