@@ -21,7 +21,7 @@ func (b withBearer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // TestATaskSurvivesItsGateway: an agent reached over A2A asks before it deploys, who sent the
 // task decides, and it deploys once and says so once, though the gateway is killed while the
-// task asks, and again while it goes on.
+// task asks, and again while it goes on. It is so over JSON-RPC and over HTTP+JSON.
 func TestATaskSurvivesItsGateway(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -43,11 +43,34 @@ func TestATaskSurvivesItsGateway(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatalf("%s, %v", out, err)
 	}
-	client, err := a2aclient.NewFromEndpoints(t.Context(), []*sdk.AgentInterface{sdk.NewAgentInterface("http://"+gateway+"/a2a", sdk.TransportProtocolJSONRPC)},
-		a2aclient.WithJSONRPCTransport(&http.Client{Transport: withBearer(secret)}))
-	if err != nil {
-		t.Fatal(err)
+	caller := &http.Client{Transport: withBearer(secret)}
+	for site, binding := range map[string]struct {
+		path     string
+		protocol sdk.TransportProtocol
+		caller   a2aclient.FactoryOption
+	}{
+		"rpc":  {"/a2a", sdk.TransportProtocolJSONRPC, a2aclient.WithJSONRPCTransport(caller)},
+		"rest": {"/a2a/rest", sdk.TransportProtocolHTTPJSON, a2aclient.WithRESTTransport(caller)},
+	} {
+		client, err := a2aclient.NewFromEndpoints(t.Context(), []*sdk.AgentInterface{sdk.NewAgentInterface("http://"+gateway+binding.path, binding.protocol)}, binding.caller)
+		if err != nil {
+			t.Fatal(err)
+		}
+		survives(t, client, site, restart)
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ran["rpc"] != 1 || d.ran["rest"] != 1 {
+		t.Errorf("it ran %v", d.ran)
+	}
+	if kept := s.decisions(); len(kept) != 2 || kept[0].By != "chorus:a2a:ops" || kept[1].By != "chorus:a2a:ops" {
+		t.Errorf("decisions %+v", kept)
+	}
+}
+
+// survives has a client send a task that asks, and decide it, while the gateway is killed.
+func survives(t *testing.T, client *a2aclient.Client, site string, restart func()) {
+	t.Helper()
 	send := func(m *sdk.Message, at bool) *sdk.Task {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), patience+patience)
@@ -59,7 +82,7 @@ func TestATaskSurvivesItsGateway(t *testing.T) {
 		}
 		return task
 	}
-	deploy := sdk.NewMessage(sdk.MessageRoleUser, sdk.NewTextPart("deploy [site]"))
+	deploy := sdk.NewMessage(sdk.MessageRoleUser, sdk.NewTextPart("deploy ["+site+"]"))
 	asks := send(deploy, false)
 	if asks.Status.State != sdk.TaskStateInputRequired || !strings.Contains(asks.Status.Message.Parts[0].Text(), "asks to run mcp:ops.deploy") {
 		t.Fatalf("a task that asks is %+v", asks)
@@ -73,15 +96,7 @@ func TestATaskSurvivesItsGateway(t *testing.T) {
 	send(yes, true)
 	restart()
 	done := send(yes, false)
-	if done.ID != asks.ID || done.Status.State != sdk.TaskStateCompleted || len(done.Artifacts) != 1 || !strings.Contains(done.Artifacts[0].Parts[0].Text(), "deployed site") {
+	if done.ID != asks.ID || done.Status.State != sdk.TaskStateCompleted || len(done.Artifacts) != 1 || !strings.Contains(done.Artifacts[0].Parts[0].Text(), "deployed "+site) {
 		t.Errorf("after yes: %+v", done)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ran["site"] != 1 {
-		t.Errorf("it ran %d times", d.ran["site"])
-	}
-	if kept := s.decisions(); len(kept) != 1 || kept[0].By != "chorus:a2a:ops" {
-		t.Errorf("decisions %+v", kept)
 	}
 }
