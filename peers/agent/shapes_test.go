@@ -244,12 +244,20 @@ func runAnswering(file string) {
 	answer := func(call, event, text string) {
 		say(map[string]any{"id": call, "method": "tools/call", "params": map[string]any{"name": "chat.send_message", "arguments": map[string]any{"inReplyTo": event, "text": text}}})
 	}
+	texts := map[string]string{} // by call
+	call := func(id, text string) {
+		texts[id] = text
+		_, event, _ := strings.Cut(id, " ")
+		answer(id, event, text)
+	}
+	var busy []string // calls that came too many at once, which are made again when one is answered
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var m struct {
 			ID     json.RawMessage
 			Method string
+			Error  json.RawMessage
 			Params struct {
 				EventID, ProtocolVersion string
 				Capabilities             json.RawMessage
@@ -265,12 +273,20 @@ func runAnswering(file string) {
 		case "chat/deliver":
 			say(map[string]any{"id": m.ID, "result": map[string]any{"accepted": true}})
 			n, _ := strconv.Atoi(askedFor.FindStringSubmatch(lines.Text())[1]) //nolint:errcheck // digits
-			answer("first "+m.Params.EventID, m.Params.EventID, list[n])
+			call("first "+m.Params.EventID, list[n])
 		case "":
-			var call string
-			_ = json.Unmarshal(m.ID, &call) // it is ours
-			if event, first := strings.CutPrefix(call, "first "); first && m.Result.IsError {
-				answer("second "+event, event, again)
+			var id string
+			_ = json.Unmarshal(m.ID, &id) // it is ours
+			if m.Error != nil {
+				busy = append(busy, id)
+				continue
+			}
+			if event, first := strings.CutPrefix(id, "first "); first && m.Result.IsError {
+				call("second "+event, again)
+			}
+			if len(busy) > 0 {
+				id, busy = busy[0], busy[1:]
+				call(id, texts[id])
 			}
 		}
 	}
