@@ -122,7 +122,7 @@ func TestAnInnerPartOverSeveralTexts(t *testing.T) {
 	for _, whole := range append(innerParts, "It is 3.\n<think>INNER\n\nINNER\nINNER</think>\n") {
 		cuts := []int{0}
 		for i := range whole {
-			if i > 0 && strings.ContainsRune("\n >]▷}", rune(whole[i-1])) && i-cuts[len(cuts)-1] > len(whole)/30 {
+			if i > 0 && strings.ContainsRune("\n >]▷}", rune(whole[i-1])) && i-cuts[len(cuts)-1] > len(whole)/12 {
 				cuts = append(cuts, i)
 			}
 		}
@@ -140,7 +140,7 @@ func TestAnInnerPartOverSeveralTexts(t *testing.T) {
 		}
 	}
 	inner := ""
-	for i, part := range []string{"<tool_call>" + strings.Repeat("INNER\n", 5000), "INNER", "</tool_call>\nIt is 4.", "It is 5."} {
+	for i, part := range []string{"<tool_call>" + strings.Repeat("INNER\n", 3000), "INNER", "</tool_call>\nIt is 4.", "It is 5."} {
 		said := ""
 		if said, inner = attention.AnswerAfter(inner, part); said != []string{"", "", "It is 4.", "It is 5."}[i] || len(inner) > 20_000 {
 			t.Errorf("part %d became %q, and %d bytes are kept", i+1, said, len(inner))

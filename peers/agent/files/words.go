@@ -21,7 +21,7 @@ var errNoText = errors.New("it is no text that can be read here")
 func Text(body []byte) (string, error) {
 	switch {
 	case bytes.HasPrefix(body, []byte("PK\x03\x04")):
-		return officeText(body)
+		return officeText(body, 8*maxWords)
 	case bytes.HasPrefix(body, []byte{0xff, 0xfe}):
 		return wide(body[2:], 0, 1), nil
 	case bytes.HasPrefix(body, []byte{0xfe, 0xff}):
@@ -43,14 +43,15 @@ func wide(body []byte, low, high int) string {
 	return string(utf16.Decode(units))
 }
 
-// officeText returns the words of an office document, in the order of its parts.
-func officeText(body []byte) (string, error) {
+// officeText returns the words of an office document, in the order of its parts, of which it reads
+// so many bytes: a small archive may hold anything.
+func officeText(body []byte, most int64) (string, error) {
 	archive, err := zip.NewReader(bytes.NewReader(body), int64(len(body)))
 	if err != nil {
 		return "", errNoText
 	}
 	var words strings.Builder
-	left := io.LimitedReader{N: 8 * maxWords} // of all parts: a small archive may hold anything
+	left := io.LimitedReader{N: most}
 	for _, part := range archive.File {
 		slide := strings.HasPrefix(part.Name, "ppt/slides/slide") && strings.HasSuffix(part.Name, ".xml")
 		if part.Name != "word/document.xml" && part.Name != "content.xml" && !slide {

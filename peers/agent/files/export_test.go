@@ -1,0 +1,4 @@
+package files
+
+// OfficeText reads at most so many bytes of the parts of a document.
+var OfficeText = officeText
