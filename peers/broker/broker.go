@@ -77,7 +77,7 @@ func New(db *sql.DB, p *peer.Peer, opts *Options) *Broker {
 	// nothing may use db while it holds a transaction.
 	db.SetMaxOpenConns(1)
 	b.outbox = outbox.New(db, b.sendLetter, &outbox.Options{
-		Name: "letters", MaxPending: 20_000, MaxAge: time.Hour, OnInterrupted: outbox.Resend,
+		Name: "letters", MaxPending: 20_000, MaxAge: 7 * 24 * time.Hour, OnInterrupted: outbox.Resend,
 		AttemptTimeout: answerTimeout, StopTimeout: time.Second, Now: o.Now, Log: o.Log,
 	})
 	b.writer = &writer{

@@ -77,7 +77,8 @@ func claimDelivery(t *tx, p collab.DeliveryClaimParams) (out collab.DeliveryResu
 	lease := duration(p.LeaseMs, "leaseMs", defaultLease, maxLease)
 	wanted, _ := t.deliveriesFor(p.TargetAgentID)
 	for _, d := range t.openDeliveries() {
-		if !wanted(&d) || d.Status != collab.DeliveryPending {
+		_, kept := t.messages.find(d.MessageID)
+		if !wanted(&d) || d.Status != collab.DeliveryPending || d.MessageID != "" && !kept {
 			continue
 		}
 		d.Status, d.LeasedBy, d.LeaseUntil = collab.DeliveryLeased, string(t.caller.Identity), stamp(t.now.Add(lease))

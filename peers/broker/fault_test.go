@@ -142,6 +142,24 @@ func TestWhatIsRejectedHoldsUpNothing(t *testing.T) {
 	})
 }
 
+// TestABridgeThatIsAwayHearsLater of what people are told in its chats; an agent does not.
+func TestABridgeThatIsAwayHearsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bustest.StartInMemory(t, nil)
+		r := start(t, b, filepath.Join(t.TempDir(), "broker.db"), nil)
+		defer r.stop()
+		will := join(t, b, "cli:will")
+		will.do("work_item.create", object{"id": "w", "title": "the bill", "ownerId": "tg:42", "nextMoveOwnerId": "tg:42"})
+		time.Sleep(8 * time.Hour)
+		bridge := join(t, b, "tg:42")
+		time.Sleep(time.Minute) // between two attempts
+		told := decode(t, bridge.event(collab.EventWakeDecided.Name).Payload)
+		if told["recordId"] != "w" || told["title"] != "the bill" || told["sweep"] != true {
+			t.Errorf("the chat is told %v", told)
+		}
+	})
+}
+
 // A subscriber of collab:events that hangs slows the facts, and does not stop
 // them, nor the answers.
 func TestAHangingSubscriberDoesNotStopTheFacts(t *testing.T) {

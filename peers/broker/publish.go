@@ -171,6 +171,10 @@ type letter struct {
 // does not take it.
 const giveUpWakeAfter = 10 * time.Minute
 
+// bridgeAway is how long a program that shows chats may be away, and still hears of what people
+// are told there.
+const bridgeAway = 24 * time.Hour
+
 // maxRejections is how often an addressee may reject something before it is given
 // up, so that what comes after it need not wait.
 const maxRejections = 4
@@ -234,9 +238,10 @@ func (b *Broker) sendLetter(ctx context.Context, item outbox.Item) error {
 	err = peer.Judge(l.To.Topic(), item.Attempt, result, err)
 	reception := peer.ReceptionOf(err)
 	rejected := item.Attempt >= maxRejections && reception == peer.Rejected
-	old := rejected || b.opts.Now().Sub(item.EnqueuedAt) > giveUpWakeAfter
+	age := b.opts.Now().Sub(item.EnqueuedAt)
+	old := rejected || age > giveUpWakeAfter
 	switch {
-	case reception == peer.Received, reception == peer.Absent && l.DeliveryID == "" && (old || !isBridge(l.To)):
+	case reception == peer.Received, reception == peer.Absent && l.DeliveryID == "" && (age > bridgeAway || !isBridge(l.To)):
 		return nil
 	case reception == peer.Absent && l.DeliveryID == "": // a bridge that starts again
 	case reception == peer.Absent:

@@ -226,6 +226,9 @@ func TestAReminderOutlivesItsMessage(t *testing.T) {
 	d.wakes()
 	d.pruned().Exec(`UPDATE published SET seq = (SELECT max(seq) FROM events)`)
 	d.sweep(90*24*time.Hour - 39*time.Minute)
+	if got := d.do("agent:boss", "delivery.claim", m{"targetAgentId": "boss"}); got["delivery"] != nil {
+		t.Errorf("boss takes what nobody can tell any more: %v", got)
+	}
 	d.announce("boss")
 	d.wantWakes()
 }
