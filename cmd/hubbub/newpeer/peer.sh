@@ -3,7 +3,8 @@
 # HUBBUB_BUS is the address of the bus, HUBBUB_TOKEN the token of the peer, if the bus wants one.
 #
 # It watches and sends: it reconnects and keeps order, but the bus does not count a watcher,
-# so a sender is told that nobody subscribes, and what is sent while the bus is away is missed.
+# so a sender is told that nobody subscribes, what is sent while the bus is away is missed, and an
+# answer that is under way when the bus ends is not sent again.
 # A peer that answers for its messages is `hubbub new peer --lang py`, ts or go.
 set -eu
 identity=agent:echo
