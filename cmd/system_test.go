@@ -139,16 +139,19 @@ func (s *system) passesOf(f activitylog.Filter) []*pass {
 	return list
 }
 
-// await waits until condition holds.
+// await waits until condition holds. It asks less often where asking takes long, as reading a
+// log does, so that the programs have the processor.
 func (s *system) await(what string, condition func() bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience+patience)
 	defer cancel()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for !condition() {
+	for {
+		began := time.Now()
+		if condition() {
+			return
+		}
 		select {
-		case <-ticker.C:
+		case <-time.After(max(20*time.Millisecond, 4*time.Since(began))):
 		case <-ctx.Done():
 			*s.never = append(*s.never, s.t.Name()+": "+what)
 			s.t.Fatalf("%s never came; the programs' logs:\n%s", what, s.programLogs())
