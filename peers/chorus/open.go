@@ -29,6 +29,8 @@ var (
 	toHooks string // programs elsewhere POST what chats are to hear
 	//go:embed given.sql
 	toGiven string // a delivery knows which words it has given
+	//go:embed answered.sql
+	toAnswered string // a reply finds its message by an index
 )
 
 // Files in the gateway's data folder.
@@ -62,7 +64,7 @@ func OpenStore(folder string) (*Store, error) {
 }
 
 func versions() []string {
-	return []string{schema + outbox.Schema, surface.Schema + toSurface, toAgents, toA2A, toAsked, toHooks, toGiven}
+	return []string{schema + outbox.Schema, surface.Schema + toSurface, toAgents, toA2A, toAsked, toHooks, toGiven, toAnswered}
 }
 
 // OpenStoreBeside opens the data folder for an operator's command. It refuses one of

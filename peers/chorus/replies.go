@@ -148,10 +148,24 @@ func answered(tx *store.Tx, channel protocol.PeerID, inReplyTo string, inFlight 
 	if slices.ContainsFunc(ownSources, func(own string) bool { return strings.HasPrefix(inReplyTo, own) }) {
 		inReplyTo = ""
 	}
-	return one(tx, ErrNotFound, func(in *replied) []any { return []any{&in.seq, &in.turn} },
-		`SELECT seq, turn FROM inbound WHERE channel = ?1 AND (callback IS NULL OR callback <> x'') AND (?3 = '' OR source_id = ?3 OR message_id = ?3)
-		ORDER BY seq = ?2 DESC, forwarded_at > 0 DESC, seq DESC LIMIT 1`, channel, inFlight, inReplyTo)
+	into := func(in *replied) []any { return []any{&in.seq, &in.turn} }
+	if inReplyTo == "" {
+		return one(tx, ErrNotFound, into, answeredLast, channel, inFlight)
+	}
+	return one(tx, ErrNotFound, into, answeredNamed, channel, inFlight, inReplyTo)
 }
+
+// answeredNamed finds the message that a reply names, and answeredLast the one that it means if it names none: each by
+// an index, since an agent's every report asks for it.
+const (
+	answeredNamed = `SELECT seq, turn FROM inbound WHERE +channel = ?1 AND ` + hasCallback + ` AND (source_id = ?3 OR message_id = ?3)
+		ORDER BY seq = ?2 DESC, forwarded_at > 0 DESC, seq DESC LIMIT 1`
+	answeredLast = `SELECT seq, turn FROM inbound WHERE seq = coalesce(
+		(SELECT seq FROM inbound WHERE seq = ?2 AND +channel = ?1 AND ` + hasCallback + `),
+		(SELECT seq FROM inbound WHERE channel = ?1 AND +forwarded_at > 0 AND ` + hasCallback + ` ORDER BY seq DESC LIMIT 1),
+		(SELECT seq FROM inbound WHERE channel = ?1 AND ` + hasCallback + ` ORDER BY seq DESC LIMIT 1))`
+	hasCallback = `(callback IS NULL OR callback <> x'')`
+)
 
 // ownSources begin the sourceIds of events in a channel that its service did not POST.
 var ownSources = []string{hookLabel(""), "reminder:", "undelivered:"}

@@ -52,15 +52,18 @@ type album struct {
 	draft           draft
 }
 
+// albumBefore finds the newest event of an album. It says album <> ” for its index.
+const albumBefore = `SELECT id, draft, message, source_id, received_at FROM events WHERE bot = ?1 AND telegram_chat = ?2 AND album = ?3 AND album <> ''
+	AND (?5 <> 'edit' OR message = ?4 OR EXISTS (SELECT 1 FROM json_each(draft, '$.items') WHERE value ->> 'message' = ?4))
+	ORDER BY id DESC LIMIT 1`
+
 // album returns the newest event of the album that a happening is a part of: one to which a
 // message may be added, or one that tells of the message that was edited; else nil.
 func (in *intake) album(tx *store.Tx, h *happening) *album {
 	var a album
 	var first int
 	raw, known := store.One(tx, func(raw *[]byte) []any { return []any{&a.event, raw, &first, &a.source, &a.received} },
-		`SELECT id, draft, message, source_id, received_at FROM events WHERE bot = ?1 AND telegram_chat = ?2 AND album = ?3
-			AND (?5 <> 'edit' OR message = ?4 OR EXISTS (SELECT 1 FROM json_each(draft, '$.items') WHERE value ->> 'message' = ?4))
-			ORDER BY id DESC LIMIT 1`,
+		albumBefore,
 		in.bot, h.chat.ID, h.album, h.message, h.draft.Content.Event)
 	if !known {
 		return nil

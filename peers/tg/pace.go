@@ -44,6 +44,10 @@ func (out *outbound) rest(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
+// begunSends finds when the send to a chat began that some newer ones follow. It says begun_at > 0 for its index.
+const begunSends = `SELECT begun_at FROM sends WHERE bot = ? AND chat = ? AND begun_at > ? AND begun_at > 0 AND kind <> 'callback'
+	ORDER BY begun_at DESC LIMIT 1 OFFSET ?`
+
 // waitFor returns how long the limits forbid a send to a chat, zero or less if they
 // do not.
 func (out *outbound) waitFor(tx *store.Tx, o *outgoing) time.Duration {
@@ -52,8 +56,7 @@ func (out *outbound) waitFor(tx *store.Tx, o *outgoing) time.Duration {
 		return held
 	}
 	begun := func(since time.Time, newer int) time.Time { // of the send that so many newer ones follow; zero if there is none
-		return at(store.Value[int64](tx, `SELECT begun_at FROM sends WHERE bot = ? AND chat = ? AND begun_at > ? AND kind <> 'callback'
-			ORDER BY begun_at DESC LIMIT 1 OFFSET ?`, out.bot, o.chat.key, since.UnixMicro(), newer))
+		return at(store.Value[int64](tx, begunSends, out.bot, o.chat.key, since.UnixMicro(), newer))
 	}
 	wait := held
 	if out.opts.MinSendInterval > 0 {
