@@ -93,12 +93,29 @@ func (t *tx) checkAcceptance(old, r *record) {
 		reviewers = append(reviewers, old.next())
 	}
 	reviewers = filter(reviewers, func(p party) bool { return p.name != "" && p != old.owner() })
+	if len(reviewers) == 0 && old.RequestedByID != "" {
+		reviewers = []party{old.requester()} // its owner, and nobody else is named
+	}
 	if len(reviewers) == 0 || slices.ContainsFunc(reviewers, func(p party) bool { return t.caller.actsFor(p.id) }) {
 		return
 	}
 	if judges || old.RequestedByID != "" && old.requester() != r.requester() {
 		refuse(collab.CodeForbidden, "%s does not review %s: that is for %s", t.caller.Name, r.name(), reviewers[0].ref())
 	}
+}
+
+// handIn gives the next move to who requested work where an agent that neither requested nor owns
+// it leaves it with itself in review: nobody makes themselves the reviewer.
+func (t *tx) handIn(old, r *record, named bool) {
+	own := t.caller.is(r.NextMoveOwnerIdentity) && !t.caller.is(r.OwnerIdentity) && !t.caller.is(r.RequestedByIdentity)
+	if t.caller.Person || r.State != collab.WorkReview || r.RequestedByID == "" || !own ||
+		old.State == r.State && old.owner() == r.owner() && old.next() == r.next() {
+		return
+	}
+	if named {
+		refuse(collab.CodeForbidden, "%s does not make itself the reviewer of %s: that is for %s", t.caller.Name, r.name(), r.requester().ref())
+	}
+	r.giveTo(r.requester())
 }
 
 // checkCycles refuses a record that would be its own parent, or wait for itself, by way of

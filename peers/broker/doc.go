@@ -166,7 +166,8 @@
 //
 // Parents and waits that lead back to the record itself are refused. Work is accepted or
 // rejected by who requested it, by who has the next move while it is in review, or by people;
-// by its owner only if that is nobody else. parentId null clears it.
+// by its owner only if that is nobody else, and nobody makes themselves the reviewer: who has the next
+// move of another's work and hands it in gives that to who requested it. parentId null clears it.
 //
 // Creating and updating work wakes nobody unless the params have "wake":true, or
 // work_item.wake is called; asking and answering a question wake the one whose move

@@ -77,6 +77,21 @@ func TestAnOwnerDoesNotAcceptItsOwnWork(t *testing.T) {
 	d.refuse(collab.CodeForbidden, "agent:worker", "work_item.create", m{
 		"title": "t", "ownerId": "worker", "nextMoveOwnerId": "worker", "requestedById": "boss", "acceptanceState": "accepted",
 	})
+	// Nor by giving the work away first, in review or before, and keeping the next move.
+	done("x", m{"by": "boss", "next": "worker"})
+	d.do("agent:worker", "work_item.create", m{"id": "y", "title": "t", "ownerId": "worker", "nextMoveOwnerId": "worker", "requestedById": "boss"})
+	d.do("agent:worker", "work_item.update", m{"id": "y", "ownerId": "boss"})
+	d.refuse(collab.CodeForbidden, "agent:worker", "work_item.update", m{"id": "y", "state": "review", "nextMoveOwnerId": "worker"})
+	d.do("agent:worker", "work_item.update", m{"id": "y", "state": "review"})
+	d.do("agent:worker", "work_item.update", m{"id": "x", "ownerId": "boss"})
+	for _, id := range []string{"x", "y"} {
+		if w := d.do("cli:will", "work_item.get", m{"id": id}); w.at("work_item", "nextMoveOwnerId") != "boss" {
+			t.Errorf("%s is reviewed by %v", id, w.at("work_item", "nextMoveOwnerId"))
+		}
+		d.refuse(collab.CodeForbidden, "agent:worker", "work_item.update", verdict(id))
+		d.do("agent:boss", "work_item.update", m{"id": id, "nextMoveOwnerId": "qa"})
+		d.do("agent:qa", "work_item.update", verdict(id))
+	}
 	done("v", m{"by": "boss", "next": "qa"})
 	d.do("agent:qa", "work_item.update", verdict("v"))
 	done("u", m{"by": "worker", "next": "worker"}) // nobody else is named

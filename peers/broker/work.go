@@ -28,6 +28,7 @@ func updateWork(t *tx, p collab.WorkParams) collab.Result {
 	old := t.recordToMove(collab.KindWorkItem, *p.ID)
 	r := *old
 	t.takeOver(&r, p)
+	t.handIn(old, &r, p.NextMoveOwnerID != nil)
 	t.checkAcceptance(old, &r)
 	if r.State != collab.WorkWaiting && p.WaitingOn == nil {
 		r.WaitingOn = nil // nothing is waited for any more
