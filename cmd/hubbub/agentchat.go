@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"hubbub/bus/report"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
 	"hubbub/cmd/internal/talk"
@@ -112,6 +115,15 @@ func (t *typist) ask(cmd *cobra.Command, text string, wait time.Duration) error 
 	}
 }
 
+// away reports whether the bus has no such agent, as far as it tells: another of its cluster
+// may have it.
+func (t *typist) away(ctx context.Context, env *program.Env) bool {
+	raw, _, err := fetch(ctx, env, http.MethodGet, "/peers", describeGet)
+	var list []report.Peer
+	return err == nil && json.Unmarshal(raw, &list) == nil &&
+		!slices.ContainsFunc(list, func(p report.Peer) bool { return p.ID == string(t.agent) })
+}
+
 // typed sends each line that is typed, and prints what the agent says, until either side
 // ends.
 func (t *typist) typed(ctx context.Context, env *program.Env) error {
@@ -123,7 +135,10 @@ func (t *typist) typed(ctx context.Context, env *program.Env) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	fmt.Fprintf(env.Stderr, "This is a direct chat with %s. Type a line; Ctrl-D ends.\n", t.agent)
+	fmt.Fprintf(env.Stderr, "This is a direct chat with %s. Type a line; Ctrl-D ends.\n", screen.Printable(string(t.agent)))
+	if t.away(ctx, env) {
+		fmt.Fprintln(env.Stderr, "It is not connected to this bus now; `hubbub peers` lists who is.")
+	}
 	paint := screen.NewPainter(env.Stdout)
 	wg.Go(func() {
 		for {

@@ -19,6 +19,7 @@ import (
 	"hubbub/bus/report"
 	"hubbub/cmd/internal/letters"
 	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/screen"
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness/child"
 	"hubbub/peers/outbox"
@@ -149,9 +150,9 @@ func reportFindings(p *printer, findings []tg.Finding) error {
 			p.value(f)
 			continue
 		}
-		p.line("%-7s  %s: %s", marks[f.Level], f.Check, f.Says)
+		p.line("%s", screen.Hang(fmt.Sprintf("%-7s  ", marks[f.Level]), f.Check+": "+f.Says, p.columns))
 		if f.Advice != "" {
-			p.line("         -> %s", f.Advice)
+			p.line("%s", screen.Hang("         -> ", f.Advice, p.columns))
 		}
 	}
 	switch {

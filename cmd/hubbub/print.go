@@ -71,11 +71,11 @@ func (p *printer) folded(rows [][]any) {
 		var told []string
 		for i, cell := range cells[1:] {
 			if words := strings.TrimSpace(fmt.Sprint(cell)); words != "" && words != "-" {
-				told = append(told, strings.ToLower(fmt.Sprint(rows[0][i+1]))+" "+words)
+				told = append(told, strings.ToLower(fmt.Sprint(rows[0][i+1]))+"\u00a0"+words) // in one line
 			}
 		}
 		for _, line := range screen.Wrap(strings.Join(told, ", "), p.columns-2) {
-			p.line("%s", p.Paint(screen.Dim, "  "+line))
+			p.line("%s", p.Paint(screen.Dim, "  "+strings.ReplaceAll(line, "\u00a0", " ")))
 		}
 	}
 }

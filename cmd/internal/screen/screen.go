@@ -152,7 +152,7 @@ func Fold(text string, n int) string {
 		switch {
 		case two != nil && Width(line) > n:
 			end()
-			out = append(out, hang(two[1], strings.Repeat(" ", Width(two[1])), two[2], n)...)
+			out = append(out, Hang(two[1], two[2], n))
 		case two == nil && words != "" && (blank == "" || len(blank) == 8 && !strings.ContainsAny(words[:1], `"{[`)):
 			if blank != indent {
 				end()
@@ -165,6 +165,15 @@ func Fold(text string, n int) string {
 	}
 	end()
 	return strings.Join(out, "\n")
+}
+
+// Hang wraps a text to n columns behind first, below which its other lines begin. If n is 0
+// it is one line.
+func Hang(first, text string, n int) string {
+	if n <= 0 {
+		return first + text
+	}
+	return strings.Join(hang(first, strings.Repeat(" ", Width(first)), text, n), "\n")
 }
 
 // hang wraps a text to n columns, with first before its first line and next before the others.

@@ -53,6 +53,14 @@ func TestFold(t *testing.T) {
 	}
 }
 
+func TestHang(t *testing.T) {
+	for n, want := range map[int]string{0: "ok  disk: 64 GB are free for it", 24: "ok  disk: 64 GB are free\n    for it"} {
+		if got := Hang("ok  ", "disk: 64 GB are free for it", n); got != want {
+			t.Errorf("at %d: %q", n, got)
+		}
+	}
+}
+
 func TestPadAndPaint(t *testing.T) {
 	if got := Pad("日", 4); got != "日  " {
 		t.Errorf("%q", got)
