@@ -177,10 +177,13 @@ func (r *orderRun) id(prefix string) *string {
 // workPrefixes begin the ids of work: of what chats make, and of what the broker names.
 var workPrefixes = []string{"wi-", "wi_"}
 
-// cutID takes the id of a work item from the beginning of a text.
-func cutID(s string) (id, rest string) {
+// questionPrefixes are the same of questions.
+var questionPrefixes = []string{"q-", "q_"}
+
+// cutID takes an id from the beginning of a text: one of a work item, if its prefixes are those.
+func cutID(s string, prefixes []string) (id, rest string) {
 	word, rest, _ := strings.Cut(strings.TrimSpace(s), " ")
-	for _, prefix := range workPrefixes {
+	for _, prefix := range prefixes {
 		if len(word) > len(prefix) && strings.HasPrefix(strings.ToLower(word), prefix) {
 			return word, strings.TrimSpace(rest)
 		}
@@ -205,7 +208,7 @@ const usage = "/work @NAME TITLE gives out work, /work lists it, /work ID shows 
 
 // work lists, shows, makes or assigns work.
 func (r *orderRun) work() (string, error) {
-	id, rest := cutID(r.Text)
+	id, rest := cutID(r.Text, workPrefixes)
 	who, words := r.cutName(rest)
 	switch {
 	case r.Text == "":
@@ -402,15 +405,37 @@ func (r *orderRun) ask() (string, error) {
 		return "", err
 	}
 	said := "Asked " + r.s.called(store.On(r.ctx, r.s.db), got.Question.AskedOfID, got.Question.AskedOfIdentity) + " (" + got.Question.ID + ")."
+	if protocol.IsPerson(got.Question.AskedOfIdentity) {
+		said += " " + answering(got.Question.ID)
+	}
 	if got.Decision != nil && got.Decision.Outcome != contract.OutcomeNobody {
 		said += " " + wakeText(got.Decision)
 	}
 	return said, nil
 }
 
-// done closes a work item, and accepts it if it is in review.
+// answering says how people answer a question in a chat.
+func answering(id string) string { return "/done " + id + " ANSWER answers it." }
+
+// answer answers a question, or closes it if nothing is said.
+func (r *orderRun) answer(id, said string) (string, error) {
+	if said == "" {
+		_, err := contract.QuestionClose.Ask(r.ctx, r.broker, contract.IDParams{ID: id})
+		return id + " is closed.", err
+	}
+	got, err := contract.QuestionAnswer.Ask(r.ctx, r.broker, contract.AnswerParams{ID: id, Answer: said})
+	if err != nil {
+		return "", err
+	}
+	return r.s.answered(store.On(r.ctx, r.s.db), &got.Question), nil
+}
+
+// done closes a work item, and accepts it if it is in review; or it answers a question.
 func (r *orderRun) done() (string, error) {
-	id, rest := cutID(r.Text)
+	if id, rest := cutID(r.Text, questionPrefixes); id != "" {
+		return r.answer(id, rest)
+	}
+	id, rest := cutID(r.Text, workPrefixes)
 	if id == "" {
 		return "/done ID closes work; /work lists what is open.", nil
 	}

@@ -47,7 +47,7 @@ func (s clerk) news(tx *store.Tx, fact *protocol.CollabEvent) (said, conversatio
 		return s.called(tx, m.AuthorID, m.AuthorIdentity) + ": " + m.Text, m.ConversationID, err
 	case contract.EventQuestionAnswered.Name:
 		q, err := contract.EventQuestionAnswered.Read(fact)
-		return fmt.Sprintf("%s answers “%s”: %s", s.called(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100), q.Answer), q.ConversationID, err
+		return s.answered(tx, &q), q.ConversationID, err
 	case contract.EventQuestionUpdated.Name:
 		q, err := contract.EventQuestionUpdated.Read(fact)
 		if q.State == contract.QuestionDeclined {
@@ -65,6 +65,11 @@ func (s clerk) news(tx *store.Tx, fact *protocol.CollabEvent) (said, conversatio
 	return s.wakeNews(tx, fact)
 }
 
+// answered says what the answer to a question is.
+func (s clerk) answered(tx *store.Tx, q *contract.Question) string {
+	return fmt.Sprintf("%s answers “%s”: %s", s.called(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100), q.Answer)
+}
+
 // wakeNews is news of reminders, and of wakes that a person asked for.
 func (s clerk) wakeNews(tx *store.Tx, fact *protocol.CollabEvent) (said, conversation string, err error) {
 	switch fact.Type {
@@ -73,6 +78,9 @@ func (s clerk) wakeNews(tx *store.Tx, fact *protocol.CollabEvent) (said, convers
 		for _, c := range w.Decision.Candidates {
 			if c.Chosen {
 				said = fmt.Sprintf("A reminder: %s waits for %s, who %s.", titled(w.RecordID, w.Title), s.called(tx, c.AgentID, c.Identity), c.Reason)
+				if w.RecordKind == contract.KindQuestion && protocol.IsPerson(c.Identity) {
+					said += " " + answering(w.RecordID)
+				}
 			}
 		}
 		return said, w.ConversationID, err
