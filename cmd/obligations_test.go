@@ -205,6 +205,10 @@ func TestTheArmsOfObligationsOverRealPrograms(t *testing.T) {
 	if why := lists("why", "q_ops"); !strings.Contains(why, "obligation of "+agent+" to cli:ops: open, halted meanwhile") || !strings.Contains(why, "discharged, after cli:ops: signal done") {
 		t.Errorf("why says\n%s", why)
 	}
+
+	lists("ask", "tg:1002", "which region?", "--as=ops", "--id=q_region") // which stands in the list of decisions
+	refused("q_region is a question (open): `hubbub work answer q_region TEXT` answers it", "decisions", "allow", "q_region")
+	refused("dec_nothing", "decisions", "deny", "dec_nothing")
 	if n := model.returns(c); n != 3 {
 		t.Errorf("it came back %d times", n)
 	}

@@ -16,10 +16,25 @@ import (
 
 const listedOwed = 500
 
-// An owed is one obligation, and whether a visitor may be the one who closes it.
+// An owed is one obligation, whether a visitor may be the one who closes it, and the page that tells more,
+// empty if none does.
 type owed struct {
 	collab.Obligation
 	MayClose bool
+	More     string
+}
+
+// more returns the page of what an obligation is about. The caller must hold mu.
+func (f *facts) more(o *collab.Obligation) string {
+	switch {
+	case o.Kind == collab.KindDecision:
+		return "decisions"
+	case o.Kind != collab.KindObligation, f.asked.get(o.ID) != nil:
+		return "item"
+	case o.OwedByIdentity.Family() != "agent" || strings.HasPrefix(string(o.OwedToIdentity), "agent:") && collab.IsRung(o.ID): // an agent's own words about what is owed
+		return ""
+	}
+	return "message"
 }
 
 // closable reports whether one of those who may close what an event obliges to speaks by the
@@ -56,7 +71,7 @@ func (l *look) owed() error {
 	}
 	for _, o := range list {
 		if len(view.List) < listedOwed && l.matches(o.ID, o.Title, o.OwedByID, o.OwedToID, string(o.OwedByIdentity), string(o.OwedToIdentity)) {
-			view.List = append(view.List, owed{o, closable(&o)})
+			view.List = append(view.List, owed{o, closable(&o), f.more(&o)})
 		}
 	}
 	l.Title, l.Page = "Owed", view

@@ -61,12 +61,18 @@ func TestWhatIsOwedIsSettledThere(t *testing.T) {
 		{ID: "dec_1", Kind: collab.KindDecision, Title: "shell", State: "pending", OwedByID: "will"},
 		{ID: "ob_1", Kind: collab.KindObligation, Title: "safe?", State: "open", OwedByID: "lead", OwedByIdentity: "agent:lead", OwedToIdentity: "cli:will", Blocks: "halted"},
 		{ID: "ob_2", Kind: collab.KindObligation, Title: "safe?", State: "open", OwedByID: "lead", OwedByIdentity: "agent:lead", OwedToIdentity: "tg:77", Blocks: "halted"},
+		{ID: "rung_1", Kind: collab.KindObligation, Title: "lead has not seen to 1 obligation", State: "open", OwedByIdentity: "tg:88", OwedToIdentity: "agent:lead", Blocks: "halted"},
 	}
 	home, cookie := s.enter(t, "operator")
 	body := s.page(t, home+"owed", cookie)
 	for id, want := range map[string]int{"q_1": 1, "wi_1": 1, "dec_1": 0, "ob_1": 1, "ob_2": 0} { // decisions have a page of their own, and a chat closes what it waits for
 		if got := strings.Count(body, `name="id" value="`+id+`"`); got != want {
 			t.Errorf("%s has %d forms, want %d", id, got, want)
+		}
+	}
+	for id, page := range map[string]string{"q_1": "item", "wi_1": "item", "dec_1": "decisions", "ob_1": "message", "ob_2": "message", "rung_1": ""} { // which no page has
+		if link := "./" + page + "?id=" + id; strings.Contains(body, link) != (page != "") {
+			t.Errorf("%s and its link %s: %s", id, link, body)
 		}
 	}
 	token := formToken(t, body)

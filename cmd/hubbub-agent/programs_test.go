@@ -195,11 +195,16 @@ func (h *foreignHouse) play(r *request) move {
 	h.mu.Unlock()
 	switch {
 	case command == "dodge" && n < 3:
-		return []move{chat(r, "send_message", obj{"text": "nice weather today"}), chat(r, "react", obj{"signal": "done"}), chat(r, "react", obj{"signal": "seen"})}[n]
+		return []move{
+			chat(r, "send_message", obj{"text": "nice weather today", "inReplyTo": eventOf(r.prompt)}),
+			chat(r, "react", obj{"signal": "done", "inReplyTo": eventOf(r.prompt)}), chat(r, "react", obj{"signal": "seen", "inReplyTo": eventOf(r.prompt)}),
+		}[n]
 	case command == "read" && n == 0:
 		return chat(r, "read_thread", obj{"conversation": "42"})
 	case command == "read" && n == 1:
-		return chat(r, "send_message", obj{"text": "I have read it"})
+		return chat(r, "send_message", obj{"text": "I have read it", "inReplyTo": eventOf(r.prompt)})
+	case command == "reply" && n == 0:
+		return chat(r, "send_message", obj{"text": argument, "inReplyTo": eventOf(r.prompt)})
 	case command == "nothing":
 		return move{text: "what ends the turn: nothing"}
 	case command == "run" && n == 0:
@@ -247,6 +252,13 @@ func chat(r *request, tool string, arguments obj) move {
 		names = append(names, name)
 	}
 	return move{text: fmt.Sprintf("there is no tool %s among %q", tool, names)}
+}
+
+// eventOf is the id of the event of a prompt.
+func eventOf(prompt string) string {
+	_, id, _ := strings.Cut(prompt, "\nevent_id: ")
+	id, _, _ = strings.Cut(id, "\n")
+	return id
 }
 
 // spokenOf is the message of a prompt.
@@ -382,29 +394,31 @@ func asking(t *testing.T, h *foreignHouse) {
 func obliged(t *testing.T, f *foreign) {
 	on := newForeignHouse(t, f, "reading", "--policy-version", "2026-08-11", "--obligation-buffered", "15s", "--person", "tg:88")
 	off := newForeignHouse(t, f, "reading", "--policy-version", "2026-08-11", "--obligation-buffered", "0s", "--person", "tg:88")
-	wait := func(h *foreignHouse, id, text string) {
-		m := protocol.ChatMessage{
-			Text: text, SourceID: id, Chat: &protocol.Chat{ID: "42", Kind: "dm"}, CreatedAt: protocol.FormatTime(time.Now()),
-			Recipients: []protocol.Party{{ID: "lead", Kind: "agent"}}, Obligation: &protocol.Obligation{Blocks: "halted", DefaultAction: "I wait"},
-		}
-		h.event("tg:42", m)
-	}
-	for _, h := range []*foreignHouse{on, off} {
-		m := protocol.ChatMessage{Text: "thanks", SourceID: "0", Chat: &protocol.Chat{ID: "42", Kind: "dm"}, Author: &protocol.Author{ID: "88", Kind: "human"}}
+	say := func(h *foreignHouse, author string, m protocol.ChatMessage) { // of each another: what one writes is one turn
+		m.Chat, m.Author = &protocol.Chat{ID: "42", Kind: "dm"}, &protocol.Author{ID: author, Kind: "human"}
 		harnesstest.Until(t, "the agent takes a message", func() bool {
 			return h.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, m).DeliveredTo == 1
 		})
-		for id, text := range map[string]string{"a": "dodge", "c": "nothing", "d": "read"} {
-			wait(h, id, text)
-		}
 	}
-	wait(on, "b", "answer it is not blocked")
+	wait := func(h *foreignHouse, id, author, text string) {
+		say(h, author, protocol.ChatMessage{
+			Text: text, SourceID: id, CreatedAt: protocol.FormatTime(time.Now()),
+			Recipients: []protocol.Party{{ID: "lead", Kind: "agent"}}, Obligation: &protocol.Obligation{Blocks: "halted", DefaultAction: "I wait"},
+		})
+	}
+	for _, h := range []*foreignHouse{on, off} {
+		say(h, "88", protocol.ChatMessage{Text: "thanks", SourceID: "0"})
+		wait(h, "a", "71", "dodge")
+		wait(h, "c", "73", "nothing")
+		wait(h, "d", "74", "read")
+	}
+	wait(on, "b", "72", "reply it is not blocked")
 	for got := on.reply(); got != "it is not blocked"; got = on.reply() {
 		t.Log(got)
 	}
-	on.event("tg:42", protocol.ChatMessage{
-		Event: "reaction", ReactionID: "r1", TargetEventID: "b", Signal: "done", Chat: &protocol.Chat{ID: "42", Kind: "dm"},
-		Actor: &protocol.Party{ID: "tg:77", Kind: "human"}, Recipient: &protocol.Party{ID: "agent:lead", Kind: "agent"},
+	say(on, "72", protocol.ChatMessage{
+		Event: "reaction", SourceID: "r1", ReactionID: "r1", TargetEventID: "b", Signal: "done",
+		Actor: &protocol.Party{ID: "tg:72", Kind: "human"}, Recipient: &protocol.Party{ID: "agent:lead", Kind: "agent"},
 	})
 	escalated, discharged := map[string]bool{}, false
 	for len(escalated) < 3 {

@@ -95,6 +95,11 @@ func decideAs(v collab.Verdict) func(ctx context.Context, in *brokerInput) error
 			}
 		}
 		got, err := collab.DecisionDecide.Ask(ctx, in, p)
+		if collab.Refusal(err) == collab.CodeNotFound { // the list has questions, too
+			if asked, no := collab.QuestionGet.Ask(ctx, in, collab.IDParams{ID: p.ID}); no == nil {
+				return fmt.Errorf("%s is a question (%s): `hubbub work answer %[1]s TEXT` answers it", asked.Question.ID, asked.Question.State)
+			}
+		}
 		return printDecision(in, &got.Decision, err)
 	}
 }

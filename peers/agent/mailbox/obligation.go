@@ -133,7 +133,7 @@ func Oblige(tx *Tx, e *Entry) {
 	}
 	o := &Obligation{
 		ID: e.ObligationID(), EventID: e.EventID, Blocks: blocksOf(given.Blocks), Open: true, State: attention.ObligationOpen, LookAt: time.Now(),
-		DefaultAction: text.Clip(text.Line(given.DefaultAction), maxDefaultAction), Title: titleOf(e.Content.Text),
+		DefaultAction: text.Clip(text.Line(given.DefaultAction), maxDefaultAction), Title: titleOf(strings.TrimPrefix(e.Content.Text, "Question "+e.Origin.QuestionID+" (open): ")), // as a wake has it
 		Owed: attention.Owed{Author: e.Writer(), Recipient: string(tx.m.id), Mode: e.Decision.Injection, CreatedAt: createdAt(e)},
 	}
 	if isEscalation(e) {
