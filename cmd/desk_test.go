@@ -107,5 +107,5 @@ func TestAPersonGivesOutWorkInAGroup(t *testing.T) {
 		return slices.Contains(s.api.Texts(dm.ID), "A reminder: wi-bob (check the bill) waits for @bob, who has the next move on wi-bob.")
 	})
 	told := regexp.MustCompile(`(?s)created: open.*woke nobody: \d+: has the next move on wi-bob.* is a person.*reminder, as nothing had happened: tells \d+: has the next move on wi-bob`)
-	s.await("why of it", func() bool { return told.MatchString(s.hubbub("why", "wi-bob")) })
+	s.await("why of it", func() bool { return told.MatchString(s.why("wi-bob")) })
 }

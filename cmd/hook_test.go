@@ -109,7 +109,7 @@ func TestAHookOfRealPrograms(t *testing.T) {
 
 	var why string
 	s.await("the end of the event", func() bool {
-		why = s.hubbub("why", "hook:loud:msg_3")
+		why = s.why("hook:loud:msg_3")
 		return strings.Contains(why, "ended: responded")
 	})
 	if strings.Count(why, topic) != 0 || !strings.Contains(why, "because assignment") {
@@ -191,7 +191,7 @@ func TestAHookEndsAWait(t *testing.T) {
 	must(t, nightly.post(asStandard, "msg_1", `{"arrived":"build-42"}`), "duplicate", " 200")
 	stands("wi-1", "waiting")
 	s.await("why of it", func() bool {
-		why := s.hubbub("why", "wi-2")
+		why := s.why("wi-2")
 		return strings.Contains(why, "waits for the build") && strings.Contains(why, "woke lead (lead: has the next move on wi-2")
 	})
 }

@@ -305,7 +305,7 @@ func TestAPersonAnswersInAForeignRoom(t *testing.T) {
 			if len(events) <= i {
 				return false
 			}
-			why := s.hubbub("why", events[i].EventID)
+			why := s.why(events[i].EventID)
 			return !slices.ContainsFunc(wants, func(want string) bool { return !strings.Contains(why, want) })
 		})
 	}

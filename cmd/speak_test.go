@@ -64,6 +64,17 @@ func (s *system) hubbub(args ...string) string {
 	return string(out)
 }
 
+// why returns what hubbub why says of an event or a record, once the log has it.
+func (s *system) why(id string) (said string) {
+	s.t.Helper()
+	s.await("what the log has of "+id, func() bool {
+		out, err := exec.CommandContext(s.t.Context(), built(s.t, "hubbub"), "why", id, "--data="+s.data).CombinedOutput()
+		said = string(out)
+		return err == nil
+	})
+	return said
+}
+
 // recordsOf returns the records of a kind to system:attention.
 func (s *system) recordsOf(kind string) (list []activitylog.AttentionRecord) {
 	s.t.Helper()
@@ -125,7 +136,7 @@ func TestAnAgentOfRealProgramsSpeaksFirst(t *testing.T) {
 	}
 	line := "spoke first in tg:-100, ambient: " + posts[0].Sent + ", because Will wants the team to know"
 	for _, of := range []string{posts[0].EventID, posts[0].Sent} {
-		if said := s.hubbub("why", of); !strings.Contains(said, line) {
+		if said := s.why(of); !strings.Contains(said, line) {
 			t.Errorf("hubbub why %s says\n%s", of, said)
 		}
 	}
@@ -165,10 +176,10 @@ func TestAnAgentOfRealProgramsIsReminded(t *testing.T) {
 		return due.EventID != "" && set.EventID != ""
 	})
 	s.await("why", func() bool {
-		said := s.hubbub("why", due.EventID)
+		said := s.why(due.EventID)
 		return strings.Contains(said, "reminder "+due.ReminderID+" due") && strings.Contains(said, "the agent wanted to be reminded of it then") && strings.Contains(said, "ended: responded")
 	})
-	if said := s.hubbub("why", set.EventID); !strings.Contains(said, "reminder "+due.ReminderID+" set for ") {
+	if said := s.why(set.EventID); !strings.Contains(said, "reminder "+due.ReminderID+" set for ") {
 		t.Errorf("hubbub why %s says\n%s", set.EventID, said)
 	}
 	listed := s.hubbub("reminders")
