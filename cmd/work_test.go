@@ -3,6 +3,7 @@ package cmd_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -183,6 +184,17 @@ func TestOneNameAtTheCommandLine(t *testing.T) {
 	s.until(`reminder: wi-2 \(mine\) waits for bob: has the next move on wi-2, which waits for the build; nothing has happened for \d+s`, "work", "list", "--as", "bob")
 	s.until(`reminder: wi-3 \(for a ghost\) waits for bob: owns wi-3, and ghost has not come for its wake`, "work", "list", "--as", "bob")
 	s.run("work", "arrived", "the build", "--as", "bob")
+	out, _ := s.run("invoke", "will", "hello", "--as", "bob", "--json", "--wait")
+	var flight struct{ ID string }
+	if err := json.Unmarshal([]byte(out), &flight); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s.until(`since .*: flight `+flight.ID+` of will is completed`, "why", flight.ID)
+	s.run("conversation", "create", "a room", "--as", "bob", "--id", "room")
+	lost := exec.CommandContext(t.Context(), built(t, "hubbub"), "say", "room", "@ghost hello", "--as=bob", "--bus="+s.url, "--data="+s.data)
+	if said, err := lost.CombinedOutput(); err == nil || !regexp.MustCompile(`; the message is kept as msg_\w+ \(unknown_target\)`).Match(said) {
+		t.Errorf("what is said to nobody ends with %v: %s", err, said)
+	}
 	if _, said := s.run("work", "list", "--as", "bob"); strings.Contains(said, "wi-2") {
 		t.Errorf("bob is reminded of what he has gone on with: %s", said)
 	}

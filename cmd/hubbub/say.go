@@ -42,6 +42,9 @@ var sayCommands = []brokerCommand{
 			if kept := stored(err); kept.MessageID != "" {
 				got.Message, err = kept.Message, nil
 			}
+			if refused, ok := errors.AsType[*collab.Error](err); ok && keptOf(err).MessageID != "" {
+				refused.Message += "; the message is kept as " + keptOf(err).MessageID
+			}
 			if err != nil {
 				return err
 			}
@@ -125,8 +128,16 @@ type kept struct {
 
 // stored returns what was kept of a request whose agent is not there; it is told when it comes.
 func stored(err error) (k kept) {
+	if collab.Refusal(err) == collab.CodeUnavailable {
+		return keptOf(err)
+	}
+	return k
+}
+
+// keptOf is stored of a request that may have meant nobody at all.
+func keptOf(err error) (k kept) {
 	var refused *collab.Error
-	if errors.As(err, &refused) && refused.Code == collab.CodeUnavailable {
+	if errors.As(err, &refused) {
 		raw, _ := refused.Details.(json.RawMessage)
 		_ = json.Unmarshal(raw, &k) // what cannot be read was not kept
 	}

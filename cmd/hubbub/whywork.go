@@ -148,7 +148,7 @@ func wakeInWords(fact *protocol.CollabEvent) string {
 
 // nowInWords says how a record stands after its last event, as far as steps tell.
 func nowInWords(steps []*step) (said string) {
-	var wake string
+	var wake, flight string
 	for _, s := range steps {
 		switch s.Type {
 		case collab.EventWorkCreated.Name, collab.EventWorkUpdated.Name, collab.EventQuestionCreated.Name,
@@ -157,9 +157,14 @@ func nowInWords(steps []*step) (said string) {
 			if strings.HasPrefix(s.What, "question ") {
 				said = s.What
 			}
+		case collab.EventFlight.Name:
+			flight = s.What
 		case collab.EventWakeDecided.Name, collab.EventMessagePosted.Name, collab.EventDeliveryChanged.Name:
 			wake = s.What
 		}
+	}
+	if said == "" && flight != "" { // its own, or an invocation's
+		return flight
 	}
 	if wake != "" {
 		said = strings.TrimPrefix(said+"; last: "+wake, "; last: ")
