@@ -172,7 +172,7 @@ func (tx *Tx) DecideAgain(t *Turn, e *Entry, reason string) {
 func (tx *Tx) StopPlace(stop *Entry) {
 	const reason = "stopped on request"
 	author := stop.Content.Author
-	for _, t := range tx.turns(`WHERE place = ?1 AND (author = ?2 OR ?3 = 'human') AND chat = ?4 AND mode IN ('immediate', 'buffered') AND `+isLive,
+	for _, t := range tx.turns(`WHERE +place = ?1 AND (author = ?2 OR ?3 = 'human') AND chat = ?4 AND mode IN ('immediate', 'buffered') AND `+isLive,
 		stop.Place(), author.ID, author.Kind, stop.Chat) {
 		tx.cancel(t, reason)
 		if e := tx.Entry(t.EventID); e != nil && e.State != Answered { // an answer that is on its way counts

@@ -254,7 +254,7 @@ func (tx *Tx) Compose(events []*Entry) {
 // due. It reports whether there was such a turn.
 func (tx *Tx) Extend(events []*Entry, since, due time.Time) bool {
 	last := events[len(events)-1]
-	list := tx.turns(`WHERE chat = ? AND place = ? AND author = ? AND state IN ('queued', 'running', 'withdrawn')
+	list := tx.turns(`WHERE chat = ? AND +place = ? AND author = ? AND state IN ('queued', 'running', 'withdrawn')
 		AND outbound = 0 AND mode IN ('immediate', 'buffered') AND first_at >= ? ORDER BY seq DESC LIMIT 1`,
 		last.Chat, last.Place(), last.Content.Author.ID, timeColumn{&since})
 	if len(list) == 0 {
