@@ -68,6 +68,7 @@ var handlings = map[string]handling{
 	"make test-partition":  {elsewhere: "root, and minutes", file: "Makefile", text: "scripts/test-partition"},
 	"make package":         {elsewhere: "minutes", file: "scripts/brief", text: "make package"},
 
+	"hubbub new peer":                         {elsewhere: "each language, on a bus that restarts", file: "cmd/newpeer_test.go", text: `"new", "peer", "--lang"`},
 	"hubbub new peer --lang ts|py|go|sh NAME": {elsewhere: "each language, on a bus that restarts", file: "cmd/newpeer_test.go", text: `"new", "peer", "--lang"`},
 
 	// What serves.
