@@ -3,7 +3,6 @@ package chorus
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -103,17 +102,12 @@ const (
 	maxTexts  = 50 // in one channel
 )
 
-var errNoCallback = errors.New("no callback takes it before somebody writes in the channel again")
-
 // textsOf is the destination of a channel's texts that wait for its next message.
 func textsOf(channel protocol.PeerID) string { return string(channel) + " (next message)" }
 
 // newest returns the message of a channel whose callback takes what answers none; 0 if it
-// has none, or if the text waits for the next one.
-func (d desk) newest(ctx context.Context, item *outbox.Item, p *pendingEvent) (int64, error) {
-	if item.Destination != string(p.Channel) {
-		return 0, outbox.Later(0, errNoCallback)
-	}
+// has none.
+func (d desk) newest(ctx context.Context, p *pendingEvent) (int64, error) {
 	tx := store.On(ctx, d.g.store.db)
 	return newestOf(tx, p.Channel), tx.Err()
 }
@@ -125,15 +119,15 @@ func newestOf(tx *store.Tx, channel protocol.PeerID) int64 {
 // keepText has a text that no callback took wait for the next message of its channel, unless
 // that has come meanwhile.
 func (d desk) keepText(tx *store.Tx, item *outbox.Item, p pendingEvent) {
-	to, newest := textsOf(p.Channel), newestOf(tx, p.Channel)
+	to, put, newest := textsOf(p.Channel), d.g.callbacks.Park, newestOf(tx, p.Channel)
 	if newest > p.Inbound {
-		to = string(p.Channel)
+		to, put = string(p.Channel), d.g.callbacks.Put
 	}
 	p.Inbound = newest
 	if p.Newest++; p.Newest <= maxNewest && d.g.callbacks.Count(tx, to, outbox.StatePending) < maxTexts {
 		raw, err := json.Marshal(p)
 		tx.Fail(err)
-		_, err = d.g.callbacks.Put(tx, to, fmt.Sprintf("%d %s", p.Newest, hashSecret(item.Key)), raw)
+		_, err = put(tx, to, fmt.Sprintf("%d %s", p.Newest, hashSecret(item.Key)), raw)
 		tx.Fail(err)
 	}
 }
@@ -141,12 +135,6 @@ func (d desk) keepText(tx *store.Tx, item *outbox.Item, p pendingEvent) {
 // sayTexts has the texts that wait for a channel's next message go out: it has come.
 func (d desk) sayTexts(tx *store.Tx, channel protocol.PeerID) {
 	d.g.callbacks.Move(tx, textsOf(channel), string(channel))
-	ctx := context.WithoutCancel(tx.Context())
-	tx.After(func() {
-		if err := d.g.callbacks.Hurry(ctx, string(channel)); err != nil {
-			d.g.log.Warn().Err(err).Str("peer", string(channel)).Msg("texts for a channel wait on")
-		}
-	})
 }
 
 // Person returns who writes in channels under a name.

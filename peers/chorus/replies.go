@@ -202,7 +202,7 @@ func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
 	var p pendingEvent
 	err := json.Unmarshal(item.Body, &p)
 	if err == nil && p.Newest > 0 {
-		if p.Inbound, err = g.desk().newest(ctx, &item, &p); err != nil {
+		if p.Inbound, err = g.desk().newest(ctx, &p); err != nil {
 			return err
 		}
 	} else if err == nil && p.Inbound == 0 { // stored by a version that queued for each message by itself

@@ -21,6 +21,16 @@ func (o *Outbox) Enqueue(ctx context.Context, destination, key string, body []by
 // become durable together. The outbox wakes after the commit. A refusal (ErrFull,
 // ErrTooLarge) is only returned; any other error is that of tx too.
 func (o *Outbox) Put(tx *store.Tx, destination, key string, body []byte) (fresh bool, err error) {
+	return o.put(tx, destination, key, body, false)
+}
+
+// Park is Put for an item that waits until Move gives it another destination: no attempt is
+// made before, and one that waits for Options.MaxAge is dead.
+func (o *Outbox) Park(tx *store.Tx, destination, key string, body []byte) (fresh bool, err error) {
+	return o.put(tx, destination, key, body, true)
+}
+
+func (o *Outbox) put(tx *store.Tx, destination, key string, body []byte, parked bool) (fresh bool, err error) {
 	if err := o.checkSize(destination, key, body); err != nil {
 		return false, err
 	}
@@ -36,10 +46,15 @@ func (o *Outbox) Put(tx *store.Tx, destination, key string, body []byte) (fresh 
 		body = []byte{}
 	}
 	now := o.opts.Now()
+	expires := now.Add(o.opts.MaxAge)
+	due := now
+	if parked {
+		due = expires
+	}
 	tx.Exec(`INSERT INTO outbox
-		(queue, destination, key, body, state, enqueued_at, not_before, expires_at)
-		VALUES (?, ?, ?, ?, 'pending', ?, ?, ?)`,
-		o.opts.Name, destination, key, body, now.UnixMicro(), now.UnixMicro(), now.Add(o.opts.MaxAge).UnixMicro())
+		(queue, destination, key, body, state, enqueued_at, not_before, paced, expires_at)
+		VALUES (?, ?, ?, ?, 'pending', ?, ?, ?, ?)`,
+		o.opts.Name, destination, key, body, now.UnixMicro(), due.UnixMicro(), parked, expires.UnixMicro())
 	tx.After(o.Wake)
 	return tx.Err() == nil, tx.Err()
 }

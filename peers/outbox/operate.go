@@ -62,10 +62,13 @@ func (o *Outbox) Waits(tx *store.Tx, destination string) bool {
 }
 
 // Move moves the waiting items of one destination to another, in the caller's
-// transaction. They take their places there by age. An item that is being sent stays,
-// and so does one whose key the other destination knows.
+// transaction. They take their places there by age, and are due: delays were those of the
+// destination before. An item that is being sent stays, and so does one whose key the other
+// destination knows.
 func (o *Outbox) Move(tx *store.Tx, from, to string) {
-	tx.Exec(`UPDATE OR IGNORE outbox SET destination = ? WHERE queue = ? AND destination = ? AND state = 'pending'`, to, o.opts.Name, from)
+	tx.Exec(`UPDATE OR IGNORE outbox SET destination = ?1, not_before = min(not_before, ?2), paced = 0
+		WHERE queue = ?3 AND destination = ?4 AND state = 'pending'`, to, o.opts.Now().UnixMicro(), o.opts.Name, from)
+	tx.After(o.Wake)
 }
 
 // Retry makes an item due now. A dead, unknown or dropped one is open again,

@@ -14,6 +14,62 @@ import (
 	"hubbub/peers/store"
 )
 
+// TestWhatIsParkedWaitsToBeMoved: no attempt is made before, not even a hurried one, and its place
+// is by its age; what is never moved is dead when it is too old.
+func TestWhatIsParkedWaitsToBeMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := freshDB(t)
+		var mu sync.Mutex
+		var happened []string
+		note := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			happened = append(happened, what)
+		}
+		box := outbox.New(db, func(_ context.Context, it outbox.Item) error {
+			note(it.Destination + " " + it.Key)
+			return nil
+		}, &outbox.Options{MaxAge: time.Hour, AfterSettled: func(it outbox.Item, s outbox.State, _ error) { note(it.Key + " " + string(s)) }})
+		park := func(key string) {
+			if err := store.InTx(t.Context(), db, func(tx *store.Tx) {
+				_, err := box.Park(tx, "parked", key, nil)
+				tx.Fail(err)
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- box.Run(ctx) }()
+		park("first")
+		time.Sleep(time.Minute)
+		if err := box.Hurry(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if len(happened) != 0 {
+			t.Errorf("attempted: %q", happened)
+		}
+		if err := store.InTx(t.Context(), db, func(tx *store.Tx) {
+			_, err := box.Put(tx, "there", "second", nil)
+			tx.Fail(err)
+			box.Move(tx, "parked", "there")
+		}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		park("never")
+		time.Sleep(2 * time.Hour)
+		stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"there first", "first sent", "there second", "second sent", "never dead"}; !slices.Equal(happened, want) {
+			t.Errorf("%q, want %q", happened, want)
+		}
+	})
+}
+
 // TestWhatWaitsMovesToAnotherDestination: in its place there, but for what is being
 // sent and what the other knows.
 func TestWhatWaitsMovesToAnotherDestination(t *testing.T) {
