@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -155,7 +156,11 @@ func TestADecisionSurvivesEachKill(t *testing.T) {
 	d := &deployer{ran: map[string]int{}}
 	s := newSystem(t, d.serve(t)...)
 	s.start("broker")
-	for _, f := range underChaos(decisionFaults, decisionAsked, decisionStored, decisionShown, decisionHeard, decisionMade, decisionLogged, decisionTold) {
+	faults := underChaos(decisionFaults, decisionAsked, decisionStored, decisionShown, decisionHeard, decisionMade, decisionLogged, decisionTold)
+	faults = slices.DeleteFunc(faults, func(f decisionFault) bool { // an agent that dies with a call that it may have begun does not begin it again
+		return f.program == "agent" && (f.name == decisionLogged.name || f.name == decisionTold.name)
+	})
+	for _, f := range faults {
 		t.Run(f.String(), func(t *testing.T) { s.in(t).decide(f, d) })
 	}
 }
