@@ -43,7 +43,7 @@ var oweClose = brokerCommand{
 	use: "close EVENT [WHO]", short: "Say that what you wait for is answered",
 	long: "Close an obligation of the list: EVENT is its id, WHO the one who owes it, if several do.\n" +
 		"Who waits closes it, their delegate, or a person to whom it was escalated; in a chat\n" +
-		"they do so with 👍 on the answer, or with /close.",
+		"they do so with a thumbs-up on the answer, or with /close.",
 	example: "  hubbub owe close q_01J9Z3X5Q2W8 lead",
 	args:    cobra.RangeArgs(1, 2),
 	flags:   []brokerFlag{asFlag},
