@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -156,16 +155,13 @@ func TestADecisionSurvivesEachKill(t *testing.T) {
 	d := &deployer{ran: map[string]int{}}
 	s := newSystem(t, d.serve(t)...)
 	s.start("broker")
-	faults := underChaos(decisionFaults, decisionAsked, decisionStored, decisionShown, decisionHeard, decisionMade, decisionLogged, decisionTold)
-	faults = slices.DeleteFunc(faults, func(f decisionFault) bool { // an agent that dies with a call that it may have begun does not begin it again
-		return f.program == "agent" && (f.name == decisionLogged.name || f.name == decisionTold.name)
-	})
-	for _, f := range faults {
+	for _, f := range underChaos(decisionFaults, decisionAsked, decisionStored, decisionShown, decisionHeard, decisionMade, decisionLogged, decisionTold) {
 		t.Run(f.String(), func(t *testing.T) { s.in(t).decide(f, d) })
 	}
 }
 
-// decide asks for a deployment in a new chat, allows it, and kills a program meanwhile.
+// decide asks for a deployment in a new chat, allows it, and kills a program meanwhile. An agent
+// that dies with a call that it may have begun does not begin it again: it asks once more.
 func (s *system) decide(f decisionFault, d *deployer) {
 	user := s.api.User(f.String())
 	chat := s.api.DM(user)
@@ -195,7 +191,15 @@ func (s *system) decide(f decisionFault, d *deployer) {
 	if shown != nil {
 		s.await("the verdict in the chat", says("Decision: allowed by "+by))
 	}
-	s.await("the answer", says("deployed "+what))
+	asked := 1
+	s.await("the answer", func() bool {
+		q := s.saying(chat, func(m *models.Message) bool { return m.ReplyMarkup != nil })
+		if f.program == "agent" && shown != nil && q != nil && q.ID != shown.ID {
+			shown, asked = q, asked+1
+			s.api.Press(q, user, q.ReplyMarkup.InlineKeyboard[0][0].CallbackData)
+		}
+		return says("deployed " + what)()
+	})
 	s.api.Say(chat, user, "is all well?") // whatever would come twice comes before the answer to it
 	s.await("one more answer", says("nothing to deploy"))
 
@@ -210,15 +214,21 @@ func (s *system) decide(f decisionFault, d *deployer) {
 				records[p.entry.MessageID] = r
 			}
 		}
-		return mayLose || len(records) > 0
+		return mayLose || len(records) >= asked
 	})
-	kept := s.decisionsOf(chat)
-	if ran != 1 || len(records) != 1 && !mayLose || len(kept) != 1 || kept[0].State != collab.ApprovalAllowed || kept[0].By != by {
-		s.t.Fatalf("it ran %d times; want once. On record: %+v. Decisions: %+v", ran, records, kept)
+	kept := map[string]collab.Approval{}
+	for _, a := range s.decisionsOf(chat) {
+		kept[a.ID] = a
+		if a.State != collab.ApprovalAllowed || a.By != by {
+			s.t.Errorf("decided: %+v", a)
+		}
+	}
+	if ran < 1 || ran > asked || len(records) != asked && !mayLose || len(kept) != asked {
+		s.t.Fatalf("it ran %d times; want once for each of %d questions at most. On record: %+v. Decisions: %+v", ran, asked, records, kept)
 	}
 	for _, r := range records {
-		if r.State != collab.ApprovalAllowed || r.DecisionID != kept[0].ID || r.Digest != kept[0].Digest || r.Tool != "mcp:ops.deploy" {
-			s.t.Errorf("on record: %+v; want that %+v was allowed", r, kept[0])
+		if r.State != collab.ApprovalAllowed || r.Digest == "" || r.Digest != kept[r.DecisionID].Digest || r.Tool != "mcp:ops.deploy" {
+			s.t.Errorf("on record: %+v; want that one of %+v was allowed", r, kept)
 		}
 	}
 }
