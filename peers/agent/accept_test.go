@@ -125,8 +125,11 @@ func gatedModel(t *testing.T, g *gate, withTool bool) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		raw, err := io.ReadAll(r.Body)
 		answer := harnesstest.WordsHeld(string(raw))
-		if err != nil || answer == "" {
-			t.Errorf("a request without words: %s, %v", raw, err)
+		switch {
+		case err != nil: // the edit has ended the request
+			return
+		case answer == "":
+			t.Errorf("a request without words: %s", raw)
 			return
 		}
 		g.at(r.Context(), "given")

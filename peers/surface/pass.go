@@ -232,7 +232,7 @@ func (s *Surface) pass(ctx context.Context, it outbox.Item) error {
 	if err != nil {
 		return err
 	}
-	if it.Attempt == 1 && speaksOf(&m, e.Agent) && s.reports.Waits(tx, string(e.Agent)) {
+	if it.Attempt <= reportPauses && speaksOf(&m, e.Agent) && s.reports.Waits(tx, string(e.Agent)) {
 		return outbox.Later(reportPause, errUnreported)
 	}
 	// The agent may answer before the bus has said that it took the message.
@@ -247,9 +247,12 @@ func (s *Surface) pass(ctx context.Context, it outbox.Item) error {
 }
 
 // reportPause is how long an event about an agent's own message waits for the report of
-// that message, once: by it the agent knows which one is meant, such as the question that
+// that message, at most reportPauses times: by it the agent knows which one is meant, such as the question that
 // a thumb under it answers.
-const reportPause = 500 * time.Millisecond
+const (
+	reportPause  = 500 * time.Millisecond
+	reportPauses = 4
+)
 
 var errUnreported = errors.New("the agent is told first what became of the message that this is about")
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -78,6 +79,8 @@ func (ev *events) Message(ctx context.Context, e *surface.Event) (protocol.Messa
 			content.ReplyTo.Author = string(e.Agents[0])
 		case d.ReplyUser != "":
 			content.ReplyTo.Author = "user:" + strings.ToLower(d.ReplyUser)
+		case content.Event == protocol.EventReaction && ev.shows(tx, e.Chat):
+			return protocol.Message{}, outbox.Later(reactionPause, errBeingSent)
 		}
 	}
 	if tx.Err() != nil {
@@ -92,6 +95,20 @@ func (ev *events) Message(ctx context.Context, e *surface.Event) (protocol.Messa
 	}
 	m.MessageID = messageIDFor(bus, e)
 	return m, nil
+}
+
+// reactionPause is how long a reaction waits for what may be its message: Telegram shows it before it
+// has said which number it has.
+const reactionPause = 200 * time.Millisecond
+
+var errBeingSent = errors.New("a message that this may be about is being sent")
+
+// shows reports whether a message is being sent to a chat, and not for long.
+func (ev *events) shows(tx *store.Tx, chat protocol.PeerID) bool {
+	key, err := chatOf(chat.Topic())
+	tx.Fail(err)
+	return store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM sends WHERE bot = ? AND chat = ? AND begun_at > ? AND attempt > 0 AND kind = 'text')`,
+		ev.bot, key, now()-time.Minute.Microseconds())
 }
 
 // nameReaction says of a reaction what draft 2026-08-11 has: who reacts to what and, on what an agent

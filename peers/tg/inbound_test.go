@@ -207,6 +207,33 @@ func TestPairing(t *testing.T) {
 	})
 }
 
+// TestAReactionWaitsForItsMessage: Telegram shows a message before the bridge knows its number.
+func TestAReactionWaitsForItsMessage(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will := h.api.User("Will")
+		team := h.api.Group(-10, "Team")
+		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
+		h.start()
+		h.api.Member(team, will, tgtest.StatusLeft, tgtest.StatusMember)
+		h.pass(time.Second)
+		h.assign(team.ID, "agent:lead")
+		m := h.api.Say(team, will, "@lead shall you deploy?")
+		next(t, lead)
+		next(t, lead)
+		shown := make(chan struct{})
+		h.api.Fail(tgtest.Fault{Method: "sendMessage", Hold: shown})
+		lead.Send(t, "tg:-10", protocol.TypeTGReply, protocol.ChatReply{Text: "Shall I?"})
+		h.pass(time.Second)
+		h.api.React(team, will, m.ID+1, nil, "👍")
+		h.pass(time.Second)
+		close(shown)
+		h.texts(team.ID, 1)
+		if c := next(t, lead); c.Event != protocol.EventReaction || c.ReplyTo == nil || c.ReplyTo.Author != "agent:lead" {
+			t.Errorf("it is %+v about %+v", c, c.ReplyTo)
+		}
+	})
+}
+
 func TestKindsOfUpdates(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		will := h.api.User("Will")
