@@ -65,6 +65,10 @@ func beginnings(words ...string) string {
 // lateClose matches the end of a thought whose beginning the model's template had.
 var lateClose = regexp.MustCompile("(?is)```.*?(?:```|\\z)|`[^`\n]+`|</(?:[a-z]+:)?think(?:ing)?>|\\[/THINK\\]|◁/think▷")
 
+// lateOpen matches what begins behind a sentence, in its line, and was never closed. Within a
+// sentence such a tag is a word of it.
+var lateOpen = regexp.MustCompile("(?is)```.*?(?:```|\\z)|`[^`\n]+`|" + `[.!?…。！？]["')\]]*[ \t]+(<` + anyTag + `(?:\s[^>\n]*)?>.*\z)`)
+
 func closedTags() string {
 	var all []string
 	for _, tag := range innerTags {
@@ -180,6 +184,11 @@ func answerOf(text string) (answer, end string) {
 		if kept[at[0]] != '`' {
 			answer, more := answerOf(kept[at[1]:])
 			return answer, cmp.Or(end, more)
+		}
+	}
+	for _, at := range lateOpen.FindAllStringSubmatchIndex(kept, -1) {
+		if at[2] >= 0 {
+			kept, end = kept[:at[2]], kept[at[2]:]
 		}
 	}
 	if rest, is := afterCall(kept); is {

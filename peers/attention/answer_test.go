@@ -23,11 +23,15 @@ var innerParts = []string{
 
 func TestAnswerKeepsWhatIsForPeople(t *testing.T) {
 	for text, want := range map[string]string{
-		"Hello.":                                                   "Hello.",
-		"  spaces stay  ":                                          "  spaces stay  ",
-		"<think>x</think>\n\nHello.":                               "Hello.",
-		"Hello.<think>never closed":                                "Hello.<think>never closed", // a word about the tag
-		"Hello.\n<think>never closed":                              "Hello.",
+		"Hello.":                      "Hello.",
+		"  spaces stay  ":             "  spaces stay  ",
+		"<think>x</think>\n\nHello.":  "Hello.",
+		"Hello.<think>never closed":   "Hello.<think>never closed", // a word about the tag
+		"Hello.\n<think>never closed": "Hello.",
+		"Sure. <think>never closed":   "Sure.",
+		"\"Sure!\" <tool_call>{":      "\"Sure!\"",
+		"The <think> tag is never closed. `a. <think>` neither.":   "The <think> tag is never closed. `a. <think>` neither.",
+		"```\nSure. <think>\n```":                                  "```\nSure. <think>\n```",
 		"<think>cut by the limit":                                  "",
 		"the template opened</think>A":                             "A",
 		"Use `<think>` and `</think>`":                             "Use `<think>` and `</think>`",
@@ -119,7 +123,7 @@ func TestCarried(t *testing.T) {
 // piece of it is for people either, what follows its end is, and what was never begun has
 // no end to wait for.
 func TestAnInnerPartOverSeveralTexts(t *testing.T) {
-	for _, whole := range append(innerParts, "It is 3.\n<think>INNER\n\nINNER\nINNER</think>\n") {
+	for _, whole := range append(innerParts, "It is 3.\n<think>INNER\n\nINNER\nINNER</think>\n", "It is 3. <think>INNER\n\nINNER, INNER</think>\n") {
 		cuts := []int{0}
 		for i := range whole {
 			if i > 0 && strings.ContainsRune("\n >]▷}", rune(whole[i-1])) && i-cuts[len(cuts)-1] > len(whole)/12 {
