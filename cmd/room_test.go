@@ -151,6 +151,11 @@ func TestARoomOfRealPrograms(t *testing.T) {
 	})
 
 	ask("@tg--100 sing", "La la land")
+	s.await("what the second agent overhears", func() bool {
+		return slices.ContainsFunc(s.passes(), func(p *pass) bool {
+			return p.status != "" && strings.Contains(string(p.message.Content), "La la land") && p.entry.Topic == "agent:second"
+		})
+	})
 	before := model.turnsOf("second")
 	ask("@second what was sung?", "It was la la land")
 	if n := model.turnsOf("second") - before; n != 1 {
