@@ -340,7 +340,7 @@ func TestWhatReactionsMean(t *testing.T) {
 	s := newStub(func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		switch turn.Event.EventID {
 		case "e1":
-			return harness.Outcome{State: harness.Finished, FinalText: "Shall I deploy?"}, nil
+			return harness.Outcome{State: harness.Finished, FinalText: "Shall I deploy? Say yes or no."}, nil
 		case "e2", "e3":
 			call(tools, "chat.defer", map[string]any{"eta": "1h"})
 		case "r1":
@@ -356,8 +356,8 @@ func TestWhatReactionsMean(t *testing.T) {
 		w.sleep(time.Second)
 		react(w, "r0", "agree", "s9", "agent:lead") // of no question that it knows
 		react(w, "r1", "agree", "s1", "agent:lead")
-		w.wantTexts("Shall I deploy?", "Deployed.")
-		if turns := w.stub.seen(); len(turns) != 2 || turns[1].Event.Knock == nil || !strings.Contains(turns[1].Event.Knock.Topic, "the reaction agree") {
+		w.wantTexts("Shall I deploy? Say yes or no.", "Deployed.")
+		if turns := w.stub.seen(); len(turns) != 2 || turns[1].Event.Knock == nil || !strings.Contains(turns[1].Event.Knock.Topic, "the reaction agree (approved: go on) to your question") {
 			t.Errorf("%d turns", len(turns))
 		}
 		w.say(dm("e2", "water the plants"))

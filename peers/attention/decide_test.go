@@ -292,3 +292,28 @@ func TestWordsAsPeopleTypeThem(t *testing.T) {
 		}
 	}
 }
+
+// TestAQuestionIsOneAsPeopleAndModelsWriteIt: what is agreed to by a reaction.
+func TestAQuestionIsOneAsPeopleAndModelsWriteIt(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"Shall I deploy?":                      true,
+		"Shall I deploy? ":                     true,
+		"Shall I deploy? Say yes or no.":       true,
+		"**Shall I deploy?**\n\nAll is green.": true,
+		"Shall I (really?) deploy":             true,
+		"Deploy now? 🚀":                        true,
+		"آیا مستقر کنم؟":                       true,
+		"要部署吗？请回复。":                            true,
+		"I deploy now.":                        false,
+		"":                                     false,
+		"It is at https://example.com/?":       false,
+		"It is at example.com/a?b=c":           false,
+		"It matched `colou?r` and `x?`.":       false,
+		"> Shall I deploy?\nI do.":             false,
+	} {
+		if got := attention.Asks(text); got != want {
+			t.Errorf("Asks(%q) = %v", text, got)
+		}
+	}
+}

@@ -50,7 +50,7 @@ func knockTopic(v *view) string {
 	case KindEdit:
 		what = "an edited message"
 	case KindReaction:
-		return reactionTopic(Signal(v.event.Signal))
+		return reactionTopic(v)
 	}
 	why := "in a thread that you take part in"
 	switch {
@@ -80,12 +80,19 @@ func prefix(s string, n int) string {
 	return s
 }
 
-func reactionTopic(s Signal) string {
-	row, err := ParseSignal(string(s))
-	if err != nil {
-		return "a reaction to your message"
+func reactionTopic(v *view) string {
+	row, err := ParseSignal(v.event.Signal)
+	what, meaning := "message", row.Meaning
+	if v.facts.Asked {
+		what = "question"
+		if row.Signal == SignalAgree {
+			meaning = "approved: go on"
+		}
 	}
-	return "the reaction " + string(row.Signal) + " (" + row.Meaning + ") to your message"
+	if err != nil {
+		return "a reaction to your " + what
+	}
+	return "the reaction " + string(row.Signal) + " (" + meaning + ") to your " + what
 }
 
 func size(words, attachments int) string {

@@ -163,7 +163,7 @@ const SignalStop Signal = "stop"
 type SignalRow struct {
 	Signal      Signal      `json:"signal"`
 	Glyph       string      `json:"glyph"`
-	Meaning     string      `json:"meaning"`
+	Meaning     string      `json:"meaning"` // on an agent's own message
 	Disposition Disposition `json:"disposition,omitempty"`
 }
 
@@ -174,9 +174,9 @@ var Signals = []SignalRow{
 	{SignalAgree, "👍", "acknowledged or approved", DispositionAcknowledged},
 	{SignalWorking, "🔧", "at work on it now", DispositionClaimed},
 	{SignalQueued, "🕐", "accepted, after more pressing work", DispositionDeferred},
-	{SignalClaimed, "✋", "this agent takes it", DispositionClaimed},
-	{SignalDone, "✅", "resolved", DispositionResponded},
-	{SignalDeclined, "🙅", "not this agent, or it will not act", DispositionIgnored},
+	{SignalClaimed, "✋", "taken by who says so", DispositionClaimed},
+	{SignalDone, "✅", "handled already", DispositionResponded},
+	{SignalDeclined, "🙅", "not so: revise it", DispositionIgnored},
 	{SignalBlocked, "🚧", "cannot go on without help", DispositionDeferred},
 	{SignalUnclear, "❓", "needs to be explained", ""},
 }

@@ -90,6 +90,22 @@ func onlyEmoji(text string) bool {
 // questionMarks make a question of words and of emoji.
 const questionMarks = "?؟？❓❔⁉"
 
+// Asks reports whether a text asks something, at its end or before a last remark: a mark within
+// a word is that of an address or of code.
+func Asks(text string) bool {
+	spoken := spokenPart(text)
+	if strings.ContainsAny(spoken, questionMarks[len("?"):]) {
+		return true
+	}
+	for word := range strings.FieldsSeq(spoken) {
+		i := strings.LastIndexByte(word, '?')
+		if i >= 0 && !strings.Contains(word, "://") && !strings.ContainsFunc(word[i:], func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) {
+			return true
+		}
+	}
+	return false
+}
+
 // letters are those that people write in several ways: with and without accents, and with the
 // signs of another keyboard.
 var letters = strings.NewReplacer(

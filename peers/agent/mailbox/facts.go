@@ -2,7 +2,6 @@ package mailbox
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"hubbub/peers/attention"
@@ -68,7 +67,7 @@ func (v *View) Facts(e *Entry) attention.Facts {
 		c.Chat.ID, c.Chat.ThreadID, v.m.id, time.Now().UnixMicro(), e.Seq, e.SourceID, e.Chat)
 	facts.OwnsThread = facts.Work != ""
 	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.Received)), p.joined > 0, p.gone()
-	facts.Asked = lastOwn > lastOther && asks(lastText)
+	facts.Asked = lastOwn > lastOther && attention.Asks(lastText)
 	if o := ReturnedBy(v, e); o != nil {
 		facts.Waited = time.Since(o.CreatedAt)
 	}
@@ -88,9 +87,6 @@ func (v *View) Facts(e *Entry) attention.Facts {
 		c.Chat.ID, v.m.id, v.m.id.Name())
 	return facts
 }
-
-// asks reports whether a text ends with a question.
-func asks(text string) bool { return strings.HasSuffix(strings.TrimRight(text, " \n\t)*_"), "?") }
 
 // Standing returns what the records say about an event at this moment. text is what
 // the agent wants to say; e may be nil.
