@@ -78,6 +78,9 @@ func (a *Agent) receiveWake(ctx context.Context, d *peer.Delivery, fact *protoco
 		}
 		if answered == "" || !mailbox.HearRung(tx, answered, w.Question.Answer, by) {
 			tx.TakeIn(e)
+			if e.Origin.OnBehalfOf != "" {
+				mailbox.PersonStandsBehind(tx)
+			}
 		}
 		if w.DeliveryID != "" {
 			key := "ack:" + w.DeliveryID + ":" + string(d.Message.MessageID)
@@ -94,13 +97,16 @@ func originOf(w *collab.Wake) mailbox.Origin {
 		o.ConversationID, o.Lead = w.Conversation.ID, cmp.Or(string(w.Conversation.MasterIdentity), w.Conversation.MasterID)
 	}
 	if w.WorkItem != nil {
-		o.WorkItemID, o.Owner = w.WorkItem.ID, cmp.Or(string(w.WorkItem.OwnerIdentity), w.WorkItem.OwnerID)
+		o.WorkItemID, o.Owner, o.OnBehalfOf = w.WorkItem.ID, cmp.Or(string(w.WorkItem.OwnerIdentity), w.WorkItem.OwnerID), w.WorkItem.OnBehalfOf
 	}
 	switch {
 	case answers(w):
 		o.AnsweredID = w.Question.ID
 	case w.Question != nil && w.Question.State == collab.QuestionOpen:
-		o.QuestionID = w.Question.ID
+		o.QuestionID, o.OnBehalfOf = w.Question.ID, w.Question.OnBehalfOf
+	}
+	if w.Sweep { // nobody said anything
+		o.OnBehalfOf = ""
 	}
 	if w.Message != nil {
 		o.MessageID, o.ConversationID = w.Message.ID, w.Message.ConversationID
@@ -203,10 +209,11 @@ func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind,
 	o, m := &e.Origin, protocol.Message{}
 	post := collab.PostParams{ID: new(string(id)), ConversationID: o.ConversationID, Text: reply.Text, Surface: collab.SurfaceAgent, Obligation: reply.Obligation}
 	unanswered := kind == mailbox.SentNotice && mailbox.NoAnswer(reply.IdempotencyKey)
+	ends := unanswered || kind == mailbox.SentNotice && mailbox.CallsPerson(reply.IdempotencyKey)
 	switch {
-	case unanswered && collab.IsRung(o.QuestionID):
+	case ends && collab.IsRung(o.QuestionID):
 		return // see Disposed
-	case unanswered && o.QuestionID != "":
+	case ends && o.QuestionID != "":
 		m = collab.QuestionAnswer.Message(b.agent.id, collab.AnswerParams{ID: o.QuestionID, Answer: reply.Text})
 	case (kind == mailbox.SentNotice || kind == mailbox.SentInterim) && o.ConversationID != "": // for people who read there; it wakes nobody else
 		post.Kind = collab.KindStatus
@@ -243,7 +250,8 @@ func (b *broker) Disposed(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposit
 		b.settleClaim(tx, e, d)
 	}
 	o := &e.Origin
-	if collab.IsRung(o.QuestionID) && d.Final() && d != attention.DispositionResponded {
+	held := o.QuestionID != "" && e.Decision.Reason == mailbox.ReasonHeld && tx.SentAs(mailbox.NoticeEscalation+":"+e.EventID) == nil
+	if (collab.IsRung(o.QuestionID) || held) && d.Final() && d != attention.DispositionResponded {
 		tx.Enqueue(protocol.TopicBroker, "decline:"+o.QuestionID, collab.QuestionDecline.Message(b.agent.id, collab.IDParams{ID: o.QuestionID}))
 	}
 	if o.AnsweredID != "" && d.Final() && d != attention.DispositionFailed {

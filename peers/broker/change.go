@@ -78,6 +78,8 @@ func (t *tx) takeOver(r *record, p collab.WorkParams) {
 			r.WaitingOn.TargetIdentity = t.partyIn(&before, on.TargetID).id
 		}
 	}
+	checkName("onBehalfOf", p.OnBehalfOf)
+	r.OnBehalfOf = p.OnBehalfOf
 	r.State = cmp.Or(p.State, r.State)
 	r.AcceptanceState = cmp.Or(p.AcceptanceState, r.AcceptanceState)
 }

@@ -104,7 +104,7 @@ func ask(t *tx, p collab.QuestionParams) collab.Result {
 	}
 	r := t.newRecord(q, collab.WorkParams{
 		ID: p.ID, Kind: p.Kind, Title: &p.Title, NextMoveOwnerID: new(cmp.Or(p.NextMoveOwnerID, p.AskedOfID)),
-		State: collab.WorkState(p.State), AcceptanceState: p.AcceptanceState, ConversationID: &p.ConversationID, ParentID: &p.ParentID,
+		State: collab.WorkState(p.State), AcceptanceState: p.AcceptanceState, ConversationID: &p.ConversationID, ParentID: &p.ParentID, OnBehalfOf: p.OnBehalfOf,
 		CreatedByID: p.CreatedByID, CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt,
 	})
 	r.AskedByID, r.AskedByIdentity = by.name, by.id

@@ -71,10 +71,13 @@ func TestWorkItemsAreCheckedWhenTheyAreMade(t *testing.T) {
 func TestWorkMovesByItsPeople(t *testing.T) {
 	d := newDesk(t)
 	d.announce("owner", "mover", "stranger")
-	d.do("agent:boss", "work_item.create", m{"id": "w", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "agent:mover"})
+	made := d.do("agent:boss", "work_item.create", m{"id": "w", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "agent:mover", "onBehalfOf": "tg:7"})
 	d.refuse(collab.CodeForbidden, "agent:stranger", "work_item.update", m{"id": "w", "state": "working"})
 	d.refuse(collab.CodeNotFound, "agent:owner", "work_item.update", m{"id": "v", "state": "working"})
-	d.do("agent:mover", "work_item.update", m{"id": "w", "state": "working"})
+	moved := d.do("agent:mover", "work_item.update", m{"id": "w", "state": "working"})
+	if made.at("work_item", "onBehalfOf") != "tg:7" || moved.at("work_item", "onBehalfOf") != nil { // what an agent does of itself is nobody's
+		t.Errorf("got %v, then %v", made, moved)
+	}
 	r := d.refuse(collab.CodeBadTransition, "agent:owner", "work_item.update", m{"id": "w", "state": "open"})
 	if r["from"] != "working" || r["to"] != "open" || len(r["allowed"].([]any)) != 4 {
 		t.Errorf("details = %v", r)

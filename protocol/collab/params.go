@@ -90,6 +90,7 @@ type QuestionParams struct {
 	CreatedByID     *string       `json:"createdById,omitempty"`
 	Answer          string        `json:"answer,omitempty"`
 	ParentID        string        `json:"parentId,omitempty"`
+	OnBehalfOf      string        `json:"onBehalfOf,omitempty"`
 	Kind            string        `json:"kind,omitempty"`
 	CreatedAt       *Moment       `json:"createdAt,omitempty"`
 	UpdatedAt       *Moment       `json:"updatedAt,omitempty"`
@@ -139,6 +140,7 @@ type WorkParams struct {
 	ParentID        *string    `json:"parentId,omitempty"`
 	ConversationID  *string    `json:"conversationId,omitempty"`
 	Priority        *string    `json:"priority,omitempty"`
+	OnBehalfOf      string     `json:"onBehalfOf,omitempty"` // absent: nobody's, also where it was somebody's
 	Kind            string     `json:"kind,omitempty"`
 	CreatedAt       *Moment    `json:"createdAt,omitempty"`
 	UpdatedAt       *Moment    `json:"updatedAt,omitempty"`

@@ -83,7 +83,8 @@ type WorkItem struct {
 	WaitingOn             *WaitingOn      `json:"waitingOn,omitempty"`
 	ParentID              string          `json:"parentId,omitempty"`
 	ConversationID        string          `json:"conversationId,omitempty"`
-	Priority              string          `json:"priority,omitempty"` // low, normal, high or urgent
+	Priority              string          `json:"priority,omitempty"`   // low, normal, high or urgent
+	OnBehalfOf            string          `json:"onBehalfOf,omitempty"` // the person whose words its newest change serves, as who made it says
 	CreatedAt             string          `json:"createdAt"`
 	UpdatedAt             string          `json:"updatedAt"`
 }
@@ -110,6 +111,7 @@ type Question struct {
 	ConversationID        string          `json:"conversationId,omitempty"`
 	ParentID              string          `json:"parentId,omitempty"`
 	SpawnedWorkItemID     string          `json:"spawnedWorkItemId,omitempty"`
+	OnBehalfOf            string          `json:"onBehalfOf,omitempty"` // as of a work item
 	CreatedAt             string          `json:"createdAt"`
 	UpdatedAt             string          `json:"updatedAt"`
 

@@ -53,8 +53,9 @@ type Origin struct {
 	AnsweredID     string `json:"answeredId,omitempty"` // this agent's own question
 	WorkItemID     string `json:"workItemId,omitempty"`
 	FlightID       string `json:"flightId,omitempty"`
-	Lead           string `json:"lead,omitempty"`  // master of its conversation
-	Owner          string `json:"owner,omitempty"` // of its work
+	Lead           string `json:"lead,omitempty"`       // master of its conversation
+	Owner          string `json:"owner,omitempty"`      // of its work
+	OnBehalfOf     string `json:"onBehalfOf,omitempty"` // the person whom a question or work of another agent serves
 }
 
 // TakesWords reports whether an answer to a wake would reach anybody.

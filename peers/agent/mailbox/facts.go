@@ -128,16 +128,27 @@ const aPerson = `author_kind = 'human' AND (kind IN ('message','edit','assignmen
 const agents = `agents (author) AS (SELECT min(author) FROM events WHERE author_kind = 'agent' UNION ALL
 	SELECT (SELECT min(author) FROM events WHERE author_kind = 'agent' AND author > a.author) FROM agents a WHERE a.author IS NOT NULL)`
 
+// ofNoRoom selects the conversations of what comes through the broker in no conversation of it: no
+// person writes there, and behindAt has when one stood behind something there.
+const (
+	ofNoRoom = `(p.conversation = 'work' OR p.conversation LIKE 'work:%')`
+	behindAt = "behind_at"
+)
+
+// PersonStandsBehind notes that one agent turns to another through the broker for what a person
+// said: this begins a new exchange, as if they had said it there.
+func PersonStandsBehind(tx *Tx) { tx.SetCounter(behindAt, time.Now().UnixMicro()) }
+
 // exchanged selects the texts of an exchange with when they came and whether another agent
-// said them: ?1 is the conversation, ?2 the author. In the conversation all agents count,
+// said them: ?1 is the conversation, ?2 the author, ?3 the counter behindAt. In the conversation all agents count,
 // elsewhere the author does; each conversation since a person last spoke in it.
 const exchanged = `FROM (
 	WITH RECURSIVE ` + agents + `,
 	places (conversation) AS (SELECT min(conversation) FROM events WHERE author = ?2 AND author_kind = 'agent' UNION ALL
 		SELECT (SELECT min(conversation) FROM events WHERE author = ?2 AND author_kind = 'agent' AND conversation > p.conversation)
 		FROM places p WHERE p.conversation IS NOT NULL),
-	spoken (conversation, at) AS MATERIALIZED (SELECT conversation, coalesce((SELECT max(received_at) FROM events
-			WHERE conversation = p.conversation AND ` + aPerson + `), 0)
+	spoken (conversation, at) AS MATERIALIZED (SELECT conversation, max(coalesce((SELECT max(received_at) FROM events
+			WHERE conversation = p.conversation AND ` + aPerson + `), 0), iif(` + ofNoRoom + `, ?3, 0))
 		FROM (SELECT conversation FROM places WHERE conversation IS NOT NULL UNION SELECT ?1) p),
 	said (author, conversation, at) AS (SELECT ?2, conversation, at FROM spoken
 		UNION SELECT author, ?1, at FROM agents JOIN spoken ON conversation = ?1 WHERE author IS NOT NULL)
@@ -152,12 +163,12 @@ const exchanged = `FROM (
 // Exchange returns what this agent and others said to each other around an event since
 // a person last spoke.
 func (v *View) Exchange(e *Entry) (x attention.Exchange) {
-	here, other := e.Content.Chat.ID, e.Content.Author.ID
-	x.Sent = store.All(v.Tx, atColumn, `SELECT at `+exchanged+` ORDER BY 1 LIMIT 1000`, here, other)
-	x.Heard = store.All(v.Tx, store.Itself[string], `SELECT text `+exchanged+` AND author = ?2 ORDER BY at DESC LIMIT 10`, here, other)
-	x.Escalated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM places c WHERE c.escalated_at > 0
-		AND (c.conversation = ?1 OR EXISTS (SELECT 1 FROM events WHERE conversation = c.conversation AND author = ?2 AND author_kind = 'agent'))
-		AND NOT EXISTS (SELECT 1 FROM events WHERE conversation IN (?1, c.conversation) AND received_at >= c.escalated_at AND `+aPerson+`))`, here, other)
+	here, other, behind := e.Content.Chat.ID, e.Content.Author.ID, v.Counter(behindAt)
+	x.Sent = store.All(v.Tx, atColumn, `SELECT at `+exchanged+` ORDER BY 1 LIMIT 1000`, here, other, behind)
+	x.Heard = store.All(v.Tx, store.Itself[string], `SELECT text `+exchanged+` AND author = ?2 ORDER BY at DESC LIMIT 10`, here, other, behind)
+	x.Escalated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM places p WHERE p.escalated_at > iif(`+ofNoRoom+`, ?3, 0)
+		AND (p.conversation = ?1 OR EXISTS (SELECT 1 FROM events WHERE conversation = p.conversation AND author = ?2 AND author_kind = 'agent'))
+		AND NOT EXISTS (SELECT 1 FROM events WHERE conversation IN (?1, p.conversation) AND received_at >= p.escalated_at AND `+aPerson+`))`, here, other, behind)
 	return x
 }
 
@@ -165,7 +176,7 @@ func (v *View) Exchange(e *Entry) (x attention.Exchange) {
 // agent itself is "".
 func (v *View) LastSaid(e *Entry, limit int) (list [][2]string) {
 	list = store.All(v.Tx, func(said *[2]string) []any { return []any{&said[0], &said[1]} },
-		`SELECT author, text `+exchanged+` ORDER BY at DESC LIMIT ?3`, e.Content.Chat.ID, e.Content.Author.ID, limit)
+		`SELECT author, text `+exchanged+` ORDER BY at DESC LIMIT ?4`, e.Content.Chat.ID, e.Content.Author.ID, v.Counter(behindAt), limit)
 	slices.Reverse(list)
 	return list
 }

@@ -96,7 +96,7 @@ func ask(tx *Tx, e *Entry, step attention.Step, reason, notice string) {
 		tx.ShowQuestion(id, there, question)
 		return
 	}
-	tx.Enqueue(protocol.TopicBroker, "ask:"+id, collab.QuestionAsk.Message(tx.m.id, collab.QuestionParams{ID: &id, Title: question, AskedOfID: step.To}))
+	tx.Enqueue(protocol.TopicBroker, "ask:"+id, collab.QuestionAsk.Message(tx.m.id, collab.QuestionParams{ID: &id, Title: question, AskedOfID: step.To, OnBehalfOf: e.Behind()}))
 }
 
 // rungQuestion says what was written, by whom, and why the agent does not answer.

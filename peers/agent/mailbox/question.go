@@ -22,6 +22,17 @@ const MaxQuestions = 5
 // Person is who wrote an event, as records name people.
 func (e *Entry) Person() string { return protocol.PeerID(e.Chat).Family() + ":" + e.Content.Author.ID }
 
+// Behind returns the person whom an event serves, or "": who wrote it.
+func (e *Entry) Behind() string {
+	switch {
+	case e.Content.Author.Kind != string(attention.AuthorHuman):
+		return ""
+	case e.FromBroker():
+		return e.Content.Author.ID
+	}
+	return e.Person()
+}
+
 // WhereIs returns the newest event of the person whom a name means, in the chat where a turn
 // of chat may ask them: that chat itself, if they speak there, or else their direct chat. It
 // returns nil for who is in neither. A name is an identity ("tg:77"), as a header shows an author

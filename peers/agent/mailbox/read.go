@@ -183,5 +183,16 @@ func (v *View) questionOf(e *Entry) question {
 // question, the one where it was asked, so that who waits there is told.
 func (v *View) Home(e *Entry) protocol.Topic { return cmp.Or(v.questionOf(e).chat, e.Chat) }
 
+// PeopleAbout returns the event at which people read what an event of the broker comes from: the one
+// for which the agent asked what is answered, or else the newest of a chat for which it asked at
+// all. It is nil for who never asked for people, and where a conversation has them itself.
+func (v *View) PeopleAbout(e *Entry) *Entry {
+	if !e.FromBroker() || e.Origin.ConversationID != "" {
+		return nil
+	}
+	return v.Entry(store.Value[string](v.Tx, `SELECT event_id FROM questions WHERE chat <> ? AND event_id <> '' ORDER BY question_id = ? DESC, asked_at DESC LIMIT 1`,
+		protocol.TopicBroker, e.Origin.AnsweredID))
+}
+
 // AskedFor returns the event for which the agent asked what an event answers, or "".
 func (v *View) AskedFor(e *Entry) string { return v.questionOf(e).event }

@@ -69,6 +69,12 @@ func NoAnswer(key string) bool {
 	return strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, "budget_") || strings.HasPrefix(key, reasonHalted+":")
 }
 
+// ReasonHeld is the reason of an event of an exchange that agents are not to go on with.
+const ReasonHeld = "exchange_held"
+
+// CallsPerson reports whether a notice with this key calls a person into an exchange.
+func CallsPerson(key string) bool { return strings.HasPrefix(key, NoticeEscalation+":") }
+
 // ReplyKey is the key of the answer to an event for which its author gave none.
 func ReplyKey(e *Entry) string { return e.EventID + ":reply" }
 

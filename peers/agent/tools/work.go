@@ -44,14 +44,14 @@ var workTable = []row{
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},"title":{"type":"string"},"summary":{"type":"string"},
 			"ownerId":` + ownerHelp + `,"nextMoveOwnerId":` + moveHelp + `,"state":` + stateHelp + `,"waitingOn":` + waitHelp + `,
 			"requestedById":{"type":"string"},"parentId":{"type":"string"},"conversationId":{"type":"string"},"wake":` + wakeHelp + `},"required":["title","ownerId","nextMoveOwnerId"]}`),
-	}, passOn(collab.WorkCreate.Name)},
+	}, passWork(collab.WorkCreate.Name)},
 	{harness.Tool{
 		Name: "work.update", Title: "Update a work item", Idempotent: true,
 		Description: "Change a work item: its state (waiting needs waitingOn), owner, next move, summary. Nobody is woken unless wake is true.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},"state":` + stateHelp + `,"title":{"type":"string"},"summary":{"type":"string"},
 			"ownerId":` + ownerHelp + `,"nextMoveOwnerId":` + moveHelp + `,"waitingOn":` + waitHelp + `,
 			"acceptanceState":{"type":"string","enum":["none","pending","accepted","rejected"]},"requestedById":{"type":"string"},"wake":` + wakeHelp + `},"required":["id"]}`),
-	}, passOn(collab.WorkUpdate.Name)},
+	}, passWork(collab.WorkUpdate.Name)},
 	{harness.Tool{
 		Name: "work.wake", Title: "Wake who has the next move",
 		Description: "Wake the one who has the next move on a work item, if that is needed.",
@@ -113,11 +113,38 @@ func (b *Toolbox) pass(ctx context.Context, method string, params any) harness.R
 	return harness.Result{Content: []harness.Content{{Type: "text", Text: string(result)}}, StructuredContent: result}
 }
 
+// behind returns the person for whom a turn turns to others through the broker, or "": the
+// answers that come are then no exchange of agents alone.
+func (b *Toolbox) behind(ctx context.Context) (who string) {
+	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+		if e := b.turnEvent(&tx.View); e != nil {
+			if who = e.Behind(); who != "" {
+				mailbox.PersonStandsBehind(tx)
+			}
+		}
+	})
+	if err != nil {
+		b.kit.Log.Warn().Err(err).Msg("for whom a turn asks is not known")
+	}
+	return who
+}
+
+// passWork passes a change of work on, with the person behind it.
+func passWork(method string) call {
+	return reading(func(b *Toolbox, ctx context.Context, params *map[string]json.RawMessage) harness.Result {
+		if who, err := json.Marshal(b.behind(ctx)); *params != nil && err == nil {
+			(*params)["onBehalfOf"] = who
+		}
+		return b.pass(ctx, method, *params)
+	})
+}
+
 type askArguments struct {
 	ID             string `json:"id,omitempty"`
 	Title          string `json:"title"`
 	AskedOfID      string `json:"askedOfId"`
 	ConversationID string `json:"conversationId,omitempty"`
+	OnBehalfOf     string `json:"onBehalfOf,omitempty"` // set by the agent itself
 }
 
 // ask asks an agent or a person something through the broker, and shows it to a person where
@@ -152,6 +179,7 @@ func (b *Toolbox) ask(ctx context.Context, args *askArguments) harness.Result {
 			args.ID = "q_" + hex.EncodeToString(sum[:10])
 		}
 	}
+	args.OnBehalfOf = b.behind(ctx)
 	result := b.pass(ctx, collab.QuestionAsk.Name, args)
 	if !result.IsError {
 		b.noteQuestion(ctx, result.StructuredContent, event, there)

@@ -80,15 +80,20 @@ func (r *Runner) weighExchange(tx *mailbox.Tx, e *mailbox.Entry) {
 	if !e.FromAgent() || d.Obliges || e.Content.Event == string(attention.KindReturn) || d.Policy == attention.PolicyMustNotRespond || d.Policy == attention.PolicyAckOnly {
 		return
 	}
-	if strings.Contains(e.Content.Text, escalationMark) { // a service may put something before it
-		tx.SetPlace(e, mailbox.Escalated)
-	}
 	verdict := tx.Exchange(e).Weigh(time.Now())
+	if strings.Contains(e.Content.Text, escalationMark) { // a service may put something before it
+		if tx.PeopleAbout(e) == nil {
+			tx.SetPlace(e, mailbox.Escalated)
+			verdict = attention.VerdictHold
+		} else if verdict != attention.VerdictHold { // people read it only there
+			verdict = attention.VerdictEscalate
+		}
+	}
 	if verdict == attention.VerdictAllow {
 		return
 	}
 	d.Policy, d.Injection, d.Context = attention.PolicyMustNotRespond, attention.ModeToolMailbox, ""
-	d.Knock, d.DeadlineMS, d.Reason = nil, 0, "exchange_held"
+	d.Knock, d.DeadlineMS, d.Reason = nil, 0, mailbox.ReasonHeld
 	if verdict == attention.VerdictEscalate {
 		r.escalate(tx, e)
 	}
@@ -97,16 +102,20 @@ func (r *Runner) weighExchange(tx *mailbox.Tx, e *mailbox.Entry) {
 // escalate tells people, once, that two agents were stopped.
 func (r *Runner) escalate(tx *mailbox.Tx, e *mailbox.Entry) {
 	tx.SetPlace(e, mailbox.Escalated)
-	other := e.Content.Author.ID
-	tx.Notice(e, mailbox.NoticeEscalation, r.call(tx, e))
+	other, people := e.Content.Author.ID, tx.PeopleAbout(e)
+	said := r.call(tx, e, cmp.Or(people, e))
+	tx.Notice(e, mailbox.NoticeEscalation, said)
+	if people != nil {
+		tx.Notice(people, mailbox.NoticeEscalation, said)
+	}
 	tx.Record(mailbox.UniqueKey("escalation", e.Seq), e, map[string]any{
 		"event": "escalation", "eventId": e.EventID, "agent": r.opts.Self.ID, "with": other, "reason": "exchange_limit",
 	})
 }
 
-// call is the text that calls a person in, with what was said. Only the person is
-// mentioned in it.
-func (r *Runner) call(tx *mailbox.Tx, e *mailbox.Entry) string {
+// call is the text that calls a person in, with what was said; people read it at an event. Only
+// the person is mentioned in it.
+func (r *Runner) call(tx *mailbox.Tx, e, people *mailbox.Entry) string {
 	const lines, lineBytes = 4, 160
 	name := func(id string) string { return attention.HeaderValue(strings.TrimPrefix(id, "agent:")) }
 	var b strings.Builder
@@ -119,7 +128,7 @@ func (r *Runner) call(tx *mailbox.Tx, e *mailbox.Entry) string {
 		fmt.Fprintf(&b, "> %s: %s\n", name(cmp.Or(said[0], r.opts.Self.ID)), text)
 	}
 	b.WriteString("I say no more until a person does. ")
-	if person := tx.Person(e.Content.Chat.ID); person != "" {
+	if person := tx.Person(people.Content.Chat.ID); person != "" {
 		fmt.Fprintf(&b, "@%s: ", attention.HeaderValue(person))
 	}
 	b.WriteString("Should we go on?")
