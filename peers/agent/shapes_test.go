@@ -81,7 +81,7 @@ func shapes(n int) (list []shape) {
 			if p.answer {
 				one.answer += cut
 			}
-			word = word || strings.HasSuffix(cut, "\n\nM") || cut != "" && len(cut) < 16 && (strings.HasPrefix(fence, cut) || cut == "C" || strings.HasPrefix("[TH", cut) || strings.HasPrefix("```tool_", cut) || strings.Trim(cut, "`<\n") == "" && strings.TrimSpace(cut) != "")
+			word = word || strings.HasSuffix(cut, "\n\nM") || cut != "" && len(cut) < 16 && (strings.HasPrefix(fence, cut) || cut == "C" || strings.HasPrefix("[TH", cut) || strings.HasPrefix("```tool_", cut) || strings.HasSuffix(strings.TrimSuffix(cut, ">"), "`<think") || strings.Trim(cut, "`<\n") == "" && strings.TrimSpace(cut) != "")
 		}
 		if !word {
 			list = append(list, one)

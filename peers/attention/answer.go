@@ -17,20 +17,23 @@ var innerTags = []string{
 // anyTag matches the name of an inner tag.
 var anyTag = `(?:[a-z]+:)?(?:` + strings.Join(innerTags, "|") + `)`
 
-// inner matches code, which stays, or else what is not meant for people. What comes
-// first in the text decides, so that a tag inside code stays and code inside a thought
-// goes.
+// stays matches where a tag is a word for people: in code, in quotation marks of its own, or
+// within a sentence that calls it a tag ("the <think> tag").
+var stays = "(```.*?(?:```|\\z)|`[^`\n]+`|" + `["'“”„‘’«»]</?` + anyTag + `>["'“”„‘’«»]|` +
+	`[\pL\pN,] </?` + anyTag + `>(?: (?:and|or) </?` + anyTag + `>)? (?:tag|token|block|element|marker)s?\b)`
+
+// inner matches what stays, or else what is not meant for people. What comes first in the
+// text decides, so that a tag inside code stays and code inside a thought goes.
 var inner = regexp.MustCompile(`(?is)` + strings.Join([]string{
-	"```.*?(?:```|\\z)", "`[^`\n]+`",
-	closedTags(), `(?m:^)[ \t]*<` + anyTag + `(?:\s[^>\n]*)?>.*\z`, // the second was never closed
-	`(?m:^)[ \t]*<(?:function=|` + anyTag + `\b)[^>\n]*\z`, `</(?:[a-z]+:)?(?:tool|function)_[a-z]+>`, // cut in a tag, and an end alone
+	stays, `<` + anyTag + `\s*/>`, closedTags(), `<` + anyTag + `(?:\s[^>\n]*)?>.*\z`, // the last was never closed
+	`<(?:function=|` + anyTag + `\b)[^>\n]*\z`, `</(?:[a-z]+:)?(?:tool|function)_[a-z]+>`, // cut in a tag, and an end alone
 	`<function=[^>\n]*>.*?(?:</function>|\z)`, `(?m:^)\[TOOL_CALLS\].*\z`, `<\|python_tag\|>.*\z`,
 	`<\|channel\|>final[^<\n]*<\|message\|>`, `<\|channel\|>.*?(?:<\|channel\|>final[^<\n]*<\|message\|>|\z)`, `<\|start\|>[a-z]*`, // gpt-oss
 	`<[|｜]tool[▁_]calls[▁_](?:section_)?begin[|｜]>.*?(?:<[|｜]tool[▁_]calls[▁_](?:section_)?end[|｜]>|\z)`, // DeepSeek, Kimi
 	`<[|｜]tool[▁_]call[▁_]begin[|｜]>.*?(?:<[|｜]tool[▁_]call[▁_]end[|｜]>|\z)`,
 	`\[THINK\].*?(?:\[/THINK\]|\z)`, `◁think▷.*?(?:◁/think▷|\z)`, `<[|｜][a-z0-9_▁ ]{1,40}[|｜]>`,
-	`(?m:^)C2A (?:EVENT|KNOCK)[ \t]*\n(?:[a-z_]+: [^\n]*\n)*\n[A-Z]+\n.*(?m:^)[a-z0-9]{16,}>>[ \t]*(?m:$)\n?`, // a copy of the prompt up to its last fence
-	`(?m:^)C2A (?:EVENT|KNOCK)[ \t]*\n(?:[a-z_]+: [^\n]*(?:\n|\z))*` + // and one that was cut
+	`C2A (?:EVENT|KNOCK)[ \t]*\n(?:[a-z_]+: [^\n]*\n)*\n[A-Z]+\n.*(?m:^)[a-z0-9]{16,}>>[ \t]*(?m:$)\n?`, // a copy of the prompt up to its last fence
+	`(?:(?m:^)C2A (?:EVENT|KNOCK)[ \t]*\n|C2A (?:EVENT|KNOCK)[ \t]*\n` + headerLine + `)(?:[a-z_]+: [^\n]*(?:\n|\z))*` + // and one that was cut
 		`(?:\n[A-Z ]+\n[^\n]*<<[a-z0-9]{16,}\n.*\z|` + `(?:[a-z]|` + beginnings(headerNames...) + `):?\z|\n(?:` + beginnings("CONTEXT", "MESSAGE") + `|MESSAGE\n<{0,2}[a-z0-9]*)\z)?`,
 	`(?m:^)[ \t]*(?:` + beginnings("C2A EVENT", "C2A KNOCK") + `|</?[a-z][a-z_:=]*|</|<<[a-z0-9]*|<[|｜][a-z0-9_▁ ]*[|｜]?|\[` + beginnings("THINK]", "TOOL_CALLS]") + `|◁[a-z/]*)\z`, // cut in its first word
 	`(?m:^)(?:<<[a-z0-9]{16,}|[a-z0-9]{16,}>>)[ \t]*(?:\n|\z)`, `(?m:^)[a-z0-9]{16,}>\z`, // and one cut in its end
@@ -62,12 +65,8 @@ func beginnings(words ...string) string {
 	return "(?:" + strings.Join(all, "|") + ")"
 }
 
-// lateClose matches the end of a thought whose beginning the model's template had.
-var lateClose = regexp.MustCompile("(?is)```.*?(?:```|\\z)|`[^`\n]+`|</(?:[a-z]+:)?think(?:ing)?>|\\[/THINK\\]|◁/think▷")
-
-// lateOpen matches what begins behind a sentence, in its line, and was never closed. Within a
-// sentence such a tag is a word of it.
-var lateOpen = regexp.MustCompile("(?is)```.*?(?:```|\\z)|`[^`\n]+`|" + `[.!?…。！？]["')\]]*[ \t]+(<` + anyTag + `(?:\s[^>\n]*)?>.*\z)`)
+// lateClose matches the end of a thought whose beginning the model's template had, or what stays.
+var lateClose = regexp.MustCompile(`(?is)` + stays + `|</(?:[a-z]+:)?think(?:ing)?>|\[/THINK\]|◁/think▷`)
 
 func closedTags() string {
 	var all []string
@@ -108,8 +107,10 @@ const NotForPeople = "What you wrote holds only thoughts, a tool call as text, o
 	"Call tools as tools, and write the answer in plain words."
 
 // Answer returns what of a model's text is meant for people: without its thoughts, calls
-// of tools that it wrote as text, and copies of the prompt's header and fences. What
-// stands in code stays. It is "" if nothing else was said.
+// of tools that it wrote as text, and copies of the prompt's header and fences. What was
+// begun, wherever in a line, and never closed goes to the end of the text. A tag in code or
+// quotation marks stays, and so does one that its sentence calls a tag. It is "" if nothing
+// else was said.
 func Answer(text string) string {
 	answer, _ := answerOf(text)
 	return answer
@@ -123,7 +124,7 @@ const maxInner = 16 << 10
 // what the text before it ended that was not for people, and after the same for the next.
 // What ends a thought at the beginning of a text ends whatever was open.
 func AnswerAfter(before, text string) (answer, after string) {
-	if at := lateClose.FindStringIndex(text); at != nil && text[at[0]] != '`' && strings.TrimSpace(text[:at[0]]) == "" {
+	if at := lateClose.FindStringSubmatchIndex(text); at != nil && at[2] < 0 && strings.TrimSpace(text[:at[0]]) == "" {
 		before = ""
 	}
 	answer, after = answerOf(before + text)
@@ -157,18 +158,18 @@ func InnerGoesOn(after string) bool { return after != "" && Answer(after+"\n\nx"
 func answerOf(text string) (answer, end string) {
 	var b strings.Builder
 	from := 0
-	for _, at := range inner.FindAllStringIndex(text, -1) {
+	for _, at := range inner.FindAllStringSubmatchIndex(text, -1) {
 		part := text[at[0]:at[1]]
 		b.WriteString(text[from:at[0]])
 		from = at[1]
 		last, within := part, ""
-		switch part[0] {
-		case '`':
+		switch {
+		case at[2] >= 0:
 			if !toolFence.MatchString(part) {
 				b.WriteString(part)
 				last = ""
 			}
-		case 'C', 'c':
+		case part[0]|0x20 == 'c':
 			if within, end = answerOf(afterCopy(part)); within != "" {
 				b.WriteString(within)
 				last = end
@@ -180,15 +181,10 @@ func answerOf(text string) (answer, end string) {
 	}
 	b.WriteString(text[from:])
 	kept := b.String()
-	for _, at := range lateClose.FindAllStringIndex(kept, -1) {
-		if kept[at[0]] != '`' {
+	for _, at := range lateClose.FindAllStringSubmatchIndex(kept, -1) {
+		if at[2] < 0 {
 			answer, more := answerOf(kept[at[1]:])
 			return answer, cmp.Or(end, more)
-		}
-	}
-	for _, at := range lateOpen.FindAllStringSubmatchIndex(kept, -1) {
-		if at[2] >= 0 {
-			kept, end = kept[:at[2]], kept[at[2]:]
 		}
 	}
 	if rest, is := afterCall(kept); is {

@@ -24,6 +24,8 @@ func TestDraftShowsNothingThatMayTurnOut(t *testing.T) {
 		"Hello\n[TOOL_CALLS] x":            "Hello",
 		"see [TOOL_CALLS] x":               "see [TOOL_CALLS]",
 		"Hello\nC2A EVENT\nx y":            "Hello",
+		"as in C2A EVENT\nx y":             "as in",
+		"so " + attention.FenceOf(crand.Text()) + ">> x":   "so",
 		"Hello\n" + attention.FenceOf(crand.Text()) + " x": "Hello",
 		"reason: it rains ":          "",
 		"the reason: it rains ":      "the reason: it rains",

@@ -36,20 +36,23 @@ var (
 	// fenceLine matches a line that may be a fence, with its marks, some of them or none.
 	fenceLine = regexp.MustCompile(`(?m)^[ \t]*<{0,2}[A-Z2-7]{16}x*>{0,2}[ \t]*(?:\n|\z)`)
 	fenceWord = regexp.MustCompile(`[A-Z2-7]{16}`)
+	// fenceWithin matches what may be one within a line, with its marks.
+	fenceWithin = regexp.MustCompile(`<<[A-Z2-7]{16}x*\b|\b[A-Z2-7]{16}x*>>`)
 
 	// bareMarks matches a text that is nothing but the marks of a fence or of code.
 	bareMarks = regexp.MustCompile("\\A\\s*(?:<<|>>|`{3,})\\s*\\z")
 )
 
-// withoutFences returns a text without the lines that are fences and nothing else: "" if no
-// other line is left.
+// withoutFences returns a text without fences that have their marks, and without the lines
+// that are a fence and nothing else: "" if no other line is left.
 func withoutFences(text string) string {
-	kept := fenceLine.ReplaceAllStringFunc(text, func(line string) string {
-		if word := fenceWord.FindString(line); checkOf(word[:fenceDrawn]) == word[fenceDrawn:] {
+	without := func(fence string) string {
+		if word := fenceWord.FindString(fence); checkOf(word[:fenceDrawn]) == word[fenceDrawn:] {
 			return ""
 		}
-		return line
-	})
+		return fence
+	}
+	kept := fenceWithin.ReplaceAllStringFunc(fenceLine.ReplaceAllStringFunc(text, without), without)
 	if bareMarks.MatchString(kept) {
 		return ""
 	}
