@@ -84,7 +84,7 @@ func (a *Agent) receiveReaction(ctx context.Context, d *peer.Delivery, r *protoc
 func (b *broker) learnDuties(ctx context.Context) {
 	v := b.agent.box.View(ctx)
 	for _, o := range append(mailbox.OpenObligations(v, string(b.agent.id), ""), mailbox.OpenObligations(v, "", string(b.agent.id))...) {
-		if !o.Told { // it is told anyway
+		if o.Told != mailbox.IsTold { // it is told anyway, or nobody else knows it
 			continue
 		}
 		got, err := collab.ObligationGet.Ask(ctx, b, collab.DischargeParams{EventID: o.ID, Recipient: protocol.PeerID(o.Recipient)})

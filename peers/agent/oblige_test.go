@@ -277,3 +277,49 @@ func TestAKilledAgentKeepsWhatIsOwed(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatAPersonOwesIsListedWhateverBecameOfTheMessage: once the chat gives the message its id, though
+// nothing else happens; by the message's own id where nobody knows whether it came, until somebody does;
+// and not where it never comes.
+func TestWhatAPersonOwesIsListedWhateverBecameOfTheMessage(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		statuses []protocol.DeliveryStatus
+		listed   string
+	}{
+		{"on its way", nil, "[]"},
+		{"delivered", []protocol.DeliveryStatus{{Status: protocol.StatusDelivered, SourceID: "tg:1:5"}}, "[tg:1:5]"},
+		{"unknown", []protocol.DeliveryStatus{{Status: protocol.StatusUnknown}}, "[msg]"},
+		{"sent again", []protocol.DeliveryStatus{{Status: protocol.StatusUnknown}, {Status: protocol.StatusDelivered, SourceID: "tg:1:5"}}, "[tg:1:5]"},
+		{"never", []protocol.DeliveryStatus{{Status: protocol.StatusUnknown}, {Status: protocol.StatusFailed, Reason: "the chat is gone"}}, "[]"},
+	} {
+		s := newStub(func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+			if tn.Event.EventID == "e1" {
+				call(tools, "chat.send_message", map[string]any{"text": "Which region?", "obligation": map[string]any{"blocks": "halted"}})
+			}
+			return harness.Outcome{State: harness.Finished}, nil
+		})
+		inHouse(t, s, with0811(attention.Ladder{}), func(t *testing.T, w *world) {
+			w.say(dm("e1", "Deploy it, please"))
+			w.sleep(10 * time.Second)
+			for _, status := range c.statuses {
+				status.IdempotencyKey = w.replies[len(w.replies)-1].IdempotencyKey
+				w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, status)
+				w.sleep(2 * time.Second)
+			}
+			_, r := call(w.tools(), "owe", map[string]any{"who": "tg:77"})
+			var got struct{ Obligations []struct{ ID string } }
+			if err := json.Unmarshal(r.StructuredContent, &got); err != nil {
+				t.Fatal(err)
+			}
+			ids := []string{}
+			for _, o := range got.Obligations {
+				kind, _, _ := strings.Cut(o.ID, "_") // its own id is "msg_..."
+				ids = append(ids, kind)
+			}
+			if listed := fmt.Sprint(ids); listed != c.listed {
+				t.Errorf("%s: listed is %s, not %s", c.name, listed, c.listed)
+			}
+		})
+	}
+}

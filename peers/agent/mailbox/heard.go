@@ -174,8 +174,11 @@ func Discharge(tx *Tx, id, recipient string) (known bool, refused string) {
 func ObligeOthers(tx *Tx, e *Entry, id protocol.MessageID, said string, recipient string, given *protocol.Obligation) {
 	o := &Obligation{
 		ID: string(id), EventID: e.EventID, Blocks: blocksOf(given.Blocks), DefaultAction: text.Clip(text.Line(given.DefaultAction), maxDefaultAction), Title: titleOf(said),
-		Open: true, State: attention.ObligationOpen, Told: !e.FromBroker(),
+		Open: true, State: attention.ObligationOpen,
 		Owed: attention.Owed{Author: string(tx.m.id), Recipient: recipient, CreatedAt: time.Now()},
+	}
+	if !e.FromBroker() {
+		o.Told = Nameless
 	}
 	if given.DischargeDelegate != nil {
 		o.Delegate = identityIn(*given.DischargeDelegate, e.Chat)
@@ -185,13 +188,29 @@ func ObligeOthers(tx *Tx, e *Entry, id protocol.MessageID, said string, recipien
 }
 
 // nameObligation gives what the agent said, and waits for an answer to, the id by which its chat names
-// it.
+// it. What was listed under the message's own id is not any more.
 func nameObligation(tx *Tx, id protocol.MessageID, source string) {
 	if id == "" || source == "" {
 		return
 	}
-	tx.Exec(`UPDATE OR IGNORE obligations SET id = ?, told = 0 WHERE id = ? AND author = ?`, source, id, tx.m.id)
-	tx.Exec(`UPDATE acts SET target = ? WHERE target = ?`, source, id)
+	for _, o := range obligationsWhere(&tx.View, `id = ? AND author = ? AND open = 1`, id, tx.m.id) {
+		if o.Told == IsTold {
+			tx.Enqueue(protocol.TopicBroker, "named:"+o.ID, collab.ObligationReact.Message(tx.m.id, collab.ActParams{
+				TargetEventID: o.ID, Kind: string(attention.ActDeleted), Actor: tx.m.id, Recipient: protocol.PeerID(o.Recipient),
+			}))
+		}
+		tx.Exec(`UPDATE OR IGNORE obligations SET id = ?, told = ? WHERE id = ? AND recipient = ?`, source, ToTell, o.ID, o.Recipient)
+		tx.Exec(`UPDATE acts SET target = ? WHERE target = ?`, source, id)
+		tx.After(tx.m.opts.Poke)
+	}
+}
+
+// listNameless has the broker list under its message's own id what the agent waits for in a message of
+// which nobody knows whether it came.
+func listNameless(tx *Tx, id protocol.MessageID) {
+	if tx.Changed(`UPDATE obligations SET told = ? WHERE id = ? AND author = ? AND told = ?`, ToTell, id, tx.m.id, Nameless) > 0 {
+		tx.After(tx.m.opts.Poke)
+	}
 }
 
 // LearnDuty takes what the broker has of an obligation: its log settles what others did.

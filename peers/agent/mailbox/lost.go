@@ -23,7 +23,7 @@ const (
 	maxLostText   = 200
 )
 
-// lose notes that a message will never be delivered.
+// lose notes that a message will never be delivered. Nobody owes what it asked for.
 func lose(tx *Tx, s *Sent, chat protocol.Topic, reason string) {
 	if s.Kind != SentText && s.Kind != SentFile || strings.HasPrefix(s.EventID, lostKey) || chat == protocol.TopicBroker {
 		return
@@ -32,6 +32,7 @@ func lose(tx *Tx, s *Sent, chat protocol.Topic, reason string) {
 		text.Clip(text.Line(reason), maxLostReason), s.MessageID) {
 		return
 	}
+	closeOwn(tx, string(s.MessageID), "not_delivered")
 	if e := tx.Entry(s.EventID); e != nil {
 		if t := tx.Turn(e.TurnID); t != nil && !t.Ended() {
 			return

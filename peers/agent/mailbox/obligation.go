@@ -41,8 +41,18 @@ type Obligation struct {
 	LookAt time.Time
 	Open   bool
 	State  attention.ObligationState
-	Told   bool
+	Told   Told
 }
+
+// Told says whether the broker has an obligation as it is.
+type Told int
+
+// The values of Told.
+const (
+	ToTell   Told = iota
+	IsTold        // or it need not be
+	Nameless      // its message is on its way, and its chat gives it the id by which others name it
+)
 
 // An ActRow is one act as it is kept.
 type ActRow struct {

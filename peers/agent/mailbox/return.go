@@ -229,7 +229,7 @@ func putUp(tx *Tx, step attention.Step, e *Entry, owed []*Obligation) {
 		r.Owed = attention.Owed{Author: self, Recipient: step.To, Escalation: true, CreatedAt: time.Now()}
 	}
 	listed := listedBy(&tx.View, r)
-	r.Blocks, r.Title, r.Told = attention.AllBlocks[len(attention.AllBlocks)-1], fmt.Sprintf("%s has not seen to %s", tx.m.id.Name(), text.Count(len(r.Members), "obligation")), false
+	r.Blocks, r.Title, r.Told = attention.AllBlocks[len(attention.AllBlocks)-1], fmt.Sprintf("%s has not seen to %s", tx.m.id.Name(), text.Count(len(r.Members), "obligation")), ToTell
 	for i, o := range listed {
 		if slices.Index(attention.AllBlocks, o.Blocks) < slices.Index(attention.AllBlocks, r.Blocks) {
 			r.Blocks = o.Blocks

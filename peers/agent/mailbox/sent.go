@@ -211,6 +211,8 @@ func (m *Mailbox) settled(within *store.Tx, item outbox.Item, outcome outbox.Sta
 		recordDelivery(tx, s, "undelivered", protocol.StatusFailed, why)
 		if outcome == outbox.StateDead {
 			lose(tx, s, protocol.Topic(item.Destination), why)
+		} else {
+			listNameless(tx, s.MessageID)
 		}
 		if answered {
 			tx.Move(e, Fail, "the answer could not be delivered: "+text.Prefix(why, 300))
@@ -236,6 +238,8 @@ func (tx *Tx) Delivered(chat protocol.Topic, s *protocol.DeliveryStatus) {
 		recordDelivery(tx, sent, s.Status, s.Status, s.Reason)
 		if s.Status == protocol.StatusFailed {
 			lose(tx, sent, chat, s.Reason)
+		} else {
+			listNameless(tx, sent.MessageID)
 		}
 	}
 }
