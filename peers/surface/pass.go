@@ -36,10 +36,17 @@ func agentDestination(id protocol.PeerID, agent protocol.PeerID) string {
 	return string(id) + " > " + string(agent)
 }
 
-// ParseDestination is the inverse: the chat and the agent of an item towards an
+// haltDestination names it for a halt, which waits behind nothing else: an agent that has no room
+// for a message is the one to be stopped.
+func haltDestination(id protocol.PeerID, agent protocol.PeerID) string {
+	return agentDestination(id, agent) + " > halt"
+}
+
+// ParseDestination is the inverse of both: the chat and the agent of an item towards an
 // agent.
 func ParseDestination(destination string) (id, agent protocol.PeerID) {
 	left, right, _ := strings.Cut(destination, " > ")
+	right, _, _ = strings.Cut(right, " > ")
 	return protocol.PeerID(left), protocol.PeerID(right)
 }
 
@@ -200,7 +207,11 @@ func (s *Surface) enqueue(tx *store.Tx, id, agent protocol.PeerID, key string, i
 	if err != nil {
 		return err
 	}
-	_, err = s.agents.Put(tx, agentDestination(id, agent), key, body)
+	destination := agentDestination(id, agent)
+	if it.Halt == "on" {
+		destination = haltDestination(id, agent)
+	}
+	_, err = s.agents.Put(tx, destination, key, body)
 	return err
 }
 
@@ -292,12 +303,20 @@ func (s *Surface) Halt(tx *store.Tx, id protocol.PeerID, halt, by, key string) i
 	return len(agents)
 }
 
-// passHalt makes one attempt to tell an agent of a halt, if that is what an item is
+// haltPause is how long the end of a halt waits for the halt itself.
+const haltPause = 200 * time.Millisecond
+
+var errHalting = errors.New("the agent is told first of the halt that this ends")
+
+// passHalt makes one attempt to tell an agent of a halt or of its end, if that is what an item is
 // about.
 func (s *Surface) passHalt(ctx context.Context, it *outbox.Item, e *Event) error {
 	var what item
 	if err := json.Unmarshal(it.Body, &what); err != nil || what.Halt == "" {
 		return err
+	}
+	if what.Halt == "off" && s.agents.Waits(store.On(ctx, s.db), haltDestination(e.Chat, e.Agent)) {
+		return outbox.Later(haltPause, errHalting)
 	}
 	m := protocol.NewMessage(protocol.TypeConfigure, e.Chat, protocol.Configure{TalkTo: e.Chat.Topic(), Halt: what.Halt, By: what.By})
 	return s.peer.Tell(ctx, e.Agent.Topic(), it.Attempt, m)

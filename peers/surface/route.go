@@ -40,7 +40,7 @@ func (s *Surface) takeRoute(ctx context.Context, d *peer.Delivery) error {
 	}
 	s.opts.Crash("assigned")
 	// The agent is there: what waits for it waits no longer.
-	hurried := errors.Join(s.agents.Hurry(ctx, agentDestination(id, route.Agent)), s.chats.Hurry(ctx, string(id)))
+	hurried := errors.Join(s.agents.Hurry(ctx, haltDestination(id, route.Agent)), s.agents.Hurry(ctx, agentDestination(id, route.Agent)), s.chats.Hurry(ctx, string(id)))
 	if hurried != nil {
 		s.log.Warn().Err(hurried).Str("topic", string(id)).Msg("agent queue not woken; it waits for its backoff")
 	}
@@ -96,6 +96,7 @@ func (s *Surface) replace(tx *store.Tx, c *chat, agent protocol.PeerID) {
 		}
 		tx.Exec(`DELETE FROM surface_agents WHERE surface = ? AND chat = ? AND agent = ?`, s.opts.Name, c.id, old.Agent)
 		s.agents.Move(tx, agentDestination(c.id, old.Agent), agentDestination(c.id, agent))
+		s.agents.Move(tx, haltDestination(c.id, old.Agent), haltDestination(c.id, agent))
 		tx.After(func() {
 			s.log.Warn().Str("topic", string(c.id)).Str("peer", string(old.Agent)).Str("by", string(agent)).Msg("chat's agent replaced")
 		})

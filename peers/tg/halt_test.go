@@ -1,0 +1,60 @@
+package tg_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// TestAHaltWaitsBehindNoMessage: an agent that has no room for what people say is told at once that
+// it is to stop, and of the end of the halt after the halt, in turn with what they say.
+func TestAHaltWaitsBehindNoMessage(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, _ := h.talk()
+		will := models.User{ID: dm.ID, FirstName: "Will"}
+		var told []string
+		full := func(d *peer.Delivery) error {
+			var c protocol.Configure
+			if err := d.Decode(&c); err == nil && c.Halt != "" {
+				told = append(told, c.Halt)
+				return nil
+			}
+			return errors.New("full")
+		}
+		lead.Refuse(full)
+		h.api.Say(dm, will, "one")
+		h.pass(time.Minute)
+		h.api.Say(dm, will, "/halt")
+		h.pass(time.Second)
+		if !slices.Equal(told, []string{"on"}) {
+			t.Errorf("told %q", told)
+		}
+		lead.Refuse(func(*peer.Delivery) error { return errors.New("full") })
+		h.api.Say(dm, will, "/halt")
+		h.pass(time.Second)
+		h.api.Say(dm, will, "/resume")
+		h.api.Say(dm, will, "two")
+		h.pass(time.Second)
+		lead.Refuse(func(d *peer.Delivery) error {
+			var c protocol.Configure
+			var m protocol.ChatMessage
+			if err := d.Decode(&c); err == nil && c.Halt != "" {
+				told = append(told, c.Halt)
+			} else if err := d.Decode(&m); err == nil {
+				told = append(told, m.Text)
+			}
+			return nil
+		})
+		h.pass(2 * time.Minute)
+		at := func(s string) int { return slices.Index(told[1:], s) }
+		if len(told) != 5 || at("on") > at("off") || at("one") > at("off") || at("off") > at("two") || at("on") < 0 {
+			t.Errorf("told %q", told)
+		}
+	})
+}
