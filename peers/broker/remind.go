@@ -15,13 +15,16 @@ import (
 // one after the other of those who are responsible for it, and to a person last.
 func (t *tx) sweepStale() {
 	records := append(t.openRecords(collab.KindWorkItem), t.openRecords(collab.KindQuestion)...)
+	stuck := stuckFlights(t)
 	for _, r := range records {
-		if !r.Terminal() && r.State != collab.WorkWorking {
-			remindOfRecord(t, r)
+		if remindableRecord(r) {
+			remindOfRecord(t, r, stuck[r.ID])
 		}
 	}
 	for _, id := range t.flights.open() {
-		remindOfFlight(t, *t.flights.get(id))
+		if f := t.flights.get(id); stuck[f.WorkItemID].ID != id {
+			remindOfFlight(t, *f)
+		}
 	}
 	for _, d := range t.openDeliveries() {
 		if remindable(d) {
@@ -29,6 +32,36 @@ func (t *tx) sweepStale() {
 		}
 	}
 	t.dropOld()
+}
+
+// remindableRecord reports whether a sweep may come to a record: nobody is at work on it, as far
+// as it says.
+func remindableRecord(r *record) bool { return !r.Terminal() && r.State != collab.WorkWorking }
+
+// stuckFlights returns the flights that are reminded of with their work item, by its id: those
+// that do not move, of whose work their agent has the next move. Both would be one thing twice.
+func stuckFlights(t *tx) map[string]collab.Flight {
+	stuck := map[string]collab.Flight{}
+	for _, id := range t.flights.open() {
+		f := t.flights.get(id)
+		r := t.records.get(f.WorkItemID)
+		if r != nil && remindableRecord(r) && r.NextMoveOwnerIdentity == f.TargetIdentity && t.deliveries.get(f.DeliveryID) != nil &&
+			t.invocations.get(f.InvocationID) != nil && !flies(t, f) {
+			stuck[r.ID] = *f
+		}
+	}
+	return stuck
+}
+
+// flies reports whether a flight is at work, as far as anybody can tell.
+func flies(t *tx, f *collab.Flight) bool {
+	begun := t.deliveries.get(f.DeliveryID).Terminal() || f.State == collab.FlightRunning || f.State == collab.FlightWaiting
+	return begun && t.there(f.TargetIdentity)
+}
+
+// there reports whether an endpoint of an agent is online.
+func (s *state) there(id protocol.PeerID) bool {
+	return slices.ContainsFunc(s.endpointsOf(id), func(e *endpoint) bool { return e.Status == collab.StatusOnline })
 }
 
 // remindable reports whether a sweep may come to a delivery's message, which must be
@@ -101,8 +134,9 @@ func anew(t *tx, d collab.Delivery, about subject) func(dec collab.Decision) boo
 }
 
 // remindOfRecord reminds of a work item or a question: whose move it is, then the owner, who
-// answers for the conversation, and who asked for it.
-func remindOfRecord(t *tx, r *record) {
+// answers for the conversation, and who asked for it. The agent of a flight that is stuck is woken
+// for that flight.
+func remindOfRecord(t *tx, r *record, f collab.Flight) {
 	before, due := reminded(t, r.ID, r.UpdatedAt)
 	if !due {
 		return
@@ -116,7 +150,17 @@ func remindOfRecord(t *tx, r *record) {
 	for _, d := range t.owed(r.ID) {
 		n.who.pass(d.TargetIdentity, "has not come for its wake")
 	}
-	remind(t, &n, func(collab.Decision) bool { return false })
+	again := func(collab.Decision) bool { return false }
+	if f.ID != "" {
+		d := *t.deliveries.get(f.DeliveryID)
+		n.about.invocation = t.invocations.get(f.InvocationID)
+		again = anew(t, d, n.about)
+		if !t.there(f.TargetIdentity) {
+			n.who.pass(f.TargetIdentity, "is not there")
+			wantAgent(t, d)
+		}
+	}
+	remind(t, &n, again)
 }
 
 // remindOfFlight reminds the agent of a flight that never began, and who asked for it; if the
@@ -128,17 +172,15 @@ func remindOfFlight(t *tx, f collab.Flight) {
 		return
 	}
 	agent := party{f.TargetAgentID, f.TargetIdentity}
-	there := slices.ContainsFunc(t.endpointsOf(agent.id), func(e *endpoint) bool { return e.Status == collab.StatusOnline })
-	begun := d.Terminal() || f.State == collab.FlightRunning || f.State == collab.FlightWaiting
-	if begun && there {
-		return // it is at work, as far as anybody can tell
+	if flies(t, &f) {
+		return
 	}
 	about := subject{invocation: inv, record: t.records.get(f.WorkItemID)}
 	n := reminder{id: f.ID, kind: "flight", title: inv.Text, conversation: inv.ConversationID, before: before, about: about}
 	n.who = situation{explicit: []party{agent}, asked: party{f.RequestedByID, f.RequestedByIdentity}}
 	n.delivery = collab.Delivery{Reason: collab.ReasonInvocation, Policy: collab.PolicyDurable, InvocationID: inv.ID, WorkItemID: f.WorkItemID}
 	switch {
-	case !there:
+	case !t.there(agent.id):
 		n.who.pass(agent.id, "is not there")
 		wantAgent(t, *d)
 	case d.Wake != collab.WakeWoken:

@@ -64,7 +64,7 @@ func TestWhoDoesNotAcknowledgeIsRemindedOnce(t *testing.T) {
 		d.wantWakes("agent:lead explicit_mention")
 		d.pass(10*time.Minute, "lead", "boss", "w")
 		d.wantWakes("agent:boss conversation_master")
-		wantText(t, d.explained("messageId", "m"), "woken: boss: answers for the conversation, and lead was reminded before; endpoint e-boss: it is the only one")
+		wantText(t, d.explained("messageId", "m"), "woken: boss: answers for the conversation, and lead was reminded before; endpoint e-boss: it is the only one; boss has not acknowledged that wake yet, and may be stuck")
 		d.pass(10*time.Minute, "lead", "boss", "w")
 		if followUp {
 			d.wantWakes("agent:w requester")
@@ -156,6 +156,42 @@ func TestAFlightWhoseAgentDied(t *testing.T) {
 		}
 		d.pass(time.Hour, "boss")
 		d.wantWakes()
+		d.checkRebuild()
+	}
+}
+
+// TestWorkAndItsFlightAreOneReminder: its agent is woken once, for that flight, and who asked is
+// told once, of the work; an agent that is gone is asked for.
+func TestWorkAndItsFlightAreOneReminder(t *testing.T) {
+	for _, there := range []bool{true, false} {
+		d := newDesk(t)
+		d.announce("lead")
+		d.do("tg:42", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead"})
+		made := d.do("tg:42", "invocation.create", m{"targetAgentId": "lead", "text": "go", "workItemId": "w"})
+		d.wantWakes("agent:lead explicit_mention")
+		if there {
+			d.pass(11*time.Minute, "lead")
+			if w := parse(t, d.sent[0].event.Payload); w.at("flight", "id") != made.at("flight", "id") || w["sweep"] != true {
+				t.Errorf("its agent is reminded by %v", w)
+			}
+			d.wantWakes("agent:lead next_move_owner")
+			d.pass(10*time.Minute, "lead")
+		} else {
+			d.do("agent:lead", "delivery.ack", m{"id": made.at("delivery", "id")})
+			d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"})
+			d.wants = nil
+			d.pass(11 * time.Minute)
+			if len(d.wants) != 1 || d.wants[0].agent != "agent:lead" {
+				t.Errorf("asked for: %v", d.wants)
+			}
+		}
+		if diff := cmp.Diff([]string{"wake.decided"}, d.told("tg:42")); diff != "" {
+			t.Errorf("with an agent there %t, who asked was told (-want +got):\n%s", there, diff)
+		}
+		d.pass(time.Hour, "lead")
+		if got := d.told("tg:42"); got != nil {
+			t.Errorf("then they were told %v", got)
+		}
 		d.checkRebuild()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -306,11 +307,11 @@ func explainWake(t *tx, p collab.ExplainParams) (out collab.Explanation) {
 
 // asItStands makes a decision say what became of its wake since: whether it reached nobody,
 // and whom it was sent to then.
-func (s *state) asItStands(dec *collab.Decision, p collab.ExplainParams) {
+func (t *tx) asItStands(dec *collab.Decision, p collab.ExplainParams) {
 	var d *collab.Delivery
-	for _, one := range s.deliveries.list(string(dec.TargetIdentity), "", math.MaxInt) {
-		record := one.MessageID == "" && one.InvocationID == "" && cmp.Or(p.WorkItemID, p.QuestionID) == cmp.Or(one.WorkItemID, one.QuestionID)
-		if p.MessageID != "" && one.MessageID == p.MessageID || p.MessageID == "" && record {
+	for _, one := range t.deliveries.list(string(dec.TargetIdentity), "", math.MaxInt) {
+		record := one.MessageID == "" && cmp.Or(p.WorkItemID, p.QuestionID) == cmp.Or(one.WorkItemID, one.QuestionID)
+		if fits := p.MessageID != "" && one.MessageID == p.MessageID || p.MessageID == "" && record; fits && (d == nil || one.UpdatedAt >= d.UpdatedAt) {
 			d = one
 		}
 	}
@@ -323,7 +324,14 @@ func (s *state) asItStands(dec *collab.Decision, p collab.ExplainParams) {
 		dec.Outcome, dec.EndpointID = collab.OutcomeWoken, d.EndpointID
 		dec.Reason += "; woken at " + d.EndpointID + ", which came later"
 	}
+	if d != nil && d.Wake == collab.WakeWoken && d.Status == collab.DeliveryPending && t.now.Sub(collab.ParseTime(d.UpdatedAt)) >= ackPatience {
+		dec.Reason += "; " + d.TargetAgentID + " has not acknowledged that wake yet, and may be stuck"
+	}
 }
+
+// ackPatience is how long after its wake an agent may be silent before it is said so. Agents
+// acknowledge when they have stored a wake, and a process that is frozen does not.
+const ackPatience = 3 * time.Second
 
 // wakeFor decides whom a record wakes, stores the decision and makes the wake. It
 // returns a nil delivery if nobody is to be woken.

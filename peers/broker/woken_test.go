@@ -18,8 +18,10 @@ func TestWokenIsSaidWhileItIsTrue(t *testing.T) {
 	group(d, "")
 	d.do("agent:boss", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "wake": true})
 	d.do("agent:boss", "message.post", m{"id": "m", "conversationId": "c", "text": "go", "targets": []string{"lead"}})
+	d.do("agent:boss", "work_item.create", m{"id": "handed", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead"})
+	d.do("agent:boss", "invocation.create", m{"targetAgentId": "lead", "text": "go", "workItemId": "handed"})
 	wakes := d.sent
-	d.wantWakes("agent:lead next_move_owner", "agent:lead explicit_mention")
+	d.wantWakes("agent:lead next_move_owner", "agent:lead explicit_mention", "agent:lead explicit_mention")
 	for _, s := range wakes {
 		tr := d.turn(peerID("collab:broker"))
 		tr.missed(s.deliveryID, s.to, stamp(d.now))
@@ -30,25 +32,38 @@ func TestWokenIsSaidWhileItIsTrue(t *testing.T) {
 			t.Errorf("told %s: %s", s.to, s.event.Payload)
 		}
 	}
-	if len(d.sent) != 2 {
-		t.Errorf("who asked was told %d times; want 2", len(d.sent))
+	if len(d.sent) != 3 {
+		t.Errorf("who asked was told %d times; want 3", len(d.sent))
 	}
 	d.sent = nil
-	for _, about := range []m{{"workItemId": "w"}, {"messageId": "m"}} {
+	for _, about := range []m{{"workItemId": "w"}, {"workItemId": "handed"}, {"messageId": "m"}} {
 		why := d.do("cli:will", "wake.explain", about)
 		if why["outcome"] != "missed" || why["wake"] != nil || !strings.Contains(why["reason"].(string), "reached nobody") {
 			t.Errorf("explained as %v", why)
 		}
 	}
 	d.do("agent:lead", "identity.announce", m{"endpointId": "e-new"})
-	d.wantWakes("agent:lead next_move_owner", "agent:lead explicit_mention")
-	for _, about := range []m{{"workItemId": "w"}, {"messageId": "m"}} {
+	d.wantWakes("agent:lead next_move_owner", "agent:lead explicit_mention", "agent:lead explicit_mention")
+	for _, about := range []m{{"workItemId": "w"}, {"workItemId": "handed"}, {"messageId": "m"}} {
 		why := d.do("cli:will", "wake.explain", about)
 		if why["outcome"] != "woken" || why.at("wake", "endpointId") != "e-new" || !strings.Contains(why["reason"].(string), "e-new") {
 			t.Errorf("explained as %v", why)
 		}
 	}
 	d.checkRebuild()
+}
+
+// TestAWakeThatIsNotAcknowledgedSaysSo after a moment, until it is: a frozen process takes none.
+func TestAWakeThatIsNotAcknowledgedSaysSo(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead")
+	made := d.do("agent:boss", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "wake": true})
+	want := "woken: lead: has the next move on w; endpoint e-lead: it is the only one"
+	wantText(t, d.explained("workItemId", "w"), want)
+	d.now = d.now.Add(ackPatience)
+	wantText(t, d.explained("workItemId", "w"), want+"; lead has not acknowledged that wake yet, and may be stuck")
+	d.do("agent:lead", "delivery.ack", m{"id": made.at("delivery", "id")})
+	wantText(t, d.explained("workItemId", "w"), want)
 }
 
 // TestACleanStopAnnouncesItself: from then on nobody is said to be woken there.
