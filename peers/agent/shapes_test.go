@@ -48,14 +48,15 @@ var innerShapes = []string{
 }
 
 // answerShapes are what models write that is one.
-var answerShapes = []string{"", "", "The answer is 4.\n", "It is 4, and <b>that</b> is all.\n", "Write `<think>` there.\n", "```\n<tool_call>\n```\n"}
+var answerShapes = []string{"", "", "The answer is 4.\n", "It is 4, and <b>that</b> is all.\n", "Here: ", "Sure 🙂 ", "Write `<think>` there.\n", "```\n<tool_call>\n```\n"}
 
 // A shape is what a model answers, and what of it is an answer, as it was put together.
 type shape struct{ text, answer string }
 
 // shapes returns n answers of models: what is for people among what is not, each cut at
 // random. A cut may leave the beginning of a word that only its end could tell from others:
-// of a fence without its marks, of code, or one character. Those are cut elsewhere.
+// of a fence without its marks, of code, or one character, and within a line that of a header or a
+// fence. Those are cut elsewhere.
 func shapes(n int) (list []shape) {
 	r := mathrand.New(mathrand.NewPCG(26, 8))
 	for len(list) < n {
@@ -77,6 +78,10 @@ func shapes(n int) (list []shape) {
 		for _, p := range pieces {
 			cut := strings.ToValidUTF8(p.text[:min(left, len(p.text))], "")
 			left -= min(left, len(p.text))
+			if cut != "" && cut != p.text {
+				inLine := strings.HasSuffix(one.text, " ") && (len(cut) < 3 || strings.HasPrefix("<seed:t", cut) || strings.HasPrefix(cut, "<<") || cut == fence || strings.HasPrefix(cut, "C2A EVENT\nevent_id: "[:min(len(cut), 20)]))
+				word = word || inLine || strings.HasPrefix(cut, "Write `<")
+			}
 			one.text += cut
 			if p.answer {
 				one.answer += cut

@@ -18,16 +18,22 @@ var innerTags = []string{
 var anyTag = `(?:[a-z]+:)?(?:` + strings.Join(innerTags, "|") + `)`
 
 // stays matches where a tag is a word for people: in code, in quotation marks of its own, or
-// within a sentence that calls it a tag ("the <think> tag").
-var stays = "(```.*?(?:```|\\z)|`[^`\n]+`|" + `["'“”„‘’«»]</?` + anyTag + `>["'“”„‘’«»]|` +
-	`[\pL\pN,] </?` + anyTag + `>(?: (?:and|or) </?` + anyTag + `>)? (?:tag|token|block|element|marker)s?\b)`
+// within a sentence that calls it a tag ("the <think> tag"). A straight quote is one only away from
+// other words: `"yes"</think>"Yes"` quotes no tag, as `of tokens </think> Tokens are` names none.
+var stays = "(```.*?(?:```|\\z)|`[^`\n]+`|" +
+	`[“„‘‚]` + quotable + `[”“’‘]|[«‹][ \x{a0}]?` + quotable + `[ \x{a0}]?[»›]|[「『]` + quotable + `[」』]|` +
+	`\B(?:"` + quotable + `"|'` + quotable + `')(?:[\s.,;:!?…)\]}、。，！？/-]|\z)|` +
+	`(?:\b(?:the|an?|this|that|no|any|each|every|opening|closing) </?` + anyTag + `>|[\pL\pN,] <` + anyTag + `> (?:and|or) </?` + anyTag + `>) (?:tag|token|block|element|marker)s?\b)`
+
+var quotable = `(?:</?` + anyTag + `>|\[(?:/?THINK|TOOL_CALLS)\])`
 
 // inner matches what stays, or else what is not meant for people. What comes first in the
 // text decides, so that a tag inside code stays and code inside a thought goes.
 var inner = regexp.MustCompile(`(?is)` + strings.Join([]string{
 	stays, `<` + anyTag + `\s*/>`, closedTags(), `<` + anyTag + `(?:\s[^>\n]*)?>.*\z`, // the last was never closed
-	`<(?:function=|` + anyTag + `\b)[^>\n]*\z`, `</(?:[a-z]+:)?(?:tool|function)_[a-z]+>`, // cut in a tag, and an end alone
-	`<function=[^>\n]*>.*?(?:</function>|\z)`, `(?m:^)\[TOOL_CALLS\].*\z`, `<\|python_tag\|>.*\z`,
+	`<(?:function=|` + anyTag + `\b)[^>\n]*\z`, `</?(?:[a-z]+:)?` + beginnings(innerTags...) + `\z`, // cut in a tag
+	`</(?:[a-z]+:)?(?:tool|function)_[a-z]+>`, // an end alone
+	`<function=[^>\n]*>.*?(?:</function>|\z)`, `\[TOOL_CALLS\].*\z`, `<\|python_tag\|>.*\z`,
 	`<\|channel\|>final[^<\n]*<\|message\|>`, `<\|channel\|>.*?(?:<\|channel\|>final[^<\n]*<\|message\|>|\z)`, `<\|start\|>[a-z]*`, // gpt-oss
 	`<[|｜]tool[▁_]calls[▁_](?:section_)?begin[|｜]>.*?(?:<[|｜]tool[▁_]calls[▁_](?:section_)?end[|｜]>|\z)`, // DeepSeek, Kimi
 	`<[|｜]tool[▁_]call[▁_]begin[|｜]>.*?(?:<[|｜]tool[▁_]call[▁_]end[|｜]>|\z)`,
@@ -35,9 +41,10 @@ var inner = regexp.MustCompile(`(?is)` + strings.Join([]string{
 	`C2A (?:EVENT|KNOCK)[ \t]*\n(?:[a-z_]+: [^\n]*\n)*\n[A-Z]+\n.*(?m:^)[a-z0-9]{16,}>>[ \t]*(?m:$)\n?`, // a copy of the prompt up to its last fence
 	`(?:(?m:^)C2A (?:EVENT|KNOCK)[ \t]*\n|C2A (?:EVENT|KNOCK)[ \t]*\n` + headerLine + `)(?:[a-z_]+: [^\n]*(?:\n|\z))*` + // and one that was cut
 		`(?:\n[A-Z ]+\n[^\n]*<<[a-z0-9]{16,}\n.*\z|` + `(?:[a-z]|` + beginnings(headerNames...) + `):?\z|\n(?:` + beginnings("CONTEXT", "MESSAGE") + `|MESSAGE\n<{0,2}[a-z0-9]*)\z)?`,
-	`(?m:^)[ \t]*(?:` + beginnings("C2A EVENT", "C2A KNOCK") + `|</?[a-z][a-z_:=]*|</|<<[a-z0-9]*|<[|｜][a-z0-9_▁ ]*[|｜]?|\[` + beginnings("THINK]", "TOOL_CALLS]") + `|◁[a-z/]*)\z`, // cut in its first word
-	`(?m:^)(?:<<[a-z0-9]{16,}|[a-z0-9]{16,}>>)[ \t]*(?:\n|\z)`, `(?m:^)[a-z0-9]{16,}>\z`, // and one cut in its end
-	`\A(?:` + headerLine + `)*(?:event_id|response_policy|directedness): [^\n]*(?:\n|\z)(?:` + headerLine + `)*`,
+	`(?m:^)[ \t]*(?:` + beginnings("C2A EVENT", "C2A KNOCK") + `|</?[a-z][a-z_:=]*|</|<<[a-z0-9]*|<[|｜])\z`, // cut in its first word
+	`(?:<｜|<[|｜][a-z][a-z0-9_▁ ]*[|｜]?|\[` + beginnings("THINK]", "TOOL_CALLS]") + `|◁[a-z/]*)\z`,           // which no other text ends with
+	`(?m:^)(?:<<[a-z0-9]{16,}|[a-z0-9]{16,}>>)[ \t]*(?:\n|\z)`, `(?m:^)[a-z0-9]{16,}>\z`,                    // and one cut in its end
+	`\A` + headerOnly + `(?:` + headerLine + `)*`, `(?m:^)(?:` + headerLine + `)+` + headerOnly + `(?:` + headerLine + `)*`, `(?m:^)` + headerOnly + `(?:` + headerLine + `)+`,
 }, "|"))
 
 // toolFence matches the begin of code that is a call of a tool, or its result.
@@ -51,6 +58,9 @@ var headerNames = []string{
 
 // headerLine matches a line of the header of a prompt.
 var headerLine = `(?:` + strings.Join(headerNames, "|") + `): [^\n]*(?:\n|\z)`
+
+// headerOnly matches a line that no other text has.
+const headerOnly = `(?:event_id|response_policy|directedness): [^\n]*(?:\n|\z)`
 
 // beginnings matches words and what they begin with, from two characters on.
 func beginnings(words ...string) string {
@@ -66,7 +76,7 @@ func beginnings(words ...string) string {
 }
 
 // lateClose matches the end of a thought whose beginning the model's template had, or what stays.
-var lateClose = regexp.MustCompile(`(?is)` + stays + `|</(?:[a-z]+:)?think(?:ing)?>|\[/THINK\]|◁/think▷`)
+var lateClose = regexp.MustCompile(`(?is)` + stays + `|</(?:[a-z]+:)?(?:think|thinking|thought|reasoning|scratchpad)>|\[/THINK\]|◁/think▷`)
 
 func closedTags() string {
 	var all []string
@@ -120,6 +130,16 @@ func Answer(text string) string {
 // beginning, which says what ends it.
 const maxInner = 16 << 10
 
+// tagBegins matches what may be the beginning of a tag at the end of a text, though too little to
+// keep it from people.
+var tagBegins = regexp.MustCompile(`(?i)(?:<[/|｜]?(?:[a-z]{0,12}:?[a-z]?)|\[(?:/?T)?)\z`)
+
+// cutTag and tagEnds match a tag that was cut in two.
+var (
+	cutTag  = regexp.MustCompile(`(?:<[^<>\s]*|[\[◁][/A-Za-z]*)\z`)
+	tagEnds = regexp.MustCompile(`\A(?:[^<>\s]*>|[/A-Za-z]*[\]▷])`)
+)
+
 // AnswerAfter is Answer for a text that goes on with an answer in several: before is with
 // what the text before it ended that was not for people, and after the same for the next.
 // What ends a thought at the beginning of a text ends whatever was open.
@@ -128,7 +148,13 @@ func AnswerAfter(before, text string) (answer, after string) {
 		before = ""
 	}
 	answer, after = answerOf(before + text)
-	if before == "" {
+	if shown := before != "" && tagBegins.FindString(before) == before; before == "" || shown || cutTag.MatchString(before) && tagEnds.MatchString(text) {
+		if after == "" {
+			after = tagBegins.FindString(before + text)
+		}
+		if shown && strings.HasPrefix(answer, before) {
+			answer = answer[len(before):]
+		}
 		return answer, bounded(after)
 	}
 	for _, between := range []string{"\n", "\n\n"} { // where its author cut it

@@ -36,13 +36,23 @@ func TestAnswerKeepsWhatIsForPeople(t *testing.T) {
 		"The </think> token ends it.":                             "The </think> token ends it.",
 		"The <think> tag is a thought: <think>never closed":       "The <think> tag is a thought:",
 		"Here: <think>never closed":                               "Here:",
-		"Sure 🙂 <think>never closed":                              "Sure 🙂",
-		"Sure (yes) <thinking a=\"b\">never closed":               "Sure (yes)",
-		"好的<think>never closed":                                   "好的",
-		"The sum <tool_call>{\"name\":":                           "The sum",
-		"The sum <tool_call name=\"f":                             "The sum",
-		"The sum <function=f":                                     "The sum",
-		"<think />\nHello, <think/>you.":                          "Hello, you.",
+		"So: <invoke name=\"a":                                    "So:", "Sure <thi": "Sure", "Sure <seed:think>a": "Sure",
+		"a<b": "a<b", "It is <": "It is <", "Here: [TOOL_CALLS][{": "Here:", "as said</reasoning>A": "A",
+		"“<think>” or ‘</think>’, „<think>“, « <think> », 「<tool_call>」": "“<think>” or ‘</think>’, „<think>“, « <think> », 「<tool_call>」",
+		"I say \"yes\"</think>\"Yes\" it is":                             "\"Yes\" it is",
+		"\"yes\"<think>\"yes\" I should":                                 "\"yes\"",
+		"<think>of \"</think>\" I</think>A":                              "A",
+		"they ask of tokens </think> Tokens are words":                   " Tokens are words",
+		"Sure <think> block it, as asked":                                "Sure",
+		"Sure.\nevent_id: 1\nresponse_policy: must_respond\nA":           "Sure.\nA",
+		"The rest is\ndirectedness: whom it is for":                      "The rest is\ndirectedness: whom it is for",
+		"Sure 🙂 <think>never closed":                                     "Sure 🙂",
+		"Sure (yes) <thinking a=\"b\">never closed":                      "Sure (yes)",
+		"好的<think>never closed":                                          "好的",
+		"The sum <tool_call>{\"name\":":                                  "The sum",
+		"The sum <tool_call name=\"f":                                    "The sum",
+		"The sum <function=f":                                            "The sum",
+		"<think />\nHello, <think/>you.":                                 "Hello, you.",
 		"Here: C2A EVENT\nevent_id: 5\nconversation: x\n\nMESSAGE\n<<" + drawn + "\nx\n" + drawn + ">>\nA": "Here: \nA",
 		"Here: C2A EVENT\nevent_id: 5\n":                           "Here:",
 		"A C2A EVENT\nis what wakes an agent.":                     "A C2A EVENT\nis what wakes an agent.",
@@ -173,6 +183,23 @@ func TestAnInnerPartOverSeveralTexts(t *testing.T) {
 	} {
 		if _, inner := attention.AnswerAfter("", text); attention.InnerGoesOn(inner) != open {
 			t.Errorf("%q goes on: %v", text, !open)
+		}
+	}
+	for _, whole := range []string{"Sure: <think>INNER</think>It is 4.", "Sure: <|channel|>analysis<|message|>INNER<|channel|>final<|message|>It is 4.", "Sure: [THINK]INNER[/THINK]It is 4.", "好◁think▷INNER◁/think▷It is 4."} {
+		for at := range whole {
+			first, inner := attention.AnswerAfter("", whole[:at])
+			second, _ := attention.AnswerAfter(inner, whole[at:])
+			if said := first + second; strings.Contains(said, "INNER") || !strings.Contains(whole, "final") && !strings.HasSuffix(said, "4.") {
+				t.Errorf("%q, cut at %d, became %q and %q", whole, at, first, second)
+			}
+		}
+	}
+	for _, whole := range []string{"a <5", "It is <b>4", "a [link]"} {
+		for at := range whole {
+			first, inner := attention.AnswerAfter("", whole[:at])
+			if second, _ := attention.AnswerAfter(inner, whole[at:]); first+second != whole {
+				t.Errorf("%q, cut at %d, became %q and %q", whole, at, first, second)
+			}
 		}
 	}
 	_, inner = attention.AnswerAfter("", "<tool_call>{")

@@ -22,13 +22,15 @@ func TestDraftShowsNothingThatMayTurnOut(t *testing.T) {
 		"<think>x":                         "",
 		"<think>x</think>\nHello there, y": "Hello there,",
 		"Hello\n[TOOL_CALLS] x":            "Hello",
-		"see [TOOL_CALLS] x":               "see [TOOL_CALLS]",
+		"see [TOOL_CALLS] x":               "see",
 		"Hello\nC2A EVENT\nx y":            "Hello",
 		"as in C2A EVENT\nx y":             "as in",
 		"so " + attention.FenceOf(crand.Text()) + ">> x":   "so",
 		"Hello\n" + attention.FenceOf(crand.Text()) + " x": "Hello",
 		"reason: it rains ":          "",
 		"the reason: it rains ":      "the reason: it rains",
+		"Sure: C2A EVENT\nx ":        "Sure:",
+		"A.\nreason: it rains ":      "A.",
 		"event_id: 1\n\nHello there": "",
 		"NO_REPLY ":                  "",
 	} {
@@ -42,7 +44,7 @@ func TestDraftShowsNothingThatMayTurnOut(t *testing.T) {
 // HUBBUB_ALL_SHAPES, as make walk has it, thousands.
 func TestEachDraftIsABeginningOfTheAnswer(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 3))
-	parts := append([]string{"The answer is 4. ", "So it is.\n", "`a < b` ", "- a list\n", "```\ncode\n```\n"}, innerParts...)
+	parts := append([]string{"The answer is 4. ", "Here: ", "好", "Say \"<think>\". ", "So it is.\n", "`a < b` ", "- a list\n", "```\ncode\n```\n"}, innerParts...)
 	count := 500
 	if os.Getenv("HUBBUB_ALL_SHAPES") != "" {
 		count = 5000

@@ -37,7 +37,7 @@ var (
 	fenceLine = regexp.MustCompile(`(?m)^[ \t]*<{0,2}[A-Z2-7]{16}x*>{0,2}[ \t]*(?:\n|\z)`)
 	fenceWord = regexp.MustCompile(`[A-Z2-7]{16}`)
 	// fenceWithin matches what may be one within a line, with its marks.
-	fenceWithin = regexp.MustCompile(`<<[A-Z2-7]{16}x*\b|\b[A-Z2-7]{16}x*>>`)
+	fenceWithin = regexp.MustCompile(`<<[A-Z2-7]{16}x*\b|\b[A-Z2-7]{16}x*>{1,2}`)
 
 	// bareMarks matches a text that is nothing but the marks of a fence or of code.
 	bareMarks = regexp.MustCompile("\\A\\s*(?:<<|>>|`{3,})\\s*\\z")

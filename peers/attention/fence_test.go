@@ -29,6 +29,8 @@ func TestAFenceIsKnownAgain(t *testing.T) {
 		"```\n" + fence + "\nA\n```":    "```\nA\n```",
 		fence + " is a word":            fence + " is a word",
 		"your code: " + fence:           "your code: " + fence,
+		"So: <<" + fence + "\nA":        "So: \nA",
+		"It is 4 " + fence + ">>":       "It is 4",
 		string(changed):                 string(changed),
 		"A\n" + string(changed) + "\nB": "A\n" + string(changed) + "\nB",
 		fence[:15]:                      fence[:15],
