@@ -247,7 +247,7 @@ func wantAgent(t *tx, d collab.Delivery) {
 
 // obsolete returns why nobody needs a delivery any more, or "".
 func (s *state) obsolete(d collab.Delivery) string {
-	if r := s.records.get(cmp.Or(d.WorkItemID, d.QuestionID)); r != nil && r.Terminal() {
+	if r := s.records.get(cmp.Or(d.WorkItemID, d.QuestionID)); r != nil && r.Terminal() && r.UpdatedAt >= d.CreatedAt { // else it was made of what had ended
 		return r.name() + " is " + string(r.State)
 	}
 	if i := s.invocations.get(d.InvocationID); i != nil && s.flights.get(i.FlightID).Terminal() {

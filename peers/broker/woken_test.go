@@ -66,6 +66,24 @@ func TestAWakeThatIsNotAcknowledgedSaysSo(t *testing.T) {
 	wantText(t, d.explained("workItemId", "w"), want)
 }
 
+// TestWhatIsSaidOfFinishedWorkReachesWhoComesBack: only what was said before its end is needed no more.
+func TestWhatIsSaidOfFinishedWorkReachesWhoComesBack(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead", "boss")
+	group(d, "")
+	d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"})
+	d.do("agent:boss", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "boss"})
+	say := m{"conversationId": "c", "text": "look", "targets": []string{"lead"}, "workItemId": "w"}
+	d.refuse(collab.CodeUnavailable, "agent:boss", "message.post", say)
+	d.do("agent:boss", "work_item.update", m{"id": "w", "state": "done"})
+	d.now = d.now.Add(time.Second)
+	d.refuse(collab.CodeUnavailable, "agent:boss", "message.post", say)
+	d.refuse(collab.CodeUnavailable, "agent:boss", "invocation.create", m{"targetAgentId": "lead", "text": "tell why", "workItemId": "w"})
+	d.sent = nil
+	d.announce("lead")
+	d.wantWakes("agent:lead explicit_mention", "agent:lead explicit_mention")
+}
+
 // TestACleanStopAnnouncesItself: from then on nobody is said to be woken there.
 func TestACleanStopAnnouncesItself(t *testing.T) {
 	d := newDesk(t)
