@@ -128,7 +128,7 @@ func (r *request) missing() (list []mistake) {
 
 // agentCommand is the program that agents are, if it is another than ours.
 func (r *request) agentCommand() string {
-	command, _ := r.table("system")["agent-command"].(string)
+	command, _ := program.TOMLText(r.table("system")["agent-command"])
 	return cmp.Or(command, lookup(r.env, "HUBBUB_AGENT_COMMAND"))
 }
 

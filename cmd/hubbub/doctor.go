@@ -110,7 +110,7 @@ func (x *examination) readTables(cmd *cobra.Command, env *program.Env) (findings
 		table, key string
 		into       *string
 	}{{"bus", "activity-keep", &x.keep}, {"tg", "api-url", &x.apiURL}, {"agent", "harness", &x.harness}, {"agent", "harness-command", &x.harnessCommand}} {
-		if value, ok := r.table(s.table)[s.key].(string); ok && !cmd.Flags().Changed(s.key) {
+		if value, ok := program.TOMLText(r.table(s.table)[s.key]); ok && !cmd.Flags().Changed(s.key) {
 			*s.into = value
 		}
 	}

@@ -231,7 +231,7 @@ func (r *request) environment(p part) []string {
 
 // ownAddress returns where the bus listens, as its peers dial it.
 func (r *request) ownAddress() (string, error) {
-	listen, ok := r.table("bus")["listen"].(string)
+	listen, ok := program.TOMLText(r.table("bus")["listen"])
 	if !ok {
 		listen = cmp.Or(lookup(r.env, "HUBBUB_LISTEN"), "127.0.0.1:7892")
 	}

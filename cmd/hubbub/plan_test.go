@@ -103,7 +103,7 @@ func TestPlanStartsWhatIsConfigured(t *testing.T) {
 func TestPlanOfOneProgram(t *testing.T) {
 	p, err := planOf(t, `
 [bus]
-listen = "0.0.0.0:9000"
+listen = ["0.0.0.0:9000"]
 [tg]
 allow-user = [7]
 [agent]

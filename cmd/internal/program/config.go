@@ -83,7 +83,7 @@ func busOf(path string) (string, error) {
 		return "", err
 	}
 	bus, _ := file["bus"].(map[string]any)
-	listen, ok := bus["listen"].(string)
+	listen, ok := TOMLText(bus["listen"])
 	if !ok {
 		return "", nil
 	}
@@ -124,6 +124,15 @@ func describeTOML(err error) string {
 		return fmt.Sprintf("line %d: %s", parse.Position.Line, parse.Message)
 	}
 	return err.Error()
+}
+
+// TOMLText returns the value of a key that takes one, and whether the file has it.
+func TOMLText(value any) (text string, ok bool) {
+	list, err := TOMLStrings(value)
+	if err != nil || len(list) != 1 {
+		return "", false
+	}
+	return list[0], true
 }
 
 // TOMLStrings returns a value of a settings file as one would write it after a flag,
