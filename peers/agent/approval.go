@@ -138,7 +138,7 @@ func (p *approver) deciders(e *mailbox.Entry) []string {
 	person := p.agent.opts.Ladder.Who(attention.RungPerson)
 	switch {
 	case e != nil && !e.FromBroker() && e.Content.Author.Kind == string(attention.AuthorHuman):
-		return []string{protocol.PeerID(e.Chat).Family() + ":" + e.Content.Author.ID}
+		return []string{e.Person()}
 	case protocol.IsPerson(protocol.PeerID(person)):
 		return []string{person}
 	}

@@ -132,10 +132,11 @@ func EventOf(c *protocol.ChatMessage) attention.Event {
 	return event
 }
 
-// Writer returns the identity of who wrote an event.
+// Writer returns the identity of who wrote an event. A person of a chat is one of that chat, whatever
+// identity they call themselves.
 func (e *Entry) Writer() string {
 	switch id := e.Content.Author.ID; {
-	case strings.Contains(id, ":"):
+	case strings.Contains(id, ":") && (e.FromBroker() || e.Content.Author.Kind != string(attention.AuthorHuman)):
 		return id
 	case e.FromAgent():
 		return "agent:" + id

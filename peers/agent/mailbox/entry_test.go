@@ -57,3 +57,26 @@ func TestAConversationIsThatOfItsChat(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoWroteAnEvent: a person is one of their chat, also one whose name there is another's identity.
+func TestWhoWroteAnEvent(t *testing.T) {
+	for _, c := range []struct{ chat, id, kind, writer string }{
+		{"tg:42", "77", "human", "tg:77"},
+		{"cli:will.chat-lead", "cli:will", "human", "cli:will"},
+		{"chorus:inbox", "will", "human", "chorus:will"},
+		{"chorus:inbox", "tg:77", "human", "chorus:tg:77"},
+		{"chorus:inbox", "cli:will", "human", "chorus:cli:will"},
+		{"chorus:inbox", "agent:worker", "agent", "agent:worker"},
+		{"tg:42", "worker", "agent", "agent:worker"},
+		{"collab:broker", "tg:77", "human", "tg:77"},
+	} {
+		e := &mailbox.Entry{Chat: protocol.Topic(c.chat)}
+		e.Content.Author = &protocol.Author{ID: c.id, Kind: c.kind}
+		if got := e.Writer(); got != c.writer {
+			t.Errorf("%s in %s is %s, not %s", c.id, c.chat, got, c.writer)
+		}
+		if got := e.Behind(); c.kind == "human" && got != c.writer {
+			t.Errorf("behind what %s says in %s is %q, not %s", c.id, c.chat, got, c.writer)
+		}
+	}
+}

@@ -20,7 +20,13 @@ const (
 const MaxQuestions = 5
 
 // Person is who wrote an event, as records name people.
-func (e *Entry) Person() string { return protocol.PeerID(e.Chat).Family() + ":" + e.Content.Author.ID }
+func (e *Entry) Person() string { return personIn(e.Chat, e.Content.Author.ID) }
+
+// personIn is a person of a chat by the id that they have there: at the command line that is an identity.
+func personIn(chat protocol.Topic, id string) string {
+	family := protocol.PeerID(chat).Family() + ":"
+	return family + strings.TrimPrefix(id, family)
+}
 
 // Behind returns the person whom an event serves, or "": who wrote it.
 func (e *Entry) Behind() string {

@@ -203,7 +203,7 @@ func peopleOf(v *View, chat protocol.Topic) []string {
 	}
 	wrote := store.All(v.Tx, store.Itself[string], `SELECT author FROM events WHERE chat = ? AND author_kind = 'human' GROUP BY author ORDER BY min(seq) LIMIT 20`, chat)
 	for _, id := range wrote {
-		if who := protocol.PeerID(chat).Family() + ":" + id; !slices.Contains(told, who) {
+		if who := personIn(chat, id); !slices.Contains(told, who) {
 			told = append(told, who)
 		}
 	}
