@@ -86,7 +86,8 @@ func (t *tx) takeOver(r *record, p collab.WorkParams) {
 
 // checkAcceptance refuses that somebody accepts or rejects work, or takes away who requested
 // it, who does not review it. Reviewers are who requested it and, while it is in review, who
-// has the next move, but never the owner, unless nobody else is named.
+// has the next move, but never the owner, unless nobody else is named. Other people may act for
+// a reviewer.
 func (t *tx) checkAcceptance(old, r *record) {
 	verdict := r.AcceptanceState == collab.AcceptanceAccepted || r.AcceptanceState == collab.AcceptanceRejected
 	judges := verdict && (old == r || old.AcceptanceState != r.AcceptanceState)
@@ -98,7 +99,8 @@ func (t *tx) checkAcceptance(old, r *record) {
 	if len(reviewers) == 0 && old.RequestedByID != "" {
 		reviewers = []party{old.requester()} // its owner, and nobody else is named
 	}
-	if len(reviewers) == 0 || slices.ContainsFunc(reviewers, func(p party) bool { return t.caller.actsFor(p.id) }) {
+	other := t.caller.Person && !t.caller.is(old.OwnerIdentity)
+	if len(reviewers) == 0 || other || slices.ContainsFunc(reviewers, func(p party) bool { return t.caller.is(p.id) }) {
 		return
 	}
 	if judges || old.RequestedByID != "" && old.requester() != r.requester() {

@@ -92,6 +92,11 @@ func TestAnOwnerDoesNotAcceptItsOwnWork(t *testing.T) {
 		d.do("agent:boss", "work_item.update", m{"id": id, "nextMoveOwnerId": "qa"})
 		d.do("agent:qa", "work_item.update", verdict(id))
 	}
+	// A person does not either; others may decide for who reviews it.
+	d.do("cli:will", "work_item.create", m{"id": "p", "title": "t", "ownerId": "tg:9", "nextMoveOwnerId": "tg:9", "requestedById": "tg:42"})
+	d.do("tg:9", "work_item.update", m{"id": "p", "state": "review", "acceptanceState": "pending", "nextMoveOwnerId": "tg:42"})
+	d.refuse(collab.CodeForbidden, "tg:9", "work_item.update", verdict("p"))
+	d.do("cli:will", "work_item.update", verdict("p"))
 	done("v", m{"by": "boss", "next": "qa"})
 	d.do("agent:qa", "work_item.update", verdict("v"))
 	done("u", m{"by": "worker", "next": "worker"}) // nobody else is named

@@ -73,6 +73,10 @@ func TestPeopleGiveOutWorkInAChannel(t *testing.T) {
 	}
 	say("/done " + id)
 	told(`^` + id + `: Write the notes\. done`)
+	say("/work " + id + " @alice once more")
+	told(`^` + id + `: Write the notes\. open, owner @alice`)
+	say("/done " + id)
+	told(`^` + id + `: Write the notes\. done`)
 	say("/ask @ext which region?")
 	told(`^Asked @ext \(q-\w+\)\. @ext was woken`)
 	answer("eu-west")

@@ -236,7 +236,8 @@ func (r *orderRun) work() (string, error) {
 	return r.handOver(&made.WorkItem, words)
 }
 
-// assign gives a work item to somebody; what was in review goes back with what is said.
+// assign gives a work item to somebody; what was in review goes back with what is said, and what
+// had ended is taken up again.
 func (r *orderRun) assign(id, who, words string) (string, error) {
 	got, err := contract.WorkGet.Ask(r.ctx, r.broker, contract.IDParams{ID: id})
 	if err != nil {
@@ -246,8 +247,11 @@ func (r *orderRun) assign(id, who, words string) (string, error) {
 	if words != "" {
 		p.Summary = &words
 	}
-	if got.WorkItem.State == contract.WorkReview {
+	switch {
+	case got.WorkItem.State == contract.WorkReview:
 		p.State, p.AcceptanceState = contract.WorkWorking, contract.AcceptanceRejected
+	case got.WorkItem.Terminal():
+		p.State, p.AcceptanceState = contract.WorkOpen, contract.AcceptanceNone
 	}
 	got, err = contract.WorkUpdate.Ask(r.ctx, r.broker, p)
 	if err != nil {
