@@ -114,7 +114,7 @@ func afterCopy(text string) string {
 
 // NotForPeople tells a model that wrote nothing but what Answer takes away.
 const NotForPeople = "What you wrote holds only thoughts, a tool call as text, or a copy of the prompt, which no person is shown. " +
-	"Call tools as tools, and write the answer in plain words."
+	"Call tools as tools, and write the answer in plain words, with each tag that you speak of in `code`."
 
 // Answer returns what of a model's text is meant for people: without its thoughts, calls
 // of tools that it wrote as text, and copies of the prompt's header and fences. What was
@@ -213,33 +213,43 @@ func answerOf(text string) (answer, end string) {
 			return answer, cmp.Or(end, more)
 		}
 	}
-	if rest, is := afterCall(kept); is {
-		if rest == "" {
-			return "", cmp.Or(end, kept)
-		}
-		answer, more := answerOf(rest)
-		return answer, cmp.Or(end, more)
-	}
+	kept, call := withoutCalls(kept)
+	end = cmp.Or(end, call)
 	if kept = withoutFences(kept); kept == text {
 		return text, ""
 	}
 	return strings.TrimSpace(kept), end
 }
 
-// bareCall matches the begin of a text that is the call of a tool as JSON and nothing else, as some
-// models write one.
-var bareCall = regexp.MustCompile(`\A\s*(?:\[\s*)?\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"(?:name|function)"\s*:\s*(?:"[\w.-]+"\s*,|\{\s*"name"\s*:\s*"[\w.-]+"\s*,)\s*"(?:arguments|parameters)"\s*:\s*["{]`)
+// bareCall matches what stays, or the begin of a tool's call as JSON, or one that was cut there, as
+// some models write them.
+var bareCall = regexp.MustCompile(`(?is)` + stays + `|(?:\[\s*)?\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"(?:name|function)"\s*:\s*(?:` +
+	`(?:"[\w.-]+"\s*,|\{\s*"name"\s*:\s*"[\w.-]+"\s*,)\s*"(?:arguments|parameters)"\s*:\s*["{]|` +
+	`(?:\{\s*"name"\s*:\s*)?"[\w.-]*(?:"\s*(?:,\s*(?:"[a-z]*(?:"\s*(?::\s*)?)?)?)?)?\z)`)
 
-// afterCall returns what follows a call of a tool with which a text begins, nothing if the call
-// was cut.
-func afterCall(text string) (rest string, is bool) {
-	if !bareCall.MatchString(text) {
-		return "", false
+// withoutCalls returns a text without the calls of tools that stand in it as JSON, and the last
+// of them, if the text ends with it.
+func withoutCalls(text string) (kept, end string) {
+	var b strings.Builder
+	for {
+		at := bareCall.FindStringSubmatchIndex(text)
+		switch {
+		case at == nil:
+			return b.String() + text, end
+		case at[2] >= 0:
+			b.WriteString(text[:at[1]])
+			text, end = text[at[1]:], ""
+			continue
+		}
+		b.WriteString(text[:at[0]])
+		end, text = text[at[0]:], ""
+		d := json.NewDecoder(strings.NewReader(end))
+		var call json.RawMessage
+		if d.Decode(&call) == nil {
+			text = strings.TrimLeft(end[d.InputOffset():], "; \t\n")
+		}
+		if text != "" {
+			end = ""
+		}
 	}
-	d := json.NewDecoder(strings.NewReader(text))
-	var call json.RawMessage
-	if d.Decode(&call) != nil {
-		return "", true
-	}
-	return strings.TrimLeft(text[d.InputOffset():], "; \t\n"), true
 }

@@ -10,7 +10,7 @@ var (
 	opening = regexp.MustCompile(`(?is)\A(?:\s|` + closedTags() + `)*`)
 
 	// unsure matches where an unfinished text begins what may turn out not to be for people.
-	unsure = regexp.MustCompile("(?i)<|```tool_|" + `\[(?:/?THINK|TOOL_)|◁|C2A\b|\b(?-i:[A-Z2-7]{16})|\A(?:\[\s*)?\{|(?m:^)[ \t]*(?:[a-z0-9]{16}|` + strings.TrimSuffix(headerLine, `[^\n]*(?:\n|\z)`) + `)`)
+	unsure = regexp.MustCompile("(?i)<|```tool_|" + `\[(?:/?THINK|TOOL_)|◁|C2A\b|\b(?-i:[A-Z2-7]{16})|(?:\[\s*)?\{\s*(?:"|\z)|\A(?:\[\s*)?\{|(?m:^)[ \t]*(?:[a-z0-9]{16}|` + strings.TrimSuffix(headerLine, `[^\n]*(?:\n|\z)`) + `)`)
 )
 
 // Draft returns what of a text that a model is still writing may be shown already: whole

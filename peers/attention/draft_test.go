@@ -32,6 +32,8 @@ func TestDraftShowsNothingThatMayTurnOut(t *testing.T) {
 		"Sure: C2A EVENT\nx ":        "Sure:",
 		"A.\nreason: it rains ":      "A.",
 		"event_id: 1\n\nHello there": "",
+		"Sure: {\"name\":\"f\" x ":   "Sure:",
+		"a set {a, b} has":           "a set {a, b}",
 		"NO_REPLY ":                  "",
 	} {
 		if got := attention.Draft(text); got != want {
