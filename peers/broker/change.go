@@ -176,6 +176,9 @@ func (t *tx) put(old, r *record) {
 	switch {
 	case r.isQuestion() && old == nil:
 		e = emit(t, collab.EventQuestionCreated, r.target(), r.question(), meta)
+		if collab.IsRung(r.ID) && protocol.IsPerson(r.AskedOfIdentity) { // who asks could not show it to them
+			tellPerson(t, "", r.AskedOfIdentity, e)
+		}
 	case r.isQuestion() && step == collab.StepAnswered:
 		e = emit(t, collab.EventQuestionAnswered, r.target(), r.question(), meta)
 	case r.isQuestion():

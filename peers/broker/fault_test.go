@@ -160,6 +160,23 @@ func TestABridgeThatIsAwayHearsLater(t *testing.T) {
 	})
 }
 
+// TestAPersonHearsOfARungInTheirOwnChat: who is asked to answer in an agent's place and does not write
+// to it is told at once how; of other questions the agent tells them, or a reminder.
+func TestAPersonHearsOfARungInTheirOwnChat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bustest.StartInMemory(t, nil)
+		r := start(t, b, filepath.Join(t.TempDir(), "broker.db"), nil)
+		defer r.stop()
+		bridge, worker := join(t, b, "tg:42"), join(t, b, "agent:worker")
+		worker.do("question.ask", object{"id": "q-1", "title": "which region?", "askedOfId": "tg:42"})
+		rung := collab.RungID("1")
+		worker.do("question.ask", object{"id": rung, "title": "please answer in its place", "askedOfId": "tg:42"})
+		if told := decode(t, bridge.event(collab.EventQuestionCreated.Name).Payload); told["id"] != rung {
+			t.Errorf("the person is told %v", told)
+		}
+	})
+}
+
 // A subscriber of collab:events that hangs slows the facts, and does not stop
 // them, nor the answers.
 func TestAHangingSubscriberDoesNotStopTheFacts(t *testing.T) {

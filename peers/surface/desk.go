@@ -178,7 +178,7 @@ func (r *orderRun) id(prefix string) *string {
 var workPrefixes = []string{"wi-", "wi_"}
 
 // questionPrefixes are the same of questions.
-var questionPrefixes = []string{"q-", "q_"}
+var questionPrefixes = []string{"q-", "q_", "rung_"}
 
 // cutID takes an id from the beginning of a text: one of a work item, if its prefixes are those.
 func cutID(s string, prefixes []string) (id, rest string) {

@@ -45,6 +45,9 @@ func (s clerk) news(tx *store.Tx, fact *protocol.CollabEvent) (said, conversatio
 	case contract.EventMessagePosted.Name:
 		m, err := contract.EventMessagePosted.Read(fact)
 		return s.called(tx, m.AuthorID, m.AuthorIdentity) + ": " + m.Text, m.ConversationID, err
+	case contract.EventQuestionCreated.Name:
+		q, err := contract.EventQuestionCreated.Read(fact)
+		return q.Title + "\n\n" + answering(q.ID), q.ConversationID, err
 	case contract.EventQuestionAnswered.Name:
 		q, err := contract.EventQuestionAnswered.Read(fact)
 		return s.answered(tx, &q), q.ConversationID, err
