@@ -33,8 +33,8 @@ type typist struct {
 }
 
 // chatWith talks to an agent of a running system: it sends text and waits for the answer, or
-// without a text each line that is typed.
-func chatWith(cmd *cobra.Command, name, text string, wait time.Duration) error {
+// without a text each line that is typed. With start, an agent that is not there is started.
+func chatWith(cmd *cobra.Command, name, text string, start bool, wait time.Duration) error {
 	env := program.From(cmd)
 	person := personName(os.Getenv("USER"))
 	t := &typist{
@@ -51,6 +51,12 @@ func chatWith(cmd *cobra.Command, name, text string, wait time.Duration) error {
 	defer t.close()
 	if err := t.call(cmd.Context(), protocol.MethodSubscribe, protocol.SubscribeParams{Topic: string(t.self)}, nil); err != nil {
 		return fmt.Errorf("listening for the agent's answers: %w", err)
+	}
+	if start && t.away(cmd.Context(), env) {
+		fmt.Fprintf(env.Stderr, "Starting %s.\n", t.agent)
+		if err := startAgent(cmd.Context(), env.PeerOptions(), t.self.Topic(), t.agent.Name()); err != nil {
+			return fmt.Errorf("starting %s: %w", t.agent, err)
+		}
 	}
 	if text != "" {
 		return t.ask(cmd, text, wait)
@@ -137,7 +143,7 @@ func (t *typist) typed(ctx context.Context, env *program.Env) error {
 	defer cancel()
 	fmt.Fprintf(env.Stderr, "This is a direct chat with %s. Type a line; Ctrl-D ends.\n", screen.Printable(string(t.agent)))
 	if t.away(ctx, env) {
-		fmt.Fprintln(env.Stderr, "It is not connected to this bus now; `hubbub peers` lists who is.")
+		fmt.Fprintln(env.Stderr, "It is not connected to this bus now; `hubbub peers` lists who is, and --start starts it.")
 	}
 	paint := screen.NewPainter(env.Stdout)
 	wg.Go(func() {

@@ -18,15 +18,16 @@ import (
 )
 
 func newChat() *cobra.Command {
-	var group bool
+	var group, start bool
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "chat [AGENT] [TEXT...]",
 		Short: "Talk to an agent, or type into a running demo",
 		Long: "Talk to an agent of a running system, in a direct chat of your own: with TEXT it sends that and waits for\n" +
-			"the answer; otherwise it sends each line that is typed. Where a `hubbub demo` runs, and AGENT does not begin\n" +
+			"the answer; otherwise it sends each line that is typed. With --start, an agent that is not there is started\n" +
+			"first, with the [agent] settings of the system; it stays, with its memory. Where a `hubbub demo` runs, and AGENT does not begin\n" +
 			"with agent:, everything is TEXT for the bot of the demo.",
-		Example: "  hubbub chat agent:lead\n  hubbub chat agent:lead is the deploy blocked?",
+		Example: "  hubbub chat --start agent:helper\n  hubbub chat agent:lead is the deploy blocked?",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			env := program.From(cmd)
 			data := ""
@@ -34,8 +35,13 @@ func newChat() *cobra.Command {
 				data = env.Data
 			}
 			address, err := demo.ReadAddress(data)
-			if len(args) > 0 && (err != nil || strings.HasPrefix(args[0], "agent:")) {
-				failed := chatWith(cmd, args[0], strings.Join(args[1:], " "), wait)
+			if len(args) > 0 && err == nil && !start && !strings.HasPrefix(args[0], "agent:") {
+				if _, err = address.Say(cmd.Context(), group, strings.Join(args, " ")); !errors.Is(err, demo.ErrNoDemo) {
+					return err // a demo that was killed leaves its address
+				}
+			}
+			if len(args) > 0 {
+				failed := chatWith(cmd, args[0], strings.Join(args[1:], " "), start, wait)
 				if _, away := errors.AsType[*busError](failed); away && err != nil {
 					return fmt.Errorf("%w, or a system: %w", err, failed)
 				}
@@ -44,13 +50,10 @@ func newChat() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%w, or name the agent to talk to", err)
 			}
-			if len(args) > 0 {
-				_, err := address.Say(cmd.Context(), group, strings.Join(args, " "))
-				return err
-			}
 			return chat(cmd.Context(), env, address, group)
 		},
 	}
+	cmd.Flags().BoolVar(&start, "start", false, "start AGENT first if it is not on the bus")
 	cmd.Flags().DurationVar(&wait, "wait", 5*time.Minute, "how long to wait for an agent's answer to TEXT")
 	cmd.Flags().BoolVar(&group, "group", false, "write to the demo's group instead of the direct chat")
 	return cmd

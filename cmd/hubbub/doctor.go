@@ -106,6 +106,7 @@ func (x *examination) readTables(cmd *cobra.Command, env *program.Env) (findings
 	if err != nil {
 		return nil, err
 	}
+	r.env = append(storedKeys(r.data), r.env...)
 	for _, s := range []struct {
 		table, key string
 		into       *string
@@ -392,12 +393,32 @@ func bridging(ctx context.Context, env *program.Env, token string) tg.Bridging {
 // modelKeyOf are the variables with the keys of the harnesses that ask a model.
 var modelKeyOf = map[string]string{"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 
+// storedKeys returns the variables that `hubbub up` wrote for the agents: the doctor is asked
+// in another terminal, which seldom has them.
+func storedKeys(data string) []string {
+	content, err := os.ReadFile(filepath.Join(data, agentEnvFile))
+	if err != nil {
+		return nil // no key was given, or none that this user may see
+	}
+	return strings.Split(strings.TrimSpace(string(content)), "\n")
+}
+
+// modelKey returns the key of a model, from the environment or what the agents got.
+func modelKey(env *program.Env, variable string) (string, error) {
+	stored := storedKeys(env.Data)
+	key, err := env.Secret(variable)
+	if path := lookup(stored, variable+"_FILE"); path != "" && key == "" && err == nil {
+		key, err = env.SecretFile(path)
+	}
+	return cmp.Or(key, lookup(stored, variable)), err
+}
+
 // examineHarness looks at what the agents' harness needs to log in.
 func (x *examination) examineHarness(env *program.Env) tg.Finding {
 	switch x.harness {
 	case "":
 		for _, name := range []string{"openai", "anthropic"} {
-			if key, err := env.Secret(modelKeyOf[name]); err == nil && key != "" {
+			if key, err := modelKey(env, modelKeyOf[name]); err == nil && key != "" {
 				return fine(modelKeyOf[name] + " is set, for --harness " + name + ".")
 			}
 		}
@@ -407,7 +428,7 @@ func (x *examination) examineHarness(env *program.Env) tg.Finding {
 		return fine("The scripted harness needs no login.")
 	case "openai", "anthropic":
 		name := modelKeyOf[x.harness]
-		key, err := env.Secret(name)
+		key, err := modelKey(env, name)
 		switch {
 		case err != nil:
 			return problem(err.Error(), "Put the key into that file.")
