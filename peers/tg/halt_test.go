@@ -3,6 +3,7 @@ package tg_test
 import (
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,11 +19,17 @@ func TestAHaltWaitsBehindNoMessage(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		dm, lead, _ := h.talk()
 		will := models.User{ID: dm.ID, FirstName: "Will"}
+		var mu sync.Mutex
 		var told []string
+		tell := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, what)
+		}
 		full := func(d *peer.Delivery) error {
 			var c protocol.Configure
 			if err := d.Decode(&c); err == nil && c.Halt != "" {
-				told = append(told, c.Halt)
+				tell(c.Halt)
 				return nil
 			}
 			return errors.New("full")
@@ -32,9 +39,11 @@ func TestAHaltWaitsBehindNoMessage(t *testing.T) {
 		h.pass(time.Minute)
 		h.api.Say(dm, will, "/halt")
 		h.pass(time.Second)
+		mu.Lock()
 		if !slices.Equal(told, []string{"on"}) {
 			t.Errorf("told %q", told)
 		}
+		mu.Unlock()
 		lead.Refuse(func(*peer.Delivery) error { return errors.New("full") })
 		h.api.Say(dm, will, "/halt")
 		h.pass(time.Second)
@@ -45,13 +54,15 @@ func TestAHaltWaitsBehindNoMessage(t *testing.T) {
 			var c protocol.Configure
 			var m protocol.ChatMessage
 			if err := d.Decode(&c); err == nil && c.Halt != "" {
-				told = append(told, c.Halt)
+				tell(c.Halt)
 			} else if err := d.Decode(&m); err == nil {
-				told = append(told, m.Text)
+				tell(m.Text)
 			}
 			return nil
 		})
 		h.pass(2 * time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
 		at := func(s string) int { return slices.Index(told[1:], s) }
 		if len(told) != 5 || at("on") > at("off") || at("one") > at("off") || at("off") > at("two") || at("on") < 0 {
 			t.Errorf("told %q", told)
