@@ -535,7 +535,7 @@ func TestTestsDoNotSleep(t *testing.T) {
 
 // topLevel is the house: what may stand at the root, apart from dot files.
 var topLevel = []string{
-	"README.md", "ARCHITECTURE.md", "CHANGELOG.md", "LICENSE", "Makefile", "go.mod", "go.sum", "architecture_test.go", "documents_test.go",
+	"README.md", "ARCHITECTURE.md", "CHANGELOG.md", "SPEED.md", "LICENSE", "Makefile", "go.mod", "go.sum", "architecture_test.go", "documents_test.go",
 	"protocol", "bus", "activitylog", "peers", "cmd", "scripts", "deploy",
 }
 
