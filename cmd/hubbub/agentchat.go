@@ -1,25 +1,29 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"hubbub/activitylog/view"
 	"hubbub/bus/report"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
 	"hubbub/cmd/internal/talk"
+	"hubbub/peers/attention"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 // A typist has a direct chat as a person at the command line with an agent: its messages come
@@ -29,11 +33,15 @@ type typist struct {
 	self   protocol.PeerID
 	person string
 	agent  protocol.PeerID
+	live   bool                    // a person types
 	heard  chan protocol.ChatReply // what the agent says
+	sent   []string                // messages
+	awaits []string                // of these, and of what they decided: the answer to one is waited for
 }
 
-// chatWith talks to an agent of a running system: it sends text and waits for the answer, or
-// without a text each line that is typed. With start, an agent that is not there is started.
+// chatWith talks to an agent of a running system: it sends text, or without a text each line
+// that is typed, and prints what the agent answers. With start, an agent that is not there is
+// started.
 func chatWith(cmd *cobra.Command, name, text string, start bool, wait time.Duration) error {
 	env := program.From(cmd)
 	person := personName(os.Getenv("USER"))
@@ -43,7 +51,11 @@ func chatWith(cmd *cobra.Command, name, text string, start bool, wait time.Durat
 	if err := protocol.CheckTopic(string(t.agent)); err != nil {
 		return program.Usage("%q is no name of an agent", name)
 	}
+	there := present(cmd.Context(), env)
 	t.self = protocol.PeerID("cli:" + person + talk.Suffix(t.agent))
+	for n := 2; there[string(t.self)]; n++ { // this person talks to the agent in another terminal, too
+		t.self = protocol.PeerID(fmt.Sprintf("cli:%s.%d%s", person, n, talk.Suffix(t.agent)))
+	}
 	var err error
 	if t.session, err = openWith(cmd.Context(), env, t.self, t.take); err != nil {
 		return err
@@ -52,16 +64,46 @@ func chatWith(cmd *cobra.Command, name, text string, start bool, wait time.Durat
 	if err := t.call(cmd.Context(), protocol.MethodSubscribe, protocol.SubscribeParams{Topic: string(t.self)}, nil); err != nil {
 		return fmt.Errorf("listening for the agent's answers: %w", err)
 	}
-	if start && t.away(cmd.Context(), env) {
-		fmt.Fprintf(env.Stderr, "Starting %s.\n", t.agent)
+	away := there != nil && !there[string(t.agent)]
+	if start && away {
+		env.Tell("Starting %s.", t.agent)
 		if err := startAgent(cmd.Context(), env.PeerOptions(), t.self.Topic(), t.agent.Name()); err != nil {
 			return fmt.Errorf("starting %s: %w", t.agent, err)
 		}
+		away = false
 	}
 	if text != "" {
-		return t.ask(cmd, text, wait)
+		said := make(chan string, 1)
+		said <- text
+		close(said)
+		return t.converse(cmd, said, wait)
 	}
-	return t.typed(cmd.Context(), env)
+	if t.live = onTerminal(env.Stdin); t.live {
+		env.Tell("This is a direct chat with %s. Type a line; Ctrl-D ends.", screen.Printable(string(t.agent)))
+		if away {
+			env.Tell("It is not connected to this bus now; `hubbub peers` lists who is, and --start starts it.")
+		}
+	}
+	return t.converse(cmd, readLines(cmd.Context(), env.Stdin), wait)
+}
+
+// present returns who is on the bus, as far as it tells: another of its cluster may have more.
+func present(ctx context.Context, env *program.Env) map[string]bool {
+	raw, _, err := fetch(ctx, env, http.MethodGet, "/peers", describeGet)
+	var list []report.Peer
+	if err != nil || json.Unmarshal(raw, &list) != nil {
+		return nil
+	}
+	there := map[string]bool{}
+	for _, p := range list {
+		there[p.ID] = true
+	}
+	return there
+}
+
+func onTerminal(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // take takes what the agent says. It runs in the connection's reader.
@@ -72,6 +114,7 @@ func (t *typist) take(conn *jsonrpc.Conn, m jsonrpc.Message) {
 	said := json.Unmarshal(m.Params, &p) == nil && json.Unmarshal(p.Payload, &got) == nil && got.From == t.agent &&
 		json.Unmarshal(got.Content, &reply) == nil && talk.Spoken(&reply) != ""
 	if said {
+		reply.InReplyTo = cmp.Or(reply.InReplyTo, string(got.InReplyTo))
 		select {
 		case t.heard <- reply:
 		default: // nobody reads any more
@@ -82,86 +125,103 @@ func (t *typist) take(conn *jsonrpc.Conn, m jsonrpc.Message) {
 	answerAnything(conn, m)
 }
 
-// say sends one message, and returns its id.
-func (t *typist) say(ctx context.Context, text string) (protocol.MessageID, error) {
+var errTakenOver = errors.New("the bus has ended the connection, or another `hubbub chat` that began at the same moment took it over")
+
+// say sends one message, whose answer is waited for from now on.
+func (t *typist) say(ctx context.Context, text string) error {
 	m := talk.Say(t.self, t.person, text)
 	var result protocol.SendResult
-	if err := t.call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: t.agent.Topic(), Payload: m}, &result); err != nil {
-		return "", fmt.Errorf("sending to %s: %w", t.agent, err)
+	t.sent, t.awaits = append(t.sent, string(m.MessageID)), []string{string(m.MessageID)}
+	switch err := t.call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: t.agent.Topic(), Payload: m}, &result); {
+	case errors.Is(err, jsonrpc.ErrClosed):
+		return t.unanswered(errTakenOver)
+	case err != nil:
+		return fmt.Errorf("sending to %s: %w", t.agent, err)
 	}
-	if err := talk.Taken(t.agent, &result); err != nil {
-		return "", err
-	}
-	return m.MessageID, nil
+	return talk.Taken(t.agent, &result)
 }
 
-// ask sends one message, and prints what the agent answers to it.
-func (t *typist) ask(cmd *cobra.Command, text string, wait time.Duration) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), wait)
-	defer cancel()
-	id, err := t.say(ctx, text)
-	if err != nil {
-		return err
-	}
+// converse sends each of some lines, and prints what the agent says, until either side ends.
+// Unless a person types, it waits for the answer to the last line.
+func (t *typist) converse(cmd *cobra.Command, lines <-chan string, wait time.Duration) error {
+	ctx := cmd.Context()
+	ends := make(<-chan time.Time) // never
+	var waiting *screen.Progress
+	defer func() { waiting.End() }()
 	for {
 		select {
+		case line, more := <-lines:
+			switch {
+			case !more && (t.live || len(t.awaits) == 0):
+				return nil
+			case !more:
+				lines, ends = nil, time.After(wait)
+				waiting = program.From(cmd).Progress("waiting for "+screen.Printable(string(t.agent)), "", nil)
+			case strings.TrimSpace(line) != "":
+				if err := t.say(ctx, line); err != nil {
+					return err
+				}
+			}
 		case reply := <-t.heard:
-			if reply.InReplyTo != string(id) {
-				continue // to an earlier message, or of its own accord
+			waiting.End()
+			waiting = nil
+			ours, answered := t.hear(&reply)
+			if err := t.show(cmd, &reply, ours); err != nil || answered && lines == nil {
+				return err
 			}
-			return printLine(cmd, reply, "%s", screen.Printable(talk.Spoken(&reply)))
+		case <-ends:
+			return t.unanswered(fmt.Errorf("no answer within %s", view.Long(wait)))
 		case <-ctx.Done():
-			if cmd.Context().Err() != nil {
-				return cmd.Context().Err()
+			if t.live {
+				return nil
 			}
-			return fmt.Errorf("no answer within %s; `hubbub why %s` may say why", wait, id)
+			return t.unanswered(context.Cause(ctx))
 		case <-t.ended:
-			return errors.New("the bus has ended the connection before an answer came; ask again")
+			return t.unanswered(errTakenOver)
 		}
 	}
 }
 
-// away reports whether the bus has no such agent, as far as it tells: another of its cluster
-// may have it.
-func (t *typist) away(ctx context.Context, env *program.Env) bool {
-	raw, _, err := fetch(ctx, env, http.MethodGet, "/peers", describeGet)
-	var list []report.Peer
-	return err == nil && json.Unmarshal(raw, &list) == nil &&
-		!slices.ContainsFunc(list, func(p report.Peer) bool { return p.ID == string(t.agent) })
+// hear reports whether a reply is to what was sent, and whether it answers the last of that. Where
+// that decided something, or answered a question, of an earlier message, so does the reply to that.
+func (t *typist) hear(reply *protocol.ChatReply) (ours, answered bool) {
+	if reply.Edits != "" {
+		t.sent, t.awaits = append(t.sent, reply.InReplyTo), append(t.awaits, reply.InReplyTo)
+		return true, false
+	}
+	if reply.Text != "" || !slices.Contains(onTheWay, reply.Signal) {
+		if answered = slices.Contains(t.awaits, reply.InReplyTo); answered {
+			t.awaits = nil
+		}
+	}
+	return slices.Contains(t.sent, reply.InReplyTo), answered
 }
 
-// typed sends each line that is typed, and prints what the agent says, until either side
-// ends.
-func (t *typist) typed(ctx context.Context, env *program.Env) error {
-	stdin, ok := env.Stdin.(*os.File)
-	if !ok {
-		return errors.New("there is nothing to read lines from")
+// onTheWay are the signals of an agent whose answer is still to come.
+var onTheWay = []string{string(attention.SignalSeen), string(attention.SignalWorking), string(attention.SignalQueued), string(attention.SignalClaimed)}
+
+// show prints what the agent said; what is no answer to what was sent goes beside, unless a person
+// reads it all.
+func (t *typist) show(cmd *cobra.Command, reply *protocol.ChatReply, ours bool) error {
+	p := newPrinter(cmd)
+	said := screen.Lines(talk.Spoken(reply), p.columns)
+	switch {
+	case p.json:
+		p.value(reply)
+	case t.live:
+		p.line("%s %s", p.Paint(screen.Green, t.agent.Name()+":"), said)
+	case ours:
+		p.line("%s", said)
+	default:
+		program.From(cmd).Tell("(to an earlier message) %s", said)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel()
-	fmt.Fprintf(env.Stderr, "This is a direct chat with %s. Type a line; Ctrl-D ends.\n", screen.Printable(string(t.agent)))
-	if t.away(ctx, env) {
-		fmt.Fprintln(env.Stderr, "It is not connected to this bus now; `hubbub peers` lists who is, and --start starts it.")
-	}
-	paint := screen.NewPainter(env.Stdout)
-	wg.Go(func() {
-		for {
-			select {
-			case reply := <-t.heard:
-				fmt.Fprintf(env.Stdout, "%s %s\n", paint.Paint(screen.Green, t.agent.Name()+":"), screen.Printable(talk.Spoken(&reply)))
-			case <-t.ended:
-				fmt.Fprintln(env.Stderr, "The bus has ended the connection; begin again with the same command.")
-				cancel()
-				return
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	return eachTyped(ctx, stdin, func(text string, _ bool) error {
-		_, err := t.say(ctx, text)
+	return p.err
+}
+
+// unanswered adds to an error where to look for an answer that did not come.
+func (t *typist) unanswered(err error) error {
+	if len(t.awaits) == 0 {
 		return err
-	})
+	}
+	return fmt.Errorf("%w; `hubbub why %s` tells what became of the message", err, t.awaits[0])
 }

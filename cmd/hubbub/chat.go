@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -23,18 +23,15 @@ func newChat() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "chat [AGENT] [TEXT...]",
 		Short: "Talk to an agent, or type into a running demo",
-		Long: "Talk to an agent of a running system, in a direct chat of your own: with TEXT it sends that and waits for\n" +
-			"the answer; otherwise it sends each line that is typed. With --start, an agent that is not there is started\n" +
+		Long: "Talk to an agent of a running system, in a direct chat of your own: with TEXT, or lines out of a pipe, it sends\n" +
+			"that and waits for the answer, and exits 1 if none comes; otherwise it sends each line that is typed. Where the\n" +
+			"agent asks something, or for a decision, another `hubbub chat` with the same agent answers it. With --start, an agent that is not there is started\n" +
 			"first, with the [agent] settings of the system; it stays, with its memory. Where a `hubbub demo` runs, and AGENT does not begin\n" +
 			"with agent:, everything is TEXT for the bot of the demo.",
 		Example: "  hubbub chat --start agent:helper\n  hubbub chat agent:lead is the deploy blocked?",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			env := program.From(cmd)
-			data := ""
-			if cmd.Flags().Changed("data") {
-				data = env.Data
-			}
-			address, err := demo.ReadAddress(data)
+			address, err := demoHere(cmd)
 			if len(args) > 0 && err == nil && !start && !strings.HasPrefix(args[0], "agent:") {
 				if _, err = address.Say(cmd.Context(), group, strings.Join(args, " ")); !errors.Is(err, demo.ErrNoDemo) {
 					return err // a demo that was killed leaves its address
@@ -54,25 +51,33 @@ func newChat() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&start, "start", false, "start AGENT first if it is not on the bus")
-	cmd.Flags().DurationVar(&wait, "wait", 5*time.Minute, "how long to wait for an agent's answer to TEXT")
+	cmd.Flags().DurationVar(&wait, "wait", 5*time.Minute, "how long to wait for an agent's answer to TEXT, or to the last line of a pipe")
 	cmd.Flags().BoolVar(&group, "group", false, "write to the demo's group instead of the direct chat")
 	return cmd
 }
 
+// demoHere returns where the demo runs that a command is for: that of --data or, unless a flag
+// names another system, the one started last.
+func demoHere(cmd *cobra.Command) (demo.Address, error) {
+	switch flags := cmd.Flags(); {
+	case flags.Changed("data"):
+		return demo.ReadAddress(program.From(cmd).Data)
+	case flags.Changed("bus"), flags.Changed("config"):
+		return demo.Address{}, errors.New("--bus or --config names a system that may be no demo")
+	}
+	return demo.ReadAddress("")
+}
+
 // chat sends lines and shows what becomes visible, until either side ends.
 func chat(ctx context.Context, env *program.Env, address demo.Address, group bool) error {
-	stdin, ok := env.Stdin.(*os.File)
-	if !ok {
-		return errors.New("there is nothing to read lines from")
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	fmt.Fprintln(env.Stderr, "Connected to the demo. Type a line; Ctrl-D ends.")
+	env.Tell("Connected to the demo. Type a line; Ctrl-D ends.")
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel(nil)
 	wg.Go(func() { cancel(showLines(ctx, env, address)) })
-	err := eachTyped(ctx, stdin, func(text string, toGroup bool) error {
+	err := eachTyped(ctx, env.Stdin, func(text string, toGroup bool) error {
 		_, err := address.Say(ctx, group || toGroup, text)
 		return err
 	})
@@ -104,7 +109,7 @@ func showLines(ctx context.Context, env *program.Env, address demo.Address) erro
 
 // eachTyped calls say with each line that is typed and not empty, until their end
 // or that of ctx; "/group TEXT" is for the group.
-func eachTyped(ctx context.Context, stdin *os.File, say func(text string, group bool) error) error {
+func eachTyped(ctx context.Context, stdin io.Reader, say func(text string, group bool) error) error {
 	lines := readLines(ctx, stdin)
 	for {
 		select {
@@ -125,13 +130,13 @@ func eachTyped(ctx context.Context, stdin *os.File, say func(text string, group 
 	}
 }
 
-// readLines reads lines until the end of f. Its goroutine may outlive ctx: a
+// readLines reads lines until the end of r. Its goroutine may outlive ctx: a
 // read from a terminal cannot be interrupted. It ends with the process.
-func readLines(ctx context.Context, f *os.File) <-chan string {
+func readLines(ctx context.Context, r io.Reader) <-chan string {
 	lines := make(chan string)
 	go func() {
 		defer close(lines)
-		scanner := bufio.NewScanner(f)
+		scanner := bufio.NewScanner(r)
 		for scanner.Scan() {
 			select {
 			case lines <- scanner.Text():

@@ -96,6 +96,12 @@ func (e *Env) Progress(what, unit string, out any) *screen.Progress {
 	return screen.Begin(e.Stderr, what, unit)
 }
 
+// Tell tells who runs the program something, beside its results, folded where the terminal is
+// narrow.
+func (e *Env) Tell(format string, args ...any) {
+	fmt.Fprintln(e.Stderr, shown(e.Stderr, e.redacted(fmt.Sprintf(format, args...))))
+}
+
 // LogLevel returns the value of --log-level.
 func (e *Env) LogLevel() string { return e.settings.logLevel }
 

@@ -151,12 +151,20 @@ func fail(w io.Writer, command string, err error, env *Env) int {
 	name, _, _ := strings.Cut(command, " ")
 	text := err.Error()
 	if _, usage := errors.AsType[*usageError](err); usage {
-		fmt.Fprintf(w, "%s: %s\nTry %s --help.\n", name, env.redacted(text), command)
+		fmt.Fprintf(w, "%s\nTry %s --help.\n", shown(w, name+": "+env.redacted(text)), command)
 		return 2
 	}
 	if advice := Advice(err); advice != "" {
 		text += "; " + advice
 	}
-	fmt.Fprintf(w, "%s: %s\n", name, env.redacted(text))
+	fmt.Fprintln(w, shown(w, name+": "+env.redacted(text)))
 	return 1
+}
+
+// shown folds a text for people where w is a narrow terminal.
+func shown(w io.Writer, text string) string {
+	if n := screen.Columns(w); n > 0 {
+		return screen.Lines(text, n)
+	}
+	return text
 }

@@ -28,6 +28,19 @@ func Printable(s string) string {
 	}, s)
 }
 
+// Lines is Printable of a text whose lines stay, each folded to n columns. If n is 0 none is.
+func Lines(s string, n int) string {
+	var out []string
+	for line := range strings.SplitSeq(strings.TrimRight(s, "\r\n"), "\n") {
+		if line = Printable(strings.TrimSuffix(line, "\r")); n > 0 && Width(line) > n {
+			words := strings.TrimLeft(line, " ")
+			line = Hang(line[:len(line)-len(words)], words, n)
+		}
+		out = append(out, line)
+	}
+	return strings.Join(out, "\n")
+}
+
 // Fit cuts a line to n columns. Colours take no columns, and end with the line.
 func Fit(s string, n int) string {
 	width, colour, painted := 0, false, false

@@ -13,6 +13,14 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
+func TestLinesStayLines(t *testing.T) {
+	for n, want := range map[int]string{0: "a\ufffd[31m title that is long\n\n  - b c", 24: "a\ufffd[31m title that is\nlong\n\n  - b c"} {
+		if got := Lines("a\x1b[31m title that is long\r\n\n  - b c\n", n); got != want {
+			t.Errorf("at %d: %q", n, got)
+		}
+	}
+}
+
 func TestWrap(t *testing.T) {
 	for _, c := range []struct {
 		text string
