@@ -78,7 +78,7 @@ func (s *session) names(m *protocol.Send) []string {
 // mayBe returns nil if the session may use an identity, or the reason why not.
 func (s *session) mayBe(id protocol.PeerID) error {
 	if c := s.granted(); c != nil && !c.MayBe(id) {
-		return fmt.Errorf("the credential %q does not grant the identity %q", c.Name, id)
+		return fmt.Errorf("the credential %q does not grant the identity %q (--identity of hubbub token create)", c.Name, id)
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func (s *session) mayBe(id protocol.PeerID) error {
 // not.
 func (s *session) mayHear(p protocol.Pattern) error {
 	if c := s.granted(); c != nil && !c.MaySubscribe(p) {
-		return fmt.Errorf("the credential %q does not grant the subscription %q", c.Name, p)
+		return fmt.Errorf("the credential %q does not grant the subscription %q (--subscribe of hubbub token create)", c.Name, p)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (s *session) maySend(m *protocol.Send) error {
 		return fmt.Errorf("%s may not speak as %q", s.id, from)
 	}
 	if c := s.granted(); c != nil && !c.MayPublish(m.Topic) {
-		return fmt.Errorf("the credential %q does not grant sending to %q", c.Name, m.Topic)
+		return fmt.Errorf("the credential %q does not grant sending to %q (--publish of hubbub token create)", c.Name, m.Topic)
 	}
 	return nil
 }

@@ -70,6 +70,13 @@ var handlings = map[string]handling{
 
 	"hubbub new peer":                         {elsewhere: "each language, on a bus that restarts", file: "cmd/newpeer_test.go", text: `"new", "peer", "--lang"`},
 	"hubbub new peer --lang ts|py|go|sh NAME": {elsewhere: "each language, on a bus that restarts", file: "cmd/newpeer_test.go", text: `"new", "peer", "--lang"`},
+	"hubbub chat agent:echo hello":            {elsewhere: "with each peer", file: "cmd/readme_test.go", text: `"chat", "agent:echo"`},
+	"hubbub token create echo --identity agent:echo --subscribe agent:echo --publish cli:* --publish tg:*": {
+		elsewhere: "each peer has it", file: "cmd/readme_test.go", text: "token create echo",
+	},
+	`hubbub pub tg:12345 --type route_assigned --content {"agent":"agent:echo"}`: {
+		elsewhere: "an agent is given a group", file: "cmd/speak_test.go", text: `"--type", "route_assigned", "--content"`,
+	},
 
 	// What serves.
 	"hubbub demo": {elsewhere: "half a minute, in TestScripts beside this", file: "cmd/testdata/script/demo.txtar", text: "exec hubbub demo"},
@@ -118,7 +125,7 @@ var handlings = map[string]handling{
 	"hubbub pair --data /var/lib/hubbub-tg":                    {says: `/pair [A-Z2-9]{4}-[A-Z2-9]{4}`, on: wholeSystem},
 	"hubbub chorus list --data /var/lib/hubbub-chorus":         {says: `reviewer`, on: wholeSystem},
 	"hubbub pair":                                              {says: `/pair [A-Z2-9]{4}-[A-Z2-9]{4}`, on: wholeSystem},
-	"hubbub sub tg:42":                                         {says: `watching tg:42`, stays: true, on: openBus},
+	"hubbub sub agent:* cli:*":                                 {says: `watching agent:\*, cli:\*`, stays: true, on: openBus},
 	"hubbub sub tg:*":                                          {says: `watching tg:\*`, stays: true, on: openBus},
 	"hubbub pub agent:echo --type tg_message --as tg:42 hello": {says: `^msg_\S+ `, on: openBus},
 

@@ -18,8 +18,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// TestNewPeers runs what `hubbub new peer` prints, each as it stands, on a bus
-// that is restarted under it.
+// TestNewPeers runs what `hubbub new peer` prints, each as it stands, before there is a bus,
+// and on one that is restarted under it.
 func TestNewPeers(t *testing.T) {
 	const needed = "import sys; from websockets import connect; sys.exit(sys.version_info < (3, 10))"
 	python := "python3"
@@ -40,7 +40,6 @@ func TestNewPeers(t *testing.T) {
 				t.Skipf("%s cannot run here", strings.Join(c.needs, " "))
 			}
 			addr, data := freeAddress(t), t.TempDir()
-			bus := start(t, t, "hubbub-bus", nil, "--listen", addr, "--data", data)
 			file := filepath.Join(t.TempDir(), c.file)
 			if err := os.WriteFile(file, printPeer(t, c.language), 0o600); err != nil {
 				t.Fatal(err)
@@ -49,8 +48,14 @@ func TestNewPeers(t *testing.T) {
 				file = buildModule(t, file)
 			}
 			t.Setenv("HUBBUB_BUS", "ws://"+addr)
-			runPeer(t, append(c.command, file))
-			checkEcho(t, "ws://"+addr)
+			peer := runPeer(t, append(c.command, file), `(?is)connect.*\n.*connect`)
+			select {
+			case <-peer.ready:
+			case <-time.After(patience):
+				t.Fatalf("without a bus it did not say twice that it tries:\n%s", peer.text())
+			}
+			bus := start(t, t, "hubbub-bus", nil, "--listen", addr, "--data", data)
+			checkEcho(t, "ws://"+addr, data)
 			before := dialChat(t, "ws://"+addr)
 			before.say("held")
 			if _, text := before.hears(); text != "held" {
@@ -65,7 +70,7 @@ func TestNewPeers(t *testing.T) {
 			}
 			after.takes(id)
 			after.conn.CloseNow() //nolint:errcheck // it is only left
-			checkEcho(t, "ws://"+addr)
+			checkEcho(t, "ws://"+addr, data)
 			checkOrder(t, "ws://"+addr, 50)
 		})
 	}

@@ -25,8 +25,8 @@ func readmeBlock(t *testing.T, language string) string {
 	return string(m[1])
 }
 
-// TestReadmePeers runs the custom peers of the README, each as it stands there,
-// and sends them a message.
+// TestReadmePeers runs the custom peers of the README, each as it stands there and with the
+// token that it tells, beside a bus with credentials, and talks to them.
 func TestReadmePeers(t *testing.T) {
 	const needed = "from websockets import connect"
 	python := "python3"
@@ -46,8 +46,10 @@ func TestReadmePeers(t *testing.T) {
 			if exec.CommandContext(t.Context(), c.needs[0], c.needs[1:]...).Run() != nil {
 				t.Skipf("%s cannot run here", strings.Join(c.needs, " "))
 			}
-			addr := freeAddress(t)
-			start(t, t, "hubbub-bus", nil, "--listen", addr, "--data", t.TempDir())
+			addr, data := freeAddress(t), t.TempDir()
+			hubbub(t, "token", "provision", "--data", data)
+			t.Setenv("HUBBUB_TOKEN", hubbub(t, readmeToken(t, "--data", data)...))
+			start(t, t, "hubbub-bus", nil, "--listen", addr, "--data", data)
 			text := readmeBlock(t, c.language)
 			if !strings.Contains(text, "ws://127.0.0.1:7892") {
 				t.Fatal("the block does not name the default address")
@@ -59,8 +61,9 @@ func TestReadmePeers(t *testing.T) {
 			if c.language == "go" {
 				file = compile(t, file)
 			}
-			runPeer(t, append(c.command, file))
-			checkEcho(t, "ws://"+addr)
+			runPeer(t, append(c.command, file), "")
+			os.Unsetenv("HUBBUB_TOKEN") //nolint:errcheck // it is the peer's alone
+			checkEcho(t, "ws://"+addr, data)
 		})
 	}
 }
@@ -77,33 +80,63 @@ func compile(t *testing.T, file string) string {
 	return program
 }
 
-// runPeer runs a peer until the test ends.
-func runPeer(t *testing.T, command []string) {
+// hubbub runs a command to its end, and returns what it prints.
+func hubbub(t *testing.T, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.WaitDelay = time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	out, err := exec.CommandContext(t.Context(), built(t, "hubbub"), args...).Output()
+	if err != nil {
+		t.Fatalf("hubbub %q: %v", args, err)
 	}
-	t.Cleanup(func() {
-		cancel()
-		_ = cmd.Wait() // it was killed
-		if t.Failed() {
-			t.Logf("the peer said: %s", out.String())
-		}
-	})
+	return strings.TrimSpace(string(out))
 }
 
-// checkEcho sends a message to agent:echo and reads the answer.
-func checkEcho(t *testing.T, bus string) {
+// readmeToken returns the arguments of the README's command that makes the token of agent:echo.
+func readmeToken(t *testing.T, more ...string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^    hubbub (token create echo .*) > echo.token$`).FindSubmatch(text)
+	if m == nil {
+		t.Fatal("the README does not say how a peer gets a token")
+	}
+	return append(strings.Fields(strings.ReplaceAll(string(m[1]), "'", "")), more...)
+}
+
+// runPeer runs a peer until the test ends. The process is ready once it has said sign.
+func runPeer(t *testing.T, command []string, sign string) *process {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &process{
+		t: t, name: "the peer", cmd: exec.CommandContext(ctx, command[0], command[1:]...),
+		ended: make(chan struct{}), ready: make(chan struct{}), sign: regexp.MustCompile(sign),
+	}
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.WaitDelay = p, p, time.Second
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-p.ended
+		if t.Failed() {
+			t.Logf("the peer said: %s", p.whole())
+		}
+	})
+	return p
+}
+
+// checkEcho sends messages to agent:echo, whose bus has the data folder, and reads the answers.
+func checkEcho(t *testing.T, bus, data string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience+patience)
 	defer cancel()
 	hubbub := func(args ...string) *exec.Cmd {
-		cmd := exec.CommandContext(ctx, built(t, "hubbub"), append(args, "--bus", bus, "--data", t.TempDir())...)
+		cmd := exec.CommandContext(ctx, built(t, "hubbub"), append(args, "--bus", bus, "--data", data)...)
 		cmd.WaitDelay = time.Second
 		return cmd
 	}
@@ -118,20 +151,24 @@ func checkEcho(t *testing.T, bus string) {
 			t.Fatalf("agent:echo never subscribed: %v\n%s", err, out)
 		}
 	}
-	watch := &process{t: t, name: "hubbub sub", cmd: hubbub("sub", "tg:42", "-n", "1", "--json"), sign: regexp.MustCompile(`watching tg:42`)}
+	watch := &process{t: t, name: "hubbub sub", cmd: hubbub("sub", "cli:pub-*", "-n", "1", "--json"), sign: regexp.MustCompile(`watching cli:pub-`)}
 	var seen strings.Builder
 	watch.cmd.Stdout, watch.cmd.Stderr = &seen, watch
 	watch.start(t)
-	out, err := hubbub("pub", "agent:echo", "--type", "tg_message", "--as", "tg:42", "hello").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "processed by 1 peer") {
+	out, err := hubbub("pub", "agent:echo", "--type", "tg_message", "hello").CombinedOutput()
+	id, said, _ := strings.Cut(string(out), " ")
+	if err != nil || !strings.Contains(said, "processed by 1 peer") {
 		t.Errorf("pub: %v: %s", err, out)
 	}
 	if <-watch.ended; watch.err != nil {
 		t.Fatalf("sub: %v\n%s", watch.err, watch.text())
 	}
-	for _, want := range []string{`"type":"tg_reply"`, `"from":"agent:echo"`, `"text":"hello"`} {
+	for _, want := range []string{`"type":"tg_reply"`, `"from":"agent:echo"`, `"text":"hello"`, `"inReplyTo":"` + id + `"`} {
 		if !strings.Contains(strings.ReplaceAll(seen.String(), `": `, `":`), want) {
 			t.Errorf("the answer lacks %s: %s", want, seen.String())
 		}
+	}
+	if out, err := hubbub("chat", "agent:echo", "--wait", "20s", "hello").CombinedOutput(); err != nil || string(out) != "hello\n" {
+		t.Errorf("chat: %v: %s", err, out)
 	}
 }

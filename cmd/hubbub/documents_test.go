@@ -45,6 +45,8 @@ func documents(t *testing.T) map[string]string {
 var elsewhere = map[string]string{
 	"podman":  "needs a registry for the base image",
 	"kubectl": "needs a cluster",
+	"go":      "makes the module of a peer, in TestNewPeers",
+	"node":    "runs a peer, in TestReadmePeers",
 	"mkdir":   "makes the folder of the tokens that kubectl reads",
 	"for":     "makes these tokens",
 }

@@ -29,15 +29,15 @@ func newNew() *cobra.Command {
 	peer := &cobra.Command{
 		Use:   "peer [NAME]",
 		Short: "Print a peer in one file",
-		Long: "Print a peer in one file: it echoes tg_message as agent:NAME (echo), reconnects, keeps\n" +
+		Long: "Print a peer in one file: it echoes what it is told as agent:NAME (echo), reconnects, keeps\n" +
 			"order and answers. It reads the bus's address from HUBBUB_BUS and its token from HUBBUB_TOKEN.\n" +
-			"The file says how it is run.",
-		Example: "  hubbub new peer --lang py reviewer > reviewer.py",
+			"The file says how it is run and gets a token. For JavaScript use ts, which Node, Deno and Bun run as it is.",
+		Example: "  hubbub new peer --lang py reviewer > reviewer.py\n  hubbub chat agent:reviewer hello",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, known := languages[language]
 			if !known {
-				return program.Usage("--lang %q is unknown: use ts, py, go or sh", language)
+				return program.Usage("--lang %q is unknown: use ts (which Node, Deno and Bun run as it is), py, go or sh", language)
 			}
 			identity := printedPeer
 			if len(args) > 0 {

@@ -1,8 +1,11 @@
-"""A peer of Hubbub that echoes tg_message. It needs Python 3.10 and the package websockets,
+"""A peer of Hubbub that echoes what it is told. It needs Python 3.10 and the package websockets,
 10 or newer (pip install websockets, or apt-get install python3-websockets).
 
-HUBBUB_BUS is the address of the bus, HUBBUB_TOKEN the token of the peer, if the bus wants one.
-`hubbub help protocol` describes the wire.
+HUBBUB_BUS is the address of the bus, HUBBUB_TOKEN the token of the peer, if the bus wants one:
+
+    hubbub token create agent:echo --identity agent:echo --subscribe agent:echo --publish 'cli:*' --publish 'tg:*'
+
+`hubbub chat agent:echo hello` says hello to it. `hubbub help protocol` describes the wire.
 """
 from __future__ import annotations
 
@@ -54,7 +57,8 @@ class Bus:
                 if e.rcvd is not None and e.rcvd.code == 4001:
                     raise SystemExit(f"{IDENTITY} runs elsewhere, too: the newer one took over") from None
             except (OSError, Refused, WebSocketException) as e:
-                print(f"{IDENTITY}: {e}", file=sys.stderr)
+                advice = " (the bus does not know the token in HUBBUB_TOKEN)" if "401" in str(e) else ""
+                print(f"{IDENTITY}: {BUS}: {e}{advice}", file=sys.stderr)
             if asyncio.get_running_loop().time() - began > 10:
                 pause = 0.25
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))
@@ -69,7 +73,9 @@ class Bus:
         while True:
             await self.ready.wait()
             try:
-                await self.call("sendMessage", {"topic": topic, "payload": payload})
+                result = await self.call("sendMessage", {"topic": topic, "payload": payload})
+                for f in result.get("failures", []):
+                    print(f"{IDENTITY}: {f['peer']} did not take it: {f['status']} {f.get('error', '')}", file=sys.stderr)
                 return
             except (ConnectionError, ConnectionClosed):
                 await asyncio.sleep(0.05)
@@ -134,6 +140,7 @@ class Bus:
             try:
                 await self.handle(topic, m)
             except Exception as e:  # whatever the handler did not mind
+                print(f"{IDENTITY}: {e}", file=sys.stderr)
                 return {"error": {"code": -32000, "message": str(e)}}
             self.seen[m["messageId"]] = None
             if len(self.seen) > 1000:
@@ -142,9 +149,13 @@ class Bus:
 
 
 async def main() -> None:
+    answers = {"tg_message": "tg_reply", "chat_message": "chat_reply"}  # of Telegram, of everybody else
+
     async def echo(_topic: str, m: Message) -> None:
-        if m["type"] == "tg_message":
-            await bus.send(m["from"], "tg_reply", {"text": m["content"]["text"], "inReplyTo": m["content"].get("sourceId", "")})
+        said = m["content"]
+        by_agent = said.get("author", {}).get("kind") == "agent"  # two that answer each other never end
+        if m["type"] in answers and said.get("text") and not by_agent:  # a reaction has no text
+            await bus.send(m["from"], answers[m["type"]], {"text": said["text"], "inReplyTo": said.get("sourceId", m["messageId"])})
 
     bus = Bus(echo)
     await bus.run()

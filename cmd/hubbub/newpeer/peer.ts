@@ -1,8 +1,9 @@
-// A peer of Hubbub that echoes tg_message. It needs nothing but the platform:
-//   node peer.ts        (Node 23.6; Node 22: node --experimental-strip-types peer.ts)
+// A peer of Hubbub that echoes what it is told. It needs nothing but the platform:
+//   node peer.ts        (Node 22.18; before it: node --experimental-strip-types peer.ts)
 //   deno run --allow-net --allow-env peer.ts, or bun peer.ts
-// HUBBUB_BUS is the address of the bus, HUBBUB_TOKEN the token of the peer, if the bus wants one.
-// `hubbub help protocol` describes the wire.
+// HUBBUB_BUS is the address of the bus, HUBBUB_TOKEN the token of the peer, if the bus wants one:
+//   hubbub token create agent:echo --identity agent:echo --subscribe agent:echo --publish 'cli:*' --publish 'tg:*'
+// `hubbub chat agent:echo hello` says hello to it. `hubbub help protocol` describes the wire.
 declare const process: { env: Record<string, string | undefined>; exit(code: number): never };
 
 const identity: string = "agent:echo";
@@ -16,8 +17,9 @@ interface Message<T = unknown> {
   timestamp: string;
   content: T;
 }
-interface ChatMessage { text: string; sourceId?: string }
+interface ChatMessage { text?: string; sourceId?: string; author?: { kind?: string } }
 interface Reply { text: string; inReplyTo?: string; idempotencyKey?: string }
+interface Outcome { failures?: { peer: string; status: string; error?: string }[] }
 interface Frame {
   id?: string | number;
   method?: string;
@@ -56,7 +58,8 @@ class Bus {
     for (;;) {
       try {
         await this.ready.promise;
-        await this.call("sendMessage", { topic, payload });
+        const { failures } = (await this.call("sendMessage", { topic, payload })) as Outcome;
+        for (const f of failures ?? []) console.error(`${identity}: ${f.peer} did not take it: ${f.status} ${f.error ?? ""}`);
         return;
       } catch (e) {
         if (e instanceof Refused) throw e;
@@ -79,10 +82,9 @@ class Bus {
         }
       };
       ws.onmessage = ({ data }) => this.read(ws, JSON.parse(String(data)) as Frame);
-      ws.onerror = () => {}; // onclose follows
       const end = (code: number) => {
         clearInterval(pulse);
-        ws.onopen = ws.onmessage = ws.onclose = null;
+        ws.onopen = ws.onmessage = ws.onclose = ws.onerror = null;
         this.ready.reject(new Error("the connection ended"));
         this.ready.promise.catch(() => {});
         this.ready = Promise.withResolvers<void>();
@@ -91,6 +93,10 @@ class Bus {
         ended(code);
       };
       ws.onclose = ({ code }) => end(code);
+      ws.onerror = () => { // Node says no more where there was no connection
+        console.error(`${identity}: no connection to ${address}: does the bus run, and is HUBBUB_TOKEN right?`);
+        end(1006);
+      };
       let heard = true; // a network that broke says nothing
       const pulse = setInterval(() => {
         if (!heard) {
@@ -132,6 +138,7 @@ class Bus {
     try {
       await this.handle(topic, m);
     } catch (e) {
+      console.error(`${identity}: ${(e as Error).message}`);
       return { error: { code: -32000, message: (e as Error).message } };
     }
     this.seen.add(m.messageId);
@@ -140,10 +147,12 @@ class Bus {
   }
 }
 
+const answers = new Map([["tg_message", "tg_reply"], ["chat_message", "chat_reply"]]); // of Telegram, of everybody else
 const bus = new Bus(async (_topic, m) => {
-  if (m.type !== "tg_message") return;
-  const said = m.content as ChatMessage;
-  await bus.send<Reply>(m.from, "tg_reply", { text: said.text, inReplyTo: said.sourceId });
+  const answer = answers.get(m.type), said = m.content as ChatMessage;
+  if (!answer || !said.text) return; // a reaction has no text
+  if (said.author?.kind === "agent") return; // two that answer each other never end
+  await bus.send<Reply>(m.from, answer, { text: said.text, inReplyTo: said.sourceId ?? m.messageId });
 });
 bus.run().catch((e: Error) => {
   console.error(e.message);
