@@ -42,7 +42,7 @@ func (s *Spawner) answer(tx *store.Tx, r request, agent AgentName, failure error
 		result.Agent = agent.PeerID()
 	}
 	if failure != nil {
-		result.Status, result.Error = protocol.SpawnFailed, failure.Error()
+		result.Status, result.Error = protocol.SpawnFailed, told(failure)
 	}
 	answers := []announcement{s.announcement(r, r.requester.Topic(), protocol.TypeSpawnResult, result)}
 	if failure == nil {

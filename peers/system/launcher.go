@@ -3,6 +3,7 @@ package system
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -81,7 +82,23 @@ var (
 // An Exit says how an instance ended.
 type Exit struct {
 	Reason   string // "exit status 1", "killed", "out of memory"
+	Said     string // its last words, for the operator; may be empty
 	Hopeless bool   // it was probably called wrongly, and would end in the same way
 }
 
-func (e *Exit) Error() string { return e.Reason }
+// Error returns the reason with the last words.
+func (e *Exit) Error() string {
+	if e.Said == "" {
+		return e.Reason
+	}
+	return e.Reason + ": " + e.Said
+}
+
+// told returns an error as people in chats are told it: without words of a program.
+func told(err error) string {
+	exit, ok := errors.AsType[*Exit](err)
+	if !ok {
+		return err.Error()
+	}
+	return strings.Replace(err.Error(), exit.Error(), exit.Reason, 1)
+}

@@ -107,7 +107,7 @@ func (s *Spawner) giveUp(ctx context.Context, name AgentName, cause error) error
 			s.tellChats(tx, name, cause)
 		}
 		s.retireCredentials(tx, name)
-		s.announceEvent(tx, "failed", name, cause.Error())
+		s.announceEvent(tx, "failed", name, told(cause))
 	})
 	if err != nil {
 		return fmt.Errorf("storing that %s is given up: %w", name, err)
@@ -120,7 +120,7 @@ func (s *Spawner) giveUp(ctx context.Context, name AgentName, cause error) error
 func (s *Spawner) tellChats(tx *store.Tx, name AgentName, cause error) {
 	for _, topic := range topicsOf(tx, name) {
 		m := s.peer.NewMessage(protocol.TypeSpawnResult, protocol.SpawnResult{
-			Topic: topic, Agent: name.PeerID(), Status: protocol.SpawnFailed, Error: cause.Error(),
+			Topic: topic, Agent: name.PeerID(), Status: protocol.SpawnFailed, Error: told(cause),
 		})
 		s.announce(tx, announcement{Topic: topic, Message: m})
 	}

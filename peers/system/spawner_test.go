@@ -173,7 +173,7 @@ func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
 		var starts []time.Time
 		h.stage.playing(func(_ *stage, _ system.Spec, a *actor) {
 			starts = append(starts, time.Now())
-			a.end(&system.Exit{Reason: "exit status 1"})
+			a.end(&system.Exit{Reason: "exit status 1", Said: "words of a program"})
 		})
 		time.Sleep(time.Minute)
 		h.stage.actor("tg-1").end(&system.Exit{Reason: "signal: killed"})
@@ -187,7 +187,7 @@ func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
 			t.Errorf("restarts after %s and %s", second, third)
 		}
 		r, _ := result(t, bridge)
-		if r.RequestID != "later" || r.Status != "failed" || !strings.Contains(r.Error, "exit status 1") || !strings.Contains(r.Error, "4 times") {
+		if r.RequestID != "later" || r.Status != "failed" || !strings.Contains(r.Error, "exit status 1") || !strings.Contains(r.Error, "4 times") || strings.Contains(r.Error, "words") {
 			t.Errorf("%+v", r)
 		}
 		var failed bool

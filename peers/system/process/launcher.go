@@ -1,6 +1,7 @@
 package process
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -35,8 +36,8 @@ type Launcher struct {
 	opts   Options
 	log    *zerolog.Logger
 
-	mu   sync.Mutex      // guards logs
-	logs map[string]bool // files that are kept below MaxLog
+	mu   sync.Mutex       // guards logs
+	logs map[string]int64 // files that are kept below MaxLog, and how far each was passed on
 }
 
 // New makes a launcher that keeps its files below folder. It does no I/O.
@@ -46,13 +47,14 @@ func New(folder string, opts *Options) *Launcher {
 	defaults.Positive(&o.MaxLog, 8<<20)
 	defaults.Positive(&o.Poll, 250*time.Millisecond)
 	defaults.Log(&o.Log)
-	return &Launcher{folder: folder, opts: o, log: o.Log, logs: map[string]bool{}}
+	return &Launcher{folder: folder, opts: o, log: o.Log, logs: map[string]int64{}}
 }
 
-// Run keeps the logs of agents below their bound until ctx ends.
+// Run passes on what agents warn of in their logs, and keeps these below their bound, until ctx
+// ends.
 func (l *Launcher) Run(ctx context.Context) error {
 	for retry.Sleep(ctx, time.Second) {
-		l.cutLogs()
+		l.lookAtLogs()
 	}
 	return nil
 }
@@ -99,7 +101,7 @@ func (l *Launcher) Start(_ context.Context, spec system.Spec) (system.Instance, 
 	if err != nil {
 		return nil, err
 	}
-	l.watchLog(l.LogFile(spec.Name))
+	l.watchLog(s.log, s.begun)
 	return s, nil
 }
 
@@ -156,10 +158,11 @@ func (s *started) describe(err error) error {
 	if err == nil {
 		return &system.Exit{Reason: "exit status 0"}
 	}
-	if s.memory > 0 && saysSince(s.log, s.begun, "out of memory") { // of the Go runtime, whatever its exit code
+	said, _ := since(s.log, s.begun)
+	if s.memory > 0 && bytes.Contains(said, []byte("out of memory")) { // of the Go runtime, whatever its exit code
 		return &system.Exit{Reason: fmt.Sprintf("%s, out of memory, of which it may use %d MiB (--memory-max)", err, s.memory>>20)}
 	}
-	return &system.Exit{Reason: err.Error(), Hopeless: child.CalledWrongly(err)}
+	return &system.Exit{Reason: err.Error(), Said: lastWords(said), Hopeless: child.CalledWrongly(err)}
 }
 
 // Find returns the running process of an agent.
@@ -168,6 +171,8 @@ func (l *Launcher) Find(_ context.Context, spec system.Spec, handle string) (sys
 	if err != nil {
 		return nil, err
 	}
-	l.watchLog(l.LogFile(spec.Name))
+	if info, err := os.Stat(l.LogFile(spec.Name)); err == nil {
+		l.watchLog(l.LogFile(spec.Name), info.Size())
+	}
 	return &adopted{id: id, poll: l.opts.Poll, stopTimeout: l.opts.StopTimeout}, nil
 }

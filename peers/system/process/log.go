@@ -2,33 +2,77 @@ package process
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
 	"os"
-	"slices"
+	"path/filepath"
+	"strings"
 
 	"hubbub/protocol/datafolder"
+	"hubbub/protocol/text"
+
+	"github.com/rs/zerolog"
 )
 
-// watchLog adds a file to those that are kept below MaxLog.
-func (l *Launcher) watchLog(path string) {
+// watchLog adds a file to those that are looked at, from a size on.
+func (l *Launcher) watchLog(path string, from int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.logs[path] = true
+	if _, known := l.logs[path]; !known {
+		l.logs[path] = from
+	}
 }
 
-func (l *Launcher) cutLogs() {
+func (l *Launcher) lookAtLogs() {
 	l.mu.Lock()
-	paths := slices.Collect(maps.Keys(l.logs))
+	logs := maps.Clone(l.logs)
 	l.mu.Unlock()
-	for _, path := range paths {
+	for path, from := range logs {
+		to := l.passOn(path, from)
 		if err := cutLog(path, l.opts.MaxLog); err != nil {
 			l.log.Warn().Err(err).Msg("agent log not cut; it grows until the next look")
 		}
+		l.mu.Lock()
+		l.logs[path] = to
+		l.mu.Unlock()
 	}
+}
+
+// maxPassedOn bounds how many lines of a log are passed on at one look.
+const maxPassedOn = 10
+
+// passOn writes to our log what an agent warned of in its own since that had a size, and returns
+// how far it has read: people look here first.
+func (l *Launcher) passOn(path string, from int64) (to int64) {
+	text, end := since(path, from)
+	whole := text[:bytes.LastIndexByte(text, '\n')+1]
+	peer := "agent:" + strings.TrimSuffix(filepath.Base(path), ".log")
+	n := 0
+	for line := range bytes.Lines(whole) {
+		var entry map[string]any
+		if json.Unmarshal(line, &entry) != nil {
+			continue // the end of an agent has its words
+		}
+		name, _ := entry["level"].(string)
+		level, err := zerolog.ParseLevel(name)
+		if err != nil || level < zerolog.WarnLevel || level > zerolog.PanicLevel {
+			continue
+		}
+		if n++; n > maxPassedOn {
+			l.log.Warn().Str("peer", peer).Str("log", path).Msg("agent warns of more; see its log")
+			break
+		}
+		message, _ := entry["message"].(string)
+		for _, ours := range []string{zerolog.LevelFieldName, zerolog.TimestampFieldName, zerolog.MessageFieldName, "peer"} {
+			delete(entry, ours)
+		}
+		l.log.WithLevel(level).Str("peer", peer).Fields(entry).Msg(message)
+	}
+	return end - int64(len(text)-len(whole))
 }
 
 // cutLog moves the content of a log that is too large to the file beside it and
@@ -66,23 +110,41 @@ func copyEnd(from, to string, size, bytes int64) error {
 	return datafolder.Rename(to+".partial", to)
 }
 
-// lastWords bounds what is read of a log to learn how an agent ended, in bytes.
-const lastWords = 1 << 20
+// maxRead bounds what is read of a log at once, in bytes.
+const maxRead = 1 << 20
 
-// saysSince reports whether a log holds some words since it had a size.
-func saysSince(path string, size int64, words string) bool {
+// since returns what a log holds since it had a size, or the last of that, and where it ends.
+func since(path string, size int64) (text []byte, end int64) {
 	in, err := os.Open(path)
 	if err != nil {
-		return false
+		return nil, size
 	}
 	defer in.Close() //nolint:errcheck // only read
 	info, err := in.Stat()
 	if err != nil {
-		return false
+		return nil, size
 	}
 	if info.Size() < size {
 		size = 0 // it was cut since
 	}
-	text, _ := io.ReadAll(io.NewSectionReader(in, max(size, info.Size()-lastWords), lastWords)) //nolint:errcheck // what was read counts
-	return bytes.Contains(text, []byte(words))
+	size = max(size, info.Size()-maxRead)
+	text, _ = io.ReadAll(io.NewSectionReader(in, size, maxRead)) //nolint:errcheck // what was read counts
+	return text, size + int64(len(text))
+}
+
+// maxWords bounds the last words of an agent, in characters.
+const maxWords = 300
+
+// lastWords returns what a program wrote behind the last line of its log, such as why it ends.
+func lastWords(log []byte) string {
+	var words []string
+	for line := range strings.Lines(string(log)) {
+		switch line = strings.TrimSpace(line); {
+		case strings.HasPrefix(line, "{"):
+			words = nil
+		case line != "" && !strings.HasPrefix(line, "Try "): // to ask for help is no reason
+			words = append(words, line)
+		}
+	}
+	return text.Clip(strings.Join(words, " "), maxWords)
 }

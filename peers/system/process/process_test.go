@@ -19,6 +19,8 @@ import (
 
 	"hubbub/peers/system"
 	"hubbub/peers/system/process"
+
+	"github.com/rs/zerolog"
 )
 
 // TestMain makes this program an agent or a spawner where it is started as one.
@@ -37,6 +39,7 @@ func agent(args []string) int {
 	has := func(arg string) bool { return slices.Contains(args, arg) }
 	if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "--exit=") }); i >= 0 {
 		code, _ := strconv.Atoi(strings.TrimPrefix(args[i], "--exit="))
+		fmt.Println(`{"level":"info","message":"begins"}` + "\nx: no model is here\nTry x --help.")
 		return code
 	}
 	if has("--deaf") {
@@ -158,7 +161,8 @@ func TestHowAnAgentEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		var exit *system.Exit
-		if err := inst.Wait(t.Context()); !errors.As(err, &exit) || exit.Reason != fmt.Sprint("exit status ", code) || exit.Hopeless != hopeless {
+		if err := inst.Wait(t.Context()); !errors.As(err, &exit) || exit.Reason != fmt.Sprint("exit status ", code) || exit.Hopeless != hopeless ||
+			code != 0 && exit.Error() != exit.Reason+": x: no model is here" {
 			t.Errorf("exit %d: %+v", code, err)
 		}
 	}
@@ -310,6 +314,61 @@ func TestMemoryIsLimited(t *testing.T) {
 	var exit *system.Exit
 	if !errors.As(err, &exit) || !strings.Contains(exit.Reason, ", out of memory, of which it may use 200 MiB (--memory-max)") || exit.Hopeless {
 		t.Errorf("%v: %.200s", err, log)
+	}
+}
+
+// TestWhatAnAgentWarnsOfIsPassedOn to the log of the spawner, where one looks first: since its
+// start, each once, and no more at a time than one reads.
+func TestWhatAnAgentWarnsOfIsPassedOn(t *testing.T) {
+	said := make(lines, 100)
+	log := zerolog.New(said)
+	l := process.New(t.TempDir(), &process.Options{Log: &log})
+	warns := `{"level":"warn","reason":"401","peer":"agent:other","time":"2026-11-26T14:00:00Z","message":"turn failed"}` + "\n"
+	if err := os.MkdirAll(filepath.Dir(l.LogFile("x")), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, l.LogFile("x"), warns) // by an earlier one
+	start(t, l, specOf(l, "x"))
+	appendTo(t, l.LogFile("x"), `{"level":"info","message":"ready"}`+"\nno JSON\n"+strings.Repeat(warns, 11)+warns[:9])
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- l.Run(ctx) }()
+	want := `{"level":"warn","peer":"agent:x","reason":"401","message":"turn failed"}` + "\n"
+	for range 10 {
+		if got := <-said; got != want {
+			t.Errorf("passed on %q, want %q", got, want)
+		}
+	}
+	if got := <-said; !strings.Contains(got, `"agent warns of more; see its log"`) {
+		t.Errorf("the eleventh: %q", got)
+	}
+	appendTo(t, l.LogFile("x"), warns[9:])
+	if got := <-said; got != want {
+		t.Errorf("a line in two parts: %q", got)
+	}
+	cancel()
+	if err := <-done; err != nil || len(said) > 0 {
+		t.Errorf("%v; %d more lines", err, len(said))
+	}
+}
+
+// lines take each line of a log.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
+func appendTo(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err == nil {
+		_, err = f.WriteString(text)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
