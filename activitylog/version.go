@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 
+	"hubbub/protocol/datafolder"
+
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -31,14 +33,11 @@ func CheckVersion(path string) error {
 		return nil
 	}
 	conn.SetBusyTimeout(busyTimeout) // without it, SQLite would wait for ever
-	if _, err = knownVersion(conn, path); !errors.Is(err, errNewer) {
+	if _, err = knownVersion(conn, path); !errors.Is(err, datafolder.ErrNewer) {
 		err = nil
 	}
 	return errors.Join(err, conn.Close())
 }
-
-// errNewer is in the chain of the error of a log that a newer program made.
-var errNewer = errors.New("use the newer program that wrote it")
 
 // knownVersion returns the version of a file, unless it is newer than ours.
 func knownVersion(conn *sqlite.Conn, path string) (int, error) {
@@ -49,7 +48,7 @@ func knownVersion(conn *sqlite.Conn, path string) (int, error) {
 	version, err := sqlitex.ResultInt(stmt)
 	if err == nil && version > schemaVersion {
 		err = fmt.Errorf("the activity log %s has schema version %d, and this program knows up to %d: %w",
-			path, version, schemaVersion, errNewer)
+			path, version, schemaVersion, datafolder.ErrNewer)
 	}
 	return version, err
 }

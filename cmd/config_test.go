@@ -3,11 +3,14 @@ package cmd_test
 import (
 	"fmt"
 	"net"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"hubbub/peers/tg/tgtest"
 )
 
 // TestConfigCheckFindsAllThatIsWrong: each table, key, value, file, port, token and program,
@@ -21,8 +24,9 @@ func TestConfigCheckFindsAllThatIsWrong(t *testing.T) {
 	folder := t.TempDir()
 	file, data := filepath.Join(folder, "hubbub.toml"), filepath.Join(folder, "data")
 	secret := "TELEGRAM_BOT_TOKEN=1:AAtoken"
+	where := []string{"--config", file, "--data", data}
 	run := func(command ...string) (string, int) {
-		cmd := exec.CommandContext(t.Context(), built(t, "hubbub"), append(command, "--config", file, "--data", data)...)
+		cmd := exec.CommandContext(t.Context(), built(t, "hubbub"), append(command, where...)...)
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + folder, secret}
 		out, _ := cmd.CombinedOutput() //nolint:errcheck // its code is what counts
 		return string(out), cmd.ProcessState.ExitCode()
@@ -32,20 +36,30 @@ func TestConfigCheckFindsAllThatIsWrong(t *testing.T) {
 	}{
 		{"", ""},
 		{"telegram = 3", `:1: unknown key "telegram"`},
+		{"log-level = 'loud'", `:1: log-level "loud" is none of`},
+		{"log-format = 'xml'", `:1: log-format "xml" is neither`},
 		{"[bus]\nlisten = 'x'", `:2: [bus] listen "x" is not an address`},
 		{"[bus]\n\npeer-window = 'many'", `:3: [bus] peer-window: "many" is no whole number`},
 		{"[bus]\nlisten = '" + taken.Addr().String() + "'", "address already in use"},
 		{"[bus]\ntls-cert = '/no/cert'\ntls-key = '/no/key'", "no such file"},
 		{"[bus]\nallow-origins = ['https://a']", ":2: [bus] unknown key allow-origins"},
+		{"[bus]\nname = ['a', 'b']", ":2: [bus] name: takes one value"},
+		{"[bus]\ntls-cert = 'cmd.toml'\ntls-key = 'cmd.toml'", ":2: [bus] tls-cert and tls-key: "},
+		{"[tg]\nwebhook-secret-file = '/no/file'", ":2: [tg] webhook-secret-file: "},
 		{"[tg]\ndata = '/x'", `:2: [tg] may not set "data"`},
 		{"[tg]\npoll-timeout = '2h'", ":2: [tg] poll-timeout must be between"},
 		{"[tg]\nallow-user = ['me']", ":2: [tg] allow-user: "},
 		{"[system]\nagent-command = '/no/program'", ":2: [system] agent-command: "},
-		{"[system]\nagent-env-file = '/no/file'", "/no/file"},
+		{"[system]\nagent-env-file = '/no/file'", ":2: [system] agent-env-file: "},
+		{"[system]\nagent-arg = ['--harnes=openai']", ":2: [system] agent-arg: "},
+		{"[system]\nprofiles = '/no/file'", ":2: [system] profiles: "},
+		{"[system]\nmax-agents = -1", ":2: [system] max-agents must be at least 1"},
 		{"[broker]\nsweep-interval = '0s'", ":2: [broker] sweep-interval must be"},
 		{"[chorus]\nallow-target = ['everything']", ":2: [chorus] allow-target "},
 		{"[agent]\nharness = 'acp'\nharness-command = 'no-such-program'", ":3: [agent] harness-command: "},
 		{"[agent]\nharness = 'openai'", "OPENAI_API_KEY"},
+		{"[agent]\nbase-url = 'nowhere'", ":2: [agent] base-url "},
+		{"[agent]\nsystem-prompt-file = 'p.txt'", ":2: [agent] system-prompt-file: open p.txt: no such file or directory; agents run in folders of their own"},
 		{"[agent]\nrole = [['x']]", ":2: [agent] role must be"},
 	} {
 		switch listen := fmt.Sprintf("\nlisten = %q\n", freeAddress(t)); {
@@ -73,7 +87,14 @@ func TestConfigCheckFindsAllThatIsWrong(t *testing.T) {
 			t.Errorf("%q: up exits %d, want 2 and %q:\n%s", c.line, code, c.says, out)
 		}
 	}
-	secret = "NOTHING=1"
+	where = where[:2]
+	if err := os.WriteFile(file, []byte("# where\ndata = '"+filepath.Join(file, "data")+"'"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := run("config", "check"); code != 2 || !strings.Contains(out, ":2: data ") || !strings.Contains(out, "1 mistake found") {
+		t.Errorf("a data folder in a file: exit %d:\n%s", code, out)
+	}
+	where, secret = append(where, "--data", data), "NOTHING=1"
 	if err := os.WriteFile(file, []byte("[tg]\nalow-chat = [1]\n[bus]\nlisten = '"+freeAddress(t)+"'"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -95,5 +116,17 @@ func TestATokenFileThatIsNotThereEndsAProgram(t *testing.T) {
 		if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(string(out), "/no/token") {
 			t.Errorf("%s: exit %d, want 2 and the file:\n%s", name, code, out)
 		}
+	}
+}
+
+// TestATokenThatTelegramRefusesEndsTheBridge: with 2, since it would be refused again.
+func TestATokenThatTelegramRefusesEndsTheBridge(t *testing.T) {
+	api := httptest.NewServer(tgtest.New(nil))
+	defer api.Close()
+	cmd := exec.CommandContext(t.Context(), built(t, "hubbub-tg"), "--data", t.TempDir(), "--api-url", api.URL)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TELEGRAM_BOT_TOKEN=1:AAtoken"}
+	out, _ := cmd.CombinedOutput() //nolint:errcheck // its code is what counts
+	if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(string(out), "not accepted by Telegram") {
+		t.Errorf("exit %d, want 2:\n%s", code, out)
 	}
 }

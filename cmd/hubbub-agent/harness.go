@@ -99,7 +99,7 @@ func (s *settings) parseHarness() ([]string, acp.Permission, error) {
 	}
 	permission, ok := acp.ParsePermission(s.permission)
 	if !ok {
-		return nil, "", program.Usage("--permission %q is unknown: use reading, everything or nothing", s.permission)
+		return nil, "", program.Usage("--permission %q is unknown: use reading, ask, everything or nothing", s.permission)
 	}
 	return argv, permission, nil
 }

@@ -219,6 +219,8 @@ func (s *settings) complete(env *program.Env) (err error) {
 		return program.Usage("--policy-version: %s", err)
 	case o.WakePolicy != "auto" && o.WakePolicy != "manual":
 		return program.Usage("--wake-policy must be auto or manual")
+	case s.baseURL != "" && !isAddress(s.baseURL):
+		return program.Usage("--base-url %q is not an address such as https://host/v1", s.baseURL)
 	case min(o.Budget.AuthorTurns, o.Budget.ChatTurns, o.Budget.Turns, o.Budget.ChatPosts) < 0 || min(o.Budget.ChatTokens, o.Budget.Tokens) < 0:
 		return program.Usage("a --budget must not be negative; 0 is no bound")
 	case min(o.Returns.Immediate, o.Returns.Buffered, o.Returns.Notify) < 0:
@@ -271,6 +273,11 @@ func (s *settings) complete(env *program.Env) (err error) {
 	o.Model = cmp.Or(s.model, s.harnessCommand)
 	o.Peer, o.HarnessType, o.Log, o.OnReady = env.PeerOptions(), s.harness, &env.Log, env.Ready
 	return nil
+}
+
+func isAddress(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
 const maxPrompt = 256 << 10

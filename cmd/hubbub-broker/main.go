@@ -65,7 +65,7 @@ func check(opts *broker.Options) error {
 }
 
 func run(ctx context.Context, env *program.Env, opts *broker.Options, standby *program.Standby) (err error) {
-	release, err := env.OwnData()
+	release, err := env.AwaitData(ctx)
 	if err != nil {
 		return err
 	}

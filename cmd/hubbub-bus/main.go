@@ -117,7 +117,7 @@ func (s *settings) credentialBounds() []credentialBound {
 // run opens the log and serves until ctx ends. The log is closed after the bus, so that it
 // holds everything that the bus did.
 func (s *settings) run(ctx context.Context, env *program.Env) error {
-	release, err := env.OwnData() // the activity log has one writer
+	release, err := env.AwaitData(ctx) // the activity log has one writer
 	if err != nil {
 		return err
 	}

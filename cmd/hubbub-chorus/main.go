@@ -63,7 +63,7 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 }
 
 func (s *settings) run(ctx context.Context, env *program.Env) error {
-	release, err := env.OwnData()
+	release, err := env.AwaitData(ctx)
 	if err != nil {
 		return err
 	}

@@ -23,18 +23,19 @@ import (
 const checkTime = 5 * time.Second
 
 // checkAgents makes our own agents check the settings that they will get, so that a
-// mistake shows now and not with the first message. It only warns: an agent in its own
-// unit may find what is missing here.
-func (s *settings) checkAgents(ctx context.Context, env *program.Env) {
+// mistake shows now and not with the first message.
+func (s *settings) checkAgents(ctx context.Context, env *program.Env) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	environ, err := s.spawner.Env()
-	if err == nil {
-		err = checkAgent(ctx, s.agentCommand, env.Data, s.spawner.Args, environ)
-	}
 	if err != nil {
-		env.Log.Warn().Str("agent", err.Error()).Msg("agents will not work as they are set, see --agent-arg, or [agent] in the file of `hubbub up`; each runs in a folder of its own, where a relative path leads elsewhere")
-		return
+		return program.Usage("--agent-env-file: %w", err)
+	}
+	if !s.ownAgents {
+		return nil // they may be anything
+	}
+	if err := checkAgent(ctx, s.agentCommand, env.Data, s.spawner.Args, environ); err != nil {
+		return program.Usage("--agent-arg: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.spawner.Profiles)) {
 		p := s.spawner.Profiles[name]
@@ -43,9 +44,10 @@ func (s *settings) checkAgents(ctx context.Context, env *program.Env) {
 			err = checkAgent(ctx, s.agentCommand, env.Data, slices.Concat(s.spawner.Args, p.Args), slices.Concat(environ, more))
 		}
 		if err != nil {
-			env.Log.Warn().Str("profile", name).Str("agent", err.Error()).Msg("agents of this profile will not work as they are set, see --profiles")
+			return program.Usage("--profiles: [%s]: %w", name, err)
 		}
 	}
+	return nil
 }
 
 // checkAgent returns why an agent refuses its arguments or its environment. The check
@@ -53,7 +55,9 @@ func (s *settings) checkAgents(ctx context.Context, env *program.Env) {
 // happens to be in the folder of the spawner.
 func checkAgent(ctx context.Context, command, data string, args, environ []string) error {
 	cmd := exec.Command(command, append([]string{"--check", "--id", "check", "--data", data}, args...)...)
-	cmd.Dir = data
+	if cmd.Dir = data; !isFolder(data) {
+		cmd.Dir = "/" // nothing has run yet
+	}
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...) // a unit has a PATH without being given one
 	first := ""
 	p, err := child.Start(cmd, &child.Options{OwnerDeath: syscall.SIGKILL, Line: func(line []byte) { first = cmp.Or(first, string(line)) }})
@@ -70,4 +74,9 @@ func checkAgent(ctx context.Context, command, data string, args, environ []strin
 		return errors.New(first)
 	}
 	return fmt.Errorf("%s: %w", command, err)
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }

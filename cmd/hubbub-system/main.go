@@ -74,7 +74,7 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 
 func (s *settings) run(ctx context.Context, env *program.Env) (err error) {
 	data := env.Data
-	release, err := env.OwnData()
+	release, err := env.AwaitData(ctx)
 	if err != nil {
 		return err
 	}
@@ -88,15 +88,15 @@ func (s *settings) run(ctx context.Context, env *program.Env) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if s.ownAgents {
-		s.checkAgents(ctx, env)
+	if err := s.checkAgents(ctx, env); err != nil {
+		env.Log.Warn().Err(err).Msg("agents will not work as they are set, see [agent] in the file of `hubbub up`, too; each runs in a folder of its own, where a relative path leads elsewhere")
 	}
 	return system.New(db, launcher, s.agentCommand, filepath.Join(data, "launch"), &s.spawner).Run(ctx)
 }
 
 // check looks at the settings, and adds what they do not say. Those of the agents only warn
-// the spawner, which may have others to start (see checkAgents).
-func (s *settings) check(_ context.Context, env *program.Env) error {
+// the spawner when it runs, since what they lack may be there when the first agent starts.
+func (s *settings) check(ctx context.Context, env *program.Env) error {
 	if err := s.complete(env); err != nil {
 		return err
 	}
@@ -104,16 +104,41 @@ func (s *settings) check(_ context.Context, env *program.Env) error {
 		return err
 	}
 	if !env.Checking {
-		return nil // it may be there when the first agent starts
+		return nil
 	}
-	_, err := s.spawner.Env()
-	return err
+	return s.checkAgents(ctx, env)
+}
+
+// checkBounds refuses what would be taken for the default, or let no agent start.
+func (s *settings) checkBounds() error {
+	o := &s.spawner
+	for flag, low := range map[string]bool{
+		"max-agents": o.MaxAgents < 1, "spawn-rate": o.SpawnRate < 1, "agent-log-max": s.process.MaxLog < 1,
+	} {
+		if low {
+			return program.Usage("--%s must be at least 1", flag)
+		}
+	}
+	for flag, low := range map[string]bool{
+		"idle-stop": o.IdleStop < 0, "max-restarts": o.MaxRestarts < 0, "tasks-max": o.Limits.Tasks < 0, "files-max": o.Limits.Files < 0, "runtime-max": o.Limits.Runtime < 0,
+	} {
+		if low {
+			return program.Usage("--%s must not be negative", flag)
+		}
+	}
+	if o.StartTimeout <= 0 {
+		return program.Usage("--start-timeout must be longer than 0s, such as 30s")
+	}
+	return nil
 }
 
 // complete checks the flags and adds what they do not say.
 func (s *settings) complete(env *program.Env) (err error) {
 	o := &s.spawner
 	s.ownAgents = s.agentCommand == ""
+	if err := s.checkBounds(); err != nil {
+		return err
+	}
 	if s.agentCommand, err = findAgent(s.agentCommand); err != nil {
 		return err
 	}
@@ -125,7 +150,7 @@ func (s *settings) complete(env *program.Env) (err error) {
 	}
 	if s.profiles != "" {
 		if o.Profiles, err = readProfiles(s.profiles, o.Limits); err != nil {
-			return err
+			return program.Usage("--profiles: %w", err)
 		}
 	}
 	if o.MaxRestarts == 0 {

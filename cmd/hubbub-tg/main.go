@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"hubbub/cmd/internal/program"
@@ -89,7 +90,7 @@ func (s *settings) check(_ context.Context, env *program.Env) (err error) {
 
 func (s *settings) run(ctx context.Context, env *program.Env) error {
 	token := s.token
-	release, err := env.OwnData()
+	release, err := env.AwaitData(ctx)
 	if err != nil {
 		return err
 	}
@@ -102,9 +103,17 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 		env.Log.Warn().Msg("nobody is allowed by --allow-user or --allow-chat: only who sends a code of `hubbub pair` is heard")
 	}
 	bot, _, _ := strings.Cut(token, ":") // the public part: the bot's id
+	var served atomic.Bool
+	s.tg.OnReady = func() {
+		served.Store(true)
+		env.Ready()
+	}
 	err = s.standby.Run(ctx, env, "tg:"+bot, func(ctx context.Context) error {
 		return tg.New(token, db, &s.tg).Run(ctx)
 	})
+	if errors.Is(err, tg.ErrToken) && !served.Load() { // one that was good before may be so again
+		err = program.Usage("%w", err)
+	}
 	return errors.Join(err, db.Close())
 }
 
@@ -113,7 +122,9 @@ func (s *settings) complete(env *program.Env) (err error) {
 	o := &s.tg
 	o.WebhookSecret, err = env.Secret("TELEGRAM_WEBHOOK_SECRET")
 	if err == nil && s.webhookSecret != "" {
-		o.WebhookSecret, err = env.SecretFile(s.webhookSecret)
+		if o.WebhookSecret, err = env.SecretFile(s.webhookSecret); err != nil {
+			err = program.Usage("--webhook-secret-file: %w", err)
+		}
 	}
 	switch {
 	case err != nil:

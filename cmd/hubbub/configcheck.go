@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 	"hubbub/protocol/text"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 func newConfigCheck() *cobra.Command {
@@ -30,7 +32,7 @@ func newConfigCheck() *cobra.Command {
 		Example:     "  hubbub config check --config hubbub.toml",
 		Annotations: map[string]string{program.OwnConfig: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, _, err := readRequest(cmd)
+			r, err := readRequest(cmd)
 			if err != nil {
 				return err
 			}
@@ -86,27 +88,65 @@ const checkTime = 10 * time.Second
 // mistakes returns all that is wrong, in the order of the file: what no program reads, and
 // what the programs say of their own settings.
 func (r *request) mistakes(ctx context.Context) []mistake {
-	list := r.unread()
+	list := append(r.unread(), r.wrongLog()...)
+	if err := checkFolder(r.data); err != nil { // in which no program could look either
+		return inOrder(append(list, r.mistake("", "data", err.Error())))
+	}
+	agentKeys := strings.Split(strings.TrimSpace(r.agentEnv()), "\n")
 	for _, p := range parts {
 		lacking := r.whyNot(p) != ""
 		if lacking && !r.has(p.name) {
 			continue
 		}
-		args := []string{"--data", r.data}
+		args := []string{"--data", r.data, "--log-level", "info", "--log-format", "json"}
 		if path := program.TokenPath(r.data, p.name); p.name != "bus" && exists(path) {
 			args = append(args, "--token-file", path)
 		}
 		env := r.environment(p)
+		if p.name == "system" { // it makes an agent look at what all agents are given
+			env = append(env, agentKeys...)
+		}
 		if lacking && p.name == "tg" { // the rest of its table is looked at all the same
 			env = append(env, "TELEGRAM_BOT_TOKEN=1:unset")
 		}
-		list = append(list, r.ask(ctx, p.name, args, env)...)
+		list = append(list, r.ask(ctx, p.name, "", args, env)...)
 	}
 	if r.agentCommand() == "" {
-		env := append(r.environment(part{name: "agent"}), strings.Split(strings.TrimSpace(r.agentEnv()), "\n")...)
-		list = append(list, r.ask(ctx, "agent", []string{"--id", "check", "--data", r.data}, env)...)
+		env := append(r.environment(part{name: "agent"}), agentKeys...)
+		// Each agent runs in a folder of its own.
+		list = append(list, r.ask(ctx, "agent", "/", []string{"--id", "check", "--data", r.data, "--log-level", "info", "--log-format", "json"}, env)...)
 	}
 	return inOrder(list)
+}
+
+// wrongLog returns what is wrong with the keys about logs.
+func (r *request) wrongLog() (list []mistake) {
+	for _, c := range []struct{ key, level, format string }{{"log-level", r.level, "json"}, {"log-format", "info", r.format}} {
+		if err := program.CheckLog(c.level, c.format); err != nil {
+			list = append(list, r.mistake("", c.key, strings.TrimPrefix(err.Error(), "--")))
+		}
+	}
+	return list
+}
+
+// checkFolder returns why the data folder cannot be written, or made.
+func checkFolder(data string) error {
+	folder := data
+	for !exists(folder) && filepath.Dir(folder) != folder {
+		folder = filepath.Dir(folder)
+	}
+	if info, err := os.Stat(folder); err == nil && !info.IsDir() {
+		return fmt.Errorf("data %s: %s is a file; it must name a folder", data, folder)
+	}
+	err := unix.Access(folder, unix.W_OK|unix.X_OK)
+	if err == nil {
+		return nil
+	}
+	err = &fs.PathError{Op: "writing in", Path: folder, Err: err}
+	if advice := program.Advice(err); advice != "" {
+		return fmt.Errorf("data %s: %w; %s", data, err, advice)
+	}
+	return fmt.Errorf("data %s: %w", data, err)
 }
 
 // inOrder sorts mistakes by their lines.
@@ -135,11 +175,20 @@ func (r *request) agentCommand() string {
 // flagName finds the flag that a program complains of.
 var flagName = regexp.MustCompile(`--([a-z][a-z0-9-]*)`)
 
-// ask makes one program look at its table, again without each key that it complains of.
-func (r *request) ask(ctx context.Context, name string, args, env []string) (list []mistake) {
+// ask makes one program look at its table, in a folder: as it will get it, and where it
+// complains again without each key that it complains of.
+func (r *request) ask(ctx context.Context, name, dir string, args, env []string) (list []mistake) {
 	path, err := program.Find("hubbub-" + name)
 	if err != nil {
 		return []mistake{r.mistake(name, "", err.Error())}
+	}
+	whole := args
+	if r.has(name) {
+		whole = append(slices.Clone(args), "--config", r.file+"#"+name)
+	}
+	wrong := complaint(ctx, path, dir, append([]string{"--check"}, whole...), env)
+	if wrong == "" {
+		return nil
 	}
 	flags := map[string][]string{}
 	for key, value := range r.table(name) {
@@ -160,8 +209,12 @@ func (r *request) ask(ctx context.Context, name string, args, env []string) (lis
 		for _, key := range slices.Sorted(maps.Keys(flags)) {
 			all = append(all, flags[key]...)
 		}
-		says := complaint(ctx, path, all, env, r.data)
-		if says == "" {
+		says := complaint(ctx, path, dir, all, env)
+		switch {
+		case says == "" && len(list) == 0: // it takes each value, and not the table
+			key, _, _ := strings.Cut(strings.TrimPrefix(wrong, r.file+"#"+name+": "), ":")
+			return append(list, r.mistake(name, key, strings.TrimPrefix(wrong, r.file+"#"+name+": ")))
+		case says == "":
 			return list
 		}
 		key := ""
@@ -170,7 +223,10 @@ func (r *request) ask(ctx context.Context, name string, args, env []string) (lis
 		}
 		switch {
 		case flags[key] != nil: // in the words of the file
-			says = strings.Replace(strings.Replace(says, "unknown flag: ", "unknown key ", 1), "--"+key, key, 1)
+			says = flagName.ReplaceAllString(strings.Replace(says, "unknown flag: ", "unknown key ", 1), "$1")
+			if value := flags[key][0][len("--"+key+"="):]; name == "agent" && strings.Contains(says, value+": no such file") && !filepath.IsAbs(value) {
+				says += "; agents run in folders of their own: give the whole path"
+			}
 			list = append(list, r.mistake(name, key, says))
 			delete(flags, key)
 		case r.table(name)[key] != nil: // it only lacks what was wrong, and said already
@@ -181,17 +237,14 @@ func (r *request) ask(ctx context.Context, name string, args, env []string) (lis
 	}
 }
 
-// complaint runs a program that only looks at its settings, in the data folder if that is
-// there, and returns what it says is wrong.
-func complaint(ctx context.Context, path string, args, env []string, data string) string {
+// complaint runs a program that only looks at its settings, in a folder or in ours, and returns
+// what it says is wrong.
+func complaint(ctx context.Context, path, dir string, args, env []string) string {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Env, cmd.Stderr = env, &said
-	if cmd.Dir = data; !exists(data) {
-		cmd.Dir = "/"
-	}
+	cmd.Env, cmd.Stderr, cmd.Dir = env, &said, dir
 	err := cmd.Run()
 	if err == nil {
 		return ""

@@ -102,7 +102,7 @@ func (x *examination) readTables(cmd *cobra.Command, env *program.Env) (findings
 	if env.Config == "" {
 		return nil, nil
 	}
-	r, _, err := readRequest(cmd)
+	r, err := readRequest(cmd)
 	if err != nil {
 		return nil, err
 	}

@@ -45,6 +45,7 @@ type request struct {
 	env      []string       // of this process
 	data     string         // folder
 	level    string         // --log-level
+	format   string         // --log-format
 	bus      string         // address that the peers use; empty: where the bus listens
 	find     func(name string) (path string, err error)
 }

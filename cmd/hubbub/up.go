@@ -33,7 +33,7 @@ func newUp() *cobra.Command {
 
 func up(cmd *cobra.Command, _ []string) (err error) {
 	env := program.From(cmd)
-	r, format, err := readRequest(cmd)
+	r, err := readRequest(cmd)
 	if err != nil {
 		return err
 	}
@@ -48,19 +48,23 @@ func up(cmd *cobra.Command, _ []string) (err error) {
 	if err != nil {
 		return err
 	}
+	release, err := env.OwnData()
+	if err != nil {
+		return err
+	}
+	defer release()
 	if err := provision(r.data, p); err != nil {
 		return err
 	}
-	printer := fleet.NewPrinter(env.Stderr, printerFormat(format, env), 6)
+	printer := fleet.NewPrinter(env.Stderr, printerFormat(r.format, env), 6)
 	env.LogTo(lineWriter(func(line []byte) { printer.Line("hubbub", line) }))
 	return runPlan(cmd.Context(), env, p, printer)
 }
 
-// readRequest reads what `hubbub up` shall run, and the format of its log.
-func readRequest(cmd *cobra.Command) (r *request, format string, err error) {
+// readRequest reads what `hubbub up` shall run.
+func readRequest(cmd *cobra.Command) (r *request, err error) {
 	env := program.From(cmd)
-	r = &request{file: env.Config, env: os.Environ(), data: env.Data, level: "info", find: program.Find}
-	format = env.LogFormat()
+	r = &request{file: env.Config, env: os.Environ(), data: env.Data, level: "info", format: env.LogFormat(), find: program.Find}
 	if cmd.Flags().Changed("log-level") {
 		r.level = env.LogLevel()
 	}
@@ -68,15 +72,19 @@ func readRequest(cmd *cobra.Command) (r *request, format string, err error) {
 		r.bus = env.Buses[0]
 	}
 	if r.file == "" {
-		return r, format, nil
+		return r, nil
 	}
 	if r.file, err = filepath.Abs(r.file); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	if r.settings, err = program.ReadTOML(r.file); err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	return r, format, applyTop(cmd, r, &format)
+	if err := applyTop(cmd, r); err != nil {
+		return nil, err
+	}
+	env.Data = r.data
+	return r, nil
 }
 
 // A lineWriter calls a function for each whole line.
@@ -89,8 +97,8 @@ func (w lineWriter) Write(line []byte) (int, error) {
 
 // applyTop applies the settings outside the tables, unless a flag or variable overrides
 // them.
-func applyTop(cmd *cobra.Command, r *request, format *string) (err error) {
-	for key, into := range map[string]*string{"data": &r.data, "log-level": &r.level, "log-format": format} {
+func applyTop(cmd *cobra.Command, r *request) (err error) {
+	for key, into := range map[string]*string{"data": &r.data, "log-level": &r.level, "log-format": &r.format} {
 		v, ok := r.settings[key]
 		if !ok || cmd.Flags().Changed(key) {
 			continue

@@ -95,7 +95,7 @@ func migrate(db *sql.DB, path string, steps []string) error {
 	}
 	switch {
 	case version > len(steps):
-		err := fmt.Errorf("%s has schema version %d, and this program knows up to %d: use the newer program that wrote it", path, version, len(steps))
+		err := fmt.Errorf("%s has schema version %d, and this program knows up to %d: %w", path, version, len(steps), datafolder.ErrNewer)
 		if before := backupPath(path, len(steps)); exists(before) {
 			err = fmt.Errorf("%w, or put back what was there before: %s", err, before)
 		}

@@ -8,6 +8,9 @@ import (
 	"syscall"
 )
 
+// ErrNewer is in the chain of the error of a database that a newer program made.
+var ErrNewer = errors.New("use the newer program that wrote it")
+
 // Write writes a file that only its owner can read, whole or not at all. It
 // replaces the file that is there. Once it has returned nil, the new content
 // survives a crash of the machine.

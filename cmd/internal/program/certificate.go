@@ -29,7 +29,7 @@ type Certificate struct {
 func LoadCertificate(certFile, keyFile string, log *zerolog.Logger) (*Certificate, error) {
 	c := &Certificate{certFile: certFile, keyFile: keyFile, log: log, lookEvery: time.Second}
 	if err := c.loadLocked(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--tls-cert and --tls-key: %w", err)
 	}
 	c.looked = time.Now()
 	return c, nil

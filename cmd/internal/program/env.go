@@ -70,7 +70,7 @@ func newEnv(name string, c *settings, o outside) (*Env, error) {
 // missing, and returns its path.
 func (e *Env) MakeData() (string, error) {
 	if err := datafolder.MakeAll(e.Data); err != nil {
-		return "", fmt.Errorf("making the data folder (see --data): %w", err)
+		return "", wrong(fmt.Errorf("making the data folder (see --data): %w", err))
 	}
 	return e.Data, nil
 }
@@ -163,12 +163,29 @@ func (e *Env) OwnData() (release func(), err error) {
 	}
 	f, err := datafolder.Lock(e.DataFile(e.Name+".lock"), false)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, fmt.Errorf("another %s works on the data folder %s; give this one another --data", e.Name, e.Data)
+		return nil, Usage("another %s %w %s; give this one another --data", e.Name, errTaken, e.Data)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("locking the data folder: %w", err)
 	}
 	return func() { f.Close() }, nil //nolint:errcheck // nothing was written
+}
+
+var errTaken = errors.New("works on the data folder")
+
+// AwaitData is OwnData that waits first as long as another program of its name, whose owner was
+// killed, may take to stop.
+func (e *Env) AwaitData(ctx context.Context) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	release, err = e.OwnData()
+	if errors.Is(err, errTaken) {
+		e.Log.Warn().Str("data", e.Data).Msg("another " + e.Name + " works on the data folder; waiting for its end")
+	}
+	for errors.Is(err, errTaken) && retry.Sleep(ctx, 100*time.Millisecond) {
+		release, err = e.OwnData()
+	}
+	return release, err
 }
 
 // CheckListen returns why a program could not listen at the address in a flag. It only
@@ -217,22 +234,32 @@ func (e *Env) LogTo(w io.Writer) { e.logEnd.set(&redactingWriter{secrets: e.secr
 
 // newLogger makes the logger of a program, and its destination.
 func newLogger(c *settings, w io.Writer, s *secrets) (zerolog.Logger, *switchWriter, error) {
+	if err := CheckLog(c.logLevel, logFormat(c, w)); err != nil {
+		return zerolog.Nop(), nil, err
+	}
 	level, err := zerolog.ParseLevel(c.logLevel)
-	if err != nil || c.logLevel == "" {
-		return zerolog.Nop(), nil, Usage("--log-level %q is none of debug, info, warn, error", c.logLevel)
+	if err != nil {
+		return zerolog.Nop(), nil, err
 	}
 	colour := isTerminal(w)
 	out := io.Writer(&redactingWriter{secrets: s, to: w})
-	switch logFormat(c, w) {
-	case "json":
-	case "console":
+	if logFormat(c, w) == "console" {
 		out = zerolog.ConsoleWriter{Out: out, NoColor: !colour, TimeFormat: "15:04:05.000"}
-	default:
-		return zerolog.Nop(), nil, Usage("--log-format %q is neither console nor json", c.logFormat)
 	}
 	end := &switchWriter{}
 	end.set(out)
 	return zerolog.New(end).Level(level).With().Timestamp().Logger(), end, nil
+}
+
+// CheckLog returns what is wrong with a level or a format of the log.
+func CheckLog(level, format string) error {
+	if _, err := zerolog.ParseLevel(level); err != nil || level == "" {
+		return Usage("--log-level %q is none of debug, info, warn, error", level)
+	}
+	if format != "json" && format != "console" {
+		return Usage("--log-format %q is neither console nor json", format)
+	}
+	return nil
 }
 
 func init() { zerolog.TimeFieldFormat = time.RFC3339Nano }

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"runtime/debug"
 	"strings"
 	"time"
 
 	"hubbub/cmd/internal/screen"
+	"hubbub/protocol/datafolder"
 
 	"github.com/spf13/pflag"
 )
@@ -126,7 +128,16 @@ func (p *Program) call(ctx context.Context, o outside) (env *Env, err error) {
 	if env.Checking {
 		return env, nil
 	}
-	return env, p.Run(ctx, env)
+	return env, wrongAtStart(p.Run(ctx, env))
+}
+
+// wrongAtStart makes an error that the next start would end with, too, one of the settings: an
+// address where the program cannot listen, a database of a newer program.
+func wrongAtStart(err error) error {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "listen" || errors.Is(err, datafolder.ErrNewer) {
+		return wrong(err)
+	}
+	return err
 }
 
 func printHelp(w io.Writer, p *Program, fs *pflag.FlagSet) {

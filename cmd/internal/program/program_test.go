@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/protocol/datafolder"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -227,6 +229,9 @@ func TestExitCodes(t *testing.T) {
 		{errors.New("the disk is full"), 1, "hubbub-test: the disk is full\n"},
 		{Usage("give --id"), 2, "give --id"},
 		{fmt.Errorf("wrapped: %w", Usage("give --id")), 2, "give --id"},
+		{fmt.Errorf("serving: %w", &net.OpError{Op: "listen", Err: syscall.EADDRINUSE}), 2, "address already in use"},
+		{&net.OpError{Op: "dial", Err: syscall.EADDRNOTAVAIL}, 1, "dial"},
+		{fmt.Errorf("version 9: %w", datafolder.ErrNewer), 2, "newer program"},
 	} {
 		s := probe{do: func(context.Context, *Env) error { return c.err }}
 		if out := (call{}).run(t, s.program()); out.code != c.code || !strings.Contains(out.stderr, c.says) {
