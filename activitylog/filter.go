@@ -23,7 +23,7 @@ type Filter struct {
 
 	NotTopic, NotPeer protocol.Pattern       // not these
 	NotTypes          []protocol.MessageType // the row belongs to no message of these types
-	Brief             bool                   // of a message that arrived its send_start row alone, and of others also what went wrong; not that commands came and went
+	Brief             bool                   // of a message that arrived its send_start row alone, and of others also what went wrong; not that commands came and went, nor signs of life
 
 	about string // the row is a send_start about this event or record, or the text of one that may be
 }
@@ -75,6 +75,7 @@ func (f *Filter) where(v *view) (string, []any) {
 	}
 	if f.Brief {
 		add("NOT (" + events(ProcessStart) + " OR status = '" + StatusOK + "' AND " + events(ProcessFinish, SendFinish) + ")")
+		add("NOT (" + events(SendStart) + " AND payload_json IS NOT NULL AND (payload_json LIKE '" + strings.Join(signsOfLife, "' OR payload_json LIKE '") + "'))")
 		add("NOT (actor GLOB '" + string(protocol.RoleCLI) + ":*' AND " + events(PeerConnected, PeerDisconnected, Subscribe, Unsubscribe) + ")")
 	}
 	if f.Status != "" {
@@ -104,6 +105,10 @@ func (f *Filter) where(v *view) (string, []any) {
 	at("<", f.Until)
 	return sql.String(), args
 }
+
+// signsOfLife are what is in messages that say no more than that an agent is there, or writes.
+// Within a text quotes are escaped.
+var signsOfLife = []string{`%"content":{"typing":%`, `%"content":{"method":"identity.heartbeat",%`, `%"identity":{%,"watched":true}%`}
 
 var likeEscaper = strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`)
 

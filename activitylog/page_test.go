@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -263,8 +264,8 @@ func TestTheConditionsOfAFilter(t *testing.T) {
 		{Filter{Peer: "tg:1", Topic: "x"}, " AND topic = ? AND actor = ?[x tg:1]", "", ""},
 		{Filter{Events: []Event{SendStart}}, " AND kind = 1[]", "", " AND event = 'send_start'[]"},
 		{Filter{Events: []Event{Rejected, LogGap}}, " AND kind IN (5,10)[]", "", " AND event IN ('rejected','log_gap')[]"},
-		{Filter{Brief: true}, " AND NOT (kind = 2 OR status = 'ok' AND kind IN (3,4)) AND NOT (actor GLOB 'cli:*' AND kind IN (6,7,8,9))[]", "",
-			" AND NOT (event = 'process_start' OR status = 'ok' AND event IN ('process_finish','send_finish')) AND NOT (actor GLOB 'cli:*' AND event IN ('peer_connected','peer_disconnected','subscribe','unsubscribe'))[]"},
+		{Filter{Brief: true}, " AND NOT (kind = 2 OR status = 'ok' AND kind IN (3,4)) AND NOT (kind = 1 AND payload_json IS NOT NULL AND (payload_json LIKE '" + strings.Join(signsOfLife, "' OR payload_json LIKE '") + "')) AND NOT (actor GLOB 'cli:*' AND kind IN (6,7,8,9))[]", "",
+			" AND NOT (event = 'process_start' OR status = 'ok' AND event IN ('process_finish','send_finish')) AND NOT (event = 'send_start' AND payload_json IS NOT NULL AND (payload_json LIKE '" + strings.Join(signsOfLife, "' OR payload_json LIKE '") + "')) AND NOT (actor GLOB 'cli:*' AND event IN ('peer_connected','peer_disconnected','subscribe','unsubscribe'))[]"},
 		{Filter{NotTopic: "a:*", NotPeer: "tg:1"}, " AND (topic IS NULL OR topic NOT GLOB ?) AND (actor IS NULL OR actor NOT GLOB ?)[a:* tg:1]", "", ""},
 		{Filter{Status: "ok"}, " AND status = ?[ok]", "", ""},
 		{Filter{Text: `5%_\`}, ` AND (payload_json LIKE ? ESCAPE '\' OR error LIKE ? ESCAPE '\' OR message_id LIKE ? ESCAPE '\')[%5\%\_\\% %5\%\_\\% %5\%\_\\%]`, "", ""},

@@ -99,6 +99,21 @@ func chatLog(t testing.TB) (*Reader, string) {
 	return opened(t, path), path
 }
 
+// TestNoSignOfLifeInBrief: that an agent writes, and that it is there, is left out; what somebody
+// says about that is not.
+func TestNoSignOfLifeInBrief(t *testing.T) {
+	s := newScript(t)
+	s.message(protocol.TypeTGReply, "agent:a", "tg:1", `{"typing":true,"draft":"hel"}`, "tg:bot")
+	s.message(protocol.TypeCollabRequest, "agent:a", "collab:broker", `{"method":"identity.heartbeat","params":{}}`, "collab:broker")
+	s.message(protocol.TypeCollabResult, "collab:broker", "agent:a", `{"ok":true,"result":{"identity":{"status":"online"},"watched":true}}`, "agent:a")
+	s.message(protocol.TypeTGReply, "agent:a", "tg:1", `{"text":"\"content\":{\"typing\":true"}`, "tg:bot")
+	r := opened(t, s.written(""))
+	rows, _, err := r.After(t.Context(), Filter{Brief: true}, nil, 100)
+	if diff := cmp.Diff([]string{"13 send_start agent:a tg_reply"}, brief(rows)); err != nil || diff != "" {
+		t.Errorf("%v: %s", err, diff)
+	}
+}
+
 func brief(rows []Entry) []string {
 	list := []string{}
 	for _, e := range rows {

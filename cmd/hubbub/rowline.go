@@ -2,8 +2,10 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"hubbub/activitylog"
@@ -17,7 +19,8 @@ import (
 type rowLayout struct {
 	paint   screen.Painter
 	titles  *view.Titles
-	columns int // of the terminal; 0 if there is none
+	columns int  // of the terminal; 0 if there is none
+	brief   bool // a row is one line
 	day     string
 	widths  [5]int
 }
@@ -59,6 +62,9 @@ func (l *rowLayout) line(e *activitylog.Entry) string {
 		l.day = day
 		line = l.paint.Paint(screen.Dim, day) + "\n"
 	}
+	if l.brief {
+		return line + l.short(e, cells, detail)
+	}
 	clock := at.Format("15:04:05.000")
 	line += l.paint.Paint(screen.Dim, clock)
 	used := len(clock)
@@ -92,6 +98,41 @@ func (l *rowLayout) line(e *activitylog.Entry) string {
 	return strings.TrimRight(line, " ")
 }
 
+// short returns a row as one line. Where the terminal is narrow it has the end of the message's id,
+// by which wholeID finds it.
+func (l *rowLayout) short(e *activitylog.Entry, cells [5]cell, detail string) string {
+	what, actor, topic, status := cells[1], cells[2].text, cells[3].text, cells[4]
+	if !e.Is(activitylog.SendStart) {
+		what = cells[0]
+	}
+	clock, id := e.Time().Local().Format(time.TimeOnly), endOfID(e)
+	if l.columns >= narrow {
+		id = screen.Printable(e.MessageID)
+	}
+	what.text = screen.Pad(what.text, 12)
+	if status.text == activitylog.StatusStart || status.text == activitylog.StatusOK {
+		status.text = ""
+	}
+	left := l.columns - len(clock) - 3 - screen.Width(what.text) - screen.Width(id)
+	most := min(left*3/5, left-1-screen.Width(status.text))
+	words := actor
+	if name := (most - 3) / 2; topic != "" && topic != actor && !strings.HasPrefix(topic, "system:") {
+		words = text.Clip(actor, max(name, most-3-screen.Width(topic))) + " → "
+		words += text.Clip(topic, most-screen.Width(words))
+	}
+	words = text.Clip(words, most)
+	painted := words
+	if status.text != "" {
+		words, painted = words+" "+status.text, words+" "+l.paint.Paint(status.colour, status.text)
+	}
+	if room := left - 1 - screen.Width(words); detail != "" && room > 4 {
+		detail = text.Clip(detail, room)
+		words, painted = words+" "+detail, painted+" "+detail
+	}
+	line := l.paint.Paint(screen.Dim, clock) + " " + l.paint.Paint(what.colour, what.text) + " " + painted
+	return strings.TrimRight(line+strings.Repeat(" ", max(left-screen.Width(words), 0)+1)+l.paint.Paint(screen.Dim, id), " ")
+}
+
 const (
 	narrow      = 110 // a terminal with fewer columns gets merged cells
 	leastDetail = 20  // columns; if fewer are left, a row takes a second line
@@ -107,7 +148,7 @@ type cell struct {
 // what earlier rows of the same message did not show.
 func (l *rowLayout) merged(e *activitylog.Entry, cells [5]cell) []cell {
 	event, typ, actor, topic, status := cells[0], cells[1], cells[2].text, cells[3].text, cells[4]
-	name := max((l.columns-len("15:04:05.000")-l.widths[0]-len(typ.text)-6)/2, 8) // of actor and topic
+	name := max((l.columns-len("15:04:05.000")-l.widths[0]-len(typ.text)-6)/2, 6) // of actor and topic
 	list := []cell{{screen.Pad(event.text, l.widths[0]), event.colour}}
 	switch {
 	case e.Is(activitylog.ProcessStart), e.Is(activitylog.ProcessFinish):
@@ -141,15 +182,42 @@ func (l *rowLayout) plain(e *activitylog.Entry, cells [5]cell, detail string) st
 // shownID returns the id of the row's message: the whole id in its first row, so that
 // it can be copied, and the end of the id in others.
 func shownID(e *activitylog.Entry) string {
+	if e.Is(activitylog.SendStart) || e.Is(activitylog.Rejected) {
+		return screen.Printable(e.MessageID)
+	}
+	return endOfID(e)
+}
+
+// endsWith are the characters of an id's end.
+const endsWith = 6
+
+// endOfID returns the end of the id of the row's message.
+func endOfID(e *activitylog.Entry) string {
 	id := screen.Printable(e.MessageID)
-	if e.Is(activitylog.SendStart) || e.Is(activitylog.Rejected) || len(id) <= 8 {
+	if len(id) <= endsWith+2 {
 		return id
 	}
-	end := len(id) - 6
+	end := len(id) - endsWith
 	for !utf8.RuneStart(id[end]) {
 		end++
 	}
 	return "…" + id[end:]
+}
+
+// wholeID returns the newest of the last messages whose id ends like a name, if that is such an
+// end, and else the name.
+func wholeID(ctx context.Context, r *activitylog.Reader, name string) string {
+	end := strings.TrimPrefix(name, "…")
+	if len(end) != endsWith {
+		return name
+	}
+	rows, _, _ := r.Before(ctx, activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, nil, titledRows) // those it has
+	for i := len(rows) - 1; i >= 0; i-- {
+		if strings.HasSuffix(rows[i].MessageID, end) {
+			return rows[i].MessageID
+		}
+	}
+	return name
 }
 
 func eventColour(event string) screen.Colour {

@@ -30,7 +30,9 @@ func newTail() *cobra.Command {
 		Short: "Show what happened on the bus, and what happens",
 		Long: "Show rows of the activity log, the oldest first: each message as it is sent,\n" +
 			"delivered to each peer and finished, and who connects and subscribes. On a terminal\n" +
-			"what arrived everywhere is one line; --all shows its other rows, too.\n\n" +
+			"what arrived everywhere is one line, and neither signs that an agent writes nor commands\n" +
+			"that come and go are shown; --all shows every row. On a narrow one a line has the end of\n" +
+			"the message's id, which `hubbub trace` and `hubbub why` take as well.\n\n" +
 			"With --follow it goes on showing rows as they are written, and outlives restarts\n" +
 			"of the bus. It reads the log, and so slows nobody down. Several logs (--log) are\n" +
 			"merged by time, and by the order of the flags where times are the same; the\n" +
@@ -61,6 +63,7 @@ func (t *tailing) run(cmd *cobra.Command, _ []string) (err error) {
 	}
 	t.rows.Brief = !t.all && !out.json && out.columns > 0
 	filter, err := t.rows.Filter(time.Now())
+	out.layout.brief = filter.Brief
 	if err != nil {
 		return program.Usage("--%s", err)
 	}

@@ -48,6 +48,42 @@ func TestTailBeginsOnceTheLogIsFree(t *testing.T) {
 	}
 }
 
+// TestTailShowsOneLineAMessage on a terminal of any width, by whose end of an id the message is
+// found.
+func TestTailShowsOneLineAMessage(t *testing.T) {
+	id := "msg_01M8C2RY9SE7M6PVSZJ385T9E9"
+	rows := []activitylog.Row{
+		{At: noon.UnixMicro(), Event: activitylog.SendStart, MessageID: id, Actor: "tg:-1001234567890:77", Topic: "agent:tg--1001234567890-77", Payload: []byte(`{"type":"delivery_status","content":{"text":"` + strings.Repeat("so ", 50) + `"}}`)},
+		{At: noon.UnixMicro(), Event: activitylog.SendFinish, MessageID: id, Actor: "tg:-1001234567890:77", Topic: "agent:tg--1001234567890-77", Status: activitylog.StatusNoSubscriber, Payload: []byte(`{}`)},
+		{At: noon.UnixMicro(), Event: activitylog.PeerConnected, Actor: "agent:a"},
+	}
+	path := filepath.Join(t.TempDir(), activityFile)
+	logTo(t, path, rows...).Close()
+	r := activitylog.Open(path)
+	defer r.Close()
+	for _, columns := range []int{60, 80, 120} {
+		layout := newRowLayout(false, columns, new(view.Titles))
+		layout.brief = true
+		err := r.Each(t.Context(), activitylog.Filter{}, func(e *activitylog.Entry) error {
+			lines := strings.Split(layout.line(e), "\n")
+			if line := lines[len(lines)-1]; screen.Width(line) > columns || len(lines) > 2 || len(lines) == 2 && !e.Is(activitylog.SendStart) || !strings.HasSuffix(line, shownEnd(e)) {
+				t.Errorf("at %d: %q", columns, lines)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{"…85T9E9": id, "85T9E9": id, "85T9E8": "85T9E8", "tg:1:2": "tg:1:2"} {
+		if got := wholeID(t.Context(), r, name); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+}
+
+func shownEnd(e *activitylog.Entry) string { return e.MessageID[max(0, len(e.MessageID)-6):] }
+
 // TestATableIsFoldedOnANarrowTerminal: what does not fit beside each other stands below its
 // first cell, and nothing is lost or cut off by the terminal.
 func TestATableIsFoldedOnANarrowTerminal(t *testing.T) {

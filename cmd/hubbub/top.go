@@ -18,6 +18,7 @@ import (
 	"hubbub/bus/report"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
+	"hubbub/protocol"
 	"hubbub/protocol/retry"
 	"hubbub/protocol/text"
 
@@ -142,6 +143,7 @@ func fetchState(ctx context.Context, env *program.Env) (state console.State, raw
 type topScreen struct {
 	screen.Painter
 	columns, rows int
+	titles        map[string]string // of chats and their agents, by identity
 	lines         []string
 }
 
@@ -163,6 +165,20 @@ func (t *topScreen) add(format string, args ...any) {
 	t.lines = append(t.lines, line)
 }
 
+// together adds texts beside each other, in as many lines as they need.
+func (t *topScreen) together(texts ...string) {
+	line := texts[0]
+	for _, next := range texts[1:] {
+		if both := line + "   " + next; t.columns <= 0 || screen.Fit(both, t.columns) == both {
+			line = both
+			continue
+		}
+		t.add("%s", line)
+		line = next
+	}
+	t.add("%s", line)
+}
+
 func (t *topScreen) draw(s console.State) {
 	c, r := &s.Counters, &s.Rates
 	p99 := "–"
@@ -170,16 +186,20 @@ func (t *topScreen) draw(s console.State) {
 		p99 = view.Short(time.Duration(r.P99 * float64(time.Millisecond)))
 	}
 	t.add("%s  %s  up %s  %s", t.Paint(screen.Bold, "hubbub "+c.Name), c.Version, ago(s.At.Sub(c.Started)), t.Paint(screen.Dim, s.At.Local().Format(time.TimeOnly)))
-	failed := t.paintIf(r.Failed > 0, screen.Red, "%.1f failed/s", r.Failed)
-	t.add("%.1f messages/s   %.1f delivered/s   %s   99%% within %s", r.Accepted, r.Delivered, failed, p99)
-	waiting := t.paintIf(c.Queued > 0, screen.Yellow, "%d unanswered   %d queued", c.Unanswered, c.Queued)
-	t.add("%d peers   %d subscriptions   %s   %s", c.Peers, c.Subscriptions, waiting, t.logLine(c))
+	t.titles = map[string]string{}
+	for i := range s.Peers {
+		t.titles[s.Peers[i].ID] = screen.Printable(s.Peers[i].Title)
+	}
+	t.together(fmt.Sprintf("%.1f messages/s", r.Accepted), fmt.Sprintf("%.1f delivered/s", r.Delivered),
+		t.paintIf(r.Failed > 0, screen.Red, "%.1f failed/s", r.Failed), "99% within "+p99)
+	t.together(fmt.Sprintf("%d peers", c.Peers), fmt.Sprintf("%d subscriptions", c.Subscriptions),
+		t.paintIf(c.Queued > 0, screen.Yellow, "%d unanswered", c.Unanswered), t.paintIf(c.Queued > 0, screen.Yellow, "%d queued", c.Queued), t.logLine(c))
 	if s.Skipped > 0 {
 		t.add("%s", t.paintIf(true, screen.Dim, "rates of peers are low: %d rows were not looked at", s.Skipped))
 	}
 	t.add("")
 	failures := min(len(s.Failures), 8)
-	t.peers(s, max(t.rows-len(t.lines)-failures-4, 5))
+	t.peers(&s, max(t.rows-len(t.lines)-failures-4, 5))
 	if failures > 0 {
 		t.add("")
 		t.add("%s", t.Paint(screen.Dim, "LAST FAILURES"))
@@ -209,30 +229,61 @@ func (t *topScreen) logLine(c *report.Counters) string {
 	return line
 }
 
-func (t *topScreen) peers(s console.State, room int) {
-	name := min(max(cmp.Or(t.columns, 110)-62, 20), 44)
-	t.add("%s", t.Paint(screen.Dim, screen.Pad("PEER", name)+"    IN/MIN   OUT/MIN UNANSWERED  QUEUED  FAILURES  "))
-	for i := range s.Peers[:min(len(s.Peers), room)] {
-		p := &s.Peers[i]
-		label := strings.TrimSuffix(screen.Printable(p.ID)+" "+screen.Printable(p.Title), " ")
-		label = t.paintIf(!p.Connected, screen.Dim, "%s", screen.Pad(text.Clip(label, name), name))
-		queue := t.paintIf(p.Queued > 0, screen.Yellow, "%10.0d %7.0d", p.Unanswered, p.Queued) // .0: nothing for none
-		failures := fmt.Sprintf("%9.0d", p.Failures)
-		if !p.LastFail.IsZero() && s.At.Sub(p.LastFail) < time.Minute {
-			failures = t.Paint(screen.Red, failures+"  "+screen.Printable(p.Status))
+// peers lists who is on the bus, and the chats; not the commands that came and went.
+func (t *topScreen) peers(s *console.State, room int) {
+	list, gone := []*console.StatePeer{}, 0
+	for i := range s.Peers {
+		if p := &s.Peers[i]; p.Connected || protocol.RoleOf(protocol.PeerID(p.ID)) != protocol.RoleCLI {
+			list = append(list, p)
+		} else {
+			gone++
 		}
-		t.add("%s %9s %9s %s %s", label, decimal(p.In), decimal(p.Out), queue, failures)
 	}
-	if rest := len(s.Peers) - room; rest > 0 {
-		t.add("%s", t.paintIf(true, screen.Dim, "and %d more", rest))
+	head, row, name := "   IN/MIN   OUT/MIN UNANSWERED  QUEUED  FAILURES", "%9s %9s %10.0d %7.0d %9.0d", 0 // .0: nothing for none
+	if t.columns > 0 && t.columns < 100 {
+		head, row = "IN/MIN OUT/MIN WAITING QUEUED FAILED", "%6s %7s %7.0d %6.0d %6.0d"
+	}
+	name = min(max(cmp.Or(t.columns, 110)-len(head)-1, 20), 44)
+	t.add("%s", t.Paint(screen.Dim, screen.Pad("PEER", name)+" "+head))
+	for _, p := range list[:min(len(list), room)] {
+		label := t.paintIf(!p.Connected, screen.Dim, "%s", screen.Pad(text.Clip(t.called(p.ID), name), name))
+		line := fmt.Sprintf(row, decimal(p.In), decimal(p.Out), p.Unanswered, p.Queued, p.Failures)
+		switch {
+		case !p.LastFail.IsZero() && s.At.Sub(p.LastFail) < time.Minute:
+			line = t.Paint(screen.Red, line+"  "+screen.Printable(p.Status))
+		case p.Queued > 0:
+			line = t.Paint(screen.Yellow, line)
+		}
+		t.add("%s %s", label, line)
+	}
+	rest := ""
+	if n := len(list) - room; n > 0 {
+		rest = fmt.Sprintf("and %d more", n)
+	}
+	if gone > 0 {
+		rest = strings.TrimPrefix(rest+", and "+text.Count(gone, "command")+" that came and went", ", ")
+	}
+	if rest != "" {
+		t.add("%s", t.Paint(screen.Dim, rest))
 	}
 }
 
+// called returns how a person knows an identity or a topic.
+func (t *topScreen) called(id string) string {
+	role, _, _ := strings.Cut(id, ":")
+	if title := t.titles[id]; title != "" {
+		return screen.Printable(role) + ":“" + title + "”"
+	}
+	return screen.Printable(id)
+}
+
 func (t *topScreen) failure(f *console.StateFailure) {
-	to := cmp.Or(f.Peer, f.Topic)
-	who := strings.TrimSpace(fmt.Sprintf("%s %s → %s", screen.Printable(f.Type), screen.Printable(f.From), screen.Printable(to)))
-	t.add("%s  %s  %s  %s", f.At.Local().Format(time.TimeOnly), t.Paint(screen.Red, screen.Pad(screen.Printable(f.Status), 8)),
-		who, t.Paint(screen.Dim, text.Clip(screen.Printable(f.Error), 60)))
+	who := strings.TrimSpace(screen.Printable(f.Type) + " " + t.called(f.From))
+	if to := cmp.Or(f.Peer, f.Topic); to != "" {
+		who += " → " + t.called(to)
+	}
+	why := t.Paint(screen.Dim, text.Clip(screen.Printable(f.Error), 60))
+	t.together(f.At.Local().Format(time.TimeOnly)+"  "+t.Paint(screen.Red, screen.Pad(screen.Printable(f.Status), 8))+"  "+who, why)
 }
 
 // paintIf formats a text, and colours it if it stands out.

@@ -39,7 +39,7 @@ func newTrace() *cobra.Command {
 	cmd.Flags().IntVar(&limit, "limit", 200, "show at most so many messages")
 	cmd.Flags().BoolVar(&alone, "alone", false, "show only the message, not what it caused")
 	cmd.RunE = addLogs(cmd).read(func(cmd *cobra.Command, r *activitylog.Reader, args []string) error {
-		ids, err := messages(cmd.Context(), r, args[0])
+		ids, err := messages(cmd.Context(), r, wholeID(cmd.Context(), r, args[0]))
 		if err != nil {
 			return err
 		}

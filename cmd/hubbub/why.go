@@ -56,7 +56,7 @@ func newWhy() *cobra.Command {
 			f.Agent = agentName(args[1])
 		}
 		if f.EventID != "" {
-			if f.EventID, err = r.EventID(cmd.Context(), f.EventID); err != nil {
+			if f.EventID, err = r.EventID(cmd.Context(), wholeID(cmd.Context(), r, f.EventID)); err != nil {
 				return err
 			}
 		}
