@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -168,7 +169,7 @@ func (t *topScreen) add(format string, args ...any) {
 // together adds texts beside each other, in as many lines as they need.
 func (t *topScreen) together(texts ...string) {
 	line := texts[0]
-	for _, next := range texts[1:] {
+	for _, next := range slices.DeleteFunc(texts[1:], func(s string) bool { return s == "" }) {
 		if both := line + "   " + next; t.columns <= 0 || screen.Fit(both, t.columns) == both {
 			line = both
 			continue
@@ -283,7 +284,7 @@ func (t *topScreen) failure(f *console.StateFailure) {
 		who += " → " + t.called(to)
 	}
 	why := t.Paint(screen.Dim, text.Clip(screen.Printable(f.Error), 60))
-	t.together(f.At.Local().Format(time.TimeOnly)+"  "+t.Paint(screen.Red, screen.Pad(screen.Printable(f.Status), 8))+"  "+who, why)
+	t.together(f.At.Local().Format(time.TimeOnly)+" "+t.Paint(screen.Red, screen.Printable(f.Status)), who, why)
 }
 
 // paintIf formats a text, and colours it if it stands out.
