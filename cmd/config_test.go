@@ -61,6 +61,7 @@ func TestConfigCheckFindsAllThatIsWrong(t *testing.T) {
 		{"[agent]\nbase-url = 'nowhere'", ":2: [agent] base-url "},
 		{"[agent]\nsystem-prompt-file = 'p.txt'", ":2: [agent] system-prompt-file: open p.txt: no such file or directory; agents run in folders of their own"},
 		{"[agent]\nrole = [['x']]", ":2: [agent] role must be"},
+		{"[agent]\napprove = 'shell, mcp:*'", `:2: [agent] approve: "shell, mcp:*" is one pattern with a space or a comma in it`},
 	} {
 		switch listen := fmt.Sprintf("\nlisten = %q\n", freeAddress(t)); {
 		case strings.Contains(c.line, "listen"):

@@ -228,6 +228,9 @@ func (s *settings) complete(env *program.Env) (err error) {
 	case o.ComposeWindow < 0 || o.ComposeCap < o.ComposeWindow || o.Deadline <= 0 || o.Ladder.Each <= 0 || o.DeferFor <= 0 || o.DigestEvery < 0:
 		return program.Usage("--compose-window, --compose-cap, --deadline, --escalate-after, --defer-for and --digest-every must not be negative, and the cap not below the window")
 	}
+	if err := program.EachAlone(o.Approve, "write each alone"); err != nil {
+		return program.Usage("--approve: %s", err)
+	}
 	o.ComposeWindow, o.ComposeCap = max(o.ComposeWindow, 1), max(o.ComposeCap, 1) // zero is their default
 	for _, text := range s.reach.allow {
 		p, err := outside.ParsePrefix(text)

@@ -38,8 +38,9 @@ func newPub() *cobra.Command {
 		Long: "Send one message to a topic and wait until every subscriber has answered.\n\n" +
 			"The content is the JSON object of --content (- reads it from standard input), or\n" +
 			`{"text": TEXT}. Exit 0 when the message was processed, or when nobody subscribes;` + "\n" +
-			"exit 1 when the bus refused it, or when somebody subscribes but nobody processed it.",
-		Example: "  hubbub pub agent:lead --type tg_message 'is the deploy blocked?'\n" +
+			"exit 1 when the bus refused it, or when somebody subscribes but nobody processed it.\n" +
+			"It does not wait for an agent's answer: `hubbub chat` does.",
+		Example: "  hubbub pub agent:lead --type chat_message 'is the deploy blocked?'\n" +
 			`  hubbub pub system:spawn --type spawn_request --content '{"topic":"tg:42"}'`,
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0], args[1:]) },
 	}
@@ -63,6 +64,9 @@ func (p *publication) run(cmd *cobra.Command, topic string, text []string) error
 	}
 	if err := protocol.CheckTopic(topic); err != nil {
 		return program.Usage("%s", err)
+	}
+	if p.kind == "" {
+		return program.Usage("--type is missing: what a person says is a chat_message")
 	}
 	if !slices.Contains(protocol.AllTypes, protocol.MessageType(p.kind)) {
 		return program.Usage("--type %q is no message type; see hubbub pub --help", p.kind)

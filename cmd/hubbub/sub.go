@@ -37,7 +37,7 @@ func newSub() *cobra.Command {
 			"of the bus, and misses what is sent meanwhile; `hubbub tail` reads the log instead.",
 		Example: "  hubbub sub 'tg:*' 'agent:*'\n  hubbub sub '*' --json | jq .payload.type",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := eachAlone(args, "write each pattern as an argument of its own, as in hubbub sub 'tg:*' 'agent:*'"); err != nil {
+			if err := program.EachAlone(args, "write each pattern as an argument of its own, as in hubbub sub 'tg:*' 'agent:*'"); err != nil {
 				return err
 			}
 			return subscribe(cmd, cmp.Or(protocol.PeerID(as), newID("sub")), args, limit)

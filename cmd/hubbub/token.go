@@ -36,14 +36,16 @@ func newTokenCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a credential and print its token, which is shown only now",
-		Long: "Creates a credential. Patterns: * is any run of characters, ? one. For a bridge:\n" +
-			"  hubbub token create tg --identity 'tg:*' --subscribe 'tg:*' --publish '*'",
+		Long: "Create a credential and print its token. Patterns: * is any run of characters, ? one. Programs read the token from\n" +
+			"HUBBUB_TOKEN, ours also from the file of --token-file. For a peer such as `hubbub new peer` prints, which people at the command\n" +
+			"line and chats of Telegram talk to:\n\n" +
+			"  hubbub token create echo --identity agent:echo --subscribe agent:echo \\\n    --publish 'cli:*' --publish 'tg:*'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Name = args[0]
 			if len(c.Identities) == 0 {
 				return program.Usage("a credential needs at least one --identity")
 			}
-			if err := eachAlone(slices.Concat(c.Identities, c.Subscribe, c.Publish, c.Names, c.Issue), "give the flag once for each pattern"); err != nil {
+			if err := program.EachAlone(slices.Concat(c.Identities, c.Subscribe, c.Publish, c.Names, c.Issue), "give the flag once for each pattern"); err != nil {
 				return err
 			}
 			if err := c.CheckGrants(); err != nil {
@@ -66,16 +68,6 @@ func newTokenCreate() *cobra.Command {
 	cmd.Flags().StringArrayVar(&c.Names, "name", nil, "name that agents with this credential may announce to the broker, besides their own (repeatable)")
 	cmd.Flags().StringArrayVar(&c.Issue, "issue", nil, "pattern of identities for which the holder may issue credentials (repeatable)")
 	return cmd
-}
-
-// eachAlone refuses several patterns in one, which would be taken for one that nothing has.
-func eachAlone(patterns []string, advice string) error {
-	for _, p := range patterns {
-		if strings.ContainsAny(p, " \t,") {
-			return program.Usage("%q is one pattern with a space or a comma in it: %s", p, advice)
-		}
-	}
-	return nil
 }
 
 func newTokenList() *cobra.Command {

@@ -193,7 +193,7 @@ func printStories(p *printer, stories []*story, titles *view.Titles) {
 		p.line("")
 		p.line("%s %s", p.Paint(screen.Cyan, screen.Printable(titles.Both(s.Agent))), p.wokenWord(s))
 		if len(s.all) == 0 {
-			p.line("  it got the event (%s), and has recorded no decision; hubbub doctor may know why", screen.Printable(strings.Join(s.MessageIDs, ", ")))
+			p.line("  it got the event (%s), and has recorded no decision: hubbub trace shows what a peer of your own answered; of an agent, hubbub doctor may know why", screen.Printable(strings.Join(s.MessageIDs, ", ")))
 		} else if len(s.MessageIDs) > 0 {
 			p.line("  %s", p.Paint(screen.Dim, screen.Printable("brought by "+strings.Join(s.MessageIDs, ", "))))
 		}

@@ -25,6 +25,16 @@ func Usage(format string, args ...any) error {
 	return &usageError{fmt.Errorf(format, args...)}
 }
 
+// EachAlone refuses several patterns in one, which would be taken for one that nothing has.
+func EachAlone(patterns []string, advice string) error {
+	for _, p := range patterns {
+		if strings.ContainsAny(p, " \t,") {
+			return Usage("%q is one pattern with a space or a comma in it: %s", p, advice)
+		}
+	}
+	return nil
+}
+
 type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
