@@ -23,11 +23,15 @@ const (
 	RecordProgress    = "progress"
 	RecordApproval    = "decision"   // of a person, whether a tool may run
 	RecordBudget      = "budget"     // a turn that a budget held back
+	RecordHalt        = "halt"       // turns that a person halted or let run again, or budgets counted anew: see StateCountedAnew
 	RecordTool        = "tool"       // a call of a tool
 	RecordPost        = "post"       // what an agent said first
 	RecordReminder    = "reminder"   // set, due or cancelled
 	RecordObligation  = "obligation" // opened, returned, missed, escalated, paused, discharged and so on
 )
+
+// StateCountedAnew is the state of a halt's record that says that what was spent counts towards no budget any more.
+const StateCountedAnew = "counted_anew"
 
 // An AttentionRecord is one agent_event to system:attention: how an agent
 // judged an event, ran a turn for it, claimed it, was refused an action, or ended
@@ -66,6 +70,7 @@ type AttentionRecord struct {
 	OutputTokens   int64    `json:"outputTokens,omitempty"`
 	USD            float64  `json:"usd,omitempty"`
 	Bound          int64    `json:"bound,omitempty"` // of a budget
+	Until          string   `json:"until,omitempty"` // of a budget
 
 	Granted *bool  `json:"granted,omitempty"` // of a claim
 	Owner   string `json:"owner,omitempty"`

@@ -51,8 +51,8 @@ const (
 type Configure struct {
 	TalkTo Topic    `json:"talkto"`
 	People []PeerID `json:"people,omitempty"` // of the chat, in the order in which it was told whom to admit
-	Halt   string   `json:"halt,omitempty"`   // on: no turn runs in that chat, or, of the agent's own topic, in any, until off
-	By     string   `json:"by,omitempty"`     // who halts or resumes, in words
+	Halt   string   `json:"halt,omitempty"`   // on: no turn runs in that chat, or, of the agent's own topic, in any, until off; anew, of that topic: what it spent counts towards no budget
+	By     string   `json:"by,omitempty"`     // who says so, in words
 }
 
 // ChatMessage is the content of tg_message and chat_message. Only Text is

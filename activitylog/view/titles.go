@@ -72,6 +72,17 @@ func (t *Titles) Called(id string) string {
 	return role + ":“" + title + "”"
 }
 
+// Named returns how a person knows whom the broker calls by a name: an agent by the title of the
+// chat after which it is named, a person by that of their own chat.
+func (t *Titles) Named(name string) string {
+	for _, id := range []string{"agent:" + name, "tg:" + name} {
+		if t.Title(id) != "" {
+			return t.Called(id)
+		}
+	}
+	return t.Called(name)
+}
+
 // Both returns an identity with the title of its chat in parentheses, if it has one.
 func (t *Titles) Both(id string) string { return t.Beside(id, id) }
 

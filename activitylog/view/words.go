@@ -175,6 +175,8 @@ func (v Voice) Record(a *activitylog.AttentionRecord) string {
 		return "escalated: a person was called into the exchange with " + cmp.Or(a.With, "another agent") + because
 	case activitylog.RecordBudget:
 		return fmt.Sprintf("no turn: a bound of %d was reached", a.Bound) + because
+	case activitylog.RecordHalt:
+		return strings.ReplaceAll(a.State, "_", " ") + " by " + a.By
 	case activitylog.RecordTool:
 		return toolCall(a)
 	case activitylog.RecordApproval:

@@ -27,6 +27,7 @@ type agentsView struct {
 	Claims             []*claim
 	Total              agentLine
 	AllChats, AllAgent int
+	Passed             int // clients that came and went unanswered, which are not listed
 }
 
 // An agentLine is one agent in the list.
@@ -35,7 +36,14 @@ type agentLine struct {
 	Stats     activitylog.AgentStats
 	Connected bool
 	Endpoint  *endpoint
-	OpenCount int // among the remembered events
+	OpenCount int      // among the remembered events
+	Talks     []string // its chats without clients that came and went
+}
+
+// passed reports whether a chat is that of a client that came and went unanswered.
+func (f *facts) passed(chat string, connected map[string]bool) bool {
+	c := f.chats.get(chat)
+	return roleClass(chat) == "role-cli" && !connected[chat] && (c == nil || c.Out == 0)
 }
 
 // Saved returns how many percent of the events needed no turn.
@@ -46,7 +54,11 @@ func (l *look) agents() error {
 	connected := l.connected()
 	f := l.read()
 	for _, ch := range f.chats.all() {
-		if l.matches(ch.Topic, ch.Title) && (ch.In > 0 || ch.Out > 0 || ch.State != "unknown") {
+		switch {
+		case !l.matches(ch.Topic, ch.Title) || ch.In == 0 && ch.Out == 0 && ch.State == "unknown":
+		case l.Query == "" && f.passed(ch.Topic, connected):
+			page.Passed++
+		default:
 			page.Chats = append(page.Chats, ch)
 		}
 	}
@@ -82,10 +94,11 @@ func (f *facts) agentLines(connected map[string]bool, matches func(id string) bo
 	var list []agentLine
 	add := func(a *agent) {
 		// Others than agents may reply, too; they stand here if they had something to decide.
-		if a.ID == "agent:system" || !matches(a.ID) || roleClass(a.ID) != "role-agent" && len(a.Events) == 0 {
+		if a.ID == "agent:system" || !matches(a.ID) || roleClass(a.ID) != "role-agent" && a.Stats(a.ID).Events == 0 {
 			return
 		}
-		list = append(list, agentLine{a, a.Stats(a.ID), connected[a.ID], places[protocol.PeerID(a.ID)], a.Open()})
+		talks := slices.DeleteFunc(slices.Clone(a.Chats), func(chat string) bool { return f.passed(chat, connected) })
+		list = append(list, agentLine{a, a.Stats(a.ID), connected[a.ID], places[protocol.PeerID(a.ID)], a.Open(), talks})
 	}
 	for _, a := range f.agents.all() {
 		add(a)
@@ -105,6 +118,7 @@ func (f *facts) agentLines(connected map[string]bool, matches func(id string) bo
 type agentView struct {
 	*agentLine
 	MayTalk      bool
+	Done         string
 	Said, Answer string
 	Problem      string // why there is no answer
 }
@@ -116,7 +130,7 @@ func (l *look) agent() error {
 	if len(lines) == 0 {
 		lines = []agentLine{{agent: &agent{ID: text.Clip(id, 300)}}}
 	}
-	l.Title, l.Page = text.Clip(id, 100), &agentView{agentLine: &lines[0], MayTalk: lines[0].Connected && l.voice() != nil}
+	l.Title, l.Page = text.Clip(id, 100), &agentView{agentLine: &lines[0], Done: l.FormValue("done"), MayTalk: lines[0].Connected && l.voice() != nil}
 	return nil
 }
 
@@ -151,6 +165,25 @@ func (l *look) talk() error {
 		page.Problem = err.Error()
 	}
 	return nil
+}
+
+// countAnew has an agent whose budget is used up go on.
+func (l *look) countAnew() error {
+	if err := l.checkAct(); err != nil {
+		return err
+	}
+	id, voice := protocol.PeerID(l.PostFormValue("id")), l.voice()
+	if voice == nil || id.Family() != "agent" || protocol.CheckTopic(string(id)) != nil {
+		return &refusal{http.StatusBadRequest, "there is no such agent"}
+	}
+	ctx, cancel := context.WithTimeout(l.Context(), askLimit)
+	defer cancel()
+	err := voice.CountAnew(ctx, id)
+	l.logger.Info().Str("by", l.Visitor.Name).Str("agent", string(id)).Err(err).Msg("budget")
+	if err != nil {
+		return &refusal{http.StatusConflict, err.Error()}
+	}
+	return &refusal{http.StatusSeeOther, link("agent", "id", string(id), "done", "Its budgets are counted anew, so that it goes on; what it left unanswered has to be asked again")}
 }
 
 // Recent returns the last events, the newest first.

@@ -264,6 +264,7 @@ type agent struct {
 	Last    time.Time // when it last recorded anything
 	Chats   []string
 	Replies int64
+	Held    activitylog.AttentionRecord // the last turn that a budget held back; zero since it was counted anew
 
 	Events []*agentEvent // the newest last
 	byID   map[string]*agentEvent
@@ -330,8 +331,23 @@ func (f *facts) agentEvent(e *activitylog.Entry, m *protocol.Message, at time.Ti
 	}
 }
 
+// SpentUntil returns until when a budget holds turns back; zero if none does.
+func (a *agent) SpentUntil(now time.Time) time.Time {
+	until, err := time.Parse(time.RFC3339, a.Held.Until)
+	if err != nil || !until.After(now) {
+		return time.Time{}
+	}
+	return until
+}
+
 func (a *agent) record(r *activitylog.AttentionRecord, at time.Time) {
 	r.At, r.Reason = at, text.Clip(r.Reason, maxText)
+	switch {
+	case r.Event == activitylog.RecordBudget:
+		a.Held = *r
+	case r.Event == activitylog.RecordHalt && r.State == activitylog.StateCountedAnew:
+		a.Held = activitylog.AttentionRecord{}
+	}
 	a.Add(r, func(id string) *activitylog.EventTally { return &a.event(id).EventTally })
 	if r.Event == activitylog.RecordDecision {
 		if e := a.event(r.EventID); e.At.IsZero() {

@@ -99,6 +99,7 @@ func (c *Console) routes() *http.ServeMux {
 		{"POST", "leave", "", "", (*look).leave},
 		{"POST", "deadletter", "", "", (*look).changeDeadLetter},
 		{"POST", "agent", "agent", "agents", (*look).talk},
+		{"POST", "budget", "", "", (*look).countAnew},
 		{"POST", "decision", "", "", (*look).decide},
 		{"POST", "owed", "", "", (*look).settle},
 		{"GET", "", "", "", (*look).nothing},
@@ -158,6 +159,8 @@ type Voice interface {
 	// Talk says a text to an agent, in a direct chat that goes on from call to call, and
 	// returns what the agent answers. It waits until ctx ends.
 	Talk(ctx context.Context, agent protocol.PeerID, text string) (answer string, err error)
+	// CountAnew has an agent count its budgets anew.
+	CountAnew(ctx context.Context, agent protocol.PeerID) error
 }
 
 // An Access is what a credential allows.

@@ -213,6 +213,14 @@ func (d *desk) Talk(ctx context.Context, agent protocol.PeerID, text string) (st
 	return "you said <b>" + text, d.err
 }
 
+// CountAnew notes whose budget was counted anew.
+func (d *desk) CountAnew(ctx context.Context, agent protocol.PeerID) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked = append(d.asked, string(agent)+" anew")
+	return d.err
+}
+
 var _ console.Voice = (*desk)(nil)
 
 // TestAVisitorTalksToAnAgent: who may act has a box on the page of an agent that is there, and
@@ -261,4 +269,41 @@ func TestAVisitorTalksToAnAgent(t *testing.T) {
 	if got, want := d.did(), []string{"agent:lead: hello", "agent:lead: again"}; !slices.Equal(got, want) {
 		t.Errorf("said %q; want %q", got, want)
 	}
+}
+
+// TestABudgetIsCountedAnew: the page of an agent that has used up a budget says so, with what ends that
+// for who may act, and with the command for who may only look.
+func TestABudgetIsCountedAnew(t *testing.T) {
+	s, d := newDecidingStage(t)
+	lead := s.Join(t, "agent:lead", "agent:lead")
+	record := func(content map[string]any) { lead.Send(t, protocol.TopicAttention, protocol.TypeAgentEvent, content) }
+	record(map[string]any{"event": "budget", "eventId": "e1", "state": "withheld", "reason": "budget_turns", "bound": 5, "until": protocol.FormatTime(time.Now().Add(time.Hour))})
+	home, cookie := s.enter(t, "operator")
+	page := home + "agent?id=agent:lead"
+	body := s.shows(t, page, ">Count anew<", cookie)
+	theirs, reader := s.enter(t, "watcher")
+	if body := s.page(t, theirs+"agent?id=agent:lead", reader); !strings.Contains(body, "hubbub resume agent:lead --budget") || strings.Contains(body, ">Count anew<") {
+		t.Errorf("who may only look sees %s", body)
+	}
+	act := func(home, cookie, id, form string) answer {
+		return s.ask(t, http.MethodPost, home+"budget", url.Values{"id": {id}, "form": {form}}.Encode(), cookie)
+	}
+	for what, c := range map[string]struct {
+		answer
+		status int
+	}{
+		"no agent":          {act(home, cookie, "tg:42", formToken(t, body)), http.StatusBadRequest},
+		"a forged form":     {act(home, cookie, "agent:lead", "forged"), http.StatusForbidden},
+		"who may only look": {act(theirs, reader, "agent:lead", formToken(t, s.page(t, theirs, reader))), http.StatusForbidden},
+		"counted anew":      {act(home, cookie, "agent:lead", formToken(t, body)), http.StatusSeeOther},
+	} {
+		if c.answer.status != c.status {
+			t.Errorf("%s: %d %s", what, c.answer.status, c.body)
+		}
+	}
+	if got, want := d.did(), []string{"agent:lead anew"}; !slices.Equal(got, want) {
+		t.Errorf("did %q; want %q", got, want)
+	}
+	record(map[string]any{"event": "halt", "state": "counted_anew", "scope": "agent:lead", "by": "will"})
+	s.becomes(t, page, "no used up budget", func(body string) bool { return !strings.Contains(body, "used up") }, cookie)
 }

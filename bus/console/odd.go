@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"hubbub/activitylog"
 	"hubbub/activitylog/view"
+	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
 )
 
@@ -49,11 +51,11 @@ func (o *oddities) add(tone, what, more, link string, at time.Time) {
 // find finds what somebody should look at, the worst first. The caller must hold f.mu.
 func (o *oddities) find(f *facts) []oddity {
 	o.aboutBus()
-	o.aboutFailures(f.failures)
+	o.aboutFailures(f)
 	for _, l := range o.Peers {
 		if l.WindowPct >= oddFill || l.QueuePct >= oddFill || l.Queued > 0 {
 			more := fmt.Sprintf("%d of %d unanswered, %d of %d queued", l.Unanswered, l.WindowMax, l.Queued, l.QueueMax)
-			o.add("warn", text.Clip(l.ID, 60)+" does not keep up", more, link("peer", "id", l.ID), l.Last)
+			o.add("warn", text.Clip(f.titles.Called(l.ID), 60)+" does not keep up", more, link("peer", "id", l.ID), l.Last)
 		}
 	}
 	for id, c := range f.chats.all() {
@@ -66,6 +68,7 @@ func (o *oddities) find(f *facts) []oddity {
 		}
 	}
 	o.aboutAgents(f)
+	o.aboutDecisions(f)
 	slices.SortStableFunc(o.list, func(a, b oddity) int {
 		return cmp.Or(cmp.Compare(a.Tone, b.Tone), b.At.Compare(a.At)) // bad, then warn
 	})
@@ -96,11 +99,11 @@ func (o *oddities) aboutBus() {
 }
 
 // aboutFailures groups the recent failures by peer and status.
-func (o *oddities) aboutFailures(failures []StateFailure) {
+func (o *oddities) aboutFailures(f *facts) {
 	type group struct{ who, status string }
 	counts := map[group]int{}
 	var last []StateFailure // of each group
-	for _, x := range slices.Backward(failures) {
+	for _, x := range slices.Backward(f.failures) {
 		if o.Now.Sub(x.At) >= oddSpan {
 			break
 		}
@@ -116,7 +119,7 @@ func (o *oddities) aboutFailures(failures []StateFailure) {
 		if x.Peer == "" {
 			what = view.Plural(n, "message", "messages") + " refused from "
 		}
-		o.add("bad", x.Status+": "+what+text.Clip(who, 60), x.Error, link("peer", "id", who), x.At)
+		o.add("bad", x.Status+": "+what+text.Clip(f.titles.Called(who), 60), x.Error, link("peer", "id", who), x.At)
 	}
 }
 
@@ -127,6 +130,10 @@ func (o *oddities) aboutAgents(f *facts) {
 		connected[l.ID] = l.Connected
 	}
 	for id, a := range f.agents.all() {
+		name := text.Clip(f.titles.Called(id), 60)
+		if until := a.SpentUntil(o.Now); !until.IsZero() {
+			o.add("warn", name+" has used up a budget", fmt.Sprintf("%s (%d); it goes on %s, or counts anew", activitylog.ReasonInWords(a.Held.Reason), a.Held.Bound, told(o.Now, a.Held.Until)), link("agent", "id", id), a.Held.At)
+		}
 		open, oldest := 0, o.Now
 		for _, e := range a.Events {
 			if e.Open() && e.End.Disposition != "deferred" {
@@ -140,10 +147,26 @@ func (o *oddities) aboutAgents(f *facts) {
 		switch {
 		case open == 0:
 		case !connected[id]:
-			o.add("bad", text.Clip(id, 60)+" is away", more, link("agent", "id", id), a.Last)
+			o.add("bad", name+" is away", more, link("agent", "id", id), a.Last)
 		case o.Now.Sub(oldest) > oddStuck:
-			o.add("warn", text.Clip(id, 60)+" gets nothing done", more, link("agent", "id", id), a.Last)
+			o.add("warn", name+" gets nothing done", more, link("agent", "id", id), a.Last)
 		}
+	}
+}
+
+// aboutDecisions counts what agents wait to be allowed.
+func (o *oddities) aboutDecisions(f *facts) {
+	n, since := 0, o.Now
+	for _, d := range f.ledger.decisions.all() {
+		if now := d.Expire(o.Now); now.State == collab.ApprovalPending {
+			n++
+			if at := collab.ParseTime(d.CreatedAt); at.Before(since) {
+				since = at
+			}
+		}
+	}
+	if n > 0 {
+		o.add("warn", view.Plural(n, "decision waits", "decisions wait")+" for a person", "allow or deny", link("decisions"), since)
 	}
 }
 

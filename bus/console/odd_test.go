@@ -8,6 +8,8 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/bus/report"
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
 )
 
 func TestOdditiesAreFoundAndSorted(t *testing.T) {
@@ -27,6 +29,10 @@ func TestOdditiesAreFoundAndSorted(t *testing.T) {
 	a.event("e1").Decision = activitylog.AttentionRecord{Event: activitylog.RecordDecision, At: now.Add(-time.Minute)}
 	stuck := f.agent("agent:stuck")
 	stuck.event("e2").Decision = activitylog.AttentionRecord{Event: activitylog.RecordDecision, At: now.Add(-time.Hour)}
+	f.agent("agent:spent").Held = activitylog.AttentionRecord{Reason: "budget_turns", Bound: 5, Until: protocol.FormatTime(now.Add(time.Hour))}
+	f.agent("agent:again").Held = activitylog.AttentionRecord{Reason: "budget_turns", Bound: 5, Until: protocol.FormatTime(now)}
+	f.decisions.touch("d1").State, f.decisions.touch("d1").ExpiresAt = collab.ApprovalPending, protocol.FormatTime(now.Add(time.Minute))
+	f.decisions.touch("d2").State, f.decisions.touch("d2").ExpiresAt = collab.ApprovalPending, protocol.FormatTime(now)
 	p := &pulse{Counters: report.Counters{Log: &activitylog.Stats{Lost: 12, Gaps: 1}, Partial: true, Missing: []string{"west"}}}
 	list := (&oddities{Now: now, Pulse: p, Dead: 1, Limited: 2, Peers: []peerLine{
 		{StatePeer: StatePeer{Peer: report.Peer{ID: "agent:stuck", Queued: 5, Unanswered: 256}, Connected: true}, WindowPct: 100, WindowMax: 256, QueueMax: 1024},
@@ -39,6 +45,7 @@ func TestOdditiesAreFoundAndSorted(t *testing.T) {
 		"bad rejected: 1 message refused from tg:1", "bad timeout: 3 deliveries failed at agent:a", "bad 12 rows of the activity log were lost since the start",
 		"bad Out of reach: west", "bad 1 dead letter waits for a person", "bad agent:gone is away",
 		"warn <script> waits for an agent", "warn Bounds were reached 2 times", "warn agent:stuck does not keep up", "warn agent:stuck gets nothing done",
+		"warn agent:spent has used up a budget", "warn 1 decision waits for a person",
 	}
 	slices.Sort(want)
 	sorted := slices.Sorted(slices.Values(got))

@@ -19,6 +19,7 @@ import (
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
 	"hubbub/bus/report"
+	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
 )
 
@@ -29,7 +30,7 @@ var templateFiles embed.FS
 // as titles do.
 func parsePages(titles *view.Titles) map[string]*template.Template {
 	list := map[string]*template.Template{}
-	shared := template.Must(template.New("layout").Funcs(functions).Funcs(template.FuncMap{"called": plain(titles.Called), "both": plain(titles.Both)}).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
+	shared := template.Must(template.New("layout").Funcs(functions).Funcs(template.FuncMap{"called": plain(titles.Called), "both": plain(titles.Both), "named": plain(titles.Named)}).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
 	names := []string{"topology", "activity", "message", "agents", "agent", "chat", "peer", "work", "item", "decisions", "owed", "health", "refused", "enter"}
 	for _, name := range names {
 		list[name] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
@@ -180,6 +181,7 @@ var functions = template.FuncMap{
 	"moment":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 UTC") },
 	"ago":        ago,
 	"span":       view.Long,
+	"told":       told,
 	"count":      view.Count,
 	"perMin":     perMinute,
 	"pretty":     pretty,
@@ -270,6 +272,15 @@ func ago(now, t time.Time) string {
 	default:
 		return view.Ago(d, " ") + " ago"
 	}
+}
+
+// told writes how long ago, or in how long, a time of the broker is.
+func told(now time.Time, at string) string {
+	t := collab.ParseTime(at)
+	if t.After(now) {
+		return "in " + view.Ago(t.Sub(now), " ")
+	}
+	return ago(now, t)
 }
 
 // perMinute writes how often something happens.

@@ -369,3 +369,28 @@ func TestWhatAnAgentSaidStandsOnceInItsChat(t *testing.T) {
 		t.Errorf("it counts as one message: %s", body)
 	}
 }
+
+// TestClientsThatCameAndWentAreFolded: a command that published something and left is counted, and listed on demand;
+// nor does it make a chat, or what it published to an agent. A bridge talks with whom its chats talk with.
+func TestClientsThatCameAndWentAreFolded(t *testing.T) {
+	s := newStage(t, nil)
+	s.scene(t)
+	for _, id := range []protocol.PeerID{"cli:pub-1", "cli:pub-2"} {
+		p := s.Join(t, id)
+		p.Send(t, "agent:lead", protocol.TypeChatMessage, protocol.ChatMessage{Text: "hi"})
+		p.Send(t, "nobody.here", protocol.TypeChatMessage, protocol.ChatMessage{Text: "hi"})
+		p.Leave()
+	}
+	s.Sync(t)
+	for page, more := range map[string]string{"": "?passed=1", "agents": "agents?q=cli:"} {
+		body := s.shows(t, "/console/"+page, "2 clients")
+		_, list, _ := strings.Cut(body, "2 clients")
+		if strings.Contains(list, "cli:pub-1") || strings.Contains(list, "nobody.here") || !strings.Contains(body, more) {
+			t.Errorf("%q lists clients that went:\n%s", page, list)
+		}
+		s.shows(t, "/console/"+more, "cli:pub-1")
+	}
+	if body := s.page(t, "/console/peer?id=tg:1"); !strings.Contains(body, "tg:“&lt;script&gt;") {
+		t.Errorf("the bridge's page shows nothing of its chats:\n%s", body)
+	}
+}

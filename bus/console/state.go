@@ -106,8 +106,7 @@ func (l *look) health() error {
 // boundName returns the words for the name of a bound, and boundValue its value with
 // a unit.
 func boundName(name string) string {
-	name = strings.TrimSuffix(strings.TrimSuffix(name, "_seconds"), "_bytes")
-	return strings.ReplaceAll(name, "_", " ")
+	return strings.ReplaceAll(strings.TrimSuffix(name, "_seconds"), "_", " ")
 }
 
 func boundValue(name string, value float64) string {

@@ -11,6 +11,7 @@ import (
 
 	"hubbub/activitylog/view"
 	"hubbub/bus/report"
+	"hubbub/protocol"
 	"hubbub/protocol/text"
 )
 
@@ -37,6 +38,9 @@ type peerLine struct {
 
 // Spoken reports whether the identity is a chat that a bridge speaks for.
 func (l peerLine) Spoken() bool { return !l.Connected && isChat(l.ID) }
+
+// Passed reports whether the line is that of a client that came and went, such as a command.
+func (l peerLine) Passed() bool { return !l.Connected && l.Role == "role-cli" }
 
 // An edgeLine is one pair that talks.
 type edgeLine struct {
@@ -83,6 +87,7 @@ type topology struct {
 	DeadSeen bool // dead letters could be counted
 	MoreOdd  int  // oddities for which the page has no room
 	Peers    []peerLine
+	Passed   int // clients that came and went, which are not listed
 	Pages    paging
 }
 
@@ -131,8 +136,20 @@ func (l *look) topology() error {
 	t.draw(in.Peers, edges, l.Now)
 	odd := in.find(f)
 	t.Odd, t.MoreOdd = first(oddLines, odd), max(len(odd)-oddLines, 0)
+	peers := in.Peers
+	if l.Query == "" && l.FormValue("passed") == "" {
+		passed := map[string]bool{}
+		for _, p := range peers {
+			if p.Passed() {
+				passed[p.ID] = true
+			}
+		}
+		t.Passed = len(passed)
+		peers = slices.DeleteFunc(slices.Clone(peers), peerLine.Passed)
+		edges = slices.DeleteFunc(edges, func(e edgeLine) bool { return passed[e.From] || passed[e.To] })
+	}
 	t.Talk = first(pageEdges, edges)
-	t.Peers, t.Pages = l.listPeers(in.Peers)
+	t.Peers, t.Pages = l.listPeers(peers)
 	l.Title, l.Page = "Topology", t
 	return nil
 }
@@ -214,7 +231,9 @@ func (l *look) listPeers(lines []peerLine) ([]peerLine, paging) {
 	lines = slices.DeleteFunc(slices.Clone(lines), func(p peerLine) bool { return !l.matches(p.ID + " " + p.Title) })
 	from := min(max(intParam(l.Request, "from"), 0), len(lines))
 	to := min(from+pagePeers, len(lines))
-	at := func(page string, from int) string { return link(page, "q", l.Query, "from", fmt.Sprint(from)) }
+	at := func(page string, from int) string {
+		return link(page, "q", l.Query, "from", fmt.Sprint(from), "passed", l.FormValue("passed"))
+	}
 	p := paging{From: from + 1, To: to, Of: len(lines), This: at("topology", from)}
 	if from > 0 {
 		p.Prev = at("", max(from-pagePeers, 0))
@@ -249,7 +268,10 @@ func (l *look) peer() error {
 		}
 	}
 	f := l.read()
-	talk := slices.DeleteFunc(f.edgeLines(l.Now), func(e edgeLine) bool { return e.From != id && e.To != id })
+	its := func(other string) bool { // a bridge speaks for its chats
+		return other == id || protocol.SpeaksForFamily(protocol.PeerID(id)) && protocol.PeerID(other).Family() == protocol.PeerID(id).Family()
+	}
+	talk := slices.DeleteFunc(f.edgeLines(l.Now), func(e edgeLine) bool { return !its(e.From) && !its(e.To) })
 	l.Title, l.Page = id, &peerView{
 		peerLine: f.peerLine(peer, connected, l.Counters.Bounds, l.Now), Talk: first(pageEdges, talk),
 		Failed: lastOf(f.failures, 30, func(x *StateFailure) bool { return x.Peer == id || x.From == id }),

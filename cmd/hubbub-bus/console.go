@@ -143,8 +143,7 @@ var _ console.Voice = (*voice)(nil)
 
 // Call implements collab.Asker.
 func (v *voice) Call(ctx context.Context, method string, params any) (result json.RawMessage, err error) {
-	run := "." + strings.ToLower(rand.Text()[:10]) // tells this request from others
-	p, _, err := v.peer(run)
+	p, _, err := v.peer(newRun())
 	if err != nil {
 		return nil, err
 	}
@@ -205,6 +204,24 @@ func (v *voice) Talk(ctx context.Context, agent protocol.PeerID, text string) (a
 	})
 	return answer, err
 }
+
+// CountAnew implements console.Voice.
+func (v *voice) CountAnew(ctx context.Context, agent protocol.PeerID) error {
+	p, person, err := v.peer(newRun())
+	if err != nil {
+		return err
+	}
+	return p.RunWith(ctx, func(ctx context.Context) error {
+		result, err := p.Send(ctx, agent.Topic(), p.NewMessage(protocol.TypeConfigure, protocol.Configure{TalkTo: agent.Topic(), Halt: "anew", By: person}))
+		if err == nil {
+			err = talk.Taken(agent, &result)
+		}
+		return err
+	})
+}
+
+// newRun returns the end of an identity that tells a request from others.
+func newRun() string { return "." + strings.ToLower(rand.Text()[:10]) }
 
 // peer makes the client of one request. Its identity is the person's, and ends with suffix if it may.
 func (v *voice) peer(suffix string) (p *peer.Peer, person string, err error) {

@@ -41,15 +41,25 @@ func newHalt() *cobra.Command {
 }
 
 func newResume() *cobra.Command {
-	return &cobra.Command{
+	var budget bool
+	cmd := &cobra.Command{
 		Use:   "resume [CHAT|AGENT]",
 		Short: "End what `hubbub halt` with the same argument began",
 		Long: "Let turns run again where `hubbub halt`, with the same argument, or /halt in a chat, stopped them.\n" +
-			"What was stopped is not begun again: whoever still wants an answer asks again.",
-		Example: "  hubbub resume\n  hubbub resume tg:-100123",
+			"What was stopped is not begun again: whoever still wants an answer asks again. With --budget, an agent\n" +
+			"that has used up a budget goes on: what it spent until now (`hubbub stats --spent`) does not count\n" +
+			"any more. The bounds stay; [agent] budget-turns and so on raise them.",
+		Example: "  hubbub resume\n  hubbub resume tg:-100123\n  hubbub resume agent:lead --budget",
 		Args:    cobra.MaximumNArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return changeHalts(cmd, "off", args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if budget {
+				return changeHalts(cmd, "anew", args)
+			}
+			return changeHalts(cmd, "off", args)
+		},
 	}
+	cmd.Flags().BoolVar(&budget, "budget", false, "count the budgets of an agent, or of all, anew; halts stay")
+	return cmd
 }
 
 // changeHalts tells the agents that are concerned, and prints what each says.
@@ -65,6 +75,8 @@ func changeHalts(cmd *cobra.Command, halt string, args []string) error {
 		switch family := protocol.PeerID(scope).Family(); {
 		case protocol.CheckTopic(args[0]) != nil || family != "" && family != "agent" && family != "tg" && family != "chorus":
 			return program.Usage("%q is no chat and no agent: give a topic such as tg:42 or agent:lead", args[0])
+		case halt == "anew" && family != "agent" && family != "":
+			return program.Usage("a budget is an agent's: %q is a chat", args[0])
 		case family == "agent" || family == "":
 			agents, scope = []protocol.PeerID{protocol.PeerID(agentName(args[0]))}, ""
 		}
@@ -109,6 +121,9 @@ func changeHalts(cmd *cobra.Command, halt string, args []string) error {
 
 // haltLine says what an agent did.
 func haltLine(r *mailbox.HaltRecord) string {
+	if r.State == mailbox.CountedAnew {
+		return screen.Printable(string(r.Agent)) + " counts its budgets anew"
+	}
 	line := fmt.Sprintf("%s %s", r.Agent, r.State)
 	if r.Scope != r.Agent.Topic() {
 		line += " in " + string(r.Scope)
@@ -163,7 +178,7 @@ func tellHalt(ctx context.Context, s *session, heard *haltsHeard, id, agent prot
 	select {
 	case r = <-said:
 	case <-time.After(haltWait): // it has it, and its record is on the way
-		r = mailbox.HaltRecord{Event: "halt", Agent: agent, State: map[string]string{"on": "halted", "off": "resumed"}[halt], Scope: scope, By: by}
+		r = mailbox.HaltRecord{Event: "halt", Agent: agent, State: map[string]string{"on": "halted", "off": "resumed", "anew": mailbox.CountedAnew}[halt], Scope: scope, By: by}
 	case <-ctx.Done():
 		return r, context.Cause(ctx)
 	}

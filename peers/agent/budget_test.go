@@ -60,9 +60,20 @@ func TestABudgetEndsWhatOneAuthorMayHaveDone(t *testing.T) {
 			t.Errorf("%d turns ran, and the chat heard %v", len(w.stub.seen()), w.replies)
 		}
 
+		if w.halt(w.tg, "tg:42", "tg:42", "anew") || w.halt(w.tg, "tg:42", "agent:lead", "anew") {
+			t.Error("a chat had the budget counted anew")
+		}
+		operator := w.bus.Join(t, "cli:will")
+		w.halt(operator, "cli:will", "agent:lead", "anew")
+		equal(t, "halts", w.halts(), []string{"counted_anew agent:lead by Will <nil>"})
+		w.ask("e7", "e8", "e9")
+		if len(w.stub.seen()) != 5 || !strings.Contains(w.replies[len(w.replies)-1].Text, "hubbub resume agent:lead --budget") {
+			t.Errorf("counted anew, %d turns ran, and the chat heard %v", len(w.stub.seen()), w.replies)
+		}
+
 		w.sleep(24 * time.Hour)
-		w.ask("e7")
-		if len(w.stub.seen()) != 4 || w.replies[len(w.replies)-1].Text != "yes" {
+		w.ask("e10")
+		if len(w.stub.seen()) != 6 || w.replies[len(w.replies)-1].Text != "yes" {
 			t.Errorf("a day later %d turns ran, and the chat heard %v", len(w.stub.seen()), w.replies)
 		}
 	})

@@ -78,14 +78,16 @@ func (a *Agent) receiveConfigure(ctx context.Context, d *peer.Delivery, c *proto
 }
 
 // receiveHalt stops the turns of a chat or, if the agent itself is named, all turns, or
-// lets them run again.
+// lets them run again. An operator may also have the agent's budgets counted anew.
 func (a *Agent) receiveHalt(ctx context.Context, d *peer.Delivery, c *protocol.Configure) error {
 	change := (*mailbox.Tx).Halt
 	switch {
 	case c.Halt == "off":
 		change = (*mailbox.Tx).Resume
+	case c.Halt == "anew" && c.TalkTo == a.id.Topic():
+		change = mailbox.CountAnew
 	case c.Halt != "on":
-		return peer.Reject("halt is on or off")
+		return peer.Reject("halt is on or off, or, of the agent itself, anew")
 	case protocol.CheckTopic(string(c.TalkTo)) != nil:
 		return peer.Reject("talkto is no topic")
 	}

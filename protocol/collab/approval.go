@@ -169,7 +169,7 @@ func (a Approval) move(to ApprovalState, scope ApprovalScope, by, reason string,
 // How says how the approval stands, in words: "allowed by tg:42 for this session".
 func (a *Approval) How() string {
 	if a.State == ApprovalExpired || a.By == "default" {
-		return string(a.State) + ": nobody decided before " + a.ExpiresAt
+		return string(a.State) + ": nobody decided before " + a.Until()
 	}
 	said := string(a.State)
 	if a.By != "" {
@@ -185,6 +185,15 @@ func (a *Approval) How() string {
 		said += " (" + a.Reason + ")"
 	}
 	return said
+}
+
+// Until says when it expires, as people read a time.
+func (a *Approval) Until() string {
+	at := ParseTime(a.ExpiresAt)
+	if at.IsZero() {
+		return a.ExpiresAt
+	}
+	return at.UTC().Format("15:04:05 UTC on January 2")
 }
 
 // ApprovalAskParams ask for a decision.

@@ -13,6 +13,17 @@ import (
 // budgetWindow is how far back a budget looks.
 const budgetWindow = attention.BudgetWindowHours * time.Hour
 
+// budgetSince returns from when on a budget counts: for the length of its window, or since somebody had it counted anew.
+func budgetSince(tx *store.Tx) int64 {
+	return store.Value[int64](tx, `SELECT max(?, (SELECT coalesce(max(at), 0) FROM anew))`, time.Now().Add(-budgetWindow).UnixMicro())
+}
+
+// CountAnew lets nothing that was spent until now count towards a budget. cause is the message that asked for it.
+func CountAnew(tx *Tx, scope protocol.Topic, by string, cause Carrier) {
+	tx.Exec(`INSERT INTO anew (at, by) VALUES (?, ?)`, time.Now().UnixMicro(), by)
+	tx.recordHalt(HaltRecord{State: CountedAnew, Scope: scope, By: by}, cause)
+}
+
 // payer returns on whose account a turn of an event goes: its author's or, since a
 // service names its senders itself, the inbox's through which it came.
 func payer(e *Entry) string {
@@ -31,7 +42,7 @@ func (v *View) spent(t *Turn, payer string) (s attention.Spent, until time.Time)
 		return []any{&s.AuthorTurns, &s.ChatTurns, &s.Turns, &s.ChatTokens, &s.Tokens, timeColumn{&oldest}}
 	}, `SELECT count(*) FILTER (WHERE payer = ?1 AND ?1 <> ''), count(*) FILTER (WHERE chat = ?2 AND mode <> 'digest'), count(*),
 			coalesce(sum(tokens) FILTER (WHERE chat = ?2), 0), coalesce(sum(tokens), 0), coalesce(min(started_at), 0)
-		FROM turns WHERE started_at > ?3`, payer, t.Chat, time.Now().Add(-budgetWindow).UnixMicro())
+		FROM turns WHERE started_at > ?3`, payer, t.Chat, budgetSince(v.Tx))
 	return s, oldest.Add(budgetWindow)
 }
 
@@ -63,8 +74,8 @@ func (tx *Tx) Afford(t *Turn, e *Entry, b attention.Budget) bool {
 		"bound": bound, "until": protocol.FormatTime(until),
 	})
 	tx.withhold(t, e, reason,
-		fmt.Sprintf("I have reached a bound of today: %s (%d). I go on about %s UTC; an operator can raise it.",
-			budgetWords[reason], bound, until.UTC().Format("15:04")))
+		fmt.Sprintf("I have reached a bound of today: %s (%d). I go on about %s UTC, or once an operator has me count anew (hubbub resume %s --budget).",
+			budgetWords[reason], bound, until.UTC().Format("15:04"), tx.m.id))
 	return false
 }
 
@@ -100,5 +111,5 @@ func (tx *Tx) withhold(t *Turn, e *Entry, reason, notice string) {
 func (v *View) told(e *Entry, kind string) bool {
 	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent WHERE chat = ?1 AND kind = 'notice' AND sent_at > ?2 AND key LIKE ?3
 			AND (?3 <> 'halted:%' OR sent_at > (SELECT coalesce(max(at), 0) FROM halts)) AND (conversation = ?4 OR chat <> ?5))`,
-		e.Chat, time.Now().Add(-budgetWindow).UnixMicro(), kind+":%", e.Content.Chat.ID, protocol.TopicBroker)
+		e.Chat, budgetSince(v.Tx), kind+":%", e.Content.Chat.ID, protocol.TopicBroker)
 }

@@ -133,7 +133,7 @@ func questionText(a *collab.Approval) string {
 	if len(a.MayDecide) == 0 {
 		return decisionText(a) + "No person of this chat asked for it: `hubbub decisions allow " + a.ID + "` lets it run."
 	}
-	return decisionText(a) + "May it? 👍 or 👎, or the answer yes or no, decides. Without one by " + a.ExpiresAt + ": " + string(a.Default) + "."
+	return decisionText(a) + "May it? 👍 or 👎, or the answer yes or no, decides. Without one by " + a.Until() + ": " + string(a.Default) + "."
 }
 
 // decisionButtons are what may be decided, for a chat with buttons.

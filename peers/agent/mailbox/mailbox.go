@@ -51,10 +51,12 @@ var (
 	schema14 string
 	//go:embed schema_15.sql
 	schema15 string
+	//go:embed schema_16.sql
+	schema16 string
 )
 
 // steps are the migrations in order.
-var steps = []string{schema + outbox.Schema, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9, schema10, schema11, schema12, schema13, schema14, schema15}
+var steps = []string{schema + outbox.Schema, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9, schema10, schema11, schema12, schema13, schema14, schema15, schema16}
 
 // Open opens an agent's database, creating it if it is missing.
 func Open(path string) (*sql.DB, error) { return store.Open(path, steps) }

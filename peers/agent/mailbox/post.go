@@ -47,7 +47,7 @@ type FirstWord struct {
 func (v *View) FirstWord(there *Entry) (f FirstWord) {
 	_, f.Halted = v.halted(&Turn{Chat: there.Chat})
 	f.Gone, f.Exchange = v.place(there).gone(), v.Exchange(there).Weigh(time.Now())
-	f.Posts = store.Value[int](v.Tx, `SELECT count(*) FROM sent WHERE chat = ? AND key LIKE 'post:%' AND sent_at > ?`, there.Chat, time.Now().Add(-budgetWindow).UnixMicro())
+	f.Posts = store.Value[int](v.Tx, `SELECT count(*) FROM sent WHERE chat = ? AND key LIKE 'post:%' AND sent_at > ?`, there.Chat, budgetSince(v.Tx))
 	return f
 }
 
