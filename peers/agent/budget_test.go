@@ -10,6 +10,8 @@ import (
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/attention"
+
+	"github.com/rs/zerolog"
 )
 
 // costing answers, and takes tokens.
@@ -38,8 +40,13 @@ func (w *world) ask(ids ...string) {
 }
 
 func TestABudgetEndsWhatOneAuthorMayHaveDone(t *testing.T) {
-	inWorld(t, newStub(answering("yes")), &agent.Options{Budget: &attention.Budget{AuthorTurns: 2}}, func(t *testing.T, w *world) {
+	var lines strings.Builder
+	log := zerolog.New(&lines)
+	inWorld(t, newStub(answering("yes")), &agent.Options{Log: &log, Budget: &attention.Budget{AuthorTurns: 2}}, func(t *testing.T, w *world) {
 		w.ask("e1", "e2", "e3", "e4")
+		if got := lines.String(); strings.Count(got, "turns for one author (2); hubbub resume") != 1 {
+			t.Errorf("its log has the bound not once:\n%s", got)
+		}
 		equal(t, "withheld", w.withheld(), []string{"e3 budget_author_turns", "e4 budget_author_turns"})
 		if len(w.stub.seen()) != 2 || len(w.replies) != 3 || !strings.Contains(w.replies[2].Text, "turns for one author (2)") {
 			t.Errorf("%d turns ran, and the chat heard %v", len(w.stub.seen()), w.replies)

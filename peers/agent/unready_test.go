@@ -146,8 +146,9 @@ func TestAFailureSaysInTheChatWhatHelps(t *testing.T) {
 	var lines strings.Builder
 	log := zerolog.New(&lines)
 	failure := fmt.Errorf("%w: %w", harness.ErrPermanent, &harness.ToldError{Told: "The key is refused.", Err: errors.New("https://x/v1 answered 401 (check KEY)")})
+	says := "well"
 	s := newStub(func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
-		return harness.Outcome{State: harness.Finished, FinalText: "well"}, failure
+		return harness.Outcome{State: harness.Finished, FinalText: says}, failure
 	})
 	inWorld(t, s, &agent.Options{Log: &log}, func(t *testing.T, w *world) {
 		for i := range 10 {
@@ -184,6 +185,12 @@ func TestAFailureSaysInTheChatWhatHelps(t *testing.T) {
 			if n := len(w.replies); n != i+1 || w.replies[i].Text != c.want {
 				t.Errorf("%v: told %v", c.failure, w.replies)
 			}
+		}
+		failure, says = nil, ""
+		w.say(dm("empty", "say nothing"))
+		w.sleep(5 * time.Second)
+		if got := lines.String(); strings.Count(got, `"reason":"it ended without an answer"`) != 1 {
+			t.Errorf("the log of a turn without an answer:\n%s", got)
 		}
 	})
 }

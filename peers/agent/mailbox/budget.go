@@ -48,35 +48,35 @@ func (v *View) spent(t *Turn, payer string) (s attention.Spent, until time.Time)
 
 // Afford reports whether a turn may start: where nothing is halted, and within the agent's
 // budget. It puts it on somebody's account. If it may not, it ends, its event gets the reason, and the chat is
-// told, once within the window. A turn that started before may go on. e is nil for a
-// digest.
-func (tx *Tx) Afford(t *Turn, e *Entry, b attention.Budget) bool {
+// told, once within the window; the bound that was reached is returned in words. A turn that
+// started before may go on. e is nil for a digest.
+func (tx *Tx) Afford(t *Turn, e *Entry, b attention.Budget) (bound string, ok bool) {
 	if h, ok := tx.halted(t); ok {
 		tx.withhold(t, e, reasonHalted,
 			fmt.Sprintf("I am halted by %s: nothing is answered until /resume, or hubbub resume.", attention.HeaderValue(h.by)))
-		return false
+		return "", false
 	}
 	if t.Attempt > 0 {
-		return true
+		return "", true
 	}
 	account := ""
 	if e != nil && t.Mode != attention.ModeDigest {
 		account = payer(e)
 	}
 	s, until := tx.spent(t, account)
-	reason, bound := b.Judge(s)
+	reason, most := b.Judge(s)
 	if reason == "" {
 		tx.Exec(`UPDATE turns SET payer = ? WHERE turn_id = ?`, account, t.ID)
-		return true
+		return "", true
 	}
 	tx.Record(UniqueKey("budget:"+t.ID, 0), e, map[string]any{
 		"event": "budget", "eventId": t.EventID, "agent": tx.m.id, "chat": t.Home(), "turnId": t.ID, "state": "withheld", "reason": reason,
-		"bound": bound, "until": protocol.FormatTime(until),
+		"bound": most, "until": protocol.FormatTime(until),
 	})
 	tx.withhold(t, e, reason,
 		fmt.Sprintf("I have reached a bound of today: %s (%d). I go on about %s UTC, or once an operator has me count anew (hubbub resume %s --budget).",
-			budgetWords[reason], bound, until.UTC().Format("15:04"), tx.m.id))
-	return false
+			budgetWords[reason], most, until.UTC().Format("15:04"), tx.m.id))
+	return fmt.Sprintf("a bound of 24 hours is reached: %s (%d); hubbub resume %s --budget counts anew", budgetWords[reason], most, tx.m.id), false
 }
 
 // budgetWords say what a bound is of.

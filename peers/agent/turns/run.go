@@ -219,8 +219,11 @@ func (r *round) startTurn(id string) {
 		if j.shown == nil {
 			return
 		}
-		if !tx.Afford(t, carrier, r.opts.Budget) {
+		if bound, ok := tx.Afford(t, carrier, r.opts.Budget); !ok {
 			j.shown = nil
+			if bound != "" { // which an operator can raise
+				tx.After(func() { r.failures.note(r.opts.Log, t.ID, bound) })
+			}
 			return
 		}
 		t.Attempt, t.StartedAt = t.Attempt+1, time.Now()

@@ -90,8 +90,14 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 		tx.Move(e, mailbox.Acknowledge, "signal "+string(signal))
 	}
 	u := outcome.Usage
-	tx.After(func() { r.failures.over(r.opts.Log) })
 	tx.Finish(t, e, mailbox.Cost{Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens, USD: u.USD, ToolCalls: u.ToolCalls})
+	tx.After(func() {
+		if owes && e.State == mailbox.Failed {
+			r.failures.note(r.opts.Log, t.ID, "it ended without an answer")
+		} else {
+			r.failures.over(r.opts.Log)
+		}
+	})
 }
 
 // sendFinalText answers an event with a final text, as far as policy permits. One that

@@ -216,7 +216,7 @@ func (r *run) tool(kind harness.ProgressKind, c call, content json.RawMessage) {
 // goOn tells what is done about a failed request. Why it failed stays here: it names the
 // address of the endpoint, and a status may reach those who do not run it.
 func (r *run) goOn(text string, failed error) {
-	r.h.opts.Log.Info().Err(failed).Str("turn", r.turn.ID).Msg(text)
+	r.h.opts.Log.Warn().Err(failed).Str("turn", r.turn.ID).Msg(text)
 	r.report(harness.Progress{Kind: harness.ProgressStatus, Message: text})
 }
 
