@@ -2,6 +2,7 @@ package view
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -85,6 +86,27 @@ func (t *Titles) Named(name string) string {
 
 // Both returns an identity with the title of its chat in parentheses, if it has one.
 func (t *Titles) Both(id string) string { return t.Beside(id, id) }
+
+// identities are what may be one, or the name of an agent, within a text.
+var identities = regexp.MustCompile(`[A-Za-z][\w.]*[:-][\w:.-]*\w`)
+
+// Within returns a text with the titles of the chats behind their identities and the names of their
+// agents, each once.
+func (t *Titles) Within(words string) string {
+	told := map[string]bool{}
+	return identities.ReplaceAllStringFunc(words, func(id string) string {
+		whole := id
+		if !strings.Contains(id, ":") {
+			whole = "agent:" + id
+		}
+		title := t.Title(whole)
+		if title == "" || told[title] {
+			return id
+		}
+		told[title] = true
+		return t.Beside(id, whole)
+	})
+}
 
 // Beside returns words with the title of an identity's chat in parentheses, if it has one.
 func (t *Titles) Beside(words, id string) string {

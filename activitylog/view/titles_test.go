@@ -45,5 +45,15 @@ func TestChatsAndTheirAgentsAreCalledByTitle(t *testing.T) {
 	if got := titles.Both("agent:lead"); got != "agent:lead" {
 		t.Errorf("without a title it is %s", got)
 	}
+	for words, want := range map[string]string{
+		"tg--1001234 (online) in tg:-1001234, for tg:42": "tg--1001234 (“Launch crew”) (online) in tg:-1001234, for tg:42 (“Will”)",
+		"allowed by tg:42.":                     "allowed by tg:42 (“Will”).",
+		"agent-tg--1001234:61, tg:7:-1001234:5": "agent-tg--1001234:61, tg:7:-1001234:5",
+		"a well-known cli:will at 12:30":        "a well-known cli:will at 12:30",
+	} {
+		if got := titles.Within(words); got != want {
+			t.Errorf("%s is told as %s, want %s", words, got, want)
+		}
+	}
 	titles.Learn(&activitylog.Entry{Event: activitylog.SendStart.String(), Type: string(protocol.TypeTGMessage), Payload: []byte("{")})
 }

@@ -153,7 +153,7 @@ func (in *brokerInput) take(conn *jsonrpc.Conn, m jsonrpc.Message) {
 }
 
 // explainBroker says what to do about a broker that does not answer. With --json a
-// refusal goes to standard output too, with its details.
+// refusal goes to standard output too, with its code and details.
 func explainBroker(cmd *cobra.Command, err error) error {
 	var refused *collab.Error
 	switch {
@@ -164,7 +164,7 @@ func explainBroker(cmd *cobra.Command, err error) error {
 	case asJSON(cmd):
 		err = errors.Join(json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"error": *refused}), err)
 	}
-	refused.Code, refused.Message = collab.Code(screen.Printable(string(refused.Code))), screen.Printable(refused.Message)
+	refused.Code, refused.Message = "", titlesHere(cmd).Within(screen.Printable(refused.Message))
 	return err
 }
 

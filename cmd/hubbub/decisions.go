@@ -5,10 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
+	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
 	"hubbub/protocol/collab"
@@ -139,15 +139,20 @@ func printDecision(in *brokerInput, a *collab.Approval, err error) error {
 	if asJSON(in.Command) {
 		return json.NewEncoder(in.OutOrStdout()).Encode(a)
 	}
-	said := screen.Printable(fmt.Sprintf("%s %s", a.ID, a.How())) + "\n"
+	p := newPrinter(in.Command)
+	p.decision(a, titlesHere(in.Command))
+	return p.err
+}
+
+// decision prints a decision for people.
+func (p *printer) decision(a *collab.Approval, titles *view.Titles) {
+	p.line("%s", titles.Within(screen.Printable(fmt.Sprintf("%s %s", a.ID, a.How()))))
 	for _, line := range [][2]string{
 		{"agent", a.AskedByID}, {"tool", text.Spelled(a.Tool)}, {"arguments", text.Spelled(a.Arguments)}, {"sha256", a.Digest}, {"event", a.EventID}, {"chat", a.Chat}, {"may decide", strings.Join(a.MayDecide, ", ")},
 		{"asked", a.CreatedAt}, {"until", a.ExpiresAt + ", then " + string(a.Default)}, {"decided", a.DecidedAt},
 	} {
 		if line[1] != "" {
-			said += fmt.Sprintf("  %-10s %s\n", line[0], screen.Printable(line[1]))
+			p.line("%s", screen.Hang(fmt.Sprintf("  %-10s ", line[0]), titles.Within(screen.Printable(line[1])), p.columns))
 		}
 	}
-	_, err = io.WriteString(in.OutOrStdout(), said)
-	return err
 }

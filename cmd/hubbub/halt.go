@@ -109,7 +109,7 @@ func changeHalts(cmd *cobra.Command, halt string, args []string) error {
 			untold = append(untold, fmt.Sprintf("%s: %s", agent, failures[i]))
 			continue
 		}
-		if err := printLine(cmd, records[i], "%s", haltLine(&records[i])); err != nil {
+		if err := printLine(cmd, records[i], "%s", titlesHere(cmd).Within(haltLine(&records[i]))); err != nil {
 			return err
 		}
 	}

@@ -299,9 +299,13 @@ func titlesIn(ctx context.Context, r *activitylog.Reader) *view.Titles {
 	return titles
 }
 
-// titlesHere is titlesIn for the log of the data folder.
+// titlesHere is titlesIn for the logs that a command reads.
 func titlesHere(cmd *cobra.Command) *view.Titles {
-	r := activitylog.Open(logPaths(program.From(cmd), nil)...)
+	var named []string
+	if cmd.Flag("log") != nil {
+		named, _ = cmd.Flags().GetStringArray("log") // the flag is one
+	}
+	r := activitylog.Open(logPaths(program.From(cmd), named)...)
 	defer r.Close()
 	return titlesIn(cmd.Context(), r)
 }

@@ -39,9 +39,8 @@ func newPeers() *cobra.Command {
 			if err := json.Unmarshal(raw, &list); err != nil {
 				return fmt.Errorf("the bus's list of peers is not what was expected: %w", err)
 			}
-			titles := titlesHere(cmd)
 			head := []any{"PEER", "SINCE", "FROM", "UNANSWERED", "QUEUED", "LISTENS TO"}
-			return printTable(cmd, list, "nobody is connected", head, func(p report.Peer) []any { return peerRow(p, titles) })
+			return printTable(cmd, list, "nobody is connected", head, peerRow)
 		},
 	}
 }
@@ -89,7 +88,7 @@ func describeGet(bus, token string, err error) error {
 	return describeDial(bus, token, err)
 }
 
-func peerRow(p report.Peer, titles *view.Titles) []any {
+func peerRow(p report.Peer) []any {
 	since := p.ConnectedAt
 	if at, err := time.Parse(time.RFC3339, since); err == nil {
 		since = ago(time.Since(at))
@@ -102,7 +101,7 @@ func peerRow(p report.Peer, titles *view.Titles) []any {
 		}
 		patterns = append(patterns, pattern)
 	}
-	return []any{screen.Printable(titles.Both(p.ID)), since, p.Remote, p.Unanswered, p.Queued, screen.Printable(strings.Join(patterns, ", "))}
+	return []any{screen.Printable(p.ID), since, p.Remote, p.Unanswered, p.Queued, screen.Printable(strings.Join(patterns, ", "))}
 }
 
 // ago writes how long ago something was.

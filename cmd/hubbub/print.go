@@ -38,6 +38,14 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
+// sentence prints words, folded where the terminal is narrow.
+func (p *printer) sentence(words string) {
+	if p.columns > 0 {
+		words = screen.Lines(words, p.columns)
+	}
+	p.line("%s", words)
+}
+
 // value prints a value as a line of JSON.
 func (p *printer) value(v any) {
 	if p.err == nil {
@@ -93,7 +101,7 @@ func printResult(cmd *cobra.Command, result any, print func(*printer)) error {
 
 // printLine is printResult for a result that one sentence tells.
 func printLine(cmd *cobra.Command, result any, format string, args ...any) error {
-	return printResult(cmd, result, func(p *printer) { p.line(format, args...) })
+	return printResult(cmd, result, func(p *printer) { p.sentence(fmt.Sprintf(format, args...)) })
 }
 
 // printAll prints a list: with --json a line for each, and otherwise as print does.
@@ -113,12 +121,19 @@ func printAll[T any](cmd *cobra.Command, list []T, none string, print func(*prin
 	return p.err
 }
 
-// printTable is printAll for a list that is shown in columns with the names in head.
+// printTable is printAll for a list that is shown in columns with the names in head, and with the
+// titles of chats.
 func printTable[T any](cmd *cobra.Command, list []T, none string, head []any, row func(T) []any) error {
 	return printAll(cmd, list, none, func(p *printer, list []T) {
-		rows := [][]any{head}
+		rows, titles := [][]any{head}, titlesHere(cmd)
 		for _, item := range list {
-			rows = append(rows, row(item))
+			cells := row(item)
+			for i, cell := range cells {
+				if words, ok := cell.(string); ok {
+					cells[i] = titles.Within(words)
+				}
+			}
+			rows = append(rows, cells)
 		}
 		p.rows(rows)
 	})

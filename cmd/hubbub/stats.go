@@ -38,7 +38,7 @@ func newStats() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printSpending(cmd, slices.DeleteFunc(list, func(s activitylog.Spending) bool { return other(s.Agent) }), titlesIn(cmd.Context(), r))
+			return printSpending(cmd, slices.DeleteFunc(list, func(s activitylog.Spending) bool { return other(s.Agent) }))
 		}
 		list, err := r.AgentStats(cmd.Context(), rows.filter.Since, rows.filter.Until)
 		if err != nil {
@@ -52,9 +52,9 @@ func newStats() *cobra.Command {
 	return cmd
 }
 
-func printSpending(cmd *cobra.Command, list []activitylog.Spending, titles *view.Titles) error {
+func printSpending(cmd *cobra.Command, list []activitylog.Spending) error {
 	return printTable(cmd, list, "no agent has recorded a turn", []any{"DAY", "TURNS", "TOKENS", "BUDGET", "AGENT", "CHAT"}, func(s activitylog.Spending) []any {
-		return []any{s.Day, s.Turns, s.Tokens, s.Held, screen.Printable(titles.Both(s.Agent)), screen.Printable(titles.Both(cmp.Or(s.Chat, "-")))}
+		return []any{s.Day, s.Turns, s.Tokens, s.Held, screen.Printable(s.Agent), screen.Printable(cmp.Or(s.Chat, "-"))}
 	})
 }
 

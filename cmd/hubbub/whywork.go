@@ -175,7 +175,7 @@ func nowInWords(steps []*step) (said string) {
 func printSteps(p *printer, id string, steps []*step, titles *view.Titles) {
 	p.line("%s", p.Paint(screen.Bold, screen.Printable(id)))
 	for _, s := range steps {
-		p.line("  %s  %s  %s", p.Paint(screen.Dim, s.At.Local().Format("15:04:05.000")), screen.Printable(titles.Both(s.By)), screen.Printable(s.What))
+		p.line("  %s  %s  %s", p.Paint(screen.Dim, s.At.Local().Format("15:04:05.000")), screen.Printable(s.By), screen.Printable(s.What))
 		if s.Type == collab.EventWoken.Name {
 			p.line("%16s%s", "", p.Paint(screen.Dim, screen.Printable("what it made of it: hubbub why "+s.EventID)))
 		}

@@ -188,7 +188,7 @@ func showWork(ctx context.Context, in *brokerInput) error {
 	if asJSON(in.Command) {
 		return json.NewEncoder(in.OutOrStdout()).Encode(workAnswer[*collab.Explanation]{WorkItem: got.WorkItem, Decision: why})
 	}
-	return printWorkItem(in.OutOrStdout(), &got.WorkItem, why)
+	return printWorkItem(in.Command, &got.WorkItem, why)
 }
 
 // A workMove is a command that only sets states.
@@ -303,7 +303,7 @@ func newWhoCommand() *cobra.Command {
 				}
 			}
 			ghost := ghosts(list)
-			return whoListing(moves, titlesHere(in.Command)).print(in, list, func(e *collab.Endpoint) bool {
+			return whoListing(moves).print(in, list, func(e *collab.Endpoint) bool {
 				return (!in.is("online") || e.Status == collab.StatusOnline) && (asJSON(in.Command) || !ghost(e))
 			})
 		},

@@ -4,17 +4,16 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
-	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/screen"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
+
+	"github.com/spf13/cobra"
 )
 
 // A listing says how the records of a list are shown.
@@ -28,7 +27,7 @@ type listing[T any] struct {
 // print shows the records of a list that keep wants: with --json each as the
 // broker wrote it, one a line, else as a table.
 func (l *listing[T]) print(in *brokerInput, list []collab.Listed[T], keep func(*T) bool) error {
-	p, now := newPrinter(in.Command), time.Now()
+	p, now, titles := newPrinter(in.Command), time.Now(), titlesHere(in.Command)
 	head := []any{}
 	for name := range strings.SplitSeq(l.header, "\t") {
 		head = append(head, name)
@@ -48,7 +47,7 @@ func (l *listing[T]) print(in *brokerInput, list []collab.Listed[T], keep func(*
 		}
 		row, cells := l.row(&record, now), []any{}
 		for i, width := range l.widths {
-			cells = append(cells, text.Clip(screen.Printable(cmp.Or(row[i], "-")), width))
+			cells = append(cells, text.Clip(titles.Within(screen.Printable(cmp.Or(row[i], "-"))), width))
 		}
 		rows = append(rows, cells)
 	}
@@ -90,13 +89,13 @@ func shown(name string, id protocol.PeerID) string {
 }
 
 // whoListing shows agents, with how many unfinished work items wait for each.
-func whoListing(moves map[protocol.PeerID]int, titles *view.Titles) *listing[collab.Endpoint] {
+func whoListing(moves map[protocol.PeerID]int) *listing[collab.Endpoint] {
 	return &listing[collab.Endpoint]{
 		"no agent has announced itself to the broker", "AGENT\tSTATUS\tWAKE\tNEXT MOVES\tHARNESS\tWORKSPACE\tROLES\tLAST SEEN\tENDPOINT",
 		[]int{40, 40, 40, 40, 40, 40, 40, 40, 40},
 		func(e *collab.Endpoint, now time.Time) []string {
 			return []string{
-				titles.Beside(shown(e.LogicalAgentID, e.Identity), string(e.Identity)), e.Status, e.WakePolicy, strconv.Itoa(movesOf(e, moves)), e.HarnessType,
+				shown(e.LogicalAgentID, e.Identity), e.Status, e.WakePolicy, strconv.Itoa(movesOf(e, moves)), e.HarnessType,
 				cmp.Or(e.WorkspaceID, e.ProjectPath), strings.Join(e.Roles, ","), sinceText(e.LastHeartbeatAt, now), e.EndpointID,
 			}
 		},
@@ -153,8 +152,9 @@ func printRecord(in *brokerInput, got *collab.Result) error {
 	if asJSON(in.Command) {
 		return json.NewEncoder(in.OutOrStdout()).Encode(answer)
 	}
-	_, err := fmt.Fprintln(in.OutOrStdout(), screen.Printable(line))
-	return err
+	p := newPrinter(in.Command)
+	p.sentence(titlesHere(in.Command).Within(screen.Printable(line)))
+	return p.err
 }
 
 // A workAnswer is what --json shows of a request about a work item.
@@ -184,11 +184,11 @@ func wakeLine(d *collab.Decision) string {
 }
 
 // printWorkItem shows everything about an item; d is nil if nobody was to be woken.
-func printWorkItem(out io.Writer, w *collab.WorkItem, d *collab.Explanation) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+func printWorkItem(cmd *cobra.Command, w *collab.WorkItem, d *collab.Explanation) error {
+	p, titles := newPrinter(cmd), titlesHere(cmd)
 	row := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(t, "%s\t%s\n", name, screen.Printable(value))
+			p.line("%s", screen.Hang(screen.Pad(name, 14), titles.Within(screen.Printable(value)), p.columns))
 		}
 	}
 	row("id", w.ID)
@@ -219,5 +219,5 @@ func printWorkItem(out io.Writer, w *collab.WorkItem, d *collab.Explanation) err
 			row("looked at", c.AgentID+" ("+string(c.Rule)+"): "+c.Reason)
 		}
 	}
-	return t.Flush()
+	return p.err
 }

@@ -153,7 +153,10 @@ func (a Approval) Revoke(by, reason string, now time.Time) (Approval, error) {
 	case a.State == ApprovalPending:
 		return a, Refuse(CodeBadTransition, "decision %s is not decided yet: deny it instead", a.ID)
 	}
-	return a.move(ApprovalRevoked, a.Scope, by, reason, now)
+	if reason != "" {
+		reason = "; " + reason
+	}
+	return a.move(ApprovalRevoked, a.Scope, by, "it was allowed by "+a.By+reason, now)
 }
 
 // move changes the state as the table says, or refuses it in a sentence that says how the

@@ -248,7 +248,12 @@ type Error struct {
 	Details any    `json:"details,omitempty"`
 }
 
-func (e *Error) Error() string { return e.Message + " (" + string(e.Code) + ")" }
+func (e *Error) Error() string {
+	if e.Code == "" { // people read it
+		return e.Message
+	}
+	return e.Message + " (" + string(e.Code) + ")"
+}
 
 // Refusal returns the code with which the broker refused a request, or "" if err
 // is no refusal.

@@ -211,9 +211,10 @@ func (tx *Tx) CancelDecisions(turnID, reason string) {
 // EndSession revokes what was allowed until the agent stops.
 func (tx *Tx) EndSession() {
 	for _, d := range tx.decisions(`state = 'allowed' AND scope = 'session'`) {
-		if a, err := d.Revoke(string(tx.m.id), "the agent was started anew", time.Now()); err == nil {
+		const reason = "the agent was started anew"
+		if a, err := d.Revoke(string(tx.m.id), reason, time.Now()); err == nil {
 			tx.SettleDecision(a)
-			tx.tellBroker(collab.DecisionRevoke, "revoke:"+d.ID, collab.ApprovalDecideParams{ID: d.ID, Reason: a.Reason})
+			tx.tellBroker(collab.DecisionRevoke, "revoke:"+d.ID, collab.ApprovalDecideParams{ID: d.ID, Reason: reason})
 		}
 	}
 }
