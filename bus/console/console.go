@@ -159,6 +159,8 @@ type Voice interface {
 	// Talk says a text to an agent, in a direct chat that goes on from call to call, and
 	// returns what the agent answers. It waits until ctx ends.
 	Talk(ctx context.Context, agent protocol.PeerID, text string) (answer string, err error)
+	// As speaks as a person of the command line, where whoever acts may be that.
+	As(person protocol.PeerID) Voice
 	// CountAnew has an agent count its budgets anew.
 	CountAnew(ctx context.Context, agent protocol.PeerID) error
 }

@@ -213,6 +213,14 @@ func (d *desk) Talk(ctx context.Context, agent protocol.PeerID, text string) (st
 	return "you said <b>" + text, d.err
 }
 
+// As notes as whom the next thing is asked.
+func (d *desk) As(person protocol.PeerID) console.Voice {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked = append(d.asked, "as "+string(person))
+	return d
+}
+
 // CountAnew notes whose budget was counted anew.
 func (d *desk) CountAnew(ctx context.Context, agent protocol.PeerID) error {
 	d.mu.Lock()

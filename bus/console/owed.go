@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,12 +15,12 @@ import (
 
 const listedOwed = 500
 
-// An owed is one obligation, whether a visitor may be the one who closes it, and the page that tells more,
-// empty if none does.
+// An owed is one obligation, the person at the console or the command line who may close it, and the page
+// that tells more, each empty if there is none.
 type owed struct {
 	collab.Obligation
-	MayClose bool
-	More     string
+	Closer protocol.PeerID
+	More   string
 }
 
 // more returns the page of what an obligation is about. The caller must hold mu.
@@ -37,11 +36,15 @@ func (f *facts) more(o *collab.Obligation) string {
 	return "message"
 }
 
-// closable reports whether one of those who may close what an event obliges to speaks by the
-// console or the command line.
-func closable(o *collab.Obligation) bool {
-	return o.Kind == collab.KindObligation && slices.ContainsFunc([]protocol.PeerID{o.OwedToIdentity, o.DelegateIdentity, o.OwedByIdentity},
-		func(who protocol.PeerID) bool { return protocol.RoleOf(who) == protocol.RoleCLI })
+// closer returns which of those who may close what an event obliges to speaks by the console or the
+// command line.
+func closer(o *collab.Obligation) protocol.PeerID {
+	for _, who := range []protocol.PeerID{o.OwedToIdentity, o.DelegateIdentity, o.OwedByIdentity} {
+		if o.Kind == collab.KindObligation && protocol.RoleOf(who) == protocol.RoleCLI {
+			return who
+		}
+	}
+	return ""
 }
 
 type owedView struct {
@@ -71,7 +74,7 @@ func (l *look) owed() error {
 	}
 	for _, o := range list {
 		if len(view.List) < listedOwed && l.matches(o.ID, o.Title, o.OwedByID, o.OwedToID, string(o.OwedByIdentity), string(o.OwedToIdentity)) {
-			view.List = append(view.List, owed{o, closable(&o), f.more(&o)})
+			view.List = append(view.List, owed{o, closer(&o), f.more(&o)})
 		}
 	}
 	l.Title, l.Page = "Owed", view
@@ -114,6 +117,9 @@ func (l *look) settle() error {
 	act := settlements[do]
 	if act == nil || asker == nil || id == "" || len(id) > protocol.MaxTopic || len(said) > maxTalk || do == "answer" && said == "" {
 		return &refusal{http.StatusBadRequest, "there is no such question or item, or an answer that says nothing or too much"}
+	}
+	if as := protocol.PeerID(l.PostFormValue("as")); protocol.RoleOf(as) == protocol.RoleCLI && protocol.CheckTopic(string(as)) == nil {
+		asker = asker.As(as)
 	}
 	ctx, cancel := context.WithTimeout(l.Context(), askLimit)
 	defer cancel()

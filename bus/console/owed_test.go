@@ -76,8 +76,12 @@ func TestWhatIsOwedIsSettledThere(t *testing.T) {
 		}
 	}
 	token := formToken(t, body)
+	if !strings.Contains(body, `name="as" value="cli:will"`) {
+		t.Errorf("what cli:will waits for is not closed as cli:will: %s", body)
+	}
 	act := func(id, do, said string) answer {
-		return s.ask(t, http.MethodPost, home+"owed", url.Values{"id": {id}, "do": {do}, "said": {said}, "form": {token}}.Encode(), cookie)
+		as := map[bool]string{true: "cli:will", false: "tg:77"}[do == "discharge"] // nobody speaks as a chat
+		return s.ask(t, http.MethodPost, home+"owed", url.Values{"id": {id}, "do": {do}, "said": {said}, "as": {as}, "form": {token}}.Encode(), cookie)
 	}
 	for _, c := range [][4]string{
 		{"q_1", "answer", " eu-west ", "q_1 is answered now"}, {"q_1", "close", "", "q_1 is closed now"},
@@ -88,7 +92,7 @@ func TestWhatIsOwedIsSettledThere(t *testing.T) {
 			t.Errorf("%v: %d to %q", c, a.status, a.header.Get("Location"))
 		}
 	}
-	want := []string{"question.answer q_1 eu-west", "question.close q_1", "work_item.update wi_1 done", "work_item.update wi_1 cancelled", "work_item.wake wi_1", "obligation.discharge ob_1 agent:lead"}
+	want := []string{"question.answer q_1 eu-west", "question.close q_1", "work_item.update wi_1 done", "work_item.update wi_1 cancelled", "work_item.wake wi_1", "as cli:will", "obligation.discharge ob_1 agent:lead"}
 	if got := d.did(); !slices.Equal(got, want) {
 		t.Errorf("asked the broker %q", got)
 	}

@@ -109,7 +109,7 @@ func (g gate) Lookup(token string) (console.Access, bool) {
 	}
 	see, act := rights(c)
 	return console.Access{
-		Name: c.Name, See: see, Act: act, Voice: &voice{g.view, g.file, c},
+		Name: c.Name, See: see, Act: act, Voice: &voice{g.view, g.file, c, ""},
 		Current: func() bool {
 			now, ok := g.file.Current(c)
 			if !ok {
@@ -137,6 +137,7 @@ type voice struct {
 	view       *view
 	file       *grant.File
 	credential *grant.Credential // nil on an open bus
+	as         protocol.PeerID   // who speaks, if the credential may be that; empty: its holder
 }
 
 var _ console.Voice = (*voice)(nil)
@@ -205,6 +206,13 @@ func (v *voice) Talk(ctx context.Context, agent protocol.PeerID, text string) (a
 	return answer, err
 }
 
+// As implements console.Voice.
+func (v *voice) As(person protocol.PeerID) console.Voice {
+	other := *v
+	other.as = person
+	return &other
+}
+
 // CountAnew implements console.Voice.
 func (v *voice) CountAnew(ctx context.Context, agent protocol.PeerID) error {
 	p, person, err := v.peer(newRun())
@@ -236,7 +244,7 @@ func (v *voice) peer(suffix string) (p *peer.Peer, person string, err error) {
 	if server == nil {
 		return nil, "", errors.New("the bus has not started")
 	}
-	id := consoleIdentity(holder, suffix)
+	id := consoleIdentity(holder, suffix, v.as)
 	person, _, _ = strings.Cut(id.Name(), ".")
 	return peer.New(id, &peer.Options{Dial: func(context.Context) (jsonrpc.Stream, error) {
 		ours, theirs := wire.Pipe(nil)
@@ -245,14 +253,19 @@ func (v *voice) peer(suffix string) (p *peer.Peer, person string, err error) {
 	}}), person, nil
 }
 
-// consoleIdentity is as whom the holder of a credential asks: under its name if it may be
-// that, since records show who decided.
-func consoleIdentity(c *grant.Credential, run string) protocol.PeerID {
-	if c == nil {
-		return protocol.PeerID("cli:console" + run)
+// consoleIdentity is as whom the holder of a credential asks: as the person that is named, if it may be that, or
+// under its name, since records show who decided.
+func consoleIdentity(c *grant.Credential, run string, as protocol.PeerID) protocol.PeerID {
+	names := []protocol.PeerID{"cli:console"}
+	if c != nil {
+		names = slices.Insert(names, 0, protocol.PeerID("cli:"+c.Name))
 	}
-	for _, id := range []protocol.PeerID{protocol.PeerID("cli:" + c.Name + run), protocol.PeerID("cli:console" + run)} {
-		if c.MayBe(id) && protocol.CheckTopic(string(id)) == nil {
+	if as != "" {
+		names = slices.Insert(names, 0, as)
+	}
+	for _, name := range names {
+		id := name + protocol.PeerID(run)
+		if (c == nil || c.MayBe(id)) && protocol.CheckTopic(string(id)) == nil {
 			return id
 		}
 	}

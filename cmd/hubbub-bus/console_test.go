@@ -128,7 +128,7 @@ func TestTheConsoleDecidesAsItsVisitor(t *testing.T) {
 		t.Errorf("denied after it: %d %s", code, body)
 	}
 	held, _ := file.Lookup(operator)
-	last := &voice{view, file, held}
+	last := &voice{view, file, held, ""}
 	if code, body := decide(operator, "revoke"); code != http.StatusSeeOther || !strings.Contains(body, "revoked") {
 		t.Errorf("revoked: %d %s", code, body)
 	}
@@ -166,8 +166,15 @@ func TestAsWhomTheConsoleAsks(t *testing.T) {
 		"cli:console,": {Name: "will", Identities: []string{"cli:console"}},
 		"cli:console;": {Name: "a b", Identities: []string{"cli:console"}},
 	} {
-		id := string(consoleIdentity(c, ".0123456789"))
+		id := string(consoleIdentity(c, ".0123456789", ""))
 		if run := strings.HasSuffix(want, "."); run && (!strings.HasPrefix(id, want) || len(id) != len(want)+10) || !run && id != "cli:console" {
+			t.Errorf("%+v asks as %s", c, id)
+		}
+	}
+	for want, c := range map[protocol.PeerID]*grant.Credential{ // as ann, where that may be
+		"cli:ann.run": {Name: "will", Identities: []string{"cli:*"}}, "cli:will.run": {Name: "will", Identities: []string{"cli:will.*"}},
+	} {
+		if id := consoleIdentity(c, ".run", "cli:ann"); id != want {
 			t.Errorf("%+v asks as %s", c, id)
 		}
 	}

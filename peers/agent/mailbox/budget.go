@@ -74,8 +74,8 @@ func (tx *Tx) Afford(t *Turn, e *Entry, b attention.Budget) (bound string, ok bo
 		"bound": most, "until": protocol.FormatTime(until),
 	})
 	tx.withhold(t, e, reason,
-		fmt.Sprintf("I have reached a bound of today: %s (%d). I go on about %s UTC, or once an operator has me count anew (hubbub resume %s --budget).",
-			budgetWords[reason], most, until.UTC().Format("15:04"), tx.m.id))
+		fmt.Sprintf("I have reached a bound of today: %s (%d). I go on about %s, or once an operator has me count anew (hubbub resume %s --budget).",
+			budgetWords[reason], most, until.UTC().Format("15:04 UTC on January 2"), tx.m.id))
 	return fmt.Sprintf("a bound of 24 hours is reached: %s (%d); hubbub resume %s --budget counts anew", budgetWords[reason], most, tx.m.id), false
 }
 
