@@ -2,6 +2,7 @@ package view
 
 import (
 	"encoding/json"
+	"maps"
 	"regexp"
 	"strings"
 	"sync"
@@ -60,6 +61,13 @@ func (t *Titles) Title(id string) string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.known[protocol.PeerID(chat)]
+}
+
+// All returns the titles by their chats.
+func (t *Titles) All() map[protocol.PeerID]string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return maps.Clone(t.known)
 }
 
 // Called returns how a person knows an identity or a topic: its role with the title of its

@@ -41,6 +41,9 @@ func Attach(root *cobra.Command) *Attached {
 	level := root.PersistentFlags().Lookup("log-level")
 	level.DefValue = "warn" // people read results
 	a.settings.logLevel = level.DefValue
+	for flag, values := range map[string][]string{"log-level": {"debug", "info", "warn", "error"}, "log-format": {"console", "json"}} {
+		_ = root.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	}
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = a.prepare
 	root.Version = Version()
@@ -48,20 +51,18 @@ func Attach(root *cobra.Command) *Attached {
 	foldFlags(root, terminalWidth)
 	foldHelp(root)
 	countArguments(root)
-	a.prepareCompletion(root)
 	return a
 }
 
-// prepareCompletion gives what completes arguments the Env, with the flags before them.
-func (a *Attached) prepareCompletion(cmd *cobra.Command) {
-	for _, sub := range cmd.Commands() {
-		a.prepareCompletion(sub)
-	}
-	complete := cmd.ValidArgsFunction
-	if complete == nil {
-		return
-	}
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+type attachedKey struct{}
+
+// Completing gives what completes an argument or a flag the Env, with the flags before it.
+func Completing(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		a, _ := cmd.Context().Value(attachedKey{}).(*Attached)
+		if a == nil {
+			panic("the command was not prepared by program.Attach")
+		}
 		if stop := a.stop; stop != nil { // of the command that completes
 			a.stop = nil
 			defer stop()
@@ -94,7 +95,7 @@ func (a *Attached) execute(ctx context.Context, o outside) int {
 	a.root.SetErr(o.stderr)
 	var refused error
 	explainCalls(a.root, func(err error) { refused = err })
-	cmd, err := a.root.ExecuteContextC(ctx)
+	cmd, err := a.root.ExecuteContextC(context.WithValue(ctx, attachedKey{}, a))
 	if err == nil {
 		err = refused
 	}
