@@ -2,8 +2,9 @@
 //
 //	p := peer.New("agent:echo", &peer.Options{Token: os.Getenv("HUBBUB_TOKEN")})
 //	p.Subscribe(ctx, "agent:echo")
-//	p.Handle(protocol.TypeTGMessage, func(ctx context.Context, d *peer.Delivery) error {
-//		_, err := p.Send(ctx, d.Message.From.Topic(), p.NewMessage(protocol.TypeTGReply, protocol.ChatReply{Text: "hello"}))
+//	p.Handle(protocol.TypeChatMessage, func(ctx context.Context, d *peer.Delivery) error {
+//		reply := protocol.ChatReply{Text: "hello", InReplyTo: string(d.Message.MessageID)}
+//		_, err := p.Send(ctx, d.Message.From.Topic(), p.NewMessage(protocol.TypeChatReply, reply))
 //		return err
 //	})
 //	err := p.Run(ctx)
