@@ -74,6 +74,8 @@ class Bus:
             await self.ready.wait()
             try:
                 result = await self.call("sendMessage", {"topic": topic, "payload": payload})
+                if not result["deliveredTo"] and "failures" not in result:
+                    print(f"{IDENTITY}: nobody listens to {topic}", file=sys.stderr)
                 for f in result.get("failures", []):
                     print(f"{IDENTITY}: {f['peer']} did not take it: {f['status']} {f.get('error', '')}", file=sys.stderr)
                 return

@@ -19,7 +19,7 @@ interface Message<T = unknown> {
 }
 interface ChatMessage { text?: string; sourceId?: string; author?: { kind?: string } }
 interface Reply { text: string; inReplyTo?: string; idempotencyKey?: string }
-interface Outcome { failures?: { peer: string; status: string; error?: string }[] }
+interface Outcome { deliveredTo: number; failures?: { peer: string; status: string; error?: string }[] }
 interface Frame {
   id?: string | number;
   method?: string;
@@ -58,7 +58,8 @@ class Bus {
     for (;;) {
       try {
         await this.ready.promise;
-        const { failures } = (await this.call("sendMessage", { topic, payload })) as Outcome;
+        const { deliveredTo, failures } = (await this.call("sendMessage", { topic, payload })) as Outcome;
+        if (!deliveredTo && !failures) console.error(`${identity}: nobody listens to ${topic}`);
         for (const f of failures ?? []) console.error(`${identity}: ${f.peer} did not take it: ${f.status} ${f.error ?? ""}`);
         return;
       } catch (e) {

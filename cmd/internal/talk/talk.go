@@ -30,7 +30,7 @@ func Taken(agent protocol.PeerID, result *protocol.SendResult) error {
 		f := result.Failures[0]
 		return fmt.Errorf("%s did not take it: %s", agent, strings.TrimSuffix(string(f.Status)+", "+f.Error, ", "))
 	case result.DeliveredTo == 0:
-		return fmt.Errorf("%s is not on the bus; `hubbub peers` lists who is, and `hubbub chat --start %s` starts it", agent, agent)
+		return fmt.Errorf("%s is not on the bus, or subscribes to nothing; `hubbub peers` lists who is and does, and `hubbub chat --start %s` starts it", agent, agent)
 	}
 	return nil
 }
