@@ -120,6 +120,7 @@ var handlings = map[string]handling{
 	"hubbub log export --help":                                 {says: `--since`},
 	"hubbub log prune --before 30d":                            {says: `^0 rows`},
 	"hubbub backup FOLDER":                                     {says: `^[1-9]\d* files copied`},
+	"hubbub tail --type tg_message":                            {says: `tg_message`, on: wholeSystem},
 	"hubbub tail --event rejected --since 1h":                  {says: `rejected .* does not grant`, on: wholeSystem, first: (*reader).sendForbidden},
 	"hubbub peers --data /var/lib/hubbub-bus":                  {says: `agent:system`, on: wholeSystem},
 	"hubbub tail --data /var/lib/hubbub-bus":                   {says: `send_finish`, on: wholeSystem},
@@ -141,7 +142,7 @@ var handlings = map[string]handling{
 
 	// Credentials.
 	"hubbub token create NAME --identity P --subscribe P --publish P": {says: `^\S{40,}$`, first: (*reader).revokeName},
-	"hubbub token create NAME":                                        {says: `^\S{40,}$`, first: (*reader).revokeName, with: []string{"--identity", "agent:name"}},
+	"hubbub token create NAME --identity P":                           {says: `^\S{40,}$`, first: (*reader).revokeName},
 	"hubbub token list":                                               {says: `hubbub-tg`},
 	"hubbub token revoke NAME":                                        {says: `is revoked: its sessions end`},
 	"hubbub token revoke NAME --with-issued":                          {says: `is revoked: its sessions end`, first: (*reader).createName},

@@ -37,6 +37,7 @@ type examination struct {
 	apiURL         string
 	harness        string
 	harnessCommand string
+	model, baseURL string // of the harness, as the file says
 	keep           string // activity-keep of the file
 	deleteWebhook  bool
 }
@@ -47,7 +48,7 @@ func newDoctor() *cobra.Command {
 		Use:   "doctor",
 		Short: "Find out why something does not work, and say what to do",
 		Long: "Looks at the bot token (TELEGRAM_BOT_TOKEN), privacy mode and what it hides, a second poller, a webhook left\n" +
-			"over, the clock, the disk, the activity log, the bus, what could not be delivered, agents that were given up or decide nothing, and the login of the agents' harness. Exits 1 when\n" +
+			"over, the clock, the disk, the activity log, the bus, what could not be delivered, agents that were given up or decide nothing, and whether the agents' model answers, takes the key and is there, or the login of another harness. Exits 1 when\n" +
 			"it finds a problem.",
 		RunE: x.run,
 	}
@@ -92,7 +93,7 @@ func (x *examination) run(cmd *cobra.Command, _ []string) error {
 	} else {
 		findings = append(findings, tg.Diagnose(cmd.Context(), token, &botapi.Options{URL: x.apiURL}, bridging(cmd.Context(), env, token))...)
 	}
-	findings = append(findings, under("harness", x.examineHarness(env))...)
+	findings = append(findings, under("harness", x.examineHarness(cmd.Context(), env))...)
 	return reportFindings(newPrinter(cmd), findings)
 }
 
@@ -110,7 +111,8 @@ func (x *examination) readTables(cmd *cobra.Command, env *program.Env) (findings
 	for _, s := range []struct {
 		table, key string
 		into       *string
-	}{{"bus", "activity-keep", &x.keep}, {"tg", "api-url", &x.apiURL}, {"agent", "harness", &x.harness}, {"agent", "harness-command", &x.harnessCommand}} {
+	}{{"bus", "activity-keep", &x.keep}, {"tg", "api-url", &x.apiURL}, {"agent", "harness", &x.harness}, {"agent", "harness-command", &x.harnessCommand},
+		{"agent", "model", &x.model}, {"agent", "base-url", &x.baseURL}} {
 		if value, ok := program.TOMLText(r.table(s.table)[s.key]); ok && !cmd.Flags().Changed(s.key) {
 			*s.into = value
 		}
@@ -390,9 +392,6 @@ func bridging(ctx context.Context, env *program.Env, token string) tg.Bridging {
 	return known
 }
 
-// modelKeyOf are the variables with the keys of the harnesses that ask a model.
-var modelKeyOf = map[string]string{"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
-
 // storedKeys returns the variables that `hubbub up` wrote for the agents: the doctor is asked
 // in another terminal, which seldom has them.
 func storedKeys(data string) []string {
@@ -414,12 +413,13 @@ func modelKey(env *program.Env, variable string) (string, error) {
 }
 
 // examineHarness looks at what the agents' harness needs to log in.
-func (x *examination) examineHarness(env *program.Env) tg.Finding {
+func (x *examination) examineHarness(ctx context.Context, env *program.Env) tg.Finding {
 	switch x.harness {
 	case "":
 		for _, name := range []string{"openai", "anthropic"} {
-			if key, err := modelKey(env, modelKeyOf[name]); err == nil && key != "" {
-				return fine(modelKeyOf[name] + " is set, for --harness " + name + ".")
+			variable := modelAPIs[name].keyName
+			if key, err := modelKey(env, variable); err == nil && key != "" {
+				return fine(variable + " is set, for --harness " + name + ".")
 			}
 		}
 		return warning("No model's key is set: agents run the scripted harness, whose answers are fixed rules.",
@@ -427,15 +427,15 @@ func (x *examination) examineHarness(env *program.Env) tg.Finding {
 	case "scripted":
 		return fine("The scripted harness needs no login.")
 	case "openai", "anthropic":
-		name := modelKeyOf[x.harness]
+		name := modelAPIs[x.harness].keyName
 		key, err := modelKey(env, name)
 		switch {
 		case err != nil:
 			return problem(err.Error(), "Put the key into that file.")
-		case key == "":
+		case key == "" && x.baseURL == "":
 			return problem(name+" is not set.", "Set it, or "+name+"_FILE to a file that holds the key.")
 		}
-		return fine(name + " is set.")
+		return x.askModel(ctx, key)
 	case "acp", "c2a":
 		return examineCommand(x.harness, x.harnessCommand)
 	case "a2a":

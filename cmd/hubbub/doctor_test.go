@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -123,5 +126,38 @@ func TestDoctorSaysWhatTheLogComesTo(t *testing.T) {
 	}
 	if f := (&examination{keep: "999999TiB"}).examineLog(t.Context(), data); f.Level != tg.LevelWarning || !strings.Contains(f.Says, "no room") {
 		t.Errorf("of more than the disk holds: %+v", f)
+	}
+}
+
+// TestDoctorAsksTheModel: whether it is there, takes the key and has the model.
+func TestDoctorAsksTheModel(t *testing.T) {
+	answer, code := `{"data":[{"id":"m1"}]}`, 200
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/models" || r.Header.Get("Authorization") != "Bearer sk-key" {
+			t.Errorf("%s with %q", r.URL.Path, r.Header.Get("Authorization"))
+		}
+		w.WriteHeader(code)
+		io.WriteString(w, answer)
+	}))
+	x := examination{harness: "openai", model: "m1", baseURL: server.URL + "/v1/"}
+	for _, c := range []struct {
+		code   int
+		answer string
+		level  tg.Level
+		says   string
+	}{
+		{200, answer, tg.LevelOK, "takes the key"},
+		{200, `{"data":[{"id":"m2"}]}`, tg.LevelWarning, `lists no "m1"; it has m2`},
+		{401, `{}`, tg.LevelProblem, "refuses the key (401)"},
+		{404, `not found`, tg.LevelOK, "shows with the first message"},
+	} {
+		code, answer = c.code, c.answer
+		if f := x.askModel(t.Context(), "sk-key"); f.Level != c.level || !strings.Contains(f.Says, c.says) {
+			t.Errorf("%d %s: %+v", c.code, c.answer, f)
+		}
+	}
+	server.Close()
+	if f := x.askModel(t.Context(), "sk-key"); f.Level != tg.LevelProblem || !strings.Contains(f.Says, "is not reached") || strings.Contains(f.Says, "sk-key") {
+		t.Errorf("a server that is gone: %+v", f)
 	}
 }

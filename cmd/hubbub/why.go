@@ -141,7 +141,11 @@ func explain(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionF
 		if f.Agent != "" {
 			who = f.Agent + " has not"
 		}
-		return fmt.Errorf("%s recorded anything about %q, and it was sent to none; hubbub tail --type tg_message --json shows sourceIds", who, f.EventID)
+		advice := "hubbub tail --type tg_message --json shows sourceIds"
+		if strings.HasPrefix(f.EventID, "tg:") {
+			advice += "; the log of the bridge says whom it turned away (hubbub pair admits)"
+		}
+		return fmt.Errorf("%s recorded anything about %q, and it was sent to none; %s", who, f.EventID, advice)
 	}
 	for _, s := range stories {
 		if len(s.Decisions) == 1 {
