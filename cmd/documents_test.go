@@ -104,7 +104,7 @@ var handlings = map[string]handling{
 	"hubbub why wi_01J...":             {says: `created: open, owner name`, on: wholeSystem, first: (*reader).giveWork},
 	"hubbub stats":                     {says: `agent:tg-12345 .*: .*[1-9]\d* responded`, on: wholeSystem},
 	"hubbub stats --spent":             {says: `agent:tg-12345 .*tg:12345`, on: wholeSystem},
-	"hubbub resume --budget":           {says: `agent:tg-12345 counts its budgets anew`, on: wholeSystem},
+	"hubbub resume --budget":           {says: `agent:tg-12345 .*counts its budgets anew`, on: wholeSystem},
 	"hubbub chat --start helper":       {says: `\S`, on: wholeSystem, with: []string{"hello"}},
 	"hubbub console":                   {says: `^http://127\.0\.0\.1:\d+/console/enter/`, on: wholeSystem},
 	"hubbub top":                       {says: `messages/s`, on: wholeSystem},
