@@ -124,7 +124,13 @@ func newLogSQL(logs *logs) *cobra.Command {
 			if newPrinter(cmd).json {
 				print = sqlObjects(jsonLines(w))
 			}
-			return errors.Join(r.SQL(cmd.Context(), strings.Join(args, " "), print), w.Flush())
+			progress := readingLog(cmd)
+			defer progress.End()
+			err := r.SQL(cmd.Context(), strings.Join(args, " "), func(columns []string, values []any) error {
+				progress.End()
+				return print(columns, values)
+			})
+			return errors.Join(err, w.Flush())
 		}),
 	}
 }
@@ -268,6 +274,11 @@ func (l *logs) read(run func(cmd *cobra.Command, r *activitylog.Reader, args []s
 		}
 		return run(cmd, r, args)
 	}
+}
+
+// readingLog says that a log is read, until something is printed.
+func readingLog(cmd *cobra.Command) *screen.Progress {
+	return program.From(cmd).Progress("reading the log", "", nil)
 }
 
 // logPaths returns the databases that --log names.

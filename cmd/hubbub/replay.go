@@ -100,7 +100,9 @@ func (p *replaying) run(cmd *cobra.Command, r *activitylog.Reader, f activitylog
 	if err != nil {
 		return err
 	}
+	progress := readingLog(cmd)
 	list, err := p.decide(cmd, r, f, cfg)
+	progress.End()
 	if err != nil {
 		return err
 	}

@@ -33,14 +33,18 @@ func newStats() *cobra.Command {
 		other := func(agent string) bool {
 			return len(args) > 0 && !slices.ContainsFunc(args, func(a string) bool { return agentName(a) == agent })
 		}
+		progress := readingLog(cmd)
+		defer progress.End()
 		if spent {
 			list, err := r.Spending(cmd.Context(), rows.filter.Since, rows.filter.Until)
+			progress.End()
 			if err != nil {
 				return err
 			}
 			return printSpending(cmd, slices.DeleteFunc(list, func(s activitylog.Spending) bool { return other(s.Agent) }))
 		}
 		list, err := r.AgentStats(cmd.Context(), rows.filter.Since, rows.filter.Until)
+		progress.End()
 		if err != nil {
 			return err
 		}

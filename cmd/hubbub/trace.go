@@ -39,6 +39,8 @@ func newTrace() *cobra.Command {
 	cmd.Flags().IntVar(&limit, "limit", 200, "show at most so many messages")
 	cmd.Flags().BoolVar(&alone, "alone", false, "show only the message, not what it caused")
 	cmd.RunE = addLogs(cmd).read(func(cmd *cobra.Command, r *activitylog.Reader, args []string) error {
+		progress := readingLog(cmd)
+		defer progress.End()
 		ids, err := messages(cmd.Context(), r, wholeID(cmd.Context(), r, args[0]))
 		if err != nil {
 			return err
@@ -53,6 +55,7 @@ func newTrace() *cobra.Command {
 			} else {
 				chain, err = r.Chain(cmd.Context(), id, &activitylog.ChainOptions{Within: within, Limit: limit})
 			}
+			progress.End()
 			switch {
 			case errors.Is(err, activitylog.ErrUnknownMessage):
 				return fmt.Errorf("%w; hubbub tail shows the ids of messages, and --log reads other logs", err)

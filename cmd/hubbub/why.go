@@ -125,6 +125,8 @@ const logBehind = 250 * time.Millisecond
 
 // explain prints the stories of an event.
 func explain(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter) error {
+	progress := readingLog(cmd)
+	defer progress.End()
 	stories, err := gather(cmd, r, f)
 	if err != nil {
 		return err
@@ -132,6 +134,7 @@ func explain(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionF
 	if len(stories) == 0 && f.Agent == "" {
 		retry.Sleep(cmd.Context(), logBehind) // so that what the broker has told by now is there
 		steps, err := stepsOf(cmd.Context(), r, f.EventID, f.Since)
+		progress.End()
 		if err != nil || len(steps) > 0 {
 			return errors.Join(err, printAll(cmd, steps, "", func(p *printer, steps []*step) { printSteps(p, f.EventID, steps, titlesIn(cmd.Context(), r)) }))
 		}
@@ -147,6 +150,7 @@ func explain(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionF
 		}
 		return fmt.Errorf("%s recorded anything about %q, and it was sent to none; %s", who, f.EventID, advice)
 	}
+	progress.End()
 	for _, s := range stories {
 		if len(s.Decisions) == 1 {
 			s.Decisions = nil // s.Decision is that one

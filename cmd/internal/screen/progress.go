@@ -3,6 +3,7 @@ package screen
 import (
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -11,6 +12,7 @@ import (
 // the first one on. Nil says nothing. What takes less than a second is not told of.
 type Progress struct {
 	count atomic.Int64
+	end   sync.Once
 	stop  chan struct{}
 	ended chan struct{} // closed when nothing is written any more
 }
@@ -51,10 +53,10 @@ func (p *Progress) Add(n int) {
 	}
 }
 
-// End takes the line away. It must be called once.
+// End takes the line away. It must be called, before anything else is written.
 func (p *Progress) End() {
 	if p != nil {
-		close(p.stop)
+		p.end.Do(func() { close(p.stop) })
 		<-p.ended
 	}
 }

@@ -18,6 +18,7 @@ func TestProgressBeginsAfterASecond(t *testing.T) {
 			time.AfterFunc(1500*time.Millisecond, func() { p.Add(7) })
 			<-time.After(work)
 			p.End()
+			p.End() // where it was ended before what was written
 			if got := terminal.String(); got != want {
 				t.Errorf("within %s it says %q; want %q", work, got, want)
 			}
