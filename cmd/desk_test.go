@@ -61,6 +61,7 @@ func TestAPersonGivesOutWorkInAGroup(t *testing.T) {
 	await(`^` + id + `: .* review`)
 	say("/done "+id+" well done", `^`+id+`: Write the release notes\. done`)
 	say("/work", "No work is open here")
+	say("/work list", "No work is open here")
 
 	// Each step of it is explained.
 	why := ""

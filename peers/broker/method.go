@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -101,9 +104,40 @@ func decodeParams[P any](raw json.RawMessage) (p P) {
 		return p
 	}
 	if err := json.Unmarshal(raw, &p); err != nil {
-		invalid("params cannot be read: %v", err)
+		invalid("%s", misread(err))
 	}
 	return p
+}
+
+// misread says why params cannot be read, by the names that their sender gave.
+func misread(err error) string {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return "params cannot be read: " + err.Error()
+	}
+	name := "params"
+	for part := range strings.SplitSeq(wrong.Field, ".") {
+		if part != "" && strings.ToLower(part[:1]) == part[:1] { // others are how we group fields
+			name += "." + part
+		}
+	}
+	kind := wrong.Type.Kind()
+	if kind == reflect.Pointer {
+		kind = wrong.Type.Elem().Kind()
+	}
+	want := "an object"
+	switch kind { //nolint:exhaustive // of the others params have none
+	case reflect.String:
+		want = "a string"
+	case reflect.Bool:
+		want = "true or false"
+	case reflect.Slice:
+		want = "an array"
+	case reflect.Int, reflect.Int64, reflect.Float64:
+		want = "a number"
+	}
+	given, _, _ := strings.Cut(wrong.Value, " ") // a number comes with its digits
+	return fmt.Sprintf("%s must be %s, not %s", name, want, given)
 }
 
 // findMethod returns a method; the refusal of one that there is not names the known ones.

@@ -46,7 +46,9 @@ func TestWorkItemsAreCheckedWhenTheyAreMade(t *testing.T) {
 		"blank creator":         {m{"createdById": ""}, "createdById is required"},
 		"unknown state":         {m{"state": "paused"}, "paused"},
 		"a kind that it is not": {m{"kind": "question"}, "question"},
-		"params of no shape":    {m{"title": 5}, "params cannot be read"},
+		"params of no shape":    {m{"title": 5}, "params.title must be a string, not number"},
+		"a member of no shape":  {m{"waitingOn": m{"label": true}}, "params.waitingOn.label must be a string, not bool"},
+		"an object of no shape": {m{"waitingOn": "x"}, "params.waitingOn must be an object, not string"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)

@@ -211,7 +211,7 @@ func (r *orderRun) work() (string, error) {
 	id, rest := cutID(r.Text, workPrefixes)
 	who, words := r.cutName(rest)
 	switch {
-	case r.Text == "":
+	case r.Text == "", strings.EqualFold(r.Text, "list"):
 		return r.list()
 	case id != "" && rest == "":
 		return r.showWork(id)
