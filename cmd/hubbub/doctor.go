@@ -305,12 +305,22 @@ func examineAgents(ctx context.Context, data string) []tg.Finding {
 	if !exists(path) {
 		return nil
 	}
-	failed, err := system.AgentsGivenUp(ctx, path)
+	failed, coming, err := system.AgentsDown(ctx, path)
+	var findings []tg.Finding
 	switch {
 	case err != nil:
 		return []tg.Finding{warning(sentence(err.Error()), "Look as the user who runs the spawner.")}
+	case len(coming) > 0:
+		says := fmt.Sprintf("%s shall run, and has not said that it is online", coming[0].Agent)
+		if len(coming) > 1 {
+			says += fmt.Sprintf(", and %d more", len(coming)-1)
+		}
+		findings = []tg.Finding{warning(says+".", "If it stays so, see the log of the spawner, and "+agentLog(data, string(coming[0].Name))+".")}
 	case len(failed) == 0:
 		return []tg.Finding{fine("None was given up.")}
+	}
+	if len(failed) == 0 {
+		return findings
 	}
 	const shown = 3
 	var each []string
@@ -321,8 +331,8 @@ func examineAgents(ctx context.Context, data string) []tg.Finding {
 		each = append(each, fmt.Sprintf("%d more", more))
 	}
 	first := string(failed[0].Name)
-	return []tg.Finding{warning("Given up, and not started any more: "+strings.Join(each, ", ")+".",
-		"What "+first+" said last: "+agentLog(data, first)+". The next message in its chat starts it anew.")}
+	return append(findings, warning("Given up, and not started any more: "+strings.Join(each, ", ")+".",
+		"What "+first+" said last: "+agentLog(data, first)+". The next message in its chat starts it anew."))
 }
 
 // agentLog returns the file with an agent's log in the spawner's data folder, or the

@@ -103,25 +103,31 @@ func topicsOf(tx *store.Tx, agent AgentName) []protocol.Topic {
 	return store.All(tx, store.Itself[protocol.Topic], `SELECT topic FROM assignments WHERE agent = ? ORDER BY since, topic`, agent)
 }
 
-// A GivenUp is an agent that is not started again until somebody asks for it.
+// A GivenUp is an agent that is not started again until somebody asks for it, or that does not
+// come up.
 type GivenUp struct {
 	Agent protocol.PeerID
 	Name  AgentName
 	Error string // how it ended, the last time
 }
 
-// AgentsGivenUp reads from the database of a spawner, which may run meanwhile, the
-// agents that it gave up, by name.
-func AgentsGivenUp(ctx context.Context, path string) ([]GivenUp, error) {
+// AgentsDown reads from the database of a spawner, which may run meanwhile, the agents that
+// it gave up, and those that shall run and have not said that they are online, by name.
+func AgentsDown(ctx context.Context, path string) (failed, coming []GivenUp, err error) {
 	db, err := store.Attach(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer db.Close() //nolint:errcheck // nothing was written
 	tx := store.On(ctx, db)
-	all := store.All(tx, func(g *GivenUp) []any { return []any{&g.Agent, &g.Name, &g.Error} },
-		`SELECT 'agent:' || name, name, error FROM agents WHERE state = ? ORDER BY name`, stateFailed)
-	return all, tx.Err()
+	for _, q := range []struct {
+		state string
+		list  *[]GivenUp
+	}{{stateFailed, &failed}, {stateWanted, &coming}} {
+		*q.list = store.All(tx, func(g *GivenUp) []any { return []any{&g.Agent, &g.Name, &g.Error} },
+			`SELECT 'agent:' || name, name, error FROM agents WHERE state = ? AND online = 0 ORDER BY name`, q.state)
+	}
+	return failed, coming, tx.Err()
 }
 
 // HandleOf reads from the database of a spawner, which may run meanwhile, the handle

@@ -1,6 +1,7 @@
 package system_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,10 +36,10 @@ func TestAChatGetsItsAgent(t *testing.T) {
 		settle()
 		// The same request again, and another one, find the agent that runs.
 		ask(t, bridge, "tg:42", protocol.SpawnRequest{RequestID: "r1"})
-		ask(t, bridge, "tg:7", protocol.SpawnRequest{RequestID: "r2", Topic: "tg:42"})
 		if got, _ := result(t, bridge); got != want {
 			t.Errorf("repeated: %+v", got)
 		}
+		ask(t, bridge, "tg:7", protocol.SpawnRequest{RequestID: "r2", Topic: "tg:42"}) // answers to two topics have no order
 		if got, d := result(t, bridge); got.RequestID != "r2" || got.Agent != "agent:tg-42" || d.Topic != "tg:7" {
 			t.Errorf("second: %+v to %s", got, d.Topic)
 		}
@@ -172,7 +173,11 @@ func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
 		}
 		var starts []time.Time
 		h.stage.playing(func(_ *stage, _ system.Spec, a *actor) {
-			starts = append(starts, time.Now())
+			if starts = append(starts, time.Now()); len(starts) == 2 {
+				if down, coming, err := system.AgentsDown(context.Background(), h.path); err != nil || len(down) != 0 || len(coming) != 1 || coming[0].Agent != "agent:tg-1" {
+					t.Errorf("between two starts: %+v given up, %+v coming, %v", down, coming, err)
+				}
+			}
 			a.end(&system.Exit{Reason: "exit status 1", Said: "words of a program"})
 		})
 		time.Sleep(time.Minute)
@@ -189,6 +194,9 @@ func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
 		r, _ := result(t, bridge)
 		if r.RequestID != "later" || r.Status != "failed" || !strings.Contains(r.Error, "exit status 1") || !strings.Contains(r.Error, "4 times") || strings.Contains(r.Error, "words") {
 			t.Errorf("%+v", r)
+		}
+		if down, coming, err := system.AgentsDown(t.Context(), h.path); err != nil || len(coming) != 0 || len(down) != 1 || !strings.Contains(down[0].Error, "words of a program") {
+			t.Errorf("given up: %+v, coming: %+v, %v", down, coming, err)
 		}
 		var failed bool
 		for watcher.Waiting() > 0 {
