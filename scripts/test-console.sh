@@ -1,7 +1,8 @@
 #!/bin/sh
 # Opens every page of the console of a live demo in headless Chromium, in light
 # and dark: no error in the browser, the tail moves, a trace is drawn, filters work,
-# hostile names have no effect, axe-core finds no violation, each page looks as its
+# hostile names have no effect, axe-core finds no violation, a phone cuts nothing that
+# one presses, what waits for a person is decided, answered and given up, each page looks as its
 # picture in bus/console/testdata/pictures, which PICTURES=keep makes anew (and PICTURES=only
 # compares alone). SCREENSHOTS=FOLDER keeps large pictures. It needs the
 # programs in bin/ (or in the folder given), node, npm and chromium (apt-get install
