@@ -13,8 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	"hubbub/protocol/datafolder"
-
 	"golang.org/x/mod/sumdb/tlog"
 )
 
@@ -294,20 +292,18 @@ func treePath(segment string) string { return strings.TrimSuffix(segment, ".db")
 
 const treeSuffix = ".tree"
 
-// keepTree writes the leaves of a file that is about to be removed.
-func (v *view) keepTree(path string) error {
+// tree returns what is kept of a file that is about to be removed: its leaves. It is nil if it
+// has none.
+func (v *view) tree() ([]byte, error) {
 	start, first, ok := v.treeStart()
 	if !ok {
-		return v.err
+		return nil, v.err
 	}
 	place, _, _ := v.lastRun()
 	var leaves []byte
 	v.commits(first, func(c *commitRecord) { leaves = append(leaves, c.leaves...) })
 	head, err := json.Marshal(keptTree{place.log, start.size, first, v.lastID()})
-	if err = errors.Join(err, v.err); err != nil {
-		return err
-	}
-	return datafolder.Write(treePath(path), append(append(head, '\n'), leaves...))
+	return append(append(head, '\n'), leaves...), errors.Join(err, v.err)
 }
 
 // readTree reads such a file.

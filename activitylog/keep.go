@@ -8,7 +8,10 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
+
+	"hubbub/protocol/datafolder"
 )
 
 // DefaultKeep is how much of a log is kept.
@@ -180,7 +183,16 @@ func (r *Removal) remove(log string, f sealedFile) error {
 		return fmt.Errorf("removing %s: %w", f.path, err)
 	}
 	rows := v.rows()
-	if err := errors.Join(v.keepTree(f.path), v.err, v.conn.Close()); err != nil {
+	tree, err := v.tree()
+	if err = errors.Join(err, v.err, v.conn.Close()); err == nil && tree != nil {
+		err = datafolder.Write(treePath(f.path), tree)
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) { // the room of the file itself has to do
+		if err = os.Remove(f.path); err == nil {
+			err = datafolder.Write(treePath(f.path), tree)
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("removing %s: %w", f.path, err)
 	}
 	for _, end := range []string{"", checksumSuffix, "-wal", "-shm"} {
