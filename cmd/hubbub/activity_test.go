@@ -400,7 +400,7 @@ func TestWhyTellsOfEveryRecord(t *testing.T) {
 		cmd.SetContext(t.Context())
 		cmd.SetOut(&out)
 		cmd.Flags().Bool("json", json, "")
-		if err := explain(cmd, r, activitylog.AttentionFilter{EventID: "e1"}); err != nil {
+		if err := explain(cmd, r, activitylog.AttentionFilter{EventID: "e1"}, nil); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()

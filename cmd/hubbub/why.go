@@ -63,7 +63,9 @@ func newWhy() *cobra.Command {
 		if on {
 			return again.run(cmd, r, f)
 		}
-		return explain(cmd, r, f)
+		progress := readingLog(cmd)
+		defer progress.End()
+		return explain(cmd, r, f, progress)
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if changed := again.changed(cmd); !on && changed != "" {
@@ -123,10 +125,8 @@ func (s *story) add(a *attended) {
 // logBehind is how far the log may be behind what happens, unless its disk is slow.
 const logBehind = 250 * time.Millisecond
 
-// explain prints the stories of an event.
-func explain(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter) error {
-	progress := readingLog(cmd)
-	defer progress.End()
+// explain prints the stories of an event, and ends the progress before that.
+func explain(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter, progress *screen.Progress) error {
 	stories, err := gather(cmd, r, f)
 	if err != nil {
 		return err
