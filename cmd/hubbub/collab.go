@@ -134,7 +134,7 @@ func (in *brokerInput) remind(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(in.ErrOrStderr(), "reminder: %s\n", screen.Printable(fmt.Sprintf("%s (%s) waits for %s: %s; nothing has happened for %s",
+		program.From(in.Command).Tell("reminder: %s", screen.Printable(fmt.Sprintf("%s (%s) waits for %s: %s; nothing has happened for %s",
 			r.ID, r.Title, r.RemindedID, r.Reason, strings.TrimSuffix(sinceText(r.Since, time.Now()), " ago"))))
 	}
 	return nil

@@ -31,19 +31,23 @@ func newPrinter(cmd *cobra.Command) *printer {
 	return &printer{Painter: screen.NewPainter(w), columns: screen.Columns(w), json: asJSON(cmd), w: w}
 }
 
-// line prints a line for people.
+// line prints a line for people, folded where the terminal is narrow.
 func (p *printer) line(format string, args ...any) {
+	words := fmt.Sprintf(format, args...)
+	if p.columns > 0 && !p.json {
+		lines := strings.Split(words, "\n")
+		for i, line := range lines {
+			if line = strings.TrimRight(line, " "); screen.Fit(line, p.columns) != line {
+				rest := strings.TrimLeft(line, " ")
+				line = screen.Hang(line[:len(line)-len(rest)], rest, p.columns)
+			}
+			lines[i] = line
+		}
+		words = strings.Join(lines, "\n")
+	}
 	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
+		_, p.err = fmt.Fprintln(p.w, words)
 	}
-}
-
-// sentence prints words, folded where the terminal is narrow.
-func (p *printer) sentence(words string) {
-	if p.columns > 0 {
-		words = screen.Lines(words, p.columns)
-	}
-	p.line("%s", words)
 }
 
 // value prints a value as a line of JSON.
@@ -101,7 +105,7 @@ func printResult(cmd *cobra.Command, result any, print func(*printer)) error {
 
 // printLine is printResult for a result that one sentence tells.
 func printLine(cmd *cobra.Command, result any, format string, args ...any) error {
-	return printResult(cmd, result, func(p *printer) { p.sentence(fmt.Sprintf(format, args...)) })
+	return printResult(cmd, result, func(p *printer) { p.line(format, args...) })
 }
 
 // printAll prints a list: with --json a line for each, and otherwise as print does.

@@ -190,7 +190,7 @@ var conversationCommands = []brokerCommand{
 func newConversation() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conversation",
-		Short: "Make and read conversations of agents and people",
+		Short: "Make and read conversations about work",
 		Long: "A conversation is where messages about work are said: `hubbub say` says one. A chat that\n" +
 			"used /work or /ask has one, under its own name, such as tg:-100123.",
 		Example: "  hubbub conversation show tg:-100123",

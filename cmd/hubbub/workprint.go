@@ -153,7 +153,7 @@ func printRecord(in *brokerInput, got *collab.Result) error {
 		return json.NewEncoder(in.OutOrStdout()).Encode(answer)
 	}
 	p := newPrinter(in.Command)
-	p.sentence(titlesHere(in.Command).Within(screen.Printable(line)))
+	p.line("%s", titlesHere(in.Command).Within(screen.Printable(line)))
 	return p.err
 }
 
