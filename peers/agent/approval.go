@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	decisionPoll = 5 * time.Second // between questions to the broker how a decision stands
-	maxShown     = 2000            // bytes of arguments that a decision shows, and of their end
+	decisionPoll = 30 * time.Second // between questions to the broker how a decision stands, whose word may have been lost
+	maxShown     = 2000             // bytes of arguments that a decision shows, and of their end
 )
 
 // approvals has people decide for the turns of one agent. It is woken when a decision may
