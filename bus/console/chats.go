@@ -14,19 +14,17 @@ import (
 
 // A chat is what the log tells of one chat.
 type chat struct {
-	Topic      string
-	Title      string
-	Kind       string
-	State      string // of its bootstrap
-	Problem    string // why it has no agent
-	Agents     []string
-	In, Out    int64
-	Failed     int64 // replies that were not delivered
-	Last       time.Time
-	LastText   string
-	LastAuthor string
-	Events     []*chatEvent // the newest last
-	byID       map[string]*chatEvent
+	Topic   string
+	Title   string
+	Kind    string
+	State   string // of its bootstrap
+	Problem string // why it has no agent
+	Agents  []string
+	In, Out int64
+	Failed  int64 // replies that were not delivered
+	Last    time.Time
+	Events  []*chatEvent // the newest last
+	byID    map[string]*chatEvent
 }
 
 // KindWord says what kind of chat it is in its people's words, not in those of C2A.
@@ -75,9 +73,19 @@ func note(names *[]string, name string) {
 func (c *chat) add(e *chatEvent) {
 	c.Events = keepByID(c.Events, c.byID, e, func(e *chatEvent) string { return e.ID })
 	c.Last = e.At
-	if e.Text != "" {
-		c.LastText, c.LastAuthor = e.Text, e.Author
+}
+
+// LastLine returns what people of the chat saw last: neither a signal, nor what was deleted, nor a reply
+// that did not arrive. It is nil if there is none.
+func (c *chat) LastLine() *chatEvent {
+	for _, e := range slices.Backward(c.Events) {
+		seen := e.Kind == protocol.EventMessage || e.Kind == protocol.EventEdit ||
+			e.Kind == "reply" && e.Status != protocol.StatusQueued && e.Status != protocol.StatusFailed
+		if id := strings.TrimPrefix(e.ID, protocol.EventEdit+" "); seen && e.Text != "" && c.byID[protocol.EventDelete+" "+id] == nil {
+			return e
+		}
 	}
+	return nil
 }
 
 // keepByID appends an event to a list and its index, which forget the older half
