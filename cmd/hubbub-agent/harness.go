@@ -91,7 +91,7 @@ func (s *settings) parseHarness() ([]string, acp.Permission, error) {
 		return nil, "", nil
 	case "acp", "c2a":
 	default:
-		return nil, "", program.Usage("--harness %q is unknown: use scripted, openai, anthropic, acp, c2a or a2a", s.harness)
+		return nil, "", program.Usage("--harness %q is unknown: use scripted, openai (with --base-url also of Ollama, OpenRouter and others), anthropic, acp, c2a or a2a", s.harness)
 	}
 	argv, err := child.Split(s.harnessCommand)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -275,8 +276,8 @@ func (s *show) run(ctx context.Context, exit bool) error {
 	if !stays {
 		return nil
 	}
-	s.say("\nNow it is yours. Type, and the bot gets it as a direct message; `/group TEXT` writes to the\n" +
-		"group; `hubbub chat` does the same from another terminal. Ctrl-C ends the demo.\n\n")
+	s.say("\nNow it is yours. Type, and the bot gets it as a direct message; `/group TEXT` writes to the\n"+
+		"group; `%s chat` does the same from another terminal. Ctrl-C ends the demo.\n\n", asTyped())
 	return s.typing(ctx, stdin)
 }
 
@@ -297,6 +298,14 @@ func (s *show) addAgent(ctx context.Context, topic protocol.Topic, name string) 
 	return startAgent(ctx, options, topic, name)
 }
 
+// asTyped returns what starts this program in a terminal like that in which it was started.
+func asTyped() string {
+	if _, err := exec.LookPath("hubbub"); err != nil {
+		return os.Args[0]
+	}
+	return "hubbub"
+}
+
 // conclude prints how to read it all again, if the folder stays.
 func (s *show) conclude(ctx context.Context, stays bool) {
 	if !stays && !s.kept {
@@ -304,13 +313,14 @@ func (s *show) conclude(ctx context.Context, stays bool) {
 	}
 	where := "Read it again:"
 	commands := []string{"stats", "tail"}
+	hubbub := asTyped()
 	if stays {
 		where = "Look at it from another terminal:"
-		commands = append(commands, "peers --bus "+s.plan.bus)
+		commands = append(commands, "console --bus "+s.plan.bus)
 	}
 	s.say("\nAll of it is in the activity log. %s\n\n", where)
 	for _, c := range commands {
-		fmt.Fprintf(s.env.Stdout, "  hubbub %s --data %s\n", c, s.data)
+		fmt.Fprintf(s.env.Stdout, "  %s %s --data %s\n", hubbub, c, s.data)
 	}
 	if stays {
 		s.say("\nThe %s\n"+consoleTour, s.plan.consoleSentence(ctx, s.env))

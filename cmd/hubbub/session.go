@@ -64,7 +64,11 @@ func openWith(ctx context.Context, env *program.Env, id protocol.PeerID, take fu
 		}
 		if err := s.call(ctx, protocol.MethodInitialize, params, &s.server); err != nil {
 			s.close()
-			return nil, fmt.Errorf("joining %s as %s: %w", bus, id, err)
+			err = fmt.Errorf("joining %s as %s: %w", bus, id, err)
+			if variable, _ := env.Secret("HUBBUB_TOKEN"); token != "" && variable == token {
+				err = &busError{err.Error(), "the token is that of HUBBUB_TOKEN; if that is a peer's, unset it here", err}
+			}
+			return nil, err
 		}
 		return s, nil
 	}

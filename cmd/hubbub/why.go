@@ -144,7 +144,7 @@ func explain(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionF
 		if f.Agent != "" {
 			who = f.Agent + " has not"
 		}
-		advice := "hubbub tail --type tg_message --json shows sourceIds"
+		advice := "`hubbub tail --text WORD` shows the ids of messages with a word in them"
 		if strings.HasPrefix(f.EventID, "tg:") {
 			advice += "; the log of the bridge says whom it turned away (hubbub pair admits)"
 		}

@@ -1,7 +1,8 @@
 """A peer of Hubbub that echoes what it is told. It needs Python 3.10 and the package websockets,
 10 or newer (pip install websockets, or apt-get install python3-websockets).
 
-HUBBUB_BUS is the address of the bus, HUBBUB_TOKEN the token of the peer, if the bus wants one:
+HUBBUB_BUS is the address of the bus, HUBBUB_TOKEN the token of the peer, if the bus wants one
+(give hubbub the --config or --data of `hubbub up`, if it has one):
 
     hubbub token create agent:echo --identity agent:echo --subscribe agent:echo --publish 'cli:*' --publish 'tg:*'
 

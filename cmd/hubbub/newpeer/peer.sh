@@ -1,6 +1,7 @@
 #!/bin/sh
 # A peer of Hubbub that echoes what it is told, made of the command line: it needs hubbub and jq.
-# HUBBUB_BUS is the address of the bus, HUBBUB_TOKEN the token of the peer, if the bus wants one:
+# HUBBUB_BUS is the address of the bus, HUBBUB_TOKEN the token of the peer, if the bus wants one
+# (give hubbub the --config or --data of `hubbub up`, if it has one):
 #   hubbub token create agent:echo --identity agent:echo --identity 'cli:sub-*' --subscribe agent:echo --publish 'cli:*' --publish 'tg:*'
 #
 # It watches and sends: it reconnects and keeps order, but the bus does not count a watcher,

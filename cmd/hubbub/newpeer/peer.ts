@@ -1,7 +1,8 @@
 // A peer of Hubbub that echoes what it is told. It needs nothing but the platform:
 //   node peer.ts        (Node 22.18; before it: node --experimental-strip-types peer.ts)
 //   deno run --allow-net --allow-env peer.ts, or bun peer.ts
-// HUBBUB_BUS is the address of the bus, HUBBUB_TOKEN the token of the peer, if the bus wants one:
+// HUBBUB_BUS is the address of the bus, HUBBUB_TOKEN the token of the peer, if the bus wants one
+// (give hubbub the --config or --data of `hubbub up`, if it has one):
 //   hubbub token create agent:echo --identity agent:echo --subscribe agent:echo --publish 'cli:*' --publish 'tg:*'
 // `hubbub chat agent:echo hello` says hello to it. `hubbub help protocol` describes the wire.
 declare const process: { env: Record<string, string | undefined>; exit(code: number): never };
