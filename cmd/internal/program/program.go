@@ -135,7 +135,10 @@ func (p *Program) call(ctx context.Context, o outside) (env *Env, err error) {
 // address where the program cannot listen, a database of a newer program.
 func wrongAtStart(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "listen" || errors.Is(err, datafolder.ErrNewer) {
-		return wrong(err)
+		err = wrong(err)
+		if u, usage := errors.AsType[*usageError](err); usage {
+			u.atStart = true
+		}
 	}
 	return err
 }
@@ -161,8 +164,11 @@ func fail(w io.Writer, command string, err error, env *Env) int {
 	}
 	name, _, _ := strings.Cut(command, " ")
 	text := err.Error()
-	if _, usage := errors.AsType[*usageError](err); usage {
-		fmt.Fprintf(w, "%s\nTry %s --help.\n", shown(w, name+": "+env.redacted(text)), command)
+	if u, usage := errors.AsType[*usageError](err); usage {
+		fmt.Fprintln(w, shown(w, name+": "+env.redacted(text)))
+		if !u.atStart {
+			fmt.Fprintf(w, "Try %s --help.\n", command)
+		}
 		return 2
 	}
 	if advice := Advice(err); advice != "" {

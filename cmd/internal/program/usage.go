@@ -22,7 +22,7 @@ import (
 
 // Usage makes the error of a program that was called wrongly: it exits with 2.
 func Usage(format string, args ...any) error {
-	return &usageError{fmt.Errorf(format, args...)}
+	return &usageError{err: fmt.Errorf(format, args...)}
 }
 
 // EachAlone refuses several patterns in one, which would be taken for one that nothing has.
@@ -35,7 +35,10 @@ func EachAlone(patterns []string, advice string) error {
 	return nil
 }
 
-type usageError struct{ err error }
+type usageError struct {
+	err     error
+	atStart bool // it shows when the program starts, and --help says nothing of it
+}
 
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
