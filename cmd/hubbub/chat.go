@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -39,7 +40,7 @@ func newChat() *cobra.Command {
 			}
 			if len(args) > 0 {
 				failed := chatWith(cmd, args[0], strings.Join(args[1:], " "), start, wait)
-				if _, away := errors.AsType[*busError](failed); away && err != nil {
+				if _, away := errors.AsType[*net.OpError](failed); away && err != nil {
 					return fmt.Errorf("%w, or a system: %w", err, failed)
 				}
 				return failed

@@ -427,7 +427,7 @@ func (x *examination) examineHarness(ctx context.Context, env *program.Env) tg.F
 	switch x.harness {
 	case "":
 		for _, name := range []string{"openai", "anthropic"} {
-			variable := modelAPIs[name].keyName
+			variable := modelAPIs[name].KeyName
 			if key, err := modelKey(env, variable); err == nil && key != "" {
 				return fine(variable + " is set, for --harness " + name + ".")
 			}
@@ -437,7 +437,7 @@ func (x *examination) examineHarness(ctx context.Context, env *program.Env) tg.F
 	case "scripted":
 		return fine("The scripted harness needs no login.")
 	case "openai", "anthropic":
-		name := modelAPIs[x.harness].keyName
+		name := modelAPIs[x.harness].KeyName
 		key, err := modelKey(env, name)
 		switch {
 		case err != nil:

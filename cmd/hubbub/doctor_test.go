@@ -156,6 +156,10 @@ func TestDoctorAsksTheModel(t *testing.T) {
 			t.Errorf("%d %s: %+v", c.code, c.answer, f)
 		}
 	}
+	code, answer = 200, `{"data":[{"id":"m2"}]}`
+	if x.model = ""; x.askModel(t.Context(), "sk-key").Level != tg.LevelWarning {
+		t.Error("an endpoint without the model that is asked for where none is named is called fine")
+	}
 	server.Close()
 	if f := x.askModel(t.Context(), "sk-key"); f.Level != tg.LevelProblem || !strings.Contains(f.Says, "is not reached") || strings.Contains(f.Says, "sk-key") {
 		t.Errorf("a server that is gone: %+v", f)

@@ -13,14 +13,17 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/agent/harness/model"
 	"hubbub/peers/tg"
 )
 
-// modelAPIs are the harnesses that ask a model: the variable with its key, the provider's own
-// address, and how a request shows the key.
-var modelAPIs = map[string]struct{ keyName, url, header, scheme string }{
-	"openai":    {"OPENAI_API_KEY", "https://api.openai.com/v1", "Authorization", "Bearer "},
-	"anthropic": {"ANTHROPIC_API_KEY", "https://api.anthropic.com/v1", "X-Api-Key", ""},
+// modelAPIs are the harnesses that ask a model, and how a request shows the key.
+var modelAPIs = map[string]struct {
+	model.Endpoint
+	header, scheme string
+}{
+	"openai":    {model.OpenAIEndpoint, "Authorization", "Bearer "},
+	"anthropic": {model.AnthropicEndpoint, "X-Api-Key", ""},
 }
 
 // maxModels bounds what is read of a list of models, in bytes.
@@ -30,7 +33,7 @@ const maxModels = 4 << 20
 // whether it is there, takes the key, and has the model.
 func (x *examination) askModel(ctx context.Context, key string) tg.Finding {
 	api := modelAPIs[x.harness]
-	base := strings.TrimRight(cmp.Or(x.baseURL, api.url), "/")
+	base, asked := strings.TrimRight(cmp.Or(x.baseURL, api.BaseURL), "/"), cmp.Or(x.model, api.Model)
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("no answer within 5s"))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/models", nil)
@@ -53,11 +56,11 @@ func (x *examination) askModel(ctx context.Context, key string) tg.Finding {
 	unread := json.NewDecoder(io.LimitReader(resp.Body, maxModels)).Decode(&list)
 	switch code := resp.StatusCode; {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return problem(fmt.Sprintf("The model at %s refuses the key (%d).", base, code), "Put a good one into "+api.keyName+" and start `hubbub up` again.")
+		return problem(fmt.Sprintf("The model at %s refuses the key (%d).", base, code), "Put a good one into "+api.KeyName+" and start `hubbub up` again.")
 	case code != http.StatusOK || unread != nil || len(list.Data) == 0:
 		return fine(fmt.Sprintf("%s is there. It lists no models, so whether it takes the key and has the model shows with the first message.", base))
-	case x.model != "" && x.harness == "openai" && !slices.ContainsFunc(list.Data, func(m struct{ ID string }) bool { return m.ID == x.model }):
-		return warning(fmt.Sprintf("The model at %s lists no %q; it has %s.", base, x.model, list.Data[0].ID), "Mend model in [agent], if messages fail.")
+	case x.harness == "openai" && !slices.ContainsFunc(list.Data, func(m struct{ ID string }) bool { return m.ID == asked }):
+		return warning(fmt.Sprintf("The model at %s lists no %q; it has %s.", base, asked, list.Data[0].ID), "Name one that it has as model in [agent], if messages fail.")
 	}
 	return fine(base + " answers, and takes the key.")
 }

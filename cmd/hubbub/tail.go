@@ -74,6 +74,9 @@ func (t *tailing) run(cmd *cobra.Command, _ []string) (err error) {
 	waiting := func(err error) { fmt.Fprintf(env.Stderr, "%s; waiting for it\n", err) }
 	if !t.follow {
 		_, err = t.past(cmd.Context(), r, filter, lines, out)
+		if err == nil && !out.any && !out.json {
+			env.Tell("no row is there that was asked for")
+		}
 		return errors.Join(describeLog(err), out.flush())
 	}
 	var at activitylog.Cursor // from the beginning
@@ -127,15 +130,17 @@ type tailWriter struct {
 	*printer
 	buffer *bufio.Writer
 	layout *rowLayout
+	any    bool // row was written
 }
 
 func newTailWriter(p *printer, titles *view.Titles) *tailWriter {
-	t := &tailWriter{p, bufio.NewWriter(p.w), newRowLayout(p.Painter, p.columns, titles)}
+	t := &tailWriter{printer: p, buffer: bufio.NewWriter(p.w), layout: newRowLayout(p.Painter, p.columns, titles)}
 	p.w = t.buffer
 	return t
 }
 
 func (t *tailWriter) write(rows []activitylog.Entry) error {
+	t.any = t.any || len(rows) > 0
 	for i := range rows {
 		t.layout.titles.Learn(&rows[i])
 		t.layout.fit(&rows[i]) // align all of them

@@ -29,14 +29,14 @@ func (h *Harness) check() error {
 		return fmt.Errorf("--base-url %q is not an http(s) address; it looks like https://host/v1", h.opts.BaseURL)
 	}
 	if u.User != nil || u.RawQuery != "" {
-		return fmt.Errorf("--base-url must hold no user name, password or query; give the key in %s", h.keyName)
+		return fmt.Errorf("--base-url must hold no user name, password or query; give the key in %s", h.own.KeyName)
 	}
 	key, err := h.opts.Key()
 	if err != nil {
 		return err
 	}
 	if key == "" && h.official(h.opts.BaseURL) {
-		return fmt.Errorf("no key: set %[1]s, or %[1]s_FILE to a file that holds it, or --base-url to an endpoint that needs none", h.keyName)
+		return fmt.Errorf("no key: set %[1]s, or %[1]s_FILE to a file that holds it, or --base-url to an endpoint that needs none", h.own.KeyName)
 	}
 	return nil
 }

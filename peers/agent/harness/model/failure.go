@@ -150,9 +150,9 @@ func (s *stream) errorOf(status int, what string, f failure) *requestError {
 		long.TooLong = true
 		return long
 	case f.Code == "insufficient_quota" || f.Type == "insufficient_quota" || f.Type == "billing_error" || status == http.StatusPaymentRequired:
-		return permanent(toldAccount, "the account has no credit left; top it up or use another key in "+s.h.keyName)
+		return permanent(toldAccount, "the account has no credit left; top it up or use another key in "+s.h.own.KeyName)
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return permanent(toldKey, "check "+s.h.keyName+" or "+s.h.keyName+"_FILE")
+		return permanent(toldKey, "check "+s.h.own.KeyName+" or "+s.h.own.KeyName+"_FILE")
 	case status == http.StatusNotFound:
 		return permanent(toldSettings, "check --model and --base-url, which includes the version such as /v1")
 	case status >= 300 && status < 400:

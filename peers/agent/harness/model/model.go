@@ -21,17 +21,30 @@ const (
 	AnthropicKey = "ANTHROPIC_API_KEY"
 )
 
-// A provider is where an API is found unless a harness is told otherwise.
+// An Endpoint is where a harness asks, and what for, unless it is told otherwise.
+type Endpoint struct {
+	KeyName string // environment variable of the key
+	BaseURL string // with the version
+	Model   string
+}
+
+// The providers' own endpoints.
+var (
+	OpenAIEndpoint    = Endpoint{OpenAIKey, "https://api.openai.com/v1", "gpt-5-mini"}
+	AnthropicEndpoint = Endpoint{AnthropicKey, "https://api.anthropic.com/v1", "claude-sonnet-4-5"}
+)
+
+// A provider is how an API is spoken, and its own endpoint.
 type provider struct {
-	keyName string // environment variable of the key
-	baseURL string // with the version
-	model   string
-	path    string // of requests
-	said    string // the member of an answer in one piece that has what the model said
+	own  Endpoint
+	path string // of requests
+	said string // the member of an answer in one piece that has what the model said
 }
 
 // official reports whether an address is the provider's own.
-func (p provider) official(baseURL string) bool { return strings.TrimRight(baseURL, "/") == p.baseURL }
+func (p provider) official(baseURL string) bool {
+	return strings.TrimRight(baseURL, "/") == p.own.BaseURL
+}
 
 // A Harness runs the turns of one model behind one endpoint.
 type Harness struct {
@@ -46,7 +59,7 @@ var _ harness.Harness = (*Harness)(nil)
 // OpenAI makes the harness of an endpoint that speaks the chat completions API.
 // It does no I/O.
 func OpenAI(opts *Options) *Harness {
-	p := provider{keyName: OpenAIKey, baseURL: "https://api.openai.com/v1", model: "gpt-5-mini", path: "/chat/completions", said: "choices"}
+	p := provider{own: OpenAIEndpoint, path: "/chat/completions", said: "choices"}
 	h := newHarness(p, opts)
 	o := &openai{official: p.official(h.opts.BaseURL), quirks: quirks{limitName: "max_tokens"}}
 	if o.official {
@@ -59,7 +72,7 @@ func OpenAI(opts *Options) *Harness {
 // Anthropic makes the harness of an endpoint that speaks the Messages API. It
 // does no I/O.
 func Anthropic(opts *Options) *Harness {
-	h := newHarness(provider{keyName: AnthropicKey, baseURL: "https://api.anthropic.com/v1", model: "claude-sonnet-4-5", path: "/messages", said: "content"}, opts)
+	h := newHarness(provider{own: AnthropicEndpoint, path: "/messages", said: "content"}, opts)
 	h.words = anthropic{}
 	return h
 }
@@ -185,8 +198,8 @@ type Servers interface {
 
 func (o *Options) withDefaults(p provider) Options {
 	out := defaults.Of(o)
-	defaults.Set(&out.BaseURL, p.baseURL)
-	defaults.Set(&out.Model, p.model)
+	defaults.Set(&out.BaseURL, p.own.BaseURL)
+	defaults.Set(&out.Model, p.own.Model)
 	defaults.Set(&out.Key, func() (string, error) { return "", nil })
 	defaults.Positive(&out.Idle, 90*time.Second)
 	defaults.Set(&out.Client, newClient())

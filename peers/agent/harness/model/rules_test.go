@@ -18,7 +18,7 @@ import (
 func TestWhatHoldsWithoutOptions(t *testing.T) {
 	for _, h := range []*Harness{OpenAI(nil), Anthropic(nil)} {
 		want := Options{
-			BaseURL: h.provider.baseURL, Model: h.provider.model, Idle: 90 * time.Second, MaxRounds: 16, TokenBudget: 400_000, Time: 5 * time.Minute,
+			BaseURL: h.own.BaseURL, Model: h.own.Model, Idle: 90 * time.Second, MaxRounds: 16, TokenBudget: 400_000, Time: 5 * time.Minute,
 			Retries: 5, HistoryTurns: 20, HistoryBytes: 64 << 10,
 		}
 		if diff := cmp.Diff(want, h.opts, cmpopts.IgnoreFields(Options{}, "Key", "Client", "Log")); diff != "" {
