@@ -382,8 +382,8 @@ async function visit(browser, colorScheme) {
   await picture("agents");
   await quiet("agents");
   for (const kind of ["agent", "tg", "cli"]) {
-    const href = await page.locator(`main a.id.role-${kind}`).first().getAttribute("href").catch(() => null);
-    if (!href) continue;
+    const [href] = await page.locator(`main a.id.role-${kind}`).evaluateAll(as => as.map(a => a.getAttribute("href")));
+    if (!href) continue; // commands that came and went are counted, not listed
     await open(href);
     await picture(kind === "tg" ? "chat" : kind);
     await quiet(href);
