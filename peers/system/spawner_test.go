@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,8 +172,11 @@ func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
 		if n := h.stage.startCount(); n != 7 {
 			t.Fatalf("%d starts", n)
 		}
+		var mu sync.Mutex // guards starts
 		var starts []time.Time
 		h.stage.playing(func(_ *stage, _ system.Spec, a *actor) {
+			mu.Lock()
+			defer mu.Unlock()
 			if starts = append(starts, time.Now()); len(starts) == 2 {
 				if down, coming, err := system.AgentsDown(context.Background(), h.path); err != nil || len(down) != 0 || len(coming) != 1 || coming[0].Agent != "agent:tg-1" {
 					t.Errorf("between two starts: %+v given up, %+v coming, %v", down, coming, err)
@@ -185,6 +189,8 @@ func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "later"}) // waits for the outcome
 		time.Sleep(time.Minute)
+		mu.Lock() // nothing is started as that any more
+		defer mu.Unlock()
 		if len(starts) != 3 {
 			t.Fatalf("%d restarts at %v", len(starts), starts)
 		}
