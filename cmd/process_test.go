@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -131,20 +133,23 @@ func (p *process) stop() {
 // goroutine restarts must find its own free.
 var givenOut sync.Map
 
-// freeAddress returns a loopback address on which nobody listens, once.
+// freeAddress returns a loopback address on which nobody listens, once. Its port is below those
+// that systems give to whoever asks for any: nobody gets it before the program that is to listen.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for range 1000 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000))
+		l, err := net.Listen("tcp", addr)
 		if err != nil {
-			t.Fatal(err)
+			continue
 		}
-		addr := l.Addr().String()
 		l.Close() //nolint:errcheck // nothing was accepted
 		if _, taken := givenOut.LoadOrStore(addr, true); !taken {
 			return addr
 		}
 	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 // logsBelow returns every log file below a folder, for the report of a failure.

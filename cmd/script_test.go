@@ -2,7 +2,6 @@ package cmd_test
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,14 +18,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"),
 		Setup: func(env *testscript.Env) error {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				return err
-			}
-			addr := l.Addr().String()
-			if err := l.Close(); err != nil {
-				return err
-			}
+			addr := freeAddress(t)
 			env.Setenv("PATH", binaries+string(filepath.ListSeparator)+env.Getenv("PATH"))
 			env.Setenv("LISTEN", addr)
 			env.Setenv("HUBBUB_BUS", "ws://"+addr)
