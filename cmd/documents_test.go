@@ -99,6 +99,7 @@ var handlings = map[string]handling{
 	"hubbub trace --data play MESSAGE":   {says: `^msg_\S+  tg_message  tg:42 → agent:echo$`, on: openBus},
 	"hubbub trace":                       {named: true},
 	"hubbub chat":                        {named: true},
+	"hubbub resume AGENT --budget":       {named: true},
 	"hubbub why":                         {named: true},
 	"hubbub why EVENT":                   {says: `agent:tg-12345 \(“Will”\) was woken`, on: wholeSystem},
 	"hubbub why WORK":                    {says: `created: open, owner name`, on: wholeSystem, first: (*reader).giveWork},
