@@ -33,12 +33,6 @@ var modelKeys = []string{
 	model.OpenAIKey, model.OpenAIKey + "_FILE", model.AnthropicKey, model.AnthropicKey + "_FILE", a2aToken, a2aToken + "_FILE",
 }
 
-// models are the harnesses that ask a model's API.
-var models = map[string]struct {
-	keyName string
-	make    func(*model.Options) *model.Harness
-}{"openai": {model.OpenAIKey, model.OpenAI}, "anthropic": {model.AnthropicKey, model.Anthropic}}
-
 // newHarness makes the harness that --harness names. Close what it returns
 // when the harness has ended; it is nil where there is nothing to close.
 func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, io.Closer, error) {
@@ -70,9 +64,9 @@ func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, i
 	if err != nil {
 		return nil, nil, err
 	}
-	m := models[s.harness]
-	return m.make(&model.Options{
-		BaseURL: s.baseURL, Model: s.model, Key: func() (string, error) { return env.Secret(m.keyName) },
+	m := model.APIs[s.harness]
+	return m.New(&model.Options{
+		BaseURL: s.baseURL, Model: s.model, Key: func() (string, error) { return env.Secret(m.KeyName) },
 		Servers: mcptools.NewPool(&mcptools.PoolOptions{Hide: modelKeys, Redact: s.agent.Redact}),
 		Time:    s.agent.Deadline, History: history, Log: &log,
 	}), history, nil
@@ -110,13 +104,13 @@ func (s *settings) checkHarness(env *program.Env) error {
 	if err != nil {
 		return err
 	}
-	if m, ok := models[s.harness]; ok {
-		key, err := env.Secret(m.keyName)
+	if m, ok := model.APIs[s.harness]; ok {
+		key, err := env.Secret(m.KeyName)
 		if err != nil {
 			return err
 		}
 		if key == "" && s.baseURL == "" {
-			return program.Usage("--harness %[1]s needs the key of its model: set %[2]s, or %[2]s_FILE to the file that holds it", s.harness, m.keyName)
+			return program.Usage("--harness %[1]s needs the key of its model: set %[2]s, or %[2]s_FILE to the file that holds it", s.harness, m.KeyName)
 		}
 	} else if len(argv) > 0 {
 		command := argv[0]

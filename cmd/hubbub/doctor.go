@@ -22,6 +22,7 @@ import (
 	"hubbub/cmd/internal/screen"
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness/child"
+	"hubbub/peers/agent/harness/model"
 	"hubbub/peers/outbox"
 	"hubbub/peers/system"
 	"hubbub/peers/tg"
@@ -427,7 +428,7 @@ func (x *examination) examineHarness(ctx context.Context, env *program.Env) tg.F
 	switch x.harness {
 	case "":
 		for _, name := range []string{"openai", "anthropic"} {
-			variable := modelAPIs[name].KeyName
+			variable := model.APIs[name].KeyName
 			if key, err := modelKey(env, variable); err == nil && key != "" {
 				return fine(variable + " is set, for --harness " + name + ".")
 			}
@@ -437,7 +438,7 @@ func (x *examination) examineHarness(ctx context.Context, env *program.Env) tg.F
 	case "scripted":
 		return fine("The scripted harness needs no login.")
 	case "openai", "anthropic":
-		name := modelAPIs[x.harness].KeyName
+		name := model.APIs[x.harness].KeyName
 		key, err := modelKey(env, name)
 		switch {
 		case err != nil:

@@ -160,6 +160,13 @@ func TestDoctorAsksTheModel(t *testing.T) {
 	if x.model = ""; x.askModel(t.Context(), "sk-key").Level != tg.LevelWarning {
 		t.Error("an endpoint without the model that is asked for where none is named is called fine")
 	}
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was asked with %v", r.Host, r.Header) }))
+	defer elsewhere.Close()
+	moved := httptest.NewServer(http.RedirectHandler(strings.Replace(elsewhere.URL, "127.0.0.1", "localhost", 1), http.StatusTemporaryRedirect))
+	defer moved.Close()
+	if f := (&examination{harness: "anthropic", baseURL: moved.URL}).askModel(t.Context(), "sk-key"); f.Level != tg.LevelOK {
+		t.Errorf("an address that leads elsewhere: %+v", f)
+	}
 	server.Close()
 	if f := x.askModel(t.Context(), "sk-key"); f.Level != tg.LevelProblem || !strings.Contains(f.Says, "is not reached") || strings.Contains(f.Says, "sk-key") {
 		t.Errorf("a server that is gone: %+v", f)

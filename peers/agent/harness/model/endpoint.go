@@ -125,6 +125,7 @@ func (h *Harness) otherAPI(data []byte) bool {
 const (
 	maxLine   = 4 << 20
 	maxAnswer = 32 << 20
+	maxModels = 4 << 20 // a list of models
 )
 
 // A stream is a request and its answer as it comes. One goroutine reads it.
@@ -137,18 +138,56 @@ type stream struct {
 	taken    int // bytes of the body
 }
 
+// Endpoint returns where the harness asks, and for which model.
+func (h *Harness) Endpoint() Endpoint {
+	return Endpoint{h.own.KeyName, strings.TrimRight(h.opts.BaseURL, "/"), h.opts.Model}
+}
+
+// Models asks the endpoint for its list of models, which costs nothing, and returns the status of
+// the answer and what it lists, nothing if it is no such list.
+func (h *Harness) Models(ctx context.Context) (status int, models []string, err error) {
+	key, err := h.opts.Key()
+	if err != nil {
+		return 0, nil, err
+	}
+	request, err := h.newRequest(ctx, http.MethodGet, "/models", nil, key)
+	if err != nil {
+		return 0, nil, err
+	}
+	answer, err := h.opts.Client.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer answer.Body.Close() //nolint:errcheck // only read
+	var list struct{ Data []struct{ ID string } }
+	if json.NewDecoder(io.LimitReader(answer.Body, maxModels)).Decode(&list) == nil {
+		for _, m := range list.Data {
+			models = append(models, m.ID)
+		}
+	}
+	return answer.StatusCode, models, nil
+}
+
+// newRequest makes a request to the endpoint that shows the key.
+func (h *Harness) newRequest(ctx context.Context, method, path string, body io.Reader, key string) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(h.opts.BaseURL, "/")+path, body)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("User-Agent", "hubbub")
+	h.words.sign(request.Header, key)
+	return request, nil
+}
+
 // post sends a request and returns its answer once the headers came.
 func (s *stream) post(raw []byte) (*http.Response, error) {
-	opts := &s.h.opts
-	request, err := http.NewRequestWithContext(s.ctx, http.MethodPost, strings.TrimRight(opts.BaseURL, "/")+s.h.path, bytes.NewReader(raw))
+	request, err := s.h.newRequest(s.ctx, http.MethodPost, s.h.path, bytes.NewReader(raw), s.key)
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "text/event-stream")
-	request.Header.Set("User-Agent", "hubbub")
-	s.h.words.sign(request.Header, s.key)
-	return opts.Client.Do(request)
+	return s.h.opts.Client.Do(request)
 }
 
 // Read reads the body as far as it may be long, and resets the watchdog whenever the API

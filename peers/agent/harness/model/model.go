@@ -21,20 +21,23 @@ const (
 	AnthropicKey = "ANTHROPIC_API_KEY"
 )
 
-// An Endpoint is where a harness asks, and what for, unless it is told otherwise.
+// An Endpoint is where a harness asks, and what for.
 type Endpoint struct {
 	KeyName string // environment variable of the key
 	BaseURL string // with the version
 	Model   string
 }
 
-// The providers' own endpoints.
-var (
-	OpenAIEndpoint    = Endpoint{OpenAIKey, "https://api.openai.com/v1", "gpt-5-mini"}
-	AnthropicEndpoint = Endpoint{AnthropicKey, "https://api.anthropic.com/v1", "claude-sonnet-4-5"}
-)
+// An API is one that a harness of this package speaks.
+type API struct {
+	KeyName string // environment variable of the key
+	New     func(*Options) *Harness
+}
 
-// A provider is how an API is spoken, and its own endpoint.
+// APIs are those by the names of their harnesses.
+var APIs = map[string]API{"openai": {OpenAIKey, OpenAI}, "anthropic": {AnthropicKey, Anthropic}}
+
+// A provider is how an API is spoken, and its own endpoint, where a harness asks unless it is told otherwise.
 type provider struct {
 	own  Endpoint
 	path string // of requests
@@ -59,7 +62,7 @@ var _ harness.Harness = (*Harness)(nil)
 // OpenAI makes the harness of an endpoint that speaks the chat completions API.
 // It does no I/O.
 func OpenAI(opts *Options) *Harness {
-	p := provider{own: OpenAIEndpoint, path: "/chat/completions", said: "choices"}
+	p := provider{own: Endpoint{OpenAIKey, "https://api.openai.com/v1", "gpt-5-mini"}, path: "/chat/completions", said: "choices"}
 	h := newHarness(p, opts)
 	o := &openai{official: p.official(h.opts.BaseURL), quirks: quirks{limitName: "max_tokens"}}
 	if o.official {
@@ -72,7 +75,7 @@ func OpenAI(opts *Options) *Harness {
 // Anthropic makes the harness of an endpoint that speaks the Messages API. It
 // does no I/O.
 func Anthropic(opts *Options) *Harness {
-	h := newHarness(provider{own: AnthropicEndpoint, path: "/messages", said: "content"}, opts)
+	h := newHarness(provider{own: Endpoint{AnthropicKey, "https://api.anthropic.com/v1", "claude-sonnet-4-5"}, path: "/messages", said: "content"}, opts)
 	h.words = anthropic{}
 	return h
 }
