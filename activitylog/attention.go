@@ -23,15 +23,12 @@ const (
 	RecordProgress    = "progress"
 	RecordApproval    = "decision"   // of a person, whether a tool may run
 	RecordBudget      = "budget"     // a turn that a budget held back
-	RecordHalt        = "halt"       // turns that a person halted or let run again, or budgets counted anew: see StateCountedAnew
+	RecordHalt        = "halt"       // turns that a person halted or let run again, or budgets counted anew: see protocol.HaltCountedAnew
 	RecordTool        = "tool"       // a call of a tool
 	RecordPost        = "post"       // what an agent said first
 	RecordReminder    = "reminder"   // set, due or cancelled
 	RecordObligation  = "obligation" // opened, returned, missed, escalated, paused, discharged and so on
 )
-
-// StateCountedAnew is the state of a halt's record that says that what was spent counts towards no budget any more.
-const StateCountedAnew = "counted_anew"
 
 // An AttentionRecord is one agent_event to system:attention: how an agent
 // judged an event, ran a turn for it, claimed it, was refused an action, or ended

@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"hubbub/activitylog/view"
-	"hubbub/bus/report"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
 	"hubbub/cmd/internal/talk"
@@ -89,9 +87,8 @@ func chatWith(cmd *cobra.Command, name, text string, start bool, wait time.Durat
 
 // present returns who is on the bus, as far as it tells: another of its cluster may have more.
 func present(ctx context.Context, env *program.Env) map[string]bool {
-	raw, _, err := fetch(ctx, env, http.MethodGet, "/peers", describeGet)
-	var list []report.Peer
-	if err != nil || json.Unmarshal(raw, &list) != nil {
+	list, err := fetchPeers(ctx, env)
+	if err != nil {
 		return nil
 	}
 	there := map[string]bool{}

@@ -3,11 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +13,6 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
-	"hubbub/bus/report"
 	"hubbub/cmd/internal/letters"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
@@ -215,11 +212,7 @@ func isForShells(r rune) bool {
 // connected gives who is on the bus in one of some roles.
 func connected(roles ...protocol.Role) source {
 	return func(cmd *cobra.Command) (list []string, err error) {
-		raw, _, err := fetch(cmd.Context(), program.From(cmd), http.MethodGet, "/peers", describeGet)
-		var peers []report.Peer
-		if err == nil {
-			err = json.Unmarshal(raw, &peers)
-		}
+		peers, err := fetchPeers(cmd.Context(), program.From(cmd))
 		titles := titlesHere(cmd)
 		for _, p := range peers {
 			for _, role := range roles {

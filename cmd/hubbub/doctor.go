@@ -3,11 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -388,8 +386,7 @@ func bridging(ctx context.Context, env *program.Env, token string) tg.Bridging {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var known tg.Bridging
-	var list []report.Peer
-	if raw, _, err := fetch(ctx, env, http.MethodGet, "/peers", describeGet); err == nil && json.Unmarshal(raw, &list) == nil {
+	if list, err := fetchPeers(ctx, env); err == nil {
 		known.Runs = slices.ContainsFunc(list, func(p report.Peer) bool { return p.ID == fmt.Sprintf("tg:%d", bot) })
 	}
 	path := env.DataFile(tg.Database)

@@ -6,13 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os/user"
 	"strings"
 	"sync"
 	"time"
 
-	"hubbub/bus/report"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
 	"hubbub/peers/agent/mailbox"
@@ -104,12 +102,13 @@ func changeHalts(cmd *cobra.Command, halt string, args []string) error {
 	}
 	wg.Wait()
 	var untold []string
+	titles := titlesHere(cmd)
 	for i, agent := range agents {
 		if failures[i] != nil {
 			untold = append(untold, fmt.Sprintf("%s: %s", agent, failures[i]))
 			continue
 		}
-		if err := printLine(cmd, records[i], "%s", titlesHere(cmd).Within(haltLine(&records[i]))); err != nil {
+		if err := printLine(cmd, records[i], "%s", titles.Within(haltLine(&records[i]))); err != nil {
 			return err
 		}
 	}
@@ -121,7 +120,7 @@ func changeHalts(cmd *cobra.Command, halt string, args []string) error {
 
 // haltLine says what an agent did.
 func haltLine(r *mailbox.HaltRecord) string {
-	if r.State == mailbox.CountedAnew {
+	if r.State == protocol.HaltCountedAnew {
 		return screen.Printable(string(r.Agent)) + " counts its budgets anew"
 	}
 	line := fmt.Sprintf("%s %s", r.Agent, r.State)
@@ -139,13 +138,9 @@ func haltLine(r *mailbox.HaltRecord) string {
 
 // connectedAgents returns the agents that are connected.
 func connectedAgents(ctx context.Context, env *program.Env) (agents []protocol.PeerID, err error) {
-	raw, _, err := fetch(ctx, env, http.MethodGet, "/peers", describeGet)
+	list, err := fetchPeers(ctx, env)
 	if err != nil {
 		return nil, err
-	}
-	var list []report.Peer
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("the bus's list of peers is not what was expected: %w", err)
 	}
 	for _, p := range list {
 		if id := protocol.PeerID(p.ID); protocol.RoleOf(id) == protocol.RoleAgent {
@@ -178,7 +173,7 @@ func tellHalt(ctx context.Context, s *session, heard *haltsHeard, id, agent prot
 	select {
 	case r = <-said:
 	case <-time.After(haltWait): // it has it, and its record is on the way
-		r = mailbox.HaltRecord{Event: "halt", Agent: agent, State: map[string]string{"on": "halted", "off": "resumed", "anew": mailbox.CountedAnew}[halt], Scope: scope, By: by}
+		r = mailbox.HaltRecord{Event: "halt", Agent: agent, State: map[string]string{"on": "halted", "off": "resumed", "anew": protocol.HaltCountedAnew}[halt], Scope: scope, By: by}
 	case <-ctx.Done():
 		return r, context.Cause(ctx)
 	}

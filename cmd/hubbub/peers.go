@@ -35,14 +35,30 @@ func newPeers() *cobra.Command {
 				}
 				return printAll(cmd, list, "", nil)
 			}
-			var list []report.Peer
-			if err := json.Unmarshal(raw, &list); err != nil {
-				return fmt.Errorf("the bus's list of peers is not what was expected: %w", err)
+			list, err := readPeers(raw)
+			if err != nil {
+				return err
 			}
 			head := []any{"PEER", "SINCE", "FROM", "UNANSWERED", "QUEUED", "LISTENS TO"}
 			return printTable(cmd, list, "nobody is connected", head, peerRow)
 		},
 	}
+}
+
+// fetchPeers returns who is connected to the first bus that answers.
+func fetchPeers(ctx context.Context, env *program.Env) ([]report.Peer, error) {
+	raw, _, err := fetch(ctx, env, http.MethodGet, "/peers", describeGet)
+	if err != nil {
+		return nil, err
+	}
+	return readPeers(raw)
+}
+
+func readPeers(raw []byte) (list []report.Peer, err error) {
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("the bus's list of peers is not what was expected: %w", err)
+	}
+	return list, nil
 }
 
 // fetch asks the first bus that answers for a path, and returns its answer and its

@@ -237,10 +237,7 @@ func newLogger(c *settings, w io.Writer, s *secrets) (zerolog.Logger, *switchWri
 	if err := CheckLog(c.logLevel, logFormat(c, w)); err != nil {
 		return zerolog.Nop(), nil, err
 	}
-	level, err := zerolog.ParseLevel(c.logLevel)
-	if err != nil {
-		return zerolog.Nop(), nil, err
-	}
+	level, _ := zerolog.ParseLevel(c.logLevel) // it is one
 	colour := isTerminal(w)
 	out := io.Writer(&redactingWriter{secrets: s, to: w})
 	if logFormat(c, w) == "console" {

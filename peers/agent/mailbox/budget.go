@@ -20,8 +20,9 @@ func budgetSince(tx *store.Tx) int64 {
 
 // CountAnew lets nothing that was spent until now count towards a budget. cause is the message that asked for it.
 func CountAnew(tx *Tx, scope protocol.Topic, by string, cause Carrier) {
+	tx.Exec(`DELETE FROM anew`) // only the last counts
 	tx.Exec(`INSERT INTO anew (at, by) VALUES (?, ?)`, time.Now().UnixMicro(), by)
-	tx.recordHalt(HaltRecord{State: CountedAnew, Scope: scope, By: by}, cause)
+	tx.recordHalt(HaltRecord{State: protocol.HaltCountedAnew, Scope: scope, By: by}, cause)
 }
 
 // payer returns on whose account a turn of an event goes: its author's or, since a

@@ -25,15 +25,12 @@ func (v *View) halted(t *Turn) (h halt, ok bool) {
 		`SELECT by, at FROM halts WHERE scope IN (?, ?) ORDER BY at DESC LIMIT 1`, t.Chat, v.m.id)
 }
 
-// CountedAnew is the state of the record of an agent whose budgets are counted anew.
-const CountedAnew = "counted_anew"
-
 // A HaltRecord is the agent_event that tells of a halt, of its end, or of budgets that are counted anew.
 type HaltRecord struct {
 	Event   string          `json:"event"` // "halt"
 	EventID string          `json:"eventId"`
 	Agent   protocol.PeerID `json:"agent"`
-	State   string          `json:"state"` // halted, resumed or CountedAnew
+	State   string          `json:"state"` // halted, resumed or protocol.HaltCountedAnew
 	Scope   protocol.Topic  `json:"scope"` // a chat, or the agent: all its chats
 	By      string          `json:"by"`
 	Stopped []string        `json:"stopped,omitempty"` // events whose turns were stopped
