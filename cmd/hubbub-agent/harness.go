@@ -14,10 +14,10 @@ import (
 	"hubbub/peers/agent/harness/a2a"
 	"hubbub/peers/agent/harness/acp"
 	"hubbub/peers/agent/harness/c2a"
-	"hubbub/peers/agent/harness/child"
 	"hubbub/peers/agent/harness/mcptools"
 	"hubbub/peers/agent/harness/model"
 	"hubbub/peers/agent/harness/scripted"
+	"hubbub/peers/agent/harness/subprocess"
 	"hubbub/peers/outside"
 	"hubbub/protocol/datafolder"
 )
@@ -87,7 +87,7 @@ func (s *settings) parseHarness() ([]string, acp.Permission, error) {
 	default:
 		return nil, "", program.Usage("--harness %q is unknown: use scripted, openai (with --base-url also of Ollama, OpenRouter and others), anthropic, acp, c2a or a2a", s.harness)
 	}
-	argv, err := child.Split(s.harnessCommand)
+	argv, err := subprocess.Split(s.harnessCommand)
 	if err != nil {
 		return nil, "", program.Usage("--harness-command, which --harness %s needs: %s", s.harness, err)
 	}

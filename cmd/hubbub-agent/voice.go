@@ -6,7 +6,7 @@ import (
 
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/agent/files"
-	"hubbub/peers/agent/harness/child"
+	"hubbub/peers/agent/harness/subprocess"
 )
 
 // transcribeKey is the variable of the key of the endpoint that --transcribe names. No program
@@ -38,7 +38,7 @@ func commandOf(line string) (argv []string, err error) {
 	if line == "" {
 		return nil, nil
 	}
-	if argv, err = child.Split(line); err == nil {
+	if argv, err = subprocess.Split(line); err == nil {
 		argv[0], err = exec.LookPath(argv[0])
 	}
 	return argv, err

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"hubbub/cmd/internal/program"
-	"hubbub/peers/agent/harness/child"
 	"hubbub/peers/agent/harness/conformance"
+	"hubbub/peers/agent/harness/subprocess"
 	"hubbub/peers/attention"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
@@ -283,7 +283,7 @@ func conformC2A(cmd *cobra.Command, command string, opts *conformance.Options) e
 	if strings.TrimSpace(command) == "" {
 		err = conformance.Host(opts, t.add)
 	} else {
-		argv, split := child.Split(command)
+		argv, split := subprocess.Split(command)
 		if split != nil {
 			return program.Usage("--harness-command: %s", split)
 		}

@@ -19,8 +19,8 @@ import (
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
 	"hubbub/peers/agent"
-	"hubbub/peers/agent/harness/child"
 	"hubbub/peers/agent/harness/model"
+	"hubbub/peers/agent/harness/subprocess"
 	"hubbub/peers/outbox"
 	"hubbub/peers/system"
 	"hubbub/peers/tg"
@@ -461,7 +461,7 @@ var logins = map[string]struct{ file, how, key string }{
 }
 
 func examineCommand(harness, command string) tg.Finding {
-	words, err := child.Split(command)
+	words, err := subprocess.Split(command)
 	if err != nil {
 		return problem("The "+harness+" harness needs a command.", "Name it with --harness-command.")
 	}

@@ -87,9 +87,9 @@ var mayImport = map[string][]string{
 	"peers/agent/tools":               {"protocol", "protocol/collab", "peers/attention", "peers/collab", "peers/outbox", "peers/agent/files", "peers/agent/harness", "peers/agent/mailbox"},
 	"peers/agent/turns":               {"protocol", "peers/attention", "peers/agent/files", "peers/agent/harness", "peers/agent/mailbox", "peers/agent/tools"},
 	"peers/agent/harness":             {"peers/attention", "protocol"},
-	"peers/agent/harness/*":           {"peers/attention", "peers/store", "protocol", "protocol/chorus", "protocol/http1", "peers/agent/harness", "peers/agent/harness/child", "peers/child", "peers/outside", "protocol/jsonrpc", "protocol/datafolder"},
+	"peers/agent/harness/*":           {"peers/attention", "peers/store", "protocol", "protocol/chorus", "protocol/http1", "peers/agent/harness", "peers/agent/harness/subprocess", "peers/child", "peers/outside", "protocol/jsonrpc", "protocol/datafolder"},
 	"peers/agent/harness/harnesstest": {"peers/agent/harness", "peers/agent/harness/scripted", "protocol/jsonrpc"},
-	"peers/agent/harness/conformance": {"peers/attention", "peers/agent/harness", "peers/agent/harness/c2a", "peers/agent/harness/child"},
+	"peers/agent/harness/conformance": {"peers/attention", "peers/agent/harness", "peers/agent/harness/c2a", "peers/agent/harness/subprocess"},
 	"peers/agent/external": {
 		"protocol", "protocol/chorus", "protocol/datafolder", "peers/peer", "peers/store", "peers/agent", "peers/agent/harness", "peers/agent/harness/chorus", "peers/agent/harness/mcptools",
 	},

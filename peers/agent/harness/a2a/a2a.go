@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/agent/harness/child"
+	"hubbub/peers/agent/harness/subprocess"
 	"hubbub/peers/attention"
 	"hubbub/peers/outside"
 	"hubbub/protocol/defaults"
@@ -54,7 +54,7 @@ type Harness struct {
 	url    string
 	opts   Options
 	client *http.Client
-	life   *child.Life[agent]
+	life   *subprocess.Life[agent]
 	talks  *harness.Recent[string, talk] // by Turn.Memory
 }
 
@@ -79,7 +79,7 @@ type agent struct {
 
 // New makes a harness of the agent whose card is below address. It starts nothing.
 func New(address string, opts *Options) *Harness {
-	h := &Harness{url: address, opts: opts.withDefaults(), life: child.NewLife[agent](), talks: harness.NewRecent[string, talk](maxTalks)}
+	h := &Harness{url: address, opts: opts.withDefaults(), life: subprocess.NewLife[agent](), talks: harness.NewRecent[string, talk](maxTalks)}
 	d := &door{out: h.opts.Transport, token: h.opts.Token}
 	if home, err := url.Parse(address); err == nil {
 		d.home = placeOf(home)

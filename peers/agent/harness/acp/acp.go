@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/agent/harness/child"
+	"hubbub/peers/agent/harness/subprocess"
 	"hubbub/protocol/defaults"
 	"hubbub/protocol/retry"
 
@@ -52,7 +52,7 @@ var _ harness.Harness = (*Harness)(nil)
 // New makes a harness that runs the program argv. It starts nothing.
 func New(argv []string, opts *Options) *Harness {
 	h := &Harness{argv: argv, opts: opts.withDefaults()}
-	h.processes = processes{keep: h.keep, main: child.NewLife[program](), others: map[string]*other{}}
+	h.processes = processes{keep: h.keep, main: subprocess.NewLife[program](), others: map[string]*other{}}
 	return h
 }
 
@@ -81,10 +81,10 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 }
 
 // keep keeps one process of the program running.
-func (h *Harness) keep(ctx context.Context, life *child.Life[program]) error {
-	program := &child.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log}
+func (h *Harness) keep(ctx context.Context, life *subprocess.Life[program]) error {
+	program := &subprocess.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log}
 	return life.Keep(ctx, h.opts.Pauses, h.opts.Log, func(ctx context.Context) error {
-		return child.Run(ctx, h.argv, program, func(ctx context.Context, process *child.Process) error { return h.serve(ctx, life, process) })
+		return subprocess.Run(ctx, h.argv, program, func(ctx context.Context, process *subprocess.Process) error { return h.serve(ctx, life, process) })
 	})
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/agent/harness/child"
+	"hubbub/peers/agent/harness/subprocess"
 )
 
 // maxProcesses bounds the processes of a program that needs several. The one that was used
@@ -20,8 +20,8 @@ var alone = map[string]bool{"OpenCode": true}
 
 // processes are the lives of a program's processes.
 type processes struct {
-	keep func(ctx context.Context, life *child.Life[program]) error // runs one life
-	main *child.Life[program]
+	keep func(ctx context.Context, life *subprocess.Life[program]) error // runs one life
+	main *subprocess.Life[program]
 	wg   sync.WaitGroup // of the others
 
 	mu     sync.Mutex
@@ -33,7 +33,7 @@ type processes struct {
 
 // An other is a process beside the main one.
 type other struct {
-	life  *child.Life[program]
+	life  *subprocess.Life[program]
 	stop  context.CancelFunc
 	turns int   // that run on it
 	used  int64 // when it was used last, as processes.uses counts
@@ -125,7 +125,7 @@ func (ps *processes) roomLocked() error {
 
 func (ps *processes) startLocked(key string) *other {
 	ctx, stop := context.WithCancel(ps.ctx)
-	o := &other{life: child.NewLife[program](), stop: stop}
+	o := &other{life: subprocess.NewLife[program](), stop: stop}
 	ps.others[key] = o
 	ps.wg.Go(func() {
 		defer stop()

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/agent/harness/child"
+	"hubbub/peers/agent/harness/subprocess"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -25,12 +25,12 @@ func TestWhatHoldsWithoutOptions(t *testing.T) {
 // has the one that it had, and where eight are at work a further one must wait; of those
 // at rest the one that was used longest ago ends for it.
 func TestEachSetOfServersHasAProcess(t *testing.T) {
-	ps := &processes{main: child.NewLife[program](), others: map[string]*other{}}
+	ps := &processes{main: subprocess.NewLife[program](), others: map[string]*other{}}
 	ended := make(chan string, 10)
 	if _, err := ps.reserve("a"); !errors.Is(err, harness.ErrStopped) {
 		t.Errorf("before it runs: %v", err)
 	}
-	ps.keep = func(ctx context.Context, life *child.Life[program]) error {
+	ps.keep = func(ctx context.Context, life *subprocess.Life[program]) error {
 		<-ctx.Done()
 		ps.mu.Lock()
 		defer ps.mu.Unlock()

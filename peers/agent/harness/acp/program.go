@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/agent/harness/child"
+	"hubbub/peers/agent/harness/subprocess"
 	"hubbub/protocol/retry"
 	"hubbub/protocol/text"
 
@@ -36,8 +36,8 @@ var errUnstoppable = errors.New("the program did not stop a cancelled turn")
 // A program is one run of the ACP program.
 type program struct {
 	h       *Harness
-	life    *child.Life[program]
-	process *child.Process
+	life    *subprocess.Life[program]
+	process *subprocess.Process
 	conn    *acpsdk.Connection
 	name    string // as it calls itself
 	http    bool   // it takes MCP over HTTP
@@ -52,7 +52,7 @@ type program struct {
 }
 
 // serve talks to the program until ctx ends or the program does.
-func (h *Harness) serve(ctx context.Context, life *child.Life[program], process *child.Process) error {
+func (h *Harness) serve(ctx context.Context, life *subprocess.Life[program], process *subprocess.Process) error {
 	p := &program{
 		h: h, life: life, process: process, sessions: harness.NewRecent[string, acpsdk.SessionId](h.opts.MaxSessions),
 		turns: map[acpsdk.SessionId]*collector{},

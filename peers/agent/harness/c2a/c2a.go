@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/agent/harness/child"
+	"hubbub/peers/agent/harness/subprocess"
 	"hubbub/protocol/defaults"
 	"hubbub/protocol/retry"
 
@@ -58,7 +58,7 @@ func (o *Options) withDefaults() Options {
 type Harness struct {
 	argv []string
 	opts Options
-	life *child.Life[session]
+	life *subprocess.Life[session]
 	wake chan struct{} // a delivery may be due
 
 	mu       sync.Mutex
@@ -75,7 +75,7 @@ var _ harness.Harness = (*Harness)(nil)
 // New makes a harness that runs the program argv. It starts nothing.
 func New(argv []string, opts *Options) *Harness {
 	return &Harness{
-		argv: argv, opts: opts.withDefaults(), life: child.NewLife[session](), wake: make(chan struct{}, 1),
+		argv: argv, opts: opts.withDefaults(), life: subprocess.NewLife[session](), wake: make(chan struct{}, 1),
 		accepted: harness.NewRecent[string, string](1024), tokens: harness.NewRecent[string, string](4096), changed: harness.NewRecent[string, bool](1024),
 		words: harness.NewRecent[string, string](1024),
 	}
@@ -84,9 +84,9 @@ func New(argv []string, opts *Options) *Harness {
 // Run keeps the program running until ctx ends (nil), or until it cannot be
 // started at all (an error that wraps harness.ErrPermanent).
 func (h *Harness) Run(ctx context.Context, host harness.Host) error {
-	program := &child.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log}
+	program := &subprocess.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log}
 	return h.life.Keep(ctx, h.opts.Pauses, h.opts.Log, func(ctx context.Context) error {
-		return child.Run(ctx, h.argv, program, func(ctx context.Context, p *child.Process) error { return h.serve(ctx, p, host) })
+		return subprocess.Run(ctx, h.argv, program, func(ctx context.Context, p *subprocess.Process) error { return h.serve(ctx, p, host) })
 	})
 }
 

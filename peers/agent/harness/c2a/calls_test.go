@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/agent/harness/child"
 	"hubbub/peers/agent/harness/harnesstest"
+	"hubbub/peers/agent/harness/subprocess"
 )
 
 // TestWhatACallIsAnswered: a program hears what was wrong with its request, and is given
@@ -38,7 +38,7 @@ func TestWhatACallIsAnswered(t *testing.T) {
 		"a call without params":         {request: `{"id":1,"method":"tools/call"}`, want: `tools/call needs`},
 		"a call of what was not agreed": {request: `{"id":1,"method":"tools/call","params":{"name":"chat.send_message","arguments":{}}}`, want: `did not agree on chat.send_message`},
 	} {
-		s := &session{h: &Harness{life: child.NewLife[session]()}, out: make(chan []byte, 1), agreed: agreed, running: map[string]context.CancelCauseFunc{}}
+		s := &session{h: &Harness{life: subprocess.NewLife[session]()}, out: make(chan []byte, 1), agreed: agreed, running: map[string]context.CancelCauseFunc{}}
 		tools := &harnesstest.Tools{Names: []string{"chat.react"}}
 		if !c.without {
 			s.host.Tools = tools
@@ -74,7 +74,7 @@ func TestACallThatIsWithdrawnEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	tools := waiting{make(chan struct{})}
-	s := &session{h: &Harness{life: child.NewLife[session]()}, out: make(chan []byte, 1), agreed: agreed, running: map[string]context.CancelCauseFunc{}}
+	s := &session{h: &Harness{life: subprocess.NewLife[session]()}, out: make(chan []byte, 1), agreed: agreed, running: map[string]context.CancelCauseFunc{}}
 	s.host.Tools = tools
 	s.h.life.Set(s)
 	f, err := parseFrame([]byte(`{"id":"a","method":"tools/call","params":{"name":"chat.react"}}`))

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/agent/harness/child"
+	"hubbub/peers/agent/harness/subprocess"
 	runner "hubbub/peers/child"
 	"hubbub/protocol/jsonrpc"
 	"hubbub/protocol/text"
@@ -30,7 +30,7 @@ var errNotReading = errors.New("the program does not read its input")
 type session struct {
 	h       *Harness
 	host    harness.Host
-	process *child.Process
+	process *subprocess.Process
 	out     chan []byte
 	calls   chan *frame
 	started chan error // outcome of initialize
@@ -43,7 +43,7 @@ type session struct {
 }
 
 // serve talks to the program until ctx ends or the program does.
-func (h *Harness) serve(ctx context.Context, process *child.Process, host harness.Host) error {
+func (h *Harness) serve(ctx context.Context, process *subprocess.Process, host harness.Host) error {
 	s := &session{
 		h: h, host: host, process: process, running: map[string]context.CancelCauseFunc{},
 		out: make(chan []byte, maxOutbound), calls: make(chan *frame, maxOutbound), started: make(chan error, 1),

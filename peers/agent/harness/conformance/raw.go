@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"hubbub/peers/agent/harness/child"
+	"hubbub/peers/agent/harness/subprocess"
 )
 
 // raw starts the program once more and sends it what a well-behaved host never sends.
@@ -17,7 +17,7 @@ func (r *run) raw(ctx context.Context) error {
 	if !r.wanted(name, title) {
 		return nil
 	}
-	process, err := child.Start(r.argv, &child.Options{Env: r.opts.Env, Log: r.opts.Log})
+	process, err := subprocess.Start(r.argv, &subprocess.Options{Env: r.opts.Env, Log: r.opts.Log})
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (r *run) raw(ctx context.Context) error {
 }
 
 // talk initializes the program and calls a method that no program knows.
-func talk(process *child.Process, initialize string) error {
+func talk(process *subprocess.Process, initialize string) error {
 	lines := bufio.NewScanner(process.Stdout)
 	lines.Buffer(nil, 1<<20)
 	unheard := `{"jsonrpc":"2.0","method":"notifications/unheard_of","params":{"x":1}}` + "\n" +

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/agent/harness/child"
+	"hubbub/peers/agent/harness/subprocess"
 )
 
 // maxConfig bounds a configuration of servers.
@@ -115,7 +115,7 @@ func (c *configured) server(i int) (harness.MCPServer, error) {
 			s.Command = []string{words}
 		default:
 			var err error
-			if s.Command, err = child.Split(words); err != nil {
+			if s.Command, err = subprocess.Split(words); err != nil {
 				return s, fmt.Errorf("the command of MCP server %q: %w", s.Name, err)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/agent/harness/child"
+	"hubbub/peers/agent/harness/subprocess"
 	"hubbub/protocol/redact"
 	"hubbub/protocol/text"
 
@@ -38,7 +38,7 @@ type conn struct {
 
 	err     error
 	session *mcp.ClientSession
-	process *child.Process // of a command; nil otherwise
+	process *subprocess.Process // of a command; nil otherwise
 
 	used   time.Time
 	calls  map[*calling]bool
@@ -98,7 +98,7 @@ func (c *conn) transport() (mcp.Transport, error) {
 			},
 		}, nil
 	case len(c.server.Command) > 0:
-		process, err := child.Start(c.server.Command, &child.Options{Dir: c.server.Dir, Env: c.server.Env, Hide: c.pool.opts.Hide})
+		process, err := subprocess.Start(c.server.Command, &subprocess.Options{Dir: c.server.Dir, Env: c.server.Env, Hide: c.pool.opts.Hide})
 		if err != nil {
 			return nil, err
 		}

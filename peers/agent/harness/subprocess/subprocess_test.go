@@ -1,4 +1,4 @@
-package child_test
+package subprocess_test
 
 import (
 	"bufio"
@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/agent/harness/child"
 	"hubbub/peers/agent/harness/harnesstest"
+	"hubbub/peers/agent/harness/subprocess"
 	"hubbub/protocol/retry"
 
 	"go.uber.org/goleak"
@@ -52,8 +52,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func start(role string) *child.Process {
-	p, err := child.Start([]string{os.Args[0]}, &child.Options{Env: map[string]string{"CHILD_TEST": role, "GORACE": "atexit_sleep_ms=0"}, Grace: 50 * time.Millisecond})
+func start(role string) *subprocess.Process {
+	p, err := subprocess.Start([]string{os.Args[0]}, &subprocess.Options{Env: map[string]string{"CHILD_TEST": role, "GORACE": "atexit_sleep_ms=0"}, Grace: 50 * time.Millisecond})
 	if err != nil {
 		panic(err)
 	}
@@ -77,7 +77,7 @@ func TestEnvironmentHasNoneOfOurSecrets(t *testing.T) {
 	t.Setenv("MODEL_KEY", "top-secret")
 	t.Setenv("MODEL_KEY_HINT", "kept")
 	t.Setenv("OTHER", "kept")
-	p, err := child.Start([]string{os.Args[0]}, &child.Options{
+	p, err := subprocess.Start([]string{os.Args[0]}, &subprocess.Options{
 		Env: map[string]string{"CHILD_TEST": "env", "GORACE": "atexit_sleep_ms=0"}, Hide: []string{"MODEL_KEY"},
 	})
 	if err != nil {
@@ -101,7 +101,7 @@ func TestLastWordsAreInTheErrorWithoutKeys(t *testing.T) {
 }
 
 func TestMissingProgramIsPermanent(t *testing.T) {
-	_, err := child.Start([]string{"/no/such/program"}, nil)
+	_, err := subprocess.Start([]string{"/no/such/program"}, nil)
 	if !errors.Is(err, harness.ErrPermanent) || !strings.Contains(err.Error(), "--harness-command") {
 		t.Errorf("err = %v", err)
 	}
@@ -151,7 +151,7 @@ func mustGlob(t *testing.T, pattern string) []string {
 }
 
 // childOf finds the program that the owner started.
-func childOf(t *testing.T, p *child.Process) int {
+func childOf(t *testing.T, p *subprocess.Process) int {
 	t.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", p.PID(), p.PID()))
 	if err != nil {
@@ -185,7 +185,7 @@ func TestKeepBacksOffAndForgives(t *testing.T) {
 		began := time.Now()
 		var starts []time.Duration
 		ctx, cancel := context.WithCancel(t.Context())
-		err := child.NewLife[int]().Keep(ctx, retry.Backoff{}, nil, func(context.Context) error {
+		err := subprocess.NewLife[int]().Keep(ctx, retry.Backoff{}, nil, func(context.Context) error {
 			starts = append(starts, time.Since(began).Round(time.Second))
 			switch len(starts) {
 			case 4:
@@ -205,7 +205,7 @@ func TestKeepBacksOffAndForgives(t *testing.T) {
 }
 
 func TestKeepEndsAtAPermanentError(t *testing.T) {
-	life := child.NewLife[int]()
+	life := subprocess.NewLife[int]()
 	err := life.Keep(t.Context(), retry.Backoff{}, nil, func(context.Context) error { return harness.ErrPermanent })
 	if !errors.Is(err, harness.ErrPermanent) || !errors.Is(life.Err(), harness.ErrPermanent) {
 		t.Errorf("err = %v, %v", err, life.Err())
@@ -217,7 +217,7 @@ func TestKeepEndsAtAPermanentError(t *testing.T) {
 
 func TestAwaitSeesTheRunThatIsInitialized(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		life := child.NewLife[string]()
+		life := subprocess.NewLife[string]()
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		run := 0
@@ -256,12 +256,12 @@ func TestAwaitSeesTheRunThatIsInitialized(t *testing.T) {
 }
 
 func TestSplit(t *testing.T) {
-	words, err := child.Split(`npx -y "a b" --x='$HOME'`)
+	words, err := subprocess.Split(`npx -y "a b" --x='$HOME'`)
 	if err != nil || len(words) != 4 || words[2] != "a b" || words[3] != "--x=$HOME" {
 		t.Errorf("%q, %v", words, err)
 	}
 	for _, bad := range []string{"", `"open`} {
-		if _, err := child.Split(bad); err == nil {
+		if _, err := subprocess.Split(bad); err == nil {
 			t.Errorf("%q was taken", bad)
 		}
 	}

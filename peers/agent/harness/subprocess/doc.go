@@ -7,4 +7,4 @@
 // owner's secrets (HUBBUB_*, TELEGRAM_*, what systemd gave to the owner, and what
 // Options.Hide names). Its stderr is logged by line, at most 2 KiB of each, and the
 // last line is part of the error with which the program ended.
-package child
+package subprocess
