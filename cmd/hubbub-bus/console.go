@@ -17,8 +17,8 @@ import (
 	"hubbub/bus/console"
 	"hubbub/bus/grant"
 	"hubbub/bus/report"
-	"hubbub/cmd/internal/letters"
-	"hubbub/cmd/internal/talk"
+	"hubbub/cmd/internal/deadletter"
+	"hubbub/cmd/internal/directchat"
 	client "hubbub/peers/collab"
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
@@ -48,7 +48,7 @@ func (s *settings) newView(data string, log *zerolog.Logger) *view {
 		v.log = activitylog.Open(filepath.Join(data, "activity.db"))
 	}
 	v.console = console.New(v, v.log, &console.Options{
-		Gate: gate{s.bus.Credentials, v}, DeadLetters: deadLetters{letters.Folder(data)}, Voice: &voice{view: v}, Log: log,
+		Gate: gate{s.bus.Credentials, v}, DeadLetters: deadLetters{deadletter.Folder(data)}, Voice: &voice{view: v}, Log: log,
 	})
 	s.bus.Console = v.console
 	return v
@@ -164,22 +164,22 @@ func (v *voice) Call(ctx context.Context, method string, params any) (result jso
 // Talk implements console.Voice. Each agent has a chat of its own with the holder, in which
 // one says something at a time: a second window ends the waiting of the first.
 func (v *voice) Talk(ctx context.Context, agent protocol.PeerID, text string) (answer string, err error) {
-	p, person, err := v.peer(talk.Suffix(agent))
+	p, person, err := v.peer(directchat.Suffix(agent))
 	switch {
 	case err != nil:
 		return "", err
-	case !strings.HasSuffix(string(p.ID()), talk.Suffix(agent)):
-		return "", fmt.Errorf("the credential may not be cli:NAME%s, to which the agent answers: give it the identity cli:*", talk.Suffix(agent))
+	case !strings.HasSuffix(string(p.ID()), directchat.Suffix(agent)):
+		return "", fmt.Errorf("the credential may not be cli:NAME%s, to which the agent answers: give it the identity cli:*", directchat.Suffix(agent))
 	}
-	said, answers := talk.Say(p.ID(), person, text), make(chan string, 1)
+	said, answers := directchat.Say(p.ID(), person, text), make(chan string, 1)
 	for _, t := range []protocol.MessageType{protocol.TypeTGReply, protocol.TypeChatReply} {
 		p.Handle(t, func(_ context.Context, d *peer.Delivery) error {
 			var r protocol.ChatReply
-			if err := d.Decode(&r); err != nil || d.Message.From != agent || r.InReplyTo != string(said.MessageID) || talk.Spoken(&r) == "" {
+			if err := d.Decode(&r); err != nil || d.Message.From != agent || r.InReplyTo != string(said.MessageID) || directchat.Spoken(&r) == "" {
 				return err
 			}
 			select {
-			case answers <- talk.Spoken(&r):
+			case answers <- directchat.Spoken(&r):
 			default: // the first one is shown
 			}
 			return nil
@@ -191,7 +191,7 @@ func (v *voice) Talk(ctx context.Context, agent protocol.PeerID, text string) (a
 	err = p.RunWith(ctx, func(ctx context.Context) error {
 		result, err := p.Send(ctx, agent.Topic(), said)
 		if err == nil {
-			err = talk.Taken(agent, &result)
+			err = directchat.Taken(agent, &result)
 		}
 		if err != nil {
 			return err
@@ -222,7 +222,7 @@ func (v *voice) CountAnew(ctx context.Context, agent protocol.PeerID) error {
 	return p.RunWith(ctx, func(ctx context.Context) error {
 		result, err := p.Send(ctx, agent.Topic(), p.NewMessage(protocol.TypeConfigure, protocol.Configure{TalkTo: agent.Topic(), Halt: "anew", By: person}))
 		if err == nil {
-			err = talk.Taken(agent, &result)
+			err = directchat.Taken(agent, &result)
 		}
 		return err
 	})
@@ -274,14 +274,14 @@ func consoleIdentity(c *grant.Credential, run string, as protocol.PeerID) protoc
 
 // deadLetters are the dead letters of the programs that share the data folder, as with
 // `hubbub up`: what `hubbub outbox` shows. The programs may be running.
-type deadLetters struct{ letters.Folder }
+type deadLetters struct{ deadletter.Folder }
 
 var _ console.DeadLetters = deadLetters{}
 
 // List implements console.DeadLetters.
 func (d deadLetters) List(ctx context.Context, limit int) ([]console.DeadLetter, error) {
 	items, err := d.Folder.List(ctx, outbox.StateDead, outbox.StateUnknown)
-	if errors.Is(err, letters.ErrNoProgram) {
+	if errors.Is(err, deadletter.ErrNoProgram) {
 		err = nil // ErrUnreachable says that
 	}
 	if !d.HasBridge() {

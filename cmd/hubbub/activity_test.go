@@ -14,7 +14,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/peers/attention"
 
 	"github.com/google/go-cmp/cmp"
@@ -173,7 +173,7 @@ func TestTheCauseIsDim(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := newWaterfall(chain, new(view.Titles), true, 0).lines()
-	if !strings.HasPrefix(lines[1], string(screen.Dim)+"tg_message") || !strings.HasPrefix(lines[3], "  "+string(screen.Bold)) && !strings.HasPrefix(lines[3], string(screen.Bold)) {
+	if !strings.HasPrefix(lines[1], string(term.Dim)+"tg_message") || !strings.HasPrefix(lines[3], "  "+string(term.Bold)) && !strings.HasPrefix(lines[3], string(term.Bold)) {
 		t.Errorf("%q", lines)
 	}
 }
@@ -228,8 +228,8 @@ func TestRowsFitANarrowTerminal(t *testing.T) {
 			got = append(got, strings.Split(layout.line(&entries[i]), "\n")...)
 		}
 		for _, line := range got {
-			if columns >= 80 && screen.Width(line) > columns {
-				t.Errorf("in %d columns a line has %d: %s", columns, screen.Width(line), line)
+			if columns >= 80 && term.Width(line) > columns {
+				t.Errorf("in %d columns a line has %d: %s", columns, term.Width(line), line)
 			}
 		}
 		if columns != 80 {
@@ -291,7 +291,7 @@ func TestRowsAreAlignedOnATerminal(t *testing.T) {
 	}
 	coloured := newRowLayout(true, 130, new(view.Titles))
 	line := coloured.line(&entries[2])
-	if !strings.Contains(line, string(screen.Red)+"offline") {
+	if !strings.Contains(line, string(term.Red)+"offline") {
 		t.Errorf("a failure is not red: %q", line)
 	}
 	for _, e := range entries {

@@ -6,22 +6,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"hubbub/activitylog/view"
+	"hubbub/cmd/internal/directchat"
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
-	"hubbub/cmd/internal/talk"
+	"hubbub/cmd/internal/term"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 // A typist has a direct chat as a person at the command line with an agent: its messages come
@@ -50,9 +48,9 @@ func chatWith(cmd *cobra.Command, name, text string, start bool, wait time.Durat
 		return program.Usage("%q is no name of an agent", name)
 	}
 	there := present(cmd.Context(), env)
-	t.self = protocol.PeerID("cli:" + person + talk.Suffix(t.agent))
+	t.self = protocol.PeerID("cli:" + person + directchat.Suffix(t.agent))
 	for n := 2; there[string(t.self)]; n++ { // this person talks to the agent in another terminal, too
-		t.self = protocol.PeerID(fmt.Sprintf("cli:%s.%d%s", person, n, talk.Suffix(t.agent)))
+		t.self = protocol.PeerID(fmt.Sprintf("cli:%s.%d%s", person, n, directchat.Suffix(t.agent)))
 	}
 	var err error
 	if t.session, err = openWith(cmd.Context(), env, t.self, t.take); err != nil {
@@ -76,8 +74,8 @@ func chatWith(cmd *cobra.Command, name, text string, start bool, wait time.Durat
 		close(said)
 		return t.converse(cmd, said, wait)
 	}
-	if t.live = onTerminal(env.Stdin); t.live {
-		env.Tell("This is a direct chat with %s. Type a line; Ctrl-D ends.", screen.Printable(string(t.agent)))
+	if t.live = term.IsTerminal(env.Stdin); t.live {
+		env.Tell("This is a direct chat with %s. Type a line; Ctrl-D ends.", term.Printable(string(t.agent)))
 		if away {
 			env.Tell("It is not connected to this bus now; `hubbub peers` lists who is, and --start starts it.")
 		}
@@ -98,18 +96,13 @@ func present(ctx context.Context, env *program.Env) map[string]bool {
 	return there
 }
 
-func onTerminal(r io.Reader) bool {
-	f, ok := r.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
 // take takes what the agent says. It runs in the connection's reader.
 func (t *typist) take(conn *jsonrpc.Conn, m jsonrpc.Message) {
 	var p protocol.ProcessParams
 	var got protocol.Message
 	var reply protocol.ChatReply
 	said := json.Unmarshal(m.Params, &p) == nil && json.Unmarshal(p.Payload, &got) == nil && got.From == t.agent &&
-		json.Unmarshal(got.Content, &reply) == nil && talk.Spoken(&reply) != ""
+		json.Unmarshal(got.Content, &reply) == nil && directchat.Spoken(&reply) != ""
 	if said {
 		reply.InReplyTo = cmp.Or(reply.InReplyTo, string(got.InReplyTo))
 		select {
@@ -126,7 +119,7 @@ var errTakenOver = errors.New("the bus has ended the connection, or another `hub
 
 // say sends one message, whose answer is waited for from now on.
 func (t *typist) say(ctx context.Context, text string) error {
-	m := talk.Say(t.self, t.person, text)
+	m := directchat.Say(t.self, t.person, text)
 	var result protocol.SendResult
 	t.sent, t.awaits = append(t.sent, string(m.MessageID)), []string{string(m.MessageID)}
 	switch err := t.call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: t.agent.Topic(), Payload: m}, &result); {
@@ -135,7 +128,7 @@ func (t *typist) say(ctx context.Context, text string) error {
 	case err != nil:
 		return fmt.Errorf("sending to %s: %w", t.agent, err)
 	}
-	return talk.Taken(t.agent, &result)
+	return directchat.Taken(t.agent, &result)
 }
 
 // converse sends each of some lines, and prints what the agent says, until either side ends.
@@ -143,7 +136,7 @@ func (t *typist) say(ctx context.Context, text string) error {
 func (t *typist) converse(cmd *cobra.Command, lines <-chan string, wait time.Duration) error {
 	ctx := cmd.Context()
 	ends := make(<-chan time.Time) // never
-	var waiting *screen.Progress
+	var waiting *term.Progress
 	defer func() { waiting.End() }()
 	for {
 		select {
@@ -153,7 +146,7 @@ func (t *typist) converse(cmd *cobra.Command, lines <-chan string, wait time.Dur
 				return nil
 			case !more:
 				lines, ends = nil, time.After(wait)
-				waiting = program.From(cmd).Progress("waiting for "+screen.Printable(string(t.agent)), "", nil)
+				waiting = program.From(cmd).Progress("waiting for "+term.Printable(string(t.agent)), "", nil)
 			case strings.TrimSpace(line) != "":
 				if err := t.say(ctx, line); err != nil {
 					return err
@@ -201,12 +194,12 @@ var onTheWay = []string{string(attention.SignalSeen), string(attention.SignalWor
 // reads it all.
 func (t *typist) show(cmd *cobra.Command, reply *protocol.ChatReply, ours bool) error {
 	p := newPrinter(cmd)
-	said := screen.Lines(talk.Spoken(reply), p.columns)
+	said := term.Lines(directchat.Spoken(reply), p.columns)
 	switch {
 	case p.json:
 		p.value(reply)
 	case t.live:
-		p.line("%s %s", p.Paint(screen.Green, t.agent.Name()+":"), said)
+		p.line("%s %s", p.Paint(term.Green, t.agent.Name()+":"), said)
 	case ours:
 		p.line("%s", said)
 	default:

@@ -13,7 +13,7 @@ import (
 
 	"hubbub/cmd/internal/demo"
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 
 	"github.com/spf13/cobra"
 )
@@ -90,7 +90,7 @@ func chat(ctx context.Context, env *program.Env, address demo.Address, group boo
 
 // showLines prints what becomes visible in the demo's chats.
 func showLines(ctx context.Context, env *program.Env, address demo.Address) error {
-	paint := screen.NewPainter(env.Stdout)
+	paint := term.NewPainter(env.Stdout)
 	last := -1
 	for {
 		lines, next, err := address.Lines(ctx, last)
@@ -99,11 +99,11 @@ func showLines(ctx context.Context, env *program.Env, address demo.Address) erro
 		}
 		last = next
 		for _, l := range lines {
-			colour := screen.Bold
+			colour := term.Bold
 			if l.Bot {
-				colour = screen.Green
+				colour = term.Green
 			}
-			fmt.Fprintf(env.Stdout, "%s %s\n", paint.Paint(colour, screen.Printable(l.Author)+":"), screen.Printable(l.Text))
+			fmt.Fprintf(env.Stdout, "%s %s\n", paint.Paint(colour, term.Printable(l.Author)+":"), term.Printable(l.Text))
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	client "hubbub/peers/collab"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -134,7 +134,7 @@ func (in *brokerInput) remind(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		program.From(in.Command).Tell("reminder: %s", screen.Printable(fmt.Sprintf("%s (%s) waits for %s: %s; nothing has happened for %s",
+		program.From(in.Command).Tell("reminder: %s", term.Printable(fmt.Sprintf("%s (%s) waits for %s: %s; nothing has happened for %s",
 			r.ID, r.Title, r.RemindedID, r.Reason, strings.TrimSuffix(sinceText(r.Since, time.Now()), " ago"))))
 	}
 	return nil
@@ -164,7 +164,7 @@ func explainBroker(cmd *cobra.Command, err error) error {
 	case asJSON(cmd):
 		err = errors.Join(json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"error": *refused}), err)
 	}
-	refused.Code, refused.Message = "", titlesHere(cmd).Within(screen.Printable(refused.Message))
+	refused.Code, refused.Message = "", titlesHere(cmd).Within(term.Printable(refused.Message))
 	return err
 }
 

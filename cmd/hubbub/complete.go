@@ -13,9 +13,9 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
-	"hubbub/cmd/internal/letters"
+	"hubbub/cmd/internal/deadletter"
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/peers/outbox"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -170,7 +170,7 @@ func completing(from source) cobra.CompletionFunc {
 			if away, ok := errors.AsType[*busError](err); ok {
 				said, _, _ = strings.Cut(away.says, " (")
 			}
-			return cobra.AppendActiveHelp(nil, screen.Printable(said)), cobra.ShellCompDirectiveNoFileComp
+			return cobra.AppendActiveHelp(nil, term.Printable(said)), cobra.ShellCompDirectiveNoFileComp
 		}
 		list = slices.DeleteFunc(list, func(candidate string) bool { return !strings.HasPrefix(candidate, begun) })
 		list = list[:min(len(list), maxOffered)]
@@ -202,7 +202,7 @@ func offer(list []string, value, about string) []string {
 	if strings.HasPrefix(value, "-") || strings.ContainsFunc(value, isForShells) {
 		return list
 	}
-	return append(list, value+"\t"+text.Clip(screen.Printable(about), 60))
+	return append(list, value+"\t"+text.Clip(term.Printable(about), 60))
 }
 
 func isForShells(r rune) bool {
@@ -250,7 +250,7 @@ func lastMessages(cmd *cobra.Command) (list []string, err error) {
 
 // undelivered gives the dead letters and what nobody knows whether it arrived.
 func undelivered(cmd *cobra.Command) (list []string, err error) {
-	items, err := letters.Folder(program.From(cmd).Data).List(cmd.Context(), outbox.StateDead, outbox.StateUnknown)
+	items, err := deadletter.Folder(program.From(cmd).Data).List(cmd.Context(), outbox.StateDead, outbox.StateUnknown)
 	for _, item := range items {
 		list = offer(list, item.Name(), string(item.State)+" "+item.Destination)
 	}

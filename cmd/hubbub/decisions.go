@@ -10,7 +10,7 @@ import (
 
 	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
 
@@ -146,13 +146,13 @@ func printDecision(in *brokerInput, a *collab.Approval, err error) error {
 
 // decision prints a decision for people.
 func (p *printer) decision(a *collab.Approval, titles *view.Titles) {
-	p.line("%s", titles.Within(screen.Printable(fmt.Sprintf("%s %s", a.ID, a.How()))))
+	p.line("%s", titles.Within(term.Printable(fmt.Sprintf("%s %s", a.ID, a.How()))))
 	for _, line := range [][2]string{
 		{"agent", a.AskedByID}, {"tool", text.Spelled(a.Tool)}, {"arguments", text.Spelled(a.Arguments)}, {"sha256", a.Digest}, {"event", a.EventID}, {"chat", a.Chat}, {"may decide", strings.Join(a.MayDecide, ", ")},
 		{"asked", a.CreatedAt}, {"until", a.ExpiresAt + ", then " + string(a.Default)}, {"decided", a.DecidedAt},
 	} {
 		if line[1] != "" {
-			p.line("%s", screen.Hang(fmt.Sprintf("  %-10s ", line[0]), titles.Within(screen.Printable(line[1])), p.columns))
+			p.line("%s", term.Hang(fmt.Sprintf("  %-10s ", line[0]), titles.Within(term.Printable(line[1])), p.columns))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -17,11 +18,10 @@ import (
 	"hubbub/cmd/internal/demo"
 	"hubbub/cmd/internal/fleet"
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/protocol"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 func newDemo() *cobra.Command {
@@ -147,10 +147,10 @@ func (s *show) prepare(ctx context.Context, fail context.CancelCauseFunc) (func(
 		return nil, err
 	}
 	out := s.env.Stdout
-	narrator := demo.NewNarrator(s.stage, s.reader, from, out, screen.Columns(out))
+	narrator := demo.NewNarrator(s.stage, s.reader, from, out, term.Columns(out))
 	s.background(fail, func() error { return narrator.Run(ctx) })
 	s.play = &demo.Play{Stage: s.stage, Narrator: narrator, KillAgent: s.killAgent, AddAgent: s.addAgent}
-	if screen.Columns(out) > 0 {
+	if term.Columns(out) > 0 {
 		s.play.Pause = 1500 * time.Millisecond
 	}
 	return demo.WriteAddress(demo.Address{URL: api, Key: key, Data: s.data})
@@ -225,17 +225,17 @@ Left: what people see in the chat. Right: the rows of the activity log that each
 
 // say prints to the terminal, folded where that is narrow.
 func (s *show) say(format string, args ...any) {
-	fmt.Fprint(s.env.Stdout, screen.Fold(fmt.Sprintf(format, args...), screen.Columns(s.env.Stdout)))
+	fmt.Fprint(s.env.Stdout, term.Fold(fmt.Sprintf(format, args...), term.Columns(s.env.Stdout)))
 }
 
 func (s *show) introduce() {
-	paint := screen.NewPainter(s.env.Stdout)
+	paint := term.NewPainter(s.env.Stdout)
 	var names []string
 	for _, c := range s.plan.children {
 		names = append(names, "hubbub-"+c.Name)
 	}
-	s.say(introduction, paint.Paint(screen.Bold, "Hubbub demo"), strings.Join(names, ", "), s.data,
-		paint.Paint(screen.Dim, "#12-15 are the numbers of its rows: send_start, process_start and process_finish of each receiver, send_finish."))
+	s.say(introduction, paint.Paint(term.Bold, "Hubbub demo"), strings.Join(names, ", "), s.data,
+		paint.Paint(term.Dim, "#12-15 are the numbers of its rows: send_start, process_start and process_finish of each receiver, send_finish."))
 }
 
 // startPatience is how long the programs may take to be ready.
@@ -270,15 +270,14 @@ func (s *show) run(ctx context.Context, exit bool) error {
 		}
 		return err
 	}
-	stdin, ok := s.env.Stdin.(*os.File)
-	stays := !exit && ok && term.IsTerminal(int(stdin.Fd()))
+	stays := !exit && term.IsTerminal(s.env.Stdin)
 	s.conclude(ctx, stays)
 	if !stays {
 		return nil
 	}
 	s.say("\nNow it is yours. Type, and the bot gets it as a direct message; `/group TEXT` writes to the\n"+
 		"group; `%s chat` does the same from another terminal. Ctrl-C ends the demo.\n\n", asTyped())
-	return s.typing(ctx, stdin)
+	return s.typing(ctx, s.env.Stdin)
 }
 
 // killAgent ends an agent's process as a crash would.
@@ -333,7 +332,7 @@ caused; Chats and agents shows why each of them was woken or was not, and Work w
 `
 
 // typing takes lines from the terminal until its end.
-func (s *show) typing(ctx context.Context, stdin *os.File) error {
+func (s *show) typing(ctx context.Context, stdin io.Reader) error {
 	return eachTyped(ctx, stdin, func(text string, group bool) error {
 		chat := s.stage.API.DM(s.stage.You)
 		if group {

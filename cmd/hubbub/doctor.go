@@ -15,9 +15,9 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/bus/report"
-	"hubbub/cmd/internal/letters"
+	"hubbub/cmd/internal/deadletter"
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness/model"
 	"hubbub/peers/agent/harness/subprocess"
@@ -152,9 +152,9 @@ func reportFindings(p *printer, findings []tg.Finding) error {
 			p.value(f)
 			continue
 		}
-		p.line("%s", screen.Hang(fmt.Sprintf("%-7s  ", marks[f.Level]), f.Check+": "+f.Says, p.columns))
+		p.line("%s", term.Hang(fmt.Sprintf("%-7s  ", marks[f.Level]), f.Check+": "+f.Says, p.columns))
 		if f.Advice != "" {
-			p.line("%s", screen.Hang("         -> ", f.Advice, p.columns))
+			p.line("%s", term.Hang("         -> ", f.Advice, p.columns))
 		}
 	}
 	switch {
@@ -272,9 +272,9 @@ func examineBus(ctx context.Context, env *program.Env) tg.Finding {
 
 // examineLetters looks for messages that wait for a person to decide about them.
 func examineLetters(ctx context.Context, data string) tg.Finding {
-	items, err := letters.Folder(data).List(ctx, outbox.StateDead, outbox.StateUnknown)
+	items, err := deadletter.Folder(data).List(ctx, outbox.StateDead, outbox.StateUnknown)
 	switch {
-	case errors.Is(err, letters.ErrNoProgram):
+	case errors.Is(err, deadletter.ErrNoProgram):
 		return tg.Finding{Level: tg.LevelSkipped, Says: "No program keeps messages in " + data + "."}
 	case len(items) > 0:
 		says := fmt.Sprintf("Messages that could not be delivered, or may not have arrived: %d.", len(items))

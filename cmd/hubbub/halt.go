@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/peers/agent/mailbox"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
@@ -121,7 +121,7 @@ func changeHalts(cmd *cobra.Command, halt string, args []string) error {
 // haltLine says what an agent did.
 func haltLine(r *mailbox.HaltRecord) string {
 	if r.State == protocol.HaltCountedAnew {
-		return screen.Printable(string(r.Agent)) + " counts its budgets anew"
+		return term.Printable(string(r.Agent)) + " counts its budgets anew"
 	}
 	line := fmt.Sprintf("%s %s", r.Agent, r.State)
 	if r.Scope != r.Agent.Topic() {
@@ -133,7 +133,7 @@ func haltLine(r *mailbox.HaltRecord) string {
 	for _, event := range r.Stopped {
 		line += "\n  " + event
 	}
-	return screen.Printable(line)
+	return term.Printable(line)
 }
 
 // connectedAgents returns the agents that are connected.

@@ -15,7 +15,7 @@ import (
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 
 	"github.com/spf13/cobra"
 )
@@ -148,7 +148,7 @@ func sqlLines(w io.Writer) func(columns []string, values []any) error {
 		cells := make([]string, len(values))
 		for i, v := range values {
 			if v != nil {
-				cells[i] = screen.Printable(fmt.Sprint(v))
+				cells[i] = term.Printable(fmt.Sprint(v))
 			}
 		}
 		_, err := fmt.Fprintln(w, strings.Join(cells, "\t"))
@@ -215,9 +215,9 @@ func newLogVerify(logs *logs) *cobra.Command {
 }
 
 func (p *printer) verdict(v *activitylog.Verdict) {
-	state := p.Paint(screen.Green, "whole")
+	state := p.Paint(term.Green, "whole")
 	if !v.OK() {
-		state = p.Paint(screen.Red, "not whole")
+		state = p.Paint(term.Red, "not whole")
 	}
 	p.line("the log is %s: %d rows, %d messages, %d complete", state, v.Rows, v.Messages, v.Complete)
 	if v.Rows > 0 {
@@ -235,7 +235,7 @@ func (p *printer) verdict(v *activitylog.Verdict) {
 		p.audit(a)
 	}
 	for _, g := range v.Gaps {
-		p.line("%s %s: %d rows were lost: %s", p.Paint(screen.Yellow, "gap"), g.At.Local().Format(time.DateTime), g.Lost, screen.Printable(g.Reason))
+		p.line("%s %s: %d rows were lost: %s", p.Paint(term.Yellow, "gap"), g.At.Local().Format(time.DateTime), g.Lost, term.Printable(g.Reason))
 	}
 	for _, f := range v.Problems {
 		where := f.Log
@@ -243,9 +243,9 @@ func (p *printer) verdict(v *activitylog.Verdict) {
 			where = fmt.Sprintf("%s row %d", where, f.ID)
 		}
 		if f.MessageID != "" {
-			where += " message " + screen.Printable(f.MessageID)
+			where += " message " + term.Printable(f.MessageID)
 		}
-		p.line("%s %s: %s", p.Paint(screen.Red, "problem"), where, screen.Printable(f.What))
+		p.line("%s %s: %s", p.Paint(term.Red, "problem"), where, term.Printable(f.What))
 	}
 	count(v.More, "and %d problems more")
 }
@@ -277,7 +277,7 @@ func (l *logs) read(run func(cmd *cobra.Command, r *activitylog.Reader, args []s
 }
 
 // readingLog says that a log is read, until something is printed.
-func readingLog(cmd *cobra.Command) *screen.Progress {
+func readingLog(cmd *cobra.Command) *term.Progress {
 	return program.From(cmd).Progress("reading the log", "", nil)
 }
 

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"hubbub/cmd/internal/letters"
+	"hubbub/cmd/internal/deadletter"
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/peers/outbox"
 	"hubbub/protocol/text"
 
@@ -25,8 +25,8 @@ func newOutbox() *cobra.Command {
 			"a program, only what needs a person can be retried or dropped.",
 	}
 	cmd.AddCommand(newOutboxList(), newOutboxChange("retry",
-		"Send an item again; an unknown one may then arrive twice", "will be sent again", letters.Folder.Retry),
-		newOutboxChange("drop", "Give an item up", "is given up", letters.Folder.Drop))
+		"Send an item again; an unknown one may then arrive twice", "will be sent again", deadletter.Folder.Retry),
+		newOutboxChange("drop", "Give an item up", "is given up", deadletter.Folder.Drop))
 	return cmd
 }
 
@@ -45,7 +45,7 @@ func newOutboxList() *cobra.Command {
 			case dead:
 				states = states[2:]
 			}
-			items, err := letters.Folder(program.From(cmd).Data).List(cmd.Context(), states...)
+			items, err := deadletter.Folder(program.From(cmd).Data).List(cmd.Context(), states...)
 			if err != nil && len(items) == 0 {
 				return err
 			}
@@ -59,7 +59,7 @@ func newOutboxList() *cobra.Command {
 	return cmd
 }
 
-func outboxRow(w letters.Item) []any {
+func outboxRow(w deadletter.Item) []any {
 	next := ""
 	if d := time.Until(w.NextAt); w.State == outbox.StatePending && d > 0 {
 		next = "in " + d.Round(time.Second).String()
@@ -69,25 +69,25 @@ func outboxRow(w letters.Item) []any {
 		to = strings.TrimSpace(w.Queue + " " + to)
 	}
 	return []any{
-		screen.Printable(w.Name()), screen.Printable(to), w.State, w.Attempts, ago(time.Since(w.QueuedAt)) + " ago", next,
-		screen.Printable(w.Agent), text.Clip(screen.Printable(w.Text), 40), text.Clip(screen.Printable(w.Error), 120),
+		term.Printable(w.Name()), term.Printable(to), w.State, w.Attempts, ago(time.Since(w.QueuedAt)) + " ago", next,
+		term.Printable(w.Agent), text.Clip(term.Printable(w.Text), 40), text.Clip(term.Printable(w.Error), 120),
 	}
 }
 
-func newOutboxChange(name, short, done string, change func(letters.Folder, context.Context, string) error) *cobra.Command {
+func newOutboxChange(name, short, done string, change func(deadletter.Folder, context.Context, string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:   name + " ITEM...",
 		Short: short,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, item := range args {
-				if _, _, err := letters.Parse(item); err != nil {
+				if _, _, err := deadletter.Parse(item); err != nil {
 					return program.Usage("%v", err)
 				}
 			}
 			for _, item := range args {
-				err := change(letters.Folder(program.From(cmd).Data), cmd.Context(), item)
+				err := change(deadletter.Folder(program.From(cmd).Data), cmd.Context(), item)
 				if err == nil {
-					of, id, _ := letters.Parse(item) //nolint:errcheck // it was parsed above
+					of, id, _ := deadletter.Parse(item) //nolint:errcheck // it was parsed above
 					err = printLine(cmd, map[string]any{"program": of, "id": id, "done": name}, "item %s %s", item, done)
 				}
 				if err != nil {

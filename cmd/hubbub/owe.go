@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
@@ -74,7 +74,7 @@ var oweClose = brokerCommand{
 		if err != nil {
 			return err
 		}
-		return printLine(in.Command, &got.Obligation, "%s", screen.Printable(dutyInWords(&got.Obligation)))
+		return printLine(in.Command, &got.Obligation, "%s", term.Printable(dutyInWords(&got.Obligation)))
 	},
 }
 

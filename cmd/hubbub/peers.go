@@ -12,7 +12,7 @@ import (
 	"hubbub/activitylog/view"
 	"hubbub/bus/report"
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/peers/peer"
 	"hubbub/protocol/wire"
 
@@ -117,7 +117,7 @@ func peerRow(p report.Peer) []any {
 		}
 		patterns = append(patterns, pattern)
 	}
-	return []any{screen.Printable(p.ID), since, p.Remote, p.Unanswered, p.Queued, screen.Printable(strings.Join(patterns, ", "))}
+	return []any{term.Printable(p.ID), since, p.Remote, p.Unanswered, p.Queued, term.Printable(strings.Join(patterns, ", "))}
 }
 
 // ago writes how long ago something was.

@@ -11,7 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 
 	"github.com/spf13/cobra"
 )
@@ -19,7 +19,7 @@ import (
 // A printer prints the results of a command, for people or as JSON, and keeps its
 // first error.
 type printer struct {
-	screen.Painter
+	term.Painter
 	columns int  // of the terminal; 0 if there is none
 	json    bool // the user asked for JSON
 	w       io.Writer
@@ -28,7 +28,7 @@ type printer struct {
 
 func newPrinter(cmd *cobra.Command) *printer {
 	w := cmd.OutOrStdout()
-	return &printer{Painter: screen.NewPainter(w), columns: screen.Columns(w), json: asJSON(cmd), w: w}
+	return &printer{Painter: term.NewPainter(w), columns: term.Columns(w), json: asJSON(cmd), w: w}
 }
 
 // line prints a line for people, folded where the terminal is narrow.
@@ -37,9 +37,9 @@ func (p *printer) line(format string, args ...any) {
 	if p.columns > 0 && !p.json {
 		lines := strings.Split(words, "\n")
 		for i, line := range lines {
-			if line = strings.TrimRight(line, " "); screen.Fit(line, p.columns) != line {
+			if line = strings.TrimRight(line, " "); term.Fit(line, p.columns) != line {
 				rest := strings.TrimLeft(line, " ")
-				line = screen.Hang(line[:len(line)-len(rest)], rest, p.columns)
+				line = term.Hang(line[:len(line)-len(rest)], rest, p.columns)
 			}
 			lines[i] = line
 		}
@@ -67,7 +67,7 @@ func (p *printer) rows(rows [][]any) {
 	}
 	p.err = cmp.Or(p.err, t.Flush())
 	for line := range strings.Lines(b.String()) {
-		if p.columns > 0 && screen.Width(strings.TrimRight(line, " \n")) > p.columns {
+		if p.columns > 0 && term.Width(strings.TrimRight(line, " \n")) > p.columns {
 			p.folded(rows)
 			return
 		}
@@ -79,15 +79,15 @@ func (p *printer) rows(rows [][]any) {
 // that are not empty, behind the names of their columns.
 func (p *printer) folded(rows [][]any) {
 	for _, cells := range rows[1:] {
-		p.line("%s", strings.Join(screen.Wrap(fmt.Sprint(cells[0]), p.columns), "\n"))
+		p.line("%s", strings.Join(term.Wrap(fmt.Sprint(cells[0]), p.columns), "\n"))
 		var told []string
 		for i, cell := range cells[1:] {
 			if words := strings.TrimSpace(fmt.Sprint(cell)); words != "" && words != "-" {
 				told = append(told, strings.ToLower(fmt.Sprint(rows[0][i+1]))+"\u00a0"+words) // in one line
 			}
 		}
-		for _, line := range screen.Wrap(strings.Join(told, ", "), p.columns-2) {
-			p.line("%s", p.Paint(screen.Dim, "  "+strings.ReplaceAll(line, "\u00a0", " ")))
+		for _, line := range term.Wrap(strings.Join(told, ", "), p.columns-2) {
+			p.line("%s", p.Paint(term.Dim, "  "+strings.ReplaceAll(line, "\u00a0", " ")))
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"time"
 
-	"hubbub/cmd/internal/letters"
+	"hubbub/cmd/internal/deadletter"
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/peers/agent/mailbox"
 	"hubbub/protocol/text"
 
@@ -60,7 +60,7 @@ func newReminders() *cobra.Command {
 }
 
 func keptReminders(cmd *cobra.Command) (list []keptReminder, err error) {
-	for _, a := range letters.Folder(program.From(cmd).Data).Agents() {
+	for _, a := range deadletter.Folder(program.From(cmd).Data).Agents() {
 		kept, failed := mailbox.KeptReminders(cmd.Context(), a.Database)
 		if failed != nil {
 			err = errors.Join(err, fmt.Errorf("reading the reminders of %s: %w", a.Name, failed))
@@ -90,7 +90,7 @@ func reminderRow(r keptReminder) []any {
 	if r.Cron != "" {
 		repeats += " " + r.Zone
 	}
-	return []any{r.ID, screen.Printable(r.Agent), screen.Printable(string(r.Chat)), r.Due.UTC().Format(time.RFC3339), screen.Printable(repeats), text.Clip(screen.Printable(text.Line(r.Text)), 60)}
+	return []any{r.ID, term.Printable(r.Agent), term.Printable(string(r.Chat)), r.Due.UTC().Format(time.RFC3339), term.Printable(repeats), text.Clip(term.Printable(text.Line(r.Text)), 60)}
 }
 
 // pendingReminders gives the reminders that agents keep.

@@ -10,7 +10,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
@@ -136,24 +136,24 @@ func (p *replaying) run(cmd *cobra.Command, r *activitylog.Reader, f activitylog
 // A fate is what the other policy changes for an event.
 type fate struct {
 	sign   string
-	colour screen.Colour
+	colour term.Colour
 	word   string
 }
 
 // fates are by whether the event woke its agent, and whether it would now.
 var fates = map[[2]bool]fate{
-	{false, false}: {" ", screen.Dim, "stays asleep"},
-	{true, true}:   {"=", screen.Green, "wakes as before"},
-	{false, true}:  {"+", screen.Yellow, "would wake"},
-	{true, false}:  {"-", screen.Red, "would no longer wake"},
+	{false, false}: {" ", term.Dim, "stays asleep"},
+	{true, true}:   {"=", term.Green, "wakes as before"},
+	{false, true}:  {"+", term.Yellow, "would wake"},
+	{true, false}:  {"-", term.Red, "would no longer wake"},
 }
 
 func (p *printer) replayed(e *replayed, f fate) {
-	p.line("%s %s %s %s %s", f.sign, e.At.Local().Format(time.DateTime), p.Paint(f.colour, screen.Printable(e.Agent)+" "+f.word),
-		screen.Printable(e.EventID), text.Clip(screen.Printable(fmt.Sprintf("%q", e.Text)), 80))
-	p.line("    now:  %s", screen.Printable(e.Now.String()))
+	p.line("%s %s %s %s %s", f.sign, e.At.Local().Format(time.DateTime), p.Paint(f.colour, term.Printable(e.Agent)+" "+f.word),
+		term.Printable(e.EventID), text.Clip(term.Printable(fmt.Sprintf("%q", e.Text)), 80))
+	p.line("    now:  %s", term.Printable(e.Now.String()))
 	if e.Then != nil && *e.Then != e.Now {
-		p.line("    then: %s", screen.Printable(e.Then.String()))
+		p.line("    then: %s", term.Printable(e.Then.String()))
 	}
 }
 

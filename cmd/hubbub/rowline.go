@@ -10,14 +10,14 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/protocol/text"
 )
 
 // A rowLayout writes rows of the activity log as lines. On a terminal the
 // columns are aligned; they grow with their contents.
 type rowLayout struct {
-	paint   screen.Painter
+	paint   term.Painter
 	titles  *view.Titles
 	columns int  // of the terminal; 0 if there is none
 	brief   bool // a row is one line
@@ -25,7 +25,7 @@ type rowLayout struct {
 	widths  [5]int
 }
 
-func newRowLayout(paint screen.Painter, columns int, titles *view.Titles) *rowLayout {
+func newRowLayout(paint term.Painter, columns int, titles *view.Titles) *rowLayout {
 	return &rowLayout{paint: paint, columns: columns, titles: titles, widths: [5]int{15, 12, 10, 10, 6}}
 }
 
@@ -34,13 +34,13 @@ var maxWidths = [5]int{17, 15, 28, 28, 13}
 
 // fit widens the columns for a row, and returns what belongs into them.
 func (l *rowLayout) fit(e *activitylog.Entry) [5]cell {
-	cells := [5]cell{{e.Event, eventColour(e.Event)}, {e.Type, screen.Cyan}, {e.Actor, ""}, {e.Topic, ""}, {e.Status, statusColour(e.Status)}}
+	cells := [5]cell{{e.Event, eventColour(e.Event)}, {e.Type, term.Cyan}, {e.Actor, ""}, {e.Topic, ""}, {e.Status, statusColour(e.Status)}}
 	if l.columns > 0 {
 		cells[2].text, cells[3].text = l.titles.Called(e.Actor), l.titles.Called(e.Topic)
 	}
 	for i := range cells {
-		cells[i].text = screen.Printable(cells[i].text)
-		l.widths[i] = min(max(l.widths[i], screen.Width(cells[i].text)), maxWidths[i])
+		cells[i].text = term.Printable(cells[i].text)
+		l.widths[i] = min(max(l.widths[i], term.Width(cells[i].text)), maxWidths[i])
 		if cells[i].text == "" {
 			cells[i].colour = ""
 		}
@@ -52,7 +52,7 @@ func (l *rowLayout) fit(e *activitylog.Entry) [5]cell {
 // event, type, actor, topic, status, message and detail, with "-" for nothing.
 func (l *rowLayout) line(e *activitylog.Entry) string {
 	cells := l.fit(e)
-	detail := screen.Printable(view.Full.Row(e))
+	detail := term.Printable(view.Full.Row(e))
 	if l.columns == 0 {
 		return l.plain(e, cells, detail)
 	}
@@ -60,36 +60,36 @@ func (l *rowLayout) line(e *activitylog.Entry) string {
 	at := e.Time().Local()
 	if day := at.Format("Mon 2 Jan 2006 MST"); day != l.day {
 		l.day = day
-		line = l.paint.Paint(screen.Dim, day) + "\n"
+		line = l.paint.Paint(term.Dim, day) + "\n"
 	}
 	if l.brief {
 		return line + l.short(e, cells, detail)
 	}
 	clock := at.Format("15:04:05.000")
-	line += l.paint.Paint(screen.Dim, clock)
+	line += l.paint.Paint(term.Dim, clock)
 	used := len(clock)
 	shown := cells[:]
 	if l.columns < narrow {
 		shown = l.merged(e, cells)
 	} else {
 		for i, c := range shown {
-			shown[i].text = screen.Pad(text.Clip(c.text, l.widths[i]), l.widths[i])
+			shown[i].text = term.Pad(text.Clip(c.text, l.widths[i]), l.widths[i])
 		}
 	}
 	for _, c := range shown {
 		line += " " + l.paint.Paint(c.colour, c.text)
-		used += 1 + screen.Width(c.text)
+		used += 1 + term.Width(c.text)
 	}
 	id := shownID(e)
-	if left := l.columns - used - 2; screen.Width(id)+1+min(screen.Width(detail), leastDetail) > left {
+	if left := l.columns - used - 2; term.Width(id)+1+min(term.Width(detail), leastDetail) > left {
 		used = len(clock) - 1
 		line += "\n" + strings.Repeat(" ", used)
 	}
 	left := l.columns - used - 2
 	gap := "  "
 	if id != "" {
-		left -= screen.Width(id) + 1
-		line += gap + l.paint.Paint(screen.Dim, id)
+		left -= term.Width(id) + 1
+		line += gap + l.paint.Paint(term.Dim, id)
 		gap = " "
 	}
 	if detail != "" && left > 1 {
@@ -107,30 +107,30 @@ func (l *rowLayout) short(e *activitylog.Entry, cells [5]cell, detail string) st
 	}
 	clock, id := e.Time().Local().Format(time.TimeOnly), endOfID(e)
 	if l.columns >= narrow {
-		id = screen.Printable(e.MessageID)
+		id = term.Printable(e.MessageID)
 	}
-	what.text = screen.Pad(what.text, 12)
+	what.text = term.Pad(what.text, 12)
 	if status.text == activitylog.StatusStart || status.text == activitylog.StatusOK {
 		status.text = ""
 	}
-	left := l.columns - len(clock) - 3 - screen.Width(what.text) - screen.Width(id)
-	most := min(left*3/5, left-1-screen.Width(status.text))
+	left := l.columns - len(clock) - 3 - term.Width(what.text) - term.Width(id)
+	most := min(left*3/5, left-1-term.Width(status.text))
 	words := actor
 	if name := (most - 3) / 2; topic != "" && topic != actor && !strings.HasPrefix(topic, "system:") {
-		words = text.Clip(actor, max(name, most-3-screen.Width(topic))) + " → "
-		words += text.Clip(topic, most-screen.Width(words))
+		words = text.Clip(actor, max(name, most-3-term.Width(topic))) + " → "
+		words += text.Clip(topic, most-term.Width(words))
 	}
 	words = text.Clip(words, most)
 	painted := words
 	if status.text != "" {
 		words, painted = words+" "+status.text, words+" "+l.paint.Paint(status.colour, status.text)
 	}
-	if room := left - 1 - screen.Width(words); detail != "" && room > 4 {
+	if room := left - 1 - term.Width(words); detail != "" && room > 4 {
 		detail = text.Clip(detail, room)
 		words, painted = words+" "+detail, painted+" "+detail
 	}
-	line := l.paint.Paint(screen.Dim, clock) + " " + l.paint.Paint(what.colour, what.text) + " " + painted
-	return strings.TrimRight(line+strings.Repeat(" ", max(left-screen.Width(words), 0)+1)+l.paint.Paint(screen.Dim, id), " ")
+	line := l.paint.Paint(term.Dim, clock) + " " + l.paint.Paint(what.colour, what.text) + " " + painted
+	return strings.TrimRight(line+strings.Repeat(" ", max(left-term.Width(words), 0)+1)+l.paint.Paint(term.Dim, id), " ")
 }
 
 const (
@@ -141,7 +141,7 @@ const (
 // A cell is a piece of a line.
 type cell struct {
 	text   string
-	colour screen.Colour
+	colour term.Colour
 }
 
 // merged returns the cells of a row for a narrow terminal: the event in a column, and
@@ -149,7 +149,7 @@ type cell struct {
 func (l *rowLayout) merged(e *activitylog.Entry, cells [5]cell) []cell {
 	event, typ, actor, topic, status := cells[0], cells[1], cells[2].text, cells[3].text, cells[4]
 	name := max((l.columns-len("15:04:05.000")-l.widths[0]-len(typ.text)-6)/2, 6) // of actor and topic
-	list := []cell{{screen.Pad(event.text, l.widths[0]), event.colour}}
+	list := []cell{{term.Pad(event.text, l.widths[0]), event.colour}}
 	switch {
 	case e.Is(activitylog.ProcessStart), e.Is(activitylog.ProcessFinish):
 		list = append(list, cell{text: text.Clip(actor, maxWidths[2])})
@@ -168,11 +168,11 @@ func (l *rowLayout) merged(e *activitylog.Entry, cells [5]cell) []cell {
 
 func (l *rowLayout) plain(e *activitylog.Entry, cells [5]cell, detail string) string {
 	word := func(s string) string { return cmp.Or(strings.ReplaceAll(s, " ", "_"), "-") }
-	fields := []string{word(screen.Printable(e.TS))}
+	fields := []string{word(term.Printable(e.TS))}
 	for _, c := range cells {
 		fields = append(fields, word(c.text))
 	}
-	fields = append(fields, cmp.Or(screen.Printable(e.MessageID), "-"))
+	fields = append(fields, cmp.Or(term.Printable(e.MessageID), "-"))
 	if detail != "" {
 		fields = append(fields, detail)
 	}
@@ -183,7 +183,7 @@ func (l *rowLayout) plain(e *activitylog.Entry, cells [5]cell, detail string) st
 // it can be copied, and the end of the id in others.
 func shownID(e *activitylog.Entry) string {
 	if e.Is(activitylog.SendStart) || e.Is(activitylog.Rejected) {
-		return screen.Printable(e.MessageID)
+		return term.Printable(e.MessageID)
 	}
 	return endOfID(e)
 }
@@ -193,7 +193,7 @@ const endsWith = 6
 
 // endOfID returns the end of the id of the row's message.
 func endOfID(e *activitylog.Entry) string {
-	id := screen.Printable(e.MessageID)
+	id := term.Printable(e.MessageID)
 	if len(id) <= endsWith+2 {
 		return id
 	}
@@ -220,28 +220,28 @@ func wholeID(ctx context.Context, r *activitylog.Reader, name string) string {
 	return name
 }
 
-func eventColour(event string) screen.Colour {
+func eventColour(event string) term.Colour {
 	switch e, _ := activitylog.ParseEvent(event); e {
 	case activitylog.SendStart:
-		return screen.Bold
+		return term.Bold
 	case activitylog.Rejected, activitylog.LogGap:
-		return screen.Red
+		return term.Red
 	case activitylog.PeerConnected, activitylog.PeerDisconnected, activitylog.Subscribe, activitylog.Unsubscribe:
-		return screen.Blue
+		return term.Blue
 	default:
-		return screen.Dim
+		return term.Dim
 	}
 }
 
-func statusColour(status string) screen.Colour {
+func statusColour(status string) term.Colour {
 	switch status {
 	case activitylog.StatusOK:
-		return screen.Green
+		return term.Green
 	case activitylog.StatusStart, "":
-		return screen.Dim
+		return term.Dim
 	case activitylog.StatusNoSubscriber, activitylog.StatusPartial:
-		return screen.Yellow
+		return term.Yellow
 	default:
-		return screen.Red
+		return term.Red
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/retry"
@@ -52,7 +52,7 @@ var sayCommands = []brokerCommand{
 			if err != nil {
 				return err
 			}
-			return printLine(in.Command, got, "%s  (%s)", screen.Printable(got.Message.ID), screen.Printable(wakeLine(&why.Decision)))
+			return printLine(in.Command, got, "%s  (%s)", term.Printable(got.Message.ID), term.Printable(wakeLine(&why.Decision)))
 		},
 	},
 	{
@@ -148,14 +148,14 @@ func keptOf(err error) (k kept) {
 // command's error.
 func printFlight(in *brokerInput, got *collab.Result) error {
 	f := &got.Flight
-	said := []string{screen.Printable(fmt.Sprintf("%s  %s  %s", f.ID, f.State, f.TargetAgentID))}
+	said := []string{term.Printable(fmt.Sprintf("%s  %s  %s", f.ID, f.State, f.TargetAgentID))}
 	for line := range strings.Lines(f.Output) {
-		said = append(said, screen.Printable(strings.TrimRight(line, "\n")))
+		said = append(said, term.Printable(strings.TrimRight(line, "\n")))
 	}
 	if err := printLine(in.Command, f, "%s", strings.Join(said, "\n")); err != nil || f.State != collab.FlightFailed {
 		return err
 	}
-	return fmt.Errorf("%s failed: %s", f.ID, screen.Printable(f.Error))
+	return fmt.Errorf("%s failed: %s", f.ID, term.Printable(f.Error))
 }
 
 // conversationCommands are the commands of `hubbub conversation`.
@@ -178,7 +178,7 @@ var conversationCommands = []brokerCommand{
 				return err
 			}
 			c := &got.Conversation
-			return printLine(in.Command, c, "%s  %s  %s", screen.Printable(c.ID), c.Kind, screen.Printable(c.Title))
+			return printLine(in.Command, c, "%s  %s  %s", term.Printable(c.ID), c.Kind, term.Printable(c.Title))
 		},
 	},
 	{
@@ -214,7 +214,7 @@ func showConversation(ctx context.Context, in *brokerInput) error {
 		}
 		if first && !printer.json {
 			c := &page.Conversation
-			printer.line("%s  %s  %s", screen.Printable(c.ID), c.Kind, screen.Printable(c.Title))
+			printer.line("%s  %s  %s", term.Printable(c.ID), c.Kind, term.Printable(c.Title))
 		}
 		for _, raw := range page.Messages {
 			m, err := raw.Read()
@@ -224,7 +224,7 @@ func showConversation(ctx context.Context, in *brokerInput) error {
 			case printer.json:
 				printer.line("%s", raw.RawMessage)
 			default:
-				printer.line("%s  %s: %s", m.CreatedAt, screen.Printable(shown(m.AuthorID, m.AuthorIdentity)), screen.Printable(m.Text))
+				printer.line("%s  %s: %s", m.CreatedAt, term.Printable(shown(m.AuthorID, m.AuthorIdentity)), term.Printable(m.Text))
 			}
 		}
 		if page.Next == nil || printer.err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 
 	"github.com/spf13/cobra"
 )
@@ -58,7 +58,7 @@ func newStats() *cobra.Command {
 
 func printSpending(cmd *cobra.Command, list []activitylog.Spending) error {
 	return printTable(cmd, list, "no agent has recorded a turn", []any{"DAY", "TURNS", "TOKENS", "BUDGET", "AGENT", "CHAT"}, func(s activitylog.Spending) []any {
-		return []any{s.Day, s.Turns, s.Tokens, s.Held, screen.Printable(s.Agent), screen.Printable(cmp.Or(s.Chat, "-"))}
+		return []any{s.Day, s.Turns, s.Tokens, s.Held, term.Printable(s.Agent), term.Printable(cmp.Or(s.Chat, "-"))}
 	})
 }
 
@@ -68,7 +68,7 @@ func printStats(p *printer, list []activitylog.AgentStats, titles *view.Titles) 
 		for i := range list {
 			s := &list[i]
 			rows = append(rows, []any{
-				screen.Printable(titles.Both(s.Agent)), s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.OverBudget, s.Tokens, s.Refusals, s.Open,
+				term.Printable(titles.Both(s.Agent)), s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.OverBudget, s.Tokens, s.Refusals, s.Open,
 				strings.Join(endsOf(s), ", "),
 			})
 		}
@@ -93,19 +93,19 @@ const statsColumns, minEnds = 76, 16
 // endsOf tells how the events of an agent ended.
 func endsOf(s *activitylog.AgentStats) (ends []string) {
 	for _, d := range slices.Sorted(maps.Keys(s.Dispositions)) {
-		ends = append(ends, fmt.Sprintf("%d %s", s.Dispositions[d], screen.Printable(d)))
+		ends = append(ends, fmt.Sprintf("%d %s", s.Dispositions[d], term.Printable(d)))
 	}
 	return ends
 }
 
 func (p *printer) stats(s activitylog.AgentStats, name string) {
-	name = screen.Printable(name)
+	name = term.Printable(name)
 	if ends := endsOf(&s); len(ends) > 0 {
 		name += ": " + strings.Join(ends, ", ")
 	}
 	lines := []string{name}
 	if p.columns > statsColumns+minEnds {
-		lines = screen.Wrap(name, p.columns-statsColumns)
+		lines = term.Wrap(name, p.columns-statsColumns)
 	}
 	p.line("%6d  %8d  %6d  %5d  %7d  %6d  %9d  %7d  %4d  %s",
 		s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.OverBudget, s.Tokens, s.Refusals, s.Open, lines[0])

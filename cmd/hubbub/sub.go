@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
@@ -100,7 +100,7 @@ func (a *announcer) look(ctx context.Context, buses []string, token string) erro
 		}
 	}
 	if ctx.Err() == nil {
-		fmt.Fprintf(a.w, "%s; waiting for it\n", screen.Printable(fmt.Sprint(errors.Join(failures...))))
+		fmt.Fprintf(a.w, "%s; waiting for it\n", term.Printable(fmt.Sprint(errors.Join(failures...))))
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.said = true
@@ -112,14 +112,14 @@ func (a *announcer) connected(patterns []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.said = false
-	fmt.Fprintf(a.w, "watching %s\n", screen.Printable(strings.Join(patterns, ", ")))
+	fmt.Fprintf(a.w, "watching %s\n", term.Printable(strings.Join(patterns, ", ")))
 }
 
 func (a *announcer) dropped(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.said {
-		fmt.Fprintf(a.w, "no connection to the bus; trying again (%s)\n", screen.Printable(fmt.Sprint(err)))
+		fmt.Fprintf(a.w, "no connection to the bus; trying again (%s)\n", term.Printable(fmt.Sprint(err)))
 	}
 	a.said = true
 }
@@ -163,6 +163,6 @@ func messageLine(d *peer.Delivery, now time.Time) string {
 	if err := json.Unmarshal(m.Content, &chat); err == nil && chat.Text != "" {
 		content = chat.Text
 	}
-	return fmt.Sprintf("%s  %-15s %s%s  %s", now.Format("15:04:05.000"), screen.Printable(string(m.Type)),
-		screen.Printable(string(m.From)), screen.Printable(to), text.Clip(screen.Printable(content), 500))
+	return fmt.Sprintf("%s  %-15s %s%s  %s", now.Format("15:04:05.000"), term.Printable(string(m.Type)),
+		term.Printable(string(m.From)), term.Printable(to), text.Clip(term.Printable(content), 500))
 }

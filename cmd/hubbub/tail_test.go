@@ -8,7 +8,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/peers/store"
 )
 
@@ -66,7 +66,7 @@ func TestTailShowsOneLineAMessage(t *testing.T) {
 		layout.brief = true
 		err := r.Each(t.Context(), activitylog.Filter{}, func(e *activitylog.Entry) error {
 			lines := strings.Split(layout.line(e), "\n")
-			if line := lines[len(lines)-1]; screen.Width(line) > columns || len(lines) > 2 || len(lines) == 2 && !e.Is(activitylog.SendStart) || !strings.HasSuffix(line, shownEnd(e)) {
+			if line := lines[len(lines)-1]; term.Width(line) > columns || len(lines) > 2 || len(lines) == 2 && !e.Is(activitylog.SendStart) || !strings.HasSuffix(line, shownEnd(e)) {
 				t.Errorf("at %d: %q", columns, lines)
 			}
 			return nil
@@ -101,7 +101,7 @@ func TestATableIsFoldedOnANarrowTerminal(t *testing.T) {
 	var shown bytes.Buffer
 	printStats(&printer{columns: 60, w: &shown}, []activitylog.AgentStats{{Agent: "agent:a", Events: 3, Dispositions: map[string]int64{"ignored": 2, "responded": 1}}}, new(view.Titles))
 	for line := range strings.Lines(shown.String()) {
-		if screen.Width(line) > 61 {
+		if term.Width(line) > 61 {
 			t.Errorf("too wide: %s", line)
 		}
 	}

@@ -18,13 +18,13 @@ import (
 	"hubbub/bus/console"
 	"hubbub/bus/report"
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/protocol"
 	"hubbub/protocol/retry"
 	"hubbub/protocol/text"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
+	xterm "golang.org/x/term"
 )
 
 func newTop() *cobra.Command {
@@ -60,7 +60,7 @@ const (
 
 func runTop(cmd *cobra.Command, every time.Duration, once bool) error {
 	out := cmd.OutOrStdout()
-	if screen.Columns(out) == 0 || once || asJSON(cmd) {
+	if term.Columns(out) == 0 || once || asJSON(cmd) {
 		return topOnce(cmd, out)
 	}
 	ctx, restore := untilQuit(cmd.Context())
@@ -74,7 +74,7 @@ func runTop(cmd *cobra.Command, every time.Duration, once bool) error {
 		}
 		t := newTopScreen(out)
 		if err != nil {
-			t.add("%s", t.Paint(screen.Red, err.Error()))
+			t.add("%s", t.Paint(term.Red, err.Error()))
 		} else {
 			t.draw(state)
 		}
@@ -90,7 +90,7 @@ func runTop(cmd *cobra.Command, every time.Duration, once bool) error {
 // interrupted. It ends with the process.
 func untilQuit(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	before, err := term.MakeRaw(int(os.Stdin.Fd()))
+	before, err := xterm.MakeRaw(int(os.Stdin.Fd()))
 	if err != nil {
 		return ctx, cancel // no terminal: signals end it
 	}
@@ -108,7 +108,7 @@ func untilQuit(ctx context.Context) (context.Context, func()) {
 	}()
 	return ctx, func() {
 		cancel()
-		_ = term.Restore(int(os.Stdin.Fd()), before) // the terminal is gone
+		_ = xterm.Restore(int(os.Stdin.Fd()), before) // the terminal is gone
 	}
 }
 
@@ -142,7 +142,7 @@ func fetchState(ctx context.Context, env *program.Env) (state console.State, raw
 
 // A topScreen is what top shows at once.
 type topScreen struct {
-	screen.Painter
+	term.Painter
 	columns, rows int
 	titles        map[string]string // of chats and their agents, by identity
 	lines         []string
@@ -150,9 +150,9 @@ type topScreen struct {
 
 // newTopScreen makes one of the size of the terminal that out is.
 func newTopScreen(out io.Writer) *topScreen {
-	t := &topScreen{Painter: screen.NewPainter(out)}
+	t := &topScreen{Painter: term.NewPainter(out)}
 	if f, ok := out.(*os.File); ok {
-		t.columns, t.rows, _ = term.GetSize(int(f.Fd())) // 0 if it is none
+		t.columns, t.rows, _ = xterm.GetSize(int(f.Fd())) // 0 if it is none
 	}
 	return t
 }
@@ -161,7 +161,7 @@ func newTopScreen(out io.Writer) *topScreen {
 func (t *topScreen) add(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	if t.columns > 0 {
-		line = screen.Fit(line, t.columns)
+		line = term.Fit(line, t.columns)
 	}
 	t.lines = append(t.lines, line)
 }
@@ -170,7 +170,7 @@ func (t *topScreen) add(format string, args ...any) {
 func (t *topScreen) together(texts ...string) {
 	line := texts[0]
 	for _, next := range slices.DeleteFunc(texts[1:], func(s string) bool { return s == "" }) {
-		if both := line + "   " + next; t.columns <= 0 || screen.Fit(both, t.columns) == both {
+		if both := line + "   " + next; t.columns <= 0 || term.Fit(both, t.columns) == both {
 			line = both
 			continue
 		}
@@ -186,24 +186,24 @@ func (t *topScreen) draw(s console.State) {
 	if r.P99 >= 0 {
 		p99 = view.Short(time.Duration(r.P99 * float64(time.Millisecond)))
 	}
-	t.add("%s  %s  up %s  %s", t.Paint(screen.Bold, "hubbub "+c.Name), c.Version, ago(s.At.Sub(c.Started)), t.Paint(screen.Dim, s.At.Local().Format(time.TimeOnly)))
+	t.add("%s  %s  up %s  %s", t.Paint(term.Bold, "hubbub "+c.Name), c.Version, ago(s.At.Sub(c.Started)), t.Paint(term.Dim, s.At.Local().Format(time.TimeOnly)))
 	t.titles = map[string]string{}
 	for i := range s.Peers {
-		t.titles[s.Peers[i].ID] = screen.Printable(s.Peers[i].Title)
+		t.titles[s.Peers[i].ID] = term.Printable(s.Peers[i].Title)
 	}
 	t.together(fmt.Sprintf("%.1f messages/s", r.Accepted), fmt.Sprintf("%.1f delivered/s", r.Delivered),
-		t.paintIf(r.Failed > 0, screen.Red, "%.1f failed/s", r.Failed), "99% within "+p99)
+		t.paintIf(r.Failed > 0, term.Red, "%.1f failed/s", r.Failed), "99% within "+p99)
 	t.together(fmt.Sprintf("%d peers", c.Peers), fmt.Sprintf("%d subscriptions", c.Subscriptions),
-		t.paintIf(c.Queued > 0, screen.Yellow, "%d unanswered", c.Unanswered), t.paintIf(c.Queued > 0, screen.Yellow, "%d queued", c.Queued), t.logLine(c))
+		t.paintIf(c.Queued > 0, term.Yellow, "%d unanswered", c.Unanswered), t.paintIf(c.Queued > 0, term.Yellow, "%d queued", c.Queued), t.logLine(c))
 	if s.Skipped > 0 {
-		t.add("%s", t.paintIf(true, screen.Dim, "rates of peers are low: %d rows were not looked at", s.Skipped))
+		t.add("%s", t.paintIf(true, term.Dim, "rates of peers are low: %d rows were not looked at", s.Skipped))
 	}
 	t.add("")
 	failures := min(len(s.Failures), 8)
 	t.peers(&s, max(t.rows-len(t.lines)-failures-4, 5))
 	if failures > 0 {
 		t.add("")
-		t.add("%s", t.Paint(screen.Dim, "LAST FAILURES"))
+		t.add("%s", t.Paint(term.Dim, "LAST FAILURES"))
 		for _, f := range s.Failures[:failures] {
 			t.failure(&f)
 		}
@@ -221,11 +221,11 @@ func (t *topScreen) logLine(c *report.Counters) string {
 	line := fmt.Sprintf("log: %d rows queued", s.QueuedRows)
 	switch {
 	case s.Failing:
-		return t.Paint(screen.Red, line+", failing: "+text.Clip(screen.Printable(s.LastError), 80))
+		return t.Paint(term.Red, line+", failing: "+text.Clip(term.Printable(s.LastError), 80))
 	case s.Stalled:
-		return t.Paint(screen.Yellow, line+", stalled")
+		return t.Paint(term.Yellow, line+", stalled")
 	case s.Lost > 0:
-		return t.Paint(screen.Yellow, fmt.Sprintf("%s, %d lost", line, s.Lost))
+		return t.Paint(term.Yellow, fmt.Sprintf("%s, %d lost", line, s.Lost))
 	}
 	return line
 }
@@ -245,15 +245,15 @@ func (t *topScreen) peers(s *console.State, room int) {
 		head, row = "IN/MIN OUT/MIN WAITING QUEUED FAILED", "%6s %7s %7.0d %6.0d %6.0d"
 	}
 	name = min(max(cmp.Or(t.columns, 110)-len(head)-1, 20), 44)
-	t.add("%s", t.Paint(screen.Dim, screen.Pad("PEER", name)+" "+head))
+	t.add("%s", t.Paint(term.Dim, term.Pad("PEER", name)+" "+head))
 	for _, p := range list[:min(len(list), room)] {
-		label := t.paintIf(!p.Connected, screen.Dim, "%s", screen.Pad(text.Clip(t.called(p.ID), name), name))
+		label := t.paintIf(!p.Connected, term.Dim, "%s", term.Pad(text.Clip(t.called(p.ID), name), name))
 		line := fmt.Sprintf(row, decimal(p.In), decimal(p.Out), p.Unanswered, p.Queued, p.Failures)
 		switch {
 		case !p.LastFail.IsZero() && s.At.Sub(p.LastFail) < time.Minute:
-			line = t.Paint(screen.Red, line+"  "+screen.Printable(p.Status))
+			line = t.Paint(term.Red, line+"  "+term.Printable(p.Status))
 		case p.Queued > 0:
-			line = t.Paint(screen.Yellow, line)
+			line = t.Paint(term.Yellow, line)
 		}
 		t.add("%s %s", label, line)
 	}
@@ -265,7 +265,7 @@ func (t *topScreen) peers(s *console.State, room int) {
 		rest = strings.TrimPrefix(rest+", and "+text.Count(gone, "command")+" that came and went", ", ")
 	}
 	if rest != "" {
-		t.add("%s", t.Paint(screen.Dim, rest))
+		t.add("%s", t.Paint(term.Dim, rest))
 	}
 }
 
@@ -273,22 +273,22 @@ func (t *topScreen) peers(s *console.State, room int) {
 func (t *topScreen) called(id string) string {
 	role, _, _ := strings.Cut(id, ":")
 	if title := t.titles[id]; title != "" {
-		return screen.Printable(role) + ":“" + title + "”"
+		return term.Printable(role) + ":“" + title + "”"
 	}
-	return screen.Printable(id)
+	return term.Printable(id)
 }
 
 func (t *topScreen) failure(f *console.StateFailure) {
-	who := strings.TrimSpace(screen.Printable(f.Type) + " " + t.called(f.From))
+	who := strings.TrimSpace(term.Printable(f.Type) + " " + t.called(f.From))
 	if to := cmp.Or(f.Peer, f.Topic); to != "" {
 		who += " → " + t.called(to)
 	}
-	why := t.Paint(screen.Dim, text.Clip(screen.Printable(f.Error), 60))
-	t.together(f.At.Local().Format(time.TimeOnly)+" "+t.Paint(screen.Red, screen.Printable(f.Status)), who, why)
+	why := t.Paint(term.Dim, text.Clip(term.Printable(f.Error), 60))
+	t.together(f.At.Local().Format(time.TimeOnly)+" "+t.Paint(term.Red, term.Printable(f.Status)), who, why)
 }
 
 // paintIf formats a text, and colours it if it stands out.
-func (t *topScreen) paintIf(standsOut bool, c screen.Colour, format string, args ...any) string {
+func (t *topScreen) paintIf(standsOut bool, c term.Colour, format string, args ...any) string {
 	if !standsOut {
 		c = ""
 	}

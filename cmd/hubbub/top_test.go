@@ -7,7 +7,7 @@ import (
 
 	"hubbub/bus/console"
 	"hubbub/bus/report"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 )
 
 // TestTopFitsATerminal of any width: nothing is cut but names and reasons, chats have their
@@ -24,7 +24,7 @@ func TestTopFitsATerminal(t *testing.T) {
 		top.draw(s)
 		shown := strings.Join(top.lines, "\n")
 		for _, line := range top.lines {
-			if columns > 0 && screen.Width(line) > columns {
+			if columns > 0 && term.Width(line) > columns {
 				t.Errorf("%d columns: too wide: %s", columns, line)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
 
@@ -194,20 +194,20 @@ func orNoTime(t time.Time) *time.Time {
 // chain draws a chain for people.
 func (p *printer) chain(c *activitylog.Chain, titles *view.Titles) {
 	self := c.Steps[0]
-	p.line("%s  %s  %s", p.Paint(screen.Bold, screen.Printable(self.ID)), p.Paint(screen.Cyan, screen.Printable(self.Type)), routeOf(titles.Called(self.From), titles.Called(self.Topic)))
-	p.line("%s", p.Paint(screen.Dim, self.Begin().Local().Format("Mon 2 Jan 2006 15:04:05.000000 MST")))
+	p.line("%s  %s  %s", p.Paint(term.Bold, term.Printable(self.ID)), p.Paint(term.Cyan, term.Printable(self.Type)), routeOf(titles.Called(self.From), titles.Called(self.Topic)))
+	p.line("%s", p.Paint(term.Dim, self.Begin().Local().Format("Mon 2 Jan 2006 15:04:05.000000 MST")))
 	if detail := view.Full.Message(self.Payload); detail != "" {
-		p.line("%s", text.Clip(screen.Printable(detail), max(p.columns, 100)))
+		p.line("%s", text.Clip(term.Printable(detail), max(p.columns, 100)))
 	}
 	p.line("\n%s", strings.Join(newWaterfall(c, titles, p.Painter, p.columns).lines(), "\n"))
 	if c.Cut {
-		p.line("%s", p.Paint(screen.Yellow, "there is more: see --limit and --within"))
+		p.line("%s", p.Paint(term.Yellow, "there is more: see --limit and --within"))
 	}
 }
 
 func routeOf(from, topic string) string {
 	if protocol.PeerID(from).Topic() == protocol.Topic(topic) {
-		return screen.Printable(from)
+		return term.Printable(from)
 	}
-	return screen.Printable(from + " → " + topic)
+	return term.Printable(from + " → " + topic)
 }

@@ -8,14 +8,14 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/protocol/text"
 )
 
 // A waterfall draws messages and their deliveries as bars on one time axis.
 type waterfall struct {
 	*view.Waterfall
-	paint   screen.Painter
+	paint   term.Painter
 	columns int // of the terminal; 0 if there is none
 	bar     int // columns of the axis
 	note    int // columns of the note behind it
@@ -27,7 +27,7 @@ const (
 	shownDeliveries = 50                        // of the traced message
 )
 
-func newWaterfall(c *activitylog.Chain, titles *view.Titles, paint screen.Painter, columns int) *waterfall {
+func newWaterfall(c *activitylog.Chain, titles *view.Titles, paint term.Painter, columns int) *waterfall {
 	f := &waterfall{Waterfall: view.NewWaterfall(c, shownDeliveries, 0), paint: paint, columns: columns, bar: 40, note: 80}
 	for i := range f.Bars {
 		b := &f.Bars[i]
@@ -50,7 +50,7 @@ func label(b *view.Bar) string {
 	indent := strings.Repeat("  ", b.Depth)
 	switch {
 	case b.Kind == view.BarDelivery:
-		return indent + "↳ " + screen.Printable(b.Peer)
+		return indent + "↳ " + term.Printable(b.Peer)
 	case b.Kind == view.BarNote:
 		return indent + "↳ " + b.Note
 	case b.Reason == view.SentAgain:
@@ -58,9 +58,9 @@ func label(b *view.Bar) string {
 	}
 	name, told := view.NameOf(b.Type, b.Payload)
 	if told {
-		return indent + screen.Printable(name+" "+b.From)
+		return indent + term.Printable(name+" "+b.From)
 	}
-	return indent + screen.Printable(name) + " " + routeOf(b.From, b.Topic)
+	return indent + term.Printable(name) + " " + routeOf(b.From, b.Topic)
 }
 
 // note returns the text behind a bar: the error or the message's text, and what goes on
@@ -76,15 +76,15 @@ func note(b *view.Bar) string {
 	case activitylog.SpanWait:
 		text += ", waited " + view.Short(b.Lasted())
 	}
-	return screen.Printable(text)
+	return term.Printable(text)
 }
 
-func orWord(s, word string) string { return screen.Printable(cmp.Or(s, word)) }
+func orWord(s, word string) string { return term.Printable(cmp.Or(s, word)) }
 
 func (f *waterfall) labelWidth() int {
 	width := 0
 	for i := range f.Bars {
-		width = max(width, screen.Width(label(&f.Bars[i])))
+		width = max(width, term.Width(label(&f.Bars[i])))
 	}
 	if f.columns > 0 {
 		return min(width, maxLabel, max(f.columns*2/5, 24))
@@ -96,7 +96,7 @@ func (f *waterfall) labelWidth() int {
 func (f *waterfall) lines() []string {
 	width, whole := f.labelWidth(), view.Short(f.Whole)
 	ruler := fmt.Sprintf("%-*s%s", f.bar-len([]rune(whole)), "0", whole)
-	lines := []string{f.paint.Paint(screen.Dim, strings.Repeat(" ", width)+"  "+ruler)}
+	lines := []string{f.paint.Paint(term.Dim, strings.Repeat(" ", width)+"  "+ruler)}
 	for i := range f.Bars {
 		lines = append(lines, f.line(&f.Bars[i], width))
 	}
@@ -104,12 +104,12 @@ func (f *waterfall) lines() []string {
 }
 
 func (f *waterfall) line(b *view.Bar, width int) string {
-	name := screen.Pad(text.Clip(label(b), width), width)
+	name := term.Pad(text.Clip(label(b), width), width)
 	switch {
 	case b.Self && b.Kind == view.BarMessage:
-		name = f.paint.Paint(screen.Bold, name)
+		name = f.paint.Paint(term.Bold, name)
 	case b.Cause:
-		name = f.paint.Paint(screen.Dim, name)
+		name = f.paint.Paint(term.Dim, name)
 	}
 	at, took, open := "", "", ""
 	if !b.Start.IsZero() {
@@ -120,7 +120,7 @@ func (f *waterfall) line(b *view.Bar, width int) string {
 	}
 	colour := statusColour(b.Status)
 	line := name + "  " + f.paint.Paint(colour, f.draw(b)) + fmt.Sprintf("  %8s %8s  ", at, took) +
-		f.paint.Paint(colour, screen.Pad(orWord(b.Status, open), 9))
+		f.paint.Paint(colour, term.Pad(orWord(b.Status, open), 9))
 	if words := note(b); words != "" && f.note > 0 {
 		line += "  " + text.Clip(words, f.note)
 	}

@@ -12,7 +12,7 @@ import (
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/protocol/retry"
 	"hubbub/protocol/text"
 
@@ -126,7 +126,7 @@ func (s *story) add(a *attended) {
 const logBehind = 250 * time.Millisecond
 
 // explain prints the stories of an event, and ends the progress before that.
-func explain(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter, progress *screen.Progress) error {
+func explain(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter, progress *term.Progress) error {
 	stories, err := gather(cmd, r, f)
 	if err != nil {
 		return err
@@ -190,27 +190,27 @@ func gather(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFi
 }
 
 func printStories(p *printer, stories []*story, titles *view.Titles) {
-	p.line("%s", p.Paint(screen.Bold, screen.Printable(stories[0].EventID)))
+	p.line("%s", p.Paint(term.Bold, term.Printable(stories[0].EventID)))
 	for _, s := range stories {
 		if s.Text != "" {
-			p.line("%s %s", orWord(s.Author, "somebody"), text.Clip(screen.Printable(fmt.Sprintf("wrote %q", s.Text)), 200))
+			p.line("%s %s", orWord(s.Author, "somebody"), text.Clip(term.Printable(fmt.Sprintf("wrote %q", s.Text)), 200))
 			break
 		}
 	}
 	for _, s := range stories {
 		p.line("")
-		p.line("%s %s", p.Paint(screen.Cyan, screen.Printable(titles.Both(s.Agent))), p.wokenWord(s))
+		p.line("%s %s", p.Paint(term.Cyan, term.Printable(titles.Both(s.Agent))), p.wokenWord(s))
 		if len(s.all) == 0 {
-			p.line("  it got the event (%s), and has recorded no decision: hubbub trace shows what a peer of your own answered; of an agent, hubbub doctor may know why", screen.Printable(strings.Join(s.MessageIDs, ", ")))
+			p.line("  it got the event (%s), and has recorded no decision: hubbub trace shows what a peer of your own answered; of an agent, hubbub doctor may know why", term.Printable(strings.Join(s.MessageIDs, ", ")))
 		} else if len(s.MessageIDs) > 0 {
-			p.line("  %s", p.Paint(screen.Dim, screen.Printable("brought by "+strings.Join(s.MessageIDs, ", "))))
+			p.line("  %s", p.Paint(term.Dim, term.Printable("brought by "+strings.Join(s.MessageIDs, ", "))))
 		}
 		for _, a := range s.all {
 			line := view.Full.Record(a)
 			if words := activitylog.ReasonInWords(a.Reason); words != "" {
 				line += " (" + words + ")"
 			}
-			p.line("  %s  %s", p.Paint(screen.Dim, a.At.Local().Format("15:04:05.000")), screen.Printable(line))
+			p.line("  %s  %s", p.Paint(term.Dim, a.At.Local().Format("15:04:05.000")), term.Printable(line))
 		}
 	}
 }
@@ -219,13 +219,13 @@ func printStories(p *printer, stories []*story, titles *view.Titles) {
 func (p *printer) wokenWord(s *story) string {
 	switch {
 	case slices.ContainsFunc(s.Turns, func(a *attended) bool { return a.State == "started" }):
-		return p.Paint(screen.Green, "was woken")
+		return p.Paint(term.Green, "was woken")
 	case s.Decision == nil:
 		return ""
 	case wakes(s.Decision.Injection):
-		return p.Paint(screen.Yellow, "was to be woken")
+		return p.Paint(term.Yellow, "was to be woken")
 	default:
-		return p.Paint(screen.Dim, "was not woken")
+		return p.Paint(term.Dim, "was not woken")
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
@@ -173,14 +173,14 @@ func nowInWords(steps []*step) (said string) {
 }
 
 func printSteps(p *printer, id string, steps []*step, titles *view.Titles) {
-	p.line("%s", p.Paint(screen.Bold, screen.Printable(id)))
+	p.line("%s", p.Paint(term.Bold, term.Printable(id)))
 	for _, s := range steps {
-		p.line("  %s  %s  %s", p.Paint(screen.Dim, s.At.Local().Format("15:04:05.000")), screen.Printable(s.By), screen.Printable(s.What))
+		p.line("  %s  %s  %s", p.Paint(term.Dim, s.At.Local().Format("15:04:05.000")), term.Printable(s.By), term.Printable(s.What))
 		if s.Type == collab.EventWoken.Name {
-			p.line("%16s%s", "", p.Paint(screen.Dim, screen.Printable("what it made of it: hubbub why "+s.EventID)))
+			p.line("%16s%s", "", p.Paint(term.Dim, term.Printable("what it made of it: hubbub why "+s.EventID)))
 		}
 	}
 	if now := nowInWords(steps); now != "" {
-		p.line("  since %s: %s", steps[len(steps)-1].At.Local().Format("15:04:05.000"), screen.Printable(now))
+		p.line("  since %s: %s", steps[len(steps)-1].At.Local().Format("15:04:05.000"), term.Printable(now))
 	}
 }

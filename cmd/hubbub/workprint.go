@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
@@ -47,7 +47,7 @@ func (l *listing[T]) print(in *brokerInput, list []collab.Listed[T], keep func(*
 		}
 		row, cells := l.row(&record, now), []any{}
 		for i, width := range l.widths {
-			cells = append(cells, text.Clip(titles.Within(screen.Printable(cmp.Or(row[i], "-"))), width))
+			cells = append(cells, text.Clip(titles.Within(term.Printable(cmp.Or(row[i], "-"))), width))
 		}
 		rows = append(rows, cells)
 	}
@@ -153,7 +153,7 @@ func printRecord(in *brokerInput, got *collab.Result) error {
 		return json.NewEncoder(in.OutOrStdout()).Encode(answer)
 	}
 	p := newPrinter(in.Command)
-	p.line("%s", titlesHere(in.Command).Within(screen.Printable(line)))
+	p.line("%s", titlesHere(in.Command).Within(term.Printable(line)))
 	return p.err
 }
 
@@ -188,7 +188,7 @@ func printWorkItem(cmd *cobra.Command, w *collab.WorkItem, d *collab.Explanation
 	p, titles := newPrinter(cmd), titlesHere(cmd)
 	row := func(name, value string) {
 		if value != "" {
-			p.line("%s", screen.Hang(screen.Pad(name, 14), titles.Within(screen.Printable(value)), p.columns))
+			p.line("%s", term.Hang(term.Pad(name, 14), titles.Within(term.Printable(value)), p.columns))
 		}
 	}
 	row("id", w.ID)

@@ -99,15 +99,15 @@ var mayImport = map[string][]string{
 
 	"cmd":                        {"*"}, // tests of the programs
 	"cmd/*":                      {"*"},
-	"cmd/internal/program":       {"protocol", "protocol/datafolder", "peers/peer", "peers/lease", "cmd/internal/screen"},
-	"cmd/internal/fleet":         {"peers/child", "cmd/internal/screen"},
-	"cmd/internal/reference":     {"cmd/internal/program", "cmd/internal/screen"},
-	"cmd/internal/screen":        {},
-	"cmd/internal/talk":          {"protocol"},
-	"cmd/internal/letters":       {"peers/outbox", "peers/store", "peers/tg"},
+	"cmd/internal/program":       {"protocol", "protocol/datafolder", "peers/peer", "peers/lease", "cmd/internal/term"},
+	"cmd/internal/fleet":         {"peers/child", "cmd/internal/term"},
+	"cmd/internal/reference":     {"cmd/internal/program", "cmd/internal/term"},
+	"cmd/internal/term":          {},
+	"cmd/internal/directchat":    {"protocol"},
+	"cmd/internal/deadletter":    {"peers/outbox", "peers/store", "peers/tg"},
 	"cmd/internal/load":          {"protocol", "protocol/jsonrpc", "protocol/wire"},
 	"cmd/internal/documentstest": {},
-	"cmd/internal/demo":          {"cmd/internal/screen", "peers/tg/tgtest", "protocol", "protocol/retry", "activitylog", "protocol/datafolder", "peers/system", "peers/system/process"},
+	"cmd/internal/demo":          {"cmd/internal/term", "peers/tg/tgtest", "protocol", "protocol/retry", "activitylog", "protocol/datafolder", "peers/system", "peers/system/process"},
 }
 
 // freeForAll may be imported by every package that is not alone: they know nothing

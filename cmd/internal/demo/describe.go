@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/protocol"
 )
 
@@ -53,7 +53,7 @@ func describe(p *passage) (note, bool) {
 }
 
 func route(p *passage) string {
-	return screen.Printable(fmt.Sprintf("%s → %s", p.message.From, p.Topic))
+	return term.Printable(fmt.Sprintf("%s → %s", p.message.From, p.Topic))
 }
 
 // outcome describes the deliveries of a passage.
@@ -67,7 +67,7 @@ func outcome(p *passage) (text string, bad bool) {
 		if t.Status != string(protocol.OutcomeOK) {
 			mark, bad = "✗ "+t.Status, true
 		}
-		parts = append(parts, mark+" "+screen.Printable(t.Peer))
+		parts = append(parts, mark+" "+term.Printable(t.Peer))
 	}
 	// What belongs together stays on one line.
 	text = fmt.Sprintf("%s %.1f ms", strings.Join(parts, ", "), float64(p.Took().Microseconds())/1000)
@@ -80,7 +80,7 @@ func describeEvent(n note, p *passage) (note, bool) {
 	if json.Unmarshal(p.message.Content, &e) != nil {
 		return n, false
 	}
-	agent := screen.Printable(string(p.message.From))
+	agent := term.Printable(string(p.message.From))
 	switch e.Event {
 	case activitylog.RecordDecision:
 		n.what = fmt.Sprintf("%s decides: %s, %s, %s", agent, e.Directedness, e.Policy, e.Injection)
@@ -97,7 +97,7 @@ func describeEvent(n note, p *passage) (note, bool) {
 	default:
 		return n, false
 	}
-	n.why = screen.Printable(e.Reason)
+	n.why = term.Printable(e.Reason)
 	if words := activitylog.ReasonInWords(e.Reason); words != "" {
 		n.why = words + " (" + n.why + ")"
 	}
@@ -128,7 +128,7 @@ func collabLabel(p *passage) (string, bool) {
 	case c.Result.Granted != nil && *c.Result.Granted:
 		return fmt.Sprintf("claim granted, token %d", c.Result.Token), true
 	case c.Result.Granted != nil:
-		return "claim refused, " + screen.Printable(c.Result.Owner) + " has it", true
+		return "claim refused, " + term.Printable(c.Result.Owner) + " has it", true
 	default:
 		return "", false
 	}

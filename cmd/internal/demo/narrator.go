@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/protocol"
 	"hubbub/protocol/retry"
 )
@@ -30,7 +30,7 @@ type Narrator struct {
 	log   *activitylog.Reader
 	from  activitylog.Cursor // where the story begins
 	out   io.Writer
-	paint screen.Painter
+	paint term.Painter
 	width int // columns of the screen
 
 	mu      sync.Mutex // guards the fields below, and the order of what is printed
@@ -60,7 +60,7 @@ func NewNarrator(stage *Stage, log *activitylog.Reader, from activitylog.Cursor,
 		columns = 140
 	}
 	return &Narrator{
-		stage: stage, log: log, from: from, out: out, paint: screen.NewPainter(out),
+		stage: stage, log: log, from: from, out: out, paint: term.NewPainter(out),
 		width: columns, changed: make(chan struct{}), idle: true,
 		open: activitylog.Assembler{Live: maxOpen},
 	}
@@ -141,7 +141,7 @@ func (n *Narrator) print(lines []Line, notes []note) {
 		if len(said) > 0 {
 			l, said = said[0], said[1:]
 		}
-		n.line(l + n.paint.Paint(screen.Dim, " │") + " " + right)
+		n.line(l + n.paint.Paint(term.Dim, " │") + " " + right)
 	}
 	finish := func() {
 		for len(said) > 0 {
@@ -180,51 +180,51 @@ func (n *Narrator) line(text string) { fmt.Fprintln(n.out, strings.TrimRight(tex
 
 // bubble is one line of the chat, wrapped and padded to n columns.
 func (n *Narrator) bubble(l Line, room int) []string {
-	author, colour := screen.Printable(l.Author), screen.Bold
+	author, colour := term.Printable(l.Author), term.Bold
 	if l.Bot {
-		colour = screen.Green
+		colour = term.Green
 	}
-	name := screen.Pad(author+":", 8)
+	name := term.Pad(author+":", 8)
 	var texts, out []string
 	for line := range strings.Lines(l.Text) {
-		texts = append(texts, screen.Wrap(screen.Printable(line), room-screen.Width(name)-1)...)
+		texts = append(texts, term.Wrap(term.Printable(line), room-term.Width(name)-1)...)
 	}
 	for i, text := range texts {
-		before := strings.Repeat(" ", screen.Width(name))
+		before := strings.Repeat(" ", term.Width(name))
 		if i == 0 {
 			before = n.paint.Paint(colour, name)
 		}
-		out = append(out, before+screen.Pad(text, room-screen.Width(name)))
+		out = append(out, before+term.Pad(text, room-term.Width(name)))
 	}
 	return out
 }
 
 // render is one note on the right, in lines of at most room columns.
 func (n *Narrator) render(d note, room int) []string {
-	rows := screen.Pad(d.rows, 9)
+	rows := term.Pad(d.rows, 9)
 	indent := strings.Repeat(" ", len(rows)+1)
 	text := d.what
 	if d.how != "" {
 		text += "  " + d.how
 	}
-	colour := screen.Green
+	colour := term.Green
 	if d.bad {
-		colour = screen.Red
+		colour = term.Red
 	}
 	var out []string
-	for i, l := range screen.Wrap(text, room-len(indent)) {
+	for i, l := range term.Wrap(text, room-len(indent)) {
 		if at := strings.IndexAny(l, "✓✗"); at >= 0 {
 			l = l[:at] + n.paint.Paint(colour, l[at:])
 		}
 		if i == 0 {
-			out = append(out, n.paint.Paint(screen.Dim, rows)+" "+l)
+			out = append(out, n.paint.Paint(term.Dim, rows)+" "+l)
 		} else {
 			out = append(out, indent+l)
 		}
 	}
 	if d.why != "" {
-		for _, l := range screen.Wrap("because "+d.why, room-len(indent)-2) {
-			out = append(out, indent+"  "+n.paint.Paint(screen.Yellow, l))
+		for _, l := range term.Wrap("because "+d.why, room-len(indent)-2) {
+			out = append(out, indent+"  "+n.paint.Paint(term.Yellow, l))
 		}
 	}
 	return out
@@ -233,8 +233,8 @@ func (n *Narrator) render(d note, room int) []string {
 // title prints the heading of a scene and begins it.
 func (n *Narrator) title(title, explanation string) {
 	n.begin(false)
-	n.say(screen.Bold, "\n", title)
-	n.say(screen.Dim, "", screen.Wrap(explanation, min(n.width, 110))...)
+	n.say(term.Bold, "\n", title)
+	n.say(term.Dim, "", term.Wrap(explanation, min(n.width, 110))...)
 	n.say("", "", "")
 }
 
@@ -252,7 +252,7 @@ func (n *Narrator) begin(idle bool) {
 	n.lines, n.seen, n.idle = nil, nil, idle
 }
 
-func (n *Narrator) say(colour screen.Colour, before string, lines ...string) {
+func (n *Narrator) say(colour term.Colour, before string, lines ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, l := range lines {
@@ -262,8 +262,8 @@ func (n *Narrator) say(colour screen.Colour, before string, lines ...string) {
 
 // note prints a sentence between what happens.
 func (n *Narrator) note(text string) {
-	for _, l := range screen.Wrap(text, min(n.width, 110)-2) {
-		n.say(screen.Magenta, "", "» "+l)
+	for _, l := range term.Wrap(text, min(n.width, 110)-2) {
+		n.say(term.Magenta, "", "» "+l)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 )
 
 // A Printer merges the log lines of many programs: for people, each line begins with
@@ -20,7 +20,7 @@ type Printer struct {
 	mu    sync.Mutex
 	w     io.Writer
 	json  bool
-	paint screen.Painter
+	paint term.Painter
 	width int
 	names []string // in the order of their first lines; the index chooses the colour
 	now   func() time.Time
@@ -77,20 +77,20 @@ func (p *Printer) print(name string, entry map[string]any) {
 }
 
 // nameColours are given to programs in turn.
-var nameColours = []screen.Colour{screen.Cyan, screen.Green, screen.Magenta, screen.Blue, screen.Yellow}
+var nameColours = []term.Colour{term.Cyan, term.Green, term.Magenta, term.Blue, term.Yellow}
 
 func (p *Printer) render(name string, entry map[string]any) string {
 	var b strings.Builder
-	b.WriteString(p.paint.Paint(screen.Dim, clock(text(entry["time"]))))
+	b.WriteString(p.paint.Paint(term.Dim, clock(text(entry["time"]))))
 	b.WriteByte(' ')
 	b.WriteString(p.paint.Paint(p.colourOf(name), fmt.Sprintf("%-*s", p.width, name)))
 	b.WriteByte(' ')
-	message := screen.Printable(text(entry["message"]))
+	message := term.Printable(text(entry["message"]))
 	switch text(entry["level"]) {
 	case "warn":
-		message = p.paint.Paint(screen.Yellow, message)
+		message = p.paint.Paint(term.Yellow, message)
 	case "error", "fatal", "panic":
-		message = p.paint.Paint(screen.Red, message)
+		message = p.paint.Paint(term.Red, message)
 	}
 	b.WriteString(message)
 	for _, key := range slices.Sorted(maps.Keys(entry)) {
@@ -99,13 +99,13 @@ func (p *Printer) render(name string, entry map[string]any) string {
 			continue
 		}
 		b.WriteByte(' ')
-		b.WriteString(p.paint.Paint(screen.Dim, key+"="))
+		b.WriteString(p.paint.Paint(term.Dim, key+"="))
 		b.WriteString(value(text(entry[key])))
 	}
 	return b.String()
 }
 
-func (p *Printer) colourOf(name string) screen.Colour {
+func (p *Printer) colourOf(name string) term.Colour {
 	i := slices.Index(p.names, name)
 	if i < 0 {
 		i = len(p.names)
@@ -145,5 +145,5 @@ func value(s string) string {
 	if s == "" || strings.ContainsAny(s, " \t\n\"=") {
 		return fmt.Sprintf("%q", s)
 	}
-	return screen.Printable(s)
+	return term.Printable(s)
 }

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 	"hubbub/protocol/datafolder"
@@ -85,15 +85,15 @@ func (e *Env) DataFile(name ...string) string {
 func (e *Env) LogFormat() string { return logFormat(e.settings, e.Stderr) }
 
 // OnTerminal reports whether the log goes to a terminal.
-func (e *Env) OnTerminal() bool { return isTerminal(e.Stderr) }
+func (e *Env) OnTerminal() bool { return term.IsTerminal(e.Stderr) }
 
 // Progress says what goes on, and how many units of it were done, where a terminal shows the
 // log and nothing that is written to out meanwhile; out is nil if nothing is.
-func (e *Env) Progress(what, unit string, out any) *screen.Progress {
-	if !e.OnTerminal() || out != nil && isTerminal(out) {
+func (e *Env) Progress(what, unit string, out any) *term.Progress {
+	if !e.OnTerminal() || out != nil && term.IsTerminal(out) {
 		return nil
 	}
-	return screen.Begin(e.Stderr, what, unit)
+	return term.Begin(e.Stderr, what, unit)
 }
 
 // Tell tells who runs the program something, beside its results, folded where the terminal is
@@ -214,7 +214,7 @@ func logFormat(c *settings, w io.Writer) string {
 	switch {
 	case c.logFormat != "":
 		return c.logFormat
-	case isTerminal(w):
+	case term.IsTerminal(w):
 		return "console"
 	default:
 		return "json"
@@ -238,7 +238,7 @@ func newLogger(c *settings, w io.Writer, s *secrets) (zerolog.Logger, *switchWri
 		return zerolog.Nop(), nil, err
 	}
 	level, _ := zerolog.ParseLevel(c.logLevel) // it is one
-	colour := isTerminal(w)
+	colour := term.IsTerminal(w)
 	out := io.Writer(&redactingWriter{secrets: s, to: w})
 	if logFormat(c, w) == "console" {
 		out = zerolog.ConsoleWriter{Out: out, NoColor: !colour, TimeFormat: "15:04:05.000"}

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 )
 
 // DefaultBus is where a bus listens unless told otherwise.
@@ -153,12 +152,6 @@ func setFlag(f *pflag.Flag, values []string) (err error) {
 	}
 	f.Changed = true
 	return nil
-}
-
-// isTerminal reports whether a stream is a terminal.
-func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // A Description is what a program tells other programs about itself: its answer to the

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/protocol/datafolder"
 
 	"github.com/spf13/pflag"
@@ -145,7 +145,7 @@ func wrongAtStart(err error) error {
 
 func printHelp(w io.Writer, p *Program, fs *pflag.FlagSet) {
 	width := helpWidth(w)
-	fmt.Fprint(w, screen.Fold(fmt.Sprintf("%s %s.\n\nUsage: %s [flags]\n\n%s", p.Name, p.Summary, p.Name, fs.FlagUsagesWrapped(width))+
+	fmt.Fprint(w, term.Fold(fmt.Sprintf("%s %s.\n\nUsage: %s [flags]\n\n%s", p.Name, p.Summary, p.Name, fs.FlagUsagesWrapped(width))+
 		"\nEvery flag is also an environment variable (--log-level: HUBBUB_LOG_LEVEL) and a\n"+
 		"key of the TOML file given by --config (log-level). Flags win over variables, and\n"+
 		"variables over the file.\n", width))
@@ -180,8 +180,8 @@ func fail(w io.Writer, command string, err error, env *Env) int {
 
 // shown folds a text for people where w is a narrow terminal.
 func shown(w io.Writer, text string) string {
-	if n := screen.Columns(w); n > 0 {
-		return screen.Lines(text, n)
+	if n := term.Columns(w); n > 0 {
+		return term.Lines(text, n)
 	}
 	return text
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 	"hubbub/protocol/datafolder"
 
 	"github.com/spf13/cobra"
@@ -226,7 +226,7 @@ const terminalWidth = 80
 
 // helpWidth returns the width of help at w.
 func helpWidth(w io.Writer) int {
-	if n := screen.Columns(w); n > 0 {
+	if n := term.Columns(w); n > 0 {
 		return min(n, terminalWidth)
 	}
 	return terminalWidth
@@ -234,7 +234,7 @@ func helpWidth(w io.Writer) int {
 
 // foldHelp folds the long texts of a tree of commands to the width of a terminal.
 func foldHelp(cmd *cobra.Command) {
-	cmd.Long = screen.Fold(cmd.Long, terminalWidth)
+	cmd.Long = term.Fold(cmd.Long, terminalWidth)
 	for _, sub := range cmd.Commands() {
 		foldHelp(sub)
 	}
@@ -259,5 +259,5 @@ func showHelp(cmd *cobra.Command, args []string, help func(*cobra.Command, []str
 	cmd.SetOut(&whole)
 	help(cmd, args)
 	cmd.SetOut(out)
-	fmt.Fprint(out, screen.Fold(whole.String(), width))
+	fmt.Fprint(out, term.Fold(whole.String(), width))
 }

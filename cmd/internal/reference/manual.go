@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 )
 
 // A Page is a manual page: of a program, of the command line, or of a text.
@@ -35,7 +35,7 @@ func ProgramPage(version string, d program.Description) Page {
 func (p *Page) Roff() (string, error) { return execute("manual", p, nil) }
 
 // lines wraps a text.
-func lines(text string) string { return escape(strings.Join(screen.Wrap(text, 80), "\n")) + "\n" }
+func lines(text string) string { return escape(strings.Join(term.Wrap(text, 80), "\n")) + "\n" }
 
 // text writes paragraphs. Indented lines stay as they are.
 func text(text string) string {

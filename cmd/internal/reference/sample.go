@@ -12,7 +12,7 @@ import (
 	"text/template"
 
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
+	"hubbub/cmd/internal/term"
 )
 
 // Describe asks the installed programs about themselves, in the order in which a
@@ -102,7 +102,7 @@ const lineWidth = 100
 
 // comment writes text as lines of comment.
 func comment(b *strings.Builder, text string) {
-	for _, line := range screen.Wrap(strings.TrimSpace(text), lineWidth-2) {
+	for _, line := range term.Wrap(strings.TrimSpace(text), lineWidth-2) {
 		b.WriteString("# " + line + "\n")
 	}
 }

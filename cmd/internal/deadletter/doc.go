@@ -1,4 +1,4 @@
-// Package letters finds what the programs of a data folder could not send, or have
+// Package deadletter finds what the programs of a data folder could not send, or have
 // not sent yet, for the person who decides about it.
 //
 // Guarantees:
@@ -14,4 +14,4 @@
 //
 // An item is named by its number, and where it is not the bridge's by the program
 // before it: 12, agent-lead:12.
-package letters
+package deadletter

@@ -1,7 +1,7 @@
-// Package talk is a direct chat of a person with an agent of a running system, as the
+// Package directchat is a direct chat of a person with an agent of a running system, as the
 // command line and the console have it: the person's messages come from an identity of the
 // chat's own, which the agent answers.
-package talk
+package directchat
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package screen
+package term
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 
 	"hubbub/protocol/text"
 
-	"golang.org/x/term"
+	xterm "golang.org/x/term"
 )
 
 // Printable makes foreign text safe for a terminal: one line without control characters
@@ -206,13 +206,19 @@ func hang(first, next, text string, n int) []string {
 	return lines
 }
 
+// IsTerminal reports whether a stream is a terminal.
+func IsTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && xterm.IsTerminal(int(f.Fd()))
+}
+
 // Columns returns the width of f if that is a terminal, or else 0.
 func Columns(f any) int {
 	file, ok := f.(*os.File)
 	if !ok {
 		return 0
 	}
-	n, _, err := term.GetSize(int(file.Fd()))
+	n, _, err := xterm.GetSize(int(file.Fd()))
 	if err != nil {
 		return 0
 	}

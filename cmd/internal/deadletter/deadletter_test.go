@@ -1,4 +1,4 @@
-package letters_test
+package deadletter_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"hubbub/cmd/internal/letters"
+	"hubbub/cmd/internal/deadletter"
 	"hubbub/peers/agent"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
@@ -46,7 +46,7 @@ func dead(t *testing.T, db *sql.DB, queue, body string) {
 
 // house is a data folder of a bridge, a spawner, one of its agents and one that a
 // person started.
-func house(t *testing.T) letters.Folder {
+func house(t *testing.T) deadletter.Folder {
 	t.Helper()
 	dir := t.TempDir()
 	for _, p := range []struct {
@@ -72,10 +72,10 @@ func house(t *testing.T) letters.Folder {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return letters.Folder(dir)
+	return deadletter.Folder(dir)
 }
 
-func names(t *testing.T, f letters.Folder, states ...outbox.State) string {
+func names(t *testing.T, f deadletter.Folder, states ...outbox.State) string {
 	t.Helper()
 	items, err := f.List(t.Context(), states...)
 	if err != nil {
@@ -153,7 +153,7 @@ func TestTwoAgentsOfOneName(t *testing.T) {
 	if err := f.Drop(t.Context(), "agent-own:1"); err == nil || !strings.Contains(err.Error(), "--data "+below) {
 		t.Errorf("an item of both: %v", err)
 	}
-	if err := letters.Folder(below).Drop(t.Context(), "agent-own:1"); err != nil {
+	if err := deadletter.Folder(below).Drop(t.Context(), "agent-own:1"); err != nil {
 		t.Error(err)
 	}
 	if got := names(t, f, outbox.StateDropped); strings.Count(got, "agent-own:1") != 1 {
@@ -178,13 +178,13 @@ func TestAFolderThatCannotBeRead(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := letters.Folder(file).List(t.Context()); err == nil || errors.Is(err, letters.ErrNoProgram) {
+	if _, err := deadletter.Folder(file).List(t.Context()); err == nil || errors.Is(err, deadletter.ErrNoProgram) {
 		t.Errorf("it says %v", err)
 	}
 }
 
 func TestAFolderOfNobody(t *testing.T) {
-	if _, err := letters.Folder(t.TempDir()).List(t.Context()); !errors.Is(err, letters.ErrNoProgram) {
+	if _, err := deadletter.Folder(t.TempDir()).List(t.Context()); !errors.Is(err, deadletter.ErrNoProgram) {
 		t.Error(err)
 	}
 }

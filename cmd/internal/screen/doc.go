@@ -1,3 +1,0 @@
-// Package screen prepares text for a terminal: it removes control characters, folds and
-// pads lines, and adds colours if the terminal shows them.
-package screen
