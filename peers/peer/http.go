@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"hubbub/protocol/wire"
 )
 
 // An HTTPCall is one request to the HTTP side of a bus, such as GET /whoami.
@@ -14,10 +16,9 @@ type HTTPCall struct {
 	Bus           string // WebSocket address of the bus
 	Method, Path  string
 	Query         url.Values
-	Authorization string       // header; empty for none
-	Body          []byte       // JSON; nil for none
-	Limit         int64        // bytes of the answer; what is beyond is cut off
-	Client        *http.Client // default one that follows no redirects
+	Authorization string // header; empty for none
+	Body          []byte // JSON; nil for none
+	Limit         int64  // bytes of the answer; what is beyond is cut off
 }
 
 // Bearer returns the Authorization header for a token; an empty token needs none.
@@ -28,8 +29,8 @@ func Bearer(token string) string {
 	return "Bearer " + token
 }
 
-// lone follows no redirects: nobody else gets our tokens.
-var lone = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+// busClient sends no token to a proxy or to the target of a redirect.
+var busClient = wire.NewHTTPClient()
 
 // Do sends the request and returns the status and the body of the answer. A bus behind
 // a path, such as wss://example.com/hubbub, has its HTTP side there, too.
@@ -50,11 +51,7 @@ func (c *HTTPCall) Do(ctx context.Context) (status int, answer []byte, err error
 	if c.Body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	client := c.Client
-	if client == nil {
-		client = lone
-	}
-	response, err := client.Do(request)
+	response, err := busClient.Do(request)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -171,11 +171,16 @@ func (k *keeper) requestToken(ctx context.Context, want grantRequest) (string, e
 	return "", fmt.Errorf("the bus issues no credential for %s: HTTP %d %s", k.name, status, issued.Error)
 }
 
+// credentialTimeout bounds a request about credentials.
+const credentialTimeout = 10 * time.Second
+
 // call makes a request to the HTTP side of a bus, with the given token, or with the
 // spawner's own.
 func (s *Spawner) call(ctx context.Context, method, path string, body []byte, token string) (status int, answer []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, credentialTimeout)
+	defer cancel()
 	status, answer, err = s.peer.Ask(ctx, peer.HTTPCall{
-		Method: method, Path: path, Authorization: peer.Bearer(token), Body: body, Limit: 64 << 10, Client: s.opts.HTTP,
+		Method: method, Path: path, Authorization: peer.Bearer(token), Body: body, Limit: 64 << 10,
 	})
 	if err != nil {
 		return 0, nil, fmt.Errorf("asking the bus about a credential: %w", err)

@@ -1,7 +1,6 @@
 package system
 
 import (
-	"net/http"
 	"time"
 
 	"hubbub/peers/peer"
@@ -30,8 +29,7 @@ type Options struct {
 	MaxBackoff   time.Duration // default 30s
 	IdleStop     time.Duration // before an agent is ended to which no chat talks; 0: never
 
-	Credentials bool         // issue one credential for each agent; needs a token in Peer
-	HTTP        *http.Client // for requests about credentials; default has a timeout of 10s
+	Credentials bool // issue one credential for each agent; needs a token in Peer
 
 	OnReady func()          // called once, when connected and subscribed
 	Log     *zerolog.Logger // default: no log
@@ -58,7 +56,6 @@ func (o *Options) withDefaults() Options {
 	defaults.Positive(&d.StartTimeout, 30*time.Second)
 	defaults.Positive(&d.MinBackoff, time.Second)
 	defaults.Positive(&d.MaxBackoff, 30*time.Second)
-	defaults.Set(&d.HTTP, &http.Client{Timeout: 10 * time.Second})
 	defaults.Log(&d.Log)
 	defaults.Set(&d.crash, func(string) {})
 	return d

@@ -44,6 +44,8 @@ const (
 	// any that a bus with its default limit sends, the envelope included.
 	clientMaxFrame = 16 << 20
 
+	dialTimeout = 10 * time.Second
+
 	envelopeRoom = 64 << 10 // by how much a frame from the bus may exceed the one that it read
 )
 
@@ -60,8 +62,8 @@ func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
 		g.client = true
 		return g, nil
 	}
-	dialer := &net.Dialer{Timeout: 10 * time.Second}
-	transport := &http.Transport{
+	dialer := &net.Dialer{Timeout: dialTimeout}
+	transport := &http.Transport{ // without Proxy: the token is for the bus alone
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			return wrap(dialer.DialContext(ctx, network, addr))
 		},

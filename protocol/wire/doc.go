@@ -17,4 +17,9 @@
 //   - An idle stream holds no buffer for frames, and its goroutine waits with a small
 //     stack. (A stream over TLS keeps a read buffer of 4 KiB.)
 //   - Close waits for every goroutine of the stream.
+//   - Dial and NewHTTPClient connect to the bus directly: a proxy of the environment
+//     (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY) never receives the bus's token.
+//
+// The WebSocket library is github.com/coder/websocket, which is nhooyr.io/websocket
+// under its new owner and name.
 package wire

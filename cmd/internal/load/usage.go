@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"hubbub/protocol/wire"
 )
 
 // A usage is what a process has used so far.
@@ -38,6 +40,8 @@ func (b Bus) usage(ctx context.Context) (usage, error) {
 	}
 }
 
+var busClient = wire.NewHTTPClient()
+
 func (b Bus) metrics(ctx context.Context) (usage, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.HTTP+"/metrics", nil)
 	if err != nil {
@@ -46,7 +50,7 @@ func (b Bus) metrics(ctx context.Context) (usage, error) {
 	if b.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+b.Token)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := busClient.Do(req)
 	if err != nil {
 		return usage{}, fmt.Errorf("reading the bus's metrics: %w", err)
 	}
