@@ -86,9 +86,9 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if !s.noRedact {
 		secrets = redact.New()
 	}
-	o.OpenAgent = func(ctx context.Context, s *chorus.AgentSpec) (chorus.Agent, error) {
+	o.OpenAgent = func(s *chorus.AgentSpec) (chorus.Agent, error) {
 		s.Redact = secrets
-		return external.Open(ctx, (*external.Spec)(s))
+		return external.Open((*external.Spec)(s))
 	}
 	o.OnReady = func() {
 		env.Log.Info().Str("listen", listener.Addr().String()).Str("data", data).Msg("listening")

@@ -41,7 +41,7 @@ func withChorus(cmd *cobra.Command, do func(ctx context.Context, store *chorus.S
 	if err != nil {
 		return err
 	}
-	store, err := chorus.OpenStoreBeside(data)
+	store, err := chorus.OpenStore(data)
 	if err != nil {
 		return err
 	}

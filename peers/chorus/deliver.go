@@ -84,19 +84,16 @@ func (g *Gateway) deliver(ctx context.Context, d *delivery, p *chorus.Post) erro
 func (g *Gateway) prepare(tx *store.Tx, d *delivery, p *chorus.Post) {
 	before, again := store.One(tx, (*delivery).columns, `SELECT `+deliveryColumns+` FROM delivery WHERE agent = ? AND turn = ? ORDER BY id DESC LIMIT 1`, d.agent, d.turn)
 	d.id, d.state = before.id, before.state
-	if !again || before.digest != d.digest && before.digest != "" {
+	if !again || before.digest != d.digest {
 		g.newDelivery(tx, d)
 		if again { // agents know repetitions by the id of the message
 			p.Message.ID = fmt.Sprintf("%s~%d", p.Message.ID, d.id)
 		}
-	}
-	if again && d.id == before.id { // they read alike
-		tx.Exec(`UPDATE delivery SET revision = ? WHERE id = ?`, d.revision, d.id)
-	}
-	if before.digest != d.digest { // none before, other words, or of an earlier version
 		body, err := json.Marshal(p)
 		tx.Fail(err)
 		tx.Exec(`UPDATE delivery SET digest = ?, body = ? WHERE id = ?`, d.digest, body, d.id)
+	} else {
+		tx.Exec(`UPDATE delivery SET revision = ? WHERE id = ?`, d.revision, d.id)
 	}
 	if d.state == deliveryPosting {
 		number := strconv.FormatInt(d.id, 10)

@@ -45,7 +45,7 @@ type Options struct {
 	Peer          *peer.Options   // how to connect to the bus
 	// OpenAgent opens what runs an external agent. Without it the gateway has inboxes
 	// alone.
-	OpenAgent func(ctx context.Context, s *AgentSpec) (Agent, error)
+	OpenAgent func(s *AgentSpec) (Agent, error)
 	OnReady   func() // called once, when connected, subscribed and listening
 	Now       func() time.Time
 	Log       *zerolog.Logger // default: no log

@@ -87,8 +87,8 @@ func start(t *testing.T, b *bustest.Bus, folder string, adjust func(*chorus.Opti
 }
 
 // openAgent runs an external agent as hubbub-chorus does.
-func openAgent(ctx context.Context, s *chorus.AgentSpec) (chorus.Agent, error) {
-	return external.Open(ctx, (*external.Spec)(s))
+func openAgent(s *chorus.AgentSpec) (chorus.Agent, error) {
+	return external.Open((*external.Spec)(s))
 }
 
 // startNew runs a gateway on a bus of its own, beside other tests.

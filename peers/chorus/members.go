@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -46,7 +45,6 @@ type forbidden interface {
 type AgentSpec struct {
 	Name           string
 	Folder         string // of its own, for its database
-	Legacy         string // database that may hold what an earlier version left of it
 	Roles, Streams []string
 	Knocks         bool
 	// Post has a turn POSTed, with a callback and tools; it returns nil when the agent
@@ -226,8 +224,8 @@ func (m *members) openAgent(ctx context.Context, one *member) (Agent, error) {
 		g.setTrouble(ctx, one.name, "")
 		g.log.Info().Str("agent", string(one.name)).Msg("agent on the bus")
 	}
-	agent, err := g.opts.OpenAgent(ctx, &AgentSpec{
-		Name: string(one.name), Folder: m.g.store.agentFolder(one.folder()), Legacy: filepath.Join(g.store.folder, databaseFile),
+	agent, err := g.opts.OpenAgent(&AgentSpec{
+		Name: string(one.name), Folder: m.g.store.agentFolder(one.folder()),
 		Roles: known.Settings.Roles, Streams: known.Settings.Streams, Knocks: known.Settings.Knocks,
 		Post: func(ctx context.Context, turn, revision, chat string, p *chorus.Post) error {
 			return g.deliver(ctx, &delivery{agent: one.name, turn: turn, revision: revision, chat: chat, channel: p.Channel.ID}, p)

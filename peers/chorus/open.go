@@ -13,25 +13,8 @@ import (
 	"hubbub/peers/surface"
 )
 
-// The schema, and what later versions changed in it.
-var (
-	//go:embed schema.sql
-	schema string
-	//go:embed surface.sql
-	toSurface string // how channels find their agents
-	//go:embed agents.sql
-	toAgents string // external agents have databases of their own
-	//go:embed a2a.sql
-	toA2A string // messages that came over A2A are tasks
-	//go:embed asked.sql
-	toAsked string // a task may ask
-	//go:embed hook.sql
-	toHooks string // programs elsewhere POST what chats are to hear
-	//go:embed given.sql
-	toGiven string // a delivery knows which words it has given
-	//go:embed answered.sql
-	toAnswered string // a reply finds its message by an index
-)
+//go:embed schema.sql
+var schema string
 
 // Files in the gateway's data folder.
 const (
@@ -56,30 +39,11 @@ func OpenStore(folder string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := store.Open(filepath.Join(folder, databaseFile), versions())
+	db, err := store.Open(filepath.Join(folder, databaseFile), []string{schema + outbox.Schema + surface.Schema})
 	if err != nil {
 		return nil, err
 	}
 	return &Store{folder: folder, db: db, seal: seal, now: time.Now}, nil
-}
-
-func versions() []string {
-	return []string{schema + outbox.Schema, surface.Schema + toSurface, toAgents, toA2A, toAsked, toHooks, toGiven, toAnswered}
-}
-
-// OpenStoreBeside opens the data folder for an operator's command. It refuses one of
-// an earlier version: a gateway of that version may be running, and would fail on what
-// the command makes of it.
-func OpenStoreBeside(folder string) (*Store, error) {
-	path := filepath.Join(folder, databaseFile)
-	older, err := store.Older(path, versions())
-	if err != nil {
-		return nil, err
-	}
-	if older {
-		return nil, fmt.Errorf("%s is of an earlier version: restart hubbub-chorus, which brings it up to date, and then try again", path)
-	}
-	return OpenStore(folder)
 }
 
 // agentFolder returns the path of an external agent's own folder.

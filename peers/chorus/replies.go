@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -205,8 +204,6 @@ func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
 		if p.Inbound, err = g.desk().newest(ctx, &p); err != nil {
 			return err
 		}
-	} else if err == nil && p.Inbound == 0 { // stored by a version that queued for each message by itself
-		p.Inbound, err = strconv.ParseInt(item.Destination, 10, 64)
 	}
 	if err != nil {
 		return outbox.Permanent(err)

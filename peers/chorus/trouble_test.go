@@ -1,10 +1,8 @@
 package chorus_test
 
 import (
-	"database/sql"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -67,45 +65,5 @@ func TestReportsToACallbackThatFailsHoldUpNothing(t *testing.T) {
 				t.Errorf("then came %s; want %s", got, tt.after)
 			}
 		})
-	}
-}
-
-// TestEventsOfTheVersionBeforeAreSent: it queued for each message by itself, and
-// named the message by the destination alone.
-func TestEventsOfTheVersionBeforeAreSent(t *testing.T) {
-	t.Parallel()
-	b := bustest.Start(t, nil)
-	folder := filepath.Join(t.TempDir(), "chorus")
-	callback := newReceiver(t)
-	callback.responding(func(_ http.ResponseWriter, req *http.Request, n int) bool {
-		if n == 0 {
-			<-req.Context().Done() // until the gateway has ended
-		}
-		return false
-	})
-	r := start(t, b, folder, func(o *chorus.Options) { o.StopTimeout = time.Millisecond })
-	spawner(t, b, "agent:a")
-	agent := b.Join(t, "agent:a", "agent:a")
-	post(t, r.inbox("ops"), posted("c", "m1", "hello", callback.url))
-	d := agent.NextOf(t, protocol.TypeChatMessage)
-	agent.Send(t, d.Message.From.Topic(), protocol.TypeChatReply, protocol.ChatReply{Text: "hello", InReplyTo: string(d.Message.MessageID)})
-	callback.next()
-	r.stop()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(folder, "chorus.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	res, err := db.Exec(`UPDATE outbox SET destination = '1', body = CAST(json_remove(CAST(body AS TEXT), '$.inbound') AS BLOB)
-		WHERE queue = 'callback' AND state = 'pending' AND json_extract(CAST(body AS TEXT), '$.inbound') = 1`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, err := res.RowsAffected(); n != 2 {
-		t.Fatalf("%d events waited, %v; want 2", n, err)
-	}
-	start(t, b, folder, nil)
-	if got := callback.types(2); got != "message lifecycle:idle" {
-		t.Errorf("calls %s", got)
 	}
 }

@@ -28,7 +28,6 @@ import (
 type Spec struct {
 	Name           string
 	Folder         string // for its database
-	Legacy         string // database of a gateway that may hold what an earlier version left
 	Roles, Streams []string
 	Knocks         bool
 	Post           func(ctx context.Context, turn, revision, chat string, p *words.Post) error // see chorus.PostFunc
@@ -49,18 +48,14 @@ type Agent struct {
 	server *mcp.Implementation
 }
 
-// Open opens the database of an agent elsewhere, creating it if it is missing, and
-// takes over what an earlier version left.
-func Open(ctx context.Context, s *Spec) (*Agent, error) {
+// Open opens the database of an agent elsewhere, creating it if it is missing.
+func Open(s *Spec) (*Agent, error) {
 	if err := datafolder.MakeAll(s.Folder); err != nil {
 		return nil, fmt.Errorf("creating the folder of %s: %w", s.Name, err)
 	}
 	db, err := agent.Open(filepath.Join(s.Folder, "agent-"+s.Name+".db"))
 	if err != nil {
 		return nil, err
-	}
-	if err := takeOver(ctx, db, s); err != nil {
-		return nil, errors.Join(fmt.Errorf("taking over what an earlier version left of %s: %w", s.Name, err), db.Close())
 	}
 	x := &Agent{db: db, Harness: chorus.New(s.Post, s.Knocks)}
 	x.server = &mcp.Implementation{Name: "hubbub-chorus", Title: "A chat on Hubbub", Version: s.Version}
