@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"hubbub/bus/bustest"
 	"hubbub/peers/chorus"
 	"hubbub/protocol"
 )
