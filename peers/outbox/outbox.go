@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hubbub/peers/store"
+	"hubbub/protocol/notify"
 
 	"github.com/rs/zerolog"
 )
@@ -120,7 +121,7 @@ type Outbox struct {
 	db      *sql.DB
 	send    SendFunc
 	opts    Options
-	wake    chan struct{}
+	wake    notify.Signal
 	running atomic.Bool
 	crash   func(point string) error // set by tests; an error stops everything at a point
 
@@ -131,16 +132,11 @@ type Outbox struct {
 // New makes an outbox on a database that has the table of [Schema]. It does no
 // I/O. send may be nil where only the operators' methods are used.
 func New(db *sql.DB, send SendFunc, opts *Options) *Outbox {
-	return &Outbox{db: db, send: send, opts: opts.withDefaults(), wake: make(chan struct{}, 1), hurried: map[string]bool{}}
+	return &Outbox{db: db, send: send, opts: opts.withDefaults(), wake: notify.New(), hurried: map[string]bool{}}
 }
 
 // Wake makes a running outbox look for due items now. It never blocks.
-func (o *Outbox) Wake() {
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
-}
+func (o *Outbox) Wake() { o.wake.Notify() }
 
 func (o *Outbox) crashAt(point string) error {
 	if o.crash == nil {

@@ -86,7 +86,7 @@ func (r *round) await(ctx context.Context, wait time.Duration) error {
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
-	case <-r.wake:
+	case <-r.wake.C():
 	case err := <-r.crashed:
 		return err
 	case destination := <-r.done:
