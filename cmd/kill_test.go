@@ -154,7 +154,7 @@ func (s *system) kill(program string, chat models.Chat) {
 	var pid int
 	s.await(fmt.Sprintf("the process of the agent of chat %d", chat.ID), func() bool {
 		var err error
-		pid, err = demo.FindAgent(s.t.Context(), s.data, fmt.Sprintf("tg-%d", chat.ID))
+		pid, err = demo.AgentPID(s.t.Context(), s.data, fmt.Sprintf("tg-%d", chat.ID))
 		return err == nil
 	})
 	if err := demo.Kill(pid); err != nil {

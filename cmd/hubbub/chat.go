@@ -78,7 +78,7 @@ func chat(ctx context.Context, env *program.Env, address demo.Address, group boo
 	defer wg.Wait()
 	defer cancel(nil)
 	wg.Go(func() { cancel(showLines(ctx, env, address)) })
-	err := eachTyped(ctx, env.Stdin, func(text string, toGroup bool) error {
+	err := forEachTyped(ctx, env.Stdin, func(text string, toGroup bool) error {
 		_, err := address.Say(ctx, group || toGroup, text)
 		return err
 	})
@@ -108,9 +108,9 @@ func showLines(ctx context.Context, env *program.Env, address demo.Address) erro
 	}
 }
 
-// eachTyped calls say with each line that is typed and not empty, until their end
+// forEachTyped calls say with each line that is typed and not empty, until their end
 // or that of ctx; "/group TEXT" is for the group.
-func eachTyped(ctx context.Context, stdin io.Reader, say func(text string, group bool) error) error {
+func forEachTyped(ctx context.Context, stdin io.Reader, say func(text string, group bool) error) error {
 	lines := readLines(ctx, stdin)
 	for {
 		select {

@@ -62,18 +62,18 @@ role = ["backend-agents"]
 compose-window = "300ms"     # the default waits 2s for more of the same author
 `
 
-// A show is one run of the demo.
-type show struct {
-	env    *program.Env
-	data   string
-	kept   bool // the folder outlives the demo
-	stage  *demo.Stage
-	fleet  *fleet.Fleet
-	plan   *plan
-	log    *os.File
-	reader *activitylog.Reader
-	play   *demo.Play
-	wg     sync.WaitGroup
+// A demoRun is one run of the demo.
+type demoRun struct {
+	env       *program.Env
+	data      string
+	keepsData bool // the folder outlives the demo
+	server    *demo.ChatServer
+	fleet     *fleet.Fleet
+	plan      *plan
+	log       *os.File
+	reader    *activitylog.Reader
+	script    *demo.Script
+	wg        sync.WaitGroup
 }
 
 func runDemo(cmd *cobra.Command, exit bool) error {
@@ -86,7 +86,7 @@ func runDemo(cmd *cobra.Command, exit bool) error {
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
 
-	s := &show{env: env, data: data, kept: cmd.Flags().Changed("data")}
+	s := &demoRun{env: env, data: data, keepsData: cmd.Flags().Changed("data")}
 	removeAddress, err := s.prepare(ctx, cancel)
 	if err == nil {
 		defer removeAddress()
@@ -119,15 +119,15 @@ func demoFolder(cmd *cobra.Command, env *program.Env) (string, func(), error) {
 
 // prepare starts the stage, the programs and the narrator, and waits until the
 // programs are ready.
-func (s *show) prepare(ctx context.Context, fail context.CancelCauseFunc) (func(), error) {
+func (s *demoRun) prepare(ctx context.Context, fail context.CancelCauseFunc) (func(), error) {
 	key := rand.Text()
-	s.stage = demo.NewStage(key)
+	s.server = demo.NewChatServer(key)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listening for the demo's Bot API: %w", err)
 	}
 	api := "http://" + l.Addr().String()
-	s.background(fail, func() error { return s.stage.Run(ctx, l) })
+	s.background(fail, func() error { return s.server.Run(ctx, l) })
 	if err := s.makePlan(api); err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (s *show) prepare(ctx context.Context, fail context.CancelCauseFunc) (func(
 	}
 	printer := fleet.NewPrinter(s.log, fleet.Plain, 6)
 	s.fleet = fleet.New(s.plan.children, &fleet.Options{Line: printer.Line, Event: printer.Event})
-	s.introduce()
+	s.printIntroduction()
 	s.background(fail, func() error { return s.fleet.Run(ctx) })
 	if err := s.waitReady(ctx); err != nil {
 		return nil, err
@@ -147,17 +147,17 @@ func (s *show) prepare(ctx context.Context, fail context.CancelCauseFunc) (func(
 		return nil, err
 	}
 	out := s.env.Stdout
-	narrator := demo.NewNarrator(s.stage, s.reader, from, out, term.Columns(out))
+	narrator := demo.NewPrinter(s.server, s.reader, from, out, term.Columns(out))
 	s.background(fail, func() error { return narrator.Run(ctx) })
-	s.play = &demo.Play{Stage: s.stage, Narrator: narrator, KillAgent: s.killAgent, AddAgent: s.addAgent}
+	s.script = &demo.Script{Server: s.server, Printer: narrator, KillAgent: s.killAgent, AddAgent: s.addAgent}
 	if term.Columns(out) > 0 {
-		s.play.Pause = 1500 * time.Millisecond
+		s.script.Pause = 1500 * time.Millisecond
 	}
 	return demo.WriteAddress(demo.Address{URL: api, Key: key, Data: s.data})
 }
 
 // background runs a part of the show; its failure ends the show.
-func (s *show) background(fail context.CancelCauseFunc, run func() error) {
+func (s *demoRun) background(fail context.CancelCauseFunc, run func() error) {
 	s.wg.Go(func() {
 		if err := run(); err != nil {
 			fail(err)
@@ -166,7 +166,7 @@ func (s *show) background(fail context.CancelCauseFunc, run func() error) {
 }
 
 // stop ends everything and waits for it.
-func (s *show) stop(cancel context.CancelCauseFunc) error {
+func (s *demoRun) stop(cancel context.CancelCauseFunc) error {
 	cancel(nil)
 	s.wg.Wait()
 	if s.reader != nil {
@@ -179,13 +179,13 @@ func (s *show) stop(cancel context.CancelCauseFunc) error {
 }
 
 // makePlan plans the programs as `hubbub up` would.
-func (s *show) makePlan(api string) error {
+func (s *demoRun) makePlan(api string) error {
 	listen, err := freeAddress()
 	if err != nil {
 		return err
 	}
 	file := filepath.Join(s.data, "hubbub.toml")
-	text := fmt.Sprintf(demoSettings, listen, api, s.stage.Group.ID, s.stage.You.ID)
+	text := fmt.Sprintf(demoSettings, listen, api, s.server.Group.ID, s.server.You.ID)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (s *show) makePlan(api string) error {
 		return err
 	}
 	r := request{file: file, settings: settings, data: s.data, level: "info", find: program.Find}
-	r.env = append(os.Environ(), "TELEGRAM_BOT_TOKEN="+s.stage.API.Token())
+	r.env = append(os.Environ(), "TELEGRAM_BOT_TOKEN="+s.server.API.Token())
 	if s.plan, err = makePlan(r); err != nil {
 		return err
 	}
@@ -223,26 +223,26 @@ Left: what people see in the chat. Right: the rows of the activity log that each
 %s
 `
 
-// say prints to the terminal, folded where that is narrow.
-func (s *show) say(format string, args ...any) {
+// printf prints to the terminal, folded where that is narrow.
+func (s *demoRun) printf(format string, args ...any) {
 	fmt.Fprint(s.env.Stdout, term.Fold(fmt.Sprintf(format, args...), term.Columns(s.env.Stdout)))
 }
 
-func (s *show) introduce() {
+func (s *demoRun) printIntroduction() {
 	paint := term.NewPainter(s.env.Stdout)
 	var names []string
 	for _, c := range s.plan.children {
 		names = append(names, "hubbub-"+c.Name)
 	}
-	s.say(introduction, paint.Paint(term.Bold, "Hubbub demo"), strings.Join(names, ", "), s.data,
+	s.printf(introduction, paint.Paint(term.Bold, "Hubbub demo"), strings.Join(names, ", "), s.data,
 		paint.Paint(term.Dim, "#12-15 are the numbers of its rows: send_start, process_start and process_finish of each receiver, send_finish."))
 }
 
-// startPatience is how long the programs may take to be ready.
-const startPatience = 30 * time.Second
+// startTimeout is how long the programs may take to be ready.
+const startTimeout = 30 * time.Second
 
-func (s *show) waitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("not ready within %s", startPatience))
+func (s *demoRun) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready within %s", startTimeout))
 	defer cancel()
 	for _, c := range s.plan.children {
 		if err := s.fleet.Ready(ctx, c.Name); err != nil {
@@ -253,7 +253,7 @@ func (s *show) waitReady(ctx context.Context) error {
 }
 
 // tail returns the last lines of the programs' log.
-func (s *show) tail(n int) string {
+func (s *demoRun) tail(n int) string {
 	raw, err := os.ReadFile(s.log.Name())
 	if err != nil {
 		return err.Error()
@@ -263,26 +263,26 @@ func (s *show) tail(n int) string {
 }
 
 // run plays, and then lets a person type.
-func (s *show) run(ctx context.Context, exit bool) error {
-	if err := s.play.Run(ctx); err != nil {
+func (s *demoRun) run(ctx context.Context, exit bool) error {
+	if err := s.script.Run(ctx); err != nil {
 		if ctx.Err() == nil {
 			err = fmt.Errorf("%w; the programs' last lines:\n%s", err, s.tail(12))
 		}
 		return err
 	}
 	stays := !exit && term.IsTerminal(s.env.Stdin)
-	s.conclude(ctx, stays)
+	s.printConclusion(ctx, stays)
 	if !stays {
 		return nil
 	}
-	s.say("\nNow it is yours. Type, and the bot gets it as a direct message; `/group TEXT` writes to the\n"+
-		"group; `%s chat` does the same from another terminal. Ctrl-C ends the demo.\n\n", asTyped())
-	return s.typing(ctx, s.env.Stdin)
+	s.printf("\nNow it is yours. Type, and the bot gets it as a direct message; `/group TEXT` writes to the\n"+
+		"group; `%s chat` does the same from another terminal. Ctrl-C ends the demo.\n\n", programName())
+	return s.readTyped(ctx, s.env.Stdin)
 }
 
 // killAgent ends an agent's process as a crash would.
-func (s *show) killAgent(ctx context.Context, name string) error {
-	pid, err := demo.FindAgent(ctx, s.data, name)
+func (s *demoRun) killAgent(ctx context.Context, name string) error {
+	pid, err := demo.AgentPID(ctx, s.data, name)
 	if err != nil {
 		return err
 	}
@@ -290,39 +290,39 @@ func (s *show) killAgent(ctx context.Context, name string) error {
 }
 
 // addAgent asks the spawner for a further agent of a chat, and waits for it.
-func (s *show) addAgent(ctx context.Context, topic protocol.Topic, name string) error {
+func (s *demoRun) addAgent(ctx context.Context, topic protocol.Topic, name string) error {
 	options := s.env.PeerOptions()
 	options.Buses = []string{s.plan.bus}
 	options.TokenFunc = func() (string, error) { return s.env.SecretFile(program.TokenPath(s.data, "cli")) }
 	return startAgent(ctx, options, topic, name)
 }
 
-// asTyped returns what starts this program in a terminal like that in which it was started.
-func asTyped() string {
+// programName returns what starts this program in a terminal like that in which it was started.
+func programName() string {
 	if _, err := exec.LookPath("hubbub"); err != nil {
 		return os.Args[0]
 	}
 	return "hubbub"
 }
 
-// conclude prints how to read it all again, if the folder stays.
-func (s *show) conclude(ctx context.Context, stays bool) {
-	if !stays && !s.kept {
+// printConclusion prints how to read it all again, if the folder stays.
+func (s *demoRun) printConclusion(ctx context.Context, stays bool) {
+	if !stays && !s.keepsData {
 		return
 	}
 	where := "Read it again:"
 	commands := []string{"stats", "tail"}
-	hubbub := asTyped()
+	hubbub := programName()
 	if stays {
 		where = "Look at it from another terminal:"
 		commands = append(commands, "console --bus "+s.plan.bus)
 	}
-	s.say("\nAll of it is in the activity log. %s\n\n", where)
+	s.printf("\nAll of it is in the activity log. %s\n\n", where)
 	for _, c := range commands {
 		fmt.Fprintf(s.env.Stdout, "  %s %s --data %s\n", hubbub, c, s.data)
 	}
 	if stays {
-		s.say("\nThe %s\n"+consoleTour, s.plan.consoleSentence(ctx, s.env))
+		s.printf("\nThe %s\n"+consoleTour, s.plan.consoleSentence(ctx, s.env))
 	}
 }
 
@@ -331,14 +331,14 @@ const consoleTour = `There, Activity shows each row as it comes; open any messag
 caused; Chats and agents shows why each of them was woken or was not, and Work who claimed what.
 `
 
-// typing takes lines from the terminal until its end.
-func (s *show) typing(ctx context.Context, stdin io.Reader) error {
-	return eachTyped(ctx, stdin, func(text string, group bool) error {
-		chat := s.stage.API.DM(s.stage.You)
+// readTyped takes lines from the terminal until its end.
+func (s *demoRun) readTyped(ctx context.Context, stdin io.Reader) error {
+	return forEachTyped(ctx, stdin, func(text string, group bool) error {
+		chat := s.server.API.DM(s.server.You)
 		if group {
-			chat = s.stage.Group
+			chat = s.server.Group
 		}
-		s.stage.Say(chat, s.stage.You, text)
+		s.server.Say(chat, s.server.You, text)
 		return nil
 	})
 }

@@ -12,7 +12,7 @@ import (
 // startAgent has the spawner start an agent that talks to a topic, and waits until it is on
 // the bus.
 func startAgent(ctx context.Context, options *peer.Options, topic protocol.Topic, name string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("no agent within %s", startPatience))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no agent within %s", startTimeout))
 	defer cancel()
 	p := peer.New(newID("start"), options)
 	results := make(chan protocol.SpawnResult, 1)

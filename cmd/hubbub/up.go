@@ -163,7 +163,7 @@ func runPlan(ctx context.Context, env *program.Env, p *plan, printer *fleet.Prin
 			printer.Say("hubbub", fmt.Sprintf("%s; the bus is at %s, the data in %s", says, p.bus, p.data))
 			printer.Say("hubbub", p.consoleSentence(running, env))
 			if slices.ContainsFunc(p.idle, func(i idlePart) bool { return i.name == "tg" }) {
-				printer.Say("hubbub", fmt.Sprintf("without Telegram: `%s chat --start helper --bus %s --data %s` starts an agent and talks to it", asTyped(), p.bus, p.data))
+				printer.Say("hubbub", fmt.Sprintf("without Telegram: `%s chat --start helper --bus %s --data %s` starts an agent and talks to it", programName(), p.bus, p.data))
 			}
 			env.Ready()
 		}

@@ -32,14 +32,14 @@ func entry(id int64, event, actor, topic, status, payload string) activitylog.En
 }
 
 // passed is a message that went to one target.
-func passed(t *testing.T, kind protocol.MessageType, from, topic, status string, content any) *passage {
+func passed(t *testing.T, kind protocol.MessageType, from, topic, status string, content any) *publication {
 	t.Helper()
 	m := protocol.NewMessage(kind, protocol.PeerID(from), content)
 	raw, err := json.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := NewNarrator(NewStage("key"), nil, nil, io.Discard, 140)
+	n := NewPrinter(NewChatServer("key"), nil, nil, io.Discard, 140)
 	n.idle = false
 	for _, e := range []activitylog.Entry{
 		entry(12, "send_start", from, topic, "start", string(raw)),
@@ -47,48 +47,48 @@ func passed(t *testing.T, kind protocol.MessageType, from, topic, status string,
 		entry(14, "process_finish", "agent:x", topic, status, "{}"),
 		entry(15, "send_finish", from, topic, "ok", "{}"),
 	} {
-		n.take([]activitylog.Entry{e})
+		n.update([]activitylog.Entry{e})
 	}
-	if len(n.seen) != 1 {
-		t.Fatalf("%d passages ended", len(n.seen))
+	if len(n.messages) != 1 {
+		t.Fatalf("%d passages ended", len(n.messages))
 	}
-	return n.seen[0]
+	return n.messages[0]
 }
 
 func TestDescribe(t *testing.T) {
 	for name, c := range map[string]struct {
-		p    *passage
-		want *note // nil: not part of the story
+		p    *publication
+		want *annotation // nil: not part of the story
 	}{
 		"a message": {
 			passed(t, protocol.TypeSpawnRequest, "tg:1", "system:spawn", "ok", protocol.SpawnRequest{}),
-			&note{rows: "#12-15", what: "spawn_request  tg:1 → system:spawn", how: "✓\u00a0agent:x\u00a03.0\u00a0ms"},
+			&annotation{rows: "#12-15", summary: "spawn_request  tg:1 → system:spawn", outcome: "✓\u00a0agent:x\u00a03.0\u00a0ms"},
 		},
 		"a failed delivery": {
 			passed(t, protocol.TypeTGMessage, "tg:1", "agent:x", "timeout", protocol.ChatMessage{Text: "hi"}),
-			&note{rows: "#12-15", what: "tg_message  tg:1 → agent:x", how: "✗\u00a0timeout\u00a0agent:x\u00a03.0\u00a0ms", bad: true},
+			&annotation{rows: "#12-15", summary: "tg_message  tg:1 → agent:x", outcome: "✗\u00a0timeout\u00a0agent:x\u00a03.0\u00a0ms", failed: true},
 		},
 		"a decision": {
 			passed(t, protocol.TypeAgentEvent, "agent:x", "system:attention", "ok", protocol.AttentionDecision{
 				Event: "attention_decision", Directedness: "to_me", Policy: "must_respond", Injection: "buffered", Reason: "mentioned\x1b",
 			}),
-			&note{rows: "#12-15", what: "agent:x decides: to_me, must_respond, buffered", why: "mentioned\uFFFD"},
+			&annotation{rows: "#12-15", summary: "agent:x decides: to_me, must_respond, buffered", reason: "mentioned\uFFFD"},
 		},
 		"a disposition": {
 			passed(t, protocol.TypeAgentEvent, "agent:x", "system:attention", "ok", protocol.Disposition{Event: "disposition", Disposition: "responded", Reason: "sent"}),
-			&note{rows: "#12-15", what: "agent:x ends it: responded", why: "sent"},
+			&annotation{rows: "#12-15", summary: "agent:x ends it: responded", reason: "sent"},
 		},
 		"a refusal": {
 			passed(t, protocol.TypeAgentEvent, "agent:x", "system:attention", "ok", protocol.Refusal{Event: "refusal", Tool: "chat.send_message", Reason: "no claim"}),
-			&note{rows: "#12-15", what: "agent:x is refused: chat.send_message", why: "no claim", bad: true},
+			&annotation{rows: "#12-15", summary: "agent:x is refused: chat.send_message", reason: "no claim", failed: true},
 		},
 		"a granted claim": {
 			passed(t, protocol.TypeCollabResult, "collab:broker", "agent:x", "ok", protocol.CollabResult{OK: true, Result: json.RawMessage(`{"granted":true,"token":7}`)}),
-			&note{rows: "#12-15", what: "collab_result claim granted, token 7  collab:broker → agent:x", how: "✓\u00a0agent:x\u00a03.0\u00a0ms"},
+			&annotation{rows: "#12-15", summary: "collab_result claim granted, token 7  collab:broker → agent:x", outcome: "✓\u00a0agent:x\u00a03.0\u00a0ms"},
 		},
 		"a refused claim": {
 			passed(t, protocol.TypeCollabResult, "collab:broker", "agent:x", "ok", protocol.CollabResult{OK: true, Result: json.RawMessage(`{"granted":false,"owner":"agent:y"}`)}),
-			&note{rows: "#12-15", what: "collab_result claim refused, agent:y has it  collab:broker → agent:x", how: "✓\u00a0agent:x\u00a03.0\u00a0ms"},
+			&annotation{rows: "#12-15", summary: "collab_result claim refused, agent:y has it  collab:broker → agent:x", outcome: "✓\u00a0agent:x\u00a03.0\u00a0ms"},
 		},
 		"a heartbeat": {passed(t, protocol.TypeCollabRequest, "agent:x", "collab:broker", "ok", protocol.CollabRequest{Method: "identity.heartbeat"}), nil},
 		"typing":      {passed(t, protocol.TypeTGReply, "agent:x", "tg:1", "ok", protocol.ChatReply{Typing: true}), nil},
@@ -99,7 +99,7 @@ func TestDescribe(t *testing.T) {
 				t.Fatalf("part of the story: %t", part)
 			}
 			if part {
-				if diff := cmp.Diff(*c.want, got, cmp.AllowUnexported(note{}), cmpopts.IgnoreFields(note{}, "at")); diff != "" {
+				if diff := cmp.Diff(*c.want, got, cmp.AllowUnexported(annotation{}), cmpopts.IgnoreFields(annotation{}, "at")); diff != "" {
 					t.Error(diff)
 				}
 			}
@@ -108,10 +108,10 @@ func TestDescribe(t *testing.T) {
 }
 
 func TestPassageWithoutItsStartIsSkipped(t *testing.T) {
-	n := NewNarrator(NewStage("key"), nil, nil, io.Discard, 140)
+	n := NewPrinter(NewChatServer("key"), nil, nil, io.Discard, 140)
 	n.idle = false
-	n.take([]activitylog.Entry{entry(15, "send_finish", "tg:1", "agent:x", "ok", "{}")})
-	if len(n.seen) > 0 {
+	n.update([]activitylog.Entry{entry(15, "send_finish", "tg:1", "agent:x", "ok", "{}")})
+	if len(n.messages) > 0 {
 		t.Error("a passage began at its end")
 	}
 }
@@ -120,11 +120,11 @@ func TestBothSidesAreReadable(t *testing.T) {
 	for name, columns := range map[string]int{"wide": 140, "narrow": 80} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			n := NewNarrator(NewStage("key"), nil, nil, &out, columns)
+			n := NewPrinter(NewChatServer("key"), nil, nil, &out, columns)
 			at := time.Now()
 			n.print(
 				[]Line{{At: at, Author: "Will", Text: strings.Repeat("long ", 30)}, {At: at.Add(2), Author: "Hubbub", Bot: true, Text: "ok\x1b[31m"}},
-				[]note{{at: at.Add(1), rows: "#1-4", what: "spawn_request  tg:1 → system:spawn", how: "✓\u00a0agent:system\u00a0\u00a01.0\u00a0ms"}, {at: at.Add(3), rows: "#5-8", what: "agent:x decides: to_me", why: strings.Repeat("because ", 20)}},
+				[]annotation{{at: at.Add(1), rows: "#1-4", summary: "spawn_request  tg:1 → system:spawn", outcome: "✓\u00a0agent:system\u00a0\u00a01.0\u00a0ms"}, {at: at.Add(3), rows: "#5-8", summary: "agent:x decides: to_me", reason: strings.Repeat("because ", 20)}},
 			)
 			for line := range strings.Lines(out.String()) {
 				if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > columns {
@@ -162,20 +162,20 @@ func TestLinesOfCalls(t *testing.T) {
 
 func TestFeedForgetsTheOldest(t *testing.T) {
 	f := newFeed()
-	for range keptLines + 5 {
+	for range maxLines + 5 {
 		f.add(Line{})
 	}
 	lines, _ := f.after(0)
-	if len(lines) != keptLines || lines[0].N != 6 {
+	if len(lines) != maxLines || lines[0].N != 6 {
 		t.Errorf("%d lines from %d on", len(lines), lines[0].N)
 	}
-	if lines, _ := f.after(keptLines + 3); len(lines) != 2 {
+	if lines, _ := f.after(maxLines + 3); len(lines) != 2 {
 		t.Errorf("%d lines after the last but two", len(lines))
 	}
 }
 
 func TestPeopleTypeIntoTheDemo(t *testing.T) {
-	stage := NewStage("the-key")
+	stage := NewChatServer("the-key")
 	web := httptest.NewServer(stage)
 	defer web.Close()
 	a := Address{URL: web.URL, Key: "the-key", Data: t.TempDir()}
@@ -207,7 +207,7 @@ func TestStageEndsWithItsContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stage := NewStage("key")
+	stage := NewChatServer("key")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- stage.Run(ctx, l) }()

@@ -11,27 +11,27 @@ import (
 	"hubbub/protocol"
 )
 
-// A note is what the right side says about one passage.
-type note struct {
-	at   time.Time
-	rows string // numbers of its rows, "#12-15"
-	what string // type, sender and topic
-	how  string // what became of it
-	bad  bool   // something failed
-	call bool   // a person is called
-	why  string // the reason, where an agent gave one
+// A annotation is what the right side says about one passage.
+type annotation struct {
+	at        time.Time
+	rows      string // numbers of its rows, "#12-15"
+	summary   string // type, sender and topic
+	outcome   string // what became of it
+	failed    bool   // something failed
+	escalates bool   // a person is called
+	reason    string // the reason, where an agent gave one
 }
 
 // describe makes the note of a passage; false if it is no part of the story, such as a
 // heartbeat or a sign of typing.
-func describe(p *passage) (note, bool) {
-	n := note{at: p.Start, rows: fmt.Sprintf("#%d-%d", p.First, p.Last)}
+func describe(p *publication) (annotation, bool) {
+	n := annotation{at: p.Start, rows: fmt.Sprintf("#%d-%d", p.First, p.Last)}
 	kind := string(p.message.Type)
 	switch p.message.Type {
 	case protocol.TypeAgentEvent:
 		return describeEvent(n, p)
 	case protocol.TypeCollabRequest, protocol.TypeCollabResult, protocol.TypeCollabEvent:
-		label, part := collabLabel(p)
+		label, part := describeCollab(p)
 		if !part {
 			return n, false
 		}
@@ -47,17 +47,17 @@ func describe(p *passage) (note, bool) {
 			kind += " " + s.Status
 		}
 	}
-	n.what = kind + "  " + route(p)
-	n.how, n.bad = outcome(p)
+	n.summary = kind + "  " + describeRoute(p)
+	n.outcome, n.failed = describeOutcome(p)
 	return n, true
 }
 
-func route(p *passage) string {
+func describeRoute(p *publication) string {
 	return term.Printable(fmt.Sprintf("%s → %s", p.message.From, p.Topic))
 }
 
-// outcome describes the deliveries of a passage.
-func outcome(p *passage) (text string, bad bool) {
+// describeOutcome describes the deliveries of a passage.
+func describeOutcome(p *publication) (text string, bad bool) {
 	if len(p.Deliveries) == 0 {
 		return "nobody listens", false
 	}
@@ -75,7 +75,7 @@ func outcome(p *passage) (text string, bad bool) {
 }
 
 // describeEvent describes an agent_event.
-func describeEvent(n note, p *passage) (note, bool) {
+func describeEvent(n annotation, p *publication) (annotation, bool) {
 	var e activitylog.AttentionRecord
 	if json.Unmarshal(p.message.Content, &e) != nil {
 		return n, false
@@ -83,30 +83,30 @@ func describeEvent(n note, p *passage) (note, bool) {
 	agent := term.Printable(string(p.message.From))
 	switch e.Event {
 	case activitylog.RecordDecision:
-		n.what = fmt.Sprintf("%s decides: %s, %s, %s", agent, e.Directedness, e.Policy, e.Injection)
+		n.summary = fmt.Sprintf("%s decides: %s, %s, %s", agent, e.Directedness, e.Policy, e.Injection)
 	case activitylog.RecordDisposition:
-		n.what = fmt.Sprintf("%s ends it: %s", agent, e.Disposition)
+		n.summary = fmt.Sprintf("%s ends it: %s", agent, e.Disposition)
 	case activitylog.RecordRefusal:
-		n.what, n.bad = fmt.Sprintf("%s is refused: %s", agent, e.Tool), true
+		n.summary, n.failed = fmt.Sprintf("%s is refused: %s", agent, e.Tool), true
 	case activitylog.RecordEscalation:
-		n.what, n.call = agent+" calls a person", true
+		n.summary, n.escalates = agent+" calls a person", true
 	case "online":
-		n.what = fmt.Sprintf("agent_event online  %s", route(p))
-		n.how, n.bad = outcome(p)
+		n.summary = fmt.Sprintf("agent_event online  %s", describeRoute(p))
+		n.outcome, n.failed = describeOutcome(p)
 		return n, true
 	default:
 		return n, false
 	}
-	n.why = term.Printable(e.Reason)
+	n.reason = term.Printable(e.Reason)
 	if words := activitylog.ReasonInWords(e.Reason); words != "" {
-		n.why = words + " (" + n.why + ")"
+		n.reason = words + " (" + n.reason + ")"
 	}
 	return n, true
 }
 
-// collabLabel names the request, answer or fact of the broker; false for those
+// describeCollab names the request, answer or fact of the broker; false for those
 // that only keep it informed.
-func collabLabel(p *passage) (string, bool) {
+func describeCollab(p *publication) (string, bool) {
 	var c struct {
 		Method, Type string
 		OK           *bool

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// keptLines bounds the feed: older lines are forgotten.
-const keptLines = 10_000
+// maxLines bounds the feed: older lines are forgotten.
+const maxLines = 10_000
 
 // A feed is the visible lines of all chats, in order.
 type feed struct {
 	mu      sync.Mutex
-	lines   []Line // the newest keptLines
+	lines   []Line // the newest maxLines
 	last    int    // number of the newest
 	changed chan struct{}
 }
@@ -25,8 +25,8 @@ func (f *feed) add(l Line) Line {
 	f.last++
 	l.N = f.last
 	f.lines = append(f.lines, l)
-	if len(f.lines) > keptLines {
-		f.lines = append([]Line(nil), f.lines[len(f.lines)-keptLines:]...)
+	if len(f.lines) > maxLines {
+		f.lines = append([]Line(nil), f.lines[len(f.lines)-maxLines:]...)
 	}
 	close(f.changed)
 	f.changed = make(chan struct{})

@@ -10,9 +10,9 @@ import (
 	"hubbub/peers/system/process"
 )
 
-// FindAgent returns the process of the agent of that name that the spawner with this
+// AgentPID returns the process of the agent of that name that the spawner with this
 // data folder has started.
-func FindAgent(ctx context.Context, data, name string) (pid int, err error) {
+func AgentPID(ctx context.Context, data, name string) (pid int, err error) {
 	handle, err := system.HandleOf(ctx, filepath.Join(data, "system.db"), system.AgentName(name))
 	if err != nil {
 		return 0, err

@@ -21,24 +21,24 @@ const (
 )
 
 const (
-	maxTyped = 16 << 10         // bytes of one request
-	pollTime = 20 * time.Second // that one GET waits
+	maxRequestBytes = 16 << 10         // bytes of one request
+	pollTimeout     = 20 * time.Second // that one GET waits
 )
 
-// A typed is one message of a person.
-type typed struct {
+// A typedMessage is one message of a person.
+type typedMessage struct {
 	Group bool   `json:"group"` // into the group, else into the direct chat
 	Text  string `json:"text"`
 }
 
-// A page is what became visible, and the number of its last line.
-type page struct {
+// A linesPage is what became visible, and the number of its last line.
+type linesPage struct {
 	Lines []Line `json:"lines"`
 	Last  int    `json:"last"`
 }
 
-// people wraps an endpoint for people: it needs the key.
-func (s *Stage) people(serve http.HandlerFunc) http.HandlerFunc {
+// requireKey wraps an endpoint for people: it needs the key.
+func (s *ChatServer) requireKey(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if subtle.ConstantTimeCompare([]byte(key), []byte(s.key)) != 1 {
@@ -49,16 +49,16 @@ func (s *Stage) people(serve http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-func (s *Stage) serveSay(w http.ResponseWriter, r *http.Request) {
-	var t typed
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxTyped)).Decode(&t); err != nil || strings.TrimSpace(t.Text) == "" {
+func (s *ChatServer) serveSay(w http.ResponseWriter, r *http.Request) {
+	var t typedMessage
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequestBytes)).Decode(&t); err != nil || strings.TrimSpace(t.Text) == "" {
 		http.Error(w, "a message is {\"text\":\"...\",\"group\":false}", http.StatusBadRequest)
 		return
 	}
 	writeJSON(w, s.Say(s.chat(t.Group), s.You, t.Text))
 }
 
-func (s *Stage) serveLines(w http.ResponseWriter, r *http.Request) {
+func (s *ChatServer) serveLines(w http.ResponseWriter, r *http.Request) {
 	after, err := strconv.Atoi(r.URL.Query().Get("after"))
 	if err != nil {
 		http.Error(w, "after must be the number of a line", http.StatusBadRequest)
@@ -67,14 +67,14 @@ func (s *Stage) serveLines(w http.ResponseWriter, r *http.Request) {
 	if after < 0 {
 		after = s.feed.newest()
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), pollTime)
+	ctx, cancel := context.WithTimeout(r.Context(), pollTimeout)
 	defer cancel()
 	lines, err := s.feed.wait(ctx, after)
 	if err != nil || len(lines) == 0 {
-		writeJSON(w, page{Last: after})
+		writeJSON(w, linesPage{Last: after})
 		return
 	}
-	writeJSON(w, page{Lines: lines, Last: lines[len(lines)-1].N})
+	writeJSON(w, linesPage{Lines: lines, Last: lines[len(lines)-1].N})
 }
 
 func writeJSON(w http.ResponseWriter, v any) {
@@ -96,7 +96,7 @@ var ErrNoDemo = errors.New("no demo runs there any more; start one with `hubbub 
 // Say writes a message as the person who types. It returns the line as the
 // demo shows it.
 func (a Address) Say(ctx context.Context, group bool, text string) (Line, error) {
-	raw, err := json.Marshal(typed{Group: group, Text: text})
+	raw, err := json.Marshal(typedMessage{Group: group, Text: text})
 	if err != nil {
 		return Line{}, err
 	}
@@ -108,7 +108,7 @@ func (a Address) Say(ctx context.Context, group bool, text string) (Line, error)
 // Lines waits for the lines after number n, for some seconds, and returns them
 // with the number to ask for next. A negative n means those to come.
 func (a Address) Lines(ctx context.Context, n int) (lines []Line, last int, err error) {
-	var p page
+	var p linesPage
 	err = a.do(ctx, http.MethodGet, linesPath+"?after="+strconv.Itoa(n), nil, &p)
 	return p.Lines, p.Last, err
 }

@@ -19,9 +19,9 @@ const BotName = "hubbub_bot"
 // groupID is the demo's group. Small, so that one can read it.
 const groupID = -1001
 
-// A Stage is the Telegram of the demo. Its methods may be called from any
+// A ChatServer is the Telegram of the demo. Its methods may be called from any
 // goroutine.
-type Stage struct {
+type ChatServer struct {
 	API   *tgtest.Server
 	Group models.Chat
 	Will  models.User
@@ -33,33 +33,33 @@ type Stage struct {
 	mux  *http.ServeMux
 }
 
-// NewStage makes a stage whose endpoint for people wants the given key.
-func NewStage(key string) *Stage {
-	s := &Stage{API: tgtest.New(&tgtest.Options{Username: BotName}), key: key, feed: newFeed(), mux: http.NewServeMux()}
+// NewChatServer makes a stage whose endpoint for people wants the given key.
+func NewChatServer(key string) *ChatServer {
+	s := &ChatServer{API: tgtest.New(&tgtest.Options{Username: BotName}), key: key, feed: newFeed(), mux: http.NewServeMux()}
 	s.Will, s.Ana, s.You = s.API.User("Will"), s.API.User("Ana"), s.API.User("You")
 	s.Group = s.API.Supergroup(groupID, "Launch crew")
 	s.API.DM(s.You)
-	s.mux.HandleFunc("POST "+sayPath, s.people(s.serveSay))
-	s.mux.HandleFunc("GET "+linesPath, s.people(s.serveLines))
+	s.mux.HandleFunc("POST "+sayPath, s.requireKey(s.serveSay))
+	s.mux.HandleFunc("GET "+linesPath, s.requireKey(s.serveLines))
 	s.mux.Handle("/", s.API)
 	return s
 }
 
 // Say is somebody writing into a chat.
-func (s *Stage) Say(c models.Chat, from models.User, text string) Line {
+func (s *ChatServer) Say(c models.Chat, from models.User, text string) Line {
 	m := s.API.Say(c, from, text)
 	return s.feed.add(Line{At: time.Now(), ChatID: c.ID, Author: from.FirstName, Text: text, Message: m.ID})
 }
 
 // React is somebody reacting to a message.
-func (s *Stage) React(to Line, from models.User, emoji string) Line {
+func (s *ChatServer) React(to Line, from models.User, emoji string) Line {
 	s.API.React(models.Chat{ID: to.ChatID}, from, to.Message, nil, emoji)
 	return s.feed.add(Line{At: time.Now(), ChatID: to.ChatID, Author: from.FirstName, Text: fmt.Sprintf("reacts %s to message %d", emoji, to.Message), Message: to.Message})
 }
 
 // Run serves the Bot API and the people's endpoint on l until ctx ends, and
 // then closes l.
-func (s *Stage) Run(ctx context.Context, l net.Listener) error {
+func (s *ChatServer) Run(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	server := &http.Server{
@@ -68,7 +68,7 @@ func (s *Stage) Run(ctx context.Context, l net.Listener) error {
 		BaseContext:       func(net.Listener) context.Context { return ctx }, // long polls end with it
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { s.collect(ctx) })
+	wg.Go(func() { s.recordCalls(ctx) })
 	wg.Go(func() {
 		<-ctx.Done()
 		_ = server.Close() // nobody needs an answer any more
@@ -83,8 +83,8 @@ func (s *Stage) Run(ctx context.Context, l net.Listener) error {
 	return fmt.Errorf("serving the demo's Bot API: %w", err)
 }
 
-// collect makes lines of what the bridge sends.
-func (s *Stage) collect(ctx context.Context) {
+// recordCalls makes lines of what the bridge sends.
+func (s *ChatServer) recordCalls(ctx context.Context) {
 	seen := 0
 	for {
 		more := func(api *tgtest.Server) bool { return len(api.Calls()) > seen }
@@ -102,10 +102,10 @@ func (s *Stage) collect(ctx context.Context) {
 }
 
 // ServeHTTP answers the bridge, and people at /people/.
-func (s *Stage) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+func (s *ChatServer) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
 // chat returns the chat that a person writes into.
-func (s *Stage) chat(group bool) models.Chat {
+func (s *ChatServer) chat(group bool) models.Chat {
 	if group {
 		return s.Group
 	}

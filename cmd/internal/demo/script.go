@@ -1,0 +1,264 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/protocol"
+	"hubbub/protocol/retry"
+	"hubbub/protocol/text"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// StepTimeout is how long a scene waits for what it shows.
+const StepTimeout = 40 * time.Second
+
+// A Script is the script of the demo.
+type Script struct {
+	Server    *ChatServer
+	Printer   *Printer
+	Pause     time.Duration                                                      // before each scene, for people to read
+	KillAgent func(ctx context.Context, agent string) error                      // ends an agent's process as a crash would
+	AddAgent  func(ctx context.Context, topic protocol.Topic, name string) error // gives a chat a second agent
+
+	groupAgent protocol.PeerID // of the group
+	escalation Line            // that asks for a person
+}
+
+// A step is one part of the play.
+type step struct {
+	title       string
+	explanation string
+	run         func(p *Script, ctx context.Context) error
+}
+
+var steps = []step{
+	{
+		"1. An empty chat finds its agent",
+		"Nobody is assigned to this group. The bridge asks the spawner for an agent, waits for the route, introduces itself and only then passes the message on.",
+		(*Script).bootstrap,
+	},
+	{
+		"2. Silence",
+		"Not every message is for the agent. It keeps what it overhears in its mailbox, where it can look it up, but no model runs and nothing is said.",
+		(*Script).silence,
+	},
+	{
+		"3. A knock, and a claim",
+		"A role is asked, and two agents have it. Each is only knocked: told that something is there, without its text. Each may look; the first to claim it answers, the other leaves it.",
+		(*Script).claim,
+	},
+	{
+		"4. Two agents hear each other, and a loop ends",
+		"What an agent says reaches the others of its chat, and obliges whom it names. These two would go on for ever: after a dozen messages without a person one is called, once. On the right is only what ends it.",
+		(*Script).discussion,
+	},
+	{
+		"5. A thumbs-up lets an agent go on",
+		"A reaction to an agent's own question is an answer: no message is needed.",
+		(*Script).thumbsUp,
+	},
+	{
+		"6. Reactions instead of messages",
+		"An agent that was given work says so where people look, on the message itself, and not in one more message.",
+		(*Script).reaction,
+	},
+	{
+		"7. A crash loses nothing and doubles nothing",
+		"The agent's process is killed (SIGKILL) while it holds a question. The spawner starts it again, it finds the question in its mailbox, and answers once.",
+		(*Script).crash,
+	},
+}
+
+// Run plays every scene. It needs a running Narrator.
+func (p *Script) Run(ctx context.Context) error {
+	defer p.Printer.reset(true)
+	for _, s := range steps {
+		if !retry.Sleep(ctx, p.Pause) {
+			return context.Cause(ctx)
+		}
+		p.Printer.beginStep(s.title, s.explanation)
+		if err := s.run(p, ctx); err != nil {
+			return fmt.Errorf("scene %q: %w", s.title, err)
+		}
+	}
+	return nil
+}
+
+// await waits until done holds; what says what it waits for.
+func (p *Script) await(ctx context.Context, what string, done func(history) bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, StepTimeout, fmt.Errorf("%s did not happen within %s", what, StepTimeout))
+	defer cancel()
+	return p.Printer.waitUntil(ctx, done)
+}
+
+// say is somebody writing into the group.
+func (p *Script) say(from models.User, text string) Line {
+	return p.Server.Say(p.Server.Group, from, text)
+}
+
+// eventID is how agents name a message of the group.
+func (p *Script) eventID(l Line) string {
+	return fmt.Sprintf("tg:%d:%d:%d", p.Server.API.Bot().ID, l.ChatID, l.Message)
+}
+
+func (p *Script) bootstrap(ctx context.Context) error {
+	l := p.say(p.Server.Will, "@"+BotName+" hello")
+	return p.await(ctx, "a greeting and its end", func(m history) bool {
+		if r, ok := firstContent(m, protocol.TypeRouteAssigned, func(r protocol.RouteAssigned) bool { return true }); ok {
+			p.groupAgent = r.Agent
+		}
+		return answered(m, l) && p.disposed(m, l)
+	})
+}
+
+func (p *Script) silence(ctx context.Context) error {
+	l := p.say(p.Server.Ana, "lunch?")
+	if err := p.await(ctx, "a decision about it", func(m history) bool { return p.disposed(m, l) }); err != nil {
+		return err
+	}
+	p.Printer.remark("Nothing was said, and the log says why (hubbub why " + p.eventID(l) + ")")
+	return nil
+}
+
+func (p *Script) claim(ctx context.Context) error {
+	topic := protocol.PeerID(fmt.Sprintf("tg:%d", p.Server.Group.ID)).Topic()
+	if err := p.AddAgent(ctx, topic, "second"); err != nil {
+		return fmt.Errorf("adding a second agent: %w", err)
+	}
+	introduced := func(m history) bool {
+		for _, passed := range m.messages {
+			if passed.message.Type == protocol.TypeConfigure && passed.Topic == "agent:second" && len(passed.Deliveries) > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	if err := p.await(ctx, "the introduction of the second agent", introduced); err != nil {
+		return err
+	}
+	l := p.say(p.Server.Ana, "@backend-agents who can look at the failing build?")
+	return p.await(ctx, "a claim and one answer", func(m history) bool {
+		_, granted := firstContent(m, protocol.TypeCollabResult, func(r struct {
+			Result struct{ Granted bool }
+		}) bool {
+			return r.Result.Granted
+		})
+		return granted && answered(m, l)
+	})
+}
+
+// discussion has two agents talk to each other until one calls a person.
+func (p *Script) discussion(ctx context.Context) error {
+	p.Printer.setBrief(true)
+	defer p.Printer.setBrief(false)
+	l := p.say(p.Server.Will, "@"+BotName+" discuss the launch with second")
+	called := func(m history) bool {
+		p.escalation = Line{}
+		for _, seen := range m.lines {
+			if seen.Bot && seen.N > l.N && strings.HasSuffix(seen.Text, "Should we go on?") {
+				p.escalation = seen
+			}
+		}
+		return p.escalation.N > 0
+	}
+	if err := p.await(ctx, "the call for a person", called); err != nil {
+		return err
+	}
+	return p.await(ctx, "the end of the exchange", func(m history) bool {
+		calls := 0
+		for _, passed := range m.messages {
+			var e activitylog.AttentionRecord
+			if json.Unmarshal(passed.message.Content, &e) == nil && e.Event == activitylog.RecordEscalation {
+				calls++
+			}
+		}
+		if calls == 0 {
+			return false
+		}
+		p.Printer.remark(fmt.Sprintf("%d messages of agents, then %s.", countAnswers(m, l)-1, text.Count(calls, "call")))
+		return true
+	})
+}
+
+// thumbsUp answers the call by a reaction.
+func (p *Script) thumbsUp(ctx context.Context) error {
+	l := p.Server.React(p.escalation, p.Server.Will, "👍")
+	return p.await(ctx, "a word that it goes on", func(m history) bool { return answered(m, l) })
+}
+
+func (p *Script) reaction(ctx context.Context) error {
+	l := p.say(p.Server.Will, "@"+BotName+" work on the release notes")
+	return p.await(ctx, "two reactions", func(m history) bool {
+		reactions := 0
+		for _, seen := range m.lines {
+			if seen.Bot && seen.Message == l.Message {
+				reactions++
+			}
+		}
+		return reactions >= 2 && p.disposed(m, l)
+	})
+}
+
+func (p *Script) crash(ctx context.Context) error {
+	l := p.say(p.Server.Will, "@"+BotName+" is the release blocked?")
+	delivered := func(m history) bool {
+		_, ok := firstContent(m, protocol.TypeTGMessage, func(c protocol.ChatMessage) bool { return c.SourceID == p.eventID(l) })
+		return ok
+	}
+	if err := p.await(ctx, "the delivery of the question", delivered); err != nil {
+		return err
+	}
+	if err := p.KillAgent(ctx, p.groupAgent.Name()); err != nil {
+		return fmt.Errorf("killing %s: %w", p.groupAgent, err)
+	}
+	p.Printer.remark(fmt.Sprintf("%s was killed.", p.groupAgent))
+	if err := p.await(ctx, "the answer of the restarted agent", func(m history) bool { return answered(m, l) && p.disposed(m, l) }); err != nil {
+		return err
+	}
+	return p.await(ctx, "exactly one answer", func(m history) bool {
+		if countAnswers(m, l) != 1 {
+			return false
+		}
+		p.Printer.remark("One question, one answer.")
+		return true
+	})
+}
+
+// disposed reports whether some agent has recorded the end of an event.
+func (p *Script) disposed(m history, l Line) bool {
+	_, ok := firstContent(m, protocol.TypeAgentEvent, func(d protocol.Disposition) bool {
+		return d.Event == "disposition" && d.EventID == p.eventID(l)
+	})
+	return ok
+}
+
+// answered reports whether the bot wrote something after a line.
+func answered(m history, l Line) bool { return countAnswers(m, l) > 0 }
+
+func countAnswers(m history, l Line) int {
+	n := 0
+	for _, seen := range m.lines {
+		if seen.Bot && seen.N > l.N && seen.ChatID == l.ChatID {
+			n++
+		}
+	}
+	return n
+}
+
+// firstContent returns the first content of a message type that fits.
+func firstContent[T any](m history, t protocol.MessageType, fits func(T) bool) (T, bool) {
+	for _, passed := range m.messages {
+		var content T
+		if passed.message.Type == t && json.Unmarshal(passed.message.Content, &content) == nil && fits(content) {
+			return content, true
+		}
+	}
+	var none T
+	return none, false
+}
