@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/store"
-	"hubbub/peers/surface"
 	"hubbub/protocol"
 )
 
@@ -137,7 +137,7 @@ func (g *Gateway) accept(ctx context.Context, in *inbound, also func(tx *store.T
 		also(tx, seq)
 		g.desk().sayTexts(tx, in.channel)
 		if !g.order(tx, in, seq) {
-			g.surface.Pass(tx, &surface.Event{ID: seq, Chat: in.channel, Source: in.sourceID}, time.Time{})
+			g.router.Pass(tx, &bridge.Event{ID: seq, Chat: in.channel, Source: in.sourceID}, time.Time{})
 		}
 	})
 }

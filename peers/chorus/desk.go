@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"hubbub/peers/attention"
+	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
-	"hubbub/peers/surface"
 	"hubbub/protocol"
 	"hubbub/protocol/chorus"
 )
@@ -28,34 +28,34 @@ func (g *Gateway) order(tx *store.Tx, in *inbound, seq int64) bool {
 	if json.Unmarshal(in.content, &said) != nil || said.Author == nil || said.Author.Kind != string(attention.AuthorHuman) {
 		return false
 	}
-	o := surface.Order{By: personPeer(in.posted.Sender), Kind: said.Chat.Kind, Title: said.Chat.Title, Key: in.posted.MessageID}
-	verb, rest := surface.Ordered(said.Text)
+	o := bridge.Order{By: personPeer(in.posted.Sender), Kind: said.Chat.Kind, Title: said.Chat.Title, Key: in.posted.MessageID}
+	verb, rest := bridge.Ordered(said.Text)
 	elsewhere, halt := g.leadsElsewhere(tx, in.channel, said.Text), halts[strings.ToLower(strings.TrimSpace(said.Text))]
 	taken := func() { tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(g.opts.Now()), seq) }
 	switch {
 	case halt != "": // each agent says itself what it stopped
 		taken()
-		if g.surface.Halt(tx, in.channel, halt, in.posted.Sender, o.Key) == 0 {
+		if g.router.Halt(tx, in.channel, halt, in.posted.Sender, o.Key) == 0 {
 			g.desk().Say(tx, in.channel, "", "halt:"+o.Key, "No agent is here that could be told.")
 		}
 		return true
 	case protocol.CheckPeerID(string(o.By)) != nil: // the name is too long to stand in records
 		return false
-	case verb == surface.OrderAsk && !g.leadsElsewhere(tx, in.channel, rest) && g.desk().Person(tx, leader(rest)) == "":
+	case verb == bridge.OrderAsk && !g.leadsElsewhere(tx, in.channel, rest) && g.desk().Person(tx, leader(rest)) == "":
 		return false // it is for the channel's own agent
 	case verb != "":
 		o.Verb, o.Text = verb, rest
 		taken()
 	case elsewhere:
-		o.Verb, o.Text = surface.OrderSay, said.Text
+		o.Verb, o.Text = bridge.OrderSay, said.Text
 	default:
 		return false
 	}
-	g.surface.Order(tx, in.channel, &o)
+	g.router.Order(tx, in.channel, &o)
 	return verb != ""
 }
 
-// halts are the words with which people have the agents of a channel stop, or go on: see surface.Surface.Halt.
+// halts are the words with which people have the agents of a channel stop, or go on: see bridge.Router.Halt.
 var halts = map[string]string{"/halt": "on", "/resume": "off"}
 
 // leader returns the name with which a text begins, or "".
@@ -74,7 +74,7 @@ func (g *Gateway) leadsElsewhere(tx *store.Tx, channel protocol.PeerID, text str
 	if name == "" || strings.EqualFold(name, string(inboxOfPeer(channel))) || (channels{g}).siblingOf(tx, channel, name) != "" || g.desk().Person(tx, name) != "" {
 		return false
 	}
-	for _, a := range g.surface.Agents(tx, channel) {
+	for _, a := range g.router.Agents(tx, channel) {
 		if strings.EqualFold(name, a.Agent.Name()) {
 			return false
 		}
@@ -82,7 +82,7 @@ func (g *Gateway) leadsElsewhere(tx *store.Tx, channel protocol.PeerID, text str
 	return true
 }
 
-// A desk shows channels what became of what their people ordered. See [surface.Desk].
+// A desk shows channels what became of what their people ordered. See [bridge.Desk].
 type desk struct{ g *Gateway }
 
 func (g *Gateway) desk() desk { return desk{g} }

@@ -13,7 +13,7 @@
 //     comes after the 200. A message POSTed again, by (channel id, message id),
 //     is answered 200 and changes nothing.
 //   - A channel is the identity "chorus:<inbox>.<channel id>" and finds its agent
-//     by the same steps as a Telegram chat (peers/surface). Every step is repeated
+//     by the same steps as a Telegram chat (peers/bridge). Every step is repeated
 //     until its addressee has taken it; messages reach the agent in order.
 //   - A channel is a room, unless its context says that there are two. A person who
 //     names nobody else that is known means the agent; the service, and an agent of

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"hubbub/peers/attention"
+	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
-	"hubbub/peers/surface"
 	"hubbub/protocol"
 )
 
@@ -27,7 +27,7 @@ func (c channels) Find(tx *store.Tx, topic protocol.Topic) (protocol.PeerID, str
 
 // Message returns the chat_message of what a service POSTed. Every attempt has the
 // same messageId and sourceId, by which the agent knows it.
-func (c channels) Message(ctx context.Context, e *surface.Event) (protocol.Message, error) {
+func (c channels) Message(ctx context.Context, e *bridge.Event) (protocol.Message, error) {
 	tx := store.On(ctx, c.g.store.db)
 	in := one(tx, outbox.Permanent(errForgotten), func(in *inbound) []any { return []any{&in.messageID, (*[]byte)(&in.content)} },
 		`SELECT message_id, content FROM inbound WHERE seq = ?`, e.ID)
@@ -37,7 +37,7 @@ func (c channels) Message(ctx context.Context, e *surface.Event) (protocol.Messa
 		return protocol.Message{}, outbox.Permanent(fmt.Errorf("message %d cannot be read: %w", e.ID, err))
 	}
 	room := content.Chat != nil && content.Author != nil && content.Chat.Kind == string(attention.ConversationChannel)
-	if room && !surface.IsHooked(content.SourceID) { // that is a quotation, and names nobody
+	if room && !bridge.IsHooked(content.SourceID) { // that is a quotation, and names nobody
 		if sibling := c.siblingOf(tx, e.Chat, content.Author.DisplayName); sibling != "" {
 			content.Author.ID, content.Author.Kind = sibling, string(attention.AuthorAgent)
 		}
@@ -66,7 +66,7 @@ func (c channels) Message(ctx context.Context, e *surface.Event) (protocol.Messa
 func (c channels) siblingOf(tx *store.Tx, channel protocol.PeerID, name string) string {
 	sibling := store.Value[protocol.PeerID](tx, `SELECT s.peer FROM channel c JOIN channel s ON s.external_id = c.external_id AND s.peer <> c.peer
 		WHERE c.peer = ? AND lower(s.inbox) = lower(?)`, channel, name)
-	for _, a := range c.g.surface.Agents(tx, sibling) {
+	for _, a := range c.g.router.Agents(tx, sibling) {
 		return string(a.Agent)
 	}
 	return ""
@@ -74,9 +74,9 @@ func (c channels) siblingOf(tx *store.Tx, channel protocol.PeerID, name string) 
 
 // Tell tells the callback of the oldest waiting message, once, that there is no
 // agent. The messages stay.
-func (c channels) Tell(tx *store.Tx, n *surface.Notice) {
+func (c channels) Tell(tx *store.Tx, n *bridge.Notice) {
 	why := "no agent could be reached yet; the message is kept"
-	if n.Kind == surface.NoticeFailed || n.Kind == surface.NoticeGivenUp {
+	if n.Kind == bridge.NoticeFailed || n.Kind == bridge.NoticeGivenUp {
 		why = "no agent could be started; the message is kept"
 	}
 	seq, found := store.One(tx, store.Itself[int64], `SELECT seq FROM inbound WHERE channel = ? AND forwarded_at = 0 ORDER BY seq LIMIT 1`, n.Chat)
@@ -90,7 +90,7 @@ const codeNoAgent = "no_agent"
 
 // Settled records that a message is with its agent, or tells its callback that no
 // agent will take it.
-func (c channels) Settled(tx *store.Tx, e *surface.Event, outcome outbox.State, cause error) {
+func (c channels) Settled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
 	tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(c.g.store.now()), e.ID)
 	if outcome != outbox.StateSent && tx.Err() == nil {
 		c.g.log.Warn().Str("peer", string(e.Chat)).Int64("message", e.ID).Err(cause).Msg("message given up; its callback is told")

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
 	"hubbub/peers/outside"
 	"hubbub/peers/peer"
-	"hubbub/peers/surface"
 	"hubbub/protocol"
 	"hubbub/protocol/defaults"
 
@@ -64,7 +64,7 @@ type Gateway struct {
 	queues
 
 	bus      *peer.Peer
-	surface  *surface.Surface // finds the agents of channels
+	router   *bridge.Router // finds the agents of channels
 	members  *members
 	combined *combined
 	company  *company
@@ -113,7 +113,7 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 	who := &bearers{buses: g.opts.Peer.Buses, now: g.opts.Now, known: map[string]bearer{}}
 	g.gates = gates{calls: newGate(), toolCalls: newGate(), proxied: newGate(), taskCalls: newGate(), who: who}
 	g.queues = g.newQueues()
-	g.surface = surface.New(store.db, channels{g}, &surface.Options{OneAgent: true, Desk: g.desk(), MinBackoff: g.opts.MinBackoff, Now: g.opts.Now, Log: g.log})
+	g.router = bridge.New(store.db, channels{g}, &bridge.Options{OneAgent: true, Desk: g.desk(), MinBackoff: g.opts.MinBackoff, Now: g.opts.Now, Log: g.log})
 	g.company = newCompany(g.opts.Now)
 	g.members = &members{g: g, open: map[AgentName]*member{}}
 	g.combined = &combined{g: g, known: map[protocol.PeerID]*combination{}}
@@ -193,7 +193,7 @@ func (g *Gateway) newBus() *peer.Peer {
 	opts.OnConnect = g.connected
 	p := peer.New(g.opts.ID, opts)
 	p.HandlePresence(g.company.hear)
-	g.surface.Handle(p)
+	g.router.Handle(p)
 	p.Handle(protocol.TypeChatReply, g.takeReply)
 	p.Handle(protocol.TypeChatMessage, g.takeHooked)
 	p.Handle(protocol.TypeAgentEvent, g.takeActivity)
@@ -205,7 +205,7 @@ func (g *Gateway) newBus() *peer.Peer {
 
 // connected ends every wait that was for the bus.
 func (g *Gateway) connected(ctx context.Context) {
-	g.surface.Connected(ctx)
+	g.router.Connected(ctx)
 	if err := g.hooked.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
 		g.log.Warn().Err(err).Msg("posts not hurried after a reconnect; they wait for their backoff")
 	}
@@ -229,7 +229,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		g.members.look(ctx) // callbacks find their agents
 		for _, run := range []func(context.Context) error{
-			g.callbacks.Run, g.posts.Run, g.hooked.Run, g.surface.Run, g.members.run, g.combined.run, g.prune, g.serve, g.sayReady,
+			g.callbacks.Run, g.posts.Run, g.hooked.Run, g.router.Run, g.members.run, g.combined.run, g.prune, g.serve, g.sayReady,
 		} {
 			group.Go(func() error { return run(ctx) })
 		}

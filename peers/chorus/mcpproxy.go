@@ -75,7 +75,7 @@ func (g *Gateway) mayUseTools(r *http.Request, channel protocol.PeerID) ([]MCPSe
 		return nil, err
 	}
 	tx := store.On(ctx, g.store.db)
-	for _, a := range g.surface.Agents(tx, channel) {
+	for _, a := range g.router.Agents(tx, channel) {
 		may, err := g.who.mayBe(ctx, r.Header.Get("Authorization"), g.proxyURL(channel), a.Agent)
 		switch {
 		case err != nil:

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
-	"hubbub/peers/surface"
 )
 
 //go:embed schema.sql
@@ -39,7 +39,7 @@ func OpenStore(folder string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := store.Open(filepath.Join(folder, databaseFile), []string{schema + outbox.Schema + surface.Schema})
+	db, err := store.Open(filepath.Join(folder, databaseFile), []string{schema + outbox.Schema + bridge.Schema})
 	if err != nil {
 		return nil, err
 	}

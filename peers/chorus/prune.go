@@ -33,7 +33,7 @@ func (g *Gateway) prune(ctx context.Context) error {
 
 func (g *Gateway) pruneOnce(ctx context.Context) error {
 	now := g.store.now()
-	if err := g.surface.GiveUp(ctx, now.Add(-keepWaiting)); err != nil {
+	if err := g.router.GiveUp(ctx, now.Add(-keepWaiting)); err != nil {
 		return err
 	}
 	tx := store.On(ctx, g.store.db)
@@ -48,5 +48,5 @@ func (g *Gateway) pruneOnce(ctx context.Context) error {
 	if tx.Err() != nil {
 		return tx.Err()
 	}
-	return g.surface.Prune(ctx, now.Add(-keepMessages))
+	return g.router.Prune(ctx, now.Add(-keepMessages))
 }

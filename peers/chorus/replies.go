@@ -10,10 +10,10 @@ import (
 	"strings"
 	"sync"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
-	"hubbub/peers/surface"
 	"hubbub/protocol"
 	"hubbub/protocol/chorus"
 
@@ -92,7 +92,7 @@ func (g *Gateway) queueEvent(ctx context.Context, p pendingEvent, inReplyTo, key
 		p.Agent = "" // nobody is told of a report's outcome
 	}
 	err := store.InTx(ctx, g.store.db, func(tx *store.Tx) {
-		in := answered(tx, p.Channel, inReplyTo, g.surface.Passing(p.Channel))
+		in := answered(tx, p.Channel, inReplyTo, g.router.Passing(p.Channel))
 		fresh := tx.Changed(`INSERT OR IGNORE INTO shown (inbound, agent, key) VALUES (?, ?, ?)`, in.seq, agent, shorten(key))
 		if fresh > 0 {
 			g.putBracketed(tx, in, p, string(agent)+" "+key, done, visible)
@@ -278,7 +278,7 @@ func (g *Gateway) settleEvent(tx *store.Tx, item outbox.Item, outcome outbox.Sta
 	if cause != nil {
 		status.Reason = cause.Error()
 	}
-	g.surface.Report(tx, &surface.Report{Chat: p.Channel, Agent: p.Agent, Key: string(p.Reply) + " " + status.Status, Status: status})
+	g.router.Report(tx, &bridge.Report{Chat: p.Channel, Agent: p.Agent, Key: string(p.Reply) + " " + status.Status, Status: status})
 }
 
 // afterEvent logs what became of an event.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/store"
-	"hubbub/peers/surface"
 	"hubbub/peers/tg/botapi"
 	"hubbub/protocol"
 
@@ -31,7 +31,7 @@ type account struct {
 	bot int64 // the bot's id; 0 until it is known
 	me  models.User
 
-	surface *surface.Surface // the ways of its chats to agents
+	router *bridge.Router // the ways of its chats to agents
 
 	quit  <-chan struct{} // closed when the bridge is to stop
 	fatal context.CancelCauseFunc

@@ -92,7 +92,7 @@ func (in *intake) joinAlbum(tx *store.Tx, h *happening) (whole string, joined bo
 		items = append(items, own)
 	}
 	ready := min(time.Now().Add(in.opts.AlbumWait).UnixMicro(), a.received+albumCap.Microseconds())
-	if in.surface.Postpone(tx, a.event, at(ready)) {
+	if in.router.Postpone(tx, a.event, at(ready)) {
 		a.draft.gather(items)
 		tx.Exec(`UPDATE events SET draft = ? WHERE id = ?`, string(encode(a.draft)), a.event)
 		return "", true

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"time"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
-	"hubbub/peers/surface"
 	"hubbub/peers/tg/botapi"
 	"hubbub/protocol"
 	"hubbub/protocol/defaults"
@@ -44,7 +44,7 @@ func New(token string, db *sql.DB, opts *Options) *Bridge {
 func (b *Bridge) become(bot int64) {
 	b.bot = bot
 	b.out = newOutbound(b.account)
-	b.surface = surface.New(b.db, &events{b.out}, &surface.Options{
+	b.router = bridge.New(b.db, &events{b.out}, &bridge.Options{
 		Name: id(b.bot), People: people(b.opts.AllowUsers), Desk: b.out, Patience: b.opts.SpawnPatience, Crash: b.crash, Log: b.log,
 	})
 	b.in = &intake{outbound: b.out, arrived: make(chan struct{}, 1)}
@@ -100,7 +100,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	return b.peer.RunWith(ctx, func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		for _, loop := range []func(context.Context) error{
-			b.readyOnce, receive, b.in.loop, b.surface.Run, b.out.telegram.Run,
+			b.readyOnce, receive, b.in.loop, b.router.Run, b.out.telegram.Run,
 			b.out.typing.loop, b.pruneLoop, b.in.commandsOnce, serveFiles,
 		} {
 			g.Go(func() error { return loop(ctx) })
@@ -117,10 +117,10 @@ func (b *Bridge) connect(ctx context.Context) error {
 		if theirs != nil {
 			theirs(ctx)
 		}
-		b.surface.Connected(ctx)
+		b.router.Connected(ctx)
 	}
 	b.peer = peer.New(protocol.PeerID("tg:"+id(b.bot)), &opts)
-	b.surface.Handle(b.peer)
+	b.router.Handle(b.peer)
 	b.peer.Handle(protocol.TypeTGReply, b.out.takeReply)
 	b.peer.Handle(protocol.TypeChatMessage, b.in.takeHooked)
 	b.out.typing.watches = b.peer.Watches

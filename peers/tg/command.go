@@ -9,9 +9,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
-	"hubbub/peers/surface"
 	"hubbub/protocol/text"
 
 	"github.com/go-telegram/bot/models"
@@ -83,7 +83,7 @@ const businessConnected = "a business account was connected"
 // obey carries out a command of somebody who is admitted.
 func (in *intake) obey(tx *store.Tx, c *chat, h *happening) {
 	text := "This chat is admitted already."
-	if verb, _ := surface.Ordered(h.command); verb != "" {
+	if verb, _ := bridge.Ordered(h.command); verb != "" {
 		if text = in.order(tx, c, h, verb, h.arguments); text == "" {
 			return
 		}
@@ -132,7 +132,7 @@ func (in *intake) stopChat(tx *store.Tx, c *chat, h *happening) string {
 	if c.stopped {
 		return "This chat is stopped already. /start goes on."
 	}
-	if in.standing(tx, c).State == surface.Assigned {
+	if in.standing(tx, c).State == bridge.Assigned {
 		h.draft.Content.Text, h.draft.Content.Priority = "stop", "urgent"
 		in.storeEvent(tx, c, h)
 	}
@@ -144,7 +144,7 @@ func (in *intake) stopChat(tx *store.Tx, c *chat, h *happening) string {
 // itself what it stopped.
 func (in *intake) halt(tx *store.Tx, c *chat, h *happening, halt, told string) string {
 	by := cmp.Or(h.author.DisplayName, h.author.Username, h.author.ID, "somebody")
-	n := in.surface.Halt(tx, peerOf(c.key), halt, by, fmt.Sprintf("%d:%d", h.chat.ID, h.message))
+	n := in.router.Halt(tx, peerOf(c.key), halt, by, fmt.Sprintf("%d:%d", h.chat.ID, h.message))
 	if n == 0 {
 		return "No agent is here that could be told."
 	}
@@ -173,7 +173,7 @@ func (in *intake) describe(tx *store.Tx, c *chat, status bool) string {
 	if lost := in.count(tx, c, outbox.StateDead, outbox.StateUnknown); lost > 0 {
 		text += fmt.Sprintf("\nAnswers that did not or may not have arrived: %d", lost)
 	}
-	if at.Trouble != "" && at.State != surface.Assigned {
+	if at.Trouble != "" && at.State != bridge.Assigned {
 		text += "\nTrouble: " + at.Trouble
 	}
 	if c.stopped {
@@ -183,8 +183,8 @@ func (in *intake) describe(tx *store.Tx, c *chat, status bool) string {
 }
 
 // standing returns where a chat is on its way to an agent.
-func (in *intake) standing(tx *store.Tx, c *chat) surface.Standing {
-	return in.surface.Standing(tx, peerOf(c.key))
+func (in *intake) standing(tx *store.Tx, c *chat) bridge.Standing {
+	return in.router.Standing(tx, peerOf(c.key))
 }
 
 // count returns how many of the messages to a chat are in the given states.

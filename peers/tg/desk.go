@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"hubbub/peers/attention"
+	"hubbub/peers/bridge"
 	"hubbub/peers/store"
-	"hubbub/peers/surface"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
@@ -21,7 +21,7 @@ func (in *intake) order(tx *store.Tx, c *chat, h *happening, verb, text string) 
 	if h.user == 0 {
 		return "I cannot tell who you are here, so this is not done. Write as yourself."
 	}
-	o := &surface.Order{
+	o := &bridge.Order{
 		Verb: verb, Text: text, By: peerOf(h.user), Kind: "group", Title: c.title,
 		Key: fmt.Sprintf("%d:%d", h.chat.ID, h.message),
 	}
@@ -31,7 +31,7 @@ func (in *intake) order(tx *store.Tx, c *chat, h *happening, verb, text string) 
 	if h.thread > generalThread {
 		o.Kind, o.Place = "thread", strconv.Itoa(h.thread)
 	}
-	in.surface.Order(tx, peerOf(c.key), o)
+	in.router.Order(tx, peerOf(c.key), o)
 	return ""
 }
 
@@ -49,10 +49,10 @@ func (in *intake) routes(tx *store.Tx, c *chat, h *happening) bool {
 	}
 	name := strings.ToLower(said.Text[labels[0].From+1 : labels[0].NameEnd])
 	return name != strings.ToLower(in.me.Username) && in.Person(tx, name) == "" &&
-		!slices.ContainsFunc(in.surface.Agents(tx, peerOf(c.key)), func(a surface.Assignment) bool { return a.Agent.Name() == name })
+		!slices.ContainsFunc(in.router.Agents(tx, peerOf(c.key)), func(a bridge.Assignment) bool { return a.Agent.Name() == name })
 }
 
-// Say shows a text of the bridge's own in a chat. See [surface.Desk].
+// Say shows a text of the bridge's own in a chat. See [bridge.Desk].
 func (out *outbound) Say(tx *store.Tx, chat protocol.PeerID, place, key, text string) {
 	n, err := chatOf(chat.Topic())
 	tx.Fail(err)
@@ -62,7 +62,7 @@ func (out *outbound) Say(tx *store.Tx, chat protocol.PeerID, place, key, text st
 	}
 }
 
-// Person returns who has a username. See [surface.Desk].
+// Person returns who has a username. See [bridge.Desk].
 func (out *outbound) Person(tx *store.Tx, name string) protocol.PeerID {
 	user := store.Value[int64](tx, `SELECT user FROM people WHERE bot = ? AND username = lower(?)`, out.bot, name)
 	if user == 0 {
@@ -71,7 +71,7 @@ func (out *outbound) Person(tx *store.Tx, name string) protocol.PeerID {
 	return peerOf(user)
 }
 
-// Called returns the username of a person, or the name of their direct chat. See [surface.Desk].
+// Called returns the username of a person, or the name of their direct chat. See [bridge.Desk].
 func (out *outbound) Called(tx *store.Tx, person protocol.PeerID) string {
 	if name := store.Value[string](tx, `SELECT username FROM people WHERE bot = ? AND 'tg:' || user = ?`, out.bot, person); name != "" {
 		return "@" + name

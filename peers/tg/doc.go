@@ -4,7 +4,7 @@
 //	err = tg.New(token, db, &tg.Options{AllowUsers: []int64{77}}).Run(ctx)
 //
 // The files show the path of a message: poll or webhook, intake (stored), read
-// (what it means), admit, command, forward (to the agents, by peers/surface); and
+// (what it means), admit, command, forward (to the agents, by peers/bridge); and
 // back: reply (stored), send, pace, status.
 //
 // Guarantees:

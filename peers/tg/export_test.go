@@ -25,5 +25,5 @@ func NextPoll(highest int64, size, fresh int) (offset int64, wait bool) {
 }
 
 // SchemaBefore is the database of the bridges before chats found their agents by
-// peers/surface.
+// peers/bridge.
 var SchemaBefore = []string{schema + outbox.Schema}

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"hubbub/peers/attention"
+	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
-	"hubbub/peers/surface"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
 )
@@ -42,7 +42,7 @@ func (ev *events) Find(tx *store.Tx, topic protocol.Topic) (id protocol.PeerID, 
 // Message builds the tg_message of an event, with what is known now about agents
 // and people. Its messageId is the same at each attempt, and another for each agent:
 // they share only the sourceId.
-func (ev *events) Message(ctx context.Context, e *surface.Event) (protocol.Message, error) {
+func (ev *events) Message(ctx context.Context, e *bridge.Event) (protocol.Message, error) {
 	var bus string
 	var telegramChat int64
 	tx := store.On(ctx, ev.db)
@@ -123,7 +123,7 @@ func nameReaction(c *protocol.ChatMessage) {
 
 // messageIDFor returns the id of the copy of an event's message that one agent gets.
 // The chat's first agent gets the event's own id.
-func messageIDFor(event string, e *surface.Event) protocol.MessageID {
+func messageIDFor(event string, e *bridge.Event) protocol.MessageID {
 	if len(e.Agents) == 0 || e.Agents[0] == e.Agent {
 		return protocol.MessageID(event)
 	}
@@ -137,20 +137,20 @@ func eventOf(messageID string) string {
 }
 
 // Tell tells the people in a chat of trouble with its agents.
-func (ev *events) Tell(tx *store.Tx, n *surface.Notice) {
+func (ev *events) Tell(tx *store.Tx, n *bridge.Notice) {
 	key, says, thread, name := "", "", 0, n.Agent.Name()
 	switch n.Kind {
-	case surface.NoticeSlow, surface.NoticeFailed:
+	case bridge.NoticeSlow, bridge.NoticeFailed:
 		key, thread = "trouble:"+n.Key, store.Value[int](tx, `SELECT thread FROM events WHERE id = ?`, n.Event)
 		says = "It takes longer than usual to start an agent for this chat. Your messages are kept, and I go on trying."
-		if n.Kind == surface.NoticeFailed {
+		if n.Kind == bridge.NoticeFailed {
 			says = "No agent could be started for this chat: " + n.Why + ". Your messages are kept, and I go on trying."
 		}
-	case surface.NoticeGivenUp:
+	case bridge.NoticeGivenUp:
 		key = "gone:" + string(n.Agent) + ":" + thisHour()
 		says = fmt.Sprintf("@%s, the agent of this chat, ended and could not be started again: %s. "+
 			"Your next message has it started anew, and it goes on with what it did not answer.", name, n.Why)
-	case surface.NoticeUntaken:
+	case bridge.NoticeUntaken:
 		key = "untaken:" + string(n.Agent) + ":" + today()
 		says = fmt.Sprintf("@%s does not take messages at the moment. They are kept, and I go on trying.", name)
 	default:
@@ -160,7 +160,7 @@ func (ev *events) Tell(tx *store.Tx, n *surface.Notice) {
 }
 
 // Settled tells the people in a chat of a message that no agent got.
-func (ev *events) Settled(tx *store.Tx, e *surface.Event, outcome outbox.State, cause error) {
+func (ev *events) Settled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
 	if outcome == outbox.StateDead {
 		ev.tell(tx, e.Chat, 0, "given-up:"+string(e.Agent)+":"+today(), fmt.Sprintf(
 			"A message from here could not be given to @%s (%s). Please send it again.", e.Agent.Name(), text.Clip(cause.Error(), maxReason)))

@@ -8,8 +8,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/store"
-	"hubbub/peers/surface"
 	"hubbub/protocol"
 	"hubbub/protocol/retry"
 
@@ -168,14 +168,14 @@ func (in *intake) takeIn(tx *store.Tx, h *happening) string {
 	}
 	in.storeEvent(tx, c, h)
 	if in.routes(tx, c, h) {
-		in.order(tx, c, h, surface.OrderSay, h.draft.Content.Text)
+		in.order(tx, c, h, bridge.OrderSay, h.draft.Content.Text)
 	}
 	return ""
 }
 
 // storeEvent stores a happening as an event and passes it to the surface.
 func (in *intake) storeEvent(tx *store.Tx, c *chat, h *happening) {
-	if !c.present && in.standing(tx, c).State != surface.Assigned {
+	if !c.present && in.standing(tx, c).State != bridge.Assigned {
 		return // there is no agent to tell that the bot was removed
 	}
 	h.draft.Content.Attachments, h.draft.ReplyFiles = in.refer(tx, h.files.own), in.refer(tx, h.files.answered)
@@ -196,6 +196,6 @@ func (in *intake) storeEvent(tx *store.Tx, c *chat, h *happening) {
 		(bot, chat, telegram_chat, message, thread, source_id, album, draft, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
 		in.bot, c.key, h.chat.ID, h.message, h.thread, source, h.album, string(encode(h.draft)), string(protocol.NewMessageID()), now())
 	if tx.Err() == nil {
-		in.surface.Pass(tx, &surface.Event{ID: event, Chat: peerOf(c.key), Source: source}, ready)
+		in.router.Pass(tx, &bridge.Event{ID: event, Chat: peerOf(c.key), Source: source}, ready)
 	}
 }

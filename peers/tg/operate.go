@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
-	"hubbub/peers/surface"
 )
 
 // A Queue is one queue of a bridge as an operator has it, also while the bridge
@@ -29,8 +29,8 @@ func Queues(ctx context.Context, db *sql.DB) (all []Queue, err error) {
 		b := New("", db, nil)
 		b.become(bot)
 		all = append(all, Queue{b.out.telegram, queueTelegram, bot, db})
-		for _, name := range []string{surface.QueueAgents, surface.QueueReports, surface.QueueChats, surface.QueueDesk} {
-			all = append(all, Queue{b.surface.Queue(name), name, bot, db})
+		for _, name := range []string{bridge.QueueAgents, bridge.QueueReports, bridge.QueueChats, bridge.QueueDesk} {
+			all = append(all, Queue{b.router.Queue(name), name, bot, db})
 		}
 	}
 	return all, tx.Err()
@@ -53,16 +53,16 @@ func (q *Queue) Says(ctx context.Context, item *outbox.Item) (agent, says string
 		if json.Unmarshal([]byte(part.body), &t) == nil {
 			says = t.Text
 		}
-	case surface.QueueAgents:
+	case bridge.QueueAgents:
 		says = store.Value[string](tx, `SELECT coalesce(json_extract(draft, '$.content.text'), '') FROM events WHERE id = ?`,
-			surface.EventOf(item.Body))
-	case surface.QueueDesk:
-		var o surface.Order
+			bridge.EventOf(item.Body))
+	case bridge.QueueDesk:
+		var o bridge.Order
 		if json.Unmarshal(item.Body, &o) == nil {
 			says = o.Verb + " " + o.Text
 		}
-	case surface.QueueReports:
-		if status := surface.Reported(item.Body); status.MessageID != "" {
+	case bridge.QueueReports:
+		if status := bridge.Reported(item.Body); status.MessageID != "" {
 			says = fmt.Sprintf("%s is %s", status.MessageID, status.Status)
 		}
 	}

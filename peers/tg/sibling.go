@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"hubbub/peers/attention"
+	"hubbub/peers/bridge"
 	"hubbub/peers/store"
-	"hubbub/peers/surface"
 	"hubbub/protocol"
 )
 
@@ -17,7 +17,7 @@ import (
 // in it is for one of them unless it is named.
 func (out *outbound) tellSiblings(tx *store.Tx, o *outgoing, telegramChat int64, message int) {
 	var others []protocol.PeerID
-	for _, a := range out.surface.Agents(tx, peerOf(o.chat.key)) {
+	for _, a := range out.router.Agents(tx, peerOf(o.chat.key)) {
 		if string(a.Agent) != o.agent {
 			others = append(others, a.Agent)
 		}
@@ -33,7 +33,7 @@ func (out *outbound) tellSiblings(tx *store.Tx, o *outgoing, telegramChat int64,
 		(bot, chat, telegram_chat, message, thread, source_id, album, draft, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, '', ?, ?, ?) RETURNING id`,
 		out.bot, o.chat.key, telegramChat, message, thread, source, string(encode(d)), string(protocol.NewMessageID()), now())
 	if tx.Err() == nil {
-		out.surface.PassTo(tx, &surface.Event{ID: event, Chat: peerOf(o.chat.key), Source: source}, others)
+		out.router.PassTo(tx, &bridge.Event{ID: event, Chat: peerOf(o.chat.key), Source: source}, others)
 	}
 }
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
-	"hubbub/peers/surface"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
 )
@@ -29,7 +29,7 @@ func (out *outbound) delayed(ctx context.Context, o *outgoing, err error) error 
 // report queues a delivery_status for the agent that wrote a reply, once per name.
 func (out *outbound) report(tx *store.Tx, o *outgoing, content protocol.DeliveryStatus, name string) {
 	content.MessageID, content.IdempotencyKey = o.busID, o.content.IdempotencyKey
-	out.surface.Report(tx, &surface.Report{
+	out.router.Report(tx, &bridge.Report{
 		Chat: peerOf(o.chat.key), Agent: protocol.PeerID(o.agent), Key: fmt.Sprintf("%d:%s", o.Reply, name), Trace: o.Trace, Status: content,
 	})
 }

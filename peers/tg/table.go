@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
-	"hubbub/peers/surface"
 	"hubbub/protocol"
 	"hubbub/protocol/retry"
 
@@ -42,7 +42,7 @@ func OpenBeside(path string) (*sql.DB, error) {
 	return Open(path)
 }
 
-func versions() []string { return []string{schema + outbox.Schema, surface.Schema + toSurface} }
+func versions() []string { return []string{schema + outbox.Schema, bridge.Schema + toSurface} }
 
 // keepRecords is how long settled replies are kept: to tell who wrote a message that
 // is answered, and to recognize a reply that is sent again.
@@ -78,7 +78,7 @@ func (b *Bridge) prune(ctx context.Context) error {
 	if tx.Err() != nil {
 		return tx.Err()
 	}
-	return b.surface.Prune(ctx, nowTime.Add(-keepRecords))
+	return b.router.Prune(ctx, nowTime.Add(-keepRecords))
 }
 
 // A chat is one row of chats.
@@ -150,9 +150,9 @@ func (a *account) setStopped(tx *store.Tx, c *chat, stopped bool) {
 }
 
 func (a *account) openOrClose(tx *store.Tx, c *chat) {
-	set := a.surface.Open
+	set := a.router.Open
 	if c.silent() {
-		set = a.surface.Close
+		set = a.router.Close
 	}
 	set(tx, peerOf(c.key))
 }
@@ -168,5 +168,5 @@ func (a *account) move(tx *store.Tx, from, to int64) {
 	tx.Exec(`UPDATE chats SET telegram_id = ?, kind = ? WHERE bot = ? AND chat = ?`,
 		to, string(models.ChatTypeSupergroup), a.bot, c.key)
 	// What was said under the new id before this was known belongs here too.
-	a.surface.Rename(tx, peerOf(to), peerOf(c.key))
+	a.router.Rename(tx, peerOf(to), peerOf(c.key))
 }

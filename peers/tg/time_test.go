@@ -13,10 +13,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
-	"hubbub/peers/surface"
 	"hubbub/peers/tg/botapi"
 	"hubbub/peers/tg/markdown"
 	"hubbub/peers/tg/tgtest"
@@ -161,11 +161,11 @@ func TestLongWordsAreCut(t *testing.T) {
 		if err := b.out.delayed(t.Context(), &outgoing{item: o.item, chat: c, agent: o.agent, sendItem: sendItem{Reply: 3}}, outbox.Permanent(fmt.Errorf("no"))); err == nil {
 			t.Error("the reason is lost")
 		}
-		items, err := b.surface.Queue(surface.QueueReports).List(t.Context(), &outbox.Filter{})
+		items, err := b.router.Queue(bridge.QueueReports).List(t.Context(), &outbox.Filter{})
 		if err != nil || len(items) != 1 {
 			t.Fatalf("%d reports, %v; want one", len(items), err)
 		}
-		if s := surface.Reported(items[0].Body); s.Status != protocol.StatusQueued || utf8.RuneCountInString(s.Reason) != 300 {
+		if s := bridge.Reported(items[0].Body); s.Status != protocol.StatusQueued || utf8.RuneCountInString(s.Reason) != 300 {
 			t.Errorf("%s because of %d characters", s.Status, utf8.RuneCountInString(s.Reason))
 		}
 	})

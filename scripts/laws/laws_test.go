@@ -73,8 +73,8 @@ var mayImport = map[string][]string{
 	"peers/child":     {},
 	"peers/outside":   {},
 
-	"peers/surface":                   {"peers/attention", "protocol", "protocol/collab", "peers/peer", "peers/store", "peers/outbox", "peers/collab"},
-	"peers/tg":                        {"protocol", "peers/peer", "peers/outbox", "peers/store", "peers/surface", "peers/attention", "peers/tg/botapi", "peers/tg/markdown"},
+	"peers/bridge":                   {"peers/attention", "protocol", "protocol/collab", "peers/peer", "peers/store", "peers/outbox", "peers/collab"},
+	"peers/tg":                        {"protocol", "peers/peer", "peers/outbox", "peers/store", "peers/bridge", "peers/attention", "peers/tg/botapi", "peers/tg/markdown"},
 	"peers/tg/botapi":                 {"protocol/http1"},
 	"peers/tg/markdown":               {},
 	"peers/store/storetest":           {},
@@ -94,7 +94,7 @@ var mayImport = map[string][]string{
 	"peers/agent/external": {
 		"protocol", "protocol/chorus", "protocol/datafolder", "peers/peer", "peers/store", "peers/agent", "peers/agent/harness", "peers/agent/harness/chorus", "peers/agent/harness/mcptools",
 	},
-	"peers/chorus": {"peers/outside", "protocol", "protocol/chorus", "protocol/jsonrpc", "protocol/datafolder", "peers/peer", "peers/outbox", "peers/store", "peers/surface", "peers/attention", "protocol/collab", "peers/collab"},
+	"peers/chorus": {"peers/outside", "protocol", "protocol/chorus", "protocol/jsonrpc", "protocol/datafolder", "peers/peer", "peers/outbox", "peers/store", "peers/bridge", "peers/attention", "protocol/collab", "peers/collab"},
 	"peers/collab": {"protocol", "protocol/collab", "peers/peer"},
 	"peers/broker": {"protocol", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "protocol/collab"},
 
@@ -240,7 +240,7 @@ func isPeer(pkg string) bool { return strings.HasPrefix(pkg, "peers/") }
 // TestImportLawIsSound checks the table itself: a line that would allow what
 // the law forbids fails here.
 func TestImportLawIsSound(t *testing.T) {
-	shared := []string{"peers/surface", "peers/peer", "peers/store", "peers/outbox", "peers/attention", "peers/collab", "peers/child", "peers/outside"}
+	shared := []string{"peers/bridge", "peers/peer", "peers/store", "peers/outbox", "peers/attention", "peers/collab", "peers/child", "peers/outside"}
 	for pkg, line := range mayImport {
 		for _, dep := range line {
 			own := strings.HasPrefix(dep+"/", "peers/"+strings.Split(pkg+"//", "/")[1]+"/")

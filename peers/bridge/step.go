@@ -1,4 +1,4 @@
-package surface
+package bridge
 
 import (
 	"context"
@@ -23,14 +23,14 @@ var errNoRoute = errors.New("the request was taken; no agent is assigned yet")
 
 // step makes the next step of a chat that is on its way: it asks for an agent, or
 // hands on what could not be handed on before. Nil means that there is none left.
-func (s *Surface) step(ctx context.Context, item outbox.Item) error {
+func (s *Router) step(ctx context.Context, item outbox.Item) error {
 	id := protocol.PeerID(item.Destination)
 	tx := store.On(ctx, s.db)
 	c := s.load(tx, id)
 	if tx.Err() == nil && c.state != Asking {
 		return s.handOnLater(ctx, id)
 	}
-	_, refusal := s.host.Find(tx, id.Topic())
+	_, refusal := s.adapter.Find(tx, id.Topic())
 	switch {
 	case tx.Err() != nil:
 		return tx.Err()
@@ -47,21 +47,21 @@ func (s *Surface) step(ctx context.Context, item outbox.Item) error {
 
 // resume gives a step to every chat that needs one and, as it was stored by an
 // older program or given up by an operator, has none.
-func (s *Surface) resume(tx *store.Tx) {
+func (s *Router) resume(tx *store.Tx) {
 	type due struct {
 		chat protocol.PeerID
 		key  string
 	}
 	for _, d := range store.All(tx, func(d *due) []any { return []any{&d.chat, &d.key} }, `SELECT chat, request FROM surface_chats WHERE surface = ?1 AND state = 'asking' UNION ALL
-		SELECT e.chat, min(e.event) FROM surface_events e JOIN surface_agents a ON a.surface = e.surface AND a.chat = e.chat
-		WHERE e.surface = ?1 AND e.agents = '' GROUP BY e.chat`, s.opts.Name) {
+		SELECT e.chat, min(e.event) FROM surface_events e JOIN surface_agents a ON a.router = e.surface AND a.chat = e.chat
+		WHERE e.router = ?1 AND e.agents = '' GROUP BY e.chat`, s.opts.Name) {
 		s.takeStep(tx, d.chat, d.key)
 	}
 }
 
 // ask sends a chat's spawn request. It is repeated, under the same id, until the
 // chat has an agent.
-func (s *Surface) ask(ctx context.Context, c *chat, attempt int) error {
+func (s *Router) ask(ctx context.Context, c *chat, attempt int) error {
 	sending, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	m := protocol.NewMessage(protocol.TypeSpawnRequest, c.id, protocol.SpawnRequest{Topic: c.id.Topic(), RequestID: c.request})
@@ -94,7 +94,7 @@ func (s *Surface) ask(ctx context.Context, c *chat, attempt int) error {
 }
 
 // setTrouble notes why a chat has no agent yet, unless it has moved on.
-func (s *Surface) setTrouble(ctx context.Context, c *chat, trouble string) error {
+func (s *Router) setTrouble(ctx context.Context, c *chat, trouble string) error {
 	if trouble = text.Clip(trouble, maxWhy); trouble == c.trouble {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (s *Surface) setTrouble(ctx context.Context, c *chat, trouble string) error
 }
 
 // tellSlow tells a chat that its agent takes long.
-func (s *Surface) tellSlow(ctx context.Context, id protocol.PeerID) error {
+func (s *Router) tellSlow(ctx context.Context, id protocol.PeerID) error {
 	return store.InTx(ctx, s.db, func(tx *store.Tx) {
 		if c := s.load(tx, id); c.state == Asking {
 			s.tellOnce(tx, c, NoticeSlow, "")
@@ -113,7 +113,7 @@ func (s *Surface) tellSlow(ctx context.Context, id protocol.PeerID) error {
 }
 
 // tellOnce tells a chat that no agent comes, once until one came.
-func (s *Surface) tellOnce(tx *store.Tx, c *chat, kind NoticeKind, why string) {
+func (s *Router) tellOnce(tx *store.Tx, c *chat, kind NoticeKind, why string) {
 	if c.told {
 		return
 	}
@@ -123,8 +123,8 @@ func (s *Surface) tellOnce(tx *store.Tx, c *chat, kind NoticeKind, why string) {
 }
 
 // tell completes a notice and gives it to the host.
-func (s *Surface) tell(tx *store.Tx, n *Notice) {
+func (s *Router) tell(tx *store.Tx, n *Notice) {
 	n.Why = text.Clip(n.Why, maxWhy)
 	n.Event = s.oldest(tx, n.Chat)
-	s.host.Tell(tx, n)
+	s.adapter.Tell(tx, n)
 }

@@ -1,4 +1,4 @@
-package surface
+package bridge
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 // takeRoute is a route_assigned: the chat has an agent now. One that answers a
 // spawn request must answer one of this chat's own; one without a request is an
 // operator's, and adds an agent.
-func (s *Surface) takeRoute(ctx context.Context, d *peer.Delivery) error {
+func (s *Router) takeRoute(ctx context.Context, d *peer.Delivery) error {
 	var route protocol.RouteAssigned
 	if err := d.Decode(&route); err != nil {
 		return peer.Reject("the content of this route_assigned cannot be read: " + err.Error())
@@ -29,7 +29,7 @@ func (s *Surface) takeRoute(ctx context.Context, d *peer.Delivery) error {
 	var id protocol.PeerID
 	err := store.InTx(ctx, s.db, func(tx *store.Tx) {
 		var refusal string
-		if id, refusal = s.host.Find(tx, d.Topic); refusal != "" {
+		if id, refusal = s.adapter.Find(tx, d.Topic); refusal != "" {
 			tx.Fail(peer.Reject(refusal))
 			return
 		}
@@ -48,7 +48,7 @@ func (s *Surface) takeRoute(ctx context.Context, d *peer.Delivery) error {
 }
 
 // assign records an agent and queues its configure message and what waits.
-func (s *Surface) assign(tx *store.Tx, id protocol.PeerID, route *protocol.RouteAssigned, from protocol.PeerID) {
+func (s *Router) assign(tx *store.Tx, id protocol.PeerID, route *protocol.RouteAssigned, from protocol.PeerID) {
 	c := s.load(tx, id)
 	spawned := s.answersRequest(tx, c, route, from)
 	if spawned || s.opts.OneAgent {
@@ -67,7 +67,7 @@ func (s *Surface) assign(tx *store.Tx, id protocol.PeerID, route *protocol.Route
 
 // answersRequest tells a spawner's answer from an operator's assignment, and
 // refuses answers to what another chat asked, or to what is no longer wanted.
-func (s *Surface) answersRequest(tx *store.Tx, c *chat, route *protocol.RouteAssigned, from protocol.PeerID) bool {
+func (s *Router) answersRequest(tx *store.Tx, c *chat, route *protocol.RouteAssigned, from protocol.PeerID) bool {
 	if route.RequestID == "" {
 		return from == protocol.PeerSystem && c.state != Assigned
 	}
@@ -89,7 +89,7 @@ func (s *Surface) answersRequest(tx *store.Tx, c *chat, route *protocol.RouteAss
 // replace lets an agent take the place of the one that was spawned before, or of
 // any: a chat never has two by accident. What the old one did not get goes to the
 // new.
-func (s *Surface) replace(tx *store.Tx, c *chat, agent protocol.PeerID) {
+func (s *Router) replace(tx *store.Tx, c *chat, agent protocol.PeerID) {
 	for _, old := range s.Agents(tx, c.id) {
 		if old.Agent == agent || !old.Spawned && !s.opts.OneAgent {
 			continue
@@ -107,7 +107,7 @@ func (s *Surface) replace(tx *store.Tx, c *chat, agent protocol.PeerID) {
 // followed by the route. It is matched by its request, whatever its topic says. One
 // without a request answers none: it tells that an agent was given up, or, if it
 // names no agent either, that the topic's chat gets none.
-func (s *Surface) takeSpawnResult(ctx context.Context, d *peer.Delivery) error {
+func (s *Router) takeSpawnResult(ctx context.Context, d *peer.Delivery) error {
 	var result protocol.SpawnResult
 	if err := d.Decode(&result); err != nil {
 		return peer.Reject("the content of this spawn_result cannot be read: " + err.Error())
@@ -131,8 +131,8 @@ func (s *Surface) takeSpawnResult(ctx context.Context, d *peer.Delivery) error {
 // takeGivenUp tells the chat that its own agent ended for good. It changes nothing
 // else: the agent is asked for again when there is something to pass on, and that
 // request has an answer of its own.
-func (s *Surface) takeGivenUp(tx *store.Tx, topic protocol.Topic, result *protocol.SpawnResult) {
-	id, refusal := s.host.Find(tx, topic)
+func (s *Router) takeGivenUp(tx *store.Tx, topic protocol.Topic, result *protocol.SpawnResult) {
+	id, refusal := s.adapter.Find(tx, topic)
 	if refusal != "" { // another surface's
 		return
 	}
@@ -149,7 +149,7 @@ func (s *Surface) takeGivenUp(tx *store.Tx, topic protocol.Topic, result *protoc
 }
 
 // spawnFailed tells the chat once and asks again later, under a new request.
-func (s *Surface) spawnFailed(tx *store.Tx, id protocol.PeerID, why string) {
+func (s *Router) spawnFailed(tx *store.Tx, id protocol.PeerID, why string) {
 	c := s.load(tx, id)
 	if c.state != Asking {
 		return

@@ -1,4 +1,4 @@
-package surface
+package bridge
 
 import (
 	"cmp"
@@ -91,7 +91,7 @@ func (a agentNames) Value() (driver.Value, error) {
 // Pass takes what was said in a chat, in the transaction that stores it, and hands
 // it on to the chat's agents once it is ready. A chat without an agent asks for
 // one.
-func (s *Surface) Pass(tx *store.Tx, e *Event, ready time.Time) {
+func (s *Router) Pass(tx *store.Tx, e *Event, ready time.Time) {
 	readyAt := int64(0)
 	if !ready.IsZero() {
 		readyAt = ready.UnixMicro()
@@ -103,7 +103,7 @@ func (s *Surface) Pass(tx *store.Tx, e *Event, ready time.Time) {
 
 // PassTo hands what one of a chat's agents said there to others of them, in the transaction
 // that stores it. An agent whose queue is full goes without: it is no answer to it.
-func (s *Surface) PassTo(tx *store.Tx, e *Event, agents []protocol.PeerID) {
+func (s *Router) PassTo(tx *store.Tx, e *Event, agents []protocol.PeerID) {
 	tx.Exec(`INSERT INTO surface_events (surface, event, chat, source, agents, at) VALUES (?, ?, ?, ?, ?, ?)`,
 		s.opts.Name, e.ID, e.Chat, e.Source, agentNames(agents), s.now())
 	for _, agent := range agents {
@@ -117,7 +117,7 @@ func (s *Surface) PassTo(tx *store.Tx, e *Event, agents []protocol.PeerID) {
 }
 
 // takeUp hands on what waits in a chat, or has the chat ask for an agent.
-func (s *Surface) takeUp(tx *store.Tx, c *chat) {
+func (s *Router) takeUp(tx *store.Tx, c *chat) {
 	event := s.oldest(tx, c.id)
 	if event == 0 {
 		return
@@ -130,14 +130,14 @@ func (s *Surface) takeUp(tx *store.Tx, c *chat) {
 
 // Postpone lets an event change for longer, and reports whether it still may: it
 // is handed on no earlier than at the given time.
-func (s *Surface) Postpone(tx *store.Tx, event int64, ready time.Time) bool {
+func (s *Router) Postpone(tx *store.Tx, event int64, ready time.Time) bool {
 	return tx.Changed(`UPDATE surface_events SET ready_at = ? WHERE surface = ? AND event = ? AND agents = '' AND ready_at > 0`,
 		ready.UnixMicro(), s.opts.Name, event) > 0
 }
 
 // Rename gives a chat what waits under another identity, which was found to be the
 // same chat's.
-func (s *Surface) Rename(tx *store.Tx, from, to protocol.PeerID) {
+func (s *Router) Rename(tx *store.Tx, from, to protocol.PeerID) {
 	if from == to {
 		return
 	}
@@ -147,7 +147,7 @@ func (s *Surface) Rename(tx *store.Tx, from, to protocol.PeerID) {
 }
 
 // oldest returns the first event of a chat that waits for an agent, or 0.
-func (s *Surface) oldest(tx *store.Tx, id protocol.PeerID) int64 {
+func (s *Router) oldest(tx *store.Tx, id protocol.PeerID) int64 {
 	return store.Value[int64](tx, `SELECT event FROM surface_events
 		WHERE surface = ? AND chat = ? AND agents = '' ORDER BY event LIMIT 1`, s.opts.Name, id)
 }
@@ -155,7 +155,7 @@ func (s *Surface) oldest(tx *store.Tx, id protocol.PeerID) int64 {
 // handOn queues what waits in a chat towards its agents, in order. It returns when
 // to look again where something must wait on: what may still change, and what finds
 // a queue full. Without agents everything waits.
-func (s *Surface) handOn(tx *store.Tx, id protocol.PeerID) time.Duration {
+func (s *Router) handOn(tx *store.Tx, id protocol.PeerID) time.Duration {
 	var agents agentNames
 	for _, a := range s.Agents(tx, id) {
 		agents = append(agents, a.Agent)
@@ -193,7 +193,7 @@ func (s *Surface) handOn(tx *store.Tx, id protocol.PeerID) time.Duration {
 var errNotReady = errors.New("something said in the chat may still change, or a queue is full")
 
 // handOnLater hands on what was not ready, or found no room, before.
-func (s *Surface) handOnLater(ctx context.Context, id protocol.PeerID) error {
+func (s *Router) handOnLater(ctx context.Context, id protocol.PeerID) error {
 	var wait time.Duration
 	err := store.InTx(ctx, s.db, func(tx *store.Tx) { wait = s.handOn(tx, id) })
 	if err == nil && wait > 0 {
@@ -202,7 +202,7 @@ func (s *Surface) handOnLater(ctx context.Context, id protocol.PeerID) error {
 	return err
 }
 
-func (s *Surface) enqueue(tx *store.Tx, id, agent protocol.PeerID, key string, it item) error {
+func (s *Router) enqueue(tx *store.Tx, id, agent protocol.PeerID, key string, it item) error {
 	body, err := json.Marshal(it)
 	if err != nil {
 		return err
@@ -217,7 +217,7 @@ func (s *Surface) enqueue(tx *store.Tx, id, agent protocol.PeerID, key string, i
 
 // pass makes one attempt towards an agent: it configures it if it is not
 // configured, and passes the event on.
-func (s *Surface) pass(ctx context.Context, it outbox.Item) error {
+func (s *Router) pass(ctx context.Context, it outbox.Item) error {
 	tx, e := store.On(ctx, s.db), eventOf(&it)
 	agents := s.Agents(tx, e.Chat)
 	i := slices.IndexFunc(agents, func(a Assignment) bool { return a.Agent == e.Agent })
@@ -239,7 +239,7 @@ func (s *Surface) pass(ctx context.Context, it outbox.Item) error {
 		return cmp.Or(tx.Err(), outbox.Permanent(fmt.Errorf("event %d is not kept any more", e.ID)))
 	}
 	e.Source, e.Agents = stored.Source, stored.Agents
-	m, err := s.host.Message(ctx, &e)
+	m, err := s.adapter.Message(ctx, &e)
 	if err != nil {
 		return err
 	}
@@ -275,14 +275,14 @@ func speaksOf(m *protocol.Message, agent protocol.PeerID) bool {
 
 // Passing returns the event of a chat that is being handed to an agent now, until
 // the host was told that the agent has it; else 0.
-func (s *Surface) Passing(id protocol.PeerID) int64 {
+func (s *Router) Passing(id protocol.PeerID) int64 {
 	event, _ := s.passing.Load(id)
 	n, _ := event.(int64)
 	return n
 }
 
 // configure tells an agent which chat it talks to.
-func (s *Surface) configure(tx *store.Tx, e *Event) error {
+func (s *Router) configure(tx *store.Tx, e *Event) error {
 	m := protocol.NewMessage(protocol.TypeConfigure, e.Chat, protocol.Configure{TalkTo: e.Chat.Topic(), People: s.opts.People})
 	if err := s.peer.Tell(tx.Context(), e.Agent.Topic(), 1, m); err != nil {
 		return err
@@ -295,7 +295,7 @@ func (s *Surface) configure(tx *store.Tx, e *Event) error {
 // Halt has every agent of a chat stop its turns there ("on"), or run them again
 // ("off"), as soon as each can be reached. It returns how many agents that are. by
 // says who asked for it.
-func (s *Surface) Halt(tx *store.Tx, id protocol.PeerID, halt, by, key string) int {
+func (s *Router) Halt(tx *store.Tx, id protocol.PeerID, halt, by, key string) int {
 	agents := s.Agents(tx, id)
 	for _, a := range agents {
 		tx.Fail(s.enqueue(tx, id, a.Agent, "halt:"+key, item{Halt: halt, By: by}))
@@ -310,7 +310,7 @@ var errHalting = errors.New("the agent is told first of the halt that this ends"
 
 // passHalt makes one attempt to tell an agent of a halt or of its end, if that is what an item is
 // about.
-func (s *Surface) passHalt(ctx context.Context, it *outbox.Item, e *Event) error {
+func (s *Router) passHalt(ctx context.Context, it *outbox.Item, e *Event) error {
 	var what item
 	if err := json.Unmarshal(it.Body, &what); err != nil || what.Halt == "" {
 		return err
@@ -322,14 +322,14 @@ func (s *Surface) passHalt(ctx context.Context, it *outbox.Item, e *Event) error
 	return s.peer.Tell(ctx, e.Agent.Topic(), it.Attempt, m)
 }
 
-func (s *Surface) setConfigured(tx *store.Tx, e *Event, configured bool) {
+func (s *Router) setConfigured(tx *store.Tx, e *Event, configured bool) {
 	tx.Exec(`UPDATE surface_agents SET configured = ?4 WHERE surface = ?1 AND chat = ?2 AND agent = ?3 AND configured <> ?4`,
 		s.opts.Name, e.Chat, e.Agent, configured)
 }
 
 // back notes that a chat that asks for its agent has it: it came back without its
 // spawner.
-func (s *Surface) back(tx *store.Tx, id protocol.PeerID) error {
+func (s *Router) back(tx *store.Tx, id protocol.PeerID) error {
 	if s.load(tx, id).state != Asking {
 		return tx.Err()
 	}
@@ -339,7 +339,7 @@ func (s *Surface) back(tx *store.Tx, id protocol.PeerID) error {
 // trouble says what follows from an attempt that failed. An agent that is not there
 // is configured again before it gets anything: the next one of its name may be a
 // new one. A spawned one is asked for again: its spawner may have stopped it.
-func (s *Surface) trouble(tx *store.Tx, e *Event, spawned bool, attempt int, err error) error {
+func (s *Router) trouble(tx *store.Tx, e *Event, spawned bool, attempt int, err error) error {
 	switch reception := peer.ReceptionOf(err); {
 	case (reception == peer.Rejected || reception == peer.Refused) && attempt >= maxRejections:
 		return outbox.Permanent(err)
@@ -360,7 +360,7 @@ func (s *Surface) trouble(tx *store.Tx, e *Event, spawned bool, attempt int, err
 	return errors.Join(err, s.askAgain(tx.Context(), e))
 }
 
-func (s *Surface) tellNow(ctx context.Context, n *Notice) error {
+func (s *Router) tellNow(ctx context.Context, n *Notice) error {
 	return store.InTx(ctx, s.db, func(tx *store.Tx) { s.tell(tx, n) })
 }
 
@@ -369,11 +369,11 @@ func (s *Surface) tellNow(ctx context.Context, n *Notice) error {
 const asksPerMinute = 3
 
 // askAgain asks for an agent that is gone.
-func (s *Surface) askAgain(ctx context.Context, e *Event) error {
+func (s *Router) askAgain(ctx context.Context, e *Event) error {
 	return store.InTx(ctx, s.db, func(tx *store.Tx) {
 		asks := store.Value[int](tx, `SELECT count(*) FROM surface_requests WHERE surface = ? AND chat = ? AND at > ? AND at <= ?`,
 			s.opts.Name, e.Chat, s.opts.Now().Add(-time.Minute).UnixMicro(), s.now())
-		_, refusal := s.host.Find(tx, e.Chat.Topic())
+		_, refusal := s.adapter.Find(tx, e.Chat.Topic())
 		if asks < asksPerMinute && refusal == "" && s.move(tx, s.load(tx, e.Chat), gone) {
 			tx.After(func() {
 				s.log.Warn().Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("chat's agent is gone; asking for it again")
@@ -383,7 +383,7 @@ func (s *Surface) askAgain(ctx context.Context, e *Event) error {
 }
 
 // settled tells the host what became of an event.
-func (s *Surface) settled(tx *store.Tx, it outbox.Item, outcome outbox.State, cause error) {
+func (s *Router) settled(tx *store.Tx, it outbox.Item, outcome outbox.State, cause error) {
 	e := eventOf(&it)
 	if e.ID == 0 {
 		return
@@ -391,15 +391,15 @@ func (s *Surface) settled(tx *store.Tx, it outbox.Item, outcome outbox.State, ca
 	if outcome == outbox.StateDead {
 		s.log.Error().Err(cause).Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("message given up")
 	}
-	s.host.Settled(tx, &e, outcome, cause)
+	s.adapter.Settled(tx, &e, outcome, cause)
 }
 
 // GiveUp gives up what has waited for an agent since before a time.
-func (s *Surface) GiveUp(ctx context.Context, before time.Time) error {
+func (s *Router) GiveUp(ctx context.Context, before time.Time) error {
 	return store.InTx(ctx, s.db, func(tx *store.Tx) {
 		for _, e := range store.All(tx, eventColumns, `DELETE FROM surface_events WHERE surface = ? AND agents = '' AND at < ?
 			RETURNING event, chat, source, agents`, s.opts.Name, before.UnixMicro()) {
-			s.host.Settled(tx, &e, outbox.StateDead, errTooLong)
+			s.adapter.Settled(tx, &e, outbox.StateDead, errTooLong)
 		}
 	})
 }
@@ -408,7 +408,7 @@ func (s *Surface) GiveUp(ctx context.Context, before time.Time) error {
 var errTooLong = errors.New("there was none for too long")
 
 // stepped ends the way of a chat whose step an operator gave up.
-func (s *Surface) stepped(tx *store.Tx, it outbox.Item, outcome outbox.State, _ error) {
+func (s *Router) stepped(tx *store.Tx, it outbox.Item, outcome outbox.State, _ error) {
 	if outcome != outbox.StateSent {
 		s.end(tx, protocol.PeerID(it.Destination))
 	}

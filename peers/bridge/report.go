@@ -1,4 +1,4 @@
-package surface
+package bridge
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type reported struct {
 }
 
 // Report queues a delivery_status, in the transaction that knows what it says.
-func (s *Surface) Report(tx *store.Tx, r *Report) {
+func (s *Router) Report(tx *store.Tx, r *Report) {
 	if r.Agent == "" {
 		return
 	}
@@ -42,7 +42,7 @@ func (s *Surface) Report(tx *store.Tx, r *Report) {
 
 // report makes one attempt to give a report to its agent, or to the operator's
 // command that wrote the reply: that one has ended, as a rule, and nobody misses it.
-func (s *Surface) report(ctx context.Context, it outbox.Item) error {
+func (s *Router) report(ctx context.Context, it outbox.Item) error {
 	var r reported
 	if err := json.Unmarshal(it.Body, &r); err != nil {
 		return outbox.Permanent(err)

@@ -1,4 +1,4 @@
-package surface
+package bridge
 
 import (
 	"context"
@@ -86,7 +86,7 @@ func (v *claimView) taken() bool {
 // MayShow refuses a reply whose claim does not hold, with an error that settles it
 // in an outbox: dropped where another agent answers, dead otherwise. It asks the
 // broker if the answer matters; any other error says that it could not.
-func (s *Surface) MayShow(ctx context.Context, agent protocol.PeerID, reply *protocol.ChatReply) error {
+func (s *Router) MayShow(ctx context.Context, agent protocol.PeerID, reply *protocol.ChatReply) error {
 	event := reply.InReplyTo
 	if reply.Claim != nil && reply.Claim.EventID != "" {
 		event = reply.Claim.EventID
@@ -132,7 +132,7 @@ func (s *Surface) MayShow(ctx context.Context, agent protocol.PeerID, reply *pro
 }
 
 // rememberBroker stores when the broker was there, for recallBroker.
-func (s *Surface) rememberBroker(ctx context.Context, at time.Time) error {
+func (s *Router) rememberBroker(ctx context.Context, at time.Time) error {
 	tx := store.On(ctx, s.db)
 	tx.Exec(`INSERT OR REPLACE INTO surface_broker (surface, seen_at) VALUES (?, ?)`, s.opts.Name, at.UnixMicro())
 	return tx.Err()
@@ -140,7 +140,7 @@ func (s *Surface) rememberBroker(ctx context.Context, at time.Time) error {
 
 // recallBroker has a broker that the last run saw waited for, as it may be starting
 // together with this program: without it, whoever answers first would be shown.
-func (s *Surface) recallBroker(tx *store.Tx) {
+func (s *Router) recallBroker(tx *store.Tx) {
 	at, found := store.One(tx, store.Itself[int64], `SELECT seen_at FROM surface_broker WHERE surface = ?`, s.opts.Name)
 	if found {
 		s.broker.Recall(time.UnixMicro(at))
@@ -148,7 +148,7 @@ func (s *Surface) recallBroker(tx *store.Tx) {
 }
 
 // viewEvent fills in who got an event, and whether it was directed at the agent.
-func (s *Surface) viewEvent(tx *store.Tx, source string, v *claimView) {
+func (s *Router) viewEvent(tx *store.Tx, source string, v *claimView) {
 	for _, e := range store.All(tx, eventColumns, `SELECT event, chat, source, agents FROM surface_events
 		WHERE surface = ? AND source = ? AND agents <> '' ORDER BY event`, s.opts.Name, source) {
 		e.Agent = v.agent
@@ -157,7 +157,7 @@ func (s *Surface) viewEvent(tx *store.Tx, source string, v *claimView) {
 				v.receivers = append(v.receivers, a)
 			}
 		}
-		m, err := s.host.Message(tx.Context(), &e)
+		m, err := s.adapter.Message(tx.Context(), &e)
 		if err != nil {
 			tx.Fail(err)
 			return

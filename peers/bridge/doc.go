@@ -1,8 +1,8 @@
-// Package surface brings the chats of a bridge to their agents: what the Telegram
+// Package bridge brings the chats of a bridge to their agents: what the Telegram
 // bridge and the Chorus gateway share, from "somebody said something" over spawn,
 // route and configure to forwarding in order, and the judging of claims.
 //
-//	s := surface.New(db, host, &surface.Options{Name: "123456"})
+//	s := bridge.New(db, host, &bridge.Options{Name: "123456"})
 //	s.Handle(peer)
 //	err := s.Run(ctx)
 //
@@ -33,4 +33,4 @@
 //     handed over is on disk.
 //
 // Not promised: anything about two surfaces of one name that run at once.
-package surface
+package bridge

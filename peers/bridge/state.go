@@ -1,4 +1,4 @@
-package surface
+package bridge
 
 import (
 	"cmp"
@@ -53,7 +53,7 @@ type chat struct {
 }
 
 // load reads a chat; one that is not stored is idle.
-func (s *Surface) load(tx *store.Tx, id protocol.PeerID) *chat {
+func (s *Router) load(tx *store.Tx, id protocol.PeerID) *chat {
 	c, _ := store.One(tx, func(c *chat) []any {
 		return []any{&c.state, &c.closed, &c.request, store.Micros{Time: &c.askedAt}, &c.told, &c.trouble}
 	}, `SELECT state, closed, request, asked_at, told, trouble FROM surface_chats WHERE surface = ? AND chat = ?`, s.opts.Name, id)
@@ -63,7 +63,7 @@ func (s *Surface) load(tx *store.Tx, id protocol.PeerID) *chat {
 
 // move takes a chat on by what happened to it, and reports whether that changed
 // anything. It stores the chat.
-func (s *Surface) move(tx *store.Tx, c *chat, n news) bool {
+func (s *Router) move(tx *store.Tx, c *chat, n news) bool {
 	to, ok := ways[c.state][n]
 	if !ok || c.closed && to == Asking {
 		return false
@@ -85,12 +85,12 @@ func (s *Surface) move(tx *store.Tx, c *chat, n news) bool {
 }
 
 // takeStep queues a step of a chat.
-func (s *Surface) takeStep(tx *store.Tx, id protocol.PeerID, key string) {
+func (s *Router) takeStep(tx *store.Tx, id protocol.PeerID, key string) {
 	_, err := s.chats.Put(tx, string(id), key, nil)
 	tx.Fail(err)
 }
 
-func (s *Surface) save(tx *store.Tx, c *chat) {
+func (s *Router) save(tx *store.Tx, c *chat) {
 	asked := int64(0)
 	if !c.askedAt.IsZero() {
 		asked = c.askedAt.UnixMicro()
@@ -107,7 +107,7 @@ type Assignment struct {
 }
 
 // Agents returns the agents of a chat in the order of their assignment.
-func (s *Surface) Agents(tx *store.Tx, id protocol.PeerID) []Assignment {
+func (s *Router) Agents(tx *store.Tx, id protocol.PeerID) []Assignment {
 	return store.All(tx, func(a *Assignment) []any { return []any{&a.Agent, &a.Spawned, &a.Configured} }, `SELECT agent, spawned, configured FROM surface_agents WHERE surface = ? AND chat = ? ORDER BY id`, s.opts.Name, id)
 }
 
@@ -120,7 +120,7 @@ type Standing struct {
 }
 
 // Standing returns where a chat is.
-func (s *Surface) Standing(tx *store.Tx, id protocol.PeerID) Standing {
+func (s *Router) Standing(tx *store.Tx, id protocol.PeerID) Standing {
 	c := s.load(tx, id)
 	waiting := store.Value[int](tx, `SELECT count(*) FROM surface_events WHERE surface = ? AND chat = ? AND agents = ''`, s.opts.Name, id)
 	queued := s.agents.Count(tx, agentDestination(id, "*"), outbox.StatePending, outbox.StateSending)
@@ -129,7 +129,7 @@ func (s *Surface) Standing(tx *store.Tx, id protocol.PeerID) Standing {
 
 // Close ends a chat's way to an agent: it asks for none until it is opened. One that
 // it has it keeps.
-func (s *Surface) Close(tx *store.Tx, id protocol.PeerID) {
+func (s *Router) Close(tx *store.Tx, id protocol.PeerID) {
 	c := s.load(tx, id)
 	c.closed = true
 	if !s.move(tx, c, ended) {
@@ -138,10 +138,10 @@ func (s *Surface) Close(tx *store.Tx, id protocol.PeerID) {
 }
 
 // end ends a chat's way to an agent until something more is said.
-func (s *Surface) end(tx *store.Tx, id protocol.PeerID) { s.move(tx, s.load(tx, id), ended) }
+func (s *Router) end(tx *store.Tx, id protocol.PeerID) { s.move(tx, s.load(tx, id), ended) }
 
 // Open lets a chat ask for agents again, and has it ask where something waits.
-func (s *Surface) Open(tx *store.Tx, id protocol.PeerID) {
+func (s *Router) Open(tx *store.Tx, id protocol.PeerID) {
 	c := s.load(tx, id)
 	c.closed = false
 	s.save(tx, c)

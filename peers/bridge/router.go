@@ -1,4 +1,4 @@
-package surface
+package bridge
 
 import (
 	"context"
@@ -25,9 +25,9 @@ import (
 //go:embed schema.sql
 var Schema string
 
-// A Host is the bridge whose chats a surface serves. What it is asked within a
+// A Adapter is the bridge whose chats a surface serves. What it is asked within a
 // transaction it answers with that transaction alone.
-type Host interface {
+type Adapter interface {
 	// Find returns the chat that a topic names. A refusal says why it may have no
 	// agent: there is no such chat, or it is not admitted.
 	Find(tx *store.Tx, topic protocol.Topic) (chat protocol.PeerID, refusal string)
@@ -91,10 +91,10 @@ const (
 	askTimeout = 40 * time.Second // longer than the bus waits for a peer
 )
 
-// A Surface serves the chats of one bridge.
-type Surface struct {
+// A Router serves the chats of one bridge.
+type Router struct {
 	db      *sql.DB
-	host    Host
+	adapter Adapter
 	opts    Options
 	log     *zerolog.Logger
 	peer    *peer.Peer
@@ -109,8 +109,8 @@ type Surface struct {
 
 // New makes a surface on a database with its tables and the outbox's. It does no
 // I/O.
-func New(db *sql.DB, host Host, opts *Options) *Surface {
-	s := &Surface{db: db, host: host, opts: defaults.Of(opts)}
+func New(db *sql.DB, host Adapter, opts *Options) *Router {
+	s := &Router{db: db, adapter: host, opts: defaults.Of(opts)}
 	defaults.Positive(&s.opts.Patience, 30*time.Second)
 	defaults.Set(&s.opts.Crash, func(string) {})
 	defaults.Set(&s.opts.Now, time.Now)
@@ -148,7 +148,7 @@ const (
 )
 
 // queue returns the name of a queue in the database.
-func (s *Surface) queue(name string) string {
+func (s *Router) queue(name string) string {
 	if s.opts.Name == "" {
 		return name
 	}
@@ -156,12 +156,12 @@ func (s *Surface) queue(name string) string {
 }
 
 // Queue returns one of the surface's queues, for operators.
-func (s *Surface) Queue(name string) *outbox.Outbox {
+func (s *Router) Queue(name string) *outbox.Outbox {
 	return map[string]*outbox.Outbox{QueueChats: s.chats, QueueAgents: s.agents, QueueReports: s.reports, QueueDesk: s.desk}[name]
 }
 
 // Handle makes a peer the one that speaks and hears for the chats.
-func (s *Surface) Handle(p *peer.Peer) {
+func (s *Router) Handle(p *peer.Peer) {
 	s.peer = p
 	p.Handle(protocol.TypeRouteAssigned, s.takeRoute)
 	p.Handle(protocol.TypeSpawnResult, s.takeSpawnResult)
@@ -173,7 +173,7 @@ func (s *Surface) Handle(p *peer.Peer) {
 }
 
 // Run serves the chats until ctx ends; then it returns nil.
-func (s *Surface) Run(ctx context.Context) error {
+func (s *Router) Run(ctx context.Context) error {
 	err := store.InTx(ctx, s.db, func(tx *store.Tx) {
 		s.recallBroker(tx)
 		s.resume(tx)
@@ -190,14 +190,14 @@ func (s *Surface) Run(ctx context.Context) error {
 }
 
 // Connected ends every wait that was for the bus.
-func (s *Surface) Connected(ctx context.Context) {
+func (s *Router) Connected(ctx context.Context) {
 	if err := errors.Join(s.chats.Hurry(ctx, ""), s.agents.Hurry(ctx, ""), s.reports.Hurry(ctx, ""), s.desk.Hurry(ctx, "")); err != nil && ctx.Err() == nil {
 		s.log.Warn().Err(err).Msg("waiting messages not hurried after a reconnect; they wait for their backoff")
 	}
 }
 
 // Prune forgets what was settled before a time.
-func (s *Surface) Prune(ctx context.Context, before time.Time) error {
+func (s *Router) Prune(ctx context.Context, before time.Time) error {
 	tx := store.On(ctx, s.db)
 	tx.Exec(`DELETE FROM surface_events WHERE surface = ? AND at < ? AND agents <> ''`, s.opts.Name, before.UnixMicro())
 	tx.Exec(`DELETE FROM surface_requests WHERE surface = ?1 AND at < ?2
@@ -207,4 +207,4 @@ func (s *Surface) Prune(ctx context.Context, before time.Time) error {
 	return tx.Err()
 }
 
-func (s *Surface) now() int64 { return s.opts.Now().UnixMicro() }
+func (s *Router) now() int64 { return s.opts.Now().UnixMicro() }

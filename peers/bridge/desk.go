@@ -1,4 +1,4 @@
-package surface
+package bridge
 
 import (
 	"context"
@@ -64,7 +64,7 @@ func Ordered(said string) (verb, rest string) {
 const orderAge = 10 * time.Minute
 
 // Order queues what a person wants, in the transaction that stores what they said.
-func (s *Surface) Order(tx *store.Tx, chat protocol.PeerID, o *Order) {
+func (s *Router) Order(tx *store.Tx, chat protocol.PeerID, o *Order) {
 	body, err := json.Marshal(o)
 	tx.Fail(err)
 	_, err = s.desk.Put(tx, string(chat), o.Key, body)
@@ -72,7 +72,7 @@ func (s *Surface) Order(tx *store.Tx, chat protocol.PeerID, o *Order) {
 }
 
 // A clerk carries out a surface's orders, and tells chats what came of them.
-type clerk struct{ *Surface }
+type clerk struct{ *Router }
 
 // An orderRun is one attempt at an order.
 type orderRun struct {
@@ -124,7 +124,7 @@ func (s clerk) carryOut(ctx context.Context, it outbox.Item) error {
 
 // show shows a text in a chat that may still be written to.
 func (s clerk) show(tx *store.Tx, chat protocol.PeerID, place, key, said string) {
-	if _, refusal := s.host.Find(tx, chat.Topic()); said != "" && refusal == "" {
+	if _, refusal := s.adapter.Find(tx, chat.Topic()); said != "" && refusal == "" {
 		s.opts.Desk.Say(tx, chat, place, key, said)
 	}
 }
