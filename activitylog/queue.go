@@ -177,8 +177,9 @@ func (w *Writer) fullLocked(rows, size int) bool {
 	return w.q.rows > 0 && (w.q.rows+rows > w.opts.QueueRows || w.q.bytes+size > w.opts.QueueBytes)
 }
 
-// pushOrLoseLocked queues the rows or counts them as lost, and reports whether
-// the writer needs a signal.
+// pushOrLoseLocked queues the rows or counts them as lost. It reports whether the
+// writer needs a signal: it sleeps while no chunk waits, and lingers while the oldest
+// waiting chunk is not full. Rows that are in flight say nothing about that.
 func (w *Writer) pushOrLoseLocked(rows []Row, size int) bool {
 	q := &w.q
 	admitted := w.opts.Required && rows[0].Of != nil // its message was accepted: Admit refuses the next
@@ -186,7 +187,7 @@ func (w *Writer) pushOrLoseLocked(rows []Row, size int) bool {
 		w.loseLocked(len(rows), q.stallReason(w.patienceLocked()))
 		return false
 	}
-	before := q.rows
+	waiting, full := len(q.chunks), q.oldestIsFull()
 	if q.lost.rows > 0 {
 		q.push([]Row{q.takeGap()})
 	}
@@ -194,7 +195,12 @@ func (w *Writer) pushOrLoseLocked(rows []Row, size int) bool {
 	if q.credit > 0 {
 		q.credit -= len(rows)
 	}
-	return before == 0 || before/chunkRows != q.rows/chunkRows
+	return waiting == 0 || !full && q.oldestIsFull()
+}
+
+// oldestIsFull reports whether the oldest chunk that is not in flight takes no more rows.
+func (q *queue) oldestIsFull() bool {
+	return len(q.chunks) > 0 && len(q.chunks[0].rows) == chunkRows
 }
 
 func (w *Writer) loseLocked(rows int, reason string) {

@@ -511,3 +511,43 @@ func TestStopGivesUpInTime(t *testing.T) {
 		}
 	})
 }
+
+// TestWriter_KeepsRowsYoungUnderSteadyTraffic measures how old each row is when it
+// becomes durable. It waits for the linger, for the sync that is running, and for its own.
+func TestWriter_KeepsRowsYoungUnderSteadyTraffic(t *testing.T) {
+	disks := [...]time.Duration{time.Millisecond, 15 * time.Millisecond, 90 * time.Millisecond}
+	for rate := 1; rate <= 1000; rate++ {
+		synctest.Test(t, func(t *testing.T) {
+			disk := disks[rate%len(disks)]
+			oldest, stalled := steadyTraffic(t, rate, disk)
+			if limit := linger + 2*disk; oldest > limit || stalled {
+				t.Errorf("%d messages a second, syncs of %s: a row waited %s; want at most %s; stalled: %t", rate, disk, oldest, limit, stalled)
+			}
+		})
+	}
+}
+
+// steadyTraffic appends rows for a second, and at least ten, to a disk whose syncs take some time. It
+// returns the age of the oldest row that became durable, and whether the writer ever
+// counted as stalled.
+func steadyTraffic(t *testing.T, rate int, disk time.Duration) (oldest time.Duration, stalled bool) {
+	rows := max(rate, 10)
+	s := &slowSink{disk: disk}
+	w := onSink(s, &Options{OnCommit: func(_ int64, rows []Row) {
+		for i := range rows {
+			oldest = max(oldest, time.Since(time.UnixMicro(rows[i].At)))
+		}
+	}})
+	stop := running(t, w)
+	for i := range rows {
+		row := numbered(i)
+		row.At = time.Now().UnixMicro()
+		w.Append(row)
+		time.Sleep(time.Second / time.Duration(rate))
+		stalled = stalled || w.Stats().Stalled
+	}
+	if err := stop(); err != nil || len(s.rows) != rows {
+		t.Errorf("%d rows were written: %v", len(s.rows), err)
+	}
+	return oldest, stalled
+}
