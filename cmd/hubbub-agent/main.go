@@ -87,10 +87,10 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.ComposeCap, "compose-cap", 30*time.Second, "longest time over which messages are merged")
 	fs.DurationVar(&o.DigestEvery, "digest-every", 0, "time between digests; 0 for none")
 	fs.DurationVar(&o.Deadline, "deadline", 5*time.Minute, "longest time for an answer")
-	fs.StringVar(&o.Ladder.Lead, "lead", "", "agent, or person such as tg:77 or cli:ann, who is asked first to answer what this agent must answer and cannot")
-	fs.StringVar(&o.Ladder.Owner, "owner", "", "agent or person who answers for this agent, asked next; the owner of a work item comes before them")
-	fs.StringVar(&o.Ladder.Person, "person", "", "person who is asked last, before the author is told; it also decides about tools where no person asked for anything")
-	fs.DurationVar(&o.Ladder.Each, "escalate-after", attention.DefaultRung, "time that each of --lead, --owner and --person has for an answer")
+	fs.StringVar(&o.Escalation.Lead, "lead", "", "agent, or person such as tg:77 or cli:ann, who is asked first to answer what this agent must answer and cannot")
+	fs.StringVar(&o.Escalation.Owner, "owner", "", "agent or person who answers for this agent, asked next; the owner of a work item comes before them")
+	fs.StringVar(&o.Escalation.Person, "person", "", "person who is asked last, before the author is told; it also decides about tools where no person asked for anything")
+	fs.DurationVar(&o.Escalation.Each, "escalate-after", attention.DefaultRung, "time that each of --lead, --owner and --person has for an answer")
 	fs.DurationVar(&o.DeferFor, "defer-for", 15*time.Minute, "rest of a deferred event before it comes back, doubled each time")
 	fs.StringVar(&s.policyVersion, "policy-version", string(attention.Version0602), "draft of C2A: 2026-06-02, 2026-06-24 or 2026-08-11")
 	r := attention.DefaultReturns
@@ -177,7 +177,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	s.agent.Transcribe, s.agent.ReadPDF = s.voice.transcriber(env), s.voice.pdfReader()
-	s.agent.Conceal = func(server harness.MCPServer) harness.MCPServer { return hide(relay.Conceal(server)) }
+	s.agent.GuardServer = func(server harness.MCPServer) harness.MCPServer { return hide(relay.Conceal(server)) }
 	a := agent.New(protocol.PeerID("agent:"+name), db, h, &s.agent)
 	if err := mcptools.WriteAddress(filepath.Join(data, "mcp.json"), address); err != nil {
 		return errors.Join(err, listener.Close())
@@ -189,7 +189,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
 		return a.Run(ctx)
 	})
 	g.Go(func() error {
-		return mcptools.Serve(tools, listener, mcptools.NewToolServer(a.ToolsOf, address.Token, relay))
+		return mcptools.Serve(tools, listener, mcptools.NewToolServer(a.ToolsFor, address.Token, relay))
 	})
 	return g.Wait()
 }
@@ -225,7 +225,7 @@ func (s *settings) complete(env *program.Env) (err error) {
 		return program.Usage("a --budget must not be negative; 0 is no bound")
 	case min(o.Returns.Immediate, o.Returns.Buffered, o.Returns.Notify) < 0:
 		return program.Usage("--obligation-immediate, --obligation-buffered and --obligation-notify must not be negative; 0 is never")
-	case o.ComposeWindow < 0 || o.ComposeCap < o.ComposeWindow || o.Deadline <= 0 || o.Ladder.Each <= 0 || o.DeferFor <= 0 || o.DigestEvery < 0:
+	case o.ComposeWindow < 0 || o.ComposeCap < o.ComposeWindow || o.Deadline <= 0 || o.Escalation.Each <= 0 || o.DeferFor <= 0 || o.DigestEvery < 0:
 		return program.Usage("--compose-window, --compose-cap, --deadline, --escalate-after, --defer-for and --digest-every must not be negative, and the cap not below the window")
 	}
 	if err := program.EachAlone(o.Approve, "write each alone"); err != nil {

@@ -61,7 +61,7 @@ func newReminders() *cobra.Command {
 
 func keptReminders(cmd *cobra.Command) (list []keptReminder, err error) {
 	for _, a := range deadletter.Folder(program.From(cmd).Data).Agents() {
-		kept, failed := mailbox.KeptReminders(cmd.Context(), a.Database)
+		kept, failed := mailbox.ReadReminders(cmd.Context(), a.Database)
 		if failed != nil {
 			err = errors.Join(err, fmt.Errorf("reading the reminders of %s: %w", a.Name, failed))
 		}
@@ -77,7 +77,7 @@ func cancelReminder(ctx context.Context, list []keptReminder, id string) (agent 
 		if r.ID != id {
 			continue
 		}
-		found, err := mailbox.DropReminder(ctx, r.database, id, string(newID("reminders")))
+		found, err := mailbox.RequestCancel(ctx, r.database, id, string(newID("reminders")))
 		if err != nil || found {
 			return r.Agent, err
 		}

@@ -326,6 +326,6 @@ func chatContent(e *activitylog.Entry) (*protocol.ChatMessage, bool) {
 		return nil, false
 	}
 	m.MessageID = protocol.MessageID(e.MessageID)
-	mailbox.Complete(c, &m)
+	mailbox.ApplyDefaults(c, &m)
 	return c, true
 }

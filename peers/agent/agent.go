@@ -33,7 +33,7 @@ type Agent struct {
 	peer    *peer.Peer
 	box     *mailbox.Mailbox
 	turns   *turns.Runner
-	kit     *tools.Kit
+	kit     *tools.Provider
 	broker  *broker
 	people  *approvals
 	drafts  *drafts
@@ -72,20 +72,20 @@ func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agen
 	o := &a.opts
 	nature := natureOf(h)
 	settings := mailbox.Settings{
-		Self:      attention.Self{ID: string(id), Aliases: o.Aliases, Roles: o.Roles, Streams: o.Streams},
-		Attention: attention.Config{Version: o.Version, Deadline: o.Deadline, Digests: o.DigestEvery > 0, Words: o.Words},
-		Ladder:    o.Ladder, Returns: *o.Returns, OwnTime: nature.OwnTime, Log: o.Log, Crash: o.crash,
+		Self:       attention.Self{ID: string(id), Aliases: o.Aliases, Roles: o.Roles, Streams: o.Streams},
+		Attention:  attention.Config{Version: o.Version, Deadline: o.Deadline, Digests: o.DigestEvery > 0, Words: o.Words},
+		Escalation: o.Escalation, Returns: *o.Returns, Async: nature.OwnTime, Log: o.Log, Failpoint: o.crash,
 	}
 	a.box = mailbox.New(db, a.send, mailbox.Options{
 		Settings: settings, MaxOpen: o.MaxOpen, DeferFor: o.DeferFor, Retention: o.Retention,
-		Broker: a.broker, Stop: func(turnID, reason string) { a.turns.Stop(turnID, reason) }, Poke: func() { a.turns.Poke() },
+		Broker: a.broker, StopTurn: func(turnID, reason string) { a.turns.Stop(turnID, reason) }, OnChange: func() { a.turns.Notify() },
 	})
-	kept := &files.Keeper{Mailbox: a.box, Client: o.Fetch, Transcribe: o.Transcribe, ReadPDF: o.ReadPDF, Log: o.Log}
-	a.kit = &tools.Kit{Settings: settings, Mailbox: a.box, Broker: a.broker.Client, ClaimTTL: o.ClaimTTL, Changed: func() { a.turns.Poke() }, Redact: o.Redact, Files: kept, Folder: o.Workspace, Posts: o.Budget.ChatPosts}
+	kept := &files.Cache{Mailbox: a.box, Client: o.Fetch, Transcribe: o.Transcribe, ReadPDF: o.ReadPDF, Log: o.Log}
+	a.kit = &tools.Provider{Settings: settings, Mailbox: a.box, Broker: a.broker.Client, ClaimTTL: o.ClaimTTL, OnChange: func() { a.turns.Notify() }, Redact: o.Redact, Files: kept, Workspace: o.Workspace, MaxPosts: o.Budget.ChatPosts}
 	a.turns = turns.New(a.box, h, a.kit, a.broker, turns.Options{
 		Settings: settings, ComposeWindow: o.ComposeWindow, ComposeCap: o.ComposeCap, DigestEvery: o.DigestEvery, Budget: *o.Budget,
-		ReadsSystem: nature.ReadsSystem, Parallel: o.Parallel, MaxTries: o.MaxTries, FirstRetry: o.FirstRetry,
-		SystemPrompt: o.SystemPrompt, Workspace: o.Workspace, ChatServer: o.ChatServer, Servers: a.servers, Fence: o.Fence, Begun: a.noteBegun, Approver: a.people.of, Files: kept,
+		ReadsSystem: nature.ReadsSystem, Parallel: o.Parallel, MaxAttempts: o.MaxAttempts, FirstRetry: o.FirstRetry,
+		SystemPrompt: o.SystemPrompt, Workspace: o.Workspace, ChatServer: o.ChatServer, Servers: a.servers, Fence: o.Fence, OnTurnStart: a.noteBegun, Approver: a.people.of, Files: kept,
 	})
 	a.handle()
 	return a
@@ -116,17 +116,17 @@ func (a *Agent) newPeer() *peer.Peer {
 
 // Tools returns the agent's tools for callers outside of a turn, such as an MCP
 // server. They may be used while Run runs. They reach into all chats, so they are for
-// whoever answers for all of them; ToolsOf is for one chat.
-func (a *Agent) Tools() harness.Tools { return a.ToolsOf("") }
+// whoever answers for all of them; ToolsFor is for one chat.
+func (a *Agent) Tools() harness.Tools { return a.ToolsFor("") }
 
-// ToolsOf returns the tools as the turns of one chat have them, for a server that
+// ToolsFor returns the tools as the turns of one chat have them, for a server that
 // gives them to a program. The tools of "" are those of Tools.
-func (a *Agent) ToolsOf(chat string) harness.Tools { return a.kit.OfChat(protocol.Topic(chat)) }
+func (a *Agent) ToolsFor(chat string) harness.Tools { return a.kit.ForChat(protocol.Topic(chat)) }
 
 // Run connects, serves and runs turns until ctx ends (nil), or until the bus refuses
 // the agent or its harness can never work. It may be called once.
 func (a *Agent) Run(ctx context.Context) error {
-	if err := errors.Join(a.turns.Recover(ctx), a.broker.recall(ctx), a.box.InTx(ctx, (*mailbox.Tx).EndSession)); err != nil {
+	if err := errors.Join(a.turns.Recover(ctx), a.broker.recall(ctx), a.box.InTx(ctx, (*mailbox.Tx).RevokeSessionDecisions)); err != nil {
 		return fmt.Errorf("taking up what the last run left: %w", err)
 	}
 	if err := a.peer.Subscribe(ctx, protocol.Pattern(a.id)); err != nil {

@@ -80,9 +80,9 @@ func (p *approver) Approve(ctx context.Context, tool string, arguments json.RawM
 	var id string
 	err := p.agent.box.InTx(stored, func(tx *mailbox.Tx) {
 		e := tx.Entry(p.turn.EventID)
-		id = tx.AskDecision(p.turn, e, collab.ApprovalParams{
+		id = tx.RequestDecision(p.turn, e, collab.ApprovalParams{
 			Tool: tool, Arguments: p.shown(arguments), Digest: digest, EventID: p.turn.EventID,
-			Chat: string(p.turn.Home()), MayDecide: p.deciders(e), ExpiresAt: protocol.FormatTime(p.until(ctx)), Default: collab.Deny,
+			Chat: string(p.turn.Scope()), MayDecide: p.deciders(e), ExpiresAt: protocol.FormatTime(p.until(ctx)), Default: collab.Deny,
 		}).ID
 	})
 	if err != nil {
@@ -135,10 +135,10 @@ func (*approver) until(ctx context.Context) time.Time {
 // deciders returns who may decide for an event: the person who wrote it, or, of any other, such as
 // work of the broker, whom the settings name.
 func (p *approver) deciders(e *mailbox.Entry) []string {
-	person := p.agent.opts.Ladder.Who(attention.RungPerson)
+	person := p.agent.opts.Escalation.Who(attention.RungPerson)
 	switch {
 	case e != nil && !e.FromBroker() && e.Content.Author.Kind == string(attention.AuthorHuman):
-		return []string{e.Person()}
+		return []string{e.PersonIdentity()}
 	case protocol.IsPerson(protocol.PeerID(person)):
 		return []string{person}
 	}
@@ -160,12 +160,12 @@ func (p *approver) look(ctx context.Context, id string) (collab.Approval, error)
 		return d.Approval, err
 	}
 	err = p.agent.box.InTx(ctx, func(tx *mailbox.Tx) {
-		if d.Heard.Verdict != "" && !p.agent.broker.Known() && tx.Counter(seenCounter) > 0 { // decided here: a broker that comes back has it pending
+		if d.ChatVerdict.Verdict != "" && !p.agent.broker.Known() && tx.Counter(seenCounter) > 0 { // decided here: a broker that comes back has it pending
 			tx.Enqueue(protocol.TopicBroker, "verdict:"+id, collab.DecisionDecide.Message(p.agent.id, collab.ApprovalDecideParams{
-				ID: id, Verdict: d.Heard.Verdict, Scope: d.Heard.Scope, By: d.Heard.By,
+				ID: id, Verdict: d.ChatVerdict.Verdict, Scope: d.ChatVerdict.Scope, By: d.ChatVerdict.By,
 			}))
 		}
-		tx.SettleDecision(newest)
+		tx.ApplyDecision(newest)
 		if now := tx.Decision(id); now != nil {
 			newest = now.Approval
 		}
@@ -180,18 +180,18 @@ func (p *approver) ask(ctx context.Context, d *mailbox.Decision) (collab.Approva
 	var got collab.ApprovalResult
 	var err error
 	if got, err = collab.DecisionAsk.Ask(ctx, b, collab.ApprovalAskParams{ID: d.ID, ApprovalParams: d.ApprovalParams}); err == nil &&
-		d.Heard.Verdict != "" && got.Decision.State == collab.ApprovalPending {
-		got, err = collab.DecisionDecide.Ask(ctx, b, collab.ApprovalDecideParams{ID: d.ID, Verdict: d.Heard.Verdict, Scope: d.Heard.Scope, By: d.Heard.By})
+		d.ChatVerdict.Verdict != "" && got.Decision.State == collab.ApprovalPending {
+		got, err = collab.DecisionDecide.Ask(ctx, b, collab.ApprovalDecideParams{ID: d.ID, Verdict: d.ChatVerdict.Verdict, Scope: d.ChatVerdict.Scope, By: d.ChatVerdict.By})
 	}
 	switch {
 	case err == nil:
 		return got.Decision, nil
 	case !errors.Is(err, collab.ErrNoBroker) || b.Known():
 		return d.Approval, err
-	case d.Heard.Verdict == "":
+	case d.ChatVerdict.Verdict == "":
 		return d.Expire(time.Now()), nil
 	}
-	return d.Decide(d.Heard.Verdict, d.Heard.Scope, d.Heard.By, time.Now())
+	return d.Decide(d.ChatVerdict.Verdict, d.ChatVerdict.Scope, d.ChatVerdict.By, time.Now())
 }
 
 // use returns nil if a decision lets the call run, which then is on record.
@@ -212,7 +212,7 @@ func (p *approver) use(ctx context.Context, a *collab.Approval, digest string) e
 // back.
 func (p *approver) withdraw(ctx context.Context, id string, cause error) error {
 	if !errors.Is(cause, turns.ErrStopping) {
-		if err := p.agent.box.InTx(ctx, func(tx *mailbox.Tx) { tx.CancelDecisions(p.turn.ID, turns.Ended) }); err != nil {
+		if err := p.agent.box.InTx(ctx, func(tx *mailbox.Tx) { tx.CancelDecisions(p.turn.ID, turns.ReasonTurnEnded) }); err != nil {
 			p.agent.opts.Log.Error().Err(err).Str("decision", id).Msg("decision not cancelled; it expires")
 		}
 	}

@@ -100,7 +100,7 @@ func TestAPersonDecidesBeforeASensitiveToolRuns(t *testing.T) {
 func TestWhatNoPersonAskedForThePersonOfTheSettingsDecides(t *testing.T) {
 	ran := 0
 	opts := *approving
-	opts.Ladder.Person = "tg:88"
+	opts.Escalation.Person = "tg:88"
 	inWorld(t, newStub(sensitive(&ran)), &opts, func(t *testing.T, w *world) {
 		work := by(post("hook:ci:1", "> red"), "hook:ci", "system")
 		work.Event = protocol.EventAssignment

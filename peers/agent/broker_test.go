@@ -522,7 +522,7 @@ func TestTheAnswerToAQuestionReachesWhoWaitsForIt(t *testing.T) {
 		got := w.dispositions() // the chat may have the answer before the turn resolves its event, or after
 		equal(t, "dispositions", slices.Sorted(slices.Values(got)),
 			[]string{"e1 deferred", "e1 responded", "evt-8 responded", "evt-9 responded", "group deferred"})
-		if later := read(w.agent.ToolsOf("tg:42")); !strings.Contains(later, "Answer: eu-west") || strings.Contains(later, "evt-8") {
+		if later := read(w.agent.ToolsFor("tg:42")); !strings.Contains(later, "Answer: eu-west") || strings.Contains(later, "evt-8") {
 			t.Errorf("a later turn of the chat reads %s", later)
 		}
 	})
@@ -535,7 +535,7 @@ func TestACallThatNamesNoEventMeansTheAnswerToAQuestion(t *testing.T) {
 		b := joinBroker(t, w)
 		w.say(dm("e1", "which region do we use?"))
 		w.sleep(10 * time.Second)
-		tools := w.agent.ToolsOf("tg:42")
+		tools := w.agent.ToolsFor("tg:42")
 		call(tools, "ask", map[string]any{"title": "which region?", "askedOfId": "w3"})
 		call(tools, "chat.send_message", map[string]any{"text": "I have asked w3."})
 		w.sleep(10 * time.Second)

@@ -70,7 +70,7 @@ func (a *Agent) receiveConfigure(ctx context.Context, d *peer.Delivery, c *proto
 		return peer.Reject(fmt.Sprintf("at most %d people are taken", maxMentions))
 	}
 	return a.box.InTx(ctx, func(tx *mailbox.Tx) {
-		tx.JoinChat(c.TalkTo, "")
+		tx.AddChat(c.TalkTo, "")
 		if c.People != nil {
 			mailbox.SetPeople(tx, c.TalkTo, c.People)
 		}
@@ -85,16 +85,16 @@ func (a *Agent) receiveHalt(ctx context.Context, d *peer.Delivery, c *protocol.C
 	case c.Halt == "off":
 		change = (*mailbox.Tx).Resume
 	case c.Halt == "anew" && c.TalkTo == a.id.Topic():
-		change = mailbox.CountAnew
+		change = mailbox.ResetBudget
 	case c.Halt != "on":
 		return peer.Reject("halt is on or off, or, of the agent itself, anew")
 	case protocol.CheckTopic(string(c.TalkTo)) != nil:
 		return peer.Reject("talkto is no topic")
 	}
 	by := text.Clip(cmp.Or(c.By, string(d.Message.From)), maxBy)
-	cause := mailbox.Carrier{MessageID: d.Message.MessageID, TraceParent: d.Message.TraceParent}
+	cause := mailbox.Source{MessageID: d.Message.MessageID, TraceParent: d.Message.TraceParent}
 	err := a.box.InTx(ctx, func(tx *mailbox.Tx) { change(tx, c.TalkTo, by, cause) })
-	a.turns.Poke()
+	a.turns.Notify()
 	return err
 }
 
@@ -107,19 +107,19 @@ func (a *Agent) receiveChat(ctx context.Context, d *peer.Delivery, c *protocol.C
 		c.Author = &protocol.Author{ID: c.Actor.ID, Kind: c.Actor.Kind, DisplayName: c.Actor.DisplayName}
 		c.SourceID = cmp.Or(c.SourceID, c.ReactionID)
 	}
-	mailbox.Complete(c, &d.Message)
+	mailbox.ApplyDefaults(c, &d.Message)
 	e := entryOf(d, *c)
 	e.Chat = d.Message.From.Topic()
 	if c.Event == protocol.EventTyping {
-		a.turns.Typing(e)
+		a.turns.HandleTyping(e)
 		return nil
 	}
 	unshown := false
 	err := a.box.InTx(ctx, func(tx *mailbox.Tx) {
-		if unshown = tx.UnshownDecision(e); !unshown && !tx.HearVerdict(e, a.opts.AllowWords, a.opts.DenyWords) && !mailbox.HearClose(tx, e) {
-			mailbox.HearReaction(tx, e)
-			mailbox.HearAsk(tx, e)
-			tx.TakeIn(e)
+		if unshown = tx.AwaitsDecisionMessage(e); !unshown && !tx.HandleDecisionReply(e, a.opts.AllowWords, a.opts.DenyWords) && !mailbox.HandleCloseCommand(tx, e) {
+			mailbox.HandleReaction(tx, e)
+			mailbox.HandleAskCommand(tx, e)
+			tx.StoreEvent(e)
 		}
 	})
 	switch {
@@ -130,21 +130,21 @@ func (a *Agent) receiveChat(ctx context.Context, d *peer.Delivery, c *protocol.C
 	}
 	a.people.wake()
 	a.opts.crash("stored")
-	a.turns.Poke()
+	a.turns.Notify()
 	return nil
 }
 
 // entryOf returns what a message brought, to be stored.
 func entryOf(d *peer.Delivery, c protocol.ChatMessage) *mailbox.Entry {
 	return &mailbox.Entry{
-		SourceID: c.SourceID, Received: time.Now(), Content: c,
-		Carrier: mailbox.Carrier{MessageID: d.Message.MessageID, TraceParent: d.Message.TraceParent},
+		SourceID: c.SourceID, ReceivedAt: time.Now(), Content: c,
+		Source: mailbox.Source{MessageID: d.Message.MessageID, TraceParent: d.Message.TraceParent},
 	}
 }
 
 // rejection makes an error of the mailbox a rejection if it will never pass.
 func rejection(err error) error {
-	if stranger, ok := errors.AsType[*mailbox.Stranger](err); ok {
+	if stranger, ok := errors.AsType[*mailbox.ForeignEventError](err); ok {
 		return peer.Reject(stranger.Error())
 	}
 	return err
@@ -172,7 +172,7 @@ func checkChat(c *protocol.ChatMessage) string {
 
 // receiveStatus notes what became of one of the agent's messages.
 func (a *Agent) receiveStatus(ctx context.Context, d *peer.Delivery, s *protocol.DeliveryStatus) error {
-	return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.Delivered(d.Message.From.Topic(), s) })
+	return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.HandleDeliveryStatus(d.Message.From.Topic(), s) })
 }
 
 // receiveAgentEvent takes events of other agents and of the spawner. A reaction of an agent may
@@ -234,8 +234,8 @@ func (a *Agent) servers(e *mailbox.Entry) ([]harness.MCPServer, error) {
 	if token != "" {
 		server.Headers["Authorization"] = peer.Bearer(protocol.NewPass(token, proxy.URL))
 	}
-	if a.opts.Conceal != nil {
-		server = a.opts.Conceal(server)
+	if a.opts.GuardServer != nil {
+		server = a.opts.GuardServer(server)
 	}
 	return append(append([]harness.MCPServer{}, a.opts.MCP...), server), nil
 }

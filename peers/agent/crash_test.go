@@ -116,7 +116,7 @@ func runChild() error {
 		OnReady: func() { fmt.Println("ready") },
 	}
 	if os.Getenv(childActs) == "oblige" {
-		opts.Version, opts.Ladder.Person = attention.Version0811, "tg:88"
+		opts.Version, opts.Escalation.Person = attention.Version0811, "tg:88"
 		opts.Returns = &attention.Returns{Buffered: 500 * time.Millisecond}
 	}
 	opts.CrashWith(die)

@@ -200,7 +200,7 @@ func TestDocumentsAreRead(t *testing.T) {
 		if p := w.stub.seen()[0].Prompt; !strings.Contains(p, `document "a.docx" x 10 bytes: read it with chat.read_file, eventId e1, file 2`) || len(files.asked) != 0 {
 			t.Errorf("%v, %s", files.asked, p)
 		}
-		tools := w.agent.ToolsOf("tg:42")
+		tools := w.agent.ToolsFor("tg:42")
 		read := func(file, offset int) map[string]any {
 			m, r := call(tools, "chat.read_file", map[string]any{"eventId": "e1", "file": file, "offset": offset})
 			if r.IsError {
@@ -236,7 +236,7 @@ func TestDocumentsAreRead(t *testing.T) {
 				t.Errorf("%s was asked for %d times", path, files.asked[path])
 			}
 		}
-		if _, r := call(w.agent.ToolsOf("tg:43"), "chat.read_file", map[string]any{"eventId": "e1"}); !r.IsError || !strings.Contains(r.Content[0].Text, "no such event") {
+		if _, r := call(w.agent.ToolsFor("tg:43"), "chat.read_file", map[string]any{"eventId": "e1"}); !r.IsError || !strings.Contains(r.Content[0].Text, "no such event") {
 			t.Errorf("from another chat: %+v", r)
 		}
 		gone := dm("e1", "")
@@ -318,7 +318,7 @@ func TestPDFsAreRead(t *testing.T) {
 	inWorld(t, newStub(answering("ok")), opts, func(t *testing.T, w *world) {
 		w.say(attached("e1", document("/a", "a.pdf", "application/pdf"), document("/empty", "b", "x"), document("/bad", "c.txt", "text/plain"), document("/odd", "d", "x")))
 		w.sleep(5 * time.Second)
-		tools := w.agent.ToolsOf("tg:42")
+		tools := w.agent.ToolsFor("tg:42")
 		for _, want := range []struct {
 			file  int
 			text  string

@@ -103,7 +103,7 @@ func TestATurnThatSaidOnlyThatItIsAtItRunsAgain(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "Found."}, nil
 	}
-	inWorld(t, newStub(turn), &agent.Options{MaxTries: 2}, func(t *testing.T, w *world) {
+	inWorld(t, newStub(turn), &agent.Options{MaxAttempts: 2}, func(t *testing.T, w *world) {
 		w.say(dm("e1", "where is it?"))
 		w.sleep(time.Minute)
 		equal(t, "results", results, []string{"sent", "duplicate"})

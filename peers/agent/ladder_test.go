@@ -58,8 +58,8 @@ const toldMended = "I cannot answer as I am set up. Whoever runs me has to mend 
 
 // inOffice is a world in which agent:lead, which fails every turn, has agent:boss above it.
 func inOffice(t *testing.T, boss *stub, ladder attention.Ladder, test func(t *testing.T, w *world)) {
-	inHouse(t, newStub(broken), &agent.Options{Ladder: ladder}, func(t *testing.T, w *world) {
-		defer joinAgent(w, "agent:boss", boss, &agent.Options{Ladder: attention.Ladder{Lead: "lead", Owner: "lead", Person: "lead"}})()
+	inHouse(t, newStub(broken), &agent.Options{Escalation: ladder}, func(t *testing.T, w *world) {
+		defer joinAgent(w, "agent:boss", boss, &agent.Options{Escalation: attention.Ladder{Lead: "lead", Owner: "lead", Person: "lead"}})()
 		w.sleep(35 * time.Second)
 		test(t, w)
 	})
@@ -123,7 +123,7 @@ func mention(m protocol.ChatMessage) protocol.ChatMessage {
 // TestAPersonAnswersWithoutABroker: in the chat, by a reply to the question, and nobody else does.
 func TestAPersonAnswersWithoutABroker(t *testing.T) {
 	ladder := attention.Ladder{Lead: "boss", Person: "tg:88"}
-	inWorld(t, newStub(broken), &agent.Options{Ladder: ladder}, func(t *testing.T, w *world) {
+	inWorld(t, newStub(broken), &agent.Options{Escalation: ladder}, func(t *testing.T, w *world) {
 		w.say(by(post("0", "morning"), "88", "human"))
 		w.say(mention(post("1", "@lead is the deploy blocked?")))
 		w.sleep(time.Minute)
@@ -141,7 +141,7 @@ func TestAPersonAnswersWithoutABroker(t *testing.T) {
 // TestALadderHasRoomForFewQuestions: who has five is passed over, and an edit or a stop ends one.
 func TestALadderHasRoomForFewQuestions(t *testing.T) {
 	ladder := attention.Ladder{Person: "tg:88", Each: time.Hour}
-	inWorld(t, newStub(broken), &agent.Options{Ladder: ladder}, func(t *testing.T, w *world) {
+	inWorld(t, newStub(broken), &agent.Options{Escalation: ladder}, func(t *testing.T, w *world) {
 		w.say(by(post("0", "morning"), "88", "human"))
 		for i := range 6 {
 			w.say(mention(post(fmt.Sprint("e", i), "@lead "+fresh(i)+"?")))

@@ -70,12 +70,12 @@ func (a *Agent) receiveReaction(ctx context.Context, d *peer.Delivery, r *protoc
 	case r.TargetEventID == "" || len(r.TargetEventID)+len(r.ReactionID) > maxID || !text.Clean(r.TargetEventID+r.ReactionID):
 		return peer.Reject("a reaction needs a targetEventId, and its ids must be clean and short")
 	}
-	act := mailbox.ActRow{ID: r.ReactionID, Target: r.TargetEventID, Act: attention.Act{Actor: r.Actor.ID, Signal: attention.Signal(r.Signal)}}
+	act := mailbox.Act{ID: r.ReactionID, Target: r.TargetEventID, Act: attention.Act{Actor: r.Actor.ID, Signal: attention.Signal(r.Signal)}}
 	if r.Recipient != nil {
 		act.Recipient = r.Recipient.ID
 	}
-	err := a.box.InTx(ctx, func(tx *mailbox.Tx) { mailbox.Act(tx, act) })
-	a.turns.Poke()
+	err := a.box.InTx(ctx, func(tx *mailbox.Tx) { mailbox.RecordAct(tx, act) })
+	a.turns.Notify()
 	return err
 }
 
@@ -84,7 +84,7 @@ func (a *Agent) receiveReaction(ctx context.Context, d *peer.Delivery, r *protoc
 func (b *broker) learnDuties(ctx context.Context) {
 	v := b.agent.box.View(ctx)
 	for _, o := range append(mailbox.OpenObligations(v, string(b.agent.id), ""), mailbox.OpenObligations(v, "", string(b.agent.id))...) {
-		if o.Told != mailbox.IsTold { // it is told anyway, or nobody else knows it
+		if o.Sync != mailbox.Synced { // it is told anyway, or nobody else knows it
 			continue
 		}
 		got, err := collab.ObligationGet.Ask(ctx, b, collab.DischargeParams{EventID: o.ID, Recipient: protocol.PeerID(o.Recipient)})
@@ -98,9 +98,9 @@ func (b *broker) learnDuties(ctx context.Context) {
 				continue
 			}
 		}
-		if err := b.agent.box.InTx(ctx, func(tx *mailbox.Tx) { mailbox.LearnDuty(tx, &got.Obligation) }); err != nil && ctx.Err() == nil {
+		if err := b.agent.box.InTx(ctx, func(tx *mailbox.Tx) { mailbox.ApplyBrokerObligation(tx, &got.Obligation) }); err != nil && ctx.Err() == nil {
 			b.agent.opts.Log.Warn().Err(err).Str("obligation", o.ID).Msg("how an obligation stands could not be stored")
 		}
 	}
-	b.agent.turns.Poke()
+	b.agent.turns.Notify()
 }

@@ -16,7 +16,7 @@ import (
 
 // with0811 are the options of an agent of draft 2026-08-11 with a ladder.
 func with0811(ladder attention.Ladder) *agent.Options {
-	return &agent.Options{Version: attention.Version0811, Ladder: ladder}
+	return &agent.Options{Version: attention.Version0811, Escalation: ladder}
 }
 
 // waiting makes an obligating event of a message: its author waits for agent:lead.

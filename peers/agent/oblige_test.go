@@ -24,7 +24,7 @@ func TestOlderDraftsPassObligationsOver(t *testing.T) {
 		var said [2]string
 		for i, oblige := range []bool{true, false} {
 			s := newStub(evading)
-			inWorld(t, s, &agent.Options{Version: version, Ladder: attention.Ladder{}, Fence: func() string { return "fence" }}, func(t *testing.T, w *world) {
+			inWorld(t, s, &agent.Options{Version: version, Escalation: attention.Ladder{}, Fence: func() string { return "fence" }}, func(t *testing.T, w *world) {
 				m := waiting(dm("e1", "Is the deploy blocked?"))
 				if !oblige {
 					m.Obligation, m.Recipients = nil, nil

@@ -31,7 +31,7 @@ type Options struct {
 	DigestEvery   time.Duration      // 0 = no digests
 	Budget        *attention.Budget  // default attention.DefaultBudget
 	Returns       *attention.Returns // how often what somebody waits for comes back; default attention.DefaultReturns
-	Ladder        attention.Ladder   // who answers what it cannot; each has 10m by default
+	Escalation    attention.Ladder   // who answers what it cannot; each has 10m by default
 	DeferFor      time.Duration      // before a deferred event comes back, doubling; default 15m
 
 	Approve    []string // patterns of the tools about which a person decides: "shell", "mcp:SERVER.TOOL"
@@ -50,22 +50,22 @@ type Options struct {
 	// see it.
 	ChatServer func(chat string) harness.MCPServer
 	MCP        []harness.MCPServer // the operator's MCP servers
-	// Conceal, if set, stands in for a server whose address a message named, and whose
+	// GuardServer, if set, stands in for a server whose address a message named, and whose
 	// headers hold a pass of the agent's token: it guards what is dialled.
-	Conceal func(harness.MCPServer) harness.MCPServer
+	GuardServer func(harness.MCPServer) harness.MCPServer
 
 	Model       string // names what writes the answers; what was learned of it is kept under that name
 	HarnessType string // told to the collaboration broker; default "scripted"
 	WorkspaceID string // told to the collaboration broker
 	WakePolicy  string // "auto" (default) or "manual"
 
-	Parallel   int           // turns at once, half of them in one chat; default 8
-	MaxOpen    int           // open events of one chat; default 1000
-	MaxTries   int           // of a turn that fails for now; default 3
-	Retention  time.Duration // of closed events; default 30 days
-	ClaimTTL   time.Duration // of a claim that names none; default 5m
-	StopGrace  time.Duration // for running turns when Run ends; default 1s
-	FirstRetry time.Duration // before a failed turn runs again, doubling; default 2s
+	Parallel    int           // turns at once, half of them in one chat; default 8
+	MaxOpen     int           // open events of one chat; default 1000
+	MaxAttempts int           // of a turn that fails for now; default 3
+	Retention   time.Duration // of closed events; default 30 days
+	ClaimTTL    time.Duration // of a claim that names none; default 5m
+	StopGrace   time.Duration // for running turns when Run ends; default 1s
+	FirstRetry  time.Duration // before a failed turn runs again, doubling; default 2s
 
 	OnReady func()          // called once, when connected, subscribed and announced
 	Fence   func() string   // draws the fence of a turn; default 16 random characters
@@ -81,7 +81,7 @@ func (o *Options) withDefaults() Options {
 	defaults.Positive(&d.ComposeWindow, 2*time.Second)
 	defaults.Positive(&d.ComposeCap, 30*time.Second)
 	defaults.Positive(&d.Deadline, attention.DefaultDeadline)
-	defaults.Positive(&d.Ladder.Each, attention.DefaultRung)
+	defaults.Positive(&d.Escalation.Each, attention.DefaultRung)
 	defaults.Positive(&d.DeferFor, 15*time.Minute)
 	if len(d.AllowWords) == 0 {
 		d.AllowWords = []string{"yes", "allow", "approve"}
@@ -91,7 +91,7 @@ func (o *Options) withDefaults() Options {
 	}
 	defaults.Positive(&d.Parallel, 8)
 	defaults.Positive(&d.MaxOpen, 1000)
-	defaults.Positive(&d.MaxTries, 3)
+	defaults.Positive(&d.MaxAttempts, 3)
 	defaults.Positive(&d.Retention, 30*24*time.Hour)
 	defaults.Positive(&d.ClaimTTL, collab.ClaimTTL)
 	defaults.Positive(&d.StopGrace, time.Second)

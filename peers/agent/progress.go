@@ -122,10 +122,10 @@ func (a *Agent) showTyping(ctx context.Context, shown signs) error {
 // is owed nothing is shown: silence is a good outcome.
 func typists(v *mailbox.View) signs {
 	places := signs{}
-	for _, e := range v.AtWork(time.Now().Add(-typingFor)) {
+	for _, e := range v.InProgress(time.Now().Add(-typingFor)) {
 		expected := e.Decision.Policy == attention.PolicyMustRespond || e.Decision.Reason == "claim_granted"
-		if expected && places[e.Place()] == nil && protocol.IsIdentity(e.Chat) && !e.FromBroker() {
-			places[e.Place()] = e
+		if expected && places[e.ThreadKey()] == nil && protocol.IsIdentity(e.Chat) && !e.FromBroker() {
+			places[e.ThreadKey()] = e
 		}
 	}
 	return places
@@ -141,7 +141,7 @@ func (a *Agent) sendTyping(ctx context.Context, e *mailbox.Entry, begins bool, d
 	}{begins, e.SourceID, e.Content.Chat.ThreadID, draft}
 	once, cancel := context.WithTimeout(ctx, typingEvery)
 	defer cancel()
-	_, err := a.peer.Send(once, e.Chat, a.box.Caused(e, mailbox.ReplyType(e.Chat), content))
+	_, err := a.peer.Send(once, e.Chat, a.box.MessageFor(e, mailbox.ReplyType(e.Chat), content))
 	return err
 }
 
@@ -202,11 +202,11 @@ func (a *Agent) noteTool(ctx context.Context, open openCalls, p harness.Progress
 	case p.Kind == harness.ProgressToolResult:
 		began := open[call]
 		delete(open, call)
-		use := tools.Use{TurnID: p.TurnID, Tool: cmp.Or(began.Tool, p.Tool), Arguments: began.Content, Result: p.Content}
-		if use.Tool == "" || a.kit.OfChat("").Ours(use.Tool) { // told twice, or recorded by itself
+		use := tools.ToolCall{TurnID: p.TurnID, Tool: cmp.Or(began.Tool, p.Tool), Arguments: began.Content, Result: p.Content}
+		if use.Tool == "" || a.kit.ForChat("").IsOwn(use.Tool) { // told twice, or recorded by itself
 			return nil
 		}
-		return a.box.InTx(ctx, func(tx *mailbox.Tx) { a.kit.Note(tx, e, use) })
+		return a.box.InTx(ctx, func(tx *mailbox.Tx) { a.kit.RecordCall(tx, e, use) })
 	}
 	return nil
 }
@@ -241,7 +241,7 @@ func (a *Agent) report(ctx context.Context, open openCalls, r report) error {
 		return err
 	}
 	if e != nil && protocol.PeerID(e.Chat).Family() == "chorus" {
-		_, err := a.peer.Send(ctx, e.Chat, a.box.Caused(e, protocol.TypeAgentEvent, a.activityOf(e, p)))
+		_, err := a.peer.Send(ctx, e.Chat, a.box.MessageFor(e, protocol.TypeAgentEvent, a.activityOf(e, p)))
 		return err
 	}
 	if p.Kind != harness.ProgressStatus {
@@ -304,7 +304,7 @@ func (a *Agent) output(ctx context.Context, o harness.Output) error {
 	case t == nil:
 		return &harness.RefusedError{Reason: "unknown_turn", Advice: "There is no such turn any more. Send nothing for it."}
 	case o.Report == nil:
-		return a.kit.Say(ctx, t, o)
+		return a.kit.SendOutput(ctx, t, o)
 	}
 	return a.box.InTx(ctx, func(tx *mailbox.Tx) { a.storeReport(tx, o) })
 }
@@ -324,8 +324,8 @@ func (a *Agent) storeReport(tx *mailbox.Tx, o harness.Output) {
 	e := tx.Entry(t.EventID)
 	if o.Report.Kind == harness.ProgressError && e != nil && !e.Settled() && protocol.PeerID(e.Chat).Family() != "chorus" { // whose callback hears of it
 		failed := a.id.Name() + " says that it failed: " + text.Prefix(attention.HeaderValue(a.opts.Redact.String(attention.Answer(o.Report.Message))), maxError)
-		if !mailbox.Climb(tx, e, failed, failed) {
-			tx.TellFailure(e, failed)
+		if !mailbox.Escalate(tx, e, failed, failed) {
+			tx.NotifyFailure(e, failed)
 		}
 	}
 	if e == nil || e.FromBroker() {
@@ -339,5 +339,5 @@ func (a *Agent) storeReport(tx *mailbox.Tx, o harness.Output) {
 	a.queueReport(report{copied, true})
 	activity := a.activityOf(e, *o.Report)
 	activity.Agent = a.id
-	tx.Enqueue(e.Chat, o.Key, a.box.Caused(e, protocol.TypeAgentEvent, activity))
+	tx.Enqueue(e.Chat, o.Key, a.box.MessageFor(e, protocol.TypeAgentEvent, activity))
 }

@@ -107,7 +107,7 @@ func TestATurnReadsAndActsInItsOwnChat(t *testing.T) {
 		if all := read(w.tools(), "-8"); !strings.Contains(all, "plugh") || !strings.Contains(all, "frotz") {
 			t.Errorf("a program that answers for all chats reads %s", all)
 		}
-		if one := read(w.agent.ToolsOf("tg:-8"), "42"); strings.Contains(one, "plugh") || !strings.Contains(one, "frotz") {
+		if one := read(w.agent.ToolsFor("tg:-8"), "42"); strings.Contains(one, "plugh") || !strings.Contains(one, "frotz") {
 			t.Errorf("the tools of a chat read %s", one)
 		}
 	})
@@ -172,7 +172,7 @@ func TestChatsWithEqualIDsOfConversationsAreApart(t *testing.T) {
 func TestACallThatNamesNoEventMeansTheOneOfItsChat(t *testing.T) {
 	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
 		send := func(text string) (map[string]any, string) {
-			r, result := call(w.agent.ToolsOf("tg:42"), "chat.send_message", map[string]any{"text": text})
+			r, result := call(w.agent.ToolsFor("tg:42"), "chat.send_message", map[string]any{"text": text})
 			return r, result.Text()
 		}
 		if r, says := send("hello"); r["reason"] != "unknown_event" || !strings.Contains(says, "No event of this chat waits") {

@@ -63,7 +63,7 @@ func TestAnAgentIsRemindedOnce(t *testing.T) {
 		w.sleep(5 * time.Minute)
 		equal(t, "before", w.said(), []string{"noted"})
 		list := w.reminders()
-		if len(list) != 1 || list[0].Text != "ask whether it is green" || list[0].Cause != "e1" || list[0].Due.Sub(list[0].Set) != 10*time.Minute {
+		if len(list) != 1 || list[0].Text != "ask whether it is green" || list[0].SetFor != "e1" || list[0].Due.Sub(list[0].Set) != 10*time.Minute {
 			t.Fatalf("listed %+v", list)
 		}
 		w.stop()
@@ -148,7 +148,7 @@ func TestRemindersAreTakenBackAndBounded(t *testing.T) {
 			return m
 		}
 		set := func(when string) map[string]any { return map[string]any{"when": when, "text": "x"} }
-		in42, in43 := w.agent.ToolsOf("tg:42"), w.agent.ToolsOf("tg:43")
+		in42, in43 := w.agent.ToolsFor("tg:42"), w.agent.ToolsFor("tg:43")
 		for _, when := range []string{
 			"", "soon", "-5m", "0s", "1999-12-31T00:00:00Z", "9000h", "* * * * *", "*/4 * * * *", "0 0 30 2 *", "0 0 9 * * *", "@everysecond", "1",
 		} {
@@ -172,8 +172,8 @@ func TestRemindersAreTakenBackAndBounded(t *testing.T) {
 		if n := len(w.reminders()); n != 20 {
 			t.Errorf("%d are left", n)
 		}
-		found, err := mailbox.DropReminder(t.Context(), w.path, theirs[1].ID, "cli:will")
-		if kept, err2 := mailbox.KeptReminders(t.Context(), w.path); !found || err != nil || err2 != nil || len(kept) != 19 {
+		found, err := mailbox.RequestCancel(t.Context(), w.path, theirs[1].ID, "cli:will")
+		if kept, err2 := mailbox.ReadReminders(t.Context(), w.path); !found || err != nil || err2 != nil || len(kept) != 19 {
 			t.Errorf("%v, %v; %v, %d kept", found, err, err2, len(kept))
 		}
 		w.say(post("p", "@lead go away")) // from the chat of the others, in another place

@@ -162,7 +162,7 @@ func TestWhoDecidesOverWorkOfTheBrokerIsAskedWhereTheyWrite(t *testing.T) {
 		return work(ctx, tn, tools)
 	})
 	opts := *approving
-	opts.Ladder.Person = "tg:77"
+	opts.Escalation.Person = "tg:77"
 	inHouse(t, s, &opts, func(t *testing.T, w *world) {
 		w.say(dm("0", "good morning"))
 		w.sleep(10 * time.Second)

@@ -90,7 +90,7 @@ func TestFilesAreSentOutOfTheWorkspaceAlone(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		w.wantDispositions("e1 responded")
-		if m, r := call(w.agent.ToolsOf("tg:42"), "chat.send_file", map[string]any{"path": "inside", "inReplyTo": "e1"}); !r.IsError {
+		if m, r := call(w.agent.ToolsFor("tg:42"), "chat.send_file", map[string]any{"path": "inside", "inReplyTo": "e1"}); !r.IsError {
 			t.Errorf("after the answer: %+v", m)
 		}
 	})

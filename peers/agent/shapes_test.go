@@ -300,7 +300,7 @@ func runAnswering(file string) {
 func onlyAnswers(t *testing.T, h harness.Harness, name string, list []shape, file string, from int, hint bool) {
 	b := bustest.StartInMemory(t, nil)
 	system, chats := b.Join(t, "agent:system", "system:*"), b.Join(t, "tg:bot", "tg:*")
-	start(t, b, "agent:lead", h, &agent.Options{HarnessType: name, ComposeWindow: 1, ComposeCap: 1, FirstRetry: 1, MaxTries: 2, Deadline: time.Hour, Parallel: 32, Fence: func() string { return fence }})
+	start(t, b, "agent:lead", h, &agent.Options{HarnessType: name, ComposeWindow: 1, ComposeCap: 1, FirstRetry: 1, MaxAttempts: 2, Deadline: time.Hour, Parallel: 32, Fence: func() string { return fence }})
 	system.Next(t) // it is on the bus
 
 	ended, said := map[string]string{}, map[string][]string{} // by event

@@ -19,7 +19,7 @@ func (a *Agent) receiveFact(ctx context.Context, d *peer.Delivery, fact *protoco
 	if from := d.Message.From; from != protocol.PeerBroker && protocol.RoleOf(from) != protocol.RoleCLI {
 		return peer.Reject("only the collaboration broker sends facts")
 	}
-	defer a.turns.Poke()
+	defer a.turns.Notify()
 	switch fact.Type {
 	case collab.EventWoken.Name:
 		return a.receiveWake(ctx, d, fact)
@@ -29,13 +29,13 @@ func (a *Agent) receiveFact(ctx context.Context, d *peer.Delivery, fact *protoco
 			return peer.Reject("the decision cannot be read: " + err.Error())
 		}
 		defer a.people.wake()
-		return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.SettleDecision(decided) })
+		return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.ApplyDecision(decided) })
 	case collab.EventObligationOpened.Name, collab.EventObligationChanged.Name:
 		duty, err := collab.EventObligationChanged.Read(fact)
 		if err != nil {
 			return peer.Reject("the obligation cannot be read: " + err.Error())
 		}
-		return a.box.InTx(ctx, func(tx *mailbox.Tx) { mailbox.LearnDuty(tx, &duty) })
+		return a.box.InTx(ctx, func(tx *mailbox.Tx) { mailbox.ApplyBrokerObligation(tx, &duty) })
 	case collab.EventQuestionUpdated.Name:
 		question, err := collab.EventQuestionUpdated.Read(fact)
 		if err != nil {
@@ -43,7 +43,7 @@ func (a *Agent) receiveFact(ctx context.Context, d *peer.Delivery, fact *protoco
 		}
 		return a.box.InTx(ctx, func(tx *mailbox.Tx) {
 			if question.State == collab.QuestionDeclined {
-				mailbox.RungDeclined(tx, question.ID)
+				mailbox.HandleEscalationDecline(tx, question.ID)
 			}
 		})
 	case collab.EventClaimOffered.Name:
@@ -51,7 +51,7 @@ func (a *Agent) receiveFact(ctx context.Context, d *peer.Delivery, fact *protoco
 		if err != nil {
 			return peer.Reject("the claim cannot be read: " + err.Error())
 		}
-		return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.Offered(claim.EventID) })
+		return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.HandleOffer(claim.EventID) })
 	}
 	return nil
 }
@@ -76,10 +76,10 @@ func (a *Agent) receiveWake(ctx context.Context, d *peer.Delivery, fact *protoco
 		if answered != "" {
 			tx.ShowAnswered(answered, by)
 		}
-		if answered == "" || !mailbox.HearRung(tx, answered, w.Question.Answer, by) {
-			tx.TakeIn(e)
+		if answered == "" || !mailbox.HandleEscalationAnswer(tx, answered, w.Question.Answer, by) {
+			tx.StoreEvent(e)
 			if e.Origin.OnBehalfOf != "" {
-				mailbox.PersonStandsBehind(tx)
+				mailbox.StartExchange(tx)
 			}
 		}
 		if w.DeliveryID != "" {
@@ -208,8 +208,8 @@ func wakeText(w *collab.Wake) string {
 func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind, id protocol.MessageID, reply *protocol.ChatReply) {
 	o, m := &e.Origin, protocol.Message{}
 	post := collab.PostParams{ID: new(string(id)), ConversationID: o.ConversationID, Text: reply.Text, Surface: collab.SurfaceAgent, Obligation: reply.Obligation}
-	unanswered := kind == mailbox.SentNotice && mailbox.NoAnswer(reply.IdempotencyKey)
-	ends := unanswered || kind == mailbox.SentNotice && mailbox.CallsPerson(reply.IdempotencyKey)
+	unanswered := kind == mailbox.SentNotice && mailbox.IsNoAnswerNotice(reply.IdempotencyKey)
+	ends := unanswered || kind == mailbox.SentNotice && mailbox.IsEscalationNotice(reply.IdempotencyKey)
 	switch {
 	case ends && collab.IsRung(o.QuestionID):
 		return // see Disposed
@@ -250,7 +250,7 @@ func (b *broker) Disposed(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposit
 		b.settleClaim(tx, e, d)
 	}
 	o := &e.Origin
-	held := o.QuestionID != "" && e.Decision.Reason == mailbox.ReasonHeld && tx.SentAs(mailbox.NoticeEscalation+":"+e.EventID) == nil
+	held := o.QuestionID != "" && e.Decision.Reason == mailbox.ReasonExchangeHeld && tx.SentAs(mailbox.NoticeEscalation+":"+e.EventID) == nil
 	if (collab.IsRung(o.QuestionID) || held) && d.Final() && d != attention.DispositionResponded {
 		tx.Enqueue(protocol.TopicBroker, "decline:"+o.QuestionID, collab.QuestionDecline.Message(b.agent.id, collab.IDParams{ID: o.QuestionID}))
 	}
@@ -280,7 +280,7 @@ var flightStates = map[attention.Disposition]collab.FlightState{
 // settleClaim tells the broker how a claimed event ended: answered, so that it is closed
 // for all, or not, so that it is offered to others.
 func (b *broker) settleClaim(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposition) {
-	c := tx.Claim(e.EventID)
+	c := tx.CurrentClaim(e.EventID)
 	if c.Owner != string(b.agent.id) || !c.FromBroker {
 		return
 	}

@@ -166,7 +166,7 @@ func (k *keeper) requestToken(ctx context.Context, want grantRequest) (string, e
 	case status < 300 && issued.Token != "":
 		return issued.Token, nil
 	case status == http.StatusForbidden || status == http.StatusBadRequest:
-		return "", fmt.Errorf("%w: the bus issues no credential for %s: %s", ErrHopeless, k.name, issued.Error)
+		return "", fmt.Errorf("%w: the bus issues no credential for %s: %s", ErrPermanent, k.name, issued.Error)
 	}
 	return "", fmt.Errorf("the bus issues no credential for %s: HTTP %d %s", k.name, status, issued.Error)
 }

@@ -92,13 +92,13 @@ func (k *keeper) keepLoop(ctx context.Context) {
 				err = fmt.Errorf("ended %d times in a row: %w", failures, err)
 			}
 			k.persist(ctx, func(ctx context.Context) error { return k.giveUp(ctx, k.name, err) })
-			k.log.Error().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Place(k.name).Log).Msg("the agent is given up; what it said last is in its log")
+			k.log.Error().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Paths(k.name).Log).Msg("the agent is given up; what it said last is in its log")
 			return
 		}
 		// Nobody is told that the agent is there until it is back.
 		k.persist(ctx, k.markAbsent)
 		pause := k.pauses().After(failures)
-		k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Place(k.name).Log).Dur("pause_ms", pause).Msg("agent ended; starting it again")
+		k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Paths(k.name).Log).Dur("pause_ms", pause).Msg("agent ended; starting it again")
 		retry.Sleep(ctx, pause)
 	}
 }
@@ -108,8 +108,8 @@ func (k *keeper) keepLoop(ctx context.Context) {
 // counts only if the instance was never online.
 func (k *keeper) isHopeless(ctx context.Context, err error) bool {
 	var exit *Exit
-	if !errors.As(err, &exit) || !exit.Hopeless {
-		return errors.Is(err, ErrHopeless)
+	if !errors.As(err, &exit) || !exit.Permanent {
+		return errors.Is(err, ErrPermanent)
 	}
 	a, err := k.agent(ctx)
 	return err == nil && !a.online
@@ -182,7 +182,7 @@ func (k *keeper) start(ctx context.Context, spec Spec) (Instance, error) {
 		k.asked = false
 	}
 	if err := k.prepare(ctx, &spec); err != nil {
-		if errors.Is(err, ErrHopeless) {
+		if errors.Is(err, ErrPermanent) {
 			return nil, err
 		}
 		return nil, errors.Join(errNotYet, err)

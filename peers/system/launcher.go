@@ -26,9 +26,9 @@ type Limits struct {
 	Runtime time.Duration // then the agent is ended and started again
 }
 
-// A Place holds the paths of an agent's files, as the agent itself sees them, and
+// A Paths holds the paths of an agent's files, as the agent itself sees them, and
 // where a person finds its log.
-type Place struct {
+type Paths struct {
 	Data      string // its data folder
 	TokenFile string // the file with its token
 	Log       string // the file with its log, or a command that shows it
@@ -41,10 +41,10 @@ type Launcher interface {
 	// that it started has ended.
 	Run(ctx context.Context) error
 
-	// Place returns where an agent will find its things. It does no I/O.
-	Place(name AgentName) Place
+	// Paths returns where an agent will find its things. It does no I/O.
+	Paths(name AgentName) Paths
 
-	// Start starts an agent that is not running. An error wraps ErrHopeless if
+	// Start starts an agent that is not running. An error wraps ErrPermanent if
 	// trying again would fail in the same way.
 	Start(ctx context.Context, spec Spec) (Instance, error)
 
@@ -75,23 +75,23 @@ type Instance interface {
 var (
 	// ErrNotRunning says that no instance of the agent runs.
 	ErrNotRunning = errors.New("the agent is not running")
-	// ErrHopeless says that trying again would fail in the same way.
-	ErrHopeless = errors.New("starting it again would fail in the same way")
+	// ErrPermanent says that trying again would fail in the same way.
+	ErrPermanent = errors.New("starting it again would fail in the same way")
 )
 
 // An Exit says how an instance ended.
 type Exit struct {
-	Reason   string // "exit status 1", "killed", "out of memory"
-	Said     string // its last words, for the operator; may be empty
-	Hopeless bool   // it was probably called wrongly, and would end in the same way
+	Reason    string // "exit status 1", "killed", "out of memory"
+	Output    string // its last words, for the operator; may be empty
+	Permanent bool   // it was probably called wrongly, and would end in the same way
 }
 
 // Error returns the reason with the last words.
 func (e *Exit) Error() string {
-	if e.Said == "" {
+	if e.Output == "" {
 		return e.Reason
 	}
-	return e.Reason + ": " + e.Said
+	return e.Reason + ": " + e.Output
 }
 
 // told returns an error as people in chats are told it: without words of a program.

@@ -103,9 +103,9 @@ func topicsOf(tx *store.Tx, agent AgentName) []protocol.Topic {
 	return store.All(tx, store.Itself[protocol.Topic], `SELECT topic FROM assignments WHERE agent = ? ORDER BY since, topic`, agent)
 }
 
-// A GivenUp is an agent that is not started again until somebody asks for it, or that does not
+// A DownAgent is an agent that is not started again until somebody asks for it, or that does not
 // come up.
-type GivenUp struct {
+type DownAgent struct {
 	Agent protocol.PeerID
 	Name  AgentName
 	Error string // how it ended, the last time
@@ -113,7 +113,7 @@ type GivenUp struct {
 
 // AgentsDown reads from the database of a spawner, which may run meanwhile, the agents that
 // it gave up, and those that shall run and have not said that they are online, by name.
-func AgentsDown(ctx context.Context, path string) (failed, coming []GivenUp, err error) {
+func AgentsDown(ctx context.Context, path string) (failed, coming []DownAgent, err error) {
 	db, err := store.Attach(path)
 	if err != nil {
 		return nil, nil, err
@@ -122,9 +122,9 @@ func AgentsDown(ctx context.Context, path string) (failed, coming []GivenUp, err
 	tx := store.On(ctx, db)
 	for _, q := range []struct {
 		state string
-		list  *[]GivenUp
+		list  *[]DownAgent
 	}{{stateFailed, &failed}, {stateWanted, &coming}} {
-		*q.list = store.All(tx, func(g *GivenUp) []any { return []any{&g.Agent, &g.Name, &g.Error} },
+		*q.list = store.All(tx, func(g *DownAgent) []any { return []any{&g.Agent, &g.Name, &g.Error} },
 			`SELECT 'agent:' || name, name, error FROM agents WHERE state = ? AND online = 0 ORDER BY name`, q.state)
 	}
 	return failed, coming, tx.Err()

@@ -182,7 +182,7 @@ func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
 					t.Errorf("between two starts: %+v given up, %+v coming, %v", down, coming, err)
 				}
 			}
-			a.end(&system.Exit{Reason: "exit status 1", Said: "words of a program"})
+			a.end(&system.Exit{Reason: "exit status 1", Output: "words of a program"})
 		})
 		time.Sleep(time.Minute)
 		h.stage.actor("tg-1").end(&system.Exit{Reason: "signal: killed"})
@@ -226,7 +226,7 @@ func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
 func TestAnAgentThatWasCalledWronglyIsGivenUpAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
-		h.stage.playing(func(_ *stage, _ system.Spec, a *actor) { a.end(&system.Exit{Reason: "exit status 2", Hopeless: true}) })
+		h.stage.playing(func(_ *stage, _ system.Spec, a *actor) { a.end(&system.Exit{Reason: "exit status 2", Permanent: true}) })
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
 		if r, _ := result(t, bridge); r.Status != "failed" || r.Error != "exit status 2" {
@@ -246,7 +246,7 @@ func TestAnAgentThatPanicsLaterIsStartedAgain(t *testing.T) {
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
 		result(t, bridge)
 		settle()
-		h.stage.actor("tg-1").end(&system.Exit{Reason: "exit status 2", Hopeless: true})
+		h.stage.actor("tg-1").end(&system.Exit{Reason: "exit status 2", Permanent: true})
 		time.Sleep(10 * time.Second)
 		if n := h.stage.startCount(); n != 2 || h.stage.actor("tg-1") == nil {
 			t.Errorf("%d starts", n)

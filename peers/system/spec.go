@@ -9,7 +9,7 @@ import (
 
 // spec says how an agent is started, except for its environment.
 func (s *Spawner) spec(a agentRow) Spec {
-	place := s.launcher.Place(a.name)
+	place := s.launcher.Paths(a.name)
 	args := []string{"--id", string(a.name)}
 	for _, bus := range s.peer.Buses() {
 		args = append(args, "--bus", bus)

@@ -63,8 +63,8 @@ func sayOnline(s *stage, _ system.Spec, a *actor) {
 
 func (s *stage) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (s *stage) Outlives() bool                { return s.outlive }
-func (s *stage) Place(name system.AgentName) system.Place {
-	return system.Place{Data: "/stage/" + string(name), TokenFile: "/stage/" + string(name) + ".token"}
+func (s *stage) Paths(name system.AgentName) system.Paths {
+	return system.Paths{Data: "/stage/" + string(name), TokenFile: "/stage/" + string(name) + ".token"}
 }
 
 func (s *stage) Start(_ context.Context, spec system.Spec) (system.Instance, error) {

@@ -73,7 +73,7 @@ func (x *Agent) Run(ctx context.Context) error { return errors.Join(x.agent.Run(
 // Tools returns the MCP endpoint of the chat tools as the turns of one chat have
 // them, for whoever was given the words of one of them.
 func (x *Agent) Tools(chat, turn, revision string) http.Handler {
-	return mcptools.NewHandler(func(*http.Request) harness.Tools { return given{x.agent.ToolsOf(chat), turn, revision} }, x.server)
+	return mcptools.NewHandler(func(*http.Request) harness.Tools { return given{x.agent.ToolsFor(chat), turn, revision} }, x.server)
 }
 
 // given are the tools of who was given a turn.

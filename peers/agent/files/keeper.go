@@ -29,8 +29,8 @@ const (
 	kindOfVoice = "voice"
 )
 
-// A Keeper has the files of one agent.
-type Keeper struct {
+// A Cache has the files of one agent.
+type Cache struct {
 	Mailbox    *mailbox.Mailbox
 	Client     *http.Client // fetches; nil: nothing is
 	Transcribe Transcriber  // nil: voice messages have no words
@@ -55,7 +55,7 @@ func Problem(err error) string {
 
 // Get returns a file that came with a message of a chat. It is fetched at most once,
 // whoever asks for it how often, unless that failed for now.
-func (k *Keeper) Get(ctx context.Context, chat protocol.Topic, a *protocol.Attachment) (*mailbox.File, error) {
+func (k *Cache) Get(ctx context.Context, chat protocol.Topic, a *protocol.Attachment) (*mailbox.File, error) {
 	switch {
 	case a.Size > MaxFile:
 		return nil, problem(fmt.Sprintf("it has %s, and files of more than %s are not fetched", megabytes(a.Size), megabytes(MaxFile)))
@@ -79,7 +79,7 @@ func (k *Keeper) Get(ctx context.Context, chat protocol.Topic, a *protocol.Attac
 }
 
 // keep returns what is kept of a reference, or fetches and keeps it.
-func (k *Keeper) keep(ctx context.Context, ref string) (*mailbox.File, error) {
+func (k *Cache) keep(ctx context.Context, ref string) (*mailbox.File, error) {
 	v := k.Mailbox.View(ctx)
 	if f := v.File(ref); f != nil || v.Err() != nil {
 		return f, v.Err()
@@ -88,11 +88,11 @@ func (k *Keeper) keep(ctx context.Context, ref string) (*mailbox.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f, k.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.KeepFile(f) })
+	return f, k.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.SaveFile(f) })
 }
 
 // fetch asks for a file. A refusal that will not change is a file with a problem.
-func (k *Keeper) fetch(ctx context.Context, ref string) (*mailbox.File, error) {
+func (k *Cache) fetch(ctx context.Context, ref string) (*mailbox.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, ref, http.NoBody)

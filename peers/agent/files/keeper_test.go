@@ -25,7 +25,7 @@ const png = "\x89PNG\r\n\x1a\n"
 
 // bridge is a bridge that serves files, with a keeper that fetches from it.
 type bridge struct {
-	*files.Keeper
+	*files.Cache
 	url     string
 	asked   map[string]int
 	status  int
@@ -48,7 +48,7 @@ func newBridge(t *testing.T) *bridge {
 	t.Cleanup(web.Close)
 	log := zerolog.Nop()
 	b.url = web.URL
-	b.Keeper = &files.Keeper{Mailbox: mailbox.New(db, nil, mailbox.Options{}), Client: web.Client(), Log: &log}
+	b.Cache = &files.Cache{Mailbox: mailbox.New(db, nil, mailbox.Options{}), Client: web.Client(), Log: &log}
 	return b
 }
 
@@ -129,10 +129,10 @@ func TestWhichFilesAreNotFetched(t *testing.T) {
 // TestWhatAPromptSaysOfAFile: how it is shown, or why not.
 func TestWhatAPromptSaysOfAFile(t *testing.T) {
 	b := newBridge(t)
-	var shown files.Shown
+	var shown files.Attachments
 	line := func(a *protocol.Attachment, sees bool) string {
 		e := &mailbox.Entry{EventID: "e1", Chat: "tg:5", Content: protocol.ChatMessage{Attachments: []protocol.Attachment{*a}}}
-		said := b.Line(t.Context(), e, 1, sees, &shown)
+		said := b.Describe(t.Context(), e, 1, sees, &shown)
 		_, why, _ := strings.Cut(said, ": ")
 		return why
 	}
@@ -174,13 +174,13 @@ func TestWhatAPromptSaysOfAFile(t *testing.T) {
 	b.status = 404
 	check("one that is gone", line(image("6"), true), "not shown to you: words")
 	b.status, b.content = 200, png+strings.Repeat("x", 5<<20-len(png))
-	shown = files.Shown{}
+	shown = files.Attachments{}
 	for i := range 3 {
 		check("as large as may be", line(image(fmt.Sprint("l", i)), true), fmt.Sprint("shown to you as image ", i+1))
 	}
 	check("too large together", line(image("l3"), true), "not shown to you: the images of this turn are too large together")
 	b.content = png
-	shown = files.Shown{}
+	shown = files.Attachments{}
 	for i := range 10 {
 		check("one of ten", line(image(fmt.Sprint("t", i)), true), fmt.Sprint("shown to you as image ", i+1))
 	}
@@ -199,7 +199,7 @@ func TestAVoiceMessageIsTranscribedOnce(t *testing.T) {
 	}
 	line := func(name string) string {
 		e := &mailbox.Entry{Chat: "tg:5", Content: protocol.ChatMessage{Attachments: []protocol.Attachment{*voice(name)}}}
-		said := b.Line(t.Context(), e, 1, true, &files.Shown{})
+		said := b.Describe(t.Context(), e, 1, true, &files.Attachments{})
 		_, why, _ := strings.Cut(said, ": ")
 		return why
 	}

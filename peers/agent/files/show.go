@@ -23,15 +23,15 @@ func IsImage(mime string) bool { return slices.Contains(images, mime) }
 // tool has the rest.
 const maxTranscript = 8 << 10
 
-// A Shown is what a turn gets of the files of its messages.
-type Shown struct {
+// A Attachments is what a turn gets of the files of its messages.
+type Attachments struct {
 	Images []harness.Image
 	bytes  int
 }
 
-// Line returns what a prompt says of the n-th file of an event, from 1, and adds the
+// Describe returns what a prompt says of the n-th file of an event, from 1, and adds the
 // file to what is shown if it is an image and the model sees.
-func (k *Keeper) Line(ctx context.Context, e *mailbox.Entry, n int, sees bool, shown *Shown) string {
+func (k *Cache) Describe(ctx context.Context, e *mailbox.Entry, n int, sees bool, shown *Attachments) string {
 	a := &e.Files()[n-1]
 	line := fmt.Sprintf("%s %q %s %d bytes", a.Kind, a.Name, a.MimeType, a.Size)
 	if n > len(e.Content.Attachments) {
@@ -52,7 +52,7 @@ func (k *Keeper) Line(ctx context.Context, e *mailbox.Entry, n int, sees bool, s
 }
 
 // seen adds an image to what is shown, and says so, or why not.
-func (k *Keeper) seen(ctx context.Context, e *mailbox.Entry, a *protocol.Attachment, sees bool, shown *Shown) string {
+func (k *Cache) seen(ctx context.Context, e *mailbox.Entry, a *protocol.Attachment, sees bool, shown *Attachments) string {
 	const not = "not shown to you: "
 	switch {
 	case !sees:
@@ -88,8 +88,8 @@ func tooLarge(n int64) string {
 }
 
 // spoken returns what a voice message says, or why that is not known.
-func (k *Keeper) spoken(ctx context.Context, e *mailbox.Entry, a *protocol.Attachment) string {
-	words, err := k.Words(ctx, e.Chat, a)
+func (k *Cache) spoken(ctx context.Context, e *mailbox.Entry, a *protocol.Attachment) string {
+	words, err := k.Transcript(ctx, e.Chat, a)
 	if err != nil {
 		return "you cannot hear it: " + Problem(err)
 	}
@@ -100,8 +100,8 @@ func (k *Keeper) spoken(ctx context.Context, e *mailbox.Entry, a *protocol.Attac
 	return "it says, as transcribed: " + cmp.Or(strings.TrimSpace(said), "(nothing)")
 }
 
-// Words returns what is said in a recording. It is transcribed once.
-func (k *Keeper) Words(ctx context.Context, chat protocol.Topic, a *protocol.Attachment) (string, error) {
+// Transcript returns what is said in a recording. It is transcribed once.
+func (k *Cache) Transcript(ctx context.Context, chat protocol.Topic, a *protocol.Attachment) (string, error) {
 	if k.Transcribe == nil {
 		return "", problem("no transcription is configured (--transcribe)")
 	}
@@ -116,10 +116,10 @@ func (k *Keeper) Words(ctx context.Context, chat protocol.Topic, a *protocol.Att
 const nothing = "(nothing)"
 
 // wordsOf returns what is in a file as a program tells it, which is asked once.
-func (k *Keeper) wordsOf(ctx context.Context, f *mailbox.File, name string, tell Transcriber) (string, error) {
+func (k *Cache) wordsOf(ctx context.Context, f *mailbox.File, name string, tell Transcriber) (string, error) {
 	got, err, _ := k.flights.Do("words of "+f.Ref, func() (any, error) {
 		v := k.Mailbox.View(ctx)
-		if known := v.File(f.Ref); known != nil && known.Words != "" || v.Err() != nil {
+		if known := v.File(f.Ref); known != nil && known.Text != "" || v.Err() != nil {
 			return known, v.Err()
 		}
 		words, err := tell(ctx, name, f.Body)
@@ -127,20 +127,20 @@ func (k *Keeper) wordsOf(ctx context.Context, f *mailbox.File, name string, tell
 			return nil, err
 		}
 		words = strings.ToValidUTF8(text.Prefix(strings.TrimSpace(words), maxWords), "\ufffd")
-		told := &mailbox.File{Ref: f.Ref, Mime: f.Mime, Body: f.Body, Words: cmp.Or(words, nothing)}
-		return told, k.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.KeepFile(told) })
+		told := &mailbox.File{Ref: f.Ref, Mime: f.Mime, Body: f.Body, Text: cmp.Or(words, nothing)}
+		return told, k.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.SaveFile(told) })
 	})
 	if err != nil {
 		k.Log.Warn().Err(err).Str("type", f.Mime).Msg("file not put into words")
 		return "", problem("what it says could not be made out")
 	}
-	return got.(*mailbox.File).Words, nil //nolint:errcheck // it is nothing else
+	return got.(*mailbox.File).Text, nil //nolint:errcheck // it is nothing else
 }
 
 // Read returns the text of any file that has one: of a document, or of a recording.
-func (k *Keeper) Read(ctx context.Context, chat protocol.Topic, a *protocol.Attachment) (string, error) {
+func (k *Cache) Read(ctx context.Context, chat protocol.Topic, a *protocol.Attachment) (string, error) {
 	if heard(a) {
-		return k.Words(ctx, chat, a)
+		return k.Transcript(ctx, chat, a)
 	}
 	f, err := k.Get(ctx, chat, a)
 	switch {
@@ -159,7 +159,7 @@ func (k *Keeper) Read(ctx context.Context, chat protocol.Topic, a *protocol.Atta
 }
 
 // pages returns the text of a PDF. It is read once.
-func (k *Keeper) pages(ctx context.Context, f *mailbox.File, name string) (string, error) {
+func (k *Cache) pages(ctx context.Context, f *mailbox.File, name string) (string, error) {
 	if k.ReadPDF == nil {
 		return "", problem("it is a PDF, and nothing is configured that reads those (--read-pdf); ask for it as text, or for a docx or odt document")
 	}

@@ -18,8 +18,8 @@ func budgetSince(tx *store.Tx) int64 {
 	return store.Value[int64](tx, `SELECT max(?, (SELECT coalesce(max(at), 0) FROM anew))`, time.Now().Add(-budgetWindow).UnixMicro())
 }
 
-// CountAnew lets nothing that was spent until now count towards a budget. cause is the message that asked for it.
-func CountAnew(tx *Tx, scope protocol.Topic, by string, cause Carrier) {
+// ResetBudget lets nothing that was spent until now count towards a budget. cause is the message that asked for it.
+func ResetBudget(tx *Tx, scope protocol.Topic, by string, cause Source) {
 	tx.Exec(`DELETE FROM anew`) // only the last counts
 	tx.Exec(`INSERT INTO anew (at, by) VALUES (?, ?)`, time.Now().UnixMicro(), by)
 	tx.recordHalt(HaltRecord{State: protocol.HaltCountedAnew, Scope: scope, By: by}, cause)
@@ -47,11 +47,11 @@ func (v *View) spent(t *Turn, payer string) (s attention.Spent, until time.Time)
 	return s, oldest.Add(budgetWindow)
 }
 
-// Afford reports whether a turn may start: where nothing is halted, and within the agent's
+// CheckBudget reports whether a turn may start: where nothing is halted, and within the agent's
 // budget. It puts it on somebody's account. If it may not, it ends, its event gets the reason, and the chat is
 // told, once within the window; the bound that was reached is returned in words. A turn that
 // started before may go on. e is nil for a digest.
-func (tx *Tx) Afford(t *Turn, e *Entry, b attention.Budget) (bound string, ok bool) {
+func (tx *Tx) CheckBudget(t *Turn, e *Entry, b attention.Budget) (bound string, ok bool) {
 	if h, ok := tx.halted(t); ok {
 		tx.withhold(t, e, reasonHalted,
 			fmt.Sprintf("I am halted by %s: nothing is answered until /resume, or hubbub resume.", attention.HeaderValue(h.by)))
@@ -71,7 +71,7 @@ func (tx *Tx) Afford(t *Turn, e *Entry, b attention.Budget) (bound string, ok bo
 		return "", true
 	}
 	tx.Record(UniqueKey("budget:"+t.ID, 0), e, map[string]any{
-		"event": "budget", "eventId": t.EventID, "agent": tx.m.id, "chat": t.Home(), "turnId": t.ID, "state": "withheld", "reason": reason,
+		"event": "budget", "eventId": t.EventID, "agent": tx.m.id, "chat": t.Scope(), "turnId": t.ID, "state": "withheld", "reason": reason,
 		"bound": most, "until": protocol.FormatTime(until),
 	})
 	tx.withhold(t, e, reason,
@@ -104,7 +104,7 @@ func (tx *Tx) withhold(t *Turn, e *Entry, reason, notice string) {
 		tx.Move(e, Ignore, reason)
 	}
 	if owed && notice != "" && (e.Origin.QuestionID != "" || !tx.told(e, reason)) {
-		tx.Notice(e, reason, notice)
+		tx.SendNotice(e, reason, notice)
 	}
 }
 

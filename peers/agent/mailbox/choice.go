@@ -19,11 +19,11 @@ const (
 // ChoiceKey is the key of the question with choices that answers an event.
 func ChoiceKey(e *Entry) string { return choiceKey + e.EventID }
 
-// HasButtons reports whether a chat can show buttons.
-func HasButtons(chat protocol.Topic) bool { return protocol.PeerID(chat).Family() == "tg" }
+// SupportsButtons reports whether a chat can show buttons.
+func SupportsButtons(chat protocol.Topic) bool { return protocol.PeerID(chat).Family() == "tg" }
 
-// Offer returns how a question with buttons is remembered: its last line are their texts.
-func Offer(question string, buttons []protocol.Button) string {
+// WithButtons returns how a question with buttons is remembered: its last line are their texts.
+func WithButtons(question string, buttons []protocol.Button) string {
 	for i, b := range buttons {
 		before := " "
 		if i == 0 {
@@ -51,7 +51,7 @@ func (tx *Tx) choose(e *Entry) bool {
 	switch key := chosenKey + asked.EventID; {
 	case about == nil || !strings.Contains(offered, "["+c.Text+"]"):
 	case tx.SentAs(key) != nil:
-		tx.Refusal(e, asked.EventID, "choice", "chosen_before")
+		tx.RecordRefusal(e, asked.EventID, "choice", "chosen_before")
 		return false
 	default:
 		by := cmp.Or(c.Author.DisplayName, c.Author.Username, c.Author.ID)

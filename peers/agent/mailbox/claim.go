@@ -8,8 +8,8 @@ import (
 	"hubbub/protocol"
 )
 
-// A ClaimRow is a claim on an event as this agent knows it. The zero value is none.
-type ClaimRow struct {
+// A Claim is a claim on an event as this agent knows it. The zero value is none.
+type Claim struct {
 	Owner      string // identity
 	Token      int64
 	ExpiresAt  time.Time
@@ -27,15 +27,15 @@ type claimRecord struct {
 	Via     string          `json:"via"` // broker or local
 }
 
-// Claim returns the claim on an event that holds now.
-func (v *View) Claim(eventID string) ClaimRow {
-	return one(v.Tx, func(c *ClaimRow) []any { return []any{&c.Owner, &c.Token, timeColumn{&c.ExpiresAt}, &c.FromBroker} },
+// CurrentClaim returns the claim on an event that holds now.
+func (v *View) CurrentClaim(eventID string) Claim {
+	return one(v.Tx, func(c *Claim) []any { return []any{&c.Owner, &c.Token, timeColumn{&c.ExpiresAt}, &c.FromBroker} },
 		`SELECT owner, token, expires_at, via = 'broker' FROM claims WHERE event_id = ? AND expires_at > ?`, eventID, time.Now().UnixMicro())
 }
 
 // standingClaim fills in what is known about the claim on an event.
 func (v *View) standingClaim(e *Entry, s *attention.Standing) {
-	c, known := v.Claim(e.EventID), v.m.opts.Broker.Known()
+	c, known := v.CurrentClaim(e.EventID), v.m.opts.Broker.Known()
 	s.ClaimNeeded = e.Decision.NeedsClaim() && known
 	switch c.Owner {
 	case "":
@@ -47,18 +47,18 @@ func (v *View) standingClaim(e *Entry, s *attention.Standing) {
 }
 
 // OwnClaim returns a claim that the agent takes for itself, as there is no broker.
-func (tx *Tx) OwnClaim(eventID string, ttl time.Duration) ClaimRow {
-	c := tx.Claim(eventID)
+func (tx *Tx) OwnClaim(eventID string, ttl time.Duration) Claim {
+	c := tx.CurrentClaim(eventID)
 	if c.Owner != string(tx.m.id) {
 		c.Token = tx.Counter("claim") + 1
 		tx.SetCounter("claim", c.Token)
 	}
-	return ClaimRow{Owner: string(tx.m.id), Token: c.Token, ExpiresAt: time.Now().Add(ttl)}
+	return Claim{Owner: string(tx.m.id), Token: c.Token, ExpiresAt: time.Now().Add(ttl)}
 }
 
-// Claimed stores the outcome of a claim: granted, or to whom it belongs. It returns
+// StoreClaim stores the outcome of a claim: granted, or to whom it belongs. It returns
 // the event, or nil if that is settled.
-func (tx *Tx) Claimed(id string, granted bool, c ClaimRow) *Entry {
+func (tx *Tx) StoreClaim(id string, granted bool, c Claim) *Entry {
 	via := "local"
 	if c.FromBroker {
 		via = "broker"
@@ -77,7 +77,7 @@ func (tx *Tx) Claimed(id string, granted bool, c ClaimRow) *Entry {
 	case !e.Open() || e.State == Answered:
 		return nil
 	case granted:
-		tx.Move(e, Claim, "claim granted")
+		tx.Move(e, ClaimEvent, "claim granted")
 	default: // Offered opens it again
 		tx.Move(e, Ignore, "claimed by another agent")
 		endKnock(tx, e, "claimed by another agent")
@@ -97,14 +97,14 @@ func (tx *Tx) Grant(e *Entry) {
 	if !e.Decision.Injection.Injects() {
 		endKnock(tx, e, "claimed")
 		e.Decision = attention.Granted(e.Decision, nil)
-		tx.Again(e)
+		tx.Requeue(e)
 		tx.Decide(e)
 	}
 }
 
-// Offered gives an event once more that another agent had claimed and gave back: one
+// HandleOffer gives an event once more that another agent had claimed and gave back: one
 // that this agent lost is open again.
-func (tx *Tx) Offered(eventID string) {
+func (tx *Tx) HandleOffer(eventID string) {
 	e := tx.Entry(eventID)
 	if e == nil || !e.Decision.NeedsClaim() || e.Decision.Injection != attention.ModeNotify {
 		return
@@ -117,7 +117,7 @@ func (tx *Tx) Offered(eventID string) {
 	}
 	tx.Exec(`DELETE FROM claims WHERE event_id = ? AND owner <> ?`, eventID, tx.m.id)
 	if before := tx.Turn(e.TurnID); before == nil || before.Ended() { // else it has the knock already
-		tx.Again(e)
+		tx.Requeue(e)
 	}
 }
 

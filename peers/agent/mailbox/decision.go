@@ -25,8 +25,8 @@ const (
 // decisionID begins the ids of decisions.
 const decisionID = "dec_"
 
-// Decides reports whether a text begins like the value of a button of a decision.
-func Decides(said string) bool { return strings.HasPrefix(said, decisionID) }
+// IsDecisionValue reports whether a text begins like the value of a button of a decision.
+func IsDecisionValue(said string) bool { return strings.HasPrefix(said, decisionID) }
 
 // A Verdict is what somebody said in a chat about a decision.
 type Verdict struct {
@@ -38,9 +38,9 @@ type Verdict struct {
 // A Decision is what a person decides for a turn.
 type Decision struct {
 	collab.Approval
-	TurnID string
-	Used   bool    // the call that it allowed has begun
-	Heard  Verdict // in the chat, and not decided yet
+	TurnID      string
+	Used        bool    // the call that it allowed has begun
+	ChatVerdict Verdict // in the chat, and not decided yet
 }
 
 // A DecisionRecord is the agent_event that tells what became of a decision. One that says
@@ -59,7 +59,7 @@ type DecisionRecord struct {
 }
 
 func decisionColumns(d *Decision) []any {
-	return []any{&d.TurnID, &d.Used, jsonColumn{&d.Heard}, jsonColumn{&d.Approval}}
+	return []any{&d.TurnID, &d.Used, jsonColumn{&d.ChatVerdict}, jsonColumn{&d.Approval}}
 }
 
 func (v *View) decisions(where string, args ...any) []Decision {
@@ -74,14 +74,14 @@ func (v *View) Decision(id string) *Decision {
 	return nil
 }
 
-// AskDecision returns the decision that holds for one call of a turn: a standing one that
+// RequestDecision returns the decision that holds for one call of a turn: a standing one that
 // covers it, the one that the turn asked for before, or a new one, which it shows in the
 // chat of e or, of what no chat brought, where who may decide writes to the agent. e may be nil.
-func (tx *Tx) AskDecision(t *Turn, e *Entry, p collab.ApprovalParams) *Decision {
+func (tx *Tx) RequestDecision(t *Turn, e *Entry, p collab.ApprovalParams) *Decision {
 	if e == nil || e.FromBroker() {
 		e = nil
 		for _, who := range p.MayDecide {
-			e = cmp.Or(e, tx.WhereIs(who, protocol.Topic(p.Chat)))
+			e = cmp.Or(e, tx.FindPerson(who, protocol.Topic(p.Chat)))
 		}
 		if e != nil {
 			p.Chat = string(e.Chat)
@@ -110,7 +110,7 @@ func (tx *Tx) AskDecision(t *Turn, e *Entry, p collab.ApprovalParams) *Decision 
 
 func (tx *Tx) keep(d *Decision) {
 	tx.Exec(`INSERT OR REPLACE INTO decisions (id, turn_id, chat, tool, digest, state, scope, used, heard, record, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		d.ID, d.TurnID, d.Chat, d.Tool, d.Digest, d.State, d.Scope, d.Used, jsonColumn{d.Heard}, jsonColumn{d.Approval}, time.Now().UnixMicro())
+		d.ID, d.TurnID, d.Chat, d.Tool, d.Digest, d.State, d.Scope, d.Used, jsonColumn{d.ChatVerdict}, jsonColumn{d.Approval}, time.Now().UnixMicro())
 }
 
 // elicits begins the tool of a decision that an MCP server wants: harness.Elicits.
@@ -147,14 +147,14 @@ func decisionButtons(a *collab.Approval) []protocol.Button {
 	}
 }
 
-// SettleDecision takes the newest version of a decision: it stands on record, and the
+// ApplyDecision takes the newest version of a decision: it stands on record, and the
 // message in the chat says what was decided and by whom.
-func (tx *Tx) SettleDecision(a collab.Approval) {
+func (tx *Tx) ApplyDecision(a collab.Approval) {
 	d := tx.Decision(a.ID)
 	if d == nil || d.State == a.State || !d.Open() {
 		return
 	}
-	d.Approval, d.Heard = a, Verdict{}
+	d.Approval, d.ChatVerdict = a, Verdict{}
 	tx.keep(d)
 	tx.recordDecision(d, d.Digest, tx.Entry(a.EventID), decisionKey+string(a.State)+":"+a.ID)
 	shown := tx.SentAs(decisionKey + a.ID)
@@ -203,17 +203,17 @@ func (tx *Tx) CancelDecisions(turnID, reason string) {
 		if err != nil {
 			continue
 		}
-		tx.SettleDecision(a)
+		tx.ApplyDecision(a)
 		tx.tellBroker(collab.DecisionCancel, "cancel:"+d.ID, collab.ApprovalDecideParams{ID: d.ID, Reason: reason})
 	}
 }
 
-// EndSession revokes what was allowed until the agent stops.
-func (tx *Tx) EndSession() {
+// RevokeSessionDecisions revokes what was allowed until the agent stops.
+func (tx *Tx) RevokeSessionDecisions() {
 	for _, d := range tx.decisions(`state = 'allowed' AND scope = 'session'`) {
 		const reason = "the agent was started anew"
 		if a, err := d.Revoke(string(tx.m.id), reason, time.Now()); err == nil {
-			tx.SettleDecision(a)
+			tx.ApplyDecision(a)
 			tx.tellBroker(collab.DecisionRevoke, "revoke:"+d.ID, collab.ApprovalDecideParams{ID: d.ID, Reason: reason})
 		}
 	}
@@ -225,9 +225,9 @@ func (tx *Tx) tellBroker(m collab.Method[collab.ApprovalDecideParams, collab.App
 	}
 }
 
-// HearVerdict takes an event of a chat that decides something, or answers a question of the
-// agent's, in place of TakeIn, and reports whether it was one. yes and no are the words that decide.
-func (tx *Tx) HearVerdict(e *Entry, yes, no []string) bool {
+// HandleDecisionReply takes an event of a chat that decides something, or answers a question of the
+// agent's, in place of StoreEvent, and reports whether it was one. yes and no are the words that decide.
+func (tx *Tx) HandleDecisionReply(e *Entry, yes, no []string) bool {
 	c := &e.Content
 	if c.Author.Kind != string(attention.AuthorHuman) || c.Forwarded != "" {
 		return false
@@ -245,14 +245,14 @@ func (tx *Tx) HearVerdict(e *Entry, yes, no []string) bool {
 		tx.answerVerdict(e, "There is no such decision in this chat.")
 		return true
 	}
-	said.By = e.Person()
+	said.By = e.PersonIdentity()
 	if _, err := d.Decide(said.Verdict, said.Scope, said.By, time.Now()); err != nil {
-		tx.Refusal(e, d.EventID, "decision", "not_decided")
+		tx.RecordRefusal(e, d.EventID, "decision", "not_decided")
 		tx.answerVerdict(e, err.Error())
 		return true
 	}
-	if d.Heard.Verdict == "" && d.State == collab.ApprovalPending {
-		d.Heard = said
+	if d.ChatVerdict.Verdict == "" && d.State == collab.ApprovalPending {
+		d.ChatVerdict = said
 		tx.keep(d)
 	}
 	return true
@@ -261,7 +261,7 @@ func (tx *Tx) HearVerdict(e *Entry, yes, no []string) bool {
 func (tx *Tx) answerVerdict(e *Entry, said string) {
 	key := decidedKey + "said:" + e.SourceID
 	reply := protocol.ChatReply{Text: said, IdempotencyKey: key, ThreadID: e.Content.Chat.ThreadID, Directedness: string(attention.DirectedAmbient)}
-	tx.Enqueue(e.Chat, key, tx.m.Caused(e, ReplyType(e.Chat), reply))
+	tx.Enqueue(e.Chat, key, tx.m.MessageFor(e, ReplyType(e.Chat), reply))
 }
 
 // verdictOf reads a verdict out of an event, and finds what it decides: a button names its
@@ -270,7 +270,7 @@ func (tx *Tx) answerVerdict(e *Entry, said string) {
 // agent said anything since: it may answer that.
 func (v *View) verdictOf(e *Entry, pending []Decision, yes, no []string) (d *Decision, said Verdict) {
 	c := &e.Content
-	if id, what, ok := strings.Cut(c.Text, ":"); ok && Decides(id) && c.Event == protocol.EventMessage {
+	if id, what, ok := strings.Cut(c.Text, ":"); ok && IsDecisionValue(id) && c.Event == protocol.EventMessage {
 		verdict, scope, _ := strings.Cut(what, ":")
 		said = Verdict{Verdict: collab.Verdict(verdict), Scope: collab.ApprovalScope(scope)}
 		d = v.Decision(id)
@@ -296,7 +296,7 @@ func (v *View) verdictOf(e *Entry, pending []Decision, yes, no []string) (d *Dec
 	}
 	direct := c.Chat.Kind == string(attention.ConversationDM)
 	if !direct { // of several people, whose it is
-		pending = slices.DeleteFunc(pending, func(d Decision) bool { return hasReplies(e.Chat) || !d.MayBeDecidedBy(e.Person()) })
+		pending = slices.DeleteFunc(pending, func(d Decision) bool { return hasReplies(e.Chat) || !d.MayBeDecidedBy(e.PersonIdentity()) })
 	}
 	if c.Event == protocol.EventMessage && len(pending) == 1 && v.saidLast(&pending[0]) {
 		return &pending[0], said
@@ -320,9 +320,9 @@ func (v *View) ofAnother(author string) bool {
 	return protocol.RoleOf(protocol.PeerID(author)) == protocol.RoleAgent && author != string(v.m.id)
 }
 
-// UnshownDecision reports whether a decision waits in a chat whose message may be the one that
+// AwaitsDecisionMessage reports whether a decision waits in a chat whose message may be the one that
 // a reaction names: its id is not known yet.
-func (v *View) UnshownDecision(e *Entry) bool {
+func (v *View) AwaitsDecisionMessage(e *Entry) bool {
 	if e.Content.Event != protocol.EventReaction || e.Content.ReplyTo == nil {
 		return false
 	}

@@ -7,7 +7,7 @@
 //   - One state: an event has one State, and what may follow what is the table of
 //     state.go. Tx.Move alone changes it, and records the disposition in the same
 //     transaction. A final disposition is written once. Turns have such a table, too.
-//   - Storage: TakeIn stores an event once per (event, sourceId, sequence). What is
+//   - Storage: StoreEvent stores an event once per (event, sourceId, sequence). What is
 //     acknowledged after it has returned survives SIGKILL and later versions.
 //   - Together: a message to a chat, the mark that forbids another, and every record of
 //     what happened are queued in the transaction of what they belong to. What became

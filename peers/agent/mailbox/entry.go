@@ -13,20 +13,20 @@ import (
 
 // An Entry is one stored event.
 type Entry struct {
-	Seq      int64  // the mailbox's own growing number
-	EventID  string // the sourceId, save that of an edit which is an event of its own
-	SourceID string // of the message that it tells of
-	Chat     protocol.Topic
-	Carrier  Carrier
-	Received time.Time
-	Content  protocol.ChatMessage // complete
-	Origin   Origin
-	Decision attention.Decision
+	Seq        int64  // the mailbox's own growing number
+	EventID    string // the sourceId, save that of an edit which is an event of its own
+	SourceID   string // of the message that it tells of
+	Chat       protocol.Topic
+	Source     Source
+	ReceivedAt time.Time
+	Content    protocol.ChatMessage // complete
+	Origin     Origin
+	Decision   attention.Decision
 	Status
 }
 
-// A Carrier is the bus message that brought an event: traces follow it.
-type Carrier struct {
+// A Source is the bus message that brought an event: traces follow it.
+type Source struct {
 	MessageID   protocol.MessageID
 	TraceParent string
 }
@@ -58,8 +58,8 @@ type Origin struct {
 	OnBehalfOf     string `json:"onBehalfOf,omitempty"` // the person whom a question or work of another agent serves
 }
 
-// TakesWords reports whether an answer to a wake would reach anybody.
-func (o *Origin) TakesWords() bool {
+// TakesText reports whether an answer to a wake would reach anybody.
+func (o *Origin) TakesText() bool {
 	return o.QuestionID != "" || o.ConversationID != "" || o.FlightID != "" || o.WorkItemID != ""
 }
 
@@ -84,9 +84,9 @@ func (e *Entry) Event() attention.Event {
 	return event
 }
 
-// Complete gives the missing fields of a chat message their documented defaults. m
+// ApplyDefaults gives the missing fields of a chat message their documented defaults. m
 // is the message that brought it.
-func Complete(c *protocol.ChatMessage, m *protocol.Message) {
+func ApplyDefaults(c *protocol.ChatMessage, m *protocol.Message) {
 	c.Chat, c.Author = cmp.Or(c.Chat, &protocol.Chat{}), cmp.Or(c.Author, &protocol.Author{})
 	c.Event = cmp.Or(c.Event, protocol.EventMessage)
 	c.SourceID = cmp.Or(c.SourceID, string(m.MessageID))
@@ -132,20 +132,20 @@ func EventOf(c *protocol.ChatMessage) attention.Event {
 	return event
 }
 
-// Writer returns the identity of who wrote an event. A person of a chat is one of that chat, whatever
+// AuthorIdentity returns the identity of who wrote an event. A person of a chat is one of that chat, whatever
 // identity they call themselves.
-func (e *Entry) Writer() string {
+func (e *Entry) AuthorIdentity() string {
 	switch id := e.Content.Author.ID; {
 	case strings.Contains(id, ":") && (e.FromBroker() || e.Content.Author.Kind != string(attention.AuthorHuman)):
 		return id
 	case e.FromAgent():
 		return "agent:" + id
 	}
-	return e.Person()
+	return e.PersonIdentity()
 }
 
-// Place names where an event was said: one turn at a time runs there.
-func (e *Entry) Place() string { return e.Content.Chat.ID + "\x00" + e.Content.Chat.ThreadID }
+// ThreadKey names where an event was said: one turn at a time runs there.
+func (e *Entry) ThreadKey() string { return e.Content.Chat.ID + "\x00" + e.Content.Chat.ThreadID }
 
 // FromAgent reports whether another agent wrote the event.
 func (e *Entry) FromAgent() bool { return e.Content.Author.Kind == string(attention.AuthorAgent) }
@@ -172,7 +172,7 @@ func entryColumns(into **Entry) []any {
 	e := new(Entry)
 	*into = e
 	return []any{
-		&e.Seq, &e.EventID, &e.SourceID, &e.Chat, &e.Carrier.MessageID, &e.Carrier.TraceParent, timeColumn{&e.Received},
+		&e.Seq, &e.EventID, &e.SourceID, &e.Chat, &e.Source.MessageID, &e.Source.TraceParent, timeColumn{&e.ReceivedAt},
 		jsonColumn{&e.Content}, jsonColumn{&e.Origin}, jsonColumn{&e.Decision},
 		&e.State, &e.Claimed, timeColumn{&e.DeadlineAt}, &e.TurnID, &e.MergedInto, &e.Deferrals, &e.Deleted, &e.Acted,
 	}
@@ -210,7 +210,7 @@ func insert(tx *Tx, e *Entry) {
 	e.Seq = store.Value[int64](tx.Tx, `INSERT INTO events
 		(event_id, source_id, chat, message_id, traceparent, received_at, content, origin, kind, conversation, thread, stream, author, author_kind, state)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq`,
-		e.EventID, e.SourceID, e.Chat, e.Carrier.MessageID, e.Carrier.TraceParent, timeColumn{&e.Received}, jsonColumn{c}, jsonColumn{&e.Origin},
+		e.EventID, e.SourceID, e.Chat, e.Source.MessageID, e.Source.TraceParent, timeColumn{&e.ReceivedAt}, jsonColumn{c}, jsonColumn{&e.Origin},
 		c.Event, c.Chat.ID, c.Chat.ThreadID, c.Chat.StreamID, c.Author.ID, c.Author.Kind, e.State)
 }
 

@@ -12,7 +12,7 @@ import (
 func TestCompleteFillsInWhatIsMissing(t *testing.T) {
 	m := &protocol.Message{MessageID: "m1", From: "tg:42", Timestamp: "2026-06-02T19:10:00Z"}
 	c := protocol.ChatMessage{Text: "hello"}
-	mailbox.Complete(&c, m)
+	mailbox.ApplyDefaults(&c, m)
 	want := attention.Event{
 		EventID: "m1", Kind: attention.KindMessage, Text: "hello",
 		Conversation: attention.Conversation{ID: "42", Kind: attention.ConversationDM}, Author: attention.Author{ID: "42", Kind: attention.AuthorHuman},
@@ -24,7 +24,7 @@ func TestCompleteFillsInWhatIsMissing(t *testing.T) {
 		Event: "reaction", SourceID: "s1", CreatedAt: "then", Chat: &protocol.Chat{ID: "C1", Kind: "channel"}, Author: &protocol.Author{ID: "agent:w3", Kind: "agent"},
 		ReplyTo: &protocol.ReplyTo{SourceID: "s0", Author: "agent:lead"},
 	}
-	mailbox.Complete(&given, m)
+	mailbox.ApplyDefaults(&given, m)
 	if e := mailbox.EventOf(&given); e.EventID != "s1" || e.Kind != "reaction" || e.Conversation.Kind != "channel" || e.Author.Kind != "agent" ||
 		*e.ReplyTo != (attention.ReplyTo{EventID: "s0", Author: "agent:lead"}) || given.CreatedAt != "then" {
 		t.Errorf("what is given was replaced: %+v", e)
@@ -51,7 +51,7 @@ func TestAConversationIsThatOfItsChat(t *testing.T) {
 		{"tg:-1001", "", "-1001"},
 	} {
 		m := protocol.ChatMessage{Chat: &protocol.Chat{ID: c.told}}
-		mailbox.Complete(&m, &protocol.Message{From: c.from})
+		mailbox.ApplyDefaults(&m, &protocol.Message{From: c.from})
 		if m.Chat.ID != c.want {
 			t.Errorf("%s tells of %q: taken as %q, want %q", c.from, c.told, m.Chat.ID, c.want)
 		}
@@ -72,10 +72,10 @@ func TestWhoWroteAnEvent(t *testing.T) {
 	} {
 		e := &mailbox.Entry{Chat: protocol.Topic(c.chat)}
 		e.Content.Author = &protocol.Author{ID: c.id, Kind: c.kind}
-		if got := e.Writer(); got != c.writer {
+		if got := e.AuthorIdentity(); got != c.writer {
 			t.Errorf("%s in %s is %s, not %s", c.id, c.chat, got, c.writer)
 		}
-		if got := e.Behind(); c.kind == "human" && got != c.writer {
+		if got := e.OnBehalfOf(); c.kind == "human" && got != c.writer {
 			t.Errorf("behind what %s says in %s is %q, not %s", c.id, c.chat, got, c.writer)
 		}
 	}

@@ -9,21 +9,21 @@ import (
 	"hubbub/protocol"
 )
 
-// A PlaceChange is what happens to the agent in a conversation or thread, as an
+// A ParticipationChange is what happens to the agent in a conversation or thread, as an
 // assignment of SQL: ?3 is the time, ?4 the event.
-type PlaceChange string
+type ParticipationChange string
 
 // The changes.
 const (
-	Joined    PlaceChange = `joined_at = ?3` // it was named
-	Spoke     PlaceChange = `joined_at = CASE WHEN left_at > 0 THEN joined_at ELSE ?3 END`
-	Left      PlaceChange = `left_at = ?3, leave_event = ?4, joined_at = 0`
-	Returned  PlaceChange = `left_at = 0, leave_event = '', joined_at = ?3`
-	Escalated PlaceChange = `escalated_at = ?3` // a person was called in
+	Joined    ParticipationChange = `joined_at = ?3` // it was named
+	Spoke     ParticipationChange = `joined_at = CASE WHEN left_at > 0 THEN joined_at ELSE ?3 END`
+	Left      ParticipationChange = `left_at = ?3, leave_event = ?4, joined_at = 0`
+	Returned  ParticipationChange = `left_at = 0, leave_event = '', joined_at = ?3`
+	Escalated ParticipationChange = `escalated_at = ?3` // a person was called in
 )
 
-// SetPlace stores what an event changed in its place.
-func (tx *Tx) SetPlace(e *Entry, change PlaceChange) {
+// SetParticipation stores what an event changed in its place.
+func (tx *Tx) SetParticipation(e *Entry, change ParticipationChange) {
 	chat := e.Content.Chat
 	tx.Exec(`INSERT OR IGNORE INTO places (conversation, thread) VALUES (?, ?)`, chat.ID, chat.ThreadID)
 	tx.Exec(`UPDATE places SET `+string(change)+` WHERE conversation = ?1 AND thread = ?2 AND ?3 > 0 AND ?4 = ?4`,
@@ -66,9 +66,9 @@ func (v *View) Facts(e *Entry) attention.Facts {
 		coalesce((SELECT received_at FROM events WHERE conversation = ?1 AND thread = ?2 AND seq < ?5 AND kind = 'message' ORDER BY seq DESC LIMIT 1), 0)`,
 		c.Chat.ID, c.Chat.ThreadID, v.m.id, time.Now().UnixMicro(), e.Seq, e.SourceID, e.Chat)
 	facts.OwnsThread = facts.Work != ""
-	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.Received)), p.joined > 0, p.gone()
+	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.ReceivedAt)), p.joined > 0, p.gone()
 	facts.Asked = lastOwn > lastOther && attention.Asks(lastText)
-	if o := ReturnedBy(v, e); o != nil {
+	if o := ObligationOfReturn(v, e); o != nil {
 		facts.Waited = time.Since(o.CreatedAt)
 	}
 	if c.ReplyTo != nil {
@@ -88,9 +88,9 @@ func (v *View) Facts(e *Entry) attention.Facts {
 	return facts
 }
 
-// Standing returns what the records say about an event at this moment. text is what
+// ReplyContext returns what the records say about an event at this moment. text is what
 // the agent wants to say; e may be nil.
-func (v *View) Standing(e *Entry, text string) attention.Standing {
+func (v *View) ReplyContext(e *Entry, text string) attention.Standing {
 	if e == nil {
 		return attention.Standing{}
 	}
@@ -135,9 +135,9 @@ const (
 	behindAt = "behind_at"
 )
 
-// PersonStandsBehind notes that one agent turns to another through the broker for what a person
+// StartExchange notes that one agent turns to another through the broker for what a person
 // said: this begins a new exchange, as if they had said it there.
-func PersonStandsBehind(tx *Tx) { tx.SetCounter(behindAt, time.Now().UnixMicro()) }
+func StartExchange(tx *Tx) { tx.SetCounter(behindAt, time.Now().UnixMicro()) }
 
 // exchanged selects the texts of an exchange with when they came and whether another agent
 // said them: ?1 is the conversation, ?2 the author, ?3 the counter behindAt. In the conversation all agents count,
@@ -172,18 +172,18 @@ func (v *View) Exchange(e *Entry) (x attention.Exchange) {
 	return x
 }
 
-// LastSaid returns the last texts of an exchange, in order, each with who said it: the
+// LastTexts returns the last texts of an exchange, in order, each with who said it: the
 // agent itself is "".
-func (v *View) LastSaid(e *Entry, limit int) (list [][2]string) {
+func (v *View) LastTexts(e *Entry, limit int) (list [][2]string) {
 	list = store.All(v.Tx, func(said *[2]string) []any { return []any{&said[0], &said[1]} },
 		`SELECT author, text `+exchanged+` ORDER BY at DESC LIMIT ?4`, e.Content.Chat.ID, e.Content.Author.ID, v.Counter(behindAt), limit)
 	slices.Reverse(list)
 	return list
 }
 
-// Person returns the user name of the person who spoke last in a conversation, "" if
+// LastPerson returns the user name of the person who spoke last in a conversation, "" if
 // none did or the surface gives them none.
-func (v *View) Person(conversation string) string {
+func (v *View) LastPerson(conversation string) string {
 	return store.Value[string](v.Tx, `SELECT coalesce(json_extract(content, '$.author.username'), '') FROM events
 		WHERE conversation = ? AND `+aPerson+` ORDER BY received_at DESC LIMIT 1`, conversation)
 }

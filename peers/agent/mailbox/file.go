@@ -8,7 +8,7 @@ type File struct {
 	Mime    string // as the content says
 	Body    []byte
 	Problem string // why there is no content, and never will be; a sentence
-	Words   string // what is said in it, once it was transcribed
+	Text    string // what is said in it, once it was transcribed
 }
 
 // maxFiles bounds the bytes of all files that are kept; the oldest go first.
@@ -19,20 +19,20 @@ func (v *View) File(ref string) *File {
 	columns := func(into **File) []any {
 		*into = new(File)
 		f := *into
-		return []any{&f.Ref, &f.Mime, &f.Body, &f.Problem, &f.Words}
+		return []any{&f.Ref, &f.Mime, &f.Body, &f.Problem, &f.Text}
 	}
 	return one(v.Tx, columns, `SELECT ref, mime, body, problem, words FROM files WHERE ref = ?`, ref)
 }
 
-// KeepFile stores what was fetched of a reference, or what is known of it since, until
+// SaveFile stores what was fetched of a reference, or what is known of it since, until
 // Prune forgets it or newer files need its room.
-func (tx *Tx) KeepFile(f *File) {
+func (tx *Tx) SaveFile(f *File) {
 	body := f.Body
 	if body == nil {
 		body = []byte{}
 	}
 	tx.Exec(`INSERT INTO files VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (ref) DO UPDATE SET problem = excluded.problem, words = excluded.words`,
-		f.Ref, f.Mime, body, f.Problem, f.Words, time.Now().UnixMicro())
+		f.Ref, f.Mime, body, f.Problem, f.Text, time.Now().UnixMicro())
 	tx.Exec(`DELETE FROM files WHERE ref IN (SELECT ref FROM
 		(SELECT ref, sum(length(body)) OVER (ORDER BY fetched_at DESC, ref ROWS UNBOUNDED PRECEDING) AS taken FROM files) WHERE taken > ?)`, maxFiles)
 }

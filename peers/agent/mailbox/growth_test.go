@@ -50,7 +50,7 @@ func costs(t *testing.T, box *mailbox.Mailbox) map[string]time.Duration {
 	e.Content.Chat.ID, e.Content.Chat.Kind = "C1", "channel"
 	e.Content.Author.ID, e.Content.Author.Kind = "agent:b", "agent"
 	e.Content.ReplyTo = &protocol.ReplyTo{SourceID: "own3"}
-	if err := box.InTx(t.Context(), func(tx *mailbox.Tx) { tx.TakeIn(e) }); err != nil {
+	if err := box.InTx(t.Context(), func(tx *mailbox.Tx) { tx.StoreEvent(e) }); err != nil {
 		t.Fatal(err)
 	}
 	v := box.View(t.Context())
@@ -58,31 +58,31 @@ func costs(t *testing.T, box *mailbox.Mailbox) map[string]time.Duration {
 	turn := func(tx *mailbox.Tx) {
 		e := tx.Entry("new")
 		tx.Move(e, mailbox.Hold, "")
-		tx.Extend([]*mailbox.Entry{e}, e.Received.Add(-time.Minute), e.Received)
+		tx.Extend([]*mailbox.Entry{e}, e.ReceivedAt.Add(-time.Minute), e.ReceivedAt)
 		tx.Compose([]*mailbox.Entry{e})
 		e = tx.Entry("new")
 		turn := tx.Turn(e.TurnID)
-		tx.Afford(turn, e, attention.DefaultBudget)
+		tx.CheckBudget(turn, e, attention.DefaultBudget)
 		turn.Attempt = 1
 		tx.MoveTurn(turn, mailbox.TurnRunning, "", mailbox.Cost{})
 		tx.Finish(turn, e, mailbox.Cost{})
 		tx.SettleDone(e)
-		tx.StopPlace(e)
+		tx.StopThread(e)
 		tx.Fail(errAgain)
 	}
 	took := map[string]time.Duration{}
 	for name, do := range map[string]func(){
 		"the facts":               func() { v.Facts(e) },
 		"the exchange":            func() { v.Exchange(e) },
-		"what was said last":      func() { v.LastSaid(e, 4) },
-		"its standing":            func() { v.Standing(e, "hello") },
+		"what was said last":      func() { v.LastTexts(e, 4) },
+		"its standing":            func() { v.ReplyContext(e, "hello") },
 		"its window":              func() { v.Window(v.Reach(e.Chat), "C1", "", e, 20) },
 		"the window of a thread":  func() { v.Window(v.Reach(e.Chat), "C1", "7", e, 20) },
-		"the person":              func() { v.Person("C1") },
-		"the signals":             func() { v.Signals(e) },
+		"the person":              func() { v.LastPerson("C1") },
+		"the signals":             func() { v.Reactions(e) },
 		"what is unanswered":      func() { v.Unanswered(e.Chat) },
 		"a list":                  func() { v.List(v.Reach(e.Chat), mailbox.Filter{Limit: 20}) },
-		"what is deferred beside": func() { v.DeferredBeside(e) },
+		"what is deferred beside": func() { v.OtherDeferred(e) },
 		"the next deadline":       func() { v.NextDeadline() },
 		"the next digest":         func() { v.NextDigest() },
 		"a turn":                  func() { _ = box.InTx(t.Context(), turn) }, // errAgain

@@ -39,7 +39,7 @@ type HaltRecord struct {
 // Halt lets no turn run in a chat, or, if scope is the agent's own topic, in any, until
 // Resume. What runs or waits there is stopped, and each chat concerned is told what was.
 // cause is the message that asked for it.
-func (tx *Tx) Halt(scope protocol.Topic, by string, cause Carrier) {
+func (tx *Tx) Halt(scope protocol.Topic, by string, cause Source) {
 	tx.Exec(`INSERT INTO halts (scope, by, at) VALUES (?1, ?2, ?3) ON CONFLICT (scope) DO UPDATE SET by = ?2, at = ?3`, scope, by, time.Now().UnixMicro())
 	chats, stopped := map[protocol.Topic]int{}, []string{}
 	if scope != tx.m.id.Topic() {
@@ -59,7 +59,7 @@ func (tx *Tx) Halt(scope protocol.Topic, by string, cause Carrier) {
 }
 
 // Resume ends a halt. What was stopped stays so: whoever still wants it asks again.
-func (tx *Tx) Resume(scope protocol.Topic, by string, cause Carrier) {
+func (tx *Tx) Resume(scope protocol.Topic, by string, cause Source) {
 	if tx.Changed(`DELETE FROM halts WHERE scope = ?`, scope) > 0 && scope != tx.m.id.Topic() {
 		tx.tell(scope, cause, fmt.Sprintf("%s: going on, %s said so. What was stopped is not begun again.", tx.m.id.Name(), attention.HeaderValue(by)))
 	}
@@ -67,16 +67,16 @@ func (tx *Tx) Resume(scope protocol.Topic, by string, cause Carrier) {
 }
 
 // tell says something that answers no event in a chat to which the agent talks.
-func (tx *Tx) tell(chat protocol.Topic, cause Carrier, said string) {
+func (tx *Tx) tell(chat protocol.Topic, cause Source, said string) {
 	if !store.Value[bool](tx.Tx, `SELECT EXISTS (SELECT 1 FROM chats WHERE topic = ?)`, chat) {
 		return // the chat of others, or the broker
 	}
 	key := reasonHalted + ":" + string(cause.MessageID) + ":" + string(chat)
 	reply := protocol.ChatReply{Text: said, IdempotencyKey: key, Directedness: string(attention.DirectedAmbient)}
-	tx.Enqueue(chat, key, tx.m.Caused(&Entry{Carrier: cause}, ReplyType(chat), reply))
+	tx.Enqueue(chat, key, tx.m.MessageFor(&Entry{Source: cause}, ReplyType(chat), reply))
 }
 
-func (tx *Tx) recordHalt(r HaltRecord, cause Carrier) {
+func (tx *Tx) recordHalt(r HaltRecord, cause Source) {
 	r.Event, r.Agent = "halt", tx.m.id
-	tx.Record("halt:"+string(cause.MessageID), &Entry{Carrier: cause}, r)
+	tx.Record("halt:"+string(cause.MessageID), &Entry{Source: cause}, r)
 }

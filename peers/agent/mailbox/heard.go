@@ -14,15 +14,15 @@ import (
 	"hubbub/protocol/text"
 )
 
-// HearReaction keeps what a reaction in a chat says about an obligation. One on what the agent
+// HandleReaction keeps what a reaction in a chat says about an obligation. One on what the agent
 // answered is about what it answered, and names the agent; one on what it showed of an escalation
 // is about that.
-func HearReaction(tx *Tx, e *Entry) {
+func HandleReaction(tx *Tx, e *Entry) {
 	c := &e.Content
 	if !tx.m.obliges() || c.Event != protocol.EventReaction {
 		return
 	}
-	a := ActRow{ID: cmp.Or(c.ReactionID, c.SourceID), Target: c.TargetEventID, Act: attention.Act{Actor: e.Writer(), Signal: attention.Signal(c.Signal)}}
+	a := Act{ID: cmp.Or(c.ReactionID, c.SourceID), Target: c.TargetEventID, Act: attention.Act{Actor: e.AuthorIdentity(), Signal: attention.Signal(c.Signal)}}
 	if c.Signal == "" {
 		a.Kind = attention.ActRemoved
 	} else if _, err := attention.ParseSignal(c.Signal); err != nil {
@@ -44,7 +44,7 @@ func HearReaction(tx *Tx, e *Entry) {
 		}
 	}
 	if a.Actor != string(tx.m.id) { // whose own signals no chat tells it
-		Act(tx, a)
+		RecordAct(tx, a)
 	}
 }
 
@@ -86,17 +86,17 @@ func commanded(v *View, e *Entry, want string) (rest string, ok bool) {
 		c.Author.Kind == string(attention.AuthorHuman) && c.Forwarded == ""
 }
 
-// HearAsk makes a message with which a person asks one that obliges whom it is aimed at.
-func HearAsk(tx *Tx, e *Entry) {
+// HandleAskCommand makes a message with which a person asks one that obliges whom it is aimed at.
+func HandleAskCommand(tx *Tx, e *Entry) {
 	if asked, ok := commanded(&tx.View, e, askWord); ok && asked != "" && e.Content.Obligation == nil {
 		e.Content.Obligation = &protocol.Obligation{Blocks: string(attention.BlocksDegraded)}
 	}
 }
 
-// HearClose takes the word with which a person closes what they wait for, in place of TakeIn, and
+// HandleCloseCommand takes the word with which a person closes what they wait for, in place of StoreEvent, and
 // reports whether it was one: as an answer to what it is about, with its id, or alone where there is
 // just one.
-func HearClose(tx *Tx, e *Entry) bool {
+func HandleCloseCommand(tx *Tx, e *Entry) bool {
 	c := &e.Content
 	named, ok := commanded(&tx.View, e, closeWord)
 	if !ok {
@@ -105,7 +105,7 @@ func HearClose(tx *Tx, e *Entry) bool {
 	if !receipt(tx, e) {
 		return true
 	}
-	who, self := e.Writer(), string(tx.m.id)
+	who, self := e.AuthorIdentity(), string(tx.m.id)
 	list := obligationsWhere(&tx.View, `open = 1 AND ((author = ?1 OR delegate = ?1) AND recipient = ?2 OR author = ?2 AND recipient = ?1 AND rung <> '')`, who, self)
 	about := named
 	if about == "" && c.ReplyTo != nil && c.ReplyTo.SourceID != "" {
@@ -116,12 +116,12 @@ func HearClose(tx *Tx, e *Entry) bool {
 	}
 	list = slices.DeleteFunc(list, func(o *Obligation) bool {
 		there := tx.Entry(o.EventID)
-		return there == nil || o.Rung == "" && there.Chat != e.Chat || about != "" && o.ID != about
+		return there == nil || o.Level == "" && there.Chat != e.Chat || about != "" && o.ID != about
 	})
 	known := obligationsWhere(&tx.View, `id = ? AND id <> ''`, about)
 	switch {
 	case len(list) == 1:
-		Act(tx, ActRow{ID: "close:" + e.SourceID, Target: list[0].ID, Act: attention.Act{Actor: who, Signal: attention.SignalDone, Recipient: list[0].Recipient}})
+		RecordAct(tx, Act{ID: "close:" + e.SourceID, Target: list[0].ID, Act: attention.Act{Actor: who, Signal: attention.SignalDone, Recipient: list[0].Recipient}})
 		tx.answerVerdict(e, "Closed: "+attention.HeaderValue(list[0].Title))
 	case len(list) > 1:
 		said := "Several are open. Answer the one that you mean with /close, or name it:"
@@ -152,14 +152,14 @@ func Discharge(tx *Tx, id, recipient string) (known bool, refused string) {
 	switch effect, _ := o.Effect(a); {
 	case !o.Open:
 		return true, "It is discharged already."
-	case o.Rung != "" && o.Author == self:
+	case o.Level != "" && o.Author == self:
 		return true, "It lists what you owe others, and ends by itself once all of that is closed."
 	case effect != attention.EffectDischarge:
 		return true, "That is not yours to close: " + attention.HeaderValue(o.Author) + " waits, and says when it is answered."
 	}
-	row := ActRow{Target: o.ID, Act: a}
+	row := Act{Target: o.ID, Act: a}
 	row.ID = actID(row)
-	Act(tx, row)
+	RecordAct(tx, row)
 	if protocol.RoleOf(protocol.PeerID(o.Recipient)) == protocol.RoleAgent && o.Recipient != self {
 		tx.Enqueue(protocol.Topic(o.Recipient), row.ID, protocol.NewMessage(protocol.TypeAgentEvent, tx.m.id, protocol.Reaction{
 			Event: protocol.EventReaction, ReactionID: row.ID, TargetEventID: o.ID, CreatedAt: protocol.FormatTime(time.Now()), Signal: string(a.Signal),
@@ -169,16 +169,16 @@ func Discharge(tx *Tx, id, recipient string) (known bool, refused string) {
 	return true, ""
 }
 
-// ObligeOthers keeps that the agent waits for somebody on account of what it just said: by the id of
+// OpenOwnObligation keeps that the agent waits for somebody on account of what it just said: by the id of
 // its message until the chat has given it one.
-func ObligeOthers(tx *Tx, e *Entry, id protocol.MessageID, said string, recipient string, given *protocol.Obligation) {
+func OpenOwnObligation(tx *Tx, e *Entry, id protocol.MessageID, said string, recipient string, given *protocol.Obligation) {
 	o := &Obligation{
 		ID: string(id), EventID: e.EventID, Blocks: blocksOf(given.Blocks), DefaultAction: text.Clip(text.Line(given.DefaultAction), maxDefaultAction), Title: titleOf(said),
 		Open: true, State: attention.ObligationOpen,
 		Owed: attention.Owed{Author: string(tx.m.id), Recipient: recipient, CreatedAt: time.Now()},
 	}
 	if !e.FromBroker() {
-		o.Told = Nameless
+		o.Sync = AwaitingID
 	}
 	if given.DischargeDelegate != nil {
 		o.Delegate = identityIn(*given.DischargeDelegate, e.Chat)
@@ -194,27 +194,27 @@ func nameObligation(tx *Tx, id protocol.MessageID, source string) {
 		return
 	}
 	for _, o := range obligationsWhere(&tx.View, `id = ? AND author = ? AND open = 1`, id, tx.m.id) {
-		if o.Told == IsTold {
+		if o.Sync == Synced {
 			tx.Enqueue(protocol.TopicBroker, "named:"+o.ID, collab.ObligationReact.Message(tx.m.id, collab.ActParams{
 				TargetEventID: o.ID, Kind: string(attention.ActDeleted), Actor: tx.m.id, Recipient: protocol.PeerID(o.Recipient),
 			}))
 		}
-		tx.Exec(`UPDATE OR IGNORE obligations SET id = ?, told = ? WHERE id = ? AND recipient = ?`, source, ToTell, o.ID, o.Recipient)
+		tx.Exec(`UPDATE OR IGNORE obligations SET id = ?, told = ? WHERE id = ? AND recipient = ?`, source, NotSynced, o.ID, o.Recipient)
 		tx.Exec(`UPDATE acts SET target = ? WHERE target = ?`, source, id)
-		tx.After(tx.m.opts.Poke)
+		tx.After(tx.m.opts.OnChange)
 	}
 }
 
 // listNameless has the broker list under its message's own id what the agent waits for in a message of
 // which nobody knows whether it came.
 func listNameless(tx *Tx, id protocol.MessageID) {
-	if tx.Changed(`UPDATE obligations SET told = ? WHERE id = ? AND author = ? AND told = ?`, ToTell, id, tx.m.id, Nameless) > 0 {
-		tx.After(tx.m.opts.Poke)
+	if tx.Changed(`UPDATE obligations SET told = ? WHERE id = ? AND author = ? AND told = ?`, NotSynced, id, tx.m.id, AwaitingID) > 0 {
+		tx.After(tx.m.opts.OnChange)
 	}
 }
 
-// LearnDuty takes what the broker has of an obligation: its log settles what others did.
-func LearnDuty(tx *Tx, d *collab.Duty) {
+// ApplyBrokerObligation takes what the broker has of an obligation: its log settles what others did.
+func ApplyBrokerObligation(tx *Tx, d *collab.Duty) {
 	self := string(tx.m.id)
 	if !tx.m.obliges() || string(d.Recipient) != self && string(d.Author) != self && string(d.Delegate) != self {
 		return
@@ -225,28 +225,28 @@ func LearnDuty(tx *Tx, d *collab.Duty) {
 		keepObligation(tx, o)
 	}
 	for _, a := range d.Acts {
-		Act(tx, ActRow{ID: a.ReactionID, Target: d.EventID, Act: attention.Act{
+		RecordAct(tx, Act{ID: a.ReactionID, Target: d.EventID, Act: attention.Act{
 			Kind: attention.ActKind(a.Kind), Actor: string(a.Actor), Signal: attention.Signal(a.Signal), Recipient: string(a.Recipient), At: collab.ParseTime(a.CreatedAt),
 		}})
 		tx.Exec(`UPDATE acts SET told = 1 WHERE id = ?`, a.ReactionID)
 	}
 }
 
-// Untold reports whether the broker lacks something of the agent's obligations.
-func Untold(v *View) bool {
+// NeedsSync reports whether the broker lacks something of the agent's obligations.
+func NeedsSync(v *View) bool {
 	return v.m.obliges() && v.m.opts.Broker.Known() && store.Value[bool](v.Tx,
 		`SELECT EXISTS (SELECT 1 FROM obligations WHERE told = 0) OR EXISTS (SELECT 1 FROM acts WHERE told = 0 AND target IN (SELECT id FROM obligations))`)
 }
 
-// TellObligations queues for the broker what it lacks.
-func TellObligations(tx *Tx) {
+// SyncObligations queues for the broker what it lacks.
+func SyncObligations(tx *Tx) {
 	for _, o := range obligationsWhere(&tx.View, `told = 0 LIMIT 100`) {
 		key := UniqueKey("oblige:"+text.Clip(o.ID, 200), o.CreatedAt.Unix())
 		tx.Enqueue(protocol.TopicBroker, key, collab.ObligationOpen.Message(tx.m.id, o.Params()))
 		tx.Exec(`UPDATE obligations SET told = 1 WHERE id = ? AND recipient = ?`, o.ID, o.Recipient)
 	}
 	type untold struct {
-		ActRow
+		Act
 		n int64
 	}
 	for _, a := range store.All(tx.Tx, func(a *untold) []any {
@@ -272,7 +272,7 @@ func TellObligations(tx *Tx) {
 func (o *Obligation) Params() collab.DutyParams {
 	return collab.DutyParams{
 		EventID: o.ID, Author: protocol.PeerID(o.Author), Recipient: protocol.PeerID(o.Recipient), Delegate: protocol.PeerID(o.Delegate), Blocks: string(o.Blocks),
-		DefaultAction: o.DefaultAction, Title: o.Title, Rung: string(o.Rung), Members: o.Members, CreatedAt: protocol.FormatTime(o.CreatedAt),
+		DefaultAction: o.DefaultAction, Title: o.Title, Rung: string(o.Level), Members: o.Members, CreatedAt: protocol.FormatTime(o.CreatedAt),
 	}
 }
 

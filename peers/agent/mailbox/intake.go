@@ -12,18 +12,18 @@ import (
 	"hubbub/protocol"
 )
 
-// A Stranger is the error for an event whose id belongs to a message of another
+// A ForeignEventError is the error for an event whose id belongs to a message of another
 // chat.
-type Stranger struct{ SourceID string }
+type ForeignEventError struct{ SourceID string }
 
 // Error says so.
-func (s *Stranger) Error() string {
+func (s *ForeignEventError) Error() string {
 	return "the sourceId " + s.SourceID + " belongs to a message of another chat"
 }
 
-// JoinChat remembers a chat that the agent talks to, and the conversation behind it
+// AddChat remembers a chat that the agent talks to, and the conversation behind it
 // if that is known.
-func (tx *Tx) JoinChat(topic protocol.Topic, conversation string) {
+func (tx *Tx) AddChat(topic protocol.Topic, conversation string) {
 	tx.Exec(`INSERT INTO chats (topic, conversation, configured_at) VALUES (?1, ?2, ?3)
 		ON CONFLICT (topic) DO UPDATE SET conversation = CASE WHEN ?2 = '' THEN conversation ELSE ?2 END`, topic, conversation, time.Now().UnixMicro())
 }
@@ -33,17 +33,17 @@ func (v *View) ConversationOf(chat protocol.Topic) string {
 	return store.Value[string](v.Tx, `SELECT conversation FROM chats WHERE topic = ?`, chat)
 }
 
-// TakeIn stores an event, once per (event, sourceId, sequence): an edit or a delete
+// StoreEvent stores an event, once per (event, sourceId, sequence): an edit or a delete
 // changes the event that it is about. It fails with a *Stranger, or, if too many
 // events of the chat are open, with an error that may pass.
-func (tx *Tx) TakeIn(e *Entry) {
+func (tx *Tx) StoreEvent(e *Entry) {
 	if !receipt(tx, e) {
 		return
 	}
 	if !tx.choose(e) {
 		return
 	}
-	tx.JoinChat(e.Chat, e.Content.Chat.ID)
+	tx.AddChat(e.Chat, e.Content.Chat.ID)
 	if e.Content.Event == protocol.EventDelete {
 		takeDelete(tx, e)
 		return
@@ -64,7 +64,7 @@ func takeMessage(tx *Tx, e *Entry) {
 	if known := tx.Entry(e.EventID); known == nil {
 		insert(tx, e)
 	} else if known.Chat != e.Chat {
-		tx.Fail(&Stranger{e.SourceID})
+		tx.Fail(&ForeignEventError{e.SourceID})
 	}
 }
 
@@ -73,10 +73,10 @@ func takeMessage(tx *Tx, e *Entry) {
 func receipt(tx *Tx, e *Entry) (fresh bool) {
 	sequence := strconv.FormatInt(e.Content.Sequence, 10)
 	if e.Content.Sequence == 0 && e.Content.Event == protocol.EventEdit {
-		sequence = string(e.Carrier.MessageID)
+		sequence = string(e.Source.MessageID)
 	}
 	return store.Value[bool](tx.Tx, `INSERT OR IGNORE INTO receipts (kind, source_id, sequence, received_at) VALUES (?, ?, ?, ?) RETURNING true`,
-		e.Content.Event, receiptName(e), sequence, timeColumn{&e.Received})
+		e.Content.Event, receiptName(e), sequence, timeColumn{&e.ReceivedAt})
 }
 
 func receiptName(e *Entry) string { return string(e.Chat) + " " + e.SourceID }
@@ -165,12 +165,12 @@ func inherit(edit, old *Entry) {
 
 // noteChange notes that a message was edited or deleted, and by whom, where somebody waits on its account.
 func noteChange(tx *Tx, e *Entry, kind attention.ActKind) {
-	by := e.Writer()
+	by := e.AuthorIdentity()
 	if c := &e.Content; c.Actor != nil {
 		by = identityIn(*c.Actor, e.Chat)
 	}
 	if len(obligationsWhere(&tx.View, `id = ?`, e.SourceID)) > 0 {
-		Act(tx, ActRow{ID: string(kind) + ":" + string(e.Carrier.MessageID), Target: e.SourceID, Act: attention.Act{Kind: kind, Actor: by}})
+		RecordAct(tx, Act{ID: string(kind) + ":" + string(e.Source.MessageID), Target: e.SourceID, Act: attention.Act{Kind: kind, Actor: by}})
 	}
 }
 

@@ -42,23 +42,23 @@ func rungs(v *View, where string, args ...any) []rung {
 	return store.All(v.Tx, rungColumns, `SELECT question_id, event_id, rung, who, reason, notice FROM rungs WHERE `+where+` ORDER BY asked_at`, args...)
 }
 
-// Climb asks the next rung to answer an event that the agent cannot, and reports whether it
+// Escalate asks the next rung to answer an event that the agent cannot, and reports whether it
 // did. notice is what the author reads if nobody answers. A question of another's ladder is
 // declined instead: that one asks the next itself.
-func Climb(tx *Tx, e *Entry, reason, notice string) bool {
+func Escalate(tx *Tx, e *Entry, reason, notice string) bool {
 	if _, ok := Next(e.State, Defer); !ok && e.State != Deferred || collab.IsRung(e.Origin.QuestionID) || e.FromAgent() && !tx.hears(e) {
 		return false
 	}
-	ladder := tx.m.opts.Ladder.On(e.Origin.Lead, e.Origin.Owner)
+	ladder := tx.m.opts.Escalation.On(e.Origin.Lead, e.Origin.Owner)
 	climb := attention.Climb{
-		Self: string(tx.m.id), Author: e.Writer(), Asked: map[attention.Rung]string{}, Unreached: map[attention.Rung]bool{}, Busy: map[attention.Rung]bool{},
+		Self: string(tx.m.id), Author: e.AuthorIdentity(), Asked: map[attention.Rung]string{}, Unreached: map[attention.Rung]bool{}, Busy: map[attention.Rung]bool{},
 	}
 	for _, r := range rungs(&tx.View, `event_id = ?`, e.EventID) {
 		climb.Asked[r.name] = r.who
 	}
 	for _, name := range []attention.Rung{attention.RungLead, attention.RungOwner, attention.RungPerson} {
 		if who := ladder.Who(name); who != "" {
-			climb.Unreached[name] = tx.WhereIs(who, e.Chat) == nil && !tx.m.opts.Broker.Known()
+			climb.Unreached[name] = tx.FindPerson(who, e.Chat) == nil && !tx.m.opts.Broker.Known()
 			climb.Busy[name] = store.Value[int](tx.Tx, `SELECT count(*) FROM rungs WHERE who = ? AND open = 1`, who) >= maxRungQuestions
 		}
 	}
@@ -92,11 +92,11 @@ func ask(tx *Tx, e *Entry, step attention.Step, reason, notice string) {
 	id, question := collab.RungID(hex.EncodeToString(sum[:10])), rungQuestion(tx, e, reason)
 	tx.Exec(`INSERT INTO rungs (question_id, event_id, rung, who, open, reason, notice, asked_at) VALUES (?, ?, ?, ?, 1, ?, ?, ?)`,
 		id, e.EventID, step.Rung, step.To, reason, notice, time.Now().UnixMicro())
-	if there := tx.WhereIs(step.To, e.Chat); there != nil {
+	if there := tx.FindPerson(step.To, e.Chat); there != nil {
 		tx.ShowQuestion(id, there, question)
 		return
 	}
-	tx.Enqueue(protocol.TopicBroker, "ask:"+id, collab.QuestionAsk.Message(tx.m.id, collab.QuestionParams{ID: &id, Title: question, AskedOfID: step.To, OnBehalfOf: e.Behind()}))
+	tx.Enqueue(protocol.TopicBroker, "ask:"+id, collab.QuestionAsk.Message(tx.m.id, collab.QuestionParams{ID: &id, Title: question, AskedOfID: step.To, OnBehalfOf: e.OnBehalfOf()}))
 }
 
 // rungQuestion says what was written, by whom, and why the agent does not answer.
@@ -129,26 +129,26 @@ func climbOn(tx *Tx, e *Entry) bool {
 	if len(before) == 0 {
 		return false
 	}
-	tx.GiveUpTelling(e, before[0].reason, before[0].notice)
+	tx.GiveUpWithNotice(e, before[0].reason, before[0].notice)
 	return true
 }
 
-// HearRung takes the answer to a question of the ladder, and reports whether it was one: the
+// HandleEscalationAnswer takes the answer to a question of the ladder, and reports whether it was one: the
 // first goes to whoever waits, as the answer to their message.
-func HearRung(tx *Tx, id, answer, by string) bool {
+func HandleEscalationAnswer(tx *Tx, id, answer, by string) bool {
 	list := rungs(&tx.View, `question_id = ?`, id)
 	if len(list) == 0 {
 		return false
 	}
 	if e := tx.Entry(list[0].event); e != nil && e.State == Deferred && tx.SentAs(ReplyKey(e)) == nil {
 		recordRung(tx, e, map[string]any{"rung": list[0].name, "to": list[0].who, "state": "answered", "by": by})
-		tx.Say(e, SentText, ReplyKey(e), attention.HeaderValue(by)+" answers: "+text.Clip(answer, maxRungAnswer))
+		tx.SendText(e, SentText, ReplyKey(e), attention.HeaderValue(by)+" answers: "+text.Clip(answer, maxRungAnswer))
 	}
 	return true
 }
 
-// RungDeclined has the next rung asked at once, if the one that was asked last has none.
-func RungDeclined(tx *Tx, id string) {
+// HandleEscalationDecline has the next rung asked at once, if the one that was asked last has none.
+func HandleEscalationDecline(tx *Tx, id string) {
 	for _, r := range rungs(&tx.View, `question_id = ? AND open = 1`, id) {
 		all := rungs(&tx.View, `event_id = ?`, r.event)
 		if e := tx.Entry(r.event); e != nil && e.State == Deferred && all[len(all)-1].id == id {

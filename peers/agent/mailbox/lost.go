@@ -72,14 +72,14 @@ func untold(tx *Tx, where string, args ...any) []lost {
 
 const ofTurn = `event_id IN (SELECT event_id FROM events WHERE turn_id = ? AND turn_id <> '')`
 
-// LosesInTurn reports whether LostInTurn has something to tell.
-func LosesInTurn(v *View, turnID string) bool {
+// HasUndelivered reports whether TakeUndelivered has something to tell.
+func HasUndelivered(v *View, turnID string) bool {
 	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent WHERE lost <> '' AND told = 0 AND `+ofTurn+`)`, turnID)
 }
 
-// LostInTurn returns what a running turn is to be told of its messages that were not delivered,
+// TakeUndelivered returns what a running turn is to be told of its messages that were not delivered,
 // once.
-func LostInTurn(tx *Tx, turnID string) (told []string) {
+func TakeUndelivered(tx *Tx, turnID string) (told []string) {
 	for _, l := range untold(tx, ofTurn, turnID) {
 		told = append(told, l.says())
 	}
@@ -89,20 +89,20 @@ func LostInTurn(tx *Tx, turnID string) (told []string) {
 // tellLost makes events of messages that were lost.
 func tellLost(tx *Tx, where string, args ...any) {
 	for _, l := range untold(tx, where, args...) {
-		e := &Entry{EventID: lostKey + string(l.MessageID), Chat: l.chat, Received: time.Now(), Carrier: Carrier{MessageID: l.MessageID}}
+		e := &Entry{EventID: lostKey + string(l.MessageID), Chat: l.chat, ReceivedAt: time.Now(), Source: Source{MessageID: l.MessageID}}
 		e.SourceID = e.EventID
 		e.Content = protocol.ChatMessage{Event: string(attention.KindUndelivered), Text: l.says(), Author: &protocol.Author{ID: "hubbub", Kind: string(attention.AuthorSystem)}}
 		if about := tx.Entry(l.EventID); about != nil && about.Chat == l.chat {
 			chat := *about.Content.Chat
-			e.Content.Chat, e.SourceID, e.Carrier.TraceParent = &chat, about.SourceID, about.Carrier.TraceParent
-		} else if there := tx.Assigned(string(l.chat)); there != nil {
+			e.Content.Chat, e.SourceID, e.Source.TraceParent = &chat, about.SourceID, about.Source.TraceParent
+		} else if there := tx.AssignedChat(string(l.chat)); there != nil {
 			e.Content.Chat = there.Content.Chat
 		} else {
 			continue
 		}
 		e.Content.SourceID = e.SourceID
 		insert(tx, e)
-		tx.After(tx.m.opts.Poke)
+		tx.After(tx.m.opts.OnChange)
 	}
 }
 
@@ -111,9 +111,9 @@ func mayRepair(v *View, e *Entry) bool {
 	return store.Value[bool](v.Tx, `SELECT count(*) = 1 AND min(lost) <> '' AND max(source_id) = '' FROM sent WHERE event_id = ? AND kind = 'text'`, e.EventID)
 }
 
-// FreeReplyKey is the key of the answer to an event for which its author gave none: another
+// NextReplyKey is the key of the answer to an event for which its author gave none: another
 // one if the first answer was lost.
-func FreeReplyKey(v *View, e *Entry) string {
+func NextReplyKey(v *View, e *Entry) string {
 	if mayRepair(v, e) || v.SentAs(repairKey(e)) != nil {
 		return repairKey(e)
 	}

@@ -63,13 +63,13 @@ func Open(path string) (*sql.DB, error) { return store.Open(path, steps) }
 
 // Settings are what all rooms of an agent go by.
 type Settings struct {
-	Self      attention.Self
-	Attention attention.Config  // how decisions are made; the injection modes are the harness's to say
-	Ladder    attention.Ladder  // who answers what the agent cannot
-	Returns   attention.Returns // how often what somebody waits for comes back
-	OwnTime   bool              // the harness works in its own time: see harness.Capabilities
-	Log       *zerolog.Logger
-	Crash     func(step string) // called at each step after which a crash must lose and double nothing
+	Self       attention.Self
+	Attention  attention.Config  // how decisions are made; the injection modes are the harness's to say
+	Escalation attention.Ladder  // who answers what the agent cannot
+	Returns    attention.Returns // how often what somebody waits for comes back
+	Async      bool              // the harness works in its own time: see harness.Capabilities
+	Log        *zerolog.Logger
+	Failpoint  func(step string) // called at each step after which a crash must lose and double nothing
 }
 
 // Options are the settings of a Mailbox.
@@ -80,11 +80,11 @@ type Options struct {
 	Retention time.Duration // of closed events
 
 	Broker Broker
-	// Stop is called after the transaction that cancelled a turn which is with the
+	// StopTurn is called after the transaction that cancelled a turn which is with the
 	// harness.
-	Stop func(turnID, reason string)
-	// Poke is called after a transaction that stored an event of the mailbox's own.
-	Poke func()
+	StopTurn func(turnID, reason string)
+	// OnChange is called after a transaction that stored an event of the mailbox's own.
+	OnChange func()
 }
 
 // A Broker is the collaboration broker, whose records follow what happens to events.
@@ -150,21 +150,21 @@ func one[T any](tx *store.Tx, columns func(*T) []any, query string, args ...any)
 // tells of. It carries the id and trace of the message that brought e, which may be
 // nil.
 func (tx *Tx) Record(key string, e *Entry, content any) {
-	tx.Enqueue(protocol.TopicAttention, key, tx.m.Caused(e, protocol.TypeAgentEvent, content))
+	tx.Enqueue(protocol.TopicAttention, key, tx.m.MessageFor(e, protocol.TypeAgentEvent, content))
 }
 
-// Refusal records an action that policy forbade. e may be nil.
-func (tx *Tx) Refusal(e *Entry, eventID, tool, reason string) {
+// RecordRefusal records an action that policy forbade. e may be nil.
+func (tx *Tx) RecordRefusal(e *Entry, eventID, tool, reason string) {
 	tx.Record(UniqueKey("refusal", time.Now().UnixMicro()), e, protocol.Refusal{
 		Event: "refusal", EventID: eventID, Agent: tx.m.id, Tool: tool, Reason: reason,
 	})
 }
 
-// Caused returns a message of this agent on account of an event; e may be nil.
-func (m *Mailbox) Caused(e *Entry, t protocol.MessageType, content any) protocol.Message {
+// MessageFor returns a message of this agent on account of an event; e may be nil.
+func (m *Mailbox) MessageFor(e *Entry, t protocol.MessageType, content any) protocol.Message {
 	msg := protocol.NewMessage(t, m.id, content)
 	if e != nil {
-		msg.InReplyTo, msg.TraceParent = e.Carrier.MessageID, e.Carrier.TraceParent
+		msg.InReplyTo, msg.TraceParent = e.Source.MessageID, e.Source.TraceParent
 	}
 	return msg
 }

@@ -18,7 +18,7 @@ func (tx *Tx) Move(e *Entry, c Cause, reason string) {
 		return
 	}
 	before := e.Disposition()
-	if c == Claim {
+	if c == ClaimEvent {
 		e.Claimed = true
 	} else if to == Deferred || e.State == Deferred {
 		e.Claimed = false
@@ -47,15 +47,15 @@ const notAnsweredAgent = "I could not answer this message. Ask somebody else, or
 
 // GiveUp ends an event that got no answer, once nobody else answers it. Whoever was owed one
 // is told once.
-func (tx *Tx) GiveUp(e *Entry, reason string) { tx.GiveUpTelling(e, reason, NotAnswered) }
+func (tx *Tx) GiveUp(e *Entry, reason string) { tx.GiveUpWithNotice(e, reason, NotAnswered) }
 
-// GiveUpTelling is GiveUp with the words of the notice.
-func (tx *Tx) GiveUpTelling(e *Entry, reason, notice string) {
+// GiveUpWithNotice is GiveUp with the words of the notice.
+func (tx *Tx) GiveUpWithNotice(e *Entry, reason, notice string) {
 	if e.Decision.Policy != attention.PolicyMustRespond {
 		tx.Move(e, Ignore, reason)
 		return
 	}
-	if ReturnedBy(&tx.View, e) != nil { // what it is about stays open, and goes up by itself
+	if ObligationOfReturn(&tx.View, e) != nil { // what it is about stays open, and goes up by itself
 		tx.Move(e, Ignore, reason)
 		return
 	}
@@ -63,24 +63,24 @@ func (tx *Tx) GiveUpTelling(e *Entry, reason, notice string) {
 		tx.Move(e, Acknowledge, reason)
 		return
 	}
-	if !e.Open() || !e.Decision.Obliges && Climb(tx, e, reason, notice) {
+	if !e.Open() || !e.Decision.Obliges && Escalate(tx, e, reason, notice) {
 		return
 	}
 	tx.Move(e, Fail, reason)
 	if !collab.IsRung(e.Origin.QuestionID) { // the one who asked turns to the next
-		tx.TellFailure(e, notice+whoWasAsked(tx, e))
+		tx.NotifyFailure(e, notice+whoWasAsked(tx, e))
 	}
 }
 
-// TellFailure tells whoever is owed an answer to an event that it failed, once.
-func (tx *Tx) TellFailure(e *Entry, notice string) {
+// NotifyFailure tells whoever is owed an answer to an event that it failed, once.
+func (tx *Tx) NotifyFailure(e *Entry, notice string) {
 	if e.Decision.Policy != attention.PolicyMustRespond || e.FromAgent() && !tx.hears(e) {
 		return
 	}
 	if after, ok := strings.CutPrefix(notice, NotAnswered); ok && e.FromAgent() {
 		notice = notAnsweredAgent + after
 	}
-	tx.Notice(e, NoticeFailed, notice)
+	tx.SendNotice(e, NoticeFailed, notice)
 }
 
 // hears reports whether the agent that wrote an event is told of its failure: not once a
@@ -143,8 +143,8 @@ func (tx *Tx) Expire(id, reason string) {
 	}
 }
 
-// Expired returns the events whose deadline has passed.
-func (v *View) Expired(now time.Time) []*Entry {
+// ExpiredEvents returns the events whose deadline has passed.
+func (v *View) ExpiredEvents(now time.Time) []*Entry {
 	return v.entries(`WHERE deadline_at > 0 AND deadline_at <= ?`, timeColumn{&now})
 }
 
@@ -165,15 +165,15 @@ func (tx *Tx) DecideAgain(t *Turn, e *Entry, reason string) {
 	}
 }
 
-// StopPlace stops what runs or waits in the place of a stop word, and supersedes it,
+// StopThread stops what runs or waits in the place of a stop word, and supersedes it,
 // also what was deferred; an agent's stop word stops only what that agent began.
 // What is still in the compose window goes to the model together with the stop
 // word.
-func (tx *Tx) StopPlace(stop *Entry) {
+func (tx *Tx) StopThread(stop *Entry) {
 	const reason = "stopped on request"
 	author := stop.Content.Author
 	for _, t := range tx.turns(`WHERE +place = ?1 AND (author = ?2 OR ?3 = 'human') AND chat = ?4 AND mode IN ('immediate', 'buffered') AND `+isLive,
-		stop.Place(), author.ID, author.Kind, stop.Chat) {
+		stop.ThreadKey(), author.ID, author.Kind, stop.Chat) {
 		tx.cancel(t, reason)
 		if e := tx.Entry(t.EventID); e != nil && e.State != Answered { // an answer that is on its way counts
 			tx.Move(e, Supersede, reason)
@@ -228,15 +228,15 @@ func restFor(eta string, deferrals int, first time.Duration, now time.Time) time
 	return min(max(rest, time.Second), longestRest)
 }
 
-// PutOff defers an event and sets when it comes back. An event that is deferred
+// Defer defers an event and sets when it comes back. An event that is deferred
 // already stays as it is.
-func (tx *Tx) PutOff(e *Entry, eta, reason string) {
+func (tx *Tx) Defer(e *Entry, eta, reason string) {
 	if _, ok := Next(e.State, Defer); !ok {
 		return
 	}
 	now := time.Now()
 	rest := restFor(eta, e.Deferrals, tx.m.opts.DeferFor, now)
-	if tx.m.opts.OwnTime {
+	if tx.m.opts.Async {
 		rest = max(rest, programRests*tx.m.opts.DeferFor)
 	}
 	e.DeadlineAt, e.Deferrals = now.Add(rest), e.Deferrals+1
@@ -251,15 +251,15 @@ func comeBack(tx *Tx, e *Entry) {
 	case tx.place(e).gone():
 		tx.Move(e, Ignore, "asked to leave since it was deferred")
 	case climbOn(tx, e):
-	case tx.m.opts.OwnTime:
+	case tx.m.opts.Async:
 		tx.GiveUp(e, "deferred, and never settled")
 	default:
-		tx.Again(e)
+		tx.Requeue(e)
 	}
 }
 
-// DeferredBeside returns the other deferred events of an event's conversation, at
+// OtherDeferred returns the other deferred events of an event's conversation, at
 // most 20.
-func (v *View) DeferredBeside(e *Entry) []*Entry {
+func (v *View) OtherDeferred(e *Entry) []*Entry {
 	return v.entries(`WHERE +conversation = ? AND chat = ? AND state = 'deferred' AND seq <> ? ORDER BY seq LIMIT 20`, e.Content.Chat.ID, e.Chat, e.Seq)
 }

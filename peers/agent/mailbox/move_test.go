@@ -23,7 +23,7 @@ func TestWhatATurnThatEndsLeavesOfItsEvent(t *testing.T) {
 		"to be seen":                      {attention.PolicyAckOnly, nil, attention.ModeImmediate, mailbox.Acknowledged, false},
 		"nothing was owed":                {attention.PolicyMayRespond, nil, attention.ModeImmediate, mailbox.Ignored, false},
 		"another agent has it":            {attention.PolicyMustRespond, func(tx *mailbox.Tx, e *mailbox.Entry) { e.DeadlineAt = time.Now().Add(time.Hour); tx.Save(e) }, attention.ModeImmediate, mailbox.Held, true},
-		"claimed and promised":            {attention.PolicyMayRespond, func(tx *mailbox.Tx, e *mailbox.Entry) { tx.Move(e, mailbox.Claim, "") }, attention.ModeImmediate, mailbox.Held, true},
+		"claimed and promised":            {attention.PolicyMayRespond, func(tx *mailbox.Tx, e *mailbox.Entry) { tx.Move(e, mailbox.ClaimEvent, "") }, attention.ModeImmediate, mailbox.Held, true},
 		"claimed for it, and not used":    {attention.PolicyMayRespond, granted, attention.ModeImmediate, mailbox.Ignored, false},
 		"claimed for it, and not yet run": {attention.PolicyMayRespond, granted, attention.ModeNotify, mailbox.Held, true},
 		"claimed for it, and acted":       {attention.PolicyMayRespond, func(tx *mailbox.Tx, e *mailbox.Entry) { e.Acted = true; granted(tx, e) }, attention.ModeImmediate, mailbox.Held, true},
@@ -31,7 +31,7 @@ func TestWhatATurnThatEndsLeavesOfItsEvent(t *testing.T) {
 	} {
 		box := newBox(t)
 		if err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
-			tx.TakeIn(chat("e1", "hello"))
+			tx.StoreEvent(chat("e1", "hello"))
 			e := tx.Entry("e1")
 			e.Decision.Policy = c.policy
 			tx.Move(e, mailbox.Hold, "")
@@ -56,7 +56,7 @@ func TestWhatATurnThatEndsLeavesOfItsEvent(t *testing.T) {
 
 func granted(tx *mailbox.Tx, e *mailbox.Entry) {
 	e.Decision.Reason = "claim_granted"
-	tx.Move(e, mailbox.Claim, "")
+	tx.Move(e, mailbox.ClaimEvent, "")
 }
 
 // TestWhatIsDueAtADeadline: what was deferred comes back, all else ends, and nothing before.
@@ -73,12 +73,12 @@ func TestWhatIsDueAtADeadline(t *testing.T) {
 	} {
 		box := newBox(t)
 		if err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
-			tx.TakeIn(chat("e1", "hello"))
+			tx.StoreEvent(chat("e1", "hello"))
 			e := tx.Entry("e1")
 			e.Decision.Policy = attention.PolicyMayRespond
 			tx.Move(e, mailbox.Hold, "")
 			if c.deferred {
-				tx.PutOff(e, "5m", "later")
+				tx.Defer(e, "5m", "later")
 			}
 			if e.DeadlineAt = time.Now().Add(c.deadline); c.deadline == 0 {
 				e.DeadlineAt = time.Time{}

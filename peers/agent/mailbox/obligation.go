@@ -34,28 +34,28 @@ type Obligation struct {
 	Blocks        attention.Blocks
 	DefaultAction string
 	Title         string
-	Rung          attention.Rung // that it is, if the ladder made it
+	Level         attention.Rung // that it is, if the ladder made it
 	Members       []string       // ids of those that it lists
 	EventID       string         // of this mailbox
 	attention.Watch
-	LookAt time.Time
-	Open   bool
-	State  attention.ObligationState
-	Told   Told
+	CheckAt time.Time
+	Open    bool
+	State   attention.ObligationState
+	Sync    SyncState
 }
 
-// Told says whether the broker has an obligation as it is.
-type Told int
+// SyncState says whether the broker has an obligation as it is.
+type SyncState int
 
 // The values of Told.
 const (
-	ToTell   Told = iota
-	IsTold        // or it need not be
-	Nameless      // its message is on its way, and its chat gives it the id by which others name it
+	NotSynced  SyncState = iota
+	Synced               // or it need not be
+	AwaitingID           // its message is on its way, and its chat gives it the id by which others name it
 )
 
-// An ActRow is one act as it is kept.
-type ActRow struct {
+// An Act is one act as it is kept.
+type Act struct {
 	ID, Target string
 	attention.Act
 }
@@ -65,8 +65,8 @@ const obligationNames = `id, recipient, author, delegate, blocks, default_action
 
 func (o *Obligation) columns() []any {
 	return []any{
-		&o.ID, &o.Recipient, &o.Author, &o.Delegate, &o.Blocks, &o.DefaultAction, &o.Mode, &o.Title, &o.Rung, jsonColumn{&o.Members},
-		timeColumn{&o.CreatedAt}, &o.EventID, &o.Slot, &o.Missed, &o.Escalated, timeColumn{&o.LookAt}, &o.Open, &o.State, &o.Told,
+		&o.ID, &o.Recipient, &o.Author, &o.Delegate, &o.Blocks, &o.DefaultAction, &o.Mode, &o.Title, &o.Level, jsonColumn{&o.Members},
+		timeColumn{&o.CreatedAt}, &o.EventID, &o.Slot, &o.Missed, &o.Escalated, timeColumn{&o.CheckAt}, &o.Open, &o.State, &o.Sync,
 	}
 }
 
@@ -78,7 +78,7 @@ func obligationColumns(into **Obligation) []any {
 func obligationsWhere(v *View, where string, args ...any) []*Obligation {
 	list := store.All(v.Tx, obligationColumns, `SELECT `+obligationNames+` FROM obligations WHERE `+where, args...)
 	for _, o := range list {
-		o.Escalation = o.Rung != ""
+		o.Escalation = o.Level != ""
 	}
 	return list
 }
@@ -109,14 +109,14 @@ func actsOn(v *View, target string) (list []attention.Act) {
 // obliges reports whether the agent goes by a draft with obligations.
 func (m *Mailbox) obliges() bool { return m.opts.Attention.Version == attention.Version0811 }
 
-// Obliges reports whether the agent goes by a draft with obligations.
-func Obliges(v *View) bool { return v.m.obliges() }
+// HasObligations reports whether the agent goes by a draft with obligations.
+func HasObligations(v *View) bool { return v.m.obliges() }
 
-// SelfOf returns whose mailbox it is.
-func SelfOf(v *View) protocol.PeerID { return v.m.id }
+// Self returns whose mailbox it is.
+func Self(v *View) protocol.PeerID { return v.m.id }
 
 // Coordinator returns who may close what this agent waits for, if it names nobody: its lead.
-func Coordinator(v *View) string { return v.m.opts.Ladder.Who(attention.RungLead) }
+func Coordinator(v *View) string { return v.m.opts.Escalation.Who(attention.RungLead) }
 
 // ObligationID is the id by which all who know an event name it.
 func (e *Entry) ObligationID() string {
@@ -134,20 +134,20 @@ func identityIn(p protocol.Party, chat protocol.Topic) string {
 	return protocol.PeerID(chat).Family() + ":" + strings.TrimPrefix(p.ID, string(attention.AuthorHuman)+":")
 }
 
-// Oblige keeps that the author of an event waits for this agent. What opens again the same
+// OpenObligation keeps that the author of an event waits for this agent. What opens again the same
 // question of that author ends a pause.
-func Oblige(tx *Tx, e *Entry) {
+func OpenObligation(tx *Tx, e *Entry) {
 	given := e.Content.Obligation
 	if !e.Decision.Obliges || given == nil {
 		return
 	}
 	o := &Obligation{
-		ID: e.ObligationID(), EventID: e.EventID, Blocks: blocksOf(given.Blocks), Open: true, State: attention.ObligationOpen, LookAt: time.Now(),
+		ID: e.ObligationID(), EventID: e.EventID, Blocks: blocksOf(given.Blocks), Open: true, State: attention.ObligationOpen, CheckAt: time.Now(),
 		DefaultAction: text.Clip(text.Line(given.DefaultAction), maxDefaultAction), Title: titleOf(strings.TrimPrefix(e.Content.Text, "Question "+e.Origin.QuestionID+" (open): ")), // as a wake has it
-		Owed: attention.Owed{Author: e.Writer(), Recipient: string(tx.m.id), Mode: e.Decision.Injection, CreatedAt: createdAt(e)},
+		Owed: attention.Owed{Author: e.AuthorIdentity(), Recipient: string(tx.m.id), Mode: e.Decision.Injection, CreatedAt: createdAt(e)},
 	}
 	if isEscalation(e) {
-		o.Rung = attention.RungLead
+		o.Level = attention.RungLead
 		o.Escalation = true
 	}
 	if given.DischargeDelegate != nil {
@@ -159,8 +159,8 @@ func Oblige(tx *Tx, e *Entry) {
 	keepObligation(tx, o)
 	recordObligation(tx, o, "opened", "", nil)
 	for _, before := range obligationsWhere(&tx.View, `author = ? AND recipient = ? AND id <> ? AND open = 1 AND state = 'paused'`, o.Author, o.Recipient, o.ID) {
-		if there := tx.Entry(before.EventID); there != nil && there.Place() == e.Place() {
-			Act(tx, ActRow{ID: "renewed:" + before.ID + ":" + o.ID, Target: before.ID, Act: attention.Act{Kind: attention.ActRenewed, Actor: o.Author}})
+		if there := tx.Entry(before.EventID); there != nil && there.ThreadKey() == e.ThreadKey() {
+			RecordAct(tx, Act{ID: "renewed:" + before.ID + ":" + o.ID, Target: before.ID, Act: attention.Act{Kind: attention.ActRenewed, Actor: o.Author}})
 		}
 	}
 	heed(tx, o, nil)
@@ -184,15 +184,15 @@ func titleOf(said string) string {
 // createdAt is when an event was created as its log says, and not in the future.
 func createdAt(e *Entry) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, e.Content.CreatedAt)
-	if err != nil || at.After(e.Received) {
-		return e.Received
+	if err != nil || at.After(e.ReceivedAt) {
+		return e.ReceivedAt
 	}
 	return at
 }
 
-// Act keeps an act once, and sees to what it comes to. One about an event that is not known is
+// RecordAct keeps an act once, and sees to what it comes to. One about an event that is not known is
 // held until that comes.
-func Act(tx *Tx, a ActRow) {
+func RecordAct(tx *Tx, a Act) {
 	if !tx.m.obliges() || a.Target == "" || a.Actor == "" {
 		return
 	}
@@ -214,7 +214,7 @@ func Act(tx *Tx, a ActRow) {
 }
 
 // actID names an act that has no id of its own: the same of the same actor is one.
-func actID(a ActRow) string {
+func actID(a Act) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{a.Target, string(a.Kind), a.Actor, string(a.Signal), a.Recipient}, "\x00")))
 	return "rxn_" + hex.EncodeToString(sum[:10])
 }
@@ -228,12 +228,12 @@ func heed(tx *Tx, o *Obligation, newest *attention.Act) {
 		}
 	}
 	before := o.State
-	o.State, o.LookAt = s.State, time.Now()
+	o.State, o.CheckAt = s.State, time.Now()
 	if before != s.State {
 		recordObligation(tx, o, string(s.State), s.Reason, map[string]any{"by": s.By})
 	}
 	if o.Open = s.State != attention.ObligationDischarged; !o.Open {
-		o.LookAt = time.Time{}
+		o.CheckAt = time.Time{}
 	}
 	keepObligation(tx, o)
 	switch {
@@ -245,7 +245,7 @@ func heed(tx *Tx, o *Obligation, newest *attention.Act) {
 	case before == attention.ObligationPaused:
 		closeOwn(tx, clarifyKey(o)+"%", "clarified")
 	}
-	tx.After(tx.m.opts.Poke)
+	tx.After(tx.m.opts.OnChange)
 }
 
 // leaveObligation ends what went with an obligation that is discharged: its returns, what it asked
@@ -273,7 +273,7 @@ func leaveObligation(tx *Tx, o *Obligation) {
 // closeOwn discharges what this agent's host asked of somebody itself, by the pattern of its id.
 func closeOwn(tx *Tx, id, why string) {
 	for _, o := range obligationsWhere(&tx.View, `id LIKE ? AND author = ? AND open = 1`, id, tx.m.id) {
-		Act(tx, ActRow{ID: "close:" + o.ID, Target: o.ID, Act: attention.Act{Actor: o.Author, Signal: attention.SignalDone, Recipient: o.Recipient}})
+		RecordAct(tx, Act{ID: "close:" + o.ID, Target: o.ID, Act: attention.Act{Actor: o.Author, Signal: attention.SignalDone, Recipient: o.Recipient}})
 		recordObligation(tx, o, "withdrawn", why, nil)
 	}
 }

@@ -20,9 +20,9 @@ type Post struct {
 	Cause        *Entry // the event of that turn, or nil
 }
 
-// Assigned returns the place that a target names among the chats that the agent talks to: the
+// AssignedChat returns the place that a target names among the chats that the agent talks to: the
 // chat or its conversation; nil if it is none of them.
-func (v *View) Assigned(target string) *Entry {
+func (v *View) AssignedChat(target string) *Entry {
 	there, ok := store.One(v.Tx, func(e *Entry) []any {
 		e.Content.Chat = &protocol.Chat{}
 		return []any{&e.Chat, &e.Content.Chat.ID}
@@ -35,18 +35,18 @@ func (v *View) Assigned(target string) *Entry {
 	return &there
 }
 
-// A FirstWord is what the records say about speaking first in a place.
-type FirstWord struct {
-	Gone     bool              // the agent was asked to leave, and not named there since
+// A PostContext is what the records say about speaking first in a place.
+type PostContext struct {
+	Left     bool              // the agent was asked to leave, and not named there since
 	Halted   bool              // by a person, there or everywhere
 	Exchange attention.Verdict // on what agents said to each other there since a person spoke
 	Posts    int               // times that the agent spoke first there, within the window of budgets
 }
 
-// FirstWord looks up a place of Assigned.
-func (v *View) FirstWord(there *Entry) (f FirstWord) {
+// PostContext looks up a place of Assigned.
+func (v *View) PostContext(there *Entry) (f PostContext) {
 	_, f.Halted = v.halted(&Turn{Chat: there.Chat})
-	f.Gone, f.Exchange = v.place(there).gone(), v.Exchange(there).Weigh(time.Now())
+	f.Left, f.Exchange = v.place(there).gone(), v.Exchange(there).Weigh(time.Now())
 	f.Posts = store.Value[int](v.Tx, `SELECT count(*) FROM sent WHERE chat = ? AND key LIKE 'post:%' AND sent_at > ?`, there.Chat, budgetSince(v.Tx))
 	return f
 }
@@ -54,7 +54,7 @@ func (v *View) FirstWord(there *Entry) (f FirstWord) {
 // Queue queues what the agent says first, with its record and the mark that the turn has acted,
 // in one transaction.
 func (p Post) Queue(tx *Tx, there *Entry) protocol.MessageID {
-	m := tx.m.Caused(p.Cause, ReplyType(there.Chat), protocol.ChatReply{Text: p.Text, IdempotencyKey: p.Key, Directedness: p.Directedness})
+	m := tx.m.MessageFor(p.Cause, ReplyType(there.Chat), protocol.ChatReply{Text: p.Text, IdempotencyKey: p.Key, Directedness: p.Directedness})
 	tx.Enqueue(there.Chat, p.Key, m)
 	tx.Exec(`INSERT INTO sent (`+sentNames+`, key, chat) VALUES (?, '', ?, '', ?, ?, ?, ?, ?)`,
 		m.MessageID, there.Content.Chat.ID, SentText, p.Text, time.Now().UnixMicro(), p.Key, there.Chat)

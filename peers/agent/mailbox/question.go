@@ -19,8 +19,8 @@ const (
 // MaxQuestions is how many people may be asked something for one event.
 const MaxQuestions = 5
 
-// Person is who wrote an event, as records name people.
-func (e *Entry) Person() string { return personIn(e.Chat, e.Content.Author.ID) }
+// PersonIdentity is who wrote an event, as records name people.
+func (e *Entry) PersonIdentity() string { return personIn(e.Chat, e.Content.Author.ID) }
 
 // personIn is a person of a chat by the id that they have there: at the command line that is an identity.
 func personIn(chat protocol.Topic, id string) string {
@@ -28,22 +28,22 @@ func personIn(chat protocol.Topic, id string) string {
 	return family + strings.TrimPrefix(id, family)
 }
 
-// Behind returns the person whom an event serves, or "": who wrote it.
-func (e *Entry) Behind() string {
+// OnBehalfOf returns the person whom an event serves, or "": who wrote it.
+func (e *Entry) OnBehalfOf() string {
 	switch {
 	case e.Content.Author.Kind != string(attention.AuthorHuman):
 		return ""
 	case e.FromBroker():
 		return e.Content.Author.ID
 	}
-	return e.Person()
+	return e.PersonIdentity()
 }
 
-// WhereIs returns the newest event of the person whom a name means, in the chat where a turn
+// FindPerson returns the newest event of the person whom a name means, in the chat where a turn
 // of chat may ask them: that chat itself, if they speak there, or else their direct chat. It
 // returns nil for who is in neither. A name is an identity ("tg:77"), as a header shows an author
 // ("human:77"), or a username.
-func (v *View) WhereIs(name string, chat protocol.Topic) *Entry {
+func (v *View) FindPerson(name string, chat protocol.Topic) *Entry {
 	name = strings.TrimPrefix(strings.TrimSpace(name), "@")
 	family, id, typed := strings.Cut(name, ":")
 	switch {
@@ -76,14 +76,14 @@ func (tx *Tx) ShowQuestion(id string, e *Entry, question string) {
 	if !hasReplies(e.Chat) {
 		how = "What you write here next is the answer."
 	}
-	tx.Say(e, SentNotice, questionKey+id, question+"\n\n"+how)
+	tx.SendText(e, SentNotice, questionKey+id, question+"\n\n"+how)
 }
 
 // hasReplies reports whether a message of a chat can say which other one it answers.
 func hasReplies(chat protocol.Topic) bool { return protocol.PeerID(chat).Family() == "tg" }
 
 // hearAnswer takes the answer of the person who was asked something in a chat, in place of
-// TakeIn, and reports whether it was one. It comes to the agent from the broker, once.
+// StoreEvent, and reports whether it was one. It comes to the agent from the broker, once.
 func hearAnswer(tx *Tx, e *Entry) bool {
 	c := &e.Content
 	if c.Event != protocol.EventMessage || c.Author.Kind != string(attention.AuthorHuman) || c.Forwarded != "" || strings.TrimSpace(c.Text) == "" || len(c.Attachments) > 0 {
@@ -93,11 +93,11 @@ func hearAnswer(tx *Tx, e *Entry) bool {
 	if id == "" || !receipt(tx, e) {
 		return id != ""
 	}
-	tx.ShowAnswered(id, e.Person())
-	if HearRung(tx, id, c.Text, e.Person()) {
+	tx.ShowAnswered(id, e.PersonIdentity())
+	if HandleEscalationAnswer(tx, id, c.Text, e.PersonIdentity()) {
 		return true
 	}
-	answer := collab.AnswerParams{ID: id, Answer: c.Text, By: protocol.PeerID(e.Person())}
+	answer := collab.AnswerParams{ID: id, Answer: c.Text, By: protocol.PeerID(e.PersonIdentity())}
 	tx.Enqueue(protocol.TopicBroker, questionKey+id, collab.QuestionAnswer.Message(tx.m.id, answer))
 	return true
 }

@@ -87,8 +87,8 @@ func (v *View) List(reach Reach, f Filter) []*Entry {
 	return list
 }
 
-// Knows reports whether a conversation is in reach.
-func (v *View) Knows(reach Reach, conversation string) bool {
+// HasConversation reports whether a conversation is in reach.
+func (v *View) HasConversation(reach Reach, conversation string) bool {
 	return store.Value[bool](v.Tx, `SELECT true FROM events WHERE conversation = ?1 AND `+inReach("?2"), conversation, reach)
 }
 
@@ -119,7 +119,7 @@ type Line struct {
 func (v *View) Window(reach Reach, conversation, thread string, before *Entry, limit int) []Line {
 	seq, at := int64(math.MaxInt64), int64(math.MaxInt64)
 	if before != nil {
-		seq, at = before.Seq, before.Received.UnixMicro()
+		seq, at = before.Seq, before.ReceivedAt.UnixMicro()
 	}
 	there := `conversation = ?1 AND ?2 = ?2`
 	if thread != "" {
@@ -132,7 +132,7 @@ func (v *View) Window(reach Reach, conversation, thread string, before *Entry, l
 		conversation, thread, at, limit, reach)
 	var lines []Line
 	for _, e := range slices.Backward(list) {
-		lines = append(lines, Line{At: e.Received, Entry: e})
+		lines = append(lines, Line{At: e.ReceivedAt, Entry: e})
 	}
 	for _, s := range own {
 		lines = append(lines, Line{At: s.At, Sent: s})
@@ -141,17 +141,17 @@ func (v *View) Window(reach Reach, conversation, thread string, before *Entry, l
 	return lines[max(0, len(lines)-limit):]
 }
 
-// Signals returns the reactions to the agent's messages in the conversation of an
+// Reactions returns the reactions to the agent's messages in the conversation of an
 // event since the agent's last turn there, at most 20.
-func (v *View) Signals(e *Entry) []*Entry {
+func (v *View) Reactions(e *Entry) []*Entry {
 	return v.entries(`WHERE conversation = ?1 AND chat = ?4 AND kind = 'reaction' AND mode = 'notify' AND policy = 'must_not_respond' AND seq < ?2
 		AND seq > coalesce((SELECT max(t.seq) FROM turns t WHERE t.place = ?3 AND t.seq < ?2 AND t.attempt > 0), 0) ORDER BY seq LIMIT 20`,
-		e.Content.Chat.ID, e.Seq, e.Place(), e.Chat)
+		e.Content.Chat.ID, e.Seq, e.ThreadKey(), e.Chat)
 }
 
-// AtWork returns the events that running and accepted turns show which started since
+// InProgress returns the events that running and accepted turns show which started since
 // then, and that nobody was answered.
-func (v *View) AtWork(since time.Time) []*Entry {
+func (v *View) InProgress(since time.Time) []*Entry {
 	return v.entries(`WHERE state = 'turned' AND turn_id IN (SELECT turn_id FROM turns WHERE state IN ('running','accepted') AND started_at > ?) LIMIT 100`,
 		timeColumn{&since})
 }
@@ -162,8 +162,8 @@ type question struct {
 	event string
 }
 
-// Asked remembers where a question was asked that the broker has stored.
-func (tx *Tx) Asked(id string, chat protocol.Topic, eventID string) {
+// RecordQuestion remembers where a question was asked that the broker has stored.
+func (tx *Tx) RecordQuestion(id string, chat protocol.Topic, eventID string) {
 	if chat != "" && chat != digestChat {
 		tx.Exec(`INSERT OR IGNORE INTO questions (question_id, chat, event_id, asked_at) VALUES (?, ?, ?, ?)`, id, chat, eventID, time.Now().UnixMicro())
 	}
@@ -172,21 +172,21 @@ func (tx *Tx) Asked(id string, chat protocol.Topic, eventID string) {
 // questionOf returns what was asked, if an event brings the answer to it and nobody
 // but the agent hears what it says to that.
 func (v *View) questionOf(e *Entry) question {
-	if !e.FromBroker() || e.Origin.AnsweredID == "" || e.Origin.TakesWords() {
+	if !e.FromBroker() || e.Origin.AnsweredID == "" || e.Origin.TakesText() {
 		return question{}
 	}
 	return one(v.Tx, func(q *question) []any { return []any{&q.chat, &q.event} },
 		`SELECT chat, event_id FROM questions WHERE question_id = ?`, e.Origin.AnsweredID)
 }
 
-// Home returns the chat of an event's turns: its own, or, for the answer to a
+// TurnChat returns the chat of an event's turns: its own, or, for the answer to a
 // question, the one where it was asked, so that who waits there is told.
-func (v *View) Home(e *Entry) protocol.Topic { return cmp.Or(v.questionOf(e).chat, e.Chat) }
+func (v *View) TurnChat(e *Entry) protocol.Topic { return cmp.Or(v.questionOf(e).chat, e.Chat) }
 
-// PeopleAbout returns the event at which people read what an event of the broker comes from: the one
+// RelatedChatEvent returns the event at which people read what an event of the broker comes from: the one
 // for which the agent asked what is answered, or else the newest of a chat for which it asked at
 // all. It is nil for who never asked for people, and where a conversation has them itself.
-func (v *View) PeopleAbout(e *Entry) *Entry {
+func (v *View) RelatedChatEvent(e *Entry) *Entry {
 	if !e.FromBroker() || e.Origin.ConversationID != "" {
 		return nil
 	}
@@ -194,5 +194,5 @@ func (v *View) PeopleAbout(e *Entry) *Entry {
 		protocol.TopicBroker, e.Origin.AnsweredID))
 }
 
-// AskedFor returns the event for which the agent asked what an event answers, or "".
-func (v *View) AskedFor(e *Entry) string { return v.questionOf(e).event }
+// AskedForEvent returns the event for which the agent asked what an event answers, or "".
+func (v *View) AskedForEvent(e *Entry) string { return v.questionOf(e).event }

@@ -32,15 +32,15 @@ const (
 
 // A Reminder is what the agent wants to be told of later.
 type Reminder struct {
-	ID    string         `json:"id"`
-	Chat  protocol.Topic `json:"chat"`
-	Place protocol.Chat  `json:"-"` // where in it
-	Text  string         `json:"text"`
-	Cron  string         `json:"cron,omitempty"` // empty: once
-	Zone  string         `json:"zone,omitempty"` // of Cron
-	Cause string         `json:"setFor,omitempty"`
-	Set   time.Time      `json:"set"`
-	Due   time.Time      `json:"due"` // the next time
+	ID       string         `json:"id"`
+	Chat     protocol.Topic `json:"chat"`
+	Location protocol.Chat  `json:"-"` // where in it
+	Text     string         `json:"text"`
+	Cron     string         `json:"cron,omitempty"` // empty: once
+	Zone     string         `json:"zone,omitempty"` // of Cron
+	SetFor   string         `json:"setFor,omitempty"`
+	Set      time.Time      `json:"set"`
+	Due      time.Time      `json:"due"` // the next time
 
 	dropped string // who cancelled it
 }
@@ -48,9 +48,9 @@ type Reminder struct {
 // ErrReminder is the error for a reminder that cannot be set; what wraps it says why.
 var ErrReminder = errors.New("no reminder was set")
 
-// At sets when a reminder is due: at a time (RFC 3339), after a duration, or by a cron
+// Schedule sets when a reminder is due: at a time (RFC 3339), after a duration, or by a cron
 // expression of five fields in its zone.
-func (r *Reminder) At(when string, now time.Time) error {
+func (r *Reminder) Schedule(when string, now time.Time) error {
 	zone, err := time.LoadLocation(r.Zone)
 	if err != nil || r.Zone == "Local" {
 		return fmt.Errorf("%w: %q is no time zone: use a name such as Europe/Berlin", ErrReminder, r.Zone)
@@ -102,7 +102,7 @@ func (r *Reminder) advance(now time.Time) error {
 const reminderNames = `id, chat, place, text, cron, zone, cause, set_at, due_at, dropped`
 
 func reminderColumns(r *Reminder) []any {
-	return []any{&r.ID, &r.Chat, jsonColumn{&r.Place}, &r.Text, &r.Cron, &r.Zone, &r.Cause, timeColumn{&r.Set}, timeColumn{&r.Due}, &r.dropped}
+	return []any{&r.ID, &r.Chat, jsonColumn{&r.Location}, &r.Text, &r.Cron, &r.Zone, &r.SetFor, timeColumn{&r.Set}, timeColumn{&r.Due}, &r.dropped}
 }
 
 // Reminders returns the reminders of a chat, or all of them if it is empty, in the order in which
@@ -111,9 +111,9 @@ func Reminders(v *View, chat protocol.Topic) []Reminder {
 	return store.All(v.Tx, reminderColumns, `SELECT `+reminderNames+` FROM reminders WHERE dropped = '' AND (chat = ?1 OR ?1 = '') ORDER BY due_at, id`, chat)
 }
 
-// Remind keeps a reminder, with its record. One that is kept already, or has come since, stays as it
+// SetReminder keeps a reminder, with its record. One that is kept already, or has come since, stays as it
 // is and is returned.
-func Remind(tx *Tx, r Reminder) (Reminder, error) {
+func SetReminder(tx *Tx, r Reminder) (Reminder, error) {
 	all := Reminders(&tx.View, "")
 	here := 0
 	for _, other := range all {
@@ -133,8 +133,8 @@ func Remind(tx *Tx, r Reminder) (Reminder, error) {
 		return r, fmt.Errorf("%w: you have %d already; cancel one first", ErrReminder, len(all))
 	}
 	tx.Exec(`INSERT INTO reminders (`+reminderNames+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '')`,
-		r.ID, r.Chat, jsonColumn{&r.Place}, r.Text, r.Cron, r.Zone, r.Cause, timeColumn{&r.Set}, timeColumn{&r.Due})
-	recordReminder(tx, &r, tx.Entry(r.Cause), r.Cause, "set", r.Text)
+		r.ID, r.Chat, jsonColumn{&r.Location}, r.Text, r.Cron, r.Zone, r.SetFor, timeColumn{&r.Set}, timeColumn{&r.Due})
+	recordReminder(tx, &r, tx.Entry(r.SetFor), r.SetFor, "set", r.Text)
 	return r, nil
 }
 
@@ -144,7 +144,7 @@ func CancelReminder(tx *Tx, id string, chat protocol.Topic, why string) bool {
 	for _, r := range Reminders(&tx.View, chat) {
 		if r.ID == id {
 			tx.Exec(`DELETE FROM reminders WHERE id = ?`, id)
-			recordReminder(tx, &r, nil, r.Cause, "cancelled", why)
+			recordReminder(tx, &r, nil, r.SetFor, "cancelled", why)
 			return true
 		}
 	}
@@ -166,9 +166,9 @@ func DueReminders(v *View, now time.Time) []string {
 	return store.All(v.Tx, store.Itself[string], `SELECT id FROM reminders WHERE due_at <= ? OR dropped <> '' ORDER BY due_at, id`, timeColumn{&now})
 }
 
-// Fire makes the event of a reminder that is due, and sets its next time: the first that is still
+// FireReminder makes the event of a reminder that is due, and sets its next time: the first that is still
 // to come. Where the event before is open, or the agent was asked to leave, it makes none.
-func Fire(tx *Tx, id string) {
+func FireReminder(tx *Tx, id string) {
 	r, ok := store.One(tx.Tx, reminderColumns, `SELECT `+reminderNames+` FROM reminders WHERE id = ?`, id)
 	now, e := time.Now(), tx.reminded(&r)
 	switch {
@@ -209,21 +209,21 @@ func hasEvent(v *View, id, condition string) bool {
 
 func drop(tx *Tx, r *Reminder, why string) {
 	tx.Exec(`DELETE FROM reminders WHERE id = ?`, r.ID)
-	recordReminder(tx, r, nil, r.Cause, "cancelled", why)
+	recordReminder(tx, r, nil, r.SetFor, "cancelled", why)
 }
 
 // reminded returns the event of a reminder, without its text. It belongs to the trace of the
 // event for which the reminder was set.
 func (v *View) reminded(r *Reminder) *Entry {
-	e := &Entry{EventID: fmt.Sprint(reminderKey, r.ID, ":", r.Due.Unix()), Chat: r.Chat, Received: time.Now()}
-	e.SourceID, e.Carrier.MessageID = e.EventID, protocol.NewMessageID()
-	place := r.Place
+	e := &Entry{EventID: fmt.Sprint(reminderKey, r.ID, ":", r.Due.Unix()), Chat: r.Chat, ReceivedAt: time.Now()}
+	e.SourceID, e.Source.MessageID = e.EventID, protocol.NewMessageID()
+	place := r.Location
 	e.Content = protocol.ChatMessage{
-		Event: string(attention.KindReminder), SourceID: e.EventID, CreatedAt: protocol.FormatTime(e.Received), Chat: &place,
+		Event: string(attention.KindReminder), SourceID: e.EventID, CreatedAt: protocol.FormatTime(e.ReceivedAt), Chat: &place,
 		Author: &protocol.Author{ID: "hubbub", Kind: string(attention.AuthorSystem)},
 	}
-	if cause := v.Entry(r.Cause); cause != nil {
-		e.Carrier = cause.Carrier
+	if cause := v.Entry(r.SetFor); cause != nil {
+		e.Source = cause.Source
 	}
 	return e
 }
@@ -231,8 +231,8 @@ func (v *View) reminded(r *Reminder) *Entry {
 // says is what the agent is told. r has its next time.
 func (r *Reminder) says(due, now time.Time) string {
 	said := "You wanted to be reminded of this at " + due.UTC().Format(time.RFC3339)
-	if r.Cause != "" {
-		said += ", for the event " + attention.HeaderValue(r.Cause)
+	if r.SetFor != "" {
+		said += ", for the event " + attention.HeaderValue(r.SetFor)
 	}
 	if now.Sub(due) > time.Minute {
 		said += "; it comes late, and for every time that has passed since then"
@@ -244,15 +244,15 @@ func (r *Reminder) says(due, now time.Time) string {
 	return said
 }
 
-// KeptReminders reads from the database of an agent, which may run meanwhile, its reminders.
-func KeptReminders(ctx context.Context, path string) (list []Reminder, err error) {
+// ReadReminders reads from the database of an agent, which may run meanwhile, its reminders.
+func ReadReminders(ctx context.Context, path string) (list []Reminder, err error) {
 	err = attached(ctx, path, func(tx *store.Tx) { list = Reminders(&View{Tx: tx}, "") })
 	return list, err
 }
 
-// DropReminder has a running agent, or one that starts later, forget a reminder, and reports
+// RequestCancel has a running agent, or one that starts later, forget a reminder, and reports
 // whether there is one. by says who wants it.
-func DropReminder(ctx context.Context, path, id, by string) (found bool, err error) {
+func RequestCancel(ctx context.Context, path, id, by string) (found bool, err error) {
 	err = attached(ctx, path, func(tx *store.Tx) {
 		found = tx.Changed(`UPDATE reminders SET dropped = ? WHERE id = ? AND dropped = ''`, by, id) > 0
 	})

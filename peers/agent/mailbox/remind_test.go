@@ -26,7 +26,7 @@ func TestWhenAReminderIsDue(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, due := mailbox.Reminder{Zone: c.zone}, ""
-		if err = r.At(c.when, now); err == nil {
+		if err = r.Schedule(c.when, now); err == nil {
 			due = r.Due.UTC().Format(time.RFC3339)
 		}
 		if due != c.due {

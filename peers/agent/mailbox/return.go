@@ -31,14 +31,14 @@ func IsEscalation(questionID string) bool {
 	return collab.IsRung(questionID) && strings.Contains(questionID, escalationID)
 }
 
-// WatchObligations looks at all that is open anew when the agent begins: its settings may be others.
-func WatchObligations(tx *Tx) {
+// RecheckObligations looks at all that is open anew when the agent begins: its settings may be others.
+func RecheckObligations(tx *Tx) {
 	tx.Exec(`UPDATE obligations SET look_at = 1 WHERE open = 1 AND recipient = ?`, tx.m.id)
 }
 
-// SeeToObligations does what is due about obligations, in one transaction: it brings back, and asks
+// RunObligations does what is due about obligations, in one transaction: it brings back, and asks
 // the next rungs.
-func SeeToObligations(tx *Tx) {
+func RunObligations(tx *Tx) {
 	now := time.Now()
 	var up []*Obligation
 	for _, o := range obligationsWhere(&tx.View, `open = 1 AND look_at > 0 AND look_at <= ?`, timeColumn{&now}) {
@@ -57,14 +57,14 @@ func SeeToObligations(tx *Tx) {
 			o.Escalated = true
 			up = append(up, o)
 		}
-		o.Slot, o.Missed, o.LookAt = max(o.Slot, due.Slot), due.Missed, due.At
+		o.Slot, o.Missed, o.CheckAt = max(o.Slot, due.Slot), due.Missed, due.At
 		tx.Exec(`UPDATE obligations SET slot = ?, missed = ?, escalated = ?, look_at = ? WHERE id = ? AND recipient = ?`,
-			o.Slot, o.Missed, o.Escalated, timeColumn{&o.LookAt}, o.ID, o.Recipient)
+			o.Slot, o.Missed, o.Escalated, timeColumn{&o.CheckAt}, o.ID, o.Recipient)
 	}
 	putUpAll(tx, up)
 }
 
-// ObligationsDue reports whether SeeToObligations has something to do.
+// ObligationsDue reports whether RunObligations has something to do.
 func ObligationsDue(v *View, now time.Time) bool {
 	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM obligations WHERE open = 1 AND look_at > 0 AND look_at <= ?)`, timeColumn{&now})
 }
@@ -80,14 +80,14 @@ func bringBack(tx *Tx, o *Obligation, due attention.Due) {
 		recordObligation(tx, o, "waits", "the last return has had no turn yet", map[string]any{"returnId": waits[0].EventID})
 		return
 	}
-	e := &Entry{EventID: fmt.Sprint(returnKey, due.Slot, ":", o.ID), SourceID: of.SourceID, Chat: of.Chat, Carrier: of.Carrier, Received: time.Now()}
+	e := &Entry{EventID: fmt.Sprint(returnKey, due.Slot, ":", o.ID), SourceID: of.SourceID, Chat: of.Chat, Source: of.Source, ReceivedAt: time.Now()}
 	place, author := *of.Content.Chat, *of.Content.Author
 	author.DisplayName, author.Username = "", ""
 	e.Content = protocol.ChatMessage{
 		Event: string(attention.KindReturn), SourceID: of.SourceID, CreatedAt: protocol.FormatTime(o.CreatedAt), Chat: &place, Author: &author, TargetEventID: o.ID,
 		Recipients: []protocol.Party{{ID: o.Recipient, Kind: string(attention.AuthorAgent)}},
 		Obligation: &protocol.Obligation{Blocks: string(o.Blocks), DefaultAction: o.DefaultAction},
-		Text: "Somebody waits for you, for " + o.Age(e.Received) + " by now: event " + attention.HeaderValue(of.EventID) +
+		Text: "Somebody waits for you, for " + o.Age(e.ReceivedAt) + " by now: event " + attention.HeaderValue(of.EventID) +
 			". It comes back until they close it. Read it with " + attention.PullThread + ", and answer it, or say plainly that you cannot yet.",
 	}
 	e.Origin = of.Origin
@@ -99,11 +99,11 @@ func bringBack(tx *Tx, o *Obligation, due attention.Due) {
 	}
 	insert(tx, e)
 	recordObligation(tx, o, "returned", due.Reason, map[string]any{"returnId": e.EventID, "slot": due.Slot})
-	tx.After(func() { tx.m.opts.Crash("brought back") })
+	tx.After(func() { tx.m.opts.Failpoint("brought back") })
 }
 
-// ReturnedBy returns the obligation of which an event is a return, or nil.
-func ReturnedBy(v *View, e *Entry) *Obligation {
+// ObligationOfReturn returns the obligation of which an event is a return, or nil.
+func ObligationOfReturn(v *View, e *Entry) *Obligation {
 	if e.Content.Event != string(attention.KindReturn) {
 		return nil
 	}
@@ -113,22 +113,22 @@ func ReturnedBy(v *View, e *Entry) *Obligation {
 // obligationOf returns the obligation of this agent that an event, an edit of it, or a return is
 // about, or nil.
 func obligationOf(v *View, e *Entry) *Obligation {
-	if o := ReturnedBy(v, e); o != nil {
+	if o := ObligationOfReturn(v, e); o != nil {
 		return o
 	}
 	return obligationAt(v, e.ObligationID(), string(v.m.id))
 }
 
-// Signalled notes what the agent signals about an event whose author waits for it.
-func Signalled(tx *Tx, e *Entry, signal attention.Signal) {
+// RecordSignal notes what the agent signals about an event whose author waits for it.
+func RecordSignal(tx *Tx, e *Entry, signal attention.Signal) {
 	o := obligationOf(&tx.View, e)
 	if o == nil {
 		return
 	}
 	self := string(tx.m.id)
-	row := ActRow{Target: o.ID, Act: attention.Act{Actor: self, Signal: signal, Recipient: self}}
+	row := Act{Target: o.ID, Act: attention.Act{Actor: self, Signal: signal, Recipient: self}}
 	row.ID = fmt.Sprint(actID(row), "-", pauses(&tx.View, o)) // what was clarified may be unclear again
-	Act(tx, row)
+	RecordAct(tx, row)
 }
 
 // pauses counts how often the author of an obligation has clarified it.
@@ -159,7 +159,7 @@ func putUpAll(tx *Tx, list []*Obligation) {
 		recordObligation(tx, o, "escalated", step.Reason, map[string]any{"rung": step.Rung, "to": step.To})
 		if step.Rung == attention.RungAuthor {
 			if !o.Escalation {
-				tx.Notice(e, NoticeNobody, tx.m.id.Name()+" was reminded of this three times, and nobody stands above it who could be asked. It stays open until you close it: 👍 on its answer, or /close.")
+				tx.SendNotice(e, NoticeNobody, tx.m.id.Name()+" was reminded of this three times, and nobody stands above it who could be asked. It stays open until you close it: 👍 on its answer, or /close.")
 			}
 			continue
 		}
@@ -179,16 +179,16 @@ const NoticeNobody = "nobody_above"
 
 // rungOf returns who is asked about an obligation in which this agent is silent.
 func rungOf(tx *Tx, o *Obligation, e *Entry) attention.Step {
-	ladder := tx.m.opts.Ladder.On(e.Origin.Lead, e.Origin.Owner)
+	ladder := tx.m.opts.Escalation.On(e.Origin.Lead, e.Origin.Owner)
 	for _, who := range peopleOf(&tx.View, e.Chat) {
-		if tx.WhereIs(who, e.Chat) != nil {
+		if tx.FindPerson(who, e.Chat) != nil {
 			ladder.People = append(ladder.People, who)
 		}
 	}
 	climb := attention.Climb{Self: string(tx.m.id), Author: o.Author, Unreached: map[attention.Rung]bool{}}
 	for _, name := range []attention.Rung{attention.RungLead, attention.RungOwner, attention.RungPerson} {
 		if who := ladder.Who(name); who != "" {
-			climb.Unreached[name] = tx.WhereIs(who, e.Chat) == nil && !tx.m.opts.Broker.Known()
+			climb.Unreached[name] = tx.FindPerson(who, e.Chat) == nil && !tx.m.opts.Broker.Known()
 		}
 	}
 	return ladder.Next(climb)
@@ -214,7 +214,7 @@ func peopleOf(v *View, chat protocol.Topic) []string {
 // what one that is open lists.
 func putUp(tx *Tx, step attention.Step, e *Entry, owed []*Obligation) {
 	self := string(tx.m.id)
-	r, known := &Obligation{Rung: step.Rung, Open: true, State: attention.ObligationOpen, EventID: e.EventID, DefaultAction: "They stay open, and " + self + " is not reminded of them again."}, false
+	r, known := &Obligation{Level: step.Rung, Open: true, State: attention.ObligationOpen, EventID: e.EventID, DefaultAction: "They stay open, and " + self + " is not reminded of them again."}, false
 	if open := obligationsWhere(&tx.View, `author = ? AND recipient = ? AND rung = ? AND open = 1`, self, step.To, step.Rung); len(open) > 0 {
 		r, known = open[0], true
 	}
@@ -229,7 +229,7 @@ func putUp(tx *Tx, step attention.Step, e *Entry, owed []*Obligation) {
 		r.Owed = attention.Owed{Author: self, Recipient: step.To, Escalation: true, CreatedAt: time.Now()}
 	}
 	listed := listedBy(&tx.View, r)
-	r.Blocks, r.Title, r.Told = attention.AllBlocks[len(attention.AllBlocks)-1], fmt.Sprintf("%s has not seen to %s", tx.m.id.Name(), text.Count(len(r.Members), "obligation")), ToTell
+	r.Blocks, r.Title, r.Sync = attention.AllBlocks[len(attention.AllBlocks)-1], fmt.Sprintf("%s has not seen to %s", tx.m.id.Name(), text.Count(len(r.Members), "obligation")), NotSynced
 	for i, o := range listed {
 		if slices.Index(attention.AllBlocks, o.Blocks) < slices.Index(attention.AllBlocks, r.Blocks) {
 			r.Blocks = o.Blocks
@@ -242,7 +242,7 @@ func putUp(tx *Tx, step attention.Step, e *Entry, owed []*Obligation) {
 	}
 	keepObligation(tx, r)
 	showEscalation(tx, r, e, known)
-	tx.After(func() { tx.m.opts.Crash("escalated") })
+	tx.After(func() { tx.m.opts.Failpoint("escalated") })
 }
 
 // listedBy returns the obligations that an escalation lists and that are open.
@@ -276,7 +276,7 @@ func showEscalation(tx *Tx, r *Obligation, e *Entry, known bool) {
 		object.DischargeDelegate = &protocol.Party{ID: r.Delegate}
 	}
 	said, key := escalationText(tx, r), obligationKey+r.ID
-	there := tx.WhereIs(r.Recipient, e.Chat)
+	there := tx.FindPerson(r.Recipient, e.Chat)
 	switch {
 	case there != nil:
 		reply := protocol.ChatReply{

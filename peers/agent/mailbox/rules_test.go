@@ -122,7 +122,7 @@ func TestWhereAnAnswerToAWakeGoes(t *testing.T) {
 		{Origin{FlightID: "f"}, true},
 		{Origin{WorkItemID: "w"}, true},
 	} {
-		if c.origin.TakesWords() != c.want {
+		if c.origin.TakesText() != c.want {
 			t.Errorf("%+v takes words: %v; want %v", c.origin, !c.want, c.want)
 		}
 	}

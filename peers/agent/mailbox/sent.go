@@ -53,8 +53,8 @@ func (v *View) sent(where string, args ...any) *Sent {
 // SentAs returns the message that was sent under a key, or nil.
 func (v *View) SentAs(key string) *Sent { return v.sent(`key = ?`, key) }
 
-// Spoken reports whether a message was sent in response to an event.
-func (v *View) Spoken(e *Entry) bool {
+// HasReplied reports whether a message was sent in response to an event.
+func (v *View) HasReplied(e *Entry) bool {
 	return v.sent(`event_id = ? AND kind = 'text'`, e.EventID) != nil
 }
 
@@ -64,16 +64,16 @@ const (
 	NoticeEscalation = "escalation"
 )
 
-// NoAnswer reports whether a notice with this key says that its event gets no answer.
-func NoAnswer(key string) bool {
+// IsNoAnswerNotice reports whether a notice with this key says that its event gets no answer.
+func IsNoAnswerNotice(key string) bool {
 	return strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, "budget_") || strings.HasPrefix(key, reasonHalted+":")
 }
 
-// ReasonHeld is the reason of an event of an exchange that agents are not to go on with.
-const ReasonHeld = "exchange_held"
+// ReasonExchangeHeld is the reason of an event of an exchange that agents are not to go on with.
+const ReasonExchangeHeld = "exchange_held"
 
-// CallsPerson reports whether a notice with this key calls a person into an exchange.
-func CallsPerson(key string) bool { return strings.HasPrefix(key, NoticeEscalation+":") }
+// IsEscalationNotice reports whether a notice with this key calls a person into an exchange.
+func IsEscalationNotice(key string) bool { return strings.HasPrefix(key, NoticeEscalation+":") }
 
 // ReplyKey is the key of the answer to an event for which its author gave none.
 func ReplyKey(e *Entry) string { return e.EventID + ":reply" }
@@ -120,15 +120,15 @@ func ReplyType(chat protocol.Topic) protocol.MessageType {
 	return protocol.TypeTGReply
 }
 
-// Notice sends a text of the host, once per event and kind.
-func (tx *Tx) Notice(e *Entry, kind, text string) {
+// SendNotice sends a text of the host, once per event and kind.
+func (tx *Tx) SendNotice(e *Entry, kind, text string) {
 	if key := kind + ":" + e.EventID; tx.SentAs(key) == nil {
-		tx.Say(e, SentNotice, key, text)
+		tx.SendText(e, SentNotice, key, text)
 	}
 }
 
-// Say sends a text to those who see answers to an event, and obliges nobody.
-func (tx *Tx) Say(e *Entry, kind SentKind, key, text string) {
+// SendText sends a text to those who see answers to an event, and obliges nobody.
+func (tx *Tx) SendText(e *Entry, kind SentKind, key, text string) {
 	tx.Reply(e, kind, key, protocol.ChatReply{Text: text, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient)})
 }
 
@@ -139,17 +139,17 @@ func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatRepl
 	if e.Content.Chat.Kind != string(attention.ConversationDM) && reply.Text != "" {
 		reply.ReplyTo = e.SourceID // among many messages, show which one is meant
 	}
-	if claim := tx.Claim(e.EventID); claim.FromBroker && claim.Owner == string(tx.m.id) {
+	if claim := tx.CurrentClaim(e.EventID); claim.FromBroker && claim.Owner == string(tx.m.id) {
 		reply.Claim = &protocol.ReplyClaim{EventID: e.EventID, Token: claim.Token}
 	}
-	if kind == SentText && !tx.Spoken(e) || key == NoticeFailed+":"+e.EventID {
+	if kind == SentText && !tx.HasReplied(e) || key == NoticeFailed+":"+e.EventID {
 		if said := tx.Interim(e); said != nil && ReplyType(e.Chat) == protocol.TypeTGReply {
 			reply.Edits = InterimKey(&Entry{EventID: said.EventID})
 		}
 	}
-	m := tx.m.Caused(e, ReplyType(e.Chat), reply)
+	m := tx.m.MessageFor(e, ReplyType(e.Chat), reply)
 	if kind == SentInterim && m.Type == protocol.TypeChatReply { // to a service each reply is an answer
-		m = tx.m.Caused(e, protocol.TypeAgentEvent, map[string]any{"event": "status", "inReplyTo": e.SourceID, "status": reply.Text})
+		m = tx.m.MessageFor(e, protocol.TypeAgentEvent, map[string]any{"event": "status", "inReplyTo": e.SourceID, "status": reply.Text})
 	}
 	if e.FromBroker() {
 		tx.m.opts.Broker.Answer(tx, e, kind, m.MessageID, &reply)
@@ -164,7 +164,7 @@ func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatRepl
 	}
 	if kind == SentText {
 		tx.Move(e, Answer, "")
-		tx.SetPlace(e, Spoke)
+		tx.SetParticipation(e, Spoke)
 	}
 	return m.MessageID
 }
@@ -174,7 +174,7 @@ func saidIn(reply *protocol.ChatReply) string {
 	if reply.File != nil {
 		return strings.TrimSpace("[file: " + reply.File.Name + "] " + reply.Text)
 	}
-	return cmp.Or(Offer(reply.Text, reply.Buttons), reply.Signal)
+	return cmp.Or(WithButtons(reply.Text, reply.Buttons), reply.Signal)
 }
 
 // FilesFor counts the files that were sent in response to an event.
@@ -222,9 +222,9 @@ func (m *Mailbox) settled(within *store.Tx, item outbox.Item, outcome outbox.Sta
 	}
 }
 
-// Delivered takes what a chat says became of a message. One that is not known any
+// HandleDeliveryStatus takes what a chat says became of a message. One that is not known any
 // more, or was a typing sign, is passed over.
-func (tx *Tx) Delivered(chat protocol.Topic, s *protocol.DeliveryStatus) {
+func (tx *Tx) HandleDeliveryStatus(chat protocol.Topic, s *protocol.DeliveryStatus) {
 	if s.SourceID != "" && (s.Status == protocol.StatusDelivered || s.Status == protocol.StatusFailed) { // or a part of it
 		tx.Exec(`UPDATE sent SET source_id = ?1 WHERE (message_id = ?2 OR ?2 = '' AND key = ?3) AND chat = ?4`, s.SourceID, s.MessageID, s.IdempotencyKey, chat)
 		if said := tx.sent(`(message_id = ?1 OR ?1 = '' AND key = ?2) AND chat = ?3`, s.MessageID, s.IdempotencyKey, chat); said != nil {

@@ -39,7 +39,7 @@ const (
 	Regain Cause = "regain" // another agent had claimed it, and gave it back
 	Answer Cause = "answer" // a message in response was queued
 
-	Claim       = Cause(attention.DispositionClaimed) // the agent promises to see to it
+	ClaimEvent  = Cause(attention.DispositionClaimed) // the agent promises to see to it
 	Defer       = Cause(attention.DispositionDeferred)
 	Respond     = Cause(attention.DispositionResponded)
 	Acknowledge = Cause(attention.DispositionAcknowledged)
@@ -54,14 +54,14 @@ var openStates = []State{Stored, Held, Turned, Kept, Deferred, Answered}
 // transitions is the table of what may follow what. Only an offer follows an end. A cause that has no entry for
 // a state changes nothing there.
 var transitions = map[Cause]map[State]State{
-	Hold:   {Stored: Held},
-	Keep:   {Stored: Kept},
-	Join:   {Held: Turned, Turned: Turned, Kept: Turned, Deferred: Turned},
-	Reopen: {Held: Stored, Turned: Stored, Kept: Stored},
-	Regain: {Ignored: Kept},
-	Claim:  {Held: Held, Turned: Turned, Kept: Kept, Deferred: Kept},
-	Defer:  {Held: Deferred, Turned: Deferred, Kept: Deferred},
-	Answer: {Held: Answered, Turned: Answered, Kept: Answered, Deferred: Answered},
+	Hold:       {Stored: Held},
+	Keep:       {Stored: Kept},
+	Join:       {Held: Turned, Turned: Turned, Kept: Turned, Deferred: Turned},
+	Reopen:     {Held: Stored, Turned: Stored, Kept: Stored},
+	Regain:     {Ignored: Kept},
+	ClaimEvent: {Held: Held, Turned: Turned, Kept: Kept, Deferred: Kept},
+	Defer:      {Held: Deferred, Turned: Deferred, Kept: Deferred},
+	Answer:     {Held: Answered, Turned: Answered, Kept: Answered, Deferred: Answered},
 
 	Respond:     {Stored: Responded, Held: Responded, Turned: Responded, Kept: Responded, Deferred: Responded, Answered: Responded},
 	Acknowledge: {Stored: Acknowledged, Held: Acknowledged, Turned: Acknowledged, Kept: Acknowledged, Deferred: Acknowledged},

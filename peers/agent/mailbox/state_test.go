@@ -32,8 +32,8 @@ func TestTransitions(t *testing.T) {
 		}
 	}
 	for s, causes := range map[mailbox.State][]mailbox.Cause{
-		mailbox.Answered: {mailbox.Hold, mailbox.Join, mailbox.Reopen, mailbox.Claim, mailbox.Defer, mailbox.Answer, mailbox.Acknowledge, mailbox.Ignore},
-		mailbox.Stored:   {mailbox.Join, mailbox.Claim, mailbox.Defer, mailbox.Answer},
+		mailbox.Answered: {mailbox.Hold, mailbox.Join, mailbox.Reopen, mailbox.ClaimEvent, mailbox.Defer, mailbox.Answer, mailbox.Acknowledge, mailbox.Ignore},
+		mailbox.Stored:   {mailbox.Join, mailbox.ClaimEvent, mailbox.Defer, mailbox.Answer},
 	} {
 		for _, cause := range causes {
 			if to, ok := mailbox.Next(s, cause); ok {

@@ -15,20 +15,20 @@ import (
 
 // A Turn is one run of the harness over one event or several merged ones.
 type Turn struct {
-	ID       string
-	EventID  string   // of the last fragment, which carries the others
-	Merged   []string // all fragments, in order
-	Chat     protocol.Topic
-	Place    string // one turn at a time runs there
-	Author   string
-	Mode     attention.Mode
-	State    TurnState
-	Seq      int64 // of the last fragment
-	Rank     int
-	Attempt  int // deliveries begun
-	Failures int
-	Outbound bool   // something was sent
-	Body     string // of a digest; else what was wrong with the last try: the program's own error, or advice to the model
+	ID        string
+	EventID   string   // of the last fragment, which carries the others
+	Merged    []string // all fragments, in order
+	Chat      protocol.Topic
+	ThreadKey string // one turn at a time runs there
+	Author    string
+	Mode      attention.Mode
+	State     TurnState
+	Seq       int64 // of the last fragment
+	Rank      int
+	Attempt   int // deliveries begun
+	Failures  int
+	Outbound  bool   // something was sent
+	Body      string // of a digest; else what was wrong with the last try: the program's own error, or advice to the model
 	Times
 }
 
@@ -53,8 +53,8 @@ const (
 // so it reads no more and acts nowhere.
 const digestChat protocol.Topic = "digest"
 
-// Home returns the chat to which the tools of a turn belong.
-func (t *Turn) Home() protocol.Topic {
+// Scope returns the chat to which the tools of a turn belong.
+func (t *Turn) Scope() protocol.Topic {
 	if t.Mode == attention.ModeDigest {
 		return digestChat
 	}
@@ -64,7 +64,7 @@ func (t *Turn) Home() protocol.Topic {
 // newTurn returns a queued turn for an event that it does not hold yet.
 func newTurn(e *Entry) *Turn {
 	return &Turn{
-		ID: "turn_" + ulid.Make().String(), Place: e.Place(), Author: e.Content.Author.ID, Mode: e.Decision.Injection,
+		ID: "turn_" + ulid.Make().String(), ThreadKey: e.ThreadKey(), Author: e.Content.Author.ID, Mode: e.Decision.Injection,
 		State: TurnQueued, Rank: RankNormal,
 	}
 }
@@ -75,7 +75,7 @@ const turnNames = `turn_id, event_id, merged, chat, place, author, mode, state, 
 // columns returns where, and from where, the columns of a turn go.
 func (t *Turn) columns() []any {
 	return []any{
-		&t.ID, &t.EventID, jsonColumn{&t.Merged}, &t.Chat, &t.Place, &t.Author, &t.Mode, &t.State, &t.Seq, &t.Rank, &t.Attempt,
+		&t.ID, &t.EventID, jsonColumn{&t.Merged}, &t.Chat, &t.ThreadKey, &t.Author, &t.Mode, &t.State, &t.Seq, &t.Rank, &t.Attempt,
 		&t.Failures, &t.Outbound, &t.Body, timeColumn{&t.NotBefore}, timeColumn{&t.FirstAt}, timeColumn{&t.StartedAt}, timeColumn{&t.Deadline},
 		timeColumn{&t.EndedAt},
 	}
@@ -100,8 +100,8 @@ func (v *View) TurnsIn(s TurnState) []*Turn {
 	return v.turns(`WHERE state = ? ORDER BY rank, seq LIMIT 500`, s)
 }
 
-// Late returns the accepted turns whose deadline has passed.
-func (v *View) Late(now time.Time) []*Turn {
+// OverdueTurns returns the accepted turns whose deadline has passed.
+func (v *View) OverdueTurns(now time.Time) []*Turn {
 	return v.turns(`WHERE state = 'accepted' AND deadline_at <= ?`, timeColumn{&now})
 }
 
@@ -127,9 +127,9 @@ func (tx *Tx) SaveTurn(t *Turn) {
 		t.columns()...)
 }
 
-// InnerEnd returns with what the last part of a turn's answer to these words ended that was not
+// OpenMarkup returns with what the last part of a turn's answer to these words ended that was not
 // for people.
-func InnerEnd(v *View, turnID, revision string) string {
+func OpenMarkup(v *View, turnID, revision string) string {
 	of, inner, _ := strings.Cut(store.Value[string](v.Tx, `SELECT inner_end FROM turns WHERE turn_id = ?`, turnID), "\n")
 	if of != revision {
 		return ""
@@ -137,8 +137,8 @@ func InnerEnd(v *View, turnID, revision string) string {
 	return inner
 }
 
-// SetInnerEnd stores it.
-func SetInnerEnd(tx *Tx, turnID, revision, inner string) {
+// SetOpenMarkup stores it.
+func SetOpenMarkup(tx *Tx, turnID, revision, inner string) {
 	if inner != "" {
 		inner = revision + "\n" + inner
 	}
@@ -198,11 +198,11 @@ func (tx *Tx) MoveTurn(t *Turn, to TurnState, reason string, cost Cost) {
 	}
 }
 
-// Waits records, once, that a queued turn cannot start for now.
-func (tx *Tx) Waits(t *Turn, reason string) { recordTurn(tx, t, "waiting", reason, Cost{}) }
+// RecordWaiting records, once, that a queued turn cannot start for now.
+func (tx *Tx) RecordWaiting(t *Turn, reason string) { recordTurn(tx, t, "waiting", reason, Cost{}) }
 
-// Redeliver records that a harness delivers a running turn once more.
-func (tx *Tx) Redeliver(t *Turn, attempt int) {
+// RecordAttempt records that a harness delivers a running turn once more.
+func (tx *Tx) RecordAttempt(t *Turn, attempt int) {
 	t.Attempt = attempt
 	tx.SaveTurn(t)
 	recordTurn(tx, t, "started", "delivered again", Cost{})
@@ -210,7 +210,7 @@ func (tx *Tx) Redeliver(t *Turn, attempt int) {
 
 func recordTurn(tx *Tx, t *Turn, word, reason string, cost Cost) {
 	r := TurnRecord{
-		Event: "turn", EventID: t.EventID, Agent: tx.m.id, Chat: t.Home(), TurnID: t.ID, Attempt: tx.tries(t), Mode: string(t.Mode),
+		Event: "turn", EventID: t.EventID, Agent: tx.m.id, Chat: t.Scope(), TurnID: t.ID, Attempt: tx.tries(t), Mode: string(t.Mode),
 		State: word, Reason: reason, Cost: cost,
 	}
 	if len(t.Merged) > 1 || t.Mode == attention.ModeDigest {
@@ -234,7 +234,7 @@ func (tx *Tx) cancel(t *Turn, reason string) {
 		return
 	}
 	if t.State != TurnQueued {
-		tx.After(func() { tx.m.opts.Stop(t.ID, reason) })
+		tx.After(func() { tx.m.opts.StopTurn(t.ID, reason) })
 	}
 	tx.MoveTurn(t, TurnCancelled, reason, Cost{})
 }
@@ -244,7 +244,7 @@ func (tx *Tx) Compose(events []*Entry) {
 	if live := stillHeld(tx, events); len(live) > 0 {
 		last := live[len(live)-1]
 		t := newTurn(last)
-		t.Chat, t.Rank, t.FirstAt = tx.Home(last), rankOf(live), live[0].Received
+		t.Chat, t.Rank, t.FirstAt = tx.TurnChat(last), rankOf(live), live[0].ReceivedAt
 		fill(tx, t, live)
 	}
 }
@@ -256,7 +256,7 @@ func (tx *Tx) Extend(events []*Entry, since, due time.Time) bool {
 	last := events[len(events)-1]
 	list := tx.turns(`WHERE chat = ? AND +place = ? AND author = ? AND state IN ('queued', 'running', 'withdrawn')
 		AND outbound = 0 AND mode IN ('immediate', 'buffered') AND first_at >= ? ORDER BY seq DESC LIMIT 1`,
-		last.Chat, last.Place(), last.Content.Author.ID, timeColumn{&since})
+		last.Chat, last.ThreadKey(), last.Content.Author.ID, timeColumn{&since})
 	if len(list) == 0 {
 		return false
 	}
@@ -332,11 +332,11 @@ func (v *View) tries(t *Turn) int {
 	return t.Attempt - store.Value[int](v.Tx, `SELECT coalesce(max(attempt), 0) FROM turns WHERE event_id = ? AND mode = 'notify' AND attempt < ?`, t.EventID, t.Attempt)
 }
 
-// Again queues another turn of an event, with all its fragments and the attempts
+// Requeue queues another turn of an event, with all its fragments and the attempts
 // counted on.
-func (tx *Tx) Again(e *Entry) {
+func (tx *Tx) Requeue(e *Entry) {
 	t := newTurn(e)
-	t.Chat, t.EventID, t.Merged, t.Seq, t.FirstAt, t.NotBefore = tx.Home(e), e.EventID, []string{e.EventID}, e.Seq, e.Received, time.Now()
+	t.Chat, t.EventID, t.Merged, t.Seq, t.FirstAt, t.NotBefore = tx.TurnChat(e), e.EventID, []string{e.EventID}, e.Seq, e.ReceivedAt, time.Now()
 	if before := tx.Turn(e.TurnID); before != nil {
 		t.Attempt, t.Merged = before.Attempt, before.Merged
 	}
@@ -355,8 +355,8 @@ func (v *View) NextDigest() []*Entry {
 func (tx *Tx) Digest(list []*Entry, ids []string, body string) {
 	last := list[len(list)-1]
 	t := newTurn(last)
-	t.EventID, t.Merged, t.Chat, t.Place, t.Author = strings.Replace(t.ID, "turn_", "digest_", 1), ids, last.Chat, "\x00digest", ""
-	t.Mode, t.Seq, t.Rank, t.FirstAt, t.Body = attention.ModeDigest, last.Seq, RankDigest, list[0].Received, body
+	t.EventID, t.Merged, t.Chat, t.ThreadKey, t.Author = strings.Replace(t.ID, "turn_", "digest_", 1), ids, last.Chat, "\x00digest", ""
+	t.Mode, t.Seq, t.Rank, t.FirstAt, t.Body = attention.ModeDigest, last.Seq, RankDigest, list[0].ReceivedAt, body
 	tx.SaveTurn(t)
 	tx.SetCounter("digest_seq", last.Seq)
 }

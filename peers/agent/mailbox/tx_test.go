@@ -38,14 +38,14 @@ func newBox(t *testing.T) *mailbox.Mailbox {
 func boxOn(db *sql.DB, log zerolog.Logger) *mailbox.Mailbox {
 	return mailbox.New(db, nil, mailbox.Options{
 		Settings: mailbox.Settings{Self: attention.Self{ID: "agent:lead"}, Log: &log}, Broker: noBroker{}, MaxOpen: 10, DeferFor: time.Minute,
-		Stop: func(string, string) {},
+		StopTurn: func(string, string) {},
 	})
 }
 
 func chat(id, text string) *mailbox.Entry {
 	c := protocol.ChatMessage{SourceID: id, Text: text}
-	mailbox.Complete(&c, &protocol.Message{From: "tg:42", MessageID: protocol.MessageID("m-" + id)})
-	return &mailbox.Entry{SourceID: id, Chat: "tg:42", Received: time.Now(), Content: c}
+	mailbox.ApplyDefaults(&c, &protocol.Message{From: "tg:42", MessageID: protocol.MessageID("m-" + id)})
+	return &mailbox.Entry{SourceID: id, Chat: "tg:42", ReceivedAt: time.Now(), Content: c}
 }
 
 // TestAnAbortedTransactionLeavesNothing: what was written before is rolled back, what
@@ -53,14 +53,14 @@ func chat(id, text string) *mailbox.Entry {
 func TestAnAbortedTransactionLeavesNothing(t *testing.T) {
 	box, broken := newBox(t), errors.New("broken")
 	err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
-		tx.TakeIn(chat("e1", "hello"))
+		tx.StoreEvent(chat("e1", "hello"))
 		tx.Record("k", nil, map[string]any{"event": "test"})
 		tx.Fail(broken)
 		tx.Fail(errors.New("a later one"))
 		if e := tx.Entry("e1"); e != nil {
 			t.Errorf("after an abort there is %+v", e)
 		}
-		tx.TakeIn(chat("e2", "hello"))
+		tx.StoreEvent(chat("e2", "hello"))
 	})
 	if !errors.Is(err, broken) {
 		t.Errorf("the transaction failed with %v", err)
@@ -88,8 +88,8 @@ func TestARecordOfWhatDidNotHappenIsNotLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = box.InTx(t.Context(), func(tx *mailbox.Tx) {
-		tx.TakeIn(chat("e1", "hello"))
-		tx.Say(tx.Entry("e1"), mailbox.SentText, "k", "hello")
+		tx.StoreEvent(chat("e1", "hello"))
+		tx.SendText(tx.Entry("e1"), mailbox.SentText, "k", "hello")
 		tx.Record("k", nil, map[string]any{"event": "test"})
 	})
 	if !errors.Is(err, outbox.ErrFull) || logged.Len() > 0 {
@@ -113,13 +113,13 @@ func TestAViewRemembersItsError(t *testing.T) {
 func TestAFinalDispositionIsWrittenOnce(t *testing.T) {
 	box := newBox(t)
 	err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
-		tx.TakeIn(chat("e1", "hello"))
+		tx.StoreEvent(chat("e1", "hello"))
 		e := tx.Entry("e1")
 		tx.Move(e, mailbox.Hold, "")
-		tx.PutOff(e, "5m", "later")
-		tx.PutOff(e, "5m", "later")
-		tx.Move(e, mailbox.Claim, "")
-		for _, cause := range []mailbox.Cause{mailbox.Respond, mailbox.Ignore, mailbox.Fail, mailbox.Claim, mailbox.Join, mailbox.Reopen} {
+		tx.Defer(e, "5m", "later")
+		tx.Defer(e, "5m", "later")
+		tx.Move(e, mailbox.ClaimEvent, "")
+		for _, cause := range []mailbox.Cause{mailbox.Respond, mailbox.Ignore, mailbox.Fail, mailbox.ClaimEvent, mailbox.Join, mailbox.Reopen} {
 			tx.Move(e, cause, string(cause))
 		}
 		if e.State != mailbox.Responded || e.Deferrals != 1 {

@@ -61,14 +61,14 @@ func (args *askChoiceArguments) check() string {
 			return fmt.Sprintf("choice %d holds what is not for people: thoughts, a tool call as text, or a copy of the prompt.", i+1)
 		case slices.Contains(args.Choices[:i], choice):
 			return fmt.Sprintf("choice %d is there twice.", i+1)
-		case mailbox.Decides(choice):
+		case mailbox.IsDecisionValue(choice):
 			return fmt.Sprintf("choice %d looks like a decision about a tool. Use other words.", i+1)
 		}
 	}
 	return ""
 }
 
-func (b *Toolbox) askChoice(ctx context.Context, args *askChoiceArguments) harness.Result {
+func (b *Toolset) askChoice(ctx context.Context, args *askChoiceArguments) harness.Result {
 	args.Question = strings.TrimSpace(attention.Answer(args.Question))
 	if problem := args.check(); problem != "" {
 		return harness.Refused(problem, result{Status: "refused", Reason: "invalid"})
@@ -86,7 +86,7 @@ func (args *askChoiceArguments) ask(t *try) result {
 	e := t.event
 	reply := protocol.ChatReply{Text: args.Question, Directedness: string(attention.Carried(args.Question, ""))}
 	for i, choice := range args.Choices {
-		if e != nil && mailbox.HasButtons(e.Chat) {
+		if e != nil && mailbox.SupportsButtons(e.Chat) {
 			reply.Buttons = append(reply.Buttons, protocol.Button{Text: choice, Value: choice})
 		} else {
 			reply.Text += fmt.Sprintf("\n%d. %s", i+1, choice)
@@ -94,7 +94,7 @@ func (args *askChoiceArguments) ask(t *try) result {
 	}
 	if e != nil {
 		switch before := t.SentAs(mailbox.ChoiceKey(e)); {
-		case before != nil && before.Text != mailbox.Offer(reply.Text, reply.Buttons):
+		case before != nil && before.Text != mailbox.WithButtons(reply.Text, reply.Buttons):
 			t.refusal = otherWords
 			return result{}
 		case before != nil:
@@ -102,7 +102,7 @@ func (args *askChoiceArguments) ask(t *try) result {
 			return result{MessageID: before.MessageID, Status: "duplicate"}
 		}
 	}
-	if t.permit(t.Standing(e, reply.Text), reply.Text) {
+	if t.permit(t.ReplyContext(e, reply.Text), reply.Text) {
 		return result{}
 	}
 	reply.Visibility = e.Visibility()

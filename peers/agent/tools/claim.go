@@ -30,7 +30,7 @@ type claimArguments struct {
 	TTLMS int64 `json:"ttlMs"`
 }
 
-func (b *Toolbox) claim(ctx context.Context, args *claimArguments) harness.Result {
+func (b *Toolset) claim(ctx context.Context, args *claimArguments) harness.Result {
 	ttl := time.Duration(args.TTLMS) * time.Millisecond
 	if ttl <= 0 || ttl > 24*time.Hour {
 		ttl = b.kit.ClaimTTL
@@ -50,13 +50,13 @@ func (b *Toolbox) claim(ctx context.Context, args *claimArguments) harness.Resul
 		return harness.Refused("The claim could not be made: "+err.Error()+". Try again in a moment, or stay out.",
 			result{Granted: new(false), Reason: "unavailable"})
 	}
-	b.kit.Crash("acted")
+	b.kit.Failpoint("acted")
 	return harness.Structured(result{Granted: &grant.Granted, Owner: grant.Owner, Token: grant.Token, ExpiresAt: grant.ExpiresAt})
 }
 
 // permitClaim checks that there is something to claim, and reports whether it is refused.
 func permitClaim(t *try) (refused bool) {
-	standing := t.Standing(t.event, "")
+	standing := t.ReplyContext(t.event, "")
 	standing.ClaimNeeded, standing.Exchange = false, ""
 	if standing.Known && !standing.Replied && standing.Policy == attention.PolicyAckOnly {
 		return t.refuse(attention.Refusal{})
@@ -66,7 +66,7 @@ func permitClaim(t *try) (refused bool) {
 
 // acquire asks the broker for a claim, or takes it if there is none, and stores the
 // outcome. With a grant it calls granted for an event that is not settled.
-func (b *Toolbox) acquire(
+func (b *Toolset) acquire(
 	ctx context.Context, id string, ttl time.Duration, granted func(*mailbox.Tx, *mailbox.Entry),
 ) (collab.Grant, error) {
 	grant, err := b.kit.Broker.Claim(ctx, id, ttl)
@@ -75,7 +75,7 @@ func (b *Toolbox) acquire(
 		return grant, err
 	}
 	err = b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
-		c := mailbox.ClaimRow{Owner: grant.Owner, Token: grant.Token, FromBroker: true}
+		c := mailbox.Claim{Owner: grant.Owner, Token: grant.Token, FromBroker: true}
 		if local {
 			c = tx.OwnClaim(id, ttl)
 			grant = collab.Grant{Granted: true, Owner: c.Owner, Token: c.Token, ExpiresAt: protocol.FormatTime(c.ExpiresAt)}
@@ -85,7 +85,7 @@ func (b *Toolbox) acquire(
 		if grant.Granted {
 			c.Owner = b.kit.Self.ID // the broker knows agents by their bare names
 		}
-		if e := tx.Claimed(id, grant.Granted, c); e != nil && grant.Granted {
+		if e := tx.StoreClaim(id, grant.Granted, c); e != nil && grant.Granted {
 			granted(tx, e)
 		}
 	})
@@ -94,10 +94,10 @@ func (b *Toolbox) acquire(
 
 // holdClaim claims an event that needs it before it is answered. If another agent has
 // it, what follows is refused.
-func (b *Toolbox) holdClaim(ctx context.Context, id string) error {
+func (b *Toolset) holdClaim(ctx context.Context, id string) error {
 	v := b.kit.Mailbox.View(ctx)
 	e := v.Current(id)
-	if e == nil || !e.Decision.NeedsClaim() || e.State == mailbox.Answered || v.Claim(e.EventID).Owner == b.kit.Self.ID || v.Err() != nil ||
+	if e == nil || !e.Decision.NeedsClaim() || e.State == mailbox.Answered || v.CurrentClaim(e.EventID).Owner == b.kit.Self.ID || v.Err() != nil ||
 		!b.kit.Broker.Present(ctx) && !b.kit.Broker.Known() {
 		return v.Err()
 	}

@@ -46,7 +46,7 @@ var obligingTable = func() (list []row) {
 		}
 		list = append(list, r)
 		if r.tool.Name == claimTool.Name {
-			list = append(list, row{dischargeTool, reading((*Toolbox).discharge)})
+			list = append(list, row{dischargeTool, reading((*Toolset).discharge)})
 		}
 	}
 	return list
@@ -58,7 +58,7 @@ type dischargeArguments struct {
 }
 
 // discharge closes what the agent waits for: here, and at the broker, whose log settles it.
-func (b *Toolbox) discharge(ctx context.Context, args *dischargeArguments) harness.Result {
+func (b *Toolset) discharge(ctx context.Context, args *dischargeArguments) harness.Result {
 	refused := func(advice, reason string) harness.Result {
 		return harness.Refused(advice, result{Status: "refused", Reason: reason})
 	}
@@ -74,13 +74,13 @@ func (b *Toolbox) discharge(ctx context.Context, args *dischargeArguments) harne
 			return
 		}
 		if known, problem = mailbox.Discharge(tx, args.EventID, args.Recipient); problem != "" && known {
-			tx.Refusal(t.event, args.EventID, dischargeTool.Name, "not_discharged")
+			tx.RecordRefusal(t.event, args.EventID, dischargeTool.Name, "not_discharged")
 		}
 	})
 	if err != nil {
 		return broken(err)
 	}
-	b.kit.Crash("acted")
+	b.kit.Failpoint("acted")
 	if !known && b.kit.Broker.Known() { // of which this agent is the delegate
 		recipient := args.Recipient
 		if !strings.Contains(recipient, ":") {
@@ -133,15 +133,15 @@ func (o *obliging) oblige(t *try, reply *protocol.ChatReply) (recipient string) 
 	if given == nil {
 		return ""
 	}
-	if !mailbox.Obliges(&t.View) {
+	if !mailbox.HasObligations(&t.View) {
 		t.refuse(noObligations)
 		return ""
 	}
-	if recipient = t.event.Writer(); len(o.Recipients) == 1 {
+	if recipient = t.event.AuthorIdentity(); len(o.Recipients) == 1 {
 		recipient = o.Recipients[0]
 	}
 	recipient = identity(recipient, t.event)
-	if protocol.RoleOf(protocol.PeerID(recipient)) == protocol.RoleUnknown || recipient == string(mailbox.SelfOf(&t.View)) {
+	if protocol.RoleOf(protocol.PeerID(recipient)) == protocol.RoleUnknown || recipient == string(mailbox.Self(&t.View)) {
 		t.refuse(noRecipient)
 		return ""
 	}

@@ -36,7 +36,7 @@ type readFileArguments struct {
 	Offset  int    `json:"offset"`
 }
 
-func (b *Toolbox) readFile(ctx context.Context, args *readFileArguments) harness.Result {
+func (b *Toolset) readFile(ctx context.Context, args *readFileArguments) harness.Result {
 	v := b.kit.Mailbox.View(ctx)
 	e, reach, n := v.Entry(args.EventID), v.Reach(b.chat), cmp.Or(args.File, 1)
 	if args.EventID == "" {

@@ -16,8 +16,8 @@ import (
 // maxArguments is how many bytes of a call's arguments are recorded.
 const maxArguments = 4 << 10
 
-// A Use is one call of a tool, of ours or of those that a program brings along.
-type Use struct {
+// A ToolCall is one call of a tool, of ours or of those that a program brings along.
+type ToolCall struct {
 	TurnID    string // empty: in no turn
 	Tool      string
 	Arguments json.RawMessage
@@ -25,9 +25,9 @@ type Use struct {
 	Failed    bool
 }
 
-// Note records a call for an event, which may be nil. All calls pass it, whatever the
+// RecordCall records a call for an event, which may be nil. All calls pass it, whatever the
 // harness.
-func (k *Kit) Note(tx *mailbox.Tx, e *mailbox.Entry, u Use) {
+func (k *Provider) RecordCall(tx *mailbox.Tx, e *mailbox.Entry, u ToolCall) {
 	c := protocol.ToolCall{Event: "tool", Agent: k.Mailbox.ID(), TurnID: u.TurnID, Tool: text.Prefix(u.Tool, maxID), Arguments: u.Arguments, ResultBytes: len(u.Result), Failed: u.Failed}
 	if e != nil {
 		c.EventID = e.EventID
@@ -47,7 +47,7 @@ func (k *Kit) Note(tx *mailbox.Tx, e *mailbox.Entry, u Use) {
 }
 
 // note records a call of one of our own tools.
-func (b *Toolbox) note(ctx context.Context, name string, arguments json.RawMessage, result harness.Result) {
+func (b *Toolset) note(ctx context.Context, name string, arguments json.RawMessage, result harness.Result) {
 	raw, _ := json.Marshal(result) // strings and valid JSON
 	var named eventName
 	_ = json.Unmarshal(arguments, &named)              // arguments that are no object name none
@@ -59,12 +59,12 @@ func (b *Toolbox) note(ctx context.Context, name string, arguments json.RawMessa
 				e = other
 			}
 		}
-		b.kit.Note(tx, e, Use{TurnID: b.turnID, Tool: name, Arguments: arguments, Result: raw, Failed: result.IsError})
+		b.kit.RecordCall(tx, e, ToolCall{TurnID: b.turnID, Tool: name, Arguments: arguments, Result: raw, Failed: result.IsError})
 	})
 }
 
-// Ours reports whether a program means one of our tools, by whatever it calls it.
-func (b *Toolbox) Ours(name string) bool {
+// IsOwn reports whether a program means one of our tools, by whatever it calls it.
+func (b *Toolset) IsOwn(name string) bool {
 	for _, r := range b.rows() {
 		if harness.NamesTool(name, r.tool.Name) {
 			return true

@@ -37,7 +37,7 @@ type postArguments struct {
 	Reason string `json:"reason"`
 }
 
-func (b *Toolbox) post(ctx context.Context, args *postArguments) harness.Result {
+func (b *Toolset) post(ctx context.Context, args *postArguments) harness.Result {
 	args.Text = attention.Answer(args.Text)
 	args.Reason = text.Clip(text.Line(strings.TrimSpace(args.Reason)), maxReason)
 	args.Interim, args.InReplyTo, args.Visibility = false, "", ""
@@ -59,7 +59,7 @@ func (b *Toolbox) post(ctx context.Context, args *postArguments) harness.Result 
 		given = args.post(t, b)
 		if refusal = t.refusal; refusal.Refused() {
 			given = result{Status: "refused", Reason: refusal.Reason}
-			tx.Refusal(t.event, eventID(t.event), postTool.Name, refusal.Reason)
+			tx.RecordRefusal(t.event, eventID(t.event), postTool.Name, refusal.Reason)
 		}
 	})
 	switch {
@@ -68,7 +68,7 @@ func (b *Toolbox) post(ctx context.Context, args *postArguments) harness.Result 
 	case err != nil:
 		return broken(err)
 	}
-	b.kit.Crash("acted")
+	b.kit.Failpoint("acted")
 	if refusal.Refused() {
 		return harness.Refused(refusal.Advice, given)
 	}
@@ -83,11 +83,11 @@ func eventID(e *mailbox.Entry) string {
 }
 
 // post queues the message, or says why not.
-func (args *postArguments) post(t *try, b *Toolbox) result {
+func (args *postArguments) post(t *try, b *Toolset) result {
 	if t.refusal.Refused() {
 		return result{}
 	}
-	there := t.Assigned(args.Target)
+	there := t.AssignedChat(args.Target)
 	if there == nil {
 		t.refuse(notAssigned)
 		return result{}
@@ -98,7 +98,7 @@ func (args *postArguments) post(t *try, b *Toolbox) result {
 	if before := t.SentAs(p.Key); before != nil {
 		return result{MessageID: before.MessageID, Status: "duplicate"}
 	}
-	if t.refuse(t.permitPost(there, args.Text, b.kit.Posts)) {
+	if t.refuse(t.permitPost(there, args.Text, b.kit.MaxPosts)) {
 		return result{}
 	}
 	return result{MessageID: p.Queue(t.Tx, there), Status: "sent"}
@@ -113,13 +113,13 @@ func postDigest(parts ...string) string {
 // permitPost returns why nothing may be said first where there is. What an event of that chat
 // forbids to say to it, no post of its turn says.
 func (t *try) permitPost(there *mailbox.Entry, text string, bound int) attention.Refusal {
-	f := t.FirstWord(there)
+	f := t.PostContext(there)
 	s := attention.Standing{Known: true, Policy: attention.PolicyMayRespond}
 	if t.event != nil && t.event.Chat == there.Chat {
-		s = t.Standing(t.event, text)
+		s = t.ReplyContext(t.event, text)
 		s.Replied, s.Disposition, s.LeaveEvent = false, "", false
 	}
-	s.Left = s.Left || f.Gone
+	s.Left = s.Left || f.Left
 	if s.Exchange == "" {
 		s.Exchange = f.Exchange
 	}

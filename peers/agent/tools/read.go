@@ -105,14 +105,14 @@ func Revision(parts []*mailbox.Entry, deferrals int) string {
 	sum := sha256.New()
 	fmt.Fprintln(sum, deferrals)
 	for _, p := range parts {
-		fmt.Fprintln(sum, p.Carrier.MessageID, p.Content.Sequence, PartsOf(&p.Content))
+		fmt.Fprintln(sum, p.Source.MessageID, p.Content.Sequence, PartsOf(&p.Content))
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:4])
 }
 
 type listArguments mailbox.Filter
 
-func (b *Toolbox) listEvents(ctx context.Context, args *listArguments) harness.Result {
+func (b *Toolset) listEvents(ctx context.Context, args *listArguments) harness.Result {
 	if problem := args.readSince(); problem != "" {
 		return harness.Refused(problem, nil)
 	}
@@ -161,7 +161,7 @@ type threadArguments struct {
 	Limit        int    `json:"limit"`
 }
 
-func (b *Toolbox) readThread(ctx context.Context, args *threadArguments) harness.Result {
+func (b *Toolset) readThread(ctx context.Context, args *threadArguments) harness.Result {
 	v := b.kit.Mailbox.View(ctx)
 	if args.Conversation == "" {
 		if e := b.turnEvent(v); e != nil {
@@ -171,7 +171,7 @@ func (b *Toolbox) readThread(ctx context.Context, args *threadArguments) harness
 		}
 	}
 	reach := v.Reach(b.chat)
-	known, lines := v.Knows(reach, args.Conversation), v.Window(reach, args.Conversation, args.ThreadID, nil, clampLimit(args.Limit))
+	known, lines := v.HasConversation(reach, args.Conversation), v.Window(reach, args.Conversation, args.ThreadID, nil, clampLimit(args.Limit))
 	switch {
 	case v.Err() != nil:
 		return broken(v.Err())

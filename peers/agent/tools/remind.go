@@ -47,7 +47,7 @@ type reminding struct {
 	Reason    string             `json:"reason,omitempty"`
 }
 
-func (b *Toolbox) remind(ctx context.Context, args *remindArguments) harness.Result {
+func (b *Toolset) remind(ctx context.Context, args *remindArguments) harness.Result {
 	var given reminding
 	var refusal attention.Refusal
 	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
@@ -56,13 +56,13 @@ func (b *Toolbox) remind(ctx context.Context, args *remindArguments) harness.Res
 		given = args.remind(t, b)
 		if refusal = t.refusal; refusal.Refused() {
 			given = reminding{Status: "refused", Reason: refusal.Reason}
-			tx.Refusal(t.event, eventID(t.event), remindTool.Name, refusal.Reason)
+			tx.RecordRefusal(t.event, eventID(t.event), remindTool.Name, refusal.Reason)
 		}
 	})
 	if err != nil {
 		return broken(err)
 	}
-	b.kit.Crash("reminding")
+	b.kit.Failpoint("reminding")
 	if refusal.Refused() {
 		return harness.Refused(refusal.Advice, given)
 	}
@@ -71,7 +71,7 @@ func (b *Toolbox) remind(ctx context.Context, args *remindArguments) harness.Res
 
 // remind does what the arguments ask for, in the chat of the turn or of the toolbox. Only a toolbox
 // of no chat reaches the reminders of all.
-func (args *remindArguments) remind(t *try, b *Toolbox) reminding {
+func (args *remindArguments) remind(t *try, b *Toolset) reminding {
 	invalid := func(advice string) reminding {
 		t.refuse(attention.Refusal{Reason: "invalid", Advice: advice})
 		return reminding{}
@@ -102,23 +102,23 @@ func (args *remindArguments) remind(t *try, b *Toolbox) reminding {
 		if target == "" {
 			return invalid("Name the target: the chat, such as tg:42, in which you want to be told.")
 		}
-		if there = t.Assigned(target); there == nil || chat != "" && there.Chat != chat {
+		if there = t.AssignedChat(target); there == nil || chat != "" && there.Chat != chat {
 			t.refuse(notAssigned)
 			return reminding{}
 		}
-	} else if args.Target != "" && t.Assigned(args.Target) != nil && t.Assigned(args.Target).Chat != chat {
+	} else if args.Target != "" && t.AssignedChat(args.Target) != nil && t.AssignedChat(args.Target).Chat != chat {
 		t.refuse(otherChat)
 		return reminding{}
 	}
-	r := mailbox.Reminder{Chat: there.Chat, Place: *there.Content.Chat, Text: strings.TrimSpace(args.Text), Zone: cmp.Or(args.Zone, "UTC"), Cause: eventID(t.event)}
-	err := r.At(args.When, time.Now())
+	r := mailbox.Reminder{Chat: there.Chat, Location: *there.Content.Chat, Text: strings.TrimSpace(args.Text), Zone: cmp.Or(args.Zone, "UTC"), SetFor: eventID(t.event)}
+	err := r.Schedule(args.When, time.Now())
 	call := b.turnID // which may run again
 	if call == "" {
 		call = r.Set.Format(time.RFC3339Nano)
 	}
 	r.ID = "r-" + postDigest(call, string(r.Chat), args.When, r.Zone, r.Text)[:10]
 	if err == nil {
-		r, err = mailbox.Remind(t.Tx, r)
+		r, err = mailbox.SetReminder(t.Tx, r)
 	}
 	if errors.Is(err, mailbox.ErrReminder) {
 		return invalid(strings.ToUpper(err.Error()[:1]) + err.Error()[1:] + ".")

@@ -70,7 +70,7 @@ func (args *sendArguments) check() string {
 	return args.obliging.check(args.Interim)
 }
 
-func (b *Toolbox) sendMessage(ctx context.Context, args *sendArguments) harness.Result {
+func (b *Toolset) sendMessage(ctx context.Context, args *sendArguments) harness.Result {
 	if answer := attention.Answer(args.Text); answer == "" && args.Text != "" {
 		return harness.Refused(notForPeople.Advice, result{Status: "refused", Reason: notForPeople.Reason})
 	} else {
@@ -89,7 +89,7 @@ func (b *Toolbox) sendMessage(ctx context.Context, args *sendArguments) harness.
 
 // refreshBroker makes sure, before an answer to an event that may need a claim, that
 // it is known whether there is a broker.
-func (b *Toolbox) refreshBroker(ctx context.Context, id string) {
+func (b *Toolset) refreshBroker(ctx context.Context, id string) {
 	v := b.kit.Mailbox.View(ctx)
 	e := v.Current(id)
 	if id == "" {
@@ -108,7 +108,7 @@ func (args *sendArguments) send(t *try) result {
 	}
 	e := t.event
 	if e != nil {
-		args.IdempotencyKey = cmp.Or(args.IdempotencyKey, mailbox.FreeReplyKey(&t.View, e))
+		args.IdempotencyKey = cmp.Or(args.IdempotencyKey, mailbox.NextReplyKey(&t.View, e))
 		before := t.SentAs(args.IdempotencyKey)
 		switch {
 		case mailbox.ReservedKey(args.IdempotencyKey, e), before != nil && before.EventID != e.EventID:
@@ -122,7 +122,7 @@ func (args *sendArguments) send(t *try) result {
 			return result{MessageID: before.MessageID, Status: "duplicate"}
 		}
 	}
-	if t.permit(t.Standing(e, args.Text), args.Text) || args.Target != "" && !sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) {
+	if t.permit(t.ReplyContext(e, args.Text), args.Text) || args.Target != "" && !sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) {
 		return result{}
 	}
 	reply := protocol.ChatReply{
@@ -135,7 +135,7 @@ func (args *sendArguments) send(t *try) result {
 	}
 	id := t.Reply(e, mailbox.SentText, args.IdempotencyKey, reply)
 	if waited != "" {
-		mailbox.ObligeOthers(t.Tx, e, id, args.Text, waited, reply.Obligation)
+		mailbox.OpenOwnObligation(t.Tx, e, id, args.Text, waited, reply.Obligation)
 	}
 	t.FinishAccepted(t.turn, e)
 	return result{MessageID: id, Status: "sent"}
@@ -155,7 +155,7 @@ func (args *sendArguments) sendInterim(t *try) result {
 			return result{MessageID: before.MessageID, Status: "duplicate"}
 		}
 	}
-	if t.permit(t.Standing(e, args.Text), args.Text) || args.Target != "" && !sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) ||
+	if t.permit(t.ReplyContext(e, args.Text), args.Text) || args.Target != "" && !sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) ||
 		e.FromBroker() && e.Origin.ConversationID == "" && t.refuse(noConversation) {
 		return result{}
 	}
@@ -172,7 +172,7 @@ func (t *try) permit(s attention.Standing, text string) (refused bool) {
 	case t.refuse(attention.PermitMessage(s)):
 	case attention.MeansSilence(text):
 		t.refuse(silence)
-	case t.event.FromBroker() && !t.event.Origin.TakesWords():
+	case t.event.FromBroker() && !t.event.Origin.TakesText():
 		t.refuse(noConversation)
 	}
 	return t.refusal.Refused()
@@ -225,11 +225,11 @@ func sameTarget(e *mailbox.Entry, target string) bool {
 // outputTool names in records what a program says of a turn without a tool call.
 const outputTool = "callback"
 
-// Say queues a part of the answer of a turn that a program has accepted. All parts are
+// SendOutput queues a part of the answer of a turn that a program has accepted. All parts are
 // judged as one answer; a repeated key changes nothing. It fails with a
 // *harness.RefusedError if policy forbids it. See harness.Host.
-func (k *Kit) Say(ctx context.Context, t *mailbox.Turn, o harness.Output) error {
-	b := k.OfChat("")
+func (k *Provider) SendOutput(ctx context.Context, t *mailbox.Turn, o harness.Output) error {
+	b := k.ForChat("")
 	if !o.Stale {
 		if err := b.holdClaim(ctx, t.EventID); err != nil {
 			return fmt.Errorf("claiming %s: %w", t.EventID, err)
@@ -239,7 +239,7 @@ func (k *Kit) Say(ctx context.Context, t *mailbox.Turn, o harness.Output) error 
 	if err != nil {
 		return err
 	}
-	k.Changed()
+	k.OnChange()
 	if refusal.Refused() {
 		return &harness.RefusedError{Reason: refusal.Reason, Advice: refusal.Advice}
 	}
@@ -251,10 +251,10 @@ func (k *Kit) Say(ctx context.Context, t *mailbox.Turn, o harness.Output) error 
 func say(t *try, turn string, o harness.Output) {
 	e := t.event
 	empty := o.Text == ""
-	text, inner := attention.AnswerAfter(mailbox.InnerEnd(&t.View, turn, o.Revision), o.Text)
+	text, inner := attention.AnswerAfter(mailbox.OpenMarkup(&t.View, turn, o.Revision), o.Text)
 	o.Text = text
-	standing := t.Standing(e, o.Text)
-	if e != nil && t.Spoken(e) {
+	standing := t.ReplyContext(e, o.Text)
+	if e != nil && t.HasReplied(e) {
 		continueAnswer(&standing)
 	}
 	switch {
@@ -264,12 +264,12 @@ func say(t *try, turn string, o harness.Output) {
 		t.refusal = attention.Refusal{}
 	case t.refusal.Refused():
 	case o.Text == "" && !empty:
-		mailbox.SetInnerEnd(t.Tx, turn, o.Revision, inner)
+		mailbox.SetOpenMarkup(t.Tx, turn, o.Revision, inner)
 		if t.refuse(notForPeople); attention.InnerGoesOn(inner) {
 			t.refusal = innerGoesOn
 		}
 	case !t.permit(standing, o.Text):
-		mailbox.SetInnerEnd(t.Tx, turn, o.Revision, inner)
+		mailbox.SetOpenMarkup(t.Tx, turn, o.Revision, inner)
 		t.Reply(e, mailbox.SentText, o.Key, protocol.ChatReply{Text: o.Text})
 		t.FinishAccepted(t.turn, e)
 	}

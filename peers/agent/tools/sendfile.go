@@ -48,9 +48,9 @@ type sendFileArguments struct {
 	InReplyTo string `json:"inReplyTo"`
 }
 
-func (b *Toolbox) sendFile(ctx context.Context, args *sendFileArguments) harness.Result {
+func (b *Toolset) sendFile(ctx context.Context, args *sendFileArguments) harness.Result {
 	args.Caption = strings.TrimSpace(attention.Answer(args.Caption))
-	data, err := readWithin(b.kit.Folder, args.Path)
+	data, err := readWithin(b.kit.Workspace, args.Path)
 	if err == nil && !bytes.Equal(b.kit.Redact.Bytes(data), data) {
 		err = errors.New("it holds what has the shape of a secret, such as a key; take that out first")
 	}
@@ -64,7 +64,7 @@ func (b *Toolbox) sendFile(ctx context.Context, args *sendFileArguments) harness
 	file := &protocol.File{Name: filepath.Base(args.Path), Data: data}
 	return b.act(ctx, sendFileTool, args.InReplyTo, result{Status: "refused"}, func(t *try) result {
 		if t.event == nil {
-			t.permit(t.Standing(nil, ""), args.Caption)
+			t.permit(t.ReplyContext(nil, ""), args.Caption)
 			return result{}
 		}
 		if protocol.PeerID(t.event.Chat).Family() != "tg" && t.refuse(noFiles) {
@@ -75,7 +75,7 @@ func (b *Toolbox) sendFile(ctx context.Context, args *sendFileArguments) harness
 			return result{MessageID: before.MessageID, Status: "duplicate"}
 		}
 		switch {
-		case t.permit(t.Standing(t.event, args.Caption), file.Name):
+		case t.permit(t.ReplyContext(t.event, args.Caption), file.Name):
 			return result{}
 		case t.FilesFor(t.event) >= maxFilesSent:
 			t.refusal = tooManyFiles

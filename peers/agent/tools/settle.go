@@ -53,7 +53,7 @@ type reactArguments struct {
 	ETA    string `json:"eta"`
 }
 
-func (b *Toolbox) react(ctx context.Context, args *reactArguments) harness.Result {
+func (b *Toolset) react(ctx context.Context, args *reactArguments) harness.Result {
 	row, err := attention.ParseSignal(args.Signal)
 	if err != nil {
 		return harness.Refused("Invalid params: "+err.Error()+".", nil)
@@ -65,12 +65,12 @@ func (b *Toolbox) react(ctx context.Context, args *reactArguments) harness.Resul
 }
 
 // signal queues a signal and gives the event its disposition, or refuses to.
-func (b *Toolbox) signal(t *try, row attention.SignalRow, eta string) {
+func (b *Toolset) signal(t *try, row attention.SignalRow, eta string) {
 	e := t.event
-	if t.refuse(attention.PermitReaction(t.Standing(e, ""))) || row.Disposition == attention.DispositionDeferred && t.refuse(permitDeferral(e)) {
+	if t.refuse(attention.PermitReaction(t.ReplyContext(e, ""))) || row.Disposition == attention.DispositionDeferred && t.refuse(permitDeferral(e)) {
 		return
 	}
-	mailbox.Signalled(t.Tx, e, row.Signal)
+	mailbox.RecordSignal(t.Tx, e, row.Signal)
 	if key := mailbox.SignalKey(e, row.Signal); t.SentAs(key) == nil { // the same signal twice is one
 		t.Reply(e, mailbox.SentSignal, key, protocol.ChatReply{Signal: string(row.Signal)})
 		b.settleSignal(t, row, eta)
@@ -81,7 +81,7 @@ func (b *Toolbox) signal(t *try, row attention.SignalRow, eta string) {
 // settleSignal gives the event the disposition of a signal. In a turn whose model is
 // still at work, a receipt for an event that is owed an answer waits for the end of
 // the turn: a message may follow.
-func (b *Toolbox) settleSignal(t *try, row attention.SignalRow, eta string) {
+func (b *Toolset) settleSignal(t *try, row attention.SignalRow, eta string) {
 	e := t.event
 	if row.Disposition == "" || e.State == mailbox.Answered {
 		return
@@ -96,7 +96,7 @@ func (b *Toolbox) settleSignal(t *try, row attention.SignalRow, eta string) {
 		reason += ", " + eta
 	}
 	if d == attention.DispositionDeferred {
-		t.PutOff(e, eta, reason)
+		t.Defer(e, eta, reason)
 	} else {
 		t.Move(e, mailbox.Cause(d), reason)
 	}
@@ -114,7 +114,7 @@ type settleArguments struct {
 	ETA    string `json:"eta"`
 }
 
-func (b *Toolbox) deferEvent(ctx context.Context, args *settleArguments) harness.Result {
+func (b *Toolset) deferEvent(ctx context.Context, args *settleArguments) harness.Result {
 	return b.settle(ctx, deferTool, args, func(t *try) {
 		if t.refuse(permitDeferral(t.event)) {
 			return
@@ -123,11 +123,11 @@ func (b *Toolbox) deferEvent(ctx context.Context, args *settleArguments) harness
 		if args.ETA != "" {
 			reason += fmt.Sprintf(" (%s)", text.Prefix(args.ETA, maxETA))
 		}
-		t.PutOff(t.event, args.ETA, reason)
+		t.Defer(t.event, args.ETA, reason)
 	})
 }
 
-func (b *Toolbox) resolve(ctx context.Context, args *settleArguments) harness.Result {
+func (b *Toolset) resolve(ctx context.Context, args *settleArguments) harness.Result {
 	return b.settle(ctx, resolveTool, args, func(t *try) {
 		t.Move(t.event, mailbox.Cause(endOf(t.event, attention.DispositionResponded)), "resolved")
 	})
@@ -135,7 +135,7 @@ func (b *Toolbox) resolve(ctx context.Context, args *settleArguments) harness.Re
 
 // settle gives an event a disposition by do. One that has its final disposition keeps
 // it, and the call gets the same answer again.
-func (b *Toolbox) settle(ctx context.Context, tool harness.Tool, args *settleArguments, do func(t *try)) harness.Result {
+func (b *Toolset) settle(ctx context.Context, tool harness.Tool, args *settleArguments, do func(t *try)) harness.Result {
 	return b.act(ctx, tool, args.id(), result{}, func(t *try) result {
 		if !t.refuse(permitSettle(t.event)) && t.event.Open() {
 			do(t)

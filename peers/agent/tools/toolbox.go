@@ -32,23 +32,23 @@ const (
 	maxKey    = 512 // of an idempotencyKey, as of a key of the outbox; the agent's own are made of an id
 )
 
-// A Kit makes the toolboxes of one agent.
-type Kit struct {
+// A Provider makes the toolboxes of one agent.
+type Provider struct {
 	mailbox.Settings
-	Mailbox  *mailbox.Mailbox
-	Broker   *collab.Client
-	ClaimTTL time.Duration    // of a claim that names none
-	Changed  func()           // called after each tool that may have changed something
-	Redact   *redact.Redactor // takes secrets out of results; none
-	Files    *files.Keeper    // of what came with messages
-	Folder   string           // out of which files may be sent; empty: none may
-	Posts    int              // times that the agent may speak first in one chat within a day; 0: no bound
+	Mailbox   *mailbox.Mailbox
+	Broker    *collab.Client
+	ClaimTTL  time.Duration    // of a claim that names none
+	OnChange  func()           // called after each tool that may have changed something
+	Redact    *redact.Redactor // takes secrets out of results; none
+	Files     *files.Cache     // of what came with messages
+	Workspace string           // out of which files may be sent; empty: none may
+	MaxPosts  int              // times that the agent may speak first in one chat within a day; 0: no bound
 }
 
-// A Toolbox is the agent's tools as one turn has them, or, without a turn, as a
+// A Toolset is the agent's tools as one turn has them, or, without a turn, as a
 // program that names its events itself.
-type Toolbox struct {
-	kit    *Kit
+type Toolset struct {
+	kit    *Provider
 	turnID string         // empty: not bound to one turn
 	chat   protocol.Topic // to which it belongs; empty: to none, it reaches all
 
@@ -56,31 +56,31 @@ type Toolbox struct {
 	pending atomic.Value // attention.Signal: see Pending
 }
 
-var _ harness.Tools = (*Toolbox)(nil)
+var _ harness.Tools = (*Toolset)(nil)
 
-// OfChat returns the tools as the turns of one chat have them, for callers outside
+// ForChat returns the tools as the turns of one chat have them, for callers outside
 // of a turn. Those of the empty chat reach into all chats.
-func (k *Kit) OfChat(chat protocol.Topic) *Toolbox { return &Toolbox{kit: k, chat: chat} }
+func (k *Provider) ForChat(chat protocol.Topic) *Toolset { return &Toolset{kit: k, chat: chat} }
 
-// OfTurn returns the tools of a running turn.
-func (k *Kit) OfTurn(t *mailbox.Turn) *Toolbox {
-	b := &Toolbox{kit: k, turnID: t.ID, chat: t.Home()}
+// ForTurn returns the tools of a running turn.
+func (k *Provider) ForTurn(t *mailbox.Turn) *Toolset {
+	b := &Toolset{kit: k, turnID: t.ID, chat: t.Scope()}
 	b.SetAttempt(t.Attempt)
 	return b
 }
 
 // SetAttempt tells that the turn is delivered once more.
-func (b *Toolbox) SetAttempt(n int) { b.attempt.Store(int64(n)) }
+func (b *Toolset) SetAttempt(n int) { b.attempt.Store(int64(n)) }
 
 // Pending returns the signal that acknowledges the event of the turn unless a
 // message follows, or "".
-func (b *Toolbox) Pending() attention.Signal {
+func (b *Toolset) Pending() attention.Signal {
 	s, _ := b.pending.Load().(attention.Signal)
 	return s
 }
 
 // A call runs one tool with its arguments, a JSON object.
-type call func(b *Toolbox, ctx context.Context, arguments json.RawMessage) harness.Result
+type call func(b *Toolset, ctx context.Context, arguments json.RawMessage) harness.Result
 
 type row struct {
 	tool harness.Tool
@@ -90,23 +90,23 @@ type row struct {
 // table lists the tools in the order in which models see them. The broker's tools
 // follow if there is one.
 var table = []row{
-	{listEventsTool, reading((*Toolbox).listEvents)},
-	{readThreadTool, reading((*Toolbox).readThread)},
-	{readFileTool, reading((*Toolbox).readFile)},
-	{sendMessageTool, reading((*Toolbox).sendMessage)},
-	{askChoiceTool, reading((*Toolbox).askChoice)},
-	{sendFileTool, reading((*Toolbox).sendFile)},
-	{postTool, reading((*Toolbox).post)},
-	{remindTool, reading((*Toolbox).remind)},
-	{reactTool, reading((*Toolbox).react)},
-	{claimTool, reading((*Toolbox).claim)},
-	{deferTool, reading((*Toolbox).deferEvent)},
-	{resolveTool, reading((*Toolbox).resolve)},
+	{listEventsTool, reading((*Toolset).listEvents)},
+	{readThreadTool, reading((*Toolset).readThread)},
+	{readFileTool, reading((*Toolset).readFile)},
+	{sendMessageTool, reading((*Toolset).sendMessage)},
+	{askChoiceTool, reading((*Toolset).askChoice)},
+	{sendFileTool, reading((*Toolset).sendFile)},
+	{postTool, reading((*Toolset).post)},
+	{remindTool, reading((*Toolset).remind)},
+	{reactTool, reading((*Toolset).react)},
+	{claimTool, reading((*Toolset).claim)},
+	{deferTool, reading((*Toolset).deferEvent)},
+	{resolveTool, reading((*Toolset).resolve)},
 }
 
 // reading returns a function that reads the arguments of a tool and runs it.
-func reading[T any](run func(b *Toolbox, ctx context.Context, args *T) harness.Result) call {
-	return func(b *Toolbox, ctx context.Context, arguments json.RawMessage) harness.Result {
+func reading[T any](run func(b *Toolset, ctx context.Context, args *T) harness.Result) call {
+	return func(b *Toolset, ctx context.Context, arguments json.RawMessage) harness.Result {
 		var args T
 		if err := json.Unmarshal(arguments, &args); err != nil {
 			return harness.Refused("The arguments are not what the tool takes: "+err.Error()+". See its input schema.", nil)
@@ -116,7 +116,7 @@ func reading[T any](run func(b *Toolbox, ctx context.Context, args *T) harness.R
 }
 
 // List returns the tools.
-func (b *Toolbox) List() []harness.Tool {
+func (b *Toolset) List() []harness.Tool {
 	var list []harness.Tool
 	for _, r := range b.rows() {
 		list = append(list, r.tool)
@@ -124,7 +124,7 @@ func (b *Toolbox) List() []harness.Tool {
 	return list
 }
 
-func (b *Toolbox) rows() []row {
+func (b *Toolset) rows() []row {
 	list := table
 	if b.kit.Attention.Version == attention.Version0811 {
 		list = obligingTable
@@ -136,7 +136,7 @@ func (b *Toolbox) rows() []row {
 }
 
 // Call runs one tool.
-func (b *Toolbox) Call(ctx context.Context, name string, arguments json.RawMessage) harness.Result {
+func (b *Toolset) Call(ctx context.Context, name string, arguments json.RawMessage) harness.Result {
 	if len(bytes.TrimSpace(arguments)) == 0 {
 		arguments = json.RawMessage("{}")
 	}
@@ -146,7 +146,7 @@ func (b *Toolbox) Call(ctx context.Context, name string, arguments json.RawMessa
 		}
 		result := r.call(b, ctx, arguments)
 		if !r.tool.ReadOnly {
-			b.kit.Changed()
+			b.kit.OnChange()
 		}
 		result = b.addLost(ctx, result).Without(b.kit.Redact)
 		b.note(ctx, name, arguments, result)
@@ -156,12 +156,12 @@ func (b *Toolbox) Call(ctx context.Context, name string, arguments json.RawMessa
 }
 
 // addLost adds to the result of a tool what was not delivered of what its turn said.
-func (b *Toolbox) addLost(ctx context.Context, result harness.Result) harness.Result {
-	if b.turnID == "" || !mailbox.LosesInTurn(b.kit.Mailbox.View(ctx), b.turnID) {
+func (b *Toolset) addLost(ctx context.Context, result harness.Result) harness.Result {
+	if b.turnID == "" || !mailbox.HasUndelivered(b.kit.Mailbox.View(ctx), b.turnID) {
 		return result
 	}
 	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
-		for _, told := range mailbox.LostInTurn(tx, b.turnID) {
+		for _, told := range mailbox.TakeUndelivered(tx, b.turnID) {
 			result.Content = append(result.Content, harness.Content{
 				Type: "text", Text: told + "\nIf nothing of it is shown, and something else can be, such as a shorter message, answer the event once more.",
 			})
@@ -214,7 +214,7 @@ type result struct {
 
 // act runs a tool that acts on an event. do returns what the tool gives, unless it
 // refuses; refused is given then, with the reason.
-func (b *Toolbox) act(ctx context.Context, tool harness.Tool, id string, refused result, do func(t *try) result) harness.Result {
+func (b *Toolset) act(ctx context.Context, tool harness.Tool, id string, refused result, do func(t *try) result) harness.Result {
 	var given result
 	refusal, err := b.try(ctx, tool.Name, id, func(t *try) { given = do(t) })
 	switch {
@@ -224,7 +224,7 @@ func (b *Toolbox) act(ctx context.Context, tool harness.Tool, id string, refused
 	case err != nil:
 		return broken(err)
 	}
-	b.kit.Crash("acted")
+	b.kit.Failpoint("acted")
 	if refusal.Refused() {
 		refused.Reason = refusal.Reason
 		return harness.Refused(refusal.Advice, refused)
@@ -233,7 +233,7 @@ func (b *Toolbox) act(ctx context.Context, tool harness.Tool, id string, refused
 }
 
 // try acts on an event in one transaction, and records a refusal.
-func (b *Toolbox) try(ctx context.Context, tool, id string, do func(t *try)) (refusal attention.Refusal, err error) {
+func (b *Toolset) try(ctx context.Context, tool, id string, do func(t *try)) (refusal attention.Refusal, err error) {
 	err = b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		t := b.look(tx, id)
 		do(t)
@@ -243,7 +243,7 @@ func (b *Toolbox) try(ctx context.Context, tool, id string, do func(t *try)) (re
 		if t.event != nil {
 			id = t.event.EventID
 		}
-		tx.Refusal(t.event, text.Prefix(id, maxID), tool, refusal.Reason)
+		tx.RecordRefusal(t.event, text.Prefix(id, maxID), tool, refusal.Reason)
 	})
 	return refusal, err
 }
@@ -277,7 +277,7 @@ func whichEvent(ids []string) attention.Refusal {
 // look finds the event that a tool call is about and checks that its turn is still
 // the one that calls. An empty id means the event of the turn, or the one event of the
 // chat that waits for an answer.
-func (b *Toolbox) look(tx *mailbox.Tx, id string) *try {
+func (b *Toolset) look(tx *mailbox.Tx, id string) *try {
 	t := &try{Tx: tx}
 	mine := b.own(t)
 	if t.refusal.Refused() {
@@ -297,7 +297,7 @@ func (b *Toolbox) look(tx *mailbox.Tx, id string) *try {
 		return t
 	}
 	turn := tx.Turn(e.TurnID)
-	if b.chat != "" && e.Chat != b.chat && (turn == nil || turn.Home() != b.chat) {
+	if b.chat != "" && e.Chat != b.chat && (turn == nil || turn.Scope() != b.chat) {
 		t.refuse(otherChat)
 		return t
 	}
@@ -320,7 +320,7 @@ func outdated(tx *mailbox.Tx, turn *mailbox.Turn) bool {
 
 // own sets the event of the calling turn, if there is one, and returns its id, or refuses if the
 // turn is not the one that runs.
-func (b *Toolbox) own(t *try) (id string) {
+func (b *Toolset) own(t *try) (id string) {
 	if b.turnID == "" {
 		return ""
 	}
@@ -334,7 +334,7 @@ func (b *Toolbox) own(t *try) (id string) {
 }
 
 // turnEvent returns the event of the toolbox's turn, or nil.
-func (b *Toolbox) turnEvent(v *mailbox.View) *mailbox.Entry {
+func (b *Toolset) turnEvent(v *mailbox.View) *mailbox.Entry {
 	if t := v.Turn(b.turnID); t != nil {
 		return v.Entry(t.EventID)
 	}

@@ -63,17 +63,17 @@ var workTable = []row{
 			"A person who writes in this chat, or to you alone, is asked there: name them as the header of their message does (human:77) or by their username.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},"title":{"type":"string","description":"the question"},
 			"askedOfId":{"type":"string","description":"name of the one who is asked"},"conversationId":{"type":"string"}},"required":["title","askedOfId"]}`),
-	}, reading((*Toolbox).ask)},
+	}, reading((*Toolset).ask)},
 	{harness.Tool{
 		Name: "owe", Title: "List what is owed", ReadOnly: true, Idempotent: true,
 		Description: "List what you owe, or who you name: who waits for an answer, a next move or a decision, and since when.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"who":` + whoHelp + `}}`),
-	}, reading((*Toolbox).owe)},
+	}, reading((*Toolset).owe)},
 	{harness.Tool{
 		Name: "blocking", Title: "List what is waited for", ReadOnly: true, Idempotent: true,
 		Description: "List what you wait for, or who you name: what others owe, and since when.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"who":` + whoHelp + `}}`),
-	}, reading((*Toolbox).blocking)},
+	}, reading((*Toolset).blocking)},
 }
 
 // An oweArguments names whose obligations are listed.
@@ -81,23 +81,23 @@ type oweArguments struct {
 	Who string `json:"who"` // empty: the agent's own
 }
 
-func (b *Toolbox) owe(ctx context.Context, args *oweArguments) harness.Result {
+func (b *Toolset) owe(ctx context.Context, args *oweArguments) harness.Result {
 	return b.pass(ctx, collab.ObligationList.Name, collab.ObligationListParams{OwedByID: cmp.Or(args.Who, b.kit.Self.ID)})
 }
 
-func (b *Toolbox) blocking(ctx context.Context, args *oweArguments) harness.Result {
+func (b *Toolset) blocking(ctx context.Context, args *oweArguments) harness.Result {
 	return b.pass(ctx, collab.ObligationList.Name, collab.ObligationListParams{OwedToID: cmp.Or(args.Who, b.kit.Self.ID)})
 }
 
 // passOn returns what passes a call on to a method of the broker.
 func passOn(method string) call {
-	return reading(func(b *Toolbox, ctx context.Context, params *map[string]json.RawMessage) harness.Result {
+	return reading(func(b *Toolset, ctx context.Context, params *map[string]json.RawMessage) harness.Result {
 		return b.pass(ctx, method, *params)
 	})
 }
 
 // pass calls a method of the broker, whose refusals say what to do.
-func (b *Toolbox) pass(ctx context.Context, method string, params any) harness.Result {
+func (b *Toolset) pass(ctx context.Context, method string, params any) harness.Result {
 	result, err := b.kit.Broker.Call(ctx, method, params)
 	var refused *collab.Error
 	switch {
@@ -115,11 +115,11 @@ func (b *Toolbox) pass(ctx context.Context, method string, params any) harness.R
 
 // behind returns the person for whom a turn turns to others through the broker, or "": the
 // answers that come are then no exchange of agents alone.
-func (b *Toolbox) behind(ctx context.Context) (who string) {
+func (b *Toolset) behind(ctx context.Context) (who string) {
 	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		if e := b.turnEvent(&tx.View); e != nil {
-			if who = e.Behind(); who != "" {
-				mailbox.PersonStandsBehind(tx)
+			if who = e.OnBehalfOf(); who != "" {
+				mailbox.StartExchange(tx)
 			}
 		}
 	})
@@ -131,7 +131,7 @@ func (b *Toolbox) behind(ctx context.Context) (who string) {
 
 // passWork passes a change of work on, with the person behind it.
 func passWork(method string) call {
-	return reading(func(b *Toolbox, ctx context.Context, params *map[string]json.RawMessage) harness.Result {
+	return reading(func(b *Toolset, ctx context.Context, params *map[string]json.RawMessage) harness.Result {
 		if who, err := json.Marshal(b.behind(ctx)); *params != nil && err == nil {
 			(*params)["onBehalfOf"] = who
 		}
@@ -149,13 +149,13 @@ type askArguments struct {
 
 // ask asks an agent or a person something through the broker, and shows it to a person where
 // they are.
-func (b *Toolbox) ask(ctx context.Context, args *askArguments) harness.Result {
+func (b *Toolset) ask(ctx context.Context, args *askArguments) harness.Result {
 	v := b.kit.Mailbox.View(ctx)
 	event := ""
 	if e := b.turnEvent(v); e != nil {
 		event = e.EventID
 	}
-	there := v.WhereIs(args.AskedOfID, b.chat)
+	there := v.FindPerson(args.AskedOfID, b.chat)
 	many := there != nil && v.Questions(event) >= mailbox.MaxQuestions
 	if v.Err() != nil {
 		return broken(v.Err())
@@ -173,7 +173,7 @@ func (b *Toolbox) ask(ctx context.Context, args *askArguments) harness.Result {
 		case many:
 			return harness.Refused(fmt.Sprintf("%d questions were asked for this event. Wait for their answers.", mailbox.MaxQuestions), nil)
 		}
-		args.AskedOfID = there.Person()
+		args.AskedOfID = there.PersonIdentity()
 		if args.ID == "" { // asked again by a turn that begins anew, it is the same question
 			sum := sha256.Sum256([]byte(strings.Join([]string{string(b.chat), event, args.AskedOfID, args.Title}, "\x00")))
 			args.ID = "q_" + hex.EncodeToString(sum[:10])
@@ -188,7 +188,7 @@ func (b *Toolbox) ask(ctx context.Context, args *askArguments) harness.Result {
 }
 
 // agentNamed reports whether the broker knows an agent by a name.
-func (b *Toolbox) agentNamed(ctx context.Context, name string) bool {
+func (b *Toolset) agentNamed(ctx context.Context, name string) bool {
 	if strings.Contains(name, ":") {
 		return false
 	}
@@ -198,13 +198,13 @@ func (b *Toolbox) agentNamed(ctx context.Context, name string) bool {
 
 // noteQuestion remembers where a question was asked that the broker has stored, and shows it
 // to the person who is asked: there, where they wrote. If that fails, its answer comes in no chat.
-func (b *Toolbox) noteQuestion(ctx context.Context, result json.RawMessage, event string, there *mailbox.Entry) {
+func (b *Toolset) noteQuestion(ctx context.Context, result json.RawMessage, event string, there *mailbox.Entry) {
 	var asked collab.Result
 	if json.Unmarshal(result, &asked) != nil || asked.Question.ID == "" {
 		return
 	}
 	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
-		tx.Asked(asked.Question.ID, b.chat, event)
+		tx.RecordQuestion(asked.Question.ID, b.chat, event)
 		if there != nil && asked.Question.State == collab.QuestionOpen {
 			tx.ShowQuestion(asked.Question.ID, there, asked.Question.Title)
 		}

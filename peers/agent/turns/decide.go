@@ -27,7 +27,7 @@ func (r *round) decide(tx *mailbox.Tx, e *mailbox.Entry) {
 	r.weighExchange(tx, e)
 	act(tx, e)
 	tx.Decide(e)
-	mailbox.Oblige(tx, e)
+	mailbox.OpenObligation(tx, e)
 	r.assign(tx, e)
 }
 
@@ -35,18 +35,18 @@ func (r *round) decide(tx *mailbox.Tx, e *mailbox.Entry) {
 func act(tx *mailbox.Tx, e *mailbox.Entry) {
 	switch e.Decision.Action {
 	case attention.ActionLeave:
-		tx.SetPlace(e, mailbox.Left)
+		tx.SetParticipation(e, mailbox.Left)
 		return
 	case attention.ActionReturn:
-		tx.SetPlace(e, mailbox.Returned)
+		tx.SetParticipation(e, mailbox.Returned)
 		return
 	case attention.ActionCancel:
-		tx.StopPlace(e)
+		tx.StopThread(e)
 	case attention.ActionSettle:
 		tx.SettleDone(e)
 	}
 	if e.Decision.Directedness == attention.DirectedToMe && e.Decision.Policy == attention.PolicyMustRespond {
-		tx.SetPlace(e, mailbox.Joined)
+		tx.SetParticipation(e, mailbox.Joined)
 	}
 }
 
@@ -55,7 +55,7 @@ func (r *Runner) assign(tx *mailbox.Tx, e *mailbox.Entry) {
 	d := &e.Decision
 	silent := d.Policy == attention.PolicyMustNotRespond
 	switch {
-	case d.Injection == attention.ModeNotify && silent && !r.opts.OwnTime:
+	case d.Injection == attention.ModeNotify && silent && !r.opts.Async:
 		tx.Move(e, mailbox.Ignore, "told with the next turn")
 	case d.Injection.Injects(), d.Injection == attention.ModeNotify:
 		tx.Move(e, mailbox.Hold, "")
@@ -82,8 +82,8 @@ func (r *Runner) weighExchange(tx *mailbox.Tx, e *mailbox.Entry) {
 	}
 	verdict := tx.Exchange(e).Weigh(time.Now())
 	if strings.Contains(e.Content.Text, escalationMark) { // a service may put something before it
-		if tx.PeopleAbout(e) == nil {
-			tx.SetPlace(e, mailbox.Escalated)
+		if tx.RelatedChatEvent(e) == nil {
+			tx.SetParticipation(e, mailbox.Escalated)
 			verdict = attention.VerdictHold
 		} else if verdict != attention.VerdictHold { // people read it only there
 			verdict = attention.VerdictEscalate
@@ -93,7 +93,7 @@ func (r *Runner) weighExchange(tx *mailbox.Tx, e *mailbox.Entry) {
 		return
 	}
 	d.Policy, d.Injection, d.Context = attention.PolicyMustNotRespond, attention.ModeToolMailbox, ""
-	d.Knock, d.DeadlineMS, d.Reason = nil, 0, mailbox.ReasonHeld
+	d.Knock, d.DeadlineMS, d.Reason = nil, 0, mailbox.ReasonExchangeHeld
 	if verdict == attention.VerdictEscalate {
 		r.escalate(tx, e)
 	}
@@ -101,12 +101,12 @@ func (r *Runner) weighExchange(tx *mailbox.Tx, e *mailbox.Entry) {
 
 // escalate tells people, once, that two agents were stopped.
 func (r *Runner) escalate(tx *mailbox.Tx, e *mailbox.Entry) {
-	tx.SetPlace(e, mailbox.Escalated)
-	other, people := e.Content.Author.ID, tx.PeopleAbout(e)
+	tx.SetParticipation(e, mailbox.Escalated)
+	other, people := e.Content.Author.ID, tx.RelatedChatEvent(e)
 	said := r.call(tx, e, cmp.Or(people, e))
-	tx.Notice(e, mailbox.NoticeEscalation, said)
+	tx.SendNotice(e, mailbox.NoticeEscalation, said)
 	if people != nil {
-		tx.Notice(people, mailbox.NoticeEscalation, said)
+		tx.SendNotice(people, mailbox.NoticeEscalation, said)
 	}
 	tx.Record(mailbox.UniqueKey("escalation", e.Seq), e, map[string]any{
 		"event": "escalation", "eventId": e.EventID, "agent": r.opts.Self.ID, "with": other, "reason": "exchange_limit",
@@ -120,7 +120,7 @@ func (r *Runner) call(tx *mailbox.Tx, e, people *mailbox.Entry) string {
 	name := func(id string) string { return attention.HeaderValue(strings.TrimPrefix(id, "agent:")) }
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s and %s, %d messages. The last of them:\n", escalationMark, name(r.opts.Self.ID), name(e.Content.Author.ID), len(tx.Exchange(e).Sent))
-	for _, said := range tx.LastSaid(e, lines) {
+	for _, said := range tx.LastTexts(e, lines) {
 		text := strings.ReplaceAll(attention.HeaderValue(strings.Join(strings.Fields(said[1]), " ")), "@", "")
 		if len(text) > lineBytes {
 			text = strings.ToValidUTF8(text[:lineBytes], "") + "…"
@@ -128,7 +128,7 @@ func (r *Runner) call(tx *mailbox.Tx, e, people *mailbox.Entry) string {
 		fmt.Fprintf(&b, "> %s: %s\n", name(cmp.Or(said[0], r.opts.Self.ID)), text)
 	}
 	b.WriteString("I say no more until a person does. ")
-	if person := tx.Person(people.Content.Chat.ID); person != "" {
+	if person := tx.LastPerson(people.Content.Chat.ID); person != "" {
 		fmt.Fprintf(&b, "@%s: ", attention.HeaderValue(person))
 	}
 	b.WriteString("Should we go on?")
@@ -158,15 +158,15 @@ func groupHeld(held []*mailbox.Entry, window, limit time.Duration, typing func(*
 			last[key] = g
 		}
 		g.events = append(g.events, e)
-		g.due = e.Received.Add(window)
-		if typed.last.After(e.Received) && typed.since(g.due) {
+		g.due = e.ReceivedAt.Add(window)
+		if typed.last.After(e.ReceivedAt) && typed.since(g.due) {
 			g.due = typed.until()
 		}
-		if latest := g.events[0].Received.Add(limit); latest.Before(g.due) {
+		if latest := g.events[0].ReceivedAt.Add(limit); latest.Before(g.due) {
 			g.due = latest
 		}
 		if mode == attention.ModeImmediate || mode == attention.ModeNotify {
-			g.due = e.Received
+			g.due = e.ReceivedAt
 		}
 	}
 	return groups
@@ -174,8 +174,8 @@ func groupHeld(held []*mailbox.Entry, window, limit time.Duration, typing func(*
 
 func (g *group) takes(e *mailbox.Entry, typed span, window, limit time.Duration) bool {
 	first, last := g.events[0], g.events[len(g.events)-1]
-	near := e.Received.Sub(last.Received) <= window || typed.since(last.Received.Add(window)) && !e.Received.After(typed.until())
-	return last.Mergeable() && e.Mergeable() && near && e.Received.Sub(first.Received) <= limit
+	near := e.ReceivedAt.Sub(last.ReceivedAt) <= window || typed.since(last.ReceivedAt.Add(window)) && !e.ReceivedAt.After(typed.until())
+	return last.Mergeable() && e.Mergeable() && near && e.ReceivedAt.Sub(first.ReceivedAt) <= limit
 }
 
 // compose makes turns of the held events whose window has passed. Fragments join the
@@ -185,7 +185,7 @@ func (r *round) compose() {
 	now := time.Now()
 	for _, g := range groupHeld(r.InState(mailbox.Held, 2000), r.opts.ComposeWindow, r.opts.ComposeCap, r.typing) {
 		first, last := g.events[0], g.events[len(g.events)-1]
-		joins := first.Mergeable() && r.caps.Injection.Interrupt && !r.opts.OwnTime
+		joins := first.Mergeable() && r.caps.Injection.Interrupt && !r.opts.Async
 		waits := g.due.After(now)
 		if waits {
 			r.due(g.due)
@@ -194,7 +194,7 @@ func (r *round) compose() {
 			continue
 		}
 		r.inTx("composing a turn over "+last.EventID, func(tx *mailbox.Tx) {
-			joined := joins && tx.Extend(g.events, last.Received.Add(-r.opts.ComposeCap), g.due)
+			joined := joins && tx.Extend(g.events, last.ReceivedAt.Add(-r.opts.ComposeCap), g.due)
 			if !joined && !waits {
 				tx.Compose(g.events)
 			}

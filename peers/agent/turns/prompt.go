@@ -24,7 +24,7 @@ const aroundLimit = 12
 // nil for a digest. If nothing is left to show, it ends the turn and shows nothing.
 func (r *Runner) show(tx *mailbox.Tx, j *job) (carrier *mailbox.Entry) {
 	t := j.turn
-	shown := &harness.Turn{ID: t.ID, Workspace: r.opts.Workspace, Chat: string(t.Home())}
+	shown := &harness.Turn{ID: t.ID, Workspace: r.opts.Workspace, Chat: string(t.Scope())}
 	if t.Mode == attention.ModeDigest {
 		r.showDigest(tx, shown, t)
 	} else {
@@ -61,13 +61,13 @@ func (r *Runner) attach(ctx context.Context, j *job) {
 	if j.prompt == nil {
 		return // a digest
 	}
-	var shown files.Shown
+	var shown files.Attachments
 	for _, part := range j.parts {
 		if j.prompt.Decision.Knock != nil {
 			break
 		}
 		for i, a := range part.Files() {
-			j.prompt.Attachments = append(j.prompt.Attachments, r.opts.Files.Line(ctx, part, i+1, j.sees, &shown))
+			j.prompt.Attachments = append(j.prompt.Attachments, r.opts.Files.Describe(ctx, part, i+1, j.sees, &shown))
 			r.speak(ctx, j.shown.Event.Content, part, &a)
 		}
 	}
@@ -79,7 +79,7 @@ func (r *Runner) attach(ctx context.Context, j *job) {
 func (r *Runner) speak(ctx context.Context, content []harness.Part, e *mailbox.Entry, a *protocol.Attachment) {
 	for i := range content {
 		if p := &content[i]; p.Kind == "voice" && p.Ref == a.Ref && a.Ref != "" && p.Text == "" {
-			p.Text, _ = r.opts.Files.Words(ctx, e.Chat, a) //nolint:errcheck // the prompt says why not
+			p.Text, _ = r.opts.Files.Transcript(ctx, e.Chat, a) //nolint:errcheck // the prompt says why not
 		}
 	}
 }
@@ -169,7 +169,7 @@ func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Ent
 	if e.Decision.Knock != nil || e.Decision.Context == "" {
 		return p
 	}
-	for _, line := range tx.Window(mailbox.Reach{tx.Home(e)}, e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0], aroundLimit) {
+	for _, line := range tx.Window(mailbox.Reach{tx.TurnChat(e)}, e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0], aroundLimit) {
 		switch before := line.Entry; {
 		case before == nil:
 			p.Around = append(p.Around, attention.Line{
@@ -195,7 +195,7 @@ func replyTarget(e *mailbox.Entry) string {
 // notes tells the model, as header lines, of the reactions to its messages since its
 // last turn, of what it has put off, and for which event it asked what is answered now.
 func notes(tx *mailbox.Tx, e *mailbox.Entry) (lines []string) {
-	for _, s := range tx.Signals(e) {
+	for _, s := range tx.Reactions(e) {
 		if s.Content.ReplyTo != nil && s.Decision.Knock != nil {
 			lines = append(lines, "signal_to_you: "+s.Decision.Knock.Topic+" "+s.Content.ReplyTo.SourceID+" from "+s.Decision.Knock.From)
 		}
@@ -203,10 +203,10 @@ func notes(tx *mailbox.Tx, e *mailbox.Entry) (lines []string) {
 	if e.Deferrals > 0 {
 		lines = append(lines, fmt.Sprintf("deferred_before: %d of at most %d times", e.Deferrals, mailbox.MaxDeferrals))
 	}
-	for _, other := range tx.DeferredBeside(e) {
+	for _, other := range tx.OtherDeferred(e) {
 		lines = append(lines, "deferred_by_you: "+other.EventID)
 	}
-	if asked := tx.AskedFor(e); asked != "" {
+	if asked := tx.AskedForEvent(e); asked != "" {
 		lines = append(lines, "asked_by_you_for: "+asked)
 	}
 	return lines

@@ -19,7 +19,7 @@ var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 // heldAt is a message that came so many seconds after noon.
 func heldAt(id string, seconds float64, change ...func(e *mailbox.Entry)) *mailbox.Entry {
 	e := &mailbox.Entry{
-		EventID: id, Chat: "tg:42", Received: noon.Add(time.Duration(seconds * float64(time.Second))),
+		EventID: id, Chat: "tg:42", ReceivedAt: noon.Add(time.Duration(seconds * float64(time.Second))),
 		Content: protocol.ChatMessage{
 			Event: protocol.EventMessage, Chat: &protocol.Chat{ID: "42", Kind: "dm"}, Author: &protocol.Author{ID: "77", Kind: "human"},
 		},

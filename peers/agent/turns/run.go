@@ -170,7 +170,7 @@ func (r *round) startTurns() {
 	r.waiting = map[string]bool{}
 	for _, t := range r.TurnsIn(mailbox.TurnQueued) {
 		urgent := t.Rank == mailbox.RankUrgent
-		holder := r.runs.holder(t.Place, t.ID)
+		holder := r.runs.holder(t.ThreadKey, t.ID)
 		all, there := r.runs.busy(t.Chat)
 		wait := full(all, there, r.opts.Parallel)
 		switch {
@@ -178,7 +178,7 @@ func (r *round) startTurns() {
 			r.due(t.NotBefore)
 		case wait != "" && !urgent: // a turn that ends pokes the loop
 			if r.waiting[t.ID] = true; !noted[t.ID] && holder == "" {
-				r.inTurn("noting that the turn "+t.ID+" waits", t.ID, mailbox.TurnQueued, func(tx *mailbox.Tx, t *mailbox.Turn) { tx.Waits(t, wait) })
+				r.inTurn("noting that the turn "+t.ID+" waits", t.ID, mailbox.TurnQueued, func(tx *mailbox.Tx, t *mailbox.Turn) { tx.RecordWaiting(t, wait) })
 			}
 		case holder != "" && urgent && r.caps.Injection.Interrupt:
 			r.preempt(holder)
@@ -193,7 +193,7 @@ func (r *round) startTurns() {
 func (r *round) preempt(id string) {
 	r.inTurn("stopping the turn "+id, id, mailbox.TurnRunning, func(tx *mailbox.Tx, t *mailbox.Turn) {
 		if !t.Outbound && t.Rank != mailbox.RankUrgent {
-			r.Poke()
+			r.Notify()
 			tx.MoveTurn(t, mailbox.TurnWithdrawn, "something urgent came", mailbox.Cost{})
 		}
 	})
@@ -219,7 +219,7 @@ func (r *round) startTurn(id string) {
 		if j.shown == nil {
 			return
 		}
-		if bound, ok := tx.Afford(t, carrier, r.opts.Budget); !ok {
+		if bound, ok := tx.CheckBudget(t, carrier, r.opts.Budget); !ok {
 			j.shown = nil
 			if bound != "" { // which an operator can raise
 				tx.After(func() { r.failures.note(r.opts.Log, t.ID, bound) })
@@ -240,19 +240,19 @@ func (r *round) startTurn(id string) {
 	if r.Err() != nil || j == nil || j.shown == nil {
 		return
 	}
-	r.opts.Crash("started")
+	r.opts.Failpoint("started")
 	turnCtx, cancel := context.WithCancelCause(r.work)
-	held := &run{place: j.turn.Place, chat: j.turn.Chat, cancel: cancel}
+	held := &run{place: j.turn.ThreadKey, chat: j.turn.Chat, cancel: cancel}
 	var after <-chan struct{}
 	entered := func() {}
-	if r.opts.OwnTime {
+	if r.opts.Async {
 		held.place = "" // the program takes several of one place, in their order
-		after, entered = r.runs.lineUp(j.turn.Place)
+		after, entered = r.runs.lineUp(j.turn.ThreadKey)
 	}
 	r.runs.update(func(byID map[string]*run) { byID[id] = held })
-	r.opts.Begun()
+	r.opts.OnTurnStart()
 	r.wg.Go(func() {
-		defer r.Poke()
+		defer r.Notify()
 		defer cancel(nil)
 		defer entered()
 		r.runTurn(turnCtx, j, after, entered)
@@ -265,7 +265,7 @@ func (r *Runner) runTurn(ctx context.Context, j *job, after <-chan struct{}, ent
 	ctx, cancel := context.WithDeadlineCause(ctx, t.Deadline, errDeadline)
 	defer cancel()
 	defer r.runs.update(func(byID map[string]*run) { delete(byID, t.ID) })
-	box := r.kit.OfTurn(t)
+	box := r.kit.ForTurn(t)
 	j.shown.Attempted = func(attempt int) error {
 		box.SetAttempt(attempt)
 		defer entered()
@@ -283,7 +283,7 @@ func (r *Runner) runTurn(ctx context.Context, j *job, after <-chan struct{}, ent
 		}
 	}
 	outcome, err := r.harness.Turn(ctx, j.shown, box)
-	r.opts.Crash("returned")
+	r.opts.Failpoint("returned")
 	if err == nil && outcome.State == harness.Accepted {
 		r.runs.update(func(byID map[string]*run) { byID[t.ID].accepted = true })
 	}
@@ -308,7 +308,7 @@ func (r *Runner) noteAttempt(ctx context.Context, t *mailbox.Turn, attempt int) 
 	return r.box.InTx(context.WithoutCancel(ctx), func(tx *mailbox.Tx) {
 		if fresh := tx.Turn(t.ID); fresh != nil && fresh.Attempt < attempt {
 			t.Attempt = attempt
-			tx.Redeliver(fresh, attempt)
+			tx.RecordAttempt(fresh, attempt)
 		}
 	})
 }

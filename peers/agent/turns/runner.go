@@ -36,7 +36,7 @@ type Options struct {
 	Budget        attention.Budget
 	ReadsSystem   bool          // see harness.Capabilities
 	Parallel      int           // turns at once; half of them in one chat
-	MaxTries      int           // of a turn that fails for now
+	MaxAttempts   int           // of a turn that fails for now
 	FirstRetry    time.Duration // before a failed turn runs again, doubling
 
 	SystemPrompt string
@@ -45,17 +45,17 @@ type Options struct {
 	// Servers returns the MCP servers of the turn of an event; e is nil for a digest.
 	Servers func(e *mailbox.Entry) ([]harness.MCPServer, error)
 	Fence   func() string
-	Files   *files.Keeper // of what came with messages
+	Files   *files.Cache // of what came with messages
 
-	Begun    func()                                 // called when a turn has begun
-	Approver func(t *mailbox.Turn) harness.Approver // has people decide for a turn
+	OnTurnStart func()                                 // called when a turn has begun
+	Approver    func(t *mailbox.Turn) harness.Approver // has people decide for a turn
 }
 
 // A Runner runs the turns of one agent.
 type Runner struct {
 	box      *mailbox.Mailbox
 	harness  harness.Harness
-	kit      *tools.Kit
+	kit      *tools.Provider
 	broker   Broker
 	opts     Options
 	runs     runs
@@ -68,16 +68,16 @@ type Runner struct {
 }
 
 // New returns the runner of a mailbox whose turns h runs with the tools of kit.
-func New(box *mailbox.Mailbox, h harness.Harness, kit *tools.Kit, broker Broker, opts Options) *Runner {
-	if opts.OwnTime {
+func New(box *mailbox.Mailbox, h harness.Harness, kit *tools.Provider, broker Broker, opts Options) *Runner {
+	if opts.Async {
 		opts.Parallel = max(opts.Parallel, 64) // its turns take no time of ours
 	}
 	return &Runner{box: box, harness: h, kit: kit, broker: broker, opts: opts, wake: make(chan struct{}, 1),
 		runs: runs{byID: map[string]*run{}, entering: map[string]chan struct{}{}}}
 }
 
-// Poke makes Run look again at the mailbox. It never blocks.
-func (r *Runner) Poke() {
+// Notify makes Run look again at the mailbox. It never blocks.
+func (r *Runner) Notify() {
 	select {
 	case r.wake <- struct{}{}:
 	default:

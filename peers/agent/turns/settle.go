@@ -18,20 +18,20 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Ended is why a decision is cancelled that a turn left open, for the people of its chat. What
+// ReasonTurnEnded is why a decision is cancelled that a turn left open, for the people of its chat. What
 // ended the turn may be words of a program: the log has them.
-const Ended = "its turn ended"
+const ReasonTurnEnded = "its turn ended"
 
 // maxFailure bounds what is recorded of a failure, in bytes.
 const maxFailure = 500
 
 // settle stores what came of a run of the harness.
-func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolbox, outcome harness.Outcome, failure error) error {
+func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outcome harness.Outcome, failure error) error {
 	accepted := failure == nil && outcome.State == harness.Accepted
 	return r.box.InTx(ctx, func(tx *mailbox.Tx) {
 		t := tx.Turn(id)
 		if !errors.Is(failure, ErrStopping) {
-			tx.CancelDecisions(id, Ended)
+			tx.CancelDecisions(id, ReasonTurnEnded)
 		}
 		if accepted && (t == nil || t.State != mailbox.TurnRunning) { // it was stopped while the program took it
 			r.harness.Cancel(id, errWithdrawn.Error())
@@ -68,7 +68,7 @@ var errNotForPeople = errors.New("the model answered with thoughts, tool calls a
 // settleFinished ends a turn whose model has ended it. Text that ends a turn which
 // owes an answer and sent none is the answer. If it holds nothing for people, the turn
 // runs once more, and the model is told why.
-func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Toolbox, outcome harness.Outcome) {
+func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Toolset, outcome harness.Outcome) {
 	e := tx.Entry(t.EventID)
 	answer := attention.Answer(outcome.FinalText)
 	owes := e != nil && !e.Settled() && e.Decision.Policy == attention.PolicyMustRespond
@@ -103,9 +103,9 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 // sendFinalText answers an event with a final text, as far as policy permits. One that
 // is too long is cut, and says so: nobody is left to shorten it.
 func sendFinalText(tx *mailbox.Tx, e *mailbox.Entry, answer string) {
-	if standing := tx.Standing(e, answer); attention.PermitMessage(standing).Refused() {
+	if standing := tx.ReplyContext(e, answer); attention.PermitMessage(standing).Refused() {
 		reason := attention.PermitMessage(standing).Reason
-		tx.Refusal(e, e.EventID, "final_text", reason)
+		tx.RecordRefusal(e, e.EventID, "final_text", reason)
 		if standing.Repeats { // what it says here it has said: that is no failure to tell another agent of
 			tx.Move(e, mailbox.Fail, reason)
 		}
@@ -137,7 +137,7 @@ func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error) {
 		t.Deadline = time.Time{}
 		tx.MoveTurn(t, mailbox.TurnQueued, "the agent stopped", mailbox.Cost{})
 		return
-	case !acted && errors.Is(failure, harness.ErrTemporary) && t.Failures+1 < r.opts.MaxTries && again.Before(t.Deadline):
+	case !acted && errors.Is(failure, harness.ErrTemporary) && t.Failures+1 < r.opts.MaxAttempts && again.Before(t.Deadline):
 		t.Failures, t.NotBefore = t.Failures+1, again
 		tx.MoveTurn(t, mailbox.TurnQueued, reason, mailbox.Cost{})
 		return
@@ -152,7 +152,7 @@ func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error) {
 	case stopped:
 		tx.GiveUp(e, "the agent stopped after the turn had acted")
 	default:
-		tx.GiveUpTelling(e, reason, r.noticeOf(failure))
+		tx.GiveUpWithNotice(e, reason, r.noticeOf(failure))
 	}
 }
 
@@ -224,7 +224,7 @@ func (r *Runner) retryAt(t *mailbox.Turn, failure error) time.Time {
 // the reminders that are due.
 func (r *round) passDeadlines() {
 	now := time.Now()
-	for _, t := range r.Late(now) {
+	for _, t := range r.OverdueTurns(now) {
 		r.stop(t.ID, errDeadline)
 		failure := errDeadline
 		if t.Body != "" {
@@ -232,18 +232,18 @@ func (r *round) passDeadlines() {
 		}
 		r.inTurn("ending the turn "+t.ID, t.ID, mailbox.TurnAccepted, func(tx *mailbox.Tx, t *mailbox.Turn) { r.fail(tx, t, failure) })
 	}
-	for _, e := range r.Expired(now) {
+	for _, e := range r.ExpiredEvents(now) {
 		r.inTx("ending "+e.EventID, func(tx *mailbox.Tx) { tx.Expire(e.EventID, errDeadline.Error()) })
 	}
 	for _, id := range mailbox.DueReminders(r.View, now) {
-		r.inTx("reminding of "+id, func(tx *mailbox.Tx) { mailbox.Fire(tx, id) })
-		r.opts.Crash("reminded")
+		r.inTx("reminding of "+id, func(tx *mailbox.Tx) { mailbox.FireReminder(tx, id) })
+		r.opts.Failpoint("reminded")
 	}
 	if mailbox.ObligationsDue(r.View, now) {
-		r.inTx("seeing to obligations", mailbox.SeeToObligations)
+		r.inTx("seeing to obligations", mailbox.RunObligations)
 	}
-	if mailbox.Untold(r.View) {
-		r.inTx("telling the broker of obligations", mailbox.TellObligations)
+	if mailbox.NeedsSync(r.View) {
+		r.inTx("telling the broker of obligations", mailbox.SyncObligations)
 	}
 	r.due(r.NextDeadline())
 }
@@ -252,7 +252,7 @@ func (r *round) passDeadlines() {
 // behind. No turn pays for the time in which the program did not run.
 func (r *Runner) Recover(ctx context.Context) error {
 	return r.box.InTx(ctx, func(tx *mailbox.Tx) {
-		mailbox.WatchObligations(tx)
+		mailbox.RecheckObligations(tx)
 		for _, t := range tx.Recover() {
 			r.fail(tx, t, ErrStopping)
 		}
@@ -277,7 +277,7 @@ func (r *round) giveUpWaiting() {
 	}
 	r.caps = harness.Capabilities{Injection: harness.AllInjection}
 	for _, e := range append(r.InState(mailbox.Stored, 100), r.InState(mailbox.Held, 100)...) {
-		if !e.Received.After(before) {
+		if !e.ReceivedAt.After(before) {
 			r.inEntry("ending "+e.EventID+", for which the harness was not ready", e, r.endUnready)
 		}
 	}

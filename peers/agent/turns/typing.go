@@ -30,17 +30,17 @@ type typists struct {
 
 // fragmentsOf names where fragments of one author come together.
 func fragmentsOf(e *mailbox.Entry) string {
-	return string(e.Chat) + "\x00" + e.Place() + "\x00" + e.Content.Author.ID
+	return string(e.Chat) + "\x00" + e.ThreadKey() + "\x00" + e.Content.Author.ID
 }
 
-// Typing notes that the author of e, which is no event, is typing: fragments of theirs that
+// HandleTyping notes that the author of e, which is no event, is typing: fragments of theirs that
 // wait go on waiting, at most for Options.ComposeCap.
-func (r *Runner) Typing(e *mailbox.Entry) {
+func (r *Runner) HandleTyping(e *mailbox.Entry) {
 	t := &r.typists
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for key, s := range t.spans {
-		if e.Received.Sub(s.until()) > r.opts.ComposeCap {
+		if e.ReceivedAt.Sub(s.until()) > r.opts.ComposeCap {
 			delete(t.spans, key)
 		}
 	}
@@ -48,10 +48,10 @@ func (r *Runner) Typing(e *mailbox.Entry) {
 	switch {
 	case !known && len(t.spans) >= maxTyping:
 		return
-	case !known || e.Received.After(s.until()):
-		s.from = e.Received
+	case !known || e.ReceivedAt.After(s.until()):
+		s.from = e.ReceivedAt
 	}
-	s.last = e.Received
+	s.last = e.ReceivedAt
 	if t.spans == nil {
 		t.spans = map[string]span{}
 	}

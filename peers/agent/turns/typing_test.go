@@ -14,7 +14,7 @@ import (
 func TestHowLongSomebodyTypes(t *testing.T) {
 	begin := time.Unix(1780315200, 0)
 	sign := func(who string, after time.Duration) *mailbox.Entry {
-		e := &mailbox.Entry{Chat: "tg:1", Received: begin.Add(after)}
+		e := &mailbox.Entry{Chat: "tg:1", ReceivedAt: begin.Add(after)}
 		e.Content.Chat, e.Content.Author = &protocol.Chat{ID: "1"}, &protocol.Author{ID: who}
 		return e
 	}
@@ -29,11 +29,11 @@ func TestHowLongSomebodyTypes(t *testing.T) {
 	if s := r.typing(sign("77", 0)); s != (span{}) {
 		t.Errorf("before anybody typed: %+v", s)
 	}
-	r.Typing(sign("77", 0))
+	r.HandleTyping(sign("77", 0))
 	seen("a sign", "77", 0, 10*time.Second)
-	r.Typing(sign("77", 10*time.Second))
+	r.HandleTyping(sign("77", 10*time.Second))
 	seen("another in time", "77", 0, 20*time.Second)
-	r.Typing(sign("77", 20*time.Second+time.Millisecond))
+	r.HandleTyping(sign("77", 20*time.Second+time.Millisecond))
 	seen("one after a pause", "77", 20*time.Second+time.Millisecond, 30*time.Second+time.Millisecond)
 	if s := r.typing(sign("78", 0)); s != (span{}) {
 		t.Errorf("of somebody else: %+v", s)
@@ -42,21 +42,21 @@ func TestHowLongSomebodyTypes(t *testing.T) {
 		t.Errorf("since %v", s.from)
 	}
 	end := 30*time.Second + time.Millisecond
-	r.Typing(sign("78", end+time.Minute))
+	r.HandleTyping(sign("78", end+time.Minute))
 	if len(r.typists.spans) != 2 {
 		t.Errorf("%d are remembered a minute later", len(r.typists.spans))
 	}
-	r.Typing(sign("78", end+time.Minute+1))
+	r.HandleTyping(sign("78", end+time.Minute+1))
 	if len(r.typists.spans) != 1 {
 		t.Errorf("%d are remembered after that", len(r.typists.spans))
 	}
 	now := end + time.Minute + 2
 	for i := range 1001 {
-		r.Typing(sign(fmt.Sprint("p", i), now))
+		r.HandleTyping(sign(fmt.Sprint("p", i), now))
 	}
 	if len(r.typists.spans) != 1000 {
 		t.Errorf("%d are remembered, want 1000", len(r.typists.spans))
 	}
-	r.Typing(sign("78", now+time.Second)) // one who is known is heard all the same
+	r.HandleTyping(sign("78", now+time.Second)) // one who is known is heard all the same
 	seen("among many", "78", end+time.Minute, now+11*time.Second)
 }

@@ -62,9 +62,9 @@ func (l *Launcher) Run(ctx context.Context) error {
 // Outlives reports whether agents go on without the spawner.
 func (l *Launcher) Outlives() bool { return l.opts.KeepAgents }
 
-// Place returns the paths of an agent's files.
-func (l *Launcher) Place(name system.AgentName) system.Place {
-	return system.Place{
+// Paths returns the paths of an agent's files.
+func (l *Launcher) Paths(name system.AgentName) system.Paths {
+	return system.Paths{
 		Data:      filepath.Join(l.folder, "agents", string(name)),
 		TokenFile: filepath.Join(l.folder, "launch", string(name)+".token"),
 		Log:       l.LogFile(name),
@@ -79,12 +79,12 @@ func (l *Launcher) LogFile(name system.AgentName) string {
 // Start starts an agent.
 func (l *Launcher) Start(_ context.Context, spec system.Spec) (system.Instance, error) {
 	if err := system.CheckName(string(spec.Name)); err != nil {
-		return nil, fmt.Errorf("%w: %w", system.ErrHopeless, err)
+		return nil, fmt.Errorf("%w: %w", system.ErrPermanent, err)
 	}
 	if l.opts.KeepAgents && !canFind {
-		return nil, fmt.Errorf("%w: keeping agents needs Linux, where they can be found again", system.ErrHopeless)
+		return nil, fmt.Errorf("%w: keeping agents needs Linux, where they can be found again", system.ErrPermanent)
 	}
-	for _, dir := range []string{l.Place(spec.Name).Data, filepath.Dir(l.LogFile(spec.Name))} {
+	for _, dir := range []string{l.Paths(spec.Name).Data, filepath.Dir(l.LogFile(spec.Name))} {
 		if err := datafolder.MakeAll(dir); err != nil {
 			return nil, fmt.Errorf("making the folders of %s: %w", spec.Name, err)
 		}
@@ -96,7 +96,7 @@ func (l *Launcher) Start(_ context.Context, spec system.Spec) (system.Instance, 
 	defer log.Close() // the agent has its own
 	s, err := l.start(spec, log)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
-		err = fmt.Errorf("%w: %w (see --agent-command)", system.ErrHopeless, err)
+		err = fmt.Errorf("%w: %w (see --agent-command)", system.ErrPermanent, err)
 	}
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (l *Launcher) start(spec system.Spec, log *os.File) (*started, error) {
 		opts.OwnerDeath = 0
 	}
 	cmd := exec.Command(spec.Command, spec.Args...)
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = spec.Env, l.Place(spec.Name).Data, log, log
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = spec.Env, l.Paths(spec.Name).Data, log, log
 	process, err := child.Start(cmd, &opts)
 	s.process = process
 	return s, err
@@ -162,7 +162,7 @@ func (s *started) describe(err error) error {
 	if s.memory > 0 && bytes.Contains(said, []byte("out of memory")) { // of the Go runtime, whatever its exit code
 		return &system.Exit{Reason: fmt.Sprintf("%s, out of memory, of which it may use %d MiB (--memory-max)", err, s.memory>>20)}
 	}
-	return &system.Exit{Reason: err.Error(), Said: lastWords(said), Hopeless: child.CalledWrongly(err)}
+	return &system.Exit{Reason: err.Error(), Output: lastWords(said), Permanent: child.CalledWrongly(err)}
 }
 
 // Find returns the running process of an agent.

@@ -21,7 +21,7 @@ func TestAnAgentIsConfined(t *testing.T) {
 	spec := specOf(l, "x", "--family")
 	spec.Limits = system.Limits{Memory: 8 << 40, Tasks: 100, Files: 77}
 	_, agent := start(t, l, spec)
-	for _, pid := range []int{agent, number(t, filepath.Join(l.Place("x").Data, "child"))} {
+	for _, pid := range []int{agent, number(t, filepath.Join(l.Paths("x").Data, "child"))} {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if err != nil || !bytes.Contains(status, []byte("NoNewPrivs:\t1\n")) {
 			t.Errorf("process %d may gain privileges: %v", pid, err)

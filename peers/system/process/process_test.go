@@ -84,7 +84,7 @@ func specOf(l *process.Launcher, name system.AgentName, args ...string) system.S
 	if err != nil {
 		panic(err)
 	}
-	return system.Spec{Name: name, Command: self, Args: append([]string{"--id", string(name), "--data", l.Place(name).Data}, args...)}
+	return system.Spec{Name: name, Command: self, Args: append([]string{"--id", string(name), "--data", l.Paths(name).Data}, args...)}
 }
 
 // eventually waits for something that another process does.
@@ -123,14 +123,14 @@ func start(t *testing.T, l *process.Launcher, spec system.Spec) (system.Instance
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { inst.Stop(context.Background()) })
-	return inst, number(t, filepath.Join(l.Place(spec.Name).Data, "pid"))
+	return inst, number(t, filepath.Join(l.Paths(spec.Name).Data, "pid"))
 }
 
 func TestStopEndsTheWholeGroup(t *testing.T) {
 	for _, args := range [][]string{{"--family"}, {"--family", "--deaf"}} {
 		l := process.New(t.TempDir(), &process.Options{StopTimeout: 200 * time.Millisecond})
 		inst, pid := start(t, l, specOf(l, "x", args...))
-		child := number(t, filepath.Join(l.Place("x").Data, "child"))
+		child := number(t, filepath.Join(l.Paths("x").Data, "child"))
 		if err := inst.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -144,10 +144,10 @@ func TestStopEndsTheWholeGroup(t *testing.T) {
 func TestACrashTakesTheGroupWithIt(t *testing.T) {
 	l := process.New(t.TempDir(), nil)
 	inst, pid := start(t, l, specOf(l, "x", "--family"))
-	child := number(t, filepath.Join(l.Place("x").Data, "child"))
+	child := number(t, filepath.Join(l.Paths("x").Data, "child"))
 	syscall.Kill(pid, syscall.SIGKILL)
 	var exit *system.Exit
-	if err := inst.Wait(t.Context()); !errors.As(err, &exit) || exit.Reason != "signal: killed" || exit.Hopeless {
+	if err := inst.Wait(t.Context()); !errors.As(err, &exit) || exit.Reason != "signal: killed" || exit.Permanent {
 		t.Errorf("%v", err)
 	}
 	eventually(t, "its child ends", func() bool { return gone(child) })
@@ -161,17 +161,17 @@ func TestHowAnAgentEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		var exit *system.Exit
-		if err := inst.Wait(t.Context()); !errors.As(err, &exit) || exit.Reason != fmt.Sprint("exit status ", code) || exit.Hopeless != hopeless ||
+		if err := inst.Wait(t.Context()); !errors.As(err, &exit) || exit.Reason != fmt.Sprint("exit status ", code) || exit.Permanent != hopeless ||
 			code != 0 && exit.Error() != exit.Reason+": x: no model is here" {
 			t.Errorf("exit %d: %+v", code, err)
 		}
 	}
 	for _, command := range []string{"/nowhere/agent", t.TempDir()} {
-		if _, err := l.Start(t.Context(), system.Spec{Name: "x", Command: command}); !errors.Is(err, system.ErrHopeless) {
+		if _, err := l.Start(t.Context(), system.Spec{Name: "x", Command: command}); !errors.Is(err, system.ErrPermanent) {
 			t.Errorf("%s: %v", command, err)
 		}
 	}
-	if _, err := l.Start(t.Context(), system.Spec{Name: "../x", Command: "/bin/true"}); !errors.Is(err, system.ErrHopeless) {
+	if _, err := l.Start(t.Context(), system.Spec{Name: "../x", Command: "/bin/true"}); !errors.Is(err, system.ErrPermanent) {
 		t.Error("a name that escapes:", err)
 	}
 }
@@ -182,12 +182,12 @@ func TestAnAgentGetsItsOwnEnvironmentAndFolder(t *testing.T) {
 	spec := specOf(l, "x")
 	spec.Env = []string{"KEY=value"}
 	_, pid := start(t, l, spec)
-	env, err := os.ReadFile(filepath.Join(l.Place("x").Data, "env"))
+	env, err := os.ReadFile(filepath.Join(l.Paths("x").Data, "env"))
 	if err != nil || string(env) != "KEY=value" {
 		t.Errorf("environment %q, %v", env, err)
 	}
 	for path, mode := range map[string]fs.FileMode{
-		l.Place("x").Data: 0o700, l.LogFile("x"): 0o600, filepath.Dir(l.LogFile("x")): 0o700,
+		l.Paths("x").Data: 0o700, l.LogFile("x"): 0o600, filepath.Dir(l.LogFile("x")): 0o700,
 		fmt.Sprintf("/proc/%d/environ", pid): 0o400,
 	} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
@@ -247,7 +247,7 @@ func TestACopyHasAgentsOfItsOwn(t *testing.T) {
 		if found, err := copied.Find(t.Context(), specOf(copied, "x"), inst.Handle()); !errors.Is(err, system.ErrNotRunning) {
 			t.Fatalf("the copy finds %v, %v", found, err)
 		}
-		if err := os.MkdirAll(copied.Place("x").Data, 0o700); err != nil { // the second time, as after a restore
+		if err := os.MkdirAll(copied.Paths("x").Data, 0o700); err != nil { // the second time, as after a restore
 			t.Fatal(err)
 		}
 	}
@@ -278,7 +278,7 @@ func TestAgentsEndWithAKilledSpawnerUnlessKept(t *testing.T) {
 		}
 		out.Read(make([]byte, 8))
 		l := process.New(folder, &process.Options{Poll: time.Millisecond, KeepAgents: keep != ""})
-		pid := number(t, filepath.Join(l.Place("x").Data, "pid"))
+		pid := number(t, filepath.Join(l.Paths("x").Data, "pid"))
 		cmd.Process.Kill()
 		cmd.Wait()
 		if keep == "" {
@@ -312,7 +312,7 @@ func TestMemoryIsLimited(t *testing.T) {
 		return // no memory for a thread is said in other words, with cgo
 	}
 	var exit *system.Exit
-	if !errors.As(err, &exit) || !strings.Contains(exit.Reason, ", out of memory, of which it may use 200 MiB (--memory-max)") || exit.Hopeless {
+	if !errors.As(err, &exit) || !strings.Contains(exit.Reason, ", out of memory, of which it may use 200 MiB (--memory-max)") || exit.Permanent {
 		t.Errorf("%v: %.200s", err, log)
 	}
 }

@@ -149,10 +149,10 @@ func (l *Launcher) Outlives() bool { return true }
 
 func unitName(name system.AgentName) string { return "hubbub-agent-" + string(name) + ".service" }
 
-// Place returns the paths of an agent's files, as its unit sees them.
-func (l *Launcher) Place(name system.AgentName) system.Place {
+// Paths returns the paths of an agent's files, as its unit sees them.
+func (l *Launcher) Paths(name system.AgentName) system.Paths {
 	if l.opts.Scope == ScopeSystem {
-		return system.Place{
+		return system.Paths{
 			Log:       "journalctl --unit " + unitName(name),
 			Data:      "/var/lib/hubbub-agent-" + string(name),
 			TokenFile: "/run/credentials/" + unitName(name) + "/token",
@@ -162,7 +162,7 @@ func (l *Launcher) Place(name system.AgentName) system.Place {
 	if runtime == "" {
 		runtime = fmt.Sprintf("/run/user/%d", os.Geteuid())
 	}
-	return system.Place{
+	return system.Paths{
 		Log:       "journalctl --user --unit " + unitName(name),
 		Data:      filepath.Join(l.folder, "agents", string(name)),
 		TokenFile: filepath.Join(runtime, "credentials", unitName(name), "token"),

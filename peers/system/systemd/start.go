@@ -20,7 +20,7 @@ import (
 // Start starts the unit of an agent.
 func (l *Launcher) Start(ctx context.Context, spec system.Spec) (system.Instance, error) {
 	if err := system.CheckName(string(spec.Name)); err != nil {
-		return nil, fmt.Errorf("%w: %w", system.ErrHopeless, err)
+		return nil, fmt.Errorf("%w: %w", system.ErrPermanent, err)
 	}
 	conn, err := l.connection()
 	if err != nil {
@@ -33,7 +33,7 @@ func (l *Launcher) Start(ctx context.Context, spec system.Spec) (system.Instance
 	}
 	defer os.Remove(envFile) //nolint:errcheck // systemd has read it, or will not
 	if l.opts.Scope == ScopeUser {
-		if err := datafolder.MakeAll(l.Place(spec.Name).Data); err != nil {
+		if err := datafolder.MakeAll(l.Paths(spec.Name).Data); err != nil {
 			return nil, fmt.Errorf("making the folder of %s: %w", spec.Name, err)
 		}
 	}
@@ -42,7 +42,7 @@ func (l *Launcher) Start(ctx context.Context, spec system.Spec) (system.Instance
 	}
 	properties, err := l.properties(spec, envFile)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", system.ErrHopeless, err)
+		return nil, fmt.Errorf("%w: %w", system.ErrPermanent, err)
 	}
 	done := make(chan string, 1)
 	if _, err := conn.StartTransientUnitContext(ctx, name, "fail", properties, done); err != nil {
@@ -58,8 +58,8 @@ func (l *Launcher) Start(ctx context.Context, spec system.Spec) (system.Instance
 	if !s.running() {
 		l.clear(ctx, conn, name, s)
 		exit := s.exit()
-		if exit.Hopeless && s.status == exitExec {
-			return nil, fmt.Errorf("%w: %w (see --agent-command)", system.ErrHopeless, exit)
+		if exit.Permanent && s.status == exitExec {
+			return nil, fmt.Errorf("%w: %w (see --agent-command)", system.ErrPermanent, exit)
 		}
 		return nil, exit
 	}
@@ -104,9 +104,9 @@ func startError(name string, err error) error {
 	switch {
 	case isBusError(err, "org.freedesktop.DBus.Error.AccessDenied", "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired"):
 		return fmt.Errorf("%w: systemd does not let this user start %s; run the spawner as root or with --systemd-scope user: %w",
-			system.ErrHopeless, name, err)
+			system.ErrPermanent, name, err)
 	case isBusError(err, "org.freedesktop.DBus.Error.InvalidArgs", "org.freedesktop.DBus.Error.PropertyReadOnly"):
-		return fmt.Errorf("%w: systemd refuses a property of %s; it must be version 247 or later: %w", system.ErrHopeless, name, err)
+		return fmt.Errorf("%w: systemd refuses a property of %s; it must be version 247 or later: %w", system.ErrPermanent, name, err)
 	}
 	return fmt.Errorf("starting %s: %w", name, err)
 }
@@ -133,7 +133,7 @@ func (l *Launcher) properties(spec system.Spec, envFile string) ([]dbus.Property
 	set := func(name string, value any) {
 		all = append(all, dbus.Property{Name: name, Value: godbus.MakeVariant(value)})
 	}
-	place := l.Place(spec.Name)
+	place := l.Paths(spec.Name)
 	set("Description", "Hubbub agent "+string(spec.Name))
 	set("Type", "exec")
 	set("ExecStartEx", []execStart{{spec.Command, append([]string{spec.Command}, spec.Args...), []string{"no-env-expand"}}})
@@ -170,7 +170,7 @@ func (l *Launcher) properties(spec system.Spec, envFile string) ([]dbus.Property
 }
 
 // place sets where the unit keeps its things, and as whom it runs.
-func (l *Launcher) place(set func(string, any), spec system.Spec, place system.Place) {
+func (l *Launcher) place(set func(string, any), spec system.Spec, place system.Paths) {
 	if l.opts.Scope == ScopeUser {
 		set("ReadWritePaths", []string{place.Data})
 		return

@@ -184,7 +184,7 @@ func (h *house) spec(name system.AgentName, args ...string) system.Spec {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	place := h.Place(name)
+	place := h.Paths(name)
 	token := filepath.Join(h.folder, "token")
 	if err := os.WriteFile(token, []byte("the-token"), 0o600); err != nil {
 		h.t.Fatal(err)
@@ -197,7 +197,7 @@ func (h *house) spec(name system.AgentName, args ...string) system.Spec {
 
 func (h *house) start(spec system.Spec) system.Instance {
 	h.t.Helper()
-	os.RemoveAll(h.Place(spec.Name).Data + "/report")
+	os.RemoveAll(h.Paths(spec.Name).Data + "/report")
 	inst, err := h.Start(h.t.Context(), spec)
 	if err != nil {
 		h.t.Fatal(err)
@@ -214,7 +214,7 @@ func (h *house) report(name system.AgentName) report {
 	h.t.Helper()
 	var r report
 	for range 2000 {
-		b, err := os.ReadFile(filepath.Join(h.Place(name).Data, "report"))
+		b, err := os.ReadFile(filepath.Join(h.Paths(name).Data, "report"))
 		if err == nil && json.Unmarshal(b, &r) == nil {
 			return r
 		}
@@ -359,19 +359,19 @@ func TestSystemdTellsHowAnAgentEnded(t *testing.T) {
 		if err == nil {
 			err = inst.Wait(t.Context())
 		}
-		if !errors.As(err, &exit) || exit.Hopeless != hopeless || code != "0" && exit.Reason != "exit status "+code {
+		if !errors.As(err, &exit) || exit.Permanent != hopeless || code != "0" && exit.Reason != "exit status "+code {
 			t.Errorf("exit %s: %v", code, err)
 		}
 	}
 	spec := h.spec("ended")
 	spec.Command = "/nowhere/agent"
-	if _, err := h.Start(t.Context(), spec); !errors.Is(err, system.ErrHopeless) {
+	if _, err := h.Start(t.Context(), spec); !errors.Is(err, system.ErrPermanent) {
 		t.Errorf("a missing program: %v", err)
 	}
 	if out, err := systemctl("is-failed", "hubbub-agent-ended.service").CombinedOutput(); err == nil {
 		t.Errorf("a failed unit is left behind: %s", out)
 	}
-	if _, err := h.Start(t.Context(), system.Spec{Name: "../x", Command: "/bin/true"}); !errors.Is(err, system.ErrHopeless) {
+	if _, err := h.Start(t.Context(), system.Spec{Name: "../x", Command: "/bin/true"}); !errors.Is(err, system.ErrPermanent) {
 		t.Error("a name that escapes:", err)
 	}
 }

@@ -94,7 +94,7 @@ func (s *state) exit() *system.Exit {
 	if exited && s.status == exitExec {
 		reason = "its program cannot be executed"
 	}
-	return &system.Exit{Reason: reason, Hopeless: exited && (s.status == exitUsage || s.status == exitExec)}
+	return &system.Exit{Reason: reason, Permanent: exited && (s.status == exitUsage || s.status == exitExec)}
 }
 
 // Find returns the running unit of an agent.
