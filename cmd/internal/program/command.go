@@ -85,7 +85,11 @@ type Attached struct {
 
 // Execute runs the command that the process's arguments name, and returns the
 // exit code.
-func (a *Attached) Execute(ctx context.Context) int { return a.execute(ctx, process()) }
+func (a *Attached) Execute(ctx context.Context) int {
+	o := process()
+	defer o.flush()
+	return a.execute(ctx, o)
+}
 
 func (a *Attached) execute(ctx context.Context, o outside) int {
 	a.out = o

@@ -34,6 +34,10 @@
 //   - Secrets come from the environment or from files, never from flags. Once
 //     read by [Env.Secret] or [Env.Token], they are cut out of every log line
 //     and error that the frame prints.
+//   - Log: a line is written at once, in order. A standard error that hangs or has lost
+//     its reader delays and ends nothing: up to 1,024 lines wait, further lines are
+//     dropped, and a log line says how many once the stream works again. The end of the
+//     program waits at most 500 ms for the stream.
 //   - Exit: 0 after success or a clean stop, 1 with one plain sentence on
 //     stderr after a failure, 2 when flags, variables, file or arguments are
 //     wrong (see [Usage]). A panic and SIGABRT print every goroutine and end the

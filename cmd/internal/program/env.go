@@ -63,7 +63,16 @@ func newEnv(name string, c *settings, o outside) (*Env, error) {
 	if e.Log, e.logEnd, err = newLogger(c, o.stderr, e.secrets); err != nil {
 		return nil, err
 	}
+	if w, ok := o.stderr.(*stderrWriter); ok {
+		w.reportDropped(e.logDropped)
+	}
 	return e, nil
+}
+
+// logDropped logs, at every log level, that n lines of the log are missing.
+func (e *Env) logDropped(n int) {
+	e.Log.Log().Str(zerolog.LevelFieldName, zerolog.LevelWarnValue).Int("lines", n).
+		Msg("log lines were dropped while standard error took none")
 }
 
 // MakeData creates the data folder, readable by its owner alone, if it is

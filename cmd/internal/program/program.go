@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"os"
 	"runtime/debug"
@@ -43,7 +44,9 @@ func Run(p Program) int {
 	// Go's own way is exit 2, which says that the program was called wrongly, and
 	// then nobody would start it again.
 	debug.SetTraceback("crash")
-	return run(context.Background(), p, process())
+	o := process()
+	defer o.flush()
+	return run(context.Background(), p, o)
 }
 
 // An outside is everything a program takes from the process around it.
@@ -57,10 +60,29 @@ type outside struct {
 	terminal  bool           // one controls the process
 }
 
+// process returns what surrounds this process. Its standard error neither delays nor ends the
+// program; call flush at the end.
 func process() outside {
-	return outside{
-		args: os.Args[1:], lookupEnv: os.LookupEnv,
-		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, exit: os.Exit, terminal: controlled(),
+	o := outside{
+		args:      os.Args[1:],
+		lookupEnv: os.LookupEnv,
+		stdin:     os.Stdin,
+		stdout:    os.Stdout,
+		stderr:    openStderr(),
+		terminal:  controlled(),
+	}
+	o.exit = func(code int) {
+		o.flush()
+		os.Exit(code)
+	}
+	log.SetOutput(o.stderr) // of libraries
+	return o
+}
+
+// flush waits for the standard error, within a bound.
+func (o outside) flush() {
+	if w, ok := o.stderr.(*stderrWriter); ok {
+		w.Flush(flushTimeout)
 	}
 }
 

@@ -208,13 +208,13 @@ func hang(first, next, text string, n int) []string {
 
 // IsTerminal reports whether a stream is a terminal.
 func IsTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
+	f, ok := stream.(interface{ Fd() uintptr })
 	return ok && xterm.IsTerminal(int(f.Fd()))
 }
 
 // Columns returns the width of f if that is a terminal, or else 0.
 func Columns(f any) int {
-	file, ok := f.(*os.File)
+	file, ok := f.(interface{ Fd() uintptr })
 	if !ok {
 		return 0
 	}

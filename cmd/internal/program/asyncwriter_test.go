@@ -1,0 +1,173 @@
+package program
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A hangingStream takes nothing while it is closed, and refuses lines with err if that is set.
+type hangingStream struct {
+	gate sync.RWMutex // locked while the stream hangs
+
+	mu    sync.Mutex // guards the fields below
+	lines []string
+	err   error
+}
+
+func (s *hangingStream) Write(p []byte) (int, error) {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return 0, s.err
+	}
+	s.lines = append(s.lines, string(p))
+	return len(p), nil
+}
+
+func (s *hangingStream) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+func (s *hangingStream) written() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.lines)
+}
+
+func newTestWriter(s *hangingStream) *asyncWriter {
+	w := &asyncWriter{to: s}
+	w.reportDropped(func(n int) { fmt.Fprintf(w, "dropped %d", n) })
+	return w
+}
+
+func TestAsyncWriter_HasWrittenWhenWriteReturns(t *testing.T) {
+	var s hangingStream
+	w := newTestWriter(&s)
+	for i := range 100 {
+		fmt.Fprintf(w, "line %d", i)
+		if got := s.written(); len(got) != i+1 || got[i] != fmt.Sprintf("line %d", i) {
+			t.Fatalf("after line %d the stream has %q", i, got)
+		}
+	}
+}
+
+func TestAsyncWriter_DropsAndCountsWhileTheStreamHangs(t *testing.T) {
+	// A mutex does not block durably for synctest, so real time passes here.
+	var s hangingStream
+	w := newTestWriter(&s)
+	s.gate.Lock()
+	from := time.Now()
+	for i := range maxQueuedLines + 7 {
+		fmt.Fprintf(w, "line %d", i)
+	}
+	w.Flush(10 * time.Millisecond)
+	if took := time.Since(from); took > 5*time.Second {
+		t.Errorf("writing to a stream that hangs took %s", took)
+	}
+	if got := s.written(); len(got) != 0 {
+		t.Errorf("the stream hangs and has %d lines", len(got))
+	}
+	s.gate.Unlock()
+	await(t, func() bool { return len(s.written()) == maxQueuedLines+1 })
+	for i, line := range s.written()[:maxQueuedLines] {
+		if line != fmt.Sprintf("line %d", i) {
+			t.Fatalf("line %d is %q", i, line)
+		}
+	}
+	if last := s.written()[maxQueuedLines]; last != "dropped 7" {
+		t.Errorf("the last line is %q; want the count", last)
+	}
+}
+
+func TestAsyncWriter_BoundsTheBytesThatWait(t *testing.T) {
+	var s hangingStream
+	w := newTestWriter(&s)
+	s.gate.Lock()
+	for range 5 {
+		fmt.Fprint(w, strings.Repeat("x", maxQueuedBytes/2))
+	}
+	s.gate.Unlock()
+	await(t, func() bool { return slices.Contains(s.written(), "dropped 3") })
+}
+
+func TestAsyncWriter_CountsRefusedLines(t *testing.T) {
+	var s hangingStream
+	w := newTestWriter(&s)
+	s.fail(syscall.EPIPE)
+	for i := range 3 {
+		if n, err := fmt.Fprintf(w, "lost %d", i); n != 6 || err != nil {
+			t.Errorf("Write without a reader returns %d, %v", n, err)
+		}
+	}
+	s.fail(nil)
+	fmt.Fprint(w, "back")
+	await(t, func() bool { return slices.Equal(s.written(), []string{"back", "dropped 3"}) })
+}
+
+// TestAsyncWriter_KeepsTheCountOfALostReport has the stream take one line between failures.
+func TestAsyncWriter_KeepsTheCountOfALostReport(t *testing.T) {
+	var s hangingStream
+	w := &asyncWriter{to: &s}
+	first := true
+	w.reportDropped(func(n int) {
+		if first {
+			s.fail(syscall.EPIPE)
+		}
+		first = false
+		fmt.Fprintf(w, "dropped %d", n)
+	})
+	s.fail(syscall.EPIPE)
+	fmt.Fprint(w, "lost")
+	s.fail(nil)
+	fmt.Fprint(w, "back")
+	w.Flush(time.Minute)
+	await(t, func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.dropped == 2 }) // the line and the report
+	s.fail(nil)
+	fmt.Fprint(w, "again")
+	await(t, func() bool { return slices.Equal(s.written(), []string{"back", "again", "dropped 2"}) })
+}
+
+// await waits until a condition holds.
+func await(t *testing.T, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the condition never holds")
+		}
+	}
+}
+
+// A slowStream takes a line in 30 ms.
+type slowStream struct{}
+
+func (slowStream) Write(p []byte) (int, error) {
+	time.Sleep(30 * time.Millisecond)
+	return len(p), nil
+}
+
+func TestAsyncWriter_WaitsOnceForASlowStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &asyncWriter{to: slowStream{}}
+		from := time.Now()
+		for range 100 {
+			fmt.Fprint(w, "line")
+		}
+		if took := time.Since(from); took != writePatience {
+			t.Errorf("100 lines took %s; want %s", took, writePatience)
+		}
+		w.Flush(time.Minute)
+		if took := time.Since(from); took != 3*time.Second {
+			t.Errorf("all is written after %s; want 3s", took)
+		}
+	})
+}

@@ -1,0 +1,228 @@
+package cmd_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+)
+
+// deadStreams are standard errors that take nothing.
+var deadStreams = map[string]func(t *testing.T) (w, r *os.File){
+	"a pipe without a reader": func(t *testing.T) (w, r *os.File) {
+		w, r = pipe(t)
+		r.Close() //nolint:errcheck // nothing was read
+		return w, r
+	},
+	"a full pipe": fullPipe,
+}
+
+func pipe(t *testing.T) (w, r *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.Close() //nolint:errcheck // of a test
+		w.Close() //nolint:errcheck // of a test
+	})
+	return w, r
+}
+
+// fullPipe returns a pipe that holds as much as it can.
+func fullPipe(t *testing.T) (w, r *os.File) {
+	t.Helper()
+	w, r = pipe(t)
+	if err := w.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	filler := []byte(strings.Repeat("x", 511) + "\n")
+	for {
+		if _, err := w.Write(filler); err != nil {
+			return w, r
+		}
+	}
+}
+
+// startMute starts a program whose output nobody sees, and waits until its bus is ready.
+func startMute(t *testing.T, stderr *os.File, address, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(context.Background(), built(t, name), args...)
+	cmd.Stdout, cmd.Stderr = stderr, stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() }) //nolint:errcheck // it may have ended
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		resp, err := http.Get("http://" + address + "/readyz")
+		if err == nil {
+			resp.Body.Close() //nolint:errcheck // only the status counts
+			if resp.StatusCode == http.StatusOK {
+				return cmd
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not get ready: %v", name, err)
+		}
+	}
+}
+
+// stopMute ends a program by SIGTERM and checks that it ends well and in time.
+func stopMute(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	kill := time.AfterFunc(patience, func() { cmd.Process.Kill() }) //nolint:errcheck // the test fails by the exit code
+	defer kill.Stop()
+	from := time.Now()
+	if err := cmd.Wait(); err != nil || time.Since(from) > 10*time.Second {
+		t.Errorf("at SIGTERM it ends after %s with %v", time.Since(from), err)
+	}
+}
+
+// deliver connects two peers to a bus and sends a message from one to the other.
+func deliver(t *testing.T, address, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	options := &peer.Options{Buses: []string{"ws://" + address}}
+	receiver := peer.New(protocol.PeerID("agent:"+name), options)
+	receiver.HandleAny(func(context.Context, *peer.Delivery) error { return nil })
+	sender := peer.New(protocol.PeerID("cli:"+name), options)
+	for _, p := range []*peer.Peer{receiver, sender} {
+		running.Go(func() { _ = p.Run(ctx) }) // it ends with ctx
+	}
+	if err := receiver.Subscribe(ctx, protocol.Pattern(receiver.ID())); err != nil {
+		t.Fatal(err)
+	}
+	if err := receiver.Ready(ctx); err != nil {
+		t.Fatalf("no session: %v", err)
+	}
+	result, err := sender.Send(ctx, protocol.Topic(receiver.ID()), sender.NewMessage(protocol.TypeAgentEvent, struct{}{}))
+	if err != nil || result.DeliveredTo != 1 {
+		t.Errorf("the message is delivered to %d peers, %v", result.DeliveredTo, err)
+	}
+}
+
+func TestStderr_NeitherEndsNorDelaysTheBus(t *testing.T) {
+	for what, open := range deadStreams {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w, _ := open(t)
+			address := freeAddress(t)
+			bus := startMute(t, w, address, "hubbub-bus", "--data", t.TempDir(), "--listen", address, "--log-level", "debug")
+			from := time.Now()
+			for i := range 5 {
+				deliver(t, address, fmt.Sprintf("x%d", i))
+			}
+			if took := time.Since(from); took > patience {
+				t.Errorf("five deliveries took %s", took)
+			}
+			stopMute(t, bus)
+		})
+	}
+}
+
+func TestStderr_TakesTheLinesOnceItIsReadAgain(t *testing.T) {
+	w, r := fullPipe(t)
+	address := freeAddress(t)
+	bus := startMute(t, w, address, "hubbub-bus", "--data", t.TempDir(), "--listen", address, "--log-format", "json")
+	w.Close() //nolint:errcheck // the bus has its own
+	deliver(t, address, "x")
+	messages := make(chan string, 1000)
+	go func() {
+		defer close(messages)
+		for lines := bufio.NewScanner(r); lines.Scan(); {
+			for _, message := range []string{"listening", "ready", "stopping"} {
+				if strings.Contains(lines.Text(), `"message":"`+message+`"`) {
+					messages <- message
+				}
+			}
+		}
+	}()
+	var got []string
+	for range 2 {
+		got = append(got, <-messages) // without anything new to log
+	}
+	stopMute(t, bus)
+	for message := range messages {
+		got = append(got, message)
+	}
+	if want := "listening ready stopping"; strings.Join(got, " ") != want {
+		t.Errorf("the log has %q; want %q", got, want)
+	}
+}
+
+// TestStderr_NeitherEndsNorDelaysUp has `hubbub up` pass on the logs of its children.
+func TestStderr_NeitherEndsNorDelaysUp(t *testing.T) {
+	for what, open := range deadStreams {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w, _ := open(t)
+			address, data := freeAddress(t), t.TempDir()
+			config := filepath.Join(data, "hubbub.toml")
+			text := fmt.Sprintf("log-level = \"debug\"\n[bus]\nlisten = %q\n[broker]\n", address)
+			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			up := startMute(t, w, address, "hubbub", "up", "--config", config, "--data", data)
+			for answers, deadline := 0, time.Now().Add(patience); answers < 3; {
+				// Each session is some lines of the bus's log.
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				who := exec.CommandContext(ctx, built(t, "hubbub"), "who", "--bus", "ws://"+address, "--data", data)
+				out, err := who.CombinedOutput()
+				cancel()
+				if err == nil {
+					answers++
+				} else if time.Now().After(deadline) { // the broker is not there at first
+					t.Fatalf("hubbub who: %v, %s", err, out)
+				}
+			}
+			stopMute(t, up)
+		})
+	}
+}
+
+func TestStdout_EndsACommandWhoseReaderIsGone(t *testing.T) {
+	w, r := pipe(t)
+	data, address := t.TempDir(), freeAddress(t)
+	logged := start(t, t, "hubbub-bus", nil, "--data", data, "--listen", address, "--log-format", "json")
+	deliver(t, address, "first")
+	cmd := exec.CommandContext(t.Context(), built(t, "hubbub"), "tail", "--follow", "--json", "--data", data)
+	cmd.Stdout = w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(r).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	r.Close() //nolint:errcheck // as head does
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for deadline := time.After(patience); ; {
+		deliver(t, address, "next")
+		select {
+		case <-ended:
+			return
+		case <-deadline:
+			t.Fatalf("tail writes on to nobody:\n%s", logged.text())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
