@@ -83,10 +83,10 @@ func (v *claimView) taken() bool {
 	return v.newest.State == collab.ClaimAnswered || held && holderOf(&v.newest) != "" && !isOf(&v.newest, v.agent)
 }
 
-// MayShow refuses a reply whose claim does not hold, with an error that settles it
+// AuthorizeReply refuses a reply whose claim does not hold, with an error that settles it
 // in an outbox: dropped where another agent answers, dead otherwise. It asks the
 // broker if the answer matters; any other error says that it could not.
-func (s *Router) MayShow(ctx context.Context, agent protocol.PeerID, reply *protocol.ChatReply) error {
+func (s *Router) AuthorizeReply(ctx context.Context, agent protocol.PeerID, reply *protocol.ChatReply) error {
 	event := reply.InReplyTo
 	if reply.Claim != nil && reply.Claim.EventID != "" {
 		event = reply.Claim.EventID

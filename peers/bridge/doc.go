@@ -28,7 +28,7 @@
 //   - Trouble is told once until an agent is assigned: see [Notice]. What an agent
 //     rejects ten times, and what it has not taken after 24 hours, is a dead letter.
 //   - Claims: of several agents that could answer an event, only the one with the
-//     newest token may. See [Surface.MayShow].
+//     newest token may. See [Surface.AuthorizeReply].
 //   - Stop: Run returns after every goroutine that it started has ended. What was
 //     handed over is on disk.
 //

@@ -52,8 +52,8 @@ func (s *Router) report(ctx context.Context, it outbox.Item) error {
 	return err
 }
 
-// Reported returns what a report says, for operators.
-func Reported(body []byte) protocol.DeliveryStatus {
+// ParseReport returns what a report says, for operators.
+func ParseReport(body []byte) protocol.DeliveryStatus {
 	var r reported
 	var status protocol.DeliveryStatus
 	if json.Unmarshal(body, &r) == nil {

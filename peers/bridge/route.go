@@ -29,7 +29,7 @@ func (s *Router) takeRoute(ctx context.Context, d *peer.Delivery) error {
 	var id protocol.PeerID
 	err := store.InTx(ctx, s.db, func(tx *store.Tx) {
 		var refusal string
-		if id, refusal = s.adapter.Find(tx, d.Topic); refusal != "" {
+		if id, refusal = s.adapter.FindChat(tx, d.Topic); refusal != "" {
 			tx.Fail(peer.Reject(refusal))
 			return
 		}
@@ -132,7 +132,7 @@ func (s *Router) takeSpawnResult(ctx context.Context, d *peer.Delivery) error {
 // else: the agent is asked for again when there is something to pass on, and that
 // request has an answer of its own.
 func (s *Router) takeGivenUp(tx *store.Tx, topic protocol.Topic, result *protocol.SpawnResult) {
-	id, refusal := s.adapter.Find(tx, topic)
+	id, refusal := s.adapter.FindChat(tx, topic)
 	if refusal != "" { // another surface's
 		return
 	}
@@ -143,7 +143,7 @@ func (s *Router) takeGivenUp(tx *store.Tx, topic protocol.Topic, result *protoco
 	for _, a := range s.Agents(tx, id) {
 		if a.Spawned && a.Agent == result.Agent {
 			s.log.Error().Str("topic", string(id)).Str("peer", string(a.Agent)).Str("error", result.Error).Msg("chat's agent given up by its spawner")
-			s.tell(tx, &Notice{Kind: NoticeGivenUp, Chat: id, Agent: a.Agent, Why: result.Error})
+			s.tell(tx, &Notice{Kind: NoticeAgentFailed, Chat: id, Agent: a.Agent, Reason: result.Error})
 		}
 	}
 }
@@ -156,6 +156,6 @@ func (s *Router) spawnFailed(tx *store.Tx, id protocol.PeerID, why string) {
 	}
 	c.trouble = cmp.Or(why, "no reason was given")
 	s.log.Error().Str("topic", string(id)).Str("error", c.trouble).Msg("agent not started; asking again")
-	s.tellOnce(tx, c, NoticeFailed, c.trouble)
+	s.tellOnce(tx, c, NoticeStartFailed, c.trouble)
 	s.move(tx, c, failed)
 }

@@ -28,17 +28,17 @@ var Schema string
 // A Adapter is the bridge whose chats a surface serves. What it is asked within a
 // transaction it answers with that transaction alone.
 type Adapter interface {
-	// Find returns the chat that a topic names. A refusal says why it may have no
+	// FindChat returns the chat that a topic names. A refusal says why it may have no
 	// agent: there is no such chat, or it is not admitted.
-	Find(tx *store.Tx, topic protocol.Topic) (chat protocol.PeerID, refusal string)
+	FindChat(tx *store.Tx, topic protocol.Topic) (chat protocol.PeerID, refusal string)
 	// Message returns the message by which one agent hears of an event, the same at
 	// each call. An error of outbox.Permanent gives the event up for this agent.
 	Message(ctx context.Context, e *Event) (protocol.Message, error)
-	// Tell tells the people in a chat of trouble, if they can be told.
-	Tell(tx *store.Tx, n *Notice)
-	// Settled says what became of an event: an agent has it (sent), or will not get
+	// Notify tells the people in a chat of trouble, if they can be told.
+	Notify(tx *store.Tx, n *Notice)
+	// OnSettled says what became of an event: an agent has it (sent), or will not get
 	// it (dead, with the cause, or dropped).
-	Settled(tx *store.Tx, e *Event, outcome outbox.State, cause error)
+	OnSettled(tx *store.Tx, e *Event, outcome outbox.State, cause error)
 }
 
 // An Event is something said in a chat, on its way to one of its agents.
@@ -55,7 +55,7 @@ type Notice struct {
 	Kind  NoticeKind
 	Chat  protocol.PeerID
 	Agent protocol.PeerID // whom it is about; empty where there is none
-	Why   string
+	Reason   string
 	Key   string // differs between troubles of one kind; empty where they need not be told apart
 	Event int64  // the oldest that waits for an agent, 0 where none does
 }
@@ -66,10 +66,10 @@ type NoticeKind string
 // The kinds of notices.
 const (
 	NoticeSlow    NoticeKind = "slow"    // no agent was assigned within Options.Patience; told once
-	NoticeFailed  NoticeKind = "failed"  // no agent could be started; told once, instead of slow
-	NoticeGivenUp NoticeKind = "givenUp" // the chat's own agent ended for good
-	NoticeUntaken NoticeKind = "untaken" // an agent is there and takes nothing
-	NoticeAway    NoticeKind = "away"    // an agent is not there
+	NoticeStartFailed  NoticeKind = "failed"  // no agent could be started; told once, instead of slow
+	NoticeAgentFailed NoticeKind = "givenUp" // the chat's own agent ended for good
+	NoticeDeclined NoticeKind = "untaken" // an agent is there and takes nothing
+	NoticeAbsent    NoticeKind = "away"    // an agent is not there
 )
 
 // Options are the optional settings of a Surface. Nil is valid.
@@ -77,8 +77,8 @@ type Options struct {
 	Name       string            // tells surfaces in one database apart; "" for the only one
 	OneAgent   bool              // an agent takes the place of the one before, whoever assigned it
 	People     []protocol.PeerID // who is admitted, as configured: whom agents may turn to
-	Desk       Desk              // where people give out work in chats; nil: nowhere
-	Patience   time.Duration     // until a chat is told that no agent came; default 30s
+	Commands       CommandAdapter              // where people give out work in chats; nil: nowhere
+	SlowAfter   time.Duration     // until a chat is told that no agent came; default 30s
 	MinBackoff time.Duration     // between attempts; default 1s
 	Crash      func(at string)   // set by tests of crashes
 	Now        func() time.Time
@@ -111,7 +111,7 @@ type Router struct {
 // I/O.
 func New(db *sql.DB, host Adapter, opts *Options) *Router {
 	s := &Router{db: db, adapter: host, opts: defaults.Of(opts)}
-	defaults.Positive(&s.opts.Patience, 30*time.Second)
+	defaults.Positive(&s.opts.SlowAfter, 30*time.Second)
 	defaults.Set(&s.opts.Crash, func(string) {})
 	defaults.Set(&s.opts.Now, time.Now)
 	defaults.Log(&s.opts.Log)
@@ -133,7 +133,7 @@ func New(db *sql.DB, host Adapter, opts *Options) *Router {
 		Parallel: 8, AttemptTimeout: time.Minute, Now: s.opts.Now, Log: s.log,
 	})
 	s.desk = outbox.New(db, clerk{s}.carryOut, &outbox.Options{
-		Name: s.queue(QueueDesk), MinBackoff: s.opts.MinBackoff, MaxBackoff: maxBackoff, MaxAge: orderAge, MaxPending: 10_000,
+		Name: s.queue(QueueCommands), MinBackoff: s.opts.MinBackoff, MaxBackoff: maxBackoff, MaxAge: orderAge, MaxPending: 10_000,
 		Parallel: 8, AttemptTimeout: time.Minute, OnSettled: clerk{s}.ordered, Now: s.opts.Now, Log: s.log,
 	})
 	return s
@@ -144,7 +144,7 @@ const (
 	QueueChats   = "chats"
 	QueueAgents  = "agents"
 	QueueReports = "status"
-	QueueDesk    = "desk"
+	QueueCommands    = "desk"
 )
 
 // queue returns the name of a queue in the database.
@@ -157,17 +157,17 @@ func (s *Router) queue(name string) string {
 
 // Queue returns one of the surface's queues, for operators.
 func (s *Router) Queue(name string) *outbox.Outbox {
-	return map[string]*outbox.Outbox{QueueChats: s.chats, QueueAgents: s.agents, QueueReports: s.reports, QueueDesk: s.desk}[name]
+	return map[string]*outbox.Outbox{QueueChats: s.chats, QueueAgents: s.agents, QueueReports: s.reports, QueueCommands: s.desk}[name]
 }
 
-// Handle makes a peer the one that speaks and hears for the chats.
-func (s *Router) Handle(p *peer.Peer) {
+// Attach makes a peer the one that speaks and hears for the chats.
+func (s *Router) Attach(p *peer.Peer) {
 	s.peer = p
 	p.Handle(protocol.TypeRouteAssigned, s.takeRoute)
 	p.Handle(protocol.TypeSpawnResult, s.takeSpawnResult)
 	s.broker = collab.New(p.ID(), p.Send, &collab.Options{Remember: s.rememberBroker, Log: s.log})
 	p.Handle(protocol.TypeCollabResult, s.broker.Take)
-	if s.opts.Desk != nil {
+	if s.opts.Commands != nil {
 		p.Handle(protocol.TypeCollabEvent, clerk{s}.takeFact)
 	}
 }
@@ -189,8 +189,8 @@ func (s *Router) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Connected ends every wait that was for the bus.
-func (s *Router) Connected(ctx context.Context) {
+// OnConnected ends every wait that was for the bus.
+func (s *Router) OnConnected(ctx context.Context) {
 	if err := errors.Join(s.chats.Hurry(ctx, ""), s.agents.Hurry(ctx, ""), s.reports.Hurry(ctx, ""), s.desk.Hurry(ctx, "")); err != nil && ctx.Err() == nil {
 		s.log.Warn().Err(err).Msg("waiting messages not hurried after a reconnect; they wait for their backoff")
 	}

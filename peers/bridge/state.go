@@ -111,20 +111,20 @@ func (s *Router) Agents(tx *store.Tx, id protocol.PeerID) []Assignment {
 	return store.All(tx, func(a *Assignment) []any { return []any{&a.Agent, &a.Spawned, &a.Configured} }, `SELECT agent, spawned, configured FROM surface_agents WHERE surface = ? AND chat = ? ORDER BY id`, s.opts.Name, id)
 }
 
-// A Standing is where a chat is, as people may be told.
-type Standing struct {
+// A ChatStatus is where a chat is, as people may be told.
+type ChatStatus struct {
 	State   State
-	Trouble string // why there is no agent yet
+	Problem string // why there is no agent yet
 	Agents  []Assignment
 	Waiting int // events that no agent has yet
 }
 
-// Standing returns where a chat is.
-func (s *Router) Standing(tx *store.Tx, id protocol.PeerID) Standing {
+// Status returns where a chat is.
+func (s *Router) Status(tx *store.Tx, id protocol.PeerID) ChatStatus {
 	c := s.load(tx, id)
 	waiting := store.Value[int](tx, `SELECT count(*) FROM surface_events WHERE surface = ? AND chat = ? AND agents = ''`, s.opts.Name, id)
 	queued := s.agents.Count(tx, agentDestination(id, "*"), outbox.StatePending, outbox.StateSending)
-	return Standing{State: c.state, Trouble: c.trouble, Agents: s.Agents(tx, id), Waiting: waiting + queued}
+	return ChatStatus{State: c.state, Problem: c.trouble, Agents: s.Agents(tx, id), Waiting: waiting + queued}
 }
 
 // Close ends a chat's way to an agent: it asks for none until it is opened. One that

@@ -137,7 +137,7 @@ func (g *Gateway) accept(ctx context.Context, in *inbound, also func(tx *store.T
 		also(tx, seq)
 		g.desk().sayTexts(tx, in.channel)
 		if !g.order(tx, in, seq) {
-			g.router.Pass(tx, &bridge.Event{ID: seq, Chat: in.channel, Source: in.sourceID}, time.Time{})
+			g.router.Deliver(tx, &bridge.Event{ID: seq, Chat: in.channel, Source: in.sourceID}, time.Time{})
 		}
 	})
 }

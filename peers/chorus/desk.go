@@ -28,30 +28,30 @@ func (g *Gateway) order(tx *store.Tx, in *inbound, seq int64) bool {
 	if json.Unmarshal(in.content, &said) != nil || said.Author == nil || said.Author.Kind != string(attention.AuthorHuman) {
 		return false
 	}
-	o := bridge.Order{By: personPeer(in.posted.Sender), Kind: said.Chat.Kind, Title: said.Chat.Title, Key: in.posted.MessageID}
-	verb, rest := bridge.Ordered(said.Text)
+	o := bridge.Command{By: personPeer(in.posted.Sender), Kind: said.Chat.Kind, Title: said.Chat.Title, Key: in.posted.MessageID}
+	verb, rest := bridge.ParseCommand(said.Text)
 	elsewhere, halt := g.leadsElsewhere(tx, in.channel, said.Text), halts[strings.ToLower(strings.TrimSpace(said.Text))]
 	taken := func() { tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(g.opts.Now()), seq) }
 	switch {
 	case halt != "": // each agent says itself what it stopped
 		taken()
 		if g.router.Halt(tx, in.channel, halt, in.posted.Sender, o.Key) == 0 {
-			g.desk().Say(tx, in.channel, "", "halt:"+o.Key, "No agent is here that could be told.")
+			g.desk().Post(tx, in.channel, "", "halt:"+o.Key, "No agent is here that could be told.")
 		}
 		return true
 	case protocol.CheckPeerID(string(o.By)) != nil: // the name is too long to stand in records
 		return false
-	case verb == bridge.OrderAsk && !g.leadsElsewhere(tx, in.channel, rest) && g.desk().Person(tx, leader(rest)) == "":
+	case verb == bridge.VerbAsk && !g.leadsElsewhere(tx, in.channel, rest) && g.desk().Person(tx, leader(rest)) == "":
 		return false // it is for the channel's own agent
 	case verb != "":
 		o.Verb, o.Text = verb, rest
 		taken()
 	case elsewhere:
-		o.Verb, o.Text = bridge.OrderSay, said.Text
+		o.Verb, o.Text = bridge.VerbSay, said.Text
 	default:
 		return false
 	}
-	g.router.Order(tx, in.channel, &o)
+	g.router.EnqueueCommand(tx, in.channel, &o)
 	return verb != ""
 }
 
@@ -87,9 +87,9 @@ type desk struct{ g *Gateway }
 
 func (g *Gateway) desk() desk { return desk{g} }
 
-// Say shows a text of the gateway's own in a channel: at the callback of its newest message. If
+// Post shows a text of the gateway's own in a channel: at the callback of its newest message. If
 // that takes no more, it waits for the next message.
-func (d desk) Say(tx *store.Tx, channel protocol.PeerID, _, key, text string) {
+func (d desk) Post(tx *store.Tx, channel protocol.PeerID, _, key, text string) {
 	raw, err := json.Marshal(text)
 	tx.Fail(err)
 	p := pendingEvent{Event: chorus.Event{Type: chorus.EventMessage, Content: raw}, Newest: 1, Channel: channel}
@@ -148,8 +148,8 @@ func (d desk) Person(tx *store.Tx, name string) protocol.PeerID {
 	return personPeer(who)
 }
 
-// Called returns the name of a person who writes in channels.
-func (d desk) Called(_ *store.Tx, person protocol.PeerID) string {
+// DisplayName returns the name of a person who writes in channels.
+func (d desk) DisplayName(_ *store.Tx, person protocol.PeerID) string {
 	if protocol.RoleOf(person) != protocol.RoleChorus {
 		return ""
 	}

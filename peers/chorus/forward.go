@@ -16,8 +16,8 @@ import (
 // channels are the channels of inboxes as chats of a surface, and its host.
 type channels struct{ g *Gateway }
 
-// Find returns the channel that a topic names.
-func (c channels) Find(tx *store.Tx, topic protocol.Topic) (protocol.PeerID, string) {
+// FindChat returns the channel that a topic names.
+func (c channels) FindChat(tx *store.Tx, topic protocol.Topic) (protocol.PeerID, string) {
 	peer, found := store.One(tx, store.Itself[protocol.PeerID], `SELECT peer FROM channel WHERE peer = ?`, topic)
 	if !found {
 		return "", "there is no such channel here"
@@ -37,7 +37,7 @@ func (c channels) Message(ctx context.Context, e *bridge.Event) (protocol.Messag
 		return protocol.Message{}, outbox.Permanent(fmt.Errorf("message %d cannot be read: %w", e.ID, err))
 	}
 	room := content.Chat != nil && content.Author != nil && content.Chat.Kind == string(attention.ConversationChannel)
-	if room && !bridge.IsHooked(content.SourceID) { // that is a quotation, and names nobody
+	if room && !bridge.IsFromHook(content.SourceID) { // that is a quotation, and names nobody
 		if sibling := c.siblingOf(tx, e.Chat, content.Author.DisplayName); sibling != "" {
 			content.Author.ID, content.Author.Kind = sibling, string(attention.AuthorAgent)
 		}
@@ -72,11 +72,11 @@ func (c channels) siblingOf(tx *store.Tx, channel protocol.PeerID, name string) 
 	return ""
 }
 
-// Tell tells the callback of the oldest waiting message, once, that there is no
+// Notify tells the callback of the oldest waiting message, once, that there is no
 // agent. The messages stay.
-func (c channels) Tell(tx *store.Tx, n *bridge.Notice) {
+func (c channels) Notify(tx *store.Tx, n *bridge.Notice) {
 	why := "no agent could be reached yet; the message is kept"
-	if n.Kind == bridge.NoticeFailed || n.Kind == bridge.NoticeGivenUp {
+	if n.Kind == bridge.NoticeStartFailed || n.Kind == bridge.NoticeAgentFailed {
 		why = "no agent could be started; the message is kept"
 	}
 	seq, found := store.One(tx, store.Itself[int64], `SELECT seq FROM inbound WHERE channel = ? AND forwarded_at = 0 ORDER BY seq LIMIT 1`, n.Chat)
@@ -88,9 +88,9 @@ func (c channels) Tell(tx *store.Tx, n *bridge.Notice) {
 // codeNoAgent is the code of the error that no agent was found yet: the message is kept.
 const codeNoAgent = "no_agent"
 
-// Settled records that a message is with its agent, or tells its callback that no
+// OnSettled records that a message is with its agent, or tells its callback that no
 // agent will take it.
-func (c channels) Settled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
+func (c channels) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
 	tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(c.g.store.now()), e.ID)
 	if outcome != outbox.StateSent && tx.Err() == nil {
 		c.g.log.Warn().Str("peer", string(e.Chat)).Int64("message", e.ID).Err(cause).Msg("message given up; its callback is told")

@@ -113,7 +113,7 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 	who := &bearers{buses: g.opts.Peer.Buses, now: g.opts.Now, known: map[string]bearer{}}
 	g.gates = gates{calls: newGate(), toolCalls: newGate(), proxied: newGate(), taskCalls: newGate(), who: who}
 	g.queues = g.newQueues()
-	g.router = bridge.New(store.db, channels{g}, &bridge.Options{OneAgent: true, Desk: g.desk(), MinBackoff: g.opts.MinBackoff, Now: g.opts.Now, Log: g.log})
+	g.router = bridge.New(store.db, channels{g}, &bridge.Options{OneAgent: true, Commands: g.desk(), MinBackoff: g.opts.MinBackoff, Now: g.opts.Now, Log: g.log})
 	g.company = newCompany(g.opts.Now)
 	g.members = &members{g: g, open: map[AgentName]*member{}}
 	g.combined = &combined{g: g, known: map[protocol.PeerID]*combination{}}
@@ -193,7 +193,7 @@ func (g *Gateway) newBus() *peer.Peer {
 	opts.OnConnect = g.connected
 	p := peer.New(g.opts.ID, opts)
 	p.HandlePresence(g.company.hear)
-	g.router.Handle(p)
+	g.router.Attach(p)
 	p.Handle(protocol.TypeChatReply, g.takeReply)
 	p.Handle(protocol.TypeChatMessage, g.takeHooked)
 	p.Handle(protocol.TypeAgentEvent, g.takeActivity)
@@ -205,7 +205,7 @@ func (g *Gateway) newBus() *peer.Peer {
 
 // connected ends every wait that was for the bus.
 func (g *Gateway) connected(ctx context.Context) {
-	g.router.Connected(ctx)
+	g.router.OnConnected(ctx)
 	if err := g.hooked.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
 		g.log.Warn().Err(err).Msg("posts not hurried after a reconnect; they wait for their backoff")
 	}

@@ -161,7 +161,7 @@ func (g *Gateway) afterHooked(item outbox.Item, outcome outbox.State, cause erro
 // takeHooked stores what a hook brings to a channel as an event of it. The answer goes to the
 // newest callback that its service gave.
 func (g *Gateway) takeHooked(ctx context.Context, d *peer.Delivery) error {
-	content, err := bridge.Hooked(d)
+	content, err := bridge.ParseHookMessage(d)
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (g *Gateway) takeHooked(ctx context.Context, d *peer.Delivery) error {
 			VALUES (?, ?, ?, ?, ?, x'', ?) ON CONFLICT DO NOTHING RETURNING seq`,
 			channel, "\t"+content.SourceID, content.SourceID, protocol.NewMessageID(), raw, micros(g.opts.Now()))
 		if fresh {
-			g.router.Pass(tx, &bridge.Event{ID: seq, Chat: channel, Source: content.SourceID}, time.Time{})
+			g.router.Deliver(tx, &bridge.Event{ID: seq, Chat: channel, Source: content.SourceID}, time.Time{})
 		}
 	})
 }

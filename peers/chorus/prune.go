@@ -33,7 +33,7 @@ func (g *Gateway) prune(ctx context.Context) error {
 
 func (g *Gateway) pruneOnce(ctx context.Context) error {
 	now := g.store.now()
-	if err := g.router.GiveUp(ctx, now.Add(-keepWaiting)); err != nil {
+	if err := g.router.Expire(ctx, now.Add(-keepWaiting)); err != nil {
 		return err
 	}
 	tx := store.On(ctx, g.store.db)

@@ -92,7 +92,7 @@ func (g *Gateway) queueEvent(ctx context.Context, p pendingEvent, inReplyTo, key
 		p.Agent = "" // nobody is told of a report's outcome
 	}
 	err := store.InTx(ctx, g.store.db, func(tx *store.Tx) {
-		in := answered(tx, p.Channel, inReplyTo, g.router.Passing(p.Channel))
+		in := answered(tx, p.Channel, inReplyTo, g.router.InFlight(p.Channel))
 		fresh := tx.Changed(`INSERT OR IGNORE INTO shown (inbound, agent, key) VALUES (?, ?, ?)`, in.seq, agent, shorten(key))
 		if fresh > 0 {
 			g.putBracketed(tx, in, p, string(agent)+" "+key, done, visible)

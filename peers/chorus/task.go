@@ -195,7 +195,7 @@ func (g *Gateway) cancelTask(ctx context.Context, inbox InboxName, id string) er
 		tx.Fail(err)
 		seq := store.Value[int64](tx, `INSERT INTO inbound (channel, external_id, source_id, message_id, content, received_at)
 			VALUES (?, ?, ?, ?, ?, ?) RETURNING seq`, was.channel, "cancel "+id, was.source, protocol.NewMessageID(), raw, micros(g.opts.Now()))
-		g.router.Pass(tx, &bridge.Event{ID: seq, Chat: was.channel, Source: was.source}, time.Time{})
+		g.router.Deliver(tx, &bridge.Event{ID: seq, Chat: was.channel, Source: was.source}, time.Time{})
 		t.State, t.Words = taskCanceled, ""
 		g.moveTask(tx, t)
 	})

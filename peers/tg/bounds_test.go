@@ -266,7 +266,7 @@ func TestWhichChatsHaveEvents(t *testing.T) {
 		for topic, want := range map[protocol.Topic][2]string{
 			"tg:5": {"tg:5", ""}, "tg:6": {"tg:6", "chat 6 is not admitted"}, "tg:7": {"", "this bot has no chat 7"}, "tg:x": {"", `"tg:x" names no Telegram chat; a chat is addressed as tg:<chat id>`},
 		} {
-			if id, refusal := ev.Find(store.On(t.Context(), b.db), topic); string(id) != want[0] || refusal != want[1] {
+			if id, refusal := ev.FindChat(store.On(t.Context(), b.db), topic); string(id) != want[0] || refusal != want[1] {
 				t.Errorf("%s: %q, %q; want %q", topic, id, refusal, want)
 			}
 		}

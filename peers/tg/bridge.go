@@ -45,7 +45,7 @@ func (b *Bridge) become(bot int64) {
 	b.bot = bot
 	b.out = newOutbound(b.account)
 	b.router = bridge.New(b.db, &events{b.out}, &bridge.Options{
-		Name: id(b.bot), People: people(b.opts.AllowUsers), Desk: b.out, Patience: b.opts.SpawnPatience, Crash: b.crash, Log: b.log,
+		Name: id(b.bot), People: people(b.opts.AllowUsers), Commands: b.out, SlowAfter: b.opts.SpawnPatience, Crash: b.crash, Log: b.log,
 	})
 	b.in = &intake{outbound: b.out, arrived: make(chan struct{}, 1)}
 }
@@ -117,10 +117,10 @@ func (b *Bridge) connect(ctx context.Context) error {
 		if theirs != nil {
 			theirs(ctx)
 		}
-		b.router.Connected(ctx)
+		b.router.OnConnected(ctx)
 	}
 	b.peer = peer.New(protocol.PeerID("tg:"+id(b.bot)), &opts)
-	b.router.Handle(b.peer)
+	b.router.Attach(b.peer)
 	b.peer.Handle(protocol.TypeTGReply, b.out.takeReply)
 	b.peer.Handle(protocol.TypeChatMessage, b.in.takeHooked)
 	b.out.typing.watches = b.peer.Watches

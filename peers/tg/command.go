@@ -83,7 +83,7 @@ const businessConnected = "a business account was connected"
 // obey carries out a command of somebody who is admitted.
 func (in *intake) obey(tx *store.Tx, c *chat, h *happening) {
 	text := "This chat is admitted already."
-	if verb, _ := bridge.Ordered(h.command); verb != "" {
+	if verb, _ := bridge.ParseCommand(h.command); verb != "" {
 		if text = in.order(tx, c, h, verb, h.arguments); text == "" {
 			return
 		}
@@ -173,8 +173,8 @@ func (in *intake) describe(tx *store.Tx, c *chat, status bool) string {
 	if lost := in.count(tx, c, outbox.StateDead, outbox.StateUnknown); lost > 0 {
 		text += fmt.Sprintf("\nAnswers that did not or may not have arrived: %d", lost)
 	}
-	if at.Trouble != "" && at.State != bridge.Assigned {
-		text += "\nTrouble: " + at.Trouble
+	if at.Problem != "" && at.State != bridge.Assigned {
+		text += "\nTrouble: " + at.Problem
 	}
 	if c.stopped {
 		text += "\nThis chat is stopped; /start goes on."
@@ -183,8 +183,8 @@ func (in *intake) describe(tx *store.Tx, c *chat, status bool) string {
 }
 
 // standing returns where a chat is on its way to an agent.
-func (in *intake) standing(tx *store.Tx, c *chat) bridge.Standing {
-	return in.router.Standing(tx, peerOf(c.key))
+func (in *intake) standing(tx *store.Tx, c *chat) bridge.ChatStatus {
+	return in.router.Status(tx, peerOf(c.key))
 }
 
 // count returns how many of the messages to a chat are in the given states.

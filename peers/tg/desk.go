@@ -21,7 +21,7 @@ func (in *intake) order(tx *store.Tx, c *chat, h *happening, verb, text string) 
 	if h.user == 0 {
 		return "I cannot tell who you are here, so this is not done. Write as yourself."
 	}
-	o := &bridge.Order{
+	o := &bridge.Command{
 		Verb: verb, Text: text, By: peerOf(h.user), Kind: "group", Title: c.title,
 		Key: fmt.Sprintf("%d:%d", h.chat.ID, h.message),
 	}
@@ -29,9 +29,9 @@ func (in *intake) order(tx *store.Tx, c *chat, h *happening, verb, text string) 
 		o.Kind = "dm"
 	}
 	if h.thread > generalThread {
-		o.Kind, o.Place = "thread", strconv.Itoa(h.thread)
+		o.Kind, o.Thread = "thread", strconv.Itoa(h.thread)
 	}
-	in.router.Order(tx, peerOf(c.key), o)
+	in.router.EnqueueCommand(tx, peerOf(c.key), o)
 	return ""
 }
 
@@ -52,8 +52,8 @@ func (in *intake) routes(tx *store.Tx, c *chat, h *happening) bool {
 		!slices.ContainsFunc(in.router.Agents(tx, peerOf(c.key)), func(a bridge.Assignment) bool { return a.Agent.Name() == name })
 }
 
-// Say shows a text of the bridge's own in a chat. See [bridge.Desk].
-func (out *outbound) Say(tx *store.Tx, chat protocol.PeerID, place, key, text string) {
+// Post shows a text of the bridge's own in a chat. See [bridge.Desk].
+func (out *outbound) Post(tx *store.Tx, chat protocol.PeerID, place, key, text string) {
 	n, err := chatOf(chat.Topic())
 	tx.Fail(err)
 	if c, known := out.load(tx, n); known {
@@ -71,8 +71,8 @@ func (out *outbound) Person(tx *store.Tx, name string) protocol.PeerID {
 	return peerOf(user)
 }
 
-// Called returns the username of a person, or the name of their direct chat. See [bridge.Desk].
-func (out *outbound) Called(tx *store.Tx, person protocol.PeerID) string {
+// DisplayName returns the username of a person, or the name of their direct chat. See [bridge.Desk].
+func (out *outbound) DisplayName(tx *store.Tx, person protocol.PeerID) string {
 	if name := store.Value[string](tx, `SELECT username FROM people WHERE bot = ? AND 'tg:' || user = ?`, out.bot, person); name != "" {
 		return "@" + name
 	}

@@ -23,8 +23,8 @@ type events struct {
 	*outbound
 }
 
-// Find returns the chat that a topic names, and why it may have no agent.
-func (ev *events) Find(tx *store.Tx, topic protocol.Topic) (id protocol.PeerID, refusal string) {
+// FindChat returns the chat that a topic names, and why it may have no agent.
+func (ev *events) FindChat(tx *store.Tx, topic protocol.Topic) (id protocol.PeerID, refusal string) {
 	key, err := chatOf(topic)
 	if err != nil {
 		return "", err.Error()
@@ -136,21 +136,21 @@ func eventOf(messageID string) string {
 	return event
 }
 
-// Tell tells the people in a chat of trouble with its agents.
-func (ev *events) Tell(tx *store.Tx, n *bridge.Notice) {
+// Notify tells the people in a chat of trouble with its agents.
+func (ev *events) Notify(tx *store.Tx, n *bridge.Notice) {
 	key, says, thread, name := "", "", 0, n.Agent.Name()
 	switch n.Kind {
-	case bridge.NoticeSlow, bridge.NoticeFailed:
+	case bridge.NoticeSlow, bridge.NoticeStartFailed:
 		key, thread = "trouble:"+n.Key, store.Value[int](tx, `SELECT thread FROM events WHERE id = ?`, n.Event)
 		says = "It takes longer than usual to start an agent for this chat. Your messages are kept, and I go on trying."
-		if n.Kind == bridge.NoticeFailed {
-			says = "No agent could be started for this chat: " + n.Why + ". Your messages are kept, and I go on trying."
+		if n.Kind == bridge.NoticeStartFailed {
+			says = "No agent could be started for this chat: " + n.Reason + ". Your messages are kept, and I go on trying."
 		}
-	case bridge.NoticeGivenUp:
+	case bridge.NoticeAgentFailed:
 		key = "gone:" + string(n.Agent) + ":" + thisHour()
 		says = fmt.Sprintf("@%s, the agent of this chat, ended and could not be started again: %s. "+
-			"Your next message has it started anew, and it goes on with what it did not answer.", name, n.Why)
-	case bridge.NoticeUntaken:
+			"Your next message has it started anew, and it goes on with what it did not answer.", name, n.Reason)
+	case bridge.NoticeDeclined:
 		key = "untaken:" + string(n.Agent) + ":" + today()
 		says = fmt.Sprintf("@%s does not take messages at the moment. They are kept, and I go on trying.", name)
 	default:
@@ -159,8 +159,8 @@ func (ev *events) Tell(tx *store.Tx, n *bridge.Notice) {
 	ev.tell(tx, n.Chat, thread, key, says)
 }
 
-// Settled tells the people in a chat of a message that no agent got.
-func (ev *events) Settled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
+// OnSettled tells the people in a chat of a message that no agent got.
+func (ev *events) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
 	if outcome == outbox.StateDead {
 		ev.tell(tx, e.Chat, 0, "given-up:"+string(e.Agent)+":"+today(), fmt.Sprintf(
 			"A message from here could not be given to @%s (%s). Please send it again.", e.Agent.Name(), text.Clip(cause.Error(), maxReason)))

@@ -16,7 +16,7 @@ import (
 // People do not see it; they see what agents make of it. Whatever it says names nobody, and if it
 // is an assignment, it is the first agent's.
 func (in *intake) takeHooked(ctx context.Context, d *peer.Delivery) error {
-	content, err := bridge.Hooked(d)
+	content, err := bridge.ParseHookMessage(d)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (in *intake) takeHooked(ctx context.Context, d *peer.Delivery) error {
 			SELECT ?1, ?2, ?3, 0, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (SELECT 1 FROM events WHERE bot = ?1 AND chat = ?2 AND source_id = ?4) RETURNING id`,
 			in.bot, c.key, c.telegram, content.SourceID, string(encode(said)), string(protocol.NewMessageID()), now())
 		if fresh {
-			in.router.Pass(tx, &bridge.Event{ID: event, Chat: peerOf(c.key), Source: content.SourceID}, time.Time{})
+			in.router.Deliver(tx, &bridge.Event{ID: event, Chat: peerOf(c.key), Source: content.SourceID}, time.Time{})
 		}
 	})
 }

@@ -168,7 +168,7 @@ func (in *intake) takeIn(tx *store.Tx, h *happening) string {
 	}
 	in.storeEvent(tx, c, h)
 	if in.routes(tx, c, h) {
-		in.order(tx, c, h, bridge.OrderSay, h.draft.Content.Text)
+		in.order(tx, c, h, bridge.VerbSay, h.draft.Content.Text)
 	}
 	return ""
 }
@@ -196,6 +196,6 @@ func (in *intake) storeEvent(tx *store.Tx, c *chat, h *happening) {
 		(bot, chat, telegram_chat, message, thread, source_id, album, draft, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
 		in.bot, c.key, h.chat.ID, h.message, h.thread, source, h.album, string(encode(h.draft)), string(protocol.NewMessageID()), now())
 	if tx.Err() == nil {
-		in.router.Pass(tx, &bridge.Event{ID: event, Chat: peerOf(c.key), Source: source}, ready)
+		in.router.Deliver(tx, &bridge.Event{ID: event, Chat: peerOf(c.key), Source: source}, ready)
 	}
 }

@@ -29,7 +29,7 @@ func Queues(ctx context.Context, db *sql.DB) (all []Queue, err error) {
 		b := New("", db, nil)
 		b.become(bot)
 		all = append(all, Queue{b.out.telegram, queueTelegram, bot, db})
-		for _, name := range []string{bridge.QueueAgents, bridge.QueueReports, bridge.QueueChats, bridge.QueueDesk} {
+		for _, name := range []string{bridge.QueueAgents, bridge.QueueReports, bridge.QueueChats, bridge.QueueCommands} {
 			all = append(all, Queue{b.router.Queue(name), name, bot, db})
 		}
 	}
@@ -55,14 +55,14 @@ func (q *Queue) Says(ctx context.Context, item *outbox.Item) (agent, says string
 		}
 	case bridge.QueueAgents:
 		says = store.Value[string](tx, `SELECT coalesce(json_extract(draft, '$.content.text'), '') FROM events WHERE id = ?`,
-			bridge.EventOf(item.Body))
-	case bridge.QueueDesk:
-		var o bridge.Order
+			bridge.ParseEventID(item.Body))
+	case bridge.QueueCommands:
+		var o bridge.Command
 		if json.Unmarshal(item.Body, &o) == nil {
 			says = o.Verb + " " + o.Text
 		}
 	case bridge.QueueReports:
-		if status := bridge.Reported(item.Body); status.MessageID != "" {
+		if status := bridge.ParseReport(item.Body); status.MessageID != "" {
 			says = fmt.Sprintf("%s is %s", status.MessageID, status.Status)
 		}
 	}

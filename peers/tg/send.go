@@ -124,7 +124,7 @@ func (out *outbound) mayShow(ctx context.Context, o *outgoing) error {
 	if o.kind != kindText || o.Part > 0 && out.shownBefore(tx, o) || tx.Err() != nil {
 		return tx.Err()
 	}
-	return out.router.MayShow(ctx, protocol.PeerID(o.agent), &o.content)
+	return out.router.AuthorizeReply(ctx, protocol.PeerID(o.agent), &o.content)
 }
 
 // A sentPart is a part of a reply, with its item.

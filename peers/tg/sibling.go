@@ -33,7 +33,7 @@ func (out *outbound) tellSiblings(tx *store.Tx, o *outgoing, telegramChat int64,
 		(bot, chat, telegram_chat, message, thread, source_id, album, draft, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, '', ?, ?, ?) RETURNING id`,
 		out.bot, o.chat.key, telegramChat, message, thread, source, string(encode(d)), string(protocol.NewMessageID()), now())
 	if tx.Err() == nil {
-		out.router.PassTo(tx, &bridge.Event{ID: event, Chat: peerOf(o.chat.key), Source: source}, others)
+		out.router.DeliverTo(tx, &bridge.Event{ID: event, Chat: peerOf(o.chat.key), Source: source}, others)
 	}
 }
 

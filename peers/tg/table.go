@@ -168,5 +168,5 @@ func (a *account) move(tx *store.Tx, from, to int64) {
 	tx.Exec(`UPDATE chats SET telegram_id = ?, kind = ? WHERE bot = ? AND chat = ?`,
 		to, string(models.ChatTypeSupergroup), a.bot, c.key)
 	// What was said under the new id before this was known belongs here too.
-	a.router.Rename(tx, peerOf(to), peerOf(c.key))
+	a.router.MoveChat(tx, peerOf(to), peerOf(c.key))
 }

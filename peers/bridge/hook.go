@@ -11,17 +11,17 @@ import (
 // hookSource begins the sourceId of what a hook took.
 const hookSource = "hook:"
 
-// IsHooked reports whether an event is what a hook took.
-func IsHooked(source string) bool { return strings.HasPrefix(source, hookSource) }
+// IsFromHook reports whether an event is what a hook took.
+func IsFromHook(source string) bool { return strings.HasPrefix(source, hookSource) }
 
-// Hooked returns what a hook took for a chat, out of the chat_message that brings it to the
+// ParseHookMessage returns what a hook took for a chat, out of the chat_message that brings it to the
 // chat's bridge, or the rejection of one that brings anything else. Its author is the hook,
 // whatever the message says: nobody speaks for people so.
-func Hooked(d *peer.Delivery) (content protocol.ChatMessage, err error) {
+func ParseHookMessage(d *peer.Delivery) (content protocol.ChatMessage, err error) {
 	if err := d.Decode(&content); err != nil {
 		return content, peer.Reject("the content of this chat_message cannot be read: " + err.Error())
 	}
-	if !IsHooked(content.SourceID) || content.Author == nil || !strings.HasPrefix(content.SourceID, content.Author.ID+":") || content.Text == "" {
+	if !IsFromHook(content.SourceID) || content.Author == nil || !strings.HasPrefix(content.SourceID, content.Author.ID+":") || content.Text == "" {
 		return content, peer.Reject("a chat takes as chat_message only what a hook took: with a text, a sourceId such as hook:NAME:ID, and the author hook:NAME")
 	}
 	if content.Event != protocol.EventStatus && content.Event != protocol.EventAssignment {

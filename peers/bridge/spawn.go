@@ -30,14 +30,14 @@ func (s *Router) step(ctx context.Context, item outbox.Item) error {
 	if tx.Err() == nil && c.state != Asking {
 		return s.handOnLater(ctx, id)
 	}
-	_, refusal := s.adapter.Find(tx, id.Topic())
+	_, refusal := s.adapter.FindChat(tx, id.Topic())
 	switch {
 	case tx.Err() != nil:
 		return tx.Err()
 	case refusal != "": // an agent would be started for it, and its route refused
 		s.log.Warn().Str("topic", string(id)).Str("reason", refusal).Msg("chat no longer asks for an agent")
 		return store.InTx(ctx, s.db, func(tx *store.Tx) { s.end(tx, id) })
-	case !c.told && s.opts.Now().Sub(c.askedAt) >= s.opts.Patience:
+	case !c.told && s.opts.Now().Sub(c.askedAt) >= s.opts.SlowAfter:
 		if err := s.tellSlow(ctx, id); err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (s *Router) ask(ctx context.Context, c *chat, attempt int) error {
 	if trouble == "" {
 		delay = retry.Backoff{Min: 5 * time.Second, Max: maxBackoff}.After(attempt)
 	}
-	if left := s.opts.Patience - s.opts.Now().Sub(c.askedAt); !c.told && left > 0 && left < maxBackoff {
+	if left := s.opts.SlowAfter - s.opts.Now().Sub(c.askedAt); !c.told && left > 0 && left < maxBackoff {
 		delay = min(left, max(delay, time.Second)) // to tell it in time
 	}
 	return outbox.Later(delay, fmt.Errorf("asking for an agent: %w", err))
@@ -119,12 +119,12 @@ func (s *Router) tellOnce(tx *store.Tx, c *chat, kind NoticeKind, why string) {
 	}
 	c.told = true
 	s.save(tx, c)
-	s.tell(tx, &Notice{Kind: kind, Chat: c.id, Why: why, Key: c.request})
+	s.tell(tx, &Notice{Kind: kind, Chat: c.id, Reason: why, Key: c.request})
 }
 
 // tell completes a notice and gives it to the host.
 func (s *Router) tell(tx *store.Tx, n *Notice) {
-	n.Why = text.Clip(n.Why, maxWhy)
+	n.Reason = text.Clip(n.Reason, maxWhy)
 	n.Event = s.oldest(tx, n.Chat)
-	s.adapter.Tell(tx, n)
+	s.adapter.Notify(tx, n)
 }

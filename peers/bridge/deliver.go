@@ -50,9 +50,9 @@ func ParseDestination(destination string) (id, agent protocol.PeerID) {
 	return protocol.PeerID(left), protocol.PeerID(right)
 }
 
-// EventOf returns the event of an item towards an agent, 0 where it only
+// ParseEventID returns the event of an item towards an agent, 0 where it only
 // configures the agent.
-func EventOf(body []byte) int64 {
+func ParseEventID(body []byte) int64 {
 	var it item
 	if json.Unmarshal(body, &it) != nil {
 		return 0
@@ -62,7 +62,7 @@ func EventOf(body []byte) int64 {
 
 // eventOf returns what an item towards an agent says of its event.
 func eventOf(it *outbox.Item) (e Event) {
-	e.ID = EventOf(it.Body)
+	e.ID = ParseEventID(it.Body)
 	e.Chat, e.Agent = ParseDestination(it.Destination)
 	return e
 }
@@ -88,10 +88,10 @@ func (a agentNames) Value() (driver.Value, error) {
 	return string(raw), err
 }
 
-// Pass takes what was said in a chat, in the transaction that stores it, and hands
+// Deliver takes what was said in a chat, in the transaction that stores it, and hands
 // it on to the chat's agents once it is ready. A chat without an agent asks for
 // one.
-func (s *Router) Pass(tx *store.Tx, e *Event, ready time.Time) {
+func (s *Router) Deliver(tx *store.Tx, e *Event, ready time.Time) {
 	readyAt := int64(0)
 	if !ready.IsZero() {
 		readyAt = ready.UnixMicro()
@@ -101,9 +101,9 @@ func (s *Router) Pass(tx *store.Tx, e *Event, ready time.Time) {
 	s.takeUp(tx, s.load(tx, e.Chat))
 }
 
-// PassTo hands what one of a chat's agents said there to others of them, in the transaction
+// DeliverTo hands what one of a chat's agents said there to others of them, in the transaction
 // that stores it. An agent whose queue is full goes without: it is no answer to it.
-func (s *Router) PassTo(tx *store.Tx, e *Event, agents []protocol.PeerID) {
+func (s *Router) DeliverTo(tx *store.Tx, e *Event, agents []protocol.PeerID) {
 	tx.Exec(`INSERT INTO surface_events (surface, event, chat, source, agents, at) VALUES (?, ?, ?, ?, ?, ?)`,
 		s.opts.Name, e.ID, e.Chat, e.Source, agentNames(agents), s.now())
 	for _, agent := range agents {
@@ -135,9 +135,9 @@ func (s *Router) Postpone(tx *store.Tx, event int64, ready time.Time) bool {
 		ready.UnixMicro(), s.opts.Name, event) > 0
 }
 
-// Rename gives a chat what waits under another identity, which was found to be the
+// MoveChat gives a chat what waits under another identity, which was found to be the
 // same chat's.
-func (s *Router) Rename(tx *store.Tx, from, to protocol.PeerID) {
+func (s *Router) MoveChat(tx *store.Tx, from, to protocol.PeerID) {
 	if from == to {
 		return
 	}
@@ -273,9 +273,9 @@ func speaksOf(m *protocol.Message, agent protocol.PeerID) bool {
 	return json.Unmarshal(m.Content, &content) == nil && content.ReplyTo != nil && content.ReplyTo.Author == string(agent)
 }
 
-// Passing returns the event of a chat that is being handed to an agent now, until
+// InFlight returns the event of a chat that is being handed to an agent now, until
 // the host was told that the agent has it; else 0.
-func (s *Router) Passing(id protocol.PeerID) int64 {
+func (s *Router) InFlight(id protocol.PeerID) int64 {
 	event, _ := s.passing.Load(id)
 	n, _ := event.(int64)
 	return n
@@ -344,7 +344,7 @@ func (s *Router) trouble(tx *store.Tx, e *Event, spawned bool, attempt int, err 
 	case (reception == peer.Rejected || reception == peer.Refused) && attempt >= maxRejections:
 		return outbox.Permanent(err)
 	case reception == peer.Declined && attempt >= untakenAttempts:
-		return errors.Join(err, s.tellNow(tx.Context(), &Notice{Kind: NoticeUntaken, Chat: e.Chat, Agent: e.Agent, Why: err.Error()}))
+		return errors.Join(err, s.tellNow(tx.Context(), &Notice{Kind: NoticeDeclined, Chat: e.Chat, Agent: e.Agent, Reason: err.Error()}))
 	case reception != peer.Absent:
 		return outbox.Retry(0, err)
 	}
@@ -352,7 +352,7 @@ func (s *Router) trouble(tx *store.Tx, e *Event, spawned bool, attempt int, err 
 		return tx.Err()
 	}
 	if !spawned && attempt >= untakenAttempts {
-		err = errors.Join(err, s.tellNow(tx.Context(), &Notice{Kind: NoticeAway, Chat: e.Chat, Agent: e.Agent, Why: err.Error()}))
+		err = errors.Join(err, s.tellNow(tx.Context(), &Notice{Kind: NoticeAbsent, Chat: e.Chat, Agent: e.Agent, Reason: err.Error()}))
 	}
 	if !spawned || attempt < 2 {
 		return err
@@ -373,7 +373,7 @@ func (s *Router) askAgain(ctx context.Context, e *Event) error {
 	return store.InTx(ctx, s.db, func(tx *store.Tx) {
 		asks := store.Value[int](tx, `SELECT count(*) FROM surface_requests WHERE surface = ? AND chat = ? AND at > ? AND at <= ?`,
 			s.opts.Name, e.Chat, s.opts.Now().Add(-time.Minute).UnixMicro(), s.now())
-		_, refusal := s.adapter.Find(tx, e.Chat.Topic())
+		_, refusal := s.adapter.FindChat(tx, e.Chat.Topic())
 		if asks < asksPerMinute && refusal == "" && s.move(tx, s.load(tx, e.Chat), gone) {
 			tx.After(func() {
 				s.log.Warn().Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("chat's agent is gone; asking for it again")
@@ -391,20 +391,20 @@ func (s *Router) settled(tx *store.Tx, it outbox.Item, outcome outbox.State, cau
 	if outcome == outbox.StateDead {
 		s.log.Error().Err(cause).Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("message given up")
 	}
-	s.adapter.Settled(tx, &e, outcome, cause)
+	s.adapter.OnSettled(tx, &e, outcome, cause)
 }
 
-// GiveUp gives up what has waited for an agent since before a time.
-func (s *Router) GiveUp(ctx context.Context, before time.Time) error {
+// Expire gives up what has waited for an agent since before a time.
+func (s *Router) Expire(ctx context.Context, before time.Time) error {
 	return store.InTx(ctx, s.db, func(tx *store.Tx) {
 		for _, e := range store.All(tx, eventColumns, `DELETE FROM surface_events WHERE surface = ? AND agents = '' AND at < ?
 			RETURNING event, chat, source, agents`, s.opts.Name, before.UnixMicro()) {
-			s.adapter.Settled(tx, &e, outbox.StateDead, errTooLong)
+			s.adapter.OnSettled(tx, &e, outbox.StateDead, errTooLong)
 		}
 	})
 }
 
-// errTooLong is why GiveUp gives up.
+// errTooLong is why Expire gives up.
 var errTooLong = errors.New("there was none for too long")
 
 // stepped ends the way of a chat whose step an operator gave up.

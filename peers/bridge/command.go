@@ -20,22 +20,22 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A Desk is a host whose chats people use to give out work. Options.Desk has it.
-type Desk interface {
-	// Say shows a text of the surface's own in a chat, once per key.
-	Say(tx *store.Tx, chat protocol.PeerID, place, key, text string)
+// A CommandAdapter is a host whose chats people use to give out work. Options.Desk has it.
+type CommandAdapter interface {
+	// Post shows a text of the surface's own in a chat, once per key.
+	Post(tx *store.Tx, chat protocol.PeerID, place, key, text string)
 	// Person returns the identity of the person that a name means in chats, or "".
 	Person(tx *store.Tx, name string) protocol.PeerID
-	// Called returns what people call a person, or "".
-	Called(tx *store.Tx, person protocol.PeerID) string
+	// DisplayName returns what people call a person, or "".
+	DisplayName(tx *store.Tx, person protocol.PeerID) string
 }
 
-// An Order is what a person wants of the broker, as they said it in a chat.
-type Order struct {
-	Verb  string          `json:"verb"` // OrderWork and so on
+// An Command is what a person wants of the broker, as they said it in a chat.
+type Command struct {
+	Verb  string          `json:"verb"` // VerbWork and so on
 	Text  string          `json:"text,omitempty"`
 	By    protocol.PeerID `json:"by"`              // the person
-	Place string          `json:"place,omitempty"` // the thread, as the host tells them apart
+	Thread string          `json:"place,omitempty"` // the thread, as the host tells them apart
 	Kind  string          `json:"kind"`            // of the conversation: dm, group or thread
 	Title string          `json:"title,omitempty"`
 	Key   string          `json:"key"` // of the message: repeated attempts make nothing twice
@@ -43,18 +43,18 @@ type Order struct {
 
 // The orders.
 const (
-	OrderWork = "work" // list, show, make or assign work
-	OrderWho  = "who"
-	OrderAsk  = "ask"
-	OrderDone = "done"
-	OrderSay  = "say" // a message that begins with the name of an agent that is not in the chat
+	VerbWork = "work" // list, show, make or assign work
+	VerbWho  = "who"
+	VerbAsk  = "ask"
+	VerbDone = "done"
+	VerbSay  = "say" // a message that begins with the name of an agent that is not in the chat
 )
 
-// Ordered returns which order a text is, and what it says behind the command; "" if it is none.
-func Ordered(said string) (verb, rest string) {
+// ParseCommand returns which order a text is, and what it says behind the command; "" if it is none.
+func ParseCommand(said string) (verb, rest string) {
 	command, rest, _ := strings.Cut(strings.Replace(strings.TrimSpace(said), "\n", " ", 1), " ")
 	verb, found := strings.CutPrefix(command, "/")
-	if verb = strings.ToLower(verb); !found || orders[verb] == nil || verb == OrderSay {
+	if verb = strings.ToLower(verb); !found || orders[verb] == nil || verb == VerbSay {
 		return "", ""
 	}
 	return verb, strings.TrimSpace(rest)
@@ -63,8 +63,8 @@ func Ordered(said string) (verb, rest string) {
 // orderAge is how long a broker that does not answer is asked to carry out an order.
 const orderAge = 10 * time.Minute
 
-// Order queues what a person wants, in the transaction that stores what they said.
-func (s *Router) Order(tx *store.Tx, chat protocol.PeerID, o *Order) {
+// EnqueueCommand queues what a person wants, in the transaction that stores what they said.
+func (s *Router) EnqueueCommand(tx *store.Tx, chat protocol.PeerID, o *Command) {
 	body, err := json.Marshal(o)
 	tx.Fail(err)
 	_, err = s.desk.Put(tx, string(chat), o.Key, body)
@@ -76,7 +76,7 @@ type clerk struct{ *Router }
 
 // An orderRun is one attempt at an order.
 type orderRun struct {
-	*Order
+	*Command
 	s      clerk
 	ctx    context.Context
 	chat   protocol.PeerID
@@ -86,16 +86,16 @@ type orderRun struct {
 
 // orders says how each order is carried out; what it returns is shown in the chat.
 var orders = map[string]func(*orderRun) (string, error){
-	OrderWork: (*orderRun).work, OrderWho: (*orderRun).who, OrderAsk: (*orderRun).ask, OrderDone: (*orderRun).done, OrderSay: (*orderRun).say,
+	VerbWork: (*orderRun).work, VerbWho: (*orderRun).who, VerbAsk: (*orderRun).ask, VerbDone: (*orderRun).done, VerbSay: (*orderRun).say,
 }
 
 // carryOut makes one attempt at an order, and shows its result.
 func (s clerk) carryOut(ctx context.Context, it outbox.Item) error {
-	o := new(Order)
+	o := new(Command)
 	if err := json.Unmarshal(it.Body, o); err != nil {
 		return outbox.Permanent(fmt.Errorf("reading a stored order: %w", err))
 	}
-	r := &orderRun{Order: o, s: s, ctx: ctx, chat: protocol.PeerID(it.Destination), broker: s.broker.As(o.By)}
+	r := &orderRun{Command: o, s: s, ctx: ctx, chat: protocol.PeerID(it.Destination), broker: s.broker.As(o.By)}
 	tx := store.On(ctx, s.db)
 	if agents := s.Agents(tx, r.chat); len(agents) > 0 {
 		r.first = agents[0].Agent
@@ -111,7 +111,7 @@ func (s clerk) carryOut(ctx context.Context, it outbox.Item) error {
 	}
 	var refused *contract.Error
 	switch {
-	case errors.Is(err, contract.ErrNoBroker) && o.Verb != OrderSay:
+	case errors.Is(err, contract.ErrNoBroker) && o.Verb != VerbSay:
 		said = "Work is kept by the collaboration broker, and none is running here."
 	case errors.Is(err, contract.ErrNoBroker): // the chat's own agents have the message
 	case errors.As(err, &refused):
@@ -119,32 +119,32 @@ func (s clerk) carryOut(ctx context.Context, it outbox.Item) error {
 	case err != nil:
 		return outbox.Retry(0, err)
 	}
-	return store.InTx(ctx, s.db, func(tx *store.Tx) { s.show(tx, r.chat, o.Place, "order:"+o.Key, said) })
+	return store.InTx(ctx, s.db, func(tx *store.Tx) { s.show(tx, r.chat, o.Thread, "order:"+o.Key, said) })
 }
 
 // show shows a text in a chat that may still be written to.
 func (s clerk) show(tx *store.Tx, chat protocol.PeerID, place, key, said string) {
-	if _, refusal := s.adapter.Find(tx, chat.Topic()); said != "" && refusal == "" {
-		s.opts.Desk.Say(tx, chat, place, key, said)
+	if _, refusal := s.adapter.FindChat(tx, chat.Topic()); said != "" && refusal == "" {
+		s.opts.Commands.Post(tx, chat, place, key, said)
 	}
 }
 
 // ordered tells a chat that its order was not carried out.
 func (s clerk) ordered(tx *store.Tx, it outbox.Item, outcome outbox.State, cause error) {
-	var o Order
-	if outcome == outbox.StateSent || json.Unmarshal(it.Body, &o) != nil || o.Verb == OrderSay {
+	var o Command
+	if outcome == outbox.StateSent || json.Unmarshal(it.Body, &o) != nil || o.Verb == VerbSay {
 		return
 	}
 	s.log.Warn().Err(cause).Str("topic", it.Destination).Str("order", o.Verb).Msg("order of a chat not carried out")
-	s.show(tx, protocol.PeerID(it.Destination), o.Place, "order:"+o.Key, "That could not be done: the collaboration broker did not answer in time.")
+	s.show(tx, protocol.PeerID(it.Destination), o.Thread, "order:"+o.Key, "That could not be done: the collaboration broker did not answer in time.")
 }
 
 // conversation returns the id of the chat's conversation, which says where it is.
 func (r *orderRun) conversation() string {
-	if r.Place == "" {
+	if r.Thread == "" {
 		return string(r.chat)
 	}
-	return string(r.chat) + "/" + r.Place
+	return string(r.chat) + "/" + r.Thread
 }
 
 // meet makes the chat's conversation, unless it is there, and binds the chat to its first agent,
@@ -198,7 +198,7 @@ func (r *orderRun) cutName(s string) (who, rest string) {
 		return "", s
 	}
 	l := labels[0]
-	if person := r.s.opts.Desk.Person(store.On(r.ctx, r.s.db), s[l.From+1:l.NameEnd]); person != "" && l.NameEnd == l.To {
+	if person := r.s.opts.Commands.Person(store.On(r.ctx, r.s.db), s[l.From+1:l.NameEnd]); person != "" && l.NameEnd == l.To {
 		return string(person), attention.AfterLabel(s, l)
 	}
 	return s[l.From:l.To], attention.AfterLabel(s, l)
@@ -312,7 +312,7 @@ func (s clerk) describe(tx *store.Tx, w *contract.WorkItem) string {
 // called returns what people in chats call somebody in a record.
 func (s clerk) called(tx *store.Tx, name string, id protocol.PeerID) string {
 	if protocol.IsPerson(id) {
-		if said := s.opts.Desk.Called(tx, id); said != "" {
+		if said := s.opts.Commands.DisplayName(tx, id); said != "" {
 			return said
 		}
 		return string(id)

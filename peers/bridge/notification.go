@@ -21,7 +21,7 @@ func (s clerk) takeFact(ctx context.Context, d *peer.Delivery) error {
 		return peer.Reject("only the collaboration broker tells facts")
 	}
 	return store.InTx(ctx, s.db, func(tx *store.Tx) {
-		chat, refusal := s.adapter.Find(tx, d.Topic)
+		chat, refusal := s.adapter.FindChat(tx, d.Topic)
 		if refusal != "" {
 			tx.Fail(peer.Reject(refusal))
 			return
