@@ -295,7 +295,7 @@ func TestWhatOtherHarnessesSeeAndHear(t *testing.T) {
 	t.Cleanup(web.Close)
 	s := newSystem(t)
 	s.startAgent("seer", "--harness=anthropic", "--model=m", "--base-url="+web.URL, "--transcribe="+web.URL+"/v1/audio/transcriptions")
-	s.startAgent("program", "--harness=acp", "--harness-command=env "+harnesstest.ACPRole+"=seeing "+os.Args[0])
+	s.startAgent("program", "--harness=acp", "--harness-command=env "+harnesstest.ACPRoleEnv+"=seeing "+os.Args[0])
 	jpeg := []byte("\xff\xd8\xff\xe0 a cat")
 	picture := s.api.AddFile("a.jpg", "image/jpeg", jpeg)
 	voice := s.api.AddFile("v.oga", "audio/ogg", []byte("la la"))

@@ -17,9 +17,9 @@ import (
 var binaries string
 
 func TestMain(m *testing.M) {
-	harnesstest.PlayIfAsked()
-	harnesstest.HoldIfAsked()
-	if os.Getenv(harnesstest.ACPRole) != "" {
+	harnesstest.RunReferenceIfAsked()
+	harnesstest.RunHoldIfAsked()
+	if os.Getenv(harnesstest.ACPRoleEnv) != "" {
 		harnesstest.ServeACP()
 		os.Exit(0)
 	}

@@ -63,7 +63,7 @@ func (h *holder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(r.URL.Path, "/messages"):
 		h.at(r.Context(), "given")
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{"content": []any{map[string]any{"type": "text", "text": harnesstest.WordsHeld(string(raw))}}, "stop_reason": "end_turn"}) // the agent may be gone
+		_ = json.NewEncoder(w).Encode(map[string]any{"content": []any{map[string]any{"type": "text", "text": harnesstest.HoldReply(string(raw))}}, "stop_reason": "end_turn"}) // the agent may be gone
 	default:
 		h.at(r.Context(), "given")
 		go h.call(raw)
@@ -76,7 +76,7 @@ func (h *holder) call(raw []byte) {
 		Message  struct{ Content string }
 		Callback string
 	}
-	words := harnesstest.WordsHeld(string(raw))
+	words := harnesstest.HoldReply(string(raw))
 	if json.Unmarshal(raw, &post) != nil || words == "" {
 		return
 	}
@@ -110,15 +110,15 @@ func TestAMessageEditedWhileAnAgentIsAtIt(t *testing.T) {
 	}{
 		{"anthropic", []string{"given"}, func(h *holder) []string { return []string{"--model=m", "--base-url=" + h.URL} }},
 		{"acp", []string{"given"}, func(*holder) []string {
-			return []string{"--harness-command=env " + harnesstest.ACPRole + "=fake " + os.Args[0]}
+			return []string{"--harness-command=env " + harnesstest.ACPRoleEnv + "=fake " + os.Args[0]}
 		}},
 		{"c2a", []string{"given", "accepted"}, func(h *holder) []string {
-			return []string{"--harness-command=env " + harnesstest.Holds + "=" + h.URL + " " + os.Args[0]}
+			return []string{"--harness-command=env " + harnesstest.HoldEnv + "=" + h.URL + " " + os.Args[0]}
 		}},
 		{"a2a", []string{"given"}, func(h *holder) []string {
-			return []string{"--a2a-url=" + harnesstest.Elsewhere(func(ctx context.Context, heard string) string {
+			return []string{"--a2a-url=" + harnesstest.A2AAgent(func(ctx context.Context, heard string) string {
 				h.at(ctx, "given")
-				return harnesstest.WordsHeld(heard)
+				return harnesstest.HoldReply(heard)
 			}).Serve(t)}
 		}},
 		{"chorus", []string{"given", "accepted"}, nil},

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv("HUBBUB_AGENT_TEST") != "": // withheld from the ACP program
 		main()
-	case os.Getenv(harnesstest.ACPRole) != "":
+	case os.Getenv(harnesstest.ACPRoleEnv) != "":
 		harnesstest.ServeACP()
 	default:
 		os.Exit(m.Run())
@@ -77,7 +77,7 @@ func (h *house) start() {
 		"--id", "lead", "--bus", h.bus.URL(), "--data", h.data, "--harness", "acp", "--harness-command", cmp.Or(h.command, os.Args[0]),
 		"--compose-window", "20ms", "--log-level", "debug", "--log-format", "json",
 	}, h.args...)...)
-	h.program.Env = append(os.Environ(), "HUBBUB_AGENT_TEST=1", "HUBBUB_TOKEN="+busToken, harnesstest.ACPRole+"=fake", "GORACE=atexit_sleep_ms=0")
+	h.program.Env = append(os.Environ(), "HUBBUB_AGENT_TEST=1", "HUBBUB_TOKEN="+busToken, harnesstest.ACPRoleEnv+"=fake", "GORACE=atexit_sleep_ms=0")
 	h.program.Env = append(h.program.Env, h.env...)
 	h.program.Stdout, h.program.Stderr = &h.log, &h.log
 	if err := h.program.Start(); err != nil {

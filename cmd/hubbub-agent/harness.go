@@ -67,8 +67,8 @@ func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, i
 	m := model.APIs[s.harness]
 	return m.New(&model.Options{
 		BaseURL: s.baseURL, Model: s.model, Key: func() (string, error) { return env.Secret(m.KeyName) },
-		Servers: mcptools.NewPool(&mcptools.PoolOptions{Hide: modelKeys, Redact: s.agent.Redact}),
-		Time:    s.agent.Deadline, History: history, Log: &log,
+		Servers: mcptools.NewPool(&mcptools.PoolOptions{HideEnv: modelKeys, Redact: s.agent.Redact}),
+		Timeout: s.agent.Deadline, History: history, Log: &log,
 	}), history, nil
 }
 
@@ -87,7 +87,7 @@ func (s *settings) parseHarness() ([]string, acp.Permission, error) {
 	default:
 		return nil, "", program.Usage("--harness %q is unknown: use scripted, openai (with --base-url also of Ollama, OpenRouter and others), anthropic, acp, c2a or a2a", s.harness)
 	}
-	argv, err := subprocess.Split(s.harnessCommand)
+	argv, err := subprocess.SplitCommand(s.harnessCommand)
 	if err != nil {
 		return nil, "", program.Usage("--harness-command, which --harness %s needs: %s", s.harness, err)
 	}

@@ -38,7 +38,7 @@ func commandOf(line string) (argv []string, err error) {
 	if line == "" {
 		return nil, nil
 	}
-	if argv, err = subprocess.Split(line); err == nil {
+	if argv, err = subprocess.SplitCommand(line); err == nil {
 		argv[0], err = exec.LookPath(argv[0])
 	}
 	return argv, err

@@ -283,7 +283,7 @@ func conformC2A(cmd *cobra.Command, command string, opts *conformance.Options) e
 	if strings.TrimSpace(command) == "" {
 		err = conformance.Host(opts, t.add)
 	} else {
-		argv, split := subprocess.Split(command)
+		argv, split := subprocess.SplitCommand(command)
 		if split != nil {
 			return program.Usage("--harness-command: %s", split)
 		}

@@ -461,7 +461,7 @@ var logins = map[string]struct{ file, how, key string }{
 }
 
 func examineCommand(harness, command string) tg.Finding {
-	words, err := subprocess.Split(command)
+	words, err := subprocess.SplitCommand(command)
 	if err != nil {
 		return problem("The "+harness+" harness needs a command.", "Name it with --harness-command.")
 	}

@@ -124,7 +124,7 @@ func gatedModel(t *testing.T, g *gate, withTool bool) string {
 	type object = map[string]any
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		raw, err := io.ReadAll(r.Body)
-		answer := harnesstest.WordsHeld(string(raw))
+		answer := harnesstest.HoldReply(string(raw))
 		switch {
 		case err != nil: // the edit has ended the request
 			return
@@ -169,16 +169,16 @@ func TestAnEditAtTheMomentOfAcceptance(t *testing.T) {
 			return model.Anthropic(&model.Options{BaseURL: gatedModel(t, g, false), Model: "m", Key: key})
 		}, []string{"started", "given", "returned"}},
 		"acp": {func(*testing.T, *gate, string) harness.Harness {
-			return acp.New([]string{os.Args[0]}, &acp.Options{Env: map[string]string{harnesstest.ACPRole: "fake", "GORACE": quiet["GORACE"]}})
+			return acp.New([]string{os.Args[0]}, &acp.Options{Env: map[string]string{harnesstest.ACPRoleEnv: "fake", "GORACE": quiet["GORACE"]}})
 		}, []string{"started", "given", "returned"}},
 		"a2a": {func(t *testing.T, g *gate, _ string) harness.Harness {
 			return newElsewhere(t, func(ctx context.Context, heard string) string {
 				g.at(ctx, "given")
-				return harnesstest.WordsHeld(heard)
+				return harnesstest.HoldReply(heard)
 			})
 		}, []string{"started", "given", "returned"}},
 		"c2a": {func(_ *testing.T, _ *gate, address string) harness.Harness {
-			return c2a.New([]string{os.Args[0], "-test.run=^$"}, &c2a.Options{Env: map[string]string{harnesstest.Holds: address, "GORACE": quiet["GORACE"]}})
+			return c2a.New([]string{os.Args[0], "-test.run=^$"}, &c2a.Options{Env: map[string]string{harnesstest.HoldEnv: address, "GORACE": quiet["GORACE"]}})
 		}, []string{"started", "given", "returned", "accepted"}},
 	} {
 		for _, moment := range h.moments {
@@ -246,7 +246,7 @@ func TestACallThatComesLateAnswersItsOwnWords(t *testing.T) {
 			t.Fatalf("before the edit it is %q of %s, and then %q of %s", before.Event.Revision, before.ID, after.Event.Revision, after.ID)
 		}
 		say := func(words, text string) map[string]any {
-			ctx := harness.WithGiven(context.Background(), before.ID, words)
+			ctx := harness.WithRevision(context.Background(), before.ID, words)
 			m := map[string]any{}
 			_ = json.Unmarshal(w.tools().Call(ctx, "chat.send_message", json.RawMessage(`{"inReplyTo":"e1","text":"`+text+`"}`)).StructuredContent, &m) // empty then
 			return m

@@ -74,7 +74,7 @@ func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agen
 	settings := mailbox.Settings{
 		Self:       attention.Self{ID: string(id), Aliases: o.Aliases, Roles: o.Roles, Streams: o.Streams},
 		Attention:  attention.Config{Version: o.Version, Deadline: o.Deadline, Digests: o.DigestEvery > 0, Words: o.Words},
-		Escalation: o.Escalation, Returns: *o.Returns, Async: nature.OwnTime, Log: o.Log, Failpoint: o.crash,
+		Escalation: o.Escalation, Returns: *o.Returns, Async: nature.Asynchronous, Log: o.Log, Failpoint: o.crash,
 	}
 	a.box = mailbox.New(db, a.send, mailbox.Options{
 		Settings: settings, MaxOpen: o.MaxOpen, DeferFor: o.DeferFor, Retention: o.Retention,
@@ -84,7 +84,7 @@ func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agen
 	a.kit = &tools.Provider{Settings: settings, Mailbox: a.box, Broker: a.broker.Client, ClaimTTL: o.ClaimTTL, OnChange: func() { a.turns.Notify() }, Redact: o.Redact, Files: kept, Workspace: o.Workspace, MaxPosts: o.Budget.ChatPosts}
 	a.turns = turns.New(a.box, h, a.kit, a.broker, turns.Options{
 		Settings: settings, ComposeWindow: o.ComposeWindow, ComposeCap: o.ComposeCap, DigestEvery: o.DigestEvery, Budget: *o.Budget,
-		ReadsSystem: nature.ReadsSystem, Parallel: o.Parallel, MaxAttempts: o.MaxAttempts, FirstRetry: o.FirstRetry,
+		ReadsSystem: nature.UsesSystemPrompt, Parallel: o.Parallel, MaxAttempts: o.MaxAttempts, FirstRetry: o.FirstRetry,
 		SystemPrompt: o.SystemPrompt, Workspace: o.Workspace, ChatServer: o.ChatServer, Servers: a.servers, Fence: o.Fence, OnTurnStart: a.noteBegun, Approver: a.people.of, Files: kept,
 	})
 	a.handle()

@@ -364,7 +364,7 @@ func TestADecisionOutlivesTheAgentAndEndsWithItsTurn(t *testing.T) {
 // TestWhatAServerAsksIsAQuestionOfItsTool.
 func TestWhatAServerAsksIsAQuestionOfItsTool(t *testing.T) {
 	s := newStub(func(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
-		if err := t.Approver.Approve(ctx, harness.Elicits+"deploy.run", json.RawMessage(`{"asks":"Sure?","answer":{}}`)); err != nil {
+		if err := t.Approver.Approve(ctx, harness.ElicitPrefix+"deploy.run", json.RawMessage(`{"asks":"Sure?","answer":{}}`)); err != nil {
 			return harness.Outcome{State: harness.Finished, FinalText: err.Error()}, context.Cause(ctx)
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "agreed"}, nil

@@ -436,7 +436,7 @@ func TestAnAnswerToTheOldWordsIsRefused(t *testing.T) {
 		w.say(edit(dm("e1", "deploy to production"), "deploy to production", 2))
 		w.sleep(5 * time.Second)
 		answer := func(overtaken bool, text string) harness.Result {
-			ctx := harness.WithOvertaken(t.Context(), func() bool { return overtaken })
+			ctx := harness.WithStaleCheck(t.Context(), func() bool { return overtaken })
 			return w.tools().Call(ctx, "chat.send_message", json.RawMessage(`{"inReplyTo":"e1","text":"`+text+`"}`))
 		}
 		if r := answer(true, "staging it is"); !r.IsError || !strings.Contains(r.Text(), "message changed") {

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		runProgram()
 		os.Exit(0)
 	}
-	harnesstest.HoldIfAsked()
+	harnesstest.RunHoldIfAsked()
 	if file := os.Getenv(programAnswers); file != "" {
 		runAnswering(file)
 		os.Exit(0)
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	if os.Getenv(harnesstest.ACPRole) != "" {
+	if os.Getenv(harnesstest.ACPRoleEnv) != "" {
 		harnesstest.ServeACP()
 		os.Exit(0)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // newElsewhere returns the harness of an agent of the official A2A library.
-func newElsewhere(t *testing.T, answer harnesstest.Elsewhere) harness.Harness {
+func newElsewhere(t *testing.T, answer harnesstest.A2AAgent) harness.Harness {
 	t.Helper()
-	return a2a.New(answer.Serve(t), &a2a.Options{Transport: http.DefaultTransport, Pauses: retry.Backoff{Min: 1, Max: 1}, Polls: retry.Backoff{Min: 1, Max: time.Millisecond}})
+	return a2a.New(answer.Serve(t), &a2a.Options{Transport: http.DefaultTransport, Backoff: retry.Backoff{Min: 1, Max: 1}, PollBackoff: retry.Backoff{Min: 1, Max: time.Millisecond}})
 }

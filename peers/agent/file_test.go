@@ -393,7 +393,7 @@ func TestAModelSeesWhatIsAnswered(t *testing.T) {
 		if !strings.Contains(turn.Prompt, "\nof what is answered: photo \"photo.jpg\" image/jpeg 10 bytes: shown to you as image 2\n") {
 			t.Errorf("the prompt says\n%s", turn.Prompt)
 		}
-		if words := turn.Event.Words(); words != "look at this\n> In reply to Ann:\n> [photo]" {
+		if words := turn.Event.Text(); words != "look at this\n> In reply to Ann:\n> [photo]" {
 			t.Errorf("a program reads %q", words)
 		}
 		asks := dm("e2", "what does it say?")

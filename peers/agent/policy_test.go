@@ -376,7 +376,7 @@ func TestAModeThatIsGoneIsNoFailure(t *testing.T) {
 	s := newStub(nil)
 	s.turn = func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
 		if tries++; tries == 1 {
-			return harness.Outcome{}, fmt.Errorf("a turn: %w", harness.ErrMode)
+			return harness.Outcome{}, fmt.Errorf("a turn: %w", harness.ErrModeUnsupported)
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "done"}, nil
 	}

@@ -160,8 +160,8 @@ func TestChatsWithEqualIDsOfConversationsAreApart(t *testing.T) {
 			if strings.Contains(tn.Prompt, "plugh") == forged {
 				t.Errorf("the prompt of %s is\n%s", tn.Event.EventID, tn.Prompt)
 			}
-			if (tn.Memory() == turns[0].Memory()) == forged {
-				t.Errorf("the memory of %s is %q", tn.Event.EventID, tn.Memory())
+			if (tn.ConversationKey() == turns[0].ConversationKey()) == forged {
+				t.Errorf("the memory of %s is %q", tn.Event.EventID, tn.ConversationKey())
 			}
 		}
 	})

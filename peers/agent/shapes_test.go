@@ -176,7 +176,7 @@ func TestOnlyAnswersReachAChat(t *testing.T) {
 			return model.Anthropic(&model.Options{BaseURL: modelServer(t, list).URL, Model: "m", Key: key})
 		}},
 		{"acp", 40, false, func(*testing.T) harness.Harness {
-			return acp.New([]string{os.Args[0]}, &acp.Options{Env: map[string]string{harnesstest.ACPRole: "fake", "GORACE": "atexit_sleep_ms=0"}})
+			return acp.New([]string{os.Args[0]}, &acp.Options{Env: map[string]string{harnesstest.ACPRoleEnv: "fake", "GORACE": "atexit_sleep_ms=0"}})
 		}},
 		{"a2a", 40, true, func(t *testing.T) harness.Harness {
 			return newElsewhere(t, func(_ context.Context, heard string) string {
@@ -221,7 +221,7 @@ func newPosted(t *testing.T, list []shape) harness.Harness {
 		playing.Go(func() {
 			for i, text := range []string{textAskedFor(list, message), "</think>\n" + again} {
 				raw, _ := json.Marshal(text) //nolint:errcheck // a string
-				err := h.Take(context.Background(), turn, revision, fmt.Sprint(turn, i), &posts.Event{Type: posts.EventMessage, Content: raw})
+				err := h.Handle(context.Background(), turn, revision, fmt.Sprint(turn, i), &posts.Event{Type: posts.EventMessage, Content: raw})
 				if _, refused := errors.AsType[*harness.RefusedError](err); !refused {
 					return
 				}

@@ -44,7 +44,7 @@ func TestWhatAHarnessIsGiven(t *testing.T) {
 		}
 		if diff := cmp.Diff(harness.Event{
 			EventID: "e1", Sequence: 1, Recipient: "agent:lead", Role: "user", IdempotencyKey: shown.Event.IdempotencyKey, Revision: shown.Event.Revision,
-			Said: harness.Said{
+			ChatEvent: harness.ChatEvent{
 				CreatedAt: "2026-06-01T12:00:00Z", Source: harness.Source{Platform: "telegram"}, Conversation: harness.Conversation{ID: "42", Kind: "dm"},
 				Author: harness.Author{ID: "77", Kind: "human", DisplayName: "Will", Username: "will"},
 				Content: []harness.Part{
@@ -52,7 +52,7 @@ func TestWhatAHarnessIsGiven(t *testing.T) {
 					{Type: "file", Name: "a.png", MimeType: "image/png", Ref: "file_1", Size: 1234, Kind: "photo"},
 				},
 			},
-			Ruling: harness.Ruling{
+			Decision: harness.Decision{
 				Directedness: "to_me", Policy: "must_respond", Reason: "direct_message", Priority: "normal", DeadlineMS: 300_000,
 				Mode: "buffered", Context: "thread_window",
 			},

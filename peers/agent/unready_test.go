@@ -92,10 +92,10 @@ func TestTheTriesOfATurnShareOneDeadline(t *testing.T) {
 			return context.Cause(ctx)
 		}, "[0s 42s]", 60 * time.Second},
 		"it wants to be left alone for a while": {func(context.Context) error {
-			return &harness.LaterError{After: 25 * time.Second, Err: errors.New("429")}
+			return &harness.RetryLaterError{After: 25 * time.Second, Err: errors.New("429")}
 		}, "[0s 25s 50s]", 50 * time.Second},
 		"it wants to be left alone for longer": {func(context.Context) error {
-			return &harness.LaterError{After: time.Hour, Err: errors.New("429")}
+			return &harness.RetryLaterError{After: time.Hour, Err: errors.New("429")}
 		}, "[0s]", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestACutAnswerSaysSo(t *testing.T) {
 func TestAFailureSaysInTheChatWhatHelps(t *testing.T) {
 	var lines strings.Builder
 	log := zerolog.New(&lines)
-	failure := fmt.Errorf("%w: %w", harness.ErrPermanent, &harness.ToldError{Told: "The key is refused.", Err: errors.New("https://x/v1 answered 401 (check KEY)")})
+	failure := fmt.Errorf("%w: %w", harness.ErrPermanent, &harness.UserError{Message: "The key is refused.", Err: errors.New("https://x/v1 answered 401 (check KEY)")})
 	says := "well"
 	s := newStub(func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
 		return harness.Outcome{State: harness.Finished, FinalText: says}, failure

@@ -145,7 +145,7 @@ func (w *world) start() {
 	w.t.Helper()
 	db := storetest.Open(w.t, "agent", w.path, agent.Open)
 	opts := w.opts
-	w.stub.caps.OwnTime, w.stub.caps.ReadsSystem = opts.HarnessType == "c2a", opts.HarnessType == "openai"
+	w.stub.caps.Asynchronous, w.stub.caps.UsesSystemPrompt = opts.HarnessType == "c2a", opts.HarnessType == "openai"
 	opts.Peer = &peer.Options{Dial: w.bus.Dial, Token: "secret"}
 	w.db, w.agent = db, agent.New("agent:lead", db, w.stub, &opts)
 	ctx, cancel := context.WithCancel(context.Background())

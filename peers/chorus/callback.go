@@ -82,7 +82,7 @@ func (g *Gateway) takeEvent(ctx context.Context, d *delivery, e *chorus.Event, k
 		return errAway
 	}
 	if e.Type == chorus.EventMessage && d.state == deliveryStale {
-		return agent.Refuse(ctx, d.turn)
+		return agent.RefuseStale(ctx, d.turn)
 	}
 	if g.frameSize(len(d.chat), protocol.NewMessage(protocol.TypeAgentEvent, d.agent.ID(), e)) > g.opts.MaxFrame {
 		return errTooLong
@@ -96,7 +96,7 @@ func (g *Gateway) takeEvent(ctx context.Context, d *delivery, e *chorus.Event, k
 	if key == "" {
 		name = fmt.Sprintf("callback:%d#%d", d.id, n) // "4" may be a key of theirs and a number of ours
 	}
-	return agent.Take(ctx, d.turn, d.revision, name, e)
+	return agent.Handle(ctx, d.turn, d.revision, name, e)
 }
 
 // shorten makes a key fit: what is longer is hashed.

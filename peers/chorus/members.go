@@ -25,12 +25,12 @@ type Agent interface {
 	// Run runs the agent until ctx ends (nil) or the bus refuses it. It is called
 	// once; the other methods may be called before and meanwhile.
 	Run(ctx context.Context) error
-	// Take stores one event that came to the callback of a turn, delivered in that revision; key
+	// Handle stores one event that came to the callback of a turn, delivered in that revision; key
 	// names it among the events of the agent. The error is a forbidden if policy forbids it.
-	Take(ctx context.Context, turn, revision, key string, e *chorus.Event) error
-	// Refuse records a message for words that the turn has no more, and returns the
+	Handle(ctx context.Context, turn, revision, key string, e *chorus.Event) error
+	// RefuseStale records a message for words that the turn has no more, and returns the
 	// forbidden for it.
-	Refuse(ctx context.Context, turn string) error
+	RefuseStale(ctx context.Context, turn string) error
 	// Tools is the MCP endpoint of the tools of one chat, for whoever has a delivery of a turn.
 	Tools(chat, turn, revision string) http.Handler
 }

@@ -23,7 +23,7 @@ import (
 
 // A reader is a harness whose model only reads.
 type reader struct {
-	harness.InTurn
+	harness.Synchronous
 	mu    sync.Mutex
 	turns []string
 }

@@ -84,5 +84,5 @@ type given struct {
 
 // Call runs one tool.
 func (g given) Call(ctx context.Context, name string, arguments json.RawMessage) harness.Result {
-	return g.Tools.Call(harness.WithGiven(ctx, g.turn, g.revision), name, arguments)
+	return g.Tools.Call(harness.WithRevision(ctx, g.turn, g.revision), name, arguments)
 }

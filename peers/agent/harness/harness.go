@@ -26,38 +26,38 @@ var (
 	ErrBudget = errors.New("the turn used up its budget")
 	// ErrStopped: Run has ended or was never started.
 	ErrStopped = errors.New("the harness is not running")
-	// ErrMode: the harness, started anew, no longer takes the injection mode
+	// ErrModeUnsupported: the harness, started anew, no longer takes the injection mode
 	// of the turn. The agent decides on its events again.
-	ErrMode = errors.New("the harness no longer takes this injection mode")
-	// ErrUnreached: the program has not got the turn and will not.
-	ErrUnreached = errors.New("the agent could not be reached")
+	ErrModeUnsupported = errors.New("the harness no longer takes this injection mode")
+	// ErrUnreachable: the program has not got the turn and will not.
+	ErrUnreachable = errors.New("the agent could not be reached")
 )
 
-// A LaterError is an ErrTemporary that says when the turn may run again: not
+// A RetryLaterError is an ErrTemporary that says when the turn may run again: not
 // before After has passed.
-type LaterError struct {
+type RetryLaterError struct {
 	After time.Duration
 	Err   error
 }
 
 // Error returns the text of the cause.
-func (e *LaterError) Error() string { return fmt.Sprintf("%v: %v", ErrTemporary, e.Err) }
+func (e *RetryLaterError) Error() string { return fmt.Sprintf("%v: %v", ErrTemporary, e.Err) }
 
 // Unwrap returns ErrTemporary and the cause.
-func (e *LaterError) Unwrap() []error { return []error{ErrTemporary, e.Err} }
+func (e *RetryLaterError) Unwrap() []error { return []error{ErrTemporary, e.Err} }
 
-// A ToldError says in words for the people of a chat why a turn failed. They hold no
+// A UserError says in words for the people of a chat why a turn failed. They hold no
 // address, name of a key or other setting: those are for the operator, in Err.
-type ToldError struct {
-	Told string // a sentence
-	Err  error
+type UserError struct {
+	Message string // a sentence
+	Err     error
 }
 
 // Error returns the text of the cause.
-func (e *ToldError) Error() string { return e.Err.Error() }
+func (e *UserError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
-func (e *ToldError) Unwrap() error { return e.Err }
+func (e *UserError) Unwrap() error { return e.Err }
 
 // A Harness runs turns. Its methods may be called from any goroutine; turns of
 // different conversations run at the same time, turns of one conversation are
@@ -157,7 +157,7 @@ type Usage struct {
 	CachedTokens int64 // of InputTokens: those that came out of the provider's cache
 	OutputTokens int64
 	USD          float64
-	Rounds       int // requests to the model, retries not counted
+	Iterations   int // requests to the model, retries not counted
 	ToolCalls    int
 }
 
@@ -173,8 +173,8 @@ type Capabilities struct {
 	// The fields below never change in the life of a harness: they are also set
 	// where Capabilities fails.
 
-	OwnTime     bool // it stores deliveries and works on them in its own time: its turns end Accepted
-	ReadsSystem bool // its model reads Turn.System
+	Asynchronous     bool // it stores deliveries and works on them in its own time: its turns end Accepted
+	UsesSystemPrompt bool // its model reads Turn.System
 }
 
 // Injection lists the injection modes that a harness can take.
@@ -223,22 +223,22 @@ func Redact(text string, secrets ...string) string {
 	return keyLike.ReplaceAllString(text, "[redacted]")
 }
 
-// InTurn is the part that harnesses share whose turns end Finished. The zero
+// Synchronous is the part that harnesses share whose turns end Finished. The zero
 // value is ready; Run attaches its host.
-type InTurn struct {
+type Synchronous struct {
 	mu     sync.Mutex
 	report func(Progress)
 }
 
 // Attach has the host told of progress from now on.
-func (i *InTurn) Attach(host Host) {
+func (i *Synchronous) Attach(host Host) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.report = host.Progress
 }
 
 // Report tells the host of progress, if it wants to know.
-func (i *InTurn) Report(p Progress) {
+func (i *Synchronous) Report(p Progress) {
 	i.mu.Lock()
 	report := i.report
 	i.mu.Unlock()
@@ -249,7 +249,7 @@ func (i *InTurn) Report(p Progress) {
 
 // Begin has the attempt stored, and returns the outcome to be filled in. An
 // error, also of a context that has ended, ends the turn.
-func (*InTurn) Begin(ctx context.Context, t *Turn) (Outcome, error) {
+func (*Synchronous) Begin(ctx context.Context, t *Turn) (Outcome, error) {
 	outcome := Outcome{State: Finished, Attempt: t.Attempt}
 	if t.Attempted != nil {
 		if err := t.Attempted(t.Attempt); err != nil {
@@ -260,4 +260,4 @@ func (*InTurn) Begin(ctx context.Context, t *Turn) (Outcome, error) {
 }
 
 // Cancel does nothing: the context of a turn ends it.
-func (*InTurn) Cancel(string, string) {}
+func (*Synchronous) Cancel(string, string) {}

@@ -20,11 +20,11 @@ func TestRedact(t *testing.T) {
 }
 
 func TestResults(t *testing.T) {
-	r := harness.Refused("stay out", map[string]any{"granted": false})
+	r := harness.ErrorResult("stay out", map[string]any{"granted": false})
 	if !r.IsError || r.Text() != "stay out" || string(r.StructuredContent) != `{"granted":false}` {
 		t.Errorf("%+v", r)
 	}
-	if r := harness.Structured(map[string]any{"a": 1}); r.IsError || r.Text() != `{"a":1}` {
+	if r := harness.StructuredResult(map[string]any{"a": 1}); r.IsError || r.Text() != `{"a":1}` {
 		t.Errorf("%+v", r)
 	}
 }

@@ -32,8 +32,8 @@ import (
 
 // TestMain lets the test binary play a C2A or an ACP program.
 func TestMain(m *testing.M) {
-	harnesstest.PlayIfAsked()
-	if os.Getenv(harnesstest.ACPRole) != "" {
+	harnesstest.RunReferenceIfAsked()
+	if os.Getenv(harnesstest.ACPRoleEnv) != "" {
 		harnesstest.ServeACP()
 		return
 	}
@@ -61,7 +61,7 @@ var harnesses = map[string]func(t *testing.T, failing bool) harness.Harness{
 			role = "crash-once " + filepath.Join(t.TempDir(), "crashed")
 		}
 		return acp.New([]string{os.Args[0]}, &acp.Options{
-			Env: map[string]string{harnesstest.ACPRole: role, "GORACE": "atexit_sleep_ms=0"}, Pauses: retry.Backoff{Min: 1, Max: 1},
+			Env: map[string]string{harnesstest.ACPRoleEnv: role, "GORACE": "atexit_sleep_ms=0"}, Backoff: retry.Backoff{Min: 1, Max: 1},
 		})
 	},
 	"chorus": newElsewhere,
@@ -72,7 +72,7 @@ var harnesses = map[string]func(t *testing.T, failing bool) harness.Harness{
 		}
 		state := filepath.Join(t.TempDir(), "state.json")
 		return reference{state, c2a.New([]string{os.Args[0]}, &c2a.Options{
-			Env: harnesstest.Environ(state, faults...), Grace: 500 * time.Millisecond, Pauses: retry.Backoff{Min: 1, Max: 1},
+			Env: harnesstest.Environ(state, faults...), Grace: 500 * time.Millisecond, Backoff: retry.Backoff{Min: 1, Max: 1},
 		})}
 	},
 }
@@ -153,7 +153,7 @@ func modelOptions(t *testing.T, w words, failing bool) *model.Options {
 			if len(results) == 0 {
 				next = &c
 				cancel()
-				return harness.Refused("not called yet", nil), true
+				return harness.ErrorResult("not called yet", nil), true
 			}
 			result := harness.Result{StructuredContent: json.RawMessage(results[0]), IsError: !json.Valid([]byte(results[0]))}
 			results = results[1:]
@@ -289,8 +289,8 @@ func signal(c harnesstest.Call) string {
 func (o *host) turn(conversation, policy, text string) *harness.Turn {
 	e := harness.Event{
 		EventID: "evt_" + conversation, IdempotencyKey: conversation + ":agent",
-		Said:   harness.Said{Conversation: harness.Conversation{ID: conversation, Kind: "dm"}},
-		Ruling: harness.Ruling{Policy: policy, Directedness: "to_me", Mode: "buffered", Reason: "direct_message"},
+		ChatEvent: harness.ChatEvent{Conversation: harness.Conversation{ID: conversation, Kind: "dm"}},
+		Decision:  harness.Decision{Policy: policy, Directedness: "to_me", Mode: "buffered", Reason: "direct_message"},
 	}
 	if text != "" {
 		e.Content = []harness.Part{{Type: "text", Text: text}}
@@ -317,7 +317,7 @@ func (o *host) run(t *harness.Turn, n int) []string {
 		}
 		o.tries = outcome.Attempt
 		want := harness.Finished
-		if o.caps.OwnTime {
+		if o.caps.Asynchronous {
 			want = harness.Accepted
 		}
 		if err != nil || outcome.State != want || outcome.FinalText != "" {
@@ -356,7 +356,7 @@ var hostCases = map[string]struct {
 
 	"a refusal is final": {run: func(o *host) {
 		o.answer = func(context.Context, harnesstest.Call) (harness.Result, bool) {
-			return harness.Refused("the event was answered already", object{"status": "refused"}), true
+			return harness.ErrorResult("the event was answered already", object{"status": "refused"}), true
 		}
 		o.same(o.run(o.turn("C1", "must_respond", "is the deploy blocked?"), 1), "C1 send_message")
 	}},

@@ -21,31 +21,31 @@ type Tools interface {
 	Call(ctx context.Context, name string, arguments json.RawMessage) Result
 }
 
-type overtakenKey struct{}
+type staleCheckKey struct{}
 
-// WithOvertaken lets the tools of a call ask, when they act, whether it came from before a
+// WithStaleCheck lets the tools of a call ask, when they act, whether it came from before a
 // change of its event that the program has not taken yet.
-func WithOvertaken(ctx context.Context, overtaken func() bool) context.Context {
-	return context.WithValue(ctx, overtakenKey{}, overtaken)
+func WithStaleCheck(ctx context.Context, overtaken func() bool) context.Context {
+	return context.WithValue(ctx, staleCheckKey{}, overtaken)
 }
 
-// Overtaken is what WithOvertaken gave; false without it.
-func Overtaken(ctx context.Context) bool {
-	overtaken, ok := ctx.Value(overtakenKey{}).(func() bool)
+// IsStale is what WithStaleCheck gave; false without it.
+func IsStale(ctx context.Context) bool {
+	overtaken, ok := ctx.Value(staleCheckKey{}).(func() bool)
 	return ok && overtaken()
 }
 
-type givenKey struct{}
+type revisionKey struct{}
 
-// WithGiven says which words of a turn whoever calls was given: those of Event.Revision. Tools
+// WithRevision says which words of a turn whoever calls was given: those of Event.Revision. Tools
 // refuse what answers words that the turn has no more. An empty revision is not known.
-func WithGiven(ctx context.Context, turnID, revision string) context.Context {
-	return context.WithValue(ctx, givenKey{}, [2]string{turnID, revision})
+func WithRevision(ctx context.Context, turnID, revision string) context.Context {
+	return context.WithValue(ctx, revisionKey{}, [2]string{turnID, revision})
 }
 
-// Given returns what WithGiven was given, "" without it.
-func Given(ctx context.Context) (turnID, revision string) {
-	given, _ := ctx.Value(givenKey{}).([2]string)
+// RevisionOf returns what WithRevision was given, "" without it.
+func RevisionOf(ctx context.Context) (turnID, revision string) {
+	given, _ := ctx.Value(revisionKey{}).([2]string)
 	return given[0], given[1]
 }
 
@@ -73,10 +73,10 @@ type Content struct {
 	Text string `json:"text"`
 }
 
-// Structured makes a result of a value that marshals to a JSON object; its
+// StructuredResult makes a result of a value that marshals to a JSON object; its
 // text is the same JSON. It panics on a value that cannot be marshalled, which
 // is a mistake of the program.
-func Structured(value any) Result {
+func StructuredResult(value any) Result {
 	raw, err := json.Marshal(value)
 	if err != nil {
 		panic("a tool result cannot be marshalled: " + err.Error())
@@ -84,20 +84,20 @@ func Structured(value any) Result {
 	return Result{Content: []Content{{Type: "text", Text: string(raw)}}, StructuredContent: raw}
 }
 
-// Refused makes an error result: reason tells a model what to do instead.
+// ErrorResult makes an error result: reason tells a model what to do instead.
 // Structured, if not nil, marshals to the result's JSON object.
-func Refused(reason string, structured any) Result {
+func ErrorResult(reason string, structured any) Result {
 	r := Result{IsError: true}
 	if structured != nil {
-		r = Structured(structured)
+		r = StructuredResult(structured)
 		r.IsError = true
 	}
 	r.Content = []Content{{Type: "text", Text: reason}}
 	return r
 }
 
-// Without returns a result that holds no secrets, as a model may read it.
-func (r Result) Without(secrets *redact.Redactor) Result {
+// Redacted returns a result that holds no secrets, as a model may read it.
+func (r Result) Redacted(secrets *redact.Redactor) Result {
 	r.StructuredContent = secrets.Bytes(r.StructuredContent)
 	r.Content = slices.Clone(r.Content)
 	for i := range r.Content {
@@ -118,9 +118,9 @@ func (r Result) Text() string {
 	return text
 }
 
-// NamesTool reports whether what a program calls a tool is the tool of that name: programs
+// IsToolName reports whether what a program calls a tool is the tool of that name: programs
 // write other characters for its dot, and put the name of its server before it.
-func NamesTool(said, name string) bool { return strings.Contains(plainName(said), plainName(name)) }
+func IsToolName(said, name string) bool { return strings.Contains(plainName(said), plainName(name)) }
 
 func plainName(name string) string {
 	return strings.Map(func(c rune) rune {

@@ -38,8 +38,8 @@ type Turn struct {
 	// Prompt is the user turn, ready-made: header, fence and body, or the
 	// knock, or the digest. It contains everything the model may see of Event.
 	Prompt string
-	// Hint tells what was wrong with the answer of the last try; the prompt has it. Empty: nothing was.
-	Hint string
+	// Correction tells what was wrong with the answer of the last try; the prompt has it. Empty: nothing was.
+	Correction string
 	// Images came with the event; the prompt names them in this order. None where
 	// Capabilities.Images is false.
 	Images []Image
@@ -62,9 +62,9 @@ type Image struct {
 	Data     []byte
 }
 
-// Elicits begins the name of what a tool of an MCP server asks while it runs:
+// ElicitPrefix begins the name of what a tool of an MCP server asks while it runs:
 // "elicit:SERVER.TOOL".
-const Elicits = "elicit:"
+const ElicitPrefix = "elicit:"
 
 // An Approver has people decide whether tools may run.
 type Approver interface {
@@ -76,10 +76,10 @@ type Approver interface {
 	Approve(ctx context.Context, tool string, arguments json.RawMessage) error
 }
 
-// Memory names the conversation and thread for what a harness remembers from one
+// ConversationKey names the conversation and thread for what a harness remembers from one
 // turn to the next. Ids of conversations are those that their chats gave them, and
 // may be alike; in Telegram the id of a conversation is the chat's own.
-func (t *Turn) Memory() string {
+func (t *Turn) ConversationKey() string {
 	conversation := t.Event.Conversation
 	key := conversation.ID + "\x1f" + conversation.ThreadID
 	if t.Chat == "" || t.Event.Digest || t.Chat == "tg:"+conversation.ID {
@@ -98,15 +98,15 @@ type Event struct {
 	Role           string   // "user" unless the agent says otherwise
 	IdempotencyKey string   // stable over attempts with the same words
 	Revision       string   // tells its words from those before and after an edit
-	Said
-	Ruling
+	ChatEvent
+	Decision
 	Knock  *Knock // set for notify; then Content is nil
 	Digest bool   // a rolled-up summary
 }
 
-// Words joins the fragments of an event: of each its text, or the kinds of its
+// Text joins the fragments of an event: of each its text, or the kinds of its
 // files where it has none.
-func (e *Event) Words() string {
+func (e *Event) Text() string {
 	if e.Signal != "" {
 		return "(reaction: " + e.Signal + ")"
 	}
@@ -128,7 +128,7 @@ func (e *Event) Words() string {
 		case p.Type == "quote":
 			flush()
 			silent = false // what follows are its files, which it tells of
-			lines = append(lines, p.Quoted())
+			lines = append(lines, p.QuoteText())
 		case p.Text != "": // of a voice message
 			lines = append(lines, "("+p.Kind+", as transcribed: "+p.Text+")")
 		case silent:
@@ -139,8 +139,8 @@ func (e *Event) Words() string {
 	return strings.Join(lines, "\n")
 }
 
-// Said is what happened in a chat, as its bridge tells it.
-type Said struct {
+// ChatEvent is what happened in a chat, as its bridge tells it.
+type ChatEvent struct {
 	CreatedAt    string // RFC 3339
 	Source       Source
 	Conversation Conversation
@@ -153,16 +153,16 @@ type Said struct {
 	Obligation *protocol.Obligation // what its author waits for
 }
 
-// Oblige says that the author of an event waits for agents.
-func (s *Said) Oblige(o *attention.Obligation, recipients []string) {
+// SetObligation says that the author of an event waits for agents.
+func (s *ChatEvent) SetObligation(o *attention.Obligation, recipients []string) {
 	s.Obligation = &protocol.Obligation{Blocks: string(o.Blocks), DefaultAction: o.DefaultAction}
 	for _, id := range recipients {
 		s.Recipients = append(s.Recipients, protocol.Party{ID: id, Kind: string(attention.AuthorAgent)})
 	}
 }
 
-// A Ruling is what attention decided about an event.
-type Ruling struct {
+// A Decision is what attention decided about an event.
+type Decision struct {
 	Directedness string // to_me, to_my_role, to_other, ambient
 	Policy       string // must_respond, may_respond, ack_only, must_not_respond
 	Reason       string // why, such as "direct_message"
@@ -172,10 +172,10 @@ type Ruling struct {
 	Context      string // thread_window and the like; may be empty
 }
 
-// RulingOf returns a decision as its event carries it, with the policy in the words
+// NewDecision returns a decision as its event carries it, with the policy in the words
 // of the draft in use.
-func RulingOf(d *attention.Decision, policy attention.Policy) Ruling {
-	return Ruling{
+func NewDecision(d *attention.Decision, policy attention.Policy) Decision {
+	return Decision{
 		Directedness: string(d.Directedness), Policy: string(policy), Reason: d.Reason, Priority: string(d.Priority),
 		DeadlineMS: d.DeadlineMS, Mode: string(d.Injection), Context: d.Context,
 	}
@@ -229,8 +229,8 @@ type Part struct {
 	Kind     string `json:"-"` // of a file: photo, voice and the like
 }
 
-// Quoted returns a quote as lines of Markdown, for a content that is one text.
-func (p *Part) Quoted() string {
+// QuoteText returns a quote as lines of Markdown, for a content that is one text.
+func (p *Part) QuoteText() string {
 	return "> In reply to " + cmp.Or(p.Name, "somebody") + ":\n> " + strings.ReplaceAll(p.Text, "\n", "\n> ")
 }
 

@@ -71,7 +71,7 @@ func (args *askChoiceArguments) check() string {
 func (b *Toolset) askChoice(ctx context.Context, args *askChoiceArguments) harness.Result {
 	args.Question = strings.TrimSpace(attention.Answer(args.Question))
 	if problem := args.check(); problem != "" {
-		return harness.Refused(problem, result{Status: "refused", Reason: "invalid"})
+		return harness.ErrorResult(problem, result{Status: "refused", Reason: "invalid"})
 	}
 	b.refreshBroker(ctx, args.InReplyTo)
 	answer := b.act(ctx, askChoiceTool, args.InReplyTo, result{Status: "refused"}, args.ask)

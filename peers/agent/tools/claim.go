@@ -47,11 +47,11 @@ func (b *Toolset) claim(ctx context.Context, args *claimArguments) harness.Resul
 	}
 	grant, err := b.acquire(ctx, id, ttl, (*mailbox.Tx).Grant)
 	if err != nil {
-		return harness.Refused("The claim could not be made: "+err.Error()+". Try again in a moment, or stay out.",
+		return harness.ErrorResult("The claim could not be made: "+err.Error()+". Try again in a moment, or stay out.",
 			result{Granted: new(false), Reason: "unavailable"})
 	}
 	b.kit.Failpoint("acted")
-	return harness.Structured(result{Granted: &grant.Granted, Owner: grant.Owner, Token: grant.Token, ExpiresAt: grant.ExpiresAt})
+	return harness.StructuredResult(result{Granted: &grant.Granted, Owner: grant.Owner, Token: grant.Token, ExpiresAt: grant.ExpiresAt})
 }
 
 // permitClaim checks that there is something to claim, and reports whether it is refused.

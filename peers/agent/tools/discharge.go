@@ -60,7 +60,7 @@ type dischargeArguments struct {
 // discharge closes what the agent waits for: here, and at the broker, whose log settles it.
 func (b *Toolset) discharge(ctx context.Context, args *dischargeArguments) harness.Result {
 	refused := func(advice, reason string) harness.Result {
-		return harness.Refused(advice, result{Status: "refused", Reason: reason})
+		return harness.ErrorResult(advice, result{Status: "refused", Reason: reason})
 	}
 	switch {
 	case args.EventID == "" || args.Recipient == "" || len(args.EventID)+len(args.Recipient) > 2*maxID:
@@ -95,7 +95,7 @@ func (b *Toolset) discharge(ctx context.Context, args *dischargeArguments) harne
 	if problem != "" {
 		return refused(problem, "not_discharged")
 	}
-	return harness.Structured(result{Status: "discharged"})
+	return harness.StructuredResult(result{Status: "discharged"})
 }
 
 // obliging are the arguments by which a message obliges.

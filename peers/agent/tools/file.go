@@ -46,18 +46,18 @@ func (b *Toolset) readFile(ctx context.Context, args *readFileArguments) harness
 	case v.Err() != nil:
 		return broken(v.Err())
 	case e == nil || reach != nil && !slices.Contains(reach, e.Chat):
-		return harness.Refused("There is no such event that this turn may read. Name one of chat.list_events.", nil)
+		return harness.ErrorResult("There is no such event that this turn may read. Name one of chat.list_events.", nil)
 	case e.Deleted:
-		return harness.Refused("That message was deleted.", nil)
+		return harness.ErrorResult("That message was deleted.", nil)
 	case n < 1 || n > len(e.Files()):
-		return harness.Refused(fmt.Sprintf("That event has %s.", text.Count(len(e.Files()), "file")), nil)
+		return harness.ErrorResult(fmt.Sprintf("That event has %s.", text.Count(len(e.Files()), "file")), nil)
 	}
 	a := &e.Files()[n-1]
 	said, err := b.kit.Files.Read(ctx, e.Chat, a)
 	if err != nil {
-		return harness.Refused("The file cannot be read: "+files.Problem(err)+".", nil)
+		return harness.ErrorResult("The file cannot be read: "+files.Problem(err)+".", nil)
 	}
-	return harness.Structured(pageOf(a.Name, said, args.Offset))
+	return harness.StructuredResult(pageOf(a.Name, said, args.Offset))
 }
 
 // A page is a part of what a file says.

@@ -66,7 +66,7 @@ func (b *Toolset) note(ctx context.Context, name string, arguments json.RawMessa
 // IsOwn reports whether a program means one of our tools, by whatever it calls it.
 func (b *Toolset) IsOwn(name string) bool {
 	for _, r := range b.rows() {
-		if harness.NamesTool(name, r.tool.Name) {
+		if harness.IsToolName(name, r.tool.Name) {
 			return true
 		}
 	}

@@ -49,7 +49,7 @@ func (b *Toolset) post(ctx context.Context, args *postArguments) harness.Result 
 		problem = "reason is empty. Say why you speak; it is recorded."
 	}
 	if problem != "" {
-		return harness.Refused(problem, result{Status: "refused", Reason: "invalid"})
+		return harness.ErrorResult(problem, result{Status: "refused", Reason: "invalid"})
 	}
 	var given result
 	var refusal attention.Refusal
@@ -64,15 +64,15 @@ func (b *Toolset) post(ctx context.Context, args *postArguments) harness.Result 
 	})
 	switch {
 	case errors.Is(err, outbox.ErrFull):
-		return harness.Refused("Too many messages wait to be sent. Try again later.", result{Status: "refused", Reason: "outbox_full"})
+		return harness.ErrorResult("Too many messages wait to be sent. Try again later.", result{Status: "refused", Reason: "outbox_full"})
 	case err != nil:
 		return broken(err)
 	}
 	b.kit.Failpoint("acted")
 	if refusal.Refused() {
-		return harness.Refused(refusal.Advice, given)
+		return harness.ErrorResult(refusal.Advice, given)
 	}
-	return harness.Structured(given)
+	return harness.StructuredResult(given)
 }
 
 func eventID(e *mailbox.Entry) string {

@@ -114,7 +114,7 @@ type listArguments mailbox.Filter
 
 func (b *Toolset) listEvents(ctx context.Context, args *listArguments) harness.Result {
 	if problem := args.readSince(); problem != "" {
-		return harness.Refused(problem, nil)
+		return harness.ErrorResult(problem, nil)
 	}
 	args.Limit = clampLimit(args.Limit)
 	v := b.kit.Mailbox.View(ctx)
@@ -130,7 +130,7 @@ func (b *Toolset) listEvents(ctx context.Context, args *listArguments) harness.R
 		answer.Events = append(answer.Events, listedOf(e))
 		answer.Next = strconv.FormatInt(e.Seq, 10)
 	}
-	return harness.Structured(answer)
+	return harness.StructuredResult(answer)
 }
 
 // readSince reads a time, or a number of an earlier call, and says what is wrong with it.
@@ -176,7 +176,7 @@ func (b *Toolset) readThread(ctx context.Context, args *threadArguments) harness
 	case v.Err() != nil:
 		return broken(v.Err())
 	case !known:
-		return harness.Refused("There is no such conversation that this turn may read. Give the conversation id of an event of chat.list_events.", nil)
+		return harness.ErrorResult("There is no such conversation that this turn may read. Give the conversation id of an event of chat.list_events.", nil)
 	}
 	messages := []listed{}
 	for _, line := range lines {
@@ -191,5 +191,5 @@ func (b *Toolset) readThread(ctx context.Context, args *threadArguments) harness
 			Conversation: harness.Conversation{ID: s.Conversation, ThreadID: s.Thread},
 		})
 	}
-	return harness.Structured(map[string]any{"messages": messages})
+	return harness.StructuredResult(map[string]any{"messages": messages})
 }

@@ -64,9 +64,9 @@ func (b *Toolset) remind(ctx context.Context, args *remindArguments) harness.Res
 	}
 	b.kit.Failpoint("reminding")
 	if refusal.Refused() {
-		return harness.Refused(refusal.Advice, given)
+		return harness.ErrorResult(refusal.Advice, given)
 	}
-	return harness.Structured(given)
+	return harness.StructuredResult(given)
 }
 
 // remind does what the arguments ask for, in the chat of the turn or of the toolbox. Only a toolbox

@@ -72,12 +72,12 @@ func (args *sendArguments) check() string {
 
 func (b *Toolset) sendMessage(ctx context.Context, args *sendArguments) harness.Result {
 	if answer := attention.Answer(args.Text); answer == "" && args.Text != "" {
-		return harness.Refused(notForPeople.Advice, result{Status: "refused", Reason: notForPeople.Reason})
+		return harness.ErrorResult(notForPeople.Advice, result{Status: "refused", Reason: notForPeople.Reason})
 	} else {
 		args.Text = answer
 	}
 	if problem := args.check(); problem != "" {
-		return harness.Refused(problem, result{Status: "refused", Reason: "invalid"})
+		return harness.ErrorResult(problem, result{Status: "refused", Reason: "invalid"})
 	}
 	b.refreshBroker(ctx, args.InReplyTo)
 	answer := b.act(ctx, sendMessageTool, args.InReplyTo, result{Status: "refused"}, args.send)
@@ -235,7 +235,7 @@ func (k *Provider) SendOutput(ctx context.Context, t *mailbox.Turn, o harness.Ou
 			return fmt.Errorf("claiming %s: %w", t.EventID, err)
 		}
 	}
-	refusal, err := b.try(harness.WithGiven(ctx, t.ID, o.Revision), outputTool, t.EventID, func(now *try) { say(now, t.ID, o) })
+	refusal, err := b.try(harness.WithRevision(ctx, t.ID, o.Revision), outputTool, t.EventID, func(now *try) { say(now, t.ID, o) })
 	if err != nil {
 		return err
 	}

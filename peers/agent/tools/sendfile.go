@@ -58,7 +58,7 @@ func (b *Toolset) sendFile(ctx context.Context, args *sendFileArguments) harness
 		err = fmt.Errorf("a caption has at most %d characters: send the rest with chat.send_message", protocol.MaxCaption)
 	}
 	if err != nil {
-		return harness.Refused("The file was not sent: "+err.Error()+".", result{Status: "refused", Reason: "invalid"})
+		return harness.ErrorResult("The file was not sent: "+err.Error()+".", result{Status: "refused", Reason: "invalid"})
 	}
 	b.refreshBroker(ctx, args.InReplyTo)
 	file := &protocol.File{Name: filepath.Base(args.Path), Data: data}

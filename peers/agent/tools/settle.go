@@ -56,7 +56,7 @@ type reactArguments struct {
 func (b *Toolset) react(ctx context.Context, args *reactArguments) harness.Result {
 	row, err := attention.ParseSignal(args.Signal)
 	if err != nil {
-		return harness.Refused("Invalid params: "+err.Error()+".", nil)
+		return harness.ErrorResult("Invalid params: "+err.Error()+".", nil)
 	}
 	return b.act(ctx, reactTool, args.id(), result{Signal: row.Signal}, func(t *try) result {
 		b.signal(t, row, text.Prefix(args.ETA, maxETA))

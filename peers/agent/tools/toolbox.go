@@ -109,7 +109,7 @@ func reading[T any](run func(b *Toolset, ctx context.Context, args *T) harness.R
 	return func(b *Toolset, ctx context.Context, arguments json.RawMessage) harness.Result {
 		var args T
 		if err := json.Unmarshal(arguments, &args); err != nil {
-			return harness.Refused("The arguments are not what the tool takes: "+err.Error()+". See its input schema.", nil)
+			return harness.ErrorResult("The arguments are not what the tool takes: "+err.Error()+". See its input schema.", nil)
 		}
 		return run(b, ctx, &args)
 	}
@@ -148,11 +148,11 @@ func (b *Toolset) Call(ctx context.Context, name string, arguments json.RawMessa
 		if !r.tool.ReadOnly {
 			b.kit.OnChange()
 		}
-		result = b.addLost(ctx, result).Without(b.kit.Redact)
+		result = b.addLost(ctx, result).Redacted(b.kit.Redact)
 		b.note(ctx, name, arguments, result)
 		return result
 	}
-	return harness.Refused(fmt.Sprintf("There is no tool %q. Use one of those of tools/list.", name), nil)
+	return harness.ErrorResult(fmt.Sprintf("There is no tool %q. Use one of those of tools/list.", name), nil)
 }
 
 // addLost adds to the result of a tool what was not delivered of what its turn said.
@@ -220,16 +220,16 @@ func (b *Toolset) act(ctx context.Context, tool harness.Tool, id string, refused
 	switch {
 	case errors.Is(err, outbox.ErrFull):
 		refused.Reason = "outbox_full"
-		return harness.Refused("Too many messages wait to be sent. Try again later.", refused)
+		return harness.ErrorResult("Too many messages wait to be sent. Try again later.", refused)
 	case err != nil:
 		return broken(err)
 	}
 	b.kit.Failpoint("acted")
 	if refusal.Refused() {
 		refused.Reason = refusal.Reason
-		return harness.Refused(refusal.Advice, refused)
+		return harness.ErrorResult(refusal.Advice, refused)
 	}
-	return harness.Structured(given)
+	return harness.StructuredResult(given)
 }
 
 // try acts on an event in one transaction, and records a refusal.
@@ -249,7 +249,7 @@ func (b *Toolset) try(ctx context.Context, tool, id string, do func(t *try)) (re
 }
 
 func broken(err error) harness.Result {
-	return harness.Refused("The agent could not store this: "+err.Error()+". Try once more.", nil)
+	return harness.ErrorResult("The agent could not store this: "+err.Error()+". Try once more.", nil)
 }
 
 var (
@@ -302,7 +302,7 @@ func (b *Toolset) look(tx *mailbox.Tx, id string) *try {
 		return t
 	}
 	t.event, t.turn = e, turn
-	if turn != nil && e.Open() && (turn.State == mailbox.TurnWithdrawn || turn.State == mailbox.TurnCancelled || harness.Overtaken(tx.Context()) || outdated(tx, turn)) {
+	if turn != nil && e.Open() && (turn.State == mailbox.TurnWithdrawn || turn.State == mailbox.TurnCancelled || harness.IsStale(tx.Context()) || outdated(tx, turn)) {
 		t.refuse(cancelled)
 	}
 	return t
@@ -310,7 +310,7 @@ func (b *Toolset) look(tx *mailbox.Tx, id string) *try {
 
 // outdated reports whether who calls was given other words of a turn than it has now.
 func outdated(tx *mailbox.Tx, turn *mailbox.Turn) bool {
-	id, revision := harness.Given(tx.Context())
+	id, revision := harness.RevisionOf(tx.Context())
 	if id != turn.ID || revision == "" {
 		return false
 	}

@@ -102,11 +102,11 @@ func (b *Toolset) pass(ctx context.Context, method string, params any) harness.R
 	var refused *collab.Error
 	switch {
 	case errors.As(err, &refused):
-		return harness.Refused(refused.Message, map[string]any{"error": map[string]any{
+		return harness.ErrorResult(refused.Message, map[string]any{"error": map[string]any{
 			"code": refused.Code, "message": refused.Message, "details": refused.Details,
 		}})
 	case err != nil:
-		return harness.Refused("The collaboration broker could not be asked: "+err.Error()+". Try again later.", nil)
+		return harness.ErrorResult("The collaboration broker could not be asked: "+err.Error()+". Try again later.", nil)
 	case len(result) == 0:
 		result = json.RawMessage("{}")
 	}
@@ -167,11 +167,11 @@ func (b *Toolset) ask(ctx context.Context, args *askArguments) harness.Result {
 		args.Title = strings.TrimSpace(attention.Answer(args.Title))
 		switch {
 		case args.Title == "":
-			return harness.Refused("title is empty, or nothing in it is for people.", nil)
+			return harness.ErrorResult("title is empty, or nothing in it is for people.", nil)
 		case len(args.Title) > maxQuestion:
-			return harness.Refused(fmt.Sprintf("title has %d bytes; at most %d are shown to a person. Shorten it.", len(args.Title), maxQuestion), nil)
+			return harness.ErrorResult(fmt.Sprintf("title has %d bytes; at most %d are shown to a person. Shorten it.", len(args.Title), maxQuestion), nil)
 		case many:
-			return harness.Refused(fmt.Sprintf("%d questions were asked for this event. Wait for their answers.", mailbox.MaxQuestions), nil)
+			return harness.ErrorResult(fmt.Sprintf("%d questions were asked for this event. Wait for their answers.", mailbox.MaxQuestions), nil)
 		}
 		args.AskedOfID = there.PersonIdentity()
 		if args.ID == "" { // asked again by a turn that begins anew, it is the same question

@@ -41,7 +41,7 @@ func (r *Runner) show(tx *mailbox.Tx, j *job) (carrier *mailbox.Entry) {
 		shown.Event, shown.Deferrals = r.eventOf(carrier, parts, t, j.version), carrier.Deferrals
 		j.prompt, j.parts = r.promptOf(tx, carrier, parts), parts
 		if t.Body != "" {
-			shown.Hint = t.Body
+			shown.Correction = t.Body
 			j.prompt.Notes = append(j.prompt.Notes, "last_try: "+t.Body)
 		}
 	}
@@ -107,11 +107,11 @@ func (r *Runner) eventOf(e *mailbox.Entry, parts []*mailbox.Entry, t *mailbox.Tu
 	d := &e.Decision
 	event := harness.Event{
 		EventID: e.EventID, Sequence: e.Seq, Recipient: r.opts.Self.ID, Role: "user", IdempotencyKey: e.EventID + ":" + r.opts.Self.ID,
-		Said: harness.Said{
+		ChatEvent: harness.ChatEvent{
 			CreatedAt: e.Content.CreatedAt, Source: harness.Source{Platform: platformOf(e.Chat)}, Signal: e.Content.Signal,
 			Conversation: tools.ConversationOf(&e.Content), Author: harness.Author(*e.Content.Author), Mentions: e.Content.Mentions,
 		},
-		Ruling: harness.RulingOf(d, d.Policy.In(v)),
+		Decision: harness.NewDecision(d, d.Policy.In(v)),
 	}
 	if v == attention.Version0811 {
 		event.Recipients, event.Obligation = e.Content.Recipients, e.Content.Obligation
@@ -250,12 +250,12 @@ func (r *Runner) showDigest(tx *mailbox.Tx, shown *harness.Turn, t *mailbox.Turn
 	shown.Event = harness.Event{
 		EventID: t.EventID, MergedEventIDs: d.EventIDs, Sequence: t.Seq, Recipient: r.opts.Self.ID, Role: "user",
 		IdempotencyKey: t.EventID + ":" + r.opts.Self.ID, Digest: true,
-		Said: harness.Said{
+		ChatEvent: harness.ChatEvent{
 			CreatedAt: t.FirstAt.Format(time.RFC3339), Source: harness.Source{Platform: "hubbub"},
 			Conversation: harness.Conversation{ID: "digest", Kind: "system"}, Author: harness.Author{ID: "hubbub", Kind: "system"},
 			Content: []harness.Part{{Type: "text", Text: d.Summary}},
 		},
-		Ruling: harness.Ruling{
+		Decision: harness.Decision{
 			Directedness: string(attention.DirectedAmbient), Policy: string(d.Policy), Reason: d.Reason,
 			Priority: string(attention.PriorityLow), Mode: string(attention.ModeDigest),
 		},

@@ -117,7 +117,7 @@ func TestAFailedTurnWaitsLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Runner{opts: Options{FirstRetry: 2 * time.Second}}
 		later := func(after time.Duration) error {
-			return fmt.Errorf("asked: %w", &harness.LaterError{After: after, Err: errors.New("busy")})
+			return fmt.Errorf("asked: %w", &harness.RetryLaterError{After: after, Err: errors.New("busy")})
 		}
 		for _, c := range []struct {
 			failures int

@@ -130,8 +130,8 @@ func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error) {
 	again := r.retryAt(t, failure)
 	stopped := errors.Is(failure, ErrStopping) || errors.Is(failure, harness.ErrStopped) || errors.Is(failure, context.Canceled)
 	switch {
-	case !acted && errors.Is(failure, harness.ErrMode):
-		tx.DecideAgain(t, e, harness.ErrMode.Error())
+	case !acted && errors.Is(failure, harness.ErrModeUnsupported):
+		tx.DecideAgain(t, e, harness.ErrModeUnsupported.Error())
 		return
 	case !acted && stopped:
 		t.Deadline = time.Time{}
@@ -158,11 +158,11 @@ func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error) {
 
 // noticeOf is what the people of a chat read of a failure.
 func (r *Runner) noticeOf(failure error) string {
-	told, known := errors.AsType[*harness.ToldError](failure)
+	told, known := errors.AsType[*harness.UserError](failure)
 	switch {
 	case known:
-		return told.Told
-	case errors.Is(failure, harness.ErrUnreached):
+		return told.Message
+	case errors.Is(failure, harness.ErrUnreachable):
 		return protocol.PeerID(r.opts.Self.ID).Name() + " could not be reached, so this message was not delivered to it."
 	case errors.Is(failure, harness.ErrBudget):
 		return "I could not finish an answer within what one turn may take. Please ask for less at once."
@@ -214,7 +214,7 @@ func isPowerOfTen(n int) bool {
 // doubles, and no sooner than whoever failed it wants to be asked.
 func (r *Runner) retryAt(t *mailbox.Turn, failure error) time.Time {
 	pause := r.opts.FirstRetry << t.Failures
-	if later, ok := errors.AsType[*harness.LaterError](failure); ok {
+	if later, ok := errors.AsType[*harness.RetryLaterError](failure); ok {
 		pause = max(pause, later.After)
 	}
 	return time.Now().Add(pause)

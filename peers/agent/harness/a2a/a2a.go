@@ -30,8 +30,8 @@ type Options struct {
 	Transport     http.RoundTripper      // default: public addresses alone
 	InitTimeout   time.Duration          // until the card must have come; default 30 s
 	CancelTimeout time.Duration          // until a cancelled task must have ended; default 5 s
-	Pauses        retry.Backoff          // before the card is asked for again; default 1 s to 60 s
-	Polls         retry.Backoff          // before a task is asked for again; default 1 s to 10 s
+	Backoff       retry.Backoff          // before the card is asked for again; default 1 s to 60 s
+	PollBackoff   retry.Backoff          // before a task is asked for again; default 1 s to 10 s
 	Log           *zerolog.Logger
 }
 
@@ -43,18 +43,18 @@ func (o *Options) withDefaults() Options {
 	}
 	defaults.Positive(&out.InitTimeout, 30*time.Second)
 	defaults.Positive(&out.CancelTimeout, 5*time.Second)
-	defaults.Set(&out.Polls, retry.Backoff{Min: time.Second, Max: 10 * time.Second})
+	defaults.Set(&out.PollBackoff, retry.Backoff{Min: time.Second, Max: 10 * time.Second})
 	defaults.Log(&out.Log)
 	return out
 }
 
 // A Harness drives one agent elsewhere.
 type Harness struct {
-	harness.InTurn
+	harness.Synchronous
 	url    string
 	opts   Options
 	client *http.Client
-	life   *subprocess.Life[agent]
+	life   *subprocess.Supervisor[agent]
 	talks  *harness.Recent[string, talk] // by Turn.Memory
 }
 
@@ -79,7 +79,7 @@ type agent struct {
 
 // New makes a harness of the agent whose card is below address. It starts nothing.
 func New(address string, opts *Options) *Harness {
-	h := &Harness{url: address, opts: opts.withDefaults(), life: subprocess.NewLife[agent](), talks: harness.NewRecent[string, talk](maxTalks)}
+	h := &Harness{url: address, opts: opts.withDefaults(), life: subprocess.NewSupervisor[agent](), talks: harness.NewRecent[string, talk](maxTalks)}
 	d := &door{out: h.opts.Transport, token: h.opts.Token}
 	if home, err := url.Parse(address); err == nil {
 		d.home = placeOf(home)
@@ -95,7 +95,7 @@ func New(address string, opts *Options) *Harness {
 // (nil) or the agent can never be spoken with (an error that wraps harness.ErrPermanent).
 func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	h.Attach(host)
-	return h.life.Keep(ctx, h.opts.Pauses, h.opts.Log, h.serve)
+	return h.life.Run(ctx, h.opts.Backoff, h.opts.Log, h.serve)
 }
 
 // serve asks for the card, and waits until the agent is lost.
@@ -104,7 +104,7 @@ func (h *Harness) serve(ctx context.Context) error {
 	if err != nil {
 		return h.words(err)
 	}
-	h.life.Set(a)
+	h.life.SetCurrent(a)
 	select {
 	case err := <-a.lost:
 		return h.words(err)
@@ -159,7 +159,7 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (h
 	if err != nil || t.Event.Policy != string(attention.PolicyMustRespond) || t.Event.Knock != nil {
 		return outcome, err
 	}
-	outcome.Usage = harness.Usage{Model: "a2a", Rounds: 1}
+	outcome.Usage = harness.Usage{Model: "a2a", Iterations: 1}
 	x := &exchange{h: h, a: a, turn: t}
 	for anew := true; anew; {
 		anew = x.run(quiet(ctx))

@@ -164,7 +164,7 @@ func (e *elsewhere) Cancel(_ context.Context, x *a2asrv.ExecutorContext) iter.Se
 func (e *elsewhere) join(t *testing.T, report func(harness.Progress)) harness.Harness {
 	t.Helper()
 	h := a2a.New(e.URL+"/below", &a2a.Options{
-		Token: func() (string, error) { return token, nil }, Pauses: retry.Backoff{Min: 1, Max: 1}, Polls: retry.Backoff{Min: 1, Max: time.Millisecond},
+		Token: func() (string, error) { return token, nil }, Backoff: retry.Backoff{Min: 1, Max: 1}, PollBackoff: retry.Backoff{Min: 1, Max: time.Millisecond},
 		Transport: outside.NewTransport(outside.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")})),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -182,8 +182,8 @@ func (e *elsewhere) join(t *testing.T, report func(harness.Progress)) harness.Ha
 func turn(words string) *harness.Turn {
 	return &harness.Turn{
 		ID: "t_" + words, Attempt: 1, Chat: "tg:42", System: "our rules", Prompt: "our prompt", Event: harness.Event{
-			EventID: "e_" + words, IdempotencyKey: "key of " + words, Ruling: harness.Ruling{Policy: "must_respond"},
-			Said: harness.Said{
+			EventID: "e_" + words, IdempotencyKey: "key of " + words, Decision: harness.Decision{Policy: "must_respond"},
+			ChatEvent: harness.ChatEvent{
 				Conversation: harness.Conversation{ID: "42", Kind: "dm"}, Author: harness.Author{ID: "77", DisplayName: "Will"},
 				Content: []harness.Part{{Type: "text", Text: words}},
 			},
@@ -219,7 +219,7 @@ func TestWhatBecomesOfATask(t *testing.T) {
 			t.Errorf("a task that failed: %v", err)
 		}
 		_, err = h.Turn(t.Context(), turn("login"), nil)
-		if told, ok := errors.AsType[*harness.ToldError](err); !ok || !strings.Contains(told.Told, "log in") {
+		if told, ok := errors.AsType[*harness.UserError](err); !ok || !strings.Contains(told.Message, "log in") {
 			t.Errorf("a task that wants a login: %v", err)
 		}
 	})
@@ -358,7 +358,7 @@ func TestWhyATurnFails(t *testing.T) {
 	for status, temporary := range map[int]bool{401: false, 307: false, 503: true, 429: true} {
 		e.refuse = status
 		_, err := h.Turn(t.Context(), turn("hello"), nil)
-		told, _ := errors.AsType[*harness.ToldError](err)
+		told, _ := errors.AsType[*harness.UserError](err)
 		if errors.Is(err, harness.ErrTemporary) != temporary || temporary == (told != nil) || !strings.Contains(err.Error(), fmt.Sprint("it answered ", status)) {
 			t.Errorf("HTTP %d: %v", status, err)
 		}

@@ -112,7 +112,7 @@ const (
 
 // permanent makes the error of a failure that sending again does not mend.
 func permanent(words string, err error) error {
-	return fmt.Errorf("%w: %w", harness.ErrPermanent, &harness.ToldError{Told: words, Err: err})
+	return fmt.Errorf("%w: %w", harness.ErrPermanent, &harness.UserError{Message: words, Err: err})
 }
 
 // statusVerdict says what an answer over HTTP that is none of the protocol means for a turn.

@@ -35,7 +35,7 @@ type exchange struct {
 // anew: the agent elsewhere knows the conversation no more.
 func (x *exchange) run(ctx context.Context) (anew bool) {
 	x.err = nil
-	key := x.turn.Memory()
+	key := x.turn.ConversationKey()
 	past, known := x.h.talks.Get(key)
 	request := &sdk.SendMessageRequest{Message: x.said(past), Config: &sdk.SendMessageConfig{ReturnImmediately: !x.a.streams}}
 	hearing, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -77,12 +77,12 @@ func (x *exchange) run(ctx context.Context) (anew bool) {
 // said is the message of the turn.
 func (x *exchange) said(past talk) *sdk.Message {
 	e := &x.turn.Event
-	words := e.Words()
+	words := e.Text()
 	if e.Conversation.Kind != "dm" {
 		words = e.Author.Name() + ": " + words
 	}
 	id := e.IdempotencyKey
-	if hint := x.turn.Hint; hint != "" { // it is to answer anew, and knows a message by its id
+	if hint := x.turn.Correction; hint != "" { // it is to answer anew, and knows a message by its id
 		words, id = words+"\n\n("+hint+")", id+"~again"
 	}
 	m := &sdk.Message{ID: id, Role: sdk.MessageRoleUser, ContextID: past.context, TaskID: past.task, Parts: sdk.ContentParts{sdk.NewTextPart(words)}}
@@ -117,7 +117,7 @@ func (x *exchange) over() bool {
 // follow asks for a task until it is over, or ctx ends, and then cancels it.
 func (x *exchange) follow(ctx context.Context) {
 	for tries := 1; !x.over(); tries++ {
-		if retry.Sleep(ctx, x.h.opts.Polls.After(tries)); ctx.Err() != nil {
+		if retry.Sleep(ctx, x.h.opts.PollBackoff.After(tries)); ctx.Err() != nil {
 			x.cancel(ctx)
 			return
 		}
@@ -263,7 +263,7 @@ func (x *exchange) verdict(ctx context.Context) error {
 	case errors.Is(err, sdk.ErrInternalError), errors.Is(err, sdk.ErrServerError):
 		return fmt.Errorf("%w: %w", harness.ErrTemporary, shown)
 	case errors.As(err, &refusal):
-		return &harness.ToldError{Told: toldRefused, Err: shown}
+		return &harness.UserError{Message: toldRefused, Err: shown}
 	}
 	select {
 	case x.a.lost <- err: // the card is asked for anew
@@ -281,10 +281,10 @@ func (x *exchange) ended() error {
 		return x.h.words(fmt.Errorf("its task ended as %s: %s", strings.ToLower(strings.TrimPrefix(string(x.state), "TASK_STATE_")), words))
 	case sdk.TaskStateRejected:
 		if words == "" {
-			return &harness.ToldError{Told: toldRefused, Err: x.h.words(errors.New("it rejected the task"))}
+			return &harness.UserError{Message: toldRefused, Err: x.h.words(errors.New("it rejected the task"))}
 		}
 	case sdk.TaskStateAuthRequired:
-		return &harness.ToldError{Told: toldLogin, Err: x.h.words(errors.New("its task waits for somebody to log in there"))}
+		return &harness.UserError{Message: toldLogin, Err: x.h.words(errors.New("its task waits for somebody to log in there"))}
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ type Options struct {
 	CancelTimeout time.Duration     // until a cancelled turn must have ended; default 10 s
 	Grace         time.Duration     // for the program to end; default 2 s
 	MaxSessions   int               // conversations kept by the program; default 64
-	Pauses        retry.Backoff     // before the program is started again; default 1 s to 60 s
+	Backoff       retry.Backoff     // before the program is started again; default 1 s to 60 s
 	Log           *zerolog.Logger
 }
 
@@ -40,7 +40,7 @@ func (o *Options) withDefaults() Options {
 
 // A Harness drives one ACP program.
 type Harness struct {
-	harness.InTurn
+	harness.Synchronous
 	argv      []string
 	opts      Options
 	processes processes
@@ -52,7 +52,7 @@ var _ harness.Harness = (*Harness)(nil)
 // New makes a harness that runs the program argv. It starts nothing.
 func New(argv []string, opts *Options) *Harness {
 	h := &Harness{argv: argv, opts: opts.withDefaults()}
-	h.processes = processes{keep: h.keep, main: subprocess.NewLife[program](), others: map[string]*other{}}
+	h.processes = processes{keep: h.keep, main: subprocess.NewSupervisor[program](), others: map[string]*other{}}
 	return h
 }
 
@@ -81,9 +81,9 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 }
 
 // keep keeps one process of the program running.
-func (h *Harness) keep(ctx context.Context, life *subprocess.Life[program]) error {
+func (h *Harness) keep(ctx context.Context, life *subprocess.Supervisor[program]) error {
 	program := &subprocess.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log}
-	return life.Keep(ctx, h.opts.Pauses, h.opts.Log, func(ctx context.Context) error {
+	return life.Run(ctx, h.opts.Backoff, h.opts.Log, func(ctx context.Context) error {
 		return subprocess.Run(ctx, h.argv, program, func(ctx context.Context, process *subprocess.Process) error { return h.serve(ctx, life, process) })
 	})
 }
@@ -92,9 +92,9 @@ func (h *Harness) keep(ctx context.Context, life *subprocess.Life[program]) erro
 func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error) {
 	p, err := h.processes.main.Await(ctx)
 	if err != nil {
-		return harness.Capabilities{ReadsSystem: true}, err
+		return harness.Capabilities{UsesSystemPrompt: true}, err
 	}
-	return harness.Capabilities{Injection: harness.AllInjection, Images: p.images, ReadsSystem: true}, nil
+	return harness.Capabilities{Injection: harness.AllInjection, Images: p.images, UsesSystemPrompt: true}, nil
 }
 
 // Turn prompts the program and waits until that has ended its turn. It does not

@@ -25,7 +25,7 @@ import (
 
 // TestMain lets the test binary play an ACP program.
 func TestMain(m *testing.M) {
-	if os.Getenv(harnesstest.ACPRole) != "" {
+	if os.Getenv(harnesstest.ACPRoleEnv) != "" {
 		harnesstest.ServeACP()
 		return
 	}
@@ -47,10 +47,10 @@ type rig struct {
 func start(t *testing.T, argv []string, o *acp.Options) *rig {
 	t.Helper()
 	if o.Env == nil {
-		o.Env = map[string]string{harnesstest.ACPRole: "fake"}
+		o.Env = map[string]string{harnesstest.ACPRoleEnv: "fake"}
 	}
 	o.Env["GORACE"] = "atexit_sleep_ms=0"
-	o.Pauses = retry.Backoff{Min: 1, Max: 1}
+	o.Backoff = retry.Backoff{Min: 1, Max: 1}
 	r := &rig{Harness: acp.New(argv, o), t: t, done: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stop = cancel
@@ -77,7 +77,7 @@ func fakeProgram(t *testing.T, o *acp.Options) *rig { return start(t, []string{o
 
 func turn(prompt string) *harness.Turn {
 	return &harness.Turn{ID: "t1", Attempt: 1, System: "rules", Prompt: prompt,
-		Event: harness.Event{EventID: "evt_1", Said: harness.Said{Conversation: harness.Conversation{ID: "C1", Kind: "dm"}}}}
+		Event: harness.Event{EventID: "evt_1", ChatEvent: harness.ChatEvent{Conversation: harness.Conversation{ID: "C1", Kind: "dm"}}}}
 }
 
 func (r *rig) say(prompt string) string {
@@ -92,7 +92,7 @@ func (r *rig) say(prompt string) string {
 // TestAProgramThatSeesGetsImages: as its capabilities say; another gets none.
 func TestAProgramThatSeesGetsImages(t *testing.T) {
 	for role, want := range map[string]string{"seeing": "images: image/png UE5H, image/gif R0lG", "fake": "images:"} {
-		r := fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRole: role}})
+		r := fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRoleEnv: role}})
 		caps, err := r.Capabilities(t.Context())
 		if err != nil || caps.Images != (role == "seeing") {
 			t.Errorf("%s: %+v, %v", role, caps, err)
@@ -110,7 +110,7 @@ func TestAProgramThatIsNotThereHasNoCapabilities(t *testing.T) {
 	h := acp.New([]string{filepath.Join(t.TempDir(), "none")}, &acp.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if caps, err := h.Capabilities(ctx); err == nil || !caps.ReadsSystem || caps.Injection != (harness.Capabilities{}).Injection {
+	if caps, err := h.Capabilities(ctx); err == nil || !caps.UsesSystemPrompt || caps.Injection != (harness.Capabilities{}).Injection {
 		t.Errorf("%+v, %v", caps, err)
 	}
 }
@@ -194,7 +194,7 @@ func TestAProgramThatMixesServersHasAProcessForEachChat(t *testing.T) {
 		"fake":     {"s1 prompt 1", "s2 prompt 1", "s1 prompt 2", "s3 prompt 1"},
 		"opencode": {"s1 prompt 1", "s1 prompt 1", "s1 prompt 2", "s1 prompt 1"},
 	} {
-		r := fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRole: role}})
+		r := fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRoleEnv: role}})
 		for i, chat := range []string{"1", "2", "1", "3"} {
 			if got := ask(r, chat); got != want[i] {
 				t.Errorf("%s, chat %s: %q, want %q", role, chat, got, want[i])
@@ -235,7 +235,7 @@ func TestThePromptReachesTheChatTools(t *testing.T) {
 	if calls := tools.Calls(); len(calls) != 1 || calls[0].Name != "chat.send_message" || calls[0].Arguments["text"] != "over mcp" {
 		t.Errorf("calls %v", calls)
 	}
-	out, err = fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRole: "no-http"}}).Turn(t.Context(), tn, nil)
+	out, err = fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRoleEnv: "no-http"}}).Turn(t.Context(), tn, nil)
 	if err != nil || out.FinalText != "no tools" {
 		t.Errorf("%+v, %v", out, err)
 	}
@@ -332,18 +332,18 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 	if _, err := r.Turn(t.Context(), turn("limit"), nil); !errors.Is(err, harness.ErrBudget) {
 		t.Errorf("err = %v", err)
 	}
-	r = fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRole: "logged-out"}})
+	r = fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRoleEnv: "logged-out"}})
 	if _, err := r.Turn(t.Context(), turn("say x"), nil); !errors.Is(err, harness.ErrPermanent) || !strings.Contains(err.Error(), "log in") {
 		t.Errorf("err = %v", err)
 	}
-	r = fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRole: "future"}})
+	r = fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRoleEnv: "future"}})
 	if _, err := r.Turn(t.Context(), turn("say x"), nil); !errors.Is(err, harness.ErrPermanent) || !strings.Contains(err.Error(), "version 99") {
 		t.Errorf("err = %v", err)
 	}
 }
 
 func TestAProgramThatIsSilentAtTheStartIsStartedAgain(t *testing.T) {
-	r := fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRole: "mute"}, InitTimeout: 20 * time.Millisecond, Grace: 10 * time.Millisecond})
+	r := fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRoleEnv: "mute"}, InitTimeout: 20 * time.Millisecond, Grace: 10 * time.Millisecond})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if _, err := r.Turn(ctx, turn("say x"), nil); !errors.Is(err, context.DeadlineExceeded) {

@@ -44,7 +44,7 @@ func (c *collector) fill(o *harness.Outcome) {
 		o.FinalText = strings.TrimSpace(c.pieces[i])
 	}
 	o.Truncated = c.stop == acpsdk.StopReasonMaxTokens
-	o.Usage = harness.Usage{Model: "acp", Rounds: 1, ToolCalls: c.calls}
+	o.Usage = harness.Usage{Model: "acp", Iterations: 1, ToolCalls: c.calls}
 	if c.usage != nil {
 		o.Usage.InputTokens, o.Usage.OutputTokens = int64(c.usage.InputTokens), int64(c.usage.OutputTokens)
 		if cached := c.usage.CachedReadTokens; cached != nil {

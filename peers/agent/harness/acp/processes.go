@@ -20,8 +20,8 @@ var alone = map[string]bool{"OpenCode": true}
 
 // processes are the lives of a program's processes.
 type processes struct {
-	keep func(ctx context.Context, life *subprocess.Life[program]) error // runs one life
-	main *subprocess.Life[program]
+	keep func(ctx context.Context, life *subprocess.Supervisor[program]) error // runs one life
+	main *subprocess.Supervisor[program]
 	wg   sync.WaitGroup // of the others
 
 	mu     sync.Mutex
@@ -33,7 +33,7 @@ type processes struct {
 
 // An other is a process beside the main one.
 type other struct {
-	life  *subprocess.Life[program]
+	life  *subprocess.Supervisor[program]
 	stop  context.CancelFunc
 	turns int   // that run on it
 	used  int64 // when it was used last, as processes.uses counts
@@ -125,7 +125,7 @@ func (ps *processes) roomLocked() error {
 
 func (ps *processes) startLocked(key string) *other {
 	ctx, stop := context.WithCancel(ps.ctx)
-	o := &other{life: subprocess.NewLife[program](), stop: stop}
+	o := &other{life: subprocess.NewSupervisor[program](), stop: stop}
 	ps.others[key] = o
 	ps.wg.Go(func() {
 		defer stop()

@@ -25,12 +25,12 @@ func TestWhatHoldsWithoutOptions(t *testing.T) {
 // has the one that it had, and where eight are at work a further one must wait; of those
 // at rest the one that was used longest ago ends for it.
 func TestEachSetOfServersHasAProcess(t *testing.T) {
-	ps := &processes{main: subprocess.NewLife[program](), others: map[string]*other{}}
+	ps := &processes{main: subprocess.NewSupervisor[program](), others: map[string]*other{}}
 	ended := make(chan string, 10)
 	if _, err := ps.reserve("a"); !errors.Is(err, harness.ErrStopped) {
 		t.Errorf("before it runs: %v", err)
 	}
-	ps.keep = func(ctx context.Context, life *subprocess.Life[program]) error {
+	ps.keep = func(ctx context.Context, life *subprocess.Supervisor[program]) error {
 		<-ctx.Done()
 		ps.mu.Lock()
 		defer ps.mu.Unlock()

@@ -36,7 +36,7 @@ var errUnstoppable = errors.New("the program did not stop a cancelled turn")
 // A program is one run of the ACP program.
 type program struct {
 	h       *Harness
-	life    *subprocess.Life[program]
+	life    *subprocess.Supervisor[program]
 	process *subprocess.Process
 	conn    *acpsdk.Connection
 	name    string // as it calls itself
@@ -52,7 +52,7 @@ type program struct {
 }
 
 // serve talks to the program until ctx ends or the program does.
-func (h *Harness) serve(ctx context.Context, life *subprocess.Life[program], process *subprocess.Process) error {
+func (h *Harness) serve(ctx context.Context, life *subprocess.Supervisor[program], process *subprocess.Process) error {
 	p := &program{
 		h: h, life: life, process: process, sessions: harness.NewRecent[string, acpsdk.SessionId](h.opts.MaxSessions),
 		turns: map[acpsdk.SessionId]*collector{},
@@ -65,7 +65,7 @@ func (h *Harness) serve(ctx context.Context, life *subprocess.Life[program], pro
 		lines.CloseWithError(p.listen(lines, process.Stdout)) //nolint:errcheck // it returns nil
 	})
 	err := p.run(ctx)
-	life.Set(nil)
+	life.SetCurrent(nil)
 	process.Stop()
 	<-p.conn.Done()
 	output.Close() //nolint:errcheck // it returns nil
@@ -78,12 +78,12 @@ func (p *program) run(ctx context.Context) error {
 	if err := p.initialize(ctx); err != nil {
 		return err
 	}
-	p.life.Set(p)
+	p.life.SetCurrent(p)
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-p.conn.Done():
-		p.life.Set(nil)
+		p.life.SetCurrent(nil)
 		retry.Sleep(ctx, endsSoon)
 		return cmp.Or(context.Cause(ctx), p.disconnected())
 	}
@@ -144,7 +144,7 @@ func (p *program) session(ctx context.Context, t *harness.Turn) (acpsdk.SessionI
 		return "", err
 	}
 	servers := p.servers(t)
-	identity, err := json.Marshal([]any{t.Memory(), cwd, servers})
+	identity, err := json.Marshal([]any{t.ConversationKey(), cwd, servers})
 	if err != nil {
 		return "", fmt.Errorf("naming the session: %w", err)
 	}
@@ -276,7 +276,7 @@ func (p *program) prompt(ctx context.Context, id acpsdk.SessionId, t *harness.Tu
 			p.process.Fail(errUnstoppable)
 		}
 	})
-	heard := p.process.Heard()
+	heard := p.process.StderrLines()
 	// It ends with its answer or with the connection, whichever is first.
 	r, err := acpsdk.SendRequest[acpsdk.PromptResponse](p.conn, unhurried, acpsdk.AgentMethodSessionPrompt, acpsdk.PromptRequest{SessionId: id, Prompt: blocks})
 	if !stop() {
@@ -320,7 +320,7 @@ func (p *program) failed(err error, heard int) error {
 	if isClosed(p.conn.Done()) && p.process.Ends(context.Background(), endsSoon) {
 		return fmt.Errorf("the program ended in its turn: %w", p.process.Wait())
 	}
-	if words := p.process.Said(heard); words != "" {
+	if words := p.process.StderrSince(heard); words != "" {
 		return fmt.Errorf("the program failed in its turn: %w; it said: %s", said(err), words)
 	}
 	return fmt.Errorf("the program failed in its turn: %w", said(err))

@@ -214,7 +214,7 @@ func TestWhatIsGatheredOfATurn(t *testing.T) {
 	c.stop, c.usage = acpsdk.StopReasonMaxTokens, &acpsdk.Usage{InputTokens: 7, OutputTokens: 5, CachedReadTokens: new(3)}
 	var o harness.Outcome
 	c.fill(&o)
-	if want := (harness.Usage{Model: "acp", Rounds: 1, ToolCalls: 4, InputTokens: 7, OutputTokens: 5, CachedTokens: 3}); o.FinalText != "Done." || !o.Truncated || o.Usage != want {
+	if want := (harness.Usage{Model: "acp", Iterations: 1, ToolCalls: 4, InputTokens: 7, OutputTokens: 5, CachedTokens: 3}); o.FinalText != "Done." || !o.Truncated || o.Usage != want {
 		t.Errorf("%q, %v, %+v", o.FinalText, o.Truncated, o.Usage)
 	}
 	if got := len(told[5].Content); told[5].CallID != "3" || got != 64<<10 || string(told[6].Content) != "null" || told[6].Kind != harness.ProgressToolCall || told[6].Tool != "Run" {
@@ -237,7 +237,7 @@ func TestWhatIsGatheredOfATurn(t *testing.T) {
 	c.update(says("y"))
 	o = harness.Outcome{}
 	c.fill(&o)
-	if len(o.FinalText) != 256<<10 || o.Truncated || o.Usage != (harness.Usage{Model: "acp", Rounds: 1}) {
+	if len(o.FinalText) != 256<<10 || o.Truncated || o.Usage != (harness.Usage{Model: "acp", Iterations: 1}) {
 		t.Errorf("%d bytes, %v, %+v", len(o.FinalText), o.Truncated, o.Usage)
 	}
 	c = fresh()

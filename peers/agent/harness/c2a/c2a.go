@@ -33,7 +33,7 @@ type Options struct {
 	InitTimeout   time.Duration // until initialize must be answered; default 60 s
 	Window        int           // most deliveries without an answer; default 64
 	Grace         time.Duration // for the program to end; default 2 s
-	Pauses        retry.Backoff // before the program is started again; default 1 s to 60 s
+	Backoff       retry.Backoff // before the program is started again; default 1 s to 60 s
 	Log           *zerolog.Logger
 }
 
@@ -58,7 +58,7 @@ func (o *Options) withDefaults() Options {
 type Harness struct {
 	argv []string
 	opts Options
-	life *subprocess.Life[session]
+	life *subprocess.Supervisor[session]
 	wake chan struct{} // a delivery may be due
 
 	mu       sync.Mutex
@@ -75,7 +75,7 @@ var _ harness.Harness = (*Harness)(nil)
 // New makes a harness that runs the program argv. It starts nothing.
 func New(argv []string, opts *Options) *Harness {
 	return &Harness{
-		argv: argv, opts: opts.withDefaults(), life: subprocess.NewLife[session](), wake: make(chan struct{}, 1),
+		argv: argv, opts: opts.withDefaults(), life: subprocess.NewSupervisor[session](), wake: make(chan struct{}, 1),
 		accepted: harness.NewRecent[string, string](1024), tokens: harness.NewRecent[string, string](4096), changed: harness.NewRecent[string, bool](1024),
 		words: harness.NewRecent[string, string](1024),
 	}
@@ -85,7 +85,7 @@ func New(argv []string, opts *Options) *Harness {
 // started at all (an error that wraps harness.ErrPermanent).
 func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	program := &subprocess.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log}
-	return h.life.Keep(ctx, h.opts.Pauses, h.opts.Log, func(ctx context.Context) error {
+	return h.life.Run(ctx, h.opts.Backoff, h.opts.Log, func(ctx context.Context) error {
 		return subprocess.Run(ctx, h.argv, program, func(ctx context.Context, p *subprocess.Process) error { return h.serve(ctx, p, host) })
 	})
 }
@@ -102,7 +102,7 @@ func (h *Harness) poke() {
 func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error) {
 	s, err := h.life.Await(ctx)
 	if err != nil {
-		return harness.Capabilities{OwnTime: true}, err
+		return harness.Capabilities{Asynchronous: true}, err
 	}
 	return s.agreed.capabilities(), nil
 }
@@ -117,7 +117,7 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (h
 	h.poke()
 	select {
 	case <-d.done:
-	case <-h.life.Over():
+	case <-h.life.Done():
 		h.settle(d, h.life.Err())
 	case <-ctx.Done():
 		h.withdraw(d, context.Cause(ctx))
@@ -134,7 +134,7 @@ func (h *Harness) Cancel(turnID, reason string) {
 		h.changed.Put(turnID, true)
 	}
 	h.mu.Unlock()
-	if live := h.life.Live(); known && live != nil {
+	if live := h.life.Current(); known && live != nil {
 		live.cancelled(request, reason)
 	}
 }
@@ -143,7 +143,7 @@ func (h *Harness) Cancel(turnID, reason string) {
 func (h *Harness) withdraw(d *delivery, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if live := h.life.Live(); h.settleLocked(d, cause) && live != nil && d.sentTo == live {
+	if live := h.life.Current(); h.settleLocked(d, cause) && live != nil && d.sentTo == live {
 		h.changed.Put(d.turn.ID, true)
 		live.cancelled(d.lastID, cause.Error())
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	harnesstest.PlayIfAsked()
+	harnesstest.RunReferenceIfAsked()
 	goleak.VerifyTestMain(m)
 }
 
@@ -55,7 +55,7 @@ func newRig(t *testing.T, change func(*c2a.Options), faults ...string) *rig {
 	}}
 	o := &c2a.Options{
 		Env: harnesstest.Environ(r.state, faults...), Grace: 500 * time.Millisecond,
-		Pauses: retry.Backoff{Min: 1, Max: 1},
+		Backoff: retry.Backoff{Min: 1, Max: 1},
 	}
 	if change != nil {
 		change(o)
@@ -86,8 +86,8 @@ func turn(sequence int64) *harness.Turn {
 	id := fmt.Sprintf("evt_%d", sequence)
 	return &harness.Turn{ID: "turn_" + id, Attempt: 1, Event: harness.Event{
 		EventID: id, Sequence: sequence, IdempotencyKey: id + ":agent_a",
-		Said:   harness.Said{Conversation: harness.Conversation{ID: "C1", Kind: "dm"}, Content: []harness.Part{{Type: "text", Text: "hello"}}},
-		Ruling: harness.Ruling{Policy: "must_respond", Directedness: "to_me", Mode: "buffered"},
+		ChatEvent: harness.ChatEvent{Conversation: harness.Conversation{ID: "C1", Kind: "dm"}, Content: []harness.Part{{Type: "text", Text: "hello"}}},
+		Decision:  harness.Decision{Policy: "must_respond", Directedness: "to_me", Mode: "buffered"},
 	}}
 }
 
@@ -323,7 +323,7 @@ func TestOnlyCommonCapabilitiesAreUsed(t *testing.T) {
 	}
 	knock := turn(1)
 	knock.Event.Mode = "notify"
-	if _, err := r.Turn(t.Context(), knock, nil); !errors.Is(err, harness.ErrMode) {
+	if _, err := r.Turn(t.Context(), knock, nil); !errors.Is(err, harness.ErrModeUnsupported) {
 		t.Errorf("a mode that it lacks gave %v", err)
 	}
 	r.accept(turn(2))

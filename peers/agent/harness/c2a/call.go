@@ -21,7 +21,7 @@ func (s *session) callLoop(ctx context.Context) {
 
 // call answers one request.
 func (s *session) call(ctx context.Context, f *frame) {
-	ready := s.h.life.Live() == s
+	ready := s.h.life.Current() == s
 	tools := s.host.Tools
 	switch {
 	case *f.Method == "ping":
@@ -57,7 +57,7 @@ func (s *session) callTool(ctx context.Context, f *frame, tools harness.Tools) {
 		return
 	}
 	if !s.agreed.mayCall(params.Name) {
-		s.answer(f.ID, harness.Refused("initialize did not agree on "+params.Name+"; state its capability to use it", nil))
+		s.answer(f.ID, harness.ErrorResult("initialize did not agree on "+params.Name+"; state its capability to use it", nil))
 		return
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -67,8 +67,8 @@ func (s *session) callTool(ctx context.Context, f *frame, tools harness.Tools) {
 	s.running[id] = cancel
 	s.mu.Unlock()
 	event := f.event()
-	ctx = harness.WithGiven(ctx, f.turn, f.revision)
-	ctx = harness.WithOvertaken(ctx, func() bool { return f.overtaken || s.h.overtaken(event) })
+	ctx = harness.WithRevision(ctx, f.turn, f.revision)
+	ctx = harness.WithStaleCheck(ctx, func() bool { return f.overtaken || s.h.overtaken(event) })
 	result := tools.Call(ctx, params.Name, arguments)
 	s.mu.Lock()
 	delete(s.running, id)
@@ -126,7 +126,7 @@ func (s *session) progress(params json.RawMessage) {
 		token = text
 	}
 	turn, _ := s.h.tokens.Get(token)
-	if report := s.host.Progress; report != nil && s.h.life.Live() == s && s.agreed.has("utilities", "progress") {
+	if report := s.host.Progress; report != nil && s.h.life.Current() == s && s.agreed.has("utilities", "progress") {
 		report(harness.Progress{
 			TurnID: turn, Kind: harness.ProgressStatus, Token: token,
 			Progress: p.Progress, Total: p.Total, Message: brief(p.Message),

@@ -38,7 +38,7 @@ func TestWhatACallIsAnswered(t *testing.T) {
 		"a call without params":         {request: `{"id":1,"method":"tools/call"}`, want: `tools/call needs`},
 		"a call of what was not agreed": {request: `{"id":1,"method":"tools/call","params":{"name":"chat.send_message","arguments":{}}}`, want: `did not agree on chat.send_message`},
 	} {
-		s := &session{h: &Harness{life: subprocess.NewLife[session]()}, out: make(chan []byte, 1), agreed: agreed, running: map[string]context.CancelCauseFunc{}}
+		s := &session{h: &Harness{life: subprocess.NewSupervisor[session]()}, out: make(chan []byte, 1), agreed: agreed, running: map[string]context.CancelCauseFunc{}}
 		tools := &harnesstest.Tools{Names: []string{"chat.react"}}
 		if !c.without {
 			s.host.Tools = tools
@@ -48,7 +48,7 @@ func TestWhatACallIsAnswered(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !c.early {
-			s.h.life.Set(s)
+			s.h.life.SetCurrent(s)
 		}
 		s.call(t.Context(), f)
 		if got := string(<-s.out); !strings.Contains(got, c.want) || len(tools.Called()) != c.calls || len(s.running) > 0 {
@@ -65,7 +65,7 @@ func (waiting) List() []harness.Tool { return []harness.Tool{{Name: "chat.react"
 func (w waiting) Call(ctx context.Context, _ string, _ json.RawMessage) harness.Result {
 	close(w.began)
 	<-ctx.Done()
-	return harness.Refused(context.Cause(ctx).Error(), nil)
+	return harness.ErrorResult(context.Cause(ctx).Error(), nil)
 }
 
 func TestACallThatIsWithdrawnEnds(t *testing.T) {
@@ -74,9 +74,9 @@ func TestACallThatIsWithdrawnEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	tools := waiting{make(chan struct{})}
-	s := &session{h: &Harness{life: subprocess.NewLife[session]()}, out: make(chan []byte, 1), agreed: agreed, running: map[string]context.CancelCauseFunc{}}
+	s := &session{h: &Harness{life: subprocess.NewSupervisor[session]()}, out: make(chan []byte, 1), agreed: agreed, running: map[string]context.CancelCauseFunc{}}
 	s.host.Tools = tools
-	s.h.life.Set(s)
+	s.h.life.SetCurrent(s)
 	f, err := parseFrame([]byte(`{"id":"a","method":"tools/call","params":{"name":"chat.react"}}`))
 	if err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ func (n *negotiated) callable(tools []harness.Tool) []harness.Tool {
 // capabilities returns the outcome in the words of package harness.
 func (n *negotiated) capabilities() harness.Capabilities {
 	modes := n.both["injection"]
-	return harness.Capabilities{OwnTime: true, ProtocolVersion: n.version, Injection: harness.Injection{
+	return harness.Capabilities{Asynchronous: true, ProtocolVersion: n.version, Injection: harness.Injection{
 		Immediate: modes["immediate"], Buffered: modes["buffered"], Notify: modes["notify"], ToolMailbox: modes["tool_mailbox"],
 		Digest: modes["digest"], Interrupt: modes["interrupt"] && n.has("utilities", "cancellation"),
 	}}

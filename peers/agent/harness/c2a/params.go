@@ -127,7 +127,7 @@ func flatEvent(e *harness.Event, attempt int) *flat {
 		case "text":
 			texts = append(texts, p.Text)
 		case "quote":
-			texts = append(texts, p.Quoted())
+			texts = append(texts, p.QuoteText())
 		case "file":
 			if p.Text != "" {
 				texts = append(texts, "("+p.Kind+", as transcribed: "+p.Text+")")

@@ -13,14 +13,14 @@ func event() harness.Event {
 	return harness.Event{
 		EventID: "evt_2", MergedEventIDs: []string{"evt_1", "evt_2"}, Sequence: 42, Recipient: "agent:lead", Role: "user",
 		IdempotencyKey: "evt_2:agent_lead",
-		Said: harness.Said{
+		ChatEvent: harness.ChatEvent{
 			CreatedAt:    "2026-06-02T19:10:00Z",
 			Source:       harness.Source{Platform: "telegram", WorkspaceID: "42"},
 			Conversation: harness.Conversation{ID: "C1", Kind: "thread", ThreadID: "7", StreamID: "s1", Title: "Secret title"},
 			Author:       harness.Author{ID: "77", Kind: "human", DisplayName: "Will"}, Mentions: []string{"agent:lead"},
 			Content: []harness.Part{{Type: "text", Text: "Can you check"}, {Type: "text", Text: "the deploy?"}},
 		},
-		Ruling: harness.Ruling{
+		Decision: harness.Decision{
 			Directedness: "to_me", Policy: "must_respond", Reason: "mention", Priority: "normal", DeadlineMS: 300000,
 			Mode: "buffered", Context: "thread_window",
 		},

@@ -110,7 +110,7 @@ func (s *session) initialized(f *frame) error {
 		return fmt.Errorf("%s: %w", s.h.argv[0], err)
 	}
 	s.agreed = agreed
-	s.h.life.Set(s)
+	s.h.life.SetCurrent(s)
 	return nil
 }
 
@@ -135,7 +135,7 @@ func (s *session) deliver(ctx context.Context) time.Time {
 func (s *session) deliverOne(d *delivery) time.Time {
 	again := time.Now().Add(s.h.opts.AnswerTimeout)
 	if !s.agreed.takes(d.turn.Event.Mode) {
-		s.h.settle(d, harness.ErrMode)
+		s.h.settle(d, harness.ErrModeUnsupported)
 		return again
 	}
 	if d.turn.Attempted != nil {

@@ -81,7 +81,7 @@ func TestACallFromBeforeAChangeIsTold(t *testing.T) {
 	} {
 		h := New([]string{"program"}, nil)
 		s := &session{h: h, out: make(chan []byte, 8), calls: make(chan *frame, 8), agreed: &negotiated{}}
-		h.life.Set(s)
+		h.life.SetCurrent(s)
 		deliver := func(id string) *delivery {
 			d := &delivery{turn: &harness.Turn{ID: "t1", Event: harness.Event{EventID: "e1", Revision: "words of " + id}}, ids: []string{id}, lastID: id, sentTo: s, done: make(chan struct{})}
 			h.enqueueLocked(d)

@@ -14,7 +14,7 @@ func postOf(t *harness.Turn) *chorus.Post {
 	e := &t.Event
 	p := &chorus.Post{
 		Channel: chorus.Channel{ID: channelID(t), Name: channelName(e), Service: serviceName(e), Context: contextOf(t)},
-		Message: chorus.Message{ID: e.EventID, Sender: e.Author.Name(), Content: e.Words()},
+		Message: chorus.Message{ID: e.EventID, Sender: e.Author.Name(), Content: e.Text()},
 	}
 	if k := e.Knock; k != nil {
 		p.Message.Knock, _ = json.Marshal(k) // strings alone

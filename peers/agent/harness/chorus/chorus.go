@@ -42,8 +42,8 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 // Capabilities returns what an agent elsewhere takes.
 func (h *Harness) Capabilities(context.Context) (harness.Capabilities, error) {
 	return harness.Capabilities{
-		Injection: harness.Injection{Immediate: true, Buffered: true, Notify: h.knocks, ToolMailbox: true},
-		OwnTime:   true, ReadsSystem: true,
+		Injection:    harness.Injection{Immediate: true, Buffered: true, Notify: h.knocks, ToolMailbox: true},
+		Asynchronous: true, UsesSystemPrompt: true,
 	}, nil
 }
 
@@ -56,17 +56,17 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (h
 	case ctx.Err() != nil:
 		return harness.Outcome{}, context.Cause(ctx)
 	default:
-		return harness.Outcome{}, fmt.Errorf("%w: %w", harness.ErrUnreached, err)
+		return harness.Outcome{}, fmt.Errorf("%w: %w", harness.ErrUnreachable, err)
 	}
 }
 
 // Cancel does nothing: the protocol has no word for it.
 func (h *Harness) Cancel(string, string) {}
 
-// Take stores one event of the callback of a turn. Key names it among all events of
+// Handle stores one event of the callback of a turn. Key names it among all events of
 // the agent, and revision is that with which the turn was delivered. A *harness.RefusedError says
 // that policy forbids it.
-func (h *Harness) Take(ctx context.Context, turn, revision, key string, e *chorus.Event) error {
+func (h *Harness) Handle(ctx context.Context, turn, revision, key string, e *chorus.Event) error {
 	o := harness.Output{TurnID: turn, Revision: revision, Key: key}
 	switch e.Type {
 	case chorus.EventMessage:
@@ -85,9 +85,9 @@ func (h *Harness) Take(ctx context.Context, turn, revision, key string, e *choru
 	return h.output(ctx, o)
 }
 
-// Refuse records that the agent elsewhere answered words that the turn has no more,
+// RefuseStale records that the agent elsewhere answered words that the turn has no more,
 // and returns the *harness.RefusedError for it.
-func (h *Harness) Refuse(ctx context.Context, turn string) error {
+func (h *Harness) RefuseStale(ctx context.Context, turn string) error {
 	return h.output(ctx, harness.Output{TurnID: turn, Stale: true})
 }
 

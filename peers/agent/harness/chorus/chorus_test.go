@@ -43,7 +43,7 @@ func deliver(t *testing.T, turn *harness.Turn) posted {
 
 func event(conversation harness.Conversation, parts ...harness.Part) harness.Event {
 	return harness.Event{
-		EventID: "e1", Recipient: "agent:ext", Said: harness.Said{
+		EventID: "e1", Recipient: "agent:ext", ChatEvent: harness.ChatEvent{
 			Source: harness.Source{Platform: "telegram"}, Conversation: conversation,
 			Author: harness.Author{ID: "77", Kind: "human", DisplayName: "Will"}, Content: parts,
 		},
@@ -115,10 +115,10 @@ func TestWhatComesBack(t *testing.T) {
 		return broken
 	}, true)
 	caps, err := h.Capabilities(t.Context())
-	if err != nil || !caps.OwnTime || !caps.Injection.Notify || caps.Injection.Digest {
+	if err != nil || !caps.Asynchronous || !caps.Injection.Notify || caps.Injection.Digest {
 		t.Errorf("capabilities %+v, %v", caps, err)
 	}
-	if _, err := h.Turn(t.Context(), &harness.Turn{ID: "fails"}, nil); !errors.Is(err, harness.ErrUnreached) || !errors.Is(err, broken) {
+	if _, err := h.Turn(t.Context(), &harness.Turn{ID: "fails"}, nil); !errors.Is(err, harness.ErrUnreachable) || !errors.Is(err, broken) {
 		t.Errorf("a turn that was not delivered: %v", err)
 	}
 	withdrawn := errors.New("the message was edited")
@@ -129,7 +129,7 @@ func TestWhatComesBack(t *testing.T) {
 	}
 	early, end := context.WithTimeout(t.Context(), time.Millisecond)
 	defer end()
-	if err := h.Take(early, "t1", "", "k", &words.Event{Type: words.EventStatus}); !errors.Is(err, harness.ErrStopped) {
+	if err := h.Handle(early, "t1", "", "k", &words.Event{Type: words.EventStatus}); !errors.Is(err, harness.ErrStopped) {
 		t.Errorf("before it runs: %v", err)
 	}
 	got := make(chan harness.Output, 1)
@@ -150,7 +150,7 @@ func TestWhatComesBack(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &e); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Take(t.Context(), "t1", "r1", "k", &e); err != nil {
+		if err := h.Handle(t.Context(), "t1", "r1", "k", &e); err != nil {
 			t.Fatal(err)
 		}
 		o := <-got
@@ -162,7 +162,7 @@ func TestWhatComesBack(t *testing.T) {
 			t.Errorf("%s is %q of %+v; want %q", body, text, o, want)
 		}
 	}
-	if err := h.Refuse(t.Context(), "t1"); err != nil {
+	if err := h.RefuseStale(t.Context(), "t1"); err != nil {
 		t.Error(err)
 	}
 	if o := <-got; !o.Stale || o.TurnID != "t1" {

@@ -128,7 +128,7 @@ type arguments struct {
 func (c *chat) Call(_ context.Context, name string, raw json.RawMessage) harness.Result {
 	var a arguments
 	if err := json.Unmarshal(raw, &a); err != nil {
-		return harness.Refused("the arguments cannot be read: "+err.Error(), nil)
+		return harness.ErrorResult("the arguments cannot be read: "+err.Error(), nil)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +141,7 @@ func (c *chat) Call(_ context.Context, name string, raw json.RawMessage) harness
 	s := c.events[id]
 	if s == nil {
 		c.stray = append(c.stray, fmt.Errorf("%s named the event %q, which it was never told of", name, id))
-		return harness.Refused("there is no such event; name one that you were told of", map[string]any{"status": "refused", "reason": "unknown_event"})
+		return harness.ErrorResult("there is no such event; name one that you were told of", map[string]any{"status": "refused", "reason": "unknown_event"})
 	}
 	switch name {
 	case "chat.send_message":
@@ -151,15 +151,15 @@ func (c *chat) Call(_ context.Context, name string, raw json.RawMessage) harness
 	case "chat.claim":
 		s.claims++
 		c.onClaim(id)
-		return harness.Structured(map[string]any{"granted": true, "owner": "agent:checked", "token": 1, "expiresAt": time.Now().Add(time.Minute).UTC().Format(time.RFC3339)})
+		return harness.StructuredResult(map[string]any{"granted": true, "owner": "agent:checked", "token": 1, "expiresAt": time.Now().Add(time.Minute).UTC().Format(time.RFC3339)})
 	case "chat.defer":
 		s.settled = true
-		return harness.Structured(map[string]any{"disposition": "deferred"})
+		return harness.StructuredResult(map[string]any{"disposition": "deferred"})
 	case "chat.resolve":
 		s.settled = true
-		return harness.Structured(map[string]any{"disposition": "responded"})
+		return harness.StructuredResult(map[string]any{"disposition": "responded"})
 	}
-	return harness.Refused("there is no such tool", nil)
+	return harness.ErrorResult("there is no such tool", nil)
 }
 
 // send records a message, as a host that enforces the policy.
@@ -180,13 +180,13 @@ func (s *said) send(a *arguments) harness.Result {
 	}
 	switch {
 	case s.refuse || !mayAnswer(s.decision.Policy):
-		return harness.Refused("no message may answer this event; stay silent", status("refused", string(s.decision.Policy)))
+		return harness.ErrorResult("no message may answer this event; stay silent", status("refused", string(s.decision.Policy)))
 	case again:
-		return harness.Structured(status("duplicate", ""))
+		return harness.StructuredResult(status("duplicate", ""))
 	case len(s.sends) > 1:
-		return harness.Refused("the event was answered already; stay silent", status("refused", "already_answered"))
+		return harness.ErrorResult("the event was answered already; stay silent", status("refused", "already_answered"))
 	}
-	return harness.Structured(status("sent", ""))
+	return harness.StructuredResult(status("sent", ""))
 }
 
 func mayAnswer(p attention.Policy) bool {
@@ -198,10 +198,10 @@ func (s *said) react(a *arguments) harness.Result {
 	row, err := attention.ParseSignal(a.Signal)
 	if err != nil {
 		s.problems = append(s.problems, fmt.Errorf("react with the unknown signal %q", a.Signal))
-		return harness.Refused(err.Error(), nil)
+		return harness.ErrorResult(err.Error(), nil)
 	}
 	s.settled = s.settled || row.Disposition != ""
-	return harness.Structured(map[string]any{"signal": a.Signal, "disposition": row.Disposition})
+	return harness.StructuredResult(map[string]any{"signal": a.Signal, "disposition": row.Disposition})
 }
 
 // readLocked lists the events of a conversation, the newest last.
@@ -221,5 +221,5 @@ func (c *chat) readLocked(name string, a *arguments) harness.Result {
 		limit = 50
 	}
 	list = list[max(0, len(list)-limit):]
-	return harness.Structured(map[string]any{map[string]string{"chat.list_events": "events", "chat.read_thread": "messages"}[name]: list})
+	return harness.StructuredResult(map[string]any{map[string]string{"chat.list_events": "events", "chat.read_thread": "messages"}[name]: list})
 }

@@ -17,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	harnesstest.PlayIfAsked()
+	harnesstest.RunReferenceIfAsked()
 	goleak.VerifyTestMain(m)
 }
 

@@ -151,7 +151,7 @@ func (r *run) event(s *said) *harness.Event {
 	e, d := &s.event, s.decision
 	out := &harness.Event{
 		EventID: e.EventID, Sequence: r.sequence.Add(1), Recipient: e.Recipient, Role: "user", IdempotencyKey: e.EventID + ":checked",
-		Said: harness.Said{
+		ChatEvent: harness.ChatEvent{
 			CreatedAt: time.Now().UTC().Format(time.RFC3339Nano), Source: harness.Source{Platform: "conformance"},
 			Conversation: harness.Conversation{
 				ID: e.Conversation.ID, Kind: cmp.Or(string(e.Conversation.Kind), "dm"), StreamID: e.Conversation.StreamID,
@@ -160,11 +160,11 @@ func (r *run) event(s *said) *harness.Event {
 			Author:   harness.Author{ID: e.Author.ID, Kind: string(e.Author.Kind), DisplayName: e.Author.DisplayName},
 			Mentions: e.Mentions,
 		},
-		Ruling: harness.RulingOf(&d, d.Policy),
-		Digest: d.Injection == attention.ModeDigest, Knock: d.Knock,
+		Decision: harness.NewDecision(&d, d.Policy),
+		Digest:   d.Injection == attention.ModeDigest, Knock: d.Knock,
 	}
 	if o := e.Obligation; o != nil && r.version == attention.Version0811 {
-		out.Oblige(o, e.Recipients)
+		out.SetObligation(o, e.Recipients)
 	}
 	if d.Knock == nil {
 		out.Content = []harness.Part{{Type: "text", Text: e.Text}}

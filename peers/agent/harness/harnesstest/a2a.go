@@ -11,12 +11,12 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 )
 
-// An Elsewhere is an agent of the official A2A library: each message is a task, whose artifact
+// An A2AAgent is an agent of the official A2A library: each message is a task, whose artifact
 // is what it returns.
-type Elsewhere func(ctx context.Context, heard string) string
+type A2AAgent func(ctx context.Context, heard string) string
 
 // Serve serves the agent, and returns its address.
-func (e Elsewhere) Serve(t *testing.T) string {
+func (e A2AAgent) Serve(t *testing.T) string {
 	t.Helper()
 	mux := http.NewServeMux()
 	server := httptest.NewServer(mux)
@@ -30,7 +30,7 @@ func (e Elsewhere) Serve(t *testing.T) string {
 }
 
 // Execute implements a2asrv.AgentExecutor.
-func (e Elsewhere) Execute(ctx context.Context, x *a2asrv.ExecutorContext) iter.Seq2[sdk.Event, error] {
+func (e A2AAgent) Execute(ctx context.Context, x *a2asrv.ExecutorContext) iter.Seq2[sdk.Event, error] {
 	return func(yield func(sdk.Event, error) bool) {
 		if !yield(sdk.NewSubmittedTask(x, x.Message), nil) {
 			return
@@ -42,7 +42,7 @@ func (e Elsewhere) Execute(ctx context.Context, x *a2asrv.ExecutorContext) iter.
 }
 
 // Cancel implements a2asrv.AgentExecutor.
-func (Elsewhere) Cancel(_ context.Context, x *a2asrv.ExecutorContext) iter.Seq2[sdk.Event, error] {
+func (A2AAgent) Cancel(_ context.Context, x *a2asrv.ExecutorContext) iter.Seq2[sdk.Event, error] {
 	return func(yield func(sdk.Event, error) bool) {
 		yield(sdk.NewStatusUpdateEvent(x, sdk.TaskStateCanceled, nil), nil)
 	}

@@ -18,16 +18,16 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// ACPRole is the environment variable that makes a test binary play an ACP
+// ACPRoleEnv is the environment variable that makes a test binary play an ACP
 // program: "fake" for one that works, "opencode" for one that calls itself so, "mute", "no-http", "future",
 // "logged-out" and "crash-once FILE" for the others.
-const ACPRole = "ACP_TEST"
+const ACPRoleEnv = "ACP_TEST"
 
-// ServeACP plays an ACP program without a model, as ACPRole says, until its
+// ServeACP plays an ACP program without a model, as ACPRoleEnv says, until its
 // stdin ends. What its prompts say, it does; in a prompt of an agent, what the
 // message says.
 func ServeACP() {
-	if os.Getenv(ACPRole) == "mute" {
+	if os.Getenv(ACPRoleEnv) == "mute" {
 		select {}
 	}
 	f := &acpProgram{sessions: map[acpsdk.SessionId]*acpSession{}}
@@ -52,19 +52,19 @@ type acpSession struct {
 
 func (f *acpProgram) Initialize(context.Context, acpsdk.InitializeRequest) (acpsdk.InitializeResponse, error) {
 	r := acpsdk.InitializeResponse{ProtocolVersion: acpsdk.ProtocolVersionNumber}
-	r.AgentCapabilities.McpCapabilities.Http = os.Getenv(ACPRole) != "no-http"
-	r.AgentCapabilities.PromptCapabilities.Image = os.Getenv(ACPRole) == "seeing"
-	if os.Getenv(ACPRole) == "opencode" {
+	r.AgentCapabilities.McpCapabilities.Http = os.Getenv(ACPRoleEnv) != "no-http"
+	r.AgentCapabilities.PromptCapabilities.Image = os.Getenv(ACPRoleEnv) == "seeing"
+	if os.Getenv(ACPRoleEnv) == "opencode" {
 		r.AgentInfo = &acpsdk.Implementation{Name: "OpenCode", Version: "1"}
 	}
-	if os.Getenv(ACPRole) == "future" {
+	if os.Getenv(ACPRoleEnv) == "future" {
 		r.ProtocolVersion = 99
 	}
 	return r, nil
 }
 
 func (f *acpProgram) NewSession(_ context.Context, r acpsdk.NewSessionRequest) (acpsdk.NewSessionResponse, error) {
-	if os.Getenv(ACPRole) == "logged-out" {
+	if os.Getenv(ACPRoleEnv) == "logged-out" {
 		return acpsdk.NewSessionResponse{}, acpsdk.NewAuthRequired(nil)
 	}
 	f.mu.Lock()
@@ -93,7 +93,7 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 	n := s.prompts
 	f.mu.Unlock()
 	end := acpsdk.PromptResponse{StopReason: acpsdk.StopReasonEndTurn, Usage: &acpsdk.Usage{InputTokens: 5, OutputTokens: 3}}
-	if file, crashes := strings.CutPrefix(os.Getenv(ACPRole), "crash-once "); crashes {
+	if file, crashes := strings.CutPrefix(os.Getenv(ACPRoleEnv), "crash-once "); crashes {
 		crashOnce(file)
 	}
 	event, text := spoken(r.Prompt[len(r.Prompt)-1].Text.Text)
@@ -139,7 +139,7 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 	case "hold": // arguments: an address that answers when it may go on, and what it reads
 		address, _, _ := strings.Cut(argument, " ")
 		Hold(ctx, address)
-		f.say(r.SessionId, WordsHeld(text))
+		f.say(r.SessionId, HoldReply(text))
 	case "wait":
 		f.say(r.SessionId, "waiting")
 		<-ctx.Done()
@@ -250,7 +250,7 @@ func (s *acpSession) withTools(ctx context.Context, do func(harness.Tools) strin
 	return do(&Tools{Answer: func(ctx context.Context, c Call) (harness.Result, bool) {
 		r, err := session.CallTool(ctx, &mcp.CallToolParams{Name: c.Name, Arguments: c.Arguments})
 		if err != nil {
-			return harness.Refused(err.Error(), nil), true
+			return harness.ErrorResult(err.Error(), nil), true
 		}
 		raw, _ := json.Marshal(r.StructuredContent) //nolint:errcheck // it was JSON
 		return harness.Result{IsError: r.IsError, StructuredContent: raw}, true

@@ -85,9 +85,9 @@ func Environ(state string, faults ...string) map[string]string {
 	return map[string]string{envState: state, envFaults: strings.Join(faults, " "), "GORACE": "atexit_sleep_ms=0"}
 }
 
-// PlayIfAsked plays the program, and ends the process, where the environment
+// RunReferenceIfAsked plays the program, and ends the process, where the environment
 // asks for it. Call it first in TestMain.
-func PlayIfAsked() {
+func RunReferenceIfAsked() {
 	state := os.Getenv(envState)
 	if state == "" {
 		return

@@ -10,16 +10,16 @@ import (
 	"regexp"
 )
 
-// Holds, in the environment of a test binary, has it play a C2A program that waits at that
+// HoldEnv, in the environment of a test binary, has it play a C2A program that waits at that
 // address: before it accepts a delivery ("/given"), before it answers it ("/accepted"), and
 // once its answer was taken or refused ("/sent").
-const Holds = "C2A_HOLDS"
+const HoldEnv = "C2A_HOLDS"
 
 var heldWords = regexp.MustCompile(`hold http\S+ ([a-z]+) words`)
 
-// WordsHeld returns what is answered to the newest message in a text that says "hold ADDRESS
+// HoldReply returns what is answered to the newest message in a text that says "hold ADDRESS
 // WORD words", or "" if there is none.
-func WordsHeld(text string) string {
+func HoldReply(text string) string {
 	all := heldWords.FindAllStringSubmatch(text, -1)
 	if len(all) == 0 {
 		return ""
@@ -36,11 +36,11 @@ func Hold(ctx context.Context, address string) {
 	}
 }
 
-// HoldIfAsked plays that program, and ends the process, where the environment asks for it. It
+// RunHoldIfAsked plays that program, and ends the process, where the environment asks for it. It
 // answers each delivery once, as the drafts want it: it knows repetitions by the key that
 // they have for that.
-func HoldIfAsked() {
-	address := os.Getenv(Holds)
+func RunHoldIfAsked() {
+	address := os.Getenv(HoldEnv)
 	if address == "" {
 		return
 	}
@@ -79,7 +79,7 @@ func HoldIfAsked() {
 			done[key] = true
 			Hold(context.Background(), address+"/accepted")
 			say(map[string]any{"id": "call-" + key, "method": "tools/call", "params": map[string]any{"name": "chat.send_message", "arguments": map[string]any{
-				"inReplyTo": m.Params.EventID, "text": WordsHeld(lines.Text()), "idempotencyKey": "answer-" + key,
+				"inReplyTo": m.Params.EventID, "text": HoldReply(lines.Text()), "idempotencyKey": "answer-" + key,
 			}}})
 		}
 	}

@@ -53,7 +53,7 @@ func (t *Tools) Call(ctx context.Context, name string, arguments json.RawMessage
 	c := Call{Name: name, Arguments: map[string]any{}}
 	if len(arguments) > 0 {
 		if err := json.Unmarshal(arguments, &c.Arguments); err != nil {
-			return harness.Refused("arguments are not a JSON object", nil)
+			return harness.ErrorResult("arguments are not a JSON object", nil)
 		}
 	}
 	t.mu.Lock()
@@ -64,7 +64,7 @@ func (t *Tools) Call(ctx context.Context, name string, arguments json.RawMessage
 			return r
 		}
 	}
-	return harness.Structured(map[string]any{})
+	return harness.StructuredResult(map[string]any{})
 }
 
 // Calls returns what was called so far, in order.

@@ -115,7 +115,7 @@ func (c *configured) server(i int) (harness.MCPServer, error) {
 			s.Command = []string{words}
 		default:
 			var err error
-			if s.Command, err = subprocess.Split(words); err != nil {
+			if s.Command, err = subprocess.SplitCommand(words); err != nil {
 				return s, fmt.Errorf("the command of MCP server %q: %w", s.Name, err)
 			}
 		}

@@ -112,7 +112,7 @@ func TestMCPConformanceOfTheServer(t *testing.T) {
 	tools.Names = []string{"test_simple_text", "test_error_handling"}
 	tools.Answer = func(_ context.Context, c harnesstest.Call) (harness.Result, bool) {
 		if c.Name == "test_error_handling" {
-			return harness.Refused("This tool intentionally returns an error for testing", nil), true
+			return harness.ErrorResult("This tool intentionally returns an error for testing", nil), true
 		}
 		return harness.Result{Content: []harness.Content{{Type: "text", Text: "This is a simple text response for testing."}}}, true
 	}

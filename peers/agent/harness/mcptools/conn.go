@@ -98,7 +98,7 @@ func (c *conn) transport() (mcp.Transport, error) {
 			},
 		}, nil
 	case len(c.server.Command) > 0:
-		process, err := subprocess.Start(c.server.Command, &subprocess.Options{Dir: c.server.Dir, Env: c.server.Env, Hide: c.pool.opts.Hide})
+		process, err := subprocess.Start(c.server.Command, &subprocess.Options{Dir: c.server.Dir, Env: c.server.Env, HideEnv: c.pool.opts.HideEnv})
 		if err != nil {
 			return nil, err
 		}
@@ -199,7 +199,7 @@ func (c *conn) call(ctx context.Context, people harness.Approver, name string, a
 		c.pool.mu.Lock()
 		c.listed = time.Time{}
 		c.pool.mu.Unlock()
-		return harness.Refused("the tool gave no result, and may or may not have acted: "+cleaned(&c.server, causeOf(k.ctx, err)), nil).Without(c.pool.opts.Redact)
+		return harness.ErrorResult("the tool gave no result, and may or may not have acted: "+cleaned(&c.server, causeOf(k.ctx, err)), nil).Redacted(c.pool.opts.Redact)
 	}
 	return readable(result, c.pool.opts.Redact, c.pool.opts.ResultBytes)
 }

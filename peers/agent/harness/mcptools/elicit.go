@@ -83,7 +83,7 @@ func (c *conn) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitRes
 	until, cancel := context.WithCancelCause(k.ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
-	if err := k.people.Approve(until, harness.Elicits+c.server.Name+"."+k.tool, asked); err != nil {
+	if err := k.people.Approve(until, harness.ElicitPrefix+c.server.Name+"."+k.tool, asked); err != nil {
 		if until.Err() != nil {
 			return &mcp.ElicitResult{Action: "cancel"}, nil
 		}

@@ -182,7 +182,7 @@ func TestACommandGetsNoHiddenVariable(t *testing.T) {
 		if c.key != "" {
 			env["MCP_TEST_KEY"] = c.key
 		}
-		tools, failures := toolsOf(t, runPool(t, &mcptools.PoolOptions{Hide: c.hide}), harness.MCPServer{Name: "local", Command: []string{os.Args[0]}, Env: env})
+		tools, failures := toolsOf(t, runPool(t, &mcptools.PoolOptions{HideEnv: c.hide}), harness.MCPServer{Name: "local", Command: []string{os.Args[0]}, Env: env})
 		if len(failures) > 0 {
 			t.Fatal(failures)
 		}
@@ -373,9 +373,9 @@ func TestToolServerOffersTheAgentsTools(t *testing.T) {
 	own := &harnesstest.Tools{Answer: func(_ context.Context, c harnesstest.Call) (harness.Result, bool) {
 		switch c.Name {
 		case "chat.send_message":
-			return harness.Structured(map[string]any{"messageId": "msg_1", "status": "sent"}), true
+			return harness.StructuredResult(map[string]any{"messageId": "msg_1", "status": "sent"}), true
 		case "chat.claim":
-			return harness.Refused("agent:w4 holds the claim; stay out", map[string]any{"granted": false, "owner": "agent:w4"}), true
+			return harness.ErrorResult("agent:w4 holds the claim; stay out", map[string]any{"granted": false, "owner": "agent:w4"}), true
 		}
 		return harness.Result{}, false
 	}}
@@ -504,7 +504,7 @@ func TestTheTokenOfAChatOpensItsToolsAlone(t *testing.T) {
 	own := mcptools.Address{URL: url, Token: mcptools.NewToken()}
 	serveTools(t, listener, mcptools.NewToolServer(func(chat string) harness.Tools {
 		return &harnesstest.Tools{Answer: func(context.Context, harnesstest.Call) (harness.Result, bool) {
-			return harness.Structured(map[string]any{"chat": chat}), true
+			return harness.StructuredResult(map[string]any{"chat": chat}), true
 		}}
 	}, own.Token, nil))
 	ask := func(authorization, forged string) string {

@@ -20,7 +20,7 @@ type PoolOptions struct {
 	ConnectTimeout time.Duration    // for connecting and listing; default 10 s
 	ResultBytes    int              // of one result; default 256 KiB
 	Redact         *redact.Redactor // takes secrets out of results; none
-	Hide           []string         // variables of ours that commands do not get, such as the keys of models; one that needs them has them in its own env
+	HideEnv        []string         // variables of ours that commands do not get, such as the keys of models; one that needs them has them in its own env
 }
 
 func (o *PoolOptions) withDefaults() PoolOptions {
@@ -90,7 +90,7 @@ func (p *Pool) Tools(ctx context.Context, servers []harness.MCPServer, people ha
 		wg.Go(func() { conns[i], errs[i] = p.get(ctx, s) })
 	}
 	wg.Wait()
-	joined := new(harness.Joined)
+	joined := new(harness.MergedTools)
 	var failures []error
 	for i, s := range servers {
 		if errs[i] != nil {

@@ -34,9 +34,9 @@ func NewRelay(own Address, guard *outside.Guard) *Relay {
 	return &Relay{own: own, out: outside.NewTransport(guard), targets: harness.NewRecent[string, harness.MCPServer](maxRelayed)}
 }
 
-// Conceal returns the server that a program is told of in the place of s. The
+// Register returns the server that a program is told of in the place of s. The
 // headers of s may change from call to call; the last ones count.
-func (r *Relay) Conceal(s harness.MCPServer) harness.MCPServer {
+func (r *Relay) Register(s harness.MCPServer) harness.MCPServer {
 	sum := sha256.Sum256([]byte(s.URL))
 	name := hex.EncodeToString(sum[:16])
 	r.targets.Put(name, s)

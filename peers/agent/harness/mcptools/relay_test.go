@@ -32,7 +32,7 @@ func TestRelayKeepsTheBusTokenFromTheProgram(t *testing.T) {
 	relay := mcptools.NewRelay(own, outside.New(outside.Loopback))
 	serveTools(t, listener, mcptools.NewToolServer(func(string) harness.Tools { return &harnesstest.Tools{} }, own.Token, relay))
 	conceal := func(token string) harness.MCPServer {
-		return relay.Conceal(harness.MCPServer{Name: "channel", URL: far, Headers: map[string]string{"Authorization": "Bearer " + token}})
+		return relay.Register(harness.MCPServer{Name: "channel", URL: far, Headers: map[string]string{"Authorization": "Bearer " + token}})
 	}
 	token := func(s harness.MCPServer) bearer {
 		return bearer(strings.TrimPrefix(s.Headers["Authorization"], "Bearer "))
@@ -65,7 +65,7 @@ func TestRelayKeepsTheBusTokenFromTheProgram(t *testing.T) {
 	}{
 		"a stranger":        {"wrong", told.URL, http.StatusUnauthorized},
 		"a chat":            {token(own.ForChat("tg:42")), told.URL, http.StatusForbidden},
-		"another server's":  {token(relay.Conceal(harness.MCPServer{Name: "other", URL: url})), told.URL, http.StatusForbidden},
+		"another server's":  {token(relay.Register(harness.MCPServer{Name: "other", URL: url})), told.URL, http.StatusForbidden},
 		"an unknown server": {bearer(own.Token), strings.TrimSuffix(url, mcptools.Path) + "/relay/unknown", http.StatusNotFound},
 	} {
 		r, err := (&http.Client{Transport: c.token}).Post(c.url, "application/json", strings.NewReader(`{}`))
@@ -103,7 +103,7 @@ func TestRelayDialsOnlyWhatIsAllowed(t *testing.T) {
 		own := mcptools.Address{URL: url, Token: mcptools.NewToken()}
 		relay := mcptools.NewRelay(own, guard)
 		serveTools(t, listener, mcptools.NewToolServer(func(string) harness.Tools { return &harnesstest.Tools{} }, own.Token, relay))
-		told := relay.Conceal(harness.MCPServer{Name: "channel", URL: target})
+		told := relay.Register(harness.MCPServer{Name: "channel", URL: target})
 		token := bearer(strings.TrimPrefix(told.Headers["Authorization"], "Bearer "))
 		r, err := (&http.Client{Transport: token}).Post(told.URL, "application/json", strings.NewReader(`{}`))
 		if err != nil {

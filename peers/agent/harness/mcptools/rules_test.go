@@ -15,7 +15,7 @@ import (
 )
 
 func TestWhatHoldsWithoutOptions(t *testing.T) {
-	if o := (*PoolOptions)(nil).withDefaults(); o.ConnectTimeout != 10*time.Second || o.ResultBytes != 256<<10 || o.Hide != nil {
+	if o := (*PoolOptions)(nil).withDefaults(); o.ConnectTimeout != 10*time.Second || o.ResultBytes != 256<<10 || o.HideEnv != nil {
 		t.Errorf("%+v", o)
 	}
 }

@@ -21,7 +21,7 @@
 //     again after what Retry-After says, else after 1 s doubled up to 30 s with
 //     jitter, at most Options.Retries times. Requests that can never work fail
 //     at once with harness.ErrPermanent.
-//   - A turn ends at Options.MaxRounds requests (the last one without tools),
+//   - A turn ends at Options.MaxIterations requests (the last one without tools),
 //     at Options.TokenBudget tokens or after Options.Time; the last two fail
 //     with harness.ErrBudget.
 //   - A stream that is silent for Options.Idle is broken off; a line is at most

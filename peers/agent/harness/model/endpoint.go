@@ -72,7 +72,7 @@ func (h *Harness) askOnce(ctx context.Context, body any, onText func(string)) (*
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &stream{h: h, key: key, ctx: ctx, watchdog: time.AfterFunc(h.opts.Idle, func() { cancel(errIdle) })}
+	s := &stream{h: h, key: key, ctx: ctx, watchdog: time.AfterFunc(h.opts.IdleTimeout, func() { cancel(errIdle) })}
 	defer s.watchdog.Stop()
 	response, err := s.post(raw)
 	if err != nil {
@@ -198,7 +198,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	}
 	n, err := s.body.Read(p)
 	if n > 0 {
-		s.watchdog.Reset(s.h.opts.Idle)
+		s.watchdog.Reset(s.h.opts.IdleTimeout)
 	}
 	s.taken += n
 	return n, err

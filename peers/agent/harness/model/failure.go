@@ -134,7 +134,7 @@ const (
 // elsewhere makes the error of an answer that shows that the API is not there.
 func (s *stream) elsewhere(what string) error {
 	err := fmt.Errorf("%s answered with %s (check --base-url, which includes the version such as /v1, and --harness)", s.h.opts.BaseURL, what)
-	return &requestError{Err: &harness.ToldError{Told: toldSettings, Err: err}}
+	return &requestError{Err: &harness.UserError{Message: toldSettings, Err: err}}
 }
 
 // errorOf says what a status and the API's own words mean for the turn.
@@ -142,7 +142,7 @@ func (s *stream) errorOf(status int, what string, f failure) *requestError {
 	said := text.Clip(text.Line(harness.Redact(f.Message, s.key)), 400) // in this order: half a key would not be found
 	at := fmt.Sprintf("%s %s: %s", s.h.opts.BaseURL, what, cmp.Or(said, http.StatusText(status)))
 	permanent := func(told, advice string) *requestError {
-		return &requestError{Err: &harness.ToldError{Told: told, Err: fmt.Errorf("%s (%s)", at, advice)}}
+		return &requestError{Err: &harness.UserError{Message: told, Err: fmt.Errorf("%s (%s)", at, advice)}}
 	}
 	switch {
 	case tooLong(status, f):

@@ -122,7 +122,7 @@ func TestHistoryIsBounded(t *testing.T) {
 			if _, err := h.Turn(context.Background(), &tn, long); err != nil {
 				t.Fatal(err)
 			}
-			if document, err := history.Load(context.Background(), last.Memory()); err != nil || len(document) > most || len(document) == 0 {
+			if document, err := history.Load(context.Background(), last.ConversationKey()); err != nil || len(document) > most || len(document) == 0 {
 				t.Fatalf("%d bytes are kept, %v", len(document), err)
 			}
 		}

@@ -51,7 +51,7 @@ func (p provider) official(baseURL string) bool {
 
 // A Harness runs the turns of one model behind one endpoint.
 type Harness struct {
-	harness.InTurn
+	harness.Synchronous
 	provider
 	words words
 	opts  Options
@@ -101,9 +101,9 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 // Capabilities answers at once: every injection mode. It fails with harness.ErrPermanent if the model cannot be asked.
 func (h *Harness) Capabilities(context.Context) (harness.Capabilities, error) {
 	if err := h.check(); err != nil {
-		return harness.Capabilities{ReadsSystem: true}, fmt.Errorf("%w: %w", harness.ErrPermanent, err)
+		return harness.Capabilities{UsesSystemPrompt: true}, fmt.Errorf("%w: %w", harness.ErrPermanent, err)
 	}
-	return harness.Capabilities{Injection: harness.AllInjection, Images: true, ReadsSystem: true}, nil
+	return harness.Capabilities{Injection: harness.AllInjection, Images: true, UsesSystemPrompt: true}, nil
 }
 
 // Turn asks the model and runs its tools until it ends its turn.
@@ -115,10 +115,10 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools
 	if err != nil {
 		return outcome, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, h.opts.Time, fmt.Errorf("%w: it took longer than %s", harness.ErrBudget, h.opts.Time))
+	ctx, cancel := context.WithTimeoutCause(ctx, h.opts.Timeout, fmt.Errorf("%w: it took longer than %s", harness.ErrBudget, h.opts.Timeout))
 	defer cancel()
 
-	conversation := t.Memory()
+	conversation := t.ConversationKey()
 	past := h.recall(ctx, conversation)
 	run := &run{h: h, turn: t, tools: h.gather(ctx, t, tools), said: []message{{Role: roleUser, Text: t.Prompt, Images: t.Images}}}
 	for _, messages := range past.Turns {
@@ -150,7 +150,7 @@ func verdict(ctx context.Context, err error) error {
 	case !errors.As(err, &failed):
 		return err
 	case failed.Retry:
-		return &harness.LaterError{After: failed.After, Err: err}
+		return &harness.RetryLaterError{After: failed.After, Err: err}
 	default:
 		return fmt.Errorf("%w: %w", harness.ErrPermanent, err)
 	}
@@ -172,21 +172,21 @@ func (h *Harness) gather(ctx context.Context, t *harness.Turn, tools harness.Too
 
 // Options are the optional settings of a Harness. Nil is valid.
 type Options struct {
-	BaseURL string                 // with the version, such as https://host/v1; default the provider's
-	Model   string                 // default the provider's standard model
-	Key     func() (string, error) // asked at each request, "" = send none; default none
-	Servers Servers                // for MCP servers; default none: turns get no other tools than the agent's
-	Idle    time.Duration          // longest silence of a stream; default 90 s
-	Client  *http.Client           // default: one without redirects; its Timeout must be 0
+	BaseURL     string                 // with the version, such as https://host/v1; default the provider's
+	Model       string                 // default the provider's standard model
+	Key         func() (string, error) // asked at each request, "" = send none; default none
+	Servers     Servers                // for MCP servers; default none: turns get no other tools than the agent's
+	IdleTimeout time.Duration          // longest silence of a stream; default 90 s
+	Client      *http.Client           // default: one without redirects; its Timeout must be 0
 
-	MaxRounds    int           // requests in one turn; default 16
-	TokenBudget  int64         // input and output tokens of one turn; default 400,000
-	Time         time.Duration // of one turn; default 5 m
-	Retries      int           // repetitions of one request; default 5
-	HistoryTurns int           // remembered of one conversation; default 20
-	HistoryBytes int           // of them as JSON; default 64 KiB
-	History      *History      // default: nothing is remembered
-	Log          *zerolog.Logger
+	MaxIterations int           // requests in one turn; default 16
+	TokenBudget   int64         // input and output tokens of one turn; default 400,000
+	Timeout       time.Duration // of one turn; default 5 m
+	Retries       int           // repetitions of one request; default 5
+	HistoryTurns  int           // remembered of one conversation; default 20
+	HistoryBytes  int           // of them as JSON; default 64 KiB
+	History       *History      // default: nothing is remembered
+	Log           *zerolog.Logger
 }
 
 // Servers connects to MCP servers; *mcptools.Pool does.
@@ -204,11 +204,11 @@ func (o *Options) withDefaults(p provider) Options {
 	defaults.Set(&out.BaseURL, p.own.BaseURL)
 	defaults.Set(&out.Model, p.own.Model)
 	defaults.Set(&out.Key, func() (string, error) { return "", nil })
-	defaults.Positive(&out.Idle, 90*time.Second)
+	defaults.Positive(&out.IdleTimeout, 90*time.Second)
 	defaults.Set(&out.Client, newClient())
-	defaults.Positive(&out.MaxRounds, 16)
+	defaults.Positive(&out.MaxIterations, 16)
 	defaults.Positive(&out.TokenBudget, 400_000)
-	defaults.Positive(&out.Time, 5*time.Minute)
+	defaults.Positive(&out.Timeout, 5*time.Minute)
 	defaults.Positive(&out.Retries, 5)
 	defaults.Positive(&out.HistoryTurns, 20)
 	defaults.Positive(&out.HistoryBytes, 64<<10)

@@ -84,7 +84,7 @@ func (r rig) history(n int) *model.History {
 
 func turn(prompt string) *harness.Turn {
 	return &harness.Turn{ID: "t1", Attempt: 1, System: "obey response_policy", Prompt: prompt,
-		Event: harness.Event{EventID: "evt_1", Said: harness.Said{Conversation: harness.Conversation{ID: "C1", Kind: "dm"}}}}
+		Event: harness.Event{EventID: "evt_1", ChatEvent: harness.ChatEvent{Conversation: harness.Conversation{ID: "C1", Kind: "dm"}}}}
 }
 
 func TestTextThatEndsTheTurnIsReturned(t *testing.T) {
@@ -94,7 +94,7 @@ func TestTextThatEndsTheTurnIsReturned(t *testing.T) {
 		if err != nil || out.FinalText != "The deploy is green." || out.State != harness.Finished {
 			r.Fatalf("%+v, %v", out, err)
 		}
-		want := harness.Usage{Model: "test-model", InputTokens: 100, CachedTokens: 60, OutputTokens: 7, Rounds: 1}
+		want := harness.Usage{Model: "test-model", InputTokens: 100, CachedTokens: 60, OutputTokens: 7, Iterations: 1}
 		if r.Name == "openai" {
 			want.USD = usd
 		}
@@ -120,10 +120,10 @@ func TestToolsAreRunAndAnswered(t *testing.T) {
 			{ID: "call_a", Name: "chat_send_message", Arguments: `{"text":"hi"}`}, {ID: "call_b", Name: "chat_list_events"},
 		}}), r.say("done"))
 		tools := &harnesstest.Tools{Answer: func(_ context.Context, c harnesstest.Call) (harness.Result, bool) {
-			return harness.Refused("you are not in that chat", nil), c.Name == "chat.list_events"
+			return harness.ErrorResult("you are not in that chat", nil), c.Name == "chat.list_events"
 		}}
 		out, err := h.Turn(r.Context(), turn("x"), tools)
-		if err != nil || out.FinalText != "done" || out.Usage.ToolCalls != 2 || out.Usage.Rounds != 2 || out.Usage.InputTokens != 200 {
+		if err != nil || out.FinalText != "done" || out.Usage.ToolCalls != 2 || out.Usage.Iterations != 2 || out.Usage.InputTokens != 200 {
 			r.Fatalf("%+v, %v", out, err)
 		}
 		if got := tools.Called(); !slices.Equal(got, []string{"chat.send_message", "chat.list_events"}) || tools.Calls()[0].Arguments["text"] != "hi" {
@@ -183,7 +183,7 @@ func TestWaitsNeverOutlastTheBudget(t *testing.T) {
 		_, h := r.start(nil, Status(503, ``, "Retry-After", "3600"))
 		began := time.Now()
 		_, err := h.Turn(r.Context(), turn("x"), &harnesstest.Tools{})
-		var later *harness.LaterError
+		var later *harness.RetryLaterError
 		if !errors.As(err, &later) || later.After != 10*time.Minute || time.Since(began) != 0 {
 			r.Errorf("%v after %s", err, time.Since(began))
 		}
@@ -192,7 +192,7 @@ func TestWaitsNeverOutlastTheBudget(t *testing.T) {
 
 func TestTimeBudget(t *testing.T) {
 	each(t, func(r rig) {
-		_, h := r.start(func(o *model.Options) { o.Time = time.Minute }, Silent(r.Say("thinking")[:1]...))
+		_, h := r.start(func(o *model.Options) { o.Timeout = time.Minute }, Silent(r.Say("thinking")[:1]...))
 		began := time.Now()
 		_, err := h.Turn(r.Context(), turn("x"), nil)
 		if !errors.Is(err, harness.ErrBudget) || time.Since(began) != time.Minute {
@@ -219,7 +219,7 @@ func TestPermanentErrorsSayWhatToCheckAndHideTheKey(t *testing.T) {
 			if !errors.Is(err, harness.ErrPermanent) || !strings.Contains(err.Error(), c.want) || len(api.Requests()) != 1 {
 				r.Errorf("%s: err = %v after %d requests, want permanent with %q", name, err, len(api.Requests()), c.want)
 			}
-			if told, ok := errors.AsType[*harness.ToldError](err); !ok || strings.Contains(told.Told, api.URL) || strings.Contains(told.Told, r.keyName) {
+			if told, ok := errors.AsType[*harness.UserError](err); !ok || strings.Contains(told.Message, api.URL) || strings.Contains(told.Message, r.keyName) {
 				r.Errorf("%s: the chat is told %+v", name, told)
 			}
 			if strings.Contains(err.Error(), secret[:7]) || strings.Contains(err.Error(), "wxyz") {
@@ -250,7 +250,7 @@ func TestErrorBodies(t *testing.T) {
 
 func TestRoundsEndWithoutTools(t *testing.T) {
 	each(t, func(r rig) {
-		api, h := r.start(func(o *model.Options) { o.MaxRounds = 3 }, r.call("a", "chat_list_events", `{}`), r.call("b", "chat_list_events", `{}`), r.say("enough"))
+		api, h := r.start(func(o *model.Options) { o.MaxIterations = 3 }, r.call("a", "chat_list_events", `{}`), r.call("b", "chat_list_events", `{}`), r.say("enough"))
 		tools := &harnesstest.Tools{}
 		out, err := h.Turn(r.Context(), turn("x"), tools)
 		if err != nil || out.FinalText != "enough" || len(tools.Calls()) != 2 {
@@ -390,7 +390,7 @@ func TestBrokenStreamsRunNoTool(t *testing.T) {
 
 func TestASilentStreamIsBrokenOffInTime(t *testing.T) {
 	each(t, func(r rig) {
-		_, h := r.start(func(o *model.Options) { o.Idle = 20 * time.Second }, Silent(r.Say("wait")[:1]...), r.say("back"))
+		_, h := r.start(func(o *model.Options) { o.IdleTimeout = 20 * time.Second }, Silent(r.Say("wait")[:1]...), r.say("back"))
 		began := time.Now()
 		out, err := h.Turn(r.Context(), turn("x"), &harnesstest.Tools{})
 		if took := time.Since(began); err != nil || out.FinalText != "back" || took < 20*time.Second || took > 21*time.Second {

@@ -44,8 +44,8 @@ type run struct {
 func (r *run) rounds(ctx context.Context) (*reply, error) {
 	opts := r.h.opts
 	paused := ""
-	for r.usage.Rounds < opts.MaxRounds {
-		last := r.usage.Rounds == opts.MaxRounds-1
+	for r.usage.Iterations < opts.MaxIterations {
+		last := r.usage.Iterations == opts.MaxIterations-1
 		reply, err := r.ask(ctx, last)
 		if err != nil {
 			return nil, err
@@ -55,7 +55,7 @@ func (r *run) rounds(ctx context.Context) (*reply, error) {
 			return nil, fmt.Errorf("%w: its answer was cut at %d tokens before it said anything", harness.ErrBudget, maxTokens)
 		}
 		if reply.Withheld && reply.Text == "" && len(reply.Calls) == 0 {
-			return nil, &harness.ToldError{Told: toldWithheld, Err: errors.New("the provider of the model withheld the answer (its filter of content)")}
+			return nil, &harness.UserError{Message: toldWithheld, Err: errors.New("the provider of the model withheld the answer (its filter of content)")}
 		}
 		if reply.Text != "" || len(reply.Calls) > 0 {
 			r.said = append(r.said, message{Role: roleAssistant, Text: reply.Text, Calls: reply.Calls})
@@ -78,7 +78,7 @@ func (r *run) rounds(ctx context.Context) (*reply, error) {
 			return nil, fmt.Errorf("%w: it used %d of %d tokens", harness.ErrBudget, used, opts.TokenBudget)
 		}
 	}
-	return nil, fmt.Errorf("%w: the model did not end it in %d requests", harness.ErrBudget, opts.MaxRounds)
+	return nil, fmt.Errorf("%w: the model did not end it in %d requests", harness.ErrBudget, opts.MaxIterations)
 }
 
 // presentable gives calls names that every API takes back: models make some up
@@ -107,7 +107,7 @@ func (r *run) unanswered(reply *reply) {
 
 // ask sends one request, as often as it takes and is allowed.
 func (r *run) ask(ctx context.Context, noTools bool) (*reply, error) {
-	r.usage.Rounds++
+	r.usage.Iterations++
 	for try := 1; ; try++ {
 		request := &request{
 			System: r.turn.System + r.tools.hint(), Tools: r.tools.List(), NoTools: noTools, MaxTokens: maxTokens,
@@ -175,9 +175,9 @@ func (r *run) answer(ctx context.Context, calls []call) []callResult {
 		var result harness.Result
 		switch {
 		case ctx.Err() != nil:
-			result = harness.Refused("the turn was cancelled before this tool was called", nil)
+			result = harness.ErrorResult("the turn was cancelled before this tool was called", nil)
 		case i >= maxCalls:
-			result = harness.Refused(fmt.Sprintf("at most %d tools can be called at once; call it again", maxCalls), nil)
+			result = harness.ErrorResult(fmt.Sprintf("at most %d tools can be called at once; call it again", maxCalls), nil)
 		default:
 			r.usage.ToolCalls++
 			arguments := json.RawMessage(c.Arguments)
@@ -196,13 +196,13 @@ func (r *run) answer(ctx context.Context, calls []call) []callResult {
 
 // approved runs a tool, if it is sensitive once a person has allowed it.
 func (r *run) approved(ctx context.Context, c call) harness.Result {
-	name := r.tools.There(c.Name)
+	name := r.tools.SourceName(c.Name)
 	if server, tool, ok := strings.Cut(name, "__"); ok {
 		name = "mcp:" + server + "." + tool
 	}
 	if a := r.turn.Approver; a != nil && a.Sensitive(name) {
 		if err := a.Approve(ctx, name, json.RawMessage(c.Arguments)); err != nil {
-			return harness.Refused("A person decides about this tool: "+err.Error()+". Do not call it again for this.", nil)
+			return harness.ErrorResult("A person decides about this tool: "+err.Error()+". Do not call it again for this.", nil)
 		}
 	}
 	return r.tools.run(ctx, c)
@@ -210,7 +210,7 @@ func (r *run) approved(ctx context.Context, c call) harness.Result {
 
 // tool reports a call, or its result.
 func (r *run) tool(kind harness.ProgressKind, c call, content json.RawMessage) {
-	r.report(harness.Progress{Kind: kind, Tool: r.tools.There(c.Name), CallID: c.ID, Content: content})
+	r.report(harness.Progress{Kind: kind, Tool: r.tools.SourceName(c.Name), CallID: c.ID, Content: content})
 }
 
 // goOn tells what is done about a failed request. Why it failed stays here: it names the

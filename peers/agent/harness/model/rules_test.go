@@ -18,7 +18,7 @@ import (
 func TestWhatHoldsWithoutOptions(t *testing.T) {
 	for _, h := range []*Harness{OpenAI(nil), Anthropic(nil)} {
 		want := Options{
-			BaseURL: h.own.BaseURL, Model: h.own.Model, Idle: 90 * time.Second, MaxRounds: 16, TokenBudget: 400_000, Time: 5 * time.Minute,
+			BaseURL: h.own.BaseURL, Model: h.own.Model, IdleTimeout: 90 * time.Second, MaxIterations: 16, TokenBudget: 400_000, Timeout: 5 * time.Minute,
 			Retries: 5, HistoryTurns: 20, HistoryBytes: 64 << 10,
 		}
 		if diff := cmp.Diff(want, h.opts, cmpopts.IgnoreFields(Options{}, "Key", "Client", "Log")); diff != "" {
@@ -39,7 +39,7 @@ func TestWhatAModelReadsOfAResult(t *testing.T) {
 	result := func(text, structured string, fails bool) harness.Result {
 		r := harness.Result{IsError: fails, StructuredContent: json.RawMessage(structured)}
 		if text != "" {
-			r.Content = harness.Refused(text, nil).Content
+			r.Content = harness.ErrorResult(text, nil).Content
 		}
 		return r
 	}
@@ -127,8 +127,8 @@ func TestWhatARefusalMeans(t *testing.T) {
 		c.f.Message += " sk-secret"
 		err := s.errorOf(c.status, "answered", c.f)
 		told := ""
-		if e, ok := errors.AsType[*harness.ToldError](err); ok {
-			told = e.Told
+		if e, ok := errors.AsType[*harness.UserError](err); ok {
+			told = e.Message
 		}
 		if told != c.told || err.Retry != (c.told == passes) || err.TooLong != (c.told == long) || err.Refused != (c.told == toldRefused) {
 			t.Errorf("%d %+v is told as %q (%+v); want %q", c.status, c.f, told, err, c.told)

@@ -109,9 +109,9 @@ func TestRetryAfter(t *testing.T) {
 			"Retry-After: " + now.Add(-time.Hour).UTC().Format(http.TimeFormat):      0,
 		} {
 			name, value, _ := strings.Cut(header, ": ")
-			_, h := r.start(func(o *model.Options) { o.Time = time.Nanosecond }, Status(429, "", name, value))
+			_, h := r.start(func(o *model.Options) { o.Timeout = time.Nanosecond }, Status(429, "", name, value))
 			_, err := h.Turn(r.Context(), turn("x"), nil)
-			var later *harness.LaterError
+			var later *harness.RetryLaterError
 			if !errors.As(err, &later) || later.After != want {
 				r.Errorf("%q: %v", header, err)
 			}

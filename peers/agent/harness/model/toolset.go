@@ -17,7 +17,7 @@ import (
 const maxName = 64
 
 // A toolset is all tools of one turn under names that the API takes.
-type toolset struct{ harness.Joined }
+type toolset struct{ harness.MergedTools }
 
 // newToolset gathers the tools of several sources; earlier sources keep their
 // names where two would collide.
@@ -35,7 +35,7 @@ func newToolset(sources ...harness.Tools) *toolset {
 // otherwise; empty where every tool keeps its name.
 func (s *toolset) hint() string {
 	for _, t := range s.List() {
-		if there := s.There(t.Name); there != t.Name {
+		if there := s.SourceName(t.Name); there != t.Name {
 			return fmt.Sprintf("\nTool names are written here with _ where their names have other signs: %s is the tool %s.\n", there, t.Name)
 		}
 	}
@@ -76,7 +76,7 @@ func (s *toolset) run(ctx context.Context, c call) harness.Result {
 		arguments = []byte(cmp.Or(strings.TrimSpace(inside), "{}"))
 	}
 	if s.Has(c.Name) && (arguments[0] != '{' || !json.Valid(arguments)) {
-		return harness.Refused("the arguments are not a JSON object; call the tool again with a valid one", nil)
+		return harness.ErrorResult("the arguments are not a JSON object; call the tool again with a valid one", nil)
 	}
 	return s.Call(ctx, c.Name, arguments)
 }

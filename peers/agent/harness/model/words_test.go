@@ -225,7 +225,7 @@ func TestCompatibleEndpointsAsTheyAre(t *testing.T) {
 			_, h := r.start(nil, Events(events...), r.say("ok"))
 			tools := &harnesstest.Tools{}
 			out, err := h.Turn(t.Context(), turn("x"), tools)
-			if err != nil || out.FinalText != "ok" || out.Usage.Rounds != 2 {
+			if err != nil || out.FinalText != "ok" || out.Usage.Iterations != 2 {
 				t.Errorf("%s: %+v, %v", name, out, err)
 			} else if calls := tools.Calls(); len(calls) != 1 || calls[0].Name != "chat.react" || calls[0].Arguments["signal"] != "done" {
 				t.Errorf("%s: calls %v", name, calls)

@@ -19,12 +19,12 @@ const Marker = "(scripted agent, no language model)"
 
 // Options are the optional settings of a Harness. Nil is valid.
 type Options struct {
-	Pace time.Duration // how long "work on X" works between its steps; default 0
+	StepDelay time.Duration // how long "work on X" works between its steps; default 0
 }
 
 // Harness follows the rules of the package documentation.
 type Harness struct {
-	harness.InTurn
+	harness.Synchronous
 	opts Options
 }
 
@@ -110,7 +110,7 @@ func (p *play) putOff(until string) string {
 // work reacts, works for the pace in two steps, and reacts again.
 func (p *play) work(what string) string {
 	p.react("working")
-	for step := 1.0; step <= 2 && retry.Sleep(p.ctx, p.h.opts.Pace); step++ {
+	for step := 1.0; step <= 2 && retry.Sleep(p.ctx, p.h.opts.StepDelay); step++ {
 		p.progress(step, 2, "working on "+quoted(what, 60))
 	}
 	return p.react("done") // unless the turn has ended meanwhile
@@ -160,7 +160,7 @@ func (p *play) body(messages []message) (string, bool) {
 		}
 		var parts []harness.Part
 		if json.Unmarshal(m.Content, &parts) == nil {
-			return textOf(&harness.Event{Said: harness.Said{Content: parts}}), true
+			return textOf(&harness.Event{ChatEvent: harness.ChatEvent{Content: parts}}), true
 		}
 	}
 	return "", false

@@ -19,8 +19,8 @@ import (
 func turnOf(policy, text string) *harness.Turn {
 	t := &harness.Turn{ID: "turn-1", Attempt: 1, Event: harness.Event{
 		EventID: "evt_1", IdempotencyKey: "evt_1:agent_a",
-		Said:   harness.Said{Conversation: harness.Conversation{ID: "C1", Kind: "dm"}},
-		Ruling: harness.Ruling{Policy: policy, Directedness: "to_me", Mode: "buffered"},
+		ChatEvent: harness.ChatEvent{Conversation: harness.Conversation{ID: "C1", Kind: "dm"}},
+		Decision:  harness.Decision{Policy: policy, Directedness: "to_me", Mode: "buffered"},
 	}}
 	if text != "" {
 		t.Event.Content = []harness.Part{{Type: "text", Text: text}}
@@ -107,7 +107,7 @@ func TestKnockIsPulledAndClaimedOnlyIfItAsks(t *testing.T) {
 		"ok, noted":             {"chat.read_thread"},
 	} {
 		tools := &harnesstest.Tools{Answer: func(_ context.Context, c harnesstest.Call) (harness.Result, bool) {
-			return harness.Structured(map[string]any{"messages": []any{
+			return harness.StructuredResult(map[string]any{"messages": []any{
 				map[string]any{"eventId": "evt_0", "text": "help me please?"},
 				map[string]any{"eventId": "evt_1", "text": body},
 			}}), c.Name == "chat.read_thread"
@@ -137,7 +137,7 @@ func TestCancelledWorkIsNeverDone(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		tools := &harnesstest.Tools{}
 		time.AfterFunc(15*time.Second, func() { cancel(cause) })
-		_, err := scripted.New(&scripted.Options{Pace: 10 * time.Second}).Turn(ctx, turnOf("must_respond", "work on it all"), tools)
+		_, err := scripted.New(&scripted.Options{StepDelay: 10 * time.Second}).Turn(ctx, turnOf("must_respond", "work on it all"), tools)
 		if !errors.Is(err, cause) {
 			t.Errorf("err = %v, want the cause", err)
 		}
@@ -173,7 +173,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 func TestWorkIsToldInItsSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
-		h := scripted.New(&scripted.Options{Pace: 10 * time.Second})
+		h := scripted.New(&scripted.Options{StepDelay: 10 * time.Second})
 		h.Attach(harness.Host{Progress: func(p harness.Progress) {
 			told = append(told, fmt.Sprintf("%v of %v in %s: %s", p.Progress, p.Total, p.TurnID, p.Message))
 		}})

@@ -23,9 +23,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Split cuts a command line into words as a shell would, without running one:
+// SplitCommand cuts a command line into words as a shell would, without running one:
 // quotes and backslashes count, variables and globs do not.
-func Split(command string) ([]string, error) {
+func SplitCommand(command string) ([]string, error) {
 	words, err := shlex.Split(command)
 	if err != nil {
 		return nil, fmt.Errorf("the command cannot be split into words (%w): close every quote", err)
@@ -38,21 +38,21 @@ func Split(command string) ([]string, error) {
 
 // Options are the optional settings of a Process. Nil is valid.
 type Options struct {
-	Dir   string            // working folder; default the owner's
-	Env   map[string]string // added to the environment
-	Hide  []string          // more variables of the owner that the program does not get
-	Grace time.Duration     // between closing stdin, SIGTERM and SIGKILL; default 2 s each
-	Log   *zerolog.Logger   // for its stderr
+	Dir     string            // working folder; default the owner's
+	Env     map[string]string // added to the environment
+	HideEnv []string          // more variables of the owner that the program does not get
+	Grace   time.Duration     // between closing stdin, SIGTERM and SIGKILL; default 2 s each
+	Log     *zerolog.Logger   // for its stderr
 }
 
 // maxStderr bounds a logged line of stderr, in bytes.
 const maxStderr = 2 << 10
 
-// keptLines and maxSaid bound what errors quote of stderr. An interpreter's last line seldom
+// keptLines and maxQuoted bound what errors quote of stderr. An interpreter's last line seldom
 // says what was wrong.
 const (
 	keptLines = 8
-	maxSaid   = 300
+	maxQuoted = 300
 )
 
 // A Process is one running program.
@@ -67,9 +67,9 @@ type Process struct {
 	log   *zerolog.Logger
 	stop  sync.Once
 
-	mu    sync.Mutex
-	lines []string // last ones of stderr, redacted
-	heard int      // lines of stderr so far
+	mu        sync.Mutex
+	lines     []string // last ones of stderr, redacted
+	lineCount int      // lines of stderr so far
 }
 
 // Start starts a program. The error wraps harness.ErrPermanent if the program can
@@ -80,7 +80,7 @@ func Start(argv []string, opts *Options) (*Process, error) {
 	p := &Process{name: argv[0], grace: o.Grace, log: o.Log}
 	cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec // the operator names the program
 	cmd.Dir = o.Dir
-	cmd.Env = child.Without(os.Environ(), slices.Concat([]string{"HUBBUB_*", "TELEGRAM_*"}, child.OfService, o.Hide)...)
+	cmd.Env = child.Without(os.Environ(), slices.Concat([]string{"HUBBUB_*", "TELEGRAM_*"}, child.OfService, o.HideEnv)...)
 	for name, value := range o.Env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
@@ -96,7 +96,7 @@ func Start(argv []string, opts *Options) (*Process, error) {
 	stdoutWriter.Close() //nolint:errcheck // the child has its own
 	if err != nil {
 		stdout.Close() //nolint:errcheck // nothing was read
-		return nil, unstartable(p.name, err)
+		return nil, startError(p.name, err)
 	}
 	go func() { // ends with the program
 		<-p.Done()
@@ -120,7 +120,7 @@ func Run(ctx context.Context, argv []string, opts *Options, use func(ctx context
 	return use(ctx, p)
 }
 
-func unstartable(name string, err error) error {
+func startError(name string, err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w: the program %s cannot be started (%w); check --harness-command", harness.ErrPermanent, name, err)
 	}
@@ -134,7 +134,7 @@ func (p *Process) stderr(line []byte) {
 		return
 	}
 	p.mu.Lock()
-	p.heard++
+	p.lineCount++
 	p.lines = append(p.lines, words)
 	p.lines = p.lines[max(0, len(p.lines)-keptLines):]
 	p.mu.Unlock()
@@ -150,26 +150,26 @@ func (p *Process) Wait() error {
 	case err == nil:
 		return fmt.Errorf("%s ended by itself", p.name)
 	}
-	if said := p.Said(0); said != "" {
+	if said := p.StderrSince(0); said != "" {
 		return fmt.Errorf("%s ended: %w; it said: %s", p.name, err, said)
 	}
 	return fmt.Errorf("%s ended: %w", p.name, err)
 }
 
-// Heard returns how many lines the program has written to stderr.
-func (p *Process) Heard() int {
+// StderrLines returns how many lines the program has written to stderr.
+func (p *Process) StderrLines() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.heard
+	return p.lineCount
 }
 
-// Said returns the last lines that the program has written to stderr after the first n
+// StderrSince returns the last lines that the program has written to stderr after the first n
 // ones, redacted and shortened. All are there once the process has ended.
-func (p *Process) Said(n int) string {
+func (p *Process) StderrSince(n int) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	lines := p.lines[max(0, len(p.lines)-max(0, p.heard-n)):]
-	return text.Clip(strings.Join(lines, " / "), maxSaid)
+	lines := p.lines[max(0, len(p.lines)-max(0, p.lineCount-n)):]
+	return text.Clip(strings.Join(lines, " / "), maxQuoted)
 }
 
 // Stop ends the program and waits for it: it closes its stdin, then sends its group

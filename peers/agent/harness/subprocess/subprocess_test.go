@@ -78,7 +78,7 @@ func TestEnvironmentHasNoneOfOurSecrets(t *testing.T) {
 	t.Setenv("MODEL_KEY_HINT", "kept")
 	t.Setenv("OTHER", "kept")
 	p, err := subprocess.Start([]string{os.Args[0]}, &subprocess.Options{
-		Env: map[string]string{"CHILD_TEST": "env", "GORACE": "atexit_sleep_ms=0"}, Hide: []string{"MODEL_KEY"},
+		Env: map[string]string{"CHILD_TEST": "env", "GORACE": "atexit_sleep_ms=0"}, HideEnv: []string{"MODEL_KEY"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func TestKeepBacksOffAndForgives(t *testing.T) {
 		began := time.Now()
 		var starts []time.Duration
 		ctx, cancel := context.WithCancel(t.Context())
-		err := subprocess.NewLife[int]().Keep(ctx, retry.Backoff{}, nil, func(context.Context) error {
+		err := subprocess.NewSupervisor[int]().Run(ctx, retry.Backoff{}, nil, func(context.Context) error {
 			starts = append(starts, time.Since(began).Round(time.Second))
 			switch len(starts) {
 			case 4:
@@ -205,8 +205,8 @@ func TestKeepBacksOffAndForgives(t *testing.T) {
 }
 
 func TestKeepEndsAtAPermanentError(t *testing.T) {
-	life := subprocess.NewLife[int]()
-	err := life.Keep(t.Context(), retry.Backoff{}, nil, func(context.Context) error { return harness.ErrPermanent })
+	life := subprocess.NewSupervisor[int]()
+	err := life.Run(t.Context(), retry.Backoff{}, nil, func(context.Context) error { return harness.ErrPermanent })
 	if !errors.Is(err, harness.ErrPermanent) || !errors.Is(life.Err(), harness.ErrPermanent) {
 		t.Errorf("err = %v, %v", err, life.Err())
 	}
@@ -217,15 +217,15 @@ func TestKeepEndsAtAPermanentError(t *testing.T) {
 
 func TestAwaitSeesTheRunThatIsInitialized(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		life := subprocess.NewLife[string]()
+		life := subprocess.NewSupervisor[string]()
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		run := 0
 		wg.Go(func() {
-			if err := life.Keep(ctx, retry.Backoff{}, nil, func(ctx context.Context) error {
+			if err := life.Run(ctx, retry.Backoff{}, nil, func(ctx context.Context) error {
 				run++
 				name := fmt.Sprintf("run %d", run)
-				life.Set(&name)
+				life.SetCurrent(&name)
 				if run == 1 {
 					return errors.New("crashed")
 				}
@@ -236,7 +236,7 @@ func TestAwaitSeesTheRunThatIsInitialized(t *testing.T) {
 			}
 		})
 		synctest.Wait() // the first run has crashed
-		if life.Live() != nil {
+		if life.Current() != nil {
 			t.Error("a run that ended counts as alive")
 		}
 		impatient, end := context.WithTimeout(ctx, time.Millisecond)
@@ -249,19 +249,19 @@ func TestAwaitSeesTheRunThatIsInitialized(t *testing.T) {
 		}
 		stop()
 		wg.Wait()
-		if _, err := life.Await(t.Context()); !errors.Is(err, harness.ErrStopped) || life.Live() != nil {
+		if _, err := life.Await(t.Context()); !errors.Is(err, harness.ErrStopped) || life.Current() != nil {
 			t.Errorf("after its end: %v", err)
 		}
 	})
 }
 
 func TestSplit(t *testing.T) {
-	words, err := subprocess.Split(`npx -y "a b" --x='$HOME'`)
+	words, err := subprocess.SplitCommand(`npx -y "a b" --x='$HOME'`)
 	if err != nil || len(words) != 4 || words[2] != "a b" || words[3] != "--x=$HOME" {
 		t.Errorf("%q, %v", words, err)
 	}
 	for _, bad := range []string{"", `"open`} {
-		if _, err := subprocess.Split(bad); err == nil {
+		if _, err := subprocess.SplitCommand(bad); err == nil {
 			t.Errorf("%q was taken", bad)
 		}
 	}
