@@ -19,7 +19,7 @@ type admission struct {
 	metrics *metrics
 	log     *zerolog.Logger
 	logs    bool         // there is an activity log
-	each    grant.Bounds // of a credential that has none of its own
+	each    grant.Limits // of a credential that has none of its own
 
 	accountsMu sync.Mutex          // guards accounts
 	accounts   map[string]*account // by the name of the credential
@@ -35,7 +35,7 @@ type account struct {
 	written atomic.Int64 // bytes of the activity log that logBytes has not lost yet
 
 	mu            sync.Mutex // guards the fields below, and is taken before the issuer's
-	bounds        grant.Bounds
+	bounds        grant.Limits
 	sessions      int // connections, those included that are being closed
 	subscriptions int
 	messages      bucket
@@ -72,7 +72,7 @@ func (b *bucket) fill(at time.Time) {
 }
 
 // used returns how much of a bound is in use.
-func (b *bucket) used(bound grant.Bound) float64 { return (1 - b.left/b.size) * float64(bound) }
+func (b *bucket) used(bound grant.Limit) float64 { return (1 - b.left/b.size) * float64(bound) }
 
 // account returns the account of a credential, or nil if there is none. A file of
 // credentials, if there is one, tells who has issued it.
@@ -97,7 +97,7 @@ func (m *admission) openLocked(c *grant.Credential, issuer *account) *account {
 		a = &account{bus: m, name: c.Name, issuer: issuer}
 		m.accounts[c.Name] = a
 	}
-	a.set(c.Bounds.Or(m.each))
+	a.set(c.Limits.WithDefaults(m.each))
 	return a
 }
 
@@ -113,9 +113,9 @@ func (a *account) credential() string {
 // credentials that are gone and that nobody uses any more. The others stay: who connects
 // again has used what it used before.
 func (m *admission) reviewAccounts(file *grant.File) {
-	current := map[string]grant.Bounds{}
+	current := map[string]grant.Limits{}
 	for _, c := range file.List() {
-		current[c.Name] = c.Bounds.Or(m.each)
+		current[c.Name] = c.Limits.WithDefaults(m.each)
 	}
 	m.accountsMu.Lock()
 	defer m.accountsMu.Unlock()
@@ -134,7 +134,7 @@ func (a *account) unused() bool {
 	return a.sessions == 0
 }
 
-func (a *account) set(bounds grant.Bounds) {
+func (a *account) set(bounds grant.Limits) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if bounds == a.bounds {
@@ -323,7 +323,7 @@ func (a *account) write(r activitylog.Row) {
 }
 
 // publish takes the rows of a message: its own two, and two for each target.
-func (a *account) publish(m *Arrived, targets int) {
+func (a *account) publish(m *AcceptedMessage, targets int) {
 	a.writeBytes(len(m.Payload) + (2+2*targets)*(rowBytes+len(m.Topic)+len(m.MessageID)+len(m.From)))
 }
 

@@ -18,9 +18,9 @@ import (
 )
 
 // bounded is a credential that may do everything, with bounds of its own.
-func bounded(name string, bounds grant.Bounds) grant.Credential {
+func bounded(name string, bounds grant.Limits) grant.Credential {
 	all := []string{"*"}
-	return grant.Credential{Name: name, Identities: all, Subscribe: all, Publish: all, SHA256: grant.Hash(name), Bounds: bounds}
+	return grant.Credential{Name: name, Identities: all, Subscribe: all, Publish: all, SHA256: grant.Hash(name), Limits: bounds}
 }
 
 // A tenant opens sessions of one credential in memory.
@@ -32,12 +32,12 @@ type tenant struct {
 }
 
 // inBubble runs a test with a bus on a fake clock.
-func inBubble(t *testing.T, opts *bus.Options, test func(t *testing.T, tenancy func(string, grant.Bounds) *tenant)) {
+func inBubble(t *testing.T, opts *bus.Options, test func(t *testing.T, tenancy func(string, grant.Limits) *tenant)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, opts)
 		var serving sync.WaitGroup
 		t.Cleanup(serving.Wait)
-		test(t, func(name string, bounds grant.Bounds) *tenant {
+		test(t, func(name string, bounds grant.Limits) *tenant {
 			return &tenant{t, b, bounded(name, bounds), &serving}
 		})
 	})
@@ -79,8 +79,8 @@ func (r *raw) send(topic, text, flag string) bool {
 func (n *tenant) reached(limit string) uint64 { return n.bus.Server().Counters().Limits[limit] }
 
 func TestMessagesOfACredentialAtTheLimitAndOnePast(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Bounds) *tenant) {
-		n := tenancy("few", grant.Bounds{Messages: 10})
+	inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Limits) *tenant) {
+		n := tenancy("few", grant.Limits{Messages: 10})
 		a := n.join("cli:a") // the connection and initialize count as messages
 		flood := func(want int) {
 			t.Helper()
@@ -102,7 +102,7 @@ func TestMessagesOfACredentialAtTheLimitAndOnePast(t *testing.T) {
 		if m := a.request("ping", `{}`); m.Error != nil {
 			t.Errorf("the session has ended: %s", m.Error)
 		}
-		if b := tenancy("other", grant.Bounds{}).join("cli:b"); b == nil || !strings.Contains(string(b.request("sendMessage", `{"topic":"x","payload":`+payload("m", "cli:b", "")+`}`).Result), `"accepted":true`) {
+		if b := tenancy("other", grant.Limits{}).join("cli:b"); b == nil || !strings.Contains(string(b.request("sendMessage", `{"topic":"x","payload":`+payload("m", "cli:b", "")+`}`).Result), `"accepted":true`) {
 			t.Error("another credential is refused, too")
 		}
 		time.Sleep(time.Second)
@@ -117,8 +117,8 @@ func TestMessagesOfACredentialAtTheLimitAndOnePast(t *testing.T) {
 }
 
 func TestBytesOfACredentialAtTheLimitAndOnePast(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Bounds) *tenant) {
-		n := tenancy("short", grant.Bounds{Bytes: 10_000})
+	inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Limits) *tenant) {
+		n := tenancy("short", grant.Limits{Bytes: 10_000})
 		a := n.join("cli:a")
 		text := strings.Repeat("x", 9_900)
 		taken := 0
@@ -138,10 +138,10 @@ func TestBytesOfACredentialAtTheLimitAndOnePast(t *testing.T) {
 // with many words, and one who does nothing but come and go.
 func TestLogBytesOfACredentialAtTheLimitAndOnePast(t *testing.T) {
 	const bound = 50_000
-	sender := bounded("sender", grant.Bounds{LogBytes: bound})
+	sender := bounded("sender", grant.Limits{LogBytes: bound})
 	wordy, restless := sender, sender
 	wordy.Name, restless.Name = "wordy", "restless"
-	b, _, tokens := credentialed(t, sender, wordy, restless, bounded("other", grant.Bounds{}))
+	b, _, tokens := credentialed(t, sender, wordy, restless, bounded("other", grant.Limits{}))
 	p := join(t, b, tokens["sender"], "cli:a")
 	taken := 0
 	for p.send("news", strings.Repeat("x", 1000), "credential-log-bytes") {
@@ -194,8 +194,8 @@ func TestLogBytesOfACredentialAtTheLimitAndOnePast(t *testing.T) {
 }
 
 func TestSubscriptionsOfACredentialAtTheLimitAndOnePast(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Bounds) *tenant) {
-		n := tenancy("few", grant.Bounds{Subscriptions: 3})
+	inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Limits) *tenant) {
+		n := tenancy("few", grant.Limits{Subscriptions: 3})
 		a, b := n.join("cli:a"), n.join("cli:b")
 		subscribe := func(r *raw, topic string, want bool) {
 			t.Helper()
@@ -226,9 +226,9 @@ func TestSubscriptionsOfACredentialAtTheLimitAndOnePast(t *testing.T) {
 // TestSessionsOfACredentialAtTheLimitAndOnePast: a session that takes over another one
 // of the credential passes, also when all places are taken.
 func TestSessionsOfACredentialAtTheLimitAndOnePast(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Bounds) *tenant) {
-		n := tenancy("few", grant.Bounds{Sessions: 2})
-		tenancy("other", grant.Bounds{}).join("cli:other")
+	inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Limits) *tenant) {
+		n := tenancy("few", grant.Limits{Sessions: 2})
+		tenancy("other", grant.Limits{}).join("cli:other")
 		first := n.join("cli:a")
 		n.join("cli:b")
 		third := n.connect()
@@ -259,7 +259,7 @@ func TestSessionsOfACredentialAtTheLimitAndOnePast(t *testing.T) {
 func TestBoundsOfTheFileHoldAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), grant.FileName)
 	file := grant.NewFile(path)
-	token, err := file.Create(bounded("all", grant.Bounds{Subscriptions: 1}))
+	token, err := file.Create(bounded("all", grant.Limits{Subscriptions: 1}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,8 +301,8 @@ func TestRefusalsAndPingsWithoutEnd(t *testing.T) {
 		"answers to nothing":    `{"jsonrpc":"2.0","id":"7","result":{}}`,
 		"usual answers of none": `{"jsonrpc":"2.0","id":7,"result":{"processed":true}}`,
 	} {
-		inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Bounds) *tenant) {
-			n := tenancy("few", grant.Bounds{Messages: pace})
+		inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Limits) *tenant) {
+			n := tenancy("few", grant.Limits{Messages: pace})
 			a := n.join("cli:a")
 			began := time.Now()
 			go func() {
@@ -327,7 +327,7 @@ func TestRefusalsAndPingsWithoutEnd(t *testing.T) {
 			if n.reached("credential_messages") == 0 {
 				t.Errorf("%s: the bound is not counted", what)
 			}
-			other := tenancy("other", grant.Bounds{Messages: pace}).join("cli:b")
+			other := tenancy("other", grant.Limits{Messages: pace}).join("cli:b")
 			began = time.Now()
 			if other.silent(); time.Since(began) > 0 {
 				t.Errorf("%s: another credential waits %s", what, time.Since(began))
@@ -339,8 +339,8 @@ func TestRefusalsAndPingsWithoutEnd(t *testing.T) {
 // TestRefusedMessagesWithoutEnd has a peer send on while its bound is reached: what it is
 // told is bounded too, and it is taken again when it has waited.
 func TestRefusedMessagesWithoutEnd(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Bounds) *tenant) {
-		a := tenancy("few", grant.Bounds{Messages: 10}).join("cli:a")
+	inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Limits) *tenant) {
+		a := tenancy("few", grant.Limits{Messages: 10}).join("cli:a")
 		began, taken := time.Now(), 0
 		for range 200 {
 			if a.send("news", "x", "credential-messages") {
@@ -355,7 +355,7 @@ func TestRefusedMessagesWithoutEnd(t *testing.T) {
 
 // TestWebSocketPingsWithoutEnd has a peer ping by the frames of WebSocket itself.
 func TestWebSocketPingsWithoutEnd(t *testing.T) {
-	b, _, tokens := credentialed(t, bounded("few", grant.Bounds{Messages: 10}))
+	b, _, tokens := credentialed(t, bounded("few", grant.Limits{Messages: 10}))
 	s, err := wire.Dial(t.Context(), b.URL(), &wire.DialOptions{Token: tokens["few"]})
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@
 //   - Loss: deliveries are kept in memory only. What was not answered when the bus
 //     dies is lost. Its sender can tell, because it got no answer.
 //   - Memory: an idle session holds no buffers, only what waits for its peer. A
-//     program can use Options.OnLull to return to the system what traffic, or many
+//     program can use Options.OnIdle to return to the system what traffic, or many
 //     new connections, left behind.
 //   - Input: no input ends the bus. Malformed messages are answered with an
 //     error; only frames that break WebSocket end their own connection.

@@ -171,8 +171,8 @@ func (srv *Server) issue(w http.ResponseWriter, r *http.Request, c *grant.Creden
 		refuseHTTP(w, http.StatusForbidden, err.Error())
 		return
 	}
-	usual := srv.options.EachCredential
-	child.Bounds = child.Bounds.Within(c.Bounds.Or(usual), usual)
+	usual := srv.options.CredentialLimits
+	child.Limits = child.Limits.CappedAt(c.Limits.WithDefaults(usual), usual)
 	token, err := srv.options.Credentials.Issue(c, child)
 	switch {
 	case errors.Is(err, grant.ErrRevoked): // while the change waited for its turn

@@ -60,16 +60,16 @@ func (w *west) Missing() []string                                  { return nil 
 func (w *west) Status() any                                        { return nil }
 func (w *west) Forward(f *Forward)                                 { w.mu.Lock(); w.held = append(w.held, f); w.mu.Unlock() }
 
-func (w *west) AskFirst(_ First, done func([]Vote, error)) { done(nil, nil) }
-func (w *west) TellFirst(First, []byte)                    {}
+func (w *west) CheckDuplicate(_ DedupKey, done func([]DedupReply, error)) { done(nil, nil) }
+func (w *west) ShareOutcome(DedupKey, []byte)                          {}
 
-func (w *west) GiveUp(reason string) {
+func (w *west) FailPending(reason string) {
 	w.mu.Lock()
 	held := w.held
 	w.held = nil
 	w.mu.Unlock()
 	for _, f := range held {
-		f.Lost(reason, true)
+		f.Fail(reason, true)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestAStopDoesNotWaitForAnotherBus(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- srv.run(ctx, nil) }()
-		srv.Claim("west", Member{Peer: "agent:far", Patterns: map[protocol.Pattern]bool{"t": false}})
+		srv.RemoteJoined("west", Member{Peer: "agent:far", Patterns: map[protocol.Pattern]bool{"t": false}})
 		sender, next := enters(t, srv, "cli:x", "other")
 		if err := sender.Write(jsonrpc.AppendRequestText(nil, "1", "sendMessage", toT)); err != nil {
 			t.Fatal(err)
@@ -133,7 +133,7 @@ func TestABusThatStopsTakesNothingFromOthers(t *testing.T) {
 		go func() { ended <- srv.run(ctx, nil) }()
 		ear, next := enters(t, srv, "agent:ear", "t")
 		results := make(chan Result, 2)
-		arrived := Arrived{Topic: "t", MessageID: "m", From: "cli:x", Payload: []byte(`{}`)}
+		arrived := AcceptedMessage{Topic: "t", MessageID: "m", From: "cli:x", Payload: []byte(`{}`)}
 		srv.Deliver(arrived, []protocol.PeerID{"agent:ear"}, func(r Result) { results <- r })
 		if request := next(); !strings.Contains(request, "processMessage") {
 			t.Fatal(request)

@@ -133,7 +133,7 @@ func TestARevokedIssuerLeavesNoCredential(t *testing.T) {
 	if code := ask("before"); code != http.StatusCreated {
 		t.Fatalf("before: %d", code)
 	}
-	if err := file.RevokeAlone("spawner"); err != nil {
+	if err := file.RevokeKeepIssued("spawner"); err != nil {
 		t.Fatal(err)
 	}
 	if code := ask("after"); code != http.StatusUnauthorized {

@@ -23,7 +23,7 @@ type family struct {
 	issuer, child, grandchild *tenant
 }
 
-func inFamily(t *testing.T, bounds grant.Bounds, test func(f *family)) {
+func inFamily(t *testing.T, bounds grant.Limits, test func(f *family)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &family{t: t, file: grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))}
 		for _, name := range []string{"issuer", "other"} {
@@ -54,7 +54,7 @@ func (f *family) tenant(name string) *tenant {
 
 func (f *family) issue(by *tenant, name string) *tenant {
 	f.t.Helper()
-	c := bounded(name, grant.Bounds{})
+	c := bounded(name, grant.Limits{})
 	c.Issue = c.Identities
 	if _, err := f.file.Issue(&by.credential, c); err != nil {
 		f.t.Fatal(err)
@@ -91,12 +91,12 @@ func (m member) takes(flag string) bool {
 // feel it.
 func TestWhatIsIssuedSpendsWhatItsIssuerMay(t *testing.T) {
 	for flag, at := range map[string]struct {
-		bounds      grant.Bounds
+		bounds      grant.Limits
 		least, most int // messages at once
 	}{
-		"credential-messages":  {grant.Bounds{Messages: 20}, 34, 34}, // three sessions take two each
-		"credential-bytes":     {grant.Bounds{Bytes: 10_000}, 19, 22},
-		"credential-log-bytes": {grant.Bounds{LogBytes: 50_000}, 30, 50},
+		"credential-messages":  {grant.Limits{Messages: 20}, 34, 34}, // three sessions take two each
+		"credential-bytes":     {grant.Limits{Bytes: 10_000}, 19, 22},
+		"credential-log-bytes": {grant.Limits{LogBytes: 50_000}, 30, 50},
 	} {
 		inFamily(t, at.bounds, func(f *family) {
 			members := []member{f.issuer.member("cli:a"), f.child.member("cli:b"), f.grandchild.member("cli:c")}
@@ -130,7 +130,7 @@ func TestWhatIsIssuedSpendsWhatItsIssuerMay(t *testing.T) {
 // TestWhatIsIssuedTakesThePlacesOfItsIssuer is that for connections and subscriptions,
 // which come back when they end.
 func TestWhatIsIssuedTakesThePlacesOfItsIssuer(t *testing.T) {
-	inFamily(t, grant.Bounds{Sessions: 2, Subscriptions: 2}, func(f *family) {
+	inFamily(t, grant.Limits{Sessions: 2, Subscriptions: 2}, func(f *family) {
 		child, grandchild := f.child.member("cli:b"), f.grandchild.member("cli:c")
 		third := f.issuer.connect()
 		third.write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"clientId":"cli:a"}}`)

@@ -50,7 +50,7 @@ func TestLullAfterSlowPeers(t *testing.T) {
 func TestOnLull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lulls := 0
-		srv := New(nil, &Options{OnLull: func() { lulls++ }})
+		srv := New(nil, &Options{OnIdle: func() { lulls++ }})
 		srv.metrics.frames.Store(lullAfter)
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()

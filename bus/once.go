@@ -26,58 +26,58 @@ var (
 	errOnceLate    = errors.New("another bus has this message and has not told its outcome; send it again with the same messageId")
 )
 
-// A Claimant is one run of a bus of a cluster.
-type Claimant struct {
+// A BusInstance is one run of a bus of a cluster.
+type BusInstance struct {
 	Bus      string `json:"bus"`
 	Instance string `json:"instance"`
 }
 
-// A First names a message that was sent with once, as the buses tell each other of it.
-type First struct {
-	From      string `json:"from"`
-	MessageID string `json:"messageId"`
-	By        string `json:"by,omitempty"` // name of the sender's credential
+// A DedupKey names a message that was sent with once, as the buses tell each other of it.
+type DedupKey struct {
+	From       string `json:"from"`
+	MessageID  string `json:"messageId"`
+	Credential string `json:"by,omitempty"` // name of the sender's credential
 }
 
-// A Vote is what a bus says when another asks whether it may deliver a First. If all is
+// A DedupReply is what a bus says when another asks whether it may deliver a First. If all is
 // zero, it may.
-type Vote struct {
-	Mine   bool     `json:"mine,omitempty"`  // this bus delivers the message, or has
-	Holder Claimant `json:"holder,omitzero"` // the bus that does, as far as this one knows
-	Answer []byte   `json:"-"`               // its outcome, if this bus knows it
-	Voter  Claimant `json:"-"`
+type DedupReply struct {
+	Claimed bool        `json:"mine,omitempty"`  // this bus delivers the message, or has
+	Owner   BusInstance `json:"holder,omitzero"` // the bus that does, as far as this one knows
+	Answer  []byte      `json:"-"`               // its outcome, if this bus knows it
+	From    BusInstance `json:"-"`
 }
 
 // A ruling says what becomes of a message with once at the bus that asked the others.
 type ruling struct {
 	deliver bool
-	answer  []byte   // the first outcome
-	holder  Claimant // the bus that has the message
-	err     error    // why nothing is known
+	answer  []byte      // the first outcome
+	holder  BusInstance // the bus that has the message
+	err     error       // why nothing is known
 }
 
 // rule returns what the votes of the other buses come to. known is the bus that was known
 // to have the message before.
-func rule(known Claimant, votes []Vote) ruling {
-	free := map[Claimant]bool{{}: true}
+func rule(known BusInstance, votes []DedupReply) ruling {
+	free := map[BusInstance]bool{{}: true}
 	for _, v := range votes {
 		switch {
 		case v.Answer != nil:
 			return ruling{answer: v.Answer}
-		case v.Mine:
-			return ruling{holder: v.Voter}
+		case v.Claimed:
+			return ruling{holder: v.From}
 		}
-		free[v.Voter] = true
+		free[v.From] = true
 	}
-	for _, v := range append(votes, Vote{Holder: known}) {
-		if !free[v.Holder] {
-			return ruling{holder: v.Holder, err: lostFirst(v.Holder)}
+	for _, v := range append(votes, DedupReply{Owner: known}) {
+		if !free[v.Owner] {
+			return ruling{holder: v.Owner, err: lostFirst(v.Owner)}
 		}
 	}
 	return ruling{deliver: true}
 }
 
-func lostFirst(holder Claimant) error {
+func lostFirst(holder BusInstance) error {
 	return fmt.Errorf("the bus %s took this message first and cannot be asked: whether it was delivered is not known; "+
 		"send it again later, or with another messageId if it may arrive twice", holder.Bus)
 }
@@ -91,13 +91,13 @@ const (
 
 // A first is a message that was sent with once, and what its sender was told.
 type first struct {
-	First
+	DedupKey
 	at       time.Time
 	answer   []byte // the result of sendMessage; nil until it is known
 	unkept   bool   // there was no room for the answer
 	standing int
-	asked    int      // how often this bus asked the others
-	holder   Claimant // that may have it, unless this bus has
+	asked    int         // how often this bus asked the others
+	holder   BusInstance // that may have it, unless this bus has
 	waiting  []repeat
 	until    time.Time // when those that wait for another bus are refused
 }
@@ -130,7 +130,7 @@ type firsts struct {
 
 // claim looks a message up. It returns a number if this bus must ask the others about it,
 // and then resolve. Otherwise its answer is returned, or the repeat waits for it.
-func (t *firsts) claim(at time.Time, who First, again repeat) (f *first, asked int, answer []byte, err error) {
+func (t *firsts) claim(at time.Time, who DedupKey, again repeat) (f *first, asked int, answer []byte, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expireLocked(at)
@@ -151,7 +151,7 @@ func (t *firsts) claim(at time.Time, who First, again repeat) (f *first, asked i
 	return f, f.asked, nil, nil
 }
 
-func (who First) key() [2]string { return [2]string{who.From, who.MessageID} }
+func (who DedupKey) key() [2]string { return [2]string{who.From, who.MessageID} }
 
 // await has a repeat wait for the outcome. The caller must hold firsts.mu.
 func (f *first) await(again repeat) error {
@@ -165,9 +165,9 @@ func (f *first) await(again repeat) error {
 }
 
 // noteLocked adds a first, if there is room for it and as many bytes more.
-func (t *firsts) noteLocked(at time.Time, who First, more int) (*first, error) {
-	f := &first{First: who, at: at, standing: firstElsewhere}
-	if err := t.roomLocked(who.By, f.size()+more); err != nil {
+func (t *firsts) noteLocked(at time.Time, who DedupKey, more int) (*first, error) {
+	f := &first{DedupKey: who, at: at, standing: firstElsewhere}
+	if err := t.roomLocked(who.Credential, f.size()+more); err != nil {
 		return nil, err
 	}
 	if t.known == nil {
@@ -193,8 +193,8 @@ func (t *firsts) roomLocked(by string, n int) error {
 // takeLocked counts bytes of a first, or, if n is negative, frees them.
 func (t *firsts) takeLocked(f *first, n int) {
 	t.bytes += n
-	if t.used[f.By] += n; t.used[f.By] == 0 {
-		delete(t.used, f.By)
+	if t.used[f.Credential] += n; t.used[f.Credential] == 0 {
+		delete(t.used, f.Credential)
 	}
 }
 
@@ -221,16 +221,16 @@ func (t *firsts) resolve(f *first, asked int, at, until time.Time, again repeat,
 	case f.standing != firstAsked || f.asked != asked: // another bus, or another session, was given it meanwhile
 		return t.followLocked(f, until, again), nil
 	case r.deliver:
-		if f.asked > 1 || f.holder != (Claimant{}) {
+		if f.asked > 1 || f.holder != (BusInstance{}) {
 			t.renewLocked(f, at)
 		}
-		f.standing, f.holder = firstTaken, Claimant{}
+		f.standing, f.holder = firstTaken, BusInstance{}
 		return r, nil
 	case r.answer != nil:
 		return r, t.settleLocked(f, r.answer)
 	}
 	f.standing = firstElsewhere
-	if r.holder != (Claimant{}) {
+	if r.holder != (BusInstance{}) {
 		f.holder = r.holder
 	}
 	if r.err == nil {
@@ -250,7 +250,7 @@ func (t *firsts) followLocked(f *first, until time.Time, again repeat) ruling {
 }
 
 // holder returns the bus that is known to have a first.
-func (t *firsts) holder(f *first) Claimant {
+func (t *firsts) holder(f *first) BusInstance {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return f.holder
@@ -271,7 +271,7 @@ func (t *firsts) settle(f *first, answer []byte) []repeat {
 }
 
 func (t *firsts) settleLocked(f *first, answer []byte) []repeat {
-	if t.roomLocked(f.By, len(answer)) == nil {
+	if t.roomLocked(f.Credential, len(answer)) == nil {
 		f.answer = slices.Clone(answer)
 		t.takeLocked(f, len(f.answer))
 	} else {
@@ -285,7 +285,7 @@ func (t *firsts) settleLocked(f *first, answer []byte) []repeat {
 
 // vote says whether another bus may deliver a message, and notes that it does. Of two that
 // ask at the same time, the one with the lower name may.
-func (t *firsts) vote(at time.Time, own string, asker Claimant, who First) Vote {
+func (t *firsts) vote(at time.Time, own string, asker BusInstance, who DedupKey) DedupReply {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expireLocked(at)
@@ -294,25 +294,25 @@ func (t *firsts) vote(at time.Time, own string, asker Claimant, who First) Vote 
 		if f, err := t.noteLocked(at, who, 0); err == nil {
 			f.holder = asker
 		}
-		return Vote{} // also without room: the other bus has it, and is asked before this one delivers it
+		return DedupReply{} // also without room: the other bus has it, and is asked before this one delivers it
 	}
 	switch {
 	case f.answer != nil:
-		return Vote{Answer: f.answer}
+		return DedupReply{Answer: f.answer}
 	case f.standing == firstTaken, f.standing == firstAsked && own < asker.Bus:
-		return Vote{Mine: true}
+		return DedupReply{Claimed: true}
 	}
 	f.standing = firstElsewhere
-	if f.holder == (Claimant{}) || f.holder == asker {
+	if f.holder == (BusInstance{}) || f.holder == asker {
 		f.holder = asker
-		return Vote{}
+		return DedupReply{}
 	}
-	return Vote{Holder: f.holder}
+	return DedupReply{Owner: f.holder}
 }
 
 // learn stores the outcome of a message that another bus delivered, and returns who waits
 // for it.
-func (t *firsts) learn(at time.Time, who First, answer []byte) []repeat {
+func (t *firsts) learn(at time.Time, who DedupKey, answer []byte) []repeat {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expireLocked(at)

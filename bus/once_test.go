@@ -12,16 +12,16 @@ import (
 
 var (
 	epoch = time.Unix(1000, 0)
-	east  = Claimant{"east", "1"}
-	mid   = Claimant{"mid", "1"}
-	wing  = Claimant{"west", "1"}
+	east  = BusInstance{"east", "1"}
+	mid   = BusInstance{"mid", "1"}
+	wing  = BusInstance{"west", "1"}
 )
 
 // id is a First with no credential.
-func id(text string) First { return First{From: "tg:1", MessageID: text} }
+func id(text string) DedupKey { return DedupKey{From: "tg:1", MessageID: text} }
 
 // deliver claims a message for a bus that is alone, and says that it is delivered.
-func (t *firsts) deliver(at time.Time, who First) (*first, error) {
+func (t *firsts) deliver(at time.Time, who DedupKey) (*first, error) {
 	f, asked, _, err := t.claim(at, who, repeat{})
 	if err == nil {
 		t.resolve(f, asked, at, at, repeat{}, ruling{deliver: true})
@@ -67,7 +67,9 @@ func TestTheTableOfFirstsIsBoundedAndForgets(t *testing.T) {
 // others are not, until ten minutes have passed.
 func TestOneCredentialDoesNotFillTheTableOfFirsts(t *testing.T) {
 	var table firsts
-	by := func(credential, id string) First { return First{From: "tg:1", MessageID: id, By: credential} }
+	by := func(credential, id string) DedupKey {
+		return DedupKey{From: "tg:1", MessageID: id, Credential: credential}
+	}
 	f, err := table.deliver(epoch, by("greedy", "m1"))
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +95,7 @@ func TestAnOutcomeThatIsTooLargeToKeepIsNotDeliveredAgain(t *testing.T) {
 	if _, asked, _, err := table.claim(epoch, id("m1"), repeat{}); asked != 0 || err != errOnceLarge || table.bytes > onceBytes {
 		t.Errorf("a repeat: %d, %v; %d bytes", asked, err, table.bytes)
 	}
-	if v := table.vote(epoch, "east", wing, id("m1")); !v.Mine {
+	if v := table.vote(epoch, "east", wing, id("m1")); !v.Claimed {
 		t.Errorf("another bus may deliver it: %+v", v)
 	}
 	if _, err := table.deliver(epoch.Add(onceFor), id("m1")); err != nil {
@@ -103,22 +105,22 @@ func TestAnOutcomeThatIsTooLargeToKeepIsNotDeliveredAgain(t *testing.T) {
 
 // TestWhatTheVotesComeTo is the table of rule.
 func TestWhatTheVotesComeTo(t *testing.T) {
-	older := Claimant{"mid", "0"}
+	older := BusInstance{"mid", "0"}
 	answer := []byte("{}")
 	for name, c := range map[string]struct {
-		known Claimant
-		votes []Vote
+		known BusInstance
+		votes []DedupReply
 		want  ruling
 	}{
-		"nobody else":               {Claimant{}, nil, ruling{deliver: true}},
-		"all free":                  {Claimant{}, []Vote{{Voter: mid}, {Voter: wing}}, ruling{deliver: true}},
-		"one has it":                {Claimant{}, []Vote{{Voter: mid}, {Mine: true, Voter: wing}}, ruling{holder: wing}},
-		"one knows the outcome":     {wing, []Vote{{Voter: mid, Answer: answer}, {Mine: true, Voter: wing}}, ruling{answer: answer}},
-		"one was said to, has not":  {Claimant{}, []Vote{{Holder: wing, Voter: mid}, {Voter: wing}}, ruling{deliver: true}},
-		"one was said to, is away":  {Claimant{}, []Vote{{Holder: wing, Voter: mid}}, ruling{holder: wing, err: lostFirst(wing)}},
-		"one was known to, is away": {wing, []Vote{{Voter: mid}}, ruling{holder: wing, err: lostFirst(wing)}},
-		"one was known to, has not": {wing, []Vote{{Voter: wing}}, ruling{deliver: true}},
-		"one had it before a start": {older, []Vote{{Voter: mid}}, ruling{holder: older, err: lostFirst(older)}},
+		"nobody else":               {BusInstance{}, nil, ruling{deliver: true}},
+		"all free":                  {BusInstance{}, []DedupReply{{From: mid}, {From: wing}}, ruling{deliver: true}},
+		"one has it":                {BusInstance{}, []DedupReply{{From: mid}, {Claimed: true, From: wing}}, ruling{holder: wing}},
+		"one knows the outcome":     {wing, []DedupReply{{From: mid, Answer: answer}, {Claimed: true, From: wing}}, ruling{answer: answer}},
+		"one was said to, has not":  {BusInstance{}, []DedupReply{{Owner: wing, From: mid}, {From: wing}}, ruling{deliver: true}},
+		"one was said to, is away":  {BusInstance{}, []DedupReply{{Owner: wing, From: mid}}, ruling{holder: wing, err: lostFirst(wing)}},
+		"one was known to, is away": {wing, []DedupReply{{From: mid}}, ruling{holder: wing, err: lostFirst(wing)}},
+		"one was known to, has not": {wing, []DedupReply{{From: wing}}, ruling{deliver: true}},
+		"one had it before a start": {older, []DedupReply{{From: mid}}, ruling{holder: older, err: lostFirst(older)}},
 	} {
 		if got := rule(c.known, c.votes); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v; want %+v", name, got, c.want)
@@ -134,16 +136,16 @@ func TestWhatTheVotesComeTo(t *testing.T) {
 func TestOneOfTwoBusesThatAskIsGiven(t *testing.T) {
 	var table firsts // of mid
 	f, asked, _, _ := table.claim(epoch, id("m"), repeat{})
-	if v := table.vote(epoch, "mid", wing, id("m")); !v.Mine {
+	if v := table.vote(epoch, "mid", wing, id("m")); !v.Claimed {
 		t.Errorf("to west: %+v", v)
 	}
-	if v := table.vote(epoch, "mid", east, id("m")); v.Mine || v.Holder != (Claimant{}) {
+	if v := table.vote(epoch, "mid", east, id("m")); v.Claimed || v.Owner != (BusInstance{}) {
 		t.Errorf("to east: %+v", v)
 	}
-	if v := table.vote(epoch, "mid", wing, id("m")); v.Mine || v.Holder != east {
+	if v := table.vote(epoch, "mid", wing, id("m")); v.Claimed || v.Owner != east {
 		t.Errorf("then to west: %+v", v)
 	}
-	if v := table.vote(epoch, "mid", east, id("m")); v.Mine || v.Holder != (Claimant{}) {
+	if v := table.vote(epoch, "mid", east, id("m")); v.Claimed || v.Owner != (BusInstance{}) {
 		t.Errorf("to east again: %+v", v)
 	}
 	second, again, _, _ := table.claim(epoch, id("m"), repeat{}) // by another session of mid
@@ -157,7 +159,7 @@ func TestOneOfTwoBusesThatAskIsGiven(t *testing.T) {
 	if r, _ := table.resolve(f, again, epoch, epoch, wait, ruling{deliver: true}); !r.deliver {
 		t.Errorf("after east gave it back: %+v", r)
 	}
-	if v := table.vote(epoch, "mid", east, id("m")); !v.Mine {
+	if v := table.vote(epoch, "mid", east, id("m")); !v.Claimed {
 		t.Errorf("what is delivered: %+v", v)
 	}
 	if waiting := table.settle(f, []byte("{}")); len(waiting) != 1 {
@@ -171,7 +173,7 @@ func TestOneOfTwoBusesThatAskIsGiven(t *testing.T) {
 // TestTheOutcomeOfAnotherBusIsKept, and so is who has a message whose outcome is not known.
 func TestTheOutcomeOfAnotherBusIsKept(t *testing.T) {
 	var table firsts
-	if v := table.vote(epoch, "mid", wing, id("m")); !reflect.DeepEqual(v, Vote{}) {
+	if v := table.vote(epoch, "mid", wing, id("m")); !reflect.DeepEqual(v, DedupReply{}) {
 		t.Fatalf("%+v", v)
 	}
 	f, asked, _, _ := table.claim(epoch, id("m"), repeat{})
@@ -227,7 +229,7 @@ func TestWhoWaitsForAnotherBusIsAnswered(t *testing.T) {
 	if r, waiting := table.resolve(f, asked, epoch, epoch, repeat{rpcID: []byte("1")}, ruling{err: failed}); r.err != failed || len(waiting) != 1 {
 		t.Errorf("nobody could be asked: %+v, %d", r, len(waiting))
 	}
-	if v := table.vote(epoch, "a", wing, id("o")); v.Mine {
+	if v := table.vote(epoch, "a", wing, id("o")); v.Claimed {
 		t.Error("what this bus does not deliver is not given")
 	}
 }
@@ -251,15 +253,15 @@ type question struct {
 	of    int
 	asked int
 	first *first
-	known Claimant
+	known BusInstance
 	to    []int // who has not voted
-	votes []Vote
+	votes []DedupReply
 }
 
 // TestWhateverOrderBusesAskInOneDelivers plays three buses whose sessions want to deliver
 // one message, six times in all, with votes and their counts in any order.
 func TestWhateverOrderBusesAskInOneDelivers(t *testing.T) {
-	names := []Claimant{east, mid, wing}
+	names := []BusInstance{east, mid, wing}
 	again := repeat{rpcID: []byte("1")}
 	for seed := range uint64(3000) {
 		random := rand.New(rand.NewPCG(seed, 24))
@@ -284,8 +286,8 @@ func TestWhateverOrderBusesAskInOneDelivers(t *testing.T) {
 				voter := q.to[next]
 				q.to = slices.Delete(q.to, next, next+1)
 				v := tables[voter].vote(epoch, names[voter].Bus, names[q.of], id("m"))
-				if v.Voter = names[voter]; v.Holder == names[q.of] {
-					v.Holder = Claimant{} // as the cluster does
+				if v.From = names[voter]; v.Owner == names[q.of] {
+					v.Owner = BusInstance{} // as the cluster does
 				}
 				q.votes = append(q.votes, v)
 				continue

@@ -18,28 +18,28 @@ import (
 // Options are the optional settings of a Server. Nil is valid; zero values
 // mean the defaults named beside each field.
 type Options struct {
-	Listen         string           // address; 127.0.0.1:7892
-	TLS            *tls.Config      // serve wss; none
-	Plaintext      bool             // allow other than loopback without TLS
-	AllowOrigins   []string         // full origins, such as https://ops.example.com, beside the bus's own
-	Credentials    *grant.File      // none: the bus is open, to loopback only
-	EachCredential grant.Bounds     // of those that have none of their own; DefaultEachCredential
-	Cluster        Cluster          // joins this bus with others; none
-	Console        http.Handler     // serves /console/; none
-	Redact         *redact.Redactor // takes secrets out of rows, not out of what is delivered; none
-	Name           string           // of this bus, for serverId; random
-	Version        string           // for serverInfo; "dev"
-	Log            *zerolog.Logger
-	OnReady        func(addr net.Addr) // called once, when the bus listens
-	Pulse          func()              // called after every sweep, which visits each session: so only while the bus is alive
-	OnLull         func()              // called when traffic has ended, to return memory to the system
+	Listen           string           // address; 127.0.0.1:7892
+	TLS              *tls.Config      // serve wss; none
+	Plaintext        bool             // allow other than loopback without TLS
+	AllowOrigins     []string         // full origins, such as https://ops.example.com, beside the bus's own
+	Credentials      *grant.File      // none: the bus is open, to loopback only
+	CredentialLimits grant.Limits     // of those that have none of their own; DefaultCredentialLimits
+	Cluster          Cluster          // joins this bus with others; none
+	Console          http.Handler     // serves /console/; none
+	Redact           *redact.Redactor // takes secrets out of rows, not out of what is delivered; none
+	Name             string           // of this bus, for serverId; random
+	Version          string           // for serverInfo; "dev"
+	Log              *zerolog.Logger
+	OnReady          func(addr net.Addr) // called once, when the bus listens
+	OnSweep          func()              // called after every sweep, which visits each session: so only while the bus is alive
+	OnIdle           func()              // called when traffic has ended, to return memory to the system
 
 	DeliveryTimeout   time.Duration // from acceptance, time in the queue included; 30 s
 	InitializeTimeout time.Duration // from the upgrade; 5 s
 	WriteTimeout      time.Duration // a peer that reads nothing for this long is closed; 10 s
 	PingInterval      time.Duration // two missed pongs close a session; 20 s
 	StopTimeout       time.Duration // for what is in flight when the bus stops; 5 s
-	SweepEvery        time.Duration // the precision of the others: how often the bus looks for what has waited too long; 100 ms
+	SweepInterval     time.Duration // the precision of the others: how often the bus looks for what has waited too long; 100 ms
 
 	PeerWindow       int // unanswered deliveries per peer; 256
 	PeerQueue        int // deliveries that wait per peer; 1,024
@@ -67,8 +67,8 @@ const (
 	DefaultMaxSessions       = 100_000
 )
 
-// DefaultEachCredential has the bounds of a credential that has none of its own.
-var DefaultEachCredential = grant.Bounds{Sessions: 1000, Subscriptions: 10_000, Messages: 20_000, Bytes: 64 << 20, LogBytes: 10 << 30}
+// DefaultCredentialLimits has the bounds of a credential that has none of its own.
+var DefaultCredentialLimits = grant.Limits{Sessions: 1000, Subscriptions: 10_000, Messages: 20_000, Bytes: 64 << 20, LogBytes: 10 << 30}
 
 func (o *Options) withDefaults() Options {
 	out := defaults.Of(o)
@@ -79,7 +79,7 @@ func (o *Options) withDefaults() Options {
 	defaults.Set(&out.WriteTimeout, DefaultWriteTimeout)
 	defaults.Set(&out.PingInterval, DefaultPingInterval)
 	defaults.Set(&out.StopTimeout, 5*time.Second)
-	defaults.Set(&out.SweepEvery, sweepEvery)
+	defaults.Set(&out.SweepInterval, sweepEvery)
 	defaults.Set(&out.PeerWindow, DefaultPeerWindow)
 	defaults.Set(&out.PeerQueue, DefaultPeerQueue)
 	defaults.Set(&out.PeerQueueBytes, DefaultPeerQueueBytes)
@@ -88,9 +88,9 @@ func (o *Options) withDefaults() Options {
 	defaults.Set(&out.MaxFrame, DefaultMaxFrame)
 	defaults.Set(&out.MaxSubscriptions, DefaultMaxSubscriptions)
 	defaults.Set(&out.MaxSessions, DefaultMaxSessions)
-	out.EachCredential = out.EachCredential.Or(DefaultEachCredential)
-	defaults.Set(&out.Pulse, func() {})
-	defaults.Set(&out.OnLull, func() {})
+	out.CredentialLimits = out.CredentialLimits.WithDefaults(DefaultCredentialLimits)
+	defaults.Set(&out.OnSweep, func() {})
+	defaults.Set(&out.OnIdle, func() {})
 	defaults.Log(&out.Log)
 	return out
 }

@@ -19,7 +19,7 @@ type publication struct {
 	sender   *session             // nil if another bus of the cluster accepted the message
 	finished func(*batch, Result) // takes the outcome if sender is nil
 	rpcID    jsonrpc.ID           // of the sendMessage; nil for a notification
-	message  Arrived
+	message  AcceptedMessage
 	params   []byte // of the processMessage requests; the payload is inside
 	room     []byte // empty, for the answer
 	accepted time.Time
@@ -123,7 +123,7 @@ func newPublication(srv *Server, at time.Time, id jsonrpc.ID, send protocol.Send
 	buf = append(buf, `,"payload":`...)
 	start := len(buf)
 	buf = append(buf, send.Payload...)
-	p.message = Arrived{Topic: send.Topic, MessageID: send.MessageID, From: send.From, Names: names, Payload: buf[start:len(buf):len(buf)]}
+	p.message = AcceptedMessage{Topic: send.Topic, MessageID: send.MessageID, From: send.From, Names: names, Payload: buf[start:len(buf):len(buf)]}
 	if len(names) > 0 {
 		buf = appendNames(buf, names)
 	}

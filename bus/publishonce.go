@@ -14,7 +14,7 @@ import (
 // keep their order.
 func publishOnce(s *session, m jsonrpc.Message, send protocol.Send) {
 	srv := s.server
-	who, again := First{From: send.From, MessageID: send.MessageID, By: s.account.credential()}, repeat{s, bytes.Clone(m.ID)}
+	who, again := DedupKey{From: send.From, MessageID: send.MessageID, Credential: s.account.credential()}, repeat{s, bytes.Clone(m.ID)}
 	f, asked, answer, err := srv.firsts.claim(s.batch.at, who, again)
 	if asked > 0 {
 		srv.inFlight.begin() // so that a bus that stops ends the asking, and answers
@@ -49,7 +49,7 @@ func askOthers(s *session, f *first) ruling {
 	var r ruling
 	asked := make(chan struct{})
 	known := s.server.firsts.holder(f)
-	c.AskFirst(f.First, func(votes []Vote, err error) {
+	c.CheckDuplicate(f.DedupKey, func(votes []DedupReply, err error) {
 		if r = rule(known, votes); err != nil {
 			r = ruling{err: err}
 		}
@@ -76,13 +76,13 @@ func (r repeat) end(b *batch, answer []byte, err error) {
 	}
 }
 
-// VoteFirst implements Local.
-func (t *firsts) VoteFirst(asker Claimant, who First) Vote {
+// AnswerDuplicateCheck implements Local.
+func (t *firsts) AnswerDuplicateCheck(asker BusInstance, who DedupKey) DedupReply {
 	return t.vote(time.Now(), t.srv.options.Name, asker, who)
 }
 
-// SettleFirst implements Local.
-func (t *firsts) SettleFirst(who First, answer []byte) {
+// StoreOutcome implements Local.
+func (t *firsts) StoreOutcome(who DedupKey, answer []byte) {
 	b := t.srv.newBatch()
 	for _, r := range t.learn(b.at, who, answer) {
 		r.end(b, answer, nil)
@@ -97,7 +97,7 @@ func (t *firsts) tell(b *batch, f *first, answer []byte) {
 		r.end(b, answer, nil)
 	}
 	if c := t.srv.options.Cluster; c != nil {
-		c.TellFirst(f.First, answer)
+		c.ShareOutcome(f.DedupKey, answer)
 	}
 }
 

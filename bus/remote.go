@@ -26,15 +26,15 @@ type Cluster interface {
 	// Forward sends a message to another bus. It calls Done or Lost once, unless
 	// f.Peers is empty.
 	Forward(f *Forward)
-	// AskFirst asks the other buses whether this one may deliver a message that was sent
+	// CheckDuplicate asks the other buses whether this one may deliver a message that was sent
 	// with once, and calls done once, with what they say. A bus that cannot be reached
 	// says nothing.
-	AskFirst(who First, done func([]Vote, error))
-	// TellFirst tells the other buses the outcome of such a message.
-	TellFirst(who First, answer []byte)
-	// GiveUp calls Lost on each forward without an outcome, and on all later ones, and
-	// ends what AskFirst waits for: the bus is stopping.
-	GiveUp(reason string)
+	CheckDuplicate(who DedupKey, done func([]DedupReply, error))
+	// ShareOutcome tells the other buses the outcome of such a message.
+	ShareOutcome(who DedupKey, answer []byte)
+	// FailPending calls Lost on each forward without an outcome, and on all later ones, and
+	// ends what CheckDuplicate waits for: the bus is stopping.
+	FailPending(reason string)
 	// Missing returns the buses that are out of reach, and nil if none is. It is empty
 	// if there may be some that this bus does not know.
 	Missing() []string
@@ -55,29 +55,29 @@ func (s Stamp) Newer(o Stamp) bool { return s.At > o.At || s.At == o.At && s.Bus
 type Local interface {
 	// Members lists the sessions and their patterns.
 	Members() []Member
-	// Claim notes that another bus has a session of an identity, and takes the identity
+	// RemoteJoined notes that another bus has a session of an identity, and takes the identity
 	// from every older session, here and elsewhere, at once. If a session of this bus is
 	// newer, it returns that one and true. It ignores a claim that is older than what it
 	// knows of another bus.
-	Claim(bus string, m Member) (newer Member, ok bool)
-	// SetRemote adds or changes a pattern of a peer of another bus, UnsetRemote
-	// removes it. Both do nothing unless that bus has the identity. DropRemote removes
-	// the session of a peer, DropBus a whole bus.
-	SetRemote(bus string, peer protocol.PeerID, pattern protocol.Pattern, observe bool)
-	UnsetRemote(bus string, peer protocol.PeerID, pattern protocol.Pattern)
-	DropRemote(bus string, peer protocol.PeerID, stamp Stamp)
-	DropBus(bus string)
-	// MissBus says whether a bus is out of reach. Its peers are still known, and named as
+	RemoteJoined(bus string, m Member) (newer Member, ok bool)
+	// AddRemotePattern adds or changes a pattern of a peer of another bus, RemoveRemotePattern
+	// removes it. Both do nothing unless that bus has the identity. RemoveRemotePeer removes
+	// the session of a peer, RemoveBus a whole bus.
+	AddRemotePattern(bus string, peer protocol.PeerID, pattern protocol.Pattern, observe bool)
+	RemoveRemotePattern(bus string, peer protocol.PeerID, pattern protocol.Pattern)
+	RemoveRemotePeer(bus string, peer protocol.PeerID, stamp Stamp)
+	RemoveBus(bus string)
+	// SetBusMissing says whether a bus is out of reach. Its peers are still known, and named as
 	// offline in the results of the messages that they would have got.
-	MissBus(bus string, missing bool)
-	// KeepRemotes removes those peers of a bus whose sessions are not in the map.
-	KeepRemotes(bus string, sessions map[protocol.PeerID]Stamp)
+	SetBusMissing(bus string, missing bool)
+	// RetainRemotePeers removes those peers of a bus whose sessions are not in the map.
+	RetainRemotePeers(bus string, sessions map[protocol.PeerID]Stamp)
 	// Deliver delivers a message that another bus accepted to those of this bus's sessions
 	// that it names. It calls done once with the outcome, and does not wait for it.
-	Deliver(m Arrived, to []protocol.PeerID, done func(Result))
-	// VoteFirst answers another bus's AskFirst. SettleFirst takes what it told.
-	VoteFirst(asker Claimant, who First) Vote
-	SettleFirst(who First, answer []byte)
+	Deliver(m AcceptedMessage, to []protocol.PeerID, done func(Result))
+	// AnswerDuplicateCheck answers another bus's CheckDuplicate. StoreOutcome takes what it told.
+	AnswerDuplicateCheck(asker BusInstance, who DedupKey) DedupReply
+	StoreOutcome(who DedupKey, answer []byte)
 }
 
 // A Member is one session, as the buses tell each other of it.
@@ -87,8 +87,8 @@ type Member struct {
 	Patterns map[protocol.Pattern]bool `json:"patterns,omitempty"` // value: observe
 }
 
-// An Arrived message was accepted, and so checked, by this bus or another one.
-type Arrived struct {
+// An AcceptedMessage message was accepted, and so checked, by this bus or another one.
+type AcceptedMessage struct {
 	Topic     string
 	MessageID string
 	From      string
@@ -102,7 +102,7 @@ type Result struct {
 	DeliveredTo int                `json:"deliveredTo"`
 	Failures    []protocol.Failure `json:"failures,omitempty"`
 	Addressee   protocol.Addressee `json:"addressee,omitempty"`
-	Gone        []protocol.PeerID  `json:"gone,omitempty"` // of those named, who is not here and was not sent the message
+	Absent      []protocol.PeerID  `json:"gone,omitempty"` // of those named, who is not here and was not sent the message
 }
 
 // A Forward is one message on its way to one other bus.
@@ -110,7 +110,7 @@ type Forward struct {
 	Bus     string
 	Peers   []protocol.PeerID // whose answers are waited for; none if all of them observe
 	Observe []protocol.PeerID // whose answers nobody waits for
-	Arrived Arrived
+	Message AcceptedMessage
 	Expires time.Time // when to give up
 
 	publication *publication
@@ -152,24 +152,24 @@ func (p *publication) forwards(targets []target) []*Forward {
 func (p *publication) forward(r *remote) *Forward {
 	return &Forward{
 		Bus: r.bus, publication: p, Expires: p.accepted.Add(p.server.options.DeliveryTimeout + time.Second),
-		Arrived: p.message, missing: r.missing.Load(),
+		Message: p.message, missing: r.missing.Load(),
 	}
 }
 
 // send hands a Forward to the cluster, unless its bus is out of reach.
 func (f *Forward) send() {
 	if f.missing {
-		f.Lost("is out of reach", false)
+		f.Fail("is out of reach", false)
 		return
 	}
 	f.publication.server.options.Cluster.Forward(f)
 }
 
-// Done adds the other bus's outcome to that of the message. A peer that is not there any
+// Complete adds the other bus's outcome to that of the message. A peer that is not there any
 // more is looked for where it is now.
-func (f *Forward) Done(r Result) {
+func (f *Forward) Complete(r Result) {
 	p := f.publication
-	gone := slices.DeleteFunc(r.Gone, func(id protocol.PeerID) bool { return !slices.Contains(f.Peers, id) })
+	gone := slices.DeleteFunc(r.Absent, func(id protocol.PeerID) bool { return !slices.Contains(f.Peers, id) })
 	b := p.server.newBatch()
 	p.mu.Lock()
 	o := &p.outcome
@@ -240,10 +240,10 @@ func (all remotes) hearing(id protocol.PeerID, topic string) *remote {
 	return nil
 }
 
-// Lost ends a forward to a bus that cannot be reached. Its peers count as offline, and
+// Fail ends a forward to a bus that cannot be reached. Its peers count as offline, and
 // this bus records that, since the other one may be unable to. written says that the
 // message may have reached the other bus.
-func (f *Forward) Lost(reason string, written bool) {
+func (f *Forward) Fail(reason string, written bool) {
 	if len(f.Peers) == 0 {
 		return // nobody waits
 	}
@@ -319,12 +319,12 @@ var _ Local = (*Server)(nil)
 func (srv *Server) Subscriptions() (all, observing int) { return srv.index.size() }
 
 // Deliver implements Local.
-func (srv *Server) Deliver(m Arrived, to []protocol.PeerID, done func(Result)) {
+func (srv *Server) Deliver(m AcceptedMessage, to []protocol.PeerID, done func(Result)) {
 	b := srv.newBatch()
 	p := newPublication(srv, b.at, nil, protocol.Send{Topic: m.Topic, Payload: m.Payload, MessageID: m.MessageID, From: m.From}, m.Names)
 	p.finished = func(_ *batch, r Result) { done(r) }
 	var targets []target
-	targets, p.outcome.Gone = srv.named(srv.index.targets(m.Topic), to, m.Topic)
+	targets, p.outcome.Absent = srv.named(srv.index.targets(m.Topic), to, m.Topic)
 	p.route(b, targets)
 	b.flush()
 }
@@ -381,8 +381,8 @@ func (s *session) memberLocked() Member {
 	return Member{Peer: s.id, Stamp: s.stamp, Patterns: maps.Clone(s.patterns)}
 }
 
-// Claim implements Local.
-func (srv *Server) Claim(bus string, m Member) (newer Member, ok bool) {
+// RemoteJoined implements Local.
+func (srv *Server) RemoteJoined(bus string, m Member) (newer Member, ok bool) {
 	for {
 		ours := srv.holder(m.Peer)
 		newer, unsent, outcome := srv.claimFrom(ours, bus, m)
@@ -479,8 +479,8 @@ func (all remotes) session(bus string, peer protocol.PeerID) *remotePeer {
 	return nil
 }
 
-// SetRemote implements Local.
-func (srv *Server) SetRemote(bus string, peer protocol.PeerID, pattern protocol.Pattern, observe bool) {
+// AddRemotePattern implements Local.
+func (srv *Server) AddRemotePattern(bus string, peer protocol.PeerID, pattern protocol.Pattern, observe bool) {
 	srv.remoteMu.Lock()
 	defer srv.remoteMu.Unlock()
 	if p := srv.remotes.session(bus, peer); p != nil {
@@ -489,8 +489,8 @@ func (srv *Server) SetRemote(bus string, peer protocol.PeerID, pattern protocol.
 	}
 }
 
-// UnsetRemote implements Local.
-func (srv *Server) UnsetRemote(bus string, peer protocol.PeerID, pattern protocol.Pattern) {
+// RemoveRemotePattern implements Local.
+func (srv *Server) RemoveRemotePattern(bus string, peer protocol.PeerID, pattern protocol.Pattern) {
 	srv.remoteMu.Lock()
 	defer srv.remoteMu.Unlock()
 	if p := srv.remotes.session(bus, peer); p != nil {
@@ -499,8 +499,8 @@ func (srv *Server) UnsetRemote(bus string, peer protocol.PeerID, pattern protoco
 	}
 }
 
-// DropRemote implements Local.
-func (srv *Server) DropRemote(bus string, peer protocol.PeerID, stamp Stamp) {
+// RemoveRemotePeer implements Local.
+func (srv *Server) RemoveRemotePeer(bus string, peer protocol.PeerID, stamp Stamp) {
 	srv.remoteMu.Lock()
 	defer srv.remoteMu.Unlock()
 	if p := srv.remotes.session(bus, peer); p != nil && p.stamp == stamp {
@@ -514,8 +514,8 @@ func (srv *Server) dropRemoteLocked(p *remotePeer) {
 	srv.index.replace([]holding{{&p.subscriber, p.patterns}}, holding{})
 }
 
-// KeepRemotes implements Local.
-func (srv *Server) KeepRemotes(bus string, sessions map[protocol.PeerID]Stamp) {
+// RetainRemotePeers implements Local.
+func (srv *Server) RetainRemotePeers(bus string, sessions map[protocol.PeerID]Stamp) {
 	srv.remoteMu.Lock()
 	defer srv.remoteMu.Unlock()
 	r := srv.remotes[bus]
@@ -529,8 +529,8 @@ func (srv *Server) KeepRemotes(bus string, sessions map[protocol.PeerID]Stamp) {
 	}
 }
 
-// MissBus implements Local.
-func (srv *Server) MissBus(bus string, missing bool) {
+// SetBusMissing implements Local.
+func (srv *Server) SetBusMissing(bus string, missing bool) {
 	srv.remoteMu.Lock()
 	defer srv.remoteMu.Unlock()
 	if r := srv.remotes[bus]; r != nil {
@@ -541,9 +541,9 @@ func (srv *Server) MissBus(bus string, missing bool) {
 	}
 }
 
-// DropBus implements Local.
-func (srv *Server) DropBus(bus string) {
-	srv.KeepRemotes(bus, nil)
+// RemoveBus implements Local.
+func (srv *Server) RemoveBus(bus string) {
+	srv.RetainRemotePeers(bus, nil)
 	srv.remoteMu.Lock()
 	defer srv.remoteMu.Unlock()
 	delete(srv.remotes, bus)

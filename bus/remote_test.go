@@ -35,26 +35,26 @@ func tie(t *testing.T) (east, west *bustest.Bus, cords [2]*cord) {
 }
 
 func (c *cord) Attach(l bus.Local)                  { c.local = l }
-func (c *cord) Joined(m bus.Member)                 { c.far.local.Claim(c.name, m) }
-func (c *cord) Left(p protocol.PeerID, s bus.Stamp) { c.far.local.DropRemote(c.name, p, s) }
+func (c *cord) Joined(m bus.Member)                 { c.far.local.RemoteJoined(c.name, m) }
+func (c *cord) Left(p protocol.PeerID, s bus.Stamp) { c.far.local.RemoveRemotePeer(c.name, p, s) }
 func (c *cord) Unsubscribed(p protocol.PeerID, q protocol.Pattern) {
-	c.far.local.UnsetRemote(c.name, p, q)
+	c.far.local.RemoveRemotePattern(c.name, p, q)
 }
 func (c *cord) Missing() []string { return nil }
-func (c *cord) GiveUp(string)     { c.forwards.Wait() } // it holds none for long
+func (c *cord) FailPending(string)     { c.forwards.Wait() } // it holds none for long
 func (c *cord) Status() any       { return map[string]string{"tiedTo": c.far.name} }
 
 func (c *cord) Subscribed(p protocol.PeerID, q protocol.Pattern, observe bool) {
-	c.far.local.SetRemote(c.name, p, q, observe)
+	c.far.local.AddRemotePattern(c.name, p, q, observe)
 }
 
-func (c *cord) AskFirst(who bus.First, done func([]bus.Vote, error)) {
-	vote := c.far.local.VoteFirst(bus.Claimant{Bus: c.name}, who)
-	vote.Voter = bus.Claimant{Bus: c.far.name}
-	done([]bus.Vote{vote}, nil)
+func (c *cord) CheckDuplicate(who bus.DedupKey, done func([]bus.DedupReply, error)) {
+	vote := c.far.local.AnswerDuplicateCheck(bus.BusInstance{Bus: c.name}, who)
+	vote.From = bus.BusInstance{Bus: c.far.name}
+	done([]bus.DedupReply{vote}, nil)
 }
 
-func (c *cord) TellFirst(who bus.First, answer []byte) { c.far.local.SettleFirst(who, answer) }
+func (c *cord) ShareOutcome(who bus.DedupKey, answer []byte) { c.far.local.StoreOutcome(who, answer) }
 
 func (c *cord) Forward(f *bus.Forward) {
 	c.mu.Lock()
@@ -63,11 +63,11 @@ func (c *cord) Forward(f *bus.Forward) {
 	c.forwards.Go(func() {
 		switch {
 		case cut && len(f.Peers) > 0:
-			f.Lost("cannot be reached", false)
+			f.Fail("cannot be reached", false)
 		case !cut:
-			c.far.local.Deliver(f.Arrived, slices.Concat(f.Peers, f.Observe), func(r bus.Result) {
+			c.far.local.Deliver(f.Message, slices.Concat(f.Peers, f.Observe), func(r bus.Result) {
 				if len(f.Peers) > 0 {
-					f.Done(r)
+					f.Complete(r)
 				}
 			})
 		}
@@ -88,8 +88,8 @@ func TestAMessageReachesPeersOfBothBusesOnce(t *testing.T) {
 	if r := sender.Send(t, "news", protocol.TypeAgentEvent, protocol.AgentOnline{}); r.DeliveredTo != 2 || len(r.Failures) != 0 {
 		t.Errorf("a message to both: %+v", r)
 	}
-	if near.Next(t); far.Next(t).Message.From != "cli:op" || near.Waiting()+far.Waiting() != 0 {
-		t.Errorf("%d and %d deliveries too many", near.Waiting(), far.Waiting())
+	if near.Next(t); far.Next(t).Message.From != "cli:op" || near.Pending()+far.Pending() != 0 {
+		t.Errorf("%d and %d deliveries too many", near.Pending(), far.Pending())
 	}
 	r := sender.Send(t, "news", protocol.TypeTGReply, protocol.ChatReply{})
 	if r.DeliveredTo != 1 || len(r.Failures) != 1 || r.Failures[0].Peer != "agent:far" || r.Failures[0].Status != protocol.OutcomeError {
@@ -124,8 +124,8 @@ func TestAnAddresseeOnAnotherBus(t *testing.T) {
 	if got := rows(t, east, "event='process_finish' AND status='offline' AND actor='tg:bot'"); len(got) != 1 {
 		t.Errorf("the end of the lost delivery is %v", got)
 	}
-	cords[0].local.DropBus("west")
-	cords[0].local.DropBus("south") // which nobody knows
+	cords[0].local.RemoveBus("west")
+	cords[0].local.RemoveBus("south") // which nobody knows
 	send(protocol.AddresseeAbsent, 0)
 }
 
@@ -159,8 +159,8 @@ func TestWhatLeavesAnotherBusIsForgotten(t *testing.T) {
 		t.Errorf("%d deliveries after the peer left", n)
 	}
 	watcher.Next(t) // it still observes
-	cords[0].local.DropRemote("west", "agent:nobody", bus.Stamp{})
-	cords[0].local.UnsetRemote("south", "agent:nobody", "x")
+	cords[0].local.RemoveRemotePeer("west", "agent:nobody", bus.Stamp{})
+	cords[0].local.RemoveRemotePattern("south", "agent:nobody", "x")
 }
 
 func TestTheNewerSessionOfAnIdentityWinsAcrossBuses(t *testing.T) {
@@ -175,13 +175,13 @@ func TestTheNewerSessionOfAnIdentityWinsAcrossBuses(t *testing.T) {
 		t.Fatalf("the members of west are %+v", list)
 	}
 	mine := list[0].Stamp
-	if newer, ok := cords[1].local.Claim("zenith", bus.Member{Peer: "agent:x", Stamp: bus.Stamp{At: mine.At - 1, Bus: "zenith"}}); !ok || newer.Stamp != mine || len(newer.Patterns) != 1 {
+	if newer, ok := cords[1].local.RemoteJoined("zenith", bus.Member{Peer: "agent:x", Stamp: bus.Stamp{At: mine.At - 1, Bus: "zenith"}}); !ok || newer.Stamp != mine || len(newer.Patterns) != 1 {
 		t.Errorf("an older claim: %+v, %t; want to be told of %+v", newer, ok, mine)
 	}
-	if _, ok := cords[1].local.Claim("west", bus.Member{Peer: "agent:x", Stamp: mine}); ok || len(west.Server().Peers()) != 1 {
+	if _, ok := cords[1].local.RemoteJoined("west", bus.Member{Peer: "agent:x", Stamp: mine}); ok || len(west.Server().Peers()) != 1 {
 		t.Error("a session replaced itself")
 	}
-	if _, ok := cords[1].local.Claim("zenith", bus.Member{Peer: "agent:y", Stamp: mine}); ok {
+	if _, ok := cords[1].local.RemoteJoined("zenith", bus.Member{Peer: "agent:y", Stamp: mine}); ok {
 		t.Error("an identity that is not here is newer")
 	}
 	for _, c := range []struct {

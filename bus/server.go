@@ -77,7 +77,7 @@ func New(log Log, opts *Options) *Server {
 	srv.slow.Max = int64(o.SlowBytes)
 	srv.firsts.srv = srv
 	srv.presence.srv, srv.presence.watchers = srv, map[*session]*watcher{}
-	srv.admission = admission{metrics: &srv.metrics, log: o.Log, logs: log != nil, each: o.EachCredential, accounts: map[string]*account{}}
+	srv.admission = admission{metrics: &srv.metrics, log: o.Log, logs: log != nil, each: o.CredentialLimits, accounts: map[string]*account{}}
 	if o.Cluster != nil {
 		o.Cluster.Attach(srv)
 	}
@@ -196,7 +196,7 @@ func (srv *Server) drain() {
 	defer timer.Stop()
 	srv.inFlight.wait(timer.C)
 	if c := srv.options.Cluster; c != nil {
-		c.GiveUp("did not answer before the sender's bus stopped")
+		c.FailPending("did not answer before the sender's bus stopped")
 	}
 }
 

@@ -21,9 +21,9 @@ func TestWhatStaysOfABusIsRoutedToThroughout(t *testing.T) {
 		for id := range peers {
 			sessions[id] = Stamp{At: 1, Bus: "west"}
 		}
-		srv.KeepRemotes("west", sessions)
+		srv.RetainRemotePeers("west", sessions)
 		for id, patterns := range peers {
-			srv.Claim("west", Member{id, sessions[id], patterns})
+			srv.RemoteJoined("west", Member{id, sessions[id], patterns})
 		}
 		if changed := srv.index.generation.Load() != before; changed != changes {
 			t.Errorf("%v changed the index: %t", peers, changed)
@@ -53,9 +53,9 @@ func TestASessionIsNewerThanWhatItsBusHasSeen(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- srv.run(ctx, nil) }()
 		ahead := Stamp{At: time.Now().Add(time.Minute).UnixNano(), Bus: "west"}
-		srv.Claim("west", Member{Peer: "agent:x", Stamp: ahead})
+		srv.RemoteJoined("west", Member{Peer: "agent:x", Stamp: ahead})
 		enters(t, srv, "agent:x", "t")
-		if _, ok := srv.Claim("west", Member{Peer: "agent:x", Stamp: ahead}); !ok || len(srv.Peers()) != 1 {
+		if _, ok := srv.RemoteJoined("west", Member{Peer: "agent:x", Stamp: ahead}); !ok || len(srv.Peers()) != 1 {
 			t.Error("the former session, of another bus, has replaced the new one")
 		}
 		stop()

@@ -12,7 +12,7 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// sweepEvery is the default of Options.SweepEvery.
+// sweepEvery is the default of Options.SweepInterval.
 const sweepEvery = 100 * time.Millisecond
 
 // sweepLoop ends deliveries, handshakes and sessions that have timed out, pings
@@ -20,7 +20,7 @@ const sweepEvery = 100 * time.Millisecond
 func (srv *Server) sweepLoop(ctx context.Context) {
 	b := srv.newBatch()
 	var traffic lull
-	ticker := time.NewTicker(srv.options.SweepEvery)
+	ticker := time.NewTicker(srv.options.SweepInterval)
 	defer ticker.Stop()
 	for tick := 0; ; tick++ {
 		select {
@@ -38,13 +38,13 @@ func (srv *Server) sweepLoop(ctx context.Context) {
 		srv.presence.tell(b)
 		srv.firsts.sweep(b)
 		b.flush()
-		srv.options.Pulse()
+		srv.options.OnSweep()
 		if tick%lullLook != 0 {
 			continue
 		}
 		srv.index.forget()
 		if traffic.begins(srv.metrics.frames.Load(), srv.slow.Bytes()) {
-			srv.background.Go(srv.options.OnLull)
+			srv.background.Go(srv.options.OnIdle)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func comeAndGo(t *testing.T, srv *Server) weak.Pointer[session] {
 func TestALockThatIsHeldStopsThePulse(t *testing.T) {
 	pulses := make(chan int)
 	count := 0
-	srv := New(nil, &Options{Pulse: func() { count++; pulses <- count }})
+	srv := New(nil, &Options{OnSweep: func() { count++; pulses <- count }})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- srv.ServeOn(ctx, nil) }()

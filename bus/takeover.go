@@ -226,7 +226,7 @@ func (p *publication) goneFrom(b *batch, d *delivery) {
 	d.recordMove(b)
 	p.mu.Lock()
 	p.outcome.Targets--
-	p.outcome.Gone = append(p.outcome.Gone, d.target.id)
+	p.outcome.Absent = append(p.outcome.Absent, d.target.id)
 	p.releaseAndUnlock(b)
 }
 

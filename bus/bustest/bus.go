@@ -51,7 +51,7 @@ func Start(t testing.TB, opts *bus.Options) *Bus {
 func StartInMemory(t testing.TB, opts *bus.Options) *Bus {
 	t.Helper()
 	b := newBus(opts)
-	defaults.Set(&b.opts.SweepEvery, time.Second)
+	defaults.Set(&b.opts.SweepInterval, time.Second)
 	b.start(t, "")
 	t.Cleanup(b.Stop)
 	return b

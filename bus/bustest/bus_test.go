@@ -33,8 +33,8 @@ func TestRunsInABubble(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		agent := b.Join(t, "agent:lead", "agent:*")
 		b.Join(t, "tg:1").Send(t, "agent:lead", protocol.TypeTGMessage, protocol.ChatMessage{Text: "hello"})
-		if agent.Waiting() != 1 {
-			t.Errorf("%d deliveries; want 1", agent.Waiting())
+		if agent.Pending() != 1 {
+			t.Errorf("%d deliveries; want 1", agent.Pending())
 		}
 	})
 }

@@ -7,9 +7,9 @@ import (
 	"hubbub/bus/grant"
 )
 
-// StartClosed is Start for a bus with credentials. Peers need a token and connect
-// to its URL, as those of JoinWith do; those of Join, which have none, are turned away.
-func StartClosed(t testing.TB, file *grant.File) *Bus {
+// StartWithCredentials is Start for a bus with credentials. Peers need a token and connect
+// to its URL, as those of JoinWithToken do; those of Join, which have none, are turned away.
+func StartWithCredentials(t testing.TB, file *grant.File) *Bus {
 	t.Helper()
 	return Start(t, &bus.Options{Credentials: file})
 }

@@ -33,8 +33,8 @@ func (b *Bus) Join(t testing.TB, id protocol.PeerID, patterns ...protocol.Patter
 	return join(t, id, &peer.Options{Dial: b.Dial}, patterns)
 }
 
-// JoinWith is Join with the token of a credential, for a bus of StartClosed.
-func (b *Bus) JoinWith(t testing.TB, token string, id protocol.PeerID, patterns ...protocol.Pattern) *Scripted {
+// JoinWithToken is Join with the token of a credential, for a bus of StartWithCredentials.
+func (b *Bus) JoinWithToken(t testing.TB, token string, id protocol.PeerID, patterns ...protocol.Pattern) *Scripted {
 	t.Helper()
 	return join(t, id, &peer.Options{Buses: []string{b.URL()}, Token: token}, patterns)
 }
@@ -86,9 +86,9 @@ func (s *Scripted) Refuse(f func(*Delivery) error) {
 	s.refuse = f
 }
 
-// Wait says how long the test waits from now on for what must come: longer than usual where
+// SetTimeout says how long the test waits from now on for what must come: longer than usual where
 // programs of others are behind it, which are slow to start.
-func (s *Scripted) Wait(d time.Duration) {
+func (s *Scripted) SetTimeout(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waits = d
@@ -148,5 +148,5 @@ func (s *Scripted) NextOf(t testing.TB, kind protocol.MessageType) *Delivery {
 	}
 }
 
-// Waiting returns how many deliveries were recorded and not taken.
-func (s *Scripted) Waiting() int { return len(s.got) }
+// Pending returns how many deliveries were recorded and not taken.
+func (s *Scripted) Pending() int { return len(s.got) }

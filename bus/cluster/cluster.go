@@ -25,7 +25,7 @@ type Options struct {
 	Prefix      string        // of every subject; default "hubbub"
 	Heartbeat   time.Duration // default 500 ms
 	SilentAfter time.Duration // a bus without a heartbeat for this long is forgotten; default 2.5 s
-	MissFor     time.Duration // a bus that is silent for longer counts as gone, not as missing; default 1 h
+	ForgetAfter time.Duration // a bus that is silent for longer counts as gone, not as missing; default 1 h
 	Queue       int           // messages that may wait for NATS, up to 256 MiB in all; one more fails; default 65,536
 	NATS        []nats.Option // credentials, TLS
 	Log         *zerolog.Logger
@@ -36,7 +36,7 @@ func (o *Options) withDefaults() Options {
 	defaults.Set(&out.Prefix, "hubbub")
 	defaults.Positive(&out.Heartbeat, 500*time.Millisecond)
 	defaults.Positive(&out.SilentAfter, 2500*time.Millisecond)
-	defaults.Positive(&out.MissFor, time.Hour)
+	defaults.Positive(&out.ForgetAfter, time.Hour)
 	defaults.Positive(&out.Queue, 65536)
 	defaults.Log(&out.Log)
 	return out
@@ -142,7 +142,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	c.settle(nc)
 	stop()
 	sender.Wait()
-	c.GiveUp("cannot be reached any more: the sender's bus is stopping")
+	c.FailPending("cannot be reached any more: the sender's bus is stopping")
 	return nil
 }
 
@@ -383,7 +383,7 @@ func (c *Cluster) tick(at time.Time) {
 		}
 	}
 	for name, gone := range c.absent {
-		if c.isConnected() && at.Sub(gone.since) > c.options.MissFor {
+		if c.isConnected() && at.Sub(gone.since) > c.options.ForgetAfter {
 			c.forget(name, "has been silent for too long: it counts as gone")
 		}
 	}
@@ -403,9 +403,9 @@ func (c *Cluster) forget(name, why string) {
 	delete(c.absent, name)
 	if m != nil && why == silent && len(c.absent) < maxAbsent {
 		c.absent[name] = absence{m.instance, time.Now()}
-		c.local.MissBus(name, true)
+		c.local.SetBusMissing(name, true)
 	} else {
-		c.local.DropBus(name)
+		c.local.RemoveBus(name)
 	}
 	c.look()
 	c.loseAll(why, func(f *crossing) bool { return f.Bus == name })

@@ -433,7 +433,7 @@ func TestAPartitionedBus(t *testing.T) {
 		return sender.Send(t, "agent:far", protocol.TypeAgentEvent, protocol.AgentOnline{}).DeliveredTo == 1
 	})
 	seen := map[protocol.MessageID]int{}
-	for far.Waiting() > 0 {
+	for far.Pending() > 0 {
 		seen[far.Next(t).Message.MessageID]++
 	}
 	for id, n := range seen {

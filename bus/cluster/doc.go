@@ -23,7 +23,7 @@
 //     a part. Missing are buses that are silent, all while NATS is away, and those whose peers
 //     are not known for certain, such as all to a bus that has just begun or stood still. The peers of a missing bus are kept, and those that
 //     a message would have gone to are named as offline, until the bus is back, leaves, is
-//     started anew, or is missing for Options.MissFor.
+//     started anew, or is missing for Options.ForgetAfter.
 //   - Repeats: see below.
 //   - Identity: of sessions that claim one clientId on different buses, the newest
 //     stays; the others are closed with 4001.

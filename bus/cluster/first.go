@@ -12,9 +12,9 @@ import (
 // once.
 type poll struct {
 	waits   map[string]bool // buses that have not voted
-	votes   []bus.Vote
+	votes   []bus.DedupReply
 	expires time.Time
-	done    func([]bus.Vote, error)
+	done    func([]bus.DedupReply, error)
 }
 
 // polls are those that have not ended.
@@ -23,9 +23,9 @@ type polls struct {
 	open map[uint64]*poll
 }
 
-// AskFirst implements bus.Cluster. Buses that are out of reach are not asked, and those
+// CheckDuplicate implements bus.Cluster. Buses that are out of reach are not asked, and those
 // that fall silent are not waited for.
-func (c *Cluster) AskFirst(who bus.First, done func([]bus.Vote, error)) {
+func (c *Cluster) CheckDuplicate(who bus.DedupKey, done func([]bus.DedupReply, error)) {
 	p := &poll{waits: map[string]bool{}, expires: time.Now().Add(2 * c.options.SilentAfter), done: done}
 	c.mu.Lock()
 	c.nextID++
@@ -57,8 +57,8 @@ var (
 	errNotAsked = errors.New("the other buses could not be asked whether they have this message; send it again with the same messageId")
 )
 
-// TellFirst implements bus.Cluster. A bus that does not hear of it asks when it must know.
-func (c *Cluster) TellFirst(who bus.First, answer []byte) {
+// ShareOutcome implements bus.Cluster. A bus that does not hear of it asks when it must know.
+func (c *Cluster) ShareOutcome(who bus.DedupKey, answer []byte) {
 	c.mu.Lock()
 	c.nextID++
 	id := c.nextID
@@ -68,11 +68,11 @@ func (c *Cluster) TellFirst(who bus.First, answer []byte) {
 
 // takeAsk votes on a message that another bus was sent with once.
 func (c *Cluster) takeAsk(h header, body []byte) {
-	var who bus.First
+	var who bus.DedupKey
 	if !c.decode(h.From, "a question", body, &who) {
 		return
 	}
-	vote := c.local.VoteFirst(bus.Claimant{Bus: h.From, Instance: h.Instance}, who)
+	vote := c.local.AnswerDuplicateCheck(bus.BusInstance{Bus: h.From, Instance: h.Instance}, who)
 	if !c.tellBus(h.From, header{Kind: kindVote, ID: h.ID}, join(vote, vote.Answer)) {
 		c.broke("the queue to NATS is full")
 	}
@@ -80,27 +80,27 @@ func (c *Cluster) takeAsk(h header, body []byte) {
 
 // takeVote counts a vote.
 func (c *Cluster) takeVote(h header, body []byte) {
-	var vote bus.Vote
+	var vote bus.DedupReply
 	answer, err := parse(body, &vote)
 	if !c.understood(h.From, "a vote", err) {
 		return
 	}
-	vote.Voter = bus.Claimant{Bus: h.From, Instance: h.Instance}
+	vote.From = bus.BusInstance{Bus: h.From, Instance: h.Instance}
 	if len(answer) > 0 {
 		vote.Answer = answer
 	}
-	if vote.Holder == (bus.Claimant{Bus: c.name, Instance: c.instance}) {
-		vote.Holder = bus.Claimant{} // this bus knows better
+	if vote.Owner == (bus.BusInstance{Bus: c.name, Instance: c.instance}) {
+		vote.Owner = bus.BusInstance{} // this bus knows better
 	}
 	c.polls.count(h.ID, vote)
 }
 
 // takeFirst notes the outcome of a message that another bus was sent with once.
 func (c *Cluster) takeFirst(h header, body []byte) {
-	var who bus.First
+	var who bus.DedupKey
 	answer, err := parse(body, &who)
 	if c.understood(h.From, "an outcome", err) && len(answer) > 0 {
-		c.local.SettleFirst(who, answer)
+		c.local.StoreOutcome(who, answer)
 	}
 }
 
@@ -112,16 +112,16 @@ func (l *polls) add(id uint64, p *poll) {
 
 // count adds a vote to a poll. The last one ends it, and so does one of a bus that has the
 // message.
-func (l *polls) count(id uint64, vote bus.Vote) {
+func (l *polls) count(id uint64, vote bus.DedupReply) {
 	l.mu.Lock()
 	p := l.open[id]
-	if p == nil || !p.waits[vote.Voter.Bus] {
+	if p == nil || !p.waits[vote.From.Bus] {
 		l.mu.Unlock()
 		return
 	}
-	delete(p.waits, vote.Voter.Bus)
+	delete(p.waits, vote.From.Bus)
 	p.votes = append(p.votes, vote)
-	over := len(p.waits) == 0 || vote.Mine || vote.Answer != nil
+	over := len(p.waits) == 0 || vote.Claimed || vote.Answer != nil
 	if over {
 		delete(l.open, id)
 	}

@@ -13,7 +13,7 @@ import (
 // at once, and its peers count as offline.
 func (c *Cluster) Forward(f *bus.Forward) {
 	about := about{
-		Topic: f.Arrived.Topic, MessageID: f.Arrived.MessageID, From: f.Arrived.From, Names: f.Arrived.Names,
+		Topic: f.Message.Topic, MessageID: f.Message.MessageID, From: f.Message.From, Names: f.Message.Names,
 		To: slices.Concat(f.Peers, f.Observe), Silent: len(f.Peers) == 0,
 	}
 	c.mu.Lock()
@@ -21,7 +21,7 @@ func (c *Cluster) Forward(f *bus.Forward) {
 	id, stopping := c.nextID, c.gaveUp != ""
 	c.pending[id] = &crossing{Forward: f}
 	c.mu.Unlock()
-	if stopping || !c.tellBus(f.Bus, header{Kind: kindForward, ID: id}, join(about, f.Arrived.Payload)) {
+	if stopping || !c.tellBus(f.Bus, header{Kind: kindForward, ID: id}, join(about, f.Message.Payload)) {
 		c.lose(id, c.why(), false)
 	}
 }
@@ -55,8 +55,8 @@ func (c *Cluster) why() string {
 	return cmp.Or(c.gaveUp, "cannot be reached")
 }
 
-// GiveUp implements bus.Cluster.
-func (c *Cluster) GiveUp(reason string) {
+// FailPending implements bus.Cluster.
+func (c *Cluster) FailPending(reason string) {
 	c.mu.Lock()
 	c.gaveUp = reason
 	c.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *Cluster) takeForward(h header, body []byte) {
 	if !c.understood(h.From, "a message", err) {
 		return
 	}
-	arrived := bus.Arrived{Topic: a.Topic, MessageID: a.MessageID, From: a.From, Names: a.Names, Payload: payload}
+	arrived := bus.AcceptedMessage{Topic: a.Topic, MessageID: a.MessageID, From: a.From, Names: a.Names, Payload: payload}
 	done := func(r bus.Result) {
 		if a.Silent {
 			return
@@ -91,7 +91,7 @@ func (c *Cluster) takeForward(h header, body []byte) {
 		}
 	}
 	if !c.pulse.covers(h.Beat, time.Now()) {
-		done(bus.Result{Gone: a.To}) // the other bus may have given it up by now
+		done(bus.Result{Absent: a.To}) // the other bus may have given it up by now
 		return
 	}
 	c.local.Deliver(arrived, a.To, done)
@@ -104,7 +104,7 @@ func (c *Cluster) takeOutcome(h header, body []byte) {
 		return
 	}
 	if f := c.take(h.ID); f != nil {
-		f.Done(r)
+		f.Complete(r)
 	}
 }
 
@@ -119,7 +119,7 @@ func (c *Cluster) take(id uint64) *crossing {
 // lose fails one forward. written says that the other bus may have it.
 func (c *Cluster) lose(id uint64, why string, written bool) {
 	if f := c.take(id); f != nil {
-		f.Lost(why, written)
+		f.Fail(why, written)
 	}
 }
 
@@ -135,7 +135,7 @@ func (c *Cluster) loseAll(why string, which func(*crossing) bool) {
 	}
 	c.mu.Unlock()
 	for _, f := range lost {
-		f.Lost(why, f.sent)
+		f.Fail(why, f.sent)
 	}
 }
 

@@ -125,12 +125,12 @@ func TestNATSServersAreKilledInTurn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for outcome[m.MessageID] = r; far.Waiting() > 0; {
+		for outcome[m.MessageID] = r; far.Pending() > 0; {
 			far.Next(t)
 		}
 		commit = append(commit, activitylog.Row{At: time.Now().UnixMicro(), Event: activitylog.SendStart, MessageID: string(m.MessageID), Actor: "cli:s", Payload: []byte(`{}`)})
 		if time.Since(committed) > 100*time.Millisecond {
-			stream.Offer(rows+1, commit)
+			stream.Enqueue(rows+1, commit)
 			rows, commit, committed = rows+int64(len(commit)), nil, time.Now()
 		}
 	}

@@ -90,9 +90,9 @@ func (c *Cluster) find(h header) {
 	delete(c.absent, h.From)
 	switch {
 	case ok && was.instance == h.Instance:
-		c.local.MissBus(h.From, false)
+		c.local.SetBusMissing(h.From, false)
 	case ok:
-		c.local.DropBus(h.From)
+		c.local.RemoveBus(h.From)
 	}
 }
 
@@ -162,18 +162,18 @@ func (c *Cluster) apply(m *member, ch change) {
 	case "join":
 		c.claim(m, ch.Member)
 	case "left":
-		c.local.DropRemote(m.name, ch.Peer, ch.Stamp)
+		c.local.RemoveRemotePeer(m.name, ch.Peer, ch.Stamp)
 	case "sub":
-		c.local.SetRemote(m.name, ch.Peer, ch.Pattern, ch.Observe)
+		c.local.AddRemotePattern(m.name, ch.Peer, ch.Pattern, ch.Observe)
 	case "unsub":
-		c.local.UnsetRemote(m.name, ch.Peer, ch.Pattern)
+		c.local.RemoveRemotePattern(m.name, ch.Peer, ch.Pattern)
 	}
 }
 
 // claim notes the session of another bus. If ours of that identity is newer, it tells the
 // others again that ours stays.
 func (c *Cluster) claim(m *member, session bus.Member) {
-	if newer, ok := c.local.Claim(m.name, session); ok {
+	if newer, ok := c.local.RemoteJoined(m.name, session); ok {
 		c.Joined(newer)
 	}
 }
@@ -201,7 +201,7 @@ func (c *Cluster) takeMembers(m *member, h header, body []byte) {
 	for _, s := range sessions {
 		stamps[s.Peer] = s.Stamp
 	}
-	c.local.KeepRemotes(m.name, stamps)
+	c.local.RetainRemotePeers(m.name, stamps)
 	for _, s := range sessions {
 		c.claim(m, s)
 	}

@@ -55,8 +55,8 @@ func NewActivityStream(urls []string, stream, bus string, opts *Options) *Activi
 	return &ActivityStream{urls: urls, stream: stream, bus: bus, run: string(protocol.NewMessageID()), options: opts.withDefaults(), queue: make(chan committed, streamQueue)}
 }
 
-// Offer takes one commit, as activitylog's OnCommit. It does not block.
-func (s *ActivityStream) Offer(first int64, rows []activitylog.Row) {
+// Enqueue takes one commit, as activitylog's OnCommit. It does not block.
+func (s *ActivityStream) Enqueue(first int64, rows []activitylog.Row) {
 	c := committed{first, append([]activitylog.Row(nil), rows...)}
 	select {
 	case s.queue <- c:

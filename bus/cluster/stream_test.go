@@ -31,7 +31,7 @@ func TestActivityStreamKeepsRowsAndCountsGaps(t *testing.T) {
 		{At: 1_700_000_000_000_001, Event: activitylog.SendFinish, MessageID: "m1", Actor: "tg:1", Status: "ok"},
 	}
 	for i := range int64(300) { // the queue holds 256 commits; the rest is a gap
-		a.Offer(7+2*i, rows)
+		a.Enqueue(7+2*i, rows)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

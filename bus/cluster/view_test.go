@@ -31,7 +31,7 @@ func TestAResultIsWholeOnceAllAreKnown(t *testing.T) {
 	}
 	asked := func(when string, want error) {
 		t.Helper()
-		c.AskFirst(bus.First{From: "agent:x", MessageID: when}, func(_ []bus.Vote, err error) {
+		c.CheckDuplicate(bus.DedupKey{From: "agent:x", MessageID: when}, func(_ []bus.DedupReply, err error) {
 			if err != want {
 				t.Errorf("%s, a message with once: %v; want %v", when, err, want)
 			}
@@ -137,7 +137,7 @@ func TestOnceWaitsForAPartition(t *testing.T) {
 	for age, want := range map[time.Duration]error{0: errNotAsked, c.options.SilentAfter - time.Second: errNotAsked, c.options.SilentAfter: nil} {
 		c.since = time.Now().Add(-age)
 		asked := false
-		c.AskFirst(bus.First{From: "agent:x", MessageID: "m"}, func(votes []bus.Vote, err error) {
+		c.CheckDuplicate(bus.DedupKey{From: "agent:x", MessageID: "m"}, func(votes []bus.DedupReply, err error) {
 			if asked = true; err != want || votes != nil {
 				t.Errorf("after %s: %v, %v; want %v", age, votes, err, want)
 			}

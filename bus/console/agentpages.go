@@ -151,7 +151,7 @@ func (l *look) talk() error {
 	}
 	ctx, cancel := context.WithTimeoutCause(l.Context(), talkLimit, fmt.Errorf("no answer within %s; below stands what became of it", talkLimit))
 	defer cancel()
-	answer, err := voice.Talk(ctx, id, said)
+	answer, err := voice.DirectChat(ctx, id, said)
 	l.logger.Info().Str("by", l.Visitor.Name).Str("agent", string(id)).Err(err).Msg("said to an agent")
 	if l.Context().Err() != nil {
 		return l.Context().Err() // nobody waits any more
@@ -178,7 +178,7 @@ func (l *look) countAnew() error {
 	}
 	ctx, cancel := context.WithTimeout(l.Context(), askLimit)
 	defer cancel()
-	err := voice.CountAnew(ctx, id)
+	err := voice.ResetBudget(ctx, id)
 	l.logger.Info().Str("by", l.Visitor.Name).Str("agent", string(id)).Err(err).Msg("budget")
 	if err != nil {
 		return &refusal{http.StatusConflict, err.Error()}

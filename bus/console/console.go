@@ -25,9 +25,9 @@ var ErrUnreachable = errors.New("the bridge's queues are not in this bus's data 
 
 // Options are the optional settings of a Console. Nil is valid.
 type Options struct {
-	Gate        Gate        // who may look; nil: everyone
+	Credentials Credentials // who may look; nil: everyone
 	DeadLetters DeadLetters // nil: there are none to show
-	Voice       Voice       // speaks for everyone, where everyone may act; nil: nobody does
+	ActingAs    ActingAs    // speaks for everyone, where everyone may act; nil: nobody does
 	Log         *zerolog.Logger
 	Now         func() time.Time // default time.Now
 }
@@ -39,7 +39,7 @@ type Console struct {
 	log    *activitylog.Reader
 	gate   *gatekeeper
 	dead   DeadLetters
-	open   Voice
+	open   ActingAs
 	logger zerolog.Logger
 	now    func() time.Time
 
@@ -60,11 +60,11 @@ func New(bus Bus, log *activitylog.Reader, opts *Options) *Console {
 	defaults.Set(&o.Now, time.Now)
 	defaults.Log(&o.Log)
 	c := &Console{
-		bus: bus, log: log, dead: o.DeadLetters, open: o.Voice, logger: *o.Log, now: o.Now,
+		bus: bus, log: log, dead: o.DeadLetters, open: o.ActingAs, logger: *o.Log, now: o.Now,
 		facts: newFacts(), series: newSeries(), wake: make(chan struct{}, 1),
 	}
 	c.pages = parsePages(&c.facts.titles)
-	c.gate = newGatekeeper(o.Gate, o.Now)
+	c.gate = newGatekeeper(o.Credentials, o.Now)
 	c.mux = c.routes()
 	return c
 }
@@ -145,33 +145,33 @@ type Bus interface {
 	Counters() report.Counters
 }
 
-// A Gate decides who may look. A nil Gate is open.
-type Gate interface {
+// A Credentials decides who may look. A nil Gate is open.
+type Credentials interface {
 	// Open reports whether the bus has no credentials: everyone may look and act.
 	Open() bool
 	// Lookup returns what a token allows; false if it is not valid.
 	Lookup(token string) (Access, bool)
 }
 
-// A Voice speaks on the bus for whoever acts in the console.
-type Voice interface {
+// A ActingAs speaks on the bus for whoever acts in the console.
+type ActingAs interface {
 	collab.Asker // asks the broker
-	// Talk says a text to an agent, in a direct chat that goes on from call to call, and
+	// DirectChat says a text to an agent, in a direct chat that goes on from call to call, and
 	// returns what the agent answers. It waits until ctx ends.
-	Talk(ctx context.Context, agent protocol.PeerID, text string) (answer string, err error)
+	DirectChat(ctx context.Context, agent protocol.PeerID, text string) (answer string, err error)
 	// As speaks as a person of the command line, where whoever acts may be that.
-	As(person protocol.PeerID) Voice
-	// CountAnew has an agent count its budgets anew.
-	CountAnew(ctx context.Context, agent protocol.PeerID) error
+	As(person protocol.PeerID) ActingAs
+	// ResetBudget has an agent count its budgets anew.
+	ResetBudget(ctx context.Context, agent protocol.PeerID) error
 }
 
 // An Access is what a credential allows.
 type Access struct {
-	Name    string      // of the credential
-	See     bool        // may read everything
-	Act     bool        // may retry and drop as an operator
-	Current func() bool // whether the credential still stands, unchanged
-	Voice   Voice       // speaks as its holder; nil: nobody does
+	Name     string      // of the credential
+	MayRead  bool        // may read everything
+	MayAct   bool        // may retry and drop as an operator
+	Valid    func() bool // whether the credential still stands, unchanged
+	ActingAs ActingAs    // speaks as its holder; nil: nobody does
 }
 
 // DeadLetters are the messages that could not be delivered to the outside and

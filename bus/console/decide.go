@@ -46,11 +46,11 @@ type decisionsView struct {
 }
 
 // voice returns who speaks on the bus for the visitor, nil if nobody may.
-func (l *look) voice() Voice {
+func (l *look) voice() ActingAs {
 	if !l.MayAct() {
 		return nil
 	}
-	return cmp.Or(l.Visitor.Voice, l.open)
+	return cmp.Or(l.Visitor.ActingAs, l.open)
 }
 
 // decisions shows what waits for a person, what is allowed for longer, and what was decided.
@@ -98,7 +98,7 @@ func (l *look) decisions() error {
 
 // openDecisions asks the broker for the decisions of which something may still become, and
 // for the questions that nobody answered.
-func openDecisions(ctx context.Context, asker Voice) (list []*decision, asked []collab.Question, err error) {
+func openDecisions(ctx context.Context, asker ActingAs) (list []*decision, asked []collab.Question, err error) {
 	if asker == nil {
 		return nil, nil, nil
 	}
@@ -121,7 +121,7 @@ func openDecisions(ctx context.Context, asker Voice) (list []*decision, asked []
 func everyPage[P, T any, PP interface {
 	*P
 	SetAfter(next string)
-}](ctx context.Context, asker Voice, m collab.Method[P, collab.Page[T]], params P) (list []T, err error) {
+}](ctx context.Context, asker ActingAs, m collab.Method[P, collab.Page[T]], params P) (list []T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	for range maxPages {

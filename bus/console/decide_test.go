@@ -94,7 +94,7 @@ func newDecidingStage(t *testing.T) (*stage, *desk) {
 	s.gate.mu.Lock()
 	defer s.gate.mu.Unlock()
 	a := s.gate.tokens["token-of-operator"]
-	a.Voice = d
+	a.ActingAs = d
 	s.gate.tokens["token-of-operator"] = a
 	return s, d
 }
@@ -206,7 +206,7 @@ func TestWhoMayOnlyLookSeesDecisionsAndMakesNone(t *testing.T) {
 }
 
 // Talk notes what was said, and answers with it.
-func (d *desk) Talk(ctx context.Context, agent protocol.PeerID, text string) (string, error) {
+func (d *desk) DirectChat(ctx context.Context, agent protocol.PeerID, text string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked = append(d.asked, string(agent)+": "+text)
@@ -214,22 +214,22 @@ func (d *desk) Talk(ctx context.Context, agent protocol.PeerID, text string) (st
 }
 
 // As notes as whom the next thing is asked.
-func (d *desk) As(person protocol.PeerID) console.Voice {
+func (d *desk) As(person protocol.PeerID) console.ActingAs {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked = append(d.asked, "as "+string(person))
 	return d
 }
 
-// CountAnew notes whose budget was counted anew.
-func (d *desk) CountAnew(ctx context.Context, agent protocol.PeerID) error {
+// ResetBudget notes whose budget was counted anew.
+func (d *desk) ResetBudget(ctx context.Context, agent protocol.PeerID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked = append(d.asked, string(agent)+" anew")
 	return d.err
 }
 
-var _ console.Voice = (*desk)(nil)
+var _ console.ActingAs = (*desk)(nil)
 
 // TestAVisitorTalksToAnAgent: who may act has a box on the page of an agent that is there, and
 // its answer, or why there is none; nobody else has one.

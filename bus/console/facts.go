@@ -272,13 +272,13 @@ func (r *rate) at(t time.Time) float64 {
 
 // A peerTally is what one identity did.
 type peerTally struct {
-	StateTrouble
+	StateFailureStats
 	sent     rate
 	received rate
 }
 
 func (p *peerTally) fails(at time.Time, status, reason string) {
-	p.StateTrouble = StateTrouble{p.Failures + 1, at, status, text.Clip(reason, maxText)}
+	p.StateFailureStats = StateFailureStats{p.Failures + 1, at, status, text.Clip(reason, maxText)}
 }
 
 // An edgeKey names a pair that talks.

@@ -21,7 +21,7 @@ const (
 
 // A gatekeeper lets visitors in.
 type gatekeeper struct {
-	gate     Gate
+	gate     Credentials
 	now      func() time.Time
 	openForm string // token of the forms on an open bus
 	origin   *http.CrossOriginProtection
@@ -62,14 +62,14 @@ func (g *gatekeeper) add(kept keyring, secret string, access Access, life time.D
 // longer stands: then it is forgotten. The caller must hold g.mu.
 func (g *gatekeeper) find(kept keyring, secret string) (s *session, ok bool) {
 	key := sha256.Sum256([]byte(secret))
-	if s = kept[key]; s == nil || g.now().After(s.expires) || !s.Current() {
+	if s = kept[key]; s == nil || g.now().After(s.expires) || !s.Valid() {
 		delete(kept, key)
 		return nil, false
 	}
 	return s, true
 }
 
-func newGatekeeper(gate Gate, now func() time.Time) *gatekeeper {
+func newGatekeeper(gate Credentials, now func() time.Time) *gatekeeper {
 	return &gatekeeper{
 		gate: gate, now: now, openForm: rand.Text(), origin: http.NewCrossOriginProtection(), links: keyring{}, sessions: keyring{},
 	}
@@ -102,7 +102,7 @@ var (
 // admit returns the visitor, or why they may not look.
 func (g *gatekeeper) admit(r *http.Request) (*session, error) {
 	if g.open() {
-		return &session{Access: Access{Act: true}, Token: g.openForm}, nil
+		return &session{Access: Access{MayAct: true}, Token: g.openForm}, nil
 	}
 	access, err := g.bearer(r)
 	if err != errNoToken {
@@ -124,7 +124,7 @@ func (g *gatekeeper) admit(r *http.Request) (*session, error) {
 // MayAct reports whether the visitor may act now.
 func (l *look) MayAct() bool {
 	v := l.Visitor
-	return v.Act && (!v.Cookie || l.Now.Before(v.ActUntil))
+	return v.MayAct && (!v.Cookie || l.Now.Before(v.ActUntil))
 }
 
 // bearer returns what the token of a request allows, or why not; errNoToken if it
@@ -138,7 +138,7 @@ func (g *gatekeeper) bearer(r *http.Request) (Access, error) {
 	switch {
 	case !ok:
 		return access, errNotValid
-	case !access.See:
+	case !access.MayRead:
 		return access, errNotSeeing
 	}
 	return access, nil
@@ -204,7 +204,7 @@ func (c *Console) makeLink(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		answer["url"] = fmt.Sprint(answer["url"], "enter/", c.gate.link(access))
-		answer["expiresIn"], answer["mayAct"] = int(linkLife.Seconds()), access.Act
+		answer["expiresIn"], answer["mayAct"] = int(linkLife.Seconds()), access.MayAct
 	}
 	writeJSON(w, http.StatusOK, answer)
 }
@@ -259,7 +259,7 @@ func (l *look) checkForm() error {
 // checkAct returns nil if the visitor may act, and does so with a form of ours.
 func (l *look) checkAct() error {
 	switch {
-	case !l.Visitor.Act:
+	case !l.Visitor.MayAct:
 		return errReadOnly
 	case !l.MayAct():
 		return errActed

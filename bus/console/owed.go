@@ -82,19 +82,19 @@ func (l *look) owed() error {
 }
 
 // A settlement is what a visitor may do about what is owed; said is what they wrote.
-type settlement func(ctx context.Context, asker Voice, id, said string) (collab.Result, error)
+type settlement func(ctx context.Context, asker ActingAs, id, said string) (collab.Result, error)
 
 var settlements = map[string]settlement{
-	"answer": func(ctx context.Context, asker Voice, id, said string) (collab.Result, error) {
+	"answer": func(ctx context.Context, asker ActingAs, id, said string) (collab.Result, error) {
 		return collab.QuestionAnswer.Ask(ctx, asker, collab.AnswerParams{ID: id, Answer: said})
 	},
-	"close": func(ctx context.Context, asker Voice, id, _ string) (collab.Result, error) {
+	"close": func(ctx context.Context, asker ActingAs, id, _ string) (collab.Result, error) {
 		return collab.QuestionClose.Ask(ctx, asker, collab.IDParams{ID: id})
 	},
-	"wake": func(ctx context.Context, asker Voice, id, _ string) (collab.Result, error) {
+	"wake": func(ctx context.Context, asker ActingAs, id, _ string) (collab.Result, error) {
 		return collab.WorkWake.Ask(ctx, asker, collab.IDParams{ID: id})
 	},
-	"discharge": func(ctx context.Context, asker Voice, id, who string) (collab.Result, error) {
+	"discharge": func(ctx context.Context, asker ActingAs, id, who string) (collab.Result, error) {
 		_, err := collab.ObligationDischarge.Ask(ctx, asker, collab.DischargeParams{EventID: id, Recipient: protocol.PeerID(who)})
 		return collab.Result{}, err
 	},
@@ -103,7 +103,7 @@ var settlements = map[string]settlement{
 }
 
 func moveTo(s collab.WorkState) settlement {
-	return func(ctx context.Context, asker Voice, id, _ string) (collab.Result, error) {
+	return func(ctx context.Context, asker ActingAs, id, _ string) (collab.Result, error) {
 		return collab.WorkUpdate.Ask(ctx, asker, collab.WorkParams{ID: &id, State: s})
 	}
 }

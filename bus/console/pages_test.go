@@ -322,7 +322,7 @@ func TestStateForPrograms(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.shows(t, "/console/state.json", `"status":"error"`)), &state); err != nil {
 		t.Fatal(err)
 	}
-	if state.Counters.Name != "bus-test" || state.Counters.Accepted == 0 || len(state.Peers) < 5 || len(state.Talk) == 0 || len(state.Failures) == 0 {
+	if state.Counters.Name != "bus-test" || state.Counters.Accepted == 0 || len(state.Peers) < 5 || len(state.Edges) == 0 || len(state.Failures) == 0 {
 		t.Errorf("the state is %+v", state)
 	}
 	var columns map[string][]any

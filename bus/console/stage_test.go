@@ -36,7 +36,7 @@ func newStage(t testing.TB, gate *door) *stage {
 	s.reader = activitylog.Open(s.Log)
 	o := &console.Options{DeadLetters: s.dead, Now: func() time.Time { return time.Now().Add(time.Duration(s.now.Load())) }}
 	if gate != nil {
-		o.Gate = gate
+		o.Credentials = gate
 	}
 	s.console = console.New(s, s.reader, o)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -80,7 +80,7 @@ func (d *door) add(name string, see, act bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	token := "token-of-" + name
-	d.tokens[token] = console.Access{Name: name, See: see, Act: act, Current: func() bool {
+	d.tokens[token] = console.Access{Name: name, MayRead: see, MayAct: act, Valid: func() bool {
 		_, ok := d.Lookup(token)
 		return ok
 	}}

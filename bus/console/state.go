@@ -17,7 +17,7 @@ type State struct {
 	Counters report.Counters `json:"counters"`
 	Rates    StateRates      `json:"rates"`
 	Peers    []StatePeer     `json:"peers"` // the busiest first
-	Talk     []StateTalk     `json:"talk"`  // the busiest first
+	Edges    []StateEdge     `json:"talk"`  // the busiest first
 	Failures []StateFailure  `json:"failures"`
 	Agents   int             `json:"agents"` // that were heard of
 	Skipped  int64           `json:"skippedRows"`
@@ -42,19 +42,19 @@ type StatePeer struct {
 	Connected bool    `json:"connected"`
 	In        float64 `json:"inPerMinute"`
 	Out       float64 `json:"outPerMinute"`
-	StateTrouble
+	StateFailureStats
 }
 
-// A StateTrouble is how often an identity failed, and how the last time.
-type StateTrouble struct {
+// A StateFailureStats is how often an identity failed, and how the last time.
+type StateFailureStats struct {
 	Failures int64     `json:"failures"`
 	LastFail time.Time `json:"lastFailure,omitzero"`
 	Status   string    `json:"lastStatus,omitempty"`
 	Error    string    `json:"lastError,omitempty"`
 }
 
-// A StateTalk is a pair that talks.
-type StateTalk struct {
+// A StateEdge is a pair that talks.
+type StateEdge struct {
 	From   string  `json:"from"`
 	To     string  `json:"to"`
 	Rate   float64 `json:"perMinute"`
@@ -81,13 +81,13 @@ func (l *look) stateJSON() error {
 	f := l.read()
 	s := State{
 		At: l.Now, Counters: l.Counters, Rates: l.series.now(), Skipped: f.Skipped, Agents: len(f.agents.m),
-		Peers: []StatePeer{}, Talk: []StateTalk{}, Failures: append([]StateFailure{}, lastOf(f.failures, 20, nil)...),
+		Peers: []StatePeer{}, Edges: []StateEdge{}, Failures: append([]StateFailure{}, lastOf(f.failures, 20, nil)...),
 	}
 	for _, p := range first(statePeers, f.peerLines(l.bus.Peers(), nil, l.Now)) {
 		s.Peers = append(s.Peers, p.StatePeer)
 	}
 	for _, e := range first(pageEdges, f.edgeLines(l.Now)) {
-		s.Talk = append(s.Talk, e.StateTalk)
+		s.Edges = append(s.Edges, e.StateEdge)
 	}
 	l.Page = s
 	return nil

@@ -44,7 +44,7 @@ func (l peerLine) Passed() bool { return !l.Connected && l.Role == "role-cli" }
 
 // An edgeLine is one pair that talks.
 type edgeLine struct {
-	StateTalk
+	StateEdge
 	*edge
 	Failing bool
 	Path    string
@@ -192,7 +192,7 @@ func (f *facts) peerLine(p report.Peer, connected bool, bounds map[string]float6
 	l.Since, _ = time.Parse(time.RFC3339, p.ConnectedAt) // zero if it is missing
 	if t := f.peers.get(p.ID); t != nil {
 		l.In, l.Out, l.Total = t.received.at(now), t.sent.at(now), t.sent.total+t.received.total
-		l.StateTrouble = t.StateTrouble
+		l.StateFailureStats = t.StateFailureStats
 		l.Last = latest(t.sent.last, t.received.last)
 	}
 	l.Title = f.titles.Title(p.ID)
@@ -217,7 +217,7 @@ func (f *facts) edgeLines(now time.Time) []edgeLine {
 	for k, e := range f.edges.all() {
 		if now.Sub(e.last) <= recently {
 			failing := !e.lastFailed.IsZero() && now.Sub(e.lastFailed) < rateSpan
-			lines = append(lines, edgeLine{StateTalk: StateTalk{k.from, k.to, e.at(now), e.total, e.failed}, edge: e, Failing: failing})
+			lines = append(lines, edgeLine{StateEdge: StateEdge{k.from, k.to, e.at(now), e.total, e.failed}, edge: e, Failing: failing})
 		}
 	}
 	slices.SortFunc(lines, func(a, b edgeLine) int {

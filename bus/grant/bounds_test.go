@@ -10,11 +10,11 @@ import (
 )
 
 func TestBoundsOfAnIssuedCredentialLieWithinItsIssuers(t *testing.T) {
-	usual := grant.Bounds{Sessions: 1000, Subscriptions: 1000, Messages: 1000, Bytes: 1000, LogBytes: 1000}
-	issuer := grant.Bounds{Sessions: 5, Subscriptions: 5000, Messages: 5000, Bytes: 5, LogBytes: 5}.Or(usual)
-	asked := grant.Bounds{Messages: 2000, Bytes: 7, LogBytes: 3}
-	want := grant.Bounds{Sessions: 5, Messages: 2000, Bytes: 5, LogBytes: 3}
-	if got := asked.Within(issuer, usual); got != want {
+	usual := grant.Limits{Sessions: 1000, Subscriptions: 1000, Messages: 1000, Bytes: 1000, LogBytes: 1000}
+	issuer := grant.Limits{Sessions: 5, Subscriptions: 5000, Messages: 5000, Bytes: 5, LogBytes: 5}.WithDefaults(usual)
+	asked := grant.Limits{Messages: 2000, Bytes: 7, LogBytes: 3}
+	want := grant.Limits{Sessions: 5, Messages: 2000, Bytes: 5, LogBytes: 3}
+	if got := asked.CappedAt(issuer, usual); got != want {
 		t.Errorf("%+v; want %+v", got, want)
 	}
 }
@@ -22,8 +22,8 @@ func TestBoundsOfAnIssuedCredentialLieWithinItsIssuers(t *testing.T) {
 // TestABoundLetsSomethingThrough: in what a request for a credential has, and in the file,
 // where 0 is no way to say that there is none.
 func TestABoundLetsSomethingThrough(t *testing.T) {
-	for bound, right := range map[grant.Bound]bool{-1: false, 0: true, 1: true} {
-		c := grant.Credential{Name: "x", SHA256: grant.Hash("x"), Bounds: grant.Bounds{Bytes: bound}}
+	for bound, right := range map[grant.Limit]bool{-1: false, 0: true, 1: true} {
+		c := grant.Credential{Name: "x", SHA256: grant.Hash("x"), Limits: grant.Limits{Bytes: bound}}
 		if err := c.Check(); (err == nil) != right {
 			t.Errorf("%d: %v", bound, err)
 		}
@@ -47,9 +47,9 @@ func TestABoundLetsSomethingThrough(t *testing.T) {
 			if err != nil || !ok {
 				t.Fatalf("%s of %s: %v", key, value, err)
 			}
-			b := c.Bounds
-			got := map[string]grant.Bound{"sessions": b.Sessions, "subscriptions": b.Subscriptions, "messages": b.Messages, "bytes": b.Bytes, "log-bytes": b.LogBytes}[key]
-			if want := map[string]grant.Bound{"1": 1, "7": 7}[value]; got != want {
+			b := c.Limits
+			got := map[string]grant.Limit{"sessions": b.Sessions, "subscriptions": b.Subscriptions, "messages": b.Messages, "bytes": b.Bytes, "log-bytes": b.LogBytes}[key]
+			if want := map[string]grant.Limit{"1": 1, "7": 7}[value]; got != want {
 				t.Errorf("%s of %s is %d", key, value, got)
 			}
 		}

@@ -24,7 +24,7 @@ type Credential struct {
 	Publish    []string `toml:"publish" json:"publish"`
 	Issue      []string `toml:"issue,omitempty" json:"issue,omitempty"`
 	Names      []string `toml:"names,omitempty" json:"names,omitempty"` // that its agents may announce besides their own
-	Bounds
+	Limits
 }
 
 var nameSyntax = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
@@ -55,7 +55,7 @@ func (c *Credential) CheckGrants() error {
 			return fmt.Errorf("credential %q: the name %q must be bare, such as lead: without dots, colons, @ and spaces", c.Name, name)
 		}
 	}
-	if err := c.Bounds.check(); err != nil {
+	if err := c.Limits.check(); err != nil {
 		return fmt.Errorf("credential %q: %w", c.Name, err)
 	}
 	return nil

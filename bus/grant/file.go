@@ -273,9 +273,9 @@ func (f *File) Revoke(name string, permit func(*Credential) error) (names []stri
 	return names, err
 }
 
-// RevokeAlone removes the credential of that name. What it has issued stays, as if its
+// RevokeKeepIssued removes the credential of that name. What it has issued stays, as if its
 // own issuer had issued it.
-func (f *File) RevokeAlone(name string) error {
+func (f *File) RevokeKeepIssued(name string) error {
 	return f.change(func(list []Credential) ([]Credential, error) {
 		i := slices.IndexFunc(list, func(o Credential) bool { return o.Name == name })
 		if i < 0 {

@@ -2,10 +2,10 @@ package grant
 
 import "fmt"
 
-// Tree visits the credentials that one of a list has issued, each followed by those that
+// WalkIssued visits the credentials that one of a list has issued, each followed by those that
 // it has issued itself, at one more depth. Those that nobody issued, but the operator
 // made, are below the name "".
-func Tree(list []Credential, issuer string, visit func(c *Credential, depth int)) {
+func WalkIssued(list []Credential, issuer string, visit func(c *Credential, depth int)) {
 	issued := map[string][]*Credential{}
 	for i := range list {
 		issued[list[i].Issuer] = append(issued[list[i].Issuer], &list[i])
@@ -23,7 +23,7 @@ func Tree(list []Credential, issuer string, visit func(c *Credential, depth int)
 // Issued returns the names of what one credential of a list has issued, and of what
 // those have.
 func Issued(list []Credential, name string) (names []string) {
-	Tree(list, name, func(c *Credential, _ int) { names = append(names, c.Name) })
+	WalkIssued(list, name, func(c *Credential, _ int) { names = append(names, c.Name) })
 	return names
 }
 
@@ -43,7 +43,7 @@ func roomFor(list []Credential, child *Credential) error {
 		return fmt.Errorf("at most %d credentials may be issued one by the other: %w", maxDepth, ErrFull)
 	}
 	count, bytes := 1, child.size()
-	Tree(list, root, func(c *Credential, _ int) { count, bytes = count+1, bytes+c.size() })
+	WalkIssued(list, root, func(c *Credential, _ int) { count, bytes = count+1, bytes+c.size() })
 	if count > maxIssued || bytes > maxIssuedBytes {
 		return fmt.Errorf("%d credentials of %d bytes, and at most %d of %d bytes may be below %q: %w",
 			count, bytes, maxIssued, maxIssuedBytes, root, ErrFull)
@@ -65,6 +65,6 @@ func (c *Credential) size() (n int) {
 // who takes one out of the file by hand takes out what it issued, too.
 func rooted(list []Credential) []Credential {
 	kept := make([]Credential, 0, len(list))
-	Tree(list, "", func(c *Credential, _ int) { kept = append(kept, *c) })
+	WalkIssued(list, "", func(c *Credential, _ int) { kept = append(kept, *c) })
 	return kept
 }

@@ -36,7 +36,7 @@ func issuing(t *testing.T) *grant.File {
 // shape returns the names of the credentials, each with the depth at which it stands.
 func shape(f *grant.File) string {
 	var b strings.Builder
-	grant.Tree(f.List(), "", func(c *grant.Credential, depth int) { b.WriteString(strings.Repeat(">", depth) + c.Name + " ") })
+	grant.WalkIssued(f.List(), "", func(c *grant.Credential, depth int) { b.WriteString(strings.Repeat(">", depth) + c.Name + " ") })
 	return b.String()
 }
 
@@ -52,13 +52,13 @@ func TestTheTreeOfIssuers(t *testing.T) {
 	if err := f.Put(root); err != nil || shape(f) != "alone root >a >>deep >b " {
 		t.Errorf("an issuer that got another token: %v, %s", err, shape(f))
 	}
-	if err := f.RevokeAlone("a"); err != nil || shape(f) != "alone root >b >deep " {
+	if err := f.RevokeKeepIssued("a"); err != nil || shape(f) != "alone root >b >deep " {
 		t.Errorf("without a alone: %v, %s", err, shape(f))
 	}
-	if err := f.RevokeAlone("a"); !errors.Is(err, grant.ErrUnknown) {
+	if err := f.RevokeKeepIssued("a"); !errors.Is(err, grant.ErrUnknown) {
 		t.Errorf("again: %v", err)
 	}
-	if err := f.RevokeAlone("alone"); err != nil || shape(f) != "root >b >deep " {
+	if err := f.RevokeKeepIssued("alone"); err != nil || shape(f) != "root >b >deep " {
 		t.Errorf("without the first of the file: %v, %s", err, shape(f))
 	}
 	if _, err := f.Revoke("root", nil); err != nil || shape(f) != "" {

@@ -149,15 +149,15 @@ func newForeignHouse(t *testing.T, f *foreign, permission string, more ...string
 		h.env = append(h.env, f.env(h.home, h.models.URL)...)
 	}
 	h.tg = h.bus.Join(t, "tg:bot", "tg:*")
-	h.tg.Wait(patience)
+	h.tg.SetTimeout(patience)
 	h.records = h.bus.Join(t, "agent:system", "system:attention")
-	h.records.Wait(patience)
+	h.records.SetTimeout(patience)
 	h.start()
 	t.Cleanup(func() {
 		h.stop()
 		if t.Failed() {
 			t.Log(h.log.String())
-			for range h.records.Waiting() {
+			for range h.records.Pending() {
 				t.Logf("%s", h.records.Next(t).Message.Content)
 			}
 		}

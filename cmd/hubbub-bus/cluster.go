@@ -66,7 +66,7 @@ func (c *clusterSettings) join(o *bus.Options, log *activitylog.Options, logger 
 	j.runs = append(j.runs, member.Run)
 	if c.stream != "" {
 		copied := cluster.NewActivityStream(c.urls, c.stream, o.Name, options)
-		log.OnCommit = copied.Offer
+		log.OnCommit = copied.Enqueue
 		j.runs = append(j.runs, copied.Run)
 	}
 	return j, nil

@@ -48,7 +48,7 @@ func (s *settings) newView(data string, log *zerolog.Logger) *view {
 		v.log = activitylog.Open(filepath.Join(data, "activity.db"))
 	}
 	v.console = console.New(v, v.log, &console.Options{
-		Gate: gate{s.bus.Credentials, v}, DeadLetters: deadLetters{deadletter.Folder(data)}, Voice: &voice{view: v}, Log: log,
+		Credentials: gate{s.bus.Credentials, v}, DeadLetters: deadLetters{deadletter.Folder(data)}, ActingAs: &brokerClient{view: v}, Log: log,
 	})
 	s.bus.Console = v.console
 	return v
@@ -109,8 +109,8 @@ func (g gate) Lookup(token string) (console.Access, bool) {
 	}
 	see, act := rights(c)
 	return console.Access{
-		Name: c.Name, See: see, Act: act, Voice: &voice{g.view, g.file, c, ""},
-		Current: func() bool {
+		Name: c.Name, MayRead: see, MayAct: act, ActingAs: &brokerClient{g.view, g.file, c, ""},
+		Valid: func() bool {
 			now, ok := g.file.Current(c)
 			if !ok {
 				return false
@@ -131,19 +131,19 @@ func rights(c *grant.Credential) (see, act bool) {
 	return see, see && everywhere && c.MayBe("cli:console")
 }
 
-// A voice speaks over a session of its own for each request, as the holder of a credential
+// A brokerClient speaks over a session of its own for each request, as the holder of a credential
 // may, or on an open bus as anybody may.
-type voice struct {
+type brokerClient struct {
 	view       *view
 	file       *grant.File
 	credential *grant.Credential // nil on an open bus
 	as         protocol.PeerID   // who speaks, if the credential may be that; empty: its holder
 }
 
-var _ console.Voice = (*voice)(nil)
+var _ console.ActingAs = (*brokerClient)(nil)
 
 // Call implements collab.Asker.
-func (v *voice) Call(ctx context.Context, method string, params any) (result json.RawMessage, err error) {
+func (v *brokerClient) Call(ctx context.Context, method string, params any) (result json.RawMessage, err error) {
 	p, _, err := v.peer(newRun())
 	if err != nil {
 		return nil, err
@@ -161,9 +161,9 @@ func (v *voice) Call(ctx context.Context, method string, params any) (result jso
 	return result, err
 }
 
-// Talk implements console.Voice. Each agent has a chat of its own with the holder, in which
+// DirectChat implements console.ActingAs. Each agent has a chat of its own with the holder, in which
 // one says something at a time: a second window ends the waiting of the first.
-func (v *voice) Talk(ctx context.Context, agent protocol.PeerID, text string) (answer string, err error) {
+func (v *brokerClient) DirectChat(ctx context.Context, agent protocol.PeerID, text string) (answer string, err error) {
 	p, person, err := v.peer(directchat.Suffix(agent))
 	switch {
 	case err != nil:
@@ -206,15 +206,15 @@ func (v *voice) Talk(ctx context.Context, agent protocol.PeerID, text string) (a
 	return answer, err
 }
 
-// As implements console.Voice.
-func (v *voice) As(person protocol.PeerID) console.Voice {
+// As implements console.ActingAs.
+func (v *brokerClient) As(person protocol.PeerID) console.ActingAs {
 	other := *v
 	other.as = person
 	return &other
 }
 
-// CountAnew implements console.Voice.
-func (v *voice) CountAnew(ctx context.Context, agent protocol.PeerID) error {
+// ResetBudget implements console.ActingAs.
+func (v *brokerClient) ResetBudget(ctx context.Context, agent protocol.PeerID) error {
 	p, person, err := v.peer(newRun())
 	if err != nil {
 		return err
@@ -232,7 +232,7 @@ func (v *voice) CountAnew(ctx context.Context, agent protocol.PeerID) error {
 func newRun() string { return "." + strings.ToLower(rand.Text()[:10]) }
 
 // peer makes the client of one request. Its identity is the person's, and ends with suffix if it may.
-func (v *voice) peer(suffix string) (p *peer.Peer, person string, err error) {
+func (v *brokerClient) peer(suffix string) (p *peer.Peer, person string, err error) {
 	server, holder := v.view.server.Load(), v.credential
 	if holder != nil {
 		now, ok := v.file.Current(holder)

@@ -128,7 +128,7 @@ func TestTheConsoleDecidesAsItsVisitor(t *testing.T) {
 		t.Errorf("denied after it: %d %s", code, body)
 	}
 	held, _ := file.Lookup(operator)
-	last := &voice{view, file, held, ""}
+	last := &brokerClient{view, file, held, ""}
 	if code, body := decide(operator, "revoke"); code != http.StatusSeeOther || !strings.Contains(body, "revoked") {
 		t.Errorf("revoked: %d %s", code, body)
 	}
@@ -150,7 +150,7 @@ func TestTheConsoleDecidesAsItsVisitor(t *testing.T) {
 	if code, body := talk(watcher, "agent:lead"); code != http.StatusForbidden {
 		t.Errorf("a watcher spoke: %d %s", code, body)
 	}
-	if err := file.RevokeAlone("will"); err != nil {
+	if err := file.RevokeKeepIssued("will"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := last.Call(t.Context(), collab.DecisionList.Name, collab.ApprovalListParams{}); err == nil || !strings.Contains(err.Error(), "does not stand") {

@@ -76,7 +76,7 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.MaxFrame, "max-frame", bus.DefaultMaxFrame, "largest frame, in bytes")
 	fs.IntVar(&o.MaxSubscriptions, "max-subscriptions", bus.DefaultMaxSubscriptions, "subscriptions per session")
 	fs.IntVar(&o.MaxSessions, "max-sessions", bus.DefaultMaxSessions, "connections at once")
-	o.EachCredential = bus.DefaultEachCredential
+	o.CredentialLimits = bus.DefaultCredentialLimits
 	for _, bound := range s.credentialBounds() {
 		fs.Int64Var((*int64)(bound.value), bound.flag, int64(*bound.value), bound.usage)
 	}
@@ -98,12 +98,12 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 // A credentialBound is a flag with a bound of each credential.
 type credentialBound struct {
 	flag  string
-	value *grant.Bound
+	value *grant.Limit
 	usage string
 }
 
 func (s *settings) credentialBounds() []credentialBound {
-	b := &s.bus.EachCredential
+	b := &s.bus.CredentialLimits
 	const unless = ", unless credentials.toml says otherwise"
 	return []credentialBound{
 		{"credential-sessions", &b.Sessions, "connections of one credential at once" + unless},
@@ -132,7 +132,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 		o.Redact = redact.New()
 	}
 	o.StopTimeout, s.log.StopTimeout = drainTime, logTime
-	o.Version, o.Log, o.Pulse = program.Version(), &env.Log, env.Pulse
+	o.Version, o.Log, o.OnSweep = program.Version(), &env.Log, env.Pulse
 	joined, err := s.cluster.join(o, &s.log, &env.Log)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if err := joined.exportSpans(&s.log, &env.Log); err != nil {
 		return err
 	}
-	o.OnLull = debug.FreeOSMemory
+	o.OnIdle = debug.FreeOSMemory
 	defer runtime.KeepAlive(headroom())
 	o.OnReady = func(addr net.Addr) {
 		env.Log.Info().Str("listen", addr.String()).Str("data", data).Msg("listening")

@@ -21,22 +21,22 @@ var partGrants = []grant.Credential{
 		Name: "hubbub-system", Identities: []string{"agent:system"}, Subscribe: []string{"system:*", "bus:presence"},
 		Publish: []string{"system:*", "tg:*", "chorus:*", "cli:*", "collab:*", "agent:*"},
 		Issue:   []string{"agent:*"}, // one credential for each agent
-		Bounds:  partBounds,
+		Limits:  partBounds,
 	},
 	{
 		Name: "hubbub-tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*", "bus:presence"},
 		Publish: []string{"system:*", "agent:*", "collab:*", "tg:*", "cli:*"},
-		Bounds:  partBounds,
+		Limits:  partBounds,
 	},
 	{
 		Name: "hubbub-broker", Identities: []string{"collab:broker"}, Subscribe: []string{"collab:*", "bus:presence"},
 		Publish: []string{"*"}, // answers go to whoever asked
-		Bounds:  partBounds,
+		Limits:  partBounds,
 	},
 	{
 		Name: "hubbub-chorus", Identities: []string{"chorus:*", "agent:*"}, Subscribe: []string{"chorus:*", "agent:*", "bus:presence"},
 		Publish: []string{"system:*", "agent:*", "tg:*", "chorus:*", "collab:*", "cli:*"},
-		Bounds:  partBounds,
+		Limits:  partBounds,
 	},
 	{
 		Name: "hubbub-cli", Identities: []string{"cli:*"}, Subscribe: []string{"*"}, Publish: []string{"*"},
@@ -44,7 +44,7 @@ var partGrants = []grant.Credential{
 }
 
 // partBounds are the bounds of the parts that answer many, so that no agent can use them up.
-var partBounds = grant.Bounds{Messages: 100_000, Bytes: 512 << 20, LogBytes: 1 << 40}
+var partBounds = grant.Limits{Messages: 100_000, Bytes: 512 << 20, LogBytes: 1 << 40}
 
 // provision makes sure that each part has a credential and a file with its
 // token, and writes the agents' keys; all readable by the owner alone. It keeps what is
@@ -94,7 +94,7 @@ func adoptTokens(data, folder string) (names []string, err error) {
 		if len(token) < minToken {
 			return nil, fmt.Errorf("the token in %s is shorter than %d characters, so that it could be guessed; make one with: openssl rand -hex 32", path, minToken)
 		}
-		c.SHA256, c.Bounds = grant.Hash(token), boundsOf(file, &c)
+		c.SHA256, c.Limits = grant.Hash(token), boundsOf(file, &c)
 		if err := file.Put(c); err != nil {
 			return nil, fmt.Errorf("making the credential of %s: %w", c.Name, err)
 		}
@@ -118,13 +118,13 @@ func partNames() []string {
 }
 
 // boundsOf returns the bounds of a part: those that an operator gave it in the file.
-func boundsOf(file *grant.File, part *grant.Credential) grant.Bounds {
+func boundsOf(file *grant.File, part *grant.Credential) grant.Limits {
 	for _, c := range file.List() {
 		if c.Name == part.Name {
-			return c.Bounds.Or(part.Bounds)
+			return c.Limits.WithDefaults(part.Limits)
 		}
 	}
-	return part.Bounds
+	return part.Limits
 }
 
 // sameGrant reports whether two credentials differ at most in their token and bounds.
@@ -160,7 +160,7 @@ func provisionOne(file *grant.File, path string, want grant.Credential) error {
 	}
 	// The token is lost, or the credential is not what it should be.
 	fresh := grant.NewToken()
-	want.SHA256, want.Bounds = grant.Hash(fresh), boundsOf(file, &want)
+	want.SHA256, want.Limits = grant.Hash(fresh), boundsOf(file, &want)
 	if err := file.Put(want); err != nil {
 		return err
 	}

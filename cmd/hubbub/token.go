@@ -87,7 +87,7 @@ func newTokenList() *cobra.Command {
 			head := []any{"NAME", "IDENTITIES", "SUBSCRIBE", "PUBLISH", "ISSUE", "NAMES"}
 			var tree []grant.Credential
 			depths := map[string]int{}
-			grant.Tree(file.List(), "", func(c *grant.Credential, depth int) {
+			grant.WalkIssued(file.List(), "", func(c *grant.Credential, depth int) {
 				tree = append(tree, *c)
 				depths[c.Name] = depth
 			})
@@ -116,7 +116,7 @@ func newTokenRevoke() *cobra.Command {
 			case with && keep:
 				return program.Usage("--with-issued and --keep-issued exclude each other")
 			case keep:
-				err, issued = file.RevokeAlone(args[0]), nil
+				err, issued = file.RevokeKeepIssued(args[0]), nil
 			case with || len(issued) == 0:
 				if issued, err = file.Revoke(args[0], nil); err == nil {
 					issued = issued[1:]

@@ -219,7 +219,7 @@ func editedMeanwhile(t *testing.T, g *gate, h harness.Harness, kind, hold string
 			}
 		}
 	}
-	for chats.Waiting() > 0 {
+	for chats.Pending() > 0 {
 		if d := chats.Next(t); d.Message.Type == protocol.TypeTGReply {
 			if r := content[protocol.ChatReply](t, d); r.Text != "" {
 				answers = append(answers, r.InReplyTo+" "+r.Text)

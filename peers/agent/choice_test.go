@@ -135,7 +135,7 @@ func TestChoicesAreWordsWhereThereAreNoButtons(t *testing.T) {
 		gateway.SendAs(t, "chorus:-9", "agent:lead", protocol.TypeChatMessage, dm("1", "deploy"))
 		w.sleep(10 * time.Second)
 		var r protocol.ChatReply
-		for gateway.Waiting() > 0 {
+		for gateway.Pending() > 0 {
 			if d := gateway.Next(t); d.Message.Type == protocol.TypeChatReply {
 				if err := json.Unmarshal(d.Message.Content, &r); err != nil {
 					t.Fatal(err)

@@ -101,13 +101,13 @@ func inGroupOf(t *testing.T, model func(protocol.PeerID) harness.Harness, test f
 func (g *group) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
-	for g.tg.Waiting() > 0 {
+	for g.tg.Pending() > 0 {
 		d := g.tg.Next(g.t)
 		if r := content[protocol.ChatReply](g.t, d); d.Message.Type == protocol.TypeTGReply && r.Text != "" {
 			g.said = append(g.said, utterance{d.Message.From, r})
 		}
 	}
-	for g.system.Waiting() > 0 {
+	for g.system.Pending() > 0 {
 		d := g.system.Next(g.t)
 		if d.Topic != protocol.TopicAttention {
 			continue
@@ -218,7 +218,7 @@ func TestTwoOfThreeThatAnswerEachOtherStop(t *testing.T) {
 func TestAFlightWaitsWhileItsAgentPutsItOff(t *testing.T) {
 	inGroup(t, func(t *testing.T, g *group) {
 		states := func() (list []string) {
-			for g.will.Waiting() > 0 {
+			for g.will.Pending() > 0 {
 				g.will.Next(t)
 			}
 			g.will.Send(t, protocol.TopicBroker, protocol.TypeCollabRequest,

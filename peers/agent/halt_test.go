@@ -89,7 +89,7 @@ func TestAnAgentIsHaltedInAllChats(t *testing.T) {
 			t.Fatal("a halt of a chat of others was not taken")
 		}
 		w.wantTexts() // the agent says nothing there
-		if n := w.tg.Waiting(); n != 0 || stopped != 0 {
+		if n := w.tg.Pending(); n != 0 || stopped != 0 {
 			t.Fatalf("%d messages came of it, %d turns were stopped", n, stopped)
 		}
 		if !w.halt(will, "cli:will", "agent:lead", "on") || stopped != 1 {

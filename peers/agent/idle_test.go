@@ -72,19 +72,19 @@ func TestASpawnerThatCameLateIsToldOnceItAsks(t *testing.T) {
 		wanted := protocol.AgentOnline{Event: "wanted", Agent: "agent:lead"}
 		stranger.Send(t, "agent:lead", protocol.TypeAgentEvent, wanted)
 		pass(time.Second)
-		if n := system.Waiting(); n != 0 {
+		if n := system.Pending(); n != 0 {
 			t.Fatalf("the agent announced itself %d times because a stranger asked", n)
 		}
 		system.Send(t, "agent:lead", protocol.TypeAgentEvent, wanted)
 		pass(time.Second)
-		if system.Waiting() != 1 {
-			t.Fatalf("%d announcements a second after the spawner asked; want 1", system.Waiting())
+		if system.Pending() != 1 {
+			t.Fatalf("%d announcements a second after the spawner asked; want 1", system.Pending())
 		}
 		if online := content[protocol.AgentOnline](t, system.Next(t)); online.Agent != "agent:lead" || online.Event != "online" {
 			t.Errorf("online says %+v", online)
 		}
 		pass(10 * time.Minute)
-		if n := system.Waiting(); n != 0 {
+		if n := system.Pending(); n != 0 {
 			t.Errorf("it is said %d times more though it was heard", n)
 		}
 	})

@@ -171,7 +171,7 @@ func TestAServiceReadsAnInterimMessageAsItsStatus(t *testing.T) {
 		gateway.SendAs(t, "chorus:-9", "agent:lead", protocol.TypeChatMessage, dm("e1", "where is it?"))
 		w.sleep(10 * time.Second)
 		var got []string
-		for gateway.Waiting() > 0 {
+		for gateway.Pending() > 0 {
 			d := gateway.Next(t)
 			if c := string(d.Message.Content); !strings.Contains(c, `"typing"`) {
 				got = append(got, string(d.Message.Type)+" "+c)

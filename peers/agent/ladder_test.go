@@ -192,7 +192,7 @@ func TestWorkNamesItsOwnLeadAndOwner(t *testing.T) {
 		var got struct {
 			Result struct{ Messages []struct{ Text string } }
 		}
-		for cli.Waiting() > 0 {
+		for cli.Pending() > 0 {
 			if d := cli.Next(t); strings.Contains(string(d.Message.Content), `"conversation.get"`) {
 				got = content[struct {
 					Result struct{ Messages []struct{ Text string } }

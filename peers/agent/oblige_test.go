@@ -238,7 +238,7 @@ func TestAKilledAgentKeepsWhatIsOwed(t *testing.T) {
 						default:
 						}
 					}
-					return system.Waiting() > 0
+					return system.Pending() > 0
 				})
 				d := system.Next(t)
 				if r := content[record](t, d); r.is("obligation") && !seen[d.Message.MessageID] {

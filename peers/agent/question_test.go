@@ -207,7 +207,7 @@ func TestWhereMessagesAnswerNoneTheNextIsTheAnswer(t *testing.T) {
 		say(dm("3", "eu-west"))
 		w.sleep(time.Minute)
 		var got []string
-		for gateway.Waiting() > 0 {
+		for gateway.Pending() > 0 {
 			if d := gateway.Next(t); d.Message.Type == protocol.TypeChatReply {
 				if r := content[protocol.ChatReply](t, d); strings.Contains(r.Text, "region") || strings.HasPrefix(r.Text, "deploying") {
 					got = append(got, r.Text)

@@ -209,7 +209,7 @@ func TestAChorusChannelSeesWhatATurnDoes(t *testing.T) {
 		})
 		pass(5 * time.Second)
 		got := map[string]bool{}
-		for chorus.Waiting() > 0 {
+		for chorus.Pending() > 0 {
 			d := chorus.Next(t)
 			var c map[string]any
 			if err := d.Decode(&c); err != nil {

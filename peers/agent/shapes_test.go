@@ -305,13 +305,13 @@ func onlyAnswers(t *testing.T, h harness.Harness, name string, list []shape, fil
 
 	ended, said := map[string]string{}, map[string][]string{} // by event
 	look := func() {
-		for system.Waiting() > 0 {
+		for system.Pending() > 0 {
 			r := content[record](t, system.Next(t))
 			if d, _ := r["disposition"].(string); r.is("disposition") && attention.Disposition(d).Final() {
 				ended[r["eventId"].(string)] = d
 			}
 		}
-		for chats.Waiting() > 0 {
+		for chats.Pending() > 0 {
 			d := chats.Next(t)
 			if d.Message.Type != protocol.TypeTGReply {
 				continue

@@ -173,7 +173,7 @@ func (w *world) sleep(d time.Duration) {
 }
 
 func (w *world) collect() {
-	for w.tg.Waiting() > 0 {
+	for w.tg.Pending() > 0 {
 		d := w.tg.Next(w.t)
 		if d.Message.Type != protocol.TypeTGReply {
 			continue
@@ -192,7 +192,7 @@ func (w *world) collect() {
 		}
 		w.replies = append(w.replies, r)
 	}
-	for w.system.Waiting() > 0 {
+	for w.system.Pending() > 0 {
 		d := w.system.Next(w.t)
 		if d.Topic == protocol.TopicAttention {
 			w.records = append(w.records, content[record](w.t, d))

@@ -26,7 +26,7 @@ func guard(t *testing.T) *guarded {
 	dir := t.TempDir()
 	g := &guarded{t: t, file: grant.NewFile(filepath.Join(dir, grant.FileName))}
 	token := g.token(grant.Credential{Name: "broker", Identities: []string{"collab:broker"}, Subscribe: []string{"collab:*"}, Publish: []string{"*"}})
-	g.bus = bustest.StartClosed(t, g.file)
+	g.bus = bustest.StartWithCredentials(t, g.file)
 	startOver(t, &peer.Options{Buses: []string{g.bus.URL()}, Token: token}, filepath.Join(dir, "broker.db"), &broker.Options{})
 	return g
 }
@@ -46,7 +46,7 @@ func (g *guarded) join(id protocol.PeerID, names ...string) *client {
 	token := g.token(grant.Credential{
 		Name: string(id), Identities: []string{string(id)}, Subscribe: []string{string(id)}, Publish: []string{"collab:*"}, Names: names,
 	})
-	return asking(g.t, g.bus.JoinWith(g.t, token, id, protocol.Pattern(id)))
+	return asking(g.t, g.bus.JoinWithToken(g.t, token, id, protocol.Pattern(id)))
 }
 
 // refused asks for what must be refused with a code, and returns the refusal's message.

@@ -129,7 +129,7 @@ func TestNothingIsLostOrDoubledByKills(t *testing.T) {
 		for len(k.callback.calls) > 0 {
 			k.note(<-k.callback.calls)
 		}
-		for k.agent.Waiting() > 0 {
+		for k.agent.Pending() > 0 {
 			k.handle()
 		}
 		return k.ended() >= sent
@@ -271,7 +271,7 @@ func (k *killing) holdMessages(hold chan struct{}) {
 // comes first may be a repetition, or a status, and ask for none.
 func (k *killing) untilHeld() {
 	waitFor(k.t, func() bool {
-		if k.agent.Waiting() > 0 {
+		if k.agent.Pending() > 0 {
 			k.handle()
 		}
 		return len(k.held) > 0

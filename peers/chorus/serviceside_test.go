@@ -357,7 +357,7 @@ func nextReply(t *testing.T, s *bustest.Scripted) protocol.ChatReply {
 // moreReplies counts the replies that wait, signs of typing aside.
 func moreReplies(t *testing.T, s *bustest.Scripted) (n int) {
 	t.Helper()
-	for s.Waiting() > 0 {
+	for s.Pending() > 0 {
 		var reply protocol.ChatReply
 		if err := s.Next(t).Decode(&reply); err == nil && !reply.Typing {
 			n++

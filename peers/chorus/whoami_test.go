@@ -32,7 +32,7 @@ func TestTheBusItselfSaysWhoseTokenItIs(t *testing.T) {
 	}
 	ofGateway, ofSystem := token("gateway", "chorus:*", "chorus:*"), token("system", "agent:system", "system:*")
 	ofAgent, ofOther := token("a", "agent:a", "agent:a"), token("b", "agent:b", "agent:b")
-	bus := bustest.StartClosed(t, file)
+	bus := bustest.StartWithCredentials(t, file)
 	r := start(t, bus, filepath.Join(t.TempDir(), "chorus"), func(o *chorus.Options) { o.Peer.Token = ofGateway })
 	spawner(t, bus, "agent:a", ofSystem)
 

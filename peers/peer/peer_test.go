@@ -218,8 +218,8 @@ func TestSendOnce(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}
-	if ear.Next(t); ear.Waiting() != 0 {
-		t.Errorf("%d deliveries of a repeat", ear.Waiting())
+	if ear.Next(t); ear.Pending() != 0 {
+		t.Errorf("%d deliveries of a repeat", ear.Pending())
 	}
 	for range 2 {
 		if r, err := sender.Send(t.Context(), "agent:x", m); err != nil || r.DeliveredTo != 1 {

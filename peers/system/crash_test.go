@@ -133,7 +133,7 @@ func newTrial(t *testing.T, env ...string) *trial {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := bustest.StartClosed(t, file)
+	b := bustest.StartWithCredentials(t, file)
 	tr := &trial{t: t, bus: b, file: file, folder: t.TempDir(), bridge: systemtest.JoinBridge(t, b.URL(), bridgeToken(t, file))}
 	tr.env = append(os.Environ(), "TEST_SPAWNER="+tr.folder, "TEST_BUS="+b.URL(), "TEST_TOKEN="+own)
 	tr.env = append(tr.env, env...)

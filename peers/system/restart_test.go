@@ -23,11 +23,11 @@ func TestNobodyIsToldOfAnAgentThatEnded(t *testing.T) {
 		settle()
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "while it rests"})
 		time.Sleep(9 * time.Second)
-		if n := bridge.Waiting(); n != 0 {
+		if n := bridge.Pending(); n != 0 {
 			t.Fatalf("%d answers while the agent is not there", n)
 		}
 		time.Sleep(12 * time.Second)
-		if n := bridge.Waiting(); n != 2 {
+		if n := bridge.Pending(); n != 2 {
 			t.Fatalf("%d answers when the agent is back", n)
 		}
 		if r, _ := result(t, bridge); r.RequestID != "while it rests" || r.Status != protocol.SpawnSpawned {

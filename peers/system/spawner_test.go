@@ -63,12 +63,12 @@ func TestNobodyIsAnsweredBeforeTheAgentIsOnline(t *testing.T) {
 			ask(t, bridge, "tg:42", protocol.SpawnRequest{RequestID: r})
 		}
 		time.Sleep(4 * time.Second)
-		if n := bridge.Waiting(); n != 0 {
+		if n := bridge.Pending(); n != 0 {
 			t.Fatalf("%d answers before the agent is online", n)
 		}
 		time.Sleep(2 * time.Second)
 		answers := map[string]int{}
-		for bridge.Waiting() > 0 {
+		for bridge.Pending() > 0 {
 			d := bridge.Next(t)
 			var c protocol.SpawnResult
 			if err := d.Decode(&c); err != nil {
@@ -205,7 +205,7 @@ func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
 			t.Errorf("given up: %+v, coming: %+v, %v", down, coming, err)
 		}
 		var failed bool
-		for watcher.Waiting() > 0 {
+		for watcher.Pending() > 0 {
 			var e system.LifecycleEvent
 			if watcher.Next(t).Decode(&e) == nil && e.Event == "failed" && e.Agent == "agent:tg-1" {
 				failed = strings.Contains(e.Reason, "exit status 1")
@@ -309,7 +309,7 @@ func TestARestartedSpawnerTakesUpItsAgents(t *testing.T) {
 				if n, want := h.stage.startCount(), map[bool]int{true: 4, false: 6}[outlive]; n != want || len(h.stage.running) != 3 {
 					t.Errorf("%d starts, want %d; %d run", n, want, len(h.stage.running))
 				}
-				for bridge.Waiting() > 0 {
+				for bridge.Pending() > 0 {
 					bridge.Next(t)
 				}
 				ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "again"})
@@ -436,7 +436,7 @@ func TestAnnouncementsArriveWhenTheAskerIsBack(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		time.Sleep(3 * time.Minute)
-		if n := back.Waiting(); n != 0 {
+		if n := back.Pending(); n != 0 {
 			t.Errorf("%d announcements come again although they were taken", n)
 		}
 	})
@@ -512,7 +512,7 @@ func TestStrangersCannotSpeakForAgents(t *testing.T) {
 		}
 		stranger.Send(t, protocol.TopicAgents, protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online", Agent: "agent:stranger"})
 		settle()
-		if bridge.Waiting() != 0 {
+		if bridge.Pending() != 0 {
 			t.Error("answered on the word of a stranger")
 		}
 	})

@@ -228,9 +228,9 @@ func TestASpawnerThatIsWrongAboutAnAgentIsNotPressed(t *testing.T) {
 		next(t, lead)
 		lead.Leave()
 		h.api.Say(dm, will, "two")
-		before := h.system.Waiting()
+		before := h.system.Pending()
 		h.pass(10 * time.Minute)
-		if asked := h.system.Waiting() - before; asked < 10 || asked > 32 {
+		if asked := h.system.Pending() - before; asked < 10 || asked > 32 {
 			t.Errorf("asked %d times in 10 minutes; want 30", asked)
 		}
 		back := h.bus.Join(t, "agent:lead", "agent:lead")
@@ -283,7 +283,7 @@ func TestAnOperatorsAgentIsWaitedFor(t *testing.T) {
 		lead.Leave()
 		h.api.Say(dm, models.User{ID: dm.ID, FirstName: "Will"}, "are you there?")
 		h.pass(2 * time.Minute)
-		if system.Waiting() != 0 {
+		if system.Pending() != 0 {
 			t.Error("another agent was asked for")
 		}
 		back := h.bus.Join(t, "agent:lead", "agent:lead")
@@ -325,7 +325,7 @@ func TestAChatNeverGetsTwoAgentsByAccident(t *testing.T) {
 				t.Errorf("%s got %q", a.ID(), got.Text)
 			}
 		}
-		if first.Waiting() != 0 {
+		if first.Pending() != 0 {
 			t.Error("the replaced agent still gets messages")
 		}
 	})
@@ -414,7 +414,7 @@ func TestAnAgentThatIsGivenUpIsTold(t *testing.T) {
 			t.Errorf("Will reads %q", got)
 		}
 		h.texts(other.ID, 0)
-		if system.Waiting() != 0 {
+		if system.Pending() != 0 {
 			t.Error("an agent was asked for although nobody said anything")
 		}
 	})
@@ -437,7 +437,7 @@ func TestAChatThatIsNoLongerAdmittedAsksForNoAgent(t *testing.T) {
 		h.spawner("agent:lead")
 		h.start()
 		h.pass(5 * time.Minute)
-		if n := h.system.Waiting(); n != 0 {
+		if n := h.system.Pending(); n != 0 {
 			t.Errorf("%d messages reached the spawner", n)
 		}
 		h.texts(dm.ID, 0)

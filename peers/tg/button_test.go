@@ -59,7 +59,7 @@ func TestButtonsStandUnderAMessageUntilItIsEdited(t *testing.T) {
 			t.Errorf("edited: %+v", edits)
 		}
 		var told []string // whoever reacts to what stands there now reacts to the edit
-		for lead.Waiting() > 0 {
+		for lead.Pending() > 0 {
 			var s protocol.DeliveryStatus
 			if d := lead.Next(t); d.Message.Type == protocol.TypeDeliveryStatus && d.Decode(&s) == nil && s.IdempotencyKey == "decided" {
 				told = append(told, s.Status+" "+s.SourceID)

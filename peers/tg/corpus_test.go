@@ -69,7 +69,7 @@ func TestWhatAgentsSeeOfEachUpdate(t *testing.T) {
 			if !strings.Contains(c.Case, "album a") { // an album waits for its other pictures
 				h.pass(4 * time.Second)
 			}
-			for lead.Waiting() > 0 {
+			for lead.Pending() > 0 {
 				m := next(t, lead)
 				m.Sequence = 0
 				m.Author, m.Chat = nil, &protocol.Chat{Kind: m.Chat.Kind, ThreadID: m.Chat.ThreadID}

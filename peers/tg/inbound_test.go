@@ -75,8 +75,8 @@ func TestUpdatesAreToldApartAsASet(t *testing.T) {
 			}
 		}
 		h.pass(time.Minute)
-		if lead.Waiting() != 0 || h.api.Pending() != 0 {
-			t.Errorf("%d more deliveries, %d updates unconfirmed", lead.Waiting(), h.api.Pending())
+		if lead.Pending() != 0 || h.api.Pending() != 0 {
+			t.Errorf("%d more deliveries, %d updates unconfirmed", lead.Pending(), h.api.Pending())
 		}
 		// Two days later the same number is another update.
 		if _, err := h.db.Exec(`UPDATE updates SET received_at = received_at - ?`, (49 * time.Hour).Microseconds()); err != nil {
@@ -131,7 +131,7 @@ func TestNobodyIsAdmittedByDefault(t *testing.T) {
 		h.api.Say(annDM, ann, "/start")
 		h.pass(10 * time.Second)
 		var asked []protocol.Topic
-		for system.Waiting() > 0 {
+		for system.Pending() > 0 {
 			var r protocol.SpawnRequest
 			if err := system.Next(t).Decode(&r); err != nil {
 				t.Fatal(err)

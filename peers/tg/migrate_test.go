@@ -99,7 +99,7 @@ func TestWhatTheVersionBeforeLeftIsFinished(t *testing.T) {
 			t.Errorf("then the new agent got %q", got.Text)
 		}
 		h.pass(5 * time.Minute)
-		for h.system.Waiting() > 0 {
+		for h.system.Pending() > 0 {
 			if d := h.system.Next(t); d.Message.From == "tg:1003" {
 				t.Error("an agent was asked for in a chat that is stopped")
 			}

@@ -74,7 +74,7 @@ func TestAnOperatorDecidesWhatIsSentAgain(t *testing.T) {
 			t.Errorf("sent %q", got)
 		}
 		got := map[string]string{}
-		for lead.Waiting() > 0 {
+		for lead.Pending() > 0 {
 			s := status(t, lead)
 			got[s.IdempotencyKey] = s.Status
 		}

@@ -145,7 +145,7 @@ func TestAnUnknownOutcomeIsNotRepeated(t *testing.T) {
 			t.Errorf("sent %q", got)
 		}
 		got := map[string][]string{}
-		for lead.Waiting() > 0 {
+		for lead.Pending() > 0 {
 			s := status(t, lead)
 			got[s.IdempotencyKey] = append(got[s.IdempotencyKey], s.Status)
 		}

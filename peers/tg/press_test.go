@@ -81,7 +81,7 @@ func TestAPressedButtonIsHeardAndItsMessageEdited(t *testing.T) {
 		h.pass(10 * time.Second)
 		h.api.Press(m, will, "dec_1:allow:always")
 		h.pass(10 * time.Second)
-		if lead.Waiting() != 0 {
+		if lead.Pending() != 0 {
 			t.Errorf("the agent heard of a press that does not count")
 		}
 		h.api.Press(m, will, "dec_1:allow:once")
@@ -98,7 +98,7 @@ func TestAPressedButtonIsHeardAndItsMessageEdited(t *testing.T) {
 		}
 		h.api.Press(m, will, "dec_1:allow:session")
 		h.pass(10 * time.Second)
-		if lead.Waiting() != 0 {
+		if lead.Pending() != 0 {
 			t.Errorf("the agent heard of a press that came too late")
 		}
 		h.expect("told", h.toldPressers(), "This is not for you to decide: only @will may.", "This button is none of this bot's, or its message is too old.",
@@ -178,13 +178,13 @@ func TestAButtonInAChatThatIsNoLongerAdmitted(t *testing.T) {
 		}
 		h.opts.AllowAll = false
 		h.start()
-		for lead.Waiting() > 0 {
+		for lead.Pending() > 0 {
 			status(t, lead)
 		}
 		h.api.Press(h.api.Messages(group.ID)[0], will, "dec_1:deny")
 		h.pass(10 * time.Second)
 		h.expect("told", h.toldPressers(), "This bot is private, and not for this chat any more: pressing this does nothing.")
-		if lead.Waiting() != 0 {
+		if lead.Pending() != 0 {
 			t.Error("the agent heard of it")
 		}
 	})

@@ -275,7 +275,7 @@ func TestTheTokenIsNowhere(t *testing.T) {
 				t.Errorf("the token is in %s", filepath.Base(name))
 			}
 		}
-		for lead.Waiting() > 0 {
+		for lead.Pending() > 0 {
 			if d := lead.Next(t); strings.Contains(string(d.Raw), secret) {
 				t.Errorf("the token is in %s", d.Raw)
 			}
@@ -295,7 +295,7 @@ func TestATokenOfAnotherFormAndAnotherBot(t *testing.T) {
 		h.start()
 		h.api.Say(h.api.DM(will), will, "to the other bot")
 		h.pass(time.Second)
-		if lead.Waiting() != 0 {
+		if lead.Pending() != 0 {
 			t.Error("an agent of the first bot's chat got the other bot's message")
 		}
 		h.assign(dm.ID, "agent:lead")

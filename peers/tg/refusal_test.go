@@ -45,7 +45,7 @@ func TestWhatCommandsSayOfAChat(t *testing.T) {
 		is("/stop", "This chat is stopped already. /start goes on.")
 		is("/status", empty+nothing+"\nThis chat is stopped; /start goes on.")
 		is("/start", "Going on. The agents hear this chat again.")
-		if system.Waiting() != 0 {
+		if system.Pending() != 0 {
 			t.Error("an agent is asked for, and nobody wrote to one")
 		}
 		h.api.Say(team, will, "/pair")
@@ -267,7 +267,7 @@ func TestARefusalThatSaysTheBotIsOutEndsTheChat(t *testing.T) {
 			reply(t, lead, dm.ID, protocol.ChatReply{Text: "four"})
 			h.pass(5 * time.Second)
 			last := ""
-			for lead.Waiting() > 0 {
+			for lead.Pending() > 0 {
 				last = status(t, lead).Reason
 			}
 			if last != "the bot is no longer in this chat" || slices.Contains(h.api.Texts(dm.ID), "four") {

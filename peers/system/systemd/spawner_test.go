@@ -31,7 +31,7 @@ func TestSystemdSpawner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := bustest.StartClosed(t, file)
+	b := bustest.StartWithCredentials(t, file)
 	forBridge, err := file.Create(grant.Credential{
 		Name: "tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*"}, Publish: []string{"system:*"},
 	})
