@@ -17,19 +17,19 @@ func (s *session) sendMessage(m jsonrpc.Message) {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
 		return
 	}
-	if err := s.account.send(s.batch.at, len(m.Params)); err != nil {
-		overrun(s, m, send, err)
+	if err := s.usage.chargeMessage(s.batch.at, len(m.Params)); err != nil {
+		refuseOverQuota(s, m, send, err)
 		return
 	}
 	if err := s.maySend(&send); err != nil {
 		s.record(activitylog.Row{
 			Event: activitylog.Rejected, MessageID: send.MessageID, RPCID: m.ID.String(), Actor: send.From,
-			Topic: send.Topic, Status: string(protocol.OutcomeRejected), Payload: keep(send.Payload), Error: err.Error(),
+			Topic: send.Topic, Status: string(protocol.OutcomeRejected), Payload: cloneResult(send.Payload), Error: err.Error(),
 		})
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
 		return
 	}
-	if err := s.server.admit(); err != nil {
+	if err := s.server.acceptsMessages(); err != nil {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInternal, "%v", err))
 		return
 	}
@@ -40,9 +40,9 @@ func (s *session) sendMessage(m jsonrpc.Message) {
 	s.publish(m.ID, send, nil)
 }
 
-// overrun answers a message that a bound of the credential does not let through. It leaves
+// refuseOverQuota answers a message that a bound of the credential does not let through. It leaves
 // no row: the log's bytes may be what is used up.
-func overrun(s *session, m jsonrpc.Message, send protocol.Send, why error) {
+func refuseOverQuota(s *session, m jsonrpc.Message, send protocol.Send, why error) {
 	result := protocol.SendResult{
 		MessageID: protocol.MessageID(send.MessageID),
 		Failures:  []protocol.Failure{{Peer: s.id, Status: protocol.OutcomeRate, Error: why.Error()}},
@@ -50,7 +50,7 @@ func overrun(s *session, m jsonrpc.Message, send protocol.Send, why error) {
 	if protocol.IsIdentity(protocol.Topic(send.Topic)) {
 		result.Addressee = protocol.AddresseeFailed
 	}
-	s.aside(s.batch.at)
+	s.chargeOverhead(s.batch.at)
 	s.server.metrics.refused.Add(1)
 	if answer, err := json.Marshal(result); err == nil { // strings only
 		s.answer(m, answer)
@@ -60,19 +60,19 @@ func overrun(s *session, m jsonrpc.Message, send protocol.Send, why error) {
 // granted returns the session's credential, or nil if the bus is open.
 func (s *session) granted() *grant.Credential { return s.credential.Load() }
 
-// everyName is what an open bus vouches for: whoever reaches it may be anybody.
-var everyName = []string{"*"}
+// anyName is what an open bus vouches for: whoever reaches it may be anybody.
+var anyName = []string{"*"}
 
-// names returns the names for which the bus vouches with a message: those that the
+// vouchedNames returns the names for which the bus vouches with a message: those that the
 // sender's credential grants, in requests to the broker, which alone asks for them.
-func (s *session) names(m *protocol.Send) []string {
+func (s *session) vouchedNames(m *protocol.Send) []string {
 	if m.Type != protocol.TypeCollabRequest {
 		return nil
 	}
 	if c := s.granted(); c != nil {
 		return c.Names
 	}
-	return everyName
+	return anyName
 }
 
 // mayBe returns nil if the session may use an identity, or the reason why not.
@@ -83,9 +83,9 @@ func (s *session) mayBe(id protocol.PeerID) error {
 	return nil
 }
 
-// mayHear returns nil if the session may subscribe to a pattern, or the reason why
+// maySubscribe returns nil if the session may subscribe to a pattern, or the reason why
 // not.
-func (s *session) mayHear(p protocol.Pattern) error {
+func (s *session) maySubscribe(p protocol.Pattern) error {
 	if c := s.granted(); c != nil && !c.MaySubscribe(p) {
 		return fmt.Errorf("the credential %q does not grant the subscription %q (--subscribe of hubbub token create)", c.Name, p)
 	}

@@ -13,7 +13,7 @@ import (
 type batch struct {
 	server  *Server
 	at      time.Time // when its goroutine last stopped waiting; the clock is read once for everything that arrived
-	counts  tally
+	counts  batchCounters
 	dirty   []*session
 	routing *session          // whose message is being routed, with its order held; nil in a bus that is alone
 	parser  jsonrpc.Parser    // for the frames that a session's reader gets
@@ -27,8 +27,8 @@ func (srv *Server) newBatch() *batch { return &batch{server: srv, at: time.Now()
 // while it acts, so an idle session keeps no scratch memory.
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// rest flushes a batch and returns it to the pool, before its goroutine waits.
-func (b *batch) rest() {
+// release flushes a batch and returns it to the pool, before its goroutine waits.
+func (b *batch) release() {
 	b.flush()
 	if cap(b.frame) > keptFrame {
 		b.frame = nil

@@ -22,7 +22,7 @@ type delivery struct {
 	target      *session
 	id          uint64           // of the processMessage request; 0 if it got no place
 	refused     protocol.Outcome // why it got no place; empty if it has one
-	waits       bool             // it is in the target's queue, not in its window
+	queued      bool             // it is in the target's queue, not in its window
 	recorded    bool             // its start is in the log, so it may be sent; guarded by target.mu
 	written     bool             // it was sent; guarded by target.mu until it is taken from the calls
 }
@@ -44,20 +44,20 @@ func (d *delivery) startRow() activitylog.Row {
 	return row
 }
 
-// settle records and counts the outcome of a delivery. It does not retain answer.
-func (d *delivery) settle(b *batch, o protocol.Outcome, answer []byte, text string) {
+// finish records and counts the outcome of a delivery. It does not retain answer.
+func (d *delivery) finish(b *batch, o protocol.Outcome, answer []byte, text string) {
 	if b.server.log != nil {
 		row := d.row(activitylog.ProcessFinish, string(o))
 		row.At, row.Error = b.now(), text
-		if d.target.account.mayExplain(b.at, len(answer)) {
-			row.Payload = keep(answer)
+		if d.target.usage.chargeAnswer(b.at, len(answer)) {
+			row.Payload = cloneResult(answer)
 		} else {
 			row.Error = "the answer is not recorded: the peer's credential has used up its bytes of the activity log"
 		}
 		b.record(row)
 	}
-	b.counts.outcome(o)
-	d.publication.settled(b, d, o, text)
+	b.counts.countOutcome(o)
+	d.publication.addOutcome(b, d, o, text)
 }
 
 // reserve gives a delivery a place in the peer's window of unanswered deliveries, or
@@ -71,9 +71,9 @@ func (s *session) reserve(d *delivery) protocol.Outcome {
 func (s *session) reserveLocked(d *delivery) protocol.Outcome {
 	o, size := &s.server.options, len(d.publication.params)
 	switch {
-	case s.gone() || d.publication.sender == nil && s.server.stopping.Load():
+	case s.inactive() || d.publication.sender == nil && s.server.stopping.Load():
 		return protocol.OutcomeOffline
-	case len(s.queue) == 0 && s.roomLocked() && !crowded(s, size):
+	case len(s.queue) == 0 && s.hasRoomLocked() && !backlogFull(s, size):
 		s.unanswered++
 	case len(s.queue) >= o.PeerQueue || s.queuedBytes+size > o.PeerQueueBytes:
 		s.server.metrics.limit(limitPeerQueue)
@@ -82,17 +82,17 @@ func (s *session) reserveLocked(d *delivery) protocol.Outcome {
 		s.server.metrics.limit(limitSlow)
 		return protocol.OutcomeOverflow
 	default:
-		d.waits = true
+		d.queued = true
 		s.queue = append(s.queue, d)
-		s.window.count(size, &s.server.slow)
+		s.window.addQueuedBytes(size, &s.server.slow)
 	}
 	d.id = s.calls.Add(d)
 	return ""
 }
 
-// crowded reports whether so many bytes may not be sent to this peer, since it is slow, and
+// backlogFull reports whether so many bytes may not be sent to this peer, since it is slow, and
 // what waits for all slow peers has reached its bound.
-func crowded(s *session, size int) bool {
+func backlogFull(s *session, size int) bool {
 	if !s.server.slow.Full(size) {
 		return false
 	}
@@ -100,13 +100,13 @@ func crowded(s *session, size int) bool {
 	return ok && stream.Slow()
 }
 
-// count notes bytes that came to the queue, or left it. The caller must hold session.mu.
-func (w *window) count(n int, all *wire.Backlog) {
+// addQueuedBytes notes bytes that came to the queue, or left it. The caller must hold session.mu.
+func (w *window) addQueuedBytes(n int, all *wire.Backlog) {
 	w.queuedBytes += n
 	all.Add(n)
 }
 
-func (s *session) roomLocked() bool {
+func (s *session) hasRoomLocked() bool {
 	o := &s.server.options
 	return s.unanswered < o.PeerWindow && s.stream.Buffered() < o.PeerBuffer
 }
@@ -115,26 +115,26 @@ func (s *session) roomLocked() bool {
 // session has been replaced since it was reserved, it goes to the newer one.
 func (s *session) write(b *batch, d *delivery) {
 	s.mu.Lock()
-	if s.gone() {
+	if s.inactive() {
 		_, mine := s.takeLocked(d.id) // not if the session has ended: then end has settled it
 		s.mu.Unlock()
 		if mine {
-			d.relocate(b)
+			d.redirect(b)
 		}
 		return
 	}
 	d.recorded = true
-	if d.waits {
-		s.pumpLocked(b)
+	if d.queued {
+		s.sendQueuedLocked(b)
 	} else {
-		s.deliverLocked(b, d)
+		s.sendDeliveryLocked(b, d)
 	}
 	s.mu.Unlock()
 	b.touch(s)
 }
 
-// deliverLocked sends a delivery that has its place in the window.
-func (s *session) deliverLocked(b *batch, d *delivery) {
+// sendDeliveryLocked sends a delivery that has its place in the window.
+func (s *session) sendDeliveryLocked(b *batch, d *delivery) {
 	d.written = true
 	s.sendLocked(b, d.id, d.publication.params)
 }
@@ -151,10 +151,10 @@ func (s *session) sendLocked(b *batch, id uint64, params []byte) {
 func (s *session) observe(b *batch, p *publication) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone() {
+	if s.inactive() {
 		return
 	}
-	if s.stream.Buffered() > s.server.options.PeerBuffer || crowded(s, len(p.params)) {
+	if s.stream.Buffered() > s.server.options.PeerBuffer || backlogFull(s, len(p.params)) {
 		s.server.metrics.limit(limitObserver)
 		return
 	}
@@ -167,42 +167,42 @@ func (s *session) observe(b *batch, p *publication) {
 // 2^53, up to which every language's numbers are exact.
 const observerIDs = 1 << 52
 
-// processed handles the usual answer to a processMessage; answered handles all others.
-func (s *session) processed(id uint64) {
-	if d, ok := s.answeredCall(s.batch, id); ok {
-		d.settle(s.batch, protocol.OutcomeOK, usualResult, "")
+// handleProcessed handles the usual answer to a processMessage; answered handles all others.
+func (s *session) handleProcessed(id uint64) {
+	if d, ok := s.takeAnswered(s.batch, id); ok {
+		d.finish(s.batch, protocol.OutcomeOK, processedResult, "")
 	} else {
-		s.aside(s.batch.at)
+		s.chargeOverhead(s.batch.at)
 	}
 }
 
-// answered handles a peer's answer to a processMessage. It ignores an answer that
+// handleAnswer handles a peer's answer to a processMessage. It ignores an answer that
 // nobody waits for: a late one, a second one, or one to an observed message.
-func (s *session) answered(m jsonrpc.Message, unusable error) {
+func (s *session) handleAnswer(m jsonrpc.Message, unusable error) {
 	var d *delivery
 	id, ok := jsonrpc.ParseCallID(m.ID)
 	if ok {
-		d, ok = s.answeredCall(s.batch, id)
+		d, ok = s.takeAnswered(s.batch, id)
 	}
 	if !ok {
-		s.aside(s.batch.at)
+		s.chargeOverhead(s.batch.at)
 		return
 	}
-	o, text := outcome(&s.batch.parser, m, unusable)
+	o, text := classifyAnswer(&s.batch.parser, m, unusable)
 	raw := m.Result
 	if m.Error != nil {
 		raw = m.Error
 	}
-	d.settle(s.batch, o, raw, text)
+	d.finish(s.batch, o, raw, text)
 }
 
-// answeredCall removes a delivery that the peer has answered from the table of calls, and sends
+// takeAnswered removes a delivery that the peer has answered from the table of calls, and sends
 // what it made room for. It returns false if no delivery has this id.
-func (s *session) answeredCall(b *batch, id uint64) (*delivery, bool) {
+func (s *session) takeAnswered(b *batch, id uint64) (*delivery, bool) {
 	s.mu.Lock()
 	d, ok := s.takeLocked(id)
-	pumped := s.pumpLocked(b)
-	over := ok && s.over(s.calls.Len(), b.at)
+	pumped := s.sendQueuedLocked(b)
+	over := ok && s.graceOver(s.calls.Len(), b.at)
 	s.mu.Unlock()
 	if pumped {
 		b.touch(s)
@@ -215,7 +215,7 @@ func (s *session) answeredCall(b *batch, id uint64) (*delivery, bool) {
 
 func (s *session) takeLocked(id uint64) (*delivery, bool) {
 	d, ok := s.calls.Take(id)
-	if ok && d.waits {
+	if ok && d.queued {
 		s.dropQueuedLocked(d)
 	} else if ok {
 		s.unanswered--
@@ -223,17 +223,17 @@ func (s *session) takeLocked(id uint64) (*delivery, bool) {
 	return d, ok
 }
 
-// pumpLocked sends queued deliveries while there is room, and reports whether it sent
+// sendQueuedLocked sends queued deliveries while there is room, and reports whether it sent
 // any. The caller holds s.mu.
-func (s *session) pumpLocked(b *batch) (sent bool) {
-	for len(s.queue) > 0 && s.queue[0].recorded && s.roomLocked() {
+func (s *session) sendQueuedLocked(b *batch) (sent bool) {
+	for len(s.queue) > 0 && s.queue[0].recorded && s.hasRoomLocked() {
 		d := s.queue[0]
 		s.queue[0] = nil
 		s.queue = s.queue[1:]
-		s.window.count(-len(d.publication.params), &s.server.slow)
-		d.waits = false
+		s.window.addQueuedBytes(-len(d.publication.params), &s.server.slow)
+		d.queued = false
 		s.unanswered++
-		s.deliverLocked(b, d)
+		s.sendDeliveryLocked(b, d)
 		sent = true
 	}
 	if len(s.queue) == 0 {
@@ -245,12 +245,12 @@ func (s *session) pumpLocked(b *batch) (sent bool) {
 func (s *session) dropQueuedLocked(d *delivery) {
 	if i := slices.Index(s.queue, d); i >= 0 {
 		s.queue = slices.Delete(s.queue, i, i+1)
-		s.window.count(-len(d.publication.params), &s.server.slow)
+		s.window.addQueuedBytes(-len(d.publication.params), &s.server.slow)
 	}
 }
 
-// outcome tells what a peer's answer means. unusable is the error of parsing it, if any.
-func outcome(p *jsonrpc.Parser, m jsonrpc.Message, unusable error) (protocol.Outcome, string) {
+// classifyAnswer tells what a peer's answer means. unusable is the error of parsing it, if any.
+func classifyAnswer(p *jsonrpc.Parser, m jsonrpc.Message, unusable error) (protocol.Outcome, string) {
 	if unusable != nil {
 		return protocol.OutcomeError, "unusable answer: " + unusable.Error()
 	}
@@ -273,7 +273,7 @@ func errorText(raw []byte) string {
 	if err := json.Unmarshal(raw, &e); err != nil || e.Message == "" {
 		return "the peer answered with an error"
 	}
-	return text.Cut(e.Message, maxShown)
+	return text.Cut(e.Message, maxErrorText)
 }
 
 func rejectionText(raw []byte) string {
@@ -283,16 +283,16 @@ func rejectionText(raw []byte) string {
 	if r.Message != "" && r.Message != why {
 		why = strings.TrimPrefix(why+": "+r.Message, ": ")
 	}
-	return text.Cut(cmp.Or(why, "the peer refused the message"), maxShown)
+	return text.Cut(cmp.Or(why, "the peer refused the message"), maxErrorText)
 }
 
-// maxShown bounds a text of a peer's that others are shown, in bytes.
-const maxShown = 500
+// maxErrorText bounds a text of a peer's that others are shown, in bytes.
+const maxErrorText = 500
 
-// keep copies a part of a frame for the log: the frame's memory is used again.
-func keep(raw []byte) []byte {
-	if bytes.Equal(raw, usualResult) {
-		return usualResult
+// cloneResult copies a part of a frame for the log: the frame's memory is used again.
+func cloneResult(raw []byte) []byte {
+	if bytes.Equal(raw, processedResult) {
+		return processedResult
 	}
 	return bytes.Clone(raw)
 }

@@ -23,12 +23,12 @@ func TestQueuedDeliveryWaitsForItsRecord(t *testing.T) {
 		}
 	}
 	s.write(b, first)
-	s.answeredCall(b, first.id) // answered: there is room for the second
+	s.takeAnswered(b, first.id) // answered: there is room for the second
 	if got := written(t, s, far.Read); len(got) != 1 || !strings.Contains(got[0], "first") {
 		t.Fatalf("before its start is recorded, these are sent: %q; want the first alone", got)
 	}
 	s.write(b, second)
-	s.answeredCall(b, second.id)
+	s.takeAnswered(b, second.id)
 	if got := written(t, s, far.Read); len(got) != 1 || !strings.Contains(got[0], "second") {
 		t.Fatalf("then these are sent: %q; want the second, once", got)
 	}

@@ -99,14 +99,14 @@ func (srv *Server) hostAllowed(r *http.Request) bool {
 		return false
 	}
 	if _, ok = srv.lookup(token); !ok {
-		_, ok = ofPass(srv.options.Credentials, r)
+		_, ok = derivedCredential(srv.options.Credentials, r)
 	}
 	return ok
 }
 
-// ofPass returns the credential of the pass in a request that names the address which the
+// derivedCredential returns the credential of the pass in a request that names the address which the
 // pass is for.
-func ofPass(file *grant.File, r *http.Request) (*grant.Credential, bool) {
+func derivedCredential(file *grant.File, r *http.Request) (*grant.Credential, bool) {
 	pass, ok := headerToken(r)
 	if !ok || file == nil {
 		return nil, false

@@ -89,7 +89,7 @@ func (srv *Server) readiness(w http.ResponseWriter, _ *http.Request) {
 	if srv.options.Cluster != nil {
 		state["cluster"] = srv.options.Cluster.Status()
 	}
-	if err := srv.admit(); err != nil {
+	if err := srv.acceptsMessages(); err != nil {
 		state["status"], state["reason"] = "unready", err.Error()
 		writeJSON(w, http.StatusServiceUnavailable, state)
 		return
@@ -100,7 +100,7 @@ func (srv *Server) readiness(w http.ResponseWriter, _ *http.Request) {
 // Peers lists the connected peers, sorted by clientId.
 func (srv *Server) Peers() []report.Peer {
 	list := []report.Peer{}
-	for _, s := range srv.list() {
+	for _, s := range srv.allSessions() {
 		if s.ready.Load() {
 			list = append(list, s.info())
 		}
@@ -136,7 +136,7 @@ func (srv *Server) listPeers(w http.ResponseWriter, _ *http.Request, c *grant.Cr
 // shown what the token behind it grants.
 func (srv *Server) whoami(w http.ResponseWriter, r *http.Request) {
 	c, err := srv.authenticate(r)
-	if holder, ok := ofPass(srv.options.Credentials, r); ok && errors.Is(err, errWrongToken) {
+	if holder, ok := derivedCredential(srv.options.Credentials, r); ok && errors.Is(err, errWrongToken) {
 		c, err = holder, nil
 	}
 	if err != nil {

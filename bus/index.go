@@ -45,18 +45,18 @@ type index struct {
 	count     int      // subscriptions
 	observing int      // subscriptions that only observe
 
-	cache     [64]shard
-	seed      maphash.Seed
-	forgotten uint64 // generation at the last call of forget; used only by the sweeper
+	cache           [64]shard
+	seed            maphash.Seed
+	sweptGeneration uint64 // generation at the last call of forget; used only by the sweeper
 }
 
 // An entry is one pattern and who subscribed to it.
 type entry struct {
-	pattern protocol.Pattern
-	matcher *protocol.Matcher    // nil for exact and prefix patterns
-	subs    map[*subscriber]bool // value: observe
-	key     string               // its bucket, and its place there, if it is in one
-	place   int
+	pattern  protocol.Pattern
+	matcher  *protocol.Matcher    // nil for exact and prefix patterns
+	subs     map[*subscriber]bool // value: observe
+	key      string               // its bucket, and its place there, if it is in one
+	position int
 }
 
 // bucketed entries can be found by a text that is in every topic that they match.
@@ -66,7 +66,7 @@ type bucketed struct {
 }
 
 func (b *bucketed) add(e *entry, key string) {
-	e.key, e.place = key, len(b.buckets[key])
+	e.key, e.position = key, len(b.buckets[key])
 	b.buckets[key] = append(b.buckets[key], e)
 	b.lengths[len(key)]++
 }
@@ -75,13 +75,13 @@ func (b *bucketed) drop(gone *entry) {
 	b.lengths[len(gone.key)]--
 	list := b.buckets[gone.key]
 	last := len(list) - 1
-	list[gone.place], list[last] = list[last], nil
+	list[gone.position], list[last] = list[last], nil
 	if last == 0 {
 		delete(b.buckets, gone.key)
 		return
 	}
-	if gone.place < last {
-		list[gone.place].place = gone.place
+	if gone.position < last {
+		list[gone.position].position = gone.position
 	}
 	b.buckets[gone.key] = list[:last]
 }
@@ -109,10 +109,10 @@ func (b *bucketed) piece(p protocol.Pattern) (key string) {
 // A shard is one part of the cache, with a lock of its own.
 type shard struct {
 	mu     sync.RWMutex // guards topics
-	topics map[string]found
+	topics map[string]cachedTargets
 }
 
-type found struct {
+type cachedTargets struct {
 	generation uint64
 	targets    []target
 }
@@ -128,14 +128,14 @@ func newIndex() *index {
 	}
 }
 
-// A holding is a subscriber and its patterns.
-type holding struct {
+// A patternSet is a subscriber and its patterns.
+type patternSet struct {
 	*subscriber
 	patterns map[protocol.Pattern]bool // value: observe
 }
 
 // replace takes the patterns of losers away and gives the winner its own, in one step.
-func (x *index) replace(losers []holding, winner holding) {
+func (x *index) replace(losers []patternSet, winner patternSet) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, l := range losers {
@@ -273,21 +273,21 @@ func (x *index) targets(topic string) []target {
 		return targets // too old to be cached
 	}
 	if sh.topics == nil || len(sh.topics) >= maxCached {
-		sh.topics = make(map[string]found)
+		sh.topics = make(map[string]cachedTargets)
 	}
-	sh.topics[topic] = found{generation, targets}
+	sh.topics[topic] = cachedTargets{generation, targets}
 	return targets
 }
 
-// forget empties the cache if the subscriptions have changed since the last call.
+// dropStaleCache empties the cache if the subscriptions have changed since the last call.
 // Invalid results would otherwise keep ended sessions in memory until somebody asks
 // for the same topic again.
-func (x *index) forget() {
+func (x *index) dropStaleCache() {
 	generation := x.generation.Load()
-	if generation == x.forgotten {
+	if generation == x.sweptGeneration {
 		return
 	}
-	x.forgotten = generation
+	x.sweptGeneration = generation
 	for i := range x.cache {
 		sh := &x.cache[i]
 		sh.mu.Lock()

@@ -61,7 +61,7 @@ func (w *west) Status() any                                        { return nil 
 func (w *west) Forward(f *Forward)                                 { w.mu.Lock(); w.held = append(w.held, f); w.mu.Unlock() }
 
 func (w *west) CheckDuplicate(_ DedupKey, done func([]DedupReply, error)) { done(nil, nil) }
-func (w *west) ShareOutcome(DedupKey, []byte)                          {}
+func (w *west) ShareOutcome(DedupKey, []byte)                             {}
 
 func (w *west) FailPending(reason string) {
 	w.mu.Lock()

@@ -23,7 +23,7 @@ func (s *session) initialize(m jsonrpc.Message) {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeNotInitialized, "the session is initialized already, as %s", s.id))
 		return
 	}
-	if err := s.account.change(s.batch.at, len(m.Params)); err != nil {
+	if err := s.usage.chargeChange(s.batch.at, len(m.Params)); err != nil {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInternal, "%v", err))
 		return
 	}
@@ -32,7 +32,7 @@ func (s *session) initialize(m jsonrpc.Message) {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
 		return
 	}
-	if pattern, err := s.mayOpen(id, patterns); err != nil {
+	if pattern, err := s.checkInitialize(id, patterns); err != nil {
 		s.record(activitylog.Row{
 			Event: activitylog.Rejected, RPCID: m.ID.String(), Actor: string(id), Topic: string(pattern), Status: string(protocol.OutcomeRejected), Error: err.Error(),
 		})
@@ -45,32 +45,32 @@ func (s *session) initialize(m jsonrpc.Message) {
 		return
 	}
 	answer := func() { s.answerInitialize(m, len(patterns)) }
-	if hungUp(s.stream) || s.late(s.batch.at) || !mayCome(s, m, id, len(patterns)) {
+	if hungUp(s.stream) || s.initializeExpired(s.batch.at) || !reserveQuota(s, m, id, len(patterns)) {
 		return // the sweeper will end the session, or it may try again
 	}
-	if !s.take(s.batch, id, patterns, answer) {
-		s.account.unsubscribe(len(patterns))
+	if !s.takeIdentity(s.batch, id, patterns, answer) {
+		s.usage.removeSubscriptions(len(patterns))
 		return // the session was ended meanwhile, or will be by the sweeper
 	}
-	s.announce(m.ID, patterns)
+	s.recordConnect(m.ID, patterns)
 	if err := s.mayBe(id); err != nil { // the credential changed before recheck could see the session as ready
 		s.evict(s.batch, wire.ClosePolicy, errRevoked.Error())
 	}
 }
 
-// mayCome takes the places of a session's first patterns, for which those of a session that
+// reserveQuota takes the places of a session's first patterns, for which those of a session that
 // it takes over count too. It reports whether the credential has places for all of it.
-func mayCome(s *session, m jsonrpc.Message, id protocol.PeerID, patterns int) bool {
-	freed, older := 0, s.server.holder(id)
-	if older != nil && older.account == s.account {
+func reserveQuota(s *session, m jsonrpc.Message, id protocol.PeerID, patterns int) bool {
+	freed, older := 0, s.server.sessionOf(id)
+	if older != nil && older.usage == s.usage {
 		older.mu.Lock()
 		freed = len(older.patterns)
 		older.mu.Unlock()
-	} else if err := s.account.crowded(s.batch.at); err != nil {
+	} else if err := s.usage.checkSessions(s.batch.at); err != nil {
 		s.evict(s.batch, wire.CloseTryLater, err.Error())
 		return false
 	}
-	if err := s.account.subscribe(s.batch.at, patterns, freed); err != nil {
+	if err := s.usage.addSubscriptions(s.batch.at, patterns, freed); err != nil {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
 		return false
 	}
@@ -86,16 +86,16 @@ func (s *session) answerInitialize(m jsonrpc.Message, subscribed int) {
 	s.answer(m, result)
 }
 
-// mayOpen returns nil if the session may have an identity and patterns, or the reason why
+// checkInitialize returns nil if the session may have an identity and patterns, or the reason why
 // not, and the pattern if it is one.
-func (s *session) mayOpen(id protocol.PeerID, patterns map[protocol.Pattern]bool) (protocol.Pattern, error) {
+func (s *session) checkInitialize(id protocol.PeerID, patterns map[protocol.Pattern]bool) (protocol.Pattern, error) {
 	if err := s.mayBe(id); err != nil {
 		return "", err
 	}
 	for _, p := range slices.Sorted(maps.Keys(patterns)) {
-		err := s.mayHear(p)
+		err := s.maySubscribe(p)
 		if err == nil {
-			err = s.server.presence.mayWatch(p, patterns[p])
+			err = s.server.presence.maySubscribe(p, patterns[p])
 		}
 		if err != nil {
 			return p, err
@@ -111,16 +111,16 @@ func hungUp(stream jsonrpc.Stream) bool {
 	return ok && p.HungUp()
 }
 
-// late reports whether the time to initialize is over. It may be long over if this
+// initializeExpired reports whether the time to initialize is over. It may be long over if this
 // program, or its machine, stood still: the peer is elsewhere by now.
-func (s *session) late(at time.Time) bool {
+func (s *session) initializeExpired(at time.Time) bool {
 	return at.Sub(s.opened) > s.server.options.InitializeTimeout
 }
 
-// announce records that a peer is connected, and what it subscribes to. If its session
+// recordConnect records that a peer is connected, and what it subscribes to. If its session
 // has ended meanwhile, it records that too.
-func (s *session) announce(rpcID jsonrpc.ID, patterns map[protocol.Pattern]bool) {
-	s.record(activitylog.Row{Event: activitylog.PeerConnected, Actor: string(s.id), Payload: connected(s.remote)})
+func (s *session) recordConnect(rpcID jsonrpc.ID, patterns map[protocol.Pattern]bool) {
+	s.record(activitylog.Row{Event: activitylog.PeerConnected, Actor: string(s.id), Payload: connectedPayload(s.remote)})
 	for _, p := range slices.Sorted(maps.Keys(patterns)) {
 		s.record(activitylog.Row{
 			Event: activitylog.Subscribe, RPCID: rpcID.String(), Actor: string(s.id), Topic: string(p), Status: activitylog.StatusOK,
@@ -128,22 +128,22 @@ func (s *session) announce(rpcID jsonrpc.ID, patterns map[protocol.Pattern]bool)
 	}
 	s.server.options.Log.Info().Str("peer", string(s.id)).Str("remote", s.remote).Msg("peer connected")
 	s.mu.Lock()
-	gone, reason := s.gone(), s.endReason
-	s.announced = !gone
+	gone, reason := s.inactive(), s.endReason
+	s.recorded = !gone
 	s.mu.Unlock()
 	if gone {
-		s.recordEnd(s.batch, reason)
+		s.recordDisconnect(s.batch, reason)
 	}
 }
 
-func connected(remote string) []byte {
+func connectedPayload(remote string) []byte {
 	return append(jsonrpc.AppendString([]byte(`{"remote":`), remote), '}')
 }
 
 // record writes a row about the session itself to the activity log.
 func (s *session) record(row activitylog.Row) {
 	row.At = s.batch.now()
-	s.account.write(row)
+	s.usage.chargeRow(row)
 	s.batch.record(row)
 }
 

@@ -50,27 +50,27 @@ func TestASessionThatEndsWhileItInitializes(t *testing.T) {
 	}{
 		"before it has its id": {func(s *session, end func()) {
 			end()
-			if s.take(s.server.newBatch(), id, nil, func() {}) {
+			if s.takeIdentity(s.server.newBatch(), id, nil, func() {}) {
 				t.Error("a session that has ended got an identity")
 			}
 		}, nil},
 		"before it is announced": {func(s *session, end func()) {
 			s.batch = s.server.newBatch()
-			s.take(s.batch, id, map[protocol.Pattern]bool{"t": false}, func() {})
+			s.takeIdentity(s.batch, id, map[protocol.Pattern]bool{"t": false}, func() {})
 			end()
-			s.announce(nil, nil)
+			s.recordConnect(nil, nil)
 		}, []activitylog.Event{activitylog.PeerConnected, activitylog.PeerDisconnected}},
 		"once it is announced": {func(s *session, end func()) {
 			s.batch = s.server.newBatch()
-			s.take(s.batch, id, nil, func() {})
-			s.announce(nil, map[protocol.Pattern]bool{"t": false})
+			s.takeIdentity(s.batch, id, nil, func() {})
+			s.recordConnect(nil, map[protocol.Pattern]bool{"t": false})
 			end()
 		}, []activitylog.Event{activitylog.PeerConnected, activitylog.Subscribe, activitylog.PeerDisconnected}},
 	} {
 		log := &kept{}
 		srv := New(log, nil)
 		stream, _ := wire.Pipe(nil)
-		s := srv.enter(stream, "here", nil)
+		s := srv.openSession(stream, "here", nil)
 		b := srv.newBatch()
 		c.end(s, func() { s.end(b, "it must") })
 		if events := log.events(); !slices.Equal(events, c.rows) {
@@ -88,7 +88,7 @@ func TestNothingOutlivesAGrantThatIsWithdrawnMeanwhile(t *testing.T) {
 	log := &kept{}
 	srv := New(log, nil)
 	stream, _ := wire.Pipe(nil)
-	s := srv.enter(stream, "here", &grant.Credential{Name: "c", Identities: []string{"agent:a"}, Subscribe: []string{"*"}})
+	s := srv.openSession(stream, "here", &grant.Credential{Name: "c", Identities: []string{"agent:a"}, Subscribe: []string{"*"}})
 	withdraw := func() { s.credential.Store(&grant.Credential{Name: "c"}) }
 
 	withdraw()
@@ -101,11 +101,11 @@ func TestNothingOutlivesAGrantThatIsWithdrawnMeanwhile(t *testing.T) {
 
 	s.credential.Store(&grant.Credential{Name: "c", Identities: []string{"agent:a"}})
 	log.then = withdraw // once the session is recorded as the peer's
-	s.act()
+	s.acquireBatch()
 	if err := s.handle([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"clientId":"agent:a"}}`)); err != nil {
 		t.Fatal(err)
 	}
-	s.rest()
+	s.releaseBatch()
 	srv.background.Wait()
 	if want := []activitylog.Event{activitylog.PeerConnected, activitylog.PeerDisconnected}; !slices.Equal(log.events(), want) {
 		t.Errorf("rows %v; want %v", log.events(), want)

@@ -151,7 +151,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeBy
 // Collect implements prometheus.Collector: it writes out the Counters.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	s := c.srv.Counters()
-	collect(ch, busMetrics, &s)
+	collectMetrics(ch, busMetrics, &s)
 	collectLabelled(ch, descDeliveries, prometheus.CounterValue, s.Deliveries)
 	collectLabelled(ch, descLimits, prometheus.CounterValue, s.Limits)
 	collectLabelled(ch, descRedacted, prometheus.CounterValue, s.Redacted)
@@ -162,7 +162,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- latencyMetric(&s)
 	if l := s.Log; l != nil {
-		collect(ch, logMetrics, l)
+		collectMetrics(ch, logMetrics, l)
 		collectLabelled(ch, descBound, prometheus.GaugeValue, map[string]float64{
 			"activity_queue_rows": float64(l.MaxRows), "activity_queue_bytes": float64(l.MaxBytes),
 			"activity_wal_bytes": float64(l.MaxWAL), "activity_hold_seconds": l.Hold.Seconds(),
@@ -174,7 +174,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func collect[R any](ch chan<- prometheus.Metric, list []metric[R], from *R) {
+func collectMetrics[R any](ch chan<- prometheus.Metric, list []metric[R], from *R) {
 	for _, m := range list {
 		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.read(from))
 	}
@@ -247,7 +247,7 @@ func (srv *Server) totals() totals {
 	srv.mu.Lock()
 	t.sessions = srv.streams
 	srv.mu.Unlock()
-	for _, s := range srv.list() {
+	for _, s := range srv.allSessions() {
 		if s.ready.Load() {
 			t.peers++
 		}

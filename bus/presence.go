@@ -17,42 +17,42 @@ type presence struct {
 	srv *Server
 
 	mu       sync.Mutex                   // guards the fields below
-	watched  bool                         // somebody observes
+	observed bool                         // somebody observes
 	changed  map[protocol.PeerID]struct{} // peers that have joined or left since the last look
 	watchers map[*session]*watcher        // used only by the sweeper
 }
 
 // A watcher is a session that observes bus:presence.
 type watcher struct {
-	told    map[protocol.PeerID]string // the bus of each peer that it was told has joined
-	pending []protocol.PeerID          // of whom to tell, in this order; at most all that were ever there
-	queued  map[protocol.PeerID]bool   // those in pending
+	reported map[protocol.PeerID]string // the bus of each peer that it was told has joined
+	pending  []protocol.PeerID          // of whom to tell, in this order; at most all that were ever there
+	queued   map[protocol.PeerID]bool   // those in pending
 }
 
 // maxWatchers bounds those who observe bus:presence at one bus.
 const maxWatchers = 1000
 
-// note says that a peer has joined or left.
-func (p *presence) note(id protocol.PeerID) {
+// noteChange says that a peer has joined or left.
+func (p *presence) noteChange(id protocol.PeerID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.watched {
+	if p.observed {
 		p.changed[id] = struct{}{}
 	}
 }
 
-// take returns who has changed, and from then on notes changes if somebody observes.
-func (p *presence) take(watched bool) (changed map[protocol.PeerID]struct{}) {
+// takeChanges returns who has changed, and from then on notes changes if somebody observes.
+func (p *presence) takeChanges(watched bool) (changed map[protocol.PeerID]struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	changed, p.watched = p.changed, watched
+	changed, p.observed = p.changed, watched
 	p.changed = map[protocol.PeerID]struct{}{}
 	return changed
 }
 
-// mayWatch returns nil if a session may have a subscription, or the reason why not:
+// maySubscribe returns nil if a session may have a subscription, or the reason why not:
 // bus:presence is there to be observed.
-func (p *presence) mayWatch(pattern protocol.Pattern, observe bool) error {
+func (p *presence) maySubscribe(pattern protocol.Pattern, observe bool) error {
 	switch {
 	case pattern != protocol.Pattern(protocol.TopicPresence):
 		return nil
@@ -66,9 +66,9 @@ func (p *presence) mayWatch(pattern protocol.Pattern, observe bool) error {
 
 // tellPresence tells each watcher what it does not know yet, as far as it has read what it
 // was told before. The rest, or what is true by then, it is told later.
-func (p *presence) tell(b *batch) {
+func (p *presence) notify(b *batch) {
 	sessions := p.srv.index.sessionsOf(string(protocol.TopicPresence))
-	changed := p.take(len(sessions) > 0)
+	changed := p.takeChanges(len(sessions) > 0)
 	for s := range p.watchers {
 		if !slices.Contains(sessions, s) {
 			delete(p.watchers, s)
@@ -77,18 +77,18 @@ func (p *presence) tell(b *batch) {
 	for _, s := range sessions {
 		w, ok := p.watchers[s]
 		if !ok {
-			w = &watcher{told: map[protocol.PeerID]string{}, queued: map[protocol.PeerID]bool{}}
+			w = &watcher{reported: map[protocol.PeerID]string{}, queued: map[protocol.PeerID]bool{}}
 			p.watchers[s] = w
-			w.add(p.everybody(s.id))
+			w.enqueue(p.allPeers(s.id))
 		}
 		for id := range changed {
-			w.add([]protocol.PeerID{id})
+			w.enqueue([]protocol.PeerID{id})
 		}
-		w.tell(p, b, s)
+		w.notify(p, b, s)
 	}
 }
 
-func (w *watcher) add(ids []protocol.PeerID) {
+func (w *watcher) enqueue(ids []protocol.PeerID) {
 	for _, id := range ids {
 		if !w.queued[id] {
 			w.queued[id] = true
@@ -97,21 +97,21 @@ func (w *watcher) add(ids []protocol.PeerID) {
 	}
 }
 
-func (w *watcher) tell(p *presence, b *batch, s *session) {
+func (w *watcher) notify(p *presence, b *batch, s *session) {
 	for len(w.pending) > 0 && s.stream.Buffered() < p.srv.options.PeerBuffer/2 {
 		id := w.pending[0]
 		w.pending = w.pending[1:]
 		delete(w.queued, id)
-		told, bus := w.told[id], p.whereabouts(id)
+		told, bus := w.reported[id], p.busOf(id)
 		switch {
 		case told == bus:
 			continue
 		case bus == "":
-			delete(w.told, id)
-			tellOf(s, b, protocol.Presence{Peer: id, State: protocol.PresenceLeft, Bus: told})
+			delete(w.reported, id)
+			sendPresence(s, b, protocol.Presence{Peer: id, State: protocol.PresenceLeft, Bus: told})
 		default:
-			w.told[id] = bus
-			tellOf(s, b, protocol.Presence{Peer: id, State: protocol.PresenceJoined, Bus: bus})
+			w.reported[id] = bus
+			sendPresence(s, b, protocol.Presence{Peer: id, State: protocol.PresenceJoined, Bus: bus})
 		}
 	}
 	if len(w.pending) > 0 {
@@ -119,8 +119,8 @@ func (w *watcher) tell(p *presence, b *batch, s *session) {
 	}
 }
 
-// tellOf sends a session a message of the bus itself, which leaves no rows.
-func tellOf(s *session, b *batch, content protocol.Presence) {
+// sendPresence sends a session a message of the bus itself, which leaves no rows.
+func sendPresence(s *session, b *batch, content protocol.Presence) {
 	m := protocol.NewMessage(protocol.TypePresence, protocol.PeerID("bus:"+s.server.options.Name), content)
 	payload, err := json.Marshal(m)
 	if err != nil {
@@ -131,7 +131,7 @@ func tellOf(s *session, b *batch, content protocol.Presence) {
 		return
 	}
 	s.mu.Lock()
-	if !s.gone() {
+	if !s.inactive() {
 		s.observed++
 		s.sendLocked(b, observerIDs+s.observed, params)
 	}
@@ -139,9 +139,9 @@ func tellOf(s *session, b *batch, content protocol.Presence) {
 	b.touch(s)
 }
 
-// everybody returns who is there, here and at other buses, in order, and last the peer
+// allPeers returns who is there, here and at other buses, in order, and last the peer
 // that asks: so it knows when it was told of all.
-func (p *presence) everybody(last protocol.PeerID) []protocol.PeerID {
+func (p *presence) allPeers(last protocol.PeerID) []protocol.PeerID {
 	var list []protocol.PeerID
 	p.srv.mu.Lock()
 	for id := range p.srv.peers {
@@ -159,10 +159,10 @@ func (p *presence) everybody(last protocol.PeerID) []protocol.PeerID {
 	return append(slices.DeleteFunc(slices.Compact(list), func(id protocol.PeerID) bool { return id == last }), last)
 }
 
-// whereabouts returns the bus that a peer is on, or "" if it is on none that can be
+// busOf returns the bus that a peer is on, or "" if it is on none that can be
 // reached.
-func (p *presence) whereabouts(id protocol.PeerID) string {
-	if s := p.srv.holder(id); s != nil && s.ready.Load() {
+func (p *presence) busOf(id protocol.PeerID) string {
+	if s := p.srv.sessionOf(id); s != nil && s.ready.Load() {
 		return p.srv.options.Name
 	}
 	p.srv.remoteMu.Lock()

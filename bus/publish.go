@@ -15,17 +15,17 @@ import (
 
 // A publication is one accepted message and its outcome.
 type publication struct {
-	server   *Server
-	sender   *session             // nil if another bus of the cluster accepted the message
-	finished func(*batch, Result) // takes the outcome if sender is nil
-	rpcID    jsonrpc.ID           // of the sendMessage; nil for a notification
-	message  AcceptedMessage
-	params   []byte // of the processMessage requests; the payload is inside
-	room     []byte // empty, for the answer
-	accepted time.Time
-	only     [1]delivery // the delivery, if there is one only
-	sequence
-	recorded
+	server    *Server
+	sender    *session             // nil if another bus of the cluster accepted the message
+	onFinish  func(*batch, Result) // takes the outcome if sender is nil
+	rpcID     jsonrpc.ID           // of the sendMessage; nil for a notification
+	message   AcceptedMessage
+	params    []byte // of the processMessage requests; the payload is inside
+	answerBuf []byte // empty, for the answer
+	accepted  time.Time
+	single    [1]delivery // the delivery, if there is one only
+	clusterOrder
+	logFields
 
 	mu      sync.Mutex // guards the fields below
 	waiting int        // deliveries and forwards without an outcome, and one for route itself
@@ -33,16 +33,16 @@ type publication struct {
 	coverage
 }
 
-// recorded is what rows of the activity log say of a message beside the rest.
-type recorded struct {
+// logFields is what rows of the activity log say of a message beside the rest.
+type logFields struct {
 	rpcText string // of rpcID
 	sending activitylog.Sending
 }
 
-// A sequence is the place of a message among those of its sender, in a bus that is one of
+// A clusterOrder is the place of a message among those of its sender, in a bus that is one of
 // several. It is guarded by the sender's order.
-type sequence struct {
-	once   *first // nil unless a repeat is to get its outcome
+type clusterOrder struct {
+	once   *dedupEntry // nil unless a repeat is to get its outcome
 	number uint64
 	moves  int // how often the message followed a peer to another bus
 }
@@ -54,8 +54,8 @@ type coverage struct {
 }
 
 // publish delivers a checked message to every subscriber.
-func (s *session) publish(id jsonrpc.ID, send protocol.Send, once *first) {
-	p := newPublication(s.server, s.batch.at, id, send, s.names(&send))
+func (s *session) publish(id jsonrpc.ID, send protocol.Send, once *dedupEntry) {
+	p := newPublication(s.server, s.batch.at, id, send, s.vouchedNames(&send))
 	p.sender, p.once = s, once
 	s.batch.counts.accepted++
 	if c := s.server.options.Cluster; c != nil {
@@ -69,7 +69,7 @@ func (s *session) publish(id jsonrpc.ID, send protocol.Send, once *first) {
 		p.partial = p.missing != nil
 	}
 	targets := s.server.index.targets(send.Topic)
-	s.account.publish(&p.message, len(targets))
+	s.usage.chargePublication(&p.message, len(targets))
 	p.route(s.batch, targets)
 }
 
@@ -100,7 +100,7 @@ func (p *publication) route(b *batch, targets []target) {
 	for i, t := range targets {
 		if t.observe && t.session != nil {
 			t.session.observe(b, p)
-			if i%fanSlice == fanSlice-1 {
+			if i%fanOutSlice == fanOutSlice-1 {
 				b.flush()
 				runtime.Gosched()
 			}
@@ -137,7 +137,7 @@ func newPublication(srv *Server, at time.Time, id jsonrpc.ID, send protocol.Send
 			p.rpcText = id.String()
 		}
 	}
-	p.room = buf[len(buf):]
+	p.answerBuf = buf[len(buf):]
 	if protocol.IsIdentity(protocol.Topic(send.Topic)) {
 		p.outcome.Addressee = protocol.AddresseeAbsent
 	}
@@ -163,9 +163,9 @@ func (p *publication) startRow() activitylog.Row {
 	}
 }
 
-// fanSlice is how many targets a message is delivered to before others have their turn:
+// fanOutSlice is how many targets a message is delivered to before others have their turn:
 // the processors must not be held, nor the answers of all arrive together.
-const fanSlice = 64
+const fanOutSlice = 64
 
 // deliver sends the message to every session whose answer is waited for, in slices.
 func (p *publication) deliver(b *batch, targets []target, count int) {
@@ -173,13 +173,13 @@ func (p *publication) deliver(b *batch, targets []target, count int) {
 	if p.sender != nil && b.server.log != nil {
 		rows = append(rows, p.startRow())
 	}
-	deliveries := p.only[:0]
-	if count > len(p.only) {
+	deliveries := p.single[:0]
+	if count > len(p.single) {
 		deliveries = make([]delivery, 0, count)
 	}
-	for len(targets) > fanSlice {
-		used := p.deliverSlice(b, targets[:fanSlice], deliveries, rows)
-		deliveries, targets, rows = deliveries[used:used], targets[fanSlice:], b.rows[:0]
+	for len(targets) > fanOutSlice {
+		used := p.deliverSlice(b, targets[:fanOutSlice], deliveries, rows)
+		deliveries, targets, rows = deliveries[used:used], targets[fanOutSlice:], b.rows[:0]
 		b.flush()
 		runtime.Gosched()
 	}
@@ -206,11 +206,11 @@ func (p *publication) deliverSlice(b *batch, targets []target, deliveries []deli
 	for i := range deliveries {
 		d := &deliveries[i]
 		if d.refused == protocol.OutcomeOffline {
-			d.relocate(b)
+			d.redirect(b)
 			continue
 		}
 		if d.refused != "" {
-			d.settle(b, d.refused, nil, refusalText(d.refused))
+			d.finish(b, d.refused, nil, refusalText(d.refused))
 			continue
 		}
 		d.target.write(b, d)
@@ -225,8 +225,8 @@ func refusalText(o protocol.Outcome) string {
 	return "the connection has ended, or its bus is stopping"
 }
 
-// settled adds the outcome of one delivery. The last one completes the publication.
-func (p *publication) settled(b *batch, d *delivery, o protocol.Outcome, text string) {
+// addOutcome adds the outcome of one delivery. The last one completes the publication.
+func (p *publication) addOutcome(b *batch, d *delivery, o protocol.Outcome, text string) {
 	p.mu.Lock()
 	if o == protocol.OutcomeOK {
 		p.outcome.DeliveredTo++
@@ -267,12 +267,12 @@ func (p *publication) finish(b *batch) {
 	srv := p.server
 	defer srv.inFlight.end()
 	if p.sender == nil {
-		p.finished(b, p.outcome)
+		p.onFinish(b, p.outcome)
 		return
 	}
 	answer := p.answer()
 	if len(p.outcome.Failures) > 0 {
-		p.sender.account.writeBytes(len(answer))
+		p.sender.usage.chargeLogBytes(len(answer))
 	}
 	if b.server.log != nil {
 		b.record(activitylog.Row{
@@ -281,9 +281,9 @@ func (p *publication) finish(b *batch) {
 		})
 	}
 	b.counts.finished++
-	b.counts.observe(b.at.Sub(p.accepted))
+	b.counts.observeLatency(b.at.Sub(p.accepted))
 	if p.once != nil {
-		srv.firsts.tell(b, p.once, answer)
+		srv.dedupTable.finish(b, p.once, answer)
 	}
 	if p.rpcID != nil {
 		p.sender.reply(b, p.rpcID, answer)
@@ -307,7 +307,7 @@ func (r *Result) status() string {
 // answer is the result of sendMessage.
 func (p *publication) answer() []byte {
 	r := &p.outcome
-	buf := append(p.room, `{"accepted":true,"messageId":`...)
+	buf := append(p.answerBuf, `{"accepted":true,"messageId":`...)
 	buf = jsonrpc.AppendString(buf, p.message.MessageID)
 	buf = append(buf, `,"deliveredTo":`...)
 	buf = strconv.AppendInt(buf, int64(r.DeliveredTo), 10)

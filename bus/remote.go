@@ -211,15 +211,15 @@ func (p *publication) follow(b *batch, id protocol.PeerID, was string) bool {
 	}
 	p.moves++
 	srv, topic := p.server, p.message.Topic
-	if ours := srv.holder(id); ours != nil && was != "" {
+	if ours := srv.sessionOf(id); ours != nil && was != "" {
 		d := &delivery{publication: p, target: ours}
 		row := d.startRow()
 		b.record(row)
-		d.relocateTo(b, ours)
+		d.redirectTo(b, ours)
 		return true
 	}
 	srv.remoteMu.Lock()
-	r := srv.remotes.hearing(id, topic)
+	r := srv.remotes.subscribedTo(id, topic)
 	srv.remoteMu.Unlock()
 	if r == nil || r.bus == was || r.missing.Load() {
 		return false
@@ -230,10 +230,10 @@ func (p *publication) follow(b *batch, id protocol.PeerID, was string) bool {
 	return true
 }
 
-// hearing returns the bus that has a session of an identity that hears a topic, or nil.
-func (all remotes) hearing(id protocol.PeerID, topic string) *remote {
+// subscribedTo returns the bus that has a session of an identity that hears a topic, or nil.
+func (all remotes) subscribedTo(id protocol.PeerID, topic string) *remote {
 	for _, r := range all {
-		if p := r.peers[id]; p != nil && hears(p.patterns, topic) {
+		if p := r.peers[id]; p != nil && subscribesTo(p.patterns, topic) {
 			return r
 		}
 	}
@@ -322,16 +322,16 @@ func (srv *Server) Subscriptions() (all, observing int) { return srv.index.size(
 func (srv *Server) Deliver(m AcceptedMessage, to []protocol.PeerID, done func(Result)) {
 	b := srv.newBatch()
 	p := newPublication(srv, b.at, nil, protocol.Send{Topic: m.Topic, Payload: m.Payload, MessageID: m.MessageID, From: m.From}, m.Names)
-	p.finished = func(_ *batch, r Result) { done(r) }
+	p.onFinish = func(_ *batch, r Result) { done(r) }
 	var targets []target
-	targets, p.outcome.Absent = srv.named(srv.index.targets(m.Topic), to, m.Topic)
+	targets, p.outcome.Absent = srv.selectNamed(srv.index.targets(m.Topic), to, m.Topic)
 	p.route(b, targets)
 	b.flush()
 }
 
-// named returns the targets whose sessions are of this bus and named, and who of those
-// named is not here.
-func (srv *Server) named(targets []target, to []protocol.PeerID, topic string) (named []target, gone []protocol.PeerID) {
+// selectNamed returns the targets whose sessions are of this bus and named, and who of those
+// selectNamed is not here.
+func (srv *Server) selectNamed(targets []target, to []protocol.PeerID, topic string) (named []target, gone []protocol.PeerID) {
 	found := make(map[protocol.PeerID]bool, len(to))
 	for _, id := range to {
 		found[id] = false
@@ -346,28 +346,28 @@ func (srv *Server) named(targets []target, to []protocol.PeerID, topic string) (
 		}
 	}
 	for id, ok := range found {
-		if !ok && !declines(srv.holder(id), topic) {
+		if !ok && !unsubscribed(srv.sessionOf(id), topic) {
 			gone = append(gone, id)
 		}
 	}
 	return named, gone
 }
 
-// declines reports whether a session is there and does not want messages of a topic any more.
+// unsubscribed reports whether a session is there and does not want messages of a topic any more.
 // One that wants them has come since the targets were looked up.
-func declines(s *session, topic string) bool {
+func unsubscribed(s *session, topic string) bool {
 	if s == nil {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !hears(s.patterns, topic)
+	return !subscribesTo(s.patterns, topic)
 }
 
 // Members implements Local.
 func (srv *Server) Members() []Member {
 	var list []Member
-	for _, s := range srv.list() {
+	for _, s := range srv.allSessions() {
 		s.mu.Lock()
 		if s.ready.Load() && !s.ended {
 			list = append(list, s.memberLocked())
@@ -384,7 +384,7 @@ func (s *session) memberLocked() Member {
 // RemoteJoined implements Local.
 func (srv *Server) RemoteJoined(bus string, m Member) (newer Member, ok bool) {
 	for {
-		ours := srv.holder(m.Peer)
+		ours := srv.sessionOf(m.Peer)
 		newer, unsent, outcome := srv.claimFrom(ours, bus, m)
 		switch outcome {
 		case takenByAnother:
@@ -394,7 +394,7 @@ func (srv *Server) RemoteJoined(bus string, m Member) (newer Member, ok bool) {
 		}
 		if ours != nil {
 			b := srv.newBatch()
-			ours.part(b, unsent)
+			ours.finishTakeover(b, unsent)
 			b.flush()
 		}
 		return Member{}, false
@@ -410,7 +410,7 @@ func (srv *Server) claimFrom(ours *session, bus string, m Member) (newer Member,
 	}
 	srv.remoteMu.Lock()
 	defer srv.remoteMu.Unlock()
-	if !srv.isHolder(ours, m) {
+	if !srv.ownsIdentity(ours, m) {
 		return newer, nil, takenByAnother
 	}
 	if ours != nil && !m.Stamp.Newer(ours.stamp) {
@@ -427,7 +427,7 @@ func (srv *Server) claimFrom(ours *session, bus string, m Member) (newer Member,
 	losers := srv.remotes.drop(m.Peer)
 	if ours != nil {
 		srv.unregister(ours)
-		var held holding
+		var held patternSet
 		held, unsent = ours.retireLocked()
 		losers = append(losers, held)
 	}
@@ -442,14 +442,14 @@ func (srv *Server) claimFrom(ours *session, bus string, m Member) (newer Member,
 	}
 	p := &remotePeer{subscriber: subscriber{remote: r, peer: m.Peer}, stamp: m.Stamp, patterns: patterns}
 	r.peers[m.Peer] = p
-	srv.index.replace(losers, holding{&p.subscriber, p.patterns})
-	srv.presence.note(m.Peer)
+	srv.index.replace(losers, patternSet{&p.subscriber, p.patterns})
+	srv.presence.noteChange(m.Peer)
 	return newer, unsent, taken
 }
 
-// isHolder reports whether s is still this bus's session of an identity, and notes the
+// ownsIdentity reports whether s is still this bus's session of an identity, and notes the
 // stamp of a claim to it.
-func (srv *Server) isHolder(s *session, m Member) bool {
+func (srv *Server) ownsIdentity(s *session, m Member) bool {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	srv.latest = max(srv.latest, m.Stamp.At)
@@ -461,11 +461,11 @@ type remotes map[string]*remote
 
 // drop removes the sessions that other buses have of an identity. The caller must remove the
 // patterns that it returns from the index.
-func (all remotes) drop(id protocol.PeerID) (losers []holding) {
+func (all remotes) drop(id protocol.PeerID) (losers []patternSet) {
 	for _, r := range all {
 		if p := r.peers[id]; p != nil {
 			delete(r.peers, id)
-			losers = append(losers, holding{&p.subscriber, p.patterns})
+			losers = append(losers, patternSet{&p.subscriber, p.patterns})
 		}
 	}
 	return losers
@@ -510,8 +510,8 @@ func (srv *Server) RemoveRemotePeer(bus string, peer protocol.PeerID, stamp Stam
 
 func (srv *Server) dropRemoteLocked(p *remotePeer) {
 	delete(p.remote.peers, p.peer)
-	srv.presence.note(p.peer)
-	srv.index.replace([]holding{{&p.subscriber, p.patterns}}, holding{})
+	srv.presence.noteChange(p.peer)
+	srv.index.replace([]patternSet{{&p.subscriber, p.patterns}}, patternSet{})
 }
 
 // RetainRemotePeers implements Local.
@@ -536,7 +536,7 @@ func (srv *Server) SetBusMissing(bus string, missing bool) {
 	if r := srv.remotes[bus]; r != nil {
 		r.missing.Store(missing)
 		for id := range r.peers {
-			srv.presence.note(id)
+			srv.presence.noteChange(id)
 		}
 	}
 }

@@ -40,9 +40,9 @@ func (c *cord) Left(p protocol.PeerID, s bus.Stamp) { c.far.local.RemoveRemotePe
 func (c *cord) Unsubscribed(p protocol.PeerID, q protocol.Pattern) {
 	c.far.local.RemoveRemotePattern(c.name, p, q)
 }
-func (c *cord) Missing() []string { return nil }
-func (c *cord) FailPending(string)     { c.forwards.Wait() } // it holds none for long
-func (c *cord) Status() any       { return map[string]string{"tiedTo": c.far.name} }
+func (c *cord) Missing() []string  { return nil }
+func (c *cord) FailPending(string) { c.forwards.Wait() } // it holds none for long
+func (c *cord) Status() any        { return map[string]string{"tiedTo": c.far.name} }
 
 func (c *cord) Subscribed(p protocol.PeerID, q protocol.Pattern, observe bool) {
 	c.far.local.AddRemotePattern(c.name, p, q, observe)

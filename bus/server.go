@@ -30,9 +30,9 @@ type Server struct {
 	started     atomic.Pointer[time.Time] // set by Run
 	credentials uint64                    // version that the sessions were last checked against; used only by the sweeper
 
-	ending
-	others
-	admission
+	shutdown
+	clusterState
+	quotas
 
 	mu       sync.Mutex // guards the fields below
 	streams  int        // that are open, those included whose session has ended and that are being closed
@@ -41,20 +41,20 @@ type Server struct {
 	latest   int64 // greatest Stamp.At so far, also of other buses, whose clocks may be ahead
 }
 
-// others are the other buses of the cluster, who is told of all peers, and what waits for
+// clusterState are the other buses of the cluster, who is told of all peers, and what waits for
 // those that are slow, and what messages with once came here or to them.
-type others struct {
+type clusterState struct {
 	presence presence
 	slow     wire.Backlog // what waits for slow peers, in their streams and in their queues
 
 	remoteMu sync.Mutex // guards remotes
 	remotes  remotes
 
-	firsts
+	dedupTable
 }
 
-// ending is what a bus needs to stop.
-type ending struct {
+// shutdown is what a bus needs to stop.
+type shutdown struct {
 	stopping   atomic.Bool
 	cut        chan struct{}  // closed when streams must end at once
 	readers    sync.WaitGroup // one for each session
@@ -70,14 +70,14 @@ func New(log Log, opts *Options) *Server {
 	}
 	srv := &Server{
 		options: o, log: log, index: newIndex(), initialized: initializeResult(o.Name, o.Version),
-		ending:   ending{cut: make(chan struct{}), inFlight: newInFlight()},
+		shutdown: shutdown{cut: make(chan struct{}), inFlight: newInFlight()},
 		sessions: map[*session]struct{}{}, peers: map[protocol.PeerID]*session{},
-		others: others{remotes: remotes{}},
+		clusterState: clusterState{remotes: remotes{}},
 	}
 	srv.slow.Max = int64(o.SlowBytes)
-	srv.firsts.srv = srv
+	srv.dedupTable.srv = srv
 	srv.presence.srv, srv.presence.watchers = srv, map[*session]*watcher{}
-	srv.admission = admission{metrics: &srv.metrics, log: o.Log, logs: log != nil, each: o.CredentialLimits, accounts: map[string]*account{}}
+	srv.quotas = quotas{metrics: &srv.metrics, log: o.Log, logged: log != nil, defaults: o.CredentialLimits, byName: map[string]*usage{}}
 	if o.Cluster != nil {
 		o.Cluster.Attach(srv)
 	}
@@ -209,14 +209,14 @@ func (srv *Server) refuseSessions() {
 
 func (srv *Server) closeSessions() {
 	b := srv.newBatch()
-	for _, s := range srv.list() {
+	for _, s := range srv.allSessions() {
 		s.evict(b, wire.CloseGoingAway, "the bus is stopping")
 	}
 	b.flush()
 }
 
-// admit returns nil if messages are accepted now, or the reason why not.
-func (srv *Server) admit() error {
+// acceptsMessages returns nil if messages are accepted now, or the reason why not.
+func (srv *Server) acceptsMessages() error {
 	if srv.stopping.Load() {
 		return errors.New("the bus is stopping; send again once it is back")
 	}
@@ -230,37 +230,37 @@ func (srv *Server) admit() error {
 // The credential is nil on an open bus. It is for tests and in-process peers;
 // Run must be running.
 func (srv *Server) ServeStream(stream jsonrpc.Stream, remote string, credential *grant.Credential) {
-	if s := srv.enter(stream, remote, credential); s != nil {
-		defer srv.leave(s)
+	if s := srv.openSession(stream, remote, credential); s != nil {
+		defer srv.closeStream(s)
 		s.serve()
 	}
 }
 
 // start serves one session in a goroutine of its own.
 func (srv *Server) start(stream jsonrpc.Stream, remote string, credential *grant.Credential) {
-	if s := srv.enter(stream, remote, credential); s != nil {
+	if s := srv.openSession(stream, remote, credential); s != nil {
 		go func() {
-			defer srv.leave(s)
+			defer srv.closeStream(s)
 			s.serve()
 		}()
 	}
 }
 
-// enter adds a session. If the bus is full or stopping, it closes the stream and
+// openSession adds a session. If the bus is full or stopping, it closes the stream and
 // returns nil. The caller serves the session and then calls leave.
-func (srv *Server) enter(stream jsonrpc.Stream, remote string, credential *grant.Credential) *session {
+func (srv *Server) openSession(stream jsonrpc.Stream, remote string, credential *grant.Credential) *session {
 	at := time.Now()
 	s := &session{server: srv, stream: stream, remote: remote, opened: at, pings: pings{pinged: at}}
 	s.credential.Store(credential)
-	s.account = srv.account(credential, srv.options.Credentials)
+	s.usage = srv.usageOf(credential, srv.options.Credentials)
 	s.self.session = s
-	err := s.account.enter(at)
+	err := s.usage.openSession(at)
 	if err == nil {
 		if srv.admitSession(s) {
 			srv.recheckNew(s)
 			return s
 		}
-		s.account.leave()
+		s.usage.closeSession()
 		err = errors.New("the bus takes no more connections")
 	}
 	stream.Close(wire.CloseTryLater, err.Error())
@@ -297,10 +297,10 @@ func (srv *Server) admitSession(s *session) bool {
 	return true
 }
 
-// leave counts a stream as closed. It may be called long after the session ended: the
+// closeStream counts a stream as closed. It may be called long after the session ended: the
 // last words to a slow peer keep its stream open.
-func (srv *Server) leave(s *session) {
-	s.account.leave()
+func (srv *Server) closeStream(s *session) {
+	s.usage.closeSession()
 	srv.mu.Lock()
 	srv.streams--
 	srv.mu.Unlock()
@@ -321,8 +321,8 @@ func (srv *Server) register(s *session, id protocol.PeerID, older *session) bool
 	return true
 }
 
-// holder returns this bus's session of an identity, or nil.
-func (srv *Server) holder(id protocol.PeerID) *session {
+// sessionOf returns this bus's session of an identity, or nil.
+func (srv *Server) sessionOf(id protocol.PeerID) *session {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	return srv.peers[id]
@@ -334,7 +334,7 @@ func (srv *Server) unregister(s *session) {
 	defer srv.mu.Unlock()
 	if srv.peers[s.id] == s {
 		delete(srv.peers, s.id)
-		srv.presence.note(s.id)
+		srv.presence.noteChange(s.id)
 	}
 }
 
@@ -346,7 +346,7 @@ func (srv *Server) forget(s *session) {
 	delete(srv.sessions, s)
 }
 
-func (srv *Server) list() []*session {
+func (srv *Server) allSessions() []*session {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	list := make([]*session, 0, len(srv.sessions))

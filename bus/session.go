@@ -28,21 +28,21 @@ type session struct {
 	batch  *batch      // of the reader; nil while it waits
 	dirty  atomic.Bool // a batch will flush it
 
-	holder
+	client
 	identity
 	ordering
 
 	mu sync.Mutex // guards the fields below
-	life
+	lifecycle
 	patterns map[protocol.Pattern]bool // value: observe
 	window
 	pings
 }
 
-// A holder is who connected: the holder of a credential, or anybody on an open bus.
-type holder struct {
+// A client is who connected: the holder of a credential, or anybody on an open bus.
+type client struct {
 	credential atomic.Pointer[grant.Credential] // nil if the bus is open
-	account    *account                         // of the credential
+	usage      *usage                           // of the credential
 	pause      time.Duration                    // for which the reader waits before it reads on; its own
 }
 
@@ -77,32 +77,32 @@ type pings struct {
 
 // serve reads until the stream ends.
 func (s *session) serve() {
-	s.stream.BeforeWait(s.rest)
+	s.stream.BeforeWait(s.releaseBatch)
 	if p, ok := s.stream.(interface{ OnPing(func()) }); ok {
 		p.OnPing(func() { // of the WebSocket; the reader is in Read
-			s.aside(time.Now())
-			slow(s)
+			s.chargeOverhead(time.Now())
+			pauseReading(s)
 		})
 	}
 	err := s.read()
 	code, reason := s.closeCode(err)
-	s.act()
+	s.acquireBatch()
 	s.end(s.batch, reason)
-	s.rest()
+	s.releaseBatch()
 	s.stream.Close(code, reason)
 }
 
-// act takes a batch for what the reader does until it waits; rest gives it back.
-func (s *session) act() {
+// acquireBatch takes a batch for what the reader does until it waits; rest gives it back.
+func (s *session) acquireBatch() {
 	if s.batch == nil {
 		s.batch = batches.Get().(*batch)
 		s.batch.server, s.batch.at = s.server, time.Now()
 	}
 }
 
-func (s *session) rest() {
+func (s *session) releaseBatch() {
 	if s.batch != nil {
-		s.batch.rest()
+		s.batch.release()
 		s.batch = nil
 	}
 }
@@ -113,23 +113,23 @@ func (s *session) read() error {
 		if err != nil {
 			return err
 		}
-		s.act()
+		s.acquireBatch()
 		s.batch.counts.frames++
 		if err := s.handle(frame); err != nil {
 			return err
 		}
-		slow(s)
+		pauseReading(s)
 	}
 }
 
-// aside charges the credential for what the bus does beside messages.
-func (h *holder) aside(at time.Time) { h.pause = max(h.pause, h.account.aside(at)) }
+// chargeOverhead charges the credential for what the bus does beside messages.
+func (h *client) chargeOverhead(at time.Time) { h.pause = max(h.pause, h.usage.chargeOverhead(at)) }
 
-// slow waits if the credential had too many refusals and pings, so that what the peer
+// pauseReading waits if the credential had too many refusals and pings, so that what the peer
 // writes meanwhile waits at its own side.
-func slow(s *session) {
+func pauseReading(s *session) {
 	if s.pause > 0 {
-		s.rest()
+		s.releaseBatch()
 		time.Sleep(s.pause)
 		s.pause = 0
 	}
@@ -166,8 +166,8 @@ func ended(err error) bool {
 
 // handle acts on one frame. It returns an error only if the connection must end.
 func (s *session) handle(frame []byte) error {
-	if id, ok := usualAnswer(frame); ok {
-		s.processed(id)
+	if id, ok := processedAnswer(frame); ok {
+		s.handleProcessed(id)
 		return nil
 	}
 	m, err := s.batch.parser.Parse(frame)
@@ -177,19 +177,19 @@ func (s *session) handle(frame []byte) error {
 			return err
 		}
 		if m.Kind == jsonrpc.KindResponse {
-			s.answered(m, err)
+			s.handleAnswer(m, err)
 			return nil
 		}
 		if m.Kind == 0 {
-			s.answered(m, err) // if it has the id of a delivery, it was meant as its answer
+			s.handleAnswer(m, err) // if it has the id of a delivery, it was meant as its answer
 		} else {
-			s.aside(s.batch.at)
+			s.chargeOverhead(s.batch.at)
 		}
 		s.replyError(s.batch, m.ID, refusal)
 		return nil
 	}
 	if m.Kind == jsonrpc.KindResponse {
-		s.answered(m, nil)
+		s.handleAnswer(m, nil)
 		return nil
 	}
 	if !s.ready.Load() && (s.id != "" || string(m.Method) != protocol.MethodInitialize) {
@@ -207,7 +207,7 @@ func (s *session) handle(frame []byte) error {
 // dispatch is the table of methods.
 func (s *session) dispatch(m jsonrpc.Message) {
 	if string(m.Method) == protocol.MethodPing {
-		s.aside(s.batch.at)
+		s.chargeOverhead(s.batch.at)
 		s.answer(m, []byte(`{"timestamp":"`+protocol.FormatTime(s.batch.at)+`"}`))
 		return
 	}
@@ -225,7 +225,7 @@ func (s *session) dispatch(m jsonrpc.Message) {
 	case protocol.MethodInitialize:
 		s.initialize(m)
 	default:
-		s.refuse(m, jsonrpc.Errorf(protocol.CodeMethodNotFound, "unknown method %q", text.Cut(string(m.Method), maxShown)))
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeMethodNotFound, "unknown method %q", text.Cut(string(m.Method), maxErrorText)))
 	}
 }
 
@@ -238,7 +238,7 @@ func (s *session) answer(m jsonrpc.Message, result []byte) {
 
 // refuse replies to a request with an error; a notification gets nothing.
 func (s *session) refuse(m jsonrpc.Message, e *jsonrpc.Error) {
-	s.aside(s.batch.at)
+	s.chargeOverhead(s.batch.at)
 	s.server.metrics.refused.Add(1)
 	if m.Kind == jsonrpc.KindRequest {
 		s.replyError(s.batch, m.ID, e)
@@ -268,11 +268,11 @@ func (s *session) end(b *batch, reason string) {
 	s.ended, s.endReason = true, reason
 	b.at = time.Now() // deliveries that end here may have been accepted after b.at
 	calls := s.calls.TakeAll()
-	s.window.count(-s.queuedBytes, &s.server.slow)
+	s.window.addQueuedBytes(-s.queuedBytes, &s.server.slow)
 	s.queue, s.unanswered = nil, 0
-	patterns, tell := s.patterns, s.announced
-	s.patterns, s.announced = nil, false
-	s.account.unsubscribe(len(patterns))
+	patterns, tell := s.patterns, s.recorded
+	s.patterns, s.recorded = nil, false
+	s.usage.removeSubscriptions(len(patterns))
 	s.mu.Unlock()
 
 	for p := range patterns {
@@ -280,13 +280,13 @@ func (s *session) end(b *batch, reason string) {
 	}
 	s.server.forget(s)
 	for _, d := range calls {
-		d.settle(b, protocol.OutcomeOffline, nil, "the connection ended while the bus waited")
+		d.finish(b, protocol.OutcomeOffline, nil, "the connection ended while the bus waited")
 	}
 	if c := s.server.options.Cluster; c != nil && s.ready.Load() {
 		c.Left(s.id, s.stamp)
 	}
 	if tell {
-		s.recordEnd(b, reason)
+		s.recordDisconnect(b, reason)
 	}
 }
 

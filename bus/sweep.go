@@ -19,7 +19,7 @@ const sweepEvery = 100 * time.Millisecond
 // sessions, and applies changed credentials. It is the only timer of the bus.
 func (srv *Server) sweepLoop(ctx context.Context) {
 	b := srv.newBatch()
-	var traffic lull
+	var traffic idleDetector
 	ticker := time.NewTicker(srv.options.SweepInterval)
 	defer ticker.Stop()
 	for tick := 0; ; tick++ {
@@ -32,18 +32,18 @@ func (srv *Server) sweepLoop(ctx context.Context) {
 		if tick%2 == 0 {
 			srv.reloadCredentials(b)
 		}
-		for _, s := range srv.list() {
+		for _, s := range srv.allSessions() {
 			s.sweep(ctx, b)
 		}
-		srv.presence.tell(b)
-		srv.firsts.sweep(b)
+		srv.presence.notify(b)
+		srv.dedupTable.sweep(b)
 		b.flush()
 		srv.options.OnSweep()
-		if tick%lullLook != 0 {
+		if tick%idleCheckSweeps != 0 {
 			continue
 		}
-		srv.index.forget()
-		if traffic.begins(srv.metrics.frames.Load(), srv.slow.Bytes()) {
+		srv.index.dropStaleCache()
+		if traffic.becameIdle(srv.metrics.frames.Load(), srv.slow.Bytes()) {
 			srv.background.Go(srv.options.OnIdle)
 		}
 	}
@@ -53,26 +53,26 @@ func (srv *Server) sweepLoop(ctx context.Context) {
 func (s *session) sweep(ctx context.Context, b *batch) {
 	o, at := &s.server.options, b.at
 	if !s.ready.Load() {
-		s.sweepUnready(b)
+		s.sweepUninitialized(b)
 	}
 	for _, d := range s.expired(b, at.Add(-o.DeliveryTimeout)) {
-		d.settle(b, protocol.OutcomeTimeout, nil, fmt.Sprintf("no answer within %s", o.DeliveryTimeout))
+		d.finish(b, protocol.OutcomeTimeout, nil, fmt.Sprintf("no answer within %s", o.DeliveryTimeout))
 	}
 	if p, ok := s.stream.(pinger); ok && s.ready.Load() && s.pingDue(at) {
 		s.server.background.Go(func() { s.ping(ctx, p) })
 	}
 }
 
-// sweepUnready ends a session that has no identity for too long, or had one and was
+// sweepUninitialized ends a session that has no identity for too long, or had one and was
 // replaced.
-func (s *session) sweepUnready(b *batch) {
+func (s *session) sweepUninitialized(b *batch) {
 	s.mu.Lock()
-	never, over := s.graceEnds.IsZero(), s.over(s.calls.Len(), b.at)
+	never, over := s.graceEnds.IsZero(), s.graceOver(s.calls.Len(), b.at)
 	s.mu.Unlock()
 	switch {
 	case over:
 		s.evict(b, protocol.CloseReplaced, replaced)
-	case never && s.late(b.at) && !s.ready.Load():
+	case never && s.initializeExpired(b.at) && !s.ready.Load():
 		s.server.metrics.limit(limitInitialize)
 		s.evict(b, wire.ClosePolicy, fmt.Sprintf("initialize did not come within %s", s.server.options.InitializeTimeout))
 	}
@@ -87,14 +87,14 @@ func (s *session) expired(b *batch, deadline time.Time) []*delivery {
 		if !d.publication.accepted.After(deadline) {
 			late = append(late, d)
 			s.calls.Take(id)
-			if d.waits {
+			if d.queued {
 				s.dropQueuedLocked(d)
 			} else {
 				s.unanswered--
 			}
 		}
 	}
-	if s.pumpLocked(b) {
+	if s.sendQueuedLocked(b) {
 		b.touch(s)
 	}
 	return late
@@ -103,7 +103,7 @@ func (s *session) expired(b *batch, deadline time.Time) []*delivery {
 func (s *session) pingDue(at time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone() || s.pinging || at.Sub(s.pinged) < s.server.options.PingInterval {
+	if s.inactive() || s.pinging || at.Sub(s.pinged) < s.server.options.PingInterval {
 		return false
 	}
 	s.pinging, s.pinged = true, at
@@ -150,8 +150,8 @@ func (srv *Server) reloadCredentials(b *batch) {
 	}
 	srv.credentials = version
 	srv.options.Log.Info().Msg("credentials reloaded")
-	srv.reviewAccounts(file)
-	for _, s := range srv.list() {
+	srv.reload(file)
+	for _, s := range srv.allSessions() {
 		ended, err := s.recheck(file)
 		for _, p := range ended {
 			b.record(activitylog.Row{

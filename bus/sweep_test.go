@@ -23,7 +23,7 @@ func TestASessionThatHasEndedIsFreed(t *testing.T) {
 		go func() { ended <- srv.run(ctx, nil) }()
 		gone := comeAndGo(t, srv)
 		synctest.Wait()
-		time.Sleep(2 * lullLook * sweepEvery)
+		time.Sleep(2 * idleCheckSweeps * sweepEvery)
 		runtime.GC()
 		if gone.Value() != nil {
 			t.Error("a session that has ended is still in memory")
@@ -48,10 +48,10 @@ func comeAndGo(t *testing.T, srv *Server) weak.Pointer[session] {
 	write("subscribe", `{"topic":"t"}`)
 	write("sendMessage", `{"topic":"t","payload":{"messageId":"m","type":"agent_event","from":"cli:x","timestamp":"2026-02-17T12:00:00Z","content":{}}}`)
 	synctest.Wait()
-	if srv.metrics.accepted.Load() != 1 || len(srv.list()) != 1 {
-		t.Fatalf("%d messages, %d sessions; want one of each", srv.metrics.accepted.Load(), len(srv.list()))
+	if srv.metrics.accepted.Load() != 1 || len(srv.allSessions()) != 1 {
+		t.Fatalf("%d messages, %d sessions; want one of each", srv.metrics.accepted.Load(), len(srv.allSessions()))
 	}
-	gone := weak.Make(srv.list()[0])
+	gone := weak.Make(srv.allSessions()[0])
 	far.Close(wire.CloseNormal, "")
 	return gone
 }

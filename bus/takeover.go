@@ -12,32 +12,32 @@ import (
 // given.
 const takeoverGrace = 2 * time.Second
 
-// A life is how far a session has come. A session has an identity from ready on (see
+// A lifecycle is how far a session has come. A session has an identity from ready on (see
 // identity) until it ends or another session takes the identity over.
-type life struct {
-	announced bool      // peer_connected is recorded, and peer_disconnected is not
+type lifecycle struct {
+	recorded  bool      // peer_connected is recorded, and peer_disconnected is not
 	graceEnds time.Time // when a session that was replaced is closed at the latest; zero until it is replaced
 	ended     bool
 	endReason string
 }
 
-// gone reports whether a session gets no deliveries any more.
-func (l *life) gone() bool { return l.ended || !l.graceEnds.IsZero() }
+// inactive reports whether a session gets no deliveries any more.
+func (l *lifecycle) inactive() bool { return l.ended || !l.graceEnds.IsZero() }
 
 const (
 	replaced    = "replaced"
 	errReplaced = "a newer session has taken over this clientId; this one may only answer what it was given"
 )
 
-// take gives a session its identity and its first patterns. It takes them from the older
+// takeIdentity gives a session its identity and its first patterns. It takes them from the older
 // session of that identity, here or at another bus, in one step: a message goes to the
 // older session or to the newer one, never to both or to neither. What the older session
 // of this bus was not sent yet goes to the newer one, in its order, after the answer that
 // is given. It returns false if the session has ended.
-func (s *session) take(b *batch, id protocol.PeerID, patterns map[protocol.Pattern]bool, answer func()) bool {
+func (s *session) takeIdentity(b *batch, id protocol.PeerID, patterns map[protocol.Pattern]bool, answer func()) bool {
 	for {
-		older := s.server.holder(id)
-		unsent, outcome := s.takeFrom(b, older, id, patterns, answer)
+		older := s.server.sessionOf(id)
+		unsent, outcome := s.tryTakeIdentity(b, older, id, patterns, answer)
 		switch outcome {
 		case takenByAnother:
 			continue
@@ -46,7 +46,7 @@ func (s *session) take(b *batch, id protocol.PeerID, patterns map[protocol.Patte
 		}
 		b.touch(s)
 		if older != nil {
-			older.part(b, unsent)
+			older.finishTakeover(b, unsent)
 		}
 		return true
 	}
@@ -59,7 +59,7 @@ const (
 	takeEnded
 )
 
-func (s *session) takeFrom(b *batch, older *session, id protocol.PeerID, patterns map[protocol.Pattern]bool, answer func()) (unsent []*delivery, outcome int) {
+func (s *session) tryTakeIdentity(b *batch, older *session, id protocol.PeerID, patterns map[protocol.Pattern]bool, answer func()) (unsent []*delivery, outcome int) {
 	srv := s.server
 	if older != nil { // locks of sessions are taken from older to newer
 		older.mu.Lock()
@@ -77,21 +77,21 @@ func (s *session) takeFrom(b *batch, older *session, id protocol.PeerID, pattern
 	}
 	losers := srv.remotes.drop(id)
 	if older != nil {
-		var held holding
+		var held patternSet
 		held, unsent = older.retireLocked()
 		losers = append(losers, held)
 	}
 	for p := range patterns {
-		if s.mayHear(p) != nil { // the credential changed since it was asked
+		if s.maySubscribe(p) != nil { // the credential changed since it was asked
 			delete(patterns, p)
-			s.account.unsubscribe(1)
+			s.usage.removeSubscriptions(1)
 		}
 	}
 	s.patterns = patterns
 	answer()
-	srv.index.replace(losers, holding{&s.self, patterns})
+	srv.index.replace(losers, patternSet{&s.self, patterns})
 	s.ready.Store(true)
-	srv.presence.note(id)
+	srv.presence.noteChange(id)
 	if c := srv.options.Cluster; c != nil {
 		c.Joined(s.memberLocked())
 	}
@@ -101,9 +101,9 @@ func (s *session) takeFrom(b *batch, older *session, id protocol.PeerID, pattern
 // retireLocked takes the identity from a session. It returns its patterns, which the
 // caller must remove from the index, and the deliveries that it was not sent yet. The
 // caller must hold s.mu.
-func (s *session) retireLocked() (holding, []*delivery) {
-	held := holding{&s.self, s.patterns}
-	s.account.unsubscribe(len(s.patterns))
+func (s *session) retireLocked() (patternSet, []*delivery) {
+	held := patternSet{&s.self, s.patterns}
+	s.usage.removeSubscriptions(len(s.patterns))
 	s.patterns = nil
 	if s.ended {
 		return held, nil
@@ -124,24 +124,24 @@ func (s *session) retireLocked() (holding, []*delivery) {
 // inheritLocked takes over a delivery that the older session of this identity was not
 // sent, and reports whether it could. The caller must hold s.mu.
 func (s *session) inheritLocked(b *batch, d *delivery) bool {
-	if !hears(s.patterns, d.publication.message.Topic) {
+	if !subscribesTo(s.patterns, d.publication.message.Topic) {
 		return false
 	}
 	older := d.target
-	d.target, d.waits = s, false
+	d.target, d.queued = s, false
 	if s.reserveLocked(d) != "" {
 		d.target = older
 		return false
 	}
-	if !d.waits {
-		s.deliverLocked(b, d)
+	if !d.queued {
+		s.sendDeliveryLocked(b, d)
 	}
 	return true
 }
 
-// hears reports whether a delivery for a topic would be waited for where these patterns
+// subscribesTo reports whether a delivery for a topic would be waited for where these patterns
 // (value: observe) are.
-func hears(patterns map[protocol.Pattern]bool, topic string) bool {
+func subscribesTo(patterns map[protocol.Pattern]bool, topic string) bool {
 	for p, observe := range patterns {
 		if !observe && p.Matcher().Match(topic) {
 			return true
@@ -150,63 +150,63 @@ func hears(patterns map[protocol.Pattern]bool, topic string) bool {
 	return false
 }
 
-// part says goodbye to a session that was replaced: it hands on what the session was not
+// finishTakeover says goodbye to a session that was replaced: it hands on what the session was not
 // sent, and closes it unless it still has something to answer.
-func (s *session) part(b *batch, unsent []*delivery) {
+func (s *session) finishTakeover(b *batch, unsent []*delivery) {
 	for _, d := range unsent {
-		d.relocate(b)
+		d.redirect(b)
 	}
 	s.mu.Lock()
-	tell := s.announced
-	s.announced = false
-	over := s.over(s.calls.Len(), time.Now())
+	tell := s.recorded
+	s.recorded = false
+	over := s.graceOver(s.calls.Len(), time.Now())
 	s.mu.Unlock()
 	if tell {
-		s.recordEnd(b, replaced)
+		s.recordDisconnect(b, replaced)
 	}
 	if over {
 		s.evict(b, protocol.CloseReplaced, replaced)
 	}
 }
 
-// over reports whether a session that was replaced has answered everything, or has had its
+// graceOver reports whether a session that was replaced has answered everything, or has had its
 // time.
-func (l *life) over(unanswered int, at time.Time) bool {
+func (l *lifecycle) graceOver(unanswered int, at time.Time) bool {
 	return !l.ended && !l.graceEnds.IsZero() && (unanswered == 0 || at.After(l.graceEnds))
 }
 
-// recordEnd notes that a peer's session ended.
-func (s *session) recordEnd(b *batch, reason string) {
+// recordDisconnect notes that a peer's session ended.
+func (s *session) recordDisconnect(b *batch, reason string) {
 	row := activitylog.Row{At: b.now(), Event: activitylog.PeerDisconnected, Actor: string(s.id), Error: reason}
-	s.account.write(row)
+	s.usage.chargeRow(row)
 	b.record(row)
 	s.server.options.Log.Info().Str("peer", string(s.id)).Str("reason", reason).Msg("peer disconnected")
 }
 
-// relocate hands a delivery that was never sent to the session that has its peer's
+// redirect hands a delivery that was never sent to the session that has its peer's
 // identity now. If there is none that hears the topic, the peer is offline.
-func (d *delivery) relocate(b *batch) {
-	if next := b.server.holder(d.target.id); next != nil {
-		d.relocateTo(b, next)
+func (d *delivery) redirect(b *batch) {
+	if next := b.server.sessionOf(d.target.id); next != nil {
+		d.redirectTo(b, next)
 		return
 	}
 	p := d.publication
 	switch {
 	case p.sender == nil:
-		p.goneFrom(b, d)
+		p.reportAbsent(b, d)
 	case p.follow(b, d.target.id, ""):
-		d.recordMove(b)
+		d.recordMoved(b)
 	default:
-		d.settle(b, protocol.OutcomeOffline, nil, refusalText(protocol.OutcomeOffline))
+		d.finish(b, protocol.OutcomeOffline, nil, refusalText(protocol.OutcomeOffline))
 	}
 }
 
-// relocateTo is relocate if next has the identity.
-func (d *delivery) relocateTo(b *batch, next *session) {
+// redirectTo is relocate if next has the identity.
+func (d *delivery) redirectTo(b *batch, next *session) {
 	next.mu.Lock()
 	o, replacedToo := protocol.OutcomeOffline, !next.graceEnds.IsZero()
-	if !replacedToo && hears(next.patterns, d.publication.message.Topic) {
-		d.target, d.waits = next, false
+	if !replacedToo && subscribesTo(next.patterns, d.publication.message.Topic) {
+		d.target, d.queued = next, false
 		o = next.reserveLocked(d)
 	}
 	next.mu.Unlock()
@@ -214,24 +214,24 @@ func (d *delivery) relocateTo(b *batch, next *session) {
 	case o == "":
 		next.write(b, d)
 	case replacedToo:
-		d.relocate(b)
+		d.redirect(b)
 	default:
-		d.settle(b, o, nil, refusalText(o))
+		d.finish(b, o, nil, refusalText(o))
 	}
 }
 
-// goneFrom tells the bus that forwarded a message that a peer is not here any more and was
+// reportAbsent tells the bus that forwarded a message that a peer is not here any more and was
 // not sent it.
-func (p *publication) goneFrom(b *batch, d *delivery) {
-	d.recordMove(b)
+func (p *publication) reportAbsent(b *batch, d *delivery) {
+	d.recordMoved(b)
 	p.mu.Lock()
 	p.outcome.Targets--
 	p.outcome.Absent = append(p.outcome.Absent, d.target.id)
 	p.releaseAndUnlock(b)
 }
 
-// recordMove ends a delivery in the log whose peer is not at this bus any more.
-func (d *delivery) recordMove(b *batch) {
+// recordMoved ends a delivery in the log whose peer is not at this bus any more.
+func (d *delivery) recordMoved(b *batch) {
 	row := d.row(activitylog.ProcessFinish, string(protocol.OutcomeOffline))
 	row.At, row.Error = b.now(), "the peer has left this bus"
 	b.record(row)

@@ -190,14 +190,14 @@ func TestAReplacedSessionWithARevokedTokenEnds(t *testing.T) {
 func TestALateInitializeTakesNothingOver(t *testing.T) {
 	srv := New(nil, nil)
 	stream, _ := wire.Pipe(nil)
-	s := srv.enter(stream, "here", nil)
+	s := srv.openSession(stream, "here", nil)
 	s.opened = s.opened.Add(-srv.options.InitializeTimeout - time.Second)
-	s.act()
+	s.acquireBatch()
 	if err := s.handle([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"clientId":"agent:a"}}`)); err != nil {
 		t.Fatal(err)
 	}
-	s.rest()
-	if srv.holder("agent:a") != nil {
+	s.releaseBatch()
+	if srv.sessionOf("agent:a") != nil {
 		t.Error("it has its identity")
 	}
 }
@@ -211,7 +211,7 @@ func TestWhoComesWhileAMessageArrivesIsNotPassedOver(t *testing.T) {
 		joins(t, srv, "agent:back", `{"topic":"t"}`)
 		joins(t, srv, "agent:else", `{"topic":"other"}`)
 		joins(t, srv, "agent:ear", `{"topic":"t","observe":true}`)
-		named, gone := srv.named(before, []protocol.PeerID{"agent:back", "agent:else", "agent:ear", "agent:away"}, "t")
+		named, gone := srv.selectNamed(before, []protocol.PeerID{"agent:back", "agent:else", "agent:ear", "agent:away"}, "t")
 		if slices.Sort(gone); len(named) != 0 || !slices.Equal(gone, []protocol.PeerID{"agent:away", "agent:back"}) {
 			t.Errorf("sent to %d, gone %q", len(named), gone)
 		}

@@ -14,16 +14,16 @@ import (
 // keep their order.
 func publishOnce(s *session, m jsonrpc.Message, send protocol.Send) {
 	srv := s.server
-	who, again := DedupKey{From: send.From, MessageID: send.MessageID, Credential: s.account.credential()}, repeat{s, bytes.Clone(m.ID)}
-	f, asked, answer, err := srv.firsts.claim(s.batch.at, who, again)
+	who, again := DedupKey{From: send.From, MessageID: send.MessageID, Credential: s.usage.credentialName()}, dedupWaiter{s, bytes.Clone(m.ID)}
+	f, asked, answer, err := srv.dedupTable.lookup(s.batch.at, who, again)
 	if asked > 0 {
 		srv.inFlight.begin() // so that a bus that stops ends the asking, and answers
 		defer srv.inFlight.end()
-		r := askOthers(s, f)
+		r := askCluster(s, f)
 		at := s.batch.at
-		r, waiting := srv.firsts.resolve(f, asked, at, at.Add(srv.options.DeliveryTimeout+time.Second), again, r)
+		r, waiting := srv.dedupTable.resolve(f, asked, at, at.Add(srv.options.DeliveryTimeout+time.Second), again, r)
 		for _, w := range waiting {
-			w.end(s.batch, r.answer, r.err)
+			w.answer(s.batch, r.answer, r.err)
 		}
 		if r.deliver {
 			s.publish(m.ID, send, f)
@@ -39,19 +39,19 @@ func publishOnce(s *session, m jsonrpc.Message, send protocol.Send) {
 	}
 }
 
-// askOthers asks the other buses of the cluster about a message, and waits for them.
-func askOthers(s *session, f *first) ruling {
+// askCluster asks the other buses of the cluster about a message, and waits for them.
+func askCluster(s *session, f *dedupEntry) dedupDecision {
 	c := s.server.options.Cluster
 	if c == nil {
-		return ruling{deliver: true}
+		return dedupDecision{deliver: true}
 	}
 	s.batch.flush()
-	var r ruling
+	var r dedupDecision
 	asked := make(chan struct{})
-	known := s.server.firsts.holder(f)
+	known := s.server.dedupTable.owner(f)
 	c.CheckDuplicate(f.DedupKey, func(votes []DedupReply, err error) {
-		if r = rule(known, votes); err != nil {
-			r = ruling{err: err}
+		if r = decide(known, votes); err != nil {
+			r = dedupDecision{err: err}
 		}
 		close(asked)
 	})
@@ -59,14 +59,14 @@ func askOthers(s *session, f *first) ruling {
 	s.batch.at = time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.deliver && s.gone() {
-		r = ruling{err: errors.New(errReplaced)}
+	if r.deliver && s.inactive() {
+		r = dedupDecision{err: errors.New(errReplaced)}
 	}
 	return r
 }
 
-// end gives a repeat the first outcome, or the reason why there is none.
-func (r repeat) end(b *batch, answer []byte, err error) {
+// answer gives a repeat the first outcome, or the reason why there is none.
+func (r dedupWaiter) answer(b *batch, answer []byte, err error) {
 	switch {
 	case r.rpcID == nil: // a notification
 	case err != nil:
@@ -77,24 +77,24 @@ func (r repeat) end(b *batch, answer []byte, err error) {
 }
 
 // AnswerDuplicateCheck implements Local.
-func (t *firsts) AnswerDuplicateCheck(asker BusInstance, who DedupKey) DedupReply {
-	return t.vote(time.Now(), t.srv.options.Name, asker, who)
+func (t *dedupTable) AnswerDuplicateCheck(asker BusInstance, who DedupKey) DedupReply {
+	return t.check(time.Now(), t.srv.options.Name, asker, who)
 }
 
 // StoreOutcome implements Local.
-func (t *firsts) StoreOutcome(who DedupKey, answer []byte) {
+func (t *dedupTable) StoreOutcome(who DedupKey, answer []byte) {
 	b := t.srv.newBatch()
-	for _, r := range t.learn(b.at, who, answer) {
-		r.end(b, answer, nil)
+	for _, r := range t.storeRemote(b.at, who, answer) {
+		r.answer(b, answer, nil)
 	}
 	b.flush()
 }
 
-// tell stores the outcome of a message that was sent with once and delivered here, and
+// finish stores the outcome of a message that was sent with once and delivered here, and
 // gives it to those that wait for it, and to the other buses.
-func (t *firsts) tell(b *batch, f *first, answer []byte) {
-	for _, r := range t.settle(f, answer) {
-		r.end(b, answer, nil)
+func (t *dedupTable) finish(b *batch, f *dedupEntry, answer []byte) {
+	for _, r := range t.store(f, answer) {
+		r.answer(b, answer, nil)
 	}
 	if c := t.srv.options.Cluster; c != nil {
 		c.ShareOutcome(f.DedupKey, answer)
@@ -102,13 +102,13 @@ func (t *firsts) tell(b *batch, f *first, answer []byte) {
 }
 
 // sweep refuses those that wait in vain for what another bus has.
-func (t *firsts) sweep(b *batch) {
+func (t *dedupTable) sweep(b *batch) {
 	c := t.srv.options.Cluster
 	if c == nil {
 		return
 	}
 	waiting, why := t.overdue(b.at, c.Missing())
 	for i, r := range waiting {
-		r.end(b, nil, why[i])
+		r.answer(b, nil, why[i])
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // TestLull drives the looks at the traffic: after much of it comes one lull.
 func TestLull(t *testing.T) {
-	var l lull
+	var l idleDetector
 	frames := uint64(0)
 	for i, step := range []struct {
 		frames uint64 // since the last look
@@ -22,7 +22,7 @@ func TestLull(t *testing.T) {
 		{99, true}, // little by little
 	} {
 		frames += step.frames
-		if got := l.begins(frames, 0); got != step.want {
+		if got := l.becameIdle(frames, 0); got != step.want {
 			t.Errorf("look %d, %d frames more: %t; want %t", i, step.frames, got, step.want)
 		}
 	}
@@ -31,16 +31,16 @@ func TestLull(t *testing.T) {
 // TestLullAfterSlowPeers has few frames, but much that waits for slow peers: once it does not
 // any more, a lull comes, once.
 func TestLullAfterSlowPeers(t *testing.T) {
-	var l lull
+	var l idleDetector
 	for i, step := range []struct {
 		waiting int64
 		want    bool
 	}{
-		{lullBytes - 1, false}, {0, false}, {0, false}, {0, false}, {0, false}, // not worth it
-		{lullBytes, false}, {lullBytes, false}, {lullBytes - 1, true}, {0, false}, {0, false}, {0, false}, {0, false}, {0, false},
-		{lullBytes, false}, {0, true},
+		{idleMinBytes - 1, false}, {0, false}, {0, false}, {0, false}, {0, false}, // not worth it
+		{idleMinBytes, false}, {idleMinBytes, false}, {idleMinBytes - 1, true}, {0, false}, {0, false}, {0, false}, {0, false}, {0, false},
+		{idleMinBytes, false}, {0, true},
 	} {
-		if got := l.begins(0, step.waiting); got != step.want {
+		if got := l.becameIdle(0, step.waiting); got != step.want {
 			t.Errorf("look %d, %d bytes wait: %t; want %t", i, step.waiting, got, step.want)
 		}
 	}
@@ -51,7 +51,7 @@ func TestOnLull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lulls := 0
 		srv := New(nil, &Options{OnIdle: func() { lulls++ }})
-		srv.metrics.frames.Store(lullAfter)
+		srv.metrics.frames.Store(idleMinFrames)
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		if err := srv.run(ctx, nil); err != nil {

@@ -8,10 +8,10 @@ import (
 	"hubbub/protocol"
 )
 
-// A tally holds the counts of one goroutine until it waits. The metrics are shared by
+// A batchCounters holds the counts of one goroutine until it waits. The metrics are shared by
 // all readers: every addition takes the cache line away from the other processors,
 // which would cost too much for each single message.
-type tally struct {
+type batchCounters struct {
 	frames   uint64
 	accepted uint64
 	finished uint64
@@ -21,7 +21,7 @@ type tally struct {
 	sum      time.Duration
 }
 
-func (t *tally) outcome(o protocol.Outcome) {
+func (t *batchCounters) countOutcome(o protocol.Outcome) {
 	for i := range outcomes {
 		if outcomes[i] == o {
 			t.outcomes[i]++
@@ -30,7 +30,7 @@ func (t *tally) outcome(o protocol.Outcome) {
 	}
 }
 
-func (t *tally) observe(d time.Duration) {
+func (t *batchCounters) observeLatency(d time.Duration) {
 	i := bucketOf(d)
 	t.latency[i]++
 	t.touched |= 1 << i
@@ -38,7 +38,7 @@ func (t *tally) observe(d time.Duration) {
 }
 
 // addTo adds the counts to the metrics and sets them to 0.
-func (t *tally) addTo(m *metrics) {
+func (t *batchCounters) addTo(m *metrics) {
 	move(&t.frames, &m.frames)
 	move(&t.accepted, &m.accepted)
 	move(&t.finished, &m.finished)

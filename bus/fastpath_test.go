@@ -11,11 +11,11 @@ import (
 // usual answer is the answer to the same delivery, and says that it was processed.
 func FuzzUsualAnswer(f *testing.F) {
 	for _, id := range []string{"1", "70", "18446744073709551615", "18446744073709551616", "0", "01", "-1", "1.0", "1e3", `"1"`, "null", " 1", "1,", ""} {
-		f.Add([]byte(usualHead + id + usualTail))
-		f.Add([]byte(usualHead + id + usualTail + " "))
+		f.Add([]byte(answerHead + id + answerTail))
+		f.Add([]byte(answerHead + id + answerTail + " "))
 	}
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		id, ok := usualAnswer(frame)
+		id, ok := processedAnswer(frame)
 		if !ok {
 			return
 		}
@@ -27,7 +27,7 @@ func FuzzUsualAnswer(f *testing.F) {
 		if want, _ := jsonrpc.ParseCallID(m.ID); id != want {
 			t.Fatalf("%q answers %d; the parser says %d", frame, id, want)
 		}
-		if o, text := outcome(&p, m, nil); o != protocol.OutcomeOK {
+		if o, text := classifyAnswer(&p, m, nil); o != protocol.OutcomeOK {
 			t.Fatalf("%q means %s: %s", frame, o, text)
 		}
 	})
@@ -36,8 +36,8 @@ func FuzzUsualAnswer(f *testing.F) {
 // TestTheUsualAnswerNeedsNoParser has the answer of our own peers, of encoding/json
 // and of every writer that keeps the order of keys and adds no space.
 func TestTheUsualAnswerNeedsNoParser(t *testing.T) {
-	frame := jsonrpc.AppendResult(nil, jsonrpc.ID("70"), usualResult)
-	if id, ok := usualAnswer(frame); !ok || id != 70 {
+	frame := jsonrpc.AppendResult(nil, jsonrpc.ID("70"), processedResult)
+	if id, ok := processedAnswer(frame); !ok || id != 70 {
 		t.Errorf("usualAnswer(%s) = %d, %t", frame, id, ok)
 	}
 }

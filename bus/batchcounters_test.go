@@ -12,16 +12,16 @@ import (
 func TestATallyIsCountedOnce(t *testing.T) {
 	srv := New(nil, nil)
 	for range 2 {
-		var c tally
+		var c batchCounters
 		c.frames, c.accepted, c.finished = 5, 2, 2
-		c.outcome(protocol.OutcomeOK)
-		c.outcome(protocol.OutcomeTimeout)
-		c.observe(firstBucket)
-		c.observe(firstBucket + 1)
-		c.observe(24 * time.Hour)
+		c.countOutcome(protocol.OutcomeOK)
+		c.countOutcome(protocol.OutcomeTimeout)
+		c.observeLatency(firstBucket)
+		c.observeLatency(firstBucket + 1)
+		c.observeLatency(24 * time.Hour)
 		c.addTo(&srv.metrics)
 		c.addTo(&srv.metrics)
-		if c != (tally{}) {
+		if c != (batchCounters{}) {
 			t.Errorf("once it is moved, a tally holds %+v", c)
 		}
 	}
