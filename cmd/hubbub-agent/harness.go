@@ -18,7 +18,7 @@ import (
 	"hubbub/peers/agent/harness/model"
 	"hubbub/peers/agent/harness/scripted"
 	"hubbub/peers/agent/harness/subprocess"
-	"hubbub/peers/outside"
+	"hubbub/peers/netguard"
 	"hubbub/protocol/datafolder"
 )
 
@@ -51,7 +51,7 @@ func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, i
 	case "a2a":
 		return a2a.New(s.reach.a2aURL, &a2a.Options{
 			Token: func() (string, error) { return env.Secret(a2aToken) }, Log: &log,
-			Transport: outside.NewTransport(s.reach.beside([]string{s.reach.a2aURL})),
+			Transport: netguard.NewTransport(s.reach.beside([]string{s.reach.a2aURL})),
 		}), nil, nil
 	case "acp":
 		return acp.New(argv, &acp.Options{Dir: s.agent.Workspace, Permission: permission, Log: &log}), nil, nil

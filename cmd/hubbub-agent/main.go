@@ -21,7 +21,7 @@ import (
 	"hubbub/peers/agent/harness/acp"
 	"hubbub/peers/agent/harness/mcptools"
 	"hubbub/peers/attention"
-	"hubbub/peers/outside"
+	"hubbub/peers/netguard"
 	"hubbub/protocol"
 	"hubbub/protocol/redact"
 
@@ -57,8 +57,8 @@ type reach struct {
 
 // beside returns a guard that allows what the operator names, and the machines of addresses
 // that the operator gave.
-func (r *reach) beside(given []string) *outside.Guard {
-	return outside.New(besideBuses(r.targets, given))
+func (r *reach) beside(given []string) *netguard.Guard {
+	return netguard.New(besideBuses(r.targets, given))
 }
 
 func main() {
@@ -173,7 +173,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
 	guard := s.reach.beside(env.Buses)
 	relay := mcptools.NewRelay(address, guard)
 	s.agent.Fetch = &http.Client{
-		Transport:     outside.NewTransport(guard),
+		Transport:     netguard.NewTransport(guard),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	s.agent.Transcribe, s.agent.ReadPDF = s.voice.transcriber(env), s.voice.pdfReader()
@@ -202,9 +202,9 @@ func besideBuses(allowed []netip.Prefix, buses []string) []netip.Prefix {
 		if err != nil {
 			continue
 		}
-		if outside.IsLoopback(u.Hostname()) {
-			allowed = append(allowed, outside.Loopback...)
-		} else if p, err := outside.ParsePrefix(u.Hostname()); err == nil {
+		if netguard.IsLoopback(u.Hostname()) {
+			allowed = append(allowed, netguard.Loopback...)
+		} else if p, err := netguard.ParsePrefix(u.Hostname()); err == nil {
 			allowed = append(allowed, p)
 		}
 	}
@@ -233,7 +233,7 @@ func (s *settings) complete(env *program.Env) (err error) {
 	}
 	o.ComposeWindow, o.ComposeCap = max(o.ComposeWindow, 1), max(o.ComposeCap, 1) // zero is their default
 	for _, text := range s.reach.allow {
-		p, err := outside.ParsePrefix(text)
+		p, err := netguard.ParsePrefix(text)
 		if err != nil {
 			return program.Usage("--allow-target %q is not a CIDR such as 10.1.0.0/16", text)
 		}

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"hubbub/peers/outside"
+	"hubbub/peers/netguard"
 )
 
 // TestTheGatewayBesideTheBusIsCalled: an agent calls the tools of a gateway on the machine of its
@@ -29,7 +29,7 @@ func TestTheGatewayBesideTheBusIsCalled(t *testing.T) {
 		if tt.allow != "" {
 			allowed = []netip.Prefix{netip.MustParsePrefix(tt.allow + "/32")}
 		}
-		if err := outside.New(besideBuses(allowed, []string{tt.bus})).CheckURL(tt.url); (err == nil) != tt.ok {
+		if err := netguard.New(besideBuses(allowed, []string{tt.bus})).CheckURL(tt.url); (err == nil) != tt.ok {
 			t.Errorf("%s beside %s: %v; want ok=%t", tt.url, tt.bus, err, tt.ok)
 		}
 	}

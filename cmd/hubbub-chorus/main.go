@@ -15,7 +15,7 @@ import (
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/agent/external"
 	"hubbub/peers/chorus"
-	"hubbub/peers/outside"
+	"hubbub/peers/netguard"
 	"hubbub/protocol/redact"
 
 	"github.com/rs/zerolog"
@@ -100,7 +100,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 // check reads what the flags say.
 func (s *settings) check(_ context.Context, env *program.Env) error {
 	for _, text := range s.allow {
-		p, err := outside.ParsePrefix(text)
+		p, err := netguard.ParsePrefix(text)
 		if err != nil {
 			return program.Usage("--allow-target %q is not a CIDR such as 10.1.0.0/16", text)
 		}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"hubbub/cmd/internal/program"
-	"hubbub/peers/child"
+	"hubbub/peers/proc"
 )
 
 // checkTime bounds all checks of agents' settings together: a check that only warns must
@@ -60,7 +60,7 @@ func checkAgent(ctx context.Context, command, data string, args, environ []strin
 	}
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...) // a unit has a PATH without being given one
 	first := ""
-	p, err := child.Start(cmd, &child.Options{OwnerDeath: syscall.SIGKILL, Line: func(line []byte) { first = cmp.Or(first, string(line)) }})
+	p, err := proc.Start(cmd, &proc.Options{ParentDeathSignal: syscall.SIGKILL, OnLine: func(line []byte) { first = cmp.Or(first, string(line)) }})
 	if err == nil {
 		stop := context.AfterFunc(ctx, p.Kill)
 		err = p.Wait()

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"hubbub/cmd/internal/program"
-	"hubbub/peers/child"
+	"hubbub/peers/proc"
 
 	"github.com/rs/zerolog"
 )
@@ -19,7 +19,7 @@ import (
 var notForAgents = append([]string{
 	"HUBBUB_BUS", "HUBBUB_CONFIG", "HUBBUB_DATA", "HUBBUB_TOKEN", "HUBBUB_TOKEN_FILE", "HUBBUB_ID",
 	"TELEGRAM_BOT_TOKEN", "TELEGRAM_BOT_TOKEN_FILE", "TELEGRAM_WEBHOOK_SECRET", "TELEGRAM_WEBHOOK_SECRET_FILE",
-}, child.OfService...)
+}, proc.ServiceEnv...)
 
 // aboutAgents are the variables that are about agents: keys of models and settings.
 var aboutAgents = []string{"HUBBUB_*", "OPENAI_API_KEY*", "ANTHROPIC_API_KEY*"}
@@ -31,7 +31,7 @@ func inheritedEnv(env, flags []string) []string {
 	for _, f := range flags {
 		drop = append(drop, program.EnvName(f))
 	}
-	return child.Without(env, drop...)
+	return proc.DropEnv(env, drop...)
 }
 
 // maxEnvFile bounds the file of --agent-env-file, in bytes.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"hubbub/cmd/internal/program"
-	"hubbub/peers/child"
+	"hubbub/peers/proc"
 	"hubbub/peers/system"
 	"hubbub/peers/system/process"
 	"hubbub/peers/system/systemd"
@@ -158,7 +158,7 @@ func (s *settings) complete(env *program.Env) (err error) {
 	}
 	inherited := inheritedEnv(os.Environ(), s.flagNames)
 	if s.launcher == "systemd" {
-		inherited = child.Only(inherited, aboutAgents...) // units have an environment of their own
+		inherited = proc.KeepEnv(inherited, aboutAgents...) // units have an environment of their own
 	}
 	o.Env = func() ([]string, error) {
 		more, err := readEnvFile(s.agentEnvFile, &env.Log)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"hubbub/peers/child"
+	"hubbub/peers/proc"
 	"hubbub/peers/system"
 
 	"github.com/rs/zerolog"
@@ -58,7 +58,7 @@ func TestAgentsInheritNoSecretOfTheSpawner(t *testing.T) {
 	if want := []string{"PATH=/bin", "OPENAI_API_KEY=k", "HUBBUB_MODEL=m"}; !slices.Equal(env, want) {
 		t.Errorf("%q", env)
 	}
-	if env := child.Only(env, aboutAgents...); !slices.Equal(env, []string{"OPENAI_API_KEY=k", "HUBBUB_MODEL=m"}) {
+	if env := proc.KeepEnv(env, aboutAgents...); !slices.Equal(env, []string{"OPENAI_API_KEY=k", "HUBBUB_MODEL=m"}) {
 		t.Errorf("units: %q", env)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/chorus"
-	"hubbub/peers/outside"
+	"hubbub/peers/netguard"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 
@@ -86,7 +86,7 @@ func newChorusAdd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := outside.New(nil).CheckURL(connection); err != nil { // only the gateway knows what it allows
+				if err := netguard.New(nil).CheckURL(connection); err != nil { // only the gateway knows what it allows
 					fmt.Fprintf(cmd.ErrOrStderr(), "the gateway may refuse to post to %s: %s\n", name.ID(), err)
 				}
 				what := map[bool]string{false: "is on the bus as soon as the gateway runs", true: "is reached by this connection string from now on"}[replace]

@@ -10,7 +10,7 @@ import (
 
 	"hubbub/cmd/internal/fleet"
 	"hubbub/cmd/internal/program"
-	"hubbub/peers/child"
+	"hubbub/peers/proc"
 )
 
 // A part is one of the programs that `hubbub up` runs.
@@ -213,7 +213,7 @@ func withFiles(secrets []string) (names []string) {
 var notInherited = append([]string{
 	"HUBBUB_BUS", "HUBBUB_CONFIG", "HUBBUB_DATA", "HUBBUB_JSON", "HUBBUB_LOG_FORMAT", "HUBBUB_LOG_LEVEL",
 	"HUBBUB_TOKEN", "HUBBUB_TOKEN_FILE", "HUBBUB_EXIT",
-}, child.OfService...)
+}, proc.ServiceEnv...)
 
 // environment returns the variables of a part: ours, without what is only for
 // us, and without the secrets of other parts.
@@ -227,7 +227,7 @@ func (r *request) environment(p part) []string {
 	if p.name != "bus" {
 		drop = append(drop, program.EnvName("listen")) // it means the bus
 	}
-	return child.Without(r.env, drop...)
+	return proc.DropEnv(r.env, drop...)
 }
 
 // ownAddress returns where the bus listens, as its peers dial it.

@@ -11,7 +11,7 @@ import (
 
 	"hubbub/cmd/internal/fleet"
 	"hubbub/cmd/internal/program"
-	"hubbub/peers/child"
+	"hubbub/peers/proc"
 
 	"github.com/spf13/cobra"
 )
@@ -179,7 +179,7 @@ func runPlan(ctx context.Context, env *program.Env, p *plan, printer *fleet.Prin
 	err := f.Run(running)
 	cancel()
 	wg.Wait()
-	if child.CalledWrongly(err) {
+	if proc.IsUsageError(err) {
 		return program.Usage("%s", err)
 	}
 	return err

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"hubbub/peers/netguard"
 	"hubbub/peers/outbox"
-	"hubbub/peers/outside"
 
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 )
@@ -141,5 +141,5 @@ func (g *Gateway) ownHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	return outside.IsLoopback(host)
+	return netguard.IsLoopback(host)
 }

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hubbub/peers/outside"
+	"hubbub/peers/netguard"
 	"net/http"
 	"regexp"
 	"slices"
@@ -49,7 +49,7 @@ type MCPServer struct {
 // ParsePosted reads the body of a POST to an inbox. Names are compared
 // exactly, members that the protocol does not have are passed over. The error
 // names the member that is wrong and never repeats a value.
-func ParsePosted(body []byte, guard *outside.Guard) (p *Posted, err error) {
+func ParsePosted(body []byte, guard *netguard.Guard) (p *Posted, err error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("the body is not valid UTF-8")
 	}
@@ -164,8 +164,8 @@ func (o object) optional(name string, limit int) (s string) {
 }
 
 // url reads a URL that may be a target.
-func (o object) url(name string, guard *outside.Guard) string {
-	raw := o.required(name, outside.MaxURL)
+func (o object) url(name string, guard *netguard.Guard) string {
+	raw := o.required(name, netguard.MaxURL)
 	if err := guard.CheckURL(raw); err != nil {
 		o.fail("%s%s: %w", o.path, name, err)
 	}
@@ -174,7 +174,7 @@ func (o object) url(name string, guard *outside.Guard) string {
 
 // servers reads "mcp": one object, or a list of them. In a list every server
 // has a name of its own, given or made.
-func (o object) servers(guard *outside.Guard) []MCPServer {
+func (o object) servers(guard *netguard.Guard) []MCPServer {
 	raw, ok := o.present("mcp")
 	if !ok {
 		return nil
@@ -206,7 +206,7 @@ func (o object) servers(guard *outside.Guard) []MCPServer {
 }
 
 // server reads an object as a server.
-func (o object) server(guard *outside.Guard) MCPServer {
+func (o object) server(guard *netguard.Guard) MCPServer {
 	return MCPServer{URL: o.url("url", guard), Name: o.optional("name", maxLabel), Headers: o.headers("headers")}
 }
 

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hubbub/peers/outside"
+	"hubbub/peers/netguard"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -105,5 +105,5 @@ func repeatable(err error) bool {
 	if status, ok := errors.AsType[statusError](err); ok {
 		return status >= http.StatusInternalServerError
 	}
-	return !errors.Is(err, outside.ErrRefused) && !errors.Is(err, errRedirect)
+	return !errors.Is(err, netguard.ErrRefused) && !errors.Is(err, errRedirect)
 }

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"hubbub/peers/outside"
+	"hubbub/peers/netguard"
 	"hubbub/protocol"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -100,7 +100,7 @@ func (c *combined) connect(m *combination, servers []MCPServer) {
 			defer c.mu.Unlock()
 			if err != nil {
 				m.failed = true
-				c.g.log.Warn().Str("server", s.Name).Str("host", outside.HostOf(s.URL)).Err(withoutURL(err)).Msg("MCP server of a service not usable")
+				c.g.log.Warn().Str("server", s.Name).Str("host", netguard.HostForLog(s.URL)).Err(withoutURL(err)).Msg("MCP server of a service not usable")
 				return
 			}
 			m.sessions = append(m.sessions, session)

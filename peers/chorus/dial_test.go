@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"hubbub/peers/outside"
+	"hubbub/peers/netguard"
 )
 
 // TestNothingIsDialledThatIsRefused asks for pages over the gateway's own transport, at names and redirects that
@@ -26,14 +26,14 @@ func TestNothingIsDialledThatIsRefused(t *testing.T) {
 	outer := &httptest.Server{Listener: allowed, Config: &http.Server{Handler: http.RedirectHandler(inner.URL, http.StatusTemporaryRedirect)}}
 	outer.Start()
 	defer outer.Close()
-	transport := outside.NewTransport(outside.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}))
+	transport := netguard.NewTransport(netguard.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}))
 	defer transport.CloseIdleConnections()
 	p := newPoster(transport, time.Minute)
 	port := inner.Listener.Addr().(*net.TCPAddr).Port
 	for _, target := range []string{
 		inner.URL, outer.URL, fmt.Sprintf("http://localhost:%d/", port), fmt.Sprintf("http://[::ffff:7f00:1]:%d/", port), fmt.Sprintf("https://localhost:%d/", port),
 	} {
-		if err := p.post(t.Context(), target, nil); !errors.Is(err, outside.ErrRefused) {
+		if err := p.post(t.Context(), target, nil); !errors.Is(err, netguard.ErrRefused) {
 			t.Errorf("%s: %v; want it refused", target, err)
 		}
 	}

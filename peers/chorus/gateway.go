@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"hubbub/peers/bridge"
+	"hubbub/peers/netguard"
 	"hubbub/peers/outbox"
-	"hubbub/peers/outside"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 	"hubbub/protocol/defaults"
@@ -72,8 +72,8 @@ type Gateway struct {
 
 // outward is how the gateway reaches addresses that others name.
 type outward struct {
-	guard     *outside.Guard
-	transport *outside.Transport
+	guard     *netguard.Guard
+	transport *netguard.Transport
 	poster    *poster
 	tools     *http.Client // of services' MCP servers
 }
@@ -107,8 +107,8 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 			g.hosts = append(g.hosts, u.Host)
 		}
 	}
-	g.guard = outside.New(g.opts.Allow)
-	g.transport = outside.NewTransport(g.guard)
+	g.guard = netguard.New(g.opts.Allow)
+	g.transport = netguard.NewTransport(g.guard)
 	g.poster, g.tools = newPoster(g.transport, g.opts.PostTimeout), newToolsClient(g.transport)
 	who := &bearers{buses: g.opts.Peer.Buses, now: g.opts.Now, known: map[string]bearer{}}
 	g.gates = gates{calls: newGate(), toolCalls: newGate(), proxied: newGate(), taskCalls: newGate(), who: who}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"hubbub/peers/outside"
+	"hubbub/peers/netguard"
 	"hubbub/peers/store"
 )
 
@@ -134,7 +134,7 @@ func checkConnection(name AgentName, connection string) (string, error) {
 		return "", err
 	}
 	connection = strings.TrimSpace(connection)
-	if err := outside.New(outside.Everywhere).CheckURL(connection); err != nil {
+	if err := netguard.New(netguard.AllAddresses).CheckURL(connection); err != nil {
 		return "", fmt.Errorf("the connection string of %s: %w", name, err)
 	}
 	return connection, nil
@@ -176,7 +176,7 @@ func (s *Store) agents(ctx context.Context, where string, args ...any) (all []Ex
 		if r.connection, err = s.seal.open(connectionLabel(r.Name), r.sealed); err != nil {
 			return nil, fmt.Errorf("the connection string of %s: %w", r.Name, err)
 		}
-		r.Peer, r.Host = string(r.Name.ID()), outside.HostOf(r.connection)
+		r.Peer, r.Host = string(r.Name.ID()), netguard.HostForLog(r.connection)
 		all = append(all, r.ExternalAgent)
 	}
 	return all, tx.Err()

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"hubbub/peers/child"
+	"hubbub/peers/proc"
 	"hubbub/protocol/retry"
 )
 
@@ -26,7 +26,7 @@ type member struct {
 	o Options
 
 	mu      sync.Mutex // guards the fields below
-	process *child.Process
+	process *proc.Process
 	ready   chan struct{} // closed once the process has said that it is ready
 	down    chan struct{} // closed when waiting is of no use: the child failed too often, or ended for good
 }
@@ -42,10 +42,10 @@ func newMember(c Child, o Options) *member {
 func (c *member) run(ctx context.Context) error {
 	defer c.close(c.down)
 	pauses := retry.Backoff{Min: c.o.MinBackoff, Max: c.o.MaxBackoff}
-	return child.Keep(ctx, steady, c.once, func(ends int, err error) (pause time.Duration, down bool) {
+	return proc.Supervise(ctx, steady, c.once, func(ends int, err error) (pause time.Duration, down bool) {
 		pause = pauses.After(ends).Round(time.Millisecond)
 		switch {
-		case child.CalledWrongly(err):
+		case proc.IsUsageError(err):
 			c.o.Event(c.Name, "was called wrongly and stays down; see its line above")
 			return 0, true
 		case ends >= c.o.MaxFailures && c.Stage == 0:
@@ -66,7 +66,7 @@ func (c *member) run(ctx context.Context) error {
 func (c *member) once(ctx context.Context) error {
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Env = c.Env
-	p, err := child.Start(cmd, &child.Options{OwnerDeath: syscall.SIGTERM, Line: c.line})
+	p, err := proc.Start(cmd, &proc.Options{ParentDeathSignal: syscall.SIGTERM, OnLine: c.line})
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (c *member) once(ctx context.Context) error {
 	select {
 	case <-p.Done():
 	case <-ctx.Done():
-		if p.Terminate(); !p.Ends(context.WithoutCancel(ctx), c.o.StopTimeout) {
+		if p.Terminate(); !p.WaitFor(context.WithoutCancel(ctx), c.o.StopTimeout) {
 			c.o.Event(c.Name, "does not stop; killing it")
 			p.Kill()
 		}

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"hubbub/peers/child"
+	"hubbub/peers/proc"
 	"hubbub/protocol/text"
 )
 
@@ -55,14 +55,14 @@ func Filter(argv []string, hide []string) Transcriber {
 // started end with the agent, with ctx, or when it took too long, and gain no privileges.
 func run(ctx context.Context, args []string, name string, stdin io.Reader, hide []string) (string, error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), name, args...) // its whole group is ended below
-	cmd.Env = child.Without(os.Environ(), slices.Concat([]string{"HUBBUB_*", "TELEGRAM_*"}, child.OfService, hide)...)
+	cmd.Env = proc.DropEnv(os.Environ(), slices.Concat([]string{"HUBBUB_*", "TELEGRAM_*"}, proc.ServiceEnv, hide)...)
 	var out, said bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &atMost{w: &out, left: maxWords}, &atMost{w: &said, left: 4 << 10}
-	p, err := child.Start(cmd, &child.Options{Confined: true, OwnerDeath: syscall.SIGKILL})
+	p, err := proc.Start(cmd, &proc.Options{Confined: true, ParentDeathSignal: syscall.SIGKILL})
 	if err != nil {
 		return "", fmt.Errorf("starting %s: %w", name, err)
 	}
-	if !p.Ends(ctx, transcribeTime) {
+	if !p.WaitFor(ctx, transcribeTime) {
 		p.Kill()
 	}
 	if err := p.Wait(); err != nil {

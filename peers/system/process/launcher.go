@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"hubbub/peers/child"
+	"hubbub/peers/proc"
 	"hubbub/peers/system"
 	"hubbub/protocol/datafolder"
 	"hubbub/protocol/defaults"
@@ -113,23 +113,23 @@ func (l *Launcher) start(spec system.Spec, log *os.File) (*started, error) {
 		s.begun = info.Size()
 	}
 	before := tasksOfUser()
-	opts := child.Options{Confined: true, OwnerDeath: syscall.SIGTERM, Started: func(pid int) error {
+	opts := proc.Options{Confined: true, ParentDeathSignal: syscall.SIGTERM, OnStart: func(pid int) error {
 		s.id, _, _ = stat(pid)                 //nolint:errcheck // without /proc, the process id must do
 		return limit(pid, spec.Limits, before) // the agent must not run without them
 	}}
 	if l.opts.KeepAgents {
-		opts.OwnerDeath = 0
+		opts.ParentDeathSignal = 0
 	}
 	cmd := exec.Command(spec.Command, spec.Args...)
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = spec.Env, l.Paths(spec.Name).Data, log, log
-	process, err := child.Start(cmd, &opts)
+	process, err := proc.Start(cmd, &opts)
 	s.process = process
 	return s, err
 }
 
 // A started instance is a child process of the spawner.
 type started struct {
-	process     *child.Process
+	process     *proc.Process
 	id          identity
 	stopTimeout time.Duration
 	log         string
@@ -162,7 +162,7 @@ func (s *started) describe(err error) error {
 	if s.memory > 0 && bytes.Contains(said, []byte("out of memory")) { // of the Go runtime, whatever its exit code
 		return &system.Exit{Reason: fmt.Sprintf("%s, out of memory, of which it may use %d MiB (--memory-max)", err, s.memory>>20)}
 	}
-	return &system.Exit{Reason: err.Error(), Output: lastWords(said), Permanent: child.CalledWrongly(err)}
+	return &system.Exit{Reason: err.Error(), Output: lastWords(said), Permanent: proc.IsUsageError(err)}
 }
 
 // Find returns the running process of an agent.

@@ -13,7 +13,7 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/subprocess"
 	"hubbub/peers/attention"
-	"hubbub/peers/outside"
+	"hubbub/peers/netguard"
 	"hubbub/protocol/defaults"
 	"hubbub/protocol/retry"
 
@@ -39,7 +39,7 @@ func (o *Options) withDefaults() Options {
 	out := defaults.Of(o)
 	defaults.Set(&out.Token, func() (string, error) { return "", nil })
 	if out.Transport == nil {
-		out.Transport = outside.NewTransport(outside.New(nil))
+		out.Transport = netguard.NewTransport(netguard.New(nil))
 	}
 	defaults.Positive(&out.InitTimeout, 30*time.Second)
 	defaults.Positive(&out.CancelTimeout, 5*time.Second)

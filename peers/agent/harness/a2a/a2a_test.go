@@ -16,7 +16,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/a2a"
-	"hubbub/peers/outside"
+	"hubbub/peers/netguard"
 	"hubbub/protocol/retry"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
@@ -165,7 +165,7 @@ func (e *elsewhere) join(t *testing.T, report func(harness.Progress)) harness.Ha
 	t.Helper()
 	h := a2a.New(e.URL+"/below", &a2a.Options{
 		Token: func() (string, error) { return token, nil }, Backoff: retry.Backoff{Min: 1, Max: 1}, PollBackoff: retry.Backoff{Min: 1, Max: time.Millisecond},
-		Transport: outside.NewTransport(outside.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")})),
+		Transport: netguard.NewTransport(netguard.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")})),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -343,7 +343,7 @@ func TestTheTokenStaysAtHome(t *testing.T) {
 	}
 	home.card.SupportedInterfaces = []*sdk.AgentInterface{sdk.NewAgentInterface("http://127.0.0.2:9/hidden", sdk.TransportProtocolJSONRPC)}
 	_, err := home.join(t, nil).Turn(t.Context(), turn("hello"), nil)
-	if !errors.Is(err, harness.ErrPermanent) || !errors.Is(err, outside.ErrRefused) || strings.Contains(err.Error(), "hidden") {
+	if !errors.Is(err, harness.ErrPermanent) || !errors.Is(err, netguard.ErrRefused) || strings.Contains(err.Error(), "hidden") {
 		t.Errorf("a card that points at an address that is not public: %v", err)
 	}
 }

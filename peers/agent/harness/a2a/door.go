@@ -9,7 +9,7 @@ import (
 	"net/url"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/outside"
+	"hubbub/peers/netguard"
 	"hubbub/protocol/text"
 )
 
@@ -90,7 +90,7 @@ func (h *Harness) words(err error) error {
 	}
 	token, _ := h.opts.Token() //nolint:errcheck // then there is none to hide
 	said = text.Clip(text.Line(harness.Redact(said, token)), maxWords)
-	return &shownError{text: fmt.Sprintf("the agent at %s: %s", outside.HostOf(h.url), said), err: err}
+	return &shownError{text: fmt.Sprintf("the agent at %s: %s", netguard.HostForLog(h.url), said), err: err}
 }
 
 // A shownError is an error in words that may be shown.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/outside"
+	"hubbub/peers/netguard"
 	"hubbub/protocol/retry"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
@@ -254,7 +254,7 @@ func (x *exchange) verdict(ctx context.Context) error {
 	}
 	var refusal *sdk.Error
 	switch {
-	case errors.Is(err, outside.ErrRefused):
+	case errors.Is(err, netguard.ErrRefused):
 		return permanent(toldMoved, fmt.Errorf("%w (its card names an address that is not public; --allow-target permits one)", shown))
 	case errors.Is(err, sdk.ErrUnauthenticated), errors.Is(err, sdk.ErrUnauthorized):
 		return permanent(toldKey, shown)

@@ -317,7 +317,7 @@ func (p *program) blocks(t *harness.Turn) (blocks []acpsdk.ContentBlock) {
 // failed says why a prompt failed: how the program ended, if it did, and what it has written
 // to stderr since.
 func (p *program) failed(err error, heard int) error {
-	if isClosed(p.conn.Done()) && p.process.Ends(context.Background(), endsSoon) {
+	if isClosed(p.conn.Done()) && p.process.WaitFor(context.Background(), endsSoon) {
 		return fmt.Errorf("the program ended in its turn: %w", p.process.Wait())
 	}
 	if words := p.process.StderrSince(heard); words != "" {

@@ -14,7 +14,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/subprocess"
-	runner "hubbub/peers/child"
+	"hubbub/peers/proc"
 	"hubbub/protocol/jsonrpc"
 	"hubbub/protocol/text"
 )
@@ -207,7 +207,7 @@ func (s *session) writeLoop(ctx context.Context) {
 
 // readLoop reads the program's lines to its end.
 func (s *session) readLoop() {
-	lines := &runner.Lines{Max: maxLine, Line: s.line}
+	lines := &proc.LineWriter{Max: maxLine, OnLine: s.line}
 	if _, err := io.Copy(lines, s.process.Stdout); err != nil {
 		s.h.opts.Log.Debug().Err(err).Msg("output of the harness program not read to its end")
 	}

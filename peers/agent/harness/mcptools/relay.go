@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/outside"
+	"hubbub/peers/netguard"
 )
 
 // relayPath is where a Relay answers, followed by the name of a target.
@@ -30,8 +30,8 @@ type Relay struct {
 }
 
 // NewRelay makes a relay behind the agent's own server.
-func NewRelay(own Address, guard *outside.Guard) *Relay {
-	return &Relay{own: own, out: outside.NewTransport(guard), targets: harness.NewRecent[string, harness.MCPServer](maxRelayed)}
+func NewRelay(own Address, guard *netguard.Guard) *Relay {
+	return &Relay{own: own, out: netguard.NewTransport(guard), targets: harness.NewRecent[string, harness.MCPServer](maxRelayed)}
 }
 
 // Register returns the server that a program is told of in the place of s. The

@@ -13,7 +13,7 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/harnesstest"
 	"hubbub/peers/agent/harness/mcptools"
-	"hubbub/peers/outside"
+	"hubbub/peers/netguard"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -29,7 +29,7 @@ func TestRelayKeepsTheBusTokenFromTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := mcptools.Address{URL: url, Token: mcptools.NewToken()}
-	relay := mcptools.NewRelay(own, outside.New(outside.Loopback))
+	relay := mcptools.NewRelay(own, netguard.New(netguard.Loopback))
 	serveTools(t, listener, mcptools.NewToolServer(func(string) harness.Tools { return &harnesstest.Tools{} }, own.Token, relay))
 	conceal := func(token string) harness.MCPServer {
 		return relay.Register(harness.MCPServer{Name: "channel", URL: far, Headers: map[string]string{"Authorization": "Bearer " + token}})
@@ -89,12 +89,12 @@ func TestRelayDialsOnlyWhatIsAllowed(t *testing.T) {
 	defer pointing.Close()
 	port := inner.Listener.Addr().(*net.TCPAddr).Port
 	t.Setenv("HTTP_PROXY", inner.URL)
-	for target, guard := range map[string]*outside.Guard{
-		inner.URL:                                      outside.New(nil),
-		fmt.Sprintf("http://localhost:%d", port):       outside.New(nil),
-		fmt.Sprintf("http://[::ffff:7f00:1]:%d", port): outside.New(nil),
-		"http://192.0.2.1/":                            outside.New(nil),
-		pointing.URL:                                   outside.New(outside.Loopback),
+	for target, guard := range map[string]*netguard.Guard{
+		inner.URL:                                      netguard.New(nil),
+		fmt.Sprintf("http://localhost:%d", port):       netguard.New(nil),
+		fmt.Sprintf("http://[::ffff:7f00:1]:%d", port): netguard.New(nil),
+		"http://192.0.2.1/":                            netguard.New(nil),
+		pointing.URL:                                   netguard.New(netguard.Loopback),
 	} {
 		listener, url, err := mcptools.Listen()
 		if err != nil {

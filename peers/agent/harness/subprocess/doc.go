@@ -1,4 +1,4 @@
-// Package child runs the program of a harness: peers/child with a conversation over
+// Package child runs the program of a harness: peers/proc with a conversation over
 // stdin and stdout, and a Life that starts the program again.
 //
 // Guarantees: when Wait returns, the program is dead, and so is everything in its

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/child"
+	"hubbub/peers/proc"
 	"hubbub/protocol/defaults"
 	"hubbub/protocol/text"
 
@@ -57,7 +57,7 @@ const (
 
 // A Process is one running program.
 type Process struct {
-	*child.Process
+	*proc.Process
 	Stdin  io.WriteCloser
 	Stdout *os.File                // ends when the program has; close it when it is read
 	Fail   context.CancelCauseFunc // ends what Run calls; nil of Start
@@ -80,7 +80,7 @@ func Start(argv []string, opts *Options) (*Process, error) {
 	p := &Process{name: argv[0], grace: o.Grace, log: o.Log}
 	cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec // the operator names the program
 	cmd.Dir = o.Dir
-	cmd.Env = child.Without(os.Environ(), slices.Concat([]string{"HUBBUB_*", "TELEGRAM_*"}, child.OfService, o.HideEnv)...)
+	cmd.Env = proc.DropEnv(os.Environ(), slices.Concat([]string{"HUBBUB_*", "TELEGRAM_*"}, proc.ServiceEnv, o.HideEnv)...)
 	for name, value := range o.Env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
@@ -91,7 +91,7 @@ func Start(argv []string, opts *Options) (*Process, error) {
 	cmd.Stdout, p.Stdout = stdoutWriter, stdout
 	p.Stdin, err = cmd.StdinPipe()
 	if err == nil {
-		p.Process, err = child.Start(cmd, &child.Options{OwnerDeath: syscall.SIGKILL, Line: p.stderr, MaxLine: maxStderr})
+		p.Process, err = proc.Start(cmd, &proc.Options{ParentDeathSignal: syscall.SIGKILL, OnLine: p.stderr, MaxLine: maxStderr})
 	}
 	stdoutWriter.Close() //nolint:errcheck // the child has its own
 	if err != nil {
@@ -177,7 +177,7 @@ func (p *Process) StderrSince(n int) string {
 func (p *Process) Stop() {
 	p.stop.Do(func() {
 		p.Stdin.Close() //nolint:errcheck // it may be gone
-		if !p.Ends(context.Background(), p.grace) {
+		if !p.WaitFor(context.Background(), p.grace) {
 			p.Process.Stop(context.Background(), p.grace)
 		}
 	})

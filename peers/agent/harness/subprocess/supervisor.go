@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/child"
+	"hubbub/peers/proc"
 	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
@@ -45,7 +45,7 @@ func (l *Supervisor[S]) Run(ctx context.Context, pauses retry.Backoff, log *zero
 	if pauses == (retry.Backoff{}) {
 		pauses = DefaultBackoff
 	}
-	return child.Keep(ctx, steady, func(ctx context.Context) error {
+	return proc.Supervise(ctx, steady, func(ctx context.Context) error {
 		defer l.SetCurrent(nil)
 		return run(ctx)
 	}, func(ends int, err error) (time.Duration, bool) {

@@ -1,4 +1,4 @@
-package child_test
+package proc_test
 
 import (
 	"bufio"
@@ -17,7 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"hubbub/peers/child"
+	"hubbub/peers/proc"
 
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
@@ -64,7 +64,7 @@ func command(role string, env ...string) *exec.Cmd {
 func run(t *testing.T, cmd *exec.Cmd) ([]string, error) {
 	t.Helper()
 	var lines []string
-	p, err := child.Start(cmd, &child.Options{Line: func(line []byte) { lines = append(lines, string(line)) }})
+	p, err := proc.Start(cmd, &proc.Options{OnLine: func(line []byte) { lines = append(lines, string(line)) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,10 +74,10 @@ func run(t *testing.T, cmd *exec.Cmd) ([]string, error) {
 
 func TestLinesComeWholeAndTheEndSaysWhy(t *testing.T) {
 	lines, err := run(t, command("usage"))
-	if !child.CalledWrongly(err) || !slices.Equal(slices.Sorted(slices.Values(lines)), []string{"ready", "wrong"}) {
+	if !proc.IsUsageError(err) || !slices.Equal(slices.Sorted(slices.Values(lines)), []string{"ready", "wrong"}) {
 		t.Errorf("%q, %v", lines, err)
 	}
-	if _, err := child.Start(exec.Command("/no/such/program"), nil); !errors.Is(err, os.ErrNotExist) {
+	if _, err := proc.Start(exec.Command("/no/such/program"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing program: %v", err)
 	}
 }
@@ -88,14 +88,14 @@ func TestTheEnvironmentIsTheCommandsAlone(t *testing.T) {
 	if err != nil || !slices.Contains(lines, "KEY=value") || slices.Contains(lines, "TOP_SECRET=1") {
 		t.Errorf("%q, %v", lines, err)
 	}
-	if env := child.Without(os.Environ(), "TOP_*"); slices.Contains(env, "TOP_SECRET=1") || len(env) == 0 {
+	if env := proc.DropEnv(os.Environ(), "TOP_*"); slices.Contains(env, "TOP_SECRET=1") || len(env) == 0 {
 		t.Errorf("%q", env)
 	}
 	all := []string{"A=1", "AB=2", "B=A"}
-	if got := child.Without(all, "A"); !slices.Equal(got, []string{"AB=2", "B=A"}) {
+	if got := proc.DropEnv(all, "A"); !slices.Equal(got, []string{"AB=2", "B=A"}) {
 		t.Errorf("without A: %q", got)
 	}
-	if got := child.Only(all, "A*"); !slices.Equal(got, []string{"A=1", "AB=2"}) {
+	if got := proc.KeepEnv(all, "A*"); !slices.Equal(got, []string{"A=1", "AB=2"}) {
 		t.Errorf("only A*: %q", got)
 	}
 }
@@ -104,7 +104,7 @@ func TestTheEnvironmentIsTheCommandsAlone(t *testing.T) {
 func TestADeafProcessIsKilled(t *testing.T) {
 	for _, grace := range []time.Duration{time.Millisecond, time.Hour} {
 		ready := make(chan struct{})
-		p, err := child.Start(command("deaf"), &child.Options{Line: func([]byte) { close(ready) }})
+		p, err := proc.Start(command("deaf"), &proc.Options{OnLine: func([]byte) { close(ready) }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestADeafProcessIsKilled(t *testing.T) {
 		}
 		p.Stop(ctx, grace)
 		cancel()
-		if err := p.Wait(); err == nil || !p.Ends(t.Context(), time.Hour) {
+		if err := p.Wait(); err == nil || !p.WaitFor(t.Context(), time.Hour) {
 			t.Errorf("it ended with %v", err)
 		}
 	}
@@ -147,10 +147,10 @@ func TestAProcessOutlivesTheThreadOfItsStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd.Stdout = w
-	started := make(chan *child.Process)
+	started := make(chan *proc.Process)
 	go func() {
 		runtime.LockOSThread() // so that the thread ends with the goroutine
-		p, err := child.Start(cmd, &child.Options{OwnerDeath: syscall.SIGKILL})
+		p, err := proc.Start(cmd, &proc.Options{ParentDeathSignal: syscall.SIGKILL})
 		if err != nil {
 			panic(err)
 		}
@@ -177,7 +177,7 @@ func TestAProcessOutlivesTheThreadOfItsStart(t *testing.T) {
 
 func TestWhatFailsAtItsStartIsEnded(t *testing.T) {
 	pid := 0
-	_, err := child.Start(command("deaf"), &child.Options{Started: func(n int) error {
+	_, err := proc.Start(command("deaf"), &proc.Options{OnStart: func(n int) error {
 		pid = n
 		return io.ErrUnexpectedEOF
 	}})
@@ -205,7 +205,7 @@ func TestLines(t *testing.T) {
 			want = append(want, rest)
 		}
 		var got []string
-		lines := child.Lines{Max: limit, Line: func(line []byte, _ bool) { got = append(got, string(line)) }}
+		lines := proc.LineWriter{Max: limit, OnLine: func(line []byte, _ bool) { got = append(got, string(line)) }}
 		for input != "" {
 			n := rapid.IntRange(1, len(input)).Draw(t, "piece")
 			lines.Write([]byte(input[:n])) //nolint:errcheck // it never fails
@@ -221,7 +221,7 @@ func TestLines(t *testing.T) {
 func TestKeepStartsAgainUntilItIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs, last := 0, 0
-		err := child.Keep(t.Context(), time.Minute, func(context.Context) error {
+		err := proc.Supervise(t.Context(), time.Minute, func(context.Context) error {
 			if runs++; runs == 3 {
 				time.Sleep(time.Hour) // long enough to be forgiven
 			}
@@ -237,7 +237,7 @@ func TestKeepStartsAgainUntilItIsDown(t *testing.T) {
 			t.Errorf("%d runs, %v", runs, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := child.Keep(ctx, time.Minute, func(context.Context) error { return io.EOF }, func(int, error) (time.Duration, bool) {
+		if err := proc.Supervise(ctx, time.Minute, func(context.Context) error { return io.EOF }, func(int, error) (time.Duration, bool) {
 			cancel()
 			return time.Hour, false
 		}); err != nil {

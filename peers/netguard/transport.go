@@ -1,4 +1,4 @@
-package outside
+package netguard
 
 import (
 	"crypto/tls"
@@ -17,27 +17,27 @@ const (
 // in the clear, and follows a redirect from one to the other likewise. It ignores proxies
 // of the environment: they would dial unguarded.
 func NewTransport(g *Guard) *Transport {
-	return &Transport{over: dialing(g.control(false)), clear: dialing(g.control(true))}
+	return &Transport{tls: newTransport(g.control(false)), plaintext: newTransport(g.control(true))}
 }
 
 // A Transport is one over TLS and one in the clear: each has its own guard.
-type Transport struct{ over, clear *http.Transport }
+type Transport struct{ tls, plaintext *http.Transport }
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme == "https" {
-		return t.over.RoundTrip(r)
+		return t.tls.RoundTrip(r)
 	}
-	return t.clear.RoundTrip(r)
+	return t.plaintext.RoundTrip(r)
 }
 
 // CloseIdleConnections closes connections that no call uses.
 func (t *Transport) CloseIdleConnections() {
-	t.over.CloseIdleConnections()
-	t.clear.CloseIdleConnections()
+	t.tls.CloseIdleConnections()
+	t.plaintext.CloseIdleConnections()
 }
 
-func dialing(control func(network, address string, _ syscall.RawConn) error) *http.Transport {
+func newTransport(control func(network, address string, _ syscall.RawConn) error) *http.Transport {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: control}
 	return &http.Transport{
 		DialContext:            dialer.DialContext,

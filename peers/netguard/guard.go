@@ -1,4 +1,4 @@
-package outside
+package netguard
 
 import (
 	"errors"
@@ -65,19 +65,19 @@ var refusedRanges = []struct {
 	{"reserved", prefixes("240.0.0.0/4")},                                                            // RFC 1112, with the broadcast address
 }
 
-// public6 is the one range of public unicast of IPv6 (IANA, IPv6 address space).
-var public6 = netip.MustParsePrefix("2000::/3")
+// globalUnicast6 is the one range of public unicast of IPv6 (IANA, IPv6 address space).
+var globalUnicast6 = netip.MustParsePrefix("2000::/3")
 
 // ParsePrefix reads what --allow-target allows: a CIDR, or one address.
-func ParsePrefix(text string) (netip.Prefix, error) {
-	if addr, err := netip.ParseAddr(text); err == nil {
+func ParsePrefix(s string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(s); err == nil {
 		return netip.PrefixFrom(addr, addr.BitLen()), nil
 	}
-	return netip.ParsePrefix(text)
+	return netip.ParsePrefix(s)
 }
 
-// Everywhere allows all addresses: for URLs whose form alone is looked at.
-var Everywhere = prefixes("0.0.0.0/0", "::/0")
+// AllAddresses allows all addresses: for URLs whose form alone is looked at.
+var AllAddresses = prefixes("0.0.0.0/0", "::/0")
 
 // Loopback are the addresses of this machine alone.
 var Loopback = prefixes("127.0.0.0/8", "::1/128")
@@ -109,7 +109,7 @@ func (g *Guard) Check(addr netip.Addr, clear bool) error {
 	switch {
 	case ok:
 		return g.Check(inner, clear)
-	case addr.Is6() && !public6.Contains(addr):
+	case addr.Is6() && !globalUnicast6.Contains(addr):
 		return fmt.Errorf("%s is not public: %w", addr, ErrRefused)
 	case clear:
 		return fmt.Errorf("%s would be called in the clear, by http and not https: %w", addr, ErrRefused)
@@ -197,8 +197,8 @@ func isPort(port string) bool {
 	return port == "" || err == nil && n > 0
 }
 
-// HostOf returns the host and port of a URL. Nothing else of it may be shown.
-func HostOf(raw string) string {
+// HostForLog returns the host and port of a URL. Nothing else of it may be shown.
+func HostForLog(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
 		return "(unreadable)"

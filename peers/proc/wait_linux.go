@@ -1,4 +1,4 @@
-package child
+package proc
 
 import (
 	"errors"
@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes puts a process into a group of its own, or into a session, and has the
+// sysProcAttr puts a process into a group of its own, or into a session, and has the
 // kernel signal it when the thread that started it ends.
-func attributes(ownerDeath syscall.Signal, session bool) *syscall.SysProcAttr {
+func sysProcAttr(ownerDeath syscall.Signal, session bool) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: !session, Setsid: session, Pdeathsig: ownerDeath}
 }
 
-// giveUpPrivileges has this thread, and what it starts, gain no privileges by executing a
+// setNoNewPrivileges has this thread, and what it starts, gain no privileges by executing a
 // program: setuid programs run as who called them.
-func giveUpPrivileges() error {
+func setNoNewPrivileges() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("giving up new privileges: %w", err)
 	}

@@ -1,4 +1,4 @@
-// Package outside guards the connections that programs make to addresses which others
+// Package netguard guards the connections that programs make to addresses which others
 // gave them: callbacks and tools of Chorus services, and the address of a channel's tools in a
 // message for an agent.
 //
@@ -10,4 +10,4 @@
 //     redirect was resolved; proxies of the environment are not used.
 //
 // It does no I/O but that of its transport.
-package outside
+package netguard

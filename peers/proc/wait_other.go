@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package child
+package proc
 
 import (
 	"os/exec"

@@ -1,4 +1,4 @@
-package child
+package proc
 
 import (
 	"context"
@@ -7,11 +7,11 @@ import (
 	"hubbub/protocol/retry"
 )
 
-// Keep calls run again and again until ctx ends (nil), or until judge says that it
+// Supervise calls run again and again until ctx ends (nil), or until judge says that it
 // shall stay down (the error of run). Run starts a process and returns when that has
 // ended. Judge gets the number of ends in a row, counted anew after a run of at least
 // steady, and the last error. It returns the pause before the next run.
-func Keep(ctx context.Context, steady time.Duration, run func(ctx context.Context) error,
+func Supervise(ctx context.Context, steady time.Duration, run func(ctx context.Context) error,
 	judge func(ends int, err error) (pause time.Duration, down bool),
 ) error {
 	for ends := 1; ; ends++ {

@@ -1,19 +1,19 @@
-package child
+package proc
 
 import "bytes"
 
-// Lines is a writer that calls Line for each line written to it that is not empty,
+// LineWriter is a writer that calls Line for each line written to it that is not empty,
 // without its end. It is for one goroutine.
-type Lines struct {
-	Max  int                         // bytes at which a line is cut; default 64 KiB
-	Line func(line []byte, cut bool) // must not keep the line
+type LineWriter struct {
+	Max    int                         // bytes at which a line is cut; default 64 KiB
+	OnLine func(line []byte, cut bool) // must not keep the line
 
 	rest []byte // of a line whose end has not come yet
 	cut  bool
 }
 
 // Write takes any part of the text.
-func (l *Lines) Write(b []byte) (int, error) {
+func (l *LineWriter) Write(b []byte) (int, error) {
 	n := len(b)
 	limit := l.Max
 	if limit <= 0 {
@@ -33,9 +33,9 @@ func (l *Lines) Write(b []byte) (int, error) {
 }
 
 // Flush gives the last line, if it had no end.
-func (l *Lines) Flush() {
+func (l *LineWriter) Flush() {
 	if line := bytes.TrimRight(l.rest, "\r"); len(line) > 0 {
-		l.Line(line, l.cut)
+		l.OnLine(line, l.cut)
 	}
 	l.rest, l.cut = l.rest[:0], false
 }

@@ -1,4 +1,4 @@
-package child
+package proc
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 // exitUsage is the exit code of a program that was called wrongly.
 const exitUsage = 2
 
-// CalledWrongly reports whether err is the end of a program that was called
+// IsUsageError reports whether err is the end of a program that was called
 // wrongly, and so would fail again.
-func CalledWrongly(err error) bool {
+func IsUsageError(err error) bool {
 	var exit *exec.ExitError
 	return errors.As(err, &exit) && exit.ExitCode() == exitUsage
 }
@@ -26,11 +26,11 @@ const drainTimeout = 500 * time.Millisecond
 
 // Options are the optional settings of a Process. Nil is valid.
 type Options struct {
-	Confined   bool                // a session of its own, and no new privileges on Linux, for itself and all that it starts
-	OwnerDeath syscall.Signal      // what the process gets when its owner is killed; 0 lets it go on
-	Started    func(pid int) error // called before Start returns; its error ends the process
-	Line       func(line []byte)   // takes the lines of stdout and stderr where the command sets none; calls do not overlap
-	MaxLine    int                 // bytes at which a line is cut; default 64 KiB
+	Confined          bool                // a session of its own, and no new privileges on Linux, for itself and all that it starts
+	ParentDeathSignal syscall.Signal      // what the process gets when its owner is killed; 0 lets it go on
+	OnStart           func(pid int) error // called before Start returns; its error ends the process
+	OnLine            func(line []byte)   // takes the lines of stdout and stderr where the command sets none; calls do not overlap
+	MaxLine           int                 // bytes at which a line is cut; default 64 KiB
 }
 
 // A Process is one running program. Its methods may be called from any goroutine.
@@ -52,13 +52,13 @@ func Start(cmd *exec.Cmd, opts *Options) (*Process, error) {
 	if cmd.Env == nil {
 		cmd.Env = []string{} // nil would mean ours
 	}
-	cmd.SysProcAttr = attributes(o.OwnerDeath, o.Confined)
+	cmd.SysProcAttr = sysProcAttr(o.ParentDeathSignal, o.Confined)
 	cmd.WaitDelay = drainTimeout
-	out := &Lines{Max: o.MaxLine, Line: func(line []byte, _ bool) { o.Line(line) }}
-	if o.Line != nil && cmd.Stdout == nil {
+	out := &LineWriter{Max: o.MaxLine, OnLine: func(line []byte, _ bool) { o.OnLine(line) }}
+	if o.OnLine != nil && cmd.Stdout == nil {
 		cmd.Stdout = out
 	}
-	if o.Line != nil && cmd.Stderr == nil {
+	if o.OnLine != nil && cmd.Stderr == nil {
 		cmd.Stderr = out
 	}
 	p := &Process{cmd: cmd, done: make(chan struct{})}
@@ -69,15 +69,15 @@ func Start(cmd *exec.Cmd, opts *Options) (*Process, error) {
 		runtime.LockOSThread()
 		var err error
 		if o.Confined {
-			err = giveUpPrivileges() // for good: the thread ends with this goroutine
+			err = setNoNewPrivileges() // for good: the thread ends with this goroutine
 		} else {
 			defer runtime.UnlockOSThread()
 		}
 		if err == nil {
 			err = cmd.Start()
 		}
-		if err == nil && o.Started != nil {
-			if err = o.Started(cmd.Process.Pid); err != nil {
+		if err == nil && o.OnStart != nil {
+			if err = o.OnStart(cmd.Process.Pid); err != nil {
 				p.signal(syscall.SIGKILL)
 				_ = wait(cmd, p.killGroup) // the error says why
 			}
@@ -114,9 +114,9 @@ func (p *Process) Wait() error {
 // Terminate asks the process to end: its group gets SIGTERM.
 func (p *Process) Terminate() { p.signal(syscall.SIGTERM) }
 
-// Ends waits until the process ends. It reports false if it does not within d, or
+// WaitFor waits until the process ends. It reports false if it does not within d, or
 // before ctx ends.
-func (p *Process) Ends(ctx context.Context, d time.Duration) bool {
+func (p *Process) WaitFor(ctx context.Context, d time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	select {
@@ -131,7 +131,7 @@ func (p *Process) Ends(ctx context.Context, d time.Duration) bool {
 // the grace, or when ctx ends.
 func (p *Process) Stop(ctx context.Context, grace time.Duration) {
 	p.Terminate()
-	if !p.Ends(ctx, grace) {
+	if !p.WaitFor(ctx, grace) {
 		p.Kill()
 	}
 }
