@@ -53,7 +53,7 @@ func TestDoctorFindsAgentsThatDecideNothing(t *testing.T) {
 		t.Errorf("an hour later: %+v", found)
 	}
 	fail := func(turn, state string, at time.Time) {
-		_, err := db.ExecContext(t.Context(), `INSERT INTO turns (turn_id, event_id, merged, chat, place, author, mode, state, seq, rank, ended_at, body)
+		_, err := db.ExecContext(t.Context(), `INSERT INTO turns (turn_id, event_id, merged, chat, thread_key, author, mode, state, seq, rank, ended_at, body)
 			VALUES (?, '', '[]', '', '', '', '', ?, 0, 0, ?, 'the key is refused')`, turn, state, at.UnixMicro())
 		if err != nil {
 			t.Fatal(err)

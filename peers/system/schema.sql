@@ -31,6 +31,7 @@ CREATE TABLE requests (
   agent      TEXT    NOT NULL,
   answering  INTEGER NOT NULL DEFAULT 0,    -- answers that are on their way
   arrived_at INTEGER NOT NULL,
+  traceparent TEXT   NOT NULL DEFAULT '',
   PRIMARY KEY (requester, id, topic)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX requests_agent ON requests (agent);

@@ -21,17 +21,12 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// The schema, and the changes that later versions made to it.
-var (
-	//go:embed schema.sql
-	schema string
-	//go:embed schema_2.sql
-	schema2 string
-)
+//go:embed schema.sql
+var schema string
 
 // Open opens the spawner's database.
 func Open(path string) (*sql.DB, error) {
-	return store.Open(path, []string{schema + outbox.Schema, schema2})
+	return store.Open(path, []string{schema + outbox.Schema})
 }
 
 // A Spawner is agent:system.

@@ -15,13 +15,13 @@ const budgetWindow = attention.BudgetWindowHours * time.Hour
 
 // budgetSince returns from when on a budget counts: for the length of its window, or since somebody had it counted anew.
 func budgetSince(tx *store.Tx) int64 {
-	return store.Value[int64](tx, `SELECT max(?, (SELECT coalesce(max(at), 0) FROM anew))`, time.Now().Add(-budgetWindow).UnixMicro())
+	return store.Value[int64](tx, `SELECT max(?, (SELECT coalesce(max(at), 0) FROM budget_resets))`, time.Now().Add(-budgetWindow).UnixMicro())
 }
 
 // ResetBudget lets nothing that was spent until now count towards a budget. cause is the message that asked for it.
 func ResetBudget(tx *Tx, scope protocol.Topic, by string, cause Source) {
-	tx.Exec(`DELETE FROM anew`) // only the last counts
-	tx.Exec(`INSERT INTO anew (at, by) VALUES (?, ?)`, time.Now().UnixMicro(), by)
+	tx.Exec(`DELETE FROM budget_resets`) // only the last counts
+	tx.Exec(`INSERT INTO budget_resets (at, by) VALUES (?, ?)`, time.Now().UnixMicro(), by)
 	tx.recordHalt(HaltRecord{State: protocol.HaltCountedAnew, Scope: scope, By: by}, cause)
 }
 

@@ -63,7 +63,7 @@ func decisionColumns(d *Decision) []any {
 }
 
 func (v *View) decisions(where string, args ...any) []Decision {
-	return store.All(v.Tx, decisionColumns, `SELECT turn_id, used, heard, record FROM decisions WHERE `+where, args...)
+	return store.All(v.Tx, decisionColumns, `SELECT turn_id, used, chat_verdict, record FROM decisions WHERE `+where, args...)
 }
 
 // Decision returns a decision, or nil.
@@ -109,7 +109,7 @@ func (tx *Tx) RequestDecision(t *Turn, e *Entry, p collab.ApprovalParams) *Decis
 }
 
 func (tx *Tx) keep(d *Decision) {
-	tx.Exec(`INSERT OR REPLACE INTO decisions (id, turn_id, chat, tool, digest, state, scope, used, heard, record, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	tx.Exec(`INSERT OR REPLACE INTO decisions (id, turn_id, chat, tool, digest, state, scope, used, chat_verdict, record, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		d.ID, d.TurnID, d.Chat, d.Tool, d.Digest, d.State, d.Scope, d.Used, jsonColumn{d.ChatVerdict}, jsonColumn{d.Approval}, time.Now().UnixMicro())
 }
 

@@ -1,7 +1,4 @@
 package mailbox
 
-// Steps returns the migrations in order.
-func Steps() []string { return steps }
-
-// Transitions is the table of what may follow what.
+// Transitions is the table of transitions between states.
 var Transitions = transitions

@@ -25,8 +25,8 @@ const (
 // SetParticipation stores what an event changed in its place.
 func (tx *Tx) SetParticipation(e *Entry, change ParticipationChange) {
 	chat := e.Content.Chat
-	tx.Exec(`INSERT OR IGNORE INTO places (conversation, thread) VALUES (?, ?)`, chat.ID, chat.ThreadID)
-	tx.Exec(`UPDATE places SET `+string(change)+` WHERE conversation = ?1 AND thread = ?2 AND ?3 > 0 AND ?4 = ?4`,
+	tx.Exec(`INSERT OR IGNORE INTO participation (conversation, thread) VALUES (?, ?)`, chat.ID, chat.ThreadID)
+	tx.Exec(`UPDATE participation SET `+string(change)+` WHERE conversation = ?1 AND thread = ?2 AND ?3 > 0 AND ?4 = ?4`,
 		chat.ID, chat.ThreadID, time.Now().UnixMicro(), e.EventID)
 }
 
@@ -45,7 +45,7 @@ func (v *View) place(e *Entry) place {
 		`SELECT coalesce(max(joined_at) FILTER (WHERE thread = ?2), 0),
 			coalesce(max(left_at) FILTER (WHERE thread = ?2), 0), coalesce(max(leave_event) FILTER (WHERE thread = ?2), ''),
 			coalesce(max(left_at) FILTER (WHERE thread = ''), 0), coalesce(max(leave_event) FILTER (WHERE thread = ''), '')
-		FROM places WHERE conversation = ?1`, e.Content.Chat.ID, e.Content.Chat.ThreadID)
+		FROM participation WHERE conversation = ?1`, e.Content.Chat.ID, e.Content.Chat.ThreadID)
 }
 
 // Facts returns what the records say about an event.
@@ -144,12 +144,12 @@ func StartExchange(tx *Tx) { tx.SetCounter(behindAt, time.Now().UnixMicro()) }
 // elsewhere the author does; each conversation since a person last spoke in it.
 const exchanged = `FROM (
 	WITH RECURSIVE ` + agents + `,
-	places (conversation) AS (SELECT min(conversation) FROM events WHERE author = ?2 AND author_kind = 'agent' UNION ALL
+	conversations (conversation) AS (SELECT min(conversation) FROM events WHERE author = ?2 AND author_kind = 'agent' UNION ALL
 		SELECT (SELECT min(conversation) FROM events WHERE author = ?2 AND author_kind = 'agent' AND conversation > p.conversation)
-		FROM places p WHERE p.conversation IS NOT NULL),
+		FROM conversations p WHERE p.conversation IS NOT NULL),
 	spoken (conversation, at) AS MATERIALIZED (SELECT conversation, max(coalesce((SELECT max(received_at) FROM events
 			WHERE conversation = p.conversation AND ` + aPerson + `), 0), iif(` + ofNoRoom + `, ?3, 0))
-		FROM (SELECT conversation FROM places WHERE conversation IS NOT NULL UNION SELECT ?1) p),
+		FROM (SELECT conversation FROM conversations WHERE conversation IS NOT NULL UNION SELECT ?1) p),
 	said (author, conversation, at) AS (SELECT ?2, conversation, at FROM spoken
 		UNION SELECT author, ?1, at FROM agents JOIN spoken ON conversation = ?1 WHERE author IS NOT NULL)
 	SELECT e.received_at AS at, coalesce(json_extract(e.content, '$.text'), '') AS text, e.author AS author
@@ -166,7 +166,7 @@ func (v *View) Exchange(e *Entry) (x attention.Exchange) {
 	here, other, behind := e.Content.Chat.ID, e.Content.Author.ID, v.Counter(behindAt)
 	x.Sent = store.All(v.Tx, atColumn, `SELECT at `+exchanged+` ORDER BY 1 LIMIT 1000`, here, other, behind)
 	x.Heard = store.All(v.Tx, store.Itself[string], `SELECT text `+exchanged+` AND author = ?2 ORDER BY at DESC LIMIT 10`, here, other, behind)
-	x.Escalated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM places p WHERE p.escalated_at > iif(`+ofNoRoom+`, ?3, 0)
+	x.Escalated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM participation p WHERE p.escalated_at > iif(`+ofNoRoom+`, ?3, 0)
 		AND (p.conversation = ?1 OR EXISTS (SELECT 1 FROM events WHERE conversation = p.conversation AND author = ?2 AND author_kind = 'agent'))
 		AND NOT EXISTS (SELECT 1 FROM events WHERE conversation IN (?1, p.conversation) AND received_at >= p.escalated_at AND `+aPerson+`))`, here, other, behind)
 	return x

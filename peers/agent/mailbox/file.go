@@ -21,7 +21,7 @@ func (v *View) File(ref string) *File {
 		f := *into
 		return []any{&f.Ref, &f.Mime, &f.Body, &f.Problem, &f.Text}
 	}
-	return one(v.Tx, columns, `SELECT ref, mime, body, problem, words FROM files WHERE ref = ?`, ref)
+	return one(v.Tx, columns, `SELECT ref, mime, body, problem, text FROM files WHERE ref = ?`, ref)
 }
 
 // SaveFile stores what was fetched of a reference, or what is known of it since, until
@@ -31,7 +31,7 @@ func (tx *Tx) SaveFile(f *File) {
 	if body == nil {
 		body = []byte{}
 	}
-	tx.Exec(`INSERT INTO files VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (ref) DO UPDATE SET problem = excluded.problem, words = excluded.words`,
+	tx.Exec(`INSERT INTO files VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (ref) DO UPDATE SET problem = excluded.problem, text = excluded.text`,
 		f.Ref, f.Mime, body, f.Problem, f.Text, time.Now().UnixMicro())
 	tx.Exec(`DELETE FROM files WHERE ref IN (SELECT ref FROM
 		(SELECT ref, sum(length(body)) OVER (ORDER BY fetched_at DESC, ref ROWS UNBOUNDED PRECEDING) AS taken FROM files) WHERE taken > ?)`, maxFiles)

@@ -30,7 +30,7 @@ func fill(t *testing.T, n int) *mailbox.Mailbox {
 			SELECT 'e' || i, 'e' || i, 'tg:42', 'm' || i, at, json_object('event', 'message', 'text', 'what of ' || hex(randomblob(12)) || '?', 'chat', json_object('id', 'C1', 'kind', 'channel'),
 					'author', json_object('id', 'agent:b', 'kind', 'agent')), 'message', 'C1', '', '', iif(human, '77', 'agent:' || iif(i % 2, 'b', 'c')), iif(human, 'human', 'agent'),
 				iif(turned, 'must_respond', 'must_not_respond'), iif(turned, 'buffered', 'tool_mailbox'), iif(turned, 'to_me', 'to_other'), iif(turned, 't' || i, ''), iif(turned, 'responded', 'ignored') FROM n`,
-		numbers + `INSERT INTO turns (turn_id, event_id, merged, chat, place, author, mode, state, seq, rank, attempt, outbound, started_at, ended_at)
+		numbers + `INSERT INTO turns (turn_id, event_id, merged, chat, thread_key, author, mode, state, seq, rank, attempt, outbound, started_at, ended_at)
 			SELECT 't' || i, 'e' || i, '[]', 'tg:42', 'C1' || char(0), 'agent:b', 'buffered', 'finished', i, 2, 1, 1, 1, 2 FROM n WHERE turned`,
 		numbers + `INSERT INTO sent (message_id, event_id, key, chat, conversation, thread, kind, text, sent_at, source_id)
 			SELECT 's' || i, 'e' || i, 'k' || i, 'tg:42', 'C1', '', 'text', 'and what of ' || hex(randomblob(12)) || '?', at + 1, 'own' || i FROM n WHERE turned`,

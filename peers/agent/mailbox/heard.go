@@ -106,7 +106,7 @@ func HandleCloseCommand(tx *Tx, e *Entry) bool {
 		return true
 	}
 	who, self := e.AuthorIdentity(), string(tx.m.id)
-	list := obligationsWhere(&tx.View, `open = 1 AND ((author = ?1 OR delegate = ?1) AND recipient = ?2 OR author = ?2 AND recipient = ?1 AND rung <> '')`, who, self)
+	list := obligationsWhere(&tx.View, `open = 1 AND ((author = ?1 OR delegate = ?1) AND recipient = ?2 OR author = ?2 AND recipient = ?1 AND level <> '')`, who, self)
 	about := named
 	if about == "" && c.ReplyTo != nil && c.ReplyTo.SourceID != "" {
 		about = c.ReplyTo.SourceID
@@ -199,7 +199,7 @@ func nameObligation(tx *Tx, id protocol.MessageID, source string) {
 				TargetEventID: o.ID, Kind: string(attention.ActDeleted), Actor: tx.m.id, Recipient: protocol.PeerID(o.Recipient),
 			}))
 		}
-		tx.Exec(`UPDATE OR IGNORE obligations SET id = ?, told = ? WHERE id = ? AND recipient = ?`, source, NotSynced, o.ID, o.Recipient)
+		tx.Exec(`UPDATE OR IGNORE obligations SET id = ?, synced = ? WHERE id = ? AND recipient = ?`, source, NotSynced, o.ID, o.Recipient)
 		tx.Exec(`UPDATE acts SET target = ? WHERE target = ?`, source, id)
 		tx.After(tx.m.opts.OnChange)
 	}
@@ -208,7 +208,7 @@ func nameObligation(tx *Tx, id protocol.MessageID, source string) {
 // listNameless has the broker list under its message's own id what the agent waits for in a message of
 // which nobody knows whether it came.
 func listNameless(tx *Tx, id protocol.MessageID) {
-	if tx.Changed(`UPDATE obligations SET told = ? WHERE id = ? AND author = ? AND told = ?`, NotSynced, id, tx.m.id, AwaitingID) > 0 {
+	if tx.Changed(`UPDATE obligations SET synced = ? WHERE id = ? AND author = ? AND synced = ?`, NotSynced, id, tx.m.id, AwaitingID) > 0 {
 		tx.After(tx.m.opts.OnChange)
 	}
 }
@@ -228,22 +228,22 @@ func ApplyBrokerObligation(tx *Tx, d *collab.Duty) {
 		RecordAct(tx, Act{ID: a.ReactionID, Target: d.EventID, Act: attention.Act{
 			Kind: attention.ActKind(a.Kind), Actor: string(a.Actor), Signal: attention.Signal(a.Signal), Recipient: string(a.Recipient), At: collab.ParseTime(a.CreatedAt),
 		}})
-		tx.Exec(`UPDATE acts SET told = 1 WHERE id = ?`, a.ReactionID)
+		tx.Exec(`UPDATE acts SET synced = 1 WHERE id = ?`, a.ReactionID)
 	}
 }
 
 // NeedsSync reports whether the broker lacks something of the agent's obligations.
 func NeedsSync(v *View) bool {
 	return v.m.obliges() && v.m.opts.Broker.Known() && store.Value[bool](v.Tx,
-		`SELECT EXISTS (SELECT 1 FROM obligations WHERE told = 0) OR EXISTS (SELECT 1 FROM acts WHERE told = 0 AND target IN (SELECT id FROM obligations))`)
+		`SELECT EXISTS (SELECT 1 FROM obligations WHERE synced = 0) OR EXISTS (SELECT 1 FROM acts WHERE synced = 0 AND target IN (SELECT id FROM obligations))`)
 }
 
 // SyncObligations queues for the broker what it lacks.
 func SyncObligations(tx *Tx) {
-	for _, o := range obligationsWhere(&tx.View, `told = 0 LIMIT 100`) {
+	for _, o := range obligationsWhere(&tx.View, `synced = 0 LIMIT 100`) {
 		key := UniqueKey("oblige:"+text.Clip(o.ID, 200), o.CreatedAt.Unix())
 		tx.Enqueue(protocol.TopicBroker, key, collab.ObligationOpen.Message(tx.m.id, o.Params()))
-		tx.Exec(`UPDATE obligations SET told = 1 WHERE id = ? AND recipient = ?`, o.ID, o.Recipient)
+		tx.Exec(`UPDATE obligations SET synced = 1 WHERE id = ? AND recipient = ?`, o.ID, o.Recipient)
 	}
 	type untold struct {
 		Act
@@ -251,8 +251,8 @@ func SyncObligations(tx *Tx) {
 	}
 	for _, a := range store.All(tx.Tx, func(a *untold) []any {
 		return []any{&a.n, &a.ID, &a.Target, &a.Kind, &a.Actor, &a.Signal, &a.Recipient}
-	}, `SELECT n, id, target, kind, actor, signal, recipient FROM acts WHERE told = 0 AND target IN (SELECT id FROM obligations WHERE told = 1) ORDER BY n LIMIT 100`) {
-		tx.Exec(`UPDATE acts SET told = 1 WHERE n = ?`, a.n)
+	}, `SELECT n, id, target, kind, actor, signal, recipient FROM acts WHERE synced = 0 AND target IN (SELECT id FROM obligations WHERE synced = 1) ORDER BY n LIMIT 100`) {
+		tx.Exec(`UPDATE acts SET synced = 1 WHERE n = ?`, a.n)
 		mine := a.Actor == string(tx.m.id)
 		if !mine && !protocol.IsPerson(protocol.PeerID(a.Actor)) { // who tells it itself
 			continue

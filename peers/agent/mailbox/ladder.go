@@ -39,7 +39,7 @@ func rungColumns(r *rung) []any {
 
 // rungs returns the questions of the ladder in order.
 func rungs(v *View, where string, args ...any) []rung {
-	return store.All(v.Tx, rungColumns, `SELECT question_id, event_id, rung, who, reason, notice FROM rungs WHERE `+where+` ORDER BY asked_at`, args...)
+	return store.All(v.Tx, rungColumns, `SELECT question_id, event_id, level, who, reason, notice FROM escalations WHERE `+where+` ORDER BY asked_at`, args...)
 }
 
 // Escalate asks the next rung to answer an event that the agent cannot, and reports whether it
@@ -59,7 +59,7 @@ func Escalate(tx *Tx, e *Entry, reason, notice string) bool {
 	for _, name := range []attention.Rung{attention.RungLead, attention.RungOwner, attention.RungPerson} {
 		if who := ladder.Who(name); who != "" {
 			climb.Unreached[name] = tx.FindPerson(who, e.Chat) == nil && !tx.m.opts.Broker.Known()
-			climb.Busy[name] = store.Value[int](tx.Tx, `SELECT count(*) FROM rungs WHERE who = ? AND open = 1`, who) >= maxRungQuestions
+			climb.Busy[name] = store.Value[int](tx.Tx, `SELECT count(*) FROM escalations WHERE who = ? AND open = 1`, who) >= maxRungQuestions
 		}
 	}
 	step := ladder.Next(climb)
@@ -90,7 +90,7 @@ func recordRung(tx *Tx, e *Entry, more map[string]any) {
 func ask(tx *Tx, e *Entry, step attention.Step, reason, notice string) {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(tx.m.id), string(e.Chat), e.EventID, string(step.Rung)}, "\x00")))
 	id, question := collab.RungID(hex.EncodeToString(sum[:10])), rungQuestion(tx, e, reason)
-	tx.Exec(`INSERT INTO rungs (question_id, event_id, rung, who, open, reason, notice, asked_at) VALUES (?, ?, ?, ?, 1, ?, ?, ?)`,
+	tx.Exec(`INSERT INTO escalations (question_id, event_id, level, who, open, reason, notice, asked_at) VALUES (?, ?, ?, ?, 1, ?, ?, ?)`,
 		id, e.EventID, step.Rung, step.To, reason, notice, time.Now().UnixMicro())
 	if there := tx.FindPerson(step.To, e.Chat); there != nil {
 		tx.ShowQuestion(id, there, question)
@@ -160,7 +160,7 @@ func HandleEscalationDecline(tx *Tx, id string) {
 // leaveLadder closes the questions of an event that needs no answer any more.
 func leaveLadder(tx *Tx, e *Entry) {
 	for _, r := range rungs(&tx.View, `event_id = ? AND open = 1`, e.EventID) {
-		tx.Exec(`UPDATE rungs SET open = 0 WHERE question_id = ?`, r.id)
+		tx.Exec(`UPDATE escalations SET open = 0 WHERE question_id = ?`, r.id)
 		if tx.SentAs(questionKey+r.id) != nil {
 			replaceQuestion(tx, r.id, "It needs no answer any more.")
 		} else {

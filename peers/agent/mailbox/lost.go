@@ -28,7 +28,7 @@ func lose(tx *Tx, s *Sent, chat protocol.Topic, reason string) {
 	if s.Kind != SentText && s.Kind != SentFile || strings.HasPrefix(s.EventID, lostKey) || chat == protocol.TopicBroker {
 		return
 	}
-	if !store.Value[bool](tx.Tx, `UPDATE sent SET lost = ? WHERE message_id = ? AND lost = '' RETURNING true`,
+	if !store.Value[bool](tx.Tx, `UPDATE sent SET undelivered = ? WHERE message_id = ? AND undelivered = '' RETURNING true`,
 		text.Clip(text.Line(reason), maxLostReason), s.MessageID) {
 		return
 	}
@@ -63,9 +63,9 @@ func untold(tx *Tx, where string, args ...any) []lost {
 	list := store.All(tx.Tx, func(l *lost) []any {
 		return []any{&l.MessageID, &l.EventID, &l.Thread, &l.Text, &l.chat, &l.reason, &l.begun}
 	},
-		`SELECT message_id, event_id, thread, text, chat, lost, source_id <> '' FROM sent WHERE lost <> '' AND told = 0 AND `+where+` ORDER BY sent_at`, args...)
+		`SELECT message_id, event_id, thread, text, chat, undelivered, source_id <> '' FROM sent WHERE undelivered <> '' AND reported = 0 AND `+where+` ORDER BY sent_at`, args...)
 	for _, l := range list {
-		tx.Exec(`UPDATE sent SET told = 1 WHERE message_id = ?`, l.MessageID)
+		tx.Exec(`UPDATE sent SET reported = 1 WHERE message_id = ?`, l.MessageID)
 	}
 	return list
 }
@@ -74,7 +74,7 @@ const ofTurn = `event_id IN (SELECT event_id FROM events WHERE turn_id = ? AND t
 
 // HasUndelivered reports whether TakeUndelivered has something to tell.
 func HasUndelivered(v *View, turnID string) bool {
-	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent WHERE lost <> '' AND told = 0 AND `+ofTurn+`)`, turnID)
+	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent WHERE undelivered <> '' AND reported = 0 AND `+ofTurn+`)`, turnID)
 }
 
 // TakeUndelivered returns what a running turn is to be told of its messages that were not delivered,
@@ -108,7 +108,7 @@ func tellLost(tx *Tx, where string, args ...any) {
 
 // mayRepair reports whether an event may be answered once more: its one answer was lost, all of it.
 func mayRepair(v *View, e *Entry) bool {
-	return store.Value[bool](v.Tx, `SELECT count(*) = 1 AND min(lost) <> '' AND max(source_id) = '' FROM sent WHERE event_id = ? AND kind = 'text'`, e.EventID)
+	return store.Value[bool](v.Tx, `SELECT count(*) = 1 AND min(undelivered) <> '' AND max(source_id) = '' FROM sent WHERE event_id = ? AND kind = 'text'`, e.EventID)
 }
 
 // NextReplyKey is the key of the answer to an event for which its author gave none: another

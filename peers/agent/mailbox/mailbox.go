@@ -19,47 +19,11 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// The schema, and what later versions changed in it.
-var (
-	//go:embed schema.sql
-	schema string
-	//go:embed schema_2.sql
-	schema2 string
-	//go:embed schema_3.sql
-	schema3 string
-	//go:embed schema_4.sql
-	schema4 string
-	//go:embed schema_5.sql
-	schema5 string
-	//go:embed schema_6.sql
-	schema6 string
-	//go:embed schema_7.sql
-	schema7 string
-	//go:embed schema_8.sql
-	schema8 string
-	//go:embed schema_9.sql
-	schema9 string
-	//go:embed schema_10.sql
-	schema10 string
-	//go:embed schema_11.sql
-	schema11 string
-	//go:embed schema_12.sql
-	schema12 string
-	//go:embed schema_13.sql
-	schema13 string
-	//go:embed schema_14.sql
-	schema14 string
-	//go:embed schema_15.sql
-	schema15 string
-	//go:embed schema_16.sql
-	schema16 string
-)
-
-// steps are the migrations in order.
-var steps = []string{schema + outbox.Schema, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9, schema10, schema11, schema12, schema13, schema14, schema15, schema16}
+//go:embed schema.sql
+var schema string
 
 // Open opens an agent's database, creating it if it is missing.
-func Open(path string) (*sql.DB, error) { return store.Open(path, steps) }
+func Open(path string) (*sql.DB, error) { return store.Open(path, []string{schema + outbox.Schema}) }
 
 // Settings are what all rooms of an agent go by.
 type Settings struct {
@@ -211,7 +175,7 @@ func (m *Mailbox) Prune(ctx context.Context) error {
 		`DELETE FROM receipts WHERE received_at < ?`,
 		`DELETE FROM claims WHERE expires_at < ?`,
 		`DELETE FROM questions WHERE asked_at < ?`,
-		`DELETE FROM rungs WHERE asked_at < ? AND open = 0`,
+		`DELETE FROM escalations WHERE asked_at < ? AND open = 0`,
 		`DELETE FROM acts WHERE at < ? AND NOT EXISTS (SELECT 1 FROM obligations o WHERE o.id = acts.target AND o.open = 1)`,
 		`DELETE FROM obligations WHERE created_at < ? AND open = 0`,
 		`DELETE FROM files WHERE fetched_at < ?`,
@@ -232,8 +196,7 @@ func Undecided(ctx context.Context, path string) (count int, since time.Time, er
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	tx := store.On(ctx, db)
-	column := store.Value[string](tx, `SELECT name FROM pragma_table_info('events') WHERE name IN ('state', 'stage')`) // stage before it was updated
-	from := ` FROM events WHERE ` + column + ` = ?`
+	const from = ` FROM events WHERE state = ?`
 	count = store.Value[int](tx, `SELECT count(*)`+from, Stored)
 	return count, one(tx, atColumn, `SELECT coalesce(min(received_at), 0)`+from, Stored), tx.Err()
 }

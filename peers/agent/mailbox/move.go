@@ -153,7 +153,7 @@ func (v *View) ExpiredEvents(now time.Time) []*Entry {
 func (v *View) NextDeadline() time.Time {
 	return one(v.Tx, atColumn, `SELECT coalesce(min(at), 0) FROM (SELECT min(deadline_at) AS at FROM events WHERE deadline_at > 0
 		UNION ALL SELECT min(deadline_at) FROM turns WHERE state = 'accepted' UNION ALL SELECT min(due_at) FROM reminders
-		UNION ALL SELECT min(look_at) FROM obligations WHERE look_at > 0 AND open = 1)`)
+		UNION ALL SELECT min(check_at) FROM obligations WHERE check_at > 0 AND open = 1)`)
 }
 
 // DecideAgain gives an event back whose mode the harness no longer takes. e may be nil.
@@ -172,7 +172,7 @@ func (tx *Tx) DecideAgain(t *Turn, e *Entry, reason string) {
 func (tx *Tx) StopThread(stop *Entry) {
 	const reason = "stopped on request"
 	author := stop.Content.Author
-	for _, t := range tx.turns(`WHERE +place = ?1 AND (author = ?2 OR ?3 = 'human') AND chat = ?4 AND mode IN ('immediate', 'buffered') AND `+isLive,
+	for _, t := range tx.turns(`WHERE +thread_key = ?1 AND (author = ?2 OR ?3 = 'human') AND chat = ?4 AND mode IN ('immediate', 'buffered') AND `+isLive,
 		stop.ThreadKey(), author.ID, author.Kind, stop.Chat) {
 		tx.cancel(t, reason)
 		if e := tx.Entry(t.EventID); e != nil && e.State != Answered { // an answer that is on its way counts

@@ -60,8 +60,8 @@ type Act struct {
 	attention.Act
 }
 
-const obligationNames = `id, recipient, author, delegate, blocks, default_action, mode, title, rung, members, created_at, event_id,
-	slot, missed, escalated, look_at, open, state, told`
+const obligationNames = `id, recipient, author, delegate, blocks, default_action, mode, title, level, members, created_at, event_id,
+	slot, missed, escalated, check_at, open, state, synced`
 
 func (o *Obligation) columns() []any {
 	return []any{
@@ -258,7 +258,7 @@ func leaveObligation(tx *Tx, o *Obligation) {
 		tx.Move(e, Supersede, "the obligation is discharged")
 	}
 	closeOwn(tx, clarifyKey(o)+"%", "discharged")
-	for _, r := range obligationsWhere(&tx.View, `author = ? AND rung <> '' AND open = 1`, tx.m.id) {
+	for _, r := range obligationsWhere(&tx.View, `author = ? AND level <> '' AND open = 1`, tx.m.id) {
 		if slices.Contains(r.Members, o.ID) && !slices.ContainsFunc(r.Members, func(id string) bool {
 			return len(obligationsWhere(&tx.View, `id = ? AND open = 1 AND recipient = ?`, id, tx.m.id)) > 0
 		}) {

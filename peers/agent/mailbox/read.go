@@ -145,7 +145,7 @@ func (v *View) Window(reach Reach, conversation, thread string, before *Entry, l
 // event since the agent's last turn there, at most 20.
 func (v *View) Reactions(e *Entry) []*Entry {
 	return v.entries(`WHERE conversation = ?1 AND chat = ?4 AND kind = 'reaction' AND mode = 'notify' AND policy = 'must_not_respond' AND seq < ?2
-		AND seq > coalesce((SELECT max(t.seq) FROM turns t WHERE t.place = ?3 AND t.seq < ?2 AND t.attempt > 0), 0) ORDER BY seq LIMIT 20`,
+		AND seq > coalesce((SELECT max(t.seq) FROM turns t WHERE t.thread_key = ?3 AND t.seq < ?2 AND t.attempt > 0), 0) ORDER BY seq LIMIT 20`,
 		e.Content.Chat.ID, e.Seq, e.ThreadKey(), e.Chat)
 }
 

@@ -99,7 +99,7 @@ func (r *Reminder) advance(now time.Time) error {
 	return nil
 }
 
-const reminderNames = `id, chat, place, text, cron, zone, cause, set_at, due_at, dropped`
+const reminderNames = `id, chat, location, text, cron, zone, set_for, set_at, due_at, cancelled_by`
 
 func reminderColumns(r *Reminder) []any {
 	return []any{&r.ID, &r.Chat, jsonColumn{&r.Location}, &r.Text, &r.Cron, &r.Zone, &r.SetFor, timeColumn{&r.Set}, timeColumn{&r.Due}, &r.dropped}
@@ -108,7 +108,7 @@ func reminderColumns(r *Reminder) []any {
 // Reminders returns the reminders of a chat, or all of them if it is empty, in the order in which
 // they are due.
 func Reminders(v *View, chat protocol.Topic) []Reminder {
-	return store.All(v.Tx, reminderColumns, `SELECT `+reminderNames+` FROM reminders WHERE dropped = '' AND (chat = ?1 OR ?1 = '') ORDER BY due_at, id`, chat)
+	return store.All(v.Tx, reminderColumns, `SELECT `+reminderNames+` FROM reminders WHERE cancelled_by = '' AND (chat = ?1 OR ?1 = '') ORDER BY due_at, id`, chat)
 }
 
 // SetReminder keeps a reminder, with its record. One that is kept already, or has come since, stays as it
@@ -163,7 +163,7 @@ func recordReminder(tx *Tx, r *Reminder, e *Entry, eventID, state, reason string
 
 // DueReminders returns the reminders that are due, and those that a person cancelled.
 func DueReminders(v *View, now time.Time) []string {
-	return store.All(v.Tx, store.Itself[string], `SELECT id FROM reminders WHERE due_at <= ? OR dropped <> '' ORDER BY due_at, id`, timeColumn{&now})
+	return store.All(v.Tx, store.Itself[string], `SELECT id FROM reminders WHERE due_at <= ? OR cancelled_by <> '' ORDER BY due_at, id`, timeColumn{&now})
 }
 
 // FireReminder makes the event of a reminder that is due, and sets its next time: the first that is still
@@ -254,12 +254,12 @@ func ReadReminders(ctx context.Context, path string) (list []Reminder, err error
 // whether there is one. by says who wants it.
 func RequestCancel(ctx context.Context, path, id, by string) (found bool, err error) {
 	err = attached(ctx, path, func(tx *store.Tx) {
-		found = tx.Changed(`UPDATE reminders SET dropped = ? WHERE id = ? AND dropped = ''`, by, id) > 0
+		found = tx.Changed(`UPDATE reminders SET cancelled_by = ? WHERE id = ? AND cancelled_by = ''`, by, id) > 0
 	})
 	return found, err
 }
 
-// attached works on the database of an agent, if that has reminders.
+// attached runs do on the database of an agent, if it exists.
 func attached(ctx context.Context, path string, do func(*store.Tx)) error {
 	db, err := store.Attach(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -269,8 +269,6 @@ func attached(ctx context.Context, path string, do func(*store.Tx)) error {
 		return err
 	}
 	tx := store.On(ctx, db)
-	if store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'reminders')`) {
-		do(tx)
-	}
+	do(tx)
 	return errors.Join(tx.Err(), db.Close())
 }

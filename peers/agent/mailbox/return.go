@@ -33,7 +33,7 @@ func IsEscalation(questionID string) bool {
 
 // RecheckObligations looks at all that is open anew when the agent begins: its settings may be others.
 func RecheckObligations(tx *Tx) {
-	tx.Exec(`UPDATE obligations SET look_at = 1 WHERE open = 1 AND recipient = ?`, tx.m.id)
+	tx.Exec(`UPDATE obligations SET check_at = 1 WHERE open = 1 AND recipient = ?`, tx.m.id)
 }
 
 // RunObligations does what is due about obligations, in one transaction: it brings back, and asks
@@ -41,7 +41,7 @@ func RecheckObligations(tx *Tx) {
 func RunObligations(tx *Tx) {
 	now := time.Now()
 	var up []*Obligation
-	for _, o := range obligationsWhere(&tx.View, `open = 1 AND look_at > 0 AND look_at <= ?`, timeColumn{&now}) {
+	for _, o := range obligationsWhere(&tx.View, `open = 1 AND check_at > 0 AND check_at <= ?`, timeColumn{&now}) {
 		due := attention.Due{}
 		if o.Recipient == string(tx.m.id) && tx.m.obliges() {
 			o.Since = tx.m.since
@@ -58,7 +58,7 @@ func RunObligations(tx *Tx) {
 			up = append(up, o)
 		}
 		o.Slot, o.Missed, o.CheckAt = max(o.Slot, due.Slot), due.Missed, due.At
-		tx.Exec(`UPDATE obligations SET slot = ?, missed = ?, escalated = ?, look_at = ? WHERE id = ? AND recipient = ?`,
+		tx.Exec(`UPDATE obligations SET slot = ?, missed = ?, escalated = ?, check_at = ? WHERE id = ? AND recipient = ?`,
 			o.Slot, o.Missed, o.Escalated, timeColumn{&o.CheckAt}, o.ID, o.Recipient)
 	}
 	putUpAll(tx, up)
@@ -66,7 +66,7 @@ func RunObligations(tx *Tx) {
 
 // ObligationsDue reports whether RunObligations has something to do.
 func ObligationsDue(v *View, now time.Time) bool {
-	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM obligations WHERE open = 1 AND look_at > 0 AND look_at <= ?)`, timeColumn{&now})
+	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM obligations WHERE open = 1 AND check_at > 0 AND check_at <= ?)`, timeColumn{&now})
 }
 
 // bringBack makes the event with which an obligation comes back. While the one before still waits
@@ -215,7 +215,7 @@ func peopleOf(v *View, chat protocol.Topic) []string {
 func putUp(tx *Tx, step attention.Step, e *Entry, owed []*Obligation) {
 	self := string(tx.m.id)
 	r, known := &Obligation{Level: step.Rung, Open: true, State: attention.ObligationOpen, EventID: e.EventID, DefaultAction: "They stay open, and " + self + " is not reminded of them again."}, false
-	if open := obligationsWhere(&tx.View, `author = ? AND recipient = ? AND rung = ? AND open = 1`, self, step.To, step.Rung); len(open) > 0 {
+	if open := obligationsWhere(&tx.View, `author = ? AND recipient = ? AND level = ? AND open = 1`, self, step.To, step.Rung); len(open) > 0 {
 		r, known = open[0], true
 	}
 	for _, o := range owed {

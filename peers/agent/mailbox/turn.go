@@ -69,7 +69,7 @@ func newTurn(e *Entry) *Turn {
 	}
 }
 
-const turnNames = `turn_id, event_id, merged, chat, place, author, mode, state, seq, rank, attempt, failures, outbound, body,
+const turnNames = `turn_id, event_id, merged, chat, thread_key, author, mode, state, seq, rank, attempt, failures, outbound, body,
 	not_before, first_at, started_at, deadline_at, ended_at`
 
 // columns returns where, and from where, the columns of a turn go.
@@ -130,7 +130,7 @@ func (tx *Tx) SaveTurn(t *Turn) {
 // OpenMarkup returns with what the last part of a turn's answer to these words ended that was not
 // for people.
 func OpenMarkup(v *View, turnID, revision string) string {
-	of, inner, _ := strings.Cut(store.Value[string](v.Tx, `SELECT inner_end FROM turns WHERE turn_id = ?`, turnID), "\n")
+	of, inner, _ := strings.Cut(store.Value[string](v.Tx, `SELECT open_markup FROM turns WHERE turn_id = ?`, turnID), "\n")
 	if of != revision {
 		return ""
 	}
@@ -142,7 +142,7 @@ func SetOpenMarkup(tx *Tx, turnID, revision, inner string) {
 	if inner != "" {
 		inner = revision + "\n" + inner
 	}
-	tx.Exec(`UPDATE turns SET inner_end = ?2 WHERE turn_id = ?1 AND inner_end <> ?2`, turnID, inner)
+	tx.Exec(`UPDATE turns SET open_markup = ?2 WHERE turn_id = ?1 AND open_markup <> ?2`, turnID, inner)
 }
 
 // A TurnRecord is the agent_event that tells of one run of the harness, so that
@@ -254,7 +254,7 @@ func (tx *Tx) Compose(events []*Entry) {
 // due. It reports whether there was such a turn.
 func (tx *Tx) Extend(events []*Entry, since, due time.Time) bool {
 	last := events[len(events)-1]
-	list := tx.turns(`WHERE chat = ? AND +place = ? AND author = ? AND state IN ('queued', 'running', 'withdrawn')
+	list := tx.turns(`WHERE chat = ? AND +thread_key = ? AND author = ? AND state IN ('queued', 'running', 'withdrawn')
 		AND outbound = 0 AND mode IN ('immediate', 'buffered') AND first_at >= ? ORDER BY seq DESC LIMIT 1`,
 		last.Chat, last.ThreadKey(), last.Content.Author.ID, timeColumn{&since})
 	if len(list) == 0 {
