@@ -1,6 +1,6 @@
 # The commands of this repository. `make` lists them.
 
-.PHONY: help build test quick lint walk size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk test-power-cut test-agents test-emulator test-a2a test-hooks test-chorus test-models generate package install uninstall package-check mcp-conformance test-console soak lint-deep clean
+.PHONY: help build test check quick lint walk size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk test-power-cut test-agents test-emulator test-a2a test-hooks test-chorus test-models generate package install uninstall package-check mcp-conformance test-console soak lint-deep clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -8,8 +8,11 @@ help: ## list the targets
 build: ## build every program into bin/
 	@scripts/build
 
-test: ## build, vet, staticcheck, the laws of the repository, all tests with -race
+test: ## build everything and run all tests
 	@scripts/test
+
+check: ## what else must hold: linters, laws, all tests with -race, the long commands for a moment
+	@scripts/check
 
 quick: ## all tests without -race, the short way
 	@go test -short ./...

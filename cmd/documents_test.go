@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"hubbub/cmd/internal/documentstest"
+	"hubbub/docs"
 	"hubbub/peers/agent/harness/harnesstest"
 	"hubbub/peers/tg/tgtest"
 
@@ -43,18 +44,17 @@ const (
 	openBus     = "hubbub-bus --data play"
 )
 
-// handlings has every command of README.md, ARCHITECTURE.md and the topics of help.
+// handlings has every command of README.md and docs.
 var handlings = map[string]handling{
 	// Make.
 	"make demo":            {elsewhere: "it is hubbub demo, after make build", file: "scripts/brief", text: "make demo"},
 	"make build":           {elsewhere: "it is scripts/build, as for make demo", file: ".ci/run", text: "make test"},
 	"make install":         {elsewhere: "it runs into a folder of a test", file: "cmd/deploy_test.go", text: `"scripts", "install"`},
-	"make uninstall":       {elsewhere: "it runs into a folder of a test", file: "cmd/deploy_test.go", text: `script("uninstall")`},
+	"make check":           {elsewhere: "it runs all tests again", file: ".ci/run", text: "make check"},
 	"make test":            {elsewhere: "it is what runs this test", file: ".ci/run", text: "make test"},
 	"make bench":           {elsewhere: "minutes; for a moment in CI", file: "scripts/brief", text: "make bench"},
 	"make fuzz":            {elsewhere: "a minute for each parser; a moment in CI", file: "scripts/brief", text: "make fuzz"},
 	"make mutate":          {elsewhere: "half an hour; two mutants in CI", file: "scripts/brief", text: "make mutate"},
-	"make walk":            {elsewhere: "minutes; for a moment in the suite", file: "Makefile", text: "scripts/walk"},
 	"make chaos":           {elsewhere: "twenty minutes; for a moment in CI", file: "scripts/brief", text: "make chaos"},
 	"make soak":            {elsewhere: "minutes; for a moment in CI", file: "scripts/brief", text: "make soak"},
 	"make test-console":    {elsewhere: "it wants chromium and npm, which .ci/run gets", file: ".ci/run", text: "scripts/test-console.sh"},
@@ -79,11 +79,10 @@ var handlings = map[string]handling{
 	},
 
 	// What serves.
-	"hubbub demo": {elsewhere: "half a minute, in TestScripts beside this", file: "cmd/testdata/script/demo.txtar", text: "exec hubbub demo"},
-	plainSystem:   {says: `"everything runs;`, serves: true},
-	wholeSystem:   {says: `"everything runs;`, serves: true},
-	openBus:       {says: `"message":"ready"`, serves: true},
-	"hubbub-bus":  {says: `"message":"ready"`, serves: true},
+	plainSystem:  {says: `"everything runs;`, serves: true},
+	wholeSystem:  {says: `"everything runs;`, serves: true},
+	openBus:      {says: `"message":"ready"`, serves: true},
+	"hubbub-bus": {says: `"message":"ready"`, serves: true},
 	"hubbub-bus --cluster nats://...": {
 		says: `"message":"ready"`, serves: true, first: (*reader).startNATS,
 	},
@@ -92,31 +91,41 @@ var handlings = map[string]handling{
 	},
 
 	// What people look at.
-	"hubbub tail":                        {says: `send_finish tg_reply agent:\S+ tg:12345 ok`, on: wholeSystem},
-	"hubbub tail --data play --follow":   {says: `send_start tg_message tg:42 agent:echo`, stays: true, on: openBus},
-	"hubbub trace ID":                    {says: `attention_decision agent:“Will” .* decided: to_me, must_respond`, on: wholeSystem},
-	"hubbub trace MESSAGE":               {says: `^msg_\S+  tg_message  tg:“Will” → agent:“Will”$`, on: wholeSystem},
-	"hubbub trace --data play MESSAGE":   {says: `^msg_\S+  tg_message  tg:42 → agent:echo$`, on: openBus},
-	"hubbub trace":                       {named: true},
-	"hubbub chat":                        {named: true},
-	"hubbub resume AGENT --budget":       {named: true},
-	"hubbub why":                         {named: true},
-	"hubbub why EVENT":                   {says: `agent:tg-12345 \(“Will”\) was woken`, on: wholeSystem},
-	"hubbub why WORK":                    {says: `created: open, owner name`, on: wholeSystem, first: (*reader).giveWork},
-	"hubbub why wi_01J...":               {says: `created: open, owner name`, on: wholeSystem, first: (*reader).giveWork},
-	"hubbub stats":                       {says: `agent:tg-12345 .*: .*[1-9]\d* responded`, on: wholeSystem},
-	"hubbub stats --spent":               {says: `agent:tg-12345 .*tg:12345`, on: wholeSystem},
-	"hubbub resume --budget":             {says: `agent:tg-12345 .*counts its budgets anew`, on: wholeSystem},
-	"hubbub chat --start helper":         {says: `\S`, on: wholeSystem, with: []string{"hello"}},
-	"hubbub console":                     {says: `^http://127\.0\.0\.1:\d+/console/enter/`, on: wholeSystem},
-	"hubbub top":                         {says: `messages/s`, on: wholeSystem},
-	"hubbub peers":                       {says: `(?s)agent:system.*tg:`, on: wholeSystem},
-	"hubbub who":                         {says: `\S`, on: wholeSystem},
-	"hubbub doctor --config hubbub.toml": {says: `ok +bus: `, on: wholeSystem},
-	"hubbub tail --text deploy":          {says: `tg_message`, on: wholeSystem},
-	"hubbub doctor":                      {says: `ok +bus: `, on: wholeSystem},
-	"hubbub reminders":                   {says: `no agent has set a reminder|r-`, on: wholeSystem},
-	"hubbub outbox list":                 {says: `nothing waits|pending|sending|dead`, on: wholeSystem},
+	"hubbub tail --data play --follow":         {says: `send_start tg_message tg:42 agent:echo`, stays: true, on: openBus},
+	"hubbub trace ID":                          {says: `attention_decision agent:“Will” .* decided: to_me, must_respond`, on: wholeSystem},
+	"hubbub trace MESSAGE":                     {says: `^msg_\S+  tg_message  tg:“Will” → agent:“Will”$`, on: wholeSystem},
+	"hubbub trace --data play MESSAGE":         {says: `^msg_\S+  tg_message  tg:42 → agent:echo$`, on: openBus},
+	"hubbub trace":                             {named: true},
+	"hubbub chat":                              {named: true},
+	"hubbub resume AGENT --budget":             {named: true},
+	"hubbub why":                               {named: true},
+	"hubbub conformance broker --show":         {named: true},
+	"hubbub resume":                            {named: true},
+	"hubbub conversation show tg:-100123":      {named: true},
+	"hubbub say":                               {named: true},
+	"hubbub owe":                               {named: true},
+	"hubbub owe WHO":                           {named: true},
+	"hubbub blocking WHO":                      {named: true},
+	"hubbub ask NAME QUESTION --blocks halted": {named: true},
+	"hubbub owe close EVENT":                   {named: true},
+	"hubbub halt":                              {named: true},
+	"hubbub halt tg:42":                        {named: true},
+	"hubbub halt agent:lead":                   {named: true},
+	"hubbub resume agent:lead --budget":        {named: true},
+	"hubbub why EVENT":                         {says: `agent:tg-12345 \(“Will”\) was woken`, on: wholeSystem},
+	"hubbub why wi_01J...":                     {says: `created: open, owner name`, on: wholeSystem, first: (*reader).giveWork},
+	"hubbub stats":                             {says: `agent:tg-12345 .*: .*[1-9]\d* responded`, on: wholeSystem},
+	"hubbub stats --spent":                     {says: `agent:tg-12345 .*tg:12345`, on: wholeSystem},
+	"hubbub chat --start helper":               {says: `\S`, on: wholeSystem, with: []string{"hello"}},
+	"hubbub console":                           {says: `^http://127\.0\.0\.1:\d+/console/enter/`, on: wholeSystem},
+	"hubbub top":                               {says: `messages/s`, on: wholeSystem},
+	"hubbub peers":                             {says: `(?s)agent:system.*tg:`, on: wholeSystem},
+	"hubbub who":                               {says: `\S`, on: wholeSystem},
+	"hubbub doctor --config hubbub.toml":       {says: `ok +bus: `, on: wholeSystem},
+	"hubbub tail --text deploy":                {says: `tg_message`, on: wholeSystem},
+	"hubbub doctor":                            {says: `ok +bus: `, on: wholeSystem},
+	"hubbub reminders":                         {says: `no agent has set a reminder|r-`, on: wholeSystem},
+	"hubbub outbox list":                       {says: `nothing waits|pending|sending|dead`, on: wholeSystem},
 	"hubbub log sql SELECT event, count(*) FROM activity_log GROUP BY event": {says: `^event`},
 	"hubbub log verify":                                        {says: `the log is whole: [1-9]`},
 	"hubbub log key":                                           {says: `^hubbub/[A-Z0-9]+\+`},
@@ -138,7 +147,6 @@ var handlings = map[string]handling{
 	// Agents elsewhere.
 	"hubbub chorus add reviewer --connection-string-file reviewer.txt": {says: `agent:reviewer`},
 	"hubbub chorus assign reviewer tg:12345":                           {says: `^agent:reviewer hears tg:12345 now`},
-	"hubbub chorus add NAME --connection-string-file FILE":             {says: `agent:name`, on: wholeSystem},
 	"hubbub chorus inbox create NAME":                                  {says: `/inbox/sk_`, on: wholeSystem},
 	"hubbub chorus inbox rotate NAME":                                  {says: `/inbox/sk_`, on: wholeSystem},
 	"hubbub hook add NAME --chat tg:1":                                 {says: `/hook/name\nwhsec_`, on: wholeSystem},
@@ -152,19 +160,15 @@ var handlings = map[string]handling{
 	"hubbub token revoke NAME --with-issued":                          {says: `is revoked: its sessions end`, first: (*reader).createName},
 
 	// Texts and checks.
+	"hubbub help TOPIC":                                {elsewhere: "each page, with its width", file: "cmd/hubbub/helptopics_test.go", text: "topics()"},
 	"hubbub help":                                      {says: `Operate:`},
-	"hubbub help operating":                            {says: `BACK UP`},
-	"hubbub help protocol":                             {says: `SUBSCRIBE`},
 	"hubbub help limits":                               {says: `--peer-window`},
 	"hubbub help broker":                               {says: `work_item.create`},
-	"hubbub help attention":                            {says: `DIRECTEDNESS`},
-	"hubbub completion SHELL":                          {says: `bash completion`},
 	"hubbub config sample":                             {says: `\[tg\]`},
 	"hubbub config sample --services":                  {says: `\[tg\]`},
 	"hubbub config check --config hubbub.toml":         {says: `nothing is wrong`},
 	"hubbub bench --help":                              {says: `--scale`},
 	"hubbub bench --bus URL":                           {says: `unicast, depth 64`, on: openBus, with: []string{"--scale", "0.001", "--repeat", "1", "--only", "unicast"}},
-	"hubbub conformance bus":                           {says: `[1-9]\d+ passed, 0 failed`, on: openBus, with: []string{"--in-use"}},
 	"hubbub conformance bus --bus ws://127.0.0.1:7892": {says: `[1-9]\d+ passed, 0 failed`, on: openBus, with: []string{"--in-use"}},
 	"hubbub conformance c2a --harness-command COMMAND": {
 		says: `[1-9]\d+ passed, 0 failed`, first: (*reader).beHarness, with: []string{"--quiet", "30ms"},
@@ -176,17 +180,17 @@ func (r *reader) awaitCheckpoint() {
 	r.until(`tlog-proof`, "hubbub", "log", "prove", "--json", r.values["MESSAGE"])
 }
 
-// TestDocumentedCommandsRun runs the commands of README.md, ARCHITECTURE.md and the
-// topics of help in their order, as a reader would who has the programs, a bot and
+// TestDocumentedCommandsRun runs the commands of README.md and docs in their order, as a reader would who has the programs, a bot and
 // its chat: against real programs, and our own Bot API server.
 func TestDocumentedCommandsRun(t *testing.T) {
 	t.Parallel()
 	r := newReader(t)
 	used := map[string]bool{}
-	for _, where := range []string{
-		"README.md", "ARCHITECTURE.md", "SPEED.md",
-		"protocol", "broker", "operating", "security", "limits", "attention", "chorus", // as hubbub help lists them
-	} {
+	pages := []string{"README.md"}
+	for _, topic := range docs.Topics() { // as hubbub help lists them
+		pages = append(pages, "docs/"+topic.Name+".md")
+	}
+	for _, where := range pages {
 		seen := map[string]bool{} // the same command twice in a document is run once
 		for _, c := range documentstest.Find(where, readDocument(t, where)) {
 			h, listed := handlings[c.String()]
@@ -209,19 +213,11 @@ func TestDocumentedCommandsRun(t *testing.T) {
 			t.Errorf("no document shows %q", line)
 		}
 	}
-	topics, err := filepath.Glob(filepath.Join("hubbub", "help", "*.txt"))
-	if err != nil || len(topics) != 7 {
-		t.Errorf("%d topics of help, and 7 were read: %v", len(topics), err)
-	}
 }
 
 func readDocument(t *testing.T, name string) string {
 	t.Helper()
-	path := filepath.Join("..", name)
-	if filepath.Ext(name) == "" {
-		path = filepath.Join("hubbub", "help", name+".txt")
-	}
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(filepath.Join("..", name))
 	if err != nil {
 		t.Fatal(err)
 	}

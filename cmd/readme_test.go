@@ -11,46 +11,47 @@ import (
 	"time"
 )
 
-// readmeBlock returns the fenced block of a language in the README.
-func readmeBlock(t *testing.T, language string) string {
+// documentBlock returns the fenced block of a language in a document.
+func documentBlock(t *testing.T, document, language string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "README.md"))
+	text, err := os.ReadFile(filepath.Join("..", document))
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindSubmatch(text)
 	if m == nil {
-		t.Fatalf("the README has no block of %s", language)
+		t.Fatalf("%s has no block of %s", document, language)
 	}
 	return string(m[1])
 }
 
-// TestReadmePeers runs the custom peers of the README, each as it stands there and with the
-// token that it tells, beside a bus with credentials, and talks to them.
-func TestReadmePeers(t *testing.T) {
+// TestDocumentedPeers_Answer runs the peers of README.md and docs/peers.md against a bus
+// with credentials, with the documented token, and talks to them.
+func TestDocumentedPeers_Answer(t *testing.T) {
 	const needed = "from websockets import connect"
 	python := "python3"
 	if exec.CommandContext(t.Context(), python, "-c", needed).Run() != nil {
 		python = "/usr/bin/python3" // Debian's, for which its packages are
 	}
 	for _, c := range []struct {
-		language, file string
-		command        []string // before the file
-		needs          []string // a command that fails where the language cannot run
+		document, language, file string
+		command                  []string // before the file
+		needs                    []string // a command that fails where the language cannot run
 	}{
-		{"go", "main.go", nil, []string{"go", "version"}},
-		{"js", "peer.mjs", []string{"node", "--experimental-websocket"}, []string{"node", "--experimental-websocket", "-e", "new WebSocket('ws://127.0.0.1:1').onerror=()=>0"}},
-		{"python", "peer.py", []string{python}, []string{python, "-c", needed}},
+		{"README.md", "go", "main.go", nil, []string{"go", "version"}},
+		{"docs/peers.md", "go", "main.go", nil, []string{"go", "version"}},
+		{"docs/peers.md", "js", "peer.mjs", []string{"node", "--experimental-websocket"}, []string{"node", "--experimental-websocket", "-e", "new WebSocket('ws://127.0.0.1:1').onerror=()=>0"}},
+		{"docs/peers.md", "python", "peer.py", []string{python}, []string{python, "-c", needed}},
 	} {
-		t.Run(c.language, func(t *testing.T) {
+		t.Run(c.document+" "+c.language, func(t *testing.T) {
 			if exec.CommandContext(t.Context(), c.needs[0], c.needs[1:]...).Run() != nil {
 				t.Skipf("%s cannot run here", strings.Join(c.needs, " "))
 			}
 			addr, data := freeAddress(t), t.TempDir()
 			hubbub(t, "token", "provision", "--data", data)
-			t.Setenv("HUBBUB_TOKEN", hubbub(t, readmeToken(t, "--data", data)...))
+			t.Setenv("HUBBUB_TOKEN", hubbub(t, documentedToken(t, "--data", data)...))
 			start(t, t, "hubbub-bus", nil, "--listen", addr, "--data", data)
-			text := readmeBlock(t, c.language)
+			text := documentBlock(t, c.document, c.language)
 			if !strings.Contains(text, "ws://127.0.0.1:7892") {
 				t.Fatal("the block does not name the default address")
 			}
@@ -63,6 +64,11 @@ func TestReadmePeers(t *testing.T) {
 			}
 			runPeer(t, append(c.command, file), "")
 			os.Unsetenv("HUBBUB_TOKEN") //nolint:errcheck // it is the peer's alone
+			if c.document == "README.md" {
+				awaitEcho(t, "ws://"+addr, data)
+				checkChat(t, "ws://"+addr, data)
+				return
+			}
 			checkEcho(t, "ws://"+addr, data)
 		})
 	}
@@ -75,7 +81,7 @@ func compile(t *testing.T, file string) string {
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, file)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as the programs, whose packages it shares
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("compiling the README's peer: %v\n%s", err, out)
+		t.Fatalf("compiling the documented peer: %v\n%s", err, out)
 	}
 	return program
 }
@@ -90,16 +96,17 @@ func hubbub(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// readmeToken returns the arguments of the README's command that makes the token of agent:echo.
-func readmeToken(t *testing.T, more ...string) []string {
+// documentedToken returns the arguments of the documented command that makes the token of
+// agent:echo.
+func documentedToken(t *testing.T, more ...string) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "README.md"))
+	text, err := os.ReadFile(filepath.Join("..", "docs", "peers.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := regexp.MustCompile(`(?m)^    hubbub (token create echo .*) > echo.token$`).FindSubmatch(text)
 	if m == nil {
-		t.Fatal("the README does not say how a peer gets a token")
+		t.Fatal("docs/peers.md does not say how a peer gets a token")
 	}
 	return append(strings.Fields(strings.ReplaceAll(string(m[1]), "'", "")), more...)
 }
@@ -133,24 +140,8 @@ func runPeer(t *testing.T, command []string, sign string) *process {
 // checkEcho sends messages to agent:echo, whose bus has the data folder, and reads the answers.
 func checkEcho(t *testing.T, bus, data string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience+patience)
-	defer cancel()
-	hubbub := func(args ...string) *exec.Cmd {
-		cmd := exec.CommandContext(ctx, built(t, "hubbub"), append(args, "--bus", bus, "--data", data)...)
-		cmd.WaitDelay = time.Second
-		return cmd
-	}
-	// A peer that has said who it is may not have subscribed yet.
-	subscribed := regexp.MustCompile(`(?m)^agent:echo .* agent:echo$`)
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for out, err := hubbub("peers").Output(); err != nil || !subscribed.Match(out); out, err = hubbub("peers").Output() {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			t.Fatalf("agent:echo never subscribed: %v\n%s", err, out)
-		}
-	}
+	awaitEcho(t, bus, data)
+	hubbub := echoCommand(t, bus, data)
 	watch := &process{t: t, name: "hubbub sub", cmd: hubbub("sub", "cli:pub-*", "-n", "1", "--json"), sign: regexp.MustCompile(`watching cli:pub-`)}
 	var seen strings.Builder
 	watch.cmd.Stdout, watch.cmd.Stderr = &seen, watch
@@ -168,7 +159,43 @@ func checkEcho(t *testing.T, bus, data string) {
 			t.Errorf("the answer lacks %s: %s", want, seen.String())
 		}
 	}
-	if out, err := hubbub("chat", "agent:echo", "--wait", "20s", "hello").CombinedOutput(); err != nil || string(out) != "hello\n" {
+	checkChat(t, bus, data)
+}
+
+// echoCommand returns a function that makes commands for the bus of agent:echo.
+func echoCommand(t *testing.T, bus, data string) func(args ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(t.Context(), patience+patience)
+	t.Cleanup(cancel)
+	return func(args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, built(t, "hubbub"), append(args, "--bus", bus, "--data", data)...)
+		cmd.WaitDelay = time.Second
+		return cmd
+	}
+}
+
+// awaitEcho waits until agent:echo has subscribed.
+func awaitEcho(t *testing.T, bus, data string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience+patience)
+	defer cancel()
+	hubbub := echoCommand(t, bus, data)
+	// A peer that has said who it is may not have subscribed yet.
+	subscribed := regexp.MustCompile(`(?m)^agent:echo .* agent:echo$`)
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for out, err := hubbub("peers").Output(); err != nil || !subscribed.Match(out); out, err = hubbub("peers").Output() {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Fatalf("agent:echo never subscribed: %v\n%s", err, out)
+		}
+	}
+}
+
+// checkChat talks to agent:echo as a person does.
+func checkChat(t *testing.T, bus, data string) {
+	t.Helper()
+	if out, err := echoCommand(t, bus, data)("chat", "agent:echo", "--wait", "20s", "hello").CombinedOutput(); err != nil || string(out) != "hello\n" {
 		t.Errorf("chat: %v: %s", err, out)
 	}
 }

@@ -47,15 +47,15 @@ func TestSampleSettings(t *testing.T) {
 	}
 }
 
-// TestReadmeFlags checks the table of programs in the README.
-func TestReadmeFlags(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "README.md"))
+// TestProgramTable_NamesFlags checks the table of programs in docs/operating.md.
+func TestProgramTable_NamesFlags(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "docs", "operating.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	rows := regexp.MustCompile("(?m)^\\| `(hubbub[a-z-]*)` \\|(.*)$").FindAllStringSubmatch(string(text), -1)
 	if len(rows) != 7 {
-		t.Errorf("the README's table has %d programs", len(rows))
+		t.Errorf("the table has %d programs", len(rows))
 	}
 	for _, row := range rows {
 		help := helpOf(t, row[1])
@@ -69,7 +69,7 @@ func TestReadmeFlags(t *testing.T) {
 		}
 		commands := regexp.MustCompile("`(up [a-z ]+)`").FindStringSubmatch(row[2])
 		if commands == nil {
-			t.Fatal("the README does not list the commands")
+			t.Fatal("the table does not list the commands")
 		}
 		for name := range strings.FieldsSeq(commands[1]) {
 			if !regexp.MustCompile(`(?m)^  ` + name + ` `).MatchString(help) {

@@ -20,7 +20,7 @@ import (
 // A limit is a bound of the bus, and where it is told, seen and tested.
 type limit struct {
 	flag    string   // empty where the bound is fixed
-	readme  string   // its words in the README's section Limits, beside its flag
+	text    string   // the words of docs/limits.md, for a bound without a flag
 	metric  string   // its label of hubbub_limit
 	used    bool     // hubbub_limit_used says how near it is
 	reached string   // the series that counts, or shows, that it was reached; empty for a fixed one
@@ -31,71 +31,71 @@ const reachedTotal = `hubbub_limit_reached_total{limit="`
 
 // limits are all of them. See the tests for what happens at each.
 var limits = []limit{
-	{"max-frame", "frames 1 MiB", "max_frame_bytes", false, reachedTotal + `max_frame"}`,
+	{"max-frame", "", "max_frame_bytes", false, reachedTotal + `max_frame"}`,
 		[]string{"TestFrameAtTheLimitAndOnePast", "TestAMessageAtTheBusesLimitAndOnePast", "TestACallAtTheOtherSidesLimitAndOnePast"}},
-	{"peer-window", "256 unanswered", "peer_window", true, "hubbub_deliveries_queued", []string{"TestWindowAndQueueAtTheLimitAndOnePast"}},
-	{"peer-queue", "1,024 waiting", "peer_queue", true, reachedTotal + `peer_queue"}`, []string{"TestWindowAndQueueAtTheLimitAndOnePast"}},
-	{"peer-queue-bytes", "64 MiB", "peer_queue_bytes", true, reachedTotal + `peer_queue"}`, []string{"TestQueueBytesAtTheLimitAndOnePast"}},
-	{"peer-buffer", "8 MiB", "peer_buffer_bytes", true, "hubbub_deliveries_queued", []string{"TestPeerBufferAtTheLimitAndOnePast"}},
-	{"slow-bytes", "128 MiB for all slow peers together", "slow_bytes", true, reachedTotal + `slow_bytes"}`, []string{"TestSlowBytesAtTheLimitAndOnePast"}},
-	{"write-timeout", "10 s for a peer that reads nothing", "write_timeout_seconds", false, reachedTotal + `write_timeout"}`,
+	{"peer-window", "", "peer_window", true, "hubbub_deliveries_queued", []string{"TestWindowAndQueueAtTheLimitAndOnePast"}},
+	{"peer-queue", "", "peer_queue", true, reachedTotal + `peer_queue"}`, []string{"TestWindowAndQueueAtTheLimitAndOnePast"}},
+	{"peer-queue-bytes", "", "peer_queue_bytes", true, reachedTotal + `peer_queue"}`, []string{"TestQueueBytesAtTheLimitAndOnePast"}},
+	{"peer-buffer", "", "peer_buffer_bytes", true, "hubbub_deliveries_queued", []string{"TestPeerBufferAtTheLimitAndOnePast"}},
+	{"slow-bytes", "", "slow_bytes", true, reachedTotal + `slow_bytes"}`, []string{"TestSlowBytesAtTheLimitAndOnePast"}},
+	{"write-timeout", "", "write_timeout_seconds", false, reachedTotal + `write_timeout"}`,
 		[]string{"TestASideThatReadsSlowlyIsNotASlowConsumer", "TestSlowConsumer", "TestPeerThatNeverReads"}},
-	{"delivery-timeout", "30 s for an answer", "delivery_timeout_seconds", false, `hubbub_deliveries_total{outcome="timeout"}`,
+	{"delivery-timeout", "", "delivery_timeout_seconds", false, `hubbub_deliveries_total{outcome="timeout"}`,
 		[]string{"TestAnswersWithinTheirTimeCount", "TestDeliveryTimeoutCountsQueueTime"}},
-	{"initialize-timeout", "5 s to initialize", "initialize_timeout_seconds", false, reachedTotal + `initialize_timeout"}`,
+	{"initialize-timeout", "", "initialize_timeout_seconds", false, reachedTotal + `initialize_timeout"}`,
 		[]string{"TestAnswersWithinTheirTimeCount", "TestInitializeTimeout"}},
-	{"ping-interval", "20 s between pings, of which one may be missed", "ping_interval_seconds", false, reachedTotal + `ping"}`,
+	{"ping-interval", "", "ping_interval_seconds", false, reachedTotal + `ping"}`,
 		[]string{"TestPingsAtTheLimitAndOnePast", "TestSilentSocketIsPinged"}},
-	{"max-subscriptions", "1,024 subscriptions", "max_subscriptions", true, reachedTotal + `max_subscriptions"}`,
+	{"max-subscriptions", "", "max_subscriptions", true, reachedTotal + `max_subscriptions"}`,
 		[]string{"TestSubscriptionsAtTheLimitAndOnePast"}},
-	{"max-sessions", "100,000 connections", "max_sessions", true, reachedTotal + `max_sessions"}`,
+	{"max-sessions", "", "max_sessions", true, reachedTotal + `max_sessions"}`,
 		[]string{"TestSessionsAtTheLimitAndOnePast", "TestASlowPeersLastWordsCountAsASession"}},
-	{"credential-sessions", "1,000 connections", "credential_sessions", true, reachedTotal + `credential_sessions"}`,
+	{"credential-sessions", "", "credential_sessions", true, reachedTotal + `credential_sessions"}`,
 		[]string{"TestSessionsOfACredentialAtTheLimitAndOnePast"}},
-	{"credential-subscriptions", "10,000 subscriptions", "credential_subscriptions", true, reachedTotal + `credential_subscriptions"}`,
+	{"credential-subscriptions", "", "credential_subscriptions", true, reachedTotal + `credential_subscriptions"}`,
 		[]string{"TestSubscriptionsOfACredentialAtTheLimitAndOnePast"}},
-	{"credential-messages", "20,000 messages", "credential_messages", true, reachedTotal + `credential_messages"}`,
+	{"credential-messages", "", "credential_messages", true, reachedTotal + `credential_messages"}`,
 		[]string{"TestMessagesOfACredentialAtTheLimitAndOnePast"}},
-	{"credential-bytes", "64 MiB a second", "credential_bytes", true, reachedTotal + `credential_bytes"}`,
+	{"credential-bytes", "", "credential_bytes", true, reachedTotal + `credential_bytes"}`,
 		[]string{"TestBytesOfACredentialAtTheLimitAndOnePast"}},
-	{"credential-log-bytes", "10 GiB a day", "credential_log_bytes", true, reachedTotal + `credential_log_bytes"}`,
+	{"credential-log-bytes", "", "credential_log_bytes", true, reachedTotal + `credential_log_bytes"}`,
 		[]string{"TestLogBytesOfACredentialAtTheLimitAndOnePast"}},
-	{"activity-queue", "65,536 rows", "activity_queue_rows", true, "hubbub_activity_rows_lost_total",
+	{"activity-queue", "", "activity_queue_rows", true, "hubbub_activity_rows_lost_total",
 		[]string{"TestNobodyWaitsForAStalledWriter", "TestPublishersAreHeldToTheSpeedOfTheWriter"}},
-	{"activity-queue-bytes", "64 MiB that wait", "activity_queue_bytes", true, "hubbub_activity_rows_lost_total",
+	{"activity-queue-bytes", "", "activity_queue_bytes", true, "hubbub_activity_rows_lost_total",
 		[]string{"TestTheQueueIsBoundedInBytes"}},
-	{"activity-hold", "5 s for a commit", "activity_hold_seconds", false, "hubbub_activity_rows_lost_total",
+	{"activity-hold", "", "activity_hold_seconds", false, "hubbub_activity_rows_lost_total",
 		[]string{"TestASlowCommitLosesNothing", "TestNobodyWaitsForAStalledWriter"}},
-	{"activity-wal", "4 GiB of its write-ahead file", "activity_wal_bytes", true, "hubbub_activity_stalled",
+	{"activity-wal", "", "activity_wal_bytes", true, "hubbub_activity_stalled",
 		[]string{"TestAReaderThatStaysCannotGrowTheWALWithoutBound"}},
-	{"activity-segment-rows", "1,000,000 rows", "activity_segment_rows", false, "hubbub_activity_rows_written_total", []string{"TestSegmentsMeet"}},
-	{"activity-segment-bytes", "256 MiB or 7 days", "activity_segment_bytes", false, "hubbub_activity_rows_written_total", []string{"TestASegmentEndsByItsBytesAndItsAge"}},
-	{"activity-segment-age", "256 MiB or 7 days", "activity_segment_age_seconds", false, "hubbub_activity_rows_written_total", []string{"TestASegmentEndsByItsBytesAndItsAge"}},
-	{"", "topics, identities and message ids 256 bytes without control characters", "topic_bytes", false, "", []string{"TestScanSend"}},
-	{"", "topics, identities and message ids 256 bytes without control characters", "client_id_bytes", false, "", []string{"TestScanInitialize", "TestScanSend"}},
-	{"", "topics, identities and message ids 256 bytes without control characters", "message_id_bytes", false, "", []string{"TestScanSend"}},
+	{"activity-segment-rows", "", "activity_segment_rows", false, "hubbub_activity_rows_written_total", []string{"TestSegmentsMeet"}},
+	{"activity-segment-bytes", "", "activity_segment_bytes", false, "hubbub_activity_rows_written_total", []string{"TestASegmentEndsByItsBytesAndItsAge"}},
+	{"activity-segment-age", "", "activity_segment_age_seconds", false, "hubbub_activity_rows_written_total", []string{"TestASegmentEndsByItsBytesAndItsAge"}},
+	{"", "topics, identities and message ids have at most 256 bytes", "topic_bytes", false, "", []string{"TestScanSend"}},
+	{"", "topics, identities and message ids have at most 256 bytes", "client_id_bytes", false, "", []string{"TestScanInitialize", "TestScanSend"}},
+	{"", "topics, identities and message ids have at most 256 bytes", "message_id_bytes", false, "", []string{"TestScanSend"}},
 	{"", "patterns 128 bytes", "pattern_bytes", false, "", []string{"TestScanSubscribe"}},
 	{"", "8 stars", "pattern_stars", false, "", []string{"TestScanSubscribe"}},
-	{"", "JSON 64 levels", "json_depth", false, "", []string{"TestDepthAtTheLimitAndOnePast"}},
+	{"", "JSON 64 levels of nesting", "json_depth", false, "", []string{"TestDepthAtTheLimitAndOnePast"}},
 }
 
-// TestEveryLimitIsToldSeenAndTested fails when a bound of the bus has no line in
-// the README and in `hubbub help limits`, no metric with its default, or no test,
-// and when a flag with a number or a duration is no bound of the table.
-func TestEveryLimitIsToldSeenAndTested(t *testing.T) {
+// TestEveryLimit_IsDocumentedMeasuredAndTested fails when a bound of the bus has no line
+// in docs/limits.md, no metric with its default, or no test, and when a flag with a
+// number or a duration is missing from the table.
+func TestEveryLimit_IsDocumentedMeasuredAndTested(t *testing.T) {
 	var s settings
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.flags(flags)
-	metrics, readme, help, tests := scrape(t, &s), limitsOfTheREADME(t), squeeze(read(t, "../hubbub/help/limits.txt")), testNames(t)
+	metrics, page, tests := scrape(t, &s), squeeze(read(t, "../../docs/limits.md")), testNames(t)
 	told := map[string]bool{}
 	for _, l := range limits {
 		name := l.metric
 		if l.flag != "" {
 			name, told[l.flag] = "--"+l.flag, true
-			l.check(t, flags.Lookup(l.flag), metrics, readme, help)
+			l.check(t, flags.Lookup(l.flag), metrics, page)
 		}
-		if !strings.Contains(readme, l.readme) {
-			t.Errorf("%s: the README's section Limits does not say %q", name, l.readme)
+		if !strings.Contains(page, l.text) {
+			t.Errorf("%s: docs/limits.md does not say %q", name, l.text)
 		}
 		if _, ok := metrics[`hubbub_limit{limit="`+l.metric+`"}`]; !ok {
 			t.Errorf("%s: /metrics has no hubbub_limit with the label %s", name, l.metric)
@@ -117,7 +117,7 @@ func TestEveryLimitIsToldSeenAndTested(t *testing.T) {
 }
 
 // check looks for a flag of the bus in what people read.
-func (l *limit) check(t *testing.T, f *pflag.Flag, metrics map[string]float64, readme, help string) {
+func (l *limit) check(t *testing.T, f *pflag.Flag, metrics map[string]float64, page string) {
 	t.Helper()
 	if f == nil {
 		t.Errorf("--%s is no flag", l.flag)
@@ -132,11 +132,8 @@ func (l *limit) check(t *testing.T, f *pflag.Flag, metrics map[string]float64, r
 	if _, ok := metrics[l.reached]; !ok {
 		t.Errorf("--%s: /metrics has no %s", l.flag, l.reached)
 	}
-	if !strings.Contains(readme, "`--"+l.flag+"`") {
-		t.Errorf("--%s is not in the README's section Limits", l.flag)
-	}
-	if want := "--" + l.flag + " " + f.DefValue + " "; !strings.Contains(help, want) {
-		t.Errorf("help limits does not say %q", want)
+	if want := "`--" + l.flag + " " + f.DefValue + "`"; !strings.Contains(page, want) {
+		t.Errorf("docs/limits.md does not say %s", want)
 	}
 }
 
@@ -167,16 +164,6 @@ func scrape(t *testing.T, s *settings) map[string]float64 {
 		}
 	}
 	return series
-}
-
-func limitsOfTheREADME(t *testing.T) string {
-	t.Helper()
-	_, section, _ := strings.Cut(read(t, "../../README.md"), "\n## Limits\n")
-	section, _, ok := strings.Cut(section, "\n## ")
-	if !ok {
-		t.Fatal("the README has no section Limits")
-	}
-	return squeeze(section)
 }
 
 // squeeze makes a text one line.

@@ -11,9 +11,9 @@ import (
 
 func TestTopicsFitATerminal(t *testing.T) {
 	for _, topic := range topics() {
-		for line := range strings.Lines(topic.text) {
-			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 {
-				t.Errorf("%s has a line of %d characters: %s", topic.name, n, line)
+		for line := range strings.Lines(topic.Text) {
+			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 && !strings.HasPrefix(line, "    ") {
+				t.Errorf("%s has a line of %d characters: %s", topic.Name, n, line)
 			}
 		}
 	}

@@ -4,13 +4,10 @@ package main
 
 import (
 	"context"
-	"embed"
 	"os"
 	"runtime"
-	"strings"
 
 	"hubbub/cmd/internal/program"
-	"hubbub/protocol/collab"
 
 	"github.com/spf13/cobra"
 )
@@ -74,52 +71,5 @@ func newVersion() *cobra.Command {
 			all := map[string]string{"version": program.Version(), "revision": program.Revision(), "go": runtime.Version()}
 			return printLine(cmd, all, "%s", program.VersionLine("hubbub"))
 		},
-	}
-}
-
-//go:embed help/*.txt
-var helpTexts embed.FS
-
-// A topic is a text of `hubbub help NAME`.
-type topic struct {
-	name, short string
-	text        string
-}
-
-// topics returns the texts, in the order in which help lists them.
-func topics() []topic {
-	list := []topic{
-		{name: "protocol", short: "How to write a peer, in any language"},
-		{name: "operating", short: "Backup, retention, upgrades, credentials, and metrics"},
-		{name: "security", short: "Who is trusted with what, and what is not defended against"},
-		{name: "limits", short: "Every bound, and what happens when it is reached"},
-		{name: "broker", short: "How to give out work and be woken, in any language", text: "\n\n" + collab.Manual()},
-		{name: "attention", short: "How agents decide what is theirs to answer"},
-		{name: "chorus", short: "Agents and channels over HTTP"},
-	}
-	for i := range list {
-		text, err := helpTexts.ReadFile("help/" + list[i].name + ".txt")
-		if err != nil {
-			panic(err) // the file is embedded, and a test reads all
-		}
-		list[i].text = strings.TrimRight(string(text), "\n") + list[i].text
-	}
-	return list
-}
-
-// addTopics adds the texts to `hubbub help`. If a command has the name of a topic, the
-// topic's text is added to the command's own.
-func addTopics(root *cobra.Command) {
-	for _, t := range topics() {
-		own := true
-		for _, c := range root.Commands() {
-			if c.Name() == t.name {
-				c.Long = strings.TrimSpace(c.Long) + "\n\n" + t.text
-				own = false
-			}
-		}
-		if own {
-			root.AddCommand(&cobra.Command{Use: t.name, Short: t.short, Long: t.text})
-		}
 	}
 }

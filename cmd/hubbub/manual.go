@@ -83,8 +83,8 @@ func writeManual(cmd *cobra.Command, args []string) error {
 		pages = append(pages, reference.ProgramPage(program.Version(), d))
 	}
 	for _, t := range topics() {
-		short := strings.ToLower(t.short[:1]) + t.short[1:]
-		pages = append(pages, reference.Page{Name: "hubbub-" + t.name, Section: "7", Version: program.Version(), Short: short, Text: t.text})
+		short := strings.ToLower(t.Summary[:1]) + t.Summary[1:]
+		pages = append(pages, reference.Page{Name: "hubbub-" + t.Name, Section: "7", Version: program.Version(), Short: short, Text: t.Text})
 	}
 	for _, p := range pages {
 		text, err := p.Roff()

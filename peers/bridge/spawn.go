@@ -53,8 +53,8 @@ func (s *Router) resume(tx *store.Tx) {
 		key  string
 	}
 	for _, d := range store.All(tx, func(d *due) []any { return []any{&d.chat, &d.key} }, `SELECT chat, request FROM surface_chats WHERE surface = ?1 AND state = 'asking' UNION ALL
-		SELECT e.chat, min(e.event) FROM surface_events e JOIN surface_agents a ON a.router = e.surface AND a.chat = e.chat
-		WHERE e.router = ?1 AND e.agents = '' GROUP BY e.chat`, s.opts.Name) {
+		SELECT e.chat, min(e.event) FROM surface_events e JOIN surface_agents a ON a.surface = e.surface AND a.chat = e.chat
+		WHERE e.surface = ?1 AND e.agents = '' GROUP BY e.chat`, s.opts.Name) {
 		s.takeStep(tx, d.chat, d.key)
 	}
 }

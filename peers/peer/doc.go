@@ -37,7 +37,7 @@
 //     ErrInterrupted: the message may or may not have been delivered. Send it
 //     again with the same MessageID if the receivers detect doubles. A bus keeps no
 //     messages: what was sent while a peer was away is not delivered later.
-//   - Outcomes: what Send returns says what to do (README, "What a sender should do"). A
+//   - Outcomes: what Send returns says what to do (docs/sending.md). A
 //     failure that is rejected is final. One that is overflow, rate, or offline or timeout
 //     without Written was never sent to that peer: sending it again doubles nothing. With
 //     Written, or error, the peer may have it, or a part: send it again with the same

@@ -3,6 +3,7 @@ package laws
 import (
 	"go/ast"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -21,7 +22,7 @@ var nameInFile = regexp.MustCompile("`([A-Za-z0-9_.()*]+)`\\s+in\\s+`([a-z0-9_/]
 // a declaration that is not in its file.
 func TestDocumentsNameRealFiles(t *testing.T) {
 	declared := declarations(t)
-	for _, doc := range []string{"README.md", "ARCHITECTURE.md", "CHANGELOG.md", "SPEED.md"} {
+	for _, doc := range documents(t) {
 		raw, err := os.ReadFile(doc)
 		if err != nil {
 			t.Error(err)
@@ -39,9 +40,34 @@ func TestDocumentsNameRealFiles(t *testing.T) {
 				t.Errorf("%s names %s in %s, which declares no such thing", doc, m[2], m[1])
 			}
 		}
-		if doc == "ARCHITECTURE.md" && len(found) < 40 {
+		if doc == "docs/architecture.md" && len(found) < 40 {
 			t.Errorf("only %d files found in %s", len(found), doc)
 		}
+	}
+}
+
+// documents returns the paths of all documents that name files.
+func documents(t *testing.T) []string {
+	t.Helper()
+	list := []string{"README.md", "CHANGELOG.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/decisions/*.md"} {
+		pages, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, pages...)
+	}
+	return list
+}
+
+// TestReadme_FitsThreeScreens keeps the README short.
+func TestReadme_FitsThreeScreens(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(string(text), "\n"); lines > 150 {
+		t.Errorf("README.md has %d lines; at most 150", lines)
 	}
 }
 
@@ -112,7 +138,7 @@ func TestDeclarationsAreFound(t *testing.T) {
 // namedTest is a test as a document names it.
 var namedTest = regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
 
-// TestPromisesHaveTheirTests fails when the README or the table of the drafts' sentences names a
+// TestPromisesHaveTheirTests fails when the guarantees or the table of the drafts' sentences names a
 // test that is gone.
 func TestPromisesHaveTheirTests(t *testing.T) {
 	tests := map[string]bool{}
@@ -124,7 +150,7 @@ func TestPromisesHaveTheirTests(t *testing.T) {
 			tests[m[1]] = true
 		}
 	}
-	for doc, from := range map[string]string{"README.md": "## What is promised", "peers/attention/testdata/sentences.md": "# "} {
+	for doc, from := range map[string]string{"docs/guarantees.md": "# Guarantees", "peers/attention/testdata/sentences.md": "# "} {
 		text, err := os.ReadFile(doc)
 		if err != nil {
 			t.Fatal(err)

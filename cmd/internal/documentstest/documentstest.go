@@ -31,8 +31,8 @@ var (
 	programWord  = regexp.MustCompile(`^(?:bin/)?hubbub(?:-[a-z]+)?$`)
 )
 
-// Find returns the commands of a document. Only Markdown and the topics of help,
-// whose names have no extension, show them as indented lines.
+// Find returns the commands of a document. Only Markdown, and a file
+// without an extension, shows them as indented lines.
 func Find(where, text string) []*Command {
 	text = codeBlock.ReplaceAllStringFunc(text, func(block string) string { return strings.Repeat("\n", len(block)) })
 	found := map[int]*Command{} // by place

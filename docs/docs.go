@@ -1,0 +1,52 @@
+// Package docs embeds the pages of the documentation.
+//
+// Each page is a Markdown file in this folder. `hubbub help TOPIC` prints it,
+// so every text exists once.
+package docs
+
+import (
+	"embed"
+	"strings"
+)
+
+//go:embed *.md
+var pages embed.FS
+
+// A Topic is a page that `hubbub help NAME` prints.
+type Topic struct {
+	Name    string // the file without its extension
+	Summary string // one line for the list of topics
+	Text    string // Markdown, at most 80 columns wide outside of tables and code
+}
+
+// summaries lists the topics in the order in which `hubbub help` lists them.
+var summaries = []Topic{
+	{Name: "guarantees", Summary: "What Hubbub promises, and the tests that keep it true"},
+	{Name: "limits", Summary: "Every bound, and what happens when it is reached"},
+	{Name: "compatibility", Summary: "The programs, models and platforms that were tested"},
+	{Name: "protocol", Summary: "The wire protocol, for authors of peers"},
+	{Name: "peers", Summary: "How to write a peer in Go, JavaScript or Python"},
+	{Name: "sending", Summary: "What a sender should do after each outcome"},
+	{Name: "models", Summary: "How to give agents a model or a coding agent"},
+	{Name: "attention", Summary: "How agents decide which messages to answer"},
+	{Name: "broker", Summary: "How to delegate work and be woken, in any language"},
+	{Name: "chorus", Summary: "Agents, channels and webhooks over HTTP, and A2A"},
+	{Name: "operating", Summary: "Install, observe, back up, upgrade and repair"},
+	{Name: "security", Summary: "Who is trusted with what, and what is not defended"},
+	{Name: "architecture", Summary: "How the code is organized, and two journeys through it"},
+	{Name: "performance", Summary: "What messages cost, beside other systems"},
+}
+
+// Topics returns every page in the order in which `hubbub help` lists them.
+func Topics() []Topic {
+	list := make([]Topic, len(summaries))
+	for i, t := range summaries {
+		text, err := pages.ReadFile(t.Name + ".md")
+		if err != nil {
+			panic(err) // every listed page is embedded, which a test checks
+		}
+		t.Text = strings.TrimRight(string(text), "\n")
+		list[i] = t
+	}
+	return list
+}
