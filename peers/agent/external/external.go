@@ -73,16 +73,16 @@ func (x *Agent) Run(ctx context.Context) error { return errors.Join(x.agent.Run(
 // Tools returns the MCP endpoint of the chat tools as the turns of one chat have
 // them, for whoever was given the words of one of them.
 func (x *Agent) Tools(chat, turn, revision string) http.Handler {
-	return mcptools.NewHandler(func(*http.Request) harness.Tools { return given{x.agent.ToolsFor(chat), turn, revision} }, x.server)
+	return mcptools.NewHandler(func(*http.Request) harness.Tools { return turnTools{x.agent.ToolsFor(chat), turn, revision} }, x.server)
 }
 
-// given are the tools of who was given a turn.
-type given struct {
+// turnTools are the tools of who was given a turn.
+type turnTools struct {
 	harness.Tools
 	turn, revision string
 }
 
 // Call runs one tool.
-func (g given) Call(ctx context.Context, name string, arguments json.RawMessage) harness.Result {
+func (g turnTools) Call(ctx context.Context, name string, arguments json.RawMessage) harness.Result {
 	return g.Tools.Call(harness.WithRevision(ctx, g.turn, g.revision), name, arguments)
 }

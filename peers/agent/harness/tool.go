@@ -120,9 +120,11 @@ func (r Result) Text() string {
 
 // IsToolName reports whether what a program calls a tool is the tool of that name: programs
 // write other characters for its dot, and put the name of its server before it.
-func IsToolName(said, name string) bool { return strings.Contains(plainName(said), plainName(name)) }
+func IsToolName(said, name string) bool {
+	return strings.Contains(normalizeToolName(said), normalizeToolName(name))
+}
 
-func plainName(name string) string {
+func normalizeToolName(name string) string {
 	return strings.Map(func(c rune) rune {
 		if 'a' <= c && c <= 'z' || '0' <= c && c <= '9' {
 			return c

@@ -51,26 +51,26 @@ func (o *Options) withDefaults() Options {
 // A Harness drives one agent elsewhere.
 type Harness struct {
 	harness.Synchronous
-	url    string
-	opts   Options
-	client *http.Client
-	life   *subprocess.Supervisor[agent]
-	talks  *harness.Recent[string, talk] // by Turn.Memory
+	url           string
+	opts          Options
+	client        *http.Client
+	supervisor    *subprocess.Supervisor[remoteAgent]
+	conversations *harness.Recent[string, conversation] // by Turn.Memory
 }
 
 var _ harness.Harness = (*Harness)(nil)
 
-// maxTalks bounds the conversations whose context is remembered.
-const maxTalks = 1024
+// maxConversations bounds the conversations whose context is remembered.
+const maxConversations = 1024
 
-// A talk is what the agent elsewhere calls a conversation.
-type talk struct {
+// A conversation is what the agent elsewhere calls a conversation.
+type conversation struct {
 	context string
 	task    sdk.TaskID // that asked for more and waits
 }
 
-// An agent is the agent elsewhere, as its card was when it came.
-type agent struct {
+// An remoteAgent is the agent elsewhere, as its card was when it came.
+type remoteAgent struct {
 	client  *a2aclient.Client
 	images  bool
 	streams bool
@@ -79,10 +79,10 @@ type agent struct {
 
 // New makes a harness of the agent whose card is below address. It starts nothing.
 func New(address string, opts *Options) *Harness {
-	h := &Harness{url: address, opts: opts.withDefaults(), life: subprocess.NewSupervisor[agent](), talks: harness.NewRecent[string, talk](maxTalks)}
-	d := &door{out: h.opts.Transport, token: h.opts.Token}
+	h := &Harness{url: address, opts: opts.withDefaults(), supervisor: subprocess.NewSupervisor[remoteAgent](), conversations: harness.NewRecent[string, conversation](maxConversations)}
+	d := &transport{next: h.opts.Transport, token: h.opts.Token}
 	if home, err := url.Parse(address); err == nil {
-		d.home = placeOf(home)
+		d.origin = originOf(home)
 	}
 	h.client = &http.Client{
 		Transport:     d,
@@ -95,30 +95,30 @@ func New(address string, opts *Options) *Harness {
 // (nil) or the agent can never be spoken with (an error that wraps harness.ErrPermanent).
 func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	h.Attach(host)
-	return h.life.Run(ctx, h.opts.Backoff, h.opts.Log, h.serve)
+	return h.supervisor.Run(ctx, h.opts.Backoff, h.opts.Log, h.serve)
 }
 
 // serve asks for the card, and waits until the agent is lost.
 func (h *Harness) serve(ctx context.Context) error {
-	a, err := h.meet(quiet(ctx))
+	a, err := h.connect(withoutLogs(ctx))
 	if err != nil {
-		return h.words(err)
+		return h.describeError(err)
 	}
-	h.life.SetCurrent(a)
+	h.supervisor.SetCurrent(a)
 	select {
 	case err := <-a.lost:
-		return h.words(err)
+		return h.describeError(err)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// quiet keeps the library from logging: it would log what was said.
-func quiet(ctx context.Context) context.Context {
+// withoutLogs keeps the library from logging: it would log what was said.
+func withoutLogs(ctx context.Context) context.Context {
 	return sdklog.AttachLogger(ctx, slog.New(slog.DiscardHandler))
 }
 
-func (h *Harness) meet(ctx context.Context) (*agent, error) {
+func (h *Harness) connect(ctx context.Context) (*remoteAgent, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.opts.InitTimeout, fmt.Errorf("its card did not come in %s", h.opts.InitTimeout))
 	defer cancel()
 	card, err := agentcard.NewResolver(h.client).Resolve(ctx, h.url)
@@ -134,13 +134,13 @@ func (h *Harness) meet(ctx context.Context) (*agent, error) {
 		return nil, fmt.Errorf("%w: its card names no address for A2A 1.0 by JSON-RPC or HTTP+JSON (%w)", harness.ErrPermanent, err)
 	}
 	sees := slices.ContainsFunc(card.DefaultInputModes, func(mode string) bool { return strings.HasPrefix(mode, "image/") })
-	return &agent{client: client, images: sees, streams: card.Capabilities.Streaming, lost: make(chan error, 1)}, nil
+	return &remoteAgent{client: client, images: sees, streams: card.Capabilities.Streaming, lost: make(chan error, 1)}, nil
 }
 
 // Capabilities waits until the card has come. Knocks and digests reach the model of no agent
 // that has no tools.
 func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error) {
-	a, err := h.life.Await(ctx)
+	a, err := h.supervisor.Await(ctx)
 	if err != nil {
 		return harness.Capabilities{}, err
 	}
@@ -151,7 +151,7 @@ func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error
 
 // Turn sends the event, and waits until its task has ended. It uses no tools.
 func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
-	a, err := h.life.Await(ctx)
+	a, err := h.supervisor.Await(ctx)
 	if err != nil {
 		return harness.Outcome{State: harness.Finished, Attempt: t.Attempt}, err
 	}
@@ -162,8 +162,8 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (h
 	outcome.Usage = harness.Usage{Model: "a2a", Iterations: 1}
 	x := &exchange{h: h, a: a, turn: t}
 	for anew := true; anew; {
-		anew = x.run(quiet(ctx))
+		anew = x.run(withoutLogs(ctx))
 	}
 	outcome.FinalText = strings.TrimSpace(x.answer())
-	return outcome, x.verdict(ctx)
+	return outcome, x.result(ctx)
 }

@@ -19,16 +19,16 @@ import (
 // An exchange is one turn: a message, and what comes of it. One goroutine uses it, but for begun.
 type exchange struct {
 	h    *Harness
-	a    *agent
+	a    *remoteAgent
 	turn *harness.Turn
 
-	begun   atomic.Bool // the task has an id
-	task    sdk.TaskInfo
-	state   sdk.TaskState
-	message *sdk.Message    // the answer, if it is no task
-	status  *sdk.Message    // of the task
-	pieces  []*sdk.Artifact // of the task, in the order in which they came
-	err     error
+	started   atomic.Bool // the task has an id
+	task      sdk.TaskInfo
+	state     sdk.TaskState
+	message   *sdk.Message    // the answer, if it is no task
+	status    *sdk.Message    // of the task
+	artifacts []*sdk.Artifact // of the task, in the order in which they came
+	err       error
 }
 
 // run sends the message and takes what comes. It reports whether the message has to be sent
@@ -36,12 +36,12 @@ type exchange struct {
 func (x *exchange) run(ctx context.Context) (anew bool) {
 	x.err = nil
 	key := x.turn.ConversationKey()
-	past, known := x.h.talks.Get(key)
-	request := &sdk.SendMessageRequest{Message: x.said(past), Config: &sdk.SendMessageConfig{ReturnImmediately: !x.a.streams}}
+	past, known := x.h.conversations.Get(key)
+	request := &sdk.SendMessageRequest{Message: x.newMessage(past), Config: &sdk.SendMessageConfig{ReturnImmediately: !x.a.streams}}
 	hearing, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	stop := context.AfterFunc(ctx, func() {
-		if x.begun.Load() {
+		if x.started.Load() {
 			end()
 		} else {
 			time.AfterFunc(x.h.opts.CancelTimeout, end) // what has no id cannot be cancelled
@@ -53,29 +53,29 @@ func (x *exchange) run(ctx context.Context) (anew bool) {
 			x.err = err
 			break
 		}
-		x.take(event)
-		if x.begun.Store(x.task.TaskID != ""); x.over() || x.begun.Load() && ctx.Err() != nil {
+		x.handleEvent(event)
+		if x.started.Store(x.task.TaskID != ""); x.finished() || x.started.Load() && ctx.Err() != nil {
 			break
 		}
 	}
-	if known && ctx.Err() == nil && x.forgotten() {
-		x.h.talks.Take(key)
+	if known && ctx.Err() == nil && x.contextUnknown() {
+		x.h.conversations.Take(key)
 		return true
 	}
-	if x.task.TaskID != "" && !x.over() {
-		x.follow(ctx)
+	if x.task.TaskID != "" && !x.finished() {
+		x.poll(ctx)
 	}
-	if next := (talk{context: x.task.ContextID}); x.over() && next.context != "" {
+	if next := (conversation{context: x.task.ContextID}); x.finished() && next.context != "" {
 		if x.state == sdk.TaskStateInputRequired {
 			next.task = x.task.TaskID
 		}
-		x.h.talks.Put(key, next)
+		x.h.conversations.Put(key, next)
 	}
 	return false
 }
 
-// said is the message of the turn.
-func (x *exchange) said(past talk) *sdk.Message {
+// newMessage is the message of the turn.
+func (x *exchange) newMessage(past conversation) *sdk.Message {
 	e := &x.turn.Event
 	words := e.Text()
 	if e.Conversation.Kind != "dm" {
@@ -96,8 +96,8 @@ func (x *exchange) said(past talk) *sdk.Message {
 	return m
 }
 
-// forgotten reports whether the agent elsewhere refused the message, and did not begin.
-func (x *exchange) forgotten() bool {
+// contextUnknown reports whether the agent elsewhere refused the message, and did not begin.
+func (x *exchange) contextUnknown() bool {
 	if x.task.TaskID != "" {
 		return false
 	}
@@ -109,14 +109,14 @@ func (x *exchange) forgotten() bool {
 	return false
 }
 
-// over reports whether the agent elsewhere says no more.
-func (x *exchange) over() bool {
+// finished reports whether the agent elsewhere says no more.
+func (x *exchange) finished() bool {
 	return x.message != nil || x.state.Terminal() || x.state == sdk.TaskStateInputRequired || x.state == sdk.TaskStateAuthRequired
 }
 
-// follow asks for a task until it is over, or ctx ends, and then cancels it.
-func (x *exchange) follow(ctx context.Context) {
-	for tries := 1; !x.over(); tries++ {
+// poll asks for a task until it is over, or ctx ends, and then cancels it.
+func (x *exchange) poll(ctx context.Context) {
+	for tries := 1; !x.finished(); tries++ {
 		if retry.Sleep(ctx, x.h.opts.PollBackoff.After(tries)); ctx.Err() != nil {
 			x.cancel(ctx)
 			return
@@ -124,7 +124,7 @@ func (x *exchange) follow(ctx context.Context) {
 		task, err := x.a.client.GetTask(ctx, &sdk.GetTaskRequest{ID: x.task.TaskID})
 		switch {
 		case err == nil:
-			x.take(task)
+			x.handleEvent(task)
 		case errors.Is(err, sdk.ErrTaskNotFound):
 			x.err = err
 			return
@@ -138,12 +138,12 @@ func (x *exchange) cancel(ctx context.Context) {
 	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), x.h.opts.CancelTimeout)
 	defer end()
 	if _, err := x.a.client.CancelTask(ctx, &sdk.CancelTaskRequest{ID: x.task.TaskID}); err != nil {
-		x.h.opts.Log.Info().Err(x.h.words(err)).Msg("task of an agent elsewhere not cancelled; what comes of it is not taken")
+		x.h.opts.Log.Info().Err(x.h.describeError(err)).Msg("task of an agent elsewhere not cancelled; what comes of it is not taken")
 	}
 }
 
-// take adds one thing that came.
-func (x *exchange) take(event sdk.Event) {
+// handleEvent adds one thing that came.
+func (x *exchange) handleEvent(event sdk.Event) {
 	if info := event.TaskInfo(); info.TaskID != "" || info.ContextID != "" {
 		x.task = info
 	}
@@ -152,32 +152,32 @@ func (x *exchange) take(event sdk.Event) {
 		x.message = e
 		x.report(harness.ProgressText, textOf(e.Parts))
 	case *sdk.Task:
-		x.pieces = nil
+		x.artifacts = nil
 		for _, a := range e.Artifacts {
-			x.add(a, false)
+			x.addArtifact(a, false)
 		}
-		x.take(&sdk.TaskStatusUpdateEvent{TaskID: e.ID, ContextID: e.ContextID, Status: e.Status})
+		x.handleEvent(&sdk.TaskStatusUpdateEvent{TaskID: e.ID, ContextID: e.ContextID, Status: e.Status})
 	case *sdk.TaskStatusUpdateEvent:
 		x.state, x.status = e.Status.State, e.Status.Message
-		if e.Status.Message != nil && !x.over() {
+		if e.Status.Message != nil && !x.finished() {
 			x.report(harness.ProgressStatus, textOf(e.Status.Message.Parts))
 		}
 	case *sdk.TaskArtifactUpdateEvent:
-		x.add(e.Artifact, e.Append)
+		x.addArtifact(e.Artifact, e.Append)
 	}
 }
 
-// add adds an artifact, or a piece to one.
-func (x *exchange) add(a *sdk.Artifact, more bool) {
+// addArtifact adds an artifact, or a piece to one.
+func (x *exchange) addArtifact(a *sdk.Artifact, more bool) {
 	if a == nil {
 		return
 	}
-	for i, old := range x.pieces {
+	for i, old := range x.artifacts {
 		if old.ID != a.ID {
 			continue
 		}
 		if !more {
-			x.pieces[i] = a
+			x.artifacts[i] = a
 			x.report(harness.ProgressText, "") // what came of it is void
 			x.report(harness.ProgressText, x.answer())
 			return
@@ -186,7 +186,7 @@ func (x *exchange) add(a *sdk.Artifact, more bool) {
 		x.report(harness.ProgressText, textOf(a.Parts))
 		return
 	}
-	x.pieces = append(x.pieces, a)
+	x.artifacts = append(x.artifacts, a)
 	x.report(harness.ProgressText, textOf(a.Parts))
 }
 
@@ -203,7 +203,7 @@ func (x *exchange) answer() string {
 		return textOf(x.message.Parts)
 	}
 	var all []string
-	for _, a := range x.pieces {
+	for _, a := range x.artifacts {
 		if words := strings.TrimSpace(textOf(a.Parts)); words != "" {
 			all = append(all, words)
 		}
@@ -236,10 +236,10 @@ func textOf(parts sdk.ContentParts) string {
 	return b.String()
 }
 
-// verdict says how the turn ended.
-func (x *exchange) verdict(ctx context.Context) error {
-	if x.err == nil && x.over() {
-		return x.ended()
+// result says how the turn ended.
+func (x *exchange) result(ctx context.Context) error {
+	if x.err == nil && x.finished() {
+		return x.finalError()
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -248,22 +248,22 @@ func (x *exchange) verdict(ctx context.Context) error {
 	if err == nil {
 		err = errors.New("it ended its answer without a word")
 	}
-	shown := x.h.words(err)
-	if verdict := statusVerdict(err, shown); verdict != nil {
+	shown := x.h.describeError(err)
+	if verdict := classifyStatus(err, shown); verdict != nil {
 		return verdict
 	}
 	var refusal *sdk.Error
 	switch {
 	case errors.Is(err, netguard.ErrRefused):
-		return permanent(toldMoved, fmt.Errorf("%w (its card names an address that is not public; --allow-target permits one)", shown))
+		return permanentError(userMoved, fmt.Errorf("%w (its card names an address that is not public; --allow-target permits one)", shown))
 	case errors.Is(err, sdk.ErrUnauthenticated), errors.Is(err, sdk.ErrUnauthorized):
-		return permanent(toldKey, shown)
+		return permanentError(userBadKey, shown)
 	case x.task.TaskID != "", errors.Is(err, errTooLong): // it has begun, and may have acted
 		return shown
 	case errors.Is(err, sdk.ErrInternalError), errors.Is(err, sdk.ErrServerError):
 		return fmt.Errorf("%w: %w", harness.ErrTemporary, shown)
 	case errors.As(err, &refusal):
-		return &harness.UserError{Message: toldRefused, Err: shown}
+		return &harness.UserError{Message: userRejected, Err: shown}
 	}
 	select {
 	case x.a.lost <- err: // the card is asked for anew
@@ -272,19 +272,19 @@ func (x *exchange) verdict(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", harness.ErrTemporary, shown)
 }
 
-// ended says what the state means in which the task stands. A task that failed is not tried
+// finalError says what the state means in which the task stands. A task that failed is not tried
 // again: it may have acted.
-func (x *exchange) ended() error {
+func (x *exchange) finalError() error {
 	words := x.answer()
 	switch x.state {
 	case sdk.TaskStateFailed, sdk.TaskStateCanceled:
-		return x.h.words(fmt.Errorf("its task ended as %s: %s", strings.ToLower(strings.TrimPrefix(string(x.state), "TASK_STATE_")), words))
+		return x.h.describeError(fmt.Errorf("its task ended as %s: %s", strings.ToLower(strings.TrimPrefix(string(x.state), "TASK_STATE_")), words))
 	case sdk.TaskStateRejected:
 		if words == "" {
-			return &harness.UserError{Message: toldRefused, Err: x.h.words(errors.New("it rejected the task"))}
+			return &harness.UserError{Message: userRejected, Err: x.h.describeError(errors.New("it rejected the task"))}
 		}
 	case sdk.TaskStateAuthRequired:
-		return &harness.UserError{Message: toldLogin, Err: x.h.words(errors.New("its task waits for somebody to log in there"))}
+		return &harness.UserError{Message: userLogin, Err: x.h.describeError(errors.New("its task waits for somebody to log in there"))}
 	}
 	return nil
 }

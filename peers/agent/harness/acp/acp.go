@@ -41,10 +41,10 @@ func (o *Options) withDefaults() Options {
 // A Harness drives one ACP program.
 type Harness struct {
 	harness.Synchronous
-	argv      []string
-	opts      Options
-	processes processes
-	longer    atomic.Int64 // than InitTimeout, in nanoseconds; 0 at first
+	argv            []string
+	opts            Options
+	processes       processPool
+	extendedTimeout atomic.Int64 // than InitTimeout, in nanoseconds; 0 at first
 }
 
 var _ harness.Harness = (*Harness)(nil)
@@ -52,22 +52,22 @@ var _ harness.Harness = (*Harness)(nil)
 // New makes a harness that runs the program argv. It starts nothing.
 func New(argv []string, opts *Options) *Harness {
 	h := &Harness{argv: argv, opts: opts.withDefaults()}
-	h.processes = processes{keep: h.keep, main: subprocess.NewSupervisor[program](), others: map[string]*other{}}
+	h.processes = processPool{supervise: h.supervise, main: subprocess.NewSupervisor[agentProcess](), extra: map[string]*extraProcess{}}
 	return h
 }
 
-// maxPatience bounds how long a program may take to begin, unless InitTimeout is longer.
-const maxPatience = 4 * time.Minute
+// maxInitTimeout bounds how long a program may take to begin, unless InitTimeout is longer.
+const maxInitTimeout = 4 * time.Minute
 
-// within bounds what a program does before it can take a turn. Where that was too short, as on a
+// startTimeout bounds what a program does before it can take a turn. Where that was too short, as on a
 // machine that does much else, the next attempt has twice as long: a program that is always ended
 // too early never begins. The caller ends it with cancel.
-func (h *Harness) within(ctx context.Context, late string) (bounded context.Context, cancel func()) {
-	patience := max(h.opts.InitTimeout, time.Duration(h.longer.Load()))
+func (h *Harness) startTimeout(ctx context.Context, late string) (bounded context.Context, cancel func()) {
+	patience := max(h.opts.InitTimeout, time.Duration(h.extendedTimeout.Load()))
 	bounded, end := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%s in %s", late, patience))
 	return bounded, func() {
 		if bounded.Err() != nil && ctx.Err() == nil {
-			h.longer.Store(int64(max(patience, min(2*patience, maxPatience))))
+			h.extendedTimeout.Store(int64(max(patience, min(2*patience, maxInitTimeout))))
 		}
 		end()
 	}
@@ -80,8 +80,8 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	return h.processes.run(ctx)
 }
 
-// keep keeps one process of the program running.
-func (h *Harness) keep(ctx context.Context, life *subprocess.Supervisor[program]) error {
+// supervise keeps one process of the program running.
+func (h *Harness) supervise(ctx context.Context, life *subprocess.Supervisor[agentProcess]) error {
 	program := &subprocess.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log}
 	return life.Run(ctx, h.opts.Backoff, h.opts.Log, func(ctx context.Context) error {
 		return subprocess.Run(ctx, h.argv, program, func(ctx context.Context, process *subprocess.Process) error { return h.serve(ctx, life, process) })
@@ -101,7 +101,7 @@ func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error
 // call the tools, whose names tell its permission requests: the program calls those of
 // Turn.ChatServer.
 func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
-	p, done, err := h.processes.of(ctx, t)
+	p, done, err := h.processes.acquire(ctx, t)
 	defer done()
 	if err != nil {
 		return harness.Outcome{State: harness.Finished, Attempt: t.Attempt}, err
@@ -110,21 +110,21 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools
 	if err != nil {
 		return outcome, err
 	}
-	s, err := p.session(ctx, t)
+	s, err := p.openSession(ctx, t)
 	if err == nil {
-		err = p.prompt(ctx, s, t, tools, &outcome)
+		err = p.runPrompt(ctx, s, t, tools, &outcome)
 	}
-	return outcome, verdict(ctx, err)
+	return outcome, classifyError(ctx, err)
 }
 
-// verdict says what an error means for the turn.
-func verdict(ctx context.Context, err error) error {
+// classifyError says what an error means for the turn.
+func classifyError(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, errGaveUp), errors.Is(err, harness.ErrPermanent), errors.Is(err, harness.ErrBudget), errors.Is(err, harness.ErrTemporary):
+	case errors.Is(err, errDenied), errors.Is(err, harness.ErrPermanent), errors.Is(err, harness.ErrBudget), errors.Is(err, harness.ErrTemporary):
 		return err
 	default:
 		return fmt.Errorf("%w: %w", harness.ErrTemporary, err)

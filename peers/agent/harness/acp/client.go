@@ -21,30 +21,30 @@ const (
 
 // A collector gathers what the program does in one turn.
 type collector struct {
-	report func(harness.Progress)
-	tools  map[string]bool // names of the chat tools, plain
-	people harness.Approver
-	ctx    context.Context //nolint:containedctx // of the turn, which a question to a person must not outlive
+	report   func(harness.Progress)
+	tools    map[string]bool // names of the chat tools, plain
+	approver harness.Approver
+	ctx      context.Context //nolint:containedctx // of the turn, which a question to a person must not outlive
 
-	mu     sync.Mutex
-	pieces []string // texts between tool calls; the last one grows
-	size   int
-	calls  int
-	denied bool                            // a permission was refused
-	seen   map[acpsdk.ToolCallId]callWords // how the program first told of each call
-	usage  *acpsdk.Usage
-	stop   acpsdk.StopReason
+	mu        sync.Mutex
+	pieces    []string // texts between tool calls; the last one grows
+	size      int
+	callCount int
+	denied    bool                           // a permission was refused
+	calls     map[acpsdk.ToolCallId]callInfo // how the program first told of each call
+	usage     *acpsdk.Usage
+	stop      acpsdk.StopReason
 }
 
-// fill writes what was gathered into the outcome of the turn.
-func (c *collector) fill(o *harness.Outcome) {
+// writeOutcome writes what was gathered into the outcome of the turn.
+func (c *collector) writeOutcome(o *harness.Outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := len(c.pieces) - 1; i >= 0 && o.FinalText == ""; i-- {
 		o.FinalText = strings.TrimSpace(c.pieces[i])
 	}
 	o.Truncated = c.stop == acpsdk.StopReasonMaxTokens
-	o.Usage = harness.Usage{Model: "acp", Iterations: 1, ToolCalls: c.calls}
+	o.Usage = harness.Usage{Model: "acp", Iterations: 1, ToolCalls: c.callCount}
 	if c.usage != nil {
 		o.Usage.InputTokens, o.Usage.OutputTokens = int64(c.usage.InputTokens), int64(c.usage.OutputTokens)
 		if cached := c.usage.CachedReadTokens; cached != nil {
@@ -53,19 +53,19 @@ func (c *collector) fill(o *harness.Outcome) {
 	}
 }
 
-func (c *collector) refuse() {
+func (c *collector) markDenied() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.denied = true
 }
 
-func (c *collector) refused() bool {
+func (c *collector) wasDenied() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.denied
 }
 
-func (c *collector) text(piece string) {
+func (c *collector) addText(piece string) {
 	c.mu.Lock()
 	if len(c.pieces) == 0 {
 		c.pieces = []string{""}
@@ -77,26 +77,26 @@ func (c *collector) text(piece string) {
 	c.report(harness.Progress{Kind: harness.ProgressText, Message: piece})
 }
 
-func (c *collector) update(u *acpsdk.SessionUpdate) {
+func (c *collector) handleUpdate(u *acpsdk.SessionUpdate) {
 	switch {
 	case u.AgentMessageChunk != nil:
 		if u.AgentMessageChunk.Content.Text != nil {
-			c.text(u.AgentMessageChunk.Content.Text.Text)
+			c.addText(u.AgentMessageChunk.Content.Text.Text)
 		}
 	case u.ToolCall != nil:
 		c.mu.Lock()
-		if c.calls++; c.calls <= maxCalls {
-			c.seen[u.ToolCall.ToolCallId] = callWords{kind: u.ToolCall.Kind, title: u.ToolCall.Title, input: u.ToolCall.RawInput, meta: u.ToolCall.Meta}
+		if c.callCount++; c.callCount <= maxCalls {
+			c.calls[u.ToolCall.ToolCallId] = callInfo{kind: u.ToolCall.Kind, title: u.ToolCall.Title, input: u.ToolCall.RawInput, meta: u.ToolCall.Meta}
 		}
 		if n := len(c.pieces); n > 0 && c.pieces[n-1] != "" && n < 256 {
 			c.pieces = append(c.pieces, "")
 		}
 		c.mu.Unlock()
-		c.tool(harness.ProgressToolCall, u.ToolCall.ToolCallId, u.ToolCall.Title, u.ToolCall.RawInput)
+		c.reportTool(harness.ProgressToolCall, u.ToolCall.ToolCallId, u.ToolCall.Title, u.ToolCall.RawInput)
 	case u.ToolCallUpdate != nil && u.ToolCallUpdate.Status != nil:
 		switch *u.ToolCallUpdate.Status {
 		case acpsdk.ToolCallStatusCompleted, acpsdk.ToolCallStatusFailed:
-			c.tool(harness.ProgressToolResult, u.ToolCallUpdate.ToolCallId, given(u.ToolCallUpdate.Title), u.ToolCallUpdate.RawOutput)
+			c.reportTool(harness.ProgressToolResult, u.ToolCallUpdate.ToolCallId, deref(u.ToolCallUpdate.Title), u.ToolCallUpdate.RawOutput)
 		}
 	case u.Plan != nil:
 		done := 0
@@ -109,8 +109,8 @@ func (c *collector) update(u *acpsdk.SessionUpdate) {
 	}
 }
 
-// tool reports what goes into a tool or comes out of it, or null if that is large.
-func (c *collector) tool(kind harness.ProgressKind, id acpsdk.ToolCallId, title string, v any) {
+// reportTool reports what goes into a tool or comes out of it, or null if that is large.
+func (c *collector) reportTool(kind harness.ProgressKind, id acpsdk.ToolCallId, title string, v any) {
 	content, err := json.Marshal(v)
 	if err != nil || len(content) > 64<<10 {
 		content = json.RawMessage("null")
@@ -118,8 +118,8 @@ func (c *collector) tool(kind harness.ProgressKind, id acpsdk.ToolCallId, title 
 	c.report(harness.Progress{Kind: kind, Tool: title, CallID: string(id), Content: content})
 }
 
-// given returns what an optional member says, or the zero value.
-func given[T any](member *T) (value T) {
+// deref returns what an optional member says, or the zero value.
+func deref[T any](member *T) (value T) {
 	if member != nil {
 		value = *member
 	}
@@ -129,10 +129,10 @@ func given[T any](member *T) (value T) {
 // maxLine bounds one line of the program, as the library does.
 const maxLine = 10 << 20
 
-// listen reads what the program writes. What it tells of a turn is taken here, in order; all
+// readOutput reads what the program writes. What it tells of a turn is taken here, in order; all
 // else goes on to the library, which would act on a request before what was told ahead of it:
 // a permission depends on how the call began.
-func (p *program) listen(library io.Writer, output io.Reader) error {
+func (p *agentProcess) readOutput(library io.Writer, output io.Reader) error {
 	lines := bufio.NewScanner(output)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
@@ -142,7 +142,7 @@ func (p *program) listen(library io.Writer, output io.Reader) error {
 			Params json.RawMessage
 		}
 		if json.Unmarshal(lines.Bytes(), &m) == nil && m.ID == nil && m.Method == acpsdk.ClientMethodSessionUpdate {
-			p.hear(m.Params)
+			p.handleNotification(m.Params)
 		} else if _, err := library.Write(append(lines.Bytes(), '\n')); err != nil {
 			return err
 		}
@@ -150,32 +150,32 @@ func (p *program) listen(library io.Writer, output io.Reader) error {
 	return lines.Err()
 }
 
-// hear takes what the program tells of a turn.
-func (p *program) hear(params json.RawMessage) {
+// handleNotification takes what the program tells of a turn.
+func (p *agentProcess) handleNotification(params json.RawMessage) {
 	var n acpsdk.SessionNotification
-	if read(params, &n) != nil {
+	if decodeParams(params, &n) != nil {
 		return
 	}
-	if turn := p.running(n.SessionId); turn != nil {
-		turn.update(&n.Update)
+	if turn := p.collectorOf(n.SessionId); turn != nil {
+		turn.handleUpdate(&n.Update)
 	}
 }
 
-// handle takes what the program asks of us. It was told that this side has
+// handleRequest takes what the program asks of us. It was told that this side has
 // no files and no terminals, so everything else is refused.
-func (p *program) handle(ctx context.Context, method string, params json.RawMessage) (any, *acpsdk.RequestError) {
+func (p *agentProcess) handleRequest(ctx context.Context, method string, params json.RawMessage) (any, *acpsdk.RequestError) {
 	if method != acpsdk.ClientMethodSessionRequestPermission {
 		return nil, acpsdk.NewMethodNotFound(method)
 	}
 	var r acpsdk.RequestPermissionRequest
-	if refusal := read(params, &r); refusal != nil {
+	if refusal := decodeParams(params, &r); refusal != nil {
 		return nil, refusal
 	}
-	return acpsdk.RequestPermissionResponse{Outcome: p.permission(ctx, &r)}, nil
+	return acpsdk.RequestPermissionResponse{Outcome: p.decidePermission(ctx, &r)}, nil
 }
 
-// read reads the params of a request.
-func read(params json.RawMessage, into interface{ Validate() error }) *acpsdk.RequestError {
+// decodeParams reads the params of a request.
+func decodeParams(params json.RawMessage, into interface{ Validate() error }) *acpsdk.RequestError {
 	err := json.Unmarshal(params, into)
 	if err == nil {
 		err = into.Validate()

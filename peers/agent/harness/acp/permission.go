@@ -35,39 +35,39 @@ func ParsePermission(s string) (Permission, bool) {
 	return p, p == PermitReading || p == PermitAsking || p == PermitEverything || p == PermitNothing
 }
 
-// permission decides on a permission request by Options.Permission.
-func (p *program) permission(ctx context.Context, r *acpsdk.RequestPermissionRequest) acpsdk.RequestPermissionOutcome {
-	turn := p.running(r.SessionId)
+// decidePermission decides on a permission request by Options.Permission.
+func (p *agentProcess) decidePermission(ctx context.Context, r *acpsdk.RequestPermissionRequest) acpsdk.RequestPermissionOutcome {
+	turn := p.collectorOf(r.SessionId)
 	if turn == nil { // nothing to permit
-		return choose(nil, nil)
+		return chooseOption(nil, nil)
 	}
-	options, said := rejecting, "not permitted: "
-	switch permitted, asked := p.allowed(ctx, turn, r); {
+	options, said := rejectKinds, "not permitted: "
+	switch permitted, asked := p.allow(ctx, turn, r); {
 	case !permitted:
-		turn.refuse()
+		turn.markDenied()
 	case asked:
-		options, said = allowing[:1], "permitted: " // a program that took it for always would ask nobody again
+		options, said = allowKinds[:1], "permitted: " // a program that took it for always would ask nobody again
 	default:
-		options, said = allowing, "permitted: "
+		options, said = allowKinds, "permitted: "
 	}
-	title := cmp.Or(given(r.ToolCall.Title), string(r.ToolCall.ToolCallId))
+	title := cmp.Or(deref(r.ToolCall.Title), string(r.ToolCall.ToolCallId))
 	turn.report(harness.Progress{Kind: harness.ProgressStatus, Message: said + title})
-	return choose(options, r.Options)
+	return chooseOption(options, r.Options)
 }
 
-// allowed reports whether a request is permitted, and whether a person was asked.
-func (p *program) allowed(ctx context.Context, turn *collector, r *acpsdk.RequestPermissionRequest) (permitted, asked bool) {
-	asks, chatTool := turn.words(r), turn.asksForChatTool(p.name, r)
+// allow reports whether a request is permitted, and whether a person was asked.
+func (p *agentProcess) allow(ctx context.Context, turn *collector, r *acpsdk.RequestPermissionRequest) (permitted, asked bool) {
+	asks, chatTool := turn.callDetails(r), turn.isChatToolRequest(p.name, r)
 	kind := asks.kind
-	permitted = permits(p.h.opts.Permission, kind, chatTool)
-	if turn.people == nil || chatTool {
+	permitted = isPermitted(p.h.opts.Permission, kind, chatTool)
+	if turn.approver == nil || chatTool {
 		return permitted, false
 	}
-	tool := toolName(kind)
-	if kind == "" && turn.people.Sensitive(toolName(acpsdk.ToolKindExecute)) {
-		tool = toolName(acpsdk.ToolKindExecute) // it may be that
+	tool := settingName(kind)
+	if kind == "" && turn.approver.Sensitive(settingName(acpsdk.ToolKindExecute)) {
+		tool = settingName(acpsdk.ToolKindExecute) // it may be that
 	}
-	sensitive := turn.people.Sensitive(tool) || !permitted && p.h.opts.Permission == PermitAsking
+	sensitive := turn.approver.Sensitive(tool) || !permitted && p.h.opts.Permission == PermitAsking
 	if !sensitive || p.h.opts.Permission == PermitNothing {
 		return permitted, false
 	}
@@ -83,114 +83,114 @@ func (p *program) allowed(ctx context.Context, turn *collector, r *acpsdk.Reques
 		ctx, done = context.WithDeadline(ctx, until)
 		defer done()
 	}
-	return turn.people.Approve(ctx, tool, shown) == nil, true
+	return turn.approver.Approve(ctx, tool, shown) == nil, true
 }
 
-// words are what a request asks for. It may leave out what the program said when the call
+// callDetails are what a request asks for. It may leave out what the program said when the call
 // began: a person must see that, and it says which tool it is. Of a call that is of two kinds,
 // or of one that there is not, nobody knows the kind.
-func (c *collector) words(r *acpsdk.RequestPermissionRequest) callWords {
+func (c *collector) callDetails(r *acpsdk.RequestPermissionRequest) callInfo {
 	c.mu.Lock()
-	began := c.seen[r.ToolCall.ToolCallId]
+	began := c.calls[r.ToolCall.ToolCallId]
 	c.mu.Unlock()
-	w := callWords{kind: cmp.Or(given(r.ToolCall.Kind), began.kind), title: cmp.Or(given(r.ToolCall.Title), began.title), input: r.ToolCall.RawInput}
+	w := callInfo{kind: cmp.Or(deref(r.ToolCall.Kind), began.kind), title: cmp.Or(deref(r.ToolCall.Title), began.title), input: r.ToolCall.RawInput}
 	if w.input == nil {
 		w.input = began.input
 	}
-	if !slices.Contains(kinds, w.kind) || began.kind != "" && began.kind != w.kind {
+	if !slices.Contains(toolKinds, w.kind) || began.kind != "" && began.kind != w.kind {
 		w.kind = ""
 	}
 	return w
 }
 
-// toolName is how a configuration names a kind of tool.
-func toolName(kind acpsdk.ToolKind) string {
+// settingName is how a configuration names a kind of tool.
+func settingName(kind acpsdk.ToolKind) string {
 	if kind == acpsdk.ToolKindExecute {
 		return "shell"
 	}
 	return cmp.Or(string(kind), string(acpsdk.ToolKindOther))
 }
 
-// permits decides on one request. It is pure.
-func permits(p Permission, kind acpsdk.ToolKind, chatTool bool) bool {
-	return p == PermitEverything || chatTool || (p == PermitReading || p == PermitAsking) && slices.Contains(reading, kind)
+// isPermitted decides on one request. It is pure.
+func isPermitted(p Permission, kind acpsdk.ToolKind, chatTool bool) bool {
+	return p == PermitEverything || chatTool || (p == PermitReading || p == PermitAsking) && slices.Contains(readOnlyKinds, kind)
 }
 
-// reading are the kinds of tools that change nothing.
-var reading = []acpsdk.ToolKind{acpsdk.ToolKindRead, acpsdk.ToolKindSearch, acpsdk.ToolKindThink, acpsdk.ToolKindFetch}
+// readOnlyKinds are the kinds of tools that change nothing.
+var readOnlyKinds = []acpsdk.ToolKind{acpsdk.ToolKindRead, acpsdk.ToolKindSearch, acpsdk.ToolKindThink, acpsdk.ToolKindFetch}
 
-// kinds are those of tools that programs may name.
-var kinds = append(slices.Clone(reading), acpsdk.ToolKindEdit, acpsdk.ToolKindDelete, acpsdk.ToolKindMove, acpsdk.ToolKindExecute, acpsdk.ToolKindSwitchMode, acpsdk.ToolKindOther)
+// toolKinds are those of tools that programs may name.
+var toolKinds = append(slices.Clone(readOnlyKinds), acpsdk.ToolKindEdit, acpsdk.ToolKindDelete, acpsdk.ToolKindMove, acpsdk.ToolKindExecute, acpsdk.ToolKindSwitchMode, acpsdk.ToolKindOther)
 
-// asksForChatTool reports whether a request is for a tool of our own MCP server.
-func (c *collector) asksForChatTool(program string, r *acpsdk.RequestPermissionRequest) bool {
-	kind := cmp.Or(given(r.ToolCall.Kind), acpsdk.ToolKindOther)
-	naming := namings[program]
+// isChatToolRequest reports whether a request is for a tool of our own MCP server.
+func (c *collector) isChatToolRequest(program string, r *acpsdk.RequestPermissionRequest) bool {
+	kind := cmp.Or(deref(r.ToolCall.Kind), acpsdk.ToolKindOther)
+	naming := toolNameParsers[program]
 	if kind != acpsdk.ToolKindOther || naming == nil {
 		return false
 	}
 	c.mu.Lock()
-	seen := c.seen[r.ToolCall.ToolCallId]
+	seen := c.calls[r.ToolCall.ToolCallId]
 	c.mu.Unlock()
-	server, tool := naming(callWords{title: given(r.ToolCall.Title), input: r.ToolCall.RawInput, meta: r.ToolCall.Meta}, seen)
-	return server == chatServer && c.tools[plain(tool)]
+	server, tool := naming(callInfo{title: deref(r.ToolCall.Title), input: r.ToolCall.RawInput, meta: r.ToolCall.Meta}, seen)
+	return server == chatServerName && c.tools[plainToolName(tool)]
 }
 
-// chatServer is the name under which programs are told of our own MCP server. No other
+// chatServerName is the name under which programs are told of our own MCP server. No other
 // server of a session has it: see program.servers.
-const chatServer = "hubbub"
+const chatServerName = "hubbub"
 
-// callWords are how a program tells of a tool call: when it begins, and when it asks.
-type callWords struct {
+// callInfo are how a program tells of a tool call: when it begins, and when it asks.
+type callInfo struct {
 	kind        acpsdk.ToolKind
 	title       string
 	input, meta any
 }
 
-// namings say, by the name that a program gives itself, how its requests name the tool of
+// toolNameParsers say, by the name that a program gives itself, how its requests name the tool of
 // an MCP server. What a model can write is never taken: of a program whose title holds the
 // model's words another member is read. A program that is not listed gets no permission for
 // the chat tools beyond Options.Permission.
-var namings = map[string]func(asks, began callWords) (server, tool string){
-	"@agentclientprotocol/claude-agent-acp": func(asks, began callWords) (string, string) {
-		name := cmp.Or(member(began.meta, "claudeCode", "toolName"), member(asks.meta, "claudeCode", "toolName"))
-		return cutName(name, "mcp__", "__")
+var toolNameParsers = map[string]func(asks, began callInfo) (server, tool string){
+	"@agentclientprotocol/claude-agent-acp": func(asks, began callInfo) (string, string) {
+		name := cmp.Or(stringAt(began.meta, "claudeCode", "toolName"), stringAt(asks.meta, "claudeCode", "toolName"))
+		return splitToolName(name, "mcp__", "__")
 	},
-	"codex-acp": func(asks, began callWords) (string, string) {
-		if member(asks.input, "request", "_meta", "codex_approval_kind") != "mcp_tool_call" || member(asks.input, "server_name") != member(began.input, "server") {
+	"codex-acp": func(asks, began callInfo) (string, string) {
+		if stringAt(asks.input, "request", "_meta", "codex_approval_kind") != "mcp_tool_call" || stringAt(asks.input, "server_name") != stringAt(began.input, "server") {
 			return "", ""
 		}
-		return member(began.input, "server"), member(began.input, "tool")
+		return stringAt(began.input, "server"), stringAt(began.input, "tool")
 	},
-	"gemini-cli": func(asks, _ callWords) (string, string) { // its titles of MCP tools are its own words
+	"gemini-cli": func(asks, _ callInfo) (string, string) { // its titles of MCP tools are its own words
 		if words := geminiTitle.FindStringSubmatch(asks.title); words != nil {
 			return words[2], words[1]
 		}
 		return "", ""
 	},
-	"OpenCode": func(_, began callWords) (string, string) { // a call begins with the tool's name as its title
-		return cutName(began.title, "", "_")
+	"OpenCode": func(_, began callInfo) (string, string) { // a call begins with the tool's name as its title
+		return splitToolName(began.title, "", "_")
 	},
 }
 
 var geminiTitle = regexp.MustCompile(`^(\S+) \((\S+) MCP Server\)$`)
 
-// cutName cuts the name that a program makes of those of a server and its tool.
-func cutName(name, prefix, between string) (server, tool string) {
-	rest, found := strings.CutPrefix(name, prefix+chatServer+between)
+// splitToolName cuts the name that a program makes of those of a server and its tool.
+func splitToolName(name, prefix, between string) (server, tool string) {
+	rest, found := strings.CutPrefix(name, prefix+chatServerName+between)
 	if !found {
 		return "", ""
 	}
-	return chatServer, rest
+	return chatServerName, rest
 }
 
-// plain is a tool's name in the letters that every program leaves as they are.
-func plain(tool string) string { return notPlain.ReplaceAllString(tool, "_") }
+// plainToolName is a tool's name in the letters that every program leaves as they are.
+func plainToolName(tool string) string { return nonToolNameChars.ReplaceAllString(tool, "_") }
 
-var notPlain = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+var nonToolNameChars = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
-// member returns the string at a path of JSON objects, or "".
-func member(v any, path ...string) string {
+// stringAt returns the string at a path of JSON objects, or "".
+func stringAt(v any, path ...string) string {
 	for _, name := range path {
 		object, _ := v.(map[string]any)
 		v = object[name]
@@ -199,9 +199,9 @@ func member(v any, path ...string) string {
 	return s
 }
 
-// choose picks an option of one of the given kinds, the kinds in order of preference.
+// chooseOption picks an option of one of the given kinds, the kinds in order of preference.
 // A request without such an option is cancelled.
-func choose(allow []acpsdk.PermissionOptionKind, options []acpsdk.PermissionOption) acpsdk.RequestPermissionOutcome {
+func chooseOption(allow []acpsdk.PermissionOptionKind, options []acpsdk.PermissionOption) acpsdk.RequestPermissionOutcome {
 	for _, kind := range allow {
 		if i := slices.IndexFunc(options, func(o acpsdk.PermissionOption) bool { return o.Kind == kind }); i >= 0 {
 			return acpsdk.RequestPermissionOutcome{Selected: &acpsdk.RequestPermissionOutcomeSelected{OptionId: options[i].OptionId}}
@@ -211,6 +211,6 @@ func choose(allow []acpsdk.PermissionOptionKind, options []acpsdk.PermissionOpti
 }
 
 var (
-	allowing  = []acpsdk.PermissionOptionKind{acpsdk.PermissionOptionKindAllowOnce, acpsdk.PermissionOptionKindAllowAlways}
-	rejecting = []acpsdk.PermissionOptionKind{acpsdk.PermissionOptionKindRejectOnce, acpsdk.PermissionOptionKindRejectAlways}
+	allowKinds  = []acpsdk.PermissionOptionKind{acpsdk.PermissionOptionKindAllowOnce, acpsdk.PermissionOptionKindAllowAlways}
+	rejectKinds = []acpsdk.PermissionOptionKind{acpsdk.PermissionOptionKindRejectOnce, acpsdk.PermissionOptionKindRejectAlways}
 )

@@ -41,20 +41,20 @@ func TestRequestsNameTheirTool(t *testing.T) {
 		{"opencode runs a command", opencode, `{"title":"bash","kind":"execute"}`, `{"toolCallId":"c1","title":"hubbub_chat_send_message"}`, false},
 		{"nobody knows it", "", `{"title":"mcp__hubbub__chat_send_message"}`, `{"toolCallId":"c1","title":"mcp__hubbub__chat_send_message"}`, false},
 	} {
-		turn := &collector{tools: map[string]bool{"chat_send_message": true}, seen: map[acpsdk.ToolCallId]callWords{}, report: func(harness.Progress) {}}
+		turn := &collector{tools: map[string]bool{"chat_send_message": true}, calls: map[acpsdk.ToolCallId]callInfo{}, report: func(harness.Progress) {}}
 		if c.began != "" {
 			var began acpsdk.SessionUpdateToolCall
 			if err := json.Unmarshal([]byte(c.began), &began); err != nil {
 				t.Fatal(err)
 			}
 			began.ToolCallId = "c1"
-			turn.update(&acpsdk.SessionUpdate{ToolCall: &began})
+			turn.handleUpdate(&acpsdk.SessionUpdate{ToolCall: &began})
 		}
 		var asks acpsdk.RequestPermissionRequest
 		if err := json.Unmarshal([]byte(c.asks), &asks.ToolCall); err != nil {
 			t.Fatal(err)
 		}
-		if got := turn.asksForChatTool(c.program, &asks); got != c.want {
+		if got := turn.isChatToolRequest(c.program, &asks); got != c.want {
 			t.Errorf("%s: %v", c.what, got)
 		}
 	}
@@ -63,21 +63,21 @@ func TestRequestsNameTheirTool(t *testing.T) {
 // TestARequestComesAfterWhatWasTold: the words with which a call began are known when its
 // request is acted on, since a permission depends on them.
 func TestARequestComesAfterWhatWasTold(t *testing.T) {
-	turn := &collector{seen: map[acpsdk.ToolCallId]callWords{}, report: func(harness.Progress) {}}
-	p := &program{turns: map[acpsdk.SessionId]*collector{"s1": turn}}
+	turn := &collector{calls: map[acpsdk.ToolCallId]callInfo{}, report: func(harness.Progress) {}}
+	p := &agentProcess{turns: map[acpsdk.SessionId]*collector{"s1": turn}}
 	const told, rest = `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"tool_call","toolCallId":"c1","title":"rm","kind":"execute"}}}`,
 		"a line that is not JSON\n" + `{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{}}` + "\n" + `{"jsonrpc":"2.0","id":1,"method":"session/update"}` + "\n"
 	var library strings.Builder
 	first := writerOf(func(line []byte) (int, error) {
-		if turn.seen["c1"].kind != acpsdk.ToolKindExecute {
+		if turn.calls["c1"].kind != acpsdk.ToolKindExecute {
 			t.Errorf("%q comes before what was told", line)
 		}
 		return library.Write(line)
 	})
-	if err := p.listen(first, strings.NewReader(told+"\n"+rest)); err != nil || library.String() != rest {
+	if err := p.readOutput(first, strings.NewReader(told+"\n"+rest)); err != nil || library.String() != rest {
 		t.Errorf("the library gets %q, %v", library.String(), err)
 	}
-	if err := p.listen(first, strings.NewReader(strings.Repeat("x", maxLine+1))); err == nil {
+	if err := p.readOutput(first, strings.NewReader(strings.Repeat("x", maxLine+1))); err == nil {
 		t.Error("a line without end was taken")
 	}
 }
@@ -88,13 +88,13 @@ func (w writerOf) Write(line []byte) (int, error) { return w(line) }
 
 // TestNoOtherServerHasOurName: programs make names of tools from those of servers.
 func TestNoOtherServerHasOurName(t *testing.T) {
-	p := &program{h: New([]string{"x"}, nil), http: true}
+	p := &agentProcess{h: New([]string{"x"}, nil), http: true}
 	turn := &harness.Turn{ChatServer: &harness.MCPServer{Name: "hubbub", URL: "http://a"}}
 	for _, name := range []string{"hubbub", "Hubbub", "files", "files", "my files", "my.files", ""} {
 		turn.MCP = append(turn.MCP, harness.MCPServer{Name: name, URL: "http://b"})
 	}
 	var got []string
-	for _, s := range p.servers(turn) {
+	for _, s := range p.mcpServers(turn) {
 		got = append(got, s.Http.Name)
 	}
 	want := `["hubbub","hubbub2","Hubbub3","files","files2","my files","my.files2","mcp"]`
@@ -116,20 +116,20 @@ func (a *asked) Approve(_ context.Context, tool string, arguments json.RawMessag
 // TestRequestOfItsIDAloneIsAsked: a request may leave out all that was said when the call began.
 func TestRequestOfItsIDAloneIsAsked(t *testing.T) {
 	people := &asked{}
-	turn := &collector{people: people, ctx: t.Context(), seen: map[acpsdk.ToolCallId]callWords{}, report: func(harness.Progress) {}}
-	turn.update(&acpsdk.SessionUpdate{ToolCall: &acpsdk.SessionUpdateToolCall{ToolCallId: "c1", Kind: acpsdk.ToolKindExecute, Title: "Run", RawInput: "rm -r data"}})
-	p := &program{h: &Harness{opts: Options{Permission: PermitEverything}}}
+	turn := &collector{approver: people, ctx: t.Context(), calls: map[acpsdk.ToolCallId]callInfo{}, report: func(harness.Progress) {}}
+	turn.handleUpdate(&acpsdk.SessionUpdate{ToolCall: &acpsdk.SessionUpdateToolCall{ToolCallId: "c1", Kind: acpsdk.ToolKindExecute, Title: "Run", RawInput: "rm -r data"}})
+	p := &agentProcess{h: &Harness{opts: Options{Permission: PermitEverything}}}
 	r := &acpsdk.RequestPermissionRequest{ToolCall: acpsdk.ToolCallUpdate{ToolCallId: "c1"}}
-	if permitted, _ := p.allowed(t.Context(), turn, r); permitted || people.tool != "shell" || people.arguments != `{"input":"rm -r data","title":"Run"}` {
+	if permitted, _ := p.allow(t.Context(), turn, r); permitted || people.tool != "shell" || people.arguments != `{"input":"rm -r data","title":"Run"}` {
 		t.Errorf("asked %+v", people)
 	}
 	r.ToolCall.RawInput, r.ToolCall.Title = "ls", new("List")
-	if permitted, _ := p.allowed(t.Context(), turn, r); permitted || people.arguments != `{"input":"ls","title":"List"}` {
+	if permitted, _ := p.allow(t.Context(), turn, r); permitted || people.arguments != `{"input":"ls","title":"List"}` {
 		t.Errorf("asked %+v", people)
 	}
 	*people = asked{}
 	r.ToolCall.ToolCallId = "c2" // of a call that nothing is known of
-	if permitted, _ := p.allowed(t.Context(), turn, r); permitted || people.tool != "shell" || people.arguments != `{"input":"ls","title":"List"}` {
+	if permitted, _ := p.allow(t.Context(), turn, r); permitted || people.tool != "shell" || people.arguments != `{"input":"ls","title":"List"}` {
 		t.Errorf("asked %+v", people)
 	}
 }
@@ -154,9 +154,9 @@ func TestACallOfTwoKindsIsAskedAsAShell(t *testing.T) {
 	} {
 		for _, permission := range []Permission{PermitEverything, PermitReading} {
 			people := &asked{}
-			turn := &collector{people: people, ctx: t.Context(), seen: map[acpsdk.ToolCallId]callWords{"c": {kind: c.began}}, report: func(harness.Progress) {}}
-			p := &program{h: &Harness{opts: Options{Permission: permission}}}
-			permitted, asked := p.allowed(t.Context(), turn, &acpsdk.RequestPermissionRequest{ToolCall: acpsdk.ToolCallUpdate{ToolCallId: "c", Kind: &c.asks}})
+			turn := &collector{approver: people, ctx: t.Context(), calls: map[acpsdk.ToolCallId]callInfo{"c": {kind: c.began}}, report: func(harness.Progress) {}}
+			p := &agentProcess{h: &Harness{opts: Options{Permission: permission}}}
+			permitted, asked := p.allow(t.Context(), turn, &acpsdk.RequestPermissionRequest{ToolCall: acpsdk.ToolCallUpdate{ToolCallId: "c", Kind: &c.asks}})
 			may := c.want == "" && (permission == PermitEverything || c.asks == acpsdk.ToolKindRead)
 			if people.tool != c.want || permitted != may || asked != (c.want != "") {
 				t.Errorf("%s, %s: asked about %q, permitted %v", name, permission, people.tool, permitted)
@@ -177,9 +177,9 @@ func TestWhatAPersonAllowsIsAllowedOnce(t *testing.T) {
 		"by a person, or none": {acpsdk.ToolKindExecute, always, ""},
 		"unasked":              {acpsdk.ToolKindEdit, always, "always"},
 	} {
-		turn := &collector{people: agreeing{}, ctx: t.Context(), seen: map[acpsdk.ToolCallId]callWords{}, report: func(harness.Progress) {}}
-		p := &program{h: &Harness{opts: Options{Permission: PermitEverything}}, turns: map[acpsdk.SessionId]*collector{"s": turn}}
-		got := p.permission(t.Context(), &acpsdk.RequestPermissionRequest{SessionId: "s", ToolCall: acpsdk.ToolCallUpdate{ToolCallId: "c", Kind: &c.kind}, Options: c.options})
+		turn := &collector{approver: agreeing{}, ctx: t.Context(), calls: map[acpsdk.ToolCallId]callInfo{}, report: func(harness.Progress) {}}
+		p := &agentProcess{h: &Harness{opts: Options{Permission: PermitEverything}}, turns: map[acpsdk.SessionId]*collector{"s": turn}}
+		got := p.decidePermission(t.Context(), &acpsdk.RequestPermissionRequest{SessionId: "s", ToolCall: acpsdk.ToolCallUpdate{ToolCallId: "c", Kind: &c.kind}, Options: c.options})
 		if selected := got.Selected; selected == nil && c.want != "" || selected != nil && string(selected.OptionId) != c.want {
 			t.Errorf("%s: %+v", name, selected)
 		}

@@ -20,16 +20,16 @@ import (
 )
 
 // answering connects a program to a side that answers each request by a function.
-func answering(t *testing.T, answer func(ctx context.Context, method string, params json.RawMessage) (any, *acpsdk.RequestError)) *program {
+func answering(t *testing.T, answer func(ctx context.Context, method string, params json.RawMessage) (any, *acpsdk.RequestError)) *agentProcess {
 	t.Helper()
 	log := zerolog.Nop()
-	p := &program{
+	p := &agentProcess{
 		h:        &Harness{argv: []string{"program"}, opts: Options{InitTimeout: time.Minute, Log: &log}},
 		sessions: harness.NewRecent[string, acpsdk.SessionId](10), turns: map[acpsdk.SessionId]*collector{},
 	}
 	there, here := io.Pipe()
 	back, out := io.Pipe()
-	p.conn = acpsdk.NewConnection(p.handle, here, back)
+	p.conn = acpsdk.NewConnection(p.handleRequest, here, back)
 	other := acpsdk.NewConnection(answer, out, there)
 	for _, c := range []*acpsdk.Connection{p.conn, other} {
 		c.SetLogger(slog.New(slog.DiscardHandler))
@@ -83,7 +83,7 @@ func TestASessionIsInTheModeThatAsks(t *testing.T) {
 			return nil, acpsdk.NewMethodNotFound(method)
 		})
 		for range 2 {
-			id, err := p.session(t.Context(), &harness.Turn{})
+			id, err := p.openSession(t.Context(), &harness.Turn{})
 			if c.says == "" && (err != nil || id != "s1") || c.says != "" && (err == nil || id != "" || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("%s: %q, %v", name, id, err)
 			}
@@ -99,7 +99,7 @@ func TestASessionThatIsNotOpenedSaysWhy(t *testing.T) {
 	p := answering(t, func(context.Context, string, json.RawMessage) (any, *acpsdk.RequestError) {
 		return nil, acpsdk.NewInternalError("no folder")
 	})
-	if _, err := p.session(t.Context(), &harness.Turn{}); err == nil || !strings.HasPrefix(err.Error(), "opening a session: ") {
+	if _, err := p.openSession(t.Context(), &harness.Turn{}); err == nil || !strings.HasPrefix(err.Error(), "opening a session: ") {
 		t.Errorf("refused: %v", err)
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestASessionThatIsNotOpenedSaysWhy(t *testing.T) {
 		})
 		for i, want := range []time.Duration{1, 2, 4, 4} { // minutes: what is always ended too early never begins
 			from := time.Now()
-			_, err := slow.session(t.Context(), &harness.Turn{})
+			_, err := slow.openSession(t.Context(), &harness.Turn{})
 			if i == 0 && (err == nil || err.Error() != "the program did not open a session in 1m0s") || time.Since(from) != want*time.Minute {
 				t.Errorf("after %v: %v", time.Since(from), err)
 			}
@@ -120,8 +120,8 @@ func TestASessionThatIsNotOpenedSaysWhy(t *testing.T) {
 			<-ctx.Done()
 			return nil, acpsdk.NewInternalError("late")
 		})
-		if _, err := other.session(soon, &harness.Turn{}); err == nil || other.h.longer.Load() != 0 {
-			t.Errorf("a turn that ended is no slow program: %v, %d", err, other.h.longer.Load())
+		if _, err := other.openSession(soon, &harness.Turn{}); err == nil || other.h.extendedTimeout.Load() != 0 {
+			t.Errorf("a turn that ended is no slow program: %v, %d", err, other.h.extendedTimeout.Load())
 		}
 	})
 }
@@ -158,7 +158,7 @@ func TestAProgramIsKnownByItsFirstAnswer(t *testing.T) {
 
 // TestWhatAProgramAsksOfUs: permissions alone; and what it tells is read.
 func TestWhatAProgramAsksOfUs(t *testing.T) {
-	p := &program{h: &Harness{opts: Options{Permission: PermitReading}}, turns: map[acpsdk.SessionId]*collector{}}
+	p := &agentProcess{h: &Harness{opts: Options{Permission: PermitReading}}, turns: map[acpsdk.SessionId]*collector{}}
 	for method, c := range map[string]struct {
 		params string
 		code   int // of the refusal
@@ -167,13 +167,13 @@ func TestWhatAProgramAsksOfUs(t *testing.T) {
 		acpsdk.ClientMethodFsReadTextFile:           {`{}`, -32601},
 		acpsdk.ClientMethodTerminalCreate:           {`{}`, -32601},
 	} {
-		_, refusal := p.handle(t.Context(), method, json.RawMessage(c.params))
-		if got := given(refusal).Code; got != c.code {
+		_, refusal := p.handleRequest(t.Context(), method, json.RawMessage(c.params))
+		if got := deref(refusal).Code; got != c.code {
 			t.Errorf("%s: %v, want %d", method, refusal, c.code)
 		}
 	}
 	// Of a turn that is not running nothing is permitted.
-	if got := p.permission(t.Context(), &acpsdk.RequestPermissionRequest{SessionId: "s", Options: []acpsdk.PermissionOption{{OptionId: "once", Kind: acpsdk.PermissionOptionKindAllowOnce}}}); got.Selected != nil || got.Cancelled == nil {
+	if got := p.decidePermission(t.Context(), &acpsdk.RequestPermissionRequest{SessionId: "s", Options: []acpsdk.PermissionOption{{OptionId: "once", Kind: acpsdk.PermissionOptionKindAllowOnce}}}); got.Selected != nil || got.Cancelled == nil {
 		t.Errorf("a permission outside of a turn: %+v", got)
 	}
 }
@@ -184,11 +184,11 @@ func TestPermissionsAreReadAndDecide(t *testing.T) {
 			t.Errorf("%q: %q, %v", word, p, known)
 		}
 	}
-	for _, kind := range append(slices.Clone(kinds), "") {
+	for _, kind := range append(slices.Clone(toolKinds), "") {
 		reads := kind == "read" || kind == "search" || kind == "think" || kind == "fetch"
 		for permission, want := range map[Permission]bool{PermitReading: reads, PermitAsking: reads, PermitEverything: true, PermitNothing: false} {
-			if permits(permission, kind, false) != want || !permits(permission, kind, true) {
-				t.Errorf("%s of %q: %v, want %v", permission, kind, permits(permission, kind, false), want)
+			if isPermitted(permission, kind, false) != want || !isPermitted(permission, kind, true) {
+				t.Errorf("%s of %q: %v, want %v", permission, kind, isPermitted(permission, kind, false), want)
 			}
 		}
 	}
@@ -199,7 +199,7 @@ func TestWhatIsGatheredOfATurn(t *testing.T) {
 	var told []harness.Progress
 	fresh := func() *collector {
 		told = nil
-		return &collector{seen: map[acpsdk.ToolCallId]callWords{}, report: func(p harness.Progress) { told = append(told, p) }}
+		return &collector{calls: map[acpsdk.ToolCallId]callInfo{}, report: func(p harness.Progress) { told = append(told, p) }}
 	}
 	says := func(s string) *acpsdk.SessionUpdate {
 		return &acpsdk.SessionUpdate{AgentMessageChunk: &acpsdk.SessionUpdateAgentMessageChunk{Content: acpsdk.TextBlock(s)}}
@@ -209,11 +209,11 @@ func TestWhatIsGatheredOfATurn(t *testing.T) {
 	}
 	c := fresh()
 	for _, u := range []*acpsdk.SessionUpdate{says("I "), says("look. "), calls(1, "ls"), calls(2, "ls"), says(" Done. "), calls(3, strings.Repeat("x", 64<<10-2)), calls(4, strings.Repeat("x", 64<<10-1)), says("\n")} {
-		c.update(u)
+		c.handleUpdate(u)
 	}
 	c.stop, c.usage = acpsdk.StopReasonMaxTokens, &acpsdk.Usage{InputTokens: 7, OutputTokens: 5, CachedReadTokens: new(3)}
 	var o harness.Outcome
-	c.fill(&o)
+	c.writeOutcome(&o)
 	if want := (harness.Usage{Model: "acp", Iterations: 1, ToolCalls: 4, InputTokens: 7, OutputTokens: 5, CachedTokens: 3}); o.FinalText != "Done." || !o.Truncated || o.Usage != want {
 		t.Errorf("%q, %v, %+v", o.FinalText, o.Truncated, o.Usage)
 	}
@@ -222,31 +222,31 @@ func TestWhatIsGatheredOfATurn(t *testing.T) {
 	}
 	for status, want := range map[acpsdk.ToolCallStatus]int{acpsdk.ToolCallStatusInProgress: 0, acpsdk.ToolCallStatusCompleted: 1, acpsdk.ToolCallStatusFailed: 1} {
 		c := fresh()
-		c.update(&acpsdk.SessionUpdate{ToolCallUpdate: &acpsdk.SessionToolCallUpdate{ToolCallId: "1", Status: &status, RawOutput: 7}})
+		c.handleUpdate(&acpsdk.SessionUpdate{ToolCallUpdate: &acpsdk.SessionToolCallUpdate{ToolCallId: "1", Status: &status, RawOutput: 7}})
 		if len(told) != want || want == 1 && (told[0].Kind != harness.ProgressToolResult || string(told[0].Content) != "7") {
 			t.Errorf("%s: %+v", status, told)
 		}
 	}
 	c = fresh()
-	c.update(&acpsdk.SessionUpdate{Plan: &acpsdk.SessionUpdatePlan{Entries: []acpsdk.PlanEntry{{Status: "completed"}, {Status: "pending"}, {Status: "completed"}}}})
+	c.handleUpdate(&acpsdk.SessionUpdate{Plan: &acpsdk.SessionUpdatePlan{Entries: []acpsdk.PlanEntry{{Status: "completed"}, {Status: "pending"}, {Status: "completed"}}}})
 	if len(told) != 1 || told[0].Message != "plan" || told[0].Progress != 2 || told[0].Total != 3 {
 		t.Errorf("the plan is %+v", told)
 	}
 	c = fresh()
-	c.update(says(strings.Repeat("x", 256<<10)))
-	c.update(says("y"))
+	c.handleUpdate(says(strings.Repeat("x", 256<<10)))
+	c.handleUpdate(says("y"))
 	o = harness.Outcome{}
-	c.fill(&o)
+	c.writeOutcome(&o)
 	if len(o.FinalText) != 256<<10 || o.Truncated || o.Usage != (harness.Usage{Model: "acp", Iterations: 1}) {
 		t.Errorf("%d bytes, %v, %+v", len(o.FinalText), o.Truncated, o.Usage)
 	}
 	c = fresh()
 	for i := range 1001 {
-		c.update(calls(i, nil))
-		c.update(says("."))
+		c.handleUpdate(calls(i, nil))
+		c.handleUpdate(says("."))
 	}
-	if len(c.seen) != 1000 || len(c.pieces) != 256 {
-		t.Errorf("%d calls and %d pieces are kept", len(c.seen), len(c.pieces))
+	if len(c.calls) != 1000 || len(c.pieces) != 256 {
+		t.Errorf("%d calls and %d pieces are kept", len(c.calls), len(c.pieces))
 	}
 }
 
@@ -255,9 +255,9 @@ func TestServersAreToldInTheProgramsWords(t *testing.T) {
 	all := []harness.MCPServer{{Command: []string{"run", "a", "b"}, Env: map[string]string{"B": "2", "A": "1"}}, {Name: "web", URL: "https://a.example", Headers: map[string]string{"X": "y"}}}
 	var told []harness.Progress
 	for _, http := range []bool{true, false} {
-		p := &program{h: New([]string{"program"}, nil), http: http}
+		p := &agentProcess{h: New([]string{"program"}, nil), http: http}
 		p.h.Attach(harness.Host{Progress: func(p harness.Progress) { told = append(told, p) }})
-		got, err := json.Marshal(p.servers(&harness.Turn{ID: "t", MCP: all}))
+		got, err := json.Marshal(p.mcpServers(&harness.Turn{ID: "t", MCP: all}))
 		want := `[{"args":["a","b"],"command":"run","env":[{"name":"A","value":"1"},{"name":"B","value":"2"}],"name":"mcp"}`
 		if http {
 			want += `,{"headers":[{"name":"X","value":"y"}],"name":"web","type":"http","url":"https://a.example"}`

@@ -56,18 +56,18 @@ func (o *Options) withDefaults() Options {
 
 // A Harness drives one C2A program.
 type Harness struct {
-	argv []string
-	opts Options
-	life *subprocess.Supervisor[session]
-	wake chan struct{} // a delivery may be due
+	argv       []string
+	opts       Options
+	supervisor *subprocess.Supervisor[session]
+	wake       chan struct{} // a delivery may be due
 
-	mu       sync.Mutex
-	pending  []*delivery                     // not yet accepted, in order of sequence
-	accepted *harness.Recent[string, string] // turn id -> request id of the accepted delivery
-	tokens   *harness.Recent[string, string] // event, request and idempotency ids -> turn id
-	changed  *harness.Recent[string, bool]   // ids of turns that were withdrawn from this run of the program, and not accepted since
-	words    *harness.Recent[string, string] // turn id -> revision of the words that were accepted last
-	requests int                             // number of request ids given
+	mu        sync.Mutex
+	pending   []*delivery                     // not yet accepted, in order of sequence
+	accepted  *harness.Recent[string, string] // turn id -> request id of the accepted delivery
+	tokens    *harness.Recent[string, string] // event, request and idempotency ids -> turn id
+	withdrawn *harness.Recent[string, bool]   // ids of turns that were withdrawn from this run of the program, and not accepted since
+	revisions *harness.Recent[string, string] // turn id -> revision of the words that were accepted last
+	requests  int                             // number of request ids given
 }
 
 var _ harness.Harness = (*Harness)(nil)
@@ -75,9 +75,9 @@ var _ harness.Harness = (*Harness)(nil)
 // New makes a harness that runs the program argv. It starts nothing.
 func New(argv []string, opts *Options) *Harness {
 	return &Harness{
-		argv: argv, opts: opts.withDefaults(), life: subprocess.NewSupervisor[session](), wake: make(chan struct{}, 1),
-		accepted: harness.NewRecent[string, string](1024), tokens: harness.NewRecent[string, string](4096), changed: harness.NewRecent[string, bool](1024),
-		words: harness.NewRecent[string, string](1024),
+		argv: argv, opts: opts.withDefaults(), supervisor: subprocess.NewSupervisor[session](), wake: make(chan struct{}, 1),
+		accepted: harness.NewRecent[string, string](1024), tokens: harness.NewRecent[string, string](4096), withdrawn: harness.NewRecent[string, bool](1024),
+		revisions: harness.NewRecent[string, string](1024),
 	}
 }
 
@@ -85,7 +85,7 @@ func New(argv []string, opts *Options) *Harness {
 // started at all (an error that wraps harness.ErrPermanent).
 func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	program := &subprocess.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log}
-	return h.life.Run(ctx, h.opts.Backoff, h.opts.Log, func(ctx context.Context) error {
+	return h.supervisor.Run(ctx, h.opts.Backoff, h.opts.Log, func(ctx context.Context) error {
 		return subprocess.Run(ctx, h.argv, program, func(ctx context.Context, p *subprocess.Process) error { return h.serve(ctx, p, host) })
 	})
 }
@@ -100,7 +100,7 @@ func (h *Harness) poke() {
 
 // Capabilities waits until the program has answered initialize.
 func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error) {
-	s, err := h.life.Await(ctx)
+	s, err := h.supervisor.Await(ctx)
 	if err != nil {
 		return harness.Capabilities{Asynchronous: true}, err
 	}
@@ -117,8 +117,8 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (h
 	h.poke()
 	select {
 	case <-d.done:
-	case <-h.life.Done():
-		h.settle(d, h.life.Err())
+	case <-h.supervisor.Done():
+		h.settle(d, h.supervisor.Err())
 	case <-ctx.Done():
 		h.withdraw(d, context.Cause(ctx))
 	}
@@ -131,11 +131,11 @@ func (h *Harness) Cancel(turnID, reason string) {
 	h.mu.Lock()
 	request, known := h.accepted.Take(turnID)
 	if known {
-		h.changed.Put(turnID, true)
+		h.withdrawn.Put(turnID, true)
 	}
 	h.mu.Unlock()
-	if live := h.life.Current(); known && live != nil {
-		live.cancelled(request, reason)
+	if live := h.supervisor.Current(); known && live != nil {
+		live.sendCancelled(request, reason)
 	}
 }
 
@@ -143,29 +143,29 @@ func (h *Harness) Cancel(turnID, reason string) {
 func (h *Harness) withdraw(d *delivery, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if live := h.life.Current(); h.settleLocked(d, cause) && live != nil && d.sentTo == live {
-		h.changed.Put(d.turn.ID, true)
-		live.cancelled(d.lastID, cause.Error())
+	if live := h.supervisor.Current(); h.settleLocked(d, cause) && live != nil && d.sentTo == live {
+		h.withdrawn.Put(d.turn.ID, true)
+		live.sendCancelled(d.lastID, cause.Error())
 	}
 }
 
-// overtaken reports whether the event that a tool call names was withdrawn from the program,
+// isStale reports whether the event that a tool call names was withdrawn from the program,
 // which has accepted no newer words of it.
-func (h *Harness) overtaken(event string) bool {
+func (h *Harness) isStale(event string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	turn, _ := h.tokens.Get(event)
-	changed, _ := h.changed.Get(turn)
+	changed, _ := h.withdrawn.Get(turn)
 	return changed
 }
 
-// given returns the turn of the event that a tool call names, and which of its words the program
+// revisionOf returns the turn of the event that a tool call names, and which of its words the program
 // has: those that it accepted, else those that are on their way to it.
-func (h *Harness) given(event string) (turn, revision string) {
+func (h *Harness) revisionOf(event string) (turn, revision string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	turn, _ = h.tokens.Get(event)
-	revision, accepted := h.words.Get(turn)
+	revision, accepted := h.revisions.Get(turn)
 	if i := slices.IndexFunc(h.pending, func(d *delivery) bool { return d.turn.ID == turn }); i >= 0 && !accepted {
 		revision = h.pending[i].turn.Event.Revision
 	}
@@ -247,13 +247,13 @@ func (h *Harness) dueLocked(s *session, now time.Time) (due []*delivery, next ti
 	return due, next
 }
 
-// acceptedLocked settles the delivery that a request id belongs to.
-func (h *Harness) acceptedLocked(id string) {
+// acceptLocked settles the delivery that a request id belongs to.
+func (h *Harness) acceptLocked(id string) {
 	for _, d := range h.pending {
 		if slices.Contains(d.ids, id) {
 			h.accepted.Put(d.turn.ID, id)
-			h.changed.Take(d.turn.ID)
-			h.words.Put(d.turn.ID, d.turn.Event.Revision)
+			h.withdrawn.Take(d.turn.ID)
+			h.revisions.Put(d.turn.ID, d.turn.Event.Revision)
 			h.settleLocked(d, nil)
 			h.poke() // the window has room
 			return

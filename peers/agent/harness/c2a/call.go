@@ -15,13 +15,13 @@ func (s *session) callLoop(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.call(ctx, f)
+		s.handleCall(ctx, f)
 	}
 }
 
-// call answers one request.
-func (s *session) call(ctx context.Context, f *frame) {
-	ready := s.h.life.Current() == s
+// handleCall answers one request.
+func (s *session) handleCall(ctx context.Context, f *frame) {
+	ready := s.h.supervisor.Current() == s
 	tools := s.host.Tools
 	switch {
 	case *f.Method == "ping":
@@ -33,7 +33,7 @@ func (s *session) call(ctx context.Context, f *frame) {
 	case tools == nil:
 		s.refuse(f.ID, jsonrpc.CodeMethodNotFound, "this host has no tools")
 	case *f.Method == "tools/list":
-		s.answer(f.ID, map[string]any{"tools": s.agreed.callable(tools.List())})
+		s.answer(f.ID, map[string]any{"tools": s.agreed.callableTools(tools.List())})
 	default:
 		s.callTool(ctx, f, tools)
 	}
@@ -68,7 +68,7 @@ func (s *session) callTool(ctx context.Context, f *frame, tools harness.Tools) {
 	s.mu.Unlock()
 	event := f.event()
 	ctx = harness.WithRevision(ctx, f.turn, f.revision)
-	ctx = harness.WithStaleCheck(ctx, func() bool { return f.overtaken || s.h.overtaken(event) })
+	ctx = harness.WithStaleCheck(ctx, func() bool { return f.stale || s.h.isStale(event) })
 	result := tools.Call(ctx, params.Name, arguments)
 	s.mu.Lock()
 	delete(s.running, id)
@@ -81,8 +81,8 @@ func (s *session) callTool(ctx context.Context, f *frame, tools harness.Tools) {
 
 var errWithdrawn = errors.New("the harness program withdrew the call")
 
-// notified takes a notification. Unknown ones are ignored.
-func (s *session) notified(method string, params json.RawMessage) {
+// handleNotification takes a notification. Unknown ones are ignored.
+func (s *session) handleNotification(method string, params json.RawMessage) {
 	switch method {
 	case "notifications/progress":
 		s.progress(params)
@@ -104,7 +104,7 @@ func (s *session) notified(method string, params json.RawMessage) {
 			Data  json.RawMessage `json:"data"`
 		}
 		if json.Unmarshal(params, &p) == nil {
-			s.h.opts.Log.Debug().Str("level", brief(p.Level)).Str("data", brief(string(p.Data))).Msg("harness program logged")
+			s.h.opts.Log.Debug().Str("level", clipText(p.Level)).Str("data", clipText(string(p.Data))).Msg("harness program logged")
 		}
 	}
 }
@@ -126,10 +126,10 @@ func (s *session) progress(params json.RawMessage) {
 		token = text
 	}
 	turn, _ := s.h.tokens.Get(token)
-	if report := s.host.Progress; report != nil && s.h.life.Current() == s && s.agreed.has("utilities", "progress") {
+	if report := s.host.Progress; report != nil && s.h.supervisor.Current() == s && s.agreed.has("utilities", "progress") {
 		report(harness.Progress{
 			TurnID: turn, Kind: harness.ProgressStatus, Token: token,
-			Progress: p.Progress, Total: p.Total, Message: brief(p.Message),
+			Progress: p.Progress, Total: p.Total, Message: clipText(p.Message),
 		})
 	}
 }

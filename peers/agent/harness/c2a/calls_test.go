@@ -38,7 +38,7 @@ func TestWhatACallIsAnswered(t *testing.T) {
 		"a call without params":         {request: `{"id":1,"method":"tools/call"}`, want: `tools/call needs`},
 		"a call of what was not agreed": {request: `{"id":1,"method":"tools/call","params":{"name":"chat.send_message","arguments":{}}}`, want: `did not agree on chat.send_message`},
 	} {
-		s := &session{h: &Harness{life: subprocess.NewSupervisor[session]()}, out: make(chan []byte, 1), agreed: agreed, running: map[string]context.CancelCauseFunc{}}
+		s := &session{h: &Harness{supervisor: subprocess.NewSupervisor[session]()}, out: make(chan []byte, 1), agreed: agreed, running: map[string]context.CancelCauseFunc{}}
 		tools := &harnesstest.Tools{Names: []string{"chat.react"}}
 		if !c.without {
 			s.host.Tools = tools
@@ -48,9 +48,9 @@ func TestWhatACallIsAnswered(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !c.early {
-			s.h.life.SetCurrent(s)
+			s.h.supervisor.SetCurrent(s)
 		}
-		s.call(t.Context(), f)
+		s.handleCall(t.Context(), f)
 		if got := string(<-s.out); !strings.Contains(got, c.want) || len(tools.Called()) != c.calls || len(s.running) > 0 {
 			t.Errorf("%s is answered %s, and %d tools were called", name, got, len(tools.Called()))
 		}
@@ -74,22 +74,22 @@ func TestACallThatIsWithdrawnEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	tools := waiting{make(chan struct{})}
-	s := &session{h: &Harness{life: subprocess.NewSupervisor[session]()}, out: make(chan []byte, 1), agreed: agreed, running: map[string]context.CancelCauseFunc{}}
+	s := &session{h: &Harness{supervisor: subprocess.NewSupervisor[session]()}, out: make(chan []byte, 1), agreed: agreed, running: map[string]context.CancelCauseFunc{}}
 	s.host.Tools = tools
-	s.h.life.SetCurrent(s)
+	s.h.supervisor.SetCurrent(s)
 	f, err := parseFrame([]byte(`{"id":"a","method":"tools/call","params":{"name":"chat.react"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	go s.call(t.Context(), f)
+	go s.handleCall(t.Context(), f)
 	<-tools.began
-	s.notified("notifications/unheard-of", json.RawMessage(`{"requestId":"a"}`))
-	s.notified("notifications/cancelled", json.RawMessage(`[]`))
-	s.notified("notifications/cancelled", json.RawMessage(`{"requestId":"b"}`))
+	s.handleNotification("notifications/unheard-of", json.RawMessage(`{"requestId":"a"}`))
+	s.handleNotification("notifications/cancelled", json.RawMessage(`[]`))
+	s.handleNotification("notifications/cancelled", json.RawMessage(`{"requestId":"b"}`))
 	if len(s.out) > 0 {
 		t.Errorf("it ended before: %s", <-s.out)
 	}
-	s.notified("notifications/cancelled", json.RawMessage(`{"requestId":"a"}`))
+	s.handleNotification("notifications/cancelled", json.RawMessage(`{"requestId":"a"}`))
 	if got := string(<-s.out); !strings.Contains(got, errWithdrawn.Error()) {
 		t.Errorf("answered %s", got)
 	}

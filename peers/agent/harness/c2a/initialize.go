@@ -8,16 +8,16 @@ import (
 	"hubbub/peers/agent/harness"
 )
 
-// offered is what this side can do, as seed 000 writes it.
-var offered = map[string]map[string]bool{
+// ourCapabilities is what this side can do, as seed 000 writes it.
+var ourCapabilities = map[string]map[string]bool{
 	"delivery":  {"ack": true, "redelivery": true, "idempotency": true},
 	"injection": {"immediate": true, "buffered": true, "notify": true, "tool_mailbox": true, "digest": true, "interrupt": true},
 	"chatTools": {"readThread": true, "sendMessage": true, "react": true, "reactionSignals": true, "claim": true, "defer": true, "resolve": true},
 	"utilities": {"progress": true, "cancellation": true, "logging": true},
 }
 
-// capabilityOf names the capability that each chat tool needs; others need none.
-var capabilityOf = map[string]string{
+// requiredCapability names the capability that each chat tool needs; others need none.
+var requiredCapability = map[string]string{
 	"chat.read_thread": "readThread", "chat.send_message": "sendMessage", "chat.react": "react",
 	"chat.claim": "claim", "chat.defer": "defer", "chat.resolve": "resolve",
 }
@@ -45,7 +45,7 @@ func negotiate(asked string, result json.RawMessage) (*negotiated, error) {
 	default:
 		return nil, fmt.Errorf("it speaks C2A %q, and this program %s, %s and %s", n.version, Version0602, Version0624, Version0811)
 	}
-	for group, ours := range offered {
+	for group, ours := range ourCapabilities {
 		both := map[string]bool{}
 		raw, said := answer.Capabilities[group]
 		var theirs map[string]json.RawMessage
@@ -53,16 +53,16 @@ func negotiate(asked string, result json.RawMessage) (*negotiated, error) {
 			return nil, fmt.Errorf("its capabilities.%s is not an object", group)
 		}
 		for name, have := range ours {
-			both[name] = have && (!said || stated(theirs[name]))
+			both[name] = have && (!said || isClaimed(theirs[name]))
 		}
 		n.both[group] = both
 	}
 	return n, nil
 }
 
-// stated reports whether a program claims a capability: with true, or with an object of
+// isClaimed reports whether a program claims a capability: with true, or with an object of
 // details.
-func stated(raw json.RawMessage) bool {
+func isClaimed(raw json.RawMessage) bool {
 	return string(raw) == "true" || len(raw) > 0 && raw[0] == '{'
 }
 
@@ -70,12 +70,12 @@ func (n *negotiated) has(group, name string) bool { return n.both[group][name] }
 
 // mayCall reports whether the program may call a tool.
 func (n *negotiated) mayCall(tool string) bool {
-	capability, needed := capabilityOf[tool]
+	capability, needed := requiredCapability[tool]
 	return !needed || n.has("chatTools", capability)
 }
 
-// callable returns the tools that the program may call, never nil.
-func (n *negotiated) callable(tools []harness.Tool) []harness.Tool {
+// callableTools returns the tools that the program may call, never nil.
+func (n *negotiated) callableTools(tools []harness.Tool) []harness.Tool {
 	return slices.DeleteFunc(append([]harness.Tool{}, tools...), func(t harness.Tool) bool { return !n.mayCall(t.Name) })
 }
 
@@ -88,8 +88,8 @@ func (n *negotiated) capabilities() harness.Capabilities {
 	}}
 }
 
-// takes reports whether a mode reaches the program.
-func (n *negotiated) takes(mode string) bool {
-	_, known := offered["injection"][mode]
+// supportsMode reports whether a mode reaches the program.
+func (n *negotiated) supportsMode(mode string) bool {
+	_, known := ourCapabilities["injection"][mode]
 	return !known || n.has("injection", mode)
 }

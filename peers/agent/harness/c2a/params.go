@@ -13,13 +13,13 @@ import (
 func deliverParams(e *harness.Event, version string, attempt int) any {
 	switch version {
 	case Version0624:
-		return flatEvent(e, attempt)
+		return newFlatEvent(e, attempt)
 	case Version0811:
-		f := flatEvent(e, attempt)
+		f := newFlatEvent(e, attempt)
 		f.CreatedAt, f.Recipients, f.Obligation = e.CreatedAt, e.Recipients, e.Obligation
 		return f
 	}
-	return nestedEvent(e, attempt)
+	return newNestedEvent(e, attempt)
 }
 
 // An envelope is what both drafts have.
@@ -38,7 +38,7 @@ type envelope struct {
 	} `json:"reliability"`
 }
 
-func envelopeOf(e *harness.Event, attempt int) envelope {
+func newEnvelope(e *harness.Event, attempt int) envelope {
 	c := envelope{EventID: e.EventID, MergedEventIDs: e.MergedEventIDs, Author: e.Author, Knock: e.Knock}
 	c.Timing.CreatedAt, c.Timing.Sequence = e.CreatedAt, e.Sequence
 	c.Reliability.Attempt, c.Reliability.IdempotencyKey = attempt, e.IdempotencyKey
@@ -72,8 +72,8 @@ type nested struct {
 	} `json:"injection"`
 }
 
-func nestedEvent(e *harness.Event, attempt int) *nested {
-	n := &nested{envelope: envelopeOf(e, attempt), Conversation: e.Conversation}
+func newNestedEvent(e *harness.Event, attempt int) *nested {
+	n := &nested{envelope: newEnvelope(e, attempt), Conversation: e.Conversation}
 	n.Target.Mentions, n.Target.Recipient, n.Target.Directedness = e.Mentions, e.Recipient, e.Directedness
 	n.Attention.Policy, n.Attention.Reason, n.Attention.Priority, n.Attention.DeadlineMS = e.Policy, e.Reason, e.Priority, e.DeadlineMS
 	n.Injection.Mode, n.Injection.Context, n.Injection.Role = e.Mode, e.Context, e.Role
@@ -107,8 +107,8 @@ type flat struct {
 	Obligation *protocol.Obligation `json:"obligation,omitempty"`
 }
 
-func flatEvent(e *harness.Event, attempt int) *flat {
-	f := &flat{envelope: envelopeOf(e, attempt), AddressedToMe: e.Directedness == "to_me", Policy: flatPolicy(e.Policy), Digest: e.Digest}
+func newFlatEvent(e *harness.Event, attempt int) *flat {
+	f := &flat{envelope: newEnvelope(e, attempt), AddressedToMe: e.Directedness == "to_me", Policy: flatPolicy(e.Policy), Digest: e.Digest}
 	f.Conversation.ID, f.Conversation.Kind, f.Conversation.ThreadID = e.Conversation.ID, e.Conversation.Kind, e.Conversation.ThreadID
 	switch e.Conversation.Kind {
 	case "dm", "channel", "thread":

@@ -125,7 +125,7 @@ func TestNegotiate(t *testing.T) {
 		if (err != nil) != c.fails {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err == nil && (n.version != c.version || n.takes("notify") != c.notify || n.mayCall("chat.claim") != c.claim || !n.mayCall("ask")) {
+		if err == nil && (n.version != c.version || n.supportsMode("notify") != c.notify || n.mayCall("chat.claim") != c.claim || !n.mayCall("ask")) {
 			t.Errorf("%s: %+v", name, n)
 		}
 	}

@@ -50,7 +50,7 @@ func (h *Harness) serve(ctx context.Context, process *subprocess.Process, host h
 	}
 	h.mu.Lock()
 	s.initID = h.requestIDLocked("initialize")
-	h.changed = harness.NewRecent[string, bool](1024)
+	h.withdrawn = harness.NewRecent[string, bool](1024)
 	h.mu.Unlock()
 	var wg sync.WaitGroup
 	wg.Go(func() { s.writeLoop(ctx) })
@@ -87,7 +87,7 @@ func (s *session) initialize(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.h.opts.InitTimeout,
 		fmt.Errorf("%s did not answer initialize in %s", s.h.argv[0], s.h.opts.InitTimeout))
 	defer cancel()
-	s.request(s.initID, "initialize", map[string]any{"protocolVersion": s.h.opts.Version, "clientInfo": s.h.opts.Info, "capabilities": offered})
+	s.request(s.initID, "initialize", map[string]any{"protocolVersion": s.h.opts.Version, "clientInfo": s.h.opts.Info, "capabilities": ourCapabilities})
 	select {
 	case err := <-s.started:
 		return err
@@ -96,21 +96,21 @@ func (s *session) initialize(ctx context.Context) error {
 	}
 }
 
-// initialized takes the answer to initialize, before any later line is read:
+// handleInitialize takes the answer to initialize, before any later line is read:
 // the program may call tools at once.
-func (s *session) initialized(f *frame) error {
+func (s *session) handleInitialize(f *frame) error {
 	if s.agreed != nil {
 		return nil // answered twice
 	}
 	if f.Error != nil {
-		return fmt.Errorf("%s refused initialize: %s (%d)", s.h.argv[0], brief(f.Error.Message), f.Error.Code)
+		return fmt.Errorf("%s refused initialize: %s (%d)", s.h.argv[0], clipText(f.Error.Message), f.Error.Code)
 	}
 	agreed, err := negotiate(s.h.opts.Version, f.Result)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.h.argv[0], err)
 	}
 	s.agreed = agreed
-	s.h.life.SetCurrent(s)
+	s.h.supervisor.SetCurrent(s)
 	return nil
 }
 
@@ -134,7 +134,7 @@ func (s *session) deliver(ctx context.Context) time.Time {
 // again.
 func (s *session) deliverOne(d *delivery) time.Time {
 	again := time.Now().Add(s.h.opts.AnswerTimeout)
-	if !s.agreed.takes(d.turn.Event.Mode) {
+	if !s.agreed.supportsMode(d.turn.Event.Mode) {
 		s.h.settle(d, harness.ErrModeUnsupported)
 		return again
 	}
@@ -160,8 +160,8 @@ func (s *session) deliverOne(d *delivery) time.Time {
 	return again
 }
 
-// cancelled tells the program to stop working on a request, if it understands that.
-func (s *session) cancelled(requestID, reason string) {
+// sendCancelled tells the program to stop working on a request, if it understands that.
+func (s *session) sendCancelled(requestID, reason string) {
 	if s.agreed.has("utilities", "cancellation") {
 		params := marshal(map[string]any{"requestId": requestID, "reason": reason})
 		s.send(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":%s}`, params))
@@ -207,7 +207,7 @@ func (s *session) writeLoop(ctx context.Context) {
 
 // readLoop reads the program's lines to its end.
 func (s *session) readLoop() {
-	lines := &proc.LineWriter{Max: maxLine, OnLine: s.line}
+	lines := &proc.LineWriter{Max: maxLine, OnLine: s.handleLine}
 	if _, err := io.Copy(lines, s.process.Stdout); err != nil {
 		s.h.opts.Log.Debug().Err(err).Msg("output of the harness program not read to its end")
 	}
@@ -215,29 +215,29 @@ func (s *session) readLoop() {
 	close(s.calls)
 }
 
-// line takes one line from the program.
-func (s *session) line(line []byte, cut bool) {
+// handleLine takes one line from the program.
+func (s *session) handleLine(line []byte, cut bool) {
 	if line = bytes.TrimSpace(line); len(line) == 0 {
 		return
 	}
 	if cut {
-		s.drop(line, fmt.Errorf("the line is too long: at most %d bytes are taken", maxLine))
+		s.dropLine(line, fmt.Errorf("the line is too long: at most %d bytes are taken", maxLine))
 		return
 	}
 	f, err := parseFrame(line)
 	if err != nil {
-		s.drop(line, err)
+		s.dropLine(line, err)
 		return
 	}
-	s.receive(f)
+	s.dispatch(f)
 }
 
-// drop counts a line that cannot be read, and logs the first and every hundredth. If
+// dropLine counts a line that cannot be read, and logs the first and every hundredth. If
 // the line was meant as a message, it is answered with the id null, as JSON-RPC
 // demands: otherwise the caller would wait forever. A whole object that does not name
 // JSON-RPC is a log line and gets no answer: the program might log that, and so on
 // forever.
-func (s *session) drop(line []byte, err error) {
+func (s *session) dropLine(line []byte, err error) {
 	var said struct {
 		JSONRPC json.RawMessage `json:"jsonrpc"`
 	}
@@ -257,40 +257,40 @@ func (s *session) drop(line []byte, err error) {
 	}
 }
 
-// receive sorts one frame. It never blocks.
-func (s *session) receive(f *frame) {
+// dispatch sorts one frame. It never blocks.
+func (s *session) dispatch(f *frame) {
 	switch {
 	case f.Method == nil:
-		s.answered(f)
+		s.handleAnswer(f)
 	case f.hasID():
-		f.overtaken = s.h.overtaken(f.event())
-		f.turn, f.revision = s.h.given(f.event())
+		f.stale = s.h.isStale(f.event())
+		f.turn, f.revision = s.h.revisionOf(f.event())
 		select {
 		case s.calls <- f:
 		default:
 			s.refuse(f.ID, codeBusy, "too many calls at once; call again when one is answered")
 		}
 	default:
-		s.notified(*f.Method, f.Params)
+		s.handleNotification(*f.Method, f.Params)
 	}
 }
 
-// answered takes an answer to one of our requests. An error answer to a
+// handleAnswer takes an answer to one of our requests. An error answer to a
 // delivery counts as none.
-func (s *session) answered(f *frame) {
+func (s *session) handleAnswer(f *frame) {
 	var id string
 	if json.Unmarshal(f.ID, &id) != nil {
 		return
 	}
 	if id == s.initID {
 		select {
-		case s.started <- s.initialized(f):
+		case s.started <- s.handleInitialize(f):
 		default:
 		}
 		return
 	}
 	if f.Error != nil {
-		s.h.opts.Log.Warn().Str("request", id).Str("error", brief(f.Error.Message)).Msg("delivery refused by the harness program; it is sent again")
+		s.h.opts.Log.Warn().Str("request", id).Str("error", clipText(f.Error.Message)).Msg("delivery refused by the harness program; it is sent again")
 		return
 	}
 	var result struct {
@@ -301,11 +301,11 @@ func (s *session) answered(f *frame) {
 	}
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	s.h.acceptedLocked(id)
+	s.h.acceptLocked(id)
 }
 
-// brief shortens a text from the program, and redacts keys.
-func brief(said string) string { return text.Clip(harness.Redact(said), 300) }
+// clipText shortens a text from the program, and redacts keys.
+func clipText(said string) string { return text.Clip(harness.Redact(said), 300) }
 
 // Error codes besides those of JSON-RPC.
 const (
@@ -323,7 +323,7 @@ type frame struct {
 	Result json.RawMessage `json:"result"`
 	Error  *jsonrpc.Error  `json:"error"`
 
-	overtaken      bool   // of a tool call: its event was withdrawn when the call came
+	stale          bool   // of a tool call: its event was withdrawn when the call came
 	turn, revision string // of a tool call: which words the program had when it came
 }
 

@@ -32,14 +32,14 @@ func TestAProgramIsShownTheToolsWhoseCapabilityItStates(t *testing.T) {
 	}
 	var shown []string
 	for _, name := range []string{"chat.list_events", "chat.send_message", "chat.react", "chat.claim", "work.create"} {
-		for _, tool := range n.callable([]harness.Tool{{Name: name}}) {
+		for _, tool := range n.callableTools([]harness.Tool{{Name: name}}) {
 			shown = append(shown, tool.Name)
 		}
 	}
 	if want := []string{"chat.list_events", "chat.react", "chat.claim", "work.create"}; !slices.Equal(shown, want) {
 		t.Errorf("shown %v, want %v", shown, want)
 	}
-	if n.callable(nil) == nil {
+	if n.callableTools(nil) == nil {
 		t.Error("a host without tools lists null")
 	}
 }
@@ -68,7 +68,7 @@ func TestACallFromBeforeAChangeIsTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.receive(f)
+		s.dispatch(f)
 		return f
 	}
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"chat.send_message","arguments":{"inReplyTo":"e1","text":"old"}}}`
@@ -76,12 +76,12 @@ func TestACallFromBeforeAChangeIsTold(t *testing.T) {
 		line(s, `{"jsonrpc":"2.0","id":"`+id+`","result":{"accepted":true}}`)
 	}
 	for name, withdraw := range map[string]func(h *Harness, d *delivery){
-		"accepted":     func(h *Harness, d *delivery) { h.acceptedLocked("d1"); h.Cancel("t1", "edited") },
+		"accepted":     func(h *Harness, d *delivery) { h.acceptLocked("d1"); h.Cancel("t1", "edited") },
 		"not answered": func(h *Harness, d *delivery) { h.withdraw(d, errNotReading) },
 	} {
 		h := New([]string{"program"}, nil)
 		s := &session{h: h, out: make(chan []byte, 8), calls: make(chan *frame, 8), agreed: &negotiated{}}
-		h.life.SetCurrent(s)
+		h.supervisor.SetCurrent(s)
 		deliver := func(id string) *delivery {
 			d := &delivery{turn: &harness.Turn{ID: "t1", Event: harness.Event{EventID: "e1", Revision: "words of " + id}}, ids: []string{id}, lastID: id, sentTo: s, done: make(chan struct{})}
 			h.enqueueLocked(d)
@@ -89,25 +89,25 @@ func TestACallFromBeforeAChangeIsTold(t *testing.T) {
 		}
 		first := deliver("d1")
 		early := line(s, call)
-		if early.overtaken || h.overtaken(early.event()) {
+		if early.stale || h.isStale(early.event()) {
 			t.Errorf("%s: a call about the first words is refused", name)
 		}
 		withdraw(h, first)
-		if f := line(s, call); !f.overtaken || !h.overtaken(f.event()) {
+		if f := line(s, call); !f.stale || !h.isStale(f.event()) {
 			t.Errorf("%s: a call after the change is taken", name)
 		}
 		deliver("d2")
 		accept(s, "d1") // too late
 		queued := line(s, call)
-		if !queued.overtaken {
+		if !queued.stale {
 			t.Errorf("%s: a call before the newer words were accepted is taken", name)
 		}
 		accept(s, "d2")
-		if h.overtaken("e1") || !queued.overtaken {
+		if h.isStale("e1") || !queued.stale {
 			t.Errorf("%s: after the acceptance, calls are refused, or one from before is taken", name)
 		}
 		newest := line(s, call)
-		if newest.overtaken {
+		if newest.stale {
 			t.Errorf("%s: a call about the newest words is refused", name)
 		}
 		if early.turn != "t1" || early.revision != "words of d1" || newest.revision != "words of d2" { // by it tools refuse one that they run late

@@ -19,7 +19,7 @@ type PostFunc func(ctx context.Context, turn, revision, chat string, p *chorus.P
 type Harness struct {
 	post    PostFunc
 	knocks  bool
-	running chan struct{} // closed when host is set
+	started chan struct{} // closed when host is set
 	host    harness.Host
 }
 
@@ -28,13 +28,13 @@ var _ harness.Harness = (*Harness)(nil)
 // New makes a harness that delivers turns with post, and knocks, too, if the agent
 // elsewhere wants them. It starts nothing.
 func New(post PostFunc, knocks bool) *Harness {
-	return &Harness{post: post, knocks: knocks, running: make(chan struct{})}
+	return &Harness{post: post, knocks: knocks, started: make(chan struct{})}
 }
 
 // Run makes the harness take what the agent elsewhere says, until ctx ends (nil).
 func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	h.host = host
-	close(h.running)
+	close(h.started)
 	<-ctx.Done()
 	return nil
 }
@@ -50,7 +50,7 @@ func (h *Harness) Capabilities(context.Context) (harness.Capabilities, error) {
 // Turn delivers a turn. The tools of the turn are not used: the agent elsewhere
 // calls those of its chat.
 func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
-	switch err := h.post(ctx, t.ID, t.Event.Revision, t.Chat, postOf(t)); {
+	switch err := h.post(ctx, t.ID, t.Event.Revision, t.Chat, newPost(t)); {
 	case err == nil:
 		return harness.Outcome{State: harness.Accepted, Attempt: t.Attempt}, nil
 	case ctx.Err() != nil:
@@ -93,7 +93,7 @@ func (h *Harness) RefuseStale(ctx context.Context, turn string) error {
 
 func (h *Harness) output(ctx context.Context, o harness.Output) error {
 	select {
-	case <-h.running:
+	case <-h.started:
 		return h.host.Output(ctx, o)
 	case <-ctx.Done():
 		return harness.ErrStopped

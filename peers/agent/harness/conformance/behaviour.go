@@ -11,13 +11,13 @@ import (
 
 // behaviours runs the cases that consist of more than one event: late answers, changed
 // messages, refused actions.
-func (r *run) behaviours(ctx context.Context) {
+func (r *checker) behaviours(ctx context.Context) {
 	for _, b := range []struct {
 		name, title string
 		run         func(ctx context.Context, name string) error
 	}{
-		{"thanks", "a knock about an acknowledgement is not answered with a message", r.overheard(r.thanks)},
-		{"overheard", "a digest is not answered", r.overheard(r.digest)},
+		{"thanks", "a knock about an acknowledgement is not answered with a message", r.silentCase(r.makeKnock)},
+		{"overheard", "a digest is not answered", r.silentCase(r.makeDigest)},
 		{"redelivery", "an event that is delivered again is accepted and not answered anew", r.redelivery},
 		{"merged", "a merged turn is accepted and answered once", r.merged},
 		{"refused", "a refused message is taken as it is", r.refusedMessage},
@@ -25,31 +25,31 @@ func (r *run) behaviours(ctx context.Context) {
 		{"burst", "many deliveries at once are all accepted", r.burst},
 		{"alive", "after all that, a question is still answered", r.alive},
 	} {
-		if r.wanted(b.name, b.title) && ctx.Err() == nil {
-			r.conclude(b.name, b.title, b.run(ctx, b.name))
+		if r.isSelected(b.name, b.title) && ctx.Err() == nil {
+			r.reportCase(b.name, b.title, b.run(ctx, b.name))
 		}
 	}
 	r.chat.mu.Lock()
-	stray := errors.Join(r.chat.stray...)
+	stray := errors.Join(r.chat.unknownEvents...)
 	r.chat.mu.Unlock()
-	r.conclude("named", "what the program does names an event that it was told of", stray)
+	r.reportCase("named", "what the program does names an event that it was told of", stray)
 }
 
-// checked is the agent that the program plays.
-var checked = attention.Self{ID: "agent:lead"}
+// checkedAgent is the agent that the program plays.
+var checkedAgent = attention.Self{ID: "agent:lead"}
 
 // question puts a direct question into the chat.
-func (r *run) question(name string, n int) *said {
-	return r.say(&attention.Vector{Self: checked, Event: attention.Event{
+func (r *checker) question(name string, n int) *eventRecord {
+	return r.addEvent(&attention.Vector{Self: checkedAgent, Event: attention.Event{
 		EventID:      fmt.Sprintf("evt_%s_%d", name, n),
 		Conversation: attention.Conversation{ID: "D-" + name, Kind: attention.ConversationDM},
 		Author:       attention.Author{ID: "77", Kind: attention.AuthorHuman, DisplayName: "Will"},
-		Text:         "Can you check whether the deploy is blocked?", Recipient: checked.ID,
+		Text:         "Can you check whether the deploy is blocked?", Recipient: checkedAgent.ID,
 	}})
 }
 
-// ask delivers an event and waits until it is discharged.
-func (r *run) ask(ctx context.Context, e *harness.Event, attempt int) error {
+// deliverAndWait delivers an event and waits until it is discharged.
+func (r *checker) deliverAndWait(ctx context.Context, e *harness.Event, attempt int) error {
 	if err := r.deliver(ctx, e, attempt); err != nil {
 		return err
 	}
@@ -57,15 +57,15 @@ func (r *run) ask(ctx context.Context, e *harness.Event, attempt int) error {
 }
 
 // settled waits for quiet and returns what is wrong with the answers to an event.
-func (r *run) settled(ctx context.Context, id string) (wrong error) {
-	r.chat.quiet(ctx, r.opts.Quiet)
-	r.chat.look(id, func(s *said) { wrong = silenceProblems(s) })
+func (r *checker) settled(ctx context.Context, id string) (wrong error) {
+	r.chat.awaitQuiet(ctx, r.opts.Quiet)
+	r.chat.withEvent(id, func(s *eventRecord) { wrong = silenceProblems(s) })
 	return wrong
 }
 
-// overheard returns the case of an event that must not be answered: a question that a
+// silentCase returns the case of an event that must not be answered: a question that a
 // function has changed.
-func (r *run) overheard(change func(s *said)) func(ctx context.Context, name string) error {
+func (r *checker) silentCase(change func(s *eventRecord)) func(ctx context.Context, name string) error {
 	return func(ctx context.Context, name string) error {
 		s := r.question(name, 1)
 		change(s)
@@ -76,10 +76,10 @@ func (r *run) overheard(change func(s *said)) func(ctx context.Context, name str
 	}
 }
 
-// thanks makes an acknowledgement that comes as a knock, which hosts may do.
-func (r *run) thanks(s *said) {
+// makeKnock makes an acknowledgement that comes as a knock, which hosts may do.
+func (r *checker) makeKnock(s *eventRecord) {
 	s.event.Text = "thanks!"
-	s.decision = attention.Decide(s.event, checked, attention.Facts{}, attention.Config{Version: r.version})
+	s.decision = attention.Decide(s.event, checkedAgent, attention.Facts{}, attention.Config{Version: r.version})
 	s.decision.Injection = attention.ModeNotify
 	s.decision.Knock = &attention.Knock{
 		From: "human:77", Where: "dm:D-thanks", Directedness: s.decision.Directedness, Policy: s.decision.Policy,
@@ -87,8 +87,8 @@ func (r *run) thanks(s *said) {
 	}
 }
 
-// digest makes a digest with a question in it that is not for the agent.
-func (*run) digest(s *said) {
+// makeDigest makes a digest with a question in it that is not for the agent.
+func (*checker) makeDigest(s *eventRecord) {
 	s.event.Text = "3 messages in channel C1; the last: who can look at the deploy?"
 	s.decision = attention.Decision{
 		Directedness: attention.DirectedAmbient, Policy: attention.PolicyMustNotRespond, Injection: attention.ModeDigest,
@@ -96,34 +96,34 @@ func (*run) digest(s *said) {
 	}
 }
 
-func (r *run) redelivery(ctx context.Context, name string) error {
+func (r *checker) redelivery(ctx context.Context, name string) error {
 	e := r.event(r.question(name, 1))
 	for attempt := 1; attempt <= 3; attempt++ {
-		if err := r.ask(ctx, e, attempt); err != nil {
+		if err := r.deliverAndWait(ctx, e, attempt); err != nil {
 			return fmt.Errorf("attempt %d: %w", attempt, err)
 		}
 	}
 	return r.settled(ctx, e.EventID)
 }
 
-func (r *run) alive(ctx context.Context, name string) error {
+func (r *checker) alive(ctx context.Context, name string) error {
 	e := r.event(r.question(name, 1))
-	if err := r.ask(ctx, e, 1); err != nil {
+	if err := r.deliverAndWait(ctx, e, 1); err != nil {
 		return err
 	}
 	return r.settled(ctx, e.EventID)
 }
 
-func (r *run) merged(ctx context.Context, name string) error {
+func (r *checker) merged(ctx context.Context, name string) error {
 	first, last := r.question(name, 1), r.question(name, 2)
 	e := r.event(last)
 	e.MergedEventIDs = []string{first.event.EventID, last.event.EventID}
 	e.Content = []harness.Part{{Type: "text", Text: "Can you check"}, {Type: "text", Text: "whether the deploy is blocked?"}}
-	if err := r.ask(ctx, e, 1); err != nil {
+	if err := r.deliverAndWait(ctx, e, 1); err != nil {
 		return err
 	}
 	wrong := r.settled(ctx, e.EventID)
-	r.chat.look(first.event.EventID, func(s *said) {
+	r.chat.withEvent(first.event.EventID, func(s *eventRecord) {
 		if len(s.sends) > 0 {
 			wrong = errors.Join(wrong, errors.New("it answered a fragment beside the turn"))
 		}
@@ -133,15 +133,15 @@ func (r *run) merged(ctx context.Context, name string) error {
 
 // refusedMessage refuses what the program says: the program may try again a few times,
 // but not forever.
-func (r *run) refusedMessage(ctx context.Context, name string) (wrong error) {
+func (r *checker) refusedMessage(ctx context.Context, name string) (wrong error) {
 	const tries = 5
 	s := r.question(name, 1)
 	s.refuse = true
-	if err := r.ask(ctx, r.event(s), 1); err != nil {
+	if err := r.deliverAndWait(ctx, r.event(s), 1); err != nil {
 		return err
 	}
-	r.chat.quiet(ctx, r.opts.Quiet)
-	r.chat.look(s.event.EventID, func(s *said) {
+	r.chat.awaitQuiet(ctx, r.opts.Quiet)
+	r.chat.withEvent(s.event.EventID, func(s *eventRecord) {
 		if wrong = errors.Join(s.problems...); len(s.sends) > tries {
 			wrong = errors.Join(wrong, fmt.Errorf("it sent %d times what was refused", len(s.sends)))
 		}
@@ -149,23 +149,23 @@ func (r *run) refusedMessage(ctx context.Context, name string) (wrong error) {
 	return wrong
 }
 
-func (r *run) cancelled(ctx context.Context, name string) error {
+func (r *checker) cancelled(ctx context.Context, name string) error {
 	e := r.event(r.question(name, 1))
 	if err := r.deliver(ctx, e, 1); err != nil {
 		return err
 	}
 	r.harness.Cancel(turnID(e, 1), "Message was edited before response")
-	return r.ask(ctx, r.event(r.question(name, 2)), 1)
+	return r.deliverAndWait(ctx, r.event(r.question(name, 2)), 1)
 }
 
-func (r *run) burst(ctx context.Context, name string) error {
+func (r *checker) burst(ctx context.Context, name string) error {
 	const n = 20
 	failures := make(chan error, n)
 	var ids []string
 	for i := range n {
 		e := r.event(r.question(name, i))
 		ids = append(ids, e.EventID)
-		r.granted.Go(func() { failures <- r.deliver(ctx, e, 1) })
+		r.claims.Go(func() { failures <- r.deliver(ctx, e, 1) })
 	}
 	var wrong error
 	for range n {

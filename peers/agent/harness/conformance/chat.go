@@ -15,20 +15,20 @@ import (
 	"hubbub/protocol/retry"
 )
 
-// A chat plays the conversations of a run and their tools, and records what the program
+// A chatHost plays the conversations of a run and their tools, and records what the program
 // does about each event.
-type chat struct {
-	mu      sync.Mutex
-	order   []*said
-	events  map[string]*said
-	stray   []error         // actions that name no event of this run
-	changed sync.Cond       // broadcast at each action
-	acted   time.Time       // of the last action
-	onClaim func(id string) // must not block
+type chatHost struct {
+	mu            sync.Mutex
+	order         []*eventRecord
+	events        map[string]*eventRecord
+	unknownEvents []error         // actions that name no event of this run
+	changed       sync.Cond       // broadcast at each action
+	lastAction    time.Time       // of the last action
+	onClaim       func(id string) // must not block
 }
 
-// said is one event and what became of it.
-type said struct {
+// eventRecord is one event and what became of it.
+type eventRecord struct {
 	event    attention.Event
 	decision attention.Decision
 	refuse   bool // its messages are refused
@@ -41,22 +41,22 @@ type said struct {
 
 type send struct{ text, key string }
 
-func newChat() *chat {
-	c := &chat{events: map[string]*said{}}
+func newChat() *chatHost {
+	c := &chatHost{events: map[string]*eventRecord{}}
 	c.changed.L = &c.mu
 	return c
 }
 
 // add puts an event into its conversation.
-func (c *chat) add(s *said) {
+func (c *chatHost) add(s *eventRecord) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.order = append(c.order, s)
 	c.events[s.event.EventID] = s
 }
 
-// look calls a function with an event while it holds the lock.
-func (c *chat) look(id string, f func(s *said)) {
+// withEvent calls a function with an event while it holds the lock.
+func (c *chatHost) withEvent(id string, f func(s *eventRecord)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.events[id]; s != nil {
@@ -64,9 +64,9 @@ func (c *chat) look(id string, f func(s *said)) {
 	}
 }
 
-// discharged waits until a must_respond was answered, deferred or settled. It reports false
+// awaitDischarged waits until a must_respond was answered, deferred or settled. It reports false
 // if ctx ends first.
-func (c *chat) discharged(ctx context.Context, id string) bool {
+func (c *chatHost) awaitDischarged(ctx context.Context, id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() {
@@ -82,19 +82,19 @@ func (c *chat) discharged(ctx context.Context, id string) bool {
 	}
 }
 
-// quiet waits until the program has done nothing for d.
-func (c *chat) quiet(ctx context.Context, d time.Duration) {
+// awaitQuiet waits until the program has done nothing for d.
+func (c *chatHost) awaitQuiet(ctx context.Context, d time.Duration) {
 	for last := time.Now(); time.Since(last) < d && retry.Sleep(ctx, time.Until(last.Add(d))); {
 		c.mu.Lock()
-		if c.acted.After(last) {
-			last = c.acted
+		if c.lastAction.After(last) {
+			last = c.lastAction
 		}
 		c.mu.Unlock()
 	}
 }
 
 // List returns the chat tools.
-func (c *chat) List() []harness.Tool {
+func (c *chatHost) List() []harness.Tool {
 	var tools []harness.Tool
 	for _, t := range toolList {
 		tools = append(tools, harness.Tool{Name: t.name, Description: t.description, InputSchema: json.RawMessage(t.schema)})
@@ -125,14 +125,14 @@ type arguments struct {
 }
 
 // Call runs a tool and records it.
-func (c *chat) Call(_ context.Context, name string, raw json.RawMessage) harness.Result {
+func (c *chatHost) Call(_ context.Context, name string, raw json.RawMessage) harness.Result {
 	var a arguments
 	if err := json.Unmarshal(raw, &a); err != nil {
 		return harness.ErrorResult("the arguments cannot be read: "+err.Error(), nil)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.acted = time.Now()
+	c.lastAction = time.Now()
 	defer c.changed.Broadcast()
 	if name == "chat.list_events" || name == "chat.read_thread" {
 		return c.readLocked(name, &a)
@@ -140,7 +140,7 @@ func (c *chat) Call(_ context.Context, name string, raw json.RawMessage) harness
 	id := cmp.Or(a.EventID, a.InReplyTo)
 	s := c.events[id]
 	if s == nil {
-		c.stray = append(c.stray, fmt.Errorf("%s named the event %q, which it was never told of", name, id))
+		c.unknownEvents = append(c.unknownEvents, fmt.Errorf("%s named the event %q, which it was never told of", name, id))
 		return harness.ErrorResult("there is no such event; name one that you were told of", map[string]any{"status": "refused", "reason": "unknown_event"})
 	}
 	switch name {
@@ -163,7 +163,7 @@ func (c *chat) Call(_ context.Context, name string, raw json.RawMessage) harness
 }
 
 // send records a message, as a host that enforces the policy.
-func (s *said) send(a *arguments) harness.Result {
+func (s *eventRecord) send(a *arguments) harness.Result {
 	switch {
 	case a.Text == "":
 		s.problems = append(s.problems, errors.New("send_message without a text"))
@@ -194,7 +194,7 @@ func mayAnswer(p attention.Policy) bool {
 }
 
 // react records a reaction; those with a disposition discharge the event.
-func (s *said) react(a *arguments) harness.Result {
+func (s *eventRecord) react(a *arguments) harness.Result {
 	row, err := attention.ParseSignal(a.Signal)
 	if err != nil {
 		s.problems = append(s.problems, fmt.Errorf("react with the unknown signal %q", a.Signal))
@@ -205,7 +205,7 @@ func (s *said) react(a *arguments) harness.Result {
 }
 
 // readLocked lists the events of a conversation, the newest last.
-func (c *chat) readLocked(name string, a *arguments) harness.Result {
+func (c *chatHost) readLocked(name string, a *arguments) harness.Result {
 	list := []map[string]any{}
 	for _, s := range c.order {
 		if a.Conversation != "" && s.event.Conversation.ID != a.Conversation {

@@ -13,7 +13,7 @@ func TestAProgramReadsTheNewestEvents(t *testing.T) {
 	for limit, want := range map[int]string{0: "e1 e2 e3", 2: "e2 e3", 3: "e1 e2 e3"} {
 		c := newChat()
 		for i := range 3 {
-			c.add(&said{event: attention.Event{EventID: fmt.Sprint("e", i+1)}})
+			c.add(&eventRecord{event: attention.Event{EventID: fmt.Sprint("e", i+1)}})
 		}
 		r := string(c.Call(context.Background(), "chat.list_events", []byte(fmt.Sprintf(`{"limit":%d}`, limit))).StructuredContent)
 		var got []string

@@ -67,8 +67,8 @@ func TestWrongDecisionsAreFound(t *testing.T) {
 	}
 }
 
-// run checks the reference program with faults.
-func run(t *testing.T, o conformance.Options, faults ...string) map[string]conformance.Verdict {
+// checker checks the reference program with faults.
+func checker(t *testing.T, o conformance.Options, faults ...string) map[string]conformance.Verdict {
 	t.Helper()
 	o.Env = harnesstest.Environ(filepath.Join(t.TempDir(), "state"), faults...)
 	if o.Quiet == 0 {
@@ -87,7 +87,7 @@ func run(t *testing.T, o conformance.Options, faults ...string) map[string]confo
 }
 
 func TestAReferenceProgramConforms(t *testing.T) {
-	verdicts := run(t, conformance.Options{})
+	verdicts := checker(t, conformance.Options{})
 	vectors, _ := attention.Vectors()
 	if want := 3 * (len(vectors) + 11); len(verdicts) != want {
 		t.Errorf("%d cases, want %d", len(verdicts), want)
@@ -120,7 +120,7 @@ func TestFaultsAreFound(t *testing.T) {
 			if c.fault == "nameless" {
 				o.Only = "C01" // its event is never answered
 			}
-			verdicts := run(t, o, c.fault)
+			verdicts := checker(t, o, c.fault)
 			if c.fault == "nameless" {
 				if v := verdicts["2026-06-02/evt_001"]; v.Result != conformance.Failed {
 					t.Errorf("%+v", v)
@@ -136,18 +136,18 @@ func TestFaultsAreFound(t *testing.T) {
 }
 
 func TestAProgramOfAnotherDraftIsSkipped(t *testing.T) {
-	verdicts := run(t, conformance.Options{Only: "alive"}, "version:2026-06-24")
+	verdicts := checker(t, conformance.Options{Only: "alive"}, "version:2026-06-24")
 	if len(verdicts) != 1 || verdicts["2026-06-24/alive"].Result != conformance.OK {
 		t.Errorf("%v", verdicts)
 	}
-	verdicts = run(t, conformance.Options{Only: "initialize"}, "version:2026-06-24")
+	verdicts = checker(t, conformance.Options{Only: "initialize"}, "version:2026-06-24")
 	if v := verdicts["2026-06-02/initialize"]; v.Result != conformance.Skipped {
 		t.Errorf("%+v", v)
 	}
 }
 
 func TestAProgramThatLacksModesIsCheckedWithoutThem(t *testing.T) {
-	verdicts := run(t, conformance.Options{Only: "C05"}, "lacks:injection.notify")
+	verdicts := checker(t, conformance.Options{Only: "C05"}, "lacks:injection.notify")
 	for _, v := range verdicts {
 		if v.Result != conformance.OK || !strings.Contains(v.Title, "withheld") {
 			t.Errorf("%+v", v)

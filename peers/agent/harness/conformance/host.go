@@ -34,14 +34,14 @@ type draft struct {
 // id names a case; those of vectors are named like their events.
 func (d *draft) id(name string) string { return string(d.version) + "/" + name }
 
-// wanted reports whether a case is to be run.
-func (d *draft) wanted(name, title string) bool {
+// isSelected reports whether a case is to be run.
+func (d *draft) isSelected(name, title string) bool {
 	return strings.Contains(d.id(name)+" "+title, d.opts.Only)
 }
 
-// conclude reports a case if it is wanted; wrong is nil if nothing is wrong. A withheld
+// reportCase reports a case if it is wanted; wrong is nil if nothing is wrong. A withheld
 // delivery is not wrong.
-func (d *draft) conclude(name, title string, wrong error) {
+func (d *draft) reportCase(name, title string, wrong error) {
 	v := Verdict{Case: d.id(name), Title: title, Result: OK}
 	if wrong != nil && !errors.Is(wrong, errWithheld) {
 		v.Result, v.Error = Failed, wrong.Error()
@@ -49,7 +49,7 @@ func (d *draft) conclude(name, title string, wrong error) {
 	if _, skipped := errors.AsType[skipError](wrong); skipped {
 		v.Result = Skipped
 	}
-	if d.wanted(name, title) {
+	if d.isSelected(name, title) {
 		d.report(v)
 	}
 }
@@ -84,7 +84,7 @@ func Host(opts *Options, report func(Verdict)) error {
 		for i := range vectors {
 			v := &vectors[i]
 			v.Config.Version = version
-			draft.conclude(v.Event.EventID, v.Title(), CheckDecision(v, attention.Decide(v.Event, v.Self, v.Facts, v.Config), version))
+			draft.reportCase(v.Event.EventID, v.Title(), CheckDecision(v, attention.Decide(v.Event, v.Self, v.Facts, v.Config), version))
 		}
 	}
 	return nil
@@ -94,7 +94,7 @@ func Host(opts *Options, report func(Verdict)) error {
 // returns.
 func (d *draft) timeline(t *attention.Timeline, n int) {
 	name := fmt.Sprintf("obligation_%02d", n)
-	d.conclude(name, t.Title(), t.Check(attention.DefaultReturns))
+	d.reportCase(name, t.Title(), t.Check(attention.DefaultReturns))
 	if !t.Control {
 		return
 	}
@@ -102,7 +102,7 @@ func (d *draft) timeline(t *attention.Timeline, n int) {
 	if t.Check(attention.Returns{}) == nil {
 		wrong = errors.New("it passes although nothing returns")
 	}
-	d.conclude(name+"_control", "without returns it fails: "+t.Title(), wrong)
+	d.reportCase(name+"_control", "without returns it fails: "+t.Title(), wrong)
 }
 
 // CheckDecision returns in what a host's decision does not conform to a vector, or nil.

@@ -43,7 +43,7 @@ func (opts *Options) withDefaults() Options {
 func Program(ctx context.Context, argv []string, opts *Options, report func(Verdict)) error {
 	o := opts.withDefaults()
 	for _, version := range o.Versions {
-		r := &run{draft: draft{version, o, report}, argv: argv, chat: newChat(), fresh: rand.Text()[:8]}
+		r := &checker{draft: draft{version, o, report}, argv: argv, chat: newChat(), runID: rand.Text()[:8]}
 		if err := r.check(ctx); err != nil {
 			return err
 		}
@@ -51,24 +51,24 @@ func Program(ctx context.Context, argv []string, opts *Options, report func(Verd
 	return ctx.Err()
 }
 
-// A run checks one draft.
-type run struct {
+// A checker checks one draft.
+type checker struct {
 	draft
 	argv  []string
-	chat  *chat
-	fresh string // makes event ids fresh
+	chat  *chatHost
+	runID string // makes event ids fresh
 
 	harness  *c2a.Harness
 	caps     harness.Capabilities
 	sequence atomic.Int64
-	granted  sync.WaitGroup // deliveries after a claim
+	claims   sync.WaitGroup // deliveries after a claim
 }
 
 // errWithheld is the outcome of a delivery in a mode that the program does not take.
 var errWithheld = errors.New("the program does not take this mode")
 
 // check runs every case of the draft.
-func (r *run) check(ctx context.Context) error {
+func (r *checker) check(ctx context.Context) error {
 	r.harness = c2a.New(r.argv, &c2a.Options{
 		Version: string(r.version), Info: c2a.Info{Name: "hubbub-conformance", Version: "1"},
 		Env: r.opts.Env, InitTimeout: r.opts.Timeout, Log: r.opts.Log,
@@ -84,7 +84,7 @@ func (r *run) check(ctx context.Context) error {
 	return err
 }
 
-func (r *run) cases(ctx context.Context) error {
+func (r *checker) cases(ctx context.Context) error {
 	const title = "initialize is answered with a draft and capabilities"
 	patience, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout, fmt.Errorf("no answer to initialize in %s", r.opts.Timeout))
 	defer cancel()
@@ -95,13 +95,13 @@ func (r *run) cases(ctx context.Context) error {
 	if err == nil && caps.ProtocolVersion != string(r.version) {
 		err = skipError("the program chose the draft " + caps.ProtocolVersion)
 	}
-	r.conclude("initialize", title, err)
+	r.reportCase("initialize", title, err)
 	if err != nil {
 		return nil
 	}
 	r.caps = caps
-	r.chat.onClaim = func(id string) { r.granted.Go(func() { r.grant(ctx, id) }) }
-	defer r.granted.Wait()
+	r.chat.onClaim = func(id string) { r.claims.Go(func() { r.grant(ctx, id) }) }
+	defer r.claims.Wait()
 	if err := r.vectors(ctx); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func turnID(e *harness.Event, attempt int) string { return fmt.Sprintf("%s#%d", 
 
 // deliver delivers an event of the chat once and waits for its acceptance. It
 // returns errWithheld, and delivers nothing, if the program does not take the mode.
-func (r *run) deliver(ctx context.Context, e *harness.Event, attempt int) error {
+func (r *checker) deliver(ctx context.Context, e *harness.Event, attempt int) error {
 	switch m := attention.Mode(e.Mode); m {
 	case attention.ModeImmediate, attention.ModeBuffered, attention.ModeNotify, attention.ModeDigest:
 		if !r.caps.Injection.Takes(m) {
@@ -130,9 +130,9 @@ func (r *run) deliver(ctx context.Context, e *harness.Event, attempt int) error 
 }
 
 // grant delivers an event again once it is claimed, this time with its content.
-func (r *run) grant(ctx context.Context, id string) {
+func (r *checker) grant(ctx context.Context, id string) {
 	var e *harness.Event
-	r.chat.look(id, func(s *said) {
+	r.chat.withEvent(id, func(s *eventRecord) {
 		if s.claims == 1 && s.decision.Policy == attention.PolicyMayRespond {
 			s.decision = attention.Granted(s.decision, &r.caps.Injection)
 			e = r.event(s)
@@ -142,12 +142,12 @@ func (r *run) grant(ctx context.Context, id string) {
 		return
 	}
 	if err := r.deliver(ctx, e, 1); err != nil && !errors.Is(err, errWithheld) {
-		r.chat.look(id, func(s *said) { s.problems = append(s.problems, fmt.Errorf("after its claim: %w", err)) })
+		r.chat.withEvent(id, func(s *eventRecord) { s.problems = append(s.problems, fmt.Errorf("after its claim: %w", err)) })
 	}
 }
 
 // event makes the delivery of an event from its decision.
-func (r *run) event(s *said) *harness.Event {
+func (r *checker) event(s *eventRecord) *harness.Event {
 	e, d := &s.event, s.decision
 	out := &harness.Event{
 		EventID: e.EventID, Sequence: r.sequence.Add(1), Recipient: e.Recipient, Role: "user", IdempotencyKey: e.EventID + ":checked",

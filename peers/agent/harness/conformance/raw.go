@@ -12,9 +12,9 @@ import (
 )
 
 // raw starts the program once more and sends it what a well-behaved host never sends.
-func (r *run) raw(ctx context.Context) error {
+func (r *checker) raw(ctx context.Context) error {
 	const name, title = "unknown", "unknown methods get an error, unknown notifications nothing, and stdout holds JSON-RPC alone"
-	if !r.wanted(name, title) {
+	if !r.isSelected(name, title) {
 		return nil
 	}
 	process, err := subprocess.Start(r.argv, &subprocess.Options{Env: r.opts.Env, Log: r.opts.Log})
@@ -26,14 +26,14 @@ func (r *run) raw(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, process.Stop)
 	defer stop()
 	process.Stdout.SetReadDeadline(time.Now().Add(r.opts.Timeout)) //nolint:errcheck // then a read fails later
-	r.conclude(name, title, talk(process, fmt.Sprintf(
+	r.reportCase(name, title, checkRaw(process, fmt.Sprintf(
 		`{"jsonrpc":"2.0","id":"init-1","method":"initialize","params":{"protocolVersion":%q,"clientInfo":{"name":"hubbub-conformance","version":"1"},"capabilities":{}}}`,
 		r.version)))
 	return nil
 }
 
-// talk initializes the program and calls a method that no program knows.
-func talk(process *subprocess.Process, initialize string) error {
+// checkRaw initializes the program and calls a method that no program knows.
+func checkRaw(process *subprocess.Process, initialize string) error {
 	lines := bufio.NewScanner(process.Stdout)
 	lines.Buffer(nil, 1<<20)
 	unheard := `{"jsonrpc":"2.0","method":"notifications/unheard_of","params":{"x":1}}` + "\n" +

@@ -12,35 +12,35 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// atOnce bounds the obligations that the program has at one time.
-const atOnce = 8
+// maxObliged bounds the obligations that the program has at one time.
+const maxObliged = 8
 
 // A trial is one vector in a run.
 type trial struct {
-	*said
+	*eventRecord
 	name, title string
 	wrong       error
 }
 
 // vectors delivers every vector whose event reaches a model, leaves the others where
 // only tools find them, and judges all of them once the program is quiet.
-func (r *run) vectors(ctx context.Context) error {
+func (r *checker) vectors(ctx context.Context) error {
 	vectors, err := attention.Vectors()
 	if err != nil {
 		return err
 	}
 	var trials []*trial
 	var obliged errgroup.Group
-	obliged.SetLimit(atOnce)
+	obliged.SetLimit(maxObliged)
 	for i := range vectors {
 		v := &vectors[i]
-		if !r.wanted(v.Event.EventID, v.Title()) {
+		if !r.isSelected(v.Event.EventID, v.Title()) {
 			continue
 		}
-		t := &trial{said: r.say(v), name: v.Event.EventID, title: v.Title()}
+		t := &trial{eventRecord: r.addEvent(v), name: v.Event.EventID, title: v.Title()}
 		trials = append(trials, t)
 		must := t.decision.Policy == attention.PolicyMustRespond // now: a claim changes it while the program works
-		if t.wrong = r.deliver(ctx, r.event(t.said), 1); t.wrong != nil || !must {
+		if t.wrong = r.deliver(ctx, r.event(t.eventRecord), 1); t.wrong != nil || !must {
 			continue
 		}
 		obliged.Go(func() error {
@@ -49,24 +49,24 @@ func (r *run) vectors(ctx context.Context) error {
 		})
 	}
 	obliged.Wait() //nolint:errcheck // it returns nil
-	r.chat.quiet(ctx, r.opts.Quiet)
+	r.chat.awaitQuiet(ctx, r.opts.Quiet)
 	for _, t := range trials {
 		if errors.Is(t.wrong, errWithheld) {
 			t.wrong = nil
 			t.title += " (withheld)"
 		}
-		r.chat.look(t.event.EventID, func(s *said) { t.wrong = errors.Join(t.wrong, silenceProblems(s)) })
-		r.conclude(t.name, t.title, t.wrong)
+		r.chat.withEvent(t.event.EventID, func(s *eventRecord) { t.wrong = errors.Join(t.wrong, silenceProblems(s)) })
+		r.reportCase(t.name, t.title, t.wrong)
 	}
 	return ctx.Err()
 }
 
-// say decides on an event as the host, gives it a fresh id, and puts it into the chat.
-func (r *run) say(v *attention.Vector) *said {
+// addEvent decides on an event as the host, gives it a fresh id, and puts it into the chat.
+func (r *checker) addEvent(v *attention.Vector) *eventRecord {
 	cfg := v.Config
 	cfg.Version, cfg.Inject = r.version, &r.caps.Injection
-	s := &said{event: v.Event, decision: attention.Decide(v.Event, v.Self, v.Facts, cfg)}
-	s.event.EventID += "." + r.fresh
+	s := &eventRecord{event: v.Event, decision: attention.Decide(v.Event, v.Self, v.Facts, cfg)}
+	s.event.EventID += "." + r.runID
 	if s.decision.AddressedToMe() {
 		s.event.Recipient = cmp.Or(s.event.Recipient, v.Self.ID)
 	}
@@ -75,10 +75,10 @@ func (r *run) say(v *attention.Vector) *said {
 }
 
 // awaitDischarge waits until a must_respond is discharged.
-func (r *run) awaitDischarge(ctx context.Context, id string) error {
+func (r *checker) awaitDischarge(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 	defer cancel()
-	if !r.chat.discharged(ctx, id) {
+	if !r.chat.awaitDischarged(ctx, id) {
 		return fmt.Errorf("must_respond was neither answered nor deferred nor settled in %s", r.opts.Timeout)
 	}
 	return nil
@@ -86,7 +86,7 @@ func (r *run) awaitDischarge(ctx context.Context, id string) error {
 
 // silenceProblems returns in what the program broke its silence, or answered twice. It
 // is pure.
-func silenceProblems(s *said) error {
+func silenceProblems(s *eventRecord) error {
 	problems := slices.Clone(s.problems)
 	texts := map[string]bool{}
 	for _, m := range s.sends {

@@ -96,7 +96,7 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 	if file, crashes := strings.CutPrefix(os.Getenv(ACPRoleEnv), "crash-once "); crashes {
 		crashOnce(file)
 	}
-	event, text := spoken(r.Prompt[len(r.Prompt)-1].Text.Text)
+	event, text := parsePrompt(r.Prompt[len(r.Prompt)-1].Text.Text)
 	command, argument, _ := strings.Cut(text, " ")
 	switch command {
 	case "say":
@@ -163,7 +163,7 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 			return fmt.Sprintf("sent, error %v", tools.Call(ctx, "chat.send_message", arguments).IsError)
 		}))
 	case "play": // takes the argument for an event, and does what a scripted agent does
-		f.say(r.SessionId, s.withTools(ctx, func(tools harness.Tools) string { return play(ctx, []byte(argument), tools) }))
+		f.say(r.SessionId, s.withTools(ctx, func(tools harness.Tools) string { return playScripted(ctx, []byte(argument), tools) }))
 	}
 	return end, nil
 }
@@ -191,9 +191,9 @@ func crashOnce(file string) {
 	}
 }
 
-// spoken is what a prompt tells the program to do: all of it, or the message of
+// parsePrompt is what a prompt tells the program to do: all of it, or the message of
 // an agent's event.
-func spoken(prompt string) (event, text string) {
+func parsePrompt(prompt string) (event, text string) {
 	header, message, found := strings.Cut(prompt, "\nMESSAGE\n<<")
 	if !found {
 		return "", prompt
@@ -241,7 +241,7 @@ func (s *acpSession) withTools(ctx context.Context, do func(harness.Tools) strin
 	}
 	server := s.servers[0].Http
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "fake", Version: "1"}, nil).Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint: server.Url, DisableStandaloneSSE: true, HTTPClient: &http.Client{Transport: header{server.Headers[0]}},
+		Endpoint: server.Url, DisableStandaloneSSE: true, HTTPClient: &http.Client{Transport: headerTransport{server.Headers[0]}},
 	}, nil)
 	if err != nil {
 		return err.Error()
@@ -257,9 +257,9 @@ func (s *acpSession) withTools(ctx context.Context, do func(harness.Tools) strin
 	}})
 }
 
-type header struct{ h acpsdk.HttpHeader }
+type headerTransport struct{ h acpsdk.HttpHeader }
 
-func (h header) RoundTrip(r *http.Request) (*http.Response, error) {
+func (h headerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set(h.h.Name, h.h.Value)
 	return http.DefaultTransport.RoundTrip(r)
 }

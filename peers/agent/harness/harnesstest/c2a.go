@@ -17,7 +17,7 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-// A reference is a small C2A program, as a program in any language could be written: it
+// A referenceProgram is a small C2A program, as a program in any language could be written: it
 // stores each event before it accepts it, knows what it has answered, and obeys the
 // policy. A test binary plays it when it is run again with Environ in its environment.
 // What it cannot do ends it with a panic, which a test sees on its stderr.
@@ -43,7 +43,7 @@ import (
 //	chatty           writes a line that is not JSON-RPC before each answer
 //	nameless         names no event in what it sends
 //	scripted         does what a scripted agent does, until the event is withdrawn
-type reference struct {
+type referenceProgram struct {
 	jsonrpc.Stream // methods that nobody asks for
 	lines          *bufio.Scanner
 	conn           *jsonrpc.Conn
@@ -51,15 +51,15 @@ type reference struct {
 	faults         []string // see above
 
 	mu      sync.Mutex
-	memory  memory
+	memory  referenceState
 	late    jsonrpc.ID // of a delivery that is not answered yet
 	running map[string]context.CancelFunc
 	wg      sync.WaitGroup
 }
 
-// memory is what survives, beside the log of what was received: the stored events, and
+// referenceState is what survives, beside the log of what was received: the stored events, and
 // which of them were handled.
-type memory struct {
+type referenceState struct {
 	Runs       int             `json:"runs"`
 	Deliveries int             `json:"deliveries"`
 	Done       map[string]bool `json:"done"`
@@ -92,9 +92,9 @@ func RunReferenceIfAsked() {
 	if state == "" {
 		return
 	}
-	r := &reference{
+	r := &referenceProgram{
 		lines: bufio.NewScanner(os.Stdin), state: state, faults: strings.Fields(os.Getenv(envFaults)),
-		memory: memory{Done: map[string]bool{}}, running: map[string]context.CancelFunc{},
+		memory: referenceState{Done: map[string]bool{}}, running: map[string]context.CancelFunc{},
 	}
 	r.lines.Buffer(nil, 16<<20)
 	if raw, err := os.ReadFile(state); err == nil {
@@ -136,10 +136,10 @@ func ReadState(path string) ([]Received, error) {
 	return all, nil
 }
 
-func (r *reference) has(fault string) bool { return slices.Contains(r.faults, fault) }
+func (r *referenceProgram) has(fault string) bool { return slices.Contains(r.faults, fault) }
 
 // number returns N of a fault "name:N", 0 where it is not set.
-func (r *reference) number(name string) (n int) {
+func (r *referenceProgram) number(name string) (n int) {
 	for _, f := range r.faults {
 		fmt.Sscanf(f, name+":%d", &n) //nolint:errcheck // another fault
 	}
@@ -147,7 +147,7 @@ func (r *reference) number(name string) (n int) {
 }
 
 // Read reads a line and logs it, unless it is an answer to a call.
-func (r *reference) Read() ([]byte, error) {
+func (r *referenceProgram) Read() ([]byte, error) {
 	if !r.lines.Scan() {
 		return nil, cmp.Or(r.lines.Err(), io.EOF)
 	}
@@ -174,7 +174,7 @@ func (r *reference) Read() ([]byte, error) {
 }
 
 // Write writes a line.
-func (r *reference) Write(frame []byte) error {
+func (r *referenceProgram) Write(frame []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.has("chatty") {
@@ -185,17 +185,17 @@ func (r *reference) Write(frame []byte) error {
 }
 
 // Flush does nothing: no line waits.
-func (*reference) Flush() {}
+func (*referenceProgram) Flush() {}
 
 // saveLocked stores what a program knows that must survive a kill.
-func (r *reference) saveLocked() {
+func (r *referenceProgram) saveLocked() {
 	raw, err := json.Marshal(&r.memory)
 	must(err)
 	must(os.WriteFile(r.state+".partial", raw, 0o600))
 	must(os.Rename(r.state+".partial", r.state))
 }
 
-func (r *reference) handle(_ *jsonrpc.Conn, m jsonrpc.Message) {
+func (r *referenceProgram) handle(_ *jsonrpc.Conn, m jsonrpc.Message) {
 	id, params := slices.Clone(m.ID), slices.Clone(m.Params)
 	switch string(m.Method) {
 	case "initialize":
@@ -217,7 +217,7 @@ func (r *reference) handle(_ *jsonrpc.Conn, m jsonrpc.Message) {
 	}
 }
 
-func (r *reference) initialize(id jsonrpc.ID, params []byte) {
+func (r *referenceProgram) initialize(id jsonrpc.ID, params []byte) {
 	var p struct {
 		ProtocolVersion string                     `json:"protocolVersion"`
 		Capabilities    map[string]map[string]bool `json:"capabilities"`
@@ -253,8 +253,8 @@ func (r *reference) initialize(id jsonrpc.ID, params []byte) {
 	}
 }
 
-// delivered is what the program reads of an event, in either draft.
-type delivered struct {
+// deliveredEvent is what the program reads of an event, in either draft.
+type deliveredEvent struct {
 	EventID      string `json:"eventId"`
 	Conversation struct {
 		ID string `json:"id"`
@@ -269,8 +269,8 @@ type delivered struct {
 	} `json:"reliability"`
 }
 
-func (r *reference) deliver(id jsonrpc.ID, params []byte) {
-	var e delivered
+func (r *referenceProgram) deliver(id jsonrpc.ID, params []byte) {
+	var e deliveredEvent
 	must(json.Unmarshal(params, &e))
 	r.mu.Lock()
 	r.memory.Deliveries++
@@ -290,7 +290,7 @@ func (r *reference) deliver(id jsonrpc.ID, params []byte) {
 		os.Exit(3)
 	case r.has("disobey") && !done: // nobody has to guess how long it takes to
 		r.wg.Go(func() {
-			r.work(&e)
+			r.handleEvent(&e)
 			accept(id)
 		})
 		return
@@ -306,14 +306,14 @@ func (r *reference) deliver(id jsonrpc.ID, params []byte) {
 	if !done && r.has("scripted") {
 		ctx, cancel := context.WithCancel(context.Background())
 		r.running[string(id)] = cancel
-		r.wg.Go(func() { play(ctx, params, &Tools{Answer: r.answer}) })
+		r.wg.Go(func() { playScripted(ctx, params, &Tools{Answer: r.callHost}) })
 	} else if !done {
-		r.wg.Go(func() { r.work(&e) })
+		r.wg.Go(func() { r.handleEvent(&e) })
 	}
 }
 
-// work handles one event as its policy says.
-func (r *reference) work(e *delivered) {
+// handleEvent handles one event as its policy says.
+func (r *referenceProgram) handleEvent(e *deliveredEvent) {
 	policy := e.Policy + e.Attention.Policy
 	send := map[string]any{
 		"target": e.Conversation.ID, "inReplyTo": e.EventID, "text": "heard " + e.EventID,
@@ -348,15 +348,15 @@ func (r *reference) work(e *delivered) {
 }
 
 // call calls a tool and waits for its answer, nil if the host is gone.
-func (r *reference) call(name string, arguments map[string]any) []byte {
+func (r *referenceProgram) call(name string, arguments map[string]any) []byte {
 	params, err := json.Marshal(map[string]any{"name": name, "arguments": arguments})
 	must(err)
 	result, _ := r.conn.Call(context.Background(), "tools/call", params) //nolint:errcheck // see above
 	return result
 }
 
-// answer has the host answer a call of the script.
-func (r *reference) answer(_ context.Context, c Call) (result harness.Result, answered bool) {
+// callHost has the host answer a call of the script.
+func (r *referenceProgram) callHost(_ context.Context, c Call) (result harness.Result, answered bool) {
 	answered = json.Unmarshal(r.call(c.Name, c.Arguments), &result) == nil
 	return result, answered
 }

@@ -19,8 +19,8 @@ const suiteEnv = "HUBBUB_MCP_CONFORMANCE"
 var revisions = []string{"2025-11-25", "2026-07-28"}
 
 var (
-	listed = regexp.MustCompile(`(?m)^  - (\S+) \[(.*)\]$`)                 // a scenario in the suite's list, with the revisions that have it
-	failed = regexp.MustCompile(`(?m)\[([a-z]\S*) *\] \S*FAILURE\S* (.*)$`) // a check in a scenario's report
+	scenarioPattern = regexp.MustCompile(`(?m)^  - (\S+) \[(.*)\]$`)                 // a scenario in the suite's list, with the revisions that have it
+	failurePattern  = regexp.MustCompile(`(?m)\[([a-z]\S*) *\] \S*FAILURE\S* (.*)$`) // a check in a scenario's report
 )
 
 // Conformance runs every scenario that the suite has for a side, "server" or "client", in each
@@ -40,7 +40,7 @@ func Conformance(t *testing.T, side string, without map[string]string, args ...s
 		return string(out), err
 	}
 	list, err := run(t, "list", "--"+side)
-	scenarios := listed.FindAllStringSubmatch(list, -1)
+	scenarios := scenarioPattern.FindAllStringSubmatch(list, -1)
 	if err != nil || len(scenarios) == 0 {
 		t.Fatalf("the suite lists no scenarios: %v\n%s", err, list)
 	}
@@ -65,7 +65,7 @@ func Conformance(t *testing.T, side string, without map[string]string, args ...s
 				}
 				report, err := run(t, append([]string{side, "--scenario", s[1], "--spec-version", revision}, args...)...)
 				t.Log(report)
-				failures := failed.FindAllStringSubmatch(report, -1)
+				failures := failurePattern.FindAllStringSubmatch(report, -1)
 				for _, f := range failures {
 					if why := reason(f[1]); why != "" {
 						t.Logf("not examined: %s: %s", f[1], why)

@@ -83,9 +83,9 @@ func (t *Tools) Called() []string {
 	return names
 }
 
-// play does with an event what a scripted agent does, and returns the text that
+// playScripted does with an event what a scripted agent does, and returns the text that
 // ends the turn. The event is a harness.Event or the params of chat/deliver.
-func play(ctx context.Context, event []byte, tools harness.Tools) string {
+func playScripted(ctx context.Context, event []byte, tools harness.Tools) string {
 	var params struct {
 		harness.Event
 		Attention struct{ Policy, Reason string }

@@ -15,17 +15,17 @@ import (
 // maxConfig bounds a configuration of servers.
 const maxConfig = 1 << 20
 
-// configured is one server as people write it.
-type configured struct {
-	Name    string            `json:"name"`
-	URL     string            `json:"url"`
-	Headers map[string]string `json:"headers"`
-	Command json.RawMessage   `json:"command"` // words in one string, or a list
-	Args    []string          `json:"args"`
-	Env     map[string]string `json:"env"`
-	Dir     string            `json:"cwd"`
-	Type    string            `json:"type"`      // written by some clients; the url or command says enough
-	Trans   string            `json:"transport"` // likewise
+// serverConfig is one server as people write it.
+type serverConfig struct {
+	Name      string            `json:"name"`
+	URL       string            `json:"url"`
+	Headers   map[string]string `json:"headers"`
+	Command   json.RawMessage   `json:"command"` // words in one string, or a list
+	Args      []string          `json:"args"`
+	Env       map[string]string `json:"env"`
+	Dir       string            `json:"cwd"`
+	Type      string            `json:"type"`      // written by some clients; the url or command says enough
+	Transport string            `json:"transport"` // likewise
 }
 
 // LoadServers reads the operator's servers from a file; see ParseServers. The
@@ -53,31 +53,31 @@ func ParseServers(raw []byte) ([]harness.MCPServer, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
 	}
-	var list []configured
+	var list []serverConfig
 	var named struct {
-		MCPServers map[string]configured `json:"mcpServers"`
+		MCPServers map[string]serverConfig `json:"mcpServers"`
 	}
 	switch {
 	case raw[0] == '[':
-		if err := strict(raw, &list); err != nil {
+		if err := decodeStrict(raw, &list); err != nil {
 			return nil, err
 		}
-	case strict(raw, &named) == nil && named.MCPServers != nil:
+	case decodeStrict(raw, &named) == nil && named.MCPServers != nil:
 		for name, c := range named.MCPServers {
 			c.Name = name
 			list = append(list, c)
 		}
-		slices.SortFunc(list, func(a, b configured) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(list, func(a, b serverConfig) int { return strings.Compare(a.Name, b.Name) })
 	default:
-		var one configured
-		if err := strict(raw, &one); err != nil {
+		var one serverConfig
+		if err := decodeStrict(raw, &one); err != nil {
 			return nil, err
 		}
-		list = []configured{one}
+		list = []serverConfig{one}
 	}
 	servers := make([]harness.MCPServer, 0, len(list))
 	for i, c := range list {
-		s, err := c.server(i)
+		s, err := c.toServer(i)
 		if err != nil {
 			return nil, err
 		}
@@ -86,9 +86,9 @@ func ParseServers(raw []byte) ([]harness.MCPServer, error) {
 	return servers, nil
 }
 
-// strict refuses unknown members, which are most often misspelled ones. Its
+// decodeStrict refuses unknown members, which are most often misspelled ones. Its
 // errors do not quote values.
-func strict(raw []byte, into any) error {
+func decodeStrict(raw []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
@@ -97,7 +97,7 @@ func strict(raw []byte, into any) error {
 	return nil
 }
 
-func (c *configured) server(i int) (harness.MCPServer, error) {
+func (c *serverConfig) toServer(i int) (harness.MCPServer, error) {
 	s := harness.MCPServer{Name: c.Name, URL: c.URL, Headers: c.Headers, Env: c.Env, Dir: c.Dir}
 	if s.Name == "" {
 		s.Name = "mcp"

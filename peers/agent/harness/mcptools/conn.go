@@ -40,10 +40,10 @@ type conn struct {
 	session *mcp.ClientSession
 	process *subprocess.Process // of a command; nil otherwise
 
-	used   time.Time
-	calls  map[*calling]bool
-	tools  []harness.Tool
-	listed time.Time // zero once a call has failed: the next turn asks whether the server is still there
+	lastUsed time.Time
+	calls    map[*activeCall]bool
+	tools    []harness.Tool
+	listedAt time.Time // zero once a call has failed: the next turn asks whether the server is still there
 }
 
 // run keeps the connection until ctx ends.
@@ -77,7 +77,7 @@ func (c *conn) open(ctx context.Context) error {
 	if c.session, err = client.Connect(ctx, transport, nil); err != nil {
 		return causeOf(ctx, err)
 	}
-	return c.list(ctx)
+	return c.listTools(ctx)
 }
 
 // transport starts a command, or prepares requests to a URL.
@@ -93,7 +93,7 @@ func (c *conn) transport() (mcp.Transport, error) {
 		return &mcp.StreamableClientTransport{
 			Endpoint: c.server.URL, MaxEventSize: maxFrame,
 			HTTPClient: &http.Client{
-				Transport:     &headers{add: c.server.Headers, host: u.Host},
+				Transport:     &headerTransport{add: c.server.Headers, host: u.Host},
 				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			},
 		}, nil
@@ -109,13 +109,13 @@ func (c *conn) transport() (mcp.Transport, error) {
 	}
 }
 
-// headers adds a server's headers, exactly as given, to each request to it.
-type headers struct {
+// headerTransport adds a server's headers, exactly as given, to each request to it.
+type headerTransport struct {
 	add  map[string]string
 	host string
 }
 
-func (h *headers) RoundTrip(r *http.Request) (*http.Response, error) {
+func (h *headerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Host != h.host {
 		return nil, fmt.Errorf("the server points to another host; only its own is asked")
 	}
@@ -127,33 +127,33 @@ func (h *headers) RoundTrip(r *http.Request) (*http.Response, error) {
 	dial := func() (*http.Response, error) {
 		response, err := http.DefaultTransport.RoundTrip(r)
 		if err == nil {
-			response.Body = &limited{ReadCloser: response.Body, left: 2 * maxFrame}
+			response.Body = &limitedBody{ReadCloser: response.Body, remaining: 2 * maxFrame}
 		}
 		return response, err
 	}
-	if listens(r) {
-		return (&listening{ctx: r.Context(), dial: dial}).response(r), nil
+	if isStreamRequest(r) {
+		return (&eventStream{ctx: r.Context(), dial: dial}).response(r), nil
 	}
 	return dial()
 }
 
-// limited ends a body that is longer than any answer may be.
-type limited struct {
+// limitedBody ends a body that is longer than any answer may be.
+type limitedBody struct {
 	io.ReadCloser
-	left int64
+	remaining int64
 }
 
-func (l *limited) Read(p []byte) (int, error) {
-	if l.left <= 0 {
+func (l *limitedBody) Read(p []byte) (int, error) {
+	if l.remaining <= 0 {
 		return 0, errors.New("the answer is too long")
 	}
-	n, err := l.ReadCloser.Read(p[:min(int64(len(p)), l.left)])
-	l.left -= int64(n)
+	n, err := l.ReadCloser.Read(p[:min(int64(len(p)), l.remaining)])
+	l.remaining -= int64(n)
 	return n, err
 }
 
-// list asks for the tools. What is too large to show a model is left out.
-func (c *conn) list(ctx context.Context) error {
+// listTools asks for the tools. What is too large to show a model is left out.
+func (c *conn) listTools(ctx context.Context) error {
 	timeout := c.pool.opts.ConnectTimeout
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it did not list its tools in %s", timeout))
 	defer cancel()
@@ -173,7 +173,7 @@ func (c *conn) list(ctx context.Context) error {
 	}
 	c.pool.mu.Lock()
 	defer c.pool.mu.Unlock()
-	c.tools, c.listed = tools, time.Now()
+	c.tools, c.listedAt = tools, time.Now()
 	return nil
 }
 
@@ -184,32 +184,32 @@ func (c *conn) List() []harness.Tool {
 	return c.tools
 }
 
-// errSlow is why a call ends that takes too long.
-var errSlow = fmt.Errorf("it did not answer in %s", callTimeout)
+// errCallTimeout is why a call ends that takes too long.
+var errCallTimeout = fmt.Errorf("it did not answer in %s", callTimeout)
 
 // call calls a tool once. What the server asks meanwhile is for people to answer.
 func (c *conn) call(ctx context.Context, people harness.Approver, name string, arguments json.RawMessage) harness.Result {
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
 	}
-	k, end := c.begin(ctx, name, people)
+	k, end := c.beginCall(ctx, name, people)
 	defer end()
 	result, err := c.session.CallTool(k.ctx, &mcp.CallToolParams{Name: name, Arguments: arguments})
 	if err != nil {
 		c.pool.mu.Lock()
-		c.listed = time.Time{}
+		c.listedAt = time.Time{}
 		c.pool.mu.Unlock()
-		return harness.ErrorResult("the tool gave no result, and may or may not have acted: "+cleaned(&c.server, causeOf(k.ctx, err)), nil).Redacted(c.pool.opts.Redact)
+		return harness.ErrorResult("the tool gave no result, and may or may not have acted: "+redactError(&c.server, causeOf(k.ctx, err)), nil).Redacted(c.pool.opts.Redact)
 	}
-	return readable(result, c.pool.opts.Redact, c.pool.opts.ResultBytes)
+	return toResult(result, c.pool.opts.Redact, c.pool.opts.ResultBytes)
 }
 
-// readable takes what a model can read of a result, without secrets and within a number
+// toResult takes what a model can read of a result, without secrets and within a number
 // of bytes; in this order: half a secret would not be found.
-func readable(r *mcp.CallToolResult, secrets *redact.Redactor, most int) harness.Result {
+func toResult(r *mcp.CallToolResult, secrets *redact.Redactor, most int) harness.Result {
 	out, left := harness.Result{IsError: r.IsError}, most
 	for _, c := range r.Content {
-		said, known := words(c)
+		said, known := contentText(c)
 		if !known || left <= 0 {
 			continue
 		}
@@ -227,8 +227,8 @@ func readable(r *mcp.CallToolResult, secrets *redact.Redactor, most int) harness
 	return out
 }
 
-// words says what a piece of a result is. It reports false for a kind that is not known.
-func words(c mcp.Content) (said string, known bool) {
+// contentText says what a piece of a result is. It reports false for a kind that is not known.
+func contentText(c mcp.Content) (said string, known bool) {
 	switch c := c.(type) {
 	case *mcp.TextContent:
 		return c.Text, true
@@ -255,13 +255,13 @@ func causeOf(ctx context.Context, err error) error {
 	return err
 }
 
-// failed names the server of an error.
-func failed(s *harness.MCPServer, err error) error {
+// connectError names the server of an error.
+func connectError(s *harness.MCPServer, err error) error {
 	where := cmp.Or(origin(s), s.URL)
 	if len(s.Command) > 0 {
 		where = s.Command[0]
 	}
-	return fmt.Errorf("the MCP server %q (%s) is left out: %s", s.Name, where, cleaned(s, err))
+	return fmt.Errorf("the MCP server %q (%s) is left out: %s", s.Name, where, redactError(s, err))
 }
 
 // origin returns the part of a server's URL that is no secret, "" if it has none.
@@ -272,9 +272,9 @@ func origin(s *harness.MCPServer) string {
 	return ""
 }
 
-// cleaned is the text of an error without the server's secrets: its headers,
+// redactError is the text of an error without the server's secrets: its headers,
 // its environment and all of its URL but the host.
-func cleaned(s *harness.MCPServer, err error) string {
+func redactError(s *harness.MCPServer, err error) string {
 	said := err.Error()
 	if where := origin(s); where != "" {
 		said = strings.ReplaceAll(said, s.URL, where)

@@ -10,33 +10,33 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A calling is one call of a tool while it runs, with who may be asked for it.
-type calling struct {
-	tool   string
-	people harness.Approver // nil: nobody
-	ctx    context.Context
-	timer  *time.Timer // ends the call; it stands while a person is asked
+// A activeCall is one call of a tool while it runs, with who may be asked for it.
+type activeCall struct {
+	tool     string
+	approver harness.Approver // nil: nobody
+	ctx      context.Context
+	timer    *time.Timer // ends the call; it stands while a person is asked
 }
 
-// callingKey is the key of a calling in the context of its call.
-type callingKey struct{}
+// activeCallKey is the key of a calling in the context of its call.
+type activeCallKey struct{}
 
-// An asking is the tools of a server as one turn calls them.
-type asking struct {
+// An turnTools is the tools of a server as one turn calls them.
+type turnTools struct {
 	*conn
-	people harness.Approver
+	approver harness.Approver
 }
 
 // Call calls a tool once.
-func (a *asking) Call(ctx context.Context, name string, arguments json.RawMessage) harness.Result {
-	return a.call(ctx, a.people, name, arguments)
+func (a *turnTools) Call(ctx context.Context, name string, arguments json.RawMessage) harness.Result {
+	return a.call(ctx, a.approver, name, arguments)
 }
 
-// begin notes a call, which end forgets.
-func (c *conn) begin(ctx context.Context, tool string, people harness.Approver) (k *calling, end func()) {
+// beginCall notes a call, which end forgets.
+func (c *conn) beginCall(ctx context.Context, tool string, people harness.Approver) (k *activeCall, end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	k = &calling{tool: tool, people: people, timer: time.AfterFunc(callTimeout, func() { cancel(errSlow) })}
-	k.ctx = context.WithValue(ctx, callingKey{}, k)
+	k = &activeCall{tool: tool, approver: people, timer: time.AfterFunc(callTimeout, func() { cancel(errCallTimeout) })}
+	k.ctx = context.WithValue(ctx, activeCallKey{}, k)
 	c.pool.mu.Lock()
 	c.calls[k] = true
 	c.pool.mu.Unlock()
@@ -49,10 +49,10 @@ func (c *conn) begin(ctx context.Context, tool string, people harness.Approver) 
 	}
 }
 
-// callOf returns the call for which a server asks something: that of the context, where the
+// callFor returns the call for which a server asks something: that of the context, where the
 // protocol says so, or else the only one that runs; nil if there are several.
-func (c *conn) callOf(ctx context.Context) *calling {
-	if k, ok := ctx.Value(callingKey{}).(*calling); ok {
+func (c *conn) callFor(ctx context.Context) *activeCall {
+	if k, ok := ctx.Value(activeCallKey{}).(*activeCall); ok {
 		return k
 	}
 	c.pool.mu.Lock()
@@ -68,9 +68,9 @@ func (c *conn) callOf(ctx context.Context) *calling {
 // elicit has a person decide about what a server asks while one of its tools runs. They are
 // shown its words and what would be answered; what cannot be answered by a yes is not asked.
 func (c *conn) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-	k := c.callOf(ctx)
-	content, plain := agreeing(r.Params.RequestedSchema)
-	if k == nil || k.people == nil || !plain || len(r.Params.Message) > maxDescription {
+	k := c.callFor(ctx)
+	content, plain := acceptForm(r.Params.RequestedSchema)
+	if k == nil || k.approver == nil || !plain || len(r.Params.Message) > maxDescription {
 		return &mcp.ElicitResult{Action: "cancel"}, nil
 	}
 	asked, err := json.Marshal(map[string]any{"asks": r.Params.Message, "answer": content})
@@ -83,7 +83,7 @@ func (c *conn) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitRes
 	until, cancel := context.WithCancelCause(k.ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
-	if err := k.people.Approve(until, harness.ElicitPrefix+c.server.Name+"."+k.tool, asked); err != nil {
+	if err := k.approver.Approve(until, harness.ElicitPrefix+c.server.Name+"."+k.tool, asked); err != nil {
 		if until.Err() != nil {
 			return &mcp.ElicitResult{Action: "cancel"}, nil
 		}
@@ -92,9 +92,9 @@ func (c *conn) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitRes
 	return &mcp.ElicitResult{Action: "accept", Content: content}, nil
 }
 
-// agreeing returns what a yes answers to a form, and whether it answers the whole: what must be
+// acceptForm returns what a yes answers to a form, and whether it answers the whole: what must be
 // confirmed is, what has a default gets it, and what else may be left out is.
-func agreeing(schema any) (content map[string]any, whole bool) {
+func acceptForm(schema any) (content map[string]any, whole bool) {
 	var form struct {
 		Properties map[string]struct {
 			Type    string `json:"type"`

@@ -8,7 +8,7 @@ import (
 
 // Listening is what a connection reads of a server that speaks of its own accord.
 func Listening(ctx context.Context, dial func() (*http.Response, error)) io.Reader {
-	return &listening{ctx: ctx, dial: dial}
+	return &eventStream{ctx: ctx, dial: dial}
 }
 
 // KillPrograms kills the programs behind a pool's connections.

@@ -15,14 +15,14 @@ import (
 // established is how the kernel writes the state of a connection that both sides hold.
 const established = "01"
 
-// ownUser reports whether the other end of a connection of this machine, from client to
+// isSameUser reports whether the other end of a connection of this machine, from client to
 // server, is held by a process of this user. One that is closed already is nobody's.
-func ownUser(client, server netip.AddrPort) (bool, error) {
+func isSameUser(client, server netip.AddrPort) (bool, error) {
 	for _, table := range []struct {
 		path string
 		word func(netip.AddrPort) string
-	}{{"/proc/self/net/tcp", word4}, {"/proc/self/net/tcp6", word6}} { // a socket of IPv6 reaches 127.0.0.1, too
-		user, found, err := holder(table.path, table.word(client), table.word(server))
+	}{{"/proc/self/net/tcp", kernelAddr4}, {"/proc/self/net/tcp6", kernelAddr6}} { // a socket of IPv6 reaches 127.0.0.1, too
+		user, found, err := connectionUser(table.path, table.word(client), table.word(server))
 		if err != nil || found {
 			return user == strconv.Itoa(os.Getuid()), err
 		}
@@ -30,8 +30,8 @@ func ownUser(client, server netip.AddrPort) (bool, error) {
 	return false, nil
 }
 
-// holder looks a connection up in a table of the kernel.
-func holder(path, local, remote string) (user string, found bool, err error) {
+// connectionUser looks a connection up in a table of the kernel.
+func connectionUser(path, local, remote string) (user string, found bool, err error) {
 	file, err := os.Open(path)
 	if os.IsNotExist(err) { // a kernel without IPv6
 		return "", false, nil
@@ -50,18 +50,18 @@ func holder(path, local, remote string) (user string, found bool, err error) {
 	return "", false, rows.Err()
 }
 
-func word4(a netip.AddrPort) string {
+func kernelAddr4(a netip.AddrPort) string {
 	ip := a.Addr().Unmap().As4()
-	return word(ip[:], a.Port())
+	return kernelAddr(ip[:], a.Port())
 }
 
-func word6(a netip.AddrPort) string {
+func kernelAddr6(a netip.AddrPort) string {
 	ip := a.Addr().As16()
-	return word(ip[:], a.Port())
+	return kernelAddr(ip[:], a.Port())
 }
 
-// word writes an address as the kernel does: words of 32 bits, each in the machine's order.
-func word(ip []byte, port uint16) string {
+// kernelAddr writes an address as the kernel does: words of 32 bits, each in the machine's order.
+func kernelAddr(ip []byte, port uint16) string {
 	var out []byte
 	for w := range slices.Chunk(ip, 4) {
 		out = binary.BigEndian.AppendUint32(out, binary.NativeEndian.Uint32(w))

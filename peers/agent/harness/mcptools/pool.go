@@ -32,43 +32,43 @@ func (o *PoolOptions) withDefaults() PoolOptions {
 
 const (
 	callTimeout = 2 * time.Minute  // for one call
-	refresh     = 5 * time.Minute  // age at which tools are listed anew
+	listMaxAge  = 5 * time.Minute  // age at which tools are listed anew
 	poolIdle    = 10 * time.Minute // after which unused connections are closed
 	maxServers  = 32               // connections kept
 )
 
 // A Pool keeps connections to MCP servers for the turns of one agent.
 type Pool struct {
-	opts PoolOptions
-	runs chan struct{}  // closed when Run begins
-	wg   sync.WaitGroup // of connections
+	opts    PoolOptions
+	started chan struct{}  // closed when Run begins
+	wg      sync.WaitGroup // of connections
 
 	mu    sync.Mutex       // also guards what conn says
-	life  context.Context  // while Run runs
+	ctx   context.Context  // while Run runs
 	conns map[string]*conn // by the server as JSON
 }
 
 // NewPool makes a pool. It connects to nothing before Run.
 func NewPool(opts *PoolOptions) *Pool {
-	return &Pool{opts: opts.withDefaults(), runs: make(chan struct{}), conns: map[string]*conn{}}
+	return &Pool{opts: opts.withDefaults(), started: make(chan struct{}), conns: map[string]*conn{}}
 }
 
 // Run keeps connections until ctx ends, closes them, and returns nil. Call it
 // once.
 func (p *Pool) Run(ctx context.Context) error {
 	p.mu.Lock()
-	p.life = ctx
+	p.ctx = ctx
 	p.mu.Unlock()
-	close(p.runs)
+	close(p.started)
 	for retry.Sleep(ctx, time.Minute) {
 		p.mu.Lock()
-		for c := p.unusedLocked(poolIdle); c != nil; c = p.unusedLocked(poolIdle) {
+		for c := p.idleLocked(poolIdle); c != nil; c = p.idleLocked(poolIdle) {
 			p.dropLocked(c)
 		}
 		p.mu.Unlock()
 	}
 	p.mu.Lock()
-	p.life = nil // whoever asks for a connection from here on is refused
+	p.ctx = nil // whoever asks for a connection from here on is refused
 	p.mu.Unlock()
 	p.wg.Wait()
 	return nil
@@ -81,23 +81,23 @@ func (p *Pool) Tools(ctx context.Context, servers []harness.MCPServer, people ha
 	patience, cancel := context.WithTimeout(ctx, p.opts.ConnectTimeout)
 	defer cancel()
 	select {
-	case <-p.runs:
+	case <-p.started:
 	case <-patience.Done():
 	}
 	conns, errs := make([]*conn, len(servers)), make([]error, len(servers))
 	var wg sync.WaitGroup
 	for i, s := range servers {
-		wg.Go(func() { conns[i], errs[i] = p.get(ctx, s) })
+		wg.Go(func() { conns[i], errs[i] = p.connect(ctx, s) })
 	}
 	wg.Wait()
 	joined := new(harness.MergedTools)
 	var failures []error
 	for i, s := range servers {
 		if errs[i] != nil {
-			failures = append(failures, failed(&s, errs[i]))
+			failures = append(failures, connectError(&s, errs[i]))
 			continue
 		}
-		joined.Add(&asking{conns[i], people}, func(tool string, n int) string {
+		joined.Add(&turnTools{conns[i], people}, func(tool string, n int) string {
 			prefix := cmp.Or(s.Name, "mcp")
 			if n > 1 {
 				prefix += strconv.Itoa(n)
@@ -108,10 +108,10 @@ func (p *Pool) Tools(ctx context.Context, servers []harness.MCPServer, people ha
 	return joined, failures
 }
 
-// get returns a usable connection to a server. A server of another address,
+// connect returns a usable connection to a server. A server of another address,
 // header or command is another server. A kept connection that broke is made anew,
 // once.
-func (p *Pool) get(ctx context.Context, s harness.MCPServer) (*conn, error) {
+func (p *Pool) connect(ctx context.Context, s harness.MCPServer) (*conn, error) {
 	raw, err := json.Marshal(s)
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (p *Pool) get(ctx context.Context, s harness.MCPServer) (*conn, error) {
 	for {
 		c, fresh, err := p.reserve(string(raw), s)
 		if err == nil {
-			err = p.usable(ctx, c)
+			err = p.awaitUsable(ctx, c)
 		}
 		if err == nil || c == nil || fresh || ctx.Err() != nil {
 			return c, err
@@ -127,9 +127,9 @@ func (p *Pool) get(ctx context.Context, s harness.MCPServer) (*conn, error) {
 	}
 }
 
-// usable waits until a connection is open and its tools are known and fresh.
+// awaitUsable waits until a connection is open and its tools are known and fresh.
 // One that is not is dropped.
-func (p *Pool) usable(ctx context.Context, c *conn) error {
+func (p *Pool) awaitUsable(ctx context.Context, c *conn) error {
 	select {
 	case <-c.ready:
 	case <-ctx.Done():
@@ -137,10 +137,10 @@ func (p *Pool) usable(ctx context.Context, c *conn) error {
 	}
 	err := c.err
 	p.mu.Lock()
-	stale := time.Since(c.listed) >= refresh
+	stale := time.Since(c.listedAt) >= listMaxAge
 	p.mu.Unlock()
 	if err == nil && stale {
-		err = c.list(ctx)
+		err = c.listTools(ctx)
 	}
 	if err != nil {
 		p.mu.Lock()
@@ -154,32 +154,32 @@ func (p *Pool) usable(ctx context.Context, c *conn) error {
 func (p *Pool) reserve(key string, s harness.MCPServer) (c *conn, fresh bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.life == nil {
+	if p.ctx == nil {
 		return nil, false, harness.ErrStopped
 	}
 	if c, ok := p.conns[key]; ok {
-		c.used = time.Now()
+		c.lastUsed = time.Now()
 		return c, false, nil
 	}
 	if len(p.conns) >= maxServers {
-		oldest := p.unusedLocked(0)
+		oldest := p.idleLocked(0)
 		if oldest == nil {
 			return nil, false, errors.New("too many MCP servers are in use at once")
 		}
 		p.dropLocked(oldest)
 	}
-	ctx, stop := context.WithCancel(p.life)
-	c = &conn{pool: p, key: key, server: s, calls: map[*calling]bool{}, stop: stop, used: time.Now(), ready: make(chan struct{})}
+	ctx, stop := context.WithCancel(p.ctx)
+	c = &conn{pool: p, key: key, server: s, calls: map[*activeCall]bool{}, stop: stop, lastUsed: time.Now(), ready: make(chan struct{})}
 	p.conns[key] = c
 	p.wg.Go(func() { c.run(ctx) })
 	return c, true, nil
 }
 
-// unusedLocked returns the connection that was not used for longest, and for that
+// idleLocked returns the connection that was not used for longest, and for that
 // long at least, among those that no call uses; nil if there is none.
-func (p *Pool) unusedLocked(idle time.Duration) (oldest *conn) {
+func (p *Pool) idleLocked(idle time.Duration) (oldest *conn) {
 	for _, c := range p.conns {
-		if len(c.calls) == 0 && time.Since(c.used) >= idle && (oldest == nil || c.used.Before(oldest.used)) {
+		if len(c.calls) == 0 && time.Since(c.lastUsed) >= idle && (oldest == nil || c.lastUsed.Before(oldest.lastUsed)) {
 			oldest = c
 		}
 	}

@@ -29,7 +29,7 @@ func (p *Pool) opened(t *testing.T, s harness.MCPServer, tools ...string) (c *co
 		t.Fatal(err)
 	}
 	stopped = new(atomic.Bool)
-	c = &conn{pool: p, key: string(key), server: s, calls: map[*calling]bool{}, ready: make(chan struct{}), used: time.Now(), listed: time.Now(), stop: func() { stopped.Store(true) }}
+	c = &conn{pool: p, key: string(key), server: s, calls: map[*activeCall]bool{}, ready: make(chan struct{}), lastUsed: time.Now(), listedAt: time.Now(), stop: func() { stopped.Store(true) }}
 	close(c.ready)
 	for _, name := range tools {
 		c.tools = append(c.tools, harness.Tool{Name: name})
@@ -89,7 +89,7 @@ func TestConnectionsThatAreNotUsedEnd(t *testing.T) {
 		p := NewPool(nil)
 		_, idle := p.opened(t, harness.MCPServer{Name: "idle"})
 		busy, called := p.opened(t, harness.MCPServer{Name: "busy"})
-		busy.calls[&calling{}] = true
+		busy.calls[&activeCall{}] = true
 		ctx, stop := context.WithCancel(t.Context())
 		go p.Run(ctx) //nolint:errcheck // it returns nil
 		time.Sleep(10*time.Minute - time.Second)
@@ -118,7 +118,7 @@ func TestAPoolIsBounded(t *testing.T) {
 		var all []*conn
 		for i := range 32 {
 			c, stopped := p.opened(t, harness.MCPServer{Name: fmt.Sprint(i)})
-			c.calls[&calling{}] = true
+			c.calls[&activeCall{}] = true
 			ended, all = append(ended, stopped), append(all, c)
 			time.Sleep(time.Second)
 		}
@@ -172,7 +172,7 @@ func TestAServersHeadersGoToItAlone(t *testing.T) {
 	}))
 	defer web.Close()
 	client := func(host string) *http.Client {
-		return &http.Client{Transport: &headers{add: map[string]string{"Authorization": "Bearer k"}, host: host}}
+		return &http.Client{Transport: &headerTransport{add: map[string]string{"Authorization": "Bearer k"}, host: host}}
 	}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, web.URL, http.NoBody)
 	if err != nil {
@@ -185,14 +185,14 @@ func TestAServersHeadersGoToItAlone(t *testing.T) {
 	}
 	said, err := io.ReadAll(response.Body)
 	response.Body.Close()
-	if string(said) != "Bearer k" || err != nil || r.Header.Get("Authorization") != "another's" || response.Body.(*limited).left != 16<<20-8 {
+	if string(said) != "Bearer k" || err != nil || r.Header.Get("Authorization") != "another's" || response.Body.(*limitedBody).remaining != 16<<20-8 {
 		t.Errorf("sent %q, %v", said, err)
 	}
 	if _, err := client("elsewhere").Do(r); err == nil || !strings.Contains(err.Error(), "the server points to another host; only its own is asked") || asked != 1 {
 		t.Errorf("to another host: %v, asked %d times", err, asked)
 	}
 	for length, whole := range map[int]bool{9: true, 10: false, 11: false} {
-		got, err := io.ReadAll(&limited{ReadCloser: io.NopCloser(strings.NewReader(strings.Repeat("x", length))), left: 10})
+		got, err := io.ReadAll(&limitedBody{ReadCloser: io.NopCloser(strings.NewReader(strings.Repeat("x", length))), remaining: 10})
 		if len(got) != min(length, 10) || (err == nil) != whole || err != nil && err.Error() != "the answer is too long" {
 			t.Errorf("of %d bytes %d are read, %v", length, len(got), err)
 		}
@@ -223,12 +223,12 @@ func TestWhoIsServed(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
 	for _, from := range []string{"pipe", "127.0.0.1:5"} { // the second names no address of ours
 		r.RemoteAddr = from
-		if got := stranger(r); got != refused {
+		if got := checkPeer(r); got != refused {
 			t.Errorf("%s: %q", from, got)
 		}
 	}
 	r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.UnixAddr{}))
-	if got := stranger(r); got != refused {
+	if got := checkPeer(r); got != refused {
 		t.Errorf("by a socket of another kind: %q", got)
 	}
 }
@@ -239,7 +239,7 @@ func TestAToolIsDescribedInFull(t *testing.T) {
 		{Name: "a"}: `{"annotations":{"idempotentHint":false,"readOnlyHint":false},"inputSchema":{"type":"object"},"name":"a"}`,
 		{Name: "a", Title: "A", Description: "does a", InputSchema: json.RawMessage(`{"type":"object","x":1}`), OutputSchema: json.RawMessage(`{"type":"object"}`), ReadOnly: true, Idempotent: true}: `{"annotations":{"readOnlyHint":true,"idempotentHint":true},"description":"does a","inputSchema":{"type":"object","x":1},"name":"a","outputSchema":{"type":"object"},"title":"A"}`,
 	} {
-		got, err := json.Marshal(toolOf(*tool))
+		got, err := json.Marshal(newMCPTool(*tool))
 		if err != nil || !sameJSON(t, got, []byte(want)) {
 			t.Errorf("%s, %v; want %s", got, err, want)
 		}

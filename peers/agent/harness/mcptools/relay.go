@@ -24,14 +24,14 @@ const maxRelayed = 256
 // agent's own server, which passes requests on with those headers. The servers' addresses
 // come from messages, so each is dialled through a guard, and no redirect is passed back.
 type Relay struct {
-	own     Address
-	out     http.RoundTripper
-	targets *harness.Recent[string, harness.MCPServer] // by name
+	address   Address
+	transport http.RoundTripper
+	targets   *harness.Recent[string, harness.MCPServer] // by name
 }
 
 // NewRelay makes a relay behind the agent's own server.
 func NewRelay(own Address, guard *netguard.Guard) *Relay {
-	return &Relay{own: own, out: netguard.NewTransport(guard), targets: harness.NewRecent[string, harness.MCPServer](maxRelayed)}
+	return &Relay{address: own, transport: netguard.NewTransport(guard), targets: harness.NewRecent[string, harness.MCPServer](maxRelayed)}
 }
 
 // Register returns the server that a program is told of in the place of s. The
@@ -40,8 +40,8 @@ func (r *Relay) Register(s harness.MCPServer) harness.MCPServer {
 	sum := sha256.Sum256([]byte(s.URL))
 	name := hex.EncodeToString(sum[:16])
 	r.targets.Put(name, s)
-	told := r.own.ForChat(relayPath + name) // no chat's: it opens no tools
-	told.Name, told.URL = s.Name, strings.TrimSuffix(r.own.URL, Path)+relayPath+name
+	told := r.address.ForChat(relayPath + name) // no chat's: it opens no tools
+	told.Name, told.URL = s.Name, strings.TrimSuffix(r.address.URL, Path)+relayPath+name
 	return told
 }
 
@@ -60,7 +60,7 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 	request.Body = http.MaxBytesReader(w, request.Body, maxRequest)
 	proxy := httputil.ReverseProxy{
-		Transport:     r.out,
+		Transport:     r.transport,
 		FlushInterval: -1,
 		ModifyResponse: func(answer *http.Response) error {
 			if answer.StatusCode/100 == 3 {

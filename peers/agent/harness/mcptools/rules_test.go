@@ -45,7 +45,7 @@ func TestWhatIsReadOfAResult(t *testing.T) {
 		"structured, too long": {&mcp.CallToolResult{StructuredContent: map[string]int{"a": 1}}, 6, nil, ""},
 		"structured and text":  {&mcp.CallToolResult{StructuredContent: map[string]int{"a": 1}, Content: []mcp.Content{hello}}, 100, []string{"hello"}, ""},
 	} {
-		got := readable(c.r, nil, c.most)
+		got := toResult(c.r, nil, c.most)
 		var texts []string
 		for _, piece := range got.Content {
 			texts = append(texts, piece.Text)
@@ -75,11 +75,11 @@ func TestOneServerIsNamedInOneWay(t *testing.T) {
 		"a number":                 {say: `{"name":"a","command":7}`, err: "neither a string nor a list"},
 		"an open quote":            {say: `{"name":"a","command":"run 'it"}`, err: `the command of MCP server "a"`},
 	} {
-		var said configured
+		var said serverConfig
 		if err := json.Unmarshal([]byte(c.say), &said); err != nil {
 			t.Fatal(err)
 		}
-		got, err := said.server(c.at)
+		got, err := said.toServer(c.at)
 		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -100,17 +100,17 @@ func TestOneServerIsNamedInOneWay(t *testing.T) {
 func TestWhichConnectionEndsFirst(t *testing.T) {
 	p := NewPool(nil)
 	for i, name := range []string{"new", "old", "older", "busy"} {
-		p.conns[name] = &conn{key: name, used: time.Now().Add(-time.Duration(i) * time.Hour)}
+		p.conns[name] = &conn{key: name, lastUsed: time.Now().Add(-time.Duration(i) * time.Hour)}
 	}
-	p.conns["busy"].calls = map[*calling]bool{{}: true}
-	if c := p.unusedLocked(0); c == nil || c.key != "older" {
+	p.conns["busy"].calls = map[*activeCall]bool{{}: true}
+	if c := p.idleLocked(0); c == nil || c.key != "older" {
 		t.Errorf("%+v", c)
 	}
-	if c := p.unusedLocked(3 * time.Hour); c != nil {
+	if c := p.idleLocked(3 * time.Hour); c != nil {
 		t.Errorf("of none that is idle for three hours, %s", c.key)
 	}
 	delete(p.conns, "older")
-	if c := p.unusedLocked(30 * time.Minute); c == nil || c.key != "old" {
+	if c := p.idleLocked(30 * time.Minute); c == nil || c.key != "old" {
 		t.Errorf("%+v", c)
 	}
 }
@@ -147,8 +147,8 @@ func (p slowPerson) Approve(context.Context, string, json.RawMessage) error {
 // TestACallWaitsForThePersonItAsks: its own time stands meanwhile, and runs from the answer on.
 func TestACallWaitsForThePersonItAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &conn{pool: NewPool(nil), calls: map[*calling]bool{}}
-		k, end := c.begin(t.Context(), "run", slowPerson{time.Hour})
+		c := &conn{pool: NewPool(nil), calls: map[*activeCall]bool{}}
+		k, end := c.beginCall(t.Context(), "run", slowPerson{time.Hour})
 		defer end()
 		time.Sleep(callTimeout - time.Second)
 		got, err := c.elicit(k.ctx, &mcp.ElicitRequest{Params: &mcp.ElicitParams{Message: "Sure?"}})
@@ -162,7 +162,7 @@ func TestACallWaitsForThePersonItAsks(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if context.Cause(k.ctx) != errSlow {
+		if context.Cause(k.ctx) != errCallTimeout {
 			t.Errorf("it ended with %v", context.Cause(k.ctx))
 		}
 		if got, _ := c.elicit(t.Context(), &mcp.ElicitRequest{Params: &mcp.ElicitParams{Message: strings.Repeat("x", maxDescription+1)}}); got.Action != "cancel" {

@@ -43,7 +43,7 @@ func NewToolServer(tools func(chat string) harness.Tools, token string, relay *R
 	if relay != nil {
 		mux.Handle(relayPath, relay)
 	}
-	return guard(mux, token)
+	return authenticate(mux, token)
 }
 
 // agentServer is how the server of an agent's own tools introduces itself.
@@ -60,22 +60,22 @@ func NewHandler(tools func(*http.Request) harness.Tools, name *mcp.Implementatio
 // chatHeader tells, behind the guard, to which chat a request's token belongs.
 const chatHeader = "Hubbub-Chat"
 
-// guard lets a request pass that may talk to the server at all.
-func guard(next http.Handler, token string) http.Handler {
+// authenticate lets a request pass that may talk to the server at all.
+func authenticate(next http.Handler, token string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		shown, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		chat, right := tokenFor(token, shown)
+		chat, right := checkToken(token, shown)
 		r.Header.Set(chatHeader, chat)
 		switch {
-		case !loopback(r.Host):
+		case !isLoopbackHost(r.Host):
 			http.Error(w, "only loopback host names are served here", http.StatusForbidden)
-		case !ownOrigin(r):
+		case !isOwnOrigin(r):
 			http.Error(w, "web pages of another origin are refused", http.StatusForbidden)
 		case !bearer || !right:
 			w.Header().Set("WWW-Authenticate", `Bearer realm="hubbub"`)
 			http.Error(w, "show the agent's token: Authorization: Bearer <token of mcp.json>", http.StatusUnauthorized)
 		default:
-			if problem := stranger(r); problem != "" {
+			if problem := checkPeer(r); problem != "" {
 				http.Error(w, problem, http.StatusForbidden)
 				return
 			}
@@ -84,10 +84,10 @@ func guard(next http.Handler, token string) http.Handler {
 	})
 }
 
-// stranger says what is wrong with a request of a process that is not this user's, and
+// checkPeer says what is wrong with a request of a process that is not this user's, and
 // returns "" for one that is. Programs put tokens where others can read them, as claude
 // does into the command line of its child: in other hands a token is worth nothing.
-func stranger(r *http.Request) string {
+func checkPeer(r *http.Request) string {
 	client, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return "only connections of this machine are served here"
@@ -96,7 +96,7 @@ func stranger(r *http.Request) string {
 	if !ok {
 		return "only connections of this machine are served here"
 	}
-	switch own, err := ownUser(client, local.AddrPort()); {
+	switch own, err := isSameUser(client, local.AddrPort()); {
 	case err != nil:
 		return err.Error()
 	case !own:
@@ -113,9 +113,9 @@ func chatToken(token, chat string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(chat)) + "." + base64.RawURLEncoding.EncodeToString(signer.Sum(nil))
 }
 
-// tokenFor checks a token that was shown, and returns the chat to which it
+// checkToken checks a token that was shown, and returns the chat to which it
 // belongs: none for the agent's own.
-func tokenFor(token, shown string) (chat string, right bool) {
+func checkToken(token, shown string) (chat string, right bool) {
 	want := token
 	if name, _, signed := strings.Cut(shown, "."); signed {
 		raw, err := base64.RawURLEncoding.DecodeString(name)
@@ -129,8 +129,8 @@ func tokenFor(token, shown string) (chat string, right bool) {
 	return chat, token != "" && subtle.ConstantTimeCompare(got[:], wanted[:]) == 1
 }
 
-// loopback reports whether a Host header names this machine to itself.
-func loopback(host string) bool {
+// isLoopbackHost reports whether a Host header names this machine to itself.
+func isLoopbackHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
@@ -138,9 +138,9 @@ func loopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// ownOrigin reports whether a request was made by no web page, or by one of
+// isOwnOrigin reports whether a request was made by no web page, or by one of
 // the server's own origin.
-func ownOrigin(r *http.Request) bool {
+func isOwnOrigin(r *http.Request) bool {
 	origins := r.Header.Values("Origin")
 	if len(origins) == 0 {
 		return true
@@ -155,18 +155,18 @@ func toolServer(tools harness.Tools, name *mcp.Implementation) *mcp.Server {
 		Instructions: "The chat tools of this agent. Obey the response policy of each event; a refused call says what to do instead.",
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})
-	s.AddReceivingMiddleware(toolsAlone)
+	s.AddReceivingMiddleware(rejectOtherMethods)
 	for _, t := range tools.List() {
-		s.AddTool(toolOf(t), func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			return resultOf(tools.Call(ctx, r.Params.Name, r.Params.Arguments)), nil
+		s.AddTool(newMCPTool(t), func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return newMCPResult(tools.Call(ctx, r.Params.Name, r.Params.Arguments)), nil
 		})
 	}
 	return s
 }
 
-// toolsAlone refuses what the server does not announce, which the library would answer with
+// rejectOtherMethods refuses what the server does not announce, which the library would answer with
 // empty lists.
-func toolsAlone(next mcp.MethodHandler) mcp.MethodHandler {
+func rejectOtherMethods(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 		switch kind, _, _ := strings.Cut(method, "/"); kind {
 		case "prompts", "resources", "completion", "logging":
@@ -176,7 +176,7 @@ func toolsAlone(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-func toolOf(t harness.Tool) *mcp.Tool {
+func newMCPTool(t harness.Tool) *mcp.Tool {
 	tool := &mcp.Tool{
 		Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: t.InputSchema,
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: t.ReadOnly, IdempotentHint: t.Idempotent},
@@ -190,7 +190,7 @@ func toolOf(t harness.Tool) *mcp.Tool {
 	return tool
 }
 
-func resultOf(r harness.Result) *mcp.CallToolResult {
+func newMCPResult(r harness.Result) *mcp.CallToolResult {
 	out := &mcp.CallToolResult{IsError: r.IsError, Content: []mcp.Content{}}
 	for _, c := range r.Content {
 		out.Content = append(out.Content, &mcp.TextContent{Text: c.Text})

@@ -19,11 +19,11 @@ const (
 type answer struct {
 	onText func(piece string) // is called with each piece of text as it comes
 
-	text    strings.Builder
-	parts   []*part
-	byIndex map[int]*part // the API's index of a part -> the last part with it
-	whole   bool          // its end came
-	last    bool          // nothing of it follows
+	text     strings.Builder
+	parts    []*part
+	byIndex  map[int]*part // the API's index of a part -> the last part with it
+	complete bool          // its end came
+	ended    bool          // nothing of it follows
 
 	reply // what is known of it before its end: all but the text and the calls
 }
@@ -35,25 +35,25 @@ type part struct {
 	pieces strings.Builder // of the call's arguments, which came at once if this is empty
 }
 
-// say adds a piece of text.
-func (a *answer) say(piece string) {
+// addText adds a piece of text.
+func (a *answer) addText(piece string) {
 	if piece != "" {
 		a.text.WriteString(piece)
 		a.onText(piece)
 	}
 }
 
-// stop notes why the model stopped, in the words of either API; "" says nothing.
-func (a *answer) stop(reason string) {
+// setStopReason notes why the model stopped, in the words of either API; "" says nothing.
+func (a *answer) setStopReason(reason string) {
 	if reason != "" {
 		a.Truncated = reason == "length" || reason == "max_tokens"
 		a.Paused = reason == "pause_turn"
-		a.Withheld = reason == "content_filter" || reason == "refusal"
+		a.Filtered = reason == "content_filter" || reason == "refusal"
 	}
 }
 
-// begin adds a part. An index that is taken belongs to the new part from now on.
-func (a *answer) begin(index *int, p *part) error {
+// addPart adds a part. An index that is taken belongs to the new part from now on.
+func (a *answer) addPart(index *int, p *part) error {
 	if len(a.parts) >= maxParts {
 		return fmt.Errorf("more than %d parts in one answer", maxParts)
 	}
@@ -64,8 +64,8 @@ func (a *answer) begin(index *int, p *part) error {
 	return nil
 }
 
-// add continues a call's name and arguments.
-func (p *part) add(name, arguments string) error {
+// append continues a call's name and arguments.
+func (p *part) append(name, arguments string) error {
 	p.Name += name
 	p.pieces.WriteString(arguments)
 	if len(p.Name) > maxCallName || p.pieces.Len() > maxArguments {
@@ -82,7 +82,7 @@ type reply struct {
 	Calls     []call
 	Truncated bool // cut by the token limit
 	Paused    bool // the API ended it in between and wants to be asked again with it
-	Withheld  bool // a filter of the provider ended it
+	Filtered  bool // a filter of the provider ended it
 
 	InputTokens, CachedTokens, OutputTokens int64 // 0 if the API did not tell
 	USD                                     float64
@@ -102,14 +102,14 @@ func (a *answer) finish() *reply {
 	return &a.reply
 }
 
-// words are what tells one API from another.
-type words interface {
-	// sign adds the headers that show the key, which may be empty.
-	sign(h http.Header, key string)
-	// request returns the body of a request. If the API refuses it, learn (which
+// dialect are what tells one API from another.
+type dialect interface {
+	// authorize adds the headers that show the key, which may be empty.
+	authorize(h http.Header, key string)
+	// encode returns the body of a request. If the API refuses it, learn (which
 	// may be nil) says what that taught, so that another request can succeed; "" if
 	// nothing.
-	request(model string, r *request) (body any, learn func(refusal string) (lesson string))
-	// read takes one event of a stream, or an answer that came in one piece.
-	read(a *answer, data []byte) error
+	encode(model string, r *request) (body any, learn func(refusal string) (lesson string))
+	// decode takes one event of a stream, or an answer that came in one piece.
+	decode(a *answer, data []byte) error
 }

@@ -50,14 +50,14 @@ var cached = object{"type": "ephemeral"}
 // anthropic is the Messages API.
 type anthropic struct{}
 
-func (anthropic) sign(h http.Header, key string) {
+func (anthropic) authorize(h http.Header, key string) {
 	h.Set("Anthropic-Version", anthropicVersion)
 	if key != "" {
 		h.Set("X-Api-Key", key)
 	}
 }
 
-func (anthropic) request(model string, r *request) (body any, learn func(refusal string) (lesson string)) {
+func (anthropic) encode(model string, r *request) (body any, learn func(refusal string) (lesson string)) {
 	fields := object{"model": model, "max_tokens": r.MaxTokens, "stream": true, "messages": anthropicMessages(r.Messages)}
 	if r.System != "" {
 		fields["system"] = []object{{"type": "text", "text": r.System, "cache_control": cached}}
@@ -109,12 +109,12 @@ func anthropicBlocks(m message) (blocks []object) {
 		blocks = append(blocks, object{"type": "text", "text": m.Text})
 	}
 	for _, c := range m.Calls {
-		blocks = append(blocks, object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": c.sentBack()})
+		blocks = append(blocks, object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": c.validArguments()})
 	}
 	return blocks
 }
 
-func (anthropic) read(a *answer, data []byte) error {
+func (anthropic) decode(a *answer, data []byte) error {
 	var e anthropicEvent
 	if err := json.Unmarshal(data, &e); err != nil {
 		return err
@@ -122,48 +122,48 @@ func (anthropic) read(a *answer, data []byte) error {
 	switch {
 	case e.StopReason != "": // an answer in one piece
 		for i, p := range e.Content {
-			if err := p.begin(a, i); err != nil {
+			if err := p.addTo(a, i); err != nil {
 				return err
 			}
 		}
-		a.stop(e.StopReason)
-		a.whole, a.last = true, true
+		a.setStopReason(e.StopReason)
+		a.complete, a.ended = true, true
 		if e.Usage != nil {
-			e.Usage.into(a)
+			e.Usage.addTo(a)
 		}
 	case e.Type == "message_start":
-		e.Message.Usage.into(a)
+		e.Message.Usage.addTo(a)
 	case e.Type == "content_block_start":
-		return e.ContentBlock.begin(a, e.Index)
+		return e.ContentBlock.addTo(a, e.Index)
 	case e.Type == "content_block_delta":
 		p := a.byIndex[e.Index]
 		if p == nil {
 			return errNotBegun
 		}
 		if e.Delta.Type == "text_delta" {
-			a.say(e.Delta.Text)
+			a.addText(e.Delta.Text)
 		}
-		return p.add("", e.Delta.PartialJSON)
+		return p.append("", e.Delta.PartialJSON)
 	case e.Type == "message_delta":
-		a.stop(e.Delta.StopReason)
+		a.setStopReason(e.Delta.StopReason)
 		if e.Usage != nil {
 			a.OutputTokens = e.Usage.OutputTokens
 		}
 	case e.Type == "message_stop":
-		a.whole, a.last = true, true
+		a.complete, a.ended = true, true
 	}
 	return nil
 }
 
-// begin adds a block to an answer. Types that it does not know are passed over.
-func (b *anthropicPart) begin(a *answer, index int) error {
+// addTo adds a block to an answer. Types that it does not know are passed over.
+func (b *anthropicPart) addTo(a *answer, index int) error {
 	if b.Type == "text" {
-		a.say(b.Text)
+		a.addText(b.Text)
 	}
-	return a.begin(&index, &part{isCall: b.Type == "tool_use", call: call{ID: b.ID, Name: b.Name, Arguments: string(b.Input)}})
+	return a.addPart(&index, &part{isCall: b.Type == "tool_use", call: call{ID: b.ID, Name: b.Name, Arguments: string(b.Input)}})
 }
 
-func (u anthropicUsage) into(a *answer) {
+func (u anthropicUsage) addTo(a *answer) {
 	a.InputTokens = u.InputTokens + u.CacheCreationTokens + u.CacheReadTokens
 	a.CachedTokens, a.OutputTokens = u.CacheReadTokens, u.OutputTokens
 }

@@ -21,33 +21,33 @@ import (
 	"github.com/tmaxmax/go-sse"
 )
 
-// check says why the model cannot be asked, or returns nil. It does no network
+// validate says why the model cannot be asked, or returns nil. It does no network
 // I/O. Other endpoints than the provider's may need no key.
-func (h *Harness) check() error {
+func (h *Harness) validate() error {
 	u, err := url.Parse(h.opts.BaseURL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return fmt.Errorf("--base-url %q is not an http(s) address; it looks like https://host/v1", h.opts.BaseURL)
 	}
 	if u.User != nil || u.RawQuery != "" {
-		return fmt.Errorf("--base-url must hold no user name, password or query; give the key in %s", h.own.KeyName)
+		return fmt.Errorf("--base-url must hold no user name, password or query; give the key in %s", h.endpoint.KeyName)
 	}
 	key, err := h.opts.Key()
 	if err != nil {
 		return err
 	}
 	if key == "" && h.official(h.opts.BaseURL) {
-		return fmt.Errorf("no key: set %[1]s, or %[1]s_FILE to a file that holds it, or --base-url to an endpoint that needs none", h.own.KeyName)
+		return fmt.Errorf("no key: set %[1]s, or %[1]s_FILE to a file that holds it, or --base-url to an endpoint that needs none", h.endpoint.KeyName)
 	}
 	return nil
 }
 
-// ask asks once, and once more each time that a refusal teaches how. It calls
+// complete asks once, and once more each time that a refusal teaches how. It calls
 // onText with each piece of text as it comes, and returns the whole answer. Errors
 // are *requestError if the API or the connection failed, else ctx's cause.
-func (h *Harness) ask(ctx context.Context, r *request, onText func(string)) (*reply, error) {
+func (h *Harness) complete(ctx context.Context, r *request, onText func(string)) (*reply, error) {
 	for {
-		body, learn := h.words.request(h.opts.Model, r)
-		answer, err := h.askOnce(ctx, body, onText)
+		body, learn := h.dialect.encode(h.opts.Model, r)
+		answer, err := h.completeOnce(ctx, body, onText)
 		refusal, ok := errors.AsType[*requestError](err)
 		if !ok || refusal.TooLong || learn == nil {
 			return answer, err
@@ -60,8 +60,8 @@ func (h *Harness) ask(ctx context.Context, r *request, onText func(string)) (*re
 	}
 }
 
-// askOnce sends body as JSON, and reads the answer to its end.
-func (h *Harness) askOnce(ctx context.Context, body any, onText func(string)) (*reply, error) {
+// completeOnce sends body as JSON, and reads the answer to its end.
+func (h *Harness) completeOnce(ctx context.Context, body any, onText func(string)) (*reply, error) {
 	key, err := h.opts.Key()
 	if err != nil {
 		return nil, &requestError{Err: err}
@@ -76,49 +76,49 @@ func (h *Harness) askOnce(ctx context.Context, body any, onText func(string)) (*
 	defer s.watchdog.Stop()
 	response, err := s.post(raw)
 	if err != nil {
-		return nil, s.lost("the model at %s gave no answer: %s", err)
+		return nil, s.readError("the model at %s gave no answer: %s", err)
 	}
 	defer response.Body.Close() //nolint:errcheck // nothing is left to lose
 	if response.StatusCode/100 != 2 {
-		return nil, s.refused(response)
+		return nil, s.statusError(response)
 	}
-	whole, page := s.look(response)
+	whole, page := s.detect(response)
 	if page {
-		return nil, s.elsewhere("a web page")
+		return nil, s.wrongAPIError("a web page")
 	}
 	a := &answer{onText: onText, byIndex: map[int]*part{}}
 	for data, err := range s.events(whole) {
 		if err != nil {
-			return nil, s.lost(brokeOff, err)
+			return nil, s.readError(incompleteFormat, err)
 		}
-		if f, ok := failureIn(data); ok {
-			return nil, s.failed(f)
+		if f, ok := findFailure(data); ok {
+			return nil, s.eventError(f)
 		}
-		if whole && h.otherAPI(data) {
-			return nil, s.elsewhere("JSON that is no answer of this API: " + text.Clip(text.Line(harness.Redact(string(data), key)), 200))
+		if whole && h.isForeign(data) {
+			return nil, s.wrongAPIError("JSON that is no answer of this API: " + text.Clip(text.Line(harness.Redact(string(data), key)), 200))
 		}
-		if err := h.words.read(a, data); err != nil {
-			return nil, s.lost(brokeOff, fmt.Errorf("it cannot be read: %w", err))
+		if err := h.dialect.decode(a, data); err != nil {
+			return nil, s.readError(incompleteFormat, fmt.Errorf("it cannot be read: %w", err))
 		}
-		if a.last {
+		if a.ended {
 			break
 		}
 	}
 	s.drain()
-	if !a.whole {
-		return nil, s.lost(brokeOff, io.ErrUnexpectedEOF)
+	if !a.complete {
+		return nil, s.readError(incompleteFormat, io.ErrUnexpectedEOF)
 	}
 	return a.finish(), nil
 }
 
-// otherAPI reports whether an answer in one piece is one, but of something else. An empty one may
+// isForeign reports whether an answer in one piece is one, but of something else. An empty one may
 // be what is left of an answer.
-func (h *Harness) otherAPI(data []byte) bool {
+func (h *Harness) isForeign(data []byte) bool {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(data, &members) != nil {
 		return json.Valid(data)
 	}
-	return len(members) > 0 && members[h.said] == nil
+	return len(members) > 0 && members[h.answerField] == nil
 }
 
 // Bounds of an answer.
@@ -130,17 +130,17 @@ const (
 
 // A stream is a request and its answer as it comes. One goroutine reads it.
 type stream struct {
-	h        *Harness
-	key      string
-	ctx      context.Context
-	watchdog *time.Timer
-	body     io.Reader
-	taken    int // bytes of the body
+	h         *Harness
+	key       string
+	ctx       context.Context
+	watchdog  *time.Timer
+	body      io.Reader
+	bytesRead int // bytes of the body
 }
 
 // Endpoint returns where the harness asks, and for which model.
 func (h *Harness) Endpoint() Endpoint {
-	return Endpoint{h.own.KeyName, strings.TrimRight(h.opts.BaseURL, "/"), h.opts.Model}
+	return Endpoint{h.endpoint.KeyName, strings.TrimRight(h.opts.BaseURL, "/"), h.opts.Model}
 }
 
 // Models asks the endpoint for its list of models, which costs nothing, and returns the status of
@@ -175,7 +175,7 @@ func (h *Harness) newRequest(ctx context.Context, method, path string, body io.R
 		return nil, err
 	}
 	request.Header.Set("User-Agent", "hubbub")
-	h.words.sign(request.Header, key)
+	h.dialect.authorize(request.Header, key)
 	return request, nil
 }
 
@@ -193,20 +193,20 @@ func (s *stream) post(raw []byte) (*http.Response, error) {
 // Read reads the body as far as it may be long, and resets the watchdog whenever the API
 // says something.
 func (s *stream) Read(p []byte) (int, error) {
-	if s.taken > maxAnswer {
+	if s.bytesRead > maxAnswer {
 		return 0, errTooLong
 	}
 	n, err := s.body.Read(p)
 	if n > 0 {
 		s.watchdog.Reset(s.h.opts.IdleTimeout)
 	}
-	s.taken += n
+	s.bytesRead += n
 	return n, err
 }
 
-// look reports what an answer is by how it begins, whatever it calls itself: one whole JSON
+// detect reports what an answer is by how it begins, whatever it calls itself: one whole JSON
 // object, or a web page; else it is a stream of events.
-func (s *stream) look(response *http.Response) (whole, page bool) {
+func (s *stream) detect(response *http.Response) (whole, page bool) {
 	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")) //nolint:errcheck // "" is nothing
 	ahead := bufio.NewReader(response.Body)
 	s.body = ahead

@@ -34,7 +34,7 @@ func parseFailure(raw []byte) failure {
 	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
 		raw = list[0]
 	}
-	if f, ok := failureIn(raw); ok {
+	if f, ok := findFailure(raw); ok {
 		return f
 	}
 	var body struct {
@@ -47,9 +47,9 @@ func parseFailure(raw []byte) failure {
 	return failure{Message: cmp.Or(body.Message, string(bytes.Trim(body.Detail, `"`)))}
 }
 
-// failureIn returns the failure that an answer or an event of a stream tells of.
+// findFailure returns the failure that an answer or an event of a stream tells of.
 // It reports false if there is none.
-func failureIn(data []byte) (f failure, ok bool) {
+func findFailure(data []byte) (f failure, ok bool) {
 	var body struct {
 		Error   json.RawMessage `json:"error"`
 		Object  string          `json:"object"`
@@ -86,13 +86,13 @@ var (
 	errTooLong = fmt.Errorf("it is longer than %d MiB", maxAnswer>>20)
 )
 
-// brokeOff says of an address that its answer ended too soon, or is not what the API
+// incompleteFormat says of an address that its answer ended too soon, or is not what the API
 // promises.
-const brokeOff = "the answer of %s broke off: %s"
+const incompleteFormat = "the answer of %s broke off: %s"
 
-// lost makes the error of a request whose answer did not come whole. The format gets the
+// readError makes the error of a request whose answer did not come whole. The format gets the
 // address of the API and the cause.
-func (s *stream) lost(format string, err error) error {
+func (s *stream) readError(format string, err error) error {
 	cause := context.Cause(s.ctx)
 	if cause != nil && !errors.Is(cause, errIdle) {
 		return cause
@@ -100,7 +100,7 @@ func (s *stream) lost(format string, err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
-	if s.taken > maxAnswer { // what came before may have been cut in the middle of a line
+	if s.bytesRead > maxAnswer { // what came before may have been cut in the middle of a line
 		err = errTooLong
 	} else if cause != nil {
 		err = cause
@@ -114,77 +114,77 @@ func (s *stream) lost(format string, err error) error {
 // maxErrorBody bounds what is read of an error answer.
 const maxErrorBody = 64 << 10
 
-// refused makes the error of an answer that is not 2xx.
-func (s *stream) refused(response *http.Response) error {
+// statusError makes the error of an answer that is not 2xx.
+func (s *stream) statusError(response *http.Response) error {
 	raw, _ := io.ReadAll(io.LimitReader(response.Body, maxErrorBody)) //nolint:errcheck // the status says enough
-	err := s.errorOf(response.StatusCode, fmt.Sprintf("answered %d", response.StatusCode), parseFailure(raw))
-	err.After = retryAfter(response.Header, time.Now())
+	err := s.classify(response.StatusCode, fmt.Sprintf("answered %d", response.StatusCode), parseFailure(raw))
+	err.RetryAfter = retryAfter(response.Header, time.Now())
 	return err
 }
 
 // What the people of a chat are told of failures that sending again does not mend.
 const (
-	toldAccount  = "I cannot answer: the account that pays for my model has no credit left. Whoever runs me has to top it up; sending this again does not help."
-	toldKey      = "I cannot answer: the key of my model is refused. Whoever runs me has to mend that; sending this again does not help."
-	toldSettings = "I cannot answer: my model is not where I was told to look for it. Whoever runs me has to mend that; sending this again does not help."
-	toldWithheld = "The provider of my model withheld its answer to this. Asking in other words may help."
-	toldRefused  = "I cannot answer this: my model refuses the request. Whoever runs me can see why; sending this again does not help."
+	userNoCredit    = "I cannot answer: the account that pays for my model has no credit left. Whoever runs me has to top it up; sending this again does not help."
+	userBadKey      = "I cannot answer: the key of my model is refused. Whoever runs me has to mend that; sending this again does not help."
+	userBadSettings = "I cannot answer: my model is not where I was told to look for it. Whoever runs me has to mend that; sending this again does not help."
+	userFiltered    = "The provider of my model withheld its answer to this. Asking in other words may help."
+	userRejected    = "I cannot answer this: my model refuses the request. Whoever runs me can see why; sending this again does not help."
 )
 
-// elsewhere makes the error of an answer that shows that the API is not there.
-func (s *stream) elsewhere(what string) error {
+// wrongAPIError makes the error of an answer that shows that the API is not there.
+func (s *stream) wrongAPIError(what string) error {
 	err := fmt.Errorf("%s answered with %s (check --base-url, which includes the version such as /v1, and --harness)", s.h.opts.BaseURL, what)
-	return &requestError{Err: &harness.UserError{Message: toldSettings, Err: err}}
+	return &requestError{Err: &harness.UserError{Message: userBadSettings, Err: err}}
 }
 
-// errorOf says what a status and the API's own words mean for the turn.
-func (s *stream) errorOf(status int, what string, f failure) *requestError {
+// classify says what a status and the API's own words mean for the turn.
+func (s *stream) classify(status int, what string, f failure) *requestError {
 	said := text.Clip(text.Line(harness.Redact(f.Message, s.key)), 400) // in this order: half a key would not be found
 	at := fmt.Sprintf("%s %s: %s", s.h.opts.BaseURL, what, cmp.Or(said, http.StatusText(status)))
 	permanent := func(told, advice string) *requestError {
 		return &requestError{Err: &harness.UserError{Message: told, Err: fmt.Errorf("%s (%s)", at, advice)}}
 	}
 	switch {
-	case tooLong(status, f):
+	case isTooLong(status, f):
 		long := permanent("This is longer than my model can read. Please send less at once.", "the event is longer than the model can read")
 		long.TooLong = true
 		return long
 	case f.Code == "insufficient_quota" || f.Type == "insufficient_quota" || f.Type == "billing_error" || status == http.StatusPaymentRequired:
-		return permanent(toldAccount, "the account has no credit left; top it up or use another key in "+s.h.own.KeyName)
+		return permanent(userNoCredit, "the account has no credit left; top it up or use another key in "+s.h.endpoint.KeyName)
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return permanent(toldKey, "check "+s.h.own.KeyName+" or "+s.h.own.KeyName+"_FILE")
+		return permanent(userBadKey, "check "+s.h.endpoint.KeyName+" or "+s.h.endpoint.KeyName+"_FILE")
 	case status == http.StatusNotFound:
-		return permanent(toldSettings, "check --model and --base-url, which includes the version such as /v1")
+		return permanent(userBadSettings, "check --model and --base-url, which includes the version such as /v1")
 	case status >= 300 && status < 400:
-		return permanent(toldSettings, "redirects are not followed; set --base-url to the address where the API is")
+		return permanent(userBadSettings, "redirects are not followed; set --base-url to the address where the API is")
 	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly,
 		status == http.StatusTooManyRequests, status >= 500 && status != http.StatusNotImplemented:
 		return &requestError{Retry: true, Err: errors.New(at)}
 	default:
-		refused := permanent(toldRefused, "the API refuses the request; does it take chat tools and streaming?")
-		refused.Refused = true
+		refused := permanent(userRejected, "the API refuses the request; does it take chat tools and streaming?")
+		refused.Rejected = true
 		return refused
 	}
 }
 
-var tooLongWords = regexp.MustCompile(`(?i)prompt is too long|context (length|window)`)
+var tooLongPattern = regexp.MustCompile(`(?i)prompt is too long|context (length|window)`)
 
-func tooLong(status int, f failure) bool {
+func isTooLong(status int, f failure) bool {
 	return status == http.StatusRequestEntityTooLarge || f.Code == "context_length_exceeded" || f.Type == "request_too_large" ||
-		status == http.StatusBadRequest && tooLongWords.MatchString(f.Message)
+		status == http.StatusBadRequest && tooLongPattern.MatchString(f.Message)
 }
 
-// passing finds the words in types and codes of failures that may pass.
-var passing = regexp.MustCompile(`server_error|overloaded|rate_limit|api_error|timeout|unavailable|internal|429|500|502|503|529`)
+// temporaryPattern finds the words in types and codes of failures that may pass.
+var temporaryPattern = regexp.MustCompile(`server_error|overloaded|rate_limit|api_error|timeout|unavailable|internal|429|500|502|503|529`)
 
-// failed makes the error of a failure that came inside a stream, where there is
+// eventError makes the error of a failure that came inside a stream, where there is
 // no status: overload and internal errors may pass.
-func (s *stream) failed(f failure) *requestError {
+func (s *stream) eventError(f failure) *requestError {
 	status := http.StatusBadRequest
-	if f.Type == "" && (f.Code == nil || f.Code == "") || passing.MatchString(fmt.Sprint(f.Type, " ", f.Code)) {
+	if f.Type == "" && (f.Code == nil || f.Code == "") || temporaryPattern.MatchString(fmt.Sprint(f.Type, " ", f.Code)) {
 		status = http.StatusServiceUnavailable
 	}
-	return s.errorOf(status, "failed in the middle of its answer", f)
+	return s.classify(status, "failed in the middle of its answer", f)
 }
 
 // maxRetryAfter is the longest wait that an API may ask of us.

@@ -52,15 +52,15 @@ func (h *History) Save(ctx context.Context, conversation string, document []byte
 	})
 }
 
-// remembered is the document: past turns, oldest first, each with its messages.
-type remembered struct {
+// historyDocument is the document: past turns, oldest first, each with its messages.
+type historyDocument struct {
 	Turns [][]message `json:"turns"`
 }
 
-// recall reads a conversation's past. A document that cannot be read is a past
+// loadHistory reads a conversation's past. A document that cannot be read is a past
 // forgotten, not a turn failed.
-func (h *Harness) recall(ctx context.Context, conversation string) remembered {
-	var past remembered
+func (h *Harness) loadHistory(ctx context.Context, conversation string) historyDocument {
+	var past historyDocument
 	if h.opts.History == nil {
 		return past
 	}
@@ -70,18 +70,18 @@ func (h *Harness) recall(ctx context.Context, conversation string) remembered {
 	}
 	if err != nil {
 		h.opts.Log.Warn().Err(err).Str("conversation", conversation).Msg("history not readable; the model forgets this conversation")
-		return remembered{}
+		return historyDocument{}
 	}
 	return past
 }
 
-// remember adds a turn to a conversation's past and keeps it within bounds.
-func (h *Harness) remember(ctx context.Context, conversation string, past remembered, turn []message) {
+// saveHistory adds a turn to a conversation's past and keeps it within bounds.
+func (h *Harness) saveHistory(ctx context.Context, conversation string, past historyDocument, turn []message) {
 	if h.opts.History == nil {
 		return
 	}
-	past.Turns = append(past.Turns, shorten(turn))
-	document, err := trim(&past, h.opts.HistoryTurns, h.opts.HistoryBytes)
+	past.Turns = append(past.Turns, shortenResults(turn))
+	document, err := trimHistory(&past, h.opts.HistoryTurns, h.opts.HistoryBytes)
 	if err == nil {
 		// The turn is over: its end must not lose what was said in it.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -93,21 +93,21 @@ func (h *Harness) remember(ctx context.Context, conversation string, past rememb
 	}
 }
 
-// shorten returns a turn's messages as they are remembered: tool results cut.
-func shorten(turn []message) []message {
+// shortenResults returns a turn's messages as they are remembered: tool results cut.
+func shortenResults(turn []message) []message {
 	short := make([]message, len(turn))
 	for i, m := range turn {
 		m.Results = slices.Clone(m.Results)
 		for j := range m.Results {
-			m.Results[j].Text = cut(m.Results[j].Text, 2<<10)
+			m.Results[j].Text = truncate(m.Results[j].Text, 2<<10)
 		}
 		short[i] = m
 	}
 	return short
 }
 
-// trim forgets the oldest turns until the past fits, and returns its document.
-func trim(past *remembered, turns, size int) ([]byte, error) {
+// trimHistory forgets the oldest turns until the past fits, and returns its document.
+func trimHistory(past *historyDocument, turns, size int) ([]byte, error) {
 	past.Turns = past.Turns[max(0, len(past.Turns)-turns):]
 	for {
 		document, err := json.Marshal(past)

@@ -39,22 +39,22 @@ var APIs = map[string]API{"openai": {OpenAIKey, OpenAI}, "anthropic": {Anthropic
 
 // A provider is how an API is spoken, and its own endpoint, where a harness asks unless it is told otherwise.
 type provider struct {
-	own  Endpoint
-	path string // of requests
-	said string // the member of an answer in one piece that has what the model said
+	endpoint    Endpoint
+	path        string // of requests
+	answerField string // the member of an answer in one piece that has what the model said
 }
 
 // official reports whether an address is the provider's own.
 func (p provider) official(baseURL string) bool {
-	return strings.TrimRight(baseURL, "/") == p.own.BaseURL
+	return strings.TrimRight(baseURL, "/") == p.endpoint.BaseURL
 }
 
 // A Harness runs the turns of one model behind one endpoint.
 type Harness struct {
 	harness.Synchronous
 	provider
-	words words
-	opts  Options
+	dialect dialect
+	opts    Options
 }
 
 var _ harness.Harness = (*Harness)(nil)
@@ -62,21 +62,21 @@ var _ harness.Harness = (*Harness)(nil)
 // OpenAI makes the harness of an endpoint that speaks the chat completions API.
 // It does no I/O.
 func OpenAI(opts *Options) *Harness {
-	p := provider{own: Endpoint{OpenAIKey, "https://api.openai.com/v1", "gpt-5-mini"}, path: "/chat/completions", said: "choices"}
+	p := provider{endpoint: Endpoint{OpenAIKey, "https://api.openai.com/v1", "gpt-5-mini"}, path: "/chat/completions", answerField: "choices"}
 	h := newHarness(p, opts)
 	o := &openai{official: p.official(h.opts.BaseURL), quirks: quirks{limitName: "max_tokens"}}
 	if o.official {
 		o.quirks.limitName = "max_completion_tokens"
 	}
-	h.words = o
+	h.dialect = o
 	return h
 }
 
 // Anthropic makes the harness of an endpoint that speaks the Messages API. It
 // does no I/O.
 func Anthropic(opts *Options) *Harness {
-	h := newHarness(provider{own: Endpoint{AnthropicKey, "https://api.anthropic.com/v1", "claude-sonnet-4-5"}, path: "/messages", said: "content"}, opts)
-	h.words = anthropic{}
+	h := newHarness(provider{endpoint: Endpoint{AnthropicKey, "https://api.anthropic.com/v1", "claude-sonnet-4-5"}, path: "/messages", answerField: "content"}, opts)
+	h.dialect = anthropic{}
 	return h
 }
 
@@ -100,7 +100,7 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 
 // Capabilities answers at once: every injection mode. It fails with harness.ErrPermanent if the model cannot be asked.
 func (h *Harness) Capabilities(context.Context) (harness.Capabilities, error) {
-	if err := h.check(); err != nil {
+	if err := h.validate(); err != nil {
 		return harness.Capabilities{UsesSystemPrompt: true}, fmt.Errorf("%w: %w", harness.ErrPermanent, err)
 	}
 	return harness.Capabilities{Injection: harness.AllInjection, Images: true, UsesSystemPrompt: true}, nil
@@ -119,29 +119,29 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools
 	defer cancel()
 
 	conversation := t.ConversationKey()
-	past := h.recall(ctx, conversation)
-	run := &run{h: h, turn: t, tools: h.gather(ctx, t, tools), said: []message{{Role: roleUser, Text: t.Prompt, Images: t.Images}}}
+	past := h.loadHistory(ctx, conversation)
+	run := &execution{h: h, turn: t, tools: h.collectTools(ctx, t, tools), messages: []message{{Role: roleUser, Text: t.Prompt, Images: t.Images}}}
 	for _, messages := range past.Turns {
-		run.past = append(run.past, messages...)
+		run.history = append(run.history, messages...)
 	}
-	final, err := run.rounds(ctx)
+	final, err := run.iterate(ctx)
 	if err == nil || run.usage.ToolCalls > 0 {
-		if run.past == nil { // the model could not read it
-			past = remembered{}
+		if run.history == nil { // the model could not read it
+			past = historyDocument{}
 		}
-		h.remember(ctx, conversation, past, run.said)
+		h.saveHistory(ctx, conversation, past, run.messages)
 	}
 	outcome.Usage = run.usage
 	outcome.Usage.Model = h.opts.Model
 	if err != nil {
-		return outcome, verdict(ctx, err)
+		return outcome, classifyError(ctx, err)
 	}
 	outcome.FinalText, outcome.Truncated = strings.TrimSpace(final.Text), final.Truncated
 	return outcome, nil
 }
 
-// verdict says whether a failed turn may be tried again.
-func verdict(ctx context.Context, err error) error {
+// classifyError says whether a failed turn may be tried again.
+func classifyError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -150,15 +150,15 @@ func verdict(ctx context.Context, err error) error {
 	case !errors.As(err, &failed):
 		return err
 	case failed.Retry:
-		return &harness.RetryLaterError{After: failed.After, Err: err}
+		return &harness.RetryLaterError{After: failed.RetryAfter, Err: err}
 	default:
 		return fmt.Errorf("%w: %w", harness.ErrPermanent, err)
 	}
 }
 
-// gather joins the agent's tools and those of the turn's MCP servers. A server
+// collectTools joins the agent's tools and those of the turn's MCP servers. A server
 // that cannot be reached is reported and left out.
-func (h *Harness) gather(ctx context.Context, t *harness.Turn, tools harness.Tools) *toolset {
+func (h *Harness) collectTools(ctx context.Context, t *harness.Turn, tools harness.Tools) *toolset {
 	if h.opts.Servers == nil || len(t.MCP) == 0 {
 		return newToolset(tools)
 	}
@@ -201,8 +201,8 @@ type Servers interface {
 
 func (o *Options) withDefaults(p provider) Options {
 	out := defaults.Of(o)
-	defaults.Set(&out.BaseURL, p.own.BaseURL)
-	defaults.Set(&out.Model, p.own.Model)
+	defaults.Set(&out.BaseURL, p.endpoint.BaseURL)
+	defaults.Set(&out.Model, p.endpoint.Model)
 	defaults.Set(&out.Key, func() (string, error) { return "", nil })
 	defaults.Positive(&out.IdleTimeout, 90*time.Second)
 	defaults.Set(&out.Client, newClient())

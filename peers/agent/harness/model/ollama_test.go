@@ -83,7 +83,7 @@ func serveOllama(t *testing.T, program string) (address string) {
 	}
 	address = l.Addr().String()
 	l.Close()
-	said := &words{wanted: "Listening on", come: make(chan struct{})}
+	said := &outputWatcher{wanted: "Listening on", come: make(chan struct{})}
 	serve := exec.CommandContext(t.Context(), program, "serve")
 	serve.Env = append(os.Environ(), "OLLAMA_HOST="+address, "OLLAMA_MODELS="+t.TempDir(), "HOME="+t.TempDir())
 	serve.Stdout, serve.Stderr = said, said
@@ -105,16 +105,16 @@ func serveOllama(t *testing.T, program string) (address string) {
 	return address
 }
 
-// words are what a program says; come is closed once the wanted ones are among them. One
+// An outputWatcher keeps what a program writes; come is closed once the wanted ones are among them. One
 // goroutine writes them, and they are read when it has ended.
-type words struct {
+type outputWatcher struct {
 	all    bytes.Buffer
 	wanted string
 	come   chan struct{}
 }
 
 // Write takes what a program says next.
-func (w *words) Write(p []byte) (int, error) {
+func (w *outputWatcher) Write(p []byte) (int, error) {
 	before := strings.Contains(w.all.String(), w.wanted)
 	w.all.Write(p)
 	if !before && strings.Contains(w.all.String(), w.wanted) {

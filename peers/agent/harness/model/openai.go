@@ -101,18 +101,18 @@ type quirks struct {
 	noTools         bool
 }
 
-func (*openai) sign(h http.Header, key string) {
+func (*openai) authorize(h http.Header, key string) {
 	if key != "" {
 		h.Set("Authorization", "Bearer "+key)
 	}
 }
 
-func (o *openai) request(model string, r *request) (body any, learn func(refusal string) (lesson string)) {
+func (o *openai) encode(model string, r *request) (body any, learn func(refusal string) (lesson string)) {
 	o.mu.Lock()
 	q := o.quirks
 	o.mu.Unlock()
 	if q.noTools {
-		r = withoutTools(r)
+		r = stripTools(r)
 	}
 	fields := object{"model": model, "stream": true, "messages": openaiMessages(r), q.limitName: r.MaxTokens}
 	if !q.noStreamOptions {
@@ -128,11 +128,11 @@ func (o *openai) request(model string, r *request) (body any, learn func(refusal
 			fields["tool_choice"] = "none"
 		}
 	}
-	return fields, func(refusal string) string { return o.learn(q, refusal) }
+	return fields, func(refusal string) string { return o.adapt(q, refusal) }
 }
 
-// withoutTools is a request for a model that knows no tools, whose history has none.
-func withoutTools(r *request) *request {
+// stripTools is a request for a model that knows no tools, whose history has none.
+func stripTools(r *request) *request {
 	bare := &request{System: r.System, MaxTokens: r.MaxTokens}
 	for _, m := range r.Messages {
 		if m.Text != "" {
@@ -142,13 +142,13 @@ func withoutTools(r *request) *request {
 	return bare
 }
 
-// refusesTools finds what endpoints say of models, or of settings, that take no tools: Ollama,
+// toolsRefused finds what endpoints say of models, or of settings, that take no tools: Ollama,
 // vLLM, llama.cpp, OpenRouter.
-var refusesTools = regexp.MustCompile(`(?i)not support (tools|tool use|function call)|support tool use|enable-auto-tool-choice|tools? param requires --jinja`)
+var toolsRefused = regexp.MustCompile(`(?i)not support (tools|tool use|function call)|support tool use|enable-auto-tool-choice|tools? param requires --jinja`)
 
-// learn says what a refusal taught about the endpoint, so that another request can
+// adapt says what a refusal taught about the endpoint, so that another request can
 // succeed; "" if nothing. Each lesson is learned once.
-func (o *openai) learn(used quirks, refusal string) (lesson string) {
+func (o *openai) adapt(used quirks, refusal string) (lesson string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -161,7 +161,7 @@ func (o *openai) learn(used quirks, refusal string) (lesson string) {
 	case used.limitName == "max_completion_tokens" && !o.official && strings.Contains(refusal, "max_completion_tokens"):
 		o.quirks.limitName = "max_tokens"
 		return "the limit of an answer is called max_tokens"
-	case !used.noTools && refusesTools.MatchString(refusal):
+	case !used.noTools && toolsRefused.MatchString(refusal):
 		o.quirks.noTools = true
 		return "its model takes no tools: it only answers, and can neither react nor look anything up"
 	}
@@ -215,7 +215,7 @@ func openaiContent(m message) any {
 
 func openaiCalls(calls []call) (out []object) {
 	for _, c := range calls {
-		o := object{"id": c.ID, "type": "function", "function": object{"name": c.Name, "arguments": string(c.sentBack())}}
+		o := object{"id": c.ID, "type": "function", "function": object{"name": c.Name, "arguments": string(c.validArguments())}}
 		if len(c.Extra) > 0 {
 			o["extra_content"] = c.Extra
 		}
@@ -224,9 +224,9 @@ func openaiCalls(calls []call) (out []object) {
 	return out
 }
 
-func (*openai) read(a *answer, data []byte) error {
+func (*openai) decode(a *answer, data []byte) error {
 	if string(data) == "[DONE]" {
-		a.whole, a.last = a.whole || a.text.Len() > 0 || len(a.parts) > 0, true
+		a.complete, a.ended = a.complete || a.text.Len() > 0 || len(a.parts) > 0, true
 		return nil
 	}
 	var c openaiChunk
@@ -244,20 +244,20 @@ func (*openai) read(a *answer, data []byte) error {
 		}
 		said := choice.Delta
 		if choice.Message != nil {
-			said, a.whole = *choice.Message, true
+			said, a.complete = *choice.Message, true
 		}
-		a.say(string(said.Content) + said.Refusal + choice.Text)
+		a.addText(string(said.Content) + said.Refusal + choice.Text)
 		if f := said.FunctionCall; f != nil {
 			said.ToolCalls = append(said.ToolCalls, openaiCall{Index: new(int), Function: *f})
 		}
 		for _, piece := range said.ToolCalls {
-			if err := openaiPart(a, piece); err != nil {
+			if err := mergeOpenAICall(a, piece); err != nil {
 				return err
 			}
 		}
 		if choice.FinishReason != "" {
-			a.stop(choice.FinishReason)
-			a.whole = true
+			a.setStopReason(choice.FinishReason)
+			a.complete = true
 		}
 	}
 	return nil
@@ -266,11 +266,11 @@ func (*openai) read(a *answer, data []byte) error {
 // tokens is a number of tokens as it is counted here.
 func tokens(n float64) int64 { return int64(min(max(n, 0), 1e12)) }
 
-// openaiPart joins a piece to its call. Without an index, a piece with an id (or
+// mergeOpenAICall joins a piece to its call. Without an index, a piece with an id (or
 // a name) begins a call and any other continues the last one; some endpoints
 // give every call index 0, so that only another id tells that one begins, and some
 // repeat the name in each piece.
-func openaiPart(a *answer, piece openaiCall) error {
+func mergeOpenAICall(a *answer, piece openaiCall) error {
 	var p, last *part
 	if n := len(a.parts); n > 0 {
 		last = a.parts[n-1]
@@ -292,7 +292,7 @@ func openaiPart(a *answer, piece openaiCall) error {
 	}
 	if p == nil {
 		p = &part{isCall: true}
-		if err := a.begin(piece.Index, p); err != nil {
+		if err := a.addPart(piece.Index, p); err != nil {
 			return err
 		}
 	}
@@ -303,5 +303,5 @@ func openaiPart(a *answer, piece openaiCall) error {
 	if name == p.Name {
 		name = ""
 	}
-	return p.add(name, string(piece.Function.Arguments))
+	return p.append(name, string(piece.Function.Arguments))
 }

@@ -18,7 +18,7 @@ import (
 func TestWhatHoldsWithoutOptions(t *testing.T) {
 	for _, h := range []*Harness{OpenAI(nil), Anthropic(nil)} {
 		want := Options{
-			BaseURL: h.own.BaseURL, Model: h.own.Model, IdleTimeout: 90 * time.Second, MaxIterations: 16, TokenBudget: 400_000, Timeout: 5 * time.Minute,
+			BaseURL: h.endpoint.BaseURL, Model: h.endpoint.Model, IdleTimeout: 90 * time.Second, MaxIterations: 16, TokenBudget: 400_000, Timeout: 5 * time.Minute,
 			Retries: 5, HistoryTurns: 20, HistoryBytes: 64 << 10,
 		}
 		if diff := cmp.Diff(want, h.opts, cmpopts.IgnoreFields(Options{}, "Key", "Client", "Log")); diff != "" {
@@ -76,11 +76,11 @@ func TestNamesOfToolsAreToldApart(t *testing.T) {
 		{"chat.react", 1, "chat_react"}, {"chat.react", 2, "chat_react_2"}, {"chat.react", 10, "chat_react_10"},
 		{long[:64], 1, long[:64]}, {long[:64], 2, long[:62] + "_2"}, {long[:62], 2, long[:62] + "_2"},
 	} {
-		if got := numbered(c.name, c.n); got != c.want {
+		if got := numberedName(c.name, c.n); got != c.want {
 			t.Errorf("%s, number %d, is called %s; want %s", c.name, c.n, got, c.want)
 		}
 	}
-	if one, other := numbered(long+"a", 1), numbered(long+"b", 1); one == other || len(one) != 64 || len(other) != 64 {
+	if one, other := numberedName(long+"a", 1), numberedName(long+"b", 1); one == other || len(one) != 64 || len(other) != 64 {
 		t.Errorf("two long names become %s and %s", one, other)
 	}
 }
@@ -101,36 +101,36 @@ func TestWhatARefusalMeans(t *testing.T) {
 		{500, failure{}, passes},
 		{502, failure{}, passes},
 		{599, failure{}, passes},
-		{501, failure{}, toldRefused},
-		{400, failure{}, toldRefused},
-		{422, failure{}, toldRefused},
-		{499, failure{}, toldRefused},
-		{299, failure{}, toldRefused},
-		{300, failure{}, toldSettings},
-		{399, failure{}, toldSettings},
-		{404, failure{}, toldSettings},
-		{401, failure{}, toldKey},
-		{403, failure{}, toldKey},
-		{402, failure{}, toldAccount},
-		{429, failure{Code: "insufficient_quota"}, toldAccount},
-		{429, failure{Type: "insufficient_quota"}, toldAccount},
-		{403, failure{Type: "billing_error"}, toldAccount},
+		{501, failure{}, userRejected},
+		{400, failure{}, userRejected},
+		{422, failure{}, userRejected},
+		{499, failure{}, userRejected},
+		{299, failure{}, userRejected},
+		{300, failure{}, userBadSettings},
+		{399, failure{}, userBadSettings},
+		{404, failure{}, userBadSettings},
+		{401, failure{}, userBadKey},
+		{403, failure{}, userBadKey},
+		{402, failure{}, userNoCredit},
+		{429, failure{Code: "insufficient_quota"}, userNoCredit},
+		{429, failure{Type: "insufficient_quota"}, userNoCredit},
+		{403, failure{Type: "billing_error"}, userNoCredit},
 		{413, failure{}, long},
 		{500, failure{Code: "context_length_exceeded"}, long},
 		{500, failure{Type: "request_too_large"}, long},
 		{400, failure{Message: "Prompt is too long: 9 tokens"}, long},
 		{400, failure{Message: "exceeds the context window"}, long},
 		{400, failure{Message: "exceeds the context length"}, long},
-		{422, failure{Message: "exceeds the context length"}, toldRefused},
+		{422, failure{Message: "exceeds the context length"}, userRejected},
 		{500, failure{Message: "prompt is too long"}, passes},
 	} {
 		c.f.Message += " sk-secret"
-		err := s.errorOf(c.status, "answered", c.f)
+		err := s.classify(c.status, "answered", c.f)
 		told := ""
 		if e, ok := errors.AsType[*harness.UserError](err); ok {
 			told = e.Message
 		}
-		if told != c.told || err.Retry != (c.told == passes) || err.TooLong != (c.told == long) || err.Refused != (c.told == toldRefused) {
+		if told != c.told || err.Retry != (c.told == passes) || err.TooLong != (c.told == long) || err.Rejected != (c.told == userRejected) {
 			t.Errorf("%d %+v is told as %q (%+v); want %q", c.status, c.f, told, err, c.told)
 		}
 		if strings.Contains(err.Error(), s.key) {
@@ -157,7 +157,7 @@ func TestWhichFailureInAStreamPasses(t *testing.T) {
 		{failure{Code: 400.0}, false},
 		{failure{Type: "error", Code: "rate_limit_exceeded"}, true},
 	} {
-		if got := s.failed(c.f).Retry; got != c.want {
+		if got := s.eventError(c.f).Retry; got != c.want {
 			t.Errorf("%+v may pass: %v; want %v", c.f, got, c.want)
 		}
 	}

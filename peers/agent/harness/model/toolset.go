@@ -25,15 +25,15 @@ func newToolset(sources ...harness.Tools) *toolset {
 	s := new(toolset)
 	for _, tools := range sources {
 		if tools != nil {
-			s.Add(tools, numbered)
+			s.Add(tools, numberedName)
 		}
 	}
 	return s
 }
 
-// hint tells the model under which names it has tools that its prompt calls
+// nameHint tells the model under which names it has tools that its prompt calls
 // otherwise; empty where every tool keeps its name.
-func (s *toolset) hint() string {
+func (s *toolset) nameHint() string {
 	for _, t := range s.List() {
 		if there := s.SourceName(t.Name); there != t.Name {
 			return fmt.Sprintf("\nTool names are written here with _ where their names have other signs: %s is the tool %s.\n", there, t.Name)
@@ -59,8 +59,8 @@ func wireName(name string) string {
 	return wire
 }
 
-// numbered returns the wire name of a tool, with a number from the second on.
-func numbered(name string, n int) string {
+// numberedName returns the wire name of a tool, with a number from the second on.
+func numberedName(name string, n int) string {
 	wire, suffix := wireName(name), ""
 	if n > 1 {
 		suffix = fmt.Sprintf("_%d", n)
@@ -68,9 +68,9 @@ func numbered(name string, n int) string {
 	return wire[:min(len(wire), maxName-len(suffix))] + suffix
 }
 
-// run runs the tool of a model's call. What the model got wrong comes back as
+// callTool runs the tool of a model's call. What the model got wrong comes back as
 // a result that says what to do.
-func (s *toolset) run(ctx context.Context, c call) harness.Result {
+func (s *toolset) callTool(ctx context.Context, c call) harness.Result {
 	arguments := []byte(cmp.Or(strings.TrimSpace(c.Arguments), "{}"))
 	if inside := ""; arguments[0] == '"' && json.Unmarshal(arguments, &inside) == nil { // written as a string within the string
 		arguments = []byte(cmp.Or(strings.TrimSpace(inside), "{}"))
@@ -87,11 +87,11 @@ func resultText(r harness.Result, limit int) string {
 	if len(r.StructuredContent) > 0 && (said == "" || r.IsError && said != string(r.StructuredContent)) {
 		said = strings.TrimPrefix(said+"\n"+string(r.StructuredContent), "\n")
 	}
-	return cut(cmp.Or(said, "done"), limit)
+	return truncate(cmp.Or(said, "done"), limit)
 }
 
-// cut shortens a text to limit bytes without breaking a character, and says so.
-func cut(said string, limit int) string {
+// truncate shortens a text to limit bytes without breaking a character, and says so.
+func truncate(said string, limit int) string {
 	if len(said) <= limit {
 		return said
 	}

@@ -8,17 +8,19 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A deed is what a rule does with an event. It returns the text to send, "" for none.
+// A action is what a rule does with an event. It returns the text to send, "" for none.
 // The argument is what the rule found in the event.
-type deed func(p *play, arg string) string
+type action func(p *execution, arg string) string
 
-func react(signal string) deed { return func(p *play, _ string) string { return p.react(signal) } }
+func react(signal string) action {
+	return func(p *execution, _ string) string { return p.react(signal) }
+}
 
-func say(text string) deed { return func(*play, string) string { return text } }
+func say(text string) action { return func(*execution, string) string { return text } }
 
-// decide applies the rules to an event: it returns the rule that fits, what that does, and
+// matchRule applies the rules to an event: it returns the rule that fits, what that does, and
 // what it found.
-func decide(t *harness.Turn) (rule string, do deed, arg string) {
+func matchRule(t *harness.Turn) (rule string, do action, arg string) {
 	e := &t.Event
 	said := textOf(e)
 	switch {
@@ -31,20 +33,20 @@ func decide(t *harness.Turn) (rule string, do deed, arg string) {
 	case e.Reason == "reaction_proceeds":
 		return "a thumbs-up", say("Then I go on."), ""
 	case e.Knock != nil:
-		return "a knock", (*play).pull, ""
-	case e.Policy == "may_respond" && !asks(said):
+		return "a knock", (*execution).handleKnock, ""
+	case e.Policy == "may_respond" && !isRequest(said):
 		return "nothing was asked", say(""), ""
 	case strings.Contains(e.Reason, "approval"):
 		return "an approval", react("agree"), ""
 	}
-	if next := thoughtAfter(e, said); next != "" {
+	if next := nextDiscussionLine(e, said); next != "" {
 		return "a discussion goes on", say(next), ""
 	}
 	for _, r := range textRules {
 		switch m := r.match.FindStringSubmatch(normalize(said)); {
 		case m == nil:
-		case r.name == later && t.Deferrals > 0:
-			return "what was deferred came back", say("It is later now: “" + quoted(said, 300) + "”"), ""
+		case r.name == laterRule && t.Deferrals > 0:
+			return "what was deferred came back", say("It is later now: “" + quote(said, 300) + "”"), ""
 		default:
 			return r.name, r.do, m[len(m)-1]
 		}
@@ -55,18 +57,18 @@ func decide(t *harness.Turn) (rule string, do deed, arg string) {
 	}
 	switch {
 	case strings.Contains(said, "?"):
-		return "a question", say("You asked" + fragments + ": “" + quoted(said, 300) + "” A rule cannot know the answer, but I heard you."), ""
+		return "a question", say("You asked" + fragments + ": “" + quote(said, 300) + "” A rule cannot know the answer, but I heard you."), ""
 	case said == "":
 		return "no text", react("seen"), ""
 	default:
-		return "anything else", say("I read" + fragments + ": “" + quoted(said, 300) + "”"), ""
+		return "anything else", say("I read" + fragments + ": “" + quote(said, 300) + "”"), ""
 	}
 }
 
 const (
-	signals = "seen|agree|working|queued|claimed|done|declined|blocked|unclear"
-	later   = "for later"
-	help    = "I follow a few fixed rules: I answer questions by repeating them, react to `work on ...` and thanks, defer what is for `later`, " +
+	signalPattern = "seen|agree|working|queued|claimed|done|declined|blocked|unclear"
+	laterRule     = "for later"
+	helpText      = "I follow a few fixed rules: I answer questions by repeating them, react to `work on ...` and thanks, defer what is for `later`, " +
 		"count what you missed on `catch up`, and stay silent where nobody asked me."
 )
 
@@ -74,33 +76,33 @@ const (
 var textRules = []struct {
 	name  string
 	match *regexp.Regexp
-	do    deed
+	do    action
 }{
-	{"a discussion", discussion, (*play).discuss},
+	{"a discussion", discussPattern, (*execution).discuss},
 	{"an acknowledgement", regexp.MustCompile(`^(thanks|thank you|thx|got it|nice|ok|okay|great|cool)$`), react("seen")},
-	{"a reaction by name", regexp.MustCompile(`^react (` + signals + `)$`), (*play).react},
+	{"a reaction by name", regexp.MustCompile(`^react (` + signalPattern + `)$`), (*execution).react},
 	{"not for this agent", regexp.MustCompile(`\b(not you|wrong agent)\b`), react("declined")},
-	{"unclear", regexp.MustCompile(`^(please )?(do|fix|check|run|deploy) (it|this|that|that one)( please)?$`), (*play).clarify},
-	{later, regexp.MustCompile(`\b(later|when you have time|no hurry|tomorrow)\b`), (*play).putOff},
-	{"work", regexp.MustCompile(`(?s)^(?:(?:please|can you|could you|now) )*(work on|fix|build|deploy|refactor|implement|investigate) (.+)$`), (*play).work},
-	{"catching up", regexp.MustCompile(`\b(catch up|catch me up|what did i miss|list events|what is open)\b`), (*play).catchUp},
-	{"a recap", regexp.MustCompile(`\b(recap|summari[sz]e|read the thread|who said)\b`), (*play).recap},
-	{"who this is", regexp.MustCompile(`\b(who are you|what are you|what can you do)\b|^help$`), say(help)},
+	{"unclear", regexp.MustCompile(`^(please )?(do|fix|check|run|deploy) (it|this|that|that one)( please)?$`), (*execution).clarify},
+	{laterRule, regexp.MustCompile(`\b(later|when you have time|no hurry|tomorrow)\b`), (*execution).deferEvent},
+	{"work", regexp.MustCompile(`(?s)^(?:(?:please|can you|could you|now) )*(work on|fix|build|deploy|refactor|implement|investigate) (.+)$`), (*execution).work},
+	{"catching up", regexp.MustCompile(`\b(catch up|catch me up|what did i miss|list events|what is open)\b`), (*execution).catchUp},
+	{"a recap", regexp.MustCompile(`\b(recap|summari[sz]e|read the thread|who said)\b`), (*execution).recap},
+	{"who this is", regexp.MustCompile(`\b(who are you|what are you|what can you do)\b|^help$`), say(helpText)},
 	{"a greeting", regexp.MustCompile(`^(hi|hello|hey|good (morning|evening))\b[^?]*$`), say("Hello.")},
 }
 
-var request = regexp.MustCompile(`\b(please|can you|could you|can someone|help|work on|fix|look at|need|must|who can)\b`)
+var requestPattern = regexp.MustCompile(`\b(please|can you|could you|can someone|help|work on|fix|look at|need|must|who can)\b`)
 
-// asks reports whether a text wants something from its reader.
-func asks(text string) bool {
-	return strings.Contains(text, "?") || request.MatchString(normalize(text))
+// isRequest reports whether a text wants something from its reader.
+func isRequest(text string) bool {
+	return strings.Contains(text, "?") || requestPattern.MatchString(normalize(text))
 }
 
-var mention = regexp.MustCompile(`(^|\s)@[\w.:#-]+`)
+var mentionPattern = regexp.MustCompile(`(^|\s)@[\w.:#-]+`)
 
 // normalize lowers a text and cuts mentions, and punctuation at both ends.
 func normalize(said string) string {
-	said = strings.ToLower(mention.ReplaceAllString(said, " "))
+	said = strings.ToLower(mentionPattern.ReplaceAllString(said, " "))
 	return text.Line(strings.Trim(said, " \t\n.,;:!?…'\"()"))
 }
 
@@ -115,8 +117,8 @@ func textOf(e *harness.Event) string {
 	return strings.TrimSpace(strings.Join(parts, "\n"))
 }
 
-// quoted shortens a text to n characters, in one line, and without labels: whoever is quoted as
+// quote shortens a text to n characters, in one line, and without labels: whoever is quoted as
 // mentioning somebody must not mention them again.
-func quoted(said string, n int) string {
+func quote(said string, n int) string {
 	return text.Clip(text.Line(strings.ReplaceAll(said, "@", "")), n)
 }

@@ -53,8 +53,8 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools
 	if err != nil {
 		return outcome, err
 	}
-	p := &play{h: h, ctx: ctx, turn: t, tools: tools}
-	rule, do, arg := decide(t)
+	p := &execution{h: h, ctx: ctx, turn: t, tools: tools}
+	rule, do, arg := matchRule(t)
 	p.progress(0, 0, "rule: "+rule)
 	if text := do(p, arg); text != "" {
 		outcome.FinalText = p.send(text + "\n" + Marker)
@@ -65,8 +65,8 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools
 	return outcome, err
 }
 
-// play is the performance of one turn. Its methods that rules name are deeds.
-type play struct {
+// execution is the performance of one turn. Its methods that rules name are deeds.
+type execution struct {
 	h     *Harness
 	ctx   context.Context
 	turn  *harness.Turn
@@ -75,7 +75,7 @@ type play struct {
 }
 
 // send sends one message, and returns it where there is no tool to send with.
-func (p *play) send(text string) string {
+func (p *execution) send(text string) string {
 	const tool = "chat.send_message"
 	e := &p.turn.Event
 	if !slices.ContainsFunc(p.tools.List(), func(t harness.Tool) bool { return t.Name == tool }) {
@@ -92,35 +92,35 @@ func (p *play) send(text string) string {
 	return ""
 }
 
-func (p *play) react(signal string) string {
+func (p *execution) react(signal string) string {
 	p.call("chat.react", object{"inReplyTo": p.turn.Event.EventID, "signal": signal}, nil)
 	return ""
 }
 
-func (p *play) clarify(string) string {
+func (p *execution) clarify(string) string {
 	p.react("unclear")
 	return "Which one do you mean?"
 }
 
-func (p *play) putOff(until string) string {
+func (p *execution) deferEvent(until string) string {
 	p.call("chat.defer", object{"eventId": p.turn.Event.EventID, "reason": "asked for " + until, "eta": "later"}, nil)
 	return ""
 }
 
 // work reacts, works for the pace in two steps, and reacts again.
-func (p *play) work(what string) string {
+func (p *execution) work(what string) string {
 	p.react("working")
 	for step := 1.0; step <= 2 && retry.Sleep(p.ctx, p.h.opts.StepDelay); step++ {
-		p.progress(step, 2, "working on "+quoted(what, 60))
+		p.progress(step, 2, "working on "+quote(what, 60))
 	}
 	return p.react("done") // unless the turn has ended meanwhile
 }
 
-// pull looks behind a knock and claims the event if it asks for something.
-func (p *play) pull(string) string {
+// handleKnock looks behind a knock and claims the event if it asks for something.
+func (p *execution) handleKnock(string) string {
 	e := &p.turn.Event
-	text, found := p.body(p.read())
-	if found && asks(text) || !found && strings.Contains(e.Reason, "role") {
+	text, found := p.eventText(p.readThread())
+	if found && isRequest(text) || !found && strings.Contains(e.Reason, "role") {
 		p.call("chat.claim", object{"eventId": e.EventID, "ttlMs": 300000}, nil)
 	}
 	return ""
@@ -134,7 +134,7 @@ type message struct {
 	Author  json.RawMessage `json:"author"`
 }
 
-func (p *play) read() []message {
+func (p *execution) readThread() []message {
 	c := p.turn.Event.Conversation
 	args := object{"conversation": c.ID, "limit": 20}
 	if c.ThreadID != "" {
@@ -145,8 +145,8 @@ func (p *play) read() []message {
 	return answer.Messages
 }
 
-// body finds the text of this turn's event.
-func (p *play) body(messages []message) (string, bool) {
+// eventText finds the text of this turn's event.
+func (p *execution) eventText(messages []message) (string, bool) {
 	for _, m := range messages {
 		if m.EventID != p.turn.Event.EventID {
 			continue
@@ -166,8 +166,8 @@ func (p *play) body(messages []message) (string, bool) {
 	return "", false
 }
 
-func (p *play) recap(string) string {
-	messages := p.read()
+func (p *execution) recap(string) string {
+	messages := p.readThread()
 	authors := map[string]bool{}
 	for _, m := range messages {
 		authors[string(m.Author)] = true
@@ -175,7 +175,7 @@ func (p *play) recap(string) string {
 	return fmt.Sprintf("I read %s by %s.", text.Count(len(messages), "message"), text.Count(len(authors), "author"))
 }
 
-func (p *play) catchUp(string) string {
+func (p *execution) catchUp(string) string {
 	var all, open struct{ Events []message }
 	conversation := p.turn.Event.Conversation.ID
 	p.call("chat.list_events", object{"conversation": conversation, "limit": 50}, &all)
@@ -188,7 +188,7 @@ type object = map[string]any
 
 // call runs one tool, unless the turn has ended, and reads its answer into a pointer that
 // may be nil. A refusal is only reported, for rules have no second idea.
-func (p *play) call(name string, args object, into any) {
+func (p *execution) call(name string, args object, into any) {
 	raw, err := json.Marshal(args)
 	if err != nil || p.ctx.Err() != nil {
 		return
@@ -196,7 +196,7 @@ func (p *play) call(name string, args object, into any) {
 	p.calls++
 	result := p.tools.Call(p.ctx, name, raw)
 	if result.IsError {
-		p.progress(0, 0, name+" was refused: "+quoted(result.Text(), 200))
+		p.progress(0, 0, name+" was refused: "+quote(result.Text(), 200))
 	} else if into != nil {
 		if err := json.Unmarshal(result.StructuredContent, into); err != nil {
 			p.progress(0, 0, "a tool's answer could not be read: "+err.Error())
@@ -204,6 +204,6 @@ func (p *play) call(name string, args object, into any) {
 	}
 }
 
-func (p *play) progress(done, total float64, text string) {
+func (p *execution) progress(done, total float64, text string) {
 	p.h.Report(harness.Progress{TurnID: p.turn.ID, Kind: harness.ProgressStatus, Progress: done, Total: total, Message: text})
 }

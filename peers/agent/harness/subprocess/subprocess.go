@@ -91,7 +91,7 @@ func Start(argv []string, opts *Options) (*Process, error) {
 	cmd.Stdout, p.Stdout = stdoutWriter, stdout
 	p.Stdin, err = cmd.StdinPipe()
 	if err == nil {
-		p.Process, err = proc.Start(cmd, &proc.Options{ParentDeathSignal: syscall.SIGKILL, OnLine: p.stderr, MaxLine: maxStderr})
+		p.Process, err = proc.Start(cmd, &proc.Options{ParentDeathSignal: syscall.SIGKILL, OnLine: p.logStderr, MaxLine: maxStderr})
 	}
 	stdoutWriter.Close() //nolint:errcheck // the child has its own
 	if err != nil {
@@ -127,8 +127,8 @@ func startError(name string, err error) error {
 	return fmt.Errorf("starting %s: %w", name, err)
 }
 
-// stderr takes one line of stderr.
-func (p *Process) stderr(line []byte) {
+// logStderr takes one line of stderr.
+func (p *Process) logStderr(line []byte) {
 	words := strings.TrimSpace(harness.Redact(string(line)))
 	if words == "" {
 		return

@@ -17,8 +17,8 @@ import (
 // DefaultBackoff is the default of the pauses before a program is started again.
 var DefaultBackoff = retry.Backoff{Min: time.Second, Max: time.Minute}
 
-// steady is how long a program must have run for its failures to be forgotten.
-const steady = time.Minute
+// healthyAfter is how long a program must have run for its failures to be forgotten.
+const healthyAfter = time.Minute
 
 // A Supervisor keeps a program running: it is started again whenever it ends. S is one
 // run of it.
@@ -45,7 +45,7 @@ func (l *Supervisor[S]) Run(ctx context.Context, pauses retry.Backoff, log *zero
 	if pauses == (retry.Backoff{}) {
 		pauses = DefaultBackoff
 	}
-	return proc.Supervise(ctx, steady, func(ctx context.Context) error {
+	return proc.Supervise(ctx, healthyAfter, func(ctx context.Context) error {
 		defer l.SetCurrent(nil)
 		return run(ctx)
 	}, func(ends int, err error) (time.Duration, bool) {

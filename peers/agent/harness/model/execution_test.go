@@ -8,16 +8,16 @@ import (
 // TestWhatRequestsCostIsAddedUp: what the API tells counts as it is, also if it tells
 // one of the two alone; where it tells nothing, four bytes are a token.
 func TestWhatRequestsCostIsAddedUp(t *testing.T) {
-	r := &run{}
+	r := &execution{}
 	for _, told := range []reply{{InputTokens: 100, OutputTokens: 7}, {InputTokens: 10}, {OutputTokens: 1}, {InputTokens: 1, OutputTokens: 1}} {
 		told.Text = strings.Repeat("x", 4000)
-		r.count(&request{}, &told)
+		r.addUsage(&request{}, &told)
 	}
 	if r.usage.InputTokens != 111 || r.usage.OutputTokens != 9 {
 		t.Errorf("usage %+v, want 111 and 9", r.usage)
 	}
 	before := r.usage
-	r.count(&request{System: strings.Repeat("x", 4000)}, &reply{Text: strings.Repeat("x", 400)})
+	r.addUsage(&request{System: strings.Repeat("x", 4000)}, &reply{Text: strings.Repeat("x", 400)})
 	if in, out := r.usage.InputTokens-before.InputTokens, r.usage.OutputTokens-before.OutputTokens; in < 1000 || in > 1200 || out != 100 {
 		t.Errorf("a request of 4000 bytes with an answer of 400 counts as %d and %d", in, out)
 	}

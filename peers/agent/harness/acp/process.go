@@ -27,23 +27,23 @@ import (
 // codeAuthRequired is ACP's error for a program that is not logged in.
 const codeAuthRequired = -32000
 
-// errGaveUp is the error of a turn whose program stops where it is refused something, as
+// errDenied is the error of a turn whose program stops where it is refused something, as
 // codex does. Running it again would end alike.
-var errGaveUp = errors.New("the program stopped because it was not permitted to act; --permission says what it may do")
+var errDenied = errors.New("the program stopped because it was not permitted to act; --permission says what it may do")
 
 var errUnstoppable = errors.New("the program did not stop a cancelled turn")
 
-// A program is one run of the ACP program.
-type program struct {
-	h       *Harness
-	life    *subprocess.Supervisor[program]
-	process *subprocess.Process
-	conn    *acpsdk.Connection
-	name    string // as it calls itself
-	http    bool   // it takes MCP over HTTP
-	images  bool   // its prompts may have images
+// A agentProcess is one run of the ACP program.
+type agentProcess struct {
+	h          *Harness
+	supervisor *subprocess.Supervisor[agentProcess]
+	process    *subprocess.Process
+	conn       *acpsdk.Connection
+	name       string // as it calls itself
+	http       bool   // it takes MCP over HTTP
+	images     bool   // its prompts may have images
 
-	opening sync.Mutex // held while a session is opened
+	openMu sync.Mutex // held while a session is opened
 
 	sessions *harness.Recent[string, acpsdk.SessionId]
 
@@ -52,17 +52,17 @@ type program struct {
 }
 
 // serve talks to the program until ctx ends or the program does.
-func (h *Harness) serve(ctx context.Context, life *subprocess.Supervisor[program], process *subprocess.Process) error {
-	p := &program{
-		h: h, life: life, process: process, sessions: harness.NewRecent[string, acpsdk.SessionId](h.opts.MaxSessions),
+func (h *Harness) serve(ctx context.Context, life *subprocess.Supervisor[agentProcess], process *subprocess.Process) error {
+	p := &agentProcess{
+		h: h, supervisor: life, process: process, sessions: harness.NewRecent[string, acpsdk.SessionId](h.opts.MaxSessions),
 		turns: map[acpsdk.SessionId]*collector{},
 	}
 	output, lines := io.Pipe() // which has nothing to read before there is a logger
-	p.conn = acpsdk.NewConnection(p.handle, process.Stdin, output)
+	p.conn = acpsdk.NewConnection(p.handleRequest, process.Stdin, output)
 	p.conn.SetLogger(slog.New(slog.DiscardHandler)) // it would log chat content
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		lines.CloseWithError(p.listen(lines, process.Stdout)) //nolint:errcheck // it returns nil
+		lines.CloseWithError(p.readOutput(lines, process.Stdout)) //nolint:errcheck // it returns nil
 	})
 	err := p.run(ctx)
 	life.SetCurrent(nil)
@@ -74,50 +74,52 @@ func (h *Harness) serve(ctx context.Context, life *subprocess.Supervisor[program
 }
 
 // run initializes the program and waits for its end.
-func (p *program) run(ctx context.Context) error {
+func (p *agentProcess) run(ctx context.Context) error {
 	if err := p.initialize(ctx); err != nil {
 		return err
 	}
-	p.life.SetCurrent(p)
+	p.supervisor.SetCurrent(p)
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-p.conn.Done():
-		p.life.SetCurrent(nil)
-		retry.Sleep(ctx, endsSoon)
-		return cmp.Or(context.Cause(ctx), p.disconnected())
+		p.supervisor.SetCurrent(nil)
+		retry.Sleep(ctx, exitGrace)
+		return cmp.Or(context.Cause(ctx), p.disconnectError())
 	}
 }
 
-// endsSoon is how long a program that is not connected any more is given to end: how it
+// exitGrace is how long a program that is not connected any more is given to end: how it
 // ended says more.
-const endsSoon = 200 * time.Millisecond
+const exitGrace = 200 * time.Millisecond
 
-// disconnected is the error of a program that closed its stdout, or broke the protocol.
-func (p *program) disconnected() error { return fmt.Errorf("%s ended the connection", p.h.argv[0]) }
+// disconnectError is the error of a program that closed its stdout, or broke the protocol.
+func (p *agentProcess) disconnectError() error {
+	return fmt.Errorf("%s ended the connection", p.h.argv[0])
+}
 
-func (p *program) initialize(ctx context.Context) error {
-	ctx, cancel := p.h.within(ctx, fmt.Sprintf("does --harness-command start its ACP mode? %s did not answer initialize", p.h.argv[0]))
+func (p *agentProcess) initialize(ctx context.Context) error {
+	ctx, cancel := p.h.startTimeout(ctx, fmt.Sprintf("does --harness-command start its ACP mode? %s did not answer initialize", p.h.argv[0]))
 	defer cancel()
 	response, err := acpsdk.SendRequest[acpsdk.InitializeResponse](p.conn, ctx, acpsdk.AgentMethodInitialize, acpsdk.InitializeRequest{
 		ProtocolVersion: acpsdk.ProtocolVersionNumber,
 		ClientInfo:      &acpsdk.Implementation{Name: "hubbub-agent", Version: "1"},
 	})
 	if err != nil {
-		retry.Sleep(ctx, endsSoon)
+		retry.Sleep(ctx, exitGrace)
 	}
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil && isClosed(p.conn.Done()):
-		return p.disconnected()
+		return p.disconnectError()
 	case err != nil:
-		return fmt.Errorf("%s refused initialize: %w", p.h.argv[0], said(err))
+		return fmt.Errorf("%s refused initialize: %w", p.h.argv[0], describeError(err))
 	case response.ProtocolVersion != acpsdk.ProtocolVersionNumber:
 		return fmt.Errorf("%w: %s speaks version %d of the Agent Client Protocol, and this program %d",
 			harness.ErrPermanent, p.h.argv[0], response.ProtocolVersion, acpsdk.ProtocolVersionNumber)
 	}
-	p.name = given(response.AgentInfo).Name
+	p.name = deref(response.AgentInfo).Name
 	p.http = response.AgentCapabilities.McpCapabilities.Http
 	p.images = response.AgentCapabilities.PromptCapabilities.Image
 	if !p.http {
@@ -136,26 +138,26 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// session returns the session of the turn's conversation. It opens one if there is
+// openSession returns the session of the turn's conversation. It opens one if there is
 // none. Other MCP servers or another folder mean another session.
-func (p *program) session(ctx context.Context, t *harness.Turn) (acpsdk.SessionId, error) {
+func (p *agentProcess) openSession(ctx context.Context, t *harness.Turn) (acpsdk.SessionId, error) {
 	cwd, err := filepath.Abs(cmp.Or(t.Workspace, p.h.opts.Dir)) // of "", the folder of this program
 	if err != nil {
 		return "", err
 	}
-	servers := p.servers(t)
+	servers := p.mcpServers(t)
 	identity, err := json.Marshal([]any{t.ConversationKey(), cwd, servers})
 	if err != nil {
 		return "", fmt.Errorf("naming the session: %w", err)
 	}
 	key := string(identity)
-	p.opening.Lock()
-	defer p.opening.Unlock()
+	p.openMu.Lock()
+	defer p.openMu.Unlock()
 	if id, ok := p.sessions.Get(key); ok {
 		p.sessions.Put(key, id)
 		return id, nil
 	}
-	ctx, cancel := p.h.within(ctx, "the program did not open a session")
+	ctx, cancel := p.h.startTimeout(ctx, "the program did not open a session")
 	defer cancel()
 	response, err := acpsdk.SendRequest[acpsdk.NewSessionResponse](p.conn, ctx, acpsdk.AgentMethodSessionNew,
 		acpsdk.NewSessionRequest{Cwd: cwd, McpServers: servers})
@@ -163,63 +165,63 @@ func (p *program) session(ctx context.Context, t *harness.Turn) (acpsdk.SessionI
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
 		}
-		return "", fmt.Errorf("opening a session: %w", said(err))
+		return "", fmt.Errorf("opening a session: %w", describeError(err))
 	}
-	if err := p.askFirst(ctx, response); err != nil {
+	if err := p.selectAskMode(ctx, response); err != nil {
 		return "", err
 	}
 	p.sessions.Put(key, response.SessionId)
 	return response.SessionId, nil
 }
 
-// asking are the modes of programs in which they ask for permission: what they may do is
+// askModes are the modes of programs in which they ask for permission: what they may do is
 // decided here, not by them.
-var asking = []acpsdk.SessionModeId{"default", "read-only"}
+var askModes = []acpsdk.SessionModeId{"default", "read-only"}
 
-// askFirst puts a new session into the mode in which the program asks.
-func (p *program) askFirst(ctx context.Context, session acpsdk.NewSessionResponse) error {
-	modes := given(session.Modes)
-	if slices.Contains(asking, modes.CurrentModeId) {
+// selectAskMode puts a new session into the mode in which the program asks.
+func (p *agentProcess) selectAskMode(ctx context.Context, session acpsdk.NewSessionResponse) error {
+	modes := deref(session.Modes)
+	if slices.Contains(askModes, modes.CurrentModeId) {
 		return nil
 	}
 	for _, mode := range modes.AvailableModes {
-		if !slices.Contains(asking, mode.Id) {
+		if !slices.Contains(askModes, mode.Id) {
 			continue
 		}
 		_, err := acpsdk.SendRequest[acpsdk.SetSessionModeResponse](p.conn, ctx, acpsdk.AgentMethodSessionSetMode,
 			acpsdk.SetSessionModeRequest{SessionId: session.SessionId, ModeId: mode.Id})
 		if err != nil {
-			return fmt.Errorf("putting the session into the mode %q, in which the program asks for permission: %w", mode.Id, said(err))
+			return fmt.Errorf("putting the session into the mode %q, in which the program asks for permission: %w", mode.Id, describeError(err))
 		}
 		return nil
 	}
 	return nil
 }
 
-// servers returns the turn's MCP servers in ACP's words.
-func (p *program) servers(t *harness.Turn) []acpsdk.McpServer {
+// mcpServers returns the turn's MCP servers in ACP's words.
+func (p *agentProcess) mcpServers(t *harness.Turn) []acpsdk.McpServer {
 	all := t.MCP
-	taken := map[string]bool{chatServer: true}
+	taken := map[string]bool{chatServerName: true}
 	if t.ChatServer != nil {
 		all = append([]harness.MCPServer{*t.ChatServer}, all...)
 	}
 	servers := []acpsdk.McpServer{}
 	for i, s := range all {
 		if own := i == 0 && t.ChatServer != nil; own {
-			s.Name = chatServer
+			s.Name = chatServerName
 		} else {
-			s.Name = freeName(taken, s.Name)
+			s.Name = uniqueName(taken, s.Name)
 		}
 		switch {
 		case len(s.Command) > 0:
 			servers = append(servers, acpsdk.McpServer{Stdio: &acpsdk.McpServerStdio{
 				Name: s.Name, Command: s.Command[0], Args: append([]string{}, s.Command[1:]...),
-				Env: pairs(s.Env, func(name, value string) acpsdk.EnvVariable { return acpsdk.EnvVariable{Name: name, Value: value} }),
+				Env: sortedPairs(s.Env, func(name, value string) acpsdk.EnvVariable { return acpsdk.EnvVariable{Name: name, Value: value} }),
 			}})
 		case p.http:
 			servers = append(servers, acpsdk.McpServer{Http: &acpsdk.McpServerHttpInline{
 				Type: "http", Name: s.Name, Url: s.URL,
-				Headers: pairs(s.Headers, func(name, value string) acpsdk.HttpHeader { return acpsdk.HttpHeader{Name: name, Value: value} }),
+				Headers: sortedPairs(s.Headers, func(name, value string) acpsdk.HttpHeader { return acpsdk.HttpHeader{Name: name, Value: value} }),
 			}})
 		default:
 			p.h.Report(harness.Progress{TurnID: t.ID, Kind: harness.ProgressStatus, Message: "the program takes no MCP over HTTP; it goes without the server " + s.Name})
@@ -228,27 +230,27 @@ func (p *program) servers(t *harness.Turn) []acpsdk.McpServer {
 	return servers
 }
 
-// freeName returns a name, with a number behind it if another server of the session has
+// uniqueName returns a name, with a number behind it if another server of the session has
 // one that programs cannot tell from it, and takes it.
-func freeName(taken map[string]bool, name string) string {
+func uniqueName(taken map[string]bool, name string) string {
 	name = cmp.Or(name, "mcp")
 	free := name
-	for n := 2; taken[strings.ToLower(plain(free))]; n++ {
+	for n := 2; taken[strings.ToLower(plainToolName(free))]; n++ {
 		free = fmt.Sprintf("%s%d", name, n)
 	}
-	taken[strings.ToLower(plain(free))] = true
+	taken[strings.ToLower(plainToolName(free))] = true
 	return free
 }
 
-// prompt runs one turn in a session, and writes what came of it into the outcome.
-func (p *program) prompt(ctx context.Context, id acpsdk.SessionId, t *harness.Turn, tools harness.Tools, outcome *harness.Outcome) error {
-	c := &collector{seen: map[acpsdk.ToolCallId]callWords{}, tools: map[string]bool{}, people: t.Approver, ctx: ctx, report: func(progress harness.Progress) {
+// runPrompt runs one turn in a session, and writes what came of it into the outcome.
+func (p *agentProcess) runPrompt(ctx context.Context, id acpsdk.SessionId, t *harness.Turn, tools harness.Tools, outcome *harness.Outcome) error {
+	c := &collector{calls: map[acpsdk.ToolCallId]callInfo{}, tools: map[string]bool{}, approver: t.Approver, ctx: ctx, report: func(progress harness.Progress) {
 		progress.TurnID = t.ID
 		p.h.Report(progress)
 	}}
 	if tools != nil {
 		for _, tool := range tools.List() {
-			c.tools[plain(tool.Name)] = true
+			c.tools[plainToolName(tool.Name)] = true
 		}
 	}
 	p.mu.Lock()
@@ -264,9 +266,9 @@ func (p *program) prompt(ctx context.Context, id acpsdk.SessionId, t *harness.Tu
 		p.mu.Lock()
 		delete(p.turns, id)
 		p.mu.Unlock()
-		c.fill(outcome)
+		c.writeOutcome(outcome)
 	}()
-	blocks := p.blocks(t)
+	blocks := p.contentBlocks(t)
 	unhurried := context.WithoutCancel(ctx)
 	stop := context.AfterFunc(ctx, func() {
 		go p.conn.SendNotification(unhurried, acpsdk.AgentMethodSessionCancel, acpsdk.CancelNotification{SessionId: id}) //nolint:errcheck // its answer is what counts
@@ -283,23 +285,23 @@ func (p *program) prompt(ctx context.Context, id acpsdk.SessionId, t *harness.Tu
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return p.failed(err, heard)
+		return p.promptError(err, heard)
 	}
 	c.stop, c.usage = r.StopReason, r.Usage
 	switch {
 	case r.StopReason == acpsdk.StopReasonMaxTurnRequests:
 		return fmt.Errorf("%w: the program reached its limit of requests", harness.ErrBudget)
-	case r.StopReason == acpsdk.StopReasonCancelled && c.refused():
-		return errGaveUp
+	case r.StopReason == acpsdk.StopReasonCancelled && c.wasDenied():
+		return errDenied
 	case r.StopReason == acpsdk.StopReasonCancelled:
 		return fmt.Errorf("%w: the program cancelled the turn itself", harness.ErrTemporary)
 	}
 	return nil
 }
 
-// blocks returns a turn in ACP's words. A program that was restarted since may take images no
+// contentBlocks returns a turn in ACP's words. A program that was restarted since may take images no
 // more.
-func (p *program) blocks(t *harness.Turn) (blocks []acpsdk.ContentBlock) {
+func (p *agentProcess) contentBlocks(t *harness.Turn) (blocks []acpsdk.ContentBlock) {
 	if t.System != "" {
 		blocks = append(blocks, acpsdk.TextBlock(t.System))
 	}
@@ -314,26 +316,26 @@ func (p *program) blocks(t *harness.Turn) (blocks []acpsdk.ContentBlock) {
 	return blocks
 }
 
-// failed says why a prompt failed: how the program ended, if it did, and what it has written
+// promptError says why a prompt failed: how the program ended, if it did, and what it has written
 // to stderr since.
-func (p *program) failed(err error, heard int) error {
-	if isClosed(p.conn.Done()) && p.process.WaitFor(context.Background(), endsSoon) {
+func (p *agentProcess) promptError(err error, heard int) error {
+	if isClosed(p.conn.Done()) && p.process.WaitFor(context.Background(), exitGrace) {
 		return fmt.Errorf("the program ended in its turn: %w", p.process.Wait())
 	}
 	if words := p.process.StderrSince(heard); words != "" {
-		return fmt.Errorf("the program failed in its turn: %w; it said: %s", said(err), words)
+		return fmt.Errorf("the program failed in its turn: %w; it said: %s", describeError(err), words)
 	}
-	return fmt.Errorf("the program failed in its turn: %w", said(err))
+	return fmt.Errorf("the program failed in its turn: %w", describeError(err))
 }
 
-func (p *program) running(id acpsdk.SessionId) *collector {
+func (p *agentProcess) collectorOf(id acpsdk.SessionId) *collector {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.turns[id]
 }
 
-// said shortens an error from the program and redacts keys.
-func said(err error) error {
+// describeError shortens an error from the program and redacts keys.
+func describeError(err error) error {
 	var refusal *acpsdk.RequestError
 	if !errors.As(err, &refusal) {
 		return errors.New(harness.Redact(err.Error()))
@@ -345,8 +347,8 @@ func said(err error) error {
 	return errors.New(says)
 }
 
-// pairs returns the entries of a map by name, never nil.
-func pairs[T any](m map[string]string, of func(name, value string) T) []T {
+// sortedPairs returns the entries of a map by name, never nil.
+func sortedPairs[T any](m map[string]string, of func(name, value string) T) []T {
 	all := []T{}
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		all = append(all, of(name, m[name]))

@@ -9,11 +9,11 @@ import (
 	"hubbub/protocol/chorus"
 )
 
-// postOf writes a turn in the words of the protocol.
-func postOf(t *harness.Turn) *chorus.Post {
+// newPost writes a turn in the words of the protocol.
+func newPost(t *harness.Turn) *chorus.Post {
 	e := &t.Event
 	p := &chorus.Post{
-		Channel: chorus.Channel{ID: channelID(t), Name: channelName(e), Service: serviceName(e), Context: contextOf(t)},
+		Channel: chorus.Channel{ID: channelID(t), Name: channelName(e), Service: serviceName(e), Context: describeContext(t)},
 		Message: chorus.Message{ID: e.EventID, Sender: e.Author.Name(), Content: e.Text()},
 	}
 	if k := e.Knock; k != nil {
@@ -55,9 +55,9 @@ func serviceName(e *harness.Event) string {
 	}
 }
 
-// contextOf describes the channel in our words, and how the agent works with others
+// describeContext describes the channel in our words, and how the agent works with others
 // in those of the broker. Only the part of a Chorus service comes from outside.
-func contextOf(t *harness.Turn) string {
+func describeContext(t *harness.Turn) string {
 	c := &t.Event.Conversation
 	what := "A direct chat with one person."
 	switch {

@@ -46,10 +46,10 @@ type call struct {
 	Extra     json.RawMessage `json:"extra,omitempty"` // what the API wants back unchanged
 }
 
-// sentBack returns the arguments as an API wants them back: many read them, and
+// validArguments returns the arguments as an API wants them back: many read them, and
 // refuse every request whose history has anything but an object. What the model
 // erred in was told to it in the call's result.
-func (c call) sentBack() json.RawMessage {
+func (c call) validArguments() json.RawMessage {
 	raw := bytes.TrimSpace([]byte(c.Arguments))
 	if len(raw) == 0 || raw[0] != '{' || !json.Valid(raw) {
 		return json.RawMessage("{}")
@@ -67,11 +67,11 @@ type callResult struct {
 // A requestError says why a request to a model failed. Its text holds no
 // secret.
 type requestError struct {
-	Retry   bool          // it may work later
-	After   time.Duration // how long the API wants us to wait; 0 if it did not say
-	TooLong bool          // the request exceeds what the model can read
-	Refused bool          // something in the request is not taken; its history may be to blame
-	Err     error
+	Retry      bool          // it may work later
+	RetryAfter time.Duration // how long the API wants us to wait; 0 if it did not say
+	TooLong    bool          // the request exceeds what the model can read
+	Rejected   bool          // something in the request is not taken; its history may be to blame
+	Err        error
 }
 
 // Error returns the text of the cause.

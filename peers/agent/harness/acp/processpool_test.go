@@ -25,17 +25,17 @@ func TestWhatHoldsWithoutOptions(t *testing.T) {
 // has the one that it had, and where eight are at work a further one must wait; of those
 // at rest the one that was used longest ago ends for it.
 func TestEachSetOfServersHasAProcess(t *testing.T) {
-	ps := &processes{main: subprocess.NewSupervisor[program](), others: map[string]*other{}}
+	ps := &processPool{main: subprocess.NewSupervisor[agentProcess](), extra: map[string]*extraProcess{}}
 	ended := make(chan string, 10)
 	if _, err := ps.reserve("a"); !errors.Is(err, harness.ErrStopped) {
 		t.Errorf("before it runs: %v", err)
 	}
-	ps.keep = func(ctx context.Context, life *subprocess.Supervisor[program]) error {
+	ps.supervise = func(ctx context.Context, life *subprocess.Supervisor[agentProcess]) error {
 		<-ctx.Done()
 		ps.mu.Lock()
 		defer ps.mu.Unlock()
-		for key, o := range ps.others {
-			if o.life == life {
+		for key, o := range ps.extra {
+			if o.supervisor == life {
 				ended <- key
 				return nil
 			}
@@ -51,7 +51,7 @@ func TestEachSetOfServersHasAProcess(t *testing.T) {
 			t.Fatalf("the first set: %v, %v", o, err)
 		}
 	}
-	var others []*other
+	var others []*extraProcess
 	for i := range maxProcesses - 1 {
 		o, err := ps.reserve(fmt.Sprint(i))
 		if err != nil || o == nil || o.turns != 1 {
@@ -70,7 +70,7 @@ func TestEachSetOfServersHasAProcess(t *testing.T) {
 		t.Errorf("while two are at rest: %v, %v", o, err)
 	}
 	<-ended
-	if ps.others["1"] != nil || ps.others["2"] != others[2] || ps.others["more"] == nil {
-		t.Errorf("there are %v", ps.others)
+	if ps.extra["1"] != nil || ps.extra["2"] != others[2] || ps.extra["more"] == nil {
+		t.Errorf("there are %v", ps.extra)
 	}
 }

@@ -1,0 +1,132 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/netguard"
+	"hubbub/protocol/text"
+)
+
+// maxAnswer bounds an answer over HTTP, a stream as a whole.
+const maxAnswer = 16 << 20
+
+var errTooLong = fmt.Errorf("its answer is longer than %d MiB", maxAnswer>>20)
+
+// A transport is the way to the agent elsewhere: it shows the token at home alone, bounds what
+// comes back, and tells answers that are none.
+type transport struct {
+	next   http.RoundTripper
+	token  func() (string, error)
+	origin string // scheme and host
+}
+
+// originOf returns the scheme and host of an address.
+func originOf(u *url.URL) string { return u.Scheme + "://" + u.Host }
+
+// RoundTrip implements http.RoundTripper.
+func (d *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	token, err := d.token()
+	if err != nil {
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set("User-Agent", "hubbub")
+	if token != "" && originOf(r.URL) == d.origin {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer, err := d.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	answer.Body = &limitedBody{answer.Body, maxAnswer}
+	switch status := answer.StatusCode; {
+	case status/100 == 3, status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusTooManyRequests, status >= 500:
+		answer.Body.Close() //nolint:errcheck // nothing of it is read
+		return nil, statusError(status)
+	}
+	return answer, nil
+}
+
+// A statusError is an answer over HTTP that is none of the protocol.
+type statusError int
+
+func (e statusError) Error() string {
+	return fmt.Sprintf("it answered %d %s", int(e), http.StatusText(int(e)))
+}
+
+// A limitedBody body fails when more was read than it may hold.
+type limitedBody struct {
+	io.ReadCloser
+	remaining int
+}
+
+func (b *limitedBody) Read(p []byte) (int, error) {
+	if b.remaining <= 0 {
+		return 0, errTooLong
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.remaining)])
+	b.remaining -= n
+	return n, err
+}
+
+// maxErrorText bounds what is told of an error.
+const maxErrorText = 400
+
+// describeError makes an error of the agent elsewhere one that may be shown: it is bounded, and
+// holds neither the token nor more of an address than its host.
+func (h *Harness) describeError(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	said := err.Error()
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		said = failed.Err.Error()
+	}
+	token, _ := h.opts.Token() //nolint:errcheck // then there is none to hide
+	said = text.Clip(text.Line(harness.Redact(said, token)), maxErrorText)
+	return &describedError{text: fmt.Sprintf("the agent at %s: %s", netguard.HostForLog(h.url), said), err: err}
+}
+
+// A describedError is an error in words that may be shown.
+type describedError struct {
+	text string
+	err  error
+}
+
+func (e *describedError) Error() string { return e.text }
+func (e *describedError) Unwrap() error { return e.err }
+
+// What the people of a chat are told of failures that sending again does not mend.
+const (
+	userBadKey   = "I cannot answer: whoever runs the agent behind me refuses its key. Sending this again does not help."
+	userMoved    = "I cannot answer: the agent behind me is not where I was told to look for it. Sending this again does not help."
+	userLogin    = "I cannot answer: the agent behind me wants somebody to log in there first."
+	userRejected = "I cannot answer this: the agent behind me refuses it. Sending this again does not help."
+)
+
+// permanentError makes the error of a failure that sending again does not mend.
+func permanentError(words string, err error) error {
+	return fmt.Errorf("%w: %w", harness.ErrPermanent, &harness.UserError{Message: words, Err: err})
+}
+
+// classifyStatus says what an answer over HTTP that is none of the protocol means for a turn.
+// It returns nil if err is no such answer.
+func classifyStatus(err error, shown error) error {
+	status, ok := errors.AsType[statusError](err)
+	switch {
+	case !ok:
+		return nil
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return permanentError(userBadKey, fmt.Errorf("%w (set HUBBUB_A2A_TOKEN to a token that it takes)", shown))
+	case status/100 == 3:
+		return permanentError(userMoved, fmt.Errorf("%w (redirects are not followed; set --a2a-url to the address where it is)", shown))
+	default:
+		return fmt.Errorf("%w: %w", harness.ErrTemporary, shown)
+	}
+}
