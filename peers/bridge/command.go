@@ -54,122 +54,122 @@ const (
 func ParseCommand(said string) (verb, rest string) {
 	command, rest, _ := strings.Cut(strings.Replace(strings.TrimSpace(said), "\n", " ", 1), " ")
 	verb, found := strings.CutPrefix(command, "/")
-	if verb = strings.ToLower(verb); !found || orders[verb] == nil || verb == VerbSay {
+	if verb = strings.ToLower(verb); !found || commands[verb] == nil || verb == VerbSay {
 		return "", ""
 	}
 	return verb, strings.TrimSpace(rest)
 }
 
-// orderAge is how long a broker that does not answer is asked to carry out an order.
-const orderAge = 10 * time.Minute
+// maxCommandAge is how long a broker that does not answer is asked to carry out an order.
+const maxCommandAge = 10 * time.Minute
 
 // EnqueueCommand queues what a person wants, in the transaction that stores what they said.
-func (s *Router) EnqueueCommand(tx *store.Tx, chat protocol.PeerID, o *Command) {
-	body, err := json.Marshal(o)
+func (s *Router) EnqueueCommand(tx *store.Tx, chat protocol.PeerID, c *Command) {
+	body, err := json.Marshal(c)
 	tx.Fail(err)
-	_, err = s.desk.Put(tx, string(chat), o.Key, body)
+	_, err = s.commands.Put(tx, string(chat), c.Key, body)
 	tx.Fail(err)
 }
 
-// A clerk carries out a surface's orders, and tells chats what came of them.
-type clerk struct{ *Router }
+// A commandRunner carries out a surface's orders, and tells chats what came of them.
+type commandRunner struct{ *Router }
 
-// An orderRun is one attempt at an order.
-type orderRun struct {
+// An commandAttempt is one attempt at an order.
+type commandAttempt struct {
 	*Command
-	s      clerk
+	runner      commandRunner
 	ctx    context.Context
 	chat   protocol.PeerID
 	broker *collab.Client // asks as the person
-	first  protocol.PeerID
+	firstAgent  protocol.PeerID
 }
 
-// orders says how each order is carried out; what it returns is shown in the chat.
-var orders = map[string]func(*orderRun) (string, error){
-	VerbWork: (*orderRun).work, VerbWho: (*orderRun).who, VerbAsk: (*orderRun).ask, VerbDone: (*orderRun).done, VerbSay: (*orderRun).say,
+// commands says how each order is carried out; what it returns is shown in the chat.
+var commands = map[string]func(*commandAttempt) (string, error){
+	VerbWork: (*commandAttempt).work, VerbWho: (*commandAttempt).listAgents, VerbAsk: (*commandAttempt).askQuestion, VerbDone: (*commandAttempt).finish, VerbSay: (*commandAttempt).forwardMessage,
 }
 
-// carryOut makes one attempt at an order, and shows its result.
-func (s clerk) carryOut(ctx context.Context, it outbox.Item) error {
-	o := new(Command)
-	if err := json.Unmarshal(it.Body, o); err != nil {
+// execute makes one attempt at an order, and shows its result.
+func (s commandRunner) execute(ctx context.Context, it outbox.Item) error {
+	c := new(Command)
+	if err := json.Unmarshal(it.Body, c); err != nil {
 		return outbox.Permanent(fmt.Errorf("reading a stored order: %w", err))
 	}
-	r := &orderRun{Command: o, s: s, ctx: ctx, chat: protocol.PeerID(it.Destination), broker: s.broker.As(o.By)}
+	a := &commandAttempt{Command: c, runner: s, ctx: ctx, chat: protocol.PeerID(it.Destination), broker: s.broker.As(c.By)}
 	tx := store.On(ctx, s.db)
-	if agents := s.Agents(tx, r.chat); len(agents) > 0 {
-		r.first = agents[0].Agent
+	if agents := s.Agents(tx, a.chat); len(agents) > 0 {
+		a.firstAgent = agents[0].Agent
 	}
-	run := orders[o.Verb]
-	if run == nil || tx.Err() != nil {
-		return errors.Join(outbox.Permanent(fmt.Errorf("there is no order %q", o.Verb)), tx.Err())
+	execute := commands[c.Verb]
+	if execute == nil || tx.Err() != nil {
+		return errors.Join(outbox.Permanent(fmt.Errorf("there is no order %q", c.Verb)), tx.Err())
 	}
-	err := r.meet()
-	said := ""
+	err := a.ensureConversation()
+	reply := ""
 	if err == nil {
-		said, err = run(r)
+		reply, err = execute(a)
 	}
 	var refused *contract.Error
 	switch {
-	case errors.Is(err, contract.ErrNoBroker) && o.Verb != VerbSay:
-		said = "Work is kept by the collaboration broker, and none is running here."
+	case errors.Is(err, contract.ErrNoBroker) && c.Verb != VerbSay:
+		reply = "Work is kept by the collaboration broker, and none is running here."
 	case errors.Is(err, contract.ErrNoBroker): // the chat's own agents have the message
 	case errors.As(err, &refused):
-		said = "That was refused: " + refused.Message + "."
+		reply = "That was refused: " + refused.Message + "."
 	case err != nil:
 		return outbox.Retry(0, err)
 	}
-	return store.InTx(ctx, s.db, func(tx *store.Tx) { s.show(tx, r.chat, o.Thread, "order:"+o.Key, said) })
+	return store.InTx(ctx, s.db, func(tx *store.Tx) { s.post(tx, a.chat, c.Thread, "order:"+c.Key, reply) })
 }
 
-// show shows a text in a chat that may still be written to.
-func (s clerk) show(tx *store.Tx, chat protocol.PeerID, place, key, said string) {
+// post shows a text in a chat that may still be written to.
+func (s commandRunner) post(tx *store.Tx, chat protocol.PeerID, place, key, said string) {
 	if _, refusal := s.adapter.FindChat(tx, chat.Topic()); said != "" && refusal == "" {
 		s.opts.Commands.Post(tx, chat, place, key, said)
 	}
 }
 
-// ordered tells a chat that its order was not carried out.
-func (s clerk) ordered(tx *store.Tx, it outbox.Item, outcome outbox.State, cause error) {
+// onSettled tells a chat that its order was not carried out.
+func (s commandRunner) onSettled(tx *store.Tx, it outbox.Item, outcome outbox.State, cause error) {
 	var o Command
 	if outcome == outbox.StateSent || json.Unmarshal(it.Body, &o) != nil || o.Verb == VerbSay {
 		return
 	}
 	s.log.Warn().Err(cause).Str("topic", it.Destination).Str("order", o.Verb).Msg("order of a chat not carried out")
-	s.show(tx, protocol.PeerID(it.Destination), o.Thread, "order:"+o.Key, "That could not be done: the collaboration broker did not answer in time.")
+	s.post(tx, protocol.PeerID(it.Destination), o.Thread, "order:"+o.Key, "That could not be done: the collaboration broker did not answer in time.")
 }
 
 // conversation returns the id of the chat's conversation, which says where it is.
-func (r *orderRun) conversation() string {
+func (r *commandAttempt) conversation() string {
 	if r.Thread == "" {
 		return string(r.chat)
 	}
 	return string(r.chat) + "/" + r.Thread
 }
 
-// meet makes the chat's conversation, unless it is there, and binds the chat to its first agent,
+// ensureConversation makes the chat's conversation, unless it is there, and binds the chat to its first agent,
 // who answers for it.
-func (r *orderRun) meet() error {
-	id, chat := r.conversation(), r.s.broker.As(r.chat) // by whom it was made, the broker knows where it is shown
+func (r *commandAttempt) ensureConversation() error {
+	id, chat := r.conversation(), r.runner.broker.As(r.chat) // by whom it was made, the broker knows where it is shown
 	_, err := contract.ConversationGet.Ask(r.ctx, r.broker, contract.ConversationGetParams{IDParams: contract.IDParams{ID: id}, PageParams: contract.PageParams{Limit: 1}})
 	if contract.Refusal(err) == contract.CodeNotFound {
-		_, err = contract.ConversationCreate.Ask(r.ctx, chat, contract.ConversationParams{ID: &id, Kind: r.Kind, Title: r.Title, MasterID: string(r.first)})
+		_, err = contract.ConversationCreate.Ask(r.ctx, chat, contract.ConversationParams{ID: &id, Kind: r.Kind, Title: r.Title, MasterID: string(r.firstAgent)})
 	}
-	if err != nil || r.first == "" {
+	if err != nil || r.firstAgent == "" {
 		return err
 	}
 	p := contract.BindingParams{Surface: string(protocol.RoleOf(r.chat)), ExternalID: string(r.chat)}
 	got, err := contract.BindingGet.Ask(r.ctx, chat, p)
-	if contract.Refusal(err) != contract.CodeNotFound && (err != nil || got.Binding.Identity == r.first && got.Binding.SetByIdentity == r.chat) {
+	if contract.Refusal(err) != contract.CodeNotFound && (err != nil || got.Binding.Identity == r.firstAgent && got.Binding.SetByIdentity == r.chat) {
 		return err
 	}
-	p.AgentID = string(r.first)
+	p.AgentID = string(r.firstAgent)
 	_, err = contract.BindingSet.Ask(r.ctx, chat, p)
 	return err
 }
 
-// id makes the id of what an order makes, short enough to be typed.
-func (r *orderRun) id(prefix string) *string {
+// newID makes the id of what an order makes, short enough to be typed.
+func (r *commandAttempt) newID(prefix string) *string {
 	sum := sha256.Sum256([]byte(string(r.chat) + " " + r.Key))
 	return new(prefix + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5])))
 }
@@ -192,53 +192,53 @@ func cutID(s string, prefixes []string) (id, rest string) {
 }
 
 // cutName takes the mention from the beginning of a text, as what the broker understands.
-func (r *orderRun) cutName(s string) (who, rest string) {
+func (r *commandAttempt) cutName(s string) (who, rest string) {
 	labels := attention.Labels(s)
 	if attention.Leading(s, labels) == 0 {
 		return "", s
 	}
 	l := labels[0]
-	if person := r.s.opts.Commands.Person(store.On(r.ctx, r.s.db), s[l.From+1:l.NameEnd]); person != "" && l.NameEnd == l.To {
+	if person := r.runner.opts.Commands.Person(store.On(r.ctx, r.runner.db), s[l.From+1:l.NameEnd]); person != "" && l.NameEnd == l.To {
 		return string(person), attention.AfterLabel(s, l)
 	}
 	return s[l.From:l.To], attention.AfterLabel(s, l)
 }
 
-const usage = "/work @NAME TITLE gives out work, /work lists it, /work ID shows it, /work ID @NAME gives it to somebody, /done ID closes it."
+const workUsage = "/work @NAME TITLE gives out work, /work lists it, /work ID shows it, /work ID @NAME gives it to somebody, /done ID closes it."
 
 // work lists, shows, makes or assigns work.
-func (r *orderRun) work() (string, error) {
+func (r *commandAttempt) work() (string, error) {
 	id, rest := cutID(r.Text, workPrefixes)
 	who, words := r.cutName(rest)
 	switch {
 	case r.Text == "", strings.EqualFold(r.Text, "list"):
-		return r.list()
+		return r.listWork()
 	case id != "" && rest == "":
 		return r.showWork(id)
 	case id != "" && who == "", id == "" && words == "":
-		return usage, nil
+		return workUsage, nil
 	case id != "":
-		return r.assign(id, who, words)
+		return r.assignWork(id, who, words)
 	}
 	if who == "" {
-		who = string(r.first)
+		who = string(r.firstAgent)
 	}
 	if who == "" {
 		who = string(r.By)
 	}
 	made, err := contract.WorkCreate.Ask(r.ctx, r.broker, contract.WorkParams{
-		ID: r.id("wi-"), Title: new(text.Clip(words, 300)), OwnerID: &who, NextMoveOwnerID: &who,
+		ID: r.newID("wi-"), Title: new(text.Clip(words, 300)), OwnerID: &who, NextMoveOwnerID: &who,
 		RequestedByID: new(string(r.By)), ConversationID: new(r.conversation()),
 	})
 	if err != nil {
 		return "", err
 	}
-	return r.handOver(&made.WorkItem, words)
+	return r.startWork(&made.WorkItem, words)
 }
 
-// assign gives a work item to somebody; what was in review goes back with what is said, and what
+// assignWork gives a work item to somebody; what was in review goes back with what is said, and what
 // had ended is taken up again.
-func (r *orderRun) assign(id, who, words string) (string, error) {
+func (r *commandAttempt) assignWork(id, who, words string) (string, error) {
 	got, err := contract.WorkGet.Ask(r.ctx, r.broker, contract.IDParams{ID: id})
 	if err != nil {
 		return "", err
@@ -260,18 +260,18 @@ func (r *orderRun) assign(id, who, words string) (string, error) {
 	if words == "" {
 		words = got.WorkItem.Title
 	}
-	return r.handOver(&got.WorkItem, words)
+	return r.startWork(&got.WorkItem, words)
 }
 
-// handOver has the agent that owns a work item begin with it, and says what it is and who
+// startWork has the agent that owns a work item begin with it, and says what it is and who
 // was woken.
-func (r *orderRun) handOver(w *contract.WorkItem, words string) (string, error) {
-	said := r.s.describe(store.On(r.ctx, r.s.db), w)
+func (r *commandAttempt) startWork(w *contract.WorkItem, words string) (string, error) {
+	said := r.runner.describeWork(store.On(r.ctx, r.runner.db), w)
 	if protocol.RoleOf(w.OwnerIdentity) != protocol.RoleAgent {
 		return said, nil
 	}
 	_, err := contract.InvocationCreate.Ask(r.ctx, r.broker, contract.InvocationParams{
-		ID: r.id("inv-"), TargetAgentID: string(w.OwnerIdentity), ConversationID: r.conversation(), WorkItemID: w.ID, Text: words,
+		ID: r.newID("inv-"), TargetAgentID: string(w.OwnerIdentity), ConversationID: r.conversation(), WorkItemID: w.ID, Text: words,
 	})
 	if contract.Refusal(err) == contract.CodeUnknownTarget { // it has not announced itself yet: it is woken when it does
 		_, err = contract.WorkWake.Ask(r.ctx, r.broker, contract.IDParams{ID: w.ID})
@@ -283,11 +283,11 @@ func (r *orderRun) handOver(w *contract.WorkItem, words string) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	return said + "\n" + wakeText(&why.Decision), nil
+	return said + "\n" + describeWake(&why.Decision), nil
 }
 
-// wakeText says who was woken, and why.
-func wakeText(d *contract.Decision) string {
+// describeWake says who was woken, and why.
+func describeWake(d *contract.Decision) string {
 	switch d.Outcome {
 	case contract.OutcomeWoken:
 		return "@" + d.TargetAgentID + " was woken (" + d.Reason + ")."
@@ -297,20 +297,20 @@ func wakeText(d *contract.Decision) string {
 	return "Nobody was woken: " + d.Reason + "."
 }
 
-// describe says what a work item is and how it stands, in one line.
-func (s clerk) describe(tx *store.Tx, w *contract.WorkItem) string {
-	said := fmt.Sprintf("%s: %s. %s, owner %s", w.ID, strings.TrimRight(w.Title, "."), w.State, s.called(tx, w.OwnerID, w.OwnerIdentity))
+// describeWork says what a work item is and how it stands, in one line.
+func (s commandRunner) describeWork(tx *store.Tx, w *contract.WorkItem) string {
+	said := fmt.Sprintf("%s: %s. %s, owner %s", w.ID, strings.TrimRight(w.Title, "."), w.State, s.displayName(tx, w.OwnerID, w.OwnerIdentity))
 	if on := w.WaitingOn; on != nil {
 		said += ", waits for " + on.Label
 	}
 	if !w.Terminal() && w.NextMoveOwnerIdentity != w.OwnerIdentity {
-		said += ", next move " + s.called(tx, w.NextMoveOwnerID, w.NextMoveOwnerIdentity)
+		said += ", next move " + s.displayName(tx, w.NextMoveOwnerID, w.NextMoveOwnerIdentity)
 	}
 	return said + "."
 }
 
-// called returns what people in chats call somebody in a record.
-func (s clerk) called(tx *store.Tx, name string, id protocol.PeerID) string {
+// displayName returns what people in chats call somebody in a record.
+func (s commandRunner) displayName(tx *store.Tx, name string, id protocol.PeerID) string {
 	if protocol.IsPerson(id) {
 		if said := s.opts.Commands.DisplayName(tx, id); said != "" {
 			return said
@@ -323,7 +323,7 @@ func (s clerk) called(tx *store.Tx, name string, id protocol.PeerID) string {
 // maxListed bounds what an order lists.
 const maxListed = 20
 
-func (r *orderRun) list() (string, error) {
+func (r *commandAttempt) listWork() (string, error) {
 	page, err := contract.WorkList.Ask(r.ctx, r.broker, contract.WorkListParams{})
 	var lines []string
 	for err == nil {
@@ -333,7 +333,7 @@ func (r *orderRun) list() (string, error) {
 				return "", unread
 			}
 			if !w.Terminal() && w.ConversationID == r.conversation() {
-				lines = append(lines, "• "+r.s.describe(store.On(r.ctx, r.s.db), &w))
+				lines = append(lines, "• "+r.runner.describeWork(store.On(r.ctx, r.runner.db), &w))
 			}
 		}
 		if page.Next == nil || len(lines) >= maxListed {
@@ -345,17 +345,17 @@ func (r *orderRun) list() (string, error) {
 		return "", err
 	}
 	if len(lines) == 0 {
-		return "No work is open here. " + usage, nil
+		return "No work is open here. " + workUsage, nil
 	}
 	return strings.Join(lines[:min(len(lines), maxListed)], "\n"), nil
 }
 
-func (r *orderRun) showWork(id string) (string, error) {
+func (r *commandAttempt) showWork(id string) (string, error) {
 	got, err := contract.WorkGet.Ask(r.ctx, r.broker, contract.IDParams{ID: id})
 	if err != nil {
 		return "", err
 	}
-	said := r.s.describe(store.On(r.ctx, r.s.db), &got.WorkItem)
+	said := r.runner.describeWork(store.On(r.ctx, r.runner.db), &got.WorkItem)
 	if got.WorkItem.Summary != "" {
 		said += "\n" + got.WorkItem.Summary
 	}
@@ -363,11 +363,11 @@ func (r *orderRun) showWork(id string) (string, error) {
 	if contract.Refusal(err) == contract.CodeNotFound {
 		return said, nil
 	}
-	return said + "\n" + wakeText(&why.Decision), err
+	return said + "\n" + describeWake(&why.Decision), err
 }
 
-// who lists the agents that the broker knows, and who can be woken.
-func (r *orderRun) who() (string, error) {
+// listAgents lists the agents that the broker knows, and who can be woken.
+func (r *commandAttempt) listAgents() (string, error) {
 	page, err := contract.IdentityList.Ask(r.ctx, r.broker, contract.PageParams{})
 	if err != nil {
 		return "", err
@@ -396,33 +396,33 @@ func (r *orderRun) who() (string, error) {
 	return said, nil
 }
 
-// ask asks an agent or a person; the answer is shown in the chat.
-func (r *orderRun) ask() (string, error) {
+// askQuestion asks an agent or a person; the answer is shown in the chat.
+func (r *commandAttempt) askQuestion() (string, error) {
 	who, words := r.cutName(r.Text)
 	if who == "" || words == "" {
 		return "/ask @NAME QUESTION asks an agent or a person.", nil
 	}
 	got, err := contract.QuestionAsk.Ask(r.ctx, r.broker, contract.QuestionParams{
-		ID: r.id("q-"), AskedOfID: who, Title: text.Clip(words, 2000), ConversationID: r.conversation(),
+		ID: r.newID("q-"), AskedOfID: who, Title: text.Clip(words, 2000), ConversationID: r.conversation(),
 	})
 	if err != nil {
 		return "", err
 	}
-	said := "Asked " + r.s.called(store.On(r.ctx, r.s.db), got.Question.AskedOfID, got.Question.AskedOfIdentity) + " (" + got.Question.ID + ")."
+	said := "Asked " + r.runner.displayName(store.On(r.ctx, r.runner.db), got.Question.AskedOfID, got.Question.AskedOfIdentity) + " (" + got.Question.ID + ")."
 	if protocol.IsPerson(got.Question.AskedOfIdentity) {
-		said += " " + answering(got.Question.ID)
+		said += " " + answerHint(got.Question.ID)
 	}
 	if got.Decision != nil && got.Decision.Outcome != contract.OutcomeNobody {
-		said += " " + wakeText(got.Decision)
+		said += " " + describeWake(got.Decision)
 	}
 	return said, nil
 }
 
-// answering says how people answer a question in a chat.
-func answering(id string) string { return "/done " + id + " ANSWER answers it." }
+// answerHint says how people answer a question in a chat.
+func answerHint(id string) string { return "/done " + id + " ANSWER answers it." }
 
-// answer answers a question, or closes it if nothing is said.
-func (r *orderRun) answer(id, said string) (string, error) {
+// answerQuestion answers a question, or closes it if nothing is said.
+func (r *commandAttempt) answerQuestion(id, said string) (string, error) {
 	if said == "" {
 		_, err := contract.QuestionClose.Ask(r.ctx, r.broker, contract.IDParams{ID: id})
 		return id + " is closed.", err
@@ -431,13 +431,13 @@ func (r *orderRun) answer(id, said string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return r.s.answered(store.On(r.ctx, r.s.db), &got.Question), nil
+	return r.runner.describeAnswer(store.On(r.ctx, r.runner.db), &got.Question), nil
 }
 
-// done closes a work item, and accepts it if it is in review; or it answers a question.
-func (r *orderRun) done() (string, error) {
+// finish closes a work item, and accepts it if it is in review; or it answers a question.
+func (r *commandAttempt) finish() (string, error) {
 	if id, rest := cutID(r.Text, questionPrefixes); id != "" {
-		return r.answer(id, rest)
+		return r.answerQuestion(id, rest)
 	}
 	id, rest := cutID(r.Text, workPrefixes)
 	if id == "" {
@@ -462,17 +462,17 @@ func (r *orderRun) done() (string, error) {
 			return "", err
 		}
 	}
-	return r.s.describe(store.On(r.ctx, r.s.db), &got.WorkItem), nil
+	return r.runner.describeWork(store.On(r.ctx, r.runner.db), &got.WorkItem), nil
 }
 
-// say brings a message to the agent that it names first, which is not in the chat.
-func (r *orderRun) say() (string, error) {
-	here, err := r.namesHere()
+// forwardMessage brings a message to the agent that it names first, which is not in the chat.
+func (r *commandAttempt) forwardMessage() (string, error) {
+	here, err := r.namesLocalAgent()
 	if here || err != nil {
 		return "", err
 	}
 	got, err := contract.MessagePost.Ask(r.ctx, r.broker, contract.PostParams{
-		ID: r.id("msg-"), ConversationID: r.conversation(), Text: r.Text, Surface: contract.SurfaceHuman, FollowUp: true,
+		ID: r.newID("msg-"), ConversationID: r.conversation(), Text: r.Text, Surface: contract.SurfaceHuman, FollowUp: true,
 	})
 	switch code := contract.Refusal(err); {
 	case code == contract.CodeUnknownTarget: // the name of somebody elsewhere
@@ -485,9 +485,9 @@ func (r *orderRun) say() (string, error) {
 	return "Passed on to @" + got.Wake.TargetAgentID + ", which is not in this chat.", nil
 }
 
-// namesHere reports whether the name that a message begins with is that of an agent of the
+// namesLocalAgent reports whether the name that a message begins with is that of an agent of the
 // chat, as a role of it may be: then the chat's agents have the message, and decide.
-func (r *orderRun) namesHere() (bool, error) {
+func (r *commandAttempt) namesLocalAgent() (bool, error) {
 	label, _ := r.cutName(r.Text)
 	got, err := contract.IdentityResolve.Ask(r.ctx, r.broker, contract.LabelParams{Label: label})
 	meant := []protocol.PeerID{got.Identity.Identity}
@@ -506,6 +506,6 @@ func (r *orderRun) namesHere() (bool, error) {
 			meant = append(meant, c.Identity)
 		}
 	}
-	agents := r.s.Agents(store.On(r.ctx, r.s.db), r.chat)
+	agents := r.runner.Agents(store.On(r.ctx, r.runner.db), r.chat)
 	return slices.ContainsFunc(agents, func(a Assignment) bool { return slices.Contains(meant, a.Agent) }), err
 }

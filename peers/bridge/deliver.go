@@ -19,13 +19,13 @@ import (
 
 const (
 	maxRejections   = 10 // of one event, by an agent or by the bus
-	untakenAttempts = 5  // at an agent, until its chat is told
-	roomPause       = time.Second
+	noticeAfter = 5  // at an agent, until its chat is told
+	fullQueuePause       = time.Second
 )
 
-// An item is the body of an item towards an agent. Without an event it only
+// An agentItem is the body of an item towards an agent. Without an event it only
 // configures the agent.
-type item struct {
+type agentItem struct {
 	Event int64  `json:"event,omitempty"`
 	Halt  string `json:"halt,omitempty"` // on or off: see Surface.Halt
 	By    string `json:"by,omitempty"`
@@ -53,28 +53,28 @@ func ParseDestination(destination string) (id, agent protocol.PeerID) {
 // ParseEventID returns the event of an item towards an agent, 0 where it only
 // configures the agent.
 func ParseEventID(body []byte) int64 {
-	var it item
+	var it agentItem
 	if json.Unmarshal(body, &it) != nil {
 		return 0
 	}
 	return it.Event
 }
 
-// eventOf returns what an item towards an agent says of its event.
-func eventOf(it *outbox.Item) (e Event) {
+// eventOfItem returns what an item towards an agent says of its event.
+func eventOfItem(it *outbox.Item) (e Event) {
 	e.ID = ParseEventID(it.Body)
 	e.Chat, e.Agent = ParseDestination(it.Destination)
 	return e
 }
 
 // eventColumns reads event, chat, source, agents.
-func eventColumns(e *Event) []any { return []any{&e.ID, &e.Chat, &e.Source, (*agentNames)(&e.Agents)} }
+func eventColumns(e *Event) []any { return []any{&e.ID, &e.Chat, &e.Source, (*agentList)(&e.Agents)} }
 
-// agentNames are agents as they are stored; none where the event waits for one.
-type agentNames []protocol.PeerID
+// agentList are agents as they are stored; none where the event waits for one.
+type agentList []protocol.PeerID
 
 // Scan implements sql.Scanner.
-func (a *agentNames) Scan(stored any) error {
+func (a *agentList) Scan(stored any) error {
 	raw, _ := stored.(string)
 	if raw == "" {
 		return nil
@@ -83,7 +83,7 @@ func (a *agentNames) Scan(stored any) error {
 }
 
 // Value implements driver.Valuer.
-func (a agentNames) Value() (driver.Value, error) {
+func (a agentList) Value() (driver.Value, error) {
 	raw, err := json.Marshal([]protocol.PeerID(a))
 	return string(raw), err
 }
@@ -98,16 +98,16 @@ func (s *Router) Deliver(tx *store.Tx, e *Event, ready time.Time) {
 	}
 	tx.Exec(`INSERT INTO surface_events (surface, event, chat, source, ready_at, at) VALUES (?, ?, ?, ?, ?, ?)`,
 		s.opts.Name, e.ID, e.Chat, e.Source, readyAt, s.now())
-	s.takeUp(tx, s.load(tx, e.Chat))
+	s.resume(tx, s.load(tx, e.Chat))
 }
 
 // DeliverTo hands what one of a chat's agents said there to others of them, in the transaction
 // that stores it. An agent whose queue is full goes without: it is no answer to it.
 func (s *Router) DeliverTo(tx *store.Tx, e *Event, agents []protocol.PeerID) {
 	tx.Exec(`INSERT INTO surface_events (surface, event, chat, source, agents, at) VALUES (?, ?, ?, ?, ?, ?)`,
-		s.opts.Name, e.ID, e.Chat, e.Source, agentNames(agents), s.now())
+		s.opts.Name, e.ID, e.Chat, e.Source, agentList(agents), s.now())
 	for _, agent := range agents {
-		err := s.enqueue(tx, e.Chat, agent, fmt.Sprintf("event:%d", e.ID), item{Event: e.ID})
+		err := s.enqueue(tx, e.Chat, agent, fmt.Sprintf("event:%d", e.ID), agentItem{Event: e.ID})
 		if errors.Is(err, outbox.ErrFull) {
 			s.log.Warn().Str("topic", string(e.Chat)).Str("peer", string(agent)).Msg("agent queue full; what another agent said is not passed on")
 			continue
@@ -116,15 +116,15 @@ func (s *Router) DeliverTo(tx *store.Tx, e *Event, agents []protocol.PeerID) {
 	}
 }
 
-// takeUp hands on what waits in a chat, or has the chat ask for an agent.
-func (s *Router) takeUp(tx *store.Tx, c *chat) {
-	event := s.oldest(tx, c.id)
+// resume hands on what waits in a chat, or has the chat ask for an agent.
+func (s *Router) resume(tx *store.Tx, c *chatState) {
+	event := s.oldestWaiting(tx, c.id)
 	if event == 0 {
 		return
 	}
-	s.move(tx, c, said)
-	if s.handOn(tx, c.id) > 0 {
-		s.takeStep(tx, c.id, fmt.Sprintf("event:%d", event))
+	s.transition(tx, c, triggerMessage)
+	if s.dispatch(tx, c.id) > 0 {
+		s.enqueueStep(tx, c.id, fmt.Sprintf("event:%d", event))
 	}
 }
 
@@ -142,21 +142,21 @@ func (s *Router) MoveChat(tx *store.Tx, from, to protocol.PeerID) {
 		return
 	}
 	tx.Exec(`UPDATE surface_events SET chat = ? WHERE surface = ? AND chat = ? AND agents = ''`, to, s.opts.Name, from)
-	s.end(tx, from)
-	s.takeUp(tx, s.load(tx, to))
+	s.cancelRequest(tx, from)
+	s.resume(tx, s.load(tx, to))
 }
 
-// oldest returns the first event of a chat that waits for an agent, or 0.
-func (s *Router) oldest(tx *store.Tx, id protocol.PeerID) int64 {
+// oldestWaiting returns the first event of a chat that waits for an agent, or 0.
+func (s *Router) oldestWaiting(tx *store.Tx, id protocol.PeerID) int64 {
 	return store.Value[int64](tx, `SELECT event FROM surface_events
 		WHERE surface = ? AND chat = ? AND agents = '' ORDER BY event LIMIT 1`, s.opts.Name, id)
 }
 
-// handOn queues what waits in a chat towards its agents, in order. It returns when
+// dispatch queues what waits in a chat towards its agents, in order. It returns when
 // to look again where something must wait on: what may still change, and what finds
 // a queue full. Without agents everything waits.
-func (s *Router) handOn(tx *store.Tx, id protocol.PeerID) time.Duration {
-	var agents agentNames
+func (s *Router) dispatch(tx *store.Tx, id protocol.PeerID) time.Duration {
+	var agents agentList
 	for _, a := range s.Agents(tx, id) {
 		agents = append(agents, a.Agent)
 	}
@@ -175,34 +175,34 @@ func (s *Router) handOn(tx *store.Tx, id protocol.PeerID) time.Duration {
 			return wait
 		}
 		for _, agent := range agents {
-			err := s.enqueue(tx, id, agent, fmt.Sprintf("event:%d", w.event), item{Event: w.event})
+			err := s.enqueue(tx, id, agent, fmt.Sprintf("event:%d", w.event), agentItem{Event: w.event})
 			if errors.Is(err, outbox.ErrFull) {
 				s.log.Error().Str("topic", string(id)).Str("peer", string(agent)).Msg("agent queue full; the chat's messages wait on disk")
-				return roomPause
+				return fullQueuePause
 			}
 			tx.Fail(err)
 		}
 		tx.Exec(`UPDATE surface_events SET agents = ? WHERE surface = ? AND event = ?`, agents, s.opts.Name, w.event)
 	}
 	if len(events) == 1000 {
-		return roomPause
+		return fullQueuePause
 	}
 	return 0
 }
 
 var errNotReady = errors.New("something said in the chat may still change, or a queue is full")
 
-// handOnLater hands on what was not ready, or found no room, before.
-func (s *Router) handOnLater(ctx context.Context, id protocol.PeerID) error {
+// dispatchLater hands on what was not ready, or found no room, before.
+func (s *Router) dispatchLater(ctx context.Context, id protocol.PeerID) error {
 	var wait time.Duration
-	err := store.InTx(ctx, s.db, func(tx *store.Tx) { wait = s.handOn(tx, id) })
+	err := store.InTx(ctx, s.db, func(tx *store.Tx) { wait = s.dispatch(tx, id) })
 	if err == nil && wait > 0 {
 		return outbox.Later(wait, errNotReady)
 	}
 	return err
 }
 
-func (s *Router) enqueue(tx *store.Tx, id, agent protocol.PeerID, key string, it item) error {
+func (s *Router) enqueue(tx *store.Tx, id, agent protocol.PeerID, key string, it agentItem) error {
 	body, err := json.Marshal(it)
 	if err != nil {
 		return err
@@ -211,14 +211,14 @@ func (s *Router) enqueue(tx *store.Tx, id, agent protocol.PeerID, key string, it
 	if it.Halt == "on" {
 		destination = haltDestination(id, agent)
 	}
-	_, err = s.agents.Put(tx, destination, key, body)
+	_, err = s.deliveries.Put(tx, destination, key, body)
 	return err
 }
 
-// pass makes one attempt towards an agent: it configures it if it is not
+// deliverItem makes one attempt towards an agent: it configures it if it is not
 // configured, and passes the event on.
-func (s *Router) pass(ctx context.Context, it outbox.Item) error {
-	tx, e := store.On(ctx, s.db), eventOf(&it)
+func (s *Router) deliverItem(ctx context.Context, it outbox.Item) error {
+	tx, e := store.On(ctx, s.db), eventOfItem(&it)
 	agents := s.Agents(tx, e.Chat)
 	i := slices.IndexFunc(agents, func(a Assignment) bool { return a.Agent == e.Agent })
 	if i < 0 {
@@ -227,11 +227,11 @@ func (s *Router) pass(ctx context.Context, it outbox.Item) error {
 	a := agents[i]
 	if !a.Configured {
 		if err := s.configure(tx, &e); err != nil {
-			return s.trouble(tx, &e, a.Spawned, it.Attempt, err)
+			return s.handleFailure(tx, &e, a.Spawned, it.Attempt, err)
 		}
 	}
 	if e.ID == 0 {
-		return s.passHalt(tx.Context(), &it, &e)
+		return s.deliverHalt(tx.Context(), &it, &e)
 	}
 	stored, found := store.One(tx, eventColumns, `SELECT event, chat, source, agents FROM surface_events
 		WHERE surface = ? AND event = ?`, s.opts.Name, e.ID)
@@ -243,18 +243,18 @@ func (s *Router) pass(ctx context.Context, it outbox.Item) error {
 	if err != nil {
 		return err
 	}
-	if it.Attempt <= reportPauses && speaksOf(&m, e.Agent) && s.reports.Waits(tx, string(e.Agent)) {
+	if it.Attempt <= reportPauses && isAboutMessageOf(&m, e.Agent) && s.reports.Waits(tx, string(e.Agent)) {
 		return outbox.Later(reportPause, errUnreported)
 	}
 	// The agent may answer before the bus has said that it took the message.
-	s.passing.Store(e.Chat, e.ID)
+	s.inFlight.Store(e.Chat, e.ID)
 	s.opts.Crash("forwarding")
 	if err := s.peer.Tell(ctx, e.Agent.Topic(), it.Attempt, m); err != nil {
-		s.passing.Delete(e.Chat)
-		return s.trouble(tx, &e, a.Spawned, it.Attempt, err)
+		s.inFlight.Delete(e.Chat)
+		return s.handleFailure(tx, &e, a.Spawned, it.Attempt, err)
 	}
 	s.opts.Crash("forwarded")
-	return s.back(tx, e.Chat)
+	return s.markAgentBack(tx, e.Chat)
 }
 
 // reportPause is how long an event about an agent's own message waits for the report of
@@ -267,8 +267,8 @@ const (
 
 var errUnreported = errors.New("the agent is told first what became of the message that this is about")
 
-// speaksOf reports whether what was said in a chat is about a message of an agent.
-func speaksOf(m *protocol.Message, agent protocol.PeerID) bool {
+// isAboutMessageOf reports whether what was said in a chat is about a message of an agent.
+func isAboutMessageOf(m *protocol.Message, agent protocol.PeerID) bool {
 	var content protocol.ChatMessage
 	return json.Unmarshal(m.Content, &content) == nil && content.ReplyTo != nil && content.ReplyTo.Author == string(agent)
 }
@@ -276,7 +276,7 @@ func speaksOf(m *protocol.Message, agent protocol.PeerID) bool {
 // InFlight returns the event of a chat that is being handed to an agent now, until
 // the host was told that the agent has it; else 0.
 func (s *Router) InFlight(id protocol.PeerID) int64 {
-	event, _ := s.passing.Load(id)
+	event, _ := s.inFlight.Load(id)
 	n, _ := event.(int64)
 	return n
 }
@@ -298,7 +298,7 @@ func (s *Router) configure(tx *store.Tx, e *Event) error {
 func (s *Router) Halt(tx *store.Tx, id protocol.PeerID, halt, by, key string) int {
 	agents := s.Agents(tx, id)
 	for _, a := range agents {
-		tx.Fail(s.enqueue(tx, id, a.Agent, "halt:"+key, item{Halt: halt, By: by}))
+		tx.Fail(s.enqueue(tx, id, a.Agent, "halt:"+key, agentItem{Halt: halt, By: by}))
 	}
 	return len(agents)
 }
@@ -308,14 +308,14 @@ const haltPause = 200 * time.Millisecond
 
 var errHalting = errors.New("the agent is told first of the halt that this ends")
 
-// passHalt makes one attempt to tell an agent of a halt or of its end, if that is what an item is
+// deliverHalt makes one attempt to tell an agent of a halt or of its end, if that is what an item is
 // about.
-func (s *Router) passHalt(ctx context.Context, it *outbox.Item, e *Event) error {
-	var what item
+func (s *Router) deliverHalt(ctx context.Context, it *outbox.Item, e *Event) error {
+	var what agentItem
 	if err := json.Unmarshal(it.Body, &what); err != nil || what.Halt == "" {
 		return err
 	}
-	if what.Halt == "off" && s.agents.Waits(store.On(ctx, s.db), haltDestination(e.Chat, e.Agent)) {
+	if what.Halt == "off" && s.deliveries.Waits(store.On(ctx, s.db), haltDestination(e.Chat, e.Agent)) {
 		return outbox.Later(haltPause, errHalting)
 	}
 	m := protocol.NewMessage(protocol.TypeConfigure, e.Chat, protocol.Configure{TalkTo: e.Chat.Topic(), Halt: what.Halt, By: what.By})
@@ -327,54 +327,54 @@ func (s *Router) setConfigured(tx *store.Tx, e *Event, configured bool) {
 		s.opts.Name, e.Chat, e.Agent, configured)
 }
 
-// back notes that a chat that asks for its agent has it: it came back without its
+// markAgentBack notes that a chat that asks for its agent has it: it came back without its
 // spawner.
-func (s *Router) back(tx *store.Tx, id protocol.PeerID) error {
+func (s *Router) markAgentBack(tx *store.Tx, id protocol.PeerID) error {
 	if s.load(tx, id).state != Asking {
 		return tx.Err()
 	}
-	return store.InTx(tx.Context(), s.db, func(tx *store.Tx) { s.move(tx, s.load(tx, id), heard) })
+	return store.InTx(tx.Context(), s.db, func(tx *store.Tx) { s.transition(tx, s.load(tx, id), triggerAgentBack) })
 }
 
-// trouble says what follows from an attempt that failed. An agent that is not there
+// handleFailure says what follows from an attempt that failed. An agent that is not there
 // is configured again before it gets anything: the next one of its name may be a
 // new one. A spawned one is asked for again: its spawner may have stopped it.
-func (s *Router) trouble(tx *store.Tx, e *Event, spawned bool, attempt int, err error) error {
+func (s *Router) handleFailure(tx *store.Tx, e *Event, spawned bool, attempt int, err error) error {
 	switch reception := peer.ReceptionOf(err); {
 	case (reception == peer.Rejected || reception == peer.Refused) && attempt >= maxRejections:
 		return outbox.Permanent(err)
-	case reception == peer.Declined && attempt >= untakenAttempts:
-		return errors.Join(err, s.tellNow(tx.Context(), &Notice{Kind: NoticeDeclined, Chat: e.Chat, Agent: e.Agent, Reason: err.Error()}))
+	case reception == peer.Declined && attempt >= noticeAfter:
+		return errors.Join(err, s.notifyNow(tx.Context(), &Notice{Kind: NoticeDeclined, Chat: e.Chat, Agent: e.Agent, Reason: err.Error()}))
 	case reception != peer.Absent:
 		return outbox.Retry(0, err)
 	}
 	if s.setConfigured(tx, e, false); tx.Err() != nil {
 		return tx.Err()
 	}
-	if !spawned && attempt >= untakenAttempts {
-		err = errors.Join(err, s.tellNow(tx.Context(), &Notice{Kind: NoticeAbsent, Chat: e.Chat, Agent: e.Agent, Reason: err.Error()}))
+	if !spawned && attempt >= noticeAfter {
+		err = errors.Join(err, s.notifyNow(tx.Context(), &Notice{Kind: NoticeAbsent, Chat: e.Chat, Agent: e.Agent, Reason: err.Error()}))
 	}
 	if !spawned || attempt < 2 {
 		return err
 	}
-	return errors.Join(err, s.askAgain(tx.Context(), e))
+	return errors.Join(err, s.requestAgain(tx.Context(), e))
 }
 
-func (s *Router) tellNow(ctx context.Context, n *Notice) error {
-	return store.InTx(ctx, s.db, func(tx *store.Tx) { s.tell(tx, n) })
+func (s *Router) notifyNow(ctx context.Context, n *Notice) error {
+	return store.InTx(ctx, s.db, func(tx *store.Tx) { s.notify(tx, n) })
 }
 
-// asksPerMinute bounds how often a chat asks for an agent that is gone: a spawner
+// maxRequestsPerMinute bounds how often a chat asks for an agent that is gone: a spawner
 // that believes the agent to be there answers at once, again and again.
-const asksPerMinute = 3
+const maxRequestsPerMinute = 3
 
-// askAgain asks for an agent that is gone.
-func (s *Router) askAgain(ctx context.Context, e *Event) error {
+// requestAgain asks for an agent that is gone.
+func (s *Router) requestAgain(ctx context.Context, e *Event) error {
 	return store.InTx(ctx, s.db, func(tx *store.Tx) {
 		asks := store.Value[int](tx, `SELECT count(*) FROM surface_requests WHERE surface = ? AND chat = ? AND at > ? AND at <= ?`,
 			s.opts.Name, e.Chat, s.opts.Now().Add(-time.Minute).UnixMicro(), s.now())
 		_, refusal := s.adapter.FindChat(tx, e.Chat.Topic())
-		if asks < asksPerMinute && refusal == "" && s.move(tx, s.load(tx, e.Chat), gone) {
+		if asks < maxRequestsPerMinute && refusal == "" && s.transition(tx, s.load(tx, e.Chat), triggerAgentLost) {
 			tx.After(func() {
 				s.log.Warn().Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("chat's agent is gone; asking for it again")
 			})
@@ -382,9 +382,9 @@ func (s *Router) askAgain(ctx context.Context, e *Event) error {
 	})
 }
 
-// settled tells the host what became of an event.
-func (s *Router) settled(tx *store.Tx, it outbox.Item, outcome outbox.State, cause error) {
-	e := eventOf(&it)
+// onDeliverySettled tells the host what became of an event.
+func (s *Router) onDeliverySettled(tx *store.Tx, it outbox.Item, outcome outbox.State, cause error) {
+	e := eventOfItem(&it)
 	if e.ID == 0 {
 		return
 	}
@@ -399,17 +399,17 @@ func (s *Router) Expire(ctx context.Context, before time.Time) error {
 	return store.InTx(ctx, s.db, func(tx *store.Tx) {
 		for _, e := range store.All(tx, eventColumns, `DELETE FROM surface_events WHERE surface = ? AND agents = '' AND at < ?
 			RETURNING event, chat, source, agents`, s.opts.Name, before.UnixMicro()) {
-			s.adapter.OnSettled(tx, &e, outbox.StateDead, errTooLong)
+			s.adapter.OnSettled(tx, &e, outbox.StateDead, errExpired)
 		}
 	})
 }
 
-// errTooLong is why Expire gives up.
-var errTooLong = errors.New("there was none for too long")
+// errExpired is why Expire gives up.
+var errExpired = errors.New("there was none for too long")
 
-// stepped ends the way of a chat whose step an operator gave up.
-func (s *Router) stepped(tx *store.Tx, it outbox.Item, outcome outbox.State, _ error) {
+// onStepSettled ends the way of a chat whose step an operator gave up.
+func (s *Router) onStepSettled(tx *store.Tx, it outbox.Item, outcome outbox.State, _ error) {
 	if outcome != outbox.StateSent {
-		s.end(tx, protocol.PeerID(it.Destination))
+		s.cancelRequest(tx, protocol.PeerID(it.Destination))
 	}
 }

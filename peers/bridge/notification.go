@@ -13,9 +13,9 @@ import (
 	"hubbub/protocol/text"
 )
 
-// takeFact shows what became of something that a chat began: its work, its questions, and
+// takeEvent shows what became of something that a chat began: its work, its questions, and
 // what is said in its conversation.
-func (s clerk) takeFact(ctx context.Context, d *peer.Delivery) error {
+func (s commandRunner) takeEvent(ctx context.Context, d *peer.Delivery) error {
 	var fact protocol.CollabEvent
 	if err := d.Decode(&fact); err != nil || d.Message.From != protocol.PeerBroker {
 		return peer.Reject("only the collaboration broker tells facts")
@@ -26,7 +26,7 @@ func (s clerk) takeFact(ctx context.Context, d *peer.Delivery) error {
 			tx.Fail(peer.Reject(refusal))
 			return
 		}
-		said, conversation, err := s.news(tx, &fact)
+		said, conversation, err := s.describeEvent(tx, &fact)
 		if err != nil {
 			tx.Fail(peer.Reject(err.Error()))
 			return
@@ -35,54 +35,54 @@ func (s clerk) takeFact(ctx context.Context, d *peer.Delivery) error {
 		if !here {
 			place = ""
 		}
-		s.show(tx, chat, place, "fact:"+fact.ID, said)
+		s.post(tx, chat, place, "fact:"+fact.ID, said)
 	})
 }
 
-// news says a fact in words; facts that nobody in a chat needs have none.
-func (s clerk) news(tx *store.Tx, fact *protocol.CollabEvent) (said, conversation string, err error) {
+// describeEvent says a fact in words; facts that nobody in a chat needs have none.
+func (s commandRunner) describeEvent(tx *store.Tx, fact *protocol.CollabEvent) (said, conversation string, err error) {
 	switch fact.Type {
 	case contract.EventMessagePosted.Name:
 		m, err := contract.EventMessagePosted.Read(fact)
-		return s.called(tx, m.AuthorID, m.AuthorIdentity) + ": " + m.Text, m.ConversationID, err
+		return s.displayName(tx, m.AuthorID, m.AuthorIdentity) + ": " + m.Text, m.ConversationID, err
 	case contract.EventQuestionCreated.Name:
 		q, err := contract.EventQuestionCreated.Read(fact)
-		return q.Title + "\n\n" + answering(q.ID), q.ConversationID, err
+		return q.Title + "\n\n" + answerHint(q.ID), q.ConversationID, err
 	case contract.EventQuestionAnswered.Name:
 		q, err := contract.EventQuestionAnswered.Read(fact)
-		return s.answered(tx, &q), q.ConversationID, err
+		return s.describeAnswer(tx, &q), q.ConversationID, err
 	case contract.EventQuestionUpdated.Name:
 		q, err := contract.EventQuestionUpdated.Read(fact)
 		if q.State == contract.QuestionDeclined {
-			said = fmt.Sprintf("%s does not answer “%s”.", s.called(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100))
+			said = fmt.Sprintf("%s does not answer “%s”.", s.displayName(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100))
 		}
 		return said, q.ConversationID, err
 	case contract.EventWorkCreated.Name, contract.EventWorkUpdated.Name:
 		w, err := contract.EventWorkUpdated.Read(fact)
-		said = s.describe(tx, &w)
+		said = s.describeWork(tx, &w)
 		if w.State == contract.WorkReview {
 			said += fmt.Sprintf("\n/done %s accepts it; /work %s @NAME TEXT sends it back.", w.ID, w.ID)
 		}
 		return said, w.ConversationID, err
 	}
-	return s.wakeNews(tx, fact)
+	return s.describeWakeEvent(tx, fact)
 }
 
-// answered says what the answer to a question is.
-func (s clerk) answered(tx *store.Tx, q *contract.Question) string {
-	return fmt.Sprintf("%s answers “%s”: %s", s.called(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100), q.Answer)
+// describeAnswer says what the answer to a question is.
+func (s commandRunner) describeAnswer(tx *store.Tx, q *contract.Question) string {
+	return fmt.Sprintf("%s answers “%s”: %s", s.displayName(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100), q.Answer)
 }
 
-// wakeNews is news of reminders, and of wakes that a person asked for.
-func (s clerk) wakeNews(tx *store.Tx, fact *protocol.CollabEvent) (said, conversation string, err error) {
+// describeWakeEvent is news of reminders, and of wakes that a person asked for.
+func (s commandRunner) describeWakeEvent(tx *store.Tx, fact *protocol.CollabEvent) (said, conversation string, err error) {
 	switch fact.Type {
 	case contract.EventWakeDecided.Name:
 		w, err := contract.EventWakeDecided.Read(fact)
 		for _, c := range w.Decision.Candidates {
 			if c.Chosen {
-				said = fmt.Sprintf("A reminder: %s waits for %s, who %s.", titled(w.RecordID, w.Title), s.called(tx, c.AgentID, c.Identity), c.Reason)
+				said = fmt.Sprintf("A reminder: %s waits for %s, who %s.", withTitle(w.RecordID, w.Title), s.displayName(tx, c.AgentID, c.Identity), c.Reason)
 				if w.RecordKind == contract.KindQuestion && protocol.IsPerson(c.Identity) {
-					said += " " + answering(w.RecordID)
+					said += " " + answerHint(w.RecordID)
 				}
 			}
 		}
@@ -90,9 +90,9 @@ func (s clerk) wakeNews(tx *store.Tx, fact *protocol.CollabEvent) (said, convers
 	case contract.EventDeliveryChanged.Name: // of a wake that a person here asked for
 		d, err := contract.EventDeliveryChanged.Read(fact)
 		if d.EndpointID != "" && d.Wake == contract.WakeWoken {
-			return fmt.Sprintf("@%s was woken again%s, at %s.", d.TargetAgentID, aboutWhat(&d), d.EndpointID), d.ConversationID, err
+			return fmt.Sprintf("@%s was woken again%s, at %s.", d.TargetAgentID, forRecord(&d), d.EndpointID), d.ConversationID, err
 		}
-		return fmt.Sprintf("The wake of @%s%s reached nobody. It is told when it comes.", d.TargetAgentID, aboutWhat(&d)), d.ConversationID, err
+		return fmt.Sprintf("The wake of @%s%s reached nobody. It is told when it comes.", d.TargetAgentID, forRecord(&d)), d.ConversationID, err
 	case contract.EventWoken.Name:
 		w, err := contract.EventWoken.Read(fact)
 		if w.Conversation != nil {
@@ -103,16 +103,16 @@ func (s clerk) wakeNews(tx *store.Tx, fact *protocol.CollabEvent) (said, convers
 	return "", "", nil
 }
 
-// titled names something as people know it.
-func titled(id, title string) string {
+// withTitle names something as people know it.
+func withTitle(id, title string) string {
 	if title == "" {
 		return id
 	}
 	return id + " (" + text.Clip(title, 100) + ")"
 }
 
-// aboutWhat names what a delivery is about, if people know it.
-func aboutWhat(d *contract.Delivery) string {
+// forRecord names what a delivery is about, if people know it.
+func forRecord(d *contract.Delivery) string {
 	if id := cmp.Or(d.WorkItemID, d.QuestionID); id != "" {
 		return " for " + id
 	}

@@ -19,42 +19,42 @@ type Report struct {
 	Status protocol.DeliveryStatus
 }
 
-// A reported message is the body of an item of the queue of reports.
-type reported struct {
+// A reportItem message is the body of an item of the queue of reports.
+type reportItem struct {
 	Topic   protocol.Topic   `json:"topic"`
 	Message protocol.Message `json:"message"`
 }
 
 // Report queues a delivery_status, in the transaction that knows what it says.
-func (s *Router) Report(tx *store.Tx, r *Report) {
-	if r.Agent == "" {
+func (s *Router) Report(tx *store.Tx, report *Report) {
+	if report.Agent == "" {
 		return
 	}
-	m := protocol.NewMessage(protocol.TypeDeliveryStatus, r.Chat, r.Status)
-	m.InReplyTo, m.TraceParent = r.Status.MessageID, r.Trace
-	body, err := json.Marshal(reported{r.Agent.Topic(), m})
+	m := protocol.NewMessage(protocol.TypeDeliveryStatus, report.Chat, report.Status)
+	m.InReplyTo, m.TraceParent = report.Status.MessageID, report.Trace
+	body, err := json.Marshal(reportItem{report.Agent.Topic(), m})
 	tx.Fail(err)
-	_, err = s.reports.Put(tx, string(r.Agent), r.Key, body)
+	_, err = s.reports.Put(tx, string(report.Agent), report.Key, body)
 	if !errors.Is(err, outbox.ErrFull) { // the agent has been away for a hundred thousand replies
 		tx.Fail(err)
 	}
 }
 
-// report makes one attempt to give a report to its agent, or to the operator's
+// deliverReport makes one attempt to give a report to its agent, or to the operator's
 // command that wrote the reply: that one has ended, as a rule, and nobody misses it.
-func (s *Router) report(ctx context.Context, it outbox.Item) error {
-	var r reported
-	if err := json.Unmarshal(it.Body, &r); err != nil {
+func (s *Router) deliverReport(ctx context.Context, stored outbox.Item) error {
+	var item reportItem
+	if err := json.Unmarshal(stored.Body, &item); err != nil {
 		return outbox.Permanent(err)
 	}
-	err := s.peer.Tell(ctx, r.Topic, it.Attempt, r.Message)
+	err := s.peer.Tell(ctx, item.Topic, stored.Attempt, item.Message)
 	s.opts.Crash("reported")
 	return err
 }
 
 // ParseReport returns what a report says, for operators.
 func ParseReport(body []byte) protocol.DeliveryStatus {
-	var r reported
+	var r reportItem
 	var status protocol.DeliveryStatus
 	if json.Unmarshal(body, &r) == nil {
 		_ = json.Unmarshal(r.Message.Content, &status) // what cannot be read says nothing

@@ -99,12 +99,12 @@ type Router struct {
 	log     *zerolog.Logger
 	peer    *peer.Peer
 	broker  *collab.Client
-	chats   *outbox.Outbox // steps of chats on their way to an agent; destination: the chat
-	agents  *outbox.Outbox // what agents are to get; destination: the chat and the agent
+	steps   *outbox.Outbox // steps of chats on their way to an agent; destination: the chat
+	deliveries  *outbox.Outbox // what agents are to get; destination: the chat and the agent
 	reports *outbox.Outbox // what became of their replies; destination: the agent
-	desk    *outbox.Outbox // what people want of the broker; destination: the chat
+	commands    *outbox.Outbox // what people want of the broker; destination: the chat
 
-	passing sync.Map // the event that is being handed to an agent, by chat
+	inFlight sync.Map // the event that is being handed to an agent, by chat
 }
 
 // New makes a surface on a database with its tables and the outbox's. It does no
@@ -116,25 +116,25 @@ func New(db *sql.DB, host Adapter, opts *Options) *Router {
 	defaults.Set(&s.opts.Now, time.Now)
 	defaults.Log(&s.opts.Log)
 	s.log = s.opts.Log
-	s.chats = outbox.New(db, s.step, &outbox.Options{
+	s.steps = outbox.New(db, s.runStep, &outbox.Options{
 		Name: s.queue(QueueChats), MinBackoff: s.opts.MinBackoff, MaxBackoff: maxBackoff, MaxAge: forever, MaxPending: 1_000_000,
-		Parallel: 16, AttemptTimeout: time.Minute, Retention: time.Hour, OnSettled: s.stepped, Now: s.opts.Now, Log: s.log,
+		Parallel: 16, AttemptTimeout: time.Minute, Retention: time.Hour, OnSettled: s.onStepSettled, Now: s.opts.Now, Log: s.log,
 	})
-	s.agents = outbox.New(db, s.pass, &outbox.Options{
+	s.deliveries = outbox.New(db, s.deliverItem, &outbox.Options{
 		Name: s.queue(QueueAgents), MinBackoff: s.opts.MinBackoff, MaxBackoff: maxBackoff, MaxPending: 1_000_000, MaxPerDestination: 100_000,
-		Parallel: 64, AttemptTimeout: time.Minute, OnSettled: s.settled, Now: s.opts.Now, Log: s.log,
+		Parallel: 64, AttemptTimeout: time.Minute, OnSettled: s.onDeliverySettled, Now: s.opts.Now, Log: s.log,
 		AfterSettled: func(it outbox.Item, _ outbox.State, _ error) {
-			e := eventOf(&it)
-			s.passing.CompareAndDelete(e.Chat, e.ID)
+			e := eventOfItem(&it)
+			s.inFlight.CompareAndDelete(e.Chat, e.ID)
 		},
 	})
-	s.reports = outbox.New(db, s.report, &outbox.Options{
+	s.reports = outbox.New(db, s.deliverReport, &outbox.Options{
 		Name: s.queue(QueueReports), MaxBackoff: 2 * maxBackoff, MaxPending: 1_000_000, MaxPerDestination: 100_000,
 		Parallel: 8, AttemptTimeout: time.Minute, Now: s.opts.Now, Log: s.log,
 	})
-	s.desk = outbox.New(db, clerk{s}.carryOut, &outbox.Options{
-		Name: s.queue(QueueCommands), MinBackoff: s.opts.MinBackoff, MaxBackoff: maxBackoff, MaxAge: orderAge, MaxPending: 10_000,
-		Parallel: 8, AttemptTimeout: time.Minute, OnSettled: clerk{s}.ordered, Now: s.opts.Now, Log: s.log,
+	s.commands = outbox.New(db, commandRunner{s}.execute, &outbox.Options{
+		Name: s.queue(QueueCommands), MinBackoff: s.opts.MinBackoff, MaxBackoff: maxBackoff, MaxAge: maxCommandAge, MaxPending: 10_000,
+		Parallel: 8, AttemptTimeout: time.Minute, OnSettled: commandRunner{s}.onSettled, Now: s.opts.Now, Log: s.log,
 	})
 	return s
 }
@@ -157,41 +157,41 @@ func (s *Router) queue(name string) string {
 
 // Queue returns one of the surface's queues, for operators.
 func (s *Router) Queue(name string) *outbox.Outbox {
-	return map[string]*outbox.Outbox{QueueChats: s.chats, QueueAgents: s.agents, QueueReports: s.reports, QueueCommands: s.desk}[name]
+	return map[string]*outbox.Outbox{QueueChats: s.steps, QueueAgents: s.deliveries, QueueReports: s.reports, QueueCommands: s.commands}[name]
 }
 
 // Attach makes a peer the one that speaks and hears for the chats.
 func (s *Router) Attach(p *peer.Peer) {
 	s.peer = p
-	p.Handle(protocol.TypeRouteAssigned, s.takeRoute)
-	p.Handle(protocol.TypeSpawnResult, s.takeSpawnResult)
-	s.broker = collab.New(p.ID(), p.Send, &collab.Options{Remember: s.rememberBroker, Log: s.log})
+	p.Handle(protocol.TypeRouteAssigned, s.onRouteAssigned)
+	p.Handle(protocol.TypeSpawnResult, s.onSpawnResult)
+	s.broker = collab.New(p.ID(), p.Send, &collab.Options{Remember: s.saveBrokerSeen, Log: s.log})
 	p.Handle(protocol.TypeCollabResult, s.broker.Take)
 	if s.opts.Commands != nil {
-		p.Handle(protocol.TypeCollabEvent, clerk{s}.takeFact)
+		p.Handle(protocol.TypeCollabEvent, commandRunner{s}.takeEvent)
 	}
 }
 
 // Run serves the chats until ctx ends; then it returns nil.
 func (s *Router) Run(ctx context.Context) error {
 	err := store.InTx(ctx, s.db, func(tx *store.Tx) {
-		s.recallBroker(tx)
-		s.resume(tx)
+		s.restoreBrokerSeen(tx)
+		s.restoreSteps(tx)
 	})
 	if err != nil && ctx.Err() == nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.chats.Run(ctx) })
-	group.Go(func() error { return s.agents.Run(ctx) })
+	group.Go(func() error { return s.steps.Run(ctx) })
+	group.Go(func() error { return s.deliveries.Run(ctx) })
 	group.Go(func() error { return s.reports.Run(ctx) })
-	group.Go(func() error { return s.desk.Run(ctx) })
+	group.Go(func() error { return s.commands.Run(ctx) })
 	return group.Wait()
 }
 
 // OnConnected ends every wait that was for the bus.
 func (s *Router) OnConnected(ctx context.Context) {
-	if err := errors.Join(s.chats.Hurry(ctx, ""), s.agents.Hurry(ctx, ""), s.reports.Hurry(ctx, ""), s.desk.Hurry(ctx, "")); err != nil && ctx.Err() == nil {
+	if err := errors.Join(s.steps.Hurry(ctx, ""), s.deliveries.Hurry(ctx, ""), s.reports.Hurry(ctx, ""), s.commands.Hurry(ctx, "")); err != nil && ctx.Err() == nil {
 		s.log.Warn().Err(err).Msg("waiting messages not hurried after a reconnect; they wait for their backoff")
 	}
 }

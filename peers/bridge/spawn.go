@@ -14,21 +14,21 @@ import (
 	"hubbub/protocol/text"
 )
 
-// maxWhy bounds, in characters, the reasons that are stored and told.
-const maxWhy = 300
+// maxReason bounds, in characters, the reasons that are stored and told.
+const maxReason = 300
 
 // errNoRoute is why a step is repeated whose request was taken: the taker may have
 // died with it.
 var errNoRoute = errors.New("the request was taken; no agent is assigned yet")
 
-// step makes the next step of a chat that is on its way: it asks for an agent, or
+// runStep makes the next step of a chat that is on its way: it asks for an agent, or
 // hands on what could not be handed on before. Nil means that there is none left.
-func (s *Router) step(ctx context.Context, item outbox.Item) error {
+func (s *Router) runStep(ctx context.Context, item outbox.Item) error {
 	id := protocol.PeerID(item.Destination)
 	tx := store.On(ctx, s.db)
 	c := s.load(tx, id)
 	if tx.Err() == nil && c.state != Asking {
-		return s.handOnLater(ctx, id)
+		return s.dispatchLater(ctx, id)
 	}
 	_, refusal := s.adapter.FindChat(tx, id.Topic())
 	switch {
@@ -36,18 +36,18 @@ func (s *Router) step(ctx context.Context, item outbox.Item) error {
 		return tx.Err()
 	case refusal != "": // an agent would be started for it, and its route refused
 		s.log.Warn().Str("topic", string(id)).Str("reason", refusal).Msg("chat no longer asks for an agent")
-		return store.InTx(ctx, s.db, func(tx *store.Tx) { s.end(tx, id) })
-	case !c.told && s.opts.Now().Sub(c.askedAt) >= s.opts.SlowAfter:
-		if err := s.tellSlow(ctx, id); err != nil {
+		return store.InTx(ctx, s.db, func(tx *store.Tx) { s.cancelRequest(tx, id) })
+	case !c.notified && s.opts.Now().Sub(c.askedAt) >= s.opts.SlowAfter:
+		if err := s.notifySlow(ctx, id); err != nil {
 			return err
 		}
 	}
-	return s.ask(ctx, c, item.Attempt)
+	return s.requestAgent(ctx, c, item.Attempt)
 }
 
-// resume gives a step to every chat that needs one and, as it was stored by an
+// restoreSteps gives a step to every chat that needs one and, as it was stored by an
 // older program or given up by an operator, has none.
-func (s *Router) resume(tx *store.Tx) {
+func (s *Router) restoreSteps(tx *store.Tx) {
 	type due struct {
 		chat protocol.PeerID
 		key  string
@@ -55,13 +55,13 @@ func (s *Router) resume(tx *store.Tx) {
 	for _, d := range store.All(tx, func(d *due) []any { return []any{&d.chat, &d.key} }, `SELECT chat, request FROM surface_chats WHERE surface = ?1 AND state = 'asking' UNION ALL
 		SELECT e.chat, min(e.event) FROM surface_events e JOIN surface_agents a ON a.surface = e.surface AND a.chat = e.chat
 		WHERE e.surface = ?1 AND e.agents = '' GROUP BY e.chat`, s.opts.Name) {
-		s.takeStep(tx, d.chat, d.key)
+		s.enqueueStep(tx, d.chat, d.key)
 	}
 }
 
-// ask sends a chat's spawn request. It is repeated, under the same id, until the
+// requestAgent sends a chat's spawn request. It is repeated, under the same id, until the
 // chat has an agent.
-func (s *Router) ask(ctx context.Context, c *chat, attempt int) error {
+func (s *Router) requestAgent(ctx context.Context, c *chatState, attempt int) error {
 	sending, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	m := protocol.NewMessage(protocol.TypeSpawnRequest, c.id, protocol.SpawnRequest{Topic: c.id.Topic(), RequestID: c.request})
@@ -80,22 +80,22 @@ func (s *Router) ask(ctx context.Context, c *chat, attempt int) error {
 	if trouble != "" {
 		s.log.Warn().Str("topic", string(c.id)).Int("attempt", attempt).Msg(trouble)
 	}
-	if stored := s.setTrouble(ctx, c, trouble); stored != nil {
+	if stored := s.setProblem(ctx, c, trouble); stored != nil {
 		return stored
 	}
 	delay := time.Duration(0)
 	if trouble == "" {
 		delay = retry.Backoff{Min: 5 * time.Second, Max: maxBackoff}.After(attempt)
 	}
-	if left := s.opts.SlowAfter - s.opts.Now().Sub(c.askedAt); !c.told && left > 0 && left < maxBackoff {
+	if left := s.opts.SlowAfter - s.opts.Now().Sub(c.askedAt); !c.notified && left > 0 && left < maxBackoff {
 		delay = min(left, max(delay, time.Second)) // to tell it in time
 	}
 	return outbox.Later(delay, fmt.Errorf("asking for an agent: %w", err))
 }
 
-// setTrouble notes why a chat has no agent yet, unless it has moved on.
-func (s *Router) setTrouble(ctx context.Context, c *chat, trouble string) error {
-	if trouble = text.Clip(trouble, maxWhy); trouble == c.trouble {
+// setProblem notes why a chat has no agent yet, unless it has moved on.
+func (s *Router) setProblem(ctx context.Context, c *chatState, trouble string) error {
+	if trouble = text.Clip(trouble, maxReason); trouble == c.problem {
 		return nil
 	}
 	tx := store.On(ctx, s.db)
@@ -103,28 +103,28 @@ func (s *Router) setTrouble(ctx context.Context, c *chat, trouble string) error 
 	return tx.Err()
 }
 
-// tellSlow tells a chat that its agent takes long.
-func (s *Router) tellSlow(ctx context.Context, id protocol.PeerID) error {
+// notifySlow tells a chat that its agent takes long.
+func (s *Router) notifySlow(ctx context.Context, id protocol.PeerID) error {
 	return store.InTx(ctx, s.db, func(tx *store.Tx) {
 		if c := s.load(tx, id); c.state == Asking {
-			s.tellOnce(tx, c, NoticeSlow, "")
+			s.notifyOnce(tx, c, NoticeSlow, "")
 		}
 	})
 }
 
-// tellOnce tells a chat that no agent comes, once until one came.
-func (s *Router) tellOnce(tx *store.Tx, c *chat, kind NoticeKind, why string) {
-	if c.told {
+// notifyOnce tells a chat that no agent comes, once until one came.
+func (s *Router) notifyOnce(tx *store.Tx, c *chatState, kind NoticeKind, why string) {
+	if c.notified {
 		return
 	}
-	c.told = true
+	c.notified = true
 	s.save(tx, c)
-	s.tell(tx, &Notice{Kind: kind, Chat: c.id, Reason: why, Key: c.request})
+	s.notify(tx, &Notice{Kind: kind, Chat: c.id, Reason: why, Key: c.request})
 }
 
-// tell completes a notice and gives it to the host.
-func (s *Router) tell(tx *store.Tx, n *Notice) {
-	n.Reason = text.Clip(n.Reason, maxWhy)
-	n.Event = s.oldest(tx, n.Chat)
+// notify completes a notice and gives it to the host.
+func (s *Router) notify(tx *store.Tx, n *Notice) {
+	n.Reason = text.Clip(n.Reason, maxReason)
+	n.Event = s.oldestWaiting(tx, n.Chat)
 	s.adapter.Notify(tx, n)
 }
