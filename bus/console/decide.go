@@ -85,7 +85,7 @@ func (l *look) decisions() error {
 			continue
 		case d.State == collab.ApprovalPending:
 			list = &view.Pending
-		case d.Standing():
+		case d.Reusable():
 			list = &view.Standing
 		}
 		if len(*list) < listedDecisions {
@@ -172,5 +172,5 @@ func (l *look) decide() error {
 	if err != nil {
 		return &refusal{http.StatusConflict, err.Error()}
 	}
-	return &refusal{http.StatusSeeOther, link("decisions", "done", fmt.Sprintf("Decision %s: %s", p.ID, got.Decision.How()))}
+	return &refusal{http.StatusSeeOther, link("decisions", "done", fmt.Sprintf("Decision %s: %s", p.ID, got.Decision.Describe()))}
 }

@@ -49,7 +49,7 @@ func (d *desk) Call(_ context.Context, method string, params any) (json.RawMessa
 		return json.Marshal(map[string]any{"obligations": d.owed})
 	case collab.DischargeParams:
 		d.asked = append(d.asked, method+" "+p.EventID+" "+string(p.Recipient))
-		return json.Marshal(collab.DutyResult{})
+		return json.Marshal(collab.ObligationResult{})
 	case collab.AnswerParams:
 		d.asked = append(d.asked, method+" "+p.ID+" "+p.Answer)
 		return json.Marshal(collab.Result{Question: collab.Question{ID: p.ID, State: collab.QuestionAnswered}})

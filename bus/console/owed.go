@@ -30,7 +30,7 @@ func (f *facts) more(o *collab.Obligation) string {
 		return "decisions"
 	case o.Kind != collab.KindObligation, f.asked.get(o.ID) != nil:
 		return "item"
-	case o.OwedByIdentity.Family() != "agent" || strings.HasPrefix(string(o.OwedToIdentity), "agent:") && collab.IsRung(o.ID): // an agent's own words about what is owed
+	case o.OwedByIdentity.Family() != "agent" || strings.HasPrefix(string(o.OwedToIdentity), "agent:") && collab.IsEscalationQuestion(o.ID): // an agent's own words about what is owed
 		return ""
 	}
 	return "message"
@@ -139,15 +139,15 @@ func (l *look) settle() error {
 }
 
 // A duty is what an event obliges to, as the broker's events told of it.
-type duty struct{ collab.Duty }
+type duty struct{ collab.EventObligation }
 
 // changeDuty takes a newer version of what an event obliges to; its acts are in the log.
-func (f *facts) changeDuty(d collab.Duty) {
+func (f *facts) changeDuty(d collab.EventObligation) {
 	if d.EventID == "" {
 		return
 	}
 	d.Title, d.DefaultAction, d.Acts, d.Members = text.Clip(d.Title, maxText), text.Clip(d.DefaultAction, maxText), nil, nil
-	*f.duties.touch(collab.DutyKey(d.EventID, d.Recipient)) = duty{d}
+	*f.duties.touch(collab.ObligationKey(d.EventID, d.Recipient)) = duty{d}
 }
 
 // obligations works out who waits for whom from what the broker's events told. The caller must
@@ -163,9 +163,9 @@ func (f *facts) obligations(now time.Time) []collab.Obligation {
 	for _, d := range f.ledger.decisions.all() {
 		decisions = append(decisions, d.Expire(now))
 	}
-	var duties []collab.Duty
+	var duties []collab.EventObligation
 	for _, d := range f.ledger.duties.all() {
-		duties = append(duties, d.Duty)
+		duties = append(duties, d.EventObligation)
 	}
 	return collab.Obligations(work, f.questions(), decisions, duties)
 }

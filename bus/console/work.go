@@ -81,7 +81,7 @@ func (f *facts) collab(e *activitylog.Entry, m *protocol.Message, at time.Time) 
 	case kind == "decision":
 		f.changeDecision(payload[collab.Approval](&ev), at)
 	case kind == collab.KindObligation:
-		f.changeDuty(payload[collab.Duty](&ev))
+		f.changeDuty(payload[collab.EventObligation](&ev))
 	case kind == "claim":
 		if c := payload[claim](&ev); c.EventID != "" {
 			c.At, c.Last = at, last

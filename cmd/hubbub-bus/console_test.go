@@ -121,8 +121,8 @@ func TestTheConsoleDecidesAsItsVisitor(t *testing.T) {
 	if code, body := decide(operator, "always"); code != http.StatusSeeOther {
 		t.Errorf("allowed: %d %s", code, body)
 	}
-	if got, err := collab.DecisionGet.Ask(t.Context(), asking, collab.IDParams{ID: "dec_1"}); err != nil || got.Decision.How() != "allowed by cli:will for this tool always" {
-		t.Errorf("it is %s, %v", got.Decision.How(), err)
+	if got, err := collab.DecisionGet.Ask(t.Context(), asking, collab.IDParams{ID: "dec_1"}); err != nil || got.Decision.Describe() != "allowed by cli:will for this tool always" {
+		t.Errorf("it is %s, %v", got.Decision.Describe(), err)
 	}
 	if code, body := decide(operator, "deny"); code != http.StatusConflict || !strings.Contains(body, "no longer open") {
 		t.Errorf("denied after it: %d %s", code, body)

@@ -60,7 +60,7 @@ var candidates = map[string]source{
 	"work answer ID":    openQuestions,
 	"work close ID":     openQuestions,
 	"decisions ID": broker(collab.DecisionList, collab.ApprovalListParams{}, func(a *collab.Approval) (string, string, bool) {
-		return a.ID, a.Tool + " " + a.How(), a.Open()
+		return a.ID, a.Tool + " " + a.Describe(), a.Open()
 	}),
 
 	"--peer":         together(connected(protocol.RoleAgent, protocol.RoleTG, protocol.RoleChorus, protocol.RoleBroker), chats),

@@ -127,7 +127,7 @@ var decisionListing = listing[awaited]{
 			return []string{q.ID, string(q.State), cmp.Or(q.AskedByID, q.CreatedByID), "ask", shown(q.AskedOfID, q.AskedOfIdentity), sinceText(q.CreatedAt, now), text.Spelled(q.Title)}
 		}
 		a := &w.Approval
-		return []string{a.ID, a.How(), a.AskedByID, text.Spelled(a.Tool), a.Chat, sinceText(a.CreatedAt, now), text.Spelled(a.Arguments)}
+		return []string{a.ID, a.Describe(), a.AskedByID, text.Spelled(a.Tool), a.Chat, sinceText(a.CreatedAt, now), text.Spelled(a.Arguments)}
 	},
 }
 
@@ -146,7 +146,7 @@ func printDecision(in *brokerInput, a *collab.Approval, err error) error {
 
 // decision prints a decision for people.
 func (p *printer) decision(a *collab.Approval, titles *view.Titles) {
-	p.line("%s", titles.Within(term.Printable(fmt.Sprintf("%s %s", a.ID, a.How()))))
+	p.line("%s", titles.Within(term.Printable(fmt.Sprintf("%s %s", a.ID, a.Describe()))))
 	for _, line := range [][2]string{
 		{"agent", a.AskedByID}, {"tool", text.Spelled(a.Tool)}, {"arguments", text.Spelled(a.Arguments)}, {"sha256", a.Digest}, {"event", a.EventID}, {"chat", a.Chat}, {"may decide", strings.Join(a.MayDecide, ", ")},
 		{"asked", a.CreatedAt}, {"until", a.ExpiresAt + ", then " + string(a.Default)}, {"decided", a.DecidedAt},

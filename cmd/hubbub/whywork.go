@@ -76,7 +76,7 @@ func factInWords(fact *protocol.CollabEvent) string {
 // decisionInWords says what a person is asked, or how it was decided.
 func decisionInWords(a *collab.Approval) string {
 	if a.State != collab.ApprovalPending {
-		return fmt.Sprintf("decision %s: %s", a.ID, a.How())
+		return fmt.Sprintf("decision %s: %s", a.ID, a.Describe())
 	}
 	return fmt.Sprintf("decision %s: may %s run %s with %s (sha256 %s) for %s? %s may decide until %s, then: %s", a.ID, a.AskedByID, text.Spelled(a.Tool),
 		text.Clip(text.Spelled(cmp.Or(a.Arguments, "no arguments")), 200), a.Digest, cmp.Or(a.EventID, "no event"),
@@ -84,7 +84,7 @@ func decisionInWords(a *collab.Approval) string {
 }
 
 // dutyInWords says who waits for whom on account of an event, and what was done about it last.
-func dutyInWords(d *collab.Duty) string {
+func dutyInWords(d *collab.EventObligation) string {
 	said := fmt.Sprintf("obligation of %s to %s: %s", d.Recipient, d.Author, d.State)
 	if len(d.Acts) > 0 {
 		last := d.Acts[len(d.Acts)-1]

@@ -152,7 +152,7 @@ func (p *approver) look(ctx context.Context, id string) (collab.Approval, error)
 	if d == nil {
 		return collab.Approval{}, errors.Join(errors.New("the decision is not kept any more"), v.Err())
 	}
-	if d.State != collab.ApprovalPending && !d.Standing() {
+	if d.State != collab.ApprovalPending && !d.Reusable() {
 		return d.Approval, nil
 	}
 	newest, err := p.ask(ctx, d)
@@ -202,7 +202,7 @@ func (p *approver) use(ctx context.Context, a *collab.Approval, digest string) e
 	case err != nil:
 		return fmt.Errorf("the decision could not be put on record: %w", err)
 	case !may:
-		return fmt.Errorf("not run: the decision is %s", a.How())
+		return fmt.Errorf("not run: the decision is %s", a.Describe())
 	}
 	p.agent.opts.crash("decision used")
 	return nil

@@ -211,7 +211,7 @@ func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind,
 	unanswered := kind == mailbox.SentNotice && mailbox.IsNoAnswerNotice(reply.IdempotencyKey)
 	ends := unanswered || kind == mailbox.SentNotice && mailbox.IsEscalationNotice(reply.IdempotencyKey)
 	switch {
-	case ends && collab.IsRung(o.QuestionID):
+	case ends && collab.IsEscalationQuestion(o.QuestionID):
 		return // see Disposed
 	case ends && o.QuestionID != "":
 		m = collab.QuestionAnswer.Message(b.agent.id, collab.AnswerParams{ID: o.QuestionID, Answer: reply.Text})
@@ -251,7 +251,7 @@ func (b *broker) Disposed(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposit
 	}
 	o := &e.Origin
 	held := o.QuestionID != "" && e.Decision.Reason == mailbox.ReasonExchangeHeld && tx.SentAs(mailbox.NoticeEscalation+":"+e.EventID) == nil
-	if (collab.IsRung(o.QuestionID) || held) && d.Final() && d != attention.DispositionResponded {
+	if (collab.IsEscalationQuestion(o.QuestionID) || held) && d.Final() && d != attention.DispositionResponded {
 		tx.Enqueue(protocol.TopicBroker, "decline:"+o.QuestionID, collab.QuestionDecline.Message(b.agent.id, collab.IDParams{ID: o.QuestionID}))
 	}
 	if o.AnsweredID != "" && d.Final() && d != attention.DispositionFailed {

@@ -74,7 +74,7 @@ func (t *tx) takeOver(r *record, p collab.WorkParams) {
 		checkNames("waitingOn.kind", on.Kind, "waitingOn.targetId", on.TargetID)
 		checkLength("waitingOn.label", on.Label, maxTitle)
 		r.WaitingOn = &collab.WaitingOn{Kind: on.Kind, Label: on.Label, TargetID: on.TargetID}
-		if on.TargetID != "" && t.records.get(on.TargetID) == nil && kinds[on.Kind] == nil && !on.OfWorld() {
+		if on.TargetID != "" && t.records.get(on.TargetID) == nil && kinds[on.Kind] == nil && !on.External() {
 			r.WaitingOn.TargetIdentity = t.partyIn(&before, on.TargetID).id
 		}
 	}
@@ -176,7 +176,7 @@ func (t *tx) put(old, r *record) {
 	switch {
 	case r.isQuestion() && old == nil:
 		e = emit(t, collab.EventQuestionCreated, r.target(), r.question(), meta)
-		if collab.IsRung(r.ID) && protocol.IsPerson(r.AskedOfIdentity) { // who asks could not show it to them
+		if collab.IsEscalationQuestion(r.ID) && protocol.IsPerson(r.AskedOfIdentity) { // who asks could not show it to them
 			tellPerson(t, "", r.AskedOfIdentity, e)
 		}
 	case r.isQuestion() && step == collab.StepAnswered:

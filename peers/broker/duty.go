@@ -19,7 +19,7 @@ const (
 
 // openDuty keeps that the author of an event waits for a recipient. Both may tell it; what the
 // author tells anew of what it lists stands.
-func openDuty(t *tx, p collab.DutyParams) collab.DutyResult {
+func openDuty(t *tx, p collab.ObligationParams) collab.ObligationResult {
 	p.Author, p.Recipient, p.Delegate = principal(p.Author), principal(p.Recipient), principal(p.Delegate)
 	checkDuty(p)
 	if !t.caller.is(p.Author) && !t.caller.is(p.Recipient) {
@@ -30,26 +30,26 @@ func openDuty(t *tx, p collab.DutyParams) collab.DutyResult {
 		at = t.now
 	}
 	p.CreatedAt = stamp(at)
-	old := t.duties.get(collab.DutyKey(p.EventID, p.Recipient))
-	d := collab.Duty{DutyParams: p, Acts: []collab.Act{}}
+	old := t.duties.get(collab.ObligationKey(p.EventID, p.Recipient))
+	d := collab.EventObligation{ObligationParams: p, Acts: []collab.Act{}}
 	switch {
-	case old != nil && old.State != collab.DutyUnknown:
+	case old != nil && old.State != collab.ObligationUnknown:
 		if !t.caller.is(old.Author) || old.Author != p.Author || slices.Equal(old.Members, p.Members) && old.Title == p.Title && old.Blocks == p.Blocks {
-			return collab.DutyResult{Obligation: *old}
+			return collab.ObligationResult{Obligation: *old}
 		}
 		d = *old
 		d.Title, d.Blocks, d.Members, d.Delegate = p.Title, p.Blocks, p.Members, p.Delegate
 	case old != nil:
 		d.Acts = old.Acts
 	}
-	return collab.DutyResult{Obligation: keepDuty(t, d, collab.EventObligationOpened)}
+	return collab.ObligationResult{Obligation: keepDuty(t, d, collab.EventObligationOpened)}
 }
 
-func checkDuty(p collab.DutyParams) {
+func checkDuty(p collab.ObligationParams) {
 	for _, need := range [][2]string{{"eventId", p.EventID}, {"author", string(p.Author)}, {"recipient", string(p.Recipient)}} {
 		checkText(need[0], need[1], 2*maxName)
 	}
-	checkNames("dischargeDelegate", string(p.Delegate), "rung", p.Rung)
+	checkNames("dischargeDelegate", string(p.Delegate), "rung", p.Escalation)
 	checkOneOf("blocks", attention.Blocks(p.Blocks), attention.AllBlocks...)
 	checkLength("defaultAction", p.DefaultAction, maxTitle)
 	checkLength("title", p.Title, maxTitle)
@@ -66,7 +66,7 @@ func checkDuty(p collab.DutyParams) {
 
 // react keeps an act about an obligating event. One about an event that nobody told of is held
 // until somebody does.
-func react(t *tx, p collab.ActParams) collab.DutyResult {
+func react(t *tx, p collab.ActParams) collab.ObligationResult {
 	p.Actor = cmp.Or(principal(p.Actor), t.caller.party().id)
 	p.Recipient = principal(p.Recipient)
 	p.Kind = cmp.Or(p.Kind, string(attention.ActSignal))
@@ -78,18 +78,18 @@ func react(t *tx, p collab.ActParams) collab.DutyResult {
 			invalid("%v", err)
 		}
 	}
-	d := t.duties.get(collab.DutyKey(p.TargetEventID, cmp.Or(p.Recipient, p.Actor)))
+	d := t.duties.get(collab.ObligationKey(p.TargetEventID, cmp.Or(p.Recipient, p.Actor)))
 	if d == nil {
-		d = &collab.Duty{State: collab.DutyUnknown, DutyParams: collab.DutyParams{EventID: p.TargetEventID, Recipient: cmp.Or(p.Recipient, p.Actor)}}
+		d = &collab.EventObligation{State: collab.ObligationUnknown, ObligationParams: collab.ObligationParams{EventID: p.TargetEventID, Recipient: cmp.Or(p.Recipient, p.Actor)}}
 	}
 	if !t.caller.is(p.Actor) && (!t.caller.is(d.Recipient) && !t.caller.is(d.Author) || !protocol.IsPerson(p.Actor)) {
 		refuse(collab.CodeForbidden, "%s may not speak for %s: an agent passes on what people of its own chats say about what is owed to or by it", t.caller.Name, p.Actor)
 	}
-	return collab.DutyResult{Obligation: addAct(t, *d, p)}
+	return collab.ObligationResult{Obligation: addAct(t, *d, p)}
 }
 
 // addAct adds an act to an obligation, once.
-func addAct(t *tx, d collab.Duty, p collab.ActParams) collab.Duty {
+func addAct(t *tx, d collab.EventObligation, p collab.ActParams) collab.EventObligation {
 	p.ReactionID = cmp.Or(p.ReactionID, "rxn_"+strings.Join([]string{p.Kind, string(p.Actor), p.Signal}, ":"))
 	if slices.ContainsFunc(d.Acts, func(a collab.Act) bool { return a.ReactionID == p.ReactionID }) {
 		return d
@@ -104,12 +104,12 @@ func addAct(t *tx, d collab.Duty, p collab.ActParams) collab.Duty {
 }
 
 // discharge closes an obligation for who waits, or who may in their place.
-func discharge(t *tx, p collab.DischargeParams) collab.DutyResult {
+func discharge(t *tx, p collab.DischargeParams) collab.ObligationResult {
 	p.Recipient = principal(p.Recipient)
 	checkText("eventId", p.EventID, 2*maxName)
 	checkText("recipient", string(p.Recipient), 2*maxName)
 	d := findDuty(t, p)
-	if d.State == collab.DutyDischarged {
+	if d.State == collab.ObligationDischarged {
 		refuse(collab.CodeBadTransition, "the obligation of %s is discharged already, by %s (%s)", text.Clip(p.EventID, 80), d.By, d.Reason)
 	}
 	act := collab.ActParams{TargetEventID: p.EventID, Kind: string(attention.ActSignal), Actor: t.caller.party().id, Signal: string(attention.SignalDone), Recipient: p.Recipient}
@@ -122,45 +122,45 @@ func discharge(t *tx, p collab.DischargeParams) collab.DutyResult {
 	if effect, _ := o.Effect(attention.Act{Actor: string(act.Actor), Signal: attention.SignalDone, Recipient: string(p.Recipient)}); effect != attention.EffectDischarge {
 		refuse(collab.CodeForbidden, "%s may not discharge what %s waits for: that is for %s", t.caller.Name, d.Author, closers(&d))
 	}
-	return collab.DutyResult{Obligation: addAct(t, d, act)}
+	return collab.ObligationResult{Obligation: addAct(t, d, act)}
 }
 
 // closers says who may discharge an obligation.
-func closers(d *collab.Duty) string {
+func closers(d *collab.EventObligation) string {
 	who := []string{string(d.Author)}
 	if d.Delegate != "" {
 		who = append(who, string(d.Delegate))
 	}
-	if d.Rung != "" && protocol.IsPerson(d.Recipient) {
+	if d.Escalation != "" && protocol.IsPerson(d.Recipient) {
 		who = append(who, string(d.Recipient))
 	}
 	return strings.Join(who, " or ")
 }
 
-func getDuty(t *tx, p collab.DischargeParams) collab.DutyResult {
+func getDuty(t *tx, p collab.DischargeParams) collab.ObligationResult {
 	p.Recipient = principal(p.Recipient)
-	return collab.DutyResult{Obligation: findDuty(t, p)}
+	return collab.ObligationResult{Obligation: findDuty(t, p)}
 }
 
 // findDuty returns an obligation, and refuses one that there is not.
-func findDuty(t *tx, p collab.DischargeParams) collab.Duty {
-	d := t.duties.get(collab.DutyKey(p.EventID, p.Recipient))
-	if d == nil || d.State == collab.DutyUnknown {
+func findDuty(t *tx, p collab.DischargeParams) collab.EventObligation {
+	d := t.duties.get(collab.ObligationKey(p.EventID, p.Recipient))
+	if d == nil || d.State == collab.ObligationUnknown {
 		refuse(collab.CodeNotFound, "nobody waits for %s on account of %s", text.Clip(string(p.Recipient), 80), text.Clip(p.EventID, 80))
 	}
 	return *d
 }
 
 // owedOf returns an obligation as attention judges it.
-func owedOf(d *collab.Duty) attention.Owed {
+func owedOf(d *collab.EventObligation) attention.Owed {
 	return attention.Owed{
-		Author: string(d.Author), Recipient: string(d.Recipient), Delegate: string(d.Delegate), Escalation: d.Rung != "", CreatedAt: collab.ParseTime(d.CreatedAt),
+		Author: string(d.Author), Recipient: string(d.Recipient), Delegate: string(d.Delegate), Escalation: d.Escalation != "", CreatedAt: collab.ParseTime(d.CreatedAt),
 	}
 }
 
 // keepDuty stores an obligation as its acts leave it, and tells both sides.
-func keepDuty(t *tx, d collab.Duty, kind collab.EventType[collab.Duty]) collab.Duty {
-	if d.State = collab.DutyUnknown; d.Author != "" {
+func keepDuty(t *tx, d collab.EventObligation, kind collab.EventType[collab.EventObligation]) collab.EventObligation {
+	if d.State = collab.ObligationUnknown; d.Author != "" {
 		o, acts := owedOf(&d), []attention.Act{}
 		for _, a := range d.Acts {
 			acts = append(acts, attention.Act{

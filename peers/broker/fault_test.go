@@ -169,7 +169,7 @@ func TestAPersonHearsOfARungInTheirOwnChat(t *testing.T) {
 		defer r.stop()
 		bridge, worker := join(t, b, "tg:42"), join(t, b, "agent:worker")
 		worker.do("question.ask", object{"id": "q-1", "title": "which region?", "askedOfId": "tg:42"})
-		rung := collab.RungID("1")
+		rung := collab.EscalationQuestionID("1")
 		worker.do("question.ask", object{"id": rung, "title": "please answer in its place", "askedOfId": "tg:42"})
 		if told := decode(t, bridge.event(collab.EventQuestionCreated.Name).Payload); told["id"] != rung {
 			t.Errorf("the person is told %v", told)

@@ -16,12 +16,12 @@ func listObligations(t *tx, p collab.ObligationListParams) collab.Page[collab.Ob
 	for _, id := range t.decisions.open() {
 		decisions = append(decisions, t.decisions.get(id).Expire(t.now))
 	}
-	var duties []collab.Duty
+	var duties []collab.EventObligation
 	for _, id := range t.duties.open() {
 		duties = append(duties, *t.duties.get(id))
 	}
 	for _, q := range questions {
-		if d := t.duties.get(collab.DutyKey(q.ID, q.AskedOfIdentity)); q.Obligation != nil && d != nil && !d.Open() {
+		if d := t.duties.get(collab.ObligationKey(q.ID, q.AskedOfIdentity)); q.Obligation != nil && d != nil && !d.Open() {
 			duties = append(duties, *d)
 		}
 	}

@@ -70,7 +70,7 @@ type claimState struct {
 	counters *shelf[int64] // of which the one is the newest claim's token
 
 	decisions *shelf[*collab.Approval]
-	duties    *shelf[*collab.Duty] // what events oblige to, by event and recipient
+	duties    *shelf[*collab.EventObligation] // what events oblige to, by event and recipient
 }
 
 const claimToken = "claim token"
@@ -109,7 +109,7 @@ func newState(from *shelves) *state {
 		deliveryState: deliveryState{
 			newShelf[*collab.Delivery]("delivery", from), map[protocol.PeerID][]string{}, map[string][]string{}, newShelf[int64]("woken", from),
 		},
-		claimState: claimState{newShelf[*collab.Claim]("claim", from), newShelf[int64]("counter", from), newShelf[*collab.Approval]("decision", from), newShelf[*collab.Duty]("obligation", from)},
+		claimState: claimState{newShelf[*collab.Claim]("claim", from), newShelf[int64]("counter", from), newShelf[*collab.Approval]("decision", from), newShelf[*collab.EventObligation]("obligation", from)},
 	}
 }
 
@@ -188,8 +188,8 @@ var folds = func() map[string]fold {
 	on(m, func(s *state, e collab.Event, a collab.Approval) {
 		s.decisions.put(a.ID, &a, "", a.Open(), e.Seq)
 	}, collab.EventDecisionAsked, collab.EventDecisionChanged)
-	on(m, func(s *state, e collab.Event, d collab.Duty) {
-		s.duties.put(collab.DutyKey(d.EventID, d.Recipient), &d, "", d.Open(), e.Seq)
+	on(m, func(s *state, e collab.Event, d collab.EventObligation) {
+		s.duties.put(collab.ObligationKey(d.EventID, d.Recipient), &d, "", d.Open(), e.Seq)
 	}, collab.EventObligationOpened, collab.EventObligationChanged)
 	return m
 }()

@@ -389,7 +389,7 @@ func (s *state) dependency(r *record) party {
 		return party{}
 	case other != nil:
 		return other.next()
-	case kinds[on.Kind] != nil, on.OfWorld():
+	case kinds[on.Kind] != nil, on.External():
 		return party{}
 	case protocol.RoleOf(on.TargetIdentity) == protocol.RoleAgent && !s.agents[on.TargetIdentity] && len(s.endpointsOf(on.TargetIdentity)) == 0:
 		return party{}

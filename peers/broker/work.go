@@ -45,7 +45,7 @@ func arrive(t *tx, p collab.ArrivedParams) (out collab.Arrived) {
 	size := 0
 	for _, old := range t.openRecords(collab.KindWorkItem) {
 		on := old.WaitingOn
-		if old.State != collab.WorkWaiting || on == nil || !on.OfWorld() || p.Name != on.TargetID && p.Name != on.Label {
+		if old.State != collab.WorkWaiting || on == nil || !on.External() || p.Name != on.TargetID && p.Name != on.Label {
 			continue
 		}
 		concerned := []protocol.PeerID{old.CreatedByIdentity, old.OwnerIdentity, old.NextMoveOwnerIdentity}

@@ -75,24 +75,24 @@ const (
 	ApprovalRevoked   ApprovalState = "revoked"   // what was allowed for longer holds no more
 )
 
-// approvalMoves is the table of states: all others are final.
-var approvalMoves = map[ApprovalState][]ApprovalState{
+// approvalTransitions is the table of states: all others are final.
+var approvalTransitions = map[ApprovalState][]ApprovalState{
 	ApprovalPending: {ApprovalAllowed, ApprovalDenied, ApprovalExpired, ApprovalCancelled},
 	ApprovalAllowed: {ApprovalRevoked},
 }
 
-// Standing reports whether the approval holds for further calls.
-func (a *Approval) Standing() bool {
+// Reusable reports whether the approval holds for further calls.
+func (a *Approval) Reusable() bool {
 	return a.State == ApprovalAllowed && (a.Scope == ScopeSession || a.Scope == ScopeAlways)
 }
 
 // Open reports whether something may still become of the approval.
-func (a *Approval) Open() bool { return a.State == ApprovalPending || a.Standing() }
+func (a *Approval) Open() bool { return a.State == ApprovalPending || a.Reusable() }
 
 // Covers reports whether a standing approval holds for a call of another: only where who
 // gave it may decide, too.
 func (a *Approval) Covers(other *Approval) bool {
-	return a.Standing() && a.Tool == other.Tool && a.Chat == other.Chat && a.AskedByIdentity == other.AskedByIdentity && other.MayBeDecidedBy(a.By)
+	return a.Reusable() && a.Tool == other.Tool && a.Chat == other.Chat && a.AskedByIdentity == other.AskedByIdentity && other.MayBeDecidedBy(a.By)
 }
 
 // MayBeDecidedBy reports whether somebody may decide. People at the command line may
@@ -119,7 +119,7 @@ func (a Approval) Decide(v Verdict, scope ApprovalScope, by string, now time.Tim
 	if to == ApprovalDenied {
 		scope = ""
 	}
-	return a.move(to, scope, by, "", now)
+	return a.transition(to, scope, by, "", now)
 }
 
 // Expire returns the approval with its default, if its time has passed undecided.
@@ -131,7 +131,7 @@ func (a Approval) Expire(now time.Time) Approval {
 	if a.Default == Allow {
 		to, scope = ApprovalAllowed, ScopeOnce
 	}
-	a, _ = a.move(to, scope, "default", "nobody decided in time", now) //nolint:errcheck // it is pending
+	a, _ = a.transition(to, scope, "default", "nobody decided in time", now) //nolint:errcheck // it is pending
 	return a
 }
 
@@ -140,7 +140,7 @@ func (a Approval) Cancel(by, reason string, now time.Time) (Approval, error) {
 	if a.State == ApprovalCancelled {
 		return a, nil
 	}
-	return a.move(ApprovalCancelled, "", by, reason, now)
+	return a.transition(ApprovalCancelled, "", by, reason, now)
 }
 
 // Revoke returns the approval as revoked: what was allowed for longer holds no more.
@@ -148,7 +148,7 @@ func (a Approval) Revoke(by, reason string, now time.Time) (Approval, error) {
 	switch {
 	case a.State == ApprovalRevoked:
 		return a, nil
-	case a.State == ApprovalAllowed && !a.Standing():
+	case a.State == ApprovalAllowed && !a.Reusable():
 		return a, Refuse(CodeBadTransition, "decision %s held for one call only: there is nothing to revoke", a.ID)
 	case a.State == ApprovalPending:
 		return a, Refuse(CodeBadTransition, "decision %s is not decided yet: deny it instead", a.ID)
@@ -156,23 +156,23 @@ func (a Approval) Revoke(by, reason string, now time.Time) (Approval, error) {
 	if reason != "" {
 		reason = "; " + reason
 	}
-	return a.move(ApprovalRevoked, a.Scope, by, "it was allowed by "+a.By+reason, now)
+	return a.transition(ApprovalRevoked, a.Scope, by, "it was allowed by "+a.By+reason, now)
 }
 
-// move changes the state as the table says, or refuses it in a sentence that says how the
+// transition changes the state as the table says, or refuses it in a sentence that says how the
 // approval stands.
-func (a Approval) move(to ApprovalState, scope ApprovalScope, by, reason string, now time.Time) (Approval, error) {
-	if !slices.Contains(approvalMoves[a.State], to) {
-		return a, Refuse(CodeBadTransition, "decision %s is no longer open: %s", a.ID, a.How())
+func (a Approval) transition(to ApprovalState, scope ApprovalScope, by, reason string, now time.Time) (Approval, error) {
+	if !slices.Contains(approvalTransitions[a.State], to) {
+		return a, Refuse(CodeBadTransition, "decision %s is no longer open: %s", a.ID, a.Describe())
 	}
 	a.ApprovalOutcome = ApprovalOutcome{State: to, Scope: scope, By: by, DecidedAt: protocol.FormatTime(now), Reason: reason}
 	return a, nil
 }
 
-// How says how the approval stands, in words: "allowed by tg:42 for this session".
-func (a *Approval) How() string {
+// Describe says how the approval stands, in words: "allowed by tg:42 for this session".
+func (a *Approval) Describe() string {
 	if a.State == ApprovalExpired || a.By == "default" {
-		return string(a.State) + ": nobody decided before " + a.Until()
+		return string(a.State) + ": nobody decided before " + a.ExpiryText()
 	}
 	said := string(a.State)
 	if a.By != "" {
@@ -190,8 +190,8 @@ func (a *Approval) How() string {
 	return said
 }
 
-// Until says when it expires, as people read a time.
-func (a *Approval) Until() string {
+// ExpiryText says when it expires, as people read a time.
+func (a *Approval) ExpiryText() string {
 	at := ParseTime(a.ExpiresAt)
 	if at.IsZero() {
 		return a.ExpiresAt

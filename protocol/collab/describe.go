@@ -83,15 +83,15 @@ type eventEntry struct {
 	payload reflect.Type
 }
 
-func happens[P any](e EventType[P]) eventEntry { return eventEntry{e.Name, reflect.TypeFor[P]()} }
+func event[P any](e EventType[P]) eventEntry { return eventEntry{e.Name, reflect.TypeFor[P]()} }
 
 var events = []eventEntry{
-	happens(EventMessagePosted), happens(EventQuestionCreated), happens(EventQuestionAnswered), happens(EventQuestionUpdated),
-	happens(EventWorkCreated), happens(EventWorkUpdated), happens(EventDelivery), happens(EventDeliveryChanged), happens(EventWoken),
-	happens(EventHeartbeat), happens(EventOnline), happens(EventOffline), happens(EventAgentRetired), happens(EventConversation),
-	happens(EventWakeDecided), happens(EventInvocation), happens(EventFlight), happens(EventBinding), happens(EventClaimGranted),
-	happens(EventClaimContended), happens(EventClaimOffered), happens(EventClaimAnswered), happens(EventDecisionAsked), happens(EventDecisionChanged),
-	happens(EventObligationOpened), happens(EventObligationChanged),
+	event(EventMessagePosted), event(EventQuestionCreated), event(EventQuestionAnswered), event(EventQuestionUpdated),
+	event(EventWorkCreated), event(EventWorkUpdated), event(EventDelivery), event(EventDeliveryChanged), event(EventWoken),
+	event(EventHeartbeat), event(EventOnline), event(EventOffline), event(EventAgentRetired), event(EventConversation),
+	event(EventWakeDecided), event(EventInvocation), event(EventFlight), event(EventBinding), event(EventClaimGranted),
+	event(EventClaimContended), event(EventClaimOffered), event(EventClaimAnswered), event(EventDecisionAsked), event(EventDecisionChanged),
+	event(EventObligationOpened), event(EventObligationChanged),
 }
 
 // codes say what each code of a refusal means.
@@ -282,8 +282,8 @@ func Manual() string {
 		d.schema(e.result)
 		fmt.Fprintf(&b, "\n  %s%s\n", e.Name, star)
 		wrap(&b, 6, strings.Fields(e.Does+"."))
-		wrap(&b, 6, append([]string{"<-"}, e.given()...))
-		wrap(&b, 6, append([]string{"->"}, told(membersOf(e.result), false)...))
+		wrap(&b, 6, append([]string{"<-"}, e.paramTexts()...))
+		wrap(&b, 6, append([]string{"->"}, memberTexts(membersOf(e.result), false)...))
 	}
 	b.WriteString("\nEVENTS. The payload of each is a record, as it is afterwards.\n\n")
 	for _, e := range events {
@@ -300,22 +300,22 @@ func Manual() string {
 			continue
 		}
 		fmt.Fprintf(&b, "\n  %s\n", name)
-		wrap(&b, 6, told(membersOf(d.objects[name]), false))
+		wrap(&b, 6, memberTexts(membersOf(d.objects[name]), false))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// given lists the params of a method.
-func (e *Entry) given() (list []string) {
+// paramTexts lists the params of a method.
+func (e *Entry) paramTexts() (list []string) {
 	members := membersOf(e.params)
 	for i := range members {
 		members[i].optional = !slices.Contains(e.Needs, members[i].name)
 	}
-	return told(members, true)
+	return memberTexts(members, true)
 }
 
-// told lists members by name and type; of params, none that is required may be null.
-func told(members []member, params bool) (list []string) {
+// memberTexts lists members by name and type; of params, none that is required may be null.
+func memberTexts(members []member, params bool) (list []string) {
 	for _, m := range members {
 		said := m.name
 		if m.optional {

@@ -38,8 +38,8 @@ var (
 	EventDecisionAsked   = EventType[Approval]{"collab.decision.asked"}
 	EventDecisionChanged = EventType[Approval]{"collab.decision.updated"} // also sent to the topic of who asked
 
-	EventObligationOpened  = EventType[Duty]{"collab.obligation.opened"}  // also sent to the topics of the agents on both sides
-	EventObligationChanged = EventType[Duty]{"collab.obligation.updated"} // likewise
+	EventObligationOpened  = EventType[EventObligation]{"collab.obligation.opened"}  // also sent to the topics of the agents on both sides
+	EventObligationChanged = EventType[EventObligation]{"collab.obligation.updated"} // likewise
 )
 
 // Read decodes the payload of an event of this type.

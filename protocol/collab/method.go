@@ -58,10 +58,10 @@ var (
 	DecisionRevoke      = Method[ApprovalDecideParams, ApprovalResult]{"decision.revoke"}
 	DecisionGet         = Method[IDParams, ApprovalResult]{"decision.get"}
 	DecisionList        = Method[ApprovalListParams, Page[Approval]]{"decision.list"}
-	ObligationOpen      = Method[DutyParams, DutyResult]{"obligation.open"}
-	ObligationReact     = Method[ActParams, DutyResult]{"obligation.react"}
-	ObligationDischarge = Method[DischargeParams, DutyResult]{"obligation.discharge"}
-	ObligationGet       = Method[DischargeParams, DutyResult]{"obligation.get"}
+	ObligationOpen      = Method[ObligationParams, ObligationResult]{"obligation.open"}
+	ObligationReact     = Method[ActParams, ObligationResult]{"obligation.react"}
+	ObligationDischarge = Method[DischargeParams, ObligationResult]{"obligation.discharge"}
+	ObligationGet       = Method[DischargeParams, ObligationResult]{"obligation.get"}
 	ObligationList      = Method[ObligationListParams, Page[Obligation]]{"obligation.list"}
 	EventsList          = Method[EventsParams, EventPage]{"events.list"}
 	WakeExplain         = Method[ExplainParams, Explanation]{"wake.explain"}
@@ -132,12 +132,14 @@ func Encode(v any) (json.RawMessage, error) {
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
-// rungPrefix begins the ids of questions in which an agent asks others to answer in its place.
-const rungPrefix = "rung_"
+// escalationPrefix begins the ids of questions in which an agent asks others to answer in its place.
+const escalationPrefix = "rung_"
 
-// RungID makes the id of such a question.
-func RungID(name string) string { return rungPrefix + name }
+// EscalationQuestionID makes the id of such a question.
+func EscalationQuestionID(name string) string { return escalationPrefix + name }
 
-// IsRung reports whether an id is that of such a question. Who is asked and cannot answer
+// IsEscalationQuestion reports whether an id is that of such a question. Who is asked and cannot answer
 // declines it, and asks nobody else.
-func IsRung(questionID string) bool { return strings.HasPrefix(questionID, rungPrefix) }
+func IsEscalationQuestion(questionID string) bool {
+	return strings.HasPrefix(questionID, escalationPrefix)
+}

@@ -43,30 +43,30 @@ type ObligationListParams struct {
 
 // Obligations lists what the records that are open oblige to: what halts somebody first, and then the
 // oldest. duties may be closed.
-func Obligations(work []WorkItem, questions []Question, decisions []Approval, duties []Duty) []Obligation {
+func Obligations(work []WorkItem, questions []Question, decisions []Approval, duties []EventObligation) []Obligation {
 	var list []Obligation
 	for i := range work {
-		list = append(list, work[i].owed()...)
+		list = append(list, work[i].obligations()...)
 	}
 	for i := range questions {
-		if !slices.ContainsFunc(duties, func(d Duty) bool { return d.EventID == questions[i].ID }) { // else it is listed as what it obliges to
-			list = append(list, questions[i].owed()...)
+		if !slices.ContainsFunc(duties, func(d EventObligation) bool { return d.EventID == questions[i].ID }) { // else it is listed as what it obliges to
+			list = append(list, questions[i].obligations()...)
 		}
 	}
 	for i := range decisions {
-		list = append(list, decisions[i].owed()...)
+		list = append(list, decisions[i].obligations()...)
 	}
 	for i := range duties {
-		list = append(list, duties[i].owed()...)
+		list = append(list, duties[i].obligations()...)
 	}
 	slices.SortFunc(list, func(a, b Obligation) int {
-		return cmp.Or(cmp.Compare(a.pressing(), b.pressing()), cmp.Compare(a.Since, b.Since), cmp.Compare(a.Key(), b.Key()))
+		return cmp.Or(cmp.Compare(a.severity(), b.severity()), cmp.Compare(a.Since, b.Since), cmp.Compare(a.Key(), b.Key()))
 	})
 	return list
 }
 
-// owed is the next move, if it is owed to another: who asked for the work, made it, or owns it.
-func (w *WorkItem) owed() []Obligation {
+// obligations is the next move, if it is owed to another: who asked for the work, made it, or owns it.
+func (w *WorkItem) obligations() []Obligation {
 	if w.Terminal() || w.NextMoveOwnerID == "" {
 		return nil
 	}
@@ -86,7 +86,7 @@ func (w *WorkItem) owed() []Obligation {
 	return nil
 }
 
-func (q *Question) owed() []Obligation {
+func (q *Question) obligations() []Obligation {
 	if q.State != QuestionOpen {
 		return nil
 	}
@@ -100,9 +100,9 @@ func (q *Question) owed() []Obligation {
 	return []Obligation{o}
 }
 
-// owed is the verdict, which each of those who may decide owes. It does not tell the
+// obligations is the verdict, which each of those who may decide owes. It does not tell the
 // arguments, which are for them alone.
-func (a *Approval) owed() (list []Obligation) {
+func (a *Approval) obligations() (list []Obligation) {
 	if a.State != ApprovalPending {
 		return nil
 	}

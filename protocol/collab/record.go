@@ -57,9 +57,9 @@ type WaitingOn struct {
 	TargetIdentity protocol.PeerID `json:"targetIdentity,omitempty"`
 }
 
-// OfWorld reports whether it is a thing of the world, which nobody here holds: the work's next
+// External reports whether it is a thing of the world, which nobody here holds: the work's next
 // mover looks after it, until somebody says that it has arrived.
-func (on *WaitingOn) OfWorld() bool { return on.Kind == "artifact" || on.Kind == "condition" }
+func (on *WaitingOn) External() bool { return on.Kind == "artifact" || on.Kind == "condition" }
 
 // A WorkItem is durable work. Names are bare ("lead"), and beside each stands the
 // identity that is meant ("agent:lead"), by which everything is decided. Where a name

@@ -133,7 +133,7 @@ func questionText(a *collab.Approval) string {
 	if len(a.MayDecide) == 0 {
 		return decisionText(a) + "No person of this chat asked for it: `hubbub decisions allow " + a.ID + "` lets it run."
 	}
-	return decisionText(a) + "May it? 👍 or 👎, or the answer yes or no, decides. Without one by " + a.Until() + ": " + string(a.Default) + "."
+	return decisionText(a) + "May it? 👍 or 👎, or the answer yes or no, decides. Without one by " + a.ExpiryText() + ": " + string(a.Default) + "."
 }
 
 // decisionButtons are what may be decided, for a chat with buttons.
@@ -163,7 +163,7 @@ func (tx *Tx) ApplyDecision(a collab.Approval) {
 	}
 	if e := tx.Entry(shown.EventID); e != nil {
 		tx.Reply(e, SentNotice, decidedKey+string(a.State)+":"+a.ID, protocol.ChatReply{
-			Text: decisionText(&a) + "Decision: " + a.How() + ".", Edits: decisionKey + a.ID, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
+			Text: decisionText(&a) + "Decision: " + a.Describe() + ".", Edits: decisionKey + a.ID, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
 		})
 	}
 }
@@ -183,7 +183,7 @@ func (tx *Tx) recordDecision(d *Decision, digest string, e *Entry, key string) {
 func (tx *Tx) UseDecision(id, eventID, digest string) bool {
 	d := tx.Decision(id)
 	switch {
-	case d == nil || d.State != collab.ApprovalAllowed || d.Used && !d.Standing():
+	case d == nil || d.State != collab.ApprovalAllowed || d.Used && !d.Reusable():
 		return false
 	case d.Used:
 		e := tx.Entry(eventID)

@@ -214,7 +214,7 @@ func listNameless(tx *Tx, id protocol.MessageID) {
 }
 
 // ApplyBrokerObligation takes what the broker has of an obligation: its log settles what others did.
-func ApplyBrokerObligation(tx *Tx, d *collab.Duty) {
+func ApplyBrokerObligation(tx *Tx, d *collab.EventObligation) {
 	self := string(tx.m.id)
 	if !tx.m.obliges() || string(d.Recipient) != self && string(d.Author) != self && string(d.Delegate) != self {
 		return
@@ -269,10 +269,10 @@ func SyncObligations(tx *Tx) {
 }
 
 // Params tell an obligation to the broker.
-func (o *Obligation) Params() collab.DutyParams {
-	return collab.DutyParams{
+func (o *Obligation) Params() collab.ObligationParams {
+	return collab.ObligationParams{
 		EventID: o.ID, Author: protocol.PeerID(o.Author), Recipient: protocol.PeerID(o.Recipient), Delegate: protocol.PeerID(o.Delegate), Blocks: string(o.Blocks),
-		DefaultAction: o.DefaultAction, Title: o.Title, Rung: string(o.Level), Members: o.Members, CreatedAt: protocol.FormatTime(o.CreatedAt),
+		DefaultAction: o.DefaultAction, Title: o.Title, Escalation: string(o.Level), Members: o.Members, CreatedAt: protocol.FormatTime(o.CreatedAt),
 	}
 }
 

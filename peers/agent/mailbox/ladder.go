@@ -46,7 +46,7 @@ func rungs(v *View, where string, args ...any) []rung {
 // did. notice is what the author reads if nobody answers. A question of another's ladder is
 // declined instead: that one asks the next itself.
 func Escalate(tx *Tx, e *Entry, reason, notice string) bool {
-	if _, ok := Next(e.State, Defer); !ok && e.State != Deferred || collab.IsRung(e.Origin.QuestionID) || e.FromAgent() && !tx.hears(e) {
+	if _, ok := Next(e.State, Defer); !ok && e.State != Deferred || collab.IsEscalationQuestion(e.Origin.QuestionID) || e.FromAgent() && !tx.hears(e) {
 		return false
 	}
 	ladder := tx.m.opts.Escalation.On(e.Origin.Lead, e.Origin.Owner)
@@ -89,7 +89,7 @@ func recordRung(tx *Tx, e *Entry, more map[string]any) {
 // ask puts the question: to a person where they write, else through the broker.
 func ask(tx *Tx, e *Entry, step attention.Step, reason, notice string) {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(tx.m.id), string(e.Chat), e.EventID, string(step.Rung)}, "\x00")))
-	id, question := collab.RungID(hex.EncodeToString(sum[:10])), rungQuestion(tx, e, reason)
+	id, question := collab.EscalationQuestionID(hex.EncodeToString(sum[:10])), rungQuestion(tx, e, reason)
 	tx.Exec(`INSERT INTO escalations (question_id, event_id, level, who, open, reason, notice, asked_at) VALUES (?, ?, ?, ?, 1, ?, ?, ?)`,
 		id, e.EventID, step.Rung, step.To, reason, notice, time.Now().UnixMicro())
 	if there := tx.FindPerson(step.To, e.Chat); there != nil {

@@ -67,7 +67,7 @@ func (tx *Tx) GiveUpWithNotice(e *Entry, reason, notice string) {
 		return
 	}
 	tx.Move(e, Fail, reason)
-	if !collab.IsRung(e.Origin.QuestionID) { // the one who asked turns to the next
+	if !collab.IsEscalationQuestion(e.Origin.QuestionID) { // the one who asked turns to the next
 		tx.NotifyFailure(e, notice+whoWasAsked(tx, e))
 	}
 }

@@ -28,7 +28,7 @@ const escalationID = "owed-"
 
 // IsEscalation reports whether a question is an escalation: a rung that only lists what is owed.
 func IsEscalation(questionID string) bool {
-	return collab.IsRung(questionID) && strings.Contains(questionID, escalationID)
+	return collab.IsEscalationQuestion(questionID) && strings.Contains(questionID, escalationID)
 }
 
 // RecheckObligations looks at all that is open anew when the agent begins: its settings may be others.
@@ -225,7 +225,7 @@ func putUp(tx *Tx, step attention.Step, e *Entry, owed []*Obligation) {
 	}
 	if !known {
 		sum := sha256.Sum256([]byte(strings.Join(append([]string{self, string(step.Rung), step.To}, r.Members...), "\x00")))
-		r.ID = collab.RungID(escalationID + hex.EncodeToString(sum[:10]))
+		r.ID = collab.EscalationQuestionID(escalationID + hex.EncodeToString(sum[:10]))
 		r.Owed = attention.Owed{Author: self, Recipient: step.To, Escalation: true, CreatedAt: time.Now()}
 	}
 	listed := listedBy(&tx.View, r)
@@ -304,7 +304,7 @@ func showDischarged(tx *Tx, o *Obligation) {
 				Text: o.Title + ": closed.", Edits: obligationKey + o.ID, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
 			})
 		}
-	case collab.IsRung(o.ID):
+	case collab.IsEscalationQuestion(o.ID):
 		tx.Enqueue(protocol.TopicBroker, "close:"+o.ID, collab.QuestionClose.Message(tx.m.id, collab.IDParams{ID: o.ID}))
 	}
 }

@@ -10,10 +10,10 @@ import (
 // KindObligation is the kind of an obligation that an event itself declares.
 const KindObligation = "obligation"
 
-// A Duty is what the author of an event waits for from one recipient, as the event declares it
+// A EventObligation is what the author of an event waits for from one recipient, as the event declares it
 // (C2A, draft 2026-08-11). How it stands follows from its acts; state says so for who reads alone.
-type Duty struct {
-	DutyParams
+type EventObligation struct {
+	ObligationParams
 	State     string `json:"state"` // open, paused, escalated or discharged; unknown: only acts came so far
 	Reason    string `json:"reason,omitempty"`
 	By        string `json:"by,omitempty"` // whose act brought it there
@@ -23,12 +23,12 @@ type Duty struct {
 
 // The states of a duty that the broker itself knows; those between are attention's.
 const (
-	DutyUnknown    = "unknown"
-	DutyDischarged = "discharged"
+	ObligationUnknown    = "unknown"
+	ObligationDischarged = "discharged"
 )
 
-// DutyParams tell an obligation: of one event, and one recipient. Parties are identities.
-type DutyParams struct {
+// ObligationParams tell an obligation: of one event, and one recipient. Parties are identities.
+type ObligationParams struct {
 	EventID       string          `json:"eventId"`
 	Author        protocol.PeerID `json:"author"`
 	Recipient     protocol.PeerID `json:"recipient"`
@@ -36,13 +36,13 @@ type DutyParams struct {
 	Blocks        string          `json:"blocks"`
 	DefaultAction string          `json:"defaultAction,omitempty"`
 	Title         string          `json:"title,omitempty"`
-	Rung          string          `json:"rung,omitempty"`    // of whose ladder it is a step, if it is one
+	Escalation    string          `json:"rung,omitempty"`    // of whose ladder it is a step, if it is one
 	Members       []string        `json:"members,omitempty"` // eventIds of the obligations that it lists
 	CreatedAt     string          `json:"createdAt,omitempty"`
 }
 
-// DutyKey is the key of an obligation.
-func DutyKey(eventID string, recipient protocol.PeerID) string {
+// ObligationKey is the key of an obligation.
+func ObligationKey(eventID string, recipient protocol.PeerID) string {
 	return eventID + " " + string(recipient)
 }
 
@@ -72,15 +72,17 @@ type DischargeParams struct {
 	Recipient protocol.PeerID `json:"recipient"`
 }
 
-// A DutyResult is an obligation.
-type DutyResult struct {
-	Obligation Duty `json:"obligation"`
+// A ObligationResult is an obligation.
+type ObligationResult struct {
+	Obligation EventObligation `json:"obligation"`
 }
 
 // Open reports whether somebody still waits.
-func (d *Duty) Open() bool { return d.State != DutyDischarged && d.State != DutyUnknown }
+func (d *EventObligation) Open() bool {
+	return d.State != ObligationDischarged && d.State != ObligationUnknown
+}
 
-func (d *Duty) owed() []Obligation {
+func (d *EventObligation) obligations() []Obligation {
 	if !d.Open() {
 		return nil
 	}
@@ -90,8 +92,8 @@ func (d *Duty) owed() []Obligation {
 	}}
 }
 
-// pressing is how pressing an obligation is: who is halted comes first. What no event declares
+// severity is how pressing an obligation is: who is halted comes first. What no event declares
 // stands between.
-func (o *Obligation) pressing() int {
+func (o *Obligation) severity() int {
 	return slices.Index([]string{"halted", "degraded", "none"}, cmp.Or(o.Blocks, "degraded"))
 }
