@@ -14,7 +14,7 @@ func (srv *Server) Counters() report.Counters {
 		Name: srv.options.Name, Version: srv.options.Version,
 		Frames: m.frames.Load(), Accepted: m.accepted.Load(), Finished: m.finished.Load(), Refused: m.refused.Load(),
 		Deliveries: make(map[string]uint64, len(outcomes)), Limits: make(map[string]uint64, len(limitNames)), Redacted: srv.options.Redact.Found(),
-		Sessions: total.sessions, Peers: total.peers, Unanswered: total.unanswered, Queued: total.queued, Bounds: srv.options.bounds(), Used: total.used(srv.highest()),
+		Sessions: total.sessions, Peers: total.peers, Unanswered: total.unanswered, Queued: total.queued, Bounds: srv.options.bounds(), Used: total.used(srv.quotas.highest()),
 	}
 	if at := srv.started.Load(); at != nil {
 		s.Started = *at

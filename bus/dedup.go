@@ -12,10 +12,10 @@ import (
 
 const (
 	dedupTTL                = 10 * time.Minute  // how long a repeat gets the first outcome
-	dedupMaxBytes           = 64 << 20          // of answers, and of what is known of each message
+	dedupMaxBytes           = 64 << 20          // of all entries and their answers
 	dedupMaxCredentialBytes = dedupMaxBytes / 4 // of one credential
 	dedupMaxWaiters         = 16                // repeats of one message that may wait for its outcome
-	dedupEntryBytes         = 256               // bytes, beside the texts
+	dedupEntryBytes         = 256               // of an entry, without its texts
 )
 
 var (
@@ -23,7 +23,7 @@ var (
 	errDedupCredentialFull = errors.New("too many messages of this credential with once within ten minutes; send it again later")
 	errDedupWaiters        = errors.New("too many repeats of this message wait for its outcome")
 	errDedupTooLarge       = errors.New("the first outcome of this message was too large to keep; it is not delivered again")
-	errDedupLate           = errors.New("another bus has this message and has not told its outcome; send it again with the same messageId")
+	errDedupLate           = errors.New("another bus has this message and has not reported its outcome; send it again with the same messageId")
 )
 
 // A BusInstance is one run of a bus of a cluster.
@@ -32,320 +32,332 @@ type BusInstance struct {
 	Instance string `json:"instance"`
 }
 
-// A DedupKey names a message that was sent with once, as the buses tell each other of it.
+// A DedupKey names a message that was sent with once.
 type DedupKey struct {
 	From       string `json:"from"`
 	MessageID  string `json:"messageId"`
 	Credential string `json:"by,omitempty"` // name of the sender's credential
 }
 
-// A DedupReply is what a bus says when another asks whether it may deliver a First. If all is
-// zero, it may.
+func (k DedupKey) id() [2]string { return [2]string{k.From, k.MessageID} }
+
+// A DedupReply is the reply of a bus to the question whether another bus may deliver the
+// message of a DedupKey. The zero reply allows it.
 type DedupReply struct {
-	Claimed bool        `json:"mine,omitempty"`  // this bus delivers the message, or has
-	Owner   BusInstance `json:"holder,omitzero"` // the bus that does, as far as this one knows
-	Answer  []byte      `json:"-"`               // its outcome, if this bus knows it
-	From    BusInstance `json:"-"`
+	Claimed bool        `json:"mine,omitempty"`  // the replying bus delivers the message, or has
+	Owner   BusInstance `json:"holder,omitzero"` // the bus that does, as far as the replying one knows
+	Answer  []byte      `json:"-"`               // the outcome, if the replying bus knows it
+	From    BusInstance `json:"-"`               // the replying bus
 }
 
-// A dedupDecision says what becomes of a message with once at the bus that asked the others.
+// A dedupDecision says what the bus that asked the others does with a message.
 type dedupDecision struct {
 	deliver bool
 	answer  []byte      // the first outcome
 	owner   BusInstance // the bus that has the message
-	err     error       // why nothing is known
+	err     error       // why the outcome is not known
 }
 
-// decide returns what the votes of the other buses come to. known is the bus that was known
-// to have the message before.
-func decide(known BusInstance, votes []DedupReply) dedupDecision {
-	free := map[BusInstance]bool{{}: true}
-	for _, v := range votes {
+// decide makes a decision from the replies of the other buses. owner is the bus that had
+// the message as far as this bus knew.
+func decide(owner BusInstance, replies []DedupReply) dedupDecision {
+	allowed := map[BusInstance]bool{{}: true}
+	for _, r := range replies {
 		switch {
-		case v.Answer != nil:
-			return dedupDecision{answer: v.Answer}
-		case v.Claimed:
-			return dedupDecision{owner: v.From}
+		case r.Answer != nil:
+			return dedupDecision{answer: r.Answer}
+		case r.Claimed:
+			return dedupDecision{owner: r.From}
 		}
-		free[v.From] = true
+		allowed[r.From] = true
 	}
-	for _, v := range append(votes, DedupReply{Owner: known}) {
-		if !free[v.Owner] {
-			return dedupDecision{owner: v.Owner, err: errOwnerUnreachable(v.Owner)}
+	for _, r := range append(replies, DedupReply{Owner: owner}) {
+		if !allowed[r.Owner] {
+			return dedupDecision{owner: r.Owner, err: errOwnerUnreachable(r.Owner)}
 		}
 	}
 	return dedupDecision{deliver: true}
 }
 
-func errOwnerUnreachable(holder BusInstance) error {
+func errOwnerUnreachable(owner BusInstance) error {
 	return fmt.Errorf("the bus %s took this message first and cannot be asked: whether it was delivered is not known; "+
-		"send it again later, or with another messageId if it may arrive twice", holder.Bus)
+		"send it again later, or with another messageId if it may arrive twice", owner.Bus)
 }
 
-// The standings of a first at one bus.
+// The states of a dedupEntry at one bus.
 const (
-	dedupAsking    = iota // this bus asks the others whether it may deliver it
-	dedupOwned            // this bus delivers it, or has
-	dedupElsewhere        // another bus may have it
+	dedupAsking    = iota // this bus asks the others whether it may deliver the message
+	dedupOwned            // this bus delivers the message, or has
+	dedupElsewhere        // another bus may have the message
 )
 
-// A dedupEntry is a message that was sent with once, and what its sender was told.
+// A dedupEntry is a message that was sent with once, and the answer to its sender.
 type dedupEntry struct {
 	DedupKey
 	at        time.Time
 	answer    []byte // the result of sendMessage; nil until it is known
 	tooLarge  bool   // there was no room for the answer
 	state     int
-	attempt   int         // how often this bus asked the others
-	owner     BusInstance // that may have it, unless this bus has
+	attempt   int         // how often this bus has asked the others
+	owner     BusInstance // the other bus that may have the message
 	waiting   []dedupWaiter
-	waitUntil time.Time // when those that wait for another bus are refused
+	waitUntil time.Time // when waiters for another bus are refused
 }
 
-// A dedupWaiter waits for the outcome of the first.
+// A dedupWaiter is a repeat that waits for the outcome of its message.
 type dedupWaiter struct {
 	session *session
-	rpcID   jsonrpc.ID // nil if it is a notification
+	rpcID   jsonrpc.ID // nil for a notification
 }
 
-func (f *dedupEntry) size() int {
-	return dedupEntryBytes + len(f.From) + len(f.MessageID) + len(f.answer)
+func (e *dedupEntry) size() int {
+	return dedupEntryBytes + len(e.From) + len(e.MessageID) + len(e.answer)
 }
 
-// done reports whether nothing more will become known of a first at this bus.
-func (f *dedupEntry) done() bool {
-	return f.answer != nil || f.tooLarge || f.state == dedupElsewhere && len(f.waiting) == 0
+// done reports whether nothing more will become known of the message at this bus.
+func (e *dedupEntry) done() bool {
+	return e.answer != nil || e.tooLarge || e.state == dedupElsewhere && len(e.waiting) == 0
 }
 
-// dedupTable remember the messages of the last ten minutes that were sent with once, here or
-// at another bus. A full table refuses what comes here: it never forgets one too early.
-type dedupTable struct {
-	srv *Server
-
-	mu                sync.Mutex // guards the fields below, and those of each first
-	entries           map[[2]string]*dedupEntry
-	order             []*dedupEntry // by time
-	bytes             int
-	bytesByCredential map[string]int           // bytes, by name of a credential
-	remoteWaits       map[*dedupEntry]struct{} // those for whose outcome at another bus somebody waits
-}
-
-// lookup looks a message up. It returns a number if this bus must ask the others about it,
-// and then resolve. Otherwise its answer is returned, or the repeat waits for it.
-func (t *dedupTable) lookup(at time.Time, who DedupKey, again dedupWaiter) (f *dedupEntry, asked int, answer []byte, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.expireLocked(at)
-	switch f = t.entries[who.key()]; {
-	case f == nil:
-		if f, err = t.insertLocked(at, who, 0); err != nil {
-			return nil, 0, nil, err
-		}
-	case f.tooLarge:
-		return nil, 0, nil, errDedupTooLarge
-	case f.answer != nil:
-		return f, 0, f.answer, nil
-	case f.state != dedupElsewhere:
-		return f, 0, nil, f.addWaiter(again)
-	}
-	f.state = dedupAsking
-	f.attempt++
-	return f, f.attempt, nil, nil
-}
-
-func (who DedupKey) key() [2]string { return [2]string{who.From, who.MessageID} }
-
-// addWaiter has a repeat wait for the outcome. The caller must hold firsts.mu.
-func (f *dedupEntry) addWaiter(again dedupWaiter) error {
-	if len(f.waiting) >= dedupMaxWaiters {
+// addWaiter makes a repeat wait for the outcome. The caller must hold dedupTable.mu.
+func (e *dedupEntry) addWaiter(w dedupWaiter) error {
+	if len(e.waiting) >= dedupMaxWaiters {
 		return errDedupWaiters
 	}
-	if again.rpcID != nil {
-		f.waiting = append(f.waiting, again)
+	if w.rpcID != nil {
+		e.waiting = append(e.waiting, w)
 	}
 	return nil
 }
 
-// insertLocked adds a first, if there is room for it and as many bytes more.
-func (t *dedupTable) insertLocked(at time.Time, who DedupKey, more int) (*dedupEntry, error) {
-	f := &dedupEntry{DedupKey: who, at: at, state: dedupElsewhere}
-	if err := t.checkRoomLocked(who.Credential, f.size()+more); err != nil {
+// takeWaitersLocked removes and returns the waiting repeats of an entry.
+func (t *dedupTable) takeWaitersLocked(e *dedupEntry) []dedupWaiter {
+	waiting := e.waiting
+	e.waiting = nil
+	delete(t.remoteWaits, e)
+	return waiting
+}
+
+// A dedupTable holds the messages of the last ten minutes that were sent with once, here or
+// at another bus. A full table refuses new messages of this bus: it never forgets an entry
+// early.
+type dedupTable struct {
+	srv *Server
+
+	mu                sync.Mutex // guards the fields below, and those of each entry
+	entries           map[[2]string]*dedupEntry
+	order             []*dedupEntry // by time
+	bytes             int
+	bytesByCredential map[string]int
+	remoteWaits       map[*dedupEntry]struct{} // entries with waiters for the outcome of another bus
+}
+
+// lookup finds the entry of a message or adds one. If attempt is not 0, this bus must ask
+// the others about the message, and the caller must then call resolve. Otherwise lookup
+// returns the answer, or an error, or makes the repeat wait.
+func (t *dedupTable) lookup(
+	at time.Time, key DedupKey, w dedupWaiter,
+) (e *dedupEntry, attempt int, answer []byte, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expireLocked(at)
+	switch e = t.entries[key.id()]; {
+	case e == nil:
+		if e, err = t.insertLocked(at, key, 0); err != nil {
+			return nil, 0, nil, err
+		}
+	case e.tooLarge:
+		return nil, 0, nil, errDedupTooLarge
+	case e.answer != nil:
+		return e, 0, e.answer, nil
+	case e.state != dedupElsewhere:
+		return e, 0, nil, e.addWaiter(w)
+	}
+	e.state = dedupAsking
+	e.attempt++
+	return e, e.attempt, nil, nil
+}
+
+// insertLocked adds an entry if the table has room for it and for that many bytes more.
+func (t *dedupTable) insertLocked(at time.Time, key DedupKey, more int) (*dedupEntry, error) {
+	e := &dedupEntry{DedupKey: key, at: at, state: dedupElsewhere}
+	if err := t.checkRoomLocked(key.Credential, e.size()+more); err != nil {
 		return nil, err
 	}
 	if t.entries == nil {
-		t.entries, t.bytesByCredential, t.remoteWaits = map[[2]string]*dedupEntry{}, map[string]int{}, map[*dedupEntry]struct{}{}
+		t.entries = map[[2]string]*dedupEntry{}
+		t.bytesByCredential = map[string]int{}
+		t.remoteWaits = map[*dedupEntry]struct{}{}
 	}
-	t.entries[who.key()] = f
-	t.order = append(t.order, f)
-	t.addBytesLocked(f, f.size())
-	return f, nil
+	t.entries[key.id()] = e
+	t.order = append(t.order, e)
+	t.addBytesLocked(e, e.size())
+	return e, nil
 }
 
-// checkRoomLocked returns nil if there is room for n bytes of a credential, or the reason why not.
-func (t *dedupTable) checkRoomLocked(by string, n int) error {
+// checkRoomLocked returns nil if there is room for n bytes of a credential, or the reason
+// why not.
+func (t *dedupTable) checkRoomLocked(credential string, n int) error {
 	switch {
 	case t.bytes+n > dedupMaxBytes:
 		return errDedupFull
-	case by != "" && t.bytesByCredential[by]+n > dedupMaxCredentialBytes:
+	case credential != "" && t.bytesByCredential[credential]+n > dedupMaxCredentialBytes:
 		return errDedupCredentialFull
 	}
 	return nil
 }
 
-// addBytesLocked counts bytes of a first, or, if n is negative, frees them.
-func (t *dedupTable) addBytesLocked(f *dedupEntry, n int) {
+// addBytesLocked counts bytes of an entry. A negative n frees them.
+func (t *dedupTable) addBytesLocked(e *dedupEntry, n int) {
 	t.bytes += n
-	if t.bytesByCredential[f.Credential] += n; t.bytesByCredential[f.Credential] == 0 {
-		delete(t.bytesByCredential, f.Credential)
+	if t.bytesByCredential[e.Credential] += n; t.bytesByCredential[e.Credential] == 0 {
+		delete(t.bytesByCredential, e.Credential)
 	}
 }
 
-// expireLocked forgets what is older than ten minutes, except what has no outcome yet.
+// expireLocked removes the entries that are older than dedupTTL, up to the first that is
+// not done.
 func (t *dedupTable) expireLocked(at time.Time) {
 	for len(t.order) > 0 && at.Sub(t.order[0].at) >= dedupTTL && t.order[0].done() {
-		f := t.order[0]
+		e := t.order[0]
 		t.order[0] = nil
 		t.order = t.order[1:]
-		t.addBytesLocked(f, -f.size())
-		delete(t.entries, f.key())
+		t.addBytesLocked(e, -e.size())
+		delete(t.entries, e.id())
 	}
 }
 
-// resolve takes what the other buses said of a message that this bus claimed with that
-// number. If it is to be delivered here, the caller must deliver it. Otherwise the repeat
-// waits for its outcome, or gets what is returned, and so do those that waited.
-func (t *dedupTable) resolve(f *dedupEntry, asked int, at, until time.Time, again dedupWaiter, r dedupDecision) (dedupDecision, []dedupWaiter) {
+// resolve applies the decision about a message for which lookup returned attempt. If the
+// decision that it returns is to deliver, the caller must deliver the message. Otherwise
+// the caller gives the decision to the repeat and to the returned waiters. If the decision
+// has neither answer nor error, the repeat waits.
+func (t *dedupTable) resolve(
+	e *dedupEntry, attempt int, at, waitUntil time.Time, w dedupWaiter, decision dedupDecision,
+) (dedupDecision, []dedupWaiter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case f.answer != nil:
-		return dedupDecision{answer: f.answer}, nil
-	case f.state != dedupAsking || f.attempt != asked: // another bus, or another session, was given it meanwhile
-		return t.waitForRemoteLocked(f, until, again), nil
-	case r.deliver:
-		if f.attempt > 1 || f.owner != (BusInstance{}) {
-			t.renewLocked(f, at)
+	case e.answer != nil:
+		return dedupDecision{answer: e.answer}, nil
+	case e.state != dedupAsking || e.attempt != attempt: // another bus or session took the message meanwhile
+		return t.waitForRemoteLocked(e, waitUntil, w), nil
+	case decision.deliver:
+		if e.attempt > 1 || e.owner != (BusInstance{}) {
+			t.renewLocked(e, at)
 		}
-		f.state, f.owner = dedupOwned, BusInstance{}
-		return r, nil
-	case r.answer != nil:
-		return r, t.storeLocked(f, r.answer)
+		e.state, e.owner = dedupOwned, BusInstance{}
+		return decision, nil
+	case decision.answer != nil:
+		return decision, t.storeLocked(e, decision.answer)
 	}
-	f.state = dedupElsewhere
-	if r.owner != (BusInstance{}) {
-		f.owner = r.owner
+	e.state = dedupElsewhere
+	if decision.owner != (BusInstance{}) {
+		e.owner = decision.owner
 	}
-	if r.err == nil {
-		return t.waitForRemoteLocked(f, until, again), nil
+	if decision.err == nil {
+		return t.waitForRemoteLocked(e, waitUntil, w), nil
 	}
-	waiting := f.waiting
-	f.waiting = nil
-	delete(t.remoteWaits, f)
-	return r, waiting
+	return decision, t.takeWaitersLocked(e)
 }
 
-// waitForRemoteLocked has a repeat wait for what another bus says.
-func (t *dedupTable) waitForRemoteLocked(f *dedupEntry, until time.Time, again dedupWaiter) dedupDecision {
-	f.waitUntil = until
-	t.remoteWaits[f] = struct{}{}
-	return dedupDecision{err: f.addWaiter(again)}
+// waitForRemoteLocked makes a repeat wait for the outcome of another bus.
+func (t *dedupTable) waitForRemoteLocked(e *dedupEntry, until time.Time, w dedupWaiter) dedupDecision {
+	e.waitUntil = until
+	t.remoteWaits[e] = struct{}{}
+	return dedupDecision{err: e.addWaiter(w)}
 }
 
-// owner returns the bus that is known to have a first.
-func (t *dedupTable) owner(f *dedupEntry) BusInstance {
+// owner returns the other bus that has the message, as far as this bus knows.
+func (t *dedupTable) owner(e *dedupEntry) BusInstance {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return f.owner
+	return e.owner
 }
 
-// renewLocked begins the ten minutes of a first anew: it was not delivered before.
-func (t *dedupTable) renewLocked(f *dedupEntry, at time.Time) {
-	t.order = slices.DeleteFunc(t.order, func(o *dedupEntry) bool { return o == f })
-	f.at = at
-	t.order = append(t.order, f)
+// renewLocked restarts the ten minutes of an entry whose message was not delivered before.
+func (t *dedupTable) renewLocked(e *dedupEntry, at time.Time) {
+	t.order = slices.DeleteFunc(t.order, func(o *dedupEntry) bool { return o == e })
+	e.at = at
+	t.order = append(t.order, e)
 }
 
-// store stores the outcome of a first, and returns who waits for it.
-func (t *dedupTable) store(f *dedupEntry, answer []byte) []dedupWaiter {
+// store stores the outcome of a message, and returns the repeats that wait for it.
+func (t *dedupTable) store(e *dedupEntry, answer []byte) []dedupWaiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.storeLocked(f, answer)
+	return t.storeLocked(e, answer)
 }
 
-func (t *dedupTable) storeLocked(f *dedupEntry, answer []byte) []dedupWaiter {
-	if t.checkRoomLocked(f.Credential, len(answer)) == nil {
-		f.answer = slices.Clone(answer)
-		t.addBytesLocked(f, len(f.answer))
+func (t *dedupTable) storeLocked(e *dedupEntry, answer []byte) []dedupWaiter {
+	if t.checkRoomLocked(e.Credential, len(answer)) == nil {
+		e.answer = slices.Clone(answer)
+		t.addBytesLocked(e, len(e.answer))
 	} else {
-		f.tooLarge = f.state == dedupOwned // otherwise the bus that has it can be asked again
+		e.tooLarge = e.state == dedupOwned // otherwise the owner can be asked again
 	}
-	waiting := f.waiting
-	f.waiting = nil
-	delete(t.remoteWaits, f)
-	return waiting
+	return t.takeWaitersLocked(e)
 }
 
-// check says whether another bus may deliver a message, and notes that it does. Of two that
-// ask at the same time, the one with the lower name may.
-func (t *dedupTable) check(at time.Time, own string, asker BusInstance, who DedupKey) DedupReply {
+// check replies to another bus that asks whether it may deliver a message, and notes that
+// it does. If two buses ask at the same time, the one with the lower name may.
+func (t *dedupTable) check(at time.Time, own string, asker BusInstance, key DedupKey) DedupReply {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expireLocked(at)
-	f := t.entries[who.key()]
-	if f == nil {
-		if f, err := t.insertLocked(at, who, 0); err == nil {
-			f.owner = asker
+	e := t.entries[key.id()]
+	if e == nil {
+		if e, err := t.insertLocked(at, key, 0); err == nil {
+			e.owner = asker
 		}
-		return DedupReply{} // also without room: the other bus has it, and is asked before this one delivers it
+		return DedupReply{} // without room too: this bus asks the owner before it delivers a repeat
 	}
 	switch {
-	case f.answer != nil:
-		return DedupReply{Answer: f.answer}
-	case f.state == dedupOwned, f.state == dedupAsking && own < asker.Bus:
+	case e.answer != nil:
+		return DedupReply{Answer: e.answer}
+	case e.state == dedupOwned, e.state == dedupAsking && own < asker.Bus:
 		return DedupReply{Claimed: true}
 	}
-	f.state = dedupElsewhere
-	if f.owner == (BusInstance{}) || f.owner == asker {
-		f.owner = asker
+	e.state = dedupElsewhere
+	if e.owner == (BusInstance{}) || e.owner == asker {
+		e.owner = asker
 		return DedupReply{}
 	}
-	return DedupReply{Owner: f.owner}
+	return DedupReply{Owner: e.owner}
 }
 
-// storeRemote stores the outcome of a message that another bus delivered, and returns who waits
-// for it.
-func (t *dedupTable) storeRemote(at time.Time, who DedupKey, answer []byte) []dedupWaiter {
+// storeRemote stores the outcome of a message that another bus delivered, and returns the
+// repeats that wait for it.
+func (t *dedupTable) storeRemote(at time.Time, key DedupKey, answer []byte) []dedupWaiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expireLocked(at)
-	f := t.entries[who.key()]
-	if f == nil {
-		f, _ = t.insertLocked(at, who, len(answer)) //nolint:errcheck // without room the other bus can still be asked
+	e := t.entries[key.id()]
+	if e == nil {
+		e, _ = t.insertLocked(at, key, len(answer)) //nolint:errcheck // without room, the other bus can still be asked
 	}
-	if f == nil || f.state == dedupOwned || f.answer != nil { // two sides of a partition each keep their own
+	if e == nil || e.state == dedupOwned || e.answer != nil { // two sides of a partition keep their own outcomes
 		return nil
 	}
-	return t.storeLocked(f, answer)
+	return t.storeLocked(e, answer)
 }
 
-// overdue returns who waits in vain for the outcome of a message that another bus has, and
-// why: that bus is missing, or said nothing in time.
-func (t *dedupTable) overdue(at time.Time, missing []string) (waiting []dedupWaiter, why []error) {
+// overdue returns the repeats that have waited too long for the outcome of another bus, and
+// why each is refused: that bus is missing, or has not reported the outcome in time.
+func (t *dedupTable) overdue(at time.Time, missing []string) (waiting []dedupWaiter, reasons []error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for f := range t.remoteWaits {
+	for e := range t.remoteWaits {
 		err := errDedupLate
 		switch {
-		case f.state == dedupElsewhere && slices.Contains(missing, f.owner.Bus):
-			err = errOwnerUnreachable(f.owner)
-		case !at.After(f.waitUntil):
+		case e.state == dedupElsewhere && slices.Contains(missing, e.owner.Bus):
+			err = errOwnerUnreachable(e.owner)
+		case !at.After(e.waitUntil):
 			continue
 		}
-		for _, r := range f.waiting {
-			waiting, why = append(waiting, r), append(why, err)
+		for _, w := range t.takeWaitersLocked(e) {
+			waiting = append(waiting, w)
+			reasons = append(reasons, err)
 		}
-		f.waiting = nil
-		delete(t.remoteWaits, f)
 	}
-	return waiting, why
+	return waiting, reasons
 }

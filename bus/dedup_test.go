@@ -58,7 +58,7 @@ func TestTheTableOfFirstsIsBoundedAndForgets(t *testing.T) {
 	if _, _, _, err := table.lookup(epoch.Add(dedupTTL), id("m1"), dedupWaiter{rpcID: []byte("1")}); err != errDedupWaiters {
 		t.Errorf("a repeat too many: %v", err)
 	}
-	if _, _, _, err := table.lookup(epoch.Add(3*dedupTTL), id("m9"), dedupWaiter{}); err != nil || table.entries[id("m1").key()] == nil {
+	if _, _, _, err := table.lookup(epoch.Add(3*dedupTTL), id("m9"), dedupWaiter{}); err != nil || table.entries[id("m1").id()] == nil {
 		t.Errorf("what is still being delivered is forgotten (%v)", err)
 	}
 }
@@ -196,7 +196,7 @@ func TestTheOutcomeOfAnotherBusIsKept(t *testing.T) {
 	if table.storeRemote(epoch, id("m"), []byte("[]")); string(f.answer) != "{}" {
 		t.Error("a second outcome took the place of the first")
 	}
-	if table.storeRemote(epoch, id("n"), []byte("{}")); table.entries[id("n").key()] == nil {
+	if table.storeRemote(epoch, id("n"), []byte("{}")); table.entries[id("n").id()] == nil {
 		t.Error("an outcome that nobody asked for is not kept")
 	}
 	mine, _ := table.deliver(epoch, id("o"))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -12,7 +11,6 @@ import (
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
 	"hubbub/protocol/text"
-	"hubbub/protocol/wire"
 )
 
 // A delivery is one message on its way to one peer. It is settled once, by the
@@ -29,8 +27,12 @@ type delivery struct {
 
 func (d *delivery) row(event activitylog.Event, status string) activitylog.Row {
 	row := activitylog.Row{
-		Event: event, MessageID: d.publication.message.MessageID, Actor: string(d.target.id),
-		Topic: d.publication.message.Topic, Status: status, Of: &d.publication.sending,
+		Event:     event,
+		MessageID: d.publication.message.MessageID,
+		Actor:     string(d.target.id),
+		Topic:     d.publication.message.Topic,
+		Status:    status,
+		Of:        &d.publication.log.sending,
 	}
 	if d.id > 0 {
 		row.RPCID = strconv.FormatUint(d.id, 10)
@@ -49,7 +51,7 @@ func (d *delivery) finish(b *batch, o protocol.Outcome, answer []byte, text stri
 	if b.server.log != nil {
 		row := d.row(activitylog.ProcessFinish, string(o))
 		row.At, row.Error = b.now(), text
-		if d.target.usage.chargeAnswer(b.at, len(answer)) {
+		if d.target.client.usage.chargeAnswer(b.at, len(answer)) {
 			row.Payload = cloneResult(answer)
 		} else {
 			row.Error = "the answer is not recorded: the peer's credential has used up its bytes of the activity log"
@@ -60,8 +62,8 @@ func (d *delivery) finish(b *batch, o protocol.Outcome, answer []byte, text stri
 	d.publication.addOutcome(b, d, o, text)
 }
 
-// reserve gives a delivery a place in the peer's window of unanswered deliveries, or
-// in its queue. It returns an empty Outcome, or the reason why there is no place.
+// reserve gives a delivery a place in the peer's window of unanswered deliveries, or in its
+// queue. It returns an empty Outcome, or the reason why there is no place.
 func (s *session) reserve(d *delivery) protocol.Outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,56 +71,48 @@ func (s *session) reserve(d *delivery) protocol.Outcome {
 }
 
 func (s *session) reserveLocked(d *delivery) protocol.Outcome {
-	o, size := &s.server.options, len(d.publication.params)
+	o, size, w := &s.server.options, len(d.publication.params), &s.window
 	switch {
-	case s.inactive() || d.publication.sender == nil && s.server.stopping.Load():
+	case s.lifecycle.inactive() || d.publication.sender == nil && s.server.shutdown.stopping.Load():
 		return protocol.OutcomeOffline
-	case len(s.queue) == 0 && s.hasRoomLocked() && !backlogFull(s, size):
-		s.unanswered++
-	case len(s.queue) >= o.PeerQueue || s.queuedBytes+size > o.PeerQueueBytes:
+	case len(w.queue) == 0 && s.hasRoomLocked() && !s.backlogFull(size):
+		w.unanswered++
+	case len(w.queue) >= o.PeerQueue || w.queuedBytes+size > o.PeerQueueBytes:
 		s.server.metrics.limit(limitPeerQueue)
 		return protocol.OutcomeOverflow
-	case s.server.slow.Full(size):
+	case s.server.backlog.Full(size):
 		s.server.metrics.limit(limitSlow)
 		return protocol.OutcomeOverflow
 	default:
-		d.queued = true
-		s.queue = append(s.queue, d)
-		s.window.addQueuedBytes(size, &s.server.slow)
+		w.enqueue(d)
 	}
-	d.id = s.calls.Add(d)
+	d.id = w.calls.Add(d)
 	return ""
 }
 
-// backlogFull reports whether so many bytes may not be sent to this peer, since it is slow, and
-// what waits for all slow peers has reached its bound.
-func backlogFull(s *session, size int) bool {
-	if !s.server.slow.Full(size) {
+// backlogFull reports whether this peer is slow and the backlog of all slow peers has no
+// room for size more bytes.
+func (s *session) backlogFull(size int) bool {
+	if !s.server.backlog.Full(size) {
 		return false
 	}
 	stream, ok := s.stream.(interface{ Slow() bool })
 	return ok && stream.Slow()
 }
 
-// addQueuedBytes notes bytes that came to the queue, or left it. The caller must hold session.mu.
-func (w *window) addQueuedBytes(n int, all *wire.Backlog) {
-	w.queuedBytes += n
-	all.Add(n)
-}
-
 func (s *session) hasRoomLocked() bool {
 	o := &s.server.options
-	return s.unanswered < o.PeerWindow && s.stream.Buffered() < o.PeerBuffer
+	return s.window.unanswered < o.PeerWindow && s.stream.Buffered() < o.PeerBuffer
 }
 
 // write sends a delivery whose start is recorded, unless it must wait in the queue. If the
-// session has been replaced since it was reserved, it goes to the newer one.
+// session has been replaced since reserve, the delivery goes to the newer session.
 func (s *session) write(b *batch, d *delivery) {
 	s.mu.Lock()
-	if s.inactive() {
-		_, mine := s.takeLocked(d.id) // not if the session has ended: then end has settled it
+	if s.lifecycle.inactive() {
+		_, ok := s.window.take(d.id) // false if the session has ended: then end has finished d
 		s.mu.Unlock()
-		if mine {
+		if ok {
 			d.redirect(b)
 		}
 		return
@@ -139,56 +133,57 @@ func (s *session) sendDeliveryLocked(b *batch, d *delivery) {
 	s.sendLocked(b, d.id, d.publication.params)
 }
 
-// sendLocked writes a processMessage request. It ignores errors: the stream has
-// ended, and its reader, which finds the same error, settles the deliveries.
+// sendLocked writes a processMessage request. It ignores errors: they mean that the stream
+// has ended. The reader finds the same error and finishes the deliveries.
 func (s *session) sendLocked(b *batch, id uint64, params []byte) {
 	b.frame = jsonrpc.AppendRequest(b.frame[:0], id, protocol.MethodProcessMessage, params)
 	s.stream.Write(b.frame) //nolint:errcheck // see above
 }
 
-// observe sends a message whose answer nobody waits for. It drops the message if the
-// peer is slow.
+// observe sends a message whose answer is ignored. It drops the message if the peer is
+// slow.
 func (s *session) observe(b *batch, p *publication) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.inactive() {
+	if s.lifecycle.inactive() {
 		return
 	}
-	if s.stream.Buffered() > s.server.options.PeerBuffer || backlogFull(s, len(p.params)) {
+	if s.stream.Buffered() > s.server.options.PeerBuffer || s.backlogFull(len(p.params)) {
 		s.server.metrics.limit(limitObserver)
 		return
 	}
-	s.observed++
-	s.sendLocked(b, observerIDs+s.observed, p.params)
+	s.window.observed++
+	s.sendLocked(b, observerIDs+s.window.observed, p.params)
 	b.touch(s)
 }
 
-// observerIDs is where the ids of observed messages begin: above all others, and below
-// 2^53, up to which every language's numbers are exact.
+// observerIDs is the first id of observed messages. It is above all other ids, and below
+// 2^53, up to which numbers are exact in every language.
 const observerIDs = 1 << 52
 
-// handleProcessed handles the usual answer to a processMessage; answered handles all others.
+// handleProcessed handles the most common answer to a processMessage; handleAnswer handles
+// all others.
 func (s *session) handleProcessed(id uint64) {
 	if d, ok := s.takeAnswered(s.batch, id); ok {
 		d.finish(s.batch, protocol.OutcomeOK, processedResult, "")
 	} else {
-		s.chargeOverhead(s.batch.at)
+		s.client.chargeOverhead(s.batch.at)
 	}
 }
 
-// handleAnswer handles a peer's answer to a processMessage. It ignores an answer that
-// nobody waits for: a late one, a second one, or one to an observed message.
-func (s *session) handleAnswer(m jsonrpc.Message, unusable error) {
+// handleAnswer handles a peer's answer to a processMessage. It ignores an answer to no
+// pending delivery: a late one, a second one, or one to an observed message.
+func (s *session) handleAnswer(m jsonrpc.Message, parseErr error) {
 	var d *delivery
 	id, ok := jsonrpc.ParseCallID(m.ID)
 	if ok {
 		d, ok = s.takeAnswered(s.batch, id)
 	}
 	if !ok {
-		s.chargeOverhead(s.batch.at)
+		s.client.chargeOverhead(s.batch.at)
 		return
 	}
-	o, text := classifyAnswer(&s.batch.parser, m, unusable)
+	o, text := classifyAnswer(&s.batch.parser, m, parseErr)
 	raw := m.Result
 	if m.Error != nil {
 		raw = m.Error
@@ -196,15 +191,15 @@ func (s *session) handleAnswer(m jsonrpc.Message, unusable error) {
 	d.finish(s.batch, o, raw, text)
 }
 
-// takeAnswered removes a delivery that the peer has answered from the table of calls, and sends
-// what it made room for. It returns false if no delivery has this id.
+// takeAnswered removes the delivery with this id, which the peer has answered, and sends
+// the deliveries that now have room. It returns false if no delivery has this id.
 func (s *session) takeAnswered(b *batch, id uint64) (*delivery, bool) {
 	s.mu.Lock()
-	d, ok := s.takeLocked(id)
-	pumped := s.sendQueuedLocked(b)
-	over := ok && s.graceOver(s.calls.Len(), b.at)
+	d, ok := s.window.take(id)
+	sent := s.sendQueuedLocked(b)
+	over := ok && s.lifecycle.graceOver(s.window.calls.Len(), b.at)
 	s.mu.Unlock()
-	if pumped {
+	if sent {
 		b.touch(s)
 	}
 	if over {
@@ -213,46 +208,24 @@ func (s *session) takeAnswered(b *batch, id uint64) (*delivery, bool) {
 	return d, ok
 }
 
-func (s *session) takeLocked(id uint64) (*delivery, bool) {
-	d, ok := s.calls.Take(id)
-	if ok && d.queued {
-		s.dropQueuedLocked(d)
-	} else if ok {
-		s.unanswered--
-	}
-	return d, ok
-}
-
 // sendQueuedLocked sends queued deliveries while there is room, and reports whether it sent
-// any. The caller holds s.mu.
+// any.
 func (s *session) sendQueuedLocked(b *batch) (sent bool) {
-	for len(s.queue) > 0 && s.queue[0].recorded && s.hasRoomLocked() {
-		d := s.queue[0]
-		s.queue[0] = nil
-		s.queue = s.queue[1:]
-		s.window.addQueuedBytes(-len(d.publication.params), &s.server.slow)
-		d.queued = false
-		s.unanswered++
-		s.sendDeliveryLocked(b, d)
+	w := &s.window
+	for len(w.queue) > 0 && w.queue[0].recorded && s.hasRoomLocked() {
+		s.sendDeliveryLocked(b, w.dequeue())
 		sent = true
 	}
-	if len(s.queue) == 0 {
-		s.queue = nil
+	if len(w.queue) == 0 {
+		w.queue = nil
 	}
 	return sent
 }
 
-func (s *session) dropQueuedLocked(d *delivery) {
-	if i := slices.Index(s.queue, d); i >= 0 {
-		s.queue = slices.Delete(s.queue, i, i+1)
-		s.window.addQueuedBytes(-len(d.publication.params), &s.server.slow)
-	}
-}
-
 // classifyAnswer tells what a peer's answer means. unusable is the error of parsing it, if any.
-func classifyAnswer(p *jsonrpc.Parser, m jsonrpc.Message, unusable error) (protocol.Outcome, string) {
-	if unusable != nil {
-		return protocol.OutcomeError, "unusable answer: " + unusable.Error()
+func classifyAnswer(p *jsonrpc.Parser, m jsonrpc.Message, parseErr error) (protocol.Outcome, string) {
+	if parseErr != nil {
+		return protocol.OutcomeError, "unusable answer: " + parseErr.Error()
 	}
 	if m.Error != nil {
 		return protocol.OutcomeError, errorText(m.Error)

@@ -100,8 +100,8 @@ func (srv *Server) readiness(w http.ResponseWriter, _ *http.Request) {
 // Peers lists the connected peers, sorted by clientId.
 func (srv *Server) Peers() []report.Peer {
 	list := []report.Peer{}
-	for _, s := range srv.allSessions() {
-		if s.ready.Load() {
+	for _, s := range srv.sessions.all() {
+		if s.lifecycle.ready.Load() {
 			list = append(list, s.info())
 		}
 	}
@@ -113,8 +113,8 @@ func (s *session) info() report.Peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	info := report.Peer{
-		ID: string(s.id), Role: string(protocol.RoleOf(s.id)), Remote: s.remote, ConnectedAt: protocol.FormatTime(s.opened),
-		Unanswered: s.unanswered, Queued: len(s.queue), Buffered: s.stream.Buffered(), Subscriptions: []report.Subscription{},
+		ID: string(s.id), Role: string(protocol.RoleOf(s.id)), Remote: s.conn.remote, ConnectedAt: protocol.FormatTime(s.conn.opened),
+		Unanswered: s.window.unanswered, Queued: len(s.window.queue), Buffered: s.stream.Buffered(), Subscriptions: []report.Subscription{},
 	}
 	for p, observe := range s.patterns {
 		info.Subscriptions = append(info.Subscriptions, report.Subscription{Pattern: string(p), Observe: observe})

@@ -19,11 +19,11 @@ var topics = []string{"tg:*", "agent:*", "system:*", "chorus:*", "collab:*", "cl
 // initialize opens the session (section 4.1). An older session of the same
 // clientId is replaced.
 func (s *session) initialize(m jsonrpc.Message) {
-	if s.ready.Load() {
+	if s.lifecycle.ready.Load() {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeNotInitialized, "the session is initialized already, as %s", s.id))
 		return
 	}
-	if err := s.usage.chargeChange(s.batch.at, len(m.Params)); err != nil {
+	if err := s.client.usage.chargeChange(s.batch.at, len(m.Params)); err != nil {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInternal, "%v", err))
 		return
 	}
@@ -49,11 +49,11 @@ func (s *session) initialize(m jsonrpc.Message) {
 		return // the sweeper will end the session, or it may try again
 	}
 	if !s.takeIdentity(s.batch, id, patterns, answer) {
-		s.usage.removeSubscriptions(len(patterns))
+		s.client.usage.removeSubscriptions(len(patterns))
 		return // the session was ended meanwhile, or will be by the sweeper
 	}
 	s.recordConnect(m.ID, patterns)
-	if err := s.mayBe(id); err != nil { // the credential changed before recheck could see the session as ready
+	if err := s.client.mayBe(id); err != nil { // the credential changed before recheck could see the session as ready
 		s.evict(s.batch, wire.ClosePolicy, errRevoked.Error())
 	}
 }
@@ -61,16 +61,16 @@ func (s *session) initialize(m jsonrpc.Message) {
 // reserveQuota takes the places of a session's first patterns, for which those of a session that
 // it takes over count too. It reports whether the credential has places for all of it.
 func reserveQuota(s *session, m jsonrpc.Message, id protocol.PeerID, patterns int) bool {
-	freed, older := 0, s.server.sessionOf(id)
-	if older != nil && older.usage == s.usage {
+	freed, older := 0, s.server.sessions.session(id)
+	if older != nil && older.client.usage == s.client.usage {
 		older.mu.Lock()
 		freed = len(older.patterns)
 		older.mu.Unlock()
-	} else if err := s.usage.checkSessions(s.batch.at); err != nil {
+	} else if err := s.client.usage.checkSessions(s.batch.at); err != nil {
 		s.evict(s.batch, wire.CloseTryLater, err.Error())
 		return false
 	}
-	if err := s.usage.addSubscriptions(s.batch.at, patterns, freed); err != nil {
+	if err := s.client.usage.addSubscriptions(s.batch.at, patterns, freed); err != nil {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
 		return false
 	}
@@ -89,11 +89,11 @@ func (s *session) answerInitialize(m jsonrpc.Message, subscribed int) {
 // checkInitialize returns nil if the session may have an identity and patterns, or the reason why
 // not, and the pattern if it is one.
 func (s *session) checkInitialize(id protocol.PeerID, patterns map[protocol.Pattern]bool) (protocol.Pattern, error) {
-	if err := s.mayBe(id); err != nil {
+	if err := s.client.mayBe(id); err != nil {
 		return "", err
 	}
 	for _, p := range slices.Sorted(maps.Keys(patterns)) {
-		err := s.maySubscribe(p)
+		err := s.client.maySubscribe(p)
 		if err == nil {
 			err = s.server.presence.maySubscribe(p, patterns[p])
 		}
@@ -114,22 +114,22 @@ func hungUp(stream jsonrpc.Stream) bool {
 // initializeExpired reports whether the time to initialize is over. It may be long over if this
 // program, or its machine, stood still: the peer is elsewhere by now.
 func (s *session) initializeExpired(at time.Time) bool {
-	return at.Sub(s.opened) > s.server.options.InitializeTimeout
+	return at.Sub(s.conn.opened) > s.server.options.InitializeTimeout
 }
 
 // recordConnect records that a peer is connected, and what it subscribes to. If its session
 // has ended meanwhile, it records that too.
 func (s *session) recordConnect(rpcID jsonrpc.ID, patterns map[protocol.Pattern]bool) {
-	s.record(activitylog.Row{Event: activitylog.PeerConnected, Actor: string(s.id), Payload: connectedPayload(s.remote)})
+	s.record(activitylog.Row{Event: activitylog.PeerConnected, Actor: string(s.id), Payload: connectedPayload(s.conn.remote)})
 	for _, p := range slices.Sorted(maps.Keys(patterns)) {
 		s.record(activitylog.Row{
 			Event: activitylog.Subscribe, RPCID: rpcID.String(), Actor: string(s.id), Topic: string(p), Status: activitylog.StatusOK,
 		})
 	}
-	s.server.options.Log.Info().Str("peer", string(s.id)).Str("remote", s.remote).Msg("peer connected")
+	s.server.options.Log.Info().Str("peer", string(s.id)).Str("remote", s.conn.remote).Msg("peer connected")
 	s.mu.Lock()
-	gone, reason := s.inactive(), s.endReason
-	s.recorded = !gone
+	gone, reason := s.lifecycle.inactive(), s.lifecycle.endReason
+	s.lifecycle.recorded = !gone
 	s.mu.Unlock()
 	if gone {
 		s.recordDisconnect(s.batch, reason)
@@ -143,7 +143,7 @@ func connectedPayload(remote string) []byte {
 // record writes a row about the session itself to the activity log.
 func (s *session) record(row activitylog.Row) {
 	row.At = s.batch.now()
-	s.usage.chargeRow(row)
+	s.client.usage.chargeRow(row)
 	s.batch.record(row)
 }
 

@@ -76,7 +76,7 @@ func TestASessionThatEndsWhileItInitializes(t *testing.T) {
 		if events := log.events(); !slices.Equal(events, c.rows) {
 			t.Errorf("%s: rows %v; want %v", name, events, c.rows)
 		}
-		if len(srv.peers) > 0 || len(srv.sessions) > 0 || len(srv.Peers()) > 0 {
+		if len(srv.sessions.peers) > 0 || len(srv.sessions.sessions) > 0 || len(srv.Peers()) > 0 {
 			t.Errorf("%s: it is still there", name)
 		}
 	}
@@ -89,7 +89,7 @@ func TestNothingOutlivesAGrantThatIsWithdrawnMeanwhile(t *testing.T) {
 	srv := New(log, nil)
 	stream, _ := wire.Pipe(nil)
 	s := srv.openSession(stream, "here", &grant.Credential{Name: "c", Identities: []string{"agent:a"}, Subscribe: []string{"*"}})
-	withdraw := func() { s.credential.Store(&grant.Credential{Name: "c"}) }
+	withdraw := func() { s.client.credential.Store(&grant.Credential{Name: "c"}) }
 
 	withdraw()
 	if granted, err := s.addPattern("agent:a", false); granted || err == nil {
@@ -99,19 +99,19 @@ func TestNothingOutlivesAGrantThatIsWithdrawnMeanwhile(t *testing.T) {
 		t.Errorf("%d subscriptions are routed to, %v", all, s.patterns)
 	}
 
-	s.credential.Store(&grant.Credential{Name: "c", Identities: []string{"agent:a"}})
+	s.client.credential.Store(&grant.Credential{Name: "c", Identities: []string{"agent:a"}})
 	log.then = withdraw // once the session is recorded as the peer's
 	s.acquireBatch()
 	if err := s.handle([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"clientId":"agent:a"}}`)); err != nil {
 		t.Fatal(err)
 	}
 	s.releaseBatch()
-	srv.background.Wait()
+	srv.shutdown.background.Wait()
 	if want := []activitylog.Event{activitylog.PeerConnected, activitylog.PeerDisconnected}; !slices.Equal(log.events(), want) {
 		t.Errorf("rows %v; want %v", log.events(), want)
 	}
-	if len(srv.Peers()) > 0 || s.endReason != errRevoked.Error() {
-		t.Errorf("it is a peer although its identity was withdrawn; ended because %q", s.endReason)
+	if len(srv.Peers()) > 0 || s.lifecycle.endReason != errRevoked.Error() {
+		t.Errorf("it is a peer although its identity was withdrawn; ended because %q", s.lifecycle.endReason)
 	}
 }
 

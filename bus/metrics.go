@@ -243,12 +243,9 @@ type totals struct {
 }
 
 func (srv *Server) totals() totals {
-	t := totals{slow: srv.slow.Bytes()}
-	srv.mu.Lock()
-	t.sessions = srv.streams
-	srv.mu.Unlock()
-	for _, s := range srv.allSessions() {
-		if s.ready.Load() {
+	t := totals{slow: srv.backlog.Bytes(), sessions: srv.sessions.openStreams()}
+	for _, s := range srv.sessions.all() {
+		if s.lifecycle.ready.Load() {
 			t.peers++
 		}
 		t.add(s)
@@ -259,11 +256,11 @@ func (srv *Server) totals() totals {
 func (t *totals) add(s *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.unanswered += s.unanswered
-	t.queued += len(s.queue)
+	t.unanswered += s.window.unanswered
+	t.queued += len(s.window.queue)
 	m := &t.most
-	m.unanswered, m.queued = max(m.unanswered, s.unanswered), max(m.queued, len(s.queue))
-	m.queuedBytes, m.patterns = max(m.queuedBytes, s.queuedBytes), max(m.patterns, len(s.patterns))
+	m.unanswered, m.queued = max(m.unanswered, s.window.unanswered), max(m.queued, len(s.window.queue))
+	m.queuedBytes, m.patterns = max(m.queuedBytes, s.window.queuedBytes), max(m.patterns, len(s.patterns))
 	m.buffered = max(m.buffered, s.stream.Buffered())
 }
 

@@ -99,7 +99,7 @@ func (srv *Server) wire() *wire.Options {
 	o := &srv.options
 	return &wire.Options{
 		MaxFrame: o.MaxFrame, WriteTimeout: o.WriteTimeout, MaxBuffered: o.PeerBuffer,
-		Upgrades: upgrades, Backlog: &srv.slow, Cut: srv.cut,
+		Upgrades: upgrades, Backlog: &srv.backlog, Cut: srv.shutdown.cut,
 	}
 }
 

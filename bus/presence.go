@@ -4,35 +4,35 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"hubbub/protocol"
 )
 
-// A presence tells those who observe bus:presence who joins and leaves, here and at the
-// other buses. The sweeper does it, ten times a second, for all that has changed by then:
-// so who comes, or comes and goes, in between costs those who connect nothing.
+// A presence sends the observers of bus:presence a message for each peer that joins or
+// leaves, here or at another bus. The sweeper sends them, ten times a second, for all
+// changes since its last run. So a connection costs the peers themselves nothing, and a
+// peer that joins and leaves between two runs causes no message.
 type presence struct {
 	srv *Server
 
-	mu       sync.Mutex                   // guards the fields below
-	observed bool                         // somebody observes
-	changed  map[protocol.PeerID]struct{} // peers that have joined or left since the last look
+	mu       sync.Mutex                   // guards observed and changed
+	observed bool                         // at least one session observes
+	changed  map[protocol.PeerID]struct{} // peers that have joined or left since the last run
 	watchers map[*session]*watcher        // used only by the sweeper
 }
 
 // A watcher is a session that observes bus:presence.
 type watcher struct {
-	reported map[protocol.PeerID]string // the bus of each peer that it was told has joined
-	pending  []protocol.PeerID          // of whom to tell, in this order; at most all that were ever there
-	queued   map[protocol.PeerID]bool   // those in pending
+	reported map[protocol.PeerID]string // the bus of each peer that it knows to have joined
+	pending  []protocol.PeerID          // peers to report, in this order; no more than ever joined
+	queued   map[protocol.PeerID]bool   // the peers in pending
 }
 
-// maxWatchers bounds those who observe bus:presence at one bus.
+// maxWatchers bounds the observers of bus:presence at one bus.
 const maxWatchers = 1000
 
-// noteChange says that a peer has joined or left.
+// noteChange notes that a peer has joined or left.
 func (p *presence) noteChange(id protocol.PeerID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,17 +41,18 @@ func (p *presence) noteChange(id protocol.PeerID) {
 	}
 }
 
-// takeChanges returns who has changed, and from then on notes changes if somebody observes.
-func (p *presence) takeChanges(watched bool) (changed map[protocol.PeerID]struct{}) {
+// takeChanges returns the peers that have changed. From then on it notes changes only if
+// observed is set.
+func (p *presence) takeChanges(observed bool) (changed map[protocol.PeerID]struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	changed, p.observed = p.changed, watched
+	changed, p.observed = p.changed, observed
 	p.changed = map[protocol.PeerID]struct{}{}
 	return changed
 }
 
 // maySubscribe returns nil if a session may have a subscription, or the reason why not:
-// bus:presence is there to be observed.
+// bus:presence can only be observed.
 func (p *presence) maySubscribe(pattern protocol.Pattern, observe bool) error {
 	switch {
 	case pattern != protocol.Pattern(protocol.TopicPresence):
@@ -64,8 +65,8 @@ func (p *presence) maySubscribe(pattern protocol.Pattern, observe bool) error {
 	return nil
 }
 
-// tellPresence tells each watcher what it does not know yet, as far as it has read what it
-// was told before. The rest, or what is true by then, it is told later.
+// notify reports changes to each watcher, as far as the watcher has read the earlier ones.
+// It reports the rest, in the state of that time, in a later run.
 func (p *presence) notify(b *batch) {
 	sessions := p.srv.index.sessionsOf(string(protocol.TopicPresence))
 	changed := p.takeChanges(len(sessions) > 0)
@@ -79,21 +80,21 @@ func (p *presence) notify(b *batch) {
 		if !ok {
 			w = &watcher{reported: map[protocol.PeerID]string{}, queued: map[protocol.PeerID]bool{}}
 			p.watchers[s] = w
-			w.enqueue(p.allPeers(s.id))
+			for _, id := range p.allPeers(s.id) {
+				w.enqueue(id)
+			}
 		}
 		for id := range changed {
-			w.enqueue([]protocol.PeerID{id})
+			w.enqueue(id)
 		}
 		w.notify(p, b, s)
 	}
 }
 
-func (w *watcher) enqueue(ids []protocol.PeerID) {
-	for _, id := range ids {
-		if !w.queued[id] {
-			w.queued[id] = true
-			w.pending = append(w.pending, id)
-		}
+func (w *watcher) enqueue(id protocol.PeerID) {
+	if !w.queued[id] {
+		w.queued[id] = true
+		w.pending = append(w.pending, id)
 	}
 }
 
@@ -102,13 +103,13 @@ func (w *watcher) notify(p *presence, b *batch, s *session) {
 		id := w.pending[0]
 		w.pending = w.pending[1:]
 		delete(w.queued, id)
-		told, bus := w.reported[id], p.busOf(id)
+		reported, bus := w.reported[id], p.busOf(id)
 		switch {
-		case told == bus:
+		case reported == bus:
 			continue
 		case bus == "":
 			delete(w.reported, id)
-			sendPresence(s, b, protocol.Presence{Peer: id, State: protocol.PresenceLeft, Bus: told})
+			sendPresence(s, b, protocol.Presence{Peer: id, State: protocol.PresenceLeft, Bus: reported})
 		default:
 			w.reported[id] = bus
 			sendPresence(s, b, protocol.Presence{Peer: id, State: protocol.PresenceJoined, Bus: bus})
@@ -119,7 +120,7 @@ func (w *watcher) notify(p *presence, b *batch, s *session) {
 	}
 }
 
-// sendPresence sends a session a message of the bus itself, which leaves no rows.
+// sendPresence sends a session a message of the bus itself, which is not recorded.
 func sendPresence(s *session, b *batch, content protocol.Presence) {
 	m := protocol.NewMessage(protocol.TypePresence, protocol.PeerID("bus:"+s.server.options.Name), content)
 	payload, err := json.Marshal(m)
@@ -128,49 +129,29 @@ func sendPresence(s *session, b *batch, content protocol.Presence) {
 	}
 	params, err := json.Marshal(protocol.ProcessParams{Topic: protocol.TopicPresence, Payload: payload})
 	if err != nil {
-		return
+		return // cannot happen either
 	}
 	s.mu.Lock()
-	if !s.inactive() {
-		s.observed++
-		s.sendLocked(b, observerIDs+s.observed, params)
+	if !s.lifecycle.inactive() {
+		s.window.observed++
+		s.sendLocked(b, observerIDs+s.window.observed, params)
 	}
 	s.mu.Unlock()
 	b.touch(s)
 }
 
-// allPeers returns who is there, here and at other buses, in order, and last the peer
-// that asks: so it knows when it was told of all.
+// allPeers returns the peers of this bus and of the others, sorted. The peer last comes at
+// the end: when a watcher gets its own entry, it knows that it has got all others.
 func (p *presence) allPeers(last protocol.PeerID) []protocol.PeerID {
-	var list []protocol.PeerID
-	p.srv.mu.Lock()
-	for id := range p.srv.peers {
-		list = append(list, id)
-	}
-	p.srv.mu.Unlock()
-	p.srv.remoteMu.Lock()
-	for _, r := range p.srv.remotes {
-		for id := range r.peers {
-			list = append(list, id)
-		}
-	}
-	p.srv.remoteMu.Unlock()
-	slices.SortFunc(list, func(a, b protocol.PeerID) int { return strings.Compare(string(a), string(b)) })
+	list := slices.Concat(p.srv.sessions.identities(), p.srv.remotes.identities())
+	slices.Sort(list)
 	return append(slices.DeleteFunc(slices.Compact(list), func(id protocol.PeerID) bool { return id == last }), last)
 }
 
-// busOf returns the bus that a peer is on, or "" if it is on none that can be
-// reached.
+// busOf returns the name of the bus that a peer is on, or "" if no reachable bus has it.
 func (p *presence) busOf(id protocol.PeerID) string {
-	if s := p.srv.sessionOf(id); s != nil && s.ready.Load() {
+	if s := p.srv.sessions.session(id); s != nil && s.lifecycle.ready.Load() {
 		return p.srv.options.Name
 	}
-	p.srv.remoteMu.Lock()
-	defer p.srv.remoteMu.Unlock()
-	for _, r := range p.srv.remotes {
-		if r.peers[id] != nil && !r.missing.Load() {
-			return r.bus
-		}
-	}
-	return ""
+	return p.srv.remotes.busOf(id)
 }

@@ -17,77 +17,78 @@ import (
 type publication struct {
 	server    *Server
 	sender    *session             // nil if another bus of the cluster accepted the message
-	onFinish  func(*batch, Result) // takes the outcome if sender is nil
+	onFinish  func(*batch, Result) // receives the outcome if sender is nil
 	rpcID     jsonrpc.ID           // of the sendMessage; nil for a notification
 	message   AcceptedMessage
-	params    []byte // of the processMessage requests; the payload is inside
-	answerBuf []byte // empty, for the answer
+	params    []byte // of the processMessage requests; contains the payload
+	answerBuf []byte // empty, with room for the answer
 	accepted  time.Time
-	single    [1]delivery // the delivery, if there is one only
-	clusterOrder
-	logFields
+	single    [1]delivery // the delivery, if there is only one
+	order     clusterOrder
+	log       logFields
 
-	mu      sync.Mutex // guards the fields below
-	waiting int        // deliveries and forwards without an outcome, and one for route itself
-	outcome Result
-	coverage
+	mu       sync.Mutex // guards the fields below
+	waiting  int        // deliveries and forwards without an outcome, and one for route itself
+	outcome  Result
+	coverage coverage
 }
 
-// logFields is what rows of the activity log say of a message beside the rest.
+// logFields are the parts of a publication's rows in the activity log that the message
+// does not have.
 type logFields struct {
-	rpcText string // of rpcID
+	rpcID   string
 	sending activitylog.Sending
 }
 
-// A clusterOrder is the place of a message among those of its sender, in a bus that is one of
-// several. It is guarded by the sender's order.
+// A clusterOrder places a message among those of its sender. The order of the sender
+// guards it, and only a bus in a cluster uses it.
 type clusterOrder struct {
-	once   *dedupEntry // nil unless a repeat is to get its outcome
+	once   *dedupEntry // nil unless repeats must get the outcome of this message
 	number uint64
 	moves  int // how often the message followed a peer to another bus
 }
 
-// A coverage says for which part of a cluster an outcome speaks.
+// A coverage tells which part of a cluster an outcome covers.
 type coverage struct {
 	partial bool
-	missing []string // the buses that it does not speak for, as far as they are known
+	missing []string // the buses that it does not cover, as far as they are known
 }
 
 // publish delivers a checked message to every subscriber.
 func (s *session) publish(id jsonrpc.ID, send protocol.Send, once *dedupEntry) {
-	p := newPublication(s.server, s.batch.at, id, send, s.vouchedNames(&send))
-	p.sender, p.once = s, once
+	p := newPublication(s.server, s.batch.at, id, send, s.client.vouchedNames(&send))
+	p.sender, p.order.once = s, once
 	s.batch.counts.accepted++
 	if c := s.server.options.Cluster; c != nil {
-		s.order.Lock()
-		defer s.order.Unlock()
+		s.order.mu.Lock()
+		defer s.order.mu.Unlock()
 		s.batch.routing = s
 		defer func(b *batch) { b.routing = nil }(s.batch)
-		s.published++
-		p.number = s.published
-		p.missing = c.Missing()
-		p.partial = p.missing != nil
+		s.order.published++
+		p.order.number = s.order.published
+		p.coverage.missing = c.Missing()
+		p.coverage.partial = p.coverage.missing != nil
 	}
 	targets := s.server.index.targets(send.Topic)
-	s.usage.chargePublication(&p.message, len(targets))
+	s.client.usage.chargePublication(&p.message, len(targets))
 	p.route(s.batch, targets)
 }
 
-// route delivers the message to sessions of this bus, and forwards it to the other
-// buses that have matching subscribers.
+// route delivers the message to sessions of this bus, and forwards it to the other buses
+// that have matching subscribers.
 func (p *publication) route(b *batch, targets []target) {
-	p.server.inFlight.begin()
-	local, others := 0, false
+	p.server.shutdown.inFlight.begin()
+	local, remote := 0, false
 	for _, t := range targets {
 		switch {
 		case t.remote != nil:
-			others = true
+			remote = true
 		case !t.observe:
 			local++
 		}
 	}
 	var forwards []*Forward
-	if others && p.sender != nil {
+	if remote && p.sender != nil {
 		forwards = p.forwards(targets)
 	}
 	p.outcome.Targets, p.waiting = local, local+len(forwards)+1
@@ -123,7 +124,13 @@ func newPublication(srv *Server, at time.Time, id jsonrpc.ID, send protocol.Send
 	buf = append(buf, `,"payload":`...)
 	start := len(buf)
 	buf = append(buf, send.Payload...)
-	p.message = AcceptedMessage{Topic: send.Topic, MessageID: send.MessageID, From: send.From, Names: names, Payload: buf[start:len(buf):len(buf)]}
+	p.message = AcceptedMessage{
+		Topic:     send.Topic,
+		MessageID: send.MessageID,
+		From:      send.From,
+		Names:     names,
+		Payload:   buf[start:len(buf):len(buf)],
+	}
 	if len(names) > 0 {
 		buf = appendNames(buf, names)
 	}
@@ -134,7 +141,7 @@ func newPublication(srv *Server, at time.Time, id jsonrpc.ID, send protocol.Send
 		buf = append(buf, id...)
 		p.rpcID = jsonrpc.ID(buf[start:len(buf):len(buf)])
 		if srv.log != nil {
-			p.rpcText = id.String()
+			p.log.rpcID = id.String()
 		}
 	}
 	p.answerBuf = buf[len(buf):]
@@ -158,8 +165,15 @@ func appendNames(buf []byte, names []string) []byte {
 
 func (p *publication) startRow() activitylog.Row {
 	return activitylog.Row{
-		At: p.accepted.UnixMicro(), Event: activitylog.SendStart, MessageID: p.message.MessageID, RPCID: p.rpcText,
-		Actor: p.message.From, Topic: p.message.Topic, Status: activitylog.StatusStart, Payload: p.message.Payload, Of: &p.sending,
+		At:        p.accepted.UnixMicro(),
+		Event:     activitylog.SendStart,
+		MessageID: p.message.MessageID,
+		RPCID:     p.log.rpcID,
+		Actor:     p.message.From,
+		Topic:     p.message.Topic,
+		Status:    activitylog.StatusStart,
+		Payload:   p.message.Payload,
+		Of:        &p.log.sending,
 	}
 }
 
@@ -265,25 +279,32 @@ func (p *publication) releaseAndUnlock(b *batch) {
 // publication any more.
 func (p *publication) finish(b *batch) {
 	srv := p.server
-	defer srv.inFlight.end()
+	defer srv.shutdown.inFlight.end()
 	if p.sender == nil {
 		p.onFinish(b, p.outcome)
 		return
 	}
 	answer := p.answer()
 	if len(p.outcome.Failures) > 0 {
-		p.sender.usage.chargeLogBytes(len(answer))
+		p.sender.client.usage.chargeLogBytes(len(answer))
 	}
 	if b.server.log != nil {
 		b.record(activitylog.Row{
-			At: b.now(), Event: activitylog.SendFinish, MessageID: p.message.MessageID, RPCID: p.rpcText,
-			Actor: p.message.From, Topic: p.message.Topic, Status: p.outcome.status(), Payload: answer, Of: &p.sending,
+			At:        b.now(),
+			Event:     activitylog.SendFinish,
+			MessageID: p.message.MessageID,
+			RPCID:     p.log.rpcID,
+			Actor:     p.message.From,
+			Topic:     p.message.Topic,
+			Status:    p.outcome.status(),
+			Payload:   answer,
+			Of:        &p.log.sending,
 		})
 	}
 	b.counts.finished++
 	b.counts.observeLatency(b.at.Sub(p.accepted))
-	if p.once != nil {
-		srv.dedupTable.finish(b, p.once, answer)
+	if p.order.once != nil {
+		srv.dedup.finish(b, p.order.once, answer)
 	}
 	if p.rpcID != nil {
 		p.sender.reply(b, p.rpcID, answer)
@@ -323,8 +344,8 @@ func (p *publication) answer() []byte {
 		buf = append(buf, r.Addressee...)
 		buf = append(buf, '"')
 	}
-	if p.partial {
-		missing, err := json.Marshal(append([]string{}, p.missing...))
+	if p.coverage.partial {
+		missing, err := json.Marshal(append([]string{}, p.coverage.missing...))
 		if err == nil { // always: strings only
 			buf = append(append(buf, `,"partial":true,"missing":`...), missing...)
 		}

@@ -9,27 +9,29 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-// publishOnce publishes a message, or answers a repeat of one with the first outcome. In a
-// cluster the reader waits for the other buses meanwhile, so that the sender's messages
-// keep their order.
-func publishOnce(s *session, m jsonrpc.Message, send protocol.Send) {
+// publishOnce publishes a message with once, or answers a repeat with the first outcome. In
+// a cluster it first asks the other buses. The reader waits for their replies, so that the
+// sender's messages keep their order.
+func (s *session) publishOnce(m jsonrpc.Message, send protocol.Send) {
 	srv := s.server
-	who, again := DedupKey{From: send.From, MessageID: send.MessageID, Credential: s.usage.credentialName()}, dedupWaiter{s, bytes.Clone(m.ID)}
-	f, asked, answer, err := srv.dedupTable.lookup(s.batch.at, who, again)
-	if asked > 0 {
-		srv.inFlight.begin() // so that a bus that stops ends the asking, and answers
-		defer srv.inFlight.end()
-		r := askCluster(s, f)
+	key := DedupKey{From: send.From, MessageID: send.MessageID, Credential: s.client.usage.credentialName()}
+	waiter := dedupWaiter{s, bytes.Clone(m.ID)}
+	entry, attempt, answer, err := srv.dedup.lookup(s.batch.at, key, waiter)
+	if attempt > 0 {
+		srv.shutdown.inFlight.begin() // a bus that stops then ends the wait for replies, and answers
+		defer srv.shutdown.inFlight.end()
+		decision := s.askCluster(entry)
 		at := s.batch.at
-		r, waiting := srv.dedupTable.resolve(f, asked, at, at.Add(srv.options.DeliveryTimeout+time.Second), again, r)
+		waitUntil := at.Add(srv.options.DeliveryTimeout + time.Second)
+		decision, waiting := srv.dedup.resolve(entry, attempt, at, waitUntil, waiter, decision)
 		for _, w := range waiting {
-			w.answer(s.batch, r.answer, r.err)
+			w.answer(s.batch, decision.answer, decision.err)
 		}
-		if r.deliver {
-			s.publish(m.ID, send, f)
+		if decision.deliver {
+			s.publish(m.ID, send, entry)
 			return
 		}
-		answer, err = r.answer, r.err
+		answer, err = decision.answer, decision.err
 	}
 	switch {
 	case err != nil:
@@ -39,19 +41,20 @@ func publishOnce(s *session, m jsonrpc.Message, send protocol.Send) {
 	}
 }
 
-// askCluster asks the other buses of the cluster about a message, and waits for them.
-func askCluster(s *session, f *dedupEntry) dedupDecision {
+// askCluster asks the other buses of the cluster about a message, and waits for their
+// replies.
+func (s *session) askCluster(e *dedupEntry) dedupDecision {
 	c := s.server.options.Cluster
 	if c == nil {
 		return dedupDecision{deliver: true}
 	}
 	s.batch.flush()
-	var r dedupDecision
+	var decision dedupDecision
 	asked := make(chan struct{})
-	known := s.server.dedupTable.owner(f)
-	c.CheckDuplicate(f.DedupKey, func(votes []DedupReply, err error) {
-		if r = decide(known, votes); err != nil {
-			r = dedupDecision{err: err}
+	owner := s.server.dedup.owner(e)
+	c.CheckDuplicate(e.DedupKey, func(replies []DedupReply, err error) {
+		if decision = decide(owner, replies); err != nil {
+			decision = dedupDecision{err: err}
 		}
 		close(asked)
 	})
@@ -59,56 +62,42 @@ func askCluster(s *session, f *dedupEntry) dedupDecision {
 	s.batch.at = time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.deliver && s.inactive() {
-		r = dedupDecision{err: errors.New(errReplaced)}
+	if decision.deliver && s.lifecycle.inactive() {
+		decision = dedupDecision{err: errors.New(errReplaced)}
 	}
-	return r
+	return decision
 }
 
 // answer gives a repeat the first outcome, or the reason why there is none.
-func (r dedupWaiter) answer(b *batch, answer []byte, err error) {
+func (w dedupWaiter) answer(b *batch, answer []byte, err error) {
 	switch {
-	case r.rpcID == nil: // a notification
+	case w.rpcID == nil: // a notification
 	case err != nil:
-		r.session.replyError(b, r.rpcID, jsonrpc.Errorf(protocol.CodeInternal, "%v", err))
+		w.session.replyError(b, w.rpcID, jsonrpc.Errorf(protocol.CodeInternal, "%v", err))
 	default:
-		r.session.reply(b, r.rpcID, answer)
+		w.session.reply(b, w.rpcID, answer)
 	}
 }
 
-// AnswerDuplicateCheck implements Local.
-func (t *dedupTable) AnswerDuplicateCheck(asker BusInstance, who DedupKey) DedupReply {
-	return t.check(time.Now(), t.srv.options.Name, asker, who)
-}
-
-// StoreOutcome implements Local.
-func (t *dedupTable) StoreOutcome(who DedupKey, answer []byte) {
-	b := t.srv.newBatch()
-	for _, r := range t.storeRemote(b.at, who, answer) {
-		r.answer(b, answer, nil)
-	}
-	b.flush()
-}
-
-// finish stores the outcome of a message that was sent with once and delivered here, and
-// gives it to those that wait for it, and to the other buses.
-func (t *dedupTable) finish(b *batch, f *dedupEntry, answer []byte) {
-	for _, r := range t.store(f, answer) {
-		r.answer(b, answer, nil)
+// finish stores the outcome of a message with once that was delivered here. It gives the
+// outcome to the waiting repeats and to the other buses.
+func (t *dedupTable) finish(b *batch, e *dedupEntry, answer []byte) {
+	for _, w := range t.store(e, answer) {
+		w.answer(b, answer, nil)
 	}
 	if c := t.srv.options.Cluster; c != nil {
-		c.ShareOutcome(f.DedupKey, answer)
+		c.ShareOutcome(e.DedupKey, answer)
 	}
 }
 
-// sweep refuses those that wait in vain for what another bus has.
+// sweep refuses repeats that have waited too long for the outcome of another bus.
 func (t *dedupTable) sweep(b *batch) {
 	c := t.srv.options.Cluster
 	if c == nil {
 		return
 	}
-	waiting, why := t.overdue(b.at, c.Missing())
-	for i, r := range waiting {
-		r.answer(b, nil, why[i])
+	waiting, reasons := t.overdue(b.at, c.Missing())
+	for i, w := range waiting {
+		w.answer(b, nil, reasons[i])
 	}
 }

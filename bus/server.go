@@ -15,76 +15,68 @@ import (
 	"time"
 
 	"hubbub/bus/grant"
-	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
 	"hubbub/protocol/wire"
 )
 
 // A Server is one bus.
 type Server struct {
-	options     Options
-	log         Log // nil if there is no activity log
-	index       *index
-	metrics     metrics
-	initialized []byte                    // the result of initialize
-	started     atomic.Pointer[time.Time] // set by Run
-	credentials uint64                    // version that the sessions were last checked against; used only by the sweeper
-
-	shutdown
-	clusterState
-	quotas
-
-	mu       sync.Mutex // guards the fields below
-	streams  int        // that are open, those included whose session has ended and that are being closed
-	sessions map[*session]struct{}
-	peers    map[protocol.PeerID]*session
-	latest   int64 // greatest Stamp.At so far, also of other buses, whose clocks may be ahead
+	options            Options
+	log                Log // nil if the bus keeps no activity log
+	index              *index
+	sessions           *registry
+	remotes            *remoteTable
+	presence           presence
+	dedup              dedupTable
+	quotas             quotas
+	backlog            wire.Backlog // bytes that wait for slow peers, in their streams and queues
+	metrics            metrics
+	initialized        []byte                    // the result of initialize
+	started            atomic.Pointer[time.Time] // set by Run
+	credentialsVersion uint64                    // that the sessions were last checked against; used only by the sweeper
+	shutdown           shutdown
 }
 
-// clusterState are the other buses of the cluster, who is told of all peers, and what waits for
-// those that are slow, and what messages with once came here or to them.
-type clusterState struct {
-	presence presence
-	slow     wire.Backlog // what waits for slow peers, in their streams and in their queues
-
-	remoteMu sync.Mutex // guards remotes
-	remotes  remotes
-
-	dedupTable
-}
-
-// shutdown is what a bus needs to stop.
+// A shutdown is the state of stopping a bus.
 type shutdown struct {
 	stopping   atomic.Bool
 	cut        chan struct{}  // closed when streams must end at once
-	readers    sync.WaitGroup // one for each session
 	background sync.WaitGroup // close handshakes and pings
 	inFlight   *inFlight      // publications that are not finished
 }
 
-// New makes a bus that records its activity in log, which may be nil. It does no I/O.
+// New returns a bus that records its activity in log, which may be nil. It does no I/O.
 func New(log Log, opts *Options) *Server {
 	o := opts.withDefaults()
 	if o.Name == "" {
 		o.Name = NewName()
 	}
 	srv := &Server{
-		options: o, log: log, index: newIndex(), initialized: initializeResult(o.Name, o.Version),
-		shutdown: shutdown{cut: make(chan struct{}), inFlight: newInFlight()},
-		sessions: map[*session]struct{}{}, peers: map[protocol.PeerID]*session{},
-		clusterState: clusterState{remotes: remotes{}},
+		options:     o,
+		log:         log,
+		index:       newIndex(),
+		sessions:    newRegistry(o.Name, o.MaxSessions),
+		remotes:     &remoteTable{buses: map[string]*remote{}},
+		backlog:     wire.Backlog{Max: int64(o.SlowBytes)},
+		initialized: initializeResult(o.Name, o.Version),
+		shutdown:    shutdown{cut: make(chan struct{}), inFlight: newInFlight()},
 	}
-	srv.slow.Max = int64(o.SlowBytes)
-	srv.dedupTable.srv = srv
-	srv.presence.srv, srv.presence.watchers = srv, map[*session]*watcher{}
-	srv.quotas = quotas{metrics: &srv.metrics, log: o.Log, logged: log != nil, defaults: o.CredentialLimits, byName: map[string]*usage{}}
+	srv.dedup.srv = srv
+	srv.presence = presence{srv: srv, watchers: map[*session]*watcher{}}
+	srv.quotas = quotas{
+		metrics:  &srv.metrics,
+		log:      o.Log,
+		logged:   log != nil,
+		defaults: o.CredentialLimits,
+		byName:   map[string]*usage{},
+	}
 	if o.Cluster != nil {
 		o.Cluster.Attach(srv)
 	}
 	return srv
 }
 
-// NewName makes a random name for a bus.
+// NewName returns a random name for a bus.
 func NewName() string {
 	b := make([]byte, 4)
 	rand.Read(b) //nolint:errcheck // it never fails
@@ -95,22 +87,22 @@ func NewName() string {
 func (srv *Server) Run(ctx context.Context) error {
 	listener, err := net.Listen("tcp", srv.options.Listen)
 	if err != nil {
-		why := "--listen must be an address of this machine"
+		hint := "--listen must be an address of this machine"
 		switch {
 		case errors.Is(err, syscall.EADDRINUSE):
-			why = "is another bus running? choose another --listen"
+			hint = "is another bus running? choose another --listen"
 		case errors.Is(err, syscall.EACCES):
-			why = "ports below 1024 are not everybody's; choose another --listen"
+			hint = "ports below 1024 need a privilege; choose another --listen"
 		}
-		return fmt.Errorf("listening on %s: %w (%s)", srv.options.Listen, err, why)
+		return fmt.Errorf("listening on %s: %w (%s)", srv.options.Listen, err, hint)
 	}
 	return srv.Serve(ctx, listener)
 }
 
-// Serve serves on a listener until ctx ends, then stops as Run does and closes the
-// listener. Without credentials it refuses to serve other machines.
+// Serve serves on listener until ctx ends, then stops as Run does and closes listener.
+// Without credentials it refuses to serve other machines.
 func (srv *Server) Serve(ctx context.Context, listener net.Listener) error {
-	defer listener.Close() //nolint:errcheck // closed below, as a rule
+	defer listener.Close() //nolint:errcheck // run has closed it, unless it did not start
 	if file := srv.options.Credentials; file != nil {
 		if err := file.Reload(); err != nil {
 			return err
@@ -122,8 +114,8 @@ func (srv *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return srv.run(ctx, listener)
 }
 
-// ServeOn is Serve with a listener that may be nil; then ServeStream is the only way
-// to add sessions.
+// ServeOn is Serve with a listener that may be nil. Without a listener, only ServeStream
+// adds sessions.
 func (srv *Server) ServeOn(ctx context.Context, listener net.Listener) error {
 	if listener == nil {
 		return srv.run(ctx, nil)
@@ -145,11 +137,17 @@ func (srv *Server) run(ctx context.Context, listener net.Listener) error {
 
 	failed := make(chan error, 1)
 	httpServer := &http.Server{
-		Handler: srv.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: answerTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
-		TLSConfig: srv.options.TLS, ErrorLog: log.New(httpErrors{srv.options.Log}, "", 0),
+		Handler:           srv.Handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      answerTimeout,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		TLSConfig:         srv.options.TLS,
+		ErrorLog:          log.New(httpErrors{srv.options.Log}, "", 0),
 	}
 	if listener != nil {
-		loops.Go(func() { failed <- srv.serveHTTP(httpServer, listener) })
+		loops.Go(func() { failed <- serveHTTP(httpServer, listener) })
 		if srv.options.OnReady != nil {
 			srv.options.OnReady(listener.Addr())
 		}
@@ -159,23 +157,24 @@ func (srv *Server) run(ctx context.Context, listener net.Listener) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
-	srv.refuseSessions()
+	srv.shutdown.stopping.Store(true)
+	srv.sessions.close()
 	if listener != nil {
 		listener.Close() //nolint:errcheck // nothing to do about it
 	}
 	srv.drain()
-	close(srv.cut)
+	close(srv.shutdown.cut)
 	srv.closeSessions()
-	srv.readers.Wait()
+	srv.sessions.readers.Wait()
 	httpServer.Close() //nolint:errcheck // nothing to do about it
 	endLoops()
 	loops.Wait()
-	srv.background.Wait()
-	srv.inFlight.wait(nil) // somebody may be finishing the last
+	srv.shutdown.background.Wait()
+	srv.shutdown.inFlight.wait(nil) // another goroutine may still finish the last publication
 	return err
 }
 
-func (srv *Server) serveHTTP(s *http.Server, listener net.Listener) error {
+func serveHTTP(s *http.Server, listener net.Listener) error {
 	var err error
 	if s.TLSConfig != nil {
 		err = s.ServeTLS(listener, "", "")
@@ -188,28 +187,21 @@ func (srv *Server) serveHTTP(s *http.Server, listener net.Listener) error {
 	return err
 }
 
-// drain waits for what is in flight, at most Options.StopTimeout. Then it gives up the
+// drain waits for what is in flight, at most Options.StopTimeout. It then fails the
 // forwards to other buses, so that their senders get an answer before their sessions
 // are closed.
 func (srv *Server) drain() {
 	timer := time.NewTimer(srv.options.StopTimeout)
 	defer timer.Stop()
-	srv.inFlight.wait(timer.C)
+	srv.shutdown.inFlight.wait(timer.C)
 	if c := srv.options.Cluster; c != nil {
 		c.FailPending("did not answer before the sender's bus stopped")
 	}
 }
 
-// refuseSessions admits no session from now on.
-func (srv *Server) refuseSessions() {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	srv.stopping.Store(true)
-}
-
 func (srv *Server) closeSessions() {
 	b := srv.newBatch()
-	for _, s := range srv.allSessions() {
+	for _, s := range srv.sessions.all() {
 		s.evict(b, wire.CloseGoingAway, "the bus is stopping")
 	}
 	b.flush()
@@ -217,7 +209,7 @@ func (srv *Server) closeSessions() {
 
 // acceptsMessages returns nil if messages are accepted now, or the reason why not.
 func (srv *Server) acceptsMessages() error {
-	if srv.stopping.Load() {
+	if srv.shutdown.stopping.Load() {
 		return errors.New("the bus is stopping; send again once it is back")
 	}
 	if srv.log == nil {
@@ -236,7 +228,7 @@ func (srv *Server) ServeStream(stream jsonrpc.Stream, remote string, credential 
 	}
 }
 
-// start serves one session in a goroutine of its own.
+// start serves one session in a new goroutine.
 func (srv *Server) start(stream jsonrpc.Stream, remote string, credential *grant.Credential) {
 	if s := srv.openSession(stream, remote, credential); s != nil {
 		go func() {
@@ -247,28 +239,38 @@ func (srv *Server) start(stream jsonrpc.Stream, remote string, credential *grant
 }
 
 // openSession adds a session. If the bus is full or stopping, it closes the stream and
-// returns nil. The caller serves the session and then calls leave.
+// returns nil. The caller serves the session and then calls closeStream.
 func (srv *Server) openSession(stream jsonrpc.Stream, remote string, credential *grant.Credential) *session {
 	at := time.Now()
-	s := &session{server: srv, stream: stream, remote: remote, opened: at, pings: pings{pinged: at}}
-	s.credential.Store(credential)
-	s.usage = srv.usageOf(credential, srv.options.Credentials)
+	s := &session{
+		server: srv,
+		stream: stream,
+		conn:   connection{remote: remote, opened: at},
+		window: window{backlog: &srv.backlog},
+		pings:  pings{last: at},
+	}
+	s.client.credential.Store(credential)
+	s.client.usage = srv.quotas.usageOf(credential, srv.options.Credentials)
 	s.self.session = s
-	err := s.usage.openSession(at)
+	err := s.client.usage.openSession(at)
 	if err == nil {
-		if srv.admitSession(s) {
+		added, full := srv.sessions.add(s)
+		if added {
 			srv.recheckNew(s)
 			return s
 		}
-		s.usage.closeSession()
+		if full {
+			srv.metrics.limit(limitSessions)
+		}
+		s.client.usage.closeSession()
 		err = errors.New("the bus takes no more connections")
 	}
 	stream.Close(wire.CloseTryLater, err.Error())
 	return nil
 }
 
-// recheckNew ends a session whose credential was revoked while its upgrade was under way:
-// the sweep saw the change before it could see the session.
+// recheckNew ends a session whose credential was revoked during its upgrade: the sweep saw
+// the change before it could see the session.
 func (srv *Server) recheckNew(s *session) {
 	file := srv.options.Credentials
 	if file == nil || file.Open() {
@@ -281,77 +283,15 @@ func (srv *Server) recheckNew(s *session) {
 	}
 }
 
-func (srv *Server) admitSession(s *session) bool {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	if srv.stopping.Load() {
-		return false
-	}
-	if srv.streams >= srv.options.MaxSessions {
-		srv.metrics.limit(limitSessions)
-		return false
-	}
-	srv.streams++
-	srv.sessions[s] = struct{}{}
-	srv.readers.Add(1)
-	return true
-}
-
-// closeStream counts a stream as closed. It may be called long after the session ended: the
-// last words to a slow peer keep its stream open.
+// closeStream counts the stream of a session as closed.
 func (srv *Server) closeStream(s *session) {
-	s.usage.closeSession()
-	srv.mu.Lock()
-	srv.streams--
-	srv.mu.Unlock()
-	srv.readers.Done()
+	s.client.usage.closeSession()
+	srv.sessions.removeStream()
 }
 
-// register gives a session a clientId that older has; nil if nobody has it. It returns
-// false if another session has it now.
-func (srv *Server) register(s *session, id protocol.PeerID, older *session) bool {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	if srv.peers[id] != older {
-		return false
-	}
-	srv.latest = max(srv.latest+1, time.Now().UnixNano())
-	s.id, s.stamp = id, Stamp{At: srv.latest, Bus: srv.options.Name}
-	srv.peers[id] = s
-	return true
-}
-
-// sessionOf returns this bus's session of an identity, or nil.
-func (srv *Server) sessionOf(id protocol.PeerID) *session {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	return srv.peers[id]
-}
-
-// unregister takes its clientId from a session.
+// unregister takes the identity from a session.
 func (srv *Server) unregister(s *session) {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	if srv.peers[s.id] == s {
-		delete(srv.peers, s.id)
+	if srv.sessions.unregister(s) {
 		srv.presence.noteChange(s.id)
 	}
-}
-
-// forget removes a session that has ended.
-func (srv *Server) forget(s *session) {
-	srv.unregister(s)
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	delete(srv.sessions, s)
-}
-
-func (srv *Server) allSessions() []*session {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	list := make([]*session, 0, len(srv.sessions))
-	for s := range srv.sessions {
-		list = append(list, s)
-	}
-	return list
 }

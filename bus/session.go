@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"hubbub/bus/grant"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
 	"hubbub/protocol/text"
@@ -22,57 +21,39 @@ import (
 type session struct {
 	server *Server
 	stream jsonrpc.Stream
-	remote string
+	conn   connection
+	client client
+	self   subscriber      // what the index knows the session by
+	id     protocol.PeerID // set once by registry.register; others may read it once lifecycle.ready is set
+	stamp  Stamp           // set with id
+	batch  *batch          // of the reader; nil while it waits
+	dirty  atomic.Bool     // a batch will flush the stream
+	order  publishOrder
+
+	mu        sync.Mutex // guards the fields below
+	lifecycle lifecycle
+	patterns  map[protocol.Pattern]bool // value: observe
+	window    window
+	pings     pings
+}
+
+// A connection describes where a session comes from.
+type connection struct {
+	remote string // address
 	opened time.Time
-	self   subscriber  // what the index knows it by
-	batch  *batch      // of the reader; nil while it waits
-	dirty  atomic.Bool // a batch will flush it
-
-	client
-	identity
-	ordering
-
-	mu sync.Mutex // guards the fields below
-	lifecycle
-	patterns map[protocol.Pattern]bool // value: observe
-	window
-	pings
 }
 
-// A client is who connected: the holder of a credential, or anybody on an open bus.
-type client struct {
-	credential atomic.Pointer[grant.Credential] // nil if the bus is open
-	usage      *usage                           // of the credential
-	pause      time.Duration                    // for which the reader waits before it reads on; its own
-}
-
-// An identity is who a session is, from initialize on.
-type identity struct {
-	stamp Stamp           // set with id
-	id    protocol.PeerID // set once, under server.mu; others may read it once ready is set
-	ready atomic.Bool     // the session has the identity now; set under session.mu
-}
-
-// An ordering keeps the messages of one sender in the order in which it sent them, in a bus
-// that is one of several.
-type ordering struct {
-	order     sync.Mutex // held while a message is routed; guards published
+// A publishOrder keeps the messages of one sender in the order in which it sent them. Only
+// a bus in a cluster needs it.
+type publishOrder struct {
+	mu        sync.Mutex // held while a message is routed; guards published
 	published uint64     // messages
 }
 
-// A window holds the deliveries of a session that have no outcome yet.
-type window struct {
-	calls       jsonrpc.Calls[*delivery]
-	unanswered  int         // deliveries written and not answered
-	queue       []*delivery // deliveries that wait for room, in order
-	queuedBytes int
-	observed    uint64 // messages written that nobody waits for
-}
-
-// pings say when a session was last asked for a sign of life.
+// pings record when a peer was last asked for a sign of life.
 type pings struct {
-	pinging bool // it is being asked
-	pinged  time.Time
+	waiting bool // for an answer
+	last    time.Time
 }
 
 // serve reads until the stream ends.
@@ -80,8 +61,8 @@ func (s *session) serve() {
 	s.stream.BeforeWait(s.releaseBatch)
 	if p, ok := s.stream.(interface{ OnPing(func()) }); ok {
 		p.OnPing(func() { // of the WebSocket; the reader is in Read
-			s.chargeOverhead(time.Now())
-			pauseReading(s)
+			s.client.chargeOverhead(time.Now())
+			s.pauseReading()
 		})
 	}
 	err := s.read()
@@ -118,20 +99,17 @@ func (s *session) read() error {
 		if err := s.handle(frame); err != nil {
 			return err
 		}
-		pauseReading(s)
+		s.pauseReading()
 	}
 }
 
-// chargeOverhead charges the credential for what the bus does beside messages.
-func (h *client) chargeOverhead(at time.Time) { h.pause = max(h.pause, h.usage.chargeOverhead(at)) }
-
 // pauseReading waits if the credential had too many refusals and pings, so that what the peer
 // writes meanwhile waits at its own side.
-func pauseReading(s *session) {
-	if s.pause > 0 {
+func (s *session) pauseReading() {
+	if s.client.pause > 0 {
 		s.releaseBatch()
-		time.Sleep(s.pause)
-		s.pause = 0
+		time.Sleep(s.client.pause)
+		s.client.pause = 0
 	}
 }
 
@@ -183,7 +161,7 @@ func (s *session) handle(frame []byte) error {
 		if m.Kind == 0 {
 			s.handleAnswer(m, err) // if it has the id of a delivery, it was meant as its answer
 		} else {
-			s.chargeOverhead(s.batch.at)
+			s.client.chargeOverhead(s.batch.at)
 		}
 		s.replyError(s.batch, m.ID, refusal)
 		return nil
@@ -192,7 +170,7 @@ func (s *session) handle(frame []byte) error {
 		s.handleAnswer(m, nil)
 		return nil
 	}
-	if !s.ready.Load() && (s.id != "" || string(m.Method) != protocol.MethodInitialize) {
+	if !s.lifecycle.ready.Load() && (s.id != "" || string(m.Method) != protocol.MethodInitialize) {
 		why := "the first request must be initialize"
 		if s.id != "" {
 			why = errReplaced
@@ -207,7 +185,7 @@ func (s *session) handle(frame []byte) error {
 // dispatch is the table of methods.
 func (s *session) dispatch(m jsonrpc.Message) {
 	if string(m.Method) == protocol.MethodPing {
-		s.chargeOverhead(s.batch.at)
+		s.client.chargeOverhead(s.batch.at)
 		s.answer(m, []byte(`{"timestamp":"`+protocol.FormatTime(s.batch.at)+`"}`))
 		return
 	}
@@ -238,7 +216,7 @@ func (s *session) answer(m jsonrpc.Message, result []byte) {
 
 // refuse replies to a request with an error; a notification gets nothing.
 func (s *session) refuse(m jsonrpc.Message, e *jsonrpc.Error) {
-	s.chargeOverhead(s.batch.at)
+	s.client.chargeOverhead(s.batch.at)
 	s.server.metrics.refused.Add(1)
 	if m.Kind == jsonrpc.KindRequest {
 		s.replyError(s.batch, m.ID, e)
@@ -261,28 +239,27 @@ func (s *session) replyError(b *batch, id jsonrpc.ID, e *jsonrpc.Error) {
 // it has not answered fails as offline. Only the first call has an effect.
 func (s *session) end(b *batch, reason string) {
 	s.mu.Lock()
-	if s.ended {
+	if s.lifecycle.ended {
 		s.mu.Unlock()
 		return
 	}
-	s.ended, s.endReason = true, reason
+	s.lifecycle.ended, s.lifecycle.endReason = true, reason
 	b.at = time.Now() // deliveries that end here may have been accepted after b.at
-	calls := s.calls.TakeAll()
-	s.window.addQueuedBytes(-s.queuedBytes, &s.server.slow)
-	s.queue, s.unanswered = nil, 0
-	patterns, tell := s.patterns, s.recorded
-	s.patterns, s.recorded = nil, false
-	s.usage.removeSubscriptions(len(patterns))
+	calls := s.window.takeAll()
+	patterns, tell := s.patterns, s.lifecycle.recorded
+	s.patterns, s.lifecycle.recorded = nil, false
+	s.client.usage.removeSubscriptions(len(patterns))
 	s.mu.Unlock()
 
 	for p := range patterns {
 		s.server.index.remove(&s.self, p)
 	}
-	s.server.forget(s)
+	s.server.unregister(s)
+	s.server.sessions.remove(s)
 	for _, d := range calls {
 		d.finish(b, protocol.OutcomeOffline, nil, "the connection ended while the bus waited")
 	}
-	if c := s.server.options.Cluster; c != nil && s.ready.Load() {
+	if c := s.server.options.Cluster; c != nil && s.lifecycle.ready.Load() {
 		c.Left(s.id, s.stamp)
 	}
 	if tell {
@@ -294,7 +271,7 @@ func (s *session) end(b *batch, reason string) {
 // background, since the close handshake waits for the peer. b is the caller's batch.
 func (s *session) evict(b *batch, code int, reason string) {
 	s.end(b, reason)
-	s.server.background.Go(func() { s.stream.Close(code, reason) })
+	s.server.shutdown.background.Go(func() { s.stream.Close(code, reason) })
 }
 
 // A pinger is a stream whose other side can be asked for a sign of life.

@@ -13,7 +13,7 @@ var success = []byte(`{"success":true}`)
 // subscribe adds a pattern to the session's set (section 5.1). If the set has it
 // already, this changes only whether it observes.
 func (s *session) subscribe(m jsonrpc.Message) {
-	if err := s.usage.chargeChange(s.batch.at, len(m.Params)); err != nil {
+	if err := s.client.usage.chargeChange(s.batch.at, len(m.Params)); err != nil {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInternal, "%v", err))
 		return
 	}
@@ -42,10 +42,10 @@ func (s *session) subscribe(m jsonrpc.Message) {
 func (s *session) addPattern(p protocol.Pattern, observe bool) (granted bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.maySubscribe(p); err != nil {
+	if err := s.client.maySubscribe(p); err != nil {
 		return false, err
 	}
-	if s.inactive() {
+	if s.lifecycle.inactive() {
 		return true, nil
 	}
 	if err := s.server.presence.maySubscribe(p, observe); err != nil {
@@ -56,7 +56,7 @@ func (s *session) addPattern(p protocol.Pattern, observe bool) (granted bool, er
 			s.server.metrics.limit(limitSubscriptions)
 			return true, tooManyPatterns(s.server.options.MaxSubscriptions)
 		}
-		if err := s.usage.addSubscriptions(s.batch.at, 1, 0); err != nil {
+		if err := s.client.usage.addSubscriptions(s.batch.at, 1, 0); err != nil {
 			return true, err
 		}
 	}
@@ -77,7 +77,7 @@ func tooManyPatterns(most int) error {
 
 // unsubscribe removes a pattern, by its exact text (section 5.2).
 func (s *session) unsubscribe(m jsonrpc.Message) {
-	if err := s.usage.chargeChange(s.batch.at, len(m.Params)); err != nil {
+	if err := s.client.usage.chargeChange(s.batch.at, len(m.Params)); err != nil {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInternal, "%v", err))
 		return
 	}
@@ -108,7 +108,7 @@ func (s *session) removePattern(p protocol.Pattern) bool {
 
 func (s *session) dropPatternLocked(p protocol.Pattern) {
 	delete(s.patterns, p)
-	s.usage.removeSubscriptions(1)
+	s.client.usage.removeSubscriptions(1)
 	s.server.index.remove(&s.self, p)
 	if c := s.server.options.Cluster; c != nil {
 		c.Unsubscribed(s.id, p)

@@ -32,19 +32,19 @@ func (srv *Server) sweepLoop(ctx context.Context) {
 		if tick%2 == 0 {
 			srv.reloadCredentials(b)
 		}
-		for _, s := range srv.allSessions() {
+		for _, s := range srv.sessions.all() {
 			s.sweep(ctx, b)
 		}
 		srv.presence.notify(b)
-		srv.dedupTable.sweep(b)
+		srv.dedup.sweep(b)
 		b.flush()
 		srv.options.OnSweep()
 		if tick%idleCheckSweeps != 0 {
 			continue
 		}
 		srv.index.dropStaleCache()
-		if traffic.becameIdle(srv.metrics.frames.Load(), srv.slow.Bytes()) {
-			srv.background.Go(srv.options.OnIdle)
+		if traffic.becameIdle(srv.metrics.frames.Load(), srv.backlog.Bytes()) {
+			srv.shutdown.background.Go(srv.options.OnIdle)
 		}
 	}
 }
@@ -52,14 +52,14 @@ func (srv *Server) sweepLoop(ctx context.Context) {
 // sweep ends what has waited too long at one session.
 func (s *session) sweep(ctx context.Context, b *batch) {
 	o, at := &s.server.options, b.at
-	if !s.ready.Load() {
+	if !s.lifecycle.ready.Load() {
 		s.sweepUninitialized(b)
 	}
 	for _, d := range s.expired(b, at.Add(-o.DeliveryTimeout)) {
 		d.finish(b, protocol.OutcomeTimeout, nil, fmt.Sprintf("no answer within %s", o.DeliveryTimeout))
 	}
-	if p, ok := s.stream.(pinger); ok && s.ready.Load() && s.pingDue(at) {
-		s.server.background.Go(func() { s.ping(ctx, p) })
+	if p, ok := s.stream.(pinger); ok && s.lifecycle.ready.Load() && s.pingDue(at) {
+		s.server.shutdown.background.Go(func() { s.ping(ctx, p) })
 	}
 }
 
@@ -67,12 +67,12 @@ func (s *session) sweep(ctx context.Context, b *batch) {
 // replaced.
 func (s *session) sweepUninitialized(b *batch) {
 	s.mu.Lock()
-	never, over := s.graceEnds.IsZero(), s.graceOver(s.calls.Len(), b.at)
+	never, over := s.lifecycle.graceEnds.IsZero(), s.lifecycle.graceOver(s.window.calls.Len(), b.at)
 	s.mu.Unlock()
 	switch {
 	case over:
 		s.evict(b, protocol.CloseReplaced, replaced)
-	case never && s.initializeExpired(b.at) && !s.ready.Load():
+	case never && s.initializeExpired(b.at) && !s.lifecycle.ready.Load():
 		s.server.metrics.limit(limitInitialize)
 		s.evict(b, wire.ClosePolicy, fmt.Sprintf("initialize did not come within %s", s.server.options.InitializeTimeout))
 	}
@@ -82,18 +82,7 @@ func (s *session) sweepUninitialized(b *batch) {
 func (s *session) expired(b *batch, deadline time.Time) []*delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var late []*delivery
-	for id, d := range s.calls.All {
-		if !d.publication.accepted.After(deadline) {
-			late = append(late, d)
-			s.calls.Take(id)
-			if d.queued {
-				s.dropQueuedLocked(d)
-			} else {
-				s.unanswered--
-			}
-		}
-	}
+	late := s.window.takeExpired(deadline)
 	if s.sendQueuedLocked(b) {
 		b.touch(s)
 	}
@@ -103,10 +92,10 @@ func (s *session) expired(b *batch, deadline time.Time) []*delivery {
 func (s *session) pingDue(at time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.inactive() || s.pinging || at.Sub(s.pinged) < s.server.options.PingInterval {
+	if s.lifecycle.inactive() || s.pings.waiting || at.Sub(s.pings.last) < s.server.options.PingInterval {
 		return false
 	}
-	s.pinging, s.pinged = true, at
+	s.pings = pings{waiting: true, last: at}
 	return true
 }
 
@@ -116,7 +105,7 @@ func (s *session) pingDue(at time.Time) bool {
 func (s *session) ping(ctx context.Context, p pinger) {
 	defer func() {
 		s.mu.Lock()
-		s.pinging, s.pinged = false, time.Now()
+		s.pings = pings{last: time.Now()}
 		s.mu.Unlock()
 	}()
 	for missed := 0; missed < 2; {
@@ -145,13 +134,13 @@ func (srv *Server) reloadCredentials(b *batch) {
 	}
 	srv.readCredentials()
 	version := file.Version()
-	if version == srv.credentials {
+	if version == srv.credentialsVersion {
 		return
 	}
-	srv.credentials = version
+	srv.credentialsVersion = version
 	srv.options.Log.Info().Msg("credentials reloaded")
-	srv.reload(file)
-	for _, s := range srv.allSessions() {
+	srv.quotas.reload(file)
+	for _, s := range srv.sessions.all() {
 		ended, err := s.recheck(file)
 		for _, p := range ended {
 			b.record(activitylog.Row{
@@ -179,10 +168,10 @@ var errRevoked = errors.New("the credential was revoked")
 func (s *session) recheck(file *grant.File) (ended []protocol.Pattern, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended {
+	if s.lifecycle.ended {
 		return nil, nil
 	}
-	granted := s.granted()
+	granted := s.client.granted()
 	if granted == nil {
 		return nil, errors.New("the bus has credentials now; connect again with a token")
 	}
@@ -190,8 +179,8 @@ func (s *session) recheck(file *grant.File) (ended []protocol.Pattern, err error
 	if !ok {
 		return nil, errRevoked
 	}
-	s.credential.Store(c)
-	if s.ready.Load() && !c.MayBe(s.id) {
+	s.client.credential.Store(c)
+	if s.lifecycle.ready.Load() && !c.MayBe(s.id) {
 		return nil, errRevoked
 	}
 	for p := range s.patterns {

@@ -48,10 +48,10 @@ func comeAndGo(t *testing.T, srv *Server) weak.Pointer[session] {
 	write("subscribe", `{"topic":"t"}`)
 	write("sendMessage", `{"topic":"t","payload":{"messageId":"m","type":"agent_event","from":"cli:x","timestamp":"2026-02-17T12:00:00Z","content":{}}}`)
 	synctest.Wait()
-	if srv.metrics.accepted.Load() != 1 || len(srv.allSessions()) != 1 {
-		t.Fatalf("%d messages, %d sessions; want one of each", srv.metrics.accepted.Load(), len(srv.allSessions()))
+	if srv.metrics.accepted.Load() != 1 || len(srv.sessions.all()) != 1 {
+		t.Fatalf("%d messages, %d sessions; want one of each", srv.metrics.accepted.Load(), len(srv.sessions.all()))
 	}
-	gone := weak.Make(srv.allSessions()[0])
+	gone := weak.Make(srv.sessions.all()[0])
 	far.Close(wire.CloseNormal, "")
 	return gone
 }
@@ -70,7 +70,7 @@ func TestALockThatIsHeldStopsThePulse(t *testing.T) {
 			t.Fatalf("pulse %d; want %d", got, want)
 		}
 	}
-	srv.mu.Lock()
+	srv.sessions.mu.Lock()
 	waits := regexp.MustCompile(`(?s)goroutine \d+ \[sync\.Mutex\.Lock[^\n]*\n[^\n]*\n(?:[^\n]+\n)*hubbub/bus\.\(\*Server\)\.sweepLoop`)
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
@@ -83,7 +83,7 @@ func TestALockThatIsHeldStopsThePulse(t *testing.T) {
 		case <-ticker.C:
 		}
 	}
-	srv.mu.Unlock()
+	srv.sessions.mu.Unlock()
 	<-pulses
 	go func() { // the sweep may be about to tell of another
 		for range pulses {

@@ -2,41 +2,50 @@ package bus
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"hubbub/activitylog"
 	"hubbub/protocol"
 )
 
-// takeoverGrace is how long a session that was replaced may still answer what it was
-// given.
+// takeoverGrace is how long a replaced session may still answer its deliveries.
 const takeoverGrace = 2 * time.Second
 
-// A lifecycle is how far a session has come. A session has an identity from ready on (see
-// identity) until it ends or another session takes the identity over.
+// A lifecycle records how far a session has come. A session is ready from initialize until
+// it ends or another session takes its identity. Its session's mu guards the lifecycle.
 type lifecycle struct {
-	recorded  bool      // peer_connected is recorded, and peer_disconnected is not
-	graceEnds time.Time // when a session that was replaced is closed at the latest; zero until it is replaced
+	ready     atomic.Bool // the session has its identity; read without mu
+	recorded  bool        // peer_connected is in the log, and peer_disconnected is not
+	graceEnds time.Time   // when a replaced session is closed at the latest; zero unless it was replaced
 	ended     bool
 	endReason string
 }
 
-// inactive reports whether a session gets no deliveries any more.
+// inactive reports whether the session gets no more deliveries.
 func (l *lifecycle) inactive() bool { return l.ended || !l.graceEnds.IsZero() }
+
+// graceOver reports whether a replaced session must be closed: it has answered all its
+// deliveries, or its grace has ended.
+func (l *lifecycle) graceOver(unanswered int, at time.Time) bool {
+	return !l.ended && !l.graceEnds.IsZero() && (unanswered == 0 || at.After(l.graceEnds))
+}
 
 const (
 	replaced    = "replaced"
 	errReplaced = "a newer session has taken over this clientId; this one may only answer what it was given"
 )
 
-// takeIdentity gives a session its identity and its first patterns. It takes them from the older
-// session of that identity, here or at another bus, in one step: a message goes to the
-// older session or to the newer one, never to both or to neither. What the older session
-// of this bus was not sent yet goes to the newer one, in its order, after the answer that
-// is given. It returns false if the session has ended.
-func (s *session) takeIdentity(b *batch, id protocol.PeerID, patterns map[protocol.Pattern]bool, answer func()) bool {
+// takeIdentity gives a session its identity and its first patterns. It takes them from the
+// older session of that identity, here or at another bus, in one step: a message goes to
+// the older session or to the newer one, never to both or to neither. Deliveries that were
+// not yet sent to the older session of this bus go to the newer one, in their order, after
+// the answer that answer writes. It returns false if the session has ended.
+func (s *session) takeIdentity(
+	b *batch, id protocol.PeerID, patterns map[protocol.Pattern]bool, answer func(),
+) bool {
 	for {
-		older := s.server.sessionOf(id)
+		older := s.server.sessions.session(id)
 		unsent, outcome := s.tryTakeIdentity(b, older, id, patterns, answer)
 		switch outcome {
 		case takenByAnother:
@@ -59,38 +68,40 @@ const (
 	takeEnded
 )
 
-func (s *session) tryTakeIdentity(b *batch, older *session, id protocol.PeerID, patterns map[protocol.Pattern]bool, answer func()) (unsent []*delivery, outcome int) {
+func (s *session) tryTakeIdentity(
+	b *batch, older *session, id protocol.PeerID, patterns map[protocol.Pattern]bool, answer func(),
+) (unsent []*delivery, outcome int) {
 	srv := s.server
-	if older != nil { // locks of sessions are taken from older to newer
+	if older != nil { // the lock of the older session is always taken first
 		older.mu.Lock()
 		defer older.mu.Unlock()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	srv.remoteMu.Lock()
-	defer srv.remoteMu.Unlock()
-	if s.ended {
+	srv.remotes.mu.Lock()
+	defer srv.remotes.mu.Unlock()
+	if s.lifecycle.ended {
 		return nil, takeEnded
 	}
-	if !srv.register(s, id, older) {
+	if !srv.sessions.register(s, id, older) {
 		return nil, takenByAnother
 	}
-	losers := srv.remotes.drop(id)
+	losers := srv.remotes.removeLocked(id)
 	if older != nil {
 		var held patternSet
 		held, unsent = older.retireLocked()
 		losers = append(losers, held)
 	}
 	for p := range patterns {
-		if s.maySubscribe(p) != nil { // the credential changed since it was asked
+		if s.client.maySubscribe(p) != nil { // the credential has changed since checkInitialize
 			delete(patterns, p)
-			s.usage.removeSubscriptions(1)
+			s.client.usage.removeSubscriptions(1)
 		}
 	}
 	s.patterns = patterns
 	answer()
 	srv.index.replace(losers, patternSet{&s.self, patterns})
-	s.ready.Store(true)
+	s.lifecycle.ready.Store(true)
 	srv.presence.noteChange(id)
 	if c := srv.options.Cluster; c != nil {
 		c.Joined(s.memberLocked())
@@ -98,31 +109,23 @@ func (s *session) tryTakeIdentity(b *batch, older *session, id protocol.PeerID, 
 	return slices.DeleteFunc(unsent, func(d *delivery) bool { return s.inheritLocked(b, d) }), taken
 }
 
-// retireLocked takes the identity from a session. It returns its patterns, which the
-// caller must remove from the index, and the deliveries that it was not sent yet. The
-// caller must hold s.mu.
+// retireLocked takes the identity from a session. It returns the session's patterns, which
+// the caller must remove from the index, and its unsent deliveries. The caller must hold
+// s.mu.
 func (s *session) retireLocked() (patternSet, []*delivery) {
 	held := patternSet{&s.self, s.patterns}
-	s.usage.removeSubscriptions(len(s.patterns))
+	s.client.usage.removeSubscriptions(len(s.patterns))
 	s.patterns = nil
-	if s.ended {
+	if s.lifecycle.ended {
 		return held, nil
 	}
-	s.ready.Store(false)
-	s.graceEnds, s.endReason = time.Now().Add(takeoverGrace), replaced
-	var unsent []*delivery
-	for _, d := range slices.Clone(s.queue) {
-		if d.recorded { // otherwise write relocates it
-			s.calls.Take(d.id)
-			s.dropQueuedLocked(d)
-			unsent = append(unsent, d)
-		}
-	}
-	return held, unsent
+	s.lifecycle.ready.Store(false)
+	s.lifecycle.graceEnds, s.lifecycle.endReason = time.Now().Add(takeoverGrace), replaced
+	return held, s.window.takeUnsent() // write redirects the deliveries whose start is not recorded yet
 }
 
-// inheritLocked takes over a delivery that the older session of this identity was not
-// sent, and reports whether it could. The caller must hold s.mu.
+// inheritLocked takes over an unsent delivery of the older session of this identity, and
+// reports whether it could. The caller must hold s.mu.
 func (s *session) inheritLocked(b *batch, d *delivery) bool {
 	if !subscribesTo(s.patterns, d.publication.message.Topic) {
 		return false
@@ -139,8 +142,8 @@ func (s *session) inheritLocked(b *batch, d *delivery) bool {
 	return true
 }
 
-// subscribesTo reports whether a delivery for a topic would be waited for where these patterns
-// (value: observe) are.
+// subscribesTo reports whether one of the patterns (value: observe) matches the topic and
+// does not only observe.
 func subscribesTo(patterns map[protocol.Pattern]bool, topic string) bool {
 	for p, observe := range patterns {
 		if !observe && p.Matcher().Match(topic) {
@@ -150,18 +153,18 @@ func subscribesTo(patterns map[protocol.Pattern]bool, topic string) bool {
 	return false
 }
 
-// finishTakeover says goodbye to a session that was replaced: it hands on what the session was not
-// sent, and closes it unless it still has something to answer.
+// finishTakeover redirects the unsent deliveries of a replaced session, and closes the
+// session unless it still has deliveries to answer.
 func (s *session) finishTakeover(b *batch, unsent []*delivery) {
 	for _, d := range unsent {
 		d.redirect(b)
 	}
 	s.mu.Lock()
-	tell := s.recorded
-	s.recorded = false
-	over := s.graceOver(s.calls.Len(), time.Now())
+	recorded := s.lifecycle.recorded
+	s.lifecycle.recorded = false
+	over := s.lifecycle.graceOver(s.window.calls.Len(), time.Now())
 	s.mu.Unlock()
-	if tell {
+	if recorded {
 		s.recordDisconnect(b, replaced)
 	}
 	if over {
@@ -169,24 +172,18 @@ func (s *session) finishTakeover(b *batch, unsent []*delivery) {
 	}
 }
 
-// graceOver reports whether a session that was replaced has answered everything, or has had its
-// time.
-func (l *lifecycle) graceOver(unanswered int, at time.Time) bool {
-	return !l.ended && !l.graceEnds.IsZero() && (unanswered == 0 || at.After(l.graceEnds))
-}
-
-// recordDisconnect notes that a peer's session ended.
+// recordDisconnect records that a peer's session has ended.
 func (s *session) recordDisconnect(b *batch, reason string) {
 	row := activitylog.Row{At: b.now(), Event: activitylog.PeerDisconnected, Actor: string(s.id), Error: reason}
-	s.usage.chargeRow(row)
+	s.client.usage.chargeRow(row)
 	b.record(row)
 	s.server.options.Log.Info().Str("peer", string(s.id)).Str("reason", reason).Msg("peer disconnected")
 }
 
-// redirect hands a delivery that was never sent to the session that has its peer's
-// identity now. If there is none that hears the topic, the peer is offline.
+// redirect passes a delivery that was never sent to the session that now has the identity
+// of its peer. If no such session is subscribed to the topic, the peer is offline.
 func (d *delivery) redirect(b *batch) {
-	if next := b.server.sessionOf(d.target.id); next != nil {
+	if next := b.server.sessions.session(d.target.id); next != nil {
 		d.redirectTo(b, next)
 		return
 	}
@@ -201,10 +198,10 @@ func (d *delivery) redirect(b *batch) {
 	}
 }
 
-// redirectTo is relocate if next has the identity.
+// redirectTo is redirect if next has the identity.
 func (d *delivery) redirectTo(b *batch, next *session) {
 	next.mu.Lock()
-	o, replacedToo := protocol.OutcomeOffline, !next.graceEnds.IsZero()
+	o, replacedToo := protocol.OutcomeOffline, !next.lifecycle.graceEnds.IsZero()
 	if !replacedToo && subscribesTo(next.patterns, d.publication.message.Topic) {
 		d.target, d.queued = next, false
 		o = next.reserveLocked(d)
@@ -220,8 +217,8 @@ func (d *delivery) redirectTo(b *batch, next *session) {
 	}
 }
 
-// reportAbsent tells the bus that forwarded a message that a peer is not here any more and was
-// not sent it.
+// reportAbsent tells the bus that forwarded a message that a peer has left this bus and was
+// not sent the message.
 func (p *publication) reportAbsent(b *batch, d *delivery) {
 	d.recordMoved(b)
 	p.mu.Lock()
@@ -230,7 +227,7 @@ func (p *publication) reportAbsent(b *batch, d *delivery) {
 	p.releaseAndUnlock(b)
 }
 
-// recordMoved ends a delivery in the log whose peer is not at this bus any more.
+// recordMoved records the end of a delivery whose peer has left this bus.
 func (d *delivery) recordMoved(b *batch) {
 	row := d.row(activitylog.ProcessFinish, string(protocol.OutcomeOffline))
 	row.At, row.Error = b.now(), "the peer has left this bus"

@@ -191,13 +191,13 @@ func TestALateInitializeTakesNothingOver(t *testing.T) {
 	srv := New(nil, nil)
 	stream, _ := wire.Pipe(nil)
 	s := srv.openSession(stream, "here", nil)
-	s.opened = s.opened.Add(-srv.options.InitializeTimeout - time.Second)
+	s.conn.opened = s.conn.opened.Add(-srv.options.InitializeTimeout - time.Second)
 	s.acquireBatch()
 	if err := s.handle([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"clientId":"agent:a"}}`)); err != nil {
 		t.Fatal(err)
 	}
 	s.releaseBatch()
-	if srv.sessionOf("agent:a") != nil {
+	if srv.sessions.session("agent:a") != nil {
 		t.Error("it has its identity")
 	}
 }
