@@ -88,7 +88,7 @@ func (x *examination) run(cmd *cobra.Command, _ []string) error {
 	)
 	if token == "" {
 		findings = append(findings, under("bot token", tg.Finding{Level: tg.LevelSkipped,
-			Says: "TELEGRAM_BOT_TOKEN is not set, so the bot was not looked at.", Advice: "Set it to the token from @BotFather to look at the bot."})...)
+			Message: "TELEGRAM_BOT_TOKEN is not set, so the bot was not looked at.", Advice: "Set it to the token from @BotFather to look at the bot."})...)
 	} else {
 		findings = append(findings, tg.Diagnose(cmd.Context(), token, &botapi.Options{URL: x.apiURL}, bridging(cmd.Context(), env, token))...)
 	}
@@ -130,14 +130,14 @@ func under(check string, findings ...tg.Finding) []tg.Finding {
 	return findings
 }
 
-func fine(says string) tg.Finding { return tg.Finding{Level: tg.LevelOK, Says: says} }
+func fine(says string) tg.Finding { return tg.Finding{Level: tg.LevelOK, Message: says} }
 
 func warning(says, advice string) tg.Finding {
-	return tg.Finding{Level: tg.LevelWarning, Says: says, Advice: advice}
+	return tg.Finding{Level: tg.LevelWarning, Message: says, Advice: advice}
 }
 
 func problem(says, advice string) tg.Finding {
-	return tg.Finding{Level: tg.LevelProblem, Says: says, Advice: advice}
+	return tg.Finding{Level: tg.LevelProblem, Message: says, Advice: advice}
 }
 
 // reportFindings prints the findings, and is an error when one is a problem.
@@ -152,7 +152,7 @@ func reportFindings(p *printer, findings []tg.Finding) error {
 			p.value(f)
 			continue
 		}
-		p.line("%s", term.Hang(fmt.Sprintf("%-7s  ", marks[f.Level]), f.Check+": "+f.Says, p.columns))
+		p.line("%s", term.Hang(fmt.Sprintf("%-7s  ", marks[f.Level]), f.Check+": "+f.Message, p.columns))
 		if f.Advice != "" {
 			p.line("%s", term.Hang("         -> ", f.Advice, p.columns))
 		}
@@ -215,7 +215,7 @@ func (x *examination) examineLog(ctx context.Context, data string) tg.Finding {
 	case err != nil:
 		return problem("The activity log cannot be read: "+err.Error(), adviceOn(err, "`hubbub log verify` says what is wrong with it."))
 	case size.Bytes == 0:
-		return tg.Finding{Level: tg.LevelSkipped, Says: "No bus has written its activity log in " + data + "."}
+		return tg.Finding{Level: tg.LevelSkipped, Message: "No bus has written its activity log in " + data + "."}
 	}
 	says := fmt.Sprintf("The activity log is kept %s. %s", keptFor(keep), keep.Means(size, time.Now()))
 	var stat unix.Statfs_t
@@ -275,7 +275,7 @@ func examineLetters(ctx context.Context, data string) tg.Finding {
 	items, err := deadletter.Folder(data).List(ctx, outbox.StateDead, outbox.StateUnknown)
 	switch {
 	case errors.Is(err, deadletter.ErrNoProgram):
-		return tg.Finding{Level: tg.LevelSkipped, Says: "No program keeps messages in " + data + "."}
+		return tg.Finding{Level: tg.LevelSkipped, Message: "No program keeps messages in " + data + "."}
 	case len(items) > 0:
 		says := fmt.Sprintf("Messages that could not be delivered, or may not have arrived: %d.", len(items))
 		if err != nil {
@@ -378,14 +378,14 @@ func examineMailboxes(ctx context.Context, data string, now time.Time) (findings
 
 // bridging returns what is known here about the bot's bridge: whether it has a session
 // on the bus, and what it stored about its webhook.
-func bridging(ctx context.Context, env *program.Env, token string) tg.Bridging {
+func bridging(ctx context.Context, env *program.Env, token string) tg.BridgeState {
 	bot, err := botapi.BotID(token)
 	if err != nil {
-		return tg.Bridging{}
+		return tg.BridgeState{}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	var known tg.Bridging
+	var known tg.BridgeState
 	if list, err := fetchPeers(ctx, env); err == nil {
 		known.Runs = slices.ContainsFunc(list, func(p report.Peer) bool { return p.ID == fmt.Sprintf("tg:%d", bot) })
 	}

@@ -48,8 +48,8 @@ func TestDoctorFindsAgentsThatDecideNothing(t *testing.T) {
 		t.Errorf("a moment after it came: %+v", found)
 	}
 	found := examineMailboxes(t.Context(), data, noon.Add(time.Hour))
-	if len(found) != 1 || found[0].Level != tg.LevelProblem || !strings.Contains(found[0].Says, "agent:tg-5 has decided nothing since ") ||
-		!strings.Contains(found[0].Says, "wait for it: 2.") || !strings.Contains(found[0].Advice, log) {
+	if len(found) != 1 || found[0].Level != tg.LevelProblem || !strings.Contains(found[0].Message, "agent:tg-5 has decided nothing since ") ||
+		!strings.Contains(found[0].Message, "wait for it: 2.") || !strings.Contains(found[0].Advice, log) {
 		t.Errorf("an hour later: %+v", found)
 	}
 	fail := func(turn, state string, at time.Time) {
@@ -63,7 +63,7 @@ func TestDoctorFindsAgentsThatDecideNothing(t *testing.T) {
 	fail("t2", "failed", noon.Add(time.Second))
 	fail("t3", "failed", noon.Add(2*time.Second))
 	if found := examineMailboxes(t.Context(), data, noon); len(found) != 1 || found[0].Level != tg.LevelWarning ||
-		!strings.HasSuffix(found[0].Says, "(2): the key is refused") || !strings.Contains(found[0].Advice, log) {
+		!strings.HasSuffix(found[0].Message, "(2): the key is refused") || !strings.Contains(found[0].Advice, log) {
 		t.Errorf("turns that fail: %+v", found)
 	}
 	fail("t4", "finished", noon.Add(3*time.Second))
@@ -117,14 +117,14 @@ func TestDoctorSaysWhatTheLogComesTo(t *testing.T) {
 	for keep, want := range map[string]string{
 		"": "is kept for 90 days. It takes ", "30d": "in 29 days.", "20GiB": "is kept up to 20 GiB. It takes ", "forever": "is kept forever. It takes ",
 	} {
-		if f := (&examination{keep: keep}).examineLog(t.Context(), data); f.Level != tg.LevelOK || !strings.Contains(f.Says, want) {
+		if f := (&examination{keep: keep}).examineLog(t.Context(), data); f.Level != tg.LevelOK || !strings.Contains(f.Message, want) {
 			t.Errorf("%q: %+v; want %q", keep, f, want)
 		}
 	}
 	if f := (&examination{keep: "a while"}).examineLog(t.Context(), data); f.Level != tg.LevelProblem || !strings.Contains(f.Advice, "[bus]") {
 		t.Errorf("of a setting that is none: %+v", f)
 	}
-	if f := (&examination{keep: "999999TiB"}).examineLog(t.Context(), data); f.Level != tg.LevelWarning || !strings.Contains(f.Says, "no room") {
+	if f := (&examination{keep: "999999TiB"}).examineLog(t.Context(), data); f.Level != tg.LevelWarning || !strings.Contains(f.Message, "no room") {
 		t.Errorf("of more than the disk holds: %+v", f)
 	}
 }
@@ -152,7 +152,7 @@ func TestDoctorAsksTheModel(t *testing.T) {
 		{404, `not found`, tg.LevelOK, "shows with the first message"},
 	} {
 		code, answer = c.code, c.answer
-		if f := x.askModel(t.Context(), "sk-key"); f.Level != c.level || !strings.Contains(f.Says, c.says) {
+		if f := x.askModel(t.Context(), "sk-key"); f.Level != c.level || !strings.Contains(f.Message, c.says) {
 			t.Errorf("%d %s: %+v", c.code, c.answer, f)
 		}
 	}
@@ -168,7 +168,7 @@ func TestDoctorAsksTheModel(t *testing.T) {
 		t.Errorf("an address that leads elsewhere: %+v", f)
 	}
 	server.Close()
-	if f := x.askModel(t.Context(), "sk-key"); f.Level != tg.LevelProblem || !strings.Contains(f.Says, "is not reached") || strings.Contains(f.Says, "sk-key") {
+	if f := x.askModel(t.Context(), "sk-key"); f.Level != tg.LevelProblem || !strings.Contains(f.Message, "is not reached") || strings.Contains(f.Message, "sk-key") {
 		t.Errorf("a server that is gone: %+v", f)
 	}
 }

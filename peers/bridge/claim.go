@@ -43,10 +43,10 @@ type replyCheck struct {
 	agent     protocol.PeerID
 	claim     *protocol.ReplyClaim // what the reply brings along
 	receivers []protocol.PeerID    // the agents that got the event
-	directed    bool                 // the event was directed at this agent: a mention, an answer to it, a direct chat
-	hasBroker    bool                 // there is a broker
+	directed  bool                 // the event was directed at this agent: a mention, an answer to it, a direct chat
+	hasBroker bool                 // there is a broker
 	newest    collab.Claim         // the broker's, empty if nobody holds the event
-	seenToken      int64                // the newest token seen earlier
+	seenToken int64                // the newest token seen earlier
 }
 
 // refusal decides whether a reply may be shown. It returns the reason why not, or "".
@@ -74,7 +74,9 @@ func (v *replyCheck) refusal() string {
 }
 
 // needsNoClaim reports whether the agent may answer without a claim.
-func (v *replyCheck) needsNoClaim() bool { return v.claim == nil && (len(v.receivers) < 2 || v.directed) }
+func (v *replyCheck) needsNoClaim() bool {
+	return v.claim == nil && (len(v.receivers) < 2 || v.directed)
+}
 
 // answeredByOther reports whether another agent answers or has answered, so that nobody
 // misses the reply that is refused.
@@ -86,7 +88,7 @@ func (v *replyCheck) answeredByOther() bool {
 // AuthorizeReply refuses a reply whose claim does not hold, with an error that settles it
 // in an outbox: dropped where another agent answers, dead otherwise. It asks the
 // broker if the answer matters; any other error says that it could not.
-func (s *Router) AuthorizeReply(ctx context.Context, agent protocol.PeerID, reply *protocol.ChatReply) error {
+func (r *Router) AuthorizeReply(ctx context.Context, agent protocol.PeerID, reply *protocol.ChatReply) error {
 	event := reply.InReplyTo
 	if reply.Claim != nil && reply.Claim.EventID != "" {
 		event = reply.Claim.EventID
@@ -97,9 +99,9 @@ func (s *Router) AuthorizeReply(ctx context.Context, agent protocol.PeerID, repl
 	if reply.Claim != nil && event != reply.InReplyTo && reply.InReplyTo != "" {
 		return outbox.Permanent(fmt.Errorf("the claim is for %s, the answer is to %s", event, reply.InReplyTo))
 	}
-	tx := store.On(ctx, s.db)
+	tx := store.On(ctx, r.db)
 	v := replyCheck{agent: agent, claim: reply.Claim}
-	s.loadReceivers(tx, event, &v)
+	r.loadReceivers(tx, event, &v)
 	if tx.Err() == nil && v.needsNoClaim() {
 		return nil
 	}
@@ -108,7 +110,7 @@ func (s *Router) AuthorizeReply(ctx context.Context, agent protocol.PeerID, repl
 		return tx.Err()
 	}
 	var err error
-	v.newest, err = s.broker.ClaimOf(ctx, event)
+	v.newest, err = r.broker.ClaimOf(ctx, event)
 	v.hasBroker = !errors.Is(err, collab.ErrNoBroker)
 	if err != nil && v.hasBroker {
 		return fmt.Errorf("asking the broker for the claim on %s: %w", event, err)
@@ -119,7 +121,7 @@ func (s *Router) AuthorizeReply(ctx context.Context, agent protocol.PeerID, repl
 		newest = max(newest, v.claim.Token)
 	}
 	if newest > 0 {
-		tx.Exec(`INSERT OR REPLACE INTO surface_claims (event, token, at) VALUES (?, ?, ?)`, event, newest, s.now())
+		tx.Exec(`INSERT OR REPLACE INTO surface_claims (event, token, at) VALUES (?, ?, ?)`, event, newest, r.now())
 	}
 	switch {
 	case tx.Err() != nil, reason == "":
@@ -132,32 +134,32 @@ func (s *Router) AuthorizeReply(ctx context.Context, agent protocol.PeerID, repl
 }
 
 // saveBrokerSeen stores when the broker was there, for restoreBrokerSeen.
-func (s *Router) saveBrokerSeen(ctx context.Context, at time.Time) error {
-	tx := store.On(ctx, s.db)
-	tx.Exec(`INSERT OR REPLACE INTO surface_broker (surface, seen_at) VALUES (?, ?)`, s.opts.Name, at.UnixMicro())
+func (r *Router) saveBrokerSeen(ctx context.Context, at time.Time) error {
+	tx := store.On(ctx, r.db)
+	tx.Exec(`INSERT OR REPLACE INTO surface_broker (surface, seen_at) VALUES (?, ?)`, r.opts.Name, at.UnixMicro())
 	return tx.Err()
 }
 
 // restoreBrokerSeen has a broker that the last run saw waited for, as it may be starting
 // together with this program: without it, whoever answers first would be shown.
-func (s *Router) restoreBrokerSeen(tx *store.Tx) {
-	at, found := store.One(tx, store.Itself[int64], `SELECT seen_at FROM surface_broker WHERE surface = ?`, s.opts.Name)
+func (r *Router) restoreBrokerSeen(tx *store.Tx) {
+	at, found := store.One(tx, store.Itself[int64], `SELECT seen_at FROM surface_broker WHERE surface = ?`, r.opts.Name)
 	if found {
-		s.broker.Recall(time.UnixMicro(at))
+		r.broker.Recall(time.UnixMicro(at))
 	}
 }
 
 // loadReceivers fills in who got an event, and whether it was directed at the agent.
-func (s *Router) loadReceivers(tx *store.Tx, source string, v *replyCheck) {
+func (r *Router) loadReceivers(tx *store.Tx, source string, v *replyCheck) {
 	for _, e := range store.All(tx, eventColumns, `SELECT event, chat, source, agents FROM surface_events
-		WHERE surface = ? AND source = ? AND agents <> '' ORDER BY event`, s.opts.Name, source) {
+		WHERE surface = ? AND source = ? AND agents <> '' ORDER BY event`, r.opts.Name, source) {
 		e.Agent = v.agent
 		for _, a := range e.Agents {
 			if !slices.Contains(v.receivers, a) {
 				v.receivers = append(v.receivers, a)
 			}
 		}
-		m, err := s.adapter.Message(tx.Context(), &e)
+		m, err := r.adapter.Message(tx.Context(), &e)
 		if err != nil {
 			tx.Fail(err)
 			return

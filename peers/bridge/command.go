@@ -32,13 +32,13 @@ type CommandAdapter interface {
 
 // An Command is what a person wants of the broker, as they said it in a chat.
 type Command struct {
-	Verb  string          `json:"verb"` // VerbWork and so on
-	Text  string          `json:"text,omitempty"`
-	By    protocol.PeerID `json:"by"`              // the person
+	Verb   string          `json:"verb"` // VerbWork and so on
+	Text   string          `json:"text,omitempty"`
+	By     protocol.PeerID `json:"by"`              // the person
 	Thread string          `json:"place,omitempty"` // the thread, as the host tells them apart
-	Kind  string          `json:"kind"`            // of the conversation: dm, group or thread
-	Title string          `json:"title,omitempty"`
-	Key   string          `json:"key"` // of the message: repeated attempts make nothing twice
+	Kind   string          `json:"kind"`            // of the conversation: dm, group or thread
+	Title  string          `json:"title,omitempty"`
+	Key    string          `json:"key"` // of the message: repeated attempts make nothing twice
 }
 
 // The orders.
@@ -64,10 +64,10 @@ func ParseCommand(said string) (verb, rest string) {
 const maxCommandAge = 10 * time.Minute
 
 // EnqueueCommand queues what a person wants, in the transaction that stores what they said.
-func (s *Router) EnqueueCommand(tx *store.Tx, chat protocol.PeerID, c *Command) {
+func (r *Router) EnqueueCommand(tx *store.Tx, chat protocol.PeerID, c *Command) {
 	body, err := json.Marshal(c)
 	tx.Fail(err)
-	_, err = s.commands.Put(tx, string(chat), c.Key, body)
+	_, err = r.commands.Put(tx, string(chat), c.Key, body)
 	tx.Fail(err)
 }
 
@@ -77,11 +77,11 @@ type commandRunner struct{ *Router }
 // An commandAttempt is one attempt at an order.
 type commandAttempt struct {
 	*Command
-	runner      commandRunner
-	ctx    context.Context
-	chat   protocol.PeerID
-	broker *collab.Client // asks as the person
-	firstAgent  protocol.PeerID
+	runner     commandRunner
+	ctx        context.Context
+	chat       protocol.PeerID
+	broker     *collab.Client // asks as the person
+	firstAgent protocol.PeerID
 }
 
 // commands says how each order is carried out; what it returns is shown in the chat.
@@ -89,15 +89,15 @@ var commands = map[string]func(*commandAttempt) (string, error){
 	VerbWork: (*commandAttempt).work, VerbWho: (*commandAttempt).listAgents, VerbAsk: (*commandAttempt).askQuestion, VerbDone: (*commandAttempt).finish, VerbSay: (*commandAttempt).forwardMessage,
 }
 
-// execute makes one attempt at an order, and shows its result.
-func (s commandRunner) execute(ctx context.Context, it outbox.Item) error {
+// run makes one attempt at an order, and shows its result.
+func (r commandRunner) run(ctx context.Context, it outbox.Item) error {
 	c := new(Command)
 	if err := json.Unmarshal(it.Body, c); err != nil {
 		return outbox.Permanent(fmt.Errorf("reading a stored order: %w", err))
 	}
-	a := &commandAttempt{Command: c, runner: s, ctx: ctx, chat: protocol.PeerID(it.Destination), broker: s.broker.As(c.By)}
-	tx := store.On(ctx, s.db)
-	if agents := s.Agents(tx, a.chat); len(agents) > 0 {
+	a := &commandAttempt{Command: c, runner: r, ctx: ctx, chat: protocol.PeerID(it.Destination), broker: r.broker.As(c.By)}
+	tx := store.On(ctx, r.db)
+	if agents := r.Agents(tx, a.chat); len(agents) > 0 {
 		a.firstAgent = agents[0].Agent
 	}
 	execute := commands[c.Verb]
@@ -119,58 +119,58 @@ func (s commandRunner) execute(ctx context.Context, it outbox.Item) error {
 	case err != nil:
 		return outbox.Retry(0, err)
 	}
-	return store.InTx(ctx, s.db, func(tx *store.Tx) { s.post(tx, a.chat, c.Thread, "order:"+c.Key, reply) })
+	return store.InTx(ctx, r.db, func(tx *store.Tx) { r.post(tx, a.chat, c.Thread, "order:"+c.Key, reply) })
 }
 
 // post shows a text in a chat that may still be written to.
-func (s commandRunner) post(tx *store.Tx, chat protocol.PeerID, place, key, said string) {
-	if _, refusal := s.adapter.FindChat(tx, chat.Topic()); said != "" && refusal == "" {
-		s.opts.Commands.Post(tx, chat, place, key, said)
+func (r commandRunner) post(tx *store.Tx, chat protocol.PeerID, place, key, said string) {
+	if _, refusal := r.adapter.FindChat(tx, chat.Topic()); said != "" && refusal == "" {
+		r.opts.Commands.Post(tx, chat, place, key, said)
 	}
 }
 
 // onSettled tells a chat that its order was not carried out.
-func (s commandRunner) onSettled(tx *store.Tx, it outbox.Item, outcome outbox.State, cause error) {
+func (r commandRunner) onSettled(tx *store.Tx, it outbox.Item, outcome outbox.State, cause error) {
 	var o Command
 	if outcome == outbox.StateSent || json.Unmarshal(it.Body, &o) != nil || o.Verb == VerbSay {
 		return
 	}
-	s.log.Warn().Err(cause).Str("topic", it.Destination).Str("order", o.Verb).Msg("order of a chat not carried out")
-	s.post(tx, protocol.PeerID(it.Destination), o.Thread, "order:"+o.Key, "That could not be done: the collaboration broker did not answer in time.")
+	r.log.Warn().Err(cause).Str("topic", it.Destination).Str("order", o.Verb).Msg("order of a chat not carried out")
+	r.post(tx, protocol.PeerID(it.Destination), o.Thread, "order:"+o.Key, "That could not be done: the collaboration broker did not answer in time.")
 }
 
 // conversation returns the id of the chat's conversation, which says where it is.
-func (r *commandAttempt) conversation() string {
-	if r.Thread == "" {
-		return string(r.chat)
+func (a *commandAttempt) conversation() string {
+	if a.Thread == "" {
+		return string(a.chat)
 	}
-	return string(r.chat) + "/" + r.Thread
+	return string(a.chat) + "/" + a.Thread
 }
 
 // ensureConversation makes the chat's conversation, unless it is there, and binds the chat to its first agent,
 // who answers for it.
-func (r *commandAttempt) ensureConversation() error {
-	id, chat := r.conversation(), r.runner.broker.As(r.chat) // by whom it was made, the broker knows where it is shown
-	_, err := contract.ConversationGet.Ask(r.ctx, r.broker, contract.ConversationGetParams{IDParams: contract.IDParams{ID: id}, PageParams: contract.PageParams{Limit: 1}})
+func (a *commandAttempt) ensureConversation() error {
+	id, chat := a.conversation(), a.runner.broker.As(a.chat) // by whom it was made, the broker knows where it is shown
+	_, err := contract.ConversationGet.Ask(a.ctx, a.broker, contract.ConversationGetParams{IDParams: contract.IDParams{ID: id}, PageParams: contract.PageParams{Limit: 1}})
 	if contract.Refusal(err) == contract.CodeNotFound {
-		_, err = contract.ConversationCreate.Ask(r.ctx, chat, contract.ConversationParams{ID: &id, Kind: r.Kind, Title: r.Title, MasterID: string(r.firstAgent)})
+		_, err = contract.ConversationCreate.Ask(a.ctx, chat, contract.ConversationParams{ID: &id, Kind: a.Kind, Title: a.Title, MasterID: string(a.firstAgent)})
 	}
-	if err != nil || r.firstAgent == "" {
+	if err != nil || a.firstAgent == "" {
 		return err
 	}
-	p := contract.BindingParams{Surface: string(protocol.RoleOf(r.chat)), ExternalID: string(r.chat)}
-	got, err := contract.BindingGet.Ask(r.ctx, chat, p)
-	if contract.Refusal(err) != contract.CodeNotFound && (err != nil || got.Binding.Identity == r.firstAgent && got.Binding.SetByIdentity == r.chat) {
+	p := contract.BindingParams{Surface: string(protocol.RoleOf(a.chat)), ExternalID: string(a.chat)}
+	got, err := contract.BindingGet.Ask(a.ctx, chat, p)
+	if contract.Refusal(err) != contract.CodeNotFound && (err != nil || got.Binding.Identity == a.firstAgent && got.Binding.SetByIdentity == a.chat) {
 		return err
 	}
-	p.AgentID = string(r.firstAgent)
-	_, err = contract.BindingSet.Ask(r.ctx, chat, p)
+	p.AgentID = string(a.firstAgent)
+	_, err = contract.BindingSet.Ask(a.ctx, chat, p)
 	return err
 }
 
 // newID makes the id of what an order makes, short enough to be typed.
-func (r *commandAttempt) newID(prefix string) *string {
-	sum := sha256.Sum256([]byte(string(r.chat) + " " + r.Key))
+func (a *commandAttempt) newID(prefix string) *string {
+	sum := sha256.Sum256([]byte(string(a.chat) + " " + a.Key))
 	return new(prefix + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5])))
 }
 
@@ -192,13 +192,13 @@ func cutID(s string, prefixes []string) (id, rest string) {
 }
 
 // cutName takes the mention from the beginning of a text, as what the broker understands.
-func (r *commandAttempt) cutName(s string) (who, rest string) {
+func (a *commandAttempt) cutName(s string) (who, rest string) {
 	labels := attention.Labels(s)
 	if attention.Leading(s, labels) == 0 {
 		return "", s
 	}
 	l := labels[0]
-	if person := r.runner.opts.Commands.Person(store.On(r.ctx, r.runner.db), s[l.From+1:l.NameEnd]); person != "" && l.NameEnd == l.To {
+	if person := a.runner.opts.Commands.Person(store.On(a.ctx, a.runner.db), s[l.From+1:l.NameEnd]); person != "" && l.NameEnd == l.To {
 		return string(person), attention.AfterLabel(s, l)
 	}
 	return s[l.From:l.To], attention.AfterLabel(s, l)
@@ -207,39 +207,39 @@ func (r *commandAttempt) cutName(s string) (who, rest string) {
 const workUsage = "/work @NAME TITLE gives out work, /work lists it, /work ID shows it, /work ID @NAME gives it to somebody, /done ID closes it."
 
 // work lists, shows, makes or assigns work.
-func (r *commandAttempt) work() (string, error) {
-	id, rest := cutID(r.Text, workPrefixes)
-	who, words := r.cutName(rest)
+func (a *commandAttempt) work() (string, error) {
+	id, rest := cutID(a.Text, workPrefixes)
+	who, words := a.cutName(rest)
 	switch {
-	case r.Text == "", strings.EqualFold(r.Text, "list"):
-		return r.listWork()
+	case a.Text == "", strings.EqualFold(a.Text, "list"):
+		return a.listWork()
 	case id != "" && rest == "":
-		return r.showWork(id)
+		return a.showWork(id)
 	case id != "" && who == "", id == "" && words == "":
 		return workUsage, nil
 	case id != "":
-		return r.assignWork(id, who, words)
+		return a.assignWork(id, who, words)
 	}
 	if who == "" {
-		who = string(r.firstAgent)
+		who = string(a.firstAgent)
 	}
 	if who == "" {
-		who = string(r.By)
+		who = string(a.By)
 	}
-	made, err := contract.WorkCreate.Ask(r.ctx, r.broker, contract.WorkParams{
-		ID: r.newID("wi-"), Title: new(text.Clip(words, 300)), OwnerID: &who, NextMoveOwnerID: &who,
-		RequestedByID: new(string(r.By)), ConversationID: new(r.conversation()),
+	made, err := contract.WorkCreate.Ask(a.ctx, a.broker, contract.WorkParams{
+		ID: a.newID("wi-"), Title: new(text.Clip(words, 300)), OwnerID: &who, NextMoveOwnerID: &who,
+		RequestedByID: new(string(a.By)), ConversationID: new(a.conversation()),
 	})
 	if err != nil {
 		return "", err
 	}
-	return r.startWork(&made.WorkItem, words)
+	return a.startWork(&made.WorkItem, words)
 }
 
 // assignWork gives a work item to somebody; what was in review goes back with what is said, and what
 // had ended is taken up again.
-func (r *commandAttempt) assignWork(id, who, words string) (string, error) {
-	got, err := contract.WorkGet.Ask(r.ctx, r.broker, contract.IDParams{ID: id})
+func (a *commandAttempt) assignWork(id, who, words string) (string, error) {
+	got, err := contract.WorkGet.Ask(a.ctx, a.broker, contract.IDParams{ID: id})
 	if err != nil {
 		return "", err
 	}
@@ -253,33 +253,33 @@ func (r *commandAttempt) assignWork(id, who, words string) (string, error) {
 	case got.WorkItem.Terminal():
 		p.State, p.AcceptanceState = contract.WorkOpen, contract.AcceptanceNone
 	}
-	got, err = contract.WorkUpdate.Ask(r.ctx, r.broker, p)
+	got, err = contract.WorkUpdate.Ask(a.ctx, a.broker, p)
 	if err != nil {
 		return "", err
 	}
 	if words == "" {
 		words = got.WorkItem.Title
 	}
-	return r.startWork(&got.WorkItem, words)
+	return a.startWork(&got.WorkItem, words)
 }
 
 // startWork has the agent that owns a work item begin with it, and says what it is and who
 // was woken.
-func (r *commandAttempt) startWork(w *contract.WorkItem, words string) (string, error) {
-	said := r.runner.describeWork(store.On(r.ctx, r.runner.db), w)
+func (a *commandAttempt) startWork(w *contract.WorkItem, words string) (string, error) {
+	said := a.runner.describeWork(store.On(a.ctx, a.runner.db), w)
 	if protocol.RoleOf(w.OwnerIdentity) != protocol.RoleAgent {
 		return said, nil
 	}
-	_, err := contract.InvocationCreate.Ask(r.ctx, r.broker, contract.InvocationParams{
-		ID: r.newID("inv-"), TargetAgentID: string(w.OwnerIdentity), ConversationID: r.conversation(), WorkItemID: w.ID, Text: words,
+	_, err := contract.InvocationCreate.Ask(a.ctx, a.broker, contract.InvocationParams{
+		ID: a.newID("inv-"), TargetAgentID: string(w.OwnerIdentity), ConversationID: a.conversation(), WorkItemID: w.ID, Text: words,
 	})
 	if contract.Refusal(err) == contract.CodeUnknownTarget { // it has not announced itself yet: it is woken when it does
-		_, err = contract.WorkWake.Ask(r.ctx, r.broker, contract.IDParams{ID: w.ID})
+		_, err = contract.WorkWake.Ask(a.ctx, a.broker, contract.IDParams{ID: w.ID})
 	}
 	if code := contract.Refusal(err); err != nil && code != contract.CodeUnavailable {
 		return "", err
 	}
-	why, err := contract.WakeExplain.Ask(r.ctx, r.broker, contract.ExplainParams{WorkItemID: w.ID})
+	why, err := contract.WakeExplain.Ask(a.ctx, a.broker, contract.ExplainParams{WorkItemID: w.ID})
 	if err != nil {
 		return "", err
 	}
@@ -298,21 +298,21 @@ func describeWake(d *contract.Decision) string {
 }
 
 // describeWork says what a work item is and how it stands, in one line.
-func (s commandRunner) describeWork(tx *store.Tx, w *contract.WorkItem) string {
-	said := fmt.Sprintf("%s: %s. %s, owner %s", w.ID, strings.TrimRight(w.Title, "."), w.State, s.displayName(tx, w.OwnerID, w.OwnerIdentity))
+func (r commandRunner) describeWork(tx *store.Tx, w *contract.WorkItem) string {
+	said := fmt.Sprintf("%s: %s. %s, owner %s", w.ID, strings.TrimRight(w.Title, "."), w.State, r.displayName(tx, w.OwnerID, w.OwnerIdentity))
 	if on := w.WaitingOn; on != nil {
 		said += ", waits for " + on.Label
 	}
 	if !w.Terminal() && w.NextMoveOwnerIdentity != w.OwnerIdentity {
-		said += ", next move " + s.displayName(tx, w.NextMoveOwnerID, w.NextMoveOwnerIdentity)
+		said += ", next move " + r.displayName(tx, w.NextMoveOwnerID, w.NextMoveOwnerIdentity)
 	}
 	return said + "."
 }
 
 // displayName returns what people in chats call somebody in a record.
-func (s commandRunner) displayName(tx *store.Tx, name string, id protocol.PeerID) string {
+func (r commandRunner) displayName(tx *store.Tx, name string, id protocol.PeerID) string {
 	if protocol.IsPerson(id) {
-		if said := s.opts.Commands.DisplayName(tx, id); said != "" {
+		if said := r.opts.Commands.DisplayName(tx, id); said != "" {
 			return said
 		}
 		return string(id)
@@ -323,8 +323,8 @@ func (s commandRunner) displayName(tx *store.Tx, name string, id protocol.PeerID
 // maxListed bounds what an order lists.
 const maxListed = 20
 
-func (r *commandAttempt) listWork() (string, error) {
-	page, err := contract.WorkList.Ask(r.ctx, r.broker, contract.WorkListParams{})
+func (a *commandAttempt) listWork() (string, error) {
+	page, err := contract.WorkList.Ask(a.ctx, a.broker, contract.WorkListParams{})
 	var lines []string
 	for err == nil {
 		for _, raw := range page.Items {
@@ -332,14 +332,14 @@ func (r *commandAttempt) listWork() (string, error) {
 			if unread != nil {
 				return "", unread
 			}
-			if !w.Terminal() && w.ConversationID == r.conversation() {
-				lines = append(lines, "• "+r.runner.describeWork(store.On(r.ctx, r.runner.db), &w))
+			if !w.Terminal() && w.ConversationID == a.conversation() {
+				lines = append(lines, "• "+a.runner.describeWork(store.On(a.ctx, a.runner.db), &w))
 			}
 		}
 		if page.Next == nil || len(lines) >= maxListed {
 			break
 		}
-		page, err = contract.WorkList.Ask(r.ctx, r.broker, contract.WorkListParams{PageParams: contract.PageParams{After: *page.Next}})
+		page, err = contract.WorkList.Ask(a.ctx, a.broker, contract.WorkListParams{PageParams: contract.PageParams{After: *page.Next}})
 	}
 	if err != nil {
 		return "", err
@@ -350,16 +350,16 @@ func (r *commandAttempt) listWork() (string, error) {
 	return strings.Join(lines[:min(len(lines), maxListed)], "\n"), nil
 }
 
-func (r *commandAttempt) showWork(id string) (string, error) {
-	got, err := contract.WorkGet.Ask(r.ctx, r.broker, contract.IDParams{ID: id})
+func (a *commandAttempt) showWork(id string) (string, error) {
+	got, err := contract.WorkGet.Ask(a.ctx, a.broker, contract.IDParams{ID: id})
 	if err != nil {
 		return "", err
 	}
-	said := r.runner.describeWork(store.On(r.ctx, r.runner.db), &got.WorkItem)
+	said := a.runner.describeWork(store.On(a.ctx, a.runner.db), &got.WorkItem)
 	if got.WorkItem.Summary != "" {
 		said += "\n" + got.WorkItem.Summary
 	}
-	why, err := contract.WakeExplain.Ask(r.ctx, r.broker, contract.ExplainParams{WorkItemID: id})
+	why, err := contract.WakeExplain.Ask(a.ctx, a.broker, contract.ExplainParams{WorkItemID: id})
 	if contract.Refusal(err) == contract.CodeNotFound {
 		return said, nil
 	}
@@ -367,8 +367,8 @@ func (r *commandAttempt) showWork(id string) (string, error) {
 }
 
 // listAgents lists the agents that the broker knows, and who can be woken.
-func (r *commandAttempt) listAgents() (string, error) {
-	page, err := contract.IdentityList.Ask(r.ctx, r.broker, contract.PageParams{})
+func (a *commandAttempt) listAgents() (string, error) {
+	page, err := contract.IdentityList.Ask(a.ctx, a.broker, contract.PageParams{})
 	if err != nil {
 		return "", err
 	}
@@ -397,18 +397,18 @@ func (r *commandAttempt) listAgents() (string, error) {
 }
 
 // askQuestion asks an agent or a person; the answer is shown in the chat.
-func (r *commandAttempt) askQuestion() (string, error) {
-	who, words := r.cutName(r.Text)
+func (a *commandAttempt) askQuestion() (string, error) {
+	who, words := a.cutName(a.Text)
 	if who == "" || words == "" {
 		return "/ask @NAME QUESTION asks an agent or a person.", nil
 	}
-	got, err := contract.QuestionAsk.Ask(r.ctx, r.broker, contract.QuestionParams{
-		ID: r.newID("q-"), AskedOfID: who, Title: text.Clip(words, 2000), ConversationID: r.conversation(),
+	got, err := contract.QuestionAsk.Ask(a.ctx, a.broker, contract.QuestionParams{
+		ID: a.newID("q-"), AskedOfID: who, Title: text.Clip(words, 2000), ConversationID: a.conversation(),
 	})
 	if err != nil {
 		return "", err
 	}
-	said := "Asked " + r.runner.displayName(store.On(r.ctx, r.runner.db), got.Question.AskedOfID, got.Question.AskedOfIdentity) + " (" + got.Question.ID + ")."
+	said := "Asked " + a.runner.displayName(store.On(a.ctx, a.runner.db), got.Question.AskedOfID, got.Question.AskedOfIdentity) + " (" + got.Question.ID + ")."
 	if protocol.IsPerson(got.Question.AskedOfIdentity) {
 		said += " " + answerHint(got.Question.ID)
 	}
@@ -422,34 +422,34 @@ func (r *commandAttempt) askQuestion() (string, error) {
 func answerHint(id string) string { return "/done " + id + " ANSWER answers it." }
 
 // answerQuestion answers a question, or closes it if nothing is said.
-func (r *commandAttempt) answerQuestion(id, said string) (string, error) {
+func (a *commandAttempt) answerQuestion(id, said string) (string, error) {
 	if said == "" {
-		_, err := contract.QuestionClose.Ask(r.ctx, r.broker, contract.IDParams{ID: id})
+		_, err := contract.QuestionClose.Ask(a.ctx, a.broker, contract.IDParams{ID: id})
 		return id + " is closed.", err
 	}
-	got, err := contract.QuestionAnswer.Ask(r.ctx, r.broker, contract.AnswerParams{ID: id, Answer: said})
+	got, err := contract.QuestionAnswer.Ask(a.ctx, a.broker, contract.AnswerParams{ID: id, Answer: said})
 	if err != nil {
 		return "", err
 	}
-	return r.runner.describeAnswer(store.On(r.ctx, r.runner.db), &got.Question), nil
+	return a.runner.describeAnswer(store.On(a.ctx, a.runner.db), &got.Question), nil
 }
 
 // finish closes a work item, and accepts it if it is in review; or it answers a question.
-func (r *commandAttempt) finish() (string, error) {
-	if id, rest := cutID(r.Text, questionPrefixes); id != "" {
-		return r.answerQuestion(id, rest)
+func (a *commandAttempt) finish() (string, error) {
+	if id, rest := cutID(a.Text, questionPrefixes); id != "" {
+		return a.answerQuestion(id, rest)
 	}
-	id, rest := cutID(r.Text, workPrefixes)
+	id, rest := cutID(a.Text, workPrefixes)
 	if id == "" {
 		return "/done ID closes work; /work lists what is open.", nil
 	}
-	got, err := contract.WorkGet.Ask(r.ctx, r.broker, contract.IDParams{ID: id})
+	got, err := contract.WorkGet.Ask(a.ctx, a.broker, contract.IDParams{ID: id})
 	if err != nil {
 		return "", err
 	}
 	p := contract.WorkParams{ID: &id, State: contract.WorkDone}
 	if got.WorkItem.State == contract.WorkReview {
-		p.AcceptanceState, p.RequestedByID = contract.AcceptanceAccepted, new(string(r.By))
+		p.AcceptanceState, p.RequestedByID = contract.AcceptanceAccepted, new(string(a.By))
 		if asked := got.WorkItem.RequestedByIdentity; asked != "" {
 			p.RequestedByID = new(string(asked))
 		}
@@ -458,21 +458,21 @@ func (r *commandAttempt) finish() (string, error) {
 		p.Summary = &rest
 	}
 	if got.WorkItem.State != contract.WorkDone {
-		if got, err = contract.WorkUpdate.Ask(r.ctx, r.broker, p); err != nil {
+		if got, err = contract.WorkUpdate.Ask(a.ctx, a.broker, p); err != nil {
 			return "", err
 		}
 	}
-	return r.runner.describeWork(store.On(r.ctx, r.runner.db), &got.WorkItem), nil
+	return a.runner.describeWork(store.On(a.ctx, a.runner.db), &got.WorkItem), nil
 }
 
 // forwardMessage brings a message to the agent that it names first, which is not in the chat.
-func (r *commandAttempt) forwardMessage() (string, error) {
-	here, err := r.namesLocalAgent()
+func (a *commandAttempt) forwardMessage() (string, error) {
+	here, err := a.namesLocalAgent()
 	if here || err != nil {
 		return "", err
 	}
-	got, err := contract.MessagePost.Ask(r.ctx, r.broker, contract.PostParams{
-		ID: r.newID("msg-"), ConversationID: r.conversation(), Text: r.Text, Surface: contract.SurfaceHuman, FollowUp: true,
+	got, err := contract.MessagePost.Ask(a.ctx, a.broker, contract.PostParams{
+		ID: a.newID("msg-"), ConversationID: a.conversation(), Text: a.Text, Surface: contract.SurfaceHuman, FollowUp: true,
 	})
 	switch code := contract.Refusal(err); {
 	case code == contract.CodeUnknownTarget: // the name of somebody elsewhere
@@ -487,9 +487,9 @@ func (r *commandAttempt) forwardMessage() (string, error) {
 
 // namesLocalAgent reports whether the name that a message begins with is that of an agent of the
 // chat, as a role of it may be: then the chat's agents have the message, and decide.
-func (r *commandAttempt) namesLocalAgent() (bool, error) {
-	label, _ := r.cutName(r.Text)
-	got, err := contract.IdentityResolve.Ask(r.ctx, r.broker, contract.LabelParams{Label: label})
+func (a *commandAttempt) namesLocalAgent() (bool, error) {
+	label, _ := a.cutName(a.Text)
+	got, err := contract.IdentityResolve.Ask(a.ctx, a.broker, contract.LabelParams{Label: label})
 	meant := []protocol.PeerID{got.Identity.Identity}
 	if refused, ok := errors.AsType[*contract.Error](err); ok {
 		var may struct {
@@ -506,6 +506,6 @@ func (r *commandAttempt) namesLocalAgent() (bool, error) {
 			meant = append(meant, c.Identity)
 		}
 	}
-	agents := r.runner.Agents(store.On(r.ctx, r.runner.db), r.chat)
+	agents := a.runner.Agents(store.On(a.ctx, a.runner.db), a.chat)
 	return slices.ContainsFunc(agents, func(a Assignment) bool { return slices.Contains(meant, a.Agent) }), err
 }

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	maxRejections   = 10 // of one event, by an agent or by the bus
-	noticeAfter = 5  // at an agent, until its chat is told
-	fullQueuePause       = time.Second
+	maxRejections  = 10 // of one event, by an agent or by the bus
+	noticeAfter    = 5  // at an agent, until its chat is told
+	fullQueuePause = time.Second
 )
 
 // An agentItem is the body of an item towards an agent. Without an event it only
@@ -91,25 +91,25 @@ func (a agentList) Value() (driver.Value, error) {
 // Deliver takes what was said in a chat, in the transaction that stores it, and hands
 // it on to the chat's agents once it is ready. A chat without an agent asks for
 // one.
-func (s *Router) Deliver(tx *store.Tx, e *Event, ready time.Time) {
+func (r *Router) Deliver(tx *store.Tx, e *Event, ready time.Time) {
 	readyAt := int64(0)
 	if !ready.IsZero() {
 		readyAt = ready.UnixMicro()
 	}
 	tx.Exec(`INSERT INTO surface_events (surface, event, chat, source, ready_at, at) VALUES (?, ?, ?, ?, ?, ?)`,
-		s.opts.Name, e.ID, e.Chat, e.Source, readyAt, s.now())
-	s.resume(tx, s.load(tx, e.Chat))
+		r.opts.Name, e.ID, e.Chat, e.Source, readyAt, r.now())
+	r.resume(tx, r.load(tx, e.Chat))
 }
 
 // DeliverTo hands what one of a chat's agents said there to others of them, in the transaction
 // that stores it. An agent whose queue is full goes without: it is no answer to it.
-func (s *Router) DeliverTo(tx *store.Tx, e *Event, agents []protocol.PeerID) {
+func (r *Router) DeliverTo(tx *store.Tx, e *Event, agents []protocol.PeerID) {
 	tx.Exec(`INSERT INTO surface_events (surface, event, chat, source, agents, at) VALUES (?, ?, ?, ?, ?, ?)`,
-		s.opts.Name, e.ID, e.Chat, e.Source, agentList(agents), s.now())
+		r.opts.Name, e.ID, e.Chat, e.Source, agentList(agents), r.now())
 	for _, agent := range agents {
-		err := s.enqueue(tx, e.Chat, agent, fmt.Sprintf("event:%d", e.ID), agentItem{Event: e.ID})
+		err := r.enqueue(tx, e.Chat, agent, fmt.Sprintf("event:%d", e.ID), agentItem{Event: e.ID})
 		if errors.Is(err, outbox.ErrFull) {
-			s.log.Warn().Str("topic", string(e.Chat)).Str("peer", string(agent)).Msg("agent queue full; what another agent said is not passed on")
+			r.log.Warn().Str("topic", string(e.Chat)).Str("peer", string(agent)).Msg("agent queue full; what another agent said is not passed on")
 			continue
 		}
 		tx.Fail(err)
@@ -117,47 +117,47 @@ func (s *Router) DeliverTo(tx *store.Tx, e *Event, agents []protocol.PeerID) {
 }
 
 // resume hands on what waits in a chat, or has the chat ask for an agent.
-func (s *Router) resume(tx *store.Tx, c *chatState) {
-	event := s.oldestWaiting(tx, c.id)
+func (r *Router) resume(tx *store.Tx, c *chatState) {
+	event := r.oldestWaiting(tx, c.id)
 	if event == 0 {
 		return
 	}
-	s.transition(tx, c, triggerMessage)
-	if s.dispatch(tx, c.id) > 0 {
-		s.enqueueStep(tx, c.id, fmt.Sprintf("event:%d", event))
+	r.transition(tx, c, triggerMessage)
+	if r.dispatch(tx, c.id) > 0 {
+		r.enqueueStep(tx, c.id, fmt.Sprintf("event:%d", event))
 	}
 }
 
 // Postpone lets an event change for longer, and reports whether it still may: it
 // is handed on no earlier than at the given time.
-func (s *Router) Postpone(tx *store.Tx, event int64, ready time.Time) bool {
+func (r *Router) Postpone(tx *store.Tx, event int64, ready time.Time) bool {
 	return tx.Changed(`UPDATE surface_events SET ready_at = ? WHERE surface = ? AND event = ? AND agents = '' AND ready_at > 0`,
-		ready.UnixMicro(), s.opts.Name, event) > 0
+		ready.UnixMicro(), r.opts.Name, event) > 0
 }
 
 // MoveChat gives a chat what waits under another identity, which was found to be the
 // same chat's.
-func (s *Router) MoveChat(tx *store.Tx, from, to protocol.PeerID) {
+func (r *Router) MoveChat(tx *store.Tx, from, to protocol.PeerID) {
 	if from == to {
 		return
 	}
-	tx.Exec(`UPDATE surface_events SET chat = ? WHERE surface = ? AND chat = ? AND agents = ''`, to, s.opts.Name, from)
-	s.cancelRequest(tx, from)
-	s.resume(tx, s.load(tx, to))
+	tx.Exec(`UPDATE surface_events SET chat = ? WHERE surface = ? AND chat = ? AND agents = ''`, to, r.opts.Name, from)
+	r.cancelRequest(tx, from)
+	r.resume(tx, r.load(tx, to))
 }
 
 // oldestWaiting returns the first event of a chat that waits for an agent, or 0.
-func (s *Router) oldestWaiting(tx *store.Tx, id protocol.PeerID) int64 {
+func (r *Router) oldestWaiting(tx *store.Tx, id protocol.PeerID) int64 {
 	return store.Value[int64](tx, `SELECT event FROM surface_events
-		WHERE surface = ? AND chat = ? AND agents = '' ORDER BY event LIMIT 1`, s.opts.Name, id)
+		WHERE surface = ? AND chat = ? AND agents = '' ORDER BY event LIMIT 1`, r.opts.Name, id)
 }
 
 // dispatch queues what waits in a chat towards its agents, in order. It returns when
 // to look again where something must wait on: what may still change, and what finds
 // a queue full. Without agents everything waits.
-func (s *Router) dispatch(tx *store.Tx, id protocol.PeerID) time.Duration {
+func (r *Router) dispatch(tx *store.Tx, id protocol.PeerID) time.Duration {
 	var agents agentList
-	for _, a := range s.Agents(tx, id) {
+	for _, a := range r.Agents(tx, id) {
 		agents = append(agents, a.Agent)
 	}
 	if len(agents) == 0 {
@@ -168,21 +168,21 @@ func (s *Router) dispatch(tx *store.Tx, id protocol.PeerID) time.Duration {
 		ready time.Time
 	}
 	events := store.All(tx, func(w *waiting) []any { return []any{&w.event, store.Micros{Time: &w.ready}} },
-		`SELECT event, ready_at FROM surface_events WHERE surface = ? AND chat = ? AND agents = '' ORDER BY event LIMIT 1000`, s.opts.Name, id)
+		`SELECT event, ready_at FROM surface_events WHERE surface = ? AND chat = ? AND agents = '' ORDER BY event LIMIT 1000`, r.opts.Name, id)
 	for _, w := range events {
 		// A longer wait was reckoned before the clock was set back.
-		if wait := w.ready.Sub(s.opts.Now()); wait > 0 && wait <= maxBackoff {
+		if wait := w.ready.Sub(r.opts.Now()); wait > 0 && wait <= maxBackoff {
 			return wait
 		}
 		for _, agent := range agents {
-			err := s.enqueue(tx, id, agent, fmt.Sprintf("event:%d", w.event), agentItem{Event: w.event})
+			err := r.enqueue(tx, id, agent, fmt.Sprintf("event:%d", w.event), agentItem{Event: w.event})
 			if errors.Is(err, outbox.ErrFull) {
-				s.log.Error().Str("topic", string(id)).Str("peer", string(agent)).Msg("agent queue full; the chat's messages wait on disk")
+				r.log.Error().Str("topic", string(id)).Str("peer", string(agent)).Msg("agent queue full; the chat's messages wait on disk")
 				return fullQueuePause
 			}
 			tx.Fail(err)
 		}
-		tx.Exec(`UPDATE surface_events SET agents = ? WHERE surface = ? AND event = ?`, agents, s.opts.Name, w.event)
+		tx.Exec(`UPDATE surface_events SET agents = ? WHERE surface = ? AND event = ?`, agents, r.opts.Name, w.event)
 	}
 	if len(events) == 1000 {
 		return fullQueuePause
@@ -193,16 +193,16 @@ func (s *Router) dispatch(tx *store.Tx, id protocol.PeerID) time.Duration {
 var errNotReady = errors.New("something said in the chat may still change, or a queue is full")
 
 // dispatchLater hands on what was not ready, or found no room, before.
-func (s *Router) dispatchLater(ctx context.Context, id protocol.PeerID) error {
+func (r *Router) dispatchLater(ctx context.Context, id protocol.PeerID) error {
 	var wait time.Duration
-	err := store.InTx(ctx, s.db, func(tx *store.Tx) { wait = s.dispatch(tx, id) })
+	err := store.InTx(ctx, r.db, func(tx *store.Tx) { wait = r.dispatch(tx, id) })
 	if err == nil && wait > 0 {
 		return outbox.Later(wait, errNotReady)
 	}
 	return err
 }
 
-func (s *Router) enqueue(tx *store.Tx, id, agent protocol.PeerID, key string, it agentItem) error {
+func (r *Router) enqueue(tx *store.Tx, id, agent protocol.PeerID, key string, it agentItem) error {
 	body, err := json.Marshal(it)
 	if err != nil {
 		return err
@@ -211,50 +211,50 @@ func (s *Router) enqueue(tx *store.Tx, id, agent protocol.PeerID, key string, it
 	if it.Halt == "on" {
 		destination = haltDestination(id, agent)
 	}
-	_, err = s.deliveries.Put(tx, destination, key, body)
+	_, err = r.deliveries.Put(tx, destination, key, body)
 	return err
 }
 
 // deliverItem makes one attempt towards an agent: it configures it if it is not
 // configured, and passes the event on.
-func (s *Router) deliverItem(ctx context.Context, it outbox.Item) error {
-	tx, e := store.On(ctx, s.db), eventOfItem(&it)
-	agents := s.Agents(tx, e.Chat)
+func (r *Router) deliverItem(ctx context.Context, it outbox.Item) error {
+	tx, e := store.On(ctx, r.db), eventOfItem(&it)
+	agents := r.Agents(tx, e.Chat)
 	i := slices.IndexFunc(agents, func(a Assignment) bool { return a.Agent == e.Agent })
 	if i < 0 {
 		return cmp.Or(tx.Err(), outbox.Permanent(errors.New("the agent is no longer assigned to this chat")))
 	}
 	a := agents[i]
 	if !a.Configured {
-		if err := s.configure(tx, &e); err != nil {
-			return s.handleFailure(tx, &e, a.Spawned, it.Attempt, err)
+		if err := r.configure(tx, &e); err != nil {
+			return r.handleFailure(tx, &e, a.Spawned, it.Attempt, err)
 		}
 	}
 	if e.ID == 0 {
-		return s.deliverHalt(tx.Context(), &it, &e)
+		return r.deliverHalt(tx.Context(), &it, &e)
 	}
 	stored, found := store.One(tx, eventColumns, `SELECT event, chat, source, agents FROM surface_events
-		WHERE surface = ? AND event = ?`, s.opts.Name, e.ID)
+		WHERE surface = ? AND event = ?`, r.opts.Name, e.ID)
 	if !found {
 		return cmp.Or(tx.Err(), outbox.Permanent(fmt.Errorf("event %d is not kept any more", e.ID)))
 	}
 	e.Source, e.Agents = stored.Source, stored.Agents
-	m, err := s.adapter.Message(ctx, &e)
+	m, err := r.adapter.Message(ctx, &e)
 	if err != nil {
 		return err
 	}
-	if it.Attempt <= reportPauses && isAboutMessageOf(&m, e.Agent) && s.reports.Waits(tx, string(e.Agent)) {
+	if it.Attempt <= reportPauses && isAboutMessageOf(&m, e.Agent) && r.reports.Waits(tx, string(e.Agent)) {
 		return outbox.Later(reportPause, errUnreported)
 	}
 	// The agent may answer before the bus has said that it took the message.
-	s.inFlight.Store(e.Chat, e.ID)
-	s.opts.Crash("forwarding")
-	if err := s.peer.Tell(ctx, e.Agent.Topic(), it.Attempt, m); err != nil {
-		s.inFlight.Delete(e.Chat)
-		return s.handleFailure(tx, &e, a.Spawned, it.Attempt, err)
+	r.inFlight.Store(e.Chat, e.ID)
+	r.opts.Crash("forwarding")
+	if err := r.peer.Tell(ctx, e.Agent.Topic(), it.Attempt, m); err != nil {
+		r.inFlight.Delete(e.Chat)
+		return r.handleFailure(tx, &e, a.Spawned, it.Attempt, err)
 	}
-	s.opts.Crash("forwarded")
-	return s.markAgentBack(tx, e.Chat)
+	r.opts.Crash("forwarded")
+	return r.markAgentBack(tx, e.Chat)
 }
 
 // reportPause is how long an event about an agent's own message waits for the report of
@@ -275,30 +275,30 @@ func isAboutMessageOf(m *protocol.Message, agent protocol.PeerID) bool {
 
 // InFlight returns the event of a chat that is being handed to an agent now, until
 // the host was told that the agent has it; else 0.
-func (s *Router) InFlight(id protocol.PeerID) int64 {
-	event, _ := s.inFlight.Load(id)
+func (r *Router) InFlight(id protocol.PeerID) int64 {
+	event, _ := r.inFlight.Load(id)
 	n, _ := event.(int64)
 	return n
 }
 
 // configure tells an agent which chat it talks to.
-func (s *Router) configure(tx *store.Tx, e *Event) error {
-	m := protocol.NewMessage(protocol.TypeConfigure, e.Chat, protocol.Configure{TalkTo: e.Chat.Topic(), People: s.opts.People})
-	if err := s.peer.Tell(tx.Context(), e.Agent.Topic(), 1, m); err != nil {
+func (r *Router) configure(tx *store.Tx, e *Event) error {
+	m := protocol.NewMessage(protocol.TypeConfigure, e.Chat, protocol.Configure{TalkTo: e.Chat.Topic(), People: r.opts.People})
+	if err := r.peer.Tell(tx.Context(), e.Agent.Topic(), 1, m); err != nil {
 		return err
 	}
-	s.opts.Crash("configured")
-	s.setConfigured(tx, e, true)
+	r.opts.Crash("configured")
+	r.setConfigured(tx, e, true)
 	return tx.Err()
 }
 
 // Halt has every agent of a chat stop its turns there ("on"), or run them again
 // ("off"), as soon as each can be reached. It returns how many agents that are. by
 // says who asked for it.
-func (s *Router) Halt(tx *store.Tx, id protocol.PeerID, halt, by, key string) int {
-	agents := s.Agents(tx, id)
+func (r *Router) Halt(tx *store.Tx, id protocol.PeerID, halt, by, key string) int {
+	agents := r.Agents(tx, id)
 	for _, a := range agents {
-		tx.Fail(s.enqueue(tx, id, a.Agent, "halt:"+key, agentItem{Halt: halt, By: by}))
+		tx.Fail(r.enqueue(tx, id, a.Agent, "halt:"+key, agentItem{Halt: halt, By: by}))
 	}
 	return len(agents)
 }
@@ -310,58 +310,58 @@ var errHalting = errors.New("the agent is told first of the halt that this ends"
 
 // deliverHalt makes one attempt to tell an agent of a halt or of its end, if that is what an item is
 // about.
-func (s *Router) deliverHalt(ctx context.Context, it *outbox.Item, e *Event) error {
+func (r *Router) deliverHalt(ctx context.Context, it *outbox.Item, e *Event) error {
 	var what agentItem
 	if err := json.Unmarshal(it.Body, &what); err != nil || what.Halt == "" {
 		return err
 	}
-	if what.Halt == "off" && s.deliveries.Waits(store.On(ctx, s.db), haltDestination(e.Chat, e.Agent)) {
+	if what.Halt == "off" && r.deliveries.Waits(store.On(ctx, r.db), haltDestination(e.Chat, e.Agent)) {
 		return outbox.Later(haltPause, errHalting)
 	}
 	m := protocol.NewMessage(protocol.TypeConfigure, e.Chat, protocol.Configure{TalkTo: e.Chat.Topic(), Halt: what.Halt, By: what.By})
-	return s.peer.Tell(ctx, e.Agent.Topic(), it.Attempt, m)
+	return r.peer.Tell(ctx, e.Agent.Topic(), it.Attempt, m)
 }
 
-func (s *Router) setConfigured(tx *store.Tx, e *Event, configured bool) {
+func (r *Router) setConfigured(tx *store.Tx, e *Event, configured bool) {
 	tx.Exec(`UPDATE surface_agents SET configured = ?4 WHERE surface = ?1 AND chat = ?2 AND agent = ?3 AND configured <> ?4`,
-		s.opts.Name, e.Chat, e.Agent, configured)
+		r.opts.Name, e.Chat, e.Agent, configured)
 }
 
 // markAgentBack notes that a chat that asks for its agent has it: it came back without its
 // spawner.
-func (s *Router) markAgentBack(tx *store.Tx, id protocol.PeerID) error {
-	if s.load(tx, id).state != Asking {
+func (r *Router) markAgentBack(tx *store.Tx, id protocol.PeerID) error {
+	if r.load(tx, id).state != Asking {
 		return tx.Err()
 	}
-	return store.InTx(tx.Context(), s.db, func(tx *store.Tx) { s.transition(tx, s.load(tx, id), triggerAgentBack) })
+	return store.InTx(tx.Context(), r.db, func(tx *store.Tx) { r.transition(tx, r.load(tx, id), triggerAgentBack) })
 }
 
 // handleFailure says what follows from an attempt that failed. An agent that is not there
 // is configured again before it gets anything: the next one of its name may be a
 // new one. A spawned one is asked for again: its spawner may have stopped it.
-func (s *Router) handleFailure(tx *store.Tx, e *Event, spawned bool, attempt int, err error) error {
+func (r *Router) handleFailure(tx *store.Tx, e *Event, spawned bool, attempt int, err error) error {
 	switch reception := peer.ReceptionOf(err); {
 	case (reception == peer.Rejected || reception == peer.Refused) && attempt >= maxRejections:
 		return outbox.Permanent(err)
 	case reception == peer.Declined && attempt >= noticeAfter:
-		return errors.Join(err, s.notifyNow(tx.Context(), &Notice{Kind: NoticeDeclined, Chat: e.Chat, Agent: e.Agent, Reason: err.Error()}))
+		return errors.Join(err, r.notifyNow(tx.Context(), &Notice{Kind: NoticeDeclined, Chat: e.Chat, Agent: e.Agent, Reason: err.Error()}))
 	case reception != peer.Absent:
 		return outbox.Retry(0, err)
 	}
-	if s.setConfigured(tx, e, false); tx.Err() != nil {
+	if r.setConfigured(tx, e, false); tx.Err() != nil {
 		return tx.Err()
 	}
 	if !spawned && attempt >= noticeAfter {
-		err = errors.Join(err, s.notifyNow(tx.Context(), &Notice{Kind: NoticeAbsent, Chat: e.Chat, Agent: e.Agent, Reason: err.Error()}))
+		err = errors.Join(err, r.notifyNow(tx.Context(), &Notice{Kind: NoticeAbsent, Chat: e.Chat, Agent: e.Agent, Reason: err.Error()}))
 	}
 	if !spawned || attempt < 2 {
 		return err
 	}
-	return errors.Join(err, s.requestAgain(tx.Context(), e))
+	return errors.Join(err, r.requestAgain(tx.Context(), e))
 }
 
-func (s *Router) notifyNow(ctx context.Context, n *Notice) error {
-	return store.InTx(ctx, s.db, func(tx *store.Tx) { s.notify(tx, n) })
+func (r *Router) notifyNow(ctx context.Context, n *Notice) error {
+	return store.InTx(ctx, r.db, func(tx *store.Tx) { r.notify(tx, n) })
 }
 
 // maxRequestsPerMinute bounds how often a chat asks for an agent that is gone: a spawner
@@ -369,37 +369,37 @@ func (s *Router) notifyNow(ctx context.Context, n *Notice) error {
 const maxRequestsPerMinute = 3
 
 // requestAgain asks for an agent that is gone.
-func (s *Router) requestAgain(ctx context.Context, e *Event) error {
-	return store.InTx(ctx, s.db, func(tx *store.Tx) {
+func (r *Router) requestAgain(ctx context.Context, e *Event) error {
+	return store.InTx(ctx, r.db, func(tx *store.Tx) {
 		asks := store.Value[int](tx, `SELECT count(*) FROM surface_requests WHERE surface = ? AND chat = ? AND at > ? AND at <= ?`,
-			s.opts.Name, e.Chat, s.opts.Now().Add(-time.Minute).UnixMicro(), s.now())
-		_, refusal := s.adapter.FindChat(tx, e.Chat.Topic())
-		if asks < maxRequestsPerMinute && refusal == "" && s.transition(tx, s.load(tx, e.Chat), triggerAgentLost) {
+			r.opts.Name, e.Chat, r.opts.Now().Add(-time.Minute).UnixMicro(), r.now())
+		_, refusal := r.adapter.FindChat(tx, e.Chat.Topic())
+		if asks < maxRequestsPerMinute && refusal == "" && r.transition(tx, r.load(tx, e.Chat), triggerAgentLost) {
 			tx.After(func() {
-				s.log.Warn().Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("chat's agent is gone; asking for it again")
+				r.log.Warn().Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("chat's agent is gone; asking for it again")
 			})
 		}
 	})
 }
 
 // onDeliverySettled tells the host what became of an event.
-func (s *Router) onDeliverySettled(tx *store.Tx, it outbox.Item, outcome outbox.State, cause error) {
+func (r *Router) onDeliverySettled(tx *store.Tx, it outbox.Item, outcome outbox.State, cause error) {
 	e := eventOfItem(&it)
 	if e.ID == 0 {
 		return
 	}
 	if outcome == outbox.StateDead {
-		s.log.Error().Err(cause).Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("message given up")
+		r.log.Error().Err(cause).Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("message given up")
 	}
-	s.adapter.OnSettled(tx, &e, outcome, cause)
+	r.adapter.OnSettled(tx, &e, outcome, cause)
 }
 
 // Expire gives up what has waited for an agent since before a time.
-func (s *Router) Expire(ctx context.Context, before time.Time) error {
-	return store.InTx(ctx, s.db, func(tx *store.Tx) {
+func (r *Router) Expire(ctx context.Context, before time.Time) error {
+	return store.InTx(ctx, r.db, func(tx *store.Tx) {
 		for _, e := range store.All(tx, eventColumns, `DELETE FROM surface_events WHERE surface = ? AND agents = '' AND at < ?
-			RETURNING event, chat, source, agents`, s.opts.Name, before.UnixMicro()) {
-			s.adapter.OnSettled(tx, &e, outbox.StateDead, errExpired)
+			RETURNING event, chat, source, agents`, r.opts.Name, before.UnixMicro()) {
+			r.adapter.OnSettled(tx, &e, outbox.StateDead, errExpired)
 		}
 	})
 }
@@ -408,8 +408,8 @@ func (s *Router) Expire(ctx context.Context, before time.Time) error {
 var errExpired = errors.New("there was none for too long")
 
 // onStepSettled ends the way of a chat whose step an operator gave up.
-func (s *Router) onStepSettled(tx *store.Tx, it outbox.Item, outcome outbox.State, _ error) {
+func (r *Router) onStepSettled(tx *store.Tx, it outbox.Item, outcome outbox.State, _ error) {
 	if outcome != outbox.StateSent {
-		s.cancelRequest(tx, protocol.PeerID(it.Destination))
+		r.cancelRequest(tx, protocol.PeerID(it.Destination))
 	}
 }

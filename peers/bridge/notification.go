@@ -15,18 +15,18 @@ import (
 
 // takeEvent shows what became of something that a chat began: its work, its questions, and
 // what is said in its conversation.
-func (s commandRunner) takeEvent(ctx context.Context, d *peer.Delivery) error {
+func (r commandRunner) takeEvent(ctx context.Context, d *peer.Delivery) error {
 	var fact protocol.CollabEvent
 	if err := d.Decode(&fact); err != nil || d.Message.From != protocol.PeerBroker {
 		return peer.Reject("only the collaboration broker tells facts")
 	}
-	return store.InTx(ctx, s.db, func(tx *store.Tx) {
-		chat, refusal := s.adapter.FindChat(tx, d.Topic)
+	return store.InTx(ctx, r.db, func(tx *store.Tx) {
+		chat, refusal := r.adapter.FindChat(tx, d.Topic)
 		if refusal != "" {
 			tx.Fail(peer.Reject(refusal))
 			return
 		}
-		said, conversation, err := s.describeEvent(tx, &fact)
+		said, conversation, err := r.describeEvent(tx, &fact)
 		if err != nil {
 			tx.Fail(peer.Reject(err.Error()))
 			return
@@ -35,52 +35,52 @@ func (s commandRunner) takeEvent(ctx context.Context, d *peer.Delivery) error {
 		if !here {
 			place = ""
 		}
-		s.post(tx, chat, place, "fact:"+fact.ID, said)
+		r.post(tx, chat, place, "fact:"+fact.ID, said)
 	})
 }
 
 // describeEvent says a fact in words; facts that nobody in a chat needs have none.
-func (s commandRunner) describeEvent(tx *store.Tx, fact *protocol.CollabEvent) (said, conversation string, err error) {
+func (r commandRunner) describeEvent(tx *store.Tx, fact *protocol.CollabEvent) (said, conversation string, err error) {
 	switch fact.Type {
 	case contract.EventMessagePosted.Name:
 		m, err := contract.EventMessagePosted.Read(fact)
-		return s.displayName(tx, m.AuthorID, m.AuthorIdentity) + ": " + m.Text, m.ConversationID, err
+		return r.displayName(tx, m.AuthorID, m.AuthorIdentity) + ": " + m.Text, m.ConversationID, err
 	case contract.EventQuestionCreated.Name:
 		q, err := contract.EventQuestionCreated.Read(fact)
 		return q.Title + "\n\n" + answerHint(q.ID), q.ConversationID, err
 	case contract.EventQuestionAnswered.Name:
 		q, err := contract.EventQuestionAnswered.Read(fact)
-		return s.describeAnswer(tx, &q), q.ConversationID, err
+		return r.describeAnswer(tx, &q), q.ConversationID, err
 	case contract.EventQuestionUpdated.Name:
 		q, err := contract.EventQuestionUpdated.Read(fact)
 		if q.State == contract.QuestionDeclined {
-			said = fmt.Sprintf("%s does not answer “%s”.", s.displayName(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100))
+			said = fmt.Sprintf("%s does not answer “%s”.", r.displayName(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100))
 		}
 		return said, q.ConversationID, err
 	case contract.EventWorkCreated.Name, contract.EventWorkUpdated.Name:
 		w, err := contract.EventWorkUpdated.Read(fact)
-		said = s.describeWork(tx, &w)
+		said = r.describeWork(tx, &w)
 		if w.State == contract.WorkReview {
 			said += fmt.Sprintf("\n/done %s accepts it; /work %s @NAME TEXT sends it back.", w.ID, w.ID)
 		}
 		return said, w.ConversationID, err
 	}
-	return s.describeWakeEvent(tx, fact)
+	return r.describeWakeEvent(tx, fact)
 }
 
 // describeAnswer says what the answer to a question is.
-func (s commandRunner) describeAnswer(tx *store.Tx, q *contract.Question) string {
-	return fmt.Sprintf("%s answers “%s”: %s", s.displayName(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100), q.Answer)
+func (r commandRunner) describeAnswer(tx *store.Tx, q *contract.Question) string {
+	return fmt.Sprintf("%s answers “%s”: %s", r.displayName(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100), q.Answer)
 }
 
 // describeWakeEvent is news of reminders, and of wakes that a person asked for.
-func (s commandRunner) describeWakeEvent(tx *store.Tx, fact *protocol.CollabEvent) (said, conversation string, err error) {
+func (r commandRunner) describeWakeEvent(tx *store.Tx, fact *protocol.CollabEvent) (said, conversation string, err error) {
 	switch fact.Type {
 	case contract.EventWakeDecided.Name:
 		w, err := contract.EventWakeDecided.Read(fact)
 		for _, c := range w.Decision.Candidates {
 			if c.Chosen {
-				said = fmt.Sprintf("A reminder: %s waits for %s, who %s.", withTitle(w.RecordID, w.Title), s.displayName(tx, c.AgentID, c.Identity), c.Reason)
+				said = fmt.Sprintf("A reminder: %s waits for %s, who %s.", withTitle(w.RecordID, w.Title), r.displayName(tx, c.AgentID, c.Identity), c.Reason)
 				if w.RecordKind == contract.KindQuestion && protocol.IsPerson(c.Identity) {
 					said += " " + answerHint(w.RecordID)
 				}

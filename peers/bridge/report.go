@@ -26,7 +26,7 @@ type reportItem struct {
 }
 
 // Report queues a delivery_status, in the transaction that knows what it says.
-func (s *Router) Report(tx *store.Tx, report *Report) {
+func (r *Router) Report(tx *store.Tx, report *Report) {
 	if report.Agent == "" {
 		return
 	}
@@ -34,7 +34,7 @@ func (s *Router) Report(tx *store.Tx, report *Report) {
 	m.InReplyTo, m.TraceParent = report.Status.MessageID, report.Trace
 	body, err := json.Marshal(reportItem{report.Agent.Topic(), m})
 	tx.Fail(err)
-	_, err = s.reports.Put(tx, string(report.Agent), report.Key, body)
+	_, err = r.reports.Put(tx, string(report.Agent), report.Key, body)
 	if !errors.Is(err, outbox.ErrFull) { // the agent has been away for a hundred thousand replies
 		tx.Fail(err)
 	}
@@ -42,13 +42,13 @@ func (s *Router) Report(tx *store.Tx, report *Report) {
 
 // deliverReport makes one attempt to give a report to its agent, or to the operator's
 // command that wrote the reply: that one has ended, as a rule, and nobody misses it.
-func (s *Router) deliverReport(ctx context.Context, stored outbox.Item) error {
+func (r *Router) deliverReport(ctx context.Context, stored outbox.Item) error {
 	var item reportItem
 	if err := json.Unmarshal(stored.Body, &item); err != nil {
 		return outbox.Permanent(err)
 	}
-	err := s.peer.Tell(ctx, item.Topic, stored.Attempt, item.Message)
-	s.opts.Crash("reported")
+	err := r.peer.Tell(ctx, item.Topic, stored.Attempt, item.Message)
+	r.opts.Crash("reported")
 	return err
 }
 

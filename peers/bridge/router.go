@@ -52,12 +52,12 @@ type Event struct {
 
 // A Notice is trouble that a chat is told of.
 type Notice struct {
-	Kind  NoticeKind
-	Chat  protocol.PeerID
-	Agent protocol.PeerID // whom it is about; empty where there is none
-	Reason   string
-	Key   string // differs between troubles of one kind; empty where they need not be told apart
-	Event int64  // the oldest that waits for an agent, 0 where none does
+	Kind   NoticeKind
+	Chat   protocol.PeerID
+	Agent  protocol.PeerID // whom it is about; empty where there is none
+	Reason string
+	Key    string // differs between troubles of one kind; empty where they need not be told apart
+	Event  int64  // the oldest that waits for an agent, 0 where none does
 }
 
 // A NoticeKind says what is the matter.
@@ -65,11 +65,11 @@ type NoticeKind string
 
 // The kinds of notices.
 const (
-	NoticeSlow    NoticeKind = "slow"    // no agent was assigned within Options.Patience; told once
-	NoticeStartFailed  NoticeKind = "failed"  // no agent could be started; told once, instead of slow
+	NoticeSlow        NoticeKind = "slow"    // no agent was assigned within Options.Patience; told once
+	NoticeStartFailed NoticeKind = "failed"  // no agent could be started; told once, instead of slow
 	NoticeAgentFailed NoticeKind = "givenUp" // the chat's own agent ended for good
-	NoticeDeclined NoticeKind = "untaken" // an agent is there and takes nothing
-	NoticeAbsent    NoticeKind = "away"    // an agent is not there
+	NoticeDeclined    NoticeKind = "untaken" // an agent is there and takes nothing
+	NoticeAbsent      NoticeKind = "away"    // an agent is not there
 )
 
 // Options are the optional settings of a Surface. Nil is valid.
@@ -77,8 +77,8 @@ type Options struct {
 	Name       string            // tells surfaces in one database apart; "" for the only one
 	OneAgent   bool              // an agent takes the place of the one before, whoever assigned it
 	People     []protocol.PeerID // who is admitted, as configured: whom agents may turn to
-	Commands       CommandAdapter              // where people give out work in chats; nil: nowhere
-	SlowAfter   time.Duration     // until a chat is told that no agent came; default 30s
+	Commands   CommandAdapter    // where people give out work in chats; nil: nowhere
+	SlowAfter  time.Duration     // until a chat is told that no agent came; default 30s
 	MinBackoff time.Duration     // between attempts; default 1s
 	Crash      func(at string)   // set by tests of crashes
 	Now        func() time.Time
@@ -93,16 +93,16 @@ const (
 
 // A Router serves the chats of one bridge.
 type Router struct {
-	db      *sql.DB
-	adapter Adapter
-	opts    Options
-	log     *zerolog.Logger
-	peer    *peer.Peer
-	broker  *collab.Client
-	steps   *outbox.Outbox // steps of chats on their way to an agent; destination: the chat
-	deliveries  *outbox.Outbox // what agents are to get; destination: the chat and the agent
-	reports *outbox.Outbox // what became of their replies; destination: the agent
-	commands    *outbox.Outbox // what people want of the broker; destination: the chat
+	db         *sql.DB
+	adapter    Adapter
+	opts       Options
+	log        *zerolog.Logger
+	peer       *peer.Peer
+	broker     *collab.Client
+	steps      *outbox.Outbox // steps of chats on their way to an agent; destination: the chat
+	deliveries *outbox.Outbox // what agents are to get; destination: the chat and the agent
+	reports    *outbox.Outbox // what became of their replies; destination: the agent
+	commands   *outbox.Outbox // what people want of the broker; destination: the chat
 
 	inFlight sync.Map // the event that is being handed to an agent, by chat
 }
@@ -132,7 +132,7 @@ func New(db *sql.DB, host Adapter, opts *Options) *Router {
 		Name: s.queue(QueueReports), MaxBackoff: 2 * maxBackoff, MaxPending: 1_000_000, MaxPerDestination: 100_000,
 		Parallel: 8, AttemptTimeout: time.Minute, Now: s.opts.Now, Log: s.log,
 	})
-	s.commands = outbox.New(db, commandRunner{s}.execute, &outbox.Options{
+	s.commands = outbox.New(db, commandRunner{s}.run, &outbox.Options{
 		Name: s.queue(QueueCommands), MinBackoff: s.opts.MinBackoff, MaxBackoff: maxBackoff, MaxAge: maxCommandAge, MaxPending: 10_000,
 		Parallel: 8, AttemptTimeout: time.Minute, OnSettled: commandRunner{s}.onSettled, Now: s.opts.Now, Log: s.log,
 	})
@@ -141,70 +141,70 @@ func New(db *sql.DB, host Adapter, opts *Options) *Router {
 
 // The names of a surface's queues.
 const (
-	QueueChats   = "chats"
-	QueueAgents  = "agents"
-	QueueReports = "status"
-	QueueCommands    = "desk"
+	QueueChats    = "chats"
+	QueueAgents   = "agents"
+	QueueReports  = "status"
+	QueueCommands = "desk"
 )
 
 // queue returns the name of a queue in the database.
-func (s *Router) queue(name string) string {
-	if s.opts.Name == "" {
+func (r *Router) queue(name string) string {
+	if r.opts.Name == "" {
 		return name
 	}
-	return name + ":" + s.opts.Name
+	return name + ":" + r.opts.Name
 }
 
 // Queue returns one of the surface's queues, for operators.
-func (s *Router) Queue(name string) *outbox.Outbox {
-	return map[string]*outbox.Outbox{QueueChats: s.steps, QueueAgents: s.deliveries, QueueReports: s.reports, QueueCommands: s.commands}[name]
+func (r *Router) Queue(name string) *outbox.Outbox {
+	return map[string]*outbox.Outbox{QueueChats: r.steps, QueueAgents: r.deliveries, QueueReports: r.reports, QueueCommands: r.commands}[name]
 }
 
 // Attach makes a peer the one that speaks and hears for the chats.
-func (s *Router) Attach(p *peer.Peer) {
-	s.peer = p
-	p.Handle(protocol.TypeRouteAssigned, s.onRouteAssigned)
-	p.Handle(protocol.TypeSpawnResult, s.onSpawnResult)
-	s.broker = collab.New(p.ID(), p.Send, &collab.Options{Remember: s.saveBrokerSeen, Log: s.log})
-	p.Handle(protocol.TypeCollabResult, s.broker.Take)
-	if s.opts.Commands != nil {
-		p.Handle(protocol.TypeCollabEvent, commandRunner{s}.takeEvent)
+func (r *Router) Attach(p *peer.Peer) {
+	r.peer = p
+	p.Handle(protocol.TypeRouteAssigned, r.onRouteAssigned)
+	p.Handle(protocol.TypeSpawnResult, r.onSpawnResult)
+	r.broker = collab.New(p.ID(), p.Send, &collab.Options{Remember: r.saveBrokerSeen, Log: r.log})
+	p.Handle(protocol.TypeCollabResult, r.broker.Take)
+	if r.opts.Commands != nil {
+		p.Handle(protocol.TypeCollabEvent, commandRunner{r}.takeEvent)
 	}
 }
 
 // Run serves the chats until ctx ends; then it returns nil.
-func (s *Router) Run(ctx context.Context) error {
-	err := store.InTx(ctx, s.db, func(tx *store.Tx) {
-		s.restoreBrokerSeen(tx)
-		s.restoreSteps(tx)
+func (r *Router) Run(ctx context.Context) error {
+	err := store.InTx(ctx, r.db, func(tx *store.Tx) {
+		r.restoreBrokerSeen(tx)
+		r.restoreSteps(tx)
 	})
 	if err != nil && ctx.Err() == nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.steps.Run(ctx) })
-	group.Go(func() error { return s.deliveries.Run(ctx) })
-	group.Go(func() error { return s.reports.Run(ctx) })
-	group.Go(func() error { return s.commands.Run(ctx) })
+	group.Go(func() error { return r.steps.Run(ctx) })
+	group.Go(func() error { return r.deliveries.Run(ctx) })
+	group.Go(func() error { return r.reports.Run(ctx) })
+	group.Go(func() error { return r.commands.Run(ctx) })
 	return group.Wait()
 }
 
 // OnConnected ends every wait that was for the bus.
-func (s *Router) OnConnected(ctx context.Context) {
-	if err := errors.Join(s.steps.Hurry(ctx, ""), s.deliveries.Hurry(ctx, ""), s.reports.Hurry(ctx, ""), s.commands.Hurry(ctx, "")); err != nil && ctx.Err() == nil {
-		s.log.Warn().Err(err).Msg("waiting messages not hurried after a reconnect; they wait for their backoff")
+func (r *Router) OnConnected(ctx context.Context) {
+	if err := errors.Join(r.steps.Hurry(ctx, ""), r.deliveries.Hurry(ctx, ""), r.reports.Hurry(ctx, ""), r.commands.Hurry(ctx, "")); err != nil && ctx.Err() == nil {
+		r.log.Warn().Err(err).Msg("waiting messages not hurried after a reconnect; they wait for their backoff")
 	}
 }
 
 // Prune forgets what was settled before a time.
-func (s *Router) Prune(ctx context.Context, before time.Time) error {
-	tx := store.On(ctx, s.db)
-	tx.Exec(`DELETE FROM surface_events WHERE surface = ? AND at < ? AND agents <> ''`, s.opts.Name, before.UnixMicro())
+func (r *Router) Prune(ctx context.Context, before time.Time) error {
+	tx := store.On(ctx, r.db)
+	tx.Exec(`DELETE FROM surface_events WHERE surface = ? AND at < ? AND agents <> ''`, r.opts.Name, before.UnixMicro())
 	tx.Exec(`DELETE FROM surface_requests WHERE surface = ?1 AND at < ?2
 		AND request NOT IN (SELECT request FROM surface_chats WHERE surface = ?1)
-		AND chat NOT IN (SELECT chat FROM surface_agents WHERE surface = ?1)`, s.opts.Name, before.UnixMicro())
+		AND chat NOT IN (SELECT chat FROM surface_agents WHERE surface = ?1)`, r.opts.Name, before.UnixMicro())
 	tx.Exec(`DELETE FROM surface_claims WHERE at < ?`, before.UnixMicro())
 	return tx.Err()
 }
 
-func (s *Router) now() int64 { return s.opts.Now().UnixMicro() }
+func (r *Router) now() int64 { return r.opts.Now().UnixMicro() }

@@ -25,12 +25,12 @@ const (
 type trigger string
 
 const (
-	triggerMessage   trigger = "said"   // something waits for an agent
+	triggerMessage     trigger = "said"   // something waits for an agent
 	triggerAgentLost   trigger = "gone"   // the agent that was spawned for it is absent
 	triggerSpawnFailed trigger = "failed" // the spawner could not start an agent
-	triggerRoute trigger = "routed" // an agent was assigned
-	triggerAgentBack  trigger = "heard"  // its agent took a message, without a route
-	triggerClosed  trigger = "ended"  // it may have no agent any more
+	triggerRoute       trigger = "routed" // an agent was assigned
+	triggerAgentBack   trigger = "heard"  // its agent took a message, without a route
+	triggerClosed      trigger = "ended"  // it may have no agent any more
 )
 
 // transitions says what follows from what, and is the only place that does. What is not
@@ -43,27 +43,27 @@ var transitions = map[State]map[trigger]State{
 
 // A chatState is what is known of one.
 type chatState struct {
-	id      protocol.PeerID
-	state   State
-	closed  bool   // it asks for no agent
-	request string // of the open spawn_request
-	askedAt time.Time
-	notified    bool
-	problem string
+	id       protocol.PeerID
+	state    State
+	closed   bool   // it asks for no agent
+	request  string // of the open spawn_request
+	askedAt  time.Time
+	notified bool
+	problem  string
 }
 
 // load reads a chat; one that is not stored is idle.
-func (s *Router) load(tx *store.Tx, id protocol.PeerID) *chatState {
+func (r *Router) load(tx *store.Tx, id protocol.PeerID) *chatState {
 	c, _ := store.One(tx, func(c *chatState) []any {
 		return []any{&c.state, &c.closed, &c.request, store.Micros{Time: &c.askedAt}, &c.notified, &c.problem}
-	}, `SELECT state, closed, request, asked_at, told, trouble FROM surface_chats WHERE surface = ? AND chat = ?`, s.opts.Name, id)
+	}, `SELECT state, closed, request, asked_at, told, trouble FROM surface_chats WHERE surface = ? AND chat = ?`, r.opts.Name, id)
 	c.id, c.state = id, cmp.Or(c.state, Idle)
 	return &c
 }
 
 // transition takes a chat on by what happened to it, and reports whether that changed
 // anything. It stores the chat.
-func (s *Router) transition(tx *store.Tx, c *chatState, n trigger) bool {
+func (r *Router) transition(tx *store.Tx, c *chatState, n trigger) bool {
 	to, ok := transitions[c.state][n]
 	if !ok || c.closed && to == Asking {
 		return false
@@ -74,29 +74,29 @@ func (s *Router) transition(tx *store.Tx, c *chatState, n trigger) bool {
 	}
 	if to == Asking { // from Asking under a new request: the spawner is done with the old one
 		c.request = "req_" + ulid.Make().String()
-		tx.Exec(`INSERT INTO surface_requests (request, surface, chat, at) VALUES (?, ?, ?, ?)`, c.request, s.opts.Name, c.id, s.now())
+		tx.Exec(`INSERT INTO surface_requests (request, surface, chat, at) VALUES (?, ?, ?, ?)`, c.request, r.opts.Name, c.id, r.now())
 	}
 	if to == Asking && from != Asking {
-		c.askedAt = s.opts.Now()
-		s.enqueueStep(tx, c.id, c.request)
+		c.askedAt = r.opts.Now()
+		r.enqueueStep(tx, c.id, c.request)
 	}
-	s.save(tx, c)
+	r.save(tx, c)
 	return true
 }
 
 // enqueueStep queues a step of a chat.
-func (s *Router) enqueueStep(tx *store.Tx, id protocol.PeerID, key string) {
-	_, err := s.steps.Put(tx, string(id), key, nil)
+func (r *Router) enqueueStep(tx *store.Tx, id protocol.PeerID, key string) {
+	_, err := r.steps.Put(tx, string(id), key, nil)
 	tx.Fail(err)
 }
 
-func (s *Router) save(tx *store.Tx, c *chatState) {
+func (r *Router) save(tx *store.Tx, c *chatState) {
 	asked := int64(0)
 	if !c.askedAt.IsZero() {
 		asked = c.askedAt.UnixMicro()
 	}
 	tx.Exec(`INSERT OR REPLACE INTO surface_chats (surface, chat, state, closed, request, asked_at, told, trouble)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, s.opts.Name, c.id, c.state, c.closed, c.request, asked, c.notified, c.problem)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, r.opts.Name, c.id, c.state, c.closed, c.request, asked, c.notified, c.problem)
 }
 
 // An Assignment is an agent of a chat.
@@ -107,8 +107,8 @@ type Assignment struct {
 }
 
 // Agents returns the agents of a chat in the order of their assignment.
-func (s *Router) Agents(tx *store.Tx, id protocol.PeerID) []Assignment {
-	return store.All(tx, func(a *Assignment) []any { return []any{&a.Agent, &a.Spawned, &a.Configured} }, `SELECT agent, spawned, configured FROM surface_agents WHERE surface = ? AND chat = ? ORDER BY id`, s.opts.Name, id)
+func (r *Router) Agents(tx *store.Tx, id protocol.PeerID) []Assignment {
+	return store.All(tx, func(a *Assignment) []any { return []any{&a.Agent, &a.Spawned, &a.Configured} }, `SELECT agent, spawned, configured FROM surface_agents WHERE surface = ? AND chat = ? ORDER BY id`, r.opts.Name, id)
 }
 
 // A ChatStatus is where a chat is, as people may be told.
@@ -120,30 +120,32 @@ type ChatStatus struct {
 }
 
 // Status returns where a chat is.
-func (s *Router) Status(tx *store.Tx, id protocol.PeerID) ChatStatus {
-	c := s.load(tx, id)
-	waiting := store.Value[int](tx, `SELECT count(*) FROM surface_events WHERE surface = ? AND chat = ? AND agents = ''`, s.opts.Name, id)
-	queued := s.deliveries.Count(tx, agentDestination(id, "*"), outbox.StatePending, outbox.StateSending)
-	return ChatStatus{State: c.state, Problem: c.problem, Agents: s.Agents(tx, id), Waiting: waiting + queued}
+func (r *Router) Status(tx *store.Tx, id protocol.PeerID) ChatStatus {
+	c := r.load(tx, id)
+	waiting := store.Value[int](tx, `SELECT count(*) FROM surface_events WHERE surface = ? AND chat = ? AND agents = ''`, r.opts.Name, id)
+	queued := r.deliveries.Count(tx, agentDestination(id, "*"), outbox.StatePending, outbox.StateSending)
+	return ChatStatus{State: c.state, Problem: c.problem, Agents: r.Agents(tx, id), Waiting: waiting + queued}
 }
 
 // Close ends a chat's way to an agent: it asks for none until it is opened. One that
 // it has it keeps.
-func (s *Router) Close(tx *store.Tx, id protocol.PeerID) {
-	c := s.load(tx, id)
+func (r *Router) Close(tx *store.Tx, id protocol.PeerID) {
+	c := r.load(tx, id)
 	c.closed = true
-	if !s.transition(tx, c, triggerClosed) {
-		s.save(tx, c)
+	if !r.transition(tx, c, triggerClosed) {
+		r.save(tx, c)
 	}
 }
 
 // cancelRequest ends a chat's way to an agent until something more is said.
-func (s *Router) cancelRequest(tx *store.Tx, id protocol.PeerID) { s.transition(tx, s.load(tx, id), triggerClosed) }
+func (r *Router) cancelRequest(tx *store.Tx, id protocol.PeerID) {
+	r.transition(tx, r.load(tx, id), triggerClosed)
+}
 
 // Open lets a chat ask for agents again, and has it ask where something waits.
-func (s *Router) Open(tx *store.Tx, id protocol.PeerID) {
-	c := s.load(tx, id)
+func (r *Router) Open(tx *store.Tx, id protocol.PeerID) {
+	c := r.load(tx, id)
 	c.closed = false
-	s.save(tx, c)
-	s.resume(tx, c)
+	r.save(tx, c)
+	r.resume(tx, c)
 }

@@ -38,8 +38,8 @@ type account struct {
 	crash func(point string) // set by tests
 }
 
-// remembered returns a column of the bot's row, "" if there is none.
-func (a *account) remembered(tx *store.Tx, column string) string {
+// botColumn returns a column of the bot's row, "" if there is none.
+func (a *account) botColumn(tx *store.Tx, column string) string {
 	return store.Value[string](tx, `SELECT `+column+` FROM bots WHERE bot = ?`, a.bot)
 }
 
@@ -75,18 +75,18 @@ func topicOf(key int64) protocol.Topic { return peerOf(key).Topic() }
 
 func id(n int64) string { return strconv.FormatInt(n, 10) }
 
-// at returns the time of a stored number, zero for zero.
-func at(micro int64) time.Time {
+// timeFromMicros returns the time of a stored number, zero for zero.
+func timeFromMicros(micro int64) time.Time {
 	if micro == 0 {
 		return time.Time{}
 	}
 	return time.UnixMicro(micro)
 }
 
-func now() int64 { return time.Now().UnixMicro() }
+func nowMicros() int64 { return time.Now().UnixMicro() }
 
-// encode writes what always can be written as JSON.
-func encode(v any) []byte {
+// mustJSON writes what always can be written as JSON.
+func mustJSON(v any) []byte {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		panic(err)

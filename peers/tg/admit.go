@@ -18,7 +18,7 @@ import (
 // admits reports whether a happening counts. A direct chat needs its user, a
 // group needs its chat and admits its members. Names, titles and the origin of
 // what is forwarded never count.
-func (a *account) admits(tx *store.Tx, h *happening) bool {
+func (a *account) admits(tx *store.Tx, h *parsedUpdate) bool {
 	if h.chat.Type == models.ChatTypePrivate {
 		return a.admitsUser(tx, h.user)
 	}
@@ -55,8 +55,8 @@ func (a *account) paired(tx *store.Tx, kind string, n int64) bool {
 	return store.Value[bool](tx, `SELECT 1 FROM admitted WHERE bot = ? AND kind = ? AND id = ?`, a.bot, kind, n)
 }
 
-// codeLetters has no letters and digits that look alike.
-const codeLetters = "ABCDEFGHJKMNPQRSTVWXYZ23456789"
+// codeAlphabet has no letters and digits that look alike.
+const codeAlphabet = "ABCDEFGHJKMNPQRSTVWXYZ23456789"
 
 const codeLength = 8
 
@@ -66,11 +66,11 @@ const codeLength = 8
 func NewCode(ctx context.Context, db *sql.DB, valid time.Duration) (string, error) {
 	letters := make([]byte, codeLength)
 	for i := range letters {
-		n, err := rand.Int(rand.Reader, big.NewInt(int64(len(codeLetters))))
+		n, err := rand.Int(rand.Reader, big.NewInt(int64(len(codeAlphabet))))
 		if err != nil {
 			return "", fmt.Errorf("making a code: %w", err)
 		}
-		letters[i] = codeLetters[n.Int64()]
+		letters[i] = codeAlphabet[n.Int64()]
 	}
 	code := string(letters[:4]) + "-" + string(letters[4:])
 	tx := store.On(ctx, db)
@@ -84,9 +84,9 @@ func codeHash(code string) string {
 	return digest("hubbub pairing " + plain)
 }
 
-// turnAway logs what a stranger did. It answers only a pairing code and, a few times
+// reject logs what a stranger did. It answers only a pairing code and, a few times
 // a day, the question how to get in.
-func (in *intake) turnAway(tx *store.Tx, h *happening) string {
+func (in *ingester) reject(tx *store.Tx, h *parsedUpdate) string {
 	reason := fmt.Sprintf("chat %d is not admitted (--allow-chat, or /pair there)", h.chat.ID)
 	direct := h.chat.Type == models.ChatTypePrivate
 	if direct {
@@ -96,14 +96,14 @@ func (in *intake) turnAway(tx *store.Tx, h *happening) string {
 	asking := h.command == "/pair" || direct && (h.command == "/start" || h.command == "/help")
 	if !pairing && !asking {
 		if c, known := in.load(tx, h.chat.ID); h.callback != "" && known {
-			in.answerPress(tx, c, h, "This bot is private, and not for this chat any more: pressing this does nothing.")
+			in.answerCallback(tx, c, h, "This bot is private, and not for this chat any more: pressing this does nothing.")
 		}
 		if tx.Err() == nil {
 			in.log.Info().Int64("chat", h.chat.ID).Int64("user", h.user).Msg("turned away: " + reason)
 		}
 		return reason
 	}
-	c := in.meet(tx, &h.chat)
+	c := in.ensureChat(tx, &h.chat)
 	if pairing {
 		in.pair(tx, c, h)
 		return "the command " + h.command
@@ -123,17 +123,17 @@ func (in *intake) turnAway(tx *store.Tx, h *happening) string {
 }
 
 // pair admits the user or the group that sends a valid code.
-func (in *intake) pair(tx *store.Tx, c *chat, h *happening) {
+func (in *ingester) pair(tx *store.Tx, c *chat, h *parsedUpdate) {
 	guesses := store.Value[int](tx, `SELECT count(*) FROM guesses WHERE bot = ? AND user = ? AND at > ?`,
 		in.bot, h.user, time.Now().Add(-time.Hour).UnixMicro())
-	if guesses >= guessesPerHour {
+	if guesses >= maxGuessesPerHour {
 		in.log.Warn().Int64("user", h.user).Msg("user sent too many wrong pairing codes; not answered")
 		return // no answer that could be used to go on guessing
 	}
-	used := tx.Changed(`UPDATE codes SET used_at = ?1 WHERE hash = ?2 AND used_at = 0 AND expires_at > ?1`, now(), codeHash(h.arguments))
+	used := tx.Changed(`UPDATE codes SET used_at = ?1 WHERE hash = ?2 AND used_at = 0 AND expires_at > ?1`, nowMicros(), codeHash(h.arguments))
 	says := "This code is not valid: it was used already, it expired, or it is mistyped."
 	if used == 0 {
-		tx.Exec(`INSERT INTO guesses (bot, user, at) VALUES (?, ?, ?)`, in.bot, h.user, now())
+		tx.Exec(`INSERT INTO guesses (bot, user, at) VALUES (?, ?, ?)`, in.bot, h.user, nowMicros())
 	} else {
 		kind, who := "chat", c.key
 		says = "This group is admitted. Everybody here can talk to the agent now."
@@ -141,7 +141,7 @@ func (in *intake) pair(tx *store.Tx, c *chat, h *happening) {
 			kind, who, says = "user", h.user, "You are admitted. Write a message, and an agent will answer."
 		}
 		in.log.Info().Str("kind", kind).Int64("id", who).Int64("by", h.user).Msg("user or chat admitted by a one-time code")
-		tx.Exec(`INSERT OR REPLACE INTO admitted (bot, kind, id, by, at) VALUES (?, ?, ?, ?, ?)`, in.bot, kind, who, h.user, now())
+		tx.Exec(`INSERT OR REPLACE INTO admitted (bot, kind, id, by, at) VALUES (?, ?, ?, ?, ?)`, in.bot, kind, who, h.user, nowMicros())
 	}
 	in.notice(tx, c, h.thread, fmt.Sprintf("pair:%d", h.message), says)
 }

@@ -19,14 +19,14 @@ type albumItem struct {
 	Files   []protocol.Attachment `json:"files,omitempty"`
 }
 
-// item returns what a draft has as the only message of its album so far.
-func (d *draft) item(message int) albumItem {
+// albumItem returns what a draft has as the only message of its album so far.
+func (d *eventData) albumItem(message int) albumItem {
 	return albumItem{Message: message, Text: d.Content.Text, Names: d.Names, Files: d.Content.Attachments}
 }
 
-// gather has a draft say what the messages of an album say together. A caption alone is that of
+// mergeItems has a draft say what the messages of an album say together. A caption alone is that of
 // all; of several each names its file.
-func (d *draft) gather(items []albumItem) {
+func (d *eventData) mergeItems(items []albumItem) {
 	d.Items, d.Names, d.Content.Attachments = items, nil, nil
 	var captions, numbered []string
 	for _, it := range items {
@@ -35,7 +35,7 @@ func (d *draft) gather(items []albumItem) {
 			numbered = append(numbered, fmt.Sprintf("[file %d] %s", len(d.Content.Attachments)+1, it.Text))
 		}
 		for _, name := range it.Names {
-			d.Names = add(d.Names, name)
+			d.Names = appendUnique(d.Names, name)
 		}
 		d.Content.Attachments = append(d.Content.Attachments, it.Files...)
 	}
@@ -49,30 +49,30 @@ func (d *draft) gather(items []albumItem) {
 type album struct {
 	event, received int64
 	source          string
-	draft           draft
+	data           eventData
 }
 
-// albumBefore finds the newest event of an album. It says album <> ” for its index.
-const albumBefore = `SELECT id, draft, message, source_id, received_at FROM events WHERE bot = ?1 AND telegram_chat = ?2 AND album = ?3 AND album <> ''
+// selectAlbum finds the newest event of an album. It says album <> ” for its index.
+const selectAlbum = `SELECT id, draft, message, source_id, received_at FROM events WHERE bot = ?1 AND telegram_chat = ?2 AND album = ?3 AND album <> ''
 	AND (?5 <> 'edit' OR message = ?4 OR EXISTS (SELECT 1 FROM json_each(draft, '$.items') WHERE value ->> 'message' = ?4))
 	ORDER BY id DESC LIMIT 1`
 
 // album returns the newest event of the album that a happening is a part of: one to which a
 // message may be added, or one that tells of the message that was edited; else nil.
-func (in *intake) album(tx *store.Tx, h *happening) *album {
+func (in *ingester) album(tx *store.Tx, h *parsedUpdate) *album {
 	var a album
 	var first int
 	raw, known := store.One(tx, func(raw *[]byte) []any { return []any{&a.event, raw, &first, &a.source, &a.received} },
-		albumBefore,
-		in.bot, h.chat.ID, h.album, h.message, h.draft.Content.Event)
+		selectAlbum,
+		in.bot, h.chat.ID, h.album, h.message, h.data.Content.Event)
 	if !known {
 		return nil
 	}
-	if err := json.Unmarshal(raw, &a.draft); err != nil {
+	if err := json.Unmarshal(raw, &a.data); err != nil {
 		tx.Fail(fmt.Errorf("reading an album: %w", err))
 	}
-	if len(a.draft.Items) == 0 {
-		a.draft.Items = []albumItem{a.draft.item(first)}
+	if len(a.data.Items) == 0 {
+		a.data.Items = []albumItem{a.data.albumItem(first)}
 	}
 	return &a
 }
@@ -80,26 +80,26 @@ func (in *intake) album(tx *store.Tx, h *happening) *album {
 // joinAlbum gives the event of an album what one more of its messages says, or what an edited
 // one says now, while it still waits, and reports whether it did. Later, an edit is one of the
 // whole album, whose sourceId it returns.
-func (in *intake) joinAlbum(tx *store.Tx, h *happening) (whole string, joined bool) {
+func (in *ingester) joinAlbum(tx *store.Tx, h *parsedUpdate) (whole string, joined bool) {
 	a := in.album(tx, h)
 	if a == nil {
 		return "", false
 	}
-	items, own := a.draft.Items, h.draft.item(h.message)
+	items, own := a.data.Items, h.data.albumItem(h.message)
 	if i := slices.IndexFunc(items, func(it albumItem) bool { return it.Message == h.message }); i >= 0 {
 		items[i] = own
 	} else {
 		items = append(items, own)
 	}
-	ready := min(time.Now().Add(in.opts.AlbumWait).UnixMicro(), a.received+albumCap.Microseconds())
-	if in.router.Postpone(tx, a.event, at(ready)) {
-		a.draft.gather(items)
-		tx.Exec(`UPDATE events SET draft = ? WHERE id = ?`, string(encode(a.draft)), a.event)
+	ready := min(time.Now().Add(in.opts.AlbumWait).UnixMicro(), a.received+maxAlbumWait.Microseconds())
+	if in.router.Postpone(tx, a.event, timeFromMicros(ready)) {
+		a.data.mergeItems(items)
+		tx.Exec(`UPDATE events SET draft = ? WHERE id = ?`, string(mustJSON(a.data)), a.event)
 		return "", true
 	}
-	if h.draft.Content.Event != protocol.EventEdit {
+	if h.data.Content.Event != protocol.EventEdit {
 		return "", false
 	}
-	h.draft.gather(items)
+	h.data.mergeItems(items)
 	return a.source, false
 }

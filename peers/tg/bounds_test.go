@@ -83,16 +83,16 @@ func TestASendTakesItsTurn(t *testing.T) {
 		quit := make(chan struct{})
 		b.quit = quit
 		from := time.Now()
-		if !b.out.rest(t.Context(), time.Second) || time.Since(from) != time.Second {
+		if !b.out.sleep(t.Context(), time.Second) || time.Since(from) != time.Second {
 			t.Errorf("it rested for %v", time.Since(from))
 		}
 		stopped, stop := context.WithCancel(t.Context())
 		stop()
-		if b.out.rest(stopped, time.Second) {
+		if b.out.sleep(stopped, time.Second) {
 			t.Error("it rests beyond its context")
 		}
 		o := &outgoing{chat: &chat{key: 5, telegram: 5, kind: "private"}, part: part{kind: kindText}}
-		if wait := b.out.pace(t.Context(), o); wait != 0 {
+		if wait := b.out.throttle(t.Context(), o); wait != 0 {
 			t.Errorf("with nothing sent it waits %v", wait)
 		}
 		hold := func(d time.Duration) {
@@ -104,23 +104,23 @@ func TestASendTakesItsTurn(t *testing.T) {
 			o.kind = kind
 			hold(3 * time.Second)
 			from = time.Now()
-			if wait := b.out.pace(t.Context(), o); wait != 0 || time.Since(from) != 3*time.Second {
+			if wait := b.out.throttle(t.Context(), o); wait != 0 || time.Since(from) != 3*time.Second {
 				t.Errorf("%s: held for 3 s it rested %v and waits %v", kind, time.Since(from), wait)
 			}
 			hold(4 * time.Second)
 			from = time.Now()
-			if wait := b.out.pace(t.Context(), o); wait != 4*time.Second || time.Since(from) != 0 {
+			if wait := b.out.throttle(t.Context(), o); wait != 4*time.Second || time.Since(from) != 0 {
 				t.Errorf("%s: held for 4 s it rested %v and waits %v", kind, time.Since(from), wait)
 			}
 			pass(10 * time.Second)
 		}
 		hold(2 * time.Second)
 		close(quit)
-		if wait := b.out.pace(t.Context(), o); wait != time.Millisecond {
+		if wait := b.out.throttle(t.Context(), o); wait != time.Millisecond {
 			t.Errorf("at the end it waits %v", wait)
 		}
 		b.db.Close()
-		if wait := b.out.pace(t.Context(), o); wait != shortPause {
+		if wait := b.out.throttle(t.Context(), o); wait != defaultPause {
 			t.Errorf("without a database it waits %v", wait)
 		}
 	})
@@ -134,13 +134,13 @@ func TestAClockThatWasSetBackStopsNoChatForLong(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := &outgoing{chat: &chat{key: 5, telegram: 5, kind: "private"}, part: part{kind: kindText}}
-		if wait := b.out.pace(t.Context(), o); wait != time.Minute {
+		if wait := b.out.throttle(t.Context(), o); wait != time.Minute {
 			t.Errorf("it waits %v", wait)
 		}
 		if _, err := b.db.Exec(`INSERT INTO holds (bot, scope, until) VALUES (?, 'chat:5', ?)`, b.bot, time.Now().Add(30*time.Minute).UnixMicro()); err != nil {
 			t.Fatal(err)
 		}
-		if wait := b.out.pace(t.Context(), o); wait != 30*time.Minute {
+		if wait := b.out.throttle(t.Context(), o); wait != 30*time.Minute {
 			t.Errorf("as long as Telegram asked it waits %v", wait)
 		}
 	})
@@ -150,7 +150,7 @@ func TestAClockThatWasSetBackStopsNoChatForLong(t *testing.T) {
 func TestTheTableOfTypistsIsBounded(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		shown := b.out.typing
-		shown.watches = func() bool { return true }
+		shown.tracksPresence = func() bool { return true }
 		types := &reply{agent: "agent:lead", content: protocol.ChatReply{Typing: true}}
 		direct := func(key int64) *chat { return &chat{key: key, telegram: key, kind: "private", present: true} }
 		left, halted := direct(1), direct(2)
@@ -160,7 +160,7 @@ func TestTheTableOfTypistsIsBounded(t *testing.T) {
 		if len(shown.busy) != 0 {
 			t.Errorf("in silent chats %d type", len(shown.busy))
 		}
-		for key := range int64(maxTypists + 5) {
+		for key := range int64(maxTypingKeys + 5) {
 			shown.set(t.Context(), direct(key+1), types)
 		}
 		if len(shown.busy) != 1000 {
@@ -168,12 +168,12 @@ func TestTheTableOfTypistsIsBounded(t *testing.T) {
 		}
 		shown.set(t.Context(), direct(1), &reply{agent: "agent:lead"})
 		shown.clear(2, "agent:other")
-		shown.stopped(3)
-		shown.left(protocol.Presence{Peer: "agent:lead", State: protocol.PresenceJoined})
+		shown.clearChat(3)
+		shown.onPresence(protocol.Presence{Peer: "agent:lead", State: protocol.PresenceJoined})
 		if len(shown.busy) != 998 {
 			t.Errorf("%d type, want 998", len(shown.busy))
 		}
-		shown.left(protocol.Presence{Peer: "agent:lead", State: protocol.PresenceLeft})
+		shown.onPresence(protocol.Presence{Peer: "agent:lead", State: protocol.PresenceLeft})
 		if len(shown.busy) != 0 {
 			t.Errorf("of an agent that left %d type", len(shown.busy))
 		}
@@ -225,7 +225,7 @@ func TestWhatIsSaidOfAFileThatIsNotThere(t *testing.T) {
 		"no path":    {nil, 502, "try again"},
 	} {
 		w := httptest.NewRecorder()
-		(&account{log: &log}).refuseFile(w, c.err)
+		(&account{log: &log}).writeFileError(w, c.err)
 		if w.Code != c.code || !strings.Contains(w.Body.String(), c.says) {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
@@ -259,9 +259,9 @@ func TestWhatASourceNames(t *testing.T) {
 // TestWhichChatsHaveEvents: why one has none is said.
 func TestWhichChatsHaveEvents(t *testing.T) {
 	alone(t, Options{AllowUsers: []int64{5}}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
-		ev := &events{b.out}
+		ev := &adapter{b.out}
 		for _, user := range []int64{5, 6} {
-			b.meet(store.On(t.Context(), b.db), &models.Chat{ID: user, Type: models.ChatTypePrivate})
+			b.ensureChat(store.On(t.Context(), b.db), &models.Chat{ID: user, Type: models.ChatTypePrivate})
 		}
 		for topic, want := range map[protocol.Topic][2]string{
 			"tg:5": {"tg:5", ""}, "tg:6": {"tg:6", "chat 6 is not admitted"}, "tg:7": {"", "this bot has no chat 7"}, "tg:x": {"", `"tg:x" names no Telegram chat; a chat is addressed as tg:<chat id>`},
@@ -295,16 +295,16 @@ func TestAnItemThatCannotBeSentIsSaid(t *testing.T) {
 				t.Errorf("%s: %v", c.body, err)
 			}
 		}
-		if !b.out.began(outbox.Item{Body: []byte("no JSON")}) {
+		if !b.out.mayHaveSent(outbox.Item{Body: []byte("no JSON")}) {
 			t.Error("what cannot be read counts as not begun")
 		}
 		began := func(attempt int) bool {
-			return b.out.began(outbox.Item{Body: []byte(`{"reply":2,"part":0}`), Attempt: attempt})
+			return b.out.mayHaveSent(outbox.Item{Body: []byte(`{"reply":2,"part":0}`), Attempt: attempt})
 		}
 		if !began(0) || began(1) {
 			t.Errorf("begun in its attempt: %v, in another: %v", began(0), began(1))
 		}
-		b.meet(store.On(t.Context(), b.db), &models.Chat{ID: 5, Type: models.ChatTypePrivate})
+		b.ensureChat(store.On(t.Context(), b.db), &models.Chat{ID: 5, Type: models.ChatTypePrivate})
 		if _, err := b.db.Exec(`UPDATE sends SET body = 'no JSON', message = 0 WHERE reply = 2`); err != nil {
 			t.Fatal(err)
 		}
@@ -326,9 +326,9 @@ func TestAnItemThatCannotBeSentIsSaid(t *testing.T) {
 func TestWhatIsToldOfAPressIsCut(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		tx := store.On(t.Context(), b.db)
-		c := b.meet(tx, &models.Chat{ID: 5, Type: models.ChatTypePrivate})
+		c := b.ensureChat(tx, &models.Chat{ID: 5, Type: models.ChatTypePrivate})
 		for i, told := range []string{strings.Repeat("ä", 200), strings.Repeat("ä", 201)} {
-			b.in.answerPress(tx, c, &happening{callback: fmt.Sprint(i)}, told)
+			b.ingest.answerCallback(tx, c, &parsedUpdate{callback: fmt.Sprint(i)}, told)
 			var said string
 			if err := b.db.QueryRow(`SELECT content ->> '$.text' FROM replies WHERE key = ?`, fmt.Sprint("callback:", i)).Scan(&said); err != nil {
 				t.Fatal(err)
@@ -356,8 +356,8 @@ func TestWhetherTheClockIsRight(t *testing.T) {
 		{began.Add(-31 * time.Second), LevelOK, "agrees"}, // the server's second may have been nearly over
 		{began.Add(-32 * time.Second), LevelProblem, "clock is 31s ahead of Telegram's"},
 	} {
-		f := judgeClock(c.server, began, ended)
-		if f.Level != c.level || !strings.Contains(f.Says, c.says) || (f.Advice != "") != (c.level == LevelProblem) {
+		f := checkClock(c.server, began, ended)
+		if f.Level != c.level || !strings.Contains(f.Message, c.says) || (f.Advice != "") != (c.level == LevelProblem) {
 			t.Errorf("%v: %+v", c.server, f)
 		}
 	}
@@ -371,21 +371,21 @@ func TestWhatIsSaidOfAWebhook(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		info   models.WebhookInfo
-		bridge Bridging
+		bridge BridgeState
 		level  Level
 		says   string
 	}{
-		"none":                   {models.WebhookInfo{PendingUpdateCount: 3}, Bridging{}, LevelOK, "None is set; 3 updates wait to be polled."},
-		"of no form":             {models.WebhookInfo{URL: "%"}, Bridging{Webhook: ours}, LevelProblem, "Telegram delivers this bot's updates to an address that cannot be read, so the bot cannot be polled. 0 updates wait."},
-		"another's":              {models.WebhookInfo{URL: "/x"}, Bridging{Runs: true, Webhook: ours}, LevelProblem, "Telegram delivers this bot's updates to an address that cannot be read, so the bot cannot be polled. 0 updates wait."},
-		"failing":                {failed(15*time.Minute-time.Second, 1), Bridging{Runs: true, Webhook: ours}, LevelProblem, "Telegram cannot deliver to this bridge at ours.example. 1 updates wait. The last delivery failed 14m59s ago: no route"},
-		"failed long ago":        {failed(15*time.Minute, 1), Bridging{Runs: true, Webhook: ours}, LevelOK, "Telegram delivers to this bridge at ours.example. 1 updates wait."},
-		"failed, nothing waits":  {failed(time.Minute, 0), Bridging{Runs: true, Webhook: ours}, LevelOK, "Telegram delivers to this bridge at ours.example. 0 updates wait."},
-		"waiting, not failed":    {models.WebhookInfo{URL: ours, PendingUpdateCount: 2, LastErrorDate: int(now.Unix())}, Bridging{Runs: true, Webhook: ours}, LevelOK, "Telegram delivers to this bridge at ours.example. 2 updates wait."},
-		"failing, nobody's here": {failed(time.Minute, 2), Bridging{Webhook: ours}, LevelProblem, "Telegram delivers this bot's updates to ours.example, where the bridge of this data folder listened, and that is not on the bus now. 2 updates wait. The last delivery failed 1m0s ago: no route"},
+		"none":                   {models.WebhookInfo{PendingUpdateCount: 3}, BridgeState{}, LevelOK, "None is set; 3 updates wait to be polled."},
+		"of no form":             {models.WebhookInfo{URL: "%"}, BridgeState{Webhook: ours}, LevelProblem, "Telegram delivers this bot's updates to an address that cannot be read, so the bot cannot be polled. 0 updates wait."},
+		"another's":              {models.WebhookInfo{URL: "/x"}, BridgeState{Runs: true, Webhook: ours}, LevelProblem, "Telegram delivers this bot's updates to an address that cannot be read, so the bot cannot be polled. 0 updates wait."},
+		"failing":                {failed(15*time.Minute-time.Second, 1), BridgeState{Runs: true, Webhook: ours}, LevelProblem, "Telegram cannot deliver to this bridge at ours.example. 1 updates wait. The last delivery failed 14m59s ago: no route"},
+		"failed long ago":        {failed(15*time.Minute, 1), BridgeState{Runs: true, Webhook: ours}, LevelOK, "Telegram delivers to this bridge at ours.example. 1 updates wait."},
+		"failed, nothing waits":  {failed(time.Minute, 0), BridgeState{Runs: true, Webhook: ours}, LevelOK, "Telegram delivers to this bridge at ours.example. 0 updates wait."},
+		"waiting, not failed":    {models.WebhookInfo{URL: ours, PendingUpdateCount: 2, LastErrorDate: int(now.Unix())}, BridgeState{Runs: true, Webhook: ours}, LevelOK, "Telegram delivers to this bridge at ours.example. 2 updates wait."},
+		"failing, nobody's here": {failed(time.Minute, 2), BridgeState{Webhook: ours}, LevelProblem, "Telegram delivers this bot's updates to ours.example, where the bridge of this data folder listened, and that is not on the bus now. 2 updates wait. The last delivery failed 1m0s ago: no route"},
 	} {
-		f := judgeWebhook(&c.info, c.bridge, now)
-		if f.Check != "webhook" || f.Level != c.level || f.Says != c.says || (f.Advice != "") != (c.level == LevelProblem) {
+		f := checkWebhook(&c.info, c.bridge, now)
+		if f.Check != "webhook" || f.Level != c.level || f.Message != c.says || (f.Advice != "") != (c.level == LevelProblem) {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}
@@ -394,24 +394,24 @@ func TestWhatIsSaidOfAWebhook(t *testing.T) {
 // TestADiagnosisSaysWhatItCouldNotLookAt.
 func TestADiagnosisSaysWhatItCouldNotLookAt(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
-		look := func(bridge Bridging) Finding {
+		look := func(bridge BridgeState) Finding {
 			found := Diagnose(t.Context(), api.Token(), b.opts.API, bridge)
 			return found[len(found)-1]
 		}
 		api.Fail(tgtest.Fault{Method: "getWebhookInfo", Status: 502})
-		if f := look(Bridging{}); f.Check != "webhook" || f.Level != LevelSkipped || !strings.HasPrefix(f.Says, "Telegram did not tell: ") {
+		if f := look(BridgeState{}); f.Check != "webhook" || f.Level != LevelSkipped || !strings.HasPrefix(f.Message, "Telegram did not tell: ") {
 			t.Errorf("%+v", f)
 		}
 		api.Fail(tgtest.Fault{Method: "getUpdates", Status: 502})
-		if f := look(Bridging{}); f.Check != "second poller" || f.Level != LevelSkipped || !strings.HasPrefix(f.Says, "It could not be tried: ") {
+		if f := look(BridgeState{}); f.Check != "second poller" || f.Level != LevelSkipped || !strings.HasPrefix(f.Message, "It could not be tried: ") {
 			t.Errorf("%+v", f)
 		}
 		from := time.Now()
-		if f := look(Bridging{}); f.Level != LevelOK || time.Since(from) != 7*time.Second {
+		if f := look(BridgeState{}); f.Level != LevelOK || time.Since(from) != 7*time.Second {
 			t.Errorf("after %v: %+v", time.Since(from), f)
 		}
 		from = time.Now()
-		if f := look(Bridging{Runs: true}); f.Level != LevelSkipped || !strings.Contains(f.Says, "runs and polls") || time.Since(from) != 0 {
+		if f := look(BridgeState{Runs: true}); f.Level != LevelSkipped || !strings.Contains(f.Message, "runs and polls") || time.Since(from) != 0 {
 			t.Errorf("after %v: %+v", time.Since(from), f)
 		}
 		api.SetWebhook("https://old.example/hook")
@@ -435,19 +435,19 @@ func TestATurnOfTheIntakeThatFails(t *testing.T) {
 			}
 		}
 		for _, want := range []int{100, 1, 0} {
-			if n, err := b.in.some(t.Context()); n != want || err != nil {
+			if n, err := b.ingest.applyBatch(t.Context()); n != want || err != nil {
 				t.Errorf("%d were taken in, %v; want %d", n, err, want)
 			}
 		}
 		if _, err := b.db.Exec(`UPDATE updates SET state = 'new' WHERE update_id = 7; CREATE TRIGGER no BEFORE UPDATE ON updates WHEN new.state <> 'new' BEGIN SELECT raise(abort, 'no'); END`); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := b.in.some(t.Context()); n != 0 || err == nil {
+		if n, err := b.ingest.applyBatch(t.Context()); n != 0 || err == nil {
 			t.Errorf("%d were taken in, %v", n, err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- b.in.loop(ctx) }()
+		go func() { ended <- b.ingest.run(ctx) }()
 		pass(time.Minute)
 		if _, err := b.db.Exec(`DROP TRIGGER no`); err != nil {
 			t.Fatal(err)

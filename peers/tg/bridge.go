@@ -27,7 +27,7 @@ type Bridge struct {
 	*account
 	peer *peer.Peer
 	out  *outbound
-	in   *intake
+	ingest   *ingester
 
 	conflict time.Time // when another poller was last noticed; pollLoop's own
 }
@@ -40,14 +40,14 @@ func New(token string, db *sql.DB, opts *Options) *Bridge {
 	return &Bridge{account: a}
 }
 
-// become makes the bridge serve one bot. Its queues are named for the bot.
-func (b *Bridge) become(bot int64) {
+// setBot makes the bridge serve one bot. Its queues are named for the bot.
+func (b *Bridge) setBot(bot int64) {
 	b.bot = bot
 	b.out = newOutbound(b.account)
-	b.router = bridge.New(b.db, &events{b.out}, &bridge.Options{
+	b.router = bridge.New(b.db, &adapter{b.out}, &bridge.Options{
 		Name: id(b.bot), People: people(b.opts.AllowUsers), Commands: b.out, SlowAfter: b.opts.SpawnPatience, Crash: b.crash, Log: b.log,
 	})
-	b.in = &intake{outbound: b.out, arrived: make(chan struct{}, 1)}
+	b.ingest = &ingester{outbound: b.out, arrived: make(chan struct{}, 1)}
 }
 
 // people returns users as the bus knows them.
@@ -100,8 +100,8 @@ func (b *Bridge) run(ctx context.Context) error {
 	return b.peer.RunWith(ctx, func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		for _, loop := range []func(context.Context) error{
-			b.readyOnce, receive, b.in.loop, b.router.Run, b.out.telegram.Run,
-			b.out.typing.loop, b.pruneLoop, b.in.commandsOnce, serveFiles,
+			b.reportReady, receive, b.ingest.run, b.router.Run, b.out.telegram.Run,
+			b.out.typing.run, b.pruneLoop, b.ingest.publishMenu, serveFiles,
 		} {
 			g.Go(func() error { return loop(ctx) })
 		}
@@ -122,9 +122,9 @@ func (b *Bridge) connect(ctx context.Context) error {
 	b.peer = peer.New(protocol.PeerID("tg:"+id(b.bot)), &opts)
 	b.router.Attach(b.peer)
 	b.peer.Handle(protocol.TypeTGReply, b.out.takeReply)
-	b.peer.Handle(protocol.TypeChatMessage, b.in.takeHooked)
-	b.out.typing.watches = b.peer.Watches
-	b.peer.HandlePresence(b.out.typing.left)
+	b.peer.Handle(protocol.TypeChatMessage, b.ingest.takeHookMessage)
+	b.out.typing.tracksPresence = b.peer.Watches
+	b.peer.HandlePresence(b.out.typing.onPresence)
 	// Agents tell of each other's events; a chat has no use for them.
 	b.peer.Handle(protocol.TypeAgentEvent, ignore)
 	b.peer.Handle(protocol.TypeDeliveryStatus, ignore)
@@ -136,7 +136,7 @@ func (b *Bridge) connect(ctx context.Context) error {
 
 func ignore(context.Context, *peer.Delivery) error { return nil }
 
-func (b *Bridge) readyOnce(ctx context.Context) error {
+func (b *Bridge) reportReady(ctx context.Context) error {
 	if b.peer.Ready(ctx) == nil { // else Run's own error says why
 		b.opts.OnReady()
 	}
@@ -150,7 +150,7 @@ func (b *Bridge) identify(ctx context.Context) error {
 		err := b.call(ctx, "getMe", nil, &b.me)
 		switch {
 		case err == nil && b.me.ID != 0:
-			return b.rememberBot(ctx)
+			return b.saveBot(ctx)
 		case err == nil:
 			return errors.New("the Bot API does not say who the bot is; is --api-url right?")
 		case botapi.Unauthorized(err):
@@ -158,7 +158,7 @@ func (b *Bridge) identify(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
-		if b.recallBot(ctx) {
+		if b.restoreBot(ctx) {
 			b.log.Warn().Err(err).Msg("Telegram not reached; going on with what is known of the bot")
 			return nil
 		}
@@ -170,25 +170,25 @@ func (b *Bridge) identify(ctx context.Context) error {
 	}
 }
 
-func (b *Bridge) rememberBot(ctx context.Context) error {
-	b.become(b.me.ID)
+func (b *Bridge) saveBot(ctx context.Context) error {
+	b.setBot(b.me.ID)
 	b.log.Info().Int64("bot", b.bot).Str("username", b.me.Username).Msg("bot identified")
 	tx := store.On(ctx, b.db)
 	tx.Exec(`INSERT INTO bots (bot, token_hash, me) VALUES (?1, ?2, ?3) ON CONFLICT (bot) DO UPDATE SET token_hash = ?2, me = ?3`,
-		b.bot, digest("hubbub bot token "+b.token), string(encode(b.me)))
+		b.bot, digest("hubbub bot token "+b.token), string(mustJSON(b.me)))
 	if err := tx.Err(); err != nil {
 		return fmt.Errorf("writing to the database: %w", err)
 	}
 	return nil
 }
 
-// recallBot reports whether the token was used before, and restores what was known
+// restoreBot reports whether the token was used before, and restores what was known
 // of its bot.
-func (b *Bridge) recallBot(ctx context.Context) bool {
+func (b *Bridge) restoreBot(ctx context.Context) bool {
 	known := store.Value[[]byte](store.On(ctx, b.db), `SELECT me FROM bots WHERE token_hash = ?`, digest("hubbub bot token "+b.token))
 	if json.Unmarshal(known, &b.me) != nil {
 		return false
 	}
-	b.become(b.me.ID)
+	b.setBot(b.me.ID)
 	return true
 }

@@ -63,13 +63,13 @@ func TestWhatFollowsFromAFailedPoll(t *testing.T) {
 			{"a pause that Telegram asks for", &botapi.Error{Code: 429, RetryAfter: 77 * time.Second}, 0, 77 * time.Second, nil},
 		} {
 			time.Sleep(c.after)
-			if pause, fatal := b.pollTrouble(t.Context(), c.err, 1); pause != c.pause || fatal != c.fatal {
+			if pause, fatal := b.handlePollError(t.Context(), c.err, 1); pause != c.pause || fatal != c.fatal {
 				t.Errorf("%s: %v, %v; want %v, %v", c.name, pause, fatal, c.pause, c.fatal)
 			}
 		}
 		stopped, stop := context.WithCancel(t.Context())
 		stop()
-		if pause, fatal := b.pollTrouble(stopped, &botapi.Error{Code: 401}, 1); pause != 0 || fatal != nil {
+		if pause, fatal := b.handlePollError(stopped, &botapi.Error{Code: 401}, 1); pause != 0 || fatal != nil {
 			t.Errorf("at the end: %v, %v", pause, fatal)
 		}
 	})
@@ -85,7 +85,7 @@ func TestOnlyTheBridgesOwnWebhookIsRemoved(t *testing.T) {
 		inTheWay := &botapi.Error{Code: 409, Description: "Conflict: can't use getUpdates method while webhook is active"}
 		trouble := func(name string, want time.Duration, removed int) {
 			t.Helper()
-			pause, fatal := b.pollTrouble(t.Context(), inTheWay, 1)
+			pause, fatal := b.handlePollError(t.Context(), inTheWay, 1)
 			if got := api.Calls("deleteWebhook"); pause != want || fatal != nil || len(got) != removed {
 				t.Errorf("%s: %v, %v, %d removed; want %v and %d", name, pause, fatal, len(got), want, removed)
 			}
@@ -169,13 +169,13 @@ func TestAnUpdateIsAcknowledgedOnceItIsStored(t *testing.T) {
 			t.Errorf("%d %q after %q", code, said, steps)
 		}
 		select {
-		case <-b.in.arrived:
+		case <-b.ingest.arrived:
 		default:
 			t.Error("the intake was not woken")
 		}
 		deliver() // once more
 		select {
-		case <-b.in.arrived:
+		case <-b.ingest.arrived:
 			t.Error("the intake was woken by a repetition")
 		default:
 		}
@@ -216,10 +216,10 @@ func TestAServerWithoutLongPollsIsNotAskedAllTheTime(t *testing.T) {
 				polls++
 			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*leastPoll-time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*minPollInterval-time.Millisecond)
 		defer cancel()
 		if err := b.pollLoop(ctx); err != nil || polls != 10 {
-			t.Errorf("%d polls in %v, %v; want 10", polls, 10*leastPoll, err)
+			t.Errorf("%d polls in %v, %v; want 10", polls, 10*minPollInterval, err)
 		}
 	})
 }
@@ -256,7 +256,7 @@ func TestABotThatCannotBeNamedEndsTheBridge(t *testing.T) {
 			t.Errorf("known from before: %v, %+v", err, known.me)
 		}
 		b.db.Close()
-		if err := b.rememberBot(t.Context()); err == nil || !strings.Contains(err.Error(), "writing to the database") {
+		if err := b.saveBot(t.Context()); err == nil || !strings.Contains(err.Error(), "writing to the database") {
 			t.Errorf("without a database: %v", err)
 		}
 	})

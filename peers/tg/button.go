@@ -17,14 +17,14 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// buttonsInRow is how many buttons stand beside each other.
-const buttonsInRow = 2
+// buttonsPerRow is how many buttons stand beside each other.
+const buttonsPerRow = 2
 
 // addKeyboard puts buttons under a message.
 func addKeyboard(params map[string]any, buttons []protocol.Button) {
 	var rows [][]models.InlineKeyboardButton
 	for i, b := range buttons {
-		if i%buttonsInRow == 0 {
+		if i%buttonsPerRow == 0 {
 			rows = append(rows, nil)
 		}
 		last := &rows[len(rows)-1]
@@ -41,20 +41,20 @@ const (
 	maxAnswer   = 200
 )
 
-// lastText reports whether a part is the last text of its reply, under which the buttons stand.
-func (o *outgoing) lastText(tx *store.Tx) bool {
+// isLastText reports whether a part is the last text of its reply, under which the buttons stand.
+func (o *outgoing) isLastText(tx *store.Tx) bool {
 	return len(o.content.Buttons) > 0 && o.kind == kindText &&
 		o.Part == store.Value[int](tx, `SELECT max(part) FROM sends WHERE reply = ? AND kind = 'text'`, o.Reply)
 }
 
-// edits reports whether a part takes the place of an earlier message; what does not fit into
+// isEdit reports whether a part takes the place of an earlier message; what does not fit into
 // it follows as a message.
-func (o *outgoing) edits() bool { return o.kind == kindText && o.content.Edits != "" && o.Part == 0 }
+func (o *outgoing) isEdit() bool { return o.kind == kindText && o.content.Edits != "" && o.Part == 0 }
 
-// edited returns the number of the message that an edit takes the place of, 0
+// editTarget returns the number of the message that an edit takes the place of, 0
 // if it was not shown for certain.
-func (out *outbound) edited(tx *store.Tx, o *outgoing) int {
-	if !o.edits() {
+func (out *outbound) editTarget(tx *store.Tx, o *outgoing) int {
+	if !o.isEdit() {
 		return 0
 	}
 	return store.Value[int](tx, `SELECT s.message FROM sends s JOIN replies r ON r.id = s.reply
@@ -62,22 +62,22 @@ func (out *outbound) edited(tx *store.Tx, o *outgoing) int {
 		out.bot, o.chat.key, o.agent, o.content.Edits, o.chat.telegram)
 }
 
-// again reports whether a call may be made twice: an edit, and the answer to a press.
-func (out *outbound) again(tx *store.Tx, o *outgoing) bool {
-	return o.kind == kindCallback || out.edited(tx, o) != 0
+// mayRepeat reports whether a call may be made twice: an edit, and the answer to a press.
+func (out *outbound) mayRepeat(tx *store.Tx, o *outgoing) bool {
+	return o.kind == kindCallback || out.editTarget(tx, o) != 0
 }
 
-// edit puts a text in the place of the message that its agent sent under the key of Edits, and
+// editMessage puts a text in the place of the message that its agent sent under the key of Edits, and
 // takes its buttons away. A message that cannot be edited any more is forgotten:
 // the next attempt sends the text, once, like any other.
-func (out *outbound) edit(ctx context.Context, o *outgoing, t markdown.Text, message int) (*models.Message, error) {
+func (out *outbound) editMessage(ctx context.Context, o *outgoing, t markdown.Text, message int) (*models.Message, error) {
 	params := map[string]any{"chat_id": o.chat.telegram, "message_id": message}
-	out.word(params, &asText, t)
+	out.setText(params, &textMethod, t)
 	tx := store.On(context.WithoutCancel(ctx), out.db)
-	if o.lastText(tx) {
+	if o.isLastText(tx) {
 		addKeyboard(params, o.content.Buttons)
 	}
-	err := out.say(ctx, "editMessageText", params, t, nil)
+	err := out.callWithText(ctx, "editMessageText", params, t, nil)
 	refused, ok := errors.AsType[*botapi.Error](err)
 	switch {
 	case err == nil, ok && refused.Code == 400 && refused.Says("not modified"): // an attempt before was cut off after it
@@ -87,29 +87,29 @@ func (out *outbound) edit(ctx context.Context, o *outgoing, t markdown.Text, mes
 		tx.Exec(`UPDATE replies SET content = json_remove(content, '$.edits') WHERE id = ?`, o.Reply)
 		return nil, cmp.Or(tx.Err(), errors.New(refused.Error()))
 	}
-	return nil, o.idempotent(err)
+	return nil, o.retryUnanswered(err)
 }
 
-// A question is a reply with buttons.
-type question struct {
+// A buttonReply is a reply with buttons.
+type buttonReply struct {
 	reply, message int64
 	part           int
-	lost           bool // nobody knows whether it was shown
+	unconfirmed           bool // nobody knows whether it was shown
 	agent, key     string
 	raw            string
 	content        protocol.ChatReply
 }
 
-// pressed returns the question of this chat under which the button stands that was pressed;
+// findPressed returns the question of this chat under which the button stands that was pressed;
 // found is false where there is none, since whoever is in a chat can send any data as a press.
 // A message that may have been shown counts; one whose send got no answer is known from then on.
-func (in *intake) pressed(tx *store.Tx, c *chat, h *happening) (q question, found bool) {
-	q, found = store.One(tx, func(q *question) []any {
-		return []any{&q.reply, &q.message, &q.part, &q.lost, &q.agent, &q.key, &q.raw}
+func (in *ingester) findPressed(tx *store.Tx, c *chat, h *parsedUpdate) (q buttonReply, found bool) {
+	q, found = store.One(tx, func(q *buttonReply) []any {
+		return []any{&q.reply, &q.message, &q.part, &q.unconfirmed, &q.agent, &q.key, &q.raw}
 	}, `SELECT r.id, s.message, s.part, s.message = 0 AND s.attempt = 0 AND r.content ->> '$.edits' IS NULL, r.agent, r.key, r.content FROM replies r JOIN sends s ON s.reply = r.id, json_each(r.content, '$.buttons') b
 		WHERE r.bot = ?1 AND r.chat = ?2 AND s.kind = 'text' AND s.begun_at > 0 AND s.message IN (?3, 0) AND b.value ->> '$.value' = ?4
-		ORDER BY s.message = 0, r.id DESC, s.part DESC LIMIT 1`, in.bot, c.key, h.message, h.draft.Content.Text)
-	if q.lost {
+		ORDER BY s.message = 0, r.id DESC, s.part DESC LIMIT 1`, in.bot, c.key, h.message, h.data.Content.Text)
+	if q.unconfirmed {
 		tx.Exec(`UPDATE sends SET message = ?, telegram_chat = ? WHERE reply = ? AND part = ?`, h.message, h.chat.ID, q.reply, q.part)
 	}
 	if found {
@@ -118,9 +118,9 @@ func (in *intake) pressed(tx *store.Tx, c *chat, h *happening) (q question, foun
 	return q, found
 }
 
-// judgePress returns what is told to who pressed a button, and why no agent hears of it, ""
+// checkPress returns what is told to who pressed a button, and why no agent hears of it, ""
 // if the agents do. now is what stands in the question's place, "" while it stands itself.
-func judgePress(q *question, who, now string, name func(who string) string) (told, skip string) {
+func checkPress(q *buttonReply, who, now string, name func(who string) string) (told, skip string) {
 	may := q.content.MayPress
 	switch {
 	case now != "":
@@ -141,19 +141,19 @@ func lastLine(said string) string {
 	return said[strings.LastIndexByte(said, '\n')+1:]
 }
 
-// press decides whether a press counts, and answers it, since the button spins until then. It
+// handlePress decides whether a press counts, and answers it, since the button spins until then. It
 // returns why no agent hears of it.
-func (in *intake) press(tx *store.Tx, c *chat, h *happening) (skip string) {
-	if h.draft.Content.Text == "" {
-		in.answerPress(tx, c, h, "")
+func (in *ingester) handlePress(tx *store.Tx, c *chat, h *parsedUpdate) (skip string) {
+	if h.data.Content.Text == "" {
+		in.answerCallback(tx, c, h, "")
 		return ""
 	}
 	told := "This button is none of this bot's, or its message is too old."
-	q, found := in.pressed(tx, c, h)
+	q, found := in.findPressed(tx, c, h)
 	if skip = errNoButton; found {
 		now := store.Value[string](tx, `SELECT content ->> '$.text' FROM replies WHERE bot = ? AND chat = ? AND agent = ? AND id > ?
 			AND content ->> '$.edits' = ? ORDER BY id DESC LIMIT 1`, in.bot, c.key, q.agent, q.reply, q.key)
-		told, skip = judgePress(&q, "tg:"+id(h.user), now, func(who string) string {
+		told, skip = checkPress(&q, "tg:"+id(h.user), now, func(who string) string {
 			if name := store.Value[string](tx, `SELECT username FROM people WHERE bot = ? AND 'tg:' || user = ?`, in.bot, who); name != "" {
 				return "@" + name
 			}
@@ -163,11 +163,11 @@ func (in *intake) press(tx *store.Tx, c *chat, h *happening) (skip string) {
 	if skip != "" {
 		in.log.Warn().Int64("chat", c.key).Int64("user", h.user).Int("message", h.message).Msg("a press was refused: " + skip)
 	}
-	in.answerPress(tx, c, h, told)
+	in.answerCallback(tx, c, h, told)
 	return skip
 }
 
-// answerPress answers who pressed a button, in words if there is something to say.
-func (in *intake) answerPress(tx *store.Tx, c *chat, h *happening, told string) {
-	in.own(tx, &reply{chat: c.key, key: "callback:" + h.callback, callback: h.callback, content: protocol.ChatReply{Text: text.Clip(told, maxAnswer)}})
+// answerCallback answers who pressed a button, in words if there is something to say.
+func (in *ingester) answerCallback(tx *store.Tx, c *chat, h *parsedUpdate, told string) {
+	in.enqueueReply(tx, &reply{chat: c.key, key: "callback:" + h.callback, callback: h.callback, content: protocol.ChatReply{Text: text.Clip(told, maxAnswer)}})
 }

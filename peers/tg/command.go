@@ -17,12 +17,12 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// forAgents is the command of the menu that agents obey: whose word it is, they know.
-const forAgents = "/close"
+// agentCommand is the command of the menu that agents obey: whose word it is, they know.
+const agentCommand = "/close"
 
-// ownCommands are the bridge's own, but forAgents. Everything else that begins with a slash goes to the
+// bridgeCommands are the bridge's own, but agentCommand. Everything else that begins with a slash goes to the
 // agent, also what Options.Menu adds.
-var ownCommands = []models.BotCommand{
+var bridgeCommands = []models.BotCommand{
 	{Command: "start", Description: "Begin, or go on after /stop"},
 	{Command: "help", Description: "What this bot is and how to use it"},
 	{Command: "status", Description: "Whether everything works"},
@@ -58,15 +58,15 @@ func ParseMenu(list []string) (menu []models.BotCommand, err error) {
 		}
 		menu = append(menu, models.BotCommand{Command: name, Description: said})
 	}
-	if n := len(withOwn(menu)); n > maxMenu {
+	if n := len(fullMenu(menu)); n > maxMenu {
 		return nil, fmt.Errorf("the menu would have %d commands; Telegram takes %d", n, maxMenu)
 	}
 	return menu, nil
 }
 
-// withOwn returns a menu with the bridge's own commands, which stand first.
-func withOwn(menu []models.BotCommand) []models.BotCommand {
-	all := slices.Clone(ownCommands)
+// fullMenu returns a menu with the bridge's own commands, which stand first.
+func fullMenu(menu []models.BotCommand) []models.BotCommand {
+	all := slices.Clone(bridgeCommands)
 	for _, c := range menu {
 		if i := slices.IndexFunc(all, func(own models.BotCommand) bool { return own.Command == c.Command }); i >= 0 {
 			all[i] = c
@@ -80,11 +80,11 @@ func withOwn(menu []models.BotCommand) []models.BotCommand {
 // businessConnected stands for the update that tells of it; nobody can type it.
 const businessConnected = "a business account was connected"
 
-// obey carries out a command of somebody who is admitted.
-func (in *intake) obey(tx *store.Tx, c *chat, h *happening) {
+// runCommand carries out a command of somebody who is admitted.
+func (in *ingester) runCommand(tx *store.Tx, c *chat, h *parsedUpdate) {
 	text := "This chat is admitted already."
 	if verb, _ := bridge.ParseCommand(h.command); verb != "" {
-		if text = in.order(tx, c, h, verb, h.arguments); text == "" {
+		if text = in.enqueueCommand(tx, c, h, verb, h.arguments); text == "" {
 			return
 		}
 	}
@@ -99,11 +99,11 @@ func (in *intake) obey(tx *store.Tx, c *chat, h *happening) {
 	case "/resume":
 		text = in.halt(tx, c, h, "off", "told to go on.")
 	case "/status":
-		text = in.describe(tx, c, true)
+		text = in.describeChat(tx, c, true)
 	case "/agents":
-		text = in.describe(tx, c, false)
+		text = in.describeChat(tx, c, false)
 	case "/pair":
-		if h.arguments == "" && c.direct() {
+		if h.arguments == "" && c.isDirect() {
 			text += " To admit a group, add the bot to it and send /pair CODE there."
 		}
 	case businessConnected:
@@ -111,14 +111,14 @@ func (in *intake) obey(tx *store.Tx, c *chat, h *happening) {
 			"and write to me here, or add me to a group."
 	default:
 		text = "Write as you would to a person; the agent of this chat answers. In a group, mention an agent with @name, or answer one of its messages.\n"
-		for _, known := range withOwn(in.opts.Menu) {
+		for _, known := range fullMenu(in.opts.Menu) {
 			text += "\n/" + known.Command + " — " + known.Description
 		}
 	}
 	in.notice(tx, c, h.thread, fmt.Sprintf("command:%d:%d", h.chat.ID, h.message), text)
 }
 
-func (in *intake) startChat(tx *store.Tx, c *chat) string {
+func (in *ingester) startChat(tx *store.Tx, c *chat) string {
 	if !c.stopped {
 		return "Hello! Write a message, and an agent will answer. /help says more."
 	}
@@ -128,12 +128,12 @@ func (in *intake) startChat(tx *store.Tx, c *chat) string {
 
 // stopChat tells the agents to stop, and then keeps both sides apart: what people
 // write is not passed on and what agents write is not shown, until /start.
-func (in *intake) stopChat(tx *store.Tx, c *chat, h *happening) string {
+func (in *ingester) stopChat(tx *store.Tx, c *chat, h *parsedUpdate) string {
 	if c.stopped {
 		return "This chat is stopped already. /start goes on."
 	}
-	if in.standing(tx, c).State == bridge.Assigned {
-		h.draft.Content.Text, h.draft.Content.Priority = "stop", "urgent"
+	if in.chatStatus(tx, c).State == bridge.Assigned {
+		h.data.Content.Text, h.data.Content.Priority = "stop", "urgent"
 		in.storeEvent(tx, c, h)
 	}
 	in.setStopped(tx, c, true)
@@ -142,7 +142,7 @@ func (in *intake) stopChat(tx *store.Tx, c *chat, h *happening) string {
 
 // halt has the agents of a chat stop their turns there, or run them again. Each says
 // itself what it stopped.
-func (in *intake) halt(tx *store.Tx, c *chat, h *happening, halt, told string) string {
+func (in *ingester) halt(tx *store.Tx, c *chat, h *parsedUpdate, halt, told string) string {
 	by := cmp.Or(h.author.DisplayName, h.author.Username, h.author.ID, "somebody")
 	n := in.router.Halt(tx, peerOf(c.key), halt, by, fmt.Sprintf("%d:%d", h.chat.ID, h.message))
 	if n == 0 {
@@ -151,9 +151,9 @@ func (in *intake) halt(tx *store.Tx, c *chat, h *happening, halt, told string) s
 	return text.Count(n, "agent") + " " + told
 }
 
-// describe says which agents a chat has, and, for its status, what waits.
-func (in *intake) describe(tx *store.Tx, c *chat, status bool) string {
-	at := in.standing(tx, c)
+// describeChat says which agents a chat has, and, for its status, what waits.
+func (in *ingester) describeChat(tx *store.Tx, c *chat, status bool) string {
+	at := in.chatStatus(tx, c)
 	text := "No agent yet. The first message starts one."
 	if len(at.Agents) > 0 {
 		text = "Agents of this chat:"
@@ -169,8 +169,8 @@ func (in *intake) describe(tx *store.Tx, c *chat, status bool) string {
 		return text
 	}
 	text += fmt.Sprintf("\n\nMessages that wait for an agent: %d\nAnswers that wait for Telegram: %d",
-		at.Waiting, in.count(tx, c, outbox.StatePending, outbox.StateSending))
-	if lost := in.count(tx, c, outbox.StateDead, outbox.StateUnknown); lost > 0 {
+		at.Waiting, in.countReplies(tx, c, outbox.StatePending, outbox.StateSending))
+	if lost := in.countReplies(tx, c, outbox.StateDead, outbox.StateUnknown); lost > 0 {
 		text += fmt.Sprintf("\nAnswers that did not or may not have arrived: %d", lost)
 	}
 	if at.Problem != "" && at.State != bridge.Assigned {
@@ -182,23 +182,23 @@ func (in *intake) describe(tx *store.Tx, c *chat, status bool) string {
 	return text
 }
 
-// standing returns where a chat is on its way to an agent.
-func (in *intake) standing(tx *store.Tx, c *chat) bridge.ChatStatus {
+// chatStatus returns where a chat is on its way to an agent.
+func (in *ingester) chatStatus(tx *store.Tx, c *chat) bridge.ChatStatus {
 	return in.router.Status(tx, peerOf(c.key))
 }
 
-// count returns how many of the messages to a chat are in the given states.
-func (out *outbound) count(tx *store.Tx, c *chat, states ...outbox.State) int {
+// countReplies returns how many of the messages to a chat are in the given states.
+func (out *outbound) countReplies(tx *store.Tx, c *chat, states ...outbox.State) int {
 	return out.telegram.Count(tx, string(topicOf(c.key)), states...)
 }
 
-// commandsOnce gives Telegram the command list, unless it has it already: each
+// publishMenu gives Telegram the command list, unless it has it already: each
 // start would otherwise cost a call, of which Telegram allows few.
-func (in *intake) commandsOnce(ctx context.Context) error {
-	commands := withOwn(in.opts.Menu)
-	hash := digest(string(encode(commands)))
+func (in *ingester) publishMenu(ctx context.Context) error {
+	commands := fullMenu(in.opts.Menu)
+	hash := digest(string(mustJSON(commands)))
 	tx := store.On(ctx, in.db)
-	if in.remembered(tx, "commands") == hash {
+	if in.botColumn(tx, "commands") == hash {
 		return nil
 	}
 	if err := in.call(ctx, "setMyCommands", map[string]any{"commands": commands}, nil); err != nil {

@@ -128,9 +128,9 @@ func fileWords(m *models.Message) string {
 	return "[" + strings.Join(kinds, ", ") + "]"
 }
 
-// frame are the members of a message that say nothing of what it is: they stand
+// envelopeFields are the members of a message that say nothing of what it is: they stand
 // beside its content.
-var frame = []string{
+var envelopeFields = []string{
 	"message_id", "from", "date", "chat", "sender_chat", "sender_boost_count", "sender_tag", "sender_business_bot", "author_signature",
 	"message_thread_id", "is_topic_message", "direct_messages_topic", "receiver_user", "ephemeral_message_id", "business_connection_id",
 	"forward_origin", "is_automatic_forward", "reply_to_message", "external_reply", "quote", "reply_to_story", "reply_to_checklist_task_id",
@@ -139,46 +139,46 @@ var frame = []string{
 	"link_preview_options", "suggested_post_info", "reply_markup", "guest_query_id", "guest_bot_caller_user", "guest_bot_caller_chat",
 }
 
-// elsewhere are the members of service messages of which other updates tell.
-var elsewhere = []string{
+// reportedElsewhere are the members of service messages of which other updates tell.
+var reportedElsewhere = []string{
 	"new_chat_members", "left_chat_member", "group_chat_created", "supergroup_chat_created", "channel_chat_created",
 	"migrate_to_chat_id", "migrate_from_chat_id",
 }
 
-// said are the kinds of content that people send; the other messages without text and
+// contentFields are the kinds of content that people send; the other messages without text and
 // files are service messages.
-var said = []string{
+var contentFields = []string{
 	"sticker", "venue", "location", "contact", "poll", "checklist", "dice", "story", "game", "paid_media", "giveaway", "giveaway_winners",
 	"invoice", "web_app_data", "rich_message", "users_shared", "chat_shared", "passport_data",
 }
 
-// kindOf tells what a message without text is, from the names of its members: also what
+// describeKind tells what a message without text is, from the names of its members: also what
 // a later Bot API brings is told. It reports whether somebody says something with it;
 // in a direct chat whatever nobody knows counts as said, so that it is answered.
-func kindOf(raw json.RawMessage, direct bool) (words string, says bool) {
+func describeKind(raw json.RawMessage, direct bool) (words string, says bool) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil {
 		return "", false
 	}
 	var kinds []string
 	for _, member := range slices.Sorted(maps.Keys(members)) {
-		if !slices.Contains(frame, member) && !slices.Contains(elsewhere, member) {
+		if !slices.Contains(envelopeFields, member) && !slices.Contains(reportedElsewhere, member) {
 			kinds = append(kinds, strings.ReplaceAll(member, "_", " "))
-			says = says || slices.Contains(said, member) || direct && !ofService(member)
+			says = says || slices.Contains(contentFields, member) || direct && !isServiceField(member)
 		}
 	}
 	switch {
 	case kinds != nil:
 		return "[" + strings.Join(kinds, ", ") + "]", says
-	case direct && !slices.ContainsFunc(elsewhere, func(member string) bool { return members[member] != nil }):
+	case direct && !slices.ContainsFunc(reportedElsewhere, func(member string) bool { return members[member] != nil }):
 		return "[a message with nothing in it that a bot can see]", true
 	}
 	return "", false
 }
 
-// ofService reports whether a member is that of a service message that Telegram's
+// isServiceField reports whether a member is that of a service message that Telegram's
 // documentation names.
-func ofService(member string) bool {
+func isServiceField(member string) bool {
 	for _, part := range []string{"pinned_", "new_chat_", "delete_chat_", "chat_", "forum_topic_", "message_auto_delete_", "boost_added", "video_chat_",
 		"write_access_", "connected_website", "proximity_", "checklist_tasks_", "gift_", "giveaway_", "general_forum_", "suggested_post_", "_price_changed"} {
 		if strings.Contains(member, part) {
@@ -200,14 +200,14 @@ func richText(raw json.RawMessage) string {
 	}
 	var lines []string
 	for _, block := range m.Rich.Blocks {
-		lines = append(lines, words(block, false))
+		lines = append(lines, blockText(block, false))
 	}
 	return strings.TrimSpace(strings.Join(lines, "\n"))
 }
 
-// words returns what a part of a rich message says: its strings are what stands under
+// blockText returns what a part of a rich message says: its strings are what stands under
 // "text", or in lists there, and the addresses that links hide.
-func words(part any, isText bool) string {
+func blockText(part any, isText bool) string {
 	var b strings.Builder
 	switch part := part.(type) {
 	case string:
@@ -216,14 +216,14 @@ func words(part any, isText bool) string {
 		}
 	case []any:
 		for _, item := range part {
-			b.WriteString(words(item, isText))
+			b.WriteString(blockText(item, isText))
 			if !isText {
 				b.WriteByte('\n')
 			}
 		}
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(part)) {
-			b.WriteString(words(part[key], key == "text"))
+			b.WriteString(blockText(part[key], key == "text"))
 		}
 		if address, _ := part["url"].(string); address != "" && part["type"] == "url" {
 			b.WriteString(" (" + address + ")")
@@ -232,8 +232,8 @@ func words(part any, isText bool) string {
 	return b.String()
 }
 
-// withLinks writes the addresses that links hide behind the words that show them.
-func withLinks(text string, entities []models.MessageEntity) string {
+// expandLinks writes the addresses that links hide behind the words that show them.
+func expandLinks(text string, entities []models.MessageEntity) string {
 	for _, e := range slices.Backward(entities) { // Telegram gives them in the order of their beginnings
 		if e.Type != models.MessageEntityTypeTextLink || e.URL == "" {
 			continue
@@ -245,9 +245,9 @@ func withLinks(text string, entities []models.MessageEntity) string {
 	return text
 }
 
-// passedOn returns who wrote a message whose sender only passes it on: it is forwarded, or
+// originalAuthor returns who wrote a message whose sender only passes it on: it is forwarded, or
 // an inline bot has written it.
-func passedOn(m *models.Message) string {
+func originalAuthor(m *models.Message) string {
 	switch {
 	case m.ForwardOrigin != nil:
 		return originName(m.ForwardOrigin)

@@ -18,7 +18,7 @@ import (
 type Finding struct {
 	Check  string `json:"check"`
 	Level  Level  `json:"level"`
-	Says   string `json:"says"`
+	Message   string `json:"says"`
 	Advice string `json:"advice,omitempty"` // what to do; empty when nothing
 }
 
@@ -33,9 +33,9 @@ const (
 	LevelSkipped Level = "skipped" // it could not be looked at
 )
 
-// Bridging is what is known of the bot's own bridge, whose polls and webhook are no
+// BridgeState is what is known of the bot's own bridge, whose polls and webhook are no
 // findings.
-type Bridging struct {
+type BridgeState struct {
 	Runs    bool   // it is on the bus
 	Webhook string // the address that it gave Telegram at its last start, if any
 }
@@ -55,7 +55,7 @@ const clockTolerance = 30 * time.Second
 // whether this machine's clock is right. It changes nothing at Telegram, except
 // that another program's poll that is under way is answered with a conflict, after
 // which that program polls again.
-func Diagnose(ctx context.Context, token string, opts *botapi.Options, bridge Bridging) []Finding {
+func Diagnose(ctx context.Context, token string, opts *botapi.Options, bridge BridgeState) []Finding {
 	if botapi.CheckToken(token, opts) != nil {
 		return []Finding{{"bot token", LevelProblem, "What TELEGRAM_BOT_TOKEN holds is no bot token: one looks like 110201543:AAE...",
 			"Set it to the token that @BotFather gave, without quotes or blanks."}}
@@ -76,25 +76,25 @@ func Diagnose(ctx context.Context, token string, opts *botapi.Options, bridge Br
 			"Check the network, a proxy in HTTPS_PROXY, and --api-url."}}
 	}
 	out := []Finding{
-		{Check: "bot token", Level: LevelOK, Says: fmt.Sprintf("Telegram knows it: the bot is @%s, id %d.", me.Username, me.ID)},
-		judgePrivacy(&me), judgeClock(date, before, time.Now()),
+		{Check: "bot token", Level: LevelOK, Message: fmt.Sprintf("Telegram knows it: the bot is @%s, id %d.", me.Username, me.ID)},
+		checkPrivacy(&me), checkClock(date, before, time.Now()),
 	}
 	var hook models.WebhookInfo
 	if err := api.Call(ctx, "getWebhookInfo", nil, &hook); err != nil {
-		return append(out, Finding{Check: "webhook", Level: LevelSkipped, Says: "Telegram did not tell: " + err.Error()})
+		return append(out, Finding{Check: "webhook", Level: LevelSkipped, Message: "Telegram did not tell: " + err.Error()})
 	}
 	hook.LastErrorMessage = api.Redact(hook.LastErrorMessage)
-	out = append(out, judgeWebhook(&hook, bridge, time.Now()))
+	out = append(out, checkWebhook(&hook, bridge, time.Now()))
 	if hook.URL == "" {
-		out = append(out, diagnosePoller(ctx, api, bridge.Runs))
+		out = append(out, checkPoller(ctx, api, bridge.Runs))
 	}
 	return out
 }
 
-// judgePrivacy explains what privacy mode hides.
-func judgePrivacy(me *models.User) Finding {
+// checkPrivacy explains what privacy mode hides.
+func checkPrivacy(me *models.User) Finding {
 	if me.CanReadAllGroupMessages {
-		return Finding{Check: "privacy mode", Level: LevelOK, Says: "It is off: in groups the bot sees every message."}
+		return Finding{Check: "privacy mode", Level: LevelOK, Message: "It is off: in groups the bot sees every message."}
 	}
 	return Finding{"privacy mode", LevelWarning,
 		fmt.Sprintf("It is on: in groups the bot sees only commands, messages that mention @%s, and answers to its own messages. "+
@@ -102,29 +102,29 @@ func judgePrivacy(me *models.User) Finding {
 		"For agents that listen in groups, turn it off with /setprivacy at @BotFather, then remove the bot from each group and add it again; or make the bot an administrator there. Direct chats are not affected."}
 }
 
-// judgeClock compares this machine's clock with the server's, given when the
+// checkClock compares this machine's clock with the server's, given when the
 // call began and ended.
-func judgeClock(server, before, after time.Time) Finding {
+func checkClock(server, before, after time.Time) Finding {
 	if server.IsZero() {
-		return Finding{Check: "clock", Level: LevelSkipped, Says: "Telegram did not say what time it is."}
+		return Finding{Check: "clock", Level: LevelSkipped, Message: "Telegram did not say what time it is."}
 	}
 	// The server's date has whole seconds and was written in between.
 	off := max(server.Sub(after), 0) + min(server.Add(time.Second).Sub(before), 0)
 	if off.Abs() <= clockTolerance {
-		return Finding{Check: "clock", Level: LevelOK, Says: "It agrees with Telegram's."}
+		return Finding{Check: "clock", Level: LevelOK, Message: "It agrees with Telegram's."}
 	}
 	side := "behind"
 	if off < 0 {
 		side = "ahead of"
 	}
 	return Finding{Check: "clock", Level: LevelProblem,
-		Says:   fmt.Sprintf("This machine's clock is %s %s Telegram's. Times in logs are wrong, and so are waits and deadlines.", off.Abs().Round(time.Second), side),
+		Message:   fmt.Sprintf("This machine's clock is %s %s Telegram's. Times in logs are wrong, and so are waits and deadlines.", off.Abs().Round(time.Second), side),
 		Advice: "Set the clock, best with NTP (timedatectl set-ntp true)."}
 }
 
-// freshFailure is how long a failed delivery to a webhook counts: Telegram tries
+// recentFailure is how long a failed delivery to a webhook counts: Telegram tries
 // again within minutes, and does not say that it then succeeded.
-const freshFailure = 15 * time.Minute
+const recentFailure = 15 * time.Minute
 
 // hostOf returns the host of an address, or the words for one that has none.
 func hostOf(address, none string) string {
@@ -134,10 +134,10 @@ func hostOf(address, none string) string {
 	return none
 }
 
-// judgeWebhook tells the bridge's own webhook from one that was left over.
-func judgeWebhook(info *models.WebhookInfo, bridge Bridging, now time.Time) Finding {
+// checkWebhook tells the bridge's own webhook from one that was left over.
+func checkWebhook(info *models.WebhookInfo, bridge BridgeState, now time.Time) Finding {
 	if info.URL == "" {
-		return Finding{Check: "webhook", Level: LevelOK, Says: fmt.Sprintf("None is set; %d updates wait to be polled.", info.PendingUpdateCount)}
+		return Finding{Check: "webhook", Level: LevelOK, Message: fmt.Sprintf("None is set; %d updates wait to be polled.", info.PendingUpdateCount)}
 	}
 	host := hostOf(info.URL, "an address that cannot be read")
 	failure, ago := "", now.Sub(time.Unix(int64(info.LastErrorDate), 0)).Round(time.Second)
@@ -152,24 +152,24 @@ func judgeWebhook(info *models.WebhookInfo, bridge Bridging, now time.Time) Find
 	case !bridge.Runs:
 		return Finding{"webhook", LevelProblem, "Telegram delivers this bot's updates to " + host + ", where the bridge of this data folder listened, and that is not on the bus now." + waiting + failure,
 			"Start hubbub-tg; without --webhook-url it removes the webhook and polls."}
-	case failure != "" && info.PendingUpdateCount > 0 && ago < freshFailure:
+	case failure != "" && info.PendingUpdateCount > 0 && ago < recentFailure:
 		return Finding{"webhook", LevelProblem, "Telegram cannot deliver to this bridge at " + host + "." + waiting + failure,
 			"Look whether --webhook-url, its certificate and a proxy lead to --webhook-listen."}
 	}
-	return Finding{Check: "webhook", Level: LevelOK, Says: "Telegram delivers to this bridge at " + host + "." + waiting}
+	return Finding{Check: "webhook", Level: LevelOK, Message: "Telegram delivers to this bridge at " + host + "." + waiting}
 }
 
-// diagnosePoller finds another poller: it is told of ours by a conflict, and so
+// checkPoller finds another poller: it is told of ours by a conflict, and so
 // are we of its next one. It asks for nothing and confirms nothing.
-func diagnosePoller(ctx context.Context, api *botapi.Client, running bool) Finding {
+func checkPoller(ctx context.Context, api *botapi.Client, running bool) Finding {
 	const look = 7 * time.Second // a poller that was told of the conflict polls again after some seconds
 	if running {
-		return Finding{Check: "second poller", Level: LevelSkipped, Says: "The bridge of this data folder runs and polls; it reports a second poller in its log."}
+		return Finding{Check: "second poller", Level: LevelSkipped, Message: "The bridge of this data folder runs and polls; it reports a second poller in its log."}
 	}
 	err := api.Call(ctx, "getUpdates", map[string]any{"limit": 1, "timeout": int(look / time.Second)}, nil)
 	switch {
 	case err == nil:
-		return Finding{Check: "second poller", Level: LevelOK, Says: "Nobody else polls this bot."}
+		return Finding{Check: "second poller", Level: LevelOK, Message: "Nobody else polls this bot."}
 	case botapi.Code(err) == http.StatusConflict:
 		return Finding{"second poller", LevelProblem, "Another program polls this bot, and Telegram gives each update to only one of them.",
 			"Stop the other program: an older hubbub-tg, or another bot program with the same token. If you cannot find it, make a new token with /revoke at @BotFather."}

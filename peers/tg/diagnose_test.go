@@ -41,13 +41,13 @@ func TestDiagnose(t *testing.T) {
 				if test.setup != nil {
 					test.setup(api)
 				}
-				found := tg.Diagnose(t.Context(), api.Token(), &botapi.Options{Transport: api.Transport()}, tg.Bridging{})
+				found := tg.Diagnose(t.Context(), api.Token(), &botapi.Options{Transport: api.Transport()}, tg.BridgeState{})
 				for _, f := range found {
 					if (f.Level == tg.LevelProblem || f.Level == tg.LevelWarning) && f.Advice == "" {
 						t.Errorf("%s: no advice in %+v", test.name, f)
 					}
 					if f.Check == test.check {
-						if f.Level != test.level || !strings.Contains(f.Says, test.says) {
+						if f.Level != test.level || !strings.Contains(f.Message, test.says) {
 							t.Errorf("%+v", f)
 						}
 						return
@@ -57,8 +57,8 @@ func TestDiagnose(t *testing.T) {
 			})
 		})
 	}
-	for _, f := range tg.Diagnose(t.Context(), "no token at all", nil, tg.Bridging{}) {
-		if f.Level != tg.LevelProblem || strings.Contains(f.Says, "no token at all") {
+	for _, f := range tg.Diagnose(t.Context(), "no token at all", nil, tg.BridgeState{}) {
+		if f.Level != tg.LevelProblem || strings.Contains(f.Message, "no token at all") {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -67,7 +67,7 @@ func TestDiagnose(t *testing.T) {
 func TestARunningPollerIsFound(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		h.start()
-		found := tg.Diagnose(t.Context(), h.api.Token(), &botapi.Options{Transport: h.api.Transport()}, tg.Bridging{})
+		found := tg.Diagnose(t.Context(), h.api.Token(), &botapi.Options{Transport: h.api.Transport()}, tg.BridgeState{})
 		if f := found[len(found)-1]; f.Check != "second poller" || f.Level != tg.LevelProblem {
 			t.Errorf("%+v", f)
 		}
@@ -78,15 +78,15 @@ func TestWhoseWebhookItIs(t *testing.T) {
 	const address = "https://ours.example/hook"
 	for _, test := range []struct {
 		name   string
-		bridge tg.Bridging
+		bridge tg.BridgeState
 		broken bool
 		level  tg.Level
 		says   string
 	}{
-		{"somebody's", tg.Bridging{}, false, tg.LevelProblem, "cannot be polled"},
-		{"ours", tg.Bridging{Runs: true, Webhook: address}, false, tg.LevelOK, "to this bridge"},
-		{"ours, and nobody listens", tg.Bridging{Webhook: address}, false, tg.LevelProblem, "not on the bus"},
-		{"ours, and Telegram cannot reach it", tg.Bridging{Runs: true, Webhook: address}, true, tg.LevelProblem, "cannot deliver"},
+		{"somebody's", tg.BridgeState{}, false, tg.LevelProblem, "cannot be polled"},
+		{"ours", tg.BridgeState{Runs: true, Webhook: address}, false, tg.LevelOK, "to this bridge"},
+		{"ours, and nobody listens", tg.BridgeState{Webhook: address}, false, tg.LevelProblem, "not on the bus"},
+		{"ours, and Telegram cannot reach it", tg.BridgeState{Runs: true, Webhook: address}, true, tg.LevelProblem, "cannot deliver"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestWhoseWebhookItIs(t *testing.T) {
 					}
 				}
 				for _, f := range tg.Diagnose(t.Context(), api.Token(), &botapi.Options{Transport: api.Transport()}, test.bridge) {
-					if f.Check == "webhook" && (f.Level != test.level || !strings.Contains(f.Says, test.says) || f.Level == tg.LevelProblem && f.Advice == "") {
+					if f.Check == "webhook" && (f.Level != test.level || !strings.Contains(f.Message, test.says) || f.Level == tg.LevelProblem && f.Advice == "") {
 						t.Errorf("%+v", f)
 					}
 				}

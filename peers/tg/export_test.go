@@ -14,8 +14,8 @@ func (b *Bridge) CrashAt(f func(point string)) { b.crash = f }
 // NamesOf reads an update and returns whom it mentions, given the agents of the
 // chat.
 func NamesOf(raw []byte, agents ...protocol.PeerID) ([]string, error) {
-	h, err := read(raw, &models.User{ID: 42, Username: "hubbub_bot"})
-	return resolve(h.draft.Names, agents, "hubbub_bot", func(name string) bool { return name == "will" }), err
+	h, err := parseUpdate(raw, &models.User{ID: 42, Username: "hubbub_bot"})
+	return resolveMentions(h.data.Names, agents, "hubbub_bot", func(name string) bool { return name == "will" }), err
 }
 
 // NextPoll is the decision about what the next poll asks for.

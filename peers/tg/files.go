@@ -26,12 +26,12 @@ import (
 // can fetch the file from the bridge, and never sees the bot token.
 const filesPath = "/telegram-files/"
 
-// refer returns references to a message's files.
-func (a *account) refer(tx *store.Tx, list []attachment) (out []protocol.Attachment) {
+// addRefs returns references to a message's files.
+func (a *account) addRefs(tx *store.Tx, list []attachment) (out []protocol.Attachment) {
 	for _, file := range list {
 		if a.opts.FilesListen != NoFiles || a.opts.FilesURL != "" {
 			file.Ref = a.filesAddress(tx) + filesPath + store.Value[string](tx, `INSERT INTO files (ref, bot, file_id, name, mime, at) VALUES (?, ?, ?, ?, ?, ?)
-				ON CONFLICT (bot, file_id) DO UPDATE SET ref = ref RETURNING ref`, rand.Text(), a.bot, file.fileID, file.Name, file.MimeType, now())
+				ON CONFLICT (bot, file_id) DO UPDATE SET ref = ref RETURNING ref`, rand.Text(), a.bot, file.fileID, file.Name, file.MimeType, nowMicros())
 		}
 		out = append(out, file.Attachment)
 	}
@@ -43,7 +43,7 @@ func (a *account) filesAddress(tx *store.Tx) string {
 	if a.opts.FilesURL != "" {
 		return strings.TrimRight(a.opts.FilesURL, "/")
 	}
-	return "http://" + cmp.Or(a.remembered(tx, "files_addr"), "127.0.0.1")
+	return "http://" + cmp.Or(a.botColumn(tx, "files_addr"), "127.0.0.1")
 }
 
 // openFiles listens before anything else runs, so that references name the right port.
@@ -53,7 +53,7 @@ func (a *account) openFiles(ctx context.Context) (serve func(context.Context) er
 		return func(context.Context) error { return nil }, nil
 	}
 	tx := store.On(ctx, a.db)
-	l, err := a.listenForFiles(ctx, a.remembered(tx, "files_addr"))
+	l, err := a.listenForFiles(ctx, a.botColumn(tx, "files_addr"))
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (a *account) serveFile(w http.ResponseWriter, r *http.Request) {
 		resp, err = a.api.Download(r.Context(), file.FilePath, r.Header.Get("Range"))
 	}
 	if resp == nil {
-		a.refuseFile(w, err)
+		a.writeFileError(w, err)
 		return
 	}
 	defer resp.Body.Close()
@@ -126,8 +126,8 @@ func (a *account) serveFile(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuseFile answers with what a person can do about a file that is not available.
-func (a *account) refuseFile(w http.ResponseWriter, err error) {
+// writeFileError answers with what a person can do about a file that is not available.
+func (a *account) writeFileError(w http.ResponseWriter, err error) {
 	if botapi.Code(err) == http.StatusBadRequest {
 		http.Error(w, "Telegram does not give this file: it is over 20 MB, or gone", http.StatusNotFound)
 		return
@@ -166,15 +166,15 @@ func captionOf(said string) markdown.Text {
 	return markdown.Text{}
 }
 
-// A sending is how a message is sent: a text, or a picture or document with a caption.
-type sending struct {
+// A sendMethod is how a message is sent: a text, or a picture or document with a caption.
+type sendMethod struct {
 	method, text, entities string
 	field                  string // of the file; empty: there is none
 	file                   *protocol.File
 }
 
-// word puts a text into the parameters of a call: its rich form, if it has one and the server takes it.
-func (out *outbound) word(params map[string]any, s *sending, t markdown.Text) {
+// setText puts a text into the parameters of a call: its rich form, if it has one and the server takes it.
+func (out *outbound) setText(params map[string]any, s *sendMethod, t markdown.Text) {
 	if len(t.Rich) > 0 && s.file == nil && !out.plain.Load() {
 		params["rich_message"] = map[string]any{"blocks": t.Rich}
 		return
@@ -185,9 +185,9 @@ func (out *outbound) word(params map[string]any, s *sending, t markdown.Text) {
 	}
 }
 
-// say makes a call with a text. Where the rich form is refused, the text is said with its entities, and
+// callWithText makes a call with a text. Where the rich form is refused, the text is said with its entities, and
 // a server that does not know the method gets no rich form any more.
-func (out *outbound) say(ctx context.Context, method string, params map[string]any, t markdown.Text, made any) error {
+func (out *outbound) callWithText(ctx context.Context, method string, params map[string]any, t markdown.Text, made any) error {
 	if params["rich_message"] == nil {
 		return out.call(ctx, method, params, made)
 	}
@@ -202,34 +202,34 @@ func (out *outbound) say(ctx context.Context, method string, params map[string]a
 	}
 	delete(params, "rich_message")
 	t.Rich = nil
-	out.word(params, &asText, t)
+	out.setText(params, &textMethod, t)
 	return out.call(ctx, method, params, made)
 }
 
 var (
-	asText     = sending{method: "sendMessage", text: "text", entities: "entities"}
-	asPhoto    = sending{method: "sendPhoto", text: "caption", entities: "caption_entities", field: "photo"}
-	asDocument = sending{method: "sendDocument", text: "caption", entities: "caption_entities", field: "document"}
+	textMethod     = sendMethod{method: "sendMessage", text: "text", entities: "entities"}
+	photoMethod    = sendMethod{method: "sendPhoto", text: "caption", entities: "caption_entities", field: "photo"}
+	documentMethod = sendMethod{method: "sendDocument", text: "caption", entities: "caption_entities", field: "document"}
 )
 
-// sendingOf returns how a reply is sent. What the bytes of a file say is a picture is shown
+// sendMethodOf returns how a reply is sent. What the bytes of a file say is a picture is shown
 // as one.
-func sendingOf(content *protocol.ChatReply) sending {
-	s := asText
+func sendMethodOf(content *protocol.ChatReply) sendMethod {
+	s := textMethod
 	if content.File != nil {
-		s = asDocument
+		s = documentMethod
 		if kind := http.DetectContentType(content.File.Data); kind == "image/jpeg" || kind == "image/png" {
-			s = asPhoto
+			s = photoMethod
 		}
 		s.file = content.File
 	}
 	return s
 }
 
-// put makes the call of a sending.
-func (out *outbound) put(ctx context.Context, s *sending, params map[string]any, t markdown.Text, made *models.Message) error {
+// transmit makes the call of a sending.
+func (out *outbound) transmit(ctx context.Context, s *sendMethod, params map[string]any, t markdown.Text, made *models.Message) error {
 	if s.file == nil {
-		return out.say(ctx, s.method, params, t, made)
+		return out.callWithText(ctx, s.method, params, t, made)
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()

@@ -22,7 +22,7 @@ func TestFilesAreServedOnThisMachineAlone(t *testing.T) {
 	}
 	defer db.Close()
 	b := New("42:token", db, &Options{})
-	b.become(42)
+	b.setBot(42)
 	before := listening(t)
 	serve, err := b.openFiles(t.Context())
 	if err != nil {

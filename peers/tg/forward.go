@@ -18,13 +18,13 @@ import (
 	"hubbub/protocol/text"
 )
 
-// events are what was said in chats, on its way to agents: the host of the surface.
-type events struct {
+// adapter are what was said in chats, on its way to agents: the host of the surface.
+type adapter struct {
 	*outbound
 }
 
 // FindChat returns the chat that a topic names, and why it may have no agent.
-func (ev *events) FindChat(tx *store.Tx, topic protocol.Topic) (id protocol.PeerID, refusal string) {
+func (ev *adapter) FindChat(tx *store.Tx, topic protocol.Topic) (id protocol.PeerID, refusal string) {
 	key, err := chatOf(topic)
 	if err != nil {
 		return "", err.Error()
@@ -42,7 +42,7 @@ func (ev *events) FindChat(tx *store.Tx, topic protocol.Topic) (id protocol.Peer
 // Message builds the tg_message of an event, with what is known now about agents
 // and people. Its messageId is the same at each attempt, and another for each agent:
 // they share only the sourceId.
-func (ev *events) Message(ctx context.Context, e *bridge.Event) (protocol.Message, error) {
+func (ev *adapter) Message(ctx context.Context, e *bridge.Event) (protocol.Message, error) {
 	var bus string
 	var telegramChat int64
 	tx := store.On(ctx, ev.db)
@@ -51,7 +51,7 @@ func (ev *events) Message(ctx context.Context, e *bridge.Event) (protocol.Messag
 	if !found {
 		return protocol.Message{}, fmt.Errorf("reading event %d: %w", e.ID, cmp.Or(tx.Err(), sql.ErrNoRows))
 	}
-	var d draft
+	var d eventData
 	if err := json.Unmarshal(raw, &d); err != nil {
 		return protocol.Message{}, outbox.Permanent(fmt.Errorf("event %d cannot be read: %w", e.ID, err))
 	}
@@ -60,7 +60,7 @@ func (ev *events) Message(ctx context.Context, e *bridge.Event) (protocol.Messag
 		content.Text = "> " + strings.ReplaceAll(strings.TrimSuffix("Forwarded from "+content.Forwarded+":\n"+content.Text, "\n"), "\n", "\n> ")
 	}
 	content.SourceID, content.Sequence = e.Source, e.ID
-	content.Mentions = resolve(d.Names, e.Agents, ev.me.Username, func(name string) bool {
+	content.Mentions = resolveMentions(d.Names, e.Agents, ev.me.Username, func(name string) bool {
 		return store.Value[bool](tx, `SELECT 1 FROM people WHERE bot = ? AND username = ?`, ev.bot, name)
 	})
 	if d.ReplyText != "" {
@@ -79,7 +79,7 @@ func (ev *events) Message(ctx context.Context, e *bridge.Event) (protocol.Messag
 			content.ReplyTo.Author = string(e.Agents[0])
 		case d.ReplyUser != "":
 			content.ReplyTo.Author = "user:" + strings.ToLower(d.ReplyUser)
-		case content.Event == protocol.EventReaction && ev.shows(tx, e.Chat):
+		case content.Event == protocol.EventReaction && ev.isSending(tx, e.Chat):
 			return protocol.Message{}, outbox.Later(reactionPause, errBeingSent)
 		}
 	}
@@ -87,7 +87,7 @@ func (ev *events) Message(ctx context.Context, e *bridge.Event) (protocol.Messag
 		return protocol.Message{}, tx.Err()
 	}
 	if content.Event == protocol.EventReaction && content.ReplyTo != nil && content.Author != nil {
-		nameReaction(&content)
+		setReactionTarget(&content)
 	}
 	m := protocol.NewMessage(protocol.TypeTGMessage, e.Chat, content)
 	if len(m.Content) > maxEvent { // the bus would end the connection, and so everybody's
@@ -103,17 +103,17 @@ const reactionPause = 200 * time.Millisecond
 
 var errBeingSent = errors.New("a message that this may be about is being sent")
 
-// shows reports whether a message is being sent to a chat, and not for long.
-func (ev *events) shows(tx *store.Tx, chat protocol.PeerID) bool {
+// isSending reports whether a message is being sent to a chat, and not for long.
+func (ev *adapter) isSending(tx *store.Tx, chat protocol.PeerID) bool {
 	key, err := chatOf(chat.Topic())
 	tx.Fail(err)
 	return store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM sends WHERE bot = ? AND chat = ? AND begun_at > ? AND attempt > 0 AND kind = 'text')`,
-		ev.bot, key, now()-time.Minute.Microseconds())
+		ev.bot, key, nowMicros()-time.Minute.Microseconds())
 }
 
-// nameReaction says of a reaction what draft 2026-08-11 has: who reacts to what and, on what an agent
+// setReactionTarget says of a reaction what draft 2026-08-11 has: who reacts to what and, on what an agent
 // said, whom that is about.
-func nameReaction(c *protocol.ChatMessage) {
+func setReactionTarget(c *protocol.ChatMessage) {
 	c.ReactionID, c.TargetEventID = c.SourceID, c.ReplyTo.SourceID
 	c.Actor = &protocol.Party{ID: c.Author.ID, Kind: c.Author.Kind}
 	if agent := c.ReplyTo.Author; protocol.RoleOf(protocol.PeerID(agent)) == protocol.RoleAgent {
@@ -130,14 +130,14 @@ func messageIDFor(event string, e *bridge.Event) protocol.MessageID {
 	return protocol.MessageID(event + "." + e.Agent.Name())
 }
 
-// eventOf is the inverse of messageIDFor.
-func eventOf(messageID string) string {
+// eventID is the inverse of messageIDFor.
+func eventID(messageID string) string {
 	event, _, _ := strings.Cut(messageID, ".")
 	return event
 }
 
 // Notify tells the people in a chat of trouble with its agents.
-func (ev *events) Notify(tx *store.Tx, n *bridge.Notice) {
+func (ev *adapter) Notify(tx *store.Tx, n *bridge.Notice) {
 	key, says, thread, name := "", "", 0, n.Agent.Name()
 	switch n.Kind {
 	case bridge.NoticeSlow, bridge.NoticeStartFailed:
@@ -156,24 +156,24 @@ func (ev *events) Notify(tx *store.Tx, n *bridge.Notice) {
 	default:
 		return // an agent that is away comes back, as a rule
 	}
-	ev.tell(tx, n.Chat, thread, key, says)
+	ev.notify(tx, n.Chat, thread, key, says)
 }
 
 // OnSettled tells the people in a chat of a message that no agent got.
-func (ev *events) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
+func (ev *adapter) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
 	if outcome == outbox.StateDead {
-		ev.tell(tx, e.Chat, 0, "given-up:"+string(e.Agent)+":"+today(), fmt.Sprintf(
+		ev.notify(tx, e.Chat, 0, "given-up:"+string(e.Agent)+":"+today(), fmt.Sprintf(
 			"A message from here could not be given to @%s (%s). Please send it again.", e.Agent.Name(), text.Clip(cause.Error(), maxReason)))
 	}
 }
 
-// tell queues a notice to a chat, if it can be told.
-func (ev *events) tell(tx *store.Tx, of protocol.PeerID, thread int, key, says string) {
+// notify queues a notice to a chat, if it can be told.
+func (ev *adapter) notify(tx *store.Tx, of protocol.PeerID, thread int, key, says string) {
 	n, err := chatOf(of.Topic())
 	if err != nil {
 		return
 	}
-	if c, known := ev.load(tx, n); known && !c.silent() {
+	if c, known := ev.load(tx, n); known && !c.isMuted() {
 		ev.notice(tx, c, thread, key, says)
 	}
 }

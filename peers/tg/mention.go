@@ -11,36 +11,36 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// names returns what a text mentions with @, in lower case and in order, each
+// mentionedNames returns what a text mentions with @, in lower case and in order, each
 // once; of @lead.main the name is lead. Telegram marks only usernames, so names of
 // agents, which may have hyphens, are looked for in the text. Labels in code and in
 // links do not count.
-func names(text string, entities []models.MessageEntity) []string {
+func mentionedNames(text string, entities []models.MessageEntity) []string {
 	var out []string
 	for _, label := range attention.Labels(text) {
 		name := strings.ToLower(strings.TrimRight(text[label.From+1:label.NameEnd], "-"))
-		if name != "" && name[0] != '-' && !hidden(text, label.From, entities) {
-			out = add(out, name)
+		if name != "" && name[0] != '-' && !inCodeOrLink(text, label.From, entities) {
+			out = appendUnique(out, name)
 		}
 	}
 	for _, e := range entities {
 		if e.Type == models.MessageEntityTypeTextMention && e.User != nil {
-			out = add(out, "id:"+id(e.User.ID))
+			out = appendUnique(out, "id:"+id(e.User.ID))
 		}
 	}
 	return out
 }
 
-// add appends a name that is not in a list yet.
-func add(list []string, name string) []string {
+// appendUnique appends a name that is not in a list yet.
+func appendUnique(list []string, name string) []string {
 	if slices.Contains(list, name) {
 		return list
 	}
 	return append(list, name)
 }
 
-// hidden reports whether an @ at a byte of a text is no mention.
-func hidden(text string, at int, entities []models.MessageEntity) bool {
+// inCodeOrLink reports whether an @ at a byte of a text is no mention.
+func inCodeOrLink(text string, at int, entities []models.MessageEntity) bool {
 	unit := markdown.Units(text[:at])
 	silent := []models.MessageEntityType{models.MessageEntityTypeCode, models.MessageEntityTypePre, models.MessageEntityTypeURL, models.MessageEntityTypeEmail}
 	return slices.ContainsFunc(entities, func(e models.MessageEntity) bool {
@@ -48,29 +48,29 @@ func hidden(text string, at int, entities []models.MessageEntity) bool {
 	})
 }
 
-// resolve turns names into mentions, given the agents of the chat in the order
+// resolveMentions turns names into mentions, given the agents of the chat in the order
 // of their assignment, the bot's username, and a function that knows people. The
 // bot's own name stands for the chat's first agent if no agent is named.
-func resolve(names []string, agents []protocol.PeerID, bot string, isPerson func(string) bool) []string {
+func resolveMentions(names []string, agents []protocol.PeerID, bot string, isPerson func(string) bool) []string {
 	var out []string
 	toBot, toAgent := false, false
 	for _, name := range names {
 		switch {
 		case slices.Contains(agents, protocol.PeerID("agent:"+name)):
-			out = add(out, "agent:"+name)
+			out = appendUnique(out, "agent:"+name)
 			toAgent = true
 		case name == strings.ToLower(bot):
 			toBot = true
 		case strings.HasPrefix(name, "id:"):
-			out = add(out, "user:"+strings.TrimPrefix(name, "id:"))
+			out = appendUnique(out, "user:"+strings.TrimPrefix(name, "id:"))
 		case isPerson(name) || strings.HasSuffix(name, "bot"):
-			out = add(out, "user:"+name)
+			out = appendUnique(out, "user:"+name)
 		default:
-			out = add(out, "role:"+name)
+			out = appendUnique(out, "role:"+name)
 		}
 	}
 	if toBot && !toAgent && len(agents) > 0 {
-		out = add(out, string(agents[0]))
+		out = appendUnique(out, string(agents[0]))
 	}
 	return out
 }

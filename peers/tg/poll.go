@@ -62,15 +62,15 @@ func (b *Bridge) pollLoop(ctx context.Context) error {
 		if err == nil {
 			b.crash("stored")
 			failures = 0
-			if at.wait && len(batch) == 0 && time.Since(asked) < leastPoll {
-				retry.Sleep(ctx, leastPoll) // a server that does not know long polls
+			if at.wait && len(batch) == 0 && time.Since(asked) < minPollInterval {
+				retry.Sleep(ctx, minPollInterval) // a server that does not know long polls
 			}
 			at = at.next(highest, len(batch), fresh)
 			continue
 		}
 		failures++
 		at.single = errors.Is(err, botapi.ErrTooLarge)
-		pause, fatal := b.pollTrouble(ctx, err, failures)
+		pause, fatal := b.handlePollError(ctx, err, failures)
 		if fatal != nil {
 			return fatal
 		}
@@ -120,7 +120,7 @@ func (b *Bridge) storeUpdates(ctx context.Context, batch []json.RawMessage) (fre
 		return 0, 0, fmt.Errorf("storing updates: %w", err)
 	}
 	if fresh > 0 {
-		wake(b.in.arrived)
+		wake(b.ingest.arrived)
 	}
 	return fresh, highest, nil
 }
@@ -141,14 +141,14 @@ func updateID(raw json.RawMessage) (int64, bool) {
 // Telegram repeats updates.
 func (b *Bridge) storeUpdate(tx *store.Tx, number int64, raw json.RawMessage) bool {
 	tx.Exec(`DELETE FROM updates WHERE bot = ? AND update_id = ? AND received_at < ? AND state <> 'new'`,
-		b.bot, number, time.Now().Add(-staleUpdate).UnixMicro())
+		b.bot, number, time.Now().Add(-updateIDLifetime).UnixMicro())
 	return tx.Changed(`INSERT OR IGNORE INTO updates (bot, update_id, raw, received_at) VALUES (?, ?, ?, ?)`,
-		b.bot, number, string(raw), now()) > 0
+		b.bot, number, string(raw), nowMicros()) > 0
 }
 
-// pollTrouble says what to do about a failed poll: how long to pause, or that
+// handlePollError says what to do about a failed poll: how long to pause, or that
 // the bridge must end.
-func (b *Bridge) pollTrouble(ctx context.Context, err error, failures int) (time.Duration, error) {
+func (b *Bridge) handlePollError(ctx context.Context, err error, failures int) (time.Duration, error) {
 	if ctx.Err() != nil {
 		return 0, nil
 	}
@@ -160,10 +160,10 @@ func (b *Bridge) pollTrouble(ctx context.Context, err error, failures int) (time
 	case refused.Code == http.StatusUnauthorized:
 		return 0, ErrToken
 	case refused.Code == http.StatusConflict && refused.Says("webhook"):
-		return b.webhookInTheWay(ctx), nil
+		return b.handleForeignWebhook(ctx), nil
 	case refused.Code == http.StatusConflict:
 		pause = conflictPause
-		if time.Since(b.conflict) > conflictMemory {
+		if time.Since(b.conflict) > conflictWindow {
 			pause = firstConflictPause // an older bridge that is ending, or `hubbub doctor`
 		}
 		b.conflict = time.Now()
@@ -175,15 +175,15 @@ func (b *Bridge) pollTrouble(ctx context.Context, err error, failures int) (time
 	return pause, nil
 }
 
-// webhookInTheWay handles a webhook that keeps the bridge from polling. One that
+// handleForeignWebhook handles a webhook that keeps the bridge from polling. One that
 // the bridge set itself is removed; any other belongs to somebody.
-func (b *Bridge) webhookInTheWay(ctx context.Context) time.Duration {
+func (b *Bridge) handleForeignWebhook(ctx context.Context) time.Duration {
 	var info models.WebhookInfo
 	if err := b.call(ctx, "getWebhookInfo", nil, &info); err != nil {
 		b.log.Error().Err(err).Dur("pause_ms", conflictPause).Msg("webhook in the way of polling; trying again")
 		return conflictPause
 	}
-	if b.remembered(store.On(ctx, b.db), "webhook_url") == info.URL {
+	if b.botColumn(store.On(ctx, b.db), "webhook_url") == info.URL {
 		if err := b.call(ctx, "deleteWebhook", map[string]any{"drop_pending_updates": false}, nil); err == nil {
 			b.log.Info().Msg("webhook of an earlier start removed; polling instead")
 			return time.Millisecond

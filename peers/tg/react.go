@@ -40,7 +40,7 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, e
 	case shown.signal == signal, others && signal == "seen":
 		return nil, nil // it is there already, whoever set it, or another that says at least that
 	case others && shown.signal != "seen":
-		return out.statusLine(ctx, o)
+		return out.sendSignalText(ctx, o)
 	}
 	err := out.call(ctx, "setMessageReaction", map[string]any{
 		"chat_id": telegramChat, "message_id": message,
@@ -48,10 +48,10 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, e
 	}, nil)
 	if refused, ok := errors.AsType[*botapi.Error](err); ok && refused.Code == 400 && refused.MigrateTo == 0 &&
 		(refused.Says("REACTION") || refused.Says("not enough rights") || refused.Says("can't be")) {
-		return out.statusLine(ctx, o)
+		return out.sendSignalText(ctx, o)
 	}
 	if err != nil {
-		return nil, o.idempotent(err)
+		return nil, o.retryUnanswered(err)
 	}
 	tx = store.On(context.WithoutCancel(ctx), out.db)
 	tx.Exec(`INSERT OR REPLACE INTO reactions (bot, telegram_chat, message, agent, signal) VALUES (?, ?, ?, ?, ?)`,
@@ -59,17 +59,17 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, e
 	return nil, tx.Err()
 }
 
-// statusLine sends a signal in words, as an answer to its message.
-func (out *outbound) statusLine(ctx context.Context, o *outgoing) (*models.Message, error) {
+// sendSignalText sends a signal in words, as an answer to its message.
+func (out *outbound) sendSignalText(ctx context.Context, o *outgoing) (*models.Message, error) {
 	line := *o
 	line.content.ReplyTo = o.content.InReplyTo
 	text := fmt.Sprintf("%s %s: %s", out.opts.glyph(o.body), protocol.PeerID(o.agent).Name(), o.body)
 	return out.sendText(ctx, &line, markdown.Plain(text))
 }
 
-// reactionOf maps signals to the emoji that show them. Telegram accepts 73
+// signalEmoji maps signals to the emoji that show them. Telegram accepts 73
 // emoji as reactions; of the usual ones for signals it takes only two.
-var reactionOf = map[string]string{
+var signalEmoji = map[string]string{
 	"seen":     "👀",
 	"agree":    "👍",
 	"working":  "👨‍💻",
@@ -84,31 +84,31 @@ var reactionOf = map[string]string{
 // plainEmoji leaves out variation selectors and genders, which do not matter.
 var plainEmoji = strings.NewReplacer("\ufe0f", "", "\u200d♂", "", "\u200d♀", "")
 
-// alsoMean are emoji that people use for a signal besides the one that shows it.
-var alsoMean = map[string]string{"👎": "declined", "✅": "done", "❓": "unclear"}
+// emojiAliases are emoji that people use for a signal besides the one that shows it.
+var emojiAliases = map[string]string{"👎": "declined", "✅": "done", "❓": "unclear"}
 
 // signalOf returns the signal that a person's reaction gives, empty for emoji
 // without a meaning.
 func (o *Options) signalOf(emoji string) string {
 	plain := plainEmoji.Replace(emoji)
-	for signal := range reactionOf {
+	for signal := range signalEmoji {
 		if plainEmoji.Replace(o.glyph(signal)) == plain {
 			return signal
 		}
 	}
-	return alsoMean[plain]
+	return emojiAliases[plain]
 }
 
 // glyph returns the emoji that shows a signal.
-func (o *Options) glyph(signal string) string { return cmp.Or(o.Glyphs[signal], reactionOf[signal]) }
+func (o *Options) glyph(signal string) string { return cmp.Or(o.Glyphs[signal], signalEmoji[signal]) }
 
 // ParseGlyphs reads a choice of emoji for signals, such as working=🔥.
 func ParseGlyphs(list []string) (map[string]string, error) {
 	glyphs := map[string]string{}
 	for _, given := range list {
 		signal, emoji, _ := strings.Cut(given, "=")
-		if reactionOf[signal] == "" || emoji == "" {
-			return nil, fmt.Errorf("%q is not of the form SIGNAL=EMOJI with one of the signals %s", given, strings.Join(slices.Sorted(maps.Keys(reactionOf)), ", "))
+		if signalEmoji[signal] == "" || emoji == "" {
+			return nil, fmt.Errorf("%q is not of the form SIGNAL=EMOJI with one of the signals %s", given, strings.Join(slices.Sorted(maps.Keys(signalEmoji)), ", "))
 		}
 		glyphs[signal] = emoji
 	}

@@ -28,7 +28,7 @@ type outbound struct {
 	*account
 	telegram *outbox.Outbox
 	limiter  *rate.Limiter
-	typing   *typing
+	typing   *typingIndicator
 	shown    sync.Map    // the number of the message that an item made, until it is settled
 	plain    atomic.Bool // the server takes no rich messages, or nobody wants them
 }
@@ -39,15 +39,15 @@ func newOutbound(a *account) *outbound {
 		out.limiter = rate.NewLimiter(rate.Limit(n), max(1, n/10))
 	}
 	out.plain.Store(a.opts.NoRich)
-	out.typing = &typing{out: out, wake: make(chan struct{}, 1), busy: map[typist]typingSpan{}, shown: map[typingPlace]time.Time{}, plain: map[typingPlace]bool{}}
+	out.typing = &typingIndicator{out: out, wake: make(chan struct{}, 1), busy: map[typingKey]typingSpan{}, shown: map[typingPlace]time.Time{}, draftless: map[typingPlace]bool{}}
 	interrupted := outbox.GiveUpUnknown
 	if a.opts.ResendUnknown {
 		interrupted = outbox.Resend
 	}
 	out.telegram = outbox.New(a.db, out.send, &outbox.Options{
 		Name: queueTelegram + ":" + id(a.bot), Poll: outboxPoll, MaxAge: maxAge, MaxPending: a.opts.MaxPending, Parallel: 32,
-		AttemptTimeout: time.Minute, StopTimeout: stopGrace, OnInterrupted: interrupted, Began: out.began,
-		OnSettled: out.settled, Log: a.log,
+		AttemptTimeout: time.Minute, StopTimeout: stopTimeout, OnInterrupted: interrupted, Began: out.mayHaveSent,
+		OnSettled: out.onSettled, Log: a.log,
 		AfterSettled: func(item outbox.Item, _ outbox.State, _ error) {
 			out.shown.Delete(item.ID)
 			a.crash("recorded")
@@ -92,7 +92,7 @@ func (out *outbound) takeReply(ctx context.Context, d *peer.Delivery) error {
 	}
 	tx := store.On(ctx, out.db)
 	c, refusal := out.chatForReply(tx, key)
-	out.nameSources(tx, &r.content, d.Message.InReplyTo)
+	out.resolveSourceIDs(tx, &r.content, d.Message.InReplyTo)
 	switch {
 	case tx.Err() != nil:
 		return tx.Err()
@@ -137,7 +137,7 @@ func (out *outbound) checkReply(content *protocol.ChatReply) error {
 	if len(content.Text) > maxReplyText {
 		return fmt.Errorf("the text has %d bytes; at most %d are allowed", len(content.Text), maxReplyText)
 	}
-	if _, known := reactionOf[content.Signal]; content.Signal != "" && !known {
+	if _, known := signalEmoji[content.Signal]; content.Signal != "" && !known {
 		return fmt.Errorf("unknown signal %q; the signals are seen, agree, working, queued, claimed, done, declined, blocked, unclear", content.Signal)
 	}
 	if err := checkFile(content); err != nil {
@@ -186,15 +186,15 @@ func checkButtons(content *protocol.ChatReply) error {
 	return nil
 }
 
-// nameSources turns the messageId of a tg_message, by which an agent may name what
+// resolveSourceIDs turns the messageId of a tg_message, by which an agent may name what
 // it answers, into the sourceId.
-func (out *outbound) nameSources(tx *store.Tx, content *protocol.ChatReply, inReplyTo protocol.MessageID) {
+func (out *outbound) resolveSourceIDs(tx *store.Tx, content *protocol.ChatReply, inReplyTo protocol.MessageID) {
 	content.InReplyTo = cmp.Or(content.InReplyTo, string(inReplyTo))
 	for _, name := range []*string{&content.InReplyTo, &content.ReplyTo} {
 		if _, _, _, ok := parseSource(*name); ok || *name == "" {
 			continue
 		}
-		*name = cmp.Or(store.Value[string](tx, `SELECT source_id FROM events WHERE bus_id = ?`, eventOf(*name)), *name)
+		*name = cmp.Or(store.Value[string](tx, `SELECT source_id FROM events WHERE bus_id = ?`, eventID(*name)), *name)
 	}
 }
 
@@ -214,7 +214,7 @@ func (out *outbound) chatForReply(tx *store.Tx, key int64) (c *chat, refusal str
 	if key < 0 {
 		kind = models.ChatTypeSupergroup
 	}
-	return out.meet(tx, &models.Chat{ID: key, Type: kind}), ""
+	return out.ensureChat(tx, &models.Chat{ID: key, Type: kind}), ""
 }
 
 // storeReply stores a reply with its parts and queues them. It reports false if the
@@ -222,7 +222,7 @@ func (out *outbound) chatForReply(tx *store.Tx, key int64) (c *chat, refusal str
 // returned.
 func (out *outbound) storeReply(tx *store.Tx, r *reply) (bool, error) {
 	number, fresh := store.One(tx, store.Itself[int64], `INSERT OR IGNORE INTO replies (bot, chat, agent, key, bus_id, content, received_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id`, out.bot, r.chat, r.agent, r.key, string(r.busID), string(encode(r.content)), now())
+		VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id`, out.bot, r.chat, r.agent, r.key, string(r.busID), string(mustJSON(r.content)), nowMicros())
 	if !fresh {
 		return false, nil
 	}
@@ -230,9 +230,9 @@ func (out *outbound) storeReply(tx *store.Tx, r *reply) (bool, error) {
 	if r.callback != "" {
 		destination += " buttons" // a button must not wait for what the chat waits for
 	}
-	for i, p := range cut(r) {
+	for i, p := range splitParts(r) {
 		tx.Exec(`INSERT INTO sends (reply, part, bot, chat, kind, body) VALUES (?, ?, ?, ?, ?, ?)`, number, i, out.bot, r.chat, p.kind, p.body)
-		_, err := out.telegram.Put(tx, destination, fmt.Sprintf("%d.%d", number, i), encode(sendItem{Reply: number, Part: i, Trace: r.trace}))
+		_, err := out.telegram.Put(tx, destination, fmt.Sprintf("%d.%d", number, i), mustJSON(sendItem{Reply: number, Part: i, Trace: r.trace}))
 		if err != nil {
 			return false, fmt.Errorf("queueing a reply: %w", err)
 		}
@@ -242,8 +242,8 @@ func (out *outbound) storeReply(tx *store.Tx, r *reply) (bool, error) {
 
 type part struct{ kind, body string }
 
-// cut splits a reply into parts, one call to Telegram each.
-func cut(r *reply) (parts []part) {
+// splitParts splits a reply into parts, one call to Telegram each.
+func splitParts(r *reply) (parts []part) {
 	if r.callback != "" {
 		return []part{{kindCallback, r.callback}}
 	}
@@ -251,14 +251,14 @@ func cut(r *reply) (parts []part) {
 		parts = append(parts, part{kindSignal, r.content.Signal})
 	}
 	if r.content.File != nil {
-		return append(parts, part{kindText, string(encode(captionOf(r.content.Text)))})
+		return append(parts, part{kindText, string(mustJSON(captionOf(r.content.Text)))})
 	}
 	texts := markdown.Split(markdown.Render(r.content.Text), markdown.MaxUnits)
 	if len(texts) == 0 && r.content.Text != "" { // Markdown that shows nothing, such as a lone comment
 		texts = markdown.Split(markdown.Plain(r.content.Text), markdown.MaxUnits)
 	}
 	for _, t := range texts {
-		parts = append(parts, part{kindText, string(encode(t))})
+		parts = append(parts, part{kindText, string(mustJSON(t))})
 	}
 	return parts
 }
@@ -269,11 +269,11 @@ func (out *outbound) notice(tx *store.Tx, c *chat, thread int, key, text string)
 	if thread != 0 {
 		content.ThreadID = id(int64(thread))
 	}
-	out.own(tx, &reply{chat: c.key, key: key, content: content})
+	out.enqueueReply(tx, &reply{chat: c.key, key: key, content: content})
 }
 
-// own queues what the bridge itself has to say, unless too much waits already.
-func (out *outbound) own(tx *store.Tx, r *reply) {
+// enqueueReply queues what the bridge itself has to say, unless too much waits already.
+func (out *outbound) enqueueReply(tx *store.Tx, r *reply) {
 	if _, err := out.storeReply(tx, r); !errors.Is(err, outbox.ErrFull) {
 		tx.Fail(err)
 	}

@@ -49,27 +49,27 @@ func (out *outbound) send(ctx context.Context, item outbox.Item) error {
 		out.shown.Store(item.ID, o.message)
 		return nil
 	}
-	if err := out.mayShow(ctx, o); err != nil {
-		return out.delayed(ctx, o, err)
+	if err := out.checkMayShow(ctx, o); err != nil {
+		return out.reportDelay(ctx, o, err)
 	}
-	if wait := out.pace(ctx, o); wait > 0 {
-		return out.delayed(ctx, o, outbox.Retry(wait, errPaced))
+	if wait := out.throttle(ctx, o); wait > 0 {
+		return out.reportDelay(ctx, o, outbox.Retry(wait, errThrottled))
 	}
 	// The request is about to leave in this attempt: if that is cut off, the outcome is
 	// unknown, but for what may be repeated.
 	attempt := item.Attempt
-	if out.again(tx, o) {
+	if out.mayRepeat(tx, o) {
 		attempt = 0
 	}
 	if tx.Exec(`UPDATE sends SET attempt = ?, begun_at = ?, telegram_chat = ? WHERE reply = ? AND part = ?`,
-		attempt, now(), o.chat.telegram, o.Reply, o.Part); tx.Err() != nil {
+		attempt, nowMicros(), o.chat.telegram, o.Reply, o.Part); tx.Err() != nil {
 		return tx.Err()
 	}
 	out.crash("sending")
 	sent, err := out.perform(ctx, o)
 	out.crash("sent")
 	if err != nil {
-		return out.delayed(ctx, o, out.judge(ctx, o, err))
+		return out.reportDelay(ctx, o, out.classifyError(ctx, o, err))
 	}
 	if sent != nil {
 		out.shown.Store(item.ID, int64(sent.ID))
@@ -77,7 +77,7 @@ func (out *outbound) send(ctx context.Context, item outbox.Item) error {
 	return nil
 }
 
-var errPaced = errors.New("waiting for Telegram's limits")
+var errThrottled = errors.New("waiting for Telegram's limits")
 
 // outgoing reads what is needed to send an item.
 func (out *outbound) outgoing(tx *store.Tx, item *outbox.Item) (*outgoing, error) {
@@ -104,9 +104,9 @@ func (out *outbound) outgoing(tx *store.Tx, item *outbox.Item) (*outgoing, error
 	return &o, nil
 }
 
-// mayShow returns why a reply must not be shown now, or nil: because of the chat, or
+// checkMayShow returns why a reply must not be shown now, or nil: because of the chat, or
 // because another agent holds the claim on what it answers.
-func (out *outbound) mayShow(ctx context.Context, o *outgoing) error {
+func (out *outbound) checkMayShow(ctx context.Context, o *outgoing) error {
 	tx := store.On(ctx, out.db)
 	v := o.content.Visibility
 	switch {
@@ -114,14 +114,14 @@ func (out *outbound) mayShow(ctx context.Context, o *outgoing) error {
 		return outbox.Permanent(errors.New("the bot is no longer in this chat"))
 	case o.agent == "":
 		return nil
-	case !o.chat.direct() && (v == "dm" || v == "ephemeral"):
+	case !o.chat.isDirect() && (v == "dm" || v == "ephemeral"):
 		return outbox.Permanent(fmt.Errorf("a reply with the visibility %q would be seen by everybody in this group; send it to the person's direct chat", v))
 	case o.chat.stopped:
 		return outbox.Permanent(errors.New("the user stopped this chat; /start goes on"))
 	case !out.admitsTopic(tx, o.chat.key) && tx.Err() == nil:
 		return outbox.Permanent(errors.New("this chat is no longer admitted"))
 	}
-	if o.kind != kindText || o.Part > 0 && out.shownBefore(tx, o) || tx.Err() != nil {
+	if o.kind != kindText || o.Part > 0 && out.isPartlyShown(tx, o) || tx.Err() != nil {
 		return tx.Err()
 	}
 	return out.router.AuthorizeReply(ctx, protocol.PeerID(o.agent), &o.content)
@@ -150,16 +150,16 @@ func (out *outbound) partsOf(tx *store.Tx, o *outgoing) []sentPart {
 	return parts
 }
 
-// shownBefore reports whether a part of the same reply is shown already: the
+// isPartlyShown reports whether a part of the same reply is shown already: the
 // others follow, whoever holds the claim now.
-func (out *outbound) shownBefore(tx *store.Tx, o *outgoing) bool {
+func (out *outbound) isPartlyShown(tx *store.Tx, o *outgoing) bool {
 	return slices.ContainsFunc(out.partsOf(tx, o), func(p sentPart) bool {
 		return p.kind == kindText && (p.State == outbox.StateSent || p.State == outbox.StateUnknown)
 	})
 }
 
-// began reports whether the request of an interrupted attempt may have left.
-func (out *outbound) began(item outbox.Item) bool {
+// mayHaveSent reports whether the request of an interrupted attempt may have left.
+func (out *outbound) mayHaveSent(item outbox.Item) bool {
 	var s sendItem
 	if json.Unmarshal(item.Body, &s) != nil {
 		return true
@@ -183,19 +183,19 @@ func (out *outbound) perform(ctx context.Context, o *outgoing) (*models.Message,
 		if botapi.Code(err) == 400 {
 			return nil, nil // it was pressed too long ago
 		}
-		return nil, o.idempotent(err)
+		return nil, o.retryUnanswered(err)
 	}
 	var t markdown.Text
 	if err := json.Unmarshal([]byte(o.body), &t); err != nil {
 		return nil, outbox.Permanent(fmt.Errorf("part %d cannot be read: %w", o.Part, err))
 	}
 	tx := store.On(ctx, out.db)
-	message := out.edited(tx, o)
+	message := out.editTarget(tx, o)
 	switch {
 	case tx.Err() != nil:
 		return nil, tx.Err()
 	case message != 0:
-		return out.edit(ctx, o, t, message)
+		return out.editMessage(ctx, o, t, message)
 	}
 	return out.sendText(ctx, o, t)
 }
@@ -203,11 +203,11 @@ func (out *outbound) perform(ctx context.Context, o *outgoing) (*models.Message,
 // sendText sends one message. Telegram may refuse the formatting, or the topic
 // may be gone: then it is sent without.
 func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text) (*models.Message, error) {
-	how := sendingOf(&o.content)
+	how := sendMethodOf(&o.content)
 	params := map[string]any{"chat_id": o.chat.telegram}
-	out.word(params, &how, t)
+	out.setText(params, &how, t)
 	tx := store.On(ctx, out.db)
-	if o.lastText(tx) {
+	if o.isLastText(tx) {
 		addKeyboard(params, o.content.Buttons)
 	}
 	if thread := threadFor(tx, &o.content); thread > generalThread {
@@ -219,10 +219,10 @@ func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text)
 	if tx.Err() != nil {
 		return nil, tx.Err()
 	}
-	out.typing.settle(ctx, o.chat.telegram)
+	out.typing.awaitDraft(ctx, o.chat.telegram)
 	for {
 		var m models.Message
-		err := out.put(ctx, &how, params, t, &m)
+		err := out.transmit(ctx, &how, params, t, &m)
 		refused, ok := errors.AsType[*botapi.Error](err)
 		if !ok || refused.Code != 400 {
 			return &m, err
@@ -231,7 +231,7 @@ func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text)
 		_, inTopic := params["message_thread_id"]
 		switch {
 		case refused.MigrateTo != 0 && params["chat_id"] != refused.MigrateTo:
-			if err := store.InTx(ctx, out.db, func(tx *store.Tx) { out.move(tx, o.chat.key, refused.MigrateTo) }); err != nil {
+			if err := store.InTx(ctx, out.db, func(tx *store.Tx) { out.migrateChat(tx, o.chat.key, refused.MigrateTo) }); err != nil {
 				return nil, err
 			}
 			o.chat.telegram = refused.MigrateTo
@@ -242,8 +242,8 @@ func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text)
 			delete(params, how.entities)
 		case inTopic && (refused.Says("thread not found") || refused.Says("TOPIC_DELETED")):
 			delete(params, "message_thread_id")
-		case how.method == asPhoto.method: // one of a size or shape that Telegram does not show
-			how.method, how.field = asDocument.method, asDocument.field
+		case how.method == photoMethod.method: // one of a size or shape that Telegram does not show
+			how.method, how.field = documentMethod.method, documentMethod.field
 		default:
 			return nil, err
 		}
@@ -267,7 +267,7 @@ func quoteFor(tx *store.Tx, o *outgoing) int {
 		return 0
 	}
 	source := o.content.ReplyTo
-	if source == "" && !o.chat.direct() {
+	if source == "" && !o.chat.isDirect() {
 		source = o.content.InReplyTo
 	}
 	if n, err := strconv.Atoi(source); err == nil && n > 0 {

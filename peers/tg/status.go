@@ -11,9 +11,9 @@ import (
 	"hubbub/protocol/text"
 )
 
-// delayed tells the agent, once, that its reply waits, when an attempt did not
+// reportDelay tells the agent, once, that its reply waits, when an attempt did not
 // settle it.
-func (out *outbound) delayed(ctx context.Context, o *outgoing, err error) error {
+func (out *outbound) reportDelay(ctx context.Context, o *outgoing, err error) error {
 	if o.item.Attempt > 1 || !outbox.Open(err) {
 		return err
 	}
@@ -34,9 +34,9 @@ func (out *outbound) report(tx *store.Tx, o *outgoing, content protocol.Delivery
 	})
 }
 
-// settled runs in the transaction that settles a part: it notes the message that the
+// onSettled runs in the transaction that settles a part: it notes the message that the
 // part made, and with the last part reports what became of the reply.
-func (out *outbound) settled(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
+func (out *outbound) onSettled(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	o, err := out.outgoing(tx, &item)
 	if err != nil {
 		if outbox.Open(err) { // else nobody can read the item, and it has nobody to report to
@@ -58,11 +58,11 @@ func (out *outbound) settled(tx *store.Tx, item outbox.Item, outcome outbox.Stat
 	default:
 		log.Error().Str("outcome", string(outcome)).Msg("answer not shown for certain; see `hubbub outbox list`")
 	}
-	out.reportWhole(tx, o, outcome)
+	out.reportReply(tx, o, outcome)
 }
 
-// reportWhole reports a reply whose last open part has been settled.
-func (out *outbound) reportWhole(tx *store.Tx, o *outgoing, outcome outbox.State) {
+// reportReply reports a reply whose last open part has been settled.
+func (out *outbound) reportReply(tx *store.Tx, o *outgoing, outcome outbox.State) {
 	status, lost := protocol.DeliveryStatus{Status: protocol.StatusDelivered}, false
 	for _, p := range out.partsOf(tx, o) {
 		switch p.State {
@@ -85,11 +85,11 @@ func (out *outbound) reportWhole(tx *store.Tx, o *outgoing, outcome outbox.State
 		status.TelegramMessageID, status.SourceID = first.message, out.sourceID(first.chat, int(first.message))
 	}
 	if shown && status.Status == protocol.StatusDelivered {
-		out.tellSiblings(tx, o, first.chat, int(first.message))
+		out.relayToOtherAgents(tx, o, first.chat, int(first.message))
 	}
 	// An operator may have a part sent again: then there is another report.
 	out.report(tx, o, status, fmt.Sprintf("%s:%d", status.Status, o.item.SettledAt.UnixMicro()))
-	if lost && o.agent != "" && outcome != outbox.StateDropped && !o.chat.silent() { // a reaction less needs no alarm
+	if lost && o.agent != "" && outcome != outbox.StateDropped && !o.chat.isMuted() { // a reaction less needs no alarm
 		out.notice(tx, o.chat, 0, "lost:"+thisHour(), "An answer could not be shown here. Ask again if you miss one; /status says more.")
 	}
 }

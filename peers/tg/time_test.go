@@ -30,7 +30,7 @@ import (
 // TestHowLongACallMayTake: a call that gets no answer ends, and a poll waits longer.
 func TestHowLongACallMayTake(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
-		b.meet(store.On(t.Context(), b.db), &models.Chat{ID: 5, Type: models.ChatTypePrivate})
+		b.ensureChat(store.On(t.Context(), b.db), &models.Chat{ID: 5, Type: models.ChatTypePrivate})
 		api.Fail(tgtest.Fault{Hold: make(chan struct{}), Times: -1})
 		took := func(what string, want time.Duration, call func() error) {
 			t.Helper()
@@ -41,8 +41,8 @@ func TestHowLongACallMayTake(t *testing.T) {
 		}
 		took("a call", 30*time.Second, func() error { return b.call(t.Context(), "getMe", nil, nil) })
 		took("an upload", 30*time.Second, func() error {
-			how := sendingOf(&protocol.ChatReply{File: &protocol.File{Name: "a", Data: []byte("a")}})
-			return b.out.put(t.Context(), &how, map[string]any{"chat_id": 5}, markdown.Text{}, nil)
+			how := sendMethodOf(&protocol.ChatReply{File: &protocol.File{Name: "a", Data: []byte("a")}})
+			return b.out.transmit(t.Context(), &how, map[string]any{"chat_id": 5}, markdown.Text{}, nil)
 		})
 		took("a poll", 65*time.Second, func() error {
 			_, err := b.getUpdates(t.Context(), cursor{wait: true})
@@ -50,7 +50,7 @@ func TestHowLongACallMayTake(t *testing.T) {
 		})
 		took("a removal", 30*time.Second, func() error { return DeleteWebhook(t.Context(), api.Token(), b.opts.API) })
 		from := time.Now()
-		if found := Diagnose(t.Context(), api.Token(), b.opts.API, Bridging{}); len(found) != 1 || found[0].Level != LevelProblem || time.Since(from) != 30*time.Second {
+		if found := Diagnose(t.Context(), api.Token(), b.opts.API, BridgeState{}); len(found) != 1 || found[0].Level != LevelProblem || time.Since(from) != 30*time.Second {
 			t.Errorf("after %v: %+v", time.Since(from), found)
 		}
 	})
@@ -140,25 +140,25 @@ func TestAnUpdateOfTheSameNumber(t *testing.T) {
 // TestLongWordsAreCut: of what is answered, of why something failed, and of what a chat is told.
 func TestLongWordsAreCut(t *testing.T) {
 	for n, want := range map[int]int{1000: 1000, 1001: 1000} {
-		var h happening
-		h.readQuote(&models.Message{ReplyToMessage: &models.Message{ID: 1, Text: strings.Repeat("ä", n)}}, nil, &models.User{})
-		if got := utf8.RuneCountInString(h.draft.ReplyText); got != want {
+		var h parsedUpdate
+		h.setQuote(&models.Message{ReplyToMessage: &models.Message{ID: 1, Text: strings.Repeat("ä", n)}}, nil, &models.User{})
+		if got := utf8.RuneCountInString(h.data.ReplyText); got != want {
 			t.Errorf("of %d characters that are answered %d are passed on", n, got)
 		}
 	}
 	alone(t, Options{AllowAll: true}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		tx := store.On(t.Context(), b.db)
-		c := b.meet(tx, &models.Chat{ID: 5, Type: models.ChatTypePrivate})
+		c := b.ensureChat(tx, &models.Chat{ID: 5, Type: models.ChatTypePrivate})
 		o := &outgoing{item: &outbox.Item{Attempt: 1}, chat: c, agent: "agent:lead", sendItem: sendItem{Reply: 1}}
 		for _, again := range []bool{false, true} { // the agent is told of the first attempt alone
 			if again {
 				o.item.Attempt, o.Reply = 2, 2
 			}
-			if err := b.out.delayed(t.Context(), o, outbox.Retry(0, fmt.Errorf("%s", strings.Repeat("x", 400)))); err == nil {
+			if err := b.out.reportDelay(t.Context(), o, outbox.Retry(0, fmt.Errorf("%s", strings.Repeat("x", 400)))); err == nil {
 				t.Error("the reason is lost")
 			}
 		}
-		if err := b.out.delayed(t.Context(), &outgoing{item: o.item, chat: c, agent: o.agent, sendItem: sendItem{Reply: 3}}, outbox.Permanent(fmt.Errorf("no"))); err == nil {
+		if err := b.out.reportDelay(t.Context(), &outgoing{item: o.item, chat: c, agent: o.agent, sendItem: sendItem{Reply: 3}}, outbox.Permanent(fmt.Errorf("no"))); err == nil {
 			t.Error("the reason is lost")
 		}
 		items, err := b.router.Queue(bridge.QueueReports).List(t.Context(), &outbox.Filter{})
@@ -173,7 +173,7 @@ func TestLongWordsAreCut(t *testing.T) {
 
 // TestWhatIsNoJSONHasNoKind.
 func TestWhatIsNoJSONHasNoKind(t *testing.T) {
-	if words, says := kindOf(json.RawMessage("x"), true); words != "" || says {
+	if words, says := describeKind(json.RawMessage("x"), true); words != "" || says {
 		t.Errorf("%q, %v", words, says)
 	}
 	if said := richText(json.RawMessage("x")); said != "" {

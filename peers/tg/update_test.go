@@ -39,15 +39,15 @@ type told struct {
 }
 
 func tell(raw string) told {
-	h, err := read([]byte(raw), &models.User{ID: 42, Username: "hubbub_bot"})
+	h, err := parseUpdate([]byte(raw), &models.User{ID: 42, Username: "hubbub_bot"})
 	if err != nil {
 		return told{UnreadableReason: err.Error()}
 	}
-	c := &h.draft.Content
+	c := &h.data.Content
 	w := told{
 		Chat: c.Chat, Author: h.author, Event: c.Event, Text: c.Text, At: c.CreatedAt, Signal: c.Signal, Message: h.message, Thread: h.thread,
-		Suffix: h.suffix, Skip: h.skip, Command: h.command, Args: h.arguments, Quotes: h.draft.ReplyMessage, QuotesBot: h.draft.ReplyToBot,
-		QuotesUser: h.draft.ReplyUser, Album: h.album, Callback: h.callback, From: h.moved.from, To: h.moved.to, Files: len(h.files.own), User: h.user,
+		Suffix: h.suffix, Skip: h.skip, Command: h.command, Args: h.arguments, Quotes: h.data.ReplyMessage, QuotesBot: h.data.ReplyToBot,
+		QuotesUser: h.data.ReplyUser, Album: h.album, Callback: h.callback, From: h.moved.from, To: h.moved.to, Files: len(h.files.own), User: h.user,
 	}
 	if h.present != nil {
 		w.Present = map[bool]string{true: "in", false: "out"}[*h.present]

@@ -124,7 +124,7 @@ func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler)
 		return err
 	case <-ctx.Done():
 	}
-	grace, done := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
+	grace, done := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer done()
 	err := server.Shutdown(grace)
 	if err != nil {

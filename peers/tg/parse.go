@@ -17,8 +17,8 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A happening is what one update means, before anything is looked up.
-type happening struct {
+// A parsedUpdate is what one update means, before anything is looked up.
+type parsedUpdate struct {
 	chat    models.Chat
 	user    int64 // who did it; 0 where Telegram does not say
 	author  protocol.Author
@@ -26,7 +26,7 @@ type happening struct {
 	thread  int
 	suffix  string // of the sourceId, for what is no message itself
 
-	draft draft
+	data eventData
 	files struct{ own, answered []attachment } // of the message, and of what it answers
 	album string
 
@@ -41,10 +41,10 @@ type happening struct {
 	moved struct{ from, to int64 }
 }
 
-// A draft is the content of a tg_message as far as it is known when the update
+// A eventData is the content of a tg_message as far as it is known when the update
 // arrives. Mentions and the author of a quoted message depend on who is assigned
 // when it is passed on.
-type draft struct {
+type eventData struct {
 	Content      protocol.ChatMessage  `json:"content"`
 	Names        []string              `json:"names,omitempty"` // mentioned with @, lower case, in order
 	ReplyMessage int                   `json:"replyMessage,omitempty"`
@@ -56,9 +56,9 @@ type draft struct {
 	Items        []albumItem           `json:"items,omitempty"` // of an album of more than one message, or of an edit in one
 }
 
-// bearable reports whether a message can be read although some field of it has a shape that we
+// parsesPartially reports whether a message can be read although some field of it has a shape that we
 // do not know: that field is left out. What says who said what, and where, must be as we know it.
-func bearable(as map[string]json.RawMessage, err error) bool {
+func parsesPartially(as map[string]json.RawMessage, err error) bool {
 	if _, shape := errors.AsType[*json.UnmarshalTypeError](err); !shape {
 		return false
 	}
@@ -86,46 +86,46 @@ func bearable(as map[string]json.RawMessage, err error) bool {
 	return false
 }
 
-// read returns what an update means. bot is the bot's own account.
-func read(raw json.RawMessage, bot *models.User) (happening, error) {
+// parseUpdate returns what an update means. bot is the bot's own account.
+func parseUpdate(raw json.RawMessage, bot *models.User) (parsedUpdate, error) {
 	var as map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &as); err != nil {
-		return happening{}, fmt.Errorf("the update cannot be read: %w", err)
+		return parsedUpdate{}, fmt.Errorf("the update cannot be read: %w", err)
 	}
 	var u models.Update
-	if err := json.Unmarshal(raw, &u); err != nil && !bearable(as, err) {
-		return happening{}, fmt.Errorf("the update cannot be read: %w", err)
+	if err := json.Unmarshal(raw, &u); err != nil && !parsesPartially(as, err) {
+		return parsedUpdate{}, fmt.Errorf("the update cannot be read: %w", err)
 	}
 	switch {
 	case u.Message != nil:
-		return readMessage(u.Message, as["message"], protocol.EventMessage, bot), nil
+		return parseMessage(u.Message, as["message"], protocol.EventMessage, bot), nil
 	case u.ChannelPost != nil:
-		return readMessage(u.ChannelPost, as["channel_post"], protocol.EventMessage, bot), nil
+		return parseMessage(u.ChannelPost, as["channel_post"], protocol.EventMessage, bot), nil
 	case u.EditedMessage != nil, u.EditedChannelPost != nil:
-		h := readMessage(cmp.Or(u.EditedMessage, u.EditedChannelPost),
+		h := parseMessage(cmp.Or(u.EditedMessage, u.EditedChannelPost),
 			slices.Concat(as["edited_message"], as["edited_channel_post"]), protocol.EventEdit, bot)
 		if h.command != "" {
 			h.command, h.skip = "", "a command was edited"
 		}
 		return h, nil
 	case u.MessageReaction != nil:
-		return readReaction(u.MessageReaction, u.ID), nil
+		return parseReaction(u.MessageReaction, u.ID), nil
 	case u.MyChatMember != nil:
-		return readMembership(u.MyChatMember, u.ID), nil
+		return parseMembership(u.MyChatMember, u.ID), nil
 	case u.CallbackQuery != nil:
-		return readCallback(u.CallbackQuery, u.ID)
+		return parseCallback(u.CallbackQuery, u.ID)
 	case as[updateStopped] != nil:
-		return readStop(as[updateStopped], u.ID)
+		return parseStop(as[updateStopped], u.ID)
 	case u.BusinessConnection != nil:
-		return readBusiness(u.BusinessConnection), nil
+		return parseBusiness(u.BusinessConnection), nil
 	default:
-		return happening{}, errors.New("no kind of update that this bridge asked for")
+		return parsedUpdate{}, errors.New("no kind of update that this bridge asked for")
 	}
 }
 
-// readMessage returns what a message means; raw is the same as it came.
-func readMessage(m *models.Message, raw json.RawMessage, event string, bot *models.User) happening {
-	h := happening{chat: m.Chat, message: m.ID, thread: threadOf(m), album: m.MediaGroupID}
+// parseMessage returns what a message means; raw is the same as it came.
+func parseMessage(m *models.Message, raw json.RawMessage, event string, bot *models.User) parsedUpdate {
+	h := parsedUpdate{chat: m.Chat, message: m.ID, thread: threadOf(m), album: m.MediaGroupID}
 	h.files.own = attachments(m)
 	switch {
 	case m.MigrateToChatID != 0:
@@ -138,33 +138,33 @@ func readMessage(m *models.Message, raw json.RawMessage, event string, bot *mode
 	if text == "" {
 		text, entities = m.Caption, m.CaptionEntities
 	}
-	h.setContent(event, cmp.Or(withLinks(text, entities), describe(m), richText(raw)), max(m.EditDate, m.Date))
+	h.setContent(event, cmp.Or(expandLinks(text, entities), describe(m), richText(raw)), max(m.EditDate, m.Date))
 	if event == protocol.EventEdit && m.Location != nil && text == "" { // nobody edits one: it moves, every few seconds
-		h.suffix, h.draft.Content.Event = ":moved:"+id(int64(m.EditDate)), protocol.EventStatus
+		h.suffix, h.data.Content.Event = ":moved:"+id(int64(m.EditDate)), protocol.EventStatus
 		return h
 	}
 	if joined := membershipText(m, bot); joined != "" {
-		h.draft.Content.Event, h.draft.Content.Text = protocol.EventMembership, joined
+		h.data.Content.Event, h.data.Content.Text = protocol.EventMembership, joined
 	} else if text == "" && len(h.files.own) == 0 {
-		h.readKind(raw)
+		h.setKind(raw)
 	}
-	h.readQuote(m, raw, bot)
-	if from := passedOn(m); from != "" { // its words are somebody else's: no command, no mention
-		h.draft.Content.Forwarded = from
+	h.setQuote(m, raw, bot)
+	if from := originalAuthor(m); from != "" { // its words are somebody else's: no command, no mention
+		h.data.Content.Forwarded = from
 		return h
 	}
-	h.draft.Names = names(text, entities)
-	if h.readCommand(text, bot) { // to this bot and no other: it is spoken to
-		h.draft.Names = add(h.draft.Names, strings.ToLower(bot.Username))
+	h.data.Names = mentionedNames(text, entities)
+	if h.parseCommand(text, bot) { // to this bot and no other: it is spoken to
+		h.data.Names = appendUnique(h.data.Names, strings.ToLower(bot.Username))
 	}
 	return h
 }
 
-// readKind names what a message without text is. A service message tells of the chat,
+// setKind names what a message without text is. A service message tells of the chat,
 // and asks nobody for anything.
-func (h *happening) readKind(raw json.RawMessage) {
-	words, says := kindOf(raw, h.chat.Type == models.ChatTypePrivate)
-	c := &h.draft.Content
+func (h *parsedUpdate) setKind(raw json.RawMessage) {
+	words, says := describeKind(raw, h.chat.Type == models.ChatTypePrivate)
+	c := &h.data.Content
 	if c.Text = cmp.Or(c.Text, words); c.Text == "" {
 		h.skip = "a service message"
 	} else if !says && c.Event == protocol.EventMessage {
@@ -174,7 +174,7 @@ func (h *happening) readKind(raw json.RawMessage) {
 
 // setAuthor sets the author. A message in the name of a group or a channel is that
 // chat's, whatever account Telegram shows.
-func (h *happening) setAuthor(u *models.User, sender *models.Chat) {
+func (h *parsedUpdate) setAuthor(u *models.User, sender *models.Chat) {
 	if u != nil {
 		h.user = u.ID
 	}
@@ -210,7 +210,7 @@ func threadOf(m *models.Message) int {
 
 // setContent sets what is said in the chat, and when, in Telegram's seconds. A topic
 // is a thread, General is the channel.
-func (h *happening) setContent(event, text string, seconds int) {
+func (h *parsedUpdate) setContent(event, text string, seconds int) {
 	in := protocol.Chat{ID: id(h.chat.ID), Kind: "channel", Title: h.chat.Title}
 	if h.thread != 0 {
 		in.ThreadID = strconv.Itoa(h.thread)
@@ -221,16 +221,16 @@ func (h *happening) setContent(event, text string, seconds int) {
 	case h.thread > generalThread:
 		in.Kind = "thread"
 	}
-	h.draft.Content = protocol.ChatMessage{Text: text, Event: event, Chat: &in}
+	h.data.Content = protocol.ChatMessage{Text: text, Event: event, Chat: &in}
 	if seconds > 0 {
-		h.draft.Content.CreatedAt = time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339)
+		h.data.Content.CreatedAt = time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339)
 	}
 }
 
-// readBusiness tells whoever connects the bot to a business account that it does not
+// parseBusiness tells whoever connects the bot to a business account that it does not
 // take part there.
-func readBusiness(c *models.BusinessConnection) happening {
-	h := happening{chat: models.Chat{ID: c.UserChatID, Type: models.ChatTypePrivate}, suffix: ":business:" + c.ID}
+func parseBusiness(c *models.BusinessConnection) parsedUpdate {
+	h := parsedUpdate{chat: models.Chat{ID: c.UserChatID, Type: models.ChatTypePrivate}, suffix: ":business:" + c.ID}
 	h.setAuthor(&c.User, nil)
 	h.setContent(protocol.EventStatus, "", int(c.Date))
 	if h.skip = "a business account was disconnected"; c.IsEnabled {
@@ -239,10 +239,10 @@ func readBusiness(c *models.BusinessConnection) happening {
 	return h
 }
 
-// readQuote sets which message is answered, and what it says: the bot may never have
+// setQuote sets which message is answered, and what it says: the bot may never have
 // seen it. Every message in a topic quotes the topic's first message, which is no answer.
-func (h *happening) readQuote(m *models.Message, raw json.RawMessage, bot *models.User) {
-	d := &h.draft
+func (h *parsedUpdate) setQuote(m *models.Message, raw json.RawMessage, bot *models.User) {
+	d := &h.data
 	var answers struct {
 		To json.RawMessage `json:"reply_to_message"`
 	}
@@ -257,7 +257,7 @@ func (h *happening) readQuote(m *models.Message, raw json.RawMessage, bot *model
 		if q.SenderChat != nil {
 			d.ReplyName = q.SenderChat.Title
 		}
-		if from := passedOn(q); from != "" { // its words are somebody else's
+		if from := originalAuthor(q); from != "" { // its words are somebody else's
 			d.ReplyName = strings.TrimPrefix(d.ReplyName+", forwarded from ", ", ") + from
 		}
 	} else if e := m.ExternalReply; e != nil {
@@ -277,10 +277,10 @@ func (h *happening) readQuote(m *models.Message, raw json.RawMessage, bot *model
 	d.ReplyText = text.Clip(d.ReplyText, maxQuote)
 }
 
-// readCommand parses a command of the bridge; any other stays a message, and so does an
+// parseCommand parses a command of the bridge; any other stays a message, and so does an
 // /ask that names nobody else, whose question is the chat's agent's. It reports whether a
 // command names this bot, as in /ask@bot, or means it.
-func (h *happening) readCommand(text string, bot *models.User) (addressed bool) {
+func (h *parsedUpdate) parseCommand(text string, bot *models.User) (addressed bool) {
 	if !strings.HasPrefix(text, "/") {
 		return false
 	}
@@ -293,7 +293,7 @@ func (h *happening) readCommand(text string, bot *models.User) (addressed bool) 
 	if word == "/ask" && rest != "" && !asksAnother(rest, bot) {
 		return true // whom else
 	}
-	if word != forAgents && slices.ContainsFunc(ownCommands, func(c models.BotCommand) bool { return "/"+c.Command == word }) {
+	if word != agentCommand && slices.ContainsFunc(bridgeCommands, func(c models.BotCommand) bool { return "/"+c.Command == word }) {
 		h.command, h.arguments = word, rest
 	}
 	return addressed
@@ -305,15 +305,15 @@ func asksAnother(question string, bot *models.User) bool {
 	return attention.Leading(question, labels) > 0 && !strings.EqualFold(question[labels[0].From+1:labels[0].NameEnd], bot.Username)
 }
 
-func readReaction(r *models.MessageReactionUpdated, update int64) happening {
-	h := happening{chat: r.Chat, message: r.MessageID, suffix: ":reaction:" + id(update)}
+func parseReaction(r *models.MessageReactionUpdated, update int64) parsedUpdate {
+	h := parsedUpdate{chat: r.Chat, message: r.MessageID, suffix: ":reaction:" + id(update)}
 	h.setAuthor(r.User, r.ActorChat)
 	emoji := added(r.OldReaction, r.NewReaction)
 	if emoji == "" {
 		h.skip = "a reaction was removed"
 	}
 	h.setContent(protocol.EventReaction, emoji, r.Date)
-	h.draft.ReplyMessage = r.MessageID
+	h.data.ReplyMessage = r.MessageID
 	return h
 }
 
@@ -339,8 +339,8 @@ func reactionText(r *models.ReactionType) string {
 	}
 }
 
-func readMembership(m *models.ChatMemberUpdated, update int64) happening {
-	h := happening{chat: m.Chat, suffix: ":member:" + id(update)}
+func parseMembership(m *models.ChatMemberUpdated, update int64) parsedUpdate {
+	h := parsedUpdate{chat: m.Chat, suffix: ":member:" + id(update)}
 	h.setAuthor(&m.From, nil)
 	before, after := isIn(&m.OldChatMember), isIn(&m.NewChatMember)
 	words := "changed the bot's rights here"
@@ -370,26 +370,26 @@ func isIn(m *models.ChatMember) bool {
 	}
 }
 
-// readStop returns that a person stopped what a draft shows: that of the message whose number
+// parseStop returns that a person stopped what a draft shows: that of the message whose number
 // it has. Drafts are in direct chats only, so whose chat it is has pressed.
-func readStop(raw json.RawMessage, update int64) (happening, error) {
+func parseStop(raw json.RawMessage, update int64) (parsedUpdate, error) {
 	var s struct {
 		Chat   models.Chat `json:"chat"`
 		Thread int         `json:"message_thread_id"`
 		Draft  int         `json:"draft_id"`
 	}
 	if err := json.Unmarshal(raw, &s); err != nil || s.Chat.Type != models.ChatTypePrivate || s.Draft <= 0 {
-		return happening{}, errors.New("a draft was stopped that is none of this bot's")
+		return parsedUpdate{}, errors.New("a draft was stopped that is none of this bot's")
 	}
-	h := happening{chat: s.Chat, message: s.Draft, thread: s.Thread, suffix: ":stop:" + id(update)}
+	h := parsedUpdate{chat: s.Chat, message: s.Draft, thread: s.Thread, suffix: ":stop:" + id(update)}
 	h.setAuthor(&models.User{ID: s.Chat.ID, FirstName: s.Chat.FirstName, LastName: s.Chat.LastName, Username: s.Chat.Username}, nil)
 	h.setContent(protocol.EventReaction, "", 0) // Telegram does not say when
-	h.draft.Content.Signal, h.draft.ReplyMessage = protocol.SignalStop, s.Draft
+	h.data.Content.Signal, h.data.ReplyMessage = protocol.SignalStop, s.Draft
 	return h, nil
 }
 
-func readCallback(q *models.CallbackQuery, update int64) (happening, error) {
-	h := happening{suffix: ":button:" + id(update), callback: q.ID}
+func parseCallback(q *models.CallbackQuery, update int64) (parsedUpdate, error) {
+	h := parsedUpdate{suffix: ":button:" + id(update), callback: q.ID}
 	switch {
 	case q.Message.Message != nil:
 		h.chat, h.message, h.thread = q.Message.Message.Chat, q.Message.Message.ID, threadOf(q.Message.Message)
@@ -400,7 +400,7 @@ func readCallback(q *models.CallbackQuery, update int64) (happening, error) {
 	}
 	h.setAuthor(&q.From, nil)
 	h.setContent(protocol.EventMessage, q.Data, 0) // Telegram does not say when
-	h.draft.ReplyMessage, h.draft.ReplyToBot = h.message, true
+	h.data.ReplyMessage, h.data.ReplyToBot = h.message, true
 	if q.Data == "" {
 		h.skip = "a button without data"
 	}

@@ -12,10 +12,10 @@ import (
 	"hubbub/protocol"
 )
 
-// tellSiblings passes what an agent said, and people have seen, on to the other agents of the
+// relayToOtherAgents passes what an agent said, and people have seen, on to the other agents of the
 // chat, as an event of its own. A direct chat with several agents is a room to them: nothing
 // in it is for one of them unless it is named.
-func (out *outbound) tellSiblings(tx *store.Tx, o *outgoing, telegramChat int64, message int) {
+func (out *outbound) relayToOtherAgents(tx *store.Tx, o *outgoing, telegramChat int64, message int) {
 	var others []protocol.PeerID
 	for _, a := range out.router.Agents(tx, peerOf(o.chat.key)) {
 		if string(a.Agent) != o.agent {
@@ -27,26 +27,26 @@ func (out *outbound) tellSiblings(tx *store.Tx, o *outgoing, telegramChat int64,
 	if len(others) == 0 || o.agent == "" || o.content.Text == "" || told && o.content.Edits == "" {
 		return
 	}
-	d := out.draftOf(tx, o)
+	d := out.relayedData(tx, o)
 	thread := threadFor(tx, &o.content)
 	event := store.Value[int64](tx, `INSERT INTO events
 		(bot, chat, telegram_chat, message, thread, source_id, album, draft, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, '', ?, ?, ?) RETURNING id`,
-		out.bot, o.chat.key, telegramChat, message, thread, source, string(encode(d)), string(protocol.NewMessageID()), now())
+		out.bot, o.chat.key, telegramChat, message, thread, source, string(mustJSON(d)), string(protocol.NewMessageID()), nowMicros())
 	if tx.Err() == nil {
 		out.router.DeliverTo(tx, &bridge.Event{ID: event, Chat: peerOf(o.chat.key), Source: source}, others)
 	}
 }
 
-// draftOf returns a reply as those hear it who did not write it. The bot's own name stands for
+// relayedData returns a reply as those hear it who did not write it. The bot's own name stands for
 // the first agent only where a person says it.
-func (out *outbound) draftOf(tx *store.Tx, o *outgoing) *draft {
+func (out *outbound) relayedData(tx *store.Tx, o *outgoing) *eventData {
 	said, author := &o.content, protocol.PeerID(o.agent)
-	d := &draft{Content: protocol.ChatMessage{
+	d := &eventData{Content: protocol.ChatMessage{
 		Text: said.Text, Event: protocol.EventMessage, CreatedAt: protocol.FormatTime(time.Now()), Directedness: said.Directedness,
 		Chat:   &protocol.Chat{ID: id(o.chat.key), Kind: string(attention.ConversationChannel), Title: o.chat.title},
 		Author: &protocol.Author{ID: o.agent, Kind: string(attention.AuthorAgent), DisplayName: author.Name()},
 	}}
-	d.Names = slices.DeleteFunc(names(said.Text, nil), func(name string) bool { return strings.EqualFold(name, out.me.Username) })
+	d.Names = slices.DeleteFunc(mentionedNames(said.Text, nil), func(name string) bool { return strings.EqualFold(name, out.me.Username) })
 	if said.Edits != "" {
 		d.Content.Event = protocol.EventEdit
 	}

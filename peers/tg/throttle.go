@@ -7,34 +7,34 @@ import (
 	"hubbub/peers/store"
 )
 
-// pace waits until a send to a chat is within every limit, if that is soon, and
+// throttle waits until a send to a chat is within every limit, if that is soon, and
 // then takes its place; else it returns how long to wait. The limits of chat and
 // group are computed from the sends on disk, so that a restart forgets none.
-func (out *outbound) pace(ctx context.Context, o *outgoing) time.Duration {
+func (out *outbound) throttle(ctx context.Context, o *outgoing) time.Duration {
 	for {
 		tx := store.On(ctx, out.db)
-		wait := out.waitFor(tx, o)
+		wait := out.throttleDelay(tx, o)
 		if tx.Err() != nil {
 			out.log.Error().Err(tx.Err()).Msg("reading the last sends failed; trying again")
-			return shortPause
+			return defaultPause
 		}
 		switch {
-		case wait > shortPause:
+		case wait > defaultPause:
 			return wait
-		case wait > 0 && !out.rest(ctx, wait):
+		case wait > 0 && !out.sleep(ctx, wait):
 			return time.Millisecond
 		case wait > 0:
 			continue
 		}
-		if wait = out.limiter.Reserve().Delay(); wait > 0 && !out.rest(ctx, wait) {
+		if wait = out.limiter.Reserve().Delay(); wait > 0 && !out.sleep(ctx, wait) {
 			return time.Millisecond
 		}
 		return 0
 	}
 }
 
-// rest sleeps, and reports false if the bridge is to stop before.
-func (out *outbound) rest(ctx context.Context, d time.Duration) bool {
+// sleep sleeps, and reports false if the bridge is to stop before.
+func (out *outbound) sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
 		return true
@@ -44,25 +44,25 @@ func (out *outbound) rest(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// begunSends finds when the send to a chat began that some newer ones follow. It says begun_at > 0 for its index.
-const begunSends = `SELECT begun_at FROM sends WHERE bot = ? AND chat = ? AND begun_at > ? AND begun_at > 0 AND kind <> 'callback'
+// selectNthSend finds when the send to a chat began that some newer ones follow. It says begun_at > 0 for its index.
+const selectNthSend = `SELECT begun_at FROM sends WHERE bot = ? AND chat = ? AND begun_at > ? AND begun_at > 0 AND kind <> 'callback'
 	ORDER BY begun_at DESC LIMIT 1 OFFSET ?`
 
-// waitFor returns how long the limits forbid a send to a chat, zero or less if they
+// throttleDelay returns how long the limits forbid a send to a chat, zero or less if they
 // do not.
-func (out *outbound) waitFor(tx *store.Tx, o *outgoing) time.Duration {
+func (out *outbound) throttleDelay(tx *store.Tx, o *outgoing) time.Duration {
 	held := time.Until(out.heldUntil(tx, o.chat.telegram))
 	if o.kind == kindCallback {
 		return held
 	}
 	begun := func(since time.Time, newer int) time.Time { // of the send that so many newer ones follow; zero if there is none
-		return at(store.Value[int64](tx, begunSends, out.bot, o.chat.key, since.UnixMicro(), newer))
+		return timeFromMicros(store.Value[int64](tx, selectNthSend, out.bot, o.chat.key, since.UnixMicro(), newer))
 	}
 	wait := held
 	if out.opts.MinSendInterval > 0 {
 		wait = max(wait, time.Until(begun(time.UnixMicro(0), 0).Add(out.opts.MinSendInterval)))
 	}
-	if limit := out.opts.GroupPerMinute; limit > 0 && !o.chat.direct() {
+	if limit := out.opts.GroupPerMinute; limit > 0 && !o.chat.isDirect() {
 		wait = max(wait, time.Until(begun(time.Now().Add(-time.Minute), limit-1).Add(time.Minute)))
 	}
 	// A clock that was set back must not stop a chat for long.
@@ -72,6 +72,6 @@ func (out *outbound) waitFor(tx *store.Tx, o *outgoing) time.Duration {
 // heldUntil returns until when Telegram asked not to be called for a chat, zero if
 // it did not.
 func (out *outbound) heldUntil(tx *store.Tx, telegramChat int64) time.Time {
-	return at(store.Value[int64](tx, `SELECT coalesce(max(until), 0) FROM holds WHERE bot = ? AND scope IN ('bot', ?)`,
+	return timeFromMicros(store.Value[int64](tx, `SELECT coalesce(max(until), 0) FROM holds WHERE bot = ? AND scope IN ('bot', ?)`,
 		out.bot, "chat:"+id(telegramChat)))
 }

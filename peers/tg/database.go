@@ -92,10 +92,10 @@ type chat struct {
 	stopped  bool
 }
 
-func (c *chat) direct() bool { return c.kind == string(models.ChatTypePrivate) }
+func (c *chat) isDirect() bool { return c.kind == string(models.ChatTypePrivate) }
 
-// silent reports whether nothing may be sent to the chat.
-func (c *chat) silent() bool { return !c.present || c.stopped }
+// isMuted reports whether nothing may be sent to the chat.
+func (c *chat) isMuted() bool { return !c.present || c.stopped }
 
 // chatOf returns the chat that a topic names.
 func chatOf(topic protocol.Topic) (int64, error) {
@@ -119,8 +119,8 @@ func (a *account) load(tx *store.Tx, anyID int64) (*chat, bool) {
 	return &c, found
 }
 
-// meet returns the chat of an update, making it known when it is new.
-func (a *account) meet(tx *store.Tx, from *models.Chat) *chat {
+// ensureChat returns the chat of an update, making it known when it is new.
+func (a *account) ensureChat(tx *store.Tx, from *models.Chat) *chat {
 	c, known := a.load(tx, from.ID)
 	if !known {
 		c = &chat{key: from.ID, telegram: from.ID, present: true}
@@ -139,26 +139,26 @@ func (a *account) meet(tx *store.Tx, from *models.Chat) *chat {
 func (a *account) setPresent(tx *store.Tx, c *chat, present bool) {
 	c.present = present
 	tx.Exec(`UPDATE chats SET present = ? WHERE bot = ? AND chat = ?`, present, a.bot, c.key)
-	a.openOrClose(tx, c)
+	a.updateRouter(tx, c)
 }
 
 // setStopped records that a user stopped a chat, or let it go on.
 func (a *account) setStopped(tx *store.Tx, c *chat, stopped bool) {
 	c.stopped = stopped
 	tx.Exec(`UPDATE chats SET stopped = ? WHERE bot = ? AND chat = ?`, stopped, a.bot, c.key)
-	a.openOrClose(tx, c)
+	a.updateRouter(tx, c)
 }
 
-func (a *account) openOrClose(tx *store.Tx, c *chat) {
+func (a *account) updateRouter(tx *store.Tx, c *chat) {
 	set := a.router.Open
-	if c.silent() {
+	if c.isMuted() {
 		set = a.router.Close
 	}
 	set(tx, peerOf(c.key))
 }
 
-// move makes the new id of a group an alias of the one it was known by.
-func (a *account) move(tx *store.Tx, from, to int64) {
+// migrateChat makes the new id of a group an alias of the one it was known by.
+func (a *account) migrateChat(tx *store.Tx, from, to int64) {
 	c, known := a.load(tx, from)
 	if !known || c.telegram == to { // nothing was ever said there, or it is done
 		return

@@ -12,10 +12,10 @@ import (
 	"hubbub/protocol"
 )
 
-// takeHooked stores what a hook took as an event of its chat: it is on disk when nil is returned.
+// takeHookMessage stores what a hook took as an event of its chat: it is on disk when nil is returned.
 // People do not see it; they see what agents make of it. Whatever it says names nobody, and if it
 // is an assignment, it is the first agent's.
-func (in *intake) takeHooked(ctx context.Context, d *peer.Delivery) error {
+func (in *ingester) takeHookMessage(ctx context.Context, d *peer.Delivery) error {
 	content, err := bridge.ParseHookMessage(d)
 	if err != nil {
 		return err
@@ -33,21 +33,21 @@ func (in *intake) takeHooked(ctx context.Context, d *peer.Delivery) error {
 		case !in.admitsTopic(tx, c.key):
 			tx.Fail(peer.Reject("the chat is not admitted any more"))
 			return
-		case c.silent():
+		case c.isMuted():
 			tx.Fail(peer.Reject("the chat is stopped, or the bot is no member of it"))
 			return
 		}
 		content.Chat = &protocol.Chat{ID: id(c.key), Kind: string(attention.ConversationChannel), Title: c.title}
-		if c.direct() {
+		if c.isDirect() {
 			content.Chat.Kind, content.Chat.Title = string(attention.ConversationDM), ""
 		}
-		said := draft{Content: content}
+		said := eventData{Content: content}
 		if content.Event == protocol.EventAssignment {
 			said.Names = []string{strings.ToLower(in.me.Username)}
 		}
 		event, fresh := store.One(tx, store.Itself[int64], `INSERT INTO events (bot, chat, telegram_chat, message, source_id, draft, bus_id, received_at)
 			SELECT ?1, ?2, ?3, 0, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (SELECT 1 FROM events WHERE bot = ?1 AND chat = ?2 AND source_id = ?4) RETURNING id`,
-			in.bot, c.key, c.telegram, content.SourceID, string(encode(said)), string(protocol.NewMessageID()), now())
+			in.bot, c.key, c.telegram, content.SourceID, string(mustJSON(said)), string(protocol.NewMessageID()), nowMicros())
 		if fresh {
 			in.router.Deliver(tx, &bridge.Event{ID: event, Chat: peerOf(c.key), Source: content.SourceID}, time.Time{})
 		}

@@ -31,9 +31,9 @@ func pauseAfter(err error, failures int) time.Duration {
 	return pause
 }
 
-// judge says what follows from a call that failed. An answer means that the
+// classifyError says what follows from a call that failed. An answer means that the
 // call had no effect, a 5xx too; no answer means that nobody knows.
-func (out *outbound) judge(ctx context.Context, o *outgoing, err error) error {
+func (out *outbound) classifyError(ctx context.Context, o *outgoing, err error) error {
 	transport, silent := errors.AsType[*botapi.TransportError](err)
 	refused, _ := errors.AsType[*botapi.Error](err)
 	switch {
@@ -48,34 +48,34 @@ func (out *outbound) judge(ctx context.Context, o *outgoing, err error) error {
 	case refused == nil:
 		return err
 	case refused.Code == http.StatusTooManyRequests:
-		return outbox.Retry(out.heed(ctx, o.chat.telegram, refused), err)
+		return outbox.Retry(out.applyRetryAfter(ctx, o.chat.telegram, refused), err)
 	case refused.Code == http.StatusUnauthorized:
 		out.fatal(ErrToken)
 		return outbox.Retry(time.Minute, err)
 	case refused.Code == http.StatusForbidden:
-		out.expelled(ctx, o.chat, refused)
+		out.markRemoved(ctx, o.chat, refused)
 	case refused.Code >= 500, refused.Code/100 == 3, refused.Code == http.StatusNotFound:
 		return outbox.Retry(0, err) // another answer may come later
 	}
 	return outbox.Permanent(err)
 }
 
-// idempotentTries is how often a call that gets no answer is made in all if making
+// maxIdempotentAttempts is how often a call that gets no answer is made in all if making
 // it twice is the same as making it once.
-const idempotentTries = 3
+const maxIdempotentAttempts = 3
 
-// idempotent turns the error of a call without an answer into one that is retried.
+// retryUnanswered turns the error of a call without an answer into one that is retried.
 // It is for calls that may be repeated: setting a reaction, answering a button.
-func (o *outgoing) idempotent(err error) error {
-	if transport, ok := errors.AsType[*botapi.TransportError](err); ok && transport.Left && o.item.Attempt < idempotentTries {
+func (o *outgoing) retryUnanswered(err error) error {
+	if transport, ok := errors.AsType[*botapi.TransportError](err); ok && transport.Left && o.item.Attempt < maxIdempotentAttempts {
 		return errors.New(transport.Error())
 	}
 	return err
 }
 
-// expelled records that the bot may no longer write to a chat, if a refusal says so;
+// markRemoved records that the bot may no longer write to a chat, if a refusal says so;
 // it may be about a single topic.
-func (out *outbound) expelled(ctx context.Context, c *chat, refused *botapi.Error) {
+func (out *outbound) markRemoved(ctx context.Context, c *chat, refused *botapi.Error) {
 	if !slices.ContainsFunc([]string{"blocked", "kicked", "deactivated", "not a member", "was deleted", "can't initiate"}, refused.Says) {
 		return
 	}
@@ -84,13 +84,13 @@ func (out *outbound) expelled(ctx context.Context, c *chat, refused *botapi.Erro
 	}
 }
 
-// heed stops sends to a chat for as long as a 429 asks, across restarts, and returns
+// applyRetryAfter stops sends to a chat for as long as a 429 asks, across restarts, and returns
 // that time. If a second chat is told to wait while one waits, the limit is the bot's.
-func (out *outbound) heed(ctx context.Context, telegramChat int64, refused *botapi.Error) time.Duration {
-	wait := cmp.Or(max(refused.RetryAfter, 0), shortPause)
+func (out *outbound) applyRetryAfter(ctx context.Context, telegramChat int64, refused *botapi.Error) time.Duration {
+	wait := cmp.Or(max(refused.RetryAfter, 0), defaultPause)
 	err := store.InTx(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
 		scopes := []string{"chat:" + id(telegramChat)}
-		if store.Value[bool](tx, `SELECT 1 FROM holds WHERE bot = ? AND scope NOT IN (?, 'bot') AND until > ?`, out.bot, scopes[0], now()) {
+		if store.Value[bool](tx, `SELECT 1 FROM holds WHERE bot = ? AND scope NOT IN (?, 'bot') AND until > ?`, out.bot, scopes[0], nowMicros()) {
 			scopes = append(scopes, "bot")
 		}
 		for _, scope := range scopes {

@@ -48,7 +48,7 @@ func TestWhatFollowsFromAFailedSend(t *testing.T) {
 	} {
 		ctx, fatal := context.WithCancelCause(t.Context())
 		out := &outbound{account: &account{opts: Options{ResendUnknown: c.resend}, fatal: fatal}}
-		got := out.judge(ctx, &outgoing{}, c.err)
+		got := out.classifyError(ctx, &outgoing{}, c.err)
 		if got == nil || outbox.Open(got) != c.open || errors.Is(got, errUnknown) != c.unknown {
 			t.Errorf("%s: %v; sent again: %t", name, got, got != nil && outbox.Open(got))
 		}
@@ -71,7 +71,7 @@ func TestWhatMayBeRepeatedIsRepeatedAFewTimes(t *testing.T) {
 		{lost, 1, true}, {lost, 2, true}, {lost, 3, false}, {lost, 4, false},
 		{&botapi.TransportError{}, 1, false}, {&botapi.Error{Code: 400}, 1, false},
 	} {
-		got := (&outgoing{item: &outbox.Item{Attempt: c.attempt}}).idempotent(c.err)
+		got := (&outgoing{item: &outbox.Item{Attempt: c.attempt}}).retryUnanswered(c.err)
 		if again := got != c.err; again != c.again || again && got.Error() != lost.Error() {
 			t.Errorf("attempt %d with %v gives %v", c.attempt, c.err, got)
 		}

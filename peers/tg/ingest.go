@@ -16,22 +16,22 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// An intake takes stored updates in: it decides what follows from each.
-type intake struct {
+// An ingester takes stored updates in: it decides what follows from each.
+type ingester struct {
 	*outbound
 	arrived chan struct{} // wakes loop
 }
 
-// stored is an update that waits to be taken in.
-type stored struct {
+// storedUpdate is an update that waits to be taken in.
+type storedUpdate struct {
 	seq int64
 	raw json.RawMessage
 }
 
-// loop takes stored updates in, in the order in which they came. An update
+// run takes stored updates in, in the order in which they came. An update
 // that cannot be read is kept as it is; if the database cannot be written, it is
 // tried again. No update is skipped.
-func (in *intake) loop(ctx context.Context) error {
+func (in *ingester) run(ctx context.Context) error {
 	// What an older program could not read, this one may.
 	tx := store.On(ctx, in.db)
 	if tx.Exec(`UPDATE updates SET state = 'new' WHERE bot = ? AND state = 'unreadable'`, in.bot); tx.Err() != nil && ctx.Err() == nil {
@@ -39,7 +39,7 @@ func (in *intake) loop(ctx context.Context) error {
 	}
 	failures := 0
 	for ctx.Err() == nil {
-		n, err := in.some(ctx)
+		n, err := in.applyBatch(ctx)
 		if err != nil && ctx.Err() == nil {
 			failures++
 			pause := backoff.After(failures)
@@ -59,21 +59,21 @@ func (in *intake) loop(ctx context.Context) error {
 	return nil
 }
 
-func (in *intake) some(ctx context.Context) (int, error) {
+func (in *ingester) applyBatch(ctx context.Context) (int, error) {
 	tx := store.On(ctx, in.db)
-	batch := store.All(tx, func(u *stored) []any { return []any{&u.seq, (*[]byte)(&u.raw)} },
+	batch := store.All(tx, func(u *storedUpdate) []any { return []any{&u.seq, (*[]byte)(&u.raw)} },
 		`SELECT seq, raw FROM updates WHERE bot = ? AND state = 'new' ORDER BY seq LIMIT 100`, in.bot)
 	for _, u := range batch {
-		if err := in.one(context.WithoutCancel(ctx), u); err != nil {
+		if err := in.apply(context.WithoutCancel(ctx), u); err != nil {
 			return 0, err
 		}
 	}
 	return len(batch), tx.Err()
 }
 
-// one takes one update in. All that follows from it is one transaction.
-func (in *intake) one(ctx context.Context, u stored) error {
-	h, unread := in.readSafely(u.raw)
+// apply takes one update in. All that follows from it is one transaction.
+func (in *ingester) apply(ctx context.Context, u storedUpdate) error {
+	h, unread := in.parseSafely(u.raw)
 	if unread != nil {
 		in.log.Error().Err(unread).Int64("update", u.seq).Msg("update not understood; kept as it is")
 	}
@@ -81,8 +81,8 @@ func (in *intake) one(ctx context.Context, u stored) error {
 		state, reason := "done", ""
 		if unread != nil {
 			state, reason = "unreadable", unread.Error()
-			in.tellUnread(tx, u.raw)
-		} else if reason = in.takeIn(tx, &h); reason != "" {
+			in.notifyUnreadable(tx, u.raw)
+		} else if reason = in.handle(tx, &h); reason != "" {
 			state = "skipped"
 		}
 		tx.Exec(`UPDATE updates SET state = ?, reason = ? WHERE seq = ?`, state, reason, u.seq)
@@ -93,9 +93,9 @@ func (in *intake) one(ctx context.Context, u stored) error {
 	return err
 }
 
-// tellUnread tells who wrote a message in a direct chat that cannot be read, once, that nobody
+// notifyUnreadable tells who wrote a message in a direct chat that cannot be read, once, that nobody
 // has it.
-func (in *intake) tellUnread(tx *store.Tx, raw json.RawMessage) {
+func (in *ingester) notifyUnreadable(tx *store.Tx, raw json.RawMessage) {
 	var as struct {
 		Message *struct {
 			ID   int         `json:"message_id"`
@@ -105,36 +105,36 @@ func (in *intake) tellUnread(tx *store.Tx, raw json.RawMessage) {
 	if json.Unmarshal(raw, &as) != nil || as.Message == nil || as.Message.Chat.Type != models.ChatTypePrivate || !in.admitsUser(tx, as.Message.Chat.ID) {
 		return
 	}
-	in.notice(tx, in.meet(tx, &as.Message.Chat), 0, fmt.Sprintf("unread:%d:%d", as.Message.Chat.ID, as.Message.ID),
+	in.notice(tx, in.ensureChat(tx, &as.Message.Chat), 0, fmt.Sprintf("unread:%d:%d", as.Message.Chat.ID, as.Message.ID),
 		"I cannot read this message: Telegram sent it in a form that I do not know yet. Please say it as plain text.")
 }
 
-// readSafely is read, with a panic turned into an error.
-func (in *intake) readSafely(raw json.RawMessage) (h happening, err error) {
+// parseSafely is read, with a panic turned into an error.
+func (in *ingester) parseSafely(raw json.RawMessage) (h parsedUpdate, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			in.log.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Msg("reading an update panicked")
 			err = fmt.Errorf("the program failed on this update: %v", p)
 		}
 	}()
-	h, err = read(raw, &in.me)
-	if h.draft.Content.Event == protocol.EventReaction && h.draft.Content.Signal == "" {
-		h.draft.Content.Signal = in.opts.signalOf(h.draft.Content.Text)
+	h, err = parseUpdate(raw, &in.me)
+	if h.data.Content.Event == protocol.EventReaction && h.data.Content.Signal == "" {
+		h.data.Content.Signal = in.opts.signalOf(h.data.Content.Text)
 	}
 	return h, err
 }
 
-// takeIn does what follows from a happening. It returns why no agent hears of
+// handle does what follows from a happening. It returns why no agent hears of
 // it, or "" if they do.
-func (in *intake) takeIn(tx *store.Tx, h *happening) string {
+func (in *ingester) handle(tx *store.Tx, h *parsedUpdate) string {
 	if h.moved.to != 0 {
-		in.move(tx, h.moved.from, h.moved.to)
+		in.migrateChat(tx, h.moved.from, h.moved.to)
 		return "the group moved"
 	}
 	if !in.admits(tx, h) {
-		return in.turnAway(tx, h)
+		return in.reject(tx, h)
 	}
-	c := in.meet(tx, &h.chat)
+	c := in.ensureChat(tx, &h.chat)
 	if h.author.Username != "" { // people are told from agents and roles by it
 		tx.Exec(`INSERT OR REPLACE INTO people (bot, username, user) VALUES (?, lower(?), ?)`, in.bot, h.author.Username, h.user)
 	}
@@ -147,40 +147,40 @@ func (in *intake) takeIn(tx *store.Tx, h *happening) string {
 		in.setPresent(tx, c, true)
 	}
 	if h.callback != "" {
-		if why := in.press(tx, c, h); why != "" {
+		if why := in.handlePress(tx, c, h); why != "" {
 			return why
 		}
 	}
 	switch {
 	case h.command != "":
-		in.obey(tx, c, h)
+		in.runCommand(tx, c, h)
 		return "the command " + h.command
 	case h.skip != "":
 		return h.skip
 	case c.stopped:
-		if c.direct() { // it is told once a day
+		if c.isDirect() { // it is told once a day
 			in.notice(tx, c, 0, "stopped:"+today(), "This chat is stopped, so the agents do not see your message. /start goes on.")
 		}
 		return "the chat is stopped"
 	}
-	if h.draft.Content.Signal == protocol.SignalStop {
-		tx.After(func() { in.typing.stopped(c.key) })
+	if h.data.Content.Signal == protocol.SignalStop {
+		tx.After(func() { in.typing.clearChat(c.key) })
 	}
 	in.storeEvent(tx, c, h)
-	if in.routes(tx, c, h) {
-		in.order(tx, c, h, bridge.VerbSay, h.draft.Content.Text)
+	if in.namesOutsider(tx, c, h) {
+		in.enqueueCommand(tx, c, h, bridge.VerbSay, h.data.Content.Text)
 	}
 	return ""
 }
 
 // storeEvent stores a happening as an event and passes it to the surface.
-func (in *intake) storeEvent(tx *store.Tx, c *chat, h *happening) {
-	if !c.present && in.standing(tx, c).State != bridge.Assigned {
+func (in *ingester) storeEvent(tx *store.Tx, c *chat, h *parsedUpdate) {
+	if !c.present && in.chatStatus(tx, c).State != bridge.Assigned {
 		return // there is no agent to tell that the bot was removed
 	}
-	h.draft.Content.Attachments, h.draft.ReplyFiles = in.refer(tx, h.files.own), in.refer(tx, h.files.answered)
-	h.draft.Content.Author = &h.author
-	h.draft.Content.Chat.ID = id(c.key)
+	h.data.Content.Attachments, h.data.ReplyFiles = in.addRefs(tx, h.files.own), in.addRefs(tx, h.files.answered)
+	h.data.Content.Author = &h.author
+	h.data.Content.Chat.ID = id(c.key)
 	var ready time.Time
 	source := in.sourceID(h.chat.ID, h.message) + h.suffix
 	if h.album != "" {
@@ -188,13 +188,13 @@ func (in *intake) storeEvent(tx *store.Tx, c *chat, h *happening) {
 		if joined {
 			return
 		}
-		if source = cmp.Or(whole, source); h.draft.Content.Event != protocol.EventEdit {
+		if source = cmp.Or(whole, source); h.data.Content.Event != protocol.EventEdit {
 			ready = time.Now().Add(in.opts.AlbumWait)
 		}
 	}
 	event := store.Value[int64](tx, `INSERT INTO events
 		(bot, chat, telegram_chat, message, thread, source_id, album, draft, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		in.bot, c.key, h.chat.ID, h.message, h.thread, source, h.album, string(encode(h.draft)), string(protocol.NewMessageID()), now())
+		in.bot, c.key, h.chat.ID, h.message, h.thread, source, h.album, string(mustJSON(h.data)), string(protocol.NewMessageID()), nowMicros())
 	if tx.Err() == nil {
 		in.router.Deliver(tx, &bridge.Event{ID: event, Chat: peerOf(c.key), Source: source}, ready)
 	}

@@ -27,7 +27,7 @@ func Queues(ctx context.Context, db *sql.DB) (all []Queue, err error) {
 	bots := store.All(tx, store.Itself[int64], `SELECT bot FROM bots ORDER BY bot`)
 	for _, bot := range bots {
 		b := New("", db, nil)
-		b.become(bot)
+		b.setBot(bot)
 		all = append(all, Queue{b.out.telegram, queueTelegram, bot, db})
 		for _, name := range []string{bridge.QueueAgents, bridge.QueueReports, bridge.QueueChats, bridge.QueueCommands} {
 			all = append(all, Queue{b.router.Queue(name), name, bot, db})

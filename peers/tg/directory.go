@@ -15,9 +15,9 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// order hands what a person wants of the broker on, and returns what they are told at once:
+// enqueueCommand hands what a person wants of the broker on, and returns what they are told at once:
 // usually nothing, as the answer comes from there.
-func (in *intake) order(tx *store.Tx, c *chat, h *happening, verb, text string) string {
+func (in *ingester) enqueueCommand(tx *store.Tx, c *chat, h *parsedUpdate, verb, text string) string {
 	if h.user == 0 {
 		return "I cannot tell who you are here, so this is not done. Write as yourself."
 	}
@@ -25,7 +25,7 @@ func (in *intake) order(tx *store.Tx, c *chat, h *happening, verb, text string) 
 		Verb: verb, Text: text, By: peerOf(h.user), Kind: "group", Title: c.title,
 		Key: fmt.Sprintf("%d:%d", h.chat.ID, h.message),
 	}
-	if c.direct() {
+	if c.isDirect() {
 		o.Kind = "dm"
 	}
 	if h.thread > generalThread {
@@ -35,16 +35,16 @@ func (in *intake) order(tx *store.Tx, c *chat, h *happening, verb, text string) 
 	return ""
 }
 
-// routes reports whether a message of a person begins with the name of somebody who is
+// namesOutsider reports whether a message of a person begins with the name of somebody who is
 // neither in the chat nor known as a person: an agent elsewhere may be meant, and the broker
 // is asked.
-func (in *intake) routes(tx *store.Tx, c *chat, h *happening) bool {
-	said := h.draft.Content
+func (in *ingester) namesOutsider(tx *store.Tx, c *chat, h *parsedUpdate) bool {
+	said := h.data.Content
 	if said.Event != protocol.EventMessage || h.user == 0 || h.author.Kind != string(attention.AuthorHuman) {
 		return false
 	}
 	labels := attention.Labels(said.Text)
-	if attention.Leading(said.Text, labels) == 0 || !slices.Contains(h.draft.Names, strings.ToLower(said.Text[labels[0].From+1:labels[0].NameEnd])) {
+	if attention.Leading(said.Text, labels) == 0 || !slices.Contains(h.data.Names, strings.ToLower(said.Text[labels[0].From+1:labels[0].NameEnd])) {
 		return false
 	}
 	name := strings.ToLower(said.Text[labels[0].From+1 : labels[0].NameEnd])
