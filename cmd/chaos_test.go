@@ -7,10 +7,10 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
-	"hubbub/cmd/internal/demo"
 	"hubbub/protocol"
 )
 
@@ -110,7 +110,7 @@ func (s *system) killUntil(ctx context.Context, victims []string) (kills []kill)
 		if victim != "agent" {
 			s.restart(victim)
 		} else if pids := s.agents(); len(pids) > 0 {
-			_ = demo.Kill(pids[rand.N(len(pids))]) // it may have ended by itself
+			_ = syscall.Kill(pids[rand.N(len(pids))], syscall.SIGKILL) // it may have ended by itself
 		}
 		if n%30 == 0 {
 			fmt.Printf("%4d kills among ten chats\n", n)

@@ -1,11 +1,15 @@
 package cmd_test
 
 import (
+	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 
-	"hubbub/cmd/internal/demo"
+	spawner "hubbub/peers/system"
+	processlauncher "hubbub/peers/system/process"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
@@ -154,10 +158,10 @@ func (s *system) kill(program string, chat models.Chat) {
 	var pid int
 	s.await(fmt.Sprintf("the process of the agent of chat %d", chat.ID), func() bool {
 		var err error
-		pid, err = demo.AgentPID(s.t.Context(), s.data, fmt.Sprintf("tg-%d", chat.ID))
+		pid, err = agentPID(s.t.Context(), s.data, fmt.Sprintf("tg-%d", chat.ID))
 		return err == nil
 	})
-	if err := demo.Kill(pid); err != nil {
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		s.t.Fatalf("killing the agent of chat %d: %v", chat.ID, err)
 	}
 }
@@ -202,4 +206,17 @@ func covers(have, want map[string]bool) bool {
 		}
 	}
 	return len(want) > 0
+}
+
+// agentPID returns the process id of an agent that the spawner with this data folder has started.
+func agentPID(ctx context.Context, data, name string) (int, error) {
+	handle, err := spawner.HandleOf(ctx, filepath.Join(data, "system.db"), spawner.AgentName(name))
+	if err != nil {
+		return 0, err
+	}
+	pid := processlauncher.PID(handle)
+	if pid == 0 {
+		return 0, fmt.Errorf("no process of agent %s was found", name)
+	}
+	return pid, nil
 }

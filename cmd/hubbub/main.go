@@ -7,6 +7,20 @@ import (
 	"os"
 	"runtime"
 
+	"hubbub/cmd/hubbub/internal/activity"
+	"hubbub/cmd/hubbub/internal/agents"
+	"hubbub/cmd/hubbub/internal/bench"
+	"hubbub/cmd/hubbub/internal/completion"
+	"hubbub/cmd/hubbub/internal/conformance"
+	"hubbub/cmd/hubbub/internal/demo"
+	"hubbub/cmd/hubbub/internal/doctor"
+	"hubbub/cmd/hubbub/internal/gateway"
+	"hubbub/cmd/hubbub/internal/newpeer"
+	"hubbub/cmd/hubbub/internal/operate"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/hubbub/internal/traffic"
+	"hubbub/cmd/hubbub/internal/up"
+	"hubbub/cmd/hubbub/internal/work"
 	"hubbub/cmd/internal/program"
 
 	"github.com/spf13/cobra"
@@ -25,11 +39,11 @@ type group struct {
 // groups make the commands. A command gets its settings from program.From(cmd),
 // writes results to cmd.OutOrStdout(), and returns program.Usage errors for exit code 2.
 var groups = []group{
-	{"Run", []func() *cobra.Command{newUp, newDemo, newConfig, newNew}},
-	{"Look", []func() *cobra.Command{newTail, newTrace, newWhy, newStats, newTop, newPeers, newConsole, newLog}},
-	{"Talk", []func() *cobra.Command{newChat, newSay, newAsk, newInvoke, newConversation, newPub, newSub, newPing}},
-	{"Work", []func() *cobra.Command{newWorkCommand, newWhoCommand, newDecisions, newOwe, newBlocking, newHalt, newResume, newReminders}},
-	{"Operate", []func() *cobra.Command{newDoctor, newToken, newPair, newOutbox, newChorusCommand, newHook, newBackup, newConformance, newBench, newManual}},
+	{"Run", []func() *cobra.Command{up.NewUp, demo.NewCommand, up.NewConfig, newpeer.NewCommand}},
+	{"Look", []func() *cobra.Command{activity.NewTail, activity.NewTrace, activity.NewWhy, activity.NewStats, traffic.NewTop, traffic.NewPeers, traffic.NewConsole, activity.NewLog}},
+	{"Talk", []func() *cobra.Command{agents.NewChat, work.NewSay, work.NewAsk, work.NewInvoke, work.NewConversation, traffic.NewPub, traffic.NewSub, traffic.NewPing}},
+	{"Work", []func() *cobra.Command{work.NewWork, work.NewWho, work.NewDecisions, work.NewOwe, work.NewBlocking, agents.NewHalt, agents.NewResume, agents.NewReminders}},
+	{"Operate", []func() *cobra.Command{doctor.NewCommand, operate.NewToken, operate.NewPair, operate.NewOutbox, gateway.NewChorus, gateway.NewHook, operate.NewBackup, conformance.NewCommand, bench.NewCommand, newManual}},
 	{"Help", []func() *cobra.Command{newVersion}},
 }
 
@@ -53,14 +67,8 @@ func newRoot() *cobra.Command {
 	root.SetHelpCommandGroupID("Help")
 	root.SetCompletionCommandGroupID("Help")
 	addTopics(root)
-	completeArguments(root, "")
+	completion.Install(root, completions)
 	return root
-}
-
-// asJSON reports whether results are printed as JSON.
-func asJSON(cmd *cobra.Command) bool {
-	on, err := cmd.Flags().GetBool("json")
-	return err == nil && on
 }
 
 func newVersion() *cobra.Command {
@@ -69,7 +77,7 @@ func newVersion() *cobra.Command {
 		Short: "Print the version",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all := map[string]string{"version": program.Version(), "revision": program.Revision(), "go": runtime.Version()}
-			return printLine(cmd, all, "%s", program.VersionLine("hubbub"))
+			return output.Line(cmd, all, "%s", program.VersionLine("hubbub"))
 		},
 	}
 }

@@ -98,18 +98,24 @@ var mayImport = map[string][]string{
 	"peers/collab": {"protocol", "protocol/collab", "peers/peer"},
 	"peers/broker": {"protocol", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "protocol/collab"},
 
-	"docs":                       {},
-	"cmd":                        {"*"}, // tests of the programs
-	"cmd/*":                      {"*"},
-	"cmd/internal/program":       {"protocol", "protocol/datafolder", "peers/peer", "peers/lease", "cmd/internal/term"},
-	"cmd/internal/fleet":         {"peers/proc", "cmd/internal/term"},
-	"cmd/internal/reference":     {"cmd/internal/program", "cmd/internal/term"},
-	"cmd/internal/term":          {},
-	"cmd/internal/directchat":    {"protocol"},
-	"cmd/internal/deadletter":    {"peers/outbox", "peers/store", "peers/tg"},
-	"cmd/internal/load":          {"protocol", "protocol/jsonrpc", "protocol/wire"},
-	"cmd/internal/documentstest": {},
-	"cmd/internal/demo":          {"cmd/internal/term", "peers/tg/tgtest", "protocol", "protocol/retry", "activitylog", "protocol/datafolder", "peers/system", "peers/system/process"},
+	"docs":                           {},
+	"cmd":                            {"*"}, // tests of the programs
+	"cmd/*":                          {"*"},
+	"cmd/hubbub/internal/output":     {"cmd/hubbub/internal/logs", "cmd/internal/term"},
+	"cmd/hubbub/internal/logs":       {"activitylog", "activitylog/view", "cmd/internal/program", "cmd/internal/term"},
+	"cmd/hubbub/internal/busclient":  {"bus/report", "cmd/internal/program", "peers/peer", "protocol", "protocol/jsonrpc", "protocol/wire"},
+	"cmd/hubbub/internal/completion": {"activitylog", "activitylog/view", "cmd/hubbub/internal/busclient", "cmd/hubbub/internal/logs", "cmd/internal/program", "cmd/internal/term", "protocol", "protocol/text"},
+	"cmd/hubbub/internal/provision":  {"bus/grant", "cmd/internal/program", "protocol/datafolder"},
+	"cmd/hubbub/internal/records":    {"protocol", "protocol/collab", "protocol/text"},
+	"cmd/hubbub/internal/*":          {"*"}, // groups of commands
+	"cmd/internal/program":           {"protocol", "protocol/datafolder", "peers/peer", "peers/lease", "cmd/internal/term"},
+	"cmd/internal/fleet":             {"peers/proc", "cmd/internal/term"},
+	"cmd/internal/reference":         {"cmd/internal/program", "cmd/internal/term"},
+	"cmd/internal/term":              {},
+	"cmd/internal/directchat":        {"protocol"},
+	"cmd/internal/deadletter":        {"peers/outbox", "peers/store", "peers/tg"},
+	"cmd/internal/load":              {"protocol", "protocol/jsonrpc", "protocol/wire"},
+	"cmd/internal/documentstest":     {},
 }
 
 // freeForAll may be imported by every package that is not alone: they know nothing

@@ -1,0 +1,2 @@
+// Package activity has the commands that read the activity log: tail, trace, why, stats and log.
+package activity

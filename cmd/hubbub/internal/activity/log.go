@@ -1,0 +1,250 @@
+package activity
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/cmd/hubbub/internal/logs"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/term"
+
+	"github.com/spf13/cobra"
+)
+
+// NewLog returns the command `hubbub log`.
+func NewLog() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "log",
+		Short: "Check, prove, export and prune the activity log",
+		RunE: func(*cobra.Command, []string) error {
+			return program.Usage("say what to do: hubbub log verify, prove, key, export, prune or sql; hubbub tail shows it")
+		},
+	}
+	from := logs.AddFlag(cmd)
+	cmd.AddCommand(newLogVerify(from), newLogExport(from), newLogPrune(from), newLogSQL(from), newLogKey(from), newLogProve(from))
+	return cmd
+}
+
+func newLogPrune(from *logs.Flag) *cobra.Command {
+	var before string
+	cmd := &cobra.Command{
+		Use:   "prune --before TIME",
+		Short: "Delete sealed files of the log that are older than a time",
+		Long: "Delete the sealed files of the activity log all of whose rows are older than a time,\n" +
+			"the oldest first. Their room on the disk is free at once. Rows that are as old stay\n" +
+			"where younger ones are in the same file, and in activity.db until it is sealed. The\n" +
+			"bus may run meanwhile; by --activity-keep it does this by itself.",
+		Example: "  hubbub log prune --before 30d\n  hubbub log prune --before 2026-01-01T00:00:00Z",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if before == "" {
+				return program.Usage("--before says which rows to delete: those before 2026-01-01T00:00:00Z, or older than 30d")
+			}
+			at, err := logs.ParseTime("before", before, time.Now())
+			if err != nil {
+				return err
+			}
+			for _, path := range logs.Paths(program.From(cmd), *from) {
+				if err := prune(cmd, path, at); err != nil {
+					return logs.Explain(err)
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&before, "before", "", "rows older than this are deleted: 2026-01-01T00:00:00Z, or 30d, 12h")
+	return cmd
+}
+
+func prune(cmd *cobra.Command, path string, before time.Time) error {
+	if err := activitylog.CheckVersion(path); err != nil {
+		return err
+	}
+	progress := program.From(cmd).Progress("deleting sealed files of "+path, "", nil)
+	removed, err := activitylog.Prune(cmd.Context(), path, before)
+	progress.End()
+	switch {
+	case err != nil && removed.Segments > 0:
+		return fmt.Errorf("%w (%d rows were deleted before)", err, removed.Rows)
+	case err != nil:
+		return err
+	}
+	return output.Line(cmd, struct {
+		Log    string    `json:"log"`
+		Before time.Time `json:"before"`
+		activitylog.Removal
+	}{path, before.UTC(), removed}, "%d rows from before %s deleted from %s, in %d sealed files of %d bytes",
+		removed.Rows, before.Local().Format(time.DateTime), path, removed.Segments, removed.Bytes)
+}
+
+func newLogExport(from *logs.Flag) *cobra.Command {
+	var rows logs.RowFlags
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Write rows as JSON lines, the oldest first",
+		Long: "Write rows of the activity log to standard output, one JSON object a line, by the\n" +
+			"names of the columns. Several logs (--log) are merged by time.",
+		Example: "  hubbub log export > activity.jsonl\n  hubbub log export --since 24h --type tg_message | jq .payload_json.content",
+		RunE: from.Run(func(cmd *cobra.Command, r *activitylog.Reader, _ []string) error {
+			w := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
+			enc := output.NewEncoder(w)
+			progress := program.From(cmd).Progress("exporting", "rows", cmd.OutOrStdout())
+			defer progress.End()
+			err := r.Each(cmd.Context(), rows.Chosen, func(e *activitylog.Entry) error {
+				progress.Add(1)
+				return enc.Encode(e)
+			})
+			return errors.Join(err, w.Flush())
+		}),
+	}
+	rows.Add(cmd)
+	return cmd
+}
+
+func newLogSQL(from *logs.Flag) *cobra.Command {
+	return &cobra.Command{
+		Use:   "sql SELECT...",
+		Short: "Run one SELECT over all files of the log",
+		Long: "Run one SELECT over all files of the log as one table, activity_log, with the columns\n" +
+			"id, ts, event, message_id, rpc_id, actor, topic, status, payload_json, error and bus.\n" +
+			"A line a row, columns apart by tabs; with --json an object a row.",
+		Example: "  hubbub log sql 'SELECT * FROM activity_log ORDER BY id DESC LIMIT 20'\n" +
+			"  hubbub log sql 'SELECT event, count(*) FROM activity_log GROUP BY event'",
+		Args: cobra.MinimumNArgs(1),
+		RunE: from.Run(func(cmd *cobra.Command, r *activitylog.Reader, args []string) error {
+			w := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
+			print := sqlLines(w)
+			if output.NewPrinter(cmd).JSON {
+				print = sqlObjects(output.NewEncoder(w))
+			}
+			progress := logs.Progress(cmd)
+			defer progress.End()
+			err := r.SQL(cmd.Context(), strings.Join(args, " "), func(columns []string, values []any) error {
+				progress.End()
+				return print(columns, values)
+			})
+			return errors.Join(err, w.Flush())
+		}),
+	}
+}
+
+// sqlLines returns what prints a row as a line, the first behind the names of the columns.
+func sqlLines(w io.Writer) func(columns []string, values []any) error {
+	begun := false
+	return func(columns []string, values []any) error {
+		if !begun {
+			begun = true
+			if _, err := fmt.Fprintln(w, strings.Join(columns, "\t")); err != nil {
+				return err
+			}
+		}
+		cells := make([]string, len(values))
+		for i, v := range values {
+			if v != nil {
+				cells[i] = term.Printable(fmt.Sprint(v))
+			}
+		}
+		_, err := fmt.Fprintln(w, strings.Join(cells, "\t"))
+		return err
+	}
+}
+
+func sqlObjects(enc *json.Encoder) func(columns []string, values []any) error {
+	return func(columns []string, values []any) error {
+		object := make(map[string]any, len(columns))
+		for i, name := range columns {
+			object[name] = values[i]
+		}
+		return enc.Encode(object)
+	}
+}
+
+func newLogVerify(from *logs.Flag) *cobra.Command {
+	var opts activitylog.VerifyOptions
+	var kept []string
+	strict := false
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Check that the log is whole",
+		Long: "Check the file, its schema, and that each message has one send_start, one\n" +
+			"send_finish, and a process_start and process_finish for each peer that its result\n" +
+			"counts. Check that no row was altered, removed or moved since the bus signed it,\n" +
+			"and name the first one that was. Exit 1 when something is wrong that neither a kill\n" +
+			"of the bus nor a log_gap row explains; with --strict also for those.\n\n" +
+			"A log that somebody cut, or replaced by an older copy of all its files, is only told\n" +
+			"by what was kept elsewhere: --checkpoint with a copy of activity.checkpoint or with a\n" +
+			"proof, and --key with what hubbub log key printed.",
+		Example: "  hubbub log verify\n  hubbub log verify --checkpoint /backup/activity.checkpoint",
+		RunE: from.Run(func(cmd *cobra.Command, r *activitylog.Reader, _ []string) error {
+			var err error
+			if opts.Checkpoints, err = readCheckpoints(kept); err != nil {
+				return err
+			}
+			progress := program.From(cmd).Progress("checking the log", "rows", nil)
+			opts.OnRow = func() { progress.Add(1) }
+			v, err := r.Verify(cmd.Context(), &opts)
+			progress.End()
+			if err == nil {
+				err = output.Result(cmd, v, func(p *output.Printer) { printVerdict(p, v) })
+			}
+			switch {
+			case err != nil:
+				return err
+			case !v.OK():
+				return fmt.Errorf("the activity log is not whole: %d problems", int64(len(v.Problems))+v.More)
+			case strict && (v.Cut > 0 || len(v.Gaps) > 0):
+				return fmt.Errorf("the activity log is not complete: %d messages end early, %d gaps", v.Cut, len(v.Gaps))
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&opts.Quick, "quick", false, "leave out SQLite's own check, which reads the whole file")
+	cmd.Flags().BoolVar(&opts.Partial, "partial", false, "these are not all logs of a cluster: rows may be in another one")
+	cmd.Flags().StringVar(&opts.Key, "key", "", "verifier key that must have signed the log, as hubbub log key printed it")
+	cmd.Flags().StringArrayVar(&kept, "checkpoint", nil, "file with a checkpoint or proof of the log that was kept elsewhere (repeatable)")
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit 1 also for gaps and for messages that a kill cut short")
+	cmd.Flags().DurationVar(&opts.Longest, "longest", time.Minute, "how long a message may be under way")
+	return cmd
+}
+
+func printVerdict(p *output.Printer, v *activitylog.Verdict) {
+	state := p.Paint(term.Green, "whole")
+	if !v.OK() {
+		state = p.Paint(term.Red, "not whole")
+	}
+	p.Linef("the log is %s: %d rows, %d messages, %d complete", state, v.Rows, v.Messages, v.Complete)
+	if v.Rows > 0 {
+		p.Linef("from %s to %s", v.First.Local().Format(time.DateTime), v.Last.Local().Format(time.DateTime))
+	}
+	count := func(n int64, format string) {
+		if n > 0 {
+			p.Linef(format, n)
+		}
+	}
+	count(v.UnderWay, "%d messages at the end are still under way")
+	count(v.Cut, "%d messages end early or begin late: the bus was killed, rows were lost in a gap, or pruned")
+	count(v.Elsewhere, "%d messages have rows in the logs of other buses")
+	for _, a := range v.Audits {
+		printAudit(p, a)
+	}
+	for _, g := range v.Gaps {
+		p.Linef("%s %s: %d rows were lost: %s", p.Paint(term.Yellow, "gap"), g.At.Local().Format(time.DateTime), g.Lost, term.Printable(g.Reason))
+	}
+	for _, f := range v.Problems {
+		where := f.Log
+		if f.ID > 0 {
+			where = fmt.Sprintf("%s row %d", where, f.ID)
+		}
+		if f.MessageID != "" {
+			where += " message " + term.Printable(f.MessageID)
+		}
+		p.Linef("%s %s: %s", p.Paint(term.Red, "problem"), where, term.Printable(f.What))
+	}
+	count(v.More, "and %d problems more")
+}

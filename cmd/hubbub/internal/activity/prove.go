@@ -1,0 +1,122 @@
+package activity
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"hubbub/activitylog"
+	"hubbub/cmd/hubbub/internal/logs"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/internal/program"
+
+	"github.com/spf13/cobra"
+)
+
+func newLogKey(from *logs.Flag) *cobra.Command {
+	return &cobra.Command{
+		Use:   "key",
+		Short: "Print the key by which others verify the log",
+		Long: "Print the verifier key of the log: who has it can check proofs and checkpoints\n" +
+			"(c2sp.org/signed-note) without Hubbub. Give it to them by another way than the log.\n" +
+			"The key that signs is activity.key in the data folder. Where it was lost or moved\n" +
+			"away, the bus makes another one when it starts, and the log names both.",
+		Example: "  hubbub log key",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, path := range logs.Paths(program.From(cmd), *from) {
+				key, err := activitylog.VerifierKey(path)
+				if err != nil {
+					return logs.Explain(err)
+				}
+				if err := output.Line(cmd, map[string]string{"log": path, "key": key}, "%s", key); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func newLogProve(from *logs.Flag) *cobra.Command {
+	var kept string
+	cmd := &cobra.Command{
+		Use:   "prove MESSAGE",
+		Short: "Write a proof that rows of a message are in the log",
+		Long: "Write a proof (c2sp.org/tlog-proof) that the rows of a message are in the log, with\n" +
+			"the rows. It shows no row of another message. Who has the verifier key (hubbub log\n" +
+			"key) checks it without Hubbub: the extra line has the entry, a JSON object a row, in\n" +
+			"base64. A message whose rows were stored at several moments has a proof for each, one\n" +
+			"behind another, and one in the log of each bus (--log).\n\n" +
+			"It proves what the bus wrote, not that it wrote the truth.",
+		Example: "  hubbub log prove msg_01J > msg_01J.tlog-proof\n  hubbub log prove msg_01J --json | jq -r .proof",
+		Args:    cobra.ExactArgs(1),
+		RunE: from.Run(func(cmd *cobra.Command, r *activitylog.Reader, args []string) error {
+			texts, err := readCheckpoints([]string{kept})
+			if err != nil {
+				return err
+			}
+			proofs, err := r.Prove(cmd.Context(), args[0], texts[0])
+			if err != nil {
+				return err
+			}
+			for _, p := range proofs {
+				if err := printProof(cmd, p); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&kept, "checkpoint", "", "file with the checkpoint to prove it by (default the first one that covers it)")
+	return cmd
+}
+
+func printProof(cmd *cobra.Command, p activitylog.Proof) error {
+	if !output.NewPrinter(cmd).JSON {
+		_, err := cmd.OutOrStdout().Write(p.Text)
+		return err
+	}
+	var rows []json.RawMessage
+	for row := range bytes.Lines(p.Rows) {
+		if json.Valid(row) {
+			rows = append(rows, row)
+		}
+	}
+	return output.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{
+		"log": p.Log, "index": p.Index, "entries": p.Size, "key": p.Key, "rows": rows, "proof": string(p.Text),
+	})
+}
+
+// readCheckpoints reads the files that flags name; none for an empty name.
+func readCheckpoints(names []string) ([]string, error) {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		if name == "" {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, program.Usage("--checkpoint: %v", err)
+		}
+		texts[i] = string(text)
+	}
+	return texts, nil
+}
+
+// audit says what the tree of a log proves.
+func printAudit(p *output.Printer, a *activitylog.Audit) {
+	if a.Entries > 0 {
+		p.Linef("%s: %d entries in the tree of %s, %d signed, up to row %d", a.Log, a.Entries, a.Origin, a.Signed, a.LastRow)
+	}
+	for i, k := range a.Keys {
+		p.Linef("%s %s", map[bool]string{true: "signed by", false: fmt.Sprintf("from row %d on by", k.From)}[i == 0], k.Key)
+	}
+	if a.Unhashed > 0 {
+		p.Linef("%d rows were written before there was a tree: nothing proves them", a.Unhashed)
+	}
+	if a.Removed > 0 {
+		p.Linef("%d entries have no rows any more, by retention; their hashes are kept", a.Removed)
+	}
+}

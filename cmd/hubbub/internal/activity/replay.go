@@ -1,0 +1,333 @@
+package activity
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/cmd/hubbub/internal/logs"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/term"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// replaying holds the flags of a changed policy, by which past events are decided again.
+type replaying struct {
+	version                string
+	roles, aliases         []string
+	streams                []string
+	stop, acks, leave      []string
+	digests, onlyDifferent bool
+}
+
+// flags adds the flags of a changed policy.
+func (p *replaying) flags(fs *pflag.FlagSet) {
+	fs.StringVar(&p.version, "policy-version", "", "with --replay: draft to decide by: 2026-06-02, 2026-06-24 or 2026-08-11")
+	fs.StringArrayVar(&p.roles, "role", nil, "with --replay: role that the agent has, instead of those that it announced (repeatable)")
+	fs.StringArrayVar(&p.aliases, "alias", nil, "with --replay: further name under which it is mentioned (repeatable)")
+	fs.StringArrayVar(&p.streams, "stream", nil, "with --replay: stream that it owns (repeatable)")
+	fs.StringArrayVar(&p.stop, "stop-word", nil, "with --replay: stop word, instead of the default ones (repeatable)")
+	fs.StringArrayVar(&p.acks, "ack-word", nil, "with --replay: acknowledgement, instead of the default ones (repeatable)")
+	fs.StringArrayVar(&p.leave, "leave-word", nil, "with --replay: words that ask to leave, instead of the default ones (repeatable)")
+	fs.BoolVar(&p.digests, "digests", false, "with --replay: with digests of what is withheld")
+	fs.BoolVar(&p.onlyDifferent, "changed", false, "with --replay: show only events for which the answer changes")
+}
+
+// changed returns a flag of a changed policy that was given; empty if none was.
+func (p *replaying) changed(cmd *cobra.Command) (name string) {
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	(&replaying{}).flags(own)
+	own.VisitAll(func(f *pflag.Flag) {
+		if cmd.Flags().Changed(f.Name) {
+			name = f.Name
+		}
+	})
+	return name
+}
+
+func (p *replaying) config() (attention.Config, error) {
+	version, err := attention.ParseVersion(p.version)
+	if err != nil {
+		return attention.Config{}, program.Usage("--policy-version: %s", err)
+	}
+	words := attention.DefaultWords()
+	for into, given := range map[*[]string][]string{&words.Stop: p.stop, &words.Acks: p.acks, &words.Leave: p.leave} {
+		if len(given) > 0 {
+			*into = given
+		}
+	}
+	return attention.Config{Version: version, Digests: p.digests, Words: &words}, nil
+}
+
+// A replayed event is the decision on one event by one agent, then and now.
+type replayed struct {
+	EventID   string    `json:"eventId"`
+	MessageID string    `json:"messageId"`
+	At        time.Time `json:"ts"`
+	Agent     string    `json:"agent"`
+	Text      string    `json:"text"`
+	Then      *outcome  `json:"then"` // as the agent recorded it; null if it recorded nothing
+	Now       outcome   `json:"now"`
+	Woke      bool      `json:"woke"`
+	WouldWake bool      `json:"wouldWake"`
+}
+
+// An outcome is a short form of a decision.
+type outcome struct {
+	Directedness string `json:"directedness"`
+	Policy       string `json:"policy"`
+	Injection    string `json:"injection"`
+	Reason       string `json:"reason"`
+}
+
+func (o *outcome) String() string {
+	return fmt.Sprintf("%s, %s, %s (%s)", o.Directedness, o.Policy, o.Injection, o.Reason)
+}
+
+// run decides again and prints the results.
+func (p *replaying) run(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter) error {
+	cfg, err := p.config()
+	if err != nil {
+		return err
+	}
+	progress := logs.Progress(cmd)
+	list, err := p.decide(cmd, r, f, cfg)
+	progress.End()
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		return fmt.Errorf("the log holds no such chat message to an agent; hubbub tail --type tg_message shows what it holds")
+	}
+	out := output.NewPrinter(cmd)
+	counts := map[string]int{}
+	for i := range list {
+		e := &list[i]
+		fate := fates[[2]bool{e.Woke, e.WouldWake}]
+		counts[fate.word]++
+		switch {
+		case p.onlyDifferent && e.Woke == e.WouldWake:
+		case out.JSON:
+			out.Value(e)
+		default:
+			printReplayed(out, e, fate)
+		}
+	}
+	if !out.JSON {
+		var sums []string
+		for _, word := range slices.Sorted(maps.Keys(counts)) {
+			sums = append(sums, fmt.Sprintf("%d %s", counts[word], word))
+		}
+		out.Linef("%d events: %s", len(list), strings.Join(sums, ", "))
+	}
+	return out.Err
+}
+
+// A fate is what the other policy changes for an event.
+type fate struct {
+	sign   string
+	colour term.Colour
+	word   string
+}
+
+// fates are by whether the event woke its agent, and whether it would now.
+var fates = map[[2]bool]fate{
+	{false, false}: {" ", term.Dim, "stays asleep"},
+	{true, true}:   {"=", term.Green, "wakes as before"},
+	{false, true}:  {"+", term.Yellow, "would wake"},
+	{true, false}:  {"-", term.Red, "would no longer wake"},
+}
+
+func printReplayed(p *output.Printer, e *replayed, f fate) {
+	p.Linef("%s %s %s %s %s", f.sign, e.At.Local().Format(time.DateTime), p.Paint(f.colour, term.Printable(e.Agent)+" "+f.word),
+		term.Printable(e.EventID), text.Clip(term.Printable(fmt.Sprintf("%q", e.Text)), 80))
+	p.Linef("    now:  %s", term.Printable(e.Now.String()))
+	if e.Then != nil && *e.Then != e.Now {
+		p.Linef("    then: %s", term.Printable(e.Then.String()))
+	}
+}
+
+// decide goes through the log once: chat events are decided on with what the
+// log held about them by then.
+func (p *replaying) decide(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter, cfg attention.Config) ([]replayed, error) {
+	then := map[[2]string]*activitylog.AttentionRecord{}
+	err := r.Attention(cmd.Context(), f, func(a *activitylog.AttentionRecord) error {
+		if key := [2]string{a.Agent, a.EventID}; a.Event == activitylog.RecordDecision && then[key] == nil {
+			then[key] = a // the first: a claim that is granted decides again
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var list []replayed
+	seen := map[[2]string]bool{}
+	past := newPast()
+	rows := activitylog.Filter{Since: f.Since, Events: []activitylog.Event{activitylog.SendStart}, Types: []protocol.MessageType{
+		protocol.TypeTGMessage, protocol.TypeChatMessage, protocol.TypeTGReply, protocol.TypeChatReply,
+		protocol.TypeCollabRequest,
+	}}
+	err = r.Each(cmd.Context(), rows, func(e *activitylog.Entry) error {
+		c, ok := chatContent(e)
+		if !ok {
+			past.learn(e)
+			return nil
+		}
+		key := [2]string{e.Topic, c.SourceID}
+		if c.Event == protocol.EventMessage && seen[key] || protocol.RoleOf(protocol.PeerID(e.Topic)) != protocol.RoleAgent {
+			return nil // sent again
+		}
+		seen[key] = true
+		self := attention.Self{ID: e.Topic, Roles: p.roles, Aliases: p.aliases, Streams: p.streams}
+		if len(self.Roles) == 0 {
+			self.Roles = past.roles[e.Topic]
+		}
+		d := past.decide(e, c, self, cfg)
+		if (f.EventID == "" || f.EventID == c.SourceID) && (f.Agent == "" || f.Agent == e.Topic) {
+			list = append(list, compare(e, c, d, then[key]))
+		}
+		return nil
+	})
+	return list, err
+}
+
+func compare(e *activitylog.Entry, c *protocol.ChatMessage, d attention.Decision, then *activitylog.AttentionRecord) replayed {
+	out := replayed{
+		EventID: c.SourceID, MessageID: e.MessageID, At: e.Time(), Agent: e.Topic, Text: c.Text,
+		Now: outcome{string(d.Directedness), string(d.Policy), string(d.Injection), d.Reason}, WouldWake: wakes(string(d.Injection)),
+	}
+	if then != nil {
+		out.Then = &outcome{then.Directedness, then.Policy, then.Injection, then.Reason}
+		out.Woke = wakes(then.Injection)
+	}
+	return out
+}
+
+// past is what the log told so far about where agents take part. It replaces what each
+// agent knew at the time.
+type past struct {
+	places   map[placeKey]*place
+	chats    map[string]*chatPast // by conversation id
+	answered map[[2]string]bool   // agent, event
+	roles    map[string][]string  // that agents announced
+}
+
+// A placeKey names a conversation or a thread as one agent sees it.
+type placeKey struct{ agent, conversation, thread string }
+
+type place struct{ participating, left, asked bool }
+
+// chatPast is what the log told of a conversation.
+type chatPast struct {
+	agents  []string
+	threads map[string]string // of an event
+}
+
+func newPast() *past {
+	return &past{places: map[placeKey]*place{}, chats: map[string]*chatPast{}, answered: map[[2]string]bool{}, roles: map[string][]string{}}
+}
+
+func (p *past) place(agent string, c *protocol.Chat) *place {
+	key := placeKey{agent, c.ID, c.ThreadID}
+	if p.places[key] == nil {
+		p.places[key] = &place{}
+	}
+	return p.places[key]
+}
+
+func (p *past) chat(id string) *chatPast {
+	if p.chats[id] == nil {
+		p.chats[id] = &chatPast{threads: map[string]string{}}
+	}
+	return p.chats[id]
+}
+
+// decide decides on a chat message, and remembers what follows from it.
+func (p *past) decide(e *activitylog.Entry, c *protocol.ChatMessage, self attention.Self, cfg attention.Config) attention.Decision {
+	here, chat := p.place(self.ID, c.Chat), p.chat(c.Chat.ID)
+	chat.threads[c.SourceID] = c.Chat.ThreadID
+	if c.Author.Kind == string(attention.AuthorAgent) && !slices.Contains(chat.agents, c.Author.ID) {
+		chat.agents = append(chat.agents, c.Author.ID)
+	}
+	facts := attention.Facts{
+		Participating: here.participating, Left: here.left, Asked: here.asked, Answered: p.answered[[2]string{self.ID, c.SourceID}],
+	}
+	own := protocol.PeerID(self.ID).Name()
+	for _, other := range chat.agents {
+		if strings.TrimPrefix(other, "agent:") != own {
+			facts.OtherAgents = append(facts.OtherAgents, other)
+		}
+	}
+	d := attention.Decide(mailbox.EventOf(c), self, facts, cfg)
+	switch {
+	case d.Action == attention.ActionLeave:
+		here.left, here.participating = true, false
+	case d.Action == attention.ActionReturn:
+		here.left, here.participating = false, true
+	case d.Directedness == attention.DirectedToMe && d.Policy == attention.PolicyMustRespond:
+		here.participating = true
+	}
+	if c.Event == protocol.EventMessage {
+		here.asked = false
+	}
+	return d
+}
+
+// learn applies a message other than a chat message.
+func (p *past) learn(e *activitylog.Entry) {
+	if protocol.MessageType(e.Type) != protocol.TypeCollabRequest {
+		p.reply(e)
+		return
+	}
+	var c protocol.CollabRequest
+	var announced collab.AnnounceParams
+	if _, ok := e.Decode(&c); ok && c.Method == collab.IdentityAnnounce.Name &&
+		json.Unmarshal(c.Params, &announced) == nil {
+		p.roles[e.From] = announced.Roles
+	}
+}
+
+// reply applies a reply of an agent.
+func (p *past) reply(e *activitylog.Entry) {
+	var c protocol.ChatReply
+	if _, ok := e.Decode(&c); !ok || c.Text == "" {
+		return
+	}
+	p.answered[[2]string{e.From, c.InReplyTo}] = true
+	conversation := protocol.PeerID(e.Topic).Name()
+	thread := c.ThreadID
+	if thread == "" {
+		thread = p.chat(conversation).threads[c.InReplyTo]
+	}
+	here := p.place(e.From, &protocol.Chat{ID: conversation, ThreadID: thread})
+	here.participating = true
+	here.asked = strings.HasSuffix(strings.TrimRight(c.Text, " \n\t)*_"), "?")
+}
+
+// chatContent reads a chat message with its documented defaults; false if the
+// row brings none.
+func chatContent(e *activitylog.Entry) (*protocol.ChatMessage, bool) {
+	if t := protocol.MessageType(e.Type); t != protocol.TypeTGMessage && t != protocol.TypeChatMessage {
+		return nil, false
+	}
+	c := &protocol.ChatMessage{}
+	m, ok := e.Decode(c)
+	if !ok {
+		return nil, false
+	}
+	m.MessageID = protocol.MessageID(e.MessageID)
+	mailbox.ApplyDefaults(c, &m)
+	return c, true
+}

@@ -1,0 +1,119 @@
+package activity
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"hubbub/activitylog"
+	"hubbub/activitylog/view"
+	"hubbub/cmd/hubbub/internal/busclient"
+	"hubbub/cmd/hubbub/internal/logs"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/internal/term"
+
+	"github.com/spf13/cobra"
+)
+
+// NewStats returns the command `hubbub stats`.
+func NewStats() *cobra.Command {
+	var rows logs.RowFlags
+	var spent bool
+	cmd := &cobra.Command{
+		Use:   "stats [AGENT...]",
+		Short: "Show what agents were spared: events, turns run, turns avoided",
+		Long: "Show, for each agent, how many events it saw, how many of them its model was shown\n" +
+			"(injected) or only told of (knocks), how many turns its harness ran, how many were\n" +
+			"avoided or held back by a budget, what tokens they took, what policy refused, and how\n" +
+			"events ended. With --spent, show what counts towards budgets instead: turns and tokens\n" +
+			"for each day, agent and chat.",
+		Example: "  hubbub stats --since 24h\n  hubbub stats --spent\n  hubbub stats agent:lead --json",
+	}
+	cmd.Flags().BoolVar(&spent, "spent", false, "show turns and tokens for each day (UTC), agent and chat")
+	rows.AddTimes(cmd, "", true)
+	cmd.RunE = logs.AddFlag(cmd).Run(func(cmd *cobra.Command, r *activitylog.Reader, args []string) error {
+		other := func(agent string) bool {
+			return len(args) > 0 && !slices.ContainsFunc(args, func(a string) bool { return busclient.AgentID(a) == agent })
+		}
+		progress := logs.Progress(cmd)
+		defer progress.End()
+		if spent {
+			list, err := r.Spending(cmd.Context(), rows.Chosen.Since, rows.Chosen.Until)
+			progress.End()
+			if err != nil {
+				return err
+			}
+			return printSpending(cmd, slices.DeleteFunc(list, func(s activitylog.Spending) bool { return other(s.Agent) }))
+		}
+		list, err := r.AgentStats(cmd.Context(), rows.Chosen.Since, rows.Chosen.Until)
+		progress.End()
+		if err != nil {
+			return err
+		}
+		list = slices.DeleteFunc(list, func(s activitylog.AgentStats) bool { return other(s.Agent) })
+		return output.List(cmd, list, "no agent has recorded a decision", func(p *output.Printer, list []activitylog.AgentStats) {
+			printStats(p, list, logs.Titles(cmd.Context(), r))
+		})
+	})
+	return cmd
+}
+
+func printSpending(cmd *cobra.Command, list []activitylog.Spending) error {
+	return output.Table(cmd, list, "no agent has recorded a turn", []any{"DAY", "TURNS", "TOKENS", "BUDGET", "AGENT", "CHAT"}, func(s activitylog.Spending) []any {
+		return []any{s.Day, s.Turns, s.Tokens, s.Held, term.Printable(s.Agent), term.Printable(cmp.Or(s.Chat, "-"))}
+	})
+}
+
+func printStats(p *output.Printer, list []activitylog.AgentStats, titles *view.Titles) {
+	if p.Columns > 0 && p.Columns <= statsColumns+minEnds {
+		rows := [][]any{{"AGENT", "EVENTS", "INJECTED", "KNOCKS", "TURNS", "AVOIDED", "BUDGET", "TOKENS", "REFUSED", "OPEN", "ENDED"}}
+		for i := range list {
+			s := &list[i]
+			rows = append(rows, []any{
+				term.Printable(titles.Both(s.Agent)), s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.OverBudget, s.Tokens, s.Refusals, s.Open,
+				strings.Join(endsOf(s), ", "),
+			})
+		}
+		p.Rows(rows)
+		return
+	}
+	p.Linef("EVENTS  INJECTED  KNOCKS  TURNS  AVOIDED  BUDGET     TOKENS  REFUSED  OPEN  AGENT, HOW EVENTS ENDED")
+	total := activitylog.AgentStats{Agent: "all", Dispositions: map[string]int64{}}
+	for _, s := range list {
+		printAgentStats(p, s, titles.Both(s.Agent))
+		total.Add(&s)
+	}
+	if len(list) > 1 {
+		printAgentStats(p, total, total.Agent)
+	}
+}
+
+// The numbers take statsColumns. The text behind them is wrapped if a terminal leaves
+// minEnds columns for it.
+const statsColumns, minEnds = 76, 16
+
+// endsOf tells how the events of an agent ended.
+func endsOf(s *activitylog.AgentStats) (ends []string) {
+	for _, d := range slices.Sorted(maps.Keys(s.Dispositions)) {
+		ends = append(ends, fmt.Sprintf("%d %s", s.Dispositions[d], term.Printable(d)))
+	}
+	return ends
+}
+
+func printAgentStats(p *output.Printer, s activitylog.AgentStats, name string) {
+	name = term.Printable(name)
+	if ends := endsOf(&s); len(ends) > 0 {
+		name += ": " + strings.Join(ends, ", ")
+	}
+	lines := []string{name}
+	if p.Columns > statsColumns+minEnds {
+		lines = term.Wrap(name, p.Columns-statsColumns)
+	}
+	p.Linef("%6d  %8d  %6d  %5d  %7d  %6d  %9d  %7d  %4d  %s",
+		s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.OverBudget, s.Tokens, s.Refusals, s.Open, lines[0])
+	for _, line := range lines[1:] {
+		p.Linef("%*s%s", statsColumns, "", line)
+	}
+}

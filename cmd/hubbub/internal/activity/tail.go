@@ -1,0 +1,166 @@
+package activity
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/activitylog/view"
+	"hubbub/cmd/hubbub/internal/logs"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/internal/program"
+
+	"github.com/spf13/cobra"
+)
+
+// tailing holds the flags of tail.
+type tailing struct {
+	rows   logs.RowFlags
+	from   *logs.Flag
+	follow bool
+	all    bool
+	lines  int
+}
+
+// NewTail returns the command `hubbub tail`.
+func NewTail() *cobra.Command {
+	var t tailing
+	cmd := &cobra.Command{
+		Use:   "tail",
+		Short: "Show what happened on the bus, and what happens",
+		Long: "Show rows of the activity log, the oldest first: each message as it is sent,\n" +
+			"delivered to each peer and finished, and who connects and subscribes. On a terminal\n" +
+			"what arrived everywhere is one line, and neither signs that an agent writes nor commands\n" +
+			"that come and go are shown; --all shows every row. On a narrow one a line has the end of\n" +
+			"the message's id, which `hubbub trace` and `hubbub why` take as well.\n\n" +
+			"With --follow it goes on showing rows as they are written, and outlives restarts\n" +
+			"of the bus. It reads the log, and so slows nobody down. Several logs (--log) are\n" +
+			"merged by time, and by the order of the flags where times are the same; the\n" +
+			"rows of each keep the order in which they were written.",
+		Example: "  hubbub tail --follow\n  hubbub tail --since 15m --topic 'tg:*' --type tg_reply\n" +
+			"  hubbub tail --status timeout --json | jq .actor\n" +
+			"  hubbub tail --follow --peer '!cli:*' --type '!agent_event'",
+		RunE: t.run,
+	}
+	t.from = logs.AddFlag(cmd)
+	t.rows.Add(cmd)
+	cmd.Flags().BoolVarP(&t.all, "all", "a", false, "every row of a message (default not on a terminal)")
+	cmd.Flags().BoolVarP(&t.follow, "follow", "f", false, "go on with new rows until interrupted")
+	cmd.Flags().IntVarP(&t.lines, "lines", "n", -1, "show at most so many of the last rows (default 100 on a terminal, otherwise all)")
+	return cmd
+}
+
+// linesOnTerminal is the default of --lines on a terminal.
+const linesOnTerminal = 100
+
+func (t *tailing) run(cmd *cobra.Command, _ []string) (err error) {
+	env := program.From(cmd)
+	r := activitylog.Open(logs.Paths(env, *t.from)...)
+	defer r.Close()
+	out := newTailWriter(output.NewPrinter(cmd), new(view.Titles))
+	if out.Columns > 0 && !out.JSON {
+		out.layout.titles = logs.Titles(cmd.Context(), r)
+	}
+	t.rows.Brief = !t.all && !out.JSON && out.Columns > 0
+	filter, err := t.rows.Filter(time.Now())
+	out.layout.brief = filter.Brief
+	if err != nil {
+		return program.Usage("--%s", err)
+	}
+	lines := t.lines
+	if lines < 0 && out.Columns > 0 && t.rows.Since == "" {
+		lines = linesOnTerminal
+	}
+	waiting := func(err error) { fmt.Fprintf(env.Stderr, "%s; waiting for it\n", err) }
+	if !t.follow {
+		_, err = t.past(cmd.Context(), r, filter, lines, out)
+		if err == nil && !out.any && !out.JSON {
+			env.Tell("no row is there that was asked for")
+		}
+		return errors.Join(logs.Explain(err), out.flush())
+	}
+	var at activitylog.Cursor // from the beginning
+	if lines >= 0 {
+		if at, err = t.last(cmd.Context(), r, filter, lines, out, waiting); err != nil || cmd.Context().Err() != nil {
+			return errors.Join(err, out.flush())
+		}
+	}
+	return r.Follow(cmd.Context(), filter, at, waiting, out.show)
+}
+
+// last shows the last rows before new ones, and returns where they end. It waits
+// for a log that is locked; one that is not there yet may come.
+func (t *tailing) last(ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter, waiting func(error)) (activitylog.Cursor, error) {
+	at, err := t.past(ctx, r, f, lines, out)
+	for told := false; errors.Is(err, activitylog.ErrLocked) && ctx.Err() == nil; at, err = t.past(ctx, r, f, lines, out) {
+		if !told {
+			waiting(err)
+			told = true
+		}
+	}
+	switch {
+	case errors.Is(err, activitylog.ErrNoLog), ctx.Err() != nil: // being stopped is no error
+		err = nil
+	case err == nil:
+		err = out.flush()
+	}
+	return at, logs.Explain(err)
+}
+
+// past writes the rows that are there, only the last ones unless lines is negative, and
+// returns the place after them.
+func (t *tailing) past(ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter) (activitylog.Cursor, error) {
+	if lines < 0 {
+		return nil, r.EachPage(ctx, f, out.write)
+	}
+	end, err := r.End(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows, _, err := r.Before(ctx, f, activitylog.Beyond(end), lines)
+	if err != nil {
+		return nil, err
+	}
+	return end, out.write(rows)
+}
+
+// A tailWriter shows rows: as JSON, as aligned and coloured columns on a
+// terminal, else as plain columns.
+type tailWriter struct {
+	*output.Printer
+	buffer *bufio.Writer
+	layout *rowLayout
+	any    bool // row was written
+}
+
+func newTailWriter(p *output.Printer, titles *view.Titles) *tailWriter {
+	t := &tailWriter{Printer: p, buffer: bufio.NewWriter(p.Out), layout: newRowLayout(p.Painter, p.Columns, titles)}
+	p.Out = t.buffer
+	return t
+}
+
+func (t *tailWriter) write(rows []activitylog.Entry) error {
+	t.any = t.any || len(rows) > 0
+	for i := range rows {
+		t.layout.titles.Learn(&rows[i])
+		t.layout.fit(&rows[i]) // align all of them
+	}
+	for i := range rows {
+		if t.JSON {
+			t.Value(&rows[i])
+		} else {
+			t.Linef("%s", t.layout.line(&rows[i]))
+		}
+	}
+	return t.Err
+}
+
+func (t *tailWriter) flush() error { return t.buffer.Flush() }
+
+// show writes rows and flushes them.
+func (t *tailWriter) show(rows []activitylog.Entry) error {
+	return errors.Join(t.write(rows), t.flush())
+}

@@ -1,0 +1,113 @@
+package activity
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hubbub/activitylog"
+	"hubbub/activitylog/view"
+	"hubbub/cmd/hubbub/internal/logs"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/internal/term"
+	"hubbub/peers/store"
+)
+
+// TestTailBeginsOnceTheLogIsFree follows a log that another program keeps for
+// itself at first, and shows what is there no more than once.
+func TestTailBeginsOnceTheLogIsFree(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), logs.File)
+	logTo(t, path, activitylog.Row{At: noon.UnixMicro(), Event: activitylog.SendStart, MessageID: "first"}).Close()
+	db, err := store.Attach(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
+	for _, sql := range []string{"PRAGMA journal_mode=DELETE", "PRAGMA locking_mode=EXCLUSIVE", "BEGIN EXCLUSIVE"} {
+		if _, err := db.ExecContext(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := activitylog.Open(path)
+	defer r.Close()
+	var shown bytes.Buffer
+	out := newTailWriter(&output.Printer{JSON: true, Out: &shown}, new(view.Titles))
+	waited := 0
+	waiting := func(error) {
+		waited++
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	at, err := (&tailing{follow: true}).last(t.Context(), r, activitylog.Filter{}, 10, out, waiting)
+	if err != nil || waited != 1 || len(at) != 1 || at[0] != 1 {
+		t.Errorf("it waited %d times, and then: %v, %v", waited, at, err)
+	}
+	if err := out.flush(); err != nil || bytes.Count(shown.Bytes(), []byte("\n")) != 1 {
+		t.Errorf("%v; it shows %s", err, shown.Bytes())
+	}
+}
+
+// TestTailShowsOneLineAMessage on a terminal of any width, by whose end of an id the message is
+// found.
+func TestTailShowsOneLineAMessage(t *testing.T) {
+	id := "msg_01M8C2RY9SE7M6PVSZJ385T9E9"
+	rows := []activitylog.Row{
+		{At: noon.UnixMicro(), Event: activitylog.SendStart, MessageID: id, Actor: "tg:-1001234567890:77", Topic: "agent:tg--1001234567890-77", Payload: []byte(`{"type":"delivery_status","content":{"text":"` + strings.Repeat("so ", 50) + `"}}`)},
+		{At: noon.UnixMicro(), Event: activitylog.SendFinish, MessageID: id, Actor: "tg:-1001234567890:77", Topic: "agent:tg--1001234567890-77", Status: activitylog.StatusNoSubscriber, Payload: []byte(`{}`)},
+		{At: noon.UnixMicro(), Event: activitylog.PeerConnected, Actor: "agent:a"},
+	}
+	path := filepath.Join(t.TempDir(), logs.File)
+	logTo(t, path, rows...).Close()
+	r := activitylog.Open(path)
+	defer r.Close()
+	for _, columns := range []int{60, 80, 120} {
+		layout := newRowLayout(false, columns, new(view.Titles))
+		layout.brief = true
+		err := r.Each(t.Context(), activitylog.Filter{}, func(e *activitylog.Entry) error {
+			lines := strings.Split(layout.line(e), "\n")
+			if line := lines[len(lines)-1]; term.Width(line) > columns || len(lines) > 2 || len(lines) == 2 && !e.Is(activitylog.SendStart) || !strings.HasSuffix(line, shownEnd(e)) {
+				t.Errorf("at %d: %q", columns, lines)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{"…85T9E9": id, "85T9E9": id, "85T9E8": "85T9E8", "tg:1:2": "tg:1:2"} {
+		if got := logs.ExpandID(t.Context(), r, name); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+}
+
+func shownEnd(e *activitylog.Entry) string { return e.MessageID[max(0, len(e.MessageID)-6):] }
+
+// TestATableIsFoldedOnANarrowTerminal: what does not fit beside each other stands below its
+// first cell, and nothing is lost or cut off by the terminal.
+func TestATableIsFoldedOnANarrowTerminal(t *testing.T) {
+	rows := [][]any{{"PEER", "SINCE", "QUEUED", "LISTENS TO"}, {"agent:tg-42 (“Will”)", "57s", 0, "agent:tg-42 bus:presence collab:*"}, {"tg:1", "1m", 7, "-"}}
+	for columns, want := range map[int]string{
+		0:  "PEER                  SINCE  QUEUED  LISTENS TO\nagent:tg-42 (“Will”)  57s    0       agent:tg-42 bus:presence collab:*\ntg:1                  1m     7       -\n",
+		60: "agent:tg-42 (“Will”)\n  since 57s, queued 0, listens to agent:tg-42 bus:presence\n  collab:*\ntg:1\n  since 1m, queued 7\n",
+	} {
+		var shown bytes.Buffer
+		p := &output.Printer{Columns: columns, Out: &shown}
+		if p.Rows(rows); p.Err != nil || shown.String() != want {
+			t.Errorf("%d columns (%v):\n%s", columns, p.Err, shown.String())
+		}
+	}
+	var shown bytes.Buffer
+	printStats(&output.Printer{Columns: 60, Out: &shown}, []activitylog.AgentStats{{Agent: "agent:a", Events: 3, Dispositions: map[string]int64{"ignored": 2, "responded": 1}}}, new(view.Titles))
+	for line := range strings.Lines(shown.String()) {
+		if term.Width(line) > 61 {
+			t.Errorf("too wide: %s", line)
+		}
+	}
+	if !strings.Contains(strings.Join(strings.Fields(shown.String()), " "), "events 3") || !strings.Contains(shown.String(), "responded") {
+		t.Errorf("stats: %s", shown.String())
+	}
+}

@@ -1,0 +1,216 @@
+package activity
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"hubbub/activitylog"
+	"hubbub/activitylog/view"
+	"hubbub/cmd/hubbub/internal/logs"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/internal/term"
+	"hubbub/protocol"
+	"hubbub/protocol/text"
+
+	"github.com/spf13/cobra"
+)
+
+// NewTrace returns the command `hubbub trace`.
+func NewTrace() *cobra.Command {
+	var (
+		within time.Duration
+		limit  int
+		alone  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "trace MESSAGE",
+		Short: "Show one message from end to end, and what it caused",
+		Long: "Show what happened to one message: when it was sent, how long each peer took, and what\n" +
+			"each answered; what caused it; and every message that it caused, as bars on one time\n" +
+			"axis. MESSAGE is its id or, for what was said in a chat, the sourceId\n" +
+			"(tg:<bot>:<chat>:<message>): then each message that brought it to an agent is shown.\n\n" +
+			"Messages belong together by inReplyTo, traceparent, and the ids in their contents.",
+		Example: "  hubbub trace msg_01J9Z3X5Q2W8\n  hubbub trace tg:42:-100123:7\n  hubbub trace msg_01J9Z3X5Q2W8 --json | jq .caused",
+	}
+	cmd.Flags().DurationVar(&within, "within", 15*time.Minute, "look for causes and consequences so long before and after")
+	cmd.Flags().IntVar(&limit, "limit", 200, "show at most so many messages")
+	cmd.Flags().BoolVar(&alone, "alone", false, "show only the message, not what it caused")
+	cmd.RunE = logs.AddFlag(cmd).Run(func(cmd *cobra.Command, r *activitylog.Reader, args []string) error {
+		progress := logs.Progress(cmd)
+		defer progress.End()
+		ids, err := messages(cmd.Context(), r, logs.ExpandID(cmd.Context(), r, args[0]))
+		if err != nil {
+			return err
+		}
+		p := output.NewPrinter(cmd)
+		for i, id := range ids {
+			var chain *activitylog.Chain
+			if alone {
+				var m *activitylog.Message
+				m, err = r.Message(cmd.Context(), id)
+				chain = &activitylog.Chain{Steps: []activitylog.Step{{Message: m}}}
+			} else {
+				chain, err = r.Chain(cmd.Context(), id, &activitylog.ChainOptions{Within: within, Limit: limit})
+			}
+			progress.End()
+			switch {
+			case errors.Is(err, activitylog.ErrUnknownMessage):
+				return fmt.Errorf("%w; hubbub tail shows the ids of messages, and --log reads other logs", err)
+			case err != nil:
+				return err
+			case p.JSON:
+				p.Value(describeChain(chain))
+				continue
+			case i > 0:
+				p.Linef("")
+			}
+			printChain(p, chain, logs.Titles(cmd.Context(), r))
+		}
+		return p.Err
+	})
+	return cmd
+}
+
+// messages returns the ids of the messages that name tells of: its own, or those of the
+// messages that brought the chat event of that name to agents, the oldest first.
+func messages(ctx context.Context, r *activitylog.Reader, name string) (ids []string, err error) {
+	if _, err := r.Message(ctx, name); errors.Is(err, activitylog.ErrUnknownMessage) {
+		err = r.ChatEvents(ctx, activitylog.AttentionFilter{EventID: name}, func(c *activitylog.ChatEvent) error {
+			if !slices.Contains(ids, c.MessageID) {
+				ids = append(ids, c.MessageID)
+			}
+			return nil
+		})
+		if err != nil || len(ids) > 0 {
+			return ids, err
+		}
+	}
+	return []string{name}, nil
+}
+
+// tracedStep is a step of a chain as JSON.
+type tracedStep struct {
+	MessageID string           `json:"messageId"`
+	Type      string           `json:"type"`
+	From      string           `json:"from"`
+	Topic     string           `json:"topic"`
+	Depth     int              `json:"depth"`
+	Cause     string           `json:"cause,omitempty"`
+	Reason    string           `json:"reason,omitempty"`
+	Start     time.Time        `json:"start"`
+	End       time.Time        `json:"end"`
+	Status    string           `json:"status"` // of the last time that it was sent; rejected; empty while under way
+	Payload   json.RawMessage  `json:"payload"`
+	Passes    []tracedPass     `json:"passes"`
+	Refusals  []tracedDelivery `json:"refusals,omitempty"`
+}
+
+type tracedPass struct {
+	tracedLeg
+	Result     json.RawMessage  `json:"result"`
+	Deliveries []tracedDelivery `json:"deliveries"`
+}
+
+type tracedDelivery struct {
+	Peer string `json:"peer"`
+	tracedLeg
+	Answer json.RawMessage `json:"answer,omitempty"`
+	Error  string          `json:"error,omitempty"`
+}
+
+type tracedLeg struct {
+	Bus        string     `json:"bus,omitempty"`
+	Start      *time.Time `json:"start"`
+	Finish     *time.Time `json:"finish"`
+	DurationUS int64      `json:"durationUs,omitempty"`
+	Status     string     `json:"status"`
+}
+
+// tracedChain is what trace prints as JSON.
+type tracedChain struct {
+	Message *tracedStep  `json:"message"`
+	Causes  []tracedStep `json:"causes"` // from the first cause to the direct one
+	Caused  []tracedStep `json:"caused"` // each followed by what it caused itself
+	Cut     bool         `json:"cut,omitempty"`
+}
+
+func describeChain(c *activitylog.Chain) tracedChain {
+	t := tracedChain{Causes: []tracedStep{}, Caused: []tracedStep{}, Cut: c.Cut}
+	for _, s := range c.Causes {
+		t.Causes = append(t.Causes, describeStep(s))
+	}
+	for i, s := range c.Steps {
+		step := describeStep(s)
+		if i == 0 {
+			t.Message = &step
+		} else {
+			t.Caused = append(t.Caused, step)
+		}
+	}
+	return t
+}
+
+func describeStep(s activitylog.Step) tracedStep {
+	t := tracedStep{
+		MessageID: s.ID, Type: s.Type, From: s.From, Topic: s.Topic, Depth: s.Depth, Cause: s.Cause, Reason: s.Reason,
+		Start: s.Begin(), End: s.End(), Status: s.Status(), Payload: orNullJSON(s.Payload), Passes: []tracedPass{},
+	}
+	for _, p := range s.Passes {
+		pass := tracedPass{describeLeg(p.Leg), orNullJSON(p.Result), []tracedDelivery{}}
+		for _, d := range p.Deliveries {
+			pass.Deliveries = append(pass.Deliveries, tracedDelivery{d.Peer, describeLeg(d.Leg), orNullJSON(d.Answer), d.Error})
+		}
+		t.Passes = append(t.Passes, pass)
+	}
+	for _, e := range s.Refusals {
+		at := e.Time()
+		leg := describeLeg(activitylog.Leg{Bus: e.Bus, Start: at, Finish: at, Status: activitylog.Rejected.String()})
+		t.Refusals = append(t.Refusals, tracedDelivery{Peer: e.Actor, tracedLeg: leg, Error: e.Error})
+	}
+	return t
+}
+
+func describeLeg(l activitylog.Leg) tracedLeg {
+	return tracedLeg{l.Bus, orNoTime(l.Start), orNoTime(l.Finish), l.Took().Microseconds(), l.Status}
+}
+
+func orNullJSON(raw json.RawMessage) json.RawMessage {
+	if !json.Valid(raw) || !utf8.Valid(raw) {
+		return nil
+	}
+	return raw
+}
+
+func orNoTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// chain draws a chain for people.
+func printChain(p *output.Printer, c *activitylog.Chain, titles *view.Titles) {
+	self := c.Steps[0]
+	p.Linef("%s  %s  %s", p.Paint(term.Bold, term.Printable(self.ID)), p.Paint(term.Cyan, term.Printable(self.Type)), routeOf(titles.Called(self.From), titles.Called(self.Topic)))
+	p.Linef("%s", p.Paint(term.Dim, self.Begin().Local().Format("Mon 2 Jan 2006 15:04:05.000000 MST")))
+	if detail := view.Full.Message(self.Payload); detail != "" {
+		p.Linef("%s", text.Clip(term.Printable(detail), max(p.Columns, 100)))
+	}
+	p.Linef("\n%s", strings.Join(newWaterfall(c, titles, p.Painter, p.Columns).lines(), "\n"))
+	if c.Cut {
+		p.Linef("%s", p.Paint(term.Yellow, "there is more: see --limit and --within"))
+	}
+}
+
+func routeOf(from, topic string) string {
+	if protocol.PeerID(from).Topic() == protocol.Topic(topic) {
+		return term.Printable(from)
+	}
+	return term.Printable(from + " → " + topic)
+}

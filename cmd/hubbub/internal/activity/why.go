@@ -1,0 +1,231 @@
+package activity
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/activitylog/view"
+	"hubbub/cmd/hubbub/internal/busclient"
+	"hubbub/cmd/hubbub/internal/logs"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/term"
+	"hubbub/protocol/retry"
+	"hubbub/protocol/text"
+
+	"github.com/spf13/cobra"
+)
+
+// NewWhy returns the command `hubbub why`.
+func NewWhy() *cobra.Command {
+	var (
+		rows  logs.RowFlags
+		again replaying
+		on    bool
+	)
+	cmd := &cobra.Command{
+		Use:   "why EVENT [AGENT]",
+		Short: "Say why an event woke an agent or not, and what became of work",
+		Long: "Say what each agent made of an event, and why: what it decided, the turns that it\n" +
+			"ran, what it was refused, and how the event ended. EVENT is the sourceId of a chat\n" +
+			"message (tg:<bot>:<chat>:<message>) or the id of the message that brought it.\n\n" +
+			"Of a record of the broker (a work item, question, flight, message of a conversation)\n" +
+			"say each step: who did what, who was woken or reminded and why, and how it stands.\n\n" +
+			"With --replay, decide again over past traffic, as the flags say, and show which\n" +
+			"events would have woken an agent. Then EVENT may be left out, or be 'all'.",
+		Example: "  hubbub why tg:42:-100123:7\n  hubbub why msg_01J9Z3X5Q2W8 agent:lead\n  hubbub why wi_01J9Z3X5Q2W8\n" +
+			"  hubbub why --replay all agent:w3 --role backend-agents --since 24h",
+	}
+	rows.AddTimes(cmd, "records ", false)
+	cmd.Flags().BoolVar(&on, "replay", false, "decide again over past events")
+	again.flags(cmd.Flags())
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if on {
+			return cobra.MaximumNArgs(2)(cmd, args)
+		}
+		return cobra.RangeArgs(1, 2)(cmd, args)
+	}
+	explained := logs.AddFlag(cmd).Run(func(cmd *cobra.Command, r *activitylog.Reader, args []string) (err error) {
+		f := activitylog.AttentionFilter{Since: rows.Chosen.Since}
+		if len(args) > 0 && (!on || args[0] != "all") {
+			f.EventID = args[0]
+		}
+		if len(args) > 1 {
+			f.Agent = busclient.AgentID(args[1])
+		}
+		if f.EventID != "" {
+			if f.EventID, err = r.EventID(cmd.Context(), logs.ExpandID(cmd.Context(), r, f.EventID)); err != nil {
+				return err
+			}
+		}
+		if on {
+			return again.run(cmd, r, f)
+		}
+		progress := logs.Progress(cmd)
+		defer progress.End()
+		return explain(cmd, r, f, progress)
+	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if changed := again.changed(cmd); !on && changed != "" {
+			return program.Usage("--%s changes a policy, which only --replay can show", changed)
+		}
+		return explained(cmd, args)
+	}
+	return cmd
+}
+
+// A story is what one agent made of one event: its records by kind, and all by time.
+type story struct {
+	EventID      string     `json:"eventId"`
+	Agent        string     `json:"agent"`
+	MessageIDs   []string   `json:"messageIds"` // of the messages that brought the event
+	Text         string     `json:"text,omitempty"`
+	Author       string     `json:"author,omitempty"`
+	Decision     *attended  `json:"decision"` // the last one
+	Decisions    recordList `json:"decisions,omitempty"`
+	Turns        recordList `json:"turns"`
+	Refusals     recordList `json:"refusals"`
+	Dispositions recordList `json:"dispositions"`
+	Claims       recordList `json:"claims,omitempty"`
+	Deliveries   recordList `json:"deliveries,omitempty"`
+	Escalations  recordList `json:"escalations,omitempty"`
+	Others       recordList `json:"others,omitempty"` // of any other kind
+	all          recordList
+}
+
+type (
+	attended   = activitylog.AttentionRecord
+	recordList []*attended
+)
+
+// add takes the agent's next record about the event.
+func (s *story) add(a *attended) {
+	kinds := map[string]*recordList{
+		activitylog.RecordDecision: &s.Decisions, activitylog.RecordTurn: &s.Turns, activitylog.RecordRefusal: &s.Refusals,
+		activitylog.RecordDisposition: &s.Dispositions, activitylog.RecordClaim: &s.Claims, activitylog.RecordDelivery: &s.Deliveries,
+		activitylog.RecordEscalation: &s.Escalations,
+	}
+	list := cmp.Or(kinds[a.Event], &s.Others)
+	*list, s.all = append(*list, a), append(s.all, a)
+	if a.Event == activitylog.RecordDecision {
+		s.Decision = a
+	}
+}
+
+// logBehind is how far the log may be behind what happens, unless its disk is slow.
+const logBehind = 250 * time.Millisecond
+
+// explain prints the stories of an event, and ends the progress before that.
+func explain(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter, progress *term.Progress) error {
+	stories, err := gather(cmd, r, f)
+	if err != nil {
+		return err
+	}
+	if len(stories) == 0 && f.Agent == "" {
+		retry.Sleep(cmd.Context(), logBehind) // so that what the broker has told by now is there
+		steps, err := stepsOf(cmd.Context(), r, f.EventID, f.Since)
+		progress.End()
+		if err != nil || len(steps) > 0 {
+			return errors.Join(err, output.List(cmd, steps, "", func(p *output.Printer, steps []*step) { printSteps(p, f.EventID, steps, logs.Titles(cmd.Context(), r)) }))
+		}
+	}
+	if len(stories) == 0 {
+		who := "no agent has"
+		if f.Agent != "" {
+			who = f.Agent + " has not"
+		}
+		advice := "`hubbub tail --text WORD` shows the ids of messages with a word in them"
+		if strings.HasPrefix(f.EventID, "tg:") {
+			advice += "; the log of the bridge says whom it turned away (hubbub pair admits)"
+		}
+		return fmt.Errorf("%s recorded anything about %q, and it was sent to none; %s", who, f.EventID, advice)
+	}
+	progress.End()
+	for _, s := range stories {
+		if len(s.Decisions) == 1 {
+			s.Decisions = nil // s.Decision is that one
+		}
+	}
+	return output.List(cmd, stories, "", func(p *output.Printer, stories []*story) { printStories(p, stories, logs.Titles(cmd.Context(), r)) })
+}
+
+// gather reads the stories of an event, one for each agent, by name.
+func gather(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter) ([]*story, error) {
+	byAgent := map[string]*story{}
+	of := func(agent string) *story {
+		if byAgent[agent] == nil {
+			byAgent[agent] = &story{EventID: f.EventID, Agent: agent, MessageIDs: []string{}, Turns: recordList{}, Refusals: recordList{}, Dispositions: recordList{}}
+		}
+		return byAgent[agent]
+	}
+	err := r.Attention(cmd.Context(), f, func(a *attended) error {
+		of(a.Agent).add(a)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = r.ChatEvents(cmd.Context(), f, func(c *activitylog.ChatEvent) error {
+		s := of(c.Agent)
+		s.MessageIDs = append(s.MessageIDs, c.MessageID)
+		if s.Text = c.Content.Text; c.Content.Author != nil {
+			s.Author = c.Content.Author.DisplayName
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return slices.SortedFunc(maps.Values(byAgent), func(a, b *story) int { return strings.Compare(a.Agent, b.Agent) }), nil
+}
+
+func printStories(p *output.Printer, stories []*story, titles *view.Titles) {
+	p.Linef("%s", p.Paint(term.Bold, term.Printable(stories[0].EventID)))
+	for _, s := range stories {
+		if s.Text != "" {
+			p.Linef("%s %s", orWord(s.Author, "somebody"), text.Clip(term.Printable(fmt.Sprintf("wrote %q", s.Text)), 200))
+			break
+		}
+	}
+	for _, s := range stories {
+		p.Linef("")
+		p.Linef("%s %s", p.Paint(term.Cyan, term.Printable(titles.Both(s.Agent))), wokenText(p, s))
+		if len(s.all) == 0 {
+			p.Linef("  it got the event (%s), and has recorded no decision: hubbub trace shows what a peer of your own answered; of an agent, hubbub doctor may know why", term.Printable(strings.Join(s.MessageIDs, ", ")))
+		} else if len(s.MessageIDs) > 0 {
+			p.Linef("  %s", p.Paint(term.Dim, term.Printable("brought by "+strings.Join(s.MessageIDs, ", "))))
+		}
+		for _, a := range s.all {
+			line := view.Full.Record(a)
+			if words := activitylog.ReasonInWords(a.Reason); words != "" {
+				line += " (" + words + ")"
+			}
+			p.Linef("  %s  %s", p.Paint(term.Dim, a.At.Local().Format("15:04:05.000")), term.Printable(line))
+		}
+	}
+}
+
+// wokenWord tells whether the agent's harness ran for the event.
+func wokenText(p *output.Printer, s *story) string {
+	switch {
+	case slices.ContainsFunc(s.Turns, func(a *attended) bool { return a.State == "started" }):
+		return p.Paint(term.Green, "was woken")
+	case s.Decision == nil:
+		return ""
+	case wakes(s.Decision.Injection):
+		return p.Paint(term.Yellow, "was to be woken")
+	default:
+		return p.Paint(term.Dim, "was not woken")
+	}
+}
+
+// wakes reports whether an injection mode makes a harness run.
+func wakes(injection string) bool {
+	return slices.Contains([]string{"immediate", "buffered", "notify"}, injection)
+}

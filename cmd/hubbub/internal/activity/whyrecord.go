@@ -1,0 +1,75 @@
+package activity
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/activitylog/view"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/hubbub/internal/records"
+	"hubbub/cmd/internal/term"
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+)
+
+// A step is one event of the broker about a record, in words.
+type step struct {
+	At      time.Time `json:"ts"`
+	EventID string    `json:"eventId"`
+	By      string    `json:"by"`
+	Type    string    `json:"type"`
+	What    string    `json:"what"`
+	fact    protocol.CollabEvent
+}
+
+// stepsOf reads what the broker told about a record or event, the oldest first.
+func stepsOf(ctx context.Context, r *activitylog.Reader, id string, since time.Time) (steps []*step, err error) {
+	err = r.Facts(ctx, id, since, func(at time.Time, fact *protocol.CollabEvent) error {
+		if what := records.Event(fact); what != "" {
+			steps = append(steps, &step{at, fact.ID, fact.Source, fact.Type, what, *fact})
+		}
+		return nil
+	})
+	return steps, err
+}
+
+// nowInWords says how a record stands after its last event, as far as steps tell.
+func nowInWords(steps []*step) (said string) {
+	var wake, flight string
+	for _, s := range steps {
+		switch s.Type {
+		case collab.EventWorkCreated.Name, collab.EventWorkUpdated.Name, collab.EventQuestionCreated.Name,
+			collab.EventQuestionAnswered.Name, collab.EventQuestionUpdated.Name:
+			_, said, _ = strings.Cut(s.What, ": ")
+			if strings.HasPrefix(s.What, "question ") {
+				said = s.What
+			}
+		case collab.EventFlight.Name:
+			flight = s.What
+		case collab.EventWakeDecided.Name, collab.EventMessagePosted.Name, collab.EventDeliveryChanged.Name:
+			wake = s.What
+		}
+	}
+	if said == "" && flight != "" { // its own, or an invocation's
+		return flight
+	}
+	if wake != "" {
+		said = strings.TrimPrefix(said+"; last: "+wake, "; last: ")
+	}
+	return said
+}
+
+func printSteps(p *output.Printer, id string, steps []*step, titles *view.Titles) {
+	p.Linef("%s", p.Paint(term.Bold, term.Printable(id)))
+	for _, s := range steps {
+		p.Linef("  %s  %s  %s", p.Paint(term.Dim, s.At.Local().Format("15:04:05.000")), term.Printable(s.By), term.Printable(s.What))
+		if s.Type == collab.EventWoken.Name {
+			p.Linef("%16s%s", "", p.Paint(term.Dim, term.Printable("what it made of it: hubbub why "+s.EventID)))
+		}
+	}
+	if now := nowInWords(steps); now != "" {
+		p.Linef("  since %s: %s", steps[len(steps)-1].At.Local().Format("15:04:05.000"), term.Printable(now))
+	}
+}

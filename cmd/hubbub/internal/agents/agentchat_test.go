@@ -1,0 +1,34 @@
+package agents
+
+import (
+	"testing"
+
+	"hubbub/protocol"
+)
+
+// TestWhichReplyAnswers: of what an agent says, hubbub chat waits for the answer to what was said
+// last, or to what that decided.
+func TestWhichReplyAnswers(t *testing.T) {
+	type heard struct{ ours, answered bool }
+	for _, c := range []struct {
+		what    string
+		replies []protocol.ChatReply
+		want    heard // of the last
+	}{
+		{"the answer", []protocol.ChatReply{{InReplyTo: "m2", Text: "yes"}}, heard{true, true}},
+		{"to an earlier message", []protocol.ChatReply{{InReplyTo: "m1", Text: "late"}}, heard{false, false}},
+		{"to an earlier line", []protocol.ChatReply{{InReplyTo: "m1b", Text: "first"}}, heard{true, false}},
+		{"a sign that it is at it", []protocol.ChatReply{{InReplyTo: "m2", Signal: "working"}}, heard{true, false}},
+		{"a sign that says it", []protocol.ChatReply{{InReplyTo: "m2", Signal: "done"}}, heard{true, true}},
+		{"a verdict", []protocol.ChatReply{{InReplyTo: "m1", Text: "Decision: allowed", Edits: "decision:d"}}, heard{true, false}},
+		{"what was decided", []protocol.ChatReply{{InReplyTo: "m1", Edits: "decision:d"}, {InReplyTo: "m1", Text: "it ran"}}, heard{true, true}},
+	} {
+		dialogue, got := typist{sent: []string{"m1b", "m2"}, awaits: []string{"m2"}}, heard{}
+		for i := range c.replies {
+			got.ours, got.answered = dialogue.hear(&c.replies[i])
+		}
+		if got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"hubbub/cmd/hubbub/internal/demo"
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/term"
+
+	"github.com/spf13/cobra"
+)
+
+// NewChat returns the command `hubbub chat`.
+func NewChat() *cobra.Command {
+	var group, start bool
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "chat [AGENT] [TEXT...]",
+		Short: "Talk to an agent, or type into a running demo",
+		Long: "Talk to an agent of a running system, in a direct chat of your own: with TEXT, or lines out of a pipe, it sends\n" +
+			"that and waits for the answer, and exits 1 if none comes; otherwise it sends each line that is typed. Where the\n" +
+			"agent asks something, or for a decision, another `hubbub chat` with the same agent answers it. With --start, an agent that is not there is started\n" +
+			"first, with the [agent] settings of the system; it stays, with its memory. Where a `hubbub demo` runs, and AGENT does not begin\n" +
+			"with agent:, everything is TEXT for the bot of the demo.",
+		Example: "  hubbub chat --start agent:helper\n  hubbub chat agent:lead is the deploy blocked?",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			env := program.From(cmd)
+			address, err := demoHere(cmd)
+			if len(args) > 0 && err == nil && !start && !strings.HasPrefix(args[0], "agent:") {
+				if _, err = address.Say(cmd.Context(), group, strings.Join(args, " ")); !errors.Is(err, demo.ErrNoDemo) {
+					return err // a demo that was killed leaves its address
+				}
+			}
+			if len(args) > 0 {
+				failed := chatWith(cmd, args[0], strings.Join(args[1:], " "), start, wait)
+				if _, away := errors.AsType[*net.OpError](failed); away && err != nil {
+					return fmt.Errorf("%w, or a system: %w", err, failed)
+				}
+				return failed
+			}
+			if err != nil {
+				return fmt.Errorf("%w, or name the agent to talk to", err)
+			}
+			return chat(cmd.Context(), env, address, group)
+		},
+	}
+	cmd.Flags().BoolVar(&start, "start", false, "start AGENT first if it is not on the bus")
+	cmd.Flags().DurationVar(&wait, "wait", 5*time.Minute, "how long to wait for an agent's answer to TEXT, or to the last line of a pipe")
+	cmd.Flags().BoolVar(&group, "group", false, "write to the demo's group instead of the direct chat")
+	return cmd
+}
+
+// demoHere returns where the demo runs that a command is for: that of --data or, unless a flag
+// names another system, the one started last.
+func demoHere(cmd *cobra.Command) (demo.Address, error) {
+	switch flags := cmd.Flags(); {
+	case flags.Changed("data"):
+		return demo.ReadAddress(program.From(cmd).Data)
+	case flags.Changed("bus"), flags.Changed("config"):
+		return demo.Address{}, errors.New("--bus or --config names a system that may be no demo")
+	}
+	return demo.ReadAddress("")
+}
+
+// chat sends lines and shows what becomes visible, until either side ends.
+func chat(ctx context.Context, env *program.Env, address demo.Address, group bool) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	env.Tell("Connected to the demo. Type a line; Ctrl-D ends.")
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel(nil)
+	wg.Go(func() { cancel(showLines(ctx, env, address)) })
+	err := demo.ForEachLine(ctx, env.Stdin, func(text string, toGroup bool) error {
+		_, err := address.Say(ctx, group || toGroup, text)
+		return err
+	})
+	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+// showLines prints what becomes visible in the demo's chats.
+func showLines(ctx context.Context, env *program.Env, address demo.Address) error {
+	paint := term.NewPainter(env.Stdout)
+	last := -1
+	for {
+		lines, next, err := address.Lines(ctx, last)
+		if err != nil {
+			return err
+		}
+		last = next
+		for _, l := range lines {
+			colour := term.Bold
+			if l.Bot {
+				colour = term.Green
+			}
+			fmt.Fprintf(env.Stdout, "%s %s\n", paint.Paint(colour, term.Printable(l.Author)+":"), term.Printable(l.Text))
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/user"
+	"strings"
+	"sync"
+	"time"
+
+	"hubbub/cmd/hubbub/internal/busclient"
+	"hubbub/cmd/hubbub/internal/logs"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/term"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/text"
+
+	"github.com/spf13/cobra"
+)
+
+// haltWait is how long a command waits for an agent to say what it stopped.
+const haltWait = 5 * time.Second
+
+// NewHalt returns the command `hubbub halt`.
+func NewHalt() *cobra.Command {
+	return &cobra.Command{
+		Use:   "halt [CHAT|AGENT]",
+		Short: "Stop the turns of a chat, an agent, or all agents, until resume",
+		Long: "Stop at once what agents run, and let them begin nothing, until `hubbub resume`: in the chat of a\n" +
+			"topic such as tg:42, of an agent such as agent:lead, or, without either, of all agents that are\n" +
+			"connected. Each says which events it was at. Messages that come meanwhile are kept in the log and\n" +
+			"not answered; their chat is told once. A halt outlives restarts. In a chat, people write /halt.",
+		Example: "  hubbub halt\n  hubbub halt tg:-100123\n  hubbub halt agent:lead",
+		Args:    cobra.MaximumNArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return changeHalts(cmd, "on", args) },
+	}
+}
+
+// NewResume returns the command `hubbub resume`.
+func NewResume() *cobra.Command {
+	var budget bool
+	cmd := &cobra.Command{
+		Use:   "resume [CHAT|AGENT]",
+		Short: "End what `hubbub halt` with the same argument began",
+		Long: "Let turns run again where `hubbub halt`, with the same argument, or /halt in a chat, stopped them.\n" +
+			"What was stopped is not begun again: whoever still wants an answer asks again. With --budget, an agent\n" +
+			"that has used up a budget goes on: what it spent until now (`hubbub stats --spent`) does not count\n" +
+			"any more. The bounds stay; [agent] budget-turns and so on raise them.",
+		Example: "  hubbub resume\n  hubbub resume tg:-100123\n  hubbub resume agent:lead --budget",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if budget {
+				return changeHalts(cmd, "anew", args)
+			}
+			return changeHalts(cmd, "off", args)
+		},
+	}
+	cmd.Flags().BoolVar(&budget, "budget", false, "count the budgets of an agent, or of all, anew; halts stay")
+	return cmd
+}
+
+// changeHalts tells the agents that are concerned, and prints what each says.
+func changeHalts(cmd *cobra.Command, halt string, args []string) error {
+	env := program.From(cmd)
+	var scope protocol.Topic // empty: each agent's own
+	agents, err := connectedAgents(cmd.Context(), env)
+	if err != nil {
+		return err
+	}
+	if len(args) > 0 {
+		scope = protocol.Topic(args[0])
+		switch family := protocol.PeerID(scope).Family(); {
+		case protocol.CheckTopic(args[0]) != nil || family != "" && family != "agent" && family != "tg" && family != "chorus":
+			return program.Usage("%q is no chat and no agent: give a topic such as tg:42 or agent:lead", args[0])
+		case halt == "anew" && family != "agent" && family != "":
+			return program.Usage("a budget is an agent's: %q is a chat", args[0])
+		case family == "agent" || family == "":
+			agents, scope = []protocol.PeerID{protocol.PeerID(busclient.AgentID(args[0]))}, ""
+		}
+	}
+	if len(agents) == 0 {
+		return errors.New("no agent is connected that could be told")
+	}
+	heard := &haltsHeard{byMessage: map[protocol.MessageID]chan mailbox.HaltRecord{}}
+	id := busclient.NewID("halt")
+	s, err := busclient.OpenWithHandler(cmd.Context(), env, id, heard.take)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	watch := protocol.SubscribeParams{Topic: string(protocol.TopicAttention), Observe: true}
+	if err := s.Call(cmd.Context(), protocol.MethodSubscribe, watch, nil); err != nil {
+		return fmt.Errorf("listening to what agents say: %w", err)
+	}
+	records, failures := make([]mailbox.HaltRecord, len(agents)), make([]error, len(agents))
+	var wg sync.WaitGroup
+	for i, agent := range agents { // all at once: none goes on because another is slow
+		wg.Go(func() {
+			records[i], failures[i] = tellHalt(cmd.Context(), s, heard, id, agent, cmp.Or(scope, agent.Topic()), halt)
+		})
+	}
+	wg.Wait()
+	var untold []string
+	titles := logs.TitlesFor(cmd)
+	for i, agent := range agents {
+		if failures[i] != nil {
+			untold = append(untold, fmt.Sprintf("%s: %s", agent, failures[i]))
+			continue
+		}
+		if err := output.Line(cmd, records[i], "%s", titles.Within(haltLine(&records[i]))); err != nil {
+			return err
+		}
+	}
+	if len(untold) > 0 {
+		return errors.New("not told: " + strings.Join(untold, "; "))
+	}
+	return nil
+}
+
+// haltLine says what an agent did.
+func haltLine(r *mailbox.HaltRecord) string {
+	if r.State == protocol.HaltCountedAnew {
+		return term.Printable(string(r.Agent)) + " counts its budgets anew"
+	}
+	line := fmt.Sprintf("%s %s", r.Agent, r.State)
+	if r.Scope != r.Agent.Topic() {
+		line += " in " + string(r.Scope)
+	}
+	if r.State == "halted" {
+		line += ": " + text.Count(len(r.Stopped), "turn") + " stopped"
+	}
+	for _, event := range r.Stopped {
+		line += "\n  " + event
+	}
+	return term.Printable(line)
+}
+
+// connectedAgents returns the agents that are connected.
+func connectedAgents(ctx context.Context, env *program.Env) (agents []protocol.PeerID, err error) {
+	list, err := busclient.Peers(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range list {
+		if id := protocol.PeerID(p.ID); protocol.RoleOf(id) == protocol.RoleAgent {
+			agents = append(agents, id)
+		}
+	}
+	return agents, nil
+}
+
+// tellHalt tells one agent, and returns what it says that it did.
+func tellHalt(ctx context.Context, s *busclient.Session, heard *haltsHeard, id, agent protocol.PeerID, scope protocol.Topic, halt string) (r mailbox.HaltRecord, err error) {
+	by := string(id)
+	if u, err := user.Current(); err == nil {
+		by = u.Username
+	}
+	m := protocol.NewMessage(protocol.TypeConfigure, id, protocol.Configure{TalkTo: scope, Halt: halt, By: by})
+	said := heard.expect(m.MessageID)
+	ctx, cancel := context.WithTimeoutCause(ctx, 4*haltWait, errors.New("it did not answer in time"))
+	defer cancel()
+	var result protocol.SendResult
+	err = s.Call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: agent.Topic(), Payload: m}, &result)
+	switch {
+	case err != nil:
+		return r, err
+	case len(result.Failures) > 0:
+		return r, errors.New(cmp.Or(result.Failures[0].Error, string(result.Failures[0].Status)))
+	case result.Addressee != protocol.AddresseeOK:
+		return r, errors.New("it is not connected; halt it once it is")
+	}
+	select {
+	case r = <-said:
+	case <-time.After(haltWait): // it has it, and its record is on the way
+		r = mailbox.HaltRecord{Event: "halt", Agent: agent, State: map[string]string{"on": "halted", "off": "resumed", "anew": protocol.HaltCountedAnew}[halt], Scope: scope, By: by}
+	case <-ctx.Done():
+		return r, context.Cause(ctx)
+	}
+	return r, nil
+}
+
+// haltsHeard are the records of halts, by the messages that asked for them.
+type haltsHeard struct {
+	mu        sync.Mutex // guards byMessage
+	byMessage map[protocol.MessageID]chan mailbox.HaltRecord
+}
+
+func (h *haltsHeard) expect(id protocol.MessageID) <-chan mailbox.HaltRecord {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	said := make(chan mailbox.HaltRecord, 1)
+	h.byMessage[id] = said
+	return said
+}
+
+// take acknowledges a message, and keeps it if it is the record of a halt.
+func (h *haltsHeard) take(c *jsonrpc.Conn, m jsonrpc.Message) {
+	busclient.Acknowledge(c, m)
+	var params struct {
+		Payload struct {
+			InReplyTo protocol.MessageID `json:"inReplyTo"`
+			Content   mailbox.HaltRecord `json:"content"`
+		} `json:"payload"`
+	}
+	if json.Unmarshal(m.Params, &params) != nil || params.Payload.Content.Event != "halt" {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if said := h.byMessage[params.Payload.InReplyTo]; said != nil {
+		select {
+		case said <- params.Payload.Content:
+		default: // it was heard
+		}
+	}
+}

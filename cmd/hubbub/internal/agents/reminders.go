@@ -1,0 +1,107 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"hubbub/cmd/hubbub/internal/busclient"
+	"hubbub/cmd/hubbub/internal/completion"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/internal/deadletter"
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/term"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/protocol/text"
+
+	"github.com/spf13/cobra"
+)
+
+// A keptReminder is a reminder with whose it is.
+type keptReminder struct {
+	Agent string `json:"agent"` // the program: agent-lead
+	mailbox.Reminder
+
+	database string
+}
+
+// NewReminders returns the command `hubbub reminders`.
+func NewReminders() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "reminders",
+		Short: "Show what agents want to be reminded of, and cancel it",
+		Long: "Lists the reminders that agents have set for themselves (chat.remind), from the data folder (--data) of the\n" +
+			"programs, while they run or not.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list, err := keptReminders(cmd)
+			if err != nil && len(list) == 0 {
+				return err
+			}
+			head := []any{"ID", "AGENT", "CHAT", "DUE", "REPEATS", "TEXT"}
+			return errors.Join(output.Table(cmd, list, "no agent has set a reminder", head, reminderRow), err)
+		},
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "cancel REMINDER...",
+		Short: "Have agents forget reminders",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := keptReminders(cmd)
+			for _, id := range args {
+				if cancelled, failed := cancelReminder(cmd.Context(), list, id); failed != nil {
+					return errors.Join(err, failed)
+				} else if err := output.Line(cmd, map[string]string{"id": id, "agent": cancelled}, "%s is forgotten by %s", id, cancelled); err != nil {
+					return err
+				}
+			}
+			return err
+		},
+	})
+	return cmd
+}
+
+func keptReminders(cmd *cobra.Command) (list []keptReminder, err error) {
+	for _, a := range deadletter.Folder(program.From(cmd).Data).Agents() {
+		kept, failed := mailbox.ReadReminders(cmd.Context(), a.Database)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("reading the reminders of %s: %w", a.Name, failed))
+		}
+		for _, r := range kept {
+			list = append(list, keptReminder{a.Name, r, a.Database})
+		}
+	}
+	return list, err
+}
+
+func cancelReminder(ctx context.Context, list []keptReminder, id string) (agent string, err error) {
+	for _, r := range list {
+		if r.ID != id {
+			continue
+		}
+		found, err := mailbox.RequestCancel(ctx, r.database, id, string(busclient.NewID("reminders")))
+		if err != nil || found {
+			return r.Agent, err
+		}
+	}
+	return "", fmt.Errorf("there is no reminder %s; hubbub reminders lists them", id)
+}
+
+func reminderRow(r keptReminder) []any {
+	repeats := cmp.Or(r.Cron, "once")
+	if r.Cron != "" {
+		repeats += " " + r.Zone
+	}
+	return []any{r.ID, term.Printable(r.Agent), term.Printable(string(r.Chat)), r.Due.UTC().Format(time.RFC3339), term.Printable(repeats), text.Clip(term.Printable(text.Line(r.Text)), 60)}
+}
+
+// PendingReminders gives the reminders that agents keep.
+func PendingReminders(cmd *cobra.Command) (list []string, err error) {
+	kept, err := keptReminders(cmd)
+	for _, r := range kept {
+		list = completion.Append(list, r.ID, text.Line(r.Text))
+	}
+	return list, err
+}

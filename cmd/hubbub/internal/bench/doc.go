@@ -1,0 +1,2 @@
+// Package bench has the command bench, which measures a running bus.
+package bench

@@ -1,0 +1,42 @@
+package busclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"hubbub/cmd/internal/program"
+)
+
+// An Link is a link to the console.
+type Link struct {
+	URL       string `json:"url"`
+	ExpiresIn int    `json:"expiresIn,omitempty"` // seconds; 0 for one that does not
+}
+
+// ConsoleLink asks the first bus that answers for a link.
+func ConsoleLink(ctx context.Context, env *program.Env) (link Link, err error) {
+	raw, bus, err := Fetch(ctx, env, http.MethodPost, "/console/link", ExplainConsole)
+	if err != nil {
+		return link, err
+	}
+	err = json.Unmarshal(raw, &link)
+	if u, parsed := url.Parse(link.URL); err != nil || parsed != nil || u.Host == "" {
+		return link, fmt.Errorf("the bus at %s answered with no link", bus)
+	}
+	return link, nil
+}
+
+// ExplainConsole says what to do about a console that does not answer.
+func ExplainConsole(bus, token string, err error) error {
+	switch status, _ := errors.AsType[statusError](err); status {
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		return fmt.Errorf("the bus at %s has no console: it runs with --no-console, or is older", bus)
+	case http.StatusForbidden:
+		return fmt.Errorf("this token may not see everything that the console shows: it needs one that may subscribe to '*'")
+	}
+	return ExplainGet(bus, token, err)
+}

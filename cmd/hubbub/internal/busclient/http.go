@@ -1,0 +1,76 @@
+package busclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"hubbub/bus/report"
+	"hubbub/cmd/internal/program"
+	"hubbub/peers/peer"
+	"hubbub/protocol/wire"
+)
+
+// Peers returns who is connected to the first bus that answers.
+func Peers(ctx context.Context, env *program.Env) ([]report.Peer, error) {
+	raw, _, err := Fetch(ctx, env, http.MethodGet, "/peers", ExplainGet)
+	if err != nil {
+		return nil, err
+	}
+	return DecodePeers(raw)
+}
+
+// DecodePeers decodes the answer of a bus to GET /peers.
+func DecodePeers(raw []byte) (list []report.Peer, err error) {
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("the bus's list of peers is not what was expected: %w", err)
+	}
+	return list, nil
+}
+
+// Fetch asks the first bus that answers for a path, and returns its answer and its
+// address. describe says what to do about a bus that fails.
+func Fetch(ctx context.Context, env *program.Env, method, path string, describe func(bus, token string, err error) error) (raw []byte, bus string, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("no answer within 10s"))
+	defer cancel()
+	token, err := env.Token()
+	if err != nil {
+		return nil, "", err
+	}
+	var failures []error
+	for _, bus := range env.Buses {
+		call := peer.HTTPCall{Bus: bus, Method: method, Path: path, Authorization: peer.Bearer(token), Limit: maxPage}
+		status, body, err := call.Do(ctx)
+		if err == nil && status == http.StatusOK {
+			return body, bus, nil
+		}
+		if err == nil {
+			err = statusError(status)
+		}
+		failures = append(failures, describe(bus, token, err))
+	}
+	return nil, "", errors.Join(failures...)
+}
+
+// maxPage is the most that a bus's answer may hold, in bytes.
+const maxPage = 64 << 20
+
+type statusError int
+
+func (e statusError) Error() string {
+	return fmt.Sprintf("HTTP %d %s", int(e), http.StatusText(int(e)))
+}
+
+// ExplainGet adds advice to the error of a request for /peers.
+func ExplainGet(bus, token string, err error) error {
+	switch status, ok := errors.AsType[statusError](err); {
+	case status == http.StatusUnauthorized:
+		err = &wire.StatusError{Code: int(status)}
+	case ok:
+		return fmt.Errorf("the bus at %s cannot list its peers: %w", bus, err)
+	}
+	return explainDial(bus, token, err)
+}

@@ -1,0 +1,146 @@
+package busclient
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+
+	"hubbub/cmd/internal/program"
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/wire"
+)
+
+// A Session is the connection of one command to a bus. It does not reconnect: a command
+// that cannot reach the bus says so and ends.
+type Session struct {
+	Bus    string // address that answered
+	Server protocol.InitializeResult
+	conn   *jsonrpc.Conn
+	stream *wire.WebSocket
+	wg     sync.WaitGroup
+	Ended  chan struct{} // closed when the connection has ended
+}
+
+// Open connects to the first bus that answers, as id. The caller must call close.
+func Open(ctx context.Context, env *program.Env, id protocol.PeerID) (*Session, error) {
+	return OpenWithHandler(ctx, env, id, Acknowledge)
+}
+
+// OpenWithHandler is open for a command that handles what is sent to it.
+func OpenWithHandler(ctx context.Context, env *program.Env, id protocol.PeerID, handle func(*jsonrpc.Conn, jsonrpc.Message)) (*Session, error) {
+	token, err := env.Token()
+	if err != nil {
+		return nil, err
+	}
+	var failures []error
+	for _, bus := range env.Buses {
+		stream, err := wire.Dial(ctx, bus, &wire.DialOptions{Token: token})
+		if err != nil {
+			failures = append(failures, explainDial(bus, token, err))
+			continue
+		}
+		s := &Session{Bus: bus, stream: stream, Ended: make(chan struct{})}
+		s.conn = jsonrpc.NewConn(stream, handle)
+		s.wg.Go(func() {
+			defer close(s.Ended)
+			_ = s.conn.Run() // its end is the callers' ErrClosed
+		})
+		params := protocol.InitializeParams{
+			ClientID: id, ClientInfo: &protocol.Info{Name: env.Name, Version: env.Version},
+		}
+		if err := s.Call(ctx, protocol.MethodInitialize, params, &s.Server); err != nil {
+			s.Close()
+			err = fmt.Errorf("joining %s as %s: %w", bus, id, err)
+			if variable, _ := env.Secret("HUBBUB_TOKEN"); token != "" && variable == token {
+				err = &Error{err.Error(), "the token is that of HUBBUB_TOKEN; if that is a peer's, unset it here", err}
+			}
+			return nil, err
+		}
+		return s, nil
+	}
+	return nil, errors.Join(failures...)
+}
+
+// CheckReachable checks that a bus answers at an address, for commands that make their own
+// connections.
+func CheckReachable(ctx context.Context, bus, token string) error {
+	stream, err := wire.Dial(ctx, bus, &wire.DialOptions{Token: token})
+	if err != nil {
+		return explainDial(bus, token, err)
+	}
+	stream.Close(wire.CloseNormal, "done")
+	return nil
+}
+
+// Acknowledge acknowledges whatever is sent to a peer that expects nothing.
+func Acknowledge(c *jsonrpc.Conn, m jsonrpc.Message) { c.Reply(m.ID, []byte(`{"processed":true}`)) }
+
+// A Error says why a bus cannot be used, and what to do about it.
+type Error struct {
+	Reason, Advice string
+	cause          error
+}
+
+// Error returns the reason and the advice.
+func (e *Error) Error() string { return e.Reason + ": " + e.Advice }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.cause }
+
+// explainDial adds to an error of dialing a bus what to do about it.
+func explainDial(bus, token string, err error) error {
+	status, answered := errors.AsType[*wire.StatusError](err)
+	unauthorized := answered && status.Code == http.StatusUnauthorized
+	unverified, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	switch {
+	case unauthorized && token == "":
+		return &Error{"the bus at " + bus + " wants a token", "give --token-file or HUBBUB_TOKEN, or --data of the system that runs it", err}
+	case unauthorized:
+		return &Error{"the bus at " + bus + " does not know this token", "check --token-file or HUBBUB_TOKEN", err}
+	case answered:
+		return fmt.Errorf("there is something else than a bus at %s: %w", bus, err)
+	case untrusted:
+		return &Error{fmt.Sprintf("the certificate of %s is not trusted (%s)", bus, unverified.Err),
+			"give the file of its authority in the variable SSL_CERT_FILE, or use a name that it is for", err}
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return &Error{"the bus at " + bus + " has no TLS", "its address begins with ws:, or give it --tls-cert", err}
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op // the errors around it repeat the address
+	}
+	return &Error{fmt.Sprintf("no bus answers at %s (%s)", bus, err), "start one with `hubbub up` or hubbub-bus, or name it with --bus", err}
+}
+
+// Call sends a request and decodes its result.
+func (s *Session) Call(ctx context.Context, method string, params, result any) error {
+	var raw bytes.Buffer
+	enc := json.NewEncoder(&raw)
+	enc.SetEscapeHTML(false) // contents go out as they were given
+	if err := enc.Encode(params); err != nil {
+		return fmt.Errorf("writing the params of %s: %w", method, err)
+	}
+	answer, err := s.conn.Call(ctx, method, raw.Bytes())
+	if large, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
+		return fmt.Errorf("the bus takes frames of at most %d bytes (--max-frame), and this makes one of %d: send less, or in parts", large.Limit, large.Size)
+	}
+	if err != nil || result == nil {
+		return err
+	}
+	if err := json.Unmarshal(answer, result); err != nil {
+		return fmt.Errorf("the answer to %s is not what was expected: %w", method, err)
+	}
+	return nil
+}
+
+// Close ends the session and waits for its goroutine.
+func (s *Session) Close() {
+	s.stream.Close(wire.CloseNormal, "done")
+	s.wg.Wait()
+}

@@ -1,0 +1,2 @@
+// Package completion completes the arguments and flags of commands in shells.
+package completion

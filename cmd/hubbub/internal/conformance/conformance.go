@@ -1,0 +1,299 @@
+package conformance
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"hubbub/cmd/hubbub/internal/busclient"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/internal/program"
+	"hubbub/peers/agent/harness/conformance"
+	"hubbub/peers/agent/harness/subprocess"
+	"hubbub/peers/attention"
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+	"hubbub/protocol/transcript"
+
+	"github.com/spf13/cobra"
+)
+
+// NewCommand returns the command `hubbub command`.
+func NewCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "conformance",
+		Short: "Check a bus, a broker or a harness against the specification",
+	}
+	cmd.AddCommand(newConformanceBus(), newConformanceBroker(), newConformanceC2A())
+	return cmd
+}
+
+func newConformanceBus() *cobra.Command {
+	var (
+		only        string
+		timeout     time.Duration
+		show, inUse bool
+	)
+	cmd := &cobra.Command{
+		Use:   "bus",
+		Short: "Run the wire transcripts against any bus that speaks the protocol",
+		Long: "Runs the transcripts of protocol/testdata against the bus of --bus, ours or another's: one line per case\n" +
+			"and a count. The bus must be open, or the token must grant every identity. The cases have identities of their\n" +
+			"own. Still, a bus with peers, or in a cluster with peers, is refused, unless --in-use is given: then those cases\n" +
+			"are skipped that would take over agent:system or collab:broker, or hear what others send.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			env := program.From(cmd)
+			cases, err := transcript.Load(protocol.Transcripts)
+			if err != nil {
+				return err
+			}
+			if show {
+				return showTranscripts(cmd.OutOrStdout(), protocol.Transcripts, only)
+			}
+			token, err := env.Token()
+			if err != nil {
+				return err
+			}
+			cases = slices.DeleteFunc(cases, func(c transcript.Case) bool { return !strings.Contains(c.Name, only) })
+			if len(cases) == 0 {
+				return noCase(only)
+			}
+			if err := busclient.CheckReachable(cmd.Context(), env.Buses[0], token); err != nil {
+				return err
+			}
+			if err := checkIdle(cmd.Context(), env); err != nil && !inUse {
+				return err
+			}
+			t := &tally{cmd: cmd, counts: map[string]int{}}
+			mark := "conformance-" + rand.Text()[:8] + "-"
+			for _, c := range cases {
+				c = c.Own(mark)
+				if why := c.Disturbs(); why != "" && inUse {
+					t.add(conformance.Verdict{Case: c.Name, Title: c.Title, Result: conformance.Skipped, Error: why})
+					continue
+				}
+				t.add(judge(cmd.Context(), &c, timeout, transcript.WebSocket(env.Buses[0], token)))
+				if t.err != nil {
+					break
+				}
+			}
+			return t.end("")
+		},
+	}
+	cmd.Flags().StringVar(&only, "only", "", "run only the cases whose name contains this")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "for each case")
+	cmd.Flags().BoolVar(&inUse, "in-use", false, "run although peers are connected to the bus, without the cases that would disturb them")
+	cmd.Flags().BoolVar(&show, "show", false, "print the transcripts instead of running them")
+	return cmd
+}
+
+func newConformanceBroker() *cobra.Command {
+	var (
+		only    string
+		timeout time.Duration
+		show    bool
+	)
+	cmd := &cobra.Command{
+		Use:   "broker",
+		Short: "Run the cases of the collaboration contract against any broker",
+		Long: "Runs cases against the broker that is collab:broker on the bus of --bus, ours or\n" +
+			"another's: one line per case and a count. The bus must be open, or the token must\n" +
+			"grant every identity. The cases have identities, names and ids of their own, so\n" +
+			"that they disturb nobody; what they make stays in the broker.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			env := program.From(cmd)
+			cases, err := transcript.Load(collab.Transcripts)
+			if err != nil {
+				return err
+			}
+			if show {
+				return showTranscripts(cmd.OutOrStdout(), collab.Transcripts, only)
+			}
+			token, err := env.Token()
+			if err != nil {
+				return err
+			}
+			if err := busclient.CheckReachable(cmd.Context(), env.Buses[0], token); err != nil {
+				return err
+			}
+			t := &tally{cmd: cmd, counts: map[string]int{}}
+			mark := "conformance-" + strings.ToLower(rand.Text()[:8]) + "-"
+			for i, c := range cases {
+				if !strings.Contains(c.Name, only) || t.err != nil {
+					continue
+				}
+				c = c.Own(fmt.Sprint(mark, i, "-"))
+				t.add(judge(cmd.Context(), &c, timeout, transcript.WebSocket(env.Buses[0], token)))
+			}
+			return t.end(only)
+		},
+	}
+	cmd.Flags().StringVar(&only, "only", "", "run only the cases whose name contains this")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "for each case")
+	cmd.Flags().BoolVar(&show, "show", false, "print the cases instead of running them")
+	return cmd
+}
+
+// checkIdle refuses a bus that has peers, or another bus of its cluster: an identity exists
+// once in all of them. A bus that cannot tell is taken at its word: the cases have identities
+// of their own.
+func checkIdle(ctx context.Context, env *program.Env) error {
+	list := company(ctx, env)
+	if len(list) == 0 {
+		return nil
+	}
+	return program.Usage("the bus at %s is in use: %s is connected, and %d peers in all; use another bus, or --in-use, which leaves out the cases that would disturb them", env.Buses[0], list[0], len(list))
+}
+
+// company returns who is on the first bus, or on others of its cluster.
+func company(ctx context.Context, env *program.Env) (list []protocol.PeerID) {
+	ctx, stop := context.WithTimeout(ctx, 5*time.Second)
+	defer stop()
+	options := env.PeerOptions()
+	options.Buses, options.Log = env.Buses[:1], nil
+	id := busclient.NewID("conformance")
+	p := peer.New(id, options)
+	p.HandlePresence(func(news protocol.Presence) {
+		if news.Peer == id { // the last
+			stop()
+		} else if news.State == protocol.PresenceJoined {
+			list = append(list, news.Peer)
+		}
+	})
+	_ = p.Run(ctx) // a bus that knows no presence says nothing
+	return list
+}
+
+// noCase is the error if no case was chosen: nothing tested is no success.
+func noCase(only string) error {
+	return program.Usage("no case has %q in its name; without --only every case runs", only)
+}
+
+// A tally prints the verdict on each case and counts the results.
+type tally struct {
+	cmd    *cobra.Command
+	counts map[string]int
+	err    error // of printing
+}
+
+func (t *tally) add(v conformance.Verdict) {
+	t.counts[v.Result]++
+	if t.err != nil {
+		return
+	}
+	text := fmt.Sprintf("%-8s %-28s %s", v.Result, v.Case, v.Title)
+	if v.Error != "" {
+		text += strings.ReplaceAll("\n"+v.Error, "\n", "\n         ")
+	}
+	t.err = output.Line(t.cmd, v, "%s", text)
+}
+
+// end prints the counts, and is an error if a case failed or none ran.
+func (t *tally) end(only string) error {
+	passed, failed := t.counts[conformance.OK], t.counts[conformance.Failed]
+	switch {
+	case t.err != nil:
+		return t.err
+	case len(t.counts) == 0:
+		return noCase(only)
+	case !output.WantsJSON(t.cmd):
+		fmt.Fprintf(t.cmd.OutOrStdout(), "%d passed, %d failed, %d skipped\n", passed, failed, t.counts[conformance.Skipped])
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d cases failed", failed, failed+passed)
+	}
+	return nil
+}
+
+// judge runs a case.
+func judge(ctx context.Context, c *transcript.Case, timeout time.Duration, dial transcript.Dialer) conformance.Verdict {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	defer c.Leave(ctx, dial)
+	v := conformance.Verdict{Case: c.Name, Title: c.Title, Result: conformance.OK}
+	if err := c.Run(ctx, dial); err != nil {
+		v.Result, v.Error = conformance.Failed, err.Error()
+		if errors.Is(err, transcript.ErrSkipped) {
+			v.Result = conformance.Skipped
+		}
+	}
+	return v
+}
+
+func showTranscripts(w io.Writer, files fs.FS, only string) error {
+	names, err := fs.Glob(files, "testdata/*.txt")
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !strings.Contains(name, only) {
+			continue
+		}
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "=== %s\n%s\n", name, text)
+	}
+	return nil
+}
+
+func newConformanceC2A() *cobra.Command {
+	var (
+		command, only, version string
+		timeout, quiet         time.Duration
+	)
+	cmd := &cobra.Command{
+		Use:   "c2a",
+		Short: "Run the attention vectors against a C2A program, or our rules",
+		Long: "Runs the attention vectors, in both drafts of C2A, against the program of --harness-command: it plays the\n" +
+			"host, the chat and its tools, and looks at when the program speaks and when it is silent. Without\n" +
+			"--harness-command it checks the rules of this program's own agents. One line per case and a count.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			opts := &conformance.Options{Only: only, Timeout: timeout, Quiet: quiet, Log: &program.From(cmd).Log}
+			if version != "" {
+				v, err := attention.ParseVersion(version)
+				if err != nil {
+					return program.Usage("--policy-version: %s", err)
+				}
+				opts.Versions = []attention.Version{v}
+			}
+			if timeout <= 0 || quiet <= 0 {
+				return program.Usage("--timeout and --quiet must be above 0")
+			}
+			return conformC2A(cmd, command, opts)
+		},
+	}
+	cmd.Flags().StringVar(&command, "harness-command", "", "the program to check, in shell words; run without a shell")
+	cmd.Flags().StringVar(&only, "only", "", "run only the cases whose name or title contains this")
+	cmd.Flags().StringVar(&version, "policy-version", "", "check only this draft: 2026-06-02, 2026-06-24 or 2026-08-11")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "for each answer and each obligation")
+	cmd.Flags().DurationVar(&quiet, "quiet", 2*time.Second, "how long nothing must happen before silence counts")
+	return cmd
+}
+
+func conformC2A(cmd *cobra.Command, command string, opts *conformance.Options) error {
+	t := &tally{cmd: cmd, counts: map[string]int{}}
+	var err error
+	if strings.TrimSpace(command) == "" {
+		err = conformance.Host(opts, t.add)
+	} else {
+		argv, split := subprocess.SplitCommand(command)
+		if split != nil {
+			return program.Usage("--harness-command: %s", split)
+		}
+		err = conformance.Program(cmd.Context(), argv, opts, t.add)
+	}
+	if err != nil {
+		return err
+	}
+	return t.end(opts.Only)
+}

@@ -1,0 +1,483 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/bus/report"
+	"hubbub/cmd/hubbub/internal/busclient"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/hubbub/internal/provision"
+	"hubbub/cmd/hubbub/internal/up"
+	"hubbub/cmd/internal/deadletter"
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/term"
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness/model"
+	"hubbub/peers/agent/harness/subprocess"
+	"hubbub/peers/outbox"
+	"hubbub/peers/system"
+	"hubbub/peers/tg"
+	"hubbub/peers/tg/botapi"
+	"hubbub/protocol/text"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// An examination is what the doctor was asked to look at.
+type examination struct {
+	apiURL         string
+	harness        string
+	harnessCommand string
+	model, baseURL string // of the harness, as the file says
+	keep           string // activity-keep of the file
+	deleteWebhook  bool
+}
+
+// NewCommand returns the command `hubbub command`.
+func NewCommand() *cobra.Command {
+	var x examination
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Find out why something does not work, and say what to do",
+		Long: "Looks at the bot token (TELEGRAM_BOT_TOKEN), privacy mode and what it hides, a second poller, a webhook left\n" +
+			"over, the clock, the disk, the activity log, the bus, what could not be delivered, agents that were given up or decide nothing, and whether the agents' model answers, takes the key and is there, or the login of another harness. Exits 1 when\n" +
+			"it finds a problem.",
+		RunE: x.run,
+	}
+	cmd.Flags().StringVar(&x.apiURL, "api-url", botapi.DefaultURL, "address of the Bot API")
+	cmd.Flags().StringVar(&x.harness, "harness", "", "look at what this harness needs: openai, anthropic, acp or c2a (default: what the environment suggests)")
+	cmd.Flags().StringVar(&x.harnessCommand, "harness-command", "", "the command of an acp or c2a harness")
+	cmd.Flags().BoolVar(&x.deleteWebhook, "delete-webhook", false, "remove the bot's webhook; waiting updates are kept")
+	return cmd
+}
+
+func (x *examination) run(cmd *cobra.Command, _ []string) error {
+	env := program.From(cmd)
+	wrong, err := x.readTables(cmd, env)
+	if err != nil {
+		return err
+	}
+	token, err := env.Secret("TELEGRAM_BOT_TOKEN")
+	if err != nil {
+		return err
+	}
+	if x.deleteWebhook {
+		if token == "" {
+			return errors.New("set TELEGRAM_BOT_TOKEN to the token of the bot whose webhook shall be removed")
+		}
+		if err := tg.DeleteWebhook(cmd.Context(), token, &botapi.Options{URL: x.apiURL}); err != nil {
+			return fmt.Errorf("removing the webhook: %w", err)
+		}
+		fmt.Fprintln(cmd.ErrOrStderr(), "the webhook is removed")
+	}
+	findings := slices.Concat(
+		under("settings", wrong...),
+		under("disk", examineDisk(env.Data)),
+		under("log", x.examineLog(cmd.Context(), env.Data)),
+		under("bus", examineBus(cmd.Context(), env)),
+		under("outbox", examineLetters(cmd.Context(), env.Data)),
+		under("agents", examineAgents(cmd.Context(), env.Data)...),
+		under("agents", examineMailboxes(cmd.Context(), env.Data, time.Now())...),
+	)
+	if token == "" {
+		findings = append(findings, under("bot token", tg.Finding{Level: tg.LevelSkipped,
+			Message: "TELEGRAM_BOT_TOKEN is not set, so the bot was not looked at.", Advice: "Set it to the token from @BotFather to look at the bot."})...)
+	} else {
+		findings = append(findings, tg.Diagnose(cmd.Context(), token, &botapi.Options{URL: x.apiURL}, bridging(cmd.Context(), env, token))...)
+	}
+	findings = append(findings, under("harness", x.examineHarness(cmd.Context(), env))...)
+	return reportFindings(output.NewPrinter(cmd), findings)
+}
+
+// readTables takes what the file of `hubbub up` says for what no flag does, and returns what
+// is wrong with that file.
+func (x *examination) readTables(cmd *cobra.Command, env *program.Env) (findings []tg.Finding, err error) {
+	if env.Config == "" {
+		return nil, nil
+	}
+	r, err := up.ReadRequest(cmd)
+	if err != nil {
+		return nil, err
+	}
+	r.Env = append(storedKeys(r.Data), r.Env...)
+	for _, s := range []struct {
+		table, key string
+		into       *string
+	}{{"bus", "activity-keep", &x.keep}, {"tg", "api-url", &x.apiURL}, {"agent", "harness", &x.harness}, {"agent", "harness-command", &x.harnessCommand},
+		{"agent", "model", &x.model}, {"agent", "base-url", &x.baseURL}} {
+		if value, ok := program.TOMLText(r.Table(s.table)[s.key]); ok && !cmd.Flags().Changed(s.key) {
+			*s.into = value
+		}
+	}
+	for _, m := range r.ConfigErrors(cmd.Context()) {
+		findings = append(findings, problem(m.String(), "Mend it; `hubbub config check` looks again."))
+	}
+	return findings, nil
+}
+
+// under names the check that findings come from.
+func under(check string, findings ...tg.Finding) []tg.Finding {
+	for i := range findings {
+		findings[i].Check = check
+	}
+	return findings
+}
+
+func fine(says string) tg.Finding { return tg.Finding{Level: tg.LevelOK, Message: says} }
+
+func warning(says, advice string) tg.Finding {
+	return tg.Finding{Level: tg.LevelWarning, Message: says, Advice: advice}
+}
+
+func problem(says, advice string) tg.Finding {
+	return tg.Finding{Level: tg.LevelProblem, Message: says, Advice: advice}
+}
+
+// reportFindings prints the findings, and is an error when one is a problem.
+func reportFindings(p *output.Printer, findings []tg.Finding) error {
+	marks := map[tg.Level]string{tg.LevelOK: "ok", tg.LevelWarning: "warning", tg.LevelProblem: "PROBLEM", tg.LevelSkipped: "skipped"}
+	problems := 0
+	for _, f := range findings {
+		if f.Level == tg.LevelProblem {
+			problems++
+		}
+		if p.JSON {
+			p.Value(f)
+			continue
+		}
+		p.Linef("%s", term.Hang(fmt.Sprintf("%-7s  ", marks[f.Level]), f.Check+": "+f.Message, p.Columns))
+		if f.Advice != "" {
+			p.Linef("%s", term.Hang("         -> ", f.Advice, p.Columns))
+		}
+	}
+	switch {
+	case p.Err != nil || problems == 0:
+		return p.Err
+	case problems == 1:
+		return errors.New("one problem was found")
+	}
+	return fmt.Errorf("%d problems were found", problems)
+}
+
+// Least free space on the disk of the data folder, in bytes.
+const (
+	diskProblem = 64 << 20
+	diskWarning = 1 << 30
+)
+
+// examineDisk looks whether the data folder can be written, and for how long.
+func examineDisk(data string) tg.Finding {
+	folder := data
+	for !program.FileExists(folder) && filepath.Dir(folder) != folder {
+		folder = filepath.Dir(folder)
+	}
+	var stat unix.Statfs_t
+	if err := unix.Statfs(folder, &stat); err != nil {
+		return problem("The data folder "+data+" cannot be looked at: "+err.Error(), "Name another with --data.")
+	}
+	probe, err := os.CreateTemp(folder, ".doctor-*")
+	if err == nil {
+		_, err = probe.Write(make([]byte, 64<<10))
+		err = errors.Join(err, probe.Sync(), probe.Close(), os.Remove(probe.Name()))
+	}
+	free := int64(stat.Bavail) * int64(stat.Bsize)
+	switch {
+	case errors.Is(err, unix.ENOSPC) || stat.Blocks > 0 && free < diskProblem:
+		return problem(fmt.Sprintf("The disk of %s is full: %s are free. Telegram's updates stay with Telegram, "+
+			"and agents' answers are not taken, until there is room.", data, size(free)),
+			"Make room there. `hubbub log prune --before 30d` deletes old files of the activity log. "+
+				"Or move the folder and name it with --data.")
+	case err != nil:
+		return problem("Nothing can be written to "+folder+": "+err.Error(),
+			adviceOn(err, "Give this user the folder, or name another with --data."))
+	case free < diskWarning:
+		return warning(fmt.Sprintf("Only %s are free for %s.", size(free), data), "Make room before it is full.")
+	}
+	return fine(fmt.Sprintf("%s are free for %s.", size(free), data))
+}
+
+// examineLog looks at how much disk the activity log takes, and what it will come to.
+func (x *examination) examineLog(ctx context.Context, data string) tg.Finding {
+	path := filepath.Join(data, "activity.db")
+	keep, err := activitylog.ParseKeep(cmp.Or(x.keep, activitylog.DefaultKeep))
+	if err != nil {
+		return problem("activity-keep is "+err.Error()+".", "Mend it in the table [bus] of the configuration.")
+	}
+	size, err := activitylog.FootprintOf(ctx, path)
+	switch {
+	case err != nil:
+		return problem("The activity log cannot be read: "+err.Error(), adviceOn(err, "`hubbub log verify` says what is wrong with it."))
+	case size.Bytes == 0:
+		return tg.Finding{Level: tg.LevelSkipped, Message: "No bus has written its activity log in " + data + "."}
+	}
+	says := fmt.Sprintf("The activity log is kept %s. %s", keptFor(keep), keep.Means(size, time.Now()))
+	var stat unix.Statfs_t
+	bytes, _, known := keep.Expect(size, time.Now())
+	if err := unix.Statfs(data, &stat); err == nil && known && !keep.Forever() && bytes-size.Bytes > int64(stat.Bavail)*int64(stat.Bsize) {
+		return warning(says+" The disk has no room for that.", "Set activity-keep to fewer days, or to bytes such as 20GiB.")
+	}
+	return fine(says)
+}
+
+// keptFor says for how long, or up to how many bytes.
+func keptFor(k activitylog.Keep) string {
+	switch {
+	case k.Forever():
+		return "forever"
+	case k.Bytes > 0:
+		return "up to " + k.String()
+	}
+	return "for " + k.String()
+}
+
+// adviceOn returns what to do about an error: the frame's advice, if it has one.
+func adviceOn(err error, otherwise string) string {
+	if advice := program.Advice(err); advice != "" {
+		return sentence(advice)
+	}
+	return otherwise
+}
+
+// sentence turns a text into a sentence.
+func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] + "." }
+
+func size(n int64) string {
+	if n >= 1<<30 {
+		return fmt.Sprintf("%.1f GB", float64(n)/(1<<30))
+	}
+	return fmt.Sprintf("%d MB", n>>20)
+}
+
+// examineBus looks whether the bus answers.
+func examineBus(ctx context.Context, env *program.Env) tg.Finding {
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("no answer within 5s"))
+	defer cancel()
+	s, err := busclient.Open(ctx, env, busclient.NewID("doctor"))
+	if err == nil {
+		defer s.Close()
+		return fine(fmt.Sprintf("%s answers: %s %s.", s.Bus, s.Server.ServerInfo.Name, s.Server.ServerInfo.Version))
+	}
+	if known, ok := errors.AsType[*busclient.Error](err); ok && len(env.Buses) == 1 {
+		return problem(sentence(known.Reason), sentence(known.Advice))
+	}
+	return problem(sentence(err.Error()), adviceOn(err, "Look at --bus, and at the log of the bus there."))
+}
+
+// examineLetters looks for messages that wait for a person to decide about them.
+func examineLetters(ctx context.Context, data string) tg.Finding {
+	items, err := deadletter.Folder(data).List(ctx, outbox.StateDead, outbox.StateUnknown)
+	switch {
+	case errors.Is(err, deadletter.ErrNoProgram):
+		return tg.Finding{Level: tg.LevelSkipped, Message: "No program keeps messages in " + data + "."}
+	case len(items) > 0:
+		says := fmt.Sprintf("Messages that could not be delivered, or may not have arrived: %d.", len(items))
+		if err != nil {
+			says += " " + sentence(err.Error())
+		}
+		return warning(says, "`hubbub outbox list --dead` shows them, with the reasons; `hubbub outbox retry` or `drop` decides.")
+	case err != nil:
+		return warning(sentence(err.Error()), "Look as the user who runs that program.")
+	}
+	return fine("Nothing waits for a person.")
+}
+
+// spawnerFile is the database of the spawner, in its data folder.
+const spawnerFile = "system.db"
+
+// examineAgents looks for agents that the spawner has given up, if there is one.
+func examineAgents(ctx context.Context, data string) []tg.Finding {
+	path := filepath.Join(data, spawnerFile)
+	if !program.FileExists(path) {
+		return nil
+	}
+	failed, coming, err := system.AgentsDown(ctx, path)
+	var findings []tg.Finding
+	switch {
+	case err != nil:
+		return []tg.Finding{warning(sentence(err.Error()), "Look as the user who runs the spawner.")}
+	case len(coming) > 0:
+		says := fmt.Sprintf("%s shall run, and has not said that it is online", coming[0].Agent)
+		if len(coming) > 1 {
+			says += fmt.Sprintf(", and %d more", len(coming)-1)
+		}
+		findings = []tg.Finding{warning(says+".", "If it stays so, see the log of the spawner, and "+agentLog(data, string(coming[0].Name))+".")}
+	case len(failed) == 0:
+		return []tg.Finding{fine("None was given up.")}
+	}
+	if len(failed) == 0 {
+		return findings
+	}
+	const shown = 3
+	var each []string
+	for _, g := range failed[:min(len(failed), shown)] {
+		each = append(each, fmt.Sprintf("%s (%s)", g.Agent, g.Error))
+	}
+	if more := len(failed) - shown; more > 0 {
+		each = append(each, fmt.Sprintf("%d more", more))
+	}
+	first := string(failed[0].Name)
+	return append(findings, warning("Given up, and not started any more: "+strings.Join(each, ", ")+".",
+		"What "+first+" said last: "+agentLog(data, first)+". The next message in its chat starts it anew."))
+}
+
+// agentLog returns the file with an agent's log in the spawner's data folder, or the
+// command that shows the log. Units of a user have their folders there, too; units of
+// the system do not.
+func agentLog(data, name string) string {
+	file := filepath.Join(data, "launch", name+".log")
+	switch {
+	case program.FileExists(file):
+		return file
+	case program.FileExists(filepath.Join(data, "agents", name)):
+		return "journalctl --user --unit hubbub-agent-" + name
+	default:
+		return "journalctl --unit hubbub-agent-" + name + ", or where it was started by hand"
+	}
+}
+
+// undecided is how long an event may wait for its decision, which takes
+// milliseconds.
+const undecided = 30 * time.Second
+
+// examineMailboxes looks for agents that take events and decide on none, and for those
+// whose turns fail.
+func examineMailboxes(ctx context.Context, data string, now time.Time) (findings []tg.Finding) {
+	for _, pattern := range []string{"agent-*.db", "agents/*/agent-*.db", "chorus/*/agent-*.db"} {
+		files, _ := fs.Glob(os.DirFS(data), pattern) // the only error is that of a bad pattern
+		for _, file := range files {
+			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "agent-"), ".db")
+			if reason, failed, from, err := agent.Failing(ctx, filepath.Join(data, file)); err == nil && failed > 0 {
+				findings = append(findings, warning(fmt.Sprintf("Every turn of agent:%s has failed since %s (%d): %s",
+					name, from.Local().Format("2 Jan 15:04"), failed, cmp.Or(text.Line(reason), "no reason was kept.")), "More about it: "+agentLog(data, name)+"."))
+			}
+			count, since, err := agent.Undecided(ctx, filepath.Join(data, file))
+			if err != nil || count == 0 || now.Sub(since) < undecided {
+				continue // another finding says that it may not be read
+			}
+			says := fmt.Sprintf("agent:%s has decided nothing since %s, and events wait for it: %d. Its harness does not start, or the agent does not run.",
+				name, since.Local().Format("2 Jan 15:04"), count)
+			findings = append(findings, problem(says, "Why it does not: "+agentLog(data, name)+"."))
+		}
+	}
+	return findings
+}
+
+// bridging returns what is known here about the bot's bridge: whether it has a session
+// on the bus, and what it stored about its webhook.
+func bridging(ctx context.Context, env *program.Env, token string) tg.BridgeState {
+	bot, err := botapi.BotID(token)
+	if err != nil {
+		return tg.BridgeState{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var known tg.BridgeState
+	if list, err := busclient.Peers(ctx, env); err == nil {
+		known.Runs = slices.ContainsFunc(list, func(p report.Peer) bool { return p.ID == fmt.Sprintf("tg:%d", bot) })
+	}
+	path := env.DataFile(tg.Database)
+	if _, err := os.Stat(path); err != nil {
+		return known // there was never a bridge here
+	}
+	if db, err := tg.OpenBeside(path); err == nil { // what else is wrong with it, the disk's check says
+		defer db.Close()
+		known.Webhook, _ = tg.WebhookOf(ctx, db, bot) //nolint:errcheck // as above
+	}
+	return known
+}
+
+// storedKeys returns the variables that `hubbub up` wrote for the agents: the doctor is asked
+// in another terminal, which seldom has them.
+func storedKeys(data string) []string {
+	content, err := os.ReadFile(filepath.Join(data, provision.AgentEnvFile))
+	if err != nil {
+		return nil // no key was given, or none that this user may see
+	}
+	return strings.Split(strings.TrimSpace(string(content)), "\n")
+}
+
+// modelKey returns the key of a model, from the environment or what the agents got.
+func modelKey(env *program.Env, variable string) (string, error) {
+	stored := storedKeys(env.Data)
+	key, err := env.Secret(variable)
+	if path := up.LookupEnv(stored, variable+"_FILE"); path != "" && key == "" && err == nil {
+		key, err = env.SecretFile(path)
+	}
+	return cmp.Or(key, up.LookupEnv(stored, variable)), err
+}
+
+// examineHarness looks at what the agents' harness needs to log in.
+func (x *examination) examineHarness(ctx context.Context, env *program.Env) tg.Finding {
+	switch x.harness {
+	case "":
+		for _, name := range []string{"openai", "anthropic"} {
+			variable := model.APIs[name].KeyName
+			if key, err := modelKey(env, variable); err == nil && key != "" {
+				return fine(variable + " is set, for --harness " + name + ".")
+			}
+		}
+		return warning("No model's key is set: agents run the scripted harness, whose answers are fixed rules.",
+			"Set OPENAI_API_KEY or ANTHROPIC_API_KEY and choose --harness openai or anthropic for the agents; or use acp with an agent's own login.")
+	case "scripted":
+		return fine("The scripted harness needs no login.")
+	case "openai", "anthropic":
+		name := model.APIs[x.harness].KeyName
+		key, err := modelKey(env, name)
+		switch {
+		case err != nil:
+			return problem(err.Error(), "Put the key into that file.")
+		case key == "" && x.baseURL == "":
+			return problem(name+" is not set.", "Set it, or "+name+"_FILE to a file that holds the key.")
+		}
+		return x.askModel(ctx, key)
+	case "acp", "c2a":
+		return examineCommand(x.harness, x.harnessCommand)
+	case "a2a":
+		return fine("The harness a2a needs an address, --a2a-url, and HUBBUB_A2A_TOKEN if the agent there wants a token.")
+	}
+	return problem(fmt.Sprintf("There is no harness %q.", x.harness), "The harnesses are scripted, openai, anthropic, acp, c2a and a2a.")
+}
+
+// logins says where the known command-line agents keep their login, in the home
+// directory, and how to log in.
+var logins = map[string]struct{ file, how, key string }{
+	"claude": {".claude/.credentials.json", "run `claude` once and log in", "ANTHROPIC_API_KEY"},
+	"codex":  {".codex/auth.json", "run `codex login`", "OPENAI_API_KEY"},
+	"gemini": {".gemini/oauth_creds.json", "run `gemini` once and log in", "GEMINI_API_KEY"},
+}
+
+func examineCommand(harness, command string) tg.Finding {
+	words, err := subprocess.SplitCommand(command)
+	if err != nil {
+		return problem("The "+harness+" harness needs a command.", "Name it with --harness-command.")
+	}
+	path, err := exec.LookPath(words[0])
+	if err != nil {
+		return problem(words[0]+" is no program that can be started here.", "Install it, or give its full path in --harness-command.")
+	}
+	for _, word := range words {
+		name := filepath.Base(word)
+		login, known := logins[strings.TrimSuffix(strings.TrimSuffix(name, "-acp"), "-code")]
+		home, err := os.UserHomeDir()
+		switch {
+		case !known || err != nil:
+		case program.FileExists(filepath.Join(home, login.file)) || os.Getenv(login.key) != "":
+			return fine(name + " has a login.")
+		default:
+			return problem(name+" seems not to be logged in for this user.", sentence(login.how+", or set "+login.key))
+		}
+	}
+	return fine(path + " can be started; whether it is logged in only it knows.")
+}

@@ -1,0 +1,303 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"hubbub/cmd/hubbub/internal/busclient"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/internal/program"
+	"hubbub/peers/chorus"
+	"hubbub/peers/netguard"
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+
+	"github.com/spf13/cobra"
+)
+
+// defaultPublicURL is where a gateway that was told nothing else is reached.
+const defaultPublicURL = "http://127.0.0.1:7893"
+
+// NewChorus returns the command `hubbub chorus`.
+func NewChorus() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "chorus",
+		Short: "Connect HTTP agents and channels elsewhere (Chorus)",
+		Long: "Connects agents and channels elsewhere through the Chorus gateway, whose data folder it writes (--data);\n" +
+			"a running gateway applies a change within a second.\n\n" +
+			"An agent elsewhere gave you a connection string: `hubbub chorus add`. A service elsewhere asks you for\n" +
+			"one, to reach an agent of yours: `hubbub chorus inbox create`.",
+	}
+	cmd.AddCommand(newChorusAdd(), newChorusAssign(), newChorusList(), newChorusRemove(), newChorusInbox())
+	return cmd
+}
+
+// gatewayFile is the database of the gateway, in its data folder.
+const gatewayFile = "chorus.db"
+
+// withChorus opens the gateway's data folder for one command.
+func withChorus(cmd *cobra.Command, do func(ctx context.Context, store *chorus.Store) error) error {
+	data, err := program.From(cmd).MakeData()
+	if err != nil {
+		return err
+	}
+	store, err := chorus.OpenStore(data)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(cmd.Context(), store), store.Close())
+}
+
+func newChorusAdd() *cobra.Command {
+	var file string
+	var replace bool
+	var settings chorus.AgentSettings
+	cmd := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Put an HTTP agent on the bus as agent:NAME",
+		Long: "Puts an HTTP agent on the bus as agent:NAME. Its connection string is a secret, so it comes from a file;\n" +
+			"- is standard input. With --replace it takes the place of the one that agent:NAME has, which goes on as it is.",
+		Example: "  hubbub chorus add weather --connection-string-file weather.txt\n" +
+			"  hubbub chorus add weather --replace --connection-string-file rotated.txt",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := chorus.CheckAgentName(args[0]); err != nil {
+				return program.Usage("%s", err)
+			}
+			if file == "" {
+				return program.Usage("give the file that holds the connection string with --connection-string-file")
+			}
+			for _, other := range []string{"role", "stream", "knocks", "mcp-list"} {
+				if replace && cmd.Flags().Changed(other) {
+					return program.Usage("--replace changes the connection string alone: leave out --%s", other)
+				}
+			}
+			env := program.From(cmd)
+			if file == "-" {
+				file = "/dev/stdin"
+			}
+			connection, err := env.SecretFile(file)
+			if err != nil {
+				return err
+			}
+			name := chorus.AgentName(args[0])
+			return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+				err := addAgent(ctx, store, name, connection, settings, replace)
+				if err != nil {
+					return err
+				}
+				if err := netguard.New(nil).CheckURL(connection); err != nil { // only the gateway knows what it allows
+					fmt.Fprintf(cmd.ErrOrStderr(), "the gateway may refuse to post to %s: %s\n", name.ID(), err)
+				}
+				what := map[bool]string{false: "is on the bus as soon as the gateway runs", true: "is reached by this connection string from now on"}[replace]
+				return output.Line(cmd, map[string]string{"name": string(name), "peer": string(name.ID())}, "%s %s", name.ID(), what)
+			})
+		},
+	}
+	fs := cmd.Flags()
+	fs.BoolVar(&replace, "replace", false, "give an agent that is there this connection string, and change nothing else")
+	fs.StringVar(&file, "connection-string-file", "", "file with the connection string; - for standard input")
+	fs.StringArrayVar(&settings.Roles, "role", nil, "role that mentions such as @backend-agents name (repeatable)")
+	fs.StringArrayVar(&settings.Streams, "stream", nil, "stream that the agent owns (repeatable)")
+	fs.BoolVar(&settings.Knocks, "knocks", false, "also tell it, without their content, of events that it may answer, such as mentions of its role")
+	fs.BoolVar(&settings.MCPList, "mcp-list", false, "send \"mcp\" as a list, for agents that expect one")
+	return cmd
+}
+
+// addAgent adds an agent, or gives the one that is there another connection string.
+func addAgent(ctx context.Context, s *chorus.Store, name chorus.AgentName, connection string, settings chorus.AgentSettings, replace bool) error {
+	if replace {
+		err := s.ReplaceConnection(ctx, name, connection)
+		if errors.Is(err, chorus.ErrNotFound) {
+			return fmt.Errorf("%w; to add it, leave out --replace", err)
+		}
+		return err
+	}
+	err := s.AddAgent(ctx, name, connection, settings)
+	if errors.Is(err, chorus.ErrExists) {
+		return fmt.Errorf("%w; for another connection string add --replace; for other settings first run: hubbub chorus remove %s", err, name)
+	}
+	return err
+}
+
+func newChorusAssign() *cobra.Command {
+	return &cobra.Command{
+		Use:   "assign NAME TOPIC",
+		Short: "Let an HTTP agent hear a chat, and answer it",
+		Long: "Assigns agent:NAME to the chat of TOPIC, beside the agents that it has: the chat's bridge then hands every\n" +
+			"message to it, and its attention decides. The chat must have been heard of: somebody wrote in it.",
+		Example: "  hubbub chorus assign weather tg:-100123",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := chorus.CheckAgentName(args[0]); err != nil {
+				return program.Usage("%s", err)
+			}
+			topic, agent := protocol.Topic(args[1]), chorus.AgentName(args[0]).ID()
+			switch protocol.RoleOf(protocol.PeerID(topic)) {
+			case protocol.RoleTG, protocol.RoleChorus:
+			default:
+				return program.Usage("%q is no chat: use a topic such as tg:-100123", topic)
+			}
+			ctx := cmd.Context()
+			id := busclient.NewID("chorus")
+			s, err := busclient.Open(ctx, program.From(cmd), id)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			m := protocol.NewMessage(protocol.TypeRouteAssigned, id, protocol.RouteAssigned{Topic: topic, Agent: agent})
+			var result protocol.SendResult
+			if err := s.Call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: topic, Payload: m}, &result); err != nil {
+				return fmt.Errorf("assigning %s: %w", agent, err)
+			}
+			switch err := peer.Judge(topic, 1, result, nil); peer.ReceptionOf(err) {
+			case peer.Received:
+				return output.Line(cmd, protocol.RouteAssigned{Topic: topic, Agent: agent}, "%s hears %s now", agent, topic)
+			case peer.Absent:
+				return fmt.Errorf("nobody on the bus carries %s: is its bridge running?", topic)
+			default:
+				return fmt.Errorf("the assignment was not taken: %w", err)
+			}
+		},
+	}
+}
+
+func newChorusList() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the agents and the inboxes, without their secrets",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !program.FileExists(program.From(cmd).DataFile(gatewayFile)) { // whoever only looks makes none
+				return printChorus(cmd, nil, nil)
+			}
+			return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+				agents, err := store.Agents(ctx)
+				if err != nil {
+					return err
+				}
+				inboxes, err := store.Inboxes(ctx)
+				if err != nil {
+					return err
+				}
+				return printChorus(cmd, agents, inboxes)
+			})
+		},
+	}
+}
+
+// printChorus prints agents and inboxes: with --json all of them as lines of their
+// kind, and otherwise as a table for each kind, in the same columns.
+func printChorus(cmd *cobra.Command, agents []chorus.ExternalAgent, inboxes []chorus.Inbox) error {
+	var list []any
+	var rows [][]any
+	for i, a := range agents {
+		list = append(list, struct {
+			Kind string `json:"kind"`
+			chorus.ExternalAgent
+		}{"agent", a})
+		if i == 0 {
+			rows = append(rows, []any{"AGENT", "HOST", "ROLES", "STATE"})
+		}
+		rows = append(rows, []any{a.Peer, a.Host, strings.Join(a.Settings.Roles, " "), cmp.Or(a.Trouble, "ok")})
+	}
+	for i, in := range inboxes {
+		list = append(list, struct {
+			Kind string `json:"kind"`
+			chorus.Inbox
+		}{"inbox", in})
+		if i == 0 {
+			rows = append(rows, []any{"INBOX", "CHANNELS", "CHANGED", "STATE"})
+		}
+		state := map[bool]string{false: "open", true: "revoked"}[in.Revoked]
+		rows = append(rows, []any{in.Name, in.Channels, in.ChangedAt.Format("2006-01-02 15:04"), state})
+	}
+	none := fmt.Sprintf("nothing yet in %s (--data): see `hubbub chorus add --help` and `hubbub chorus inbox --help`", program.From(cmd).Data)
+	return output.List(cmd, list, none, func(p *output.Printer, _ []any) { p.Rows(rows) })
+}
+
+func newChorusRemove() *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Take an HTTP agent off the bus, with what was kept for it",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+				return store.RemoveAgent(ctx, chorus.AgentName(args[0]))
+			})
+		},
+	}
+}
+
+func newChorusInbox() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "inbox",
+		Short: "Create, rotate and revoke the connection strings of your agents",
+		Long: "An inbox is where services elsewhere reach agents of yours. Its connection string is a secret: whoever has\n" +
+			"it can talk to the agents. It is shown once; what is kept is its SHA-256.",
+	}
+	var url string
+	cmd.PersistentFlags().StringVar(&url, "public-url", "", "where the outside reaches the gateway (default what the gateway recorded)")
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "create NAME", Short: "Create an inbox and print its connection string", Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return printConnection(cmd, args[0], url, (*chorus.Store).CreateInbox)
+			},
+		},
+		&cobra.Command{
+			Use: "rotate NAME", Short: "Print a new connection string; the old one is dead at once", Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return printConnection(cmd, args[0], url, (*chorus.Store).RotateInbox)
+			},
+		},
+		&cobra.Command{
+			Use: "revoke NAME", Short: "Close an inbox; its connection string is dead at once", Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+					return store.RevokeInbox(ctx, chorus.InboxName(args[0]))
+				})
+			},
+		},
+	)
+	return cmd
+}
+
+// printConnection makes a new secret and prints the connection string with it.
+func printConnection(cmd *cobra.Command, name, url string, make func(*chorus.Store, context.Context, chorus.InboxName) (string, error)) error {
+	if err := chorus.CheckInboxName(name); err != nil {
+		return program.Usage("%s", err)
+	}
+	return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+		secret, err := make(store, ctx, chorus.InboxName(name))
+		if errors.Is(err, chorus.ErrExists) {
+			return fmt.Errorf("%w; for a new connection string run: hubbub chorus inbox rotate %s", err, name)
+		}
+		if err != nil {
+			return err
+		}
+		at, err := gatewayURL(cmd, store, url)
+		if err != nil {
+			return err
+		}
+		connection := chorus.ConnectionString(at, secret)
+		return output.Line(cmd, map[string]string{"name": name, "connectionString": connection}, "%s", connection)
+	})
+}
+
+// gatewayURL returns where the outside reaches the gateway: as told, or as it recorded itself.
+func gatewayURL(cmd *cobra.Command, store *chorus.Store, told string) (string, error) {
+	if told != "" {
+		return told, nil
+	}
+	recorded, err := store.PublicURL(cmd.Context())
+	if recorded == "" && err == nil {
+		recorded = defaultPublicURL
+		fmt.Fprintf(cmd.ErrOrStderr(), "no gateway has recorded its public address yet, so what follows begins with %s;\n"+
+			"if that is wrong, put the right one there: the rest stays valid\n", recorded)
+	}
+	return recorded, err
+}

@@ -1,0 +1,169 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"hubbub/cmd/hubbub/internal/completion"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/internal/program"
+	"hubbub/peers/chorus"
+	"hubbub/protocol"
+
+	"github.com/spf13/cobra"
+)
+
+// NewHook returns the command `hubbub hook`.
+func NewHook() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "hook",
+		Short: "Let programs elsewhere tell a chat something, by signed webhooks",
+		Long: "A hook is an address to which programs elsewhere POST, and whose posts the agents of one\n" +
+			"chat hear. The Chorus gateway serves it, whose data folder this writes (--data); a change\n" +
+			"holds at once. Posts have at most 1 MiB and are signed with the secret of the hook, as by\n" +
+			"Standard Webhooks (webhook-id, webhook-timestamp, webhook-signature: within 5 minutes,\n" +
+			"each id once) or by GitHub (X-Hub-Signature-256: each body once, since no time or id is\n" +
+			"signed). 200 means that the post is stored.\n\n" +
+			"What it says is material to agents: it names nobody, and people do not see it in the\n" +
+			"chat. It obliges nobody, or, where the hook was made with --oblige, the chat's agent.",
+	}
+	cmd.AddCommand(newHookAdd(), newHookList(), newHookRotate(), newHookRemove())
+	return cmd
+}
+
+// A hookAddress is what whoever sets up the sender needs.
+type hookAddress struct {
+	Name   string          `json:"name"`
+	Chat   protocol.PeerID `json:"chat,omitempty"`
+	URL    string          `json:"url"`
+	Secret string          `json:"secret"`
+}
+
+func newHookAdd() *cobra.Command {
+	var chat, url string
+	var oblige, arrives bool
+	cmd := &cobra.Command{
+		Use:   "add NAME {--chat TOPIC | --arrives}",
+		Short: "Make a hook, and print its URL and its secret",
+		Long: "Makes a hook for the chat of a topic, and prints its URL and, in a second line, the secret\n" +
+			"with which posts are signed. It is shown once. Senders of Standard Webhooks take it as it\n" +
+			"is, and so does GitHub (content type application/json).\n\n" +
+			"With --arrives it tells no chat but the collaboration broker: a post says that a thing is\n" +
+			"there for which work waits, {\"arrived\":\"build-42\"}, or else what the hook is named after.\n" +
+			"`hubbub work arrived` says the same by hand.",
+		Example: "  hubbub hook add build-42 --arrives\n  hubbub hook add ci --chat tg:-100123\n  hubbub hook add alerts --chat tg:1 --oblige",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := chorus.CheckHookName(args[0]); err != nil {
+				return program.Usage("%s", err)
+			}
+			topic := protocol.PeerID(chat)
+			switch {
+			case arrives && (chat != "" || oblige):
+				return program.Usage("--arrives tells no chat: leave --chat and --oblige out")
+			case arrives:
+				topic = protocol.PeerBroker
+			}
+			if role := protocol.RoleOf(topic); !arrives && role != protocol.RoleTG && role != protocol.RoleChorus {
+				return program.Usage("--chat %q is no chat: use a topic such as tg:-100123", chat)
+			}
+			return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+				secret, err := store.AddHook(ctx, chorus.HookName(args[0]), topic, oblige)
+				if errors.Is(err, chorus.ErrExists) {
+					return fmt.Errorf("%w; for a new secret run: hubbub hook rotate %s", err, args[0])
+				}
+				if err != nil {
+					return err
+				}
+				return printHook(cmd, store, &hookAddress{Name: args[0], Chat: topic, URL: url, Secret: secret})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&chat, "chat", "", "topic of the chat whose agents hear of the posts, such as tg:1")
+	cmd.Flags().BoolVar(&oblige, "oblige", false, "the chat's agent must answer each post; otherwise it only finds them")
+	cmd.Flags().BoolVar(&arrives, "arrives", false, "a post lets the work go on that waits for what it names")
+	cmd.Flags().StringVar(&url, "public-url", "", "where the outside reaches the gateway (default what the gateway recorded)")
+	return cmd
+}
+
+func newHookRotate() *cobra.Command {
+	var url string
+	cmd := &cobra.Command{
+		Use: "rotate NAME", Short: "Print a new secret; the old one is dead at once", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+				secret, err := store.RotateHook(ctx, chorus.HookName(args[0]))
+				if err != nil {
+					return err
+				}
+				return printHook(cmd, store, &hookAddress{Name: args[0], URL: url, Secret: secret})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&url, "public-url", "", "where the outside reaches the gateway (default what the gateway recorded)")
+	return cmd
+}
+
+// printHook prints where a hook is reached, and its secret. Its URL is where the gateway is.
+func printHook(cmd *cobra.Command, store *chorus.Store, h *hookAddress) error {
+	at, err := gatewayURL(cmd, store, h.URL)
+	if err != nil {
+		return err
+	}
+	h.URL = chorus.HookURL(at, chorus.HookName(h.Name))
+	return output.Line(cmd, h, "%s\n%s", h.URL, h.Secret)
+}
+
+func newHookRemove() *cobra.Command {
+	return &cobra.Command{
+		Use: "remove NAME", Short: "Remove a hook; what it took before still reaches its chat", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+				return store.RemoveHook(ctx, chorus.HookName(args[0]))
+			})
+		},
+	}
+}
+
+func newHookList() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the hooks, and what became of their posts", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			hooks, err := knownHooks(cmd)
+			if err != nil {
+				return err
+			}
+			none := fmt.Sprintf("no hooks in %s (--data): see `hubbub hook add --help`", program.From(cmd).Data)
+			head := []any{"HOOK", "CHAT", "OBLIGES", "POSTS", "WAITING", "LOST", "STATE"}
+			return output.Table(cmd, hooks, none, head, func(h chorus.Hook) []any {
+				state := "ok"
+				if trouble := h.Trouble(); trouble != "" {
+					state = trouble
+				}
+				return []any{h.Name, h.Chat, map[bool]string{true: "its agent", false: "nobody"}[h.Oblige], h.Posts, h.Waiting, h.Lost, state}
+			})
+		},
+	}
+}
+
+// knownHooks returns the hooks of the data folder. Whoever only looks makes none.
+func knownHooks(cmd *cobra.Command) (hooks []chorus.Hook, err error) {
+	if !program.FileExists(program.From(cmd).DataFile(gatewayFile)) {
+		return nil, nil
+	}
+	err = withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+		hooks, err = store.Hooks(ctx)
+		return err
+	})
+	return hooks, err
+}
+
+// Hooks gives the hooks there are.
+func Hooks(cmd *cobra.Command) (list []string, err error) {
+	hooks, err := knownHooks(cmd)
+	for _, h := range hooks {
+		list = completion.Append(list, string(h.Name), string(h.Chat))
+	}
+	return list, err
+}

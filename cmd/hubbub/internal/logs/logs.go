@@ -1,0 +1,95 @@
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"hubbub/activitylog"
+	"hubbub/activitylog/view"
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/term"
+
+	"github.com/spf13/cobra"
+)
+
+// File is the name of the activity log in a data folder.
+const File = "activity.db"
+
+// Flag are the values of --log, which say which logs a command reads.
+type Flag []string
+
+// AddFlag adds --log to a command and those below it.
+func AddFlag(cmd *cobra.Command) *Flag {
+	l := new(Flag)
+	cmd.PersistentFlags().StringArrayVar((*[]string)(l), "log", nil,
+		"activity log to read: a data folder or a database; repeat it for the buses of a cluster (default that of --data)")
+	return l
+}
+
+// Run makes the RunE of a command that reads the logs; each of them must exist.
+func (l *Flag) Run(run func(cmd *cobra.Command, r *activitylog.Reader, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		r := activitylog.Open(Paths(program.From(cmd), *l)...)
+		defer r.Close()
+		if err := r.Check(cmd.Context()); err != nil {
+			return Explain(err)
+		}
+		return run(cmd, r, args)
+	}
+}
+
+// Progress says that a log is read, until something is printed.
+func Progress(cmd *cobra.Command) *term.Progress {
+	return program.From(cmd).Progress("reading the log", "", nil)
+}
+
+// Paths returns the databases that --log names.
+func Paths(env *program.Env, named []string) []string {
+	if len(named) == 0 {
+		return []string{env.DataFile(File)}
+	}
+	paths := make([]string, len(named))
+	for i, name := range named {
+		paths[i] = name
+		if info, err := os.Stat(name); err == nil && info.IsDir() {
+			paths[i] = filepath.Join(name, File)
+		}
+	}
+	return paths
+}
+
+// recentRows is in how many of the last rows titles of chats are looked for.
+const recentRows = 2000
+
+// Titles returns what people call the chats in which something was said lately, as the logs
+// tell; without logs, none.
+func Titles(ctx context.Context, r *activitylog.Reader) *view.Titles {
+	titles := new(view.Titles)
+	rows, _, _ := r.Before(ctx, activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, nil, recentRows) // those it has
+	for i := range rows {
+		titles.Learn(&rows[i])
+	}
+	return titles
+}
+
+// TitlesFor is Titles for the logs that a command reads.
+func TitlesFor(cmd *cobra.Command) *view.Titles {
+	var named []string
+	if cmd.Flag("log") != nil {
+		named, _ = cmd.Flags().GetStringArray("log") // the flag is one
+	}
+	r := activitylog.Open(Paths(program.From(cmd), named)...)
+	defer r.Close()
+	return Titles(cmd.Context(), r)
+}
+
+// Explain adds advice to the error of a log that cannot be read.
+func Explain(err error) error {
+	if errors.Is(err, activitylog.ErrNoLog) {
+		return fmt.Errorf("%w: is --data (or --log) right? A bus writes it there: start one with `hubbub up` or `hubbub demo`", err)
+	}
+	return err
+}

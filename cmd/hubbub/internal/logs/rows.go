@@ -1,0 +1,55 @@
+package logs
+
+import (
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/activitylog/view"
+	"hubbub/cmd/internal/program"
+
+	"github.com/spf13/cobra"
+)
+
+// ParseTime reads the time of a flag: RFC 3339, a day, or a duration before now.
+func ParseTime(flag, text string, now time.Time) (time.Time, error) {
+	at, err := view.Moment(flag, text, now)
+	if err != nil {
+		return at, program.Usage("--%s", err)
+	}
+	return at, nil
+}
+
+// RowFlags are the flags that choose rows, and what they mean once a command runs.
+type RowFlags struct {
+	view.Query
+	Chosen activitylog.Filter
+}
+
+// AddTimes adds the flags for a range of time. what names what is chosen.
+func (f *RowFlags) AddTimes(cmd *cobra.Command, what string, until bool) {
+	cmd.Flags().StringVar(&f.Since, "since", "", what+"from this time on: 2026-02-17T12:00:00Z, or 15m, 12h, 30d ago")
+	if until {
+		cmd.Flags().StringVar(&f.Until, "until", "", what+"before this time, written likewise")
+	}
+	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
+		if f.Chosen, err = f.Filter(time.Now()); err != nil {
+			return program.Usage("--%s", err)
+		}
+		return nil
+	}
+}
+
+// Add adds all of them.
+func (f *RowFlags) Add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.Topic, "topic", "", "rows whose topic matches this pattern, or with ! before it does not")
+	flags.StringVar(&f.Peer, "peer", "", "rows whose actor matches this pattern: the sender of send rows, the target of process rows; or with ! before it does not")
+	flags.StringSliceVar(&f.Types, "type", nil, "rows of messages of this type, or with ! before it of all others (repeatable)")
+	flags.StringSliceVar(&f.Events, "event", nil, "rows of this event, such as send_start (repeatable)")
+	flags.StringVar(&f.Status, "status", "", "rows with this status, such as timeout")
+	flags.StringVar(&f.Text, "text", "", "rows with this text in the payload, the error or the message id")
+	f.AddTimes(cmd, "rows ", true)
+	for flag, names := range map[string][]string{"type": view.TypeNames(), "event": view.EventNames(), "status": view.Statuses} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	}
+}

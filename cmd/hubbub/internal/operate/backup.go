@@ -1,0 +1,140 @@
+package operate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"hubbub/activitylog"
+	"hubbub/cmd/hubbub/internal/logs"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/internal/program"
+	"hubbub/peers/store"
+	"hubbub/protocol/datafolder"
+
+	"github.com/spf13/cobra"
+)
+
+// NewBackup returns the command `hubbub backup`.
+func NewBackup() *cobra.Command {
+	return &cobra.Command{
+		Use:   "backup FOLDER",
+		Short: "Copy everything of a data folder, while its programs run",
+		Long: "Copy the data folder (--data) to a new folder: each database as it is at one moment, checked, and the\n" +
+			"files beside it. The programs may run. Logs of agents and what can be made again are left out. The\n" +
+			"copy holds secrets and what people said. It belongs to the owner of the data folder, also if root makes\n" +
+			"it, and nobody else can read it.",
+		Annotations: map[string]string{program.NewFolder: ""},
+		Example:     "  hubbub backup /backup/hubbub-2026-01-31 --data /var/lib/hubbub",
+		RunE:        func(cmd *cobra.Command, args []string) error { return backup(cmd, args[0]) },
+	}
+}
+
+// notBackedUp are the name endings of files that are useless in a backup.
+var notBackedUp = []string{"-wal", "-shm", "-journal", ".lock", ".log", ".log.1", ".partial", ".sock"}
+
+func backup(cmd *cobra.Command, to string) error {
+	from, err := filepath.EvalSymlinks(program.From(cmd).Data) // a link to a folder would not be walked
+	if err != nil {
+		return program.Usage("there is no data folder %s; name it with --data", program.From(cmd).Data)
+	}
+	to, err = filepath.Abs(to)
+	if err != nil {
+		return err
+	}
+	if rel, err := filepath.Rel(from, to); err == nil && !strings.HasPrefix(rel, "..") {
+		return program.Usage("%s lies in the data folder; a backup belongs elsewhere", to)
+	}
+	if err := datafolder.Make(to); err != nil {
+		switch {
+		case errors.Is(err, fs.ErrExist):
+			if in, err := os.ReadDir(to); err != nil || len(in) > 0 { // an empty one root may have made
+				return program.Usage("%s exists already; name a new folder", to)
+			}
+			return backupInto(cmd, from, to)
+		case errors.Is(err, fs.ErrPermission): // not wrapped: the advice would be to run it as the owner of that folder
+			return fmt.Errorf("%v: the copy is made as the owner of the data folder, who may not write there: make a folder for copies with: install -d -m 0700 -o %d FOLDER", err, os.Geteuid())
+		}
+		return err
+	}
+	return backupInto(cmd, from, to)
+}
+
+// backupInto copies a data folder into an empty one.
+func backupInto(cmd *cobra.Command, from, to string) error {
+	files, failed := 0, []error{}
+	progress := program.From(cmd).Progress("copying to "+to, "files", nil)
+	copied := func(err error) error {
+		switch {
+		case err == nil:
+			files++
+			progress.Add(1)
+		case cmd.Context().Err() != nil:
+			return err
+		default: // a damaged file is no reason not to copy the others
+			failed = append(failed, err)
+		}
+		return nil
+	}
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			failed = append(failed, err)
+			return nil
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil || rel == "." {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		switch {
+		case d.IsDir():
+			return datafolder.Make(target)
+		case !d.Type().IsRegular() || slices.ContainsFunc(notBackedUp, func(end string) bool { return strings.HasSuffix(rel, end) }):
+			return nil
+		case activitylog.IsSealed(logs.File, rel): // after the live file, below
+			return nil
+		case filepath.Ext(path) == ".db":
+			return copied(store.Copy(cmd.Context(), path, target))
+		}
+		return copied(copyFile(path, target))
+	})
+	sealed, listErr := activitylog.Sealed(filepath.Join(from, logs.File), filepath.Join(to, logs.File))
+	failed = append(failed, listErr)
+	for _, path := range sealed {
+		if err == nil {
+			err = copied(copyFile(path, filepath.Join(to, filepath.Base(path))))
+		}
+	}
+	progress.End()
+	if err = errors.Join(append(failed, err)...); err != nil {
+		return fmt.Errorf("the backup in %s is not whole, with %d files: %w", to, files, err)
+	}
+	return output.Line(cmd, map[string]any{"folder": to, "files": files}, "%d files copied to %s", files, to)
+}
+
+// copyFile copies a file that its writer replaces rather than changes. It does nothing if
+// the file is gone by now.
+func copyFile(path, to string) (err error) {
+	in, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close() //nolint:errcheck // only read
+	if err := datafolder.Create(to); err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Sync(), out.Close())
+}

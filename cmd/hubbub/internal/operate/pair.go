@@ -1,0 +1,112 @@
+package operate
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"time"
+
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/internal/program"
+	"hubbub/peers/tg"
+
+	"github.com/spf13/cobra"
+)
+
+// NewPair returns the command `hubbub pair`.
+func NewPair() *cobra.Command {
+	var valid time.Duration
+	var listed bool
+	var revoked string
+	cmd := &cobra.Command{
+		Use:   "pair",
+		Short: "Admit a person or a group to the Telegram bot by a one-time code",
+		Long: "Prints a code that works once. Whoever sends /pair CODE to the bot is admitted: the person in a direct chat,\n" +
+			"the group with its members in a group. Works on the bridge's data folder (--data); a running bridge takes the\n" +
+			"code at once.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case listed && revoked != "":
+				return program.Usage("--list and --revoke are two different things; give one")
+			case listed:
+				return withBridge(cmd, listAdmissions)
+			case revoked != "":
+				id, err := strconv.ParseInt(revoked, 10, 64)
+				if err != nil {
+					return program.Usage("--revoke takes the number of a user or a chat; see hubbub pair --list")
+				}
+				return withBridge(cmd, func(cmd *cobra.Command, db *sql.DB) error { return revokeAdmission(cmd, db, id) })
+			case valid <= 0:
+				return program.Usage("--valid must be longer than nothing")
+			}
+			return makeCode(cmd, valid)
+		},
+	}
+	cmd.Flags().DurationVar(&valid, "valid", time.Hour, "how long the code works")
+	cmd.Flags().BoolVar(&listed, "list", false, "list who was admitted by a code, instead of making one")
+	cmd.Flags().StringVar(&revoked, "revoke", "", "take back the admission of this user or chat id, instead of making a code")
+	return cmd
+}
+
+func makeCode(cmd *cobra.Command, valid time.Duration) error {
+	env := program.From(cmd)
+	if _, err := env.MakeData(); err != nil {
+		return err
+	}
+	_, statErr := os.Stat(env.DataFile(tg.Database))
+	db, err := tg.OpenBeside(env.DataFile(tg.Database))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	code, err := tg.NewCode(cmd.Context(), db, valid)
+	if err != nil {
+		return err
+	}
+	unused := ""
+	if errors.Is(statErr, fs.ErrNotExist) {
+		unused = fmt.Sprintf("\nNo bridge has used the folder %s (--data) yet; only one that does takes the code.", env.Data)
+	}
+	return output.Line(cmd, map[string]string{"code": code},
+		"%s\nSend this to the bot within %s, in the chat that shall be admitted: /pair %s%s", code, valid, code, unused)
+}
+
+func listAdmissions(cmd *cobra.Command, db *sql.DB) error {
+	admitted, err := tg.Admissions(cmd.Context(), db)
+	if err != nil {
+		return err
+	}
+	head := []any{"KIND", "ID", "BY USER", "BOT", "SINCE"}
+	return output.Table(cmd, admitted, "nobody was admitted by a code", head, func(a tg.Admission) []any {
+		return []any{a.Kind, a.ID, a.By, a.Bot, a.At.Format(time.DateTime)}
+	})
+}
+
+func revokeAdmission(cmd *cobra.Command, db *sql.DB, id int64) error {
+	found, err := tg.Revoke(cmd.Context(), db, id)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return fmt.Errorf("nobody with the id %d was admitted by a code; who is allowed by the bridge's own flags is not listed here", id)
+	}
+	return output.Line(cmd, map[string]int64{"revoked": id}, "%d is no longer admitted", id)
+}
+
+// withBridge opens the database of a bridge that has run in the data folder.
+func withBridge(cmd *cobra.Command, do func(cmd *cobra.Command, db *sql.DB) error) error {
+	env := program.From(cmd)
+	path := env.DataFile(tg.Database)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("no Telegram bridge has used the folder %s; name its folder with --data", env.Data)
+	}
+	db, err := tg.OpenBeside(path)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return do(cmd, db)
+}

@@ -1,0 +1,202 @@
+package operate
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"hubbub/bus/grant"
+	"hubbub/cmd/hubbub/internal/completion"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/hubbub/internal/provision"
+	"hubbub/cmd/internal/program"
+
+	"github.com/spf13/cobra"
+)
+
+// NewToken returns the command `hubbub token`.
+func NewToken() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Create, list and revoke the bus's credentials",
+		Long: "Credentials say who may be whom on the bus, hear what and say where. They live in the bus's data folder\n" +
+			"(--data); a running bus applies a change within a second. Until the first is created, the bus is open to this machine;\n" +
+			"when the last is revoked, to nobody.",
+	}
+	cmd.AddCommand(newTokenCreate(), newTokenList(), newTokenRevoke(), newTokenProvision())
+	return cmd
+}
+
+// credentials opens the credentials file of the data folder.
+func credentials(cmd *cobra.Command) (*grant.File, error) {
+	file := grant.NewFile(program.From(cmd).DataFile(grant.FileName))
+	return file, file.Reload()
+}
+
+func newTokenCreate() *cobra.Command {
+	var c grant.Credential
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a credential and print its token, which is shown only now",
+		Long: "Create a credential and print its token. Patterns: * is any run of characters, ? one. Programs read the token from\n" +
+			"HUBBUB_TOKEN, ours also from the file of --token-file. For a peer such as `hubbub new peer` prints, which people at the command\n" +
+			"line and chats of Telegram talk to:\n\n" +
+			"  hubbub token create echo --identity agent:echo --subscribe agent:echo \\\n    --publish 'cli:*' --publish 'tg:*'",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.Name = args[0]
+			if len(c.Identities) == 0 {
+				return program.Usage("a credential needs at least one --identity")
+			}
+			if err := program.EachAlone(slices.Concat(c.Identities, c.Subscribe, c.Publish, c.Names, c.Issue), "give the flag once for each pattern"); err != nil {
+				return err
+			}
+			if err := c.CheckGrants(); err != nil {
+				return program.Usage("%v", err)
+			}
+			file, err := credentials(cmd)
+			if err != nil {
+				return err
+			}
+			token, err := file.Create(c)
+			if err != nil {
+				return fmt.Errorf("creating the credential %s: %w", c.Name, err)
+			}
+			return output.Line(cmd, map[string]string{"name": c.Name, "token": token}, "%s", token)
+		},
+	}
+	cmd.Flags().StringArrayVar(&c.Identities, "identity", nil, "pattern of identities that the holder may use (repeatable)")
+	cmd.Flags().StringArrayVar(&c.Subscribe, "subscribe", nil, "pattern that the holder may subscribe to, or to anything inside it (repeatable)")
+	cmd.Flags().StringArrayVar(&c.Publish, "publish", nil, "pattern of topics that the holder may send to (repeatable)")
+	cmd.Flags().StringArrayVar(&c.Names, "name", nil, "name that agents with this credential may announce to the broker, besides their own (repeatable)")
+	cmd.Flags().StringArrayVar(&c.Issue, "issue", nil, "pattern of identities for which the holder may issue credentials (repeatable)")
+	return cmd
+}
+
+func newTokenList() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the credentials, each above those that it issued",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			file, err := credentials(cmd)
+			if err != nil {
+				return err
+			}
+			none := "no credentials in %s: the bus of this folder (--data) is open to every program on this machine"
+			if !file.Open() {
+				none = "every credential in %s was revoked: nobody can connect to the bus of this folder (--data) until one is created"
+			}
+			words := func(patterns []string) string { return strings.Join(patterns, " ") }
+			head := []any{"NAME", "IDENTITIES", "SUBSCRIBE", "PUBLISH", "ISSUE", "NAMES"}
+			var tree []grant.Credential
+			depths := map[string]int{}
+			grant.WalkIssued(file.List(), "", func(c *grant.Credential, depth int) {
+				tree = append(tree, *c)
+				depths[c.Name] = depth
+			})
+			return output.Table(cmd, tree, fmt.Sprintf(none, program.From(cmd).Data), head, func(c grant.Credential) []any {
+				name := strings.Repeat("  ", depths[c.Name]) + c.Name
+				return []any{name, words(c.Identities), words(c.Subscribe), words(c.Publish), words(c.Issue), words(c.Names)}
+			})
+		},
+	}
+}
+
+func newTokenRevoke() *cobra.Command {
+	var with, keep bool
+	cmd := &cobra.Command{
+		Use:   "revoke NAME",
+		Short: "Revoke a credential; its live sessions end within seconds",
+		Long: "Revoke a credential. If its holder has issued others, as the spawner does for agents, whoever had the token may have\n" +
+			"issued them too: say whether they go with it. `hubbub token list` shows who issued what.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, err := credentials(cmd)
+			if err != nil {
+				return err
+			}
+			issued := grant.Issued(file.List(), args[0])
+			switch {
+			case with && keep:
+				return program.Usage("--with-issued and --keep-issued exclude each other")
+			case keep:
+				err, issued = file.RevokeKeepIssued(args[0]), nil
+			case with || len(issued) == 0:
+				if issued, err = file.Revoke(args[0], nil); err == nil {
+					issued = issued[1:]
+				}
+			default:
+				return program.Usage("the holder of %s has issued %s, which would stay: add --with-issued to revoke these too, or --keep-issued to keep them",
+					args[0], strings.Join(issued, ", "))
+			}
+			switch {
+			case errors.Is(err, grant.ErrUnknown):
+				return fmt.Errorf("%s: %w", args[0], err)
+			case err != nil:
+				return err
+			}
+			says := "is revoked: its sessions end within seconds"
+			if len(issued) > 0 {
+				says = fmt.Sprintf("is revoked, and with it %s: their sessions end within seconds", strings.Join(issued, ", "))
+			}
+			if len(file.List()) == 0 {
+				says += "; it was the last one, so nobody can connect until another is created"
+			}
+			return output.Line(cmd, revocation{args[0], issued}, "%s %s", args[0], says)
+		},
+	}
+	cmd.Flags().BoolVar(&with, "with-issued", false, "also revoke what its holder has issued, and what that has")
+	cmd.Flags().BoolVar(&keep, "keep-issued", false, "keep what its holder has issued")
+	return cmd
+}
+
+// A revocation is what token revoke prints as JSON.
+type revocation struct {
+	Revoked string   `json:"revoked"`
+	Issued  []string `json:"issued,omitempty"` // by it, and revoked with it
+}
+
+func newTokenProvision() *cobra.Command {
+	var tokens string
+	cmd := &cobra.Command{
+		Use:   "provision",
+		Short: "Give every program of the system its credential",
+		Long: "Give the spawner, the bridge, the broker, the Chorus gateway and the command line the credentials that\n" +
+			"`hubbub up` would give them, with one file each in the folder tokens of the bus's data folder (--data).\n" +
+			"What exists is kept, so that one may run it before each start of the bus.\n\n" +
+			"With --tokens, tokens that somebody else made and keeps, such as a secret of Kubernetes, are\n" +
+			"given these credentials instead; none is written.",
+		Example: "  hubbub token provision --data /var/lib/hubbub-bus",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			data, err := program.From(cmd).MakeData()
+			if err != nil {
+				return err
+			}
+			names := provision.Names()
+			if tokens == "" {
+				tokens = filepath.Join(data, "tokens")
+				err = provision.Tokens(data)
+			} else {
+				names, err = provision.Adopt(data, tokens)
+			}
+			if err != nil {
+				return err
+			}
+			return output.Line(cmd, map[string]any{"tokens": tokens, "names": names}, "%s have their tokens in %s", strings.Join(names, ", "), tokens)
+		},
+	}
+	cmd.Flags().StringVar(&tokens, "tokens", "", "folder with tokens that exist: "+strings.Join(provision.Names(), ", "))
+	return cmd
+}
+
+// Credentials lists the names of the credentials.
+func Credentials(cmd *cobra.Command) (list []string, err error) {
+	file, err := credentials(cmd)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range file.List() {
+		list = completion.Append(list, c.Name, strings.Join(c.Identities, " "))
+	}
+	return list, nil
+}

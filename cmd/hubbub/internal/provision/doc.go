@@ -1,0 +1,2 @@
+// Package provision creates the credentials and token files of the programs of a system.
+package provision

@@ -1,0 +1,172 @@
+package provision
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"hubbub/bus/grant"
+	"hubbub/cmd/internal/program"
+	"hubbub/protocol/datafolder"
+)
+
+// Grants is what each part of the system is granted. Its token is in <data>/tokens,
+// in the file that program.TokenPath names.
+var Grants = []grant.Credential{
+	{
+		Name: "hubbub-system", Identities: []string{"agent:system"}, Subscribe: []string{"system:*", "bus:presence"},
+		Publish: []string{"system:*", "tg:*", "chorus:*", "cli:*", "collab:*", "agent:*"},
+		Issue:   []string{"agent:*"}, // one credential for each agent
+		Limits:  partBounds,
+	},
+	{
+		Name: "hubbub-tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*", "bus:presence"},
+		Publish: []string{"system:*", "agent:*", "collab:*", "tg:*", "cli:*"},
+		Limits:  partBounds,
+	},
+	{
+		Name: "hubbub-broker", Identities: []string{"collab:broker"}, Subscribe: []string{"collab:*", "bus:presence"},
+		Publish: []string{"*"}, // answers go to whoever asked
+		Limits:  partBounds,
+	},
+	{
+		Name: "hubbub-chorus", Identities: []string{"chorus:*", "agent:*"}, Subscribe: []string{"chorus:*", "agent:*", "bus:presence"},
+		Publish: []string{"system:*", "agent:*", "tg:*", "chorus:*", "collab:*", "cli:*"},
+		Limits:  partBounds,
+	},
+	{
+		Name: "hubbub-cli", Identities: []string{"cli:*"}, Subscribe: []string{"*"}, Publish: []string{"*"},
+	},
+}
+
+// partBounds are the bounds of the parts that answer many, so that no agent can use them up.
+var partBounds = grant.Limits{Messages: 100_000, Bytes: 512 << 20, LogBytes: 1 << 40}
+
+// Provision makes sure that each part has a credential and a file with its
+// token, and writes the agents' keys; all readable by the owner alone. It keeps what is
+// there and fits together.
+func Provision(data, agentEnv string) error {
+	if err := writeAgentEnv(data, agentEnv); err != nil {
+		return fmt.Errorf("writing the agents' keys: %w", err)
+	}
+	return Tokens(data)
+}
+
+// Tokens makes sure that each part has a credential, and a file with
+// its token in <data>/tokens.
+func Tokens(data string) error {
+	if err := datafolder.MakeAll(filepath.Join(data, "tokens")); err != nil {
+		return fmt.Errorf("making the folder of tokens: %w", err)
+	}
+	file := grant.NewFile(filepath.Join(data, grant.FileName))
+	if err := file.Reload(); err != nil {
+		return err
+	}
+	for _, want := range Grants {
+		if err := provisionToken(file, program.TokenPath(data, want.Name), want); err != nil {
+			return fmt.Errorf("making the credential of %s: %w", want.Name, err)
+		}
+	}
+	return nil
+}
+
+// Adopt gives each part a credential for an existing token, in a file of the
+// folder with the part's name. Parts without a file get none.
+func Adopt(data, folder string) (names []string, err error) {
+	file := grant.NewFile(filepath.Join(data, grant.FileName))
+	if err := file.Reload(); err != nil {
+		return nil, err
+	}
+	for _, c := range Grants {
+		path := filepath.Join(folder, filepath.Base(program.TokenPath(data, c.Name)))
+		raw, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		token := strings.TrimSpace(string(raw))
+		if len(token) < minToken {
+			return nil, fmt.Errorf("the token in %s is shorter than %d characters, so that it could be guessed; make one with: openssl rand -hex 32", path, minToken)
+		}
+		c.SHA256, c.Limits = grant.Hash(token), boundsOf(file, &c)
+		if err := file.Put(c); err != nil {
+			return nil, fmt.Errorf("making the credential of %s: %w", c.Name, err)
+		}
+		names = append(names, filepath.Base(path))
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%s holds none of the tokens %s", folder, strings.Join(Names(), ", "))
+	}
+	return names, nil
+}
+
+// minToken is the shortest length of a token that somebody else made.
+const minToken = 32
+
+// Names returns the base names of the token files.
+func Names() []string {
+	var list []string
+	for _, c := range Grants {
+		list = append(list, filepath.Base(program.TokenPath("", c.Name)))
+	}
+	return list
+}
+
+// boundsOf returns the bounds of a part: those that an operator gave it in the file.
+func boundsOf(file *grant.File, part *grant.Credential) grant.Limits {
+	for _, c := range file.List() {
+		if c.Name == part.Name {
+			return c.Limits.WithDefaults(part.Limits)
+		}
+	}
+	return part.Limits
+}
+
+// sameGrant reports whether two credentials differ at most in their token and bounds.
+func sameGrant(a, b *grant.Credential) bool {
+	return a.Name == b.Name && slices.Equal(a.Identities, b.Identities) && slices.Equal(a.Subscribe, b.Subscribe) &&
+		slices.Equal(a.Publish, b.Publish) && slices.Equal(a.Issue, b.Issue)
+}
+
+// writeAgentEnv writes the agents' keys, or removes those of an earlier run.
+func writeAgentEnv(data, content string) error {
+	path := filepath.Join(data, AgentEnvFile)
+	if content != "" {
+		if err := datafolder.MakeAll(data); err != nil {
+			return err
+		}
+		return datafolder.Write(path, []byte(content))
+	}
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func provisionToken(file *grant.File, path string, want grant.Credential) error {
+	token, err := os.ReadFile(path)
+	switch {
+	case err == nil:
+		if c, ok := file.Lookup(strings.TrimSpace(string(token))); ok && sameGrant(c, &want) {
+			return nil
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	// The token is lost, or the credential is not what it should be.
+	fresh := grant.NewToken()
+	want.SHA256, want.Limits = grant.Hash(fresh), boundsOf(file, &want)
+	if err := file.Put(want); err != nil {
+		return err
+	}
+	return datafolder.Write(path, []byte(fresh+"\n"))
+}
+
+// AgentEnvFile is the file with the agents' keys, in the data folder.
+const AgentEnvFile = "agent.env"

@@ -1,0 +1,2 @@
+// Package records describes the records and events of the collaboration broker in words.
+package records

@@ -1,0 +1,54 @@
+package traffic
+
+import (
+	"fmt"
+	"os/exec"
+	"runtime"
+
+	"hubbub/cmd/hubbub/internal/busclient"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/internal/program"
+
+	"github.com/spf13/cobra"
+)
+
+// NewConsole returns the command `hubbub console`.
+func NewConsole() *cobra.Command {
+	var open bool
+	cmd := &cobra.Command{
+		Use:   "console",
+		Short: "Print a link that opens the bus's web console",
+		Long: "Ask the bus for a link to its console, and print it. Where the bus has credentials the\n" +
+			"link works once, for two minutes, and lets the browser in with the rights of the token\n" +
+			"that this command uses. To act by a link is possible for half an hour; after that its\n" +
+			"pages only look, until twelve hours pass in which nothing asks for one.",
+		Example: "  hubbub console\n  hubbub console --open",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			link, err := busclient.ConsoleLink(cmd.Context(), program.From(cmd))
+			if err == nil {
+				err = output.Line(cmd, link, "%s", link.URL)
+			}
+			if err == nil && open {
+				err = openBrowser(link.URL)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&open, "open", false, "open it in the browser of this machine too")
+	return cmd
+}
+
+// openBrowser opens a link in the browser of the machine.
+func openBrowser(link string) error {
+	opener, args := "xdg-open", []string{link}
+	switch runtime.GOOS {
+	case "darwin":
+		opener = "open"
+	case "windows":
+		opener, args = "rundll32", []string{"url.dll,FileProtocolHandler", link}
+	}
+	if err := exec.Command(opener, args...).Start(); err != nil {
+		return fmt.Errorf("no browser can be opened here (%w); open the link yourself", err)
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package traffic
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"hubbub/cmd/hubbub/internal/busclient"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/term"
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/text"
+	"hubbub/protocol/wire"
+
+	"github.com/spf13/cobra"
+)
+
+// NewSub returns the command `hubbub sub`.
+func NewSub() *cobra.Command {
+	var (
+		limit int
+		as    string
+	)
+	cmd := &cobra.Command{
+		Use:   "sub PATTERN...",
+		Short: "Show messages as they travel",
+		Long: "Show every message whose topic matches a pattern, until interrupted. It only\n" +
+			"watches: senders do not wait for it, and it is in no count. It survives restarts\n" +
+			"of the bus, and misses what is sent meanwhile; `hubbub tail` reads the log instead.",
+		Example: "  hubbub sub 'tg:*' 'agent:*'\n  hubbub sub '*' --json | jq .payload.type",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := program.EachAlone(args, "write each pattern as an argument of its own, as in hubbub sub 'tg:*' 'agent:*'"); err != nil {
+				return err
+			}
+			return subscribe(cmd, cmp.Or(protocol.PeerID(as), busclient.NewID("sub")), args, limit)
+		},
+	}
+	cmd.Flags().IntVarP(&limit, "count", "n", 0, "end after so many messages (0: never)")
+	cmd.Flags().StringVar(&as, "as", "", "identity to watch as (default one of its own, cli:sub-...)")
+	return cmd
+}
+
+func subscribe(cmd *cobra.Command, id protocol.PeerID, patterns []string, limit int) error {
+	env := program.From(cmd)
+	var list []protocol.Pattern
+	for _, p := range patterns {
+		list = append(list, protocol.Pattern(p))
+	}
+	ctx, stop := context.WithCancel(cmd.Context())
+	defer stop()
+
+	options := env.PeerOptions()
+	options.Concurrency = 1 // one screen
+	options.Log = nil       // the announcer speaks
+	lost := &announcer{w: env.Stderr}
+	options.OnConnect = func(context.Context) { lost.connected(patterns) }
+	options.OnDrop = lost.dropped
+	p := peer.New(id, options)
+	shown := &watcher{Printer: output.NewPrinter(cmd), limit: limit, full: stop}
+	p.HandleAny(shown.show)
+	if err := p.Observe(ctx, list...); err != nil {
+		return err
+	}
+	token, err := env.Token()
+	if err == nil {
+		err = lost.look(ctx, env.Buses, token)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.Run(ctx), shown.Err)
+}
+
+// An announcer tells on stderr about the connection.
+type announcer struct {
+	mu   sync.Mutex
+	w    io.Writer
+	said bool // that there is no connection
+}
+
+// look reports at the start that no bus answers: the peer retries silently.
+func (a *announcer) look(ctx context.Context, buses []string, token string) error {
+	var failures []error
+	for _, bus := range buses {
+		err := busclient.CheckReachable(ctx, bus, token)
+		if err == nil {
+			return nil
+		}
+		failures = append(failures, err)
+		if status, ok := errors.AsType[*wire.StatusError](err); ok && status.Code == http.StatusUnauthorized {
+			return err // waiting changes nothing
+		}
+	}
+	if ctx.Err() == nil {
+		fmt.Fprintf(a.w, "%s; waiting for it\n", term.Printable(fmt.Sprint(errors.Join(failures...))))
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.said = true
+	}
+	return nil
+}
+
+func (a *announcer) connected(patterns []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.said = false
+	fmt.Fprintf(a.w, "watching %s\n", term.Printable(strings.Join(patterns, ", ")))
+}
+
+func (a *announcer) dropped(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.said {
+		fmt.Fprintf(a.w, "no connection to the bus; trying again (%s)\n", term.Printable(fmt.Sprint(err)))
+	}
+	a.said = true
+}
+
+// A watcher prints deliveries.
+type watcher struct {
+	*output.Printer
+	limit int // 0 = none
+	shown int
+	full  func() // ends the subscription
+}
+
+// show prints a delivery. The peer calls it for one after the other.
+func (s *watcher) show(_ context.Context, d *peer.Delivery) error {
+	if s.limit > 0 && s.shown >= s.limit {
+		return nil
+	}
+	line := messageLine(d, time.Now())
+	if s.JSON {
+		// The payload is printed as it was sent. A line break in it can only be
+		// space between tokens, so it may become a blank.
+		topic := jsonrpc.AppendString(nil, string(d.Topic))
+		line = fmt.Sprintf(`{"topic":%s,"payload":%s}`, topic, bytes.ReplaceAll(d.Raw, []byte("\n"), []byte(" ")))
+	}
+	s.Linef("%s", line)
+	if s.shown++; s.shown == s.limit || s.Err != nil {
+		s.full()
+	}
+	return nil
+}
+
+// messageLine writes one message on one line.
+func messageLine(d *peer.Delivery, now time.Time) string {
+	m := d.Message
+	to := ""
+	if d.Topic != m.From.Topic() {
+		to = " → " + string(d.Topic)
+	}
+	content := string(m.Content)
+	var chat protocol.ChatMessage
+	if err := json.Unmarshal(m.Content, &chat); err == nil && chat.Text != "" {
+		content = chat.Text
+	}
+	return fmt.Sprintf("%s  %-15s %s%s  %s", now.Format("15:04:05.000"), term.Printable(string(m.Type)),
+		term.Printable(string(m.From)), term.Printable(to), text.Clip(term.Printable(content), 500))
+}

@@ -1,0 +1,307 @@
+package traffic
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"hubbub/activitylog/view"
+	"hubbub/bus/console"
+	"hubbub/bus/report"
+	"hubbub/cmd/hubbub/internal/busclient"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/term"
+	"hubbub/protocol"
+	"hubbub/protocol/retry"
+	"hubbub/protocol/text"
+
+	"github.com/spf13/cobra"
+	xterm "golang.org/x/term"
+)
+
+// NewTop returns the command `hubbub top`.
+func NewTop() *cobra.Command {
+	var every time.Duration
+	var once bool
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Show live who talks how much, what waits and what fails",
+		Long: "Show the state of the bus again and again, until q or Ctrl-C: rates and latency, the\n" +
+			"busiest peers with what waits for them, and the last failures. It asks the console of\n" +
+			"the bus, which costs the bus little. Where the output is no terminal it shows it once.",
+		Example: "  hubbub top\n  hubbub top --once --json | jq .rates",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if every < 200*time.Millisecond {
+				return program.Usage("--every must be at least 200ms")
+			}
+			return runTop(cmd, every, once)
+		},
+	}
+	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "how often to look")
+	cmd.Flags().BoolVar(&once, "once", false, "show it once and exit")
+	return cmd
+}
+
+// Control sequences that draw over the terminal.
+const (
+	otherScreen = "\x1b[?1049h\x1b[?25l"
+	firstScreen = "\x1b[?25h\x1b[?1049l"
+	topLeft     = "\x1b[H"
+	restOfLine  = "\x1b[K"
+	restOfAll   = "\x1b[J"
+)
+
+func runTop(cmd *cobra.Command, every time.Duration, once bool) error {
+	out := cmd.OutOrStdout()
+	if term.Columns(out) == 0 || once || output.WantsJSON(cmd) {
+		return topOnce(cmd, out)
+	}
+	ctx, restore := untilQuit(cmd.Context())
+	defer restore()
+	fmt.Fprint(out, otherScreen)
+	defer fmt.Fprint(out, firstScreen)
+	for {
+		state, _, err := fetchState(ctx, program.From(cmd))
+		if ctx.Err() != nil {
+			return nil
+		}
+		t := newTopScreen(out)
+		if err != nil {
+			t.add("%s", t.Paint(term.Red, err.Error()))
+		} else {
+			t.draw(state)
+		}
+		fmt.Fprint(out, topLeft+strings.Join(t.lines, restOfLine+"\r\n")+restOfLine+restOfAll)
+		if !retry.Sleep(ctx, every) {
+			return nil
+		}
+	}
+}
+
+// untilQuit returns a context that ends when q or Ctrl-C is typed at the terminal, and what
+// gives the terminal back. Its goroutine may outlive it: a read from a terminal cannot be
+// interrupted. It ends with the process.
+func untilQuit(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	before, err := xterm.MakeRaw(int(os.Stdin.Fd()))
+	if err != nil {
+		return ctx, cancel // no terminal: signals end it
+	}
+	go func() {
+		key := make([]byte, 1)
+		for {
+			if _, err := os.Stdin.Read(key); err != nil {
+				return
+			}
+			if key[0] == 'q' || key[0] == 3 {
+				cancel()
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel()
+		_ = xterm.Restore(int(os.Stdin.Fd()), before) // the terminal is gone
+	}
+}
+
+func topOnce(cmd *cobra.Command, out io.Writer) error {
+	state, raw, err := fetchState(cmd.Context(), program.From(cmd))
+	switch {
+	case err != nil:
+		return err
+	case output.WantsJSON(cmd):
+		_, err = output.WriteRaw(out, append(bytes.TrimSpace(raw), '\n'))
+		return err
+	}
+	t := newTopScreen(out)
+	t.rows = math.MaxInt32
+	t.draw(state)
+	_, err = fmt.Fprintln(out, strings.Join(t.lines, "\n"))
+	return err
+}
+
+// fetchState asks the console of the bus.
+func fetchState(ctx context.Context, env *program.Env) (state console.State, raw []byte, err error) {
+	raw, _, err = busclient.Fetch(ctx, env, http.MethodGet, "/console/state.json", busclient.ExplainConsole)
+	if err != nil {
+		return state, nil, err
+	}
+	if err := json.Unmarshal(raw, &state); err != nil {
+		return state, nil, fmt.Errorf("the bus's state is not what was expected: %w", err)
+	}
+	return state, raw, nil
+}
+
+// A topScreen is what top shows at once.
+type topScreen struct {
+	term.Painter
+	columns, rows int
+	titles        map[string]string // of chats and their agents, by identity
+	lines         []string
+}
+
+// newTopScreen makes one of the size of the terminal that out is.
+func newTopScreen(out io.Writer) *topScreen {
+	t := &topScreen{Painter: term.NewPainter(out)}
+	if f, ok := out.(*os.File); ok {
+		t.columns, t.rows, _ = xterm.GetSize(int(f.Fd())) // 0 if it is none
+	}
+	return t
+}
+
+// add adds a line, as much of it as the terminal has room for.
+func (t *topScreen) add(format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
+	if t.columns > 0 {
+		line = term.Fit(line, t.columns)
+	}
+	t.lines = append(t.lines, line)
+}
+
+// together adds texts beside each other, in as many lines as they need.
+func (t *topScreen) together(texts ...string) {
+	line := texts[0]
+	for _, next := range slices.DeleteFunc(texts[1:], func(s string) bool { return s == "" }) {
+		if both := line + "   " + next; t.columns <= 0 || term.Fit(both, t.columns) == both {
+			line = both
+			continue
+		}
+		t.add("%s", line)
+		line = next
+	}
+	t.add("%s", line)
+}
+
+func (t *topScreen) draw(s console.State) {
+	c, r := &s.Counters, &s.Rates
+	p99 := "–"
+	if r.P99 >= 0 {
+		p99 = view.Short(time.Duration(r.P99 * float64(time.Millisecond)))
+	}
+	t.add("%s  %s  up %s  %s", t.Paint(term.Bold, "hubbub "+c.Name), c.Version, view.Ago(s.At.Sub(c.Started), ""), t.Paint(term.Dim, s.At.Local().Format(time.TimeOnly)))
+	t.titles = map[string]string{}
+	for i := range s.Peers {
+		t.titles[s.Peers[i].ID] = term.Printable(s.Peers[i].Title)
+	}
+	t.together(fmt.Sprintf("%.1f messages/s", r.Accepted), fmt.Sprintf("%.1f delivered/s", r.Delivered),
+		t.paintIf(r.Failed > 0, term.Red, "%.1f failed/s", r.Failed), "99% within "+p99)
+	t.together(fmt.Sprintf("%d peers", c.Peers), fmt.Sprintf("%d subscriptions", c.Subscriptions),
+		t.paintIf(c.Queued > 0, term.Yellow, "%d unanswered", c.Unanswered), t.paintIf(c.Queued > 0, term.Yellow, "%d queued", c.Queued), t.logLine(c))
+	if s.Skipped > 0 {
+		t.add("%s", t.paintIf(true, term.Dim, "rates of peers are low: %d rows were not looked at", s.Skipped))
+	}
+	t.add("")
+	failures := min(len(s.Failures), 8)
+	t.peers(&s, max(t.rows-len(t.lines)-failures-4, 5))
+	if failures > 0 {
+		t.add("")
+		t.add("%s", t.Paint(term.Dim, "LAST FAILURES"))
+		for _, f := range s.Failures[:failures] {
+			t.failure(&f)
+		}
+	}
+	if len(t.lines) > t.rows && t.rows > 0 {
+		t.lines = t.lines[:t.rows]
+	}
+}
+
+func (t *topScreen) logLine(c *report.Counters) string {
+	s := c.Log
+	if s == nil {
+		return "no activity log"
+	}
+	line := fmt.Sprintf("log: %d rows queued", s.QueuedRows)
+	switch {
+	case s.Failing:
+		return t.Paint(term.Red, line+", failing: "+text.Clip(term.Printable(s.LastError), 80))
+	case s.Stalled:
+		return t.Paint(term.Yellow, line+", stalled")
+	case s.Lost > 0:
+		return t.Paint(term.Yellow, fmt.Sprintf("%s, %d lost", line, s.Lost))
+	}
+	return line
+}
+
+// peers lists who is on the bus, and the chats; not the commands that came and went.
+func (t *topScreen) peers(s *console.State, room int) {
+	list, gone := []*console.StatePeer{}, 0
+	for i := range s.Peers {
+		if p := &s.Peers[i]; p.Connected || protocol.RoleOf(protocol.PeerID(p.ID)) != protocol.RoleCLI {
+			list = append(list, p)
+		} else {
+			gone++
+		}
+	}
+	head, row, name := "   IN/MIN   OUT/MIN UNANSWERED  QUEUED  FAILURES", "%9s %9s %10.0d %7.0d %9.0d", 0 // .0: nothing for none
+	if t.columns > 0 && t.columns < 100 {
+		head, row = "IN/MIN OUT/MIN WAITING QUEUED FAILED", "%6s %7s %7.0d %6.0d %6.0d"
+	}
+	name = min(max(cmp.Or(t.columns, 110)-len(head)-1, 20), 44)
+	t.add("%s", t.Paint(term.Dim, term.Pad("PEER", name)+" "+head))
+	for _, p := range list[:min(len(list), room)] {
+		label := t.paintIf(!p.Connected, term.Dim, "%s", term.Pad(text.Clip(t.called(p.ID), name), name))
+		line := fmt.Sprintf(row, decimal(p.In), decimal(p.Out), p.Unanswered, p.Queued, p.Failures)
+		switch {
+		case !p.LastFail.IsZero() && s.At.Sub(p.LastFail) < time.Minute:
+			line = t.Paint(term.Red, line+"  "+term.Printable(p.Status))
+		case p.Queued > 0:
+			line = t.Paint(term.Yellow, line)
+		}
+		t.add("%s %s", label, line)
+	}
+	rest := ""
+	if n := len(list) - room; n > 0 {
+		rest = fmt.Sprintf("and %d more", n)
+	}
+	if gone > 0 {
+		rest = strings.TrimPrefix(rest+", and "+text.Count(gone, "command")+" that came and went", ", ")
+	}
+	if rest != "" {
+		t.add("%s", t.Paint(term.Dim, rest))
+	}
+}
+
+// called returns how a person knows an identity or a topic.
+func (t *topScreen) called(id string) string {
+	role, _, _ := strings.Cut(id, ":")
+	if title := t.titles[id]; title != "" {
+		return term.Printable(role) + ":“" + title + "”"
+	}
+	return term.Printable(id)
+}
+
+func (t *topScreen) failure(f *console.StateFailure) {
+	who := strings.TrimSpace(term.Printable(f.Type) + " " + t.called(f.From))
+	if to := cmp.Or(f.Peer, f.Topic); to != "" {
+		who += " → " + t.called(to)
+	}
+	why := t.Paint(term.Dim, text.Clip(term.Printable(f.Error), 60))
+	t.together(f.At.Local().Format(time.TimeOnly)+" "+t.Paint(term.Red, term.Printable(f.Status)), who, why)
+}
+
+// paintIf formats a text, and colours it if it stands out.
+func (t *topScreen) paintIf(standsOut bool, c term.Colour, format string, args ...any) string {
+	if !standsOut {
+		c = ""
+	}
+	return t.Paint(c, fmt.Sprintf(format, args...))
+}
+
+// decimal writes a rate; nothing if there is next to none.
+func decimal(v float64) string {
+	if v < 0.05 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f", v)
+}

@@ -1,0 +1,291 @@
+package up
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/internal/program"
+	"hubbub/protocol/text"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+func newConfigCheck() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check",
+		Short: "Say what is wrong with the settings of `hubbub up`, line by line",
+		Long: "Look at every table, key, value, address, file, port, token and program of the settings that `hubbub up` would\n" +
+			"run with, without starting anything: each program looks at its own. Without --config these are the variables of\n" +
+			"the environment. `hubbub up` does the same before it starts. Exits 2 when something is wrong.",
+		Example:     "  hubbub config check --config hubbub.toml",
+		Annotations: map[string]string{program.OwnConfig: "yes"},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := ReadRequest(cmd)
+			if err != nil {
+				return err
+			}
+			p := output.NewPrinter(cmd)
+			mistakes := inOrder(append(r.ConfigErrors(cmd.Context()), r.missing()...))
+			for _, m := range mistakes {
+				if p.JSON {
+					p.Value(m)
+				} else {
+					p.Linef("%s", m)
+				}
+			}
+			switch {
+			case p.Err != nil:
+				return p.Err
+			case len(mistakes) > 0:
+				return program.Usage("%s found in %s", text.Count(len(mistakes), "mistake"), cmp.Or(r.File, "the environment"))
+			case !p.JSON:
+				p.Linef("%s: nothing is wrong", cmp.Or(r.File, "the settings of the environment"))
+			}
+			return p.Err
+		},
+	}
+}
+
+// A ConfigError is one thing that is wrong with the settings.
+type ConfigError struct {
+	File  string `json:"file,omitempty"`
+	Line  int    `json:"line,omitempty"` // 0 if it is not known
+	Table string `json:"table,omitempty"`
+	Key   string `json:"key,omitempty"`
+	Says  string `json:"says"`
+}
+
+// String returns the mistake as compilers write theirs.
+func (m ConfigError) String() string {
+	where := m.File
+	if m.Line > 0 {
+		where += fmt.Sprintf(":%d", m.Line)
+	}
+	if where != "" {
+		where += ": "
+	}
+	if m.Table != "" {
+		where += "[" + m.Table + "] "
+	}
+	return where + m.Says
+}
+
+// checkTime bounds the look of one program at its settings.
+const checkTime = 10 * time.Second
+
+// ConfigErrors returns all that is wrong, in the order of the file: what no program reads, and
+// what the programs say of their own settings.
+func (r *Request) ConfigErrors(ctx context.Context) []ConfigError {
+	list := append(r.unknownKeys(), r.logErrors()...)
+	if err := checkFolder(r.Data); err != nil { // in which no program could look either
+		return inOrder(append(list, r.configError("", "data", err.Error())))
+	}
+	agentKeys := strings.Split(strings.TrimSpace(r.agentEnv()), "\n")
+	for _, p := range components {
+		lacking := r.skipReason(p) != ""
+		if lacking && !r.has(p.name) {
+			continue
+		}
+		args := []string{"--data", r.Data, "--log-level", "info", "--log-format", "json"}
+		if path := program.TokenPath(r.Data, p.name); p.name != "bus" && program.FileExists(path) {
+			args = append(args, "--token-file", path)
+		}
+		env := r.environment(p)
+		if p.name == "system" { // it makes an agent look at what all agents are given
+			env = append(env, agentKeys...)
+		}
+		if lacking && p.name == "tg" { // the rest of its table is looked at all the same
+			env = append(env, "TELEGRAM_BOT_TOKEN=1:unset")
+		}
+		list = append(list, r.ask(ctx, p.name, "", args, env)...)
+	}
+	if r.agentCommand() == "" {
+		env := append(r.environment(component{name: "agent"}), agentKeys...)
+		// Each agent runs in a folder of its own.
+		list = append(list, r.ask(ctx, "agent", "/", []string{"--id", "check", "--data", r.Data, "--log-level", "info", "--log-format", "json"}, env)...)
+	}
+	return inOrder(list)
+}
+
+// logErrors returns what is wrong with the keys about logs.
+func (r *Request) logErrors() (list []ConfigError) {
+	for _, c := range []struct{ key, level, format string }{{"log-level", r.LogLevel, "json"}, {"log-format", "info", r.LogFormat}} {
+		if err := program.CheckLog(c.level, c.format); err != nil {
+			list = append(list, r.configError("", c.key, strings.TrimPrefix(err.Error(), "--")))
+		}
+	}
+	return list
+}
+
+// checkFolder returns why the data folder cannot be written, or made.
+func checkFolder(data string) error {
+	folder := data
+	for !program.FileExists(folder) && filepath.Dir(folder) != folder {
+		folder = filepath.Dir(folder)
+	}
+	if info, err := os.Stat(folder); err == nil && !info.IsDir() {
+		return fmt.Errorf("data %s: %s is a file; it must name a folder", data, folder)
+	}
+	err := unix.Access(folder, unix.W_OK|unix.X_OK)
+	if err == nil {
+		return nil
+	}
+	err = &fs.PathError{Op: "writing in", Path: folder, Err: err}
+	if advice := program.Advice(err); advice != "" {
+		return fmt.Errorf("data %s: %w; %s", data, err, advice)
+	}
+	return fmt.Errorf("data %s: %w", data, err)
+}
+
+// inOrder sorts mistakes by their lines.
+func inOrder(list []ConfigError) []ConfigError {
+	slices.SortStableFunc(list, func(a, b ConfigError) int { return cmp.Compare(a.Line, b.Line) })
+	return list
+}
+
+// missing returns what keeps a program from running that the file asks for. `hubbub up` says
+// so, and runs the others.
+func (r *Request) missing() (list []ConfigError) {
+	for _, p := range components {
+		if reason := r.skipReason(p); reason != "" && r.has(p.name) {
+			list = append(list, r.configError(p.name, "", reason))
+		}
+	}
+	return list
+}
+
+// agentCommand is the program that agents are, if it is another than ours.
+func (r *Request) agentCommand() string {
+	command, _ := program.TOMLText(r.Table("system")["agent-command"])
+	return cmp.Or(command, LookupEnv(r.Env, "HUBBUB_AGENT_COMMAND"))
+}
+
+// flagName finds the flag that a program complains of.
+var flagName = regexp.MustCompile(`--([a-z][a-z0-9-]*)`)
+
+// ask makes one program look at its table, in a folder: as it will get it, and where it
+// complains again without each key that it complains of.
+func (r *Request) ask(ctx context.Context, name, dir string, args, env []string) (list []ConfigError) {
+	path, err := program.Find("hubbub-" + name)
+	if err != nil {
+		return []ConfigError{r.configError(name, "", err.Error())}
+	}
+	whole := args
+	if r.has(name) {
+		whole = append(slices.Clone(args), "--config", r.File+"#"+name)
+	}
+	wrong := complaint(ctx, path, dir, append([]string{"--check"}, whole...), env)
+	if wrong == "" {
+		return nil
+	}
+	flags := map[string][]string{}
+	for key, value := range r.Table(name) {
+		if slices.Contains(ownFlags, key) {
+			continue // said already
+		}
+		values, err := program.TOMLStrings(value)
+		if err != nil {
+			list = append(list, r.configError(name, key, key+" "+err.Error()))
+			continue
+		}
+		for _, v := range values {
+			flags[key] = append(flags[key], "--"+key+"="+v)
+		}
+	}
+	for {
+		all := append([]string{"--check"}, args...)
+		for _, key := range slices.Sorted(maps.Keys(flags)) {
+			all = append(all, flags[key]...)
+		}
+		says := complaint(ctx, path, dir, all, env)
+		switch {
+		case says == "" && len(list) == 0: // it takes each value, and not the table
+			key, _, _ := strings.Cut(strings.TrimPrefix(wrong, r.File+"#"+name+": "), ":")
+			return append(list, r.configError(name, key, strings.TrimPrefix(wrong, r.File+"#"+name+": ")))
+		case says == "":
+			return list
+		}
+		key := ""
+		if found := flagName.FindStringSubmatch(says); found != nil {
+			key = found[1]
+		}
+		switch {
+		case flags[key] != nil: // in the words of the file
+			says = flagName.ReplaceAllString(strings.Replace(says, "unknown flag: ", "unknown key ", 1), "$1")
+			if value := flags[key][0][len("--"+key+"="):]; name == "agent" && strings.Contains(says, value+": no such file") && !filepath.IsAbs(value) {
+				says += "; agents run in folders of their own: give the whole path"
+			}
+			list = append(list, r.configError(name, key, says))
+			delete(flags, key)
+		case r.Table(name)[key] != nil: // it only lacks what was wrong, and said already
+			return list
+		default:
+			return append(list, r.configError(name, "", says))
+		}
+	}
+}
+
+// complaint runs a program that only looks at its settings, in a folder or in ours, and returns
+// what it says is wrong.
+func complaint(ctx context.Context, path, dir string, args, env []string) string {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	var said bytes.Buffer
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env, cmd.Stderr, cmd.Dir = env, &said, dir
+	err := cmd.Run()
+	if err == nil {
+		return ""
+	}
+	first, _, _ := strings.Cut(said.String(), "\n")
+	return cmp.Or(strings.TrimPrefix(first, filepath.Base(path)+": "), err.Error())
+}
+
+// configError says where a mistake is: at its key, or else where its table begins.
+func (r *Request) configError(table, key, says string) ConfigError {
+	m := ConfigError{File: r.File, Table: table, Key: key, Says: says}
+	if r.File == "" {
+		return m
+	}
+	if raw, err := os.ReadFile(r.File); err == nil {
+		m.Line = lineOf(string(raw), table, key)
+	}
+	return m
+}
+
+var (
+	tableLine = regexp.MustCompile(`^\s*\[\s*"?([A-Za-z0-9_-]+)"?\s*\]`)
+	keyLine   = regexp.MustCompile(`^\s*"?([A-Za-z0-9_-]+)"?\s*=`)
+)
+
+// lineOf returns the line of a key in a table of a file, of the table itself if the key is
+// empty or not there, or 0.
+func lineOf(file, table, key string) (line int) {
+	current, n := "", 0
+	for l := range strings.Lines(file) {
+		n++
+		if header := tableLine.FindStringSubmatch(l); header != nil {
+			current = header[1]
+			if line == 0 && (current == table || table == "" && current == key) {
+				line = n
+			}
+		}
+		if name := keyLine.FindStringSubmatch(l); name != nil && current == table && name[1] == key && key != "" {
+			return n
+		}
+	}
+	return line
+}

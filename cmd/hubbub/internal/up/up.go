@@ -1,0 +1,198 @@
+package up
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"hubbub/cmd/hubbub/internal/busclient"
+	"hubbub/cmd/hubbub/internal/provision"
+	"hubbub/cmd/internal/fleet"
+	"hubbub/cmd/internal/program"
+	"hubbub/peers/proc"
+
+	"github.com/spf13/cobra"
+)
+
+// NewUp returns the command `hubbub up`.
+func NewUp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "up",
+		Short: "Run the whole system from one file",
+		Long: "Run the bus and its peers as child processes, until interrupted: restarted when they\n" +
+			"crash, stopped in order, with one log. The file of --config has one table for each\n" +
+			"program, [bus] [system] [tg] [broker] [chorus], with the names of its flags as keys, and\n" +
+			"[agent] for the flags of the agents. Each program gets a credential of its own.\n\n" +
+			"The bot's token comes from TELEGRAM_BOT_TOKEN or the file that TELEGRAM_BOT_TOKEN_FILE names.",
+		Example:     "  TELEGRAM_BOT_TOKEN=... hubbub up --config hubbub.toml",
+		Annotations: map[string]string{program.OwnConfig: "yes"},
+		RunE:        up,
+	}
+}
+
+func up(cmd *cobra.Command, _ []string) (err error) {
+	env := program.From(cmd)
+	r, err := ReadRequest(cmd)
+	if err != nil {
+		return err
+	}
+	if wrong := r.ConfigErrors(cmd.Context()); len(wrong) > 0 {
+		var lines []string
+		for _, m := range wrong {
+			lines = append(lines, m.String())
+		}
+		return program.Usage("%s", strings.Join(lines, "\n"))
+	}
+	p, err := NewPlan(*r)
+	if err != nil {
+		return err
+	}
+	release, err := env.OwnData()
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := provision.Provision(r.Data, p.AgentEnv); err != nil {
+		return err
+	}
+	printer := fleet.NewPrinter(env.Stderr, printerFormat(r.LogFormat, env), 6)
+	env.LogTo(lineWriter(func(line []byte) { printer.Line("hubbub", line) }))
+	return runPlan(cmd.Context(), env, p, printer)
+}
+
+// ReadRequest reads what `hubbub up` shall run.
+func ReadRequest(cmd *cobra.Command) (r *Request, err error) {
+	env := program.From(cmd)
+	r = &Request{File: env.Config, Env: os.Environ(), Data: env.Data, LogLevel: "info", LogFormat: env.LogFormat(), Find: program.Find}
+	if cmd.Flags().Changed("log-level") {
+		r.LogLevel = env.LogLevel()
+	}
+	if cmd.Flags().Changed("bus") {
+		r.bus = env.Buses[0]
+	}
+	if r.File == "" {
+		return r, nil
+	}
+	if r.File, err = filepath.Abs(r.File); err != nil {
+		return nil, err
+	}
+	if r.Settings, err = program.ReadTOML(r.File); err != nil {
+		return nil, err
+	}
+	if err := applyTop(cmd, r); err != nil {
+		return nil, err
+	}
+	env.Data = r.Data
+	return r, nil
+}
+
+// A lineWriter calls a function for each whole line.
+type lineWriter func(line []byte)
+
+func (w lineWriter) Write(line []byte) (int, error) {
+	w(line)
+	return len(line), nil
+}
+
+// applyTop applies the settings outside the tables, unless a flag or variable overrides
+// them.
+func applyTop(cmd *cobra.Command, r *Request) (err error) {
+	for key, into := range map[string]*string{"data": &r.Data, "log-level": &r.LogLevel, "log-format": &r.LogFormat} {
+		v, ok := r.Settings[key]
+		if !ok || cmd.Flags().Changed(key) {
+			continue
+		}
+		s, ok := v.(string)
+		if !ok || s == "" {
+			return program.Usage("%s: %s must be a text", r.File, key)
+		}
+		*into = s
+	}
+	r.Data, err = filepath.Abs(r.Data)
+	return err
+}
+
+func printerFormat(format string, env *program.Env) fleet.Format {
+	switch {
+	case format == "json":
+		return fleet.JSON
+	case env.OnTerminal():
+		return fleet.Colour
+	default:
+		return fleet.Plain
+	}
+}
+
+// ConsoleHint says how to open the console of what runs: by a link that works once, if
+// a person reads this now, and else by the command that prints one.
+func (p *Plan) ConsoleHint(ctx context.Context, env *program.Env) string {
+	if env.OnTerminal() {
+		env.Buses, env.Data = []string{p.Bus}, p.data
+		if link, err := busclient.ConsoleLink(ctx, env); err == nil {
+			return "console, once and within two minutes: " + link.URL
+		}
+	}
+	return fmt.Sprintf("console: `hubbub console --bus %s --data %s` prints a link", p.Bus, p.data)
+}
+
+// runPlan runs the children of a plan until ctx ends.
+func runPlan(ctx context.Context, env *program.Env, p *Plan, printer *fleet.Printer) error {
+	if p.listenAddress != "" {
+		printer.Event("hubbub", fmt.Sprintf("the programs connect to %s, as --bus or HUBBUB_BUS says; the bus started here is at %s", p.Bus, p.listenAddress))
+	}
+	says := "everything runs"
+	for _, i := range p.skipped {
+		if i.wanted {
+			says = "not everything runs"
+			printer.Event(i.name, i.reason)
+		} else {
+			printer.Say(i.name, i.reason)
+		}
+	}
+	f := fleet.New(p.Children, &fleet.Options{Line: printer.Line, Event: printer.Event})
+	running, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for _, c := range p.Children {
+			if f.Ready(running, c.Name) != nil { // an event said why
+				says = "not everything runs"
+			}
+		}
+		if running.Err() == nil {
+			printer.Say("hubbub", fmt.Sprintf("%s; the bus is at %s, the data in %s", says, p.Bus, p.data))
+			printer.Say("hubbub", p.ConsoleHint(running, env))
+			if slices.ContainsFunc(p.skipped, func(i skipped) bool { return i.name == "tg" }) {
+				printer.Say("hubbub", fmt.Sprintf("without Telegram: `%s chat --start helper --bus %s --data %s` starts an agent and talks to it", ProgramName(), p.Bus, p.data))
+			}
+			env.Ready()
+		}
+	})
+	wg.Go(func() {
+		env.PulseWhile(running, func() bool {
+			for _, c := range p.Children {
+				f.PID(c.Name) // blocks if a child's lock is held forever
+			}
+			return true
+		})
+	})
+	err := f.Run(running)
+	cancel()
+	wg.Wait()
+	if proc.IsUsageError(err) {
+		return program.Usage("%s", err)
+	}
+	return err
+}
+
+// ProgramName returns what starts this program in a terminal like that in which it was started.
+func ProgramName() string {
+	if _, err := exec.LookPath("hubbub"); err != nil {
+		return os.Args[0]
+	}
+	return "hubbub"
+}

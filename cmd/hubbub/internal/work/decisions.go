@@ -1,0 +1,162 @@
+package work
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"hubbub/activitylog/view"
+	"hubbub/cmd/hubbub/internal/logs"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/cmd/hubbub/internal/records"
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/term"
+	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
+
+	"github.com/spf13/cobra"
+)
+
+// NewDecisions returns the command `hubbub decisions`.
+func NewDecisions() *cobra.Command {
+	cmd := decisionCommands[0].command()
+	cmd.Use, cmd.Short = "decisions", "See and make the decisions that agents wait for"
+	cmd.Long = "A decision is whether an agent may run a tool that its configuration marks as sensitive ([agent]\n" +
+		"approve), or that its program asks for. It is shown in the chat, and here; the first verdict counts.\n" +
+		"What an agent asked a person is listed too: `hubbub work answer` answers it.\n" +
+		"What was allowed for longer than one call stays listed until it is revoked."
+	cmd.Example = "  hubbub decisions\n  hubbub decisions allow dec_01J... --scope session\n  hubbub decisions revoke dec_01J..."
+	cmd.PersistentFlags().String("as", "", "name under which you stand in the records (default your user name)")
+	for _, c := range decisionCommands {
+		cmd.AddCommand(c.command())
+	}
+	return cmd
+}
+
+// decisionCommands are the commands of `hubbub decisions`; it is itself the first.
+var decisionCommands = []brokerCommand{
+	{
+		use: "list", short: "List what waits for a verdict, and what is allowed for longer", args: cobra.NoArgs,
+		flags: []brokerFlag{{"all", false, "also what is decided for good"}},
+		run: func(ctx context.Context, in *brokerInput) error {
+			list, err := pages(ctx, in, collab.DecisionList, collab.ApprovalListParams{})
+			if err != nil {
+				return err
+			}
+			asked, err := pages(ctx, in, collab.QuestionList, collab.QuestionListParams{})
+			if err != nil {
+				return err
+			}
+			all := make([]collab.Listed[awaited], 0, len(list)+len(asked))
+			for _, a := range list {
+				all = append(all, collab.Listed[awaited](a))
+			}
+			for _, q := range asked {
+				all = append(all, collab.Listed[awaited](q))
+			}
+			return decisionListing.print(in, all, func(a *awaited) bool {
+				return a.Open() || in.is("all") && a.Question == nil || a.Question != nil && a.AwaitsPerson()
+			})
+		},
+	},
+	{
+		use: "show ID", short: "Show one decision: what was asked, and who decided what", args: cobra.ExactArgs(1),
+		run: func(ctx context.Context, in *brokerInput) error {
+			got, err := collab.DecisionGet.Ask(ctx, in, collab.IDParams{ID: in.given[0]})
+			return printDecision(in, &got.Decision, err)
+		},
+	},
+	{
+		use: "allow ID", short: "Let the tool run", args: cobra.ExactArgs(1),
+		flags: []brokerFlag{{"scope", "once", "once, session (this tool in this chat until the agent stops) or always"}},
+		run:   decideAs(collab.Allow),
+	},
+	{
+		use: "deny ID", short: "Do not let the tool run", args: cobra.ExactArgs(1),
+		run: decideAs(collab.Deny),
+	},
+	{
+		use: "revoke ID", short: "End what was allowed for longer than one call", args: cobra.ExactArgs(1),
+		run: func(ctx context.Context, in *brokerInput) error {
+			got, err := collab.DecisionRevoke.Ask(ctx, in, collab.ApprovalDecideParams{ID: in.given[0]})
+			return printDecision(in, &got.Decision, err)
+		},
+	},
+}
+
+// decideAs returns what gives a verdict.
+func decideAs(v collab.Verdict) func(ctx context.Context, in *brokerInput) error {
+	return func(ctx context.Context, in *brokerInput) error {
+		p := collab.ApprovalDecideParams{ID: in.given[0], Verdict: v}
+		if in.Flag("scope") != nil {
+			switch p.Scope = collab.ApprovalScope(in.text("scope")); p.Scope {
+			case collab.ScopeOnce, collab.ScopeSession, collab.ScopeAlways:
+			default:
+				return program.Usage("--scope is once, session or always")
+			}
+		}
+		got, err := collab.DecisionDecide.Ask(ctx, in, p)
+		if collab.Refusal(err) == collab.CodeNotFound { // the list has questions, too
+			if asked, no := collab.QuestionGet.Ask(ctx, in, collab.IDParams{ID: p.ID}); no == nil {
+				return fmt.Errorf("%s is a question (%s): `hubbub work answer %[1]s TEXT` answers it", asked.Question.ID, asked.Question.State)
+			}
+		}
+		return printDecision(in, &got.Decision, err)
+	}
+}
+
+// An awaited is what a person is asked: a decision, or a question of an agent.
+type awaited struct {
+	collab.Approval
+	*collab.Question
+}
+
+// UnmarshalJSON reads a decision or a question.
+func (a *awaited) UnmarshalJSON(raw []byte) error {
+	var q collab.Question
+	if err := json.Unmarshal(raw, &q); err != nil || q.Kind == collab.KindQuestion {
+		a.Question = &q
+		return err
+	}
+	return json.Unmarshal(raw, &a.Approval)
+}
+
+var decisionListing = listing[awaited]{
+	"nothing waits for a decision", "ID\tSTATE\tAGENT\tTOOL\tCHAT\tSINCE\tARGUMENTS", []int{64, 40, 32, 40, 32, 20, 60},
+	func(w *awaited, now time.Time) []string {
+		if q := w.Question; q != nil {
+			return []string{q.ID, string(q.State), cmp.Or(q.AskedByID, q.CreatedByID), "ask", records.Name(q.AskedOfID, q.AskedOfIdentity), sinceText(q.CreatedAt, now), text.Spelled(q.Title)}
+		}
+		a := &w.Approval
+		return []string{a.ID, a.Describe(), a.AskedByID, text.Spelled(a.Tool), a.Chat, sinceText(a.CreatedAt, now), text.Spelled(a.Arguments)}
+	},
+}
+
+// printDecision prints a decision, unless the broker refused.
+func printDecision(in *brokerInput, a *collab.Approval, err error) error {
+	if err != nil {
+		return err
+	}
+	if output.WantsJSON(in.Command) {
+		return json.NewEncoder(in.OutOrStdout()).Encode(a)
+	}
+	p := output.NewPrinter(in.Command)
+	printApproval(p, a, logs.TitlesFor(in.Command))
+	return p.Err
+}
+
+// decision prints a decision for people.
+func printApproval(p *output.Printer, a *collab.Approval, titles *view.Titles) {
+	p.Linef("%s", titles.Within(term.Printable(fmt.Sprintf("%s %s", a.ID, a.Describe()))))
+	for _, line := range [][2]string{
+		{"agent", a.AskedByID}, {"tool", text.Spelled(a.Tool)}, {"arguments", text.Spelled(a.Arguments)}, {"sha256", a.Digest}, {"event", a.EventID}, {"chat", a.Chat}, {"may decide", strings.Join(a.MayDecide, ", ")},
+		{"asked", a.CreatedAt}, {"until", a.ExpiresAt + ", then " + string(a.Default)}, {"decided", a.DecidedAt},
+	} {
+		if line[1] != "" {
+			p.Linef("%s", term.Hang(fmt.Sprintf("  %-10s ", line[0]), titles.Within(term.Printable(line[1])), p.Columns))
+		}
+	}
+}

@@ -1,0 +1,339 @@
+package work
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+
+	"github.com/spf13/cobra"
+)
+
+// NewWork returns the command `hubbub work`.
+func NewWork() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "work",
+		Short: "See, give out and finish work; see and answer questions",
+		Long: "Work items are what agents and people owe each other: each has an owner and somebody with\n" +
+			"the next move. The collaboration broker keeps them and wakes the one whose move it is.\n" +
+			"A question only wants an answer.",
+		Example: "  hubbub work create 'Write the release notes' --owner lead\n" +
+			"  hubbub work list --next lead\n  hubbub work done wi_01J...",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().String("as", "", "name under which you stand in the records (default your user name)")
+	states := []string{"open", "working", "waiting", "review", "done", "cancelled"}
+	for _, c := range workCommands {
+		one := c.command()
+		if one.Flag("state") != nil {
+			_ = one.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+		}
+		cmd.AddCommand(one)
+	}
+	for _, m := range workMoves {
+		cmd.AddCommand(m.command())
+	}
+	return cmd
+}
+
+// workCommands are the commands of `hubbub work` but for workMoves.
+var workCommands = []brokerCommand{
+	{
+		use: "list", short: "List work items, those that are open unless asked otherwise", args: cobra.NoArgs,
+		flags: []brokerFlag{
+			{"state", "", "open, working, waiting, review, done or cancelled"},
+			{"owner", "", "only those of this owner"},
+			{"next", "", "only those where it is this one's move"},
+			{"all", false, "also those that are done or cancelled"},
+		},
+		run: func(ctx context.Context, in *brokerInput) error {
+			p := collab.WorkListParams{State: collab.WorkState(in.text("state")), OwnerID: in.text("owner"), NextMoveOwnerID: in.text("next")}
+			list, err := pages(ctx, in, collab.WorkList, p)
+			if err != nil {
+				return err
+			}
+			return workListing.print(in, list, func(w *collab.WorkItem) bool { return in.is("all") || p.State != "" || !w.Terminal() })
+		},
+	},
+	{
+		use: "show ID", short: "Show one work item, and who was woken for it last and why", args: cobra.ExactArgs(1),
+		run: showWork,
+	},
+	{
+		use: "create TITLE...", short: "Create a work item and wake the one whose move it is", args: cobra.MinimumNArgs(1),
+		flags: []brokerFlag{
+			{"owner", "", "who is responsible (default you)"},
+			{"next", "", "whose move it is (default the owner)"},
+			{"summary", "", "more about it"},
+			{"priority", "", "low, normal, high or urgent"},
+			{"parent", "", "id of the item or question that it belongs to"},
+			{"conversation", "", "id of the conversation that it belongs to"},
+			{"id", "", "id of the item, so that the command may be repeated (default a new one)"},
+			{"quiet", false, "wake nobody"},
+		},
+		run: func(ctx context.Context, in *brokerInput) error {
+			owner := cmp.Or(in.text("owner"), in.person)
+			return about(ctx, in, collab.WorkCreate, collab.WorkParams{
+				ID: in.optional("id"), Title: new(in.words(0)), Summary: in.optional("summary"), Priority: in.optional("priority"),
+				OwnerID: &owner, NextMoveOwnerID: new(cmp.Or(in.text("next"), owner)), RequestedByID: &in.person,
+				ParentID: in.optional("parent"), ConversationID: in.optional("conversation"), Wake: new(!in.is("quiet")),
+			})
+		},
+	},
+	{
+		use: "assign ID NAME", short: "Make somebody owner and next mover of an item, and wake them", args: cobra.ExactArgs(2),
+		flags: []brokerFlag{{"next-only", false, "give away the next move and keep the owner"}, {"quiet", false, "wake nobody"}},
+		run: func(ctx context.Context, in *brokerInput) error {
+			p := collab.WorkParams{ID: &in.given[0], NextMoveOwnerID: &in.given[1], Wake: new(!in.is("quiet"))}
+			if !in.is("next-only") {
+				p.OwnerID = &in.given[1]
+			}
+			return about(ctx, in, collab.WorkUpdate, p)
+		},
+	},
+	{
+		use: "wait ID WHAT...", short: "Say that an item waits for something", args: cobra.MinimumNArgs(2),
+		example: "  hubbub work wait wi_1 'the review of the API' --on lead\n  hubbub work wait wi_1 'the fix' --kind work_item --on wi_2",
+		flags: []brokerFlag{
+			{"kind", "actor", "actor, question, work_item, approval, artifact or condition"},
+			{"on", "", "name of the one, or id of the record, that it waits for"},
+			{"wake", false, "wake the one it waits for"},
+		},
+		run: func(ctx context.Context, in *brokerInput) error {
+			return about(ctx, in, collab.WorkUpdate, collab.WorkParams{
+				ID: &in.given[0], State: collab.WorkWaiting, Wake: new(in.is("wake")),
+				WaitingOn: &collab.WaitingOn{Kind: in.text("kind"), Label: in.words(1), TargetID: in.text("on")},
+			})
+		},
+	},
+	{
+		use: "arrived NAME...", short: "Say that what items wait for is there, so that they go on", args: cobra.MinimumNArgs(1),
+		long: "Items that wait for an artifact or a condition of that name, as --on or the words of\n" +
+			"`hubbub work wait` have it, are worked on again, and who has the next move is woken.",
+		example: "  hubbub work wait wi_1 'the build' --kind artifact --on build-42\n  hubbub work arrived build-42",
+		run: func(ctx context.Context, in *brokerInput) error {
+			name := in.words(0)
+			got, err := collab.WorkArrived.Ask(ctx, in, collab.ArrivedParams{Name: name})
+			for i := range got.Items {
+				err = errors.Join(err, printRecord(in, &got.Items[i]))
+			}
+			if err != nil {
+				return err
+			}
+			if got.Others > 0 {
+				fmt.Fprintf(in.ErrOrStderr(), "and %d others\n", got.Others)
+			}
+			if len(got.Items) == 0 {
+				fmt.Fprintf(in.ErrOrStderr(), "nothing waits for %q\n", name)
+			}
+			return nil
+		},
+	},
+	{
+		use: "wake ID", short: "Wake the one who is responsible for an item now", args: cobra.ExactArgs(1),
+		run: func(ctx context.Context, in *brokerInput) error {
+			return about(ctx, in, collab.WorkWake, collab.IDParams{ID: in.given[0]})
+		},
+	},
+	{
+		use: "questions", short: "List the questions that are open or answered, and their answers", args: cobra.NoArgs,
+		flags: []brokerFlag{{"all", false, "also those that are closed or declined"}},
+		run: func(ctx context.Context, in *brokerInput) error {
+			list, err := pages(ctx, in, collab.QuestionList, collab.QuestionListParams{})
+			if err != nil {
+				return err
+			}
+			return questionListing.print(in, list, func(q *collab.Question) bool { return in.is("all") || !q.Terminal() })
+		},
+	},
+	{
+		use: "answer ID ANSWER...", short: "Answer a question, and wake the agent that asked", args: cobra.MinimumNArgs(2),
+		run: func(ctx context.Context, in *brokerInput) error {
+			return about(ctx, in, collab.QuestionAnswer, collab.AnswerParams{ID: in.given[0], Answer: in.words(1)})
+		},
+	},
+	{
+		use: "close ID", short: "Close a question that is answered or no longer asked", args: cobra.ExactArgs(1),
+		run: func(ctx context.Context, in *brokerInput) error {
+			return about(ctx, in, collab.QuestionClose, collab.IDParams{ID: in.given[0]})
+		},
+	},
+}
+
+// about makes a request about one record and prints what came of it.
+func about[P any](ctx context.Context, in *brokerInput, m collab.Method[P, collab.Result], params P) error {
+	got, err := m.Ask(ctx, in, params)
+	if err != nil {
+		return err
+	}
+	return printRecord(in, &got)
+}
+
+func showWork(ctx context.Context, in *brokerInput) error {
+	got, err := collab.WorkGet.Ask(ctx, in, collab.IDParams{ID: in.given[0]})
+	if err != nil {
+		return err
+	}
+	why := new(collab.Explanation)
+	switch *why, err = collab.WakeExplain.Ask(ctx, in, collab.ExplainParams{WorkItemID: in.given[0]}); {
+	case collab.Refusal(err) == collab.CodeNotFound:
+		why = nil // nobody was woken for it yet
+	case err != nil:
+		return err
+	}
+	if output.WantsJSON(in.Command) {
+		return json.NewEncoder(in.OutOrStdout()).Encode(workAnswer[*collab.Explanation]{WorkItem: got.WorkItem, Decision: why})
+	}
+	return printWorkItem(in.Command, &got.WorkItem, why)
+}
+
+// A workMove is a command that only sets states.
+type workMove struct {
+	name, short string
+	next        string // what --next says, where there is one
+	state       collab.WorkState
+	acceptance  collab.Acceptance
+	// complete, if it is not nil, adds what a move needs and its caller did not say.
+	complete func(p *collab.WorkParams, item *collab.WorkItem, person string)
+}
+
+var workMoves = []workMove{
+	{name: "start", short: "Say that work on an item has begun", state: collab.WorkWorking},
+	{
+		name: "review", short: "Hand an item in for review", next: "who has to look at it (default who asked for it)", state: collab.WorkReview,
+		complete: func(p *collab.WorkParams, item *collab.WorkItem, _ string) {
+			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, optional(cmp.Or(requester(item), meant(item.CreatedByID, item.CreatedByIdentity))))
+			p.Wake = new(true)
+		},
+	},
+	{name: "done", short: "Finish an item", state: collab.WorkDone},
+	{name: "cancel", short: "Give an item up", state: collab.WorkCancelled},
+	{
+		name: "reopen", short: "Take up an item that was done or cancelled", next: "whose move it is", state: collab.WorkOpen,
+		complete: func(p *collab.WorkParams, item *collab.WorkItem, person string) {
+			p.OwnerID = new(cmp.Or(owner(item), person))
+			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, new(cmp.Or(meant(item.NextMoveOwnerID, item.NextMoveOwnerIdentity), *p.OwnerID)))
+		},
+	},
+	{
+		name: "accept", short: "Accept what was reviewed, and finish the item", state: collab.WorkDone, acceptance: collab.AcceptanceAccepted,
+		complete: func(p *collab.WorkParams, item *collab.WorkItem, person string) {
+			p.RequestedByID = new(cmp.Or(requester(item), person))
+		},
+	},
+	{
+		name: "reject", short: "Send what was reviewed back to its owner", next: "whose move it is (default the owner)",
+		state: collab.WorkWorking, acceptance: collab.AcceptanceRejected,
+		complete: func(p *collab.WorkParams, item *collab.WorkItem, person string) {
+			p.RequestedByID = new(cmp.Or(requester(item), person))
+			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, optional(owner(item)))
+			p.Wake = new(true)
+		},
+	},
+}
+
+// meant returns what means somebody in a record and nobody else: a name may be that of an agent
+// and of a person.
+func meant(name string, id protocol.PeerID) string { return cmp.Or(string(id), name) }
+
+func requester(w *collab.WorkItem) string { return meant(w.RequestedByID, w.RequestedByIdentity) }
+func owner(w *collab.WorkItem) string     { return meant(w.OwnerID, w.OwnerIdentity) }
+
+func (m *workMove) command() *cobra.Command {
+	b := brokerCommand{
+		use: m.name + " ID...", short: m.short, args: cobra.MinimumNArgs(1), run: m.run,
+		flags: []brokerFlag{{"summary", "", "what to say about it in the item"}},
+	}
+	if m.next != "" {
+		b.flags = append(b.flags, brokerFlag{"next", "", m.next})
+	}
+	return b.command()
+}
+
+func (m *workMove) run(ctx context.Context, in *brokerInput) error {
+	for _, id := range in.given {
+		got, err := collab.WorkGet.Ask(ctx, in, collab.IDParams{ID: id})
+		if err != nil {
+			return err
+		}
+		p := collab.WorkParams{ID: &id, State: m.state, AcceptanceState: m.acceptance, Summary: in.optional("summary")}
+		if m.next != "" {
+			p.NextMoveOwnerID = in.optional("next")
+		}
+		if m.complete != nil {
+			m.complete(&p, &got.WorkItem, in.person)
+		}
+		if err := about(ctx, in, collab.WorkUpdate, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// NewWho returns the command `hubbub who`.
+func NewWho() *cobra.Command {
+	who := brokerCommand{
+		use: "who [LABEL]", short: "List the agents that the broker knows, and who can be woken",
+		long: "List the endpoints that agents announced to the collaboration broker, and how many\n" +
+			"unfinished work items wait for each. With LABEL, such as\n" +
+			"@lead, @lead.workspace or @lead#codex, show the one that a mention would reach now.",
+		example: "  hubbub who\n  hubbub who @lead.main",
+		args:    cobra.MaximumNArgs(1),
+		flags:   []brokerFlag{{"online", false, "only those that are online"}},
+		run: func(ctx context.Context, in *brokerInput) error {
+			list, err := whoIs(ctx, in)
+			if err != nil {
+				return err
+			}
+			work, err := pages(ctx, in, collab.WorkList, collab.WorkListParams{})
+			if err != nil {
+				return err
+			}
+			moves := map[protocol.PeerID]int{}
+			for _, raw := range work {
+				w, err := raw.Read()
+				if err != nil {
+					return err
+				}
+				if !w.Terminal() {
+					moves[w.NextMoveOwnerIdentity]++
+				}
+			}
+			ghost := ghosts(list)
+			return whoListing(moves).print(in, list, func(e *collab.Endpoint) bool {
+				return (!in.is("online") || e.Status == collab.StatusOnline) && (output.WantsJSON(in.Command) || !ghost(e))
+			})
+		},
+	}
+	return who.command()
+}
+
+// ghosts returns what tells whether an endpoint is only what an agent, which is online in
+// another, was before it was started again.
+func ghosts(list []collab.Listed[collab.Endpoint]) func(*collab.Endpoint) bool {
+	online := map[protocol.PeerID]bool{}
+	for _, raw := range list {
+		if e, err := raw.Read(); err == nil && e.Status == collab.StatusOnline {
+			online[e.Identity] = true
+		}
+	}
+	return func(e *collab.Endpoint) bool { return e.Status != collab.StatusOnline && online[e.Identity] }
+}
+
+func whoIs(ctx context.Context, in *brokerInput) ([]collab.Listed[collab.Endpoint], error) {
+	if len(in.given) == 0 {
+		return pages(ctx, in, collab.IdentityList, collab.PageParams{})
+	}
+	found, err := collab.IdentityResolve.Ask(ctx, in, collab.LabelParams{Label: in.given[0]})
+	if err != nil {
+		return nil, err
+	}
+	raw, err := collab.Encode(found.Identity)
+	return []collab.Listed[collab.Endpoint]{{RawMessage: raw}}, err
+}

@@ -1,0 +1,52 @@
+package work
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/activitylog/view"
+	"hubbub/cmd/hubbub/internal/output"
+	"hubbub/protocol/collab"
+)
+
+// TestADecisionHidesNothingAtTheCommandLine: what takes no room or turns the text round is
+// spelled.
+func TestADecisionHidesNothingAtTheCommandLine(t *testing.T) {
+	a := collab.Approval{ApprovalParams: collab.ApprovalParams{Tool: "she\u200bll", Arguments: "make \u202e~ fr- mr\u2066\ufeff\u2800"}}
+	var out bytes.Buffer
+	printApproval(&output.Printer{Out: &out}, &a, new(view.Titles))
+	for what, said := range map[string]string{"one": out.String(), "the list": strings.Join(decisionListing.row(&awaited{Approval: a}, time.Now()), " ")} {
+		if !strings.Contains(said, `she\u200bll`) || !strings.Contains(said, `make \u202e~ fr- mr\u2066\ufeff\u2800`) {
+			t.Errorf("%s: %q", what, said)
+		}
+	}
+}
+
+// TestWhatAnAgentWasBeforeIsNoAgentOfItsOwn: who lists one that was started again once, and
+// one that is offline.
+func TestWhatAnAgentWasBeforeIsNoAgentOfItsOwn(t *testing.T) {
+	var list []collab.Listed[collab.Endpoint]
+	for _, e := range []collab.Endpoint{
+		{Identity: "agent:a", EndpointID: "before", Status: collab.StatusOffline}, {Identity: "agent:a", EndpointID: "now", Status: collab.StatusOnline},
+		{Identity: "agent:b", EndpointID: "away", Status: collab.StatusOffline},
+	} {
+		raw, err := collab.Encode(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, collab.Listed[collab.Endpoint]{RawMessage: raw})
+	}
+	ghost, shown := ghosts(list), []string{}
+	for _, raw := range list {
+		if e, err := raw.Read(); err != nil {
+			t.Error(err)
+		} else if !ghost(&e) {
+			shown = append(shown, e.EndpointID)
+		}
+	}
+	if got := strings.Join(shown, " "); got != "now away" {
+		t.Errorf("who shows %s", got)
+	}
+}

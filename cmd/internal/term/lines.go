@@ -1,0 +1,25 @@
+package term
+
+import (
+	"bufio"
+	"context"
+	"io"
+)
+
+// ReadLines reads lines until the end of r. Its goroutine may outlive ctx: a
+// read from a terminal cannot be interrupted. It ends with the process.
+func ReadLines(ctx context.Context, r io.Reader) <-chan string {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		scanner := bufio.NewScanner(r)
+		for scanner.Scan() {
+			select {
+			case lines <- scanner.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return lines
+}
