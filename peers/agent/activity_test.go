@@ -14,7 +14,7 @@ func TestAChannelIsToldOfToolsInItsOwnWords(t *testing.T) {
 		"channel__get_roster": "get_roster", "mcp__channel__get_roster": "get_roster", "channel__one__get_roster": "one__get_roster",
 		"docs__search": "docs__search", "chat.send_message": "chat.send_message",
 	} {
-		if got := ownName(tool); got != want {
+		if got := toolName(tool); got != want {
 			t.Errorf("%s is told of as %s; want %s", tool, got, want)
 		}
 	}
@@ -25,7 +25,7 @@ func TestAChannelIsToldOfToolsInItsOwnWords(t *testing.T) {
 	for content, want := range map[string]string{
 		string(result): `"3°C\nwindy"`, `"said"`: `"said"`, `{"temperature":3}`: `{"temperature":3}`, `{"content":[]}`: `{"content":[]}`, ``: ``,
 	} {
-		if got := string(said(json.RawMessage(content))); got != want {
+		if got := string(resultText(json.RawMessage(content))); got != want {
 			t.Errorf("%s is told of as %s; want %s", content, got, want)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 	"hubbub/protocol/defaults"
+	"hubbub/protocol/notify"
 	"hubbub/protocol/retry"
 
 	"golang.org/x/sync/errgroup"
@@ -27,22 +28,22 @@ import (
 
 // An Agent is one agent of the bus.
 type Agent struct {
-	id      protocol.PeerID
-	opts    Options
-	harness harness.Harness
-	peer    *peer.Peer
-	box     *mailbox.Mailbox
-	turns   *turns.Runner
-	kit     *tools.Provider
-	broker  *broker
-	people  *approvals
-	drafts  *drafts
+	id        protocol.PeerID
+	opts      Options
+	harness   harness.Harness
+	peer      *peer.Peer
+	mailbox   *mailbox.Mailbox
+	turns     *turns.Runner
+	tools     *tools.Provider
+	broker    *broker
+	approvals *approvals
+	drafts    *drafts
 
-	ready   sync.Once
-	reports chan report
-	begun   chan struct{} // a turn has begun: somebody may wait for an answer
-	linked  chan struct{} // there is a new connection
-	called  chan struct{} // the spawner wants to hear that the agent is online
+	ready             sync.Once
+	reports           chan report
+	turnStarted       notify.Signal // somebody may be waiting for an answer
+	connected         notify.Signal
+	announceRequested notify.Signal // by the spawner
 }
 
 // Open opens the agent's database, creating it if it is missing.
@@ -65,35 +66,35 @@ func Failing(ctx context.Context, path string) (reason string, count int, since 
 // turns h runs. It does no I/O and starts nothing. Several agents may run in one
 // program.
 func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agent {
-	a := &Agent{id: id, harness: h, opts: opts.withDefaults(), reports: make(chan report, 256), begun: make(chan struct{}, 1), linked: make(chan struct{}, 1), called: make(chan struct{}, 1), drafts: newDrafts()}
+	a := &Agent{id: id, harness: h, opts: opts.withDefaults(), reports: make(chan report, 256), turnStarted: notify.New(), connected: notify.New(), announceRequested: notify.New(), drafts: newDrafts()}
 	a.peer = a.newPeer()
 	a.broker = newBroker(a)
-	a.people = newApprovals(a)
+	a.approvals = newApprovals(a)
 	o := &a.opts
-	nature := natureOf(h)
+	nature := staticCapabilities(h)
 	settings := mailbox.Settings{
 		Self:       attention.Self{ID: string(id), Aliases: o.Aliases, Roles: o.Roles, Streams: o.Streams},
 		Attention:  attention.Config{Version: o.Version, Deadline: o.Deadline, Digests: o.DigestEvery > 0, Words: o.Words},
-		Escalation: o.Escalation, Returns: *o.Returns, Async: nature.Asynchronous, Log: o.Log, Failpoint: o.crash,
+		Escalation: o.Escalation, Returns: *o.Returns, Async: nature.Asynchronous, Log: o.Log, Failpoint: o.failpoint,
 	}
-	a.box = mailbox.New(db, a.send, mailbox.Options{
+	a.mailbox = mailbox.New(db, a.send, mailbox.Options{
 		Settings: settings, MaxOpen: o.MaxOpen, DeferFor: o.DeferFor, Retention: o.Retention,
 		Broker: a.broker, StopTurn: func(turnID, reason string) { a.turns.Stop(turnID, reason) }, OnChange: func() { a.turns.Notify() },
 	})
-	kept := &files.Cache{Mailbox: a.box, Client: o.Fetch, Transcribe: o.Transcribe, ReadPDF: o.ReadPDF, Log: o.Log}
-	a.kit = &tools.Provider{Settings: settings, Mailbox: a.box, Broker: a.broker.Client, ClaimTTL: o.ClaimTTL, OnChange: func() { a.turns.Notify() }, Redact: o.Redact, Files: kept, Workspace: o.Workspace, MaxPosts: o.Budget.ChatPosts}
-	a.turns = turns.New(a.box, h, a.kit, a.broker, turns.Options{
+	kept := &files.Cache{Mailbox: a.mailbox, Client: o.Fetch, Transcribe: o.Transcribe, ReadPDF: o.ReadPDF, Log: o.Log}
+	a.tools = &tools.Provider{Settings: settings, Mailbox: a.mailbox, Broker: a.broker.Client, ClaimTTL: o.ClaimTTL, OnChange: func() { a.turns.Notify() }, Redact: o.Redact, Files: kept, Workspace: o.Workspace, MaxPosts: o.Budget.ChatPosts}
+	a.turns = turns.New(a.mailbox, h, a.tools, a.broker, turns.Options{
 		Settings: settings, ComposeWindow: o.ComposeWindow, ComposeCap: o.ComposeCap, DigestEvery: o.DigestEvery, Budget: *o.Budget,
 		ReadsSystem: nature.UsesSystemPrompt, Parallel: o.Parallel, MaxAttempts: o.MaxAttempts, FirstRetry: o.FirstRetry,
-		SystemPrompt: o.SystemPrompt, Workspace: o.Workspace, ChatServer: o.ChatServer, Servers: a.servers, Fence: o.Fence, OnTurnStart: a.noteBegun, Approver: a.people.of, Files: kept,
+		SystemPrompt: o.SystemPrompt, Workspace: o.Workspace, ChatServer: o.ChatServer, Servers: a.servers, Fence: o.Fence, OnTurnStart: a.turnStarted.Notify, Approver: a.approvals.forTurn, Files: kept,
 	})
-	a.handle()
+	a.registerHandlers()
 	return a
 }
 
-// natureOf returns those capabilities of a harness that never change. With an ended
+// staticCapabilities returns those capabilities of a harness that never change. With an ended
 // context, Capabilities waits for nothing.
-func natureOf(h harness.Harness) harness.Capabilities {
+func staticCapabilities(h harness.Harness) harness.Capabilities {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	caps, _ := h.Capabilities(ctx) //nolint:errcheck // they are set in any case
@@ -107,8 +108,8 @@ func (a *Agent) newPeer() *peer.Peer {
 		if theirs != nil {
 			theirs(ctx)
 		}
-		signal(a.linked)
-		a.online(ctx) // as long as the connection lasts
+		a.connected.Notify()
+		a.announce(ctx) // as long as the connection lasts
 	}
 	opts.StopTimeout = cmp.Or(opts.StopTimeout, time.Second) // turns, harness and outbox have had their time
 	return peer.New(a.id, &opts)
@@ -121,12 +122,12 @@ func (a *Agent) Tools() harness.Tools { return a.ToolsFor("") }
 
 // ToolsFor returns the tools as the turns of one chat have them, for a server that
 // gives them to a program. The tools of "" are those of Tools.
-func (a *Agent) ToolsFor(chat string) harness.Tools { return a.kit.ForChat(protocol.Topic(chat)) }
+func (a *Agent) ToolsFor(chat string) harness.Tools { return a.tools.ForChat(protocol.Topic(chat)) }
 
 // Run connects, serves and runs turns until ctx ends (nil), or until the bus refuses
 // the agent or its harness can never work. It may be called once.
 func (a *Agent) Run(ctx context.Context) error {
-	if err := errors.Join(a.turns.Recover(ctx), a.broker.recall(ctx), a.box.InTx(ctx, (*mailbox.Tx).RevokeSessionDecisions)); err != nil {
+	if err := errors.Join(a.turns.Recover(ctx), a.broker.recall(ctx), a.mailbox.InTx(ctx, (*mailbox.Tx).RevokeSessionDecisions)); err != nil {
 		return fmt.Errorf("taking up what the last run left: %w", err)
 	}
 	if err := a.peer.Subscribe(ctx, protocol.Pattern(a.id)); err != nil {
@@ -137,9 +138,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer hangUp()
 	g, ctx := errgroup.WithContext(ctx)
 	for what, run := range map[string]func(context.Context) error{
-		"the connection to the bus": a.peer.Run, "the outbox": a.box.Outbox.Run, "progress": a.reportLoop, "the typing sign": a.typingLoop,
+		"the connection to the bus": a.peer.Run, "the outbox": a.mailbox.Outbox.Run, "progress": a.reportLoop, "the typing sign": a.typingLoop,
 	} {
-		g.Go(func() error { return failed(what, run(link)) })
+		g.Go(func() error { return wrap(what, run(link)) })
 	}
 	g.Go(func() error {
 		defer hangUp()
@@ -157,9 +158,9 @@ func (a *Agent) work(ctx context.Context) error {
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return failed("the harness", a.harness.Run(work, harness.Host{Tools: a.Tools(), Progress: a.progress, Output: a.output}))
+		return wrap("the harness", a.harness.Run(work, harness.Host{Tools: a.Tools(), Progress: a.progress, Output: a.output}))
 	})
-	g.Go(func() error { return failed("the mailbox", a.turns.Run(ctx, work)) })
+	g.Go(func() error { return wrap("the mailbox", a.turns.Run(ctx, work)) })
 	g.Go(func() error {
 		<-ctx.Done()
 		waitWhile(work, a.opts.StopGrace, func(context.Context) bool { return a.turns.Busy() })
@@ -169,8 +170,8 @@ func (a *Agent) work(ctx context.Context) error {
 	return g.Wait()
 }
 
-// failed returns an error that names what failed, or nil.
-func failed(what string, err error) error {
+// wrap returns an error that names what failed, or nil.
+func wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -197,31 +198,31 @@ func (a *Agent) flush(ctx context.Context) {
 
 // somethingDue reports whether the outbox sends something now, or could.
 func (a *Agent) somethingDue(ctx context.Context) bool {
-	items, err := a.box.Outbox.List(ctx, &outbox.Filter{States: []outbox.State{outbox.StatePending, outbox.StateSending}, Limit: 100})
+	items, err := a.mailbox.Outbox.List(ctx, &outbox.Filter{States: []outbox.State{outbox.StatePending, outbox.StateSending}, Limit: 100})
 	return err == nil && slices.ContainsFunc(items, func(i outbox.Item) bool {
 		return i.State == outbox.StateSending || !i.NotBefore.After(time.Now())
 	})
 }
 
-// sayAgain is the longest pause between two words that the agent is there, while nobody
+// maxAnnounceDelay is the longest pause between two words that the agent is there, while nobody
 // hears them.
-const sayAgain = 5 * time.Minute
+const maxAnnounceDelay = 5 * time.Minute
 
-// online says on every connection that the agent is there, until somebody has heard it: a
+// announce says on every connection that the agent is there, until somebody has heard it: a
 // spawner that comes later asks for it. Meanwhile it attends to the collaboration broker,
 // as long as the connection lasts.
-func (a *Agent) online(ctx context.Context) {
+func (a *Agent) announce(ctx context.Context) {
 	if err := a.peer.Ready(ctx); err != nil {
 		return
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { a.broker.attend(ctx) })
-	if err := a.box.Outbox.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
+	if err := a.mailbox.Outbox.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
 		a.opts.Log.Warn().Err(err).Msg("outbox not hurried; its backoff goes on")
 	}
 	m := a.peer.NewMessage(protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online", Agent: a.id})
-	for wait := time.Second; ; wait = min(2*wait, sayAgain) {
+	for wait := time.Second; ; wait = min(2*wait, maxAnnounceDelay) {
 		result, err := a.peer.Send(ctx, protocol.TopicAgents, m)
 		if err == nil {
 			a.ready.Do(a.opts.OnReady)
@@ -232,7 +233,7 @@ func (a *Agent) online(ctx context.Context) {
 			return
 		}
 		select {
-		case <-a.called:
+		case <-a.announceRequested.C():
 		case <-time.After(wait):
 		case <-ctx.Done():
 			return

@@ -40,8 +40,8 @@ func newApprovals(a *Agent) *approvals {
 	return &approvals{agent: a, secret: redact.New(), changed: make(chan struct{})}
 }
 
-// wake has all who wait look again.
-func (p *approvals) wake() {
+// notifyAll has all who wait look again.
+func (p *approvals) notifyAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	close(p.changed)
@@ -60,7 +60,7 @@ type approver struct {
 	turn *mailbox.Turn
 }
 
-func (p *approvals) of(t *mailbox.Turn) harness.Approver { return &approver{p, t} }
+func (p *approvals) forTurn(t *mailbox.Turn) harness.Approver { return &approver{p, t} }
 
 // Sensitive reports whether one of the patterns of Options.Approve fits a tool.
 func (p *approver) Sensitive(tool string) bool {
@@ -78,7 +78,7 @@ func (p *approver) Approve(ctx context.Context, tool string, arguments json.RawM
 	digest := hex.EncodeToString(sum[:])
 	stored := context.WithoutCancel(ctx)
 	var id string
-	err := p.agent.box.InTx(stored, func(tx *mailbox.Tx) {
+	err := p.agent.mailbox.InTx(stored, func(tx *mailbox.Tx) {
 		e := tx.Entry(p.turn.EventID)
 		id = tx.RequestDecision(p.turn, e, collab.ApprovalParams{
 			Tool: tool, Arguments: p.shown(arguments), Digest: digest, EventID: p.turn.EventID,
@@ -88,7 +88,7 @@ func (p *approver) Approve(ctx context.Context, tool string, arguments json.RawM
 	if err != nil {
 		return fmt.Errorf("the question could not be stored, so it was not asked: %w", err)
 	}
-	p.agent.opts.crash("decision asked")
+	p.agent.opts.failpoint("decision asked")
 	for {
 		again := p.next()
 		decided, err := p.look(stored, id)
@@ -147,7 +147,7 @@ func (p *approver) deciders(e *mailbox.Entry) []string {
 
 // look returns a decision as it stands now: at the broker, or here if there is none.
 func (p *approver) look(ctx context.Context, id string) (collab.Approval, error) {
-	v := p.agent.box.View(ctx)
+	v := p.agent.mailbox.View(ctx)
 	d := v.Decision(id)
 	if d == nil {
 		return collab.Approval{}, errors.Join(errors.New("the decision is not kept any more"), v.Err())
@@ -159,8 +159,8 @@ func (p *approver) look(ctx context.Context, id string) (collab.Approval, error)
 	if err != nil {
 		return d.Approval, err
 	}
-	err = p.agent.box.InTx(ctx, func(tx *mailbox.Tx) {
-		if d.ChatVerdict.Verdict != "" && !p.agent.broker.Known() && tx.Counter(seenCounter) > 0 { // decided here: a broker that comes back has it pending
+	err = p.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+		if d.ChatVerdict.Verdict != "" && !p.agent.broker.Known() && tx.Counter(brokerSeenCounter) > 0 { // decided here: a broker that comes back has it pending
 			tx.Enqueue(protocol.TopicBroker, "verdict:"+id, collab.DecisionDecide.Message(p.agent.id, collab.ApprovalDecideParams{
 				ID: id, Verdict: d.ChatVerdict.Verdict, Scope: d.ChatVerdict.Scope, By: d.ChatVerdict.By,
 			}))
@@ -170,7 +170,7 @@ func (p *approver) look(ctx context.Context, id string) (collab.Approval, error)
 			newest = now.Approval
 		}
 	})
-	p.agent.opts.crash("decided")
+	p.agent.opts.failpoint("decided")
 	return newest, err
 }
 
@@ -197,14 +197,14 @@ func (p *approver) ask(ctx context.Context, d *mailbox.Decision) (collab.Approva
 // use returns nil if a decision lets the call run, which then is on record.
 func (p *approver) use(ctx context.Context, a *collab.Approval, digest string) error {
 	may := false
-	err := p.agent.box.InTx(ctx, func(tx *mailbox.Tx) { may = tx.UseDecision(a.ID, p.turn.EventID, digest) })
+	err := p.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) { may = tx.UseDecision(a.ID, p.turn.EventID, digest) })
 	switch {
 	case err != nil:
 		return fmt.Errorf("the decision could not be put on record: %w", err)
 	case !may:
 		return fmt.Errorf("not run: the decision is %s", a.Describe())
 	}
-	p.agent.opts.crash("decision used")
+	p.agent.opts.failpoint("decision used")
 	return nil
 }
 
@@ -212,7 +212,7 @@ func (p *approver) use(ctx context.Context, a *collab.Approval, digest string) e
 // back.
 func (p *approver) withdraw(ctx context.Context, id string, cause error) error {
 	if !errors.Is(cause, turns.ErrStopping) {
-		if err := p.agent.box.InTx(ctx, func(tx *mailbox.Tx) { tx.CancelDecisions(p.turn.ID, turns.ReasonTurnEnded) }); err != nil {
+		if err := p.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.CancelDecisions(p.turn.ID, turns.ReasonTurnEnded) }); err != nil {
 			p.agent.opts.Log.Error().Err(err).Str("decision", id).Msg("decision not cancelled; it expires")
 		}
 	}

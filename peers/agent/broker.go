@@ -11,9 +11,9 @@ import (
 	contract "hubbub/protocol/collab"
 )
 
-// contractPatience is how long a turn waits for the newest contract before it begins
+// contractTimeout is how long a turn waits for the newest contract before it begins
 // with what stood at the announcement.
-const contractPatience = 3 * time.Second
+const contractTimeout = 3 * time.Second
 
 // A broker is the collaboration broker as the agent deals with it: the mailbox tells
 // it what happens to events (mailbox.Broker), turns ask it for the contract
@@ -31,17 +31,17 @@ func newBroker(a *Agent) *broker {
 	return b
 }
 
-// seenCounter is the mailbox's counter of when the broker was there.
-const seenCounter = "broker_at"
+// brokerSeenCounter is the mailbox's counter of when the broker was there.
+const brokerSeenCounter = "broker_at"
 
 func (b *broker) remember(ctx context.Context, at time.Time) error {
-	return b.agent.box.InTx(ctx, func(tx *mailbox.Tx) { tx.SetCounter(seenCounter, at.UnixMicro()) })
+	return b.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.SetCounter(brokerSeenCounter, at.UnixMicro()) })
 }
 
 // recall makes a broker that the last run saw one that went away just now.
 func (b *broker) recall(ctx context.Context) error {
-	v := b.agent.box.View(ctx)
-	b.Recall(time.UnixMicro(v.Counter(seenCounter)))
+	v := b.agent.mailbox.View(ctx)
+	b.Recall(time.UnixMicro(v.Counter(brokerSeenCounter)))
 	return v.Err()
 }
 
@@ -59,14 +59,14 @@ func (b *broker) attend(ctx context.Context) {
 		if text := b.askContract(ctx, &mailbox.Origin{}); text != "" {
 			b.contract.Store(text)
 		}
-		b.learnDuties(ctx)
+		b.syncObligations(ctx)
 	})
 }
 
 // askContract asks the broker for the contract as it stands now, with the conversation
 // and the work of a wake. It is empty if none came.
 func (b *broker) askContract(ctx context.Context, o *mailbox.Origin) string {
-	ctx, cancel := context.WithTimeout(ctx, contractPatience)
+	ctx, cancel := context.WithTimeout(ctx, contractTimeout)
 	defer cancel()
 	answer, err := contract.PromptContract.Ask(ctx, b, contract.PromptParams{
 		AgentID: b.agent.id.Name(), HarnessType: b.agent.opts.HarnessType, ConversationID: o.ConversationID, WorkItemID: o.WorkItemID,

@@ -26,23 +26,23 @@ const (
 	maxBy          = 100 // of the name of who halts
 )
 
-// handle sets the handlers of the messages that reach an agent.
-func (a *Agent) handle() {
+// registerHandlers sets the handlers of the messages that reach an agent.
+func (a *Agent) registerHandlers() {
 	for t, h := range map[protocol.MessageType]peer.Handler{
-		protocol.TypeConfigure:      reading("a configure", a.receiveConfigure),
-		protocol.TypeTGMessage:      reading("a chat message", a.receiveChat),
-		protocol.TypeChatMessage:    reading("a chat message", a.receiveChat),
-		protocol.TypeDeliveryStatus: reading("a delivery_status", a.receiveStatus),
+		protocol.TypeConfigure:      decoding("a configure", a.handleConfigure),
+		protocol.TypeTGMessage:      decoding("a chat message", a.handleChat),
+		protocol.TypeChatMessage:    decoding("a chat message", a.handleChat),
+		protocol.TypeDeliveryStatus: decoding("a delivery_status", a.handleDeliveryStatus),
 		protocol.TypeCollabResult:   a.broker.Take,
-		protocol.TypeCollabEvent:    reading("a collab_event", a.receiveFact),
-		protocol.TypeAgentEvent:     reading("an agent_event", a.receiveAgentEvent),
+		protocol.TypeCollabEvent:    decoding("a collab_event", a.handleCollabEvent),
+		protocol.TypeAgentEvent:     decoding("an agent_event", a.handleAgentEvent),
 	} {
 		a.peer.Handle(t, h)
 	}
 }
 
-// reading returns a handler that reads the content of a message and has it taken.
-func reading[T any](what string, take func(ctx context.Context, d *peer.Delivery, content *T) error) peer.Handler {
+// decoding returns a handler that reads the content of a message and has it taken.
+func decoding[T any](what string, take func(ctx context.Context, d *peer.Delivery, content *T) error) peer.Handler {
 	return func(ctx context.Context, d *peer.Delivery) error {
 		var content T
 		if err := d.Decode(&content); err != nil {
@@ -52,9 +52,9 @@ func reading[T any](what string, take func(ctx context.Context, d *peer.Delivery
 	}
 }
 
-// receiveConfigure remembers a chat that the agent talks to. A chat speaks for itself;
+// handleConfigure remembers a chat that the agent talks to. A chat speaks for itself;
 // people at the command line and the spawner may name any.
-func (a *Agent) receiveConfigure(ctx context.Context, d *peer.Delivery, c *protocol.Configure) error {
+func (a *Agent) handleConfigure(ctx context.Context, d *peer.Delivery, c *protocol.Configure) error {
 	if c.TalkTo == "" {
 		return peer.Reject(`configure needs content.talkto, such as {"talkto":"tg:42"}`)
 	}
@@ -64,12 +64,12 @@ func (a *Agent) receiveConfigure(ctx context.Context, d *peer.Delivery, c *proto
 		return peer.Reject(fmt.Sprintf("%s may not configure this agent for %s", from, c.TalkTo))
 	}
 	if c.Halt != "" {
-		return a.receiveHalt(ctx, d, c)
+		return a.handleHalt(ctx, d, c)
 	}
 	if len(c.People) > maxMentions {
 		return peer.Reject(fmt.Sprintf("at most %d people are taken", maxMentions))
 	}
-	return a.box.InTx(ctx, func(tx *mailbox.Tx) {
+	return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		tx.AddChat(c.TalkTo, "")
 		if c.People != nil {
 			mailbox.SetPeople(tx, c.TalkTo, c.People)
@@ -77,9 +77,9 @@ func (a *Agent) receiveConfigure(ctx context.Context, d *peer.Delivery, c *proto
 	})
 }
 
-// receiveHalt stops the turns of a chat or, if the agent itself is named, all turns, or
+// handleHalt stops the turns of a chat or, if the agent itself is named, all turns, or
 // lets them run again. An operator may also have the agent's budgets counted anew.
-func (a *Agent) receiveHalt(ctx context.Context, d *peer.Delivery, c *protocol.Configure) error {
+func (a *Agent) handleHalt(ctx context.Context, d *peer.Delivery, c *protocol.Configure) error {
 	change := (*mailbox.Tx).Halt
 	switch {
 	case c.Halt == "off":
@@ -93,13 +93,13 @@ func (a *Agent) receiveHalt(ctx context.Context, d *peer.Delivery, c *protocol.C
 	}
 	by := text.Clip(cmp.Or(c.By, string(d.Message.From)), maxBy)
 	cause := mailbox.Source{MessageID: d.Message.MessageID, TraceParent: d.Message.TraceParent}
-	err := a.box.InTx(ctx, func(tx *mailbox.Tx) { change(tx, c.TalkTo, by, cause) })
+	err := a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { change(tx, c.TalkTo, by, cause) })
 	a.turns.Notify()
 	return err
 }
 
-// receiveChat stores a chat event. Nil means that it is in the mailbox, or was before.
-func (a *Agent) receiveChat(ctx context.Context, d *peer.Delivery, c *protocol.ChatMessage) error {
+// handleChat stores a chat event. Nil means that it is in the mailbox, or was before.
+func (a *Agent) handleChat(ctx context.Context, d *peer.Delivery, c *protocol.ChatMessage) error {
 	if problem := checkChat(c); problem != "" {
 		return peer.Reject(problem)
 	}
@@ -115,7 +115,7 @@ func (a *Agent) receiveChat(ctx context.Context, d *peer.Delivery, c *protocol.C
 		return nil
 	}
 	unshown := false
-	err := a.box.InTx(ctx, func(tx *mailbox.Tx) {
+	err := a.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		if unshown = tx.AwaitsDecisionMessage(e); !unshown && !tx.HandleDecisionReply(e, a.opts.AllowWords, a.opts.DenyWords) && !mailbox.HandleCloseCommand(tx, e) {
 			mailbox.HandleReaction(tx, e)
 			mailbox.HandleAskCommand(tx, e)
@@ -128,8 +128,8 @@ func (a *Agent) receiveChat(ctx context.Context, d *peer.Delivery, c *protocol.C
 	case unshown: // held: its chat sends it again
 		return errors.New("the reaction is about a message that is not known yet; send it again later")
 	}
-	a.people.wake()
-	a.opts.crash("stored")
+	a.approvals.notifyAll()
+	a.opts.failpoint("stored")
 	a.turns.Notify()
 	return nil
 }
@@ -170,19 +170,19 @@ func checkChat(c *protocol.ChatMessage) string {
 	return ""
 }
 
-// receiveStatus notes what became of one of the agent's messages.
-func (a *Agent) receiveStatus(ctx context.Context, d *peer.Delivery, s *protocol.DeliveryStatus) error {
-	return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.HandleDeliveryStatus(d.Message.From.Topic(), s) })
+// handleDeliveryStatus notes what became of one of the agent's messages.
+func (a *Agent) handleDeliveryStatus(ctx context.Context, d *peer.Delivery, s *protocol.DeliveryStatus) error {
+	return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.HandleDeliveryStatus(d.Message.From.Topic(), s) })
 }
 
-// receiveAgentEvent takes events of other agents and of the spawner. A reaction of an agent may
+// handleAgentEvent takes events of other agents and of the spawner. A reaction of an agent may
 // close what this one owes it; no other asks anything: they are on the bus's record.
-func (a *Agent) receiveAgentEvent(ctx context.Context, d *peer.Delivery, head *protocol.Reaction) error {
+func (a *Agent) handleAgentEvent(ctx context.Context, d *peer.Delivery, head *protocol.Reaction) error {
 	if head.Event == protocol.EventReaction {
-		return a.receiveReaction(ctx, d, head)
+		return a.handleReaction(ctx, d, head)
 	}
 	if head.Event == "wanted" && d.Message.From == protocol.PeerSystem {
-		signal(a.called)
+		a.announceRequested.Notify()
 	}
 	a.opts.Log.Debug().Str("peer", string(d.Message.From)).Str("event", strings.ToValidUTF8(head.Event, "?")).Msg("agent event")
 	return nil
@@ -207,8 +207,8 @@ func (a *Agent) send(ctx context.Context, item outbox.Item) error {
 	return err
 }
 
-// channelServer is the name under which a harness gets the tools of a Chorus channel.
-const channelServer = "channel"
+// channelServerName is the name under which a harness gets the tools of a Chorus channel.
+const channelServerName = "channel"
 
 // servers returns the MCP servers of a turn: the operator's, and that of the chorus
 // gateway for a message that came through it. Its address is what the message says, so
@@ -230,7 +230,7 @@ func (a *Agent) servers(e *mailbox.Entry) ([]harness.MCPServer, error) {
 			return nil, fmt.Errorf("reading the token for the chorus gateway: %w", err)
 		}
 	}
-	server := harness.MCPServer{Name: channelServer, URL: proxy.URL, Headers: map[string]string{}}
+	server := harness.MCPServer{Name: channelServerName, URL: proxy.URL, Headers: map[string]string{}}
 	if token != "" {
 		server.Headers["Authorization"] = peer.Bearer(protocol.NewPass(token, proxy.URL))
 	}

@@ -10,6 +10,7 @@ import (
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
+	"hubbub/protocol/notify"
 	"hubbub/protocol/text"
 )
 
@@ -26,7 +27,7 @@ const (
 // thoughts ends them unbegun, so what it writes is shown only once an answer of it held what
 // would have been shown, and no more after one that did not.
 type drafts struct {
-	grown chan struct{} // has a buffer of one
+	grown notify.Signal
 
 	mu    sync.Mutex
 	texts map[string]*draft
@@ -40,7 +41,7 @@ type draft struct {
 	said int // bytes of what was shown of it last
 }
 
-func newDrafts() *drafts { return &drafts{grown: make(chan struct{}, 1), texts: map[string]*draft{}} }
+func newDrafts() *drafts { return &drafts{grown: notify.New(), texts: map[string]*draft{}} }
 
 // add takes a piece of a text, or that it begins anew, and reports whether it grew.
 func (d *drafts) add(p harness.Progress) bool {
@@ -115,7 +116,7 @@ func (d *drafts) learned() (keep int64, fresh bool) {
 
 // recallDrafts reads how far drafts of this model can be trusted.
 func (a *Agent) recallDrafts(ctx context.Context) {
-	v := a.box.View(ctx)
+	v := a.mailbox.View(ctx)
 	if kept := v.Counter(a.draftsName()); v.Err() == nil {
 		a.drafts.recall(kept)
 	}
@@ -129,7 +130,7 @@ func (a *Agent) keepDrafts(ctx context.Context) error {
 	if !fresh {
 		return nil
 	}
-	err := a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.SetCounter(a.draftsName(), keep) })
+	err := a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.SetCounter(a.draftsName(), keep) })
 	if err == nil {
 		a.drafts.recall(keep)
 	}
@@ -165,14 +166,14 @@ func (d *drafts) due(turnID string, redact func(string) string) string {
 // showDrafts says in direct chats what has grown of the answers to them. An event with an
 // interim message has its sign already. It reports whether there may be more.
 func (a *Agent) showDrafts(ctx context.Context) (more bool, err error) {
-	v := a.box.View(ctx)
+	v := a.mailbox.View(ctx)
 	for _, id := range a.drafts.turns() {
 		if t := v.Turn(id); v.Err() == nil && (t == nil || t.Ended()) {
 			a.drafts.end(id, t != nil && t.State == mailbox.TurnFinished)
 		}
 	}
 	errs := []error{a.keepDrafts(ctx)}
-	for _, e := range typists(v) {
+	for _, e := range typingEvents(v) {
 		if e.Content.Chat.Kind != "dm" || protocol.PeerID(e.Chat).Family() == "chorus" || v.Interim(e) != nil || v.Err() != nil {
 			continue
 		}

@@ -9,9 +9,9 @@ import (
 
 // CrashWith has f called at each step after which a crash must lose and double
 // nothing: stored, started, acted, returned.
-func (o *Options) CrashWith(f func(step string)) { o.crash = f }
+func (o *Options) CrashWith(f func(step string)) { o.failpoint = f }
 
 // Tell gives the agent a fact as if a bus had let it through from anybody.
 func (a *Agent) Tell(ctx context.Context, from protocol.PeerID, fact *protocol.CollabEvent) error {
-	return a.receiveFact(ctx, &peer.Delivery{Topic: a.id.Topic(), Message: protocol.NewMessage(protocol.TypeCollabEvent, from, fact)}, fact)
+	return a.handleCollabEvent(ctx, &peer.Delivery{Topic: a.id.Topic(), Message: protocol.NewMessage(protocol.TypeCollabEvent, from, fact)}, fact)
 }

@@ -46,7 +46,7 @@ func checkObliging(c *protocol.ChatMessage) string {
 		return fmt.Sprintf("an id has more than %d bytes", maxID)
 	case !text.Clean(c.ReactionID + c.TargetEventID):
 		return "an id has control characters or others that nobody sees"
-	case c.Event == protocol.EventReaction && c.Actor != nil && c.Author != nil && c.Author.ID != "" && trim(c.Actor.ID) != trim(c.Author.ID):
+	case c.Event == protocol.EventReaction && c.Actor != nil && c.Author != nil && c.Author.ID != "" && bareID(c.Actor.ID) != bareID(c.Author.ID):
 		return fmt.Sprintf("the reaction has the author %s and the actor %s, and they are one", text.Clip(c.Author.ID, 80), text.Clip(c.Actor.ID, 80))
 	}
 	for _, p := range parties {
@@ -57,11 +57,11 @@ func checkObliging(c *protocol.ChatMessage) string {
 	return ""
 }
 
-// trim returns what identities and bare ids have in common.
-func trim(id string) string { return id[strings.IndexByte(id, ':')+1:] }
+// bareID returns what identities and bare ids have in common.
+func bareID(id string) string { return id[strings.IndexByte(id, ':')+1:] }
 
-// receiveReaction takes the reaction of an agent, who speaks for itself.
-func (a *Agent) receiveReaction(ctx context.Context, d *peer.Delivery, r *protocol.Reaction) error {
+// handleReaction takes the reaction of an agent, who speaks for itself.
+func (a *Agent) handleReaction(ctx context.Context, d *peer.Delivery, r *protocol.Reaction) error {
 	switch _, err := attention.ParseSignal(r.Signal); {
 	case err != nil:
 		return peer.Reject(err.Error())
@@ -74,15 +74,15 @@ func (a *Agent) receiveReaction(ctx context.Context, d *peer.Delivery, r *protoc
 	if r.Recipient != nil {
 		act.Recipient = r.Recipient.ID
 	}
-	err := a.box.InTx(ctx, func(tx *mailbox.Tx) { mailbox.RecordAct(tx, act) })
+	err := a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { mailbox.RecordAct(tx, act) })
 	a.turns.Notify()
 	return err
 }
 
-// learnDuties brings what is open here in step with the broker, which may know of acts that this agent
+// syncObligations brings what is open here in step with the broker, which may know of acts that this agent
 // missed, and lack what it did alone.
-func (b *broker) learnDuties(ctx context.Context) {
-	v := b.agent.box.View(ctx)
+func (b *broker) syncObligations(ctx context.Context) {
+	v := b.agent.mailbox.View(ctx)
 	for _, o := range append(mailbox.OpenObligations(v, string(b.agent.id), ""), mailbox.OpenObligations(v, "", string(b.agent.id))...) {
 		if o.Sync != mailbox.Synced { // it is told anyway, or nobody else knows it
 			continue
@@ -98,7 +98,7 @@ func (b *broker) learnDuties(ctx context.Context) {
 				continue
 			}
 		}
-		if err := b.agent.box.InTx(ctx, func(tx *mailbox.Tx) { mailbox.ApplyBrokerObligation(tx, &got.Obligation) }); err != nil && ctx.Err() == nil {
+		if err := b.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) { mailbox.ApplyBrokerObligation(tx, &got.Obligation) }); err != nil && ctx.Err() == nil {
 			b.agent.opts.Log.Warn().Err(err).Str("obligation", o.ID).Msg("how an obligation stands could not be stored")
 		}
 	}

@@ -67,10 +67,10 @@ type Options struct {
 	StopGrace   time.Duration // for running turns when Run ends; default 1s
 	FirstRetry  time.Duration // before a failed turn runs again, doubling; default 2s
 
-	OnReady func()          // called once, when connected, subscribed and announced
-	Fence   func() string   // draws the fence of a turn; default 16 random characters
-	Log     *zerolog.Logger // default: no log
-	crash   func(step string)
+	OnReady   func()          // called once, when connected, subscribed and announced
+	Fence     func() string   // draws the fence of a turn; default 16 random characters
+	Log       *zerolog.Logger // default: no log
+	failpoint func(step string)
 }
 
 func (o *Options) withDefaults() Options {
@@ -100,7 +100,7 @@ func (o *Options) withDefaults() Options {
 	defaults.Set(&d.WakePolicy, "auto")
 	defaults.Set(&d.Fence, func() string { return attention.FenceOf(rand.Text()) })
 	defaults.Set(&d.OnReady, func() {})
-	defaults.Set(&d.crash, func(string) {})
+	defaults.Set(&d.failpoint, func(string) {})
 	defaults.Log(&d.Log)
 	return d
 }

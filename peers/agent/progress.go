@@ -30,18 +30,8 @@ const (
 	maxError = 500 // of what is kept of it
 )
 
-// noteBegun has the typing sign shown soon.
-func (a *Agent) noteBegun() { signal(a.begun) }
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// signs are the events for whose answers somebody is shown typing, by their places.
-type signs map[string]*mailbox.Entry
+// typingSigns are the events for whose answers somebody is shown typing, by their places.
+type typingSigns map[string]*mailbox.Entry
 
 // typingLoop says in their chats when work on an answer begins, and when it ends without
 // one: whoever shows the sign renews it, and an answer ends it. Nothing of it is stored. A
@@ -50,19 +40,19 @@ func (a *Agent) typingLoop(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	defer timer.Stop()
-	shown := signs{}
+	shown := typingSigns{}
 	a.recallDrafts(ctx)
 	var grown <-chan time.Time // once a text grows
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-a.linked:
+		case <-a.connected.C():
 			clear(shown)
 			timer.Reset(typingAfter)
-		case <-a.begun:
+		case <-a.turnStarted.C():
 			timer.Reset(typingAfter)
-		case <-a.drafts.grown:
+		case <-a.drafts.grown.C():
 			if grown == nil {
 				grown = time.After(draftEvery)
 			}
@@ -88,9 +78,9 @@ func (a *Agent) typingLoop(ctx context.Context) error {
 
 // showTyping says what has begun and ended since the last look. What could not be said
 // is said at the next one.
-func (a *Agent) showTyping(ctx context.Context, shown signs) error {
-	v := a.box.View(ctx)
-	now := typists(v)
+func (a *Agent) showTyping(ctx context.Context, shown typingSigns) error {
+	v := a.mailbox.View(ctx)
+	now := typingEvents(v)
 	for place, e := range shown {
 		if e = v.Entry(e.EventID); e == nil || e.State == mailbox.Answered || e.State == mailbox.Responded {
 			delete(shown, place) // the answer ends it
@@ -118,10 +108,10 @@ func (a *Agent) showTyping(ctx context.Context, shown signs) error {
 	return errors.Join(errs...)
 }
 
-// typists returns an event for each place in which a running turn owes an answer. If none
+// typingEvents returns an event for each place in which a running turn owes an answer. If none
 // is owed nothing is shown: silence is a good outcome.
-func typists(v *mailbox.View) signs {
-	places := signs{}
+func typingEvents(v *mailbox.View) typingSigns {
+	places := typingSigns{}
 	for _, e := range v.InProgress(time.Now().Add(-typingFor)) {
 		expected := e.Decision.Policy == attention.PolicyMustRespond || e.Decision.Reason == "claim_granted"
 		if expected && places[e.ThreadKey()] == nil && protocol.IsIdentity(e.Chat) && !e.FromBroker() {
@@ -141,7 +131,7 @@ func (a *Agent) sendTyping(ctx context.Context, e *mailbox.Entry, begins bool, d
 	}{begins, e.SourceID, e.Content.Chat.ThreadID, draft}
 	once, cancel := context.WithTimeout(ctx, typingEvery)
 	defer cancel()
-	_, err := a.peer.Send(once, e.Chat, a.box.MessageFor(e, mailbox.ReplyType(e.Chat), content))
+	_, err := a.peer.Send(once, e.Chat, a.mailbox.MessageFor(e, mailbox.ReplyType(e.Chat), content))
 	return err
 }
 
@@ -166,7 +156,7 @@ type activityEvent struct {
 // chat and nothing depends on it.
 func (a *Agent) progress(p harness.Progress) {
 	if a.drafts.add(p) {
-		signal(a.drafts.grown)
+		a.drafts.grown.Notify()
 	}
 	if p.Kind != harness.ProgressText {
 		a.queueReport(report{Progress: p})
@@ -176,7 +166,7 @@ func (a *Agent) progress(p harness.Progress) {
 // A report is what a program tells of a turn, on its way.
 type report struct {
 	harness.Progress
-	told bool // the chat hears of it otherwise: it is only to be recorded
+	recordOnly bool // the chat hears of it otherwise: it is only to be recorded
 }
 
 func (a *Agent) queueReport(r report) {
@@ -192,9 +182,9 @@ const maxOpenCalls = 1000
 // openCalls are the calls of tools that programs run themselves, by turn and call.
 type openCalls map[[2]string]harness.Progress
 
-// noteTool records a call of a tool that is not ours, when its result comes. Ours record
+// recordTool records a call of a tool that is not ours, when its result comes. Ours record
 // themselves.
-func (a *Agent) noteTool(ctx context.Context, open openCalls, p harness.Progress, e *mailbox.Entry) error {
+func (a *Agent) recordTool(ctx context.Context, open openCalls, p harness.Progress, e *mailbox.Entry) error {
 	call := [2]string{p.TurnID, p.CallID}
 	switch {
 	case p.Kind == harness.ProgressToolCall && len(open) < maxOpenCalls:
@@ -203,10 +193,10 @@ func (a *Agent) noteTool(ctx context.Context, open openCalls, p harness.Progress
 		began := open[call]
 		delete(open, call)
 		use := tools.ToolCall{TurnID: p.TurnID, Tool: cmp.Or(began.Tool, p.Tool), Arguments: began.Content, Result: p.Content}
-		if use.Tool == "" || a.kit.ForChat("").IsOwn(use.Tool) { // told twice, or recorded by itself
+		if use.Tool == "" || a.tools.ForChat("").IsOwn(use.Tool) { // told twice, or recorded by itself
 			return nil
 		}
-		return a.box.InTx(ctx, func(tx *mailbox.Tx) { a.kit.RecordCall(tx, e, use) })
+		return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { a.tools.RecordCall(tx, e, use) })
 	}
 	return nil
 }
@@ -230,18 +220,18 @@ func (a *Agent) reportLoop(ctx context.Context) error {
 func (a *Agent) report(ctx context.Context, open openCalls, r report) error {
 	p := r.Progress
 	var e *mailbox.Entry
-	v := a.box.View(ctx)
+	v := a.mailbox.View(ctx)
 	if t := v.Turn(p.TurnID); t != nil {
 		e = v.Entry(t.EventID)
 	}
 	if err := v.Err(); err != nil {
 		return err
 	}
-	if err := a.noteTool(ctx, open, p, e); err != nil || r.told {
+	if err := a.recordTool(ctx, open, p, e); err != nil || r.recordOnly {
 		return err
 	}
 	if e != nil && protocol.PeerID(e.Chat).Family() == "chorus" {
-		_, err := a.peer.Send(ctx, e.Chat, a.box.MessageFor(e, protocol.TypeAgentEvent, a.activityOf(e, p)))
+		_, err := a.peer.Send(ctx, e.Chat, a.mailbox.MessageFor(e, protocol.TypeAgentEvent, a.activityOf(e, p)))
 		return err
 	}
 	if p.Kind != harness.ProgressStatus {
@@ -269,22 +259,22 @@ func (a *Agent) activityOf(e *mailbox.Entry, p harness.Progress) activityEvent {
 	case harness.ProgressError:
 		event = activityEvent{Event: "error", InReplyTo: e.SourceID, Message: p.Message, Code: p.Code}
 	case harness.ProgressToolCall:
-		event = activityEvent{Event: "tool_call", InReplyTo: e.SourceID, Name: ownName(p.Tool), ID: p.CallID, Args: p.Content}
+		event = activityEvent{Event: "tool_call", InReplyTo: e.SourceID, Name: toolName(p.Tool), ID: p.CallID, Args: p.Content}
 	case harness.ProgressToolResult:
-		event = activityEvent{Event: "tool_result", InReplyTo: e.SourceID, Name: ownName(p.Tool), ID: p.CallID, Content: said(p.Content)}
+		event = activityEvent{Event: "tool_result", InReplyTo: e.SourceID, Name: toolName(p.Tool), ID: p.CallID, Content: resultText(p.Content)}
 	}
 	return event
 }
 
-// ownName returns the name of a tool as the service of a channel knows it, without the name
+// toolName returns the name of a tool as the service of a channel knows it, without the name
 // under which the channel's server is given to a harness.
-func ownName(tool string) string {
+func toolName(tool string) string {
 	tool = strings.TrimPrefix(tool, "mcp__") // as Claude Code writes it
-	return strings.TrimPrefix(tool, channelServer+"__")
+	return strings.TrimPrefix(tool, channelServerName+"__")
 }
 
-// said returns the text of a tool's result as JSON; what is no result stays as it is.
-func said(content json.RawMessage) json.RawMessage {
+// resultText returns the text of a tool's result as JSON; what is no result stays as it is.
+func resultText(content json.RawMessage) json.RawMessage {
 	var result harness.Result
 	if json.Unmarshal(content, &result) != nil || len(result.Content) == 0 {
 		return content
@@ -296,7 +286,7 @@ func said(content json.RawMessage) json.RawMessage {
 // output stores what a program says or reports of a turn that it has accepted. See
 // harness.Host.
 func (a *Agent) output(ctx context.Context, o harness.Output) error {
-	v := a.box.View(ctx)
+	v := a.mailbox.View(ctx)
 	t := v.Turn(o.TurnID)
 	switch {
 	case v.Err() != nil:
@@ -304,9 +294,9 @@ func (a *Agent) output(ctx context.Context, o harness.Output) error {
 	case t == nil:
 		return &harness.RefusedError{Reason: "unknown_turn", Advice: "There is no such turn any more. Send nothing for it."}
 	case o.Report == nil:
-		return a.kit.SendOutput(ctx, t, o)
+		return a.tools.SendOutput(ctx, t, o)
 	}
-	return a.box.InTx(ctx, func(tx *mailbox.Tx) { a.storeReport(tx, o) })
+	return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { a.storeReport(tx, o) })
 }
 
 // storeReport queues what a program does for the chat of its turn, behind what it said
@@ -339,5 +329,5 @@ func (a *Agent) storeReport(tx *mailbox.Tx, o harness.Output) {
 	a.queueReport(report{copied, true})
 	activity := a.activityOf(e, *o.Report)
 	activity.Agent = a.id
-	tx.Enqueue(e.Chat, o.Key, a.box.MessageFor(e, protocol.TypeAgentEvent, activity))
+	tx.Enqueue(e.Chat, o.Key, a.mailbox.MessageFor(e, protocol.TypeAgentEvent, activity))
 }

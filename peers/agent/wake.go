@@ -13,35 +13,35 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// receiveFact takes what the broker tells this agent: a wake, which is an event like
+// handleCollabEvent takes what the broker tells this agent: a wake, which is an event like
 // any other, or that a claimed event is free again.
-func (a *Agent) receiveFact(ctx context.Context, d *peer.Delivery, fact *protocol.CollabEvent) error {
+func (a *Agent) handleCollabEvent(ctx context.Context, d *peer.Delivery, fact *protocol.CollabEvent) error {
 	if from := d.Message.From; from != protocol.PeerBroker && protocol.RoleOf(from) != protocol.RoleCLI {
 		return peer.Reject("only the collaboration broker sends facts")
 	}
 	defer a.turns.Notify()
 	switch fact.Type {
 	case collab.EventWoken.Name:
-		return a.receiveWake(ctx, d, fact)
+		return a.handleWake(ctx, d, fact)
 	case collab.EventDecisionChanged.Name:
 		decided, err := collab.EventDecisionChanged.Read(fact)
 		if err != nil {
 			return peer.Reject("the decision cannot be read: " + err.Error())
 		}
-		defer a.people.wake()
-		return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.ApplyDecision(decided) })
+		defer a.approvals.notifyAll()
+		return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.ApplyDecision(decided) })
 	case collab.EventObligationOpened.Name, collab.EventObligationChanged.Name:
 		duty, err := collab.EventObligationChanged.Read(fact)
 		if err != nil {
 			return peer.Reject("the obligation cannot be read: " + err.Error())
 		}
-		return a.box.InTx(ctx, func(tx *mailbox.Tx) { mailbox.ApplyBrokerObligation(tx, &duty) })
+		return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { mailbox.ApplyBrokerObligation(tx, &duty) })
 	case collab.EventQuestionUpdated.Name:
 		question, err := collab.EventQuestionUpdated.Read(fact)
 		if err != nil {
 			return peer.Reject("the question cannot be read: " + err.Error())
 		}
-		return a.box.InTx(ctx, func(tx *mailbox.Tx) {
+		return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 			if question.State == collab.QuestionDeclined {
 				mailbox.HandleEscalationDecline(tx, question.ID)
 			}
@@ -51,12 +51,12 @@ func (a *Agent) receiveFact(ctx context.Context, d *peer.Delivery, fact *protoco
 		if err != nil {
 			return peer.Reject("the claim cannot be read: " + err.Error())
 		}
-		return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.HandleOffer(claim.EventID) })
+		return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.HandleOffer(claim.EventID) })
 	}
 	return nil
 }
 
-func (a *Agent) receiveWake(ctx context.Context, d *peer.Delivery, fact *protocol.CollabEvent) error {
+func (a *Agent) handleWake(ctx context.Context, d *peer.Delivery, fact *protocol.CollabEvent) error {
 	w, err := collab.EventWoken.Read(fact)
 	if err != nil {
 		return peer.Reject("the wake cannot be read: " + err.Error())
@@ -71,7 +71,7 @@ func (a *Agent) receiveWake(ctx context.Context, d *peer.Delivery, fact *protoco
 	}
 	e := entryOf(d, c)
 	e.Chat, e.Origin = protocol.TopicBroker, originOf(&w)
-	err = a.box.InTx(ctx, func(tx *mailbox.Tx) {
+	err = a.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		by, answered := cmp.Or(string(w.SenderIdentity), w.SenderID), e.Origin.AnsweredID
 		if answered != "" {
 			tx.ShowAnswered(answered, by)
@@ -100,7 +100,7 @@ func originOf(w *collab.Wake) mailbox.Origin {
 		o.WorkItemID, o.Owner, o.OnBehalfOf = w.WorkItem.ID, cmp.Or(string(w.WorkItem.OwnerIdentity), w.WorkItem.OwnerID), w.WorkItem.OnBehalfOf
 	}
 	switch {
-	case answers(w):
+	case isAnswer(w):
 		o.AnsweredID = w.Question.ID
 	case w.Question != nil && w.Question.State == collab.QuestionOpen:
 		o.QuestionID, o.OnBehalfOf = w.Question.ID, w.Question.OnBehalfOf
@@ -128,8 +128,8 @@ func obligationOf(w *collab.Wake) (o *protocol.Obligation, since string) {
 	return nil, ""
 }
 
-// answers reports whether a wake brings the answer to a question of this agent.
-func answers(w *collab.Wake) bool {
+// isAnswer reports whether a wake brings the answer to a question of this agent.
+func isAnswer(w *collab.Wake) bool {
 	return w.Question != nil && w.Question.State == collab.QuestionAnswered && w.Message == nil && w.WorkItem == nil
 }
 
@@ -142,7 +142,7 @@ func wakeContent(w *collab.Wake) protocol.ChatMessage {
 		Chat: &protocol.Chat{ID: "work", Kind: "channel"}, Author: &protocol.Author{ID: "broker", Kind: "system"},
 	}
 	switch {
-	case answers(w), w.Message != nil && w.Message.Kind == collab.KindStatus: // to take in
+	case isAnswer(w), w.Message != nil && w.Message.Kind == collab.KindStatus: // to take in
 		c.Event = string(attention.KindAnswer)
 	case w.Rule == collab.RuleDependency:
 		c.Event = protocol.EventBlocker

@@ -37,16 +37,16 @@ type LifecycleEvent struct {
 
 // answer queues the answers to a request: its agent is there, or why it is not.
 func (s *Spawner) answer(tx *store.Tx, r request, agent AgentName, failure error) {
-	result := protocol.SpawnResult{RequestID: r.echo, Topic: r.topic, Status: protocol.SpawnSpawned}
+	result := protocol.SpawnResult{RequestID: r.requestID, Topic: r.topic, Status: protocol.SpawnSpawned}
 	if agent != "" {
 		result.Agent = agent.PeerID()
 	}
 	if failure != nil {
-		result.Status, result.Error = protocol.SpawnFailed, told(failure)
+		result.Status, result.Error = protocol.SpawnFailed, publicMessage(failure)
 	}
 	answers := []announcement{s.announcement(r, r.requester.Topic(), protocol.TypeSpawnResult, result)}
 	if failure == nil {
-		route := protocol.RouteAssigned{Topic: r.topic, Agent: agent.PeerID(), RequestID: r.echo}
+		route := protocol.RouteAssigned{Topic: r.topic, Agent: agent.PeerID(), RequestID: r.requestID}
 		answers = append(answers, s.announcement(r, r.topic, protocol.TypeRouteAssigned, route))
 	}
 	storeRequest(tx, r, agent, len(answers))
@@ -73,7 +73,7 @@ func (s *Spawner) announce(tx *store.Tx, all ...announcement) {
 		if err != nil {
 			tx.Fail(fmt.Errorf("writing an announcement: %w", err))
 		}
-		_, err = s.box.Put(tx, string(a.Topic), string(a.Message.MessageID), body)
+		_, err = s.outbox.Put(tx, string(a.Topic), string(a.Message.MessageID), body)
 		tx.Fail(err)
 	}
 }
@@ -85,12 +85,12 @@ func (s *Spawner) sendAnnouncement(ctx context.Context, item outbox.Item) error 
 		return outbox.Permanent(fmt.Errorf("reading an announcement: %w", err))
 	}
 	err := s.peer.Tell(ctx, a.Topic, item.Attempt, a.Message)
-	s.opts.crash("announced " + string(a.Message.Type))
+	s.opts.failpoint("announced " + string(a.Message.Type))
 	return err
 }
 
-// announced forgets a request once its last answer has arrived, or never will.
-func (s *Spawner) announced(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
+// onSettled forgets a request once its last answer has arrived, or never will.
+func (s *Spawner) onSettled(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	var a announcement
 	if outcome != outbox.StateSent && outcome != outbox.StateDropped {
 		s.log.Warn().Str("topic", item.Destination).Str("message_id", item.Key).Str("outcome", string(outcome)).

@@ -29,7 +29,7 @@ func (s *Spawner) tokenFile(agent AgentName) string {
 // ensureToken makes sure that an agent's token file holds a token that grants
 // what the agent needs, and nothing else. On a bus without credentials the file
 // holds a random token that nobody checks.
-func (k *keeper) ensureToken(ctx context.Context, agent AgentName, path string) error {
+func (k *supervisor) ensureToken(ctx context.Context, agent AgentName, path string) error {
 	if err := datafolder.MakeAll(k.folder); err != nil {
 		return fmt.Errorf("making the folder of token files: %w", err)
 	}
@@ -71,7 +71,7 @@ func recordsIssuer(answer []byte) bool {
 
 // currentFits reports whether the agent's current credential grants exactly what the
 // agent needs, and returns what that is.
-func (k *keeper) currentFits(ctx context.Context) (fits bool, want grantRequest, err error) {
+func (k *supervisor) currentFits(ctx context.Context) (fits bool, want grantRequest, err error) {
 	tx := store.On(ctx, k.db)
 	people := k.people.Load()
 	want = grants(k.name, topicsOf(tx, k.name), people != nil && *people)
@@ -81,7 +81,7 @@ func (k *keeper) currentFits(ctx context.Context) (fits bool, want grantRequest,
 
 // mustRestart reports whether the agent runs with a credential that no longer
 // grants what it needs.
-func (k *keeper) mustRestart(ctx context.Context) bool {
+func (k *supervisor) mustRestart(ctx context.Context) bool {
 	if !k.opts.Credentials {
 		return false
 	}
@@ -122,7 +122,7 @@ func (g grantRequest) text() string {
 
 // issue gets a credential from the bus. Its name is stored before the bus is asked:
 // whenever the spawner is killed, no credential is left that nobody revokes.
-func (k *keeper) issue(ctx context.Context, want grantRequest, path string) error {
+func (k *supervisor) issue(ctx context.Context, want grantRequest, path string) error {
 	want.Name = "agent." + string(k.name) + "." + strings.ToLower(ulid.Make().String())
 	err := store.InTx(ctx, k.db, func(tx *store.Tx) {
 		tx.Exec(`UPDATE credentials SET state = 'old' WHERE agent = ? AND state = 'asked'`, k.name)
@@ -131,12 +131,12 @@ func (k *keeper) issue(ctx context.Context, want grantRequest, path string) erro
 	if err != nil {
 		return err
 	}
-	k.opts.crash("credential named")
+	k.opts.failpoint("credential named")
 	token, err := k.requestToken(ctx, want)
 	if err != nil {
 		return err
 	}
-	k.opts.crash("credential issued")
+	k.opts.failpoint("credential issued")
 	if err := writeToken(path, token); err != nil {
 		return err
 	}
@@ -144,12 +144,12 @@ func (k *keeper) issue(ctx context.Context, want grantRequest, path string) erro
 	if err != nil {
 		return err
 	}
-	k.opts.crash("credential stored")
-	signal(k.revocations)
+	k.opts.failpoint("credential stored")
+	k.revocations.Notify()
 	return nil
 }
 
-func (k *keeper) requestToken(ctx context.Context, want grantRequest) (string, error) {
+func (k *supervisor) requestToken(ctx context.Context, want grantRequest) (string, error) {
 	body, err := json.Marshal(want)
 	if err != nil {
 		return "", err
@@ -191,7 +191,7 @@ func (s *Spawner) call(ctx context.Context, method, path string, body []byte, to
 // retireCredentials marks an agent's credentials for revocation.
 func (s *Spawner) retireCredentials(tx *store.Tx, agent AgentName) {
 	tx.Exec(`UPDATE credentials SET state = 'old' WHERE agent = ?`, agent)
-	tx.After(func() { signal(s.revocations) })
+	tx.After(s.revocations.Notify)
 }
 
 // revokeLoop revokes the credentials that agents no longer use.
@@ -206,7 +206,7 @@ func (s *Spawner) revokeLoop(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
-		case <-s.revocations:
+		case <-s.revocations.C():
 		}
 		timer.Stop()
 	}

@@ -18,9 +18,9 @@ func (s *Spawner) idleLoop(ctx context.Context) error {
 	for retry.Sleep(ctx, every) {
 		limit := time.Now().Add(-s.opts.IdleStop).UnixMicro()
 		s.mu.Lock()
-		for _, k := range s.keepers {
-			if k.seen.Load() < limit {
-				signal(k.idle)
+		for _, k := range s.supervisors {
+			if k.lastSeen.Load() < limit {
+				k.idle.Notify()
 			}
 		}
 		s.mu.Unlock()

@@ -94,8 +94,8 @@ func (e *Exit) Error() string {
 	return e.Reason + ": " + e.Output
 }
 
-// told returns an error as people in chats are told it: without words of a program.
-func told(err error) string {
+// publicMessage returns an error as people in chats are told it: without words of a program.
+func publicMessage(err error) string {
 	exit, ok := errors.AsType[*Exit](err)
 	if !ok {
 		return err.Error()

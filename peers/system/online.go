@@ -10,19 +10,19 @@ import (
 	"hubbub/protocol"
 )
 
-// takeAgentEvent takes what agents say on the system's topics: that they are online,
+// handleAgentEvent takes what agents say on the system's topics: that they are online,
 // and, by anything else, that they are in use; and what the broker says there: that an agent
 // is wanted.
-func (s *Spawner) takeAgentEvent(ctx context.Context, d *peer.Delivery) error {
+func (s *Spawner) handleAgentEvent(ctx context.Context, d *peer.Delivery) error {
 	from := d.Message.From
 	if from == protocol.PeerBroker {
-		return s.takeWanted(ctx, d)
+		return s.handleWanted(ctx, d)
 	}
 	if protocol.RoleOf(from) != protocol.RoleAgent {
 		return nil // ourselves, or no agent
 	}
 	name := AgentName(from.Name())
-	if k := s.keeper(name); k != nil {
+	if k := s.supervisor(name); k != nil {
 		k.touch()
 	}
 	var c protocol.AgentOnline
@@ -32,21 +32,21 @@ func (s *Spawner) takeAgentEvent(ctx context.Context, d *peer.Delivery) error {
 	if c.Agent != "" && c.Agent != from {
 		return peer.Reject(fmt.Sprintf("%s cannot say that %s is online", from, c.Agent))
 	}
-	s.opts.crash("online received")
+	s.opts.failpoint("online received")
 	if err := store.InTx(ctx, s.db, func(tx *store.Tx) { s.setOnline(tx, name) }); err != nil {
 		return fmt.Errorf("storing that %s is online: %w", from, err)
 	}
-	s.opts.crash("online stored")
-	if k := s.keeper(name); k != nil {
-		signal(k.changed)
+	s.opts.failpoint("online stored")
+	if k := s.supervisor(name); k != nil {
+		k.changed.Notify()
 	}
 	return nil
 }
 
-// takeWanted starts an agent again that was stopped as nobody talked to it, and for which a
+// handleWanted starts an agent again that was stopped as nobody talked to it, and for which a
 // delivery of the broker waits. It announces itself there, and gets it. An agent that runs, that
 // was given up or that is not ours is left as it is.
-func (s *Spawner) takeWanted(ctx context.Context, d *peer.Delivery) error {
+func (s *Spawner) handleWanted(ctx context.Context, d *peer.Delivery) error {
 	var c protocol.AgentOnline
 	if d.Decode(&c) != nil || c.Event != "wanted" || protocol.RoleOf(c.Agent) != protocol.RoleAgent {
 		return nil
@@ -57,7 +57,7 @@ func (s *Spawner) takeWanted(ctx context.Context, d *peer.Delivery) error {
 		if a.state != stateIdle {
 			return
 		}
-		if refusal := s.checkRoom(tx); refusal != nil {
+		if refusal := s.checkBounds(tx); refusal != nil {
 			s.log.Warn().Str("peer", string(c.Agent)).Str("delivery", c.DeliveryID).Err(refusal).Msg("agent not started for a wake")
 			return
 		}
@@ -69,7 +69,7 @@ func (s *Spawner) takeWanted(ctx context.Context, d *peer.Delivery) error {
 		return fmt.Errorf("storing that %s is wanted: %w", c.Agent, err)
 	}
 	if woken {
-		s.keep(name, true)
+		s.supervise(name, true)
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (s *Spawner) setOnline(tx *store.Tx, name AgentName) {
 // answerAll answers every request that waits for an agent, and returns how many
 // there are.
 func (s *Spawner) answerAll(tx *store.Tx, name AgentName, failure error) int {
-	requests := waitingFor(tx, name)
+	requests := pendingRequests(tx, name)
 	for _, r := range requests {
 		s.answer(tx, r, name, failure)
 	}
@@ -104,10 +104,10 @@ func (s *Spawner) giveUp(ctx context.Context, name AgentName, cause error) error
 	err := store.InTx(ctx, s.db, func(tx *store.Tx) {
 		tx.Exec(toFailed, name, cause.Error())
 		if s.answerAll(tx, name, cause) == 0 {
-			s.tellChats(tx, name, cause)
+			s.notifyChats(tx, name, cause)
 		}
 		s.retireCredentials(tx, name)
-		s.announceEvent(tx, "failed", name, told(cause))
+		s.announceEvent(tx, "failed", name, publicMessage(cause))
 	})
 	if err != nil {
 		return fmt.Errorf("storing that %s is given up: %w", name, err)
@@ -115,12 +115,12 @@ func (s *Spawner) giveUp(ctx context.Context, name AgentName, cause error) error
 	return nil
 }
 
-// tellChats queues a failed spawn_result without a request for each chat of an
+// notifyChats queues a failed spawn_result without a request for each chat of an
 // agent.
-func (s *Spawner) tellChats(tx *store.Tx, name AgentName, cause error) {
+func (s *Spawner) notifyChats(tx *store.Tx, name AgentName, cause error) {
 	for _, topic := range topicsOf(tx, name) {
 		m := s.peer.NewMessage(protocol.TypeSpawnResult, protocol.SpawnResult{
-			Topic: topic, Agent: name.PeerID(), Status: protocol.SpawnFailed, Error: told(cause),
+			Topic: topic, Agent: name.PeerID(), Status: protocol.SpawnFailed, Error: publicMessage(cause),
 		})
 		s.announce(tx, announcement{Topic: topic, Message: m})
 	}

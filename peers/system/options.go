@@ -34,7 +34,7 @@ type Options struct {
 	OnReady func()          // called once, when connected and subscribed
 	Log     *zerolog.Logger // default: no log
 
-	crash func(step string) // set by tests: kills the process at a step
+	failpoint func(step string) // set by tests: kills the process at a step
 }
 
 // A Profile is a way of running agents that the operator defined.
@@ -57,6 +57,6 @@ func (o *Options) withDefaults() Options {
 	defaults.Positive(&d.MinBackoff, time.Second)
 	defaults.Positive(&d.MaxBackoff, 30*time.Second)
 	defaults.Log(&d.Log)
-	defaults.Set(&d.crash, func(string) {})
+	defaults.Set(&d.failpoint, func(string) {})
 	return d
 }

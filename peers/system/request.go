@@ -15,7 +15,7 @@ import (
 type request struct {
 	requester protocol.PeerID
 	id        string // names the request among the requester's
-	echo      string // its requestId, as it came
+	requestID string // its requestId, as it came
 	message   protocol.MessageID
 	trace     string // its traceparent
 	topic     protocol.Topic
@@ -33,7 +33,7 @@ func parseRequest(d *peer.Delivery) (request, error) {
 		return request{}, fmt.Errorf("the content of this spawn_request cannot be read: %w", err)
 	}
 	r := request{
-		requester: d.Message.From, id: c.RequestID, echo: c.RequestID, message: d.Message.MessageID,
+		requester: d.Message.From, id: c.RequestID, requestID: c.RequestID, message: d.Message.MessageID,
 		trace: d.Message.TraceParent, topic: c.Topic, agent: c.Agent, profile: c.Profile,
 	}
 	if r.id == "" {
@@ -48,9 +48,9 @@ func parseRequest(d *peer.Delivery) (request, error) {
 	return r, nil
 }
 
-// takeSpawnRequest stores a request, with its answer where there is one
+// handleSpawnRequest stores a request, with its answer where there is one
 // already, before it is acknowledged.
-func (s *Spawner) takeSpawnRequest(ctx context.Context, d *peer.Delivery) error {
+func (s *Spawner) handleSpawnRequest(ctx context.Context, d *peer.Delivery) error {
 	if d.Topic != protocol.TopicSpawn {
 		return peer.Reject("spawn requests go to " + string(protocol.TopicSpawn))
 	}
@@ -58,24 +58,24 @@ func (s *Spawner) takeSpawnRequest(ctx context.Context, d *peer.Delivery) error 
 	if err != nil {
 		return peer.Reject(err.Error())
 	}
-	s.opts.crash("request received")
+	s.opts.failpoint("request received")
 	var agent AgentName
 	var woken bool
 	err = store.InTx(ctx, s.db, func(tx *store.Tx) { agent, woken = s.admit(tx, r) })
 	if err != nil {
 		return fmt.Errorf("storing the request: %w", err)
 	}
-	s.opts.crash("request stored")
+	s.opts.failpoint("request stored")
 	if agent != "" {
-		s.keep(agent, woken)
-		if k := s.keeper(agent); k != nil {
+		s.supervise(agent, woken)
+		if k := s.supervisor(agent); k != nil {
 			k.touch()
-			signal(k.changed)
-			signal(k.asking)
+			k.changed.Notify()
+			k.wanted.Notify()
 		}
 	}
 	// The requester is on the bus now, so its answers need not wait for their backoff.
-	if err := s.box.Hurry(ctx, string(r.requester)); err != nil {
+	if err := s.outbox.Hurry(ctx, string(r.requester)); err != nil {
 		s.log.Warn().Err(err).Msg("answers not hurried; they wait for their backoff")
 	}
 	return nil
@@ -88,9 +88,9 @@ func (s *Spawner) admit(tx *store.Tx, r request) (agent AgentName, woken bool) {
 	if answering(tx, r) > 0 {
 		return "", false // it came before, and its answer is on the way
 	}
-	agent, refusal := s.choose(tx, r)
+	agent, refusal := s.chooseAgent(tx, r)
 	if refusal == nil {
-		woken, refusal = s.want(tx, agent, r)
+		woken, refusal = s.wantAgent(tx, agent, r)
 	}
 	if tx.Err() != nil {
 		return "", false
@@ -107,9 +107,9 @@ func (s *Spawner) admit(tx *store.Tx, r request) (agent AgentName, woken bool) {
 	return agent, woken
 }
 
-// choose finds or names the agent that a request is about. refusal is the reason
+// chooseAgent finds or names the agent that a request is about. refusal is the reason
 // that the requester is told.
-func (s *Spawner) choose(tx *store.Tx, r request) (agent AgentName, refusal error) {
+func (s *Spawner) chooseAgent(tx *store.Tx, r request) (agent AgentName, refusal error) {
 	if err := checkTopic(r.topic, r.requester); err != nil {
 		return "", err
 	}
@@ -127,8 +127,8 @@ func (s *Spawner) choose(tx *store.Tx, r request) (agent AgentName, refusal erro
 	return "", fmt.Errorf("every name for an agent of %s is taken; ask for one by name", r.topic)
 }
 
-// want makes sure that an agent exists, is wanted, and talks to the topic.
-func (s *Spawner) want(tx *store.Tx, agent AgentName, r request) (woken bool, refusal error) {
+// wantAgent makes sure that an agent exists, is wanted, and talks to the topic.
+func (s *Spawner) wantAgent(tx *store.Tx, agent AgentName, r request) (woken bool, refusal error) {
 	if _, ok := s.opts.Profiles[r.profile]; r.profile != "" && !ok {
 		return false, fmt.Errorf("there is no profile %.60q", r.profile)
 	}
@@ -140,7 +140,7 @@ func (s *Spawner) want(tx *store.Tx, agent AgentName, r request) (woken bool, re
 		}
 	}
 	if woken = a.state != stateWanted; woken {
-		if err := s.checkRoom(tx); err != nil {
+		if err := s.checkBounds(tx); err != nil {
 			return false, err
 		}
 		tx.Exec(toWanted, a.name, a.profile, a.derived, time.Now().UnixMicro())
@@ -156,8 +156,8 @@ func (s *Spawner) want(tx *store.Tx, agent AgentName, r request) (woken bool, re
 	return woken, nil
 }
 
-// checkRoom enforces the bounds on agents and on waiting requests.
-func (s *Spawner) checkRoom(tx *store.Tx) (refusal error) {
+// checkBounds enforces the bounds on agents and on waiting requests.
+func (s *Spawner) checkBounds(tx *store.Tx) (refusal error) {
 	type counts struct{ agents, requests int }
 	n, _ := store.One(tx, func(c *counts) []any { return []any{&c.agents, &c.requests} },
 		`SELECT (SELECT count(*) FROM agents WHERE state = 'wanted'), (SELECT count(*) FROM requests)`)

@@ -15,6 +15,7 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
+	"hubbub/protocol/notify"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
@@ -38,15 +39,15 @@ type Spawner struct {
 	opts        Options
 	log         *zerolog.Logger
 	peer        *peer.Peer
-	box         *outbox.Outbox
+	outbox      *outbox.Outbox
 	rate        *rate.Limiter
-	revocations chan struct{}  // there are credentials to revoke
-	tasks       sync.WaitGroup // the keepers
+	revocations notify.Signal  // there are credentials to revoke
+	running     sync.WaitGroup // the keepers
 	link                       // to the bus
 
-	mu      sync.Mutex      // guards the fields below
-	ctx     context.Context // of Run; nil before
-	keepers map[AgentName]*keeper
+	mu          sync.Mutex      // guards the fields below
+	ctx         context.Context // of Run; nil before
+	supervisors map[AgentName]*supervisor
 }
 
 // A link is what is known of the bus and of the spawner's standing there.
@@ -61,17 +62,17 @@ func New(db *sql.DB, launcher Launcher, command, folder string, opts *Options) *
 	o := opts.withDefaults()
 	s := &Spawner{
 		db: db, launcher: launcher, command: command, folder: filepath.Clean(folder), opts: o, log: o.Log,
-		revocations: make(chan struct{}, 1),
+		revocations: notify.New(),
 		rate:        rate.NewLimiter(rate.Limit(float64(o.SpawnRate)/60), o.SpawnRate),
-		keepers:     map[AgentName]*keeper{},
+		supervisors: map[AgentName]*supervisor{},
 	}
-	s.box = outbox.New(db, s.sendAnnouncement, &outbox.Options{
+	s.outbox = outbox.New(db, s.sendAnnouncement, &outbox.Options{
 		MaxBackoff: announceBackoff, AttemptTimeout: announceTimeout, StopTimeout: stopTimeout, MaxBody: maxAnnouncement,
-		OnSettled: s.announced, Log: o.Log,
+		OnSettled: s.onSettled, Log: o.Log,
 	})
 	s.peer = peer.New(protocol.PeerSystem, s.peerOptions())
-	s.peer.Handle(protocol.TypeSpawnRequest, s.takeSpawnRequest)
-	s.peer.Handle(protocol.TypeAgentEvent, s.takeAgentEvent)
+	s.peer.Handle(protocol.TypeSpawnRequest, s.handleSpawnRequest)
+	s.peer.Handle(protocol.TypeAgentEvent, s.handleAgentEvent)
 	return s
 }
 
@@ -88,7 +89,7 @@ func (s *Spawner) peerOptions() *peer.Options {
 	o.OnConnect = func(ctx context.Context) {
 		s.connected.Store(time.Now().UnixMicro())
 		defer s.connected.Store(0)
-		if err := s.box.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
+		if err := s.outbox.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
 			s.log.Warn().Err(err).Msg("announcements not hurried; they wait for their backoff")
 		}
 		ready.Do(func() {
@@ -122,13 +123,13 @@ func (s *Spawner) Run(ctx context.Context) error {
 	}
 	err := s.peer.RunWith(ctx, func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
-		g.Go(func() error { return s.box.Run(ctx) })
+		g.Go(func() error { return s.outbox.Run(ctx) })
 		g.Go(func() error { return s.revokeLoop(ctx) })
 		g.Go(func() error { return s.idleLoop(ctx) })
 		return g.Wait()
 	})
 	stop()
-	s.tasks.Wait()
+	s.running.Wait()
 	stopLauncher()
 	return errors.Join(err, <-launched)
 }
@@ -145,43 +146,43 @@ func (s *Spawner) resume(ctx context.Context) error {
 	s.ctx = ctx
 	s.mu.Unlock()
 	for _, name := range names {
-		s.keep(name, false)
+		s.supervise(name, false)
 	}
 	return nil
 }
 
-// keep makes sure that an agent has a keeper. asked means that a request wants a new
+// supervise makes sure that an agent has a keeper. asked means that a request wants a new
 // agent, so that its start counts against the spawn rate.
-func (s *Spawner) keep(name AgentName, asked bool) {
+func (s *Spawner) supervise(name AgentName, asked bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx == nil || s.ctx.Err() != nil {
 		return // the next run finds the agent in the table
 	}
-	if k := s.keepers[name]; k != nil {
-		k.again = true
+	if k := s.supervisors[name]; k != nil {
+		k.wantedAgain = true
 		return
 	}
-	k := newKeeper(s, name, asked)
-	s.keepers[name] = k
-	s.tasks.Go(func() { k.run(s.ctx) })
+	k := newSupervisor(s, name, asked)
+	s.supervisors[name] = k
+	s.running.Go(func() { k.run(s.ctx) })
 }
 
 // release removes a keeper, unless its agent was wanted again meanwhile, which it
 // reports.
-func (s *Spawner) release(k *keeper) (again bool) {
+func (s *Spawner) release(k *supervisor) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k.again {
-		k.again = false
+	if k.wantedAgain {
+		k.wantedAgain = false
 		return true
 	}
-	delete(s.keepers, k.name)
+	delete(s.supervisors, k.name)
 	return false
 }
 
-func (s *Spawner) keeper(name AgentName) *keeper {
+func (s *Spawner) supervisor(name AgentName) *supervisor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.keepers[name]
+	return s.supervisors[name]
 }

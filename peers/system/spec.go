@@ -27,7 +27,7 @@ func (s *Spawner) spec(a agentRow) Spec {
 }
 
 // environment reads the variables of the agent.
-func (k *keeper) environment(ctx context.Context) ([]string, error) {
+func (k *supervisor) environment(ctx context.Context) ([]string, error) {
 	a, err := k.agent(ctx)
 	if err != nil {
 		return nil, err

@@ -51,13 +51,13 @@ func Filter(argv []string, hide []string) Transcriber {
 	}
 }
 
-// run returns what a program writes, its first maxWords bytes. The program and all that it
+// run returns what a program writes, its first maxText bytes. The program and all that it
 // started end with the agent, with ctx, or when it took too long, and gain no privileges.
 func run(ctx context.Context, args []string, name string, stdin io.Reader, hide []string) (string, error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), name, args...) // its whole group is ended below
 	cmd.Env = proc.DropEnv(os.Environ(), slices.Concat([]string{"HUBBUB_*", "TELEGRAM_*"}, proc.ServiceEnv, hide)...)
 	var out, said bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &atMost{w: &out, left: maxWords}, &atMost{w: &said, left: 4 << 10}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &limitedWriter{w: &out, left: maxText}, &limitedWriter{w: &said, left: 4 << 10}
 	p, err := proc.Start(cmd, &proc.Options{Confined: true, ParentDeathSignal: syscall.SIGKILL})
 	if err != nil {
 		return "", fmt.Errorf("starting %s: %w", name, err)
@@ -71,13 +71,13 @@ func run(ctx context.Context, args []string, name string, stdin io.Reader, hide 
 	return out.String(), nil
 }
 
-// atMost keeps the first bytes of what is written, and lets go of the rest.
-type atMost struct {
+// limitedWriter keeps the first bytes of what is written, and lets go of the rest.
+type limitedWriter struct {
 	w    io.Writer
 	left int
 }
 
-func (a *atMost) Write(p []byte) (int, error) {
+func (a *limitedWriter) Write(p []byte) (int, error) {
 	n := min(len(p), a.left)
 	a.left -= n
 	if _, err := a.w.Write(p[:n]); err != nil {
@@ -114,7 +114,7 @@ func Endpoint(address, model string, key func() (string, error)) Transcriber {
 			return "", err
 		}
 		defer response.Body.Close()
-		raw, err := io.ReadAll(io.LimitReader(response.Body, maxWords))
+		raw, err := io.ReadAll(io.LimitReader(response.Body, maxText))
 		if err != nil {
 			return "", err
 		}

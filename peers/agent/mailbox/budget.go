@@ -39,7 +39,7 @@ func payer(e *Entry) string {
 // start; until is when the oldest of them leaves it.
 func (v *View) spent(t *Turn, payer string) (s attention.Spent, until time.Time) {
 	var oldest time.Time
-	s = one(v.Tx, func(s *attention.Spent) []any {
+	s = first(v.Tx, func(s *attention.Spent) []any {
 		return []any{&s.AuthorTurns, &s.ChatTurns, &s.Turns, &s.ChatTokens, &s.Tokens, timeColumn{&oldest}}
 	}, `SELECT count(*) FILTER (WHERE payer = ?1 AND ?1 <> ''), count(*) FILTER (WHERE chat = ?2 AND mode <> 'digest'), count(*),
 			coalesce(sum(tokens) FILTER (WHERE chat = ?2), 0), coalesce(sum(tokens), 0), coalesce(min(started_at), 0)
@@ -103,13 +103,13 @@ func (tx *Tx) withhold(t *Turn, e *Entry, reason, notice string) {
 	} else {
 		tx.Move(e, Ignore, reason)
 	}
-	if owed && notice != "" && (e.Origin.QuestionID != "" || !tx.told(e, reason)) {
+	if owed && notice != "" && (e.Origin.QuestionID != "" || !tx.wasNotified(e, reason)) {
 		tx.SendNotice(e, reason, notice)
 	}
 }
 
-// told reports whether the conversation of an event had a notice of this kind within the window.
-func (v *View) told(e *Entry, kind string) bool {
+// wasNotified reports whether the conversation of an event had a notice of this kind within the window.
+func (v *View) wasNotified(e *Entry, kind string) bool {
 	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent WHERE chat = ?1 AND kind = 'notice' AND sent_at > ?2 AND key LIKE ?3
 			AND (?3 <> 'halted:%' OR sent_at > (SELECT coalesce(max(at), 0) FROM halts)) AND (conversation = ?4 OR chat <> ?5))`,
 		e.Chat, budgetSince(v.Tx), kind+":%", e.Content.Chat.ID, protocol.TopicBroker)

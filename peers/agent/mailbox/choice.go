@@ -34,9 +34,9 @@ func WithButtons(question string, buttons []protocol.Button) string {
 	return question
 }
 
-// choose notes that a person chose in reply to a question with choices, which then shows what
+// handleChoice notes that a person chose in reply to a question with choices, which then shows what
 // was chosen, and reports whether the event counts: the first choice does.
-func (tx *Tx) choose(e *Entry) bool {
+func (tx *Tx) handleChoice(e *Entry) bool {
 	c := &e.Content
 	if c.Event != protocol.EventMessage || c.ReplyTo == nil || c.Forwarded != "" || c.Author.Kind != string(attention.AuthorHuman) {
 		return true
@@ -63,8 +63,8 @@ func (tx *Tx) choose(e *Entry) bool {
 	return true
 }
 
-// askedBy reports whether a message of the agent asks something.
-func (v *View) askedBy(e *Entry, sourceID string) bool {
+// isQuestion reports whether a message of the agent asks something.
+func (v *View) isQuestion(e *Entry, sourceID string) bool {
 	return attention.Asks(store.Value[string](v.Tx, `SELECT `+askedText+` FROM sent WHERE chat = ? AND source_id = ? AND source_id <> '' AND (kind = 'text' OR key LIKE 'escalation:%')`, e.Chat, sourceID))
 }
 

@@ -29,12 +29,12 @@ type claimRecord struct {
 
 // CurrentClaim returns the claim on an event that holds now.
 func (v *View) CurrentClaim(eventID string) Claim {
-	return one(v.Tx, func(c *Claim) []any { return []any{&c.Owner, &c.Token, timeColumn{&c.ExpiresAt}, &c.FromBroker} },
+	return first(v.Tx, func(c *Claim) []any { return []any{&c.Owner, &c.Token, timeColumn{&c.ExpiresAt}, &c.FromBroker} },
 		`SELECT owner, token, expires_at, via = 'broker' FROM claims WHERE event_id = ? AND expires_at > ?`, eventID, time.Now().UnixMicro())
 }
 
-// standingClaim fills in what is known about the claim on an event.
-func (v *View) standingClaim(e *Entry, s *attention.Standing) {
+// fillClaim fills in what is known about the claim on an event.
+func (v *View) fillClaim(e *Entry, s *attention.Standing) {
 	c, known := v.CurrentClaim(e.EventID), v.m.opts.Broker.Known()
 	s.ClaimNeeded = e.Decision.NeedsClaim() && known
 	switch c.Owner {
@@ -80,13 +80,13 @@ func (tx *Tx) StoreClaim(id string, granted bool, c Claim) *Entry {
 		tx.Move(e, ClaimEvent, "claim granted")
 	default: // Offered opens it again
 		tx.Move(e, Ignore, "claimed by another agent")
-		endKnock(tx, e, "claimed by another agent")
+		finishKnock(tx, e, "claimed by another agent")
 	}
 	return e
 }
 
-// endKnock ends the turn in which a program has an event that it was knocked for, or lost.
-func endKnock(tx *Tx, e *Entry, reason string) {
+// finishKnock ends the turn in which a program has an event that it was knocked for, or lost.
+func finishKnock(tx *Tx, e *Entry, reason string) {
 	if t := tx.Turn(e.TurnID); t != nil && t.State == TurnAccepted {
 		tx.MoveTurn(t, TurnFinished, reason, Cost{})
 	}
@@ -95,7 +95,7 @@ func endKnock(tx *Tx, e *Entry, reason string) {
 // Grant gives a claimed event again that was not shown, now with its content.
 func (tx *Tx) Grant(e *Entry) {
 	if !e.Decision.Injection.Injects() {
-		endKnock(tx, e, "claimed")
+		finishKnock(tx, e, "claimed")
 		e.Decision = attention.Granted(e.Decision, nil)
 		tx.Requeue(e)
 		tx.Decide(e)
@@ -109,7 +109,7 @@ func (tx *Tx) HandleOffer(eventID string) {
 	if e == nil || !e.Decision.NeedsClaim() || e.Decision.Injection != attention.ModeNotify {
 		return
 	}
-	if tx.lost(e) && !tx.place(e).gone() {
+	if tx.claimedByOther(e) && !tx.participation(e).hasLeft() {
 		tx.Move(e, Regain, "")
 	}
 	if !e.Open() || e.State == Answered {
@@ -121,7 +121,7 @@ func (tx *Tx) HandleOffer(eventID string) {
 	}
 }
 
-// lost reports whether an event ended because another agent had claimed it.
-func (v *View) lost(e *Entry) bool {
+// claimedByOther reports whether an event ended because another agent had claimed it.
+func (v *View) claimedByOther(e *Entry) bool {
 	return e.State == Ignored && store.Value[bool](v.Tx, `SELECT count(*) FROM claims WHERE event_id = ? AND owner <> ?`, e.EventID, v.m.id)
 }

@@ -58,12 +58,12 @@ type DecisionRecord struct {
 	Reason     string               `json:"reason,omitempty"`
 }
 
-func decisionColumns(d *Decision) []any {
+func scanDecision(d *Decision) []any {
 	return []any{&d.TurnID, &d.Used, jsonColumn{&d.ChatVerdict}, jsonColumn{&d.Approval}}
 }
 
 func (v *View) decisions(where string, args ...any) []Decision {
-	return store.All(v.Tx, decisionColumns, `SELECT turn_id, used, chat_verdict, record FROM decisions WHERE `+where, args...)
+	return store.All(v.Tx, scanDecision, `SELECT turn_id, used, chat_verdict, record FROM decisions WHERE `+where, args...)
 }
 
 // Decision returns a decision, or nil.
@@ -99,7 +99,7 @@ func (tx *Tx) RequestDecision(t *Turn, e *Entry, p collab.ApprovalParams) *Decis
 	if same := tx.decisions(`turn_id = ? AND tool = ? AND digest = ? AND used = 0 AND state IN ('pending', 'allowed', 'denied') ORDER BY id`, t.ID, p.Tool, p.Digest); len(same) > 0 {
 		return &same[0]
 	}
-	tx.keep(&d)
+	tx.saveDecision(&d)
 	if e != nil {
 		tx.Reply(e, SentNotice, decisionKey+d.ID, protocol.ChatReply{
 			Text: questionText(&d.Approval), Buttons: decisionButtons(&d.Approval), MayPress: p.MayDecide, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
@@ -108,18 +108,18 @@ func (tx *Tx) RequestDecision(t *Turn, e *Entry, p collab.ApprovalParams) *Decis
 	return &d
 }
 
-func (tx *Tx) keep(d *Decision) {
+func (tx *Tx) saveDecision(d *Decision) {
 	tx.Exec(`INSERT OR REPLACE INTO decisions (id, turn_id, chat, tool, digest, state, scope, used, chat_verdict, record, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		d.ID, d.TurnID, d.Chat, d.Tool, d.Digest, d.State, d.Scope, d.Used, jsonColumn{d.ChatVerdict}, jsonColumn{d.Approval}, time.Now().UnixMicro())
 }
 
-// elicits begins the tool of a decision that an MCP server wants: harness.Elicits.
-const elicits = "elicit:"
+// elicitPrefix begins the tool of a decision that an MCP server wants: harness.Elicits.
+const elicitPrefix = "elicit:"
 
 // decisionText says what is asked, in a chat.
 func decisionText(a *collab.Approval) string {
 	said := fmt.Sprintf("%s asks to run %s", a.AskedByID, text.Clip(text.Spelled(a.Tool), 80))
-	if tool, ok := strings.CutPrefix(a.Tool, elicits); ok {
+	if tool, ok := strings.CutPrefix(a.Tool, elicitPrefix); ok {
 		said = fmt.Sprintf("%s runs %s, which asks before it goes on", a.AskedByID, text.Clip(text.Spelled(tool), 80))
 	}
 	if a.Arguments != "" {
@@ -155,7 +155,7 @@ func (tx *Tx) ApplyDecision(a collab.Approval) {
 		return
 	}
 	d.Approval, d.ChatVerdict = a, Verdict{}
-	tx.keep(d)
+	tx.saveDecision(d)
 	tx.recordDecision(d, d.Digest, tx.Entry(a.EventID), decisionKey+string(a.State)+":"+a.ID)
 	shown := tx.SentAs(decisionKey + a.ID)
 	if shown == nil {
@@ -192,7 +192,7 @@ func (tx *Tx) UseDecision(id, eventID, digest string) bool {
 		return tx.Err() == nil
 	}
 	d.Used = true
-	tx.keep(d)
+	tx.saveDecision(d)
 	return tx.Err() == nil
 }
 
@@ -204,7 +204,7 @@ func (tx *Tx) CancelDecisions(turnID, reason string) {
 			continue
 		}
 		tx.ApplyDecision(a)
-		tx.tellBroker(collab.DecisionCancel, "cancel:"+d.ID, collab.ApprovalDecideParams{ID: d.ID, Reason: reason})
+		tx.notifyBroker(collab.DecisionCancel, "cancel:"+d.ID, collab.ApprovalDecideParams{ID: d.ID, Reason: reason})
 	}
 }
 
@@ -214,12 +214,12 @@ func (tx *Tx) RevokeSessionDecisions() {
 		const reason = "the agent was started anew"
 		if a, err := d.Revoke(string(tx.m.id), reason, time.Now()); err == nil {
 			tx.ApplyDecision(a)
-			tx.tellBroker(collab.DecisionRevoke, "revoke:"+d.ID, collab.ApprovalDecideParams{ID: d.ID, Reason: reason})
+			tx.notifyBroker(collab.DecisionRevoke, "revoke:"+d.ID, collab.ApprovalDecideParams{ID: d.ID, Reason: reason})
 		}
 	}
 }
 
-func (tx *Tx) tellBroker(m collab.Method[collab.ApprovalDecideParams, collab.ApprovalResult], key string, p collab.ApprovalDecideParams) {
+func (tx *Tx) notifyBroker(m collab.Method[collab.ApprovalDecideParams, collab.ApprovalResult], key string, p collab.ApprovalDecideParams) {
 	if tx.m.opts.Broker.Known() {
 		tx.Enqueue(protocol.TopicBroker, decisionKey+key, m.Message(tx.m.id, p))
 	}
@@ -233,48 +233,48 @@ func (tx *Tx) HandleDecisionReply(e *Entry, yes, no []string) bool {
 		return false
 	}
 	pending := tx.decisions(`chat = ? AND state = 'pending' ORDER BY id`, e.Chat)
-	d, said := tx.verdictOf(e, pending, yes, no)
+	d, said := tx.parseVerdict(e, pending, yes, no)
 	switch {
 	case said.Verdict == "":
-		return hearAnswer(tx, e)
-	case !receipt(tx, e):
+		return handleQuestionAnswer(tx, e)
+	case !recordReceipt(tx, e):
 		return true
-	case c.ReplyTo != nil && tx.ofAnother(c.ReplyTo.Author):
+	case c.ReplyTo != nil && tx.isOtherAgent(c.ReplyTo.Author):
 		return true // that agent answers
 	case d == nil:
-		tx.answerVerdict(e, "There is no such decision in this chat.")
+		tx.replyToCommand(e, "There is no such decision in this chat.")
 		return true
 	}
 	said.By = e.PersonIdentity()
 	if _, err := d.Decide(said.Verdict, said.Scope, said.By, time.Now()); err != nil {
 		tx.RecordRefusal(e, d.EventID, "decision", "not_decided")
-		tx.answerVerdict(e, err.Error())
+		tx.replyToCommand(e, err.Error())
 		return true
 	}
 	if d.ChatVerdict.Verdict == "" && d.State == collab.ApprovalPending {
 		d.ChatVerdict = said
-		tx.keep(d)
+		tx.saveDecision(d)
 	}
 	return true
 }
 
-func (tx *Tx) answerVerdict(e *Entry, said string) {
+func (tx *Tx) replyToCommand(e *Entry, said string) {
 	key := decidedKey + "said:" + e.SourceID
 	reply := protocol.ChatReply{Text: said, IdempotencyKey: key, ThreadID: e.Content.Chat.ThreadID, Directedness: string(attention.DirectedAmbient)}
 	tx.Enqueue(e.Chat, key, tx.m.MessageFor(e, ReplyType(e.Chat), reply))
 }
 
-// verdictOf reads a verdict out of an event, and finds what it decides: a button names its
+// parseVerdict reads a verdict out of an event, and finds what it decides: a button names its
 // decision, an answer or a reaction the message that shows it, and a bare word in a direct
 // chat, or where no message says which other it answers, means the one that waits there, if no
 // agent said anything since: it may answer that.
-func (v *View) verdictOf(e *Entry, pending []Decision, yes, no []string) (d *Decision, said Verdict) {
+func (v *View) parseVerdict(e *Entry, pending []Decision, yes, no []string) (d *Decision, said Verdict) {
 	c := &e.Content
 	if id, what, ok := strings.Cut(c.Text, ":"); ok && IsDecisionValue(id) && c.Event == protocol.EventMessage {
 		verdict, scope, _ := strings.Cut(what, ":")
 		said = Verdict{Verdict: collab.Verdict(verdict), Scope: collab.ApprovalScope(scope)}
 		d = v.Decision(id)
-		if c.ReplyTo != nil && !slices.Contains([]string{"", decisionKey + id}, v.keyOf(e.Chat, c.ReplyTo.SourceID)) || d != nil && d.Chat != string(e.Chat) {
+		if c.ReplyTo != nil && !slices.Contains([]string{"", decisionKey + id}, v.sentKey(e.Chat, c.ReplyTo.SourceID)) || d != nil && d.Chat != string(e.Chat) {
 			return nil, said // a button under something else, or in another chat
 		}
 		return d, said
@@ -289,34 +289,34 @@ func (v *View) verdictOf(e *Entry, pending []Decision, yes, no []string) (d *Dec
 		return nil, Verdict{}
 	}
 	if c.ReplyTo != nil {
-		if id, ok := strings.CutPrefix(v.keyOf(e.Chat, c.ReplyTo.SourceID), decisionKey); ok && c.ReplyTo.SourceID != "" {
+		if id, ok := strings.CutPrefix(v.sentKey(e.Chat, c.ReplyTo.SourceID), decisionKey); ok && c.ReplyTo.SourceID != "" {
 			return v.Decision(id), said
 		}
 		return nil, Verdict{} // about something else, perhaps of another chat
 	}
 	direct := c.Chat.Kind == string(attention.ConversationDM)
 	if !direct { // of several people, whose it is
-		pending = slices.DeleteFunc(pending, func(d Decision) bool { return hasReplies(e.Chat) || !d.MayBeDecidedBy(e.PersonIdentity()) })
+		pending = slices.DeleteFunc(pending, func(d Decision) bool { return supportsReplies(e.Chat) || !d.MayBeDecidedBy(e.PersonIdentity()) })
 	}
-	if c.Event == protocol.EventMessage && len(pending) == 1 && v.saidLast(&pending[0]) {
+	if c.Event == protocol.EventMessage && len(pending) == 1 && v.isLastMessage(&pending[0]) {
 		return &pending[0], said
 	}
 	return nil, Verdict{}
 }
 
-// saidLast reports whether the question of a decision is the last that agents said in its chat.
-func (v *View) saidLast(d *Decision) bool {
+// isLastMessage reports whether the question of a decision is the last that agents said in its chat.
+func (v *View) isLastMessage(d *Decision) bool {
 	return !store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent q JOIN sent s ON s.chat = q.chat AND s.rowid > q.rowid AND s.kind <> 'signal' WHERE q.key = ?1)
 		OR EXISTS (SELECT 1 FROM sent q JOIN events e ON e.chat = q.chat AND e.received_at >= q.sent_at AND e.author_kind = 'agent' WHERE q.key = ?1)`, decisionKey+d.ID)
 }
 
-// keyOf returns the key under which a message of a chat was sent, "" if that is not known.
-func (v *View) keyOf(chat protocol.Topic, sourceID string) string {
+// sentKey returns the key under which a message of a chat was sent, "" if that is not known.
+func (v *View) sentKey(chat protocol.Topic, sourceID string) string {
 	return store.Value[string](v.Tx, `SELECT key FROM sent WHERE chat = ? AND source_id = ? AND source_id <> ''`, chat, sourceID)
 }
 
-// ofAnother reports whether a message is another agent's.
-func (v *View) ofAnother(author string) bool {
+// isOtherAgent reports whether a message is another agent's.
+func (v *View) isOtherAgent(author string) bool {
 	return protocol.RoleOf(protocol.PeerID(author)) == protocol.RoleAgent && author != string(v.m.id)
 }
 

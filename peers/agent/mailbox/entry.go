@@ -76,10 +76,10 @@ func (e *Entry) Event() attention.Event {
 	event := EventOf(&e.Content)
 	event.EventID = e.EventID
 	for _, p := range e.Content.Recipients {
-		event.Recipients = append(event.Recipients, identityIn(p, e.Chat))
+		event.Recipients = append(event.Recipients, partyIdentity(p, e.Chat))
 	}
 	if o := e.Content.Obligation; o != nil {
-		event.Obligation = &attention.Obligation{Blocks: blocksOf(o.Blocks), DefaultAction: o.DefaultAction}
+		event.Obligation = &attention.Obligation{Blocks: parseBlocks(o.Blocks), DefaultAction: o.DefaultAction}
 	}
 	return event
 }
@@ -92,25 +92,25 @@ func ApplyDefaults(c *protocol.ChatMessage, m *protocol.Message) {
 	c.SourceID = cmp.Or(c.SourceID, string(m.MessageID))
 	c.CreatedAt = cmp.Or(c.CreatedAt, m.Timestamp)
 	c.Chat.Kind = cmp.Or(c.Chat.Kind, string(attention.ConversationDM))
-	c.Chat.ID = conversation(c.Chat.ID, m.From)
+	c.Chat.ID = conversationID(c.Chat.ID, m.From)
 	c.Author.Kind = cmp.Or(c.Author.Kind, string(attention.AuthorHuman))
 	c.Author.ID = cmp.Or(c.Author.ID, m.From.Name())
 }
 
-// conversation returns the id of the conversation that a chat tells of. Ids of Telegram stand
+// conversationID returns the id of the conversation that a chat tells of. Ids of Telegram stand
 // alone; every other begins with the identity of its chat, so that nobody's words are taken for
 // those of another chat, or read there, because its messages name that.
-func conversation(told string, from protocol.PeerID) string {
+func conversationID(given string, from protocol.PeerID) string {
 	own := string(from)
 	switch {
 	case from.Family() == "tg":
-		return cmp.Or(told, from.Name())
-	case told == "" || told == from.Name():
+		return cmp.Or(given, from.Name())
+	case given == "" || given == from.Name():
 		return own
-	case told == own || strings.HasPrefix(told, own+"/"):
-		return told
+	case given == own || strings.HasPrefix(given, own+"/"):
+		return given
 	}
-	return own + "/" + told
+	return own + "/" + given
 }
 
 // EventOf returns a complete chat message as the attention layer sees it. Its id is
@@ -168,7 +168,7 @@ const entryNames = `seq, event_id, source_id, chat, message_id, traceparent, rec
 	state, claimed, deadline_at, turn_id, merged_into, deferrals, deleted,
 	coalesce((SELECT outbound FROM turns WHERE turns.turn_id = events.turn_id), 0)`
 
-func entryColumns(into **Entry) []any {
+func scanEntry(into **Entry) []any {
 	e := new(Entry)
 	*into = e
 	return []any{
@@ -180,12 +180,12 @@ func entryColumns(into **Entry) []any {
 
 // entries returns the events of a query; where follows SELECT ... FROM events.
 func (v *View) entries(where string, args ...any) []*Entry {
-	return store.All(v.Tx, entryColumns, `SELECT `+entryNames+` FROM events `+where, args...)
+	return store.All(v.Tx, scanEntry, `SELECT `+entryNames+` FROM events `+where, args...)
 }
 
 // Entry returns an event, or nil if there is none.
 func (v *View) Entry(id string) *Entry {
-	return one(v.Tx, entryColumns, `SELECT `+entryNames+` FROM events WHERE event_id = ?`, id)
+	return first(v.Tx, scanEntry, `SELECT `+entryNames+` FROM events WHERE event_id = ?`, id)
 }
 
 // Current is Entry, following fragments to the event that carries them.
@@ -203,8 +203,8 @@ func (v *View) InState(s State, limit int) []*Entry {
 	return v.entries(`WHERE state = ? ORDER BY seq LIMIT ?`, s, limit)
 }
 
-// insert adds an event and sets its sequence.
-func insert(tx *Tx, e *Entry) {
+// insertEvent adds an event and sets its sequence.
+func insertEvent(tx *Tx, e *Entry) {
 	c := &e.Content
 	e.State = Stored
 	e.Seq = store.Value[int64](tx.Tx, `INSERT INTO events

@@ -30,18 +30,20 @@ func (tx *Tx) SetParticipation(e *Entry, change ParticipationChange) {
 		chat.ID, chat.ThreadID, time.Now().UnixMicro(), e.EventID)
 }
 
-// A place is where the agent takes part, or no longer does.
-type place struct {
+// A participation is where the agent takes part, or no longer does.
+type participation struct {
 	joined, left, chatLeft     int64
 	leaveEvent, chatLeaveEvent string
 }
 
-// gone reports whether the agent was asked to leave the place, or the chat around
+// hasLeft reports whether the agent was asked to leave the place, or the chat around
 // it, and was not named since.
-func (p place) gone() bool { return p.left > 0 || p.chatLeft > p.joined }
+func (p participation) hasLeft() bool { return p.left > 0 || p.chatLeft > p.joined }
 
-func (v *View) place(e *Entry) place {
-	return one(v.Tx, func(p *place) []any { return []any{&p.joined, &p.left, &p.leaveEvent, &p.chatLeft, &p.chatLeaveEvent} },
+func (v *View) participation(e *Entry) participation {
+	return first(v.Tx, func(p *participation) []any {
+		return []any{&p.joined, &p.left, &p.leaveEvent, &p.chatLeft, &p.chatLeaveEvent}
+	},
 		`SELECT coalesce(max(joined_at) FILTER (WHERE thread = ?2), 0),
 			coalesce(max(left_at) FILTER (WHERE thread = ?2), 0), coalesce(max(leave_event) FILTER (WHERE thread = ?2), ''),
 			coalesce(max(left_at) FILTER (WHERE thread = ''), 0), coalesce(max(leave_event) FILTER (WHERE thread = ''), '')
@@ -50,10 +52,10 @@ func (v *View) place(e *Entry) place {
 
 // Facts returns what the records say about an event.
 func (v *View) Facts(e *Entry) attention.Facts {
-	c, p := &e.Content, v.place(e)
+	c, p := &e.Content, v.participation(e)
 	var lastOwn, lastOther int64
 	var lastText string
-	facts := one(v.Tx, func(f *attention.Facts) []any {
+	facts := first(v.Tx, func(f *attention.Facts) []any {
 		return []any{&f.Work, &f.Answered, &lastOwn, &lastText, &lastOther}
 	}, `SELECT
 		coalesce((SELECT e.event_id FROM claims c CROSS JOIN events e ON e.event_id = c.event_id
@@ -66,20 +68,20 @@ func (v *View) Facts(e *Entry) attention.Facts {
 		coalesce((SELECT received_at FROM events WHERE conversation = ?1 AND thread = ?2 AND seq < ?5 AND kind = 'message' ORDER BY seq DESC LIMIT 1), 0)`,
 		c.Chat.ID, c.Chat.ThreadID, v.m.id, time.Now().UnixMicro(), e.Seq, e.SourceID, e.Chat)
 	facts.OwnsThread = facts.Work != ""
-	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.ReceivedAt)), p.joined > 0, p.gone()
+	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.ReceivedAt)), p.joined > 0, p.hasLeft()
 	facts.Asked = lastOwn > lastOther && attention.Asks(lastText)
 	if o := ObligationOfReturn(v, e); o != nil {
 		facts.Waited = time.Since(o.CreatedAt)
 	}
 	if c.ReplyTo != nil {
-		facts.Asked = c.Event != protocol.EventReaction && facts.Asked || v.askedBy(e, c.ReplyTo.SourceID)
+		facts.Asked = c.Event != protocol.EventReaction && facts.Asked || v.isQuestion(e, c.ReplyTo.SourceID)
 	}
 	if e.FromAgent() && e.Content.Event == protocol.EventMessage {
 		facts.Repeated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM (SELECT received_at, content FROM events
 				WHERE conversation = ?1 AND thread = ?2 AND author = ?3 AND author_kind = 'agent' AND turn_id <> '' AND seq < ?4
 				AND state NOT IN ('failed', 'superseded') ORDER BY seq DESC LIMIT 100) r
 			WHERE json_extract(r.content, '$.text') = ?5 AND NOT EXISTS (SELECT 1 FROM events
-				WHERE conversation = ?1 AND thread = ?2 AND received_at > r.received_at AND `+aPerson+`))`,
+				WHERE conversation = ?1 AND thread = ?2 AND received_at > r.received_at AND `+byPerson+`))`,
 			c.Chat.ID, c.Chat.ThreadID, c.Author.ID, e.Seq, c.Text)
 	}
 	facts.OtherAgents = store.All(v.Tx, store.Itself[string], `WITH RECURSIVE `+agents+` SELECT author FROM agents
@@ -98,15 +100,15 @@ func (v *View) ReplyContext(e *Entry, text string) attention.Standing {
 	if e.State == Stored {
 		s.Policy = attention.PolicyMustNotRespond // nothing was decided yet
 	}
-	if mayRepair(v, e) {
+	if mayReplyAgain(v, e) {
 		s.Replied = false
 		if s.Disposition == attention.DispositionResponded || s.Disposition == attention.DispositionFailed {
 			s.Disposition = ""
 		}
 	}
-	p := v.place(e)
-	s.Left, s.LeaveEvent = p.gone(), e.EventID == p.leaveEvent || e.EventID == p.chatLeaveEvent
-	v.standingClaim(e, &s)
+	p := v.participation(e)
+	s.Left, s.LeaveEvent = p.hasLeft(), e.EventID == p.leaveEvent || e.EventID == p.chatLeaveEvent
+	v.fillClaim(e, &s)
 	if e.FromAgent() {
 		s.Exchange = v.Exchange(e).Weigh(time.Now())
 		s.Repeats = attention.AddsNothing(text, store.All(v.Tx, store.Itself[string],
@@ -119,28 +121,28 @@ func (v *View) ReplyContext(e *Entry, text string) attention.Standing {
 	return s
 }
 
-// aPerson selects events in which a person said something, or agreed: they begin a new
+// byPerson selects events in which a person said something, or agreed: they begin a new
 // exchange.
-const aPerson = `author_kind = 'human' AND (kind IN ('message','edit','assignment','approval','blocker')
+const byPerson = `author_kind = 'human' AND (kind IN ('message','edit','assignment','approval','blocker')
 	OR kind = 'reaction' AND json_extract(content, '$.signal') = 'agree')`
 
 // agents is a table of all agents that wrote something: each is looked up, and not all that they wrote.
 const agents = `agents (author) AS (SELECT min(author) FROM events WHERE author_kind = 'agent' UNION ALL
 	SELECT (SELECT min(author) FROM events WHERE author_kind = 'agent' AND author > a.author) FROM agents a WHERE a.author IS NOT NULL)`
 
-// ofNoRoom selects the conversations of what comes through the broker in no conversation of it: no
-// person writes there, and behindAt has when one stood behind something there.
+// brokerConversation selects the conversations of what comes through the broker in no conversation of it: no
+// person writes there, and exchangeStartedAt has when one stood behind something there.
 const (
-	ofNoRoom = `(p.conversation = 'work' OR p.conversation LIKE 'work:%')`
-	behindAt = "behind_at"
+	brokerConversation = `(p.conversation = 'work' OR p.conversation LIKE 'work:%')`
+	exchangeStartedAt  = "behind_at"
 )
 
 // StartExchange notes that one agent turns to another through the broker for what a person
 // said: this begins a new exchange, as if they had said it there.
-func StartExchange(tx *Tx) { tx.SetCounter(behindAt, time.Now().UnixMicro()) }
+func StartExchange(tx *Tx) { tx.SetCounter(exchangeStartedAt, time.Now().UnixMicro()) }
 
 // exchanged selects the texts of an exchange with when they came and whether another agent
-// said them: ?1 is the conversation, ?2 the author, ?3 the counter behindAt. In the conversation all agents count,
+// said them: ?1 is the conversation, ?2 the author, ?3 the counter exchangeStartedAt. In the conversation all agents count,
 // elsewhere the author does; each conversation since a person last spoke in it.
 const exchanged = `FROM (
 	WITH RECURSIVE ` + agents + `,
@@ -148,7 +150,7 @@ const exchanged = `FROM (
 		SELECT (SELECT min(conversation) FROM events WHERE author = ?2 AND author_kind = 'agent' AND conversation > p.conversation)
 		FROM conversations p WHERE p.conversation IS NOT NULL),
 	spoken (conversation, at) AS MATERIALIZED (SELECT conversation, max(coalesce((SELECT max(received_at) FROM events
-			WHERE conversation = p.conversation AND ` + aPerson + `), 0), iif(` + ofNoRoom + `, ?3, 0))
+			WHERE conversation = p.conversation AND ` + byPerson + `), 0), iif(` + brokerConversation + `, ?3, 0))
 		FROM (SELECT conversation FROM conversations WHERE conversation IS NOT NULL UNION SELECT ?1) p),
 	said (author, conversation, at) AS (SELECT ?2, conversation, at FROM spoken
 		UNION SELECT author, ?1, at FROM agents JOIN spoken ON conversation = ?1 WHERE author IS NOT NULL)
@@ -163,12 +165,12 @@ const exchanged = `FROM (
 // Exchange returns what this agent and others said to each other around an event since
 // a person last spoke.
 func (v *View) Exchange(e *Entry) (x attention.Exchange) {
-	here, other, behind := e.Content.Chat.ID, e.Content.Author.ID, v.Counter(behindAt)
+	here, other, behind := e.Content.Chat.ID, e.Content.Author.ID, v.Counter(exchangeStartedAt)
 	x.Sent = store.All(v.Tx, atColumn, `SELECT at `+exchanged+` ORDER BY 1 LIMIT 1000`, here, other, behind)
 	x.Heard = store.All(v.Tx, store.Itself[string], `SELECT text `+exchanged+` AND author = ?2 ORDER BY at DESC LIMIT 10`, here, other, behind)
-	x.Escalated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM participation p WHERE p.escalated_at > iif(`+ofNoRoom+`, ?3, 0)
+	x.Escalated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM participation p WHERE p.escalated_at > iif(`+brokerConversation+`, ?3, 0)
 		AND (p.conversation = ?1 OR EXISTS (SELECT 1 FROM events WHERE conversation = p.conversation AND author = ?2 AND author_kind = 'agent'))
-		AND NOT EXISTS (SELECT 1 FROM events WHERE conversation IN (?1, p.conversation) AND received_at >= p.escalated_at AND `+aPerson+`))`, here, other, behind)
+		AND NOT EXISTS (SELECT 1 FROM events WHERE conversation IN (?1, p.conversation) AND received_at >= p.escalated_at AND `+byPerson+`))`, here, other, behind)
 	return x
 }
 
@@ -176,7 +178,7 @@ func (v *View) Exchange(e *Entry) (x attention.Exchange) {
 // agent itself is "".
 func (v *View) LastTexts(e *Entry, limit int) (list [][2]string) {
 	list = store.All(v.Tx, func(said *[2]string) []any { return []any{&said[0], &said[1]} },
-		`SELECT author, text `+exchanged+` ORDER BY at DESC LIMIT ?4`, e.Content.Chat.ID, e.Content.Author.ID, v.Counter(behindAt), limit)
+		`SELECT author, text `+exchanged+` ORDER BY at DESC LIMIT ?4`, e.Content.Chat.ID, e.Content.Author.ID, v.Counter(exchangeStartedAt), limit)
 	slices.Reverse(list)
 	return list
 }
@@ -185,5 +187,5 @@ func (v *View) LastTexts(e *Entry, limit int) (list [][2]string) {
 // none did or the surface gives them none.
 func (v *View) LastPerson(conversation string) string {
 	return store.Value[string](v.Tx, `SELECT coalesce(json_extract(content, '$.author.username'), '') FROM events
-		WHERE conversation = ? AND `+aPerson+` ORDER BY received_at DESC LIMIT 1`, conversation)
+		WHERE conversation = ? AND `+byPerson+` ORDER BY received_at DESC LIMIT 1`, conversation)
 }

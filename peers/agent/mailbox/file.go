@@ -21,7 +21,7 @@ func (v *View) File(ref string) *File {
 		f := *into
 		return []any{&f.Ref, &f.Mime, &f.Body, &f.Problem, &f.Text}
 	}
-	return one(v.Tx, columns, `SELECT ref, mime, body, problem, text FROM files WHERE ref = ?`, ref)
+	return first(v.Tx, columns, `SELECT ref, mime, body, problem, text FROM files WHERE ref = ?`, ref)
 }
 
 // SaveFile stores what was fetched of a reference, or what is known of it since, until

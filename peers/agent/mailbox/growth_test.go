@@ -15,9 +15,9 @@ import (
 
 var errAgain = errors.New("as if it had not been")
 
-// fill puts n messages of one room into a mailbox, as a busy room with two other agents leaves them: one in fifty is a person's,
+// addFragments puts n messages of one room into a mailbox, as a busy room with two other agents leaves them: one in fifty is a person's,
 // every third had a turn and an answer.
-func fill(t *testing.T, n int) *mailbox.Mailbox {
+func addFragments(t *testing.T, n int) *mailbox.Mailbox {
 	t.Helper()
 	db, err := mailbox.Open(filepath.Join(t.TempDir(), "agent.db"))
 	if err != nil {
@@ -104,8 +104,8 @@ func costs(t *testing.T, box *mailbox.Mailbox) map[string]time.Duration {
 // weeks of a busy room have left.
 func TestAnEventCostsTheSameInAFullMailbox(t *testing.T) {
 	const few, many = 300, 12_000
-	before := costs(t, fill(t, few))
-	for name, took := range costs(t, fill(t, many)) {
+	before := costs(t, addFragments(t, few))
+	for name, took := range costs(t, addFragments(t, many)) {
 		t.Logf("%s: %v beside %d messages, %v beside %d", name, before[name], few, took, many)
 		if took > 2*before[name]+time.Millisecond {
 			t.Errorf("%s takes %v beside %d messages, and %v beside %d", name, before[name], few, took, many)

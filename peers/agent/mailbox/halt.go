@@ -53,7 +53,7 @@ func (tx *Tx) Halt(scope protocol.Topic, by string, cause Source) {
 		}
 	}
 	for chat, n := range chats {
-		tx.tell(chat, cause, fmt.Sprintf("%s: halted by %s. %s stopped; none runs until /resume.", tx.m.id.Name(), attention.HeaderValue(by), text.Count(n, "turn")))
+		tx.notifyChat(chat, cause, fmt.Sprintf("%s: halted by %s. %s stopped; none runs until /resume.", tx.m.id.Name(), attention.HeaderValue(by), text.Count(n, "turn")))
 	}
 	tx.recordHalt(HaltRecord{State: "halted", Scope: scope, By: by, Stopped: stopped}, cause)
 }
@@ -61,13 +61,13 @@ func (tx *Tx) Halt(scope protocol.Topic, by string, cause Source) {
 // Resume ends a halt. What was stopped stays so: whoever still wants it asks again.
 func (tx *Tx) Resume(scope protocol.Topic, by string, cause Source) {
 	if tx.Changed(`DELETE FROM halts WHERE scope = ?`, scope) > 0 && scope != tx.m.id.Topic() {
-		tx.tell(scope, cause, fmt.Sprintf("%s: going on, %s said so. What was stopped is not begun again.", tx.m.id.Name(), attention.HeaderValue(by)))
+		tx.notifyChat(scope, cause, fmt.Sprintf("%s: going on, %s said so. What was stopped is not begun again.", tx.m.id.Name(), attention.HeaderValue(by)))
 	}
 	tx.recordHalt(HaltRecord{State: "resumed", Scope: scope, By: by}, cause)
 }
 
-// tell says something that answers no event in a chat to which the agent talks.
-func (tx *Tx) tell(chat protocol.Topic, cause Source, said string) {
+// notifyChat says something that answers no event in a chat to which the agent talks.
+func (tx *Tx) notifyChat(chat protocol.Topic, cause Source, said string) {
 	if !store.Value[bool](tx.Tx, `SELECT EXISTS (SELECT 1 FROM chats WHERE topic = ?)`, chat) {
 		return // the chat of others, or the broker
 	}

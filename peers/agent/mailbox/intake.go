@@ -37,59 +37,59 @@ func (v *View) ConversationOf(chat protocol.Topic) string {
 // changes the event that it is about. It fails with a *Stranger, or, if too many
 // events of the chat are open, with an error that may pass.
 func (tx *Tx) StoreEvent(e *Entry) {
-	if !receipt(tx, e) {
+	if !recordReceipt(tx, e) {
 		return
 	}
-	if !tx.choose(e) {
+	if !tx.handleChoice(e) {
 		return
 	}
 	tx.AddChat(e.Chat, e.Content.Chat.ID)
 	if e.Content.Event == protocol.EventDelete {
-		takeDelete(tx, e)
+		applyDelete(tx, e)
 		return
 	}
-	checkRoom(tx, e.Chat)
+	checkOpenEvents(tx, e.Chat)
 	switch {
-	case withdrawn(tx, e):
+	case wasDeleted(tx, e):
 	case e.Content.Event == protocol.EventEdit:
-		takeEdit(tx, e)
+		applyEdit(tx, e)
 	default:
-		takeMessage(tx, e)
+		storeMessage(tx, e)
 	}
 }
 
-// takeMessage stores an event under the name of its message, unless an edit came before it.
-func takeMessage(tx *Tx, e *Entry) {
+// storeMessage stores an event under the name of its message, unless an edit came before it.
+func storeMessage(tx *Tx, e *Entry) {
 	e.EventID = e.SourceID
 	if known := tx.Entry(e.EventID); known == nil {
-		insert(tx, e)
+		insertEvent(tx, e)
 	} else if known.Chat != e.Chat {
 		tx.Fail(&ForeignEventError{e.SourceID})
 	}
 }
 
-// receipt notes that something came in, and reports whether it is new. Without a
+// recordReceipt notes that something came in, and reports whether it is new. Without a
 // sequence, edits are told apart by their message.
-func receipt(tx *Tx, e *Entry) (fresh bool) {
+func recordReceipt(tx *Tx, e *Entry) (fresh bool) {
 	sequence := strconv.FormatInt(e.Content.Sequence, 10)
 	if e.Content.Sequence == 0 && e.Content.Event == protocol.EventEdit {
 		sequence = string(e.Source.MessageID)
 	}
 	return store.Value[bool](tx.Tx, `INSERT OR IGNORE INTO receipts (kind, source_id, sequence, received_at) VALUES (?, ?, ?, ?) RETURNING true`,
-		e.Content.Event, receiptName(e), sequence, timeColumn{&e.ReceivedAt})
+		e.Content.Event, receiptKey(e), sequence, timeColumn{&e.ReceivedAt})
 }
 
-func receiptName(e *Entry) string { return string(e.Chat) + " " + e.SourceID }
+func receiptKey(e *Entry) string { return string(e.Chat) + " " + e.SourceID }
 
-// withdrawn reports whether a message was deleted, perhaps before it came.
-func withdrawn(tx *Tx, e *Entry) bool {
-	return store.Value[bool](tx.Tx, `SELECT true FROM receipts WHERE kind = ? AND source_id = ?`, protocol.EventDelete, receiptName(e))
+// wasDeleted reports whether a message was deleted, perhaps before it came.
+func wasDeleted(tx *Tx, e *Entry) bool {
+	return store.Value[bool](tx.Tx, `SELECT true FROM receipts WHERE kind = ? AND source_id = ?`, protocol.EventDelete, receiptKey(e))
 }
 
-// checkRoom fails if too many events of a chat are not decided, held, or in a turn
+// checkOpenEvents fails if too many events of a chat are not decided, held, or in a turn
 // that has not ended. It is no rejection: a chat gives up what is rejected, and
 // this may come again.
-func checkRoom(tx *Tx, chat protocol.Topic) {
+func checkOpenEvents(tx *Tx, chat protocol.Topic) {
 	open := store.Value[int](tx.Tx, `SELECT (SELECT count(*) FROM events WHERE chat = ?1 AND state IN ('stored', 'held')) +
 		(SELECT count(*) FROM turns WHERE chat = ?1 AND `+isLive+`)`, chat)
 	if open >= tx.m.opts.MaxOpen {
@@ -97,39 +97,39 @@ func checkRoom(tx *Tx, chat protocol.Topic) {
 	}
 }
 
-// about returns the events of a chat that tell of a message, in order: the message,
+// eventsAbout returns the events of a chat that tell of a message, in order: the message,
 // and each edit that is an event of its own.
-func about(tx *Tx, chat protocol.Topic, source string) []*Entry {
+func eventsAbout(tx *Tx, chat protocol.Topic, source string) []*Entry {
 	return tx.entries(`WHERE source_id = ? AND chat = ? AND event_id NOT LIKE 'undelivered:%' AND kind <> 'return' ORDER BY seq`, source, chat)
 }
 
-// replaceable reports whether nothing was done about an event yet: its text may
+// isReplaceable reports whether nothing was done about an event yet: its text may
 // change.
-func (e *Entry) replaceable() bool { return !e.Settled() && !e.Acted }
+func (e *Entry) isReplaceable() bool { return !e.Settled() && !e.Acted }
 
-// takeEdit applies an edit. Before an answer, the event itself has the new text from
+// applyEdit applies an edit. Before an answer, the event itself has the new text from
 // now on, and a turn that shows the old one begins anew. After an answer, or if the
 // event was closed without one and the new text might change that, the edit is an
 // event of its own.
-func takeEdit(tx *Tx, e *Entry) {
+func applyEdit(tx *Tx, e *Entry) {
 	const edited = "the message was edited before an answer"
-	told := about(tx, e.Chat, e.SourceID)
+	told := eventsAbout(tx, e.Chat, e.SourceID)
 	if len(told) == 0 { // its message never came here, or was forgotten
-		takeMessage(tx, e)
+		storeMessage(tx, e)
 		return
 	}
 	old := told[len(told)-1]
-	carrier := carrierOf(tx, old)
-	inherit(e, old)
-	if !saysTheSame(&e.Content, &old.Content) {
-		defer noteChange(tx, e, attention.ActEdited)
+	carrier := mergeTarget(tx, old)
+	inheritObligation(e, old)
+	if !sameContent(&e.Content, &old.Content) {
+		defer recordChange(tx, e, attention.ActEdited)
 	}
 	switch {
 	case e.Content.Sequence > 0 && e.Content.Sequence < old.Content.Sequence: // overtaken by a later edit
-	case saysTheSame(&e.Content, &old.Content): // chats tell of edits that change nothing, such as of a preview
-	case old.replaceable():
+	case sameContent(&e.Content, &old.Content): // chats tell of edits that change nothing, such as of a preview
+	case old.isReplaceable():
 		replaceText(tx, old, e)
-		if old.State == Turned && !editedAway(tx, old) {
+		if old.State == Turned && !cancelIfNotAddressed(tx, old) {
 			tx.Withdraw(old.TurnID, edited)
 			return
 		}
@@ -142,13 +142,13 @@ func takeEdit(tx *Tx, e *Entry) {
 		if old.State == Deferred { // the edit comes in its place
 			tx.Move(old, Supersede, "edited")
 		}
-		e.EventID = freeEditID(tx, e.SourceID, len(told))
-		insert(tx, e)
+		e.EventID = newEditID(tx, e.SourceID, len(told))
+		insertEvent(tx, e)
 	}
 }
 
-// saysTheSame reports whether an edit changes nothing that anybody reads.
-func saysTheSame(edit, old *protocol.ChatMessage) bool {
+// sameContent reports whether an edit changes nothing that anybody reads.
+func sameContent(edit, old *protocol.ChatMessage) bool {
 	a, b := *edit, *old
 	for _, m := range []*protocol.ChatMessage{&a, &b} {
 		m.Event, m.SourceID, m.Sequence, m.CreatedAt, m.Author, m.Chat = "", "", 0, "", nil, nil
@@ -156,39 +156,39 @@ func saysTheSame(edit, old *protocol.ChatMessage) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// inherit gives an edit what its message obliges to: it opens nothing anew.
-func inherit(edit, old *Entry) {
+// inheritObligation gives an edit what its message obliges to: it opens nothing anew.
+func inheritObligation(edit, old *Entry) {
 	if c := &edit.Content; c.Obligation == nil && old.Content.Obligation != nil {
 		c.Obligation, c.Recipients, c.CreatedAt = old.Content.Obligation, old.Content.Recipients, old.Content.CreatedAt
 	}
 }
 
-// noteChange notes that a message was edited or deleted, and by whom, where somebody waits on its account.
-func noteChange(tx *Tx, e *Entry, kind attention.ActKind) {
+// recordChange notes that a message was edited or deleted, and by whom, where somebody waits on its account.
+func recordChange(tx *Tx, e *Entry, kind attention.ActKind) {
 	by := e.AuthorIdentity()
 	if c := &e.Content; c.Actor != nil {
-		by = identityIn(*c.Actor, e.Chat)
+		by = partyIdentity(*c.Actor, e.Chat)
 	}
 	if len(obligationsWhere(&tx.View, `id = ?`, e.SourceID)) > 0 {
 		RecordAct(tx, Act{ID: string(kind) + ":" + string(e.Source.MessageID), Target: e.SourceID, Act: attention.Act{Kind: kind, Actor: by}})
 	}
 }
 
-// carrierOf returns the event that carries a merged fragment, or nil if it is none,
+// mergeTarget returns the event that carries a merged fragment, or nil if it is none,
 // or something was done about it.
-func carrierOf(tx *Tx, e *Entry) *Entry {
+func mergeTarget(tx *Tx, e *Entry) *Entry {
 	if e.MergedInto == "" {
 		return nil
 	}
-	if carrier := tx.Current(e.EventID); carrier != nil && carrier.replaceable() {
+	if carrier := tx.Current(e.EventID); carrier != nil && carrier.isReplaceable() {
 		return carrier
 	}
 	return nil
 }
 
-// freeEditID names the event of an edit. Counting alone does not do: an older event
+// newEditID names the event of an edit. Counting alone does not do: an older event
 // may have been forgotten, and others may have minted such a name.
-func freeEditID(tx *Tx, source string, n int) string {
+func newEditID(tx *Tx, source string, n int) string {
 	for ; ; n++ {
 		if id := fmt.Sprintf("%s#edit-%d", source, n); tx.Entry(id) == nil {
 			return id
@@ -204,10 +204,10 @@ func replaceText(tx *Tx, old, edit *Entry) {
 	saveContent(tx, old)
 }
 
-// editedAway cancels the turn of an event whose new text is not this agent's to
+// cancelIfNotAddressed cancels the turn of an event whose new text is not this agent's to
 // answer, such as one that names another agent now, and reports whether it did. A
 // turn over several fragments goes on, for the others.
-func editedAway(tx *Tx, e *Entry) bool {
+func cancelIfNotAddressed(tx *Tx, e *Entry) bool {
 	t := tx.Turn(e.TurnID)
 	if t == nil || len(t.Merged) > 1 {
 		return false
@@ -220,11 +220,11 @@ func editedAway(tx *Tx, e *Entry) bool {
 	return true
 }
 
-// takeDelete withdraws a message: its event ends superseded if it is open, and its
+// applyDelete withdraws a message: its event ends superseded if it is open, and its
 // text is gone from the mailbox. A turn that shows other fragments, too, begins anew
 // with those, and the event lives on as their carrier.
-func takeDelete(tx *Tx, e *Entry) {
-	told := about(tx, e.Chat, e.SourceID)
+func applyDelete(tx *Tx, e *Entry) {
+	told := eventsAbout(tx, e.Chat, e.SourceID)
 	if len(told) == 0 {
 		return
 	}
@@ -234,10 +234,10 @@ func takeDelete(tx *Tx, e *Entry) {
 		saveContent(tx, one)
 	}
 	old := told[len(told)-1]
-	defer noteChange(tx, e, attention.ActDeleted)
-	carrier := carrierOf(tx, old)
+	defer recordChange(tx, e, attention.ActDeleted)
+	carrier := mergeTarget(tx, old)
 	t := tx.Turn(old.TurnID)
-	if carrier == nil && t != nil && old.replaceable() && slices.ContainsFunc(tx.Fragments(t), func(f *Entry) bool { return !f.Deleted }) {
+	if carrier == nil && t != nil && old.isReplaceable() && slices.ContainsFunc(tx.Fragments(t), func(f *Entry) bool { return !f.Deleted }) {
 		carrier = old
 	}
 	switch {

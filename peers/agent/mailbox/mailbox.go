@@ -64,20 +64,20 @@ type Broker interface {
 
 // A Mailbox is the stored events of one agent, its turns and what it sends.
 type Mailbox struct {
-	id     protocol.PeerID
-	db     *sql.DB
-	opts   Options
-	since  time.Time      // when it was made: what fell due before, was missed
-	Outbox *outbox.Outbox // what waits to be sent; its states are the only ones of a reply
+	id        protocol.PeerID
+	db        *sql.DB
+	opts      Options
+	startedAt time.Time      // when it was made: what fell due before, was missed
+	Outbox    *outbox.Outbox // what waits to be sent; its states are the only ones of a reply
 }
 
 // New returns the mailbox of an identity on a database of Open. send makes one
 // attempt to send a queued message. Nothing is read or written yet.
 func New(db *sql.DB, send outbox.SendFunc, opts Options) *Mailbox {
-	m := &Mailbox{id: protocol.PeerID(opts.Self.ID), db: db, opts: opts, since: time.Now()}
+	m := &Mailbox{id: protocol.PeerID(opts.Self.ID), db: db, opts: opts, startedAt: time.Now()}
 	m.Outbox = outbox.New(db, send, &outbox.Options{
 		MaxPending: 100_000, MaxPerDestination: 90_000, StopTimeout: 2 * time.Second, AttemptTimeout: 40 * time.Second, Poll: 15 * time.Second,
-		OnSettled: m.settled, Log: opts.Log,
+		OnSettled: m.onSettled, Log: opts.Log,
 	})
 	return m
 }
@@ -104,8 +104,8 @@ func (m *Mailbox) InTx(ctx context.Context, do func(tx *Tx)) error {
 	return store.InTx(ctx, m.db, func(tx *store.Tx) { do(&Tx{View{tx, m}}) })
 }
 
-// one reads the first row of a query, the zero value if there is none.
-func one[T any](tx *store.Tx, columns func(*T) []any, query string, args ...any) T {
+// first reads the first row of a query, the zero value if there is none.
+func first[T any](tx *store.Tx, columns func(*T) []any, query string, args ...any) T {
 	value, _ := store.One(tx, columns, query, args...)
 	return value
 }
@@ -198,7 +198,7 @@ func Undecided(ctx context.Context, path string) (count int, since time.Time, er
 	tx := store.On(ctx, db)
 	const from = ` FROM events WHERE state = ?`
 	count = store.Value[int](tx, `SELECT count(*)`+from, Stored)
-	return count, one(tx, atColumn, `SELECT coalesce(min(received_at), 0)`+from, Stored), tx.Err()
+	return count, first(tx, atColumn, `SELECT coalesce(min(received_at), 0)`+from, Stored), tx.Err()
 }
 
 // Failing is agent.Failing.
@@ -212,7 +212,7 @@ func Failing(ctx context.Context, path string) (reason string, count int, since 
 	const failed = ` FROM turns WHERE state = 'failed' AND ended_at > (SELECT coalesce(max(ended_at), 0) FROM turns WHERE state = 'finished')`
 	count = store.Value[int](tx, `SELECT count(*)`+failed)
 	reason = store.Value[string](tx, `SELECT coalesce((SELECT body`+failed+` ORDER BY ended_at DESC LIMIT 1), '')`)
-	return reason, count, one(tx, atColumn, `SELECT coalesce(min(ended_at), 0)`+failed), tx.Err()
+	return reason, count, first(tx, atColumn, `SELECT coalesce(min(ended_at), 0)`+failed), tx.Err()
 }
 
 // A timeColumn stores a time as microseconds since 1970, the zero time as 0.

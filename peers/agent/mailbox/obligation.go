@@ -21,11 +21,11 @@ import (
 // Limits of obligations, in bytes.
 const (
 	maxDefaultAction = 500
-	maxObligingTitle = 160
+	maxTitle         = 160
 )
 
-// maxHeld bounds the acts that are held for events which did not come yet.
-const maxHeld = 1000
+// maxEarlyActs bounds the acts that are held for events which did not come yet.
+const maxEarlyActs = 1000
 
 // An Obligation is what somebody waits for from one recipient.
 type Obligation struct {
@@ -70,29 +70,29 @@ func (o *Obligation) columns() []any {
 	}
 }
 
-func obligationColumns(into **Obligation) []any {
+func scanObligation(into **Obligation) []any {
 	*into = &Obligation{}
 	return (*into).columns()
 }
 
 func obligationsWhere(v *View, where string, args ...any) []*Obligation {
-	list := store.All(v.Tx, obligationColumns, `SELECT `+obligationNames+` FROM obligations WHERE `+where, args...)
+	list := store.All(v.Tx, scanObligation, `SELECT `+obligationNames+` FROM obligations WHERE `+where, args...)
 	for _, o := range list {
 		o.Escalation = o.Level != ""
 	}
 	return list
 }
 
-// obligationAt returns what somebody waits for from a recipient on account of an event, or nil.
-func obligationAt(v *View, id, recipient string) *Obligation {
+// findObligation returns what somebody waits for from a recipient on account of an event, or nil.
+func findObligation(v *View, id, recipient string) *Obligation {
 	if list := obligationsWhere(v, `id = ? AND recipient = ?`, id, recipient); len(list) > 0 {
 		return list[0]
 	}
 	return nil
 }
 
-// keepObligation stores an obligation; what differs from before, the broker is told.
-func keepObligation(tx *Tx, o *Obligation) {
+// saveObligation stores an obligation; what differs from before, the broker is told.
+func saveObligation(tx *Tx, o *Obligation) {
 	if o.Members == nil {
 		o.Members = []string{}
 	}
@@ -106,11 +106,11 @@ func actsOn(v *View, target string) (list []attention.Act) {
 	}, `SELECT kind, actor, signal, recipient, at FROM acts WHERE target = ? ORDER BY n`, target)
 }
 
-// obliges reports whether the agent goes by a draft with obligations.
-func (m *Mailbox) obliges() bool { return m.opts.Attention.Version == attention.Version0811 }
+// hasObligations reports whether the agent goes by a draft with obligations.
+func (m *Mailbox) hasObligations() bool { return m.opts.Attention.Version == attention.Version0811 }
 
 // HasObligations reports whether the agent goes by a draft with obligations.
-func HasObligations(v *View) bool { return v.m.obliges() }
+func HasObligations(v *View) bool { return v.m.hasObligations() }
 
 // Self returns whose mailbox it is.
 func Self(v *View) protocol.PeerID { return v.m.id }
@@ -123,8 +123,8 @@ func (e *Entry) ObligationID() string {
 	return cmp.Or(e.Origin.QuestionID, e.Origin.MessageID, e.SourceID)
 }
 
-// identityIn returns the identity of a party that a chat names: a bare id is of its kind.
-func identityIn(p protocol.Party, chat protocol.Topic) string {
+// partyIdentity returns the identity of a party that a chat names: a bare id is of its kind.
+func partyIdentity(p protocol.Party, chat protocol.Topic) string {
 	switch {
 	case p.ID == "" || protocol.RoleOf(protocol.PeerID(p.ID)) != protocol.RoleUnknown:
 		return p.ID
@@ -142,35 +142,35 @@ func OpenObligation(tx *Tx, e *Entry) {
 		return
 	}
 	o := &Obligation{
-		ID: e.ObligationID(), EventID: e.EventID, Blocks: blocksOf(given.Blocks), Open: true, State: attention.ObligationOpen, CheckAt: time.Now(),
+		ID: e.ObligationID(), EventID: e.EventID, Blocks: parseBlocks(given.Blocks), Open: true, State: attention.ObligationOpen, CheckAt: time.Now(),
 		DefaultAction: text.Clip(text.Line(given.DefaultAction), maxDefaultAction), Title: titleOf(strings.TrimPrefix(e.Content.Text, "Question "+e.Origin.QuestionID+" (open): ")), // as a wake has it
-		Owed: attention.Owed{Author: e.AuthorIdentity(), Recipient: string(tx.m.id), Mode: e.Decision.Injection, CreatedAt: createdAt(e)},
+		Owed: attention.Owed{Author: e.AuthorIdentity(), Recipient: string(tx.m.id), Mode: e.Decision.Injection, CreatedAt: creationTime(e)},
 	}
 	if isEscalation(e) {
 		o.Level = attention.RungLead
 		o.Escalation = true
 	}
 	if given.DischargeDelegate != nil {
-		o.Delegate = identityIn(*given.DischargeDelegate, e.Chat)
+		o.Delegate = partyIdentity(*given.DischargeDelegate, e.Chat)
 	}
-	if obligationAt(&tx.View, o.ID, o.Recipient) != nil { // an edit of it, or the event once more
+	if findObligation(&tx.View, o.ID, o.Recipient) != nil { // an edit of it, or the event once more
 		return
 	}
-	keepObligation(tx, o)
+	saveObligation(tx, o)
 	recordObligation(tx, o, "opened", "", nil)
 	for _, before := range obligationsWhere(&tx.View, `author = ? AND recipient = ? AND id <> ? AND open = 1 AND state = 'paused'`, o.Author, o.Recipient, o.ID) {
 		if there := tx.Entry(before.EventID); there != nil && there.ThreadKey() == e.ThreadKey() {
 			RecordAct(tx, Act{ID: "renewed:" + before.ID + ":" + o.ID, Target: before.ID, Act: attention.Act{Kind: attention.ActRenewed, Actor: o.Author}})
 		}
 	}
-	heed(tx, o, nil)
+	applyActs(tx, o, nil)
 }
 
 // isEscalation reports whether an event is a rung of somebody's ladder.
 func isEscalation(e *Entry) bool { return IsEscalation(e.Origin.QuestionID) }
 
-// blocksOf reads how the author fares; whatever else is said means that it waits.
-func blocksOf(said string) attention.Blocks {
+// parseBlocks reads how the author fares; whatever else is said means that it waits.
+func parseBlocks(said string) attention.Blocks {
 	if b := attention.Blocks(said); slices.Contains(attention.AllBlocks, b) {
 		return b
 	}
@@ -178,11 +178,11 @@ func blocksOf(said string) attention.Blocks {
 }
 
 func titleOf(said string) string {
-	return text.Clip(text.Line(strings.TrimSpace(said)), maxObligingTitle)
+	return text.Clip(text.Line(strings.TrimSpace(said)), maxTitle)
 }
 
-// createdAt is when an event was created as its log says, and not in the future.
-func createdAt(e *Entry) time.Time {
+// creationTime is when an event was created as its log says, and not in the future.
+func creationTime(e *Entry) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, e.Content.CreatedAt)
 	if err != nil || at.After(e.ReceivedAt) {
 		return e.ReceivedAt
@@ -193,11 +193,11 @@ func createdAt(e *Entry) time.Time {
 // RecordAct keeps an act once, and sees to what it comes to. One about an event that is not known is
 // held until that comes.
 func RecordAct(tx *Tx, a Act) {
-	if !tx.m.obliges() || a.Target == "" || a.Actor == "" {
+	if !tx.m.hasObligations() || a.Target == "" || a.Actor == "" {
 		return
 	}
 	known := obligationsWhere(&tx.View, `id = ?`, a.Target)
-	if len(known) == 0 && store.Value[int](tx.Tx, `SELECT count(*) FROM acts WHERE target NOT IN (SELECT id FROM obligations)`) >= maxHeld {
+	if len(known) == 0 && store.Value[int](tx.Tx, `SELECT count(*) FROM acts WHERE target NOT IN (SELECT id FROM obligations)`) >= maxEarlyActs {
 		tx.Exec(`DELETE FROM acts WHERE n = (SELECT min(n) FROM acts WHERE target NOT IN (SELECT id FROM obligations))`)
 	}
 	a.Kind, a.ID = cmp.Or(a.Kind, attention.ActSignal), cmp.Or(a.ID, actID(a))
@@ -209,7 +209,7 @@ func RecordAct(tx *Tx, a Act) {
 		return
 	}
 	for _, o := range known {
-		heed(tx, o, &a.Act)
+		applyActs(tx, o, &a.Act)
 	}
 }
 
@@ -219,8 +219,8 @@ func actID(a Act) string {
 	return "rxn_" + hex.EncodeToString(sum[:10])
 }
 
-// heed does what the newest act about an obligation comes to; nil: whatever was held for it.
-func heed(tx *Tx, o *Obligation, newest *attention.Act) {
+// applyActs does what the newest act about an obligation comes to; nil: whatever was held for it.
+func applyActs(tx *Tx, o *Obligation, newest *attention.Act) {
 	s := o.Stand(actsOn(&tx.View, o.ID))
 	if newest != nil {
 		if effect, reason := o.Effect(*newest); effect == attention.EffectExtend || reason == "evidence" {
@@ -235,22 +235,22 @@ func heed(tx *Tx, o *Obligation, newest *attention.Act) {
 	if o.Open = s.State != attention.ObligationDischarged; !o.Open {
 		o.CheckAt = time.Time{}
 	}
-	keepObligation(tx, o)
+	saveObligation(tx, o)
 	switch {
 	case before == s.State:
 	case !o.Open:
-		leaveObligation(tx, o)
+		endObligation(tx, o)
 	case s.State == attention.ObligationPaused && o.Recipient == string(tx.m.id):
-		askAuthor(tx, o)
+		requestClarification(tx, o)
 	case before == attention.ObligationPaused:
 		closeOwn(tx, clarifyKey(o)+"%", "clarified")
 	}
 	tx.After(tx.m.opts.OnChange)
 }
 
-// leaveObligation ends what went with an obligation that is discharged: its returns, what it asked
+// endObligation ends what went with an obligation that is discharged: its returns, what it asked
 // of its author, and the rungs of which it was the last.
-func leaveObligation(tx *Tx, o *Obligation) {
+func endObligation(tx *Tx, o *Obligation) {
 	for _, e := range tx.entries(`WHERE kind = 'return' AND `+isOpen+` AND json_extract(content, '$.targetEventId') = ?`, o.ID) {
 		if t := tx.Turn(e.TurnID); t != nil && t.State == TurnQueued {
 			tx.cancel(t, "the obligation is discharged")
@@ -266,7 +266,7 @@ func leaveObligation(tx *Tx, o *Obligation) {
 		}
 	}
 	if o.Author == string(tx.m.id) {
-		showDischarged(tx, o)
+		showClosed(tx, o)
 	}
 }
 

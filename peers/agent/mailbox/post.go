@@ -31,7 +31,7 @@ func (v *View) AssignedChat(target string) *Entry {
 		return nil
 	}
 	there.Content.Author = &protocol.Author{}
-	there.Content.Chat.ID = conversation(there.Content.Chat.ID, protocol.PeerID(there.Chat))
+	there.Content.Chat.ID = conversationID(there.Content.Chat.ID, protocol.PeerID(there.Chat))
 	return &there
 }
 
@@ -46,7 +46,7 @@ type PostContext struct {
 // PostContext looks up a place of Assigned.
 func (v *View) PostContext(there *Entry) (f PostContext) {
 	_, f.Halted = v.halted(&Turn{Chat: there.Chat})
-	f.Left, f.Exchange = v.place(there).gone(), v.Exchange(there).Weigh(time.Now())
+	f.Left, f.Exchange = v.participation(there).hasLeft(), v.Exchange(there).Weigh(time.Now())
 	f.Posts = store.Value[int](v.Tx, `SELECT count(*) FROM sent WHERE chat = ? AND key LIKE 'post:%' AND sent_at > ?`, there.Chat, budgetSince(v.Tx))
 	return f
 }

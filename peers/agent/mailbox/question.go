@@ -20,10 +20,10 @@ const (
 const MaxQuestions = 5
 
 // PersonIdentity is who wrote an event, as records name people.
-func (e *Entry) PersonIdentity() string { return personIn(e.Chat, e.Content.Author.ID) }
+func (e *Entry) PersonIdentity() string { return personIdentity(e.Chat, e.Content.Author.ID) }
 
-// personIn is a person of a chat by the id that they have there: at the command line that is an identity.
-func personIn(chat protocol.Topic, id string) string {
+// personIdentity is a person of a chat by the id that they have there: at the command line that is an identity.
+func personIdentity(chat protocol.Topic, id string) string {
 	family := protocol.PeerID(chat).Family() + ":"
 	return family + strings.TrimPrefix(id, family)
 }
@@ -73,24 +73,24 @@ func (tx *Tx) ShowQuestion(id string, e *Entry, question string) {
 		return
 	}
 	how := "Answer by a reply to this message."
-	if !hasReplies(e.Chat) {
+	if !supportsReplies(e.Chat) {
 		how = "What you write here next is the answer."
 	}
 	tx.SendText(e, SentNotice, questionKey+id, question+"\n\n"+how)
 }
 
-// hasReplies reports whether a message of a chat can say which other one it answers.
-func hasReplies(chat protocol.Topic) bool { return protocol.PeerID(chat).Family() == "tg" }
+// supportsReplies reports whether a message of a chat can say which other one it answers.
+func supportsReplies(chat protocol.Topic) bool { return protocol.PeerID(chat).Family() == "tg" }
 
-// hearAnswer takes the answer of the person who was asked something in a chat, in place of
+// handleQuestionAnswer takes the answer of the person who was asked something in a chat, in place of
 // StoreEvent, and reports whether it was one. It comes to the agent from the broker, once.
-func hearAnswer(tx *Tx, e *Entry) bool {
+func handleQuestionAnswer(tx *Tx, e *Entry) bool {
 	c := &e.Content
 	if c.Event != protocol.EventMessage || c.Author.Kind != string(attention.AuthorHuman) || c.Forwarded != "" || strings.TrimSpace(c.Text) == "" || len(c.Attachments) > 0 {
 		return false
 	}
 	id := tx.questionAnswered(e)
-	if id == "" || !receipt(tx, e) {
+	if id == "" || !recordReceipt(tx, e) {
 		return id != ""
 	}
 	tx.ShowAnswered(id, e.PersonIdentity())
@@ -109,7 +109,7 @@ func (v *View) questionAnswered(e *Entry) string {
 	if e.Content.ReplyTo != nil {
 		source = e.Content.ReplyTo.SourceID
 	}
-	if source == "" && hasReplies(e.Chat) {
+	if source == "" && supportsReplies(e.Chat) {
 		return ""
 	}
 	return store.Value[string](v.Tx, `SELECT substr(s.key, length('question:') + 1) FROM sent s JOIN events e ON e.event_id = s.event_id

@@ -127,7 +127,7 @@ func (v *View) Window(reach Reach, conversation, thread string, before *Entry, l
 	}
 	list := v.entries(`WHERE `+there+` AND seq < ?3 AND kind IN ('message','edit','assignment','approval','blocker','status')
 		AND `+inReach("?5")+` ORDER BY seq DESC LIMIT ?4`, conversation, thread, seq, limit, reach)
-	own := store.All(v.Tx, sentColumns, `SELECT `+sentNames+` FROM sent
+	own := store.All(v.Tx, scanSent, `SELECT `+sentNames+` FROM sent
 		WHERE `+there+` AND sent_at <= ?3 AND kind IN ('text','notice') AND `+inReach("?5")+` ORDER BY sent_at DESC LIMIT ?4`,
 		conversation, thread, at, limit, reach)
 	var lines []Line
@@ -156,8 +156,8 @@ func (v *View) InProgress(since time.Time) []*Entry {
 		timeColumn{&since})
 }
 
-// A question is one that a turn asked through the broker: where, and for what.
-type question struct {
+// A askedQuestion is one that a turn asked through the broker: where, and for what.
+type askedQuestion struct {
 	chat  protocol.Topic
 	event string
 }
@@ -171,11 +171,11 @@ func (tx *Tx) RecordQuestion(id string, chat protocol.Topic, eventID string) {
 
 // questionOf returns what was asked, if an event brings the answer to it and nobody
 // but the agent hears what it says to that.
-func (v *View) questionOf(e *Entry) question {
+func (v *View) questionOf(e *Entry) askedQuestion {
 	if !e.FromBroker() || e.Origin.AnsweredID == "" || e.Origin.TakesText() {
-		return question{}
+		return askedQuestion{}
 	}
-	return one(v.Tx, func(q *question) []any { return []any{&q.chat, &q.event} },
+	return first(v.Tx, func(q *askedQuestion) []any { return []any{&q.chat, &q.event} },
 		`SELECT chat, event_id FROM questions WHERE question_id = ?`, e.Origin.AnsweredID)
 }
 

@@ -30,7 +30,7 @@ func TestHowLongADeferredEventRests(t *testing.T) {
 		{"2000h", 0, 7 * 24 * time.Hour},
 		{"2027-06-01T14:00:00Z", 0, 7 * 24 * time.Hour},
 	} {
-		if got := restFor(c.eta, c.deferrals, first, now); got != c.want {
+		if got := deferDuration(c.eta, c.deferrals, first, now); got != c.want {
 			t.Errorf("until %q after %d deferrals it rests %v; want %v", c.eta, c.deferrals, got, c.want)
 		}
 	}
@@ -135,17 +135,17 @@ func TestWhereAnAnswerToAWakeGoes(t *testing.T) {
 // the chat if it left that, until it is named again.
 func TestWhereAnAgentTookLeave(t *testing.T) {
 	for _, c := range []struct {
-		place place
+		place participation
 		want  bool
 	}{
-		{place{}, false},
-		{place{joined: 5}, false},
-		{place{left: 5}, true},
-		{place{chatLeft: 5}, true},
-		{place{chatLeft: 5, joined: 3}, true},
-		{place{chatLeft: 5, joined: 7}, false},
+		{participation{}, false},
+		{participation{joined: 5}, false},
+		{participation{left: 5}, true},
+		{participation{chatLeft: 5}, true},
+		{participation{chatLeft: 5, joined: 3}, true},
+		{participation{chatLeft: 5, joined: 7}, false},
 	} {
-		if c.place.gone() != c.want {
+		if c.place.hasLeft() != c.want {
 			t.Errorf("%+v is gone: %v; want %v", c.place, !c.want, c.want)
 		}
 	}

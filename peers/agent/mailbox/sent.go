@@ -40,14 +40,14 @@ type Sent struct {
 
 const sentNames = `message_id, event_id, conversation, thread, kind, text, sent_at`
 
-func sentColumns(into **Sent) []any {
+func scanSent(into **Sent) []any {
 	s := new(Sent)
 	*into = s
 	return []any{&s.MessageID, &s.EventID, &s.Conversation, &s.Thread, &s.Kind, &s.Text, timeColumn{&s.At}}
 }
 
 func (v *View) sent(where string, args ...any) *Sent {
-	return one(v.Tx, sentColumns, `SELECT `+sentNames+` FROM sent WHERE `+where, args...)
+	return first(v.Tx, scanSent, `SELECT `+sentNames+` FROM sent WHERE `+where, args...)
 }
 
 // SentAs returns the message that was sent under a key, or nil.
@@ -99,7 +99,7 @@ func SignalKey(e *Entry, signal attention.Signal) string {
 // ReservedKey reports whether the agent may need a key itself, for this event or for
 // another: taken by a model, it would stand in the way.
 func ReservedKey(key string, e *Entry) bool {
-	if e != nil && (key == ReplyKey(e) || key == repairKey(e)) {
+	if e != nil && (key == ReplyKey(e) || key == secondReplyKey(e)) {
 		return false
 	}
 	return strings.HasSuffix(key, ":reply") || strings.HasPrefix(key, "react:") || strings.HasPrefix(key, "file:") || strings.HasPrefix(key, PostKey) ||
@@ -157,7 +157,7 @@ func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatRepl
 		tx.Enqueue(e.Chat, key, m)
 	}
 	tx.Exec(`INSERT INTO sent (`+sentNames+`, key, chat) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		m.MessageID, e.EventID, e.Content.Chat.ID, reply.ThreadID, kind, saidIn(&reply), time.Now().UnixMicro(), key, e.Chat)
+		m.MessageID, e.EventID, e.Content.Chat.ID, reply.ThreadID, kind, sentText(&reply), time.Now().UnixMicro(), key, e.Chat)
 	if kind != SentNotice && kind != SentInterim {
 		e.Acted = true
 		tx.Exec(`UPDATE turns SET outbound = 1 WHERE turn_id = ?`, e.TurnID)
@@ -169,8 +169,8 @@ func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatRepl
 	return m.MessageID
 }
 
-// saidIn returns the words by which a message is remembered.
-func saidIn(reply *protocol.ChatReply) string {
+// sentText returns the words by which a message is remembered.
+func sentText(reply *protocol.ChatReply) string {
 	if reply.File != nil {
 		return strings.TrimSpace("[file: " + reply.File.Name + "] " + reply.Text)
 	}
@@ -182,9 +182,9 @@ func (v *View) FilesFor(e *Entry) int {
 	return store.Value[int](v.Tx, `SELECT count(*) FROM sent WHERE event_id = ? AND kind = 'file'`, e.EventID)
 }
 
-// settled stores what became of a message to a chat, in the transaction in which the
+// onSettled stores what became of a message to a chat, in the transaction in which the
 // outbox settles it: an answer that its bridge took settles the event.
-func (m *Mailbox) settled(within *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
+func (m *Mailbox) onSettled(within *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	key, ours := item.Key, true
 	switch protocol.Topic(item.Destination) {
 	case protocol.TopicAttention:
@@ -210,9 +210,9 @@ func (m *Mailbox) settled(within *store.Tx, item outbox.Item, outcome outbox.Sta
 		}
 		recordDelivery(tx, s, "undelivered", protocol.StatusFailed, why)
 		if outcome == outbox.StateDead {
-			lose(tx, s, protocol.Topic(item.Destination), why)
+			markUndelivered(tx, s, protocol.Topic(item.Destination), why)
 		} else {
-			listNameless(tx, s.MessageID)
+			syncWithoutID(tx, s.MessageID)
 		}
 		if answered {
 			tx.Move(e, Fail, "the answer could not be delivered: "+text.Prefix(why, 300))
@@ -228,7 +228,7 @@ func (tx *Tx) HandleDeliveryStatus(chat protocol.Topic, s *protocol.DeliveryStat
 	if s.SourceID != "" && (s.Status == protocol.StatusDelivered || s.Status == protocol.StatusFailed) { // or a part of it
 		tx.Exec(`UPDATE sent SET source_id = ?1 WHERE (message_id = ?2 OR ?2 = '' AND key = ?3) AND chat = ?4`, s.SourceID, s.MessageID, s.IdempotencyKey, chat)
 		if said := tx.sent(`(message_id = ?1 OR ?1 = '' AND key = ?2) AND chat = ?3`, s.MessageID, s.IdempotencyKey, chat); said != nil {
-			nameObligation(tx, said.MessageID, s.SourceID)
+			setObligationID(tx, said.MessageID, s.SourceID)
 		}
 	}
 	if s.Status != protocol.StatusFailed && s.Status != protocol.StatusUnknown {
@@ -237,9 +237,9 @@ func (tx *Tx) HandleDeliveryStatus(chat protocol.Topic, s *protocol.DeliveryStat
 	if sent := tx.sent(`(message_id = ?1 OR ?1 = '' AND key = ?2) AND chat = ?3`, s.MessageID, s.IdempotencyKey, chat); sent != nil {
 		recordDelivery(tx, sent, s.Status, s.Status, s.Reason)
 		if s.Status == protocol.StatusFailed {
-			lose(tx, sent, chat, s.Reason)
+			markUndelivered(tx, sent, chat, s.Reason)
 		} else {
-			listNameless(tx, sent.MessageID)
+			syncWithoutID(tx, sent.MessageID)
 		}
 	}
 }

@@ -81,18 +81,18 @@ func (t *Turn) columns() []any {
 	}
 }
 
-func turnColumns(into **Turn) []any {
+func scanTurn(into **Turn) []any {
 	*into = new(Turn)
 	return (*into).columns()
 }
 
 func (v *View) turns(where string, args ...any) []*Turn {
-	return store.All(v.Tx, turnColumns, `SELECT `+turnNames+` FROM turns `+where, args...)
+	return store.All(v.Tx, scanTurn, `SELECT `+turnNames+` FROM turns `+where, args...)
 }
 
 // Turn returns a turn, or nil if there is none.
 func (v *View) Turn(id string) *Turn {
-	return one(v.Tx, turnColumns, `SELECT `+turnNames+` FROM turns WHERE turn_id = ?`, id)
+	return first(v.Tx, scanTurn, `SELECT `+turnNames+` FROM turns WHERE turn_id = ?`, id)
 }
 
 // TurnsIn returns the turns in a state, the most pressing first, at most 500.
@@ -188,7 +188,7 @@ func (tx *Tx) MoveTurn(t *Turn, to TurnState, reason string, cost Cost) {
 	}
 	tx.SaveTurn(t)
 	if t.Ended() {
-		tellLost(tx, ofTurn, t.ID)
+		reportUndelivered(tx, inTurn, t.ID)
 	}
 	if spent := cost.InputTokens + cost.OutputTokens; spent > 0 {
 		tx.Exec(`UPDATE turns SET tokens = tokens + ? WHERE turn_id = ?`, spent, t.ID)
@@ -210,7 +210,7 @@ func (tx *Tx) RecordAttempt(t *Turn, attempt int) {
 
 func recordTurn(tx *Tx, t *Turn, word, reason string, cost Cost) {
 	r := TurnRecord{
-		Event: "turn", EventID: t.EventID, Agent: tx.m.id, Chat: t.Scope(), TurnID: t.ID, Attempt: tx.tries(t), Mode: string(t.Mode),
+		Event: "turn", EventID: t.EventID, Agent: tx.m.id, Chat: t.Scope(), TurnID: t.ID, Attempt: tx.attemptsInMode(t), Mode: string(t.Mode),
 		State: word, Reason: reason, Cost: cost,
 	}
 	if len(t.Merged) > 1 || t.Mode == attention.ModeDigest {
@@ -241,11 +241,11 @@ func (tx *Tx) cancel(t *Turn, reason string) {
 
 // Compose queues a turn over events that are still held, if any are.
 func (tx *Tx) Compose(events []*Entry) {
-	if live := stillHeld(tx, events); len(live) > 0 {
+	if live := reloadHeld(tx, events); len(live) > 0 {
 		last := live[len(live)-1]
 		t := newTurn(last)
 		t.Chat, t.Rank, t.FirstAt = tx.TurnChat(last), rankOf(live), live[0].ReceivedAt
-		fill(tx, t, live)
+		addFragments(tx, t, live)
 	}
 }
 
@@ -261,7 +261,7 @@ func (tx *Tx) Extend(events []*Entry, since, due time.Time) bool {
 		return false
 	}
 	t := list[0]
-	carrier, live := tx.Entry(t.EventID), stillHeld(tx, events)
+	carrier, live := tx.Entry(t.EventID), reloadHeld(tx, events)
 	if carrier == nil || !carrier.Mergeable() || carrier.Settled() || carrier.Decision.Reason == "claim_granted" || len(live) == 0 {
 		return false
 	}
@@ -269,13 +269,13 @@ func (tx *Tx) Extend(events []*Entry, since, due time.Time) bool {
 		tx.MoveTurn(t, TurnWithdrawn, "a fragment came before an answer", Cost{})
 	}
 	t.NotBefore, t.Rank, t.Mode = due, min(t.Rank, rankOf(live)), live[len(live)-1].Decision.Injection
-	fill(tx, t, append([]*Entry{carrier}, live...))
+	addFragments(tx, t, append([]*Entry{carrier}, live...))
 	return true
 }
 
-// fill adds events to a turn, which carries their last one from now on. All others of
+// addFragments adds events to a turn, which carries their last one from now on. All others of
 // it end superseded.
-func fill(tx *Tx, t *Turn, events []*Entry) {
+func addFragments(tx *Tx, t *Turn, events []*Entry) {
 	last := events[len(events)-1]
 	for _, e := range events {
 		if !slices.Contains(t.Merged, e.EventID) {
@@ -292,9 +292,9 @@ func fill(tx *Tx, t *Turn, events []*Entry) {
 	tx.Move(last, Join, "")
 }
 
-// stillHeld reads events anew and returns those that are held: an edit or a
+// reloadHeld reads events anew and returns those that are held: an edit or a
 // deletion may have come between.
-func stillHeld(tx *Tx, list []*Entry) (live []*Entry) {
+func reloadHeld(tx *Tx, list []*Entry) (live []*Entry) {
 	for _, e := range list {
 		if fresh := tx.Entry(e.EventID); fresh != nil && fresh.State == Held {
 			live = append(live, fresh)
@@ -323,9 +323,9 @@ func rankOf(list []*Entry) int {
 	return rank
 }
 
-// tries returns which try of its mode a turn is: that an event was knocked for is no
+// attemptsInMode returns which try of its mode a turn is: that an event was knocked for is no
 // try of the turn that has it by a claim.
-func (v *View) tries(t *Turn) int {
+func (v *View) attemptsInMode(t *Turn) int {
 	if t.Mode == attention.ModeNotify {
 		return t.Attempt
 	}

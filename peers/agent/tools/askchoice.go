@@ -82,7 +82,7 @@ func (b *Toolset) askChoice(ctx context.Context, args *askChoiceArguments) harne
 }
 
 // ask queues the question, or says why not.
-func (args *askChoiceArguments) ask(t *try) result {
+func (args *askChoiceArguments) ask(t *attempt) result {
 	e := t.event
 	reply := protocol.ChatReply{Text: args.Question, Directedness: string(attention.Carried(args.Question, ""))}
 	for i, choice := range args.Choices {
@@ -95,7 +95,7 @@ func (args *askChoiceArguments) ask(t *try) result {
 	if e != nil {
 		switch before := t.SentAs(mailbox.ChoiceKey(e)); {
 		case before != nil && before.Text != mailbox.WithButtons(reply.Text, reply.Buttons):
-			t.refusal = otherWords
+			t.refusal = otherText
 			return result{}
 		case before != nil:
 			t.refusal = attention.Refusal{}

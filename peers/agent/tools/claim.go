@@ -26,17 +26,17 @@ var claimTool = harness.Tool{
 }
 
 type claimArguments struct {
-	eventName
+	eventRef
 	TTLMS int64 `json:"ttlMs"`
 }
 
 func (b *Toolset) claim(ctx context.Context, args *claimArguments) harness.Result {
 	ttl := time.Duration(args.TTLMS) * time.Millisecond
 	if ttl <= 0 || ttl > 24*time.Hour {
-		ttl = b.kit.ClaimTTL
+		ttl = b.provider.ClaimTTL
 	}
 	var id string
-	looked := b.act(ctx, claimTool, args.id(), result{Granted: new(false)}, func(t *try) result {
+	looked := b.act(ctx, claimTool, args.id(), result{Granted: new(false)}, func(t *attempt) result {
 		if !permitClaim(t) {
 			id = t.event.EventID
 		}
@@ -50,12 +50,12 @@ func (b *Toolset) claim(ctx context.Context, args *claimArguments) harness.Resul
 		return harness.ErrorResult("The claim could not be made: "+err.Error()+". Try again in a moment, or stay out.",
 			result{Granted: new(false), Reason: "unavailable"})
 	}
-	b.kit.Failpoint("acted")
+	b.provider.Failpoint("acted")
 	return harness.StructuredResult(result{Granted: &grant.Granted, Owner: grant.Owner, Token: grant.Token, ExpiresAt: grant.ExpiresAt})
 }
 
 // permitClaim checks that there is something to claim, and reports whether it is refused.
-func permitClaim(t *try) (refused bool) {
+func permitClaim(t *attempt) (refused bool) {
 	standing := t.ReplyContext(t.event, "")
 	standing.ClaimNeeded, standing.Exchange = false, ""
 	if standing.Known && !standing.Replied && standing.Policy == attention.PolicyAckOnly {
@@ -69,12 +69,12 @@ func permitClaim(t *try) (refused bool) {
 func (b *Toolset) acquire(
 	ctx context.Context, id string, ttl time.Duration, granted func(*mailbox.Tx, *mailbox.Entry),
 ) (collab.Grant, error) {
-	grant, err := b.kit.Broker.Claim(ctx, id, ttl)
+	grant, err := b.provider.Broker.Claim(ctx, id, ttl)
 	local := errors.Is(err, collab.ErrNoBroker)
 	if err != nil && !local {
 		return grant, err
 	}
-	err = b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+	err = b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		c := mailbox.Claim{Owner: grant.Owner, Token: grant.Token, FromBroker: true}
 		if local {
 			c = tx.OwnClaim(id, ttl)
@@ -83,7 +83,7 @@ func (b *Toolset) acquire(
 			c.ExpiresAt = time.Now().Add(ttl)
 		}
 		if grant.Granted {
-			c.Owner = b.kit.Self.ID // the broker knows agents by their bare names
+			c.Owner = b.provider.Self.ID // the broker knows agents by their bare names
 		}
 		if e := tx.StoreClaim(id, grant.Granted, c); e != nil && grant.Granted {
 			granted(tx, e)
@@ -92,19 +92,19 @@ func (b *Toolset) acquire(
 	return grant, err
 }
 
-// holdClaim claims an event that needs it before it is answered. If another agent has
+// ensureClaim claims an event that needs it before it is answered. If another agent has
 // it, what follows is refused.
-func (b *Toolset) holdClaim(ctx context.Context, id string) error {
-	v := b.kit.Mailbox.View(ctx)
+func (b *Toolset) ensureClaim(ctx context.Context, id string) error {
+	v := b.provider.Mailbox.View(ctx)
 	e := v.Current(id)
-	if e == nil || !e.Decision.NeedsClaim() || e.State == mailbox.Answered || v.CurrentClaim(e.EventID).Owner == b.kit.Self.ID || v.Err() != nil ||
-		!b.kit.Broker.Present(ctx) && !b.kit.Broker.Known() {
+	if e == nil || !e.Decision.NeedsClaim() || e.State == mailbox.Answered || v.CurrentClaim(e.EventID).Owner == b.provider.Self.ID || v.Err() != nil ||
+		!b.provider.Broker.Present(ctx) && !b.provider.Broker.Known() {
 		return v.Err()
 	}
 	var refused bool
-	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { refused = permitClaim(b.look(tx, e.EventID)) })
+	err := b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { refused = permitClaim(b.findEvent(tx, e.EventID)) })
 	if err == nil && !refused {
-		_, err = b.acquire(ctx, e.EventID, b.kit.ClaimTTL, func(*mailbox.Tx, *mailbox.Entry) {})
+		_, err = b.acquire(ctx, e.EventID, b.provider.ClaimTTL, func(*mailbox.Tx, *mailbox.Entry) {})
 	}
 	return err
 }

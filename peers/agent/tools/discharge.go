@@ -32,10 +32,10 @@ var dischargeTool = harness.Tool{
 	Idempotent:   true,
 }
 
-// obligingTable is table as a draft with obligations has it: messages can oblige, and what they oblige
+// obligationTools is table as a draft with obligations has it: messages can oblige, and what they oblige
 // to can be closed.
-var obligingTable = func() (list []row) {
-	for _, r := range table {
+var obligationTools = func() (list []entry) {
+	for _, r := range chatTools {
 		if r.tool.Name == sendMessageTool.Name {
 			r.tool.InputSchema = json.RawMessage(strings.Replace(string(r.tool.InputSchema), `"properties":{`, `"properties":{
 		"recipients":{"type":"array","items":{"type":"string"},"description":"with obligation: whom you wait for, one identity such as agent:worker or tg:77; default: whose event you answer"},
@@ -46,7 +46,7 @@ var obligingTable = func() (list []row) {
 		}
 		list = append(list, r)
 		if r.tool.Name == claimTool.Name {
-			list = append(list, row{dischargeTool, reading((*Toolset).discharge)})
+			list = append(list, entry{dischargeTool, decoding((*Toolset).discharge)})
 		}
 	}
 	return list
@@ -67,9 +67,9 @@ func (b *Toolset) discharge(ctx context.Context, args *dischargeArguments) harne
 		return refused("Name the eventId and the recipient of what you waited for. blocking lists them.", "invalid")
 	}
 	known, problem := false, ""
-	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
-		t := &try{Tx: tx}
-		if b.own(t); t.refusal.Refused() {
+	err := b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+		t := &attempt{Tx: tx}
+		if b.bindTurn(t); t.refusal.Refused() {
 			known, problem = true, t.refusal.Advice
 			return
 		}
@@ -78,15 +78,15 @@ func (b *Toolset) discharge(ctx context.Context, args *dischargeArguments) harne
 		}
 	})
 	if err != nil {
-		return broken(err)
+		return storageError(err)
 	}
-	b.kit.Failpoint("acted")
-	if !known && b.kit.Broker.Known() { // of which this agent is the delegate
+	b.provider.Failpoint("acted")
+	if !known && b.provider.Broker.Known() { // of which this agent is the delegate
 		recipient := args.Recipient
 		if !strings.Contains(recipient, ":") {
 			recipient = "agent:" + recipient
 		}
-		got := b.pass(ctx, collab.ObligationDischarge.Name, collab.DischargeParams{EventID: args.EventID, Recipient: protocol.PeerID(recipient)})
+		got := b.callBroker(ctx, collab.ObligationDischarge.Name, collab.DischargeParams{EventID: args.EventID, Recipient: protocol.PeerID(recipient)})
 		if got.IsError {
 			return got
 		}
@@ -98,8 +98,8 @@ func (b *Toolset) discharge(ctx context.Context, args *dischargeArguments) harne
 	return harness.StructuredResult(result{Status: "discharged"})
 }
 
-// obliging are the arguments by which a message obliges.
-type obliging struct {
+// obligationArguments are the arguments by which a message obliges.
+type obligationArguments struct {
 	Recipients []string `json:"recipients"`
 	Obligation *struct {
 		Blocks            string `json:"blocks"`
@@ -109,7 +109,7 @@ type obliging struct {
 }
 
 // check says what is wrong with the arguments, or nothing.
-func (o *obliging) check(interim bool) string {
+func (o *obligationArguments) check(interim bool) string {
 	switch {
 	case o.Obligation == nil:
 		return ""
@@ -127,8 +127,8 @@ func (o *obliging) check(interim bool) string {
 	return ""
 }
 
-// oblige writes the obligation into a message, and returns whom it obliges, "" if nobody.
-func (o *obliging) oblige(t *try, reply *protocol.ChatReply) (recipient string) {
+// apply writes the obligation into a message, and returns whom it obliges, "" if nobody.
+func (o *obligationArguments) apply(t *attempt, reply *protocol.ChatReply) (recipient string) {
 	given := o.Obligation
 	if given == nil {
 		return ""
@@ -148,7 +148,7 @@ func (o *obliging) oblige(t *try, reply *protocol.ChatReply) (recipient string) 
 	kind := attention.AuthorHuman
 	if strings.HasPrefix(recipient, "agent:") {
 		if kind = attention.AuthorAgent; t.event.FromAgent() && t.Exchange(t.event).Weigh(time.Now()) != attention.VerdictAllow {
-			t.refuse(obligesOnAndOn)
+			t.refuse(exchangeHeld)
 			return ""
 		}
 	}
@@ -185,7 +185,7 @@ var (
 	noObligations = attention.Refusal{
 		Reason: "no_obligations", Advice: "Obligations are of C2A 2026-08-11, and this agent runs with an earlier draft. Leave obligation out.",
 	}
-	obligesOnAndOn = attention.Refusal{
+	exchangeHeld = attention.Refusal{
 		Reason: "exchange_held", Advice: "Agents have said much here without a person, and oblige each other no more until one speaks. Send your answer without an obligation.",
 	}
 	noRecipient = attention.Refusal{

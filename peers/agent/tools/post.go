@@ -53,9 +53,9 @@ func (b *Toolset) post(ctx context.Context, args *postArguments) harness.Result 
 	}
 	var given result
 	var refusal attention.Refusal
-	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
-		t := &try{Tx: tx}
-		b.own(t)
+	err := b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+		t := &attempt{Tx: tx}
+		b.bindTurn(t)
 		given = args.post(t, b)
 		if refusal = t.refusal; refusal.Refused() {
 			given = result{Status: "refused", Reason: refusal.Reason}
@@ -66,9 +66,9 @@ func (b *Toolset) post(ctx context.Context, args *postArguments) harness.Result 
 	case errors.Is(err, outbox.ErrFull):
 		return harness.ErrorResult("Too many messages wait to be sent. Try again later.", result{Status: "refused", Reason: "outbox_full"})
 	case err != nil:
-		return broken(err)
+		return storageError(err)
 	}
-	b.kit.Failpoint("acted")
+	b.provider.Failpoint("acted")
 	if refusal.Refused() {
 		return harness.ErrorResult(refusal.Advice, given)
 	}
@@ -83,7 +83,7 @@ func eventID(e *mailbox.Entry) string {
 }
 
 // post queues the message, or says why not.
-func (args *postArguments) post(t *try, b *Toolset) result {
+func (args *postArguments) post(t *attempt, b *Toolset) result {
 	if t.refusal.Refused() {
 		return result{}
 	}
@@ -98,7 +98,7 @@ func (args *postArguments) post(t *try, b *Toolset) result {
 	if before := t.SentAs(p.Key); before != nil {
 		return result{MessageID: before.MessageID, Status: "duplicate"}
 	}
-	if t.refuse(t.permitPost(there, args.Text, b.kit.MaxPosts)) {
+	if t.refuse(t.permitPost(there, args.Text, b.provider.MaxPosts)) {
 		return result{}
 	}
 	return result{MessageID: p.Queue(t.Tx, there), Status: "sent"}
@@ -112,7 +112,7 @@ func postDigest(parts ...string) string {
 
 // permitPost returns why nothing may be said first where there is. What an event of that chat
 // forbids to say to it, no post of its turn says.
-func (t *try) permitPost(there *mailbox.Entry, text string, bound int) attention.Refusal {
+func (t *attempt) permitPost(there *mailbox.Entry, text string, bound int) attention.Refusal {
 	f := t.PostContext(there)
 	s := attention.Standing{Known: true, Policy: attention.PolicyMayRespond}
 	if t.event != nil && t.event.Chat == there.Chat {

@@ -44,8 +44,8 @@ var readThreadTool = harness.Tool{
 	ReadOnly:     true, Idempotent: true,
 }
 
-// A listed is an event as tools show it.
-type listed struct {
+// A listedEvent is an event as tools show it.
+type listedEvent struct {
 	EventID      string                 `json:"eventId"`
 	Sequence     int64                  `json:"sequence,omitempty"`
 	Event        string                 `json:"event,omitempty"`
@@ -66,9 +66,9 @@ type listed struct {
 	InReplyTo    string                 `json:"inReplyTo,omitempty"`
 }
 
-func listedOf(e *mailbox.Entry) listed {
+func listedOf(e *mailbox.Entry) listedEvent {
 	c, d := &e.Content, &e.Decision
-	return listed{
+	return listedEvent{
 		EventID: e.EventID, Sequence: e.Seq, Event: c.Event, Conversation: ConversationOf(c), Author: harness.Author(*c.Author), CreatedAt: c.CreatedAt,
 		Text: c.Text, Content: PartsOf(c), Signal: c.Signal, Directedness: d.Directedness, Policy: d.Policy, Injection: d.Injection, Reason: d.Reason,
 		Disposition: e.Disposition(), Open: e.Open(), Deleted: e.Deleted,
@@ -117,15 +117,15 @@ func (b *Toolset) listEvents(ctx context.Context, args *listArguments) harness.R
 		return harness.ErrorResult(problem, nil)
 	}
 	args.Limit = clampLimit(args.Limit)
-	v := b.kit.Mailbox.View(ctx)
+	v := b.provider.Mailbox.View(ctx)
 	list := v.List(v.Reach(b.chat), mailbox.Filter(*args))
 	if err := v.Err(); err != nil {
-		return broken(err)
+		return storageError(err)
 	}
 	answer := struct {
-		Events []listed `json:"events"`
-		Next   string   `json:"next,omitempty"`
-	}{Events: []listed{}}
+		Events []listedEvent `json:"events"`
+		Next   string        `json:"next,omitempty"`
+	}{Events: []listedEvent{}}
 	for _, e := range list {
 		answer.Events = append(answer.Events, listedOf(e))
 		answer.Next = strconv.FormatInt(e.Seq, 10)
@@ -162,7 +162,7 @@ type threadArguments struct {
 }
 
 func (b *Toolset) readThread(ctx context.Context, args *threadArguments) harness.Result {
-	v := b.kit.Mailbox.View(ctx)
+	v := b.provider.Mailbox.View(ctx)
 	if args.Conversation == "" {
 		if e := b.turnEvent(v); e != nil {
 			args.Conversation, args.ThreadID = e.Content.Chat.ID, e.Content.Chat.ThreadID
@@ -174,20 +174,20 @@ func (b *Toolset) readThread(ctx context.Context, args *threadArguments) harness
 	known, lines := v.HasConversation(reach, args.Conversation), v.Window(reach, args.Conversation, args.ThreadID, nil, clampLimit(args.Limit))
 	switch {
 	case v.Err() != nil:
-		return broken(v.Err())
+		return storageError(v.Err())
 	case !known:
 		return harness.ErrorResult("There is no such conversation that this turn may read. Give the conversation id of an event of chat.list_events.", nil)
 	}
-	messages := []listed{}
+	messages := []listedEvent{}
 	for _, line := range lines {
 		if line.Entry != nil {
 			messages = append(messages, listedOf(line.Entry))
 			continue
 		}
 		s := line.Sent
-		messages = append(messages, listed{
+		messages = append(messages, listedEvent{
 			EventID: string(s.MessageID), InReplyTo: s.EventID, Text: s.Text, CreatedAt: protocol.FormatTime(s.At), Mine: true,
-			Author:       harness.Author{ID: b.kit.Self.ID, Kind: string(attention.AuthorAgent)},
+			Author:       harness.Author{ID: b.provider.Self.ID, Kind: string(attention.AuthorAgent)},
 			Conversation: harness.Conversation{ID: s.Conversation, ThreadID: s.Thread},
 		})
 	}

@@ -40,29 +40,29 @@ type remindArguments struct {
 	Cancel string `json:"cancel"`
 }
 
-// A reminding is what chat.remind gives.
-type reminding struct {
+// A remindResult is what chat.remind gives.
+type remindResult struct {
 	Status    string             `json:"status"` // set, cancelled, listed or refused
 	Reminders []mailbox.Reminder `json:"reminders,omitempty"`
 	Reason    string             `json:"reason,omitempty"`
 }
 
 func (b *Toolset) remind(ctx context.Context, args *remindArguments) harness.Result {
-	var given reminding
+	var given remindResult
 	var refusal attention.Refusal
-	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
-		t := &try{Tx: tx}
-		b.own(t)
+	err := b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+		t := &attempt{Tx: tx}
+		b.bindTurn(t)
 		given = args.remind(t, b)
 		if refusal = t.refusal; refusal.Refused() {
-			given = reminding{Status: "refused", Reason: refusal.Reason}
+			given = remindResult{Status: "refused", Reason: refusal.Reason}
 			tx.RecordRefusal(t.event, eventID(t.event), remindTool.Name, refusal.Reason)
 		}
 	})
 	if err != nil {
-		return broken(err)
+		return storageError(err)
 	}
-	b.kit.Failpoint("reminding")
+	b.provider.Failpoint("reminding")
 	if refusal.Refused() {
 		return harness.ErrorResult(refusal.Advice, given)
 	}
@@ -71,10 +71,10 @@ func (b *Toolset) remind(ctx context.Context, args *remindArguments) harness.Res
 
 // remind does what the arguments ask for, in the chat of the turn or of the toolbox. Only a toolbox
 // of no chat reaches the reminders of all.
-func (args *remindArguments) remind(t *try, b *Toolset) reminding {
-	invalid := func(advice string) reminding {
+func (args *remindArguments) remind(t *attempt, b *Toolset) remindResult {
+	invalid := func(advice string) remindResult {
 		t.refuse(attention.Refusal{Reason: "invalid", Advice: advice})
-		return reminding{}
+		return remindResult{}
 	}
 	chat := b.chat
 	if chat == protocol.TopicBroker { // a wake is of no chat
@@ -83,16 +83,16 @@ func (args *remindArguments) remind(t *try, b *Toolset) reminding {
 	set := args.When != "" || args.Text != ""
 	switch {
 	case t.refusal.Refused():
-		return reminding{}
+		return remindResult{}
 	case args.Cancel != "" && set:
 		return invalid("Cancel one reminder or set one, not both in one call.")
 	case args.Cancel != "":
 		if !mailbox.CancelReminder(t.Tx, args.Cancel, chat, "the agent took it back") {
 			return invalid("There is no such reminder here. Without arguments, chat.remind lists them.")
 		}
-		return reminding{Status: "cancelled"}
+		return remindResult{Status: "cancelled"}
 	case !set:
-		return reminding{Status: "listed", Reminders: mailbox.Reminders(&t.View, chat)}
+		return remindResult{Status: "listed", Reminders: mailbox.Reminders(&t.View, chat)}
 	case strings.TrimSpace(args.Text) == "" || len(args.Text) > maxReminder:
 		return invalid("Give a text of at most 2000 bytes: it is all that you will be told.")
 	}
@@ -104,11 +104,11 @@ func (args *remindArguments) remind(t *try, b *Toolset) reminding {
 		}
 		if there = t.AssignedChat(target); there == nil || chat != "" && there.Chat != chat {
 			t.refuse(notAssigned)
-			return reminding{}
+			return remindResult{}
 		}
 	} else if args.Target != "" && t.AssignedChat(args.Target) != nil && t.AssignedChat(args.Target).Chat != chat {
 		t.refuse(otherChat)
-		return reminding{}
+		return remindResult{}
 	}
 	r := mailbox.Reminder{Chat: there.Chat, Location: *there.Content.Chat, Text: strings.TrimSpace(args.Text), Zone: cmp.Or(args.Zone, "UTC"), SetFor: eventID(t.event)}
 	err := r.Schedule(args.When, time.Now())
@@ -123,5 +123,5 @@ func (args *remindArguments) remind(t *try, b *Toolset) reminding {
 	if errors.Is(err, mailbox.ErrReminder) {
 		return invalid(strings.ToUpper(err.Error()[:1]) + err.Error()[1:] + ".")
 	}
-	return reminding{Status: "set", Reminders: []mailbox.Reminder{r}}
+	return remindResult{Status: "set", Reminders: []mailbox.Reminder{r}}
 }

@@ -123,7 +123,7 @@ func TestAnEndFitsThePolicy(t *testing.T) {
 		{attention.PolicyAckOnly, attention.DispositionResponded, attention.DispositionAcknowledged},
 		{attention.PolicyMustNotRespond, attention.DispositionResponded, attention.DispositionIgnored},
 	} {
-		if got := endOf(&mailbox.Entry{Decision: attention.Decision{Policy: c.policy}}, c.end); got != c.want {
+		if got := allowedDisposition(&mailbox.Entry{Decision: attention.Decision{Policy: c.policy}}, c.end); got != c.want {
 			t.Errorf("%s ends a %s event as %s; want %s", c.end, c.policy, got, c.want)
 		}
 	}

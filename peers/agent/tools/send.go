@@ -41,7 +41,7 @@ type sendArguments struct {
 	Visibility     string `json:"visibility"`
 	Directedness   string `json:"directedness"`
 	Interim        bool   `json:"interim"`
-	obliging
+	obligationArguments
 }
 
 // maxInterim bounds an interim message, which is one message wherever it is shown, in bytes.
@@ -67,12 +67,12 @@ func (args *sendArguments) check() string {
 	case args.Directedness != "" && !slices.Contains(attention.Directednesses, attention.Directedness(args.Directedness)):
 		return "directedness must be one of to_me, to_my_role, to_other, ambient."
 	}
-	return args.obliging.check(args.Interim)
+	return args.obligationArguments.check(args.Interim)
 }
 
 func (b *Toolset) sendMessage(ctx context.Context, args *sendArguments) harness.Result {
 	if answer := attention.Answer(args.Text); answer == "" && args.Text != "" {
-		return harness.ErrorResult(notForPeople.Advice, result{Status: "refused", Reason: notForPeople.Reason})
+		return harness.ErrorResult(notPublic.Advice, result{Status: "refused", Reason: notPublic.Reason})
 	} else {
 		args.Text = answer
 	}
@@ -90,19 +90,19 @@ func (b *Toolset) sendMessage(ctx context.Context, args *sendArguments) harness.
 // refreshBroker makes sure, before an answer to an event that may need a claim, that
 // it is known whether there is a broker.
 func (b *Toolset) refreshBroker(ctx context.Context, id string) {
-	v := b.kit.Mailbox.View(ctx)
+	v := b.provider.Mailbox.View(ctx)
 	e := v.Current(id)
 	if id == "" {
 		e = b.turnEvent(v)
 	}
 	if e != nil && e.Decision.NeedsClaim() {
-		b.kit.Broker.Present(ctx)
+		b.provider.Broker.Present(ctx)
 	}
 }
 
 // send queues the message, or says why not. A call whose key was used before is answered
 // as then.
-func (args *sendArguments) send(t *try) result {
+func (args *sendArguments) send(t *attempt) result {
 	if args.Interim {
 		return args.sendInterim(t)
 	}
@@ -115,7 +115,7 @@ func (args *sendArguments) send(t *try) result {
 			t.refusal = keyReused
 			return result{}
 		case before != nil && before.Text != args.Text:
-			t.refusal = otherWords
+			t.refusal = otherText
 			return result{}
 		case before != nil:
 			t.refusal = attention.Refusal{}
@@ -129,7 +129,7 @@ func (args *sendArguments) send(t *try) result {
 		Text: args.Text, Visibility: cmp.Or(args.Visibility, e.Visibility()),
 		Directedness: string(attention.Carried(args.Text, attention.Directedness(args.Directedness))),
 	}
-	waited := args.oblige(t, &reply)
+	waited := args.apply(t, &reply)
 	if t.refusal.Refused() {
 		return result{}
 	}
@@ -143,7 +143,7 @@ func (args *sendArguments) send(t *try) result {
 
 // sendInterim queues an interim message, or says why not: it needs what an answer needs,
 // and there is one.
-func (args *sendArguments) sendInterim(t *try) result {
+func (args *sendArguments) sendInterim(t *attempt) result {
 	e := t.event
 	if e != nil {
 		switch before := t.Interim(e); {
@@ -167,7 +167,7 @@ func (args *sendArguments) sendInterim(t *try) result {
 
 // permit checks that a text may be sent in response to the event, whose standing is s,
 // and reports whether it is refused.
-func (t *try) permit(s attention.Standing, text string) (refused bool) {
+func (t *attempt) permit(s attention.Standing, text string) (refused bool) {
 	switch {
 	case t.refuse(attention.PermitMessage(s)):
 	case attention.MeansSilence(text):
@@ -182,7 +182,7 @@ var (
 	keyReused = attention.Refusal{
 		Reason: "key_reused", Advice: "This idempotencyKey belongs to another message. Leave it out, or use one that names this event.",
 	}
-	otherWords = attention.Refusal{
+	otherText = attention.Refusal{
 		Reason: "already_answered", Advice: "You have answered this event with other words. One event gets one answer: send nothing more for it.",
 	}
 	interimSent = attention.Refusal{
@@ -191,10 +191,10 @@ var (
 	silence = attention.Refusal{
 		Reason: "silence", Advice: "Silence is not a text. To stay silent, end your turn without a message; if that word is the answer, say it in a sentence.",
 	}
-	notForPeople = attention.Refusal{
+	notPublic = attention.Refusal{
 		Reason: "not_for_people", Advice: attention.NotForPeople,
 	}
-	innerGoesOn = attention.Refusal{
+	markupOpen = attention.Refusal{
 		Reason: "not_for_people",
 		Advice: "What you wrote belongs to a thought, a tool call or a copy of the prompt that has begun and not ended, which no person is shown. " +
 			"If it is over, begin what you say next with </think>, and write the answer in plain words.",
@@ -231,11 +231,11 @@ const outputTool = "callback"
 func (k *Provider) SendOutput(ctx context.Context, t *mailbox.Turn, o harness.Output) error {
 	b := k.ForChat("")
 	if !o.Stale {
-		if err := b.holdClaim(ctx, t.EventID); err != nil {
+		if err := b.ensureClaim(ctx, t.EventID); err != nil {
 			return fmt.Errorf("claiming %s: %w", t.EventID, err)
 		}
 	}
-	refusal, err := b.try(harness.WithRevision(ctx, t.ID, o.Revision), outputTool, t.EventID, func(now *try) { say(now, t.ID, o) })
+	refusal, err := b.attempt(harness.WithRevision(ctx, t.ID, o.Revision), outputTool, t.EventID, func(now *attempt) { sendPart(now, t.ID, o) })
 	if err != nil {
 		return err
 	}
@@ -246,9 +246,9 @@ func (k *Provider) SendOutput(ctx context.Context, t *mailbox.Turn, o harness.Ou
 	return nil
 }
 
-// say says a part of an answer. A thought, a call or a copy that one part begins may go on in
+// sendPart says a part of an answer. A thought, a call or a copy that one part begins may go on in
 // the next, so that each is read behind what the part before it ended with.
-func say(t *try, turn string, o harness.Output) {
+func sendPart(t *attempt, turn string, o harness.Output) {
 	e := t.event
 	empty := o.Text == ""
 	text, inner := attention.AnswerAfter(mailbox.OpenMarkup(&t.View, turn, o.Revision), o.Text)
@@ -265,8 +265,8 @@ func say(t *try, turn string, o harness.Output) {
 	case t.refusal.Refused():
 	case o.Text == "" && !empty:
 		mailbox.SetOpenMarkup(t.Tx, turn, o.Revision, inner)
-		if t.refuse(notForPeople); attention.InnerGoesOn(inner) {
-			t.refusal = innerGoesOn
+		if t.refuse(notPublic); attention.InnerGoesOn(inner) {
+			t.refusal = markupOpen
 		}
 	case !t.permit(standing, o.Text):
 		mailbox.SetOpenMarkup(t.Tx, turn, o.Revision, inner)

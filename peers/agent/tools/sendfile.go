@@ -50,8 +50,8 @@ type sendFileArguments struct {
 
 func (b *Toolset) sendFile(ctx context.Context, args *sendFileArguments) harness.Result {
 	args.Caption = strings.TrimSpace(attention.Answer(args.Caption))
-	data, err := readWithin(b.kit.Workspace, args.Path)
-	if err == nil && !bytes.Equal(b.kit.Redact.Bytes(data), data) {
+	data, err := readInFolder(b.provider.Workspace, args.Path)
+	if err == nil && !bytes.Equal(b.provider.Redact.Bytes(data), data) {
 		err = errors.New("it holds what has the shape of a secret, such as a key; take that out first")
 	}
 	if err == nil && len(utf16.Encode([]rune(args.Caption))) > protocol.MaxCaption {
@@ -62,7 +62,7 @@ func (b *Toolset) sendFile(ctx context.Context, args *sendFileArguments) harness
 	}
 	b.refreshBroker(ctx, args.InReplyTo)
 	file := &protocol.File{Name: filepath.Base(args.Path), Data: data}
-	return b.act(ctx, sendFileTool, args.InReplyTo, result{Status: "refused"}, func(t *try) result {
+	return b.act(ctx, sendFileTool, args.InReplyTo, result{Status: "refused"}, func(t *attempt) result {
 		if t.event == nil {
 			t.permit(t.ReplyContext(nil, ""), args.Caption)
 			return result{}
@@ -86,8 +86,8 @@ func (b *Toolset) sendFile(ctx context.Context, args *sendFileArguments) harness
 	})
 }
 
-// readWithin reads a file of a folder. No path and no link, also no hard one, leads out of it.
-func readWithin(folder, path string) (data []byte, err error) {
+// readInFolder reads a file of a folder. No path and no link, also no hard one, leads out of it.
+func readInFolder(folder, path string) (data []byte, err error) {
 	if folder == "" {
 		return nil, errors.New("you have no workspace; whoever runs you gives you one with --workspace")
 	}
@@ -113,7 +113,7 @@ func readWithin(folder, path string) (data []byte, err error) {
 	switch {
 	case err != nil || !info.Mode().IsRegular():
 		return nil, errors.New("it is no file")
-	case linked(info):
+	case isHardLink(info):
 		return nil, errors.New("it has a second name, which may lie outside of your workspace; send a copy of it")
 	case info.Size() == 0:
 		return nil, errors.New("it is empty")
@@ -128,8 +128,8 @@ func readWithin(folder, path string) (data []byte, err error) {
 	return data, nil
 }
 
-// linked reports whether a file has more than one name.
-func linked(info os.FileInfo) bool {
+// isHardLink reports whether a file has more than one name.
+func isHardLink(info os.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return ok && s.Nlink > 1
 }

@@ -48,7 +48,7 @@ var resolveTool = harness.Tool{
 }
 
 type reactArguments struct {
-	eventName
+	eventRef
 	Signal string `json:"signal"`
 	ETA    string `json:"eta"`
 }
@@ -58,14 +58,14 @@ func (b *Toolset) react(ctx context.Context, args *reactArguments) harness.Resul
 	if err != nil {
 		return harness.ErrorResult("Invalid params: "+err.Error()+".", nil)
 	}
-	return b.act(ctx, reactTool, args.id(), result{Signal: row.Signal}, func(t *try) result {
+	return b.act(ctx, reactTool, args.id(), result{Signal: row.Signal}, func(t *attempt) result {
 		b.signal(t, row, text.Prefix(args.ETA, maxETA))
 		return result{Signal: row.Signal, Disposition: row.Disposition}
 	})
 }
 
 // signal queues a signal and gives the event its disposition, or refuses to.
-func (b *Toolset) signal(t *try, row attention.SignalRow, eta string) {
+func (b *Toolset) signal(t *attempt, row attention.SignalRow, eta string) {
 	e := t.event
 	if t.refuse(attention.PermitReaction(t.ReplyContext(e, ""))) || row.Disposition == attention.DispositionDeferred && t.refuse(permitDeferral(e)) {
 		return
@@ -81,7 +81,7 @@ func (b *Toolset) signal(t *try, row attention.SignalRow, eta string) {
 // settleSignal gives the event the disposition of a signal. In a turn whose model is
 // still at work, a receipt for an event that is owed an answer waits for the end of
 // the turn: a message may follow.
-func (b *Toolset) settleSignal(t *try, row attention.SignalRow, eta string) {
+func (b *Toolset) settleSignal(t *attempt, row attention.SignalRow, eta string) {
 	e := t.event
 	if row.Disposition == "" || e.State == mailbox.Answered {
 		return
@@ -90,7 +90,7 @@ func (b *Toolset) settleSignal(t *try, row attention.SignalRow, eta string) {
 		b.pending.Store(row.Signal)
 		return
 	}
-	d := endOf(e, row.Disposition)
+	d := allowedDisposition(e, row.Disposition)
 	reason := "signal " + string(row.Signal)
 	if eta != "" {
 		reason += ", " + eta
@@ -102,20 +102,20 @@ func (b *Toolset) settleSignal(t *try, row attention.SignalRow, eta string) {
 	}
 }
 
-// endOf returns a disposition of an event, or the nearest one that its policy has.
-func endOf(e *mailbox.Entry, d attention.Disposition) attention.Disposition {
+// allowedDisposition returns a disposition of an event, or the nearest one that its policy has.
+func allowedDisposition(e *mailbox.Entry, d attention.Disposition) attention.Disposition {
 	ends := []attention.Disposition{d, attention.DispositionAcknowledged, attention.DispositionIgnored}
 	return ends[slices.IndexFunc(ends, e.Decision.Policy.May)]
 }
 
 type settleArguments struct {
-	eventName
+	eventRef
 	Reason string `json:"reason"`
 	ETA    string `json:"eta"`
 }
 
 func (b *Toolset) deferEvent(ctx context.Context, args *settleArguments) harness.Result {
-	return b.settle(ctx, deferTool, args, func(t *try) {
+	return b.settle(ctx, deferTool, args, func(t *attempt) {
 		if t.refuse(permitDeferral(t.event)) {
 			return
 		}
@@ -128,15 +128,15 @@ func (b *Toolset) deferEvent(ctx context.Context, args *settleArguments) harness
 }
 
 func (b *Toolset) resolve(ctx context.Context, args *settleArguments) harness.Result {
-	return b.settle(ctx, resolveTool, args, func(t *try) {
-		t.Move(t.event, mailbox.Cause(endOf(t.event, attention.DispositionResponded)), "resolved")
+	return b.settle(ctx, resolveTool, args, func(t *attempt) {
+		t.Move(t.event, mailbox.Cause(allowedDisposition(t.event, attention.DispositionResponded)), "resolved")
 	})
 }
 
 // settle gives an event a disposition by do. One that has its final disposition keeps
 // it, and the call gets the same answer again.
-func (b *Toolset) settle(ctx context.Context, tool harness.Tool, args *settleArguments, do func(t *try)) harness.Result {
-	return b.act(ctx, tool, args.id(), result{}, func(t *try) result {
+func (b *Toolset) settle(ctx context.Context, tool harness.Tool, args *settleArguments, do func(t *attempt)) harness.Result {
+	return b.act(ctx, tool, args.id(), result{}, func(t *attempt) result {
 		if !t.refuse(permitSettle(t.event)) && t.event.Open() {
 			do(t)
 		}

@@ -26,54 +26,54 @@ const (
 	wakeHelp = `{"type":"boolean","description":"whether the one who then has the next move is woken now"}`
 )
 
-// workTable lists the tools that the collaboration broker gives.
-var workTable = []row{
+// workTools lists the tools that the collaboration broker gives.
+var workTools = []entry{
 	{harness.Tool{
 		Name: "work.list", Title: "List work items", ReadOnly: true, Idempotent: true,
 		Description: "List work items, by state, owner or next-move owner.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"state":` + stateHelp + `,"ownerId":` + ownerHelp + `,"nextMoveOwnerId":` + moveHelp + `}}`),
-	}, passOn(collab.WorkList.Name)},
+	}, forward(collab.WorkList.Name)},
 	{harness.Tool{
 		Name: "work.show", Title: "Show a work item", ReadOnly: true, Idempotent: true,
 		Description: "Show one work item with its state and history.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"}},"required":["id"]}`),
-	}, passOn(collab.WorkGet.Name)},
+	}, forward(collab.WorkGet.Name)},
 	{harness.Tool{
 		Name: "work.create", Title: "Create a work item",
 		Description: "Create a work item: something durable that has to be done, with an owner and whose move is next. Give an id of your own to make a repeated call safe. Nobody is woken unless wake is true.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},"title":{"type":"string"},"summary":{"type":"string"},
 			"ownerId":` + ownerHelp + `,"nextMoveOwnerId":` + moveHelp + `,"state":` + stateHelp + `,"waitingOn":` + waitHelp + `,
 			"requestedById":{"type":"string"},"parentId":{"type":"string"},"conversationId":{"type":"string"},"wake":` + wakeHelp + `},"required":["title","ownerId","nextMoveOwnerId"]}`),
-	}, passWork(collab.WorkCreate.Name)},
+	}, forwardWork(collab.WorkCreate.Name)},
 	{harness.Tool{
 		Name: "work.update", Title: "Update a work item", Idempotent: true,
 		Description: "Change a work item: its state (waiting needs waitingOn), owner, next move, summary. Nobody is woken unless wake is true.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},"state":` + stateHelp + `,"title":{"type":"string"},"summary":{"type":"string"},
 			"ownerId":` + ownerHelp + `,"nextMoveOwnerId":` + moveHelp + `,"waitingOn":` + waitHelp + `,
 			"acceptanceState":{"type":"string","enum":["none","pending","accepted","rejected"]},"requestedById":{"type":"string"},"wake":` + wakeHelp + `},"required":["id"]}`),
-	}, passWork(collab.WorkUpdate.Name)},
+	}, forwardWork(collab.WorkUpdate.Name)},
 	{harness.Tool{
 		Name: "work.wake", Title: "Wake who has the next move",
 		Description: "Wake the one who has the next move on a work item, if that is needed.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"}},"required":["id"]}`),
-	}, passOn(collab.WorkWake.Name)},
+	}, forward(collab.WorkWake.Name)},
 	{harness.Tool{
 		Name: "ask", Title: "Ask a question",
 		Description: "Ask one agent or person a question. It is kept until it is answered, declined or closed; the answer comes to you as an event. " +
 			"A person who writes in this chat, or to you alone, is asked there: name them as the header of their message does (human:77) or by their username.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},"title":{"type":"string","description":"the question"},
 			"askedOfId":{"type":"string","description":"name of the one who is asked"},"conversationId":{"type":"string"}},"required":["title","askedOfId"]}`),
-	}, reading((*Toolset).ask)},
+	}, decoding((*Toolset).ask)},
 	{harness.Tool{
 		Name: "owe", Title: "List what is owed", ReadOnly: true, Idempotent: true,
 		Description: "List what you owe, or who you name: who waits for an answer, a next move or a decision, and since when.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"who":` + whoHelp + `}}`),
-	}, reading((*Toolset).owe)},
+	}, decoding((*Toolset).owe)},
 	{harness.Tool{
 		Name: "blocking", Title: "List what is waited for", ReadOnly: true, Idempotent: true,
 		Description: "List what you wait for, or who you name: what others owe, and since when.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"who":` + whoHelp + `}}`),
-	}, reading((*Toolset).blocking)},
+	}, decoding((*Toolset).blocking)},
 }
 
 // An oweArguments names whose obligations are listed.
@@ -82,23 +82,23 @@ type oweArguments struct {
 }
 
 func (b *Toolset) owe(ctx context.Context, args *oweArguments) harness.Result {
-	return b.pass(ctx, collab.ObligationList.Name, collab.ObligationListParams{OwedByID: cmp.Or(args.Who, b.kit.Self.ID)})
+	return b.callBroker(ctx, collab.ObligationList.Name, collab.ObligationListParams{OwedByID: cmp.Or(args.Who, b.provider.Self.ID)})
 }
 
 func (b *Toolset) blocking(ctx context.Context, args *oweArguments) harness.Result {
-	return b.pass(ctx, collab.ObligationList.Name, collab.ObligationListParams{OwedToID: cmp.Or(args.Who, b.kit.Self.ID)})
+	return b.callBroker(ctx, collab.ObligationList.Name, collab.ObligationListParams{OwedToID: cmp.Or(args.Who, b.provider.Self.ID)})
 }
 
-// passOn returns what passes a call on to a method of the broker.
-func passOn(method string) call {
-	return reading(func(b *Toolset, ctx context.Context, params *map[string]json.RawMessage) harness.Result {
-		return b.pass(ctx, method, *params)
+// forward returns what passes a call on to a method of the broker.
+func forward(method string) toolFunc {
+	return decoding(func(b *Toolset, ctx context.Context, params *map[string]json.RawMessage) harness.Result {
+		return b.callBroker(ctx, method, *params)
 	})
 }
 
-// pass calls a method of the broker, whose refusals say what to do.
-func (b *Toolset) pass(ctx context.Context, method string, params any) harness.Result {
-	result, err := b.kit.Broker.Call(ctx, method, params)
+// callBroker calls a method of the broker, whose refusals say what to do.
+func (b *Toolset) callBroker(ctx context.Context, method string, params any) harness.Result {
+	result, err := b.provider.Broker.Call(ctx, method, params)
 	var refused *collab.Error
 	switch {
 	case errors.As(err, &refused):
@@ -113,10 +113,10 @@ func (b *Toolset) pass(ctx context.Context, method string, params any) harness.R
 	return harness.Result{Content: []harness.Content{{Type: "text", Text: string(result)}}, StructuredContent: result}
 }
 
-// behind returns the person for whom a turn turns to others through the broker, or "": the
+// startExchange returns the person for whom a turn turns to others through the broker, or "": the
 // answers that come are then no exchange of agents alone.
-func (b *Toolset) behind(ctx context.Context) (who string) {
-	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+func (b *Toolset) startExchange(ctx context.Context) (who string) {
+	err := b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		if e := b.turnEvent(&tx.View); e != nil {
 			if who = e.OnBehalfOf(); who != "" {
 				mailbox.StartExchange(tx)
@@ -124,18 +124,18 @@ func (b *Toolset) behind(ctx context.Context) (who string) {
 		}
 	})
 	if err != nil {
-		b.kit.Log.Warn().Err(err).Msg("for whom a turn asks is not known")
+		b.provider.Log.Warn().Err(err).Msg("for whom a turn asks is not known")
 	}
 	return who
 }
 
-// passWork passes a change of work on, with the person behind it.
-func passWork(method string) call {
-	return reading(func(b *Toolset, ctx context.Context, params *map[string]json.RawMessage) harness.Result {
-		if who, err := json.Marshal(b.behind(ctx)); *params != nil && err == nil {
+// forwardWork passes a change of work on, with the person behind it.
+func forwardWork(method string) toolFunc {
+	return decoding(func(b *Toolset, ctx context.Context, params *map[string]json.RawMessage) harness.Result {
+		if who, err := json.Marshal(b.startExchange(ctx)); *params != nil && err == nil {
 			(*params)["onBehalfOf"] = who
 		}
-		return b.pass(ctx, method, *params)
+		return b.callBroker(ctx, method, *params)
 	})
 }
 
@@ -150,7 +150,7 @@ type askArguments struct {
 // ask asks an agent or a person something through the broker, and shows it to a person where
 // they are.
 func (b *Toolset) ask(ctx context.Context, args *askArguments) harness.Result {
-	v := b.kit.Mailbox.View(ctx)
+	v := b.provider.Mailbox.View(ctx)
 	event := ""
 	if e := b.turnEvent(v); e != nil {
 		event = e.EventID
@@ -158,9 +158,9 @@ func (b *Toolset) ask(ctx context.Context, args *askArguments) harness.Result {
 	there := v.FindPerson(args.AskedOfID, b.chat)
 	many := there != nil && v.Questions(event) >= mailbox.MaxQuestions
 	if v.Err() != nil {
-		return broken(v.Err())
+		return storageError(v.Err())
 	}
-	if there != nil && b.agentNamed(ctx, args.AskedOfID) {
+	if there != nil && b.isAgent(ctx, args.AskedOfID) {
 		there = nil
 	}
 	if there != nil {
@@ -179,37 +179,37 @@ func (b *Toolset) ask(ctx context.Context, args *askArguments) harness.Result {
 			args.ID = "q_" + hex.EncodeToString(sum[:10])
 		}
 	}
-	args.OnBehalfOf = b.behind(ctx)
-	result := b.pass(ctx, collab.QuestionAsk.Name, args)
+	args.OnBehalfOf = b.startExchange(ctx)
+	result := b.callBroker(ctx, collab.QuestionAsk.Name, args)
 	if !result.IsError {
-		b.noteQuestion(ctx, result.StructuredContent, event, there)
+		b.recordQuestion(ctx, result.StructuredContent, event, there)
 	}
 	return result
 }
 
-// agentNamed reports whether the broker knows an agent by a name.
-func (b *Toolset) agentNamed(ctx context.Context, name string) bool {
+// isAgent reports whether the broker knows an agent by a name.
+func (b *Toolset) isAgent(ctx context.Context, name string) bool {
 	if strings.Contains(name, ":") {
 		return false
 	}
-	got, err := collab.IdentityResolve.Ask(ctx, b.kit.Broker, collab.LabelParams{Label: "@" + strings.TrimPrefix(name, "@")})
+	got, err := collab.IdentityResolve.Ask(ctx, b.provider.Broker, collab.LabelParams{Label: "@" + strings.TrimPrefix(name, "@")})
 	return err == nil && got.Identity.AgentIdentity != ""
 }
 
-// noteQuestion remembers where a question was asked that the broker has stored, and shows it
+// recordQuestion remembers where a question was asked that the broker has stored, and shows it
 // to the person who is asked: there, where they wrote. If that fails, its answer comes in no chat.
-func (b *Toolset) noteQuestion(ctx context.Context, result json.RawMessage, event string, there *mailbox.Entry) {
+func (b *Toolset) recordQuestion(ctx context.Context, result json.RawMessage, event string, there *mailbox.Entry) {
 	var asked collab.Result
 	if json.Unmarshal(result, &asked) != nil || asked.Question.ID == "" {
 		return
 	}
-	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+	err := b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		tx.RecordQuestion(asked.Question.ID, b.chat, event)
 		if there != nil && asked.Question.State == collab.QuestionOpen {
 			tx.ShowQuestion(asked.Question.ID, there, asked.Question.Title)
 		}
 	})
 	if err != nil {
-		b.kit.Log.Warn().Err(err).Str("question", asked.Question.ID).Msg("question not noted; its answer comes in no chat")
+		b.provider.Log.Warn().Err(err).Str("question", asked.Question.ID).Msg("question not noted; its answer comes in no chat")
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // decideStored decides on the events that have no decision yet, in the order in
 // which they came, at most a hundred at once; more reports whether others may wait.
-func (r *round) decideStored() (more bool) {
+func (r *iteration) decideStored() (more bool) {
 	const batch = 100
 	list := r.InState(mailbox.Stored, batch)
 	for _, e := range list {
@@ -22,17 +22,17 @@ func (r *round) decideStored() (more bool) {
 }
 
 // decide decides on one event, records why, and puts it where it belongs.
-func (r *round) decide(tx *mailbox.Tx, e *mailbox.Entry) {
+func (r *iteration) decide(tx *mailbox.Tx, e *mailbox.Entry) {
 	e.Decision = attention.Decide(e.Event(), r.opts.Self, tx.Facts(e), r.config())
-	r.weighExchange(tx, e)
-	act(tx, e)
+	r.limitExchange(tx, e)
+	applyAction(tx, e)
 	tx.Decide(e)
 	mailbox.OpenObligation(tx, e)
 	r.assign(tx, e)
 }
 
-// act carries out what a decision asks of the host itself.
-func act(tx *mailbox.Tx, e *mailbox.Entry) {
+// applyAction carries out what a decision asks of the host itself.
+func applyAction(tx *mailbox.Tx, e *mailbox.Entry) {
 	switch e.Decision.Action {
 	case attention.ActionLeave:
 		tx.SetParticipation(e, mailbox.Left)
@@ -73,9 +73,9 @@ func (r *Runner) assign(tx *mailbox.Tx, e *mailbox.Entry) {
 // that the other one does not call a person in as well.
 const escalationMark = "Two agents have been talking here without a person"
 
-// weighExchange takes back the obligation towards another agent if the two have said
+// limitExchange takes back the obligation towards another agent if the two have said
 // too much without a person, and calls a person in, once.
-func (r *Runner) weighExchange(tx *mailbox.Tx, e *mailbox.Entry) {
+func (r *Runner) limitExchange(tx *mailbox.Tx, e *mailbox.Entry) {
 	d := &e.Decision
 	if !e.FromAgent() || d.Obliges || e.Content.Event == string(attention.KindReturn) || d.Policy == attention.PolicyMustNotRespond || d.Policy == attention.PolicyAckOnly {
 		return
@@ -103,7 +103,7 @@ func (r *Runner) weighExchange(tx *mailbox.Tx, e *mailbox.Entry) {
 func (r *Runner) escalate(tx *mailbox.Tx, e *mailbox.Entry) {
 	tx.SetParticipation(e, mailbox.Escalated)
 	other, people := e.Content.Author.ID, tx.RelatedChatEvent(e)
-	said := r.call(tx, e, cmp.Or(people, e))
+	said := r.escalationText(tx, e, cmp.Or(people, e))
 	tx.SendNotice(e, mailbox.NoticeEscalation, said)
 	if people != nil {
 		tx.SendNotice(people, mailbox.NoticeEscalation, said)
@@ -113,9 +113,9 @@ func (r *Runner) escalate(tx *mailbox.Tx, e *mailbox.Entry) {
 	})
 }
 
-// call is the text that calls a person in, with what was said; people read it at an event. Only
+// escalationText is the text that calls a person in, with what was said; people read it at an event. Only
 // the person is mentioned in it.
-func (r *Runner) call(tx *mailbox.Tx, e, people *mailbox.Entry) string {
+func (r *Runner) escalationText(tx *mailbox.Tx, e, people *mailbox.Entry) string {
 	const lines, lineBytes = 4, 160
 	name := func(id string) string { return attention.HeaderValue(strings.TrimPrefix(id, "agent:")) }
 	var b strings.Builder
@@ -135,9 +135,9 @@ func (r *Runner) call(tx *mailbox.Tx, e, people *mailbox.Entry) string {
 	return b.String()
 }
 
-// A group is a run of held events that become one turn: fragments of one author in
+// A fragmentGroup is a run of held events that become one turn: fragments of one author in
 // one place, or a single knock.
-type group struct {
+type fragmentGroup struct {
 	events []*mailbox.Entry
 	due    time.Time
 }
@@ -145,15 +145,15 @@ type group struct {
 // groupHeld cuts held events, which are in order, into groups. A fragment joins the
 // one before it if it came within the window after it, or its author typed meanwhile, and
 // within the cap after the first. An immediate event makes its group due at once.
-func groupHeld(held []*mailbox.Entry, window, limit time.Duration, typing func(*mailbox.Entry) span) []*group {
-	var groups []*group
-	last := map[string]*group{}
+func groupHeld(held []*mailbox.Entry, window, limit time.Duration, typing func(*mailbox.Entry) typingSpan) []*fragmentGroup {
+	var groups []*fragmentGroup
+	last := map[string]*fragmentGroup{}
 	for _, e := range held {
-		key, typed := fragmentsOf(e), typing(e)
+		key, typed := fragmentKey(e), typing(e)
 		mode := e.Decision.Injection
 		g := last[key]
-		if g == nil || mode == attention.ModeNotify || !g.takes(e, typed, window, limit) {
-			g = &group{}
+		if g == nil || mode == attention.ModeNotify || !g.accepts(e, typed, window, limit) {
+			g = &fragmentGroup{}
 			groups = append(groups, g)
 			last[key] = g
 		}
@@ -172,7 +172,7 @@ func groupHeld(held []*mailbox.Entry, window, limit time.Duration, typing func(*
 	return groups
 }
 
-func (g *group) takes(e *mailbox.Entry, typed span, window, limit time.Duration) bool {
+func (g *fragmentGroup) accepts(e *mailbox.Entry, typed typingSpan, window, limit time.Duration) bool {
 	first, last := g.events[0], g.events[len(g.events)-1]
 	near := e.ReceivedAt.Sub(last.ReceivedAt) <= window || typed.since(last.ReceivedAt.Add(window)) && !e.ReceivedAt.After(typed.until())
 	return last.Mergeable() && e.Mergeable() && near && e.ReceivedAt.Sub(first.ReceivedAt) <= limit
@@ -181,14 +181,14 @@ func (g *group) takes(e *mailbox.Entry, typed span, window, limit time.Duration)
 // compose makes turns of the held events whose window has passed. Fragments join the
 // turn that runs, or waits to run, over the ones before them, as long as that has sent
 // nothing.
-func (r *round) compose() {
+func (r *iteration) compose() {
 	now := time.Now()
 	for _, g := range groupHeld(r.InState(mailbox.Held, 2000), r.opts.ComposeWindow, r.opts.ComposeCap, r.typing) {
 		first, last := g.events[0], g.events[len(g.events)-1]
 		joins := first.Mergeable() && r.caps.Injection.Interrupt && !r.opts.Async
 		waits := g.due.After(now)
 		if waits {
-			r.due(g.due)
+			r.schedule(g.due)
 		}
 		if waits && !joins {
 			continue

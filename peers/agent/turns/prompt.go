@@ -17,12 +17,12 @@ import (
 	"hubbub/protocol"
 )
 
-// aroundLimit is how many earlier messages go with an event.
-const aroundLimit = 12
+// contextLimit is how many earlier messages go with an event.
+const contextLimit = 12
 
-// show makes what the harness gets of a turn, and returns the event that carries it,
+// prepare makes what the harness gets of a turn, and returns the event that carries it,
 // nil for a digest. If nothing is left to show, it ends the turn and shows nothing.
-func (r *Runner) show(tx *mailbox.Tx, j *job) (carrier *mailbox.Entry) {
+func (r *Runner) prepare(tx *mailbox.Tx, j *task) (carrier *mailbox.Entry) {
 	t := j.turn
 	shown := &harness.Turn{ID: t.ID, Workspace: r.opts.Workspace, Chat: string(t.Scope())}
 	if t.Mode == attention.ModeDigest {
@@ -51,13 +51,13 @@ func (r *Runner) show(tx *mailbox.Tx, j *job) (carrier *mailbox.Entry) {
 	servers, err := r.opts.Servers(carrier)
 	tx.Fail(err)
 	shown.MCP = servers
-	j.shown = shown
+	j.delivery = shown
 	return carrier
 }
 
-// attach fetches what the turn needs of the files of its messages, and writes its prompt. A
+// finishPrompt fetches what the turn needs of the files of its messages, and writes its prompt. A
 // knock has no content, and nothing of its files is fetched.
-func (r *Runner) attach(ctx context.Context, j *job) {
+func (r *Runner) finishPrompt(ctx context.Context, j *task) {
 	if j.prompt == nil {
 		return // a digest
 	}
@@ -67,16 +67,16 @@ func (r *Runner) attach(ctx context.Context, j *job) {
 			break
 		}
 		for i, a := range part.Files() {
-			j.prompt.Attachments = append(j.prompt.Attachments, r.opts.Files.Describe(ctx, part, i+1, j.sees, &shown))
-			r.speak(ctx, j.shown.Event.Content, part, &a)
+			j.prompt.Attachments = append(j.prompt.Attachments, r.opts.Files.Describe(ctx, part, i+1, j.images, &shown))
+			r.addTranscript(ctx, j.delivery.Event.Content, part, &a)
 		}
 	}
-	j.shown.Prompt, j.shown.Images = j.prompt.Block(r.opts.Fence()), shown.Images
+	j.delivery.Prompt, j.delivery.Images = j.prompt.Block(r.opts.Fence()), shown.Images
 }
 
-// speak adds the words of a voice message to its part of the event, for programs that read
+// addTranscript adds the words of a voice message to its part of the event, for programs that read
 // that and no prompt.
-func (r *Runner) speak(ctx context.Context, content []harness.Part, e *mailbox.Entry, a *protocol.Attachment) {
+func (r *Runner) addTranscript(ctx context.Context, content []harness.Part, e *mailbox.Entry, a *protocol.Attachment) {
 	for i := range content {
 		if p := &content[i]; p.Kind == "voice" && p.Ref == a.Ref && a.Ref != "" && p.Text == "" {
 			p.Text, _ = r.opts.Files.Transcript(ctx, e.Chat, a) //nolint:errcheck // the prompt says why not
@@ -86,7 +86,7 @@ func (r *Runner) speak(ctx context.Context, content []harness.Part, e *mailbox.E
 
 // system returns the system prompt: the operator's text, the contract (who the agent is
 // and how it works with others), and the standing rules; and the broker's part of it.
-func (r *Runner) system(ctx context.Context, j *job) (system, contract string) {
+func (r *Runner) system(ctx context.Context, j *task) (system, contract string) {
 	origin := j.origin
 	if !r.opts.ReadsSystem {
 		origin = nil // nobody reads it: what stood at the last announcement will do
@@ -169,7 +169,7 @@ func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Ent
 	if e.Decision.Knock != nil || e.Decision.Context == "" {
 		return p
 	}
-	for _, line := range tx.Window(mailbox.Reach{tx.TurnChat(e)}, e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0], aroundLimit) {
+	for _, line := range tx.Window(mailbox.Reach{tx.TurnChat(e)}, e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0], contextLimit) {
 		switch before := line.Entry; {
 		case before == nil:
 			p.Around = append(p.Around, attention.Line{
@@ -181,7 +181,7 @@ func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Ent
 			p.Around = append(p.Around, attention.Line{EventID: event.EventID, Text: event.Text, Author: event.Author})
 		}
 	}
-	p.Notes = append(p.Notes, notes(tx, e)...)
+	p.Notes = append(p.Notes, contextNotes(tx, e)...)
 	return p
 }
 
@@ -192,9 +192,9 @@ func replyTarget(e *mailbox.Entry) string {
 	return e.Content.Chat.Kind + ":" + e.Content.Chat.ID
 }
 
-// notes tells the model, as header lines, of the reactions to its messages since its
+// contextNotes tells the model, as header lines, of the reactions to its messages since its
 // last turn, of what it has put off, and for which event it asked what is answered now.
-func notes(tx *mailbox.Tx, e *mailbox.Entry) (lines []string) {
+func contextNotes(tx *mailbox.Tx, e *mailbox.Entry) (lines []string) {
 	for _, s := range tx.Reactions(e) {
 		if s.Content.ReplyTo != nil && s.Decision.Knock != nil {
 			lines = append(lines, "signal_to_you: "+s.Decision.Knock.Topic+" "+s.Content.ReplyTo.SourceID+" from "+s.Decision.Knock.From)
@@ -213,17 +213,17 @@ func notes(tx *mailbox.Tx, e *mailbox.Entry) (lines []string) {
 }
 
 // digest queues the turn of a digest if one is due and there is something to tell.
-func (r *round) digest() {
+func (r *iteration) digest() {
 	if r.opts.DigestEvery <= 0 {
 		return
 	}
 	r.inTx("making a digest", func(tx *mailbox.Tx) {
 		last, now := tx.Counter("digest_at"), time.Now()
 		if due := time.UnixMicro(last).Add(r.opts.DigestEvery); last > 0 && due.After(now) {
-			r.due(due)
+			r.schedule(due)
 			return
 		}
-		r.due(now.Add(r.opts.DigestEvery))
+		r.schedule(now.Add(r.opts.DigestEvery))
 		tx.SetCounter("digest_at", now.UnixMicro())
 		list := tx.NextDigest()
 		if last == 0 || len(list) == 0 { // the first period begins now

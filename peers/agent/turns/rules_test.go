@@ -44,9 +44,9 @@ func thread(id string) func(e *mailbox.Entry) {
 }
 
 // typed is when the author 77 typed, in seconds.
-func typed(from, last float64) map[string]span {
+func typed(from, last float64) map[string]typingSpan {
 	at := func(s float64) time.Time { return noon.Add(time.Duration(s * float64(time.Second))) }
-	return map[string]span{"77": {at(from), at(last)}}
+	return map[string]typingSpan{"77": {at(from), at(last)}}
 }
 
 // TestFragmentsAreGrouped: what one author says in one place within the window of 2 s,
@@ -54,7 +54,7 @@ func typed(from, last float64) map[string]span {
 func TestFragmentsAreGrouped(t *testing.T) {
 	for name, c := range map[string]struct {
 		held  []*mailbox.Entry
-		typed map[string]span
+		typed map[string]typingSpan
 		want  string // "ids due in seconds", one for each group
 	}{
 		"one":                 {[]*mailbox.Entry{heldAt("a", 0)}, nil, "a 2"},
@@ -87,7 +87,7 @@ func TestFragmentsAreGrouped(t *testing.T) {
 			if c.typed != nil {
 				limit *= 4
 			}
-			for _, g := range groupHeld(c.held, 2*time.Second, limit, func(e *mailbox.Entry) span { return c.typed[e.Content.Author.ID] }) {
+			for _, g := range groupHeld(c.held, 2*time.Second, limit, func(e *mailbox.Entry) typingSpan { return c.typed[e.Content.Author.ID] }) {
 				var ids strings.Builder
 				for _, e := range g.events {
 					ids.WriteString(e.EventID)
@@ -106,7 +106,7 @@ func TestTheSoonestOfTwoTimes(t *testing.T) {
 	for _, c := range [][3]time.Time{
 		{{}, {}, {}}, {noon, {}, noon}, {{}, noon, noon}, {noon, later, noon}, {later, noon, noon}, {noon, noon, noon},
 	} {
-		if got := soonest(c[0], c[1]); !got.Equal(c[2]) {
+		if got := earliest(c[0], c[1]); !got.Equal(c[2]) {
 			t.Errorf("of %v and %v it is %v", c[0], c[1], got)
 		}
 	}
@@ -153,10 +153,10 @@ func TestWhereAnEventComesFrom(t *testing.T) {
 // TestPlacesOfTurns: a place is held by its turn until that was accepted or is over, and
 // turns of one place enter one behind the other.
 func TestPlacesOfTurns(t *testing.T) {
-	rs := &runs{byID: map[string]*run{}, entering: map[string]chan struct{}{}}
+	rs := &executions{byID: map[string]*execution{}, entering: map[string]chan struct{}{}}
 	stopped := map[string]error{}
 	begin := func(id, place string, accepted bool) {
-		rs.byID[id] = &run{place: place, accepted: accepted, cancel: func(why error) { stopped[id] = why }}
+		rs.byID[id] = &execution{threadKey: place, accepted: accepted, cancel: func(why error) { stopped[id] = why }}
 	}
 	begin("t1", "p", false)
 	begin("t2", "q", true)
@@ -178,10 +178,10 @@ func TestPlacesOfTurns(t *testing.T) {
 		t.Errorf("stopped were %v", stopped)
 	}
 
-	first, enter1 := rs.lineUp("p")
-	second, enter2 := rs.lineUp("p")
-	third, enter3 := rs.lineUp("p")
-	if other, _ := rs.lineUp("q"); first != nil || other != nil {
+	first, enter1 := rs.enqueue("p")
+	second, enter2 := rs.enqueue("p")
+	third, enter3 := rs.enqueue("p")
+	if other, _ := rs.enqueue("q"); first != nil || other != nil {
 		t.Error("the first of a place waits")
 	}
 	open := func(c <-chan struct{}) bool {
@@ -202,7 +202,7 @@ func TestPlacesOfTurns(t *testing.T) {
 	}
 	enter2()
 	enter3()
-	if again, _ := rs.lineUp("p"); !open(third) || again != nil {
+	if again, _ := rs.enqueue("p"); !open(third) || again != nil {
 		t.Error("a place remembers those who have entered")
 	}
 }

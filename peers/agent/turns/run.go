@@ -21,24 +21,24 @@ var errDeadline = errors.New("the deadline has passed")
 // errWithdrawn is the cause with which a turn ends that begins anew.
 var errWithdrawn = errors.New("the message was edited, deleted or continued before a response")
 
-// A run is a turn in the hands of the harness.
-type run struct {
-	place    string // held while the turn runs; empty: none
-	chat     protocol.Topic
-	cancel   context.CancelCauseFunc
-	accepted bool // a program has it; its place is free for others
+// A execution is a turn in the hands of the harness.
+type execution struct {
+	threadKey string // held while the turn runs; empty: none
+	chat      protocol.Topic
+	cancel    context.CancelCauseFunc
+	accepted  bool // a program has it; its place is free for others
 }
 
-// runs are the turns that goroutines are at.
-type runs struct {
+// executions are the turns that goroutines are at.
+type executions struct {
 	mu   sync.Mutex // guards the fields below
-	byID map[string]*run
+	byID map[string]*execution
 	// entering are closed when the last turn of a place is with the harness, by place.
 	entering map[string]chan struct{}
 }
 
 // update changes the runs under their lock.
-func (rs *runs) update(change func(byID map[string]*run)) {
+func (rs *executions) update(change func(byID map[string]*execution)) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	change(rs.byID)
@@ -46,7 +46,7 @@ func (rs *runs) update(change func(byID map[string]*run)) {
 
 // stop ends the context of a run, if a goroutine is at it, and reports whether the
 // harness must be told, because a program may have the turn.
-func (rs *runs) stop(id string, why error) (running, tell bool) {
+func (rs *executions) stop(id string, why error) (running, tell bool) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	r := rs.byID[id]
@@ -57,7 +57,7 @@ func (rs *runs) stop(id string, why error) (running, tell bool) {
 }
 
 // busy counts the turns that have not been accepted, in all chats and in one.
-func (rs *runs) busy(chat protocol.Topic) (all, there int) {
+func (rs *executions) busy(chat protocol.Topic) (all, there int) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for _, r := range rs.byID {
@@ -86,24 +86,24 @@ func full(all, there, most int) string {
 
 // holder returns the turn that holds a place, or "". A turn that a goroutine has not
 // left yet holds its own.
-func (rs *runs) holder(place, turnID string) string {
+func (rs *executions) holder(place, turnID string) string {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if rs.byID[turnID] != nil {
 		return turnID
 	}
 	for id, r := range rs.byID {
-		if r.place == place && !r.accepted {
+		if r.threadKey == place && !r.accepted {
 			return id
 		}
 	}
 	return ""
 }
 
-// lineUp queues a turn behind the previous one of its place: it waits until after is
+// enqueue queues a turn behind the previous one of its place: it waits until after is
 // closed (nil: for nothing), and calls entered, any number of times, once the
 // harness delivers it or it has ended.
-func (rs *runs) lineUp(place string) (after <-chan struct{}, entered func()) {
+func (rs *executions) enqueue(place string) (after <-chan struct{}, entered func()) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	mine := make(chan struct{})
@@ -125,7 +125,7 @@ func (r *Runner) Stop(turnID, reason string) { r.stop(turnID, errors.New(reason)
 
 // stop reports whether a goroutine is still at the turn.
 func (r *Runner) stop(id string, why error) bool {
-	running, tell := r.runs.stop(id, why)
+	running, tell := r.executions.stop(id, why)
 	if tell {
 		r.harness.Cancel(id, why.Error())
 	}
@@ -133,18 +133,18 @@ func (r *Runner) stop(id string, why error) bool {
 }
 
 // stop is Runner.stop, unless the round has failed.
-func (r *round) stop(id string, why error) (running bool) {
+func (r *iteration) stop(id string, why error) (running bool) {
 	return r.Err() == nil && r.Runner.stop(id, why)
 }
 
 // stopWithdrawn stops the turns that are to begin anew, and queues those again that
 // no goroutine is at: the others' goroutines do it.
-func (r *round) stopWithdrawn() {
+func (r *iteration) stopWithdrawn() {
 	for _, t := range r.TurnsIn(mailbox.TurnWithdrawn) {
 		if r.Err() != nil {
 			return
 		}
-		running, tell := r.runs.stop(t.ID, errWithdrawn)
+		running, tell := r.executions.stop(t.ID, errWithdrawn)
 		switch {
 		case !running: // or its goroutine has just queued it again
 			r.inTurn("stopping the turn "+t.ID, t.ID, mailbox.TurnWithdrawn, func(tx *mailbox.Tx, t *mailbox.Turn) {
@@ -164,18 +164,18 @@ func requeue(tx *mailbox.Tx, t *mailbox.Turn) {
 }
 
 // startTurns starts what is due and has its place free, the most pressing first.
-func (r *round) startTurns() {
+func (r *iteration) startTurns() {
 	now := time.Now()
 	noted := r.waiting
 	r.waiting = map[string]bool{}
 	for _, t := range r.TurnsIn(mailbox.TurnQueued) {
 		urgent := t.Rank == mailbox.RankUrgent
-		holder := r.runs.holder(t.ThreadKey, t.ID)
-		all, there := r.runs.busy(t.Chat)
+		holder := r.executions.holder(t.ThreadKey, t.ID)
+		all, there := r.executions.busy(t.Chat)
 		wait := full(all, there, r.opts.Parallel)
 		switch {
 		case t.NotBefore.After(now):
-			r.due(t.NotBefore)
+			r.schedule(t.NotBefore)
 		case wait != "" && !urgent: // a turn that ends pokes the loop
 			if r.waiting[t.ID] = true; !noted[t.ID] && holder == "" {
 				r.inTurn("noting that the turn "+t.ID+" waits", t.ID, mailbox.TurnQueued, func(tx *mailbox.Tx, t *mailbox.Turn) { tx.RecordWaiting(t, wait) })
@@ -190,7 +190,7 @@ func (r *round) startTurns() {
 
 // preempt stops a running turn that has sent nothing, for an urgent one; it runs
 // again afterwards.
-func (r *round) preempt(id string) {
+func (r *iteration) preempt(id string) {
 	r.inTurn("stopping the turn "+id, id, mailbox.TurnRunning, func(tx *mailbox.Tx, t *mailbox.Turn) {
 		if !t.Outbound && t.Rank != mailbox.RankUrgent {
 			r.Notify()
@@ -199,30 +199,30 @@ func (r *round) preempt(id string) {
 	})
 }
 
-// A job is a turn on its way through the harness.
-type job struct {
-	turn    *mailbox.Turn
-	shown   *harness.Turn
-	prompt  *attention.Prompt // without its files, which are fetched when the turn runs; nil for a digest
-	parts   []*mailbox.Entry  // the messages of the prompt
-	sees    bool              // the model takes images
-	origin  *mailbox.Origin   // of the wake, or empty; nil for a digest
-	version attention.Version
+// A task is a turn on its way through the harness.
+type task struct {
+	turn     *mailbox.Turn
+	delivery *harness.Turn
+	prompt   *attention.Prompt // without its files, which are fetched when the turn runs; nil for a digest
+	parts    []*mailbox.Entry  // the messages of the prompt
+	images   bool              // the model takes images
+	origin   *mailbox.Origin   // of the wake, or empty; nil for a digest
+	version  attention.Version
 }
 
 // startTurn marks a turn as running, durably, and hands it to the harness.
-func (r *round) startTurn(id string) {
-	var j *job
+func (r *iteration) startTurn(id string) {
+	var j *task
 	r.inTurn("starting the turn "+id, id, mailbox.TurnQueued, func(tx *mailbox.Tx, t *mailbox.Turn) {
-		j = &job{turn: t, version: r.config().Version, sees: r.caps.Images}
-		carrier := r.show(tx, j)
-		if j.shown == nil {
+		j = &task{turn: t, version: r.config().Version, images: r.caps.Images}
+		carrier := r.prepare(tx, j)
+		if j.delivery == nil {
 			return
 		}
 		if bound, ok := tx.CheckBudget(t, carrier, r.opts.Budget); !ok {
-			j.shown = nil
+			j.delivery = nil
 			if bound != "" { // which an operator can raise
-				tx.After(func() { r.failures.note(r.opts.Log, t.ID, bound) })
+				tx.After(func() { r.failures.record(r.opts.Log, t.ID, bound) })
 			}
 			return
 		}
@@ -230,26 +230,26 @@ func (r *round) startTurn(id string) {
 		if t.Failures == 0 || t.Deadline.IsZero() { // one deadline for all tries of a turn that fails
 			t.Deadline = t.StartedAt.Add(r.opts.Attention.Deadline)
 		}
-		j.shown.Attempt = t.Attempt
+		j.delivery.Attempt = t.Attempt
 		if carrier != nil {
 			j.origin = &carrier.Origin
 			r.broker.Started(tx, carrier)
 		}
 		tx.MoveTurn(t, mailbox.TurnRunning, "", mailbox.Cost{})
 	})
-	if r.Err() != nil || j == nil || j.shown == nil {
+	if r.Err() != nil || j == nil || j.delivery == nil {
 		return
 	}
 	r.opts.Failpoint("started")
 	turnCtx, cancel := context.WithCancelCause(r.work)
-	held := &run{place: j.turn.ThreadKey, chat: j.turn.Chat, cancel: cancel}
+	held := &execution{threadKey: j.turn.ThreadKey, chat: j.turn.Chat, cancel: cancel}
 	var after <-chan struct{}
 	entered := func() {}
 	if r.opts.Async {
-		held.place = "" // the program takes several of one place, in their order
-		after, entered = r.runs.lineUp(j.turn.ThreadKey)
+		held.threadKey = "" // the program takes several of one place, in their order
+		after, entered = r.executions.enqueue(j.turn.ThreadKey)
 	}
-	r.runs.update(func(byID map[string]*run) { byID[id] = held })
+	r.executions.update(func(byID map[string]*execution) { byID[id] = held })
 	r.opts.OnTurnStart()
 	r.wg.Go(func() {
 		defer r.Notify()
@@ -260,32 +260,32 @@ func (r *round) startTurn(id string) {
 }
 
 // runTurn lets the harness work on a turn and settles what comes of it.
-func (r *Runner) runTurn(ctx context.Context, j *job, after <-chan struct{}, entered func()) {
+func (r *Runner) runTurn(ctx context.Context, j *task, after <-chan struct{}, entered func()) {
 	t := j.turn
 	ctx, cancel := context.WithDeadlineCause(ctx, t.Deadline, errDeadline)
 	defer cancel()
-	defer r.runs.update(func(byID map[string]*run) { delete(byID, t.ID) })
-	box := r.kit.ForTurn(t)
-	j.shown.Attempted = func(attempt int) error {
+	defer r.executions.update(func(byID map[string]*execution) { delete(byID, t.ID) })
+	box := r.tools.ForTurn(t)
+	j.delivery.Attempted = func(attempt int) error {
 		box.SetAttempt(attempt)
 		defer entered()
-		return r.noteAttempt(ctx, t, attempt)
+		return r.recordAttempt(ctx, t, attempt)
 	}
 	if r.opts.Approver != nil {
-		j.shown.Approver = r.opts.Approver(t)
+		j.delivery.Approver = r.opts.Approver(t)
 	}
-	r.attach(ctx, j)
-	j.shown.System, j.shown.Contract = r.system(ctx, j)
+	r.finishPrompt(ctx, j)
+	j.delivery.System, j.delivery.Contract = r.system(ctx, j)
 	if after != nil {
 		select {
 		case <-after:
 		case <-ctx.Done():
 		}
 	}
-	outcome, err := r.harness.Turn(ctx, j.shown, box)
+	outcome, err := r.harness.Turn(ctx, j.delivery, box)
 	r.opts.Failpoint("returned")
 	if err == nil && outcome.State == harness.Accepted {
-		r.runs.update(func(byID map[string]*run) { byID[t.ID].accepted = true })
+		r.executions.update(func(byID map[string]*execution) { byID[t.ID].accepted = true })
 	}
 	settled := context.WithoutCancel(ctx)
 	for try := 1; ; try++ { // until it is stored: nothing may be forgotten
@@ -300,12 +300,12 @@ func (r *Runner) runTurn(ctx context.Context, j *job, after <-chan struct{}, ent
 	}
 }
 
-// noteAttempt stores that a harness delivers a turn once more.
-func (r *Runner) noteAttempt(ctx context.Context, t *mailbox.Turn, attempt int) error {
+// recordAttempt stores that a harness delivers a turn once more.
+func (r *Runner) recordAttempt(ctx context.Context, t *mailbox.Turn, attempt int) error {
 	if attempt <= t.Attempt {
 		return nil
 	}
-	return r.box.InTx(context.WithoutCancel(ctx), func(tx *mailbox.Tx) {
+	return r.mailbox.InTx(context.WithoutCancel(ctx), func(tx *mailbox.Tx) {
 		if fresh := tx.Turn(t.ID); fresh != nil && fresh.Attempt < attempt {
 			t.Attempt = attempt
 			tx.RecordAttempt(fresh, attempt)

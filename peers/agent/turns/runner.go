@@ -12,6 +12,7 @@ import (
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/agent/tools"
 	"hubbub/peers/attention"
+	"hubbub/protocol/notify"
 )
 
 // ErrStopping is the cause with which turns end when the agent stops.
@@ -53,15 +54,15 @@ type Options struct {
 
 // A Runner runs the turns of one agent.
 type Runner struct {
-	box      *mailbox.Mailbox
-	harness  harness.Harness
-	kit      *tools.Provider
-	broker   Broker
-	opts     Options
-	runs     runs
-	failures failures
-	wake     chan struct{}
-	typists  typists
+	mailbox    *mailbox.Mailbox
+	harness    harness.Harness
+	tools      *tools.Provider
+	broker     Broker
+	opts       Options
+	executions executions
+	failures   failures
+	wake       notify.Signal
+	typists    typists
 
 	waiting   map[string]bool // turns that could not start when Run looked last. Used only by Run
 	downSince time.Time       // when the harness stopped being ready; zero while it is. Used only by Run
@@ -72,21 +73,16 @@ func New(box *mailbox.Mailbox, h harness.Harness, kit *tools.Provider, broker Br
 	if opts.Async {
 		opts.Parallel = max(opts.Parallel, 64) // its turns take no time of ours
 	}
-	return &Runner{box: box, harness: h, kit: kit, broker: broker, opts: opts, wake: make(chan struct{}, 1),
-		runs: runs{byID: map[string]*run{}, entering: map[string]chan struct{}{}}}
+	return &Runner{mailbox: box, harness: h, tools: kit, broker: broker, opts: opts, wake: notify.New(),
+		executions: executions{byID: map[string]*execution{}, entering: map[string]chan struct{}{}}}
 }
 
 // Notify makes Run look again at the mailbox. It never blocks.
-func (r *Runner) Notify() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
-}
+func (r *Runner) Notify() { r.wake.Notify() }
 
 // Busy reports whether a turn is with the harness that is not in its own time.
 func (r *Runner) Busy() bool {
-	all, _ := r.runs.busy("")
+	all, _ := r.executions.busy("")
 	return all > 0
 }
 
@@ -98,10 +94,10 @@ func (r *Runner) Run(ctx, work context.Context) error {
 	defer wg.Wait()
 	pruneAt := time.Now()
 	for {
-		next, err := r.round(ctx, work, &wg)
+		next, err := r.iterate(ctx, work, &wg)
 		if err == nil && !time.Now().Before(pruneAt) {
 			pruneAt = time.Now().Add(time.Hour)
-			err = r.box.Prune(ctx)
+			err = r.mailbox.Prune(ctx)
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -111,45 +107,45 @@ func (r *Runner) Run(ctx, work context.Context) error {
 		}
 		if err != nil {
 			r.opts.Log.Error().Err(err).Msg("mailbox round failed; trying again")
-			next = soonest(next, time.Now().Add(time.Second))
+			next = earliest(next, time.Now().Add(time.Second))
 		}
 		select {
 		case <-ctx.Done():
-		case <-r.wake:
-		case <-time.After(time.Until(soonest(next, pruneAt))):
+		case <-r.wake.C():
+		case <-time.After(time.Until(earliest(next, pruneAt))):
 		}
 	}
 }
 
-// A round is one look at everything that may be due. Its view remembers the first error:
+// A iteration is one look at everything that may be due. Its view remembers the first error:
 // from then on nothing more is found, and nothing done.
-type round struct {
+type iteration struct {
 	*Runner
 	*mailbox.View
-	work context.Context // of the turns that it starts
-	wg   *sync.WaitGroup // of their goroutines
-	caps harness.Capabilities
-	why  error     // why the harness is not ready
-	next time.Time // when the next thing is due; zero: nothing is
+	work     context.Context // of the turns that it starts
+	wg       *sync.WaitGroup // of their goroutines
+	caps     harness.Capabilities
+	notReady error     // why the harness is not ready
+	next     time.Time // when the next thing is due; zero: nothing is
 }
 
-// round does everything that is due, and returns when the next thing is.
-func (r *Runner) round(ctx, work context.Context, wg *sync.WaitGroup) (next time.Time, err error) {
-	now := &round{Runner: r, View: r.box.View(ctx), work: work, wg: wg}
+// iterate does everything that is due, and returns when the next thing is.
+func (r *Runner) iterate(ctx, work context.Context, wg *sync.WaitGroup) (next time.Time, err error) {
+	now := &iteration{Runner: r, View: r.mailbox.View(ctx), work: work, wg: wg}
 	now.stopWithdrawn()
-	now.passDeadlines()
+	now.handleDeadlines()
 	if ready := now.askHarness(); ready {
 		r.downSince = time.Time{}
-		now.goOn()
+		now.process()
 	} else if now.Err() == nil { // until the harness is initialized, events wait
-		now.due(time.Now().Add(250 * time.Millisecond))
-		now.giveUpWaiting()
+		now.schedule(time.Now().Add(250 * time.Millisecond))
+		now.failUnready()
 	}
 	return now.next, now.Err()
 }
 
-// goOn takes events to turns, and turns to the harness.
-func (r *round) goOn() {
+// process takes events to turns, and turns to the harness.
+func (r *iteration) process() {
 	for more := true; more; {
 		more = r.decideStored()
 	}
@@ -159,21 +155,21 @@ func (r *round) goOn() {
 	r.startTurns()
 }
 
-// due notes when something is due; the zero time is never.
-func (r *round) due(at time.Time) { r.next = soonest(r.next, at) }
+// schedule notes when something is due; the zero time is never.
+func (r *iteration) schedule(at time.Time) { r.next = earliest(r.next, at) }
 
 // inTx runs do in a transaction. what is done begins its error.
-func (r *round) inTx(what string, do func(tx *mailbox.Tx)) {
+func (r *iteration) inTx(what string, do func(tx *mailbox.Tx)) {
 	if r.Err() != nil {
 		return
 	}
-	if err := r.box.InTx(r.Context(), do); err != nil {
+	if err := r.mailbox.InTx(r.Context(), do); err != nil {
 		r.Fail(fmt.Errorf("%s: %w", what, err))
 	}
 }
 
 // inTurn runs do in a transaction with a turn, if that is still in a state.
-func (r *round) inTurn(what, id string, state mailbox.TurnState, do func(tx *mailbox.Tx, t *mailbox.Turn)) {
+func (r *iteration) inTurn(what, id string, state mailbox.TurnState, do func(tx *mailbox.Tx, t *mailbox.Turn)) {
 	r.inTx(what, func(tx *mailbox.Tx) {
 		if t := tx.Turn(id); t != nil && t.State == state {
 			do(tx, t)
@@ -182,7 +178,7 @@ func (r *round) inTurn(what, id string, state mailbox.TurnState, do func(tx *mai
 }
 
 // inEntry runs do in a transaction with an event, if that is still in its state.
-func (r *round) inEntry(what string, e *mailbox.Entry, do func(tx *mailbox.Tx, e *mailbox.Entry)) {
+func (r *iteration) inEntry(what string, e *mailbox.Entry, do func(tx *mailbox.Tx, e *mailbox.Entry)) {
 	r.inTx(what, func(tx *mailbox.Tx) {
 		if fresh := tx.Entry(e.EventID); fresh != nil && fresh.State == e.State {
 			do(tx, fresh)
@@ -191,7 +187,7 @@ func (r *round) inEntry(what string, e *mailbox.Entry, do func(tx *mailbox.Tx, e
 }
 
 // askHarness asks the harness what it takes, and reports whether it is initialized.
-func (r *round) askHarness() (ready bool) {
+func (r *iteration) askHarness() (ready bool) {
 	if r.Err() != nil {
 		return false
 	}
@@ -201,15 +197,15 @@ func (r *round) askHarness() (ready bool) {
 	if errors.Is(err, harness.ErrPermanent) {
 		r.Fail(err)
 	}
-	r.caps, r.why = caps, err
+	r.caps, r.notReady = caps, err
 	if err != nil && !errors.Is(err, errUnready) {
-		r.why = fmt.Errorf("%w: %v", errUnready, err) //nolint:errorlint // its words alone
+		r.notReady = fmt.Errorf("%w: %v", errUnready, err) //nolint:errorlint // its words alone
 	}
 	return err == nil
 }
 
 // config is how decisions are made for the harness.
-func (r *round) config() attention.Config {
+func (r *iteration) config() attention.Config {
 	cfg := r.opts.Attention
 	if v, err := attention.ParseVersion(r.caps.ProtocolVersion); err == nil && r.caps.ProtocolVersion != "" {
 		cfg.Version = v
@@ -218,8 +214,8 @@ func (r *round) config() attention.Config {
 	return cfg
 }
 
-// soonest returns the earlier of two times; the zero time is none.
-func soonest(a, b time.Time) time.Time {
+// earliest returns the earlier of two times; the zero time is none.
+func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

@@ -28,7 +28,7 @@ const maxFailure = 500
 // settle stores what came of a run of the harness.
 func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outcome harness.Outcome, failure error) error {
 	accepted := failure == nil && outcome.State == harness.Accepted
-	return r.box.InTx(ctx, func(tx *mailbox.Tx) {
+	return r.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		t := tx.Turn(id)
 		if !errors.Is(failure, ErrStopping) {
 			tx.CancelDecisions(id, ReasonTurnEnded)
@@ -62,8 +62,8 @@ func settleAccepted(tx *mailbox.Tx, t *mailbox.Turn) {
 	}
 }
 
-// errNotForPeople ends a turn whose answer holds nothing that a person may see.
-var errNotForPeople = errors.New("the model answered with thoughts, tool calls as text or a copy of the prompt alone")
+// errNotPublic ends a turn whose answer holds nothing that a person may see.
+var errNotPublic = errors.New("the model answered with thoughts, tool calls as text or a copy of the prompt alone")
 
 // settleFinished ends a turn whose model has ended it. Text that ends a turn which
 // owes an answer and sent none is the answer. If it holds nothing for people, the turn
@@ -74,9 +74,9 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 	owes := e != nil && !e.Settled() && e.Decision.Policy == attention.PolicyMustRespond
 	switch {
 	case owes && answer == "" && strings.TrimSpace(outcome.FinalText) != "":
-		failure := errNotForPeople
+		failure := errNotPublic
 		if t.Body == "" {
-			t.Body, failure = attention.NotForPeople, fmt.Errorf("%w: %w", harness.ErrTemporary, errNotForPeople)
+			t.Body, failure = attention.NotForPeople, fmt.Errorf("%w: %w", harness.ErrTemporary, errNotPublic)
 		}
 		r.fail(tx, t, failure)
 		return
@@ -93,9 +93,9 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 	tx.Finish(t, e, mailbox.Cost{Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens, USD: u.USD, ToolCalls: u.ToolCalls})
 	tx.After(func() {
 		if owes && e.State == mailbox.Failed {
-			r.failures.note(r.opts.Log, t.ID, "it ended without an answer")
+			r.failures.record(r.opts.Log, t.ID, "it ended without an answer")
 		} else {
-			r.failures.over(r.opts.Log)
+			r.failures.reset(r.opts.Log)
 		}
 	})
 }
@@ -145,19 +145,19 @@ func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error) {
 	t.Body = reason
 	tx.MoveTurn(t, mailbox.TurnFailed, reason, mailbox.Cost{})
 	if !stopped {
-		tx.After(func() { r.failures.note(r.opts.Log, t.ID, reason) })
+		tx.After(func() { r.failures.record(r.opts.Log, t.ID, reason) })
 	}
 	switch {
 	case settled:
 	case stopped:
 		tx.GiveUp(e, "the agent stopped after the turn had acted")
 	default:
-		tx.GiveUpWithNotice(e, reason, r.noticeOf(failure))
+		tx.GiveUpWithNotice(e, reason, r.failureNotice(failure))
 	}
 }
 
-// noticeOf is what the people of a chat read of a failure.
-func (r *Runner) noticeOf(failure error) string {
+// failureNotice is what the people of a chat read of a failure.
+func (r *Runner) failureNotice(failure error) string {
 	told, known := errors.AsType[*harness.UserError](failure)
 	switch {
 	case known:
@@ -181,8 +181,8 @@ type failures struct {
 	count  int
 }
 
-// note tells of a failed turn: the first of its reason, the tenth, the hundredth and so on.
-func (f *failures) note(log *zerolog.Logger, turnID, reason string) {
+// record tells of a failed turn: the first of its reason, the tenth, the hundredth and so on.
+func (f *failures) record(log *zerolog.Logger, turnID, reason string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if reason != f.reason {
@@ -193,8 +193,8 @@ func (f *failures) note(log *zerolog.Logger, turnID, reason string) {
 	}
 }
 
-// over tells that a turn ended well after others had failed.
-func (f *failures) over(log *zerolog.Logger) {
+// reset tells that a turn ended well after others had failed.
+func (f *failures) reset(log *zerolog.Logger) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.count > 0 {
@@ -220,9 +220,9 @@ func (r *Runner) retryAt(t *mailbox.Turn, failure error) time.Time {
 	return time.Now().Add(pause)
 }
 
-// passDeadlines ends accepted turns and open events whose time has passed, and makes events of
+// handleDeadlines ends accepted turns and open events whose time has passed, and makes events of
 // the reminders that are due.
-func (r *round) passDeadlines() {
+func (r *iteration) handleDeadlines() {
 	now := time.Now()
 	for _, t := range r.OverdueTurns(now) {
 		r.stop(t.ID, errDeadline)
@@ -245,13 +245,13 @@ func (r *round) passDeadlines() {
 	if mailbox.NeedsSync(r.View) {
 		r.inTx("telling the broker of obligations", mailbox.SyncObligations)
 	}
-	r.due(r.NextDeadline())
+	r.schedule(r.NextDeadline())
 }
 
 // Recover decides, before Run, on the turns that the last run of the program left
 // behind. No turn pays for the time in which the program did not run.
 func (r *Runner) Recover(ctx context.Context) error {
-	return r.box.InTx(ctx, func(tx *mailbox.Tx) {
+	return r.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		mailbox.RecheckObligations(tx)
 		for _, t := range tx.Recover() {
 			r.fail(tx, t, ErrStopping)
@@ -262,11 +262,11 @@ func (r *Runner) Recover(ctx context.Context) error {
 // errUnready begins the reason for events whose harness never became ready.
 var errUnready = errors.New("the harness was not ready in time")
 
-// giveUpWaiting ends the events and turns that have waited for the harness as long as
+// failUnready ends the events and turns that have waited for the harness as long as
 // an answer may take: whoever was owed an answer is told. The time before this program
 // ran does not count, nor does that before the harness went away. What has no decision
 // yet gets that for a harness which takes everything.
-func (r *round) giveUpWaiting() {
+func (r *iteration) failUnready() {
 	now := time.Now()
 	if r.downSince.IsZero() {
 		r.downSince = now
@@ -284,15 +284,15 @@ func (r *round) giveUpWaiting() {
 	for _, t := range r.TurnsIn(mailbox.TurnQueued) {
 		if !t.FirstAt.After(before) && !t.NotBefore.After(before) {
 			r.inTurn("ending the turn "+t.ID+", for which the harness was not ready", t.ID, mailbox.TurnQueued,
-				func(tx *mailbox.Tx, t *mailbox.Turn) { r.fail(tx, t, r.why) })
+				func(tx *mailbox.Tx, t *mailbox.Turn) { r.fail(tx, t, r.notReady) })
 		}
 	}
 }
 
 // endUnready ends one event, after a decision.
-func (r *round) endUnready(tx *mailbox.Tx, e *mailbox.Entry) {
+func (r *iteration) endUnready(tx *mailbox.Tx, e *mailbox.Entry) {
 	if e.State == mailbox.Stored {
 		r.decide(tx, e)
 	}
-	tx.GiveUp(e, r.why.Error())
+	tx.GiveUp(e, r.notReady.Error())
 }

@@ -14,22 +14,22 @@ const (
 	maxTyping   = 1000
 )
 
-// A span is a time in which somebody typed without a longer pause.
-type span struct{ from, last time.Time }
+// A typingSpan is a time in which somebody typed without a longer pause.
+type typingSpan struct{ from, last time.Time }
 
 // since reports whether the typing had begun at a time.
-func (s span) since(at time.Time) bool { return !s.from.After(at) }
+func (s typingSpan) since(at time.Time) bool { return !s.from.After(at) }
 
-func (s span) until() time.Time { return s.last.Add(typingLasts) }
+func (s typingSpan) until() time.Time { return s.last.Add(typingLasts) }
 
 // typists remembers who typed lately and where. After a restart nobody did.
 type typists struct {
 	mu    sync.Mutex // guards spans
-	spans map[string]span
+	spans map[string]typingSpan
 }
 
-// fragmentsOf names where fragments of one author come together.
-func fragmentsOf(e *mailbox.Entry) string {
+// fragmentKey names where fragments of one author come together.
+func fragmentKey(e *mailbox.Entry) string {
 	return string(e.Chat) + "\x00" + e.ThreadKey() + "\x00" + e.Content.Author.ID
 }
 
@@ -44,7 +44,7 @@ func (r *Runner) HandleTyping(e *mailbox.Entry) {
 			delete(t.spans, key)
 		}
 	}
-	s, known := t.spans[fragmentsOf(e)]
+	s, known := t.spans[fragmentKey(e)]
 	switch {
 	case !known && len(t.spans) >= maxTyping:
 		return
@@ -53,14 +53,14 @@ func (r *Runner) HandleTyping(e *mailbox.Entry) {
 	}
 	s.last = e.ReceivedAt
 	if t.spans == nil {
-		t.spans = map[string]span{}
+		t.spans = map[string]typingSpan{}
 	}
-	t.spans[fragmentsOf(e)] = s
+	t.spans[fragmentKey(e)] = s
 }
 
 // typing returns who typed lately.
-func (r *Runner) typing(e *mailbox.Entry) span {
+func (r *Runner) typing(e *mailbox.Entry) typingSpan {
 	r.typists.mu.Lock()
 	defer r.typists.mu.Unlock()
-	return r.typists.spans[fragmentsOf(e)]
+	return r.typists.spans[fragmentKey(e)]
 }

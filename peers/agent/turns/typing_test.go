@@ -26,7 +26,7 @@ func TestHowLongSomebodyTypes(t *testing.T) {
 			t.Errorf("%s: from %v until %v, want %v and %v", what, s.from.Sub(begin), s.until().Sub(begin), from, until)
 		}
 	}
-	if s := r.typing(sign("77", 0)); s != (span{}) {
+	if s := r.typing(sign("77", 0)); s != (typingSpan{}) {
 		t.Errorf("before anybody typed: %+v", s)
 	}
 	r.HandleTyping(sign("77", 0))
@@ -35,7 +35,7 @@ func TestHowLongSomebodyTypes(t *testing.T) {
 	seen("another in time", "77", 0, 20*time.Second)
 	r.HandleTyping(sign("77", 20*time.Second+time.Millisecond))
 	seen("one after a pause", "77", 20*time.Second+time.Millisecond, 30*time.Second+time.Millisecond)
-	if s := r.typing(sign("78", 0)); s != (span{}) {
+	if s := r.typing(sign("78", 0)); s != (typingSpan{}) {
 		t.Errorf("of somebody else: %+v", s)
 	}
 	if s := r.typing(sign("77", 0)); !s.since(s.from) || !s.since(s.from.Add(1)) || s.since(s.from.Add(-1)) {

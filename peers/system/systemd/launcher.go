@@ -10,6 +10,7 @@ import (
 
 	"hubbub/peers/system"
 	"hubbub/protocol/defaults"
+	"hubbub/protocol/notify"
 
 	"github.com/coreos/go-systemd/v22/dbus"
 	"github.com/rs/zerolog"
@@ -44,7 +45,7 @@ type Launcher struct {
 	mu      sync.Mutex // guards the fields below
 	conn    *dbus.Conn // nil while there is none
 	closed  bool
-	waiters map[*unit]chan struct{}
+	waiters map[*unit]notify.Signal
 }
 
 // New makes a launcher that keeps its files below folder. It does no I/O.
@@ -59,20 +60,20 @@ func New(folder string, opts *Options) *Launcher {
 	defaults.Positive(&o.StopTimeout, 8*time.Second)
 	defaults.Log(&o.Log)
 	return &Launcher{
-		folder: folder, opts: o, log: o.Log, waiters: map[*unit]chan struct{}{},
+		folder: folder, opts: o, log: o.Log, waiters: map[*unit]notify.Signal{},
 		updates: make(chan *dbus.PropertiesUpdate, 256), lost: make(chan error, 1),
 	}
 }
 
-// lookEvery is how often units are looked at even if D-Bus reported no change: the
+// pollInterval is how often units are looked at even if D-Bus reported no change: the
 // connection may have been lost.
-const lookEvery = 2 * time.Second
+const pollInterval = 2 * time.Second
 
 // Run wakes waiting instances when their units change, until ctx ends. Then it closes
 // the connection.
 func (l *Launcher) Run(ctx context.Context) error {
 	l.removeLeftovers()
-	ticker := time.NewTicker(lookEvery)
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	defer l.close()
 	for {
@@ -80,25 +81,22 @@ func (l *Launcher) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case update := <-l.updates:
-			l.poke(update.UnitName)
+			l.notify(update.UnitName)
 		case <-l.lost:
-			l.poke("")
+			l.notify("")
 		case <-ticker.C:
-			l.poke("")
+			l.notify("")
 		}
 	}
 }
 
-// poke makes the instances that wait for a unit look at it; an empty name means all.
-func (l *Launcher) poke(name string) {
+// notify makes the instances that wait for a unit check it. An empty name means all units.
+func (l *Launcher) notify(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for u, c := range l.waiters {
 		if name == "" || u.name == name {
-			select {
-			case c <- struct{}{}:
-			default:
-			}
+			c.Notify()
 		}
 	}
 }

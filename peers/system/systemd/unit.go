@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"hubbub/peers/system"
+	"hubbub/protocol/notify"
 
 	"github.com/coreos/go-systemd/v22/dbus"
 	"golang.org/x/sys/unix"
@@ -116,11 +117,11 @@ func (l *Launcher) Find(ctx context.Context, spec system.Spec, _ string) (system
 // Handle returns the name of the unit and the id of this run.
 func (u *unit) Handle() string { return u.name + " " + u.invocation }
 
-// Wait looks at the unit whenever D-Bus reports a change, and every lookEvery.
+// Wait looks at the unit whenever D-Bus reports a change, and every pollInterval.
 func (u *unit) Wait(ctx context.Context) error {
-	poke := make(chan struct{}, 1)
+	changed := notify.New()
 	u.launcher.mu.Lock()
-	u.launcher.waiters[u] = poke
+	u.launcher.waiters[u] = changed
 	u.launcher.mu.Unlock()
 	defer func() {
 		u.launcher.mu.Lock()
@@ -136,7 +137,7 @@ func (u *unit) Wait(ctx context.Context) error {
 			u.launcher.log.Warn().Err(err).Str("unit", u.name).Msg("unit not looked at; trying again")
 		}
 		select {
-		case <-poke:
+		case <-changed.C():
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -180,7 +181,7 @@ func (u *unit) Stop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, u.launcher.opts.StopTimeout+lookEvery)
+	ctx, cancel := context.WithTimeout(ctx, u.launcher.opts.StopTimeout+pollInterval)
 	defer cancel()
 	done := make(chan string, 1)
 	_, err = conn.StopUnitContext(ctx, u.name, "replace", done)

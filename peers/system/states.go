@@ -23,9 +23,9 @@ const (
 //	toWanted     none, idle, failed wanted     a request
 //	toWanted     idle               wanted     a delivery of the broker that waits for it
 //	toStarted    wanted             + handle   its keeper, once it has started an instance
-//	toFound      any                + handle   its keeper, once it has found one that runs
+//	toAdopted      any                + handle   its keeper, once it has found one that runs
 //	toOnline     wanted             + online   the agent says so
-//	toWidened    any                - online   a request for a further chat: it starts again
+//	toRestarting    any                - online   a request for a further chat: it starts again
 //	toAbsent     any                - instance its keeper, while there is no instance
 //	toIdle       wanted             idle       its keeper, unless a request waits
 //	toFailed     wanted             failed     its keeper, after too many failures
@@ -38,11 +38,11 @@ const (
 	toStarted = `UPDATE agents SET handle = ?2 WHERE name = ?1`
 	// The start of the instance was not recorded in time. Whether it is online was, as
 	// that is cleared before every start.
-	toFound   = `UPDATE agents SET online = CASE handle WHEN '' THEN online ELSE 0 END, handle = ?2 WHERE name = ?1`
-	toOnline  = `UPDATE agents SET online = 1 WHERE name = ? AND state = 'wanted'`
-	toWidened = `UPDATE agents SET online = 0 WHERE name = ?`
-	toAbsent  = `UPDATE agents SET online = 0, handle = '' WHERE name = ?`
-	toIdle    = `UPDATE agents SET state = 'idle', online = 0 WHERE name = ? AND state = 'wanted'
+	toAdopted    = `UPDATE agents SET online = CASE handle WHEN '' THEN online ELSE 0 END, handle = ?2 WHERE name = ?1`
+	toOnline     = `UPDATE agents SET online = 1 WHERE name = ? AND state = 'wanted'`
+	toRestarting = `UPDATE agents SET online = 0 WHERE name = ?`
+	toAbsent     = `UPDATE agents SET online = 0, handle = '' WHERE name = ?`
+	toIdle       = `UPDATE agents SET state = 'idle', online = 0 WHERE name = ? AND state = 'wanted'
 		AND NOT EXISTS (SELECT 1 FROM requests WHERE agent = agents.name)`
 	toFailed    = `UPDATE agents SET state = 'failed', online = 0, handle = '', error = ?2 WHERE name = ?1`
 	toForgotten = `UPDATE agents SET online = 0, handle = '' WHERE name = ? AND state <> 'wanted'`
@@ -67,7 +67,7 @@ func findAgent(tx *store.Tx, name AgentName) agentRow {
 }
 
 // agent returns the keeper's agent.
-func (k *keeper) agent(ctx context.Context) (agentRow, error) {
+func (k *supervisor) agent(ctx context.Context) (agentRow, error) {
 	tx := store.On(ctx, k.db)
 	return findAgent(tx, k.name), tx.Err()
 }
@@ -94,7 +94,7 @@ func assign(tx *store.Tx, agent AgentName, topic protocol.Topic, widen bool) {
 	tx.Doing(fmt.Sprintf("assigning %s to %s", agent, topic), func() {
 		tx.Exec(`INSERT INTO assignments (topic, agent, since) VALUES (?, ?, ?)`, topic, agent, time.Now().UnixMicro())
 		if widen {
-			tx.Exec(toWidened, agent)
+			tx.Exec(toRestarting, agent)
 		}
 	})
 }

@@ -43,15 +43,15 @@ func RunObligations(tx *Tx) {
 	var up []*Obligation
 	for _, o := range obligationsWhere(&tx.View, `open = 1 AND check_at > 0 AND check_at <= ?`, timeColumn{&now}) {
 		due := attention.Due{}
-		if o.Recipient == string(tx.m.id) && tx.m.obliges() {
-			o.Since = tx.m.since
+		if o.Recipient == string(tx.m.id) && tx.m.hasObligations() {
+			o.Since = tx.m.startedAt
 			due = o.Next(actsOn(&tx.View, o.ID), o.Watch, tx.m.opts.Returns, now)
 		}
 		if due.Missed && !o.Missed {
 			recordObligation(tx, o, "missed", due.Reason, map[string]any{"until": protocol.FormatTime(due.At)})
 		}
 		if due.Return {
-			bringBack(tx, o, due)
+			remind(tx, o, due)
 		}
 		if due.Escalate {
 			o.Escalated = true
@@ -61,7 +61,7 @@ func RunObligations(tx *Tx) {
 		tx.Exec(`UPDATE obligations SET slot = ?, missed = ?, escalated = ?, check_at = ? WHERE id = ? AND recipient = ?`,
 			o.Slot, o.Missed, o.Escalated, timeColumn{&o.CheckAt}, o.ID, o.Recipient)
 	}
-	putUpAll(tx, up)
+	escalateObligations(tx, up)
 }
 
 // ObligationsDue reports whether RunObligations has something to do.
@@ -69,9 +69,9 @@ func ObligationsDue(v *View, now time.Time) bool {
 	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM obligations WHERE open = 1 AND check_at > 0 AND check_at <= ?)`, timeColumn{&now})
 }
 
-// bringBack makes the event with which an obligation comes back. While the one before still waits
+// remind makes the event with which an obligation comes back. While the one before still waits
 // for its turn, it makes none.
-func bringBack(tx *Tx, o *Obligation, due attention.Due) {
+func remind(tx *Tx, o *Obligation, due attention.Due) {
 	of := tx.Entry(o.EventID)
 	if of == nil {
 		return
@@ -97,7 +97,7 @@ func bringBack(tx *Tx, o *Obligation, due attention.Due) {
 	if tx.Entry(e.EventID) != nil {
 		return
 	}
-	insert(tx, e)
+	insertEvent(tx, e)
 	recordObligation(tx, o, "returned", due.Reason, map[string]any{"returnId": e.EventID, "slot": due.Slot})
 	tx.After(func() { tx.m.opts.Failpoint("brought back") })
 }
@@ -107,7 +107,7 @@ func ObligationOfReturn(v *View, e *Entry) *Obligation {
 	if e.Content.Event != string(attention.KindReturn) {
 		return nil
 	}
-	return obligationAt(v, e.Content.TargetEventID, string(v.m.id))
+	return findObligation(v, e.Content.TargetEventID, string(v.m.id))
 }
 
 // obligationOf returns the obligation of this agent that an event, an edit of it, or a return is
@@ -116,7 +116,7 @@ func obligationOf(v *View, e *Entry) *Obligation {
 	if o := ObligationOfReturn(v, e); o != nil {
 		return o
 	}
-	return obligationAt(v, e.ObligationID(), string(v.m.id))
+	return findObligation(v, e.ObligationID(), string(v.m.id))
 }
 
 // RecordSignal notes what the agent signals about an event whose author waits for it.
@@ -127,12 +127,12 @@ func RecordSignal(tx *Tx, e *Entry, signal attention.Signal) {
 	}
 	self := string(tx.m.id)
 	row := Act{Target: o.ID, Act: attention.Act{Actor: self, Signal: signal, Recipient: self}}
-	row.ID = fmt.Sprint(actID(row), "-", pauses(&tx.View, o)) // what was clarified may be unclear again
+	row.ID = fmt.Sprint(actID(row), "-", countClarifications(&tx.View, o)) // what was clarified may be unclear again
 	RecordAct(tx, row)
 }
 
-// pauses counts how often the author of an obligation has clarified it.
-func pauses(v *View, o *Obligation) (n int) {
+// countClarifications counts how often the author of an obligation has clarified it.
+func countClarifications(v *View, o *Obligation) (n int) {
 	for _, a := range actsOn(v, o.ID) {
 		if effect, _ := o.Effect(a); effect == attention.EffectResume {
 			n++
@@ -141,8 +141,8 @@ func pauses(v *View, o *Obligation) (n int) {
 	return n
 }
 
-// putUpAll puts obligations to the next rung of the ladder: those of one rung as one.
-func putUpAll(tx *Tx, list []*Obligation) {
+// escalateObligations puts obligations to the next rung of the ladder: those of one rung as one.
+func escalateObligations(tx *Tx, list []*Obligation) {
 	type group struct {
 		step  attention.Step
 		chat  protocol.Topic
@@ -155,7 +155,7 @@ func putUpAll(tx *Tx, list []*Obligation) {
 		if e == nil {
 			continue
 		}
-		step := rungOf(tx, o, e)
+		step := nextLevel(tx, o, e)
 		recordObligation(tx, o, "escalated", step.Reason, map[string]any{"rung": step.Rung, "to": step.To})
 		if step.Rung == attention.RungAuthor {
 			if !o.Escalation {
@@ -170,17 +170,17 @@ func putUpAll(tx *Tx, list []*Obligation) {
 		groups[i].owed = append(groups[i].owed, o)
 	}
 	for _, g := range groups {
-		putUp(tx, g.step, g.first, g.owed)
+		escalateTo(tx, g.step, g.first, g.owed)
 	}
 }
 
 // NoticeNobody tells an author that nobody can be asked in the agent's place.
 const NoticeNobody = "nobody_above"
 
-// rungOf returns who is asked about an obligation in which this agent is silent.
-func rungOf(tx *Tx, o *Obligation, e *Entry) attention.Step {
+// nextLevel returns who is asked about an obligation in which this agent is silent.
+func nextLevel(tx *Tx, o *Obligation, e *Entry) attention.Step {
 	ladder := tx.m.opts.Escalation.On(e.Origin.Lead, e.Origin.Owner)
-	for _, who := range peopleOf(&tx.View, e.Chat) {
+	for _, who := range peopleIn(&tx.View, e.Chat) {
 		if tx.FindPerson(who, e.Chat) != nil {
 			ladder.People = append(ladder.People, who)
 		}
@@ -194,25 +194,25 @@ func rungOf(tx *Tx, o *Obligation, e *Entry) attention.Step {
 	return ladder.Next(climb)
 }
 
-// peopleOf returns the people of a chat in the order in which its configuration has them, and then
+// peopleIn returns the people of a chat in the order in which its configuration has them, and then
 // in which they wrote first.
-func peopleOf(v *View, chat protocol.Topic) []string {
+func peopleIn(v *View, chat protocol.Topic) []string {
 	var told []string
 	for _, list := range store.All(v.Tx, func(l *[]string) []any { return []any{jsonColumn{l}} }, `SELECT people FROM chats WHERE topic = ?`, chat) {
 		told = append(told, list...)
 	}
 	wrote := store.All(v.Tx, store.Itself[string], `SELECT author FROM events WHERE chat = ? AND author_kind = 'human' GROUP BY author ORDER BY min(seq) LIMIT 20`, chat)
 	for _, id := range wrote {
-		if who := personIn(chat, id); !slices.Contains(told, who) {
+		if who := personIdentity(chat, id); !slices.Contains(told, who) {
 			told = append(told, who)
 		}
 	}
 	return told
 }
 
-// putUp asks a rung about obligations: a new event that obliges whoever stands there, or more of
+// escalateTo asks a rung about obligations: a new event that obliges whoever stands there, or more of
 // what one that is open lists.
-func putUp(tx *Tx, step attention.Step, e *Entry, owed []*Obligation) {
+func escalateTo(tx *Tx, step attention.Step, e *Entry, owed []*Obligation) {
 	self := string(tx.m.id)
 	r, known := &Obligation{Level: step.Rung, Open: true, State: attention.ObligationOpen, EventID: e.EventID, DefaultAction: "They stay open, and " + self + " is not reminded of them again."}, false
 	if open := obligationsWhere(&tx.View, `author = ? AND recipient = ? AND level = ? AND open = 1`, self, step.To, step.Rung); len(open) > 0 {
@@ -228,7 +228,7 @@ func putUp(tx *Tx, step attention.Step, e *Entry, owed []*Obligation) {
 		r.ID = collab.EscalationQuestionID(escalationID + hex.EncodeToString(sum[:10]))
 		r.Owed = attention.Owed{Author: self, Recipient: step.To, Escalation: true, CreatedAt: time.Now()}
 	}
-	listed := listedBy(&tx.View, r)
+	listed := openMembers(&tx.View, r)
 	r.Blocks, r.Title, r.Sync = attention.AllBlocks[len(attention.AllBlocks)-1], fmt.Sprintf("%s has not seen to %s", tx.m.id.Name(), text.Count(len(r.Members), "obligation")), NotSynced
 	for i, o := range listed {
 		if slices.Index(attention.AllBlocks, o.Blocks) < slices.Index(attention.AllBlocks, r.Blocks) {
@@ -240,15 +240,15 @@ func putUp(tx *Tx, step attention.Step, e *Entry, owed []*Obligation) {
 			r.Delegate = "" // of several authors none closes for the others
 		}
 	}
-	keepObligation(tx, r)
+	saveObligation(tx, r)
 	showEscalation(tx, r, e, known)
 	tx.After(func() { tx.m.opts.Failpoint("escalated") })
 }
 
-// listedBy returns the obligations that an escalation lists and that are open.
-func listedBy(v *View, r *Obligation) (list []*Obligation) {
+// openMembers returns the obligations that an escalation lists and that are open.
+func openMembers(v *View, r *Obligation) (list []*Obligation) {
 	for _, id := range r.Members {
-		if o := obligationAt(v, id, string(v.m.id)); o != nil && o.Open {
+		if o := findObligation(v, id, string(v.m.id)); o != nil && o.Open {
 			list = append(list, o)
 		}
 	}
@@ -258,7 +258,7 @@ func listedBy(v *View, r *Obligation) (list []*Obligation) {
 // escalationText is what whoever stands on a rung reads.
 func escalationText(tx *Tx, r *Obligation) string {
 	lines := []string{r.Title + ", though it was reminded:"}
-	for _, o := range listedBy(&tx.View, r) {
+	for _, o := range openMembers(&tx.View, r) {
 		line := fmt.Sprintf("- %s waits for %s (%s): %s", attention.HeaderValue(o.Author), o.Age(time.Now()), o.Blocks, attention.HeaderValue(o.Title))
 		if o.DefaultAction != "" {
 			line += " — else: " + attention.HeaderValue(o.DefaultAction)
@@ -294,9 +294,9 @@ func showEscalation(tx *Tx, r *Obligation, e *Entry, known bool) {
 	}
 }
 
-// showDischarged puts in the place of what was shown of an escalation that it is over, and closes the
+// showClosed puts in the place of what was shown of an escalation that it is over, and closes the
 // broker's question.
-func showDischarged(tx *Tx, o *Obligation) {
+func showClosed(tx *Tx, o *Obligation) {
 	switch shown := tx.SentAs(obligationKey + o.ID); {
 	case shown != nil:
 		if e := tx.Entry(shown.EventID); e != nil {
@@ -316,22 +316,22 @@ func clarifyKey(o *Obligation) string {
 	return "clarify_" + hex.EncodeToString(sum[:10]) + "_"
 }
 
-// askAuthor obliges the author of what this agent does not understand, in return: an agent by a
+// requestClarification obliges the author of what this agent does not understand, in return: an agent by a
 // question of the broker's, a person where it was said.
-func askAuthor(tx *Tx, o *Obligation) {
+func requestClarification(tx *Tx, o *Obligation) {
 	e := tx.Entry(o.EventID)
 	if e == nil {
 		return
 	}
 	back := &Obligation{
-		ID: fmt.Sprint(clarifyKey(o), pauses(&tx.View, o)), EventID: o.EventID, Blocks: o.Blocks, Open: true, State: attention.ObligationOpen,
+		ID: fmt.Sprint(clarifyKey(o), countClarifications(&tx.View, o)), EventID: o.EventID, Blocks: o.Blocks, Open: true, State: attention.ObligationOpen,
 		DefaultAction: "It is not seen to until then.", Title: "what is meant by: " + o.Title,
 		Owed: attention.Owed{Author: o.Recipient, Recipient: o.Author, CreatedAt: time.Now()},
 	}
-	if obligationAt(&tx.View, back.ID, back.Recipient) != nil {
+	if findObligation(&tx.View, back.ID, back.Recipient) != nil {
 		return
 	}
-	keepObligation(tx, back)
+	saveObligation(tx, back)
 	object := &protocol.Obligation{Blocks: string(back.Blocks), DefaultAction: back.DefaultAction}
 	said := "I do not understand this, and wait for you to say it more clearly: edit it, or write it anew."
 	if strings.HasPrefix(o.Author, "agent:") && tx.m.opts.Broker.Known() {

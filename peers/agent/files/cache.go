@@ -20,13 +20,13 @@ import (
 
 // Bounds of files.
 const (
-	MaxFile     = 20 << 20 // bytes of one, as of Telegram for bots
-	MaxImage    = 5 << 20  // bytes of an image that a model is shown
-	MaxImages   = 10       // of one turn, as of an album
-	maxShown    = 15 << 20 // bytes of all images of one turn
-	fetchTime   = 30 * time.Second
-	maxRefusal  = 300 // bytes of what a bridge says of a file that it does not give
-	kindOfVoice = "voice"
+	MaxFile       = 20 << 20 // bytes of one, as of Telegram for bots
+	MaxImage      = 5 << 20  // bytes of an image that a model is shown
+	MaxImages     = 10       // of one turn, as of an album
+	maxImageBytes = 15 << 20 // bytes of all images of one turn
+	fetchTime     = 30 * time.Second
+	maxRefusal    = 300 // bytes of what a bridge says of a file that it does not give
+	kindVoice     = "voice"
 )
 
 // A Cache has the files of one agent.
@@ -37,7 +37,7 @@ type Cache struct {
 	ReadPDF    Transcriber  // nil: PDFs have none
 	Log        *zerolog.Logger
 
-	flights singleflight.Group // by reference
+	inFlight singleflight.Group // by reference
 }
 
 // A problem is a sentence about a file that cannot be had, for a model.
@@ -64,7 +64,7 @@ func (k *Cache) Get(ctx context.Context, chat protocol.Topic, a *protocol.Attach
 	case protocol.PeerID(chat).Family() != "tg":
 		return nil, problem("only files of Telegram are fetched")
 	}
-	got, err, _ := k.flights.Do(a.Ref, func() (any, error) { return k.keep(ctx, a.Ref) })
+	got, err, _ := k.inFlight.Do(a.Ref, func() (any, error) { return k.load(ctx, a.Ref) })
 	if err != nil {
 		if _, said := errors.AsType[problem](err); !said && ctx.Err() == nil {
 			k.Log.Warn().Err(err).Msg("file of a message not fetched")
@@ -78,8 +78,8 @@ func (k *Cache) Get(ctx context.Context, chat protocol.Topic, a *protocol.Attach
 	return f, nil
 }
 
-// keep returns what is kept of a reference, or fetches and keeps it.
-func (k *Cache) keep(ctx context.Context, ref string) (*mailbox.File, error) {
+// load returns what is kept of a reference, or fetches and keeps it.
+func (k *Cache) load(ctx context.Context, ref string) (*mailbox.File, error) {
 	v := k.Mailbox.View(ctx)
 	if f := v.File(ref); f != nil || v.Err() != nil {
 		return f, v.Err()

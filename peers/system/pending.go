@@ -12,7 +12,7 @@ func storeRequest(tx *store.Tx, r request, agent AgentName, answering int) {
 	tx.Exec(`INSERT INTO requests (requester, id, echo, message, topic, agent, answering, arrived_at, traceparent)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 		ON CONFLICT (requester, id, topic) DO UPDATE SET message = ?4, agent = ?6, answering = ?7, traceparent = ?9`,
-		r.requester, r.id, r.echo, r.message, r.topic, agent, answering, time.Now().UnixMicro(), r.trace)
+		r.requester, r.id, r.requestID, r.message, r.topic, agent, answering, time.Now().UnixMicro(), r.trace)
 }
 
 // answering returns how many answers to a request are on their way.
@@ -20,9 +20,11 @@ func answering(tx *store.Tx, r request) int {
 	return store.Value[int](tx, `SELECT answering FROM requests WHERE requester = ? AND id = ? AND topic = ?`, r.requester, r.id, r.topic)
 }
 
-// waitingFor returns the requests that wait for an agent.
-func waitingFor(tx *store.Tx, agent AgentName) []request {
-	return store.All(tx, func(r *request) []any { return []any{&r.requester, &r.id, &r.echo, &r.message, &r.topic, &r.trace} }, `SELECT requester, id, echo, message, topic, traceparent FROM requests
+// pendingRequests returns the requests that wait for an agent.
+func pendingRequests(tx *store.Tx, agent AgentName) []request {
+	return store.All(tx, func(r *request) []any {
+		return []any{&r.requester, &r.id, &r.requestID, &r.message, &r.topic, &r.trace}
+	}, `SELECT requester, id, echo, message, topic, traceparent FROM requests
 		WHERE agent = ? AND answering = 0 ORDER BY arrived_at`, agent)
 }
 

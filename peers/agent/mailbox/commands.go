@@ -19,7 +19,7 @@ import (
 // is about that.
 func HandleReaction(tx *Tx, e *Entry) {
 	c := &e.Content
-	if !tx.m.obliges() || c.Event != protocol.EventReaction {
+	if !tx.m.hasObligations() || c.Event != protocol.EventReaction {
 		return
 	}
 	a := Act{ID: cmp.Or(c.ReactionID, c.SourceID), Target: c.TargetEventID, Act: attention.Act{Actor: e.AuthorIdentity(), Signal: attention.Signal(c.Signal)}}
@@ -29,15 +29,15 @@ func HandleReaction(tx *Tx, e *Entry) {
 		return
 	}
 	if c.Actor != nil {
-		a.Actor = identityIn(*c.Actor, e.Chat)
+		a.Actor = partyIdentity(*c.Actor, e.Chat)
 	}
 	if c.Recipient != nil {
-		a.Recipient = identityIn(*c.Recipient, e.Chat)
+		a.Recipient = partyIdentity(*c.Recipient, e.Chat)
 	}
 	if a.Target == "" && c.ReplyTo != nil {
 		a.Target = c.ReplyTo.SourceID
 	}
-	if o := spokenOf(&tx.View, e.Chat, a.Target); o != nil {
+	if o := obligationOfSent(&tx.View, e.Chat, a.Target); o != nil {
 		a.Target = o.ID
 		if a.Recipient == "" || a.Recipient == string(tx.m.id) { // as a chat has it, which only knows whose message it is
 			a.Recipient = o.Recipient
@@ -48,9 +48,9 @@ func HandleReaction(tx *Tx, e *Entry) {
 	}
 }
 
-// spokenOf returns the obligation about which the agent's own message in a chat is: as its answer to
+// obligationOfSent returns the obligation about which the agent's own message in a chat is: as its answer to
 // that, or as what it shows of it.
-func spokenOf(v *View, chat protocol.Topic, source string) *Obligation {
+func obligationOfSent(v *View, chat protocol.Topic, source string) *Obligation {
 	if source == "" {
 		return nil
 	}
@@ -77,18 +77,18 @@ const (
 	closeWord = "/close"
 )
 
-// commanded returns what a person says after one of these words, and reports whether they begin with it.
-func commanded(v *View, e *Entry, want string) (rest string, ok bool) {
+// parseCommand returns what a person says after one of these words, and reports whether they begin with it.
+func parseCommand(v *View, e *Entry, want string) (rest string, ok bool) {
 	c := &e.Content
 	word, rest, _ := strings.Cut(strings.Replace(strings.TrimSpace(c.Text), "\n", " ", 1), " ")
 	word, _, _ = strings.Cut(word, "@")
-	return strings.TrimSpace(rest), v.m.obliges() && strings.EqualFold(word, want) && c.Event == protocol.EventMessage &&
+	return strings.TrimSpace(rest), v.m.hasObligations() && strings.EqualFold(word, want) && c.Event == protocol.EventMessage &&
 		c.Author.Kind == string(attention.AuthorHuman) && c.Forwarded == ""
 }
 
 // HandleAskCommand makes a message with which a person asks one that obliges whom it is aimed at.
 func HandleAskCommand(tx *Tx, e *Entry) {
-	if asked, ok := commanded(&tx.View, e, askWord); ok && asked != "" && e.Content.Obligation == nil {
+	if asked, ok := parseCommand(&tx.View, e, askWord); ok && asked != "" && e.Content.Obligation == nil {
 		e.Content.Obligation = &protocol.Obligation{Blocks: string(attention.BlocksDegraded)}
 	}
 }
@@ -98,11 +98,11 @@ func HandleAskCommand(tx *Tx, e *Entry) {
 // just one.
 func HandleCloseCommand(tx *Tx, e *Entry) bool {
 	c := &e.Content
-	named, ok := commanded(&tx.View, e, closeWord)
+	named, ok := parseCommand(&tx.View, e, closeWord)
 	if !ok {
 		return false
 	}
-	if !receipt(tx, e) {
+	if !recordReceipt(tx, e) {
 		return true
 	}
 	who, self := e.AuthorIdentity(), string(tx.m.id)
@@ -110,7 +110,7 @@ func HandleCloseCommand(tx *Tx, e *Entry) bool {
 	about := named
 	if about == "" && c.ReplyTo != nil && c.ReplyTo.SourceID != "" {
 		about = c.ReplyTo.SourceID
-		if o := spokenOf(&tx.View, e.Chat, about); o != nil {
+		if o := obligationOfSent(&tx.View, e.Chat, about); o != nil {
 			about = o.ID
 		}
 	}
@@ -122,19 +122,19 @@ func HandleCloseCommand(tx *Tx, e *Entry) bool {
 	switch {
 	case len(list) == 1:
 		RecordAct(tx, Act{ID: "close:" + e.SourceID, Target: list[0].ID, Act: attention.Act{Actor: who, Signal: attention.SignalDone, Recipient: list[0].Recipient}})
-		tx.answerVerdict(e, "Closed: "+attention.HeaderValue(list[0].Title))
+		tx.replyToCommand(e, "Closed: "+attention.HeaderValue(list[0].Title))
 	case len(list) > 1:
 		said := "Several are open. Answer the one that you mean with /close, or name it:"
 		for _, o := range list[:min(len(list), 10)] {
 			said += "\n/close " + attention.HeaderValue(o.ID) + " — " + attention.HeaderValue(o.Title)
 		}
-		tx.answerVerdict(e, said)
+		tx.replyToCommand(e, said)
 	case len(known) > 0 && !slices.ContainsFunc(known, func(o *Obligation) bool { return o.Open }):
-		tx.answerVerdict(e, "That is closed already.")
+		tx.replyToCommand(e, "That is closed already.")
 	case len(known) > 0:
-		tx.answerVerdict(e, "That is not yours to close: it is for whoever waits.")
+		tx.replyToCommand(e, "That is not yours to close: it is for whoever waits.")
 	case c.Chat.Kind == string(attention.ConversationDM), about != "" && c.ReplyTo != nil && c.ReplyTo.Author == self: // it was said to this agent
-		tx.answerVerdict(e, "Nothing is open here that "+tx.m.id.Name()+" owes you.")
+		tx.replyToCommand(e, "Nothing is open here that "+tx.m.id.Name()+" owes you.")
 	}
 	return true
 }
@@ -173,7 +173,7 @@ func Discharge(tx *Tx, id, recipient string) (known bool, refused string) {
 // its message until the chat has given it one.
 func OpenOwnObligation(tx *Tx, e *Entry, id protocol.MessageID, said string, recipient string, given *protocol.Obligation) {
 	o := &Obligation{
-		ID: string(id), EventID: e.EventID, Blocks: blocksOf(given.Blocks), DefaultAction: text.Clip(text.Line(given.DefaultAction), maxDefaultAction), Title: titleOf(said),
+		ID: string(id), EventID: e.EventID, Blocks: parseBlocks(given.Blocks), DefaultAction: text.Clip(text.Line(given.DefaultAction), maxDefaultAction), Title: titleOf(said),
 		Open: true, State: attention.ObligationOpen,
 		Owed: attention.Owed{Author: string(tx.m.id), Recipient: recipient, CreatedAt: time.Now()},
 	}
@@ -181,15 +181,15 @@ func OpenOwnObligation(tx *Tx, e *Entry, id protocol.MessageID, said string, rec
 		o.Sync = AwaitingID
 	}
 	if given.DischargeDelegate != nil {
-		o.Delegate = identityIn(*given.DischargeDelegate, e.Chat)
+		o.Delegate = partyIdentity(*given.DischargeDelegate, e.Chat)
 	}
-	keepObligation(tx, o)
+	saveObligation(tx, o)
 	recordObligation(tx, o, "opened", "said", nil)
 }
 
-// nameObligation gives what the agent said, and waits for an answer to, the id by which its chat names
+// setObligationID gives what the agent said, and waits for an answer to, the id by which its chat names
 // it. What was listed under the message's own id is not any more.
-func nameObligation(tx *Tx, id protocol.MessageID, source string) {
+func setObligationID(tx *Tx, id protocol.MessageID, source string) {
 	if id == "" || source == "" {
 		return
 	}
@@ -205,9 +205,9 @@ func nameObligation(tx *Tx, id protocol.MessageID, source string) {
 	}
 }
 
-// listNameless has the broker list under its message's own id what the agent waits for in a message of
+// syncWithoutID has the broker list under its message's own id what the agent waits for in a message of
 // which nobody knows whether it came.
-func listNameless(tx *Tx, id protocol.MessageID) {
+func syncWithoutID(tx *Tx, id protocol.MessageID) {
 	if tx.Changed(`UPDATE obligations SET synced = ? WHERE id = ? AND author = ? AND synced = ?`, NotSynced, id, tx.m.id, AwaitingID) > 0 {
 		tx.After(tx.m.opts.OnChange)
 	}
@@ -216,13 +216,13 @@ func listNameless(tx *Tx, id protocol.MessageID) {
 // ApplyBrokerObligation takes what the broker has of an obligation: its log settles what others did.
 func ApplyBrokerObligation(tx *Tx, d *collab.EventObligation) {
 	self := string(tx.m.id)
-	if !tx.m.obliges() || string(d.Recipient) != self && string(d.Author) != self && string(d.Delegate) != self {
+	if !tx.m.hasObligations() || string(d.Recipient) != self && string(d.Author) != self && string(d.Delegate) != self {
 		return
 	}
-	o := obligationAt(&tx.View, d.EventID, string(d.Recipient))
+	o := findObligation(&tx.View, d.EventID, string(d.Recipient))
 	if o != nil && string(d.Author) != self && o.Author == string(d.Author) && !slices.Equal(o.Members, d.Members) { // an escalation lists more
-		o.Members, o.Title, o.Blocks = d.Members, d.Title, blocksOf(d.Blocks)
-		keepObligation(tx, o)
+		o.Members, o.Title, o.Blocks = d.Members, d.Title, parseBlocks(d.Blocks)
+		saveObligation(tx, o)
 	}
 	for _, a := range d.Acts {
 		RecordAct(tx, Act{ID: a.ReactionID, Target: d.EventID, Act: attention.Act{
@@ -234,7 +234,7 @@ func ApplyBrokerObligation(tx *Tx, d *collab.EventObligation) {
 
 // NeedsSync reports whether the broker lacks something of the agent's obligations.
 func NeedsSync(v *View) bool {
-	return v.m.obliges() && v.m.opts.Broker.Known() && store.Value[bool](v.Tx,
+	return v.m.hasObligations() && v.m.opts.Broker.Known() && store.Value[bool](v.Tx,
 		`SELECT EXISTS (SELECT 1 FROM obligations WHERE synced = 0) OR EXISTS (SELECT 1 FROM acts WHERE synced = 0 AND target IN (SELECT id FROM obligations))`)
 }
 

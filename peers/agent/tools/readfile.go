@@ -37,14 +37,14 @@ type readFileArguments struct {
 }
 
 func (b *Toolset) readFile(ctx context.Context, args *readFileArguments) harness.Result {
-	v := b.kit.Mailbox.View(ctx)
+	v := b.provider.Mailbox.View(ctx)
 	e, reach, n := v.Entry(args.EventID), v.Reach(b.chat), cmp.Or(args.File, 1)
 	if args.EventID == "" {
 		e = b.turnEvent(v)
 	}
 	switch {
 	case v.Err() != nil:
-		return broken(v.Err())
+		return storageError(v.Err())
 	case e == nil || reach != nil && !slices.Contains(reach, e.Chat):
 		return harness.ErrorResult("There is no such event that this turn may read. Name one of chat.list_events.", nil)
 	case e.Deleted:
@@ -53,7 +53,7 @@ func (b *Toolset) readFile(ctx context.Context, args *readFileArguments) harness
 		return harness.ErrorResult(fmt.Sprintf("That event has %s.", text.Count(len(e.Files()), "file")), nil)
 	}
 	a := &e.Files()[n-1]
-	said, err := b.kit.Files.Read(ctx, e.Chat, a)
+	said, err := b.provider.Files.Read(ctx, e.Chat, a)
 	if err != nil {
 		return harness.ErrorResult("The file cannot be read: "+files.Problem(err)+".", nil)
 	}

@@ -46,20 +46,20 @@ func (k *Provider) RecordCall(tx *mailbox.Tx, e *mailbox.Entry, u ToolCall) {
 	tx.Record(mailbox.UniqueKey("tool", time.Now().UnixMicro()), e, c)
 }
 
-// note records a call of one of our own tools.
-func (b *Toolset) note(ctx context.Context, name string, arguments json.RawMessage, result harness.Result) {
+// recordCall records a call of one of our own tools.
+func (b *Toolset) recordCall(ctx context.Context, name string, arguments json.RawMessage, result harness.Result) {
 	raw, _ := json.Marshal(result) // strings and valid JSON
-	var named eventName
-	_ = json.Unmarshal(arguments, &named)              // arguments that are no object name none
-	ctx = context.WithoutCancel(ctx)                   // it was called, though the turn has ended meanwhile
-	_ = b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { // what the mailbox cannot store the next turn tells
+	var named eventRef
+	_ = json.Unmarshal(arguments, &named)                   // arguments that are no object name none
+	ctx = context.WithoutCancel(ctx)                        // it was called, though the turn has ended meanwhile
+	_ = b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { // what the mailbox cannot store the next turn tells
 		e := b.turnEvent(&tx.View)
 		if id := named.id(); id != "" && (e == nil || e.EventID != id) {
 			if other := tx.Current(id); other != nil && (b.chat == "" || other.Chat == b.chat) {
 				e = other
 			}
 		}
-		b.kit.RecordCall(tx, e, ToolCall{TurnID: b.turnID, Tool: name, Arguments: arguments, Result: raw, Failed: result.IsError})
+		b.provider.RecordCall(tx, e, ToolCall{TurnID: b.turnID, Tool: name, Arguments: arguments, Result: raw, Failed: result.IsError})
 	})
 }
 

@@ -38,12 +38,12 @@ func (k *Cache) Describe(ctx context.Context, e *mailbox.Entry, n int, sees bool
 		line = "of what is answered: " + line
 	}
 	switch {
-	case a.Kind == kindOfVoice:
-		return line + ": " + k.spoken(ctx, e, a)
-	case heard(a) && k.Transcribe != nil:
+	case a.Kind == kindVoice:
+		return line + ": " + k.transcriptLine(ctx, e, a)
+	case isRecording(a) && k.Transcribe != nil:
 		return line + fmt.Sprintf(": read what is said in it with chat.read_file, eventId %s, file %d", e.EventID, n)
 	case a.Kind == "photo" || a.Kind == "document" && IsImage(a.MimeType):
-		return line + ": " + k.seen(ctx, e, a, sees, shown)
+		return line + ": " + k.showImage(ctx, e, a, sees, shown)
 	case a.Kind == "document":
 		return line + fmt.Sprintf(": read it with chat.read_file, eventId %s, file %d", e.EventID, n)
 	default:
@@ -51,8 +51,8 @@ func (k *Cache) Describe(ctx context.Context, e *mailbox.Entry, n int, sees bool
 	}
 }
 
-// seen adds an image to what is shown, and says so, or why not.
-func (k *Cache) seen(ctx context.Context, e *mailbox.Entry, a *protocol.Attachment, sees bool, shown *Attachments) string {
+// showImage adds an image to what is shown, and says so, or why not.
+func (k *Cache) showImage(ctx context.Context, e *mailbox.Entry, a *protocol.Attachment, sees bool, shown *Attachments) string {
 	const not = "not shown to you: "
 	switch {
 	case !sees:
@@ -70,7 +70,7 @@ func (k *Cache) seen(ctx context.Context, e *mailbox.Entry, a *protocol.Attachme
 		return not + "it is none of JPEG, PNG, GIF and WebP"
 	case len(f.Body) > MaxImage:
 		return not + tooLarge(int64(len(f.Body)))
-	case shown.bytes+len(f.Body) > maxShown:
+	case shown.bytes+len(f.Body) > maxImageBytes:
 		return not + "the images of this turn are too large together"
 	}
 	shown.bytes += len(f.Body)
@@ -78,17 +78,17 @@ func (k *Cache) seen(ctx context.Context, e *mailbox.Entry, a *protocol.Attachme
 	return fmt.Sprintf("shown to you as image %d", len(shown.Images))
 }
 
-// heard reports whether a file is a recording in which somebody may speak.
-func heard(a *protocol.Attachment) bool {
-	return a.Kind == kindOfVoice || a.Kind == "audio" || a.Kind == "video_note"
+// isRecording reports whether a file is a recording in which somebody may speak.
+func isRecording(a *protocol.Attachment) bool {
+	return a.Kind == kindVoice || a.Kind == "audio" || a.Kind == "video_note"
 }
 
 func tooLarge(n int64) string {
 	return fmt.Sprintf("it has %s, and an image may have %s", megabytes(n), megabytes(MaxImage))
 }
 
-// spoken returns what a voice message says, or why that is not known.
-func (k *Cache) spoken(ctx context.Context, e *mailbox.Entry, a *protocol.Attachment) string {
+// transcriptLine returns what a voice message says, or why that is not known.
+func (k *Cache) transcriptLine(ctx context.Context, e *mailbox.Entry, a *protocol.Attachment) string {
 	words, err := k.Transcript(ctx, e.Chat, a)
 	if err != nil {
 		return "you cannot hear it: " + Problem(err)
@@ -109,15 +109,15 @@ func (k *Cache) Transcript(ctx context.Context, chat protocol.Topic, a *protocol
 	if err != nil {
 		return "", err
 	}
-	return k.wordsOf(ctx, f, cmp.Or(a.Name, "voice.ogg"), k.Transcribe)
+	return k.convert(ctx, f, cmp.Or(a.Name, "voice.ogg"), k.Transcribe)
 }
 
-// nothing stands for the words of a file that has none.
-const nothing = "(nothing)"
+// noText stands for the words of a file that has none.
+const noText = "(nothing)"
 
-// wordsOf returns what is in a file as a program tells it, which is asked once.
-func (k *Cache) wordsOf(ctx context.Context, f *mailbox.File, name string, tell Transcriber) (string, error) {
-	got, err, _ := k.flights.Do("words of "+f.Ref, func() (any, error) {
+// appendXMLText returns what is in a file as a program tells it, which is asked once.
+func (k *Cache) convert(ctx context.Context, f *mailbox.File, name string, tell Transcriber) (string, error) {
+	got, err, _ := k.inFlight.Do("words of "+f.Ref, func() (any, error) {
 		v := k.Mailbox.View(ctx)
 		if known := v.File(f.Ref); known != nil && known.Text != "" || v.Err() != nil {
 			return known, v.Err()
@@ -126,8 +126,8 @@ func (k *Cache) wordsOf(ctx context.Context, f *mailbox.File, name string, tell 
 		if err != nil {
 			return nil, err
 		}
-		words = strings.ToValidUTF8(text.Prefix(strings.TrimSpace(words), maxWords), "\ufffd")
-		told := &mailbox.File{Ref: f.Ref, Mime: f.Mime, Body: f.Body, Text: cmp.Or(words, nothing)}
+		words = strings.ToValidUTF8(text.Prefix(strings.TrimSpace(words), maxText), "\ufffd")
+		told := &mailbox.File{Ref: f.Ref, Mime: f.Mime, Body: f.Body, Text: cmp.Or(words, noText)}
 		return told, k.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.SaveFile(told) })
 	})
 	if err != nil {
@@ -139,7 +139,7 @@ func (k *Cache) wordsOf(ctx context.Context, f *mailbox.File, name string, tell 
 
 // Read returns the text of any file that has one: of a document, or of a recording.
 func (k *Cache) Read(ctx context.Context, chat protocol.Topic, a *protocol.Attachment) (string, error) {
-	if heard(a) {
+	if isRecording(a) {
 		return k.Transcript(ctx, chat, a)
 	}
 	f, err := k.Get(ctx, chat, a)
@@ -147,7 +147,7 @@ func (k *Cache) Read(ctx context.Context, chat protocol.Topic, a *protocol.Attac
 	case err != nil:
 		return "", err
 	case f.Mime == "application/pdf":
-		return k.pages(ctx, f, a.Name)
+		return k.pdfText(ctx, f, a.Name)
 	case IsImage(f.Mime):
 		return "", problem("it is an image; a model that takes images is shown it with its message")
 	}
@@ -158,13 +158,13 @@ func (k *Cache) Read(ctx context.Context, chat protocol.Topic, a *protocol.Attac
 	return words, nil
 }
 
-// pages returns the text of a PDF. It is read once.
-func (k *Cache) pages(ctx context.Context, f *mailbox.File, name string) (string, error) {
+// pdfText returns the text of a PDF. It is read once.
+func (k *Cache) pdfText(ctx context.Context, f *mailbox.File, name string) (string, error) {
 	if k.ReadPDF == nil {
 		return "", problem("it is a PDF, and nothing is configured that reads those (--read-pdf); ask for it as text, or for a docx or odt document")
 	}
-	words, err := k.wordsOf(ctx, f, name, k.ReadPDF)
-	if words == nothing {
+	words, err := k.convert(ctx, f, name, k.ReadPDF)
+	if words == noText {
 		return "", problem("it is a PDF without text; its pages may be pictures")
 	}
 	return words, err

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxWords bounds the text that is read out of one document, in bytes.
-const maxWords = 4 << 20
+// maxText bounds the text that is read out of one document, in bytes.
+const maxText = 4 << 20
 
 var errNoText = errors.New("it is no text that can be read here")
 
@@ -21,11 +21,11 @@ var errNoText = errors.New("it is no text that can be read here")
 func Text(body []byte) (string, error) {
 	switch {
 	case bytes.HasPrefix(body, []byte("PK\x03\x04")):
-		return officeText(body, 8*maxWords)
+		return officeText(body, 8*maxText)
 	case bytes.HasPrefix(body, []byte{0xff, 0xfe}):
-		return wide(body[2:], 0, 1), nil
+		return decodeUTF16(body[2:], 0, 1), nil
 	case bytes.HasPrefix(body, []byte{0xfe, 0xff}):
-		return wide(body[2:], 1, 0), nil
+		return decodeUTF16(body[2:], 1, 0), nil
 	}
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if !utf8.Valid(body) || bytes.IndexByte(body, 0) >= 0 {
@@ -34,8 +34,8 @@ func Text(body []byte) (string, error) {
 	return string(body), nil
 }
 
-// wide reads UTF-16, whose lower byte stands at low of each pair.
-func wide(body []byte, low, high int) string {
+// decodeUTF16 reads UTF-16, whose lower byte stands at low of each pair.
+func decodeUTF16(body []byte, low, high int) string {
 	units := make([]uint16, len(body)/2)
 	for i := range units {
 		units[i] = uint16(body[2*i+low]) | uint16(body[2*i+high])<<8
@@ -62,7 +62,7 @@ func officeText(body []byte, most int64) (string, error) {
 			return "", errNoText
 		}
 		left.R = r
-		err = wordsOf(&words, &left)
+		err = appendXMLText(&words, &left)
 		r.Close()
 		if left.N <= 0 {
 			break
@@ -77,10 +77,10 @@ func officeText(body []byte, most int64) (string, error) {
 	return words.String(), nil
 }
 
-// wordsOf adds the text of an XML document, a line for each paragraph.
-func wordsOf(words *strings.Builder, r io.Reader) error {
+// appendXMLText adds the text of an XML document, a line for each paragraph.
+func appendXMLText(words *strings.Builder, r io.Reader) error {
 	d := xml.NewDecoder(r)
-	for words.Len() < maxWords {
+	for words.Len() < maxText {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
 			return nil

@@ -48,29 +48,29 @@ type Provider struct {
 // A Toolset is the agent's tools as one turn has them, or, without a turn, as a
 // program that names its events itself.
 type Toolset struct {
-	kit    *Provider
-	turnID string         // empty: not bound to one turn
-	chat   protocol.Topic // to which it belongs; empty: to none, it reaches all
+	provider *Provider
+	turnID   string         // empty: not bound to one turn
+	chat     protocol.Topic // to which it belongs; empty: to none, it reaches all
 
-	attempt atomic.Int64
-	pending atomic.Value // attention.Signal: see Pending
+	turnAttempt atomic.Int64
+	pending     atomic.Value // attention.Signal: see Pending
 }
 
 var _ harness.Tools = (*Toolset)(nil)
 
 // ForChat returns the tools as the turns of one chat have them, for callers outside
 // of a turn. Those of the empty chat reach into all chats.
-func (k *Provider) ForChat(chat protocol.Topic) *Toolset { return &Toolset{kit: k, chat: chat} }
+func (k *Provider) ForChat(chat protocol.Topic) *Toolset { return &Toolset{provider: k, chat: chat} }
 
 // ForTurn returns the tools of a running turn.
 func (k *Provider) ForTurn(t *mailbox.Turn) *Toolset {
-	b := &Toolset{kit: k, turnID: t.ID, chat: t.Scope()}
+	b := &Toolset{provider: k, turnID: t.ID, chat: t.Scope()}
 	b.SetAttempt(t.Attempt)
 	return b
 }
 
 // SetAttempt tells that the turn is delivered once more.
-func (b *Toolset) SetAttempt(n int) { b.attempt.Store(int64(n)) }
+func (b *Toolset) SetAttempt(n int) { b.turnAttempt.Store(int64(n)) }
 
 // Pending returns the signal that acknowledges the event of the turn unless a
 // message follows, or "".
@@ -79,33 +79,33 @@ func (b *Toolset) Pending() attention.Signal {
 	return s
 }
 
-// A call runs one tool with its arguments, a JSON object.
-type call func(b *Toolset, ctx context.Context, arguments json.RawMessage) harness.Result
+// A toolFunc runs one tool with its arguments, a JSON object.
+type toolFunc func(b *Toolset, ctx context.Context, arguments json.RawMessage) harness.Result
 
-type row struct {
+type entry struct {
 	tool harness.Tool
-	call call
+	call toolFunc
 }
 
-// table lists the tools in the order in which models see them. The broker's tools
+// chatTools lists the tools in the order in which models see them. The broker's tools
 // follow if there is one.
-var table = []row{
-	{listEventsTool, reading((*Toolset).listEvents)},
-	{readThreadTool, reading((*Toolset).readThread)},
-	{readFileTool, reading((*Toolset).readFile)},
-	{sendMessageTool, reading((*Toolset).sendMessage)},
-	{askChoiceTool, reading((*Toolset).askChoice)},
-	{sendFileTool, reading((*Toolset).sendFile)},
-	{postTool, reading((*Toolset).post)},
-	{remindTool, reading((*Toolset).remind)},
-	{reactTool, reading((*Toolset).react)},
-	{claimTool, reading((*Toolset).claim)},
-	{deferTool, reading((*Toolset).deferEvent)},
-	{resolveTool, reading((*Toolset).resolve)},
+var chatTools = []entry{
+	{listEventsTool, decoding((*Toolset).listEvents)},
+	{readThreadTool, decoding((*Toolset).readThread)},
+	{readFileTool, decoding((*Toolset).readFile)},
+	{sendMessageTool, decoding((*Toolset).sendMessage)},
+	{askChoiceTool, decoding((*Toolset).askChoice)},
+	{sendFileTool, decoding((*Toolset).sendFile)},
+	{postTool, decoding((*Toolset).post)},
+	{remindTool, decoding((*Toolset).remind)},
+	{reactTool, decoding((*Toolset).react)},
+	{claimTool, decoding((*Toolset).claim)},
+	{deferTool, decoding((*Toolset).deferEvent)},
+	{resolveTool, decoding((*Toolset).resolve)},
 }
 
-// reading returns a function that reads the arguments of a tool and runs it.
-func reading[T any](run func(b *Toolset, ctx context.Context, args *T) harness.Result) call {
+// decoding returns a function that reads the arguments of a tool and runs it.
+func decoding[T any](run func(b *Toolset, ctx context.Context, args *T) harness.Result) toolFunc {
 	return func(b *Toolset, ctx context.Context, arguments json.RawMessage) harness.Result {
 		var args T
 		if err := json.Unmarshal(arguments, &args); err != nil {
@@ -124,15 +124,15 @@ func (b *Toolset) List() []harness.Tool {
 	return list
 }
 
-func (b *Toolset) rows() []row {
-	list := table
-	if b.kit.Attention.Version == attention.Version0811 {
-		list = obligingTable
+func (b *Toolset) rows() []entry {
+	list := chatTools
+	if b.provider.Attention.Version == attention.Version0811 {
+		list = obligationTools
 	}
-	if !b.kit.Broker.Known() {
+	if !b.provider.Broker.Known() {
 		return list
 	}
-	return append(list[:len(list):len(list)], workTable...)
+	return append(list[:len(list):len(list)], workTools...)
 }
 
 // Call runs one tool.
@@ -146,21 +146,21 @@ func (b *Toolset) Call(ctx context.Context, name string, arguments json.RawMessa
 		}
 		result := r.call(b, ctx, arguments)
 		if !r.tool.ReadOnly {
-			b.kit.OnChange()
+			b.provider.OnChange()
 		}
-		result = b.addLost(ctx, result).Redacted(b.kit.Redact)
-		b.note(ctx, name, arguments, result)
+		result = b.appendUndelivered(ctx, result).Redacted(b.provider.Redact)
+		b.recordCall(ctx, name, arguments, result)
 		return result
 	}
 	return harness.ErrorResult(fmt.Sprintf("There is no tool %q. Use one of those of tools/list.", name), nil)
 }
 
-// addLost adds to the result of a tool what was not delivered of what its turn said.
-func (b *Toolset) addLost(ctx context.Context, result harness.Result) harness.Result {
-	if b.turnID == "" || !mailbox.HasUndelivered(b.kit.Mailbox.View(ctx), b.turnID) {
+// appendUndelivered adds to the result of a tool what was not delivered of what its turn said.
+func (b *Toolset) appendUndelivered(ctx context.Context, result harness.Result) harness.Result {
+	if b.turnID == "" || !mailbox.HasUndelivered(b.provider.Mailbox.View(ctx), b.turnID) {
 		return result
 	}
-	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+	err := b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		for _, told := range mailbox.TakeUndelivered(tx, b.turnID) {
 			result.Content = append(result.Content, harness.Content{
 				Type: "text", Text: told + "\nIf nothing of it is shown, and something else can be, such as a shorter message, answer the event once more.",
@@ -168,22 +168,22 @@ func (b *Toolset) addLost(ctx context.Context, result harness.Result) harness.Re
 		}
 	})
 	if err != nil && ctx.Err() == nil {
-		b.kit.Log.Warn().Err(err).Str("turn", b.turnID).Msg("messages not delivered could not be told to their turn")
+		b.provider.Log.Warn().Err(err).Str("turn", b.turnID).Msg("messages not delivered could not be told to their turn")
 	}
 	return result
 }
 
-// An eventName is how a tool call names its event, in either word.
-type eventName struct {
+// An eventRef is how a tool call names its event, in either word.
+type eventRef struct {
 	EventID   string `json:"eventId"`
 	InReplyTo string `json:"inReplyTo"`
 }
 
-func (n *eventName) id() string { return cmp.Or(n.EventID, n.InReplyTo) }
+func (n *eventRef) id() string { return cmp.Or(n.EventID, n.InReplyTo) }
 
-// A try is one attempt to act on an event: the event with its newest turn, either of
+// A attempt is one attempt to act on an event: the event with its newest turn, either of
 // which may be nil, and why it is refused, if it is.
-type try struct {
+type attempt struct {
 	*mailbox.Tx
 	event   *mailbox.Entry
 	turn    *mailbox.Turn
@@ -192,7 +192,7 @@ type try struct {
 
 // refuse refuses the attempt, unless r permits it or it is refused already, and reports
 // whether it is refused now.
-func (t *try) refuse(r attention.Refusal) bool {
+func (t *attempt) refuse(r attention.Refusal) bool {
 	if !t.refusal.Refused() {
 		t.refusal = r
 	}
@@ -214,17 +214,17 @@ type result struct {
 
 // act runs a tool that acts on an event. do returns what the tool gives, unless it
 // refuses; refused is given then, with the reason.
-func (b *Toolset) act(ctx context.Context, tool harness.Tool, id string, refused result, do func(t *try) result) harness.Result {
+func (b *Toolset) act(ctx context.Context, tool harness.Tool, id string, refused result, do func(t *attempt) result) harness.Result {
 	var given result
-	refusal, err := b.try(ctx, tool.Name, id, func(t *try) { given = do(t) })
+	refusal, err := b.attempt(ctx, tool.Name, id, func(t *attempt) { given = do(t) })
 	switch {
 	case errors.Is(err, outbox.ErrFull):
 		refused.Reason = "outbox_full"
 		return harness.ErrorResult("Too many messages wait to be sent. Try again later.", refused)
 	case err != nil:
-		return broken(err)
+		return storageError(err)
 	}
-	b.kit.Failpoint("acted")
+	b.provider.Failpoint("acted")
 	if refusal.Refused() {
 		refused.Reason = refusal.Reason
 		return harness.ErrorResult(refusal.Advice, refused)
@@ -232,10 +232,10 @@ func (b *Toolset) act(ctx context.Context, tool harness.Tool, id string, refused
 	return harness.StructuredResult(given)
 }
 
-// try acts on an event in one transaction, and records a refusal.
-func (b *Toolset) try(ctx context.Context, tool, id string, do func(t *try)) (refusal attention.Refusal, err error) {
-	err = b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
-		t := b.look(tx, id)
+// attempt acts on an event in one transaction, and records a refusal.
+func (b *Toolset) attempt(ctx context.Context, tool, id string, do func(t *attempt)) (refusal attention.Refusal, err error) {
+	err = b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+		t := b.findEvent(tx, id)
 		do(t)
 		if refusal = t.refusal; !refusal.Refused() {
 			return
@@ -248,7 +248,7 @@ func (b *Toolset) try(ctx context.Context, tool, id string, do func(t *try)) (re
 	return refusal, err
 }
 
-func broken(err error) harness.Result {
+func storageError(err error) harness.Result {
 	return harness.ErrorResult("The agent could not store this: "+err.Error()+". Try once more.", nil)
 }
 
@@ -263,9 +263,9 @@ var (
 	}
 )
 
-// whichEvent refuses a call that names no event, if not just one of these waits for an
+// ambiguousEvent refuses a call that names no event, if not just one of these waits for an
 // answer.
-func whichEvent(ids []string) attention.Refusal {
+func ambiguousEvent(ids []string) attention.Refusal {
 	if len(ids) == 0 {
 		return attention.Refusal{Reason: "unknown_event", Advice: "No event of this chat waits for you. Name the one that you mean; chat.list_events shows them."}
 	}
@@ -274,12 +274,12 @@ func whichEvent(ids []string) attention.Refusal {
 	}
 }
 
-// look finds the event that a tool call is about and checks that its turn is still
+// findEvent finds the event that a tool call is about and checks that its turn is still
 // the one that calls. An empty id means the event of the turn, or the one event of the
 // chat that waits for an answer.
-func (b *Toolset) look(tx *mailbox.Tx, id string) *try {
-	t := &try{Tx: tx}
-	mine := b.own(t)
+func (b *Toolset) findEvent(tx *mailbox.Tx, id string) *attempt {
+	t := &attempt{Tx: tx}
+	mine := b.bindTurn(t)
 	if t.refusal.Refused() {
 		return t
 	}
@@ -287,7 +287,7 @@ func (b *Toolset) look(tx *mailbox.Tx, id string) *try {
 	if id == "" && b.chat != "" {
 		open := tx.Unanswered(b.chat)
 		if len(open) != 1 {
-			t.refuse(whichEvent(open))
+			t.refuse(ambiguousEvent(open))
 			return t
 		}
 		id = open[0]
@@ -302,14 +302,14 @@ func (b *Toolset) look(tx *mailbox.Tx, id string) *try {
 		return t
 	}
 	t.event, t.turn = e, turn
-	if turn != nil && e.Open() && (turn.State == mailbox.TurnWithdrawn || turn.State == mailbox.TurnCancelled || harness.IsStale(tx.Context()) || outdated(tx, turn)) {
+	if turn != nil && e.Open() && (turn.State == mailbox.TurnWithdrawn || turn.State == mailbox.TurnCancelled || harness.IsStale(tx.Context()) || isStale(tx, turn)) {
 		t.refuse(cancelled)
 	}
 	return t
 }
 
-// outdated reports whether who calls was given other words of a turn than it has now.
-func outdated(tx *mailbox.Tx, turn *mailbox.Turn) bool {
+// isStale reports whether who calls was given other words of a turn than it has now.
+func isStale(tx *mailbox.Tx, turn *mailbox.Turn) bool {
 	id, revision := harness.RevisionOf(tx.Context())
 	if id != turn.ID || revision == "" {
 		return false
@@ -318,14 +318,14 @@ func outdated(tx *mailbox.Tx, turn *mailbox.Turn) bool {
 	return Revision(parts, 0) != revision
 }
 
-// own sets the event of the calling turn, if there is one, and returns its id, or refuses if the
+// bindTurn sets the event of the calling turn, if there is one, and returns its id, or refuses if the
 // turn is not the one that runs.
-func (b *Toolset) own(t *try) (id string) {
+func (b *Toolset) bindTurn(t *attempt) (id string) {
 	if b.turnID == "" {
 		return ""
 	}
 	mine := t.Turn(b.turnID)
-	if mine == nil || mine.State != mailbox.TurnRunning || int64(mine.Attempt) > b.attempt.Load() {
+	if mine == nil || mine.State != mailbox.TurnRunning || int64(mine.Attempt) > b.turnAttempt.Load() {
 		t.refuse(cancelled)
 		return ""
 	}

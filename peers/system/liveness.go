@@ -8,42 +8,42 @@ import (
 	"hubbub/protocol"
 )
 
-// A doubt is evidence that an agent recorded as online hangs: it may have lost its
+// A liveness is evidence that an agent recorded as online hangs: it may have lost its
 // connection while its process still runs.
-type doubt struct {
-	asks   [2]time.Time // when the agent was asked for, the last two times
-	looked time.Time    // when the bus was last asked about the agent
-	absent time.Time    // since when every look found the agent absent; zero if the last one did not
+type liveness struct {
+	asks     [2]time.Time // when the agent was asked for, the last two times
+	probedAt time.Time    // when the bus was last asked about the agent
+	absent   time.Time    // since when every look found the agent absent; zero if the last one did not
 }
 
 const (
-	// askedOften is the time within which a third request means that the agent does
+	// frequentWithin is the time within which a third request means that the agent does
 	// not answer. A bridge makes at most three requests a minute.
-	askedOften = 90 * time.Second
+	frequentWithin = 90 * time.Second
 
-	lookEvery    = 5 * time.Second // shortest time between two looks; an agent may have 200 chats
-	probeTimeout = 5 * time.Second // for the bus to say whether the agent is there
+	minProbeInterval = 5 * time.Second // shortest time between two looks; an agent may have 200 chats
+	probeTimeout     = 5 * time.Second // for the bus to say whether the agent is there
 
-	// comeBack is the least time that an agent gets to connect again, for example
+	// minReconnect is the least time that an agent gets to connect again, for example
 	// after a restart of the bus: a peer tries every 15 s.
-	comeBack = 30 * time.Second
+	minReconnect = 30 * time.Second
 )
 
-// gone is called whenever the agent is asked for. It reports whether the agent hangs:
+// isHung is called whenever the agent is asked for. It reports whether the agent hangs:
 // whether it is asked for repeatedly and has been absent for longer than it may take
 // to connect.
-func (k *keeper) gone(ctx context.Context, d *doubt) bool {
+func (k *supervisor) isHung(ctx context.Context, d *liveness) bool {
 	now := time.Now()
-	often := now.Sub(d.asks[0]) < askedOften
+	often := now.Sub(d.asks[0]) < frequentWithin
 	d.asks[0], d.asks[1] = d.asks[1], now
 	a, err := k.agent(ctx)
-	if err != nil || !a.online || !often || now.Sub(d.looked) < lookEvery {
+	if err != nil || !a.online || !often || now.Sub(d.probedAt) < minProbeInterval {
 		return false
 	}
-	if now.Sub(d.looked) > askedOften {
+	if now.Sub(d.probedAt) > frequentWithin {
 		d.absent = time.Time{} // it may have been there since
 	}
-	d.looked = now
+	d.probedAt = now
 	if !k.isAbsent(ctx) {
 		d.absent = time.Time{}
 		return false
@@ -51,12 +51,12 @@ func (k *keeper) gone(ctx context.Context, d *doubt) bool {
 	if d.absent.IsZero() {
 		d.absent = now
 	}
-	patience := max(k.opts.StartTimeout, comeBack)
+	patience := max(k.opts.StartTimeout, minReconnect)
 	return now.Sub(d.absent) >= patience && k.listening(patience)
 }
 
 // isAbsent reports whether the agent is not on the bus.
-func (k *keeper) isAbsent(ctx context.Context) bool {
+func (k *supervisor) isAbsent(ctx context.Context) bool {
 	result, err := k.probe(ctx, k.name)
 	return err == nil && result.Addressee == protocol.AddresseeAbsent
 }

@@ -20,57 +20,57 @@ import (
 // the next rung is asked. The event, or its other end, closes the questions that are open.
 
 const (
-	maxRungQuestions = 5        // that one party has at a time
-	maxRungQuestion  = 1200     // bytes of what was written, in the question
-	maxRungAnswer    = 48 << 10 // bytes
+	maxOpenEscalations  = 5        // that one party has at a time
+	maxEscalationQuote  = 1200     // bytes of what was written, in the question
+	maxEscalationAnswer = 48 << 10 // bytes
 )
 
-// A rung is one question of the ladder.
-type rung struct {
+// A escalation is one question of the ladder.
+type escalation struct {
 	id, event      string
-	name           attention.Rung
+	level          attention.Rung
 	who            string
 	reason, notice string
 }
 
-func rungColumns(r *rung) []any {
-	return []any{&r.id, &r.event, &r.name, &r.who, &r.reason, &r.notice}
+func scanEscalation(r *escalation) []any {
+	return []any{&r.id, &r.event, &r.level, &r.who, &r.reason, &r.notice}
 }
 
-// rungs returns the questions of the ladder in order.
-func rungs(v *View, where string, args ...any) []rung {
-	return store.All(v.Tx, rungColumns, `SELECT question_id, event_id, level, who, reason, notice FROM escalations WHERE `+where+` ORDER BY asked_at`, args...)
+// escalations returns the questions of the ladder in order.
+func escalations(v *View, where string, args ...any) []escalation {
+	return store.All(v.Tx, scanEscalation, `SELECT question_id, event_id, level, who, reason, notice FROM escalations WHERE `+where+` ORDER BY asked_at`, args...)
 }
 
 // Escalate asks the next rung to answer an event that the agent cannot, and reports whether it
 // did. notice is what the author reads if nobody answers. A question of another's ladder is
 // declined instead: that one asks the next itself.
 func Escalate(tx *Tx, e *Entry, reason, notice string) bool {
-	if _, ok := Next(e.State, Defer); !ok && e.State != Deferred || collab.IsEscalationQuestion(e.Origin.QuestionID) || e.FromAgent() && !tx.hears(e) {
+	if _, ok := Next(e.State, Defer); !ok && e.State != Deferred || collab.IsEscalationQuestion(e.Origin.QuestionID) || e.FromAgent() && !tx.mayNotify(e) {
 		return false
 	}
 	ladder := tx.m.opts.Escalation.On(e.Origin.Lead, e.Origin.Owner)
 	climb := attention.Climb{
 		Self: string(tx.m.id), Author: e.AuthorIdentity(), Asked: map[attention.Rung]string{}, Unreached: map[attention.Rung]bool{}, Busy: map[attention.Rung]bool{},
 	}
-	for _, r := range rungs(&tx.View, `event_id = ?`, e.EventID) {
-		climb.Asked[r.name] = r.who
+	for _, r := range escalations(&tx.View, `event_id = ?`, e.EventID) {
+		climb.Asked[r.level] = r.who
 	}
 	for _, name := range []attention.Rung{attention.RungLead, attention.RungOwner, attention.RungPerson} {
 		if who := ladder.Who(name); who != "" {
 			climb.Unreached[name] = tx.FindPerson(who, e.Chat) == nil && !tx.m.opts.Broker.Known()
-			climb.Busy[name] = store.Value[int](tx.Tx, `SELECT count(*) FROM escalations WHERE who = ? AND open = 1`, who) >= maxRungQuestions
+			climb.Busy[name] = store.Value[int](tx.Tx, `SELECT count(*) FROM escalations WHERE who = ? AND open = 1`, who) >= maxOpenEscalations
 		}
 	}
 	step := ladder.Next(climb)
 	if step.Rung == attention.RungAuthor && step.Reason == "unanswered" { // nobody stands above
 		return false
 	}
-	recordRung(tx, e, map[string]any{"rung": step.Rung, "to": step.To, "reason": step.Reason})
+	recordEscalation(tx, e, map[string]any{"rung": step.Rung, "to": step.To, "reason": step.Reason})
 	if step.Rung == attention.RungAuthor {
 		return false
 	}
-	ask(tx, e, step, reason, notice)
+	askLevel(tx, e, step, reason, notice)
 	e.DeadlineAt = time.Now().Add(ladder.Each)
 	if e.State == Deferred {
 		tx.Save(e)
@@ -80,16 +80,16 @@ func Escalate(tx *Tx, e *Entry, reason, notice string) bool {
 	return true
 }
 
-// recordRung records a step of the ladder.
-func recordRung(tx *Tx, e *Entry, more map[string]any) {
+// recordEscalation records a step of the ladder.
+func recordEscalation(tx *Tx, e *Entry, more map[string]any) {
 	more["event"], more["eventId"], more["agent"] = "escalation", e.EventID, tx.m.id
 	tx.Record(UniqueKey("escalation", e.Seq), e, more)
 }
 
-// ask puts the question: to a person where they write, else through the broker.
-func ask(tx *Tx, e *Entry, step attention.Step, reason, notice string) {
+// askLevel puts the question: to a person where they write, else through the broker.
+func askLevel(tx *Tx, e *Entry, step attention.Step, reason, notice string) {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(tx.m.id), string(e.Chat), e.EventID, string(step.Rung)}, "\x00")))
-	id, question := collab.EscalationQuestionID(hex.EncodeToString(sum[:10])), rungQuestion(tx, e, reason)
+	id, question := collab.EscalationQuestionID(hex.EncodeToString(sum[:10])), escalationQuestion(tx, e, reason)
 	tx.Exec(`INSERT INTO escalations (question_id, event_id, level, who, open, reason, notice, asked_at) VALUES (?, ?, ?, ?, 1, ?, ?, ?)`,
 		id, e.EventID, step.Rung, step.To, reason, notice, time.Now().UnixMicro())
 	if there := tx.FindPerson(step.To, e.Chat); there != nil {
@@ -99,13 +99,13 @@ func ask(tx *Tx, e *Entry, step attention.Step, reason, notice string) {
 	tx.Enqueue(protocol.TopicBroker, "ask:"+id, collab.QuestionAsk.Message(tx.m.id, collab.QuestionParams{ID: &id, Title: question, AskedOfID: step.To, OnBehalfOf: e.OnBehalfOf()}))
 }
 
-// rungQuestion says what was written, by whom, and why the agent does not answer.
-func rungQuestion(tx *Tx, e *Entry, reason string) string {
+// escalationQuestion says what was written, by whom, and why the agent does not answer.
+func escalationQuestion(tx *Tx, e *Entry, reason string) string {
 	said, author := []string{}, e.Content.Author
 	for _, f := range append(fragmentsBefore(tx, e), e) {
 		said = append(said, f.Content.Text)
 	}
-	quoted := text.Clip(strings.TrimSpace(strings.Join(said, "\n")), maxRungQuestion)
+	quoted := text.Clip(strings.TrimSpace(strings.Join(said, "\n")), maxEscalationQuote)
 	return fmt.Sprintf("%s cannot answer %s (%s). Please answer in its place; it passes your words on. They wrote:\n> %s", tx.m.id.Name(),
 		attention.HeaderValue(cmp.Or(author.DisplayName, author.Username, author.ID)), text.Clip(attention.HeaderValue(reason), 200),
 		strings.ReplaceAll(quoted, "\n", "\n> "))
@@ -123,9 +123,9 @@ func fragmentsBefore(tx *Tx, e *Entry) (list []*Entry) {
 	return list
 }
 
-// climbOn asks the next rung when the time of one has passed, and reports whether there was one.
-func climbOn(tx *Tx, e *Entry) bool {
-	before := rungs(&tx.View, `event_id = ?`, e.EventID)
+// escalateFurther asks the next rung when the time of one has passed, and reports whether there was one.
+func escalateFurther(tx *Tx, e *Entry) bool {
+	before := escalations(&tx.View, `event_id = ?`, e.EventID)
 	if len(before) == 0 {
 		return false
 	}
@@ -136,30 +136,30 @@ func climbOn(tx *Tx, e *Entry) bool {
 // HandleEscalationAnswer takes the answer to a question of the ladder, and reports whether it was one: the
 // first goes to whoever waits, as the answer to their message.
 func HandleEscalationAnswer(tx *Tx, id, answer, by string) bool {
-	list := rungs(&tx.View, `question_id = ?`, id)
+	list := escalations(&tx.View, `question_id = ?`, id)
 	if len(list) == 0 {
 		return false
 	}
 	if e := tx.Entry(list[0].event); e != nil && e.State == Deferred && tx.SentAs(ReplyKey(e)) == nil {
-		recordRung(tx, e, map[string]any{"rung": list[0].name, "to": list[0].who, "state": "answered", "by": by})
-		tx.SendText(e, SentText, ReplyKey(e), attention.HeaderValue(by)+" answers: "+text.Clip(answer, maxRungAnswer))
+		recordEscalation(tx, e, map[string]any{"rung": list[0].level, "to": list[0].who, "state": "answered", "by": by})
+		tx.SendText(e, SentText, ReplyKey(e), attention.HeaderValue(by)+" answers: "+text.Clip(answer, maxEscalationAnswer))
 	}
 	return true
 }
 
 // HandleEscalationDecline has the next rung asked at once, if the one that was asked last has none.
 func HandleEscalationDecline(tx *Tx, id string) {
-	for _, r := range rungs(&tx.View, `question_id = ? AND open = 1`, id) {
-		all := rungs(&tx.View, `event_id = ?`, r.event)
+	for _, r := range escalations(&tx.View, `question_id = ? AND open = 1`, id) {
+		all := escalations(&tx.View, `event_id = ?`, r.event)
 		if e := tx.Entry(r.event); e != nil && e.State == Deferred && all[len(all)-1].id == id {
-			climbOn(tx, e)
+			escalateFurther(tx, e)
 		}
 	}
 }
 
-// leaveLadder closes the questions of an event that needs no answer any more.
-func leaveLadder(tx *Tx, e *Entry) {
-	for _, r := range rungs(&tx.View, `event_id = ? AND open = 1`, e.EventID) {
+// closeEscalation closes the questions of an event that needs no answer any more.
+func closeEscalation(tx *Tx, e *Entry) {
+	for _, r := range escalations(&tx.View, `event_id = ? AND open = 1`, e.EventID) {
 		tx.Exec(`UPDATE escalations SET open = 0 WHERE question_id = ?`, r.id)
 		if tx.SentAs(questionKey+r.id) != nil {
 			replaceQuestion(tx, r.id, "It needs no answer any more.")
@@ -169,10 +169,10 @@ func leaveLadder(tx *Tx, e *Entry) {
 	}
 }
 
-// whoWasAsked says, for the author of an event, who did not answer in the agent's place.
-func whoWasAsked(tx *Tx, e *Entry) string {
+// unansweredNotice says, for the author of an event, who did not answer in the agent's place.
+func unansweredNotice(tx *Tx, e *Entry) string {
 	var names []string
-	for _, r := range rungs(&tx.View, `event_id = ?`, e.EventID) {
+	for _, r := range escalations(&tx.View, `event_id = ?`, e.EventID) {
 		names = append(names, attention.HeaderValue(protocol.PeerID(r.who).Name()))
 	}
 	if len(names) == 0 {

@@ -23,11 +23,11 @@ import (
 
 // Bounds of reminders.
 const (
-	maxReminders       = 20 // of one chat
-	maxRemindersInAll  = 100
-	longestReminder    = 366 * 24 * time.Hour
-	closestRepetitions = 5 * time.Minute
-	reminderKey        = "reminder:" // begins the ids of their events
+	maxReminders      = 20 // of one chat
+	maxRemindersTotal = 100
+	maxReminderDelay  = 366 * 24 * time.Hour
+	minRepeatInterval = 5 * time.Minute
+	reminderKey       = "reminder:" // begins the ids of their events
 )
 
 // A Reminder is what the agent wants to be told of later.
@@ -42,7 +42,7 @@ type Reminder struct {
 	Set      time.Time      `json:"set"`
 	Due      time.Time      `json:"due"` // the next time
 
-	dropped string // who cancelled it
+	cancelledBy string // who cancelled it
 }
 
 // ErrReminder is the error for a reminder that cannot be set; what wraps it says why.
@@ -71,7 +71,7 @@ func (r *Reminder) Schedule(when string, now time.Time) error {
 		return err
 	case !r.Due.After(now):
 		return fmt.Errorf("%w: %s has passed; it is %s now", ErrReminder, r.Due.Format(time.RFC3339), now.In(zone).Format(time.RFC3339))
-	case r.Due.Sub(now) > longestReminder:
+	case r.Due.Sub(now) > maxReminderDelay:
 		return fmt.Errorf("%w: it may be at most a year ahead", ErrReminder)
 	}
 	return nil
@@ -91,8 +91,8 @@ func (r *Reminder) advance(now time.Time) error {
 			return nil
 		case n == 0:
 			r.Due = next
-		case next.Sub(last) < closestRepetitions:
-			return fmt.Errorf("%w: %q comes more often than every %v", ErrReminder, r.Cron, closestRepetitions)
+		case next.Sub(last) < minRepeatInterval:
+			return fmt.Errorf("%w: %q comes more often than every %v", ErrReminder, r.Cron, minRepeatInterval)
 		}
 		now, last = next, next
 	}
@@ -101,14 +101,14 @@ func (r *Reminder) advance(now time.Time) error {
 
 const reminderNames = `id, chat, location, text, cron, zone, set_for, set_at, due_at, cancelled_by`
 
-func reminderColumns(r *Reminder) []any {
-	return []any{&r.ID, &r.Chat, jsonColumn{&r.Location}, &r.Text, &r.Cron, &r.Zone, &r.SetFor, timeColumn{&r.Set}, timeColumn{&r.Due}, &r.dropped}
+func scanReminder(r *Reminder) []any {
+	return []any{&r.ID, &r.Chat, jsonColumn{&r.Location}, &r.Text, &r.Cron, &r.Zone, &r.SetFor, timeColumn{&r.Set}, timeColumn{&r.Due}, &r.cancelledBy}
 }
 
 // Reminders returns the reminders of a chat, or all of them if it is empty, in the order in which
 // they are due.
 func Reminders(v *View, chat protocol.Topic) []Reminder {
-	return store.All(v.Tx, reminderColumns, `SELECT `+reminderNames+` FROM reminders WHERE cancelled_by = '' AND (chat = ?1 OR ?1 = '') ORDER BY due_at, id`, chat)
+	return store.All(v.Tx, scanReminder, `SELECT `+reminderNames+` FROM reminders WHERE cancelled_by = '' AND (chat = ?1 OR ?1 = '') ORDER BY due_at, id`, chat)
 }
 
 // SetReminder keeps a reminder, with its record. One that is kept already, or has come since, stays as it
@@ -125,11 +125,11 @@ func SetReminder(tx *Tx, r Reminder) (Reminder, error) {
 		}
 	}
 	switch {
-	case hasEvent(&tx.View, r.ID, "TRUE"):
+	case hasReminderEvent(&tx.View, r.ID, "TRUE"):
 		return r, nil
 	case here >= maxReminders:
 		return r, fmt.Errorf("%w: this chat has %d already; cancel one first", ErrReminder, here)
-	case len(all) >= maxRemindersInAll:
+	case len(all) >= maxRemindersTotal:
 		return r, fmt.Errorf("%w: you have %d already; cancel one first", ErrReminder, len(all))
 	}
 	tx.Exec(`INSERT INTO reminders (`+reminderNames+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '')`,
@@ -169,52 +169,52 @@ func DueReminders(v *View, now time.Time) []string {
 // FireReminder makes the event of a reminder that is due, and sets its next time: the first that is still
 // to come. Where the event before is open, or the agent was asked to leave, it makes none.
 func FireReminder(tx *Tx, id string) {
-	r, ok := store.One(tx.Tx, reminderColumns, `SELECT `+reminderNames+` FROM reminders WHERE id = ?`, id)
-	now, e := time.Now(), tx.reminded(&r)
+	r, ok := store.One(tx.Tx, scanReminder, `SELECT `+reminderNames+` FROM reminders WHERE id = ?`, id)
+	now, e := time.Now(), tx.reminderEvent(&r)
 	switch {
 	case !ok:
 		return
-	case r.dropped != "":
-		drop(tx, &r, "cancelled by "+r.dropped)
+	case r.cancelledBy != "":
+		dropReminder(tx, &r, "cancelled by "+r.cancelledBy)
 		return
 	case r.Due.After(now):
 		return
-	case tx.place(e).gone():
-		drop(tx, &r, "left")
+	case tx.participation(e).hasLeft():
+		dropReminder(tx, &r, "left")
 		return
 	}
 	due := r.Due
 	if r.Cron == "" {
 		tx.Exec(`DELETE FROM reminders WHERE id = ?`, id)
 	} else if zone, err := time.LoadLocation(r.Zone); err != nil { // the machine has lost its time zones
-		drop(tx, &r, err.Error())
+		dropReminder(tx, &r, err.Error())
 	} else if err := r.advance(now.In(zone)); err != nil {
-		drop(tx, &r, err.Error())
+		dropReminder(tx, &r, err.Error())
 	} else {
 		tx.Exec(`UPDATE reminders SET due_at = ? WHERE id = ?`, timeColumn{&r.Due}, id)
 	}
-	if hasEvent(&tx.View, id, isOpen) || tx.Entry(e.EventID) != nil {
+	if hasReminderEvent(&tx.View, id, isOpen) || tx.Entry(e.EventID) != nil {
 		return
 	}
-	e.Content.Text = r.says(due, now)
-	insert(tx, e)
+	e.Content.Text = r.eventText(due, now)
+	insertEvent(tx, e)
 	r.Due = due
 	recordReminder(tx, &r, e, e.EventID, "due", r.Text)
 }
 
-// hasEvent reports whether there is an event of a reminder of which a condition holds.
-func hasEvent(v *View, id, condition string) bool {
+// hasReminderEvent reports whether there is an event of a reminder of which a condition holds.
+func hasReminderEvent(v *View, id, condition string) bool {
 	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM events WHERE substr(event_id, 1, length(?1)) = ?1 AND kind = 'reminder' AND `+condition+`)`, reminderKey+id+":")
 }
 
-func drop(tx *Tx, r *Reminder, why string) {
+func dropReminder(tx *Tx, r *Reminder, why string) {
 	tx.Exec(`DELETE FROM reminders WHERE id = ?`, r.ID)
 	recordReminder(tx, r, nil, r.SetFor, "cancelled", why)
 }
 
-// reminded returns the event of a reminder, without its text. It belongs to the trace of the
+// reminderEvent returns the event of a reminder, without its text. It belongs to the trace of the
 // event for which the reminder was set.
-func (v *View) reminded(r *Reminder) *Entry {
+func (v *View) reminderEvent(r *Reminder) *Entry {
 	e := &Entry{EventID: fmt.Sprint(reminderKey, r.ID, ":", r.Due.Unix()), Chat: r.Chat, ReceivedAt: time.Now()}
 	e.SourceID, e.Source.MessageID = e.EventID, protocol.NewMessageID()
 	place := r.Location
@@ -228,8 +228,8 @@ func (v *View) reminded(r *Reminder) *Entry {
 	return e
 }
 
-// says is what the agent is told. r has its next time.
-func (r *Reminder) says(due, now time.Time) string {
+// eventText is what the agent is told. r has its next time.
+func (r *Reminder) eventText(due, now time.Time) string {
 	said := "You wanted to be reminded of this at " + due.UTC().Format(time.RFC3339)
 	if r.SetFor != "" {
 		said += ", for the event " + attention.HeaderValue(r.SetFor)
@@ -246,21 +246,21 @@ func (r *Reminder) says(due, now time.Time) string {
 
 // ReadReminders reads from the database of an agent, which may run meanwhile, its reminders.
 func ReadReminders(ctx context.Context, path string) (list []Reminder, err error) {
-	err = attached(ctx, path, func(tx *store.Tx) { list = Reminders(&View{Tx: tx}, "") })
+	err = withDatabase(ctx, path, func(tx *store.Tx) { list = Reminders(&View{Tx: tx}, "") })
 	return list, err
 }
 
 // RequestCancel has a running agent, or one that starts later, forget a reminder, and reports
 // whether there is one. by says who wants it.
 func RequestCancel(ctx context.Context, path, id, by string) (found bool, err error) {
-	err = attached(ctx, path, func(tx *store.Tx) {
+	err = withDatabase(ctx, path, func(tx *store.Tx) {
 		found = tx.Changed(`UPDATE reminders SET cancelled_by = ? WHERE id = ? AND cancelled_by = ''`, by, id) > 0
 	})
 	return found, err
 }
 
-// attached runs do on the database of an agent, if it exists.
-func attached(ctx context.Context, path string, do func(*store.Tx)) error {
+// withDatabase runs do on the database of an agent, if it exists.
+func withDatabase(ctx context.Context, path string, do func(*store.Tx)) error {
 	db, err := store.Attach(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

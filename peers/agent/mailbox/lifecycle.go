@@ -25,7 +25,7 @@ func (tx *Tx) Move(e *Entry, c Cause, reason string) {
 	}
 	if e.State = to; to == Answered || !e.Open() {
 		e.DeadlineAt = time.Time{}
-		leaveLadder(tx, e)
+		closeEscalation(tx, e)
 	}
 	tx.Save(e)
 	d := e.Disposition()
@@ -68,13 +68,13 @@ func (tx *Tx) GiveUpWithNotice(e *Entry, reason, notice string) {
 	}
 	tx.Move(e, Fail, reason)
 	if !collab.IsEscalationQuestion(e.Origin.QuestionID) { // the one who asked turns to the next
-		tx.NotifyFailure(e, notice+whoWasAsked(tx, e))
+		tx.NotifyFailure(e, notice+unansweredNotice(tx, e))
 	}
 }
 
 // NotifyFailure tells whoever is owed an answer to an event that it failed, once.
 func (tx *Tx) NotifyFailure(e *Entry, notice string) {
-	if e.Decision.Policy != attention.PolicyMustRespond || e.FromAgent() && !tx.hears(e) {
+	if e.Decision.Policy != attention.PolicyMustRespond || e.FromAgent() && !tx.mayNotify(e) {
 		return
 	}
 	if after, ok := strings.CutPrefix(notice, NotAnswered); ok && e.FromAgent() {
@@ -83,10 +83,10 @@ func (tx *Tx) NotifyFailure(e *Entry, notice string) {
 	tx.SendNotice(e, NoticeFailed, notice)
 }
 
-// hears reports whether the agent that wrote an event is told of its failure: not once a
+// mayNotify reports whether the agent that wrote an event is told of its failure: not once a
 // person was called into their exchange, and not if it only says again what it said, for two
 // programs would tell each other so for ever.
-func (v *View) hears(e *Entry) bool {
+func (v *View) mayNotify(e *Entry) bool {
 	x := v.Exchange(e)
 	return x.Weigh(time.Now()) == attention.VerdictAllow && (len(x.Heard) < 2 || !attention.AddsNothing(x.Heard[0], x.Heard[1:]))
 }
@@ -103,7 +103,7 @@ func (tx *Tx) Finish(t *Turn, e *Entry, cost Cost) {
 		tx.Move(e, Ignore, "claimed, and not answered")
 	case e.Claimed:
 		if len(tx.turns(`WHERE event_id = ? AND `+isLive, e.EventID)) == 0 { // a promise must end
-			waitFor(tx, e)
+			startDeadline(tx, e)
 		}
 	case e.Decision.Policy == attention.PolicyMustRespond:
 		tx.GiveUp(e, "the turn ended without an answer")
@@ -122,8 +122,8 @@ func (tx *Tx) FinishAccepted(t *Turn, e *Entry) {
 	}
 }
 
-// waitFor gives an event that no turn is at a deadline, at which it ends.
-func waitFor(tx *Tx, e *Entry) {
+// startDeadline gives an event that no turn is at a deadline, at which it ends.
+func startDeadline(tx *Tx, e *Entry) {
 	e.DeadlineAt = time.Now().Add(tx.m.opts.Attention.Deadline)
 	tx.Save(e)
 }
@@ -137,7 +137,7 @@ func (tx *Tx) Expire(id, reason string) {
 	}
 	e.DeadlineAt = time.Time{}
 	if e.State == Deferred {
-		comeBack(tx, e)
+		redeliver(tx, e)
 	} else {
 		tx.GiveUp(e, reason)
 	}
@@ -151,7 +151,7 @@ func (v *View) ExpiredEvents(now time.Time) []*Entry {
 // NextDeadline returns the earliest deadline of an event, of an accepted turn or of a reminder,
 // the zero time if there is none.
 func (v *View) NextDeadline() time.Time {
-	return one(v.Tx, atColumn, `SELECT coalesce(min(at), 0) FROM (SELECT min(deadline_at) AS at FROM events WHERE deadline_at > 0
+	return first(v.Tx, atColumn, `SELECT coalesce(min(at), 0) FROM (SELECT min(deadline_at) AS at FROM events WHERE deadline_at > 0
 		UNION ALL SELECT min(deadline_at) FROM turns WHERE state = 'accepted' UNION ALL SELECT min(due_at) FROM reminders
 		UNION ALL SELECT min(check_at) FROM obligations WHERE check_at > 0 AND open = 1)`)
 }
@@ -211,21 +211,21 @@ func (tx *Tx) SettleDone(reaction *Entry) {
 // Bounds of putting an event off. A model gets a deferred event back; a program
 // that works in its own time has it, and gets no second delivery.
 const (
-	MaxDeferrals = 5                  // of one event; then it is answered, declined or failed
-	longestRest  = 7 * 24 * time.Hour // before it comes back
-	programRests = 96                 // of Options.DeferFor, by default a day: for a program to settle what it deferred
+	MaxDeferrals     = 5                  // of one event; then it is answered, declined or failed
+	maxDefer         = 7 * 24 * time.Hour // before it comes back
+	asyncDeferFactor = 96                 // of Options.DeferFor, by default a day: for a program to settle what it deferred
 )
 
-// restFor returns how long a deferred event rests: until its eta if that is a time
+// deferDuration returns how long a deferred event rests: until its eta if that is a time
 // (RFC 3339) or a duration ("45m"), else for first, doubled at every deferral.
-func restFor(eta string, deferrals int, first time.Duration, now time.Time) time.Duration {
+func deferDuration(eta string, deferrals int, first time.Duration, now time.Time) time.Duration {
 	rest := first << min(deferrals, MaxDeferrals)
 	if at, err := time.Parse(time.RFC3339, eta); err == nil {
 		rest = at.Sub(now)
 	} else if d, err := time.ParseDuration(eta); err == nil {
 		rest = d
 	}
-	return min(max(rest, time.Second), longestRest)
+	return min(max(rest, time.Second), maxDefer)
 }
 
 // Defer defers an event and sets when it comes back. An event that is deferred
@@ -235,22 +235,22 @@ func (tx *Tx) Defer(e *Entry, eta, reason string) {
 		return
 	}
 	now := time.Now()
-	rest := restFor(eta, e.Deferrals, tx.m.opts.DeferFor, now)
+	rest := deferDuration(eta, e.Deferrals, tx.m.opts.DeferFor, now)
 	if tx.m.opts.Async {
-		rest = max(rest, programRests*tx.m.opts.DeferFor)
+		rest = max(rest, asyncDeferFactor*tx.m.opts.DeferFor)
 	}
 	e.DeadlineAt, e.Deferrals = now.Add(rest), e.Deferrals+1
 	tx.Move(e, Defer, reason)
 }
 
-// comeBack gives a deferred event to the model once more: the same event, the next
+// redeliver gives a deferred event to the model once more: the same event, the next
 // attempt, with what was edited since. One that a program deferred, and never
 // settled, ends.
-func comeBack(tx *Tx, e *Entry) {
+func redeliver(tx *Tx, e *Entry) {
 	switch {
-	case tx.place(e).gone():
+	case tx.participation(e).hasLeft():
 		tx.Move(e, Ignore, "asked to leave since it was deferred")
-	case climbOn(tx, e):
+	case escalateFurther(tx, e):
 	case tx.m.opts.Async:
 		tx.GiveUp(e, "deferred, and never settled")
 	default:

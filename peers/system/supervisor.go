@@ -8,73 +8,67 @@ import (
 	"time"
 
 	"hubbub/peers/store"
+	"hubbub/protocol/notify"
 	"hubbub/protocol/retry"
 )
 
-// A keeper runs one agent: it finds or starts an instance, watches it, starts the
+// A supervisor runs one agent: it finds or starts an instance, watches it, starts the
 // next one when it ends, and gives up after too many failures. Only its goroutine
 // starts instances of this agent.
-type keeper struct {
+type supervisor struct {
 	*Spawner
-	name    AgentName
-	asked   bool          // a request wants the agent, so its start counts against the spawn rate
-	again   bool          // the agent was wanted again while it was ending; guarded by Spawner.mu
-	changed chan struct{} // the agent's row changed
-	idle    chan struct{} // the agent was idle for too long
-	asking  chan struct{} // the agent was asked for while it was online
-	seen    atomic.Int64  // time of the agent's last sign of life, in microseconds since 1970
+	name        AgentName
+	requested   bool          // a request wants the agent, so its start counts against the spawn rate
+	wantedAgain bool          // the agent was wanted again while it was ending; guarded by Spawner.mu
+	changed     notify.Signal // the agent's row changed
+	idle        notify.Signal // the agent was idle for too long
+	wanted      notify.Signal // the agent was asked for while it was online
+	lastSeen    atomic.Int64  // time of the agent's last sign of life, in microseconds since 1970
 }
 
 // Reasons for the end of a watch, besides the end of the instance.
 var (
-	errRestart = errors.New("it must start again with a new credential")
-	errIdle    = errors.New("nobody talked to it")
-	errTooOld  = errors.New("it ran for as long as it may")
-	errMute    = errors.New("it did not say that it is online")
-	errGone    = errors.New("it runs, but is not on the bus")
-	errNotYet  = errors.New("something that every start needs is missing")
-	errLeft    = errors.New("the spawner is stopping")
+	errRestart  = errors.New("it must start again with a new credential")
+	errIdle     = errors.New("nobody talked to it")
+	errTooOld   = errors.New("it ran for as long as it may")
+	errSilent   = errors.New("it did not say that it is online")
+	errHung     = errors.New("it runs, but is not on the bus")
+	errNotReady = errors.New("something that every start needs is missing")
+	errStopping = errors.New("the spawner is stopping")
 )
 
-func newKeeper(s *Spawner, name AgentName, asked bool) *keeper {
-	k := &keeper{Spawner: s, name: name, asked: asked}
-	k.changed, k.idle, k.asking = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+func newSupervisor(s *Spawner, name AgentName, asked bool) *supervisor {
+	k := &supervisor{Spawner: s, name: name, requested: asked}
+	k.changed, k.idle, k.wanted = notify.New(), notify.New(), notify.New()
 	k.touch()
 	return k
 }
 
-func (k *keeper) touch() { k.seen.Store(time.Now().UnixMicro()) }
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+func (k *supervisor) touch() { k.lastSeen.Store(time.Now().UnixMicro()) }
 
 // run keeps the agent until it is no longer wanted, or ctx ends.
-func (k *keeper) run(ctx context.Context) {
+func (k *supervisor) run(ctx context.Context) {
 	for {
-		k.keepLoop(ctx)
+		k.superviseLoop(ctx)
 		if !k.release(k) || ctx.Err() != nil {
 			return
 		}
-		k.asked = true
+		k.requested = true
 	}
 }
 
-// keepLoop runs one instance after another.
-func (k *keeper) keepLoop(ctx context.Context) {
+// superviseLoop runs one instance after another.
+func (k *supervisor) superviseLoop(ctx context.Context) {
 	failures, hitches := 0, 0
 	for ctx.Err() == nil {
 		begun := time.Now()
-		err := k.once(ctx)
+		err := k.runInstance(ctx)
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return
 		case errors.Is(err, errRestart):
 			continue
-		case errors.Is(err, errNotYet):
+		case errors.Is(err, errNotReady):
 			hitches++
 			k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Msg("agent not started yet; trying again")
 			retry.Sleep(ctx, k.pauses().After(hitches))
@@ -86,7 +80,7 @@ func (k *keeper) keepLoop(ctx context.Context) {
 		default:
 			failures++
 		}
-		hopeless := k.isHopeless(ctx, err)
+		hopeless := k.isPermanent(ctx, err)
 		if hopeless || failures > k.opts.MaxRestarts {
 			if !hopeless && failures > 1 {
 				err = fmt.Errorf("ended %d times in a row: %w", failures, err)
@@ -103,10 +97,10 @@ func (k *keeper) keepLoop(ctx context.Context) {
 	}
 }
 
-// isHopeless reports whether the next instance would end in the same way. A program
+// isPermanent reports whether the next instance would end in the same way. A program
 // that was called wrongly and one that panicked exit with the same code, so the code
 // counts only if the instance was never online.
-func (k *keeper) isHopeless(ctx context.Context, err error) bool {
+func (k *supervisor) isPermanent(ctx context.Context, err error) bool {
 	var exit *Exit
 	if !errors.As(err, &exit) || !exit.Permanent {
 		return errors.Is(err, ErrPermanent)
@@ -116,15 +110,15 @@ func (k *keeper) isHopeless(ctx context.Context, err error) bool {
 }
 
 // pauses returns the pauses between starts.
-func (k *keeper) pauses() retry.Backoff {
+func (k *supervisor) pauses() retry.Backoff {
 	return retry.Backoff{Min: k.opts.MinBackoff, Max: k.opts.MaxBackoff}
 }
 
-// once runs one instance to its end. It returns nil if the agent is not to run.
-func (k *keeper) once(ctx context.Context) error {
+// runInstance runs one instance to its end. It returns nil if the agent is not to run.
+func (k *supervisor) runInstance(ctx context.Context) error {
 	a, err := k.agent(ctx)
 	if err != nil {
-		return errors.Join(errNotYet, err)
+		return errors.Join(errNotReady, err)
 	}
 	spec := k.spec(a)
 	inst, err := k.launcher.Find(ctx, spec, a.handle)
@@ -134,7 +128,7 @@ func (k *keeper) once(ctx context.Context) error {
 	case errors.Is(err, ErrNotRunning):
 		inst, err = k.start(ctx, spec)
 	case err != nil:
-		return errors.Join(errNotYet, err)
+		return errors.Join(errNotReady, err)
 	case a.state != stateWanted:
 		return k.end(ctx, inst)
 	default:
@@ -147,12 +141,12 @@ func (k *keeper) once(ctx context.Context) error {
 }
 
 // adopt takes over an instance that runs already.
-func (k *keeper) adopt(ctx context.Context, a agentRow, inst Instance) error {
+func (k *supervisor) adopt(ctx context.Context, a agentRow, inst Instance) error {
 	k.log.Info().Str("peer", string(k.name.PeerID())).Str("instance", inst.Handle()).Msg("agent runs already")
 	if inst.Handle() == a.handle {
 		return nil
 	}
-	if err := k.change(ctx, toFound, k.name, inst.Handle()); err != nil || k.connected.Load() == 0 {
+	if err := k.change(ctx, toAdopted, k.name, inst.Handle()); err != nil || k.connected.Load() == 0 {
 		return err // without a bus, the next connection asks
 	}
 	_, _ = k.probe(ctx, k.name) // it says by itself, later
@@ -161,48 +155,48 @@ func (k *keeper) adopt(ctx context.Context, a agentRow, inst Instance) error {
 
 // markAbsent records that the agent has no instance, so that requests wait for the
 // next one.
-func (k *keeper) markAbsent(ctx context.Context) error {
+func (k *supervisor) markAbsent(ctx context.Context) error {
 	return k.change(ctx, toAbsent, k.name)
 }
 
 // start starts an instance and records its handle. If the spawner is killed in
 // between, Find finds the instance. start waits for the bus first: without it the
 // agent could not say that it is online.
-func (k *keeper) start(ctx context.Context, spec Spec) (Instance, error) {
+func (k *supervisor) start(ctx context.Context, spec Spec) (Instance, error) {
 	if err := k.markAbsent(ctx); err != nil {
-		return nil, errors.Join(errNotYet, err)
+		return nil, errors.Join(errNotReady, err)
 	}
 	if err := k.peer.Ready(ctx); err != nil {
 		return nil, err
 	}
-	if k.asked {
+	if k.requested {
 		if err := k.rate.Wait(ctx); err != nil {
 			return nil, err
 		}
-		k.asked = false
+		k.requested = false
 	}
 	if err := k.prepare(ctx, &spec); err != nil {
 		if errors.Is(err, ErrPermanent) {
 			return nil, err
 		}
-		return nil, errors.Join(errNotYet, err)
+		return nil, errors.Join(errNotReady, err)
 	}
-	k.opts.crash("before start")
+	k.opts.failpoint("before start")
 	inst, err := k.launcher.Start(ctx, spec)
 	if err != nil {
 		return nil, fmt.Errorf("starting it: %w", err)
 	}
-	k.opts.crash("started")
+	k.opts.failpoint("started")
 	k.log.Info().Str("peer", string(k.name.PeerID())).Str("instance", inst.Handle()).Msg("agent started")
 	if err := k.change(ctx, toStarted, k.name, inst.Handle()); err != nil {
 		return nil, errors.Join(err, k.stop(ctx, inst))
 	}
-	k.opts.crash("start stored")
+	k.opts.failpoint("start stored")
 	return inst, nil
 }
 
 // prepare gets the token and the environment that a start needs.
-func (k *keeper) prepare(ctx context.Context, spec *Spec) (err error) {
+func (k *supervisor) prepare(ctx context.Context, spec *Spec) (err error) {
 	err = k.ensureToken(ctx, k.name, spec.TokenFile)
 	if err == nil {
 		spec.Env, err = k.environment(ctx)
@@ -211,7 +205,7 @@ func (k *keeper) prepare(ctx context.Context, spec *Spec) (err error) {
 }
 
 // watch waits for the end of an instance, or for a reason to end it.
-func (k *keeper) watch(ctx context.Context, inst Instance) error {
+func (k *supervisor) watch(ctx context.Context, inst Instance) error {
 	waiting, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { // waited for below: it closes ended
@@ -225,7 +219,7 @@ func (k *keeper) watch(ctx context.Context, inst Instance) error {
 	}()
 	cause, running := k.watchLoop(ctx, ended)
 	switch {
-	case !running, errors.Is(cause, errLeft) && k.launcher.Outlives():
+	case !running, errors.Is(cause, errStopping) && k.launcher.Outlives():
 	case errors.Is(cause, errIdle):
 		if stored, err := k.setIdle(ctx); err != nil || !stored {
 			return errors.Join(err, errRestart) // somebody wants the agent after all
@@ -234,17 +228,17 @@ func (k *keeper) watch(ctx context.Context, inst Instance) error {
 	default:
 		cause = errors.Join(cause, k.stop(ctx, inst))
 	}
-	if errors.Is(cause, errLeft) {
+	if errors.Is(cause, errStopping) {
 		return nil
 	}
 	return cause
 }
 
 // watchLoop returns why the watch ends, and whether the instance still runs.
-func (k *keeper) watchLoop(ctx context.Context, ended chan error) (cause error, running bool) {
-	mute := time.NewTimer(k.opts.StartTimeout)
-	defer mute.Stop()
-	var d doubt
+func (k *supervisor) watchLoop(ctx context.Context, ended chan error) (cause error, running bool) {
+	silent := time.NewTimer(k.opts.StartTimeout)
+	defer silent.Stop()
+	var d liveness
 	var old <-chan time.Time
 	if k.opts.Limits.Runtime > 0 {
 		old = time.After(k.opts.Limits.Runtime)
@@ -255,33 +249,33 @@ func (k *keeper) watchLoop(ctx context.Context, ended chan error) (cause error, 
 		case err != nil && ctx.Err() == nil:
 			k.log.Error().Err(err).Msg("agents table not read; the watch goes on")
 		case err == nil && a.online:
-			mute.Stop()
+			silent.Stop()
 		case err == nil && k.mustRestart(ctx):
 			return errRestart, true
 		}
 		select {
 		case err := <-ended:
 			if ctx.Err() != nil {
-				return errLeft, errors.Is(err, ctx.Err())
+				return errStopping, errors.Is(err, ctx.Err())
 			}
 			return err, false
-		case <-k.changed:
-		case <-k.idle:
+		case <-k.changed.C():
+		case <-k.idle.C():
 			return errIdle, true
-		case <-k.asking:
-			if k.gone(ctx, &d) {
-				return errGone, true
+		case <-k.wanted.C():
+			if k.isHung(ctx, &d) {
+				return errHung, true
 			}
-		case <-mute.C:
+		case <-silent.C:
 			if !k.listening(k.opts.StartTimeout) {
-				mute.Reset(k.opts.StartTimeout) // the spawner could not have heard it
+				silent.Reset(k.opts.StartTimeout) // the spawner could not have heard it
 				continue
 			}
-			return errMute, true
+			return errSilent, true
 		case <-old:
 			return errTooOld, true
 		case <-ctx.Done():
-			return errLeft, true
+			return errStopping, true
 		}
 	}
 }
@@ -293,7 +287,7 @@ func (s *Spawner) listening(while time.Duration) bool {
 }
 
 // stop ends an instance, even while the spawner itself is stopping.
-func (k *keeper) stop(ctx context.Context, inst Instance) error {
+func (k *supervisor) stop(ctx context.Context, inst Instance) error {
 	if err := inst.Stop(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("stopping it: %w", err)
 	}
@@ -301,7 +295,7 @@ func (k *keeper) stop(ctx context.Context, inst Instance) error {
 }
 
 // end ends the instance of an agent that is not to run.
-func (k *keeper) end(ctx context.Context, inst Instance) error {
+func (k *supervisor) end(ctx context.Context, inst Instance) error {
 	if err := k.stop(ctx, inst); err != nil {
 		return err
 	}
@@ -309,12 +303,12 @@ func (k *keeper) end(ctx context.Context, inst Instance) error {
 }
 
 // forget clears the record of the instance of an agent that is not to run.
-func (k *keeper) forget(ctx context.Context) error {
+func (k *supervisor) forget(ctx context.Context) error {
 	return k.change(ctx, toForgotten, k.name)
 }
 
 // setIdle records that the agent is not to run, unless a request waits for it.
-func (k *keeper) setIdle(ctx context.Context) (stored bool, err error) {
+func (k *supervisor) setIdle(ctx context.Context) (stored bool, err error) {
 	err = store.InTx(ctx, k.db, func(tx *store.Tx) {
 		if stored = tx.Changed(toIdle, k.name) == 1; stored {
 			k.retireCredentials(tx, k.name)
@@ -325,7 +319,7 @@ func (k *keeper) setIdle(ctx context.Context) (stored bool, err error) {
 }
 
 // persist repeats a write until it succeeds or ctx ends.
-func (k *keeper) persist(ctx context.Context, write func(ctx context.Context) error) {
+func (k *supervisor) persist(ctx context.Context, write func(ctx context.Context) error) {
 	for ctx.Err() == nil {
 		err := write(ctx)
 		if err == nil {
