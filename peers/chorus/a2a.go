@@ -37,7 +37,7 @@ var restStatus = map[int]string{
 	http.StatusUnauthorized: "UNAUTHENTICATED", http.StatusServiceUnavailable: "UNAVAILABLE", http.StatusInternalServerError: "INTERNAL",
 }
 
-var errSecret = refuse(http.StatusUnauthorized, "show the secret of an inbox as a bearer token: what follows /inbox/ in its connection string")
+var errInboxSecret = newHTTPError(http.StatusUnauthorized, "show the secret of an inbox as a bearer token: what follows /inbox/ in its connection string")
 
 // serveCard serves the card of our agents. It names no inbox: who is spoken with is for the
 // token to say.
@@ -60,7 +60,7 @@ func (g *Gateway) serveCard(w http.ResponseWriter, r *http.Request) error {
 // serveA2A serves one call of an agent elsewhere, by JSON-RPC.
 func (g *Gateway) serveA2A(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
-		return refuse(http.StatusMethodNotAllowed, "POST requests here")
+		return newHTTPError(http.StatusMethodNotAllowed, "POST requests here")
 	}
 	return g.serveTasks(w, r, a2asrv.NewJSONRPCHandler)
 }
@@ -76,25 +76,25 @@ func (g *Gateway) serveA2ARest(w http.ResponseWriter, r *http.Request) error {
 func (g *Gateway) serveTasks(w http.ResponseWriter, r *http.Request, binding func(a2asrv.RequestHandler, ...a2asrv.TransportOption) http.Handler) error {
 	secret, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	inbox, err := g.store.inboxOf(r.Context(), secret)
-	if errors.Is(err, errNobody) {
-		return errSecret
+	if errors.Is(err, errUnknownSecret) {
+		return errInboxSecret
 	}
 	if err != nil {
 		return err
 	}
-	leave, err := g.taskCalls.enter(r.Context(), string(inbox), false)
+	leave, err := g.taskCalls.acquire(r.Context(), string(inbox), false)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	ctx := sdklog.AttachLogger(r.Context(), slog.New(slog.DiscardHandler)) // it would log what was said
-	binding(caller{g: g, inbox: inbox}, a2asrv.WithTransportKeepAlive(keepAlive)).ServeHTTP(w, r.WithContext(ctx))
+	binding(taskAPI{g: g, inbox: inbox}, a2asrv.WithTransportKeepAlive(keepAlive)).ServeHTTP(w, r.WithContext(ctx))
 	return nil
 }
 
-// A caller is what an agent elsewhere may do with the secret of one inbox.
-type caller struct {
+// A taskAPI is what an agent elsewhere may do with the secret of one inbox.
+type taskAPI struct {
 	unsupported
 	g     *Gateway
 	inbox InboxName
@@ -128,8 +128,8 @@ func (unsupported) GetExtendedAgentCard(context.Context, *sdk.GetExtendedAgentCa
 	return nil, sdk.ErrExtendedCardNotConfigured
 }
 
-// send stores a message as a task.
-func (c caller) send(ctx context.Context, r *sdk.SendMessageRequest) (string, error) {
+// submit stores a message as a task.
+func (c taskAPI) submit(ctx context.Context, r *sdk.SendMessageRequest) (string, error) {
 	m := r.Message
 	switch {
 	case m == nil || m.ID == "" || len(m.ID) > maxID || len(m.ContextID) > maxID || text.Seen(m.ContextID) != m.ContextID:
@@ -137,13 +137,13 @@ func (c caller) send(ctx context.Context, r *sdk.SendMessageRequest) (string, er
 	case r.Config != nil && r.Config.PushConfig != nil:
 		return "", sdk.ErrPushNotificationNotSupported
 	}
-	words, err := wordsOf(m)
+	words, err := messageText(m)
 	if err != nil {
 		return "", err
 	}
 	talk := m.ContextID
 	if m.TaskID != "" {
-		asked, err := c.look(ctx, string(m.TaskID))
+		asked, err := c.task(ctx, string(m.TaskID))
 		if err != nil {
 			return "", err
 		}
@@ -154,26 +154,26 @@ func (c caller) send(ctx context.Context, r *sdk.SendMessageRequest) (string, er
 	if strings.TrimSpace(words) == "" {
 		return "", sdk.NewError(sdk.ErrInvalidParams, "the message says nothing")
 	}
-	p := &Posted{
+	p := &InboxMessage{
 		ChannelID: ChannelID(talk), MessageID: hashSecret(m.ID), Sender: "a2a:" + string(c.inbox), Content: words, Callback: taskCallback,
 		Service: "A2A", Context: "A direct conversation with an agent or a program elsewhere.",
 	}
 	if p.ChannelID == "" { // the same when the message comes again
 		p.ChannelID = ChannelID("ctx-" + hashSecret(m.ID)[:32])
 	}
-	in, err := c.g.inboundOf(c.inbox, p)
+	in, err := c.g.newInbound(c.inbox, p)
 	if err != nil {
-		return "", asProtocol(err)
+		return "", a2aError(err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	id, err := c.g.submit(ctx, in, string(m.TaskID))
-	return id, asProtocol(err)
+	return id, a2aError(err)
 }
 
-// asProtocol gives a refusal the words that its caller may read.
-func asProtocol(err error) error {
-	if r, ok := errors.AsType[*refusal](err); ok {
+// a2aError gives a refusal the words that its caller may read.
+func a2aError(err error) error {
+	if r, ok := errors.AsType[*httpError](err); ok {
 		if r.status == http.StatusServiceUnavailable {
 			return sdk.NewError(sdk.ErrServerError, r.text)
 		}
@@ -182,26 +182,26 @@ func asProtocol(err error) error {
 	return err
 }
 
-// look returns a task as it stands.
-func (c caller) look(ctx context.Context, id string) (*task, error) {
+// task returns a task as it stands.
+func (c taskAPI) task(ctx context.Context, id string) (*task, error) {
 	tx := store.On(ctx, c.g.store.db)
-	t := taskOf(tx, c.inbox, id)
+	t := loadTask(tx, c.inbox, id)
 	return t, tx.Err()
 }
 
-// follow yields a task as it stands, what comes of it, and ends where it is still.
-func (c caller) follow(ctx context.Context, id string, still func(*task) bool) iter.Seq2[sdk.Event, error] {
+// watch yields a task as it stands, what comes of it, and ends where it is still.
+func (c taskAPI) watch(ctx context.Context, id string, still func(*task) bool) iter.Seq2[sdk.Event, error] {
 	return func(yield func(sdk.Event, error) bool) {
 		var last *task
 		for {
-			changed := c.g.tasks.next()
-			t, err := c.look(ctx, id)
+			changed := c.g.tasks.wait()
+			t, err := c.task(ctx, id)
 			if err != nil {
 				yield(nil, err)
 				return
 			}
 			if last == nil {
-				if !yield(t.asTask(), nil) {
+				if !yield(t.toA2A(), nil) {
 					return
 				}
 				last = t
@@ -211,7 +211,7 @@ func (c caller) follow(ctx context.Context, id string, still func(*task) bool) i
 					return
 				}
 			}
-			if last.State != t.State || last.Words != t.Words {
+			if last.State != t.State || last.Text != t.Text {
 				if !yield(&sdk.TaskStatusUpdateEvent{TaskID: sdk.TaskID(t.ID), ContextID: t.Context, Status: t.status()}, nil) {
 					return
 				}
@@ -230,55 +230,55 @@ func (c caller) follow(ctx context.Context, id string, still func(*task) bool) i
 
 // SendMessage implements a2asrv.RequestHandler. It waits for the end of the task, unless the
 // caller does not, or it takes too long.
-func (c caller) SendMessage(ctx context.Context, r *sdk.SendMessageRequest) (sdk.SendMessageResult, error) {
-	id, err := c.send(ctx, r)
+func (c taskAPI) SendMessage(ctx context.Context, r *sdk.SendMessageRequest) (sdk.SendMessageResult, error) {
+	id, err := c.submit(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	if r.Config == nil || !r.Config.ReturnImmediately {
 		waiting, cancel := context.WithTimeout(ctx, maxTaskWait)
 		defer cancel()
-		for _, err := range c.follow(waiting, id, (*task).waits) {
+		for _, err := range c.watch(waiting, id, (*task).awaitsSender) {
 			if err != nil && waiting.Err() == nil {
 				return nil, err
 			}
 		}
 	}
-	t, err := c.look(ctx, id)
+	t, err := c.task(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return t.asTask(), nil
+	return t.toA2A(), nil
 }
 
 // SendStreamingMessage implements a2asrv.RequestHandler.
-func (c caller) SendStreamingMessage(ctx context.Context, r *sdk.SendMessageRequest) iter.Seq2[sdk.Event, error] {
+func (c taskAPI) SendStreamingMessage(ctx context.Context, r *sdk.SendMessageRequest) iter.Seq2[sdk.Event, error] {
 	return func(yield func(sdk.Event, error) bool) {
-		id, err := c.send(ctx, r)
+		id, err := c.submit(ctx, r)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		c.follow(ctx, id, (*task).waits)(yield)
+		c.watch(ctx, id, (*task).awaitsSender)(yield)
 	}
 }
 
 // SubscribeToTask implements a2asrv.RequestHandler.
-func (c caller) SubscribeToTask(ctx context.Context, r *sdk.SubscribeToTaskRequest) iter.Seq2[sdk.Event, error] {
-	return c.follow(ctx, string(r.ID), (*task).over)
+func (c taskAPI) SubscribeToTask(ctx context.Context, r *sdk.SubscribeToTaskRequest) iter.Seq2[sdk.Event, error] {
+	return c.watch(ctx, string(r.ID), (*task).isFinal)
 }
 
 // GetTask implements a2asrv.RequestHandler.
-func (c caller) GetTask(ctx context.Context, r *sdk.GetTaskRequest) (*sdk.Task, error) {
-	t, err := c.look(ctx, string(r.ID))
+func (c taskAPI) GetTask(ctx context.Context, r *sdk.GetTaskRequest) (*sdk.Task, error) {
+	t, err := c.task(ctx, string(r.ID))
 	if err != nil {
 		return nil, err
 	}
-	return t.asTask(), nil
+	return t.toA2A(), nil
 }
 
 // CancelTask implements a2asrv.RequestHandler.
-func (c caller) CancelTask(ctx context.Context, r *sdk.CancelTaskRequest) (*sdk.Task, error) {
+func (c taskAPI) CancelTask(ctx context.Context, r *sdk.CancelTaskRequest) (*sdk.Task, error) {
 	if err := c.g.cancelTask(ctx, c.inbox, string(r.ID)); err != nil {
 		return nil, err
 	}
@@ -289,7 +289,7 @@ func (c caller) CancelTask(ctx context.Context, r *sdk.CancelTaskRequest) (*sdk.
 const maxTasks = 100
 
 // ListTasks implements a2asrv.RequestHandler: the youngest first, of a context if one is named.
-func (c caller) ListTasks(ctx context.Context, r *sdk.ListTasksRequest) (*sdk.ListTasksResponse, error) {
+func (c taskAPI) ListTasks(ctx context.Context, r *sdk.ListTasksRequest) (*sdk.ListTasksResponse, error) {
 	size := r.PageSize
 	if size <= 0 || size > maxTasks {
 		size = maxTasks / 2
@@ -304,9 +304,9 @@ func (c caller) ListTasks(ctx context.Context, r *sdk.ListTasksRequest) (*sdk.Li
 	list := &sdk.ListTasksResponse{Tasks: []*sdk.Task{}, PageSize: size, TotalSize: store.Value[int](tx, `SELECT count(*) FROM task `+which, c.inbox, r.ContextID, state)}
 	for _, t := range store.All(tx, (*task).columns, taskColumns+which+` AND inbound < ?4 ORDER BY inbound DESC LIMIT ?5`, c.inbox, r.ContextID, state, before, size) {
 		if r.IncludeArtifacts {
-			t = *taskOf(tx, c.inbox, t.ID)
+			t = *loadTask(tx, c.inbox, t.ID)
 		}
-		list.Tasks, list.NextPageToken = append(list.Tasks, t.asTask()), fmt.Sprint(t.Inbound)
+		list.Tasks, list.NextPageToken = append(list.Tasks, t.toA2A()), fmt.Sprint(t.Inbound)
 	}
 	if len(list.Tasks) < size {
 		list.NextPageToken = ""

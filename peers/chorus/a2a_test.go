@@ -19,10 +19,10 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
 )
 
-// A bearer shows the secret of an inbox with each request.
-type bearer string
+// A cachedToken shows the secret of an inbox with each request.
+type cachedToken string
 
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b cachedToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set("Authorization", "Bearer "+string(b))
 	return http.DefaultTransport.RoundTrip(r)
 }
@@ -49,7 +49,7 @@ func (r *rig) with(secret string, over binding) *a2aclient.Client {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	out := &http.Client{Transport: bearer(secret)}
+	out := &http.Client{Transport: cachedToken(secret)}
 	client, err := a2aclient.NewFromCard(r.t.Context(), card, a2aclient.WithJSONRPCTransport(out), a2aclient.WithRESTTransport(out),
 		a2aclient.WithConfig(a2aclient.Config{PreferredTransports: []binding{over}}))
 	if err != nil {
@@ -372,7 +372,7 @@ func (r *rig) asks(secret, call, body string, answer any) (status int) {
 		r.t.Fatal(err)
 	}
 	asked.Header.Set("A2A-Version", "1.0")
-	answered, err := (&http.Client{Transport: bearer(secret)}).Do(asked)
+	answered, err := (&http.Client{Transport: cachedToken(secret)}).Do(asked)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -28,14 +28,14 @@ const (
 // disk; the work comes after.
 func (g *Gateway) serveInbox(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
-		return refuse(http.StatusMethodNotAllowed, "POST messages here")
+		return newHTTPError(http.StatusMethodNotAllowed, "POST messages here")
 	}
 	// What is not a live secret ends here, whatever it is and whatever comes with it.
 	inbox, err := g.store.inboxOf(r.Context(), r.PathValue("secret"))
 	if err != nil {
 		return err
 	}
-	leave, err := g.calls.enter(r.Context(), inboxPath+string(inbox), false)
+	leave, err := g.calls.acquire(r.Context(), inboxPath+string(inbox), false)
 	if err != nil {
 		return err
 	}
@@ -44,11 +44,11 @@ func (g *Gateway) serveInbox(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	posted, err := ParsePosted(body, g.guard)
+	posted, err := ParseInboxMessage(body, g.guard)
 	if err != nil {
-		return refuse(http.StatusBadRequest, err.Error())
+		return newHTTPError(http.StatusBadRequest, err.Error())
 	}
-	in, err := g.inboundOf(inbox, posted)
+	in, err := g.newInbound(inbox, posted)
 	if err != nil {
 		return err
 	}
@@ -61,9 +61,9 @@ func (g *Gateway) serveInbox(w http.ResponseWriter, r *http.Request) error {
 	return writeOK(w)
 }
 
-// An inbound is one message of a Chorus service on its way to an agent.
-type inbound struct {
-	posted    *Posted
+// An inboundMessage is one message of a Chorus service on its way to an agent.
+type inboundMessage struct {
+	posted    *InboxMessage
 	inbox     InboxName
 	channel   protocol.PeerID
 	sourceID  string
@@ -71,20 +71,20 @@ type inbound struct {
 	content   json.RawMessage
 }
 
-// inboundOf makes the chat_message of a posted message. It refuses with 413
+// newInbound makes the chat_message of a posted message. It refuses with 413
 // what would not fit into a frame of the bus.
-func (g *Gateway) inboundOf(inbox InboxName, p *Posted) (*inbound, error) {
+func (g *Gateway) newInbound(inbox InboxName, p *InboxMessage) (*inboundMessage, error) {
 	peer := ChannelPeer(inbox, p.ChannelID)
-	in := &inbound{posted: p, inbox: inbox, channel: peer, sourceID: string(peer) + ":" + p.MessageID, messageID: protocol.NewMessageID()}
-	author := authorOf(p, g.company.speaker(peer, p.Content), g.company.has)
+	in := &inboundMessage{posted: p, inbox: inbox, channel: peer, sourceID: string(peer) + ":" + p.MessageID, messageID: protocol.NewMessageID()}
+	author := authorOf(p, g.roster.originalAuthor(peer, p.Content), g.roster.isOnline)
 	content := protocol.ChatMessage{
 		Text: p.Content, Event: protocol.EventMessage, SourceID: in.sourceID,
-		Chat:      &protocol.Chat{ID: string(peer), Kind: string(kindOf(p)), Title: p.Name, Service: p.Service, Context: p.Context},
+		Chat:      &protocol.Chat{ID: string(peer), Kind: string(conversationKind(p)), Title: p.Name, Service: p.Service, Context: p.Context},
 		Author:    &author,
 		CreatedAt: protocol.FormatTime(g.opts.Now()),
 	}
 	if len(p.MCP) > 0 {
-		content.MCP = fmt.Appendf(nil, `{"url":%s}`, quoted(g.proxyURL(peer)))
+		content.MCP = fmt.Appendf(nil, `{"url":%s}`, jsonString(g.proxyURL(peer)))
 	}
 	raw, err := json.Marshal(content)
 	if err != nil {
@@ -92,13 +92,13 @@ func (g *Gateway) inboundOf(inbox InboxName, p *Posted) (*inbound, error) {
 	}
 	in.content = raw
 	if g.frameSize(protocol.MaxTopic, in.message()) > g.opts.MaxFrame {
-		return nil, errTooLong
+		return nil, errFrameTooLarge
 	}
 	return in, nil
 }
 
 // message is the chat_message that goes to the agent.
-func (in *inbound) message() protocol.Message {
+func (in *inboundMessage) message() protocol.Message {
 	return protocol.Message{
 		MessageID: in.messageID, Type: protocol.TypeChatMessage, From: in.channel,
 		Timestamp: protocol.FormatTime(time.Now()), Content: in.content,
@@ -118,7 +118,7 @@ func (g *Gateway) frameSize(topicBytes int, m protocol.Message) int {
 // channel's tools sealed: they go out again. A message that was stored before, by
 // (channel id, message id), changes nothing. also is called in that transaction, with the
 // number that the message has.
-func (g *Gateway) accept(ctx context.Context, in *inbound, also func(tx *store.Tx, seq int64)) error {
+func (g *Gateway) accept(ctx context.Context, in *inboundMessage, also func(tx *store.Tx, seq int64)) error {
 	s, now := g.store, micros(g.opts.Now())
 	return store.InTx(ctx, s.db, func(tx *store.Tx) {
 		if seq := store.Value[int64](tx, `SELECT seq FROM inbound WHERE channel = ? AND external_id = ?`, in.channel, in.posted.MessageID); seq != 0 {
@@ -135,8 +135,8 @@ func (g *Gateway) accept(ctx context.Context, in *inbound, also func(tx *store.T
 			tx.Exec(`UPDATE channel SET mcp = ?, mcp_at = ? WHERE peer = ?`, s.seal.seal(toolsLabel(in.channel), string(raw)), now, in.channel)
 		}
 		also(tx, seq)
-		g.desk().sayTexts(tx, in.channel)
-		if !g.order(tx, in, seq) {
+		g.commands().sendKept(tx, in.channel)
+		if !g.handleCommand(tx, in, seq) {
 			g.router.Deliver(tx, &bridge.Event{ID: seq, Chat: in.channel, Source: in.sourceID}, time.Time{})
 		}
 	})
@@ -144,7 +144,7 @@ func (g *Gateway) accept(ctx context.Context, in *inbound, also func(tx *store.T
 
 // ensureChannel creates the channel on its first message and enforces the bounds of
 // the inbox.
-func (s *Store) ensureChannel(tx *store.Tx, in *inbound) {
+func (s *Store) ensureChannel(tx *store.Tx, in *inboundMessage) {
 	type counts struct {
 		exists            bool
 		channels, waiting int
@@ -156,10 +156,10 @@ func (s *Store) ensureChannel(tx *store.Tx, in *inbound) {
 		 WHERE channel.inbox = ?2 AND inbound.forwarded_at = 0)`, in.channel, in.inbox)
 	switch {
 	case now.waiting >= maxWaiting:
-		tx.Fail(refuse(http.StatusServiceUnavailable, "too many messages wait in this inbox; try again later"))
+		tx.Fail(newHTTPError(http.StatusServiceUnavailable, "too many messages wait in this inbox; try again later"))
 	case now.exists:
 	case now.channels >= maxChannels:
-		tx.Fail(refuse(http.StatusServiceUnavailable, "this inbox has too many channels"))
+		tx.Fail(newHTTPError(http.StatusServiceUnavailable, "this inbox has too many channels"))
 	default:
 		tx.Exec(`INSERT INTO channel (peer, inbox, external_id, created_at) VALUES (?, ?, ?, ?)`, in.channel, in.inbox, in.posted.ChannelID, micros(s.now()))
 	}
@@ -170,20 +170,20 @@ func toolsLabel(channel protocol.PeerID) string { return "tools:" + string(chann
 
 // callbackOf returns the callback of a stored message, "" if it is no longer kept.
 func (s *Store) callbackOf(ctx context.Context, seq int64) (string, error) {
-	return s.secret(ctx, callbackLabel(seq), `SELECT callback FROM inbound WHERE seq = ?`, seq)
+	return s.openSecret(ctx, callbackLabel(seq), `SELECT callback FROM inbound WHERE seq = ?`, seq)
 }
 
-// toolsOf returns the newest MCP configuration of a channel, nil if it has none.
-func (s *Store) toolsOf(ctx context.Context, channel protocol.PeerID) (servers []MCPServer, err error) {
-	raw, err := s.secret(ctx, toolsLabel(channel), `SELECT mcp FROM channel WHERE peer = ?`, channel)
+// mcpServersOf returns the newest MCP configuration of a channel, nil if it has none.
+func (s *Store) mcpServersOf(ctx context.Context, channel protocol.PeerID) (servers []MCPServer, err error) {
+	raw, err := s.openSecret(ctx, toolsLabel(channel), `SELECT mcp FROM channel WHERE peer = ?`, channel)
 	if raw != "" {
 		err = json.Unmarshal([]byte(raw), &servers)
 	}
 	return servers, err
 }
 
-// secret reads a sealed secret, "" if there is none.
-func (s *Store) secret(ctx context.Context, label, query string, of any) (string, error) {
+// openSecret reads a sealed secret, "" if there is none.
+func (s *Store) openSecret(ctx context.Context, label, query string, of any) (string, error) {
 	tx := store.On(ctx, s.db)
 	sealed := store.Value[[]byte](tx, query, of)
 	if len(sealed) == 0 {

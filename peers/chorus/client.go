@@ -27,19 +27,19 @@ type poster struct {
 }
 
 func newPoster(transport http.RoundTripper, timeout time.Duration) *poster {
-	return &poster{client: &http.Client{Transport: transport, CheckRedirect: keepMethod}, timeout: timeout}
+	return &poster{client: &http.Client{Transport: transport, CheckRedirect: checkRedirect}, timeout: timeout}
 }
 
-// errNoAnswer means that a POST was sent and not answered in time: it may have had its
+// errNoResponse means that a POST was sent and not answered in time: it may have had its
 // effect.
-var errNoAnswer = errors.New("it did not answer in time")
+var errNoResponse = errors.New("it did not answer in time")
 
 // errRedirect means that a redirect would change the request or does not end.
 var errRedirect = errors.New("the target redirects in a way that is not followed")
 
-// keepMethod follows only redirects that repeat the same request (307 and 308),
+// checkRedirect follows only redirects that repeat the same request (307 and 308),
 // never from https to http. Each hop is dialled through the guard.
-func keepMethod(req *http.Request, via []*http.Request) error {
+func checkRedirect(req *http.Request, via []*http.Request) error {
 	first := via[0]
 	switch {
 	case len(via) > maxRedirects, req.Method != first.Method:
@@ -76,7 +76,7 @@ func (p *poster) post(ctx context.Context, target string, body []byte) error {
 	req.Header.Set("User-Agent", userAgent)
 	resp, err := p.client.Do(req)
 	if err != nil && left.Load() && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return errNoAnswer
+		return errNoResponse
 	}
 	if err != nil {
 		return withoutURL(err)
@@ -99,9 +99,9 @@ func withoutURL(err error) error {
 	return err
 }
 
-// repeatable reports whether a failed POST may succeed when it is repeated. A 5xx
+// isRetryable reports whether a failed POST may succeed when it is repeated. A 5xx
 // answer or a failed connection may; a 4xx answer or a refused target will not.
-func repeatable(err error) bool {
+func isRetryable(err error) bool {
 	if status, ok := errors.AsType[statusError](err); ok {
 		return status >= http.StatusInternalServerError
 	}

@@ -37,7 +37,7 @@ func TestOnlyAPostThatArrivedIsUnknown(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	p := newPoster(transport, 500*time.Millisecond)
 	for path, unknown := range map[string]bool{"/silent": true, "/around": true, "/moved": false} {
-		if err := p.post(t.Context(), front.URL+path, []byte("{}")); err == nil || errors.Is(err, errNoAnswer) != unknown {
+		if err := p.post(t.Context(), front.URL+path, []byte("{}")); err == nil || errors.Is(err, errNoResponse) != unknown {
 			t.Errorf("%s: %v; want unknown=%t", path, err, unknown)
 		}
 	}

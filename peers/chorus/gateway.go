@@ -58,43 +58,43 @@ type Gateway struct {
 	store    *Store
 	listener net.Listener
 	log      *zerolog.Logger
-	hosts    []string // that a Host header may name
-	outward
-	gates
+	ownHosts []string // that a Host header may name
+	egress
+	limiters
 	queues
 
 	bus      *peer.Peer
 	router   *bridge.Router // finds the agents of channels
-	members  *members
-	combined *combined
-	company  *company
+	agents   *agentSupervisor
+	combiner *mcpCombiner
+	roster   *roster
 }
 
-// outward is how the gateway reaches addresses that others name.
-type outward struct {
+// egress is how the gateway reaches addresses that others name.
+type egress struct {
 	guard     *netguard.Guard
 	transport *netguard.Transport
 	poster    *poster
 	tools     *http.Client // of services' MCP servers
 }
 
-// gates decide which calls are served now.
-type gates struct {
-	calls     *gate // to inboxes and callbacks
-	toolCalls *gate // to the chat tools
-	proxied   *gate // to the tools of services
-	taskCalls *gate // over A2A
-	who       *bearers
+// limiters decide which calls are served now.
+type limiters struct {
+	calls     *callLimiter // to inboxes and callbacks
+	toolCalls *callLimiter // to the chat tools
+	proxied   *callLimiter // to the tools of services
+	taskCalls *callLimiter // over A2A
+	tokens    *tokenChecker
 }
 
 // queues are what waits to be sent.
 type queues struct {
 	callbacks *outbox.Outbox
-	troubles  troubles // of the callbacks
+	health    deliveryHealth // of the callbacks
 	posts     *outbox.Outbox
-	awaited   awaited // posts
-	hooked    *outbox.Outbox
-	tasks     news // of messages that came over A2A
+	waiters   waiters // posts
+	webhooks  *outbox.Outbox
+	tasks     broadcast // of messages that came over A2A
 }
 
 // New makes a gateway on an open data folder and a listener, which Run closes.
@@ -104,26 +104,26 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 	g.log, store.now = g.opts.Log, g.opts.Now
 	for _, own := range []string{g.opts.PublicURL, g.opts.ProxyURL, "http://" + listener.Addr().String()} {
 		if u, err := url.Parse(own); err == nil && u.Host != "" {
-			g.hosts = append(g.hosts, u.Host)
+			g.ownHosts = append(g.ownHosts, u.Host)
 		}
 	}
 	g.guard = netguard.New(g.opts.Allow)
 	g.transport = netguard.NewTransport(g.guard)
 	g.poster, g.tools = newPoster(g.transport, g.opts.PostTimeout), newToolsClient(g.transport)
-	who := &bearers{buses: g.opts.Peer.Buses, now: g.opts.Now, known: map[string]bearer{}}
-	g.gates = gates{calls: newGate(), toolCalls: newGate(), proxied: newGate(), taskCalls: newGate(), who: who}
+	who := &tokenChecker{buses: g.opts.Peer.Buses, now: g.opts.Now, cache: map[string]cachedToken{}}
+	g.limiters = limiters{calls: newCallLimiter(), toolCalls: newCallLimiter(), proxied: newCallLimiter(), taskCalls: newCallLimiter(), tokens: who}
 	g.queues = g.newQueues()
-	g.router = bridge.New(store.db, channels{g}, &bridge.Options{OneAgent: true, Commands: g.desk(), MinBackoff: g.opts.MinBackoff, Now: g.opts.Now, Log: g.log})
-	g.company = newCompany(g.opts.Now)
-	g.members = &members{g: g, open: map[AgentName]*member{}}
-	g.combined = &combined{g: g, known: map[protocol.PeerID]*combination{}}
+	g.router = bridge.New(store.db, adapter{g}, &bridge.Options{OneAgent: true, Commands: g.commands(), MinBackoff: g.opts.MinBackoff, Now: g.opts.Now, Log: g.log})
+	g.roster = newRoster(g.opts.Now)
+	g.agents = &agentSupervisor{g: g, running: map[AgentName]*agentEntry{}}
+	g.combiner = &mcpCombiner{g: g, servers: map[protocol.PeerID]*combinedServer{}}
 	g.bus = g.newBus()
 	return g
 }
 
 func (o *Options) withDefaults(listener net.Listener) Options {
 	d := defaults.Of(o)
-	local := "http://" + reachable(listener.Addr())
+	local := "http://" + dialAddress(listener.Addr())
 	defaults.Set(&d.ID, DefaultID)
 	defaults.Set(&d.PublicURL, local)
 	defaults.Set(&d.ProxyURL, local)
@@ -146,9 +146,9 @@ func (o *Options) withDefaults(listener net.Listener) Options {
 	return d
 }
 
-// reachable returns a listener's address as one dials it: one that listens on every
+// dialAddress returns a listener's address as one dials it: one that listens on every
 // address is reached on this machine's.
-func reachable(a net.Addr) string {
+func dialAddress(a net.Addr) string {
 	host, port, err := net.SplitHostPort(a.String())
 	if err != nil {
 		return a.String()
@@ -171,18 +171,18 @@ func (g *Gateway) newQueues() queues {
 		return outbox.New(g.store.db, send, &o)
 	}
 	return queues{
-		troubles: troubles{silent: map[string]int64{}, noLifecycle: map[string]bool{}},
+		health: deliveryHealth{unresponsive: map[string]int64{}, noLifecycle: map[string]bool{}},
 		callbacks: open(g.sendEvent, outbox.Options{
 			Name: callbackQueue, MinBackoff: g.opts.MinBackoff, Parallel: 32, StopTimeout: g.opts.StopTimeout,
 			OnInterrupted: outbox.GiveUpUnknown, // a service cannot tell a repeated message from a second one
-			OnSettled:     g.settleEvent, AfterSettled: g.afterEvent,
+			OnSettled:     g.settleEvent, AfterSettled: g.logEventOutcome,
 		}),
 		posts: open(g.sendPost, outbox.Options{
 			Name: postQueue, MinBackoff: g.opts.MinBackoff, Parallel: 32, StopTimeout: g.opts.StopTimeout,
-			OnSettled: g.settlePost, AfterSettled: g.afterPost,
+			OnSettled: g.settlePost, AfterSettled: g.logPostOutcome,
 		}),
-		hooked: open(g.sendHooked, outbox.Options{
-			Name: hookQueue, MinBackoff: g.opts.MinBackoff, Parallel: 16, MaxPerDestination: maxHooked, AfterSettled: g.afterHooked,
+		webhooks: open(g.sendWebhook, outbox.Options{
+			Name: hookQueue, MinBackoff: g.opts.MinBackoff, Parallel: 16, MaxPerDestination: maxWebhookPosts, AfterSettled: g.logWebhookOutcome,
 		}),
 	}
 }
@@ -190,23 +190,23 @@ func (g *Gateway) newQueues() queues {
 // newBus makes the connection that speaks for every channel.
 func (g *Gateway) newBus() *peer.Peer {
 	opts := g.peerOptions()
-	opts.OnConnect = g.connected
+	opts.OnConnect = g.onConnect
 	p := peer.New(g.opts.ID, opts)
-	p.HandlePresence(g.company.hear)
+	p.HandlePresence(g.roster.onPresence)
 	g.router.Attach(p)
-	p.Handle(protocol.TypeChatReply, g.takeReply)
-	p.Handle(protocol.TypeChatMessage, g.takeHooked)
-	p.Handle(protocol.TypeAgentEvent, g.takeActivity)
+	p.Handle(protocol.TypeChatReply, g.handleReply)
+	p.Handle(protocol.TypeChatMessage, g.handleWebhook)
+	p.Handle(protocol.TypeAgentEvent, g.handleReport)
 	if err := p.Subscribe(context.Background(), "chorus:*"); err != nil { // it is noted for when p runs
 		g.log.Error().Err(err).Msg("channels not subscribed to")
 	}
 	return p
 }
 
-// connected ends every wait that was for the bus.
-func (g *Gateway) connected(ctx context.Context) {
+// onConnect ends every wait that was for the bus.
+func (g *Gateway) onConnect(ctx context.Context) {
 	g.router.OnConnected(ctx)
-	if err := g.hooked.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
+	if err := g.webhooks.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
 		g.log.Warn().Err(err).Msg("posts not hurried after a reconnect; they wait for their backoff")
 	}
 }
@@ -227,9 +227,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 	err := g.bus.RunWith(ctx, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
-		g.members.look(ctx) // callbacks find their agents
+		g.agents.reconcile(ctx) // callbacks find their agents
 		for _, run := range []func(context.Context) error{
-			g.callbacks.Run, g.posts.Run, g.hooked.Run, g.router.Run, g.members.run, g.combined.run, g.prune, g.serve, g.sayReady,
+			g.callbacks.Run, g.posts.Run, g.webhooks.Run, g.router.Run, g.agents.run, g.combiner.run, g.prune, g.serve, g.reportReady,
 		} {
 			group.Go(func() error { return run(ctx) })
 		}
@@ -239,7 +239,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return err
 }
 
-func (g *Gateway) sayReady(ctx context.Context) error {
+func (g *Gateway) reportReady(ctx context.Context) error {
 	if err := g.bus.Ready(ctx); err != nil {
 		return nil // Run's other parts say why
 	}

@@ -117,9 +117,9 @@ func (s *Store) hookOf(ctx context.Context, name string) (h Hook, secret string,
 	return h, secret, err
 }
 
-// noteRefusal keeps why a post was refused, for whoever set the hook up: once a second at most,
+// recordRefusal keeps why a post was refused, for whoever set the hook up: once a second at most,
 // since strangers may POST, too.
-func (s *Store) noteRefusal(ctx context.Context, name HookName, why string) error {
+func (s *Store) recordRefusal(ctx context.Context, name HookName, why string) error {
 	tx := store.On(ctx, s.db)
 	now := s.now()
 	tx.Exec(`UPDATE hook SET refused_at = ?1, refused_why = ?2 WHERE name = ?3 AND refused_at NOT BETWEEN ?4 AND ?1`,

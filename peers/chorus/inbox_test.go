@@ -261,7 +261,7 @@ func FuzzInboxBody(f *testing.F) {
 	f.Add([]byte("{\"channel\":{\"id\":\"\\ud800\"}}"))
 	f.Add([]byte(strings.Replace(string(valid), `"m"`, `"m\u001b[2J"`, 1)))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		p, err := chorus.ParsePosted(body, netguard.New(nil))
+		p, err := chorus.ParseInboxMessage(body, netguard.New(nil))
 		if err != nil {
 			if len(err.Error()) > 300 {
 				t.Errorf("the error is %d bytes long; it may repeat what was sent", len(err.Error()))

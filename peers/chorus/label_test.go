@@ -10,7 +10,7 @@ import (
 // TestASenderKeepsItsEmoji: people's own names hold joiners that are refused in ids.
 func TestASenderKeepsItsEmoji(t *testing.T) {
 	const family = "Ада 👩\u200d👩\u200d👧 ❤\ufe0f"
-	p, err := ParsePosted([]byte(`{"channel":{"id":"c"},"message":{"id":"m","sender":"`+family+`","content":"`+family+`"},"callback":"https://127.0.0.1/cb"}`),
+	p, err := ParseInboxMessage([]byte(`{"channel":{"id":"c"},"message":{"id":"m","sender":"`+family+`","content":"`+family+`"},"callback":"https://127.0.0.1/cb"}`),
 		netguard.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}))
 	if err != nil || p.Sender != family || p.Content != family {
 		t.Errorf("%+v, %v; want it as it is", p, err)

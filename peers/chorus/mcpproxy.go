@@ -42,15 +42,15 @@ const (
 // its bus token, or the pass of it for this address; what it may reach are the
 // tools of channels that it is assigned to.
 func (g *Gateway) serveProxy(w http.ResponseWriter, r *http.Request) error {
-	if err := g.checkLocal(r); err != nil {
+	if err := g.checkHostAndOrigin(r); err != nil {
 		return err
 	}
 	channel := protocol.PeerID("chorus:" + r.PathValue("inbox") + "." + strings.ReplaceAll(r.PathValue("channel"), ".", "%"))
-	servers, err := g.mayUseTools(r, channel)
+	servers, err := g.authorizeTools(r, channel)
 	if err != nil {
 		return err
 	}
-	leave, err := g.proxied.enter(r.Context(), string(channel), false)
+	leave, err := g.proxied.acquire(r.Context(), string(channel), false)
 	if err != nil {
 		return err
 	}
@@ -58,25 +58,25 @@ func (g *Gateway) serveProxy(w http.ResponseWriter, r *http.Request) error {
 	if len(servers) == 1 && servers[0].Name == "" {
 		return g.proxy(w, r, servers[0])
 	}
-	return g.combined.serve(w, r, channel, servers)
+	return g.combiner.serve(w, r, channel, servers)
 }
 
 var (
-	errStranger = refuse(http.StatusUnauthorized, "show the bus token of the agent that this channel is assigned to")
-	errNoTools  = refuse(http.StatusNotFound, "this channel has no tools")
+	errNotAssigned = newHTTPError(http.StatusUnauthorized, "show the bus token of the agent that this channel is assigned to")
+	errNoTools     = newHTTPError(http.StatusNotFound, "this channel has no tools")
 )
 
-// mayUseTools returns the servers of a channel if the caller is the agent that
+// authorizeTools returns the servers of a channel if the caller is the agent that
 // talks to it. Channels that do not exist look like those of others.
-func (g *Gateway) mayUseTools(r *http.Request, channel protocol.PeerID) ([]MCPServer, error) {
+func (g *Gateway) authorizeTools(r *http.Request, channel protocol.PeerID) ([]MCPServer, error) {
 	ctx := r.Context()
-	servers, err := g.store.toolsOf(ctx, channel)
+	servers, err := g.store.mcpServersOf(ctx, channel)
 	if err != nil {
 		return nil, err
 	}
 	tx := store.On(ctx, g.store.db)
 	for _, a := range g.router.Agents(tx, channel) {
-		may, err := g.who.mayBe(ctx, r.Header.Get("Authorization"), g.proxyURL(channel), a.Agent)
+		may, err := g.tokens.allows(ctx, r.Header.Get("Authorization"), g.proxyURL(channel), a.Agent)
 		switch {
 		case err != nil:
 			return nil, err
@@ -86,14 +86,14 @@ func (g *Gateway) mayUseTools(r *http.Request, channel protocol.PeerID) ([]MCPSe
 			return servers, nil
 		}
 	}
-	return nil, cmp.Or(tx.Err(), error(errStranger))
+	return nil, cmp.Or(tx.Err(), error(errNotAssigned))
 }
 
-// passedOn are the headers of the agent's MCP client that reach the service,
+// requestHeaders are the headers of the agent's MCP client that reach the service,
 // and those of the service that come back.
 var (
-	passedOn = []string{"Accept", "Content-Type", "Last-Event-Id", "Mcp-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name"}
-	comeBack = []string{"Cache-Control", "Content-Type", "Mcp-Protocol-Version", "Mcp-Session-Id", "Retry-After", "Allow", "Www-Authenticate"}
+	requestHeaders  = []string{"Accept", "Content-Type", "Last-Event-Id", "Mcp-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name"}
+	responseHeaders = []string{"Cache-Control", "Content-Type", "Mcp-Protocol-Version", "Mcp-Session-Id", "Retry-After", "Allow", "Www-Authenticate"}
 )
 
 // proxy passes one MCP request on, with the service's headers exactly as they
@@ -102,7 +102,7 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, server MCPServer
 	switch r.Method {
 	case http.MethodGet, http.MethodPost, http.MethodDelete:
 	default:
-		return refuse(http.StatusMethodNotAllowed, "MCP uses GET, POST and DELETE")
+		return newHTTPError(http.StatusMethodNotAllowed, "MCP uses GET, POST and DELETE")
 	}
 	body, err := readBody(w, r)
 	if err != nil {
@@ -114,14 +114,14 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, server MCPServer
 	defer deadline.Stop()
 	req, err := http.NewRequestWithContext(ctx, r.Method, server.URL, bytes.NewReader(body))
 	if err != nil {
-		return refuse(http.StatusBadGateway, "the service's tools have an address that cannot be used")
+		return newHTTPError(http.StatusBadGateway, "the service's tools have an address that cannot be used")
 	}
-	copyHeaders(req.Header, r.Header, passedOn)
+	copyHeaders(req.Header, r.Header, requestHeaders)
 	req.Header.Set("User-Agent", userAgent)
 	setHeaders(req.Header, server.Headers)
 	resp, err := g.tools.Do(req)
 	if err != nil {
-		return refuse(http.StatusBadGateway, "the service's tools could not be reached: "+withoutURL(err).Error())
+		return newHTTPError(http.StatusBadGateway, "the service's tools could not be reached: "+withoutURL(err).Error())
 	}
 	defer resp.Body.Close()
 	stream := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
@@ -130,7 +130,7 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, server MCPServer
 		deadline.Reset(proxyMaxStream)
 		limit = maxStreamed
 	}
-	copyHeaders(w.Header(), resp.Header, comeBack)
+	copyHeaders(w.Header(), resp.Header, responseHeaders)
 	if resp.StatusCode == http.StatusUnauthorized && w.Header().Get("WWW-Authenticate") == "" {
 		w.Header().Set("WWW-Authenticate", "Bearer") // a 401 has to say what is wanted
 	}
@@ -183,72 +183,72 @@ func newToolsClient(transport http.RoundTripper) *http.Client {
 			if req.URL.Host != via[0].URL.Host {
 				return errRedirect
 			}
-			return keepMethod(req, via)
+			return checkRedirect(req, via)
 		},
 	}
 }
 
-// bearers asks the bus whose a bearer token is. It keeps answers for less than a
+// tokenChecker asks the bus whose a bearer token is. It keeps answers for less than a
 // second, within which a revoked token must be dead.
-type bearers struct {
+type tokenChecker struct {
 	buses []string
 	now   func() time.Time
 
 	mu    sync.Mutex
-	known map[string]bearer // by the hash of the Authorization header and the address
+	cache map[string]cachedToken // by the hash of the Authorization header and the address
 }
 
-type bearer struct {
+type cachedToken struct {
 	patterns []string
 	until    time.Time
 }
 
 const (
-	bearerLife = 500 * time.Millisecond
-	maxBearers = 1024
-	whoTimeout = 5 * time.Second
+	tokenCacheTTL   = 500 * time.Millisecond
+	maxCachedTokens = 1024
+	whoamiTimeout   = 5 * time.Second
 )
 
-var errWho = refuse(http.StatusServiceUnavailable, "the bus cannot be asked whose token this is; try again")
+var errBusUnreachable = newHTTPError(http.StatusServiceUnavailable, "the bus cannot be asked whose token this is; try again")
 
-// mayBe reports whether the holder of an Authorization header, shown at an address, may
+// allows reports whether the holder of an Authorization header, shown at an address, may
 // speak as id on the bus.
-func (b *bearers) mayBe(ctx context.Context, authorization, address string, id protocol.PeerID) (bool, error) {
-	patterns, err := b.patternsOf(ctx, authorization, address)
+func (b *tokenChecker) allows(ctx context.Context, authorization, address string, id protocol.PeerID) (bool, error) {
+	patterns, err := b.patterns(ctx, authorization, address)
 	return slices.ContainsFunc(patterns, func(text string) bool {
 		p, err := protocol.ParsePattern(text)
 		return err == nil && p.Matches(protocol.Topic(id))
 	}), err
 }
 
-func (b *bearers) patternsOf(ctx context.Context, authorization, address string) ([]string, error) {
+func (b *tokenChecker) patterns(ctx context.Context, authorization, address string) ([]string, error) {
 	key := hashSecret(authorization + "\n" + address)
 	b.mu.Lock()
-	kept, ok := b.known[key]
+	kept, ok := b.cache[key]
 	b.mu.Unlock()
 	if ok && b.now().Before(kept.until) {
 		return kept.patterns, nil
 	}
 	for _, bus := range b.buses {
-		patterns, ok := ask(ctx, bus, authorization, address)
+		patterns, ok := whoami(ctx, bus, authorization, address)
 		if !ok {
 			continue
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if len(b.known) >= maxBearers {
-			clear(b.known)
+		if len(b.cache) >= maxCachedTokens {
+			clear(b.cache)
 		}
-		b.known[key] = bearer{patterns, b.now().Add(bearerLife)}
+		b.cache[key] = cachedToken{patterns, b.now().Add(tokenCacheTTL)}
 		return patterns, nil
 	}
-	return nil, errWho
+	return nil, errBusUnreachable
 }
 
-// ask returns the identities of a token or of a pass for an address, and none if the bus
+// whoami returns the identities of a token or of a pass for an address, and none if the bus
 // does not know it. ok is false if the bus does not say.
-func ask(ctx context.Context, bus, authorization, address string) (identities []string, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, whoTimeout)
+func whoami(ctx context.Context, bus, authorization, address string) (identities []string, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, whoamiTimeout)
 	defer cancel()
 	call := peer.HTTPCall{
 		Bus: bus, Method: http.MethodGet, Path: "whoami", Query: url.Values{"for": {address}}, Authorization: authorization, Limit: 1 << 20,

@@ -23,21 +23,21 @@ const toolTimeout = 45 * time.Second
 // serveTools serves the MCP endpoint. It keeps no sessions: every request shows
 // its token, and is answered by the tools of the chat that it opens.
 func (g *Gateway) serveTools(w http.ResponseWriter, r *http.Request) error {
-	if err := g.checkLocal(r); err != nil {
+	if err := g.checkHostAndOrigin(r); err != nil {
 		return err
 	}
-	d, err := g.opened(r)
+	d, err := g.authenticateTools(r)
 	if err != nil {
 		return err
 	}
-	leave, err := g.toolCalls.enter(r.Context(), string(d.agent), false)
+	leave, err := g.toolCalls.acquire(r.Context(), string(d.agent), false)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	agent := g.members.of(d.agent)
+	agent := g.agents.lookup(d.agent)
 	if agent == nil {
-		return errAway
+		return errAgentOffline
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(toolTimeout + writeTimeout))
 	ctx, cancel := context.WithTimeout(r.Context(), toolTimeout)
@@ -46,20 +46,20 @@ func (g *Gateway) serveTools(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-var errToken = refuse(http.StatusUnauthorized, "the token is missing, wrong or expired; use the one that came with the latest message")
+var errToken = newHTTPError(http.StatusUnauthorized, "the token is missing, wrong or expired; use the one that came with the latest message")
 
-// opened checks a request's bearer token against the agent and the channel of its
+// authenticateTools checks a request's bearer token against the agent and the channel of its
 // path, and returns the delivery that it came with.
-func (g *Gateway) opened(r *http.Request) (*delivery, error) {
+func (g *Gateway) authenticateTools(r *http.Request) (*delivery, error) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
 		return nil, errToken
 	}
-	d, err := g.store.deliveryWith(r.Context(), "token_sha256", strings.TrimSpace(token))
+	d, err := g.store.deliveryBySecret(r.Context(), "token_sha256", strings.TrimSpace(token))
 	switch {
-	case err != nil && !errors.Is(err, errNobody):
+	case err != nil && !errors.Is(err, errUnknownSecret):
 		return nil, err
-	case err != nil, !d.live(g.store.now()), r.PathValue("agent") != string(d.agent), r.PathValue("channel") != pathSegment(escapeName(d.channel)):
+	case err != nil, !d.isLive(g.store.now()), r.PathValue("agent") != string(d.agent), r.PathValue("channel") != pathSegment(escapeName(d.channel)):
 		return nil, errToken
 	}
 	return d, nil

@@ -9,10 +9,10 @@ import (
 
 // How long things are kept.
 const (
-	keepSecret   = 24 * time.Hour      // a message's callback, after it came
-	keepWaiting  = 24 * time.Hour      // a message that no agent takes
-	keepMessages = 30 * 24 * time.Hour // what was said, and by what repetitions are known
-	pruneEvery   = 10 * time.Minute
+	secretRetention  = 24 * time.Hour      // a message's callback, after it came
+	waitingRetention = 24 * time.Hour      // a message that no agent takes
+	messageRetention = 30 * 24 * time.Hour // what was said, and by what repetitions are known
+	pruneEvery       = 10 * time.Minute
 )
 
 // prune gives up what waited too long and forgets what is old, until ctx ends.
@@ -33,20 +33,20 @@ func (g *Gateway) prune(ctx context.Context) error {
 
 func (g *Gateway) pruneOnce(ctx context.Context) error {
 	now := g.store.now()
-	if err := g.router.Expire(ctx, now.Add(-keepWaiting)); err != nil {
+	if err := g.router.Expire(ctx, now.Add(-waitingRetention)); err != nil {
 		return err
 	}
 	tx := store.On(ctx, g.store.db)
 	forget := func(query string, age time.Duration) { tx.Exec(query, micros(now.Add(-age))) }
 	// Twice the age: what was given up just now is still told.
-	forget(`UPDATE inbound SET callback = NULL, content = x'' WHERE callback IS NOT NULL AND received_at < ?`, 2*keepSecret)
-	forget(`UPDATE channel SET mcp = NULL WHERE mcp IS NOT NULL AND mcp_at < ?`, 2*keepSecret)
-	forget(`DELETE FROM inbound WHERE received_at < ?`, keepMessages)
-	forget(`DELETE FROM hook_post WHERE at < ?`, keepMessages)
+	forget(`UPDATE inbound SET callback = NULL, content = x'' WHERE callback IS NOT NULL AND received_at < ?`, 2*secretRetention)
+	forget(`UPDATE channel SET mcp = NULL WHERE mcp IS NOT NULL AND mcp_at < ?`, 2*secretRetention)
+	forget(`DELETE FROM inbound WHERE received_at < ?`, messageRetention)
+	forget(`DELETE FROM hook_post WHERE at < ?`, messageRetention)
 	forget(`UPDATE delivery SET callback = NULL, token = NULL WHERE callback IS NOT NULL AND due_at < ? AND state <> 'posting'`, 0)
-	forget(`DELETE FROM delivery WHERE due_at < ? AND state <> 'posting'`, keepMessages)
+	forget(`DELETE FROM delivery WHERE due_at < ? AND state <> 'posting'`, messageRetention)
 	if tx.Err() != nil {
 		return tx.Err()
 	}
-	return g.router.Prune(ctx, now.Add(-keepMessages))
+	return g.router.Prune(ctx, now.Add(-messageRetention))
 }

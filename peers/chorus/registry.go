@@ -67,10 +67,10 @@ func (s *Store) Inboxes(ctx context.Context) ([]Inbox, error) {
 
 // inboxOf returns the inbox that a secret opens. Unknown, wrong, rotated and
 // revoked secrets take the same path: one hash, one look-up that finds nothing, which
-// is errNobody.
+// is errUnknownSecret.
 func (s *Store) inboxOf(ctx context.Context, secret string) (InboxName, error) {
 	tx := store.On(ctx, s.db)
-	name := one(tx, errNobody, store.Itself[InboxName], `SELECT name FROM inbox WHERE secret_sha256 = ?`, hashSecret(secret))
+	name := one(tx, errUnknownSecret, store.Itself[InboxName], `SELECT name FROM inbox WHERE secret_sha256 = ?`, hashSecret(secret))
 	return name, tx.Err()
 }
 
@@ -182,9 +182,9 @@ func (s *Store) agents(ctx context.Context, where string, args ...any) (all []Ex
 	return all, tx.Err()
 }
 
-// setTrouble records why an external agent is not on the bus. It is empty if the
+// recordTrouble records why an external agent is not on the bus. It is empty if the
 // agent is.
-func (g *Gateway) setTrouble(ctx context.Context, name AgentName, trouble string) {
+func (g *Gateway) recordTrouble(ctx context.Context, name AgentName, trouble string) {
 	tx := store.On(ctx, g.store.db)
 	tx.Exec(`UPDATE agent SET trouble = ?1 WHERE name = ?2 AND trouble <> ?1`, trouble, name)
 	if err := tx.Err(); err != nil && ctx.Err() == nil {

@@ -12,20 +12,20 @@ import (
 	"hubbub/protocol/text"
 )
 
-// twoPeople is how a service says, in the context of a channel, that there are two in it.
-var twoPeople = regexp.MustCompile(`(?i)\b(direct (message|conversation|chat)s?|DM|1[:-]1|one[- ](on|to)[- ]one|private (conversation|chat|message)s?|(between|only|just) (the )?two|two (people|persons|participants|members|parties))\b`)
+// directChatPattern is how a service says, in the context of a channel, that there are two in it.
+var directChatPattern = regexp.MustCompile(`(?i)\b(direct (message|conversation|chat)s?|DM|1[:-]1|one[- ](on|to)[- ]one|private (conversation|chat|message)s?|(between|only|just) (the )?two|two (people|persons|participants|members|parties))\b`)
 
-// kindOf returns the kind of a channel: a room, unless its context says that there are two.
-func kindOf(p *Posted) attention.ConversationKind {
-	if twoPeople.MatchString(p.Context) {
+// conversationKind returns the kind of a channel: a room, unless its context says that there are two.
+func conversationKind(p *InboxMessage) attention.ConversationKind {
+	if directChatPattern.MatchString(p.Context) {
 		return attention.ConversationDM
 	}
 	return attention.ConversationChannel
 }
 
 // authorOf returns who a sender is: the service itself, an agent of this bus, or else a person.
-// said is the agent that said the same elsewhere just now, if one did; onBus tells agents.
-func authorOf(p *Posted, said protocol.PeerID, onBus func(protocol.PeerID) bool) protocol.Author {
+// said is the agent that said the same elsewhere just now, if one did; online tells agents.
+func authorOf(p *InboxMessage, said protocol.PeerID, onBus func(protocol.PeerID) bool) protocol.Author {
 	a := protocol.Author{ID: text.Seen(p.Sender), Kind: string(attention.AuthorHuman), DisplayName: p.Sender}
 	name := protocol.PeerID("agent:" + strings.ToLower(strings.TrimPrefix(p.Sender, "agent:")))
 	service, _, _ := strings.Cut(p.Service, " ")
@@ -40,11 +40,11 @@ func authorOf(p *Posted, said protocol.PeerID, onBus func(protocol.PeerID) bool)
 	return a
 }
 
-// meant returns whom a message of a channel mentions. A service POSTs to an agent what that is
+// resolveMentions returns whom a message of a channel mentions. A service POSTs to an agent what that is
 // to hear, under a name that it has there and that nobody tells us: so a person who names
 // nobody that is known here means the agent. An agent or the service has to name it. known
 // returns the person or the sibling that goes by a name, as mentions have them, or "".
-func meant(content string, author *protocol.Author, agent protocol.PeerID, inbox InboxName, known func(string) string) (mentions []string) {
+func resolveMentions(content string, author *protocol.Author, agent protocol.PeerID, inbox InboxName, known func(string) string) (mentions []string) {
 	add := func(name string) {
 		if !slices.Contains(mentions, name) {
 			mentions = append(mentions, name)
@@ -72,81 +72,81 @@ func inboxOfPeer(channel protocol.PeerID) InboxName {
 	return InboxName(inbox)
 }
 
-// echoTime is how long a text that an agent said in a channel is known as its own where a
+// echoWindow is how long a text that an agent said in a channel is known as its own where a
 // service brings it to others, and minEcho how long it must be: people say "yes", too.
 const (
-	echoTime  = 10 * time.Minute
-	minEcho   = 12
-	maxEchoes = 1000
+	echoWindow = 10 * time.Minute
+	minEcho    = 12
+	maxEchoes  = 1000
 )
 
-// company is who of this bus may speak in channels: the agents that are on it, and what they
+// roster is who of this bus may speak in channels: the agents that are on it, and what they
 // said there lately. After a restart only what is said from then on is known.
-type company struct {
+type roster struct {
 	now func() time.Time
 
-	mu    sync.Mutex // guards the fields below
-	onBus map[protocol.PeerID]bool
-	said  map[string]echo // by text
+	mu     sync.Mutex // guards the fields below
+	online map[protocol.PeerID]bool
+	recent map[string]recentMessage // by text
 }
 
-type echo struct {
+type recentMessage struct {
 	agent   protocol.PeerID
 	channel protocol.PeerID
 	at      time.Time
 }
 
-func newCompany(now func() time.Time) *company {
-	return &company{now: now, onBus: map[protocol.PeerID]bool{}, said: map[string]echo{}}
+func newRoster(now func() time.Time) *roster {
+	return &roster{now: now, online: map[protocol.PeerID]bool{}, recent: map[string]recentMessage{}}
 }
 
-// hear takes who joins the bus and who leaves it.
-func (c *company) hear(p protocol.Presence) {
+// onPresence takes who joins the bus and who leaves it.
+func (c *roster) onPresence(p protocol.Presence) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case p.State == protocol.PresenceLeft:
-		delete(c.onBus, p.Peer)
+		delete(c.online, p.Peer)
 	case protocol.RoleOf(p.Peer) == protocol.RoleAgent:
-		c.onBus[p.Peer] = true
+		c.online[p.Peer] = true
 	}
 }
 
-func (c *company) has(agent protocol.PeerID) bool {
+func (c *roster) isOnline(agent protocol.PeerID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.onBus[agent]
+	return c.online[agent]
 }
 
-// note keeps what an agent said in a channel.
-func (c *company) note(agent, channel protocol.PeerID, text string) {
+// recordMessage keeps what an agent said in a channel.
+func (c *roster) recordMessage(agent, channel protocol.PeerID, text string) {
 	if text = strings.TrimSpace(text); agent == "" || len(text) < minEcho {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.said) >= maxEchoes {
-		clear(c.said)
+	if len(c.recent) >= maxEchoes {
+		clear(c.recent)
 	}
-	c.said[text] = echo{agent, channel, c.now()}
+	c.recent[text] = recentMessage{agent, channel, c.now()}
 }
 
-// speaker returns the agent that said a text in another channel lately, or "". Behind another inbox
+// originalAuthor returns the agent that said a text in another channel lately, or "". Behind another inbox
 // of the same channel it is enough that the words are nearly the same: services put something
 // before them or behind, or cut them.
-func (c *company) speaker(channel protocol.PeerID, text string) protocol.PeerID {
+func (c *roster) originalAuthor(channel protocol.PeerID, text string) protocol.PeerID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	text = strings.TrimSpace(text)
-	lately := func(e echo) bool { return e.channel != channel && c.now().Sub(e.at) < echoTime }
-	if e, ok := c.said[text]; ok && lately(e) {
+	lately := func(e recentMessage) bool { return e.channel != channel && c.now().Sub(e.at) < echoWindow }
+	if e, ok := c.recent[text]; ok && lately(e) {
 		return e.agent
 	}
 	_, room, _ := strings.Cut(channel.Name(), ".")
 	if len(text) < minEcho {
 		return ""
 	}
-	for said, e := range c.said {
+	for said, e := range c.recent {
 		if _, other, _ := strings.Cut(e.channel.Name(), "."); other == room && lately(e) && attention.PassedOn(text, said) {
 			return e.agent
 		}

@@ -23,7 +23,7 @@ func TestAChannelIsARoomUnlessItsContextSaysTwo(t *testing.T) {
 		"There are two participants.":            "dm",
 		"between the two of you":                 "dm",
 	} {
-		if got := string(kindOf(&Posted{Context: context})); got != want {
+		if got := string(conversationKind(&InboxMessage{Context: context})); got != want {
 			t.Errorf("%q is a %s; want a %s", context, got, want)
 		}
 	}
@@ -46,7 +46,7 @@ func TestSendersHaveKinds(t *testing.T) {
 		{"System", "", "", "system System"},
 		{"bob", "", "", "human bob"},
 	} {
-		a := authorOf(&Posted{Sender: c.sender, Service: c.service}, c.said, onBus)
+		a := authorOf(&InboxMessage{Sender: c.sender, Service: c.service}, c.said, onBus)
 		if got := a.Kind + " " + a.ID; got != c.want || a.DisplayName != c.sender {
 			t.Errorf("%q of %q is %q, shown as %q; want %q", c.sender, c.service, got, a.DisplayName, c.want)
 		}
@@ -71,7 +71,7 @@ func TestWhomAMessageOfAChannelMeans(t *testing.T) {
 		{"@lead over to you", "agent", "agent:lead"},
 		{"bob joined", "system", ""},
 	} {
-		if got := strings.Join(meant(c.text, &protocol.Author{Kind: c.kind}, "agent:lead", "ops", known), " "); got != c.want {
+		if got := strings.Join(resolveMentions(c.text, &protocol.Author{Kind: c.kind}, "agent:lead", "ops", known), " "); got != c.want {
 			t.Errorf("%q of a %s means %q; want %q", c.text, c.kind, got, c.want)
 		}
 	}
@@ -81,10 +81,10 @@ func TestWhomAMessageOfAChannelMeans(t *testing.T) {
 // a name of the service's. What people say, too, tells nothing, and all of it is bounded.
 func TestAnAgentIsKnownByItsWords(t *testing.T) {
 	now := time.Unix(0, 0)
-	c := newCompany(func() time.Time { return now })
-	c.note("agent:a", "chorus:one.x", "The deploy is done.")
-	c.note("agent:a", "chorus:one.x", "Yes!")
-	c.note("", "chorus:one.x", "Said by nobody here.")
+	c := newRoster(func() time.Time { return now })
+	c.recordMessage("agent:a", "chorus:one.x", "The deploy is done.")
+	c.recordMessage("agent:a", "chorus:one.x", "Yes!")
+	c.recordMessage("", "chorus:one.x", "Said by nobody here.")
 	for _, s := range []struct {
 		channel protocol.PeerID
 		text    string
@@ -95,25 +95,25 @@ func TestAnAgentIsKnownByItsWords(t *testing.T) {
 		{"chorus:two.x", "**The deploy is done.**\n— from Studio", ""}, {"chorus:two.x", "bot: the deploy is done", "agent:a"}, {"chorus:two.y", "bot: the deploy is done", ""},
 		{"chorus:two.x", "You said the deploy is done, and is it?", ""}, {"chorus:two.x", "deploy is", ""},
 	} {
-		if got := c.speaker(s.channel, s.text); got != s.want {
+		if got := c.originalAuthor(s.channel, s.text); got != s.want {
 			t.Errorf("%q in %s was said by %q; want %q", s.text, s.channel, got, s.want)
 		}
 	}
-	now = now.Add(echoTime)
-	if got := c.speaker("chorus:two.x", "The deploy is done."); got != "" {
-		t.Errorf("after %s it is still %s's", echoTime, got)
+	now = now.Add(echoWindow)
+	if got := c.originalAuthor("chorus:two.x", "The deploy is done."); got != "" {
+		t.Errorf("after %s it is still %s's", echoWindow, got)
 	}
 	for i := range 2*maxEchoes + 1 {
 		text := fmt.Sprintf("message number %d", i)
-		if c.note("agent:a", "chorus:one.x", text); c.speaker("chorus:two.x", text) != "agent:a" || len(c.said) > maxEchoes {
-			t.Fatalf("of %d texts %d are kept", i, len(c.said))
+		if c.recordMessage("agent:a", "chorus:one.x", text); c.originalAuthor("chorus:two.x", text) != "agent:a" || len(c.recent) > maxEchoes {
+			t.Fatalf("of %d texts %d are kept", i, len(c.recent))
 		}
 	}
-	c.hear(protocol.Presence{Peer: "agent:a", State: protocol.PresenceJoined})
-	c.hear(protocol.Presence{Peer: "cli:b", State: protocol.PresenceJoined})
-	there := []bool{c.has("agent:a"), c.has("cli:b")}
-	c.hear(protocol.Presence{Peer: "agent:a", State: protocol.PresenceLeft})
-	if there = append(there, c.has("agent:a")); !slices.Equal(there, []bool{true, false, false}) {
+	c.onPresence(protocol.Presence{Peer: "agent:a", State: protocol.PresenceJoined})
+	c.onPresence(protocol.Presence{Peer: "cli:b", State: protocol.PresenceJoined})
+	there := []bool{c.isOnline("agent:a"), c.isOnline("cli:b")}
+	c.onPresence(protocol.Presence{Peer: "agent:a", State: protocol.PresenceLeft})
+	if there = append(there, c.isOnline("agent:a")); !slices.Equal(there, []bool{true, false, false}) {
 		t.Errorf("on the bus: %v", there)
 	}
 }

@@ -89,13 +89,13 @@ func (s *sealer) seal(label, secret string) []byte {
 	return s.aead.Seal(nil, nil, []byte(secret), []byte(label))
 }
 
-// errSealed means that a sealed secret does not open with this key.
-var errSealed = errors.New("a sealed secret does not open: chorus.key is not the one it was sealed with")
+// errCannotUnseal means that a sealed secret does not open with this key.
+var errCannotUnseal = errors.New("a sealed secret does not open: chorus.key is not the one it was sealed with")
 
 func (s *sealer) open(label string, sealed []byte) (string, error) {
 	secret, err := s.aead.Open(nil, nil, sealed, []byte(label))
 	if err != nil {
-		return "", errSealed
+		return "", errCannotUnseal
 	}
 	return string(secret), nil
 }

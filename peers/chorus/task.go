@@ -25,12 +25,12 @@ const taskCallback = "a2a:task"
 
 // The states of a task, as they are stored.
 const (
-	taskSubmitted = "submitted"
-	taskWorking   = "working"
-	taskAsks      = "input_required"
-	taskCompleted = "completed"
-	taskFailed    = "failed"
-	taskCanceled  = "canceled"
+	taskSubmitted     = "submitted"
+	taskWorking       = "working"
+	taskInputRequired = "input_required"
+	taskCompleted     = "completed"
+	taskFailed        = "failed"
+	taskCanceled      = "canceled"
 )
 
 // The keys of what agents say on the way to an answer begin so: what is no answer yet, and what
@@ -50,7 +50,7 @@ type task struct {
 	Inbound  int64
 	Context  string
 	State    string
-	Words    string
+	Text     string
 	Interim  bool
 	Working  int
 	At       moment
@@ -58,26 +58,26 @@ type task struct {
 }
 
 func (t *task) columns() []any {
-	return []any{&t.ID, &t.Inbox, &t.Inbound, &t.Context, &t.State, &t.Words, &t.Interim, &t.Working, &t.At}
+	return []any{&t.ID, &t.Inbox, &t.Inbound, &t.Context, &t.State, &t.Text, &t.Interim, &t.Working, &t.At}
 }
 
 const taskColumns = `SELECT id, inbox, inbound, context, state, words, interim, working, at FROM task `
 
-func (t *task) over() bool {
+func (t *task) isFinal() bool {
 	return t.State == taskCompleted || t.State == taskFailed || t.State == taskCanceled
 }
 
-// waits reports whether nothing comes of a task before its sender says more, if ever.
-func (t *task) waits() bool { return t.over() || t.State == taskAsks }
+// awaitsSender reports whether nothing comes of a task before its sender says more, if ever.
+func (t *task) awaitsSender() bool { return t.isFinal() || t.State == taskInputRequired }
 
-// A news tells those who wait that a task has changed, whichever.
-type news struct {
+// A broadcast tells those who wait that a task has changed, whichever.
+type broadcast struct {
 	mu sync.Mutex
 	ch chan struct{}
 }
 
-// next returns a channel that is closed at the next change.
-func (n *news) next() <-chan struct{} {
+// wait returns a channel that is closed at the next change.
+func (n *broadcast) wait() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.ch == nil {
@@ -86,7 +86,7 @@ func (n *news) next() <-chan struct{} {
 	return n.ch
 }
 
-func (n *news) tell() {
+func (n *broadcast) notify() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.ch != nil {
@@ -95,8 +95,8 @@ func (n *news) tell() {
 	}
 }
 
-// taskOf returns a task of an inbox with what was answered so far.
-func taskOf(tx *store.Tx, inbox InboxName, id string) *task {
+// loadTask returns a task of an inbox with what was answered so far.
+func loadTask(tx *store.Tx, inbox InboxName, id string) *task {
 	t := one(tx, sdk.ErrTaskNotFound, (*task).columns, taskColumns+`WHERE id = ? AND inbox = ?`, id, inbox)
 	t.Messages = store.All(tx, store.Itself[string], `SELECT text FROM artifact WHERE task = ? ORDER BY seq`, id)
 	return &t
@@ -104,7 +104,7 @@ func taskOf(tx *store.Tx, inbox InboxName, id string) *task {
 
 // submit stores a message as a task, or as the next message of the one that asked. One that was
 // stored before is the same task.
-func (g *Gateway) submit(ctx context.Context, in *inbound, asked string) (id string, err error) {
+func (g *Gateway) submit(ctx context.Context, in *inboundMessage, asked string) (id string, err error) {
 	err = g.accept(ctx, in, func(tx *store.Tx, seq int64) {
 		if id = store.Value[string](tx, `SELECT task FROM task_message WHERE inbound = ?`, seq); id != "" || tx.Err() != nil {
 			return
@@ -113,11 +113,11 @@ func (g *Gateway) submit(ctx context.Context, in *inbound, asked string) (id str
 			id = string(in.messageID)
 			tx.Exec(`INSERT INTO task (id, inbox, inbound, context, state, at) VALUES (?, ?, ?, ?, ?, ?)`,
 				id, in.inbox, seq, in.posted.ChannelID, taskSubmitted, micros(g.opts.Now()))
-		} else if t := taskOf(tx, in.inbox, asked); tx.Err() == nil && t.State != taskAsks {
+		} else if t := loadTask(tx, in.inbox, asked); tx.Err() == nil && t.State != taskInputRequired {
 			tx.Fail(sdk.NewError(sdk.ErrUnsupportedOperation, "this task asks for nothing: send the next message with its contextId alone"))
 		} else if tx.Err() == nil {
-			t.State, t.Words = taskWorking, ""
-			g.moveTask(tx, t)
+			t.State, t.Text = taskWorking, ""
+			g.saveTask(tx, t)
 		}
 		tx.Exec(`INSERT INTO task_message (inbound, task) VALUES (?, ?)`, seq, id)
 	})
@@ -127,11 +127,11 @@ func (g *Gateway) submit(ctx context.Context, in *inbound, asked string) (id str
 // advance lets a task go on by what its agent says and does.
 func (g *Gateway) advance(ctx context.Context, p *pendingEvent) error {
 	return store.InTx(ctx, g.store.db, func(tx *store.Tx) {
-		t := one(tx, outbox.Permanent(errForgotten), (*task).columns, taskColumns+`WHERE id = (SELECT task FROM task_message WHERE inbound = ?)`, p.Inbound)
+		t := one(tx, outbox.Permanent(errNotKept), (*task).columns, taskColumns+`WHERE id = (SELECT task FROM task_message WHERE inbound = ?)`, p.Inbound)
 		if tx.Err() != nil {
 			return
 		}
-		if t.over() {
+		if t.isFinal() {
 			if p.Reply != "" {
 				tx.Fail(outbox.Permanent(errTaskOver))
 			}
@@ -141,41 +141,41 @@ func (g *Gateway) advance(ctx context.Context, p *pendingEvent) error {
 		_ = json.Unmarshal(p.Event.Content, &said) //nolint:errcheck // it was written as a string
 		switch e := p.Event; {
 		case e.Type == chorus.EventMessage && p.Asks:
-			t.State, t.Words, t.Interim = taskAsks, said, false
+			t.State, t.Text, t.Interim = taskInputRequired, said, false
 		case e.Type == chorus.EventMessage && p.Edits != "" && !strings.HasPrefix(p.Edits, interimKey): // what became of a question
-			t.State, t.Words = taskWorking, ""
+			t.State, t.Text = taskWorking, ""
 		case e.Type == chorus.EventMessage && strings.HasPrefix(p.Key, interimKey):
-			t.State, t.Words, t.Interim = taskWorking, said, true
+			t.State, t.Text, t.Interim = taskWorking, said, true
 		case e.Type == chorus.EventMessage:
 			tx.Exec(`INSERT INTO artifact (task, text) VALUES (?, ?)`, t.ID, said)
-			t.Words, t.Interim = "", false
+			t.Text, t.Interim = "", false
 		case e.Type == chorus.EventError:
-			if t.Words = e.Message; e.Code != codeNoAgent {
+			if t.Text = e.Message; e.Code != codeNoAgent {
 				t.State = taskFailed
 			}
-		case e.Type == chorus.EventStatus && t.State != taskAsks:
-			t.State, t.Words = taskWorking, e.Status
+		case e.Type == chorus.EventStatus && t.State != taskInputRequired:
+			t.State, t.Text = taskWorking, e.Status
 		case e.Type == chorus.EventLifecycle && e.Status == lifecycleProcessing:
 			t.State, t.Interim, t.Working = taskWorking, false, t.Working+1
 		case e.Type == chorus.EventLifecycle:
-			if t.Working = max(0, t.Working-1); t.Working == 0 && !t.Interim && t.State != taskAsks {
+			if t.Working = max(0, t.Working-1); t.Working == 0 && !t.Interim && t.State != taskInputRequired {
 				t.State = taskCompleted
 			}
 		}
-		g.moveTask(tx, &t)
+		g.saveTask(tx, &t)
 	})
 }
 
-func (g *Gateway) moveTask(tx *store.Tx, t *task) {
-	tx.Exec(`UPDATE task SET state = ?, words = ?, interim = ?, working = ?, at = ? WHERE id = ?`, t.State, t.Words, t.Interim, t.Working, micros(g.opts.Now()), t.ID)
-	tx.After(g.tasks.tell)
+func (g *Gateway) saveTask(tx *store.Tx, t *task) {
+	tx.Exec(`UPDATE task SET state = ?, words = ?, interim = ?, working = ?, at = ? WHERE id = ?`, t.State, t.Text, t.Interim, t.Working, micros(g.opts.Now()), t.ID)
+	tx.After(g.tasks.notify)
 }
 
 // cancelTask has the agent withdraw its turn: what was said counts as deleted.
 func (g *Gateway) cancelTask(ctx context.Context, inbox InboxName, id string) error {
 	return store.InTx(ctx, g.store.db, func(tx *store.Tx) {
-		t := taskOf(tx, inbox, id)
-		if tx.Err() == nil && t.over() {
+		t := loadTask(tx, inbox, id)
+		if tx.Err() == nil && t.isFinal() {
 			tx.Fail(sdk.ErrTaskNotCancelable)
 		}
 		if tx.Err() != nil {
@@ -196,13 +196,13 @@ func (g *Gateway) cancelTask(ctx context.Context, inbox InboxName, id string) er
 		seq := store.Value[int64](tx, `INSERT INTO inbound (channel, external_id, source_id, message_id, content, received_at)
 			VALUES (?, ?, ?, ?, ?, ?) RETURNING seq`, was.channel, "cancel "+id, was.source, protocol.NewMessageID(), raw, micros(g.opts.Now()))
 		g.router.Deliver(tx, &bridge.Event{ID: seq, Chat: was.channel, Source: was.source}, time.Time{})
-		t.State, t.Words = taskCanceled, ""
-		g.moveTask(tx, t)
+		t.State, t.Text = taskCanceled, ""
+		g.saveTask(tx, t)
 	})
 }
 
-// asTask returns a task in the words of A2A.
-func (t *task) asTask() *sdk.Task {
+// toA2A returns a task in the words of A2A.
+func (t *task) toA2A() *sdk.Task {
 	out := &sdk.Task{ID: sdk.TaskID(t.ID), ContextID: t.Context, Status: t.status()}
 	for n := range t.Messages {
 		out.Artifacts = append(out.Artifacts, t.artifact(n))
@@ -217,8 +217,8 @@ func (t *task) artifact(n int) *sdk.Artifact {
 func (t *task) status() sdk.TaskStatus {
 	at := time.Time(t.At)
 	s := sdk.TaskStatus{State: sdk.TaskState("TASK_STATE_" + strings.ToUpper(t.State)), Timestamp: &at}
-	if t.Words != "" {
-		s.Message = sdk.NewMessageForTask(sdk.MessageRoleAgent, t, sdk.NewTextPart(t.Words))
+	if t.Text != "" {
+		s.Message = sdk.NewMessageForTask(sdk.MessageRoleAgent, t, sdk.NewTextPart(t.Text))
 		s.Message.ID = t.ID + " " + t.State
 	}
 	return s
@@ -229,8 +229,8 @@ func (t *task) TaskInfo() sdk.TaskInfo {
 	return sdk.TaskInfo{TaskID: sdk.TaskID(t.ID), ContextID: t.Context}
 }
 
-// wordsOf joins the text of a message, "" if there is none. What is no text cannot be taken.
-func wordsOf(m *sdk.Message) (string, error) {
+// messageText joins the text of a message, "" if there is none. What is no text cannot be taken.
+func messageText(m *sdk.Message) (string, error) {
 	var all []string
 	for _, p := range m.Parts {
 		if p == nil {

@@ -16,26 +16,26 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 )
 
-// A refusal is an answer that is not 200: a status and a sentence for the
+// A httpError is an answer that is not 200: a status and a sentence for the
 // caller. It holds nothing that the caller did not send or may not know.
-type refusal struct {
+type httpError struct {
 	status int
 	text   string
 }
 
-func (e *refusal) Error() string { return e.text }
+func (e *httpError) Error() string { return e.text }
 
-func refuse(status int, text string) *refusal { return &refusal{status, text} }
+func newHTTPError(status int, text string) *httpError { return &httpError{status, text} }
 
 // Refusals that are the same wherever they occur.
 var (
-	errTooLarge = refuse(http.StatusRequestEntityTooLarge, "the body is larger than 1 MiB")
-	errTooLong  = refuse(http.StatusRequestEntityTooLarge, "the message is larger than a frame of the bus")
-	errNobody   = refuse(http.StatusNotFound, "not found")
-	errFailed   = refuse(http.StatusInternalServerError, "the gateway could not store this; try again")
-	errBusy     = refuse(http.StatusServiceUnavailable, "too many calls at once; try again")
-	errHost     = refuse(http.StatusForbidden, "this Host is not one of the gateway's")
-	errOrigin   = refuse(http.StatusForbidden, "pages of other origins may not call this")
+	errTooLarge      = newHTTPError(http.StatusRequestEntityTooLarge, "the body is larger than 1 MiB")
+	errFrameTooLarge = newHTTPError(http.StatusRequestEntityTooLarge, "the message is larger than a frame of the bus")
+	errUnknownSecret = newHTTPError(http.StatusNotFound, "not found")
+	errInternal      = newHTTPError(http.StatusInternalServerError, "the gateway could not store this; try again")
+	errBusy          = newHTTPError(http.StatusServiceUnavailable, "too many calls at once; try again")
+	errHost          = newHTTPError(http.StatusForbidden, "this Host is not one of the gateway's")
+	errOrigin        = newHTTPError(http.StatusForbidden, "pages of other origins may not call this")
 )
 
 // routes returns the handler of everything that the listener serves.
@@ -54,11 +54,11 @@ func (g *Gateway) routes() http.Handler {
 		{"GET " + a2asrv.WellKnownAgentCardPath, "card", g.serveCard},
 		{proxyPath + "{inbox}/{channel}", "proxy", g.serveProxy},
 		{"GET /healthz", "health", func(w http.ResponseWriter, _ *http.Request) error { return writeOK(w) }},
-		{"/", "nowhere", func(http.ResponseWriter, *http.Request) error { return errNobody }},
+		{"/", "nowhere", func(http.ResponseWriter, *http.Request) error { return errUnknownSecret }},
 	} {
 		mux.HandleFunc(route.pattern, func(w http.ResponseWriter, r *http.Request) {
 			if err := route.serve(w, r); err != nil {
-				g.writeRefusal(w, err, route.step)
+				g.writeError(w, err, route.step)
 			}
 		})
 	}
@@ -75,7 +75,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	case tooLarge:
 		return nil, errTooLarge
 	case err != nil:
-		return nil, refuse(http.StatusBadRequest, "the body could not be read")
+		return nil, newHTTPError(http.StatusBadRequest, "the body could not be read")
 	}
 	return body, nil
 }
@@ -87,16 +87,16 @@ func writeOK(w http.ResponseWriter) error {
 	return nil
 }
 
-// writeRefusal answers with the status and sentence of a refusal; any other
+// writeError answers with the status and sentence of a refusal; any other
 // error is an internal one, whose text stays with us. It logs nothing of the URL.
-func (g *Gateway) writeRefusal(w http.ResponseWriter, err error, step string) {
-	r, refused := errors.AsType[*refusal](err)
+func (g *Gateway) writeError(w http.ResponseWriter, err error, step string) {
+	r, refused := errors.AsType[*httpError](err)
 	switch {
 	case refused:
 		g.log.Debug().Str("step", step).Int("status", r.status).Str("error", r.text).Msg("call refused")
 	default:
 		g.log.Error().Str("step", step).Err(err).Msg("call failed")
-		r = errFailed
+		r = errInternal
 		if errors.Is(err, outbox.ErrFull) {
 			r = errBusy
 		}
@@ -119,23 +119,23 @@ func (g *Gateway) writeRefusal(w http.ResponseWriter, err error, step string) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// checkLocal refuses what a foreign web page can make a browser send: requests with a
+// checkHostAndOrigin refuses what a foreign web page can make a browser send: requests with a
 // Host that is not the gateway's (DNS rebinding) and those of another Origin.
-func (g *Gateway) checkLocal(r *http.Request) error {
-	if !g.ownHost(r.Host) {
+func (g *Gateway) checkHostAndOrigin(r *http.Request) error {
+	if !g.isOwnHost(r.Host) {
 		return errHost
 	}
 	origin := r.Header.Get("Origin")
-	if u, err := url.Parse(origin); origin != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || !g.ownHost(u.Host)) {
+	if u, err := url.Parse(origin); origin != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || !g.isOwnHost(u.Host)) {
 		return errOrigin
 	}
 	return nil
 }
 
-// ownHost reports whether a Host header names this gateway: its public host, the
+// isOwnHost reports whether a Host header names this gateway: its public host, the
 // address it listens on, or this machine.
-func (g *Gateway) ownHost(host string) bool {
-	if slices.ContainsFunc(g.hosts, func(own string) bool { return strings.EqualFold(host, own) }) {
+func (g *Gateway) isOwnHost(host string) bool {
+	if slices.ContainsFunc(g.ownHosts, func(own string) bool { return strings.EqualFold(host, own) }) {
 		return true
 	}
 	if name, _, err := net.SplitHostPort(host); err == nil {

@@ -59,19 +59,19 @@ type AgentSpec struct {
 	Redact        *redact.Redactor // takes secrets out of what tools answer; none
 }
 
-// members keeps an agent running for every external agent in the database, as they
+// agentSupervisor keeps an agent running for every external agent in the database, as they
 // come and go.
-type members struct {
-	g     *Gateway
-	wg    sync.WaitGroup
-	sweep sync.Once
+type agentSupervisor struct {
+	g           *Gateway
+	wg          sync.WaitGroup
+	orphansOnce sync.Once
 
-	mu   sync.Mutex
-	open map[AgentName]*member
+	mu      sync.Mutex
+	running map[AgentName]*agentEntry
 }
 
-// A member is one external agent.
-type member struct {
+// A agentEntry is one external agent.
+type agentEntry struct {
 	name   AgentName
 	added  int64 // tells an agent from one of the same name that was removed before
 	agent  Agent // nil where it cannot be opened; guarded by members.mu
@@ -79,83 +79,83 @@ type member struct {
 }
 
 // folder is the name of the agent's own folder.
-func (one *member) folder() string { return fmt.Sprintf("%s-%d", one.name, one.added) }
+func (one *agentEntry) folder() string { return fmt.Sprintf("%s-%d", one.name, one.added) }
 
 // Delays of the loop over the agents.
 const (
-	memberScan  = 500 * time.Millisecond
-	memberRetry = 15 * time.Second // after the bus refused an agent
+	reconcileInterval = 500 * time.Millisecond
+	agentRetryDelay   = 15 * time.Second // after the bus refused an agent
 )
 
-// of returns what runs an agent, nil if nothing does.
-func (m *members) of(name AgentName) Agent {
+// lookup returns what runs an agent, nil if nothing does.
+func (m *agentSupervisor) lookup(name AgentName) Agent {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if one := m.open[name]; one != nil {
+	if one := m.running[name]; one != nil {
 		return one.agent
 	}
 	return nil
 }
 
 // run follows the database until ctx ends, and returns when every agent has ended.
-func (m *members) run(ctx context.Context) error {
+func (m *agentSupervisor) run(ctx context.Context) error {
 	defer m.wg.Wait()
-	ticker := time.NewTicker(memberScan)
+	ticker := time.NewTicker(reconcileInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			m.look(ctx)
+			m.reconcile(ctx)
 		}
 	}
 }
 
-// look ends the agents that are gone and begins those that are new.
-func (m *members) look(ctx context.Context) {
+// reconcile ends the agents that are gone and begins those that are new.
+func (m *agentSupervisor) reconcile(ctx context.Context) {
 	if m.g.opts.OpenAgent == nil {
 		return
 	}
 	tx := store.On(ctx, m.g.store.db)
-	wanted := store.All(tx, func(one *member) []any { return []any{&one.name, &one.added} }, `SELECT name, added_at FROM agent`)
+	wanted := store.All(tx, func(one *agentEntry) []any { return []any{&one.name, &one.added} }, `SELECT name, added_at FROM agent`)
 	if err := tx.Err(); err != nil {
 		if ctx.Err() == nil {
 			m.g.log.Error().Err(err).Msg("agents not read; trying again")
 		}
 		return
 	}
-	m.sweep.Do(func() { m.forget(wanted) })
+	m.orphansOnce.Do(func() { m.removeOrphans(wanted) })
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for name, one := range m.open {
-		if !slices.ContainsFunc(wanted, func(w member) bool { return w.name == name && w.added == one.added }) {
+	for name, one := range m.running {
+		if !slices.ContainsFunc(wanted, func(w agentEntry) bool { return w.name == name && w.added == one.added }) {
 			one.cancel()
-			delete(m.open, name)
+			delete(m.running, name)
 			m.g.log.Info().Str("agent", string(name)).Msg("agent removed")
 		}
 	}
 	for _, w := range wanted {
-		if m.open[w.name] == nil {
-			m.begin(ctx, &w)
+		if m.running[w.name] == nil {
+			m.start(ctx, &w)
 		}
 	}
 }
 
-// begin opens an agent and runs it. The caller must hold mu.
-func (m *members) begin(ctx context.Context, one *member) {
+// start opens an agent and runs it. The caller must hold mu.
+func (m *agentSupervisor) start(ctx context.Context, one *agentEntry) {
 	ctx, one.cancel = context.WithCancel(ctx)
 	agent, err := m.openAgent(ctx, one)
-	one.agent, m.open[one.name] = agent, one
+	one.agent, m.running[one.name] = agent, one
 	m.wg.Go(func() {
-		m.keep(ctx, one, agent, err)
-		m.clear(one)
+		m.supervise(ctx, one, agent, err)
+		m.removeData(one)
 	})
 }
 
-// keep runs one agent until it is removed. What the bus refuses is recorded for
+// supervise runs one agent until it is removed. What the bus refuses is recorded for
 // `hubbub chorus list`, and tried again. Err is why it could not be opened, if so.
-func (m *members) keep(ctx context.Context, one *member, agent Agent, err error) {
+func (m *agentSupervisor) supervise(ctx context.Context, one *agentEntry, agent Agent, err error) {
 	for {
 		if err == nil {
 			err = agent.Run(ctx)
@@ -164,27 +164,27 @@ func (m *members) keep(ctx context.Context, one *member, agent Agent, err error)
 			return
 		}
 		m.g.log.Error().Err(err).Str("agent", string(one.name)).Msg("agent not on the bus; trying again later")
-		m.g.setTrouble(ctx, one.name, err.Error())
-		m.replace(one, nil)
+		m.g.recordTrouble(ctx, one.name, err.Error())
+		m.setAgent(one, nil)
 		if errors.Is(err, peer.ErrReplaced) {
 			<-ctx.Done() // somebody else is this agent now; to fight over it helps nobody
 		}
-		if !retry.Sleep(ctx, memberRetry) {
+		if !retry.Sleep(ctx, agentRetryDelay) {
 			return
 		}
 		agent, err = m.openAgent(ctx, one)
-		m.replace(one, agent)
+		m.setAgent(one, agent)
 	}
 }
 
-func (m *members) replace(one *member, agent Agent) {
+func (m *agentSupervisor) setAgent(one *agentEntry, agent Agent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	one.agent = agent
 }
 
-// clear removes what was kept for an agent that was removed, once it has ended.
-func (m *members) clear(one *member) {
+// removeData removes what was kept for an agent that was removed, once it has ended.
+func (m *agentSupervisor) removeData(one *agentEntry) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	tx := store.On(ctx, m.g.store.db)
@@ -198,11 +198,11 @@ func (m *members) clear(one *member) {
 	}
 }
 
-// forget removes what was kept for agents that were removed while no gateway ran.
-func (m *members) forget(wanted []member) {
+// removeOrphans removes what was kept for agents that were removed while no gateway ran.
+func (m *agentSupervisor) removeOrphans(wanted []agentEntry) {
 	folders, err := os.ReadDir(m.g.store.agentFolder(""))
 	for _, folder := range folders {
-		if !slices.ContainsFunc(wanted, func(w member) bool { return w.folder() == folder.Name() }) {
+		if !slices.ContainsFunc(wanted, func(w agentEntry) bool { return w.folder() == folder.Name() }) {
 			err = errors.Join(err, os.RemoveAll(m.g.store.agentFolder(folder.Name())))
 		}
 	}
@@ -212,7 +212,7 @@ func (m *members) forget(wanted []member) {
 }
 
 // openAgent opens what runs an external agent.
-func (m *members) openAgent(ctx context.Context, one *member) (Agent, error) {
+func (m *agentSupervisor) openAgent(ctx context.Context, one *agentEntry) (Agent, error) {
 	g := m.g
 	known, err := g.store.agent(ctx, one.name)
 	if err != nil {
@@ -221,7 +221,7 @@ func (m *members) openAgent(ctx context.Context, one *member) (Agent, error) {
 	link := g.peerOptions()
 	link.Pulse = nil // it is the gateway's own connection's
 	link.OnConnect = func(ctx context.Context) {
-		g.setTrouble(ctx, one.name, "")
+		g.recordTrouble(ctx, one.name, "")
 		g.log.Info().Str("agent", string(one.name)).Msg("agent on the bus")
 	}
 	agent, err := g.opts.OpenAgent(&AgentSpec{

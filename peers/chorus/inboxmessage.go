@@ -26,8 +26,8 @@ const (
 	maxHeaders    = 64
 )
 
-// A Posted is one message of a Chorus service, checked.
-type Posted struct {
+// A InboxMessage is one message of a Chorus service, checked.
+type InboxMessage struct {
 	ChannelID ChannelID
 	Name      string // of the channel, for people
 	Service   string
@@ -46,23 +46,23 @@ type MCPServer struct {
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
-// ParsePosted reads the body of a POST to an inbox. Names are compared
+// ParseInboxMessage reads the body of a POST to an inbox. Names are compared
 // exactly, members that the protocol does not have are passed over. The error
 // names the member that is wrong and never repeats a value.
-func ParsePosted(body []byte, guard *netguard.Guard) (p *Posted, err error) {
+func ParseInboxMessage(body []byte, guard *netguard.Guard) (p *InboxMessage, err error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("the body is not valid UTF-8")
 	}
 	top := readObject("the body", "", body, &err)
 	channel, message := top.object("channel"), top.object("message")
-	p = &Posted{
-		ChannelID: ChannelID(channel.name("id", maxID)),
+	p = &InboxMessage{
+		ChannelID: ChannelID(channel.identifier("id", maxID)),
 		Name:      channel.optional("name", maxLabel),
 		Service:   channel.optional("service", maxLabel),
 		Context:   channel.optional("context", maxContext),
-		MessageID: message.name("id", maxID),
-		Sender:    message.label("sender", maxLabel),
-		Content:   message.text("content", maxBody),
+		MessageID: message.identifier("id", maxID),
+		Sender:    message.displayName("sender", maxLabel),
+		Content:   message.requiredText("content", maxBody),
 		Callback:  top.url("callback", guard),
 		MCP:       top.servers(guard),
 	}
@@ -94,16 +94,16 @@ func (o object) fail(format string, args ...any) {
 	}
 }
 
-// present returns a member that exists and is not null.
-func (o object) present(name string) (json.RawMessage, bool) {
+// member returns a member that exists and is not null.
+func (o object) member(name string) (json.RawMessage, bool) {
 	raw, ok := o.members[name]
 	raw = bytes.TrimSpace(raw)
 	return raw, ok && string(raw) != "null"
 }
 
-// must is present for a member that must be there.
-func (o object) must(name string) (json.RawMessage, bool) {
-	raw, ok := o.present(name)
+// requiredMember is present for a member that must be there.
+func (o object) requiredMember(name string) (json.RawMessage, bool) {
+	raw, ok := o.member(name)
 	if !ok {
 		o.fail("%s%s is missing", o.path, name)
 	}
@@ -111,49 +111,49 @@ func (o object) must(name string) (json.RawMessage, bool) {
 }
 
 func (o object) object(name string) object {
-	raw, ok := o.must(name)
+	raw, ok := o.requiredMember(name)
 	if !ok {
 		return object{err: o.err}
 	}
 	return readObject(o.path+name, o.path+name+".", raw, o.err)
 }
 
-// required reads a string that must not be blank.
-func (o object) required(name string, limit int) string {
-	s := o.text(name, limit)
+// nonBlank reads a string that must not be blank.
+func (o object) nonBlank(name string, limit int) string {
+	s := o.requiredText(name, limit)
 	if strings.TrimSpace(s) == "" {
 		o.fail("%s%s must not be blank", o.path, name)
 	}
 	return s
 }
 
-// name reads a string that is required, and that logs and terminals will show.
-func (o object) name(name string, limit int) string {
-	s := o.required(name, limit)
+// identifier reads a string that is required, and that logs and terminals will show.
+func (o object) identifier(name string, limit int) string {
+	s := o.nonBlank(name, limit)
 	if !text.Clean(s) {
 		o.fail("%s%s must be without control characters or others that nobody sees", o.path, name)
 	}
 	return s
 }
 
-// label is name for what people call themselves, which may hold the joiners of emoji and of
+// displayName is name for what people call themselves, which may hold the joiners of emoji and of
 // some scripts, but not those alone.
-func (o object) label(name string, limit int) string {
-	s := o.required(name, limit)
+func (o object) displayName(name string, limit int) string {
+	s := o.nonBlank(name, limit)
 	if strings.ContainsFunc(s, text.Hidden) || strings.TrimSpace(text.Seen(s)) == "" {
 		o.fail("%s%s must be without control characters, and not of others that nobody sees alone", o.path, name)
 	}
 	return s
 }
 
-// text reads a string that must be there.
-func (o object) text(name string, limit int) string {
-	o.must(name)
+// requiredText reads a string that must be there.
+func (o object) requiredText(name string, limit int) string {
+	o.requiredMember(name)
 	return o.optional(name, limit)
 }
 
 func (o object) optional(name string, limit int) (s string) {
-	raw, ok := o.present(name)
+	raw, ok := o.member(name)
 	if ok && json.Unmarshal(raw, &s) != nil {
 		o.fail("%s%s must be a string", o.path, name)
 	}
@@ -165,7 +165,7 @@ func (o object) optional(name string, limit int) (s string) {
 
 // url reads a URL that may be a target.
 func (o object) url(name string, guard *netguard.Guard) string {
-	raw := o.required(name, netguard.MaxURL)
+	raw := o.nonBlank(name, netguard.MaxURL)
 	if err := guard.CheckURL(raw); err != nil {
 		o.fail("%s%s: %w", o.path, name, err)
 	}
@@ -175,7 +175,7 @@ func (o object) url(name string, guard *netguard.Guard) string {
 // servers reads "mcp": one object, or a list of them. In a list every server
 // has a name of its own, given or made.
 func (o object) servers(guard *netguard.Guard) []MCPServer {
-	raw, ok := o.present("mcp")
+	raw, ok := o.member("mcp")
 	if !ok {
 		return nil
 	}
@@ -196,7 +196,7 @@ func (o object) servers(guard *netguard.Guard) []MCPServer {
 	for i, item := range list {
 		path := fmt.Sprintf("mcp[%d]", i)
 		s := readObject(path, path+".", item, o.err).server(guard)
-		s.Name = cmp.Or(toolPrefixOf(s.Name), fmt.Sprintf("server%d", i+1))
+		s.Name = cmp.Or(serverPrefix(s.Name), fmt.Sprintf("server%d", i+1))
 		if slices.ContainsFunc(servers, func(other MCPServer) bool { return other.Name == s.Name }) {
 			o.fail("%s.name is used twice", path)
 		}
@@ -212,15 +212,15 @@ func (o object) server(guard *netguard.Guard) MCPServer {
 
 var notInToolNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// toolPrefixOf makes a server's name fit in front of a tool's name.
-func toolPrefixOf(name string) string {
+// serverPrefix makes a server's name fit in front of a tool's name.
+func serverPrefix(name string) string {
 	name = strings.Trim(notInToolNames.ReplaceAllString(name, "-"), "-")
 	return name[:min(len(name), 32)]
 }
 
-// ownHeaders are those that belong to the connection or to MCP's transport: a
+// reservedHeaders are those that belong to the connection or to MCP's transport: a
 // service cannot set them without breaking it.
-var ownHeaders = map[string]bool{
+var reservedHeaders = map[string]bool{
 	"Connection": true, "Content-Length": true, "Host": true, "Keep-Alive": true, "Proxy-Authorization": true,
 	"Proxy-Connection": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
 }
@@ -229,7 +229,7 @@ var headerNameRule = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$")
 
 // headers reads the headers that go to a server.
 func (o object) headers(name string) (headers map[string]string) {
-	raw, ok := o.present(name)
+	raw, ok := o.member(name)
 	if ok && json.Unmarshal(raw, &headers) != nil {
 		o.fail("%s%s must be an object of strings", o.path, name)
 	}
@@ -237,7 +237,7 @@ func (o object) headers(name string) (headers map[string]string) {
 		o.fail("%s%s has more than %d headers", o.path, name, maxHeaders)
 	}
 	for header, value := range headers {
-		if !headerNameRule.MatchString(header) || ownHeaders[http.CanonicalHeaderKey(header)] {
+		if !headerNameRule.MatchString(header) || reservedHeaders[http.CanonicalHeaderKey(header)] {
 			o.fail("%s%s has a name that cannot be sent", o.path, name)
 		}
 		if len(value) > 16<<10 || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {

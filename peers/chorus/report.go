@@ -17,25 +17,25 @@ const (
 	lifecycleIdle       = "idle"
 )
 
-func quoted(s string) json.RawMessage {
+func jsonString(s string) json.RawMessage {
 	raw, _ := json.Marshal(s) // a string always can be
 	return raw
 }
 
-// An activity is the content of the agent_event in which an agent reports what it
+// An agentReport is the content of the agent_event in which an agent reports what it
 // does for a message.
-type activity struct {
+type agentReport struct {
 	Kind      chorus.EventType `json:"event"` // status, tool_call, tool_result, error
 	InReplyTo string           `json:"inReplyTo"`
 	chorus.Event
 }
 
-// ofReply returns the event by which a callback hears of an agent's reply, and
+// replyEvent returns the event by which a callback hears of an agent's reply, and
 // whether the agent is done with its turn. ok is false if nothing is shown.
-func ofReply(r protocol.ChatReply) (e chorus.Event, done, ok bool) {
+func replyEvent(r protocol.ChatReply) (e chorus.Event, done, ok bool) {
 	switch {
 	case r.Text != "":
-		return chorus.Event{Type: chorus.EventMessage, Content: quoted(r.Text)}, true, true
+		return chorus.Event{Type: chorus.EventMessage, Content: jsonString(r.Text)}, true, true
 	case r.Signal != "":
 		row, err := attention.ParseSignal(r.Signal)
 		done := err == nil && row.Disposition.Final()
@@ -45,16 +45,16 @@ func ofReply(r protocol.ChatReply) (e chorus.Event, done, ok bool) {
 	}
 }
 
-// ofActivity returns the event by which a callback hears of an agent's report, and
+// reportEvent returns the event by which a callback hears of an agent's report, and
 // whether it ends the turn. ok is false if the report is not about a turn.
-func ofActivity(a activity) (e chorus.Event, done, ok bool) {
+func reportEvent(a agentReport) (e chorus.Event, done, ok bool) {
 	switch a.Kind {
 	case chorus.EventStatus:
 		e = chorus.Event{Status: a.Status}
 	case chorus.EventToolCall:
 		e = chorus.Event{Name: a.Name, Args: json.RawMessage(cmp.Or(string(a.Args), "{}")), ID: a.ID}
 	case chorus.EventToolResult:
-		e = chorus.Event{ID: a.ID, Content: textOf(a.Content)}
+		e = chorus.Event{ID: a.ID, Content: jsonText(a.Content)}
 	case chorus.EventError:
 		e = chorus.Event{Message: a.Message, Code: a.Code}
 	default:
@@ -64,38 +64,38 @@ func ofActivity(a activity) (e chorus.Event, done, ok bool) {
 	return e, a.Kind == chorus.EventError, true
 }
 
-// textOf returns a value as the JSON string that the protocol wants: a string as it is, and
+// jsonText returns a value as the JSON string that the protocol wants: a string as it is, and
 // any other value as its JSON.
-func textOf(value json.RawMessage) json.RawMessage {
+func jsonText(value json.RawMessage) json.RawMessage {
 	var said string
 	if len(value) > 0 && json.Unmarshal(value, &said) != nil {
 		said = string(value)
 	}
-	return quoted(said)
+	return jsonString(said)
 }
 
 // ParseEvent reads what an external agent POSTs to a callback. The error names
 // what is wrong and repeats no value.
 func ParseEvent(body []byte) (e *chorus.Event, err error) {
 	o := readObject("the body", "", body, &err)
-	e = &chorus.Event{Type: chorus.EventType(o.required("type", 64))}
+	e = &chorus.Event{Type: chorus.EventType(o.nonBlank("type", 64))}
 	if err != nil {
 		return nil, err
 	}
 	switch e.Type {
 	case chorus.EventMessage:
-		e.Content = quoted(o.required("content", maxBody))
+		e.Content = jsonString(o.nonBlank("content", maxBody))
 	case chorus.EventToolCall:
-		e.Name = o.required("name", maxLabel)
+		e.Name = o.nonBlank("name", maxLabel)
 		e.ID = o.optional("id", maxID)
-		e.Args, _ = o.present("args")
+		e.Args, _ = o.member("args")
 	case chorus.EventToolResult:
 		e.ID = o.optional("id", maxID)
-		e.Content, _ = o.present("content")
+		e.Content, _ = o.member("content")
 	case chorus.EventStatus, chorus.EventLifecycle:
-		e.Status = o.required("status", maxLabel)
+		e.Status = o.nonBlank("status", maxLabel)
 	case chorus.EventError:
-		e.Message = o.required("message", maxContext)
+		e.Message = o.nonBlank("message", maxContext)
 		e.Code = o.optional("code", maxLabel)
 	default:
 		return nil, errors.New("type must be message, tool_call, tool_result, status or error")

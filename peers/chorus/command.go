@@ -20,28 +20,28 @@ func personPeer(name string) protocol.PeerID {
 	return protocol.PeerID("chorus:" + escapeName(strings.TrimPrefix(name, "@")))
 }
 
-// order hands on what a person in a channel wants of the broker, if a message says so. It
+// handleCommand hands on what a person in a channel wants of the broker, if a message says so. It
 // reports whether nobody else is to hear of the message. A service says who its people are; its
 // secret admits them.
-func (g *Gateway) order(tx *store.Tx, in *inbound, seq int64) bool {
+func (g *Gateway) handleCommand(tx *store.Tx, in *inboundMessage, seq int64) bool {
 	var said protocol.ChatMessage
 	if json.Unmarshal(in.content, &said) != nil || said.Author == nil || said.Author.Kind != string(attention.AuthorHuman) {
 		return false
 	}
 	o := bridge.Command{By: personPeer(in.posted.Sender), Kind: said.Chat.Kind, Title: said.Chat.Title, Key: in.posted.MessageID}
 	verb, rest := bridge.ParseCommand(said.Text)
-	elsewhere, halt := g.leadsElsewhere(tx, in.channel, said.Text), halts[strings.ToLower(strings.TrimSpace(said.Text))]
+	elsewhere, halt := g.leadsElsewhere(tx, in.channel, said.Text), haltCommands[strings.ToLower(strings.TrimSpace(said.Text))]
 	taken := func() { tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(g.opts.Now()), seq) }
 	switch {
 	case halt != "": // each agent says itself what it stopped
 		taken()
 		if g.router.Halt(tx, in.channel, halt, in.posted.Sender, o.Key) == 0 {
-			g.desk().Post(tx, in.channel, "", "halt:"+o.Key, "No agent is here that could be told.")
+			g.commands().Post(tx, in.channel, "", "halt:"+o.Key, "No agent is here that could be told.")
 		}
 		return true
 	case protocol.CheckPeerID(string(o.By)) != nil: // the name is too long to stand in records
 		return false
-	case verb == bridge.VerbAsk && !g.leadsElsewhere(tx, in.channel, rest) && g.desk().Person(tx, leader(rest)) == "":
+	case verb == bridge.VerbAsk && !g.leadsElsewhere(tx, in.channel, rest) && g.commands().Person(tx, leadingName(rest)) == "":
 		return false // it is for the channel's own agent
 	case verb != "":
 		o.Verb, o.Text = verb, rest
@@ -55,11 +55,11 @@ func (g *Gateway) order(tx *store.Tx, in *inbound, seq int64) bool {
 	return verb != ""
 }
 
-// halts are the words with which people have the agents of a channel stop, or go on: see bridge.Router.Halt.
-var halts = map[string]string{"/halt": "on", "/resume": "off"}
+// haltCommands are the words with which people have the agents of a channel stop, or go on: see bridge.Router.Halt.
+var haltCommands = map[string]string{"/halt": "on", "/resume": "off"}
 
-// leader returns the name with which a text begins, or "".
-func leader(text string) string {
+// leadingName returns the name with which a text begins, or "".
+func leadingName(text string) string {
 	labels := attention.Labels(text)
 	if attention.Leading(text, labels) == 0 {
 		return ""
@@ -70,8 +70,8 @@ func leader(text string) string {
 // leadsElsewhere reports whether a text begins with the name of somebody who is neither an
 // agent of the channel nor a person in it.
 func (g *Gateway) leadsElsewhere(tx *store.Tx, channel protocol.PeerID, text string) bool {
-	name := leader(text)
-	if name == "" || strings.EqualFold(name, string(inboxOfPeer(channel))) || (channels{g}).siblingOf(tx, channel, name) != "" || g.desk().Person(tx, name) != "" {
+	name := leadingName(text)
+	if name == "" || strings.EqualFold(name, string(inboxOfPeer(channel))) || (adapter{g}).otherAgent(tx, channel, name) != "" || g.commands().Person(tx, name) != "" {
 		return false
 	}
 	for _, a := range g.router.Agents(tx, channel) {
@@ -82,17 +82,17 @@ func (g *Gateway) leadsElsewhere(tx *store.Tx, channel protocol.PeerID, text str
 	return true
 }
 
-// A desk shows channels what became of what their people ordered. See [bridge.Desk].
-type desk struct{ g *Gateway }
+// A commandHost shows channels what became of what their people ordered. See [bridge.Desk].
+type commandHost struct{ g *Gateway }
 
-func (g *Gateway) desk() desk { return desk{g} }
+func (g *Gateway) commands() commandHost { return commandHost{g} }
 
 // Post shows a text of the gateway's own in a channel: at the callback of its newest message. If
 // that takes no more, it waits for the next message.
-func (d desk) Post(tx *store.Tx, channel protocol.PeerID, _, key, text string) {
+func (d commandHost) Post(tx *store.Tx, channel protocol.PeerID, _, key, text string) {
 	raw, err := json.Marshal(text)
 	tx.Fail(err)
-	p := pendingEvent{Event: chorus.Event{Type: chorus.EventMessage, Content: raw}, Newest: 1, Channel: channel}
+	p := pendingEvent{Event: chorus.Event{Type: chorus.EventMessage, Content: raw}, NewestAttempt: 1, Channel: channel}
 	d.g.putEvent(tx, channel, newestOf(tx, channel), p, key)
 }
 
@@ -102,12 +102,12 @@ const (
 	maxTexts  = 50 // in one channel
 )
 
-// textsOf is the destination of a channel's texts that wait for its next message.
-func textsOf(channel protocol.PeerID) string { return string(channel) + " (next message)" }
+// nextMessageQueue is the destination of a channel's texts that wait for its next message.
+func nextMessageQueue(channel protocol.PeerID) string { return string(channel) + " (next message)" }
 
 // newest returns the message of a channel whose callback takes what answers none; 0 if it
 // has none.
-func (d desk) newest(ctx context.Context, p *pendingEvent) (int64, error) {
+func (d commandHost) newest(ctx context.Context, p *pendingEvent) (int64, error) {
 	tx := store.On(ctx, d.g.store.db)
 	return newestOf(tx, p.Channel), tx.Err()
 }
@@ -116,29 +116,29 @@ func newestOf(tx *store.Tx, channel protocol.PeerID) int64 {
 	return store.Value[int64](tx, `SELECT seq FROM inbound WHERE channel = ? AND (callback IS NULL OR callback <> x'') ORDER BY seq DESC LIMIT 1`, channel)
 }
 
-// keepText has a text that no callback took wait for the next message of its channel, unless
+// keepForNextMessage has a text that no callback took wait for the next message of its channel, unless
 // that has come meanwhile.
-func (d desk) keepText(tx *store.Tx, item *outbox.Item, p pendingEvent) {
-	to, put, newest := textsOf(p.Channel), d.g.callbacks.Park, newestOf(tx, p.Channel)
+func (d commandHost) keepForNextMessage(tx *store.Tx, item *outbox.Item, p pendingEvent) {
+	to, put, newest := nextMessageQueue(p.Channel), d.g.callbacks.Park, newestOf(tx, p.Channel)
 	if newest > p.Inbound {
 		to, put = string(p.Channel), d.g.callbacks.Put
 	}
 	p.Inbound = newest
-	if p.Newest++; p.Newest <= maxNewest && d.g.callbacks.Count(tx, to, outbox.StatePending) < maxTexts {
+	if p.NewestAttempt++; p.NewestAttempt <= maxNewest && d.g.callbacks.Count(tx, to, outbox.StatePending) < maxTexts {
 		raw, err := json.Marshal(p)
 		tx.Fail(err)
-		_, err = put(tx, to, fmt.Sprintf("%d %s", p.Newest, hashSecret(item.Key)), raw)
+		_, err = put(tx, to, fmt.Sprintf("%d %s", p.NewestAttempt, hashSecret(item.Key)), raw)
 		tx.Fail(err)
 	}
 }
 
-// sayTexts has the texts that wait for a channel's next message go out: it has come.
-func (d desk) sayTexts(tx *store.Tx, channel protocol.PeerID) {
-	d.g.callbacks.Move(tx, textsOf(channel), string(channel))
+// sendKept has the texts that wait for a channel's next message go out: it has come.
+func (d commandHost) sendKept(tx *store.Tx, channel protocol.PeerID) {
+	d.g.callbacks.Move(tx, nextMessageQueue(channel), string(channel))
 }
 
 // Person returns who writes in channels under a name.
-func (d desk) Person(tx *store.Tx, name string) protocol.PeerID {
+func (d commandHost) Person(tx *store.Tx, name string) protocol.PeerID {
 	who := store.Value[string](tx, `SELECT said ->> '$.author.displayName' FROM
 		(SELECT CAST(content AS TEXT) AS said FROM inbound ORDER BY seq DESC LIMIT 500)
 		WHERE json_valid(said) AND lower(said ->> '$.author.displayName') = lower(?) AND said ->> '$.author.kind' = 'human' LIMIT 1`, name)
@@ -149,7 +149,7 @@ func (d desk) Person(tx *store.Tx, name string) protocol.PeerID {
 }
 
 // DisplayName returns the name of a person who writes in channels.
-func (d desk) DisplayName(_ *store.Tx, person protocol.PeerID) string {
+func (d commandHost) DisplayName(_ *store.Tx, person protocol.PeerID) string {
 	if protocol.RoleOf(person) != protocol.RoleChorus {
 		return ""
 	}

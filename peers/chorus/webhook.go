@@ -28,28 +28,28 @@ const hookPath = "/hook/"
 // hookQueue has what hooks took and their chats are to hear; destination: the chat.
 const hookQueue = "hook"
 
-// maxHooked is how much may wait for one chat.
-const maxHooked = 1000
+// maxWebhookPosts is how much may wait for one chat.
+const maxWebhookPosts = 1000
 
-var errHookFull = refuse(http.StatusServiceUnavailable, "too many posts wait for this chat; try again later")
+var errHookFull = newHTTPError(http.StatusServiceUnavailable, "too many posts wait for this chat; try again later")
 
 // serveHook takes one signed post. 200 means that it is on disk; the work comes after.
 func (g *Gateway) serveHook(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
-		return refuse(http.StatusMethodNotAllowed, "POST here, signed")
+		return newHTTPError(http.StatusMethodNotAllowed, "POST here, signed")
 	}
 	hook, secret, err := g.store.hookOf(r.Context(), r.PathValue("name"))
 	if err != nil {
 		return err
 	}
-	leave, err := g.calls.enter(r.Context(), hookPath+string(hook.Name), false)
+	leave, err := g.calls.acquire(r.Context(), hookPath+string(hook.Name), false)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	said, fresh, err := g.takePost(w, r, &hook, secret)
-	if refused, ok := errors.AsType[*refusal](err); ok && refused.status < http.StatusInternalServerError {
-		if noted := g.store.noteRefusal(context.WithoutCancel(r.Context()), hook.Name, refused.text); noted != nil {
+	said, fresh, err := g.storePost(w, r, &hook, secret)
+	if refused, ok := errors.AsType[*httpError](err); ok && refused.status < http.StatusInternalServerError {
+		if noted := g.store.recordRefusal(context.WithoutCancel(r.Context()), hook.Name, refused.text); noted != nil {
 			g.log.Warn().Err(noted).Str("hook", string(hook.Name)).Msg("a refused post is not noted")
 		}
 	}
@@ -57,12 +57,12 @@ func (g *Gateway) serveHook(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, fmt.Sprintf("{\"event\":%s,\"status\":%q}\n", quoted(said), map[bool]string{true: "accepted", false: "duplicate"}[fresh]))
+	_, _ = io.WriteString(w, fmt.Sprintf("{\"event\":%s,\"status\":%q}\n", jsonString(said), map[bool]string{true: "accepted", false: "duplicate"}[fresh]))
 	return nil
 }
 
-// takePost checks a post and stores it. It returns its sourceId, and whether it is new.
-func (g *Gateway) takePost(w http.ResponseWriter, r *http.Request, hook *Hook, secret string) (source string, fresh bool, err error) {
+// storePost checks a post and stores it. It returns its sourceId, and whether it is new.
+func (g *Gateway) storePost(w http.ResponseWriter, r *http.Request, hook *Hook, secret string) (source string, fresh bool, err error) {
 	body, err := readBody(w, r)
 	if err != nil {
 		return "", false, err
@@ -71,7 +71,7 @@ func (g *Gateway) takePost(w http.ResponseWriter, r *http.Request, hook *Hook, s
 	if err != nil {
 		return "", false, err
 	}
-	said, err := hookWords(r.Header, body)
+	said, err := quotePost(r.Header, body)
 	if err != nil {
 		return "", false, err
 	}
@@ -88,7 +88,7 @@ func (g *Gateway) takePost(w http.ResponseWriter, r *http.Request, hook *Hook, s
 		m = collab.WorkArrived.Message(g.opts.ID, collab.ArrivedParams{Name: arrivedName(body, hook)})
 	}
 	if g.frameSize(len(hook.Chat), m)+frameMargin > g.opts.MaxFrame {
-		return "", false, errTooLong
+		return "", false, errFrameTooLarge
 	}
 	raw, err := json.Marshal(m)
 	if err != nil {
@@ -102,7 +102,7 @@ func (g *Gateway) takePost(w http.ResponseWriter, r *http.Request, hook *Hook, s
 			hook.Name, id, micros(g.opts.Now())) > 0
 		if fresh {
 			var err error
-			if fresh, err = g.hooked.Put(tx, string(hook.Chat), source, raw); errors.Is(err, outbox.ErrFull) {
+			if fresh, err = g.webhooks.Put(tx, string(hook.Chat), source, raw); errors.Is(err, outbox.ErrFull) {
 				err = errHookFull
 			}
 			tx.Fail(err) // not fresh: a hook of that name, removed since, took it
@@ -121,9 +121,9 @@ func arrivedName(body []byte, hook *Hook) string {
 	return said.Arrived
 }
 
-// hookWords returns what a post says, as a quotation: it is material, and neither names nor tells
+// quotePost returns what a post says, as a quotation: it is material, and neither names nor tells
 // anybody anything. What GitHub calls the event comes first.
-func hookWords(header http.Header, body []byte) (string, error) {
+func quotePost(header http.Header, body []byte) (string, error) {
 	said := string(body)
 	if kind, _, _ := mime.ParseMediaType(header.Get("Content-Type")); kind == "application/x-www-form-urlencoded" {
 		if form, err := url.ParseQuery(said); err == nil && form.Has("payload") {
@@ -131,10 +131,10 @@ func hookWords(header http.Header, body []byte) (string, error) {
 		}
 	}
 	if !utf8.ValidString(said) {
-		return "", refuse(http.StatusBadRequest, "the body is not valid UTF-8")
+		return "", newHTTPError(http.StatusBadRequest, "the body is not valid UTF-8")
 	}
 	if strings.TrimSpace(said) == "" {
-		return "", refuse(http.StatusBadRequest, "the body is empty: there is nothing to tell the chat")
+		return "", newHTTPError(http.StatusBadRequest, "the body is empty: there is nothing to tell the chat")
 	}
 	if event := strings.TrimSpace(header.Get("X-GitHub-Event")); event != "" && utf8.ValidString(event) {
 		said = event + "\n" + said
@@ -142,8 +142,8 @@ func hookWords(header http.Header, body []byte) (string, error) {
 	return "> " + strings.ReplaceAll(strings.ReplaceAll(said, "\r", "\n"), "\n", "\n> "), nil
 }
 
-// sendHooked tells a chat what a hook took. Every attempt has the same message.
-func (g *Gateway) sendHooked(ctx context.Context, item outbox.Item) error {
+// sendWebhook tells a chat what a hook took. Every attempt has the same message.
+func (g *Gateway) sendWebhook(ctx context.Context, item outbox.Item) error {
 	var m protocol.Message
 	if err := json.Unmarshal(item.Body, &m); err != nil {
 		return outbox.Permanent(err)
@@ -151,16 +151,16 @@ func (g *Gateway) sendHooked(ctx context.Context, item outbox.Item) error {
 	return g.bus.Tell(ctx, protocol.Topic(item.Destination), item.Attempt, m)
 }
 
-// afterHooked logs what a chat will never hear.
-func (g *Gateway) afterHooked(item outbox.Item, outcome outbox.State, cause error) {
+// logWebhookOutcome logs what a chat will never hear.
+func (g *Gateway) logWebhookOutcome(item outbox.Item, outcome outbox.State, cause error) {
 	if outcome != outbox.StateSent {
 		g.log.Warn().Str("topic", item.Destination).Str("event", item.Key).Str("outcome", string(outcome)).Err(cause).Msg("post not taken by its chat")
 	}
 }
 
-// takeHooked stores what a hook brings to a channel as an event of it. The answer goes to the
+// handleWebhook stores what a hook brings to a channel as an event of it. The answer goes to the
 // newest callback that its service gave.
-func (g *Gateway) takeHooked(ctx context.Context, d *peer.Delivery) error {
+func (g *Gateway) handleWebhook(ctx context.Context, d *peer.Delivery) error {
 	content, err := bridge.ParseHookMessage(d)
 	if err != nil {
 		return err

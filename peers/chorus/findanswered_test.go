@@ -15,7 +15,7 @@ func TestAReplyFindsItsMessageByAnIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for query, indexes := range map[string][]string{answeredNamed: {"inbound_source", "inbound_message"}, answeredLast: {"PRIMARY KEY", "inbound_channel"}} {
+	for query, indexes := range map[string][]string{answeredNamedQuery: {"inbound_source", "inbound_message"}, answeredLastQuery: {"PRIMARY KEY", "inbound_channel"}} {
 		type step struct {
 			id, parent, unused int
 			detail             string

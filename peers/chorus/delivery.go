@@ -42,7 +42,7 @@ func (d *delivery) columns() []any {
 	return []any{&d.id, &d.agent, &d.turn, &d.chat, &d.channel, &d.state, &d.trouble, &d.digest, &d.due, &d.body, &d.callback, &d.token, &d.revision}
 }
 
-var errRemoved = errors.New("the agent was removed, or got something newer instead")
+var errSuperseded = errors.New("the agent was removed, or got something newer instead")
 
 // deliver has a turn POSTed to its agent and waits until the agent has it (nil), or
 // never will. The same words again are the same
@@ -56,16 +56,16 @@ func (g *Gateway) deliver(ctx context.Context, d *delivery, p *chorus.Post) erro
 	if err := store.InTx(ctx, g.store.db, func(tx *store.Tx) { g.prepare(tx, d, p) }); err != nil {
 		return fmt.Errorf("storing a delivery: %w", err)
 	}
-	settled, forget := g.awaited.expect(d.id)
+	settled, forget := g.waiters.register(d.id)
 	defer forget()
 	for {
 		tx := store.On(ctx, g.store.db)
-		now := one(tx, errRemoved, (*delivery).columns, `SELECT `+deliveryColumns+` FROM delivery WHERE id = ?`, d.id)
+		now := one(tx, errSuperseded, (*delivery).columns, `SELECT `+deliveryColumns+` FROM delivery WHERE id = ?`, d.id)
 		switch {
 		case tx.Err() != nil:
 			return tx.Err()
 		case now.state == deliveryStale:
-			return errRemoved
+			return errSuperseded
 		case now.state == deliveryOpen:
 			return nil
 		case now.state == deliveryFailed:
@@ -119,23 +119,23 @@ func turnLabel(id int64) string { return "turn:" + strconv.FormatInt(id, 10) }
 
 // sendPost POSTs one delivery to its external agent.
 func (g *Gateway) sendPost(ctx context.Context, item outbox.Item) error {
-	connection, body, err := g.postOf(ctx, string(item.Body))
+	connection, body, err := g.buildPost(ctx, string(item.Body))
 	switch {
-	case errors.Is(err, errRemoved), errors.Is(err, ErrNotFound):
+	case errors.Is(err, errSuperseded), errors.Is(err, ErrNotFound):
 		return outbox.Drop(err) // nobody waits for it
-	case errors.Is(err, errSealed):
+	case errors.Is(err, errCannotUnseal):
 		return outbox.Permanent(err)
 	case err != nil:
 		return err
 	}
-	return verdictOfPost(g.poster.post(ctx, connection, body), item.Attempt)
+	return classifyPostError(g.poster.post(ctx, connection, body), item.Attempt)
 }
 
-// postOf returns where a delivery goes and what is POSTed. The callback's lifetime
+// buildPost returns where a delivery goes and what is POSTed. The callback's lifetime
 // begins anew with every attempt.
-func (g *Gateway) postOf(ctx context.Context, id string) (connection string, body []byte, err error) {
+func (g *Gateway) buildPost(ctx context.Context, id string) (connection string, body []byte, err error) {
 	tx := store.On(ctx, g.store.db)
-	d := one(tx, errRemoved, (*delivery).columns, `UPDATE delivery SET due_at = ? WHERE id = ? AND state = ? RETURNING `+deliveryColumns,
+	d := one(tx, errSuperseded, (*delivery).columns, `UPDATE delivery SET due_at = ? WHERE id = ? AND state = ? RETURNING `+deliveryColumns,
 		micros(g.store.now().Add(g.opts.CallbackTTL)), id, deliveryPosting)
 	if tx.Err() != nil {
 		return "", nil, tx.Err()
@@ -174,24 +174,24 @@ func (g *Gateway) settlePost(tx *store.Tx, item outbox.Item, outcome outbox.Stat
 		deliveryFailed, why, string(item.Body), deliveryPosting)
 }
 
-func (g *Gateway) afterPost(item outbox.Item, outcome outbox.State, cause error) {
-	g.awaited.tell(string(item.Body))
+func (g *Gateway) logPostOutcome(item outbox.Item, outcome outbox.State, cause error) {
+	g.waiters.notify(string(item.Body))
 	if outcome != outbox.StateSent && outcome != outbox.StateDropped {
 		agent, _, _ := strings.Cut(item.Destination, "/")
 		g.log.Warn().Str("agent", agent).Str("outcome", string(outcome)).Err(cause).Msg("delivery not taken by its agent")
 	}
 }
 
-// awaited are the deliveries whose outcome somebody waits for, one waiter each.
-type awaited struct{ waiting sync.Map } // chan struct{} by the delivery's id
+// waiters are the deliveries whose outcome somebody waits for, one waiter each.
+type waiters struct{ waiting sync.Map } // chan struct{} by the delivery's id
 
-func (a *awaited) expect(id int64) (settled <-chan struct{}, forget func()) {
+func (a *waiters) register(id int64) (settled <-chan struct{}, forget func()) {
 	mine, key := make(chan struct{}, 1), strconv.FormatInt(id, 10)
 	a.waiting.Store(key, mine)
 	return mine, func() { a.waiting.CompareAndDelete(key, mine) }
 }
 
-func (a *awaited) tell(id string) {
+func (a *waiters) notify(id string) {
 	if waiting, ok := a.waiting.Load(id); ok {
 		select {
 		case waiting.(chan struct{}) <- struct{}{}:

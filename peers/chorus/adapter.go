@@ -13,11 +13,11 @@ import (
 	"hubbub/protocol"
 )
 
-// channels are the channels of inboxes as chats of a surface, and its host.
-type channels struct{ g *Gateway }
+// adapter are the channels of inboxes as chats of a surface, and its host.
+type adapter struct{ g *Gateway }
 
 // FindChat returns the channel that a topic names.
-func (c channels) FindChat(tx *store.Tx, topic protocol.Topic) (protocol.PeerID, string) {
+func (c adapter) FindChat(tx *store.Tx, topic protocol.Topic) (protocol.PeerID, string) {
 	peer, found := store.One(tx, store.Itself[protocol.PeerID], `SELECT peer FROM channel WHERE peer = ?`, topic)
 	if !found {
 		return "", "there is no such channel here"
@@ -27,9 +27,9 @@ func (c channels) FindChat(tx *store.Tx, topic protocol.Topic) (protocol.PeerID,
 
 // Message returns the chat_message of what a service POSTed. Every attempt has the
 // same messageId and sourceId, by which the agent knows it.
-func (c channels) Message(ctx context.Context, e *bridge.Event) (protocol.Message, error) {
+func (c adapter) Message(ctx context.Context, e *bridge.Event) (protocol.Message, error) {
 	tx := store.On(ctx, c.g.store.db)
-	in := one(tx, outbox.Permanent(errForgotten), func(in *inbound) []any { return []any{&in.messageID, (*[]byte)(&in.content)} },
+	in := one(tx, outbox.Permanent(errNotKept), func(in *inboundMessage) []any { return []any{&in.messageID, (*[]byte)(&in.content)} },
 		`SELECT message_id, content FROM inbound WHERE seq = ?`, e.ID)
 	in.channel = e.Chat
 	var content protocol.ChatMessage
@@ -38,14 +38,14 @@ func (c channels) Message(ctx context.Context, e *bridge.Event) (protocol.Messag
 	}
 	room := content.Chat != nil && content.Author != nil && content.Chat.Kind == string(attention.ConversationChannel)
 	if room && !bridge.IsFromHook(content.SourceID) { // that is a quotation, and names nobody
-		if sibling := c.siblingOf(tx, e.Chat, content.Author.DisplayName); sibling != "" {
+		if sibling := c.otherAgent(tx, e.Chat, content.Author.DisplayName); sibling != "" {
 			content.Author.ID, content.Author.Kind = sibling, string(attention.AuthorAgent)
 		}
-		content.Mentions = meant(content.Text, content.Author, e.Agent, inboxOfPeer(e.Chat), func(name string) string {
-			if sibling := c.siblingOf(tx, e.Chat, name); sibling != "" {
+		content.Mentions = resolveMentions(content.Text, content.Author, e.Agent, inboxOfPeer(e.Chat), func(name string) string {
+			if sibling := c.otherAgent(tx, e.Chat, name); sibling != "" {
 				return sibling
 			}
-			if agent := protocol.PeerID("agent:" + strings.ToLower(name)); name == leader(content.Text) && c.g.company.has(agent) { // the broker brings it there
+			if agent := protocol.PeerID("agent:" + strings.ToLower(name)); name == leadingName(content.Text) && c.g.roster.isOnline(agent) { // the broker brings it there
 				return string(agent)
 			}
 			if store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM (SELECT CAST(content AS TEXT) AS said FROM inbound WHERE channel = ?1 AND seq <= ?2 ORDER BY seq DESC LIMIT 500)
@@ -61,9 +61,9 @@ func (c channels) Message(ctx context.Context, e *bridge.Event) (protocol.Messag
 	return in.message(), tx.Err()
 }
 
-// siblingOf returns the agent behind another inbox of the same channel that goes by a name
+// otherAgent returns the agent behind another inbox of the same channel that goes by a name
 // there, the inbox's, or "".
-func (c channels) siblingOf(tx *store.Tx, channel protocol.PeerID, name string) string {
+func (c adapter) otherAgent(tx *store.Tx, channel protocol.PeerID, name string) string {
 	sibling := store.Value[protocol.PeerID](tx, `SELECT s.peer FROM channel c JOIN channel s ON s.external_id = c.external_id AND s.peer <> c.peer
 		WHERE c.peer = ? AND lower(s.inbox) = lower(?)`, channel, name)
 	for _, a := range c.g.router.Agents(tx, sibling) {
@@ -74,7 +74,7 @@ func (c channels) siblingOf(tx *store.Tx, channel protocol.PeerID, name string) 
 
 // Notify tells the callback of the oldest waiting message, once, that there is no
 // agent. The messages stay.
-func (c channels) Notify(tx *store.Tx, n *bridge.Notice) {
+func (c adapter) Notify(tx *store.Tx, n *bridge.Notice) {
 	why := "no agent could be reached yet; the message is kept"
 	if n.Kind == bridge.NoticeStartFailed || n.Kind == bridge.NoticeAgentFailed {
 		why = "no agent could be started; the message is kept"
@@ -90,7 +90,7 @@ const codeNoAgent = "no_agent"
 
 // OnSettled records that a message is with its agent, or tells its callback that no
 // agent will take it.
-func (c channels) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
+func (c adapter) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
 	tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(c.g.store.now()), e.ID)
 	if outcome != outbox.StateSent && tx.Err() == nil {
 		c.g.log.Warn().Str("peer", string(e.Chat)).Int64("message", e.ID).Err(cause).Msg("message given up; its callback is told")

@@ -23,30 +23,30 @@ const (
 	maxHeaderBytes = 64 << 10
 )
 
-// A gate bounds what runs at once, in total and per key. A call that finds it full
+// A callLimiter bounds what runs at once, in total and per key. A call that finds it full
 // is refused, so that a slow caller holds up nobody else.
-type gate struct {
-	running *semaphore.Weighted // in total
+type callLimiter struct {
+	total *semaphore.Weighted // in total
 
-	mu    sync.Mutex
-	lines map[string]*line
+	mu   sync.Mutex
+	keys map[string]*keyLimiter
 }
 
-// A line is the callers of one key. The gate's mu guards callers.
-type line struct {
+// A keyLimiter is the callers of one key. The gate's mu guards callers.
+type keyLimiter struct {
 	callers int // those that wait included
-	inside  *semaphore.Weighted
+	slots   *semaphore.Weighted
 }
 
-func newGate() *gate {
-	return &gate{running: semaphore.NewWeighted(maxCalls), lines: map[string]*line{}}
+func newCallLimiter() *callLimiter {
+	return &callLimiter{total: semaphore.NewWeighted(maxCalls), keys: map[string]*keyLimiter{}}
 }
 
-// enter takes a place for key, which leave gives back. It fails with errBusy if there
+// acquire takes a place for key, which leave gives back. It fails with errBusy if there
 // is none. Of callers in order, one at a time is inside for each key; the others wait
 // for their turn.
-func (g *gate) enter(ctx context.Context, key string, inOrder bool) (leave func(), err error) {
-	l, ok := g.join(key)
+func (g *callLimiter) acquire(ctx context.Context, key string, inOrder bool) (leave func(), err error) {
+	l, ok := g.admit(key)
 	if !ok {
 		return nil, errBusy
 	}
@@ -54,32 +54,32 @@ func (g *gate) enter(ctx context.Context, key string, inOrder bool) (leave func(
 	if inOrder {
 		places = maxCallsOfOne
 	}
-	if err := l.inside.Acquire(ctx, places); err != nil {
-		g.gone(key, l)
+	if err := l.slots.Acquire(ctx, places); err != nil {
+		g.release(key, l)
 		return nil, errBusy
 	}
 	giveBack := func() {
-		l.inside.Release(places)
-		g.gone(key, l)
+		l.slots.Release(places)
+		g.release(key, l)
 	}
-	if !g.running.TryAcquire(1) {
+	if !g.total.TryAcquire(1) {
 		giveBack()
 		return nil, errBusy
 	}
 	return func() {
-		g.running.Release(1)
+		g.total.Release(1)
 		giveBack()
 	}, nil
 }
 
-// join counts a caller of a key, unless there are too many.
-func (g *gate) join(key string) (l *line, ok bool) {
+// admit counts a caller of a key, unless there are too many.
+func (g *callLimiter) admit(key string) (l *keyLimiter, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	l, known := g.lines[key]
+	l, known := g.keys[key]
 	if !known {
-		l = &line{inside: semaphore.NewWeighted(maxCallsOfOne)}
-		g.lines[key] = l
+		l = &keyLimiter{slots: semaphore.NewWeighted(maxCallsOfOne)}
+		g.keys[key] = l
 	}
 	if l.callers >= maxCallsOfOne {
 		return nil, false
@@ -88,12 +88,12 @@ func (g *gate) join(key string) (l *line, ok bool) {
 	return l, true
 }
 
-// gone forgets a caller, and the line with the last of them.
-func (g *gate) gone(key string, l *line) {
+// release forgets a caller, and the line with the last of them.
+func (g *callLimiter) release(key string, l *keyLimiter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if l.callers--; l.callers == 0 {
-		delete(g.lines, key)
+		delete(g.keys, key)
 	}
 }
 

@@ -20,9 +20,9 @@ var postIDRule = regexp.MustCompile(`^[A-Za-z0-9._:/+=-]{1,128}$`)
 
 // Refusals of posts to hooks.
 var (
-	errNoHook   = refuse(http.StatusNotFound, "there is no such hook; hubbub hook list names them")
-	errUnsigned = refuse(http.StatusForbidden, "the post is not signed: send webhook-id, webhook-timestamp and webhook-signature (Standard Webhooks), or X-Hub-Signature-256")
-	errSigned   = refuse(http.StatusForbidden, "the signature does not fit: sign the body as it is sent, with the secret of this hook")
+	errNoHook   = newHTTPError(http.StatusNotFound, "there is no such hook; hubbub hook list names them")
+	errUnsigned = newHTTPError(http.StatusForbidden, "the post is not signed: send webhook-id, webhook-timestamp and webhook-signature (Standard Webhooks), or X-Hub-Signature-256")
+	errSigned   = newHTTPError(http.StatusForbidden, "the signature does not fit: sign the body as it is sent, with the secret of this hook")
 )
 
 // checkSignature returns the id by which a signed post is known, or a refusal. Two signatures are
@@ -79,13 +79,13 @@ func signedBy(header string, sum []byte) bool {
 func checkStamp(id, stamp string, now time.Time) (string, error) {
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
 	if err != nil {
-		return "", refuse(http.StatusBadRequest, "webhook-timestamp must be a number of seconds since 1970")
+		return "", newHTTPError(http.StatusBadRequest, "webhook-timestamp must be a number of seconds since 1970")
 	}
 	if away := now.Sub(time.Unix(seconds, 0)).Abs(); away > replayWindow {
-		return "", refuse(http.StatusBadRequest, "webhook-timestamp is more than 5 minutes from this machine's clock: sign the post when it is sent, and compare the clocks")
+		return "", newHTTPError(http.StatusBadRequest, "webhook-timestamp is more than 5 minutes from this machine's clock: sign the post when it is sent, and compare the clocks")
 	}
 	if !postIDRule.MatchString(id) {
-		return "", refuse(http.StatusBadRequest, "webhook-id must have 1 to 128 letters, digits, or . _ : / + = -")
+		return "", newHTTPError(http.StatusBadRequest, "webhook-id must have 1 to 128 letters, digits, or . _ : / + = -")
 	}
 	return id, nil
 }

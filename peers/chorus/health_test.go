@@ -11,20 +11,20 @@ import (
 // TestTroublesAreBounded: each channel whose callback is dead for good is
 // remembered, and services make channels as they like.
 func TestTroublesAreBounded(t *testing.T) {
-	all := troubles{silent: map[string]int64{}, noLifecycle: map[string]bool{}}
+	all := deliveryHealth{unresponsive: map[string]int64{}, noLifecycle: map[string]bool{}}
 	report, end := &pendingEvent{Inbound: 7, Event: chorus.Event{Type: chorus.EventStatus}}, &pendingEvent{Inbound: 7, Event: chorus.Event{Type: chorus.EventLifecycle}}
-	for i := range 2*maxTroubles + 1 {
+	for i := range 2*maxUnhealthy + 1 {
 		channel := fmt.Sprintf("chorus:inbox.%d", i)
-		all.note(outbox.Item{Destination: channel, Body: []byte(`{"inbound":7}`)}, outbox.StateUnknown)
-		if why := all.skips(channel, report); why != errSilent {
+		all.record(outbox.Item{Destination: channel, Body: []byte(`{"inbound":7}`)}, outbox.StateUnknown)
+		if why := all.skipReason(channel, report); why != errUnresponsive {
 			t.Fatalf("channel %d: %v", i, why)
 		}
-		all.endLifecycle(channel)
-		if why := all.skips(channel, end); why != errNoLifecycle {
+		all.disableLifecycle(channel)
+		if why := all.skipReason(channel, end); why != errNoLifecycle {
 			t.Fatalf("channel %d: %v", i, why)
 		}
-		if n := max(len(all.silent), len(all.noLifecycle)); n > maxTroubles {
-			t.Fatalf("%d channels are remembered; at most %d may be", n, maxTroubles)
+		if n := max(len(all.unresponsive), len(all.noLifecycle)); n > maxUnhealthy {
+			t.Fatalf("%d channels are remembered; at most %d may be", n, maxUnhealthy)
 		}
 	}
 }

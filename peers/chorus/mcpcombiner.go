@@ -24,19 +24,19 @@ const (
 	maxTools       = 256              // of one server
 )
 
-// combined offers the tools of several MCP servers as one server, for channels
+// mcpCombiner offers the tools of several MCP servers as one server, for channels
 // whose service gave a list. Tools are called name__tool; a server that fails is
 // left out and tried again later.
-type combined struct {
+type mcpCombiner struct {
 	g *Gateway
 
-	mu    sync.Mutex
-	known map[protocol.PeerID]*combination
+	mu      sync.Mutex
+	servers map[protocol.PeerID]*combinedServer
 }
 
-// A combination is the connected servers of one channel. The mu of combined guards
+// A combinedServer is the connected servers of one channel. The mu of combined guards
 // usedAt and failed; server and sessions are there once connect has returned.
-type combination struct {
+type combinedServer struct {
 	key            string // of the configuration that it was made of
 	madeAt, usedAt time.Time
 	failed         bool
@@ -46,8 +46,8 @@ type combination struct {
 }
 
 // serve answers one MCP request for a channel with a list of servers.
-func (c *combined) serve(w http.ResponseWriter, r *http.Request, channel protocol.PeerID, servers []MCPServer) error {
-	m, err := c.of(channel, servers)
+func (c *mcpCombiner) serve(w http.ResponseWriter, r *http.Request, channel protocol.PeerID, servers []MCPServer) error {
+	m, err := c.get(channel, servers)
 	if err != nil {
 		return err
 	}
@@ -58,9 +58,9 @@ func (c *combined) serve(w http.ResponseWriter, r *http.Request, channel protoco
 	return nil
 }
 
-// of returns the combination of a configuration. What there was of another one, or of
+// get returns the combination of a configuration. What there was of another one, or of
 // one that failed, is closed when the new one connects.
-func (c *combined) of(channel protocol.PeerID, servers []MCPServer) (*combination, error) {
+func (c *mcpCombiner) get(channel protocol.PeerID, servers []MCPServer) (*combinedServer, error) {
 	raw, err := json.Marshal(servers)
 	if err != nil {
 		return nil, fmt.Errorf("comparing a configuration: %w", err)
@@ -68,27 +68,27 @@ func (c *combined) of(channel protocol.PeerID, servers []MCPServer) (*combinatio
 	key, now := hashSecret(string(raw)), c.g.store.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before := c.known[channel]
+	before := c.servers[channel]
 	if before != nil && before.key == key && !(before.failed && now.Sub(before.madeAt) > retryFailed) {
 		before.usedAt = now
 		return before, nil
 	}
-	if before == nil && len(c.known) >= maxCombined {
+	if before == nil && len(c.servers) >= maxCombined {
 		return nil, errBusy
 	}
-	m := &combination{key: key, madeAt: now, usedAt: now}
+	m := &combinedServer{key: key, madeAt: now, usedAt: now}
 	m.connect = sync.OnceFunc(func() {
 		if before != nil {
 			before.close()
 		}
 		c.connect(m, servers)
 	})
-	c.known[channel] = m
+	c.servers[channel] = m
 	return m, nil
 }
 
 // connect reaches every server, side by side, and lists its tools.
-func (c *combined) connect(m *combination, servers []MCPServer) {
+func (c *mcpCombiner) connect(m *combinedServer, servers []MCPServer) {
 	m.server = mcp.NewServer(&mcp.Implementation{Name: "hubbub-chorus", Version: c.g.opts.Version}, &mcp.ServerOptions{
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})
@@ -105,7 +105,7 @@ func (c *combined) connect(m *combination, servers []MCPServer) {
 			}
 			m.sessions = append(m.sessions, session)
 			for _, t := range tools {
-				m.add(s.Name, session, t)
+				m.addTool(s.Name, session, t)
 			}
 		})
 	}
@@ -138,13 +138,13 @@ func connectTools(g *Gateway, s MCPServer) (*mcp.ClientSession, []*mcp.Tool, err
 	return session, tools, nil
 }
 
-// combinedMark stands between the name of a server and that of its tool.
-const combinedMark = "__"
+// toolSeparator stands between the name of a server and that of its tool.
+const toolSeparator = "__"
 
-// add offers one tool of a server under its combined name.
-func (m *combination) add(server string, session *mcp.ClientSession, t *mcp.Tool) {
+// addTool offers one tool of a server under its combined name.
+func (m *combinedServer) addTool(server string, session *mcp.ClientSession, t *mcp.Tool) {
 	offered := *t
-	offered.Name = server + combinedMark + t.Name
+	offered.Name = server + toolSeparator + t.Name
 	if offered.InputSchema == nil {
 		offered.InputSchema = json.RawMessage(`{"type":"object"}`)
 	}
@@ -162,7 +162,7 @@ func (m *combination) add(server string, session *mcp.ClientSession, t *mcp.Tool
 }
 
 // close ends the connections once they are made.
-func (m *combination) close() {
+func (m *combinedServer) close() {
 	m.connect()
 	for _, s := range m.sessions {
 		_ = s.Close()
@@ -170,27 +170,27 @@ func (m *combination) close() {
 }
 
 // run closes what is idle, and everything when ctx ends.
-func (c *combined) run(ctx context.Context) error {
+func (c *mcpCombiner) run(ctx context.Context) error {
 	ticker := time.NewTicker(time.Minute)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			c.closeOlder(0)
+			c.closeIdle(0)
 			return nil
 		case <-ticker.C:
-			c.closeOlder(combinedIdle)
+			c.closeIdle(combinedIdle)
 		}
 	}
 }
 
-func (c *combined) closeOlder(idle time.Duration) {
+func (c *mcpCombiner) closeIdle(idle time.Duration) {
 	now := c.g.store.now()
-	var old []*combination
+	var old []*combinedServer
 	c.mu.Lock()
-	for channel, m := range c.known {
+	for channel, m := range c.servers {
 		if now.Sub(m.usedAt) >= idle {
-			delete(c.known, channel)
+			delete(c.servers, channel)
 			old = append(old, m)
 		}
 	}

@@ -1,0 +1,108 @@
+package chorus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"hubbub/peers/store"
+	"hubbub/protocol"
+	"hubbub/protocol/chorus"
+)
+
+// callbackPath begins the path of the callbacks of external agents. The callback's
+// secret follows it.
+const callbackPath = "/callback/"
+
+// callbackTimeout bounds the storing of one event, the wait for a claim included.
+const callbackTimeout = 45 * time.Second
+
+var (
+	errExpired      = newHTTPError(http.StatusGone, "this callback has expired")
+	errAgentOffline = newHTTPError(http.StatusServiceUnavailable, "the agent is not on the bus; try again")
+)
+
+// serveCallback takes one event of an external agent. 200 means that it is on
+// disk and will reach the chat in the order of receipt.
+func (g *Gateway) serveCallback(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return newHTTPError(http.StatusMethodNotAllowed, "POST events here")
+	}
+	d, err := g.store.deliveryBySecret(r.Context(), "callback_sha256", r.PathValue("secret"))
+	if err != nil {
+		return err
+	}
+	if !d.isLive(g.store.now()) {
+		return errExpired
+	}
+	// One at a time for one callback: the order of receipt is the order of storage.
+	leave, err := g.calls.acquire(r.Context(), fmt.Sprint(callbackPath, d.id), true)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	body, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	event, err := ParseEvent(body)
+	if err != nil {
+		return newHTTPError(http.StatusBadRequest, err.Error())
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), callbackTimeout)
+	defer cancel()
+	err = g.handleAgentEvent(ctx, d, event, shortKey(r.Header.Get("Idempotency-Key")))
+	if refused, ok := errors.AsType[forbidden](err); ok {
+		return newHTTPError(http.StatusForbidden, refused.Forbidden())
+	}
+	if err != nil {
+		return err
+	}
+	return writeOK(w)
+}
+
+// deliveryBySecret finds the delivery that a secret opens. It fails with errUnknownSecret if
+// there is none.
+func (s *Store) deliveryBySecret(ctx context.Context, column, secret string) (*delivery, error) {
+	tx := store.On(ctx, s.db)
+	d := one(tx, errUnknownSecret, (*delivery).columns, `SELECT `+deliveryColumns+` FROM delivery WHERE `+column+` = ?`, hashSecret(secret))
+	return &d, tx.Err()
+}
+
+func (d *delivery) isLive(now time.Time) bool { return d.due > micros(now) }
+
+// handleAgentEvent hands one event of a delivery to its agent, which stores it. The key, if
+// there is one, makes repeating it harmless.
+func (g *Gateway) handleAgentEvent(ctx context.Context, d *delivery, e *chorus.Event, key string) error {
+	agent := g.agents.lookup(d.agent)
+	if agent == nil {
+		return errAgentOffline
+	}
+	if e.Type == chorus.EventMessage && d.state == deliveryStale {
+		return agent.RefuseStale(ctx, d.turn)
+	}
+	if g.frameSize(len(d.chat), protocol.NewMessage(protocol.TypeAgentEvent, d.agent.ID(), e)) > g.opts.MaxFrame {
+		return errFrameTooLarge
+	}
+	tx := store.On(ctx, g.store.db)
+	n := one(tx, errUnknownSecret, store.Itself[int], `UPDATE delivery SET outputs = outputs + 1 WHERE id = ? RETURNING outputs`, d.id)
+	if tx.Err() != nil {
+		return tx.Err()
+	}
+	name := fmt.Sprintf("callback:%d:%s", d.id, key)
+	if key == "" {
+		name = fmt.Sprintf("callback:%d#%d", d.id, n) // "4" may be a key of theirs and a number of ours
+	}
+	return agent.Handle(ctx, d.turn, d.revision, name, e)
+}
+
+// shortKey makes a key fit: what is longer is hashed.
+func shortKey(key string) string {
+	if key = strings.TrimSpace(key); len(key) > 200 {
+		return "sha256:" + hashSecret(key)
+	}
+	return key
+}
