@@ -336,12 +336,12 @@ func TestReplayRemembersWhoTakesPart(t *testing.T) {
 	r := logged(t, rows...)
 
 	decide := func(roles ...string) []string {
-		past := newPast()
+		past := newHistory()
 		var got []string
 		err := r.Each(t.Context(), activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, func(e *activitylog.Entry) error {
-			c, ok := chatContent(e)
+			c, ok := decodeChatMessage(e)
 			if !ok {
-				past.learn(e)
+				past.addRow(e)
 				return nil
 			}
 			d := past.decide(e, c, attention.Self{ID: e.Topic, Roles: roles}, attention.Config{})
@@ -402,7 +402,7 @@ func TestWhyTellsOfEveryRecord(t *testing.T) {
 		cmd.SetContext(t.Context())
 		cmd.SetOut(&out)
 		cmd.Flags().Bool("json", json, "")
-		if err := explain(cmd, r, activitylog.AttentionFilter{EventID: "e1"}, nil); err != nil {
+		if err := printWhy(cmd, r, activitylog.AttentionFilter{EventID: "e1"}, nil); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()

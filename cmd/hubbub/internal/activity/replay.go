@@ -23,17 +23,17 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// replaying holds the flags of a changed policy, by which past events are decided again.
-type replaying struct {
-	version                string
-	roles, aliases         []string
-	streams                []string
-	stop, acks, leave      []string
-	digests, onlyDifferent bool
+// replayOptions holds the flags of a changed policy, by which past events are decided again.
+type replayOptions struct {
+	version              string
+	roles, aliases       []string
+	streams              []string
+	stop, acks, leave    []string
+	digests, changedOnly bool
 }
 
 // flags adds the flags of a changed policy.
-func (p *replaying) flags(fs *pflag.FlagSet) {
+func (p *replayOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.version, "policy-version", "", "with --replay: draft to decide by: 2026-06-02, 2026-06-24 or 2026-08-11")
 	fs.StringArrayVar(&p.roles, "role", nil, "with --replay: role that the agent has, instead of those that it announced (repeatable)")
 	fs.StringArrayVar(&p.aliases, "alias", nil, "with --replay: further name under which it is mentioned (repeatable)")
@@ -42,13 +42,13 @@ func (p *replaying) flags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&p.acks, "ack-word", nil, "with --replay: acknowledgement, instead of the default ones (repeatable)")
 	fs.StringArrayVar(&p.leave, "leave-word", nil, "with --replay: words that ask to leave, instead of the default ones (repeatable)")
 	fs.BoolVar(&p.digests, "digests", false, "with --replay: with digests of what is withheld")
-	fs.BoolVar(&p.onlyDifferent, "changed", false, "with --replay: show only events for which the answer changes")
+	fs.BoolVar(&p.changedOnly, "changed", false, "with --replay: show only events for which the answer changes")
 }
 
-// changed returns a flag of a changed policy that was given; empty if none was.
-func (p *replaying) changed(cmd *cobra.Command) (name string) {
+// changedFlag returns a flag of a changed policy that was given; empty if none was.
+func (p *replayOptions) changedFlag(cmd *cobra.Command) (name string) {
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
-	(&replaying{}).flags(own)
+	(&replayOptions{}).flags(own)
 	own.VisitAll(func(f *pflag.Flag) {
 		if cmd.Flags().Changed(f.Name) {
 			name = f.Name
@@ -57,7 +57,7 @@ func (p *replaying) changed(cmd *cobra.Command) (name string) {
 	return name
 }
 
-func (p *replaying) config() (attention.Config, error) {
+func (p *replayOptions) config() (attention.Config, error) {
 	version, err := attention.ParseVersion(p.version)
 	if err != nil {
 		return attention.Config{}, program.Usage("--policy-version: %s", err)
@@ -71,33 +71,33 @@ func (p *replaying) config() (attention.Config, error) {
 	return attention.Config{Version: version, Digests: p.digests, Words: &words}, nil
 }
 
-// A replayed event is the decision on one event by one agent, then and now.
-type replayed struct {
-	EventID   string    `json:"eventId"`
-	MessageID string    `json:"messageId"`
-	At        time.Time `json:"ts"`
-	Agent     string    `json:"agent"`
-	Text      string    `json:"text"`
-	Then      *outcome  `json:"then"` // as the agent recorded it; null if it recorded nothing
-	Now       outcome   `json:"now"`
-	Woke      bool      `json:"woke"`
-	WouldWake bool      `json:"wouldWake"`
+// A replayedEvent event is the decision on one event by one agent, then and now.
+type replayedEvent struct {
+	EventID   string           `json:"eventId"`
+	MessageID string           `json:"messageId"`
+	At        time.Time        `json:"ts"`
+	Agent     string           `json:"agent"`
+	Text      string           `json:"text"`
+	Then      *decisionSummary `json:"then"` // as the agent recorded it; null if it recorded nothing
+	Now       decisionSummary  `json:"now"`
+	Woke      bool             `json:"woke"`
+	WouldWake bool             `json:"wouldWake"`
 }
 
-// An outcome is a short form of a decision.
-type outcome struct {
+// An decisionSummary is a short form of a decision.
+type decisionSummary struct {
 	Directedness string `json:"directedness"`
 	Policy       string `json:"policy"`
 	Injection    string `json:"injection"`
 	Reason       string `json:"reason"`
 }
 
-func (o *outcome) String() string {
+func (o *decisionSummary) String() string {
 	return fmt.Sprintf("%s, %s, %s (%s)", o.Directedness, o.Policy, o.Injection, o.Reason)
 }
 
 // run decides again and prints the results.
-func (p *replaying) run(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter) error {
+func (p *replayOptions) run(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter) error {
 	cfg, err := p.config()
 	if err != nil {
 		return err
@@ -115,14 +115,14 @@ func (p *replaying) run(cmd *cobra.Command, r *activitylog.Reader, f activitylog
 	counts := map[string]int{}
 	for i := range list {
 		e := &list[i]
-		fate := fates[[2]bool{e.Woke, e.WouldWake}]
+		fate := effects[[2]bool{e.Woke, e.WouldWake}]
 		counts[fate.word]++
 		switch {
-		case p.onlyDifferent && e.Woke == e.WouldWake:
+		case p.changedOnly && e.Woke == e.WouldWake:
 		case out.JSON:
 			out.Value(e)
 		default:
-			printReplayed(out, e, fate)
+			printReplayedEvent(out, e, fate)
 		}
 	}
 	if !out.JSON {
@@ -135,22 +135,22 @@ func (p *replaying) run(cmd *cobra.Command, r *activitylog.Reader, f activitylog
 	return out.Err
 }
 
-// A fate is what the other policy changes for an event.
-type fate struct {
+// A effect is what the other policy changes for an event.
+type effect struct {
 	sign   string
 	colour term.Colour
 	word   string
 }
 
-// fates are by whether the event woke its agent, and whether it would now.
-var fates = map[[2]bool]fate{
+// effects are by whether the event woke its agent, and whether it would now.
+var effects = map[[2]bool]effect{
 	{false, false}: {" ", term.Dim, "stays asleep"},
 	{true, true}:   {"=", term.Green, "wakes as before"},
 	{false, true}:  {"+", term.Yellow, "would wake"},
 	{true, false}:  {"-", term.Red, "would no longer wake"},
 }
 
-func printReplayed(p *output.Printer, e *replayed, f fate) {
+func printReplayedEvent(p *output.Printer, e *replayedEvent, f effect) {
 	p.Linef("%s %s %s %s %s", f.sign, e.At.Local().Format(time.DateTime), p.Paint(f.colour, term.Printable(e.Agent)+" "+f.word),
 		term.Printable(e.EventID), text.Clip(term.Printable(fmt.Sprintf("%q", e.Text)), 80))
 	p.Linef("    now:  %s", term.Printable(e.Now.String()))
@@ -161,7 +161,7 @@ func printReplayed(p *output.Printer, e *replayed, f fate) {
 
 // decide goes through the log once: chat events are decided on with what the
 // log held about them by then.
-func (p *replaying) decide(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter, cfg attention.Config) ([]replayed, error) {
+func (p *replayOptions) decide(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter, cfg attention.Config) ([]replayedEvent, error) {
 	then := map[[2]string]*activitylog.AttentionRecord{}
 	err := r.Attention(cmd.Context(), f, func(a *activitylog.AttentionRecord) error {
 		if key := [2]string{a.Agent, a.EventID}; a.Event == activitylog.RecordDecision && then[key] == nil {
@@ -172,17 +172,17 @@ func (p *replaying) decide(cmd *cobra.Command, r *activitylog.Reader, f activity
 	if err != nil {
 		return nil, err
 	}
-	var list []replayed
+	var list []replayedEvent
 	seen := map[[2]string]bool{}
-	past := newPast()
+	past := newHistory()
 	rows := activitylog.Filter{Since: f.Since, Events: []activitylog.Event{activitylog.SendStart}, Types: []protocol.MessageType{
 		protocol.TypeTGMessage, protocol.TypeChatMessage, protocol.TypeTGReply, protocol.TypeChatReply,
 		protocol.TypeCollabRequest,
 	}}
 	err = r.Each(cmd.Context(), rows, func(e *activitylog.Entry) error {
-		c, ok := chatContent(e)
+		c, ok := decodeChatMessage(e)
 		if !ok {
-			past.learn(e)
+			past.addRow(e)
 			return nil
 		}
 		key := [2]string{e.Topic, c.SourceID}
@@ -196,67 +196,67 @@ func (p *replaying) decide(cmd *cobra.Command, r *activitylog.Reader, f activity
 		}
 		d := past.decide(e, c, self, cfg)
 		if (f.EventID == "" || f.EventID == c.SourceID) && (f.Agent == "" || f.Agent == e.Topic) {
-			list = append(list, compare(e, c, d, then[key]))
+			list = append(list, compareDecisions(e, c, d, then[key]))
 		}
 		return nil
 	})
 	return list, err
 }
 
-func compare(e *activitylog.Entry, c *protocol.ChatMessage, d attention.Decision, then *activitylog.AttentionRecord) replayed {
-	out := replayed{
+func compareDecisions(e *activitylog.Entry, c *protocol.ChatMessage, d attention.Decision, then *activitylog.AttentionRecord) replayedEvent {
+	out := replayedEvent{
 		EventID: c.SourceID, MessageID: e.MessageID, At: e.Time(), Agent: e.Topic, Text: c.Text,
-		Now: outcome{string(d.Directedness), string(d.Policy), string(d.Injection), d.Reason}, WouldWake: wakes(string(d.Injection)),
+		Now: decisionSummary{string(d.Directedness), string(d.Policy), string(d.Injection), d.Reason}, WouldWake: wakesAgent(string(d.Injection)),
 	}
 	if then != nil {
-		out.Then = &outcome{then.Directedness, then.Policy, then.Injection, then.Reason}
-		out.Woke = wakes(then.Injection)
+		out.Then = &decisionSummary{then.Directedness, then.Policy, then.Injection, then.Reason}
+		out.Woke = wakesAgent(then.Injection)
 	}
 	return out
 }
 
-// past is what the log told so far about where agents take part. It replaces what each
+// history is what the log told so far about where agents take part. It replaces what each
 // agent knew at the time.
-type past struct {
-	places   map[placeKey]*place
-	chats    map[string]*chatPast // by conversation id
-	answered map[[2]string]bool   // agent, event
-	roles    map[string][]string  // that agents announced
+type history struct {
+	participations map[participationKey]*participation
+	chats          map[string]*chatHistory // by conversation id
+	answered       map[[2]string]bool      // agent, event
+	roles          map[string][]string     // that agents announced
 }
 
-// A placeKey names a conversation or a thread as one agent sees it.
-type placeKey struct{ agent, conversation, thread string }
+// A participationKey names a conversation or a thread as one agent sees it.
+type participationKey struct{ agent, conversation, thread string }
 
-type place struct{ participating, left, asked bool }
+type participation struct{ participating, left, asked bool }
 
-// chatPast is what the log told of a conversation.
-type chatPast struct {
+// chatHistory is what the log told of a conversation.
+type chatHistory struct {
 	agents  []string
 	threads map[string]string // of an event
 }
 
-func newPast() *past {
-	return &past{places: map[placeKey]*place{}, chats: map[string]*chatPast{}, answered: map[[2]string]bool{}, roles: map[string][]string{}}
+func newHistory() *history {
+	return &history{participations: map[participationKey]*participation{}, chats: map[string]*chatHistory{}, answered: map[[2]string]bool{}, roles: map[string][]string{}}
 }
 
-func (p *past) place(agent string, c *protocol.Chat) *place {
-	key := placeKey{agent, c.ID, c.ThreadID}
-	if p.places[key] == nil {
-		p.places[key] = &place{}
+func (p *history) participation(agent string, c *protocol.Chat) *participation {
+	key := participationKey{agent, c.ID, c.ThreadID}
+	if p.participations[key] == nil {
+		p.participations[key] = &participation{}
 	}
-	return p.places[key]
+	return p.participations[key]
 }
 
-func (p *past) chat(id string) *chatPast {
+func (p *history) chat(id string) *chatHistory {
 	if p.chats[id] == nil {
-		p.chats[id] = &chatPast{threads: map[string]string{}}
+		p.chats[id] = &chatHistory{threads: map[string]string{}}
 	}
 	return p.chats[id]
 }
 
 // decide decides on a chat message, and remembers what follows from it.
-func (p *past) decide(e *activitylog.Entry, c *protocol.ChatMessage, self attention.Self, cfg attention.Config) attention.Decision {
-	here, chat := p.place(self.ID, c.Chat), p.chat(c.Chat.ID)
+func (p *history) decide(e *activitylog.Entry, c *protocol.ChatMessage, self attention.Self, cfg attention.Config) attention.Decision {
+	here, chat := p.participation(self.ID, c.Chat), p.chat(c.Chat.ID)
 	chat.threads[c.SourceID] = c.Chat.ThreadID
 	if c.Author.Kind == string(attention.AuthorAgent) && !slices.Contains(chat.agents, c.Author.ID) {
 		chat.agents = append(chat.agents, c.Author.ID)
@@ -285,10 +285,10 @@ func (p *past) decide(e *activitylog.Entry, c *protocol.ChatMessage, self attent
 	return d
 }
 
-// learn applies a message other than a chat message.
-func (p *past) learn(e *activitylog.Entry) {
+// addRow applies a message other than a chat message.
+func (p *history) addRow(e *activitylog.Entry) {
 	if protocol.MessageType(e.Type) != protocol.TypeCollabRequest {
-		p.reply(e)
+		p.addReply(e)
 		return
 	}
 	var c protocol.CollabRequest
@@ -299,8 +299,8 @@ func (p *past) learn(e *activitylog.Entry) {
 	}
 }
 
-// reply applies a reply of an agent.
-func (p *past) reply(e *activitylog.Entry) {
+// addReply applies a reply of an agent.
+func (p *history) addReply(e *activitylog.Entry) {
 	var c protocol.ChatReply
 	if _, ok := e.Decode(&c); !ok || c.Text == "" {
 		return
@@ -311,14 +311,14 @@ func (p *past) reply(e *activitylog.Entry) {
 	if thread == "" {
 		thread = p.chat(conversation).threads[c.InReplyTo]
 	}
-	here := p.place(e.From, &protocol.Chat{ID: conversation, ThreadID: thread})
+	here := p.participation(e.From, &protocol.Chat{ID: conversation, ThreadID: thread})
 	here.participating = true
 	here.asked = strings.HasSuffix(strings.TrimRight(c.Text, " \n\t)*_"), "?")
 }
 
-// chatContent reads a chat message with its documented defaults; false if the
+// decodeChatMessage reads a chat message with its documented defaults; false if the
 // row brings none.
-func chatContent(e *activitylog.Entry) (*protocol.ChatMessage, bool) {
+func decodeChatMessage(e *activitylog.Entry) (*protocol.ChatMessage, bool) {
 	if t := protocol.MessageType(e.Type); t != protocol.TypeTGMessage && t != protocol.TypeChatMessage {
 		return nil, false
 	}

@@ -31,8 +31,8 @@ func newRowLayout(paint term.Painter, columns int, titles *view.Titles) *rowLayo
 // maxWidths are how wide the columns may grow: event, type, actor, topic, status.
 var maxWidths = [5]int{17, 15, 28, 28, 13}
 
-// fit widens the columns for a row, and returns what belongs into them.
-func (l *rowLayout) fit(e *activitylog.Entry) [5]cell {
+// cells widens the columns for a row, and returns what belongs into them.
+func (l *rowLayout) cells(e *activitylog.Entry) [5]cell {
 	cells := [5]cell{{e.Event, eventColour(e.Event)}, {e.Type, term.Cyan}, {e.Actor, ""}, {e.Topic, ""}, {e.Status, statusColour(e.Status)}}
 	if l.columns > 0 {
 		cells[2].text, cells[3].text = l.titles.Called(e.Actor), l.titles.Called(e.Topic)
@@ -50,10 +50,10 @@ func (l *rowLayout) fit(e *activitylog.Entry) [5]cell {
 // line returns the line of a row: on a terminal for people, else its time,
 // event, type, actor, topic, status, message and detail, with "-" for nothing.
 func (l *rowLayout) line(e *activitylog.Entry) string {
-	cells := l.fit(e)
+	cells := l.cells(e)
 	detail := term.Printable(view.Full.Row(e))
 	if l.columns == 0 {
-		return l.plain(e, cells, detail)
+		return l.plainLine(e, cells, detail)
 	}
 	line := ""
 	at := e.Time().Local()
@@ -62,14 +62,14 @@ func (l *rowLayout) line(e *activitylog.Entry) string {
 		line = l.paint.Paint(term.Dim, day) + "\n"
 	}
 	if l.brief {
-		return line + l.short(e, cells, detail)
+		return line + l.briefLine(e, cells, detail)
 	}
 	clock := at.Format("15:04:05.000")
 	line += l.paint.Paint(term.Dim, clock)
 	used := len(clock)
 	shown := cells[:]
-	if l.columns < narrow {
-		shown = l.merged(e, cells)
+	if l.columns < narrowColumns {
+		shown = l.mergedCells(e, cells)
 	} else {
 		for i, c := range shown {
 			shown[i].text = term.Pad(text.Clip(c.text, l.widths[i]), l.widths[i])
@@ -79,8 +79,8 @@ func (l *rowLayout) line(e *activitylog.Entry) string {
 		line += " " + l.paint.Paint(c.colour, c.text)
 		used += 1 + term.Width(c.text)
 	}
-	id := shownID(e)
-	if left := l.columns - used - 2; term.Width(id)+1+min(term.Width(detail), leastDetail) > left {
+	id := displayID(e)
+	if left := l.columns - used - 2; term.Width(id)+1+min(term.Width(detail), minDetailColumns) > left {
 		used = len(clock) - 1
 		line += "\n" + strings.Repeat(" ", used)
 	}
@@ -97,15 +97,15 @@ func (l *rowLayout) line(e *activitylog.Entry) string {
 	return strings.TrimRight(line, " ")
 }
 
-// short returns a row as one line. Where the terminal is narrow it has the end of the message's id,
+// briefLine returns a row as one line. Where the terminal is narrow it has the end of the message's id,
 // by which ExpandID finds it.
-func (l *rowLayout) short(e *activitylog.Entry, cells [5]cell, detail string) string {
+func (l *rowLayout) briefLine(e *activitylog.Entry, cells [5]cell, detail string) string {
 	what, actor, topic, status := cells[1], cells[2].text, cells[3].text, cells[4]
 	if !e.Is(activitylog.SendStart) {
 		what = cells[0]
 	}
 	clock, id := e.Time().Local().Format(time.TimeOnly), logs.ShortID(e)
-	if l.columns >= narrow {
+	if l.columns >= narrowColumns {
 		id = term.Printable(e.MessageID)
 	}
 	what.text = term.Pad(what.text, 12)
@@ -133,8 +133,8 @@ func (l *rowLayout) short(e *activitylog.Entry, cells [5]cell, detail string) st
 }
 
 const (
-	narrow      = 110 // a terminal with fewer columns gets merged cells
-	leastDetail = 20  // columns; if fewer are left, a row takes a second line
+	narrowColumns    = 110 // a terminal with fewer columns gets merged cells
+	minDetailColumns = 20  // columns; if fewer are left, a row takes a second line
 )
 
 // A cell is a piece of a line.
@@ -143,9 +143,9 @@ type cell struct {
 	colour term.Colour
 }
 
-// merged returns the cells of a row for a narrow terminal: the event in a column, and
+// mergedCells returns the cells of a row for a narrow terminal: the event in a column, and
 // what earlier rows of the same message did not show.
-func (l *rowLayout) merged(e *activitylog.Entry, cells [5]cell) []cell {
+func (l *rowLayout) mergedCells(e *activitylog.Entry, cells [5]cell) []cell {
 	event, typ, actor, topic, status := cells[0], cells[1], cells[2].text, cells[3].text, cells[4]
 	name := max((l.columns-len("15:04:05.000")-l.widths[0]-len(typ.text)-6)/2, 6) // of actor and topic
 	list := []cell{{term.Pad(event.text, l.widths[0]), event.colour}}
@@ -165,7 +165,7 @@ func (l *rowLayout) merged(e *activitylog.Entry, cells [5]cell) []cell {
 	return slices.DeleteFunc(list, func(c cell) bool { return c.text == "" })
 }
 
-func (l *rowLayout) plain(e *activitylog.Entry, cells [5]cell, detail string) string {
+func (l *rowLayout) plainLine(e *activitylog.Entry, cells [5]cell, detail string) string {
 	word := func(s string) string { return cmp.Or(strings.ReplaceAll(s, " ", "_"), "-") }
 	fields := []string{word(term.Printable(e.TS))}
 	for _, c := range cells {
@@ -178,9 +178,9 @@ func (l *rowLayout) plain(e *activitylog.Entry, cells [5]cell, detail string) st
 	return strings.Join(fields, " ")
 }
 
-// shownID returns the id of the row's message: the whole id in its first row, so that
+// displayID returns the id of the row's message: the whole id in its first row, so that
 // it can be copied, and the end of the id in others.
-func shownID(e *activitylog.Entry) string {
+func displayID(e *activitylog.Entry) string {
 	if e.Is(activitylog.SendStart) || e.Is(activitylog.Rejected) {
 		return term.Printable(e.MessageID)
 	}

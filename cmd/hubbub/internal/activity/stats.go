@@ -67,13 +67,13 @@ func printSpending(cmd *cobra.Command, list []activitylog.Spending) error {
 }
 
 func printStats(p *output.Printer, list []activitylog.AgentStats, titles *view.Titles) {
-	if p.Columns > 0 && p.Columns <= statsColumns+minEnds {
+	if p.Columns > 0 && p.Columns <= statsColumns+minDispositionColumns {
 		rows := [][]any{{"AGENT", "EVENTS", "INJECTED", "KNOCKS", "TURNS", "AVOIDED", "BUDGET", "TOKENS", "REFUSED", "OPEN", "ENDED"}}
 		for i := range list {
 			s := &list[i]
 			rows = append(rows, []any{
 				term.Printable(titles.Both(s.Agent)), s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.OverBudget, s.Tokens, s.Refusals, s.Open,
-				strings.Join(endsOf(s), ", "),
+				strings.Join(dispositions(s), ", "),
 			})
 		}
 		p.Rows(rows)
@@ -91,11 +91,11 @@ func printStats(p *output.Printer, list []activitylog.AgentStats, titles *view.T
 }
 
 // The numbers take statsColumns. The text behind them is wrapped if a terminal leaves
-// minEnds columns for it.
-const statsColumns, minEnds = 76, 16
+// minDispositionColumns columns for it.
+const statsColumns, minDispositionColumns = 76, 16
 
-// endsOf tells how the events of an agent ended.
-func endsOf(s *activitylog.AgentStats) (ends []string) {
+// dispositions tells how the events of an agent ended.
+func dispositions(s *activitylog.AgentStats) (ends []string) {
 	for _, d := range slices.Sorted(maps.Keys(s.Dispositions)) {
 		ends = append(ends, fmt.Sprintf("%d %s", s.Dispositions[d], term.Printable(d)))
 	}
@@ -104,11 +104,11 @@ func endsOf(s *activitylog.AgentStats) (ends []string) {
 
 func printAgentStats(p *output.Printer, s activitylog.AgentStats, name string) {
 	name = term.Printable(name)
-	if ends := endsOf(&s); len(ends) > 0 {
+	if ends := dispositions(&s); len(ends) > 0 {
 		name += ": " + strings.Join(ends, ", ")
 	}
 	lines := []string{name}
-	if p.Columns > statsColumns+minEnds {
+	if p.Columns > statsColumns+minDispositionColumns {
 		lines = term.Wrap(name, p.Columns-statsColumns)
 	}
 	p.Linef("%6d  %8d  %6d  %5d  %7d  %6d  %9d  %7d  %4d  %s",

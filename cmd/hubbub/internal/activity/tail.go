@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// tailing holds the flags of tail.
-type tailing struct {
+// tailOptions holds the flags of tail.
+type tailOptions struct {
 	rows   logs.RowFlags
 	from   *logs.Flag
 	follow bool
@@ -27,7 +27,7 @@ type tailing struct {
 
 // NewTail returns the command `hubbub tail`.
 func NewTail() *cobra.Command {
-	var t tailing
+	var t tailOptions
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Show what happened on the bus, and what happens",
@@ -56,7 +56,7 @@ func NewTail() *cobra.Command {
 // linesOnTerminal is the default of --lines on a terminal.
 const linesOnTerminal = 100
 
-func (t *tailing) run(cmd *cobra.Command, _ []string) (err error) {
+func (t *tailOptions) run(cmd *cobra.Command, _ []string) (err error) {
 	env := program.From(cmd)
 	r := activitylog.Open(logs.Paths(env, *t.from)...)
 	defer r.Close()
@@ -76,26 +76,26 @@ func (t *tailing) run(cmd *cobra.Command, _ []string) (err error) {
 	}
 	waiting := func(err error) { fmt.Fprintf(env.Stderr, "%s; waiting for it\n", err) }
 	if !t.follow {
-		_, err = t.past(cmd.Context(), r, filter, lines, out)
-		if err == nil && !out.any && !out.JSON {
+		_, err = t.printStored(cmd.Context(), r, filter, lines, out)
+		if err == nil && !out.printed && !out.JSON {
 			env.Tell("no row is there that was asked for")
 		}
 		return errors.Join(logs.Explain(err), out.flush())
 	}
 	var at activitylog.Cursor // from the beginning
 	if lines >= 0 {
-		if at, err = t.last(cmd.Context(), r, filter, lines, out, waiting); err != nil || cmd.Context().Err() != nil {
+		if at, err = t.printLast(cmd.Context(), r, filter, lines, out, waiting); err != nil || cmd.Context().Err() != nil {
 			return errors.Join(err, out.flush())
 		}
 	}
 	return r.Follow(cmd.Context(), filter, at, waiting, out.show)
 }
 
-// last shows the last rows before new ones, and returns where they end. It waits
+// printLast shows the last rows before new ones, and returns where they end. It waits
 // for a log that is locked; one that is not there yet may come.
-func (t *tailing) last(ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter, waiting func(error)) (activitylog.Cursor, error) {
-	at, err := t.past(ctx, r, f, lines, out)
-	for told := false; errors.Is(err, activitylog.ErrLocked) && ctx.Err() == nil; at, err = t.past(ctx, r, f, lines, out) {
+func (t *tailOptions) printLast(ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter, waiting func(error)) (activitylog.Cursor, error) {
+	at, err := t.printStored(ctx, r, f, lines, out)
+	for told := false; errors.Is(err, activitylog.ErrLocked) && ctx.Err() == nil; at, err = t.printStored(ctx, r, f, lines, out) {
 		if !told {
 			waiting(err)
 			told = true
@@ -110,9 +110,9 @@ func (t *tailing) last(ctx context.Context, r *activitylog.Reader, f activitylog
 	return at, logs.Explain(err)
 }
 
-// past writes the rows that are there, only the last ones unless lines is negative, and
+// printStored writes the rows that are there, only the last ones unless lines is negative, and
 // returns the place after them.
-func (t *tailing) past(ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter) (activitylog.Cursor, error) {
+func (t *tailOptions) printStored(ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter) (activitylog.Cursor, error) {
 	if lines < 0 {
 		return nil, r.EachPage(ctx, f, out.write)
 	}
@@ -131,9 +131,9 @@ func (t *tailing) past(ctx context.Context, r *activitylog.Reader, f activitylog
 // terminal, else as plain columns.
 type tailWriter struct {
 	*output.Printer
-	buffer *bufio.Writer
-	layout *rowLayout
-	any    bool // row was written
+	buffer  *bufio.Writer
+	layout  *rowLayout
+	printed bool // row was written
 }
 
 func newTailWriter(p *output.Printer, titles *view.Titles) *tailWriter {
@@ -143,10 +143,10 @@ func newTailWriter(p *output.Printer, titles *view.Titles) *tailWriter {
 }
 
 func (t *tailWriter) write(rows []activitylog.Entry) error {
-	t.any = t.any || len(rows) > 0
+	t.printed = t.printed || len(rows) > 0
 	for i := range rows {
 		t.layout.titles.Learn(&rows[i])
-		t.layout.fit(&rows[i]) // align all of them
+		t.layout.cells(&rows[i]) // align all of them
 	}
 	for i := range rows {
 		if t.JSON {

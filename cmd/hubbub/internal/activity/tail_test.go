@@ -41,7 +41,7 @@ func TestTailBeginsOnceTheLogIsFree(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	at, err := (&tailing{follow: true}).last(t.Context(), r, activitylog.Filter{}, 10, out, waiting)
+	at, err := (&tailOptions{follow: true}).printLast(t.Context(), r, activitylog.Filter{}, 10, out, waiting)
 	if err != nil || waited != 1 || len(at) != 1 || at[0] != 1 {
 		t.Errorf("it waited %d times, and then: %v, %v", waited, at, err)
 	}

@@ -44,7 +44,7 @@ func NewTrace() *cobra.Command {
 	cmd.RunE = logs.AddFlag(cmd).Run(func(cmd *cobra.Command, r *activitylog.Reader, args []string) error {
 		progress := logs.Progress(cmd)
 		defer progress.End()
-		ids, err := messages(cmd.Context(), r, logs.ExpandID(cmd.Context(), r, args[0]))
+		ids, err := messageIDs(cmd.Context(), r, logs.ExpandID(cmd.Context(), r, args[0]))
 		if err != nil {
 			return err
 		}
@@ -77,9 +77,9 @@ func NewTrace() *cobra.Command {
 	return cmd
 }
 
-// messages returns the ids of the messages that name tells of: its own, or those of the
-// messages that brought the chat event of that name to agents, the oldest first.
-func messages(ctx context.Context, r *activitylog.Reader, name string) (ids []string, err error) {
+// messageIDs returns the ids of the messages that name tells of: its own, or those of the
+// messageIDs that brought the chat event of that name to agents, the oldest first.
+func messageIDs(ctx context.Context, r *activitylog.Reader, name string) (ids []string, err error) {
 	if _, err := r.Message(ctx, name); errors.Is(err, activitylog.ErrUnknownMessage) {
 		err = r.ChatEvents(ctx, activitylog.AttentionFilter{EventID: name}, func(c *activitylog.ChatEvent) error {
 			if !slices.Contains(ids, c.MessageID) {
@@ -96,22 +96,22 @@ func messages(ctx context.Context, r *activitylog.Reader, name string) (ids []st
 
 // tracedStep is a step of a chain as JSON.
 type tracedStep struct {
-	MessageID string           `json:"messageId"`
-	Type      string           `json:"type"`
-	From      string           `json:"from"`
-	Topic     string           `json:"topic"`
-	Depth     int              `json:"depth"`
-	Cause     string           `json:"cause,omitempty"`
-	Reason    string           `json:"reason,omitempty"`
-	Start     time.Time        `json:"start"`
-	End       time.Time        `json:"end"`
-	Status    string           `json:"status"` // of the last time that it was sent; rejected; empty while under way
-	Payload   json.RawMessage  `json:"payload"`
-	Passes    []tracedPass     `json:"passes"`
-	Refusals  []tracedDelivery `json:"refusals,omitempty"`
+	MessageID string              `json:"messageId"`
+	Type      string              `json:"type"`
+	From      string              `json:"from"`
+	Topic     string              `json:"topic"`
+	Depth     int                 `json:"depth"`
+	Cause     string              `json:"cause,omitempty"`
+	Reason    string              `json:"reason,omitempty"`
+	Start     time.Time           `json:"start"`
+	End       time.Time           `json:"end"`
+	Status    string              `json:"status"` // of the last time that it was sent; rejected; empty while under way
+	Payload   json.RawMessage     `json:"payload"`
+	Passes    []tracedPublication `json:"passes"`
+	Refusals  []tracedDelivery    `json:"refusals,omitempty"`
 }
 
-type tracedPass struct {
+type tracedPublication struct {
 	tracedLeg
 	Result     json.RawMessage  `json:"result"`
 	Deliveries []tracedDelivery `json:"deliveries"`
@@ -159,12 +159,12 @@ func describeChain(c *activitylog.Chain) tracedChain {
 func describeStep(s activitylog.Step) tracedStep {
 	t := tracedStep{
 		MessageID: s.ID, Type: s.Type, From: s.From, Topic: s.Topic, Depth: s.Depth, Cause: s.Cause, Reason: s.Reason,
-		Start: s.Begin(), End: s.End(), Status: s.Status(), Payload: orNullJSON(s.Payload), Passes: []tracedPass{},
+		Start: s.Begin(), End: s.End(), Status: s.Status(), Payload: validOrNull(s.Payload), Passes: []tracedPublication{},
 	}
 	for _, p := range s.Passes {
-		pass := tracedPass{describeLeg(p.Leg), orNullJSON(p.Result), []tracedDelivery{}}
+		pass := tracedPublication{describeLeg(p.Leg), validOrNull(p.Result), []tracedDelivery{}}
 		for _, d := range p.Deliveries {
-			pass.Deliveries = append(pass.Deliveries, tracedDelivery{d.Peer, describeLeg(d.Leg), orNullJSON(d.Answer), d.Error})
+			pass.Deliveries = append(pass.Deliveries, tracedDelivery{d.Peer, describeLeg(d.Leg), validOrNull(d.Answer), d.Error})
 		}
 		t.Passes = append(t.Passes, pass)
 	}
@@ -177,17 +177,17 @@ func describeStep(s activitylog.Step) tracedStep {
 }
 
 func describeLeg(l activitylog.Leg) tracedLeg {
-	return tracedLeg{l.Bus, orNoTime(l.Start), orNoTime(l.Finish), l.Took().Microseconds(), l.Status}
+	return tracedLeg{l.Bus, nilIfZero(l.Start), nilIfZero(l.Finish), l.Took().Microseconds(), l.Status}
 }
 
-func orNullJSON(raw json.RawMessage) json.RawMessage {
+func validOrNull(raw json.RawMessage) json.RawMessage {
 	if !json.Valid(raw) || !utf8.Valid(raw) {
 		return nil
 	}
 	return raw
 }
 
-func orNoTime(t time.Time) *time.Time {
+func nilIfZero(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
@@ -197,7 +197,7 @@ func orNoTime(t time.Time) *time.Time {
 // chain draws a chain for people.
 func printChain(p *output.Printer, c *activitylog.Chain, titles *view.Titles) {
 	self := c.Steps[0]
-	p.Linef("%s  %s  %s", p.Paint(term.Bold, term.Printable(self.ID)), p.Paint(term.Cyan, term.Printable(self.Type)), routeOf(titles.Called(self.From), titles.Called(self.Topic)))
+	p.Linef("%s  %s  %s", p.Paint(term.Bold, term.Printable(self.ID)), p.Paint(term.Cyan, term.Printable(self.Type)), route(titles.Called(self.From), titles.Called(self.Topic)))
 	p.Linef("%s", p.Paint(term.Dim, self.Begin().Local().Format("Mon 2 Jan 2006 15:04:05.000000 MST")))
 	if detail := view.Full.Message(self.Payload); detail != "" {
 		p.Linef("%s", text.Clip(term.Printable(detail), max(p.Columns, 100)))
@@ -208,7 +208,7 @@ func printChain(p *output.Printer, c *activitylog.Chain, titles *view.Titles) {
 	}
 }
 
-func routeOf(from, topic string) string {
+func route(from, topic string) string {
 	if protocol.PeerID(from).Topic() == protocol.Topic(topic) {
 		return term.Printable(from)
 	}

@@ -23,7 +23,7 @@ type waterfall struct {
 
 const (
 	maxLabel        = 58
-	besideBars      = 2 + 2 + 8 + 9 + 2 + 9 + 2 // gaps, when, how long, and status
+	fixedColumns    = 2 + 2 + 8 + 9 + 2 + 9 + 2 // gaps, when, how long, and status
 	shownDeliveries = 50                        // of the traced message
 )
 
@@ -36,7 +36,7 @@ func newWaterfall(c *activitylog.Chain, titles *view.Titles, paint term.Painter,
 	if columns == 0 {
 		return f
 	}
-	left := columns - f.labelWidth() - besideBars
+	left := columns - f.labelWidth() - fixedColumns
 	f.bar = min(max(left/2, 12), 60)
 	if f.note = left - f.bar; f.note < 8 {
 		f.note = 0
@@ -60,12 +60,12 @@ func label(b *view.Bar) string {
 	if told {
 		return indent + term.Printable(name+" "+b.From)
 	}
-	return indent + term.Printable(name) + " " + routeOf(b.From, b.Topic)
+	return indent + term.Printable(name) + " " + route(b.From, b.Topic)
 }
 
-// note returns the text behind a bar: the error or the message's text, and what goes on
+// barNote returns the text behind a bar: the error or the message's text, and what goes on
 // at an agent after it.
-func note(b *view.Bar) string {
+func barNote(b *view.Bar) string {
 	text := b.Error
 	if b.Kind == view.BarMessage && b.Error == "" && !b.Self {
 		text = view.Full.Message(b.Payload)
@@ -79,7 +79,7 @@ func note(b *view.Bar) string {
 	return term.Printable(text)
 }
 
-func orWord(s, word string) string { return term.Printable(cmp.Or(s, word)) }
+func orDefault(s, word string) string { return term.Printable(cmp.Or(s, word)) }
 
 func (f *waterfall) labelWidth() int {
 	width := 0
@@ -120,8 +120,8 @@ func (f *waterfall) line(b *view.Bar, width int) string {
 	}
 	colour := statusColour(b.Status)
 	line := name + "  " + f.paint.Paint(colour, f.draw(b)) + fmt.Sprintf("  %8s %8s  ", at, took) +
-		f.paint.Paint(colour, term.Pad(orWord(b.Status, open), 9))
-	if words := note(b); words != "" && f.note > 0 {
+		f.paint.Paint(colour, term.Pad(orDefault(b.Status, open), 9))
+	if words := barNote(b); words != "" && f.note > 0 {
 		line += "  " + text.Clip(words, f.note)
 	}
 	return strings.TrimRight(line, " ")

@@ -25,9 +25,9 @@ import (
 // NewWhy returns the command `hubbub why`.
 func NewWhy() *cobra.Command {
 	var (
-		rows  logs.RowFlags
-		again replaying
-		on    bool
+		rows       logs.RowFlags
+		replayOpts replayOptions
+		replay     bool
 	)
 	cmd := &cobra.Command{
 		Use:   "why EVENT [AGENT]",
@@ -43,17 +43,17 @@ func NewWhy() *cobra.Command {
 			"  hubbub why --replay all agent:w3 --role backend-agents --since 24h",
 	}
 	rows.AddTimes(cmd, "records ", false)
-	cmd.Flags().BoolVar(&on, "replay", false, "decide again over past events")
-	again.flags(cmd.Flags())
+	cmd.Flags().BoolVar(&replay, "replay", false, "decide again over past events")
+	replayOpts.flags(cmd.Flags())
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if on {
+		if replay {
 			return cobra.MaximumNArgs(2)(cmd, args)
 		}
 		return cobra.RangeArgs(1, 2)(cmd, args)
 	}
 	explained := logs.AddFlag(cmd).Run(func(cmd *cobra.Command, r *activitylog.Reader, args []string) (err error) {
 		f := activitylog.AttentionFilter{Since: rows.Chosen.Since}
-		if len(args) > 0 && (!on || args[0] != "all") {
+		if len(args) > 0 && (!replay || args[0] != "all") {
 			f.EventID = args[0]
 		}
 		if len(args) > 1 {
@@ -64,15 +64,15 @@ func NewWhy() *cobra.Command {
 				return err
 			}
 		}
-		if on {
-			return again.run(cmd, r, f)
+		if replay {
+			return replayOpts.run(cmd, r, f)
 		}
 		progress := logs.Progress(cmd)
 		defer progress.End()
-		return explain(cmd, r, f, progress)
+		return printWhy(cmd, r, f, progress)
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if changed := again.changed(cmd); !on && changed != "" {
+		if changed := replayOpts.changedFlag(cmd); !replay && changed != "" {
 			return program.Usage("--%s changes a policy, which only --replay can show", changed)
 		}
 		return explained(cmd, args)
@@ -80,14 +80,14 @@ func NewWhy() *cobra.Command {
 	return cmd
 }
 
-// A story is what one agent made of one event: its records by kind, and all by time.
-type story struct {
+// A eventReport is what one agent made of one event: its records by kind, and all by time.
+type eventReport struct {
 	EventID      string     `json:"eventId"`
 	Agent        string     `json:"agent"`
 	MessageIDs   []string   `json:"messageIds"` // of the messages that brought the event
 	Text         string     `json:"text,omitempty"`
 	Author       string     `json:"author,omitempty"`
-	Decision     *attended  `json:"decision"` // the last one
+	Decision     *record    `json:"decision"` // the last one
 	Decisions    recordList `json:"decisions,omitempty"`
 	Turns        recordList `json:"turns"`
 	Refusals     recordList `json:"refusals"`
@@ -100,12 +100,12 @@ type story struct {
 }
 
 type (
-	attended   = activitylog.AttentionRecord
-	recordList []*attended
+	record     = activitylog.AttentionRecord
+	recordList []*record
 )
 
 // add takes the agent's next record about the event.
-func (s *story) add(a *attended) {
+func (s *eventReport) add(a *record) {
 	kinds := map[string]*recordList{
 		activitylog.RecordDecision: &s.Decisions, activitylog.RecordTurn: &s.Turns, activitylog.RecordRefusal: &s.Refusals,
 		activitylog.RecordDisposition: &s.Dispositions, activitylog.RecordClaim: &s.Claims, activitylog.RecordDelivery: &s.Deliveries,
@@ -118,21 +118,23 @@ func (s *story) add(a *attended) {
 	}
 }
 
-// logBehind is how far the log may be behind what happens, unless its disk is slow.
-const logBehind = 250 * time.Millisecond
+// maxLogDelay is how far the log may be behind what happens, unless its disk is slow.
+const maxLogDelay = 250 * time.Millisecond
 
-// explain prints the stories of an event, and ends the progress before that.
-func explain(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter, progress *term.Progress) error {
-	stories, err := gather(cmd, r, f)
+// printWhy prints the stories of an event, and ends the progress before that.
+func printWhy(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter, progress *term.Progress) error {
+	stories, err := readReports(cmd, r, f)
 	if err != nil {
 		return err
 	}
 	if len(stories) == 0 && f.Agent == "" {
-		retry.Sleep(cmd.Context(), logBehind) // so that what the broker has told by now is there
-		steps, err := stepsOf(cmd.Context(), r, f.EventID, f.Since)
+		retry.Sleep(cmd.Context(), maxLogDelay) // so that what the broker has told by now is there
+		steps, err := readBrokerEvents(cmd.Context(), r, f.EventID, f.Since)
 		progress.End()
 		if err != nil || len(steps) > 0 {
-			return errors.Join(err, output.List(cmd, steps, "", func(p *output.Printer, steps []*step) { printSteps(p, f.EventID, steps, logs.Titles(cmd.Context(), r)) }))
+			return errors.Join(err, output.List(cmd, steps, "", func(p *output.Printer, steps []*brokerEvent) {
+				printBrokerEvents(p, f.EventID, steps, logs.Titles(cmd.Context(), r))
+			}))
 		}
 	}
 	if len(stories) == 0 {
@@ -152,19 +154,21 @@ func explain(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionF
 			s.Decisions = nil // s.Decision is that one
 		}
 	}
-	return output.List(cmd, stories, "", func(p *output.Printer, stories []*story) { printStories(p, stories, logs.Titles(cmd.Context(), r)) })
+	return output.List(cmd, stories, "", func(p *output.Printer, stories []*eventReport) {
+		printReports(p, stories, logs.Titles(cmd.Context(), r))
+	})
 }
 
-// gather reads the stories of an event, one for each agent, by name.
-func gather(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter) ([]*story, error) {
-	byAgent := map[string]*story{}
-	of := func(agent string) *story {
+// readReports reads the stories of an event, one for each agent, by name.
+func readReports(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter) ([]*eventReport, error) {
+	byAgent := map[string]*eventReport{}
+	of := func(agent string) *eventReport {
 		if byAgent[agent] == nil {
-			byAgent[agent] = &story{EventID: f.EventID, Agent: agent, MessageIDs: []string{}, Turns: recordList{}, Refusals: recordList{}, Dispositions: recordList{}}
+			byAgent[agent] = &eventReport{EventID: f.EventID, Agent: agent, MessageIDs: []string{}, Turns: recordList{}, Refusals: recordList{}, Dispositions: recordList{}}
 		}
 		return byAgent[agent]
 	}
-	err := r.Attention(cmd.Context(), f, func(a *attended) error {
+	err := r.Attention(cmd.Context(), f, func(a *record) error {
 		of(a.Agent).add(a)
 		return nil
 	})
@@ -182,14 +186,14 @@ func gather(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFi
 	if err != nil {
 		return nil, err
 	}
-	return slices.SortedFunc(maps.Values(byAgent), func(a, b *story) int { return strings.Compare(a.Agent, b.Agent) }), nil
+	return slices.SortedFunc(maps.Values(byAgent), func(a, b *eventReport) int { return strings.Compare(a.Agent, b.Agent) }), nil
 }
 
-func printStories(p *output.Printer, stories []*story, titles *view.Titles) {
+func printReports(p *output.Printer, stories []*eventReport, titles *view.Titles) {
 	p.Linef("%s", p.Paint(term.Bold, term.Printable(stories[0].EventID)))
 	for _, s := range stories {
 		if s.Text != "" {
-			p.Linef("%s %s", orWord(s.Author, "somebody"), text.Clip(term.Printable(fmt.Sprintf("wrote %q", s.Text)), 200))
+			p.Linef("%s %s", orDefault(s.Author, "somebody"), text.Clip(term.Printable(fmt.Sprintf("wrote %q", s.Text)), 200))
 			break
 		}
 	}
@@ -212,20 +216,20 @@ func printStories(p *output.Printer, stories []*story, titles *view.Titles) {
 }
 
 // wokenWord tells whether the agent's harness ran for the event.
-func wokenText(p *output.Printer, s *story) string {
+func wokenText(p *output.Printer, s *eventReport) string {
 	switch {
-	case slices.ContainsFunc(s.Turns, func(a *attended) bool { return a.State == "started" }):
+	case slices.ContainsFunc(s.Turns, func(a *record) bool { return a.State == "started" }):
 		return p.Paint(term.Green, "was woken")
 	case s.Decision == nil:
 		return ""
-	case wakes(s.Decision.Injection):
+	case wakesAgent(s.Decision.Injection):
 		return p.Paint(term.Yellow, "was to be woken")
 	default:
 		return p.Paint(term.Dim, "was not woken")
 	}
 }
 
-// wakes reports whether an injection mode makes a harness run.
-func wakes(injection string) bool {
+// wakesAgent reports whether an injection mode makes a harness run.
+func wakesAgent(injection string) bool {
 	return slices.Contains([]string{"immediate", "buffered", "notify"}, injection)
 }

@@ -14,29 +14,29 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// A step is one event of the broker about a record, in words.
-type step struct {
+// A brokerEvent is one event of the broker about a record, in words.
+type brokerEvent struct {
 	At      time.Time `json:"ts"`
 	EventID string    `json:"eventId"`
 	By      string    `json:"by"`
 	Type    string    `json:"type"`
 	What    string    `json:"what"`
-	fact    protocol.CollabEvent
+	event   protocol.CollabEvent
 }
 
-// stepsOf reads what the broker told about a record or event, the oldest first.
-func stepsOf(ctx context.Context, r *activitylog.Reader, id string, since time.Time) (steps []*step, err error) {
+// readBrokerEvents reads what the broker told about a record or event, the oldest first.
+func readBrokerEvents(ctx context.Context, r *activitylog.Reader, id string, since time.Time) (steps []*brokerEvent, err error) {
 	err = r.Facts(ctx, id, since, func(at time.Time, fact *protocol.CollabEvent) error {
 		if what := records.Event(fact); what != "" {
-			steps = append(steps, &step{at, fact.ID, fact.Source, fact.Type, what, *fact})
+			steps = append(steps, &brokerEvent{at, fact.ID, fact.Source, fact.Type, what, *fact})
 		}
 		return nil
 	})
 	return steps, err
 }
 
-// nowInWords says how a record stands after its last event, as far as steps tell.
-func nowInWords(steps []*step) (said string) {
+// describeState says how a record stands after its last event, as far as steps tell.
+func describeState(steps []*brokerEvent) (said string) {
 	var wake, flight string
 	for _, s := range steps {
 		switch s.Type {
@@ -61,7 +61,7 @@ func nowInWords(steps []*step) (said string) {
 	return said
 }
 
-func printSteps(p *output.Printer, id string, steps []*step, titles *view.Titles) {
+func printBrokerEvents(p *output.Printer, id string, steps []*brokerEvent, titles *view.Titles) {
 	p.Linef("%s", p.Paint(term.Bold, term.Printable(id)))
 	for _, s := range steps {
 		p.Linef("  %s  %s  %s", p.Paint(term.Dim, s.At.Local().Format("15:04:05.000")), term.Printable(s.By), term.Printable(s.What))
@@ -69,7 +69,7 @@ func printSteps(p *output.Printer, id string, steps []*step, titles *view.Titles
 			p.Linef("%16s%s", "", p.Paint(term.Dim, term.Printable("what it made of it: hubbub why "+s.EventID)))
 		}
 	}
-	if now := nowInWords(steps); now != "" {
+	if now := describeState(steps); now != "" {
 		p.Linef("  since %s: %s", steps[len(steps)-1].At.Local().Format("15:04:05.000"), term.Printable(now))
 	}
 }

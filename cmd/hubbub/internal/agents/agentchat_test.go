@@ -23,9 +23,9 @@ func TestWhichReplyAnswers(t *testing.T) {
 		{"a verdict", []protocol.ChatReply{{InReplyTo: "m1", Text: "Decision: allowed", Edits: "decision:d"}}, heard{true, false}},
 		{"what was decided", []protocol.ChatReply{{InReplyTo: "m1", Edits: "decision:d"}, {InReplyTo: "m1", Text: "it ran"}}, heard{true, true}},
 	} {
-		dialogue, got := typist{sent: []string{"m1b", "m2"}, awaits: []string{"m2"}}, heard{}
+		dialogue, got := agentChat{sent: []string{"m1b", "m2"}, awaiting: []string{"m2"}}, heard{}
 		for i := range c.replies {
-			got.ours, got.answered = dialogue.hear(&c.replies[i])
+			got.ours, got.answered = dialogue.matchReply(&c.replies[i])
 		}
 		if got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)

@@ -31,14 +31,14 @@ func NewChat() *cobra.Command {
 		Example: "  hubbub chat --start agent:helper\n  hubbub chat agent:lead is the deploy blocked?",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			env := program.From(cmd)
-			address, err := demoHere(cmd)
+			address, err := demoAddress(cmd)
 			if len(args) > 0 && err == nil && !start && !strings.HasPrefix(args[0], "agent:") {
 				if _, err = address.Say(cmd.Context(), group, strings.Join(args, " ")); !errors.Is(err, demo.ErrNoDemo) {
 					return err // a demo that was killed leaves its address
 				}
 			}
 			if len(args) > 0 {
-				failed := chatWith(cmd, args[0], strings.Join(args[1:], " "), start, wait)
+				failed := runAgentChat(cmd, args[0], strings.Join(args[1:], " "), start, wait)
 				if _, away := errors.AsType[*net.OpError](failed); away && err != nil {
 					return fmt.Errorf("%w, or a system: %w", err, failed)
 				}
@@ -47,7 +47,7 @@ func NewChat() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%w, or name the agent to talk to", err)
 			}
-			return chat(cmd.Context(), env, address, group)
+			return chatWithDemo(cmd.Context(), env, address, group)
 		},
 	}
 	cmd.Flags().BoolVar(&start, "start", false, "start AGENT first if it is not on the bus")
@@ -56,9 +56,9 @@ func NewChat() *cobra.Command {
 	return cmd
 }
 
-// demoHere returns where the demo runs that a command is for: that of --data or, unless a flag
+// demoAddress returns where the demo runs that a command is for: that of --data or, unless a flag
 // names another system, the one started last.
-func demoHere(cmd *cobra.Command) (demo.Address, error) {
+func demoAddress(cmd *cobra.Command) (demo.Address, error) {
 	switch flags := cmd.Flags(); {
 	case flags.Changed("data"):
 		return demo.ReadAddress(program.From(cmd).Data)
@@ -68,15 +68,15 @@ func demoHere(cmd *cobra.Command) (demo.Address, error) {
 	return demo.ReadAddress("")
 }
 
-// chat sends lines and shows what becomes visible, until either side ends.
-func chat(ctx context.Context, env *program.Env, address demo.Address, group bool) error {
+// chatWithDemo sends lines and shows what becomes visible, until either side ends.
+func chatWithDemo(ctx context.Context, env *program.Env, address demo.Address, group bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	env.Tell("Connected to the demo. Type a line; Ctrl-D ends.")
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel(nil)
-	wg.Go(func() { cancel(showLines(ctx, env, address)) })
+	wg.Go(func() { cancel(printDemoLines(ctx, env, address)) })
 	err := demo.ForEachLine(ctx, env.Stdin, func(text string, toGroup bool) error {
 		_, err := address.Say(ctx, group || toGroup, text)
 		return err
@@ -87,8 +87,8 @@ func chat(ctx context.Context, env *program.Env, address demo.Address, group boo
 	return err
 }
 
-// showLines prints what becomes visible in the demo's chats.
-func showLines(ctx context.Context, env *program.Env, address demo.Address) error {
+// printDemoLines prints what becomes visible in the demo's chats.
+func printDemoLines(ctx context.Context, env *program.Env, address demo.Address) error {
 	paint := term.NewPainter(env.Stdout)
 	last := -1
 	for {

@@ -24,8 +24,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// haltWait is how long a command waits for an agent to say what it stopped.
-const haltWait = 5 * time.Second
+// recordTimeout is how long a command waits for an agent to say what it stopped.
+const recordTimeout = 5 * time.Second
 
 // NewHalt returns the command `hubbub halt`.
 func NewHalt() *cobra.Command {
@@ -38,7 +38,7 @@ func NewHalt() *cobra.Command {
 			"not answered; their chat is told once. A halt outlives restarts. In a chat, people write /halt.",
 		Example: "  hubbub halt\n  hubbub halt tg:-100123\n  hubbub halt agent:lead",
 		Args:    cobra.MaximumNArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return changeHalts(cmd, "on", args) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return sendHalts(cmd, "on", args) },
 	}
 }
 
@@ -56,17 +56,17 @@ func NewResume() *cobra.Command {
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if budget {
-				return changeHalts(cmd, "anew", args)
+				return sendHalts(cmd, "anew", args)
 			}
-			return changeHalts(cmd, "off", args)
+			return sendHalts(cmd, "off", args)
 		},
 	}
 	cmd.Flags().BoolVar(&budget, "budget", false, "count the budgets of an agent, or of all, anew; halts stay")
 	return cmd
 }
 
-// changeHalts tells the agents that are concerned, and prints what each says.
-func changeHalts(cmd *cobra.Command, halt string, args []string) error {
+// sendHalts tells the agents that are concerned, and prints what each says.
+func sendHalts(cmd *cobra.Command, halt string, args []string) error {
 	env := program.From(cmd)
 	var scope protocol.Topic // empty: each agent's own
 	agents, err := connectedAgents(cmd.Context(), env)
@@ -87,9 +87,9 @@ func changeHalts(cmd *cobra.Command, halt string, args []string) error {
 	if len(agents) == 0 {
 		return errors.New("no agent is connected that could be told")
 	}
-	heard := &haltsHeard{byMessage: map[protocol.MessageID]chan mailbox.HaltRecord{}}
+	received := &haltRecords{byMessage: map[protocol.MessageID]chan mailbox.HaltRecord{}}
 	id := busclient.NewID("halt")
-	s, err := busclient.OpenWithHandler(cmd.Context(), env, id, heard.take)
+	s, err := busclient.OpenWithHandler(cmd.Context(), env, id, received.receive)
 	if err != nil {
 		return err
 	}
@@ -102,29 +102,29 @@ func changeHalts(cmd *cobra.Command, halt string, args []string) error {
 	var wg sync.WaitGroup
 	for i, agent := range agents { // all at once: none goes on because another is slow
 		wg.Go(func() {
-			records[i], failures[i] = tellHalt(cmd.Context(), s, heard, id, agent, cmp.Or(scope, agent.Topic()), halt)
+			records[i], failures[i] = sendHalt(cmd.Context(), s, received, id, agent, cmp.Or(scope, agent.Topic()), halt)
 		})
 	}
 	wg.Wait()
-	var untold []string
+	var failed []string
 	titles := logs.TitlesFor(cmd)
 	for i, agent := range agents {
 		if failures[i] != nil {
-			untold = append(untold, fmt.Sprintf("%s: %s", agent, failures[i]))
+			failed = append(failed, fmt.Sprintf("%s: %s", agent, failures[i]))
 			continue
 		}
-		if err := output.Line(cmd, records[i], "%s", titles.Within(haltLine(&records[i]))); err != nil {
+		if err := output.Line(cmd, records[i], "%s", titles.Within(describeHalt(&records[i]))); err != nil {
 			return err
 		}
 	}
-	if len(untold) > 0 {
-		return errors.New("not told: " + strings.Join(untold, "; "))
+	if len(failed) > 0 {
+		return errors.New("not told: " + strings.Join(failed, "; "))
 	}
 	return nil
 }
 
-// haltLine says what an agent did.
-func haltLine(r *mailbox.HaltRecord) string {
+// describeHalt says what an agent did.
+func describeHalt(r *mailbox.HaltRecord) string {
 	if r.State == protocol.HaltCountedAnew {
 		return term.Printable(string(r.Agent)) + " counts its budgets anew"
 	}
@@ -155,15 +155,15 @@ func connectedAgents(ctx context.Context, env *program.Env) (agents []protocol.P
 	return agents, nil
 }
 
-// tellHalt tells one agent, and returns what it says that it did.
-func tellHalt(ctx context.Context, s *busclient.Session, heard *haltsHeard, id, agent protocol.PeerID, scope protocol.Topic, halt string) (r mailbox.HaltRecord, err error) {
+// sendHalt tells one agent, and returns what it says that it did.
+func sendHalt(ctx context.Context, s *busclient.Session, received *haltRecords, id, agent protocol.PeerID, scope protocol.Topic, halt string) (r mailbox.HaltRecord, err error) {
 	by := string(id)
 	if u, err := user.Current(); err == nil {
 		by = u.Username
 	}
 	m := protocol.NewMessage(protocol.TypeConfigure, id, protocol.Configure{TalkTo: scope, Halt: halt, By: by})
-	said := heard.expect(m.MessageID)
-	ctx, cancel := context.WithTimeoutCause(ctx, 4*haltWait, errors.New("it did not answer in time"))
+	said := received.expect(m.MessageID)
+	ctx, cancel := context.WithTimeoutCause(ctx, 4*recordTimeout, errors.New("it did not answer in time"))
 	defer cancel()
 	var result protocol.SendResult
 	err = s.Call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: agent.Topic(), Payload: m}, &result)
@@ -177,7 +177,7 @@ func tellHalt(ctx context.Context, s *busclient.Session, heard *haltsHeard, id, 
 	}
 	select {
 	case r = <-said:
-	case <-time.After(haltWait): // it has it, and its record is on the way
+	case <-time.After(recordTimeout): // it has it, and its record is on the way
 		r = mailbox.HaltRecord{Event: "halt", Agent: agent, State: map[string]string{"on": "halted", "off": "resumed", "anew": protocol.HaltCountedAnew}[halt], Scope: scope, By: by}
 	case <-ctx.Done():
 		return r, context.Cause(ctx)
@@ -185,13 +185,13 @@ func tellHalt(ctx context.Context, s *busclient.Session, heard *haltsHeard, id, 
 	return r, nil
 }
 
-// haltsHeard are the records of halts, by the messages that asked for them.
-type haltsHeard struct {
+// haltRecords are the records of halts, by the messages that asked for them.
+type haltRecords struct {
 	mu        sync.Mutex // guards byMessage
 	byMessage map[protocol.MessageID]chan mailbox.HaltRecord
 }
 
-func (h *haltsHeard) expect(id protocol.MessageID) <-chan mailbox.HaltRecord {
+func (h *haltRecords) expect(id protocol.MessageID) <-chan mailbox.HaltRecord {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	said := make(chan mailbox.HaltRecord, 1)
@@ -199,8 +199,8 @@ func (h *haltsHeard) expect(id protocol.MessageID) <-chan mailbox.HaltRecord {
 	return said
 }
 
-// take acknowledges a message, and keeps it if it is the record of a halt.
-func (h *haltsHeard) take(c *jsonrpc.Conn, m jsonrpc.Message) {
+// receive acknowledges a message, and keeps it if it is the record of a halt.
+func (h *haltRecords) receive(c *jsonrpc.Conn, m jsonrpc.Message) {
 	busclient.Acknowledge(c, m)
 	var params struct {
 		Payload struct {

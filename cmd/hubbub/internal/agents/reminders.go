@@ -19,8 +19,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A keptReminder is a reminder with whose it is.
-type keptReminder struct {
+// A agentReminder is a reminder with whose it is.
+type agentReminder struct {
 	Agent string `json:"agent"` // the program: agent-lead
 	mailbox.Reminder
 
@@ -36,7 +36,7 @@ func NewReminders() *cobra.Command {
 			"programs, while they run or not.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := keptReminders(cmd)
+			list, err := readReminders(cmd)
 			if err != nil && len(list) == 0 {
 				return err
 			}
@@ -49,7 +49,7 @@ func NewReminders() *cobra.Command {
 		Short: "Have agents forget reminders",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := keptReminders(cmd)
+			list, err := readReminders(cmd)
 			for _, id := range args {
 				if cancelled, failed := cancelReminder(cmd.Context(), list, id); failed != nil {
 					return errors.Join(err, failed)
@@ -63,20 +63,20 @@ func NewReminders() *cobra.Command {
 	return cmd
 }
 
-func keptReminders(cmd *cobra.Command) (list []keptReminder, err error) {
+func readReminders(cmd *cobra.Command) (list []agentReminder, err error) {
 	for _, a := range deadletter.Folder(program.From(cmd).Data).Agents() {
 		kept, failed := mailbox.ReadReminders(cmd.Context(), a.Database)
 		if failed != nil {
 			err = errors.Join(err, fmt.Errorf("reading the reminders of %s: %w", a.Name, failed))
 		}
 		for _, r := range kept {
-			list = append(list, keptReminder{a.Name, r, a.Database})
+			list = append(list, agentReminder{a.Name, r, a.Database})
 		}
 	}
 	return list, err
 }
 
-func cancelReminder(ctx context.Context, list []keptReminder, id string) (agent string, err error) {
+func cancelReminder(ctx context.Context, list []agentReminder, id string) (agent string, err error) {
 	for _, r := range list {
 		if r.ID != id {
 			continue
@@ -89,7 +89,7 @@ func cancelReminder(ctx context.Context, list []keptReminder, id string) (agent 
 	return "", fmt.Errorf("there is no reminder %s; hubbub reminders lists them", id)
 }
 
-func reminderRow(r keptReminder) []any {
+func reminderRow(r agentReminder) []any {
 	repeats := cmp.Or(r.Cron, "once")
 	if r.Cron != "" {
 		repeats += " " + r.Zone
@@ -99,7 +99,7 @@ func reminderRow(r keptReminder) []any {
 
 // PendingReminders gives the reminders that agents keep.
 func PendingReminders(cmd *cobra.Command) (list []string, err error) {
-	kept, err := keptReminders(cmd)
+	kept, err := readReminders(cmd)
 	for _, r := range kept {
 		list = completion.Append(list, r.ID, text.Line(r.Text))
 	}

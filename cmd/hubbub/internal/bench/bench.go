@@ -18,8 +18,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// benchSettings are the values of the flags of bench.
-type benchSettings struct {
+// options are the values of the flags of bench.
+type options struct {
 	scale  float64
 	repeat int
 	idle   int
@@ -29,7 +29,7 @@ type benchSettings struct {
 
 // NewCommand returns the command `hubbub command`.
 func NewCommand() *cobra.Command {
-	var s benchSettings
+	var s options
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure a running bus beside a plain WebSocket echo and bare TCP",
@@ -88,7 +88,7 @@ func workloads(scale float64) []load.Workload {
 	return list
 }
 
-func bench(cmd *cobra.Command, s benchSettings) error {
+func bench(cmd *cobra.Command, s options) error {
 	ctx, env := cmd.Context(), program.From(cmd)
 	token, err := env.Token()
 	if err != nil {

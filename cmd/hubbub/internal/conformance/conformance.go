@@ -63,7 +63,7 @@ func newConformanceBus() *cobra.Command {
 			}
 			cases = slices.DeleteFunc(cases, func(c transcript.Case) bool { return !strings.Contains(c.Name, only) })
 			if len(cases) == 0 {
-				return noCase(only)
+				return errNoCase(only)
 			}
 			if err := busclient.CheckReachable(cmd.Context(), env.Buses[0], token); err != nil {
 				return err
@@ -71,7 +71,7 @@ func newConformanceBus() *cobra.Command {
 			if err := checkIdle(cmd.Context(), env); err != nil && !inUse {
 				return err
 			}
-			t := &tally{cmd: cmd, counts: map[string]int{}}
+			t := &results{cmd: cmd, counts: map[string]int{}}
 			mark := "conformance-" + rand.Text()[:8] + "-"
 			for _, c := range cases {
 				c = c.Own(mark)
@@ -79,7 +79,7 @@ func newConformanceBus() *cobra.Command {
 					t.add(conformance.Verdict{Case: c.Name, Title: c.Title, Result: conformance.Skipped, Error: why})
 					continue
 				}
-				t.add(judge(cmd.Context(), &c, timeout, transcript.WebSocket(env.Buses[0], token)))
+				t.add(runCase(cmd.Context(), &c, timeout, transcript.WebSocket(env.Buses[0], token)))
 				if t.err != nil {
 					break
 				}
@@ -123,14 +123,14 @@ func newConformanceBroker() *cobra.Command {
 			if err := busclient.CheckReachable(cmd.Context(), env.Buses[0], token); err != nil {
 				return err
 			}
-			t := &tally{cmd: cmd, counts: map[string]int{}}
+			t := &results{cmd: cmd, counts: map[string]int{}}
 			mark := "conformance-" + strings.ToLower(rand.Text()[:8]) + "-"
 			for i, c := range cases {
 				if !strings.Contains(c.Name, only) || t.err != nil {
 					continue
 				}
 				c = c.Own(fmt.Sprint(mark, i, "-"))
-				t.add(judge(cmd.Context(), &c, timeout, transcript.WebSocket(env.Buses[0], token)))
+				t.add(runCase(cmd.Context(), &c, timeout, transcript.WebSocket(env.Buses[0], token)))
 			}
 			return t.end(only)
 		},
@@ -145,15 +145,15 @@ func newConformanceBroker() *cobra.Command {
 // once in all of them. A bus that cannot tell is taken at its word: the cases have identities
 // of their own.
 func checkIdle(ctx context.Context, env *program.Env) error {
-	list := company(ctx, env)
+	list := connectedPeers(ctx, env)
 	if len(list) == 0 {
 		return nil
 	}
 	return program.Usage("the bus at %s is in use: %s is connected, and %d peers in all; use another bus, or --in-use, which leaves out the cases that would disturb them", env.Buses[0], list[0], len(list))
 }
 
-// company returns who is on the first bus, or on others of its cluster.
-func company(ctx context.Context, env *program.Env) (list []protocol.PeerID) {
+// connectedPeers returns who is on the first bus, or on others of its cluster.
+func connectedPeers(ctx context.Context, env *program.Env) (list []protocol.PeerID) {
 	ctx, stop := context.WithTimeout(ctx, 5*time.Second)
 	defer stop()
 	options := env.PeerOptions()
@@ -171,19 +171,19 @@ func company(ctx context.Context, env *program.Env) (list []protocol.PeerID) {
 	return list
 }
 
-// noCase is the error if no case was chosen: nothing tested is no success.
-func noCase(only string) error {
+// errNoCase is the error if no case was chosen: nothing tested is no success.
+func errNoCase(only string) error {
 	return program.Usage("no case has %q in its name; without --only every case runs", only)
 }
 
-// A tally prints the verdict on each case and counts the results.
-type tally struct {
+// A results prints the verdict on each case and counts the results.
+type results struct {
 	cmd    *cobra.Command
 	counts map[string]int
 	err    error // of printing
 }
 
-func (t *tally) add(v conformance.Verdict) {
+func (t *results) add(v conformance.Verdict) {
 	t.counts[v.Result]++
 	if t.err != nil {
 		return
@@ -196,13 +196,13 @@ func (t *tally) add(v conformance.Verdict) {
 }
 
 // end prints the counts, and is an error if a case failed or none ran.
-func (t *tally) end(only string) error {
+func (t *results) end(only string) error {
 	passed, failed := t.counts[conformance.OK], t.counts[conformance.Failed]
 	switch {
 	case t.err != nil:
 		return t.err
 	case len(t.counts) == 0:
-		return noCase(only)
+		return errNoCase(only)
 	case !output.WantsJSON(t.cmd):
 		fmt.Fprintf(t.cmd.OutOrStdout(), "%d passed, %d failed, %d skipped\n", passed, failed, t.counts[conformance.Skipped])
 	}
@@ -212,8 +212,8 @@ func (t *tally) end(only string) error {
 	return nil
 }
 
-// judge runs a case.
-func judge(ctx context.Context, c *transcript.Case, timeout time.Duration, dial transcript.Dialer) conformance.Verdict {
+// runCase runs a case.
+func runCase(ctx context.Context, c *transcript.Case, timeout time.Duration, dial transcript.Dialer) conformance.Verdict {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	defer c.Leave(ctx, dial)
@@ -281,7 +281,7 @@ func newConformanceC2A() *cobra.Command {
 }
 
 func conformC2A(cmd *cobra.Command, command string, opts *conformance.Options) error {
-	t := &tally{cmd: cmd, counts: map[string]int{}}
+	t := &results{cmd: cmd, counts: map[string]int{}}
 	var err error
 	if strings.TrimSpace(command) == "" {
 		err = conformance.Host(opts, t.add)

@@ -248,14 +248,14 @@ func (s *demoRun) waitReady(ctx context.Context) error {
 	defer cancel()
 	for _, c := range s.plan.Children {
 		if err := s.fleet.Ready(ctx, c.Name); err != nil {
-			return fmt.Errorf("starting %s: %w; its log:\n%s", c.Name, err, s.tail(12))
+			return fmt.Errorf("starting %s: %w; its log:\n%s", c.Name, err, s.lastLogLines(12))
 		}
 	}
 	return nil
 }
 
-// tail returns the last lines of the programs' log.
-func (s *demoRun) tail(n int) string {
+// lastLogLines returns the last lines of the programs' log.
+func (s *demoRun) lastLogLines(n int) string {
 	raw, err := os.ReadFile(s.log.Name())
 	if err != nil {
 		return err.Error()
@@ -268,7 +268,7 @@ func (s *demoRun) tail(n int) string {
 func (s *demoRun) run(ctx context.Context, exit bool) error {
 	if err := s.script.Run(ctx); err != nil {
 		if ctx.Err() == nil {
-			err = fmt.Errorf("%w; the programs' last lines:\n%s", err, s.tail(12))
+			err = fmt.Errorf("%w; the programs' last lines:\n%s", err, s.lastLogLines(12))
 		}
 		return err
 	}

@@ -35,8 +35,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An examination is what the doctor was asked to look at.
-type examination struct {
+// An checks is what the doctor was asked to look at.
+type checks struct {
 	apiURL         string
 	harness        string
 	harnessCommand string
@@ -47,7 +47,7 @@ type examination struct {
 
 // NewCommand returns the command `hubbub command`.
 func NewCommand() *cobra.Command {
-	var x examination
+	var x checks
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find out why something does not work, and say what to do",
@@ -63,9 +63,9 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-func (x *examination) run(cmd *cobra.Command, _ []string) error {
+func (x *checks) run(cmd *cobra.Command, _ []string) error {
 	env := program.From(cmd)
-	wrong, err := x.readTables(cmd, env)
+	configErrors, err := x.readSettings(cmd, env)
 	if err != nil {
 		return err
 	}
@@ -83,27 +83,27 @@ func (x *examination) run(cmd *cobra.Command, _ []string) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), "the webhook is removed")
 	}
 	findings := slices.Concat(
-		under("settings", wrong...),
-		under("disk", examineDisk(env.Data)),
-		under("log", x.examineLog(cmd.Context(), env.Data)),
-		under("bus", examineBus(cmd.Context(), env)),
-		under("outbox", examineLetters(cmd.Context(), env.Data)),
-		under("agents", examineAgents(cmd.Context(), env.Data)...),
-		under("agents", examineMailboxes(cmd.Context(), env.Data, time.Now())...),
+		section("settings", configErrors...),
+		section("disk", checkDisk(env.Data)),
+		section("log", x.checkLog(cmd.Context(), env.Data)),
+		section("bus", checkBus(cmd.Context(), env)),
+		section("outbox", checkOutboxes(cmd.Context(), env.Data)),
+		section("agents", checkAgents(cmd.Context(), env.Data)...),
+		section("agents", checkMailboxes(cmd.Context(), env.Data, time.Now())...),
 	)
 	if token == "" {
-		findings = append(findings, under("bot token", tg.Finding{Level: tg.LevelSkipped,
+		findings = append(findings, section("bot token", tg.Finding{Level: tg.LevelSkipped,
 			Message: "TELEGRAM_BOT_TOKEN is not set, so the bot was not looked at.", Advice: "Set it to the token from @BotFather to look at the bot."})...)
 	} else {
-		findings = append(findings, tg.Diagnose(cmd.Context(), token, &botapi.Options{URL: x.apiURL}, bridging(cmd.Context(), env, token))...)
+		findings = append(findings, tg.Diagnose(cmd.Context(), token, &botapi.Options{URL: x.apiURL}, bridgeState(cmd.Context(), env, token))...)
 	}
-	findings = append(findings, under("harness", x.examineHarness(cmd.Context(), env))...)
+	findings = append(findings, section("harness", x.checkHarness(cmd.Context(), env))...)
 	return reportFindings(output.NewPrinter(cmd), findings)
 }
 
-// readTables takes what the file of `hubbub up` says for what no flag does, and returns what
+// readSettings takes what the file of `hubbub up` says for what no flag does, and returns what
 // is wrong with that file.
-func (x *examination) readTables(cmd *cobra.Command, env *program.Env) (findings []tg.Finding, err error) {
+func (x *checks) readSettings(cmd *cobra.Command, env *program.Env) (findings []tg.Finding, err error) {
 	if env.Config == "" {
 		return nil, nil
 	}
@@ -111,7 +111,7 @@ func (x *examination) readTables(cmd *cobra.Command, env *program.Env) (findings
 	if err != nil {
 		return nil, err
 	}
-	r.Env = append(storedKeys(r.Data), r.Env...)
+	r.Env = append(storedEnv(r.Data), r.Env...)
 	for _, s := range []struct {
 		table, key string
 		into       *string
@@ -127,15 +127,15 @@ func (x *examination) readTables(cmd *cobra.Command, env *program.Env) (findings
 	return findings, nil
 }
 
-// under names the check that findings come from.
-func under(check string, findings ...tg.Finding) []tg.Finding {
+// section names the check that findings come from.
+func section(check string, findings ...tg.Finding) []tg.Finding {
 	for i := range findings {
 		findings[i].Check = check
 	}
 	return findings
 }
 
-func fine(says string) tg.Finding { return tg.Finding{Level: tg.LevelOK, Message: says} }
+func ok(says string) tg.Finding { return tg.Finding{Level: tg.LevelOK, Message: says} }
 
 func warning(says, advice string) tg.Finding {
 	return tg.Finding{Level: tg.LevelWarning, Message: says, Advice: advice}
@@ -177,8 +177,8 @@ const (
 	diskWarning = 1 << 30
 )
 
-// examineDisk looks whether the data folder can be written, and for how long.
-func examineDisk(data string) tg.Finding {
+// checkDisk looks whether the data folder can be written, and for how long.
+func checkDisk(data string) tg.Finding {
 	folder := data
 	for !program.FileExists(folder) && filepath.Dir(folder) != folder {
 		folder = filepath.Dir(folder)
@@ -196,20 +196,20 @@ func examineDisk(data string) tg.Finding {
 	switch {
 	case errors.Is(err, unix.ENOSPC) || stat.Blocks > 0 && free < diskProblem:
 		return problem(fmt.Sprintf("The disk of %s is full: %s are free. Telegram's updates stay with Telegram, "+
-			"and agents' answers are not taken, until there is room.", data, size(free)),
+			"and agents' answers are not taken, until there is room.", data, formatSize(free)),
 			"Make room there. `hubbub log prune --before 30d` deletes old files of the activity log. "+
 				"Or move the folder and name it with --data.")
 	case err != nil:
 		return problem("Nothing can be written to "+folder+": "+err.Error(),
-			adviceOn(err, "Give this user the folder, or name another with --data."))
+			adviceFor(err, "Give this user the folder, or name another with --data."))
 	case free < diskWarning:
-		return warning(fmt.Sprintf("Only %s are free for %s.", size(free), data), "Make room before it is full.")
+		return warning(fmt.Sprintf("Only %s are free for %s.", formatSize(free), data), "Make room before it is full.")
 	}
-	return fine(fmt.Sprintf("%s are free for %s.", size(free), data))
+	return ok(fmt.Sprintf("%s are free for %s.", formatSize(free), data))
 }
 
-// examineLog looks at how much disk the activity log takes, and what it will come to.
-func (x *examination) examineLog(ctx context.Context, data string) tg.Finding {
+// checkLog looks at how much disk the activity log takes, and what it will come to.
+func (x *checks) checkLog(ctx context.Context, data string) tg.Finding {
 	path := filepath.Join(data, "activity.db")
 	keep, err := activitylog.ParseKeep(cmp.Or(x.keep, activitylog.DefaultKeep))
 	if err != nil {
@@ -218,21 +218,21 @@ func (x *examination) examineLog(ctx context.Context, data string) tg.Finding {
 	size, err := activitylog.FootprintOf(ctx, path)
 	switch {
 	case err != nil:
-		return problem("The activity log cannot be read: "+err.Error(), adviceOn(err, "`hubbub log verify` says what is wrong with it."))
+		return problem("The activity log cannot be read: "+err.Error(), adviceFor(err, "`hubbub log verify` says what is wrong with it."))
 	case size.Bytes == 0:
 		return tg.Finding{Level: tg.LevelSkipped, Message: "No bus has written its activity log in " + data + "."}
 	}
-	says := fmt.Sprintf("The activity log is kept %s. %s", keptFor(keep), keep.Means(size, time.Now()))
+	says := fmt.Sprintf("The activity log is kept %s. %s", describeRetention(keep), keep.Means(size, time.Now()))
 	var stat unix.Statfs_t
 	bytes, _, known := keep.Expect(size, time.Now())
 	if err := unix.Statfs(data, &stat); err == nil && known && !keep.Forever() && bytes-size.Bytes > int64(stat.Bavail)*int64(stat.Bsize) {
 		return warning(says+" The disk has no room for that.", "Set activity-keep to fewer days, or to bytes such as 20GiB.")
 	}
-	return fine(says)
+	return ok(says)
 }
 
-// keptFor says for how long, or up to how many bytes.
-func keptFor(k activitylog.Keep) string {
+// describeRetention says for how long, or up to how many bytes.
+func describeRetention(k activitylog.Keep) string {
 	switch {
 	case k.Forever():
 		return "forever"
@@ -242,8 +242,8 @@ func keptFor(k activitylog.Keep) string {
 	return "for " + k.String()
 }
 
-// adviceOn returns what to do about an error: the frame's advice, if it has one.
-func adviceOn(err error, otherwise string) string {
+// adviceFor returns what to do about an error: the frame's advice, if it has one.
+func adviceFor(err error, otherwise string) string {
 	if advice := program.Advice(err); advice != "" {
 		return sentence(advice)
 	}
@@ -253,30 +253,30 @@ func adviceOn(err error, otherwise string) string {
 // sentence turns a text into a sentence.
 func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] + "." }
 
-func size(n int64) string {
+func formatSize(n int64) string {
 	if n >= 1<<30 {
 		return fmt.Sprintf("%.1f GB", float64(n)/(1<<30))
 	}
 	return fmt.Sprintf("%d MB", n>>20)
 }
 
-// examineBus looks whether the bus answers.
-func examineBus(ctx context.Context, env *program.Env) tg.Finding {
+// checkBus looks whether the bus answers.
+func checkBus(ctx context.Context, env *program.Env) tg.Finding {
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("no answer within 5s"))
 	defer cancel()
 	s, err := busclient.Open(ctx, env, busclient.NewID("doctor"))
 	if err == nil {
 		defer s.Close()
-		return fine(fmt.Sprintf("%s answers: %s %s.", s.Bus, s.Server.ServerInfo.Name, s.Server.ServerInfo.Version))
+		return ok(fmt.Sprintf("%s answers: %s %s.", s.Bus, s.Server.ServerInfo.Name, s.Server.ServerInfo.Version))
 	}
 	if known, ok := errors.AsType[*busclient.Error](err); ok && len(env.Buses) == 1 {
 		return problem(sentence(known.Reason), sentence(known.Advice))
 	}
-	return problem(sentence(err.Error()), adviceOn(err, "Look at --bus, and at the log of the bus there."))
+	return problem(sentence(err.Error()), adviceFor(err, "Look at --bus, and at the log of the bus there."))
 }
 
-// examineLetters looks for messages that wait for a person to decide about them.
-func examineLetters(ctx context.Context, data string) tg.Finding {
+// checkOutboxes looks for messages that wait for a person to decide about them.
+func checkOutboxes(ctx context.Context, data string) tg.Finding {
 	items, err := deadletter.Folder(data).List(ctx, outbox.StateDead, outbox.StateUnknown)
 	switch {
 	case errors.Is(err, deadletter.ErrNoProgram):
@@ -290,14 +290,14 @@ func examineLetters(ctx context.Context, data string) tg.Finding {
 	case err != nil:
 		return warning(sentence(err.Error()), "Look as the user who runs that program.")
 	}
-	return fine("Nothing waits for a person.")
+	return ok("Nothing waits for a person.")
 }
 
 // spawnerFile is the database of the spawner, in its data folder.
 const spawnerFile = "system.db"
 
-// examineAgents looks for agents that the spawner has given up, if there is one.
-func examineAgents(ctx context.Context, data string) []tg.Finding {
+// checkAgents looks for agents that the spawner has given up, if there is one.
+func checkAgents(ctx context.Context, data string) []tg.Finding {
 	path := filepath.Join(data, spawnerFile)
 	if !program.FileExists(path) {
 		return nil
@@ -314,7 +314,7 @@ func examineAgents(ctx context.Context, data string) []tg.Finding {
 		}
 		findings = []tg.Finding{warning(says+".", "If it stays so, see the log of the spawner, and "+agentLog(data, string(coming[0].Name))+".")}
 	case len(failed) == 0:
-		return []tg.Finding{fine("None was given up.")}
+		return []tg.Finding{ok("None was given up.")}
 	}
 	if len(failed) == 0 {
 		return findings
@@ -347,13 +347,13 @@ func agentLog(data, name string) string {
 	}
 }
 
-// undecided is how long an event may wait for its decision, which takes
+// maxUndecided is how long an event may wait for its decision, which takes
 // milliseconds.
-const undecided = 30 * time.Second
+const maxUndecided = 30 * time.Second
 
-// examineMailboxes looks for agents that take events and decide on none, and for those
+// checkMailboxes looks for agents that take events and decide on none, and for those
 // whose turns fail.
-func examineMailboxes(ctx context.Context, data string, now time.Time) (findings []tg.Finding) {
+func checkMailboxes(ctx context.Context, data string, now time.Time) (findings []tg.Finding) {
 	for _, pattern := range []string{"agent-*.db", "agents/*/agent-*.db", "chorus/*/agent-*.db"} {
 		files, _ := fs.Glob(os.DirFS(data), pattern) // the only error is that of a bad pattern
 		for _, file := range files {
@@ -363,7 +363,7 @@ func examineMailboxes(ctx context.Context, data string, now time.Time) (findings
 					name, from.Local().Format("2 Jan 15:04"), failed, cmp.Or(text.Line(reason), "no reason was kept.")), "More about it: "+agentLog(data, name)+"."))
 			}
 			count, since, err := agent.Undecided(ctx, filepath.Join(data, file))
-			if err != nil || count == 0 || now.Sub(since) < undecided {
+			if err != nil || count == 0 || now.Sub(since) < maxUndecided {
 				continue // another finding says that it may not be read
 			}
 			says := fmt.Sprintf("agent:%s has decided nothing since %s, and events wait for it: %d. Its harness does not start, or the agent does not run.",
@@ -374,9 +374,9 @@ func examineMailboxes(ctx context.Context, data string, now time.Time) (findings
 	return findings
 }
 
-// bridging returns what is known here about the bot's bridge: whether it has a session
+// bridgeState returns what is known here about the bot's bridge: whether it has a session
 // on the bus, and what it stored about its webhook.
-func bridging(ctx context.Context, env *program.Env, token string) tg.BridgeState {
+func bridgeState(ctx context.Context, env *program.Env, token string) tg.BridgeState {
 	bot, err := botapi.BotID(token)
 	if err != nil {
 		return tg.BridgeState{}
@@ -398,9 +398,9 @@ func bridging(ctx context.Context, env *program.Env, token string) tg.BridgeStat
 	return known
 }
 
-// storedKeys returns the variables that `hubbub up` wrote for the agents: the doctor is asked
+// storedEnv returns the variables that `hubbub up` wrote for the agents: the doctor is asked
 // in another terminal, which seldom has them.
-func storedKeys(data string) []string {
+func storedEnv(data string) []string {
 	content, err := os.ReadFile(filepath.Join(data, provision.AgentEnvFile))
 	if err != nil {
 		return nil // no key was given, or none that this user may see
@@ -410,7 +410,7 @@ func storedKeys(data string) []string {
 
 // modelKey returns the key of a model, from the environment or what the agents got.
 func modelKey(env *program.Env, variable string) (string, error) {
-	stored := storedKeys(env.Data)
+	stored := storedEnv(env.Data)
 	key, err := env.Secret(variable)
 	if path := up.LookupEnv(stored, variable+"_FILE"); path != "" && key == "" && err == nil {
 		key, err = env.SecretFile(path)
@@ -418,20 +418,20 @@ func modelKey(env *program.Env, variable string) (string, error) {
 	return cmp.Or(key, up.LookupEnv(stored, variable)), err
 }
 
-// examineHarness looks at what the agents' harness needs to log in.
-func (x *examination) examineHarness(ctx context.Context, env *program.Env) tg.Finding {
+// checkHarness looks at what the agents' harness needs to log in.
+func (x *checks) checkHarness(ctx context.Context, env *program.Env) tg.Finding {
 	switch x.harness {
 	case "":
 		for _, name := range []string{"openai", "anthropic"} {
 			variable := model.APIs[name].KeyName
 			if key, err := modelKey(env, variable); err == nil && key != "" {
-				return fine(variable + " is set, for --harness " + name + ".")
+				return ok(variable + " is set, for --harness " + name + ".")
 			}
 		}
 		return warning("No model's key is set: agents run the scripted harness, whose answers are fixed rules.",
 			"Set OPENAI_API_KEY or ANTHROPIC_API_KEY and choose --harness openai or anthropic for the agents; or use acp with an agent's own login.")
 	case "scripted":
-		return fine("The scripted harness needs no login.")
+		return ok("The scripted harness needs no login.")
 	case "openai", "anthropic":
 		name := model.APIs[x.harness].KeyName
 		key, err := modelKey(env, name)
@@ -441,11 +441,11 @@ func (x *examination) examineHarness(ctx context.Context, env *program.Env) tg.F
 		case key == "" && x.baseURL == "":
 			return problem(name+" is not set.", "Set it, or "+name+"_FILE to a file that holds the key.")
 		}
-		return x.askModel(ctx, key)
+		return x.checkModel(ctx, key)
 	case "acp", "c2a":
-		return examineCommand(x.harness, x.harnessCommand)
+		return checkCommand(x.harness, x.harnessCommand)
 	case "a2a":
-		return fine("The harness a2a needs an address, --a2a-url, and HUBBUB_A2A_TOKEN if the agent there wants a token.")
+		return ok("The harness a2a needs an address, --a2a-url, and HUBBUB_A2A_TOKEN if the agent there wants a token.")
 	}
 	return problem(fmt.Sprintf("There is no harness %q.", x.harness), "The harnesses are scripted, openai, anthropic, acp, c2a and a2a.")
 }
@@ -458,7 +458,7 @@ var logins = map[string]struct{ file, how, key string }{
 	"gemini": {".gemini/oauth_creds.json", "run `gemini` once and log in", "GEMINI_API_KEY"},
 }
 
-func examineCommand(harness, command string) tg.Finding {
+func checkCommand(harness, command string) tg.Finding {
 	words, err := subprocess.SplitCommand(command)
 	if err != nil {
 		return problem("The "+harness+" harness needs a command.", "Name it with --harness-command.")
@@ -474,10 +474,10 @@ func examineCommand(harness, command string) tg.Finding {
 		switch {
 		case !known || err != nil:
 		case program.FileExists(filepath.Join(home, login.file)) || os.Getenv(login.key) != "":
-			return fine(name + " has a login.")
+			return ok(name + " has a login.")
 		default:
 			return problem(name+" seems not to be logged in for this user.", sentence(login.how+", or set "+login.key))
 		}
 	}
-	return fine(path + " can be started; whether it is logged in only it knows.")
+	return ok(path + " can be started; whether it is logged in only it knows.")
 }

@@ -47,10 +47,10 @@ func TestDoctorFindsAgentsThatDecideNothing(t *testing.T) {
 			}
 		}
 	}
-	if found := examineMailboxes(t.Context(), data, testTime.Add(time.Second)); len(found) != 0 {
+	if found := checkMailboxes(t.Context(), data, testTime.Add(time.Second)); len(found) != 0 {
 		t.Errorf("a moment after it came: %+v", found)
 	}
-	found := examineMailboxes(t.Context(), data, testTime.Add(time.Hour))
+	found := checkMailboxes(t.Context(), data, testTime.Add(time.Hour))
 	if len(found) != 1 || found[0].Level != tg.LevelProblem || !strings.Contains(found[0].Message, "agent:tg-5 has decided nothing since ") ||
 		!strings.Contains(found[0].Message, "wait for it: 2.") || !strings.Contains(found[0].Advice, log) {
 		t.Errorf("an hour later: %+v", found)
@@ -65,7 +65,7 @@ func TestDoctorFindsAgentsThatDecideNothing(t *testing.T) {
 	fail("t1", "finished", testTime)
 	fail("t2", "failed", testTime.Add(time.Second))
 	fail("t3", "failed", testTime.Add(2*time.Second))
-	if found := examineMailboxes(t.Context(), data, testTime); len(found) != 1 || found[0].Level != tg.LevelWarning ||
+	if found := checkMailboxes(t.Context(), data, testTime); len(found) != 1 || found[0].Level != tg.LevelWarning ||
 		!strings.HasSuffix(found[0].Message, "(2): the key is refused") || !strings.Contains(found[0].Advice, log) {
 		t.Errorf("turns that fail: %+v", found)
 	}
@@ -82,7 +82,7 @@ func TestDoctorFindsAgentsThatDecideNothing(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), `UPDATE events SET state = 'ignored'`); err != nil {
 		t.Fatal(err)
 	}
-	if found := examineMailboxes(t.Context(), data, testTime.Add(time.Hour)); len(found) != 0 {
+	if found := checkMailboxes(t.Context(), data, testTime.Add(time.Hour)); len(found) != 0 {
 		t.Errorf("once all is decided: %+v", found)
 	}
 }
@@ -102,7 +102,7 @@ func TestWhatMayNotBeLookedAtIsNotMissing(t *testing.T) {
 
 func TestDoctorSaysWhatTheLogComesTo(t *testing.T) {
 	data := t.TempDir()
-	if f := (&examination{}).examineLog(t.Context(), data); f.Level != tg.LevelSkipped {
+	if f := (&checks{}).checkLog(t.Context(), data); f.Level != tg.LevelSkipped {
 		t.Errorf("without a log: %+v", f)
 	}
 	ctx, end := context.WithCancel(t.Context())
@@ -120,14 +120,14 @@ func TestDoctorSaysWhatTheLogComesTo(t *testing.T) {
 	for keep, want := range map[string]string{
 		"": "is kept for 90 days. It takes ", "30d": "in 29 days.", "20GiB": "is kept up to 20 GiB. It takes ", "forever": "is kept forever. It takes ",
 	} {
-		if f := (&examination{keep: keep}).examineLog(t.Context(), data); f.Level != tg.LevelOK || !strings.Contains(f.Message, want) {
+		if f := (&checks{keep: keep}).checkLog(t.Context(), data); f.Level != tg.LevelOK || !strings.Contains(f.Message, want) {
 			t.Errorf("%q: %+v; want %q", keep, f, want)
 		}
 	}
-	if f := (&examination{keep: "a while"}).examineLog(t.Context(), data); f.Level != tg.LevelProblem || !strings.Contains(f.Advice, "[bus]") {
+	if f := (&checks{keep: "a while"}).checkLog(t.Context(), data); f.Level != tg.LevelProblem || !strings.Contains(f.Advice, "[bus]") {
 		t.Errorf("of a setting that is none: %+v", f)
 	}
-	if f := (&examination{keep: "999999TiB"}).examineLog(t.Context(), data); f.Level != tg.LevelWarning || !strings.Contains(f.Message, "no room") {
+	if f := (&checks{keep: "999999TiB"}).checkLog(t.Context(), data); f.Level != tg.LevelWarning || !strings.Contains(f.Message, "no room") {
 		t.Errorf("of more than the disk holds: %+v", f)
 	}
 }
@@ -142,7 +142,7 @@ func TestDoctorAsksTheModel(t *testing.T) {
 		w.WriteHeader(code)
 		io.WriteString(w, answer)
 	}))
-	x := examination{harness: "openai", model: "m1", baseURL: server.URL + "/v1/"}
+	x := checks{harness: "openai", model: "m1", baseURL: server.URL + "/v1/"}
 	for _, c := range []struct {
 		code   int
 		answer string
@@ -155,23 +155,23 @@ func TestDoctorAsksTheModel(t *testing.T) {
 		{404, `not found`, tg.LevelOK, "shows with the first message"},
 	} {
 		code, answer = c.code, c.answer
-		if f := x.askModel(t.Context(), "sk-key"); f.Level != c.level || !strings.Contains(f.Message, c.says) {
+		if f := x.checkModel(t.Context(), "sk-key"); f.Level != c.level || !strings.Contains(f.Message, c.says) {
 			t.Errorf("%d %s: %+v", c.code, c.answer, f)
 		}
 	}
 	code, answer = 200, `{"data":[{"id":"m2"}]}`
-	if x.model = ""; x.askModel(t.Context(), "sk-key").Level != tg.LevelWarning {
+	if x.model = ""; x.checkModel(t.Context(), "sk-key").Level != tg.LevelWarning {
 		t.Error("an endpoint without the model that is asked for where none is named is called fine")
 	}
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was asked with %v", r.Host, r.Header) }))
 	defer elsewhere.Close()
 	moved := httptest.NewServer(http.RedirectHandler(strings.Replace(elsewhere.URL, "127.0.0.1", "localhost", 1), http.StatusTemporaryRedirect))
 	defer moved.Close()
-	if f := (&examination{harness: "anthropic", baseURL: moved.URL}).askModel(t.Context(), "sk-key"); f.Level != tg.LevelOK {
+	if f := (&checks{harness: "anthropic", baseURL: moved.URL}).checkModel(t.Context(), "sk-key"); f.Level != tg.LevelOK {
 		t.Errorf("an address that leads elsewhere: %+v", f)
 	}
 	server.Close()
-	if f := x.askModel(t.Context(), "sk-key"); f.Level != tg.LevelProblem || !strings.Contains(f.Message, "is not reached") || strings.Contains(f.Message, "sk-key") {
+	if f := x.checkModel(t.Context(), "sk-key"); f.Level != tg.LevelProblem || !strings.Contains(f.Message, "is not reached") || strings.Contains(f.Message, "sk-key") {
 		t.Errorf("a server that is gone: %+v", f)
 	}
 }

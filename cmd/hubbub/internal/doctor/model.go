@@ -14,9 +14,9 @@ import (
 	"hubbub/peers/tg"
 )
 
-// askModel asks the endpoint of the agents' model for its list of models: whether it is there,
+// checkModel asks the endpoint of the agents' model for its list of models: whether it is there,
 // takes the key, and has the model.
-func (x *examination) askModel(ctx context.Context, key string) tg.Finding {
+func (x *checks) checkModel(ctx context.Context, key string) tg.Finding {
 	h := model.APIs[x.harness].New(&model.Options{BaseURL: x.baseURL, Model: x.model, Key: func() (string, error) { return key, nil }})
 	at := h.Endpoint()
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("no answer within 5s"))
@@ -31,9 +31,9 @@ func (x *examination) askModel(ctx context.Context, key string) tg.Finding {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return problem(fmt.Sprintf("The model at %s refuses the key (%d).", at.BaseURL, status), "Put a good one into "+at.KeyName+" and start `hubbub up` again.")
 	case status != http.StatusOK || len(models) == 0:
-		return fine(fmt.Sprintf("%s is there. It lists no models, so whether it takes the key and has the model shows with the first message.", at.BaseURL))
+		return ok(fmt.Sprintf("%s is there. It lists no models, so whether it takes the key and has the model shows with the first message.", at.BaseURL))
 	case x.harness == "openai" && !slices.Contains(models, at.Model):
 		return warning(fmt.Sprintf("The model at %s lists no %q; it has %s.", at.BaseURL, at.Model, models[0]), "Name one that it has as model in [agent], if messages fail.")
 	}
-	return fine(at.BaseURL + " answers, and takes the key.")
+	return ok(at.BaseURL + " answers, and takes the key.")
 }

@@ -38,8 +38,8 @@ func NewChorus() *cobra.Command {
 // gatewayFile is the database of the gateway, in its data folder.
 const gatewayFile = "chorus.db"
 
-// withChorus opens the gateway's data folder for one command.
-func withChorus(cmd *cobra.Command, do func(ctx context.Context, store *chorus.Store) error) error {
+// withStore opens the gateway's data folder for one command.
+func withStore(cmd *cobra.Command, do func(ctx context.Context, store *chorus.Store) error) error {
 	data, err := program.From(cmd).MakeData()
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func newChorusAdd() *cobra.Command {
 				return err
 			}
 			name := chorus.AgentName(args[0])
-			return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+			return withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
 				err := addAgent(ctx, store, name, connection, settings, replace)
 				if err != nil {
 					return err
@@ -174,7 +174,7 @@ func newChorusList() *cobra.Command {
 			if !program.FileExists(program.From(cmd).DataFile(gatewayFile)) { // whoever only looks makes none
 				return printChorus(cmd, nil, nil)
 			}
-			return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+			return withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
 				agents, err := store.Agents(ctx)
 				if err != nil {
 					return err
@@ -225,7 +225,7 @@ func newChorusRemove() *cobra.Command {
 		Short: "Take an HTTP agent off the bus, with what was kept for it",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+			return withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
 				return store.RemoveAgent(ctx, chorus.AgentName(args[0]))
 			})
 		},
@@ -257,7 +257,7 @@ func newChorusInbox() *cobra.Command {
 		&cobra.Command{
 			Use: "revoke NAME", Short: "Close an inbox; its connection string is dead at once", Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+				return withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
 					return store.RevokeInbox(ctx, chorus.InboxName(args[0]))
 				})
 			},
@@ -271,7 +271,7 @@ func printConnection(cmd *cobra.Command, name, url string, make func(*chorus.Sto
 	if err := chorus.CheckInboxName(name); err != nil {
 		return program.Usage("%s", err)
 	}
-	return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+	return withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
 		secret, err := make(store, ctx, chorus.InboxName(name))
 		if errors.Is(err, chorus.ErrExists) {
 			return fmt.Errorf("%w; for a new connection string run: hubbub chorus inbox rotate %s", err, name)
@@ -289,9 +289,9 @@ func printConnection(cmd *cobra.Command, name, url string, make func(*chorus.Sto
 }
 
 // gatewayURL returns where the outside reaches the gateway: as told, or as it recorded itself.
-func gatewayURL(cmd *cobra.Command, store *chorus.Store, told string) (string, error) {
-	if told != "" {
-		return told, nil
+func gatewayURL(cmd *cobra.Command, store *chorus.Store, given string) (string, error) {
+	if given != "" {
+		return given, nil
 	}
 	recorded, err := store.PublicURL(cmd.Context())
 	if recorded == "" && err == nil {

@@ -32,8 +32,8 @@ func NewHook() *cobra.Command {
 	return cmd
 }
 
-// A hookAddress is what whoever sets up the sender needs.
-type hookAddress struct {
+// A hookInfo is what whoever sets up the sender needs.
+type hookInfo struct {
 	Name   string          `json:"name"`
 	Chat   protocol.PeerID `json:"chat,omitempty"`
 	URL    string          `json:"url"`
@@ -68,7 +68,7 @@ func newHookAdd() *cobra.Command {
 			if role := protocol.RoleOf(topic); !arrives && role != protocol.RoleTG && role != protocol.RoleChorus {
 				return program.Usage("--chat %q is no chat: use a topic such as tg:-100123", chat)
 			}
-			return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+			return withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
 				secret, err := store.AddHook(ctx, chorus.HookName(args[0]), topic, oblige)
 				if errors.Is(err, chorus.ErrExists) {
 					return fmt.Errorf("%w; for a new secret run: hubbub hook rotate %s", err, args[0])
@@ -76,7 +76,7 @@ func newHookAdd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printHook(cmd, store, &hookAddress{Name: args[0], Chat: topic, URL: url, Secret: secret})
+				return printHook(cmd, store, &hookInfo{Name: args[0], Chat: topic, URL: url, Secret: secret})
 			})
 		},
 	}
@@ -92,12 +92,12 @@ func newHookRotate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rotate NAME", Short: "Print a new secret; the old one is dead at once", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+			return withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
 				secret, err := store.RotateHook(ctx, chorus.HookName(args[0]))
 				if err != nil {
 					return err
 				}
-				return printHook(cmd, store, &hookAddress{Name: args[0], URL: url, Secret: secret})
+				return printHook(cmd, store, &hookInfo{Name: args[0], URL: url, Secret: secret})
 			})
 		},
 	}
@@ -106,7 +106,7 @@ func newHookRotate() *cobra.Command {
 }
 
 // printHook prints where a hook is reached, and its secret. Its URL is where the gateway is.
-func printHook(cmd *cobra.Command, store *chorus.Store, h *hookAddress) error {
+func printHook(cmd *cobra.Command, store *chorus.Store, h *hookInfo) error {
 	at, err := gatewayURL(cmd, store, h.URL)
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func newHookRemove() *cobra.Command {
 	return &cobra.Command{
 		Use: "remove NAME", Short: "Remove a hook; what it took before still reaches its chat", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+			return withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
 				return store.RemoveHook(ctx, chorus.HookName(args[0]))
 			})
 		},
@@ -130,7 +130,7 @@ func newHookList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the hooks, and what became of their posts", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			hooks, err := knownHooks(cmd)
+			hooks, err := readHooks(cmd)
 			if err != nil {
 				return err
 			}
@@ -147,12 +147,12 @@ func newHookList() *cobra.Command {
 	}
 }
 
-// knownHooks returns the hooks of the data folder. Whoever only looks makes none.
-func knownHooks(cmd *cobra.Command) (hooks []chorus.Hook, err error) {
+// readHooks returns the hooks of the data folder. Whoever only looks makes none.
+func readHooks(cmd *cobra.Command) (hooks []chorus.Hook, err error) {
 	if !program.FileExists(program.From(cmd).DataFile(gatewayFile)) {
 		return nil, nil
 	}
-	err = withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+	err = withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
 		hooks, err = store.Hooks(ctx)
 		return err
 	})
@@ -161,7 +161,7 @@ func knownHooks(cmd *cobra.Command) (hooks []chorus.Hook, err error) {
 
 // Hooks gives the hooks there are.
 func Hooks(cmd *cobra.Command) (list []string, err error) {
-	hooks, err := knownHooks(cmd)
+	hooks, err := readHooks(cmd)
 	for _, h := range hooks {
 		list = completion.Append(list, string(h.Name), string(h.Chat))
 	}

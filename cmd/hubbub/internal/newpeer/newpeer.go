@@ -18,8 +18,8 @@ var peerFiles embed.FS
 // languages are the files of peerFiles by what --lang calls them.
 var languages = map[string]string{"ts": "peer.ts", "py": "peer.py", "go": "peer.go.txt", "sh": "peer.sh"}
 
-// printedPeer is the identity in the files of peerFiles.
-const printedPeer = "agent:echo"
+// templateIdentity is the identity in the files of peerFiles.
+const templateIdentity = "agent:echo"
 
 var newPeerName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,47}$`)
 
@@ -40,7 +40,7 @@ func NewCommand() *cobra.Command {
 			if !known {
 				return program.Usage("--lang %q is unknown: use ts (which Node, Deno and Bun run as it is), py, go or sh", language)
 			}
-			identity := printedPeer
+			identity := templateIdentity
 			if len(args) > 0 {
 				name := strings.TrimPrefix(args[0], "agent:")
 				if !newPeerName.MatchString(name) {
@@ -52,7 +52,7 @@ func NewCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = strings.NewReplacer(printedPeer, identity).WriteString(cmd.OutOrStdout(), string(text))
+			_, err = strings.NewReplacer(templateIdentity, identity).WriteString(cmd.OutOrStdout(), string(text))
 			return err
 		},
 	}

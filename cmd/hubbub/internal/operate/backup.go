@@ -35,8 +35,8 @@ func NewBackup() *cobra.Command {
 	}
 }
 
-// notBackedUp are the name endings of files that are useless in a backup.
-var notBackedUp = []string{"-wal", "-shm", "-journal", ".lock", ".log", ".log.1", ".partial", ".sock"}
+// skippedSuffixes are the name endings of files that are useless in a backup.
+var skippedSuffixes = []string{"-wal", "-shm", "-journal", ".lock", ".log", ".log.1", ".partial", ".sock"}
 
 func backup(cmd *cobra.Command, to string) error {
 	from, err := filepath.EvalSymlinks(program.From(cmd).Data) // a link to a folder would not be walked
@@ -94,7 +94,7 @@ func backupInto(cmd *cobra.Command, from, to string) error {
 		switch {
 		case d.IsDir():
 			return datafolder.Make(target)
-		case !d.Type().IsRegular() || slices.ContainsFunc(notBackedUp, func(end string) bool { return strings.HasSuffix(rel, end) }):
+		case !d.Type().IsRegular() || slices.ContainsFunc(skippedSuffixes, func(end string) bool { return strings.HasSuffix(rel, end) }):
 			return nil
 		case activitylog.IsSealed(logs.File, rel): // after the live file, below
 			return nil

@@ -142,7 +142,7 @@ func newTokenRevoke() *cobra.Command {
 			if len(file.List()) == 0 {
 				says += "; it was the last one, so nobody can connect until another is created"
 			}
-			return output.Line(cmd, revocation{args[0], issued}, "%s %s", args[0], says)
+			return output.Line(cmd, revoked{args[0], issued}, "%s %s", args[0], says)
 		},
 	}
 	cmd.Flags().BoolVar(&with, "with-issued", false, "also revoke what its holder has issued, and what that has")
@@ -150,8 +150,8 @@ func newTokenRevoke() *cobra.Command {
 	return cmd
 }
 
-// A revocation is what token revoke prints as JSON.
-type revocation struct {
+// A revoked is what token revoke prints as JSON.
+type revoked struct {
 	Revoked string   `json:"revoked"`
 	Issued  []string `json:"issued,omitempty"` // by it, and revoked with it
 }

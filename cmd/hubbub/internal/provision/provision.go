@@ -21,30 +21,30 @@ var Grants = []grant.Credential{
 		Name: "hubbub-system", Identities: []string{"agent:system"}, Subscribe: []string{"system:*", "bus:presence"},
 		Publish: []string{"system:*", "tg:*", "chorus:*", "cli:*", "collab:*", "agent:*"},
 		Issue:   []string{"agent:*"}, // one credential for each agent
-		Limits:  partBounds,
+		Limits:  serviceBounds,
 	},
 	{
 		Name: "hubbub-tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*", "bus:presence"},
 		Publish: []string{"system:*", "agent:*", "collab:*", "tg:*", "cli:*"},
-		Limits:  partBounds,
+		Limits:  serviceBounds,
 	},
 	{
 		Name: "hubbub-broker", Identities: []string{"collab:broker"}, Subscribe: []string{"collab:*", "bus:presence"},
 		Publish: []string{"*"}, // answers go to whoever asked
-		Limits:  partBounds,
+		Limits:  serviceBounds,
 	},
 	{
 		Name: "hubbub-chorus", Identities: []string{"chorus:*", "agent:*"}, Subscribe: []string{"chorus:*", "agent:*", "bus:presence"},
 		Publish: []string{"system:*", "agent:*", "tg:*", "chorus:*", "collab:*", "cli:*"},
-		Limits:  partBounds,
+		Limits:  serviceBounds,
 	},
 	{
 		Name: "hubbub-cli", Identities: []string{"cli:*"}, Subscribe: []string{"*"}, Publish: []string{"*"},
 	},
 }
 
-// partBounds are the bounds of the parts that answer many, so that no agent can use them up.
-var partBounds = grant.Limits{Messages: 100_000, Bytes: 512 << 20, LogBytes: 1 << 40}
+// serviceBounds are the bounds of the parts that answer many, so that no agent can use them up.
+var serviceBounds = grant.Limits{Messages: 100_000, Bytes: 512 << 20, LogBytes: 1 << 40}
 
 // Provision makes sure that each part has a credential and a file with its
 // token, and writes the agents' keys; all readable by the owner alone. It keeps what is
@@ -91,8 +91,8 @@ func Adopt(data, folder string) (names []string, err error) {
 			return nil, err
 		}
 		token := strings.TrimSpace(string(raw))
-		if len(token) < minToken {
-			return nil, fmt.Errorf("the token in %s is shorter than %d characters, so that it could be guessed; make one with: openssl rand -hex 32", path, minToken)
+		if len(token) < minTokenLen {
+			return nil, fmt.Errorf("the token in %s is shorter than %d characters, so that it could be guessed; make one with: openssl rand -hex 32", path, minTokenLen)
 		}
 		c.SHA256, c.Limits = grant.Hash(token), boundsOf(file, &c)
 		if err := file.Put(c); err != nil {
@@ -106,8 +106,8 @@ func Adopt(data, folder string) (names []string, err error) {
 	return names, nil
 }
 
-// minToken is the shortest length of a token that somebody else made.
-const minToken = 32
+// minTokenLen is the shortest length of a token that somebody else made.
+const minTokenLen = 32
 
 // Names returns the base names of the token files.
 func Names() []string {

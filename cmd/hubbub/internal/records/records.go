@@ -38,7 +38,7 @@ func Event(fact *protocol.CollabEvent) string {
 	switch fact.Type {
 	case collab.EventWorkCreated.Name, collab.EventWorkUpdated.Name:
 		w, _ := collab.EventWorkUpdated.Read(fact)
-		return workInWords(fact, &w)
+		return workItem(fact, &w)
 	case collab.EventQuestionCreated.Name, collab.EventQuestionAnswered.Name, collab.EventQuestionUpdated.Name:
 		q, _ := collab.EventQuestionUpdated.Read(fact)
 		said := fmt.Sprintf("question %s (%s), asked of %s: %s", q.ID, q.State, Name(q.AskedOfID, q.AskedOfIdentity), q.Title)
@@ -59,18 +59,18 @@ func Event(fact *protocol.CollabEvent) string {
 		return strings.TrimSpace(fmt.Sprintf("flight %s of %s is %s %s", f.ID, f.TargetAgentID, f.State, text.Clip(cmp.Or(f.Error, f.Output), 200)))
 	case collab.EventDecisionAsked.Name, collab.EventDecisionChanged.Name:
 		a, _ := collab.EventDecisionChanged.Read(fact)
-		return decisionInWords(&a)
+		return decision(&a)
 	case collab.EventObligationOpened.Name, collab.EventObligationChanged.Name:
 		d, _ := collab.EventObligationChanged.Read(fact)
 		return Obligation(&d)
 	case collab.EventWakeDecided.Name, collab.EventWoken.Name, collab.EventDelivery.Name, collab.EventDeliveryChanged.Name:
-		return wakeInWords(fact)
+		return wake(fact)
 	}
 	return strings.TrimPrefix(fact.Type, "collab.")
 }
 
-// decisionInWords says what a person is asked, or how it was decided.
-func decisionInWords(a *collab.Approval) string {
+// decision says what a person is asked, or how it was decided.
+func decision(a *collab.Approval) string {
 	if a.State != collab.ApprovalPending {
 		return fmt.Sprintf("decision %s: %s", a.ID, a.Describe())
 	}
@@ -89,7 +89,7 @@ func Obligation(d *collab.EventObligation) string {
 	return said + ", " + d.Blocks + " meanwhile: " + text.Clip(d.Title, 200)
 }
 
-func workInWords(fact *protocol.CollabEvent, w *collab.WorkItem) string {
+func workItem(fact *protocol.CollabEvent, w *collab.WorkItem) string {
 	var meta collab.StepMetadata
 	_ = json.Unmarshal(fact.Metadata, &meta) // an older one says less
 	said := fmt.Sprintf("%s: %s, owner %s", cmp.Or(string(meta.Step), "changed"), w.State, Name(w.OwnerID, w.OwnerIdentity))
@@ -108,8 +108,8 @@ func workInWords(fact *protocol.CollabEvent, w *collab.WorkItem) string {
 	return said
 }
 
-// wakeInWords says who was to be woken, and what became of it.
-func wakeInWords(fact *protocol.CollabEvent) string {
+// wake says who was to be woken, and what became of it.
+func wake(fact *protocol.CollabEvent) string {
 	switch fact.Type {
 	case collab.EventWakeDecided.Name:
 		w, _ := collab.EventWakeDecided.Read(fact)

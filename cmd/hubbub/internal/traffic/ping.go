@@ -64,7 +64,7 @@ func ping(cmd *cobra.Command, times int, interval, timeout time.Duration) error 
 		}
 		trips = append(trips, trip)
 		if !p.JSON {
-			p.Linef("ping %d  %s", i+1, round(trip))
+			p.Linef("ping %d  %s", i+1, roundDuration(trip))
 		}
 	}
 	return summarize(cmd, s, trips)
@@ -93,11 +93,11 @@ func summarize(cmd *cobra.Command, s *busclient.Session, trips []time.Duration) 
 		"bus": s.Bus, "serverId": s.Server.ServerID, "version": s.Server.ServerInfo.Version, "count": len(trips),
 		"minMicros": least.Microseconds(), "medianMicros": middle.Microseconds(),
 		"meanMicros": (sum / time.Duration(len(trips))).Microseconds(), "maxMicros": most.Microseconds(),
-	}, "%s: min %s, median %s, max %s", text.Count(len(trips), "round trip"), round(least), round(middle), round(most))
+	}, "%s: min %s, median %s, max %s", text.Count(len(trips), "round trip"), roundDuration(least), roundDuration(middle), roundDuration(most))
 }
 
-// round rounds a duration to three or four digits.
-func round(d time.Duration) time.Duration {
+// roundDuration rounds a duration to three or four digits.
+func roundDuration(d time.Duration) time.Duration {
 	if d >= time.Millisecond {
 		return d.Round(10 * time.Microsecond)
 	}

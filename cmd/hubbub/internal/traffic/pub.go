@@ -21,8 +21,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// publication is what the flags of pub ask to send.
-type publication struct {
+// pubOptions is what the flags of pub ask to send.
+type pubOptions struct {
 	kind      string
 	content   string
 	as        string
@@ -34,7 +34,7 @@ type publication struct {
 
 // NewPub returns the command `hubbub pub`.
 func NewPub() *cobra.Command {
-	var p publication
+	var p pubOptions
 	cmd := &cobra.Command{
 		Use:   "pub TOPIC --type TYPE [--content JSON | TEXT...]",
 		Short: "Send one message and show what became of it",
@@ -59,9 +59,9 @@ func NewPub() *cobra.Command {
 	return cmd
 }
 
-func (p *publication) run(cmd *cobra.Command, topic string, text []string) error {
+func (p *pubOptions) run(cmd *cobra.Command, topic string, text []string) error {
 	env := program.From(cmd)
-	content, err := p.body(env.Stdin, text)
+	content, err := p.readContent(env.Stdin, text)
 	if err != nil {
 		return err
 	}
@@ -94,8 +94,8 @@ func (p *publication) run(cmd *cobra.Command, topic string, text []string) error
 	return printSend(cmd, topic, result)
 }
 
-// body returns the content to send.
-func (p *publication) body(stdin io.Reader, text []string) (json.RawMessage, error) {
+// readContent returns the content to send.
+func (p *pubOptions) readContent(stdin io.Reader, text []string) (json.RawMessage, error) {
 	switch {
 	case p.content != "" && len(text) > 0:
 		return nil, program.Usage("give --content or a text, not both")

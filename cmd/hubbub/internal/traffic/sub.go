@@ -63,18 +63,18 @@ func subscribe(cmd *cobra.Command, id protocol.PeerID, patterns []string, limit 
 	options := env.PeerOptions()
 	options.Concurrency = 1 // one screen
 	options.Log = nil       // the announcer speaks
-	lost := &announcer{w: env.Stderr}
+	lost := &connectionReporter{w: env.Stderr}
 	options.OnConnect = func(context.Context) { lost.connected(patterns) }
 	options.OnDrop = lost.dropped
 	p := peer.New(id, options)
-	shown := &watcher{Printer: output.NewPrinter(cmd), limit: limit, full: stop}
+	shown := &messagePrinter{Printer: output.NewPrinter(cmd), limit: limit, stop: stop}
 	p.HandleAny(shown.show)
 	if err := p.Observe(ctx, list...); err != nil {
 		return err
 	}
 	token, err := env.Token()
 	if err == nil {
-		err = lost.look(ctx, env.Buses, token)
+		err = lost.checkReachable(ctx, env.Buses, token)
 	}
 	if err != nil {
 		return err
@@ -82,15 +82,15 @@ func subscribe(cmd *cobra.Command, id protocol.PeerID, patterns []string, limit 
 	return errors.Join(p.Run(ctx), shown.Err)
 }
 
-// An announcer tells on stderr about the connection.
-type announcer struct {
-	mu   sync.Mutex
-	w    io.Writer
-	said bool // that there is no connection
+// An connectionReporter tells on stderr about the connection.
+type connectionReporter struct {
+	mu       sync.Mutex
+	w        io.Writer
+	reported bool // that there is no connection
 }
 
-// look reports at the start that no bus answers: the peer retries silently.
-func (a *announcer) look(ctx context.Context, buses []string, token string) error {
+// checkReachable reports at the start that no bus answers: the peer retries silently.
+func (a *connectionReporter) checkReachable(ctx context.Context, buses []string, token string) error {
 	var failures []error
 	for _, bus := range buses {
 		err := busclient.CheckReachable(ctx, bus, token)
@@ -106,37 +106,37 @@ func (a *announcer) look(ctx context.Context, buses []string, token string) erro
 		fmt.Fprintf(a.w, "%s; waiting for it\n", term.Printable(fmt.Sprint(errors.Join(failures...))))
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.said = true
+		a.reported = true
 	}
 	return nil
 }
 
-func (a *announcer) connected(patterns []string) {
+func (a *connectionReporter) connected(patterns []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.said = false
+	a.reported = false
 	fmt.Fprintf(a.w, "watching %s\n", term.Printable(strings.Join(patterns, ", ")))
 }
 
-func (a *announcer) dropped(err error) {
+func (a *connectionReporter) dropped(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.said {
+	if !a.reported {
 		fmt.Fprintf(a.w, "no connection to the bus; trying again (%s)\n", term.Printable(fmt.Sprint(err)))
 	}
-	a.said = true
+	a.reported = true
 }
 
-// A watcher prints deliveries.
-type watcher struct {
+// A messagePrinter prints deliveries.
+type messagePrinter struct {
 	*output.Printer
 	limit int // 0 = none
 	shown int
-	full  func() // ends the subscription
+	stop  func() // ends the subscription
 }
 
 // show prints a delivery. The peer calls it for one after the other.
-func (s *watcher) show(_ context.Context, d *peer.Delivery) error {
+func (s *messagePrinter) show(_ context.Context, d *peer.Delivery) error {
 	if s.limit > 0 && s.shown >= s.limit {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (s *watcher) show(_ context.Context, d *peer.Delivery) error {
 	}
 	s.Linef("%s", line)
 	if s.shown++; s.shown == s.limit || s.Err != nil {
-		s.full()
+		s.stop()
 	}
 	return nil
 }

@@ -12,9 +12,9 @@ import (
 // happened on the bus.
 func TestWhoWatchesHearsThatNoBusAnswers(t *testing.T) {
 	var said strings.Builder
-	a := &announcer{w: &said}
+	a := &connectionReporter{w: &said}
 	nobody := "ws://127.0.0.1:1"
-	if err := a.look(t.Context(), []string{nobody}, ""); err != nil || !strings.Contains(said.String(), "no bus answers at "+nobody) || !strings.HasSuffix(said.String(), "; waiting for it\n") {
+	if err := a.checkReachable(t.Context(), []string{nobody}, ""); err != nil || !strings.Contains(said.String(), "no bus answers at "+nobody) || !strings.HasSuffix(said.String(), "; waiting for it\n") {
 		t.Errorf("%v; it says %q", err, said.String())
 	}
 	said.Reset()
@@ -24,7 +24,7 @@ func TestWhoWatchesHearsThatNoBusAnswers(t *testing.T) {
 	}
 	closed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	defer closed.Close()
-	err := a.look(t.Context(), []string{nobody, strings.Replace(closed.URL, "http:", "ws:", 1)}, "")
+	err := a.checkReachable(t.Context(), []string{nobody, strings.Replace(closed.URL, "http:", "ws:", 1)}, "")
 	if err == nil || !strings.Contains(err.Error(), "wants a token") {
 		t.Errorf("where a token is missing: %v", err)
 	}

@@ -54,11 +54,11 @@ func NewTop() *cobra.Command {
 
 // Control sequences that draw over the terminal.
 const (
-	otherScreen = "\x1b[?1049h\x1b[?25l"
-	firstScreen = "\x1b[?25h\x1b[?1049l"
-	topLeft     = "\x1b[H"
-	restOfLine  = "\x1b[K"
-	restOfAll   = "\x1b[J"
+	enterAltScreen = "\x1b[?1049h\x1b[?25l"
+	leaveAltScreen = "\x1b[?25h\x1b[?1049l"
+	cursorHome     = "\x1b[H"
+	clearLine      = "\x1b[K"
+	clearBelow     = "\x1b[J"
 )
 
 func runTop(cmd *cobra.Command, every time.Duration, once bool) error {
@@ -66,10 +66,10 @@ func runTop(cmd *cobra.Command, every time.Duration, once bool) error {
 	if term.Columns(out) == 0 || once || output.WantsJSON(cmd) {
 		return topOnce(cmd, out)
 	}
-	ctx, restore := untilQuit(cmd.Context())
+	ctx, restore := quitOnKey(cmd.Context())
 	defer restore()
-	fmt.Fprint(out, otherScreen)
-	defer fmt.Fprint(out, firstScreen)
+	fmt.Fprint(out, enterAltScreen)
+	defer fmt.Fprint(out, leaveAltScreen)
 	for {
 		state, _, err := fetchState(ctx, program.From(cmd))
 		if ctx.Err() != nil {
@@ -81,17 +81,17 @@ func runTop(cmd *cobra.Command, every time.Duration, once bool) error {
 		} else {
 			t.draw(state)
 		}
-		fmt.Fprint(out, topLeft+strings.Join(t.lines, restOfLine+"\r\n")+restOfLine+restOfAll)
+		fmt.Fprint(out, cursorHome+strings.Join(t.lines, clearLine+"\r\n")+clearLine+clearBelow)
 		if !retry.Sleep(ctx, every) {
 			return nil
 		}
 	}
 }
 
-// untilQuit returns a context that ends when q or Ctrl-C is typed at the terminal, and what
+// quitOnKey returns a context that ends when q or Ctrl-C is typed at the terminal, and what
 // gives the terminal back. Its goroutine may outlive it: a read from a terminal cannot be
 // interrupted. It ends with the process.
-func untilQuit(ctx context.Context) (context.Context, func()) {
+func quitOnKey(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	before, err := xterm.MakeRaw(int(os.Stdin.Fd()))
 	if err != nil {
@@ -169,8 +169,8 @@ func (t *topScreen) add(format string, args ...any) {
 	t.lines = append(t.lines, line)
 }
 
-// together adds texts beside each other, in as many lines as they need.
-func (t *topScreen) together(texts ...string) {
+// addGroup adds texts beside each other, in as many lines as they need.
+func (t *topScreen) addGroup(texts ...string) {
 	line := texts[0]
 	for _, next := range slices.DeleteFunc(texts[1:], func(s string) bool { return s == "" }) {
 		if both := line + "   " + next; t.columns <= 0 || term.Fit(both, t.columns) == both {
@@ -194,9 +194,9 @@ func (t *topScreen) draw(s console.State) {
 	for i := range s.Peers {
 		t.titles[s.Peers[i].ID] = term.Printable(s.Peers[i].Title)
 	}
-	t.together(fmt.Sprintf("%.1f messages/s", r.Accepted), fmt.Sprintf("%.1f delivered/s", r.Delivered),
+	t.addGroup(fmt.Sprintf("%.1f messages/s", r.Accepted), fmt.Sprintf("%.1f delivered/s", r.Delivered),
 		t.paintIf(r.Failed > 0, term.Red, "%.1f failed/s", r.Failed), "99% within "+p99)
-	t.together(fmt.Sprintf("%d peers", c.Peers), fmt.Sprintf("%d subscriptions", c.Subscriptions),
+	t.addGroup(fmt.Sprintf("%d peers", c.Peers), fmt.Sprintf("%d subscriptions", c.Subscriptions),
 		t.paintIf(c.Queued > 0, term.Yellow, "%d unanswered", c.Unanswered), t.paintIf(c.Queued > 0, term.Yellow, "%d queued", c.Queued), t.logLine(c))
 	if s.Skipped > 0 {
 		t.add("%s", t.paintIf(true, term.Dim, "rates of peers are low: %d rows were not looked at", s.Skipped))
@@ -250,7 +250,7 @@ func (t *topScreen) peers(s *console.State, room int) {
 	name = min(max(cmp.Or(t.columns, 110)-len(head)-1, 20), 44)
 	t.add("%s", t.Paint(term.Dim, term.Pad("PEER", name)+" "+head))
 	for _, p := range list[:min(len(list), room)] {
-		label := t.paintIf(!p.Connected, term.Dim, "%s", term.Pad(text.Clip(t.called(p.ID), name), name))
+		label := t.paintIf(!p.Connected, term.Dim, "%s", term.Pad(text.Clip(t.displayName(p.ID), name), name))
 		line := fmt.Sprintf(row, decimal(p.In), decimal(p.Out), p.Unanswered, p.Queued, p.Failures)
 		switch {
 		case !p.LastFail.IsZero() && s.At.Sub(p.LastFail) < time.Minute:
@@ -272,8 +272,8 @@ func (t *topScreen) peers(s *console.State, room int) {
 	}
 }
 
-// called returns how a person knows an identity or a topic.
-func (t *topScreen) called(id string) string {
+// displayName returns how a person knows an identity or a topic.
+func (t *topScreen) displayName(id string) string {
 	role, _, _ := strings.Cut(id, ":")
 	if title := t.titles[id]; title != "" {
 		return term.Printable(role) + ":“" + title + "”"
@@ -282,12 +282,12 @@ func (t *topScreen) called(id string) string {
 }
 
 func (t *topScreen) failure(f *console.StateFailure) {
-	who := strings.TrimSpace(term.Printable(f.Type) + " " + t.called(f.From))
+	who := strings.TrimSpace(term.Printable(f.Type) + " " + t.displayName(f.From))
 	if to := cmp.Or(f.Peer, f.Topic); to != "" {
-		who += " → " + t.called(to)
+		who += " → " + t.displayName(to)
 	}
 	why := t.Paint(term.Dim, text.Clip(term.Printable(f.Error), 60))
-	t.together(f.At.Local().Format(time.TimeOnly)+" "+t.Paint(term.Red, term.Printable(f.Status)), who, why)
+	t.addGroup(f.At.Local().Format(time.TimeOnly)+" "+t.Paint(term.Red, term.Printable(f.Status)), who, why)
 }
 
 // paintIf formats a text, and colours it if it stands out.

@@ -38,7 +38,7 @@ func newConfigCheck() *cobra.Command {
 				return err
 			}
 			p := output.NewPrinter(cmd)
-			mistakes := inOrder(append(r.ConfigErrors(cmd.Context()), r.missing()...))
+			mistakes := sortByLine(append(r.ConfigErrors(cmd.Context()), r.missingRequirements()...))
 			for _, m := range mistakes {
 				if p.JSON {
 					p.Value(m)
@@ -61,11 +61,11 @@ func newConfigCheck() *cobra.Command {
 
 // A ConfigError is one thing that is wrong with the settings.
 type ConfigError struct {
-	File  string `json:"file,omitempty"`
-	Line  int    `json:"line,omitempty"` // 0 if it is not known
-	Table string `json:"table,omitempty"`
-	Key   string `json:"key,omitempty"`
-	Says  string `json:"says"`
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"` // 0 if it is not known
+	Table   string `json:"table,omitempty"`
+	Key     string `json:"key,omitempty"`
+	Message string `json:"says"`
 }
 
 // String returns the mistake as compilers write theirs.
@@ -80,18 +80,18 @@ func (m ConfigError) String() string {
 	if m.Table != "" {
 		where += "[" + m.Table + "] "
 	}
-	return where + m.Says
+	return where + m.Message
 }
 
-// checkTime bounds the look of one program at its settings.
-const checkTime = 10 * time.Second
+// checkTimeout bounds the look of one program at its settings.
+const checkTimeout = 10 * time.Second
 
 // ConfigErrors returns all that is wrong, in the order of the file: what no program reads, and
 // what the programs say of their own settings.
 func (r *Request) ConfigErrors(ctx context.Context) []ConfigError {
 	list := append(r.unknownKeys(), r.logErrors()...)
-	if err := checkFolder(r.Data); err != nil { // in which no program could look either
-		return inOrder(append(list, r.configError("", "data", err.Error())))
+	if err := checkDataFolder(r.Data); err != nil { // in which no program could look either
+		return sortByLine(append(list, r.configError("", "data", err.Error())))
 	}
 	agentKeys := strings.Split(strings.TrimSpace(r.agentEnv()), "\n")
 	for _, p := range components {
@@ -110,14 +110,14 @@ func (r *Request) ConfigErrors(ctx context.Context) []ConfigError {
 		if lacking && p.name == "tg" { // the rest of its table is looked at all the same
 			env = append(env, "TELEGRAM_BOT_TOKEN=1:unset")
 		}
-		list = append(list, r.ask(ctx, p.name, "", args, env)...)
+		list = append(list, r.checkProgram(ctx, p.name, "", args, env)...)
 	}
 	if r.agentCommand() == "" {
 		env := append(r.environment(component{name: "agent"}), agentKeys...)
 		// Each agent runs in a folder of its own.
-		list = append(list, r.ask(ctx, "agent", "/", []string{"--id", "check", "--data", r.Data, "--log-level", "info", "--log-format", "json"}, env)...)
+		list = append(list, r.checkProgram(ctx, "agent", "/", []string{"--id", "check", "--data", r.Data, "--log-level", "info", "--log-format", "json"}, env)...)
 	}
-	return inOrder(list)
+	return sortByLine(list)
 }
 
 // logErrors returns what is wrong with the keys about logs.
@@ -130,8 +130,8 @@ func (r *Request) logErrors() (list []ConfigError) {
 	return list
 }
 
-// checkFolder returns why the data folder cannot be written, or made.
-func checkFolder(data string) error {
+// checkDataFolder returns why the data folder cannot be written, or made.
+func checkDataFolder(data string) error {
 	folder := data
 	for !program.FileExists(folder) && filepath.Dir(folder) != folder {
 		folder = filepath.Dir(folder)
@@ -150,15 +150,15 @@ func checkFolder(data string) error {
 	return fmt.Errorf("data %s: %w", data, err)
 }
 
-// inOrder sorts mistakes by their lines.
-func inOrder(list []ConfigError) []ConfigError {
+// sortByLine sorts mistakes by their lines.
+func sortByLine(list []ConfigError) []ConfigError {
 	slices.SortStableFunc(list, func(a, b ConfigError) int { return cmp.Compare(a.Line, b.Line) })
 	return list
 }
 
-// missing returns what keeps a program from running that the file asks for. `hubbub up` says
+// missingRequirements returns what keeps a program from running that the file asks for. `hubbub up` says
 // so, and runs the others.
-func (r *Request) missing() (list []ConfigError) {
+func (r *Request) missingRequirements() (list []ConfigError) {
 	for _, p := range components {
 		if reason := r.skipReason(p); reason != "" && r.has(p.name) {
 			list = append(list, r.configError(p.name, "", reason))
@@ -176,9 +176,9 @@ func (r *Request) agentCommand() string {
 // flagName finds the flag that a program complains of.
 var flagName = regexp.MustCompile(`--([a-z][a-z0-9-]*)`)
 
-// ask makes one program look at its table, in a folder: as it will get it, and where it
+// checkProgram makes one program look at its table, in a folder: as it will get it, and where it
 // complains again without each key that it complains of.
-func (r *Request) ask(ctx context.Context, name, dir string, args, env []string) (list []ConfigError) {
+func (r *Request) checkProgram(ctx context.Context, name, dir string, args, env []string) (list []ConfigError) {
 	path, err := program.Find("hubbub-" + name)
 	if err != nil {
 		return []ConfigError{r.configError(name, "", err.Error())}
@@ -187,13 +187,13 @@ func (r *Request) ask(ctx context.Context, name, dir string, args, env []string)
 	if r.has(name) {
 		whole = append(slices.Clone(args), "--config", r.File+"#"+name)
 	}
-	wrong := complaint(ctx, path, dir, append([]string{"--check"}, whole...), env)
+	wrong := runCheck(ctx, path, dir, append([]string{"--check"}, whole...), env)
 	if wrong == "" {
 		return nil
 	}
 	flags := map[string][]string{}
 	for key, value := range r.Table(name) {
-		if slices.Contains(ownFlags, key) {
+		if slices.Contains(managedFlags, key) {
 			continue // said already
 		}
 		values, err := program.TOMLStrings(value)
@@ -210,7 +210,7 @@ func (r *Request) ask(ctx context.Context, name, dir string, args, env []string)
 		for _, key := range slices.Sorted(maps.Keys(flags)) {
 			all = append(all, flags[key]...)
 		}
-		says := complaint(ctx, path, dir, all, env)
+		says := runCheck(ctx, path, dir, all, env)
 		switch {
 		case says == "" && len(list) == 0: // it takes each value, and not the table
 			key, _, _ := strings.Cut(strings.TrimPrefix(wrong, r.File+"#"+name+": "), ":")
@@ -238,10 +238,10 @@ func (r *Request) ask(ctx context.Context, name, dir string, args, env []string)
 	}
 }
 
-// complaint runs a program that only looks at its settings, in a folder or in ours, and returns
+// runCheck runs a program that only looks at its settings, in a folder or in ours, and returns
 // what it says is wrong.
-func complaint(ctx context.Context, path, dir string, args, env []string) string {
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
+func runCheck(ctx context.Context, path, dir string, args, env []string) string {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, path, args...)
@@ -256,7 +256,7 @@ func complaint(ctx context.Context, path, dir string, args, env []string) string
 
 // configError says where a mistake is: at its key, or else where its table begins.
 func (r *Request) configError(table, key, says string) ConfigError {
-	m := ConfigError{File: r.File, Table: table, Key: key, Says: says}
+	m := ConfigError{File: r.File, Table: table, Key: key, Message: says}
 	if r.File == "" {
 		return m
 	}

@@ -33,8 +33,8 @@ var components = []component{
 // program needs them.
 var modelKeys = []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY"}
 
-// ownFlags are set by `hubbub up` for every part, so its file may not.
-var ownFlags = []string{"bus", "data", "token-file", "log-level", "log-format", "config", "id"}
+// managedFlags are set by `hubbub up` for every part, so its file may not.
+var managedFlags = []string{"bus", "data", "token-file", "log-level", "log-format", "config", "id"}
 
 // A Request is everything that a plan depends on.
 type Request struct {
@@ -109,7 +109,7 @@ func (r *Request) unknownKeys() (list []ConfigError) {
 		}
 	}
 	for _, section := range program.Sections {
-		for _, key := range ownFlags {
+		for _, key := range managedFlags {
 			if _, ok := r.Table(section)[key]; ok {
 				list = append(list, r.configError(section, key, fmt.Sprintf("may not set %q: `hubbub up` sets it for every program", key)))
 			}
@@ -193,7 +193,7 @@ func (r *Request) agentEnv() string {
 		return ""
 	}
 	var b strings.Builder
-	for _, name := range withFiles(modelKeys) {
+	for _, name := range withFileVariants(modelKeys) {
 		if v := LookupEnv(r.Env, name); v != "" {
 			fmt.Fprintf(&b, "%s=%s\n", name, v)
 		}
@@ -201,16 +201,16 @@ func (r *Request) agentEnv() string {
 	return b.String()
 }
 
-// withFiles adds to each secret the variable that names a file with it.
-func withFiles(secrets []string) (names []string) {
+// withFileVariants adds to each secret the variable that names a file with it.
+func withFileVariants(secrets []string) (names []string) {
 	for _, s := range secrets {
 		names = append(names, s, s+"_FILE")
 	}
 	return names
 }
 
-// notInherited are variables that mean this process alone.
-var notInherited = append([]string{
+// ownVariables are variables that mean this process alone.
+var ownVariables = append([]string{
 	"HUBBUB_BUS", "HUBBUB_CONFIG", "HUBBUB_DATA", "HUBBUB_JSON", "HUBBUB_LOG_FORMAT", "HUBBUB_LOG_LEVEL",
 	"HUBBUB_TOKEN", "HUBBUB_TOKEN_FILE", "HUBBUB_EXIT",
 }, proc.ServiceEnv...)
@@ -218,10 +218,10 @@ var notInherited = append([]string{
 // environment returns the variables of a part: ours, without what is only for
 // us, and without the secrets of other parts.
 func (r *Request) environment(p component) []string {
-	drop := slices.Concat(notInherited, withFiles(modelKeys))
+	drop := slices.Concat(ownVariables, withFileVariants(modelKeys))
 	for _, other := range components {
 		if other.name != p.name {
-			drop = append(drop, withFiles(other.secrets)...)
+			drop = append(drop, withFileVariants(other.secrets)...)
 		}
 	}
 	if p.name != "bus" {

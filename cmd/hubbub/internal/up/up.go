@@ -84,7 +84,7 @@ func ReadRequest(cmd *cobra.Command) (r *Request, err error) {
 	if r.Settings, err = program.ReadTOML(r.File); err != nil {
 		return nil, err
 	}
-	if err := applyTop(cmd, r); err != nil {
+	if err := applyTopLevel(cmd, r); err != nil {
 		return nil, err
 	}
 	env.Data = r.Data
@@ -99,9 +99,9 @@ func (w lineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// applyTop applies the settings outside the tables, unless a flag or variable overrides
+// applyTopLevel applies the settings outside the tables, unless a flag or variable overrides
 // them.
-func applyTop(cmd *cobra.Command, r *Request) (err error) {
+func applyTopLevel(cmd *cobra.Command, r *Request) (err error) {
 	for key, into := range map[string]*string{"data": &r.Data, "log-level": &r.LogLevel, "log-format": &r.LogFormat} {
 		v, ok := r.Settings[key]
 		if !ok || cmd.Flags().Changed(key) {

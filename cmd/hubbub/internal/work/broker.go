@@ -32,7 +32,7 @@ type brokerCommand struct {
 	use, short, long, example string
 	args                      cobra.PositionalArgs
 	flags                     []brokerFlag
-	run                       func(ctx context.Context, in *brokerInput) error
+	run                       func(ctx context.Context, in *brokerRun) error
 }
 
 // A brokerFlag is a flag of a brokerCommand: of a text, or of yes and no.
@@ -42,23 +42,23 @@ type brokerFlag struct {
 	usage   string
 }
 
-// A brokerInput is one run of a command with its connection to the broker, which
+// A brokerRun is one run of a command with its connection to the broker, which
 // it asks as a person.
-type brokerInput struct {
+type brokerRun struct {
 	*cobra.Command
 	*client.Client
-	given  []string // the arguments
+	args   []string // the arguments
 	person string   // the identity by which this run stands in the records
 }
 
-// text returns a flag's text.
-func (in *brokerInput) text(flag string) string { return in.Flag(flag).Value.String() }
+// str returns a flag's text.
+func (in *brokerRun) str(flag string) string { return in.Flag(flag).Value.String() }
 
-// is returns a flag of yes and no.
-func (in *brokerInput) is(flag string) bool { return in.text(flag) == "true" }
+// boolean returns a flag of yes and no.
+func (in *brokerRun) boolean(flag string) bool { return in.str(flag) == "true" }
 
 // optional returns a flag's text, or nil if it is empty.
-func (in *brokerInput) optional(flag string) *string { return optional(in.text(flag)) }
+func (in *brokerRun) optional(flag string) *string { return optional(in.str(flag)) }
 
 func optional(text string) *string {
 	if text == "" {
@@ -67,8 +67,8 @@ func optional(text string) *string {
 	return &text
 }
 
-// words returns the arguments from the i-th on as one text.
-func (in *brokerInput) words(i int) string { return strings.Join(in.given[i:], " ") }
+// joinArgs returns the arguments from the i-th on as one text.
+func (in *brokerRun) joinArgs(i int) string { return strings.Join(in.args[i:], " ") }
 
 func (b *brokerCommand) command() *cobra.Command {
 	cmd := &cobra.Command{Use: b.use, Short: b.short, Long: b.long, Example: b.example, Args: b.args}
@@ -83,14 +83,14 @@ func (b *brokerCommand) command() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := context.WithTimeoutCause(cmd.Context(), brokerLimit, errors.New("the bus did not answer in time"))
 		defer cancel()
-		return explainBroker(cmd, b.connect(ctx, &brokerInput{Command: cmd, given: args}))
+		return explainBroker(cmd, b.connect(ctx, &brokerRun{Command: cmd, args: args}))
 	}
 	return cmd
 }
 
 // connect runs the command with a connection. In records the person is called by
 // --as; the part of the identity after the dot only tells this run from others.
-func (b *brokerCommand) connect(ctx context.Context, in *brokerInput) error {
+func (b *brokerCommand) connect(ctx context.Context, in *brokerRun) error {
 	name := busclient.PersonName(os.Getenv("USER"))
 	if as := in.Flag("as"); as != nil && as.Value.String() != "" {
 		asked := as.Value.String()
@@ -105,7 +105,7 @@ func (b *brokerCommand) connect(ctx context.Context, in *brokerInput) error {
 		err = s.Call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: topic, Payload: m}, &sent)
 		return sent, err
 	}, nil)
-	s, err := busclient.OpenWithHandler(ctx, program.From(in.Command), id, in.take)
+	s, err := busclient.OpenWithHandler(ctx, program.From(in.Command), id, in.receive)
 	if err != nil {
 		return err
 	}
@@ -116,15 +116,15 @@ func (b *brokerCommand) connect(ctx context.Context, in *brokerInput) error {
 	if err := b.run(ctx, in); err != nil {
 		return err
 	}
-	return in.remind(ctx)
+	return in.printReminders(ctx)
 }
 
 // maxReminders bounds of how many things a command reminds.
 const maxReminders = 5
 
-// remind tells the person, after what they wanted, what the broker would have woken them for if
+// printReminders tells the person, after what they wanted, what the broker would have woken them for if
 // they were an agent.
-func (in *brokerInput) remind(ctx context.Context) error {
+func (in *brokerRun) printReminders(ctx context.Context) error {
 	if output.WantsJSON(in.Command) || slices.Contains([]string{"owe", "blocking"}, in.Name()) {
 		return nil
 	}
@@ -143,8 +143,8 @@ func (in *brokerInput) remind(ctx context.Context) error {
 	return nil
 }
 
-// take takes the broker's results. It runs in the connection's reader.
-func (in *brokerInput) take(conn *jsonrpc.Conn, m jsonrpc.Message) {
+// receive takes the broker's results. It runs in the connection's reader.
+func (in *brokerRun) receive(conn *jsonrpc.Conn, m jsonrpc.Message) {
 	var p protocol.ProcessParams
 	var got protocol.Message
 	var r protocol.CollabResult
@@ -171,11 +171,11 @@ func explainBroker(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// pages asks for a list page by page.
-func pages[P, T any, PP interface {
+// listAll asks for a list page by page.
+func listAll[P, T any, PP interface {
 	*P
 	SetAfter(next string)
-}](ctx context.Context, in *brokerInput, m collab.Method[P, collab.Page[T]], params P) (all []collab.Listed[T], err error) {
+}](ctx context.Context, in *brokerRun, m collab.Method[P, collab.Page[T]], params P) (all []collab.Listed[T], err error) {
 	for {
 		page, err := m.Ask(ctx, in, params)
 		if err != nil {

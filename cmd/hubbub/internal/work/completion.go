@@ -42,8 +42,8 @@ func source[P, T any, PP interface {
 	SetAfter(next string)
 }](m collab.Method[P, collab.Page[T]], params P, describe func(*T) (id, description string, open bool)) completion.Source {
 	return func(cmd *cobra.Command) (list []string, err error) {
-		ask := brokerCommand{run: func(ctx context.Context, in *brokerInput) error {
-			all, err := pages[P, T, PP](ctx, in, m, params)
+		ask := brokerCommand{run: func(ctx context.Context, in *brokerRun) error {
+			all, err := listAll[P, T, PP](ctx, in, m, params)
 			for _, listed := range all {
 				record, readErr := listed.Read()
 				if readErr != nil {
@@ -55,6 +55,6 @@ func source[P, T any, PP interface {
 			}
 			return err
 		}}
-		return list, ask.connect(cmd.Context(), &brokerInput{Command: cmd})
+		return list, ask.connect(cmd.Context(), &brokerRun{Command: cmd})
 	}
 }

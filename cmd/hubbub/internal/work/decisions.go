@@ -41,58 +41,58 @@ var decisionCommands = []brokerCommand{
 	{
 		use: "list", short: "List what waits for a verdict, and what is allowed for longer", args: cobra.NoArgs,
 		flags: []brokerFlag{{"all", false, "also what is decided for good"}},
-		run: func(ctx context.Context, in *brokerInput) error {
-			list, err := pages(ctx, in, collab.DecisionList, collab.ApprovalListParams{})
+		run: func(ctx context.Context, in *brokerRun) error {
+			list, err := listAll(ctx, in, collab.DecisionList, collab.ApprovalListParams{})
 			if err != nil {
 				return err
 			}
-			asked, err := pages(ctx, in, collab.QuestionList, collab.QuestionListParams{})
+			asked, err := listAll(ctx, in, collab.QuestionList, collab.QuestionListParams{})
 			if err != nil {
 				return err
 			}
-			all := make([]collab.Listed[awaited], 0, len(list)+len(asked))
+			all := make([]collab.Listed[pendingItem], 0, len(list)+len(asked))
 			for _, a := range list {
-				all = append(all, collab.Listed[awaited](a))
+				all = append(all, collab.Listed[pendingItem](a))
 			}
 			for _, q := range asked {
-				all = append(all, collab.Listed[awaited](q))
+				all = append(all, collab.Listed[pendingItem](q))
 			}
-			return decisionListing.print(in, all, func(a *awaited) bool {
-				return a.Open() || in.is("all") && a.Question == nil || a.Question != nil && a.AwaitsPerson()
+			return decisionListing.print(in, all, func(a *pendingItem) bool {
+				return a.Open() || in.boolean("all") && a.Question == nil || a.Question != nil && a.AwaitsPerson()
 			})
 		},
 	},
 	{
 		use: "show ID", short: "Show one decision: what was asked, and who decided what", args: cobra.ExactArgs(1),
-		run: func(ctx context.Context, in *brokerInput) error {
-			got, err := collab.DecisionGet.Ask(ctx, in, collab.IDParams{ID: in.given[0]})
+		run: func(ctx context.Context, in *brokerRun) error {
+			got, err := collab.DecisionGet.Ask(ctx, in, collab.IDParams{ID: in.args[0]})
 			return printDecision(in, &got.Decision, err)
 		},
 	},
 	{
 		use: "allow ID", short: "Let the tool run", args: cobra.ExactArgs(1),
 		flags: []brokerFlag{{"scope", "once", "once, session (this tool in this chat until the agent stops) or always"}},
-		run:   decideAs(collab.Allow),
+		run:   decide(collab.Allow),
 	},
 	{
 		use: "deny ID", short: "Do not let the tool run", args: cobra.ExactArgs(1),
-		run: decideAs(collab.Deny),
+		run: decide(collab.Deny),
 	},
 	{
 		use: "revoke ID", short: "End what was allowed for longer than one call", args: cobra.ExactArgs(1),
-		run: func(ctx context.Context, in *brokerInput) error {
-			got, err := collab.DecisionRevoke.Ask(ctx, in, collab.ApprovalDecideParams{ID: in.given[0]})
+		run: func(ctx context.Context, in *brokerRun) error {
+			got, err := collab.DecisionRevoke.Ask(ctx, in, collab.ApprovalDecideParams{ID: in.args[0]})
 			return printDecision(in, &got.Decision, err)
 		},
 	},
 }
 
-// decideAs returns what gives a verdict.
-func decideAs(v collab.Verdict) func(ctx context.Context, in *brokerInput) error {
-	return func(ctx context.Context, in *brokerInput) error {
-		p := collab.ApprovalDecideParams{ID: in.given[0], Verdict: v}
+// decide returns what gives a verdict.
+func decide(v collab.Verdict) func(ctx context.Context, in *brokerRun) error {
+	return func(ctx context.Context, in *brokerRun) error {
+		p := collab.ApprovalDecideParams{ID: in.args[0], Verdict: v}
 		if in.Flag("scope") != nil {
-			switch p.Scope = collab.ApprovalScope(in.text("scope")); p.Scope {
+			switch p.Scope = collab.ApprovalScope(in.str("scope")); p.Scope {
 			case collab.ScopeOnce, collab.ScopeSession, collab.ScopeAlways:
 			default:
 				return program.Usage("--scope is once, session or always")
@@ -108,14 +108,14 @@ func decideAs(v collab.Verdict) func(ctx context.Context, in *brokerInput) error
 	}
 }
 
-// An awaited is what a person is asked: a decision, or a question of an agent.
-type awaited struct {
+// An pendingItem is what a person is asked: a decision, or a question of an agent.
+type pendingItem struct {
 	collab.Approval
 	*collab.Question
 }
 
 // UnmarshalJSON reads a decision or a question.
-func (a *awaited) UnmarshalJSON(raw []byte) error {
+func (a *pendingItem) UnmarshalJSON(raw []byte) error {
 	var q collab.Question
 	if err := json.Unmarshal(raw, &q); err != nil || q.Kind == collab.KindQuestion {
 		a.Question = &q
@@ -124,9 +124,9 @@ func (a *awaited) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, &a.Approval)
 }
 
-var decisionListing = listing[awaited]{
+var decisionListing = listing[pendingItem]{
 	"nothing waits for a decision", "ID\tSTATE\tAGENT\tTOOL\tCHAT\tSINCE\tARGUMENTS", []int{64, 40, 32, 40, 32, 20, 60},
-	func(w *awaited, now time.Time) []string {
+	func(w *pendingItem, now time.Time) []string {
 		if q := w.Question; q != nil {
 			return []string{q.ID, string(q.State), cmp.Or(q.AskedByID, q.CreatedByID), "ask", records.Name(q.AskedOfID, q.AskedOfIdentity), sinceText(q.CreatedAt, now), text.Spelled(q.Title)}
 		}
@@ -136,7 +136,7 @@ var decisionListing = listing[awaited]{
 }
 
 // printDecision prints a decision, unless the broker refused.
-func printDecision(in *brokerInput, a *collab.Approval, err error) error {
+func printDecision(in *brokerRun, a *collab.Approval, err error) error {
 	if err != nil {
 		return err
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// oweCommands tell who waits for whom.
-var oweCommands = []brokerCommand{
+// obligationCommands tell who waits for whom.
+var obligationCommands = []brokerCommand{
 	{
 		use: "owe [WHO]", short: "List what WHO owes others, or what everybody owes",
 		long: "List who waits for whom, for what, and since when: answers to questions, next moves on\n" +
@@ -26,8 +26,8 @@ var oweCommands = []brokerCommand{
 			"first. With WHO, only what others wait for WHO to do.",
 		example: "  hubbub owe\n  hubbub owe lead\n  hubbub owe tg:42\n  hubbub owe close tg:7:42:99 lead",
 		args:    cobra.MaximumNArgs(1),
-		run: func(ctx context.Context, in *brokerInput) error {
-			return printObligations(ctx, in, collab.ObligationListParams{OwedByID: in.words(0)})
+		run: func(ctx context.Context, in *brokerRun) error {
+			return printObligations(ctx, in, collab.ObligationListParams{OwedByID: in.joinArgs(0)})
 		},
 	},
 	{
@@ -35,14 +35,14 @@ var oweCommands = []brokerCommand{
 		long:    "List what blocks WHO: what others owe WHO, and since when. Without WHO, all of it.",
 		example: "  hubbub blocking lead",
 		args:    cobra.MaximumNArgs(1),
-		run: func(ctx context.Context, in *brokerInput) error {
-			return printObligations(ctx, in, collab.ObligationListParams{OwedToID: in.words(0)})
+		run: func(ctx context.Context, in *brokerRun) error {
+			return printObligations(ctx, in, collab.ObligationListParams{OwedToID: in.joinArgs(0)})
 		},
 	},
 }
 
-// oweClose closes what an event obliges to.
-var oweClose = brokerCommand{
+// closeObligation closes what an event obliges to.
+var closeObligation = brokerCommand{
 	use: "close EVENT [WHO]", short: "Say that what you wait for is answered",
 	long: "Close an obligation of the list: EVENT is its id, WHO the one who owes it, if several do.\n" +
 		"Who waits closes it, their delegate, or a person to whom it was escalated; in a chat\n" +
@@ -50,8 +50,8 @@ var oweClose = brokerCommand{
 	example: "  hubbub owe close q_01J9Z3X5Q2W8 lead",
 	args:    cobra.RangeArgs(1, 2),
 	flags:   []brokerFlag{asFlag},
-	run: func(ctx context.Context, in *brokerInput) error {
-		list, err := pages(ctx, in, collab.ObligationList, collab.ObligationListParams{OwedByID: in.words(1)})
+	run: func(ctx context.Context, in *brokerRun) error {
+		list, err := listAll(ctx, in, collab.ObligationList, collab.ObligationListParams{OwedByID: in.joinArgs(1)})
 		if err != nil {
 			return err
 		}
@@ -61,19 +61,19 @@ var oweClose = brokerCommand{
 			if err != nil {
 				return err
 			}
-			if o.ID == in.given[0] && o.Kind == collab.KindObligation {
+			if o.ID == in.args[0] && o.Kind == collab.KindObligation {
 				who = append(who, string(o.OwedByIdentity))
 			}
 		}
 		switch {
 		case len(who) > 1:
 			return fmt.Errorf("several owe it: name one of %s", strings.Join(who, ", "))
-		case len(who) == 0 && len(in.given) == 1:
-			return fmt.Errorf("nothing is open on account of %s: `hubbub owe` lists what is, `hubbub why %[1]s` tells what became of it", in.given[0])
+		case len(who) == 0 && len(in.args) == 1:
+			return fmt.Errorf("nothing is open on account of %s: `hubbub owe` lists what is, `hubbub why %[1]s` tells what became of it", in.args[0])
 		case len(who) == 0:
-			who = []string{busclient.AgentID(in.given[1])}
+			who = []string{busclient.AgentID(in.args[1])}
 		}
-		got, err := collab.ObligationDischarge.Ask(ctx, in, collab.DischargeParams{EventID: in.given[0], Recipient: protocol.PeerID(who[0])})
+		got, err := collab.ObligationDischarge.Ask(ctx, in, collab.DischargeParams{EventID: in.args[0], Recipient: protocol.PeerID(who[0])})
 		if err != nil {
 			return err
 		}
@@ -83,16 +83,16 @@ var oweClose = brokerCommand{
 
 // NewOwe returns the command `hubbub owe`.
 func NewOwe() *cobra.Command {
-	cmd := oweCommands[0].command()
-	cmd.AddCommand(oweClose.command())
+	cmd := obligationCommands[0].command()
+	cmd.AddCommand(closeObligation.command())
 	return cmd
 }
 
 // NewBlocking returns the command `hubbub blocking`.
-func NewBlocking() *cobra.Command { return oweCommands[1].command() }
+func NewBlocking() *cobra.Command { return obligationCommands[1].command() }
 
-func printObligations(ctx context.Context, in *brokerInput, p collab.ObligationListParams) error {
-	list, err := pages(ctx, in, collab.ObligationList, p)
+func printObligations(ctx context.Context, in *brokerRun, p collab.ObligationListParams) error {
+	list, err := listAll(ctx, in, collab.ObligationList, p)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ type listing[T any] struct {
 
 // print shows the records of a list that keep wants: with --json each as the
 // broker wrote it, one a line, else as a table.
-func (l *listing[T]) print(in *brokerInput, list []collab.Listed[T], keep func(*T) bool) error {
+func (l *listing[T]) print(in *brokerRun, list []collab.Listed[T], keep func(*T) bool) error {
 	p, now, titles := output.NewPrinter(in.Command), time.Now(), logs.TitlesFor(in.Command)
 	head := []any{}
 	for name := range strings.SplitSeq(l.header, "\t") {
@@ -72,7 +72,7 @@ var workListing = listing[collab.WorkItem]{
 		if w.WaitingOn != nil {
 			state += " on " + cmp.Or(w.WaitingOn.TargetID, w.WaitingOn.Label)
 		}
-		return []string{w.ID, state, records.Name(w.OwnerID, w.OwnerIdentity), movesNow(w), sinceText(w.UpdatedAt, now), w.Title}
+		return []string{w.ID, state, records.Name(w.OwnerID, w.OwnerIdentity), nextMover(w), sinceText(w.UpdatedAt, now), w.Title}
 	},
 }
 
@@ -90,15 +90,15 @@ func whoListing(moves map[protocol.PeerID]int) *listing[collab.Endpoint] {
 		[]int{40, 40, 40, 40, 40, 40, 40, 40, 40},
 		func(e *collab.Endpoint, now time.Time) []string {
 			return []string{
-				records.Name(e.LogicalAgentID, e.Identity), e.Status, e.WakePolicy, strconv.Itoa(movesOf(e, moves)), e.HarnessType,
+				records.Name(e.LogicalAgentID, e.Identity), e.Status, e.WakePolicy, strconv.Itoa(nextMoves(e, moves)), e.HarnessType,
 				cmp.Or(e.WorkspaceID, e.ProjectPath), strings.Join(e.Roles, ","), sinceText(e.LastHeartbeatAt, now), e.EndpointID,
 			}
 		},
 	}
 }
 
-// movesOf counts what waits for the agent of an endpoint.
-func movesOf(e *collab.Endpoint, moves map[protocol.PeerID]int) int {
+// nextMoves counts what waits for the agent of an endpoint.
+func nextMoves(e *collab.Endpoint, moves map[protocol.PeerID]int) int {
 	n := moves[e.AgentIdentity]
 	if e.Identity != e.AgentIdentity {
 		n += moves[e.Identity]
@@ -115,7 +115,7 @@ func sinceText(at string, now time.Time) string {
 	return view.Ago(now.Sub(t), "") + " ago"
 }
 
-func movesNow(w *collab.WorkItem) string {
+func nextMover(w *collab.WorkItem) string {
 	if w.Terminal() {
 		return ""
 	}
@@ -124,7 +124,7 @@ func movesNow(w *collab.WorkItem) string {
 
 // printRecord shows the record that a request was about in one line, and who was
 // woken.
-func printRecord(in *brokerInput, got *collab.Result) error {
+func printRecord(in *brokerRun, got *collab.Result) error {
 	var line string
 	var answer any
 	if q := &got.Question; q.ID != "" {
@@ -137,7 +137,7 @@ func printRecord(in *brokerInput, got *collab.Result) error {
 		if got.Duplicate {
 			line += "  (it existed)"
 		}
-		if who := movesNow(w); who != "" {
+		if who := nextMover(w); who != "" {
 			line += "  next: " + who
 		}
 	}
@@ -182,7 +182,7 @@ func printWorkItem(cmd *cobra.Command, w *collab.WorkItem, d *collab.Explanation
 		row("waits for", strings.TrimSpace(on.Label))
 	}
 	row("owner", records.Name(w.OwnerID, w.OwnerIdentity))
-	row("next move", movesNow(w))
+	row("next move", nextMover(w))
 	row("requested by", records.Name(w.RequestedByID, w.RequestedByIdentity))
 	if w.AcceptanceState != collab.AcceptanceNone {
 		row("acceptance", string(w.AcceptanceState))

@@ -36,16 +36,16 @@ var sayCommands = []brokerCommand{
 			{"reply", "", "id of the message that it answers"},
 			{"id", "", "id of the message, so that the command may be repeated (default a new one)"},
 		},
-		run: func(ctx context.Context, in *brokerInput) error {
+		run: func(ctx context.Context, in *brokerRun) error {
 			got, err := collab.MessagePost.Ask(ctx, in, collab.PostParams{
-				ID: in.optional("id"), ConversationID: in.given[0], Text: in.words(1), Surface: collab.SurfaceHuman,
-				WorkItemID: in.text("work"), InReplyTo: in.text("reply"),
+				ID: in.optional("id"), ConversationID: in.args[0], Text: in.joinArgs(1), Surface: collab.SurfaceHuman,
+				WorkItemID: in.str("work"), InReplyTo: in.str("reply"),
 			})
-			if kept := stored(err); kept.MessageID != "" {
+			if kept := storedUnavailable(err); kept.MessageID != "" {
 				got.Message, err = kept.Message, nil
 			}
-			if refused, ok := errors.AsType[*collab.Error](err); ok && keptOf(err).MessageID != "" {
-				refused.Message += "; the message is kept as " + keptOf(err).MessageID
+			if refused, ok := errors.AsType[*collab.Error](err); ok && storedDetails(err).MessageID != "" {
+				refused.Message += "; the message is kept as " + storedDetails(err).MessageID
 			}
 			if err != nil {
 				return err
@@ -71,14 +71,14 @@ var sayCommands = []brokerCommand{
 			{"blocks", "", "you wait for it, and are meanwhile halted, degraded, or none of both"},
 			{"default", "", "what you do without an answer"},
 		},
-		run: func(ctx context.Context, in *brokerInput) error {
-			p := collab.QuestionParams{ID: in.optional("id"), AskedOfID: in.given[0], Title: in.words(1), ConversationID: in.text("conversation")}
-			if blocks := in.text("blocks"); blocks != "" {
-				p.Obligation = &protocol.Obligation{Blocks: blocks, DefaultAction: in.text("default")}
-			} else if in.text("default") != "" {
+		run: func(ctx context.Context, in *brokerRun) error {
+			p := collab.QuestionParams{ID: in.optional("id"), AskedOfID: in.args[0], Title: in.joinArgs(1), ConversationID: in.str("conversation")}
+			if blocks := in.str("blocks"); blocks != "" {
+				p.Obligation = &protocol.Obligation{Blocks: blocks, DefaultAction: in.str("default")}
+			} else if in.str("default") != "" {
 				return program.Usage("--default is of what you wait for: add --blocks")
 			}
-			return about(ctx, in, collab.QuestionAsk, p)
+			return requestRecord(ctx, in, collab.QuestionAsk, p)
 		},
 	},
 	{
@@ -94,15 +94,15 @@ var sayCommands = []brokerCommand{
 			{"id", "", "id of the invocation, so that the command may be repeated (default a new one)"},
 			{"wait", false, "wait for the answer, a minute at most"},
 		},
-		run: func(ctx context.Context, in *brokerInput) error {
+		run: func(ctx context.Context, in *brokerRun) error {
 			got, err := collab.InvocationCreate.Ask(ctx, in, collab.InvocationParams{
-				ID: in.optional("id"), TargetAgentID: in.given[0], Text: in.words(1),
-				ConversationID: in.text("conversation"), WorkItemID: in.text("work"),
+				ID: in.optional("id"), TargetAgentID: in.args[0], Text: in.joinArgs(1),
+				ConversationID: in.str("conversation"), WorkItemID: in.str("work"),
 			})
-			if kept := stored(err); kept.FlightID != "" {
+			if kept := storedUnavailable(err); kept.FlightID != "" {
 				got.Flight, err = kept.Flight, nil
 			}
-			for err == nil && in.is("wait") && !got.Flight.Terminal() {
+			for err == nil && in.boolean("wait") && !got.Flight.Terminal() {
 				if !retry.Sleep(ctx, 200*time.Millisecond) {
 					return context.Cause(ctx)
 				}
@@ -125,24 +125,24 @@ func NewAsk() *cobra.Command { return sayCommands[1].command() }
 // NewInvoke returns the command `hubbub invoke`.
 func NewInvoke() *cobra.Command { return sayCommands[2].command() }
 
-// A kept is what the broker stored although it could wake nobody for it now.
-type kept struct {
+// A storedRecord is what the broker stored although it could wake nobody for it now.
+type storedRecord struct {
 	MessageID string         `json:"messageId"`
 	Message   collab.Message `json:"message"`
 	FlightID  string         `json:"flightId"`
 	Flight    collab.Flight  `json:"flight"`
 }
 
-// stored returns what was kept of a request whose agent is not there; it is told when it comes.
-func stored(err error) (k kept) {
+// storedUnavailable returns what was kept of a request whose agent is not there; it is told when it comes.
+func storedUnavailable(err error) (k storedRecord) {
 	if collab.Refusal(err) == collab.CodeUnavailable {
-		return keptOf(err)
+		return storedDetails(err)
 	}
 	return k
 }
 
-// keptOf is stored of a request that may have meant nobody at all.
-func keptOf(err error) (k kept) {
+// storedDetails is stored of a request that may have meant nobody at all.
+func storedDetails(err error) (k storedRecord) {
 	var refused *collab.Error
 	if errors.As(err, &refused) {
 		raw, _ := refused.Details.(json.RawMessage)
@@ -153,7 +153,7 @@ func keptOf(err error) (k kept) {
 
 // printFlight shows how far an invocation is, and what came of it. One that failed is the
 // command's error.
-func printFlight(in *brokerInput, got *collab.Result) error {
+func printFlight(in *brokerRun, got *collab.Result) error {
 	f := &got.Flight
 	said := []string{term.Printable(fmt.Sprintf("%s  %s  %s", f.ID, f.State, f.TargetAgentID))}
 	for line := range strings.Lines(f.Output) {
@@ -176,10 +176,10 @@ var conversationCommands = []brokerCommand{
 			{"master", "", "who answers for it: woken for what people say there to nobody"},
 			{"id", "", "id of the conversation, so that the command may be repeated (default a new one)"},
 		},
-		run: func(ctx context.Context, in *brokerInput) error {
-			members := strings.FieldsFunc(in.text("members"), func(r rune) bool { return r == ',' || r == ' ' })
+		run: func(ctx context.Context, in *brokerRun) error {
+			members := strings.FieldsFunc(in.str("members"), func(r rune) bool { return r == ',' || r == ' ' })
 			got, err := collab.ConversationCreate.Ask(ctx, in, collab.ConversationParams{
-				ID: in.optional("id"), Kind: in.text("kind"), Title: in.words(0), MasterID: in.text("master"), MemberIDs: members,
+				ID: in.optional("id"), Kind: in.str("kind"), Title: in.joinArgs(0), MasterID: in.str("master"), MemberIDs: members,
 			})
 			if err != nil {
 				return err
@@ -212,8 +212,8 @@ func NewConversation() *cobra.Command {
 	return cmd
 }
 
-func showConversation(ctx context.Context, in *brokerInput) error {
-	p := collab.ConversationGetParams{IDParams: collab.IDParams{ID: in.given[0]}}
+func showConversation(ctx context.Context, in *brokerRun) error {
+	p := collab.ConversationGetParams{IDParams: collab.IDParams{ID: in.args[0]}}
 	printer := output.NewPrinter(in.Command)
 	for first := true; ; first = false {
 		page, err := collab.ConversationGet.Ask(ctx, in, p)

@@ -36,13 +36,13 @@ func NewWork() *cobra.Command {
 		}
 		cmd.AddCommand(one)
 	}
-	for _, m := range workMoves {
+	for _, m := range stateCommands {
 		cmd.AddCommand(m.command())
 	}
 	return cmd
 }
 
-// workCommands are the commands of `hubbub work` but for workMoves.
+// workCommands are the commands of `hubbub work` but for stateCommands.
 var workCommands = []brokerCommand{
 	{
 		use: "list", short: "List work items, those that are open unless asked otherwise", args: cobra.NoArgs,
@@ -52,13 +52,13 @@ var workCommands = []brokerCommand{
 			{"next", "", "only those where it is this one's move"},
 			{"all", false, "also those that are done or cancelled"},
 		},
-		run: func(ctx context.Context, in *brokerInput) error {
-			p := collab.WorkListParams{State: collab.WorkState(in.text("state")), OwnerID: in.text("owner"), NextMoveOwnerID: in.text("next")}
-			list, err := pages(ctx, in, collab.WorkList, p)
+		run: func(ctx context.Context, in *brokerRun) error {
+			p := collab.WorkListParams{State: collab.WorkState(in.str("state")), OwnerID: in.str("owner"), NextMoveOwnerID: in.str("next")}
+			list, err := listAll(ctx, in, collab.WorkList, p)
 			if err != nil {
 				return err
 			}
-			return workListing.print(in, list, func(w *collab.WorkItem) bool { return in.is("all") || p.State != "" || !w.Terminal() })
+			return workListing.print(in, list, func(w *collab.WorkItem) bool { return in.boolean("all") || p.State != "" || !w.Terminal() })
 		},
 	},
 	{
@@ -77,24 +77,24 @@ var workCommands = []brokerCommand{
 			{"id", "", "id of the item, so that the command may be repeated (default a new one)"},
 			{"quiet", false, "wake nobody"},
 		},
-		run: func(ctx context.Context, in *brokerInput) error {
-			owner := cmp.Or(in.text("owner"), in.person)
-			return about(ctx, in, collab.WorkCreate, collab.WorkParams{
-				ID: in.optional("id"), Title: new(in.words(0)), Summary: in.optional("summary"), Priority: in.optional("priority"),
-				OwnerID: &owner, NextMoveOwnerID: new(cmp.Or(in.text("next"), owner)), RequestedByID: &in.person,
-				ParentID: in.optional("parent"), ConversationID: in.optional("conversation"), Wake: new(!in.is("quiet")),
+		run: func(ctx context.Context, in *brokerRun) error {
+			owner := cmp.Or(in.str("owner"), in.person)
+			return requestRecord(ctx, in, collab.WorkCreate, collab.WorkParams{
+				ID: in.optional("id"), Title: new(in.joinArgs(0)), Summary: in.optional("summary"), Priority: in.optional("priority"),
+				OwnerID: &owner, NextMoveOwnerID: new(cmp.Or(in.str("next"), owner)), RequestedByID: &in.person,
+				ParentID: in.optional("parent"), ConversationID: in.optional("conversation"), Wake: new(!in.boolean("quiet")),
 			})
 		},
 	},
 	{
 		use: "assign ID NAME", short: "Make somebody owner and next mover of an item, and wake them", args: cobra.ExactArgs(2),
 		flags: []brokerFlag{{"next-only", false, "give away the next move and keep the owner"}, {"quiet", false, "wake nobody"}},
-		run: func(ctx context.Context, in *brokerInput) error {
-			p := collab.WorkParams{ID: &in.given[0], NextMoveOwnerID: &in.given[1], Wake: new(!in.is("quiet"))}
-			if !in.is("next-only") {
-				p.OwnerID = &in.given[1]
+		run: func(ctx context.Context, in *brokerRun) error {
+			p := collab.WorkParams{ID: &in.args[0], NextMoveOwnerID: &in.args[1], Wake: new(!in.boolean("quiet"))}
+			if !in.boolean("next-only") {
+				p.OwnerID = &in.args[1]
 			}
-			return about(ctx, in, collab.WorkUpdate, p)
+			return requestRecord(ctx, in, collab.WorkUpdate, p)
 		},
 	},
 	{
@@ -105,10 +105,10 @@ var workCommands = []brokerCommand{
 			{"on", "", "name of the one, or id of the record, that it waits for"},
 			{"wake", false, "wake the one it waits for"},
 		},
-		run: func(ctx context.Context, in *brokerInput) error {
-			return about(ctx, in, collab.WorkUpdate, collab.WorkParams{
-				ID: &in.given[0], State: collab.WorkWaiting, Wake: new(in.is("wake")),
-				WaitingOn: &collab.WaitingOn{Kind: in.text("kind"), Label: in.words(1), TargetID: in.text("on")},
+		run: func(ctx context.Context, in *brokerRun) error {
+			return requestRecord(ctx, in, collab.WorkUpdate, collab.WorkParams{
+				ID: &in.args[0], State: collab.WorkWaiting, Wake: new(in.boolean("wake")),
+				WaitingOn: &collab.WaitingOn{Kind: in.str("kind"), Label: in.joinArgs(1), TargetID: in.str("on")},
 			})
 		},
 	},
@@ -117,8 +117,8 @@ var workCommands = []brokerCommand{
 		long: "Items that wait for an artifact or a condition of that name, as --on or the words of\n" +
 			"`hubbub work wait` have it, are worked on again, and who has the next move is woken.",
 		example: "  hubbub work wait wi_1 'the build' --kind artifact --on build-42\n  hubbub work arrived build-42",
-		run: func(ctx context.Context, in *brokerInput) error {
-			name := in.words(0)
+		run: func(ctx context.Context, in *brokerRun) error {
+			name := in.joinArgs(0)
 			got, err := collab.WorkArrived.Ask(ctx, in, collab.ArrivedParams{Name: name})
 			for i := range got.Items {
 				err = errors.Join(err, printRecord(in, &got.Items[i]))
@@ -137,37 +137,37 @@ var workCommands = []brokerCommand{
 	},
 	{
 		use: "wake ID", short: "Wake the one who is responsible for an item now", args: cobra.ExactArgs(1),
-		run: func(ctx context.Context, in *brokerInput) error {
-			return about(ctx, in, collab.WorkWake, collab.IDParams{ID: in.given[0]})
+		run: func(ctx context.Context, in *brokerRun) error {
+			return requestRecord(ctx, in, collab.WorkWake, collab.IDParams{ID: in.args[0]})
 		},
 	},
 	{
 		use: "questions", short: "List the questions that are open or answered, and their answers", args: cobra.NoArgs,
 		flags: []brokerFlag{{"all", false, "also those that are closed or declined"}},
-		run: func(ctx context.Context, in *brokerInput) error {
-			list, err := pages(ctx, in, collab.QuestionList, collab.QuestionListParams{})
+		run: func(ctx context.Context, in *brokerRun) error {
+			list, err := listAll(ctx, in, collab.QuestionList, collab.QuestionListParams{})
 			if err != nil {
 				return err
 			}
-			return questionListing.print(in, list, func(q *collab.Question) bool { return in.is("all") || !q.Terminal() })
+			return questionListing.print(in, list, func(q *collab.Question) bool { return in.boolean("all") || !q.Terminal() })
 		},
 	},
 	{
 		use: "answer ID ANSWER...", short: "Answer a question, and wake the agent that asked", args: cobra.MinimumNArgs(2),
-		run: func(ctx context.Context, in *brokerInput) error {
-			return about(ctx, in, collab.QuestionAnswer, collab.AnswerParams{ID: in.given[0], Answer: in.words(1)})
+		run: func(ctx context.Context, in *brokerRun) error {
+			return requestRecord(ctx, in, collab.QuestionAnswer, collab.AnswerParams{ID: in.args[0], Answer: in.joinArgs(1)})
 		},
 	},
 	{
 		use: "close ID", short: "Close a question that is answered or no longer asked", args: cobra.ExactArgs(1),
-		run: func(ctx context.Context, in *brokerInput) error {
-			return about(ctx, in, collab.QuestionClose, collab.IDParams{ID: in.given[0]})
+		run: func(ctx context.Context, in *brokerRun) error {
+			return requestRecord(ctx, in, collab.QuestionClose, collab.IDParams{ID: in.args[0]})
 		},
 	},
 }
 
-// about makes a request about one record and prints what came of it.
-func about[P any](ctx context.Context, in *brokerInput, m collab.Method[P, collab.Result], params P) error {
+// requestRecord makes a request about one record and prints what came of it.
+func requestRecord[P any](ctx context.Context, in *brokerRun, m collab.Method[P, collab.Result], params P) error {
 	got, err := m.Ask(ctx, in, params)
 	if err != nil {
 		return err
@@ -175,13 +175,13 @@ func about[P any](ctx context.Context, in *brokerInput, m collab.Method[P, colla
 	return printRecord(in, &got)
 }
 
-func showWork(ctx context.Context, in *brokerInput) error {
-	got, err := collab.WorkGet.Ask(ctx, in, collab.IDParams{ID: in.given[0]})
+func showWork(ctx context.Context, in *brokerRun) error {
+	got, err := collab.WorkGet.Ask(ctx, in, collab.IDParams{ID: in.args[0]})
 	if err != nil {
 		return err
 	}
 	why := new(collab.Explanation)
-	switch *why, err = collab.WakeExplain.Ask(ctx, in, collab.ExplainParams{WorkItemID: in.given[0]}); {
+	switch *why, err = collab.WakeExplain.Ask(ctx, in, collab.ExplainParams{WorkItemID: in.args[0]}); {
 	case collab.Refusal(err) == collab.CodeNotFound:
 		why = nil // nobody was woken for it yet
 	case err != nil:
@@ -193,8 +193,8 @@ func showWork(ctx context.Context, in *brokerInput) error {
 	return printWorkItem(in.Command, &got.WorkItem, why)
 }
 
-// A workMove is a command that only sets states.
-type workMove struct {
+// A stateCommand is a command that only sets states.
+type stateCommand struct {
 	name, short string
 	next        string // what --next says, where there is one
 	state       collab.WorkState
@@ -203,12 +203,12 @@ type workMove struct {
 	complete func(p *collab.WorkParams, item *collab.WorkItem, person string)
 }
 
-var workMoves = []workMove{
+var stateCommands = []stateCommand{
 	{name: "start", short: "Say that work on an item has begun", state: collab.WorkWorking},
 	{
 		name: "review", short: "Hand an item in for review", next: "who has to look at it (default who asked for it)", state: collab.WorkReview,
 		complete: func(p *collab.WorkParams, item *collab.WorkItem, _ string) {
-			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, optional(cmp.Or(requester(item), meant(item.CreatedByID, item.CreatedByIdentity))))
+			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, optional(cmp.Or(requester(item), ref(item.CreatedByID, item.CreatedByIdentity))))
 			p.Wake = new(true)
 		},
 	},
@@ -218,7 +218,7 @@ var workMoves = []workMove{
 		name: "reopen", short: "Take up an item that was done or cancelled", next: "whose move it is", state: collab.WorkOpen,
 		complete: func(p *collab.WorkParams, item *collab.WorkItem, person string) {
 			p.OwnerID = new(cmp.Or(owner(item), person))
-			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, new(cmp.Or(meant(item.NextMoveOwnerID, item.NextMoveOwnerIdentity), *p.OwnerID)))
+			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, new(cmp.Or(ref(item.NextMoveOwnerID, item.NextMoveOwnerIdentity), *p.OwnerID)))
 		},
 	},
 	{
@@ -238,14 +238,14 @@ var workMoves = []workMove{
 	},
 }
 
-// meant returns what means somebody in a record and nobody else: a name may be that of an agent
+// ref returns what means somebody in a record and nobody else: a name may be that of an agent
 // and of a person.
-func meant(name string, id protocol.PeerID) string { return cmp.Or(string(id), name) }
+func ref(name string, id protocol.PeerID) string { return cmp.Or(string(id), name) }
 
-func requester(w *collab.WorkItem) string { return meant(w.RequestedByID, w.RequestedByIdentity) }
-func owner(w *collab.WorkItem) string     { return meant(w.OwnerID, w.OwnerIdentity) }
+func requester(w *collab.WorkItem) string { return ref(w.RequestedByID, w.RequestedByIdentity) }
+func owner(w *collab.WorkItem) string     { return ref(w.OwnerID, w.OwnerIdentity) }
 
-func (m *workMove) command() *cobra.Command {
+func (m *stateCommand) command() *cobra.Command {
 	b := brokerCommand{
 		use: m.name + " ID...", short: m.short, args: cobra.MinimumNArgs(1), run: m.run,
 		flags: []brokerFlag{{"summary", "", "what to say about it in the item"}},
@@ -256,8 +256,8 @@ func (m *workMove) command() *cobra.Command {
 	return b.command()
 }
 
-func (m *workMove) run(ctx context.Context, in *brokerInput) error {
-	for _, id := range in.given {
+func (m *stateCommand) run(ctx context.Context, in *brokerRun) error {
+	for _, id := range in.args {
 		got, err := collab.WorkGet.Ask(ctx, in, collab.IDParams{ID: id})
 		if err != nil {
 			return err
@@ -269,7 +269,7 @@ func (m *workMove) run(ctx context.Context, in *brokerInput) error {
 		if m.complete != nil {
 			m.complete(&p, &got.WorkItem, in.person)
 		}
-		if err := about(ctx, in, collab.WorkUpdate, p); err != nil {
+		if err := requestRecord(ctx, in, collab.WorkUpdate, p); err != nil {
 			return err
 		}
 	}
@@ -286,12 +286,12 @@ func NewWho() *cobra.Command {
 		example: "  hubbub who\n  hubbub who @lead.main",
 		args:    cobra.MaximumNArgs(1),
 		flags:   []brokerFlag{{"online", false, "only those that are online"}},
-		run: func(ctx context.Context, in *brokerInput) error {
-			list, err := whoIs(ctx, in)
+		run: func(ctx context.Context, in *brokerRun) error {
+			list, err := findEndpoints(ctx, in)
 			if err != nil {
 				return err
 			}
-			work, err := pages(ctx, in, collab.WorkList, collab.WorkListParams{})
+			work, err := listAll(ctx, in, collab.WorkList, collab.WorkListParams{})
 			if err != nil {
 				return err
 			}
@@ -305,18 +305,18 @@ func NewWho() *cobra.Command {
 					moves[w.NextMoveOwnerIdentity]++
 				}
 			}
-			ghost := ghosts(list)
+			ghost := staleEndpoints(list)
 			return whoListing(moves).print(in, list, func(e *collab.Endpoint) bool {
-				return (!in.is("online") || e.Status == collab.StatusOnline) && (output.WantsJSON(in.Command) || !ghost(e))
+				return (!in.boolean("online") || e.Status == collab.StatusOnline) && (output.WantsJSON(in.Command) || !ghost(e))
 			})
 		},
 	}
 	return who.command()
 }
 
-// ghosts returns what tells whether an endpoint is only what an agent, which is online in
+// staleEndpoints returns what tells whether an endpoint is only what an agent, which is online in
 // another, was before it was started again.
-func ghosts(list []collab.Listed[collab.Endpoint]) func(*collab.Endpoint) bool {
+func staleEndpoints(list []collab.Listed[collab.Endpoint]) func(*collab.Endpoint) bool {
 	online := map[protocol.PeerID]bool{}
 	for _, raw := range list {
 		if e, err := raw.Read(); err == nil && e.Status == collab.StatusOnline {
@@ -326,11 +326,11 @@ func ghosts(list []collab.Listed[collab.Endpoint]) func(*collab.Endpoint) bool {
 	return func(e *collab.Endpoint) bool { return e.Status != collab.StatusOnline && online[e.Identity] }
 }
 
-func whoIs(ctx context.Context, in *brokerInput) ([]collab.Listed[collab.Endpoint], error) {
-	if len(in.given) == 0 {
-		return pages(ctx, in, collab.IdentityList, collab.PageParams{})
+func findEndpoints(ctx context.Context, in *brokerRun) ([]collab.Listed[collab.Endpoint], error) {
+	if len(in.args) == 0 {
+		return listAll(ctx, in, collab.IdentityList, collab.PageParams{})
 	}
-	found, err := collab.IdentityResolve.Ask(ctx, in, collab.LabelParams{Label: in.given[0]})
+	found, err := collab.IdentityResolve.Ask(ctx, in, collab.LabelParams{Label: in.args[0]})
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ func TestADecisionHidesNothingAtTheCommandLine(t *testing.T) {
 	a := collab.Approval{ApprovalParams: collab.ApprovalParams{Tool: "she\u200bll", Arguments: "make \u202e~ fr- mr\u2066\ufeff\u2800"}}
 	var out bytes.Buffer
 	printApproval(&output.Printer{Out: &out}, &a, new(view.Titles))
-	for what, said := range map[string]string{"one": out.String(), "the list": strings.Join(decisionListing.row(&awaited{Approval: a}, time.Now()), " ")} {
+	for what, said := range map[string]string{"one": out.String(), "the list": strings.Join(decisionListing.row(&pendingItem{Approval: a}, time.Now()), " ")} {
 		if !strings.Contains(said, `she\u200bll`) || !strings.Contains(said, `make \u202e~ fr- mr\u2066\ufeff\u2800`) {
 			t.Errorf("%s: %q", what, said)
 		}
@@ -38,7 +38,7 @@ func TestWhatAnAgentWasBeforeIsNoAgentOfItsOwn(t *testing.T) {
 		}
 		list = append(list, collab.Listed[collab.Endpoint]{RawMessage: raw})
 	}
-	ghost, shown := ghosts(list), []string{}
+	ghost, shown := staleEndpoints(list), []string{}
 	for _, raw := range list {
 		if e, err := raw.Read(); err != nil {
 			t.Error(err)
