@@ -18,9 +18,9 @@ var namedPath = regexp.MustCompile("[`(]((?:bus|protocol|activitylog|peers|cmd|s
 // in `bus/publish.go`.
 var nameInFile = regexp.MustCompile("`([A-Za-z0-9_.()*]+)`\\s+in\\s+`([a-z0-9_/]+\\.go)`")
 
-// TestDocumentsNameRealFiles fails when a document names a file that is gone, or
-// a declaration that is not in its file.
-func TestDocumentsNameRealFiles(t *testing.T) {
+// TestDocuments_NameExistingFiles fails when a document names a file that does
+// not exist, or a declaration that is not in its file.
+func TestDocuments_NameExistingFiles(t *testing.T) {
 	declared := declarations(t)
 	for _, doc := range documents(t) {
 		raw, err := os.ReadFile(doc)
@@ -60,8 +60,8 @@ func documents(t *testing.T) []string {
 	return list
 }
 
-// TestReadme_FitsThreeScreens keeps the README short.
-func TestReadme_FitsThreeScreens(t *testing.T) {
+// TestReadme_IsShort limits the README.
+func TestReadme_IsShort(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -110,8 +110,8 @@ func receiver(f *ast.FuncDecl) string {
 	return ""
 }
 
-// TestDeclarationsAreFound holds the test above to one of each kind.
-func TestDeclarationsAreFound(t *testing.T) {
+// TestDeclarations_AreFound checks that the test above finds each kind.
+func TestDeclarations_AreFound(t *testing.T) {
 	declared := declarations(t)
 	for _, name := range []string{
 		"protocol/pattern.go:Pattern", "protocol/pattern.go:(Pattern).Shape", "protocol/matcher.go:(*Matcher).Match",
@@ -138,9 +138,9 @@ func TestDeclarationsAreFound(t *testing.T) {
 // namedTest is a test as a document names it.
 var namedTest = regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
 
-// TestPromisesHaveTheirTests fails when the guarantees or the table of the drafts' sentences names a
+// TestPromises_HaveTheirTests fails when the guarantees or the table of the drafts' sentences names a
 // test that is gone.
-func TestPromisesHaveTheirTests(t *testing.T) {
+func TestPromises_HaveTheirTests(t *testing.T) {
 	tests := map[string]bool{}
 	for _, s := range sources(t) {
 		if !s.test() {

@@ -31,9 +31,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// mayImport is the import law: the packages of ours that each package may
-// import outside its tests. A new package means a new line. No line of a peer
-// may hold bus, or another peer; cmd stands in no line.
+// mayImport is the import law: the packages of this module that each package
+// may import outside its tests. A new package needs a new line. No peer may
+// import bus or another peer, and nothing may import cmd.
 var mayImport = map[string][]string{
 	"scripts":          {},
 	"scripts/laws":     {},
@@ -118,26 +118,18 @@ var mayImport = map[string][]string{
 	"cmd/internal/documentstest":     {},
 }
 
-// freeForAll may be imported by every package that is not alone: they know nothing
-// of what Hubbub is about.
-var freeForAll = []string{"protocol/defaults", "protocol/notify", "protocol/redact", "protocol/retry", "protocol/text"}
+// general packages know nothing about Hubbub. Every package may import them,
+// except those in isolated.
+var general = []string{"protocol/defaults", "protocol/notify", "protocol/redact", "protocol/retry", "protocol/text"}
 
-// alone are the packages that import none of ours.
-var alone = []string{"protocol/defaults", "protocol/jsonrpc", "protocol/http1", "protocol/datafolder", "protocol/notify", "protocol/redact", "protocol/retry", "protocol/text", "peers/attention"}
+// isolated packages import no other package of this module.
+var isolated = []string{"protocol/defaults", "protocol/jsonrpc", "protocol/http1", "protocol/datafolder", "protocol/notify", "protocol/redact", "protocol/retry", "protocol/text", "peers/attention"}
 
-// sizes in lines that nothing may exceed. The aim is two thirds of it.
-const (
-	maxFileLines     = 600
-	maxFunctionLines = 100
-	maxMethods       = 60 // of a type
-	maxFields        = 15 // of a struct
-)
+// homes maps the first word of a function's name to the only package that may
+// define such a function.
+var homes = map[string]string{"clip": "protocol/text", "sleep": "protocol/retry", "backoff": "protocol/retry", "positive": "protocol/defaults"}
 
-// rooms are the packages that alone define what these words name: a function whose
-// name begins with one of them belongs there.
-var rooms = map[string]string{"clip": "protocol/text", "sleep": "protocol/retry", "backoff": "protocol/retry", "positive": "protocol/defaults"}
-
-// bannedWords name nothing, and so everything ends up under them.
+// bannedWords say nothing about what they name.
 var bannedWords = []string{"core", "engine", "util", "utils", "helper", "helpers", "manager", "common", "misc", "base"}
 
 // A source is one Go file of the repository.
@@ -219,7 +211,8 @@ func allowed(pkg string) ([]string, bool) {
 	return line, ok
 }
 
-func TestImportsPointDown(t *testing.T) {
+// TestImports_PointDown checks every file against mayImport.
+func TestImports_PointDown(t *testing.T) {
 	for _, s := range sources(t) {
 		line, ok := allowed(s.pkg)
 		if !ok {
@@ -234,7 +227,7 @@ func TestImportsPointDown(t *testing.T) {
 				if isPeer(s.pkg) && dep == "bus" {
 					t.Errorf("%s: tests of a peer use bus/bustest, not bus", s.path)
 				}
-			case slices.Contains(line, dep), slices.Contains(line, "*"), slices.Contains(freeForAll, dep) && !slices.Contains(alone, s.pkg):
+			case slices.Contains(line, dep), slices.Contains(line, "*"), slices.Contains(general, dep) && !slices.Contains(isolated, s.pkg):
 			default:
 				t.Errorf("%s: %s may not import %s", s.path, s.pkg, dep)
 			}
@@ -244,9 +237,9 @@ func TestImportsPointDown(t *testing.T) {
 
 func isPeer(pkg string) bool { return strings.HasPrefix(pkg, "peers/") }
 
-// TestImportLawIsSound checks the table itself: a line that would allow what
-// the law forbids fails here.
-func TestImportLawIsSound(t *testing.T) {
+// TestImportLaw_IsSound checks that no line of the table allows what the law
+// forbids.
+func TestImportLaw_IsSound(t *testing.T) {
 	shared := []string{"peers/bridge", "peers/peer", "peers/store", "peers/outbox", "peers/attention", "peers/collab", "peers/proc", "peers/netguard"}
 	for pkg, line := range mayImport {
 		for _, dep := range line {
@@ -261,9 +254,9 @@ func TestImportLawIsSound(t *testing.T) {
 	}
 }
 
-// TestDecisionsArePure keeps clocks, networks and files out of the packages
-// whose functions depend on their arguments alone.
-func TestDecisionsArePure(t *testing.T) {
+// TestDecisions_ArePure keeps clocks, networks and files out of the packages
+// whose functions depend only on their arguments.
+func TestDecisions_ArePure(t *testing.T) {
 	banned := []string{"context", "net", "net/http", "os", "database/sql", "math/rand", "math/rand/v2"}
 	for _, s := range sources(t) {
 		if s.pkg != "peers/attention" || s.test() {
@@ -280,93 +273,28 @@ func TestDecisionsArePure(t *testing.T) {
 	}
 }
 
-func TestSizes(t *testing.T) {
-	for _, s := range sources(t) {
-		if lines := strings.Count(s.text, "\n"); lines > maxFileLines {
-			t.Errorf("%s has %d lines; at most %d: give a step of the flow its own file", s.path, lines, maxFileLines)
-		}
-		for _, d := range s.file.Decls {
-			f, ok := d.(*ast.FuncDecl)
-			if !ok || s.test() {
-				continue
-			}
-			from, to := s.fset.Position(f.Pos()).Line, s.fset.Position(f.End()).Line
-			if lines := to - from + 1; lines > maxFunctionLines {
-				t.Errorf("%s:%d: %s has %d lines; at most %d", s.path, from, f.Name.Name, lines, maxFunctionLines)
-			}
-		}
-	}
-}
-
-// TestTypesAreNotTooManyThings limits the methods and fields of a type. Options,
-// records whose every field has a tag, and what only tests use are excepted.
-func TestTypesAreNotTooManyThings(t *testing.T) {
-	methods := map[string]int{}
-	for _, s := range sources(t) {
-		if s.test() || strings.HasSuffix(s.pkg, "test") {
-			continue
-		}
-		for _, d := range s.file.Decls {
-			switch d := d.(type) {
-			case *ast.FuncDecl:
-				if name := receiverType(d); name != nil {
-					methods[s.pkg+"."+name.Name]++
-				}
-			case *ast.GenDecl:
-				for _, spec := range d.Specs {
-					if spec, ok := spec.(*ast.TypeSpec); ok {
-						checkFields(t, s, spec)
-					}
-				}
-			}
-		}
-	}
-	for name, n := range methods {
-		if n > maxMethods {
-			t.Errorf("%s has %d methods; at most %d", name, n, maxMethods)
-		}
-	}
-}
-
-func checkFields(t *testing.T, s source, spec *ast.TypeSpec) {
-	st, ok := spec.Type.(*ast.StructType)
-	if !ok || strings.HasSuffix(spec.Name.Name, "Options") {
-		return
-	}
-	fields, tagged := 0, 0
-	for _, f := range st.Fields.List {
-		n := max(1, len(f.Names))
-		fields += n
-		if f.Tag != nil {
-			tagged += n
-		}
-	}
-	if fields > maxFields && tagged < fields {
-		t.Errorf("%s: %s has %d fields; at most %d", s.path, spec.Name.Name, fields, maxFields)
-	}
-}
-
-// TestOneRoomForEachIdea keeps what every package needs from being written again.
-func TestOneRoomForEachIdea(t *testing.T) {
+// TestSharedFunctions_HaveOneHome keeps functions that every package needs from
+// being written again.
+func TestSharedFunctions_HaveOneHome(t *testing.T) {
 	for _, s := range sources(t) {
 		for _, d := range s.file.Decls {
 			f, ok := d.(*ast.FuncDecl)
 			if !ok || s.test() {
 				continue
 			}
-			if room := rooms[words(f.Name.Name)[0]]; room != "" && room != s.pkg {
-				t.Errorf("%s: %s belongs into %s", s.fset.Position(f.Pos()), f.Name.Name, room)
+			if home := homes[words(f.Name.Name)[0]]; home != "" && home != s.pkg {
+				t.Errorf("%s: %s belongs in %s", s.fset.Position(f.Pos()), f.Name.Name, home)
 			}
 		}
 	}
 }
 
-// TestFoldersAreSynced keeps what makes and renames files in the one place that syncs
-// their folder, save where no promise depends on it.
-func TestFoldersAreSynced(t *testing.T) {
+// TestFolders_AreSynced allows files to be created and renamed only in the
+// package that syncs their folder, unless no promise depends on it.
+func TestFolders_AreSynced(t *testing.T) {
 	free := map[string]bool{
 		"protocol/datafolder/write.go":           true,
-		"protocol/datafolder/reach_linux.go":     true, // in a view that ends with the process
+		"protocol/datafolder/reach_linux.go":     true, // in a mount namespace that ends with the process
 		"cmd/hubbub/manual.go":                   true, // can be made again
 		"peers/agent/harness/harnesstest/c2a.go": true, // a program for tests
 	}
@@ -382,7 +310,9 @@ func TestFoldersAreSynced(t *testing.T) {
 	}
 }
 
-func TestPackagesAreDocumented(t *testing.T) {
+// TestPackages_AreDocumented requires one package comment, in doc.go if the
+// package has several files.
+func TestPackages_AreDocumented(t *testing.T) {
 	documented, folders := map[string]bool{}, map[string]int{}
 	for _, s := range sources(t) {
 		if s.test() {
@@ -409,9 +339,9 @@ func TestPackagesAreDocumented(t *testing.T) {
 	}
 }
 
-// TestExportedNamesAreDocumented checks functions, methods, types and, unless
+// TestExportedNames_AreDocumented checks functions, methods, types and, unless
 // their group is documented, constants and variables.
-func TestExportedNamesAreDocumented(t *testing.T) {
+func TestExportedNames_AreDocumented(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.test() || s.file.Name.Name == "main" {
 			continue
@@ -476,9 +406,9 @@ func receiverType(f *ast.FuncDecl) *ast.Ident {
 	}
 }
 
-// TestNamesSayWhatTheyHold looks for banned words in the names of folders,
+// TestNames_SayWhatTheyHold looks for banned words in the names of folders,
 // files, types and functions.
-func TestNamesSayWhatTheyHold(t *testing.T) {
+func TestNames_SayWhatTheyHold(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.test() {
 			continue
@@ -505,7 +435,7 @@ func checkName(t *testing.T, where, name string) {
 	for _, w := range words(name) {
 		// A base URL is what every API calls it.
 		if slices.Contains(bannedWords, w) && !strings.Contains(strings.ToLower(name), "baseurl") {
-			t.Errorf("%s: the name %s holds the word %q, which says nothing", where, name, w)
+			t.Errorf("%s: the name %s holds the word %q, which is banned", where, name, w)
 		}
 	}
 }
@@ -537,9 +467,9 @@ func words(name string) []string {
 // realSleep is a call that makes a test wait for the clock on the wall.
 var realSleep = regexp.MustCompile(`\btime\.Sleep\(`)
 
-// TestTestsDoNotSleep allows a sleep only in a file that imports testing/synctest,
-// where it takes no time. Tests beside it let time pass by a function of that file.
-func TestTestsDoNotSleep(t *testing.T) {
+// TestTests_DoNotSleep allows a sleep only in a file that imports
+// testing/synctest, where it takes no time.
+func TestTests_DoNotSleep(t *testing.T) {
 	for _, s := range sources(t) {
 		fake := strings.Contains(s.text, `"testing/synctest"`)
 		if s.test() && realSleep.MatchString(s.text) && !fake {
@@ -548,13 +478,14 @@ func TestTestsDoNotSleep(t *testing.T) {
 	}
 }
 
-// topLevel is the house: what may stand at the root, apart from dot files.
+// topLevel lists what the root may hold, apart from dot files.
 var topLevel = []string{
 	"README.md", "CHANGELOG.md", "LICENSE", "Makefile", "go.mod", "go.sum",
 	"protocol", "bus", "activitylog", "peers", "cmd", "scripts", "deploy", "docs",
 }
 
-func TestTheHouseIsTidy(t *testing.T) {
+// TestTopLevel_HoldsOnlyTheDesignsFolders compares the root with topLevel.
+func TestTopLevel_HoldsOnlyTheDesignsFolders(t *testing.T) {
 	entries, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
