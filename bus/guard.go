@@ -47,14 +47,14 @@ func (srv *Server) open() bool {
 
 // guard refuses requests that another site could make a browser send: those with a
 // foreign Origin, and those with a foreign Host and no valid token.
-func (srv *Server) guard(next http.Handler) http.Handler {
+func (api httpAPI) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		probe := r.URL.Path == "/healthz" || r.URL.Path == "/readyz"
-		if origin := r.Header.Get("Origin"); origin != "" && !srv.originAllowed(origin, r) {
+		if origin := r.Header.Get("Origin"); origin != "" && !api.originAllowed(origin, r) {
 			refuseHTTP(w, http.StatusForbidden, fmt.Sprintf("the origin %.200q is not allowed; list it with --allow-origin", origin))
 			return
 		}
-		if !probe && !srv.hostAllowed(r) {
+		if !probe && !api.hostAllowed(r) {
 			refuseHTTP(w, http.StatusForbidden, fmt.Sprintf("the host name %.200q is not allowed here", r.Host))
 			return
 		}
@@ -62,44 +62,44 @@ func (srv *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-func (srv *Server) originAllowed(origin string, r *http.Request) bool {
+func (api httpAPI) originAllowed(origin string, r *http.Request) bool {
 	scheme := "http"
 	if r.TLS != nil {
 		scheme = "https"
 	}
 	return strings.EqualFold(origin, scheme+"://"+r.Host) ||
-		slices.ContainsFunc(srv.options.AllowOrigins, func(o string) bool { return strings.EqualFold(o, origin) })
+		slices.ContainsFunc(api.srv.options.AllowOrigins, func(o string) bool { return strings.EqualFold(o, origin) })
 }
 
 // hostAllowed reports whether a request's Host is allowed. An open bus has loopback
 // names only. With credentials, an IP address or the host of an allowed origin is
 // allowed as well, and so is any name if the Authorization header has a valid token:
 // no browser sends that header for another site.
-func (srv *Server) hostAllowed(r *http.Request) bool {
+func (api httpAPI) hostAllowed(r *http.Request) bool {
 	host := hostname(r.Host)
 	if loopbackName(host) {
 		return true
 	}
-	if srv.open() {
+	if api.srv.open() {
 		return false
 	}
-	for _, o := range srv.options.AllowOrigins {
+	for _, o := range api.srv.options.AllowOrigins {
 		if u, err := url.Parse(o); err == nil && strings.EqualFold(u.Hostname(), host) {
 			return true
 		}
 	}
-	if _, err := netip.ParseAddr(host); err == nil && !srv.listensOnLoopback() {
+	if _, err := netip.ParseAddr(host); err == nil && !api.listensOnLoopback() {
 		return true
 	}
-	if listen, _, err := net.SplitHostPort(srv.options.Listen); err == nil && listen != "" && strings.EqualFold(listen, host) {
+	if listen, _, err := net.SplitHostPort(api.srv.options.Listen); err == nil && listen != "" && strings.EqualFold(listen, host) {
 		return true
 	}
 	token, ok := headerToken(r)
 	if !ok {
 		return false
 	}
-	if _, ok = srv.lookup(token); !ok {
-		_, ok = derivedCredential(srv.options.Credentials, r)
+	if _, ok = api.lookup(token); !ok {
+		_, ok = derivedCredential(api.srv.options.Credentials, r)
 	}
 	return ok
 }
@@ -116,16 +116,16 @@ func derivedCredential(file *grant.File, r *http.Request) (*grant.Credential, bo
 
 // lookup returns the credential of a token. If the token is unknown it reads the file
 // again: the credential may have been created since the sweeper last did.
-func (srv *Server) lookup(token string) (*grant.Credential, bool) {
-	if c, ok := srv.options.Credentials.Lookup(token); ok {
+func (api httpAPI) lookup(token string) (*grant.Credential, bool) {
+	if c, ok := api.srv.options.Credentials.Lookup(token); ok {
 		return c, true
 	}
-	srv.readCredentials()
-	return srv.options.Credentials.Lookup(token)
+	api.srv.readCredentials()
+	return api.srv.options.Credentials.Lookup(token)
 }
 
-func (srv *Server) listensOnLoopback() bool {
-	host, _, err := net.SplitHostPort(srv.options.Listen)
+func (api httpAPI) listensOnLoopback() bool {
+	host, _, err := net.SplitHostPort(api.srv.options.Listen)
 	return err == nil && loopbackName(host)
 }
 
@@ -150,8 +150,8 @@ var errNoToken = errors.New("a token is needed: send it as Authorization: Bearer
 var errWrongToken = errors.New("the token is not valid; it may have been revoked")
 
 // authenticate returns the credential of a request, or nil if the bus is open.
-func (srv *Server) authenticate(r *http.Request) (*grant.Credential, error) {
-	if srv.open() {
+func (api httpAPI) authenticate(r *http.Request) (*grant.Credential, error) {
+	if api.srv.open() {
 		return nil, nil
 	}
 	token, ok := headerToken(r)
@@ -161,7 +161,7 @@ func (srv *Server) authenticate(r *http.Request) (*grant.Credential, error) {
 	if !ok || token == "" {
 		return nil, errNoToken
 	}
-	c, ok := srv.lookup(token)
+	c, ok := api.lookup(token)
 	if !ok {
 		return nil, errWrongToken
 	}
@@ -189,9 +189,9 @@ func bearerSubprotocol(r *http.Request) string {
 }
 
 // authenticated wraps a handler that needs a credential, unless the bus is open.
-func (srv *Server) authenticated(next func(http.ResponseWriter, *http.Request, *grant.Credential)) http.HandlerFunc {
+func (api httpAPI) authenticated(next func(http.ResponseWriter, *http.Request, *grant.Credential)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		c, err := srv.authenticate(r)
+		c, err := api.authenticate(r)
 		if err != nil {
 			refuseHTTP(w, http.StatusUnauthorized, err.Error())
 			return

@@ -18,43 +18,47 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Handler serves the bus's HTTP side: the upgrade on /, health, readiness,
-// metrics, the list of peers, credentials, and the console.
+// An httpAPI answers the HTTP requests of a bus.
+type httpAPI struct{ srv *Server }
+
+// Handler returns the HTTP handler of the bus. It serves the upgrade on /, health,
+// readiness, metrics, the list of peers, credentials, and the console.
 func (srv *Server) Handler() http.Handler {
+	api := httpAPI{srv}
 	metrics := promhttp.HandlerFor(srv.registry(), promhttp.HandlerOpts{})
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", srv.health)
-	mux.HandleFunc("GET /readyz", srv.readiness)
-	mux.HandleFunc("GET /metrics", srv.authenticated(func(w http.ResponseWriter, r *http.Request, _ *grant.Credential) {
+	mux.HandleFunc("GET /healthz", api.health)
+	mux.HandleFunc("GET /readyz", api.readiness)
+	mux.HandleFunc("GET /metrics", api.authenticated(func(w http.ResponseWriter, r *http.Request, _ *grant.Credential) {
 		metrics.ServeHTTP(w, r)
 	}))
-	mux.HandleFunc("GET /peers", srv.authenticated(srv.listPeers))
-	mux.HandleFunc("GET /whoami", srv.whoami)
-	mux.HandleFunc("POST /credentials", srv.authenticated(srv.issue))
-	mux.HandleFunc("DELETE /credentials/{name}", srv.authenticated(srv.revoke))
+	mux.HandleFunc("GET /peers", api.authenticated(api.listPeers))
+	mux.HandleFunc("GET /whoami", api.whoami)
+	mux.HandleFunc("POST /credentials", api.authenticated(api.issue))
+	mux.HandleFunc("DELETE /credentials/{name}", api.authenticated(api.revoke))
 	if srv.options.Console != nil {
 		mux.Handle("/console/", srv.options.Console)
 	}
-	mux.HandleFunc("GET /{$}", srv.root)
-	return srv.guard(mux)
+	mux.HandleFunc("GET /{$}", api.root)
+	return api.guard(mux)
 }
 
 // root upgrades the request to a session, or redirects a browser to the console.
-func (srv *Server) root(w http.ResponseWriter, r *http.Request) {
+func (api httpAPI) root(w http.ResponseWriter, r *http.Request) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		http.Redirect(w, r, "/console/", http.StatusFound)
 		return
 	}
-	credential, err := srv.authenticate(r)
+	credential, err := api.authenticate(r)
 	if err != nil {
 		refuseHTTP(w, http.StatusUnauthorized, err.Error())
 		return
 	}
-	stream, err := wire.Accept(w, r, bearerSubprotocol(r), srv.wire())
+	stream, err := wire.Accept(w, r, bearerSubprotocol(r), api.srv.wire())
 	if err != nil {
 		return // answered
 	}
-	srv.start(stream, r.RemoteAddr, credential) // returning frees what the HTTP server keeps of the connection
+	api.srv.start(stream, r.RemoteAddr, credential) // returning frees what the HTTP server keeps of the connection
 }
 
 // upgrades bounds those that use a processor at once: when thousands arrive together, the
@@ -70,26 +74,26 @@ func (h httpErrors) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func (srv *Server) health(w http.ResponseWriter, _ *http.Request) {
+func (api httpAPI) health(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 }
 
 // readiness answers whether the bus accepts messages. A failing activity log is shown,
 // but makes the bus unready only if the log is required.
-func (srv *Server) readiness(w http.ResponseWriter, _ *http.Request) {
-	state := map[string]any{"status": "ready", "bus": srv.options.Name}
-	if srv.log != nil {
-		s := srv.log.Stats()
+func (api httpAPI) readiness(w http.ResponseWriter, _ *http.Request) {
+	state := map[string]any{"status": "ready", "bus": api.srv.options.Name}
+	if api.srv.log != nil {
+		s := api.srv.log.Stats()
 		log := map[string]any{"queuedRows": s.QueuedRows, "lost": s.Lost, "stalled": s.Stalled}
 		if s.Failing {
 			log["error"] = s.LastError
 		}
 		state["activityLog"] = log
 	}
-	if srv.options.Cluster != nil {
-		state["cluster"] = srv.options.Cluster.Status()
+	if api.srv.options.Cluster != nil {
+		state["cluster"] = api.srv.options.Cluster.Status()
 	}
-	if err := srv.acceptsMessages(); err != nil {
+	if err := api.srv.acceptsMessages(); err != nil {
 		state["status"], state["reason"] = "unready", err.Error()
 		writeJSON(w, http.StatusServiceUnavailable, state)
 		return
@@ -113,8 +117,14 @@ func (s *session) info() report.Peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	info := report.Peer{
-		ID: string(s.id), Role: string(protocol.RoleOf(s.id)), Remote: s.conn.remote, ConnectedAt: protocol.FormatTime(s.conn.opened),
-		Unanswered: s.window.unanswered, Queued: len(s.window.queue), Buffered: s.stream.Buffered(), Subscriptions: []report.Subscription{},
+		ID:            string(s.id),
+		Role:          string(protocol.RoleOf(s.id)),
+		Remote:        s.conn.remote,
+		ConnectedAt:   protocol.FormatTime(s.conn.opened),
+		Unanswered:    s.window.unanswered,
+		Queued:        len(s.window.queue),
+		Buffered:      s.stream.Buffered(),
+		Subscriptions: []report.Subscription{},
 	}
 	for p, observe := range s.patterns {
 		info.Subscriptions = append(info.Subscriptions, report.Subscription{Pattern: string(p), Observe: observe})
@@ -124,8 +134,8 @@ func (s *session) info() report.Peer {
 }
 
 // listPeers answers with the peers that the credential may see.
-func (srv *Server) listPeers(w http.ResponseWriter, _ *http.Request, c *grant.Credential) {
-	list := srv.Peers()
+func (api httpAPI) listPeers(w http.ResponseWriter, _ *http.Request, c *grant.Credential) {
+	list := api.srv.Peers()
 	if c != nil {
 		list = slices.DeleteFunc(list, func(p report.Peer) bool { return !c.MaySee(protocol.PeerID(p.ID)) })
 	}
@@ -134,9 +144,9 @@ func (srv *Server) listPeers(w http.ResponseWriter, _ *http.Request, c *grant.Cr
 
 // whoami tells the holder of a token what it grants, and an address to which a pass was
 // shown what the token behind it grants.
-func (srv *Server) whoami(w http.ResponseWriter, r *http.Request) {
-	c, err := srv.authenticate(r)
-	if holder, ok := derivedCredential(srv.options.Credentials, r); ok && errors.Is(err, errWrongToken) {
+func (api httpAPI) whoami(w http.ResponseWriter, r *http.Request) {
+	c, err := api.authenticate(r)
+	if holder, ok := derivedCredential(api.srv.options.Credentials, r); ok && errors.Is(err, errWrongToken) {
 		c, err = holder, nil
 	}
 	if err != nil {
@@ -145,7 +155,9 @@ func (srv *Server) whoami(w http.ResponseWriter, r *http.Request) {
 	}
 	if c == nil {
 		all := []string{"*"}
-		writeJSON(w, http.StatusOK, map[string]any{"open": true, "name": "", "identities": all, "subscribe": all, "publish": all, "names": all})
+		writeJSON(w, http.StatusOK, map[string]any{
+			"open": true, "name": "", "identities": all, "subscribe": all, "publish": all, "names": all,
+		})
 		return
 	}
 	writeJSON(w, http.StatusOK, c)
@@ -155,7 +167,7 @@ func (srv *Server) whoami(w http.ResponseWriter, r *http.Request) {
 const maxCredentialBody = 64 << 10
 
 // issue creates a credential that lies within what the caller may issue.
-func (srv *Server) issue(w http.ResponseWriter, r *http.Request, c *grant.Credential) {
+func (api httpAPI) issue(w http.ResponseWriter, r *http.Request, c *grant.Credential) {
 	if c == nil {
 		refuseHTTP(w, http.StatusForbidden, "this bus has no credentials; create the first with: hubbub token create")
 		return
@@ -171,9 +183,9 @@ func (srv *Server) issue(w http.ResponseWriter, r *http.Request, c *grant.Creden
 		refuseHTTP(w, http.StatusForbidden, err.Error())
 		return
 	}
-	usual := srv.options.CredentialLimits
+	usual := api.srv.options.CredentialLimits
 	child.Limits = child.Limits.CappedAt(c.Limits.WithDefaults(usual), usual)
-	token, err := srv.options.Credentials.Issue(c, child)
+	token, err := api.srv.options.Credentials.Issue(c, child)
 	switch {
 	case errors.Is(err, grant.ErrRevoked): // while the change waited for its turn
 		refuseHTTP(w, http.StatusUnauthorized, errWrongToken.Error())
@@ -184,26 +196,26 @@ func (srv *Server) issue(w http.ResponseWriter, r *http.Request, c *grant.Creden
 	case err != nil:
 		refuseHTTP(w, http.StatusBadRequest, err.Error())
 	default:
-		srv.options.Log.Info().Str("credential", child.Name).Str("issuer", c.Name).Msg("credential issued")
+		api.srv.options.Log.Info().Str("credential", child.Name).Str("issuer", c.Name).Msg("credential issued")
 		writeJSON(w, http.StatusCreated, map[string]string{"name": child.Name, "token": token})
 	}
 }
 
 // revoke removes a credential that the caller could have issued, and what that has issued.
-func (srv *Server) revoke(w http.ResponseWriter, r *http.Request, c *grant.Credential) {
+func (api httpAPI) revoke(w http.ResponseWriter, r *http.Request, c *grant.Credential) {
 	if c == nil {
 		refuseHTTP(w, http.StatusForbidden, "this bus has no credentials")
 		return
 	}
 	name := r.PathValue("name")
-	names, err := srv.options.Credentials.Revoke(name, c.MayIssue)
+	names, err := api.srv.options.Credentials.Revoke(name, c.MayIssue)
 	switch {
 	case errors.Is(err, grant.ErrUnknown):
 		refuseHTTP(w, http.StatusNotFound, err.Error())
 	case err != nil:
 		refuseHTTP(w, http.StatusForbidden, err.Error())
 	default:
-		srv.options.Log.Info().Strs("credentials", names).Str("by", c.Name).Msg("credentials revoked")
+		api.srv.options.Log.Info().Strs("credentials", names).Str("by", c.Name).Msg("credentials revoked")
 		w.WriteHeader(http.StatusNoContent)
 	}
 }

@@ -45,7 +45,7 @@ func (s *session) initialize(m jsonrpc.Message) {
 		return
 	}
 	answer := func() { s.answerInitialize(m, len(patterns)) }
-	if hungUp(s.stream) || s.initializeExpired(s.batch.at) || !reserveQuota(s, m, id, len(patterns)) {
+	if hungUp(s.stream) || s.conn.initializeExpired(s.batch.at, s.server.options.InitializeTimeout) || !reserveQuota(s, m, id, len(patterns)) {
 		return // the sweeper will end the session, or it may try again
 	}
 	if !s.takeIdentity(s.batch, id, patterns, answer) {
@@ -113,8 +113,8 @@ func hungUp(stream jsonrpc.Stream) bool {
 
 // initializeExpired reports whether the time to initialize is over. It may be long over if this
 // program, or its machine, stood still: the peer is elsewhere by now.
-func (s *session) initializeExpired(at time.Time) bool {
-	return at.Sub(s.conn.opened) > s.server.options.InitializeTimeout
+func (c *connection) initializeExpired(at time.Time, timeout time.Duration) bool {
+	return at.Sub(c.opened) > timeout
 }
 
 // recordConnect records that a peer is connected, and what it subscribes to. If its session

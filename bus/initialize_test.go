@@ -127,7 +127,7 @@ func TestARevokedIssuerLeavesNoCredential(t *testing.T) {
 	ask := func(name string) int {
 		w := httptest.NewRecorder()
 		body := strings.NewReader(`{"name":"` + name + `","identities":["agent:` + name + `"]}`)
-		srv.issue(w, httptest.NewRequest(http.MethodPost, "/credentials", body), &issuer)
+		(httpAPI{srv}).issue(w, httptest.NewRequest(http.MethodPost, "/credentials", body), &issuer)
 		return w.Code
 	}
 	if code := ask("before"); code != http.StatusCreated {
@@ -160,11 +160,11 @@ func TestATokenIsGoodOnceItIsCreated(t *testing.T) {
 	}
 	r := httptest.NewRequest(http.MethodGet, "http://bus.example/", nil)
 	r.Header.Set("Authorization", "Bearer "+token)
-	if c, err := srv.authenticate(r); err != nil || c.Name != "second" {
+	if c, err := (httpAPI{srv}).authenticate(r); err != nil || c.Name != "second" {
 		t.Errorf("the token gives %v, %v", c, err)
 	}
 	r.Header.Set("Authorization", "Bearer "+token+"x")
-	if _, err := srv.authenticate(r); err == nil {
+	if _, err := (httpAPI{srv}).authenticate(r); err == nil {
 		t.Error("a wrong token is good")
 	}
 }

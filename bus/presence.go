@@ -109,10 +109,10 @@ func (w *watcher) notify(p *presence, b *batch, s *session) {
 			continue
 		case bus == "":
 			delete(w.reported, id)
-			sendPresence(s, b, protocol.Presence{Peer: id, State: protocol.PresenceLeft, Bus: reported})
+			p.send(b, s, protocol.Presence{Peer: id, State: protocol.PresenceLeft, Bus: reported})
 		default:
 			w.reported[id] = bus
-			sendPresence(s, b, protocol.Presence{Peer: id, State: protocol.PresenceJoined, Bus: bus})
+			p.send(b, s, protocol.Presence{Peer: id, State: protocol.PresenceJoined, Bus: bus})
 		}
 	}
 	if len(w.pending) > 0 {
@@ -120,9 +120,9 @@ func (w *watcher) notify(p *presence, b *batch, s *session) {
 	}
 }
 
-// sendPresence sends a session a message of the bus itself, which is not recorded.
-func sendPresence(s *session, b *batch, content protocol.Presence) {
-	m := protocol.NewMessage(protocol.TypePresence, protocol.PeerID("bus:"+s.server.options.Name), content)
+// send sends a session a message of the bus itself, which is not recorded.
+func (p *presence) send(b *batch, s *session, content protocol.Presence) {
+	m := protocol.NewMessage(protocol.TypePresence, protocol.PeerID("bus:"+p.srv.options.Name), content)
 	payload, err := json.Marshal(m)
 	if err != nil {
 		return // cannot happen: strings only

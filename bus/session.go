@@ -66,7 +66,7 @@ func (s *session) serve() {
 		})
 	}
 	err := s.read()
-	code, reason := s.closeCode(err)
+	code, reason := closeCode(err, &s.server.metrics)
 	s.acquireBatch()
 	s.end(s.batch, reason)
 	s.releaseBatch()
@@ -115,17 +115,17 @@ func (s *session) pauseReading() {
 
 // closeCode returns the code and reason for closing a stream whose Read failed with
 // err.
-func (s *session) closeCode(err error) (int, string) {
+func closeCode(err error, m *metrics) (int, string) {
 	var closed *wire.CloseError
 	switch {
 	case errors.Is(err, jsonrpc.ErrNotUTF8):
 		return wire.CloseNotUTF8, err.Error()
 	case errors.As(err, &closed):
 		if closed.Code == wire.CloseTooLarge {
-			s.server.metrics.limit(limitFrame)
+			m.limit(limitFrame)
 		}
 		if closed.Code == wire.ClosePolicy && closed.Reason == "slow consumer" {
-			s.server.metrics.limit(limitWrite)
+			m.limit(limitWrite)
 		}
 		return closed.Code, closed.Reason
 	case ended(err):

@@ -72,7 +72,7 @@ func (s *session) sweepUninitialized(b *batch) {
 	switch {
 	case over:
 		s.evict(b, protocol.CloseReplaced, replaced)
-	case never && s.initializeExpired(b.at) && !s.lifecycle.ready.Load():
+	case never && s.conn.initializeExpired(b.at, s.server.options.InitializeTimeout) && !s.lifecycle.ready.Load():
 		s.server.metrics.limit(limitInitialize)
 		s.evict(b, wire.ClosePolicy, fmt.Sprintf("initialize did not come within %s", s.server.options.InitializeTimeout))
 	}
