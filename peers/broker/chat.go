@@ -3,6 +3,7 @@ package broker
 import (
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
 )
 
 // tellChat sends an event about something in a chat's conversation to that chat, which shows
@@ -29,4 +30,30 @@ func tellPerson(t *tx, conversationID string, person protocol.PeerID, e collab.E
 func isBridge(id protocol.PeerID) bool {
 	role := protocol.RoleOf(id)
 	return role == protocol.RoleTG || role == protocol.RoleChorus
+}
+
+// openChat makes the conversation of a chat and binds the chat to its agent, both in the name of
+// the chat, unless that is done. A nil chat opens nothing.
+func openChat(t *tx, conversationID string, c *collab.ChatParams) {
+	if c == nil {
+		return
+	}
+	if !isBridge(t.caller.Identity) || protocol.RoleOf(c.Identity) != protocol.RoleOf(t.caller.Identity) {
+		refuse(collab.CodeForbidden, "%s does not speak for the chat %s", t.caller.Identity, text.Clip(string(c.Identity), 80))
+	}
+	checkText("conversationId", conversationID, maxName)
+	checkName("chat.identity", string(c.Identity))
+	caller, before := t.caller, len(t.events)
+	defer func() {
+		t.caller = caller
+		t.chatEvents = len(t.events) - before
+	}()
+	t.caller = t.state.caller(c.Identity, nil)
+	if t.conversations.get(conversationID) == nil {
+		createConversation(t, collab.ConversationParams{ID: &conversationID, Kind: c.Kind, Title: c.Title, MasterID: c.AgentID})
+	}
+	if c.AgentID != "" {
+		surface := string(protocol.RoleOf(c.Identity))
+		setBinding(t, collab.BindingParams{Surface: surface, ExternalID: string(c.Identity), AgentID: c.AgentID})
+	}
 }

@@ -85,6 +85,7 @@ func (r *route) labelOf(dec collab.Decision) (label string) {
 
 // postMessage stores a message and wakes whoever is responsible now.
 func postMessage(t *tx, p collab.PostParams) collab.PostResult {
+	openChat(t, p.ConversationID, p.Chat)
 	m := t.newMessage(p)
 	if ref, ok := t.messages.find(m.ID); ok {
 		t.sameRequest(ref.Digest, "message", m.ID)

@@ -43,6 +43,7 @@ var methods = byName(
 	again(collab.QuestionList, listQuestions),
 	once(collab.WorkCreate, createWork),
 	once(collab.WorkUpdate, updateWork),
+	once(collab.WorkAssign, assignWork),
 	again(collab.WorkGet, getRecord(collab.KindWorkItem)),
 	again(collab.WorkList, listWork),
 	once(collab.WorkArrived, arrive),

@@ -129,6 +129,7 @@ func markDuplicate(content json.RawMessage) json.RawMessage {
 // repetitions of the request. A refusal is an answer.
 func decideRequest(t *tx, r request, requestID string) (content json.RawMessage, kept bool) {
 	before := len(t.events)
+	t.chatEvents = 0
 	var value any
 	err := attempt(func() {
 		if r.malformed != nil {
@@ -142,7 +143,7 @@ func decideRequest(t *tx, r request, requestID string) (content json.RawMessage,
 	switch {
 	case err != nil && !refused:
 		check(fmt.Errorf("%s from %s: %w", r.content.Method, r.from, err))
-	case !done && len(t.events) > before:
+	case !done && len(t.events) > before+t.chatEvents:
 		check(&mistake{fmt.Errorf("%s refused (%w) after it had made events", r.content.Method, refusal)})
 	}
 	// Any other refusal changed nothing: the request may be made again.

@@ -26,6 +26,8 @@ type tx struct {
 	sends   []sending                             // what is to be sent once they are
 	wanted  []want                                // agents that are away and that something waits for, likewise
 	answers []answer                              // to the requests, to be sent likewise
+
+	chatEvents int // those of openChat, which stay if the request is refused
 }
 
 // A sending is a fact that goes to somebody's own topic.

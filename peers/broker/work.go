@@ -95,6 +95,7 @@ func listQuestions(t *tx, p collab.QuestionListParams) collab.Page[collab.Questi
 
 // ask stores a question and wakes the one it is asked of.
 func ask(t *tx, p collab.QuestionParams) collab.Result {
+	openChat(t, p.ConversationID, p.Chat)
 	checkName("askedOfId", p.AskedOfID)
 	checkLength("answer", p.Answer, maxText)
 	asked, by := t.partyOf(p.AskedOfID, t.known), t.caller.party()

@@ -44,6 +44,7 @@ var Entries = []Entry{
 	entry(QuestionList, "", "*lists questions"),
 	entry(WorkCreate, "title ownerId nextMoveOwnerId", "makes work; with wake:true the one whose move it is is woken"),
 	entry(WorkUpdate, "id", "changes what is given; with wake:true the one whose move it then is is woken"),
+	entry(WorkAssign, "id ownerId", "gives work to somebody, made first if it has a title, and asks an agent to begin; the decision says who was woken"),
 	entry(WorkGet, "id", "*tells a work item"),
 	entry(WorkList, "", "*lists work items"),
 	entry(WorkArrived, "name", "says that an artifact or a condition is there: what waits for it is worked on, and who has the next move is woken"),

@@ -37,6 +37,7 @@ var (
 	WorkUpdate          = Method[WorkParams, Result]{"work_item.update"}
 	WorkGet             = Method[IDParams, Result]{"work_item.get"}
 	WorkList            = Method[WorkListParams, Page[WorkItem]]{"work_item.list"}
+	WorkAssign          = Method[AssignParams, Result]{"work_item.assign"}
 	WorkArrived         = Method[ArrivedParams, Arrived]{"work_item.arrived"}
 	WorkWake            = Method[IDParams, Result]{"work_item.wake"}
 	InvocationCreate    = Method[InvocationParams, Result]{"invocation.create"}

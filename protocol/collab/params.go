@@ -74,7 +74,18 @@ type PostParams struct {
 	InReplyTo      string   `json:"inReplyTo,omitempty"`
 	FollowUp       bool     `json:"followUp,omitempty"` // the sender wants to be told if nobody takes it
 
+	Chat       *ChatParams          `json:"chat,omitempty"`
 	Obligation *protocol.Obligation `json:"obligation,omitempty"` // its author waits for whom it wakes
+}
+
+// ChatParams describe the chat in which a person said what a request carries out. The broker makes the
+// chat's conversation, whose id is the request's conversationId, and binds the chat to its agent,
+// unless it has done so before. Only a bridge, with the identity of a person, sends them.
+type ChatParams struct {
+	Identity protocol.PeerID `json:"identity"` // such as tg:-100123
+	Kind     string          `json:"kind"`     // of the conversation
+	Title    string          `json:"title,omitempty"`
+	AgentID  string          `json:"agentId,omitempty"` // answers for the conversation
 }
 
 // QuestionParams describe a question.
@@ -95,6 +106,7 @@ type QuestionParams struct {
 	CreatedAt       *Moment       `json:"createdAt,omitempty"`
 	UpdatedAt       *Moment       `json:"updatedAt,omitempty"`
 
+	Chat       *ChatParams          `json:"chat,omitempty"`
 	Obligation *protocol.Obligation `json:"obligation,omitempty"` // who asks waits for the one who is asked
 }
 
@@ -158,6 +170,18 @@ func (p *WorkParams) UnmarshalJSON(raw []byte) error {
 		p.ParentID = new("")
 	}
 	return err
+}
+
+// AssignParams give a work item to somebody, who is asked to begin if it is an agent. With a title the
+// work item is made. Work in review goes back as rejected, and work that has ended is open again.
+type AssignParams struct {
+	ID             *string     `json:"id"`
+	Title          *string     `json:"title,omitempty"`
+	OwnerID        string      `json:"ownerId"`
+	Text           string      `json:"text,omitempty"` // what the agent is asked; absent: the title
+	InvocationID   *string     `json:"invocationId,omitempty"`
+	ConversationID string      `json:"conversationId,omitempty"`
+	Chat           *ChatParams `json:"chat,omitempty"`
 }
 
 // WorkListParams select work items.

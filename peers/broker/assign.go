@@ -1,0 +1,73 @@
+package broker
+
+import (
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+)
+
+// assignWork gives a work item to somebody, makes it first if the params have a title, and asks an
+// agent to begin. A refused wake does not refuse the assignment: the decision says what became of it.
+func assignWork(t *tx, p collab.AssignParams) collab.Result {
+	openChat(t, p.ConversationID, p.Chat)
+	if p.ID == nil {
+		invalid("id is required")
+	}
+	checkText("ownerId", p.OwnerID, maxName)
+	checkLength("text", p.Text, maxText)
+	if p.InvocationID != nil && t.invocations.get(t.filledID(p.InvocationID, "")) != nil {
+		t.repeats("invocation:"+*p.InvocationID, "invocation", *p.InvocationID)
+		return t.assigned(t.repeated(t.record(collab.KindWorkItem, *p.ID).ID))
+	}
+	var out collab.Result
+	if p.Title != nil {
+		out = createWork(t, collab.WorkParams{
+			ID: p.ID, Title: p.Title, OwnerID: &p.OwnerID, NextMoveOwnerID: &p.OwnerID,
+			RequestedByID: new(t.caller.party().ref()), ConversationID: &p.ConversationID,
+		})
+	} else {
+		out = t.reassign(p)
+	}
+	if protocol.RoleOf(out.WorkItem.OwnerIdentity) != protocol.RoleAgent {
+		return out
+	}
+	if p.Text == "" {
+		p.Text = out.WorkItem.Title
+	}
+	err := attempt(func() {
+		invoked := invoke(t, collab.InvocationParams{
+			ID: p.InvocationID, TargetAgentID: string(out.WorkItem.OwnerIdentity), ConversationID: p.ConversationID,
+			WorkItemID: out.WorkItem.ID, Text: p.Text,
+		})
+		out.Invocation, out.Flight, out.Delivery, out.Wake = invoked.Invocation, invoked.Flight, invoked.Delivery, invoked.Wake
+	})
+	switch collab.Refusal(err) {
+	case collab.CodeUnknownTarget: // the agent has not announced itself yet, and is woken when it does
+		t.wakeInto(&out, t.records.get(out.WorkItem.ID))
+	case collab.CodeUnavailable:
+	default:
+		check(err)
+	}
+	return t.assigned(out)
+}
+
+// reassign gives an existing work item to the owner in the params.
+func (t *tx) reassign(p collab.AssignParams) collab.Result {
+	change := collab.WorkParams{ID: p.ID, OwnerID: &p.OwnerID, NextMoveOwnerID: &p.OwnerID}
+	if p.Text != "" {
+		change.Summary = &p.Text
+	}
+	switch w := t.record(collab.KindWorkItem, *p.ID); {
+	case w.State == collab.WorkReview:
+		change.State, change.AcceptanceState = collab.WorkWorking, collab.AcceptanceRejected
+	case w.Terminal():
+		change.State, change.AcceptanceState = collab.WorkOpen, collab.AcceptanceNone
+	}
+	return updateWork(t, change)
+}
+
+// assigned adds the wake decision about the work item to a result.
+func (t *tx) assigned(out collab.Result) collab.Result {
+	why := explainWake(t, collab.ExplainParams{WorkItemID: out.WorkItem.ID})
+	out.Decision = &why.Decision
+	return out
+}

@@ -1,0 +1,88 @@
+package broker
+
+import (
+	"testing"
+
+	"hubbub/protocol/collab"
+)
+
+// inChat are params of a person's command in the Telegram chat -100, whose agent is lead.
+func inChat(params m) m {
+	params["conversationId"] = "tg:-100/7"
+	params["chat"] = m{"identity": "tg:-100", "kind": "thread", "title": "Ops", "agentId": "agent:lead"}
+	return params
+}
+
+func TestWorkAssign_DoesAllOfAChatCommand(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead", "dev")
+	params := inChat(m{"id": "wi-1", "title": "Fix it", "text": "Fix it, please", "ownerId": "@dev", "invocationId": "inv-1"})
+	got := d.do("tg:42", "work_item.assign", params)
+	for path, want := range map[[2]string]any{
+		{"work_item", "ownerId"}: "dev", {"work_item", "requestedByIdentity"}: "tg:42", {"work_item", "conversationId"}: "tg:-100/7",
+		{"invocation", "text"}: "Fix it, please", {"flight", "state"}: "waking", {"decision", "outcome"}: "woken", {"decision", "targetAgentId"}: "dev",
+	} {
+		if got.at(path[0], path[1]) != want {
+			t.Errorf("%v is %v; want %v", path, got.at(path[0], path[1]), want)
+		}
+	}
+	d.wantWakes("agent:dev explicit_mention")
+	c := d.do("tg:42", "conversation.get", m{"id": "tg:-100/7"})
+	if c.at("conversation", "createdByIdentity") != "tg:-100" || c.at("conversation", "masterId") != "lead" {
+		t.Errorf("the conversation is %v", c)
+	}
+	if b := d.do("tg:-100", "binding.get", m{"surface": "tg", "externalId": "tg:-100"}); b.at("binding", "agentId") != "lead" {
+		t.Errorf("the binding is %v", b)
+	}
+	events := len(d.log)
+	again := d.do("tg:42", "work_item.assign", params)
+	if len(d.log) != events || again.at("decision", "outcome") != "woken" || again["duplicate"] != true {
+		t.Errorf("a repetition makes %d events and answers %v", len(d.log)-events, again)
+	}
+	d.checkRebuild()
+}
+
+func TestWorkAssign_ReopensAndRejects(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead", "dev")
+	d.do("tg:42", "work_item.assign", inChat(m{"id": "wi-1", "title": "Fix it", "ownerId": "lead"}))
+	for from, to := range map[string]string{"review": "working", "done": "open"} {
+		d.do("tg:42", "work_item.update", m{"id": "wi-1", "state": from})
+		got := d.do("tg:42", "work_item.assign", inChat(m{"id": "wi-1", "ownerId": "dev", "text": "once more"}))
+		if got.at("work_item", "state") != to || got.at("work_item", "ownerId") != "dev" || got.at("work_item", "summary") != "once more" {
+			t.Errorf("%s work becomes %v", from, got)
+		}
+	}
+}
+
+func TestWorkAssign_AcceptsAnAgentThatIsNotThere(t *testing.T) {
+	d := newDesk(t)
+	got := d.do("tg:42", "work_item.assign", inChat(m{"id": "wi-1", "title": "Fix it", "ownerId": "agent:late"}))
+	if got.at("decision", "outcome") != "unavailable" {
+		t.Errorf("the decision is %v", got["decision"])
+	}
+	d.announce("late")
+	d.wantWakes("agent:late next_move_owner")
+	if got := d.do("tg:42", "work_item.assign", inChat(m{"id": "wi-2", "title": "Mine", "ownerId": "tg:42"})); got["decision"] != nil {
+		t.Errorf("a person is woken: %v", got)
+	}
+}
+
+func TestWorkAssign_KeepsTheConversationOfARefusal(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead")
+	d.refuse(collab.CodeNotFound, "tg:42", "work_item.assign", inChat(m{"id": "wi-9", "ownerId": "lead"}))
+	d.refuse(collab.CodeInvalid, "tg:42", "question.ask", inChat(m{"title": "", "askedOfId": "lead"}))
+	d.do("tg:42", "conversation.get", m{"id": "tg:-100/7"})
+}
+
+func TestChat_IsOpenedOnlyByItsBridge(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead")
+	for _, from := range []string{"agent:lead", "cli:will", "chorus:studio"} {
+		d.refuse(collab.CodeForbidden, peerID(from), "message.post", inChat(m{"text": "hello"}))
+	}
+	if got := d.do("tg:42", "message.post", inChat(m{"text": "hello"})); got.at("wake", "targetAgentId") != "lead" {
+		t.Errorf("the message wakes %v", got["wake"])
+	}
+}
