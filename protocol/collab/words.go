@@ -1,0 +1,170 @@
+package collab
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"hubbub/protocol"
+	"hubbub/protocol/text"
+)
+
+// maxQuoted bounds what a description quotes, in bytes.
+const maxQuoted = 200
+
+// A NameFunc returns what people call somebody by the name and the identity in a record.
+type NameFunc func(name string, id protocol.PeerID) string
+
+// NameOf is the NameFunc of operators: the name, and the identity unless it is that of the agent of
+// that name.
+func NameOf(name string, id protocol.PeerID) string {
+	if name == "" || id == "" || id == protocol.PeerID("agent:"+name) {
+		return name
+	}
+	return fmt.Sprintf("%s (%s)", name, id)
+}
+
+// Describe returns the state of a work item and the people and agents responsible for it, in words.
+func (w *WorkItem) Describe(name NameFunc) string {
+	said := string(w.State) + ", owner " + name(w.OwnerID, w.OwnerIdentity)
+	if on := w.WaitingOn; on != nil {
+		said += ", waits for " + cmp.Or(on.Label, on.TargetID)
+	}
+	if !w.Terminal() && w.NextMoveOwnerIdentity != w.OwnerIdentity {
+		said += ", next move " + name(w.NextMoveOwnerID, w.NextMoveOwnerIdentity)
+	}
+	if w.AcceptanceState != "" && w.AcceptanceState != AcceptanceNone {
+		said += ", " + w.AcceptanceState.describe()
+	}
+	return said
+}
+
+func (a Acceptance) describe() string {
+	if a == AcceptancePending {
+		return "not accepted yet"
+	}
+	return string(a)
+}
+
+// Describe returns a question, its state and its answer in words.
+func (q *Question) Describe(name NameFunc) string {
+	said := fmt.Sprintf("question %s (%s), asked of %s: %s", q.ID, q.State, name(q.AskedOfID, q.AskedOfIdentity), q.Title)
+	if q.Answer != "" {
+		said += "; the answer: " + text.Clip(q.Answer, maxQuoted)
+	}
+	return said
+}
+
+// Describe returns the outcome of a wake decision in words.
+func (d *Decision) Describe() string {
+	switch d.Outcome {
+	case OutcomeWoken:
+		return "woke " + d.TargetAgentID
+	case OutcomeMissed:
+		return d.TargetAgentID + " was not reached and is woken when it comes back"
+	case OutcomeUnavailable:
+		return d.TargetAgentID + " is away and is woken when it comes back"
+	}
+	return "woke nobody: " + d.Reason
+}
+
+// DescribeRequest returns a decision in words: the question while it is pending, else its outcome.
+func (a *Approval) DescribeRequest() string {
+	if a.State != ApprovalPending {
+		return fmt.Sprintf("decision %s: %s", a.ID, a.Describe())
+	}
+	return fmt.Sprintf("decision %s: may %s run %s with %s (sha256 %s) for %s? %s may decide until %s, then: %s",
+		a.ID, a.AskedByID, text.Spelled(a.Tool), text.Clip(text.Spelled(cmp.Or(a.Arguments, "no arguments")), maxQuoted),
+		a.Digest, cmp.Or(a.EventID, "no event"), cmp.Or(strings.Join(a.MayDecide, ", "), "people at the command line"), a.ExpiresAt, a.Default)
+}
+
+// Describe returns an obligation and the last act about it in words.
+func (d *EventObligation) Describe() string {
+	said := fmt.Sprintf("obligation of %s to %s: %s", d.Recipient, d.Author, d.State)
+	if len(d.Acts) > 0 {
+		last := d.Acts[len(d.Acts)-1]
+		return strings.TrimSpace(fmt.Sprintf("%s, after %s: %s %s", said, last.Actor, last.Kind, last.Signal))
+	}
+	return said + ", " + d.Blocks + " meanwhile: " + text.Clip(d.Title, maxQuoted)
+}
+
+// DescribeEvent returns an event of the broker in words. It is empty if another event says the same.
+func DescribeEvent(e *protocol.CollabEvent, name NameFunc) string {
+	switch e.Type {
+	case EventWorkCreated.Name, EventWorkUpdated.Name:
+		w, _ := EventWorkUpdated.Read(e)
+		return describeStep(e, &w, name)
+	case EventQuestionCreated.Name, EventQuestionAnswered.Name, EventQuestionUpdated.Name:
+		q, _ := EventQuestionUpdated.Read(e)
+		return q.Describe(name)
+	case EventMessagePosted.Name:
+		m, _ := EventMessagePosted.Read(e)
+		var meta PostMetadata
+		_ = json.Unmarshal(e.Metadata, &meta) // what is missing is left out
+		return fmt.Sprintf("said %q in %s: %s (%s)", text.Clip(m.Text, maxQuoted), m.ConversationID, meta.Wake.Describe(), meta.Wake.Reason)
+	case EventInvocation.Name:
+		i, _ := EventInvocation.Read(e)
+		return fmt.Sprintf("handed to %s: %q", name(i.TargetAgentID, i.TargetIdentity), text.Clip(i.Text, maxQuoted))
+	case EventFlight.Name:
+		f, _ := EventFlight.Read(e)
+		return strings.TrimSpace(fmt.Sprintf("flight %s of %s is %s %s", f.ID, f.TargetAgentID, f.State, text.Clip(cmp.Or(f.Error, f.Output), maxQuoted)))
+	case EventDecisionAsked.Name, EventDecisionChanged.Name:
+		a, _ := EventDecisionChanged.Read(e)
+		return a.DescribeRequest()
+	case EventObligationOpened.Name, EventObligationChanged.Name:
+		o, _ := EventObligationChanged.Read(e)
+		return o.Describe()
+	case EventWakeDecided.Name:
+		w, _ := EventWakeDecided.Read(e)
+		return w.describe()
+	case EventWoken.Name:
+		w, _ := EventWoken.Read(e)
+		return fmt.Sprintf("the wake of %s goes to %s (%s)", w.TargetAgentID, w.EndpointID, w.Reason)
+	case EventDelivery.Name:
+		return ""
+	case EventDeliveryChanged.Name:
+		return describeDelivery(e)
+	}
+	return strings.TrimPrefix(e.Type, "collab.")
+}
+
+// describeStep describes what an event did to a work item.
+func describeStep(e *protocol.CollabEvent, w *WorkItem, name NameFunc) string {
+	var meta StepMetadata
+	_ = json.Unmarshal(e.Metadata, &meta) // what is missing is left out
+	said := cmp.Or(string(meta.Step), "changed") + ": " + w.Describe(name)
+	if meta.Step == StepCreated {
+		said += ": " + w.Title
+	}
+	return said
+}
+
+func (w *WakeDecided) describe() string {
+	said := w.Decision.Describe()
+	if w.Sweep && w.Decision.Outcome == OutcomeNobody && w.Decision.TargetAgentID != "" { // a person
+		said = "tells " + w.Decision.Reason
+	} else if w.Decision.Outcome != OutcomeNobody {
+		said += " (" + w.Decision.Reason + ")"
+	}
+	if w.Sweep {
+		said = "reminder, as nothing had happened: " + said
+	}
+	return said
+}
+
+// describeDelivery describes a change of a delivery. It is empty while the wake waits.
+func describeDelivery(e *protocol.CollabEvent) string {
+	d, _ := EventDeliveryChanged.Read(e)
+	var meta struct{ Reason string }
+	_ = json.Unmarshal(e.Metadata, &meta) // there may be none
+	switch {
+	case d.Status != DeliveryPending:
+		return strings.TrimSpace(fmt.Sprintf("the wake of %s is %s %s", d.TargetAgentID, d.Status, meta.Reason))
+	case d.Wake == WakeMissed:
+		return fmt.Sprintf("the wake of %s reached nobody, and is sent again when it announces itself", d.TargetAgentID)
+	case d.Wake == WakeWoken:
+		return fmt.Sprintf("the wake of %s goes again, to %s", d.TargetAgentID, d.EndpointID)
+	}
+	return ""
+}
