@@ -105,7 +105,7 @@ func (r *Router) AuthorizeReply(ctx context.Context, agent protocol.PeerID, repl
 	if tx.Err() == nil && v.needsNoClaim() {
 		return nil
 	}
-	v.seenToken = store.Value[int64](tx, `SELECT token FROM surface_claims WHERE event = ?`, event)
+	v.seenToken = store.Value[int64](tx, `SELECT token FROM bridge_claims WHERE event = ?`, event)
 	if tx.Err() != nil {
 		return tx.Err()
 	}
@@ -121,7 +121,7 @@ func (r *Router) AuthorizeReply(ctx context.Context, agent protocol.PeerID, repl
 		newest = max(newest, v.claim.Token)
 	}
 	if newest > 0 {
-		tx.Exec(`INSERT OR REPLACE INTO surface_claims (event, token, at) VALUES (?, ?, ?)`, event, newest, r.now())
+		tx.Exec(`INSERT OR REPLACE INTO bridge_claims (event, token, at) VALUES (?, ?, ?)`, event, newest, r.now())
 	}
 	switch {
 	case tx.Err() != nil, reason == "":
@@ -136,14 +136,14 @@ func (r *Router) AuthorizeReply(ctx context.Context, agent protocol.PeerID, repl
 // saveBrokerSeen stores when the broker was there, for restoreBrokerSeen.
 func (r *Router) saveBrokerSeen(ctx context.Context, at time.Time) error {
 	tx := store.On(ctx, r.db)
-	tx.Exec(`INSERT OR REPLACE INTO surface_broker (surface, seen_at) VALUES (?, ?)`, r.opts.Name, at.UnixMicro())
+	tx.Exec(`INSERT OR REPLACE INTO bridge_broker (bridge, seen_at) VALUES (?, ?)`, r.opts.Name, at.UnixMicro())
 	return tx.Err()
 }
 
 // restoreBrokerSeen has a broker that the last run saw waited for, as it may be starting
 // together with this program: without it, whoever answers first would be shown.
 func (r *Router) restoreBrokerSeen(tx *store.Tx) {
-	at, found := store.One(tx, store.Itself[int64], `SELECT seen_at FROM surface_broker WHERE surface = ?`, r.opts.Name)
+	at, found := store.One(tx, store.Itself[int64], `SELECT seen_at FROM bridge_broker WHERE bridge = ?`, r.opts.Name)
 	if found {
 		r.broker.Recall(time.UnixMicro(at))
 	}
@@ -151,8 +151,8 @@ func (r *Router) restoreBrokerSeen(tx *store.Tx) {
 
 // loadReceivers fills in who got an event, and whether it was directed at the agent.
 func (r *Router) loadReceivers(tx *store.Tx, source string, v *replyCheck) {
-	for _, e := range store.All(tx, eventColumns, `SELECT event, chat, source, agents FROM surface_events
-		WHERE surface = ? AND source = ? AND agents <> '' ORDER BY event`, r.opts.Name, source) {
+	for _, e := range store.All(tx, eventColumns, `SELECT event, chat, source, agents FROM bridge_events
+		WHERE bridge = ? AND source = ? AND agents <> '' ORDER BY event`, r.opts.Name, source) {
 		e.Agent = v.agent
 		for _, a := range e.Agents {
 			if !slices.Contains(v.receivers, a) {

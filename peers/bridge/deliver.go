@@ -96,7 +96,7 @@ func (r *Router) Deliver(tx *store.Tx, e *Event, ready time.Time) {
 	if !ready.IsZero() {
 		readyAt = ready.UnixMicro()
 	}
-	tx.Exec(`INSERT INTO surface_events (surface, event, chat, source, ready_at, at) VALUES (?, ?, ?, ?, ?, ?)`,
+	tx.Exec(`INSERT INTO bridge_events (bridge, event, chat, source, ready_at, at) VALUES (?, ?, ?, ?, ?, ?)`,
 		r.opts.Name, e.ID, e.Chat, e.Source, readyAt, r.now())
 	r.resume(tx, r.load(tx, e.Chat))
 }
@@ -104,7 +104,7 @@ func (r *Router) Deliver(tx *store.Tx, e *Event, ready time.Time) {
 // DeliverTo hands what one of a chat's agents said there to others of them, in the transaction
 // that stores it. An agent whose queue is full goes without: it is no answer to it.
 func (r *Router) DeliverTo(tx *store.Tx, e *Event, agents []protocol.PeerID) {
-	tx.Exec(`INSERT INTO surface_events (surface, event, chat, source, agents, at) VALUES (?, ?, ?, ?, ?, ?)`,
+	tx.Exec(`INSERT INTO bridge_events (bridge, event, chat, source, agents, at) VALUES (?, ?, ?, ?, ?, ?)`,
 		r.opts.Name, e.ID, e.Chat, e.Source, agentList(agents), r.now())
 	for _, agent := range agents {
 		err := r.enqueue(tx, e.Chat, agent, fmt.Sprintf("event:%d", e.ID), agentItem{Event: e.ID})
@@ -131,7 +131,7 @@ func (r *Router) resume(tx *store.Tx, c *chatState) {
 // Postpone lets an event change for longer, and reports whether it still may: it
 // is handed on no earlier than at the given time.
 func (r *Router) Postpone(tx *store.Tx, event int64, ready time.Time) bool {
-	return tx.Changed(`UPDATE surface_events SET ready_at = ? WHERE surface = ? AND event = ? AND agents = '' AND ready_at > 0`,
+	return tx.Changed(`UPDATE bridge_events SET ready_at = ? WHERE bridge = ? AND event = ? AND agents = '' AND ready_at > 0`,
 		ready.UnixMicro(), r.opts.Name, event) > 0
 }
 
@@ -141,15 +141,15 @@ func (r *Router) MoveChat(tx *store.Tx, from, to protocol.PeerID) {
 	if from == to {
 		return
 	}
-	tx.Exec(`UPDATE surface_events SET chat = ? WHERE surface = ? AND chat = ? AND agents = ''`, to, r.opts.Name, from)
+	tx.Exec(`UPDATE bridge_events SET chat = ? WHERE bridge = ? AND chat = ? AND agents = ''`, to, r.opts.Name, from)
 	r.cancelRequest(tx, from)
 	r.resume(tx, r.load(tx, to))
 }
 
 // oldestWaiting returns the first event of a chat that waits for an agent, or 0.
 func (r *Router) oldestWaiting(tx *store.Tx, id protocol.PeerID) int64 {
-	return store.Value[int64](tx, `SELECT event FROM surface_events
-		WHERE surface = ? AND chat = ? AND agents = '' ORDER BY event LIMIT 1`, r.opts.Name, id)
+	return store.Value[int64](tx, `SELECT event FROM bridge_events
+		WHERE bridge = ? AND chat = ? AND agents = '' ORDER BY event LIMIT 1`, r.opts.Name, id)
 }
 
 // dispatch queues what waits in a chat towards its agents, in order. It returns when
@@ -168,7 +168,7 @@ func (r *Router) dispatch(tx *store.Tx, id protocol.PeerID) time.Duration {
 		ready time.Time
 	}
 	events := store.All(tx, func(w *waiting) []any { return []any{&w.event, store.Micros{Time: &w.ready}} },
-		`SELECT event, ready_at FROM surface_events WHERE surface = ? AND chat = ? AND agents = '' ORDER BY event LIMIT 1000`, r.opts.Name, id)
+		`SELECT event, ready_at FROM bridge_events WHERE bridge = ? AND chat = ? AND agents = '' ORDER BY event LIMIT 1000`, r.opts.Name, id)
 	for _, w := range events {
 		// A longer wait was reckoned before the clock was set back.
 		if wait := w.ready.Sub(r.opts.Now()); wait > 0 && wait <= maxBackoff {
@@ -182,7 +182,7 @@ func (r *Router) dispatch(tx *store.Tx, id protocol.PeerID) time.Duration {
 			}
 			tx.Fail(err)
 		}
-		tx.Exec(`UPDATE surface_events SET agents = ? WHERE surface = ? AND event = ?`, agents, r.opts.Name, w.event)
+		tx.Exec(`UPDATE bridge_events SET agents = ? WHERE bridge = ? AND event = ?`, agents, r.opts.Name, w.event)
 	}
 	if len(events) == 1000 {
 		return fullQueuePause
@@ -233,8 +233,8 @@ func (r *Router) deliverItem(ctx context.Context, it outbox.Item) error {
 	if e.ID == 0 {
 		return r.deliverHalt(tx.Context(), &it, &e)
 	}
-	stored, found := store.One(tx, eventColumns, `SELECT event, chat, source, agents FROM surface_events
-		WHERE surface = ? AND event = ?`, r.opts.Name, e.ID)
+	stored, found := store.One(tx, eventColumns, `SELECT event, chat, source, agents FROM bridge_events
+		WHERE bridge = ? AND event = ?`, r.opts.Name, e.ID)
 	if !found {
 		return cmp.Or(tx.Err(), outbox.Permanent(fmt.Errorf("event %d is not kept any more", e.ID)))
 	}
@@ -323,7 +323,7 @@ func (r *Router) deliverHalt(ctx context.Context, it *outbox.Item, e *Event) err
 }
 
 func (r *Router) setConfigured(tx *store.Tx, e *Event, configured bool) {
-	tx.Exec(`UPDATE surface_agents SET configured = ?4 WHERE surface = ?1 AND chat = ?2 AND agent = ?3 AND configured <> ?4`,
+	tx.Exec(`UPDATE bridge_agents SET configured = ?4 WHERE bridge = ?1 AND chat = ?2 AND agent = ?3 AND configured <> ?4`,
 		r.opts.Name, e.Chat, e.Agent, configured)
 }
 
@@ -371,7 +371,7 @@ const maxRequestsPerMinute = 3
 // requestAgain asks for an agent that is gone.
 func (r *Router) requestAgain(ctx context.Context, e *Event) error {
 	return store.InTx(ctx, r.db, func(tx *store.Tx) {
-		asks := store.Value[int](tx, `SELECT count(*) FROM surface_requests WHERE surface = ? AND chat = ? AND at > ? AND at <= ?`,
+		asks := store.Value[int](tx, `SELECT count(*) FROM bridge_requests WHERE bridge = ? AND chat = ? AND at > ? AND at <= ?`,
 			r.opts.Name, e.Chat, r.opts.Now().Add(-time.Minute).UnixMicro(), r.now())
 		_, refusal := r.adapter.FindChat(tx, e.Chat.Topic())
 		if asks < maxRequestsPerMinute && refusal == "" && r.transition(tx, r.load(tx, e.Chat), triggerAgentLost) {
@@ -397,7 +397,7 @@ func (r *Router) onDeliverySettled(tx *store.Tx, it outbox.Item, outcome outbox.
 // Expire gives up what has waited for an agent since before a time.
 func (r *Router) Expire(ctx context.Context, before time.Time) error {
 	return store.InTx(ctx, r.db, func(tx *store.Tx) {
-		for _, e := range store.All(tx, eventColumns, `DELETE FROM surface_events WHERE surface = ? AND agents = '' AND at < ?
+		for _, e := range store.All(tx, eventColumns, `DELETE FROM bridge_events WHERE bridge = ? AND agents = '' AND at < ?
 			RETURNING event, chat, source, agents`, r.opts.Name, before.UnixMicro()) {
 			r.adapter.OnSettled(tx, &e, outbox.StateDead, errExpired)
 		}

@@ -54,8 +54,8 @@ func (r *Router) assign(tx *store.Tx, id protocol.PeerID, route *protocol.RouteA
 	if spawned || r.opts.OneAgent {
 		r.replaceAgents(tx, c, route.Agent)
 	}
-	tx.Exec(`INSERT INTO surface_agents (surface, chat, agent, spawned, at) VALUES (?1, ?2, ?3, ?4, ?5)
-		ON CONFLICT (surface, chat, agent) DO UPDATE SET configured = 0, spawned = max(spawned, ?4)`,
+	tx.Exec(`INSERT INTO bridge_agents (bridge, chat, agent, spawned, at) VALUES (?1, ?2, ?3, ?4, ?5)
+		ON CONFLICT (bridge, chat, agent) DO UPDATE SET configured = 0, spawned = max(spawned, ?4)`,
 		r.opts.Name, id, route.Agent, spawned, r.now())
 	r.transition(tx, c, triggerRoute)
 	tx.Fail(r.enqueue(tx, id, route.Agent, fmt.Sprintf("configure:%d", r.now()), agentItem{}))
@@ -71,7 +71,7 @@ func (r *Router) answersRequest(tx *store.Tx, c *chatState, route *protocol.Rout
 	if route.RequestID == "" {
 		return from == protocol.PeerSystem && c.state != Assigned
 	}
-	asker := store.Value[protocol.PeerID](tx, `SELECT chat FROM surface_requests WHERE request = ? AND surface = ?`, route.RequestID, r.opts.Name)
+	asker := store.Value[protocol.PeerID](tx, `SELECT chat FROM bridge_requests WHERE request = ? AND bridge = ?`, route.RequestID, r.opts.Name)
 	// The spawner may repeat itself, or announce the agent anew after a restart; it
 	// must not add a second one to an operator's.
 	known := func(a Assignment) bool { return a.Spawned || a.Agent == route.Agent }
@@ -94,7 +94,7 @@ func (r *Router) replaceAgents(tx *store.Tx, c *chatState, agent protocol.PeerID
 		if old.Agent == agent || !old.Spawned && !r.opts.OneAgent {
 			continue
 		}
-		tx.Exec(`DELETE FROM surface_agents WHERE surface = ? AND chat = ? AND agent = ?`, r.opts.Name, c.id, old.Agent)
+		tx.Exec(`DELETE FROM bridge_agents WHERE bridge = ? AND chat = ? AND agent = ?`, r.opts.Name, c.id, old.Agent)
 		r.deliveries.Move(tx, agentDestination(c.id, old.Agent), agentDestination(c.id, agent))
 		r.deliveries.Move(tx, haltDestination(c.id, old.Agent), haltDestination(c.id, agent))
 		tx.After(func() {
@@ -120,8 +120,8 @@ func (r *Router) onSpawnResult(ctx context.Context, d *peer.Delivery) error {
 			r.onAgentFailed(tx, d.Topic, &result)
 			return
 		}
-		id, found := store.One(tx, store.Itself[protocol.PeerID], `SELECT chat FROM surface_chats
-			WHERE surface = ? AND request = ? AND state = 'asking'`, r.opts.Name, result.RequestID)
+		id, found := store.One(tx, store.Itself[protocol.PeerID], `SELECT chat FROM bridge_chats
+			WHERE bridge = ? AND request = ? AND state = 'asking'`, r.opts.Name, result.RequestID)
 		if found { // else an old request, or another surface's
 			r.onSpawnFailed(tx, id, result.Error)
 		}

@@ -144,7 +144,7 @@ const (
 	QueueChats    = "chats"
 	QueueAgents   = "agents"
 	QueueReports  = "status"
-	QueueCommands = "desk"
+	QueueCommands = "commands"
 )
 
 // queue returns the name of a queue in the database.
@@ -199,11 +199,11 @@ func (r *Router) OnConnected(ctx context.Context) {
 // Prune forgets what was settled before a time.
 func (r *Router) Prune(ctx context.Context, before time.Time) error {
 	tx := store.On(ctx, r.db)
-	tx.Exec(`DELETE FROM surface_events WHERE surface = ? AND at < ? AND agents <> ''`, r.opts.Name, before.UnixMicro())
-	tx.Exec(`DELETE FROM surface_requests WHERE surface = ?1 AND at < ?2
-		AND request NOT IN (SELECT request FROM surface_chats WHERE surface = ?1)
-		AND chat NOT IN (SELECT chat FROM surface_agents WHERE surface = ?1)`, r.opts.Name, before.UnixMicro())
-	tx.Exec(`DELETE FROM surface_claims WHERE at < ?`, before.UnixMicro())
+	tx.Exec(`DELETE FROM bridge_events WHERE bridge = ? AND at < ? AND agents <> ''`, r.opts.Name, before.UnixMicro())
+	tx.Exec(`DELETE FROM bridge_requests WHERE bridge = ?1 AND at < ?2
+		AND request NOT IN (SELECT request FROM bridge_chats WHERE bridge = ?1)
+		AND chat NOT IN (SELECT chat FROM bridge_agents WHERE bridge = ?1)`, r.opts.Name, before.UnixMicro())
+	tx.Exec(`DELETE FROM bridge_claims WHERE at < ?`, before.UnixMicro())
 	return tx.Err()
 }
 

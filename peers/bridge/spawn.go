@@ -52,9 +52,9 @@ func (r *Router) restoreSteps(tx *store.Tx) {
 		chat protocol.PeerID
 		key  string
 	}
-	for _, d := range store.All(tx, func(d *due) []any { return []any{&d.chat, &d.key} }, `SELECT chat, request FROM surface_chats WHERE surface = ?1 AND state = 'asking' UNION ALL
-		SELECT e.chat, min(e.event) FROM surface_events e JOIN surface_agents a ON a.surface = e.surface AND a.chat = e.chat
-		WHERE e.surface = ?1 AND e.agents = '' GROUP BY e.chat`, r.opts.Name) {
+	for _, d := range store.All(tx, func(d *due) []any { return []any{&d.chat, &d.key} }, `SELECT chat, request FROM bridge_chats WHERE bridge = ?1 AND state = 'asking' UNION ALL
+		SELECT e.chat, min(e.event) FROM bridge_events e JOIN bridge_agents a ON a.bridge = e.bridge AND a.chat = e.chat
+		WHERE e.bridge = ?1 AND e.agents = '' GROUP BY e.chat`, r.opts.Name) {
 		r.enqueueStep(tx, d.chat, d.key)
 	}
 }
@@ -99,7 +99,7 @@ func (r *Router) setProblem(ctx context.Context, c *chatState, trouble string) e
 		return nil
 	}
 	tx := store.On(ctx, r.db)
-	tx.Exec(`UPDATE surface_chats SET trouble = ? WHERE surface = ? AND chat = ? AND request = ?`, trouble, r.opts.Name, c.id, c.request)
+	tx.Exec(`UPDATE bridge_chats SET problem = ? WHERE bridge = ? AND chat = ? AND request = ?`, trouble, r.opts.Name, c.id, c.request)
 	return tx.Err()
 }
 

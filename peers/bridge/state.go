@@ -56,7 +56,7 @@ type chatState struct {
 func (r *Router) load(tx *store.Tx, id protocol.PeerID) *chatState {
 	c, _ := store.One(tx, func(c *chatState) []any {
 		return []any{&c.state, &c.closed, &c.request, store.Micros{Time: &c.askedAt}, &c.notified, &c.problem}
-	}, `SELECT state, closed, request, asked_at, told, trouble FROM surface_chats WHERE surface = ? AND chat = ?`, r.opts.Name, id)
+	}, `SELECT state, closed, request, asked_at, notified, problem FROM bridge_chats WHERE bridge = ? AND chat = ?`, r.opts.Name, id)
 	c.id, c.state = id, cmp.Or(c.state, Idle)
 	return &c
 }
@@ -74,7 +74,7 @@ func (r *Router) transition(tx *store.Tx, c *chatState, n trigger) bool {
 	}
 	if to == Asking { // from Asking under a new request: the spawner is done with the old one
 		c.request = "req_" + ulid.Make().String()
-		tx.Exec(`INSERT INTO surface_requests (request, surface, chat, at) VALUES (?, ?, ?, ?)`, c.request, r.opts.Name, c.id, r.now())
+		tx.Exec(`INSERT INTO bridge_requests (request, bridge, chat, at) VALUES (?, ?, ?, ?)`, c.request, r.opts.Name, c.id, r.now())
 	}
 	if to == Asking && from != Asking {
 		c.askedAt = r.opts.Now()
@@ -95,7 +95,7 @@ func (r *Router) save(tx *store.Tx, c *chatState) {
 	if !c.askedAt.IsZero() {
 		asked = c.askedAt.UnixMicro()
 	}
-	tx.Exec(`INSERT OR REPLACE INTO surface_chats (surface, chat, state, closed, request, asked_at, told, trouble)
+	tx.Exec(`INSERT OR REPLACE INTO bridge_chats (bridge, chat, state, closed, request, asked_at, notified, problem)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, r.opts.Name, c.id, c.state, c.closed, c.request, asked, c.notified, c.problem)
 }
 
@@ -108,7 +108,7 @@ type Assignment struct {
 
 // Agents returns the agents of a chat in the order of their assignment.
 func (r *Router) Agents(tx *store.Tx, id protocol.PeerID) []Assignment {
-	return store.All(tx, func(a *Assignment) []any { return []any{&a.Agent, &a.Spawned, &a.Configured} }, `SELECT agent, spawned, configured FROM surface_agents WHERE surface = ? AND chat = ? ORDER BY id`, r.opts.Name, id)
+	return store.All(tx, func(a *Assignment) []any { return []any{&a.Agent, &a.Spawned, &a.Configured} }, `SELECT agent, spawned, configured FROM bridge_agents WHERE bridge = ? AND chat = ? ORDER BY id`, r.opts.Name, id)
 }
 
 // A ChatStatus is where a chat is, as people may be told.
@@ -122,7 +122,7 @@ type ChatStatus struct {
 // Status returns where a chat is.
 func (r *Router) Status(tx *store.Tx, id protocol.PeerID) ChatStatus {
 	c := r.load(tx, id)
-	waiting := store.Value[int](tx, `SELECT count(*) FROM surface_events WHERE surface = ? AND chat = ? AND agents = ''`, r.opts.Name, id)
+	waiting := store.Value[int](tx, `SELECT count(*) FROM bridge_events WHERE bridge = ? AND chat = ? AND agents = ''`, r.opts.Name, id)
 	queued := r.deliveries.Count(tx, agentDestination(id, "*"), outbox.StatePending, outbox.StateSending)
 	return ChatStatus{State: c.state, Problem: c.problem, Agents: r.Agents(tx, id), Waiting: waiting + queued}
 }

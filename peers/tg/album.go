@@ -53,8 +53,8 @@ type album struct {
 }
 
 // selectAlbum finds the newest event of an album. It says album <> ” for its index.
-const selectAlbum = `SELECT id, draft, message, source_id, received_at FROM events WHERE bot = ?1 AND telegram_chat = ?2 AND album = ?3 AND album <> ''
-	AND (?5 <> 'edit' OR message = ?4 OR EXISTS (SELECT 1 FROM json_each(draft, '$.items') WHERE value ->> 'message' = ?4))
+const selectAlbum = `SELECT id, data, message, source_id, received_at FROM events WHERE bot = ?1 AND telegram_chat = ?2 AND album = ?3 AND album <> ''
+	AND (?5 <> 'edit' OR message = ?4 OR EXISTS (SELECT 1 FROM json_each(data, '$.items') WHERE value ->> 'message' = ?4))
 	ORDER BY id DESC LIMIT 1`
 
 // album returns the newest event of the album that a happening is a part of: one to which a
@@ -94,7 +94,7 @@ func (in *ingester) joinAlbum(tx *store.Tx, h *parsedUpdate) (whole string, join
 	ready := min(time.Now().Add(in.opts.AlbumWait).UnixMicro(), a.received+maxAlbumWait.Microseconds())
 	if in.router.Postpone(tx, a.event, timeFromMicros(ready)) {
 		a.data.mergeItems(items)
-		tx.Exec(`UPDATE events SET draft = ? WHERE id = ?`, string(mustJSON(a.data)), a.event)
+		tx.Exec(`UPDATE events SET data = ? WHERE id = ?`, string(mustJSON(a.data)), a.event)
 		return "", true
 	}
 	if h.data.Content.Event != protocol.EventEdit {

@@ -497,7 +497,7 @@ func TestAClockThatIsSetBackHoldsUpNoChat(t *testing.T) {
 		h.start()
 		h.api.Album(dm, will, "two pictures", h.api.AddFile("a.jpg", "image/jpeg", nil), h.api.AddFile("b.jpg", "image/jpeg", nil))
 		h.pass(time.Second)
-		for _, back := range []string{`UPDATE outbox SET not_before = not_before + ? WHERE state = 'pending'`, `UPDATE surface_events SET ready_at = ready_at + ?`} {
+		for _, back := range []string{`UPDATE outbox SET not_before = not_before + ? WHERE state = 'pending'`, `UPDATE bridge_events SET ready_at = ready_at + ?`} {
 			if _, err := h.db.Exec(back, (2 * time.Hour).Microseconds()); err != nil {
 				t.Fatal(err)
 			}

@@ -23,26 +23,13 @@ import (
 //go:embed schema.sql
 var schema string
 
-//go:embed surface.sql
-var toSurface string
-
 // Database is the name of the bridge's database in its data folder.
 const Database = "tg.db"
 
-// Open opens or creates the bridge's database, and brings it to this version.
-func Open(path string) (*sql.DB, error) { return store.Open(path, versions()) }
-
-// OpenBeside opens the database for an operator's command. One of an earlier version
-// stays as it is, since the bridge that runs may be of that version: the next bridge
-// that starts brings it to its own. What commands read and write is alike in both.
-func OpenBeside(path string) (*sql.DB, error) {
-	if older, err := store.Older(path, versions()); err == nil && older {
-		return store.Attach(path)
-	}
-	return Open(path)
+// Open opens the bridge's database, creating it if it is missing.
+func Open(path string) (*sql.DB, error) {
+	return store.Open(path, []string{schema + outbox.Schema + bridge.Schema})
 }
-
-func versions() []string { return []string{schema + outbox.Schema, bridge.Schema + toSurface} }
 
 // keepRecords is how long settled replies are kept: to tell who wrote a message that
 // is answered, and to recognize a reply that is sent again.

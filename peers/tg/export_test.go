@@ -1,7 +1,6 @@
 package tg
 
 import (
-	"hubbub/peers/outbox"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
@@ -23,7 +22,3 @@ func NextPoll(highest int64, size, fresh int) (offset int64, wait bool) {
 	c := cursor{}.next(highest, size, fresh)
 	return c.offset, c.wait
 }
-
-// SchemaBefore is the database of the bridges before chats found their agents by
-// peers/bridge.
-var SchemaBefore = []string{schema + outbox.Schema}

@@ -47,7 +47,7 @@ func (ev *adapter) Message(ctx context.Context, e *bridge.Event) (protocol.Messa
 	var telegramChat int64
 	tx := store.On(ctx, ev.db)
 	raw, found := store.One(tx, func(raw *[]byte) []any { return []any{raw, &bus, &telegramChat} },
-		`SELECT draft, bus_id, telegram_chat FROM events WHERE id = ?`, e.ID)
+		`SELECT data, bus_id, telegram_chat FROM events WHERE id = ?`, e.ID)
 	if !found {
 		return protocol.Message{}, fmt.Errorf("reading event %d: %w", e.ID, cmp.Or(tx.Err(), sql.ErrNoRows))
 	}

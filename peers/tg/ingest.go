@@ -193,7 +193,7 @@ func (in *ingester) storeEvent(tx *store.Tx, c *chat, h *parsedUpdate) {
 		}
 	}
 	event := store.Value[int64](tx, `INSERT INTO events
-		(bot, chat, telegram_chat, message, thread, source_id, album, draft, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
+		(bot, chat, telegram_chat, message, thread, source_id, album, data, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
 		in.bot, c.key, h.chat.ID, h.message, h.thread, source, h.album, string(mustJSON(h.data)), string(protocol.NewMessageID()), nowMicros())
 	if tx.Err() == nil {
 		in.router.Deliver(tx, &bridge.Event{ID: event, Chat: peerOf(c.key), Source: source}, ready)

@@ -54,7 +54,7 @@ func (q *Queue) Says(ctx context.Context, item *outbox.Item) (agent, says string
 			says = t.Text
 		}
 	case bridge.QueueAgents:
-		says = store.Value[string](tx, `SELECT coalesce(json_extract(draft, '$.content.text'), '') FROM events WHERE id = ?`,
+		says = store.Value[string](tx, `SELECT coalesce(json_extract(data, '$.content.text'), '') FROM events WHERE id = ?`,
 			bridge.ParseEventID(item.Body))
 	case bridge.QueueCommands:
 		var o bridge.Command

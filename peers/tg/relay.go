@@ -30,7 +30,7 @@ func (out *outbound) relayToOtherAgents(tx *store.Tx, o *outgoing, telegramChat 
 	d := out.relayedData(tx, o)
 	thread := threadFor(tx, &o.content)
 	event := store.Value[int64](tx, `INSERT INTO events
-		(bot, chat, telegram_chat, message, thread, source_id, album, draft, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, '', ?, ?, ?) RETURNING id`,
+		(bot, chat, telegram_chat, message, thread, source_id, album, data, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, '', ?, ?, ?) RETURNING id`,
 		out.bot, o.chat.key, telegramChat, message, thread, source, string(mustJSON(d)), string(protocol.NewMessageID()), nowMicros())
 	if tx.Err() == nil {
 		out.router.DeliverTo(tx, &bridge.Event{ID: event, Chat: peerOf(o.chat.key), Source: source}, others)

@@ -1,13 +1,14 @@
--- Times are microseconds since 1970. "chat" is the id under which a chat became
--- known and names its topic (tg:<chat>); it stays when Telegram moves the group.
+-- Times are microseconds since 1970. "chat" is the id under which the bridge first
+-- saw a chat. It names the chat's topic (tg:<chat>) and stays when Telegram gives a
+-- group another id.
 
 CREATE TABLE bots (
   bot         INTEGER PRIMARY KEY,
-  token_hash  TEXT NOT NULL,             -- tells which bot a token is of
-  me          TEXT NOT NULL,             -- getMe's answer, for starts without Telegram
-  commands    TEXT NOT NULL DEFAULT '',  -- the command list that Telegram has
-  webhook_url TEXT NOT NULL DEFAULT '',  -- of the webhook that this bridge set
-  files_addr  TEXT NOT NULL DEFAULT ''   -- where the file references point to
+  token_hash  TEXT NOT NULL,             -- identifies the bot of a token
+  me          TEXT NOT NULL,             -- the result of getMe, for starts while Telegram cannot be reached
+  commands    TEXT NOT NULL DEFAULT '',  -- hash of the menu that Telegram has
+  webhook_url TEXT NOT NULL DEFAULT '',  -- the webhook that this bridge set
+  files_addr  TEXT NOT NULL DEFAULT ''   -- address of the listener for files
 ) STRICT;
 
 CREATE TABLE updates (
@@ -26,19 +27,12 @@ CREATE INDEX updates_age ON updates (received_at);
 CREATE TABLE chats (
   bot         INTEGER NOT NULL,
   chat        INTEGER NOT NULL,
-  telegram_id INTEGER NOT NULL,              -- where to send: another id after a migration
-  kind        TEXT    NOT NULL,              -- private, group, supergroup, channel
+  telegram_id INTEGER NOT NULL,            -- where to send: another id after a migration
+  kind        TEXT    NOT NULL,            -- private, group, supergroup, channel
   title       TEXT    NOT NULL DEFAULT '',
   forum       INTEGER NOT NULL DEFAULT 0,
-  present     INTEGER NOT NULL DEFAULT 1,    -- the bot may write there
-  stopped     INTEGER NOT NULL DEFAULT 0,    -- a user said /stop
-  state       TEXT    NOT NULL DEFAULT 'idle' CHECK (state IN ('idle','asking','waiting','assigned')),
-  request     TEXT    NOT NULL DEFAULT '',   -- requestId of the open spawn_request
-  asked_at    INTEGER NOT NULL DEFAULT 0,    -- when the agent was first asked for
-  attempts    INTEGER NOT NULL DEFAULT 0,
-  next_at     INTEGER NOT NULL DEFAULT 0,    -- of the next step
-  told        INTEGER NOT NULL DEFAULT 0,    -- the user knows that there is trouble
-  trouble     TEXT    NOT NULL DEFAULT '',
+  present     INTEGER NOT NULL DEFAULT 1,  -- the bot may write there
+  stopped     INTEGER NOT NULL DEFAULT 0,  -- a user sent /stop
   PRIMARY KEY (bot, chat)
 ) STRICT;
 
@@ -49,41 +43,19 @@ CREATE TABLE aliases (
   PRIMARY KEY (bot, telegram_id)
 ) STRICT;
 
-CREATE TABLE requests (
-  request    TEXT PRIMARY KEY,
-  bot        INTEGER NOT NULL,
-  chat       INTEGER NOT NULL,
-  created_at INTEGER NOT NULL
-) STRICT;
-
-CREATE TABLE assignments (
-  id         INTEGER PRIMARY KEY AUTOINCREMENT, -- order of assignment
-  bot        INTEGER NOT NULL,
-  chat       INTEGER NOT NULL,
-  agent      TEXT    NOT NULL,
-  spawned    INTEGER NOT NULL,  -- came as the answer to a spawn_request
-  configured INTEGER NOT NULL DEFAULT 0,
-  since      INTEGER NOT NULL,
-  UNIQUE (bot, chat, agent)
-) STRICT;
-
 CREATE TABLE events (
   id            INTEGER PRIMARY KEY AUTOINCREMENT, -- also the sequence on the bus
   bot           INTEGER NOT NULL,
   chat          INTEGER NOT NULL,
   telegram_chat INTEGER NOT NULL,
-  message       INTEGER NOT NULL,   -- Telegram's number of the message it is about
+  message       INTEGER NOT NULL,   -- Telegram's number of the message that the event is about
   thread        INTEGER NOT NULL DEFAULT 0,
   source_id     TEXT    NOT NULL,
   album         TEXT    NOT NULL DEFAULT '',
-  ready_at      INTEGER NOT NULL DEFAULT 0,   -- an album is complete then
-  draft         TEXT    NOT NULL,
-  bus_id        TEXT    NOT NULL,             -- messageId of its tg_message
-  queued        INTEGER NOT NULL DEFAULT 0,   -- handed to the queue towards the agents
-  agents        TEXT    NOT NULL DEFAULT '',  -- JSON list: who got it
+  data          TEXT    NOT NULL,   -- JSON: eventData
+  bus_id        TEXT    NOT NULL,   -- messageId of the event's tg_message
   received_at   INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX events_waiting ON events (bot, chat, id) WHERE queued = 0;
 CREATE INDEX events_source ON events (source_id);
 CREATE INDEX events_bus ON events (bus_id);
 CREATE INDEX events_album ON events (bot, telegram_chat, album) WHERE album <> '';
@@ -106,15 +78,14 @@ CREATE TABLE sends (
   bot           INTEGER NOT NULL,
   chat          INTEGER NOT NULL,
   kind          TEXT    NOT NULL CHECK (kind IN ('text','signal','callback')),
-  body          TEXT    NOT NULL,   -- text with entities, or what the kind needs
-  state         TEXT    NOT NULL DEFAULT 'pending' CHECK (state IN ('pending','sending','sent','unknown','failed')),
+  body          TEXT    NOT NULL,            -- text with entities, or what the kind needs
+  attempt       INTEGER NOT NULL DEFAULT 0,  -- the outbox's attempt that sent the request; 0 if none is open
   begun_at      INTEGER NOT NULL DEFAULT 0,
   telegram_chat INTEGER NOT NULL DEFAULT 0,
   message       INTEGER NOT NULL DEFAULT 0,
-  reason        TEXT    NOT NULL DEFAULT '',
   PRIMARY KEY (reply, part)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX sends_pace ON sends (bot, chat, begun_at) WHERE begun_at > 0;
+CREATE INDEX sends_begun ON sends (bot, chat, begun_at) WHERE begun_at > 0;
 CREATE INDEX sends_message ON sends (bot, telegram_chat, message) WHERE message > 0;
 
 CREATE TABLE holds (
@@ -131,12 +102,6 @@ CREATE TABLE reactions (
   agent         TEXT    NOT NULL,
   signal        TEXT    NOT NULL,
   PRIMARY KEY (bot, telegram_chat, message)
-) STRICT;
-
-CREATE TABLE claims (
-  event TEXT    PRIMARY KEY,
-  token INTEGER NOT NULL,
-  seen  INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE admitted (

@@ -391,7 +391,7 @@ func bridgeState(ctx context.Context, env *program.Env, token string) tg.BridgeS
 	if _, err := os.Stat(path); err != nil {
 		return known // there was never a bridge here
 	}
-	if db, err := tg.OpenBeside(path); err == nil { // what else is wrong with it, the disk's check says
+	if db, err := tg.Open(path); err == nil { // what else is wrong with it, the disk's check says
 		defer db.Close()
 		known.Webhook, _ = tg.WebhookOf(ctx, db, bot) //nolint:errcheck // as above
 	}

@@ -57,7 +57,7 @@ func makeCode(cmd *cobra.Command, valid time.Duration) error {
 		return err
 	}
 	_, statErr := os.Stat(env.DataFile(tg.Database))
-	db, err := tg.OpenBeside(env.DataFile(tg.Database))
+	db, err := tg.Open(env.DataFile(tg.Database))
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func withBridge(cmd *cobra.Command, do func(cmd *cobra.Command, db *sql.DB) erro
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("no Telegram bridge has used the folder %s; name its folder with --data", env.Data)
 	}
-	db, err := tg.OpenBeside(path)
+	db, err := tg.Open(path)
 	if err != nil {
 		return err
 	}
