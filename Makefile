@@ -57,7 +57,7 @@ test-systemd: build ## the spawner against a real systemd (needs root or a user 
 test-partition: build ## the bus and a peer on two sides of a network that breaks (needs root)
 	@scripts/test-partition
 
-test-slow-disk: build ## the bus on a disk whose every fsync takes 300 ms (needs strace)
+test-slow-disk: build ## the bus on disks whose every fsync takes 0.3, 1 and 3 s (needs strace)
 	@scripts/test-slow-disk
 
 test-power-cut: build ## each new file and folder has its folder synced (needs strace)

@@ -80,8 +80,11 @@ var files atomic.Int64
 
 // openDatabase opens or creates the log at path, for its owner only.
 func openDatabase(path string, opts *Options) (sink, error) {
-	if err := datafolder.MakeAll(filepath.Dir(path)); err != nil {
-		return nil, fmt.Errorf("creating the folder of the activity log: %w", err)
+	folder := filepath.Dir(path)
+	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
+		if err := datafolder.MakeAll(folder); err != nil {
+			return nil, fmt.Errorf("creating the folder of the activity log: %w", err)
+		}
 	}
 	if err := takeOver(path); err != nil {
 		return nil, err
@@ -97,15 +100,20 @@ func openDatabase(path string, opts *Options) (sink, error) {
 	return d, nil
 }
 
-// create makes an empty file, unless there is one: another program could take the log
-// for unused if this process dropped the locks that its readers hold on it.
+// create makes a file that is ready for rows, unless one exists. It takes the prepared
+// one, if the last rotation left it. The caller syncs the folder.
 func create(path string) error {
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		if err := putAside(path); err != nil {
-			return err
-		}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return datafolder.Create(path)
+	if err := putAside(path); err != nil {
+		return err
+	}
+	err := os.Rename(path+preparedSuffix, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = makeReady(path)
+	}
+	return err
 }
 
 // putAside makes room for a new log. A -shm and a -wal file beside a missing log belong
@@ -154,8 +162,10 @@ func (d *database) prepare(before *live) error {
 	if err := makeFile(d.conn); err != nil {
 		return err
 	}
-	// A commit is durable once sync has run; the checkpoints go on beside it.
-	for _, pragma := range []string{"PRAGMA synchronous=NORMAL", "PRAGMA temp_store=MEMORY", "PRAGMA wal_autocheckpoint=0",
+	if err := d.startWAL(); err != nil {
+		return err
+	}
+	for _, pragma := range []string{"PRAGMA temp_store=MEMORY", "PRAGMA wal_autocheckpoint=0",
 		fmt.Sprintf("PRAGMA journal_size_limit=%d", usualWAL)} {
 		if err := sqlitex.ExecuteTransient(d.conn, pragma, nil); err != nil {
 			return err
@@ -167,7 +177,12 @@ func (d *database) prepare(before *live) error {
 	if err := d.openLedger(before); err != nil {
 		return err
 	}
-	var err error
+	// The write-ahead log has its name by now, and so have a new file and a new key. A
+	// commit is durable once sync has run; the checkpoints go on beside it.
+	err := errors.Join(datafolder.SyncFolder(filepath.Dir(d.path)), sqlitex.ExecuteTransient(d.conn, "PRAGMA synchronous=NORMAL", nil))
+	if err != nil {
+		return err
+	}
 	for i, rows := range insertRows {
 		if d.inserts[i], err = prepareInsert(d.conn, rows); err != nil {
 			return err
@@ -182,6 +197,16 @@ func (d *database) prepare(before *live) error {
 	d.measureWAL()
 	d.info, err = os.Stat(d.path)
 	return err
+}
+
+// startWAL lets what is written until the log is open wait for the first sync, unless a
+// write-ahead log is there already: to begin that anew, SQLite has to sync its header.
+func (d *database) startWAL() error {
+	level := "OFF"
+	if info, err := os.Stat(d.path + "-wal"); err == nil && info.Size() > 0 {
+		level = "NORMAL"
+	}
+	return sqlitex.ExecuteTransient(d.conn, "PRAGMA synchronous="+level, nil)
 }
 
 // makeFile makes a file ready for rows, unless it is. One transaction makes all tables,
@@ -481,11 +506,7 @@ func (d *database) rotate() error {
 	if err := moveAside(d.path, segmentPath(d.path, before.run.segment)); err != nil {
 		return err
 	}
-	err = datafolder.Rename(d.path+preparedSuffix, d.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = create(d.path)
-	}
-	if err != nil {
+	if err := create(d.path); err != nil {
 		return err
 	}
 	step("replaced")
@@ -519,21 +540,42 @@ func prepareNext(path string) error {
 	if _, err := os.Stat(to); err == nil {
 		return nil
 	}
-	if err := os.Remove(to + ".new"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := create(to + ".new"); err != nil {
-		return err
-	}
-	conn, err := sqlite.OpenConn(to+".new", sqlite.OpenReadWrite)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(makeFile(conn), conn.Close()); err != nil {
+	if err := makeReady(to); err != nil {
 		return err
 	}
 	step("prepared")
-	return datafolder.Rename(to+".new", to)
+	return datafolder.SyncFolder(filepath.Dir(to))
+}
+
+// makeReady makes a file that is ready for rows. It is synced once, before it gets its
+// name. The caller syncs the folder.
+func makeReady(path string) error {
+	temporary := path + ".new"
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(temporary, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil { // SQLite's locks would end with it
+		return err
+	}
+	conn, err := sqlite.OpenConn(temporary, sqlite.OpenReadWrite)
+	if err != nil {
+		return err
+	}
+	err = sqlitex.ExecuteTransient(conn, "PRAGMA synchronous=OFF", nil)
+	if err == nil {
+		err = makeFile(conn)
+	}
+	if err := errors.Join(err, conn.Close()); err != nil {
+		return err
+	}
+	if err := syncFile(temporary); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
 }
 
 // A sink stores rows. The writing goroutine alone uses it, except for sync, so that another

@@ -38,11 +38,13 @@ func (a *alarm) log() *zerolog.Logger {
 	return &log
 }
 
-// overflow appends twice what the queue of 100 rows takes and returns how many
-// rows were appended.
-func overflow(w *Writer) int {
+// overflow appends twice as many rows as the queue of 100 takes. It returns how many
+// it appended.
+func overflow(w *Writer, payload string) int {
 	for i := range 200 {
-		w.Append(numbered(i))
+		row := numbered(i)
+		row.Payload = []byte(payload)
+		w.Append(row)
 	}
 	return 200
 }
@@ -81,7 +83,7 @@ func TestALockedDatabaseIsOutlived(t *testing.T) {
 	if err := sqlitex.ExecuteTransient(other, "BEGIN EXCLUSIVE", nil); err != nil {
 		t.Fatal(err)
 	}
-	appended := 1 + overflow(w)
+	appended := 1 + overflow(w, `{}`)
 	if s := w.Stats(); s.Lost == 0 || s.QueuedRows > 100 {
 		t.Errorf("while locked: %+v", s)
 	}
@@ -107,7 +109,7 @@ func mountTemporary(t *testing.T, size string) string {
 }
 
 func TestAFullDiskIsOutlived(t *testing.T) {
-	dir := mountTemporary(t, "512k")
+	dir := mountTemporary(t, "1m")
 	path := filepath.Join(dir, "activity.db")
 	bell := newAlarm()
 	w := NewWriter(path, &Options{QueueRows: 100, Log: bell.log()})
@@ -118,10 +120,10 @@ func TestAFullDiskIsOutlived(t *testing.T) {
 		runtime.Gosched() // the next file takes room, too, and more of it for a moment
 	}
 	ballast := filepath.Join(dir, "ballast")
-	if err := os.WriteFile(ballast, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+	if err := os.WriteFile(ballast, make([]byte, 2<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("filling the disk: %v", err)
 	}
-	appended := 1 + overflow(w)
+	appended := 1 + overflow(w, `"`+strings.Repeat("x", 1000)+`"`) // more than the write-ahead log has room for
 	<-bell.rings
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
@@ -172,7 +174,7 @@ func TestAReadOnlyFileSystemIsOutlived(t *testing.T) {
 	w := NewWriter(path, &Options{QueueRows: 100, Log: bell.log()})
 	running(t, w)
 	<-bell.rings
-	appended := overflow(w)
+	appended := overflow(w, `{}`)
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=4m"); err != nil {
 		t.Fatal(err)
 	}

@@ -84,13 +84,25 @@ func openKey(path, origin string) (k *signingKey, made bool, err error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, false, err
 	}
-	secret, _, err := note.GenerateKey(rand.Reader, origin)
-	if err != nil {
-		return nil, false, err
-	}
-	if err := datafolder.WriteFirst(keyPath(path), []byte(secret+"\n")); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := makeKey(keyPath(path), origin); err != nil {
 		return nil, false, fmt.Errorf("making the key that signs the activity log: %w", err)
 	}
 	k, err = readKey(path)
 	return k, true, err
+}
+
+// makeKey makes a signing key. The caller syncs the folder.
+func makeKey(path, origin string) error {
+	secret, _, err := note.GenerateKey(rand.Reader, origin)
+	if err != nil {
+		return err
+	}
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, []byte(secret+"\n"), 0o600); err != nil {
+		return err
+	}
+	if err := syncFile(temporary); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
 }

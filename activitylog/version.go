@@ -28,7 +28,7 @@ func CheckVersion(path string) error {
 	if _, err := os.Stat(path); err != nil {
 		return nil
 	}
-	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadOnly) // closing it moves no write-ahead log, which takes syncs
 	if err != nil {
 		return nil
 	}
@@ -58,6 +58,9 @@ func takeOver(path string) error {
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 		return nil
 	}
+	if older, err := isOlder(path); err != nil || !older {
+		return err
+	}
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
 	if err != nil {
 		return fmt.Errorf("opening the activity log %s: %w", path, err)
@@ -74,6 +77,17 @@ func takeOver(path string) error {
 		return fmt.Errorf("making the activity log of an older program a segment: %w", err)
 	}
 	return nil
+}
+
+// isOlder reports whether an older program wrote a file, or may have.
+func isOlder(path string) (bool, error) {
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadOnly)
+	if err != nil {
+		return true, nil //nolint:nilerr // whoever opens it to write says what is wrong
+	}
+	conn.SetBusyTimeout(busyTimeout)
+	version, err := knownVersion(conn, path)
+	return version < narrowVersion, errors.Join(err, conn.Close())
 }
 
 // emptyOld reports whether an older program wrote a file, and if so, moves its write-ahead

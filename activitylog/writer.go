@@ -68,6 +68,7 @@ type Writer struct {
 
 	wake    chan struct{} // capacity 1: rows are queued
 	commits chan struct{} // capacity 1: rows are committed, and not yet durable
+	opened  chan struct{} // closed after the first attempt to open the database
 	keeper  *keeper
 
 	mu          sync.Mutex
@@ -96,7 +97,7 @@ func NewWriter(path string, opts *Options) *Writer {
 	defaults.Positive(&o.SegmentBytes, DefaultSegmentBytes)
 	defaults.Positive(&o.SegmentAge, DefaultSegmentAge)
 	defaults.Log(&o.Log)
-	w := &Writer{path: path, opts: o, wake: make(chan struct{}, 1), commits: make(chan struct{}, 1)}
+	w := &Writer{path: path, opts: o, wake: make(chan struct{}, 1), commits: make(chan struct{}, 1), opened: make(chan struct{})}
 	w.open = func() (sink, error) { return openDatabase(path, &w.opts) }
 	w.keeper = &keeper{path: path, keep: o.Keep, log: o.Log, wake: make(chan struct{}, 1)}
 	return w
@@ -118,7 +119,10 @@ const (
 // A database that cannot be opened or written does not end it: it tries again
 // until it can. The error tells how many rows were not written in the end.
 func (w *Writer) Run(ctx context.Context) error {
-	w.openIdle()
+	if !w.openFirst(ctx) {
+		w.giveUp()
+		return w.ended()
+	}
 	settled, kept := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(settled)
@@ -144,6 +148,34 @@ func (w *Writer) Run(ctx context.Context) error {
 	<-settled
 	w.tidy(kept, stopBy)
 	return w.ended()
+}
+
+// Opened returns a channel that is closed when Run has opened the database, or knows why
+// it cannot: rows that are appended before have to wait for that.
+func (w *Writer) Opened() <-chan struct{} { return w.opened }
+
+// openFirst opens the database. It reports false if ctx ends and the disk then takes
+// longer than a stop may: the opening ends with the program, and the next start goes on.
+func (w *Writer) openFirst(ctx context.Context) bool {
+	go func() {
+		defer close(w.opened)
+		w.openIdle()
+	}()
+	select {
+	case <-w.opened:
+		return true
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(w.opts.StopTimeout)
+	defer timer.Stop()
+	select {
+	case <-w.opened:
+		return true
+	case <-timer.C:
+		w.opts.Log.Warn().Str("path", w.path).
+			Msg("activity log: the disk is too slow to open it before the end; the next start opens it")
+		return false
+	}
 }
 
 // writeQueued writes what is appended until ctx ends.

@@ -173,6 +173,11 @@ func (s *settings) serve(ctx context.Context, env *program.Env, data string, joi
 			cancel()
 			return <-done
 		}
+		select {
+		case <-log.Opened(): // so that "ready" means that rows can be written
+		case <-ctx.Done():
+			return endLog()
+		}
 	}
 	server := bus.New(rows, o)
 	joined.start()

@@ -66,6 +66,10 @@ func Rename(from, to string) error {
 	return syncFolder(filepath.Dir(to))
 }
 
+// SyncFolder makes what was renamed or created in a folder survive a crash of the machine,
+// where the file system can.
+func SyncFolder(path string) error { return syncFolder(path) }
+
 // Make makes a folder for its owner alone. It returns [fs.ErrExist] if there is one.
 func Make(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil {
