@@ -82,7 +82,7 @@ var files atomic.Int64
 func openDatabase(path string, opts *Options) (sink, error) {
 	folder := filepath.Dir(path)
 	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
-		if err := datafolder.MakeAll(folder); err != nil {
+		if err := datafolder.MkdirAll(folder); err != nil {
 			return nil, fmt.Errorf("creating the folder of the activity log: %w", err)
 		}
 	}

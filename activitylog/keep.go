@@ -185,11 +185,11 @@ func (r *Removal) remove(log string, f sealedFile) error {
 	rows := v.rows()
 	tree, err := v.tree()
 	if err = errors.Join(err, v.err, v.conn.Close()); err == nil && tree != nil {
-		err = datafolder.Write(treePath(f.path), tree)
+		err = datafolder.WriteFile(treePath(f.path), tree)
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) { // the room of the file itself has to do
 		if err = os.Remove(f.path); err == nil {
-			err = datafolder.Write(treePath(f.path), tree)
+			err = datafolder.WriteFile(treePath(f.path), tree)
 		}
 	}
 	if err != nil {

@@ -208,5 +208,5 @@ func writeChecksum(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	return datafolder.Write(path+checksumSuffix, []byte(line))
+	return datafolder.WriteFile(path+checksumSuffix, []byte(line))
 }

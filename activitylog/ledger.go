@@ -199,5 +199,5 @@ func publishCheckpoint(path string) error {
 	if text, err := os.ReadFile(checkpointPath(path)); err == nil && string(text) == newest {
 		return nil
 	}
-	return datafolder.Write(checkpointPath(path), []byte(newest))
+	return datafolder.WriteFile(checkpointPath(path), []byte(newest))
 }

@@ -92,7 +92,7 @@ func (s *session) speaksFor(id protocol.PeerID) bool {
 	if c := s.client.granted(); c != nil {
 		return c.MayBe(id)
 	}
-	return protocol.SpeaksForFamily(s.id) && s.id.Family() == id.Family()
+	return protocol.MaySendForFamily(s.id) && s.id.Family() == id.Family()
 }
 
 // isAddressee reports whether the session is the addressee of a topic: it has that

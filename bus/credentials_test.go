@@ -342,7 +342,7 @@ func TestASpawnerIssuesAndRevokesNarrowerCredentials(t *testing.T) {
 		t.Errorf("whoami: %d %v", status, who)
 	}
 	const address = "http://127.0.0.1:7893/tools/a/b"
-	pass := protocol.NewPass(token, address)
+	pass := protocol.NewDerivedToken(token, address)
 	if status, who := call(t, b, pass, "GET", "/whoami?for="+address, ""); status != 200 || who["name"] != "agent:x" {
 		t.Errorf("whoami for a pass: %d %v", status, who)
 	}

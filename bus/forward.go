@@ -183,7 +183,7 @@ func (p *publication) offline(b *batch, peer protocol.PeerID, text string, writt
 // addresses reports whether a peer of another bus is the addressee of a topic: it has that
 // identity, or is the bridge of its family.
 func addresses(peer, topic protocol.PeerID) bool {
-	return peer == topic || protocol.SpeaksForFamily(peer) && peer.Family() == topic.Family()
+	return peer == topic || protocol.MaySendForFamily(peer) && peer.Family() == topic.Family()
 }
 
 // best returns the better of two outcomes at the addressee.

@@ -55,8 +55,8 @@ type Configure struct {
 	By     string   `json:"by,omitempty"`     // who says so, in words
 }
 
-// HaltCountedAnew is the state of an agent's record of a Configure with Halt anew.
-const HaltCountedAnew = "counted_anew"
+// HaltBudgetReset is the state of an agent's record of a Configure with Halt anew.
+const HaltBudgetReset = "counted_anew"
 
 // ChatMessage is the content of tg_message and chat_message. Only Text is
 // required; see the defaults beside each field.

@@ -40,7 +40,7 @@ func CheckTopic(topic string) error { return checkName("topic", topic, MaxTopic)
 // CheckRequestID returns nil if the id of a request can stand in the activity log, or the
 // reason why not.
 func CheckRequestID(id jsonrpc.ID) error {
-	if jsonrpc.IsString(id) && !text.Clean(jsonrpc.UnquoteBytes(id)) {
+	if jsonrpc.IsString(id) && !text.IsCleanName(jsonrpc.UnquoteBytes(id)) {
 		return errors.New(`"id" must be without control characters or others that nobody sees`)
 	}
 	return nil
@@ -52,7 +52,7 @@ func checkName[T string | []byte](what string, s T, limit int) error {
 		return fmt.Errorf("%s must be a non-empty string", what)
 	case len(s) > limit:
 		return fmt.Errorf("%s is %d bytes long; at most %d are allowed", what, len(s), limit)
-	case !text.Clean(s):
+	case !text.IsCleanName(s):
 		return fmt.Errorf("%s must be UTF-8 without control characters or others that nobody sees", what)
 	}
 	return nil

@@ -154,10 +154,10 @@ func MaySend(from PeerID, t MessageType) error {
 // a topic has an addressee: the peer of that identity.
 func IsIdentity(topic Topic) bool { return RoleOf(PeerID(topic)) != RoleUnknown }
 
-// SpeaksForFamily reports whether, on a bus without credentials, a session of identity
+// MaySendForFamily reports whether, on a bus without credentials, a session of identity
 // id may send as any identity of its family. Bridges may: they carry many chats on one
 // connection.
-func SpeaksForFamily(id PeerID) bool {
+func MaySendForFamily(id PeerID) bool {
 	switch RoleOf(id) {
 	case RoleTG, RoleChorus:
 		return true

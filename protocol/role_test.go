@@ -46,7 +46,7 @@ func TestOnlyBridgesSpeakForTheirFamily(t *testing.T) {
 	for id, want := range map[protocol.PeerID]bool{
 		"tg:bot": true, "chorus:gateway": true, "agent:lead": false, "agent:system": false, "cli:op": false, "collab:broker": false, "tg:": false,
 	} {
-		if got := protocol.SpeaksForFamily(id); got != want {
+		if got := protocol.MaySendForFamily(id); got != want {
 			t.Errorf("%q speaks for its family: %t; want %t", id, got, want)
 		}
 	}

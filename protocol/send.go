@@ -71,7 +71,7 @@ func (s *Send) scanPayload(topic []byte, f *[7][]byte) error {
 	if f[5] != nil && !jsonrpc.IsString(f[5]) {
 		return errors.New("payload.inReplyTo must be a string")
 	}
-	if !text.Clean(jsonrpc.UnquoteBytes(f[5])) {
+	if !text.IsCleanName(jsonrpc.UnquoteBytes(f[5])) {
 		return errors.New("payload.inReplyTo must be without control characters or others that nobody sees")
 	}
 	if f[6] != nil && !jsonrpc.IsString(f[6]) {

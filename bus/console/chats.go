@@ -353,7 +353,7 @@ func (a *agent) record(r *activitylog.AttentionRecord, at time.Time) {
 	switch {
 	case r.Event == activitylog.RecordBudget:
 		a.Held = *r
-	case r.Event == activitylog.RecordHalt && r.State == protocol.HaltCountedAnew:
+	case r.Event == activitylog.RecordHalt && r.State == protocol.HaltBudgetReset:
 		a.Held = activitylog.AttentionRecord{}
 	}
 	a.Add(r, func(id string) *activitylog.EventTally { return &a.event(id).EventTally })

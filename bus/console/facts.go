@@ -311,7 +311,7 @@ func (e *edge) add(at time.Time, typ, status string) {
 // receiver returns who got a message: the chat, if a bridge took it for one.
 func receiver(peer, topic string) string {
 	p, t := protocol.PeerID(peer), protocol.PeerID(topic)
-	if protocol.SpeaksForFamily(p) && protocol.IsIdentity(protocol.Topic(topic)) && p.Family() == t.Family() {
+	if protocol.MaySendForFamily(p) && protocol.IsIdentity(protocol.Topic(topic)) && p.Family() == t.Family() {
 		return topic
 	}
 	return peer

@@ -269,7 +269,7 @@ func (l *look) peer() error {
 	}
 	f := l.read()
 	its := func(other string) bool { // a bridge speaks for its chats
-		return other == id || protocol.SpeaksForFamily(protocol.PeerID(id)) && protocol.PeerID(other).Family() == protocol.PeerID(id).Family()
+		return other == id || protocol.MaySendForFamily(protocol.PeerID(id)) && protocol.PeerID(other).Family() == protocol.PeerID(id).Family()
 	}
 	talk := slices.DeleteFunc(f.edgeLines(l.Now), func(e edgeLine) bool { return !its(e.From) && !its(e.To) })
 	l.Title, l.Page = id, &peerView{

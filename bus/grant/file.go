@@ -143,7 +143,7 @@ func (f *File) setLocked(list []Credential) {
 	for i := range list {
 		f.byHash[list[i].SHA256] = &list[i]
 		f.byName[list[i].Name] = &list[i]
-		f.byPass[protocol.PassName(protocol.NewPassOf(list[i].SHA256, ""))] = &list[i]
+		f.byPass[protocol.DerivedTokenName(protocol.NewDerivedTokenOf(list[i].SHA256, ""))] = &list[i]
 	}
 }
 
@@ -166,8 +166,8 @@ func (f *File) Lookup(token string) (*Credential, bool) {
 func (f *File) LookupPass(pass, address string) (*Credential, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c, ok := f.byPass[protocol.PassName(pass)]
-	return c, ok && hmac.Equal([]byte(pass), []byte(protocol.NewPassOf(c.SHA256, address)))
+	c, ok := f.byPass[protocol.DerivedTokenName(pass)]
+	return c, ok && hmac.Equal([]byte(pass), []byte(protocol.NewDerivedTokenOf(c.SHA256, address)))
 }
 
 // Current returns the credential in force that has the name and the hash of c.
@@ -294,7 +294,7 @@ func (f *File) RevokeKeepIssued(name string) error {
 func (f *File) change(edit func([]Credential) ([]Credential, error)) error {
 	f.changing.Lock()
 	defer f.changing.Unlock()
-	if err := datafolder.MakeAll(filepath.Dir(f.path)); err != nil {
+	if err := datafolder.MkdirAll(filepath.Dir(f.path)); err != nil {
 		return err
 	}
 	lock, err := datafolder.Lock(f.path+".lock", true)
@@ -364,7 +364,7 @@ func write(path string, list []Credential) error {
 	if b.Len() > maxFile {
 		return fmt.Errorf("the credentials file would be larger than %d bytes; revoke credentials that nobody needs", maxFile)
 	}
-	if err := datafolder.Write(path, b.Bytes()); err != nil {
+	if err := datafolder.WriteFile(path, b.Bytes()); err != nil {
 		return fmt.Errorf("writing the credentials file: %w", err)
 	}
 	return nil

@@ -75,9 +75,9 @@ func TestAPassOpensItsAddressOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pass := protocol.NewPassOf(grant.Hash(token), "http://a")
-	foreign := protocol.NewPassOf(grant.Hash(another), "http://a")
-	name := protocol.PassName(pass)
+	pass := protocol.NewDerivedTokenOf(grant.Hash(token), "http://a")
+	foreign := protocol.NewDerivedTokenOf(grant.Hash(another), "http://a")
+	name := protocol.DerivedTokenName(pass)
 	for what, c := range map[string]struct {
 		pass, address string
 		want          string
@@ -86,7 +86,7 @@ func TestAPassOpensItsAddressOnly(t *testing.T) {
 		"of another credential":       {foreign, "http://a", other.Name},
 		"elsewhere":                   {pass, "http://b", ""},
 		"with the proof of another":   {name + foreign[len(name):], "http://a", ""},
-		"of a token that nobody has":  {protocol.NewPassOf(grant.Hash("nobody"), "http://a"), "http://a", ""},
+		"of a token that nobody has":  {protocol.NewDerivedTokenOf(grant.Hash("nobody"), "http://a"), "http://a", ""},
 		"a token":                     {token, "http://a", ""},
 		"nothing":                     {"", "http://a", ""},
 		"its name, and nothing after": {name, "http://a", ""},

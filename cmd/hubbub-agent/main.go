@@ -90,10 +90,10 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Escalation.Lead, "lead", "", "agent, or person such as tg:77 or cli:ann, who is asked first to answer what this agent must answer and cannot")
 	fs.StringVar(&o.Escalation.Owner, "owner", "", "agent or person who answers for this agent, asked next; the owner of a work item comes before them")
 	fs.StringVar(&o.Escalation.Person, "person", "", "person who is asked last, before the author is told; it also decides about tools where no person asked for anything")
-	fs.DurationVar(&o.Escalation.Each, "escalate-after", attention.DefaultRung, "time that each of --lead, --owner and --person has for an answer")
+	fs.DurationVar(&o.Escalation.Timeout, "escalate-after", attention.DefaultLevelTimeout, "time that each of --lead, --owner and --person has for an answer")
 	fs.DurationVar(&o.DeferFor, "defer-for", 15*time.Minute, "rest of a deferred event before it comes back, doubled each time")
 	fs.StringVar(&s.policyVersion, "policy-version", string(attention.Version0602), "draft of C2A: 2026-06-02, 2026-06-24 or 2026-08-11")
-	r := attention.DefaultReturns
+	r := attention.DefaultReturnIntervals
 	o.Returns = &r
 	fs.DurationVar(&r.Immediate, "obligation-immediate", r.Immediate, "time after which an obligation of an urgent message comes back, with --policy-version 2026-08-11; 0 for never")
 	fs.DurationVar(&r.Buffered, "obligation-buffered", r.Buffered, "time after which that of any other message comes back; 0 for never")
@@ -225,7 +225,7 @@ func (s *settings) complete(env *program.Env) (err error) {
 		return program.Usage("a --budget must not be negative; 0 is no bound")
 	case min(o.Returns.Immediate, o.Returns.Buffered, o.Returns.Notify) < 0:
 		return program.Usage("--obligation-immediate, --obligation-buffered and --obligation-notify must not be negative; 0 is never")
-	case o.ComposeWindow < 0 || o.ComposeCap < o.ComposeWindow || o.Deadline <= 0 || o.Escalation.Each <= 0 || o.DeferFor <= 0 || o.DigestEvery < 0:
+	case o.ComposeWindow < 0 || o.ComposeCap < o.ComposeWindow || o.Deadline <= 0 || o.Escalation.Timeout <= 0 || o.DeferFor <= 0 || o.DigestEvery < 0:
 		return program.Usage("--compose-window, --compose-cap, --deadline, --escalate-after, --defer-for and --digest-every must not be negative, and the cap not below the window")
 	}
 	if err := program.EachAlone(o.Approve, "write each alone"); err != nil {

@@ -218,7 +218,7 @@ func (a *Agent) announce(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { a.broker.attend(ctx) })
-	if err := a.mailbox.Outbox.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
+	if err := a.mailbox.Outbox.RetryNow(ctx, ""); err != nil && ctx.Err() == nil {
 		a.opts.Log.Warn().Err(err).Msg("outbox not hurried; its backoff goes on")
 	}
 	m := a.peer.NewMessage(protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online", Agent: a.id})

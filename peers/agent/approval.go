@@ -114,12 +114,12 @@ func (p *approver) shown(arguments json.RawMessage) string {
 		compact.Reset()
 		compact.Write(arguments)
 	}
-	said := text.Spelled(p.secret.String(compact.String()))
+	said := text.EscapeInvisible(p.secret.String(compact.String()))
 	shown := text.Prefix(said, maxShown)
 	if shown == said {
 		return said
 	}
-	return shown + "… and " + text.Count(len(said)-len(shown), "more byte") + " that you do not see here"
+	return shown + "… and " + text.Counted(len(said)-len(shown), "more byte") + " that you do not see here"
 }
 
 // until is when the default takes effect, so that the turn can still end by itself.
@@ -135,7 +135,7 @@ func (*approver) until(ctx context.Context) time.Time {
 // deciders returns who may decide for an event: the person who wrote it, or, of any other, such as
 // work of the broker, whom the settings name.
 func (p *approver) deciders(e *mailbox.Entry) []string {
-	person := p.agent.opts.Escalation.Who(attention.RungPerson)
+	person := p.agent.opts.Escalation.Target(attention.LevelPerson)
 	switch {
 	case e != nil && !e.FromBroker() && e.Content.Author.Kind == string(attention.AuthorHuman):
 		return []string{e.PersonIdentity()}

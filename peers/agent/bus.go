@@ -164,7 +164,7 @@ func checkChat(c *protocol.ChatMessage) string {
 		return problem
 	}
 	switch {
-	case !text.Clean(c.SourceID), c.Chat != nil && !text.Clean(c.Chat.ID+c.Chat.ThreadID), c.Author != nil && !text.Clean(c.Author.ID):
+	case !text.IsCleanName(c.SourceID), c.Chat != nil && !text.IsCleanName(c.Chat.ID+c.Chat.ThreadID), c.Author != nil && !text.IsCleanName(c.Author.ID):
 		return "an id has control characters or others that nobody sees"
 	}
 	return ""
@@ -196,12 +196,12 @@ func (a *Agent) send(ctx context.Context, item outbox.Item) error {
 		return outbox.Permanent(fmt.Errorf("a queued message cannot be read: %w", err))
 	}
 	topic := protocol.Topic(item.Destination)
-	err := a.peer.Tell(ctx, topic, item.Attempt, m)
+	err := a.peer.Deliver(ctx, topic, item.Attempt, m)
 	report := m.Type == protocol.TypeAgentEvent && protocol.IsIdentity(topic) // of a turn: answers wait behind it
 	switch {
 	case errors.Is(err, peer.ErrStopped):
 		return outbox.Retry(time.Second, err)
-	case err != nil && report && peer.ReceptionOf(err) != peer.Unsent:
+	case err != nil && report && peer.OutcomeOf(err) != peer.Unsent:
 		return outbox.Permanent(err)
 	}
 	return err
@@ -232,7 +232,7 @@ func (a *Agent) servers(e *mailbox.Entry) ([]harness.MCPServer, error) {
 	}
 	server := harness.MCPServer{Name: channelServerName, URL: proxy.URL, Headers: map[string]string{}}
 	if token != "" {
-		server.Headers["Authorization"] = peer.Bearer(protocol.NewPass(token, proxy.URL))
+		server.Headers["Authorization"] = peer.Bearer(protocol.NewDerivedToken(token, proxy.URL))
 	}
 	if a.opts.GuardServer != nil {
 		server = a.opts.GuardServer(server)

@@ -117,7 +117,7 @@ func runChild() error {
 	}
 	if os.Getenv(childActs) == "oblige" {
 		opts.Version, opts.Escalation.Person = attention.Version0811, "tg:88"
-		opts.Returns = &attention.Returns{Buffered: 500 * time.Millisecond}
+		opts.Returns = &attention.ReturnIntervals{Buffered: 500 * time.Millisecond}
 	}
 	opts.CrashWith(die)
 	return agent.New("agent:lead", db, h, opts).Run(context.Background())

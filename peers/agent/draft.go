@@ -73,7 +73,7 @@ func (d *drafts) weigh(one *draft, whole bool) {
 	if attention.Draft(one.text) == "" {
 		return
 	}
-	held := attention.DraftHeld(one.text)
+	held := attention.DraftMatches(one.text)
 	d.never = d.never || !held
 	d.sure = d.sure || held && whole && len(one.text) < draftKept
 }

@@ -44,13 +44,13 @@ func checkObliging(c *protocol.ChatMessage) string {
 		return fmt.Sprintf("at most %d recipients are taken; an event that obliges should have one", maxRecipients)
 	case len(c.ReactionID)+len(c.TargetEventID) > maxID:
 		return fmt.Sprintf("an id has more than %d bytes", maxID)
-	case !text.Clean(c.ReactionID + c.TargetEventID):
+	case !text.IsCleanName(c.ReactionID + c.TargetEventID):
 		return "an id has control characters or others that nobody sees"
 	case c.Event == protocol.EventReaction && c.Actor != nil && c.Author != nil && c.Author.ID != "" && bareID(c.Actor.ID) != bareID(c.Author.ID):
 		return fmt.Sprintf("the reaction has the author %s and the actor %s, and they are one", text.Clip(c.Author.ID, 80), text.Clip(c.Actor.ID, 80))
 	}
 	for _, p := range parties {
-		if p.ID == "" || len(p.ID) > maxID || !text.Clean(p.ID) {
+		if p.ID == "" || len(p.ID) > maxID || !text.IsCleanName(p.ID) {
 			return "a recipient, actor or delegate has an id that is empty, too long, or has characters that nobody sees"
 		}
 	}
@@ -67,7 +67,7 @@ func (a *Agent) handleReaction(ctx context.Context, d *peer.Delivery, r *protoco
 		return peer.Reject(err.Error())
 	case r.Actor.ID != string(d.Message.From):
 		return peer.Reject(fmt.Sprintf("%s reacts for itself, and not for %s", d.Message.From, text.Clip(r.Actor.ID, 80)))
-	case r.TargetEventID == "" || len(r.TargetEventID)+len(r.ReactionID) > maxID || !text.Clean(r.TargetEventID+r.ReactionID):
+	case r.TargetEventID == "" || len(r.TargetEventID)+len(r.ReactionID) > maxID || !text.IsCleanName(r.TargetEventID+r.ReactionID):
 		return peer.Reject("a reaction needs a targetEventId, and its ids must be clean and short")
 	}
 	act := mailbox.Act{ID: r.ReactionID, Target: r.TargetEventID, Act: attention.Act{Actor: r.Actor.ID, Signal: attention.Signal(r.Signal)}}

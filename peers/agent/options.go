@@ -23,16 +23,16 @@ type Options struct {
 	Version       attention.Version // draft of C2A; default attention.Version0602
 	Aliases       []string          // further names under which it is mentioned
 	Roles         []string
-	Streams       []string           // streams that it owns
-	Words         *attention.Words   // nil = attention.DefaultWords
-	ComposeWindow time.Duration      // after the last fragment; default 2s
-	ComposeCap    time.Duration      // after the first fragment; default 30s
-	Deadline      time.Duration      // for an answer; default 5m
-	DigestEvery   time.Duration      // 0 = no digests
-	Budget        *attention.Budget  // default attention.DefaultBudget
-	Returns       *attention.Returns // how often what somebody waits for comes back; default attention.DefaultReturns
-	Escalation    attention.Ladder   // who answers what it cannot; each has 10m by default
-	DeferFor      time.Duration      // before a deferred event comes back, doubling; default 15m
+	Streams       []string                   // streams that it owns
+	Words         *attention.Words           // nil = attention.DefaultWords
+	ComposeWindow time.Duration              // after the last fragment; default 2s
+	ComposeCap    time.Duration              // after the first fragment; default 30s
+	Deadline      time.Duration              // for an answer; default 5m
+	DigestEvery   time.Duration              // 0 = no digests
+	Budget        *attention.Budget          // default attention.DefaultBudget
+	Returns       *attention.ReturnIntervals // how often what somebody waits for comes back; default attention.DefaultReturns
+	Escalation    attention.EscalationPolicy // who answers what it cannot; each has 10m by default
+	DeferFor      time.Duration              // before a deferred event comes back, doubling; default 15m
 
 	Approve    []string // patterns of the tools about which a person decides: "shell", "mcp:SERVER.TOOL"
 	AllowWords []string // that allow, as an answer to such a question; default yes, allow, approve
@@ -77,11 +77,11 @@ func (o *Options) withDefaults() Options {
 	d := defaults.Of(o)
 	defaults.Set(&d.Version, attention.Version0602)
 	defaults.Set(&d.Budget, &attention.DefaultBudget)
-	defaults.Set(&d.Returns, &attention.DefaultReturns)
+	defaults.Set(&d.Returns, &attention.DefaultReturnIntervals)
 	defaults.Positive(&d.ComposeWindow, 2*time.Second)
 	defaults.Positive(&d.ComposeCap, 30*time.Second)
 	defaults.Positive(&d.Deadline, attention.DefaultDeadline)
-	defaults.Positive(&d.Escalation.Each, attention.DefaultRung)
+	defaults.Positive(&d.Escalation.Timeout, attention.DefaultLevelTimeout)
 	defaults.Positive(&d.DeferFor, 15*time.Minute)
 	if len(d.AllowWords) == 0 {
 		d.AllowWords = []string{"yes", "allow", "approve"}
@@ -98,7 +98,7 @@ func (o *Options) withDefaults() Options {
 	defaults.Positive(&d.FirstRetry, 2*time.Second)
 	defaults.Set(&d.HarnessType, "scripted")
 	defaults.Set(&d.WakePolicy, "auto")
-	defaults.Set(&d.Fence, func() string { return attention.FenceOf(rand.Text()) })
+	defaults.Set(&d.Fence, func() string { return attention.Fence(rand.Text()) })
 	defaults.Set(&d.OnReady, func() {})
 	defaults.Set(&d.failpoint, func(string) {})
 	defaults.Log(&d.Log)

@@ -253,7 +253,7 @@ func (a *Agent) report(ctx context.Context, open openCalls, r report) error {
 // activityOf is what a chat is told of a turn. Nobody meant to say what a tool read, so it
 // goes without secrets.
 func (a *Agent) activityOf(e *mailbox.Entry, p harness.Progress) activityEvent {
-	p.Message, p.Content = a.opts.Redact.String(attention.Answer(p.Message)), a.opts.Redact.Bytes(p.Content)
+	p.Message, p.Content = a.opts.Redact.String(attention.VisibleText(p.Message)), a.opts.Redact.Bytes(p.Content)
 	event := activityEvent{Event: "status", InReplyTo: e.SourceID, Status: p.Message, Progress: p.Progress, Total: p.Total}
 	switch p.Kind {
 	case harness.ProgressError:
@@ -313,7 +313,7 @@ func (a *Agent) storeReport(tx *mailbox.Tx, o harness.Output) {
 	}
 	e := tx.Entry(t.EventID)
 	if o.Report.Kind == harness.ProgressError && e != nil && !e.Settled() && protocol.PeerID(e.Chat).Family() != "chorus" { // whose callback hears of it
-		failed := a.id.Name() + " says that it failed: " + text.Prefix(attention.HeaderValue(a.opts.Redact.String(attention.Answer(o.Report.Message))), maxError)
+		failed := a.id.Name() + " says that it failed: " + text.Prefix(attention.HeaderValue(a.opts.Redact.String(attention.VisibleText(o.Report.Message))), maxError)
 		if !mailbox.Escalate(tx, e, failed, failed) {
 			tx.NotifyFailure(e, failed)
 		}

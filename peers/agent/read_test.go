@@ -230,7 +230,7 @@ func TestAChorusChannelSeesWhatATurnDoes(t *testing.T) {
 		}
 		if servers := s.seen()[0].MCP; len(servers) != 1 || servers[0].URL != "http://127.0.0.1:1/mcp" {
 			t.Errorf("the turn has the MCP servers %v", servers)
-		} else if shown := servers[0].Headers["Authorization"]; shown != "Bearer "+protocol.NewPass("secret", servers[0].URL) {
+		} else if shown := servers[0].Headers["Authorization"]; shown != "Bearer "+protocol.NewDerivedToken("secret", servers[0].URL) {
 			t.Errorf("the server that a message names is shown %q; want a pass for it alone", shown)
 		}
 	})

@@ -18,7 +18,7 @@ import (
 // TestWhatNamesNobodyClosesNothingAtTheBroker: a done of the author that names no recipient is about
 // nobody, for the agent and for the broker that hears of it from the agent.
 func TestWhatNamesNobodyClosesNothingAtTheBroker(t *testing.T) {
-	inHouse(t, newStub(silent), with0811(attention.Ladder{}), func(t *testing.T, w *world) {
+	inHouse(t, newStub(silent), with0811(attention.EscalationPolicy{}), func(t *testing.T, w *world) {
 		w.say(waiting(dm("e1", "Is the deploy blocked?")))
 		w.sleep(time.Minute)
 		w.say(reaction("r1", "e1", "tg:77", "done", ""))
@@ -88,7 +88,7 @@ func TestLoopRulesSuppressNoReturn(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished}, nil
 	})
-	inWorld(t, s, with0811(attention.Ladder{}), func(t *testing.T, w *world) {
+	inWorld(t, s, with0811(attention.EscalationPolicy{}), func(t *testing.T, w *world) {
 		for i := range attention.ExchangeTotal {
 			w.say(mention(by(post(fmt.Sprint("x", i), fresh(100+i)+"?"), "agent:w3", "agent")))
 			w.sleep(10 * time.Second)
@@ -110,7 +110,7 @@ func TestLoopRulesSuppressNoReturn(t *testing.T) {
 // TestTheOwnerOfTheWorkIsARung: where nobody leads the agent, who owns the work of which the event is
 // has what the agent does not see to.
 func TestTheOwnerOfTheWorkIsARung(t *testing.T) {
-	inWorld(t, newStub(silent), with0811(attention.Ladder{Person: "tg:88"}), func(t *testing.T, w *world) {
+	inWorld(t, newStub(silent), with0811(attention.EscalationPolicy{Person: "tg:88"}), func(t *testing.T, w *world) {
 		b := joinBroker(t, w)
 		b.tell(t, "collab.delivery.woken", "evt-9", map[string]any{
 			"deliveryId": "dlv-1", "rule": "explicit_mention", "senderId": "w3", "senderIdentity": "agent:w3", "senderKind": "agent",
@@ -134,7 +134,7 @@ func TestTheOwnerOfTheWorkIsARung(t *testing.T) {
 // TestPeopleAreAskedInTheOrderOfTheConfiguration, and not in that in which they wrote; who did not write
 // there cannot be asked.
 func TestPeopleAreAskedInTheOrderOfTheConfiguration(t *testing.T) {
-	inWorld(t, newStub(silent), with0811(attention.Ladder{}), func(t *testing.T, w *world) {
+	inWorld(t, newStub(silent), with0811(attention.EscalationPolicy{}), func(t *testing.T, w *world) {
 		configure := protocol.Configure{TalkTo: "tg:42", People: []protocol.PeerID{"tg:95", "tg:90", "tg:88"}}
 		if r := w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeConfigure, configure); r.DeliveredTo != 1 {
 			t.Fatal(r)

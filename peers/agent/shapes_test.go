@@ -34,7 +34,7 @@ import (
 )
 
 // fence is drawn for every turn of these tests, so that shapes can have it, whole and cut.
-var fence = attention.FenceOf(rand.Text())
+var fence = attention.Fence(rand.Text())
 
 // innerShapes are what models write that is no answer.
 var innerShapes = []string{
@@ -180,7 +180,7 @@ func TestOnlyAnswersReachAChat(t *testing.T) {
 		}},
 		{"a2a", 40, true, func(t *testing.T) harness.Harness {
 			return newElsewhere(t, func(_ context.Context, heard string) string {
-				if strings.Contains(heard, attention.NotForPeople) {
+				if strings.Contains(heard, attention.NothingVisible) {
 					return again
 				}
 				return textAskedFor(list, heard)

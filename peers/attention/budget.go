@@ -17,8 +17,8 @@ const BudgetWindowHours = 24
 // minutes, day and night, stays within it.
 var DefaultBudget = Budget{AuthorTurns: 500, ChatTurns: 1000, Turns: 5000, ChatTokens: 20_000_000, Tokens: 100_000_000, ChatPosts: 20}
 
-// Spent is what turns have taken within the window.
-type Spent struct {
+// Usage is what turns have taken within the window.
+type Usage struct {
 	AuthorTurns, ChatTurns, Turns int
 	ChatTokens, Tokens            int64
 }
@@ -33,9 +33,9 @@ const (
 	BudgetPosts       = "budget_posts" // holds no turn back, but a word that nobody asked for
 )
 
-// Judge returns why one more turn would pass the budget, and the bound that it would
+// Exceeded returns why one more turn would pass the budget, and the bound that it would
 // pass; "" if it may run. The narrowest bound is named.
-func (b Budget) Judge(s Spent) (reason string, bound int64) {
+func (b Budget) Exceeded(s Usage) (reason string, bound int64) {
 	for _, part := range []struct {
 		reason       string
 		bound, spent int64

@@ -87,10 +87,10 @@ func fit(d *Decision, v *view) {
 	if d.Injection == ModeDigest && !v.cfg.Digests {
 		d.Injection = ModeSilent
 	}
-	if !v.cfg.Inject.Takes(d.Injection) {
+	if !v.cfg.Inject.Supports(d.Injection) {
 		d.Reason += "+no_" + string(d.Injection)
 		d.Injection = ModeToolMailbox
-		if v.event.kind() == KindReturn && v.cfg.Inject.Takes(ModeBuffered) { // it must reach the model: its words are the host's
+		if v.event.kind() == KindReturn && v.cfg.Inject.Supports(ModeBuffered) { // it must reach the model: its words are the host's
 			d.Injection = ModeBuffered
 		}
 	}
@@ -106,11 +106,11 @@ func fit(d *Decision, v *view) {
 	}
 }
 
-// Granted is the decision for an event that the agent has claimed: its content
+// AfterClaim is the decision for an event that the agent has claimed: its content
 // now, with what was said around it.
-func Granted(d Decision, inject *Capabilities) Decision {
+func AfterClaim(d Decision, inject *Capabilities) Decision {
 	d.Injection, d.Context, d.Knock, d.Reason = ModeBuffered, ContextThread, nil, "claim_granted"
-	if !inject.Takes(ModeBuffered) {
+	if !inject.Supports(ModeBuffered) {
 		d.Injection, d.Context = ModeToolMailbox, ""
 		d.Reason += "+no_buffered"
 	}
@@ -193,9 +193,9 @@ func (v *view) acknowledges() bool {
 	return !answers
 }
 
-// OnlyThanks reports whether a text, its labels aside, says nothing but thanks or the like in
+// IsAcknowledgement reports whether a text, its labels aside, says nothing but thanks or the like in
 // the default words. In what may be an answer the words that answer, such as "ok", say more.
-func OnlyThanks(text string, answer bool) bool {
+func IsAcknowledgement(text string, answer bool) bool {
 	said, w := tokens(withoutLabels(spokenPart(text))), &defaultWords
 	return consistsOf(said, w.Acks, nil) && !(answer && consistsOf(said, w.Answers, said))
 }

@@ -312,7 +312,7 @@ func TestAQuestionIsOneAsPeopleAndModelsWriteIt(t *testing.T) {
 		"It matched `colou?r` and `x?`.":       false,
 		"> Shall I deploy?\nI do.":             false,
 	} {
-		if got := attention.Asks(text); got != want {
+		if got := attention.EndsWithQuestion(text); got != want {
 			t.Errorf("Asks(%q) = %v", text, got)
 		}
 	}

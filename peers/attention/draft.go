@@ -16,7 +16,7 @@ var (
 // Draft returns what of a text that a model is still writing may be shown already: whole
 // words, up to where it may turn out that Answer leaves something out. It is "" for a text
 // that may come to mean silence. The end of a thought that the text did not begin is known
-// only once it came: see DraftHeld.
+// only once it came: see DraftMatches.
 func Draft(text string) string {
 	text = text[len(opening.FindString(text)):]
 	if at := unsure.FindStringIndex(text); at != nil {
@@ -29,7 +29,7 @@ func Draft(text string) string {
 	return text
 }
 
-// DraftHeld reports whether all that was shown of a text belongs to the answer that it became.
-func DraftHeld(text string) bool {
-	return strings.HasPrefix(strings.TrimSpace(Answer(text)), Draft(text))
+// DraftMatches reports whether all that was shown of a text belongs to the answer that it became.
+func DraftMatches(text string) bool {
+	return strings.HasPrefix(strings.TrimSpace(VisibleText(text)), Draft(text))
 }

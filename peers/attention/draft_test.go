@@ -25,16 +25,16 @@ func TestDraftShowsNothingThatMayTurnOut(t *testing.T) {
 		"see [TOOL_CALLS] x":               "see",
 		"Hello\nC2A EVENT\nx y":            "Hello",
 		"as in C2A EVENT\nx y":             "as in",
-		"so " + attention.FenceOf(crand.Text()) + ">> x":   "so",
-		"Hello\n" + attention.FenceOf(crand.Text()) + " x": "Hello",
-		"reason: it rains ":          "",
-		"the reason: it rains ":      "the reason: it rains",
-		"Sure: C2A EVENT\nx ":        "Sure:",
-		"A.\nreason: it rains ":      "A.",
-		"event_id: 1\n\nHello there": "",
-		"Sure: {\"name\":\"f\" x ":   "Sure:",
-		"a set {a, b} has":           "a set {a, b}",
-		"NO_REPLY ":                  "",
+		"so " + attention.Fence(crand.Text()) + ">> x":   "so",
+		"Hello\n" + attention.Fence(crand.Text()) + " x": "Hello",
+		"reason: it rains ":                              "",
+		"the reason: it rains ":                          "the reason: it rains",
+		"Sure: C2A EVENT\nx ":                            "Sure:",
+		"A.\nreason: it rains ":                          "A.",
+		"event_id: 1\n\nHello there":                     "",
+		"Sure: {\"name\":\"f\" x ":                       "Sure:",
+		"a set {a, b} has":                               "a set {a, b}",
+		"NO_REPLY ":                                      "",
 	} {
 		if got := attention.Draft(text); got != want {
 			t.Errorf("of %q %q is shown, want %q", text, got, want)
@@ -57,7 +57,7 @@ func TestEachDraftIsABeginningOfTheAnswer(t *testing.T) {
 			b.WriteString(parts[r.IntN(len(parts))])
 		}
 		text := b.String()
-		answer := strings.TrimSpace(attention.Answer(text))
+		answer := strings.TrimSpace(attention.VisibleText(text))
 		for at := range text {
 			if d := attention.Draft(text[:at]); !strings.HasPrefix(answer, d) {
 				t.Fatalf("of %q\n%q was shown; the answer is\n%q", text[:at], d, answer)
@@ -68,7 +68,7 @@ func TestEachDraftIsABeginningOfTheAnswer(t *testing.T) {
 
 // TestAThoughtThatNobodyBeganIsNoticed once it ends.
 func TestAThoughtThatNobodyBeganIsNoticed(t *testing.T) {
-	if attention.DraftHeld("the user wants four</think>It is 4.") || !attention.DraftHeld("It is 4, as far as I can tell.") {
+	if attention.DraftMatches("the user wants four</think>It is 4.") || !attention.DraftMatches("It is 4, as far as I can tell.") {
 		t.Error("a thought passes, or an answer does not")
 	}
 }

@@ -147,9 +147,9 @@ type Capabilities struct {
 	Interrupt   bool `json:"interrupt,omitempty"` // a running turn may be cancelled and begun anew with more
 }
 
-// Takes reports whether the harness takes a mode. Modes that inject nothing
+// Supports reports whether the harness takes a mode. Modes that inject nothing
 // need no capability. A nil receiver takes everything.
-func (c *Capabilities) Takes(m Mode) bool {
+func (c *Capabilities) Supports(m Mode) bool {
 	if c == nil {
 		return true
 	}

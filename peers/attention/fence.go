@@ -12,9 +12,9 @@ const (
 	fenceChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 )
 
-// FenceOf returns the fence of a prompt for characters that were drawn, such as those of
+// Fence returns the fence of a prompt for characters that were drawn, such as those of
 // rand.Text, at least 12. Answer knows it again in what a model writes.
-func FenceOf(drawn string) string {
+func Fence(drawn string) string {
 	return drawn[:fenceDrawn] + checkOf(drawn[:fenceDrawn])
 }
 

@@ -9,8 +9,8 @@ import (
 
 // TestAFenceIsKnownAgain however it was cut, and nothing else is taken for one.
 func TestAFenceIsKnownAgain(t *testing.T) {
-	fence := attention.FenceOf(rand.Text())
-	if other := attention.FenceOf(rand.Text()); len(fence) != 16 || other == fence {
+	fence := attention.Fence(rand.Text())
+	if other := attention.Fence(rand.Text()); len(fence) != 16 || other == fence {
 		t.Fatalf("drawn: %q and %q", fence, other)
 	}
 	changed := []byte(fence)
@@ -43,11 +43,11 @@ func TestAFenceIsKnownAgain(t *testing.T) {
 		"``` ```":                       "``` ```",
 		"a << b":                        "a << b",
 	} {
-		got := attention.Answer(text)
+		got := attention.VisibleText(text)
 		if got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
-		if again := attention.Answer(got); again != got {
+		if again := attention.VisibleText(got); again != got {
 			t.Errorf("%q became %q, and that %q", text, got, again)
 		}
 	}

@@ -27,7 +27,7 @@ const PullThread = "chat.read_thread"
 
 func newKnock(v *view, d *Decision) *Knock {
 	k := &Knock{
-		From: FromLabel(v.event.Author), Where: WhereLabel(v.event.Conversation), PullWith: PullThread,
+		From: AuthorLabel(v.event.Author), Where: PlaceLabel(v.event.Conversation), PullWith: PullThread,
 		Directedness: d.Directedness, Policy: d.Policy, Priority: d.Priority, Topic: knockTopic(v),
 	}
 	if o := v.event.Obligation; o != nil && v.event.kind() == KindReturn {
@@ -109,9 +109,9 @@ func size(words, attachments int) string {
 	return length
 }
 
-// FromLabel names an author for a header or a knock: kind and id. The id is
+// AuthorLabel names an author for a header or a knock: kind and id. The id is
 // the one of the chat surface; a display name is never part of it.
-func FromLabel(a Author) string {
+func AuthorLabel(a Author) string {
 	kind := string((&Event{Author: a}).authorKind())
 	id := strings.TrimPrefix(a.ID, kind+":")
 	if id == "" {
@@ -120,9 +120,9 @@ func FromLabel(a Author) string {
 	return HeaderValue(kind + ":" + id)
 }
 
-// WhereLabel names a place for a knock: kind and id of the thread, else of the
+// PlaceLabel names a place for a knock: kind and id of the thread, else of the
 // conversation.
-func WhereLabel(c Conversation) string {
+func PlaceLabel(c Conversation) string {
 	kind := string((&Event{Conversation: c}).conversationKind())
 	if c.ThreadID != "" {
 		return HeaderValue("thread:" + c.ThreadID)

@@ -91,9 +91,9 @@ func Labels(text string) []Label {
 	return labels
 }
 
-// Leading returns how many of a text's labels lead it: nothing but other labels stands
+// CountLeading returns how many of a text's labels lead it: nothing but other labels stands
 // before them. By these a person routes what they say; all others are only hints.
-func Leading(text string, labels []Label) int {
+func CountLeading(text string, labels []Label) int {
 	end := 0
 	for i, l := range labels {
 		if strings.TrimFunc(text[end:l.From], separates) != "" {
@@ -104,8 +104,8 @@ func Leading(text string, labels []Label) int {
 	return len(labels)
 }
 
-// AfterLabel returns what a text says behind a label.
-func AfterLabel(text string, l Label) string { return strings.TrimFunc(text[l.To:], separates) }
+// TextAfterLabel returns what a text says behind a label.
+func TextAfterLabel(text string, l Label) string { return strings.TrimFunc(text[l.To:], separates) }
 
 // separates reports whether a rune may stand between leading labels.
 func separates(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(",;:", r) }

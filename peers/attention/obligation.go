@@ -28,9 +28,9 @@ const (
 // AllBlocks lists them in the order in which obligations are seen to.
 var AllBlocks = []Blocks{BlocksHalted, BlocksDegraded, BlocksNone}
 
-// An Owed is one obligation: what the author of an event waits for from one recipient. How
+// An ObligationRecord is one obligation: what the author of an event waits for from one recipient. How
 // it stands is no field of it: that follows from the acts in the log.
-type Owed struct {
+type ObligationRecord struct {
 	Author    string `json:"author"` // identities
 	Recipient string `json:"recipient"`
 	Delegate  string `json:"delegate,omitempty"`
@@ -43,7 +43,7 @@ type Owed struct {
 
 // Person reports whether a person has the obligation: no return reaches anybody, and it stays
 // in sight.
-func (o *Owed) Person() bool { return !strings.HasPrefix(o.Recipient, "agent:") }
+func (o *ObligationRecord) Person() bool { return !strings.HasPrefix(o.Recipient, "agent:") }
 
 // An Act is what somebody did about an obligating event, as the log has it.
 type Act struct {
@@ -145,7 +145,7 @@ var actRules = []struct {
 }
 
 // Effect returns what an act comes to, and why.
-func (o *Owed) Effect(a Act) (Effect, string) {
+func (o *ObligationRecord) Effect(a Act) (Effect, string) {
 	kind := a.Kind
 	if kind == "" {
 		kind = ActSignal
@@ -159,7 +159,7 @@ func (o *Owed) Effect(a Act) (Effect, string) {
 	return EffectNone, ""
 }
 
-func (o *Owed) fits(by role, who string) bool {
+func (o *ObligationRecord) fits(by role, who string) bool {
 	switch by {
 	case authorSide:
 		return who != "" && who == o.Author
@@ -173,8 +173,8 @@ func (o *Owed) fits(by role, who string) bool {
 	return true
 }
 
-// An ObligationStanding is how an obligation stands by the log.
-type ObligationStanding struct {
+// An ObligationStatus is how an obligation stands by the log.
+type ObligationStatus struct {
 	State    ObligationState
 	Reason   string        // of the act that brought it there
 	By       string        // who did that
@@ -183,9 +183,9 @@ type ObligationStanding struct {
 	paused   time.Time     // since when
 }
 
-// Stand works out from the acts, in the order of the log, how an obligation stands.
-func (o *Owed) Stand(acts []Act) ObligationStanding {
-	s := ObligationStanding{State: ObligationOpen}
+// Status works out from the acts, in the order of the log, how an obligation stands.
+func (o *ObligationRecord) Status(acts []Act) ObligationStatus {
+	s := ObligationStatus{State: ObligationOpen}
 	for _, a := range acts {
 		effect, reason := o.Effect(a)
 		if effect == EffectExtend {
@@ -206,21 +206,21 @@ func (o *Owed) Stand(acts []Act) ObligationStanding {
 	return s
 }
 
-// Returns says how often an obligation comes back, by the mode of its event. With 0 none does.
-type Returns struct {
+// ReturnIntervals says how often an obligation comes back, by the mode of its event. With 0 none does.
+type ReturnIntervals struct {
 	Immediate time.Duration `json:"immediateNs"`
 	Buffered  time.Duration `json:"bufferedNs"`
 	Notify    time.Duration `json:"notifyNs"` // and of what only tools show
 }
 
-// DefaultReturns are the intervals unless something else is asked for.
-var DefaultReturns = Returns{Immediate: 2 * time.Minute, Buffered: 10 * time.Minute, Notify: time.Hour}
+// DefaultReturnIntervals are the intervals unless something else is asked for.
+var DefaultReturnIntervals = ReturnIntervals{Immediate: 2 * time.Minute, Buffered: 10 * time.Minute, Notify: time.Hour}
 
 // MaxReturns is how often an obligation comes back before somebody else is asked.
 const MaxReturns = 3
 
 // Of returns the interval of a mode.
-func (r Returns) Of(m Mode) time.Duration {
+func (r ReturnIntervals) Of(m Mode) time.Duration {
 	switch m {
 	case ModeImmediate:
 		return r.Immediate
@@ -230,8 +230,8 @@ func (r Returns) Of(m Mode) time.Duration {
 	return r.Notify
 }
 
-// A Watch is what the host of a recipient remembers of the returns of an obligation.
-type Watch struct {
+// A ReturnState is what the host of a recipient remembers of the returns of an obligation.
+type ReturnState struct {
 	Slot      int64     `json:"slot,omitempty"`      // the last interval that was seen to
 	Missed    bool      `json:"missed,omitempty"`    // returns were missed since the last one
 	Escalated bool      `json:"escalated,omitempty"` // the ladder was told
@@ -251,8 +251,8 @@ type Due struct {
 // Next says what is due about an obligation at a moment. It is pure: age and tier come from
 // when the event was created, whatever the host did since, and what a gap made it miss is not
 // made up for.
-func (o *Owed) Next(acts []Act, w Watch, r Returns, now time.Time) Due {
-	s := o.Stand(acts)
+func (o *ObligationRecord) Next(acts []Act, w ReturnState, r ReturnIntervals, now time.Time) Due {
+	s := o.Status(acts)
 	interval := r.Of(o.Mode)
 	due := Due{Slot: w.Slot, Missed: w.Missed}
 	rest := func(reason string) Due { due.Reason = reason; return due }
@@ -295,7 +295,7 @@ func (o *Owed) Next(acts []Act, w Watch, r Returns, now time.Time) Due {
 }
 
 // Age is for how long somebody has waited, in words that a knock has.
-func (o *Owed) Age(now time.Time) string {
+func (o *ObligationRecord) Age(now time.Time) string {
 	return now.Sub(o.CreatedAt).Truncate(time.Second).String()
 }
 

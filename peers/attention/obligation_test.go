@@ -19,12 +19,12 @@ func TestTimelines(t *testing.T) {
 	controls := 0
 	for _, l := range list {
 		t.Run(l.Name, func(t *testing.T) {
-			if err := l.Check(attention.DefaultReturns); err != nil {
+			if err := l.Check(attention.DefaultReturnIntervals); err != nil {
 				t.Error(err)
 			}
 			if l.Control {
 				controls++
-				if l.Check(attention.Returns{}) == nil {
+				if l.Check(attention.ReturnIntervals{}) == nil {
 					t.Error("it passes although nothing returns")
 				}
 			}
@@ -39,13 +39,13 @@ func TestTimelines(t *testing.T) {
 func TestReadOrNotIsTheSame(t *testing.T) {
 	acts := rapid.SliceOfN(rapid.Custom(anyAct), 0, 12)
 	rapid.Check(t, func(t *rapid.T) {
-		o := attention.Owed{Author: "tg:77", Recipient: "agent:lead", Delegate: "agent:boss", Mode: attention.ModeBuffered, CreatedAt: time.Unix(0, 0)}
+		o := attention.ObligationRecord{Author: "tg:77", Recipient: "agent:lead", Delegate: "agent:boss", Mode: attention.ModeBuffered, CreatedAt: time.Unix(0, 0)}
 		list := acts.Draw(t, "acts")
 		read := []attention.Act{}
 		for _, a := range list {
 			read = append(read, attention.Act{Kind: attention.ActRead, Actor: "agent:lead"}, a)
 		}
-		if a, b := o.Stand(list), o.Stand(read); a != b {
+		if a, b := o.Status(list), o.Status(read); a != b {
 			t.Errorf("unread it is %+v, read %+v", a, b)
 		}
 	})
@@ -65,7 +65,7 @@ func anyAct(t *rapid.T) attention.Act {
 // open, and what is discharged stays so.
 func TestOnlyTheAskingSideDischarges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		o := attention.Owed{Author: "tg:77", Recipient: "agent:lead", Delegate: "agent:boss", Mode: attention.ModeBuffered}
+		o := attention.ObligationRecord{Author: "tg:77", Recipient: "agent:lead", Delegate: "agent:boss", Mode: attention.ModeBuffered}
 		discharged := false
 		var acts []attention.Act
 		for _, a := range rapid.SliceOfN(rapid.Custom(anyAct), 0, 20).Draw(t, "acts") {
@@ -73,7 +73,7 @@ func TestOnlyTheAskingSideDischarges(t *testing.T) {
 			asking := a.Actor == "tg:77" || a.Actor == "agent:boss"
 			said := (a.Kind == "" || a.Kind == attention.ActSignal) && (a.Signal == "done" || a.Signal == "agree") && a.Recipient == "agent:lead"
 			discharged = discharged || asking && said || a.Actor == "tg:77" && a.Kind == attention.ActDeleted
-			if got := o.Stand(acts).State == attention.ObligationDischarged; got != discharged {
+			if got := o.Status(acts).State == attention.ObligationDischarged; got != discharged {
 				t.Fatalf("after %+v it is discharged: %v; want %v", a, got, discharged)
 			}
 		}
@@ -85,13 +85,13 @@ func TestOnlyTheAskingSideDischarges(t *testing.T) {
 func TestNextLooksAgainLater(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		start := time.Unix(1_000_000, 0)
-		o := attention.Owed{Author: "tg:77", Recipient: "agent:lead", Mode: attention.ModeImmediate, CreatedAt: start}
-		w := attention.Watch{Since: start}
+		o := attention.ObligationRecord{Author: "tg:77", Recipient: "agent:lead", Mode: attention.ModeImmediate, CreatedAt: start}
+		w := attention.ReturnState{Since: start}
 		returns, last := 0, int64(0)
 		now := start
 		for _, step := range rapid.SliceOfN(rapid.IntRange(0, 400), 0, 40).Draw(t, "steps") {
 			now = now.Add(time.Duration(step) * time.Second)
-			due := o.Next(nil, w, attention.DefaultReturns, now)
+			due := o.Next(nil, w, attention.DefaultReturnIntervals, now)
 			if !due.At.IsZero() && !due.At.After(now) {
 				t.Fatalf("at %v it looks again at %v", now, due.At)
 			}

@@ -9,20 +9,20 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// A Standing is what an agent's records say about an event at the moment when
+// A ReplyContext is what an agent's records say about an event at the moment when
 // it wants to act on it.
-type Standing struct {
-	Known       bool        // the agent has such an event
-	Policy      Policy      // of its decision
-	Disposition Disposition // so far; empty = none
-	Replied     bool        // a message was sent in response to it
-	Left        bool        // the agent has left that place
-	LeaveEvent  bool        // this is the event that asked it to leave
-	ClaimNeeded bool        // it must hold the claim
-	ClaimHeld   bool        // it does
-	ClaimOwner  string      // who does, if somebody else does
-	Exchange    Verdict     // of the exchange between agents; empty = allow
-	Repeats     bool        // the text says again what was said
+type ReplyContext struct {
+	Known       bool           // the agent has such an event
+	Policy      Policy         // of its decision
+	Disposition Disposition    // so far; empty = none
+	Replied     bool           // a message was sent in response to it
+	Left        bool           // the agent has left that place
+	LeaveEvent  bool           // this is the event that asked it to leave
+	ClaimNeeded bool           // it must hold the claim
+	ClaimHeld   bool           // it does
+	ClaimOwner  string         // who does, if somebody else does
+	Exchange    ExchangeAction // of the exchange between agents; empty = allow
+	Repeats     bool           // the text says again what was said
 }
 
 // A Refusal says why an action is not carried out: a short name for the
@@ -40,48 +40,48 @@ func (r Refusal) Refused() bool { return r.Reason != "" }
 type permitRow struct {
 	reason  string
 	signals bool // refuses signals as well
-	when    func(*Standing) bool
+	when    func(*ReplyContext) bool
 	advice  string
 }
 
 // refusals is the table of what is never sent, whatever a model writes. The
 // first row that applies decides.
 var refusals = []permitRow{
-	{"unknown_event", true, func(s *Standing) bool { return !s.Known },
+	{"unknown_event", true, func(s *ReplyContext) bool { return !s.Known },
 		"There is no such event. Use chat.list_events to see the events, and give the eventId of one as inReplyTo."},
-	{"superseded", true, func(s *Standing) bool { return s.Disposition == DispositionSuperseded },
+	{"superseded", true, func(s *ReplyContext) bool { return s.Disposition == DispositionSuperseded },
 		"The message was edited, deleted or merged into a newer one. Act on the newer event; send nothing for this one."},
-	{"must_not_respond", true, func(s *Standing) bool { return s.Policy == PolicyMustNotRespond },
+	{"must_not_respond", true, func(s *ReplyContext) bool { return s.Policy == PolicyMustNotRespond },
 		"The event is not for you to answer. Send nothing; end your turn in silence."},
-	{"ack_only", false, func(s *Standing) bool { return s.Policy == PolicyAckOnly },
+	{"ack_only", false, func(s *ReplyContext) bool { return s.Policy == PolicyAckOnly },
 		"A message is too much for an acknowledgement. Use chat.react with a signal such as seen, or end your turn in silence."},
-	{"already_answered", false, func(s *Standing) bool { return s.Replied || s.Disposition == DispositionResponded },
+	{"already_answered", false, func(s *ReplyContext) bool { return s.Replied || s.Disposition == DispositionResponded },
 		"You have answered this event. One event gets one answer: send nothing more for it."},
-	{"left", true, func(s *Standing) bool { return s.Left && !s.LeaveEvent },
+	{"left", true, func(s *ReplyContext) bool { return s.Left && !s.LeaveEvent },
 		"You were asked to leave here and have left. Say nothing until somebody mentions you again."},
-	{"claimed_by_other", false, func(s *Standing) bool { return s.ClaimNeeded && !s.ClaimHeld && s.ClaimOwner != "" },
+	{"claimed_by_other", false, func(s *ReplyContext) bool { return s.ClaimNeeded && !s.ClaimHeld && s.ClaimOwner != "" },
 		"Another agent has claimed this event and will answer it. Stay out; end your turn in silence."},
-	{"event_closed", false, func(s *Standing) bool { return s.Disposition.Final() },
+	{"event_closed", false, func(s *ReplyContext) bool { return s.Disposition.Final() },
 		"The event is closed. Send nothing for it."},
-	{"claim_needed", false, func(s *Standing) bool { return s.ClaimNeeded && !s.ClaimHeld },
+	{"claim_needed", false, func(s *ReplyContext) bool { return s.ClaimNeeded && !s.ClaimHeld },
 		"Several agents may see this event. Call chat.claim with its eventId first, and answer only if it is granted."},
-	{"exchange_held", false, func(s *Standing) bool { return s.Exchange == VerdictHold || s.Exchange == VerdictEscalate },
+	{"exchange_held", false, func(s *ReplyContext) bool { return s.Exchange == ExchangeHold || s.Exchange == ExchangeEscalate },
 		"Agents have said much here without a person. A person was asked to decide; say nothing until one speaks."},
-	{"nothing_new", false, func(s *Standing) bool { return s.Repeats },
+	{"nothing_new", false, func(s *ReplyContext) bool { return s.Repeats },
 		"You have said nearly this before. Add something new or end your turn in silence."},
 }
 
 // PermitMessage returns why an agent may not send a message in response to an event,
 // or the zero Refusal.
-func PermitMessage(s Standing) Refusal { return permit(&s, false) }
+func PermitMessage(s ReplyContext) Refusal { return permit(&s, false) }
 
 // PermitReaction is PermitMessage for a signal. Signals promise and acknowledge; they
 // need no claim, and are allowed where a message is not, except on events of others and
 // after leaving.
-func PermitReaction(s Standing) Refusal { return permit(&s, true) }
+func PermitReaction(s ReplyContext) Refusal { return permit(&s, true) }
 
 // permit returns the first refusal that applies to a message, or to a signal.
-func permit(s *Standing, signal bool) Refusal {
+func permit(s *ReplyContext, signal bool) Refusal {
 	for _, row := range refusals {
 		if (row.signals || !signal) && row.when(s) {
 			return Refusal{row.reason, row.advice}
@@ -133,39 +133,39 @@ const (
 // An Exchange is what agents alone said to each other since a person last spoke.
 type Exchange struct {
 	Sent      []time.Time // of all messages, in order
-	Heard     []string    // the latest texts of the others, the newest first
+	Received  []string    // the latest texts of the others, the newest first
 	Escalated bool        // a person was called in since
 }
 
-// A Verdict says what to do with one more message of an exchange.
-type Verdict string
+// A ExchangeAction says what to do with one more message of an exchange.
+type ExchangeAction string
 
 // The verdicts.
 const (
-	VerdictAllow    Verdict = "allow"    // send it
-	VerdictEscalate Verdict = "escalate" // send an escalation in its place, once
-	VerdictHold     Verdict = "hold"     // send nothing until a person speaks
+	ExchangeAllow    ExchangeAction = "allow"    // send it
+	ExchangeEscalate ExchangeAction = "escalate" // send an escalation in its place, once
+	ExchangeHold     ExchangeAction = "hold"     // send nothing until a person speaks
 )
 
-// Weigh returns whether one more message may join an exchange at a time: at most
+// Next returns whether one more message may join an exchange at a time: at most
 // ExchangeTotal in all and ExchangeLimit in any ExchangeWindow, as long as the others
 // say something new. Then one escalation, then nothing until a person has spoken (which
 // begins a new exchange).
-func (x Exchange) Weigh(now time.Time) Verdict {
+func (x Exchange) Next(now time.Time) ExchangeAction {
 	first := len(x.Sent) - ExchangeLimit
 	switch {
 	case x.Escalated:
-		return VerdictHold
+		return ExchangeHold
 	case len(x.Sent) > ExchangeTotal-2, first >= 0 && now.Sub(x.Sent[first]) < ExchangeWindow, x.stuck():
-		return VerdictEscalate
+		return ExchangeEscalate
 	}
-	return VerdictAllow
+	return ExchangeAllow
 }
 
 // stuck reports whether the others only repeat themselves.
 func (x Exchange) stuck() bool {
 	for i := range exchangeStuck {
-		if i >= len(x.Heard) || !AddsNothing(x.Heard[i], x.Heard[i+1:]) {
+		if i >= len(x.Received) || !IsRepeat(x.Received[i], x.Received[i+1:]) {
 			return false
 		}
 	}
@@ -179,9 +179,9 @@ const (
 	comparedWords = 600
 )
 
-// AddsNothing reports whether a text says again what one of the earlier texts
+// IsRepeat reports whether a text says again what one of the earlier texts
 // of the same agent said: nearly the same words, whatever the case and punctuation.
-func AddsNothing(text string, earlier []string) bool {
+func IsRepeat(text string, earlier []string) bool {
 	words := spoken(text)
 	return words != "" && slices.ContainsFunc(earlier, func(e string) bool { return alike(words, spoken(e)) })
 }
@@ -204,9 +204,9 @@ const (
 	passedOnPart  = 40
 )
 
-// PassedOn reports whether a text is what was said elsewhere, as somebody passes it on: nearly
+// IsForward reports whether a text is what was said elsewhere, as somebody passes it on: nearly
 // the same words, or all of them with little around, or the beginning of them.
-func PassedOn(text, said string) bool {
+func IsForward(text, said string) bool {
 	a, b := spoken(text), spoken(said)
 	longer, shorter := max(len(a), len(b)), min(len(a), len(b))
 	switch {

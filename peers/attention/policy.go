@@ -42,9 +42,9 @@ const (
 	DirectedAmbient  Directedness = "ambient"
 )
 
-// Carried returns whom a message of an agent obliges, as it says itself: whom its text
+// MessageDirectedness returns whom a message of an agent obliges, as it says itself: whom its text
 // names, else whom its author chose, and nobody if it chose none.
-func Carried(text string, chosen Directedness) Directedness {
+func MessageDirectedness(text string, chosen Directedness) Directedness {
 	if chosen = cmp.Or(chosen, DirectedAmbient); chosen == DirectedAmbient && len(textMentions(spokenPart(text))) > 0 {
 		return DirectedToMe
 	}

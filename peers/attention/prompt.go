@@ -11,16 +11,16 @@ import (
 
 // A Prompt is what a model is shown of one event or of several merged ones.
 type Prompt struct {
-	Event       Event    // of the last fragment, if several were merged
-	Decision    Decision // of the same
-	Merged      []string // ids of all fragments in order; nil for a single event
-	Parts       []string // the texts, one per fragment; nil shows Event.Text
-	Quoted      []Line   // the messages that the fragments answer, as far as their text came along
-	Attachments []string // one line each: kind, name, type, size
-	Room        []string // one line each: what the service of the channel says of it
-	Around      []Line   // what was said before, the oldest first
-	ReplyTarget string   // where an answer goes
-	Notes       []string // further header lines of the host, "key: value"; values are escaped
+	Event        Event    // of the last fragment, if several were merged
+	Decision     Decision // of the same
+	Merged       []string // ids of all fragments in order; nil for a single event
+	Parts        []string // the texts, one per fragment; nil shows Event.Text
+	Quoted       []Line   // the messages that the fragments answer, as far as their text came along
+	Attachments  []string // one line each: kind, name, type, size
+	ServiceNotes []string // one line each: what the service of the channel says of it
+	Context      []Line   // what was said before, the oldest first
+	ReplyTarget  string   // where an answer goes
+	Notes        []string // further header lines of the host, "key: value"; values are escaped
 }
 
 // A Line is one earlier message, shown as context.
@@ -47,14 +47,14 @@ func (p *Prompt) write(b *strings.Builder, fence string) {
 	b.WriteString("C2A EVENT\n")
 	p.header(b)
 	headers(b, "fence", fence)
-	if len(p.Room) > 0 {
+	if len(p.ServiceNotes) > 0 {
 		b.WriteString("\nROOM\nWhat the service says of this channel; for your information.\n")
-		fenced(b, fence, strings.Join(p.Room, "\n"))
+		fenced(b, fence, strings.Join(p.ServiceNotes, "\n"))
 	}
-	if len(p.Around) > 0 {
+	if len(p.Context) > 0 {
 		b.WriteString("\nCONTEXT\nEarlier messages, oldest first; for your information, not to be answered.\n")
 	}
-	for _, line := range p.Around {
+	for _, line := range p.Context {
 		line.write(b, fence)
 	}
 	if len(p.Quoted) > 0 {

@@ -60,36 +60,36 @@ func TestDispositions(t *testing.T) {
 }
 
 func TestPermitMessage(t *testing.T) {
-	ok := attention.Standing{Known: true, Policy: attention.PolicyMustRespond}
-	with := func(change func(*attention.Standing)) attention.Standing {
+	ok := attention.ReplyContext{Known: true, Policy: attention.PolicyMustRespond}
+	with := func(change func(*attention.ReplyContext)) attention.ReplyContext {
 		s := ok
 		change(&s)
 		return s
 	}
-	for reason, s := range map[string]attention.Standing{
+	for reason, s := range map[string]attention.ReplyContext{
 		"":                 ok,
 		"unknown_event":    {},
-		"superseded":       with(func(s *attention.Standing) { s.Disposition = attention.DispositionSuperseded }),
-		"must_not_respond": with(func(s *attention.Standing) { s.Policy = attention.PolicyMustNotRespond }),
-		"ack_only":         with(func(s *attention.Standing) { s.Policy = attention.PolicyAckOnly }),
-		"already_answered": with(func(s *attention.Standing) { s.Replied = true }),
-		"left":             with(func(s *attention.Standing) { s.Left = true }),
-		"event_closed":     with(func(s *attention.Standing) { s.Disposition = attention.DispositionFailed }),
-		"claim_needed":     with(func(s *attention.Standing) { s.ClaimNeeded = true }),
-		"claimed_by_other": with(func(s *attention.Standing) { s.ClaimNeeded, s.ClaimOwner = true, "agent:w4" }),
-		"exchange_held":    with(func(s *attention.Standing) { s.Exchange = attention.VerdictHold }),
-		"nothing_new":      with(func(s *attention.Standing) { s.Repeats = true }),
+		"superseded":       with(func(s *attention.ReplyContext) { s.Disposition = attention.DispositionSuperseded }),
+		"must_not_respond": with(func(s *attention.ReplyContext) { s.Policy = attention.PolicyMustNotRespond }),
+		"ack_only":         with(func(s *attention.ReplyContext) { s.Policy = attention.PolicyAckOnly }),
+		"already_answered": with(func(s *attention.ReplyContext) { s.Replied = true }),
+		"left":             with(func(s *attention.ReplyContext) { s.Left = true }),
+		"event_closed":     with(func(s *attention.ReplyContext) { s.Disposition = attention.DispositionFailed }),
+		"claim_needed":     with(func(s *attention.ReplyContext) { s.ClaimNeeded = true }),
+		"claimed_by_other": with(func(s *attention.ReplyContext) { s.ClaimNeeded, s.ClaimOwner = true, "agent:w4" }),
+		"exchange_held":    with(func(s *attention.ReplyContext) { s.Exchange = attention.ExchangeHold }),
+		"nothing_new":      with(func(s *attention.ReplyContext) { s.Repeats = true }),
 	} {
 		got := attention.PermitMessage(s)
 		if got.Reason != reason || got.Refused() && len(got.Advice) < 20 {
 			t.Errorf("permission of %+v is %+v; want %q", s, got, reason)
 		}
 	}
-	for _, s := range []attention.Standing{
-		with(func(s *attention.Standing) { s.ClaimNeeded, s.ClaimHeld = true, true }),
-		with(func(s *attention.Standing) { s.Left, s.LeaveEvent = true, true }),
-		with(func(s *attention.Standing) { s.Disposition = attention.DispositionDeferred }),
-		with(func(s *attention.Standing) { s.Disposition = attention.DispositionClaimed }),
+	for _, s := range []attention.ReplyContext{
+		with(func(s *attention.ReplyContext) { s.ClaimNeeded, s.ClaimHeld = true, true }),
+		with(func(s *attention.ReplyContext) { s.Left, s.LeaveEvent = true, true }),
+		with(func(s *attention.ReplyContext) { s.Disposition = attention.DispositionDeferred }),
+		with(func(s *attention.ReplyContext) { s.Disposition = attention.DispositionClaimed }),
 	} {
 		if got := attention.PermitMessage(s); got.Refused() {
 			t.Errorf("%+v is refused: %s", s, got.Reason)
@@ -98,10 +98,10 @@ func TestPermitMessage(t *testing.T) {
 }
 
 func TestPermitReaction(t *testing.T) {
-	if r := attention.PermitReaction(attention.Standing{Known: true, Policy: attention.PolicyAckOnly, ClaimNeeded: true}); r.Refused() {
+	if r := attention.PermitReaction(attention.ReplyContext{Known: true, Policy: attention.PolicyAckOnly, ClaimNeeded: true}); r.Refused() {
 		t.Errorf("a reaction to an acknowledgement is refused: %s", r.Reason)
 	}
-	if r := attention.PermitReaction(attention.Standing{Known: true, Policy: attention.PolicyMustNotRespond}); r.Reason != "must_not_respond" {
+	if r := attention.PermitReaction(attention.ReplyContext{Known: true, Policy: attention.PolicyMustNotRespond}); r.Reason != "must_not_respond" {
 		t.Errorf("a reaction to somebody else's event gives %q", r.Reason)
 	}
 }
@@ -123,19 +123,19 @@ func TestExchange(t *testing.T) {
 	start := time.Unix(0, 0)
 	var x attention.Exchange
 	for i := range 10 {
-		if v := x.Weigh(start.Add(time.Duration(i) * time.Second)); v != attention.VerdictAllow {
+		if v := x.Next(start.Add(time.Duration(i) * time.Second)); v != attention.ExchangeAllow {
 			t.Fatalf("message %d: %s", i+1, v)
 		}
 		x.Sent = append(x.Sent, start.Add(time.Duration(i)*time.Second))
 	}
-	if v := x.Weigh(start.Add(10 * time.Second)); v != attention.VerdictEscalate {
+	if v := x.Next(start.Add(10 * time.Second)); v != attention.ExchangeEscalate {
 		t.Errorf("message 11: %s; want escalate", v)
 	}
-	if v := x.Weigh(start.Add(60 * time.Second)); v != attention.VerdictAllow {
+	if v := x.Next(start.Add(60 * time.Second)); v != attention.ExchangeAllow {
 		t.Errorf("a minute after the first: %s; want allow", v)
 	}
 	x.Escalated = true
-	if v := x.Weigh(start.Add(time.Hour)); v != attention.VerdictHold {
+	if v := x.Next(start.Add(time.Hour)); v != attention.ExchangeHold {
 		t.Errorf("after the escalation: %s; want hold", v)
 	}
 }
@@ -147,32 +147,32 @@ func TestExchangesOfHoursEnd(t *testing.T) {
 		var x attention.Exchange
 		now := time.Unix(0, 0)
 		for range 5000 {
-			if x.Weigh(now) == attention.VerdictAllow {
+			if x.Next(now) == attention.ExchangeAllow {
 				x.Sent = append(x.Sent, now)
 			}
 			now = now.Add(gap)
 		}
-		if len(x.Sent) != attention.ExchangeTotal-1 || x.Weigh(now) != attention.VerdictEscalate {
-			t.Errorf("every %s: %d messages, then %s; want 11, then one call", gap, len(x.Sent), x.Weigh(now))
+		if len(x.Sent) != attention.ExchangeTotal-1 || x.Next(now) != attention.ExchangeEscalate {
+			t.Errorf("every %s: %d messages, then %s; want 11, then one call", gap, len(x.Sent), x.Next(now))
 		}
 	}
 	heard := []string{"Shall we go on, then?", "shall we go on then", "Shall we go on, than?", "Is the deploy blocked?"}
-	if v := (attention.Exchange{Heard: heard}).Weigh(time.Unix(0, 0)); v != attention.VerdictEscalate {
+	if v := (attention.Exchange{Received: heard}).Next(time.Unix(0, 0)); v != attention.ExchangeEscalate {
 		t.Errorf("the same three times: %s; want escalate", v)
 	}
-	if v := (attention.Exchange{Heard: heard[1:]}).Weigh(time.Unix(0, 0)); v != attention.VerdictAllow {
+	if v := (attention.Exchange{Received: heard[1:]}).Next(time.Unix(0, 0)); v != attention.ExchangeAllow {
 		t.Errorf("the same twice: %s; want allow", v)
 	}
 }
 
 func TestAddsNothing(t *testing.T) {
-	if !attention.AddsNothing("Agreed, let us WAIT!", []string{"x", "agreed let us wait"}) {
+	if !attention.IsRepeat("Agreed, let us WAIT!", []string{"x", "agreed let us wait"}) {
 		t.Error("the same words are taken for new")
 	}
-	if !attention.AddsNothing("I fully agree with that plan!", []string{"I fully agree with this plan."}) {
+	if !attention.IsRepeat("I fully agree with that plan!", []string{"I fully agree with this plan."}) {
 		t.Error("nearly the same words are taken for new")
 	}
-	if attention.AddsNothing("Agreed, but step 3 fails", []string{"agreed"}) || attention.AddsNothing("👍", []string{"🙂"}) {
+	if attention.IsRepeat("Agreed, but step 3 fails", []string{"agreed"}) || attention.IsRepeat("👍", []string{"🙂"}) {
 		t.Error("new words are taken for old")
 	}
 }

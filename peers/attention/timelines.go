@@ -11,15 +11,15 @@ import (
 // A Timeline is one test of obligations: what is done about one, and what its host has to do
 // when. testdata/README.md documents the format.
 type Timeline struct {
-	Name    string   `json:"name"`
-	Seed    int      `json:"seed"` // the number of the sentence that it checks, in testdata/sentences.md
-	Owed    Owed     `json:"owed"`
-	Acts    []Moment `json:"acts"`
-	Away    []Moment `json:"away"`    // when the host stops and, next, is back
-	Until   string   `json:"until"`   // how long is looked, as time.ParseDuration reads it
-	Want    []Moment `json:"want"`    // what the host does: return, escalate
-	State   string   `json:"state"`   // how the obligation stands in the end
-	Control bool     `json:"control"` // with returns switched off it must fail
+	Name    string           `json:"name"`
+	Seed    int              `json:"seed"` // the number of the sentence that it checks, in testdata/sentences.md
+	Owed    ObligationRecord `json:"owed"`
+	Acts    []Moment         `json:"acts"`
+	Away    []Moment         `json:"away"`    // when the host stops and, next, is back
+	Until   string           `json:"until"`   // how long is looked, as time.ParseDuration reads it
+	Want    []Moment         `json:"want"`    // what the host does: return, escalate
+	State   string           `json:"state"`   // how the obligation stands in the end
+	Control bool             `json:"control"` // with returns switched off it must fail
 }
 
 // A Moment is what happens at some time after the event was created.
@@ -64,7 +64,7 @@ func afters(list []Moment) (times []time.Time, err error) {
 }
 
 // Check plays the timeline, and returns in what the rules do otherwise than it wants.
-func (t *Timeline) Check(r Returns) error {
+func (t *Timeline) Check(r ReturnIntervals) error {
 	did, state, err := t.Play(r)
 	switch {
 	case err != nil:
@@ -86,14 +86,14 @@ func told(list []Moment) string {
 }
 
 // Play returns what a host does that goes by [Owed.Next], and how the obligation stands then.
-func (t *Timeline) Play(r Returns) (did []Moment, state ObligationState, err error) {
+func (t *Timeline) Play(r ReturnIntervals) (did []Moment, state ObligationState, err error) {
 	acted, err := afters(t.Acts)
 	away, err2 := afters(t.Away)
 	until, err3 := afters([]Moment{{After: t.Until}})
 	if err, ok := firstOf(err, err2, err3); ok {
 		return nil, "", err
 	}
-	o, w := t.Owed, Watch{Since: created}
+	o, w := t.Owed, ReturnState{Since: created}
 	o.CreatedAt = created
 	var acts []Act
 	for now := created; !now.After(until[0]); {
@@ -125,7 +125,7 @@ func (t *Timeline) Play(r Returns) (did []Moment, state ObligationState, err err
 			}
 		}
 	}
-	return did, o.Stand(acts).State, nil
+	return did, o.Status(acts).State, nil
 }
 
 func firstOf(errs ...error) (error, bool) {

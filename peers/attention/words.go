@@ -90,9 +90,9 @@ func onlyEmoji(text string) bool {
 // questionMarks make a question of words and of emoji.
 const questionMarks = "?؟？❓❔⁉"
 
-// Asks reports whether a text asks something, at its end or before a last remark: a mark within
+// EndsWithQuestion reports whether a text asks something, at its end or before a last remark: a mark within
 // a word is that of an address or of code.
-func Asks(text string) bool {
+func EndsWithQuestion(text string) bool {
 	spoken := spokenPart(text)
 	if strings.ContainsAny(spoken, questionMarks[len("?"):]) {
 		return true

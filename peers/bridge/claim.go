@@ -143,7 +143,7 @@ func (r *Router) saveBrokerSeen(ctx context.Context, at time.Time) error {
 // restoreBrokerSeen has a broker that the last run saw waited for, as it may be starting
 // together with this program: without it, whoever answers first would be shown.
 func (r *Router) restoreBrokerSeen(tx *store.Tx) {
-	at, found := store.One(tx, store.Itself[int64], `SELECT seen_at FROM bridge_broker WHERE bridge = ?`, r.opts.Name)
+	at, found := store.One(tx, store.Scalar[int64], `SELECT seen_at FROM bridge_broker WHERE bridge = ?`, r.opts.Name)
 	if found {
 		r.broker.Recall(time.UnixMicro(at))
 	}

@@ -67,7 +67,7 @@ const maxCommandAge = 10 * time.Minute
 func (r *Router) EnqueueCommand(tx *store.Tx, chat protocol.PeerID, c *Command) {
 	body, err := json.Marshal(c)
 	tx.Fail(err)
-	_, err = r.commands.Put(tx, string(chat), c.Key, body)
+	_, err = r.commands.EnqueueTx(tx, string(chat), c.Key, body)
 	tx.Fail(err)
 }
 
@@ -194,14 +194,14 @@ func cutID(s string, prefixes []string) (id, rest string) {
 // cutName takes the mention from the beginning of a text, as what the broker understands.
 func (a *commandAttempt) cutName(s string) (who, rest string) {
 	labels := attention.Labels(s)
-	if attention.Leading(s, labels) == 0 {
+	if attention.CountLeading(s, labels) == 0 {
 		return "", s
 	}
 	l := labels[0]
 	if person := a.runner.opts.Commands.Person(store.On(a.ctx, a.runner.db), s[l.From+1:l.NameEnd]); person != "" && l.NameEnd == l.To {
-		return string(person), attention.AfterLabel(s, l)
+		return string(person), attention.TextAfterLabel(s, l)
 	}
-	return s[l.From:l.To], attention.AfterLabel(s, l)
+	return s[l.From:l.To], attention.TextAfterLabel(s, l)
 }
 
 const workUsage = "/work @NAME TITLE gives out work, /work lists it, /work ID shows it, /work ID @NAME gives it to somebody, /done ID closes it."

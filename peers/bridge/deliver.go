@@ -131,7 +131,7 @@ func (r *Router) resume(tx *store.Tx, c *chatState) {
 // Postpone lets an event change for longer, and reports whether it still may: it
 // is handed on no earlier than at the given time.
 func (r *Router) Postpone(tx *store.Tx, event int64, ready time.Time) bool {
-	return tx.Changed(`UPDATE bridge_events SET ready_at = ? WHERE bridge = ? AND event = ? AND agents = '' AND ready_at > 0`,
+	return tx.ExecCount(`UPDATE bridge_events SET ready_at = ? WHERE bridge = ? AND event = ? AND agents = '' AND ready_at > 0`,
 		ready.UnixMicro(), r.opts.Name, event) > 0
 }
 
@@ -211,7 +211,7 @@ func (r *Router) enqueue(tx *store.Tx, id, agent protocol.PeerID, key string, it
 	if it.Halt == "on" {
 		destination = haltDestination(id, agent)
 	}
-	_, err = r.deliveries.Put(tx, destination, key, body)
+	_, err = r.deliveries.EnqueueTx(tx, destination, key, body)
 	return err
 }
 
@@ -243,13 +243,13 @@ func (r *Router) deliverItem(ctx context.Context, it outbox.Item) error {
 	if err != nil {
 		return err
 	}
-	if it.Attempt <= reportPauses && isAboutMessageOf(&m, e.Agent) && r.reports.Waits(tx, string(e.Agent)) {
+	if it.Attempt <= reportPauses && isAboutMessageOf(&m, e.Agent) && r.reports.HasOpen(tx, string(e.Agent)) {
 		return outbox.Later(reportPause, errUnreported)
 	}
 	// The agent may answer before the bus has said that it took the message.
 	r.inFlight.Store(e.Chat, e.ID)
 	r.opts.Crash("forwarding")
-	if err := r.peer.Tell(ctx, e.Agent.Topic(), it.Attempt, m); err != nil {
+	if err := r.peer.Deliver(ctx, e.Agent.Topic(), it.Attempt, m); err != nil {
 		r.inFlight.Delete(e.Chat)
 		return r.handleFailure(tx, &e, a.Spawned, it.Attempt, err)
 	}
@@ -284,7 +284,7 @@ func (r *Router) InFlight(id protocol.PeerID) int64 {
 // configure tells an agent which chat it talks to.
 func (r *Router) configure(tx *store.Tx, e *Event) error {
 	m := protocol.NewMessage(protocol.TypeConfigure, e.Chat, protocol.Configure{TalkTo: e.Chat.Topic(), People: r.opts.People})
-	if err := r.peer.Tell(tx.Context(), e.Agent.Topic(), 1, m); err != nil {
+	if err := r.peer.Deliver(tx.Context(), e.Agent.Topic(), 1, m); err != nil {
 		return err
 	}
 	r.opts.Crash("configured")
@@ -315,11 +315,11 @@ func (r *Router) deliverHalt(ctx context.Context, it *outbox.Item, e *Event) err
 	if err := json.Unmarshal(it.Body, &what); err != nil || what.Halt == "" {
 		return err
 	}
-	if what.Halt == "off" && r.deliveries.Waits(store.On(ctx, r.db), haltDestination(e.Chat, e.Agent)) {
+	if what.Halt == "off" && r.deliveries.HasOpen(store.On(ctx, r.db), haltDestination(e.Chat, e.Agent)) {
 		return outbox.Later(haltPause, errHalting)
 	}
 	m := protocol.NewMessage(protocol.TypeConfigure, e.Chat, protocol.Configure{TalkTo: e.Chat.Topic(), Halt: what.Halt, By: what.By})
-	return r.peer.Tell(ctx, e.Agent.Topic(), it.Attempt, m)
+	return r.peer.Deliver(ctx, e.Agent.Topic(), it.Attempt, m)
 }
 
 func (r *Router) setConfigured(tx *store.Tx, e *Event, configured bool) {
@@ -340,7 +340,7 @@ func (r *Router) markAgentBack(tx *store.Tx, id protocol.PeerID) error {
 // is configured again before it gets anything: the next one of its name may be a
 // new one. A spawned one is asked for again: its spawner may have stopped it.
 func (r *Router) handleFailure(tx *store.Tx, e *Event, spawned bool, attempt int, err error) error {
-	switch reception := peer.ReceptionOf(err); {
+	switch reception := peer.OutcomeOf(err); {
 	case (reception == peer.Rejected || reception == peer.Refused) && attempt >= maxRejections:
 		return outbox.Permanent(err)
 	case reception == peer.Declined && attempt >= noticeAfter:
@@ -375,7 +375,7 @@ func (r *Router) requestAgain(ctx context.Context, e *Event) error {
 			r.opts.Name, e.Chat, r.opts.Now().Add(-time.Minute).UnixMicro(), r.now())
 		_, refusal := r.adapter.FindChat(tx, e.Chat.Topic())
 		if asks < maxRequestsPerMinute && refusal == "" && r.transition(tx, r.load(tx, e.Chat), triggerAgentLost) {
-			tx.After(func() {
+			tx.OnCommit(func() {
 				r.log.Warn().Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("chat's agent is gone; asking for it again")
 			})
 		}

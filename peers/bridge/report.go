@@ -34,7 +34,7 @@ func (r *Router) Report(tx *store.Tx, report *Report) {
 	m.InReplyTo, m.TraceParent = report.Status.MessageID, report.Trace
 	body, err := json.Marshal(reportItem{report.Agent.Topic(), m})
 	tx.Fail(err)
-	_, err = r.reports.Put(tx, string(report.Agent), report.Key, body)
+	_, err = r.reports.EnqueueTx(tx, string(report.Agent), report.Key, body)
 	if !errors.Is(err, outbox.ErrFull) { // the agent has been away for a hundred thousand replies
 		tx.Fail(err)
 	}
@@ -47,7 +47,7 @@ func (r *Router) deliverReport(ctx context.Context, stored outbox.Item) error {
 	if err := json.Unmarshal(stored.Body, &item); err != nil {
 		return outbox.Permanent(err)
 	}
-	err := r.peer.Tell(ctx, item.Topic, stored.Attempt, item.Message)
+	err := r.peer.Deliver(ctx, item.Topic, stored.Attempt, item.Message)
 	r.opts.Crash("reported")
 	return err
 }

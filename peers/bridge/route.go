@@ -40,7 +40,7 @@ func (r *Router) onRouteAssigned(ctx context.Context, d *peer.Delivery) error {
 	}
 	r.opts.Crash("assigned")
 	// The agent is there: what waits for it waits no longer.
-	hurried := errors.Join(r.deliveries.Hurry(ctx, haltDestination(id, route.Agent)), r.deliveries.Hurry(ctx, agentDestination(id, route.Agent)), r.steps.Hurry(ctx, string(id)))
+	hurried := errors.Join(r.deliveries.RetryNow(ctx, haltDestination(id, route.Agent)), r.deliveries.RetryNow(ctx, agentDestination(id, route.Agent)), r.steps.RetryNow(ctx, string(id)))
 	if hurried != nil {
 		r.log.Warn().Err(hurried).Str("topic", string(id)).Msg("agent queue not woken; it waits for its backoff")
 	}
@@ -60,7 +60,7 @@ func (r *Router) assign(tx *store.Tx, id protocol.PeerID, route *protocol.RouteA
 	r.transition(tx, c, triggerRoute)
 	tx.Fail(r.enqueue(tx, id, route.Agent, fmt.Sprintf("configure:%d", r.now()), agentItem{}))
 	r.dispatch(tx, id)
-	tx.After(func() {
+	tx.OnCommit(func() {
 		r.log.Info().Str("topic", string(id)).Str("peer", string(route.Agent)).Bool("spawned", spawned).Msg("chat has an agent")
 	})
 }
@@ -97,7 +97,7 @@ func (r *Router) replaceAgents(tx *store.Tx, c *chatState, agent protocol.PeerID
 		tx.Exec(`DELETE FROM bridge_agents WHERE bridge = ? AND chat = ? AND agent = ?`, r.opts.Name, c.id, old.Agent)
 		r.deliveries.Move(tx, agentDestination(c.id, old.Agent), agentDestination(c.id, agent))
 		r.deliveries.Move(tx, haltDestination(c.id, old.Agent), haltDestination(c.id, agent))
-		tx.After(func() {
+		tx.OnCommit(func() {
 			r.log.Warn().Str("topic", string(c.id)).Str("peer", string(old.Agent)).Str("by", string(agent)).Msg("chat's agent replaced")
 		})
 	}
@@ -120,7 +120,7 @@ func (r *Router) onSpawnResult(ctx context.Context, d *peer.Delivery) error {
 			r.onAgentFailed(tx, d.Topic, &result)
 			return
 		}
-		id, found := store.One(tx, store.Itself[protocol.PeerID], `SELECT chat FROM bridge_chats
+		id, found := store.One(tx, store.Scalar[protocol.PeerID], `SELECT chat FROM bridge_chats
 			WHERE bridge = ? AND request = ? AND state = 'asking'`, r.opts.Name, result.RequestID)
 		if found { // else an old request, or another surface's
 			r.onSpawnFailed(tx, id, result.Error)

@@ -191,7 +191,7 @@ func (r *Router) Run(ctx context.Context) error {
 
 // OnConnected ends every wait that was for the bus.
 func (r *Router) OnConnected(ctx context.Context) {
-	if err := errors.Join(r.steps.Hurry(ctx, ""), r.deliveries.Hurry(ctx, ""), r.reports.Hurry(ctx, ""), r.commands.Hurry(ctx, "")); err != nil && ctx.Err() == nil {
+	if err := errors.Join(r.steps.RetryNow(ctx, ""), r.deliveries.RetryNow(ctx, ""), r.reports.RetryNow(ctx, ""), r.commands.RetryNow(ctx, "")); err != nil && ctx.Err() == nil {
 		r.log.Warn().Err(err).Msg("waiting messages not hurried after a reconnect; they wait for their backoff")
 	}
 }

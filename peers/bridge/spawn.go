@@ -66,10 +66,10 @@ func (r *Router) requestAgent(ctx context.Context, c *chatState, attempt int) er
 	defer cancel()
 	m := protocol.NewMessage(protocol.TypeSpawnRequest, c.id, protocol.SpawnRequest{Topic: c.id.Topic(), RequestID: c.request})
 	result, err := r.peer.Send(sending, protocol.TopicSpawn, m)
-	err = peer.JudgeAny(protocol.TopicSpawn, result, err)
+	err = peer.ClassifyAny(protocol.TopicSpawn, result, err)
 	r.opts.Crash("asked")
 	trouble := ""
-	switch peer.ReceptionOf(err) {
+	switch peer.OutcomeOf(err) {
 	case peer.Received:
 		err = errNoRoute
 	case peer.Absent:

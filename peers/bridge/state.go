@@ -86,7 +86,7 @@ func (r *Router) transition(tx *store.Tx, c *chatState, n trigger) bool {
 
 // enqueueStep queues a step of a chat.
 func (r *Router) enqueueStep(tx *store.Tx, id protocol.PeerID, key string) {
-	_, err := r.steps.Put(tx, string(id), key, nil)
+	_, err := r.steps.EnqueueTx(tx, string(id), key, nil)
 	tx.Fail(err)
 }
 

@@ -108,8 +108,8 @@ func (a *answerer) deliver(item answer) bool {
 		ctx, cancel := context.WithTimeout(a.ctx, answerTimeout)
 		result, err := a.send(ctx, item.to.Topic(), item.message())
 		cancel()
-		err = peer.Judge(item.to.Topic(), attempt, result, err)
-		reception, age := peer.ReceptionOf(err), a.now().Sub(time.UnixMicro(item.at))
+		err = peer.Classify(item.to.Topic(), attempt, result, err)
+		reception, age := peer.OutcomeOf(err), a.now().Sub(time.UnixMicro(item.at))
 		if reception == peer.Rejected {
 			rejections++
 		}

@@ -81,7 +81,7 @@ func New(db *sql.DB, p *peer.Peer, opts *Options) *Broker {
 		AttemptTimeout: answerTimeout, StopTimeout: time.Second, Now: o.Now, Log: o.Log,
 	})
 	b.writer = &writer{
-		db: db, opts: &b.opts, roll: newRoll(p.Watches, o.Now), jobs: make(chan job, queueLength), enqueue: b.enqueue, request: b.request, committed: b.committed,
+		db: db, opts: &b.opts, roll: newRoll(p.PresenceSynced, o.Now), jobs: make(chan job, queueLength), enqueue: b.enqueue, request: b.request, committed: b.committed,
 	}
 	b.answers = newAnswerer(p.Send, b.forget, o.Now, o.Log)
 	b.facts = newPublisher(db, p.Send, b.writer.later, o.Log)

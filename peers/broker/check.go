@@ -104,7 +104,7 @@ func checkName(what, s string) {
 	if len(s) > maxName {
 		invalid("%s is %d bytes long; at most %d are allowed", what, len(s), maxName)
 	}
-	if strings.ContainsFunc(s, func(r rune) bool { return text.Unseen(r) || r == utf8.RuneError }) {
+	if strings.ContainsFunc(s, func(r rune) bool { return text.IsInvisible(r) || r == utf8.RuneError }) {
 		invalid("%s must not contain control characters or others that nobody sees", what)
 	}
 }

@@ -152,8 +152,8 @@ func findDuty(t *tx, p collab.DischargeParams) collab.EventObligation {
 }
 
 // owedOf returns an obligation as attention judges it.
-func owedOf(d *collab.EventObligation) attention.Owed {
-	return attention.Owed{
+func owedOf(d *collab.EventObligation) attention.ObligationRecord {
+	return attention.ObligationRecord{
 		Author: string(d.Author), Recipient: string(d.Recipient), Delegate: string(d.Delegate), Escalation: d.Escalation != "", CreatedAt: collab.ParseTime(d.CreatedAt),
 	}
 }
@@ -167,7 +167,7 @@ func keepDuty(t *tx, d collab.EventObligation, kind collab.EventType[collab.Even
 				Kind: attention.ActKind(a.Kind), Actor: string(a.Actor), Signal: attention.Signal(a.Signal), Recipient: string(a.Recipient), At: collab.ParseTime(a.CreatedAt),
 			})
 		}
-		s := o.Stand(acts)
+		s := o.Status(acts)
 		d.State, d.Reason, d.By = string(s.State), s.Reason, s.By
 	}
 	d.UpdatedAt = stamp(t.now)

@@ -105,7 +105,7 @@ func (t *tx) checkAnnounce(p collab.AnnounceParams) {
 // noNameRune reports whether a rune cannot stand in a name: it belongs to a label, or
 // nobody sees it.
 func noNameRune(r rune) bool {
-	return strings.ContainsRune(".:@", r) || unicode.IsSpace(r) || !unicode.IsGraphic(r) || text.Unseen(r)
+	return strings.ContainsRune(".:@", r) || unicode.IsSpace(r) || !unicode.IsGraphic(r) || text.IsInvisible(r)
 }
 
 // checkAgentName refuses a name that is not the caller's to announce. Of two agents that a

@@ -139,7 +139,7 @@ type Found struct {
 func FindMentions(text string) []Found {
 	var found []Found
 	labels := attention.Labels(text)
-	leading := attention.Leading(text, labels)
+	leading := attention.CountLeading(text, labels)
 	for i, at := range labels {
 		l, err := ParseLabel(text[at.From+1 : at.To])
 		if err != nil {

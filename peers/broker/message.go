@@ -163,7 +163,7 @@ func (t *tx) decide(m collab.Message, r route) collab.Decision {
 	}
 	s := situation{
 		sender: t.caller, followUp: m.FollowUp, record: t.records.get(m.WorkItemID), master: t.master(m.ConversationID),
-		final: m.Kind != collab.KindChat, thanks: attention.OnlyThanks(m.Text, m.InReplyTo != "" || len(r.named) == 0),
+		final: m.Kind != collab.KindChat, thanks: attention.IsAcknowledgement(m.Text, m.InReplyTo != "" || len(r.named) == 0),
 	}
 	for _, n := range r.named {
 		s.explicit = append(s.explicit, n.standing.party)

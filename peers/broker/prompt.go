@@ -69,7 +69,7 @@ func oneLine(v any) string {
 		if r == '"' {
 			return '\''
 		}
-		if text.Hidden(r) {
+		if text.IsControl(r) {
 			return ' '
 		}
 		return r

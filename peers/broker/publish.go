@@ -111,7 +111,7 @@ func (p *publisher) publish(ctx context.Context, e collab.Event) bool {
 	m := factMessage(e, "")
 	for attempt := 1; ; attempt++ {
 		result, err := p.send(ctx, protocol.TopicCollabEvents, m)
-		switch err := peer.Judge(protocol.TopicCollabEvents, attempt, result, err); peer.ReceptionOf(err) {
+		switch err := peer.Classify(protocol.TopicCollabEvents, attempt, result, err); peer.OutcomeOf(err) {
 		case peer.Received:
 			return true
 		case peer.Refused:
@@ -186,7 +186,7 @@ func (b *Broker) enqueue(t *tx, s sending) {
 	if s.again > 0 {
 		key = fmt.Sprintf("%s/%d", key, s.again)
 	}
-	_, err := b.outbox.Put(t.db, string(s.to), key, encode(letter{s.to, s.deliveryID, factMessage(s.event, "_to")}))
+	_, err := b.outbox.EnqueueTx(t.db, string(s.to), key, encode(letter{s.to, s.deliveryID, factMessage(s.event, "_to")}))
 	if errors.Is(err, outbox.ErrFull) || errors.Is(err, outbox.ErrTooLarge) {
 		b.opts.Log.Warn().Err(err).Str("peer", string(s.to)).Msg("fact for a peer not sent; its queue is full")
 		t.park(s.deliveryID)
@@ -201,7 +201,7 @@ func (b *Broker) request(t *tx, a want) {
 		MessageID: protocol.MessageID("msg_" + id), Type: protocol.TypeAgentEvent, From: protocol.PeerBroker, Timestamp: stamp(t.now),
 		Content: encode(protocol.AgentOnline{Event: "wanted", Agent: a.agent, DeliveryID: a.deliveryID}),
 	}
-	if _, err := b.outbox.Put(t.db, string(protocol.TopicAgents), id, encode(letter{Message: m})); err != nil {
+	if _, err := b.outbox.EnqueueTx(t.db, string(protocol.TopicAgents), id, encode(letter{Message: m})); err != nil {
 		b.opts.Log.Warn().Err(err).Str("peer", string(a.agent)).Str("delivery", a.deliveryID).Msg("spawner not asked for the agent")
 	}
 }
@@ -210,7 +210,7 @@ func (b *Broker) request(t *tx, a want) {
 // there is told when it comes, for a while.
 func (b *Broker) sendRequest(ctx context.Context, item outbox.Item, m protocol.Message) error {
 	result, err := b.peer.Send(ctx, protocol.TopicAgents, m)
-	err = peer.JudgeAny(protocol.TopicAgents, result, err)
+	err = peer.ClassifyAny(protocol.TopicAgents, result, err)
 	if roll := b.writer.roll; err == nil && roll.watching() && !roll.has(protocol.PeerSystem) {
 		err = errors.New("the spawner is not on the bus") // others listen
 	}
@@ -235,8 +235,8 @@ func (b *Broker) sendLetter(ctx context.Context, item outbox.Item) error {
 	}
 	sentAt := stamp(b.opts.Now())
 	result, err := b.peer.Send(ctx, l.To.Topic(), l.Message)
-	err = peer.Judge(l.To.Topic(), item.Attempt, result, err)
-	reception := peer.ReceptionOf(err)
+	err = peer.Classify(l.To.Topic(), item.Attempt, result, err)
+	reception := peer.OutcomeOf(err)
 	rejected := item.Attempt >= maxRejections && reception == peer.Rejected
 	age := b.opts.Now().Sub(item.EnqueuedAt)
 	old := rejected || age > giveUpWakeAfter

@@ -107,7 +107,7 @@ func (s *shelf[T]) list(ref, after string, limit int) (list []T) {
 		return list
 	}
 	s.write()
-	for _, raw := range store.All(s.from.tx, store.Itself[[]byte], `SELECT body FROM things WHERE kind = ?1 AND (?2 = '' OR ref = ?2)
+	for _, raw := range store.All(s.from.tx, store.Scalar[[]byte], `SELECT body FROM things WHERE kind = ?1 AND (?2 = '' OR ref = ?2)
 		AND n > coalesce((SELECT n FROM things WHERE kind = ?1 AND id = ?3), 0) ORDER BY n LIMIT ?4`, s.kind, ref, after, limit) {
 		var v T
 		s.from.tx.Fail(json.Unmarshal(raw, &v))

@@ -18,7 +18,7 @@ type adapter struct{ g *Gateway }
 
 // FindChat returns the channel that a topic names.
 func (c adapter) FindChat(tx *store.Tx, topic protocol.Topic) (protocol.PeerID, string) {
-	peer, found := store.One(tx, store.Itself[protocol.PeerID], `SELECT peer FROM channel WHERE peer = ?`, topic)
+	peer, found := store.One(tx, store.Scalar[protocol.PeerID], `SELECT peer FROM channel WHERE peer = ?`, topic)
 	if !found {
 		return "", "there is no such channel here"
 	}
@@ -79,7 +79,7 @@ func (c adapter) Notify(tx *store.Tx, n *bridge.Notice) {
 	if n.Kind == bridge.NoticeStartFailed || n.Kind == bridge.NoticeAgentFailed {
 		why = "no agent could be started; the message is kept"
 	}
-	seq, found := store.One(tx, store.Itself[int64], `SELECT seq FROM inbound WHERE channel = ? AND forwarded_at = 0 ORDER BY seq LIMIT 1`, n.Chat)
+	seq, found := store.One(tx, store.Scalar[int64], `SELECT seq FROM inbound WHERE channel = ? AND forwarded_at = 0 ORDER BY seq LIMIT 1`, n.Chat)
 	if found {
 		c.g.putError(tx, n.Chat, seq, "no-agent", why, codeNoAgent)
 	}

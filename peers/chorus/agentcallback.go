@@ -88,7 +88,7 @@ func (g *Gateway) handleAgentEvent(ctx context.Context, d *delivery, e *chorus.E
 		return errFrameTooLarge
 	}
 	tx := store.On(ctx, g.store.db)
-	n := one(tx, errUnknownSecret, store.Itself[int], `UPDATE delivery SET outputs = outputs + 1 WHERE id = ? RETURNING outputs`, d.id)
+	n := one(tx, errUnknownSecret, store.Scalar[int], `UPDATE delivery SET outputs = outputs + 1 WHERE id = ? RETURNING outputs`, d.id)
 	if tx.Err() != nil {
 		return tx.Err()
 	}

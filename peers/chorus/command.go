@@ -61,7 +61,7 @@ var haltCommands = map[string]string{"/halt": "on", "/resume": "off"}
 // leadingName returns the name with which a text begins, or "".
 func leadingName(text string) string {
 	labels := attention.Labels(text)
-	if attention.Leading(text, labels) == 0 {
+	if attention.CountLeading(text, labels) == 0 {
 		return ""
 	}
 	return text[labels[0].From+1 : labels[0].NameEnd]
@@ -119,9 +119,9 @@ func newestOf(tx *store.Tx, channel protocol.PeerID) int64 {
 // keepForNextMessage has a text that no callback took wait for the next message of its channel, unless
 // that has come meanwhile.
 func (d commandHost) keepForNextMessage(tx *store.Tx, item *outbox.Item, p pendingEvent) {
-	to, put, newest := nextMessageQueue(p.Channel), d.g.callbacks.Park, newestOf(tx, p.Channel)
+	to, put, newest := nextMessageQueue(p.Channel), d.g.callbacks.EnqueueHeld, newestOf(tx, p.Channel)
 	if newest > p.Inbound {
-		to, put = string(p.Channel), d.g.callbacks.Put
+		to, put = string(p.Channel), d.g.callbacks.EnqueueTx
 	}
 	p.Inbound = newest
 	if p.NewestAttempt++; p.NewestAttempt <= maxNewest && d.g.callbacks.Count(tx, to, outbox.StatePending) < maxTexts {

@@ -97,7 +97,7 @@ func (g *Gateway) prepare(tx *store.Tx, d *delivery, p *chorus.Post) {
 	}
 	if d.state == deliveryPosting {
 		number := strconv.FormatInt(d.id, 10)
-		_, err := g.posts.Put(tx, string(d.agent)+"/"+hashSecret(d.channel), "delivery:"+number, []byte(number))
+		_, err := g.posts.EnqueueTx(tx, string(d.agent)+"/"+hashSecret(d.channel), "delivery:"+number, []byte(number))
 		tx.Fail(err)
 	}
 }

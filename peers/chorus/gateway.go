@@ -174,7 +174,7 @@ func (g *Gateway) newQueues() queues {
 		health: deliveryHealth{unresponsive: map[string]int64{}, noLifecycle: map[string]bool{}},
 		callbacks: open(g.sendEvent, outbox.Options{
 			Name: callbackQueue, MinBackoff: g.opts.MinBackoff, Parallel: 32, StopTimeout: g.opts.StopTimeout,
-			OnInterrupted: outbox.GiveUpUnknown, // a service cannot tell a repeated message from a second one
+			OnInterrupted: outbox.SettleUnknown, // a service cannot tell a repeated message from a second one
 			OnSettled:     g.settleEvent, AfterSettled: g.logEventOutcome,
 		}),
 		posts: open(g.sendPost, outbox.Options{
@@ -206,7 +206,7 @@ func (g *Gateway) newBus() *peer.Peer {
 // onConnect ends every wait that was for the bus.
 func (g *Gateway) onConnect(ctx context.Context) {
 	g.router.OnConnected(ctx)
-	if err := g.webhooks.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
+	if err := g.webhooks.RetryNow(ctx, ""); err != nil && ctx.Err() == nil {
 		g.log.Warn().Err(err).Msg("posts not hurried after a reconnect; they wait for their backoff")
 	}
 }
@@ -214,7 +214,7 @@ func (g *Gateway) onConnect(ctx context.Context) {
 func (g *Gateway) peerOptions() *peer.Options {
 	o := *g.opts.Peer
 	o.Log = g.log
-	o.OnConnect, o.OnDrop = nil, nil
+	o.OnConnect, o.OnDisconnect = nil, nil
 	return &o
 }
 

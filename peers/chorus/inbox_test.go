@@ -271,7 +271,7 @@ func FuzzInboxBody(f *testing.F) {
 		if p.ChannelID == "" || p.MessageID == "" || p.Sender == "" || p.Callback == "" {
 			t.Errorf("accepted %+v", p)
 		}
-		if strings.ContainsFunc(string(p.ChannelID)+p.MessageID+p.Sender, unicode.IsControl) || !text.Clean(string(p.ChannelID)+p.MessageID) {
+		if strings.ContainsFunc(string(p.ChannelID)+p.MessageID+p.Sender, unicode.IsControl) || !text.IsCleanName(string(p.ChannelID)+p.MessageID) {
 			t.Errorf("accepted control characters: %+q", p)
 		}
 		if err := protocol.CheckPeerID(string(chorus.ChannelPeer("ops", p.ChannelID))); err != nil {

@@ -130,7 +130,7 @@ func (o object) nonBlank(name string, limit int) string {
 // identifier reads a string that is required, and that logs and terminals will show.
 func (o object) identifier(name string, limit int) string {
 	s := o.nonBlank(name, limit)
-	if !text.Clean(s) {
+	if !text.IsCleanName(s) {
 		o.fail("%s%s must be without control characters or others that nobody sees", o.path, name)
 	}
 	return s
@@ -140,7 +140,7 @@ func (o object) identifier(name string, limit int) string {
 // some scripts, but not those alone.
 func (o object) displayName(name string, limit int) string {
 	s := o.nonBlank(name, limit)
-	if strings.ContainsFunc(s, text.Hidden) || strings.TrimSpace(text.Seen(s)) == "" {
+	if strings.ContainsFunc(s, text.IsControl) || strings.TrimSpace(text.StripInvisible(s)) == "" {
 		o.fail("%s%s must be without control characters, and not of others that nobody sees alone", o.path, name)
 	}
 	return s

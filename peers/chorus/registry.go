@@ -70,7 +70,7 @@ func (s *Store) Inboxes(ctx context.Context) ([]Inbox, error) {
 // is errUnknownSecret.
 func (s *Store) inboxOf(ctx context.Context, secret string) (InboxName, error) {
 	tx := store.On(ctx, s.db)
-	name := one(tx, errUnknownSecret, store.Itself[InboxName], `SELECT name FROM inbox WHERE secret_sha256 = ?`, hashSecret(secret))
+	name := one(tx, errUnknownSecret, store.Scalar[InboxName], `SELECT name FROM inbox WHERE secret_sha256 = ?`, hashSecret(secret))
 	return name, tx.Err()
 }
 

@@ -93,7 +93,7 @@ func (g *Gateway) queueEvent(ctx context.Context, p pendingEvent, inReplyTo, key
 	}
 	err := store.InTx(ctx, g.store.db, func(tx *store.Tx) {
 		in := findAnswered(tx, p.Channel, inReplyTo, g.router.InFlight(p.Channel))
-		fresh := tx.Changed(`INSERT OR IGNORE INTO shown (inbound, agent, key) VALUES (?, ?, ?)`, in.seq, agent, shortKey(key))
+		fresh := tx.ExecCount(`INSERT OR IGNORE INTO shown (inbound, agent, key) VALUES (?, ?, ?)`, in.seq, agent, shortKey(key))
 		if fresh > 0 {
 			g.putWithLifecycle(tx, in, p, string(agent)+" "+key, done, visible)
 		}
@@ -180,7 +180,7 @@ func (g *Gateway) putEvent(tx *store.Tx, channel protocol.PeerID, seq int64, p p
 	if len(key) > 256 {
 		key = hashSecret(key)
 	}
-	_, err = g.callbacks.Put(tx, string(channel), key, raw)
+	_, err = g.callbacks.EnqueueTx(tx, string(channel), key, raw)
 	tx.Fail(err)
 }
 

@@ -26,7 +26,7 @@ func conversationKind(p *InboxMessage) attention.ConversationKind {
 // authorOf returns who a sender is: the service itself, an agent of this bus, or else a person.
 // said is the agent that said the same elsewhere just now, if one did; online tells agents.
 func authorOf(p *InboxMessage, said protocol.PeerID, onBus func(protocol.PeerID) bool) protocol.Author {
-	a := protocol.Author{ID: text.Seen(p.Sender), Kind: string(attention.AuthorHuman), DisplayName: p.Sender}
+	a := protocol.Author{ID: text.StripInvisible(p.Sender), Kind: string(attention.AuthorHuman), DisplayName: p.Sender}
 	name := protocol.PeerID("agent:" + strings.ToLower(strings.TrimPrefix(p.Sender, "agent:")))
 	service, _, _ := strings.Cut(p.Service, " ")
 	switch {
@@ -147,7 +147,7 @@ func (c *roster) originalAuthor(channel protocol.PeerID, text string) protocol.P
 		return ""
 	}
 	for said, e := range c.recent {
-		if _, other, _ := strings.Cut(e.channel.Name(), "."); other == room && lately(e) && attention.PassedOn(text, said) {
+		if _, other, _ := strings.Cut(e.channel.Name(), "."); other == room && lately(e) && attention.IsForward(text, said) {
 			return e.agent
 		}
 	}

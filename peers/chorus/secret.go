@@ -77,10 +77,10 @@ func createKey(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
-	if err := datafolder.MakeAll(filepath.Dir(path)); err != nil {
+	if err := datafolder.MkdirAll(filepath.Dir(path)); err != nil {
 		return err
 	}
-	return datafolder.WriteFirst(path, random256())
+	return datafolder.WriteNew(path, random256())
 }
 
 // seal encrypts a secret. The label names its kind and its owner: a sealed secret does

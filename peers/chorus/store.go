@@ -75,7 +75,7 @@ func (s *Store) PublicURL(ctx context.Context) (string, error) {
 // to change; doing is what its error says.
 func (s *Store) change(ctx context.Context, doing string, none error, query string, args ...any) error {
 	tx := store.On(ctx, s.db)
-	if tx.Changed(query, args...) == 0 {
+	if tx.ExecCount(query, args...) == 0 {
 		tx.Fail(none)
 	}
 	if err := tx.Err(); err != nil {

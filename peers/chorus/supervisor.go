@@ -219,7 +219,7 @@ func (m *agentSupervisor) openAgent(ctx context.Context, one *agentEntry) (Agent
 		return nil, err
 	}
 	link := g.peerOptions()
-	link.Pulse = nil // it is the gateway's own connection's
+	link.Heartbeat = nil // it is the gateway's own connection's
 	link.OnConnect = func(ctx context.Context) {
 		g.recordTrouble(ctx, one.name, "")
 		g.log.Info().Str("agent", string(one.name)).Msg("agent on the bus")

@@ -98,7 +98,7 @@ func (n *broadcast) notify() {
 // loadTask returns a task of an inbox with what was answered so far.
 func loadTask(tx *store.Tx, inbox InboxName, id string) *task {
 	t := one(tx, sdk.ErrTaskNotFound, (*task).columns, taskColumns+`WHERE id = ? AND inbox = ?`, id, inbox)
-	t.Messages = store.All(tx, store.Itself[string], `SELECT text FROM artifact WHERE task = ? ORDER BY seq`, id)
+	t.Messages = store.All(tx, store.Scalar[string], `SELECT text FROM artifact WHERE task = ? ORDER BY seq`, id)
 	return &t
 }
 
@@ -168,7 +168,7 @@ func (g *Gateway) advance(ctx context.Context, p *pendingEvent) error {
 
 func (g *Gateway) saveTask(tx *store.Tx, t *task) {
 	tx.Exec(`UPDATE task SET state = ?, words = ?, interim = ?, working = ?, at = ? WHERE id = ?`, t.State, t.Text, t.Interim, t.Working, micros(g.opts.Now()), t.ID)
-	tx.After(g.tasks.notify)
+	tx.OnCommit(g.tasks.notify)
 }
 
 // cancelTask has the agent withdraw its turn: what was said counts as deleted.

@@ -98,11 +98,11 @@ func (g *Gateway) storePost(w http.ResponseWriter, r *http.Request, hook *Hook, 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
 	defer cancel()
 	err = store.InTx(ctx, g.store.db, func(tx *store.Tx) {
-		fresh = tx.Changed(`INSERT INTO hook_post (hook, id, at) SELECT name, ?2, ?3 FROM hook WHERE name = ?1 ON CONFLICT DO NOTHING`,
+		fresh = tx.ExecCount(`INSERT INTO hook_post (hook, id, at) SELECT name, ?2, ?3 FROM hook WHERE name = ?1 ON CONFLICT DO NOTHING`,
 			hook.Name, id, micros(g.opts.Now())) > 0
 		if fresh {
 			var err error
-			if fresh, err = g.webhooks.Put(tx, string(hook.Chat), source, raw); errors.Is(err, outbox.ErrFull) {
+			if fresh, err = g.webhooks.EnqueueTx(tx, string(hook.Chat), source, raw); errors.Is(err, outbox.ErrFull) {
 				err = errHookFull
 			}
 			tx.Fail(err) // not fresh: a hook of that name, removed since, took it
@@ -148,7 +148,7 @@ func (g *Gateway) sendWebhook(ctx context.Context, item outbox.Item) error {
 	if err := json.Unmarshal(item.Body, &m); err != nil {
 		return outbox.Permanent(err)
 	}
-	return g.bus.Tell(ctx, protocol.Topic(item.Destination), item.Attempt, m)
+	return g.bus.Deliver(ctx, protocol.Topic(item.Destination), item.Attempt, m)
 }
 
 // logWebhookOutcome logs what a chat will never hear.
@@ -167,7 +167,7 @@ func (g *Gateway) handleWebhook(ctx context.Context, d *peer.Delivery) error {
 	}
 	channel := protocol.PeerID(d.Topic)
 	return store.InTx(ctx, g.store.db, func(tx *store.Tx) {
-		last := one(tx, peer.Reject("there is no such channel here; a service has to say something in it first"), store.Itself[[]byte],
+		last := one(tx, peer.Reject("there is no such channel here; a service has to say something in it first"), store.Scalar[[]byte],
 			`SELECT content FROM inbound WHERE channel = ? ORDER BY length(content) > 0 DESC, seq DESC LIMIT 1`, channel)
 		var before protocol.ChatMessage
 		if content.Chat = (&protocol.Chat{ID: string(channel), Kind: string(attention.ConversationChannel)}); json.Unmarshal(last, &before) == nil && before.Chat != nil {
@@ -176,7 +176,7 @@ func (g *Gateway) handleWebhook(ctx context.Context, d *peer.Delivery) error {
 		raw, err := json.Marshal(content)
 		tx.Fail(err)
 		// No id of a service holds a tab.
-		seq, fresh := store.One(tx, store.Itself[int64], `INSERT INTO inbound (channel, external_id, source_id, message_id, content, callback, received_at)
+		seq, fresh := store.One(tx, store.Scalar[int64], `INSERT INTO inbound (channel, external_id, source_id, message_id, content, callback, received_at)
 			VALUES (?, ?, ?, ?, ?, x'', ?) ON CONFLICT DO NOTHING RETURNING seq`,
 			channel, "\t"+content.SourceID, content.SourceID, protocol.NewMessageID(), raw, micros(g.opts.Now()))
 		if fresh {

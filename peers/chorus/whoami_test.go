@@ -72,9 +72,9 @@ func TestTheBusItselfSaysWhoseTokenItIs(t *testing.T) {
 		want   int
 	}{
 		"the agent of the channel": {"Bearer " + ofAgent, http.StatusOK},
-		"its pass":                 {"Bearer " + protocol.NewPass(ofAgent, proxy), http.StatusOK},
-		"its pass for elsewhere":   {"Bearer " + protocol.NewPass(ofAgent, "http://127.0.0.1:1"+strings.TrimPrefix(proxy, r.url)), http.StatusUnauthorized},
-		"another agent's pass":     {"Bearer " + protocol.NewPass(ofOther, proxy), http.StatusUnauthorized},
+		"its pass":                 {"Bearer " + protocol.NewDerivedToken(ofAgent, proxy), http.StatusOK},
+		"its pass for elsewhere":   {"Bearer " + protocol.NewDerivedToken(ofAgent, "http://127.0.0.1:1"+strings.TrimPrefix(proxy, r.url)), http.StatusUnauthorized},
+		"another agent's pass":     {"Bearer " + protocol.NewDerivedToken(ofOther, proxy), http.StatusUnauthorized},
 		"another agent":            {"Bearer " + ofOther, http.StatusUnauthorized},
 		"the spawner":              {"Bearer " + ofSystem, http.StatusUnauthorized},
 		"a stranger":               {"Bearer wrong", http.StatusUnauthorized},
@@ -88,7 +88,7 @@ func TestTheBusItselfSaysWhoseTokenItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(t, func() bool { return ask("Bearer "+ofAgent) == http.StatusUnauthorized })
-	waitFor(t, func() bool { return ask("Bearer "+protocol.NewPass(ofAgent, proxy)) == http.StatusUnauthorized })
+	waitFor(t, func() bool { return ask("Bearer "+protocol.NewDerivedToken(ofAgent, proxy)) == http.StatusUnauthorized })
 	if logs := r.logs.String(); strings.Contains(logs, ofAgent) || strings.Contains(logs, ofGateway) || strings.Contains(logs, "of-the-service") {
 		t.Errorf("a secret stands in the log:\n%s", logs)
 	}

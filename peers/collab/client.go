@@ -89,8 +89,8 @@ func (c *Client) Call(ctx context.Context, method string, params any) (json.RawM
 	c.waiting.Store(request.ID, answer)
 	defer c.waiting.Delete(request.ID)
 	result, err := c.send(limit, protocol.TopicBroker, request.Message)
-	err = peer.Judge(protocol.TopicBroker, 1, result, err)
-	reception := peer.ReceptionOf(err)
+	err = peer.Classify(protocol.TopicBroker, 1, result, err)
+	reception := peer.OutcomeOf(err)
 	if reception == peer.Absent || reception == peer.Left {
 		c.presence.note(false)
 	}
@@ -169,7 +169,7 @@ func (c *Client) ClaimOf(ctx context.Context, eventID string) (collab.Claim, err
 func graced[P, R any](ctx context.Context, c *Client, m collab.Method[P, R], params P) (R, error) {
 	for {
 		result, err := m.Ask(ctx, c, params)
-		gone := errors.Is(err, collab.ErrNoBroker) || peer.ReceptionOf(err) == peer.Left
+		gone := errors.Is(err, collab.ErrNoBroker) || peer.OutcomeOf(err) == peer.Left
 		if !gone || !c.Known() {
 			return result, err
 		}

@@ -249,7 +249,7 @@ func TestSeveralIdentities(t *testing.T) {
 			return protocol.SendResult{}, errors.New(string(m.From) + " has no link")
 		}
 		other := client.New("chorus:hub", send, nil)
-		if _, err := other.As("agent:x").Claim(t.Context(), "evt_1", client.ClaimTTL); err == nil || peer.ReceptionOf(err) != peer.Unsent {
+		if _, err := other.As("agent:x").Claim(t.Context(), "evt_1", client.ClaimTTL); err == nil || peer.OutcomeOf(err) != peer.Unsent {
 			t.Errorf("an error of sending: %v", err)
 		}
 		if x, y := c.As("agent:x"), c.As("agent:y"); x.Endpoint() == y.Endpoint() || x.Endpoint() == c.Endpoint() {
@@ -276,7 +276,7 @@ func TestOnlyTheBrokerAnswers(t *testing.T) {
 			t.Errorf("an answer that nobody waits for: %+v", r)
 		}
 		fake.Refuse(func(*peer.Delivery) error { return peer.Reject("full") })
-		if _, err := c.Call(t.Context(), "claim.get", nil); peer.ReceptionOf(err) != peer.Rejected {
+		if _, err := c.Call(t.Context(), "claim.get", nil); peer.OutcomeOf(err) != peer.Rejected {
 			t.Errorf("rejected: %v", err)
 		}
 		fake.Refuse(nil)

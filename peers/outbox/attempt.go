@@ -18,7 +18,7 @@ func (r *round) attempt(item Item) {
 	r.underWay(item.Destination)
 	err := r.attemptOnce(item)
 	if hurried := r.over(item.Destination); hurried && err == nil {
-		err = r.Hurry(context.WithoutCancel(r.attempts), item.Destination)
+		err = r.RetryNow(context.WithoutCancel(r.attempts), item.Destination)
 		if err != nil {
 			r.opts.Log.Warn().Err(err).Str("topic", item.Destination).Msg("outbox not hurried; the next attempt waits for its backoff")
 		}
@@ -97,7 +97,7 @@ func (o *Outbox) settle(ctx context.Context, item Item, v verdict) error {
 
 func (o *Outbox) settleTx(tx *store.Tx, item *Item, v verdict) {
 	now := o.opts.Now()
-	changed := tx.Changed(`UPDATE outbox SET state = ?1, error = ?2, settled_at = ?3,
+	changed := tx.ExecCount(`UPDATE outbox SET state = ?1, error = ?2, settled_at = ?3,
 		body = CASE WHEN ?1 = 'sent' THEN x'' ELSE body END
 		WHERE id = ?4 AND state = ?5`, string(v.state), reason(v.cause), now.UnixMicro(), item.ID, string(item.State))
 	if changed != 1 {
@@ -105,7 +105,7 @@ func (o *Outbox) settleTx(tx *store.Tx, item *Item, v verdict) {
 		return
 	}
 	item.State, item.SettledAt, item.Error = v.state, now, reason(v.cause)
-	tx.Doing("telling of the outcome "+string(v.state), func() { o.opts.OnSettled(tx, *item, v.state, v.cause) })
+	tx.Annotate("telling of the outcome "+string(v.state), func() { o.opts.OnSettled(tx, *item, v.state, v.cause) })
 	if tx.Err() == nil {
 		tx.Fail(o.crashAt("in settle"))
 	}
@@ -113,7 +113,7 @@ func (o *Outbox) settleTx(tx *store.Tx, item *Item, v verdict) {
 
 // mayHaveBegun reports whether an attempt that was cut off may have had its effect.
 func (o *Outbox) mayHaveBegun(item Item) bool {
-	return o.opts.Began == nil || o.opts.Began(item)
+	return o.opts.MayHaveSent == nil || o.opts.MayHaveSent(item)
 }
 
 // recoverInterrupted decides about the attempts that an earlier run left behind.

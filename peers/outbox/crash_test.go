@@ -39,7 +39,7 @@ func (l letter) name() string { return l.destination + "/" + l.key }
 
 func drawScript(t *rapid.T) script {
 	s := script{kills: rapid.SliceOfN(rapid.IntRange(0, 25), 0, 4).Draw(t, "kills")}
-	s.interrupted = rapid.SampledFrom([]outbox.Interruption{outbox.Resend, outbox.GiveUpUnknown}).Draw(t, "interrupted")
+	s.interrupted = rapid.SampledFrom([]outbox.Interruption{outbox.Resend, outbox.SettleUnknown}).Draw(t, "interrupted")
 	for i := range rapid.IntRange(1, 10).Draw(t, "letters") {
 		s.letters = append(s.letters, letter{
 			destination: rapid.SampledFrom([]string{"tg:1", "tg:2", "agent:x"}).Draw(t, "destination"),
@@ -107,7 +107,7 @@ func (tr *trial) send(_ context.Context, item outbox.Item) error {
 		tr.problem("%s: attempted %s after it was told to wait 90s", l.name(), time.Since(last.ended))
 	case stored && last.result == "fail" && time.Now().Before(last.ended.Add(time.Second)):
 		tr.problem("%s: attempted %s after a failure", l.name(), time.Since(last.ended))
-	case count > 0 && !stored && tr.script.interrupted == outbox.GiveUpUnknown:
+	case count > 0 && !stored && tr.script.interrupted == outbox.SettleUnknown:
 		tr.problem("%s: repeated although the end of the last attempt is not known", l.name())
 	}
 	result := l.results[min(count, len(l.results)-1)]
@@ -248,11 +248,11 @@ func (tr *trial) checkOutcome(db *sql.DB, l letter) {
 		}
 	}
 	possible := map[string]string{"sent": "ok", "unknown": "unknown"}[state]
-	giveUp := tr.script.interrupted == outbox.GiveUpUnknown && state == "unknown"
+	giveUp := tr.script.interrupted == outbox.SettleUnknown && state == "unknown"
 	if possible != "" && last.result != possible && !giveUp {
 		tr.problem("%s: state %s although the last attempt gave %q", l.name(), state, last.result)
 	}
-	if limit := 1 + len(tr.script.kills); sent > limit || tr.script.interrupted == outbox.GiveUpUnknown && sent > 1 {
+	if limit := 1 + len(tr.script.kills); sent > limit || tr.script.interrupted == outbox.SettleUnknown && sent > 1 {
 		tr.problem("%s: sent %d times with %d kills", l.name(), sent, len(tr.script.kills))
 	}
 }

@@ -18,10 +18,10 @@
 //   - Attempts: an item is marked "sending", durably, before SendFunc is called,
 //     so that an attempt that a crash cut short is known after the restart. What
 //     becomes of it is Options.OnInterrupted: Resend calls SendFunc again (for
-//     sends whose repetition the receiver can tell), GiveUpUnknown settles it as
+//     sends whose repetition the receiver can tell), SettleUnknown settles it as
 //     unknown (for sends that must not be repeated), unless Options.Began knows that
 //     it had no effect yet. With Resend every accepted
-//     item is sent at least once, with GiveUpUnknown every item is attempted at
+//     item is sent at least once, with SettleUnknown every item is attempted at
 //     most once after SendFunc could have had an effect.
 //   - Retries: an attempt that fails is repeated after a delay that doubles from
 //     Options.MinBackoff to Options.MaxBackoff (1 s to 60 s) with jitter, or after

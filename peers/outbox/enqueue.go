@@ -11,22 +11,22 @@ import (
 // destination has or had an item with this key.
 func (o *Outbox) Enqueue(ctx context.Context, destination, key string, body []byte) (fresh bool, err error) {
 	err = store.InTx(ctx, o.db, func(tx *store.Tx) {
-		fresh, err = o.Put(tx, destination, key, body)
+		fresh, err = o.EnqueueTx(tx, destination, key, body)
 		tx.Fail(err)
 	})
 	return fresh && err == nil, err
 }
 
-// Put is Enqueue inside the caller's transaction, so that the item and what caused it
+// EnqueueTx is Enqueue inside the caller's transaction, so that the item and what caused it
 // become durable together. The outbox wakes after the commit. A refusal (ErrFull,
 // ErrTooLarge) is only returned; any other error is that of tx too.
-func (o *Outbox) Put(tx *store.Tx, destination, key string, body []byte) (fresh bool, err error) {
+func (o *Outbox) EnqueueTx(tx *store.Tx, destination, key string, body []byte) (fresh bool, err error) {
 	return o.put(tx, destination, key, body, false)
 }
 
-// Park is Put for an item that waits until Move gives it another destination: no attempt is
+// EnqueueHeld is Put for an item that waits until Move gives it another destination: no attempt is
 // made before, and one that waits for Options.MaxAge is dead.
-func (o *Outbox) Park(tx *store.Tx, destination, key string, body []byte) (fresh bool, err error) {
+func (o *Outbox) EnqueueHeld(tx *store.Tx, destination, key string, body []byte) (fresh bool, err error) {
 	return o.put(tx, destination, key, body, true)
 }
 
@@ -55,7 +55,7 @@ func (o *Outbox) put(tx *store.Tx, destination, key string, body []byte, parked 
 		(queue, destination, key, body, state, enqueued_at, not_before, paced, expires_at)
 		VALUES (?, ?, ?, ?, 'pending', ?, ?, ?, ?)`,
 		o.opts.Name, destination, key, body, now.UnixMicro(), due.UnixMicro(), parked, expires.UnixMicro())
-	tx.After(o.Wake)
+	tx.OnCommit(o.Wake)
 	return tx.Err() == nil, tx.Err()
 }
 

@@ -245,13 +245,13 @@ func TestTheQueuesOfADatabase(t *testing.T) {
 		}
 	}
 	tx := store.On(t.Context(), db)
-	if got := outbox.Queues(tx); tx.Err() != nil || !slices.Equal(got, []string{"bus", "telegram"}) {
+	if got := outbox.QueueNames(tx); tx.Err() != nil || !slices.Equal(got, []string{"bus", "telegram"}) {
 		t.Errorf("%q, %v", got, tx.Err())
 	}
 	if _, err := db.Exec("ALTER TABLE outbox RENAME TO away"); err != nil {
 		t.Fatal(err)
 	}
-	if got := outbox.Queues(tx); tx.Err() != nil || len(got) != 0 {
+	if got := outbox.QueueNames(tx); tx.Err() != nil || len(got) != 0 {
 		t.Errorf("without an outbox: %q, %v", got, tx.Err())
 	}
 }
@@ -366,7 +366,7 @@ func TestAQueueIsItsOwn(t *testing.T) {
 	if _, err := db.Exec(`UPDATE outbox SET not_before = not_before + 1, attempt = 3`); err != nil {
 		t.Fatal(err)
 	}
-	if err := box.Hurry(t.Context(), ""); err != nil {
+	if err := box.RetryNow(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.InTx(t.Context(), db, func(tx *store.Tx) {
@@ -377,7 +377,7 @@ func TestAQueueIsItsOwn(t *testing.T) {
 		if n := box.Count(tx, "tg:1"); n != 0 {
 			t.Errorf("%d are where they were", n)
 		}
-		if ours, all := box.Group(tx, "tg:2", ""), other.Group(tx, "tg:1", "b"); len(ours) != 3 || len(all) != 1 || all[0].Key != "b" {
+		if ours, all := box.ListByPrefix(tx, "tg:2", ""), other.ListByPrefix(tx, "tg:1", "b"); len(ours) != 3 || len(all) != 1 || all[0].Key != "b" {
 			t.Errorf("the groups are %v and %v", ours, all)
 		}
 	}); err != nil {
@@ -426,11 +426,11 @@ func TestHurryTouchesWhatWaits(t *testing.T) {
 		destination string
 		want        []string
 	}{{"nowhere", nil}, {"here", []string{"waits"}}} {
-		if err := box.Hurry(t.Context(), c.destination); err != nil || !slices.Equal(hurried(), c.want) {
+		if err := box.RetryNow(t.Context(), c.destination); err != nil || !slices.Equal(hurried(), c.want) {
 			t.Errorf("of %s were hurried %v, %v", c.destination, hurried(), err)
 		}
 	}
-	if err := box.Hurry(t.Context(), ""); err != nil || !slices.Equal(hurried(), []string{"waits", "elsewhere"}) {
+	if err := box.RetryNow(t.Context(), ""); err != nil || !slices.Equal(hurried(), []string{"waits", "elsewhere"}) {
 		t.Errorf("%v were hurried, %v", hurried(), err)
 	}
 }

@@ -198,12 +198,12 @@ func TestAPutThatFailsIsThatOfItsTransaction(t *testing.T) {
 	db := freshDB(t)
 	box := outbox.New(db, nil, &outbox.Options{MaxBody: 1})
 	err := store.InTx(t.Context(), db, func(tx *store.Tx) {
-		if fresh, err := box.Put(tx, "tg:1", "large", []byte("xx")); fresh || !errors.Is(err, outbox.ErrTooLarge) || tx.Err() != nil {
+		if fresh, err := box.EnqueueTx(tx, "tg:1", "large", []byte("xx")); fresh || !errors.Is(err, outbox.ErrTooLarge) || tx.Err() != nil {
 			t.Errorf("too large: %v, %v, of the transaction: %v", fresh, err, tx.Err())
 		}
 		why := errors.New("why")
 		tx.Fail(why)
-		if fresh, err := box.Put(tx, "tg:1", "a", nil); fresh || !errors.Is(err, why) {
+		if fresh, err := box.EnqueueTx(tx, "tg:1", "a", nil); fresh || !errors.Is(err, why) {
 			t.Errorf("in a failed transaction: %v, %v", fresh, err)
 		}
 	})

@@ -39,9 +39,9 @@ func (o *Outbox) List(ctx context.Context, f *Filter) ([]Item, error) {
 	return items, tx.Err()
 }
 
-// Group returns the items of a destination whose keys begin alike, in the order in
+// ListByPrefix returns the items of a destination whose keys begin alike, in the order in
 // which they were enqueued.
-func (o *Outbox) Group(tx *store.Tx, destination, prefix string) []Item {
+func (o *Outbox) ListByPrefix(tx *store.Tx, destination, prefix string) []Item {
 	return store.All(tx, itemColumns, `SELECT `+columns+` FROM outbox WHERE queue = ? AND destination = ?
 		AND key >= ?3 AND key < ?3 || char(1114111) ORDER BY id`, o.opts.Name, destination, prefix)
 }
@@ -55,8 +55,8 @@ func (o *Outbox) Count(tx *store.Tx, destinations string, states ...State) int {
 		AND (?3 = 'null' OR state IN (SELECT value FROM json_each(?3)))`, o.opts.Name, destinations, string(chosen))
 }
 
-// Waits reports whether a destination has items that are not settled.
-func (o *Outbox) Waits(tx *store.Tx, destination string) bool {
+// HasOpen reports whether a destination has items that are not settled.
+func (o *Outbox) HasOpen(tx *store.Tx, destination string) bool {
 	return store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM outbox WHERE queue = ? AND destination = ? AND state IN ('pending', 'sending'))`,
 		o.opts.Name, destination)
 }
@@ -68,7 +68,7 @@ func (o *Outbox) Waits(tx *store.Tx, destination string) bool {
 func (o *Outbox) Move(tx *store.Tx, from, to string) {
 	tx.Exec(`UPDATE OR IGNORE outbox SET destination = ?1, not_before = min(not_before, ?2), paced = 0
 		WHERE queue = ?3 AND destination = ?4 AND state = 'pending'`, to, o.opts.Now().UnixMicro(), o.opts.Name, from)
-	tx.After(o.Wake)
+	tx.OnCommit(o.Wake)
 }
 
 // Retry makes an item due now. A dead, unknown or dropped one is open again,
@@ -91,7 +91,7 @@ func (o *Outbox) Drop(ctx context.Context, id int64) error {
 	return o.operate(ctx, "dropping", id, func(tx *store.Tx, item *Item) {
 		if item.State != StateDropped {
 			o.settleTx(tx, item, v)
-			tx.After(func() { o.opts.AfterSettled(*item, v.state, v.cause) })
+			tx.OnCommit(func() { o.opts.AfterSettled(*item, v.state, v.cause) })
 		}
 	})
 }
@@ -109,7 +109,7 @@ func (o *Outbox) operate(ctx context.Context, doing string, id int64, change fun
 			tx.Fail(ErrSettled)
 		default:
 			change(tx, &item)
-			tx.After(o.Wake)
+			tx.OnCommit(o.Wake)
 		}
 	})
 	if err != nil {
@@ -129,7 +129,7 @@ func (o *Outbox) Prune(ctx context.Context) (int, error) {
 		StateDead: o.opts.DeadRetention, StateUnknown: o.opts.DeadRetention,
 	} {
 		for n := int64(500); n == 500; {
-			n = tx.Changed(`DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
+			n = tx.ExecCount(`DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
 				WHERE queue = ? AND state = ? AND settled_at < ? LIMIT 500)`, o.opts.Name, string(state), now.Add(-age).UnixMicro())
 			total += int(n)
 		}
@@ -137,11 +137,11 @@ func (o *Outbox) Prune(ctx context.Context) (int, error) {
 	return total, tx.Err()
 }
 
-// Queues returns the names (Options.Name) of the queues that a database has items
+// QueueNames returns the names (Options.Name) of the queues that a database has items
 // of, in order: none if it has no outbox at all.
-func Queues(tx *store.Tx) []string {
+func QueueNames(tx *store.Tx) []string {
 	if !store.Value[bool](tx, `SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'outbox'`) {
 		return nil
 	}
-	return store.All(tx, store.Itself[string], `SELECT DISTINCT queue FROM outbox ORDER BY queue`)
+	return store.All(tx, store.Scalar[string], `SELECT DISTINCT queue FROM outbox ORDER BY queue`)
 }

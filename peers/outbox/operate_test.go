@@ -129,7 +129,7 @@ func TestAnOutcomeThatCannotBeStored(t *testing.T) {
 		sends int64
 	}{
 		"it is sent again":         {outbox.Resend, outbox.StateSent, 2},
-		"its outcome is not known": {outbox.GiveUpUnknown, outbox.StateUnknown, 1},
+		"its outcome is not known": {outbox.SettleUnknown, outbox.StateUnknown, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestHurryBeginsTheBackoffAnew(t *testing.T) {
 		enqueue(t, box, "tg:1", "a")
 		run(t, box)
 		time.Sleep(10 * time.Minute) // the backoff is at 30 s to 60 s now
-		if err := box.Hurry(t.Context(), ""); err != nil {
+		if err := box.RetryNow(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -248,7 +248,7 @@ func TestHurryDuringAnAttemptEndsItsBackoff(t *testing.T) {
 			enqueue(t, box, "slow", "a")
 			run(t, box)
 			time.Sleep(time.Second)
-			if err := box.Hurry(t.Context(), destination); err != nil {
+			if err := box.RetryNow(t.Context(), destination); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)

@@ -56,7 +56,7 @@ func TestWhatFollowsFromAnAttempt(t *testing.T) {
 		"is not needed":              {Drop(why), false, time.Hour, verdict{state: StateDropped}, "why"},
 		"is not known":               {Unknown(why), false, time.Hour, verdict{state: StateUnknown}, "why"},
 	} {
-		o := (&Options{OnInterrupted: GiveUpUnknown, MaxBackoff: 10 * time.Second}).withDefaults()
+		o := (&Options{OnInterrupted: SettleUnknown, MaxBackoff: 10 * time.Second}).withDefaults()
 		item := Item{Attempt: 3, EnqueuedAt: begun, ExpiresAt: now.Add(c.expires)}
 		got := o.judge(item, c.err, c.interrupted, now, 0)
 		if cause := reason(got.cause); cause != c.cause || c.err != nil && !errors.Is(got.cause, why) {

@@ -40,7 +40,7 @@ var (
 
 // A SendFunc makes one attempt. Nil means that the item is sent. An error made
 // by [Retry], [Later], [Permanent], [Drop] or [Unknown], or of a type that has the
-// methods Permanent and Needless, says what follows; after any other error the item is
+// methods Permanent and Droppable, says what follows; after any other error the item is
 // retried with backoff. The context ends after Options.AttemptTimeout and when Run stops:
 // an unclassified error after that counts as an interrupted attempt. Errors are stored
 // and shown to operators, so they must not contain secrets.
@@ -80,7 +80,7 @@ type Interruption int
 // What becomes of interrupted attempts.
 const (
 	Resend        Interruption = iota // attempt it again
-	GiveUpUnknown                     // settle it as unknown
+	SettleUnknown                     // settle it as unknown
 )
 
 // Options are the optional settings of an Outbox. Nil is valid.
@@ -100,9 +100,9 @@ type Options struct {
 	DeadRetention     time.Duration // of dead and unknown items; default 30 days
 	OnInterrupted     Interruption  // default Resend
 
-	// Began reports, with GiveUpUnknown, whether an interrupted attempt may have had
+	// MayHaveSent reports, with SettleUnknown, whether an interrupted attempt may have had
 	// its effect; one that cannot have is attempted again. Default: it may have.
-	Began func(item Item) bool
+	MayHaveSent func(item Item) bool
 
 	// OnSettled is called inside the transaction that settles an item. Write with
 	// tx alone: the database is locked for everybody else, so be short. cause is

@@ -127,7 +127,7 @@ func TestNotBeforeSurvivesARestart(t *testing.T) {
 		stop()
 		again := outbox.New(openDB(t, path), send, &outbox.Options{Poll: time.Minute})
 		run(t, again)
-		if err := again.Hurry(t.Context(), ""); err != nil {
+		if err := again.RetryNow(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
@@ -163,7 +163,7 @@ func TestHurryEndsBackoffButNotAServersDelay(t *testing.T) {
 		up = true
 		before := attempts["backoff"]
 		mu.Unlock()
-		if err := box.Hurry(t.Context(), ""); err != nil {
+		if err := box.RetryNow(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Millisecond)
@@ -259,7 +259,7 @@ type classified struct{ permanent, needless bool }
 
 func (c classified) Error() string   { return "not taken" }
 func (c classified) Permanent() bool { return c.permanent }
-func (c classified) Needless() bool  { return c.needless }
+func (c classified) Droppable() bool { return c.needless }
 
 func TestRetryOverrulesAClassifiedError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -330,7 +330,7 @@ func TestSettlementIsRepeatedWithoutSendingAgain(t *testing.T) {
 
 func TestStopCutsAttemptsAfterItsGrace(t *testing.T) {
 	for want, policy := range map[outbox.State]outbox.Interruption{
-		outbox.StatePending: outbox.Resend, outbox.StateUnknown: outbox.GiveUpUnknown,
+		outbox.StatePending: outbox.Resend, outbox.StateUnknown: outbox.SettleUnknown,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			box := outbox.New(freshDB(t), func(ctx context.Context, _ outbox.Item) error {
@@ -416,7 +416,7 @@ func TestPutIsPartOfItsTransaction(t *testing.T) {
 	for _, commit := range []bool{false, true} {
 		undone := errors.New("undone")
 		err := store.InTx(t.Context(), db, func(tx *store.Tx) {
-			if fresh, err := box.Put(tx, "tg:1", "a", []byte("x")); !fresh || err != nil {
+			if fresh, err := box.EnqueueTx(tx, "tg:1", "a", []byte("x")); !fresh || err != nil {
 				t.Fatal(fresh, err)
 			}
 			if !commit {

@@ -32,7 +32,7 @@ func TestWhatIsParkedWaitsToBeMoved(t *testing.T) {
 		}, &outbox.Options{MaxAge: time.Hour, AfterSettled: func(it outbox.Item, s outbox.State, _ error) { note(it.Key + " " + string(s)) }})
 		park := func(key string) {
 			if err := store.InTx(t.Context(), db, func(tx *store.Tx) {
-				_, err := box.Park(tx, "parked", key, nil)
+				_, err := box.EnqueueHeld(tx, "parked", key, nil)
 				tx.Fail(err)
 			}); err != nil {
 				t.Fatal(err)
@@ -43,7 +43,7 @@ func TestWhatIsParkedWaitsToBeMoved(t *testing.T) {
 		go func() { ended <- box.Run(ctx) }()
 		park("first")
 		time.Sleep(time.Minute)
-		if err := box.Hurry(t.Context(), ""); err != nil {
+		if err := box.RetryNow(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -51,7 +51,7 @@ func TestWhatIsParkedWaitsToBeMoved(t *testing.T) {
 			t.Errorf("attempted: %q", happened)
 		}
 		if err := store.InTx(t.Context(), db, func(tx *store.Tx) {
-			_, err := box.Put(tx, "there", "second", nil)
+			_, err := box.EnqueueTx(tx, "there", "second", nil)
 			tx.Fail(err)
 			box.Move(tx, "parked", "there")
 		}); err != nil {
@@ -103,7 +103,7 @@ func TestWhatWaitsMovesToAnotherDestination(t *testing.T) {
 			t.Errorf("%d items stayed, %v; want one", n, err)
 		}
 		tx := store.On(t.Context(), db)
-		group := box.Group(tx, "tg:1 > agent:b", "t")
+		group := box.ListByPrefix(tx, "tg:1 > agent:b", "t")
 		if err := tx.Err(); err != nil || len(group) != 1 || group[0].Key != "two" || group[0].State != outbox.StateSent {
 			t.Errorf("the group is %+v, %v", group, err)
 		}
@@ -123,7 +123,7 @@ func TestOnlyWhatBeganIsUnknown(t *testing.T) {
 				}
 				<-ctx.Done()
 				return ctx.Err()
-			}, &outbox.Options{OnInterrupted: outbox.GiveUpUnknown, Began: func(outbox.Item) bool { return began }, AttemptTimeout: time.Second})
+			}, &outbox.Options{OnInterrupted: outbox.SettleUnknown, MayHaveSent: func(outbox.Item) bool { return began }, AttemptTimeout: time.Second})
 			enqueue(t, box, "tg:1", "a", "cut")
 			if _, err := db.Exec(`UPDATE outbox SET state = 'sending' WHERE key = 'cut'`); err != nil {
 				t.Fatal(err)
@@ -154,7 +154,7 @@ func TestADelayThatNobodyAskedForIsEnded(t *testing.T) {
 		enqueue(t, box, "tg:1", "a")
 		run(t, box)
 		time.Sleep(time.Second)
-		if err := box.Hurry(t.Context(), "tg:1"); err != nil {
+		if err := box.RetryNow(t.Context(), "tg:1"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -181,7 +181,7 @@ func TestADelayThatAnAttemptNamedOutlastsAHurryBefore(t *testing.T) {
 		enqueue(t, box, "tg:1", "a")
 		run(t, box)
 		time.Sleep(time.Second)
-		if err := box.Hurry(t.Context(), ""); err != nil {
+		if err := box.RetryNow(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
@@ -197,7 +197,7 @@ func TestWhatLeavesAnItemOpen(t *testing.T) {
 		nil: false, why: true, outbox.Retry(time.Second, why): true, outbox.Later(0, why): true,
 		outbox.Permanent(why): false, outbox.Drop(why): false, outbox.Unknown(why): false,
 	} {
-		if outbox.Open(err) != open {
+		if outbox.WillRetry(err) != open {
 			t.Errorf("Open(%T) = %v", err, !open)
 		}
 	}

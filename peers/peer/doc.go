@@ -44,7 +44,7 @@
 //     MessageID, and only if it detects doubles. Whoever is absent, or all if DeliveredTo is 0
 //     without failures, is to be waited for. With Partial, the failures name the peers that
 //     were known at the buses that are Missing. An error of the bus is final, but for
-//     protocol.CodeInternal: then send it again later. Judge and JudgeAny say this of one
+//     protocol.CodeInternal: then send it again later. Judge and ClassifyAny say this of one
 //     addressee or of anybody.
 //   - Takeover: a peer takes its identity and its patterns in one step, so that nothing
 //     is missed between the older session and this one. A peer that is replaced may finish

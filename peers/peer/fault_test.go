@@ -94,7 +94,7 @@ func TestPatternsThatChangeWhileAConnectionIsOpened(t *testing.T) {
 func TestAMessageAtTheBusesLimitAndOnePast(t *testing.T) {
 	b := bustest.Start(t, &bustest.Options{MaxFrame: 4096})
 	drops := make(chan error, 1)
-	p := peer.New("cli:s", &peer.Options{Buses: []string{b.URL()}, OnDrop: func(err error) { drops <- err }})
+	p := peer.New("cli:s", &peer.Options{Buses: []string{b.URL()}, OnDisconnect: func(err error) { drops <- err }})
 	run(t, p)
 	send := func(size int) error {
 		m := p.NewMessage(protocol.TypeAgentEvent, map[string]string{"text": strings.Repeat("x", size)})
@@ -173,7 +173,7 @@ func TestAHandlerThatHangsStopsThePulse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		var pulses atomic.Int64
-		p := peer.New("agent:x", &peer.Options{Dial: b.Dial, Pulse: func() { pulses.Add(1) }})
+		p := peer.New("agent:x", &peer.Options{Dial: b.Dial, Heartbeat: func() { pulses.Add(1) }})
 		goOn := make(chan struct{})
 		p.Handle(protocol.TypeConfigure, func(context.Context, *peer.Delivery) error { <-goOn; return nil })
 		if err := p.Subscribe(t.Context(), "agent:x"); err != nil {

@@ -63,9 +63,9 @@ func (c *HTTPCall) Do(ctx context.Context) (status int, answer []byte, err error
 // Buses returns the addresses of the peer's buses.
 func (p *Peer) Buses() []string { return p.options.Buses }
 
-// Ask sends a request to the HTTP side of the first bus that answers, with the peer's
+// CallHTTP sends a request to the HTTP side of the first bus that answers, with the peer's
 // token unless the call has an Authorization.
-func (p *Peer) Ask(ctx context.Context, c HTTPCall) (status int, answer []byte, err error) {
+func (p *Peer) CallHTTP(ctx context.Context, c HTTPCall) (status int, answer []byte, err error) {
 	if c.Authorization == "" {
 		token, err := p.options.TokenFunc()
 		if err != nil {

@@ -52,7 +52,7 @@ func TestAPeerAsksTheFirstBusThatAnswers(t *testing.T) {
 	defer server.Close()
 	p := peer.New("agent:a", &peer.Options{Buses: []string{"ws://127.0.0.1:1", strings.Replace(server.URL, "http", "ws", 1)}, Token: "own"})
 	for token, want := range map[string]string{"": "Bearer own", "other": "Bearer other"} {
-		status, answer, err := p.Ask(t.Context(), peer.HTTPCall{Method: "GET", Path: "/whoami", Authorization: peer.Bearer(token), Limit: 100})
+		status, answer, err := p.CallHTTP(t.Context(), peer.HTTPCall{Method: "GET", Path: "/whoami", Authorization: peer.Bearer(token), Limit: 100})
 		if err != nil || status != 200 || string(answer) != want {
 			t.Errorf("%d %q, %v; want %q", status, answer, err, want)
 		}

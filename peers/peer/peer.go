@@ -21,19 +21,19 @@ import (
 
 // Options are the optional settings of a Peer. Nil is valid.
 type Options struct {
-	Buses       []string                  // WebSocket URLs, tried in turn; default ws://127.0.0.1:7892
-	Token       string                    // credential; empty where the bus is open
-	TokenFunc   func() (string, error)    // read anew at every connect; wins over Token
-	TLS         *tls.Config               // for wss; default: the roots of the system (and of SSL_CERT_FILE)
-	Info        protocol.Info             // name and version of the program
-	Log         *zerolog.Logger           // default: no log
-	Concurrency int                       // number of senders whose deliveries are handled at once; default 64
-	Queue       int                       // deliveries that may wait; default 1024
-	StopTimeout time.Duration             // for running handlers at the end; default 5s
-	OnConnect   func(ctx context.Context) // called in a goroutine of its own when connected and subscribed; ctx ends with the connection
-	OnDrop      func(err error)           // called when a connection has ended, before the next attempt
-	Pulse       func()                    // called every second of Run unless a handler hangs: has run for more than a minute
-	Dial        DialFunc                  // default: WebSocket to Buses, with Token and TLS
+	Buses        []string                  // WebSocket URLs, tried in turn; default ws://127.0.0.1:7892
+	Token        string                    // credential; empty where the bus is open
+	TokenFunc    func() (string, error)    // read anew at every connect; wins over Token
+	TLS          *tls.Config               // for wss; default: the roots of the system (and of SSL_CERT_FILE)
+	Info         protocol.Info             // name and version of the program
+	Log          *zerolog.Logger           // default: no log
+	Concurrency  int                       // number of senders whose deliveries are handled at once; default 64
+	Queue        int                       // deliveries that may wait; default 1024
+	StopTimeout  time.Duration             // for running handlers at the end; default 5s
+	OnConnect    func(ctx context.Context) // called in a goroutine of its own when connected and subscribed; ctx ends with the connection
+	OnDisconnect func(err error)           // called when a connection has ended, before the next attempt
+	Heartbeat    func()                    // called every second of Run unless a handler hangs: has run for more than a minute
+	Dial         DialFunc                  // default: WebSocket to Buses, with Token and TLS
 }
 
 // A Delivery is one message that the bus delivered.

@@ -371,9 +371,9 @@ func TestWhatACommandLineMissesIsNeedless(t *testing.T) {
 		if c.early {
 			attempt = 2
 		}
-		err := peer.Judge(c.topic, attempt, c.result, c.err)
-		var u *peer.Undelivered
-		needless := errors.As(err, &u) && u.Needless()
+		err := peer.Classify(c.topic, attempt, c.result, c.err)
+		var u *peer.UndeliveredError
+		needless := errors.As(err, &u) && u.Droppable()
 		if needless != (c.why != "") || needless && !strings.Contains(err.Error(), c.why) {
 			t.Errorf("%s: %v, needless %t; want %q", name, err, needless, c.why)
 		}

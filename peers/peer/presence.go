@@ -30,9 +30,9 @@ type company struct {
 // does not grant bus:presence, or the bus does not know it.
 func (p *Peer) HandlePresence(f func(protocol.Presence)) { p.company.told = f }
 
-// Watches reports whether the bus has told of all who are there, and tells of changes. While
+// PresenceSynced reports whether the bus has told of all who are there, and tells of changes. While
 // there is no connection, what it told stands.
-func (p *Peer) Watches() bool {
+func (p *Peer) PresenceSynced() bool {
 	p.company.mu.Lock()
 	defer p.company.mu.Unlock()
 	return p.company.known

@@ -58,7 +58,7 @@ func connectToBus(t *testing.T, bus string) {
 		t.Errorf("HTTPCall.Do: %d, %v", status, err)
 	}
 	p := peer.New("agent:a", &peer.Options{Buses: []string{bus}, Token: "secret"})
-	status, _, err := p.Ask(t.Context(), peer.HTTPCall{Method: "GET", Path: "/whoami", Limit: 100})
+	status, _, err := p.CallHTTP(t.Context(), peer.HTTPCall{Method: "GET", Path: "/whoami", Limit: 100})
 	if err != nil || status != http.StatusOK {
 		t.Errorf("Peer.Ask: %d, %v", status, err)
 	}

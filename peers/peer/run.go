@@ -40,7 +40,7 @@ const (
 func (p *Peer) Run(ctx context.Context) (err error) {
 	handlers, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer p.work.workers.Wait()
-	if p.options.Pulse != nil {
+	if p.options.Heartbeat != nil {
 		var pulsing sync.WaitGroup
 		defer pulsing.Wait()
 		pulsing.Go(func() { p.pulseLoop(handlers) })
@@ -59,8 +59,8 @@ func (p *Peer) Run(ctx context.Context) (err error) {
 			return err
 		case connected:
 			delay = afterDrop(delay, time.Since(began))
-			if p.options.OnDrop != nil {
-				p.options.OnDrop(err)
+			if p.options.OnDisconnect != nil {
+				p.options.OnDisconnect(err)
 			}
 		}
 		p.failed(err)
@@ -94,7 +94,7 @@ func (p *Peer) pulseLoop(ctx context.Context) {
 		case at := <-ticker.C:
 			p.current() // blocks if a goroutine holds p.mu for good
 			if !p.work.hangs(at.Add(-handlerLimit)) {
-				p.options.Pulse()
+				p.options.Heartbeat()
 			}
 		case <-ctx.Done():
 			return

@@ -24,7 +24,7 @@ const cacheSize = "cache_size(-500)"
 // brings its schema to version len(steps): step i takes it from version i to
 // i+1. Steps that were released are never changed, only added.
 func Open(path string, steps []string) (*sql.DB, error) {
-	if err := datafolder.MakeAll(filepath.Dir(path)); err != nil {
+	if err := datafolder.MkdirAll(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("creating the data folder: %w", err)
 	}
 	if err := touch(path); err != nil {
@@ -42,9 +42,9 @@ func Open(path string, steps []string) (*sql.DB, error) {
 	return db, nil
 }
 
-// Attach opens a database that another program keeps, which may run meanwhile, as it
+// OpenExisting opens a database that another program keeps, which may run meanwhile, as it
 // is: neither created nor migrated. It fails where there is none.
-func Attach(path string) (*sql.DB, error) {
+func OpenExisting(path string) (*sql.DB, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func Attach(path string) (*sql.DB, error) {
 // Older reports whether there is a database at path of an earlier version than steps:
 // the program that keeps it may be of that version, and still run.
 func Older(path string, steps []string) (bool, error) {
-	db, err := Attach(path)
+	db, err := OpenExisting(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

@@ -71,8 +71,8 @@ func (tx *Tx) Fail(err error) {
 	}
 }
 
-// Doing runs do, and begins the error that it leaves with what was being done.
-func (tx *Tx) Doing(what string, do func()) {
+// Annotate runs do, and begins the error that it leaves with what was being done.
+func (tx *Tx) Annotate(what string, do func()) {
 	if tx.err != nil {
 		return
 	}
@@ -81,8 +81,8 @@ func (tx *Tx) Doing(what string, do func()) {
 	}
 }
 
-// After has f called once the transaction has committed, and at once outside of one.
-func (tx *Tx) After(f func()) {
+// OnCommit has f called once the transaction has committed, and at once outside of one.
+func (tx *Tx) OnCommit(f func()) {
 	if _, alone := tx.q.(*sql.DB); alone {
 		f()
 		return
@@ -91,11 +91,11 @@ func (tx *Tx) After(f func()) {
 }
 
 // Exec runs a statement.
-func (tx *Tx) Exec(query string, args ...any) { tx.Changed(query, args...) }
+func (tx *Tx) Exec(query string, args ...any) { tx.ExecCount(query, args...) }
 
-// Changed runs a statement and returns the number of rows that it changed, 0 after an
+// ExecCount runs a statement and returns the number of rows that it changed, 0 after an
 // error.
-func (tx *Tx) Changed(query string, args ...any) (n int64) {
+func (tx *Tx) ExecCount(query string, args ...any) (n int64) {
 	if tx.err != nil {
 		return 0
 	}
@@ -103,7 +103,7 @@ func (tx *Tx) Changed(query string, args ...any) (n int64) {
 	if err == nil {
 		n, err = result.RowsAffected()
 	}
-	tx.err = about(query, err)
+	tx.err = wrap(query, err)
 	return n
 }
 
@@ -118,7 +118,7 @@ func One[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (T, b
 	if errors.Is(err, sql.ErrNoRows) {
 		return zero, false
 	}
-	if tx.err = about(query, err); err != nil {
+	if tx.err = wrap(query, err); err != nil {
 		return zero, false
 	}
 	return v, true
@@ -132,7 +132,7 @@ func All[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (all 
 	}
 	rows, err := tx.q.QueryContext(tx.ctx, query, args...)
 	if err != nil {
-		tx.err = about(query, err)
+		tx.err = wrap(query, err)
 		return nil
 	}
 	for err == nil && rows.Next() {
@@ -140,7 +140,7 @@ func All[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (all 
 		err = rows.Scan(columns(&v)...)
 		all = append(all, v)
 	}
-	if tx.err = about(query, errors.Join(err, rows.Err(), rows.Close())); tx.err != nil {
+	if tx.err = wrap(query, errors.Join(err, rows.Err(), rows.Close())); tx.err != nil {
 		return nil
 	}
 	return all
@@ -149,12 +149,12 @@ func All[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (all 
 // Value reads the one column of the first row of a query, the zero value if there is
 // none.
 func Value[T any](tx *Tx, query string, args ...any) T {
-	v, _ := One(tx, Itself[T], query, args...)
+	v, _ := One(tx, Scalar[T], query, args...)
 	return v
 }
 
-// Itself is where a row of one column goes.
-func Itself[T any](v *T) []any { return []any{v} }
+// Scalar is where a row of one column goes.
+func Scalar[T any](v *T) []any { return []any{v} }
 
 // Micros scans a time that is stored in microseconds since 1970; 0 is no time.
 type Micros struct{ *time.Time }
@@ -172,11 +172,11 @@ func (m Micros) Scan(value any) error {
 	return nil
 }
 
-// about begins an error with its statement, so callers need not say again what they
+// wrap begins an error with its statement, so callers need not say again what they
 // wanted.
-func about(query string, err error) error {
+func wrap(query string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", text.Clip(text.Line(query), 60), err)
+	return fmt.Errorf("%s: %w", text.Clip(text.OneLine(query), 60), err)
 }

@@ -31,9 +31,9 @@ func TestATransactionThatCommits(t *testing.T) {
 	}
 	var seen []string
 	err := store.InTx(t.Context(), db, func(tx *store.Tx) {
-		tx.After(func() { seen = append(seen, "after") })
+		tx.OnCommit(func() { seen = append(seen, "after") })
 		tx.Exec(`INSERT INTO n VALUES (1, 'one'), (2, 'two')`)
-		if n := tx.Changed(`UPDATE n SET word = upper(word) WHERE i = ?`, 2); n != 1 {
+		if n := tx.ExecCount(`UPDATE n SET word = upper(word) WHERE i = ?`, 2); n != 1 {
 			t.Errorf("%d rows changed", n)
 		}
 		seen = append(seen, "in it")
@@ -46,23 +46,23 @@ func TestATransactionThatCommits(t *testing.T) {
 	if !slices.Equal(list, []row{{1, "one"}, {2, "TWO"}}) {
 		t.Error(list)
 	}
-	if word, found := store.One(on, store.Itself[string], `SELECT word FROM n WHERE i = 3`); found || word != "" {
+	if word, found := store.One(on, store.Scalar[string], `SELECT word FROM n WHERE i = 3`); found || word != "" {
 		t.Error("a row that is not there was found")
 	}
 	if n := store.Value[int](on, `SELECT count(*) FROM n`); n != 2 || on.Err() != nil {
 		t.Error(n, on.Err())
 	}
 	at := false
-	if on.After(func() { at = true }); !at {
+	if on.OnCommit(func() { at = true }); !at {
 		t.Error("outside of a transaction, After waits")
 	}
 }
 
 func TestWhatWasBeingDoneIsTold(t *testing.T) {
 	tx, broken := store.On(t.Context(), numbers(t)), errors.New("broken")
-	tx.Doing("counting", func() {})
-	tx.Doing("writing", func() { tx.Fail(broken) })
-	tx.Doing("reading", func() { t.Error("it goes on") })
+	tx.Annotate("counting", func() {})
+	tx.Annotate("writing", func() { tx.Fail(broken) })
+	tx.Annotate("reading", func() { t.Error("it goes on") })
 	if err := tx.Err(); !errors.Is(err, broken) || err.Error() != "writing: broken" {
 		t.Error(err)
 	}
@@ -85,7 +85,7 @@ func TestTheFirstErrorStaysAndRollsBack(t *testing.T) {
 	db := numbers(t)
 	after := false
 	err := store.InTx(t.Context(), db, func(tx *store.Tx) {
-		tx.After(func() { after = true })
+		tx.OnCommit(func() { after = true })
 		tx.Exec(`INSERT INTO n VALUES (1, 'one')`)
 		tx.Exec(`INSERT INTO none
 			VALUES (1)`)
@@ -93,10 +93,10 @@ func TestTheFirstErrorStaysAndRollsBack(t *testing.T) {
 		if n := store.Value[int](tx, `SELECT count(*) FROM n`); n != 0 {
 			t.Error("it reads on")
 		}
-		if list := store.All(tx, store.Itself[int], `SELECT i FROM n`); list != nil {
+		if list := store.All(tx, store.Scalar[int], `SELECT i FROM n`); list != nil {
 			t.Error("it lists on")
 		}
-		if tx.Changed(`UPDATE n SET i = 7`) != 0 {
+		if tx.ExecCount(`UPDATE n SET i = 7`) != 0 {
 			t.Error("it changes on")
 		}
 	})
@@ -112,9 +112,9 @@ func TestTheFirstErrorStaysAndRollsBack(t *testing.T) {
 		t.Errorf("%d rows stayed", n)
 	}
 	for name, fails := range map[string]func(tx *store.Tx){
-		"a column that does not fit": func(tx *store.Tx) { store.All(tx, store.Itself[int], `SELECT 'x'`) },
+		"a column that does not fit": func(tx *store.Tx) { store.All(tx, store.Scalar[int], `SELECT 'x'`) },
 		"a row that does not fit":    func(tx *store.Tx) { store.Value[int](tx, `SELECT 'x'`) },
-		"no such table":              func(tx *store.Tx) { store.All(tx, store.Itself[int], `SELECT 1 FROM none`) },
+		"no such table":              func(tx *store.Tx) { store.All(tx, store.Scalar[int], `SELECT 1 FROM none`) },
 	} {
 		tx := store.On(t.Context(), db)
 		if fails(tx); tx.Err() == nil || !strings.HasPrefix(tx.Err().Error(), "SELECT") {

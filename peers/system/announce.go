@@ -73,7 +73,7 @@ func (s *Spawner) announce(tx *store.Tx, all ...announcement) {
 		if err != nil {
 			tx.Fail(fmt.Errorf("writing an announcement: %w", err))
 		}
-		_, err = s.outbox.Put(tx, string(a.Topic), string(a.Message.MessageID), body)
+		_, err = s.outbox.EnqueueTx(tx, string(a.Topic), string(a.Message.MessageID), body)
 		tx.Fail(err)
 	}
 }
@@ -84,7 +84,7 @@ func (s *Spawner) sendAnnouncement(ctx context.Context, item outbox.Item) error 
 	if err := json.Unmarshal(item.Body, &a); err != nil {
 		return outbox.Permanent(fmt.Errorf("reading an announcement: %w", err))
 	}
-	err := s.peer.Tell(ctx, a.Topic, item.Attempt, a.Message)
+	err := s.peer.Deliver(ctx, a.Topic, item.Attempt, a.Message)
 	s.opts.failpoint("announced " + string(a.Message.Type))
 	return err
 }

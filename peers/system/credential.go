@@ -30,7 +30,7 @@ func (s *Spawner) tokenFile(agent AgentName) string {
 // what the agent needs, and nothing else. On a bus without credentials the file
 // holds a random token that nobody checks.
 func (k *supervisor) ensureToken(ctx context.Context, agent AgentName, path string) error {
-	if err := datafolder.MakeAll(k.folder); err != nil {
+	if err := datafolder.MkdirAll(k.folder); err != nil {
 		return fmt.Errorf("making the folder of token files: %w", err)
 	}
 	token, err := os.ReadFile(path)
@@ -179,7 +179,7 @@ const credentialTimeout = 10 * time.Second
 func (s *Spawner) call(ctx context.Context, method, path string, body []byte, token string) (status int, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, credentialTimeout)
 	defer cancel()
-	status, answer, err = s.peer.Ask(ctx, peer.HTTPCall{
+	status, answer, err = s.peer.CallHTTP(ctx, peer.HTTPCall{
 		Method: method, Path: path, Authorization: peer.Bearer(token), Body: body, Limit: 64 << 10,
 	})
 	if err != nil {
@@ -191,7 +191,7 @@ func (s *Spawner) call(ctx context.Context, method, path string, body []byte, to
 // retireCredentials marks an agent's credentials for revocation.
 func (s *Spawner) retireCredentials(tx *store.Tx, agent AgentName) {
 	tx.Exec(`UPDATE credentials SET state = 'old' WHERE agent = ?`, agent)
-	tx.After(s.revocations.Notify)
+	tx.OnCommit(s.revocations.Notify)
 }
 
 // revokeLoop revokes the credentials that agents no longer use.
@@ -218,7 +218,7 @@ func (s *Spawner) revokeOld(ctx context.Context) error {
 		return nil
 	}
 	tx := store.On(ctx, s.db)
-	for _, name := range store.All(tx, store.Itself[string], `SELECT name FROM credentials WHERE state = 'old' ORDER BY name`) {
+	for _, name := range store.All(tx, store.Scalar[string], `SELECT name FROM credentials WHERE state = 'old' ORDER BY name`) {
 		status, answer, err := s.call(ctx, http.MethodDelete, "/credentials/"+url.PathEscape(name), nil, "")
 		if err != nil {
 			return err
@@ -235,7 +235,7 @@ func (s *Spawner) revokeOld(ctx context.Context) error {
 }
 
 func writeToken(path, token string) error {
-	if err := datafolder.Write(path, []byte(token+"\n")); err != nil {
+	if err := datafolder.WriteFile(path, []byte(token+"\n")); err != nil {
 		return fmt.Errorf("writing a token file: %w", err)
 	}
 	return nil

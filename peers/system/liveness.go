@@ -73,7 +73,7 @@ func (s *Spawner) probe(ctx context.Context, name AgentName) (protocol.SendResul
 // away.
 func (s *Spawner) probeAll(ctx context.Context) {
 	tx := store.On(ctx, s.db)
-	unheard := store.All(tx, store.Itself[AgentName], `SELECT name FROM agents WHERE state = ? AND online = 0 ORDER BY name`, stateWanted)
+	unheard := store.All(tx, store.Scalar[AgentName], `SELECT name FROM agents WHERE state = ? AND online = 0 ORDER BY name`, stateWanted)
 	err := tx.Err()
 	for _, name := range unheard {
 		if _, failure := s.probe(ctx, name); failure != nil {

@@ -30,7 +30,7 @@ func pendingRequests(tx *store.Tx, agent AgentName) []request {
 
 // settleRequest forgets a request when its last answer is no longer on its way.
 func settleRequest(tx *store.Tx, a announcement) {
-	n := tx.Changed(`UPDATE requests SET answering = answering - 1
+	n := tx.ExecCount(`UPDATE requests SET answering = answering - 1
 		WHERE requester = ? AND id = ? AND topic = ? AND answering > 1`, a.Requester, a.ID, a.For)
 	if n == 0 {
 		tx.Exec(`DELETE FROM requests WHERE requester = ? AND id = ? AND topic = ? AND answering = 1`, a.Requester, a.ID, a.For)

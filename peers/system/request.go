@@ -75,7 +75,7 @@ func (s *Spawner) handleSpawnRequest(ctx context.Context, d *peer.Delivery) erro
 		}
 	}
 	// The requester is on the bus now, so its answers need not wait for their backoff.
-	if err := s.outbox.Hurry(ctx, string(r.requester)); err != nil {
+	if err := s.outbox.RetryNow(ctx, string(r.requester)); err != nil {
 		s.log.Warn().Err(err).Msg("answers not hurried; they wait for their backoff")
 	}
 	return nil

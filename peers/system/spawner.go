@@ -89,7 +89,7 @@ func (s *Spawner) peerOptions() *peer.Options {
 	o.OnConnect = func(ctx context.Context) {
 		s.connected.Store(time.Now().UnixMicro())
 		defer s.connected.Store(0)
-		if err := s.outbox.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
+		if err := s.outbox.RetryNow(ctx, ""); err != nil && ctx.Err() == nil {
 			s.log.Warn().Err(err).Msg("announcements not hurried; they wait for their backoff")
 		}
 		ready.Do(func() {
@@ -138,7 +138,7 @@ func (s *Spawner) Run(ctx context.Context) error {
 // still run although it is not.
 func (s *Spawner) resume(ctx context.Context) error {
 	tx := store.On(ctx, s.db)
-	names := store.All(tx, store.Itself[AgentName], `SELECT name FROM agents WHERE state = 'wanted' OR handle <> '' ORDER BY created_at, name`)
+	names := store.All(tx, store.Scalar[AgentName], `SELECT name FROM agents WHERE state = 'wanted' OR handle <> '' ORDER BY created_at, name`)
 	if tx.Err() != nil {
 		return tx.Err()
 	}

@@ -91,7 +91,7 @@ func ownAgent(tx *store.Tx, topic protocol.Topic) AgentName {
 // assign adds a chat to an agent. widen says that a running instance cannot serve
 // it: its credential is too narrow.
 func assign(tx *store.Tx, agent AgentName, topic protocol.Topic, widen bool) {
-	tx.Doing(fmt.Sprintf("assigning %s to %s", agent, topic), func() {
+	tx.Annotate(fmt.Sprintf("assigning %s to %s", agent, topic), func() {
 		tx.Exec(`INSERT INTO assignments (topic, agent, since) VALUES (?, ?, ?)`, topic, agent, time.Now().UnixMicro())
 		if widen {
 			tx.Exec(toRestarting, agent)
@@ -100,7 +100,7 @@ func assign(tx *store.Tx, agent AgentName, topic protocol.Topic, widen bool) {
 }
 
 func topicsOf(tx *store.Tx, agent AgentName) []protocol.Topic {
-	return store.All(tx, store.Itself[protocol.Topic], `SELECT topic FROM assignments WHERE agent = ? ORDER BY since, topic`, agent)
+	return store.All(tx, store.Scalar[protocol.Topic], `SELECT topic FROM assignments WHERE agent = ? ORDER BY since, topic`, agent)
 }
 
 // A DownAgent is an agent that is not started again until somebody asks for it, or that does not
@@ -114,7 +114,7 @@ type DownAgent struct {
 // AgentsDown reads from the database of a spawner, which may run meanwhile, the agents that
 // it gave up, and those that shall run and have not said that they are online, by name.
 func AgentsDown(ctx context.Context, path string) (failed, coming []DownAgent, err error) {
-	db, err := store.Attach(path)
+	db, err := store.OpenExisting(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -133,7 +133,7 @@ func AgentsDown(ctx context.Context, path string) (failed, coming []DownAgent, e
 // HandleOf reads from the database of a spawner, which may run meanwhile, the handle
 // of the running instance of an agent, as its launcher wrote it.
 func HandleOf(ctx context.Context, path string, name AgentName) (string, error) {
-	db, err := store.Attach(path)
+	db, err := store.OpenExisting(path)
 	if err != nil {
 		return "", err
 	}

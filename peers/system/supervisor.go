@@ -310,7 +310,7 @@ func (k *supervisor) forget(ctx context.Context) error {
 // setIdle records that the agent is not to run, unless a request waits for it.
 func (k *supervisor) setIdle(ctx context.Context) (stored bool, err error) {
 	err = store.InTx(ctx, k.db, func(tx *store.Tx) {
-		if stored = tx.Changed(toIdle, k.name) == 1; stored {
+		if stored = tx.ExecCount(toIdle, k.name) == 1; stored {
 			k.retireCredentials(tx, k.name)
 			k.announceEvent(tx, "stopped", k.name, errIdle.Error())
 		}

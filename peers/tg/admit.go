@@ -130,7 +130,7 @@ func (in *ingester) pair(tx *store.Tx, c *chat, h *parsedUpdate) {
 		in.log.Warn().Int64("user", h.user).Msg("user sent too many wrong pairing codes; not answered")
 		return // no answer that could be used to go on guessing
 	}
-	used := tx.Changed(`UPDATE codes SET used_at = ?1 WHERE hash = ?2 AND used_at = 0 AND expires_at > ?1`, nowMicros(), codeHash(h.arguments))
+	used := tx.ExecCount(`UPDATE codes SET used_at = ?1 WHERE hash = ?2 AND used_at = 0 AND expires_at > ?1`, nowMicros(), codeHash(h.arguments))
 	says := "This code is not valid: it was used already, it expired, or it is mistyped."
 	if used == 0 {
 		tx.Exec(`INSERT INTO guesses (bot, user, at) VALUES (?, ?, ?)`, in.bot, h.user, nowMicros())
@@ -172,5 +172,5 @@ func Admissions(ctx context.Context, db *sql.DB) ([]Admission, error) {
 // was one. It does not affect what the bridge's flags allow.
 func Revoke(ctx context.Context, db *sql.DB, who int64) (bool, error) {
 	tx := store.On(ctx, db)
-	return tx.Changed(`DELETE FROM admitted WHERE id = ?`, who) > 0, tx.Err()
+	return tx.ExecCount(`DELETE FROM admitted WHERE id = ?`, who) > 0, tx.Err()
 }

@@ -291,7 +291,7 @@ func TestAnItemThatCannotBeSentIsSaid(t *testing.T) {
 			{`{"reply":2,"part":1}`, true, "reading reply 2"},
 		} {
 			err := b.out.send(t.Context(), outbox.Item{Body: []byte(c.body), Attempt: 1})
-			if err == nil || outbox.Open(err) != c.open || !strings.Contains(err.Error(), c.says) {
+			if err == nil || outbox.WillRetry(err) != c.open || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s: %v", c.body, err)
 			}
 		}
@@ -312,7 +312,7 @@ func TestAnItemThatCannotBeSentIsSaid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.out.perform(t.Context(), o); err == nil || outbox.Open(err) || !strings.Contains(err.Error(), "part 0 cannot be read") {
+		if _, err := b.out.perform(t.Context(), o); err == nil || outbox.WillRetry(err) || !strings.Contains(err.Error(), "part 0 cannot be read") {
 			t.Errorf("a text that cannot be read: %v", err)
 		}
 		b.db.Close()

@@ -25,9 +25,9 @@ var ErrToken = errors.New("the bot token is not accepted by Telegram; check TELE
 // A Bridge connects one bot to the bus.
 type Bridge struct {
 	*account
-	peer *peer.Peer
-	out  *outbound
-	ingest   *ingester
+	peer   *peer.Peer
+	out    *outbound
+	ingest *ingester
 
 	conflict time.Time // when another poller was last noticed; pollLoop's own
 }
@@ -123,7 +123,7 @@ func (b *Bridge) connect(ctx context.Context) error {
 	b.router.Attach(b.peer)
 	b.peer.Handle(protocol.TypeTGReply, b.out.takeReply)
 	b.peer.Handle(protocol.TypeChatMessage, b.ingest.takeHookMessage)
-	b.out.typing.tracksPresence = b.peer.Watches
+	b.out.typing.tracksPresence = b.peer.PresenceSynced
 	b.peer.HandlePresence(b.out.typing.onPresence)
 	// Agents tell of each other's events; a chat has no use for them.
 	b.peer.Handle(protocol.TypeAgentEvent, ignore)

@@ -43,7 +43,7 @@ func (out *outbound) classifyError(ctx context.Context, o *outgoing, err error) 
 		return outbox.Retry(0, fmt.Errorf("sending again, though it may have arrived: %w: %w", errUnknown, err))
 	case silent:
 		return outbox.Unknown(fmt.Errorf("%w: %w", errUnknown, err))
-	case refused == nil && outbox.Open(err):
+	case refused == nil && outbox.WillRetry(err):
 		return outbox.Retry(0, err)
 	case refused == nil:
 		return err

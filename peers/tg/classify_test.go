@@ -49,8 +49,8 @@ func TestWhatFollowsFromAFailedSend(t *testing.T) {
 		ctx, fatal := context.WithCancelCause(t.Context())
 		out := &outbound{account: &account{opts: Options{ResendUnknown: c.resend}, fatal: fatal}}
 		got := out.classifyError(ctx, &outgoing{}, c.err)
-		if got == nil || outbox.Open(got) != c.open || errors.Is(got, errUnknown) != c.unknown {
-			t.Errorf("%s: %v; sent again: %t", name, got, got != nil && outbox.Open(got))
+		if got == nil || outbox.WillRetry(got) != c.open || errors.Is(got, errUnknown) != c.unknown {
+			t.Errorf("%s: %v; sent again: %t", name, got, got != nil && outbox.WillRetry(got))
 		}
 		if errors.Is(context.Cause(ctx), ErrToken) != c.token {
 			t.Errorf("%s: the bridge ends with %v", name, context.Cause(ctx))

@@ -51,7 +51,7 @@ func ParseMenu(list []string) (menu []models.BotCommand, err error) {
 		switch said = strings.TrimSpace(said); {
 		case !commandName.MatchString(name):
 			return nil, fmt.Errorf("%q does not begin with a command of 1 to 32 letters a to z, digits and underscores, as in \"ask=Ask the agent\"", given)
-		case said == "" || utf8.RuneCountInString(said) > 256 || !text.Clean(said):
+		case said == "" || utf8.RuneCountInString(said) > 256 || !text.IsCleanName(said):
 			return nil, fmt.Errorf("%q needs a description of 1 to 256 characters after the =, in one line", given)
 		case slices.ContainsFunc(menu, func(c models.BotCommand) bool { return c.Command == name }):
 			return nil, fmt.Errorf("%q is given twice", name)
@@ -148,7 +148,7 @@ func (in *ingester) halt(tx *store.Tx, c *chat, h *parsedUpdate, halt, told stri
 	if n == 0 {
 		return "No agent is here that could be told."
 	}
-	return text.Count(n, "agent") + " " + told
+	return text.Counted(n, "agent") + " " + told
 }
 
 // describeChat says which agents a chat has, and, for its status, what waits.

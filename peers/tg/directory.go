@@ -44,7 +44,7 @@ func (in *ingester) namesOutsider(tx *store.Tx, c *chat, h *parsedUpdate) bool {
 		return false
 	}
 	labels := attention.Labels(said.Text)
-	if attention.Leading(said.Text, labels) == 0 || !slices.Contains(h.data.Names, strings.ToLower(said.Text[labels[0].From+1:labels[0].NameEnd])) {
+	if attention.CountLeading(said.Text, labels) == 0 || !slices.Contains(h.data.Names, strings.ToLower(said.Text[labels[0].From+1:labels[0].NameEnd])) {
 		return false
 	}
 	name := strings.ToLower(said.Text[labels[0].From+1 : labels[0].NameEnd])

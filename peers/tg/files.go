@@ -146,7 +146,7 @@ func checkFile(content *protocol.ChatReply) error {
 		return nil
 	case len(f.Data) == 0 || len(f.Data) > protocol.MaxFileData:
 		return fmt.Errorf("the file has %d bytes; 1 to %d are allowed", len(f.Data), protocol.MaxFileData)
-	case f.Name == "" || len(f.Name) > maxFileName || !text.Clean(f.Name) || filepath.Base(f.Name) != f.Name:
+	case f.Name == "" || len(f.Name) > maxFileName || !text.IsCleanName(f.Name) || filepath.Base(f.Name) != f.Name:
 		return fmt.Errorf("a file needs a name of 1 to %d bytes without a folder", maxFileName)
 	case markdown.Units(content.Text) > protocol.MaxCaption:
 		return fmt.Errorf("the text beside a file may have %d characters; send the rest as a message", protocol.MaxCaption)

@@ -164,7 +164,7 @@ func (in *ingester) handle(tx *store.Tx, h *parsedUpdate) string {
 		return "the chat is stopped"
 	}
 	if h.data.Content.Signal == protocol.SignalStop {
-		tx.After(func() { in.typing.clearChat(c.key) })
+		tx.OnCommit(func() { in.typing.clearChat(c.key) })
 	}
 	in.storeEvent(tx, c, h)
 	if in.namesOutsider(tx, c, h) {

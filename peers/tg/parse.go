@@ -26,7 +26,7 @@ type parsedUpdate struct {
 	thread  int
 	suffix  string // of the sourceId, for what is no message itself
 
-	data eventData
+	data  eventData
 	files struct{ own, answered []attachment } // of the message, and of what it answers
 	album string
 
@@ -302,7 +302,7 @@ func (h *parsedUpdate) parseCommand(text string, bot *models.User) (addressed bo
 // asksAnother reports whether a question begins with the name of somebody other than the bot.
 func asksAnother(question string, bot *models.User) bool {
 	labels := attention.Labels(question)
-	return attention.Leading(question, labels) > 0 && !strings.EqualFold(question[labels[0].From+1:labels[0].NameEnd], bot.Username)
+	return attention.CountLeading(question, labels) > 0 && !strings.EqualFold(question[labels[0].From+1:labels[0].NameEnd], bot.Username)
 }
 
 func parseReaction(r *models.MessageReactionUpdated, update int64) parsedUpdate {

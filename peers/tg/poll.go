@@ -142,7 +142,7 @@ func updateID(raw json.RawMessage) (int64, bool) {
 func (b *Bridge) storeUpdate(tx *store.Tx, number int64, raw json.RawMessage) bool {
 	tx.Exec(`DELETE FROM updates WHERE bot = ? AND update_id = ? AND received_at < ? AND state <> 'new'`,
 		b.bot, number, time.Now().Add(-updateIDLifetime).UnixMicro())
-	return tx.Changed(`INSERT OR IGNORE INTO updates (bot, update_id, raw, received_at) VALUES (?, ?, ?, ?)`,
+	return tx.ExecCount(`INSERT OR IGNORE INTO updates (bot, update_id, raw, received_at) VALUES (?, ?, ?, ?)`,
 		b.bot, number, string(raw), nowMicros()) > 0
 }
 

@@ -24,7 +24,7 @@ type Queue struct {
 // in which operators see them.
 func Queues(ctx context.Context, db *sql.DB) (all []Queue, err error) {
 	tx := store.On(ctx, db)
-	bots := store.All(tx, store.Itself[int64], `SELECT bot FROM bots ORDER BY bot`)
+	bots := store.All(tx, store.Scalar[int64], `SELECT bot FROM bots ORDER BY bot`)
 	for _, bot := range bots {
 		b := New("", db, nil)
 		b.setBot(bot)

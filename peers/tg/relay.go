@@ -51,7 +51,7 @@ func (out *outbound) relayedData(tx *store.Tx, o *outgoing) *eventData {
 		d.Content.Event = protocol.EventEdit
 	}
 	if said.Directedness == "" { // an older agent's
-		d.Content.Directedness = string(attention.Carried(said.Text, ""))
+		d.Content.Directedness = string(attention.MessageDirectedness(said.Text, ""))
 	}
 	d.Content.Recipients, d.Content.Obligation = said.Recipients, said.Obligation
 	if thread := threadFor(tx, said); thread > generalThread {

@@ -40,13 +40,13 @@ func newOutbound(a *account) *outbound {
 	}
 	out.plain.Store(a.opts.NoRich)
 	out.typing = &typingIndicator{out: out, wake: make(chan struct{}, 1), busy: map[typingKey]typingSpan{}, shown: map[typingPlace]time.Time{}, draftless: map[typingPlace]bool{}}
-	interrupted := outbox.GiveUpUnknown
+	interrupted := outbox.SettleUnknown
 	if a.opts.ResendUnknown {
 		interrupted = outbox.Resend
 	}
 	out.telegram = outbox.New(a.db, out.send, &outbox.Options{
 		Name: queueTelegram + ":" + id(a.bot), Poll: outboxPoll, MaxAge: maxAge, MaxPending: a.opts.MaxPending, Parallel: 32,
-		AttemptTimeout: time.Minute, StopTimeout: stopTimeout, OnInterrupted: interrupted, Began: out.mayHaveSent,
+		AttemptTimeout: time.Minute, StopTimeout: stopTimeout, OnInterrupted: interrupted, MayHaveSent: out.mayHaveSent,
 		OnSettled: out.onSettled, Log: a.log,
 		AfterSettled: func(item outbox.Item, _ outbox.State, _ error) {
 			out.shown.Delete(item.ID)
@@ -221,7 +221,7 @@ func (out *outbound) chatForReply(tx *store.Tx, key int64) (c *chat, refusal str
 // agent used this key before, or tx has an error. A refusal by the queue is only
 // returned.
 func (out *outbound) storeReply(tx *store.Tx, r *reply) (bool, error) {
-	number, fresh := store.One(tx, store.Itself[int64], `INSERT OR IGNORE INTO replies (bot, chat, agent, key, bus_id, content, received_at)
+	number, fresh := store.One(tx, store.Scalar[int64], `INSERT OR IGNORE INTO replies (bot, chat, agent, key, bus_id, content, received_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id`, out.bot, r.chat, r.agent, r.key, string(r.busID), string(mustJSON(r.content)), nowMicros())
 	if !fresh {
 		return false, nil
@@ -232,7 +232,7 @@ func (out *outbound) storeReply(tx *store.Tx, r *reply) (bool, error) {
 	}
 	for i, p := range splitParts(r) {
 		tx.Exec(`INSERT INTO sends (reply, part, bot, chat, kind, body) VALUES (?, ?, ?, ?, ?, ?)`, number, i, out.bot, r.chat, p.kind, p.body)
-		_, err := out.telegram.Put(tx, destination, fmt.Sprintf("%d.%d", number, i), mustJSON(sendItem{Reply: number, Part: i, Trace: r.trace}))
+		_, err := out.telegram.EnqueueTx(tx, destination, fmt.Sprintf("%d.%d", number, i), mustJSON(sendItem{Reply: number, Part: i, Trace: r.trace}))
 		if err != nil {
 			return false, fmt.Errorf("queueing a reply: %w", err)
 		}

@@ -136,7 +136,7 @@ type sentPart struct {
 // partsOf returns the parts of a reply in order. What the outbox has forgotten was
 // sent long ago.
 func (out *outbound) partsOf(tx *store.Tx, o *outgoing) []sentPart {
-	items := out.telegram.Group(tx, o.item.Destination, fmt.Sprintf("%d.", o.Reply))
+	items := out.telegram.ListByPrefix(tx, o.item.Destination, fmt.Sprintf("%d.", o.Reply))
 	parts := store.All(tx, func(p *sentPart) []any { return []any{&p.kind, &p.Key} },
 		`SELECT kind, reply || '.' || part FROM sends WHERE reply = ? ORDER BY part`, o.Reply)
 	for i := range parts {

@@ -14,7 +14,7 @@ import (
 // reportDelay tells the agent, once, that its reply waits, when an attempt did not
 // settle it.
 func (out *outbound) reportDelay(ctx context.Context, o *outgoing, err error) error {
-	if o.item.Attempt > 1 || !outbox.Open(err) {
+	if o.item.Attempt > 1 || !outbox.WillRetry(err) {
 		return err
 	}
 	status := store.InTx(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
@@ -39,7 +39,7 @@ func (out *outbound) report(tx *store.Tx, o *outgoing, content protocol.Delivery
 func (out *outbound) onSettled(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	o, err := out.outgoing(tx, &item)
 	if err != nil {
-		if outbox.Open(err) { // else nobody can read the item, and it has nobody to report to
+		if outbox.WillRetry(err) { // else nobody can read the item, and it has nobody to report to
 			tx.Fail(err)
 		}
 		return

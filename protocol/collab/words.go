@@ -75,7 +75,7 @@ func (a *Approval) DescribeRequest() string {
 		return fmt.Sprintf("decision %s: %s", a.ID, a.Describe())
 	}
 	return fmt.Sprintf("decision %s: may %s run %s with %s (sha256 %s) for %s? %s may decide until %s, then: %s",
-		a.ID, a.AskedByID, text.Spelled(a.Tool), text.Clip(text.Spelled(cmp.Or(a.Arguments, "no arguments")), maxQuoted),
+		a.ID, a.AskedByID, text.EscapeInvisible(a.Tool), text.Clip(text.EscapeInvisible(cmp.Or(a.Arguments, "no arguments")), maxQuoted),
 		a.Digest, cmp.Or(a.EventID, "no event"), cmp.Or(strings.Join(a.MayDecide, ", "), "people at the command line"), a.ExpiresAt, a.Default)
 }
 

@@ -3,9 +3,9 @@
 //
 // Guarantees:
 //
-//   - A file of [Write] or [WriteFirst] is readable by its owner alone, never seen in part,
+//   - A file of [Write] or [WriteNew] is readable by its owner alone, never seen in part,
 //     and still there after a power cut.
-//   - What [Create], [Make] and [MakeAll] made, and the names that [Rename] gave, are still
+//   - What [Create], [Make] and [MkdirAll] made, and the names that [Rename] gave, are still
 //     there after a power cut. Nothing else in Hubbub makes or renames what a promise
 //     depends on.
 //   - A link is never followed to lock a file.

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv("TEST_ACT"); path != "" {
 		err := ActAsOwner(path)
 		if err == nil {
-			err = MakeAll(filepath.Join(path, "made"))
+			err = MkdirAll(filepath.Join(path, "made"))
 		}
 		if err != nil {
 			os.Stderr.WriteString(err.Error())
@@ -163,14 +163,14 @@ func TestNothingIsLostToAPowerCut(t *testing.T) {
 		makes string // what must be there when its folder is synced
 		syncs []string
 	}{
-		{"a file", func() error { return Write(in("file"), []byte("x")) }, "file", []string{"."}},
-		{"a first file", func() error { return WriteFirst(in("first"), []byte("x")) }, "first", []string{"."}},
+		{"a file", func() error { return WriteFile(in("file"), []byte("x")) }, "file", []string{"."}},
+		{"a first file", func() error { return WriteNew(in("first"), []byte("x")) }, "first", []string{"."}},
 		{"an empty file", func() error { return Create(in("empty")) }, "empty", []string{"."}},
 		{"an empty file that is there", func() error { return Create(in("empty")) }, "empty", []string{"."}},
 		{"a new name", func() error { return Rename(in("old"), in("new")) }, "new", []string{"."}},
-		{"a folder", func() error { return Make(in("a")) }, "a", []string{"."}},
-		{"folders", func() error { return MakeAll(in("a/b/c")) }, "a", []string{".", "a", "a/b"}},
-		{"folders that are there", func() error { return MakeAll(in("a/b/c")) }, "a/b/c", []string{"a/b"}},
+		{"a folder", func() error { return Mkdir(in("a")) }, "a", []string{"."}},
+		{"folders", func() error { return MkdirAll(in("a/b/c")) }, "a", []string{".", "a", "a/b"}},
+		{"folders that are there", func() error { return MkdirAll(in("a/b/c")) }, "a/b/c", []string{"a/b"}},
 	} {
 		var synced []string
 		syncFolder = func(folder string) error {
@@ -191,7 +191,7 @@ func TestNothingIsLostToAPowerCut(t *testing.T) {
 		}
 	}
 	syncFolder = before
-	if err := MakeAll(in("file/below")); !errors.Is(err, syscall.ENOTDIR) {
+	if err := MkdirAll(in("file/below")); !errors.Is(err, syscall.ENOTDIR) {
 		t.Errorf("a folder below a file: %v", err)
 	}
 }

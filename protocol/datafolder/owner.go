@@ -66,7 +66,7 @@ func makeFor(id int, path string) error {
 	if around, err := os.Stat(filepath.Dir(path)); err != nil || ownerOf(around) != 0 {
 		return err
 	}
-	if err := Make(path); err != nil {
+	if err := Mkdir(path); err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			return nil // and not given away
 		}

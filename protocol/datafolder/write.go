@@ -11,14 +11,14 @@ import (
 // ErrNewer is in the chain of the error of a database that a newer program made.
 var ErrNewer = errors.New("use the newer program that wrote it")
 
-// Write writes a file that only its owner can read, whole or not at all. It
+// WriteFile writes a file that only its owner can read, whole or not at all. It
 // replaces the file that is there. Once it has returned nil, the new content
 // survives a crash of the machine.
-func Write(path string, content []byte) error { return write(path, content, os.Rename) }
+func WriteFile(path string, content []byte) error { return write(path, content, os.Rename) }
 
-// WriteFirst is Write that leaves a file alone that is there: of several programs that
+// WriteNew is Write that leaves a file alone that is there: of several programs that
 // write at once, one succeeds, and the others find its file.
-func WriteFirst(path string, content []byte) error {
+func WriteNew(path string, content []byte) error {
 	return write(path, content, func(from, to string) error {
 		if err := os.Link(from, to); !errors.Is(err, fs.ErrExist) {
 			return err
@@ -78,9 +78,9 @@ func Make(path string) error {
 	return syncFolder(filepath.Dir(path))
 }
 
-// MakeAll makes a folder, and those above it, for their owner alone. What is there is
+// MkdirAll makes a folder, and those above it, for their owner alone. What is there is
 // left as it is.
-func MakeAll(path string) error {
+func MkdirAll(path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		if err := syncFolder(filepath.Dir(path)); !errors.Is(err, fs.ErrPermission) { // who made it may have been killed before
 			return err
@@ -88,11 +88,11 @@ func MakeAll(path string) error {
 		return nil // who may not look at the folder around it has not made it
 	}
 	if above := filepath.Dir(path); above != path {
-		if err := MakeAll(above); err != nil {
+		if err := MkdirAll(above); err != nil {
 			return err
 		}
 	}
-	if err := Make(path); !errors.Is(err, fs.ErrExist) {
+	if err := Mkdir(path); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {

@@ -13,7 +13,7 @@ import (
 func TestWriteReplacesAFileWhole(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret")
 	for _, text := range []string{"first", "second"} {
-		if err := datafolder.Write(path, []byte(text)); err != nil {
+		if err := datafolder.WriteFile(path, []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(path)
@@ -25,7 +25,7 @@ func TestWriteReplacesAFileWhole(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
 		t.Errorf("it left %v, %v", left, err)
 	}
-	if err := datafolder.Write(filepath.Join(path, "below"), nil); err == nil {
+	if err := datafolder.WriteFile(filepath.Join(path, "below"), nil); err == nil {
 		t.Error("a file below a file was written")
 	}
 }
@@ -38,7 +38,7 @@ func TestWriteFirstKeepsWhatIsThere(t *testing.T) {
 	found := make([]string, 8)
 	for i := range found {
 		group.Go(func() {
-			if err := datafolder.WriteFirst(path, []byte{byte('a' + i)}); err != nil {
+			if err := datafolder.WriteNew(path, []byte{byte('a' + i)}); err != nil {
 				t.Error(err)
 			}
 			content, err := os.ReadFile(path)

@@ -49,49 +49,49 @@ func Cut(s string, n int) string {
 	return Prefix(s, n) + "..."
 }
 
-// Line returns s in one line: each run of white space is one space.
-func Line(s string) string { return strings.Join(strings.Fields(s), " ") }
+// OneLine returns s in one line: each run of white space is one space.
+func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// Count returns a number with its noun, in the plural unless it is 1.
-func Count(n int, noun string) string {
+// Counted returns a number with its noun, in the plural unless it is 1.
+func Counted(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// Hidden reports whether a character is a control character, ends a line, or changes the
+// IsControl reports whether a character is a control character, ends a line, or changes the
 // direction of a text. The joiners that make up emoji and some scripts are not hidden.
-func Hidden(r rune) bool {
+func IsControl(r rune) bool {
 	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// Unseen reports whether a character cannot stand in a name or an id: it is hidden, or
+// IsInvisible reports whether a character cannot stand in a name or an id: it is hidden, or
 // takes no room of its own. So no two names look alike that differ by such characters
 // alone. In a text they may well be right.
-func Unseen(r rune) bool {
-	return Hidden(r) || unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+func IsInvisible(r rune) bool {
+	return IsControl(r) || unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// Seen returns s without unseen characters: a name of what is shown as s.
-func Seen(s string) string {
+// StripInvisible returns s without unseen characters: a name of what is shown as s.
+func StripInvisible(s string) string {
 	return strings.Map(func(r rune) rune {
-		if Unseen(r) {
+		if IsInvisible(r) {
 			return -1
 		}
 		return r
 	}, s)
 }
 
-// Spelled returns s in one line with its unseen characters, and blanks that are no space,
+// EscapeInvisible returns s in one line with its unseen characters, and blanks that are no space,
 // written out like \u202e: whoever decides by it sees all that is there.
-func Spelled(s string) string {
+func EscapeInvisible(s string) string {
 	var b strings.Builder
 	for _, r := range s {
 		switch {
-		case r > 0xffff && Unseen(r):
+		case r > 0xffff && IsInvisible(r):
 			fmt.Fprintf(&b, `\U%08x`, r)
-		case Unseen(r), r != ' ' && unicode.IsSpace(r), r == '\u2800':
+		case IsInvisible(r), r != ' ' && unicode.IsSpace(r), r == '\u2800':
 			fmt.Fprintf(&b, `\u%04x`, r)
 		default:
 			b.WriteRune(r)
@@ -100,12 +100,12 @@ func Spelled(s string) string {
 	return b.String()
 }
 
-// Clean reports whether s can be a name or an id: it is valid UTF-8 without unseen characters.
-func Clean[T string | []byte](s T) bool {
+// IsCleanName reports whether s can be a name or an id: it is valid UTF-8 without unseen characters.
+func IsCleanName[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] >= 0x7f {
 			t := string(s)
-			return utf8.ValidString(t) && !strings.ContainsFunc(t, Unseen)
+			return utf8.ValidString(t) && !strings.ContainsFunc(t, IsInvisible)
 		}
 	}
 	return true

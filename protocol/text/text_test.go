@@ -46,20 +46,20 @@ func TestSpelled(t *testing.T) {
 		"ls -l \\ é 日 👍": "ls -l \\ é 日 👍", "a\u202eb\u2066": `a\u202eb\u2066`, "a\u200bb\u2060c\ufeff": `a\u200bb\u2060c\ufeff`,
 		"a\U000e0041": `a\U000e0041`, "a\nb\tc\r": `a\u000ab\u0009c\u000d`, "a\u00a0b\u3000\u2800": `a\u00a0b\u3000\u2800`, "\x1b[2K": `\u001b[2K`,
 	} {
-		if got := Spelled(in); got != want {
+		if got := EscapeInvisible(in); got != want {
 			t.Errorf("Spelled(%q) = %q, want %q", in, got, want)
 		}
 	}
 }
 
 func TestLine(t *testing.T) {
-	if got := Line("  a\n\tb  c "); got != "a b c" {
+	if got := OneLine("  a\n\tb  c "); got != "a b c" {
 		t.Errorf("Line = %q", got)
 	}
 }
 
 func TestCount(t *testing.T) {
-	if got := Count(0, "peer") + ", " + Count(1, "peer") + ", " + Count(2, "round trip"); got != "0 peers, 1 peer, 2 round trips" {
+	if got := Counted(0, "peer") + ", " + Counted(1, "peer") + ", " + Counted(2, "round trip"); got != "0 peers, 1 peer, 2 round trips" {
 		t.Errorf("Count: %s", got)
 	}
 }
@@ -73,20 +73,20 @@ func TestNamesHoldNothingUnseen(t *testing.T) {
 		"invisible plus": '\u2064', "tag": '\U000e0041', "grapheme joiner": '\u034f', "Hangul filler": '\u3164', "halfwidth filler": '\uffa0',
 		"Khmer vowel": '\u17b4', "Mongolian selector": '\u180b', "variation selector": '\ufe0f', "another selector": '\U000e0100', "annotation": '\ufff9',
 	} {
-		if name := "agent:bo" + string(r) + "ss"; Clean(name) || Clean([]byte(name)) {
+		if name := "agent:bo" + string(r) + "ss"; IsCleanName(name) || IsCleanName([]byte(name)) {
 			t.Errorf("%s: %q may be a name", what, name)
 		}
 	}
 	for _, name := range []string{"", "agent:boss", "tg:-100.7", "agent:Jörg", "agent:日本", "room:👍", "a b", "agent:нина", "agent:नीना"} {
-		if !Clean(name) {
+		if !IsCleanName(name) {
 			t.Errorf("%q may not be a name", name)
 		}
 	}
-	if got := Seen("Ада\u200b 👩\u200d👧"); got != "Ада 👩👧" {
+	if got := StripInvisible("Ада\u200b 👩\u200d👧"); got != "Ада 👩👧" {
 		t.Errorf("Seen: %q", got)
 	}
 	for _, r := range "👩\u200d👩\u200d👧 ❤\ufe0f می\u200cخواهم\u00ad" {
-		if Hidden(r) {
+		if IsControl(r) {
 			t.Errorf("%U is hidden from a text", r)
 		}
 	}

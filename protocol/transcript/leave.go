@@ -7,11 +7,11 @@ import (
 	"hubbub/protocol"
 )
 
-// Leave makes sure that no connection of this case receives what a later case sends to
+// Disconnect makes sure that no connection of this case receives what a later case sends to
 // the same bus, which may notice the end of a connection late: each identity is taken
 // over by a connection that subscribes to nothing. Errors are ignored: if the bus is at
 // fault, the cases themselves show it.
-func (c *Case) Leave(ctx context.Context, dial Dialer) {
+func (c *Case) Disconnect(ctx context.Context, dial Dialer) {
 	for _, hello := range c.hellos() {
 		conn, err := dial(ctx)
 		if err != nil {

@@ -17,10 +17,10 @@ const (
 	broker = `"collab:broker"`
 )
 
-// Own returns the case with identities and topics of its own, which all begin with the mark
+// WithPrefix returns the case with identities and topics of its own, which all begin with the mark
 // behind their family: no peer of another has them, or is heard by them. The mark stands for
 // "{{mark}}", too.
-func (c *Case) Own(mark string) Case {
+func (c *Case) WithPrefix(mark string) Case {
 	own := *c
 	own.steps = slices.Clone(c.steps)
 	for i, s := range own.steps {
@@ -37,9 +37,9 @@ func (c *Case) Own(mark string) Case {
 	return own
 }
 
-// Disturbs returns how a case would disturb a bus that is in use, or "": it takes an
+// Interference returns how a case would disturb a bus that is in use, or "": it takes an
 // identity that exists once, or hears what is not sent by itself.
-func (c *Case) Disturbs() string {
+func (c *Case) Interference() string {
 	for _, s := range c.steps {
 		if s.verb != "send" {
 			continue

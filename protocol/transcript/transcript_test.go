@@ -27,7 +27,7 @@ func TestTranscripts(t *testing.T) {
 				}
 			})
 			t.Run("own identities", func(t *testing.T) {
-				own := c.Own("own-")
+				own := c.WithPrefix("own-")
 				b := bustest.StartInMemory(t, nil)
 				err := own.Run(t.Context(), func(ctx context.Context) (transcript.Conn, error) {
 					s, err := b.Dial(ctx)
@@ -68,8 +68,8 @@ func TestCasesOfTheirOwnDisturbNobody(t *testing.T) {
 	}
 	disturb := map[string]string{}
 	for _, c := range cases {
-		own := c.Own("own-")
-		if why := own.Disturbs(); why != "" {
+		own := c.WithPrefix("own-")
+		if why := own.Interference(); why != "" {
 			disturb[c.Name] = why
 		}
 	}

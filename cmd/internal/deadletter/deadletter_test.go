@@ -196,7 +196,7 @@ func TestNothingIsMigrated(t *testing.T) {
 	path := filepath.Join(string(f), "system.db")
 	set := func(sql string) (version int) {
 		t.Helper()
-		db, err := store.Attach(path)
+		db, err := store.OpenExisting(path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -62,7 +62,7 @@ func (f Folder) Agents() (list []Agent) {
 
 // each calls do for each queue of a program.
 func (k keeper) each(ctx context.Context, do func(*tg.Queue) error) (err error) {
-	db, err := store.Attach(k.database)
+	db, err := store.OpenExisting(k.database)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // gone by now
 	}
@@ -87,7 +87,7 @@ func (k keeper) queues(ctx context.Context, db *sql.DB) ([]tg.Queue, error) {
 		return tg.Queues(ctx, db)
 	}
 	tx := store.On(ctx, db)
-	names := outbox.Queues(tx)
+	names := outbox.QueueNames(tx)
 	queues := make([]tg.Queue, len(names))
 	for i, name := range names {
 		queues[i] = tg.Queue{Outbox: outbox.New(db, nil, &outbox.Options{Name: name}), Name: name}

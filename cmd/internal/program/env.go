@@ -78,7 +78,7 @@ func (e *Env) logDropped(n int) {
 // MakeData creates the data folder, readable by its owner alone, if it is
 // missing, and returns its path.
 func (e *Env) MakeData() (string, error) {
-	if err := datafolder.MakeAll(e.Data); err != nil {
+	if err := datafolder.MkdirAll(e.Data); err != nil {
 		return "", wrong(fmt.Errorf("making the data folder (see --data): %w", err))
 	}
 	return e.Data, nil
@@ -125,7 +125,7 @@ func (e *Env) PeerOptions() *peer.Options {
 		Log:       &log,
 	}
 	if e.notify.interval > 0 { // no wake-ups without a watchdog
-		o.Pulse = e.Pulse
+		o.Heartbeat = e.Pulse
 	}
 	return o
 }

@@ -20,7 +20,7 @@ func Printable(s string) string {
 		switch {
 		case r == '\n' || r == '\r' || r == '\t':
 			return ' '
-		case text.Hidden(r):
+		case text.IsControl(r):
 			return utf8.RuneError
 		default:
 			return r

@@ -50,7 +50,7 @@ type Agent struct {
 
 // Open opens the database of an agent elsewhere, creating it if it is missing.
 func Open(s *Spec) (*Agent, error) {
-	if err := datafolder.MakeAll(s.Folder); err != nil {
+	if err := datafolder.MkdirAll(s.Folder); err != nil {
 		return nil, fmt.Errorf("creating the folder of %s: %w", s.Name, err)
 	}
 	db, err := agent.Open(filepath.Join(s.Folder, "agent-"+s.Name+".db"))

@@ -109,7 +109,7 @@ func (k *Cache) fetch(ctx context.Context, ref string) (*mailbox.File, error) {
 	case err != nil:
 		return nil, fmt.Errorf("fetching a file: %w", err)
 	case response.StatusCode == http.StatusNotFound:
-		return &mailbox.File{Ref: ref, Problem: cmp.Or(text.Line(text.Prefix(string(body), maxRefusal)), "it is gone")}, nil
+		return &mailbox.File{Ref: ref, Problem: cmp.Or(text.OneLine(text.Prefix(string(body), maxRefusal)), "it is gone")}, nil
 	case response.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("fetching a file: the bridge answered %d", response.StatusCode)
 	case len(body) > MaxFile:
@@ -126,7 +126,7 @@ func typeOf(body []byte) string {
 
 func megabytes(n int64) string {
 	if n < 1<<20 {
-		return text.Count(int(n), "byte")
+		return text.Counted(int(n), "byte")
 	}
 	return fmt.Sprintf("%.1f MB", float64(n)/(1<<20))
 }

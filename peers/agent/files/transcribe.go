@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, name string, stdin io.Reader, hide 
 		p.Kill()
 	}
 	if err := p.Wait(); err != nil {
-		return "", fmt.Errorf("the program %s: %w: %s", name, err, text.Clip(text.Line(said.String()), 400))
+		return "", fmt.Errorf("the program %s: %w: %s", name, err, text.Clip(text.OneLine(said.String()), 400))
 	}
 	return out.String(), nil
 }

@@ -22,7 +22,7 @@ func budgetSince(tx *store.Tx) int64 {
 func ResetBudget(tx *Tx, scope protocol.Topic, by string, cause Source) {
 	tx.Exec(`DELETE FROM budget_resets`) // only the last counts
 	tx.Exec(`INSERT INTO budget_resets (at, by) VALUES (?, ?)`, time.Now().UnixMicro(), by)
-	tx.recordHalt(HaltRecord{State: protocol.HaltCountedAnew, Scope: scope, By: by}, cause)
+	tx.recordHalt(HaltRecord{State: protocol.HaltBudgetReset, Scope: scope, By: by}, cause)
 }
 
 // payer returns on whose account a turn of an event goes: its author's or, since a
@@ -37,9 +37,9 @@ func payer(e *Entry) string {
 
 // spent returns what turns took within the window, from the view of one that is to
 // start; until is when the oldest of them leaves it.
-func (v *View) spent(t *Turn, payer string) (s attention.Spent, until time.Time) {
+func (v *View) spent(t *Turn, payer string) (s attention.Usage, until time.Time) {
 	var oldest time.Time
-	s = first(v.Tx, func(s *attention.Spent) []any {
+	s = first(v.Tx, func(s *attention.Usage) []any {
 		return []any{&s.AuthorTurns, &s.ChatTurns, &s.Turns, &s.ChatTokens, &s.Tokens, timeColumn{&oldest}}
 	}, `SELECT count(*) FILTER (WHERE payer = ?1 AND ?1 <> ''), count(*) FILTER (WHERE chat = ?2 AND mode <> 'digest'), count(*),
 			coalesce(sum(tokens) FILTER (WHERE chat = ?2), 0), coalesce(sum(tokens), 0), coalesce(min(started_at), 0)
@@ -65,7 +65,7 @@ func (tx *Tx) CheckBudget(t *Turn, e *Entry, b attention.Budget) (bound string, 
 		account = payer(e)
 	}
 	s, until := tx.spent(t, account)
-	reason, most := b.Judge(s)
+	reason, most := b.Exceeded(s)
 	if reason == "" {
 		tx.Exec(`UPDATE turns SET payer = ? WHERE turn_id = ?`, account, t.ID)
 		return "", true

@@ -65,7 +65,7 @@ func (tx *Tx) handleChoice(e *Entry) bool {
 
 // isQuestion reports whether a message of the agent asks something.
 func (v *View) isQuestion(e *Entry, sourceID string) bool {
-	return attention.Asks(store.Value[string](v.Tx, `SELECT `+askedText+` FROM sent WHERE chat = ? AND source_id = ? AND source_id <> '' AND (kind = 'text' OR key LIKE 'escalation:%')`, e.Chat, sourceID))
+	return attention.EndsWithQuestion(store.Value[string](v.Tx, `SELECT `+askedText+` FROM sent WHERE chat = ? AND source_id = ? AND source_id <> '' AND (kind = 'text' OR key LIKE 'escalation:%')`, e.Chat, sourceID))
 }
 
 // askedText is what of a message asks: choices always do.

@@ -34,7 +34,7 @@ func (v *View) CurrentClaim(eventID string) Claim {
 }
 
 // fillClaim fills in what is known about the claim on an event.
-func (v *View) fillClaim(e *Entry, s *attention.Standing) {
+func (v *View) fillClaim(e *Entry, s *attention.ReplyContext) {
 	c, known := v.CurrentClaim(e.EventID), v.m.opts.Broker.Known()
 	s.ClaimNeeded = e.Decision.NeedsClaim() && known
 	switch c.Owner {
@@ -96,7 +96,7 @@ func finishKnock(tx *Tx, e *Entry, reason string) {
 func (tx *Tx) Grant(e *Entry) {
 	if !e.Decision.Injection.Injects() {
 		finishKnock(tx, e, "claimed")
-		e.Decision = attention.Granted(e.Decision, nil)
+		e.Decision = attention.AfterClaim(e.Decision, nil)
 		tx.Requeue(e)
 		tx.Decide(e)
 	}

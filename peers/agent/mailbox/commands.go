@@ -173,9 +173,9 @@ func Discharge(tx *Tx, id, recipient string) (known bool, refused string) {
 // its message until the chat has given it one.
 func OpenOwnObligation(tx *Tx, e *Entry, id protocol.MessageID, said string, recipient string, given *protocol.Obligation) {
 	o := &Obligation{
-		ID: string(id), EventID: e.EventID, Blocks: parseBlocks(given.Blocks), DefaultAction: text.Clip(text.Line(given.DefaultAction), maxDefaultAction), Title: titleOf(said),
+		ID: string(id), EventID: e.EventID, Blocks: parseBlocks(given.Blocks), DefaultAction: text.Clip(text.OneLine(given.DefaultAction), maxDefaultAction), Title: titleOf(said),
 		Open: true, State: attention.ObligationOpen,
-		Owed: attention.Owed{Author: string(tx.m.id), Recipient: recipient, CreatedAt: time.Now()},
+		ObligationRecord: attention.ObligationRecord{Author: string(tx.m.id), Recipient: recipient, CreatedAt: time.Now()},
 	}
 	if !e.FromBroker() {
 		o.Sync = AwaitingID
@@ -201,15 +201,15 @@ func setObligationID(tx *Tx, id protocol.MessageID, source string) {
 		}
 		tx.Exec(`UPDATE OR IGNORE obligations SET id = ?, synced = ? WHERE id = ? AND recipient = ?`, source, NotSynced, o.ID, o.Recipient)
 		tx.Exec(`UPDATE acts SET target = ? WHERE target = ?`, source, id)
-		tx.After(tx.m.opts.OnChange)
+		tx.OnCommit(tx.m.opts.OnChange)
 	}
 }
 
 // syncWithoutID has the broker list under its message's own id what the agent waits for in a message of
 // which nobody knows whether it came.
 func syncWithoutID(tx *Tx, id protocol.MessageID) {
-	if tx.Changed(`UPDATE obligations SET synced = ? WHERE id = ? AND author = ? AND synced = ?`, NotSynced, id, tx.m.id, AwaitingID) > 0 {
-		tx.After(tx.m.opts.OnChange)
+	if tx.ExecCount(`UPDATE obligations SET synced = ? WHERE id = ? AND author = ? AND synced = ?`, NotSynced, id, tx.m.id, AwaitingID) > 0 {
+		tx.OnCommit(tx.m.opts.OnChange)
 	}
 }
 

@@ -118,12 +118,12 @@ const elicitPrefix = "elicit:"
 
 // decisionText says what is asked, in a chat.
 func decisionText(a *collab.Approval) string {
-	said := fmt.Sprintf("%s asks to run %s", a.AskedByID, text.Clip(text.Spelled(a.Tool), 80))
+	said := fmt.Sprintf("%s asks to run %s", a.AskedByID, text.Clip(text.EscapeInvisible(a.Tool), 80))
 	if tool, ok := strings.CutPrefix(a.Tool, elicitPrefix); ok {
-		said = fmt.Sprintf("%s runs %s, which asks before it goes on", a.AskedByID, text.Clip(text.Spelled(tool), 80))
+		said = fmt.Sprintf("%s runs %s, which asks before it goes on", a.AskedByID, text.Clip(text.EscapeInvisible(tool), 80))
 	}
 	if a.Arguments != "" {
-		said += ":\n```\n" + strings.ReplaceAll(text.Spelled(a.Arguments), "```", "'''") + "\n```"
+		said += ":\n```\n" + strings.ReplaceAll(text.EscapeInvisible(a.Arguments), "```", "'''") + "\n```"
 	}
 	return said + "\n"
 }
@@ -143,7 +143,7 @@ func decisionButtons(a *collab.Approval) []protocol.Button {
 	}
 	return []protocol.Button{
 		{Text: "Allow", Value: a.ID + ":allow:once"}, {Text: "Deny", Value: a.ID + ":deny"},
-		{Text: "Allow for this session", Value: a.ID + ":allow:session"}, {Text: "Always allow " + text.Clip(text.Spelled(a.Tool), 30), Value: a.ID + ":allow:always"},
+		{Text: "Allow for this session", Value: a.ID + ":allow:session"}, {Text: "Always allow " + text.Clip(text.EscapeInvisible(a.Tool), 30), Value: a.ID + ":allow:always"},
 	}
 }
 

@@ -28,7 +28,7 @@ const (
 // A escalation is one question of the ladder.
 type escalation struct {
 	id, event      string
-	level          attention.Rung
+	level          attention.Level
 	who            string
 	reason, notice string
 }
@@ -49,29 +49,29 @@ func Escalate(tx *Tx, e *Entry, reason, notice string) bool {
 	if _, ok := Next(e.State, Defer); !ok && e.State != Deferred || collab.IsEscalationQuestion(e.Origin.QuestionID) || e.FromAgent() && !tx.mayNotify(e) {
 		return false
 	}
-	ladder := tx.m.opts.Escalation.On(e.Origin.Lead, e.Origin.Owner)
-	climb := attention.Climb{
-		Self: string(tx.m.id), Author: e.AuthorIdentity(), Asked: map[attention.Rung]string{}, Unreached: map[attention.Rung]bool{}, Busy: map[attention.Rung]bool{},
+	ladder := tx.m.opts.Escalation.WithOwners(e.Origin.Lead, e.Origin.Owner)
+	climb := attention.Escalation{
+		Self: string(tx.m.id), Author: e.AuthorIdentity(), Asked: map[attention.Level]string{}, Unreachable: map[attention.Level]bool{}, Busy: map[attention.Level]bool{},
 	}
 	for _, r := range escalations(&tx.View, `event_id = ?`, e.EventID) {
 		climb.Asked[r.level] = r.who
 	}
-	for _, name := range []attention.Rung{attention.RungLead, attention.RungOwner, attention.RungPerson} {
-		if who := ladder.Who(name); who != "" {
-			climb.Unreached[name] = tx.FindPerson(who, e.Chat) == nil && !tx.m.opts.Broker.Known()
+	for _, name := range []attention.Level{attention.LevelLead, attention.LevelOwner, attention.LevelPerson} {
+		if who := ladder.Target(name); who != "" {
+			climb.Unreachable[name] = tx.FindPerson(who, e.Chat) == nil && !tx.m.opts.Broker.Known()
 			climb.Busy[name] = store.Value[int](tx.Tx, `SELECT count(*) FROM escalations WHERE who = ? AND open = 1`, who) >= maxOpenEscalations
 		}
 	}
 	step := ladder.Next(climb)
-	if step.Rung == attention.RungAuthor && step.Reason == "unanswered" { // nobody stands above
+	if step.Level == attention.LevelAuthor && step.Reason == "unanswered" { // nobody stands above
 		return false
 	}
-	recordEscalation(tx, e, map[string]any{"rung": step.Rung, "to": step.To, "reason": step.Reason})
-	if step.Rung == attention.RungAuthor {
+	recordEscalation(tx, e, map[string]any{"rung": step.Level, "to": step.To, "reason": step.Reason})
+	if step.Level == attention.LevelAuthor {
 		return false
 	}
 	askLevel(tx, e, step, reason, notice)
-	e.DeadlineAt = time.Now().Add(ladder.Each)
+	e.DeadlineAt = time.Now().Add(ladder.Timeout)
 	if e.State == Deferred {
 		tx.Save(e)
 	} else {
@@ -87,11 +87,11 @@ func recordEscalation(tx *Tx, e *Entry, more map[string]any) {
 }
 
 // askLevel puts the question: to a person where they write, else through the broker.
-func askLevel(tx *Tx, e *Entry, step attention.Step, reason, notice string) {
-	sum := sha256.Sum256([]byte(strings.Join([]string{string(tx.m.id), string(e.Chat), e.EventID, string(step.Rung)}, "\x00")))
+func askLevel(tx *Tx, e *Entry, step attention.EscalationStep, reason, notice string) {
+	sum := sha256.Sum256([]byte(strings.Join([]string{string(tx.m.id), string(e.Chat), e.EventID, string(step.Level)}, "\x00")))
 	id, question := collab.EscalationQuestionID(hex.EncodeToString(sum[:10])), escalationQuestion(tx, e, reason)
 	tx.Exec(`INSERT INTO escalations (question_id, event_id, level, who, open, reason, notice, asked_at) VALUES (?, ?, ?, ?, 1, ?, ?, ?)`,
-		id, e.EventID, step.Rung, step.To, reason, notice, time.Now().UnixMicro())
+		id, e.EventID, step.Level, step.To, reason, notice, time.Now().UnixMicro())
 	if there := tx.FindPerson(step.To, e.Chat); there != nil {
 		tx.ShowQuestion(id, there, question)
 		return

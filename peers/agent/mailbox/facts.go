@@ -69,7 +69,7 @@ func (v *View) Facts(e *Entry) attention.Facts {
 		c.Chat.ID, c.Chat.ThreadID, v.m.id, time.Now().UnixMicro(), e.Seq, e.SourceID, e.Chat)
 	facts.OwnsThread = facts.Work != ""
 	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.ReceivedAt)), p.joined > 0, p.hasLeft()
-	facts.Asked = lastOwn > lastOther && attention.Asks(lastText)
+	facts.Asked = lastOwn > lastOther && attention.EndsWithQuestion(lastText)
 	if o := ObligationOfReturn(v, e); o != nil {
 		facts.Waited = time.Since(o.CreatedAt)
 	}
@@ -84,7 +84,7 @@ func (v *View) Facts(e *Entry) attention.Facts {
 				WHERE conversation = ?1 AND thread = ?2 AND received_at > r.received_at AND `+byPerson+`))`,
 			c.Chat.ID, c.Chat.ThreadID, c.Author.ID, e.Seq, c.Text)
 	}
-	facts.OtherAgents = store.All(v.Tx, store.Itself[string], `WITH RECURSIVE `+agents+` SELECT author FROM agents
+	facts.OtherAgents = store.All(v.Tx, store.Scalar[string], `WITH RECURSIVE `+agents+` SELECT author FROM agents
 		WHERE author NOT IN (?2, ?3) AND EXISTS (SELECT 1 FROM events e WHERE e.author = agents.author AND e.conversation = ?1 AND e.author_kind = 'agent') LIMIT 100`,
 		c.Chat.ID, v.m.id, v.m.id.Name())
 	return facts
@@ -92,11 +92,11 @@ func (v *View) Facts(e *Entry) attention.Facts {
 
 // ReplyContext returns what the records say about an event at this moment. text is what
 // the agent wants to say; e may be nil.
-func (v *View) ReplyContext(e *Entry, text string) attention.Standing {
+func (v *View) ReplyContext(e *Entry, text string) attention.ReplyContext {
 	if e == nil {
-		return attention.Standing{}
+		return attention.ReplyContext{}
 	}
-	s := attention.Standing{Known: true, Policy: e.Decision.Policy, Disposition: e.Disposition(), Replied: e.State == Answered}
+	s := attention.ReplyContext{Known: true, Policy: e.Decision.Policy, Disposition: e.Disposition(), Replied: e.State == Answered}
 	if e.State == Stored {
 		s.Policy = attention.PolicyMustNotRespond // nothing was decided yet
 	}
@@ -110,13 +110,13 @@ func (v *View) ReplyContext(e *Entry, text string) attention.Standing {
 	s.Left, s.LeaveEvent = p.hasLeft(), e.EventID == p.leaveEvent || e.EventID == p.chatLeaveEvent
 	v.fillClaim(e, &s)
 	if e.FromAgent() {
-		s.Exchange = v.Exchange(e).Weigh(time.Now())
-		s.Repeats = attention.AddsNothing(text, store.All(v.Tx, store.Itself[string],
+		s.Exchange = v.Exchange(e).Next(time.Now())
+		s.Repeats = attention.IsRepeat(text, store.All(v.Tx, store.Scalar[string],
 			`SELECT text FROM sent WHERE conversation = ? AND kind = 'text' ORDER BY sent_at DESC LIMIT 10`, e.Content.Chat.ID)) &&
 			e.Origin.QuestionID == "" // who is asked may say yes to each question
 	}
 	if o := obligationOf(v, e); o != nil && o.Open { // who waits for the agent by name may be answered
-		s.Exchange, s.Left = attention.VerdictAllow, false
+		s.Exchange, s.Left = attention.ExchangeAllow, false
 	}
 	return s
 }
@@ -167,7 +167,7 @@ const exchanged = `FROM (
 func (v *View) Exchange(e *Entry) (x attention.Exchange) {
 	here, other, behind := e.Content.Chat.ID, e.Content.Author.ID, v.Counter(exchangeStartedAt)
 	x.Sent = store.All(v.Tx, atColumn, `SELECT at `+exchanged+` ORDER BY 1 LIMIT 1000`, here, other, behind)
-	x.Heard = store.All(v.Tx, store.Itself[string], `SELECT text `+exchanged+` AND author = ?2 ORDER BY at DESC LIMIT 10`, here, other, behind)
+	x.Received = store.All(v.Tx, store.Scalar[string], `SELECT text `+exchanged+` AND author = ?2 ORDER BY at DESC LIMIT 10`, here, other, behind)
 	x.Escalated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM participation p WHERE p.escalated_at > iif(`+brokerConversation+`, ?3, 0)
 		AND (p.conversation = ?1 OR EXISTS (SELECT 1 FROM events WHERE conversation = p.conversation AND author = ?2 AND author_kind = 'agent'))
 		AND NOT EXISTS (SELECT 1 FROM events WHERE conversation IN (?1, p.conversation) AND received_at >= p.escalated_at AND `+byPerson+`))`, here, other, behind)

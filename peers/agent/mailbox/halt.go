@@ -30,7 +30,7 @@ type HaltRecord struct {
 	Event   string          `json:"event"` // "halt"
 	EventID string          `json:"eventId"`
 	Agent   protocol.PeerID `json:"agent"`
-	State   string          `json:"state"` // halted, resumed or protocol.HaltCountedAnew
+	State   string          `json:"state"` // halted, resumed or protocol.HaltBudgetReset
 	Scope   protocol.Topic  `json:"scope"` // a chat, or the agent: all its chats
 	By      string          `json:"by"`
 	Stopped []string        `json:"stopped,omitempty"` // events whose turns were stopped
@@ -53,14 +53,14 @@ func (tx *Tx) Halt(scope protocol.Topic, by string, cause Source) {
 		}
 	}
 	for chat, n := range chats {
-		tx.notifyChat(chat, cause, fmt.Sprintf("%s: halted by %s. %s stopped; none runs until /resume.", tx.m.id.Name(), attention.HeaderValue(by), text.Count(n, "turn")))
+		tx.notifyChat(chat, cause, fmt.Sprintf("%s: halted by %s. %s stopped; none runs until /resume.", tx.m.id.Name(), attention.HeaderValue(by), text.Counted(n, "turn")))
 	}
 	tx.recordHalt(HaltRecord{State: "halted", Scope: scope, By: by, Stopped: stopped}, cause)
 }
 
 // Resume ends a halt. What was stopped stays so: whoever still wants it asks again.
 func (tx *Tx) Resume(scope protocol.Topic, by string, cause Source) {
-	if tx.Changed(`DELETE FROM halts WHERE scope = ?`, scope) > 0 && scope != tx.m.id.Topic() {
+	if tx.ExecCount(`DELETE FROM halts WHERE scope = ?`, scope) > 0 && scope != tx.m.id.Topic() {
 		tx.notifyChat(scope, cause, fmt.Sprintf("%s: going on, %s said so. What was stopped is not begun again.", tx.m.id.Name(), attention.HeaderValue(by)))
 	}
 	tx.recordHalt(HaltRecord{State: "resumed", Scope: scope, By: by}, cause)

@@ -88,7 +88,7 @@ func (tx *Tx) NotifyFailure(e *Entry, notice string) {
 // programs would tell each other so for ever.
 func (v *View) mayNotify(e *Entry) bool {
 	x := v.Exchange(e)
-	return x.Weigh(time.Now()) == attention.VerdictAllow && (len(x.Heard) < 2 || !attention.AddsNothing(x.Heard[0], x.Heard[1:]))
+	return x.Next(time.Now()) == attention.ExchangeAllow && (len(x.Received) < 2 || !attention.IsRepeat(x.Received[0], x.Received[1:]))
 }
 
 // Finish ends a turn well and gives its event the disposition that is due. e may be

@@ -28,10 +28,10 @@ func Open(path string) (*sql.DB, error) { return store.Open(path, []string{schem
 // Settings are what all rooms of an agent go by.
 type Settings struct {
 	Self       attention.Self
-	Attention  attention.Config  // how decisions are made; the injection modes are the harness's to say
-	Escalation attention.Ladder  // who answers what the agent cannot
-	Returns    attention.Returns // how often what somebody waits for comes back
-	Async      bool              // the harness works in its own time: see harness.Capabilities
+	Attention  attention.Config           // how decisions are made; the injection modes are the harness's to say
+	Escalation attention.EscalationPolicy // who answers what the agent cannot
+	Returns    attention.ReturnIntervals  // how often what somebody waits for comes back
+	Async      bool                       // the harness works in its own time: see harness.Capabilities
 	Log        *zerolog.Logger
 	Failpoint  func(step string) // called at each step after which a crash must lose and double nothing
 }
@@ -140,7 +140,7 @@ func (tx *Tx) Enqueue(topic protocol.Topic, key string, m protocol.Message) {
 	if tx.Fail(err); tx.Err() != nil {
 		return
 	}
-	_, err = tx.m.Outbox.Put(tx.Tx, string(topic), key, body)
+	_, err = tx.m.Outbox.EnqueueTx(tx.Tx, string(topic), key, body)
 	if errors.Is(err, outbox.ErrFull) && topic == protocol.TopicAttention {
 		tx.m.opts.Log.Error().Err(err).Msg("record for system:attention lost")
 		return
@@ -190,7 +190,7 @@ func (m *Mailbox) Prune(ctx context.Context) error {
 // events wait for a decision, and since when. Nothing is decided while the harness
 // cannot say what it takes, such as a program that ends as soon as it is started.
 func Undecided(ctx context.Context, path string) (count int, since time.Time, err error) {
-	db, err := store.Attach(path)
+	db, err := store.OpenExisting(path)
 	if err != nil {
 		return 0, since, err
 	}
@@ -203,7 +203,7 @@ func Undecided(ctx context.Context, path string) (count int, since time.Time, er
 
 // Failing is agent.Failing.
 func Failing(ctx context.Context, path string) (reason string, count int, since time.Time, err error) {
-	db, err := store.Attach(path)
+	db, err := store.OpenExisting(path)
 	if err != nil {
 		return "", 0, since, err
 	}

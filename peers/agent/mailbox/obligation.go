@@ -16,7 +16,7 @@ import (
 
 // An event of draft 2026-08-11 may oblige: its author waits until they, or their delegate, say that
 // it is answered. Kept is one row for each event and recipient, and every act about it; what is
-// due about it says attention.Owed.Next, and return.go does it.
+// due about it says attention.ObligationRecord.Next, and return.go does it.
 
 // Limits of obligations, in bytes.
 const (
@@ -30,14 +30,14 @@ const maxEarlyActs = 1000
 // An Obligation is what somebody waits for from one recipient.
 type Obligation struct {
 	ID string // of the event, by which all who know it name it
-	attention.Owed
+	attention.ObligationRecord
 	Blocks        attention.Blocks
 	DefaultAction string
 	Title         string
-	Level         attention.Rung // that it is, if the ladder made it
-	Members       []string       // ids of those that it lists
-	EventID       string         // of this mailbox
-	attention.Watch
+	Level         attention.Level // that it is, if the ladder made it
+	Members       []string        // ids of those that it lists
+	EventID       string          // of this mailbox
+	attention.ReturnState
 	CheckAt time.Time
 	Open    bool
 	State   attention.ObligationState
@@ -116,7 +116,7 @@ func HasObligations(v *View) bool { return v.m.hasObligations() }
 func Self(v *View) protocol.PeerID { return v.m.id }
 
 // Coordinator returns who may close what this agent waits for, if it names nobody: its lead.
-func Coordinator(v *View) string { return v.m.opts.Escalation.Who(attention.RungLead) }
+func Coordinator(v *View) string { return v.m.opts.Escalation.Target(attention.LevelLead) }
 
 // ObligationID is the id by which all who know an event name it.
 func (e *Entry) ObligationID() string {
@@ -143,11 +143,11 @@ func OpenObligation(tx *Tx, e *Entry) {
 	}
 	o := &Obligation{
 		ID: e.ObligationID(), EventID: e.EventID, Blocks: parseBlocks(given.Blocks), Open: true, State: attention.ObligationOpen, CheckAt: time.Now(),
-		DefaultAction: text.Clip(text.Line(given.DefaultAction), maxDefaultAction), Title: titleOf(strings.TrimPrefix(e.Content.Text, "Question "+e.Origin.QuestionID+" (open): ")), // as a wake has it
-		Owed: attention.Owed{Author: e.AuthorIdentity(), Recipient: string(tx.m.id), Mode: e.Decision.Injection, CreatedAt: creationTime(e)},
+		DefaultAction: text.Clip(text.OneLine(given.DefaultAction), maxDefaultAction), Title: titleOf(strings.TrimPrefix(e.Content.Text, "Question "+e.Origin.QuestionID+" (open): ")), // as a wake has it
+		ObligationRecord: attention.ObligationRecord{Author: e.AuthorIdentity(), Recipient: string(tx.m.id), Mode: e.Decision.Injection, CreatedAt: creationTime(e)},
 	}
 	if isEscalation(e) {
-		o.Level = attention.RungLead
+		o.Level = attention.LevelLead
 		o.Escalation = true
 	}
 	if given.DischargeDelegate != nil {
@@ -178,7 +178,7 @@ func parseBlocks(said string) attention.Blocks {
 }
 
 func titleOf(said string) string {
-	return text.Clip(text.Line(strings.TrimSpace(said)), maxTitle)
+	return text.Clip(text.OneLine(strings.TrimSpace(said)), maxTitle)
 }
 
 // creationTime is when an event was created as its log says, and not in the future.
@@ -204,7 +204,7 @@ func RecordAct(tx *Tx, a Act) {
 	if a.At.IsZero() {
 		a.At = time.Now()
 	}
-	if tx.Changed(`INSERT OR IGNORE INTO acts (id, target, kind, actor, signal, recipient, at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+	if tx.ExecCount(`INSERT OR IGNORE INTO acts (id, target, kind, actor, signal, recipient, at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
 		a.ID, a.Target, a.Kind, a.Actor, a.Signal, a.Recipient, timeColumn{&a.At}) == 0 {
 		return
 	}
@@ -221,7 +221,7 @@ func actID(a Act) string {
 
 // applyActs does what the newest act about an obligation comes to; nil: whatever was held for it.
 func applyActs(tx *Tx, o *Obligation, newest *attention.Act) {
-	s := o.Stand(actsOn(&tx.View, o.ID))
+	s := o.Status(actsOn(&tx.View, o.ID))
 	if newest != nil {
 		if effect, reason := o.Effect(*newest); effect == attention.EffectExtend || reason == "evidence" {
 			recordObligation(tx, o, string(effect), reason, map[string]any{"by": newest.Actor, "signal": newest.Signal})
@@ -245,7 +245,7 @@ func applyActs(tx *Tx, o *Obligation, newest *attention.Act) {
 	case before == attention.ObligationPaused:
 		closeOwn(tx, clarifyKey(o)+"%", "clarified")
 	}
-	tx.After(tx.m.opts.OnChange)
+	tx.OnCommit(tx.m.opts.OnChange)
 }
 
 // endObligation ends what went with an obligation that is discharged: its returns, what it asked

@@ -45,7 +45,7 @@ func RunObligations(tx *Tx) {
 		due := attention.Due{}
 		if o.Recipient == string(tx.m.id) && tx.m.hasObligations() {
 			o.Since = tx.m.startedAt
-			due = o.Next(actsOn(&tx.View, o.ID), o.Watch, tx.m.opts.Returns, now)
+			due = o.Next(actsOn(&tx.View, o.ID), o.ReturnState, tx.m.opts.Returns, now)
 		}
 		if due.Missed && !o.Missed {
 			recordObligation(tx, o, "missed", due.Reason, map[string]any{"until": protocol.FormatTime(due.At)})
@@ -99,7 +99,7 @@ func remind(tx *Tx, o *Obligation, due attention.Due) {
 	}
 	insertEvent(tx, e)
 	recordObligation(tx, o, "returned", due.Reason, map[string]any{"returnId": e.EventID, "slot": due.Slot})
-	tx.After(func() { tx.m.opts.Failpoint("brought back") })
+	tx.OnCommit(func() { tx.m.opts.Failpoint("brought back") })
 }
 
 // ObligationOfReturn returns the obligation of which an event is a return, or nil.
@@ -144,7 +144,7 @@ func countClarifications(v *View, o *Obligation) (n int) {
 // escalateObligations puts obligations to the next rung of the ladder: those of one rung as one.
 func escalateObligations(tx *Tx, list []*Obligation) {
 	type group struct {
-		step  attention.Step
+		step  attention.EscalationStep
 		chat  protocol.Topic
 		owed  []*Obligation
 		first *Entry
@@ -156,14 +156,14 @@ func escalateObligations(tx *Tx, list []*Obligation) {
 			continue
 		}
 		step := nextLevel(tx, o, e)
-		recordObligation(tx, o, "escalated", step.Reason, map[string]any{"rung": step.Rung, "to": step.To})
-		if step.Rung == attention.RungAuthor {
+		recordObligation(tx, o, "escalated", step.Reason, map[string]any{"rung": step.Level, "to": step.To})
+		if step.Level == attention.LevelAuthor {
 			if !o.Escalation {
 				tx.SendNotice(e, NoticeNobody, tx.m.id.Name()+" was reminded of this three times, and nobody stands above it who could be asked. It stays open until you close it: 👍 on its answer, or /close.")
 			}
 			continue
 		}
-		i := slices.IndexFunc(groups, func(g *group) bool { return g.step.Rung == step.Rung && g.step.To == step.To })
+		i := slices.IndexFunc(groups, func(g *group) bool { return g.step.Level == step.Level && g.step.To == step.To })
 		if i < 0 {
 			i, groups = len(groups), append(groups, &group{step: step, chat: e.Chat, first: e})
 		}
@@ -178,17 +178,17 @@ func escalateObligations(tx *Tx, list []*Obligation) {
 const NoticeNobody = "nobody_above"
 
 // nextLevel returns who is asked about an obligation in which this agent is silent.
-func nextLevel(tx *Tx, o *Obligation, e *Entry) attention.Step {
-	ladder := tx.m.opts.Escalation.On(e.Origin.Lead, e.Origin.Owner)
+func nextLevel(tx *Tx, o *Obligation, e *Entry) attention.EscalationStep {
+	ladder := tx.m.opts.Escalation.WithOwners(e.Origin.Lead, e.Origin.Owner)
 	for _, who := range peopleIn(&tx.View, e.Chat) {
 		if tx.FindPerson(who, e.Chat) != nil {
 			ladder.People = append(ladder.People, who)
 		}
 	}
-	climb := attention.Climb{Self: string(tx.m.id), Author: o.Author, Unreached: map[attention.Rung]bool{}}
-	for _, name := range []attention.Rung{attention.RungLead, attention.RungOwner, attention.RungPerson} {
-		if who := ladder.Who(name); who != "" {
-			climb.Unreached[name] = tx.FindPerson(who, e.Chat) == nil && !tx.m.opts.Broker.Known()
+	climb := attention.Escalation{Self: string(tx.m.id), Author: o.Author, Unreachable: map[attention.Level]bool{}}
+	for _, name := range []attention.Level{attention.LevelLead, attention.LevelOwner, attention.LevelPerson} {
+		if who := ladder.Target(name); who != "" {
+			climb.Unreachable[name] = tx.FindPerson(who, e.Chat) == nil && !tx.m.opts.Broker.Known()
 		}
 	}
 	return ladder.Next(climb)
@@ -201,7 +201,7 @@ func peopleIn(v *View, chat protocol.Topic) []string {
 	for _, list := range store.All(v.Tx, func(l *[]string) []any { return []any{jsonColumn{l}} }, `SELECT people FROM chats WHERE topic = ?`, chat) {
 		told = append(told, list...)
 	}
-	wrote := store.All(v.Tx, store.Itself[string], `SELECT author FROM events WHERE chat = ? AND author_kind = 'human' GROUP BY author ORDER BY min(seq) LIMIT 20`, chat)
+	wrote := store.All(v.Tx, store.Scalar[string], `SELECT author FROM events WHERE chat = ? AND author_kind = 'human' GROUP BY author ORDER BY min(seq) LIMIT 20`, chat)
 	for _, id := range wrote {
 		if who := personIdentity(chat, id); !slices.Contains(told, who) {
 			told = append(told, who)
@@ -212,10 +212,10 @@ func peopleIn(v *View, chat protocol.Topic) []string {
 
 // escalateTo asks a rung about obligations: a new event that obliges whoever stands there, or more of
 // what one that is open lists.
-func escalateTo(tx *Tx, step attention.Step, e *Entry, owed []*Obligation) {
+func escalateTo(tx *Tx, step attention.EscalationStep, e *Entry, owed []*Obligation) {
 	self := string(tx.m.id)
-	r, known := &Obligation{Level: step.Rung, Open: true, State: attention.ObligationOpen, EventID: e.EventID, DefaultAction: "They stay open, and " + self + " is not reminded of them again."}, false
-	if open := obligationsWhere(&tx.View, `author = ? AND recipient = ? AND level = ? AND open = 1`, self, step.To, step.Rung); len(open) > 0 {
+	r, known := &Obligation{Level: step.Level, Open: true, State: attention.ObligationOpen, EventID: e.EventID, DefaultAction: "They stay open, and " + self + " is not reminded of them again."}, false
+	if open := obligationsWhere(&tx.View, `author = ? AND recipient = ? AND level = ? AND open = 1`, self, step.To, step.Level); len(open) > 0 {
 		r, known = open[0], true
 	}
 	for _, o := range owed {
@@ -224,12 +224,12 @@ func escalateTo(tx *Tx, step attention.Step, e *Entry, owed []*Obligation) {
 		}
 	}
 	if !known {
-		sum := sha256.Sum256([]byte(strings.Join(append([]string{self, string(step.Rung), step.To}, r.Members...), "\x00")))
+		sum := sha256.Sum256([]byte(strings.Join(append([]string{self, string(step.Level), step.To}, r.Members...), "\x00")))
 		r.ID = collab.EscalationQuestionID(escalationID + hex.EncodeToString(sum[:10]))
-		r.Owed = attention.Owed{Author: self, Recipient: step.To, Escalation: true, CreatedAt: time.Now()}
+		r.ObligationRecord = attention.ObligationRecord{Author: self, Recipient: step.To, Escalation: true, CreatedAt: time.Now()}
 	}
 	listed := openMembers(&tx.View, r)
-	r.Blocks, r.Title, r.Sync = attention.AllBlocks[len(attention.AllBlocks)-1], fmt.Sprintf("%s has not seen to %s", tx.m.id.Name(), text.Count(len(r.Members), "obligation")), NotSynced
+	r.Blocks, r.Title, r.Sync = attention.AllBlocks[len(attention.AllBlocks)-1], fmt.Sprintf("%s has not seen to %s", tx.m.id.Name(), text.Counted(len(r.Members), "obligation")), NotSynced
 	for i, o := range listed {
 		if slices.Index(attention.AllBlocks, o.Blocks) < slices.Index(attention.AllBlocks, r.Blocks) {
 			r.Blocks = o.Blocks
@@ -242,7 +242,7 @@ func escalateTo(tx *Tx, step attention.Step, e *Entry, owed []*Obligation) {
 	}
 	saveObligation(tx, r)
 	showEscalation(tx, r, e, known)
-	tx.After(func() { tx.m.opts.Failpoint("escalated") })
+	tx.OnCommit(func() { tx.m.opts.Failpoint("escalated") })
 }
 
 // openMembers returns the obligations that an escalation lists and that are open.
@@ -326,7 +326,7 @@ func requestClarification(tx *Tx, o *Obligation) {
 	back := &Obligation{
 		ID: fmt.Sprint(clarifyKey(o), countClarifications(&tx.View, o)), EventID: o.EventID, Blocks: o.Blocks, Open: true, State: attention.ObligationOpen,
 		DefaultAction: "It is not seen to until then.", Title: "what is meant by: " + o.Title,
-		Owed: attention.Owed{Author: o.Recipient, Recipient: o.Author, CreatedAt: time.Now()},
+		ObligationRecord: attention.ObligationRecord{Author: o.Recipient, Recipient: o.Author, CreatedAt: time.Now()},
 	}
 	if findObligation(&tx.View, back.ID, back.Recipient) != nil {
 		return

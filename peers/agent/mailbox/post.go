@@ -37,16 +37,16 @@ func (v *View) AssignedChat(target string) *Entry {
 
 // A PostContext is what the records say about speaking first in a place.
 type PostContext struct {
-	Left     bool              // the agent was asked to leave, and not named there since
-	Halted   bool              // by a person, there or everywhere
-	Exchange attention.Verdict // on what agents said to each other there since a person spoke
-	Posts    int               // times that the agent spoke first there, within the window of budgets
+	Left     bool                     // the agent was asked to leave, and not named there since
+	Halted   bool                     // by a person, there or everywhere
+	Exchange attention.ExchangeAction // on what agents said to each other there since a person spoke
+	Posts    int                      // times that the agent spoke first there, within the window of budgets
 }
 
 // PostContext looks up a place of Assigned.
 func (v *View) PostContext(there *Entry) (f PostContext) {
 	_, f.Halted = v.halted(&Turn{Chat: there.Chat})
-	f.Left, f.Exchange = v.participation(there).hasLeft(), v.Exchange(there).Weigh(time.Now())
+	f.Left, f.Exchange = v.participation(there).hasLeft(), v.Exchange(there).Next(time.Now())
 	f.Posts = store.Value[int](v.Tx, `SELECT count(*) FROM sent WHERE chat = ? AND key LIKE 'post:%' AND sent_at > ?`, there.Chat, budgetSince(v.Tx))
 	return f
 }

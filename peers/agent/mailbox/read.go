@@ -39,7 +39,7 @@ func (v *View) Reach(chat protocol.Topic) Reach {
 	if len(list) == 0 || list[0].Content.Chat.Kind != "dm" {
 		return Reach{chat}
 	}
-	others := store.All(v.Tx, store.Itself[protocol.Topic],
+	others := store.All(v.Tx, store.Scalar[protocol.Topic],
 		`SELECT DISTINCT chat FROM events WHERE author = ? AND author_kind = 'human' AND chat LIKE 'tg:%' AND chat <> ?`, list[0].Content.Author.ID, chat)
 	return append(others, chat)
 }
@@ -97,11 +97,11 @@ func (v *View) HasConversation(reach Reach, conversation string) bool {
 // back there from elsewhere: the answers to questions.
 func (v *View) Unanswered(chat protocol.Topic) []string {
 	const waiting = `policy IN ('must_respond', 'may_respond') AND state <> 'answered' AND `
-	list := store.All(v.Tx, store.Itself[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+isOpen+` ORDER BY seq DESC LIMIT 20`, chat)
+	list := store.All(v.Tx, store.Scalar[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+isOpen+` ORDER BY seq DESC LIMIT 20`, chat)
 	if len(list) > 0 {
 		return list
 	}
-	return store.All(v.Tx, store.Itself[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+isOpen+`
+	return store.All(v.Tx, store.Scalar[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+isOpen+`
 		AND EXISTS (SELECT 1 FROM turns t WHERE t.turn_id = events.turn_id AND t.chat = ?) ORDER BY seq DESC LIMIT 20`, protocol.TopicBroker, chat)
 }
 

@@ -153,7 +153,7 @@ func CancelReminder(tx *Tx, id string, chat protocol.Topic, why string) bool {
 
 func recordReminder(tx *Tx, r *Reminder, e *Entry, eventID, state, reason string) {
 	record := map[string]any{
-		"event": "reminder", "eventId": eventID, "agent": tx.m.id, "reminderId": r.ID, "state": state, "target": r.Chat, "reason": text.Clip(text.Line(reason), 300),
+		"event": "reminder", "eventId": eventID, "agent": tx.m.id, "reminderId": r.ID, "state": state, "target": r.Chat, "reason": text.Clip(text.OneLine(reason), 300),
 	}
 	if state != "cancelled" {
 		record["due"] = protocol.FormatTime(r.Due)
@@ -163,7 +163,7 @@ func recordReminder(tx *Tx, r *Reminder, e *Entry, eventID, state, reason string
 
 // DueReminders returns the reminders that are due, and those that a person cancelled.
 func DueReminders(v *View, now time.Time) []string {
-	return store.All(v.Tx, store.Itself[string], `SELECT id FROM reminders WHERE due_at <= ? OR cancelled_by <> '' ORDER BY due_at, id`, timeColumn{&now})
+	return store.All(v.Tx, store.Scalar[string], `SELECT id FROM reminders WHERE due_at <= ? OR cancelled_by <> '' ORDER BY due_at, id`, timeColumn{&now})
 }
 
 // FireReminder makes the event of a reminder that is due, and sets its next time: the first that is still
@@ -254,14 +254,14 @@ func ReadReminders(ctx context.Context, path string) (list []Reminder, err error
 // whether there is one. by says who wants it.
 func RequestCancel(ctx context.Context, path, id, by string) (found bool, err error) {
 	err = withDatabase(ctx, path, func(tx *store.Tx) {
-		found = tx.Changed(`UPDATE reminders SET cancelled_by = ? WHERE id = ? AND cancelled_by = ''`, by, id) > 0
+		found = tx.ExecCount(`UPDATE reminders SET cancelled_by = ? WHERE id = ? AND cancelled_by = ''`, by, id) > 0
 	})
 	return found, err
 }
 
 // withDatabase runs do on the database of an agent, if it exists.
 func withDatabase(ctx context.Context, path string, do func(*store.Tx)) error {
-	db, err := store.Attach(path)
+	db, err := store.OpenExisting(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

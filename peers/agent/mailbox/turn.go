@@ -234,7 +234,7 @@ func (tx *Tx) cancel(t *Turn, reason string) {
 		return
 	}
 	if t.State != TurnQueued {
-		tx.After(func() { tx.m.opts.StopTurn(t.ID, reason) })
+		tx.OnCommit(func() { tx.m.opts.StopTurn(t.ID, reason) })
 	}
 	tx.MoveTurn(t, TurnCancelled, reason, Cost{})
 }

@@ -29,7 +29,7 @@ func markUndelivered(tx *Tx, s *Sent, chat protocol.Topic, reason string) {
 		return
 	}
 	if !store.Value[bool](tx.Tx, `UPDATE sent SET undelivered = ? WHERE message_id = ? AND undelivered = '' RETURNING true`,
-		text.Clip(text.Line(reason), maxUndeliveredReason), s.MessageID) {
+		text.Clip(text.OneLine(reason), maxUndeliveredReason), s.MessageID) {
 		return
 	}
 	closeOwn(tx, string(s.MessageID), "not_delivered")
@@ -55,7 +55,7 @@ func (l *undelivered) notice() string {
 	if l.partlyShown {
 		what = "Your message was not delivered to its end; only its beginning is shown there: "
 	}
-	return what + l.reason + ". It began: " + text.Clip(text.Line(l.Text), maxUndeliveredText)
+	return what + l.reason + ". It began: " + text.Clip(text.OneLine(l.Text), maxUndeliveredText)
 }
 
 // takeUnreported returns what was lost and not told yet, and notes that it is told now.
@@ -102,7 +102,7 @@ func reportUndelivered(tx *Tx, where string, args ...any) {
 		}
 		e.Content.SourceID = e.SourceID
 		insertEvent(tx, e)
-		tx.After(tx.m.opts.OnChange)
+		tx.OnCommit(tx.m.opts.OnChange)
 	}
 }
 

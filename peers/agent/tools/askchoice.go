@@ -55,9 +55,9 @@ func (args *askChoiceArguments) check() string {
 	}
 	for i, choice := range args.Choices {
 		switch {
-		case choice == "" || len(choice) > maxChoice || !text.Clean(choice) || choice != strings.TrimSpace(choice):
+		case choice == "" || len(choice) > maxChoice || !text.IsCleanName(choice) || choice != strings.TrimSpace(choice):
 			return fmt.Sprintf("choice %d must be one line of 1 to %d bytes.", i+1, maxChoice)
-		case attention.Answer(choice) != choice:
+		case attention.VisibleText(choice) != choice:
 			return fmt.Sprintf("choice %d holds what is not for people: thoughts, a tool call as text, or a copy of the prompt.", i+1)
 		case slices.Contains(args.Choices[:i], choice):
 			return fmt.Sprintf("choice %d is there twice.", i+1)
@@ -69,7 +69,7 @@ func (args *askChoiceArguments) check() string {
 }
 
 func (b *Toolset) askChoice(ctx context.Context, args *askChoiceArguments) harness.Result {
-	args.Question = strings.TrimSpace(attention.Answer(args.Question))
+	args.Question = strings.TrimSpace(attention.VisibleText(args.Question))
 	if problem := args.check(); problem != "" {
 		return harness.ErrorResult(problem, result{Status: "refused", Reason: "invalid"})
 	}
@@ -84,7 +84,7 @@ func (b *Toolset) askChoice(ctx context.Context, args *askChoiceArguments) harne
 // ask queues the question, or says why not.
 func (args *askChoiceArguments) ask(t *attempt) result {
 	e := t.event
-	reply := protocol.ChatReply{Text: args.Question, Directedness: string(attention.Carried(args.Question, ""))}
+	reply := protocol.ChatReply{Text: args.Question, Directedness: string(attention.MessageDirectedness(args.Question, ""))}
 	for i, choice := range args.Choices {
 		if e != nil && mailbox.SupportsButtons(e.Chat) {
 			reply.Buttons = append(reply.Buttons, protocol.Button{Text: choice, Value: choice})

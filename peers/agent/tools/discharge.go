@@ -121,7 +121,7 @@ func (o *obligationArguments) check(interim bool) string {
 		return fmt.Sprintf("obligation.defaultAction has %d bytes; at most %d are taken.", len(o.Obligation.DefaultAction), maxDefaultAction)
 	case len(o.Recipients) > 1:
 		return "a message obliges one recipient. Send another to the next."
-	case len(o.Recipients) == 1 && (o.Recipients[0] == "" || len(o.Recipients[0]) > maxID || !text.Clean(o.Recipients[0])), len(o.Obligation.DischargeDelegate) > maxID:
+	case len(o.Recipients) == 1 && (o.Recipients[0] == "" || len(o.Recipients[0]) > maxID || !text.IsCleanName(o.Recipients[0])), len(o.Obligation.DischargeDelegate) > maxID:
 		return "a recipient or delegate has an id that is empty or too long."
 	}
 	return ""
@@ -147,7 +147,7 @@ func (o *obligationArguments) apply(t *attempt, reply *protocol.ChatReply) (reci
 	}
 	kind := attention.AuthorHuman
 	if strings.HasPrefix(recipient, "agent:") {
-		if kind = attention.AuthorAgent; t.event.FromAgent() && t.Exchange(t.event).Weigh(time.Now()) != attention.VerdictAllow {
+		if kind = attention.AuthorAgent; t.event.FromAgent() && t.Exchange(t.event).Next(time.Now()) != attention.ExchangeAllow {
 			t.refuse(exchangeHeld)
 			return ""
 		}

@@ -38,8 +38,8 @@ type postArguments struct {
 }
 
 func (b *Toolset) post(ctx context.Context, args *postArguments) harness.Result {
-	args.Text = attention.Answer(args.Text)
-	args.Reason = text.Clip(text.Line(strings.TrimSpace(args.Reason)), maxReason)
+	args.Text = attention.VisibleText(args.Text)
+	args.Reason = text.Clip(text.OneLine(strings.TrimSpace(args.Reason)), maxReason)
 	args.Interim, args.InReplyTo, args.Visibility = false, "", ""
 	problem := args.check()
 	switch {
@@ -94,7 +94,7 @@ func (args *postArguments) post(t *attempt, b *Toolset) result {
 	}
 	p := mailbox.Post{Turn: b.turnID, Cause: t.event, Reason: args.Reason, Text: args.Text}
 	p.Key = mailbox.PostKey + postDigest(b.turnID, string(there.Chat), args.IdempotencyKey, args.Text)
-	p.Directedness = string(attention.Carried(args.Text, attention.Directedness(args.Directedness)))
+	p.Directedness = string(attention.MessageDirectedness(args.Text, attention.Directedness(args.Directedness)))
 	if before := t.SentAs(p.Key); before != nil {
 		return result{MessageID: before.MessageID, Status: "duplicate"}
 	}
@@ -114,7 +114,7 @@ func postDigest(parts ...string) string {
 // forbids to say to it, no post of its turn says.
 func (t *attempt) permitPost(there *mailbox.Entry, text string, bound int) attention.Refusal {
 	f := t.PostContext(there)
-	s := attention.Standing{Known: true, Policy: attention.PolicyMayRespond}
+	s := attention.ReplyContext{Known: true, Policy: attention.PolicyMayRespond}
 	if t.event != nil && t.event.Chat == there.Chat {
 		s = t.ReplyContext(t.event, text)
 		s.Replied, s.Disposition, s.LeaveEvent = false, "", false

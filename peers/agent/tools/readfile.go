@@ -50,7 +50,7 @@ func (b *Toolset) readFile(ctx context.Context, args *readFileArguments) harness
 	case e.Deleted:
 		return harness.ErrorResult("That message was deleted.", nil)
 	case n < 1 || n > len(e.Files()):
-		return harness.ErrorResult(fmt.Sprintf("That event has %s.", text.Count(len(e.Files()), "file")), nil)
+		return harness.ErrorResult(fmt.Sprintf("That event has %s.", text.Counted(len(e.Files()), "file")), nil)
 	}
 	a := &e.Files()[n-1]
 	said, err := b.provider.Files.Read(ctx, e.Chat, a)

@@ -135,7 +135,7 @@ func TestTheRestOfAnAnswerIsNoSecondAnswer(t *testing.T) {
 	for before, after := range map[attention.Disposition]attention.Disposition{
 		attention.DispositionResponded: "", attention.DispositionFailed: "", attention.DispositionSuperseded: attention.DispositionSuperseded, "": "",
 	} {
-		s := attention.Standing{Replied: true, LeaveEvent: true, Left: true, Disposition: before}
+		s := attention.ReplyContext{Replied: true, LeaveEvent: true, Left: true, Disposition: before}
 		continueAnswer(&s)
 		if s.Replied || s.LeaveEvent || !s.Left || s.Disposition != after {
 			t.Errorf("after %q it stands as %+v", before, s)

@@ -71,7 +71,7 @@ func (args *sendArguments) check() string {
 }
 
 func (b *Toolset) sendMessage(ctx context.Context, args *sendArguments) harness.Result {
-	if answer := attention.Answer(args.Text); answer == "" && args.Text != "" {
+	if answer := attention.VisibleText(args.Text); answer == "" && args.Text != "" {
 		return harness.ErrorResult(notPublic.Advice, result{Status: "refused", Reason: notPublic.Reason})
 	} else {
 		args.Text = answer
@@ -127,7 +127,7 @@ func (args *sendArguments) send(t *attempt) result {
 	}
 	reply := protocol.ChatReply{
 		Text: args.Text, Visibility: cmp.Or(args.Visibility, e.Visibility()),
-		Directedness: string(attention.Carried(args.Text, attention.Directedness(args.Directedness))),
+		Directedness: string(attention.MessageDirectedness(args.Text, attention.Directedness(args.Directedness))),
 	}
 	waited := args.apply(t, &reply)
 	if t.refusal.Refused() {
@@ -167,7 +167,7 @@ func (args *sendArguments) sendInterim(t *attempt) result {
 
 // permit checks that a text may be sent in response to the event, whose standing is s,
 // and reports whether it is refused.
-func (t *attempt) permit(s attention.Standing, text string) (refused bool) {
+func (t *attempt) permit(s attention.ReplyContext, text string) (refused bool) {
 	switch {
 	case t.refuse(attention.PermitMessage(s)):
 	case attention.MeansSilence(text):
@@ -192,7 +192,7 @@ var (
 		Reason: "silence", Advice: "Silence is not a text. To stay silent, end your turn without a message; if that word is the answer, say it in a sentence.",
 	}
 	notPublic = attention.Refusal{
-		Reason: "not_for_people", Advice: attention.NotForPeople,
+		Reason: "not_for_people", Advice: attention.NothingVisible,
 	}
 	markupOpen = attention.Refusal{
 		Reason: "not_for_people",
@@ -251,7 +251,7 @@ func (k *Provider) SendOutput(ctx context.Context, t *mailbox.Turn, o harness.Ou
 func sendPart(t *attempt, turn string, o harness.Output) {
 	e := t.event
 	empty := o.Text == ""
-	text, inner := attention.AnswerAfter(mailbox.OpenMarkup(&t.View, turn, o.Revision), o.Text)
+	text, inner := attention.VisibleTextAfter(mailbox.OpenMarkup(&t.View, turn, o.Revision), o.Text)
 	o.Text = text
 	standing := t.ReplyContext(e, o.Text)
 	if e != nil && t.HasReplied(e) {
@@ -265,7 +265,7 @@ func sendPart(t *attempt, turn string, o harness.Output) {
 	case t.refusal.Refused():
 	case o.Text == "" && !empty:
 		mailbox.SetOpenMarkup(t.Tx, turn, o.Revision, inner)
-		if t.refuse(notPublic); attention.InnerGoesOn(inner) {
+		if t.refuse(notPublic); attention.HiddenPartContinues(inner) {
 			t.refusal = markupOpen
 		}
 	case !t.permit(standing, o.Text):
@@ -277,7 +277,7 @@ func sendPart(t *attempt, turn string, o harness.Output) {
 
 // continueAnswer makes the standing of an event that was answered that of one whose
 // answer goes on, however its first part ended. One sentence is enough to leave.
-func continueAnswer(s *attention.Standing) {
+func continueAnswer(s *attention.ReplyContext) {
 	s.Replied, s.LeaveEvent = false, false
 	if s.Disposition == attention.DispositionResponded || s.Disposition == attention.DispositionFailed {
 		s.Disposition = ""

@@ -49,7 +49,7 @@ type sendFileArguments struct {
 }
 
 func (b *Toolset) sendFile(ctx context.Context, args *sendFileArguments) harness.Result {
-	args.Caption = strings.TrimSpace(attention.Answer(args.Caption))
+	args.Caption = strings.TrimSpace(attention.VisibleText(args.Caption))
 	data, err := readInFolder(b.provider.Workspace, args.Path)
 	if err == nil && !bytes.Equal(b.provider.Redact.Bytes(data), data) {
 		err = errors.New("it holds what has the shape of a secret, such as a key; take that out first")
@@ -96,7 +96,7 @@ func readInFolder(folder, path string) (data []byte, err error) {
 			return nil, errors.New("it is not in your workspace")
 		}
 	}
-	if name := filepath.Base(path); len(name) > maxFileName || !text.Clean(name) {
+	if name := filepath.Base(path); len(name) > maxFileName || !text.IsCleanName(name) {
 		return nil, errors.New("its name is too long, or has characters that nobody sees; give it another")
 	}
 	root, err := os.OpenRoot(folder)
@@ -106,7 +106,7 @@ func readInFolder(folder, path string) (data []byte, err error) {
 	defer root.Close()                                               //nolint:errcheck // it was read
 	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would never open
 	if err != nil {
-		return nil, fmt.Errorf("%s cannot be opened in your workspace: it is not there, or leads out of it", text.Clip(text.Line(path), 200))
+		return nil, fmt.Errorf("%s cannot be opened in your workspace: it is not there, or leads out of it", text.Clip(text.OneLine(path), 200))
 	}
 	defer f.Close()
 	info, err := f.Stat()

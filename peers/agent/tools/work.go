@@ -164,7 +164,7 @@ func (b *Toolset) ask(ctx context.Context, args *askArguments) harness.Result {
 		there = nil
 	}
 	if there != nil {
-		args.Title = strings.TrimSpace(attention.Answer(args.Title))
+		args.Title = strings.TrimSpace(attention.VisibleText(args.Title))
 		switch {
 		case args.Title == "":
 			return harness.ErrorResult("title is empty, or nothing in it is for people.", nil)

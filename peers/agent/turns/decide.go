@@ -80,21 +80,21 @@ func (r *Runner) limitExchange(tx *mailbox.Tx, e *mailbox.Entry) {
 	if !e.FromAgent() || d.Obliges || e.Content.Event == string(attention.KindReturn) || d.Policy == attention.PolicyMustNotRespond || d.Policy == attention.PolicyAckOnly {
 		return
 	}
-	verdict := tx.Exchange(e).Weigh(time.Now())
+	verdict := tx.Exchange(e).Next(time.Now())
 	if strings.Contains(e.Content.Text, escalationMark) { // a service may put something before it
 		if tx.RelatedChatEvent(e) == nil {
 			tx.SetParticipation(e, mailbox.Escalated)
-			verdict = attention.VerdictHold
-		} else if verdict != attention.VerdictHold { // people read it only there
-			verdict = attention.VerdictEscalate
+			verdict = attention.ExchangeHold
+		} else if verdict != attention.ExchangeHold { // people read it only there
+			verdict = attention.ExchangeEscalate
 		}
 	}
-	if verdict == attention.VerdictAllow {
+	if verdict == attention.ExchangeAllow {
 		return
 	}
 	d.Policy, d.Injection, d.Context = attention.PolicyMustNotRespond, attention.ModeToolMailbox, ""
 	d.Knock, d.DeadlineMS, d.Reason = nil, 0, mailbox.ReasonExchangeHeld
-	if verdict == attention.VerdictEscalate {
+	if verdict == attention.ExchangeEscalate {
 		r.escalate(tx, e)
 	}
 }

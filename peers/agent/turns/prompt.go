@@ -153,7 +153,7 @@ func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Ent
 	p := &attention.Prompt{Event: e.Event(), Decision: e.Decision, ReplyTarget: replyTarget(e), Parts: []string{}}
 	for _, line := range [][2]string{{"service", e.Content.Chat.Service}, {"context", e.Content.Chat.Context}} {
 		if line[1] != "" {
-			p.Room = append(p.Room, line[0]+": "+line[1])
+			p.ServiceNotes = append(p.ServiceNotes, line[0]+": "+line[1])
 		}
 	}
 	for _, part := range parts {
@@ -172,13 +172,13 @@ func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Ent
 	for _, line := range tx.Window(mailbox.Reach{tx.TurnChat(e)}, e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0], contextLimit) {
 		switch before := line.Entry; {
 		case before == nil:
-			p.Around = append(p.Around, attention.Line{
+			p.Context = append(p.Context, attention.Line{
 				EventID: string(line.Sent.MessageID), Text: line.Sent.Text, Author: attention.Author{ID: r.opts.Self.ID, Kind: attention.AuthorAgent},
 			})
 		case !before.Deleted:
 			event := before.Event()
 			event.Author.Username = ""
-			p.Around = append(p.Around, attention.Line{EventID: event.EventID, Text: event.Text, Author: event.Author})
+			p.Context = append(p.Context, attention.Line{EventID: event.EventID, Text: event.Text, Author: event.Author})
 		}
 	}
 	p.Notes = append(p.Notes, contextNotes(tx, e)...)
@@ -261,6 +261,6 @@ func (r *Runner) showDigest(tx *mailbox.Tx, shown *harness.Turn, t *mailbox.Turn
 		},
 	}
 	for _, line := range d.Excerpts {
-		shown.Event.Content = append(shown.Event.Content, harness.Part{Type: "text", Text: attention.FromLabel(line.Author) + ": " + line.Text})
+		shown.Event.Content = append(shown.Event.Content, harness.Part{Type: "text", Text: attention.AuthorLabel(line.Author) + ": " + line.Text})
 	}
 }

@@ -78,7 +78,7 @@ func full(all, there, most int) string {
 	case all >= most:
 		return fmt.Sprintf("all %d turns that may run at once do", most)
 	case there >= half:
-		return fmt.Sprintf("%s of this chat run, and one chat gets no more", text.Count(half, "turn"))
+		return fmt.Sprintf("%s of this chat run, and one chat gets no more", text.Counted(half, "turn"))
 	default:
 		return ""
 	}
@@ -222,7 +222,7 @@ func (r *iteration) startTurn(id string) {
 		if bound, ok := tx.CheckBudget(t, carrier, r.opts.Budget); !ok {
 			j.delivery = nil
 			if bound != "" { // which an operator can raise
-				tx.After(func() { r.failures.record(r.opts.Log, t.ID, bound) })
+				tx.OnCommit(func() { r.failures.record(r.opts.Log, t.ID, bound) })
 			}
 			return
 		}

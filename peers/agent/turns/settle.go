@@ -70,13 +70,13 @@ var errNotPublic = errors.New("the model answered with thoughts, tool calls as t
 // runs once more, and the model is told why.
 func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Toolset, outcome harness.Outcome) {
 	e := tx.Entry(t.EventID)
-	answer := attention.Answer(outcome.FinalText)
+	answer := attention.VisibleText(outcome.FinalText)
 	owes := e != nil && !e.Settled() && e.Decision.Policy == attention.PolicyMustRespond
 	switch {
 	case owes && answer == "" && strings.TrimSpace(outcome.FinalText) != "":
 		failure := errNotPublic
 		if t.Body == "" {
-			t.Body, failure = attention.NotForPeople, fmt.Errorf("%w: %w", harness.ErrTemporary, errNotPublic)
+			t.Body, failure = attention.NothingVisible, fmt.Errorf("%w: %w", harness.ErrTemporary, errNotPublic)
 		}
 		r.fail(tx, t, failure)
 		return
@@ -91,7 +91,7 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 	}
 	u := outcome.Usage
 	tx.Finish(t, e, mailbox.Cost{Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens, USD: u.USD, ToolCalls: u.ToolCalls})
-	tx.After(func() {
+	tx.OnCommit(func() {
 		if owes && e.State == mailbox.Failed {
 			r.failures.record(r.opts.Log, t.ID, "it ended without an answer")
 		} else {
@@ -116,7 +116,7 @@ func sendFinalText(tx *mailbox.Tx, e *mailbox.Entry, answer string) {
 		answer = text.Prefix(answer, tools.MaxReply-len(note)) + note
 	}
 	tx.Reply(e, mailbox.SentText, mailbox.ReplyKey(e), protocol.ChatReply{
-		Text: answer, Visibility: e.Visibility(), Directedness: string(attention.Carried(answer, "")),
+		Text: answer, Visibility: e.Visibility(), Directedness: string(attention.MessageDirectedness(answer, "")),
 	})
 }
 
@@ -145,7 +145,7 @@ func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error) {
 	t.Body = reason
 	tx.MoveTurn(t, mailbox.TurnFailed, reason, mailbox.Cost{})
 	if !stopped {
-		tx.After(func() { r.failures.record(r.opts.Log, t.ID, reason) })
+		tx.OnCommit(func() { r.failures.record(r.opts.Log, t.ID, reason) })
 	}
 	switch {
 	case settled:

@@ -85,7 +85,7 @@ func (l *Launcher) Start(_ context.Context, spec system.Spec) (system.Instance, 
 		return nil, fmt.Errorf("%w: keeping agents needs Linux, where they can be found again", system.ErrPermanent)
 	}
 	for _, dir := range []string{l.Paths(spec.Name).Data, filepath.Dir(l.LogFile(spec.Name))} {
-		if err := datafolder.MakeAll(dir); err != nil {
+		if err := datafolder.MkdirAll(dir); err != nil {
 			return nil, fmt.Errorf("making the folders of %s: %w", spec.Name, err)
 		}
 	}

@@ -33,7 +33,7 @@ func (l *Launcher) Start(ctx context.Context, spec system.Spec) (system.Instance
 	}
 	defer os.Remove(envFile) //nolint:errcheck // systemd has read it, or will not
 	if l.opts.Scope == ScopeUser {
-		if err := datafolder.MakeAll(l.Paths(spec.Name).Data); err != nil {
+		if err := datafolder.MkdirAll(l.Paths(spec.Name).Data); err != nil {
 			return nil, fmt.Errorf("making the folder of %s: %w", spec.Name, err)
 		}
 	}
@@ -190,7 +190,7 @@ func (l *Launcher) place(set func(string, any), spec system.Spec, place system.P
 // environment. Only its owner can read it.
 func (l *Launcher) writeEnvironment(spec system.Spec) (path string, err error) {
 	dir := filepath.Join(l.folder, "launch")
-	if err := datafolder.MakeAll(dir); err != nil {
+	if err := datafolder.MkdirAll(dir); err != nil {
 		return "", fmt.Errorf("making the folder of environments: %w", err)
 	}
 	f, err := os.CreateTemp(dir, string(spec.Name)+".env-*") // made with mode 0600

@@ -20,7 +20,7 @@ func TestTailBeginsOnceTheLogIsFree(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), logs.File)
 	logTo(t, path, activitylog.Row{At: noon.UnixMicro(), Event: activitylog.SendStart, MessageID: "first"}).Close()
-	db, err := store.Attach(path)
+	db, err := store.OpenExisting(path)
 	if err != nil {
 		t.Fatal(err)
 	}

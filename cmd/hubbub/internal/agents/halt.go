@@ -125,7 +125,7 @@ func sendHalts(cmd *cobra.Command, halt string, args []string) error {
 
 // describeHalt says what an agent did.
 func describeHalt(r *mailbox.HaltRecord) string {
-	if r.State == protocol.HaltCountedAnew {
+	if r.State == protocol.HaltBudgetReset {
 		return term.Printable(string(r.Agent)) + " counts its budgets anew"
 	}
 	line := fmt.Sprintf("%s %s", r.Agent, r.State)
@@ -133,7 +133,7 @@ func describeHalt(r *mailbox.HaltRecord) string {
 		line += " in " + string(r.Scope)
 	}
 	if r.State == "halted" {
-		line += ": " + text.Count(len(r.Stopped), "turn") + " stopped"
+		line += ": " + text.Counted(len(r.Stopped), "turn") + " stopped"
 	}
 	for _, event := range r.Stopped {
 		line += "\n  " + event
@@ -178,7 +178,7 @@ func sendHalt(ctx context.Context, s *busclient.Session, received *haltRecords, 
 	select {
 	case r = <-said:
 	case <-time.After(recordTimeout): // it has it, and its record is on the way
-		r = mailbox.HaltRecord{Event: "halt", Agent: agent, State: map[string]string{"on": "halted", "off": "resumed", "anew": protocol.HaltCountedAnew}[halt], Scope: scope, By: by}
+		r = mailbox.HaltRecord{Event: "halt", Agent: agent, State: map[string]string{"on": "halted", "off": "resumed", "anew": protocol.HaltBudgetReset}[halt], Scope: scope, By: by}
 	case <-ctx.Done():
 		return r, context.Cause(ctx)
 	}

@@ -94,14 +94,14 @@ func reminderRow(r agentReminder) []any {
 	if r.Cron != "" {
 		repeats += " " + r.Zone
 	}
-	return []any{r.ID, term.Printable(r.Agent), term.Printable(string(r.Chat)), r.Due.UTC().Format(time.RFC3339), term.Printable(repeats), text.Clip(term.Printable(text.Line(r.Text)), 60)}
+	return []any{r.ID, term.Printable(r.Agent), term.Printable(string(r.Chat)), r.Due.UTC().Format(time.RFC3339), term.Printable(repeats), text.Clip(term.Printable(text.OneLine(r.Text)), 60)}
 }
 
 // PendingReminders gives the reminders that agents keep.
 func PendingReminders(cmd *cobra.Command) (list []string, err error) {
 	kept, err := readReminders(cmd)
 	for _, r := range kept {
-		list = completion.Append(list, r.ID, text.Line(r.Text))
+		list = completion.Append(list, r.ID, text.OneLine(r.Text))
 	}
 	return list, err
 }

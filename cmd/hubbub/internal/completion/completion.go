@@ -141,7 +141,7 @@ func Append(list []string, value, description string) []string {
 }
 
 func needsQuoting(r rune) bool {
-	return text.Unseen(r) ||
+	return text.IsInvisible(r) ||
 		!unicode.In(r, unicode.Letter, unicode.Mark, unicode.Digit) && !strings.ContainsRune("._:-@/+,=%", r)
 }
 

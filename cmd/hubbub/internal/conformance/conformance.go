@@ -74,8 +74,8 @@ func newConformanceBus() *cobra.Command {
 			t := &results{cmd: cmd, counts: map[string]int{}}
 			mark := "conformance-" + rand.Text()[:8] + "-"
 			for _, c := range cases {
-				c = c.Own(mark)
-				if why := c.Disturbs(); why != "" && inUse {
+				c = c.WithPrefix(mark)
+				if why := c.Interference(); why != "" && inUse {
 					t.add(conformance.Verdict{Case: c.Name, Title: c.Title, Result: conformance.Skipped, Error: why})
 					continue
 				}
@@ -129,7 +129,7 @@ func newConformanceBroker() *cobra.Command {
 				if !strings.Contains(c.Name, only) || t.err != nil {
 					continue
 				}
-				c = c.Own(fmt.Sprint(mark, i, "-"))
+				c = c.WithPrefix(fmt.Sprint(mark, i, "-"))
 				t.add(runCase(cmd.Context(), &c, timeout, transcript.WebSocket(env.Buses[0], token)))
 			}
 			return t.end(only)
@@ -216,7 +216,7 @@ func (t *results) end(only string) error {
 func runCase(ctx context.Context, c *transcript.Case, timeout time.Duration, dial transcript.Dialer) conformance.Verdict {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	defer c.Leave(ctx, dial)
+	defer c.Disconnect(ctx, dial)
 	v := conformance.Verdict{Case: c.Name, Title: c.Title, Result: conformance.OK}
 	if err := c.Run(ctx, dial); err != nil {
 		v.Result, v.Error = conformance.Failed, err.Error()

@@ -35,7 +35,7 @@ func WriteAddress(a Address) (remove func(), err error) {
 		return nil, err
 	}
 	for _, path := range paths {
-		if err := datafolder.Write(path, raw); err != nil {
+		if err := datafolder.WriteFile(path, raw); err != nil {
 			return nil, fmt.Errorf("writing the address of the demo: %w", err)
 		}
 	}

@@ -181,7 +181,7 @@ func (p *Script) discussion(ctx context.Context) error {
 		if calls == 0 {
 			return false
 		}
-		p.Printer.remark(fmt.Sprintf("%d messages of agents, then %s.", countAnswers(m, l)-1, text.Count(calls, "call")))
+		p.Printer.remark(fmt.Sprintf("%d messages of agents, then %s.", countAnswers(m, l)-1, text.Counted(calls, "call")))
 		return true
 	})
 }

@@ -360,7 +360,7 @@ func checkMailboxes(ctx context.Context, data string, now time.Time) (findings [
 			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "agent-"), ".db")
 			if reason, failed, from, err := agent.Failing(ctx, filepath.Join(data, file)); err == nil && failed > 0 {
 				findings = append(findings, warning(fmt.Sprintf("Every turn of agent:%s has failed since %s (%d): %s",
-					name, from.Local().Format("2 Jan 15:04"), failed, cmp.Or(text.Line(reason), "no reason was kept.")), "More about it: "+agentLog(data, name)+"."))
+					name, from.Local().Format("2 Jan 15:04"), failed, cmp.Or(text.OneLine(reason), "no reason was kept.")), "More about it: "+agentLog(data, name)+"."))
 			}
 			count, since, err := agent.Undecided(ctx, filepath.Join(data, file))
 			if err != nil || count == 0 || now.Sub(since) < maxUndecided {

@@ -153,7 +153,7 @@ func newChorusAssign() *cobra.Command {
 			if err := s.Call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: topic, Payload: m}, &result); err != nil {
 				return fmt.Errorf("assigning %s: %w", agent, err)
 			}
-			switch err := peer.Judge(topic, 1, result, nil); peer.ReceptionOf(err) {
+			switch err := peer.Classify(topic, 1, result, nil); peer.OutcomeOf(err) {
 			case peer.Received:
 				return output.Line(cmd, protocol.RouteAssigned{Topic: topic, Agent: agent}, "%s hears %s now", agent, topic)
 			case peer.Absent:

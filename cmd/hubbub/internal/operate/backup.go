@@ -50,7 +50,7 @@ func backup(cmd *cobra.Command, to string) error {
 	if rel, err := filepath.Rel(from, to); err == nil && !strings.HasPrefix(rel, "..") {
 		return program.Usage("%s lies in the data folder; a backup belongs elsewhere", to)
 	}
-	if err := datafolder.Make(to); err != nil {
+	if err := datafolder.Mkdir(to); err != nil {
 		switch {
 		case errors.Is(err, fs.ErrExist):
 			if in, err := os.ReadDir(to); err != nil || len(in) > 0 { // an empty one root may have made
@@ -93,7 +93,7 @@ func backupInto(cmd *cobra.Command, from, to string) error {
 		target := filepath.Join(to, rel)
 		switch {
 		case d.IsDir():
-			return datafolder.Make(target)
+			return datafolder.Mkdir(target)
 		case !d.Type().IsRegular() || slices.ContainsFunc(skippedSuffixes, func(end string) bool { return strings.HasSuffix(rel, end) }):
 			return nil
 		case activitylog.IsSealed(logs.File, rel): // after the live file, below

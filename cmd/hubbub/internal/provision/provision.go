@@ -59,7 +59,7 @@ func Provision(data, agentEnv string) error {
 // Tokens makes sure that each part has a credential, and a file with
 // its token in <data>/tokens.
 func Tokens(data string) error {
-	if err := datafolder.MakeAll(filepath.Join(data, "tokens")); err != nil {
+	if err := datafolder.MkdirAll(filepath.Join(data, "tokens")); err != nil {
 		return fmt.Errorf("making the folder of tokens: %w", err)
 	}
 	file := grant.NewFile(filepath.Join(data, grant.FileName))
@@ -138,10 +138,10 @@ func sameGrant(a, b *grant.Credential) bool {
 func writeAgentEnv(data, content string) error {
 	path := filepath.Join(data, AgentEnvFile)
 	if content != "" {
-		if err := datafolder.MakeAll(data); err != nil {
+		if err := datafolder.MkdirAll(data); err != nil {
 			return err
 		}
-		return datafolder.Write(path, []byte(content))
+		return datafolder.WriteFile(path, []byte(content))
 	}
 	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -165,7 +165,7 @@ func provisionToken(file *grant.File, path string, want grant.Credential) error 
 	if err := file.Put(want); err != nil {
 		return err
 	}
-	return datafolder.Write(path, []byte(fresh+"\n"))
+	return datafolder.WriteFile(path, []byte(fresh+"\n"))
 }
 
 // AgentEnvFile is the file with the agents' keys, in the data folder.

@@ -74,8 +74,8 @@ func decision(a *collab.Approval) string {
 	if a.State != collab.ApprovalPending {
 		return fmt.Sprintf("decision %s: %s", a.ID, a.Describe())
 	}
-	return fmt.Sprintf("decision %s: may %s run %s with %s (sha256 %s) for %s? %s may decide until %s, then: %s", a.ID, a.AskedByID, text.Spelled(a.Tool),
-		text.Clip(text.Spelled(cmp.Or(a.Arguments, "no arguments")), 200), a.Digest, cmp.Or(a.EventID, "no event"),
+	return fmt.Sprintf("decision %s: may %s run %s with %s (sha256 %s) for %s? %s may decide until %s, then: %s", a.ID, a.AskedByID, text.EscapeInvisible(a.Tool),
+		text.Clip(text.EscapeInvisible(cmp.Or(a.Arguments, "no arguments")), 200), a.Digest, cmp.Or(a.EventID, "no event"),
 		cmp.Or(strings.Join(a.MayDecide, ", "), "people at the command line"), a.ExpiresAt, a.Default)
 }
 

@@ -124,7 +124,7 @@ func printSend(cmd *cobra.Command, topic string, result protocol.SendResult) err
 	if result.DeliveredTo == 0 && len(result.Failures) == 0 {
 		fmt.Fprintf(&b, "%s accepted, but nobody subscribes to %s", result.MessageID, topic)
 	} else {
-		fmt.Fprintf(&b, "%s processed by %s", result.MessageID, text.Count(result.DeliveredTo, "peer"))
+		fmt.Fprintf(&b, "%s processed by %s", result.MessageID, text.Counted(result.DeliveredTo, "peer"))
 	}
 	for _, f := range result.Failures {
 		fmt.Fprint(&b, strings.TrimSuffix(fmt.Sprintf("\n  %s  %s  %s", f.Peer, f.Status, f.Error), "  "))

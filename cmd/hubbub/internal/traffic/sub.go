@@ -65,7 +65,7 @@ func subscribe(cmd *cobra.Command, id protocol.PeerID, patterns []string, limit 
 	options.Log = nil       // the announcer speaks
 	lost := &connectionReporter{w: env.Stderr}
 	options.OnConnect = func(context.Context) { lost.connected(patterns) }
-	options.OnDrop = lost.dropped
+	options.OnDisconnect = lost.dropped
 	p := peer.New(id, options)
 	shown := &messagePrinter{Printer: output.NewPrinter(cmd), limit: limit, stop: stop}
 	p.HandleAny(shown.show)

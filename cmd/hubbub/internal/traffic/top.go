@@ -265,7 +265,7 @@ func (t *topScreen) peers(s *console.State, room int) {
 		rest = fmt.Sprintf("and %d more", n)
 	}
 	if gone > 0 {
-		rest = strings.TrimPrefix(rest+", and "+text.Count(gone, "command")+" that came and went", ", ")
+		rest = strings.TrimPrefix(rest+", and "+text.Counted(gone, "command")+" that came and went", ", ")
 	}
 	if rest != "" {
 		t.add("%s", t.Paint(term.Dim, rest))

@@ -50,7 +50,7 @@ func newConfigCheck() *cobra.Command {
 			case p.Err != nil:
 				return p.Err
 			case len(mistakes) > 0:
-				return program.Usage("%s found in %s", text.Count(len(mistakes), "mistake"), cmp.Or(r.File, "the environment"))
+				return program.Usage("%s found in %s", text.Counted(len(mistakes), "mistake"), cmp.Or(r.File, "the environment"))
 			case !p.JSON:
 				p.Linef("%s: nothing is wrong", cmp.Or(r.File, "the settings of the environment"))
 			}

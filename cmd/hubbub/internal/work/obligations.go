@@ -102,6 +102,6 @@ func printObligations(ctx context.Context, in *brokerRun, p collab.ObligationLis
 var obligationListing = listing[collab.Obligation]{
 	"nobody waits for anybody", "SINCE\tOWED BY\tOWED TO\tKIND\tSTATE\tID\tWHAT", []int{20, 40, 40, 20, 20, 64, 80},
 	func(o *collab.Obligation, now time.Time) []string {
-		return []string{sinceText(o.Since, now), records.Name(o.OwedByID, o.OwedByIdentity), records.Name(o.OwedToID, o.OwedToIdentity), o.Kind, o.State, o.ID, text.Spelled(o.Title)}
+		return []string{sinceText(o.Since, now), records.Name(o.OwedByID, o.OwedByIdentity), records.Name(o.OwedToID, o.OwedToIdentity), o.Kind, o.State, o.ID, text.EscapeInvisible(o.Title)}
 	},
 }

@@ -89,7 +89,7 @@ func (h *Harness) describeError(err error) error {
 		said = failed.Err.Error()
 	}
 	token, _ := h.opts.Token() //nolint:errcheck // then there is none to hide
-	said = text.Clip(text.Line(harness.Redact(said, token)), maxErrorText)
+	said = text.Clip(text.OneLine(harness.Redact(said, token)), maxErrorText)
 	return &describedError{text: fmt.Sprintf("the agent at %s: %s", netguard.HostForLog(h.url), said), err: err}
 }
 

@@ -94,12 +94,12 @@ func Host(opts *Options, report func(Verdict)) error {
 // returns.
 func (d *draft) timeline(t *attention.Timeline, n int) {
 	name := fmt.Sprintf("obligation_%02d", n)
-	d.reportCase(name, t.Title(), t.Check(attention.DefaultReturns))
+	d.reportCase(name, t.Title(), t.Check(attention.DefaultReturnIntervals))
 	if !t.Control {
 		return
 	}
 	var wrong error
-	if t.Check(attention.Returns{}) == nil {
+	if t.Check(attention.ReturnIntervals{}) == nil {
 		wrong = errors.New("it passes although nothing returns")
 	}
 	d.reportCase(name+"_control", "without returns it fails: "+t.Title(), wrong)

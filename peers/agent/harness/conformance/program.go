@@ -117,7 +117,7 @@ func turnID(e *harness.Event, attempt int) string { return fmt.Sprintf("%s#%d", 
 func (r *checker) deliver(ctx context.Context, e *harness.Event, attempt int) error {
 	switch m := attention.Mode(e.Mode); m {
 	case attention.ModeImmediate, attention.ModeBuffered, attention.ModeNotify, attention.ModeDigest:
-		if !r.caps.Injection.Takes(m) {
+		if !r.caps.Injection.Supports(m) {
 			return errWithheld
 		}
 	default:
@@ -134,7 +134,7 @@ func (r *checker) grant(ctx context.Context, id string) {
 	var e *harness.Event
 	r.chat.withEvent(id, func(s *eventRecord) {
 		if s.claims == 1 && s.decision.Policy == attention.PolicyMayRespond {
-			s.decision = attention.Granted(s.decision, &r.caps.Injection)
+			s.decision = attention.AfterClaim(s.decision, &r.caps.Injection)
 			e = r.event(s)
 		}
 	})

@@ -248,7 +248,7 @@ func WriteAddress(path string, a Address) error {
 	if err != nil {
 		return err
 	}
-	if err := datafolder.Write(path, append(raw, '\n')); err != nil {
+	if err := datafolder.WriteFile(path, append(raw, '\n')); err != nil {
 		return fmt.Errorf("writing the address of the chat tools: %w", err)
 	}
 	return nil

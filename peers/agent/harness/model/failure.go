@@ -139,7 +139,7 @@ func (s *stream) wrongAPIError(what string) error {
 
 // classify says what a status and the API's own words mean for the turn.
 func (s *stream) classify(status int, what string, f failure) *requestError {
-	said := text.Clip(text.Line(harness.Redact(f.Message, s.key)), 400) // in this order: half a key would not be found
+	said := text.Clip(text.OneLine(harness.Redact(f.Message, s.key)), 400) // in this order: half a key would not be found
 	at := fmt.Sprintf("%s %s: %s", s.h.opts.BaseURL, what, cmp.Or(said, http.StatusText(status)))
 	permanent := func(told, advice string) *requestError {
 		return &requestError{Err: &harness.UserError{Message: told, Err: fmt.Errorf("%s (%s)", at, advice)}}

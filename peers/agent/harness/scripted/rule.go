@@ -53,7 +53,7 @@ func matchRule(t *harness.Turn) (rule string, do action, arg string) {
 	}
 	fragments := ""
 	if len(e.MergedEventIDs) > 1 {
-		fragments = " (in " + text.Count(len(e.MergedEventIDs), "piece") + ", taken as one)"
+		fragments = " (in " + text.Counted(len(e.MergedEventIDs), "piece") + ", taken as one)"
 	}
 	switch {
 	case strings.Contains(said, "?"):
@@ -103,7 +103,7 @@ var mentionPattern = regexp.MustCompile(`(^|\s)@[\w.:#-]+`)
 // normalize lowers a text and cuts mentions, and punctuation at both ends.
 func normalize(said string) string {
 	said = strings.ToLower(mentionPattern.ReplaceAllString(said, " "))
-	return text.Line(strings.Trim(said, " \t\n.,;:!?…'\"()"))
+	return text.OneLine(strings.Trim(said, " \t\n.,;:!?…'\"()"))
 }
 
 // textOf joins the text parts of an event as they were written.
@@ -120,5 +120,5 @@ func textOf(e *harness.Event) string {
 // quote shortens a text to n characters, in one line, and without labels: whoever is quoted as
 // mentioning somebody must not mention them again.
 func quote(said string, n int) string {
-	return text.Clip(text.Line(strings.ReplaceAll(said, "@", "")), n)
+	return text.Clip(text.OneLine(strings.ReplaceAll(said, "@", "")), n)
 }

@@ -172,7 +172,7 @@ func (p *execution) recap(string) string {
 	for _, m := range messages {
 		authors[string(m.Author)] = true
 	}
-	return fmt.Sprintf("I read %s by %s.", text.Count(len(messages), "message"), text.Count(len(authors), "author"))
+	return fmt.Sprintf("I read %s by %s.", text.Counted(len(messages), "message"), text.Counted(len(authors), "author"))
 }
 
 func (p *execution) catchUp(string) string {
@@ -180,7 +180,7 @@ func (p *execution) catchUp(string) string {
 	conversation := p.turn.Event.Conversation.ID
 	p.call("chat.list_events", object{"conversation": conversation, "limit": 50}, &all)
 	p.call("chat.list_events", object{"conversation": conversation, "open": true, "limit": 50}, &open)
-	return fmt.Sprintf("I know %s here, %d still open.", text.Count(len(all.Events), "event"), len(open.Events))
+	return fmt.Sprintf("I know %s here, %d still open.", text.Counted(len(all.Events), "event"), len(open.Events))
 }
 
 // object is the arguments of a tool.

@@ -6,18 +6,18 @@ import (
 	"hubbub/peers/store"
 )
 
-// Hurry ends the backoff of a destination's waiting items, or of all items if
+// RetryNow ends the backoff of a destination's waiting items, or of all items if
 // destination is empty. Call it when what was missing is back, for example after a
 // reconnect. If the next attempt fails as well, the backoff begins anew; if an attempt
 // that is under way fails, the next one follows at once. Delays that [Retry] named stay.
-func (o *Outbox) Hurry(ctx context.Context, destination string) error {
+func (o *Outbox) RetryNow(ctx context.Context, destination string) error {
 	o.hurryAttempts(destination) // first: an attempt that ends now is seen by one of the two
 	now := o.opts.Now().UnixMicro()
 	tx := store.On(ctx, o.db)
 	tx.Exec(`UPDATE outbox SET not_before = ?1, attempt = 0
 		WHERE queue = ?2 AND state = 'pending' AND paced = 0 AND not_before > ?1 AND (?3 = '' OR destination = ?3)`,
 		now, o.opts.Name, destination)
-	tx.After(o.Wake)
+	tx.OnCommit(o.Wake)
 	return tx.Err()
 }
 

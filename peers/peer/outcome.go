@@ -10,70 +10,70 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-// A Reception is what became of a message that somebody in particular must have.
-type Reception string
+// A Outcome is what became of a message that somebody in particular must have.
+type Outcome string
 
 // What may become of a message.
 const (
-	Received Reception = "received" // it is safe with the addressee
-	Absent   Reception = "absent"   // no such peer is on the bus now
-	Left     Reception = "left"     // the peer went away before it answered
-	Declined Reception = "declined" // the peer is there and failed, or did not answer
-	Rejected Reception = "rejected" // the peer read it and does not want it
-	Refused  Reception = "refused"  // the bus will never take it
-	Unsent   Reception = "unsent"   // the bus could not be asked, or its answer is lost
+	Received Outcome = "received" // it is safe with the addressee
+	Absent   Outcome = "absent"   // no such peer is on the bus now
+	Left     Outcome = "left"     // the peer went away before it answered
+	Declined Outcome = "declined" // the peer is there and failed, or did not answer
+	Rejected Outcome = "rejected" // the peer read it and does not want it
+	Refused  Outcome = "refused"  // the bus will never take it
+	Unsent   Outcome = "unsent"   // the bus could not be asked, or its answer is lost
 )
 
-// An Undelivered is a message that its addressee does not have, as Judge found.
-type Undelivered struct {
-	Reception Reception
-	needless  bool
-	written   bool
-	err       error
+// An UndeliveredError is a message that its addressee does not have, as Judge found.
+type UndeliveredError struct {
+	Outcome  Outcome
+	needless bool
+	written  bool
+	err      error
 }
 
 // Error says who did not take the message, and why.
-func (u *Undelivered) Error() string { return u.err.Error() }
+func (u *UndeliveredError) Error() string { return u.err.Error() }
 
 // Unwrap returns the error of Send, if that failed.
-func (u *Undelivered) Unwrap() error { return u.err }
+func (u *UndeliveredError) Unwrap() error { return u.err }
 
 // Permanent reports whether another attempt will end alike.
-func (u *Undelivered) Permanent() bool { return u.Reception == Refused || u.Reception == Rejected }
+func (u *UndeliveredError) Permanent() bool { return u.Outcome == Refused || u.Outcome == Rejected }
 
-// Written reports whether the addressee may have the message although it did not answer:
+// MayHaveArrived reports whether the addressee may have the message although it did not answer:
 // another attempt may double it.
-func (u *Undelivered) Written() bool { return u.written }
+func (u *UndeliveredError) MayHaveArrived() bool { return u.written }
 
-// Needless reports whether nobody misses the message. It is so for command lines:
+// Droppable reports whether nobody misses the message. It is so for command lines:
 // they end, or do not listen to what becomes of what they sent, and their
 // identities do not come back.
-func (u *Undelivered) Needless() bool { return u.needless }
+func (u *UndeliveredError) Droppable() bool { return u.needless }
 
-// ReceptionOf returns what became of a message whose attempt ended with err.
-func ReceptionOf(err error) Reception {
-	var u *Undelivered
+// OutcomeOf returns what became of a message whose attempt ended with err.
+func OutcomeOf(err error) Outcome {
+	var u *UndeliveredError
 	switch {
 	case err == nil:
 		return Received
 	case errors.As(err, &u):
-		return u.Reception
+		return u.Outcome
 	}
 	return Unsent
 }
 
-// Tell sends a message and judges the answer: nil means that the topic's addressee
+// Deliver sends a message and judges the answer: nil means that the topic's addressee
 // has it. attempt counts from 1.
-func (p *Peer) Tell(ctx context.Context, topic protocol.Topic, attempt int, m protocol.Message) error {
+func (p *Peer) Deliver(ctx context.Context, topic protocol.Topic, attempt int, m protocol.Message) error {
 	result, err := p.Send(ctx, topic, m)
-	return Judge(topic, attempt, result, err)
+	return Classify(topic, attempt, result, err)
 }
 
-// Judge says what the outcome of a Send means for the topic's addressee: nil, or
+// Classify says what the outcome of a Send means for the topic's addressee: nil, or
 // an *Undelivered. A topic that is not written like an identity has no addressee;
-// it is enough that the bus took the message (see JudgeAny). Others may listen to
+// it is enough that the bus took the message (see ClassifyAny). Others may listen to
 // the topic, too; what became of their copies does not count.
-func Judge(topic protocol.Topic, attempt int, result protocol.SendResult, err error) error {
+func Classify(topic protocol.Topic, attempt int, result protocol.SendResult, err error) error {
 	u := judgeSend(result, err)
 	if u == nil && protocol.IsIdentity(topic) {
 		u = judgeAddressee(topic, result)
@@ -81,16 +81,16 @@ func Judge(topic protocol.Topic, attempt int, result protocol.SendResult, err er
 	if u == nil {
 		return nil
 	}
-	u.needless = protocol.RoleOf(protocol.PeerID(topic)) == protocol.RoleCLI && needless(u.Reception, attempt)
-	if u.needless && u.Reception == Absent {
+	u.needless = protocol.RoleOf(protocol.PeerID(topic)) == protocol.RoleCLI && needless(u.Outcome, attempt)
+	if u.needless && u.Outcome == Absent {
 		u.err = fmt.Errorf("%s has left; command lines do not come back", topic)
 	}
 	return u
 }
 
-// JudgeAny says whether somebody has a message, whoever listens to the topic: nil,
+// ClassifyAny says whether somebody has a message, whoever listens to the topic: nil,
 // or an *Undelivered.
-func JudgeAny(topic protocol.Topic, result protocol.SendResult, err error) error {
+func ClassifyAny(topic protocol.Topic, result protocol.SendResult, err error) error {
 	switch u := judgeSend(result, err); {
 	case u != nil:
 		return u
@@ -102,16 +102,16 @@ func JudgeAny(topic protocol.Topic, result protocol.SendResult, err error) error
 	return undelivered(Absent, "nobody on the bus listens to %s", topic)
 }
 
-func needless(r Reception, attempt int) bool {
+func needless(r Outcome, attempt int) bool {
 	return r == Refused || r == Rejected || r == Absent && attempt >= absences
 }
 
-func undelivered(r Reception, format string, args ...any) *Undelivered {
-	return &Undelivered{Reception: r, err: fmt.Errorf(format, args...)}
+func undelivered(r Outcome, format string, args ...any) *UndeliveredError {
+	return &UndeliveredError{Outcome: r, err: fmt.Errorf(format, args...)}
 }
 
 // judgeSend returns nil if the bus took the message.
-func judgeSend(result protocol.SendResult, err error) *Undelivered {
+func judgeSend(result protocol.SendResult, err error) *UndeliveredError {
 	var refused *jsonrpc.Error
 	rate := func(f protocol.Failure) bool { return f.Status == protocol.OutcomeRate }
 	switch i := slices.IndexFunc(result.Failures, rate); {
@@ -122,12 +122,12 @@ func judgeSend(result protocol.SendResult, err error) *Undelivered {
 	case errors.As(err, &refused) && refused.Code != protocol.CodeInternal && refused.Code != protocol.CodeNotInitialized:
 		return undelivered(Refused, "the bus refuses it: %w", err)
 	}
-	return &Undelivered{Reception: Unsent, err: err}
+	return &UndeliveredError{Outcome: Unsent, err: err}
 }
 
 // judgeAddressee returns nil if the addressee has the message. A bus that does not
 // tell of the addressee is judged by deliveredTo.
-func judgeAddressee(topic protocol.Topic, result protocol.SendResult) *Undelivered {
+func judgeAddressee(topic protocol.Topic, result protocol.SendResult) *UndeliveredError {
 	own := failureOf(protocol.PeerID(topic), result.Failures)
 	switch {
 	case result.Addressee == protocol.AddresseeOK:
@@ -153,14 +153,14 @@ func failureOf(addressee protocol.PeerID, failures []protocol.Failure) *protocol
 		if f.Peer == addressee {
 			return f
 		}
-		if protocol.SpeaksForFamily(f.Peer) && f.Peer.Family() == addressee.Family() {
+		if protocol.MaySendForFamily(f.Peer) && f.Peer.Family() == addressee.Family() {
 			bridge = f
 		}
 	}
 	return bridge
 }
 
-func failure(topic protocol.Topic, f *protocol.Failure) *Undelivered {
+func failure(topic protocol.Topic, f *protocol.Failure) *UndeliveredError {
 	switch f.Status {
 	case protocol.OutcomeRejected:
 		return undelivered(Rejected, "%s refused it: %s", f.Peer, f.Error)

@@ -19,7 +19,7 @@ func TestJudge(t *testing.T) {
 		attempt  int
 		result   protocol.SendResult
 		err      error
-		want     Reception
+		want     Outcome
 		needless bool
 	}{
 		{name: "taken", topic: "agent:x", result: failed(protocol.AddresseeOK, other), want: Received},
@@ -58,13 +58,13 @@ func TestJudge(t *testing.T) {
 		{name: "a command line behind a bus that is away", topic: "cli:a", attempt: 9, err: ErrInterrupted, want: Unsent},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := Judge(tt.topic, tt.attempt, tt.result, tt.err)
-			if got := ReceptionOf(err); got != tt.want {
+			err := Classify(tt.topic, tt.attempt, tt.result, tt.err)
+			if got := OutcomeOf(err); got != tt.want {
 				t.Fatalf("%v is %s, want %s", err, got, tt.want)
 			}
-			var u *Undelivered
-			if errors.As(err, &u) && (u.Needless() != tt.needless || u.Permanent() != (tt.want == Refused || tt.want == Rejected)) {
-				t.Errorf("needless %v, permanent %v", u.Needless(), u.Permanent())
+			var u *UndeliveredError
+			if errors.As(err, &u) && (u.Droppable() != tt.needless || u.Permanent() != (tt.want == Refused || tt.want == Rejected)) {
+				t.Errorf("needless %v, permanent %v", u.Droppable(), u.Permanent())
 			}
 			if tt.err != nil && !errors.Is(err, tt.err) {
 				t.Errorf("%v does not hold its cause", err)
@@ -77,14 +77,14 @@ func TestJudgeAny(t *testing.T) {
 	for _, tt := range []struct {
 		result protocol.SendResult
 		err    error
-		want   Reception
+		want   Outcome
 	}{
 		{protocol.SendResult{DeliveredTo: 1, Failures: []protocol.Failure{{Peer: "cli:a", Status: protocol.OutcomeTimeout}}}, nil, Received},
 		{protocol.SendResult{}, nil, Absent},
 		{protocol.SendResult{Failures: []protocol.Failure{{Peer: "agent:system", Status: protocol.OutcomeRejected}}}, nil, Rejected},
 		{protocol.SendResult{}, ErrStopped, Unsent},
 	} {
-		if got := ReceptionOf(JudgeAny(protocol.TopicSpawn, tt.result, tt.err)); got != tt.want {
+		if got := OutcomeOf(ClassifyAny(protocol.TopicSpawn, tt.result, tt.err)); got != tt.want {
 			t.Errorf("%+v, %v is %s, want %s", tt.result, tt.err, got, tt.want)
 		}
 	}
@@ -109,8 +109,8 @@ func TestRejection(t *testing.T) {
 		{"tg:42", "tg:other", protocol.AddresseeOK, protocol.OutcomeRejected, false},
 	} {
 		result := protocol.SendResult{Addressee: tt.addressee, Failures: []protocol.Failure{{Peer: tt.by, Status: tt.status}}}
-		err := Judge(tt.to.Topic(), 1, result, nil)
-		if got := ReceptionOf(err) == Rejected; got != tt.want {
+		err := Classify(tt.to.Topic(), 1, result, nil)
+		if got := OutcomeOf(err) == Rejected; got != tt.want {
 			t.Errorf("to %s, %s by %s, addressee %s: %v", tt.to, tt.status, tt.by, tt.addressee, err)
 		}
 	}
@@ -122,8 +122,8 @@ func TestAVerdictSaysWhetherAnotherAttemptMayDouble(t *testing.T) {
 	for _, status := range []protocol.Outcome{protocol.OutcomeOffline, protocol.OutcomeTimeout} {
 		for _, written := range []bool{true, false} {
 			r := protocol.SendResult{Addressee: protocol.AddresseeFailed, Failures: []protocol.Failure{{Peer: "agent:x", Status: status, Written: written}}}
-			var u *Undelivered
-			if err := Judge("agent:x", 1, r, nil); !errors.As(err, &u) || u.Written() != written || u.Permanent() {
+			var u *UndeliveredError
+			if err := Classify("agent:x", 1, r, nil); !errors.As(err, &u) || u.MayHaveArrived() != written || u.Permanent() {
 				t.Errorf("%s, written %t: %v", status, written, err)
 			}
 		}

@@ -112,16 +112,16 @@ func afterCopy(text string) string {
 	}
 }
 
-// NotForPeople tells a model that wrote nothing but what Answer takes away.
-const NotForPeople = "What you wrote holds only thoughts, a tool call as text, or a copy of the prompt, which no person is shown. " +
+// NothingVisible tells a model that wrote nothing but what Answer takes away.
+const NothingVisible = "What you wrote holds only thoughts, a tool call as text, or a copy of the prompt, which no person is shown. " +
 	"Call tools as tools, and write the answer in plain words, with each tag that you speak of in `code`."
 
-// Answer returns what of a model's text is meant for people: without its thoughts, calls
+// VisibleText returns what of a model's text is meant for people: without its thoughts, calls
 // of tools that it wrote as text, and copies of the prompt's header and fences. What was
 // begun, wherever in a line, and never closed goes to the end of the text. A tag in code or
 // quotation marks stays, and so does one that its sentence calls a tag. It is "" if nothing
 // else was said.
-func Answer(text string) string {
+func VisibleText(text string) string {
 	answer, _ := answerOf(text)
 	return answer
 }
@@ -140,10 +140,10 @@ var (
 	tagEnds = regexp.MustCompile(`\A(?:[^<>\s]*>|[/A-Za-z]*[\]▷])`)
 )
 
-// AnswerAfter is Answer for a text that goes on with an answer in several: before is with
+// VisibleTextAfter is Answer for a text that goes on with an answer in several: before is with
 // what the text before it ended that was not for people, and after the same for the next.
 // What ends a thought at the beginning of a text ends whatever was open.
-func AnswerAfter(before, text string) (answer, after string) {
+func VisibleTextAfter(before, text string) (answer, after string) {
 	if at := lateClose.FindStringSubmatchIndex(text); at != nil && at[2] < 0 && strings.TrimSpace(text[:at[0]]) == "" {
 		before = ""
 	}
@@ -170,15 +170,15 @@ func bounded(after string) string {
 	switch {
 	case len(after) <= maxInner:
 		return after
-	case InnerGoesOn(after):
+	case HiddenPartContinues(after):
 		return strings.ToValidUTF8(after[:maxInner], "")
 	}
 	return ""
 }
 
-// InnerGoesOn reports whether what follows belongs to that with which a text ended, too: a
+// HiddenPartContinues reports whether what follows belongs to that with which a text ended, too: a
 // thought, a call or a copy whose end has not come.
-func InnerGoesOn(after string) bool { return after != "" && Answer(after+"\n\nx") == "" }
+func HiddenPartContinues(after string) bool { return after != "" && VisibleText(after+"\n\nx") == "" }
 
 // answerOf returns the answer of a text, and with what the text ends that is not for people.
 func answerOf(text string) (answer, end string) {

@@ -13,19 +13,19 @@ import (
 // passName is how many characters of a pass say whose it is.
 const passName = len("pass_") + 32
 
-// NewPass returns the pass of a token for an address.
-func NewPass(token, address string) string {
+// NewDerivedToken returns the pass of a token for an address.
+func NewDerivedToken(token, address string) string {
 	hash := sha256.Sum256([]byte(token))
-	return NewPassOf(hex.EncodeToString(hash[:]), address)
+	return NewDerivedTokenOf(hex.EncodeToString(hash[:]), address)
 }
 
-// NewPassOf is NewPass for a token of which only the SHA-256 is known, in lowercase hex.
-func NewPassOf(tokenHash, address string) string {
+// NewDerivedTokenOf is NewDerivedToken for a token of which only the SHA-256 is known, in lowercase hex.
+func NewDerivedTokenOf(tokenHash, address string) string {
 	return "pass_" + keyed(tokenHash, "name")[:32] + keyed(tokenHash, "at "+address)
 }
 
-// PassName returns the part of a pass that is the same at all addresses; empty if it is none.
-func PassName(pass string) string {
+// DerivedTokenName returns the part of a pass that is the same at all addresses; empty if it is none.
+func DerivedTokenName(pass string) string {
 	if len(pass) != passName+2*sha256.Size {
 		return ""
 	}

@@ -56,7 +56,7 @@ func TestAnswerKeepsWhatIsForPeople(t *testing.T) {
 		"Here: C2A EVENT\nevent_id: 5\nconversation: x\n\nMESSAGE\n<<" + drawn + "\nx\n" + drawn + ">>\nA": "Here: \nA",
 		"Here: C2A EVENT\nevent_id: 5\n":                           "Here:",
 		"A C2A EVENT\nis what wakes an agent.":                     "A C2A EVENT\nis what wakes an agent.",
-		"It was <<" + attention.FenceOf("ABCDEFGHIJKL") + ", so.":  "It was , so.",
+		"It was <<" + attention.Fence("ABCDEFGHIJKL") + ", so.":    "It was , so.",
 		"I think so <think> tagging it":                            "I think so",
 		"```\nSure. <think>\n```":                                  "```\nSure. <think>\n```",
 		"<think>cut by the limit":                                  "",
@@ -98,7 +98,7 @@ func TestAnswerKeepsWhatIsForPeople(t *testing.T) {
 		"<a:function_calls><a:invoke name=\"x\"></a:invoke></a:function_calls>A":            "A",
 		"<a:function_calls>\n<a:invoke name=\"x\">cut":                                      "",
 	} {
-		if got := attention.Answer(text); got != want {
+		if got := attention.VisibleText(text); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}
@@ -116,15 +116,15 @@ func TestAnswerOfAThousandShapes(t *testing.T) {
 		}
 		text := b.String()
 		for _, shape := range []string{text, text + "```go\n<think>\n```", strings.ToUpper(text[:1]) + text[1:]} {
-			got := attention.Answer(shape)
+			got := attention.VisibleText(shape)
 			if strings.Contains(got, "INNER") || strings.Contains(got, drawn) || strings.Contains(got, "<|") {
 				t.Fatalf("%q\nbecame %q", shape, got)
 			}
-			if again := attention.Answer(got); again != got {
+			if again := attention.VisibleText(got); again != got {
 				t.Fatalf("%q\nbecame %q, and that %q", shape, got, again)
 			}
 		}
-		if got := attention.Answer(text[:r.IntN(len(text)+1)]); strings.Contains(got, "INNER") {
+		if got := attention.VisibleText(text[:r.IntN(len(text)+1)]); strings.Contains(got, "INNER") {
 			t.Fatalf("cut, it became %q", got)
 		}
 	}
@@ -145,7 +145,7 @@ func TestCarried(t *testing.T) {
 		{"@lead look", attention.DirectedToOther, attention.DirectedToOther},
 		{"who can look?", attention.DirectedToMyRole, attention.DirectedToMyRole},
 	} {
-		if got := attention.Carried(c.text, c.chosen); got != c.want {
+		if got := attention.MessageDirectedness(c.text, c.chosen); got != c.want {
 			t.Errorf("%q, chosen %q, carries %s; want %s", c.text, c.chosen, got, c.want)
 		}
 	}
@@ -167,7 +167,7 @@ func TestAnInnerPartOverSeveralTexts(t *testing.T) {
 				var inner string
 				for n, part := range []string{whole[:first], whole[first:second], whole[second:], "\nIt is 4."} {
 					said := ""
-					said, inner = attention.AnswerAfter(inner, part)
+					said, inner = attention.VisibleTextAfter(inner, part)
 					if n < 3 && strings.Contains(said, "INNER") || n == 3 && strings.TrimSpace(said) != "It is 4." {
 						t.Fatalf("of %q, cut at %d and %d, part %d became %q", whole, first, second, n+1, said)
 					}
@@ -178,7 +178,7 @@ func TestAnInnerPartOverSeveralTexts(t *testing.T) {
 	inner := ""
 	for i, part := range []string{"<tool_call>" + strings.Repeat("INNER\n", 3000), "INNER", "</tool_call>\nIt is 4.", "It is 5."} {
 		said := ""
-		if said, inner = attention.AnswerAfter(inner, part); said != []string{"", "", "It is 4.", "It is 5."}[i] || len(inner) > 20_000 {
+		if said, inner = attention.VisibleTextAfter(inner, part); said != []string{"", "", "It is 4.", "It is 5."}[i] || len(inner) > 20_000 {
 			t.Errorf("part %d became %q, and %d bytes are kept", i+1, said, len(inner))
 		}
 	}
@@ -186,14 +186,14 @@ func TestAnInnerPartOverSeveralTexts(t *testing.T) {
 		"<think>x": true, "[THINK]x": true, "A\n<tool_call>": true, `{"name":"f","arguments":{`: true, "C2A EVENT\nfence: " + drawn + "\n\nMESSAGE\n<<" + drawn + "\nx": true,
 		"<think>x</think>": false, "A": false, "": false, "`<think>`": false, "```\n<think>\n": false, "</think>": false,
 	} {
-		if _, inner := attention.AnswerAfter("", text); attention.InnerGoesOn(inner) != open {
+		if _, inner := attention.VisibleTextAfter("", text); attention.HiddenPartContinues(inner) != open {
 			t.Errorf("%q goes on: %v", text, !open)
 		}
 	}
 	for _, whole := range []string{"Sure: <think>INNER</think>It is 4.", "Sure: <|channel|>analysis<|message|>INNER<|channel|>final<|message|>It is 4.", "Sure: [THINK]INNER[/THINK]It is 4.", "好◁think▷INNER◁/think▷It is 4."} {
 		for at := range whole {
-			first, inner := attention.AnswerAfter("", whole[:at])
-			second, _ := attention.AnswerAfter(inner, whole[at:])
+			first, inner := attention.VisibleTextAfter("", whole[:at])
+			second, _ := attention.VisibleTextAfter(inner, whole[at:])
 			if said := first + second; strings.Contains(said, "INNER") || !strings.Contains(whole, "final") && !strings.HasSuffix(said, "4.") {
 				t.Errorf("%q, cut at %d, became %q and %q", whole, at, first, second)
 			}
@@ -201,14 +201,14 @@ func TestAnInnerPartOverSeveralTexts(t *testing.T) {
 	}
 	for _, whole := range []string{"a <5", "It is <b>4", "a [link]"} {
 		for at := range whole {
-			first, inner := attention.AnswerAfter("", whole[:at])
-			if second, _ := attention.AnswerAfter(inner, whole[at:]); first+second != whole {
+			first, inner := attention.VisibleTextAfter("", whole[:at])
+			if second, _ := attention.VisibleTextAfter(inner, whole[at:]); first+second != whole {
 				t.Errorf("%q, cut at %d, became %q and %q", whole, at, first, second)
 			}
 		}
 	}
-	_, inner = attention.AnswerAfter("", "<tool_call>{")
-	if said, inner := attention.AnswerAfter(inner, "</think>\nIt is 4."); strings.TrimSpace(said) != "It is 4." || inner != "" {
+	_, inner = attention.VisibleTextAfter("", "<tool_call>{")
+	if said, inner := attention.VisibleTextAfter(inner, "</think>\nIt is 4."); strings.TrimSpace(said) != "It is 4." || inner != "" {
 		t.Errorf("what ended it gives %q, and then %q", said, inner)
 	}
 }

@@ -47,18 +47,18 @@ func (e *permanentError) Unwrap() error { return e.err }
 func (e *dropError) Unwrap() error      { return e.err }
 func (e *unknownError) Unwrap() error   { return e.err }
 
-// A classified error, such as *peer.Undelivered, says itself what follows: a needless
+// A classified error, such as *peer.UndeliveredError, says itself what follows: a needless
 // item is dropped, a permanently failed one is a dead letter. Wrapping it with Retry
 // overrules it.
 type classified interface {
 	error
 	Permanent() bool
-	Needless() bool
+	Droppable() bool
 }
 
-// Open reports whether an item stays open after an attempt that ended with err: there
+// WillRetry reports whether an item stays open after an attempt that ended with err: there
 // will be another attempt, unless the item is too old.
-func Open(err error) bool {
+func WillRetry(err error) bool {
 	v := (&Options{}).judge(Item{ExpiresAt: time.Unix(1<<40, 0)}, err, false, time.Time{}, 0)
 	return v.state == StatePending
 }
@@ -98,11 +98,11 @@ func (o *Options) judge(item Item, err error, interrupted bool, now time.Time, r
 		if !paced {
 			delay = min(delay, o.MaxBackoff)
 		}
-	case errors.As(err, &known) && known.Needless():
+	case errors.As(err, &known) && known.Droppable():
 		return verdict{state: StateDropped, cause: err}
 	case errors.As(err, &known) && known.Permanent():
 		return verdict{state: StateDead, cause: err}
-	case interrupted && o.OnInterrupted == GiveUpUnknown:
+	case interrupted && o.OnInterrupted == SettleUnknown:
 		return verdict{state: StateUnknown, cause: fmt.Errorf("the attempt was cut off: %w", err)}
 	}
 	next := now.Add(delay)
