@@ -70,8 +70,8 @@ func Rename(from, to string) error {
 // where the file system can.
 func SyncFolder(path string) error { return syncFolder(path) }
 
-// Make makes a folder for its owner alone. It returns [fs.ErrExist] if there is one.
-func Make(path string) error {
+// Mkdir makes a folder for its owner alone. It returns [fs.ErrExist] if there is one.
+func Mkdir(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		return err
 	}
