@@ -164,11 +164,11 @@ func TestTheArmsOfObligationsOverRealPrograms(t *testing.T) {
 	came("a return", 1, c)
 	var shown *models.Message
 	s.await("the escalation", func() bool {
-		shown = s.saying(group, func(m *models.Message) bool { return strings.Contains(m.Text, "has not seen to 1 obligation") })
+		shown = s.saying(group, func(m *models.Message) bool { return strings.Contains(m.Text, "has not answered 1 obligation") })
 		return shown != nil
 	})
 	owed := func(who models.User) string { return lists("owe", fmt.Sprint("tg:", who.ID)) }
-	s.await("that Ana owes it", func() bool { return strings.Contains(owed(ana), "has not seen to 1 obligation") })
+	s.await("that Ana owes it", func() bool { return strings.Contains(owed(ana), "has not answered 1 obligation") })
 	thumb(ana, shown)
 	s.await("that Ana owes nothing", func() bool { return strings.Contains(owed(ana), "nobody waits") })
 	if list := lists("blocking", person); !strings.Contains(list, c) {
@@ -176,7 +176,7 @@ func TestTheArmsOfObligationsOverRealPrograms(t *testing.T) {
 	}
 	s.api.Reply(silent, ana, "/close "+c)
 	s.await("a refusal", func() bool {
-		return s.saying(group, func(m *models.Message) bool { return strings.Contains(m.Text, "not yours to close") }) != nil
+		return s.saying(group, func(m *models.Message) bool { return strings.Contains(m.Text, "who is waiting can close that") }) != nil
 	})
 	s.api.Say(group, will, "/close "+c)
 	s.await("an empty list", func() bool { return strings.Contains(lists("owe"), "nobody waits") })
@@ -301,7 +301,7 @@ func (s *system) wait(f decisionFault, model *dodger) {
 	s.await("the record of its end", func() bool { return least == 0 || slices.Contains(s.obliged(event), "discharged") })
 	states, back := s.obliged(event), model.returns(event)
 	s.api.Say(dm, will, "/close "+event) // whatever would come twice comes before the answer to it
-	s.await("that it is closed already", func() bool { return slices.Contains(s.api.Texts(dm.ID), "That is closed already.") })
+	s.await("that it is closed already", func() bool { return slices.Contains(s.api.Texts(dm.ID), "That is already closed.") })
 	count := map[string]int{}
 	for _, state := range s.obliged(event) {
 		count[state]++

@@ -147,7 +147,7 @@ func TestTwoAgentsInAForeignRoom(t *testing.T) {
 	if calls != 1 || exchanged < 3 || exchanged > 12 {
 		t.Errorf("%d calls for a person after %d messages of agents: %q", calls, exchanged, said)
 	}
-	for _, order := range [][2]string{{"/halt", ": halted by alice"}, {"/resume", ": going on, alice said so"}} {
+	for _, order := range [][2]string{{"/halt", ": halted by alice"}, {"/resume", ": resumed by alice"}} {
 		turns := len(model.asked())
 		for _, line := range room.ask(order[0], "alpha: chorus-alpha", "beta: chorus-beta") {
 			must(t, line, order[1])
@@ -156,7 +156,7 @@ func TestTwoAgentsInAForeignRoom(t *testing.T) {
 			t.Errorf("%d turns for %s", n, order[0])
 		}
 		if order[0] == "/halt" {
-			room.ask("hello you two", "alpha: I am halted by alice", "beta: I am halted by alice")
+			room.ask("hello you two", "alpha: I was halted by alice", "beta: I was halted by alice")
 		}
 	}
 	hubbub("halt")

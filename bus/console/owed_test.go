@@ -61,7 +61,7 @@ func TestWhatIsOwedIsSettledThere(t *testing.T) {
 		{ID: "dec_1", Kind: collab.KindDecision, Title: "shell", State: "pending", OwedByID: "will"},
 		{ID: "ob_1", Kind: collab.KindObligation, Title: "safe?", State: "open", OwedByID: "lead", OwedByIdentity: "agent:lead", OwedToIdentity: "cli:will", Blocks: "halted"},
 		{ID: "ob_2", Kind: collab.KindObligation, Title: "safe?", State: "open", OwedByID: "lead", OwedByIdentity: "agent:lead", OwedToIdentity: "tg:77", Blocks: "halted"},
-		{ID: "rung_1", Kind: collab.KindObligation, Title: "lead has not seen to 1 obligation", State: "open", OwedByIdentity: "tg:88", OwedToIdentity: "agent:lead", Blocks: "halted"},
+		{ID: "rung_1", Kind: collab.KindObligation, Title: "lead has not answered 1 obligation", State: "open", OwedByIdentity: "tg:88", OwedToIdentity: "agent:lead", Blocks: "halted"},
 	}
 	home, cookie := s.enter(t, "operator")
 	body := s.page(t, home+"owed", cookie)

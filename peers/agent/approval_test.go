@@ -89,7 +89,7 @@ func TestAPersonDecidesBeforeASensitiveToolRuns(t *testing.T) {
 		w.say(dm("6", "dec_unknown:allow"))
 		w.sleep(10 * time.Second)
 		n := len(w.replies)
-		if !strings.Contains(w.replies[n-2].Text, "no longer open: allowed by tg:77") || !strings.Contains(w.replies[n-1].Text, "no such decision") {
+		if !strings.Contains(w.replies[n-2].Text, "no longer open: allowed by tg:77") || !strings.Contains(w.replies[n-1].Text, "has no such decision") {
 			t.Errorf("told %q and %q", w.replies[n-2].Text, w.replies[n-1].Text)
 		}
 	})
@@ -201,7 +201,7 @@ func TestAButtonDecidesOnlyUnderItsOwnQuestion(t *testing.T) {
 				w.say(m)
 				w.sleep(5 * time.Second)
 				equal(t, "decisions", w.verdicts(), c.want)
-				told := strings.Contains(w.replies[len(w.replies)-1].Text, "no such decision")
+				told := strings.Contains(w.replies[len(w.replies)-1].Text, "has no such decision")
 				if told != c.told {
 					t.Errorf("told %q", w.replies[len(w.replies)-1].Text)
 				}
@@ -372,7 +372,7 @@ func TestWhatAServerAsksIsAQuestionOfItsTool(t *testing.T) {
 	inWorld(t, s, nil, func(t *testing.T, w *world) {
 		w.say(dm("1", "deploy"))
 		w.sleep(10 * time.Second)
-		if asked := w.asked().Text; !strings.HasPrefix(asked, "lead runs deploy.run, which asks before it goes on:\n```\n") || !strings.Contains(asked, "Sure?") {
+		if asked := w.asked().Text; !strings.HasPrefix(asked, "lead runs deploy.run, which asks before it continues:\n```\n") || !strings.Contains(asked, "Sure?") {
 			t.Errorf("asked %q", asked)
 		}
 		w.say(dm("2", "yes"))

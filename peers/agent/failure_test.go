@@ -114,7 +114,7 @@ func TestABudgetIsToldOfToAgents(t *testing.T) {
 			w.say(by(dm(fmt.Sprint("e", i), fresh(i)+"?"), "agent:w3", "agent"))
 			w.sleep(time.Minute)
 		}
-		if len(w.replies) != 2 || !strings.Contains(w.replies[1].Text, "a bound of today") {
+		if len(w.replies) != 2 || !strings.Contains(w.replies[1].Text, "a daily limit") {
 			t.Errorf("the chat heard %+v", w.replies)
 		}
 		for i, c := range []string{"c-1", "c-1", "c-2"} {
@@ -129,7 +129,7 @@ func TestABudgetIsToldOfToAgents(t *testing.T) {
 			})
 			w.sleep(time.Minute)
 		}
-		if posts, answers := b.requests("message.post"), b.requests("question.answer"); len(posts) != 2 || len(answers) != 3 || !strings.Contains(answers[2], "a bound of today") {
+		if posts, answers := b.requests("message.post"), b.requests("question.answer"); len(posts) != 2 || len(answers) != 3 || !strings.Contains(answers[2], "a daily limit") {
 			t.Errorf("posted %v, answered %v", posts, answers)
 		}
 	})

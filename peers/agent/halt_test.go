@@ -53,13 +53,13 @@ func TestAHaltStopsWhatRunsAndLetsNothingBegin(t *testing.T) {
 		}
 		equal(t, "halts", w.halts(), []string{"halted tg:42 by Will [e1 e2]"})
 		w.wantDispositions("e1 failed", "e2 failed")
-		w.wantTexts("lead: halted by Will. 2 turns stopped; none runs until /resume.")
+		w.wantTexts("lead: halted by Will. 2 turns stopped; nothing runs until /resume.")
 
 		w.stop() // a halt outlives restarts
 		w.start()
 		w.ask("e3", "e4")
-		w.wantTexts("lead: halted by Will. 2 turns stopped; none runs until /resume.",
-			"I am halted by Will: nothing is answered until /resume, or hubbub resume.")
+		w.wantTexts("lead: halted by Will. 2 turns stopped; nothing runs until /resume.",
+			"I was halted by Will and answer nothing until /resume or hubbub resume.")
 		w.wantDispositions("e1 failed", "e2 failed", "e3 failed", "e4 failed")
 		if len(w.stub.seen()) != 1 {
 			t.Errorf("%d turns ran", len(w.stub.seen()))
@@ -70,7 +70,7 @@ func TestAHaltStopsWhatRunsAndLetsNothingBegin(t *testing.T) {
 		w.stub.mu.Unlock()
 		w.halt(w.tg, "tg:42", "tg:42", "off")
 		w.ask("e5")
-		if texts := fmt.Sprint(w.replies); !strings.Contains(texts, "going on, Will said so") || w.replies[len(w.replies)-1].Text != "yes" || len(w.stub.seen()) != 2 {
+		if texts := fmt.Sprint(w.replies); !strings.Contains(texts, "resumed by Will") || w.replies[len(w.replies)-1].Text != "yes" || len(w.stub.seen()) != 2 {
 			t.Errorf("after resume %d turns ran, and the chat heard %s", len(w.stub.seen()), texts)
 		}
 	})
@@ -96,7 +96,7 @@ func TestAnAgentIsHaltedInAllChats(t *testing.T) {
 			t.Fatalf("%d turns were stopped", stopped)
 		}
 		equal(t, "halts", w.halts(), []string{"halted tg:43 by Will <nil>", "resumed tg:43 by Will <nil>", "halted agent:lead by Will [e1]"})
-		w.wantTexts("lead: halted by Will. 1 turn stopped; none runs until /resume.")
+		w.wantTexts("lead: halted by Will. 1 turn stopped; nothing runs until /resume.")
 		if !w.halt(w.tg, "tg:42", "tg:42", "off") { // a chat does not end what is not its own
 			t.Fatal("resume was not taken")
 		}

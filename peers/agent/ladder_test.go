@@ -103,9 +103,9 @@ func TestEachRungIsAskedOnce(t *testing.T) {
 		equal(t, "rungs after a restart", w.rungs(), asked)
 		w.sleep(3 * time.Minute)
 		equal(t, "rungs in the end", w.rungs(), append(asked, "agent:lead author tg:77 unanswered+lead_asked+owner_asked+person_asked"))
-		w.wantTextsOnce(toldMended + " I asked boss and 88, and got no answer.")
+		w.wantTextsOnce(toldMended + " I asked boss and 88, but got no answer.")
 		equal(t, "the question ends", w.questions()[1:], []string{
-			"replied: lead cannot answer Will (the harness cannot run turns: no such model). Please answer in its place; it passes your words on. They wrote:\n> @lead is the deploy blocked?\n\nIt needs no answer any more.",
+			"replied: lead cannot answer Will (the harness cannot run turns: no such model). Please answer instead; it will forward your answer. The message:\n> @lead is the deploy blocked?\n\nIt no longer needs an answer.",
 		})
 		w.sleep(time.Hour)
 		if n := len(w.rungs()); n != 3 || len(w.replies) != 3 {
@@ -167,7 +167,7 @@ func TestTwoLeadsOfEachOtherAskOnce(t *testing.T) {
 		w.say(dm("1", "is the deploy blocked?"))
 		w.sleep(time.Hour)
 		equal(t, "rungs", w.rungs(), []string{"agent:lead lead agent:boss unanswered", "agent:lead author tg:77 unanswered+lead_asked"})
-		w.wantTexts(toldMended + " I asked boss, and got no answer.")
+		w.wantTexts(toldMended + " I asked boss, but got no answer.")
 	})
 }
 

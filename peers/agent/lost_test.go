@@ -43,7 +43,7 @@ func TestAMessageThatIsNotDeliveredIsAnEvent(t *testing.T) {
 			t.Fatalf("%d turns", len(turns))
 		}
 		if e := turns[1].Event; e.Policy != "may_respond" || e.Reason != "undelivered" || !strings.Contains(turns[1].Prompt,
-			"was not delivered, and nobody there has read it: Bad Request: message is too long. It began: a very long answer?") {
+			"was not delivered; nobody there has seen it: Bad Request: message is too long. It began: a very long answer?") {
 			t.Errorf("the agent hears %+v\n%s", e, turns[1].Prompt)
 		}
 		w.wantTexts("a very long answer?", "in short: no")
@@ -72,7 +72,7 @@ func TestAMessageThatIsNotDeliveredIsToldItsTurn(t *testing.T) {
 				<-lost
 			}
 			_, r = call(tools, "chat.list_events", map[string]any{"limit": 1})
-			if told := r.Content[1:]; len(told) == 1 && strings.Contains(told[0].Text, "was not delivered, and nobody there has read it: "+fmt.Sprint("too long ", i)) {
+			if told := r.Content[1:]; len(told) == 1 && strings.Contains(told[0].Text, "was not delivered; nobody there has seen it: "+fmt.Sprint("too long ", i)) {
 				results = append(results, "told")
 			}
 			if _, r = call(tools, "chat.list_events", map[string]any{"limit": 1}); len(r.Content) > 1 {
@@ -144,7 +144,7 @@ func TestAMessageWhoseBeginningIsShownIsAnswered(t *testing.T) {
 			Status: protocol.StatusFailed, IdempotencyKey: w.replies[0].IdempotencyKey, SourceID: "shown", Reason: blocked,
 		})
 		w.sleep(10 * time.Second)
-		if turns := s.seen(); len(turns) != 2 || !strings.Contains(turns[1].Prompt, "only its beginning is shown there") {
+		if turns := s.seen(); len(turns) != 2 || !strings.Contains(turns[1].Prompt, "Only the beginning of your message was delivered") {
 			t.Errorf("%d turns", len(turns))
 		}
 		if m, _ := call(w.tools(), "chat.send_message", map[string]any{"inReplyTo": "1", "text": "in short"}); m["status"] != "refused" {

@@ -187,7 +187,7 @@ func TestNothingElseDischarges(t *testing.T) {
 		}
 		w.sleep(31 * time.Minute)
 		equal(t, "returns", s.returns(), halfAnHour)
-		w.wantTexts("nice weather today", "signal done", "signal seen", "Nothing is open here that lead owes you.", "That is not yours to close: it is for whoever waits.")
+		w.wantTexts("nice weather today", "signal done", "signal seen", "You are not waiting for anything from lead here.", "Only the person who is waiting can close that.")
 	})
 }
 
@@ -373,7 +373,7 @@ func TestAPersonIsTheLastRung(t *testing.T) {
 		w.say(waiting(mention(post("e1", "@lead is the deploy blocked?"))))
 		w.sleep(41 * time.Minute)
 		shown := w.replies[len(w.replies)-1]
-		if !strings.Contains(shown.Text, "lead has not seen to 1 obligation") || !strings.Contains(shown.Text, "- tg:77 waits for 40m0s (halted): @lead is the deploy blocked? — else: Keep the deployment paused") || shown.InReplyTo != "0" {
+		if !strings.Contains(shown.Text, "lead has not answered 1 obligation") || !strings.Contains(shown.Text, "- tg:77 waits for 40m0s (halted): @lead is the deploy blocked? — otherwise: Keep the deployment paused") || shown.InReplyTo != "0" {
 			t.Fatalf("the person is shown %+v", shown)
 		}
 		n := len(w.replies)

@@ -203,7 +203,7 @@ func TestBadObligationsAreSentences(t *testing.T) {
 // TestAKilledAgentKeepsWhatIsOwed: whoever kills it when, what its author waits for is opened once, comes
 // back no interval twice, goes up once, and stays closed once it is.
 func TestAKilledAgentKeepsWhatIsOwed(t *testing.T) {
-	for _, step := range []string{"stored#2", "started", "brought back", "brought back#2", "escalated", "stored#3"} {
+	for _, step := range []string{"stored#2", "started", "reminded of an obligation", "reminded of an obligation#2", "escalated", "stored#3"} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
 			b := bustest.Start(t, nil)
@@ -265,7 +265,7 @@ func TestAKilledAgentKeepsWhatIsOwed(t *testing.T) {
 						t.Errorf("two escalations are shown: %v", shown)
 					}
 				}
-				if r.Text == "That is closed already." {
+				if r.Text == "That is already closed." {
 					break
 				}
 			}

@@ -129,7 +129,7 @@ func (p *Prompt) knock() string {
 	}
 	headerIfAny(b, "reply_target", p.ReplyTarget)
 	if k.Age != "" {
-		b.WriteString("Its author waits for you, and this comes back until they close it. Read the content with the tool above, and answer it, or say plainly that you cannot yet.\n")
+		b.WriteString("Its author waits for you, and this comes back until they close it. Read the content with the tool above, then answer it, or say plainly that you cannot yet.\n")
 		return b.String()
 	}
 	b.WriteString("The content is withheld. Read it with the tool above only if you mean to act on it.\n")

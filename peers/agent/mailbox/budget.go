@@ -10,23 +10,25 @@ import (
 	"hubbub/protocol"
 )
 
-// budgetWindow is how far back a budget looks.
+// budgetWindow is the period that a budget covers.
 const budgetWindow = attention.BudgetWindowHours * time.Hour
 
-// budgetSince returns from when on a budget counts: for the length of its window, or since somebody had it counted anew.
+// budgetSince returns when the current budget period began: at the start of the window, or at the
+// last reset.
 func budgetSince(tx *store.Tx) int64 {
 	return store.Value[int64](tx, `SELECT max(?, (SELECT coalesce(max(at), 0) FROM budget_resets))`, time.Now().Add(-budgetWindow).UnixMicro())
 }
 
-// ResetBudget lets nothing that was spent until now count towards a budget. cause is the message that asked for it.
+// ResetBudget stops all usage so far from counting against a budget. cause is the message that
+// requested it.
 func ResetBudget(tx *Tx, scope protocol.Topic, by string, cause Source) {
-	tx.Exec(`DELETE FROM budget_resets`) // only the last counts
+	tx.Exec(`DELETE FROM budget_resets`) // only the last one matters
 	tx.Exec(`INSERT INTO budget_resets (at, by) VALUES (?, ?)`, time.Now().UnixMicro(), by)
 	tx.recordHalt(HaltRecord{State: protocol.HaltBudgetReset, Scope: scope, By: by}, cause)
 }
 
-// payer returns on whose account a turn of an event goes: its author's or, since a
-// service names its senders itself, the inbox's through which it came.
+// payer returns whose budget a turn counts against: the author's, or that of the inbox for a
+// service, which names its senders itself.
 func payer(e *Entry) string {
 	if id := protocol.PeerID(e.Chat); id.Family() == "chorus" {
 		inbox, _, _ := strings.Cut(string(id), ".")
@@ -35,8 +37,8 @@ func payer(e *Entry) string {
 	return e.Content.Author.ID
 }
 
-// spent returns what turns took within the window, from the view of one that is to
-// start; until is when the oldest of them leaves it.
+// spent returns the usage in the window that counts against a turn's budget. until is when the
+// oldest turn leaves the window.
 func (v *View) spent(t *Turn, payer string) (s attention.Usage, until time.Time) {
 	var oldest time.Time
 	s = first(v.Tx, func(s *attention.Usage) []any {
@@ -47,14 +49,14 @@ func (v *View) spent(t *Turn, payer string) (s attention.Usage, until time.Time)
 	return s, oldest.Add(budgetWindow)
 }
 
-// CheckBudget reports whether a turn may start: where nothing is halted, and within the agent's
-// budget. It puts it on somebody's account. If it may not, it ends, its event gets the reason, and the chat is
-// told, once within the window; the bound that was reached is returned in words. A turn that
-// started before may go on. e is nil for a digest.
+// CheckBudget reports whether a turn may start: nothing is halted, and the agent is within its
+// budget. It records whose budget the turn counts against. A turn that may not start ends, and
+// its event is settled with the reason. The chat is notified once per window. bound describes the
+// bound that was reached. A turn that has started before may continue. e is nil for a digest.
 func (tx *Tx) CheckBudget(t *Turn, e *Entry, b attention.Budget) (bound string, ok bool) {
 	if h, ok := tx.halted(t); ok {
 		tx.withhold(t, e, reasonHalted,
-			fmt.Sprintf("I am halted by %s: nothing is answered until /resume, or hubbub resume.", attention.HeaderValue(h.by)))
+			fmt.Sprintf("I was halted by %s and answer nothing until /resume or hubbub resume.", attention.HeaderValue(h.by)))
 		return "", false
 	}
 	if t.Attempt > 0 {
@@ -75,12 +77,12 @@ func (tx *Tx) CheckBudget(t *Turn, e *Entry, b attention.Budget) (bound string, 
 		"bound": most, "until": protocol.FormatTime(until),
 	})
 	tx.withhold(t, e, reason,
-		fmt.Sprintf("I have reached a bound of today: %s (%d). I go on about %s, or once an operator has me count anew (hubbub resume %s --budget).",
+		fmt.Sprintf("I have reached a daily limit: %s (%d). I continue about %s, or when an operator resets my budget (hubbub resume %s --budget).",
 			budgetWords[reason], most, until.UTC().Format("15:04 UTC on January 2"), tx.m.id))
-	return fmt.Sprintf("a bound of 24 hours is reached: %s (%d); hubbub resume %s --budget counts anew", budgetWords[reason], most, tx.m.id), false
+	return fmt.Sprintf("the limit for 24 hours is reached: %s (%d); hubbub resume %s --budget resets it", budgetWords[reason], most, tx.m.id), false
 }
 
-// budgetWords say what a bound is of.
+// budgetWords describes what each bound limits.
 var budgetWords = map[string]string{
 	attention.BudgetAuthorTurns: "turns for one author",
 	attention.BudgetChatTurns:   "turns in one chat",
@@ -89,9 +91,9 @@ var budgetWords = map[string]string{
 	attention.BudgetTokens:      "tokens in all chats",
 }
 
-// withhold ends a turn that may not run, and its event. Whoever was owed an answer is
-// told, unless the notice is empty, once within the window for each reason and chat, or
-// conversation or question of the broker, and since the newest halt. e may be nil.
+// withhold ends a turn that may not run and settles its event. If an answer was due and notice is
+// not empty, the author is notified once per window, reason and chat (for the broker: per
+// conversation or question), and again after a newer halt. e may be nil.
 func (tx *Tx) withhold(t *Turn, e *Entry, reason, notice string) {
 	tx.cancel(t, reason)
 	if e == nil || e.Settled() {
@@ -108,7 +110,8 @@ func (tx *Tx) withhold(t *Turn, e *Entry, reason, notice string) {
 	}
 }
 
-// wasNotified reports whether the conversation of an event had a notice of this kind within the window.
+// wasNotified reports whether the event's conversation got a notice of this kind within the
+// window.
 func (v *View) wasNotified(e *Entry, kind string) bool {
 	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent WHERE chat = ?1 AND kind = 'notice' AND sent_at > ?2 AND key LIKE ?3
 			AND (?3 <> 'halted:%' OR sent_at > (SELECT coalesce(max(at), 0) FROM halts)) AND (conversation = ?4 OR chat <> ?5))`,

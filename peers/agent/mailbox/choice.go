@@ -10,7 +10,8 @@ import (
 	"hubbub/protocol/text"
 )
 
-// The keys of a question with choices, and of what stands in its place once somebody chose.
+// Prefixes of the keys of a question with choices, and of the message that replaces it after a
+// choice.
 const (
 	choiceKey = "choice:"
 	chosenKey = "chosen:"
@@ -22,7 +23,8 @@ func ChoiceKey(e *Entry) string { return choiceKey + e.EventID }
 // SupportsButtons reports whether a chat can show buttons.
 func SupportsButtons(chat protocol.Topic) bool { return protocol.PeerID(chat).Family() == "tg" }
 
-// WithButtons returns how a question with buttons is remembered: its last line are their texts.
+// WithButtons returns the stored text of a question with buttons. Its last line lists the button
+// texts.
 func WithButtons(question string, buttons []protocol.Button) string {
 	for i, b := range buttons {
 		before := " "
@@ -34,8 +36,8 @@ func WithButtons(question string, buttons []protocol.Button) string {
 	return question
 }
 
-// handleChoice notes that a person chose in reply to a question with choices, which then shows what
-// was chosen, and reports whether the event counts: the first choice does.
+// handleChoice handles a person's choice in reply to a question with choices and shows the choice
+// in place of the question. It reports whether the event counts: only the first choice does.
 func (tx *Tx) handleChoice(e *Entry) bool {
 	c := &e.Content
 	if c.Event != protocol.EventMessage || c.ReplyTo == nil || c.Forwarded != "" || c.Author.Kind != string(attention.AuthorHuman) {
@@ -63,10 +65,11 @@ func (tx *Tx) handleChoice(e *Entry) bool {
 	return true
 }
 
-// isQuestion reports whether a message of the agent asks something.
+// isQuestion reports whether the given message of the agent asks something.
 func (v *View) isQuestion(e *Entry, sourceID string) bool {
 	return attention.EndsWithQuestion(store.Value[string](v.Tx, `SELECT `+askedText+` FROM sent WHERE chat = ? AND source_id = ? AND source_id <> '' AND (kind = 'text' OR key LIKE 'escalation:%')`, e.Chat, sourceID))
 }
 
-// askedText is what of a message asks: choices always do.
+// askedText selects the part of a message that may ask something. A message with choices always
+// asks.
 const askedText = `CASE WHEN key LIKE 'choice:%' THEN '?' ELSE text END`

@@ -8,15 +8,15 @@ import (
 	"hubbub/protocol"
 )
 
-// A Claim is a claim on an event as this agent knows it. The zero value is none.
+// A Claim is a claim on an event as far as this agent knows. The zero value means no claim.
 type Claim struct {
 	Owner      string // identity
 	Token      int64
 	ExpiresAt  time.Time
-	FromBroker bool // else the agent took it itself
+	FromBroker bool // otherwise the agent took it without a broker
 }
 
-// A claimRecord is the agent_event that tells of a claim.
+// A claimRecord is the agent_event that records a claim.
 type claimRecord struct {
 	Event   string          `json:"event"` // "claim"
 	EventID string          `json:"eventId"`
@@ -27,13 +27,13 @@ type claimRecord struct {
 	Via     string          `json:"via"` // broker or local
 }
 
-// CurrentClaim returns the claim on an event that holds now.
+// CurrentClaim returns the claim on an event that has not expired.
 func (v *View) CurrentClaim(eventID string) Claim {
 	return first(v.Tx, func(c *Claim) []any { return []any{&c.Owner, &c.Token, timeColumn{&c.ExpiresAt}, &c.FromBroker} },
 		`SELECT owner, token, expires_at, via = 'broker' FROM claims WHERE event_id = ? AND expires_at > ?`, eventID, time.Now().UnixMicro())
 }
 
-// fillClaim fills in what is known about the claim on an event.
+// fillClaim fills in the state of the claim on an event.
 func (v *View) fillClaim(e *Entry, s *attention.ReplyContext) {
 	c, known := v.CurrentClaim(e.EventID), v.m.opts.Broker.Known()
 	s.ClaimNeeded = e.Decision.NeedsClaim() && known
@@ -46,7 +46,7 @@ func (v *View) fillClaim(e *Entry, s *attention.ReplyContext) {
 	}
 }
 
-// OwnClaim returns a claim that the agent takes for itself, as there is no broker.
+// OwnClaim returns a claim that the agent takes without a broker.
 func (tx *Tx) OwnClaim(eventID string, ttl time.Duration) Claim {
 	c := tx.CurrentClaim(eventID)
 	if c.Owner != string(tx.m.id) {
@@ -56,8 +56,8 @@ func (tx *Tx) OwnClaim(eventID string, ttl time.Duration) Claim {
 	return Claim{Owner: string(tx.m.id), Token: c.Token, ExpiresAt: time.Now().Add(ttl)}
 }
 
-// StoreClaim stores the outcome of a claim: granted, or to whom it belongs. It returns
-// the event, or nil if that is settled.
+// StoreClaim stores whether a claim was granted, and who owns it. It returns the event, or nil if
+// the event is settled.
 func (tx *Tx) StoreClaim(id string, granted bool, c Claim) *Entry {
 	via := "local"
 	if c.FromBroker {
@@ -78,21 +78,22 @@ func (tx *Tx) StoreClaim(id string, granted bool, c Claim) *Entry {
 		return nil
 	case granted:
 		tx.Move(e, ClaimEvent, "claim granted")
-	default: // Offered opens it again
+	default: // HandleOffer may reopen it
 		tx.Move(e, Ignore, "claimed by another agent")
 		finishKnock(tx, e, "claimed by another agent")
 	}
 	return e
 }
 
-// finishKnock ends the turn in which a program has an event that it was knocked for, or lost.
+// finishKnock ends the turn in which a program holds an event as a knock, once the claim on it
+// was granted or lost.
 func finishKnock(tx *Tx, e *Entry, reason string) {
 	if t := tx.Turn(e.TurnID); t != nil && t.State == TurnAccepted {
 		tx.MoveTurn(t, TurnFinished, reason, Cost{})
 	}
 }
 
-// Grant gives a claimed event again that was not shown, now with its content.
+// Grant delivers a claimed event again, now with its content, if only a knock was shown before.
 func (tx *Tx) Grant(e *Entry) {
 	if !e.Decision.Injection.Injects() {
 		finishKnock(tx, e, "claimed")
@@ -102,8 +103,8 @@ func (tx *Tx) Grant(e *Entry) {
 	}
 }
 
-// HandleOffer gives an event once more that another agent had claimed and gave back: one
-// that this agent lost is open again.
+// HandleOffer redelivers an event whose claim another agent released. If this agent lost the
+// claim before, the event is open again.
 func (tx *Tx) HandleOffer(eventID string) {
 	e := tx.Entry(eventID)
 	if e == nil || !e.Decision.NeedsClaim() || e.Decision.Injection != attention.ModeNotify {
@@ -116,12 +117,12 @@ func (tx *Tx) HandleOffer(eventID string) {
 		return
 	}
 	tx.Exec(`DELETE FROM claims WHERE event_id = ? AND owner <> ?`, eventID, tx.m.id)
-	if before := tx.Turn(e.TurnID); before == nil || before.Ended() { // else it has the knock already
+	if before := tx.Turn(e.TurnID); before == nil || before.Ended() { // otherwise it still has the knock
 		tx.Requeue(e)
 	}
 }
 
-// claimedByOther reports whether an event ended because another agent had claimed it.
+// claimedByOther reports whether an event was closed because another agent had claimed it.
 func (v *View) claimedByOther(e *Entry) bool {
 	return e.State == Ignored && store.Value[bool](v.Tx, `SELECT count(*) FROM claims WHERE event_id = ? AND owner <> ?`, e.EventID, v.m.id)
 }

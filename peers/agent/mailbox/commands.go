@@ -14,9 +14,9 @@ import (
 	"hubbub/protocol/text"
 )
 
-// HandleReaction keeps what a reaction in a chat says about an obligation. One on what the agent
-// answered is about what it answered, and names the agent; one on what it showed of an escalation
-// is about that.
+// HandleReaction stores what a reaction in a chat says about an obligation. A reaction to the
+// agent's answer applies to the event that it answers. A reaction to an escalation that the agent
+// showed applies to the escalation.
 func HandleReaction(tx *Tx, e *Entry) {
 	c := &e.Content
 	if !tx.m.hasObligations() || c.Event != protocol.EventReaction {
@@ -39,17 +39,17 @@ func HandleReaction(tx *Tx, e *Entry) {
 	}
 	if o := obligationOfSent(&tx.View, e.Chat, a.Target); o != nil {
 		a.Target = o.ID
-		if a.Recipient == "" || a.Recipient == string(tx.m.id) { // as a chat has it, which only knows whose message it is
+		if a.Recipient == "" || a.Recipient == string(tx.m.id) { // chats only know whose message it is
 			a.Recipient = o.Recipient
 		}
 	}
-	if a.Actor != string(tx.m.id) { // whose own signals no chat tells it
+	if a.Actor != string(tx.m.id) { // chats do not report an agent's own signals to it
 		RecordAct(tx, a)
 	}
 }
 
-// obligationOfSent returns the obligation about which the agent's own message in a chat is: as its answer to
-// that, or as what it shows of it.
+// obligationOfSent returns the obligation that one of the agent's messages is about, as an answer
+// to it or as the display of an escalation.
 func obligationOfSent(v *View, chat protocol.Topic, source string) *Obligation {
 	if source == "" {
 		return nil
@@ -71,13 +71,13 @@ func obligationOfSent(v *View, chat protocol.Topic, source string) *Obligation {
 	return nil
 }
 
-// The words with which a person says that they wait for an answer, and that they have it.
+// Commands with which people open and close obligations.
 const (
 	askWord   = "/ask"
 	closeWord = "/close"
 )
 
-// parseCommand returns what a person says after one of these words, and reports whether they begin with it.
+// parseCommand returns the text after a command, and reports whether the message starts with it.
 func parseCommand(v *View, e *Entry, want string) (rest string, ok bool) {
 	c := &e.Content
 	word, rest, _ := strings.Cut(strings.Replace(strings.TrimSpace(c.Text), "\n", " ", 1), " ")
@@ -86,16 +86,16 @@ func parseCommand(v *View, e *Entry, want string) (rest string, ok bool) {
 		c.Author.Kind == string(attention.AuthorHuman) && c.Forwarded == ""
 }
 
-// HandleAskCommand makes a message with which a person asks one that obliges whom it is aimed at.
+// HandleAskCommand turns a message that starts with the ask command into an obligating one.
 func HandleAskCommand(tx *Tx, e *Entry) {
 	if asked, ok := parseCommand(&tx.View, e, askWord); ok && asked != "" && e.Content.Obligation == nil {
 		e.Content.Obligation = &protocol.Obligation{Blocks: string(attention.BlocksDegraded)}
 	}
 }
 
-// HandleCloseCommand takes the word with which a person closes what they wait for, in place of StoreEvent, and
-// reports whether it was one: as an answer to what it is about, with its id, or alone where there is
-// just one.
+// HandleCloseCommand handles the command that closes an obligation, in place of StoreEvent. It
+// reports whether e was that command. The obligation is the one of the message replied to, the
+// one named by id, or the only open one.
 func HandleCloseCommand(tx *Tx, e *Entry) bool {
 	c := &e.Content
 	named, ok := parseCommand(&tx.View, e, closeWord)
@@ -124,38 +124,38 @@ func HandleCloseCommand(tx *Tx, e *Entry) bool {
 		RecordAct(tx, Act{ID: "close:" + e.SourceID, Target: list[0].ID, Act: attention.Act{Actor: who, Signal: attention.SignalDone, Recipient: list[0].Recipient}})
 		tx.replyToCommand(e, "Closed: "+attention.HeaderValue(list[0].Title))
 	case len(list) > 1:
-		said := "Several are open. Answer the one that you mean with /close, or name it:"
+		said := "Several are open. Reply to the one you mean with /close, or name it:"
 		for _, o := range list[:min(len(list), 10)] {
 			said += "\n/close " + attention.HeaderValue(o.ID) + " — " + attention.HeaderValue(o.Title)
 		}
 		tx.replyToCommand(e, said)
 	case len(known) > 0 && !slices.ContainsFunc(known, func(o *Obligation) bool { return o.Open }):
-		tx.replyToCommand(e, "That is closed already.")
+		tx.replyToCommand(e, "That is already closed.")
 	case len(known) > 0:
-		tx.replyToCommand(e, "That is not yours to close: it is for whoever waits.")
-	case c.Chat.Kind == string(attention.ConversationDM), about != "" && c.ReplyTo != nil && c.ReplyTo.Author == self: // it was said to this agent
-		tx.replyToCommand(e, "Nothing is open here that "+tx.m.id.Name()+" owes you.")
+		tx.replyToCommand(e, "Only the person who is waiting can close that.")
+	case c.Chat.Kind == string(attention.ConversationDM), about != "" && c.ReplyTo != nil && c.ReplyTo.Author == self: // it was addressed to this agent
+		tx.replyToCommand(e, "You are not waiting for anything from "+tx.m.id.Name()+" here.")
 	}
 	return true
 }
 
-// Discharge closes, as the agent's own act, what it waits for from a recipient, or says in a sentence
-// why not. It reports whether the agent knows of it.
+// Discharge closes an obligation that the agent waits for. If it may not, refused says why. known
+// reports whether the agent has the obligation.
 func Discharge(tx *Tx, id, recipient string) (known bool, refused string) {
 	self := string(tx.m.id)
 	list := obligationsWhere(&tx.View, `(id = ?1 OR event_id = ?1) AND (recipient = ?2 OR recipient = 'agent:' || ?2)`, id, recipient)
 	if len(list) == 0 {
-		return false, "There is no obligation of " + attention.HeaderValue(recipient) + " on account of " + attention.HeaderValue(id) + ". blocking lists what you wait for."
+		return false, "There is no obligation of " + attention.HeaderValue(recipient) + " for " + attention.HeaderValue(id) + ". blocking lists what you wait for."
 	}
 	o := list[0]
 	a := attention.Act{Actor: self, Signal: attention.SignalDone, Recipient: o.Recipient}
 	switch effect, _ := o.Effect(a); {
 	case !o.Open:
-		return true, "It is discharged already."
+		return true, "It is already discharged."
 	case o.Level != "" && o.Author == self:
-		return true, "It lists what you owe others, and ends by itself once all of that is closed."
+		return true, "It lists your open obligations and closes when all of them are closed."
 	case effect != attention.EffectDischarge:
-		return true, "That is not yours to close: " + attention.HeaderValue(o.Author) + " waits, and says when it is answered."
+		return true, "Only " + attention.HeaderValue(o.Author) + ", who is waiting, can close that."
 	}
 	row := Act{Target: o.ID, Act: a}
 	row.ID = actID(row)
@@ -169,8 +169,8 @@ func Discharge(tx *Tx, id, recipient string) (known bool, refused string) {
 	return true, ""
 }
 
-// OpenOwnObligation keeps that the agent waits for somebody on account of what it just said: by the id of
-// its message until the chat has given it one.
+// OpenOwnObligation stores that the agent waits for the recipient of a message it just sent. The
+// obligation has the message's own id until the chat has assigned one.
 func OpenOwnObligation(tx *Tx, e *Entry, id protocol.MessageID, said string, recipient string, given *protocol.Obligation) {
 	o := &Obligation{
 		ID: string(id), EventID: e.EventID, Blocks: parseBlocks(given.Blocks), DefaultAction: text.Clip(text.OneLine(given.DefaultAction), maxDefaultAction), Title: titleOf(said),
@@ -187,8 +187,8 @@ func OpenOwnObligation(tx *Tx, e *Entry, id protocol.MessageID, said string, rec
 	recordObligation(tx, o, "opened", "said", nil)
 }
 
-// setObligationID gives what the agent said, and waits for an answer to, the id by which its chat names
-// it. What was listed under the message's own id is not any more.
+// setObligationID replaces the message id of an obligation by the id that the chat assigned. The
+// broker's entry under the old id is removed.
 func setObligationID(tx *Tx, id protocol.MessageID, source string) {
 	if id == "" || source == "" {
 		return
@@ -205,22 +205,23 @@ func setObligationID(tx *Tx, id protocol.MessageID, source string) {
 	}
 }
 
-// syncWithoutID has the broker list under its message's own id what the agent waits for in a message of
-// which nobody knows whether it came.
+// syncWithoutID lets the broker list an obligation under its message id because the delivery of
+// the message is uncertain.
 func syncWithoutID(tx *Tx, id protocol.MessageID) {
 	if tx.ExecCount(`UPDATE obligations SET synced = ? WHERE id = ? AND author = ? AND synced = ?`, NotSynced, id, tx.m.id, AwaitingID) > 0 {
 		tx.OnCommit(tx.m.opts.OnChange)
 	}
 }
 
-// ApplyBrokerObligation takes what the broker has of an obligation: its log settles what others did.
+// ApplyBrokerObligation applies the broker's record of an obligation. Its log is authoritative
+// for acts by others.
 func ApplyBrokerObligation(tx *Tx, d *collab.EventObligation) {
 	self := string(tx.m.id)
 	if !tx.m.hasObligations() || string(d.Recipient) != self && string(d.Author) != self && string(d.Delegate) != self {
 		return
 	}
 	o := findObligation(&tx.View, d.EventID, string(d.Recipient))
-	if o != nil && string(d.Author) != self && o.Author == string(d.Author) && !slices.Equal(o.Members, d.Members) { // an escalation lists more
+	if o != nil && string(d.Author) != self && o.Author == string(d.Author) && !slices.Equal(o.Members, d.Members) { // an escalation has more members
 		o.Members, o.Title, o.Blocks = d.Members, d.Title, parseBlocks(d.Blocks)
 		saveObligation(tx, o)
 	}
@@ -232,13 +233,13 @@ func ApplyBrokerObligation(tx *Tx, d *collab.EventObligation) {
 	}
 }
 
-// NeedsSync reports whether the broker lacks something of the agent's obligations.
+// NeedsSync reports whether the broker lacks some of the agent's obligations or acts.
 func NeedsSync(v *View) bool {
 	return v.m.hasObligations() && v.m.opts.Broker.Known() && store.Value[bool](v.Tx,
 		`SELECT EXISTS (SELECT 1 FROM obligations WHERE synced = 0) OR EXISTS (SELECT 1 FROM acts WHERE synced = 0 AND target IN (SELECT id FROM obligations))`)
 }
 
-// SyncObligations queues for the broker what it lacks.
+// SyncObligations queues what the broker lacks.
 func SyncObligations(tx *Tx) {
 	for _, o := range obligationsWhere(&tx.View, `synced = 0 LIMIT 100`) {
 		key := UniqueKey("oblige:"+text.Clip(o.ID, 200), o.CreatedAt.Unix())
@@ -254,11 +255,11 @@ func SyncObligations(tx *Tx) {
 	}, `SELECT n, id, target, kind, actor, signal, recipient FROM acts WHERE synced = 0 AND target IN (SELECT id FROM obligations WHERE synced = 1) ORDER BY n LIMIT 100`) {
 		tx.Exec(`UPDATE acts SET synced = 1 WHERE n = ?`, a.n)
 		mine := a.Actor == string(tx.m.id)
-		if !mine && !protocol.IsPerson(protocol.PeerID(a.Actor)) { // who tells it itself
+		if !mine && !protocol.IsPerson(protocol.PeerID(a.Actor)) { // others report their own acts
 			continue
 		}
 		for _, o := range obligationsWhere(&tx.View, `id = ?`, a.Target) {
-			if a.Kind == attention.ActSignal && a.Recipient == "" && a.Actor != o.Recipient { // it is about nobody, and the broker must not hear a name that it did not have
+			if a.Kind == attention.ActSignal && a.Recipient == "" && a.Actor != o.Recipient { // it concerns nobody, and the broker must not learn a name from it
 				continue
 			}
 			tx.Enqueue(protocol.TopicBroker, fmt.Sprintf("act:%d:%s:%s", a.n, text.Clip(a.ID, 200), text.Clip(o.Recipient, 100)), collab.ObligationReact.Message(tx.m.id, collab.ActParams{
@@ -268,7 +269,7 @@ func SyncObligations(tx *Tx) {
 	}
 }
 
-// Params tell an obligation to the broker.
+// Params returns the obligation as the broker takes it.
 func (o *Obligation) Params() collab.ObligationParams {
 	return collab.ObligationParams{
 		EventID: o.ID, Author: protocol.PeerID(o.Author), Recipient: protocol.PeerID(o.Recipient), Delegate: protocol.PeerID(o.Delegate), Blocks: string(o.Blocks),
@@ -276,7 +277,7 @@ func (o *Obligation) Params() collab.ObligationParams {
 	}
 }
 
-// SetPeople remembers the people of a chat in the order in which its configuration has them.
+// SetPeople stores the people of a chat in the order of its configuration.
 func SetPeople(tx *Tx, topic protocol.Topic, people []protocol.PeerID) {
 	tx.Exec(`UPDATE chats SET people = ? WHERE topic = ?`, jsonColumn{people}, topic)
 }

@@ -16,35 +16,35 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// The keys of what is said in a chat about a decision: the question, and what was decided.
+// Prefixes of the keys of a decision's question in a chat, and of the message with its outcome.
 const (
 	decisionKey = "decision:"
 	decidedKey  = "decided:"
 )
 
-// decisionID begins the ids of decisions.
+// decisionID is the prefix of decision ids.
 const decisionID = "dec_"
 
-// IsDecisionValue reports whether a text begins like the value of a button of a decision.
+// IsDecisionValue reports whether a text looks like the value of a decision button.
 func IsDecisionValue(said string) bool { return strings.HasPrefix(said, decisionID) }
 
-// A Verdict is what somebody said in a chat about a decision.
+// A Verdict is what a person answered about a decision in a chat.
 type Verdict struct {
 	Verdict collab.Verdict       `json:"verdict,omitempty"`
 	Scope   collab.ApprovalScope `json:"scope,omitempty"`
 	By      string               `json:"by,omitempty"`
 }
 
-// A Decision is what a person decides for a turn.
+// A Decision is a decision about a tool call that a turn asked people for.
 type Decision struct {
 	collab.Approval
 	TurnID      string
-	Used        bool    // the call that it allowed has begun
-	ChatVerdict Verdict // in the chat, and not decided yet
+	Used        bool    // the allowed call has begun
+	ChatVerdict Verdict // given in the chat, not yet part of the record
 }
 
-// A DecisionRecord is the agent_event that tells what became of a decision. One that says
-// allowed is queued before the tool runs.
+// A DecisionRecord is the agent_event that records the state of a decision. The state allowed is
+// recorded before the tool runs.
 type DecisionRecord struct {
 	Event      string               `json:"event"` // "decision"
 	EventID    string               `json:"eventId"`
@@ -66,7 +66,7 @@ func (v *View) decisions(where string, args ...any) []Decision {
 	return store.All(v.Tx, scanDecision, `SELECT turn_id, used, chat_verdict, record FROM decisions WHERE `+where, args...)
 }
 
-// Decision returns a decision, or nil.
+// Decision returns a decision, or nil if there is none.
 func (v *View) Decision(id string) *Decision {
 	if list := v.decisions(`id = ?`, id); len(list) > 0 {
 		return &list[0]
@@ -74,9 +74,10 @@ func (v *View) Decision(id string) *Decision {
 	return nil
 }
 
-// RequestDecision returns the decision that holds for one call of a turn: a standing one that
-// covers it, the one that the turn asked for before, or a new one, which it shows in the
-// chat of e or, of what no chat brought, where who may decide writes to the agent. e may be nil.
+// RequestDecision returns the decision for a tool call of a turn: a standing decision that covers
+// the call, the one that the turn requested before, or a new one. A new one is shown in the chat
+// of e. If e is nil or from the broker, it is shown where a person who may decide writes to the
+// agent.
 func (tx *Tx) RequestDecision(t *Turn, e *Entry, p collab.ApprovalParams) *Decision {
 	if e == nil || e.FromBroker() {
 		e = nil
@@ -113,14 +114,15 @@ func (tx *Tx) saveDecision(d *Decision) {
 		d.ID, d.TurnID, d.Chat, d.Tool, d.Digest, d.State, d.Scope, d.Used, jsonColumn{d.ChatVerdict}, jsonColumn{d.Approval}, time.Now().UnixMicro())
 }
 
-// elicitPrefix begins the tool of a decision that an MCP server wants: harness.Elicits.
+// elicitPrefix begins the tool name of a decision that an MCP server requests; see
+// harness.Elicits.
 const elicitPrefix = "elicit:"
 
-// decisionText says what is asked, in a chat.
+// decisionText describes the requested call for a chat.
 func decisionText(a *collab.Approval) string {
 	said := fmt.Sprintf("%s asks to run %s", a.AskedByID, text.Clip(text.EscapeInvisible(a.Tool), 80))
 	if tool, ok := strings.CutPrefix(a.Tool, elicitPrefix); ok {
-		said = fmt.Sprintf("%s runs %s, which asks before it goes on", a.AskedByID, text.Clip(text.EscapeInvisible(tool), 80))
+		said = fmt.Sprintf("%s runs %s, which asks before it continues", a.AskedByID, text.Clip(text.EscapeInvisible(tool), 80))
 	}
 	if a.Arguments != "" {
 		said += ":\n```\n" + strings.ReplaceAll(text.EscapeInvisible(a.Arguments), "```", "'''") + "\n```"
@@ -128,15 +130,15 @@ func decisionText(a *collab.Approval) string {
 	return said + "\n"
 }
 
-// questionText asks for a decision in a chat, and says how to decide.
+// questionText asks for a decision in a chat and explains how to answer.
 func questionText(a *collab.Approval) string {
 	if len(a.MayDecide) == 0 {
-		return decisionText(a) + "No person of this chat asked for it: `hubbub decisions allow " + a.ID + "` lets it run."
+		return decisionText(a) + "Nobody in this chat asked for it. To let it run: `hubbub decisions allow " + a.ID + "`."
 	}
-	return decisionText(a) + "May it? 👍 or 👎, or the answer yes or no, decides. Without one by " + a.ExpiryText() + ": " + string(a.Default) + "."
+	return decisionText(a) + "Decide with 👍 or 👎, or reply yes or no. Without a decision by " + a.ExpiryText() + ": " + string(a.Default) + "."
 }
 
-// decisionButtons are what may be decided, for a chat with buttons.
+// decisionButtons returns the possible verdicts as buttons.
 func decisionButtons(a *collab.Approval) []protocol.Button {
 	if len(a.MayDecide) == 0 {
 		return nil
@@ -147,8 +149,8 @@ func decisionButtons(a *collab.Approval) []protocol.Button {
 	}
 }
 
-// ApplyDecision takes the newest version of a decision: it stands on record, and the
-// message in the chat says what was decided and by whom.
+// ApplyDecision stores and records the newest version of a decision, and shows the outcome in the
+// chat.
 func (tx *Tx) ApplyDecision(a collab.Approval) {
 	d := tx.Decision(a.ID)
 	if d == nil || d.State == a.State || !d.Open() {
@@ -178,8 +180,8 @@ func (tx *Tx) recordDecision(d *Decision, digest string, e *Entry, key string) {
 	})
 }
 
-// UseDecision marks that the call begins which a decision allows, and reports whether it
-// may. A call under a standing one gets a row of its own.
+// UseDecision marks that the call allowed by a decision begins, and reports whether it may. Each
+// further call under a standing decision gets its own record.
 func (tx *Tx) UseDecision(id, eventID, digest string) bool {
 	d := tx.Decision(id)
 	switch {
@@ -196,7 +198,7 @@ func (tx *Tx) UseDecision(id, eventID, digest string) bool {
 	return tx.Err() == nil
 }
 
-// CancelDecisions ends the decisions of a turn that nobody waits for any more.
+// CancelDecisions cancels the pending decisions of a turn.
 func (tx *Tx) CancelDecisions(turnID, reason string) {
 	for _, d := range tx.decisions(`turn_id = ? AND state = 'pending'`, turnID) {
 		a, err := d.Cancel(string(tx.m.id), reason, time.Now())
@@ -208,10 +210,10 @@ func (tx *Tx) CancelDecisions(turnID, reason string) {
 	}
 }
 
-// RevokeSessionDecisions revokes what was allowed until the agent stops.
+// RevokeSessionDecisions revokes the decisions that last until the agent stops.
 func (tx *Tx) RevokeSessionDecisions() {
 	for _, d := range tx.decisions(`state = 'allowed' AND scope = 'session'`) {
-		const reason = "the agent was started anew"
+		const reason = "the agent was restarted"
 		if a, err := d.Revoke(string(tx.m.id), reason, time.Now()); err == nil {
 			tx.ApplyDecision(a)
 			tx.notifyBroker(collab.DecisionRevoke, "revoke:"+d.ID, collab.ApprovalDecideParams{ID: d.ID, Reason: reason})
@@ -225,8 +227,9 @@ func (tx *Tx) notifyBroker(m collab.Method[collab.ApprovalDecideParams, collab.A
 	}
 }
 
-// HandleDecisionReply takes an event of a chat that decides something, or answers a question of the
-// agent's, in place of StoreEvent, and reports whether it was one. yes and no are the words that decide.
+// HandleDecisionReply handles a chat event that decides something or answers one of the agent's
+// questions, in place of StoreEvent. It reports whether e was such an event. yes and no are the
+// words that decide.
 func (tx *Tx) HandleDecisionReply(e *Entry, yes, no []string) bool {
 	c := &e.Content
 	if c.Author.Kind != string(attention.AuthorHuman) || c.Forwarded != "" {
@@ -240,9 +243,9 @@ func (tx *Tx) HandleDecisionReply(e *Entry, yes, no []string) bool {
 	case !recordReceipt(tx, e):
 		return true
 	case c.ReplyTo != nil && tx.isOtherAgent(c.ReplyTo.Author):
-		return true // that agent answers
+		return true // that agent handles it
 	case d == nil:
-		tx.replyToCommand(e, "There is no such decision in this chat.")
+		tx.replyToCommand(e, "This chat has no such decision.")
 		return true
 	}
 	said.By = e.PersonIdentity()
@@ -264,10 +267,10 @@ func (tx *Tx) replyToCommand(e *Entry, said string) {
 	tx.Enqueue(e.Chat, key, tx.m.MessageFor(e, ReplyType(e.Chat), reply))
 }
 
-// parseVerdict reads a verdict out of an event, and finds what it decides: a button names its
-// decision, an answer or a reaction the message that shows it, and a bare word in a direct
-// chat, or where no message says which other it answers, means the one that waits there, if no
-// agent said anything since: it may answer that.
+// parseVerdict returns the verdict in an event, and the decision that it is for. A button names
+// its decision; a reply or reaction refers to the message that shows it. A bare word counts in a
+// direct chat, or in a chat without replies, if exactly one decision is pending and no agent has
+// written since.
 func (v *View) parseVerdict(e *Entry, pending []Decision, yes, no []string) (d *Decision, said Verdict) {
 	c := &e.Content
 	if id, what, ok := strings.Cut(c.Text, ":"); ok && IsDecisionValue(id) && c.Event == protocol.EventMessage {
@@ -275,7 +278,7 @@ func (v *View) parseVerdict(e *Entry, pending []Decision, yes, no []string) (d *
 		said = Verdict{Verdict: collab.Verdict(verdict), Scope: collab.ApprovalScope(scope)}
 		d = v.Decision(id)
 		if c.ReplyTo != nil && !slices.Contains([]string{"", decisionKey + id}, v.sentKey(e.Chat, c.ReplyTo.SourceID)) || d != nil && d.Chat != string(e.Chat) {
-			return nil, said // a button under something else, or in another chat
+			return nil, said // a button under another message, or in another chat
 		}
 		return d, said
 	}
@@ -292,10 +295,10 @@ func (v *View) parseVerdict(e *Entry, pending []Decision, yes, no []string) (d *
 		if id, ok := strings.CutPrefix(v.sentKey(e.Chat, c.ReplyTo.SourceID), decisionKey); ok && c.ReplyTo.SourceID != "" {
 			return v.Decision(id), said
 		}
-		return nil, Verdict{} // about something else, perhaps of another chat
+		return nil, Verdict{} // about something else, perhaps in another chat
 	}
 	direct := c.Chat.Kind == string(attention.ConversationDM)
-	if !direct { // of several people, whose it is
+	if !direct { // several people may decide; use only the decisions that this person may make
 		pending = slices.DeleteFunc(pending, func(d Decision) bool { return supportsReplies(e.Chat) || !d.MayBeDecidedBy(e.PersonIdentity()) })
 	}
 	if c.Event == protocol.EventMessage && len(pending) == 1 && v.isLastMessage(&pending[0]) {
@@ -304,24 +307,25 @@ func (v *View) parseVerdict(e *Entry, pending []Decision, yes, no []string) (d *
 	return nil, Verdict{}
 }
 
-// isLastMessage reports whether the question of a decision is the last that agents said in its chat.
+// isLastMessage reports whether a decision's question is the last message of an agent in its
+// chat.
 func (v *View) isLastMessage(d *Decision) bool {
 	return !store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent q JOIN sent s ON s.chat = q.chat AND s.rowid > q.rowid AND s.kind <> 'signal' WHERE q.key = ?1)
 		OR EXISTS (SELECT 1 FROM sent q JOIN events e ON e.chat = q.chat AND e.received_at >= q.sent_at AND e.author_kind = 'agent' WHERE q.key = ?1)`, decisionKey+d.ID)
 }
 
-// sentKey returns the key under which a message of a chat was sent, "" if that is not known.
+// sentKey returns the key under which a message of a chat was sent, or "" if it is unknown.
 func (v *View) sentKey(chat protocol.Topic, sourceID string) string {
 	return store.Value[string](v.Tx, `SELECT key FROM sent WHERE chat = ? AND source_id = ? AND source_id <> ''`, chat, sourceID)
 }
 
-// isOtherAgent reports whether a message is another agent's.
+// isOtherAgent reports whether author is an agent other than this one.
 func (v *View) isOtherAgent(author string) bool {
 	return protocol.RoleOf(protocol.PeerID(author)) == protocol.RoleAgent && author != string(v.m.id)
 }
 
-// AwaitsDecisionMessage reports whether a decision waits in a chat whose message may be the one that
-// a reaction names: its id is not known yet.
+// AwaitsDecisionMessage reports whether a reaction may be about the message of a pending decision
+// whose id in the chat is not known yet.
 func (v *View) AwaitsDecisionMessage(e *Entry) bool {
 	if e.Content.Event != protocol.EventReaction || e.Content.ReplyTo == nil {
 		return false

@@ -1,18 +1,18 @@
-// Package mailbox is what one agent remembers: the events that chats told it, the turns
-// that showed them, the messages that it sent, its claims, and where it takes part. All
-// of it is in one SQLite database, together with the outbox.
+// Package mailbox stores the state of one agent: the events it received, the turns that showed
+// them, the messages it sent, its claims, and where it takes part. All of it is in one SQLite
+// database, together with the outbox.
 //
 // Guarantees:
 //
-//   - One state: an event has one State, and what may follow what is the table of
-//     state.go. Tx.Move alone changes it, and records the disposition in the same
-//     transaction. A final disposition is written once. Turns have such a table, too.
-//   - Storage: StoreEvent stores an event once per (event, sourceId, sequence). What is
-//     acknowledged after it has returned survives SIGKILL and later versions.
-//   - Together: a message to a chat, the mark that forbids another, and every record of
-//     what happened are queued in the transaction of what they belong to. What became
-//     of a message is the outbox's to say.
-//   - Bounds: at most Options.MaxOpen events of a chat are open; closed ones are
-//     forgotten by Prune after Options.Retention.
-//   - Blocking: everything waits for the database alone. Only Outbox.Run sends.
+//   - State: an event has one State, and state.go has the table of its transitions. Only
+//     Tx.Move changes it, and records the disposition in the same transaction. A final
+//     disposition is written once. Turns have a table of transitions as well.
+//   - Storage: StoreEvent stores an event once per (event, sourceId, sequence). An event
+//     that is acknowledged after StoreEvent has committed survives SIGKILL.
+//   - Atomicity: a message to a chat, the mark that prevents a second one, and the records
+//     of what happened are queued in one transaction. The outbox alone knows whether a
+//     message was sent.
+//   - Bounds: at most Options.MaxOpen events of a chat are open. Prune deletes closed ones
+//     after Options.Retention.
+//   - Blocking: methods wait for the database only. Only Outbox.Run sends.
 package mailbox

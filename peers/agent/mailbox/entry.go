@@ -13,57 +13,57 @@ import (
 
 // An Entry is one stored event.
 type Entry struct {
-	Seq        int64  // the mailbox's own growing number
-	EventID    string // the sourceId, save that of an edit which is an event of its own
-	SourceID   string // of the message that it tells of
+	Seq        int64  // timing.sequence
+	EventID    string // the sourceId, except for an edit that is an event of its own
+	SourceID   string // of the message that the event is about
 	Chat       protocol.Topic
 	Source     Source
 	ReceivedAt time.Time
-	Content    protocol.ChatMessage // complete
+	Content    protocol.ChatMessage // defaults are applied
 	Origin     Origin
 	Decision   attention.Decision
 	Status
 }
 
-// A Source is the bus message that brought an event: traces follow it.
+// A Source is the bus message that carried an event. Traces follow it.
 type Source struct {
 	MessageID   protocol.MessageID
 	TraceParent string
 }
 
-// A Status is what becomes of an event. Only Tx.Move changes its state.
+// A Status is the progress of an event. Only Tx.Move changes its state.
 type Status struct {
 	State      State
-	Claimed    bool      // promised; it counts while the event is open
-	DeadlineAt time.Time // of an event that no turn is at: when it ends or, deferred, comes back
+	Claimed    bool      // disposition "claimed", while the event is open
+	DeadlineAt time.Time // of an event in no turn: when it ends or, if deferred, is redelivered
 	TurnID     string    // the newest turn that shows it
-	MergedInto string    // event id of the fragment that carries it
-	Deferrals  int       // times that it was put off
-	Deleted    bool      // its message was deleted, and its text is gone
+	MergedInto string    // event id of the fragment that this one was merged into
+	Deferrals  int       // times it was deferred
+	Deleted    bool      // its message was deleted, and its text erased
 	Acted      bool      // its newest turn has sent something; read only
 }
 
-// An Origin is what the answer to a wake of the broker goes to. It is empty for
-// events of chats.
+// An Origin names the broker's records that a wake is about, which get the answer. It is empty
+// for events of chats.
 type Origin struct {
 	DeliveryID     string `json:"deliveryId,omitempty"`
 	ConversationID string `json:"conversationId,omitempty"`
 	MessageID      string `json:"messageId,omitempty"`
 	QuestionID     string `json:"questionId,omitempty"`
-	AnsweredID     string `json:"answeredId,omitempty"` // this agent's own question
+	AnsweredID     string `json:"answeredId,omitempty"` // the agent's own question that was answered
 	WorkItemID     string `json:"workItemId,omitempty"`
 	FlightID       string `json:"flightId,omitempty"`
 	Lead           string `json:"lead,omitempty"`       // master of its conversation
-	Owner          string `json:"owner,omitempty"`      // of its work
-	OnBehalfOf     string `json:"onBehalfOf,omitempty"` // the person whom a question or work of another agent serves
+	Owner          string `json:"owner,omitempty"`      // of the work item
+	OnBehalfOf     string `json:"onBehalfOf,omitempty"` // the person for whom another agent asks or works
 }
 
-// TakesText reports whether an answer to a wake would reach anybody.
+// TakesText reports whether anybody would receive a text in response to the wake.
 func (o *Origin) TakesText() bool {
 	return o.QuestionID != "" || o.ConversationID != "" || o.FlightID != "" || o.WorkItemID != ""
 }
 
-// Files returns what came with the event: its own files, and then those of what it answers.
+// Files returns the files of the event, followed by those of the message that it replies to.
 func (e *Entry) Files() []protocol.Attachment {
 	if q := e.Content.ReplyTo; q != nil {
 		return slices.Concat(e.Content.Attachments, q.Attachments)
@@ -71,7 +71,7 @@ func (e *Entry) Files() []protocol.Attachment {
 	return e.Content.Attachments
 }
 
-// Event returns the entry as the attention layer sees it.
+// Event returns the entry as package attention takes it.
 func (e *Entry) Event() attention.Event {
 	event := EventOf(&e.Content)
 	event.EventID = e.EventID
@@ -84,8 +84,8 @@ func (e *Entry) Event() attention.Event {
 	return event
 }
 
-// ApplyDefaults gives the missing fields of a chat message their documented defaults. m
-// is the message that brought it.
+// ApplyDefaults fills in the documented defaults of missing fields. m is the message that carried
+// c.
 func ApplyDefaults(c *protocol.ChatMessage, m *protocol.Message) {
 	c.Chat, c.Author = cmp.Or(c.Chat, &protocol.Chat{}), cmp.Or(c.Author, &protocol.Author{})
 	c.Event = cmp.Or(c.Event, protocol.EventMessage)
@@ -97,9 +97,9 @@ func ApplyDefaults(c *protocol.ChatMessage, m *protocol.Message) {
 	c.Author.ID = cmp.Or(c.Author.ID, m.From.Name())
 }
 
-// conversationID returns the id of the conversation that a chat tells of. Ids of Telegram stand
-// alone; every other begins with the identity of its chat, so that nobody's words are taken for
-// those of another chat, or read there, because its messages name that.
+// conversationID returns the id of the conversation that a chat message names. Ids of Telegram
+// are used as they are. Every other id is prefixed with the identity of its chat, so that a chat
+// cannot read or impersonate another chat by naming its id.
 func conversationID(given string, from protocol.PeerID) string {
 	own := string(from)
 	switch {
@@ -113,8 +113,8 @@ func conversationID(given string, from protocol.PeerID) string {
 	return own + "/" + given
 }
 
-// EventOf returns a complete chat message as the attention layer sees it. Its id is
-// the message's sourceId.
+// EventOf returns a chat message with defaults as package attention takes it. Its id is the
+// sourceId.
 func EventOf(c *protocol.ChatMessage) attention.Event {
 	event := attention.Event{
 		EventID: c.SourceID, Kind: attention.EventKind(c.Event), Text: c.Text, Mentions: c.Mentions,
@@ -132,8 +132,8 @@ func EventOf(c *protocol.ChatMessage) attention.Event {
 	return event
 }
 
-// AuthorIdentity returns the identity of who wrote an event. A person of a chat is one of that chat, whatever
-// identity they call themselves.
+// AuthorIdentity returns the identity of the event's author. A person's identity belongs to the
+// family of the chat, whatever identity the message claims.
 func (e *Entry) AuthorIdentity() string {
 	switch id := e.Content.Author.ID; {
 	case strings.Contains(id, ":") && (e.FromBroker() || e.Content.Author.Kind != string(attention.AuthorHuman)):
@@ -144,16 +144,16 @@ func (e *Entry) AuthorIdentity() string {
 	return e.PersonIdentity()
 }
 
-// ThreadKey names where an event was said: one turn at a time runs there.
+// ThreadKey identifies the conversation and thread of the event. One turn at a time runs there.
 func (e *Entry) ThreadKey() string { return e.Content.Chat.ID + "\x00" + e.Content.Chat.ThreadID }
 
 // FromAgent reports whether another agent wrote the event.
 func (e *Entry) FromAgent() bool { return e.Content.Author.Kind == string(attention.AuthorAgent) }
 
-// FromBroker reports whether the event is a wake of the collaboration broker.
+// FromBroker reports whether the event is a wake from the collaboration broker.
 func (e *Entry) FromBroker() bool { return e.Chat == protocol.TopicBroker }
 
-// Visibility returns who sees an answer to the event if its author does not choose.
+// Visibility returns the default visibility of an answer to the event.
 func (e *Entry) Visibility() string {
 	switch {
 	case e.Content.Chat.Kind == string(attention.ConversationDM):
@@ -178,7 +178,7 @@ func scanEntry(into **Entry) []any {
 	}
 }
 
-// entries returns the events of a query; where follows SELECT ... FROM events.
+// entries returns the events of a query. where follows SELECT ... FROM events.
 func (v *View) entries(where string, args ...any) []*Entry {
 	return store.All(v.Tx, scanEntry, `SELECT `+entryNames+` FROM events `+where, args...)
 }
@@ -188,7 +188,7 @@ func (v *View) Entry(id string) *Entry {
 	return first(v.Tx, scanEntry, `SELECT `+entryNames+` FROM events WHERE event_id = ?`, id)
 }
 
-// Current is Entry, following fragments to the event that carries them.
+// Current returns an event, or the event that it was merged into, or nil if there is none.
 func (v *View) Current(id string) *Entry {
 	e := v.Entry(id)
 	for n := 0; n < 100 && e != nil && e.MergedInto != ""; n++ {
@@ -197,13 +197,12 @@ func (v *View) Current(id string) *Entry {
 	return e
 }
 
-// InState returns the events in a state, in the order in which they came, at most
-// limit.
+// InState returns at most limit events in a state, oldest first.
 func (v *View) InState(s State, limit int) []*Entry {
 	return v.entries(`WHERE state = ? ORDER BY seq LIMIT ?`, s, limit)
 }
 
-// insertEvent adds an event and sets its sequence.
+// insertEvent inserts an event and sets its sequence.
 func insertEvent(tx *Tx, e *Entry) {
 	c := &e.Content
 	e.State = Stored
@@ -214,18 +213,18 @@ func insertEvent(tx *Tx, e *Entry) {
 		c.Event, c.Chat.ID, c.Chat.ThreadID, c.Chat.StreamID, c.Author.ID, c.Author.Kind, e.State)
 }
 
-// Save stores an event's status.
+// Save stores the status of an event.
 func (tx *Tx) Save(e *Entry) {
 	tx.Exec(`UPDATE events SET state = ?, claimed = ?, deadline_at = ?, turn_id = ?, merged_into = ?, deferrals = ?, deleted = ? WHERE seq = ?`,
 		e.State, e.Claimed, timeColumn{&e.DeadlineAt}, e.TurnID, e.MergedInto, e.Deferrals, e.Deleted, e.Seq)
 }
 
-// saveContent replaces what an event says.
+// saveContent replaces the content of an event.
 func saveContent(tx *Tx, e *Entry) {
 	tx.Exec(`UPDATE events SET content = ?, deleted = ? WHERE seq = ?`, jsonColumn{&e.Content}, e.Deleted, e.Seq)
 }
 
-// Decide stores and records what was decided about an event.
+// Decide stores and records the decision about an event.
 func (tx *Tx) Decide(e *Entry) {
 	d := &e.Decision
 	tx.Exec(`UPDATE events SET decision = ?, policy = ?, mode = ?, directedness = ? WHERE seq = ?`,

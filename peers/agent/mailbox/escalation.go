@@ -15,17 +15,19 @@ import (
 	"hubbub/protocol/text"
 )
 
-// What an agent must answer and cannot is put as a question to the next rung of its ladder,
-// while the event is deferred. The first answer goes to whoever waits; if none comes in time,
-// the next rung is asked. The event, or its other end, closes the questions that are open.
+//
+// An event that needs an answer, and that the agent cannot answer, is escalated: the next level
+// of the escalation policy is asked while the event is deferred. The first answer is passed on to
+// the author. If none comes in time, the next level is asked. Questions are closed when the event
+// is settled.
 
 const (
-	maxOpenEscalations  = 5        // that one party has at a time
-	maxEscalationQuote  = 1200     // bytes of what was written, in the question
+	maxOpenEscalations  = 5        // of one person or agent at a time
+	maxEscalationQuote  = 1200     // bytes of the original messages in the question
 	maxEscalationAnswer = 48 << 10 // bytes
 )
 
-// A escalation is one question of the ladder.
+// An escalation is a question to one level of the policy.
 type escalation struct {
 	id, event      string
 	level          attention.Level
@@ -37,14 +39,14 @@ func scanEscalation(r *escalation) []any {
 	return []any{&r.id, &r.event, &r.level, &r.who, &r.reason, &r.notice}
 }
 
-// escalations returns the questions of the ladder in order.
+// escalations returns escalations, oldest first.
 func escalations(v *View, where string, args ...any) []escalation {
 	return store.All(v.Tx, scanEscalation, `SELECT question_id, event_id, level, who, reason, notice FROM escalations WHERE `+where+` ORDER BY asked_at`, args...)
 }
 
-// Escalate asks the next rung to answer an event that the agent cannot, and reports whether it
-// did. notice is what the author reads if nobody answers. A question of another's ladder is
-// declined instead: that one asks the next itself.
+// Escalate asks the next level to answer an event that the agent cannot answer, and reports
+// whether it did. notice is sent to the author if nobody answers. An escalation question from
+// another agent is not escalated further: that agent asks its own next level.
 func Escalate(tx *Tx, e *Entry, reason, notice string) bool {
 	if _, ok := Next(e.State, Defer); !ok && e.State != Deferred || collab.IsEscalationQuestion(e.Origin.QuestionID) || e.FromAgent() && !tx.mayNotify(e) {
 		return false
@@ -63,7 +65,7 @@ func Escalate(tx *Tx, e *Entry, reason, notice string) bool {
 		}
 	}
 	step := ladder.Next(climb)
-	if step.Level == attention.LevelAuthor && step.Reason == "unanswered" { // nobody stands above
+	if step.Level == attention.LevelAuthor && step.Reason == "unanswered" { // there is no further level
 		return false
 	}
 	recordEscalation(tx, e, map[string]any{"rung": step.Level, "to": step.To, "reason": step.Reason})
@@ -80,13 +82,13 @@ func Escalate(tx *Tx, e *Entry, reason, notice string) bool {
 	return true
 }
 
-// recordEscalation records a step of the ladder.
+// recordEscalation records a step of an escalation.
 func recordEscalation(tx *Tx, e *Entry, more map[string]any) {
 	more["event"], more["eventId"], more["agent"] = "escalation", e.EventID, tx.m.id
 	tx.Record(UniqueKey("escalation", e.Seq), e, more)
 }
 
-// askLevel puts the question: to a person where they write, else through the broker.
+// askLevel asks a question: a person in their chat, anybody else through the broker.
 func askLevel(tx *Tx, e *Entry, step attention.EscalationStep, reason, notice string) {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(tx.m.id), string(e.Chat), e.EventID, string(step.Level)}, "\x00")))
 	id, question := collab.EscalationQuestionID(hex.EncodeToString(sum[:10])), escalationQuestion(tx, e, reason)
@@ -99,19 +101,20 @@ func askLevel(tx *Tx, e *Entry, step attention.EscalationStep, reason, notice st
 	tx.Enqueue(protocol.TopicBroker, "ask:"+id, collab.QuestionAsk.Message(tx.m.id, collab.QuestionParams{ID: &id, Title: question, AskedOfID: step.To, OnBehalfOf: e.OnBehalfOf()}))
 }
 
-// escalationQuestion says what was written, by whom, and why the agent does not answer.
+// escalationQuestion returns the question, with the original messages, their author, and why the
+// agent does not answer.
 func escalationQuestion(tx *Tx, e *Entry, reason string) string {
 	said, author := []string{}, e.Content.Author
 	for _, f := range append(fragmentsBefore(tx, e), e) {
 		said = append(said, f.Content.Text)
 	}
 	quoted := text.Clip(strings.TrimSpace(strings.Join(said, "\n")), maxEscalationQuote)
-	return fmt.Sprintf("%s cannot answer %s (%s). Please answer in its place; it passes your words on. They wrote:\n> %s", tx.m.id.Name(),
+	return fmt.Sprintf("%s cannot answer %s (%s). Please answer instead; it will forward your answer. The message:\n> %s", tx.m.id.Name(),
 		attention.HeaderValue(cmp.Or(author.DisplayName, author.Username, author.ID)), text.Clip(attention.HeaderValue(reason), 200),
 		strings.ReplaceAll(quoted, "\n", "\n> "))
 }
 
-// fragmentsBefore returns the messages that the turn of an event merged into it.
+// fragmentsBefore returns the events that were merged into an event's turn before it.
 func fragmentsBefore(tx *Tx, e *Entry) (list []*Entry) {
 	if t := tx.Turn(e.TurnID); t != nil && t.EventID == e.EventID {
 		for _, f := range tx.Fragments(t) {
@@ -123,7 +126,8 @@ func fragmentsBefore(tx *Tx, e *Entry) (list []*Entry) {
 	return list
 }
 
-// escalateFurther asks the next rung when the time of one has passed, and reports whether there was one.
+// escalateFurther asks the next level after the time for an answer has passed. It reports whether
+// the event was escalated before.
 func escalateFurther(tx *Tx, e *Entry) bool {
 	before := escalations(&tx.View, `event_id = ?`, e.EventID)
 	if len(before) == 0 {
@@ -133,8 +137,8 @@ func escalateFurther(tx *Tx, e *Entry) bool {
 	return true
 }
 
-// HandleEscalationAnswer takes the answer to a question of the ladder, and reports whether it was one: the
-// first goes to whoever waits, as the answer to their message.
+// HandleEscalationAnswer handles the answer to an escalation question, and reports whether id
+// names one. The first answer is passed on as the answer to the event.
 func HandleEscalationAnswer(tx *Tx, id, answer, by string) bool {
 	list := escalations(&tx.View, `question_id = ?`, id)
 	if len(list) == 0 {
@@ -147,7 +151,8 @@ func HandleEscalationAnswer(tx *Tx, id, answer, by string) bool {
 	return true
 }
 
-// HandleEscalationDecline has the next rung asked at once, if the one that was asked last has none.
+// HandleEscalationDecline asks the next level at once if the newest escalation of an event was
+// declined.
 func HandleEscalationDecline(tx *Tx, id string) {
 	for _, r := range escalations(&tx.View, `question_id = ? AND open = 1`, id) {
 		all := escalations(&tx.View, `event_id = ?`, r.event)
@@ -157,19 +162,19 @@ func HandleEscalationDecline(tx *Tx, id string) {
 	}
 }
 
-// closeEscalation closes the questions of an event that needs no answer any more.
+// closeEscalation closes the open questions about an event that no longer needs an answer.
 func closeEscalation(tx *Tx, e *Entry) {
 	for _, r := range escalations(&tx.View, `event_id = ? AND open = 1`, e.EventID) {
 		tx.Exec(`UPDATE escalations SET open = 0 WHERE question_id = ?`, r.id)
 		if tx.SentAs(questionKey+r.id) != nil {
-			replaceQuestion(tx, r.id, "It needs no answer any more.")
+			replaceQuestion(tx, r.id, "It no longer needs an answer.")
 		} else {
 			tx.Enqueue(protocol.TopicBroker, "close:"+r.id, collab.QuestionClose.Message(tx.m.id, collab.IDParams{ID: r.id}))
 		}
 	}
 }
 
-// unansweredNotice says, for the author of an event, who did not answer in the agent's place.
+// unansweredNotice tells the author of an event who was asked and did not answer.
 func unansweredNotice(tx *Tx, e *Entry) string {
 	var names []string
 	for _, r := range escalations(&tx.View, `event_id = ?`, e.EventID) {
@@ -178,5 +183,5 @@ func unansweredNotice(tx *Tx, e *Entry) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return " I asked " + strings.Join(names, " and ") + ", and got no answer."
+	return " I asked " + strings.Join(names, " and ") + ", but got no answer."
 }

@@ -9,11 +9,11 @@ import (
 	"hubbub/protocol"
 )
 
-// A ParticipationChange is what happens to the agent in a conversation or thread, as an
-// assignment of SQL: ?3 is the time, ?4 the event.
+// A ParticipationChange is a change of the agent's participation in a thread, as an SQL
+// assignment. ?3 is the time, ?4 the event.
 type ParticipationChange string
 
-// The changes.
+// Changes of participation.
 const (
 	Joined    ParticipationChange = `joined_at = ?3` // it was named
 	Spoke     ParticipationChange = `joined_at = CASE WHEN left_at > 0 THEN joined_at ELSE ?3 END`
@@ -22,7 +22,7 @@ const (
 	Escalated ParticipationChange = `escalated_at = ?3` // a person was called in
 )
 
-// SetParticipation stores what an event changed in its place.
+// SetParticipation applies a change to the thread of an event.
 func (tx *Tx) SetParticipation(e *Entry, change ParticipationChange) {
 	chat := e.Content.Chat
 	tx.Exec(`INSERT OR IGNORE INTO participation (conversation, thread) VALUES (?, ?)`, chat.ID, chat.ThreadID)
@@ -30,14 +30,14 @@ func (tx *Tx) SetParticipation(e *Entry, change ParticipationChange) {
 		chat.ID, chat.ThreadID, time.Now().UnixMicro(), e.EventID)
 }
 
-// A participation is where the agent takes part, or no longer does.
+// A participation says whether the agent takes part in a thread.
 type participation struct {
 	joined, left, chatLeft     int64
 	leaveEvent, chatLeaveEvent string
 }
 
-// hasLeft reports whether the agent was asked to leave the place, or the chat around
-// it, and was not named since.
+// hasLeft reports whether the agent was asked to leave the thread or its conversation and has not
+// been named there since.
 func (p participation) hasLeft() bool { return p.left > 0 || p.chatLeft > p.joined }
 
 func (v *View) participation(e *Entry) participation {
@@ -50,7 +50,7 @@ func (v *View) participation(e *Entry) participation {
 		FROM participation WHERE conversation = ?1`, e.Content.Chat.ID, e.Content.Chat.ThreadID)
 }
 
-// Facts returns what the records say about an event.
+// Facts returns the recorded facts that a decision about an event needs.
 func (v *View) Facts(e *Entry) attention.Facts {
 	c, p := &e.Content, v.participation(e)
 	var lastOwn, lastOther int64
@@ -90,15 +90,15 @@ func (v *View) Facts(e *Entry) attention.Facts {
 	return facts
 }
 
-// ReplyContext returns what the records say about an event at this moment. text is what
-// the agent wants to say; e may be nil.
+// ReplyContext returns the recorded facts that decide whether the agent may reply to an event
+// now. text is the intended reply. e may be nil.
 func (v *View) ReplyContext(e *Entry, text string) attention.ReplyContext {
 	if e == nil {
 		return attention.ReplyContext{}
 	}
 	s := attention.ReplyContext{Known: true, Policy: e.Decision.Policy, Disposition: e.Disposition(), Replied: e.State == Answered}
 	if e.State == Stored {
-		s.Policy = attention.PolicyMustNotRespond // nothing was decided yet
+		s.Policy = attention.PolicyMustNotRespond // not decided yet
 	}
 	if mayReplyAgain(v, e) {
 		s.Replied = false
@@ -113,37 +113,38 @@ func (v *View) ReplyContext(e *Entry, text string) attention.ReplyContext {
 		s.Exchange = v.Exchange(e).Next(time.Now())
 		s.Repeats = attention.IsRepeat(text, store.All(v.Tx, store.Scalar[string],
 			`SELECT text FROM sent WHERE conversation = ? AND kind = 'text' ORDER BY sent_at DESC LIMIT 10`, e.Content.Chat.ID)) &&
-			e.Origin.QuestionID == "" // who is asked may say yes to each question
+			e.Origin.QuestionID == "" // an agent may answer several questions with the same text
 	}
-	if o := obligationOf(v, e); o != nil && o.Open { // who waits for the agent by name may be answered
+	if o := obligationOf(v, e); o != nil && o.Open { // an open obligation may always be answered
 		s.Exchange, s.Left = attention.ExchangeAllow, false
 	}
 	return s
 }
 
-// byPerson selects events in which a person said something, or agreed: they begin a new
-// exchange.
+// byPerson selects events in which a person wrote something or agreed. They begin a new exchange.
 const byPerson = `author_kind = 'human' AND (kind IN ('message','edit','assignment','approval','blocker')
 	OR kind = 'reaction' AND json_extract(content, '$.signal') = 'agree')`
 
-// agents is a table of all agents that wrote something: each is looked up, and not all that they wrote.
+// agents is a table of all agents that wrote something. It looks each one up in the index instead
+// of scanning their events.
 const agents = `agents (author) AS (SELECT min(author) FROM events WHERE author_kind = 'agent' UNION ALL
 	SELECT (SELECT min(author) FROM events WHERE author_kind = 'agent' AND author > a.author) FROM agents a WHERE a.author IS NOT NULL)`
 
-// brokerConversation selects the conversations of what comes through the broker in no conversation of it: no
-// person writes there, and exchangeStartedAt has when one stood behind something there.
+// brokerConversation selects the pseudo conversations of events that came through the broker
+// outside of any conversation. No person writes there. The counter exchangeStartedAt has when a
+// person last caused such an event.
 const (
 	brokerConversation = `(p.conversation = 'work' OR p.conversation LIKE 'work:%')`
 	exchangeStartedAt  = "behind_at"
 )
 
-// StartExchange notes that one agent turns to another through the broker for what a person
-// said: this begins a new exchange, as if they had said it there.
+// StartExchange records that an agent contacts another through the broker because of a person's
+// message. This begins a new exchange, as if the person had written there.
 func StartExchange(tx *Tx) { tx.SetCounter(exchangeStartedAt, time.Now().UnixMicro()) }
 
-// exchanged selects the texts of an exchange with when they came and whether another agent
-// said them: ?1 is the conversation, ?2 the author, ?3 the counter exchangeStartedAt. In the conversation all agents count,
-// elsewhere the author does; each conversation since a person last spoke in it.
+// exchanged selects the texts of an exchange with their times and authors. ?1 is the
+// conversation, ?2 the author, ?3 the counter exchangeStartedAt. In the conversation all agents
+// count, elsewhere only the author; each conversation counts since a person last wrote in it.
 const exchanged = `FROM (
 	WITH RECURSIVE ` + agents + `,
 	conversations (conversation) AS (SELECT min(conversation) FROM events WHERE author = ?2 AND author_kind = 'agent' UNION ALL
@@ -162,8 +163,8 @@ const exchanged = `FROM (
 		WHERE s.kind = 'text' AND e.author_kind = 'agent' AND (p.conversation = ?1 OR e.author = ?2)
 	) WHERE TRUE`
 
-// Exchange returns what this agent and others said to each other around an event since
-// a person last spoke.
+// Exchange returns what this agent and others wrote to each other around an event since a person
+// last wrote.
 func (v *View) Exchange(e *Entry) (x attention.Exchange) {
 	here, other, behind := e.Content.Chat.ID, e.Content.Author.ID, v.Counter(exchangeStartedAt)
 	x.Sent = store.All(v.Tx, atColumn, `SELECT at `+exchanged+` ORDER BY 1 LIMIT 1000`, here, other, behind)
@@ -174,8 +175,8 @@ func (v *View) Exchange(e *Entry) (x attention.Exchange) {
 	return x
 }
 
-// LastTexts returns the last texts of an exchange, in order, each with who said it: the
-// agent itself is "".
+// LastTexts returns the last texts of an exchange in order, each with its author. The author is
+// "" for this agent.
 func (v *View) LastTexts(e *Entry, limit int) (list [][2]string) {
 	list = store.All(v.Tx, func(said *[2]string) []any { return []any{&said[0], &said[1]} },
 		`SELECT author, text `+exchanged+` ORDER BY at DESC LIMIT ?4`, e.Content.Chat.ID, e.Content.Author.ID, v.Counter(exchangeStartedAt), limit)
@@ -183,8 +184,8 @@ func (v *View) LastTexts(e *Entry, limit int) (list [][2]string) {
 	return list
 }
 
-// LastPerson returns the user name of the person who spoke last in a conversation, "" if
-// none did or the surface gives them none.
+// LastPerson returns the user name of the person who wrote last in a conversation, or "" if there
+// is none.
 func (v *View) LastPerson(conversation string) string {
 	return store.Value[string](v.Tx, `SELECT coalesce(json_extract(content, '$.author.username'), '') FROM events
 		WHERE conversation = ? AND `+byPerson+` ORDER BY received_at DESC LIMIT 1`, conversation)

@@ -2,19 +2,19 @@ package mailbox
 
 import "time"
 
-// A File is the content of what came with a message.
+// A File is the content of a file that came with a message.
 type File struct {
 	Ref     string
-	Mime    string // as the content says
+	Mime    string // detected from the content
 	Body    []byte
-	Problem string // why there is no content, and never will be; a sentence
-	Text    string // what is said in it, once it was transcribed
+	Problem string // why the content will never be available; a sentence
+	Text    string // the transcript of a recording, or the text of a PDF
 }
 
-// maxFiles bounds the bytes of all files that are kept; the oldest go first.
+// maxFiles bounds the bytes of all stored files. The oldest are deleted first.
 const maxFiles = 256 << 20
 
-// File returns what was fetched of a reference, or nil.
+// File returns the file stored for a reference, or nil.
 func (v *View) File(ref string) *File {
 	columns := func(into **File) []any {
 		*into = new(File)
@@ -24,8 +24,7 @@ func (v *View) File(ref string) *File {
 	return first(v.Tx, columns, `SELECT ref, mime, body, problem, text FROM files WHERE ref = ?`, ref)
 }
 
-// SaveFile stores what was fetched of a reference, or what is known of it since, until
-// Prune forgets it or newer files need its room.
+// SaveFile stores or updates a file until Prune deletes it or newer files need the space.
 func (tx *Tx) SaveFile(f *File) {
 	body := f.Body
 	if body == nil {

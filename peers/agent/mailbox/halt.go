@@ -10,35 +10,35 @@ import (
 	"hubbub/protocol/text"
 )
 
-// reasonHalted is why a turn ends that a halt stopped, or that it never let start.
+// reasonHalted is the reason of turns that a halt stopped or did not let start.
 const reasonHalted = "halted"
 
-// A halt is where no turn may run.
+// A halt forbids turns in a chat or in all chats.
 type halt struct {
 	by string
 	at time.Time
 }
 
-// halted returns the halt that a turn falls under: of its chat, or of the agent.
+// halted returns the halt that applies to a turn.
 func (v *View) halted(t *Turn) (h halt, ok bool) {
 	return store.One(v.Tx, func(h *halt) []any { return []any{&h.by, timeColumn{&h.at}} },
 		`SELECT by, at FROM halts WHERE scope IN (?, ?) ORDER BY at DESC LIMIT 1`, t.Chat, v.m.id)
 }
 
-// A HaltRecord is the agent_event that tells of a halt, of its end, or of budgets that are counted anew.
+// A HaltRecord is the agent_event that records a halt, its end, or a budget reset.
 type HaltRecord struct {
 	Event   string          `json:"event"` // "halt"
 	EventID string          `json:"eventId"`
 	Agent   protocol.PeerID `json:"agent"`
 	State   string          `json:"state"` // halted, resumed or protocol.HaltBudgetReset
-	Scope   protocol.Topic  `json:"scope"` // a chat, or the agent: all its chats
+	Scope   protocol.Topic  `json:"scope"` // a chat, or the agent for all chats
 	By      string          `json:"by"`
 	Stopped []string        `json:"stopped,omitempty"` // events whose turns were stopped
 }
 
-// Halt lets no turn run in a chat, or, if scope is the agent's own topic, in any, until
-// Resume. What runs or waits there is stopped, and each chat concerned is told what was.
-// cause is the message that asked for it.
+// Halt forbids turns in a chat until Resume, or in all chats if scope is the agent's own topic.
+// Running and waiting turns are stopped, and their chats are notified. cause is the message that
+// requested the halt.
 func (tx *Tx) Halt(scope protocol.Topic, by string, cause Source) {
 	tx.Exec(`INSERT INTO halts (scope, by, at) VALUES (?1, ?2, ?3) ON CONFLICT (scope) DO UPDATE SET by = ?2, at = ?3`, scope, by, time.Now().UnixMicro())
 	chats, stopped := map[protocol.Topic]int{}, []string{}
@@ -53,23 +53,23 @@ func (tx *Tx) Halt(scope protocol.Topic, by string, cause Source) {
 		}
 	}
 	for chat, n := range chats {
-		tx.notifyChat(chat, cause, fmt.Sprintf("%s: halted by %s. %s stopped; none runs until /resume.", tx.m.id.Name(), attention.HeaderValue(by), text.Counted(n, "turn")))
+		tx.notifyChat(chat, cause, fmt.Sprintf("%s: halted by %s. %s stopped; nothing runs until /resume.", tx.m.id.Name(), attention.HeaderValue(by), text.Counted(n, "turn")))
 	}
 	tx.recordHalt(HaltRecord{State: "halted", Scope: scope, By: by, Stopped: stopped}, cause)
 }
 
-// Resume ends a halt. What was stopped stays so: whoever still wants it asks again.
+// Resume ends a halt. Turns that were stopped do not run again.
 func (tx *Tx) Resume(scope protocol.Topic, by string, cause Source) {
 	if tx.ExecCount(`DELETE FROM halts WHERE scope = ?`, scope) > 0 && scope != tx.m.id.Topic() {
-		tx.notifyChat(scope, cause, fmt.Sprintf("%s: going on, %s said so. What was stopped is not begun again.", tx.m.id.Name(), attention.HeaderValue(by)))
+		tx.notifyChat(scope, cause, fmt.Sprintf("%s: resumed by %s. What was stopped is not restarted.", tx.m.id.Name(), attention.HeaderValue(by)))
 	}
 	tx.recordHalt(HaltRecord{State: "resumed", Scope: scope, By: by}, cause)
 }
 
-// notifyChat says something that answers no event in a chat to which the agent talks.
+// notifyChat sends a text that answers no event to a chat that the agent talks to.
 func (tx *Tx) notifyChat(chat protocol.Topic, cause Source, said string) {
 	if !store.Value[bool](tx.Tx, `SELECT EXISTS (SELECT 1 FROM chats WHERE topic = ?)`, chat) {
-		return // the chat of others, or the broker
+		return // another agent's chat, or the broker
 	}
 	key := reasonHalted + ":" + string(cause.MessageID) + ":" + string(chat)
 	reply := protocol.ChatReply{Text: said, IdempotencyKey: key, Directedness: string(attention.DirectedAmbient)}

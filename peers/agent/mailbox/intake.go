@@ -12,30 +12,27 @@ import (
 	"hubbub/protocol"
 )
 
-// A ForeignEventError is the error for an event whose id belongs to a message of another
-// chat.
+// A ForeignEventError reports an event whose id belongs to a message of another chat.
 type ForeignEventError struct{ SourceID string }
 
-// Error says so.
 func (s *ForeignEventError) Error() string {
 	return "the sourceId " + s.SourceID + " belongs to a message of another chat"
 }
 
-// AddChat remembers a chat that the agent talks to, and the conversation behind it
-// if that is known.
+// AddChat stores a chat that the agent talks to. conversation may be empty.
 func (tx *Tx) AddChat(topic protocol.Topic, conversation string) {
 	tx.Exec(`INSERT INTO chats (topic, conversation, configured_at) VALUES (?1, ?2, ?3)
 		ON CONFLICT (topic) DO UPDATE SET conversation = CASE WHEN ?2 = '' THEN conversation ELSE ?2 END`, topic, conversation, time.Now().UnixMicro())
 }
 
-// ConversationOf returns the conversation behind a chat, or "" if it is not known.
+// ConversationOf returns the conversation of a chat, or "" if it is unknown.
 func (v *View) ConversationOf(chat protocol.Topic) string {
 	return store.Value[string](v.Tx, `SELECT conversation FROM chats WHERE topic = ?`, chat)
 }
 
-// StoreEvent stores an event, once per (event, sourceId, sequence): an edit or a delete
-// changes the event that it is about. It fails with a *Stranger, or, if too many
-// events of the chat are open, with an error that may pass.
+// StoreEvent stores an event once per (event, sourceId, sequence). An edit or a deletion changes
+// the event that it is about. StoreEvent fails with a *ForeignEventError, or with a temporary
+// error if too many events of the chat are open.
 func (tx *Tx) StoreEvent(e *Entry) {
 	if !recordReceipt(tx, e) {
 		return
@@ -58,7 +55,8 @@ func (tx *Tx) StoreEvent(e *Entry) {
 	}
 }
 
-// storeMessage stores an event under the name of its message, unless an edit came before it.
+// storeMessage stores an event under the id of its message, unless an edit was stored under it
+// before.
 func storeMessage(tx *Tx, e *Entry) {
 	e.EventID = e.SourceID
 	if known := tx.Entry(e.EventID); known == nil {
@@ -68,8 +66,8 @@ func storeMessage(tx *Tx, e *Entry) {
 	}
 }
 
-// recordReceipt notes that something came in, and reports whether it is new. Without a
-// sequence, edits are told apart by their message.
+// recordReceipt records the receipt of an event and reports whether it is new. Edits without a
+// sequence are distinguished by their bus messages.
 func recordReceipt(tx *Tx, e *Entry) (fresh bool) {
 	sequence := strconv.FormatInt(e.Content.Sequence, 10)
 	if e.Content.Sequence == 0 && e.Content.Event == protocol.EventEdit {
@@ -81,40 +79,38 @@ func recordReceipt(tx *Tx, e *Entry) (fresh bool) {
 
 func receiptKey(e *Entry) string { return string(e.Chat) + " " + e.SourceID }
 
-// wasDeleted reports whether a message was deleted, perhaps before it came.
+// wasDeleted reports whether the event's message was deleted. The deletion may arrive first.
 func wasDeleted(tx *Tx, e *Entry) bool {
 	return store.Value[bool](tx.Tx, `SELECT true FROM receipts WHERE kind = ? AND source_id = ?`, protocol.EventDelete, receiptKey(e))
 }
 
-// checkOpenEvents fails if too many events of a chat are not decided, held, or in a turn
-// that has not ended. It is no rejection: a chat gives up what is rejected, and
-// this may come again.
+// checkOpenEvents fails if too many events of a chat are undecided, held, or in a turn that has
+// not ended. The error is not a rejection: the chat sends the event again.
 func checkOpenEvents(tx *Tx, chat protocol.Topic) {
 	open := store.Value[int](tx.Tx, `SELECT (SELECT count(*) FROM events WHERE chat = ?1 AND state IN ('stored', 'held')) +
 		(SELECT count(*) FROM turns WHERE chat = ?1 AND `+isLive+`)`, chat)
 	if open >= tx.m.opts.MaxOpen {
-		tx.Fail(fmt.Errorf("%d events of %s wait for this agent; send it again later", open, chat))
+		tx.Fail(fmt.Errorf("%d events of %s are waiting for this agent; send it again later", open, chat))
 	}
 }
 
-// eventsAbout returns the events of a chat that tell of a message, in order: the message,
-// and each edit that is an event of its own.
+// eventsAbout returns the events about a message in order: the message itself, and each edit that
+// is an event of its own.
 func eventsAbout(tx *Tx, chat protocol.Topic, source string) []*Entry {
 	return tx.entries(`WHERE source_id = ? AND chat = ? AND event_id NOT LIKE 'undelivered:%' AND kind <> 'return' ORDER BY seq`, source, chat)
 }
 
-// isReplaceable reports whether nothing was done about an event yet: its text may
-// change.
+// isReplaceable reports whether the text of the event may still change because nothing was done
+// about it.
 func (e *Entry) isReplaceable() bool { return !e.Settled() && !e.Acted }
 
-// applyEdit applies an edit. Before an answer, the event itself has the new text from
-// now on, and a turn that shows the old one begins anew. After an answer, or if the
-// event was closed without one and the new text might change that, the edit is an
-// event of its own.
+// applyEdit applies an edit. Before an answer, the edit replaces the text of the event, and a
+// turn that shows the old text restarts. After an answer, or if the event was closed without one,
+// the edit becomes an event of its own.
 func applyEdit(tx *Tx, e *Entry) {
 	const edited = "the message was edited before an answer"
 	told := eventsAbout(tx, e.Chat, e.SourceID)
-	if len(told) == 0 { // its message never came here, or was forgotten
+	if len(told) == 0 { // the message never arrived, or was pruned
 		storeMessage(tx, e)
 		return
 	}
@@ -125,8 +121,8 @@ func applyEdit(tx *Tx, e *Entry) {
 		defer recordChange(tx, e, attention.ActEdited)
 	}
 	switch {
-	case e.Content.Sequence > 0 && e.Content.Sequence < old.Content.Sequence: // overtaken by a later edit
-	case sameContent(&e.Content, &old.Content): // chats tell of edits that change nothing, such as of a preview
+	case e.Content.Sequence > 0 && e.Content.Sequence < old.Content.Sequence: // superseded by a later edit
+	case sameContent(&e.Content, &old.Content): // some chats report edits without a change, for example of a preview
 	case old.isReplaceable():
 		replaceText(tx, old, e)
 		if old.State == Turned && !cancelIfNotAddressed(tx, old) {
@@ -139,7 +135,7 @@ func applyEdit(tx *Tx, e *Entry) {
 		replaceText(tx, old, e)
 		tx.Withdraw(carrier.TurnID, edited)
 	default:
-		if old.State == Deferred { // the edit comes in its place
+		if old.State == Deferred { // the edit takes its place
 			tx.Move(old, Supersede, "edited")
 		}
 		e.EventID = newEditID(tx, e.SourceID, len(told))
@@ -147,7 +143,7 @@ func applyEdit(tx *Tx, e *Entry) {
 	}
 }
 
-// sameContent reports whether an edit changes nothing that anybody reads.
+// sameContent reports whether an edit changes nothing visible.
 func sameContent(edit, old *protocol.ChatMessage) bool {
 	a, b := *edit, *old
 	for _, m := range []*protocol.ChatMessage{&a, &b} {
@@ -156,14 +152,14 @@ func sameContent(edit, old *protocol.ChatMessage) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// inheritObligation gives an edit what its message obliges to: it opens nothing anew.
+// inheritObligation gives an edit the obligation of its message.
 func inheritObligation(edit, old *Entry) {
 	if c := &edit.Content; c.Obligation == nil && old.Content.Obligation != nil {
 		c.Obligation, c.Recipients, c.CreatedAt = old.Content.Obligation, old.Content.Recipients, old.Content.CreatedAt
 	}
 }
 
-// recordChange notes that a message was edited or deleted, and by whom, where somebody waits on its account.
+// recordChange records who edited or deleted a message that is an obligation.
 func recordChange(tx *Tx, e *Entry, kind attention.ActKind) {
 	by := e.AuthorIdentity()
 	if c := &e.Content; c.Actor != nil {
@@ -174,8 +170,8 @@ func recordChange(tx *Tx, e *Entry, kind attention.ActKind) {
 	}
 }
 
-// mergeTarget returns the event that carries a merged fragment, or nil if it is none,
-// or something was done about it.
+// mergeTarget returns the event that a fragment was merged into, or nil if the fragment was not
+// merged or can no longer change.
 func mergeTarget(tx *Tx, e *Entry) *Entry {
 	if e.MergedInto == "" {
 		return nil
@@ -186,8 +182,8 @@ func mergeTarget(tx *Tx, e *Entry) *Entry {
 	return nil
 }
 
-// newEditID names the event of an edit. Counting alone does not do: an older event
-// may have been forgotten, and others may have minted such a name.
+// newEditID returns an unused event id for an edit. A count alone is not unique: older events may
+// have been pruned, and other ids may look alike.
 func newEditID(tx *Tx, source string, n int) string {
 	for ; ; n++ {
 		if id := fmt.Sprintf("%s#edit-%d", source, n); tx.Entry(id) == nil {
@@ -196,7 +192,7 @@ func newEditID(tx *Tx, source string, n int) string {
 	}
 }
 
-// replaceText gives an event the text of its edit. It stays of its kind.
+// replaceText replaces the text of an event by that of an edit. The kind of the event stays.
 func replaceText(tx *Tx, old, edit *Entry) {
 	kind := old.Content.Event
 	old.Content = edit.Content
@@ -204,9 +200,8 @@ func replaceText(tx *Tx, old, edit *Entry) {
 	saveContent(tx, old)
 }
 
-// cancelIfNotAddressed cancels the turn of an event whose new text is not this agent's to
-// answer, such as one that names another agent now, and reports whether it did. A
-// turn over several fragments goes on, for the others.
+// cancelIfNotAddressed cancels the turn of an event whose new text does not concern this agent
+// any more, and reports whether it did. A turn over several fragments continues for the others.
 func cancelIfNotAddressed(tx *Tx, e *Entry) bool {
 	t := tx.Turn(e.TurnID)
 	if t == nil || len(t.Merged) > 1 {
@@ -216,13 +211,12 @@ func cancelIfNotAddressed(tx *Tx, e *Entry) bool {
 	if d.Policy != attention.PolicyMustNotRespond && d.Policy != attention.PolicyAckOnly {
 		return false
 	}
-	tx.cancel(t, "the message was edited, and is not for this agent any more")
+	tx.cancel(t, "the message was edited and no longer concerns this agent")
 	return true
 }
 
-// applyDelete withdraws a message: its event ends superseded if it is open, and its
-// text is gone from the mailbox. A turn that shows other fragments, too, begins anew
-// with those, and the event lives on as their carrier.
+// applyDelete deletes a message. Its event is superseded if it is open, and its text is erased. A
+// turn with other fragments restarts with those.
 func applyDelete(tx *Tx, e *Entry) {
 	told := eventsAbout(tx, e.Chat, e.SourceID)
 	if len(told) == 0 {

@@ -9,9 +9,8 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// Move changes the state of an event as the table says, and records the disposition
-// if that changed. If the table has no entry, it does nothing. It stores the rest of
-// the status, too.
+// Move changes the state of an event according to the table of transitions, stores its status,
+// and records the disposition if it changed. If the table has no entry, Move does nothing.
 func (tx *Tx) Move(e *Entry, c Cause, reason string) {
 	to, ok := Next(e.State, c)
 	if !ok {
@@ -38,28 +37,28 @@ func (tx *Tx) Move(e *Entry, c Cause, reason string) {
 	})
 }
 
-// NotAnswered tells who was owed an answer that there is none, where it may be worth
-// another try.
+// NotAnswered tells an author who waits for an answer that none will come.
 const NotAnswered = "I could not answer this message. Please send it again, or ask somebody else."
 
-// notAnsweredAgent is NotAnswered for an agent, which would send it again and again.
+// notAnsweredAgent is NotAnswered for an agent, which would otherwise send its message again and
+// again.
 const notAnsweredAgent = "I could not answer this message. Ask somebody else, or go on without it."
 
-// GiveUp ends an event that got no answer, once nobody else answers it. Whoever was owed one
-// is told once.
+// GiveUp ends an event without an answer, unless it can be escalated. An author who waits for an
+// answer is notified once.
 func (tx *Tx) GiveUp(e *Entry, reason string) { tx.GiveUpWithNotice(e, reason, NotAnswered) }
 
-// GiveUpWithNotice is GiveUp with the words of the notice.
+// GiveUpWithNotice is like GiveUp, with the text of the notice.
 func (tx *Tx) GiveUpWithNotice(e *Entry, reason, notice string) {
 	if e.Decision.Policy != attention.PolicyMustRespond {
 		tx.Move(e, Ignore, reason)
 		return
 	}
-	if ObligationOfReturn(&tx.View, e) != nil { // what it is about stays open, and goes up by itself
+	if ObligationOfReturn(&tx.View, e) != nil { // the obligation stays open and escalates separately
 		tx.Move(e, Ignore, reason)
 		return
 	}
-	if o := obligationOf(&tx.View, e); o != nil && o.State == attention.ObligationPaused { // its author was asked what is meant
+	if o := obligationOf(&tx.View, e); o != nil && o.State == attention.ObligationPaused { // its author was asked for a clarification
 		tx.Move(e, Acknowledge, reason)
 		return
 	}
@@ -67,12 +66,12 @@ func (tx *Tx) GiveUpWithNotice(e *Entry, reason, notice string) {
 		return
 	}
 	tx.Move(e, Fail, reason)
-	if !collab.IsEscalationQuestion(e.Origin.QuestionID) { // the one who asked turns to the next
+	if !collab.IsEscalationQuestion(e.Origin.QuestionID) { // the agent that asked escalates further
 		tx.NotifyFailure(e, notice+unansweredNotice(tx, e))
 	}
 }
 
-// NotifyFailure tells whoever is owed an answer to an event that it failed, once.
+// NotifyFailure notifies an author who waits for an answer of its failure, once.
 func (tx *Tx) NotifyFailure(e *Entry, notice string) {
 	if e.Decision.Policy != attention.PolicyMustRespond || e.FromAgent() && !tx.mayNotify(e) {
 		return
@@ -83,26 +82,25 @@ func (tx *Tx) NotifyFailure(e *Entry, notice string) {
 	tx.SendNotice(e, NoticeFailed, notice)
 }
 
-// mayNotify reports whether the agent that wrote an event is told of its failure: not once a
-// person was called into their exchange, and not if it only says again what it said, for two
-// programs would tell each other so for ever.
+// mayNotify reports whether the agent that wrote an event may be notified of its failure. It may
+// not after a person was called into the exchange, or if it only repeats itself: two programs
+// could notify each other forever.
 func (v *View) mayNotify(e *Entry) bool {
 	x := v.Exchange(e)
 	return x.Next(time.Now()) == attention.ExchangeAllow && (len(x.Received) < 2 || !attention.IsRepeat(x.Received[0], x.Received[1:]))
 }
 
-// Finish ends a turn well and gives its event the disposition that is due. e may be
-// nil.
+// Finish ends a turn successfully and settles its event. e may be nil.
 func (tx *Tx) Finish(t *Turn, e *Entry, cost Cost) {
 	cost.DurationMS = time.Since(t.StartedAt).Milliseconds()
 	tx.MoveTurn(t, TurnFinished, "", cost)
 	switch {
 	case e == nil || e.Settled():
-	case !e.DeadlineAt.IsZero(): // another agent has it; it may be offered again
+	case !e.DeadlineAt.IsZero(): // another agent has claimed it; it may be offered again
 	case e.Claimed && t.Mode != attention.ModeNotify && e.Decision.Reason == "claim_granted" && !e.Acted:
 		tx.Move(e, Ignore, "claimed, and not answered")
 	case e.Claimed:
-		if len(tx.turns(`WHERE event_id = ? AND `+isLive, e.EventID)) == 0 { // a promise must end
+		if len(tx.turns(`WHERE event_id = ? AND `+isLive, e.EventID)) == 0 { // a claimed event must end some time
 			startDeadline(tx, e)
 		}
 	case e.Decision.Policy == attention.PolicyMustRespond:
@@ -114,22 +112,21 @@ func (tx *Tx) Finish(t *Turn, e *Entry, cost Cost) {
 	}
 }
 
-// FinishAccepted ends the turn of an event that a program works on in its own time,
-// once it has done what ends a turn.
+// FinishAccepted ends the turn of an event that an asynchronous program works on, once its event
+// is settled.
 func (tx *Tx) FinishAccepted(t *Turn, e *Entry) {
 	if t != nil && t.State == TurnAccepted && e.Settled() {
 		tx.Finish(t, e, Cost{})
 	}
 }
 
-// startDeadline gives an event that no turn is at a deadline, at which it ends.
+// startDeadline sets the deadline of an event that is in no turn.
 func startDeadline(tx *Tx, e *Entry) {
 	e.DeadlineAt = time.Now().Add(tx.m.opts.Attention.Deadline)
 	tx.Save(e)
 }
 
-// Expire does what is due at an event's deadline: what was deferred comes back, all
-// else ends.
+// Expire handles the deadline of an event: a deferred event is redelivered, any other ends.
 func (tx *Tx) Expire(id, reason string) {
 	e := tx.Entry(id)
 	if e == nil || e.DeadlineAt.IsZero() || e.DeadlineAt.After(time.Now()) {
@@ -143,20 +140,21 @@ func (tx *Tx) Expire(id, reason string) {
 	}
 }
 
-// ExpiredEvents returns the events whose deadline has passed.
+// ExpiredEvents returns the events whose deadlines have passed.
 func (v *View) ExpiredEvents(now time.Time) []*Entry {
 	return v.entries(`WHERE deadline_at > 0 AND deadline_at <= ?`, timeColumn{&now})
 }
 
-// NextDeadline returns the earliest deadline of an event, of an accepted turn or of a reminder,
-// the zero time if there is none.
+// NextDeadline returns the earliest deadline of an event, accepted turn, reminder or obligation,
+// or the zero time if there is none.
 func (v *View) NextDeadline() time.Time {
 	return first(v.Tx, atColumn, `SELECT coalesce(min(at), 0) FROM (SELECT min(deadline_at) AS at FROM events WHERE deadline_at > 0
 		UNION ALL SELECT min(deadline_at) FROM turns WHERE state = 'accepted' UNION ALL SELECT min(due_at) FROM reminders
 		UNION ALL SELECT min(check_at) FROM obligations WHERE check_at > 0 AND open = 1)`)
 }
 
-// DecideAgain gives an event back whose mode the harness no longer takes. e may be nil.
+// DecideAgain returns an event for a new decision because the harness no longer supports its
+// mode. e may be nil.
 func (tx *Tx) DecideAgain(t *Turn, e *Entry, reason string) {
 	tx.MoveTurn(t, TurnCancelled, reason, Cost{})
 	if e != nil {
@@ -165,17 +163,16 @@ func (tx *Tx) DecideAgain(t *Turn, e *Entry, reason string) {
 	}
 }
 
-// StopThread stops what runs or waits in the place of a stop word, and supersedes it,
-// also what was deferred; an agent's stop word stops only what that agent began.
-// What is still in the compose window goes to the model together with the stop
-// word.
+// StopThread stops the turns in the thread of a stop word and supersedes their events and the
+// deferred ones. A stop word from an agent only affects that agent's events. Events in the
+// compose window are shown together with the stop word.
 func (tx *Tx) StopThread(stop *Entry) {
 	const reason = "stopped on request"
 	author := stop.Content.Author
 	for _, t := range tx.turns(`WHERE +thread_key = ?1 AND (author = ?2 OR ?3 = 'human') AND chat = ?4 AND mode IN ('immediate', 'buffered') AND `+isLive,
 		stop.ThreadKey(), author.ID, author.Kind, stop.Chat) {
 		tx.cancel(t, reason)
-		if e := tx.Entry(t.EventID); e != nil && e.State != Answered { // an answer that is on its way counts
+		if e := tx.Entry(t.EventID); e != nil && e.State != Answered { // a queued answer counts
 			tx.Move(e, Supersede, reason)
 		}
 	}
@@ -185,14 +182,14 @@ func (tx *Tx) StopThread(stop *Entry) {
 	}
 }
 
-// SettleDone closes what is open of the message that a person marked as done, or stopped: the
-// message itself, or what the agent answered with it. An answer that is on its way counts.
+// SettleDone settles the open events of a message that a person marked as done or stopped, or of
+// the message that the agent's marked answer is for. A queued answer counts.
 func (tx *Tx) SettleDone(reaction *Entry) {
 	c := &reaction.Content
 	if c.ReplyTo == nil || c.ReplyTo.SourceID == "" {
 		return
 	}
-	says, settle := "done already, says ", Acknowledge
+	says, settle := "already done, according to ", Acknowledge
 	if c.Signal == protocol.SignalStop {
 		says, settle = "stopped by ", Supersede
 	}
@@ -208,16 +205,16 @@ func (tx *Tx) SettleDone(reaction *Entry) {
 	}
 }
 
-// Bounds of putting an event off. A model gets a deferred event back; a program
-// that works in its own time has it, and gets no second delivery.
+// Bounds of deferrals. A deferred event is redelivered to a model. An asynchronous program keeps
+// the event and gets no second delivery.
 const (
-	MaxDeferrals     = 5                  // of one event; then it is answered, declined or failed
-	maxDefer         = 7 * 24 * time.Hour // before it comes back
-	asyncDeferFactor = 96                 // of Options.DeferFor, by default a day: for a program to settle what it deferred
+	MaxDeferrals     = 5                  // of one event; then it must be answered, declined or failed
+	maxDefer         = 7 * 24 * time.Hour // before redelivery
+	asyncDeferFactor = 96                 // times Options.DeferFor, a day by default: for a program to settle what it deferred
 )
 
-// deferDuration returns how long a deferred event rests: until its eta if that is a time
-// (RFC 3339) or a duration ("45m"), else for first, doubled at every deferral.
+// deferDuration returns how long an event is deferred: until eta if that is a time (RFC 3339) or
+// a duration ("45m"), otherwise for first, doubled at every deferral.
 func deferDuration(eta string, deferrals int, first time.Duration, now time.Time) time.Duration {
 	rest := first << min(deferrals, MaxDeferrals)
 	if at, err := time.Parse(time.RFC3339, eta); err == nil {
@@ -228,8 +225,7 @@ func deferDuration(eta string, deferrals int, first time.Duration, now time.Time
 	return min(max(rest, time.Second), maxDefer)
 }
 
-// Defer defers an event and sets when it comes back. An event that is deferred
-// already stays as it is.
+// Defer defers an event. An event that is deferred already does not change.
 func (tx *Tx) Defer(e *Entry, eta, reason string) {
 	if _, ok := Next(e.State, Defer); !ok {
 		return
@@ -243,23 +239,21 @@ func (tx *Tx) Defer(e *Entry, eta, reason string) {
 	tx.Move(e, Defer, reason)
 }
 
-// redeliver gives a deferred event to the model once more: the same event, the next
-// attempt, with what was edited since. One that a program deferred, and never
-// settled, ends.
+// redeliver queues a deferred event for the model again, with its edits. An event that a program
+// deferred and never settled ends.
 func redeliver(tx *Tx, e *Entry) {
 	switch {
 	case tx.participation(e).hasLeft():
-		tx.Move(e, Ignore, "asked to leave since it was deferred")
+		tx.Move(e, Ignore, "asked to leave after it was deferred")
 	case escalateFurther(tx, e):
 	case tx.m.opts.Async:
-		tx.GiveUp(e, "deferred, and never settled")
+		tx.GiveUp(e, "deferred and never settled")
 	default:
 		tx.Requeue(e)
 	}
 }
 
-// OtherDeferred returns the other deferred events of an event's conversation, at
-// most 20.
+// OtherDeferred returns at most 20 other deferred events of the event's conversation.
 func (v *View) OtherDeferred(e *Entry) []*Entry {
 	return v.entries(`WHERE +conversation = ? AND chat = ? AND state = 'deferred' AND seq <> ? ORDER BY seq LIMIT 20`, e.Content.Chat.ID, e.Chat, e.Seq)
 }

@@ -25,54 +25,54 @@ var schema string
 // Open opens an agent's database, creating it if it is missing.
 func Open(path string) (*sql.DB, error) { return store.Open(path, []string{schema + outbox.Schema}) }
 
-// Settings are what all rooms of an agent go by.
+// Settings are shared by all parts of an agent.
 type Settings struct {
 	Self       attention.Self
-	Attention  attention.Config           // how decisions are made; the injection modes are the harness's to say
-	Escalation attention.EscalationPolicy // who answers what the agent cannot
-	Returns    attention.ReturnIntervals  // how often what somebody waits for comes back
-	Async      bool                       // the harness works in its own time: see harness.Capabilities
+	Attention  attention.Config           // without the injection modes, which depend on the harness
+	Escalation attention.EscalationPolicy // who is asked about events that the agent cannot answer
+	Returns    attention.ReturnIntervals  // how often an open obligation returns
+	Async      bool                       // see harness.Capabilities
 	Log        *zerolog.Logger
-	Failpoint  func(step string) // called at each step after which a crash must lose and double nothing
+	Failpoint  func(step string) // called at each step at which a crash must neither lose nor repeat anything
 }
 
 // Options are the settings of a Mailbox.
 type Options struct {
 	Settings
 	MaxOpen   int           // open events of one chat
-	DeferFor  time.Duration // before a deferred event comes back, doubling
+	DeferFor  time.Duration // before a deferred event is redelivered, doubling
 	Retention time.Duration // of closed events
 
 	Broker Broker
-	// StopTurn is called after the transaction that cancelled a turn which is with the
-	// harness.
+	// StopTurn is called after the commit of a transaction that cancelled a turn which the
+	// harness has.
 	StopTurn func(turnID, reason string)
-	// OnChange is called after a transaction that stored an event of the mailbox's own.
+	// OnChange is called after the commit of a transaction that added work for the agent's turns.
 	OnChange func()
 }
 
-// A Broker is the collaboration broker, whose records follow what happens to events.
+// A Broker is the collaboration broker, whose records follow the states of events.
 type Broker interface {
-	// Known reports whether there is a broker, or was one just now: events of a
-	// role need its claims.
+	// Known reports whether there is a broker, or was one recently: events for a role then need
+	// its claims.
 	Known() bool
 	// Answer queues a message in response to a wake.
 	Answer(tx *Tx, e *Entry, kind SentKind, id protocol.MessageID, reply *protocol.ChatReply)
-	// Disposed tells of a disposition that was just given.
+	// Disposed handles a new disposition of an event.
 	Disposed(tx *Tx, e *Entry, d attention.Disposition, reason string)
 }
 
-// A Mailbox is the stored events of one agent, its turns and what it sends.
+// A Mailbox holds the stored events of one agent, its turns, and the messages it sends.
 type Mailbox struct {
 	id        protocol.PeerID
 	db        *sql.DB
 	opts      Options
-	startedAt time.Time      // when it was made: what fell due before, was missed
-	Outbox    *outbox.Outbox // what waits to be sent; its states are the only ones of a reply
+	startedAt time.Time      // returns that were due before were missed
+	Outbox    *outbox.Outbox // has the state of every message
 }
 
-// New returns the mailbox of an identity on a database of Open. send makes one
-// attempt to send a queued message. Nothing is read or written yet.
+// New returns the mailbox of an identity on a database from Open. send makes one attempt to send
+// a queued message. New does no I/O.
 func New(db *sql.DB, send outbox.SendFunc, opts Options) *Mailbox {
 	m := &Mailbox{id: protocol.PeerID(opts.Self.ID), db: db, opts: opts, startedAt: time.Now()}
 	m.Outbox = outbox.New(db, send, &outbox.Options{
@@ -82,49 +82,48 @@ func New(db *sql.DB, send outbox.SendFunc, opts Options) *Mailbox {
 	return m
 }
 
-// ID returns whose mailbox it is.
+// ID returns the identity of the agent.
 func (m *Mailbox) ID() protocol.PeerID { return m.id }
 
-// A View reads the mailbox, outside of a transaction or in one. After its first error it
-// finds nothing.
+// A View reads the mailbox, inside or outside of a transaction. After its first error it returns
+// zero values.
 type View struct {
 	*store.Tx
 	m *Mailbox
 }
 
-// View returns a view of what is committed, each read for itself.
+// View returns a view of the committed state. Each of its reads is independent.
 func (m *Mailbox) View(ctx context.Context) *View { return &View{store.On(ctx, m.db), m} }
 
-// A Tx is a transaction of the mailbox. After its first error it finds and writes
-// nothing. What it queues is sent, and what it stops is stopped, after it has committed.
+// A Tx is a transaction of the mailbox. After its first error it reads and writes nothing.
+// Messages are sent and turns stopped only after the commit.
 type Tx struct{ View }
 
-// InTx runs do in one transaction.
+// InTx runs do in a transaction.
 func (m *Mailbox) InTx(ctx context.Context, do func(tx *Tx)) error {
 	return store.InTx(ctx, m.db, func(tx *store.Tx) { do(&Tx{View{tx, m}}) })
 }
 
-// first reads the first row of a query, the zero value if there is none.
+// first returns the first row of a query, or the zero value if there is none.
 func first[T any](tx *store.Tx, columns func(*T) []any, query string, args ...any) T {
 	value, _ := store.One(tx, columns, query, args...)
 	return value
 }
 
-// Record queues an agent_event to system:attention in the transaction of what it
-// tells of. It carries the id and trace of the message that brought e, which may be
-// nil.
+// Record queues an agent_event to system:attention in the same transaction. The event carries the
+// message id and trace of e, which may be nil.
 func (tx *Tx) Record(key string, e *Entry, content any) {
 	tx.Enqueue(protocol.TopicAttention, key, tx.m.MessageFor(e, protocol.TypeAgentEvent, content))
 }
 
-// RecordRefusal records an action that policy forbade. e may be nil.
+// RecordRefusal records an action that the policy forbids. e may be nil.
 func (tx *Tx) RecordRefusal(e *Entry, eventID, tool, reason string) {
 	tx.Record(UniqueKey("refusal", time.Now().UnixMicro()), e, protocol.Refusal{
 		Event: "refusal", EventID: eventID, Agent: tx.m.id, Tool: tool, Reason: reason,
 	})
 }
 
-// MessageFor returns a message of this agent on account of an event; e may be nil.
+// MessageFor returns a message of this agent in response to an event. e may be nil.
 func (m *Mailbox) MessageFor(e *Entry, t protocol.MessageType, content any) protocol.Message {
 	msg := protocol.NewMessage(t, m.id, content)
 	if e != nil {
@@ -133,8 +132,8 @@ func (m *Mailbox) MessageFor(e *Entry, t protocol.MessageType, content any) prot
 	return msg
 }
 
-// Enqueue queues a message for a topic. A record for which there is no room is lost,
-// and logged.
+// Enqueue queues a message for a topic. A record that does not fit into the outbox is dropped and
+// logged.
 func (tx *Tx) Enqueue(topic protocol.Topic, key string, m protocol.Message) {
 	body, err := json.Marshal(m)
 	if tx.Fail(err); tx.Err() != nil {
@@ -142,28 +141,27 @@ func (tx *Tx) Enqueue(topic protocol.Topic, key string, m protocol.Message) {
 	}
 	_, err = tx.m.Outbox.EnqueueTx(tx.Tx, string(topic), key, body)
 	if errors.Is(err, outbox.ErrFull) && topic == protocol.TopicAttention {
-		tx.m.opts.Log.Error().Err(err).Msg("record for system:attention lost")
+		tx.m.opts.Log.Error().Err(err).Msg("record for system:attention dropped")
 		return
 	}
 	tx.Fail(err)
 }
 
-// UniqueKey names something that is queued in the transaction of what it tells of,
-// hence once; the rest of the key only keeps two of one event apart.
+// UniqueKey returns a unique outbox key for an item that is queued in the transaction of its
+// cause, and therefore only once.
 func UniqueKey(kind string, n int64) string { return fmt.Sprintf("%s:%d:%s", kind, n, ulid.Make()) }
 
-// Counter returns a number that is kept under a name, 0 if there is none.
+// Counter returns a named number, or 0 if it was never set.
 func (v *View) Counter(name string) int64 {
 	return store.Value[int64](v.Tx, `SELECT value FROM counters WHERE name = ?`, name)
 }
 
-// SetCounter keeps a number under a name.
+// SetCounter sets a named number.
 func (tx *Tx) SetCounter(name string, n int64) {
 	tx.Exec(`INSERT INTO counters (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2`, name, n)
 }
 
-// Prune forgets closed events, ended turns and sent messages older than
-// Options.Retention.
+// Prune deletes closed events, ended turns and sent messages older than Options.Retention.
 func (m *Mailbox) Prune(ctx context.Context) error {
 	tx, before := m.View(ctx), time.Now().Add(-m.opts.Retention).UnixMicro()
 	for _, statement := range []string{
@@ -186,9 +184,9 @@ func (m *Mailbox) Prune(ctx context.Context) error {
 	return tx.Err()
 }
 
-// Undecided reads from the database of an agent, which may run meanwhile, how many
-// events wait for a decision, and since when. Nothing is decided while the harness
-// cannot say what it takes, such as a program that ends as soon as it is started.
+// Undecided reads from the database of an agent, which may be running, how many events wait for a
+// decision, and since when. Events wait while the harness is not ready, for example because its
+// program exits at once.
 func Undecided(ctx context.Context, path string) (count int, since time.Time, err error) {
 	db, err := store.OpenExisting(path)
 	if err != nil {
@@ -201,7 +199,7 @@ func Undecided(ctx context.Context, path string) (count int, since time.Time, er
 	return count, first(tx, atColumn, `SELECT coalesce(min(received_at), 0)`+from, Stored), tx.Err()
 }
 
-// Failing is agent.Failing.
+// Failing implements agent.Failing.
 func Failing(ctx context.Context, path string) (reason string, count int, since time.Time, err error) {
 	db, err := store.OpenExisting(path)
 	if err != nil {
@@ -215,14 +213,14 @@ func Failing(ctx context.Context, path string) (reason string, count int, since 
 	return reason, count, first(tx, atColumn, `SELECT coalesce(min(ended_at), 0)`+failed), tx.Err()
 }
 
-// A timeColumn stores a time as microseconds since 1970, the zero time as 0.
+// A timeColumn stores a time as microseconds since 1970, and the zero time as 0.
 type timeColumn struct{ t *time.Time }
 
-// Scan reads the column.
+// Scan implements sql.Scanner.
 func (c timeColumn) Scan(value any) error {
 	us, ok := value.(int64)
 	if !ok {
-		return fmt.Errorf("a time is stored as %T", value)
+		return fmt.Errorf("a time is stored as a %T", value)
 	}
 	if *c.t = (time.Time{}); us != 0 {
 		*c.t = time.UnixMicro(us).UTC()
@@ -230,7 +228,7 @@ func (c timeColumn) Scan(value any) error {
 	return nil
 }
 
-// Value writes the column.
+// Value implements driver.Valuer.
 func (c timeColumn) Value() (driver.Value, error) {
 	if c.t.IsZero() {
 		return int64(0), nil
@@ -243,16 +241,16 @@ func atColumn(t *time.Time) []any { return []any{timeColumn{t}} }
 // A jsonColumn stores a value as JSON text.
 type jsonColumn struct{ v any }
 
-// Scan reads the column.
+// Scan implements sql.Scanner.
 func (c jsonColumn) Scan(value any) error {
 	text, ok := value.(string)
 	if !ok {
-		return fmt.Errorf("JSON is stored as %T", value)
+		return fmt.Errorf("JSON is stored as a %T", value)
 	}
 	return json.Unmarshal([]byte(text), c.v)
 }
 
-// Value writes the column.
+// Value implements driver.Valuer.
 func (c jsonColumn) Value() (driver.Value, error) {
 	raw, err := json.Marshal(c.v)
 	return string(raw), err

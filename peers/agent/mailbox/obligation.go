@@ -14,9 +14,10 @@ import (
 	"hubbub/protocol/text"
 )
 
-// An event of draft 2026-08-11 may oblige: its author waits until they, or their delegate, say that
-// it is answered. Kept is one row for each event and recipient, and every act about it; what is
-// due about it says attention.ObligationRecord.Next, and return.go does it.
+//
+// An event of draft 2026-08-11 may create an obligation: its author waits until they, or their
+// delegate, close it. The mailbox stores one row per event and recipient, and every act about it.
+// attention.ObligationRecord.Next decides what is due.
 
 // Limits of obligations, in bytes.
 const (
@@ -24,19 +25,19 @@ const (
 	maxTitle         = 160
 )
 
-// maxEarlyActs bounds the acts that are held for events which did not come yet.
+// maxEarlyActs bounds the acts that are kept for events that have not arrived yet.
 const maxEarlyActs = 1000
 
-// An Obligation is what somebody waits for from one recipient.
+// An Obligation is an answer that an author waits for from one recipient.
 type Obligation struct {
-	ID string // of the event, by which all who know it name it
+	ID string // of the event; all participants use it
 	attention.ObligationRecord
 	Blocks        attention.Blocks
 	DefaultAction string
 	Title         string
-	Level         attention.Level // that it is, if the ladder made it
-	Members       []string        // ids of those that it lists
-	EventID       string          // of this mailbox
+	Level         attention.Level // of the escalation that created it; empty for others
+	Members       []string        // ids of the obligations that an escalation lists
+	EventID       string          // in this mailbox
 	attention.ReturnState
 	CheckAt time.Time
 	Open    bool
@@ -44,17 +45,17 @@ type Obligation struct {
 	Sync    SyncState
 }
 
-// SyncState says whether the broker has an obligation as it is.
+// A SyncState says whether the broker has the current version of an obligation.
 type SyncState int
 
-// The values of Told.
+// The sync states.
 const (
 	NotSynced  SyncState = iota
-	Synced               // or it need not be
-	AwaitingID           // its message is on its way, and its chat gives it the id by which others name it
+	Synced               // or the broker need not have it
+	AwaitingID           // the chat has not assigned an id to the message yet
 )
 
-// An Act is one act as it is kept.
+// An Act is a stored act about an obligation.
 type Act struct {
 	ID, Target string
 	attention.Act
@@ -83,7 +84,7 @@ func obligationsWhere(v *View, where string, args ...any) []*Obligation {
 	return list
 }
 
-// findObligation returns what somebody waits for from a recipient on account of an event, or nil.
+// findObligation returns the obligation of a recipient for an event, or nil.
 func findObligation(v *View, id, recipient string) *Obligation {
 	if list := obligationsWhere(v, `id = ? AND recipient = ?`, id, recipient); len(list) > 0 {
 		return list[0]
@@ -91,7 +92,7 @@ func findObligation(v *View, id, recipient string) *Obligation {
 	return nil
 }
 
-// saveObligation stores an obligation; what differs from before, the broker is told.
+// saveObligation stores an obligation. The broker is notified of changes.
 func saveObligation(tx *Tx, o *Obligation) {
 	if o.Members == nil {
 		o.Members = []string{}
@@ -99,31 +100,32 @@ func saveObligation(tx *Tx, o *Obligation) {
 	tx.Exec(`INSERT OR REPLACE INTO obligations (`+obligationNames+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, o.columns()...)
 }
 
-// actsOn returns what was done about an event, in the order of the log.
+// actsOn returns the acts about an event, oldest first.
 func actsOn(v *View, target string) (list []attention.Act) {
 	return store.All(v.Tx, func(a *attention.Act) []any {
 		return []any{&a.Kind, &a.Actor, &a.Signal, &a.Recipient, timeColumn{&a.At}}
 	}, `SELECT kind, actor, signal, recipient, at FROM acts WHERE target = ? ORDER BY n`, target)
 }
 
-// hasObligations reports whether the agent goes by a draft with obligations.
+// hasObligations reports whether the agent uses a draft with obligations.
 func (m *Mailbox) hasObligations() bool { return m.opts.Attention.Version == attention.Version0811 }
 
-// HasObligations reports whether the agent goes by a draft with obligations.
+// HasObligations reports whether the agent uses a draft with obligations.
 func HasObligations(v *View) bool { return v.m.hasObligations() }
 
-// Self returns whose mailbox it is.
+// Self returns the identity of the agent.
 func Self(v *View) protocol.PeerID { return v.m.id }
 
-// Coordinator returns who may close what this agent waits for, if it names nobody: its lead.
+// Coordinator returns the default delegate of the agent's obligations: its lead.
 func Coordinator(v *View) string { return v.m.opts.Escalation.Target(attention.LevelLead) }
 
-// ObligationID is the id by which all who know an event name it.
+// ObligationID returns the id of the event that all participants use.
 func (e *Entry) ObligationID() string {
 	return cmp.Or(e.Origin.QuestionID, e.Origin.MessageID, e.SourceID)
 }
 
-// partyIdentity returns the identity of a party that a chat names: a bare id is of its kind.
+// partyIdentity returns the identity of a party that a chat names. The kind of the party decides
+// about a bare id.
 func partyIdentity(p protocol.Party, chat protocol.Topic) string {
 	switch {
 	case p.ID == "" || protocol.RoleOf(protocol.PeerID(p.ID)) != protocol.RoleUnknown:
@@ -134,8 +136,8 @@ func partyIdentity(p protocol.Party, chat protocol.Topic) string {
 	return protocol.PeerID(chat).Family() + ":" + strings.TrimPrefix(p.ID, string(attention.AuthorHuman)+":")
 }
 
-// OpenObligation keeps that the author of an event waits for this agent. What opens again the same
-// question of that author ends a pause.
+// OpenObligation stores that the author of an event waits for this agent. It resumes paused
+// obligations of the same author in the same thread.
 func OpenObligation(tx *Tx, e *Entry) {
 	given := e.Content.Obligation
 	if !e.Decision.Obliges || given == nil {
@@ -143,7 +145,7 @@ func OpenObligation(tx *Tx, e *Entry) {
 	}
 	o := &Obligation{
 		ID: e.ObligationID(), EventID: e.EventID, Blocks: parseBlocks(given.Blocks), Open: true, State: attention.ObligationOpen, CheckAt: time.Now(),
-		DefaultAction: text.Clip(text.OneLine(given.DefaultAction), maxDefaultAction), Title: titleOf(strings.TrimPrefix(e.Content.Text, "Question "+e.Origin.QuestionID+" (open): ")), // as a wake has it
+		DefaultAction: text.Clip(text.OneLine(given.DefaultAction), maxDefaultAction), Title: titleOf(strings.TrimPrefix(e.Content.Text, "Question "+e.Origin.QuestionID+" (open): ")), // wakes have this prefix
 		ObligationRecord: attention.ObligationRecord{Author: e.AuthorIdentity(), Recipient: string(tx.m.id), Mode: e.Decision.Injection, CreatedAt: creationTime(e)},
 	}
 	if isEscalation(e) {
@@ -153,7 +155,7 @@ func OpenObligation(tx *Tx, e *Entry) {
 	if given.DischargeDelegate != nil {
 		o.Delegate = partyIdentity(*given.DischargeDelegate, e.Chat)
 	}
-	if findObligation(&tx.View, o.ID, o.Recipient) != nil { // an edit of it, or the event once more
+	if findObligation(&tx.View, o.ID, o.Recipient) != nil { // an edit, or the same event again
 		return
 	}
 	saveObligation(tx, o)
@@ -166,10 +168,10 @@ func OpenObligation(tx *Tx, e *Entry) {
 	applyActs(tx, o, nil)
 }
 
-// isEscalation reports whether an event is a rung of somebody's ladder.
+// isEscalation reports whether an event is an escalation from another agent.
 func isEscalation(e *Entry) bool { return IsEscalation(e.Origin.QuestionID) }
 
-// parseBlocks reads how the author fares; whatever else is said means that it waits.
+// parseBlocks parses how urgently the author waits. The default is none.
 func parseBlocks(said string) attention.Blocks {
 	if b := attention.Blocks(said); slices.Contains(attention.AllBlocks, b) {
 		return b
@@ -181,7 +183,8 @@ func titleOf(said string) string {
 	return text.Clip(text.OneLine(strings.TrimSpace(said)), maxTitle)
 }
 
-// creationTime is when an event was created as its log says, and not in the future.
+// creationTime returns when an event was created according to its chat, but not later than its
+// receipt.
 func creationTime(e *Entry) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, e.Content.CreatedAt)
 	if err != nil || at.After(e.ReceivedAt) {
@@ -190,8 +193,8 @@ func creationTime(e *Entry) time.Time {
 	return at
 }
 
-// RecordAct keeps an act once, and sees to what it comes to. One about an event that is not known is
-// held until that comes.
+// RecordAct stores an act once and applies it. An act about an unknown event is kept until the
+// event arrives.
 func RecordAct(tx *Tx, a Act) {
 	if !tx.m.hasObligations() || a.Target == "" || a.Actor == "" {
 		return
@@ -213,13 +216,14 @@ func RecordAct(tx *Tx, a Act) {
 	}
 }
 
-// actID names an act that has no id of its own: the same of the same actor is one.
+// actID returns an id for an act without one. Equal acts of the same actor have the same id.
 func actID(a Act) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{a.Target, string(a.Kind), a.Actor, string(a.Signal), a.Recipient}, "\x00")))
 	return "rxn_" + hex.EncodeToString(sum[:10])
 }
 
-// applyActs does what the newest act about an obligation comes to; nil: whatever was held for it.
+// applyActs updates an obligation after a new act. newest is nil for a new obligation whose acts
+// arrived earlier.
 func applyActs(tx *Tx, o *Obligation, newest *attention.Act) {
 	s := o.Status(actsOn(&tx.View, o.ID))
 	if newest != nil {
@@ -248,8 +252,8 @@ func applyActs(tx *Tx, o *Obligation, newest *attention.Act) {
 	tx.OnCommit(tx.m.opts.OnChange)
 }
 
-// endObligation ends what went with an obligation that is discharged: its returns, what it asked
-// of its author, and the rungs of which it was the last.
+// endObligation cleans up after a discharged obligation: its returns, its clarification
+// questions, and the escalations that list no other open obligation.
 func endObligation(tx *Tx, o *Obligation) {
 	for _, e := range tx.entries(`WHERE kind = 'return' AND `+isOpen+` AND json_extract(content, '$.targetEventId') = ?`, o.ID) {
 		if t := tx.Turn(e.TurnID); t != nil && t.State == TurnQueued {
@@ -270,7 +274,7 @@ func endObligation(tx *Tx, o *Obligation) {
 	}
 }
 
-// closeOwn discharges what this agent's host asked of somebody itself, by the pattern of its id.
+// closeOwn discharges the agent's own obligations whose ids match a LIKE pattern.
 func closeOwn(tx *Tx, id, why string) {
 	for _, o := range obligationsWhere(&tx.View, `id LIKE ? AND author = ? AND open = 1`, id, tx.m.id) {
 		RecordAct(tx, Act{ID: "close:" + o.ID, Target: o.ID, Act: attention.Act{Actor: o.Author, Signal: attention.SignalDone, Recipient: o.Recipient}})
@@ -278,7 +282,7 @@ func closeOwn(tx *Tx, id, why string) {
 	}
 }
 
-// recordObligation tells of an obligation on the record.
+// recordObligation records a change of an obligation.
 func recordObligation(tx *Tx, o *Obligation, state, reason string, more map[string]any) {
 	record := map[string]any{
 		"event": "obligation", "eventId": cmp.Or(o.EventID, o.ID), "agent": tx.m.id, "obligationId": o.ID, "state": state, "author": o.Author, "recipient": o.Recipient,
@@ -293,8 +297,8 @@ func recordObligation(tx *Tx, o *Obligation, state, reason string, more map[stri
 	tx.Record(UniqueKey("obligation:"+state, o.CreatedAt.Unix()), tx.Entry(o.EventID), record)
 }
 
-// OpenObligations returns what is open of one side: what a recipient owes, or what an author or
-// delegate waits for, the most pressing first.
+// OpenObligations returns the open obligations of a recipient, or of an author or delegate, most
+// urgent first. An empty argument matches all.
 func OpenObligations(v *View, recipient, author string) []*Obligation {
 	list := obligationsWhere(v, `open = 1 AND (recipient = ?1 OR ?1 = '') AND (author = ?2 OR delegate = ?2 OR ?2 = '')`, recipient, author)
 	slices.SortStableFunc(list, func(a, b *Obligation) int {

@@ -15,29 +15,31 @@ import (
 	"hubbub/protocol/text"
 )
 
-// What is open comes back to this agent as an event of its own, which is injected as a knock; and
-// what came back in vain is put to the next rung of its ladder.
+//
+// An open obligation returns to its recipient as an event of its own, injected as a knock. After
+// several returns without an answer it is escalated to the next level.
 
 const (
-	returnKey     = "return:"     // begins the ids of such events
-	obligationKey = "obligation:" // begins the keys of what is shown of an escalation
+	returnKey     = "return:"     // prefix of the ids of returns
+	obligationKey = "obligation:" // prefix of the keys of messages that show an escalation
 )
 
-// escalationID begins the ids of escalations.
+// escalationID begins the ids of obligations that escalate others.
 const escalationID = "owed-"
 
-// IsEscalation reports whether a question is an escalation: a rung that only lists what is owed.
+// IsEscalation reports whether a question is an escalation that lists other obligations.
 func IsEscalation(questionID string) bool {
 	return collab.IsEscalationQuestion(questionID) && strings.Contains(questionID, escalationID)
 }
 
-// RecheckObligations looks at all that is open anew when the agent begins: its settings may be others.
+// RecheckObligations schedules all open obligations for a check, because the settings may have
+// changed since the last start.
 func RecheckObligations(tx *Tx) {
 	tx.Exec(`UPDATE obligations SET check_at = 1 WHERE open = 1 AND recipient = ?`, tx.m.id)
 }
 
-// RunObligations does what is due about obligations, in one transaction: it brings back, and asks
-// the next rungs.
+// RunObligations handles all obligations that are due, in one transaction: it sends returns and
+// escalates.
 func RunObligations(tx *Tx) {
 	now := time.Now()
 	var up []*Obligation
@@ -64,20 +66,19 @@ func RunObligations(tx *Tx) {
 	escalateObligations(tx, up)
 }
 
-// ObligationsDue reports whether RunObligations has something to do.
+// ObligationsDue reports whether RunObligations has work.
 func ObligationsDue(v *View, now time.Time) bool {
 	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM obligations WHERE open = 1 AND check_at > 0 AND check_at <= ?)`, timeColumn{&now})
 }
 
-// remind makes the event with which an obligation comes back. While the one before still waits
-// for its turn, it makes none.
+// remind stores a return of an obligation, unless the previous return still waits for its turn.
 func remind(tx *Tx, o *Obligation, due attention.Due) {
 	of := tx.Entry(o.EventID)
 	if of == nil {
 		return
 	}
 	if waits := tx.entries(`WHERE kind = 'return' AND state IN ('stored', 'held', 'turned') AND json_extract(content, '$.targetEventId') = ?`, o.ID); len(waits) > 0 {
-		recordObligation(tx, o, "waits", "the last return has had no turn yet", map[string]any{"returnId": waits[0].EventID})
+		recordObligation(tx, o, "waits", "the previous return is still waiting for its turn", map[string]any{"returnId": waits[0].EventID})
 		return
 	}
 	e := &Entry{EventID: fmt.Sprint(returnKey, due.Slot, ":", o.ID), SourceID: of.SourceID, Chat: of.Chat, Source: of.Source, ReceivedAt: time.Now()}
@@ -87,11 +88,11 @@ func remind(tx *Tx, o *Obligation, due attention.Due) {
 		Event: string(attention.KindReturn), SourceID: of.SourceID, CreatedAt: protocol.FormatTime(o.CreatedAt), Chat: &place, Author: &author, TargetEventID: o.ID,
 		Recipients: []protocol.Party{{ID: o.Recipient, Kind: string(attention.AuthorAgent)}},
 		Obligation: &protocol.Obligation{Blocks: string(o.Blocks), DefaultAction: o.DefaultAction},
-		Text: "Somebody waits for you, for " + o.Age(e.ReceivedAt) + " by now: event " + attention.HeaderValue(of.EventID) +
-			". It comes back until they close it. Read it with " + attention.PullThread + ", and answer it, or say plainly that you cannot yet.",
+		Text: "Somebody has been waiting for you for " + o.Age(e.ReceivedAt) + ": event " + attention.HeaderValue(of.EventID) +
+			". It returns until they close it. Read it with " + attention.PullThread + ", then answer it, or say plainly that you cannot yet.",
 	}
 	e.Origin = of.Origin
-	if e.Origin.QuestionID != "" && !of.Open() { // its one answer was given
+	if e.Origin.QuestionID != "" && !of.Open() { // the question has its answer
 		e.Origin.QuestionID = ""
 	}
 	if tx.Entry(e.EventID) != nil {
@@ -99,10 +100,10 @@ func remind(tx *Tx, o *Obligation, due attention.Due) {
 	}
 	insertEvent(tx, e)
 	recordObligation(tx, o, "returned", due.Reason, map[string]any{"returnId": e.EventID, "slot": due.Slot})
-	tx.OnCommit(func() { tx.m.opts.Failpoint("brought back") })
+	tx.OnCommit(func() { tx.m.opts.Failpoint("reminded of an obligation") })
 }
 
-// ObligationOfReturn returns the obligation of which an event is a return, or nil.
+// ObligationOfReturn returns the obligation that an event is a return of, or nil.
 func ObligationOfReturn(v *View, e *Entry) *Obligation {
 	if e.Content.Event != string(attention.KindReturn) {
 		return nil
@@ -110,8 +111,8 @@ func ObligationOfReturn(v *View, e *Entry) *Obligation {
 	return findObligation(v, e.Content.TargetEventID, string(v.m.id))
 }
 
-// obligationOf returns the obligation of this agent that an event, an edit of it, or a return is
-// about, or nil.
+// obligationOf returns this agent's obligation for an event, for an edit of it, or for a return,
+// or nil.
 func obligationOf(v *View, e *Entry) *Obligation {
 	if o := ObligationOfReturn(v, e); o != nil {
 		return o
@@ -119,7 +120,7 @@ func obligationOf(v *View, e *Entry) *Obligation {
 	return findObligation(v, e.ObligationID(), string(v.m.id))
 }
 
-// RecordSignal notes what the agent signals about an event whose author waits for it.
+// RecordSignal records the agent's signal about an event whose author waits for it.
 func RecordSignal(tx *Tx, e *Entry, signal attention.Signal) {
 	o := obligationOf(&tx.View, e)
 	if o == nil {
@@ -127,11 +128,11 @@ func RecordSignal(tx *Tx, e *Entry, signal attention.Signal) {
 	}
 	self := string(tx.m.id)
 	row := Act{Target: o.ID, Act: attention.Act{Actor: self, Signal: signal, Recipient: self}}
-	row.ID = fmt.Sprint(actID(row), "-", countClarifications(&tx.View, o)) // what was clarified may be unclear again
+	row.ID = fmt.Sprint(actID(row), "-", countClarifications(&tx.View, o)) // it may be unclear again after a clarification
 	RecordAct(tx, row)
 }
 
-// countClarifications counts how often the author of an obligation has clarified it.
+// countClarifications returns how often the author has clarified an obligation.
 func countClarifications(v *View, o *Obligation) (n int) {
 	for _, a := range actsOn(v, o.ID) {
 		if effect, _ := o.Effect(a); effect == attention.EffectResume {
@@ -141,7 +142,8 @@ func countClarifications(v *View, o *Obligation) (n int) {
 	return n
 }
 
-// escalateObligations puts obligations to the next rung of the ladder: those of one rung as one.
+// escalateObligations escalates obligations to their next levels. Those with the same level and
+// recipient are combined.
 func escalateObligations(tx *Tx, list []*Obligation) {
 	type group struct {
 		step  attention.EscalationStep
@@ -159,7 +161,7 @@ func escalateObligations(tx *Tx, list []*Obligation) {
 		recordObligation(tx, o, "escalated", step.Reason, map[string]any{"rung": step.Level, "to": step.To})
 		if step.Level == attention.LevelAuthor {
 			if !o.Escalation {
-				tx.SendNotice(e, NoticeNobody, tx.m.id.Name()+" was reminded of this three times, and nobody stands above it who could be asked. It stays open until you close it: 👍 on its answer, or /close.")
+				tx.SendNotice(e, NoticeNobody, tx.m.id.Name()+" was reminded three times and did not answer, and there is nobody else to ask. It stays open until you close it with 👍 on the answer or /close.")
 			}
 			continue
 		}
@@ -174,10 +176,10 @@ func escalateObligations(tx *Tx, list []*Obligation) {
 	}
 }
 
-// NoticeNobody tells an author that nobody can be asked in the agent's place.
+// NoticeNobody notifies an author that there is nobody to escalate to.
 const NoticeNobody = "nobody_above"
 
-// nextLevel returns who is asked about an obligation in which this agent is silent.
+// nextLevel returns who is asked about an obligation that this agent has not answered.
 func nextLevel(tx *Tx, o *Obligation, e *Entry) attention.EscalationStep {
 	ladder := tx.m.opts.Escalation.WithOwners(e.Origin.Lead, e.Origin.Owner)
 	for _, who := range peopleIn(&tx.View, e.Chat) {
@@ -194,8 +196,8 @@ func nextLevel(tx *Tx, o *Obligation, e *Entry) attention.EscalationStep {
 	return ladder.Next(climb)
 }
 
-// peopleIn returns the people of a chat in the order in which its configuration has them, and then
-// in which they wrote first.
+// peopleIn returns the people of a chat: first those of its configuration, then the others in the
+// order of their first messages.
 func peopleIn(v *View, chat protocol.Topic) []string {
 	var told []string
 	for _, list := range store.All(v.Tx, func(l *[]string) []any { return []any{jsonColumn{l}} }, `SELECT people FROM chats WHERE topic = ?`, chat) {
@@ -210,11 +212,11 @@ func peopleIn(v *View, chat protocol.Topic) []string {
 	return told
 }
 
-// escalateTo asks a rung about obligations: a new event that obliges whoever stands there, or more of
-// what one that is open lists.
+// escalateTo escalates obligations to one recipient: as a new obligation, or as further members
+// of one that is open.
 func escalateTo(tx *Tx, step attention.EscalationStep, e *Entry, owed []*Obligation) {
 	self := string(tx.m.id)
-	r, known := &Obligation{Level: step.Level, Open: true, State: attention.ObligationOpen, EventID: e.EventID, DefaultAction: "They stay open, and " + self + " is not reminded of them again."}, false
+	r, known := &Obligation{Level: step.Level, Open: true, State: attention.ObligationOpen, EventID: e.EventID, DefaultAction: "They stay open, and " + self + " gets no further reminders."}, false
 	if open := obligationsWhere(&tx.View, `author = ? AND recipient = ? AND level = ? AND open = 1`, self, step.To, step.Level); len(open) > 0 {
 		r, known = open[0], true
 	}
@@ -229,7 +231,7 @@ func escalateTo(tx *Tx, step attention.EscalationStep, e *Entry, owed []*Obligat
 		r.ObligationRecord = attention.ObligationRecord{Author: self, Recipient: step.To, Escalation: true, CreatedAt: time.Now()}
 	}
 	listed := openMembers(&tx.View, r)
-	r.Blocks, r.Title, r.Sync = attention.AllBlocks[len(attention.AllBlocks)-1], fmt.Sprintf("%s has not seen to %s", tx.m.id.Name(), text.Counted(len(r.Members), "obligation")), NotSynced
+	r.Blocks, r.Title, r.Sync = attention.AllBlocks[len(attention.AllBlocks)-1], fmt.Sprintf("%s has not answered %s", tx.m.id.Name(), text.Counted(len(r.Members), "obligation")), NotSynced
 	for i, o := range listed {
 		if slices.Index(attention.AllBlocks, o.Blocks) < slices.Index(attention.AllBlocks, r.Blocks) {
 			r.Blocks = o.Blocks
@@ -237,7 +239,7 @@ func escalateTo(tx *Tx, step attention.EscalationStep, e *Entry, owed []*Obligat
 		if i == 0 {
 			r.Delegate = o.Author
 		} else if r.Delegate != o.Author {
-			r.Delegate = "" // of several authors none closes for the others
+			r.Delegate = "" // with several authors, no one may close it for the others
 		}
 	}
 	saveObligation(tx, r)
@@ -245,7 +247,7 @@ func escalateTo(tx *Tx, step attention.EscalationStep, e *Entry, owed []*Obligat
 	tx.OnCommit(func() { tx.m.opts.Failpoint("escalated") })
 }
 
-// openMembers returns the obligations that an escalation lists and that are open.
+// openMembers returns the open obligations that an escalation lists.
 func openMembers(v *View, r *Obligation) (list []*Obligation) {
 	for _, id := range r.Members {
 		if o := findObligation(v, id, string(v.m.id)); o != nil && o.Open {
@@ -255,21 +257,21 @@ func openMembers(v *View, r *Obligation) (list []*Obligation) {
 	return list
 }
 
-// escalationText is what whoever stands on a rung reads.
+// escalationText returns the text of an escalation.
 func escalationText(tx *Tx, r *Obligation) string {
-	lines := []string{r.Title + ", though it was reminded:"}
+	lines := []string{r.Title + ", despite reminders:"}
 	for _, o := range openMembers(&tx.View, r) {
 		line := fmt.Sprintf("- %s waits for %s (%s): %s", attention.HeaderValue(o.Author), o.Age(time.Now()), o.Blocks, attention.HeaderValue(o.Title))
 		if o.DefaultAction != "" {
-			line += " — else: " + attention.HeaderValue(o.DefaultAction)
+			line += " — otherwise: " + attention.HeaderValue(o.DefaultAction)
 		}
 		lines = append(lines, line)
 	}
-	return strings.Join(lines, "\n") + "\nPlease see to it that they get their answers."
+	return strings.Join(lines, "\n") + "\nPlease make sure that they get their answers."
 }
 
-// showEscalation puts an escalation where who stands on its rung reads: a person where they write, others by
-// a question of the broker's. What it lists more stands in the same message.
+// showEscalation shows an escalation to its recipient: to a person in their chat, to anybody else
+// as a question of the broker. An update replaces the message in the chat.
 func showEscalation(tx *Tx, r *Obligation, e *Entry, known bool) {
 	object := &protocol.Obligation{Blocks: string(r.Blocks), DefaultAction: r.DefaultAction}
 	if r.Delegate != "" {
@@ -280,7 +282,7 @@ func showEscalation(tx *Tx, r *Obligation, e *Entry, known bool) {
 	switch {
 	case there != nil:
 		reply := protocol.ChatReply{
-			Text:       said + "\n\n👍 or ✅ here, or /close as a reply, when it is seen to.",
+			Text:       said + "\n\nReact with 👍 or ✅, or reply with /close, when it is done.",
 			Visibility: there.Visibility(), Directedness: string(attention.DirectedAmbient), Obligation: object, Recipients: []protocol.Party{{ID: r.Recipient, Kind: string(attention.AuthorHuman)}},
 		}
 		if known {
@@ -294,8 +296,8 @@ func showEscalation(tx *Tx, r *Obligation, e *Entry, known bool) {
 	}
 }
 
-// showClosed puts in the place of what was shown of an escalation that it is over, and closes the
-// broker's question.
+// showClosed replaces the message of an escalation after its end, or closes the broker's
+// question.
 func showClosed(tx *Tx, o *Obligation) {
 	switch shown := tx.SentAs(obligationKey + o.ID); {
 	case shown != nil:
@@ -309,15 +311,14 @@ func showClosed(tx *Tx, o *Obligation) {
 	}
 }
 
-// clarifyKey begins the ids of what an agent asks of the author of an obligation that it does not
-// understand.
+// clarifyKey returns the prefix of the ids of clarification requests for an obligation.
 func clarifyKey(o *Obligation) string {
 	sum := sha256.Sum256([]byte("clarify\x00" + o.ID + "\x00" + o.Recipient))
 	return "clarify_" + hex.EncodeToString(sum[:10]) + "_"
 }
 
-// requestClarification obliges the author of what this agent does not understand, in return: an agent by a
-// question of the broker's, a person where it was said.
+// requestClarification asks the author of an unclear obligation to clarify it: an agent through
+// the broker, a person in the chat. The author then owes an answer.
 func requestClarification(tx *Tx, o *Obligation) {
 	e := tx.Entry(o.EventID)
 	if e == nil {
@@ -325,7 +326,7 @@ func requestClarification(tx *Tx, o *Obligation) {
 	}
 	back := &Obligation{
 		ID: fmt.Sprint(clarifyKey(o), countClarifications(&tx.View, o)), EventID: o.EventID, Blocks: o.Blocks, Open: true, State: attention.ObligationOpen,
-		DefaultAction: "It is not seen to until then.", Title: "what is meant by: " + o.Title,
+		DefaultAction: "It waits until then.", Title: "clarification of: " + o.Title,
 		ObligationRecord: attention.ObligationRecord{Author: o.Recipient, Recipient: o.Author, CreatedAt: time.Now()},
 	}
 	if findObligation(&tx.View, back.ID, back.Recipient) != nil {
@@ -333,7 +334,7 @@ func requestClarification(tx *Tx, o *Obligation) {
 	}
 	saveObligation(tx, back)
 	object := &protocol.Obligation{Blocks: string(back.Blocks), DefaultAction: back.DefaultAction}
-	said := "I do not understand this, and wait for you to say it more clearly: edit it, or write it anew."
+	said := "I do not understand this. Please clarify: edit the message, or write a new one."
 	if strings.HasPrefix(o.Author, "agent:") && tx.m.opts.Broker.Known() {
 		tx.Enqueue(protocol.TopicBroker, "ask:"+back.ID, collab.QuestionAsk.Message(tx.m.id, collab.QuestionParams{
 			ID: &back.ID, Title: said + " It was: " + o.Title, AskedOfID: o.Author, Obligation: object,

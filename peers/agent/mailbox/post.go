@@ -8,20 +8,20 @@ import (
 	"hubbub/protocol"
 )
 
-// PostKey begins the keys of what the agent said first.
+// PostKey begins the keys of messages that the agent sends without an event.
 const PostKey = "post:"
 
-// A Post is what the agent says in a chat where no event asks for it.
+// A Post is a message to a chat that answers no event.
 type Post struct {
 	Key, Text    string
 	Directedness string
-	Reason       string // why, as the agent says
-	Turn         string // in which it was said; may be empty
+	Reason       string // as the model gives it
+	Turn         string // that sends it; may be empty
 	Cause        *Entry // the event of that turn, or nil
 }
 
-// AssignedChat returns the place that a target names among the chats that the agent talks to: the
-// chat or its conversation; nil if it is none of them.
+// AssignedChat returns an entry for the chat that target names, by topic or by conversation, or
+// nil if the agent does not talk to that chat.
 func (v *View) AssignedChat(target string) *Entry {
 	there, ok := store.One(v.Tx, func(e *Entry) []any {
 		e.Content.Chat = &protocol.Chat{}
@@ -35,15 +35,15 @@ func (v *View) AssignedChat(target string) *Entry {
 	return &there
 }
 
-// A PostContext is what the records say about speaking first in a place.
+// A PostContext has the recorded facts that decide whether the agent may post to a chat.
 type PostContext struct {
-	Left     bool                     // the agent was asked to leave, and not named there since
+	Left     bool                     // the agent was asked to leave and has not been named since
 	Halted   bool                     // by a person, there or everywhere
-	Exchange attention.ExchangeAction // on what agents said to each other there since a person spoke
-	Posts    int                      // times that the agent spoke first there, within the window of budgets
+	Exchange attention.ExchangeAction // about the messages of agents there since a person wrote
+	Posts    int                      // posts there within the budget window
 }
 
-// PostContext looks up a place of Assigned.
+// PostContext returns the facts about a chat from AssignedChat.
 func (v *View) PostContext(there *Entry) (f PostContext) {
 	_, f.Halted = v.halted(&Turn{Chat: there.Chat})
 	f.Left, f.Exchange = v.participation(there).hasLeft(), v.Exchange(there).Next(time.Now())
@@ -51,8 +51,7 @@ func (v *View) PostContext(there *Entry) (f PostContext) {
 	return f
 }
 
-// Queue queues what the agent says first, with its record and the mark that the turn has acted,
-// in one transaction.
+// Queue queues and records the post, and marks its turn as having acted.
 func (p Post) Queue(tx *Tx, there *Entry) protocol.MessageID {
 	m := tx.m.MessageFor(p.Cause, ReplyType(there.Chat), protocol.ChatReply{Text: p.Text, IdempotencyKey: p.Key, Directedness: p.Directedness})
 	tx.Enqueue(there.Chat, p.Key, m)

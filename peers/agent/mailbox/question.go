@@ -9,26 +9,26 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// The keys of a question to a person in a chat, and of what stands in its place once it is
-// answered.
+// Prefixes of the keys of a question to a person, and of the message that replaces it.
 const (
 	questionKey = "question:"
 	repliedKey  = "replied:"
 )
 
-// MaxQuestions is how many people may be asked something for one event.
+// MaxQuestions is the maximum number of questions to people for one event.
 const MaxQuestions = 5
 
-// PersonIdentity is who wrote an event, as records name people.
+// PersonIdentity returns the identity of the author as a person of the chat.
 func (e *Entry) PersonIdentity() string { return personIdentity(e.Chat, e.Content.Author.ID) }
 
-// personIdentity is a person of a chat by the id that they have there: at the command line that is an identity.
+// personIdentity returns the identity of a person of a chat. At the command line, id already is
+// an identity.
 func personIdentity(chat protocol.Topic, id string) string {
 	family := protocol.PeerID(chat).Family() + ":"
 	return family + strings.TrimPrefix(id, family)
 }
 
-// OnBehalfOf returns the person whom an event serves, or "": who wrote it.
+// OnBehalfOf returns the person who wrote the event, or "" if it was not a person.
 func (e *Entry) OnBehalfOf() string {
 	switch {
 	case e.Content.Author.Kind != string(attention.AuthorHuman):
@@ -39,10 +39,9 @@ func (e *Entry) OnBehalfOf() string {
 	return e.PersonIdentity()
 }
 
-// FindPerson returns the newest event of the person whom a name means, in the chat where a turn
-// of chat may ask them: that chat itself, if they speak there, or else their direct chat. It
-// returns nil for who is in neither. A name is an identity ("tg:77"), as a header shows an author
-// ("human:77"), or a username.
+// FindPerson returns the newest event of a person in the given chat or, if they do not write
+// there, in their direct chat with the agent. It returns nil if there is none. The name is an
+// identity ("tg:77"), an author as shown in headers ("human:77"), or a user name.
 func (v *View) FindPerson(name string, chat protocol.Topic) *Entry {
 	name = strings.TrimPrefix(strings.TrimSpace(name), "@")
 	family, id, typed := strings.Cut(name, ":")
@@ -61,29 +60,28 @@ func (v *View) FindPerson(name string, chat protocol.Topic) *Entry {
 	return list[0]
 }
 
-// Questions counts what was asked for an event.
+// Questions returns how many questions were asked for an event.
 func (v *View) Questions(eventID string) int {
 	return store.Value[int](v.Tx, `SELECT count(*) FROM questions WHERE event_id = ? AND event_id <> ''`, eventID)
 }
 
-// ShowQuestion shows a question that the broker has stored to the person who is asked, where
-// they wrote e. One that was shown changes nothing.
+// ShowQuestion shows a question of the broker to the author of e, in the chat of e, once.
 func (tx *Tx) ShowQuestion(id string, e *Entry, question string) {
 	if tx.SentAs(questionKey+id) != nil {
 		return
 	}
-	how := "Answer by a reply to this message."
+	how := "Reply to this message to answer."
 	if !supportsReplies(e.Chat) {
-		how = "What you write here next is the answer."
+		how = "Your next message here is the answer."
 	}
 	tx.SendText(e, SentNotice, questionKey+id, question+"\n\n"+how)
 }
 
-// supportsReplies reports whether a message of a chat can say which other one it answers.
+// supportsReplies reports whether a message of the chat can refer to the message it replies to.
 func supportsReplies(chat protocol.Topic) bool { return protocol.PeerID(chat).Family() == "tg" }
 
-// handleQuestionAnswer takes the answer of the person who was asked something in a chat, in place of
-// StoreEvent, and reports whether it was one. It comes to the agent from the broker, once.
+// handleQuestionAnswer handles a person's answer to a question in a chat, in place of StoreEvent.
+// It reports whether e was one. The broker then delivers the answer to the agent.
 func handleQuestionAnswer(tx *Tx, e *Entry) bool {
 	c := &e.Content
 	if c.Event != protocol.EventMessage || c.Author.Kind != string(attention.AuthorHuman) || c.Forwarded != "" || strings.TrimSpace(c.Text) == "" || len(c.Attachments) > 0 {
@@ -102,8 +100,8 @@ func handleQuestionAnswer(tx *Tx, e *Entry) bool {
 	return true
 }
 
-// questionAnswered returns the open question that a person answers with an event, or "": only
-// who was asked does.
+// questionAnswered returns the open question that an event answers, or "". Only the person who
+// was asked can answer.
 func (v *View) questionAnswered(e *Entry) string {
 	source := ""
 	if e.Content.ReplyTo != nil {
@@ -118,19 +116,19 @@ func (v *View) questionAnswered(e *Entry) string {
 		e.Chat, e.Content.Author.ID, source)
 }
 
-// ShowAnswered puts in the place of a question that it is answered, and by whom.
+// ShowAnswered replaces a question in a chat by a note that it is answered.
 func (tx *Tx) ShowAnswered(id, by string) {
 	replaceQuestion(tx, id, "Answered by "+attention.HeaderValue(by)+".")
 }
 
-// replaceQuestion puts in the place of a question, once, what became of it.
+// replaceQuestion replaces a question by its outcome, once.
 func replaceQuestion(tx *Tx, id, what string) {
 	asked := tx.SentAs(questionKey + id)
 	if asked == nil || tx.SentAs(repliedKey+id) != nil {
 		return
 	}
 	if e := tx.Entry(asked.EventID); e != nil {
-		question := asked.Text[:max(0, strings.LastIndex(asked.Text, "\n\n"))] // without how to answer
+		question := asked.Text[:max(0, strings.LastIndex(asked.Text, "\n\n"))] // without the instructions
 		tx.Reply(e, SentNotice, repliedKey+id, protocol.ChatReply{
 			Text: question + "\n\n" + what, Edits: questionKey + id, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
 		})

@@ -12,22 +12,21 @@ import (
 	"hubbub/protocol"
 )
 
-// An agent may serve several chats, and what is written in one of them may try to
-// make its model tell what was said in another, or speak there. So the tools of a
-// turn belong to the chat of the turn: they act on its events alone, and read only
-// what those who see the answer may read. What the agent asked others in a turn
-// comes back to the chat of that turn.
+//
+// An agent may serve several chats, and text in one of them may try to make its model reveal what
+// was said in another, or write there. Therefore the tools of a turn belong to the chat of the
+// turn: they act on its events only, and read only what the readers of the answer may read.
+// Answers to the questions that a turn asks come back to its chat.
 
-// A Reach is the chats that somebody may read; nil is all.
+// A Reach is the set of chats that may be read. Nil means all.
 type Reach []protocol.Topic
 
-// Value is the reach as a parameter of SQL: a JSON list, or "null".
+// Value implements driver.Valuer. It returns a JSON list, or "null".
 func (r Reach) Value() (driver.Value, error) { return jsonColumn{[]protocol.Topic(r)}.Value() }
 
-// Reach returns what the turns of a chat may read: the chat, and, in a direct chat
-// with a person, those where this person writes, too. Who a person is, Telegram
-// vouches for in all its chats; other platforms do so in one at most. The empty chat
-// reads all.
+// Reach returns the chats that the turns of a chat may read: the chat itself and, for a direct
+// chat of Telegram with a person, the other chats where that person writes. Only Telegram vouches
+// for a person's identity across chats. The empty chat may read all.
 func (v *View) Reach(chat protocol.Topic) Reach {
 	switch {
 	case chat == "":
@@ -44,15 +43,15 @@ func (v *View) Reach(chat protocol.Topic) Reach {
 	return append(others, chat)
 }
 
-// inReach is the condition that a row's chat is in a reach, and that the agent still
+// inReach returns the SQL condition that a row's chat is in a reach and that the agent still
 // talks to it.
 func inReach(parameter string) string {
 	return `(` + parameter + ` = 'null' OR chat IN (SELECT value FROM json_each(` + parameter + `))) AND chat IN (SELECT topic FROM chats)`
 }
 
-// A Filter says which events List returns. Empty fields do not matter.
+// A Filter selects the events that List returns. Empty fields match all.
 type Filter struct {
-	Since        json.RawMessage `json:"since"` // what a tool was given as After or From
+	Since        json.RawMessage `json:"since"` // After or From as a tool call gives it
 	After        int64           `json:"-"`     // a sequence
 	From         time.Time       `json:"-"`
 	Stream       string          `json:"stream"`
@@ -62,9 +61,9 @@ type Filter struct {
 	Limit        int             `json:"limit"`
 }
 
-// List returns events in reach on which something was decided, the oldest first:
-// those after Filter.After and Filter.From, or the newest if both are zero. Events
-// are also readable where their turns are: the answers to questions.
+// List returns decided events in reach, oldest first: those after Filter.After and Filter.From,
+// or the newest if both are zero. Answers to questions are also readable from the chats of their
+// turns.
 func (v *View) List(reach Reach, f Filter) []*Entry {
 	newest := f.After == 0 && f.From.IsZero()
 	order, open := "ASC", "1"
@@ -92,9 +91,8 @@ func (v *View) HasConversation(reach Reach, conversation string) bool {
 	return store.Value[bool](v.Tx, `SELECT true FROM events WHERE conversation = ?1 AND `+inReach("?2"), conversation, reach)
 }
 
-// Unanswered returns the ids of the open events of a chat that may be answered and
-// were not, the newest first, at most 20. If there are none, they are those that came
-// back there from elsewhere: the answers to questions.
+// Unanswered returns the ids of at most 20 open events of a chat that may be answered, newest
+// first. If there are none, it returns the answers to questions that were asked in that chat.
 func (v *View) Unanswered(chat protocol.Topic) []string {
 	const waiting = `policy IN ('must_respond', 'may_respond') AND state <> 'answered' AND `
 	list := store.All(v.Tx, store.Scalar[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+isOpen+` ORDER BY seq DESC LIMIT 20`, chat)
@@ -105,17 +103,16 @@ func (v *View) Unanswered(chat protocol.Topic) []string {
 		AND EXISTS (SELECT 1 FROM turns t WHERE t.turn_id = events.turn_id AND t.chat = ?) ORDER BY seq DESC LIMIT 20`, protocol.TopicBroker, chat)
 }
 
-// A Line is one message of a conversation: an event, or the agent's own.
+// A Line is one message of a conversation: an event, or a message of the agent.
 type Line struct {
 	At    time.Time
 	Entry *Entry
 	Sent  *Sent
 }
 
-// Window returns the newest messages of a conversation, or of one thread of it, that
-// came before an event (nil: all): the oldest first, the agent's own included. Only
-// chats in reach are read: ids of conversations are those that their chats gave
-// them, and may be alike.
+// Window returns the newest messages of a conversation or thread before an event (nil: all),
+// including the agent's own, oldest first. Only chats in reach are read, since ids of
+// conversations may collide between chats.
 func (v *View) Window(reach Reach, conversation, thread string, before *Entry, limit int) []Line {
 	seq, at := int64(math.MaxInt64), int64(math.MaxInt64)
 	if before != nil {
@@ -141,36 +138,36 @@ func (v *View) Window(reach Reach, conversation, thread string, before *Entry, l
 	return lines[max(0, len(lines)-limit):]
 }
 
-// Reactions returns the reactions to the agent's messages in the conversation of an
-// event since the agent's last turn there, at most 20.
+// Reactions returns at most 20 reactions to the agent's messages in the conversation of an event
+// since the agent's last turn there.
 func (v *View) Reactions(e *Entry) []*Entry {
 	return v.entries(`WHERE conversation = ?1 AND chat = ?4 AND kind = 'reaction' AND mode = 'notify' AND policy = 'must_not_respond' AND seq < ?2
 		AND seq > coalesce((SELECT max(t.seq) FROM turns t WHERE t.thread_key = ?3 AND t.seq < ?2 AND t.attempt > 0), 0) ORDER BY seq LIMIT 20`,
 		e.Content.Chat.ID, e.Seq, e.ThreadKey(), e.Chat)
 }
 
-// InProgress returns the events that running and accepted turns show which started since
-// then, and that nobody was answered.
+// InProgress returns the unanswered events of running and accepted turns that started after
+// since.
 func (v *View) InProgress(since time.Time) []*Entry {
 	return v.entries(`WHERE state = 'turned' AND turn_id IN (SELECT turn_id FROM turns WHERE state IN ('running','accepted') AND started_at > ?) LIMIT 100`,
 		timeColumn{&since})
 }
 
-// A askedQuestion is one that a turn asked through the broker: where, and for what.
+// An askedQuestion is a question that a turn asked through the broker.
 type askedQuestion struct {
 	chat  protocol.Topic
 	event string
 }
 
-// RecordQuestion remembers where a question was asked that the broker has stored.
+// RecordQuestion stores in which chat and for which event a question was asked.
 func (tx *Tx) RecordQuestion(id string, chat protocol.Topic, eventID string) {
 	if chat != "" && chat != digestChat {
 		tx.Exec(`INSERT OR IGNORE INTO questions (question_id, chat, event_id, asked_at) VALUES (?, ?, ?, ?)`, id, chat, eventID, time.Now().UnixMicro())
 	}
 }
 
-// questionOf returns what was asked, if an event brings the answer to it and nobody
-// but the agent hears what it says to that.
+// questionOf returns the question that an event answers, if no reply to the event would reach
+// anybody.
 func (v *View) questionOf(e *Entry) askedQuestion {
 	if !e.FromBroker() || e.Origin.AnsweredID == "" || e.Origin.TakesText() {
 		return askedQuestion{}
@@ -179,13 +176,13 @@ func (v *View) questionOf(e *Entry) askedQuestion {
 		`SELECT chat, event_id FROM questions WHERE question_id = ?`, e.Origin.AnsweredID)
 }
 
-// TurnChat returns the chat of an event's turns: its own, or, for the answer to a
-// question, the one where it was asked, so that who waits there is told.
+// TurnChat returns the chat of an event's turns: its own or, for the answer to a question, the
+// chat where it was asked.
 func (v *View) TurnChat(e *Entry) protocol.Topic { return cmp.Or(v.questionOf(e).chat, e.Chat) }
 
-// RelatedChatEvent returns the event at which people read what an event of the broker comes from: the one
-// for which the agent asked what is answered, or else the newest of a chat for which it asked at
-// all. It is nil for who never asked for people, and where a conversation has them itself.
+// RelatedChatEvent returns the event in a chat that led to a broker event: the one for which the
+// agent asked the answered question, or the newest for which it asked anything. It returns nil if
+// there is none, or if the broker event has a conversation with people.
 func (v *View) RelatedChatEvent(e *Entry) *Entry {
 	if !e.FromBroker() || e.Origin.ConversationID != "" {
 		return nil
@@ -194,5 +191,5 @@ func (v *View) RelatedChatEvent(e *Entry) *Entry {
 		protocol.TopicBroker, e.Origin.AnsweredID))
 }
 
-// AskedForEvent returns the event for which the agent asked what an event answers, or "".
+// AskedForEvent returns the event for which the agent asked the question that e answers, or "".
 func (v *View) AskedForEvent(e *Entry) string { return v.questionOf(e).event }

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"strings"
 	"time"
-	_ "time/tzdata" // the machine may have no time zones
+	_ "time/tzdata" // the machine may lack time zone data
 
 	"hubbub/peers/attention"
 	"hubbub/peers/store"
@@ -17,9 +17,10 @@ import (
 	"github.com/adhocore/gronx"
 )
 
-// A reminder is an event of the agent's own: it comes into its mailbox when it is due, in the
-// transaction that forgets it or sets its next time. Times that pass while the agent does not
-// run, or while the event before is open, come as one.
+//
+// A reminder becomes an event when it is due, in the transaction that deletes it or sets its next
+// time. If several times pass while the agent does not run or the previous event is open, they
+// cause one event.
 
 // Bounds of reminders.
 const (
@@ -27,33 +28,33 @@ const (
 	maxRemindersTotal = 100
 	maxReminderDelay  = 366 * 24 * time.Hour
 	minRepeatInterval = 5 * time.Minute
-	reminderKey       = "reminder:" // begins the ids of their events
+	reminderKey       = "reminder:" // prefix of the ids of their events
 )
 
-// A Reminder is what the agent wants to be told of later.
+// A Reminder is an event that the agent scheduled for itself.
 type Reminder struct {
 	ID       string         `json:"id"`
 	Chat     protocol.Topic `json:"chat"`
-	Location protocol.Chat  `json:"-"` // where in it
+	Location protocol.Chat  `json:"-"` // conversation and thread
 	Text     string         `json:"text"`
 	Cron     string         `json:"cron,omitempty"` // empty: once
 	Zone     string         `json:"zone,omitempty"` // of Cron
 	SetFor   string         `json:"setFor,omitempty"`
 	Set      time.Time      `json:"set"`
-	Due      time.Time      `json:"due"` // the next time
+	Due      time.Time      `json:"due"` // next time
 
 	cancelledBy string // who cancelled it
 }
 
-// ErrReminder is the error for a reminder that cannot be set; what wraps it says why.
-var ErrReminder = errors.New("no reminder was set")
+// ErrReminder is wrapped by the errors that say why a reminder cannot be set.
+var ErrReminder = errors.New("the reminder was not set")
 
 // Schedule sets when a reminder is due: at a time (RFC 3339), after a duration, or by a cron
-// expression of five fields in its zone.
+// expression with five fields in its zone.
 func (r *Reminder) Schedule(when string, now time.Time) error {
 	zone, err := time.LoadLocation(r.Zone)
 	if err != nil || r.Zone == "Local" {
-		return fmt.Errorf("%w: %q is no time zone: use a name such as Europe/Berlin", ErrReminder, r.Zone)
+		return fmt.Errorf("%w: %q is not a time zone: use a name such as Europe/Berlin", ErrReminder, r.Zone)
 	}
 	r.Set, when = now, strings.TrimSpace(when)
 	if at, err := time.Parse(time.RFC3339, when); err == nil {
@@ -61,7 +62,7 @@ func (r *Reminder) Schedule(when string, now time.Time) error {
 	} else if d, err := time.ParseDuration(when); err == nil {
 		r.Due = now.Add(d)
 	} else if r.Cron = when; strings.Count(when, " ") == 0 && !strings.HasPrefix(when, "@") || !gronx.IsValid(when) || len(strings.Fields(when)) > 5 {
-		return fmt.Errorf("%w: %q is no time (2027-01-31T17:00:00+01:00), no duration (45m) and no cron expression of five fields (0 9 * * 1-5)", ErrReminder, text.Clip(when, 100))
+		return fmt.Errorf("%w: %q is not a time (2027-01-31T17:00:00+01:00), a duration (45m) or a cron expression with five fields (0 9 * * 1-5)", ErrReminder, text.Clip(when, 100))
 	}
 	if r.Cron != "" {
 		err = r.advance(now.In(zone))
@@ -70,15 +71,15 @@ func (r *Reminder) Schedule(when string, now time.Time) error {
 	case err != nil:
 		return err
 	case !r.Due.After(now):
-		return fmt.Errorf("%w: %s has passed; it is %s now", ErrReminder, r.Due.Format(time.RFC3339), now.In(zone).Format(time.RFC3339))
+		return fmt.Errorf("%w: %s has passed; the time is %s", ErrReminder, r.Due.Format(time.RFC3339), now.In(zone).Format(time.RFC3339))
 	case r.Due.Sub(now) > maxReminderDelay:
 		return fmt.Errorf("%w: it may be at most a year ahead", ErrReminder)
 	}
 	return nil
 }
 
-// advance sets the next time of a cron expression after now, whose zone counts, if its times are
-// not too close to each other.
+// advance sets the next time of a cron expression after now, in the zone of now. It fails if the
+// times are too close to each other.
 func (r *Reminder) advance(now time.Time) error {
 	const looked = 50
 	last := time.Time{}
@@ -86,13 +87,13 @@ func (r *Reminder) advance(now time.Time) error {
 		next, err := gronx.NextTickAfter(r.Cron, now, false)
 		switch {
 		case err != nil && n == 0:
-			return fmt.Errorf("%w: %q never comes: %w", ErrReminder, r.Cron, err)
+			return fmt.Errorf("%w: %q never occurs: %w", ErrReminder, r.Cron, err)
 		case err != nil:
 			return nil
 		case n == 0:
 			r.Due = next
 		case next.Sub(last) < minRepeatInterval:
-			return fmt.Errorf("%w: %q comes more often than every %v", ErrReminder, r.Cron, minRepeatInterval)
+			return fmt.Errorf("%w: %q occurs more often than every %v", ErrReminder, r.Cron, minRepeatInterval)
 		}
 		now, last = next, next
 	}
@@ -105,14 +106,14 @@ func scanReminder(r *Reminder) []any {
 	return []any{&r.ID, &r.Chat, jsonColumn{&r.Location}, &r.Text, &r.Cron, &r.Zone, &r.SetFor, timeColumn{&r.Set}, timeColumn{&r.Due}, &r.cancelledBy}
 }
 
-// Reminders returns the reminders of a chat, or all of them if it is empty, in the order in which
-// they are due.
+// Reminders returns the reminders of a chat, or all if chat is empty, ordered by their next
+// times.
 func Reminders(v *View, chat protocol.Topic) []Reminder {
 	return store.All(v.Tx, scanReminder, `SELECT `+reminderNames+` FROM reminders WHERE cancelled_by = '' AND (chat = ?1 OR ?1 = '') ORDER BY due_at, id`, chat)
 }
 
-// SetReminder keeps a reminder, with its record. One that is kept already, or has come since, stays as it
-// is and is returned.
+// SetReminder stores and records a reminder. If it exists already, or its event does, nothing
+// changes.
 func SetReminder(tx *Tx, r Reminder) (Reminder, error) {
 	all := Reminders(&tx.View, "")
 	here := 0
@@ -128,9 +129,9 @@ func SetReminder(tx *Tx, r Reminder) (Reminder, error) {
 	case hasReminderEvent(&tx.View, r.ID, "TRUE"):
 		return r, nil
 	case here >= maxReminders:
-		return r, fmt.Errorf("%w: this chat has %d already; cancel one first", ErrReminder, here)
+		return r, fmt.Errorf("%w: this chat already has %d; cancel one first", ErrReminder, here)
 	case len(all) >= maxRemindersTotal:
-		return r, fmt.Errorf("%w: you have %d already; cancel one first", ErrReminder, len(all))
+		return r, fmt.Errorf("%w: you already have %d; cancel one first", ErrReminder, len(all))
 	}
 	tx.Exec(`INSERT INTO reminders (`+reminderNames+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '')`,
 		r.ID, r.Chat, jsonColumn{&r.Location}, r.Text, r.Cron, r.Zone, r.SetFor, timeColumn{&r.Set}, timeColumn{&r.Due})
@@ -138,8 +139,8 @@ func SetReminder(tx *Tx, r Reminder) (Reminder, error) {
 	return r, nil
 }
 
-// CancelReminder forgets a reminder of a chat, or of any if chat is empty, and reports whether
-// there was one.
+// CancelReminder deletes a reminder of a chat, or of any chat if chat is empty, and reports
+// whether it existed.
 func CancelReminder(tx *Tx, id string, chat protocol.Topic, why string) bool {
 	for _, r := range Reminders(&tx.View, chat) {
 		if r.ID == id {
@@ -161,13 +162,13 @@ func recordReminder(tx *Tx, r *Reminder, e *Entry, eventID, state, reason string
 	tx.Record(UniqueKey("reminder", r.Due.Unix()), e, record)
 }
 
-// DueReminders returns the reminders that are due, and those that a person cancelled.
+// DueReminders returns the reminders that are due or were cancelled by a person.
 func DueReminders(v *View, now time.Time) []string {
 	return store.All(v.Tx, store.Scalar[string], `SELECT id FROM reminders WHERE due_at <= ? OR cancelled_by <> '' ORDER BY due_at, id`, timeColumn{&now})
 }
 
-// FireReminder makes the event of a reminder that is due, and sets its next time: the first that is still
-// to come. Where the event before is open, or the agent was asked to leave, it makes none.
+// FireReminder stores the event of a due reminder and sets its next future time. It stores no
+// event if the previous one is open or the agent was asked to leave.
 func FireReminder(tx *Tx, id string) {
 	r, ok := store.One(tx.Tx, scanReminder, `SELECT `+reminderNames+` FROM reminders WHERE id = ?`, id)
 	now, e := time.Now(), tx.reminderEvent(&r)
@@ -186,7 +187,7 @@ func FireReminder(tx *Tx, id string) {
 	due := r.Due
 	if r.Cron == "" {
 		tx.Exec(`DELETE FROM reminders WHERE id = ?`, id)
-	} else if zone, err := time.LoadLocation(r.Zone); err != nil { // the machine has lost its time zones
+	} else if zone, err := time.LoadLocation(r.Zone); err != nil { // the machine has lost its time zone data
 		dropReminder(tx, &r, err.Error())
 	} else if err := r.advance(now.In(zone)); err != nil {
 		dropReminder(tx, &r, err.Error())
@@ -202,7 +203,7 @@ func FireReminder(tx *Tx, id string) {
 	recordReminder(tx, &r, e, e.EventID, "due", r.Text)
 }
 
-// hasReminderEvent reports whether there is an event of a reminder of which a condition holds.
+// hasReminderEvent reports whether a reminder has an event that meets a condition.
 func hasReminderEvent(v *View, id, condition string) bool {
 	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM events WHERE substr(event_id, 1, length(?1)) = ?1 AND kind = 'reminder' AND `+condition+`)`, reminderKey+id+":")
 }
@@ -212,7 +213,7 @@ func dropReminder(tx *Tx, r *Reminder, why string) {
 	recordReminder(tx, r, nil, r.SetFor, "cancelled", why)
 }
 
-// reminderEvent returns the event of a reminder, without its text. It belongs to the trace of the
+// reminderEvent returns the event of a reminder, without its text. It continues the trace of the
 // event for which the reminder was set.
 func (v *View) reminderEvent(r *Reminder) *Entry {
 	e := &Entry{EventID: fmt.Sprint(reminderKey, r.ID, ":", r.Due.Unix()), Chat: r.Chat, ReceivedAt: time.Now()}
@@ -228,30 +229,30 @@ func (v *View) reminderEvent(r *Reminder) *Entry {
 	return e
 }
 
-// eventText is what the agent is told. r has its next time.
+// eventText returns the text of the event. r has its next time.
 func (r *Reminder) eventText(due, now time.Time) string {
-	said := "You wanted to be reminded of this at " + due.UTC().Format(time.RFC3339)
+	said := "You set this reminder for " + due.UTC().Format(time.RFC3339)
 	if r.SetFor != "" {
 		said += ", for the event " + attention.HeaderValue(r.SetFor)
 	}
 	if now.Sub(due) > time.Minute {
-		said += "; it comes late, and for every time that has passed since then"
+		said += "; it is late, and stands for all times that have passed since"
 	}
 	said += ":\n" + r.Text
 	if r.Cron != "" {
-		said += "\n\nIt comes again at " + r.Due.UTC().Format(time.RFC3339) + ", until chat.remind cancels " + r.ID + "."
+		said += "\n\nIt repeats at " + r.Due.UTC().Format(time.RFC3339) + ", until chat.remind cancels " + r.ID + "."
 	}
 	return said
 }
 
-// ReadReminders reads from the database of an agent, which may run meanwhile, its reminders.
+// ReadReminders reads the reminders from the database of an agent, which may be running.
 func ReadReminders(ctx context.Context, path string) (list []Reminder, err error) {
 	err = withDatabase(ctx, path, func(tx *store.Tx) { list = Reminders(&View{Tx: tx}, "") })
 	return list, err
 }
 
-// RequestCancel has a running agent, or one that starts later, forget a reminder, and reports
-// whether there is one. by says who wants it.
+// RequestCancel asks an agent, running or not, to cancel a reminder, and reports whether it
+// exists. by names the requester.
 func RequestCancel(ctx context.Context, path, id, by string) (found bool, err error) {
 	err = withDatabase(ctx, path, func(tx *store.Tx) {
 		found = tx.ExecCount(`UPDATE reminders SET cancelled_by = ? WHERE id = ? AND cancelled_by = ''`, by, id) > 0

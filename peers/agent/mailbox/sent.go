@@ -12,22 +12,22 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A SentKind says what a message of the agent is.
+// A SentKind is the kind of a sent message.
 type SentKind string
 
-// The kinds of messages.
+// The kinds of sent messages.
 const (
 	SentText   SentKind = "text"
 	SentSignal SentKind = "signal"
-	SentFile   SentKind = "file"   // beside the answer
-	SentNotice SentKind = "notice" // of the host, not of the model
+	SentFile   SentKind = "file"   // in addition to the answer
+	SentNotice SentKind = "notice" // from the agent's program, not from the model
 
-	// SentInterim is a word on the way to the answer, which takes its place. It settles
-	// nothing: the event stays open, and its turn may run again.
+	// SentInterim is a message that the answer will replace. It settles nothing: the event stays
+	// open, and its turn may run again.
 	SentInterim SentKind = "interim"
 )
 
-// A Sent is one message of the agent. Whether it was sent is the outbox's to say.
+// A Sent is a message of the agent. Its delivery state is in the outbox.
 type Sent struct {
 	MessageID    protocol.MessageID
 	EventID      string
@@ -50,54 +50,55 @@ func (v *View) sent(where string, args ...any) *Sent {
 	return first(v.Tx, scanSent, `SELECT `+sentNames+` FROM sent WHERE `+where, args...)
 }
 
-// SentAs returns the message that was sent under a key, or nil.
+// SentAs returns the message with a key, or nil.
 func (v *View) SentAs(key string) *Sent { return v.sent(`key = ?`, key) }
 
-// HasReplied reports whether a message was sent in response to an event.
+// HasReplied reports whether a text was sent in response to an event.
 func (v *View) HasReplied(e *Entry) bool {
 	return v.sent(`event_id = ? AND kind = 'text'`, e.EventID) != nil
 }
 
-// The notices.
+// Kinds of notices.
 const (
 	NoticeFailed     = "failed"
 	NoticeEscalation = "escalation"
 )
 
-// IsNoAnswerNotice reports whether a notice with this key says that its event gets no answer.
+// IsNoAnswerNotice reports whether a key belongs to a notice that an event gets no answer.
 func IsNoAnswerNotice(key string) bool {
 	return strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, "budget_") || strings.HasPrefix(key, reasonHalted+":")
 }
 
-// ReasonExchangeHeld is the reason of an event of an exchange that agents are not to go on with.
+// ReasonExchangeHeld is the reason of events in an exchange that agents may not continue.
 const ReasonExchangeHeld = "exchange_held"
 
-// IsEscalationNotice reports whether a notice with this key calls a person into an exchange.
+// IsEscalationNotice reports whether a key belongs to a notice that calls a person into an
+// exchange.
 func IsEscalationNotice(key string) bool { return strings.HasPrefix(key, NoticeEscalation+":") }
 
-// ReplyKey is the key of the answer to an event for which its author gave none.
+// ReplyKey is the default key of the answer to an event.
 func ReplyKey(e *Entry) string { return e.EventID + ":reply" }
 
-// interimKey begins the keys of interim messages.
+// interimKey is the prefix of the keys of interim messages.
 const interimKey = "interim:"
 
 // InterimKey is the key of the interim message of an event.
 func InterimKey(e *Entry) string { return interimKey + e.EventID }
 
-// Interim returns the interim message of an event, or nil: of any version of what was said,
-// and of all that its turn answers at once.
+// Interim returns the interim message of an event, including its earlier versions and the other
+// fragments of its turn, or nil.
 func (v *View) Interim(e *Entry) *Sent {
 	return v.sent(`kind = 'interim' AND event_id IN (SELECT event_id FROM events
 		WHERE chat = ? AND source_id = ? OR turn_id = ? AND turn_id <> '') ORDER BY sent_at LIMIT 1`, e.Chat, e.SourceID, e.TurnID)
 }
 
-// SignalKey is the key of a signal.
+// SignalKey is the key of a signal about an event.
 func SignalKey(e *Entry, signal attention.Signal) string {
 	return "react:" + e.EventID + ":" + string(signal)
 }
 
-// ReservedKey reports whether the agent may need a key itself, for this event or for
-// another: taken by a model, it would stand in the way.
+// ReservedKey reports whether the agent itself uses keys like this. A model must not choose such
+// a key.
 func ReservedKey(key string, e *Entry) bool {
 	if e != nil && (key == ReplyKey(e) || key == secondReplyKey(e)) {
 		return false
@@ -108,11 +109,11 @@ func ReservedKey(key string, e *Entry) bool {
 		strings.HasPrefix(key, interimKey) || strings.HasPrefix(key, choiceKey) || strings.HasPrefix(key, questionKey) || strings.HasPrefix(key, repliedKey) || strings.HasPrefix(key, obligationKey) || strings.HasPrefix(key, NoticeNobody+":") || strings.HasPrefix(key, chosenKey)
 }
 
-// BrokerReplyPrefix begins the outbox keys of answers to the broker, which settle an
-// event; other requests to it settle nothing.
+// BrokerReplyPrefix begins the outbox keys of answers to the broker, which settle events. Other
+// requests to the broker settle nothing.
 const BrokerReplyPrefix = "reply:"
 
-// ReplyType is the type in which a chat takes answers.
+// ReplyType returns the message type of answers to a chat.
 func ReplyType(chat protocol.Topic) protocol.MessageType {
 	if protocol.PeerID(chat).Family() == "chorus" {
 		return protocol.TypeChatReply
@@ -120,24 +121,24 @@ func ReplyType(chat protocol.Topic) protocol.MessageType {
 	return protocol.TypeTGReply
 }
 
-// SendNotice sends a text of the host, once per event and kind.
+// SendNotice sends a text of the agent's program, once per event and kind.
 func (tx *Tx) SendNotice(e *Entry, kind, text string) {
 	if key := kind + ":" + e.EventID; tx.SentAs(key) == nil {
 		tx.SendText(e, SentNotice, key, text)
 	}
 }
 
-// SendText sends a text to those who see answers to an event, and obliges nobody.
+// SendText sends a text in response to an event. It obligates nobody.
 func (tx *Tx) SendText(e *Entry, kind SentKind, key, text string) {
 	tx.Reply(e, kind, key, protocol.ChatReply{Text: text, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient)})
 }
 
-// Reply queues a message or a signal to the chat of an event, and marks the event, in
-// one transaction: after a crash the mark forbids another.
+// Reply queues a message or signal to the chat of an event, and marks the event as answered in
+// the same transaction. After a crash, the mark prevents a second answer.
 func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatReply) protocol.MessageID {
 	reply.IdempotencyKey, reply.InReplyTo, reply.ThreadID = key, e.SourceID, e.Content.Chat.ThreadID
 	if e.Content.Chat.Kind != string(attention.ConversationDM) && reply.Text != "" {
-		reply.ReplyTo = e.SourceID // among many messages, show which one is meant
+		reply.ReplyTo = e.SourceID // shows which of many messages is meant
 	}
 	if claim := tx.CurrentClaim(e.EventID); claim.FromBroker && claim.Owner == string(tx.m.id) {
 		reply.Claim = &protocol.ReplyClaim{EventID: e.EventID, Token: claim.Token}
@@ -148,7 +149,7 @@ func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatRepl
 		}
 	}
 	m := tx.m.MessageFor(e, ReplyType(e.Chat), reply)
-	if kind == SentInterim && m.Type == protocol.TypeChatReply { // to a service each reply is an answer
+	if kind == SentInterim && m.Type == protocol.TypeChatReply { // a service takes each reply as an answer
 		m = tx.m.MessageFor(e, protocol.TypeAgentEvent, map[string]any{"event": "status", "inReplyTo": e.SourceID, "status": reply.Text})
 	}
 	if e.FromBroker() {
@@ -169,7 +170,7 @@ func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatRepl
 	return m.MessageID
 }
 
-// sentText returns the words by which a message is remembered.
+// sentText returns the text that is stored for a message.
 func sentText(reply *protocol.ChatReply) string {
 	if reply.File != nil {
 		return strings.TrimSpace("[file: " + reply.File.Name + "] " + reply.Text)
@@ -177,13 +178,13 @@ func sentText(reply *protocol.ChatReply) string {
 	return cmp.Or(WithButtons(reply.Text, reply.Buttons), reply.Signal)
 }
 
-// FilesFor counts the files that were sent in response to an event.
+// FilesFor returns how many files were sent in response to an event.
 func (v *View) FilesFor(e *Entry) int {
 	return store.Value[int](v.Tx, `SELECT count(*) FROM sent WHERE event_id = ? AND kind = 'file'`, e.EventID)
 }
 
-// onSettled stores what became of a message to a chat, in the transaction in which the
-// outbox settles it: an answer that its bridge took settles the event.
+// onSettled stores the outcome of a message, in the transaction in which the outbox settles it.
+// An answer that its bridge accepted settles the event.
 func (m *Mailbox) onSettled(within *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	key, ours := item.Key, true
 	switch protocol.Topic(item.Destination) {
@@ -222,10 +223,10 @@ func (m *Mailbox) onSettled(within *store.Tx, item outbox.Item, outcome outbox.S
 	}
 }
 
-// HandleDeliveryStatus takes what a chat says became of a message. One that is not known any
-// more, or was a typing sign, is passed over.
+// HandleDeliveryStatus stores what a chat reports about a message. Unknown messages and typing
+// signs are ignored.
 func (tx *Tx) HandleDeliveryStatus(chat protocol.Topic, s *protocol.DeliveryStatus) {
-	if s.SourceID != "" && (s.Status == protocol.StatusDelivered || s.Status == protocol.StatusFailed) { // or a part of it
+	if s.SourceID != "" && (s.Status == protocol.StatusDelivered || s.Status == protocol.StatusFailed) { // of the whole or a part
 		tx.Exec(`UPDATE sent SET source_id = ?1 WHERE (message_id = ?2 OR ?2 = '' AND key = ?3) AND chat = ?4`, s.SourceID, s.MessageID, s.IdempotencyKey, chat)
 		if said := tx.sent(`(message_id = ?1 OR ?1 = '' AND key = ?2) AND chat = ?3`, s.MessageID, s.IdempotencyKey, chat); said != nil {
 			setObligationID(tx, said.MessageID, s.SourceID)
@@ -244,8 +245,8 @@ func (tx *Tx) HandleDeliveryStatus(chat protocol.Topic, s *protocol.DeliveryStat
 	}
 }
 
-// recordDelivery tells of a message that its chat did not get, or perhaps not, once
-// for each of the reasons why.
+// recordDelivery records a message that its chat did not get, or may not have got, once per
+// status.
 func recordDelivery(tx *Tx, s *Sent, once, status, reason string) {
 	tx.Record("delivery:"+string(s.MessageID)+":"+once, nil, map[string]any{
 		"event": "delivery", "eventId": s.EventID, "agent": tx.m.id, "messageId": s.MessageID, "kind": s.Kind, "status": status, "reason": reason,

@@ -6,19 +6,18 @@ import (
 	"hubbub/peers/attention"
 )
 
-// A State says where an event stands. It is the only record of that: what a
-// disposition, a tool or a query wants to know follows from it.
+// A State is the state of an event. Dispositions and all other views of its progress are derived
+// from it.
 type State string
 
-// The states of an event. The last five are final; their names are those of the
-// dispositions.
+// The states of an event. The last five are final and have the names of their dispositions.
 const (
-	Stored   State = "stored"   // nothing was decided yet
+	Stored   State = "stored"   // not decided yet
 	Held     State = "held"     // in the compose window
-	Turned   State = "turned"   // part of a turn, which waits, runs or was accepted
-	Kept     State = "kept"     // no turn shows it; tools can read and settle it until its deadline
-	Deferred State = "deferred" // put off; it comes back at its deadline
-	Answered State = "answered" // a message in response is in the outbox
+	Turned   State = "turned"   // in a turn that waits, runs or was accepted
+	Kept     State = "kept"     // in no turn; tools can read and settle it until its deadline
+	Deferred State = "deferred" // redelivered at its deadline
+	Answered State = "answered" // an answer is in the outbox
 
 	Responded    State = "responded"
 	Acknowledged State = "acknowledged"
@@ -27,19 +26,19 @@ const (
 	Failed       State = "failed"
 )
 
-// A Cause is why an event changes its state. A disposition is the cause of itself.
+// A Cause is the cause of a state change. Each disposition is its own cause.
 type Cause string
 
 // The causes.
 const (
-	Hold   Cause = "hold"   // decided: it is shown once its author has stopped writing
-	Keep   Cause = "keep"   // decided: no turn shows it
-	Join   Cause = "join"   // a turn shows it, for the first time or again
-	Reopen Cause = "reopen" // its text or the harness changed: it is decided anew
-	Regain Cause = "regain" // another agent had claimed it, and gave it back
-	Answer Cause = "answer" // a message in response was queued
+	Hold   Cause = "hold"   // decided: shown once its author has stopped writing
+	Keep   Cause = "keep"   // decided: shown in no turn
+	Join   Cause = "join"   // shown in a turn, for the first time or again
+	Reopen Cause = "reopen" // its text or the harness changed; it needs a new decision
+	Regain Cause = "regain" // another agent released its claim
+	Answer Cause = "answer" // an answer was queued
 
-	ClaimEvent  = Cause(attention.DispositionClaimed) // the agent promises to see to it
+	ClaimEvent  = Cause(attention.DispositionClaimed) // the agent commits to handling it
 	Defer       = Cause(attention.DispositionDeferred)
 	Respond     = Cause(attention.DispositionResponded)
 	Acknowledge = Cause(attention.DispositionAcknowledged)
@@ -51,8 +50,8 @@ const (
 // openStates are the states that are not final.
 var openStates = []State{Stored, Held, Turned, Kept, Deferred, Answered}
 
-// transitions is the table of what may follow what. Only an offer follows an end. A cause that has no entry for
-// a state changes nothing there.
+// transitions is the table of state changes. Only Regain leaves a final state. A cause without an
+// entry for a state changes nothing.
 var transitions = map[Cause]map[State]State{
 	Hold:       {Stored: Held},
 	Keep:       {Stored: Kept},
@@ -70,17 +69,16 @@ var transitions = map[Cause]map[State]State{
 	Fail:        {Stored: Failed, Held: Failed, Turned: Failed, Kept: Failed, Deferred: Failed, Answered: Failed},
 }
 
-// Next returns the state that follows a cause, or false if nothing changes.
+// Next returns the state after a cause, or false if nothing changes.
 func Next(s State, c Cause) (State, bool) {
 	to, ok := transitions[c][s]
 	return to, ok
 }
 
-// Open reports whether no final disposition was written.
+// Open reports whether the event has no final disposition.
 func (s *Status) Open() bool { return !attention.Disposition(s.State).Final() }
 
-// Disposition returns what the state means to others; it is empty for an event to
-// which nothing has happened yet.
+// Disposition returns the disposition that others see, or "" if there is none yet.
 func (s *Status) Disposition() attention.Disposition {
 	switch {
 	case !s.Open(), s.State == Deferred:
@@ -91,32 +89,32 @@ func (s *Status) Disposition() attention.Disposition {
 	return ""
 }
 
-// Settled reports whether a turn has nothing more to do about an event: it was
-// answered, put off or closed.
+// Settled reports whether a turn has nothing left to do about the event: it was answered,
+// deferred or closed.
 func (s *Status) Settled() bool { return s.State == Answered || s.State == Deferred || !s.Open() }
 
-// isOpen is Open as a condition of SQL.
+// isOpen is Status.Open as an SQL condition.
 var isOpen = in("state", openStates)
 
-// A TurnState says how far a turn has come.
+// A TurnState is the state of a turn.
 type TurnState string
 
 // The states of a turn.
 const (
-	TurnQueued    TurnState = "queued"    // waits for its place, or for NotBefore
-	TurnRunning   TurnState = "running"   // a harness works on it
-	TurnAccepted  TurnState = "accepted"  // a program has stored it and works in its own time
-	TurnWithdrawn TurnState = "withdrawn" // to be stopped, then queued again
+	TurnQueued    TurnState = "queued"    // waits for its thread or for NotBefore
+	TurnRunning   TurnState = "running"   // the harness works on it
+	TurnAccepted  TurnState = "accepted"  // an asynchronous program has stored it
+	TurnWithdrawn TurnState = "withdrawn" // is being stopped, then queued again
 	TurnFinished  TurnState = "finished"
 	TurnFailed    TurnState = "failed"
 	TurnCancelled TurnState = "cancelled"
 )
 
-// liveTurns are the states of turns from which something may still come.
+// liveTurns are the states of turns that have not ended.
 var liveTurns = []TurnState{TurnQueued, TurnRunning, TurnAccepted, TurnWithdrawn}
 
-// turnTransitions says which states may follow which, and the word with which the
-// agent_event tells of it; an empty word tells nothing.
+// turnTransitions is the table of state changes of turns. Each has the state in the turn's
+// agent_event; an empty one is not recorded.
 var turnTransitions = map[TurnState]map[TurnState]string{
 	TurnQueued: {TurnRunning: "started", TurnCancelled: "cancelled", TurnFailed: "failed"},
 	TurnRunning: {
@@ -127,13 +125,13 @@ var turnTransitions = map[TurnState]map[TurnState]string{
 	TurnWithdrawn: {TurnQueued: "", TurnCancelled: "cancelled", TurnFailed: "failed"},
 }
 
-// Ended reports whether nothing more comes of a turn.
+// Ended reports whether the turn has ended.
 func (t *Turn) Ended() bool { return len(turnTransitions[t.State]) == 0 }
 
-// isLive is the condition of SQL that a turn has not ended.
+// isLive is the SQL condition that a turn has not ended.
 var isLive = in("state", liveTurns)
 
-// in is the condition of SQL that a column has one of these values.
+// in returns the SQL condition that a column has one of the values.
 func in[T ~string](column string, values []T) string {
 	quoted := make([]string, len(values))
 	for i, v := range values {

@@ -13,11 +13,11 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// A Turn is one run of the harness over one event or several merged ones.
+// A Turn is a run of the harness over one event or several merged events.
 type Turn struct {
 	ID        string
-	EventID   string   // of the last fragment, which carries the others
-	Merged    []string // all fragments, in order
+	EventID   string   // of the last fragment, which the others are merged into
+	Merged    []string // ids of all fragments, in order
 	Chat      protocol.Topic
 	ThreadKey string // one turn at a time runs there
 	Author    string
@@ -25,23 +25,23 @@ type Turn struct {
 	State     TurnState
 	Seq       int64 // of the last fragment
 	Rank      int
-	Attempt   int // deliveries begun
+	Attempt   int // deliveries started
 	Failures  int
 	Outbound  bool   // something was sent
-	Body      string // of a digest; else what was wrong with the last try: the program's own error, or advice to the model
+	Body      string // of a digest, or what failed in the last attempt: the program's own error, or advice to the model
 	Times
 }
 
 // Times are when things happen to a turn.
 type Times struct {
 	NotBefore time.Time
-	FirstAt   time.Time // the first fragment came
+	FirstAt   time.Time // when the first fragment arrived
 	StartedAt time.Time
 	Deadline  time.Time
 	EndedAt   time.Time
 }
 
-// Ranks of turns: what goes first within a place.
+// Ranks of turns in the order in which they start.
 const (
 	RankUrgent = iota
 	RankImmediate
@@ -49,11 +49,11 @@ const (
 	RankDigest
 )
 
-// digestChat is the chat of a digest's turn: none. Its excerpts are of many chats,
-// so it reads no more and acts nowhere.
+// digestChat is the scope of digests. A digest quotes many chats, so its turn may read no more
+// and act nowhere.
 const digestChat protocol.Topic = "digest"
 
-// Scope returns the chat to which the tools of a turn belong.
+// Scope returns the chat that the turn's tools belong to.
 func (t *Turn) Scope() protocol.Topic {
 	if t.Mode == attention.ModeDigest {
 		return digestChat
@@ -61,7 +61,7 @@ func (t *Turn) Scope() protocol.Topic {
 	return t.Chat
 }
 
-// newTurn returns a queued turn for an event that it does not hold yet.
+// newTurn returns a queued turn for an event, still without the event.
 func newTurn(e *Entry) *Turn {
 	return &Turn{
 		ID: "turn_" + ulid.Make().String(), ThreadKey: e.ThreadKey(), Author: e.Content.Author.ID, Mode: e.Decision.Injection,
@@ -72,7 +72,7 @@ func newTurn(e *Entry) *Turn {
 const turnNames = `turn_id, event_id, merged, chat, thread_key, author, mode, state, seq, rank, attempt, failures, outbound, body,
 	not_before, first_at, started_at, deadline_at, ended_at`
 
-// columns returns where, and from where, the columns of a turn go.
+// columns returns pointers to the fields of the turn in the order of turnNames.
 func (t *Turn) columns() []any {
 	return []any{
 		&t.ID, &t.EventID, jsonColumn{&t.Merged}, &t.Chat, &t.ThreadKey, &t.Author, &t.Mode, &t.State, &t.Seq, &t.Rank, &t.Attempt,
@@ -95,7 +95,7 @@ func (v *View) Turn(id string) *Turn {
 	return first(v.Tx, scanTurn, `SELECT `+turnNames+` FROM turns WHERE turn_id = ?`, id)
 }
 
-// TurnsIn returns the turns in a state, the most pressing first, at most 500.
+// TurnsIn returns at most 500 turns in a state, most urgent first.
 func (v *View) TurnsIn(s TurnState) []*Turn {
 	return v.turns(`WHERE state = ? ORDER BY rank, seq LIMIT 500`, s)
 }
@@ -105,8 +105,8 @@ func (v *View) OverdueTurns(now time.Time) []*Turn {
 	return v.turns(`WHERE state = 'accepted' AND deadline_at <= ?`, timeColumn{&now})
 }
 
-// Recover queues the withdrawn turns of the last run of the program again, and
-// returns those that were running. No queued turn keeps its deadline.
+// Recover requeues the turns that were withdrawn when the program last stopped, and returns those
+// that were running. Queued turns lose their deadlines.
 func (tx *Tx) Recover() []*Turn {
 	tx.Exec(`UPDATE turns SET state = 'queued', deadline_at = 0 WHERE state IN ('queued', 'withdrawn')`)
 	return tx.TurnsIn(TurnRunning)
@@ -127,8 +127,8 @@ func (tx *Tx) SaveTurn(t *Turn) {
 		t.columns()...)
 }
 
-// OpenMarkup returns with what the last part of a turn's answer to these words ended that was not
-// for people.
+// OpenMarkup returns the markup, not meant for people, that the previous part of a turn's answer
+// left open. revision identifies the text that is answered.
 func OpenMarkup(v *View, turnID, revision string) string {
 	of, inner, _ := strings.Cut(store.Value[string](v.Tx, `SELECT open_markup FROM turns WHERE turn_id = ?`, turnID), "\n")
 	if of != revision {
@@ -137,7 +137,7 @@ func OpenMarkup(v *View, turnID, revision string) string {
 	return inner
 }
 
-// SetOpenMarkup stores it.
+// SetOpenMarkup stores the markup that a part of an answer left open.
 func SetOpenMarkup(tx *Tx, turnID, revision, inner string) {
 	if inner != "" {
 		inner = revision + "\n" + inner
@@ -145,8 +145,8 @@ func SetOpenMarkup(tx *Tx, turnID, revision, inner string) {
 	tx.Exec(`UPDATE turns SET open_markup = ?2 WHERE turn_id = ?1 AND open_markup <> ?2`, turnID, inner)
 }
 
-// A TurnRecord is the agent_event that tells of one run of the harness, so that
-// turns can be counted from the activity log alone.
+// A TurnRecord is the agent_event that records a run of the harness. The activity log alone
+// suffices to count turns.
 type TurnRecord struct {
 	Event          string          `json:"event"` // "turn"
 	EventID        string          `json:"eventId"`
@@ -161,19 +161,19 @@ type TurnRecord struct {
 	Cost
 }
 
-// A Cost is what a finished turn took.
+// A Cost is the cost of a finished turn.
 type Cost struct {
 	Model        string  `json:"model,omitempty"`
 	InputTokens  int64   `json:"inputTokens,omitempty"`
-	CachedTokens int64   `json:"cachedTokens,omitempty"` // of the input: out of the provider's cache
+	CachedTokens int64   `json:"cachedTokens,omitempty"` // part of the input that came from the provider's cache
 	OutputTokens int64   `json:"outputTokens,omitempty"`
-	USD          float64 `json:"usd,omitempty"` // as the provider tells it
+	USD          float64 `json:"usd,omitempty"` // as reported by the provider
 	ToolCalls    int     `json:"toolCalls,omitempty"`
 	DurationMS   int64   `json:"durationMs,omitempty"`
 }
 
-// MoveTurn stores a turn in another state and records it. A turn that never started
-// ends without a record. A state that may not follow is an error.
+// MoveTurn changes the state of a turn, stores it and records it. A turn that never started ends
+// without a record. A state change that is not in the table is an error.
 func (tx *Tx) MoveTurn(t *Turn, to TurnState, reason string, cost Cost) {
 	word, ok := turnTransitions[t.State][to]
 	if !ok {
@@ -198,14 +198,14 @@ func (tx *Tx) MoveTurn(t *Turn, to TurnState, reason string, cost Cost) {
 	}
 }
 
-// RecordWaiting records, once, that a queued turn cannot start for now.
+// RecordWaiting records that a queued turn cannot start yet.
 func (tx *Tx) RecordWaiting(t *Turn, reason string) { recordTurn(tx, t, "waiting", reason, Cost{}) }
 
-// RecordAttempt records that a harness delivers a running turn once more.
+// RecordAttempt records that the harness delivers a running turn again.
 func (tx *Tx) RecordAttempt(t *Turn, attempt int) {
 	t.Attempt = attempt
 	tx.SaveTurn(t)
-	recordTurn(tx, t, "started", "delivered again", Cost{})
+	recordTurn(tx, t, "started", "redelivered", Cost{})
 }
 
 func recordTurn(tx *Tx, t *Turn, word, reason string, cost Cost) {
@@ -219,16 +219,15 @@ func recordTurn(tx *Tx, t *Turn, word, reason string, cost Cost) {
 	tx.Record(UniqueKey("turn:"+t.ID+":"+word, int64(t.Attempt)), tx.Entry(t.EventID), r)
 }
 
-// Withdraw makes the turn of an event begin anew, with the newest text: a queued
-// one shows it anyway, one that is with the harness is stopped first.
+// Withdraw restarts the turn of an event with the newest text. A running turn is stopped first; a
+// queued one shows the newest text anyway.
 func (tx *Tx) Withdraw(turnID, reason string) {
 	if t := tx.Turn(turnID); t != nil && (t.State == TurnRunning || t.State == TurnAccepted) {
 		tx.MoveTurn(t, TurnWithdrawn, reason, Cost{})
 	}
 }
 
-// cancel ends a turn for good. Its run is stopped after the transaction, and its
-// tools are refused from then on.
+// cancel ends a turn. Its run is stopped after the commit, and its tools refuse further calls.
 func (tx *Tx) cancel(t *Turn, reason string) {
 	if t.Ended() {
 		return
@@ -239,7 +238,7 @@ func (tx *Tx) cancel(t *Turn, reason string) {
 	tx.MoveTurn(t, TurnCancelled, reason, Cost{})
 }
 
-// Compose queues a turn over events that are still held, if any are.
+// Compose queues a turn over those of the events that are still held, if any.
 func (tx *Tx) Compose(events []*Entry) {
 	if live := reloadHeld(tx, events); len(live) > 0 {
 		last := live[len(live)-1]
@@ -249,9 +248,9 @@ func (tx *Tx) Compose(events []*Entry) {
 	}
 }
 
-// Extend adds held events to the turn that waits or runs over the fragments before
-// them, if that came after since and has sent nothing. It begins anew, not before
-// due. It reports whether there was such a turn.
+// Extend adds held events to the turn over the previous fragments if that turn is waiting or
+// running, began after since, and has sent nothing. The turn restarts, not before due. Extend
+// reports whether there was such a turn.
 func (tx *Tx) Extend(events []*Entry, since, due time.Time) bool {
 	last := events[len(events)-1]
 	list := tx.turns(`WHERE chat = ? AND +thread_key = ? AND author = ? AND state IN ('queued', 'running', 'withdrawn')
@@ -266,15 +265,15 @@ func (tx *Tx) Extend(events []*Entry, since, due time.Time) bool {
 		return false
 	}
 	if t.State == TurnRunning {
-		tx.MoveTurn(t, TurnWithdrawn, "a fragment came before an answer", Cost{})
+		tx.MoveTurn(t, TurnWithdrawn, "another fragment arrived before an answer", Cost{})
 	}
 	t.NotBefore, t.Rank, t.Mode = due, min(t.Rank, rankOf(live)), live[len(live)-1].Decision.Injection
 	addFragments(tx, t, append([]*Entry{carrier}, live...))
 	return true
 }
 
-// addFragments adds events to a turn, which carries their last one from now on. All others of
-// it end superseded.
+// addFragments adds events to a turn. The last one becomes the event of the turn; the others are
+// superseded.
 func addFragments(tx *Tx, t *Turn, events []*Entry) {
 	last := events[len(events)-1]
 	for _, e := range events {
@@ -292,8 +291,8 @@ func addFragments(tx *Tx, t *Turn, events []*Entry) {
 	tx.Move(last, Join, "")
 }
 
-// reloadHeld reads events anew and returns those that are held: an edit or a
-// deletion may have come between.
+// reloadHeld returns the current versions of the events that are still held. An edit or a
+// deletion may have changed them.
 func reloadHeld(tx *Tx, list []*Entry) (live []*Entry) {
 	for _, e := range list {
 		if fresh := tx.Entry(e.EventID); fresh != nil && fresh.State == Held {
@@ -303,8 +302,8 @@ func reloadHeld(tx *Tx, list []*Entry) (live []*Entry) {
 	return live
 }
 
-// Mergeable reports whether an event may be one of several in a turn: messages
-// merge; knocks, edits, work and requests to leave stand alone.
+// Mergeable reports whether the event may share a turn with others. Only messages may: knocks,
+// edits, work and requests to leave may not.
 func (e *Entry) Mergeable() bool {
 	return e.Decision.Action != attention.ActionLeave && e.Decision.Injection.Injects() && e.Content.Event == protocol.EventMessage
 }
@@ -323,8 +322,8 @@ func rankOf(list []*Entry) int {
 	return rank
 }
 
-// attemptsInMode returns which try of its mode a turn is: that an event was knocked for is no
-// try of the turn that has it by a claim.
+// attemptsInMode returns the number of a turn's attempt in its mode. The attempts of a knock do
+// not count for the turn after its claim.
 func (v *View) attemptsInMode(t *Turn) int {
 	if t.Mode == attention.ModeNotify {
 		return t.Attempt
@@ -332,8 +331,8 @@ func (v *View) attemptsInMode(t *Turn) int {
 	return t.Attempt - store.Value[int](v.Tx, `SELECT coalesce(max(attempt), 0) FROM turns WHERE event_id = ? AND mode = 'notify' AND attempt < ?`, t.EventID, t.Attempt)
 }
 
-// Requeue queues another turn of an event, with all its fragments and the attempts
-// counted on.
+// Requeue queues another turn for an event, with all its fragments. Attempts continue to be
+// counted.
 func (tx *Tx) Requeue(e *Entry) {
 	t := newTurn(e)
 	t.Chat, t.EventID, t.Merged, t.Seq, t.FirstAt, t.NotBefore = tx.TurnChat(e), e.EventID, []string{e.EventID}, e.Seq, e.ReceivedAt, time.Now()
@@ -345,13 +344,13 @@ func (tx *Tx) Requeue(e *Entry) {
 	tx.Move(e, Join, "")
 }
 
-// NextDigest returns the events that wait for the next digest, in order, at most 1,000.
+// NextDigest returns at most 1,000 events for the next digest, in order.
 func (v *View) NextDigest() []*Entry {
 	return v.entries(`WHERE mode = 'digest' AND seq > ? ORDER BY seq LIMIT 1000`, v.Counter("digest_seq"))
 }
 
-// Digest queues the turn of a digest over these events; no later digest tells of them.
-// It runs apart from every chat.
+// Digest queues the turn of a digest over the events. Later digests do not include them. The turn
+// does not block any chat.
 func (tx *Tx) Digest(list []*Entry, ids []string, body string) {
 	last := list[len(list)-1]
 	t := newTurn(last)

@@ -10,20 +10,21 @@ import (
 	"hubbub/protocol/text"
 )
 
-// What the agent said and its chat will never show, it is told once: by the next result of a
-// tool while the turn runs that said it, and else by an event. Of what it says to that event it
-// is told nothing more.
+//
+// An agent is told once about each message that will never be delivered: in the next tool result
+// of the same turn, or as an "undelivered" event afterwards. Failures of its replies to such
+// events are only recorded.
 
-// undeliveredKey begins the ids of such events.
+// undeliveredKey is the prefix of the ids of such events.
 const undeliveredKey = "undelivered:"
 
-// Bounds of what the agent is told, in bytes.
+// Bounds of these notices, in bytes.
 const (
 	maxUndeliveredReason = 300
 	maxUndeliveredText   = 200
 )
 
-// markUndelivered notes that a message will never be delivered. Nobody owes what it asked for.
+// markUndelivered records that a message will never be delivered, and closes its obligation.
 func markUndelivered(tx *Tx, s *Sent, chat protocol.Topic, reason string) {
 	if s.Kind != SentText && s.Kind != SentFile || strings.HasPrefix(s.EventID, undeliveredKey) || chat == protocol.TopicBroker {
 		return
@@ -41,24 +42,25 @@ func markUndelivered(tx *Tx, s *Sent, chat protocol.Topic, reason string) {
 	reportUndelivered(tx, `message_id = ?`, s.MessageID)
 }
 
-// A undelivered is a message that was not delivered, and why not.
+// An undelivered is a message that was not delivered.
 type undelivered struct {
 	Sent
 	chat        protocol.Topic
 	reason      string
-	partlyShown bool // its first part is shown
+	partlyShown bool // the first part of the message is shown
 }
 
-// notice is what the agent is told.
+// notice returns the text for the agent.
 func (l *undelivered) notice() string {
-	what := "Your message was not delivered, and nobody there has read it: "
+	what := "Your message was not delivered; nobody there has seen it: "
 	if l.partlyShown {
-		what = "Your message was not delivered to its end; only its beginning is shown there: "
+		what = "Only the beginning of your message was delivered: "
 	}
 	return what + l.reason + ". It began: " + text.Clip(text.OneLine(l.Text), maxUndeliveredText)
 }
 
-// takeUnreported returns what was lost and not told yet, and notes that it is told now.
+// takeUnreported returns the messages that were not reported as undelivered yet, and marks them
+// as reported.
 func takeUnreported(tx *Tx, where string, args ...any) []undelivered {
 	list := store.All(tx.Tx, func(l *undelivered) []any {
 		return []any{&l.MessageID, &l.EventID, &l.Thread, &l.Text, &l.chat, &l.reason, &l.partlyShown}
@@ -72,13 +74,12 @@ func takeUnreported(tx *Tx, where string, args ...any) []undelivered {
 
 const inTurn = `event_id IN (SELECT event_id FROM events WHERE turn_id = ? AND turn_id <> '')`
 
-// HasUndelivered reports whether TakeUndelivered has something to tell.
+// HasUndelivered reports whether TakeUndelivered would return anything.
 func HasUndelivered(v *View, turnID string) bool {
 	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent WHERE undelivered <> '' AND reported = 0 AND `+inTurn+`)`, turnID)
 }
 
-// TakeUndelivered returns what a running turn is to be told of its messages that were not delivered,
-// once.
+// TakeUndelivered returns, once, the notices about undelivered messages of a running turn.
 func TakeUndelivered(tx *Tx, turnID string) (told []string) {
 	for _, l := range takeUnreported(tx, inTurn, turnID) {
 		told = append(told, l.notice())
@@ -86,7 +87,7 @@ func TakeUndelivered(tx *Tx, turnID string) (told []string) {
 	return told
 }
 
-// reportUndelivered makes events of messages that were lost.
+// reportUndelivered stores an event for each undelivered message.
 func reportUndelivered(tx *Tx, where string, args ...any) {
 	for _, l := range takeUnreported(tx, where, args...) {
 		e := &Entry{EventID: undeliveredKey + string(l.MessageID), Chat: l.chat, ReceivedAt: time.Now(), Source: Source{MessageID: l.MessageID}}
@@ -106,13 +107,13 @@ func reportUndelivered(tx *Tx, where string, args ...any) {
 	}
 }
 
-// mayReplyAgain reports whether an event may be answered once more: its one answer was lost, all of it.
+// mayReplyAgain reports whether an event may get a second answer because no part of its only
+// answer was delivered.
 func mayReplyAgain(v *View, e *Entry) bool {
 	return store.Value[bool](v.Tx, `SELECT count(*) = 1 AND min(undelivered) <> '' AND max(source_id) = '' FROM sent WHERE event_id = ? AND kind = 'text'`, e.EventID)
 }
 
-// NextReplyKey is the key of the answer to an event for which its author gave none: another
-// one if the first answer was lost.
+// NextReplyKey returns the default key of the next answer to an event.
 func NextReplyKey(v *View, e *Entry) string {
 	if mayReplyAgain(v, e) || v.SentAs(secondReplyKey(e)) != nil {
 		return secondReplyKey(e)
