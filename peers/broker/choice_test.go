@@ -121,24 +121,6 @@ func TestNamesOfIdentities(t *testing.T) {
 	}
 }
 
-// TestWhomAnOldNameMeans in records that are older than identities.
-func TestWhomAnOldNameMeans(t *testing.T) {
-	s := newState(nil)
-	s.people = map[protocol.PeerID]bool{"cli:will": true, "tg:two": true, "cli:two": true, "cli:both": true}
-	s.agents = map[protocol.PeerID]bool{"agent:both": true, "agent:lead": true}
-	for name, want := range map[string]protocol.PeerID{"will": "cli:will", "two": "", "both": "", "lead": "agent:lead", "new": "agent:new", "": ""} {
-		var id protocol.PeerID
-		if s.identify(name, &id); id != want {
-			t.Errorf("%q means %q; want %q", name, id, want)
-		}
-		if id = "tg:1"; name != "" {
-			if s.identify(name, &id); id != "tg:1" {
-				t.Errorf("who is known becomes %q", id)
-			}
-		}
-	}
-}
-
 // TestAWakeThatDoesNotFitIsParked: until the next announcement; what fits is a letter.
 func TestAWakeThatDoesNotFitIsParked(t *testing.T) {
 	d := newStoredDesk(t)

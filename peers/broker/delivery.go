@@ -140,10 +140,6 @@ func (t *tx) changeDelivery(d collab.Delivery, metadata any) *collab.Delivery {
 // putDelivery stores a delivery in the state.
 func (s *state) putDelivery(d collab.Delivery, seq int64) {
 	old := s.deliveries.get(d.ID)
-	if old != nil {
-		d.TargetIdentity = old.TargetIdentity // as it was requested for, also by a released version
-	}
-	s.identify(d.TargetAgentID, &d.TargetIdentity)
 	if s.deliveries.put(d.ID, &d, string(d.TargetIdentity), !d.Terminal(), seq); old == nil || d.Terminal() {
 		s.setOpen(&d, !d.Terminal())
 	}

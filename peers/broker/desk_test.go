@@ -107,7 +107,7 @@ func (d *desk) end(t *tx) {
 		appendEvent(tx, e)
 	}
 	d.state.shelves.written()
-	tx.Exec(`UPDATE folded SET seq = ?`, d.state.seq)
+	tx.Exec(`UPDATE applied SET seq = ?`, d.state.seq)
 	if d.state.shelves.committed(); tx.Err() != nil {
 		d.t.Fatal(tx.Err())
 	}

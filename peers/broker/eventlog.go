@@ -12,34 +12,26 @@ import (
 	"hubbub/protocol/collab"
 )
 
-var (
-	//go:embed schema.sql
-	schema string
-	//go:embed schema_heartbeats.sql
-	schemaHeartbeats string
-	//go:embed schema_things.sql
-	schemaThings string
-)
+//go:embed schema.sql
+var schema string
 
-// Schema is the steps with which store.Open makes the broker's database.
-var Schema = []string{schema, outbox.Schema, schemaHeartbeats, schemaThings}
+// Schema is the schema of the broker's database, for store.Open.
+var Schema = []string{schema + outbox.Schema}
 
 const (
 	eventColumns = `seq, id, type, source, target, payload, metadata, at`
 	insertEvent  = `INSERT INTO events (` + eventColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
-// load reads the state as it is stored: what is open of it. Events that are not in it yet,
-// those of a released version, it takes into it first.
+// load reads the open entities of the stored state.
 func load(ctx context.Context, db *sql.DB, now time.Time) (s *state, err error) {
 	s = newState(&shelves{})
 	err = store.InTx(ctx, db, func(tx *store.Tx) {
 		s.shelves.tx = tx
 		type progress struct{ seq, first int64 }
-		stored, _ := store.One(tx, func(p *progress) []any { return []any{&p.seq, &p.first} }, `SELECT seq, first FROM folded`)
+		stored, _ := store.One(tx, func(p *progress) []any { return []any{&p.seq, &p.first} }, `SELECT seq, first FROM applied`)
 		s.seq, s.first = stored.seq, stored.first
 		s.read(now)
-		s.catchUp(tx, store.Value[int64](tx, `SELECT coalesce(max(seq), 0) FROM events`))
 		for _, id := range sortedKeys(s.endpoints) {
 			if e := s.endpoints[id]; e.Status == collab.StatusOnline {
 				e.LastHeartbeatAt = stamp(now)
@@ -50,27 +42,6 @@ func load(ctx context.Context, db *sql.DB, now time.Time) (s *state, err error) 
 		return nil, fmt.Errorf("rebuilding the state: %w", err)
 	}
 	return s, nil
-}
-
-// catchUp folds the events up to last that the state does not have. Heartbeats, which are
-// events no more, are passed over.
-func (s *state) catchUp(tx *store.Tx, last int64) {
-	if s.seq == last {
-		return
-	}
-	for from := int64(-1); from != s.seq && tx.Err() == nil; {
-		from = s.seq
-		for _, e := range store.All(tx, eventRow, `SELECT `+eventColumns+` FROM events
-			WHERE seq > ? AND type <> 'collab.agent.heartbeat' ORDER BY seq LIMIT 1000`, from) {
-			if tx.Fail(s.fold(e)); tx.Err() != nil {
-				break
-			}
-		}
-		s.shelves.written()
-		s.shelves.committed()
-	}
-	s.seq = last
-	tx.Exec(`UPDATE folded SET seq = ?`, last)
 }
 
 // maxPruned bounds how many events leave at once.
@@ -89,9 +60,9 @@ func (t *tx) prune() {
 		return
 	}
 	t.first = next
-	t.db.Exec(`UPDATE folded SET first = ?`, next)
+	t.db.Exec(`UPDATE applied SET first = ?`, next)
 	t.db.Exec(`DELETE FROM events WHERE seq < ?`, next)
-	t.db.Exec(`DELETE FROM things WHERE open = 0 AND seq < ?`, next)
+	t.db.Exec(`DELETE FROM entities WHERE open = 0 AND seq < ?`, next)
 }
 
 // eventRow is where a row of eventColumns goes.

@@ -167,18 +167,16 @@ func TestParamsThatAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestHowLongACycleIsFound: through a thousand records; a longer one of a released version
-// is passed over.
 func TestHowLongACycleIsFound(t *testing.T) {
-	for n, found := range map[int]bool{2: true, 1000: true, 1001: false} {
+	for _, n := range []int{2, 1001} {
 		s := newState(nil)
 		var r *record
 		for i := range n {
 			r = &record{WorkItem: collab.WorkItem{ID: fmt.Sprint(i), Kind: collab.KindWorkItem, State: collab.WorkOpen, ParentID: fmt.Sprint((i + 1) % n)}}
 			s.records.put(r.ID, r, r.Kind, true, 1)
 		}
-		if err := attempt(func() { s.checkCycles(r) }); (err != nil) != found {
-			t.Errorf("a cycle of %d: %v", n, err)
+		if err := attempt(func() { s.checkCycles(r) }); err == nil {
+			t.Errorf("a cycle of %d is not found", n)
 		}
 	}
 }

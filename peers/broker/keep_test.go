@@ -103,7 +103,7 @@ func TestHeartbeatsLeaveNoRows(t *testing.T) {
 	d.announce("lead", "other")
 	group(d, "")
 	rows := func() string {
-		return store.Value[string](store.On(t.Context(), d.db), `SELECT (SELECT count(*) FROM events) || ' ' || (SELECT sum(seq) FROM things)`)
+		return store.Value[string](store.On(t.Context(), d.db), `SELECT (SELECT count(*) FROM events) || ' ' || (SELECT sum(seq) FROM entities)`)
 	}
 	before := rows()
 	for range 100 {

@@ -221,27 +221,3 @@ func partyOptions(list []party) (out []collab.Option) {
 	}
 	return out
 }
-
-// identify gives a name in a record of a released version its identity, if it has none:
-// that of the person of that name, of the agent if there is no such person, and none if
-// both are known. Then only people act for it.
-func (s *state) identify(name string, id *protocol.PeerID) {
-	if *id != "" || name == "" {
-		return
-	}
-	people := filter(sortedKeys(s.people), func(id protocol.PeerID) bool { return bareName(string(id)) == name })
-	switch {
-	case len(people) == 0:
-		*id = agentID(name)
-	case len(people) == 1 && !s.agents[agentID(name)]:
-		*id = people[0]
-	}
-}
-
-// identifySource is identify for a name under which an event's source stands in it.
-func (s *state) identifySource(e collab.Event, name string, id *protocol.PeerID) {
-	if source := partyOf(protocol.PeerID(e.Source)); *id == "" && source.name == name {
-		*id = source.id
-	}
-	s.identify(name, id)
-}

@@ -84,8 +84,6 @@ func TestAllThatArrivesGoesOn(t *testing.T) {
 	}
 }
 
-// TestAnInvocationHasAnID: one without, which a released version took, kept its agent from ever
-// announcing itself again.
 func TestAnInvocationHasAnID(t *testing.T) {
 	d := newDesk(t)
 	d.announce("lead")
@@ -93,13 +91,6 @@ func TestAnInvocationHasAnID(t *testing.T) {
 	for _, id := range []string{"", "  "} {
 		d.refuse(collab.CodeInvalid, "agent:w", "invocation.create", m{"id": id, "targetAgentId": "lead", "text": "x"})
 	}
-	old := d.turn("agent:w")
-	_ = attempt(func() { // it says that lead is away
-		old.startFlight("", collab.InvocationParams{TargetAgentID: "lead", Text: "x"}, old.standing(party{"lead", "agent:lead"}, locality{}))
-	})
-	d.end(old)
-	d.announce("lead")
-	d.wantWakes()
 }
 
 // TestWhatIsOwedForWorkIsKnownAfterARestart and cancelled with it.

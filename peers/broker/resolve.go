@@ -212,8 +212,6 @@ func (s *state) standing(p party, from locality) Standing {
 	case len(fit) > 0:
 		st = s.choose(fit, p.id, from)
 		st.party = p
-	case p.id == "":
-		st.Reason = p.name + " may be an agent or a person: the record is older than identities"
 	case protocol.IsPerson(p.id):
 		st.Person, st.Reason = true, p.name+" is a person"
 	case s.agents[p.id]:

@@ -69,7 +69,7 @@ func (s *shelf[T]) find(id string) (v T, found bool) {
 	if s.from == nil || id == "" {
 		return v, false
 	}
-	stored, found := store.One(s.from.tx, rowOf, `SELECT id, ref, open, seq, body FROM things WHERE kind = ? AND id = ?`, s.kind, id)
+	stored, found := store.One(s.from.tx, rowOf, `SELECT id, ref, open, seq, body FROM entities WHERE kind = ? AND id = ?`, s.kind, id)
 	if found {
 		v = s.take(stored)
 	}
@@ -107,8 +107,8 @@ func (s *shelf[T]) list(ref, after string, limit int) (list []T) {
 		return list
 	}
 	s.write()
-	for _, raw := range store.All(s.from.tx, store.Scalar[[]byte], `SELECT body FROM things WHERE kind = ?1 AND (?2 = '' OR ref = ?2)
-		AND n > coalesce((SELECT n FROM things WHERE kind = ?1 AND id = ?3), 0) ORDER BY n LIMIT ?4`, s.kind, ref, after, limit) {
+	for _, raw := range store.All(s.from.tx, store.Scalar[[]byte], `SELECT body FROM entities WHERE kind = ?1 AND (?2 = '' OR ref = ?2)
+		AND n > coalesce((SELECT n FROM entities WHERE kind = ?1 AND id = ?3), 0) ORDER BY n LIMIT ?4`, s.kind, ref, after, limit) {
 		var v T
 		s.from.tx.Fail(json.Unmarshal(raw, &v))
 		list = append(list, v)
@@ -141,7 +141,7 @@ func (s *shelf[T]) write() {
 	}
 	list, err := json.Marshal(rows)
 	s.from.tx.Fail(err)
-	s.from.tx.Exec(`INSERT INTO things (kind, id, ref, open, seq, body)
+	s.from.tx.Exec(`INSERT INTO entities (kind, id, ref, open, seq, body)
 		SELECT ?1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(?2) WHERE true
 		ON CONFLICT (kind, id) DO UPDATE SET ref = excluded.ref, open = excluded.open, seq = excluded.seq, body = excluded.body`,
 		s.kind, string(list))
@@ -159,7 +159,7 @@ func (s *shelf[T]) forget() {
 
 // read brings what is open into memory, and returns it in order.
 func (s *shelf[T]) read() (list []T) {
-	for _, r := range store.All(s.from.tx, rowOf, `SELECT id, ref, open, seq, body FROM things WHERE kind = ? AND open = 1 ORDER BY n`, s.kind) {
+	for _, r := range store.All(s.from.tx, rowOf, `SELECT id, ref, open, seq, body FROM entities WHERE kind = ? AND open = 1 ORDER BY n`, s.kind) {
 		list = append(list, s.take(r))
 	}
 	return list

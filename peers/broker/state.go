@@ -214,11 +214,6 @@ func (s *state) apply(e collab.Event) error {
 	if e.Seq != s.seq+1 {
 		return fmt.Errorf("event %d follows event %d: the log has a gap", e.Seq, s.seq)
 	}
-	return s.fold(e)
-}
-
-// fold is apply without the check that the event follows the last one.
-func (s *state) fold(e collab.Event) error {
 	fold := folds[e.Type]
 	if fold == nil {
 		return fmt.Errorf("event %d has the unknown type %q: use the newer program that wrote it", e.Seq, e.Type)
@@ -256,7 +251,6 @@ func (s *state) foldMessage(e collab.Event) error {
 	if err != nil {
 		return err
 	}
-	s.identifySource(e, m.AuthorID, &m.AuthorIdentity)
 	s.messages.put(m.ID, messageRef{e.Seq, m.ConversationID, m.AuthorID, m.AuthorIdentity, meta.Digest}, m.ConversationID, false, e.Seq)
 	if m.WorkItemID != "" && meta.Wake.Outcome == collab.OutcomeWoken {
 		s.wakes.put(m.WorkItemID, wakeRef{Seq: e.Seq, At: e.At}, "", false, e.Seq)
@@ -275,40 +269,19 @@ func (s *state) foldRecord(e collab.Event) error {
 	if err := json.Unmarshal(e.Payload, r); err != nil {
 		return err
 	}
-	before := s.records.get(r.ID)
-	if before == nil {
-		s.identifySource(e, r.CreatedByID, &r.CreatedByIdentity)
-		before = r
-	}
-	for i, f := range r.parties() {
-		if was := before.parties()[i]; *f.id == "" && *f.name == *was.name {
-			*f.id = *was.id
-		}
-		s.identify(*f.name, f.id)
-	}
 	s.records.put(r.ID, r, r.Kind, !r.Terminal(), e.Seq)
 	return nil
 }
 
 func (s *state) foldConversation(e collab.Event, c collab.Conversation) {
-	s.identifySource(e, c.CreatedByID, &c.CreatedByIdentity)
-	s.identify(c.MasterID, &c.MasterIdentity)
-	for i := len(c.MemberIdentities); i < len(c.MemberIDs); i++ {
-		c.MemberIdentities = append(c.MemberIdentities, "")
-		s.identify(c.MemberIDs[i], &c.MemberIdentities[i])
-	}
 	s.conversations.put(c.ID, &c, "", true, e.Seq)
 }
 
 func (s *state) foldInvocation(e collab.Event, i collab.Invocation) {
-	s.identifySource(e, i.RequestedByID, &i.RequestedByIdentity)
-	s.identify(i.TargetAgentID, &i.TargetIdentity)
 	s.invocations.put(i.ID, &i, "", true, e.Seq)
 }
 
 func (s *state) foldFlight(e collab.Event, f collab.Flight) {
-	s.identify(f.RequestedByID, &f.RequestedByIdentity)
-	s.identify(f.TargetAgentID, &f.TargetIdentity)
 	s.flights.put(f.ID, &f, "", !f.Terminal(), e.Seq)
 	if i := s.invocations.get(f.InvocationID); i != nil && f.Terminal() {
 		s.invocations.put(i.ID, i, "", false, e.Seq)
@@ -316,7 +289,6 @@ func (s *state) foldFlight(e collab.Event, f collab.Flight) {
 }
 
 func (s *state) foldBinding(e collab.Event, b collab.Binding) {
-	s.identify(b.AgentID, &b.Identity)
 	s.bindings.put(bindingKey(b.Surface, b.ExternalID), &b, "", true, e.Seq)
 }
 
@@ -328,17 +300,9 @@ func (s *state) foldWoken(e collab.Event, w collab.Wake) {
 	s.wokenBy.put(d.ID, e.Seq, "", false, e.Seq)
 }
 
-// foldEndpoint takes an endpoint. One of a released version under a name that is not its
-// own was vouched for by nobody: it is forgotten, so that it must be announced anew.
+// foldEndpoint takes an endpoint.
 func (s *state) foldEndpoint(e collab.Event, announced collab.Endpoint) {
 	ep := &endpoint{Endpoint: announced}
-	if ep.AgentIdentity == "" && ep.Identity == agentID(ep.LogicalAgentID) {
-		ep.AgentIdentity = ep.Identity
-	}
-	if ep.AgentIdentity == "" {
-		s.dropEndpoint(ep.EndpointID, e.Seq)
-		return
-	}
 	if old := s.endpoints[ep.EndpointID]; e.Type == collab.EventOffline.Name && old != nil {
 		ep.seq = old.seq // falling silent is no sign of life
 	} else {

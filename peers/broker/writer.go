@@ -183,7 +183,7 @@ func (w *writer) try(ctx context.Context, jobs []job) (t *tx, guilty int, err er
 		}
 		if len(t.events) > 0 {
 			w.state.shelves.written()
-			db.Exec(`UPDATE folded SET seq = ?`, w.state.seq)
+			db.Exec(`UPDATE applied SET seq = ?`, w.state.seq)
 		}
 	})
 	if err == nil {

@@ -62,9 +62,8 @@ type WaitingOn struct {
 func (on *WaitingOn) External() bool { return on.Kind == "artifact" || on.Kind == "condition" }
 
 // A WorkItem is durable work. Names are bare ("lead"), and beside each stands the
-// identity that is meant ("agent:lead"), by which everything is decided. Where a name
-// has none, the record is older than identities, and the name fits both an agent and a
-// person: only people act for it. Times are RFC 3339 UTC on the broker's clock.
+// identity that is meant ("agent:lead"), by which everything is decided. Times are
+// RFC 3339 UTC on the broker's clock.
 type WorkItem struct {
 	ID                    string          `json:"id"`
 	Kind                  string          `json:"kind"` // KindWorkItem
