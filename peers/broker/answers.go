@@ -71,13 +71,13 @@ func (a *answerer) add(list []answer) {
 		_, running := a.waiting[item.to]
 		a.waiting[item.to] = append(a.waiting[item.to], item)
 		if !running {
-			a.wg.Go(func() { a.lane(item.to) })
+			a.wg.Go(func() { a.sendAll(item.to) })
 		}
 	}
 }
 
-// lane sends the answers to one requester until none is left.
-func (a *answerer) lane(to protocol.PeerID) {
+// sendAll sends the answers to one requester until none is left.
+func (a *answerer) sendAll(to protocol.PeerID) {
 	for item, ok := a.first(to); ok; item, ok = a.first(to) {
 		if a.deliver(item) { // else the broker stops
 			a.settled(item)

@@ -198,7 +198,7 @@ func TestWhatAnAnswerTravelsIn(t *testing.T) {
 	a := answer{to: "agent:a", content: []byte("{}"), messageID: "msg_1", inReplyTo: "msg_0", traceParent: "tp", at: at.UnixMicro()}
 	got := a.message()
 	if got.MessageID != "msg_1" || got.InReplyTo != "msg_0" || got.TraceParent != "tp" || got.From != protocol.PeerBroker ||
-		got.Type != protocol.TypeCollabResult || got.Timestamp != stamp(at) || string(got.Content) != "{}" {
+		got.Type != protocol.TypeCollabResult || got.Timestamp != formatTime(at) || string(got.Content) != "{}" {
 		t.Errorf("it is %+v", got)
 	}
 }

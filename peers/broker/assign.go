@@ -10,13 +10,13 @@ import (
 func assignWork(t *tx, p collab.AssignParams) collab.Result {
 	openChat(t, p.ConversationID, p.Chat)
 	if p.ID == nil {
-		invalid("id is required")
+		failInvalid("id is required")
 	}
-	checkText("ownerId", p.OwnerID, maxName)
-	checkLength("text", p.Text, maxText)
-	if p.InvocationID != nil && t.invocations.get(t.filledID(p.InvocationID, "")) != nil {
-		t.repeats("invocation:"+*p.InvocationID, "invocation", *p.InvocationID)
-		return t.assigned(t.repeated(t.record(collab.KindWorkItem, *p.ID).ID))
+	mustBeText("ownerId", p.OwnerID, maxName)
+	mustFit("text", p.Text, maxText)
+	if p.InvocationID != nil && t.invocations.get(t.nonBlankID(p.InvocationID, "")) != nil {
+		t.mustRepeat("invocation:"+*p.InvocationID, "invocation", *p.InvocationID)
+		return t.assigned(t.duplicateResult(t.mustFindRecord(collab.KindWorkItem, *p.ID).ID))
 	}
 	var out collab.Result
 	if p.Title != nil {
@@ -45,7 +45,7 @@ func assignWork(t *tx, p collab.AssignParams) collab.Result {
 		t.wakeInto(&out, t.records.get(out.WorkItem.ID))
 	case collab.CodeUnavailable:
 	default:
-		check(err)
+		must(err)
 	}
 	return t.assigned(out)
 }
@@ -56,7 +56,7 @@ func (t *tx) reassign(p collab.AssignParams) collab.Result {
 	if p.Text != "" {
 		change.Summary = &p.Text
 	}
-	switch w := t.record(collab.KindWorkItem, *p.ID); {
+	switch w := t.mustFindRecord(collab.KindWorkItem, *p.ID); {
 	case w.State == collab.WorkReview:
 		change.State, change.AcceptanceState = collab.WorkWorking, collab.AcceptanceRejected
 	case w.Terminal():

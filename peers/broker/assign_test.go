@@ -14,7 +14,7 @@ func inChat(params m) m {
 }
 
 func TestWorkAssign_DoesAllOfAChatCommand(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead", "dev")
 	params := inChat(m{"id": "wi-1", "title": "Fix it", "text": "Fix it, please", "ownerId": "@dev", "invocationId": "inv-1"})
 	got := d.do("tg:42", "work_item.assign", params)
@@ -43,7 +43,7 @@ func TestWorkAssign_DoesAllOfAChatCommand(t *testing.T) {
 }
 
 func TestWorkAssign_ReopensAndRejects(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead", "dev")
 	d.do("tg:42", "work_item.assign", inChat(m{"id": "wi-1", "title": "Fix it", "ownerId": "lead"}))
 	for from, to := range map[string]string{"review": "working", "done": "open"} {
@@ -56,7 +56,7 @@ func TestWorkAssign_ReopensAndRejects(t *testing.T) {
 }
 
 func TestWorkAssign_AcceptsAnAgentThatIsNotThere(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	got := d.do("tg:42", "work_item.assign", inChat(m{"id": "wi-1", "title": "Fix it", "ownerId": "agent:late"}))
 	if got.at("decision", "outcome") != "unavailable" {
 		t.Errorf("the decision is %v", got["decision"])
@@ -69,7 +69,7 @@ func TestWorkAssign_AcceptsAnAgentThatIsNotThere(t *testing.T) {
 }
 
 func TestWorkAssign_KeepsTheConversationOfARefusal(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead")
 	d.refuse(collab.CodeNotFound, "tg:42", "work_item.assign", inChat(m{"id": "wi-9", "ownerId": "lead"}))
 	d.refuse(collab.CodeInvalid, "tg:42", "question.ask", inChat(m{"title": "", "askedOfId": "lead"}))
@@ -77,7 +77,7 @@ func TestWorkAssign_KeepsTheConversationOfARefusal(t *testing.T) {
 }
 
 func TestChat_IsOpenedOnlyByItsBridge(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead")
 	for _, from := range []string{"agent:lead", "cli:will", "chorus:studio"} {
 		d.refuse(collab.CodeForbidden, peerID(from), "message.post", inChat(m{"text": "hello"}))

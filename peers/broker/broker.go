@@ -76,17 +76,17 @@ func New(db *sql.DB, p *peer.Peer, opts *Options) *Broker {
 	// is four times faster than their waiting for each other's locks in SQLite. So
 	// nothing may use db while it holds a transaction.
 	db.SetMaxOpenConns(1)
-	b.outbox = outbox.New(db, b.sendLetter, &outbox.Options{
+	b.outbox = outbox.New(db, b.sendItem, &outbox.Options{
 		Name: "letters", MaxPending: 20_000, MaxAge: 7 * 24 * time.Hour, OnInterrupted: outbox.Resend,
 		AttemptTimeout: answerTimeout, StopTimeout: time.Second, Now: o.Now, Log: o.Log,
 	})
 	b.writer = &writer{
-		db: db, opts: &b.opts, roll: newRoll(p.PresenceSynced, o.Now), jobs: make(chan job, queueLength), enqueue: b.enqueue, request: b.request, committed: b.committed,
+		db: db, opts: &b.opts, presence: newPresenceTracker(p.PresenceSynced, o.Now), jobs: make(chan job, queueLength), enqueue: b.enqueue, enqueueSpawn: b.enqueueSpawn, committed: b.committed,
 	}
 	b.answers = newAnswerer(p.Send, b.forget, o.Now, o.Log)
-	b.facts = newPublisher(db, p.Send, b.writer.later, o.Log)
+	b.facts = newPublisher(db, p.Send, b.writer.deferToCommit, o.Log)
 	p.Handle(protocol.TypeCollabRequest, b.handle)
-	p.HandlePresence(b.writer.roll.hear)
+	p.HandlePresence(b.writer.presence.onPresence)
 	return b
 }
 
@@ -108,7 +108,7 @@ func (b *Broker) Run(outer context.Context) error {
 		return func() { end(); wg.Wait() }
 	}
 	stopWriter := start(b.writer.run)
-	stopSending := start(b.outbox.Run, b.facts.run, b.clockLoop, b.presenceLoop, b.announceReady)
+	stopSending := start(b.outbox.Run, b.facts.run, b.sweepLoop, b.presenceLoop, b.announceReady)
 	stopPeer := start(b.peer.Run)
 
 	<-ctx.Done()
@@ -182,7 +182,7 @@ func (b *Broker) handle(ctx context.Context, d *peer.Delivery) error {
 // forget forgets an answer that was sent, or notes that it was if it is kept for
 // repetitions.
 func (b *Broker) forget(sent answer) {
-	b.writer.later(func(tx *store.Tx) {
+	b.writer.deferToCommit(func(tx *store.Tx) {
 		tx.Exec(`DELETE FROM answers WHERE id = ? AND kept = 0`, sent.id)
 		tx.Exec(`UPDATE answers SET sent = 1 WHERE id = ?`, sent.id)
 	})
@@ -205,7 +205,7 @@ func (b *Broker) committed(done *tx) {
 	b.due <- due // has room: nobody else sends
 }
 
-// newID makes an id that sorts after those made before it.
+// recordID makes an id that sorts after those made before it.
 func newID(prefix string, now time.Time) string {
 	return prefix + ulid.MustNew(ulid.Timestamp(now), ulid.DefaultEntropy()).String()
 }

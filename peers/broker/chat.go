@@ -6,9 +6,9 @@ import (
 	"hubbub/protocol/text"
 )
 
-// tellChat sends an event about something in a chat's conversation to that chat, which shows
+// notifyChat sends an event about something in a chat's conversation to that chat, which shows
 // it, unless somebody in chats of its kind caused it: they see there what came of it.
-func tellChat(t *tx, conversationID string, e collab.Event) {
+func notifyChat(t *tx, conversationID string, e collab.Event) {
 	c := t.conversations.get(conversationID)
 	if c == nil || !isBridge(c.CreatedByIdentity) || protocol.RoleOf(c.CreatedByIdentity) == protocol.RoleOf(t.caller.Identity) {
 		return
@@ -16,11 +16,11 @@ func tellChat(t *tx, conversationID string, e collab.Event) {
 	t.sends = append(t.sends, sending{to: c.CreatedByIdentity, event: e})
 }
 
-// tellPerson sends an event to where a person is: the chat of a conversation if it has one, else
+// notifyPerson sends an event to where a person is: the chat of a conversation if it has one, else
 // the person's own chat. Who is known by the command line alone sees it there.
-func tellPerson(t *tx, conversationID string, person protocol.PeerID, e collab.Event) {
+func notifyPerson(t *tx, conversationID string, person protocol.PeerID, e collab.Event) {
 	if c := t.conversations.get(conversationID); c != nil && isBridge(c.CreatedByIdentity) {
-		tellChat(t, conversationID, e)
+		notifyChat(t, conversationID, e)
 	} else if isBridge(person) {
 		t.sends = append(t.sends, sending{to: person, event: e})
 	}
@@ -39,10 +39,10 @@ func openChat(t *tx, conversationID string, c *collab.ChatParams) {
 		return
 	}
 	if !isBridge(t.caller.Identity) || protocol.RoleOf(c.Identity) != protocol.RoleOf(t.caller.Identity) {
-		refuse(collab.CodeForbidden, "%s does not speak for the chat %s", t.caller.Identity, text.Clip(string(c.Identity), 80))
+		fail(collab.CodeForbidden, "%s does not speak for the chat %s", t.caller.Identity, text.Clip(string(c.Identity), 80))
 	}
-	checkText("conversationId", conversationID, maxName)
-	checkName("chat.identity", string(c.Identity))
+	mustBeText("conversationId", conversationID, maxName)
+	mustBeName("chat.identity", string(c.Identity))
 	caller, before := t.caller, len(t.events)
 	defer func() {
 		t.caller = caller

@@ -15,7 +15,7 @@ import (
 // conversation, and what they say in it, goes to the chat; what is done in chats of its kind
 // does not, and a person who does not review is reminded there once per period.
 func TestAChatHearsOfItsWork(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead")
 	d.do("tg:-100", "conversation.create", m{"id": "tg:-100", "kind": "group", "masterId": "lead"})
 	d.do("cli:will", "conversation.create", m{"id": "elsewhere", "kind": "group"})
@@ -59,7 +59,7 @@ func TestAChatHearsOfItsWork(t *testing.T) {
 // TestAChatsAgentAnswersForIt: the one to which the chat bound itself last, also if it had none
 // when its conversation was made; nobody answers for a chat by binding itself to it.
 func TestAChatsAgentAnswersForIt(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead", "w3", "thief")
 	d.do("tg:-100", "conversation.create", m{"id": "tg:-100/7", "kind": "thread"})
 	d.do("agent:thief", "binding.set", m{"surface": "tg", "externalId": "tg:-100", "agentId": "thief"})
@@ -86,7 +86,7 @@ func TestALeadIsNotToldOfChatter(t *testing.T) {
 		"dm": {"agent:lead conversation_master", "agent:lead conversation_master"}, "group": {"agent:lead conversation_master"},
 		"channel": {"agent:lead conversation_master"}, "thread": {"agent:lead conversation_master"},
 	} {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.announce("lead", "w3")
 		d.do("cli:will", "conversation.create", m{"id": "c", "kind": kind, "masterId": "lead", "memberIds": []string{"lead", "w3"}})
 		d.do("cli:will", "message.post", m{"conversationId": "c", "text": "how is it going?"})

@@ -16,7 +16,7 @@ import (
 // TestWhyAnEndpointIsChosen: the one that can be woken, then the one near to who asks, then
 // the one heard of last; and the reason says so.
 func TestWhyAnEndpointIsChosen(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	announce := func(who, endpoint, workspace, project, policy string) {
 		d.do(protocol.PeerID(who), "identity.announce", m{"endpointId": endpoint, "workspaceId": workspace, "projectPath": project, "wakePolicy": policy})
 	}
@@ -51,7 +51,7 @@ func TestWhyAnEndpointIsChosen(t *testing.T) {
 // TestWhyADeliveryIsMade: to the one who is woken, to others who were named, and to the
 // author of what is answered.
 func TestWhyADeliveryIsMade(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead", "other", "author", "owner")
 	group(d, "lead")
 	d.do("cli:will", "conversation.create", m{"id": "dm", "kind": "dm", "memberIds": []string{"cli:will", "lead"}})
@@ -102,13 +102,13 @@ func TestNamesOfIdentities(t *testing.T) {
 			t.Errorf("%s is %v, %s; want %s", id, p, kind, want)
 		}
 	}
-	c := Caller{Identity: "agent:a", names: []string{"b", "team-*"}}
+	c := caller{Identity: "agent:a", names: []string{"b", "team-*"}}
 	for name, may := range map[string]bool{"a": true, "b": true, "team-x": true, "c": false, "team": false, "": false} {
 		if c.mayBeNamed(name) != may {
 			t.Errorf("agent:a may be named %q: %v", name, !may)
 		}
 	}
-	nobody, person := Caller{Identity: "agent:a", agent: "agent:b"}, Caller{Identity: "cli:will.1", Person: true}
+	nobody, person := caller{Identity: "agent:a", agent: "agent:b"}, caller{Identity: "cli:will.1", Person: true}
 	for id, want := range map[protocol.PeerID][3]bool{
 		"agent:a": {true, true, true}, "agent:b": {true, true, true}, "agent:c": {false, false, true}, "": {false, false, true}, "cli:will": {false, false, true},
 	} {
@@ -123,7 +123,7 @@ func TestNamesOfIdentities(t *testing.T) {
 
 // TestAWakeThatDoesNotFitIsParked: until the next announcement; what fits is a letter.
 func TestAWakeThatDoesNotFitIsParked(t *testing.T) {
-	d := newStoredDesk(t)
+	d := newStoredFixture(t)
 	d.announce("lead")
 	group(d, "")
 	for _, id := range []string{"m1", "m2"} {
@@ -142,7 +142,7 @@ func TestAWakeThatDoesNotFitIsParked(t *testing.T) {
 	if err != nil || len(items) != 1 || items[0].Destination != "agent:lead" || items[0].Key != wakes[0].event.ID+"/7" {
 		t.Fatalf("%+v, %v", items, err)
 	}
-	var l letter
+	var l outboxItem
 	if err := json.Unmarshal(items[0].Body, &l); err != nil || l.To != "agent:lead" || l.DeliveryID != wakes[0].deliveryID || string(l.Message.MessageID) != "msg_"+wakes[0].event.ID+"_to" {
 		t.Errorf("%s, %v", items[0].Body, err)
 	}
@@ -156,51 +156,51 @@ func TestAWakeThatDoesNotFitIsParked(t *testing.T) {
 // TestWhenTheRollLooksAgain: when the first of those that it waits for is due.
 func TestWhenTheRollLooksAgain(t *testing.T) {
 	now, told := time.Unix(1000, 0), true
-	r := newRoll(func() bool { return told }, func() time.Time { return now })
-	joined := func(id protocol.PeerID) { r.hear(protocol.Presence{Peer: id, State: protocol.PresenceJoined}) }
-	take := func(after, next time.Duration, back ...protocol.PeerID) absence {
+	r := newPresenceTracker(func() bool { return told }, func() time.Time { return now })
+	joined := func(id protocol.PeerID) { r.onPresence(protocol.Presence{Peer: id, State: protocol.PresenceJoined}) }
+	take := func(after, next time.Duration, back ...protocol.PeerID) presenceChanges {
 		t.Helper()
 		now = now.Add(after)
-		a, got := r.take()
-		if got != next || !slices.Equal(a.back, back) {
-			t.Errorf("looks again after %v, back are %v; want %v and %v", got, a.back, next, back)
+		a, got := r.takeChanges()
+		if got != next || !slices.Equal(a.returned, back) {
+			t.Errorf("looks again after %v, back are %v; want %v and %v", got, a.returned, next, back)
 		}
 		return a
 	}
 	joined("agent:a")
 	now = now.Add(time.Second)
 	joined("agent:b")
-	if a := take(0, settleTime-time.Second); !a.since.Equal(time.Unix(1000, 0)) {
+	if a := take(0, rejoinGrace-time.Second); !a.since.Equal(time.Unix(1000, 0)) {
 		t.Errorf("the bus told of all since %v", a.since)
 	}
-	if a := take(settleTime-time.Second-1, 1); !a.since.IsZero() {
+	if a := take(rejoinGrace-time.Second-1, 1); !a.since.IsZero() {
 		t.Error("told of all twice")
 	}
 	take(1, time.Second, "agent:a")
-	r.expect("agent:c")
-	r.expect("agent:a") // it is there
-	if a := take(showTime-1, 1); len(a.left) != 0 {
+	r.onAnnounce("agent:c")
+	r.onAnnounce("agent:a") // it is there
+	if a := take(joinTimeout-1, 1); len(a.left) != 0 {
 		t.Errorf("left are %v", a.left)
 	}
 	if a := take(1, 0, "agent:b"); len(a.left) != 1 || a.left["agent:c"] != now {
 		t.Errorf("left are %v", a.left)
 	}
 	joined("agent:d")
-	r.hear(protocol.Presence{Peer: "agent:d", State: protocol.PresenceLeft})
-	if a := take(0, 0); len(a.left) != 1 || r.has("agent:d") || !r.has("agent:a") {
+	r.onPresence(protocol.Presence{Peer: "agent:d", State: protocol.PresenceLeft})
+	if a := take(0, 0); len(a.left) != 1 || r.isOnline("agent:d") || !r.isOnline("agent:a") {
 		t.Errorf("left are %v", a.left)
 	}
-	r.expect("agent:e")
+	r.onAnnounce("agent:e")
 	joined("agent:e") // as it should
-	if a := take(showTime, settleTime-showTime); len(a.left) != 0 {
+	if a := take(joinTimeout, rejoinGrace-joinTimeout); len(a.left) != 0 {
 		t.Errorf("left are %v", a.left)
 	}
 	told = false
-	r.expect("agent:f")
-	if _, waits := r.said["agent:f"]; waits || r.has("agent:a") || (*roll)(nil).has("agent:a") || (*roll)(nil).watching() {
+	r.onAnnounce("agent:f")
+	if _, waits := r.announced["agent:f"]; waits || r.isOnline("agent:a") || (*presenceTracker)(nil).isOnline("agent:a") || (*presenceTracker)(nil).watching() {
 		t.Error("a bus that tells nothing is trusted")
 	}
-	if settleTime != 5*time.Second || showTime != time.Second {
-		t.Errorf("it waits %v and %v", settleTime, showTime)
+	if rejoinGrace != 5*time.Second || joinTimeout != time.Second {
+		t.Errorf("it waits %v and %v", rejoinGrace, joinTimeout)
 	}
 }

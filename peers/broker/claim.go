@@ -17,15 +17,15 @@ const (
 	maxContenders = 100
 )
 
-func heldAt(c *collab.Claim, now time.Time) bool {
+func isHeldAt(c *collab.Claim, now time.Time) bool {
 	return c.State == collab.ClaimHeld && now.Before(collab.ParseTime(c.ExpiresAt))
 }
 
 // acquireClaim grants a free event with a token greater than all before it. Its
 // holder prolongs its claim and keeps its token.
 func acquireClaim(t *tx, p collab.ClaimParams) collab.Grant {
-	ttl := duration(p.TTLMs, "ttlMs", defaultTTL, maxTTL)
-	checkEventID(p.EventID)
+	ttl := mustBeDuration(p.TTLMs, "ttlMs", defaultTTL, maxTTL)
+	mustBeEventID(p.EventID)
 	c := collab.Claim{EventID: p.EventID}
 	if old := t.claims.get(p.EventID); old != nil {
 		c = *old
@@ -33,26 +33,26 @@ func acquireClaim(t *tx, p collab.ClaimParams) collab.Grant {
 	switch {
 	case c.State == collab.ClaimAnswered:
 		return collab.Grant{Owner: c.Owner, ExpiresAt: c.ExpiresAt, Answered: true}
-	case heldAt(&c, t.now) && c.Identity != t.caller.Identity:
+	case isHeldAt(&c, t.now) && c.Identity != t.caller.Identity:
 		t.contend(c)
 		return collab.Grant{Owner: c.Owner, ExpiresAt: c.ExpiresAt}
-	case !heldAt(&c, t.now):
-		c.Token, c.GrantedAt = t.counters.get(claimToken)+1, stamp(t.now)
+	case !isHeldAt(&c, t.now):
+		c.Token, c.GrantedAt = t.counters.get(claimToken)+1, formatTime(t.now)
 	}
 	c.Owner, c.Identity, c.State = t.caller.Name, t.caller.Identity, collab.ClaimHeld
-	c.ExpiresAt = stamp(t.now.Add(ttl))
+	c.ExpiresAt = formatTime(t.now.Add(ttl))
 	c.Contenders = without(c.Contenders, c.Identity)
 	c.Declined = without(c.Declined, c.Identity)
 	emit(t, collab.EventClaimGranted, "event:"+c.EventID, c, nil)
 	return collab.Grant{Granted: true, Token: c.Token, Owner: c.Owner, ExpiresAt: c.ExpiresAt}
 }
 
-func checkEventID(id string) {
+func mustBeEventID(id string) {
 	switch {
 	case strings.TrimSpace(id) == "":
-		invalid("eventId is required")
+		failInvalid("eventId is required")
 	case len(id) > 2*maxName:
-		invalid("eventId may have %d bytes", 2*maxName)
+		failInvalid("eventId may have %d bytes", 2*maxName)
 	}
 }
 
@@ -73,12 +73,12 @@ func without(list []protocol.PeerID, id protocol.PeerID) []protocol.PeerID {
 // releaseClaim gives a claim up, so that it is offered again, or, with answered,
 // closes the event for good.
 func releaseClaim(t *tx, p collab.ClaimParams) collab.ClaimResult {
-	c := t.claim(p.EventID)
+	c := t.mustFindClaim(p.EventID)
 	switch {
 	case c.Token != p.Token:
-		refuse(collab.CodeConflict, "token %d is not the newest for this event; %s was granted it last", p.Token, c.Owner)
+		fail(collab.CodeConflict, "token %d is not the newest for this event; %s was granted it last", p.Token, c.Owner)
 	case c.Identity != t.caller.Identity && !t.caller.Person:
-		refuse(collab.CodeForbidden, "the claim is held by %s", c.Owner)
+		fail(collab.CodeForbidden, "the claim is held by %s", c.Owner)
 	case p.Answered && c.State != collab.ClaimAnswered:
 		c.State, c.Contenders = collab.ClaimAnswered, nil
 		emit(t, collab.EventClaimAnswered, "event:"+c.EventID, c, nil)
@@ -91,7 +91,7 @@ func releaseClaim(t *tx, p collab.ClaimParams) collab.ClaimResult {
 // declineClaim records that the caller will not answer. If it holds the claim, the
 // claim is offered again; otherwise it is no longer told when the claim is free.
 func declineClaim(t *tx, p collab.ClaimParams) collab.ClaimResult {
-	c := t.claim(p.EventID)
+	c := t.mustFindClaim(p.EventID)
 	switch {
 	case c.State == collab.ClaimAnswered:
 	case c.Identity == t.caller.Identity && c.State == collab.ClaimHeld:
@@ -107,18 +107,18 @@ func declineClaim(t *tx, p collab.ClaimParams) collab.ClaimResult {
 
 // getClaim answers with a claim as it stands now: one that ran out is offered.
 func getClaim(t *tx, p collab.ClaimParams) collab.ClaimResult {
-	c := t.claim(p.EventID)
-	if c.State == collab.ClaimHeld && !heldAt(&c, t.now) {
+	c := t.mustFindClaim(p.EventID)
+	if c.State == collab.ClaimHeld && !isHeldAt(&c, t.now) {
 		c.State = collab.ClaimOffered
 	}
 	return collab.ClaimResult{Claim: c}
 }
 
-func (t *tx) claim(eventID string) collab.Claim {
-	checkEventID(eventID)
+func (t *tx) mustFindClaim(eventID string) collab.Claim {
+	mustBeEventID(eventID)
 	c := t.claims.get(eventID)
 	if c == nil {
-		refuse(collab.CodeNotFound, "nobody has claimed %q", text.Clip(eventID, 80))
+		fail(collab.CodeNotFound, "nobody has claimed %q", text.Clip(eventID, 80))
 	}
 	return *c
 }
@@ -135,9 +135,9 @@ func (t *tx) offer(c collab.Claim, why string) {
 
 // expireClaims offers the claims that ran out.
 func (t *tx) expireClaims() {
-	for _, id := range t.claims.open() {
+	for _, id := range t.claims.openIDs() {
 		c := t.claims.get(id)
-		if !heldAt(c, t.now) {
+		if !isHeldAt(c, t.now) {
 			t.offer(*c, fmt.Sprintf("expired; %s did not answer in time", c.Owner))
 		}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func TestAClaimHasOneHolder(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	acquire := func(who string, ttl int) result {
 		t.Helper()
 		return d.do(peerID(who), "claim.acquire", m{"eventId": "tg:1:2:3", "ttlMs": ttl})
@@ -76,7 +76,7 @@ func TestAClaimHasOneHolder(t *testing.T) {
 }
 
 func TestAnExpiredClaimIsFreeEvenBeforeTheClockSaysSo(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.do("agent:a", "claim.acquire", m{"eventId": "e", "ttlMs": 1000})
 	d.now = d.now.Add(time.Second)
 	if got := d.do("agent:c", "claim.get", m{"eventId": "e"}); got.at("claim", "state") != "offered" {
@@ -93,7 +93,7 @@ func TestAnExpiredClaimIsFreeEvenBeforeTheClockSaysSo(t *testing.T) {
 }
 
 func TestWhoDeclinedIsNotAskedAgain(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.do("agent:a", "claim.acquire", m{"eventId": "e"})
 	d.do("agent:b", "claim.acquire", m{"eventId": "e"})
 	d.do("agent:b", "claim.decline", m{"eventId": "e"})
@@ -110,10 +110,10 @@ func TestWhoDeclinedIsNotAskedAgain(t *testing.T) {
 
 // TestHowLongAClaimHolds: a minute if nobody says, a day at most.
 func TestHowLongAClaimHolds(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for ttl, want := range map[int64]time.Duration{0: time.Minute, 1: time.Millisecond, 86_400_000: 24 * time.Hour} {
 		got := d.do("agent:a", "claim.acquire", m{"eventId": fmt.Sprint(ttl), "ttlMs": ttl})
-		if got["expiresAt"] != stamp(d.now.Add(want)) {
+		if got["expiresAt"] != formatTime(d.now.Add(want)) {
 			t.Errorf("for %d ms it holds until %v", ttl, got["expiresAt"])
 		}
 	}
@@ -125,7 +125,7 @@ func TestHowLongAClaimHolds(t *testing.T) {
 
 // TestWhoWantsAClaimIsToldOnce, and a hundred at most.
 func TestWhoWantsAClaimIsToldOnce(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	held := d.do("agent:a", "claim.acquire", m{"eventId": "e"})
 	for range 2 { // the second time is no event
 		for i := range 101 {
@@ -164,7 +164,7 @@ func TestWhoWantsAClaimIsToldOnce(t *testing.T) {
 
 // TestWhoAsksAgainHasNotDeclined: it is offered the claim as if it never had.
 func TestWhoAsksAgainHasNotDeclined(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	acquire := func(who string) result { return d.do(peerID(who), "claim.acquire", m{"eventId": "e"}) }
 	held := acquire("agent:a")
 	acquire("agent:b")

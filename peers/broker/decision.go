@@ -18,30 +18,30 @@ const (
 // askDecision stores what a person shall decide, and answers with the decision as it
 // stands now: whoever lost the answer asks again.
 func askDecision(t *tx, p collab.ApprovalAskParams) collab.ApprovalResult {
-	checkNames("id", p.ID, "tool", p.Tool, "digest", p.Digest, "chat", p.Chat)
-	checkLength("arguments", p.Arguments, maxArguments)
-	checkLength("eventId", p.EventID, 2*maxName)
-	checkEach("mayDecide", p.MayDecide, maxDeciders, "a decision names %d deciders at most")
+	mustBeNames("id", p.ID, "tool", p.Tool, "digest", p.Digest, "chat", p.Chat)
+	mustFit("arguments", p.Arguments, maxArguments)
+	mustFit("eventId", p.EventID, 2*maxName)
+	mustBeTexts("mayDecide", p.MayDecide, maxDeciders, "a decision names %d deciders at most")
 	for _, need := range [][2]string{{"id", p.ID}, {"tool", p.Tool}, {"digest", p.Digest}} {
-		checkText(need[0], need[1], 2*maxName)
+		mustBeText(need[0], need[1], 2*maxName)
 	}
 	for _, who := range p.MayDecide {
 		if !protocol.IsPerson(protocol.PeerID(who)) {
-			invalid("mayDecide names %s, who is no person", text.Clip(who, 80))
+			failInvalid("mayDecide names %s, who is no person", text.Clip(who, 80))
 		}
 	}
 	p.Default = cmp.Or(p.Default, collab.Deny)
-	checkOneOf("default", p.Default, collab.Allow, collab.Deny)
+	mustBeOneOf("default", p.Default, collab.Allow, collab.Deny)
 	if old := t.decisions.get(p.ID); old != nil {
-		t.repeats("decision:"+p.ID, "decision", p.ID)
+		t.mustRepeat("decision:"+p.ID, "decision", p.ID)
 		return collab.ApprovalResult{Decision: old.Expire(t.now)}
 	}
 	if until := collab.ParseTime(p.ExpiresAt); !until.After(t.now) || until.After(t.now.Add(maxTTL)) {
-		invalid("expiresAt must be within the next %s", maxTTL)
+		failInvalid("expiresAt must be within the next %s", maxTTL)
 	}
 	by := t.caller.party()
 	a := collab.Approval{
-		ID: p.ID, ApprovalParams: p.ApprovalParams, AskedByID: by.name, AskedByIdentity: by.id, CreatedAt: stamp(t.now),
+		ID: p.ID, ApprovalParams: p.ApprovalParams, AskedByID: by.name, AskedByIdentity: by.id, CreatedAt: formatTime(t.now),
 		ApprovalOutcome: collab.ApprovalOutcome{State: collab.ApprovalPending},
 	}
 	emit(t, collab.EventDecisionAsked, "decision:"+a.ID, a, map[string]string{"digest": t.digest})
@@ -51,46 +51,46 @@ func askDecision(t *tx, p collab.ApprovalAskParams) collab.ApprovalResult {
 // decide takes a person's verdict: their own, or what the asking agent heard them say in
 // its chat.
 func decide(t *tx, p collab.ApprovalDecideParams) collab.ApprovalResult {
-	a := findDecision(t, p.ID)
+	a := mustFindDecision(t, p.ID)
 	by := string(principal(t.caller.Identity))
 	if p.By != "" && p.By != by {
-		checkSpeaksFor(t, protocol.PeerID(p.By), a.AskedByIdentity)
+		mustSpeakFor(t, protocol.PeerID(p.By), a.AskedByIdentity)
 		by = p.By
 	}
-	return settleDecision(t, a)(a.Decide(p.Verdict, p.Scope, by, t.now))
+	return storeDecision(t, a)(a.Decide(p.Verdict, p.Scope, by, t.now))
 }
 
-// checkSpeaksFor refuses a caller that passes on a person's words, unless it asked for them.
-func checkSpeaksFor(t *tx, who, asker protocol.PeerID) {
+// mustSpeakFor refuses a caller that passes on a person's words, unless it asked for them.
+func mustSpeakFor(t *tx, who, asker protocol.PeerID) {
 	if !t.caller.is(asker) {
-		refuse(collab.CodeForbidden, "%s may not speak for %s: only the agent that asked passes on what people say", t.caller.Name, text.Clip(string(who), 80))
+		fail(collab.CodeForbidden, "%s may not speak for %s: only the agent that asked passes on what people say", t.caller.Name, text.Clip(string(who), 80))
 	}
 	if !protocol.IsPerson(who) {
-		refuse(collab.CodeForbidden, "%s is no person", text.Clip(string(who), 80))
+		fail(collab.CodeForbidden, "%s is no person", text.Clip(string(who), 80))
 	}
 }
 
 // cancelDecision withdraws a decision that who asked no longer needs.
 func cancelDecision(t *tx, p collab.ApprovalDecideParams) collab.ApprovalResult {
-	a := findDecision(t, p.ID)
+	a := mustFindDecision(t, p.ID)
 	if !t.caller.actsFor(a.AskedByIdentity) {
-		refuse(collab.CodeForbidden, "decision %s is for %s to withdraw", a.ID, a.AskedByID)
+		fail(collab.CodeForbidden, "decision %s is for %s to withdraw", a.ID, a.AskedByID)
 	}
-	return settleDecision(t, a)(a.Cancel(string(principal(t.caller.Identity)), text.Clip(p.Reason, maxName), t.now))
+	return storeDecision(t, a)(a.Cancel(string(principal(t.caller.Identity)), text.Clip(p.Reason, maxName), t.now))
 }
 
 // revokeDecision ends what was allowed for longer than one call.
 func revokeDecision(t *tx, p collab.ApprovalDecideParams) collab.ApprovalResult {
-	a := findDecision(t, p.ID)
+	a := mustFindDecision(t, p.ID)
 	by := string(principal(t.caller.Identity))
 	if !t.caller.is(a.AskedByIdentity) && !a.MayBeDecidedBy(by) {
-		refuse(collab.CodeForbidden, "%s may not revoke decision %s", t.caller.Name, a.ID)
+		fail(collab.CodeForbidden, "%s may not revoke decision %s", t.caller.Name, a.ID)
 	}
-	return settleDecision(t, a)(a.Revoke(by, text.Clip(p.Reason, maxName), t.now))
+	return storeDecision(t, a)(a.Revoke(by, text.Clip(p.Reason, maxName), t.now))
 }
 
 func getDecision(t *tx, p collab.IDParams) collab.ApprovalResult {
-	return collab.ApprovalResult{Decision: findDecision(t, p.ID).Expire(t.now)}
+	return collab.ApprovalResult{Decision: mustFindDecision(t, p.ID).Expire(t.now)}
 }
 
 func listDecisions(t *tx, p collab.ApprovalListParams) collab.Page[collab.Approval] {
@@ -99,15 +99,15 @@ func listDecisions(t *tx, p collab.ApprovalListParams) collab.Page[collab.Approv
 		func(a *collab.Approval) collab.Approval { return a.Expire(t.now) }, p.PageParams)
 }
 
-// findDecision returns a decision, and refuses one that there is not.
-func findDecision(t *tx, id string) collab.Approval {
-	return *known(t.decisions, "decision", text.Clip(id, 80))
+// mustFindDecision returns a decision, and refuses one that there is not.
+func mustFindDecision(t *tx, id string) collab.Approval {
+	return *mustFind(t.decisions, "decision", text.Clip(id, 80))
 }
 
-// settleDecision returns what stores a new version of a decision, and tells who asked.
-func settleDecision(t *tx, old collab.Approval) func(collab.Approval, error) collab.ApprovalResult {
+// storeDecision returns what stores a new version of a decision, and tells who asked.
+func storeDecision(t *tx, old collab.Approval) func(collab.Approval, error) collab.ApprovalResult {
 	return func(a collab.Approval, err error) collab.ApprovalResult {
-		check(err)
+		must(err)
 		if a.State != old.State {
 			e := emit(t, collab.EventDecisionChanged, "decision:"+a.ID, a, nil)
 			t.sends = append(t.sends, sending{to: a.AskedByIdentity, event: e})
@@ -118,8 +118,8 @@ func settleDecision(t *tx, old collab.Approval) func(collab.Approval, error) col
 
 // expireDecisions gives the decisions whose time has passed their default.
 func expireDecisions(t *tx) {
-	for _, id := range t.decisions.open() {
+	for _, id := range t.decisions.openIDs() {
 		a := *t.decisions.get(id)
-		settleDecision(t, a)(a.Expire(t.now), nil)
+		storeDecision(t, a)(a.Expire(t.now), nil)
 	}
 }

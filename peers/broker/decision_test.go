@@ -10,9 +10,9 @@ import (
 )
 
 func TestADecisionIsMadeOnceByWhoMay(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	asked := m{"id": "dec_1", "tool": "shell", "arguments": `{"command":"ls"}`, "digest": "abc", "eventId": "tg:1:2:3", "chat": "tg:-5",
-		"mayDecide": []string{"tg:42"}, "expiresAt": stamp(d.now.Add(time.Minute))}
+		"mayDecide": []string{"tg:42"}, "expiresAt": formatTime(d.now.Add(time.Minute))}
 	if first := d.do("agent:a", "decision.ask", asked); first.at("decision", "state") != "pending" || first.at("decision", "default") != "deny" {
 		t.Fatalf("asked: %v", first)
 	}
@@ -43,9 +43,9 @@ func TestADecisionIsMadeOnceByWhoMay(t *testing.T) {
 }
 
 func TestADecisionTakesItsDefaultInTime(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for id, def := range map[string]string{"dec_1": "deny", "dec_2": "allow"} {
-		d.do("agent:a", "decision.ask", m{"id": id, "tool": "shell", "digest": "abc", "default": def, "mayDecide": []string{}, "expiresAt": stamp(d.now.Add(time.Minute))})
+		d.do("agent:a", "decision.ask", m{"id": id, "tool": "shell", "digest": "abc", "default": def, "mayDecide": []string{}, "expiresAt": formatTime(d.now.Add(time.Minute))})
 	}
 	d.now = d.now.Add(time.Minute)
 	d.refuse(collab.CodeBadTransition, "cli:will.1", "decision.decide", m{"id": "dec_1", "verdict": "allow"})
@@ -61,8 +61,8 @@ func TestADecisionTakesItsDefaultInTime(t *testing.T) {
 }
 
 func TestAStandingDecisionIsListedAndRevoked(t *testing.T) {
-	d := newStoredDesk(t)
-	d.do("agent:a", "decision.ask", m{"id": "dec_1", "tool": "shell", "digest": "abc", "mayDecide": []string{"tg:42"}, "expiresAt": stamp(d.now.Add(time.Minute))})
+	d := newStoredFixture(t)
+	d.do("agent:a", "decision.ask", m{"id": "dec_1", "tool": "shell", "digest": "abc", "mayDecide": []string{"tg:42"}, "expiresAt": formatTime(d.now.Add(time.Minute))})
 	d.do("tg:42", "decision.decide", m{"id": "dec_1", "verdict": "allow", "scope": "always"})
 	d.restart()
 	if list := d.do("cli:will.1", "decision.list", m{"state": "allowed"}); len(list["decisions"].([]any)) != 1 {
@@ -73,15 +73,15 @@ func TestAStandingDecisionIsListedAndRevoked(t *testing.T) {
 	if got.at("decision", "state") != "revoked" || got.at("decision", "by") != "cli:will" {
 		t.Errorf("revoked: %v", got)
 	}
-	d.refuse(collab.CodeInvalid, "agent:a", "decision.ask", m{"id": "dec_2", "tool": "shell", "digest": "abc", "mayDecide": []string{"agent:a"}, "expiresAt": stamp(d.now.Add(time.Minute))})
-	d.refuse(collab.CodeInvalid, "agent:a", "decision.ask", m{"id": "dec_3", "tool": "shell", "digest": strings.Repeat("x", 300), "expiresAt": stamp(d.now.Add(time.Minute))})
+	d.refuse(collab.CodeInvalid, "agent:a", "decision.ask", m{"id": "dec_2", "tool": "shell", "digest": "abc", "mayDecide": []string{"agent:a"}, "expiresAt": formatTime(d.now.Add(time.Minute))})
+	d.refuse(collab.CodeInvalid, "agent:a", "decision.ask", m{"id": "dec_3", "tool": "shell", "digest": strings.Repeat("x", 300), "expiresAt": formatTime(d.now.Add(time.Minute))})
 }
 
 // TestADecisionEndsWithinADay, and after now.
 func TestADecisionEndsWithinADay(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	ask := func(id string, after time.Duration) m {
-		return m{"id": id, "tool": "shell", "digest": "abc", "mayDecide": []string{}, "expiresAt": stamp(d.now.Add(after))}
+		return m{"id": id, "tool": "shell", "digest": "abc", "mayDecide": []string{}, "expiresAt": formatTime(d.now.Add(after))}
 	}
 	d.refuse(collab.CodeInvalid, "agent:a", "decision.ask", ask("now", 0))
 	d.refuse(collab.CodeInvalid, "agent:a", "decision.ask", ask("later", 24*time.Hour+time.Millisecond))
@@ -114,9 +114,9 @@ func TestADecisionEndsWithinADay(t *testing.T) {
 
 // TestADecisionIsWithdrawnByWhoAsked, or by a person, once, and so is what was allowed.
 func TestADecisionIsWithdrawnByWhoAsked(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	ask := func(id string) {
-		d.do("agent:a", "decision.ask", m{"id": id, "tool": "shell", "digest": "abc", "mayDecide": []string{"tg:42"}, "expiresAt": stamp(d.now.Add(time.Minute))})
+		d.do("agent:a", "decision.ask", m{"id": id, "tool": "shell", "digest": "abc", "mayDecide": []string{"tg:42"}, "expiresAt": formatTime(d.now.Add(time.Minute))})
 	}
 	for _, who := range []string{"agent:a", "tg:7"} {
 		d.sent = nil

@@ -16,8 +16,8 @@ const (
 	maxLease     = 24 * time.Hour
 )
 
-// at returns a delivery as it stands at a time, without a lease that ran out.
-func at(d *collab.Delivery, now time.Time) collab.Delivery {
+// currentDelivery returns a delivery as it stands at a time, without a lease that ran out.
+func currentDelivery(d *collab.Delivery, now time.Time) collab.Delivery {
 	c := *d
 	if c.Status == collab.DeliveryLeased && !now.Before(collab.ParseTime(c.LeaseUntil)) {
 		c.Status, c.LeasedBy, c.LeaseUntil = collab.DeliveryPending, "", ""
@@ -25,8 +25,8 @@ func at(d *collab.Delivery, now time.Time) collab.Delivery {
 	return c
 }
 
-// settled returns a delivery with a new status and without a lease.
-func settled(d collab.Delivery, status collab.DeliveryStatus) collab.Delivery {
+// withStatus returns a delivery with a new status and without a lease.
+func withStatus(d collab.Delivery, status collab.DeliveryStatus) collab.Delivery {
 	d.Status, d.LeasedBy, d.LeaseUntil = status, "", ""
 	return d
 }
@@ -36,7 +36,7 @@ func listDeliveries(t *tx, p collab.DeliveryListParams) collab.Page[collab.Deliv
 	var list []collab.Delivery
 	wanted, id := t.deliveriesFor(p.TargetAgentID)
 	for _, d := range t.deliveries.list(string(id), "", math.MaxInt) {
-		if d := at(d, t.now); wanted(&d) && (p.Status == "" || d.Status == p.Status) {
+		if d := currentDelivery(d, t.now); wanted(&d) && (p.Status == "" || d.Status == p.Status) {
 			list = append(list, d)
 		}
 	}
@@ -52,10 +52,10 @@ func (v *view) deliveriesFor(target string) (wanted func(d *collab.Delivery) boo
 	bare := p.name == target
 	switch {
 	case p.name == "":
-		invalid("targetAgentId is required")
+		failInvalid("targetAgentId is required")
 	case v.caller.Person, v.caller.is(p.id), bare && v.caller.is(agentID(p.name)):
 	default:
-		refuse(collab.CodeForbidden, "%s may not take the deliveries of %s", v.caller.Identity, target)
+		fail(collab.CodeForbidden, "%s may not take the deliveries of %s", v.caller.Identity, target)
 	}
 	if !bare {
 		return func(d *collab.Delivery) bool { return d.TargetIdentity == p.id && v.caller.actsFor(p.id) }, p.id
@@ -65,8 +65,8 @@ func (v *view) deliveriesFor(target string) (wanted func(d *collab.Delivery) boo
 
 // openDeliveries returns the deliveries that are not terminal, the oldest first.
 func (t *tx) openDeliveries() (list []collab.Delivery) {
-	for _, id := range t.deliveries.open() {
-		list = append(list, at(t.deliveries.get(id), t.now))
+	for _, id := range t.deliveries.openIDs() {
+		list = append(list, currentDelivery(t.deliveries.get(id), t.now))
 	}
 	slices.SortStableFunc(list, func(a, b collab.Delivery) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) })
 	return list
@@ -74,14 +74,14 @@ func (t *tx) openDeliveries() (list []collab.Delivery) {
 
 // claimDelivery leases the oldest pending delivery to the caller.
 func claimDelivery(t *tx, p collab.DeliveryClaimParams) (out collab.DeliveryResult) {
-	lease := duration(p.LeaseMs, "leaseMs", defaultLease, maxLease)
+	lease := mustBeDuration(p.LeaseMs, "leaseMs", defaultLease, maxLease)
 	wanted, _ := t.deliveriesFor(p.TargetAgentID)
 	for _, d := range t.openDeliveries() {
 		_, kept := t.messages.find(d.MessageID)
 		if !wanted(&d) || d.Status != collab.DeliveryPending || d.MessageID != "" && !kept {
 			continue
 		}
-		d.Status, d.LeasedBy, d.LeaseUntil = collab.DeliveryLeased, string(t.caller.Identity), stamp(t.now.Add(lease))
+		d.Status, d.LeasedBy, d.LeaseUntil = collab.DeliveryLeased, string(t.caller.Identity), formatTime(t.now.Add(lease))
 		out.Delivery, out.Invocation = t.changeDelivery(d, nil), t.invocations.get(d.InvocationID)
 		if d.MessageID != "" {
 			m, _ := t.message(d.MessageID)
@@ -93,46 +93,46 @@ func claimDelivery(t *tx, p collab.DeliveryClaimParams) (out collab.DeliveryResu
 }
 
 func ackDelivery(t *tx, p collab.IDParams) collab.DeliveryResult {
-	d := t.ownDelivery(p.ID)
+	d := t.mustFindOwnDelivery(p.ID)
 	if d.Status == collab.DeliveryAcknowledged { // said twice
 		return collab.DeliveryResult{Delivery: t.deliveries.get(d.ID)}
 	}
-	return t.settleDelivery(d, collab.DeliveryAcknowledged)
+	return t.finishDelivery(d, collab.DeliveryAcknowledged)
 }
 
 // nackDelivery gives a leased delivery back. After maxAttempts the delivery fails.
 func nackDelivery(t *tx, p collab.IDParams) collab.DeliveryResult {
-	d := t.ownDelivery(p.ID)
+	d := t.mustFindOwnDelivery(p.ID)
 	status := collab.DeliveryPending
 	if d.Attempts++; d.Attempts >= maxAttempts {
 		status = collab.DeliveryFailed
 	}
-	return t.settleDelivery(d, status)
+	return t.finishDelivery(d, status)
 }
 
-// settleDelivery gives a delivery that is not terminal yet a new status.
-func (t *tx) settleDelivery(d collab.Delivery, status collab.DeliveryStatus) collab.DeliveryResult {
+// finishDelivery gives a delivery that is not terminal yet a new status.
+func (t *tx) finishDelivery(d collab.Delivery, status collab.DeliveryStatus) collab.DeliveryResult {
 	if d.Terminal() {
-		refuse(collab.CodeBadTransition, "delivery %s is %s", d.ID, d.Status)
+		fail(collab.CodeBadTransition, "delivery %s is %s", d.ID, d.Status)
 	}
-	return collab.DeliveryResult{Delivery: t.changeDelivery(settled(d, status), nil)}
+	return collab.DeliveryResult{Delivery: t.changeDelivery(withStatus(d, status), nil)}
 }
 
-// ownDelivery returns a delivery that the caller may settle.
-func (t *tx) ownDelivery(id string) collab.Delivery {
-	d := at(known(t.deliveries, "delivery", id), t.now)
+// mustFindOwnDelivery returns a delivery that the caller may settle.
+func (t *tx) mustFindOwnDelivery(id string) collab.Delivery {
+	d := currentDelivery(mustFind(t.deliveries, "delivery", id), t.now)
 	switch {
 	case !t.caller.actsFor(d.TargetIdentity):
-		refuse(collab.CodeForbidden, "delivery %s is for %s", id, d.TargetAgentID)
+		fail(collab.CodeForbidden, "delivery %s is for %s", id, d.TargetAgentID)
 	case d.Status == collab.DeliveryLeased && d.LeasedBy != string(t.caller.Identity) && !t.caller.Person:
-		refuse(collab.CodeConflict, "delivery %s is leased to %s until %s", id, d.LeasedBy, d.LeaseUntil)
+		fail(collab.CodeConflict, "delivery %s is leased to %s until %s", id, d.LeasedBy, d.LeaseUntil)
 	}
 	return d
 }
 
 // changeDelivery stores a new version of a delivery, and returns it. The metadata may be nil.
 func (t *tx) changeDelivery(d collab.Delivery, metadata any) *collab.Delivery {
-	d.UpdatedAt = stamp(t.now)
+	d.UpdatedAt = formatTime(t.now)
 	emit(t, collab.EventDeliveryChanged, "agent:"+d.TargetAgentID, d, metadata)
 	return t.deliveries.get(d.ID)
 }
@@ -141,20 +141,20 @@ func (t *tx) changeDelivery(d collab.Delivery, metadata any) *collab.Delivery {
 func (s *state) putDelivery(d collab.Delivery, seq int64) {
 	old := s.deliveries.get(d.ID)
 	if s.deliveries.put(d.ID, &d, string(d.TargetIdentity), !d.Terminal(), seq); old == nil || d.Terminal() {
-		s.setOpen(&d, !d.Terminal())
+		s.indexOpen(&d, !d.Terminal())
 	}
 }
 
-// setOpen notes that a delivery is not terminal, or that it is.
-func (s *state) setOpen(d *collab.Delivery, open bool) {
-	index(s.openTo, d.TargetIdentity, d.ID, open)
+// indexOpen notes that a delivery is not terminal, or that it is.
+func (s *state) indexOpen(d *collab.Delivery, open bool) {
+	indexID(s.openByTarget, d.TargetIdentity, d.ID, open)
 	if about := cmp.Or(d.WorkItemID, d.QuestionID); about != "" {
-		index(s.openAbout, about, d.ID, open)
+		indexID(s.openByRecord, about, d.ID, open)
 	}
 }
 
-// index adds an id under a key, or takes it away.
-func index[K comparable](ids map[K][]string, key K, id string, add bool) {
+// indexID adds an id under a key, or takes it away.
+func indexID[K comparable](ids map[K][]string, key K, id string, add bool) {
 	if add {
 		ids[key] = append(ids[key], id)
 		return

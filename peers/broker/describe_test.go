@@ -15,7 +15,7 @@ func TestTheManualIsTrue(t *testing.T) {
 	described := map[string]bool{}
 	for _, e := range collab.Entries {
 		described[e.Name] = e.Repeat
-		r := newDesk(t).ask("cli:will", e.Name, m{})
+		r := newFixture(t).ask("cli:will", e.Name, m{})
 		switch refused := !r.OK && r.Error.Code == string(collab.CodeInvalid); {
 		case len(e.Needs) > 0 && r.OK:
 			t.Errorf("%s needs %q, and does without", e.Name, e.Needs)

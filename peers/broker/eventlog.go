@@ -25,16 +25,16 @@ const (
 
 // load reads the open entities of the stored state.
 func load(ctx context.Context, db *sql.DB, now time.Time) (s *state, err error) {
-	s = newState(&shelves{})
+	s = newState(&tables{})
 	err = store.InTx(ctx, db, func(tx *store.Tx) {
-		s.shelves.tx = tx
+		s.tables.tx = tx
 		type progress struct{ seq, first int64 }
 		stored, _ := store.One(tx, func(p *progress) []any { return []any{&p.seq, &p.first} }, `SELECT seq, first FROM applied`)
 		s.seq, s.first = stored.seq, stored.first
-		s.read(now)
+		s.loadOpen(now)
 		for _, id := range sortedKeys(s.endpoints) {
 			if e := s.endpoints[id]; e.Status == collab.StatusOnline {
-				e.LastHeartbeatAt = stamp(now)
+				e.LastHeartbeatAt = formatTime(now)
 			}
 		}
 	})
@@ -55,7 +55,7 @@ func (t *tx) prune() {
 	}
 	limit := min(t.first+maxPruned, store.Value[int64](t.db, `SELECT seq FROM published`)+1, t.seq)
 	next := store.Value[int64](t.db, `SELECT coalesce((SELECT seq FROM events WHERE seq >= ?1 AND seq < ?2 AND at >= ?3 ORDER BY seq LIMIT 1), ?2)`,
-		t.first, limit, stamp(t.now.Add(-t.opts.Keep)))
+		t.first, limit, formatTime(t.now.Add(-t.opts.Keep)))
 	if next <= t.first || t.db.Err() != nil {
 		return
 	}

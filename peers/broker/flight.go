@@ -9,24 +9,24 @@ import (
 // invoke asks an agent for work: an invocation, its flight, and a delivery that
 // wakes the agent.
 func invoke(t *tx, p collab.InvocationParams) collab.Result {
-	checkText("targetAgentId", p.TargetAgentID, maxName)
-	checkText("text", p.Text, maxText)
-	t.checkPlace(p.ConversationID, p.WorkItemID)
-	id := t.filledID(p.ID, "inv_")
+	mustBeText("targetAgentId", p.TargetAgentID, maxName)
+	mustBeText("text", p.Text, maxText)
+	t.mustFindPlace(p.ConversationID, p.WorkItemID)
+	id := t.nonBlankID(p.ID, "inv_")
 	if old := t.invocations.get(id); old != nil {
-		t.repeats("invocation:"+id, "invocation", id)
+		t.mustRepeat("invocation:"+id, "invocation", id)
 		return collab.Result{Invocation: *old, Flight: *t.flights.get(old.FlightID), Duplicate: true}
 	}
 	return t.startFlight(id, p, t.agentOf(p.TargetAgentID))
 }
 
-func (t *tx) startFlight(id string, p collab.InvocationParams, st Standing) collab.Result {
-	now := stamp(t.now)
-	deliveryID := t.mint("dlv_")
+func (t *tx) startFlight(id string, p collab.InvocationParams, st resolution) collab.Result {
+	now := formatTime(t.now)
+	deliveryID := t.newID("dlv_")
 	inv := collab.Invocation{
 		ID: id, RequestedByID: t.caller.Name, RequestedByIdentity: t.caller.party().id,
 		TargetAgentID: st.name, TargetIdentity: st.id, ConversationID: p.ConversationID,
-		WorkItemID: p.WorkItemID, FlightID: t.mint("flt_"), Text: p.Text, CreatedAt: now,
+		WorkItemID: p.WorkItemID, FlightID: t.newID("flt_"), Text: p.Text, CreatedAt: now,
 	}
 	flight := collab.Flight{
 		ID: inv.FlightID, InvocationID: inv.ID, DeliveryID: deliveryID,
@@ -37,7 +37,7 @@ func (t *tx) startFlight(id string, p collab.InvocationParams, st Standing) coll
 		Rule: collab.RuleExplicit, TargetAgentID: st.name, TargetIdentity: st.id, Reason: st.name + ": was invoked",
 		Candidates: []collab.Candidate{{AgentID: st.name, Identity: st.id, Rule: collab.RuleExplicit, Chosen: true, Reason: "was invoked"}},
 	}
-	settle(&dec, st)
+	applyResolution(&dec, st)
 	emit(t, collab.EventInvocation, "invocation:"+inv.ID, inv, collab.StepMetadata{Digest: t.digest})
 	emit(t, collab.EventFlight, "flight:"+flight.ID, flight, nil)
 	if inv.WorkItemID != "" {
@@ -53,7 +53,7 @@ func (t *tx) startFlight(id string, p collab.InvocationParams, st Standing) coll
 		Invocation: inv, Flight: *t.flights.get(flight.ID), Delivery: &d, Wake: collab.AskedWake{Asked: true, Made: dec.Summary()},
 	}
 	if dec.Outcome != collab.OutcomeWoken {
-		misrouted(collab.CodeUnavailable, p.TargetAgentID, dec.Reason, dec.Options, struct {
+		failUnroutable(collab.CodeUnavailable, p.TargetAgentID, dec.Reason, dec.Options, struct {
 			collab.Result
 			InvocationID string `json:"invocationId"`
 			FlightID     string `json:"flightId"`
@@ -62,30 +62,30 @@ func (t *tx) startFlight(id string, p collab.InvocationParams, st Standing) coll
 	return out
 }
 
-// checkPlace refuses the conversation and the work item of a request if they are
+// mustFindPlace refuses the conversation and the work item of a request if they are
 // given and do not exist.
-func (t *tx) checkPlace(conversationID, workItemID string) {
+func (t *tx) mustFindPlace(conversationID, workItemID string) {
 	if conversationID != "" {
-		known(t.conversations, "conversation", conversationID)
+		mustFind(t.conversations, "conversation", conversationID)
 	}
 	if workItemID != "" {
-		t.record(collab.KindWorkItem, workItemID)
+		t.mustFindRecord(collab.KindWorkItem, workItemID)
 	}
 }
 
 // updateFlight moves a flight. Its agent and people may; its requester may
 // cancel it. A completed flight brings its work to review.
 func updateFlight(t *tx, p collab.FlightParams) (out collab.Result) {
-	old := known(t.flights, "flight", p.ID)
-	t.checkFlight(old, p)
+	old := mustFind(t.flights, "flight", p.ID)
+	t.mustAllowFlight(old, p)
 	f := *old
-	f.State, f.UpdatedAt = p.State, stamp(t.now)
+	f.State, f.UpdatedAt = p.State, formatTime(t.now)
 	f.Output, f.Error = cmp.Or(p.Output, f.Output), cmp.Or(p.Error, f.Error)
 	if f.State == old.State && f.Output == old.Output && f.Error == old.Error {
 		return collab.Result{Flight: *old} // said twice
 	}
 	emit(t, collab.EventFlight, "flight:"+f.ID, f, map[string]string{"from": string(old.State)})
-	t.landed(f, old.State)
+	t.onFlightEnd(f, old.State)
 	if r := t.records.get(f.WorkItemID); r != nil && p.Wake && f.State == collab.FlightCompleted {
 		out = t.result(r.ID, true)
 	}
@@ -93,20 +93,20 @@ func updateFlight(t *tx, p collab.FlightParams) (out collab.Result) {
 	return out
 }
 
-func (t *tx) checkFlight(old *collab.Flight, p collab.FlightParams) {
-	checkOneOf("state", p.State, collab.FlightQueued, collab.FlightWaking, collab.FlightRunning, collab.FlightWaiting,
+func (t *tx) mustAllowFlight(old *collab.Flight, p collab.FlightParams) {
+	mustBeOneOf("state", p.State, collab.FlightQueued, collab.FlightWaking, collab.FlightRunning, collab.FlightWaiting,
 		collab.FlightCompleted, collab.FlightFailed, collab.FlightCancelled)
 	cancels := t.caller.is(old.RequestedByIdentity) && p.State == collab.FlightCancelled
 	if !cancels && !t.caller.actsFor(old.TargetIdentity) {
-		refuse(collab.CodeForbidden, "flight %s is flown by %s", p.ID, old.TargetAgentID)
+		fail(collab.CodeForbidden, "flight %s is flown by %s", p.ID, old.TargetAgentID)
 	}
-	checkMove("flight", flightMoves, old.State, p.State)
-	checkLength("output", p.Output, maxText)
-	checkLength("error", p.Error, maxTitle)
+	mustAllowTransition("flight", flightMoves, old.State, p.State)
+	mustFit("output", p.Output, maxText)
+	mustFit("error", p.Error, maxTitle)
 }
 
-// landed settles what hung on a flight that ended.
-func (t *tx) landed(f collab.Flight, from collab.FlightState) {
+// onFlightEnd settles what hung on a flight that ended.
+func (t *tx) onFlightEnd(f collab.Flight, from collab.FlightState) {
 	if !f.Terminal() || from == f.State {
 		return
 	}
@@ -115,7 +115,7 @@ func (t *tx) landed(f collab.Flight, from collab.FlightState) {
 		if f.State == collab.FlightCancelled {
 			status = collab.DeliveryCancelled
 		}
-		t.changeDelivery(settled(*d, status), nil)
+		t.changeDelivery(withStatus(*d, status), nil)
 	}
 	old := t.records.get(f.WorkItemID)
 	if old == nil || f.State != collab.FlightCompleted || old.Terminal() || old.State == collab.WorkReview {
@@ -125,23 +125,23 @@ func (t *tx) landed(f collab.Flight, from collab.FlightState) {
 	r.State, r.AcceptanceState, r.WaitingOn = collab.WorkReview, collab.AcceptancePending, nil
 	by := cmp.Or(r.requester(), party{f.RequestedByID, f.RequestedByIdentity})
 	r.RequestedByID, r.RequestedByIdentity = by.name, by.id
-	r.giveTo(by)
-	t.change(old, &r)
+	r.setNextMove(by)
+	t.updateRecord(old, &r)
 }
 
 func getFlight(t *tx, p collab.IDParams) collab.Result {
-	f := known(t.flights, "flight", p.ID)
+	f := mustFind(t.flights, "flight", p.ID)
 	return collab.Result{Flight: *f, Invocation: *t.invocations.get(f.InvocationID)}
 }
 
 // setBinding links something outside to an agent. Agents bind only themselves.
 func setBinding(t *tx, p collab.BindingParams) collab.BindingResult {
-	checkText("surface", p.Surface, maxName)
-	checkText("externalId", p.ExternalID, maxName)
-	checkText("agentId", p.AgentID, maxName)
+	mustBeText("surface", p.Surface, maxName)
+	mustBeText("externalId", p.ExternalID, maxName)
+	mustBeText("agentId", p.AgentID, maxName)
 	agent := t.agentParty(p.AgentID)
 	if !t.caller.actsFor(agent.id) {
-		refuse(collab.CodeForbidden, "%s may bind only itself", t.caller.Identity)
+		fail(collab.CodeForbidden, "%s may bind only itself", t.caller.Identity)
 	}
 	if old := t.bindings.get(bindingKey(p.Surface, p.ExternalID)); old != nil {
 		vouches := string(t.caller.Identity) == p.ExternalID && old.SetByIdentity != t.caller.Identity // for who bound itself
@@ -149,12 +149,12 @@ func setBinding(t *tx, p collab.BindingParams) collab.BindingResult {
 			return collab.BindingResult{Binding: *old}
 		}
 		if !t.caller.actsFor(old.Identity) {
-			refuse(collab.CodeForbidden, "%s %s is bound to %s", p.Surface, p.ExternalID, old.AgentID)
+			fail(collab.CodeForbidden, "%s %s is bound to %s", p.Surface, p.ExternalID, old.AgentID)
 		}
 	}
 	b := collab.Binding{
 		Surface: p.Surface, ExternalID: p.ExternalID, AgentID: agent.name, Identity: agent.id,
-		SetByID: t.caller.Name, SetByIdentity: t.caller.party().id, UpdatedAt: stamp(t.now),
+		SetByID: t.caller.Name, SetByIdentity: t.caller.party().id, UpdatedAt: formatTime(t.now),
 	}
 	emit(t, collab.EventBinding, "binding:"+p.Surface+":"+p.ExternalID, b, nil)
 	return collab.BindingResult{Binding: b}
@@ -162,13 +162,13 @@ func setBinding(t *tx, p collab.BindingParams) collab.BindingResult {
 
 // bindingKey is the id of a binding.
 func bindingKey(surface, externalID string) string {
-	return string(encode([2]string{surface, externalID}))
+	return string(mustEncode([2]string{surface, externalID}))
 }
 
 func getBinding(t *tx, p collab.BindingParams) collab.BindingResult {
 	b := t.bindings.get(bindingKey(p.Surface, p.ExternalID))
 	if b == nil {
-		notFound("binding", p.Surface+" "+p.ExternalID)
+		failNotFound("binding", p.Surface+" "+p.ExternalID)
 	}
 	return collab.BindingResult{Binding: *b}
 }

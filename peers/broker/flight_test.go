@@ -26,7 +26,7 @@ func TestHowAFlightEnds(t *testing.T) {
 		{"agent:lead", "cancelled", "working", "cancelled", "working", "none", "lead", "<nil>"},
 		{"agent:boss", "cancelled", "working", "cancelled", "working", "none", "lead", "<nil>"},
 	} {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.announce("lead", "boss", "other")
 		d.do("agent:boss", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "state": c.before})
 		made := d.do("agent:boss", "invocation.create", m{"targetAgentId": "lead", "text": "go", "workItemId": "w"})
@@ -58,8 +58,8 @@ func TestHowAFlightEnds(t *testing.T) {
 		d.do(c.by, "flight.update", m{"id": id, "state": c.end})
 		d.refuse(collab.CodeBadTransition, "agent:lead", "flight.update", m{"id": id, "state": "running"})
 		d.do(c.by, "flight.update", m{"id": id, "state": c.end, "output": "more", "wake": true})
-		if len(d.log) < before+1 || len(d.state.openTo["agent:lead"]) != 0 {
-			t.Errorf("%d events, and open are %v", len(d.log)-before, d.state.openTo)
+		if len(d.log) < before+1 || len(d.state.openByTarget["agent:lead"]) != 0 {
+			t.Errorf("%d events, and open are %v", len(d.log)-before, d.state.openByTarget)
 		}
 		work := d.do("cli:will", "work_item.get", m{"id": "w"})
 		got := fmt.Sprint(d.state.deliveries.get(made.at("delivery", "id").(string)).Status, " ", work.at("work_item", "state"), " ", work.at("work_item", "acceptanceState"), " ",
@@ -73,7 +73,7 @@ func TestHowAFlightEnds(t *testing.T) {
 
 // TestAQuestionIsMovedByWhoItConcerns: each step wakes whose move it then is.
 func TestAQuestionIsMovedByWhoItConcerns(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("asker", "asked", "other")
 	d.do("agent:asker", "question.ask", m{"id": "q", "title": "why?", "askedOfId": "asked"})
 	d.wantWakes("agent:asked next_move_owner")
@@ -122,7 +122,7 @@ func TestAQuestionIsMovedByWhoItConcerns(t *testing.T) {
 
 // TestTheLogIsReadWithTheBatch: what is not stored yet, and what is.
 func TestTheLogIsReadWithTheBatch(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead")
 	tr := d.turn("agent:lead")
 	for n := range 3 {
@@ -139,7 +139,7 @@ func TestTheLogIsReadWithTheBatch(t *testing.T) {
 // TestWhatWaitsForAnAgentUnderEitherName is woken when it announces itself, once: what is for
 // the name that it announces, and what is for its own identity.
 func TestWhatWaitsForAnAgentUnderEitherName(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.do("agent:w7", "identity.announce", m{"endpointId": "e", "logicalAgentId": "helper"})
 	d.do("agent:w7", "identity.leave", m{"endpointId": "e"})
 	for _, target := range []string{"helper", "agent:w7", "agent:other"} {
@@ -175,7 +175,7 @@ func TestHowLongACycleIsFound(t *testing.T) {
 			r = &record{WorkItem: collab.WorkItem{ID: fmt.Sprint(i), Kind: collab.KindWorkItem, State: collab.WorkOpen, ParentID: fmt.Sprint((i + 1) % n)}}
 			s.records.put(r.ID, r, r.Kind, true, 1)
 		}
-		if err := attempt(func() { s.checkCycles(r) }); err == nil {
+		if err := attempt(func() { s.mustHaveNoCycles(r) }); err == nil {
 			t.Errorf("a cycle of %d is not found", n)
 		}
 	}
@@ -184,7 +184,7 @@ func TestHowLongACycleIsFound(t *testing.T) {
 // TestAnInvocationThatWakesNobodySaysSo: its refusal names what was kept of it, and a wake that
 // is none.
 func TestAnInvocationThatWakesNobodySaysSo(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead")
 	d.sweep(time.Minute)
 	details := d.refuse(collab.CodeUnavailable, "cli:will", "invocation.create", m{"targetAgentId": "lead", "text": "go"})

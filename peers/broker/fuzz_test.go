@@ -21,7 +21,7 @@ func TestAnyParamsGetAResult(t *testing.T) {
 		"targetAgentId", "agentId", "answer", "askedOfId", "workItemId", "messageId", "externalId", "roles", "wake", "createdAt", "updatedAt",
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.announce("a")
 		group(d, "a", "a")
 		d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "a", "nextMoveOwnerId": "a"})
@@ -54,7 +54,7 @@ func FuzzRequest(f *testing.F) {
 		if !json.Valid([]byte(params)) {
 			t.Skip()
 		}
-		d := newDesk(t)
+		d := newFixture(t)
 		d.announce("a")
 		group(d, "a", "a")
 		d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "a", "nextMoveOwnerId": "a"})

@@ -32,100 +32,100 @@ func (e *endpoint) actsFor(id protocol.PeerID) bool {
 	return id != "" && (e.Identity == id || e.AgentIdentity == id)
 }
 
-func (e *endpoint) fits(l Label) bool {
-	workspace := l.Workspace == "" || l.Workspace == normal(e.WorkspaceID) ||
-		e.ProjectPath != "" && l.Workspace == normal(e.ProjectPath[strings.LastIndex(e.ProjectPath, "/")+1:])
-	model := normal(e.Model)
+func (e *endpoint) fits(l label) bool {
+	workspace := l.Workspace == "" || l.Workspace == normalize(e.WorkspaceID) ||
+		e.ProjectPath != "" && l.Workspace == normalize(e.ProjectPath[strings.LastIndex(e.ProjectPath, "/")+1:])
+	model := normalize(e.Model)
 	return workspace &&
-		(l.Profile == "" || l.Profile == normal(e.Profile)) &&
-		(l.Harness == "" || l.Harness == normal(e.HarnessType)) &&
+		(l.Profile == "" || l.Profile == normalize(e.Profile)) &&
+		(l.Harness == "" || l.Harness == normalize(e.HarnessType)) &&
 		(l.Model == "" || strings.Contains("-"+model+"-", "-"+l.Model+"-")) &&
-		(l.Node == "" || l.Node == normal(e.Node))
+		(l.Node == "" || l.Node == normalize(e.Node))
 }
 
 func (e *endpoint) hasRole(role string) bool {
-	return slices.ContainsFunc(e.Roles, func(r string) bool { return normal(strings.TrimPrefix(r, "role:")) == role })
+	return slices.ContainsFunc(e.Roles, func(r string) bool { return normalize(strings.TrimPrefix(r, "role:")) == role })
 }
 
 // announce stores an endpoint, and wakes its agent for what waited.
 func announce(t *tx, p collab.AnnounceParams) collab.IdentityResult {
 	if t.caller.Person || protocol.IsPerson(protocol.PeerID(p.LogicalAgentID)) {
-		refuse(collab.CodeForbidden, "nobody announces a person: %s is known as soon as it sends a request",
+		fail(collab.CodeForbidden, "nobody announces a person: %s is known as soon as it sends a request",
 			cmp.Or(p.LogicalAgentID, string(t.caller.Identity)))
 	}
 	p.LogicalAgentID = cmp.Or(bareName(p.LogicalAgentID), t.caller.Identity.Name())
 	p.WakePolicy = cmp.Or(p.WakePolicy, collab.WakeAuto)
-	t.checkAnnounce(p)
-	now := stamp(t.now)
+	t.mustAllowAnnounce(p)
+	now := formatTime(t.now)
 	e := collab.Endpoint{
 		LogicalAgentID: p.LogicalAgentID, EndpointID: p.EndpointID, Identity: t.caller.Identity, AgentIdentity: agentID(p.LogicalAgentID),
 		HarnessType: p.HarnessType, WorkspaceID: p.WorkspaceID, ProjectPath: strings.TrimRight(p.ProjectPath, "/"),
 		Profile: p.Profile, Model: p.Model, Node: p.Node, Roles: p.Roles, WakePolicy: p.WakePolicy,
 		Status: collab.StatusOnline, AnnouncedAt: now, LastHeartbeatAt: now,
 	}
-	t.endFormer(e)
+	t.endPredecessors(e)
 	emit(t, collab.EventOnline, "agent:"+e.LogicalAgentID, e, nil)
-	t.roll.expect(e.Identity)
+	t.presence.onAnnounce(e.Identity)
 	t.caller = t.state.caller(t.caller.Identity, t.caller.names)
 	t.wakeWaiting(&e)
 	return identityOf(t, e.EndpointID)
 }
 
 func identityOf(t *tx, endpointID string) collab.IdentityResult {
-	return collab.IdentityResult{Identity: t.endpoints[endpointID].Endpoint, Watched: t.roll.watching()}
+	return collab.IdentityResult{Identity: t.endpoints[endpointID].Endpoint, Watched: t.presence.watching()}
 }
 
-func (t *tx) checkAnnounce(p collab.AnnounceParams) {
-	checkNames("logicalAgentId", p.LogicalAgentID, "endpointId", p.EndpointID, "harnessType", p.HarnessType,
+func (t *tx) mustAllowAnnounce(p collab.AnnounceParams) {
+	mustBeNames("logicalAgentId", p.LogicalAgentID, "endpointId", p.EndpointID, "harnessType", p.HarnessType,
 		"workspaceId", p.WorkspaceID, "profile", p.Profile, "model", p.Model, "node", p.Node)
 	switch {
 	case strings.TrimSpace(p.EndpointID) == "":
-		invalid("endpointId is required")
-	case strings.ContainsFunc(p.LogicalAgentID, noNameRune) || normal(p.LogicalAgentID) == "":
-		invalid("logicalAgentId %q must be a name without dots, colons, @ and spaces", p.LogicalAgentID)
+		failInvalid("endpointId is required")
+	case strings.ContainsFunc(p.LogicalAgentID, isInvalidNameRune) || normalize(p.LogicalAgentID) == "":
+		failInvalid("logicalAgentId %q must be a name without dots, colons, @ and spaces", p.LogicalAgentID)
 	case len(p.ProjectPath) > maxTitle:
-		invalid("projectPath may have %d bytes", maxTitle)
+		failInvalid("projectPath may have %d bytes", maxTitle)
 	case len(p.Roles) > 64:
-		invalid("an endpoint has at most 64 roles")
+		failInvalid("an endpoint has at most 64 roles")
 	}
 	for _, role := range p.Roles {
-		checkName("a role", role)
-		if slices.Contains(attention.DefaultWords().Groups, normal(strings.TrimPrefix(role, "role:"))) {
-			invalid("the role %q means everybody, and everybody is never woken", role)
+		mustBeName("a role", role)
+		if slices.Contains(attention.DefaultWords().Groups, normalize(strings.TrimPrefix(role, "role:"))) {
+			failInvalid("the role %q means everybody, and everybody is never woken", role)
 		}
 	}
-	checkOneOf("wakePolicy", p.WakePolicy, collab.WakeAuto, collab.WakeManual)
+	mustBeOneOf("wakePolicy", p.WakePolicy, collab.WakeAuto, collab.WakeManual)
 	if old := t.endpoints[p.EndpointID]; old != nil && old.Identity != t.caller.Identity {
-		refuse(collab.CodeForbidden, "endpoint %s was announced by %s: an identity announces endpoints only for itself",
+		fail(collab.CodeForbidden, "endpoint %s was announced by %s: an identity announces endpoints only for itself",
 			p.EndpointID, old.Identity)
 	}
-	t.checkAgentName(p.LogicalAgentID)
+	t.mustAllowAgentName(p.LogicalAgentID)
 }
 
-// noNameRune reports whether a rune cannot stand in a name: it belongs to a label, or
+// isInvalidNameRune reports whether a rune cannot stand in a name: it belongs to a label, or
 // nobody sees it.
-func noNameRune(r rune) bool {
+func isInvalidNameRune(r rune) bool {
 	return strings.ContainsRune(".:@", r) || unicode.IsSpace(r) || !unicode.IsGraphic(r) || text.IsInvisible(r)
 }
 
-// checkAgentName refuses a name that is not the caller's to announce. Of two agents that a
+// mustAllowAgentName refuses a name that is not the caller's to announce. Of two agents that a
 // credential grants the same name both may have it; what every name is granted to, as
 // on an open bus, does not include the name of an agent that has announced itself.
-func (t *tx) checkAgentName(name string) {
+func (t *tx) mustAllowAgentName(name string) {
 	if name == t.caller.Identity.Name() {
 		return
 	}
 	if !t.caller.mayBeNamed(name) {
-		refuse(collab.CodeForbidden, "the name %s is not that of %s: an agent announces its own name, or one that its credential grants"+
+		fail(collab.CodeForbidden, "the name %s is not that of %s: an agent announces its own name, or one that its credential grants"+
 			" (names = [%q] in the bus's credentials.toml)", name, t.caller.Identity, name)
 	}
 	for id := range t.people {
-		if normal(bareName(string(id))) == normal(name) {
-			refuse(collab.CodeForbidden, "the name %s is that of %s: nobody announces a person", name, id)
+		if normalize(bareName(string(id))) == normalize(name) {
+			fail(collab.CodeForbidden, "the name %s is that of %s: nobody announces a person", name, id)
 		}
 	}
 	if id := agentID(name); t.actsAs[id] == name && !slices.Contains(t.caller.names, name) {
-		refuse(collab.CodeForbidden, "the name %s is that of %s: an identity announces endpoints only for itself", name, id)
+		fail(collab.CodeForbidden, "the name %s is that of %s: an identity announces endpoints only for itself", name, id)
 	}
 }
 
@@ -134,24 +134,24 @@ func leave(t *tx, p collab.EndpointParams) collab.IdentityResult {
 	e := t.endpoints[p.EndpointID]
 	switch {
 	case e == nil:
-		notFound("endpoint", p.EndpointID)
+		failNotFound("endpoint", p.EndpointID)
 	case e.Identity != t.caller.Identity:
-		refuse(collab.CodeForbidden, "endpoint %s was announced by %s", p.EndpointID, e.Identity)
+		fail(collab.CodeForbidden, "endpoint %s was announced by %s", p.EndpointID, e.Identity)
 	case e.Status == collab.StatusOnline:
 		t.setOffline(e, "it said that it stops")
 	}
 	return identityOf(t, e.EndpointID)
 }
 
-// endFormer takes the endpoints offline in whose place a new one comes: those that the same
+// endPredecessors takes the endpoints offline in whose place a new one comes: those that the same
 // identity announced for the same workspace and project.
-func (t *tx) endFormer(e collab.Endpoint) {
+func (t *tx) endPredecessors(e collab.Endpoint) {
 	for _, id := range sortedKeys(t.endpoints) {
 		old := t.endpoints[id]
 		if old.Identity != e.Identity || id == e.EndpointID || old.WorkspaceID != e.WorkspaceID || old.ProjectPath != e.ProjectPath {
 			continue
 		}
-		t.roll.setLost(id, false)
+		t.presence.setLost(id, false)
 		if old.Status == collab.StatusOnline {
 			t.setOffline(old, e.EndpointID+" came in its place")
 		}
@@ -164,24 +164,24 @@ func heartbeat(t *tx, p collab.EndpointParams) collab.IdentityResult {
 	e := t.endpoints[p.EndpointID]
 	switch {
 	case e == nil:
-		refuse(collab.CodeNotFound, "endpoint %q is not known: announce it with identity.announce", text.Clip(p.EndpointID, 80))
+		fail(collab.CodeNotFound, "endpoint %q is not known: announce it with identity.announce", text.Clip(p.EndpointID, 80))
 	case e.Identity != t.caller.Identity:
-		refuse(collab.CodeForbidden, "endpoint %s was announced by %s", p.EndpointID, e.Identity)
+		fail(collab.CodeForbidden, "endpoint %s was announced by %s", p.EndpointID, e.Identity)
 	case !t.caller.mayBeNamed(e.LogicalAgentID):
-		refuse(collab.CodeNotFound, "the name %s is no longer granted to %s: announce endpoint %q under another", e.LogicalAgentID, e.Identity, p.EndpointID)
+		fail(collab.CodeNotFound, "the name %s is no longer granted to %s: announce endpoint %q under another", e.LogicalAgentID, e.Identity, p.EndpointID)
 	}
 	if e.Status == collab.StatusOnline {
-		t.hear(e, t.now)
+		t.touch(e, t.now)
 		return identityOf(t, e.EndpointID)
 	}
-	comeBack(t, e)
+	setOnline(t, e)
 	return identityOf(t, e.EndpointID)
 }
 
-// comeBack takes an endpoint online that was offline, and wakes its agent for what waited.
-func comeBack(t *tx, e *endpoint) {
+// setOnline takes an endpoint online that was offline, and wakes its agent for what waited.
+func setOnline(t *tx, e *endpoint) {
 	back := e.Endpoint
-	back.Status, back.LastHeartbeatAt = collab.StatusOnline, stamp(t.now)
+	back.Status, back.LastHeartbeatAt = collab.StatusOnline, formatTime(t.now)
 	emit(t, collab.EventOnline, "agent:"+e.LogicalAgentID, back, nil)
 	t.wakeWaiting(&back)
 }
@@ -197,36 +197,36 @@ func listIdentities(t *tx, p collab.PageParams) collab.Page[collab.Endpoint] {
 // resolveIdentity answers with the endpoint that a label means now.
 func resolveIdentity(t *tx, p collab.LabelParams) collab.IdentityResult {
 	if strings.TrimSpace(p.Label) == "" || len(p.Label) > maxLabel {
-		invalid("label is required, with at most %d bytes", maxLabel)
+		failInvalid("label is required, with at most %d bytes", maxLabel)
 	}
 	st := t.agentOf(p.Label)
 	if st.Endpoint == nil { // all of them are forgotten
-		misrouted(collab.CodeUnknownTarget, p.Label, st.Reason, st.Candidates, nil)
+		failUnroutable(collab.CodeUnknownTarget, p.Label, st.Reason, st.Candidates, nil)
 	}
 	return collab.IdentityResult{Identity: st.Endpoint.Endpoint, Reason: st.Reason}
 }
 
 // agentOf finds the agent that a label means to the caller.
-func (t *tx) agentOf(label string) Standing {
+func (t *tx) agentOf(label string) resolution {
 	st := t.resolve(label, t.localityOf(t.caller))
 	switch {
 	case st.Failure != "":
-		misrouted(st.Failure, label, st.Reason, st.Candidates, nil)
+		failUnroutable(st.Failure, label, st.Reason, st.Candidates, nil)
 	case st.Person:
-		misrouted(collab.CodeUnknownTarget, label, st.Reason+", not an agent", st.Candidates, nil)
+		failUnroutable(collab.CodeUnknownTarget, label, st.Reason+", not an agent", st.Candidates, nil)
 	}
 	return st
 }
 
-// misrouted ends a method: it says why a label led to nobody. Its details have the
+// failUnroutable ends a method: it says why a label led to nobody. Its details have the
 // members of more, which may be nil, as well.
-func misrouted(code collab.Code, label, reason string, candidates []collab.Option, more any) {
+func failUnroutable(code collab.Code, label, reason string, candidates []collab.Option, more any) {
 	details := map[string]json.RawMessage{}
 	if more != nil {
-		check(json.Unmarshal(encode(more), &details))
+		must(json.Unmarshal(mustEncode(more), &details))
 	}
-	details["askedLabel"], details["candidates"] = encode(label), encode(append([]collab.Option{}, candidates...))
-	refuseWith(details, code, "%s: %s", label, reason)
+	details["askedLabel"], details["candidates"] = mustEncode(label), mustEncode(append([]collab.Option{}, candidates...))
+	failWithDetails(details, code, "%s: %s", label, reason)
 }
 
 // setOffline notes that an endpoint is gone.
@@ -244,12 +244,12 @@ func (t *tx) expireEndpoints() {
 		e := t.endpoints[id]
 		heard := collab.ParseTime(e.LastHeartbeatAt)
 		switch {
-		case e.Status == collab.StatusOnline && t.roll.has(e.Identity):
-			e.LastHeartbeatAt = stamp(t.now)
+		case e.Status == collab.StatusOnline && t.presence.isOnline(e.Identity):
+			e.LastHeartbeatAt = formatTime(t.now)
 		case e.Status == collab.StatusOnline && !t.now.Before(heard.Add(t.opts.EndpointTimeout)):
 			t.setOffline(e, fmt.Sprintf("no heartbeat for %s", t.opts.EndpointTimeout))
 		case e.Status == collab.StatusOffline && !t.now.Before(heard.Add(t.opts.RetireAfter)):
-			t.roll.setLost(id, false)
+			t.presence.setLost(id, false)
 			emit(t, collab.EventAgentRetired, "agent:"+e.LogicalAgentID, e.Endpoint, nil)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // TestAStartReadsOnlyWhatIsOpen makes the events unreadable: a start does not mind, and what
 // is done can be asked for as before.
 func TestAStartReadsOnlyWhatIsOpen(t *testing.T) {
-	d := newStoredDesk(t)
+	d := newStoredFixture(t)
 	d.announce("lead")
 	group(d, "")
 	for _, id := range []string{"a", "b", "c"} {
@@ -35,10 +35,10 @@ func TestAStartReadsOnlyWhatIsOpen(t *testing.T) {
 	}
 	d.restart()
 	s := d.state
-	if len(s.records.held) != 1 || len(s.deliveries.held) != 1 || len(s.claims.held) != 1 ||
-		len(s.messages.held)+len(s.created.held)+len(s.wakes.held) != 0 {
+	if len(s.records.cache) != 1 || len(s.deliveries.cache) != 1 || len(s.claims.cache) != 1 ||
+		len(s.messages.cache)+len(s.created.cache)+len(s.wakes.cache) != 0 {
 		t.Errorf("read %d records, %d deliveries, %d claims, %d messages",
-			len(s.records.held), len(s.deliveries.held), len(s.claims.held), len(s.messages.held))
+			len(s.records.cache), len(s.deliveries.cache), len(s.claims.cache), len(s.messages.cache))
 	}
 	if list := d.do("cli:will", "work_item.list", nil).list("work_items"); len(list) != 3 || list[1]["state"] != "done" {
 		t.Errorf("the work is %v", list)
@@ -51,15 +51,15 @@ func TestAStartReadsOnlyWhatIsOpen(t *testing.T) {
 	}
 	d.do("cli:will", "work_item.update", m{"id": "c", "state": "open"}) // reopened
 	d.restart()
-	if len(d.state.records.held) != 2 {
-		t.Errorf("read %d records after one was reopened", len(d.state.records.held))
+	if len(d.state.records.cache) != 2 {
+		t.Errorf("read %d records after one was reopened", len(d.state.records.cache))
 	}
 }
 
 // TestOldEventsLeave: events leave by their age once they are published, with what is done;
 // what is open stays, and can still be worked on.
 func TestOldEventsLeave(t *testing.T) {
-	d := newStoredDesk(t)
+	d := newStoredFixture(t)
 	d.announce("lead")
 	group(d, "")
 	d.do("cli:will", "work_item.create", m{"id": "open", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "state": "working"})
@@ -99,7 +99,7 @@ func TestOldEventsLeave(t *testing.T) {
 
 // TestHeartbeatsLeaveNoRows: neither events nor things, as long as they say nothing new.
 func TestHeartbeatsLeaveNoRows(t *testing.T) {
-	d := newStoredDesk(t)
+	d := newStoredFixture(t)
 	d.announce("lead", "other")
 	group(d, "")
 	rows := func() string {

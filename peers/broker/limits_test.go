@@ -104,7 +104,7 @@ func TestWhatARequestBringsIsBounded(t *testing.T) {
 		{"cli:will", "prompt.contract", text("agentId", nil), 256 - quotes, "agentId"},
 	} {
 		t.Run(c.method+" "+c.says, func(t *testing.T) {
-			d := newDesk(t)
+			d := newFixture(t)
 			d.announce("a")
 			d.do("cli:will", "conversation.create", m{"id": "c", "kind": "group", "memberIds": []string{"a"}})
 			d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "a", "nextMoveOwnerId": "a"})
@@ -184,7 +184,7 @@ func TestWhatARequestMustNameIsRequired(t *testing.T) {
 		{"cli:will", "question.spawn_work", m{"title": "t"}, "id"},
 	} {
 		t.Run(c.method+" "+c.says, func(t *testing.T) {
-			d := newDesk(t)
+			d := newFixture(t)
 			d.announce("a")
 			d.do("cli:will", "conversation.create", m{"id": "c", "kind": "group", "memberIds": []string{"a"}})
 			stored := len(d.log)
@@ -200,7 +200,7 @@ func TestWhatARequestMustNameIsRequired(t *testing.T) {
 
 // TestARequestThatCannotBeReadIsToldSo: its sender learns what a request looks like.
 func TestARequestThatCannotBeReadIsToldSo(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	content, kept := decideRequest(d.turn("agent:a"), request{from: "agent:a", malformed: errors.New("unexpected end")}, "r")
 	if says := string(content); kept || !strings.Contains(says, "{method, params, requestId}: unexpected end") {
 		t.Errorf("answered by %s, kept %v", says, kept)

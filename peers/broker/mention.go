@@ -11,7 +11,7 @@ import (
 	"hubbub/peers/attention"
 )
 
-// A Label names an agent, and may narrow which one is meant:
+// A label names an agent, and may narrow which one is meant:
 //
 //	@name  @name.workspace  @name.workspace.node
 //	@name.profile:dev.harness:codex.model:5-5.node:mini   (in any order)
@@ -19,7 +19,7 @@ import (
 //
 // All parts are in normal form: lower case, every run of other characters than
 // letters and digits one dash.
-type Label struct {
+type label struct {
 	Name, Workspace, Profile, Harness, Model, Node string
 }
 
@@ -30,18 +30,18 @@ const (
 
 var errNoName = errors.New("a label needs a name, such as @lead")
 
-// ParseLabel reads a label, with or without its leading "@".
-func ParseLabel(text string) (Label, error) {
+// parseLabel reads a label, with or without its leading "@".
+func parseLabel(text string) (label, error) {
 	rest := strings.TrimPrefix(strings.TrimSpace(text), "@")
 	switch {
 	case rest == "":
-		return Label{}, errNoName
+		return label{}, errNoName
 	case len(rest) > maxLabel:
-		return Label{}, fmt.Errorf("a label may have %d bytes", maxLabel)
+		return label{}, fmt.Errorf("a label may have %d bytes", maxLabel)
 	case strings.ContainsAny(rest, "@ \t\r\n"):
-		return Label{}, fmt.Errorf("%q is no label: an @ or a space stands inside it", text)
+		return label{}, fmt.Errorf("%q is no label: an @ or a space stands inside it", text)
 	}
-	var l Label
+	var l label
 	var wrong [2]error
 	rest, model, hasModel := strings.Cut(rest, "?")
 	rest, harness, hasHarness := strings.Cut(rest, "#")
@@ -54,8 +54,8 @@ func ParseLabel(text string) (Label, error) {
 	return l, cmp.Or(wrong[0], wrong[1], l.parseSegments(strings.Split(rest, ".")))
 }
 
-func (l *Label) parseSegments(segments []string) error {
-	l.Name = normal(segments[0])
+func (l *label) parseSegments(segments []string) error {
+	l.Name = normalize(segments[0])
 	if l.Name == "" || strings.Contains(segments[0], ":") {
 		return errNoName
 	}
@@ -75,7 +75,7 @@ func (l *Label) parseSegments(segments []string) error {
 	return nil
 }
 
-func (l *Label) set(key, value string) error {
+func (l *label) set(key, value string) error {
 	part := map[string]*string{
 		"workspace": &l.Workspace, "branch": &l.Workspace, "worktree": &l.Workspace, "profile": &l.Profile, "persona": &l.Profile,
 		"harness": &l.Harness, "runtime": &l.Harness, "model": &l.Model, "node": &l.Node, "host": &l.Node,
@@ -89,14 +89,14 @@ func (l *Label) set(key, value string) error {
 	if strings.ContainsAny(value, "#?:") {
 		return fmt.Errorf("%q is no %s: the harness comes first, with #, then the model, with ?", value, key)
 	}
-	if *part = normal(value); *part == "" {
+	if *part = normalize(value); *part == "" {
 		return fmt.Errorf("the %s of a label is empty", key)
 	}
 	return nil
 }
 
 // String returns the canonical form, by which equal labels are equal.
-func (l Label) String() string {
+func (l label) String() string {
 	var b strings.Builder
 	b.WriteString("@" + l.Name)
 	for _, part := range [][2]string{
@@ -109,8 +109,8 @@ func (l Label) String() string {
 	return b.String()
 }
 
-// normal brings a name into the form in which names are compared.
-func normal(s string) string {
+// normalize brings a name into the form in which names are compared.
+func normalize(s string) string {
 	var b strings.Builder
 	gap := false
 	for _, r := range strings.ToLower(s) {
@@ -127,28 +127,28 @@ func normal(s string) string {
 	return b.String()
 }
 
-// A Found is a label in a text. Leading says that nothing but other labels
+// A mention is a label in a text. Leading says that nothing but other labels
 // stands before it.
-type Found struct {
-	Label   Label
+type mention struct {
+	Label   label
 	Leading bool
 }
 
-// FindMentions returns the labels in a text in their order, each once, at most
+// findMentions returns the labels in a text in their order, each once, at most
 // 50. What only looks like a label, such as a mail address, is passed over.
-func FindMentions(text string) []Found {
-	var found []Found
+func findMentions(text string) []mention {
+	var found []mention
 	labels := attention.Labels(text)
 	leading := attention.CountLeading(text, labels)
 	for i, at := range labels {
-		l, err := ParseLabel(text[at.From+1 : at.To])
+		l, err := parseLabel(text[at.From+1 : at.To])
 		if err != nil {
 			leading = min(leading, i) // what is no label is a word like others
 			continue
 		}
-		known := slices.ContainsFunc(found, func(f Found) bool { return f.Label == l })
+		known := slices.ContainsFunc(found, func(f mention) bool { return f.Label == l })
 		if !known && len(found) < maxMentions {
-			found = append(found, Found{l, i < leading})
+			found = append(found, mention{l, i < leading})
 		}
 	}
 	return found

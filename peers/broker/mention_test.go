@@ -21,11 +21,11 @@ func TestLabels(t *testing.T) {
 		"@arc.branch:a/b.host:m1": "@arc.a-b.node:m1",
 		"@агент":                  "@агент",
 	} {
-		got, err := ParseLabel(text)
+		got, err := parseLabel(text)
 		if err != nil || got.String() != want {
 			t.Errorf("ParseLabel(%q) = %q, %v; want %q", text, got, err, want)
 		}
-		again, err := ParseLabel(got.String())
+		again, err := parseLabel(got.String())
 		if err != nil || again != got {
 			t.Errorf("the canonical form %q is read as %+v, %v; want %+v", got, again, err, got)
 		}
@@ -34,11 +34,11 @@ func TestLabels(t *testing.T) {
 		"", "@", " ", "@arc.a.b.c", "@arc.profile:", "@arc#", "@arc?", "@arc@mini#main", "@arc?sonnet#claude",
 		"@arc..b", "@.arc", "@arc.color:red", "@arc.main.workspace:dev", "@arc main", "@#codex", "@profile:dev",
 	} {
-		if got, err := ParseLabel(text); err == nil {
+		if got, err := parseLabel(text); err == nil {
 			t.Errorf("ParseLabel(%q) = %+v; want an error", text, got)
 		}
 	}
-	if got, _ := ParseLabel("@arc.dev.mini"); got != (Label{Name: "arc", Workspace: "dev", Node: "mini"}) {
+	if got, _ := parseLabel("@arc.dev.mini"); got != (label{Name: "arc", Workspace: "dev", Node: "mini"}) {
 		t.Errorf("@arc.dev.mini is %+v", got)
 	}
 }
@@ -68,7 +68,7 @@ func TestMentionsInText(t *testing.T) {
 		"@arc.a.b.c first, then @arc": {"@arc"},
 	} {
 		var got []string
-		for _, f := range FindMentions(text) {
+		for _, f := range findMentions(text) {
 			s := f.Label.String()
 			if f.Leading {
 				s = "!" + s
@@ -84,8 +84,8 @@ func TestMentionsInText(t *testing.T) {
 func FuzzMentions(f *testing.F) {
 	f.Add("@lead status? @arc.main#codex?5.5.")
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, m := range FindMentions(text) {
-			again, err := ParseLabel(m.Label.String())
+		for _, m := range findMentions(text) {
+			again, err := parseLabel(m.Label.String())
 			if err != nil || again != m.Label {
 				t.Fatalf("%q holds %+v, which is written %q and read as %+v, %v", text, m.Label, m.Label, again, err)
 			}

@@ -12,13 +12,13 @@ import (
 
 // createConversation stores a conversation.
 func createConversation(t *tx, p collab.ConversationParams) collab.ConversationResult {
-	checkOneOf("kind", p.Kind, "dm", "group", "channel", "thread")
-	checkEach("a member", p.MemberIDs, maxList, "a conversation has at most %d members")
-	checkLength("title", p.Title, maxTitle)
-	checkName("masterId", p.MasterID)
+	mustBeOneOf("kind", p.Kind, "dm", "group", "channel", "thread")
+	mustBeTexts("a member", p.MemberIDs, maxList, "a conversation has at most %d members")
+	mustFit("title", p.Title, maxTitle)
+	mustBeName("masterId", p.MasterID)
 	c := collab.Conversation{
-		ID: t.filledID(p.ID, "conv_"), Kind: p.Kind, Title: p.Title,
-		CreatedByID: t.caller.Name, CreatedByIdentity: t.caller.party().id, CreatedAt: stamp(t.now),
+		ID: t.nonBlankID(p.ID, "conv_"), Kind: p.Kind, Title: p.Title,
+		CreatedByID: t.caller.Name, CreatedByIdentity: t.caller.party().id, CreatedAt: formatTime(t.now),
 	}
 	master := t.partyOf(p.MasterID, t.known)
 	c.MasterID, c.MasterIdentity = master.name, master.id
@@ -29,7 +29,7 @@ func createConversation(t *tx, p collab.ConversationParams) collab.ConversationR
 	}
 	target := "conversation:" + c.ID
 	if old := t.conversations.get(c.ID); old != nil {
-		t.repeats(target, "conversation", c.ID)
+		t.mustRepeat(target, "conversation", c.ID)
 		return collab.ConversationResult{Conversation: *old, Duplicate: true}
 	}
 	emit(t, collab.EventConversation, target, c, collab.StepMetadata{Digest: t.digest})
@@ -39,23 +39,23 @@ func createConversation(t *tx, p collab.ConversationParams) collab.ConversationR
 // getConversation answers with a conversation and a page of its messages, oldest
 // first.
 func getConversation(t *tx, p collab.ConversationGetParams) (page collab.ConversationPage) {
-	c := known(t.conversations, "conversation", p.ID)
+	c := mustFind(t.conversations, "conversation", p.ID)
 	if p.After != "" {
 		ref, ok := t.messages.find(p.After)
 		if !ok || ref.ConversationID != p.ID {
-			invalid("after %q is no message of this conversation", text.Clip(p.After, 80))
+			failInvalid("after %q is no message of this conversation", text.Clip(p.After, 80))
 		}
 	}
 	posts := t.messages.list(p.ID, p.After, maxLimit+1)
 	page.Conversation, page.Messages = *c, []collab.Listed[collab.Message]{}
-	n := take(p.Limit, len(posts), func(i int) int {
+	n := pageSize(p.Limit, len(posts), func(i int) int {
 		e := t.event(posts[i].Seq)
 		page.Messages = append(page.Messages, collab.Listed[collab.Message]{RawMessage: e.Payload})
 		return len(e.Payload)
 	})
 	if page.Messages = page.Messages[:n]; 0 < n && n < len(posts) {
 		last, err := page.Messages[n-1].Read()
-		check(err)
+		must(err)
 		page.Next = &last.ID
 	}
 	return page
@@ -63,20 +63,20 @@ func getConversation(t *tx, p collab.ConversationGetParams) (page collab.Convers
 
 // A route is what the explicit targets of a message were found to mean.
 type route struct {
-	named   []named
-	failure *Standing // of the first target, if it leads to nobody
-	label   string    // of the failure
+	named   []namedTarget
+	failure *resolution // of the first target, if it leads to nobody
+	label   string      // of the failure
 }
 
-type named struct {
-	label    string
-	standing Standing
+type namedTarget struct {
+	label      string
+	resolution resolution
 }
 
 // labelOf returns the label by which a decision's target was named, or "".
 func (r *route) labelOf(dec collab.Decision) (label string) {
 	for _, n := range r.named {
-		if dec.Rule == collab.RuleExplicit && n.standing.id == dec.TargetIdentity {
+		if dec.Rule == collab.RuleExplicit && n.resolution.id == dec.TargetIdentity {
 			label = n.label
 		}
 	}
@@ -88,7 +88,7 @@ func postMessage(t *tx, p collab.PostParams) collab.PostResult {
 	openChat(t, p.ConversationID, p.Chat)
 	m := t.newMessage(p)
 	if ref, ok := t.messages.find(m.ID); ok {
-		t.sameRequest(ref.Digest, "message", m.ID)
+		t.mustBeSameRequest(ref.Digest, "message", m.ID)
 		m, meta := t.message(m.ID)
 		return t.posted(m, meta, true)
 	}
@@ -97,9 +97,9 @@ func postMessage(t *tx, p collab.PostParams) collab.PostResult {
 	meta := t.postMetadata(m, r, dec)
 	planned := t.plan(m, r, dec)
 	for range planned {
-		meta.Deliveries = append(meta.Deliveries, t.mint("dlv_"))
+		meta.Deliveries = append(meta.Deliveries, t.newID("dlv_"))
 	}
-	tellChat(t, m.ConversationID, emit(t, collab.EventMessagePosted, "conversation:"+m.ConversationID, m, meta))
+	notifyChat(t, m.ConversationID, emit(t, collab.EventMessagePosted, "conversation:"+m.ConversationID, m, meta))
 	for i, plan := range planned {
 		t.requestAs(meta.Deliveries[i], plan.delivery, plan.decision, subject{message: &m, record: t.records.get(m.WorkItemID)})
 	}
@@ -109,20 +109,20 @@ func postMessage(t *tx, p collab.PostParams) collab.PostResult {
 func (t *tx) newMessage(p collab.PostParams) collab.Message {
 	m := collab.Message{
 		ConversationID: p.ConversationID, AuthorID: t.caller.Name, AuthorIdentity: t.caller.party().id, Text: p.Text, Targets: p.Targets,
-		WorkItemID: p.WorkItemID, InReplyTo: p.InReplyTo, FollowUp: p.FollowUp, Kind: cmp.Or(p.Kind, collab.KindChat), CreatedAt: stamp(t.now),
-		Surface: cmp.Or(p.Surface, collab.SurfaceHuman), Obligation: checkObligation(p.Obligation),
+		WorkItemID: p.WorkItemID, InReplyTo: p.InReplyTo, FollowUp: p.FollowUp, Kind: cmp.Or(p.Kind, collab.KindChat), CreatedAt: formatTime(t.now),
+		Surface: cmp.Or(p.Surface, collab.SurfaceHuman), Obligation: mustBeObligation(p.Obligation),
 	}
-	checkOneOf("surface", m.Surface, collab.SurfaceHuman, collab.SurfaceAgent)
-	checkOneOf("kind", m.Kind, collab.KindChat, collab.KindStatus, collab.KindFinal)
-	checkText("text", p.Text, maxText)
-	checkNames("conversationId", p.ConversationID, "workItemId", p.WorkItemID, "inReplyTo", p.InReplyTo)
-	checkEach("a target", p.Targets, maxMentions, "a message has at most %d targets")
+	mustBeOneOf("surface", m.Surface, collab.SurfaceHuman, collab.SurfaceAgent)
+	mustBeOneOf("kind", m.Kind, collab.KindChat, collab.KindStatus, collab.KindFinal)
+	mustBeText("text", p.Text, maxText)
+	mustBeNames("conversationId", p.ConversationID, "workItemId", p.WorkItemID, "inReplyTo", p.InReplyTo)
+	mustBeTexts("a target", p.Targets, maxMentions, "a message has at most %d targets")
 	if !t.caller.Person {
 		m.Surface = collab.SurfaceAgent // whatever an agent says of itself
 	}
-	known(t.conversations, "conversation", p.ConversationID)
-	t.checkPlace("", p.WorkItemID)
-	m.ID = t.filledID(p.ID, "msg_")
+	mustFind(t.conversations, "conversation", p.ConversationID)
+	t.mustFindPlace("", p.WorkItemID)
+	m.ID = t.nonBlankID(p.ID, "msg_")
 	return m
 }
 
@@ -131,11 +131,11 @@ func (t *tx) newMessage(p collab.PostParams) collab.Message {
 func (t *tx) route(m *collab.Message) route {
 	var r route
 	from := t.localityOf(t.caller)
-	add := func(label string, st Standing) {
+	add := func(label string, st resolution) {
 		first := len(r.named) == 0 && r.failure == nil
 		switch {
-		case st.Failure == "" && !slices.ContainsFunc(r.named, func(n named) bool { return n.standing.id == st.id }):
-			r.named = append(r.named, named{label, st})
+		case st.Failure == "" && !slices.ContainsFunc(r.named, func(n namedTarget) bool { return n.resolution.id == st.id }):
+			r.named = append(r.named, namedTarget{label, st})
 		case st.Failure != "" && first:
 			r.failure, r.label = &st, label
 		}
@@ -143,7 +143,7 @@ func (t *tx) route(m *collab.Message) route {
 	for _, target := range m.Targets {
 		add(target, t.resolve(target, from))
 	}
-	for _, f := range FindMentions(m.Text) {
+	for _, f := range findMentions(m.Text) {
 		st := t.resolve(f.Label.String(), from)
 		hard := f.Leading && m.Surface == collab.SurfaceHuman
 		m.Mentions = append(m.Mentions, collab.Mention{Label: f.Label.String(), AgentID: st.name, Identity: st.id, Hard: hard})
@@ -158,7 +158,7 @@ func (t *tx) route(m *collab.Message) route {
 func (t *tx) decide(m collab.Message, r route) collab.Decision {
 	if r.failure != nil {
 		dec := collab.Decision{Rule: collab.RuleExplicit, Candidates: []collab.Candidate{}, Reason: r.label + " was named explicitly"}
-		settle(&dec, *r.failure)
+		applyResolution(&dec, *r.failure)
 		return dec
 	}
 	s := situation{
@@ -166,7 +166,7 @@ func (t *tx) decide(m collab.Message, r route) collab.Decision {
 		final: m.Kind != collab.KindChat, thanks: attention.IsAcknowledgement(m.Text, m.InReplyTo != "" || len(r.named) == 0),
 	}
 	for _, n := range r.named {
-		s.explicit = append(s.explicit, n.standing.party)
+		s.explicit = append(s.explicit, n.resolution.party)
 	}
 	// What workers say among themselves is not brought to their lead.
 	if m.Surface == collab.SurfaceAgent && m.WorkItemID == "" && t.conversations.get(m.ConversationID).Kind != "dm" {
@@ -226,9 +226,9 @@ func (t *tx) plan(m collab.Message, r route, dec collab.Decision) (list []planne
 		}, dec)
 	}
 	for _, n := range r.named {
-		if !n.standing.Person {
+		if !n.resolution.Person {
 			add(collab.Delivery{
-				TargetAgentID: n.standing.name, TargetIdentity: n.standing.id, Reason: collab.ReasonMention, Policy: collab.PolicyDurable,
+				TargetAgentID: n.resolution.name, TargetIdentity: n.resolution.id, Reason: collab.ReasonMention, Policy: collab.PolicyDurable,
 			},
 				collab.Decision{Rule: collab.RuleNone, Reason: whyOnlyNamed(dec)})
 		}
@@ -273,7 +273,7 @@ func (t *tx) postMetadata(m collab.Message, r route, dec collab.Decision) collab
 		meta.Mentions = append(meta.Mentions, cmp.Or(mention.AgentID, mention.Label))
 	}
 	for _, n := range r.named {
-		meta.TargetAgents = append(meta.TargetAgents, n.standing.name)
+		meta.TargetAgents = append(meta.TargetAgents, n.resolution.name)
 	}
 	return meta
 }
@@ -288,11 +288,11 @@ func (t *tx) posted(m collab.Message, meta collab.PostMetadata, duplicate bool) 
 	}
 	for _, id := range meta.Deliveries {
 		if d := t.deliveries.get(id); d != nil {
-			out.Deliveries = append(out.Deliveries, at(d, t.now))
+			out.Deliveries = append(out.Deliveries, currentDelivery(d, t.now))
 		}
 	}
-	if code := collab.Code(dec.Outcome); leadsNowhere(code) {
-		misrouted(code, cmp.Or(meta.AskedLabel, dec.TargetAgentID), dec.Reason, dec.Options, map[string]any{
+	if code := collab.Code(dec.Outcome); isUnroutable(code) {
+		failUnroutable(code, cmp.Or(meta.AskedLabel, dec.TargetAgentID), dec.Reason, dec.Options, map[string]any{
 			"messageId": m.ID, "message": m, "mentions": out.Mentions, "deliveries": out.Deliveries,
 			"rule": dec.Rule, "targetAgentId": dec.TargetAgentID, "duplicate": duplicate,
 		})

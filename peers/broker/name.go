@@ -50,9 +50,9 @@ func partyOf(id protocol.PeerID) party { return party{bareName(string(id)), prin
 // ref returns what means the party in params.
 func (p party) ref() string { return cmp.Or(string(p.id), p.name) }
 
-// A Caller is who sent a request: its identity, for which the bus vouches, and the name
+// A caller is who sent a request: its identity, for which the bus vouches, and the name
 // under which it stands in records.
-type Caller struct {
+type caller struct {
 	Identity protocol.PeerID
 	Name     string
 	Person   bool            // speaks for people: not an agent's identity
@@ -61,29 +61,29 @@ type Caller struct {
 }
 
 // party returns the caller as records have it.
-func (c *Caller) party() party { return party{c.Name, principal(c.Identity)} }
+func (c *caller) party() party { return party{c.Name, principal(c.Identity)} }
 
 // is reports whether the caller is an identity, or acts under its name.
-func (c *Caller) is(id protocol.PeerID) bool {
+func (c *caller) is(id protocol.PeerID) bool {
 	return id != "" && (id == principal(c.Identity) || id == c.agent)
 }
 
 // actsFor reports whether the caller may act for an identity.
-func (c *Caller) actsFor(id protocol.PeerID) bool { return c.Person || c.is(id) }
+func (c *caller) actsFor(id protocol.PeerID) bool { return c.Person || c.is(id) }
 
 // mayBeNamed reports whether the caller may go by a name.
-func (c *Caller) mayBeNamed(name string) bool {
+func (c *caller) mayBeNamed(name string) bool {
 	return name == c.Identity.Name() ||
 		slices.ContainsFunc(c.names, func(p string) bool { return protocol.Pattern(p).Matches(protocol.Topic(name)) })
 }
 
-// brokerItself is the caller of what the broker does by itself.
-var brokerItself = Caller{Identity: protocol.PeerBroker, Name: "broker"}
+// brokerCaller is the caller of what the broker does by itself.
+var brokerCaller = caller{Identity: protocol.PeerBroker, Name: "broker"}
 
 // caller returns who sends as an identity, with the names that the bus vouches for. What
 // it announced counts as long as it is granted.
-func (s *state) caller(id protocol.PeerID, names []string) Caller {
-	c := Caller{Identity: id, Name: bareName(string(id)), Person: protocol.IsPerson(id), names: names}
+func (s *state) caller(id protocol.PeerID, names []string) caller {
+	c := caller{Identity: id, Name: bareName(string(id)), Person: protocol.IsPerson(id), names: names}
 	if c.Person {
 		return c
 	}
@@ -95,7 +95,7 @@ func (s *state) caller(id protocol.PeerID, names []string) Caller {
 }
 
 // kind returns the surface that the caller speaks from, whatever it claims.
-func (c Caller) kind() string {
+func (c caller) kind() string {
 	if c.Person {
 		return collab.SurfaceHuman
 	}
@@ -105,7 +105,7 @@ func (c Caller) kind() string {
 // A view is the state as a caller sees it: a name means what it means to the caller.
 type view struct {
 	*state
-	caller Caller
+	caller caller
 }
 
 // partyIn finds whom a name means that is to stand in a record: a bare one that the record
@@ -130,19 +130,19 @@ func (v *view) partyOf(s string, known func(fits func(name string) bool) []party
 	s = strings.TrimSpace(s)
 	bare, labelled := strings.CutPrefix(s, "@")
 	if id := protocol.PeerID(bare); protocol.RoleOf(id) != protocol.RoleUnknown {
-		return v.shown(id)
+		return v.displayParty(id)
 	}
 	if labelled {
 		switch st := v.resolve(s, v.localityOf(v.caller)); st.Failure {
 		case "":
 			return st.party
 		case collab.CodeAmbiguous:
-			misrouted(st.Failure, s, st.Reason, st.Candidates, nil)
+			failUnroutable(st.Failure, s, st.Reason, st.Candidates, nil)
 		}
 	}
 	list := known(func(name string) bool { return name == bare })
 	if len(list) == 0 {
-		list = known(func(name string) bool { return normal(name) == normal(bare) })
+		list = known(func(name string) bool { return normalize(name) == normalize(bare) })
 	}
 	switch {
 	case bare == "":
@@ -150,7 +150,7 @@ func (v *view) partyOf(s string, known func(fits func(name string) bool) []party
 	case len(list) == 0:
 		return party{bare, agentID(bare)}
 	case len(list) > 1:
-		misrouted(collab.CodeAmbiguous, s, confusable(list), partyOptions(list), nil)
+		failUnroutable(collab.CodeAmbiguous, s, ambiguityReason(list), partyOptions(list), nil)
 	}
 	return list[0]
 }
@@ -171,9 +171,9 @@ func (v *view) agentParty(s string) party {
 	})
 }
 
-// shownAs returns a condition for a list: an identity or a label fits who it means, a bare
+// partyFilter returns a condition for a list: an identity or a label fits who it means, a bare
 // name whoever shows it, and "" everybody.
-func (v *view) shownAs(s string) func(p party) bool {
+func (v *view) partyFilter(s string) func(p party) bool {
 	switch id := protocol.PeerID(strings.TrimPrefix(s, "@")); {
 	case s == "":
 		return func(party) bool { return true }
@@ -198,19 +198,19 @@ func (s *state) known(fits func(name string) bool) (list []party) {
 	return list
 }
 
-// shown returns the party of an identity under the name that it has announced, if it has
+// displayParty returns the party of an identity under the name that it has announced, if it has
 // endpoints, else its own.
-func (s *state) shown(id protocol.PeerID) party {
+func (s *state) displayParty(id protocol.PeerID) party {
 	p := partyOf(id)
 	if own := s.endpointsThat(func(e *endpoint) bool { return e.Identity == p.id }); len(own) > 0 {
-		sortByHeard(own)
+		sortByLastSeen(own)
 		p.name = own[0].LogicalAgentID
 	}
 	return p
 }
 
-// confusable says how parties of one name are told apart.
-func confusable(list []party) string {
+// ambiguityReason says how parties of one name are told apart.
+func ambiguityReason(list []party) string {
 	return fmt.Sprintf("the name means %s and %s: say %[1]s or %[2]s", list[0].id, list[1].id)
 }
 

@@ -3,50 +3,158 @@ package broker
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"hubbub/protocol"
 )
 
-// TestObligationsSayWhoWaitsForWhom: of open records alone, the oldest first, by who owes and by
-// who waits; nobody owes anything to themselves.
-func TestObligationsSayWhoWaitsForWhom(t *testing.T) {
-	d := newDesk(t)
+// TestWhatEventsOblige: both sides tell it once, it is listed to who owes, waits or may close, who is
+// halted first, and is the same after a restart; only the asking side closes it.
+func TestWhatEventsOblige(t *testing.T) {
+	d := newFixture(t)
+	open := m{"eventId": "e1", "author": "agent:lead", "recipient": "agent:worker", "blocks": "none", "dischargeDelegate": "agent:boss", "title": "is it safe?", "createdAt": formatTime(d.now.Add(-time.Hour))}
+	for _, who := range []protocol.PeerID{"agent:worker", "agent:lead"} {
+		if got := d.do(who, "obligation.open", open).at("obligation", "state"); got != "open" {
+			t.Errorf("%s tells it: %v", who, got)
+		}
+	}
+	d.do("agent:worker", "obligation.open", m{"eventId": "e2", "author": "tg:77", "recipient": "agent:worker", "blocks": "halted", "defaultAction": "wait"})
 	owed := func(p m) (list []string) {
 		for _, one := range d.do("cli:will", "obligation.list", p).list("obligations") {
-			list = append(list, fmt.Sprint(one.at("owedById"), " owes ", one.at("owedToId"), " ", one.at("id")))
+			list = append(list, fmt.Sprint(one.at("owedById"), " owes ", one.at("owedToId"), " ", one.at("id"), " ", one.at("state")))
 		}
 		return list
 	}
-	later := func() { d.now = d.now.Add(time.Minute) }
-	d.do("agent:lead", "work_item.create", m{"id": "wi_1", "title": "build it", "ownerId": "worker", "nextMoveOwnerId": "worker"})
-	d.do("agent:lead", "work_item.create", m{"id": "wi_2", "title": "my own", "ownerId": "lead", "nextMoveOwnerId": "lead"})
-	later()
-	d.do("agent:worker", "question.ask", m{"id": "q_1", "title": "which region?", "askedOfId": "cli:will"})
-	later()
-	d.do("agent:worker", "decision.ask", m{"id": "dec_1", "tool": "shell", "arguments": "secret", "digest": "abc", "mayDecide": []string{"tg:1", "tg:2"}, "expiresAt": stamp(d.now.Add(time.Hour))})
-	d.do("agent:lead", "decision.ask", m{"id": "dec_2", "tool": "shell", "digest": "abc", "mayDecide": []string{}, "expiresAt": stamp(d.now.Add(time.Minute))})
-	all := []string{"worker owes lead wi_1", "will owes worker q_1", "tg:1 owes worker dec_1", "tg:2 owes worker dec_1", "people at the command line owes lead dec_2"}
+	both := []string{"worker owes 77 e2 open", "worker owes lead e1 open"}
 	for _, c := range []struct {
 		asked m
 		want  []string
-	}{
-		{m{}, all},
-		{m{"owedById": "worker"}, all[:1]}, {m{"owedById": "will"}, all[1:2]}, {m{"owedById": "tg:2"}, all[3:4]},
-		{m{"owedToId": "worker"}, all[1:4]}, {m{"owedToId": "agent:lead", "owedById": "agent:worker"}, all[:1]}, {m{"owedToId": "nobody"}, nil},
-	} {
+	}{{m{"owedById": "worker"}, both}, {m{"owedToId": "lead"}, both[1:]}, {m{"owedToId": "agent:boss"}, both[1:]}, {m{"owedToId": "tg:77"}, both[:1]}, {m{"owedById": "lead"}, nil}} {
 		if got := owed(c.asked); !slices.Equal(got, c.want) {
 			t.Errorf("%v: %q; want %q", c.asked, got, c.want)
 		}
 	}
-	first := d.do("cli:will", "obligation.list", m{"limit": 3})
-	if rest := owed(m{"after": first["next"]}); len(first.list("obligations")) != 3 || !slices.Equal(rest, all[3:]) {
-		t.Errorf("the second page: %q", rest)
+	for who, want := range map[protocol.PeerID]string{
+		"agent:worker": "agent:worker", "agent:other": "agent:lead or agent:boss", "cli:will": "agent:lead or agent:boss",
+	} {
+		if got := d.refused(who, "obligation.discharge", m{"eventId": "e1", "recipient": "agent:worker"}); !strings.Contains(got, "forbidden") || !strings.Contains(got, "agent:lead or agent:boss") {
+			t.Errorf("%s (%s) closes it: %s", who, want, got)
+		}
 	}
-	later() // dec_2 is not waited for any more
-	d.do("cli:will", "question.answer", m{"id": "q_1", "answer": "eu"})
-	d.do("agent:worker", "work_item.update", m{"id": "wi_1", "state": "review", "nextMoveOwnerId": "lead"})
-	d.do("tg:1", "decision.decide", m{"id": "dec_1", "verdict": "deny"})
-	if got := owed(m{}); !slices.Equal(got, []string{"lead owes worker wi_1"}) {
+	d.do("agent:worker", "obligation.react", m{"targetEventId": "e1", "signal": "done", "recipient": "agent:worker"})
+	d.do("agent:worker", "obligation.react", m{"targetEventId": "e2", "signal": "declined"})
+	if got := owed(m{}); !slices.Equal(got, []string{"worker owes 77 e2 escalated", both[1]}) {
+		t.Errorf("after the recipient's signals %q", got)
+	}
+	d.do("agent:boss", "obligation.discharge", m{"eventId": "e1", "recipient": "agent:worker"})
+	if got := d.refused("agent:lead", "obligation.discharge", m{"eventId": "e1", "recipient": "agent:worker"}); !strings.Contains(got, "discharged already, by agent:boss") {
+		t.Errorf("to close it again: %s", got)
+	}
+	d.do("agent:worker", "obligation.react", m{"targetEventId": "e2", "signal": "done", "recipient": "agent:worker", "actor": "tg:77"}) // a person's word, by the agent of their chat
+	if got := owed(m{}); got != nil {
 		t.Errorf("in the end %q", got)
+	}
+}
+
+// TestBadObligationsAreRefused: in a sentence that says what is wrong.
+func TestBadObligationsAreRefused(t *testing.T) {
+	d := newFixture(t)
+	d.do("agent:worker", "obligation.open", m{"eventId": "e1", "author": "agent:lead", "recipient": "agent:worker", "blocks": "halted"})
+	for _, c := range []struct {
+		who    protocol.PeerID
+		method string
+		p      m
+		want   string
+	}{
+		{"agent:worker", "obligation.open", m{"eventId": "e9", "author": "agent:lead", "recipient": "agent:worker", "blocks": "quite"}, "blocks"},
+		{"agent:worker", "obligation.open", m{"eventId": "", "author": "agent:lead", "recipient": "agent:worker", "blocks": "none"}, "eventId"},
+		{"agent:worker", "obligation.open", m{"eventId": "e9", "author": "lead", "recipient": "agent:worker", "blocks": "none"}, "lead is no identity"},
+		{"agent:worker", "obligation.open", m{"eventId": "e9", "author": "agent:worker", "recipient": "agent:worker", "blocks": "none"}, "nobody obliges themselves"},
+		{"agent:other", "obligation.open", m{"eventId": "e9", "author": "agent:lead", "recipient": "agent:worker", "blocks": "none"}, "neither author nor recipient"},
+		{"agent:worker", "obligation.react", m{"targetEventId": "e1", "signal": "applause"}, "unknown signal"},
+		{"agent:worker", "obligation.react", m{"targetEventId": "e1", "signal": "done", "actor": "agent:lead", "recipient": "agent:worker"}, "may not speak for agent:lead"},
+		{"agent:other", "obligation.react", m{"targetEventId": "e1", "signal": "done", "actor": "tg:77", "recipient": "agent:worker"}, "may not speak for tg:77"},
+		{"agent:lead", "obligation.discharge", m{"eventId": "e1", "recipient": "agent:other"}, "nobody waits for agent:other on account of e1"},
+		{"agent:lead", "obligation.get", m{"eventId": "e7", "recipient": "agent:worker"}, "nobody waits"},
+	} {
+		if got := d.refused(c.who, c.method, c.p); !strings.Contains(got, c.want) {
+			t.Errorf("%s %v: %s; want %q", c.method, c.p, got, c.want)
+		}
+	}
+}
+
+// TestAnActAboutAnUnknownEventIsHeldByTheBroker: it counts once somebody tells of the event.
+func TestAnActAboutAnUnknownEventIsHeldByTheBroker(t *testing.T) {
+	d := newFixture(t)
+	got := d.do("agent:lead", "obligation.react", m{"targetEventId": "e1", "signal": "done", "recipient": "agent:worker"})
+	if got.at("obligation", "state") != "unknown" || len(d.do("cli:will", "obligation.list", m{}).list("obligations")) != 0 {
+		t.Errorf("held is %v", got)
+	}
+	got = d.do("agent:worker", "obligation.open", m{"eventId": "e1", "author": "agent:lead", "recipient": "agent:worker", "blocks": "halted"})
+	if got.at("obligation", "state") != "discharged" || got.at("obligation", "by") != "agent:lead" {
+		t.Errorf("then it is %v", got)
+	}
+}
+
+// refused returns the code and the words with which a request is refused.
+func (d *fixture) refused(from protocol.PeerID, name string, params any) string {
+	d.t.Helper()
+	r := d.ask(from, name, params)
+	if r.OK {
+		return "it is done"
+	}
+	return r.Error.Code + ": " + r.Error.Message
+}
+
+// TestTheBrokersRetentionKeepsWhatIsOpen: with all that was done about it, for as long as nobody closes it,
+// and over restarts. What is closed leaves.
+func TestTheBrokersRetentionKeepsWhatIsOpen(t *testing.T) {
+	d := newStoredFixture(t)
+	for _, id := range []string{"open", "closed"} {
+		d.do("agent:worker", "obligation.open", m{"eventId": id, "author": "agent:lead", "recipient": "agent:worker", "blocks": "halted"})
+		d.do("agent:worker", "obligation.react", m{"targetEventId": id, "signal": "declined", "recipient": "agent:worker"})
+	}
+	d.do("agent:lead", "obligation.discharge", m{"eventId": "closed", "recipient": "agent:worker"})
+	for range 3 {
+		d.pruned().Exec(`UPDATE published SET seq = (SELECT max(seq) FROM events)`)
+		d.sweep(91 * 24 * time.Hour)
+		d.do("cli:will", "question.ask", m{"title": "later", "askedOfId": "tg:1"}) // the newest event never leaves
+	}
+	d.restart()
+	got := d.do("cli:will", "obligation.get", m{"eventId": "open", "recipient": "agent:worker"})
+	if acts, _ := got.at("obligation", "acts").([]any); got.at("obligation", "state") != "escalated" || len(acts) != 1 {
+		t.Errorf("after nine months it is %v", got)
+	}
+	if got := d.refused("cli:will", "obligation.get", m{"eventId": "closed", "recipient": "agent:worker"}); !strings.Contains(got, "nobody waits") {
+		t.Errorf("what is closed stays: %s", got)
+	}
+	d.do("agent:lead", "obligation.discharge", m{"eventId": "open", "recipient": "agent:worker"})
+}
+
+// TestAQuestionThatObligesIsListedOnce: as what it obliges to where somebody told of that, and not any
+// more once that is closed; else as the question that it is, as with a recipient of an older draft.
+func TestAQuestionThatObligesIsListedOnce(t *testing.T) {
+	d := newFixture(t)
+	kinds := func() string {
+		list := []string{}
+		for _, one := range d.do("cli:will", "obligation.list", m{}).list("obligations") {
+			list = append(list, fmt.Sprint(one.at("kind"), " ", one.at("id")))
+		}
+		return strings.Join(list, ", ")
+	}
+	d.announce("worker")
+	d.do("cli:will", "question.ask", m{"id": "q", "title": "safe?", "askedOfId": "worker", "obligation": m{"blocks": "halted"}})
+	if got := kinds(); got != "question q" {
+		t.Errorf("listed is %q", got)
+	}
+	d.do("agent:worker", "obligation.open", m{"eventId": "q", "author": "cli:will", "recipient": "agent:worker", "blocks": "halted"})
+	if got := kinds(); got != "obligation q" {
+		t.Errorf("with the obligation, listed is %q", got)
+	}
+	d.do("cli:will", "obligation.discharge", m{"eventId": "q", "recipient": "agent:worker"})
+	if got := kinds(); got != "" {
+		t.Errorf("closed, listed is %q", got)
 	}
 }

@@ -29,7 +29,7 @@ func TestWhatHoldsWithoutOptions(t *testing.T) {
 // TestEachStepOfAQuestionIsItsOwnEvent: who follows questions is told which were asked,
 // which were answered, and what changed besides.
 func TestEachStepOfAQuestionIsItsOwnEvent(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead")
 	d.do("cli:will", "question.ask", m{"id": "q", "title": "why?", "askedOfId": "lead"})
 	d.do("agent:lead", "question.answer", m{"id": "q", "answer": "because"})
@@ -49,7 +49,7 @@ func TestEachStepOfAQuestionIsItsOwnEvent(t *testing.T) {
 // TestAWakeThatComesLaterIsExplained: who asks about a wake for an agent that was away is
 // told that it was away, and once it has come, where it was woken.
 func TestAWakeThatComesLaterIsExplained(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "wake": true})
 	if why := d.do("cli:will", "wake.explain", m{"workItemId": "w"}); why["outcome"] != "unavailable" {
 		t.Errorf("away, it is explained as %v", why)

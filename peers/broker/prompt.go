@@ -31,11 +31,11 @@ const maxOpenInPrompt = 10
 // promptContract answers with the collaboration contract for an agent's prompt.
 // Its meaning is the same for every harness.
 func promptContract(t *tx, p collab.PromptParams) collab.PromptResult {
-	checkText("agentId", p.AgentID, maxName)
+	mustBeText("agentId", p.AgentID, maxName)
 	agent := t.agentParty(p.AgentID)
-	t.checkPlace(p.ConversationID, p.WorkItemID)
+	t.mustFindPlace(p.ConversationID, p.WorkItemID)
 	c := contract{
-		Agent: agent.name, Harness: p.HarnessType, Endpoint: t.standing(agent, locality{}).Endpoint,
+		Agent: agent.name, Harness: p.HarnessType, Endpoint: t.resolveParty(agent, locality{}).Endpoint,
 		Conversation: t.conversations.get(p.ConversationID), Work: t.records.get(p.WorkItemID),
 	}
 	for _, w := range t.openRecords(collab.KindWorkItem) {
@@ -45,7 +45,7 @@ func promptContract(t *tx, p collab.PromptParams) collab.PromptResult {
 	}
 	var b strings.Builder
 	if err := promptTemplate.Execute(&b, c); err != nil {
-		check(fmt.Errorf("writing the prompt contract: %w", err))
+		must(fmt.Errorf("writing the prompt contract: %w", err))
 	}
 	return collab.PromptResult{Contract: b.String(), AgentID: agent.name, Sections: promptSections(b.String())}
 }

@@ -160,8 +160,8 @@ func withSeq(metadata json.RawMessage, seq int64) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"seq":%d,%s`, seq, metadata[1:]))
 }
 
-// A letter is what the outbox keeps of a sending.
-type letter struct {
+// A outboxItem is what the outbox keeps of a sending.
+type outboxItem struct {
 	To         protocol.PeerID  `json:"to"` // none: the spawner
 	DeliveryID string           `json:"deliveryId,omitempty"`
 	Message    protocol.Message `json:"message"`
@@ -186,22 +186,22 @@ func (b *Broker) enqueue(t *tx, s sending) {
 	if s.again > 0 {
 		key = fmt.Sprintf("%s/%d", key, s.again)
 	}
-	_, err := b.outbox.EnqueueTx(t.db, string(s.to), key, encode(letter{s.to, s.deliveryID, factMessage(s.event, "_to")}))
+	_, err := b.outbox.EnqueueTx(t.db, string(s.to), key, mustEncode(outboxItem{s.to, s.deliveryID, factMessage(s.event, "_to")}))
 	if errors.Is(err, outbox.ErrFull) || errors.Is(err, outbox.ErrTooLarge) {
 		b.opts.Log.Warn().Err(err).Str("peer", string(s.to)).Msg("fact for a peer not sent; its queue is full")
 		t.park(s.deliveryID)
 	}
 }
 
-// request puts into the outbox that an agent is wanted, for the spawner: one that it stopped as
+// enqueueSpawn puts into the outbox that an agent is wanted, for the spawner: one that it stopped as
 // nobody talked to it comes back. Nothing is lost by a full queue: the delivery waits anyway.
-func (b *Broker) request(t *tx, a want) {
+func (b *Broker) enqueueSpawn(t *tx, a spawnRequest) {
 	id := fmt.Sprintf("want_%s_%d", a.deliveryID, a.seq)
 	m := protocol.Message{
-		MessageID: protocol.MessageID("msg_" + id), Type: protocol.TypeAgentEvent, From: protocol.PeerBroker, Timestamp: stamp(t.now),
-		Content: encode(protocol.AgentOnline{Event: "wanted", Agent: a.agent, DeliveryID: a.deliveryID}),
+		MessageID: protocol.MessageID("msg_" + id), Type: protocol.TypeAgentEvent, From: protocol.PeerBroker, Timestamp: formatTime(t.now),
+		Content: mustEncode(protocol.AgentOnline{Event: "wanted", Agent: a.agent, DeliveryID: a.deliveryID}),
 	}
-	if _, err := b.outbox.EnqueueTx(t.db, string(protocol.TopicAgents), id, encode(letter{Message: m})); err != nil {
+	if _, err := b.outbox.EnqueueTx(t.db, string(protocol.TopicAgents), id, mustEncode(outboxItem{Message: m})); err != nil {
 		b.opts.Log.Warn().Err(err).Str("peer", string(a.agent)).Str("delivery", a.deliveryID).Msg("spawner not asked for the agent")
 	}
 }
@@ -211,7 +211,7 @@ func (b *Broker) request(t *tx, a want) {
 func (b *Broker) sendRequest(ctx context.Context, item outbox.Item, m protocol.Message) error {
 	result, err := b.peer.Send(ctx, protocol.TopicAgents, m)
 	err = peer.ClassifyAny(protocol.TopicAgents, result, err)
-	if roll := b.writer.roll; err == nil && roll.watching() && !roll.has(protocol.PeerSystem) {
+	if roll := b.writer.presence; err == nil && roll.watching() && !roll.isOnline(protocol.PeerSystem) {
 		err = errors.New("the spawner is not on the bus") // others listen
 	}
 	switch {
@@ -223,17 +223,17 @@ func (b *Broker) sendRequest(ctx context.Context, item outbox.Item, m protocol.M
 	return outbox.Retry(0, err)
 }
 
-// sendLetter makes one attempt at a letter. If the addressee is absent from the bus,
+// sendItem makes one attempt at a letter. If the addressee is absent from the bus,
 // it is offline, and its wake is parked until it announces itself.
-func (b *Broker) sendLetter(ctx context.Context, item outbox.Item) error {
-	var l letter
+func (b *Broker) sendItem(ctx context.Context, item outbox.Item) error {
+	var l outboxItem
 	if err := json.Unmarshal(item.Body, &l); err != nil {
 		return outbox.Permanent(fmt.Errorf("reading a stored letter: %w", err))
 	}
 	if l.To == "" {
 		return b.sendRequest(ctx, item, l.Message)
 	}
-	sentAt := stamp(b.opts.Now())
+	sentAt := formatTime(b.opts.Now())
 	result, err := b.peer.Send(ctx, l.To.Topic(), l.Message)
 	err = peer.Classify(l.To.Topic(), item.Attempt, result, err)
 	reception := peer.OutcomeOf(err)

@@ -19,7 +19,7 @@ import (
 // state lies in its database, and that is started anew now and then, does the same.
 func TestTheLogAloneGivesTheState(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		d, stored := newDesk(t), newStoredDesk(t)
+		d, stored := newFixture(t), newStoredFixture(t)
 		ask := func(from protocol.PeerID, method string, params m) {
 			t.Helper()
 			a, b := d.ask(from, method, params), stored.ask(from, method, params)
@@ -94,9 +94,9 @@ func TestTheLogAloneGivesTheState(t *testing.T) {
 				stored.restart()
 			case kind == 1 && len(d.sent) > 0:
 				s := rapid.SampledFrom(d.sent).Draw(rt, "missed")
-				for _, one := range []*desk{d, stored} {
+				for _, one := range []*fixture{d, stored} {
 					tr := one.turn(protocol.PeerBroker)
-					tr.missed(s.deliveryID, s.to, stamp(d.now))
+					tr.missed(s.deliveryID, s.to, formatTime(d.now))
 					one.end(tr)
 				}
 			case kind == 2 && len(d.state.flights.order) > 0:
@@ -140,7 +140,7 @@ func countType(events []collab.Event, kind string) (n int) {
 	return n
 }
 
-func (d *desk) checkInvariants(t rapid.TB) {
+func (d *fixture) checkInvariants(t rapid.TB) {
 	for i, e := range d.log {
 		if e.Seq != int64(i+1) || e.Source == "" || e.Target == "" {
 			t.Fatalf("event %d is %+v", i+1, e)

@@ -44,12 +44,12 @@ func (r *record) next() party      { return party{r.NextMoveOwnerID, r.NextMoveO
 func (r *record) requester() party { return party{r.RequestedByID, r.RequestedByIdentity} }
 func (r *record) asked() party     { return party{r.AskedOfID, r.AskedOfIdentity} }
 
-// giveTo makes the next move somebody's.
-func (r *record) giveTo(p party) { r.NextMoveOwnerID, r.NextMoveOwnerIdentity = p.name, p.id }
+// setNextMove makes the next move somebody's.
+func (r *record) setNextMove(p party) { r.NextMoveOwnerID, r.NextMoveOwnerIdentity = p.name, p.id }
 
 // question is the record as a question, whose members are those of a record.
 func (r *record) question() (q collab.Question) {
-	check(json.Unmarshal(encode(r), &q))
+	must(json.Unmarshal(mustEncode(r), &q))
 	return q
 }
 
@@ -122,17 +122,17 @@ var flightMoves = map[collab.FlightState][]collab.FlightState{
 	collab.FlightWaiting: {collab.FlightRunning, collab.FlightCompleted, collab.FlightFailed, collab.FlightCancelled},
 }
 
-// checkMove refuses a change of state that the machine does not have. Staying
+// mustAllowTransition refuses a change of state that the machine does not have. Staying
 // in a state is no change.
-func checkMove[S ~string](what string, moves map[S][]S, from, to S) {
+func mustAllowTransition[S ~string](what string, moves map[S][]S, from, to S) {
 	if from != to && !slices.Contains(moves[from], to) {
-		badMove(moves, from, to, "a %s cannot go from %s to %s", what, from, to)
+		failTransition(moves, from, to, "a %s cannot go from %s to %s", what, from, to)
 	}
 }
 
-func badMove[S ~string](moves map[S][]S, from, to S, format string, args ...any) {
+func failTransition[S ~string](moves map[S][]S, from, to S, format string, args ...any) {
 	details := map[string]any{"from": from, "to": to, "allowed": append([]S{}, moves[from]...)}
-	refuseWith(details, collab.CodeBadTransition, format, args...)
+	failWithDetails(details, collab.CodeBadTransition, format, args...)
 }
 
 // steps names what bringing a record into a state is.
@@ -190,12 +190,12 @@ func (r *record) validate() (wrong []string) {
 	add(!timed, "createdAt and updatedAt must be RFC 3339 times")
 	add(timed && updated.Before(created), "updatedAt must be greater than or equal to createdAt")
 	states := kinds[r.Kind].states
-	add(!slices.Contains(states, r.State), `state "`+string(r.State)+`" is not one of `+listed(states))
+	add(!slices.Contains(states, r.State), `state "`+string(r.State)+`" is not one of `+joined(states))
 	add(work && !r.Terminal() && r.OwnerID == "", "non-terminal work items require ownerId")
 	add(!r.Terminal() && r.NextMoveOwnerID == "", "non-terminal collaboration records require nextMoveOwnerId")
 	add(r.WaitingOn == nil && r.State == collab.WorkWaiting, "waiting work items require waitingOn")
 	if on := r.WaitingOn; on != nil {
-		add(!slices.Contains(waitingKinds, on.Kind), `waitingOn.kind "`+on.Kind+`" is not one of `+listed(waitingKinds))
+		add(!slices.Contains(waitingKinds, on.Kind), `waitingOn.kind "`+on.Kind+`" is not one of `+joined(waitingKinds))
 		add(blank(on.Label) && on.TargetID == "", "waitingOn requires a label or a targetId")
 		add(on.TargetID != "" && on.TargetID == r.ID, "waitingOn.targetId cannot reference the work item itself")
 	}
@@ -208,14 +208,14 @@ func (r *record) validate() (wrong []string) {
 		known, needs = r.AskedByID != "" && r.AskedOfID != "", "askedById and askedOfId"
 	}
 	accepts := slices.Contains(acceptances, r.AcceptanceState)
-	add(!accepts, `acceptanceState "`+string(r.AcceptanceState)+`" is not one of `+listed(acceptances))
+	add(!accepts, `acceptanceState "`+string(r.AcceptanceState)+`" is not one of `+joined(acceptances))
 	add(accepts && r.AcceptanceState != collab.AcceptanceNone && !known, "acceptanceState "+string(r.AcceptanceState)+" requires "+needs)
 	return wrong
 }
 
-// check refuses a record that must not be stored.
-func (r *record) check() {
+// mustBeValid refuses a record that must not be stored.
+func (r *record) mustBeValid() {
 	if wrong := r.validate(); len(wrong) > 0 {
-		refuseWith(map[string]any{"errors": wrong}, collab.CodeInvalid, "%s", strings.Join(wrong, "; "))
+		failWithDetails(map[string]any{"errors": wrong}, collab.CodeInvalid, "%s", strings.Join(wrong, "; "))
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // pass sweeps for a while; these agents say all the time that they are there.
-func (d *desk) pass(total time.Duration, there ...string) {
+func (d *fixture) pass(total time.Duration, there ...string) {
 	d.t.Helper()
 	for range int(total / (20 * time.Second)) {
 		d.sweep(20 * time.Second)
@@ -23,7 +23,7 @@ func (d *desk) pass(total time.Duration, there ...string) {
 }
 
 // told returns what was sent to somebody since the last call of told or wakes, by type.
-func (d *desk) told(to protocol.PeerID) (list []string) {
+func (d *fixture) told(to protocol.PeerID) (list []string) {
 	for _, s := range d.sent {
 		if s.to == to {
 			list = append(list, strings.TrimPrefix(s.event.Type, "collab."))
@@ -33,7 +33,7 @@ func (d *desk) told(to protocol.PeerID) (list []string) {
 	return list
 }
 
-func (d *desk) explained(what, id string) string {
+func (d *fixture) explained(what, id string) string {
 	d.t.Helper()
 	why := d.do("cli:will", "wake.explain", m{what: id})
 	return fmt.Sprint(why["outcome"], ": ", why["reason"])
@@ -50,7 +50,7 @@ func wantText(t *testing.T, got, want string) {
 // the sender if it asked for that; a person is the last.
 func TestWhoDoesNotAcknowledgeIsRemindedOnce(t *testing.T) {
 	for _, followUp := range []bool{false, true} {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.announce("lead", "boss", "w")
 		group(d, "boss")
 		d.do("agent:w", "message.post", m{"id": "m", "conversationId": "c", "text": "look", "targets": []string{"lead"}, "followUp": followUp})
@@ -79,7 +79,7 @@ func TestWhoDoesNotAcknowledgeIsRemindedOnce(t *testing.T) {
 
 // TestWhatIsAcknowledgedIsNotBroughtUp again, nor what only hinted at somebody.
 func TestWhatIsAcknowledgedIsNotBroughtUp(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead", "other")
 	group(d, "")
 	got := d.do("cli:will", "message.post", m{"conversationId": "c", "text": "@lead @other look", "followUp": true})
@@ -91,7 +91,7 @@ func TestWhatIsAcknowledgedIsNotBroughtUp(t *testing.T) {
 
 // TestASenderFollowsUp on its own message only if it says so.
 func TestASenderFollowsUp(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead")
 	group(d, "lead")
 	d.do("agent:lead", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead"})
@@ -104,7 +104,7 @@ func TestASenderFollowsUp(t *testing.T) {
 // TestAWakeThatNobodyComesForIsToldOthers: who asked for work whose agent stays away is
 // reminded where they are; the agent has its wake when it comes, and that is what why says.
 func TestAWakeThatNobodyComesForIsToldOthers(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead")
 	d.do("tg:42", "conversation.create", m{"id": "x", "kind": "group"})
 	d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"})
@@ -131,7 +131,7 @@ func TestAWakeThatNobodyComesForIsToldOthers(t *testing.T) {
 // agent is there is left alone once it has begun.
 func TestAFlightWhoseAgentDied(t *testing.T) {
 	for _, there := range []bool{false, true} {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.announce("lead", "boss")
 		made := d.do("agent:boss", "invocation.create", m{"id": "i", "targetAgentId": "lead", "text": "go"})
 		flight := made.at("flight", "id").(string)
@@ -164,7 +164,7 @@ func TestAFlightWhoseAgentDied(t *testing.T) {
 // told once, of the work; an agent that is gone is asked for.
 func TestWorkAndItsFlightAreOneReminder(t *testing.T) {
 	for _, there := range []bool{true, false} {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.announce("lead")
 		d.do("tg:42", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead"})
 		made := d.do("tg:42", "invocation.create", m{"targetAgentId": "lead", "text": "go", "workItemId": "w"})
@@ -198,7 +198,7 @@ func TestWorkAndItsFlightAreOneReminder(t *testing.T) {
 
 // TestAChatHearsWhatBecameOfAWake that it asked for: that it reached nobody, and who came.
 func TestAChatHearsWhatBecameOfAWake(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead")
 	d.do("tg:-100", "conversation.create", m{"id": "tg:-100", "kind": "group"})
 	d.do("tg:42", "invocation.create", m{"targetAgentId": "lead", "text": "go", "conversationId": "tg:-100"})
@@ -206,8 +206,8 @@ func TestAChatHearsWhatBecameOfAWake(t *testing.T) {
 	d.sent = nil
 	d.now = d.now.Add(time.Second)
 	tx := d.turn("collab:broker")
-	tx.caller = brokerItself
-	tx.missed(wake.deliveryID, wake.to, stamp(d.now))
+	tx.caller = brokerCaller
+	tx.missed(wake.deliveryID, wake.to, formatTime(d.now))
 	d.end(tx)
 	if diff := cmp.Diff([]string{"delivery.updated"}, d.told("tg:-100")); diff != "" {
 		t.Errorf("the chat was told (-want +got):\n%s", diff)
@@ -221,7 +221,7 @@ func TestAChatHearsWhatBecameOfAWake(t *testing.T) {
 // TestWhatArrivesLetsWorkGoOn: all that waits for it and that the caller may move, by its name or
 // in its words; whose move it is is woken.
 func TestWhatArrivesLetsWorkGoOn(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead", "other")
 	wait := func(id, kind, target string) {
 		d.do("cli:will", "work_item.create", m{
@@ -253,7 +253,7 @@ func TestWhatArrivesLetsWorkGoOn(t *testing.T) {
 // TestAReminderOutlivesItsMessage: who comes for it when the message has left the log is not
 // refused.
 func TestAReminderOutlivesItsMessage(t *testing.T) {
-	d := newStoredDesk(t)
+	d := newStoredFixture(t)
 	d.announce("lead", "boss")
 	group(d, "boss")
 	d.do("cli:will", "message.post", m{"id": "m", "conversationId": "c", "text": "@lead look"})

@@ -14,7 +14,7 @@ import (
 // TestOfWhatSomebodyWasReminded is listed until something happens to it: of their own work, of
 // what they own, asked for or follow up, and once only.
 func TestOfWhatSomebodyWasReminded(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead")
 	group(d, "")
 	want := func(who string, want ...string) {
@@ -54,13 +54,13 @@ func TestOfWhatSomebodyWasReminded(t *testing.T) {
 }
 
 // turnMissed has the wakes that were sent to somebody reach nobody.
-func (d *desk) turnMissed(to string) {
+func (d *fixture) turnMissed(to string) {
 	d.t.Helper()
 	t := d.turn("collab:broker")
-	t.caller = brokerItself
+	t.caller = brokerCaller
 	for _, s := range d.sent {
 		if s.deliveryID != "" && string(s.to) == to {
-			t.missed(s.deliveryID, s.to, stamp(d.now))
+			t.missed(s.deliveryID, s.to, formatTime(d.now))
 		}
 	}
 	d.end(t)
@@ -69,7 +69,7 @@ func (d *desk) turnMissed(to string) {
 // TestAllThatArrivesGoesOn however much it is: an answer says what there is room for, and how
 // much more there is; it is no refusal.
 func TestAllThatArrivesGoesOn(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	const n = 700
 	for i := range n {
 		d.do("agent:w", "work_item.create", m{"id": fmt.Sprint("w", i), "title": strings.Repeat("t", 900), "ownerId": "agent:w", "nextMoveOwnerId": "agent:w",
@@ -85,7 +85,7 @@ func TestAllThatArrivesGoesOn(t *testing.T) {
 }
 
 func TestAnInvocationHasAnID(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead")
 	d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"})
 	for _, id := range []string{"", "  "} {
@@ -95,7 +95,7 @@ func TestAnInvocationHasAnID(t *testing.T) {
 
 // TestWhatIsOwedForWorkIsKnownAfterARestart and cancelled with it.
 func TestWhatIsOwedForWorkIsKnownAfterARestart(t *testing.T) {
-	d := newStoredDesk(t)
+	d := newStoredFixture(t)
 	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "ghost", "nextMoveOwnerId": "ghost", "wake": true})
 	d.do("cli:will", "question.ask", m{"id": "q", "title": "t", "askedOfId": "ghost"})
 	d.restart()
@@ -104,7 +104,7 @@ func TestWhatIsOwedForWorkIsKnownAfterARestart(t *testing.T) {
 	if open := d.do("cli:will", "delivery.list", m{"targetAgentId": "ghost", "status": "pending"}).list("deliveries"); len(open) != 0 {
 		t.Errorf("still owed: %v", open)
 	}
-	if len(d.state.openTo)+len(d.state.openAbout) != 0 {
-		t.Errorf("still open: %v %v", d.state.openTo, d.state.openAbout)
+	if len(d.state.openByTarget)+len(d.state.openByRecord) != 0 {
+		t.Errorf("still open: %v %v", d.state.openByTarget, d.state.openByRecord)
 	}
 }

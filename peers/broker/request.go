@@ -39,7 +39,7 @@ type answer struct {
 // message is what the answer travels in.
 func (a *answer) message() protocol.Message {
 	return protocol.Message{
-		MessageID: a.messageID, Type: protocol.TypeCollabResult, From: protocol.PeerBroker, Timestamp: stamp(time.UnixMicro(a.at)),
+		MessageID: a.messageID, Type: protocol.TypeCollabResult, From: protocol.PeerBroker, Timestamp: formatTime(time.UnixMicro(a.at)),
 		Content: a.content, InReplyTo: a.inReplyTo, TraceParent: a.traceParent,
 	}
 }
@@ -67,12 +67,12 @@ func answerRequest(t *tx, r request) {
 	requestID := cmp.Or(r.content.RequestID, string(r.messageID))
 	t.caller = t.state.caller(r.from, r.names)
 	t.digest = digest(t.caller.Name, r.content)
-	content, kept := recalled(t, r, requestID)
+	content, kept := storedAnswer(t, r, requestID)
 	if content == nil {
 		content, kept = decideRequest(t, r, requestID)
 	}
 	a := answer{
-		to: r.from, content: content, messageID: protocol.MessageID(t.mint("msg_")), inReplyTo: r.messageID,
+		to: r.from, content: content, messageID: protocol.MessageID(t.newID("msg_")), inReplyTo: r.messageID,
 		traceParent: r.traceParent, at: t.now.UnixMicro(),
 	}
 	key := requestID
@@ -84,9 +84,9 @@ func answerRequest(t *tx, r request) {
 	t.answers = append(t.answers, a)
 }
 
-// recalled returns the stored answer to a repeated request, or nil, and whether it
+// storedAnswer returns the stored answer to a repeated request, or nil, and whether it
 // is kept for the next repetition.
-func recalled(t *tx, r request, requestID string) (content json.RawMessage, kept bool) {
+func storedAnswer(t *tx, r request, requestID string) (content json.RawMessage, kept bool) {
 	if m, ok := methods[r.content.Method]; !ok || m.fresh || r.malformed != nil {
 		return nil, false
 	}
@@ -118,11 +118,11 @@ func markDuplicate(content json.RawMessage) json.RawMessage {
 	}
 	members := map[string]json.RawMessage{}
 	if err = errors.Join(err, json.Unmarshal(*part, &members)); err != nil {
-		check(fmt.Errorf("reading a stored answer: %w", err))
+		must(fmt.Errorf("reading a stored answer: %w", err))
 	}
 	members["duplicate"] = json.RawMessage("true")
-	*part = encode(members)
-	return encode(answer)
+	*part = mustEncode(members)
+	return mustEncode(answer)
 }
 
 // decideRequest runs the method, and returns its answer and whether that is kept for
@@ -133,26 +133,26 @@ func decideRequest(t *tx, r request, requestID string) (content json.RawMessage,
 	var value any
 	err := attempt(func() {
 		if r.malformed != nil {
-			invalid("the content of a collab_request is {method, params, requestId}: %v", r.malformed)
+			failInvalid("the content of a collab_request is {method, params, requestId}: %v", r.malformed)
 		}
-		checkName("requestId", r.content.RequestID)
-		value = findMethod(r.content.Method).run(t, r.content.Params)
+		mustBeName("requestId", r.content.RequestID)
+		value = mustFindMethod(r.content.Method).run(t, r.content.Params)
 	})
 	refusal, refused := errors.AsType[*collab.Error](err)
-	done := !refused || leadsNowhere(refusal.Code)
+	done := !refused || isUnroutable(refusal.Code)
 	switch {
 	case err != nil && !refused:
-		check(fmt.Errorf("%s from %s: %w", r.content.Method, r.from, err))
+		must(fmt.Errorf("%s from %s: %w", r.content.Method, r.from, err))
 	case !done && len(t.events) > before+t.chatEvents:
-		check(&mistake{fmt.Errorf("%s refused (%w) after it had made events", r.content.Method, refusal)})
+		must(&internalError{fmt.Errorf("%s refused (%w) after it had made events", r.content.Method, refusal)})
 	}
 	// Any other refusal changed nothing: the request may be made again.
 	return encodeResult(requestID, value, refusal), done && !methods[r.content.Method].fresh
 }
 
-// leadsNowhere reports whether a code says that somebody should have been woken and could
+// isUnroutable reports whether a code says that somebody should have been woken and could
 // not be, although a message may be stored. An outcome of that kind is named as its code is.
-func leadsNowhere(code collab.Code) bool {
+func isUnroutable(code collab.Code) bool {
 	return code == collab.CodeUnknownTarget || code == collab.CodeAmbiguous || code == collab.CodeUnavailable
 }
 
@@ -161,18 +161,18 @@ func leadsNowhere(code collab.Code) bool {
 func encodeResult(requestID string, value any, refusal *collab.Error) json.RawMessage {
 	r := protocol.CollabResult{RequestID: requestID, OK: refusal == nil}
 	if r.OK {
-		r.Result = encode(value)
+		r.Result = mustEncode(value)
 		if n := len(r.Result); n > maxResult {
 			return encodeResult(requestID, nil, collab.Refuse(collab.CodeInvalid,
 				"the result has %d bytes and at most %d fit into a frame: ask for fewer with limit", n, maxResult))
 		}
-		return encode(r)
+		return mustEncode(r)
 	}
 	r.Error = &protocol.CollabError{Code: string(refusal.Code), Message: refusal.Message}
 	if refusal.Details != nil {
-		r.Error.Details = encode(refusal.Details)
+		r.Error.Details = mustEncode(refusal.Details)
 	}
-	return encode(r)
+	return mustEncode(r)
 }
 
 // digest tells two requests of one requestId, or of one record id, apart.
@@ -182,7 +182,7 @@ func digest(caller string, c protocol.CollabRequest) string {
 	params := c.Params
 	var read any
 	if json.Unmarshal(params, &read) == nil {
-		params = encode(read) // equal params are equal bytes
+		params = mustEncode(read) // equal params are equal bytes
 	}
 	h.Write(params)
 	return hex.EncodeToString(h.Sum(nil)[:16])

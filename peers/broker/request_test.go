@@ -21,7 +21,7 @@ import (
 )
 
 // answered decides a request, and returns its answer.
-func (d *desk) answered(from protocol.PeerID, requestID, method, params string) protocol.CollabResult {
+func (d *fixture) answered(from protocol.PeerID, requestID, method, params string) protocol.CollabResult {
 	d.t.Helper()
 	d.ids++
 	tr := d.turn(from)
@@ -41,7 +41,7 @@ func (d *desk) answered(from protocol.PeerID, requestID, method, params string) 
 
 // TestForHowLongARequestIsRemembered: for a day after it was made last.
 func TestForHowLongARequestIsRemembered(t *testing.T) {
-	d := newStoredDesk(t)
+	d := newStoredFixture(t)
 	create := func() string {
 		t.Helper()
 		return parse(t, d.answered("cli:will", "r1", "conversation.create", `{"kind":"dm"}`).Result).at("conversation", "id").(string)
@@ -62,7 +62,7 @@ func TestForHowLongARequestIsRemembered(t *testing.T) {
 // TestWhatIsRememberedOfARequest: what it did. What changed nothing may be asked again, what
 // only reads reads again, and another request of that id is refused and takes nothing away.
 func TestWhatIsRememberedOfARequest(t *testing.T) {
-	d := newStoredDesk(t)
+	d := newStoredFixture(t)
 	kept := func() int {
 		return store.Value[int](store.On(t.Context(), d.db), `SELECT count(*) FROM answers WHERE kept = 1`)
 	}
@@ -98,7 +98,7 @@ func TestWhatIsRememberedOfARequest(t *testing.T) {
 
 // TestAMessagePostedTwiceSaysSo, also if nobody could be woken by it.
 func TestAMessagePostedTwiceSaysSo(t *testing.T) {
-	d := newStoredDesk(t)
+	d := newStoredFixture(t)
 	d.announce("lead")
 	group(d, "")
 	d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"})
@@ -136,7 +136,7 @@ func TestTheLargestResult(t *testing.T) {
 
 // TestWhoseEventsAreTheBrokers: what it decides, whoever asked; else an event is who asked's.
 func TestWhoseEventsAreTheBrokers(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead")
 	d.do("agent:a", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "wake": true})
 	d.do("agent:lead", "claim.acquire", m{"eventId": "e"})
@@ -158,7 +158,7 @@ func TestWhoseEventsAreTheBrokers(t *testing.T) {
 
 // TestAnAgentWhoseEndpointsAreForgotten is still told from one that never was.
 func TestAnAgentWhoseEndpointsAreForgotten(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.do("agent:w7", "identity.announce", m{"endpointId": "e", "logicalAgentId": "helper"})
 	d.sweep(time.Minute)
 	d.sweep(48 * time.Hour)
@@ -180,7 +180,7 @@ func TestWhyNobodyIsWoken(t *testing.T) {
 		want string
 	}{
 		{situation{}, "nobody was named, and nobody is responsible"},
-		{situation{sender: Caller{Identity: "agent:lead"}, master: lead}, "nobody else is responsible"},
+		{situation{sender: caller{Identity: "agent:lead"}, master: lead}, "nobody else is responsible"},
 		{situation{final: true, master: lead}, "the message is informational: it expects nothing"},
 		{situation{record: done, master: lead}, "work item w is done"},
 		{situation{thanks: true, explicit: []party{lead}}, "the message only says thanks, which needs no answer"},
@@ -196,7 +196,7 @@ func TestWhyNobodyIsWoken(t *testing.T) {
 
 // TestAnAmbiguousNameShowsTwenty of those whom it may mean.
 func TestAnAmbiguousNameShowsTwenty(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for i := range 25 {
 		d.do(peerID(fmt.Sprint("agent:n", i)), "identity.announce", m{"logicalAgentId": "lead", "endpointId": fmt.Sprintf("e%02d", i), "workspaceId": fmt.Sprint("w", i)})
 	}
@@ -208,7 +208,7 @@ func TestAnAmbiguousNameShowsTwenty(t *testing.T) {
 
 // TestAPromptListsTenThatAreOpen and whose move is the agent's.
 func TestAPromptListsTenThatAreOpen(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead")
 	for i := range 12 {
 		d.do("cli:will", "work_item.create", m{"id": fmt.Sprintf("item%02d", i), "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead"})
@@ -231,7 +231,7 @@ func TestAPromptListsTenThatAreOpen(t *testing.T) {
 // TestWhatNobodyTookIsCancelled: what was only to be seen when it has rested, and the rest
 // when it is older than what is kept.
 func TestWhatNobodyTookIsCancelled(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("a")
 	group(d, "")
 	d.do("agent:a", "message.post", m{"id": "m1", "conversationId": "c", "text": "hello"})
@@ -255,7 +255,7 @@ func TestWhatNobodyTookIsCancelled(t *testing.T) {
 
 // TestWhichEndpointANewOneEnds: of the same identity, workspace and project.
 func TestWhichEndpointANewOneEnds(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	announce := func(who, endpoint, workspace, project string) {
 		d.do(peerID(who), "identity.announce", m{"endpointId": endpoint, "workspaceId": workspace, "projectPath": project})
 	}
@@ -305,7 +305,7 @@ func factsOf(t *testing.T, n int, send sendFunc) *publisher {
 }
 
 func factOf(seq int64) collab.Event {
-	return collab.Event{Seq: seq, At: stamp(time.Now()), CollabEvent: protocol.CollabEvent{
+	return collab.Event{Seq: seq, At: formatTime(time.Now()), CollabEvent: protocol.CollabEvent{
 		ID: fmt.Sprint(seq), Type: "t", Source: "agent:a", Target: "x", Payload: json.RawMessage("{}"),
 	}}
 }

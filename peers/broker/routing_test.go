@@ -13,13 +13,13 @@ import (
 	"hubbub/protocol/collab"
 )
 
-func group(d *desk, master string, members ...string) {
+func group(d *fixture, master string, members ...string) {
 	d.t.Helper()
 	d.do("cli:will", "conversation.create", m{"id": "c", "kind": "group", "title": "t", "memberIds": members, "masterId": master})
 }
 
 func TestALeadingMentionOfAPersonRoutes(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead", "w3")
 	group(d, "")
 	r := d.do("tg:77", "message.post", m{"conversationId": "c", "text": "@lead status?", "surface": "human"})
@@ -41,7 +41,7 @@ func TestALeadingMentionOfAPersonRoutes(t *testing.T) {
 }
 
 func TestAMentionInsideIsAHint(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead", "w3")
 	group(d, "")
 	r := d.do("tg:77", "message.post", m{"conversationId": "c", "text": "I asked @lead already", "surface": "human"})
@@ -52,7 +52,7 @@ func TestAMentionInsideIsAHint(t *testing.T) {
 }
 
 func TestAgentsRouteOnlyByExplicitTarget(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead", "w3")
 	group(d, "")
 	for _, surface := range []string{"human", "agent", ""} {
@@ -67,7 +67,7 @@ func TestAgentsRouteOnlyByExplicitTarget(t *testing.T) {
 }
 
 func TestExactlyOneIsWoken(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead", "w3", "w4")
 	group(d, "w4", "lead", "w3", "w4")
 	r := d.do("cli:will", "message.post", m{"conversationId": "c", "text": "@lead @w3 please", "surface": "human"})
@@ -84,7 +84,7 @@ func TestExactlyOneIsWoken(t *testing.T) {
 }
 
 func TestAWakeSaysWhatKindItsSenderIs(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead", "w3")
 	d.do("agent:w3", "question.ask", m{"title": "why?", "askedOfId": "lead"})
 	d.do("cli:will", "question.ask", m{"title": "how?", "askedOfId": "lead"})
@@ -101,7 +101,7 @@ func TestAWakeSaysWhatKindItsSenderIs(t *testing.T) {
 }
 
 func TestTheOrderOfResponsibility(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("mover", "owner", "master", "dep", "named")
 	group(d, "master")
 	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "mover"})
@@ -137,7 +137,7 @@ func TestTheOrderOfResponsibility(t *testing.T) {
 }
 
 func TestAMessageIsKeptWhenRoutingFails(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	group(d, "")
 	d.do("agent:arc-1", "identity.announce", m{"logicalAgentId": "arc", "endpointId": "e1", "workspaceId": "main"})
 	d.do("agent:arc-2", "identity.announce", m{"logicalAgentId": "arc", "endpointId": "e2", "workspaceId": "dev"})
@@ -169,7 +169,7 @@ func TestAMessageIsKeptWhenRoutingFails(t *testing.T) {
 }
 
 func TestARoleOfSeveralIsAmbiguous(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for _, name := range []string{"a", "b"} {
 		d.do(protocol.PeerID("agent:"+name), "identity.announce", m{"endpointId": "e-" + name, "roles": []string{"backend-agents", name + "-only"}})
 	}
@@ -183,7 +183,7 @@ func TestARoleOfSeveralIsAmbiguous(t *testing.T) {
 }
 
 func TestTheSendersProjectDecides(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	group(d, "")
 	d.do("agent:luna", "identity.announce", m{"endpointId": "e1", "projectPath": "/home/a", "workspaceId": "wa"})
 	d.do("agent:luna", "identity.announce", m{"endpointId": "e2", "projectPath": "/home/b", "workspaceId": "wb"})
@@ -209,7 +209,7 @@ func TestTheSendersProjectDecides(t *testing.T) {
 }
 
 func TestResolutionByHarnessAndModel(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.do("agent:l1", "identity.announce", m{"logicalAgentId": "lattices", "endpointId": "e1", "harnessType": "codex", "model": "gpt-5.5"})
 	d.do("agent:l2", "identity.announce", m{"logicalAgentId": "lattices", "endpointId": "e2", "harnessType": "claude", "model": "claude-sonnet-4-6", "node": "Mini.local"})
 	for label, want := range map[string]any{"@lattices#codex?5.5": "e1", "@lattices#claude?sonnet": "e2", "lattices.node:mini-local": "e2"} {
@@ -222,7 +222,7 @@ func TestResolutionByHarnessAndModel(t *testing.T) {
 }
 
 func TestADirectConversationReachesTheOtherSide(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead")
 	d.do("cli:will", "conversation.create", m{"id": "dm", "kind": "dm", "memberIds": []string{"will", "agent:lead"}})
 	r := d.do("cli:will", "message.post", m{"conversationId": "dm", "text": "can you look?"})
@@ -235,7 +235,7 @@ func TestADirectConversationReachesTheOtherSide(t *testing.T) {
 }
 
 func TestPostingIsIdempotentByID(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead", "other")
 	group(d, "lead")
 	first := d.do("cli:will", "message.post", m{"id": "m1", "conversationId": "c", "text": "hi"})
@@ -253,7 +253,7 @@ func TestPostingIsIdempotentByID(t *testing.T) {
 }
 
 func TestConversationsArePaged(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	group(d, "")
 	for i := range 4 {
 		d.do("cli:will", "message.post", m{"id": string(rune('a' + i)), "conversationId": "c", "text": strings.Repeat("<", 200_000)})
@@ -281,7 +281,7 @@ func TestConversationsArePaged(t *testing.T) {
 }
 
 func TestPendingWakesAreSentOnceAtTheNextAnnouncement(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	group(d, "")
 	d.announce("lead")
 	d.sweep(time.Minute) // no heartbeat: offline
@@ -301,7 +301,7 @@ func TestPendingWakesAreSentOnceAtTheNextAnnouncement(t *testing.T) {
 }
 
 func TestAnAbsentAddresseeIsOffline(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	group(d, "")
 	d.announce("lead")
 	d.do("cli:will", "message.post", m{"conversationId": "c", "text": "@lead hi"})
@@ -309,7 +309,7 @@ func TestAnAbsentAddresseeIsOffline(t *testing.T) {
 	d.wantWakes("agent:lead explicit_mention")
 	tr := d.turn(protocol.PeerBroker)
 	d.now = d.now.Add(time.Second)
-	tr.missed(wake.deliveryID, wake.to, stamp(d.now))
+	tr.missed(wake.deliveryID, wake.to, formatTime(d.now))
 	d.end(tr)
 	if d.state.endpoints["e-lead"].Status != collab.StatusOffline {
 		t.Error("the endpoint is still online")
@@ -324,14 +324,14 @@ func TestAnAbsentAddresseeIsOffline(t *testing.T) {
 	d.wantWakes()
 	// An announcement that came while the wake was on its way counts.
 	tr = d.turn(protocol.PeerBroker)
-	tr.missed(wake.deliveryID, wake.to, stamp(d.now.Add(-time.Second)))
+	tr.missed(wake.deliveryID, wake.to, formatTime(d.now.Add(-time.Second)))
 	d.end(tr)
 	d.wantWakes("agent:lead explicit_mention")
 	d.checkRebuild()
 }
 
 func TestIdentitiesSpeakForThemselves(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead")
 	d.refuse(collab.CodeForbidden, "agent:mallory", "identity.announce", m{"logicalAgentId": "lead", "endpointId": "x"})
 	d.refuse(collab.CodeForbidden, "agent:mallory", "identity.announce", m{"logicalAgentId": "mallory", "endpointId": "e-lead"})
@@ -352,7 +352,7 @@ func TestIdentitiesSpeakForThemselves(t *testing.T) {
 }
 
 func TestHeartbeatsKeepAnEndpointOnline(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead")
 	for range 10 {
 		d.sweep(20 * time.Second)
@@ -384,7 +384,7 @@ func TestHeartbeatsKeepAnEndpointOnline(t *testing.T) {
 }
 
 func TestEventsAreTheSpecificationsShape(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("claude-river")
 	d.do("cli:will", "conversation.create", m{"id": "thread-9", "kind": "thread"})
 	d.do("tg:7", "message.post", m{"conversationId": "thread-9", "text": "@claude-river Please review this change", "inReplyTo": "evt-122"})
@@ -418,7 +418,7 @@ func TestTheAdviceOfAnAmbiguousNameWorks(t *testing.T) {
 		"harnesses":          {{"workspaceId": "main", "harnessType": "codex"}, {"workspaceId": "MAIN", "harnessType": "claude"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
+			d := newFixture(t)
 			group(d, "")
 			for i, from := range []protocol.PeerID{"agent:arc-1", "agent:arc"} {
 				p := m{"logicalAgentId": "arc", "endpointId": "e" + string(from)}
@@ -456,7 +456,7 @@ func TestTheAdviceOfAnAmbiguousNameWorks(t *testing.T) {
 // TestFallingSilentIsNoSignOfLife: a caller works where the endpoint is that was heard of last,
 // not where one has just fallen silent.
 func TestFallingSilentIsNoSignOfLife(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.do("agent:lead", "identity.announce", m{"endpointId": "old", "projectPath": "/a"})
 	d.now = d.now.Add(20 * time.Second)
 	d.do("agent:lead", "identity.announce", m{"endpointId": "new", "projectPath": "/b"})

@@ -10,7 +10,7 @@ import (
 // TestNothingLeadsBackToItself: cycles of parents and of waits are refused, however long,
 // and also one that a record closes whose id others had named before.
 func TestNothingLeadsBackToItself(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for _, id := range []string{"a", "b", "c"} {
 		d.do("cli:will", "work_item.create", m{"id": id, "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead"})
 	}
@@ -31,7 +31,7 @@ func TestNothingLeadsBackToItself(t *testing.T) {
 }
 
 func TestAParentIsCleared(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for _, id := range []string{"a", "b"} {
 		d.do("cli:will", "work_item.create", m{"id": id, "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "parentId": nil})
 	}
@@ -45,7 +45,7 @@ func TestAParentIsCleared(t *testing.T) {
 }
 
 func TestAnUnknownConversationIsRefused(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	work := m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "conversationId": "nowhere"}
 	d.refuse(collab.CodeNotFound, "cli:will", "work_item.create", work)
 	d.refuse(collab.CodeNotFound, "cli:will", "question.ask", m{"title": "t", "askedOfId": "lead", "conversationId": "nowhere"})
@@ -58,7 +58,7 @@ func TestAnUnknownConversationIsRefused(t *testing.T) {
 
 // TestAnOwnerDoesNotAcceptItsOwnWork: nor does it by the ways around that.
 func TestAnOwnerDoesNotAcceptItsOwnWork(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("worker", "boss", "qa")
 	done := func(id string, more m) {
 		d.do("agent:worker", "work_item.create", m{"id": id, "title": "t", "ownerId": "worker", "nextMoveOwnerId": "worker", "requestedById": more["by"]})
@@ -107,7 +107,7 @@ func TestAnOwnerDoesNotAcceptItsOwnWork(t *testing.T) {
 // TestThanksBeginNoTurn: what only says thanks wakes nobody, by whatever mention; the same
 // word wakes where it may be an answer.
 func TestThanksBeginNoTurn(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead", "boss")
 	group(d, "lead")
 	post := func(from string, more m) {
@@ -135,7 +135,7 @@ func TestThanksBeginNoTurn(t *testing.T) {
 }
 
 func TestNobodyHasTheRoleOfAll(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for _, role := range []string{"everyone", "role:all", "Here"} {
 		d.refuse(collab.CodeInvalid, "agent:evil", "identity.announce", m{"endpointId": "e", "roles": []string{role}})
 	}

@@ -16,21 +16,21 @@ import (
 // changes only by apply, so that it is the same live and after a restart; what the shelves
 // hold that is not open is in the database only.
 type state struct {
-	seq   int64 // of the last event
-	first int64 // of those that are kept
-	heard int64 // counts the signs of life of endpoints
+	seq        int64 // of the last event
+	first      int64 // of those that are kept
+	heartbeats int64 // counts the signs of life of endpoints
 	partyState
-	parties       *shelf[partyRow] // of the partyState
-	conversations *shelf[*collab.Conversation]
-	messages      *shelf[messageRef] // by conversation
-	records       *shelf[*record]    // work items and questions, by kind
-	wakes         *shelf[wakeRef]    // by wakeKey of the record, flight or message
-	bindings      *shelf[*collab.Binding]
-	created       *shelf[string] // digests of the requests that created records, by the event's target
+	parties       *table[partyRow] // of the partyState
+	conversations *table[*collab.Conversation]
+	messages      *table[messageRef] // by conversation
+	records       *table[*record]    // work items and questions, by kind
+	wakes         *table[wakeRef]    // by wakeKey of the record, flight or message
+	bindings      *table[*collab.Binding]
+	created       *table[string] // digests of the requests that created records, by the event's target
 	flightState
 	deliveryState
 	claimState
-	shelves *shelves // nil if there is no database
+	tables *tables // nil if there is no database
 }
 
 // A partyState is who is known.
@@ -52,25 +52,25 @@ type partyRow struct {
 
 // A flightState is the invocations and their flights.
 type flightState struct {
-	invocations *shelf[*collab.Invocation]
-	flights     *shelf[*collab.Flight]
+	invocations *table[*collab.Invocation]
+	flights     *table[*collab.Flight]
 }
 
 // A deliveryState is the deliveries and their wakes.
 type deliveryState struct {
-	deliveries *shelf[*collab.Delivery]     // by target
-	openTo     map[protocol.PeerID][]string // ids of those that are not terminal by target, oldest first
-	openAbout  map[string][]string          // the same by work item or question
-	wokenBy    *shelf[int64]                // the event that woke a delivery
+	deliveries   *table[*collab.Delivery]     // by target
+	openByTarget map[protocol.PeerID][]string // ids of those that are not terminal by target, oldest first
+	openByRecord map[string][]string          // the same by work item or question
+	wokenBy      *table[int64]                // the event that woke a delivery
 }
 
 // A claimState is the claims on events, what people decide, and what events oblige to.
 type claimState struct {
-	claims   *shelf[*collab.Claim]
-	counters *shelf[int64] // of which the one is the newest claim's token
+	claims   *table[*collab.Claim]
+	counters *table[int64] // of which the one is the newest claim's token
 
-	decisions *shelf[*collab.Approval]
-	duties    *shelf[*collab.EventObligation] // what events oblige to, by event and recipient
+	decisions   *table[*collab.Approval]
+	obligations *table[*collab.EventObligation] // what events oblige to, by event and recipient
 }
 
 const claimToken = "claim token"
@@ -94,30 +94,30 @@ type wakeRef struct {
 }
 
 // newState makes a state without events, whose shelves are in memory if from is nil.
-func newState(from *shelves) *state {
+func newState(from *tables) *state {
 	return &state{
-		first: 1, shelves: from,
+		first: 1, tables: from,
 		partyState: partyState{
 			endpoints: map[string]*endpoint{}, actsAs: map[protocol.PeerID]string{},
 			people: map[protocol.PeerID]bool{}, agents: map[protocol.PeerID]bool{},
 		},
-		parties: newShelf[partyRow]("party", from), conversations: newShelf[*collab.Conversation]("conversation", from),
-		messages: newShelf[messageRef]("message", from), records: newShelf[*record]("record", from),
-		wakes: newShelf[wakeRef]("wake", from), bindings: newShelf[*collab.Binding]("binding", from),
-		created:     newShelf[string]("created", from),
-		flightState: flightState{newShelf[*collab.Invocation]("invocation", from), newShelf[*collab.Flight]("flight", from)},
+		parties: newTable[partyRow]("party", from), conversations: newTable[*collab.Conversation]("conversation", from),
+		messages: newTable[messageRef]("message", from), records: newTable[*record]("record", from),
+		wakes: newTable[wakeRef]("wake", from), bindings: newTable[*collab.Binding]("binding", from),
+		created:     newTable[string]("created", from),
+		flightState: flightState{newTable[*collab.Invocation]("invocation", from), newTable[*collab.Flight]("flight", from)},
 		deliveryState: deliveryState{
-			newShelf[*collab.Delivery]("delivery", from), map[protocol.PeerID][]string{}, map[string][]string{}, newShelf[int64]("woken", from),
+			newTable[*collab.Delivery]("delivery", from), map[protocol.PeerID][]string{}, map[string][]string{}, newTable[int64]("woken", from),
 		},
-		claimState: claimState{newShelf[*collab.Claim]("claim", from), newShelf[int64]("counter", from), newShelf[*collab.Approval]("decision", from), newShelf[*collab.EventObligation]("obligation", from)},
+		claimState: claimState{newTable[*collab.Claim]("claim", from), newTable[int64]("counter", from), newTable[*collab.Approval]("decision", from), newTable[*collab.EventObligation]("obligation", from)},
 	}
 }
 
-// read brings into memory what the database has open. An endpoint that was online gets time
+// loadOpen brings into memory what the database has open. An endpoint that was online gets time
 // to be heard of again.
-func (s *state) read(now time.Time) {
+func (s *state) loadOpen(now time.Time) {
 	var heard []*endpoint
-	for _, row := range s.parties.read() {
+	for _, row := range s.parties.loadOpen() {
 		if row.Endpoint != nil {
 			e := &endpoint{Endpoint: *row.Endpoint}
 			s.endpoints[e.EndpointID], heard = e, append(heard, e)
@@ -135,24 +135,24 @@ func (s *state) read(now time.Time) {
 	}
 	slices.SortFunc(heard, func(a, b *endpoint) int { return cmp.Compare(a.LastHeartbeatAt, b.LastHeartbeatAt) })
 	for _, e := range heard {
-		s.hear(e, now)
+		s.touch(e, now)
 	}
-	for _, d := range s.deliveries.read() {
-		s.setOpen(d, true)
+	for _, d := range s.deliveries.loadOpen() {
+		s.indexOpen(d, true)
 	}
-	s.records.read()
-	s.flights.read()
-	s.claims.read()
-	s.counters.read()
-	s.decisions.read()
-	s.duties.read()
+	s.records.loadOpen()
+	s.flights.loadOpen()
+	s.claims.loadOpen()
+	s.counters.loadOpen()
+	s.decisions.loadOpen()
+	s.obligations.loadOpen()
 }
 
-// hear notes that an endpoint was heard of, if it is online.
-func (s *state) hear(e *endpoint, now time.Time) {
-	s.heard++
-	if e.seq = s.heard; e.Status == collab.StatusOnline {
-		e.LastHeartbeatAt = stamp(now)
+// touch notes that an endpoint was heard of, if it is online.
+func (s *state) touch(e *endpoint, now time.Time) {
+	s.heartbeats++
+	if e.seq = s.heartbeats; e.Status == collab.StatusOnline {
+		e.LastHeartbeatAt = formatTime(now)
 	}
 }
 
@@ -161,41 +161,41 @@ func (s *state) keepIdentity(id protocol.PeerID) {
 	s.parties.put(string(id), partyRow{ID: id, ActsAs: s.actsAs[id], Person: s.people[id], Agent: s.agents[id]}, "", true, s.seq)
 }
 
-// A fold takes one event into the state.
-type fold func(s *state, e collab.Event) error
+// A applyFunc takes one event into the state.
+type applyFunc func(s *state, e collab.Event) error
 
-// folds says what each type of event does to the state.
-var folds = func() map[string]fold {
-	m := map[string]fold{collab.EventMessagePosted.Name: (*state).foldMessage}
-	on(m, (*state).foldConversation, collab.EventConversation)
+// applyFuncs says what each type of event does to the state.
+var applyFuncs = func() map[string]applyFunc {
+	m := map[string]applyFunc{collab.EventMessagePosted.Name: (*state).applyMessage}
+	registerApply(m, (*state).applyConversation, collab.EventConversation)
 	for _, kind := range []string{
 		collab.EventQuestionCreated.Name, collab.EventQuestionAnswered.Name, collab.EventQuestionUpdated.Name,
 		collab.EventWorkCreated.Name, collab.EventWorkUpdated.Name,
 	} {
-		m[kind] = (*state).foldRecord
+		m[kind] = (*state).applyRecord
 	}
-	on(m, func(s *state, e collab.Event, w collab.WakeDecided) {
+	registerApply(m, func(s *state, e collab.Event, w collab.WakeDecided) {
 		s.wakes.put(wakeKey(w.RecordKind, w.RecordID), wakeRef{e.Seq, e.At, w.Reminded}, "", false, e.Seq)
 	}, collab.EventWakeDecided)
-	on(m, func(s *state, e collab.Event, d collab.Delivery) { s.putDelivery(d, e.Seq) }, collab.EventDelivery, collab.EventDeliveryChanged)
-	on(m, (*state).foldWoken, collab.EventWoken)
-	on(m, (*state).foldEndpoint, collab.EventOnline, collab.EventHeartbeat, collab.EventOffline)
-	on(m, func(s *state, e collab.Event, gone collab.Endpoint) { s.dropEndpoint(gone.EndpointID, e.Seq) }, collab.EventAgentRetired)
-	on(m, (*state).foldInvocation, collab.EventInvocation)
-	on(m, (*state).foldFlight, collab.EventFlight)
-	on(m, (*state).foldBinding, collab.EventBinding)
-	on(m, (*state).foldClaim, collab.EventClaimGranted, collab.EventClaimContended, collab.EventClaimOffered, collab.EventClaimAnswered)
-	on(m, func(s *state, e collab.Event, a collab.Approval) {
+	registerApply(m, func(s *state, e collab.Event, d collab.Delivery) { s.putDelivery(d, e.Seq) }, collab.EventDelivery, collab.EventDeliveryChanged)
+	registerApply(m, (*state).applyWoken, collab.EventWoken)
+	registerApply(m, (*state).applyEndpoint, collab.EventOnline, collab.EventHeartbeat, collab.EventOffline)
+	registerApply(m, func(s *state, e collab.Event, gone collab.Endpoint) { s.dropEndpoint(gone.EndpointID, e.Seq) }, collab.EventAgentRetired)
+	registerApply(m, (*state).applyInvocation, collab.EventInvocation)
+	registerApply(m, (*state).applyFlight, collab.EventFlight)
+	registerApply(m, (*state).applyBinding, collab.EventBinding)
+	registerApply(m, (*state).applyClaim, collab.EventClaimGranted, collab.EventClaimContended, collab.EventClaimOffered, collab.EventClaimAnswered)
+	registerApply(m, func(s *state, e collab.Event, a collab.Approval) {
 		s.decisions.put(a.ID, &a, "", a.Open(), e.Seq)
 	}, collab.EventDecisionAsked, collab.EventDecisionChanged)
-	on(m, func(s *state, e collab.Event, d collab.EventObligation) {
-		s.duties.put(collab.ObligationKey(d.EventID, d.Recipient), &d, "", d.Open(), e.Seq)
+	registerApply(m, func(s *state, e collab.Event, d collab.EventObligation) {
+		s.obligations.put(collab.ObligationKey(d.EventID, d.Recipient), &d, "", d.Open(), e.Seq)
 	}, collab.EventObligationOpened, collab.EventObligationChanged)
 	return m
 }()
 
-// on registers a function on the decoded payload as the fold of some types of event.
-func on[P any](m map[string]fold, do func(s *state, e collab.Event, p P), kinds ...collab.EventType[P]) {
+// registerApply registers a function on the decoded payload as the fold of some types of event.
+func registerApply[P any](m map[string]applyFunc, do func(s *state, e collab.Event, p P), kinds ...collab.EventType[P]) {
 	for _, kind := range kinds {
 		m[kind.Name] = func(s *state, e collab.Event) error {
 			var p P
@@ -214,7 +214,7 @@ func (s *state) apply(e collab.Event) error {
 	if e.Seq != s.seq+1 {
 		return fmt.Errorf("event %d follows event %d: the log has a gap", e.Seq, s.seq)
 	}
-	fold := folds[e.Type]
+	fold := applyFuncs[e.Type]
 	if fold == nil {
 		return fmt.Errorf("event %d has the unknown type %q: use the newer program that wrote it", e.Seq, e.Type)
 	}
@@ -224,7 +224,7 @@ func (s *state) apply(e collab.Event) error {
 	}
 	err := fold(s, e)
 	if err == nil {
-		err = s.foldMetadata(e)
+		err = s.applyMetadata(e)
 	}
 	if err != nil {
 		return fmt.Errorf("event %d (%s) cannot be read: %w", e.Seq, e.Type, err)
@@ -233,8 +233,8 @@ func (s *state) apply(e collab.Event) error {
 	return nil
 }
 
-// foldMetadata remembers which request created the record that an event is about.
-func (s *state) foldMetadata(e collab.Event) error {
+// applyMetadata remembers which request created the record that an event is about.
+func (s *state) applyMetadata(e collab.Event) error {
 	if e.Metadata == nil || e.Type == collab.EventMessagePosted.Name {
 		return nil
 	}
@@ -246,7 +246,7 @@ func (s *state) foldMetadata(e collab.Event) error {
 	return err
 }
 
-func (s *state) foldMessage(e collab.Event) error {
+func (s *state) applyMessage(e collab.Event) error {
 	m, meta, err := readMessage(e)
 	if err != nil {
 		return err
@@ -263,8 +263,8 @@ func readMessage(e collab.Event) (m collab.Message, meta collab.PostMetadata, er
 	return m, meta, err
 }
 
-// foldRecord takes a work item or a question.
-func (s *state) foldRecord(e collab.Event) error {
+// applyRecord takes a work item or a question.
+func (s *state) applyRecord(e collab.Event) error {
 	r := &record{}
 	if err := json.Unmarshal(e.Payload, r); err != nil {
 		return err
@@ -273,41 +273,41 @@ func (s *state) foldRecord(e collab.Event) error {
 	return nil
 }
 
-func (s *state) foldConversation(e collab.Event, c collab.Conversation) {
+func (s *state) applyConversation(e collab.Event, c collab.Conversation) {
 	s.conversations.put(c.ID, &c, "", true, e.Seq)
 }
 
-func (s *state) foldInvocation(e collab.Event, i collab.Invocation) {
+func (s *state) applyInvocation(e collab.Event, i collab.Invocation) {
 	s.invocations.put(i.ID, &i, "", true, e.Seq)
 }
 
-func (s *state) foldFlight(e collab.Event, f collab.Flight) {
+func (s *state) applyFlight(e collab.Event, f collab.Flight) {
 	s.flights.put(f.ID, &f, "", !f.Terminal(), e.Seq)
 	if i := s.invocations.get(f.InvocationID); i != nil && f.Terminal() {
 		s.invocations.put(i.ID, i, "", false, e.Seq)
 	}
 }
 
-func (s *state) foldBinding(e collab.Event, b collab.Binding) {
+func (s *state) applyBinding(e collab.Event, b collab.Binding) {
 	s.bindings.put(bindingKey(b.Surface, b.ExternalID), &b, "", true, e.Seq)
 }
 
-// foldWoken marks a delivery as woken.
-func (s *state) foldWoken(e collab.Event, w collab.Wake) {
+// applyWoken marks a delivery as woken.
+func (s *state) applyWoken(e collab.Event, w collab.Wake) {
 	d := *s.deliveries.get(w.DeliveryID) // which was requested before
 	d.Wake, d.EndpointID, d.UpdatedAt = collab.WakeWoken, w.EndpointID, e.At
 	s.putDelivery(d, e.Seq)
 	s.wokenBy.put(d.ID, e.Seq, "", false, e.Seq)
 }
 
-// foldEndpoint takes an endpoint.
-func (s *state) foldEndpoint(e collab.Event, announced collab.Endpoint) {
+// applyEndpoint takes an endpoint.
+func (s *state) applyEndpoint(e collab.Event, announced collab.Endpoint) {
 	ep := &endpoint{Endpoint: announced}
 	if old := s.endpoints[ep.EndpointID]; e.Type == collab.EventOffline.Name && old != nil {
 		ep.seq = old.seq // falling silent is no sign of life
 	} else {
-		s.heard++
-		ep.seq = s.heard
+		s.heartbeats++
+		ep.seq = s.heartbeats
 	}
 	s.endpoints[ep.EndpointID] = ep
 	s.parties.put("endpoint:"+ep.EndpointID, partyRow{Endpoint: &ep.Endpoint}, "", true, e.Seq)
@@ -324,12 +324,12 @@ func (s *state) dropEndpoint(id string, seq int64) {
 	s.parties.put("endpoint:"+id, partyRow{}, "", false, seq)
 }
 
-func (s *state) foldClaim(e collab.Event, c collab.Claim) {
+func (s *state) applyClaim(e collab.Event, c collab.Claim) {
 	s.claims.put(c.EventID, &c, "", c.State == collab.ClaimHeld, e.Seq)
 	if c.Token > s.counters.get(claimToken) {
 		s.counters.put(claimToken, c.Token, "", true, e.Seq)
 	}
 }
 
-// stamp formats a time for a record.
-func stamp(t time.Time) string { return protocol.FormatTime(t) }
+// formatTime formats a time for a record.
+func formatTime(t time.Time) string { return protocol.FormatTime(t) }

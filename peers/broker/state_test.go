@@ -12,17 +12,17 @@ import (
 // A restart gives who was online time to be heard of again, and lengthens the life of
 // nobody who was gone.
 func TestARestartCountsAsHeardOfForWhoIsOnline(t *testing.T) {
-	d := newStoredDesk(t)
+	d := newStoredFixture(t)
 	d.do("agent:gone", "identity.announce", m{"endpointId": "e-gone"})
 	d.do("agent:gone", "identity.leave", m{"endpointId": "e-gone"})
 	d.do("agent:here", "identity.announce", m{"endpointId": "e-here"})
-	then := stamp(d.now)
+	then := formatTime(d.now)
 	d.now = d.now.Add(time.Hour)
 	s, err := load(t.Context(), d.db, d.now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := s.endpoints["e-here"]; e == nil || e.LastHeartbeatAt != stamp(d.now) {
+	if e := s.endpoints["e-here"]; e == nil || e.LastHeartbeatAt != formatTime(d.now) {
 		t.Errorf("the endpoint that is online: %+v", e)
 	}
 	if e := s.endpoints["e-gone"]; e == nil || e.LastHeartbeatAt != then {
@@ -32,7 +32,7 @@ func TestARestartCountsAsHeardOfForWhoIsOnline(t *testing.T) {
 
 // A state with an event left out would decide wrongly from then on.
 func TestALogWithAGapIsNotFolded(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.do("cli:will", "conversation.create", m{"id": "c", "kind": "channel"})
 	d.do("cli:will", "conversation.create", m{"id": "c2", "kind": "channel"})
 	last := d.log[len(d.log)-1]
@@ -47,7 +47,7 @@ func TestAPageTakesOneItemAtLeast(t *testing.T) {
 		sizes []int
 		want  int
 	}{{[]int{pageBytes + 1, 1}, 1}, {[]int{1, pageBytes}, 1}, {[]int{1, pageBytes - 1, 1}, 2}, {[]int{pageBytes + 1}, 1}, {nil, 0}} {
-		if got := take(0, len(c.sizes), func(i int) int { return c.sizes[i] }); got != c.want {
+		if got := pageSize(0, len(c.sizes), func(i int) int { return c.sizes[i] }); got != c.want {
 			t.Errorf("of %v a page takes %d, want %d", c.sizes, got, c.want)
 		}
 	}
@@ -58,7 +58,7 @@ func TestHowManyAPageTakes(t *testing.T) {
 	for _, c := range []struct{ asked, n, want int }{
 		{0, 5000, 200}, {0, 200, 200}, {0, 199, 199}, {1, 5000, 1}, {1000, 5000, 1000}, {1001, 5000, 1000}, {7, 7, 7}, {8, 7, 7},
 	} {
-		if got := take(c.asked, c.n, func(int) int { return 1 }); got != c.want {
+		if got := pageSize(c.asked, c.n, func(int) int { return 1 }); got != c.want {
 			t.Errorf("asked for %d of %d a page takes %d; want %d", c.asked, c.n, got, c.want)
 		}
 	}
@@ -69,9 +69,9 @@ func TestHowManyAPageTakes(t *testing.T) {
 
 // TestAShelfIsTheSameInMemoryAndStored: what is open, what lists find, and in which order.
 func TestAShelfIsTheSameInMemoryAndStored(t *testing.T) {
-	stored := newStoredDesk(t)
-	from := &shelves{tx: store.On(t.Context(), stored.db)}
-	for name, s := range map[string]*shelf[int]{"in memory": newShelf[int]("x", nil), "stored": newShelf[int]("x", from)} {
+	stored := newStoredFixture(t)
+	from := &tables{tx: store.On(t.Context(), stored.db)}
+	for name, s := range map[string]*table[int]{"in memory": newTable[int]("x", nil), "stored": newTable[int]("x", from)} {
 		s.put("a", 1, "odd", true, 1)
 		s.put("b", 2, "even", false, 2)
 		s.put("c", 3, "odd", false, 3)
@@ -89,7 +89,7 @@ func TestAShelfIsTheSameInMemoryAndStored(t *testing.T) {
 					t.Errorf("%s, %s: %d of %q after %q are %v; want %v", name, when, c.limit, c.ref, c.after, got, c.want)
 				}
 			}
-			if got := s.open(); !slices.Equal(got, []string{"a"}) {
+			if got := s.openIDs(); !slices.Equal(got, []string{"a"}) {
 				t.Errorf("%s, %s: open are %v", name, when, got)
 			}
 			for id, want := range map[string]int{"a": 5, "b": 2, "d": 0, "": 0} {
@@ -100,17 +100,17 @@ func TestAShelfIsTheSameInMemoryAndStored(t *testing.T) {
 		}
 		check("put")
 		if name == "stored" {
-			from.written()
-			from.committed()
-			if len(s.held) != 1 || len(s.dirty) != 0 {
-				t.Errorf("%d are in memory, and %d to be written; one is open", len(s.held), len(s.dirty))
+			from.flush()
+			from.evict()
+			if len(s.cache) != 1 || len(s.dirty) != 0 {
+				t.Errorf("%d are in memory, and %d to be written; one is open", len(s.cache), len(s.dirty))
 			}
 			check("committed")
 			s.put("a", 5, "odd", false, 5) // closed
-			from.written()
-			from.committed()
-			again := newShelf[int]("x", &shelves{tx: from.tx})
-			if list := again.read(); len(s.held) != 0 || len(list) != 0 {
+			from.flush()
+			from.evict()
+			again := newTable[int]("x", &tables{tx: from.tx})
+			if list := again.loadOpen(); len(s.cache) != 0 || len(list) != 0 {
 				t.Errorf("what is closed is still in memory, or read: %v", list)
 			}
 		}
@@ -122,7 +122,7 @@ func TestAShelfIsTheSameInMemoryAndStored(t *testing.T) {
 
 // TestWhenTheClockIsNeededNext: when the first of what is open falls due.
 func TestWhenTheClockIsNeededNext(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	begun := d.now
 	want := func(after time.Duration) {
 		t.Helper()
@@ -131,7 +131,7 @@ func TestWhenTheClockIsNeededNext(t *testing.T) {
 		}
 	}
 	decide := func(id string, after time.Duration) {
-		d.do("agent:a", "decision.ask", m{"id": id, "tool": "shell", "digest": "abc", "mayDecide": []string{}, "expiresAt": stamp(begun.Add(after))})
+		d.do("agent:a", "decision.ask", m{"id": id, "tool": "shell", "digest": "abc", "mayDecide": []string{}, "expiresAt": formatTime(begun.Add(after))})
 	}
 	want(0)
 	d.announce("lead")
@@ -152,7 +152,7 @@ func TestWhenTheClockIsNeededNext(t *testing.T) {
 
 // TestWhenAnEndpointFallsSilent: after its timeout it is offline, and after a day forgotten.
 func TestWhenAnEndpointFallsSilent(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead")
 	for _, c := range []struct {
 		later time.Duration

@@ -11,9 +11,9 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// clockLoop makes the writer sweep: when a claim or an endpoint runs out, and
+// sweepLoop makes the writer sweep: when a claim or an endpoint runs out, and
 // thoroughly once per sweep interval.
-func (b *Broker) clockLoop(ctx context.Context) error {
+func (b *Broker) sweepLoop(ctx context.Context) error {
 	thorough := time.NewTicker(b.opts.SweepInterval)
 	defer thorough.Stop()
 	due := time.NewTimer(0)
@@ -30,7 +30,7 @@ func (b *Broker) clockLoop(ctx context.Context) error {
 		case <-thorough.C:
 			full = true
 			before := b.opts.Now().Add(-answersKept).UnixMicro()
-			b.writer.later(func(tx *store.Tx) { tx.Exec(`DELETE FROM answers WHERE sent = 1 AND at < ?`, before) })
+			b.writer.deferToCommit(func(tx *store.Tx) { tx.Exec(`DELETE FROM answers WHERE sent = 1 AND at < ?`, before) })
 		}
 		err := b.writer.change(ctx, func(t *tx) { t.sweep(full) })
 		if err != nil && ctx.Err() == nil {
@@ -60,10 +60,10 @@ func (t *tx) nextDue() (next time.Time) {
 			next = at
 		}
 	}
-	for _, id := range t.claims.open() {
+	for _, id := range t.claims.openIDs() {
 		due(collab.ParseTime(t.claims.get(id).ExpiresAt))
 	}
-	for _, id := range t.decisions.open() {
+	for _, id := range t.decisions.openIDs() {
 		if d := t.decisions.get(id); d.State == collab.ApprovalPending {
 			due(collab.ParseTime(d.ExpiresAt))
 		}

@@ -85,7 +85,7 @@ func TestQuestionRules(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := &record{}
-			check(json.Unmarshal(encode(baseQuestion()), q))
+			must(json.Unmarshal(mustEncode(baseQuestion()), q))
 			c.change(q)
 			if got := q.validate(); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
@@ -147,7 +147,7 @@ func TestTransitions(t *testing.T) {
 	}
 	for _, from := range kinds[collab.KindWorkItem].states {
 		for _, to := range kinds[collab.KindWorkItem].states {
-			err := attempt(func() { checkMove("work item", kinds[collab.KindWorkItem].moves, from, to) })
+			err := attempt(func() { mustAllowTransition("work item", kinds[collab.KindWorkItem].moves, from, to) })
 			if ok := err == nil; ok != (from == to || allowed[string(from)+" "+string(to)]) {
 				t.Errorf("%s to %s: %v", from, to, err)
 			}
@@ -159,7 +159,7 @@ func TestTransitions(t *testing.T) {
 	questions := map[string]bool{"open answered": true, "open closed": true, "open declined": true, "answered closed": true, "answered open": true}
 	for _, from := range kinds[collab.KindQuestion].states {
 		for _, to := range kinds[collab.KindQuestion].states {
-			err := attempt(func() { checkMove("question", kinds[collab.KindQuestion].moves, from, to) })
+			err := attempt(func() { mustAllowTransition("question", kinds[collab.KindQuestion].moves, from, to) })
 			if ok := err == nil; ok != (from == to || questions[string(from)+" "+string(to)]) {
 				t.Errorf("question %s to %s: %v", from, to, ok)
 			}

@@ -12,31 +12,31 @@ import (
 
 // A situation is all that a wake decision depends on.
 type situation struct {
-	sender     Caller // never woken, unless it wants to follow up
+	sender     caller // never woken, unless it wants to follow up
 	followUp   bool
-	explicit   []party // agents that were named, in order
-	record     *record // that the message or the wake is about
-	dependency party   // who holds what the record waits for, if it waits
-	master     party   // of the conversation
-	asked      party   // for what a sweep is about
-	final      bool    // the message says that nothing is expected
-	thanks     bool    // it says thanks and nothing else
-	passed     []skip  // who is passed over by a sweep
+	explicit   []party     // agents that were named, in order
+	record     *record     // that the message or the wake is about
+	dependency party       // who holds what the record waits for, if it waits
+	master     party       // of the conversation
+	asked      party       // for what a sweep is about
+	final      bool        // the message says that nothing is expected
+	thanks     bool        // it says thanks and nothing else
+	excluded   []exclusion // who is passed over by a sweep
 }
 
-// A skip is why a sweep passes somebody over.
-type skip struct {
+// A exclusion is why a sweep passes somebody over.
+type exclusion struct {
 	id  protocol.PeerID
 	why string
 }
 
-func (s *situation) pass(id protocol.PeerID, why string) {
-	s.passed = append(s.passed, skip{id, why})
+func (s *situation) exclude(id protocol.PeerID, why string) {
+	s.excluded = append(s.excluded, exclusion{id, why})
 }
 
-// passes returns why somebody is passed over by a sweep, or "".
-func (s *situation) passes(id protocol.PeerID) string {
-	for _, p := range s.passed {
+// excludedBecause returns why somebody is passed over by a sweep, or "".
+func (s *situation) excludedBecause(id protocol.PeerID) string {
+	for _, p := range s.excluded {
 		if p.id == id {
 			return p.why
 		}
@@ -56,9 +56,9 @@ func chooseWake(s situation) collab.Decision {
 			return
 		case d.TargetAgentID != "":
 			c.Reason = "not needed: " + d.TargetAgentID + " is woken, and only one is"
-		case s.passes(p.id) != "":
-			c.Reason = "passed over: " + s.passes(p.id)
-			if as := ", and " + p.name + " " + s.passes(p.id); !strings.Contains(others, as) {
+		case s.excludedBecause(p.id) != "":
+			c.Reason = "passed over: " + s.excludedBecause(p.id)
+			if as := ", and " + p.name + " " + s.excludedBecause(p.id); !strings.Contains(others, as) {
 				others += as
 			}
 		case s.sender.is(p.id) && !s.followUp:
@@ -114,8 +114,8 @@ func (s situation) quiet() string {
 	return ""
 }
 
-// settle completes a decision with what its target was found to mean.
-func settle(d *collab.Decision, st Standing) {
+// applyResolution completes a decision with what its target was found to mean.
+func applyResolution(d *collab.Decision, st resolution) {
 	d.Options, d.Outcome = st.Candidates, collab.OutcomeUnavailable
 	why := st.Reason
 	switch e := st.Endpoint; {

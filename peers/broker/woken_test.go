@@ -13,7 +13,7 @@ import (
 // TestWokenIsSaidWhileItIsTrue: a wake that reached nobody is missed, who asked is told, and
 // it is sent again to the process that comes back, which is named.
 func TestWokenIsSaidWhileItIsTrue(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead", "boss")
 	group(d, "")
 	d.do("agent:boss", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "wake": true})
@@ -24,7 +24,7 @@ func TestWokenIsSaidWhileItIsTrue(t *testing.T) {
 	d.wantWakes("agent:lead next_move_owner", "agent:lead explicit_mention", "agent:lead explicit_mention")
 	for _, s := range wakes {
 		tr := d.turn(peerID("collab:broker"))
-		tr.missed(s.deliveryID, s.to, stamp(d.now))
+		tr.missed(s.deliveryID, s.to, formatTime(d.now))
 		d.end(tr)
 	}
 	for _, s := range d.sent {
@@ -55,7 +55,7 @@ func TestWokenIsSaidWhileItIsTrue(t *testing.T) {
 
 // TestAWakeThatIsNotAcknowledgedSaysSo after a moment, until it is: a frozen process takes none.
 func TestAWakeThatIsNotAcknowledgedSaysSo(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead")
 	made := d.do("agent:boss", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "wake": true})
 	want := "woken: lead: has the next move on w; endpoint e-lead: it is the only one"
@@ -68,7 +68,7 @@ func TestAWakeThatIsNotAcknowledgedSaysSo(t *testing.T) {
 
 // TestWhatIsSaidOfFinishedWorkReachesWhoComesBack: only what was said before its end is needed no more.
 func TestWhatIsSaidOfFinishedWorkReachesWhoComesBack(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead", "boss")
 	group(d, "")
 	d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"})
@@ -86,7 +86,7 @@ func TestWhatIsSaidOfFinishedWorkReachesWhoComesBack(t *testing.T) {
 
 // TestACleanStopAnnouncesItself: from then on nobody is said to be woken there.
 func TestACleanStopAnnouncesItself(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead")
 	group(d, "lead")
 	d.refuse(collab.CodeForbidden, "agent:evil", "identity.leave", m{"endpointId": "e-lead"})
@@ -103,7 +103,7 @@ func TestACleanStopAnnouncesItself(t *testing.T) {
 
 // TestANewEndpointEndsTheOldOne of the same identity in the same place.
 func TestANewEndpointEndsTheOldOne(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	at := func(endpoint, workspace string) m { return m{"endpointId": endpoint, "workspaceId": workspace} }
 	d.do("agent:lead", "identity.announce", at("e1", "main"))
 	d.do("agent:lead", "identity.announce", at("e2", "main"))
@@ -119,23 +119,23 @@ func TestANewEndpointEndsTheOldOne(t *testing.T) {
 // TestTheBusTellsWhoIsThere: who left the bus is offline at once, who is there needs no
 // heartbeats, and who was out of reach for a while comes back without saying so.
 func TestTheBusTellsWhoIsThere(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	told := false
-	r := newRoll(func() bool { return told }, func() time.Time { return d.now })
+	r := newPresenceTracker(func() bool { return told }, func() time.Time { return d.now })
 	hear := func(state string, ids ...protocol.PeerID) {
 		for _, id := range ids {
-			r.hear(protocol.Presence{Peer: id, State: state})
+			r.onPresence(protocol.Presence{Peer: id, State: state})
 		}
 	}
 	turn := func(do func(tr *tx)) {
 		tr := d.turn("collab:broker")
-		tr.roll = r
+		tr.presence = r
 		do(tr)
 		d.end(tr)
 	}
 	take := func() (next time.Duration) {
-		news, next := r.take()
-		turn(func(tr *tx) { hearOf(tr, news) })
+		news, next := r.takeChanges()
+		turn(func(tr *tx) { applyPresence(tr, news) })
 		return next
 	}
 	want := func(when string, status ...string) {
@@ -160,9 +160,9 @@ func TestTheBusTellsWhoIsThere(t *testing.T) {
 	d.now = d.now.Add(time.Hour)
 	turn(func(tr *tx) { tr.expireEndpoints() })
 	want("an hour without heartbeats", "online", "online")
-	r.expect("agent:b") // it is there: the bus told of it
-	r.expect("agent:a")
-	if next := take(); next != 0 && next != settleTime {
+	r.onAnnounce("agent:b") // it is there: the bus told of it
+	r.onAnnounce("agent:a")
+	if next := take(); next != 0 && next != rejoinGrace {
 		t.Errorf("looks again after %s", next)
 	}
 	hear(protocol.PresenceLeft, "agent:a", "agent:b")
@@ -171,17 +171,17 @@ func TestTheBusTellsWhoIsThere(t *testing.T) {
 	take()
 	want("both left", "offline", "online")
 	hear(protocol.PresenceJoined, "agent:a", "agent:b")
-	if next := take(); next != settleTime {
+	if next := take(); next != rejoinGrace {
 		t.Errorf("looks again after %s", next)
 	}
 	want("a came back", "offline", "online")
-	d.now = d.now.Add(settleTime)
+	d.now = d.now.Add(rejoinGrace)
 	take()
 	want("and did not announce itself", "online", "online")
 	d.do("agent:a", "identity.leave", m{"endpointId": "e-a"})
 	hear(protocol.PresenceLeft, "agent:a")
 	hear(protocol.PresenceJoined, "agent:a")
-	d.now = d.now.Add(settleTime)
+	d.now = d.now.Add(rejoinGrace)
 	take()
 	want("a said that it stops", "offline", "online")
 	d.announce("a")
@@ -189,12 +189,12 @@ func TestTheBusTellsWhoIsThere(t *testing.T) {
 	take()
 	d.now = d.now.Add(time.Millisecond)
 	d.announce("a")
-	r.expect("agent:a") // and it has gone before the bus told of it
-	if next := take(); next != showTime {
+	r.onAnnounce("agent:a") // and it has gone before the bus told of it
+	if next := take(); next != joinTimeout {
 		t.Errorf("looks again after %s", next)
 	}
 	want("a came", "online", "online")
-	d.now = d.now.Add(showTime)
+	d.now = d.now.Add(joinTimeout)
 	take()
 	want("a came and went at once", "offline", "online")
 }
@@ -202,7 +202,7 @@ func TestTheBusTellsWhoIsThere(t *testing.T) {
 // TestWhoIsAwayIsAskedFor: the spawner is told whom a delivery waits for: an agent that is away,
 // under the identity that it had, and nobody who is there or is no agent.
 func TestWhoIsAwayIsAskedFor(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead", "boss")
 	group(d, "")
 	wanted := func(want ...string) {
@@ -225,7 +225,7 @@ func TestWhoIsAwayIsAskedFor(t *testing.T) {
 	wanted()
 	missed := d.sent[len(d.sent)-1]
 	tr := d.turn(peerID("collab:broker"))
-	tr.missed(missed.deliveryID, missed.to, stamp(d.now))
+	tr.missed(missed.deliveryID, missed.to, formatTime(d.now))
 	d.end(tr)
 	wanted("agent:lead")
 	d.do("agent:lead", "identity.announce", m{"endpointId": "e-lead"})

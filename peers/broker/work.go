@@ -9,38 +9,38 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// given returns whether a wake was asked for.
-func given(wake *bool) bool { return wake != nil && *wake }
+// isTrue returns whether a wake was asked for.
+func isTrue(wake *bool) bool { return wake != nil && *wake }
 
 func createWork(t *tx, p collab.WorkParams) collab.Result {
-	return t.create(t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem}}, p), given(p.Wake))
+	return t.create(t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem}}, p), isTrue(p.Wake))
 }
 
 // updateWork changes a work item. Who moves it without saying whom the next move
 // belongs to keeps it where it is.
 func updateWork(t *tx, p collab.WorkParams) collab.Result {
 	if p.ID == nil {
-		invalid("id is required")
+		failInvalid("id is required")
 	}
 	if q := t.records.get(*p.ID); q != nil && q.isQuestion() {
-		invalid("%s is a question: %s applies to work items only; use the question.* methods", q.ID, cmp.Or(p.State, "update"))
+		failInvalid("%s is a question: %s applies to work items only; use the question.* methods", q.ID, cmp.Or(p.State, "update"))
 	}
-	old := t.recordToMove(collab.KindWorkItem, *p.ID)
+	old := t.mustFindMovable(collab.KindWorkItem, *p.ID)
 	r := *old
-	t.takeOver(&r, p)
-	t.handIn(old, &r, p.NextMoveOwnerID != nil)
-	t.checkAcceptance(old, &r)
+	t.applyParams(&r, p)
+	t.assignReviewer(old, &r, p.NextMoveOwnerID != nil)
+	t.mustAllowAcceptance(old, &r)
 	if r.State != collab.WorkWaiting && p.WaitingOn == nil {
 		r.WaitingOn = nil // nothing is waited for any more
 	}
-	t.change(old, &r)
-	return t.result(r.ID, given(p.Wake))
+	t.updateRecord(old, &r)
+	return t.result(r.ID, isTrue(p.Wake))
 }
 
-// arrive lets the work go on that waits for a thing of the world, so far as the caller may
+// workArrived lets the work go on that waits for a thing of the world, so far as the caller may
 // move it.
-func arrive(t *tx, p collab.ArrivedParams) (out collab.Arrived) {
-	checkText("name", p.Name, maxTitle)
+func workArrived(t *tx, p collab.ArrivedParams) (out collab.Arrived) {
+	mustBeText("name", p.Name, maxTitle)
 	out.Items = []collab.Result{}
 	size := 0
 	for _, old := range t.openRecords(collab.KindWorkItem) {
@@ -54,9 +54,9 @@ func arrive(t *tx, p collab.ArrivedParams) (out collab.Arrived) {
 		}
 		r := *old
 		r.State, r.WaitingOn = collab.WorkWorking, nil
-		t.change(old, &r)
+		t.updateRecord(old, &r)
 		if one := t.result(r.ID, true); size < pageBytes {
-			out.Items, size = append(out.Items, one), size+len(encode(one))
+			out.Items, size = append(out.Items, one), size+len(mustEncode(one))
 		} else {
 			out.Others++
 		}
@@ -66,23 +66,23 @@ func arrive(t *tx, p collab.ArrivedParams) (out collab.Arrived) {
 
 // wakeWork wakes the one who is responsible for a work item now.
 func wakeWork(t *tx, p collab.IDParams) collab.Result {
-	r := t.record(collab.KindWorkItem, p.ID)
+	r := t.mustFindRecord(collab.KindWorkItem, p.ID)
 	out := collab.Result{WorkItem: r.WorkItem}
 	dec := t.wakeInto(&out, r)
-	if code := collab.Code(dec.Outcome); leadsNowhere(code) {
-		misrouted(code, dec.TargetAgentID, dec.Reason, dec.Options, out)
+	if code := collab.Code(dec.Outcome); isUnroutable(code) {
+		failUnroutable(code, dec.TargetAgentID, dec.Reason, dec.Options, out)
 	}
 	return out
 }
 
 // getRecord answers with a record of a kind.
 func getRecord(kind string) func(t *tx, p collab.IDParams) collab.Result {
-	return func(t *tx, p collab.IDParams) collab.Result { return t.result(t.record(kind, p.ID).ID, false) }
+	return func(t *tx, p collab.IDParams) collab.Result { return t.result(t.mustFindRecord(kind, p.ID).ID, false) }
 }
 
 func listWork(t *tx, p collab.WorkListParams) collab.Page[collab.WorkItem] {
 	if p.State != "" {
-		checkOneOf("state", p.State, kinds[collab.KindWorkItem].states...)
+		mustBeOneOf("state", p.State, kinds[collab.KindWorkItem].states...)
 	}
 	list := t.recordsOf(collab.KindWorkItem, p.State, p.OwnerID, p.NextMoveOwnerID)
 	return pageOf(list, func(r *record) string { return r.ID }, (*record).workItem, p.PageParams)
@@ -96,10 +96,10 @@ func listQuestions(t *tx, p collab.QuestionListParams) collab.Page[collab.Questi
 // ask stores a question and wakes the one it is asked of.
 func ask(t *tx, p collab.QuestionParams) collab.Result {
 	openChat(t, p.ConversationID, p.Chat)
-	checkName("askedOfId", p.AskedOfID)
-	checkLength("answer", p.Answer, maxText)
+	mustBeName("askedOfId", p.AskedOfID)
+	mustFit("answer", p.Answer, maxText)
 	asked, by := t.partyOf(p.AskedOfID, t.known), t.caller.party()
-	q := record{WorkItem: collab.WorkItem{Kind: collab.KindQuestion}, AskedOfID: asked.name, AskedOfIdentity: asked.id, Answer: p.Answer, Obligation: checkObligation(p.Obligation)}
+	q := record{WorkItem: collab.WorkItem{Kind: collab.KindQuestion}, AskedOfID: asked.name, AskedOfIdentity: asked.id, Answer: p.Answer, Obligation: mustBeObligation(p.Obligation)}
 	if p.AskedByID == nil || strings.TrimSpace(*p.AskedByID) != "" {
 		q.AskedByID = by.name
 	}
@@ -115,33 +115,33 @@ func ask(t *tx, p collab.QuestionParams) collab.Result {
 // answerQuestion stores the answer to a question and wakes the asker, whose move it then is.
 func answerQuestion(t *tx, p collab.AnswerParams) collab.Result {
 	if strings.TrimSpace(p.Answer) == "" {
-		invalid("answered questions require an answer")
+		failInvalid("answered questions require an answer")
 	}
-	checkLength("answer", p.Answer, maxText)
-	q := t.record(collab.KindQuestion, p.ID)
+	mustFit("answer", p.Answer, maxText)
+	q := t.mustFindRecord(collab.KindQuestion, p.ID)
 	if p.By != "" && !t.caller.is(p.By) {
-		checkSpeaksFor(t, p.By, q.AskedByIdentity)
+		mustSpeakFor(t, p.By, q.AskedByIdentity)
 		if p.By != q.AskedOfIdentity {
-			refuse(collab.CodeForbidden, "question %s is for %s to answer", q.ID, q.AskedOfID)
+			fail(collab.CodeForbidden, "question %s is for %s to answer", q.ID, q.AskedOfID)
 		}
 		t.caller = t.state.caller(p.By, nil) // whose word it is, and not the asker's own
 	}
 	if q.State == questionAnswered {
 		if q.Answer != p.Answer {
-			badMove(kinds[q.Kind].moves, q.State, q.State, "question %s is %s already", q.ID, q.State)
+			failTransition(kinds[q.Kind].moves, q.State, q.State, "question %s is %s already", q.ID, q.State)
 		}
-		return t.repeated(q.ID)
+		return t.duplicateResult(q.ID)
 	}
 	return t.moveQuestion(p.ID, questionAnswered, func(q *record) {
 		q.Answer = p.Answer
-		q.giveTo(q.creator())
+		q.setNextMove(q.creator())
 	})
 }
 
 // endQuestion ends a question in a state.
 func endQuestion(to collab.WorkState) func(t *tx, p collab.IDParams) collab.Result {
 	return func(t *tx, p collab.IDParams) collab.Result {
-		return t.moveQuestion(p.ID, to, func(q *record) { q.giveTo(party{}) })
+		return t.moveQuestion(p.ID, to, func(q *record) { q.setNextMove(party{}) })
 	}
 }
 
@@ -149,20 +149,20 @@ func endQuestion(to collab.WorkState) func(t *tx, p collab.IDParams) collab.Resu
 func reopenQuestion(t *tx, p collab.IDParams) collab.Result {
 	return t.moveQuestion(p.ID, collab.WorkOpen, func(q *record) {
 		q.Answer = ""
-		q.giveTo(cmp.Or(q.asked(), q.creator()))
+		q.setNextMove(cmp.Or(q.asked(), q.creator()))
 	})
 }
 
 // moveQuestion brings a question into a state, and wakes whose move it then is.
 func (t *tx) moveQuestion(id string, to collab.WorkState, edit func(q *record)) collab.Result {
-	old := t.recordToMove(collab.KindQuestion, id)
+	old := t.mustFindMovable(collab.KindQuestion, id)
 	if old.State == to {
 		return t.result(id, false) // said twice
 	}
 	q := *old
 	q.State = to
 	edit(&q)
-	t.change(old, &q)
+	t.updateRecord(old, &q)
 	return t.result(id, true)
 }
 
@@ -170,11 +170,11 @@ func (t *tx) moveQuestion(id string, to collab.WorkState, edit func(q *record)) 
 // question spawns one work item at most.
 func spawnWork(t *tx, p collab.WorkParams) collab.Result {
 	if p.ID == nil {
-		invalid("id (of the question) is required")
+		failInvalid("id (of the question) is required")
 	}
-	old := t.record(collab.KindQuestion, *p.ID)
+	old := t.mustFindRecord(collab.KindQuestion, *p.ID)
 	if old.SpawnedWorkItemID != "" {
-		out := t.repeated(old.SpawnedWorkItemID)
+		out := t.duplicateResult(old.SpawnedWorkItemID)
 		out.Question = old.question()
 		return out
 	}
@@ -185,11 +185,11 @@ func spawnWork(t *tx, p collab.WorkParams) collab.Result {
 	p.RequestedByID = cmp.Or(p.RequestedByID, new(old.creator().ref()))
 	p.ParentID = cmp.Or(p.ParentID, &old.ID)
 	w := t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem, ConversationID: old.ConversationID}}, p)
-	t.put(nil, w)
+	t.storeRecord(nil, w)
 	q := *old
-	q.SpawnedWorkItemID, q.UpdatedAt = w.ID, stamp(t.now)
-	t.put(old, &q)
-	out := t.result(w.ID, given(p.Wake))
+	q.SpawnedWorkItemID, q.UpdatedAt = w.ID, formatTime(t.now)
+	t.storeRecord(old, &q)
+	out := t.result(w.ID, isTrue(p.Wake))
 	out.Question = q.question()
 	return out
 }

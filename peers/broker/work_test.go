@@ -51,7 +51,7 @@ func TestWorkItemsAreCheckedWhenTheyAreMade(t *testing.T) {
 		"an object of no shape": {m{"waitingOn": "x"}, "params.waitingOn must be an object, not string"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
+			d := newFixture(t)
 			if c.want == "" {
 				got := d.do("agent:actor-1", "work_item.create", w0(c.extra))
 				if got.at("work_item", "kind") != "work_item" || got.at("work_item", "createdById") != "actor-1" {
@@ -71,7 +71,7 @@ func TestWorkItemsAreCheckedWhenTheyAreMade(t *testing.T) {
 }
 
 func TestWorkMovesByItsPeople(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("owner", "mover", "stranger")
 	made := d.do("agent:boss", "work_item.create", m{"id": "w", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "agent:mover", "onBehalfOf": "tg:7"})
 	d.refuse(collab.CodeForbidden, "agent:stranger", "work_item.update", m{"id": "w", "state": "working"})
@@ -109,7 +109,7 @@ func TestWorkMovesByItsPeople(t *testing.T) {
 }
 
 func TestWorkIsWokenOnRequest(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("owner", "mover", "dep")
 	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "mover", "wake": true})
 	d.wantWakes("agent:mover next_move_owner")
@@ -142,7 +142,7 @@ func TestWorkIsWokenOnRequest(t *testing.T) {
 // TestWhatWaitsForTheWorldWakesItsMover: a thing, or an agent that never was, cannot be woken,
 // and takes the place of nobody who can. Who is named and known is woken as ever.
 func TestWhatWaitsForTheWorldWakesItsMover(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("owner", "mover", "build-42")
 	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "mover"})
 	for _, c := range []struct{ kind, target, want string }{
@@ -165,7 +165,7 @@ func TestWhatWaitsForTheWorldWakesItsMover(t *testing.T) {
 }
 
 func TestWakesOwedForEndedWorkAreCancelled(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "gone", "nextMoveOwnerId": "gone", "wake": true})
 	d.do("cli:will", "work_item.update", m{"id": "w", "state": "done"})
 	d.announce("gone")
@@ -177,7 +177,7 @@ func TestWakesOwedForEndedWorkAreCancelled(t *testing.T) {
 }
 
 func TestSweepsRemindOncePerPeriodAndThenTheNext(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("owner", "mover", "dep", "asked")
 	d.do("cli:will", "work_item.create", m{"id": "open", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "mover"})
 	d.do("cli:will", "work_item.create", m{
@@ -222,7 +222,7 @@ func TestSweepsRemindOncePerPeriodAndThenTheNext(t *testing.T) {
 }
 
 func TestASweepDoesNotPileUpWakesForTheAbsent(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "gone", "nextMoveOwnerId": "gone"})
 	for range 10 {
 		d.sweep(11 * time.Minute)
@@ -235,7 +235,7 @@ func TestASweepDoesNotPileUpWakesForTheAbsent(t *testing.T) {
 }
 
 func TestQuestions(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("asker", "asked", "stranger")
 	group(d, "")
 	q := m{"id": "q", "title": "which?", "askedOfId": "asked", "conversationId": "c"}
@@ -284,7 +284,7 @@ func TestQuestions(t *testing.T) {
 }
 
 func TestAnInvocationFlies(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("boss", "lead")
 	d.do("agent:boss", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead"})
 	r := d.do("agent:boss", "invocation.create", m{"targetAgentId": "lead", "text": "go", "workItemId": "w"})
@@ -336,7 +336,7 @@ func TestAnInvocationFlies(t *testing.T) {
 }
 
 func TestDeliveriesAreLeasedAndSettled(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	group(d, "")
 	d.do("agent:man", "identity.announce", m{"endpointId": "e1", "wakePolicy": "manual"})
 	d.refuse(collab.CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@man one"})
@@ -372,8 +372,8 @@ func TestDeliveriesAreLeasedAndSettled(t *testing.T) {
 		}
 		claimed := d.do("agent:man", "delivery.claim", m{"targetAgentId": "man"})
 		for _, answer := range []result{back, claimed} { // what is stored, of this second
-			if answer["delivery"] != nil && answer.at("delivery", "updatedAt") != stamp(d.now) {
-				t.Errorf("at %s the answer is %v", stamp(d.now), answer)
+			if answer["delivery"] != nil && answer.at("delivery", "updatedAt") != formatTime(d.now) {
+				t.Errorf("at %s the answer is %v", formatTime(d.now), answer)
 			}
 		}
 	}
@@ -386,7 +386,7 @@ func TestDeliveriesAreLeasedAndSettled(t *testing.T) {
 }
 
 func TestBindings(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead", "w3")
 	d.do("tg:7", "binding.set", m{"surface": "telegram", "externalId": "tg:7", "agentId": "agent:lead"})
 	if got := d.do("cli:will", "binding.get", m{"surface": "telegram", "externalId": "tg:7"}); got.at("binding", "agentId") != "lead" {
@@ -398,7 +398,7 @@ func TestBindings(t *testing.T) {
 }
 
 func TestListsFilterAndPage(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for i := range 5 {
 		d.do("cli:will", "work_item.create", m{"id": fmt.Sprint("w", i), "title": "t", "ownerId": "a", "nextMoveOwnerId": []string{"a", "b"}[i%2]})
 	}
@@ -449,7 +449,7 @@ func TestListsFilterAndPage(t *testing.T) {
 }
 
 func TestUnknownMethodsNameTheKnownOnes(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	r := d.refuse(collab.CodeInvalid, "cli:will", "work_item.destroy", nil)
 	if !strings.Contains(r["error"].(string), "work_item.update") {
 		t.Errorf("refused with %v", r["error"])
@@ -460,7 +460,7 @@ func TestUnknownMethodsNameTheKnownOnes(t *testing.T) {
 // TestAnInvocationIsMadeOnce: an invocation that is made again by its id is told
 // from another of that id, as every record is.
 func TestAnInvocationIsMadeOnce(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead", "boss")
 	named := m{"id": "inv", "targetAgentId": "lead", "text": "go"}
 	first := d.do("agent:boss", "invocation.create", named)
@@ -476,7 +476,7 @@ func TestAnInvocationIsMadeOnce(t *testing.T) {
 // TestTheAskerPassesOnThePersonsAnswer: only the agent that asked does so, and only for who was
 // asked; the answer is the person's, so that it wakes the asker.
 func TestTheAskerPassesOnThePersonsAnswer(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.do("agent:a", "identity.announce", m{"endpointId": "a"})
 	d.do("agent:a", "question.ask", m{"id": "q1", "title": "which region?", "askedOfId": "tg:42"})
 	for who, by := range map[protocol.PeerID]string{"agent:b": "tg:42", "agent:a": "tg:7", "cli:will.1": "tg:42"} {
@@ -502,14 +502,14 @@ func TestTheAskerPassesOnThePersonsAnswer(t *testing.T) {
 // TestHowLongADeliveryIsLeased: a minute if nobody says, a day at most; until then it is
 // nobody else's, but for people.
 func TestHowLongADeliveryIsLeased(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	group(d, "")
 	d.do("agent:one", "identity.announce", m{"endpointId": "e1", "logicalAgentId": "man", "wakePolicy": "manual"})
 	d.do("agent:two", "identity.announce", m{"endpointId": "e2", "logicalAgentId": "man", "wakePolicy": "manual"})
 	d.refuse(collab.CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@man one"})
 	for ms, want := range map[int64]time.Duration{0: time.Minute, 1: time.Millisecond, 86_400_000: 24 * time.Hour} {
 		got := d.do("agent:one", "delivery.claim", m{"targetAgentId": "man", "leaseMs": ms})
-		if got.at("delivery", "leaseUntil") != stamp(d.now.Add(want)) || got.at("delivery", "leasedBy") != "agent:one" {
+		if got.at("delivery", "leaseUntil") != formatTime(d.now.Add(want)) || got.at("delivery", "leasedBy") != "agent:one" {
 			t.Errorf("leased for %d ms: %v", ms, got)
 		}
 		id := got.at("delivery", "id")
@@ -536,7 +536,7 @@ func TestHowLongADeliveryIsLeased(t *testing.T) {
 
 // TestABindingIsChangedByWhoHasIt, or by a person; said twice it is no event.
 func TestABindingIsChangedByWhoHasIt(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.announce("lead", "w3")
 	set := func(agent string) m { return m{"surface": "telegram", "externalId": "tg:7", "agentId": agent} }
 	d.do("agent:lead", "binding.set", set("lead"))
@@ -554,7 +554,7 @@ func TestABindingIsChangedByWhoHasIt(t *testing.T) {
 
 // TestAConversationIsPaged: a page that ends where the conversation does has no next.
 func TestAConversationIsPaged(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	group(d, "")
 	d.do("cli:will", "conversation.create", m{"id": "other", "kind": "group"})
 	for _, id := range []string{"m1", "m2", "m3"} {

@@ -29,13 +29,13 @@ type job struct {
 // events. It takes all jobs that wait, decides them one after the other, stores
 // what came of them in one transaction, and only then lets anything out.
 type writer struct {
-	db        *sql.DB
-	opts      *Options
-	roll      *roll
-	jobs      chan job
-	enqueue   func(t *tx, s sending)
-	request   func(t *tx, a want)
-	committed func(t *tx) // after each commit
+	db           *sql.DB
+	opts         *Options
+	presence     *presenceTracker
+	jobs         chan job
+	enqueue      func(t *tx, s sending)
+	enqueueSpawn func(t *tx, a spawnRequest)
+	committed    func(t *tx) // after each commit
 
 	state *state
 
@@ -43,16 +43,16 @@ type writer struct {
 	deferred []func(*store.Tx) // to be done along with the next commit
 }
 
-// later does something in the transaction of the next commit, within a second. It must be
+// deferToCommit does something in the transaction of the next commit, within a second. It must be
 // repeatable: it is done again if the commit fails.
-func (w *writer) later(do func(tx *store.Tx)) {
+func (w *writer) deferToCommit(do func(tx *store.Tx)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.deferred = append(w.deferred, do)
 }
 
-// postponed returns what waits for a commit.
-func (w *writer) postponed() []func(*store.Tx) {
+// takeDeferred returns what waits for a commit.
+func (w *writer) takeDeferred() []func(*store.Tx) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.deferred[:len(w.deferred):len(w.deferred)]
@@ -85,15 +85,15 @@ func (w *writer) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			for len(w.jobs) > 0 {
-				tell(w.gather(nil), errStopping)
+				reply(w.collect(nil), errStopping)
 			}
 			return w.commit(context.WithoutCancel(ctx), nil)
 		case <-flush.C:
-			if len(w.postponed()) == 0 {
+			if len(w.takeDeferred()) == 0 {
 				continue
 			}
 		case j := <-w.jobs:
-			jobs = w.gather([]job{j})
+			jobs = w.collect([]job{j})
 		}
 		if err := w.commit(context.WithoutCancel(ctx), jobs); err != nil {
 			return err
@@ -101,8 +101,8 @@ func (w *writer) run(ctx context.Context) error {
 	}
 }
 
-// gather adds the jobs that wait to a batch.
-func (w *writer) gather(jobs []job) []job {
+// collect adds the jobs that wait to a batch.
+func (w *writer) collect(jobs []job) []job {
 	for len(jobs) < maxBatch {
 		select {
 		case j := <-w.jobs:
@@ -114,7 +114,7 @@ func (w *writer) gather(jobs []job) []job {
 	return jobs
 }
 
-func tell(jobs []job, err error) {
+func reply(jobs []job, err error) {
 	for _, j := range jobs {
 		j.done <- err
 	}
@@ -123,71 +123,71 @@ func tell(jobs []job, err error) {
 // commit makes a batch of jobs durable and tells their submitters. If one job fails
 // for a reason of its own, the others are tried without it.
 func (w *writer) commit(ctx context.Context, jobs []job) error {
-	t, guilty, err := w.try(ctx, jobs)
+	t, guilty, err := w.commitBatch(ctx, jobs)
 	if err == nil {
-		tell(jobs, nil)
+		reply(jobs, nil)
 		w.committed(t)
 		return nil
 	}
 	w.opts.Log.Error().Err(err).Int("jobs", len(jobs)).Msg("batch not stored; its requests are refused")
 	if w.state, err = load(ctx, w.db, w.opts.Now()); err != nil {
 		err = fmt.Errorf("the state cannot be rebuilt after a failed write: %w", err)
-		tell(jobs, err)
+		reply(jobs, err)
 		return err
 	}
 	if guilty < 0 {
-		tell(jobs, errors.New("the broker cannot store anything now; see its log, and send the request again"))
+		reply(jobs, errors.New("the broker cannot store anything now; see its log, and send the request again"))
 		return nil
 	}
-	tell(jobs[guilty:guilty+1], errors.New("the broker failed on this request; see its log"))
+	reply(jobs[guilty:guilty+1], errors.New("the broker failed on this request; see its log"))
 	if jobs = slices.Delete(jobs, guilty, guilty+1); len(jobs) == 0 {
 		return nil
 	}
 	return w.commit(ctx, jobs)
 }
 
-// try decides and stores a batch. guilty is the index of the job that is to blame for
+// commitBatch decides and stores a batch. guilty is the index of the job that is to blame for
 // the error, or -1.
-func (w *writer) try(ctx context.Context, jobs []job) (t *tx, guilty int, err error) {
+func (w *writer) commitBatch(ctx context.Context, jobs []job) (t *tx, guilty int, err error) {
 	guilty = -1
-	deferred := w.postponed()
+	deferred := w.takeDeferred()
 	err = store.InTx(ctx, w.db, func(db *store.Tx) {
 		for _, do := range deferred {
 			do(db)
 		}
-		w.state.shelves.tx = db
+		w.state.tables.tx = db
 		t = &tx{
-			view: view{state: w.state}, db: db, opts: w.opts, roll: w.roll, now: w.opts.Now().UTC(),
-			mint:   func(prefix string) string { return newID(prefix, w.opts.Now()) },
+			view: view{state: w.state}, db: db, opts: w.opts, presence: w.presence, now: w.opts.Now().UTC(),
+			newID:  func(prefix string) string { return newID(prefix, w.opts.Now()) },
 			stored: func(seq int64) (collab.Event, error) { return readEvent(db, seq) },
 		}
 		for i, j := range jobs {
-			t.caller = brokerItself
+			t.caller = brokerCaller
 			if db.Fail(attempt(func() { j.decide(t) })); db.Err() == nil {
 				continue
 			}
-			if _, own := errors.AsType[*mistake](db.Err()); own {
+			if _, own := errors.AsType[*internalError](db.Err()); own {
 				guilty = i
 			}
 			return
 		}
-		t.caller = brokerItself
+		t.caller = brokerCaller
 		for _, s := range t.sends {
 			db.Fail(attempt(func() { w.enqueue(t, s) }))
 		}
-		for _, a := range t.wanted {
-			db.Fail(attempt(func() { w.request(t, a) }))
+		for _, a := range t.spawnRequests {
+			db.Fail(attempt(func() { w.enqueueSpawn(t, a) }))
 		}
 		for _, e := range t.events {
 			appendEvent(db, e)
 		}
 		if len(t.events) > 0 {
-			w.state.shelves.written()
+			w.state.tables.flush()
 			db.Exec(`UPDATE applied SET seq = ?`, w.state.seq)
 		}
 	})
 	if err == nil {
-		w.state.shelves.committed()
+		w.state.tables.evict()
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.deferred = w.deferred[len(deferred):]

@@ -30,10 +30,10 @@ func newWriter(t *testing.T) *writer {
 	opts := (*Options)(nil).withDefaults()
 	w := &writer{
 		db: db, jobs: make(chan job, 64),
-		opts:      &opts,
-		enqueue:   func(*tx, sending) {},
-		request:   func(*tx, want) {},
-		committed: func(*tx) {},
+		opts:         &opts,
+		enqueue:      func(*tx, sending) {},
+		enqueueSpawn: func(*tx, spawnRequest) {},
+		committed:    func(*tx) {},
 	}
 	if w.state, err = load(t.Context(), db, opts.Now()); err != nil {
 		t.Fatal(err)
@@ -91,14 +91,14 @@ func TestAMistakeHarmsOnlyItsRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again.shelves.tx = store.On(t.Context(), w.db)
+	again.tables.tx = store.On(t.Context(), w.db)
 	stored := again.conversations.list("", "", math.MaxInt)
 	if len(stored) != 10 || again.seq != 10 {
 		t.Fatalf("%d conversations are stored, up to event %d", len(stored), again.seq)
 	}
 	if err := w.change(t.Context(), func(tr *tx) {
 		if live := tr.conversations.list("", "", math.MaxInt); tr.seq != 10 || !reflect.DeepEqual(live, stored) {
-			check(errors.New("the live state differs from the stored one"))
+			must(errors.New("the live state differs from the stored one"))
 		}
 	}); err != nil {
 		t.Error(err)
@@ -139,7 +139,7 @@ func TestABatchHasABound(t *testing.T) {
 	for range 300 {
 		w.jobs <- job{}
 	}
-	if first, second := len(w.gather(nil)), len(w.gather([]job{{}})); first != 256 || second != 45 {
+	if first, second := len(w.collect(nil)), len(w.collect([]job{{}})); first != 256 || second != 45 {
 		t.Errorf("batches of %d and %d; want 256 and the other 44 beside one", first, second)
 	}
 	if queueLength != 1024 {
@@ -153,7 +153,7 @@ func TestWhatIsDoneLaterIsDoneOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter(t)
 		var done atomic.Int64
-		later := func() { w.later(func(*store.Tx) { done.Add(1) }) }
+		later := func() { w.deferToCommit(func(*store.Tx) { done.Add(1) }) }
 		want := func(when string, n int64) {
 			t.Helper()
 			if got := done.Load(); got != n {
@@ -188,13 +188,13 @@ func TestWhatIsDoneLaterIsDoneOnce(t *testing.T) {
 // TestAStopAnswersWhatWaits, and does what was left for later.
 func TestAStopAnswersWhatWaits(t *testing.T) {
 	w := newWriter(t)
-	other := &writer{db: w.db, opts: w.opts, jobs: make(chan job, 600), enqueue: w.enqueue, request: w.request, committed: w.committed, state: w.state}
+	other := &writer{db: w.db, opts: w.opts, jobs: make(chan job, 600), enqueue: w.enqueue, enqueueSpawn: w.enqueueSpawn, committed: w.committed, state: w.state}
 	jobs, done := make([]job, 600), 0
 	for i := range jobs {
 		jobs[i] = job{func(*tx) {}, make(chan error, 1)}
 		other.jobs <- jobs[i]
 	}
-	other.later(func(*store.Tx) { done++ })
+	other.deferToCommit(func(*store.Tx) { done++ })
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	if err := other.run(ctx); err != nil || done != 1 {

@@ -10,8 +10,8 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// A Standing is what a label was found to mean.
-type Standing struct {
+// A resolution is what a label was found to mean.
+type resolution struct {
 	party                  // the logical agent or person; empty when unknown or ambiguous
 	Person     bool        // nobody to wake
 	Endpoint   *endpoint   // the endpoint chosen among those that fit, if there is any
@@ -27,32 +27,32 @@ const endpointPrefix = "endpoint:"
 
 // resolve finds whom a target names. A target is "endpoint:ID", a label, or an
 // identity such as "agent:lead". It never guesses.
-func (s *state) resolve(target string, from locality) Standing {
+func (s *state) resolve(target string, from locality) resolution {
 	if id, ok := strings.CutPrefix(target, endpointPrefix); ok {
 		e := s.endpoints[id]
 		if e == nil {
-			return Standing{Failure: collab.CodeUnknownTarget, Reason: fmt.Sprintf("no endpoint %q was announced", id)}
+			return resolution{Failure: collab.CodeUnknownTarget, Reason: fmt.Sprintf("no endpoint %q was announced", id)}
 		}
-		return Standing{party: party{e.LogicalAgentID, e.Identity}, Endpoint: e, Reason: "the endpoint was named", Candidates: s.options([]*endpoint{e})}
+		return resolution{party: party{e.LogicalAgentID, e.Identity}, Endpoint: e, Reason: "the endpoint was named", Candidates: s.options([]*endpoint{e})}
 	}
 	name := strings.TrimPrefix(target, "@")
 	if id := protocol.PeerID(name); protocol.RoleOf(id) != protocol.RoleUnknown {
-		return s.resolveIdentity(s.shown(id), from)
+		return s.resolveIdentity(s.displayParty(id), from)
 	}
 	name = strings.TrimPrefix(name, "role:")
-	l, err := ParseLabel(name)
+	l, err := parseLabel(name)
 	if fit := s.endpointsNamed(name); len(fit) > 0 && (err != nil || !strings.HasPrefix(target, "@")) {
 		return s.chooseNamed(fit, from) // as it was announced, whatever characters it has
 	}
 	if err != nil {
-		return Standing{Failure: collab.CodeUnknownTarget, Reason: err.Error()}
+		return resolution{Failure: collab.CodeUnknownTarget, Reason: err.Error()}
 	}
 	return s.resolveLabel(l, from)
 }
 
 // resolveIdentity finds what an identity means that was named as such.
-func (s *state) resolveIdentity(p party, from locality) Standing {
-	st := s.standing(p, from)
+func (s *state) resolveIdentity(p party, from locality) resolution {
+	st := s.resolveParty(p, from)
 	if st.Endpoint == nil && st.Failure == "" && !s.people[p.id] && !s.agents[p.id] {
 		st.party, st.Failure = party{}, collab.CodeUnknownTarget
 	}
@@ -62,10 +62,10 @@ func (s *state) resolveIdentity(p party, from locality) Standing {
 // resolveLabel finds what a label means: an agent, or else a person of that name, or else
 // whoever has that role. A role that somebody gave itself never takes what is meant for
 // one who is known by that name.
-func (s *state) resolveLabel(l Label, from locality) Standing {
-	named := s.endpointsThat(func(e *endpoint) bool { return normal(e.LogicalAgentID) == l.Name })
+func (s *state) resolveLabel(l label, from locality) resolution {
+	named := s.endpointsThat(func(e *endpoint) bool { return normalize(e.LogicalAgentID) == l.Name })
 	if len(named) == 0 {
-		if known := s.known(func(name string) bool { return normal(name) == l.Name }); len(known) > 0 {
+		if known := s.known(func(name string) bool { return normalize(name) == l.Name }); len(known) > 0 {
 			return s.resolveAbsent(l, known)
 		}
 		named = s.endpointsThat(func(e *endpoint) bool { return e.hasRole(l.Name) })
@@ -73,9 +73,9 @@ func (s *state) resolveLabel(l Label, from locality) Standing {
 	fit := filter(named, func(e *endpoint) bool { return e.fits(l) })
 	switch {
 	case len(named) == 0:
-		return Standing{Failure: collab.CodeUnknownTarget, Reason: fmt.Sprintf("nobody announced the name or role %s", l)}
+		return resolution{Failure: collab.CodeUnknownTarget, Reason: fmt.Sprintf("nobody announced the name or role %s", l)}
 	case len(fit) == 0:
-		return Standing{
+		return resolution{
 			Failure: collab.CodeUnknownTarget, Candidates: s.options(named),
 			Reason: fmt.Sprintf("no endpoint of that name fits %s", l),
 		}
@@ -84,37 +84,37 @@ func (s *state) resolveLabel(l Label, from locality) Standing {
 }
 
 // resolveAbsent finds what a label means that no endpoint has, but somebody who is known.
-func (s *state) resolveAbsent(l Label, known []party) Standing {
+func (s *state) resolveAbsent(l label, known []party) resolution {
 	people := filter(known, func(p party) bool { return protocol.IsPerson(p.id) })
 	switch {
-	case len(people) == 0 || l != Label{Name: l.Name}:
-		return Standing{Failure: collab.CodeUnknownTarget, Reason: fmt.Sprintf("no endpoint of %s is known any more", known[0].id)}
+	case len(people) == 0 || l != label{Name: l.Name}:
+		return resolution{Failure: collab.CodeUnknownTarget, Reason: fmt.Sprintf("no endpoint of %s is known any more", known[0].id)}
 	case len(people) > 1:
-		return Standing{Failure: collab.CodeAmbiguous, Reason: confusable(people), Candidates: partyOptions(people)}
+		return resolution{Failure: collab.CodeAmbiguous, Reason: ambiguityReason(people), Candidates: partyOptions(people)}
 	}
-	return Standing{party: people[0], Person: true, Reason: people[0].name + " is a person"}
+	return resolution{party: people[0], Person: true, Reason: people[0].name + " is a person"}
 }
 
 // chooseNamed is choose for endpoints that were found by a name: those of several agents are
 // ambiguous.
-func (s *state) chooseNamed(fit []*endpoint, from locality) Standing {
-	sortByHeard(fit)
+func (s *state) chooseNamed(fit []*endpoint, from locality) resolution {
+	sortByLastSeen(fit)
 	first := fit[0]
 	if others := filter(fit, func(e *endpoint) bool { return e.AgentIdentity != first.AgentIdentity }); len(others) > 0 {
-		return Standing{Failure: collab.CodeAmbiguous, Candidates: s.options(fit), Reason: confusable([]party{
+		return resolution{Failure: collab.CodeAmbiguous, Candidates: s.options(fit), Reason: ambiguityReason([]party{
 			{id: first.AgentIdentity}, {id: others[0].AgentIdentity},
 		})}
 	}
 	st := s.choose(fit, "", from)
 	if st.Failure == "" {
-		st.party = s.meant(st.Endpoint)
+		st.party = s.agentBehind(st.Endpoint)
 	}
 	return st
 }
 
-// meant returns whom an endpoint that was found by its name stands for: the agent of that
+// agentBehind returns whom an endpoint that was found by its name stands for: the agent of that
 // name, or, if others have the name in other workspaces, the one who announced it.
-func (s *state) meant(e *endpoint) party {
+func (s *state) agentBehind(e *endpoint) party {
 	elsewhere := s.endpointsThat(func(o *endpoint) bool {
 		return o.AgentIdentity == e.AgentIdentity && o.Identity != e.Identity && o.WorkspaceID != e.WorkspaceID
 	})
@@ -128,9 +128,9 @@ func (s *state) meant(e *endpoint) party {
 // others, then those that the identity meant announced itself, then those in the asker's
 // project, then in its workspace, then the one heard of last. Endpoints that different
 // identities announced in different workspaces are ambiguous, unless one of that decides.
-func (s *state) choose(fit []*endpoint, meant protocol.PeerID, from locality) Standing {
-	sortByHeard(fit)
-	st := Standing{Candidates: s.options(fit)}
+func (s *state) choose(fit []*endpoint, meant protocol.PeerID, from locality) resolution {
+	sortByLastSeen(fit)
+	st := resolution{Candidates: s.options(fit)}
 	pool, why := fit, "it was heard of last"
 	if len(fit) == 1 {
 		why = "it is the only one"
@@ -154,7 +154,7 @@ func (s *state) choose(fit []*endpoint, meant protocol.PeerID, from locality) St
 	others := filter(pool, func(e *endpoint) bool { return e.Identity != pool[0].Identity && e.WorkspaceID != pool[0].WorkspaceID })
 	if len(others) > 0 {
 		st.Failure = collab.CodeAmbiguous
-		st.Reason = fmt.Sprintf("the name is used in several workspaces: say %s or %s", s.unmistakable(pool[0]), s.unmistakable(others[0]))
+		st.Reason = fmt.Sprintf("the name is used in several workspaces: say %s or %s", s.uniqueLabel(pool[0]), s.uniqueLabel(others[0]))
 		return st
 	}
 	st.Endpoint = pool[0]
@@ -162,22 +162,22 @@ func (s *state) choose(fit []*endpoint, meant protocol.PeerID, from locality) St
 	return st
 }
 
-// sortByHeard sorts endpoints, the one heard of last first.
-func sortByHeard(list []*endpoint) {
+// sortByLastSeen sorts endpoints, the one heard of last first.
+func sortByLastSeen(list []*endpoint) {
 	slices.SortFunc(list, func(a, b *endpoint) int {
 		return cmp.Or(cmp.Compare(b.seq, a.seq), cmp.Compare(a.EndpointID, b.EndpointID))
 	})
 }
 
-// unmistakable returns what means the agent of an endpoint and no other: its shortest
+// uniqueLabel returns what means the agent of an endpoint and no other: its shortest
 // label that does, or the identity that announced it.
-func (s *state) unmistakable(e *endpoint) string {
-	short := Label{Name: normal(e.LogicalAgentID), Workspace: normal(e.WorkspaceID)}
+func (s *state) uniqueLabel(e *endpoint) string {
+	short := label{Name: normalize(e.LogicalAgentID), Workspace: normalize(e.WorkspaceID)}
 	long := short
-	long.Profile, long.Harness, long.Model, long.Node = normal(e.Profile), normal(e.HarnessType), normal(e.Model), normal(e.Node)
-	for _, l := range []Label{short, long} {
+	long.Profile, long.Harness, long.Model, long.Node = normalize(e.Profile), normalize(e.HarnessType), normalize(e.Model), normalize(e.Node)
+	for _, l := range []label{short, long} {
 		others := s.endpointsThat(func(o *endpoint) bool {
-			return normal(o.LogicalAgentID) == l.Name && o.fits(l) && (o.Identity != e.Identity || o.AgentIdentity != e.AgentIdentity)
+			return normalize(o.LogicalAgentID) == l.Name && o.fits(l) && (o.Identity != e.Identity || o.AgentIdentity != e.AgentIdentity)
 		})
 		if len(others) == 0 {
 			return l.String()
@@ -195,7 +195,7 @@ func (s *state) options(list []*endpoint) []collab.Option {
 	out := make([]collab.Option, 0, len(list))
 	for _, e := range list {
 		out = append(out, collab.Option{
-			AgentID: e.LogicalAgentID, Identity: e.Identity, EndpointID: e.EndpointID, Label: s.unmistakable(e), Status: e.Status,
+			AgentID: e.LogicalAgentID, Identity: e.Identity, EndpointID: e.EndpointID, Label: s.uniqueLabel(e), Status: e.Status,
 		})
 	}
 	slices.SortFunc(out, func(a, b collab.Option) int { return cmp.Compare(a.EndpointID, b.EndpointID) })
@@ -204,10 +204,10 @@ func (s *state) options(list []*endpoint) []collab.Option {
 
 const maxOptions = 20
 
-// standing finds what a party of a record means: the identity decides, whatever its name
+// resolveParty finds what a party of a record means: the identity decides, whatever its name
 // would mean as a label.
-func (s *state) standing(p party, from locality) Standing {
-	st := Standing{party: p}
+func (s *state) resolveParty(p party, from locality) resolution {
+	st := resolution{party: p}
 	switch fit := s.endpointsOf(p.id); {
 	case len(fit) > 0:
 		st = s.choose(fit, p.id, from)
@@ -244,7 +244,7 @@ func (s *state) endpointsThat(keep func(e *endpoint) bool) (list []*endpoint) {
 
 // localityOf returns where a caller works: the place of the endpoint that was heard
 // of last.
-func (s *state) localityOf(c Caller) locality {
+func (s *state) localityOf(c caller) locality {
 	own := s.endpointsThat(func(e *endpoint) bool { return e.Identity == c.Identity })
 	if len(own) == 0 {
 		return locality{}

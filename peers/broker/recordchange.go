@@ -16,29 +16,29 @@ import (
 // checked.
 func (t *tx) newRecord(r record, p collab.WorkParams) *record {
 	r.State, r.AcceptanceState = collab.WorkOpen, collab.AcceptanceNone
-	r.CreatedAt = stamp(t.now)
+	r.CreatedAt = formatTime(t.now)
 	r.UpdatedAt = r.CreatedAt
 	if p.Kind != "" && p.Kind != r.Kind {
-		invalid("kind %q is not %s", text.Clip(p.Kind, 40), r.Kind)
+		failInvalid("kind %q is not %s", text.Clip(p.Kind, 40), r.Kind)
 	}
-	r.ID = t.newID(p.ID, kinds[r.Kind].prefix)
-	t.takeOver(&r, p)
+	r.ID = t.recordID(p.ID, kinds[r.Kind].prefix)
+	t.applyParams(&r, p)
 	r.CreatedByID, r.CreatedByIdentity = t.caller.Name, t.caller.party().id
 	checked := r
 	if p.CreatedByID != nil && strings.TrimSpace(*p.CreatedByID) == "" {
 		checked.CreatedByID = ""
 	}
 	if p.CreatedAt != nil && p.UpdatedAt != nil {
-		checked.CreatedAt, checked.UpdatedAt = stamp(p.CreatedAt.Time), stamp(p.UpdatedAt.Time)
+		checked.CreatedAt, checked.UpdatedAt = formatTime(p.CreatedAt.Time), formatTime(p.UpdatedAt.Time)
 	}
-	checked.check()
-	t.checkAcceptance(&r, &r)
-	t.checkCycles(&r)
+	checked.mustBeValid()
+	t.mustAllowAcceptance(&r, &r)
+	t.mustHaveNoCycles(&r)
 	return &r
 }
 
-// takeOver writes the members that the params have into the record.
-func (t *tx) takeOver(r *record, p collab.WorkParams) {
+// applyParams writes the members that the params have into the record.
+func (t *tx) applyParams(r *record, p collab.WorkParams) {
 	before := *r
 	for _, f := range []struct {
 		what string
@@ -57,12 +57,12 @@ func (t *tx) takeOver(r *record, p collab.WorkParams) {
 		case f.from == nil:
 			continue
 		case f.what == "title", f.what == "summary":
-			checkLength(f.what, *f.from, maxTitle)
+			mustFit(f.what, *f.from, maxTitle)
 		default:
-			checkName(f.what, *f.from)
+			mustBeName(f.what, *f.from)
 		}
 		if f.what == "conversationId" && *f.from != "" && *f.from != r.ConversationID {
-			known(t.conversations, "conversation", *f.from)
+			mustFind(t.conversations, "conversation", *f.from)
 		}
 		*f.to = *f.from
 		if f.id != nil {
@@ -71,24 +71,24 @@ func (t *tx) takeOver(r *record, p collab.WorkParams) {
 		}
 	}
 	if on := p.WaitingOn; on != nil {
-		checkNames("waitingOn.kind", on.Kind, "waitingOn.targetId", on.TargetID)
-		checkLength("waitingOn.label", on.Label, maxTitle)
+		mustBeNames("waitingOn.kind", on.Kind, "waitingOn.targetId", on.TargetID)
+		mustFit("waitingOn.label", on.Label, maxTitle)
 		r.WaitingOn = &collab.WaitingOn{Kind: on.Kind, Label: on.Label, TargetID: on.TargetID}
 		if on.TargetID != "" && t.records.get(on.TargetID) == nil && kinds[on.Kind] == nil && !on.External() {
 			r.WaitingOn.TargetIdentity = t.partyIn(&before, on.TargetID).id
 		}
 	}
-	checkName("onBehalfOf", p.OnBehalfOf)
+	mustBeName("onBehalfOf", p.OnBehalfOf)
 	r.OnBehalfOf = p.OnBehalfOf
 	r.State = cmp.Or(p.State, r.State)
 	r.AcceptanceState = cmp.Or(p.AcceptanceState, r.AcceptanceState)
 }
 
-// checkAcceptance refuses that somebody accepts or rejects work, or takes away who requested
+// mustAllowAcceptance refuses that somebody accepts or rejects work, or takes away who requested
 // it, who does not review it. Reviewers are who requested it and, while it is in review, who
 // has the next move, but never the owner, unless nobody else is named. Other people may act for
 // a reviewer.
-func (t *tx) checkAcceptance(old, r *record) {
+func (t *tx) mustAllowAcceptance(old, r *record) {
 	verdict := r.AcceptanceState == collab.AcceptanceAccepted || r.AcceptanceState == collab.AcceptanceRejected
 	judges := verdict && (old == r || old.AcceptanceState != r.AcceptanceState)
 	reviewers := []party{old.requester()}
@@ -104,29 +104,29 @@ func (t *tx) checkAcceptance(old, r *record) {
 		return
 	}
 	if judges || old.RequestedByID != "" && old.requester() != r.requester() {
-		refuse(collab.CodeForbidden, "%s does not review %s: that is for %s", t.caller.Name, r.name(), reviewers[0].ref())
+		fail(collab.CodeForbidden, "%s does not review %s: that is for %s", t.caller.Name, r.name(), reviewers[0].ref())
 	}
 }
 
-// handIn gives the next move to who requested work where an agent that neither requested nor owns
+// assignReviewer gives the next move to who requested work where an agent that neither requested nor owns
 // it leaves it with itself in review: nobody makes themselves the reviewer.
-func (t *tx) handIn(old, r *record, named bool) {
+func (t *tx) assignReviewer(old, r *record, named bool) {
 	own := t.caller.is(r.NextMoveOwnerIdentity) && !t.caller.is(r.OwnerIdentity) && !t.caller.is(r.RequestedByIdentity)
 	if t.caller.Person || r.State != collab.WorkReview || r.RequestedByID == "" || !own ||
 		old.State == r.State && old.owner() == r.owner() && old.next() == r.next() {
 		return
 	}
 	if named {
-		refuse(collab.CodeForbidden, "%s does not make itself the reviewer of %s: that is for %s", t.caller.Name, r.name(), r.requester().ref())
+		fail(collab.CodeForbidden, "%s does not make itself the reviewer of %s: that is for %s", t.caller.Name, r.name(), r.requester().ref())
 	}
-	r.giveTo(r.requester())
+	r.setNextMove(r.requester())
 }
 
-// checkCycles refuses a record that would be its own parent, or wait for itself, by way of
+// mustHaveNoCycles refuses a record that would be its own parent, or wait for itself, by way of
 // others.
-func (s *state) checkCycles(r *record) {
-	s.checkCycle(r, "parentId", func(r *record) string { return r.ParentID })
-	s.checkCycle(r, "waitingOn", func(r *record) string {
+func (s *state) mustHaveNoCycles(r *record) {
+	s.mustHaveNoCycle(r, "parentId", func(r *record) string { return r.ParentID })
+	s.mustHaveNoCycle(r, "waitingOn", func(r *record) string {
 		if r.WaitingOn == nil || r.State != collab.WorkWaiting {
 			return ""
 		}
@@ -134,11 +134,11 @@ func (s *state) checkCycles(r *record) {
 	})
 }
 
-func (s *state) checkCycle(r *record, what string, next func(r *record) string) {
+func (s *state) mustHaveNoCycle(r *record, what string, next func(r *record) string) {
 	path := []string{r.ID}
 	for id := next(r); id != ""; {
 		if path = append(path, id); id == r.ID {
-			invalid("%s leads back to %s itself: %s", what, r.ID, text.Clip(strings.Join(path, " -> "), maxName))
+			failInvalid("%s leads back to %s itself: %s", what, r.ID, text.Clip(strings.Join(path, " -> "), maxName))
 		}
 		other := s.records.get(id)
 		if other == nil {
@@ -154,17 +154,17 @@ func (t *tx) create(r *record, wake bool) collab.Result {
 	old := t.records.get(r.ID)
 	switch {
 	case old == nil:
-		t.put(nil, r)
+		t.storeRecord(nil, r)
 		return t.result(r.ID, wake)
 	case old.Kind != r.Kind:
-		refuse(collab.CodeConflict, "%s is the id of a %s", r.ID, kinds[old.Kind].name)
+		fail(collab.CodeConflict, "%s is the id of a %s", r.ID, kinds[old.Kind].name)
 	}
-	t.repeats(r.target(), kinds[r.Kind].name, r.ID)
-	return t.repeated(r.ID)
+	t.mustRepeat(r.target(), kinds[r.Kind].name, r.ID)
+	return t.duplicateResult(r.ID)
 }
 
-// put emits the event about a new version of a record; old is nil for a new one.
-func (t *tx) put(old, r *record) {
+// storeRecord emits the event about a new version of a record; old is nil for a new one.
+func (t *tx) storeRecord(old, r *record) {
 	step := stepOf(old, r)
 	meta := collab.StepMetadata{RecordID: r.ID, RecordKind: r.Kind, Step: step, ActorID: t.caller.Name}
 	if old == nil {
@@ -177,7 +177,7 @@ func (t *tx) put(old, r *record) {
 	case r.isQuestion() && old == nil:
 		e = emit(t, collab.EventQuestionCreated, r.target(), r.question(), meta)
 		if collab.IsEscalationQuestion(r.ID) && protocol.IsPerson(r.AskedOfIdentity) { // who asks could not show it to them
-			tellPerson(t, "", r.AskedOfIdentity, e)
+			notifyPerson(t, "", r.AskedOfIdentity, e)
 		}
 	case r.isQuestion() && step == collab.StepAnswered:
 		e = emit(t, collab.EventQuestionAnswered, r.target(), r.question(), meta)
@@ -191,24 +191,24 @@ func (t *tx) put(old, r *record) {
 	default:
 		e = emit(t, collab.EventWorkUpdated, r.target(), r.WorkItem, meta)
 	}
-	tellChat(t, r.ConversationID, e)
+	notifyChat(t, r.ConversationID, e)
 }
 
-// change brings a record from one version to the next, and cancels the wakes that
+// updateRecord brings a record from one version to the next, and cancels the wakes that
 // nobody needs any more. It refuses what the machine or the rules do not allow.
-func (t *tx) change(old, r *record) {
-	checkMove(kinds[r.Kind].name, kinds[r.Kind].moves, old.State, r.State)
-	r.UpdatedAt = stamp(t.now)
-	r.check()
-	t.checkCycles(r)
-	t.put(old, r)
+func (t *tx) updateRecord(old, r *record) {
+	mustAllowTransition(kinds[r.Kind].name, kinds[r.Kind].moves, old.State, r.State)
+	r.UpdatedAt = formatTime(t.now)
+	r.mustBeValid()
+	t.mustHaveNoCycles(r)
+	t.storeRecord(old, r)
 	t.cancelObsolete(old, r)
 }
 
 // cancelObsolete cancels the wakes still owed for a record that ended or a question
 // that moved, and for work those of whom the next move was taken from.
 func (t *tx) cancelObsolete(old, r *record) {
-	for _, d := range t.owed(r.ID) {
+	for _, d := range t.waitingDeliveries(r.ID) {
 		switch {
 		case r.isQuestion(), !old.Terminal() && r.Terminal():
 			t.cancelDelivery(d, r.name()+" is "+string(r.State))
@@ -218,10 +218,10 @@ func (t *tx) cancelObsolete(old, r *record) {
 	}
 }
 
-// owed lists the deliveries about a record that wait for their agent to
+// waitingDeliveries lists the deliveries about a record that wait for their agent to
 // announce itself.
-func (t *tx) owed(recordID string) (list []collab.Delivery) {
-	for _, id := range t.openAbout[recordID] {
+func (t *tx) waitingDeliveries(recordID string) (list []collab.Delivery) {
+	for _, id := range t.openByRecord[recordID] {
 		if d := t.deliveries.get(id); d.Wake == collab.WakeWanted || d.Wake == collab.WakeMissed {
 			list = append(list, *d)
 		}
@@ -243,8 +243,8 @@ func (t *tx) result(id string, wake bool) (out collab.Result) {
 	return out
 }
 
-// repeated answers with a record for a request that changes nothing, as it was made before.
-func (t *tx) repeated(id string) collab.Result {
+// duplicateResult answers with a record for a request that changes nothing, as it was made before.
+func (t *tx) duplicateResult(id string) collab.Result {
 	out := t.result(id, false)
 	out.Duplicate = true
 	return out
@@ -257,28 +257,28 @@ func (t *tx) wakeInto(out *collab.Result, r *record) collab.Decision {
 	return dec
 }
 
-// record returns a record of a kind.
-func (s *state) record(kind, id string) *record {
+// mustFindRecord returns a record of a kind.
+func (s *state) mustFindRecord(kind, id string) *record {
 	r := s.records.get(id)
 	if r == nil || r.Kind != kind {
-		notFound(kinds[kind].name, id)
+		failNotFound(kinds[kind].name, id)
 	}
 	return r
 }
 
-// recordToMove is record for a caller that moves it: no agent that has nothing to do with it.
-func (v *view) recordToMove(kind, id string) *record {
-	r := v.record(kind, id)
+// mustFindMovable is record for a caller that moves it: no agent that has nothing to do with it.
+func (v *view) mustFindMovable(kind, id string) *record {
+	r := v.mustFindRecord(kind, id)
 	concerned := []protocol.PeerID{r.CreatedByIdentity, r.OwnerIdentity, r.AskedOfIdentity, r.NextMoveOwnerIdentity}
 	if !slices.ContainsFunc(concerned, v.caller.actsFor) {
-		refuse(collab.CodeForbidden, kinds[kind].denied, v.caller.Name, r.ID)
+		fail(collab.CodeForbidden, kinds[kind].denied, v.caller.Name, r.ID)
 	}
 	return r
 }
 
 // openRecords lists the records of a kind about which something is owed, oldest first.
 func (s *state) openRecords(kind string) (list []*record) {
-	for _, id := range s.records.open() {
+	for _, id := range s.records.openIDs() {
 		if r := s.records.get(id); r.Kind == kind {
 			list = append(list, r)
 		}
@@ -290,7 +290,7 @@ func (s *state) openRecords(kind string) (list []*record) {
 // recordsOf lists the records of a kind that fit, oldest first. Empty conditions
 // fit all.
 func (v *view) recordsOf(kind string, state collab.WorkState, owner, next string) (list []*record) {
-	ownedBy, movedBy := v.shownAs(owner), v.shownAs(next)
+	ownedBy, movedBy := v.partyFilter(owner), v.partyFilter(next)
 	for _, r := range v.records.list(kind, "", math.MaxInt) {
 		if (state == "" || r.State == state) && ownedBy(r.owner()) && movedBy(r.next()) {
 			list = append(list, r)

@@ -15,17 +15,17 @@ import (
 // although nobody could be woken for it).
 type tx struct {
 	view
-	db      *store.Tx
-	opts    *Options
-	roll    *roll
-	now     time.Time
-	mint    func(prefix string) string            // a fresh id
-	stored  func(seq int64) (collab.Event, error) // reads the log, without this batch
-	digest  string                                // of the request
-	events  []collab.Event                        // of this batch that are not stored yet, oldest first
-	sends   []sending                             // what is to be sent once they are
-	wanted  []want                                // agents that are away and that something waits for, likewise
-	answers []answer                              // to the requests, to be sent likewise
+	db            *store.Tx
+	opts          *Options
+	presence      *presenceTracker
+	now           time.Time
+	newID         func(prefix string) string            // a fresh id
+	stored        func(seq int64) (collab.Event, error) // reads the log, without this batch
+	digest        string                                // of the request
+	events        []collab.Event                        // of this batch that are not stored yet, oldest first
+	sends         []sending                             // what is to be sent once they are
+	spawnRequests []spawnRequest                        // agents that are away and that something waits for, likewise
+	answers       []answer                              // to the requests, to be sent likewise
 
 	chatEvents int // those of openChat, which stay if the request is refused
 }
@@ -40,24 +40,24 @@ type sending struct {
 
 // emit makes an event, applies it to the state and returns it.
 func emit[P any](t *tx, kind collab.EventType[P], target string, payload P, metadata any) collab.Event {
-	e := collab.Event{Seq: t.seq + 1, At: stamp(t.now), CollabEvent: protocol.CollabEvent{
-		ID: t.mint("evt_"), Type: kind.Name, Source: string(t.caller.Identity), Target: target, Payload: encode(payload),
+	e := collab.Event{Seq: t.seq + 1, At: formatTime(t.now), CollabEvent: protocol.CollabEvent{
+		ID: t.newID("evt_"), Type: kind.Name, Source: string(t.caller.Identity), Target: target, Payload: mustEncode(payload),
 	}}
-	if brokersOwn[kind.Name] {
+	if brokerEvents[kind.Name] {
 		e.Source = string(protocol.PeerBroker)
 	}
 	if metadata != nil {
-		e.Metadata = encode(metadata)
+		e.Metadata = mustEncode(metadata)
 	}
 	if err := t.apply(e); err != nil {
-		check(&mistake{err})
+		must(&internalError{err})
 	}
 	t.events = append(t.events, e)
 	return e
 }
 
-// brokersOwn are the events whose source is the broker, whoever asked.
-var brokersOwn = map[string]bool{
+// brokerEvents are the events whose source is the broker, whoever asked.
+var brokerEvents = map[string]bool{
 	collab.EventDelivery.Name: true, collab.EventWoken.Name: true, collab.EventWakeDecided.Name: true,
 	collab.EventOffline.Name: true, collab.EventAgentRetired.Name: true, collab.EventClaimOffered.Name: true,
 }
@@ -68,7 +68,7 @@ func (t *tx) event(seq int64) collab.Event {
 		return t.events[seq-t.events[0].Seq]
 	}
 	e, err := t.stored(seq)
-	check(err)
+	must(err)
 	return e
 }
 
@@ -76,22 +76,24 @@ func (t *tx) event(seq int64) collab.Event {
 func (t *tx) message(id string) (collab.Message, collab.PostMetadata) {
 	ref, ok := t.messages.find(id)
 	if !ok {
-		notFound("message", id)
+		failNotFound("message", id)
 	}
 	m, meta, err := readMessage(t.event(ref.Seq))
 	if err != nil {
-		check(fmt.Errorf("reading message %s: %w", id, err))
+		must(fmt.Errorf("reading message %s: %w", id, err))
 	}
 	return m, meta
 }
 
-// repeats refuses a request for a record that exists, unless the request that made the
+// mustRepeat refuses a request for a record that exists, unless the request that made the
 // record of target was the same.
-func (t *tx) repeats(target, what, id string) { t.sameRequest(t.created.get(target), what, id) }
+func (t *tx) mustRepeat(target, what, id string) {
+	t.mustBeSameRequest(t.created.get(target), what, id)
+}
 
-// sameRequest is repeats by the digest of that request.
-func (t *tx) sameRequest(digest, what, id string) {
+// mustBeSameRequest is repeats by the digest of that request.
+func (t *tx) mustBeSameRequest(digest, what, id string) {
 	if digest != t.digest {
-		refuse(collab.CodeConflict, "%s %s exists with other content", what, id)
+		fail(collab.CodeConflict, "%s %s exists with other content", what, id)
 	}
 }

@@ -17,15 +17,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A desk decides requests without a database and a bus, on a clock that the
+// A fixture decides requests without a database and a bus, on a clock that the
 // test moves.
-type desk struct {
+type fixture struct {
 	t     testing.TB
 	state *state
 	now   time.Time
 	log   []collab.Event
 	sent  []sending
-	wants []want
+	wants []spawnRequest
 	ids   int
 	names []string // that the bus lets every sender announce
 	db    *sql.DB  // nil for a state in memory
@@ -33,14 +33,14 @@ type desk struct {
 
 func peerID(s string) protocol.PeerID { return protocol.PeerID(s) }
 
-func newDesk(t testing.TB) *desk {
-	return &desk{t: t, state: newState(nil), names: []string{"*"}, now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
+func newFixture(t testing.TB) *fixture {
+	return &fixture{t: t, state: newState(nil), names: []string{"*"}, now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
 }
 
-// newStoredDesk is newDesk with a database, in which lies what is not open.
-func newStoredDesk(t testing.TB) *desk {
+// newStoredFixture is newFixture with a database, in which lies what is not open.
+func newStoredFixture(t testing.TB) *fixture {
 	t.Helper()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.db = storetest.Open(t, "broker", filepath.Join(t.TempDir(), "broker.db"), func(path string) (*sql.DB, error) { return store.Open(path, Schema) })
 	t.Cleanup(func() { d.db.Close() })
 	d.db.SetMaxOpenConns(1)
@@ -52,7 +52,7 @@ func newStoredDesk(t testing.TB) *desk {
 }
 
 // restart reads the state anew. Endpoints keep the time at which they were heard of last.
-func (d *desk) restart() {
+func (d *fixture) restart() {
 	d.t.Helper()
 	before := d.state.endpoints
 	var err error
@@ -61,20 +61,20 @@ func (d *desk) restart() {
 	}
 	for id, e := range d.state.endpoints {
 		e.seq, e.LastHeartbeatAt = before[id].seq, before[id].LastHeartbeatAt
-		d.state.heard = max(d.state.heard, e.seq)
+		d.state.heartbeats = max(d.state.heartbeats, e.seq)
 	}
 }
 
 // turn begins a turn of the given caller.
-func (d *desk) turn(from protocol.PeerID) *tx {
+func (d *fixture) turn(from protocol.PeerID) *tx {
 	if d.db != nil {
-		d.state.shelves.tx = store.On(d.t.Context(), d.db)
+		d.state.tables.tx = store.On(d.t.Context(), d.db)
 	}
 	return &tx{
 		view: view{d.state, d.state.caller(from, d.names)}, now: d.now,
-		opts: &Options{EndpointTimeout: 30 * time.Second, StaleAfter: 10 * time.Minute, RetireAfter: 24 * time.Hour, Keep: 90 * 24 * time.Hour},
-		db:   d.pruned(),
-		mint: func(prefix string) string { d.ids++; return fmt.Sprintf("%s%06d", prefix, d.ids) },
+		opts:  &Options{EndpointTimeout: 30 * time.Second, StaleAfter: 10 * time.Minute, RetireAfter: 24 * time.Hour, Keep: 90 * 24 * time.Hour},
+		db:    d.pruned(),
+		newID: func(prefix string) string { d.ids++; return fmt.Sprintf("%s%06d", prefix, d.ids) },
 		stored: func(seq int64) (collab.Event, error) {
 			if seq < 1 || seq > int64(len(d.log)) {
 				return collab.Event{}, fmt.Errorf("no event %d", seq)
@@ -85,35 +85,35 @@ func (d *desk) turn(from protocol.PeerID) *tx {
 }
 
 // pruned is the database of a stored desk, so that its sweeps prune.
-func (d *desk) pruned() *store.Tx {
+func (d *fixture) pruned() *store.Tx {
 	if d.db == nil {
 		return nil
 	}
-	return d.state.shelves.tx
+	return d.state.tables.tx
 }
 
 // end keeps what a turn brought about and checks that the log alone gives the
 // same state.
-func (d *desk) end(t *tx) {
+func (d *fixture) end(t *tx) {
 	d.t.Helper()
 	d.log = append(d.log, t.events...)
 	d.sent = append(d.sent, t.sends...)
-	d.wants = append(d.wants, t.wanted...)
+	d.wants = append(d.wants, t.spawnRequests...)
 	if d.db == nil {
 		return
 	}
-	tx := t.state.shelves.tx
+	tx := t.state.tables.tx
 	for _, e := range t.events {
 		appendEvent(tx, e)
 	}
-	d.state.shelves.written()
+	d.state.tables.flush()
 	tx.Exec(`UPDATE applied SET seq = ?`, d.state.seq)
-	if d.state.shelves.committed(); tx.Err() != nil {
+	if d.state.tables.evict(); tx.Err() != nil {
 		d.t.Fatal(tx.Err())
 	}
 }
 
-func (d *desk) checkRebuild() {
+func (d *fixture) checkRebuild() {
 	d.t.Helper()
 	again := newState(nil)
 	for _, e := range d.log {
@@ -124,21 +124,21 @@ func (d *desk) checkRebuild() {
 	d.same(again)
 }
 
-func (d *desk) same(rebuilt *state) {
+func (d *fixture) same(rebuilt *state) {
 	d.t.Helper()
 	for id, e := range rebuilt.endpoints { // heartbeats are no events
 		if now := d.state.endpoints[id]; now != nil {
 			e.seq, e.LastHeartbeatAt = now.seq, now.LastHeartbeatAt
 		}
 	}
-	rebuilt.heard = d.state.heard
+	rebuilt.heartbeats = d.state.heartbeats
 	if !reflect.DeepEqual(d.state, rebuilt) {
 		d.t.Fatalf("the rebuilt state differs:\n%s", cmp.Diff(d.state, rebuilt, cmp.Exporter(func(reflect.Type) bool { return true })))
 	}
 }
 
 // ask decides a request and returns its answer.
-func (d *desk) ask(from protocol.PeerID, name string, params any) protocol.CollabResult {
+func (d *fixture) ask(from protocol.PeerID, name string, params any) protocol.CollabResult {
 	d.t.Helper()
 	raw, err := json.Marshal(params)
 	if err != nil {
@@ -160,7 +160,7 @@ func (d *desk) ask(from protocol.PeerID, name string, params any) protocol.Colla
 }
 
 // do is ask for a request that must succeed. It returns the result.
-func (d *desk) do(from protocol.PeerID, name string, params any) result {
+func (d *fixture) do(from protocol.PeerID, name string, params any) result {
 	d.t.Helper()
 	a := d.ask(from, name, params)
 	if !a.OK {
@@ -171,7 +171,7 @@ func (d *desk) do(from protocol.PeerID, name string, params any) result {
 
 // refuse is ask for a request that must fail with the code. It returns the
 // details, with the message in them.
-func (d *desk) refuse(code collab.Code, from protocol.PeerID, name string, params any) result {
+func (d *fixture) refuse(code collab.Code, from protocol.PeerID, name string, params any) result {
 	d.t.Helper()
 	a := d.ask(from, name, params)
 	if a.OK || a.Error.Code != string(code) {
@@ -186,11 +186,11 @@ func (d *desk) refuse(code collab.Code, from protocol.PeerID, name string, param
 }
 
 // sweep does what the clock asks for.
-func (d *desk) sweep(later time.Duration) {
+func (d *fixture) sweep(later time.Duration) {
 	d.t.Helper()
 	d.now = d.now.Add(later)
 	t := d.turn(protocol.PeerBroker)
-	t.caller = brokerItself
+	t.caller = brokerCaller
 	if err := attempt(func() { t.sweep(true) }); err != nil {
 		d.t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func (d *desk) sweep(later time.Duration) {
 }
 
 // wakes returns "agent rule" of every wake sent since the last call.
-func (d *desk) wakes() (list []string) {
+func (d *fixture) wakes() (list []string) {
 	for _, s := range d.sent {
 		if s.deliveryID != "" {
 			w := parse(d.t, s.event.Payload)
@@ -209,7 +209,7 @@ func (d *desk) wakes() (list []string) {
 	return list
 }
 
-func (d *desk) wantWakes(want ...string) {
+func (d *fixture) wantWakes(want ...string) {
 	d.t.Helper()
 	if diff := cmp.Diff(want, d.wakes()); diff != "" {
 		d.t.Errorf("wakes (-want +got):\n%s", diff)
@@ -217,7 +217,7 @@ func (d *desk) wantWakes(want ...string) {
 }
 
 // announce makes agents known, each with one endpoint "e-NAME".
-func (d *desk) announce(names ...string) {
+func (d *fixture) announce(names ...string) {
 	d.t.Helper()
 	for _, name := range names {
 		d.do(protocol.PeerID("agent:"+name), "identity.announce", m{"logicalAgentId": name, "endpointId": "e-" + name})

@@ -17,56 +17,56 @@ func (t *tx) sweepStale() {
 	records := append(t.openRecords(collab.KindWorkItem), t.openRecords(collab.KindQuestion)...)
 	stuck := stuckFlights(t)
 	for _, r := range records {
-		if remindableRecord(r) {
+		if isRemindableRecord(r) {
 			remindOfRecord(t, r, stuck[r.ID])
 		}
 	}
-	for _, id := range t.flights.open() {
+	for _, id := range t.flights.openIDs() {
 		if f := t.flights.get(id); stuck[f.WorkItemID].ID != id {
 			remindOfFlight(t, *f)
 		}
 	}
 	for _, d := range t.openDeliveries() {
-		if remindable(d) {
+		if isRemindable(d) {
 			remindOfMessage(t, d)
 		}
 	}
 	t.dropOld()
 }
 
-// remindableRecord reports whether a sweep may come to a record: nobody is at work on it, as far
+// isRemindableRecord reports whether a sweep may come to a record: nobody is at work on it, as far
 // as it says.
-func remindableRecord(r *record) bool { return !r.Terminal() && r.State != collab.WorkWorking }
+func isRemindableRecord(r *record) bool { return !r.Terminal() && r.State != collab.WorkWorking }
 
 // stuckFlights returns the flights that are reminded of with their work item, by its id: those
 // that do not move, of whose work their agent has the next move. Both would be one thing twice.
 func stuckFlights(t *tx) map[string]collab.Flight {
 	stuck := map[string]collab.Flight{}
-	for _, id := range t.flights.open() {
+	for _, id := range t.flights.openIDs() {
 		f := t.flights.get(id)
 		r := t.records.get(f.WorkItemID)
-		if r != nil && remindableRecord(r) && r.NextMoveOwnerIdentity == f.TargetIdentity && t.deliveries.get(f.DeliveryID) != nil &&
-			t.invocations.get(f.InvocationID) != nil && !flies(t, f) {
+		if r != nil && isRemindableRecord(r) && r.NextMoveOwnerIdentity == f.TargetIdentity && t.deliveries.get(f.DeliveryID) != nil &&
+			t.invocations.get(f.InvocationID) != nil && !inProgress(t, f) {
 			stuck[r.ID] = *f
 		}
 	}
 	return stuck
 }
 
-// flies reports whether a flight is at work, as far as anybody can tell.
-func flies(t *tx, f *collab.Flight) bool {
+// inProgress reports whether a flight is at work, as far as anybody can tell.
+func inProgress(t *tx, f *collab.Flight) bool {
 	begun := t.deliveries.get(f.DeliveryID).Terminal() || f.State == collab.FlightRunning || f.State == collab.FlightWaiting
-	return begun && t.there(f.TargetIdentity)
+	return begun && t.isOnline(f.TargetIdentity)
 }
 
-// there reports whether an endpoint of an agent is online.
-func (s *state) there(id protocol.PeerID) bool {
+// isOnline reports whether an endpoint of an agent is online.
+func (s *state) isOnline(id protocol.PeerID) bool {
 	return slices.ContainsFunc(s.endpointsOf(id), func(e *endpoint) bool { return e.Status == collab.StatusOnline })
 }
 
-// remindable reports whether a sweep may come to a delivery's message, which must be
+// isRemindable reports whether a sweep may come to a delivery's message, which must be
 // acknowledged and is not.
-func remindable(d collab.Delivery) bool {
+func isRemindable(d collab.Delivery) bool {
 	return d.MessageID != "" && d.Policy == collab.PolicyMustAck && d.Status == collab.DeliveryPending && d.Wake != ""
 }
 
@@ -87,8 +87,8 @@ type reminder struct {
 	id, kind     string // as in the decision
 	title        string
 	conversation string
-	before       []protocol.PeerID
-	who          situation
+	reminded     []protocol.PeerID
+	situation    situation
 	about        subject
 	delivery     collab.Delivery // to whoever was not woken for it before
 }
@@ -96,19 +96,19 @@ type reminder struct {
 // remind reminds whoever is next: it stores the decision, and wakes an agent by again if that
 // returns true, else by a delivery of its own. A person is told where they are.
 func remind(t *tx, r *reminder, again func(dec collab.Decision) bool) {
-	for _, id := range r.before {
-		r.who.pass(id, "was reminded before")
+	for _, id := range r.reminded {
+		r.situation.exclude(id, "was reminded before")
 	}
-	dec := t.choose(r.who, locality{})
+	dec := t.choose(r.situation, locality{})
 	if dec.TargetAgentID == "" {
 		return // all of them were
 	}
 	e := emit(t, collab.EventWakeDecided, r.kind+":"+r.id, collab.WakeDecided{
 		RecordID: r.id, RecordKind: r.kind, Title: text.Clip(r.title, maxName), ConversationID: r.conversation, Sweep: true, Decision: dec,
-		Reminded: append(slices.Clone(r.before), dec.TargetIdentity),
+		Reminded: append(slices.Clone(r.reminded), dec.TargetIdentity),
 	}, nil)
 	if dec.Outcome != collab.OutcomeWoken {
-		tellPerson(t, r.conversation, dec.TargetIdentity, e)
+		notifyPerson(t, r.conversation, dec.TargetIdentity, e)
 	}
 	if again(dec) || dec.Outcome != collab.OutcomeWoken && dec.Outcome != collab.OutcomeUnavailable {
 		return
@@ -116,12 +116,12 @@ func remind(t *tx, r *reminder, again func(dec collab.Decision) bool) {
 	r.about.sweep = true
 	d := r.delivery
 	d.TargetAgentID, d.TargetIdentity, d.ConversationID = dec.TargetAgentID, dec.TargetIdentity, r.conversation
-	t.requestAs(t.mint("dlv_"), d, dec, r.about)
+	t.requestAs(t.newID("dlv_"), d, dec, r.about)
 }
 
-// anew returns a function that wakes whom a decision chose by a delivery that there is, and
+// rewake returns a function that wakes whom a decision chose by a delivery that there is, and
 // returns false if that is somebody else's.
-func anew(t *tx, d collab.Delivery, about subject) func(dec collab.Decision) bool {
+func rewake(t *tx, d collab.Delivery, about subject) func(dec collab.Decision) bool {
 	return func(dec collab.Decision) bool {
 		if dec.TargetIdentity != d.TargetIdentity {
 			return false
@@ -141,23 +141,23 @@ func remindOfRecord(t *tx, r *record, f collab.Flight) {
 	if !due {
 		return
 	}
-	n := reminder{id: r.ID, kind: r.Kind, title: r.Title, conversation: r.ConversationID, before: before, about: subject{record: r}}
+	n := reminder{id: r.ID, kind: r.Kind, title: r.Title, conversation: r.ConversationID, reminded: before, about: subject{record: r}}
 	n.delivery = collab.Delivery{Reason: collab.ReasonInvocation, Policy: collab.PolicyMustAck}
-	n.who = situation{record: r, master: masterOf(t, r.ConversationID), asked: cmp.Or(r.requester(), r.creator())}
+	n.situation = situation{record: r, master: masterOf(t, r.ConversationID), asked: cmp.Or(r.requester(), r.creator())}
 	if n.delivery.WorkItemID = r.ID; r.isQuestion() {
 		n.delivery.WorkItemID, n.delivery.QuestionID = "", r.ID
 	}
-	for _, d := range t.owed(r.ID) {
-		n.who.pass(d.TargetIdentity, "has not come for its wake")
+	for _, d := range t.waitingDeliveries(r.ID) {
+		n.situation.exclude(d.TargetIdentity, "has not come for its wake")
 	}
 	again := func(collab.Decision) bool { return false }
 	if f.ID != "" {
 		d := *t.deliveries.get(f.DeliveryID)
 		n.about.invocation = t.invocations.get(f.InvocationID)
-		again = anew(t, d, n.about)
-		if !t.there(f.TargetIdentity) {
-			n.who.pass(f.TargetIdentity, "is not there")
-			wantAgent(t, d)
+		again = rewake(t, d, n.about)
+		if !t.isOnline(f.TargetIdentity) {
+			n.situation.exclude(f.TargetIdentity, "is not there")
+			requestSpawn(t, d)
 		}
 	}
 	remind(t, &n, again)
@@ -172,21 +172,21 @@ func remindOfFlight(t *tx, f collab.Flight) {
 		return
 	}
 	agent := party{f.TargetAgentID, f.TargetIdentity}
-	if flies(t, &f) {
+	if inProgress(t, &f) {
 		return
 	}
 	about := subject{invocation: inv, record: t.records.get(f.WorkItemID)}
-	n := reminder{id: f.ID, kind: "flight", title: inv.Text, conversation: inv.ConversationID, before: before, about: about}
-	n.who = situation{explicit: []party{agent}, asked: party{f.RequestedByID, f.RequestedByIdentity}}
+	n := reminder{id: f.ID, kind: "flight", title: inv.Text, conversation: inv.ConversationID, reminded: before, about: about}
+	n.situation = situation{explicit: []party{agent}, asked: party{f.RequestedByID, f.RequestedByIdentity}}
 	n.delivery = collab.Delivery{Reason: collab.ReasonInvocation, Policy: collab.PolicyDurable, InvocationID: inv.ID, WorkItemID: f.WorkItemID}
 	switch {
-	case !t.there(agent.id):
-		n.who.pass(agent.id, "is not there")
-		wantAgent(t, *d)
+	case !t.isOnline(agent.id):
+		n.situation.exclude(agent.id, "is not there")
+		requestSpawn(t, *d)
 	case d.Wake != collab.WakeWoken:
-		n.who.pass(agent.id, "has not come for its wake")
+		n.situation.exclude(agent.id, "has not come for its wake")
 	}
-	remind(t, &n, anew(t, *d, about))
+	remind(t, &n, rewake(t, *d, about))
 }
 
 // remindOfMessage reminds who was woken by a message and has not acknowledged it, then who
@@ -198,16 +198,16 @@ func remindOfMessage(t *tx, d collab.Delivery) {
 	}
 	m, _ := t.message(d.MessageID)
 	about := subject{message: &m, record: t.records.get(m.WorkItemID)}
-	n := reminder{id: m.ID, kind: kindMessage, title: m.Text, conversation: m.ConversationID, before: before, about: about}
+	n := reminder{id: m.ID, kind: kindMessage, title: m.Text, conversation: m.ConversationID, reminded: before, about: about}
 	n.delivery = collab.Delivery{Reason: collab.ReasonVisibility, Policy: collab.PolicyDurable, MessageID: m.ID, WorkItemID: m.WorkItemID}
-	n.who = situation{explicit: []party{{d.TargetAgentID, d.TargetIdentity}}, master: masterOf(t, m.ConversationID)}
+	n.situation = situation{explicit: []party{{d.TargetAgentID, d.TargetIdentity}}, master: masterOf(t, m.ConversationID)}
 	if m.FollowUp {
-		n.who.asked = party{m.AuthorID, m.AuthorIdentity}
+		n.situation.asked = party{m.AuthorID, m.AuthorIdentity}
 	}
 	if d.Wake != collab.WakeWoken {
-		n.who.pass(d.TargetIdentity, "has not come for its wake")
+		n.situation.exclude(d.TargetIdentity, "has not come for its wake")
 	}
-	remind(t, &n, anew(t, d, about))
+	remind(t, &n, rewake(t, d, about))
 }
 
 // kindMessage is the kind of a message in decisions about it.

@@ -24,7 +24,7 @@ type subject struct {
 // requestAs stores a delivery. If the decision woke somebody, it stores the wake too
 // and queues it. It returns the delivery as it stands then.
 func (t *tx) requestAs(id string, d collab.Delivery, dec collab.Decision, about subject) collab.Delivery {
-	d.ID, d.CreatedAt = id, stamp(t.now)
+	d.ID, d.CreatedAt = id, formatTime(t.now)
 	d.UpdatedAt, d.Status = d.CreatedAt, collab.DeliveryPending
 	if !about.sweep {
 		d.SenderID, d.SenderIdentity, d.SenderKind = t.caller.Name, t.caller.party().id, t.caller.kind()
@@ -38,7 +38,7 @@ func (t *tx) requestAs(id string, d collab.Delivery, dec collab.Decision, about 
 	case collab.OutcomeWoken:
 		t.woken(d, dec, about)
 	case collab.OutcomeUnavailable:
-		wantAgent(t, d)
+		requestSpawn(t, d)
 	}
 	return *t.deliveries.get(d.ID)
 }
@@ -69,7 +69,7 @@ func (t *tx) woken(d collab.Delivery, dec collab.Decision, about subject) {
 		f := t.flights.get(about.invocation.FlightID)
 		if f.State == collab.FlightQueued {
 			moving := *f
-			moving.State, moving.UpdatedAt = collab.FlightWaking, stamp(t.now)
+			moving.State, moving.UpdatedAt = collab.FlightWaking, formatTime(t.now)
 			emit(t, collab.EventFlight, "flight:"+f.ID, moving, nil)
 		}
 		w.Flight = t.flights.get(f.ID)
@@ -83,12 +83,12 @@ func (t *tx) woken(d collab.Delivery, dec collab.Decision, about subject) {
 // wakeWaiting wakes the agent of an endpoint once for each delivery that could not wake it
 // before, and cancels the deliveries that nobody needs any more.
 func (t *tx) wakeWaiting(e *collab.Endpoint) {
-	waiting := slices.Clone(t.openTo[e.AgentIdentity])
+	waiting := slices.Clone(t.openByTarget[e.AgentIdentity])
 	if e.Identity != e.AgentIdentity {
-		waiting = append(waiting, t.openTo[e.Identity]...)
+		waiting = append(waiting, t.openByTarget[e.Identity]...)
 	}
 	for _, id := range waiting {
-		d := at(t.deliveries.get(id), t.now)
+		d := currentDelivery(t.deliveries.get(id), t.now)
 		if d.Status != collab.DeliveryPending || d.Wake != collab.WakeWanted && d.Wake != collab.WakeMissed {
 			continue
 		}
@@ -96,7 +96,7 @@ func (t *tx) wakeWaiting(e *collab.Endpoint) {
 			t.cancelDelivery(d, why)
 			continue
 		}
-		st := t.standingOf(d)
+		st := t.resolveTarget(d)
 		if st.Endpoint == nil || !st.Endpoint.wakeable() {
 			continue
 		}
@@ -108,20 +108,20 @@ func (t *tx) wakeWaiting(e *collab.Endpoint) {
 	}
 }
 
-// standingOf finds what the target of a delivery means now: by the label that meant it, so
+// resolveTarget finds what the target of a delivery means now: by the label that meant it, so
 // long as that does not mean somebody else.
-func (s *state) standingOf(d collab.Delivery) Standing {
+func (s *state) resolveTarget(d collab.Delivery) resolution {
 	if d.AskedLabel != "" {
 		st := s.resolve(d.AskedLabel, locality{})
 		if st.Failure == collab.CodeUnknownTarget || st.Endpoint != nil && st.Endpoint.actsFor(d.TargetIdentity) {
 			return st
 		}
 	}
-	return s.standing(party{d.TargetAgentID, d.TargetIdentity}, locality{})
+	return s.resolveParty(party{d.TargetAgentID, d.TargetIdentity}, locality{})
 }
 
 // wakeNow makes the wake that a delivery waits for.
-func (t *tx) wakeNow(d collab.Delivery, st Standing) {
+func (t *tx) wakeNow(d collab.Delivery, st resolution) {
 	about := subject{record: t.records.get(cmp.Or(d.WorkItemID, d.QuestionID)), invocation: t.invocations.get(d.InvocationID)}
 	w := collab.WakeDecided{ConversationID: d.ConversationID}
 	var dec collab.Decision
@@ -139,25 +139,25 @@ func (t *tx) wakeNow(d collab.Delivery, st Standing) {
 	about.sweep = d.SenderID == ""
 	since := t.wakes.get(wakeKey(w.RecordKind, w.RecordID)).Seq > 0
 	if since && dec.TargetIdentity != d.TargetIdentity {
-		dec = t.decided(wakeKey(w.RecordKind, w.RecordID))
+		dec = t.lastDecision(wakeKey(w.RecordKind, w.RecordID))
 	}
 	if dec.TargetIdentity != d.TargetIdentity { // somebody else was reminded since
-		dec = because(dec, party{d.TargetAgentID, d.TargetIdentity})
+		dec = decisionFor(dec, party{d.TargetAgentID, d.TargetIdentity})
 	}
 	dec.Outcome, dec.EndpointID = collab.OutcomeWoken, st.Endpoint.EndpointID
 	dec.Reason = fmt.Sprintf("%s; woken when %s announced itself", dec.Reason, st.Endpoint.EndpointID)
-	if since && t.decided(wakeKey(w.RecordKind, w.RecordID)).TargetIdentity != d.TargetIdentity {
+	if since && t.lastDecision(wakeKey(w.RecordKind, w.RecordID)).TargetIdentity != d.TargetIdentity {
 		w.Decision = dec
 		emit(t, collab.EventWakeDecided, w.RecordKind+":"+w.RecordID, w, nil)
 	}
 	t.woken(d, dec, about)
 	if d.SenderKind == collab.SurfaceHuman {
-		tellSender(t, d)
+		notifySender(t, d)
 	}
 }
 
-// because makes a decision out of another one, in which somebody was passed over.
-func because(dec collab.Decision, p party) collab.Decision {
+// decisionFor makes a decision out of another one, in which somebody was passed over.
+func decisionFor(dec collab.Decision, p party) collab.Decision {
 	out := collab.Decision{Rule: collab.RuleExplicit, TargetAgentID: p.name, TargetIdentity: p.id, Candidates: dec.Candidates, Reason: p.name + ": its wake waited"}
 	if i := slices.IndexFunc(dec.Candidates, func(c collab.Candidate) bool { return c.Identity == p.id }); i >= 0 {
 		out.Rule = dec.Candidates[i].Rule
@@ -167,11 +167,11 @@ func because(dec collab.Decision, p party) collab.Decision {
 
 // wakeAgain sends a parked wake again. It is the same event, so that an agent that did
 // get it can tell.
-func (t *tx) wakeAgain(d collab.Delivery, st Standing) {
+func (t *tx) wakeAgain(d collab.Delivery, st resolution) {
 	e := t.event(t.wokenBy.get(d.ID))
 	d.Wake, d.EndpointID = collab.WakeWoken, st.Endpoint.EndpointID
 	t.changeDelivery(d, nil)
-	tellSender(t, d)
+	notifySender(t, d)
 	t.sends = append(t.sends, sending{to: st.Endpoint.Identity, event: e, deliveryID: d.ID, again: t.seq})
 }
 
@@ -191,9 +191,9 @@ func (t *tx) missed(deliveryID string, to protocol.PeerID, sentAt string) {
 	slices.SortFunc(online, func(a, b *endpoint) int { return cmp.Compare(a.EndpointID, b.EndpointID) })
 	for _, e := range online {
 		t.setOffline(e, "a wake found "+string(to)+" absent from the bus")
-		t.roll.setLost(e.EndpointID, true)
+		t.presence.setLost(e.EndpointID, true)
 	}
-	wantAgent(t, d)
+	requestSpawn(t, d)
 }
 
 // park makes a wake wait until the next announcement. It reports whether the wake
@@ -206,31 +206,31 @@ func (t *tx) park(deliveryID string) (collab.Delivery, bool) {
 	d := *stored
 	d.Wake = collab.WakeMissed
 	t.changeDelivery(d, nil)
-	tellSender(t, d)
+	notifySender(t, d)
 	return d, true
 }
 
-// tellSender tells who asked for a wake what became of it by the last event: an agent itself,
+// notifySender tells who asked for a wake what became of it by the last event: an agent itself,
 // a person where they are.
-func tellSender(t *tx, d collab.Delivery) {
+func notifySender(t *tx, d collab.Delivery) {
 	e := t.events[len(t.events)-1]
 	switch d.SenderKind {
 	case collab.SurfaceAgent:
 		t.sends = append(t.sends, sending{to: d.SenderIdentity, event: e})
 	case collab.SurfaceHuman:
-		tellPerson(t, d.ConversationID, d.SenderIdentity, e)
+		notifyPerson(t, d.ConversationID, d.SenderIdentity, e)
 	}
 }
 
-// A want is an agent that is away while a delivery waits for it.
-type want struct {
+// A spawnRequest is an agent that is away while a delivery waits for it.
+type spawnRequest struct {
 	agent      protocol.PeerID
 	deliveryID string
 	seq        int64 // the event that says so
 }
 
-// wantAgent asks for an agent that is away and that a delivery waits for.
-func wantAgent(t *tx, d collab.Delivery) {
+// requestSpawn asks for an agent that is away and that a delivery waits for.
+func requestSpawn(t *tx, d collab.Delivery) {
 	id := d.TargetIdentity
 	for _, e := range t.endpointsThat(func(e *endpoint) bool { return e.actsFor(id) }) {
 		if e.Status == collab.StatusOnline {
@@ -241,7 +241,7 @@ func wantAgent(t *tx, d collab.Delivery) {
 		}
 	}
 	if protocol.RoleOf(id) == protocol.RoleAgent {
-		t.wanted = append(t.wanted, want{id, d.ID, t.seq})
+		t.spawnRequests = append(t.spawnRequests, spawnRequest{id, d.ID, t.seq})
 	}
 }
 
@@ -260,23 +260,23 @@ func (s *state) obsolete(d collab.Delivery) string {
 }
 
 func (t *tx) cancelDelivery(d collab.Delivery, why string) {
-	t.changeDelivery(settled(d, collab.DeliveryCancelled), map[string]string{"reason": why})
+	t.changeDelivery(withStatus(d, collab.DeliveryCancelled), map[string]string{"reason": why})
 }
 
-// decided reads the last wake decision about a work item or a question.
-func (t *tx) decided(recordID string) collab.Decision {
+// lastDecision reads the last wake decision about a work item or a question.
+func (t *tx) lastDecision(recordID string) collab.Decision {
 	ref, ok := t.wakes.find(recordID)
 	if !ok {
-		refuse(collab.CodeNotFound, "no wake was decided for %q", text.Clip(recordID, 80))
+		fail(collab.CodeNotFound, "no wake was decided for %q", text.Clip(recordID, 80))
 	}
 	e := t.event(ref.Seq)
 	if e.Type == collab.EventMessagePosted.Name {
 		_, meta, err := readMessage(e)
-		check(err)
+		must(err)
 		return meta.Wake
 	}
 	var w collab.WakeDecided
-	check(json.Unmarshal(e.Payload, &w))
+	must(json.Unmarshal(e.Payload, &w))
 	return w.Decision
 }
 
@@ -289,22 +289,22 @@ func explainWake(t *tx, p collab.ExplainParams) (out collab.Explanation) {
 		_, meta := t.message(p.MessageID)
 		out.Decision, key = meta.Wake, wakeKey(kindMessage, p.MessageID)
 		if t.wakes.get(key).Seq > 0 { // a sweep came to it
-			out.Decision = t.decided(key)
+			out.Decision = t.lastDecision(key)
 		}
 	case key != "":
-		out.Decision = t.decided(key)
+		out.Decision = t.lastDecision(key)
 	default:
-		invalid("messageId or workItemId is required")
+		failInvalid("messageId or workItemId is required")
 	}
 	out.Sweep = len(t.wakes.get(key).Reminded) > 0
-	t.asItStands(&out.Decision, p)
+	t.addCurrentOutcome(&out.Decision, p)
 	out.Wake = out.Summary()
 	return out
 }
 
-// asItStands makes a decision say what became of its wake since: whether it reached nobody,
+// addCurrentOutcome makes a decision say what became of its wake since: whether it reached nobody,
 // and whom it was sent to then.
-func (t *tx) asItStands(dec *collab.Decision, p collab.ExplainParams) {
+func (t *tx) addCurrentOutcome(dec *collab.Decision, p collab.ExplainParams) {
 	var d *collab.Delivery
 	for _, one := range t.deliveries.list(string(dec.TargetIdentity), "", math.MaxInt) {
 		record := one.MessageID == "" && cmp.Or(p.WorkItemID, p.QuestionID) == cmp.Or(one.WorkItemID, one.QuestionID)
@@ -332,7 +332,7 @@ const ackPatience = 3 * time.Second
 
 // wakeFor decides whom a record wakes, stores the decision and makes the wake. It
 // returns a nil delivery if nobody is to be woken.
-func (t *tx) wakeFor(r *record, sender Caller) (collab.Decision, *collab.Delivery) {
+func (t *tx) wakeFor(r *record, sender caller) (collab.Decision, *collab.Delivery) {
 	dec := t.choose(situation{sender: sender, record: r}, locality{})
 	emit(t, collab.EventWakeDecided, r.target(), collab.WakeDecided{
 		RecordID: r.ID, RecordKind: r.Kind, ConversationID: r.ConversationID, SenderID: sender.Name, Decision: dec,
@@ -349,13 +349,13 @@ func (t *tx) wakeFor(r *record, sender Caller) (collab.Decision, *collab.Deliver
 	} else {
 		d.WorkItemID = r.ID
 	}
-	d = t.requestAs(t.mint("dlv_"), d, dec, subject{record: r})
+	d = t.requestAs(t.newID("dlv_"), d, dec, subject{record: r})
 	return dec, &d
 }
 
 // choose makes a decision and settles it: by the label that named its target if one
 // did, and otherwise by what the target's name means to the caller.
-func (t *tx) choose(s situation, from locality, named ...named) collab.Decision {
+func (t *tx) choose(s situation, from locality, named ...namedTarget) collab.Decision {
 	if s.record != nil {
 		s.dependency = t.dependency(s.record)
 	}
@@ -363,13 +363,13 @@ func (t *tx) choose(s situation, from locality, named ...named) collab.Decision 
 	if dec.TargetAgentID == "" {
 		return dec
 	}
-	st := t.standing(party{dec.TargetAgentID, dec.TargetIdentity}, from)
+	st := t.resolveParty(party{dec.TargetAgentID, dec.TargetIdentity}, from)
 	for _, n := range named {
-		if dec.Rule == collab.RuleExplicit && n.standing.id == dec.TargetIdentity {
-			st = n.standing // the endpoint that its label means
+		if dec.Rule == collab.RuleExplicit && n.resolution.id == dec.TargetIdentity {
+			st = n.resolution // the endpoint that its label means
 		}
 	}
-	settle(&dec, st)
+	applyResolution(&dec, st)
 	return dec
 }
 

@@ -11,15 +11,15 @@ import (
 // listReminders tells of what somebody was reminded last and nobody has touched since, the
 // oldest first.
 func listReminders(t *tx, p collab.ReminderListParams) collab.Page[collab.Reminder] {
-	to := t.shownAs(p.RemindedID)
+	to := t.partyFilter(p.RemindedID)
 	list := []collab.Reminder{}
 	add := func(kind, id, title, touched string) {
 		ref := t.wakes.get(wakeKey(kind, id))
 		n := len(ref.Reminded)
-		if n == 0 || collab.ParseTime(ref.At).Before(collab.ParseTime(touched)) || !to(t.shown(ref.Reminded[n-1])) {
+		if n == 0 || collab.ParseTime(ref.At).Before(collab.ParseTime(touched)) || !to(t.displayParty(ref.Reminded[n-1])) {
 			return
 		}
-		dec := t.decided(wakeKey(kind, id))
+		dec := t.lastDecision(wakeKey(kind, id))
 		r := collab.Reminder{
 			ID: id, Kind: kind, Title: text.Clip(title, maxName), Since: touched, RemindedID: dec.TargetAgentID, RemindedIdentity: dec.TargetIdentity,
 			RemindedAt: ref.At, Rule: dec.Rule,
@@ -32,13 +32,13 @@ func listReminders(t *tx, p collab.ReminderListParams) collab.Page[collab.Remind
 	for _, r := range append(t.openRecords(collab.KindWorkItem), t.openRecords(collab.KindQuestion)...) {
 		add(r.Kind, r.ID, r.Title, r.UpdatedAt)
 	}
-	for _, id := range t.flights.open() {
+	for _, id := range t.flights.openIDs() {
 		if f := t.flights.get(id); t.invocations.get(f.InvocationID) != nil {
 			add("flight", f.ID, t.invocations.get(f.InvocationID).Text, f.UpdatedAt)
 		}
 	}
 	for _, d := range t.openDeliveries() {
-		if remindable(d) && t.wakes.get(wakeKey(kindMessage, d.MessageID)).Seq > 0 {
+		if isRemindable(d) && t.wakes.get(wakeKey(kindMessage, d.MessageID)).Seq > 0 {
 			m, _ := t.message(d.MessageID)
 			add(kindMessage, m.ID, m.Text, m.CreatedAt)
 		}

@@ -1,0 +1,218 @@
+package broker
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
+)
+
+// A method is one method of the broker.
+type method struct {
+	name string
+	run  func(t *tx, params json.RawMessage) any
+	// fresh methods tell or refresh the state as it is now: a repetition of the
+	// request runs again instead of getting the stored answer.
+	fresh bool
+}
+
+// methods is every method by name.
+var methods = byName(
+	repeatable(collab.IdentityAnnounce, announce),
+	repeatable(collab.IdentityHeartbeat, heartbeat),
+	repeatable(collab.IdentityLeave, leave),
+	repeatable(collab.IdentityList, listIdentities),
+	repeatable(collab.IdentityResolve, resolveIdentity),
+	remembered(collab.ConversationCreate, createConversation),
+	repeatable(collab.ConversationGet, getConversation),
+	remembered(collab.MessagePost, postMessage),
+	remembered(collab.QuestionAsk, ask),
+	remembered(collab.QuestionAnswer, answerQuestion),
+	remembered(collab.QuestionClose, endQuestion(questionClosed)),
+	remembered(collab.QuestionDecline, endQuestion(questionDeclined)),
+	remembered(collab.QuestionReopen, reopenQuestion),
+	remembered(collab.QuestionSpawnWork, spawnWork),
+	repeatable(collab.QuestionGet, getRecord(collab.KindQuestion)),
+	repeatable(collab.QuestionList, listQuestions),
+	remembered(collab.WorkCreate, createWork),
+	remembered(collab.WorkUpdate, updateWork),
+	remembered(collab.WorkAssign, assignWork),
+	repeatable(collab.WorkGet, getRecord(collab.KindWorkItem)),
+	repeatable(collab.WorkList, listWork),
+	remembered(collab.WorkArrived, workArrived),
+	remembered(collab.WorkWake, wakeWork),
+	remembered(collab.InvocationCreate, invoke),
+	remembered(collab.FlightUpdate, updateFlight),
+	repeatable(collab.FlightGet, getFlight),
+	repeatable(collab.DeliveryList, listDeliveries),
+	remembered(collab.DeliveryClaim, claimDelivery),
+	remembered(collab.DeliveryAck, ackDelivery),
+	remembered(collab.DeliveryNack, nackDelivery),
+	remembered(collab.BindingSet, setBinding),
+	repeatable(collab.BindingGet, getBinding),
+	remembered(collab.ClaimAcquire, acquireClaim),
+	remembered(collab.ClaimRelease, releaseClaim),
+	remembered(collab.ClaimDecline, declineClaim),
+	repeatable(collab.ClaimGet, getClaim),
+	repeatable(collab.DecisionAsk, askDecision),
+	remembered(collab.DecisionDecide, decide),
+	remembered(collab.DecisionCancel, cancelDecision),
+	remembered(collab.DecisionRevoke, revokeDecision),
+	repeatable(collab.DecisionGet, getDecision),
+	repeatable(collab.DecisionList, listDecisions),
+	repeatable(collab.ObligationOpen, openObligation),
+	repeatable(collab.ObligationReact, react),
+	repeatable(collab.ObligationDischarge, discharge),
+	repeatable(collab.ObligationGet, getObligation),
+	repeatable(collab.ObligationList, listObligations),
+	repeatable(collab.EventsList, listEvents),
+	repeatable(collab.WakeExplain, explainWake),
+	repeatable(collab.WakeReminded, listReminders),
+	repeatable(collab.PromptContract, promptContract),
+)
+
+func byName(list ...method) map[string]method {
+	m := map[string]method{}
+	for _, one := range list {
+		m[one.name] = one
+	}
+	return m
+}
+
+// remembered makes a method whose answer is remembered for repetitions of the request.
+func remembered[P, R any](m collab.Method[P, R], run func(*tx, P) R) method {
+	return method{name: m.Name, run: func(t *tx, raw json.RawMessage) any { return run(t, decodeParams[P](raw)) }}
+}
+
+// repeatable makes a fresh method.
+func repeatable[P, R any](m collab.Method[P, R], run func(*tx, P) R) method {
+	made := remembered(m, run)
+	made.fresh = true
+	return made
+}
+
+// decodeParams reads a method's params. Absent params are an empty object;
+// unknown members are passed over.
+func decodeParams[P any](raw json.RawMessage) (p P) {
+	if raw = bytes.TrimSpace(raw); len(raw) == 0 {
+		return p
+	}
+	if err := json.Unmarshal(raw, &p); err != nil {
+		failInvalid("%s", describeDecodeError(err))
+	}
+	return p
+}
+
+// describeDecodeError says why params cannot be read, by the names that their sender gave.
+func describeDecodeError(err error) string {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return "params cannot be read: " + err.Error()
+	}
+	name := "params"
+	for part := range strings.SplitSeq(wrong.Field, ".") {
+		if part != "" && strings.ToLower(part[:1]) == part[:1] { // others are how we group fields
+			name += "." + part
+		}
+	}
+	kind := wrong.Type.Kind()
+	if kind == reflect.Pointer {
+		kind = wrong.Type.Elem().Kind()
+	}
+	want := "an object"
+	switch kind { //nolint:exhaustive // of the others params have none
+	case reflect.String:
+		want = "a string"
+	case reflect.Bool:
+		want = "true or false"
+	case reflect.Slice:
+		want = "an array"
+	case reflect.Int, reflect.Int64, reflect.Float64:
+		want = "a number"
+	}
+	given, _, _ := strings.Cut(wrong.Value, " ") // a number comes with its digits
+	return fmt.Sprintf("%s must be %s, not %s", name, want, given)
+}
+
+// mustFindMethod returns a method; the refusal of one that there is not names the known ones.
+func mustFindMethod(name string) method {
+	m, ok := methods[name]
+	if !ok {
+		all := sortedKeys(methods)
+		family, _, _ := strings.Cut(name, ".")
+		if related := filter(all, func(m string) bool { return strings.HasPrefix(m, family+".") }); len(related) > 0 {
+			all = related
+		}
+		failInvalid("there is no method %q; there are %s", text.Clip(name, 80), strings.Join(all, ", "))
+	}
+	return m
+}
+
+// What one page of a list holds at most, so that a result fits into a frame
+// (1 MiB by default) with room to spare.
+const (
+	pageBytes    = 512 << 10
+	defaultLimit = 200
+	maxLimit     = 1000
+)
+
+// pageSize returns how many items the next page takes from a list of n whose sizes are
+// given by the function, in bytes; one at least.
+func pageSize(asked, n int, size func(i int) int) int {
+	if asked < 0 {
+		failInvalid("limit must not be negative")
+	}
+	most, total := min(cmp.Or(asked, defaultLimit), maxLimit, n), 0
+	for i := range most {
+		if total += size(i); i > 0 && total > pageBytes {
+			return i
+		}
+	}
+	return most
+}
+
+// pageOf cuts one page from a list. The cursor is the key of the page's last item.
+func pageOf[S, T any](list []S, key func(S) string, show func(S) T, p collab.PageParams) (page collab.Page[T]) {
+	if p.After != "" {
+		i := slices.IndexFunc(list, func(item S) bool { return key(item) == p.After })
+		if i < 0 {
+			failInvalid("after %q is not in the list: use the next of the former page", text.Clip(p.After, 80))
+		}
+		list = list[i+1:]
+	}
+	page.Items = []collab.Listed[T]{}
+	n := pageSize(p.Limit, len(list), func(i int) int {
+		page.Items = append(page.Items, collab.Listed[T]{RawMessage: mustEncode(show(list[i]))})
+		return len(page.Items[i].RawMessage)
+	})
+	if page.Items = page.Items[:n]; 0 < n && n < len(list) {
+		page.Next = new(key(list[n-1]))
+	}
+	return page
+}
+
+// listEvents answers with a page of the log.
+func listEvents(t *tx, p collab.EventsParams) (page collab.EventPage) {
+	if p.After < 0 {
+		failInvalid("after must not be negative")
+	}
+	page.Events = []collab.Event{}
+	last := t.seq // what the caller has seen does not grow while it is read
+	first := max(min(p.After, last)+1, t.first)
+	n := pageSize(p.Limit, int(last-first+1), func(i int) int {
+		e := t.event(first + int64(i))
+		page.Events = append(page.Events, e)
+		return len(e.Payload) + len(e.Metadata)
+	})
+	if page.Events = page.Events[:n]; n > 0 && page.Events[n-1].Seq < last {
+		page.Next = new(page.Events[n-1].Seq)
+	}
+	return page
+}

@@ -1,0 +1,174 @@
+package broker
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
+)
+
+// Limits on what a request may bring, in bytes or counted.
+const (
+	maxName  = 256
+	maxTitle = 4 << 10
+	maxText  = 256 << 10 // of a message, an answer, an invocation, as JSON
+	maxList  = 1000
+)
+
+// An abort is what a method panics with to end before its result: with a refusal, or with
+// an error of the database. So a check is a statement, and what stands below it holds.
+type abort struct{ err error }
+
+// attempt runs a part of a decision, and returns the error that ended it: a refusal, one
+// of the database, or a mistake if the program failed.
+func attempt(do func()) (err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case abort:
+			err = p.err
+		default:
+			err = &internalError{fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
+		}
+	}()
+	do()
+	return nil
+}
+
+// A internalError is an error of the program in deciding one job.
+type internalError struct{ error }
+
+func (m *internalError) Unwrap() error { return m.error }
+
+// must ends the method if err is not nil.
+func must(err error) {
+	if err != nil {
+		panic(abort{err})
+	}
+}
+
+// fail ends the method, and refuses its request.
+func fail(code collab.Code, format string, args ...any) {
+	must(collab.Refuse(code, format, args...))
+}
+
+// failWithDetails is refuse with details for programs.
+func failWithDetails(details any, code collab.Code, format string, args ...any) {
+	e := collab.Refuse(code, format, args...)
+	e.Details = details
+	must(e)
+}
+
+func failInvalid(format string, args ...any) { fail(collab.CodeInvalid, format, args...) }
+
+// failNotFound refuses a request for a record that does not exist.
+func failNotFound(kind, id string) { fail(collab.CodeNotFound, "there is no %s %q", kind, id) }
+
+// mustFind returns a record by its id, and refuses one that there is not.
+func mustFind[T any](things *table[*T], kind, id string) *T {
+	thing := things.get(id)
+	if thing == nil {
+		failNotFound(kind, id)
+	}
+	return thing
+}
+
+// recordID returns the id that a record gets: the one asked for, or a fresh one.
+func (t *tx) recordID(asked *string, prefix string) string {
+	if asked == nil {
+		return t.newID(prefix)
+	}
+	mustBeName("id", *asked)
+	return *asked
+}
+
+// nonBlankID is recordID for records whose id must not be blank.
+func (t *tx) nonBlankID(asked *string, prefix string) string {
+	id := t.recordID(asked, prefix)
+	if strings.TrimSpace(id) == "" {
+		failInvalid("id must not be empty")
+	}
+	return id
+}
+
+// mustBeName refuses names and ids that are too long or hold control characters.
+// Whether they may be empty is for others to say.
+func mustBeName(what, s string) {
+	if len(s) > maxName {
+		failInvalid("%s is %d bytes long; at most %d are allowed", what, len(s), maxName)
+	}
+	if strings.ContainsFunc(s, func(r rune) bool { return text.IsInvisible(r) || r == utf8.RuneError }) {
+		failInvalid("%s must not contain control characters or others that nobody sees", what)
+	}
+}
+
+// mustBeNames is mustBeName for several, in pairs of what and value.
+func mustBeNames(pairs ...string) {
+	for pair := range slices.Chunk(pairs, 2) {
+		mustBeName(pair[0], pair[1])
+	}
+}
+
+// mustBeTexts is mustBeText for a list of at most so many names; tooMany is what is said
+// of more.
+func mustBeTexts(what string, names []string, most int, tooMany string) {
+	if len(names) > most {
+		failInvalid(tooMany, most)
+	}
+	for _, name := range names {
+		mustBeText(what, name, maxName)
+	}
+}
+
+// mustBeText refuses texts that are empty or too long.
+func mustBeText(what, s string, limit int) {
+	if strings.TrimSpace(s) == "" {
+		failInvalid("%s is required", what)
+	}
+	mustFit(what, s, limit)
+}
+
+func mustFit(what, s string, limit int) {
+	if raw := mustEncode(s); len(raw) > limit {
+		failInvalid("%s is %d bytes long; at most %d are allowed", what, len(raw), limit)
+	}
+}
+
+// mustEncode writes a value as JSON, which every value of the broker has.
+func mustEncode(v any) json.RawMessage {
+	raw, err := collab.Encode(v)
+	if err != nil {
+		must(&internalError{err})
+	}
+	return raw
+}
+
+func mustBeOneOf[S ~string](what string, s S, allowed ...S) {
+	if !slices.Contains(allowed, s) {
+		failInvalid("%s %q is not one of %s", what, text.Clip(string(s), 40), joined(allowed))
+	}
+}
+
+// joined writes the values that there are, for an error.
+func joined[S ~string](values []S) string {
+	all := make([]string, len(values))
+	for i, v := range values {
+		all[i] = string(v)
+	}
+	return strings.Join(all, ", ")
+}
+
+// mustBeDuration reads a number of milliseconds; zero means the default.
+func mustBeDuration(ms int64, what string, def, limit time.Duration) time.Duration {
+	if ms < 0 || ms > limit.Milliseconds() {
+		failInvalid("%s must be between 1 and %d milliseconds", what, limit.Milliseconds())
+	}
+	return cmp.Or(time.Duration(ms)*time.Millisecond, def)
+}
