@@ -20,32 +20,32 @@ import (
 
 // Bounds of files.
 const (
-	MaxFile       = 20 << 20 // bytes of one, as of Telegram for bots
-	MaxImage      = 5 << 20  // bytes of an image that a model is shown
-	MaxImages     = 10       // of one turn, as of an album
-	maxImageBytes = 15 << 20 // bytes of all images of one turn
+	MaxFile       = 20 << 20 // of one file, the limit of Telegram for bots
+	MaxImage      = 5 << 20  // of an image shown to a model
+	MaxImages     = 10       // per turn, the limit of an album
+	maxImageBytes = 15 << 20 // of all images of one turn
 	fetchTime     = 30 * time.Second
-	maxRefusal    = 300 // bytes of what a bridge says of a file that it does not give
+	maxRefusal    = 300 // of a bridge's reason for refusing a file
 	kindVoice     = "voice"
 )
 
-// A Cache has the files of one agent.
+// A Cache fetches and stores the files of one agent.
 type Cache struct {
 	Mailbox    *mailbox.Mailbox
-	Client     *http.Client // fetches; nil: nothing is
-	Transcribe Transcriber  // nil: voice messages have no words
-	ReadPDF    Transcriber  // nil: PDFs have none
+	Client     *http.Client // fetches files; nil disables fetching
+	Transcribe Transcriber  // nil disables transcripts of voice messages
+	ReadPDF    Transcriber  // nil disables reading PDFs
 	Log        *zerolog.Logger
 
-	inFlight singleflight.Group // by reference
+	inFlight singleflight.Group // keyed by reference
 }
 
-// A problem is a sentence about a file that cannot be had, for a model.
+// A problem is a sentence for a model about a file that is not available.
 type problem string
 
 func (p problem) Error() string { return string(p) }
 
-// Problem returns what to tell a model about a file that could not be had.
+// Problem returns the sentence for a model about the error.
 func Problem(err error) string {
 	if p, ok := errors.AsType[problem](err); ok {
 		return string(p)
@@ -53,8 +53,8 @@ func Problem(err error) string {
 	return "it could not be fetched just now; it can be read later"
 }
 
-// Get returns a file that came with a message of a chat. It is fetched at most once,
-// whoever asks for it how often, unless that failed for now.
+// Get returns a file that came with a message of a chat. It is fetched at most once, unless
+// fetching fails temporarily.
 func (k *Cache) Get(ctx context.Context, chat protocol.Topic, a *protocol.Attachment) (*mailbox.File, error) {
 	switch {
 	case a.Size > MaxFile:
@@ -78,7 +78,7 @@ func (k *Cache) Get(ctx context.Context, chat protocol.Topic, a *protocol.Attach
 	return f, nil
 }
 
-// load returns what is kept of a reference, or fetches and keeps it.
+// load returns a stored file, or fetches and stores it.
 func (k *Cache) load(ctx context.Context, ref string) (*mailbox.File, error) {
 	v := k.Mailbox.View(ctx)
 	if f := v.File(ref); f != nil || v.Err() != nil {
@@ -91,7 +91,7 @@ func (k *Cache) load(ctx context.Context, ref string) (*mailbox.File, error) {
 	return f, k.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.SaveFile(f) })
 }
 
-// fetch asks for a file. A refusal that will not change is a file with a problem.
+// fetch fetches a file. A permanent refusal is returned as a file with a problem.
 func (k *Cache) fetch(ctx context.Context, ref string) (*mailbox.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
@@ -118,7 +118,7 @@ func (k *Cache) fetch(ctx context.Context, ref string) (*mailbox.File, error) {
 	return &mailbox.File{Ref: ref, Mime: typeOf(body), Body: body}, nil
 }
 
-// typeOf returns what the bytes of a file are, without parameters.
+// typeOf detects the MIME type of a file, without parameters.
 func typeOf(body []byte) string {
 	mime, _, _ := strings.Cut(http.DetectContentType(body), ";")
 	return mime

@@ -13,24 +13,24 @@ import (
 	"hubbub/protocol/text"
 )
 
-// images are the types that models take.
+// images are the image types that models accept.
 var images = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
 
-// IsImage reports whether a type is one of an image that models take.
+// IsImage reports whether models accept images of a type.
 func IsImage(mime string) bool { return slices.Contains(images, mime) }
 
-// maxTranscript bounds what a prompt has of one voice message, in bytes; the reading
-// tool has the rest.
+// maxTranscript bounds the bytes of one voice message's transcript in a prompt. The reading tool
+// returns the rest.
 const maxTranscript = 8 << 10
 
-// A Attachments is what a turn gets of the files of its messages.
+// Attachments are the files that a turn shows.
 type Attachments struct {
 	Images []harness.Image
 	bytes  int
 }
 
-// Describe returns what a prompt says of the n-th file of an event, from 1, and adds the
-// file to what is shown if it is an image and the model sees.
+// Describe returns the prompt line about the n-th file of an event, counted from 1. If the file
+// is an image and the model accepts images, it is added to shown.
 func (k *Cache) Describe(ctx context.Context, e *mailbox.Entry, n int, sees bool, shown *Attachments) string {
 	a := &e.Files()[n-1]
 	line := fmt.Sprintf("%s %q %s %d bytes", a.Kind, a.Name, a.MimeType, a.Size)
@@ -51,7 +51,7 @@ func (k *Cache) Describe(ctx context.Context, e *mailbox.Entry, n int, sees bool
 	}
 }
 
-// showImage adds an image to what is shown, and says so, or why not.
+// showImage adds an image to shown, and returns a note about it, or why it is not shown.
 func (k *Cache) showImage(ctx context.Context, e *mailbox.Entry, a *protocol.Attachment, sees bool, shown *Attachments) string {
 	const not = "not shown to you: "
 	switch {
@@ -78,7 +78,7 @@ func (k *Cache) showImage(ctx context.Context, e *mailbox.Entry, a *protocol.Att
 	return fmt.Sprintf("shown to you as image %d", len(shown.Images))
 }
 
-// isRecording reports whether a file is a recording in which somebody may speak.
+// isRecording reports whether a file may contain speech.
 func isRecording(a *protocol.Attachment) bool {
 	return a.Kind == kindVoice || a.Kind == "audio" || a.Kind == "video_note"
 }
@@ -87,7 +87,7 @@ func tooLarge(n int64) string {
 	return fmt.Sprintf("it has %s, and an image may have %s", megabytes(n), megabytes(MaxImage))
 }
 
-// transcriptLine returns what a voice message says, or why that is not known.
+// transcriptLine returns the transcript of a voice message, or why there is none.
 func (k *Cache) transcriptLine(ctx context.Context, e *mailbox.Entry, a *protocol.Attachment) string {
 	words, err := k.Transcript(ctx, e.Chat, a)
 	if err != nil {
@@ -100,7 +100,7 @@ func (k *Cache) transcriptLine(ctx context.Context, e *mailbox.Entry, a *protoco
 	return "it says, as transcribed: " + cmp.Or(strings.TrimSpace(said), "(nothing)")
 }
 
-// Transcript returns what is said in a recording. It is transcribed once.
+// Transcript returns the transcript of a recording. Each recording is transcribed once.
 func (k *Cache) Transcript(ctx context.Context, chat protocol.Topic, a *protocol.Attachment) (string, error) {
 	if k.Transcribe == nil {
 		return "", problem("no transcription is configured (--transcribe)")
@@ -112,10 +112,10 @@ func (k *Cache) Transcript(ctx context.Context, chat protocol.Topic, a *protocol
 	return k.convert(ctx, f, cmp.Or(a.Name, "voice.ogg"), k.Transcribe)
 }
 
-// noText stands for the words of a file that has none.
+// noText is stored as the text of a file without any.
 const noText = "(nothing)"
 
-// appendXMLText returns what is in a file as a program tells it, which is asked once.
+// convert returns the text that a program extracts from a file. The program runs once per file.
 func (k *Cache) convert(ctx context.Context, f *mailbox.File, name string, tell Transcriber) (string, error) {
 	got, err, _ := k.inFlight.Do("words of "+f.Ref, func() (any, error) {
 		v := k.Mailbox.View(ctx)
@@ -137,7 +137,7 @@ func (k *Cache) convert(ctx context.Context, f *mailbox.File, name string, tell 
 	return got.(*mailbox.File).Text, nil //nolint:errcheck // it is nothing else
 }
 
-// Read returns the text of any file that has one: of a document, or of a recording.
+// Read returns the text of a document or a recording.
 func (k *Cache) Read(ctx context.Context, chat protocol.Topic, a *protocol.Attachment) (string, error) {
 	if isRecording(a) {
 		return k.Transcript(ctx, chat, a)
@@ -158,7 +158,7 @@ func (k *Cache) Read(ctx context.Context, chat protocol.Topic, a *protocol.Attac
 	return words, nil
 }
 
-// pdfText returns the text of a PDF. It is read once.
+// pdfText returns the text of a PDF. Each PDF is read once.
 func (k *Cache) pdfText(ctx context.Context, f *mailbox.File, name string) (string, error) {
 	if k.ReadPDF == nil {
 		return "", problem("it is a PDF, and nothing is configured that reads those (--read-pdf); ask for it as text, or for a docx or odt document")

@@ -1,11 +1,13 @@
-// Package files has the contents of what comes with messages: it fetches each once, by
-// its reference, and keeps it as long as messages are kept.
+// Package files fetches the files that come with messages. It fetches each file once, by its
+// reference, and stores it as long as messages are stored.
 //
 // Guarantees:
 //
-//   - Only what a Telegram bridge refers to is fetched: the address stands in a message of the
-//     identity tg:..., which no agent or gateway has. The client guards what is dialled.
-//   - What a file is, its bytes say, never its name or what its sender calls it.
-//   - What is too large, of an unknown kind or gone is a sentence, for the model to tell.
-//   - The bytes of a file are bounded before they are read, and those of all files by the mailbox.
+//   - Only files of a Telegram bridge are fetched: their references are in messages from
+//     identities tg:..., which no agent or gateway has. The client restricts the addresses
+//     that it connects to.
+//   - The type of a file is detected from its content, not from its name or its sender's claim.
+//   - A file that is too large, unavailable or of an unknown type yields a sentence for the
+//     model.
+//   - The size of a file is bounded before it is read. The mailbox bounds the size of all files.
 package files

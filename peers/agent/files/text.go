@@ -11,13 +11,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxText bounds the text that is read out of one document, in bytes.
+// maxText bounds the bytes of text extracted from one document.
 const maxText = 4 << 20
 
 var errNoText = errors.New("it is no text that can be read here")
 
-// Text returns what a document says: a text as UTF-8 or UTF-16, or the words of an
-// office document (docx, odt, pptx, odp).
+// Text returns the text of a document: UTF-8, UTF-16, or an office document (docx, odt, pptx,
+// odp).
 func Text(body []byte) (string, error) {
 	switch {
 	case bytes.HasPrefix(body, []byte("PK\x03\x04")):
@@ -34,7 +34,7 @@ func Text(body []byte) (string, error) {
 	return string(body), nil
 }
 
-// decodeUTF16 reads UTF-16, whose lower byte stands at low of each pair.
+// decodeUTF16 decodes UTF-16. low and high are the offsets of the two bytes in each pair.
 func decodeUTF16(body []byte, low, high int) string {
 	units := make([]uint16, len(body)/2)
 	for i := range units {
@@ -43,8 +43,8 @@ func decodeUTF16(body []byte, low, high int) string {
 	return string(utf16.Decode(units))
 }
 
-// officeText returns the words of an office document, in the order of its parts, of which it reads
-// so many bytes: a small archive may hold anything.
+// officeText returns the text of an office document. It reads at most the given number of bytes,
+// since a small archive may expand to any size.
 func officeText(body []byte, most int64) (string, error) {
 	archive, err := zip.NewReader(bytes.NewReader(body), int64(len(body)))
 	if err != nil {
@@ -77,7 +77,7 @@ func officeText(body []byte, most int64) (string, error) {
 	return words.String(), nil
 }
 
-// appendXMLText adds the text of an XML document, a line for each paragraph.
+// appendXMLText appends the text of an XML document, one line per paragraph.
 func appendXMLText(words *strings.Builder, r io.Reader) error {
 	d := xml.NewDecoder(r)
 	for words.Len() < maxText {

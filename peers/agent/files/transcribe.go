@@ -20,14 +20,15 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A Transcriber returns in words what is in a recording, or in a PDF.
+// A Transcriber returns the text of a recording or a PDF.
 type Transcriber func(ctx context.Context, name string, content []byte) (string, error)
 
-// transcribeTime is how long a program or an endpoint may take for one file.
+// transcribeTime bounds the time that a program or an endpoint may take for one file.
 const transcribeTime = 2 * time.Minute
 
-// Command transcribes with a program: its last argument is the file of the recording, and
-// what it writes to standard output is what was said. It gets no secret of the agent.
+// Command returns a Transcriber that runs a program with the recording's path as its last
+// argument. The program writes the transcript to standard output. It gets no secrets of the
+// agent.
 func Command(argv []string, hide []string) Transcriber {
 	return func(ctx context.Context, name string, recording []byte) (words string, err error) {
 		folder, err := os.MkdirTemp("", "hubbub-voice-")
@@ -43,18 +44,18 @@ func Command(argv []string, hide []string) Transcriber {
 	}
 }
 
-// Filter reads PDFs with a program such as pdftotext, which gets one as its standard input
-// and writes what it says to standard output. It gets no secret of the agent.
+// Filter returns a Transcriber that runs a program such as pdftotext, with the PDF as standard
+// input. The program writes the text to standard output. It gets no secrets of the agent.
 func Filter(argv []string, hide []string) Transcriber {
 	return func(ctx context.Context, _ string, pdf []byte) (string, error) {
 		return run(ctx, argv[1:], argv[0], bytes.NewReader(pdf), hide)
 	}
 }
 
-// run returns what a program writes, its first maxText bytes. The program and all that it
-// started end with the agent, with ctx, or when it took too long, and gain no privileges.
+// run returns the first maxText bytes of a program's output. The program and its descendants end
+// with the agent, with ctx, or after transcribeTime. They cannot gain privileges.
 func run(ctx context.Context, args []string, name string, stdin io.Reader, hide []string) (string, error) {
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), name, args...) // its whole group is ended below
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), name, args...) // the whole process group is ended below
 	cmd.Env = proc.DropEnv(os.Environ(), slices.Concat([]string{"HUBBUB_*", "TELEGRAM_*"}, proc.ServiceEnv, hide)...)
 	var out, said bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &limitedWriter{w: &out, left: maxText}, &limitedWriter{w: &said, left: 4 << 10}
@@ -71,7 +72,7 @@ func run(ctx context.Context, args []string, name string, stdin io.Reader, hide 
 	return out.String(), nil
 }
 
-// limitedWriter keeps the first bytes of what is written, and lets go of the rest.
+// A limitedWriter writes at most left bytes and discards the rest.
 type limitedWriter struct {
 	w    io.Writer
 	left int
@@ -86,8 +87,8 @@ func (a *limitedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Endpoint transcribes with an HTTP endpoint that takes what that of OpenAI takes: a form
-// with the fields file and model, answered with {"text"}.
+// Endpoint returns a Transcriber for an HTTP endpoint compatible with that of OpenAI: it takes a
+// form with the fields file and model, and returns {"text"}.
 func Endpoint(address, model string, key func() (string, error)) Transcriber {
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return func(ctx context.Context, name string, recording []byte) (string, error) {
@@ -131,7 +132,7 @@ func Endpoint(address, model string, key func() (string, error)) Transcriber {
 	}
 }
 
-// form writes what an endpoint takes, and returns its content type.
+// form returns the form for an endpoint, and its content type.
 func form(model, name string, recording []byte) (*bytes.Buffer, string, error) {
 	var body bytes.Buffer
 	w := multipart.NewWriter(&body)

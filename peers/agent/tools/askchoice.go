@@ -14,8 +14,8 @@ import (
 	"hubbub/protocol/text"
 )
 
-// Bounds of a question with choices: of its text, which is one message, in bytes, and of the
-// choices, whose words are what a press of their button says.
+// Bounds of a question with choices. Its text must fit into one message. A choice is also the
+// text that pressing its button sends.
 const (
 	maxQuestion = maxInterim
 	minChoices  = 2
@@ -43,7 +43,7 @@ type askChoiceArguments struct {
 	InReplyTo string   `json:"inReplyTo"`
 }
 
-// check says what is wrong with the arguments, or nothing.
+// check returns a problem with the arguments, or "".
 func (args *askChoiceArguments) check() string {
 	switch {
 	case args.Question == "":
@@ -81,7 +81,7 @@ func (b *Toolset) askChoice(ctx context.Context, args *askChoiceArguments) harne
 	return answer
 }
 
-// ask queues the question, or says why not.
+// ask queues the question, or refuses it.
 func (args *askChoiceArguments) ask(t *attempt) result {
 	e := t.event
 	reply := protocol.ChatReply{Text: args.Question, Directedness: string(attention.MessageDirectedness(args.Question, ""))}

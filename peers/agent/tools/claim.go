@@ -54,7 +54,7 @@ func (b *Toolset) claim(ctx context.Context, args *claimArguments) harness.Resul
 	return harness.StructuredResult(result{Granted: &grant.Granted, Owner: grant.Owner, Token: grant.Token, ExpiresAt: grant.ExpiresAt})
 }
 
-// permitClaim checks that there is something to claim, and reports whether it is refused.
+// permitClaim checks that the event can be claimed, and reports whether it is refused.
 func permitClaim(t *attempt) (refused bool) {
 	standing := t.ReplyContext(t.event, "")
 	standing.ClaimNeeded, standing.Exchange = false, ""
@@ -64,8 +64,8 @@ func permitClaim(t *attempt) (refused bool) {
 	return t.refuse(attention.PermitMessage(standing))
 }
 
-// acquire asks the broker for a claim, or takes it if there is none, and stores the
-// outcome. With a grant it calls granted for an event that is not settled.
+// acquire requests a claim from the broker, or takes it if there is no broker, and stores the
+// outcome. If the claim is granted and the event is not settled, it calls granted.
 func (b *Toolset) acquire(
 	ctx context.Context, id string, ttl time.Duration, granted func(*mailbox.Tx, *mailbox.Entry),
 ) (collab.Grant, error) {
@@ -83,7 +83,7 @@ func (b *Toolset) acquire(
 			c.ExpiresAt = time.Now().Add(ttl)
 		}
 		if grant.Granted {
-			c.Owner = b.provider.Self.ID // the broker knows agents by their bare names
+			c.Owner = b.provider.Self.ID // the broker knows agents by bare names
 		}
 		if e := tx.StoreClaim(id, grant.Granted, c); e != nil && grant.Granted {
 			granted(tx, e)
@@ -92,8 +92,8 @@ func (b *Toolset) acquire(
 	return grant, err
 }
 
-// ensureClaim claims an event that needs it before it is answered. If another agent has
-// it, what follows is refused.
+// ensureClaim claims an event before an answer, if the event needs a claim. If another agent has
+// the claim, the answer will be refused.
 func (b *Toolset) ensureClaim(ctx context.Context, id string) error {
 	v := b.provider.Mailbox.View(ctx)
 	e := v.Current(id)

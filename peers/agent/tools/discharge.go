@@ -16,7 +16,7 @@ import (
 	"hubbub/protocol/text"
 )
 
-// Bounds of what a model says of an obligation, in bytes.
+// maxDefaultAction bounds the default action of an obligation, in bytes.
 const maxDefaultAction = 500
 
 var dischargeTool = harness.Tool{
@@ -32,8 +32,8 @@ var dischargeTool = harness.Tool{
 	Idempotent:   true,
 }
 
-// obligationTools is table as a draft with obligations has it: messages can oblige, and what they oblige
-// to can be closed.
+// obligationTools are the chat tools for drafts with obligations: messages can create
+// obligations, and the agent can close its own.
 var obligationTools = func() (list []entry) {
 	for _, r := range chatTools {
 		if r.tool.Name == sendMessageTool.Name {
@@ -57,7 +57,8 @@ type dischargeArguments struct {
 	Recipient string `json:"recipient"`
 }
 
-// discharge closes what the agent waits for: here, and at the broker, whose log settles it.
+// discharge closes an obligation that the agent waits for, here and at the broker, whose log is
+// authoritative.
 func (b *Toolset) discharge(ctx context.Context, args *dischargeArguments) harness.Result {
 	refused := func(advice, reason string) harness.Result {
 		return harness.ErrorResult(advice, result{Status: "refused", Reason: reason})
@@ -81,7 +82,7 @@ func (b *Toolset) discharge(ctx context.Context, args *dischargeArguments) harne
 		return storageError(err)
 	}
 	b.provider.Failpoint("acted")
-	if !known && b.provider.Broker.Known() { // of which this agent is the delegate
+	if !known && b.provider.Broker.Known() { // this agent may be the delegate
 		recipient := args.Recipient
 		if !strings.Contains(recipient, ":") {
 			recipient = "agent:" + recipient
@@ -98,7 +99,7 @@ func (b *Toolset) discharge(ctx context.Context, args *dischargeArguments) harne
 	return harness.StructuredResult(result{Status: "discharged"})
 }
 
-// obligationArguments are the arguments by which a message obliges.
+// obligationArguments are the arguments that make a message obligating.
 type obligationArguments struct {
 	Recipients []string `json:"recipients"`
 	Obligation *struct {
@@ -108,7 +109,7 @@ type obligationArguments struct {
 	} `json:"obligation"`
 }
 
-// check says what is wrong with the arguments, or nothing.
+// check returns a problem with the arguments, or "".
 func (o *obligationArguments) check(interim bool) string {
 	switch {
 	case o.Obligation == nil:
@@ -127,7 +128,7 @@ func (o *obligationArguments) check(interim bool) string {
 	return ""
 }
 
-// apply writes the obligation into a message, and returns whom it obliges, "" if nobody.
+// apply adds the obligation to a message and returns its recipient, or "" if there is none.
 func (o *obligationArguments) apply(t *attempt, reply *protocol.ChatReply) (recipient string) {
 	given := o.Obligation
 	if given == nil {
@@ -165,8 +166,8 @@ func (o *obligationArguments) apply(t *attempt, reply *protocol.ChatReply) (reci
 	return recipient
 }
 
-// identity returns the identity that a model means: a bare name is an agent's, and "human:77" a person
-// of the chat.
+// identity returns the identity that a model means. A bare name is an agent's, and "human:77" is
+// a person of the chat.
 func identity(name string, e *mailbox.Entry) string {
 	name = strings.TrimPrefix(strings.TrimSpace(name), "@")
 	family, id, typed := strings.Cut(name, ":")

@@ -82,7 +82,7 @@ func eventID(e *mailbox.Entry) string {
 	return e.EventID
 }
 
-// post queues the message, or says why not.
+// post queues the message, or refuses it.
 func (args *postArguments) post(t *attempt, b *Toolset) result {
 	if t.refusal.Refused() {
 		return result{}
@@ -104,14 +104,14 @@ func (args *postArguments) post(t *attempt, b *Toolset) result {
 	return result{MessageID: p.Queue(t.Tx, there), Status: "sent"}
 }
 
-// postDigest tells posts apart: a call that is repeated is one.
+// postDigest returns a digest that identifies repeated calls.
 func postDigest(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }
 
-// permitPost returns why nothing may be said first where there is. What an event of that chat
-// forbids to say to it, no post of its turn says.
+// permitPost checks that the agent may post to a chat. A post from a turn of the same chat must
+// also be permitted as a reply to the turn's event.
 func (t *attempt) permitPost(there *mailbox.Entry, text string, bound int) attention.Refusal {
 	f := t.PostContext(there)
 	s := attention.ReplyContext{Known: true, Policy: attention.PolicyMayRespond}

@@ -44,7 +44,7 @@ var readThreadTool = harness.Tool{
 	ReadOnly:     true, Idempotent: true,
 }
 
-// A listedEvent is an event as tools show it.
+// A listedEvent is an event in the result of a tool.
 type listedEvent struct {
 	EventID      string                 `json:"eventId"`
 	Sequence     int64                  `json:"sequence,omitempty"`
@@ -75,14 +75,14 @@ func listedOf(e *mailbox.Entry) listedEvent {
 	}
 }
 
-// ConversationOf returns where a chat message was said.
+// ConversationOf returns the conversation of a chat message.
 func ConversationOf(c *protocol.ChatMessage) harness.Conversation {
 	return harness.Conversation{ID: c.Chat.ID, Kind: c.Chat.Kind, StreamID: c.Chat.StreamID, ThreadID: c.Chat.ThreadID, Title: c.Chat.Title,
 		Service: c.Chat.Service, Context: c.Chat.Context}
 }
 
-// PartsOf returns the content of a chat message: its text, its files' metadata, then
-// what it answers, with the files of that.
+// PartsOf returns the content of a chat message: its text and its files, followed by the quoted
+// message with its files.
 func PartsOf(c *protocol.ChatMessage) []harness.Part {
 	parts := []harness.Part{{Type: "text", Text: c.Text}}
 	add := func(files []protocol.Attachment) {
@@ -98,9 +98,9 @@ func PartsOf(c *protocol.ChatMessage) []harness.Part {
 	return parts
 }
 
-// Revision tells apart what an event says before and after an edit, and what was put off and
-// came back. A claim changes nothing of it. What a knock withholds nobody can find by trying:
-// names of messages on the bus go in.
+// Revision identifies a version of a text: it changes with an edit or a deferral, but not with a
+// claim. It includes message ids of the bus, so that the content behind a knock cannot be guessed
+// from it.
 func Revision(parts []*mailbox.Entry, deferrals int) string {
 	sum := sha256.New()
 	fmt.Fprintln(sum, deferrals)
@@ -133,7 +133,7 @@ func (b *Toolset) listEvents(ctx context.Context, args *listArguments) harness.R
 	return harness.StructuredResult(answer)
 }
 
-// readSince reads a time, or a number of an earlier call, and says what is wrong with it.
+// readSince parses a time, or a number returned by an earlier call. It returns a problem, or "".
 func (args *listArguments) readSince() (problem string) {
 	var text string
 	if json.Unmarshal(args.Since, &text) != nil {

@@ -13,7 +13,7 @@ import (
 	"hubbub/protocol/text"
 )
 
-// filePage is how many bytes of a file one call of the reading tool gives.
+// filePage is the size in bytes of one page of a file.
 const filePage = 16 << 10
 
 var readFileTool = harness.Tool{
@@ -60,15 +60,15 @@ func (b *Toolset) readFile(ctx context.Context, args *readFileArguments) harness
 	return harness.StructuredResult(pageOf(a.Name, said, args.Offset))
 }
 
-// A page is a part of what a file says.
+// A page is a part of the text of a file.
 type page struct {
 	Name  string `json:"name,omitempty"`
 	Text  string `json:"text"`
-	Bytes int    `json:"bytes"`          // of all of it
+	Bytes int    `json:"bytes"`          // of the whole text
 	Next  int    `json:"next,omitempty"` // offset of the next page; none after the last
 }
 
-// pageOf returns the page of a text from an offset on, in whole characters.
+// pageOf returns the page of a text at an offset, in whole characters.
 func pageOf(name, said string, offset int) page {
 	p := page{Name: name, Bytes: len(said)}
 	from := min(max(offset, 0), len(said))

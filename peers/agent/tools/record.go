@@ -13,20 +13,20 @@ import (
 	"hubbub/protocol/text"
 )
 
-// maxArguments is how many bytes of a call's arguments are recorded.
+// maxArguments bounds the recorded bytes of a call's arguments.
 const maxArguments = 4 << 10
 
-// A ToolCall is one call of a tool, of ours or of those that a program brings along.
+// A ToolCall is a call of one of the agent's own tools, or of a tool of its program.
 type ToolCall struct {
-	TurnID    string // empty: in no turn
+	TurnID    string // empty outside of a turn
 	Tool      string
 	Arguments json.RawMessage
-	Result    json.RawMessage // empty: it was not told
+	Result    json.RawMessage // empty if unknown
 	Failed    bool
 }
 
-// RecordCall records a call for an event, which may be nil. All calls pass it, whatever the
-// harness.
+// RecordCall records a tool call about an event, which may be nil. Calls are recorded the same
+// way for all harnesses.
 func (k *Provider) RecordCall(tx *mailbox.Tx, e *mailbox.Entry, u ToolCall) {
 	c := protocol.ToolCall{Event: "tool", Agent: k.Mailbox.ID(), TurnID: u.TurnID, Tool: text.Prefix(u.Tool, maxID), Arguments: u.Arguments, ResultBytes: len(u.Result), Failed: u.Failed}
 	if e != nil {
@@ -37,7 +37,7 @@ func (k *Provider) RecordCall(tx *mailbox.Tx, e *mailbox.Entry, u ToolCall) {
 	}
 	if !json.Valid(c.Arguments) || len(c.Arguments) > maxArguments {
 		c.ArgumentsBytes = len(c.Arguments)
-		c.Arguments, _ = json.Marshal(text.Prefix(string(c.Arguments), maxArguments)) // a string always can be
+		c.Arguments, _ = json.Marshal(text.Prefix(string(c.Arguments), maxArguments)) // strings can always be encoded
 	}
 	if len(u.Result) > 0 {
 		sum := sha256.Sum256(u.Result)
@@ -46,13 +46,13 @@ func (k *Provider) RecordCall(tx *mailbox.Tx, e *mailbox.Entry, u ToolCall) {
 	tx.Record(mailbox.UniqueKey("tool", time.Now().UnixMicro()), e, c)
 }
 
-// recordCall records a call of one of our own tools.
+// recordCall records a call of one of the agent's own tools.
 func (b *Toolset) recordCall(ctx context.Context, name string, arguments json.RawMessage, result harness.Result) {
-	raw, _ := json.Marshal(result) // strings and valid JSON
+	raw, _ := json.Marshal(result) // strings and valid JSON can always be encoded
 	var named eventRef
-	_ = json.Unmarshal(arguments, &named)                   // arguments that are no object name none
-	ctx = context.WithoutCancel(ctx)                        // it was called, though the turn has ended meanwhile
-	_ = b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { // what the mailbox cannot store the next turn tells
+	_ = json.Unmarshal(arguments, &named)                   // invalid arguments name no event
+	ctx = context.WithoutCancel(ctx)                        // record the call even if the turn has ended
+	_ = b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { // a failing mailbox shows in the next turn
 		e := b.turnEvent(&tx.View)
 		if id := named.id(); id != "" && (e == nil || e.EventID != id) {
 			if other := tx.Current(id); other != nil && (b.chat == "" || other.Chat == b.chat) {
@@ -63,7 +63,7 @@ func (b *Toolset) recordCall(ctx context.Context, name string, arguments json.Ra
 	})
 }
 
-// IsOwn reports whether a program means one of our tools, by whatever it calls it.
+// IsOwn reports whether a program means one of the agent's own tools, under whatever name.
 func (b *Toolset) IsOwn(name string) bool {
 	for _, r := range b.rows() {
 		if harness.IsToolName(name, r.tool.Name) {

@@ -40,7 +40,7 @@ type remindArguments struct {
 	Cancel string `json:"cancel"`
 }
 
-// A remindResult is what chat.remind gives.
+// A remindResult is the result of chat.remind.
 type remindResult struct {
 	Status    string             `json:"status"` // set, cancelled, listed or refused
 	Reminders []mailbox.Reminder `json:"reminders,omitempty"`
@@ -69,15 +69,15 @@ func (b *Toolset) remind(ctx context.Context, args *remindArguments) harness.Res
 	return harness.StructuredResult(given)
 }
 
-// remind does what the arguments ask for, in the chat of the turn or of the toolbox. Only a toolbox
-// of no chat reaches the reminders of all.
+// remind does what the arguments request, in the chat of the turn or toolset. Only a toolset
+// without a chat reaches all reminders.
 func (args *remindArguments) remind(t *attempt, b *Toolset) remindResult {
 	invalid := func(advice string) remindResult {
 		t.refuse(attention.Refusal{Reason: "invalid", Advice: advice})
 		return remindResult{}
 	}
 	chat := b.chat
-	if chat == protocol.TopicBroker { // a wake is of no chat
+	if chat == protocol.TopicBroker { // a wake belongs to no chat
 		chat = ""
 	}
 	set := args.When != "" || args.Text != ""
@@ -112,7 +112,7 @@ func (args *remindArguments) remind(t *attempt, b *Toolset) remindResult {
 	}
 	r := mailbox.Reminder{Chat: there.Chat, Location: *there.Content.Chat, Text: strings.TrimSpace(args.Text), Zone: cmp.Or(args.Zone, "UTC"), SetFor: eventID(t.event)}
 	err := r.Schedule(args.When, time.Now())
-	call := b.turnID // which may run again
+	call := b.turnID // a turn may repeat the call
 	if call == "" {
 		call = r.Set.Format(time.RFC3339Nano)
 	}

@@ -44,12 +44,12 @@ type sendArguments struct {
 	obligationArguments
 }
 
-// maxInterim bounds an interim message, which is one message wherever it is shown, in bytes.
+// maxInterim bounds the bytes of an interim message, which must fit into one message everywhere.
 const maxInterim = 1000
 
 var visibilities = []string{"", "dm", "thread", "channel", "ephemeral"}
 
-// check says what is wrong with the arguments, or nothing.
+// check returns a problem with the arguments, or "".
 func (args *sendArguments) check() string {
 	switch {
 	case strings.TrimSpace(args.Text) == "":
@@ -87,8 +87,8 @@ func (b *Toolset) sendMessage(ctx context.Context, args *sendArguments) harness.
 	return answer
 }
 
-// refreshBroker makes sure, before an answer to an event that may need a claim, that
-// it is known whether there is a broker.
+// refreshBroker checks whether there is a broker before an answer to an event that may need a
+// claim.
 func (b *Toolset) refreshBroker(ctx context.Context, id string) {
 	v := b.provider.Mailbox.View(ctx)
 	e := v.Current(id)
@@ -100,8 +100,8 @@ func (b *Toolset) refreshBroker(ctx context.Context, id string) {
 	}
 }
 
-// send queues the message, or says why not. A call whose key was used before is answered
-// as then.
+// send queues the message, or refuses it. A call with a key that was used before gets the earlier
+// result.
 func (args *sendArguments) send(t *attempt) result {
 	if args.Interim {
 		return args.sendInterim(t)
@@ -141,8 +141,8 @@ func (args *sendArguments) send(t *attempt) result {
 	return result{MessageID: id, Status: "sent"}
 }
 
-// sendInterim queues an interim message, or says why not: it needs what an answer needs,
-// and there is one.
+// sendInterim queues an interim message, or refuses it. An interim message needs the same
+// permission as an answer, and there is at most one.
 func (args *sendArguments) sendInterim(t *attempt) result {
 	e := t.event
 	if e != nil {
@@ -165,8 +165,8 @@ func (args *sendArguments) sendInterim(t *attempt) result {
 	return result{MessageID: id, Status: "sent"}
 }
 
-// permit checks that a text may be sent in response to the event, whose standing is s,
-// and reports whether it is refused.
+// permit checks that a text may be sent in response to the event, and reports whether it is
+// refused.
 func (t *attempt) permit(s attention.ReplyContext, text string) (refused bool) {
 	switch {
 	case t.refuse(attention.PermitMessage(s)):
@@ -211,8 +211,8 @@ func wrongTarget(e *mailbox.Entry) attention.Refusal {
 	}
 }
 
-// sameTarget reports whether a target is where an event was said: a conversation id,
-// with or without the word for its kind, or the thread.
+// sameTarget reports whether target names the conversation or thread of an event, with or without
+// its kind.
 func sameTarget(e *mailbox.Entry, target string) bool {
 	c := e.Content.Chat
 	accepted := []string{c.ID, c.Kind + ":" + c.ID, string(e.Chat)}
@@ -222,12 +222,12 @@ func sameTarget(e *mailbox.Entry, target string) bool {
 	return slices.Contains(accepted, target)
 }
 
-// outputTool names in records what a program says of a turn without a tool call.
+// outputTool is the tool name in records of output that a program sends without a tool call.
 const outputTool = "callback"
 
-// SendOutput queues a part of the answer of a turn that a program has accepted. All parts are
-// judged as one answer; a repeated key changes nothing. It fails with a
-// *harness.RefusedError if policy forbids it. See harness.Host.
+// SendOutput queues a part of the answer of a turn that a program has accepted. All parts count
+// as one answer; a repeated key has no effect. It fails with a *harness.RefusedError if the
+// policy forbids the answer. See harness.Host.
 func (k *Provider) SendOutput(ctx context.Context, t *mailbox.Turn, o harness.Output) error {
 	b := k.ForChat("")
 	if !o.Stale {
@@ -246,8 +246,8 @@ func (k *Provider) SendOutput(ctx context.Context, t *mailbox.Turn, o harness.Ou
 	return nil
 }
 
-// sendPart says a part of an answer. A thought, a call or a copy that one part begins may go on in
-// the next, so that each is read behind what the part before it ended with.
+// sendPart sends a part of an answer. Markup that one part leaves open, such as a thought or a
+// tool call, continues in the next.
 func sendPart(t *attempt, turn string, o harness.Output) {
 	e := t.event
 	empty := o.Text == ""
@@ -260,7 +260,7 @@ func sendPart(t *attempt, turn string, o harness.Output) {
 	switch {
 	case o.Stale:
 		t.refusal = cancelled
-	case t.SentAs(o.Key) != nil: // whatever happened since
+	case t.SentAs(o.Key) != nil: // a repeated part succeeds whatever has happened since
 		t.refusal = attention.Refusal{}
 	case t.refusal.Refused():
 	case o.Text == "" && !empty:
@@ -275,8 +275,8 @@ func sendPart(t *attempt, turn string, o harness.Output) {
 	}
 }
 
-// continueAnswer makes the standing of an event that was answered that of one whose
-// answer goes on, however its first part ended. One sentence is enough to leave.
+// continueAnswer changes the context of an answered event to that of an answer in progress,
+// however its first part ended.
 func continueAnswer(s *attention.ReplyContext) {
 	s.Replied, s.LeaveEvent = false, false
 	if s.Disposition == attention.DispositionResponded || s.Disposition == attention.DispositionFailed {

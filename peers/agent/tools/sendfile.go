@@ -22,7 +22,7 @@ import (
 	"hubbub/protocol/text"
 )
 
-// maxFilesSent is how many files go out in response to one event.
+// maxFilesSent is the maximum number of files sent in response to one event.
 const maxFilesSent = 10
 
 const maxFileName = 255 // bytes
@@ -86,7 +86,8 @@ func (b *Toolset) sendFile(ctx context.Context, args *sendFileArguments) harness
 	})
 }
 
-// readInFolder reads a file of a folder. No path and no link, also no hard one, leads out of it.
+// readInFolder reads a file in a folder. Paths and links that lead out of the folder are refused,
+// including hard links.
 func readInFolder(folder, path string) (data []byte, err error) {
 	if folder == "" {
 		return nil, errors.New("you have no workspace; whoever runs you gives you one with --workspace")
@@ -104,7 +105,7 @@ func readInFolder(folder, path string) (data []byte, err error) {
 		return nil, errors.New("the workspace cannot be opened")
 	}
 	defer root.Close()                                               //nolint:errcheck // it was read
-	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would never open
+	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would block
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be opened in your workspace: it is not there, or leads out of it", text.Clip(text.OneLine(path), 200))
 	}
@@ -134,7 +135,7 @@ func isHardLink(info os.FileInfo) bool {
 	return ok && s.Nlink > 1
 }
 
-// fileKey is the key under which a file is sent once in response to an event.
+// fileKey is the key that makes sending a file in response to an event idempotent.
 func fileKey(e *mailbox.Entry, f *protocol.File, caption string) string {
 	sum := sha256.Sum256([]byte(f.Name + "\x00" + caption + "\x00" + string(f.Data)))
 	return "file:" + e.EventID + ":" + hex.EncodeToString(sum[:16])

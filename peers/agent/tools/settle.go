@@ -64,23 +64,23 @@ func (b *Toolset) react(ctx context.Context, args *reactArguments) harness.Resul
 	})
 }
 
-// signal queues a signal and gives the event its disposition, or refuses to.
+// signal queues a signal and settles the event accordingly, or refuses to.
 func (b *Toolset) signal(t *attempt, row attention.SignalRow, eta string) {
 	e := t.event
 	if t.refuse(attention.PermitReaction(t.ReplyContext(e, ""))) || row.Disposition == attention.DispositionDeferred && t.refuse(permitDeferral(e)) {
 		return
 	}
 	mailbox.RecordSignal(t.Tx, e, row.Signal)
-	if key := mailbox.SignalKey(e, row.Signal); t.SentAs(key) == nil { // the same signal twice is one
+	if key := mailbox.SignalKey(e, row.Signal); t.SentAs(key) == nil { // repeating a signal has no effect
 		t.Reply(e, mailbox.SentSignal, key, protocol.ChatReply{Signal: string(row.Signal)})
 		b.settleSignal(t, row, eta)
 		t.FinishAccepted(t.turn, e)
 	}
 }
 
-// settleSignal gives the event the disposition of a signal. In a turn whose model is
-// still at work, a receipt for an event that is owed an answer waits for the end of
-// the turn: a message may follow.
+// settleSignal gives the event the disposition of a signal. While a turn is running, an
+// acknowledgement of an event that needs an answer takes effect at the end of the turn, because a
+// message may follow.
 func (b *Toolset) settleSignal(t *attempt, row attention.SignalRow, eta string) {
 	e := t.event
 	if row.Disposition == "" || e.State == mailbox.Answered {
@@ -102,7 +102,7 @@ func (b *Toolset) settleSignal(t *attempt, row attention.SignalRow, eta string) 
 	}
 }
 
-// allowedDisposition returns a disposition of an event, or the nearest one that its policy has.
+// allowedDisposition returns d, or the nearest disposition that the event's policy allows.
 func allowedDisposition(e *mailbox.Entry, d attention.Disposition) attention.Disposition {
 	ends := []attention.Disposition{d, attention.DispositionAcknowledged, attention.DispositionIgnored}
 	return ends[slices.IndexFunc(ends, e.Decision.Policy.May)]
@@ -133,8 +133,8 @@ func (b *Toolset) resolve(ctx context.Context, args *settleArguments) harness.Re
 	})
 }
 
-// settle gives an event a disposition by do. One that has its final disposition keeps
-// it, and the call gets the same answer again.
+// settle settles an event with do. An event with a final disposition keeps it, and the call
+// returns that.
 func (b *Toolset) settle(ctx context.Context, tool harness.Tool, args *settleArguments, do func(t *attempt)) harness.Result {
 	return b.act(ctx, tool, args.id(), result{}, func(t *attempt) result {
 		if !t.refuse(permitSettle(t.event)) && t.event.Open() {
@@ -158,7 +158,8 @@ func permitSettle(e *mailbox.Entry) attention.Refusal {
 	return attention.Refusal{}
 }
 
-// permitDeferral refuses to put off what was answered, or was put off too often.
+// permitDeferral checks that an event may be deferred: it was not answered, and not deferred too
+// often.
 func permitDeferral(e *mailbox.Entry) (refusal attention.Refusal) {
 	switch {
 	case e.State == mailbox.Answered:

@@ -25,41 +25,41 @@ import (
 
 // Bounds of what a model writes, in bytes.
 const (
-	MaxReply  = 64 << 10 // of the text of one message
+	MaxReply  = 64 << 10 // of one message
 	maxReason = 500
 	maxETA    = 200
 	maxID     = 400
-	maxKey    = 512 // of an idempotencyKey, as of a key of the outbox; the agent's own are made of an id
+	maxKey    = 512 // of an idempotencyKey, like a key of the outbox; the agent's own keys consist of an id and a suffix
 )
 
-// A Provider makes the toolboxes of one agent.
+// A Provider makes the toolsets of one agent.
 type Provider struct {
 	mailbox.Settings
 	Mailbox   *mailbox.Mailbox
 	Broker    *collab.Client
-	ClaimTTL  time.Duration    // of a claim that names none
-	OnChange  func()           // called after each tool that may have changed something
-	Redact    *redact.Redactor // takes secrets out of results; none
-	Files     *files.Cache     // of what came with messages
-	Workspace string           // out of which files may be sent; empty: none may
-	MaxPosts  int              // times that the agent may speak first in one chat within a day; 0: no bound
+	ClaimTTL  time.Duration    // of a claim without a duration
+	OnChange  func()           // called after each call that may have changed something
+	Redact    *redact.Redactor // removes secrets from results; may be nil
+	Files     *files.Cache     // that came with messages
+	Workspace string           // folder of the files that may be sent; empty if none may
+	MaxPosts  int              // per chat and day; 0 means no limit
 }
 
-// A Toolset is the agent's tools as one turn has them, or, without a turn, as a
-// program that names its events itself.
+// A Toolset has the agent's tools for one turn or, without a turn, for a program that names its
+// events itself.
 type Toolset struct {
 	provider *Provider
-	turnID   string         // empty: not bound to one turn
-	chat     protocol.Topic // to which it belongs; empty: to none, it reaches all
+	turnID   string         // empty if not bound to a turn
+	chat     protocol.Topic // that it may reach; empty means all
 
 	turnAttempt atomic.Int64
-	pending     atomic.Value // attention.Signal: see Pending
+	pending     atomic.Value // attention.Signal; see Pending
 }
 
 var _ harness.Tools = (*Toolset)(nil)
 
-// ForChat returns the tools as the turns of one chat have them, for callers outside
-// of a turn. Those of the empty chat reach into all chats.
+// ForChat returns the tools with the reach of one chat, for callers outside of a turn. The empty
+// chat reaches all chats.
 func (k *Provider) ForChat(chat protocol.Topic) *Toolset { return &Toolset{provider: k, chat: chat} }
 
 // ForTurn returns the tools of a running turn.
@@ -69,17 +69,17 @@ func (k *Provider) ForTurn(t *mailbox.Turn) *Toolset {
 	return b
 }
 
-// SetAttempt tells that the turn is delivered once more.
+// SetAttempt notes that the turn is delivered again.
 func (b *Toolset) SetAttempt(n int) { b.turnAttempt.Store(int64(n)) }
 
-// Pending returns the signal that acknowledges the event of the turn unless a
-// message follows, or "".
+// Pending returns the signal that will acknowledge the event of the turn unless a message
+// follows, or "".
 func (b *Toolset) Pending() attention.Signal {
 	s, _ := b.pending.Load().(attention.Signal)
 	return s
 }
 
-// A toolFunc runs one tool with its arguments, a JSON object.
+// A toolFunc runs a tool. The arguments are a JSON object.
 type toolFunc func(b *Toolset, ctx context.Context, arguments json.RawMessage) harness.Result
 
 type entry struct {
@@ -87,8 +87,8 @@ type entry struct {
 	call toolFunc
 }
 
-// chatTools lists the tools in the order in which models see them. The broker's tools
-// follow if there is one.
+// chatTools lists the tools in the order shown to models. The broker's tools follow if there is a
+// broker.
 var chatTools = []entry{
 	{listEventsTool, decoding((*Toolset).listEvents)},
 	{readThreadTool, decoding((*Toolset).readThread)},
@@ -104,7 +104,7 @@ var chatTools = []entry{
 	{resolveTool, decoding((*Toolset).resolve)},
 }
 
-// decoding returns a function that reads the arguments of a tool and runs it.
+// decoding returns a toolFunc that decodes the arguments and calls run.
 func decoding[T any](run func(b *Toolset, ctx context.Context, args *T) harness.Result) toolFunc {
 	return func(b *Toolset, ctx context.Context, arguments json.RawMessage) harness.Result {
 		var args T
@@ -155,7 +155,7 @@ func (b *Toolset) Call(ctx context.Context, name string, arguments json.RawMessa
 	return harness.ErrorResult(fmt.Sprintf("There is no tool %q. Use one of those of tools/list.", name), nil)
 }
 
-// appendUndelivered adds to the result of a tool what was not delivered of what its turn said.
+// appendUndelivered adds notices about undelivered messages of the turn to the result of a tool.
 func (b *Toolset) appendUndelivered(ctx context.Context, result harness.Result) harness.Result {
 	if b.turnID == "" || !mailbox.HasUndelivered(b.provider.Mailbox.View(ctx), b.turnID) {
 		return result
@@ -173,7 +173,7 @@ func (b *Toolset) appendUndelivered(ctx context.Context, result harness.Result) 
 	return result
 }
 
-// An eventRef is how a tool call names its event, in either word.
+// An eventRef names the event of a tool call, with either of two arguments.
 type eventRef struct {
 	EventID   string `json:"eventId"`
 	InReplyTo string `json:"inReplyTo"`
@@ -181,8 +181,8 @@ type eventRef struct {
 
 func (n *eventRef) id() string { return cmp.Or(n.EventID, n.InReplyTo) }
 
-// A attempt is one attempt to act on an event: the event with its newest turn, either of
-// which may be nil, and why it is refused, if it is.
+// An attempt is an attempt of a tool call to act on an event. The event and its newest turn may
+// be nil. refusal says why the attempt is refused, if it is.
 type attempt struct {
 	*mailbox.Tx
 	event   *mailbox.Entry
@@ -190,8 +190,8 @@ type attempt struct {
 	refusal attention.Refusal
 }
 
-// refuse refuses the attempt, unless r permits it or it is refused already, and reports
-// whether it is refused now.
+// refuse refuses the attempt with r, unless r permits it or the attempt is already refused. It
+// reports whether the attempt is refused.
 func (t *attempt) refuse(r attention.Refusal) bool {
 	if !t.refusal.Refused() {
 		t.refusal = r
@@ -199,7 +199,7 @@ func (t *attempt) refuse(r attention.Refusal) bool {
 	return t.refusal.Refused()
 }
 
-// A result is what the tools that act give: each its own fields.
+// A result is the result of the tools that act. Each tool uses some of the fields.
 type result struct {
 	MessageID   protocol.MessageID    `json:"messageId,omitempty"`
 	Status      string                `json:"status,omitempty"` // sent, duplicate or refused
@@ -212,8 +212,8 @@ type result struct {
 	Reason      string                `json:"reason,omitempty"` // of a refusal
 }
 
-// act runs a tool that acts on an event. do returns what the tool gives, unless it
-// refuses; refused is given then, with the reason.
+// act runs a tool that acts on an event. do returns the result of the tool. If do refuses, the
+// result is refused, with the reason.
 func (b *Toolset) act(ctx context.Context, tool harness.Tool, id string, refused result, do func(t *attempt) result) harness.Result {
 	var given result
 	refusal, err := b.attempt(ctx, tool.Name, id, func(t *attempt) { given = do(t) })
@@ -263,7 +263,7 @@ var (
 	}
 )
 
-// ambiguousEvent refuses a call that names no event, if not just one of these waits for an
+// ambiguousEvent refuses a call without an event id when not exactly one event waits for an
 // answer.
 func ambiguousEvent(ids []string) attention.Refusal {
 	if len(ids) == 0 {
@@ -274,9 +274,9 @@ func ambiguousEvent(ids []string) attention.Refusal {
 	}
 }
 
-// findEvent finds the event that a tool call is about and checks that its turn is still
-// the one that calls. An empty id means the event of the turn, or the one event of the
-// chat that waits for an answer.
+// findEvent finds the event of a tool call and checks that the calling turn is still the current
+// one. An empty id means the event of the turn, or the only event of the chat that waits for an
+// answer.
 func (b *Toolset) findEvent(tx *mailbox.Tx, id string) *attempt {
 	t := &attempt{Tx: tx}
 	mine := b.bindTurn(t)
@@ -308,7 +308,7 @@ func (b *Toolset) findEvent(tx *mailbox.Tx, id string) *attempt {
 	return t
 }
 
-// isStale reports whether who calls was given other words of a turn than it has now.
+// isStale reports whether the caller was shown another revision of the turn than the current one.
 func isStale(tx *mailbox.Tx, turn *mailbox.Turn) bool {
 	id, revision := harness.RevisionOf(tx.Context())
 	if id != turn.ID || revision == "" {
@@ -318,8 +318,8 @@ func isStale(tx *mailbox.Tx, turn *mailbox.Turn) bool {
 	return Revision(parts, 0) != revision
 }
 
-// bindTurn sets the event of the calling turn, if there is one, and returns its id, or refuses if the
-// turn is not the one that runs.
+// bindTurn sets the event of the calling turn, if there is one, and returns its id. It refuses
+// the attempt if that turn is not running.
 func (b *Toolset) bindTurn(t *attempt) (id string) {
 	if b.turnID == "" {
 		return ""
@@ -333,7 +333,7 @@ func (b *Toolset) bindTurn(t *attempt) (id string) {
 	return mine.EventID
 }
 
-// turnEvent returns the event of the toolbox's turn, or nil.
+// turnEvent returns the event of the toolset's turn, or nil.
 func (b *Toolset) turnEvent(v *mailbox.View) *mailbox.Entry {
 	if t := v.Turn(b.turnID); t != nil {
 		return v.Entry(t.EventID)

@@ -26,7 +26,7 @@ const (
 	wakeHelp = `{"type":"boolean","description":"whether the one who then has the next move is woken now"}`
 )
 
-// workTools lists the tools that the collaboration broker gives.
+// workTools lists the tools of the collaboration broker.
 var workTools = []entry{
 	{harness.Tool{
 		Name: "work.list", Title: "List work items", ReadOnly: true, Idempotent: true,
@@ -76,9 +76,9 @@ var workTools = []entry{
 	}, decoding((*Toolset).blocking)},
 }
 
-// An oweArguments names whose obligations are listed.
+// oweArguments name the person or agent whose obligations are listed.
 type oweArguments struct {
-	Who string `json:"who"` // empty: the agent's own
+	Who string `json:"who"` // empty for the agent itself
 }
 
 func (b *Toolset) owe(ctx context.Context, args *oweArguments) harness.Result {
@@ -89,14 +89,14 @@ func (b *Toolset) blocking(ctx context.Context, args *oweArguments) harness.Resu
 	return b.callBroker(ctx, collab.ObligationList.Name, collab.ObligationListParams{OwedToID: cmp.Or(args.Who, b.provider.Self.ID)})
 }
 
-// forward returns what passes a call on to a method of the broker.
+// forward returns a toolFunc that forwards calls to a method of the broker.
 func forward(method string) toolFunc {
 	return decoding(func(b *Toolset, ctx context.Context, params *map[string]json.RawMessage) harness.Result {
 		return b.callBroker(ctx, method, *params)
 	})
 }
 
-// callBroker calls a method of the broker, whose refusals say what to do.
+// callBroker calls a method of the broker. The broker's refusals explain what to do.
 func (b *Toolset) callBroker(ctx context.Context, method string, params any) harness.Result {
 	result, err := b.provider.Broker.Call(ctx, method, params)
 	var refused *collab.Error
@@ -113,8 +113,8 @@ func (b *Toolset) callBroker(ctx context.Context, method string, params any) har
 	return harness.Result{Content: []harness.Content{{Type: "text", Text: string(result)}}, StructuredContent: result}
 }
 
-// startExchange returns the person for whom a turn turns to others through the broker, or "": the
-// answers that come are then no exchange of agents alone.
+// startExchange returns the person whose event made the turn contact others through the broker,
+// or "". With a person, the agents' messages form a new exchange.
 func (b *Toolset) startExchange(ctx context.Context) (who string) {
 	err := b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		if e := b.turnEvent(&tx.View); e != nil {
@@ -129,7 +129,7 @@ func (b *Toolset) startExchange(ctx context.Context) (who string) {
 	return who
 }
 
-// forwardWork passes a change of work on, with the person behind it.
+// forwardWork is like forward, and adds the person for whom the work is done.
 func forwardWork(method string) toolFunc {
 	return decoding(func(b *Toolset, ctx context.Context, params *map[string]json.RawMessage) harness.Result {
 		if who, err := json.Marshal(b.startExchange(ctx)); *params != nil && err == nil {
@@ -144,11 +144,11 @@ type askArguments struct {
 	Title          string `json:"title"`
 	AskedOfID      string `json:"askedOfId"`
 	ConversationID string `json:"conversationId,omitempty"`
-	OnBehalfOf     string `json:"onBehalfOf,omitempty"` // set by the agent itself
+	OnBehalfOf     string `json:"onBehalfOf,omitempty"` // set by the agent, not by the model
 }
 
-// ask asks an agent or a person something through the broker, and shows it to a person where
-// they are.
+// ask asks an agent or a person a question through the broker. A person is shown the question in
+// their chat.
 func (b *Toolset) ask(ctx context.Context, args *askArguments) harness.Result {
 	v := b.provider.Mailbox.View(ctx)
 	event := ""
@@ -174,7 +174,7 @@ func (b *Toolset) ask(ctx context.Context, args *askArguments) harness.Result {
 			return harness.ErrorResult(fmt.Sprintf("%d questions were asked for this event. Wait for their answers.", mailbox.MaxQuestions), nil)
 		}
 		args.AskedOfID = there.PersonIdentity()
-		if args.ID == "" { // asked again by a turn that begins anew, it is the same question
+		if args.ID == "" { // a repeated turn asks the same question again
 			sum := sha256.Sum256([]byte(strings.Join([]string{string(b.chat), event, args.AskedOfID, args.Title}, "\x00")))
 			args.ID = "q_" + hex.EncodeToString(sum[:10])
 		}
@@ -187,7 +187,7 @@ func (b *Toolset) ask(ctx context.Context, args *askArguments) harness.Result {
 	return result
 }
 
-// isAgent reports whether the broker knows an agent by a name.
+// isAgent reports whether the broker knows an agent by this name.
 func (b *Toolset) isAgent(ctx context.Context, name string) bool {
 	if strings.Contains(name, ":") {
 		return false
@@ -196,8 +196,8 @@ func (b *Toolset) isAgent(ctx context.Context, name string) bool {
 	return err == nil && got.Identity.AgentIdentity != ""
 }
 
-// recordQuestion remembers where a question was asked that the broker has stored, and shows it
-// to the person who is asked: there, where they wrote. If that fails, its answer comes in no chat.
+// recordQuestion stores where a question was asked, and shows it to the person who is asked. If
+// that fails, the answer will reach no chat.
 func (b *Toolset) recordQuestion(ctx context.Context, result json.RawMessage, event string, there *mailbox.Entry) {
 	var asked collab.Result
 	if json.Unmarshal(result, &asked) != nil || asked.Question.ID == "" {

@@ -10,8 +10,8 @@ import (
 	"hubbub/peers/attention"
 )
 
-// decideStored decides on the events that have no decision yet, in the order in
-// which they came, at most a hundred at once; more reports whether others may wait.
+// decideStored decides on up to a hundred undecided events, in the order of their receipt. more
+// reports whether there may be more.
 func (r *iteration) decideStored() (more bool) {
 	const batch = 100
 	list := r.InState(mailbox.Stored, batch)
@@ -21,7 +21,7 @@ func (r *iteration) decideStored() (more bool) {
 	return len(list) == batch && r.Err() == nil
 }
 
-// decide decides on one event, records why, and puts it where it belongs.
+// decide decides on an event, records the decision, and assigns the event accordingly.
 func (r *iteration) decide(tx *mailbox.Tx, e *mailbox.Entry) {
 	e.Decision = attention.Decide(e.Event(), r.opts.Self, tx.Facts(e), r.config())
 	r.limitExchange(tx, e)
@@ -31,7 +31,7 @@ func (r *iteration) decide(tx *mailbox.Tx, e *mailbox.Entry) {
 	r.assign(tx, e)
 }
 
-// applyAction carries out what a decision asks of the host itself.
+// applyAction performs the action that a decision requires from the agent's program.
 func applyAction(tx *mailbox.Tx, e *mailbox.Entry) {
 	switch e.Decision.Action {
 	case attention.ActionLeave:
@@ -50,7 +50,7 @@ func applyAction(tx *mailbox.Tx, e *mailbox.Entry) {
 	}
 }
 
-// assign puts a decided event where it belongs.
+// assign moves a decided event to its next state.
 func (r *Runner) assign(tx *mailbox.Tx, e *mailbox.Entry) {
 	d := &e.Decision
 	silent := d.Policy == attention.PolicyMustNotRespond
@@ -63,29 +63,29 @@ func (r *Runner) assign(tx *mailbox.Tx, e *mailbox.Entry) {
 		tx.Move(e, mailbox.Ignore, d.Reason)
 	case d.Policy == attention.PolicyAckOnly:
 		tx.Move(e, mailbox.Acknowledge, "seen")
-	default: // the harness lacks the mode: it may find the event through its tools
+	default: // the harness does not support the mode; tools can still find the event
 		e.DeadlineAt = time.Now().Add(r.opts.Attention.Deadline)
 		tx.Move(e, mailbox.Keep, "")
 	}
 }
 
-// escalationMark begins the message that calls a person in. Agents recognize it, so
-// that the other one does not call a person in as well.
+// escalationMark begins the message that calls a person in. Other agents recognize it and do not
+// call a person in again.
 const escalationMark = "Two agents have been talking here without a person"
 
-// limitExchange takes back the obligation towards another agent if the two have said
-// too much without a person, and calls a person in, once.
+// limitExchange waives the answer to another agent if the two have exchanged too many messages
+// without a person, and calls a person in, once.
 func (r *Runner) limitExchange(tx *mailbox.Tx, e *mailbox.Entry) {
 	d := &e.Decision
 	if !e.FromAgent() || d.Obliges || e.Content.Event == string(attention.KindReturn) || d.Policy == attention.PolicyMustNotRespond || d.Policy == attention.PolicyAckOnly {
 		return
 	}
 	verdict := tx.Exchange(e).Next(time.Now())
-	if strings.Contains(e.Content.Text, escalationMark) { // a service may put something before it
+	if strings.Contains(e.Content.Text, escalationMark) { // a service may add a prefix
 		if tx.RelatedChatEvent(e) == nil {
 			tx.SetParticipation(e, mailbox.Escalated)
 			verdict = attention.ExchangeHold
-		} else if verdict != attention.ExchangeHold { // people read it only there
+		} else if verdict != attention.ExchangeHold { // only there do people read it
 			verdict = attention.ExchangeEscalate
 		}
 	}
@@ -99,7 +99,7 @@ func (r *Runner) limitExchange(tx *mailbox.Tx, e *mailbox.Entry) {
 	}
 }
 
-// escalate tells people, once, that two agents were stopped.
+// escalate notifies people, once, that an exchange of two agents was stopped.
 func (r *Runner) escalate(tx *mailbox.Tx, e *mailbox.Entry) {
 	tx.SetParticipation(e, mailbox.Escalated)
 	other, people := e.Content.Author.ID, tx.RelatedChatEvent(e)
@@ -113,8 +113,8 @@ func (r *Runner) escalate(tx *mailbox.Tx, e *mailbox.Entry) {
 	})
 }
 
-// escalationText is the text that calls a person in, with what was said; people read it at an event. Only
-// the person is mentioned in it.
+// escalationText returns the text that calls a person in, with the last messages of the exchange.
+// people is the event where people read it. Only the person is mentioned.
 func (r *Runner) escalationText(tx *mailbox.Tx, e, people *mailbox.Entry) string {
 	const lines, lineBytes = 4, 160
 	name := func(id string) string { return attention.HeaderValue(strings.TrimPrefix(id, "agent:")) }
@@ -135,16 +135,16 @@ func (r *Runner) escalationText(tx *mailbox.Tx, e, people *mailbox.Entry) string
 	return b.String()
 }
 
-// A fragmentGroup is a run of held events that become one turn: fragments of one author in
-// one place, or a single knock.
+// A fragmentGroup is a group of held events for one turn: fragments of one author in one thread,
+// or a single knock.
 type fragmentGroup struct {
 	events []*mailbox.Entry
 	due    time.Time
 }
 
-// groupHeld cuts held events, which are in order, into groups. A fragment joins the
-// one before it if it came within the window after it, or its author typed meanwhile, and
-// within the cap after the first. An immediate event makes its group due at once.
+// groupHeld groups held events, which are in order. A fragment joins the previous one if it came
+// within the window, or while its author was typing, and within limit after the first. An
+// immediate event makes its group due at once.
 func groupHeld(held []*mailbox.Entry, window, limit time.Duration, typing func(*mailbox.Entry) typingSpan) []*fragmentGroup {
 	var groups []*fragmentGroup
 	last := map[string]*fragmentGroup{}
@@ -178,9 +178,8 @@ func (g *fragmentGroup) accepts(e *mailbox.Entry, typed typingSpan, window, limi
 	return last.Mergeable() && e.Mergeable() && near && e.ReceivedAt.Sub(first.ReceivedAt) <= limit
 }
 
-// compose makes turns of the held events whose window has passed. Fragments join the
-// turn that runs, or waits to run, over the ones before them, as long as that has sent
-// nothing.
+// compose makes turns of the held events whose window has passed. Fragments join the turn over
+// the previous ones as long as that turn has sent nothing.
 func (r *iteration) compose() {
 	now := time.Now()
 	for _, g := range groupHeld(r.InState(mailbox.Held, 2000), r.opts.ComposeWindow, r.opts.ComposeCap, r.typing) {

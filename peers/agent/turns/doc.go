@@ -1,17 +1,17 @@
-// Package turns takes the events of a mailbox to turns of a harness: it decides on
-// them, holds fragments back until their author has stopped writing, runs turns and
-// settles what comes of them.
+// Package turns runs the events of a mailbox through a harness: it decides on events, holds
+// fragments until their author stops writing, runs turns, and settles their outcomes.
 //
 // Guarantees:
 //
-//   - Order: one goroutine decides, composes and starts turns, events in the order in
-//     which they were stored. Turns of one conversation and thread run one after
-//     another, those of different places at the same time, at most Options.Parallel, half of them in one chat. One that has to wait
-//     for that is recorded as waiting, once.
-//   - Crashes: a turn that produced an outbound action is never run again; one that
-//     was cut short before runs again with a higher attempt.
-//   - Deadlines: a turn ends at its deadline, all its tries together; what a harness
-//     was never ready for ends as late, counted from when the harness went away.
-//   - Stop: when its context ends, Run starts no turn, and returns after the turns
-//     that run have ended; these end with the context of their own.
+//   - Order: one goroutine decides on events, composes turns and starts them, in the order
+//     in which events were stored. Turns of one conversation and thread run one after
+//     another; others run in parallel, up to Options.Parallel, and half of that in one
+//     chat. A turn that has to wait for this is recorded as waiting, once.
+//   - Crashes: a turn that has sent something is never run again. A turn that was
+//     interrupted before runs again with a higher attempt.
+//   - Deadlines: a turn ends at its deadline, including all its attempts. Events for a
+//     harness that is not ready end after the same time, counted from when the harness
+//     stopped being ready.
+//   - Stop: when its context ends, Run starts no more turns, and returns after the running
+//     ones have ended. Those end with their own context.
 package turns

@@ -17,11 +17,11 @@ import (
 	"hubbub/protocol"
 )
 
-// contextLimit is how many earlier messages go with an event.
+// contextLimit is the number of earlier messages shown with an event.
 const contextLimit = 12
 
-// prepare makes what the harness gets of a turn, and returns the event that carries it,
-// nil for a digest. If nothing is left to show, it ends the turn and shows nothing.
+// prepare builds what the harness gets for a turn, and returns the turn's event, or nil for a
+// digest. If nothing is left to show, it ends the turn.
 func (r *Runner) prepare(tx *mailbox.Tx, j *task) (carrier *mailbox.Entry) {
 	t := j.turn
 	shown := &harness.Turn{ID: t.ID, Workspace: r.opts.Workspace, Chat: string(t.Scope())}
@@ -55,8 +55,8 @@ func (r *Runner) prepare(tx *mailbox.Tx, j *task) (carrier *mailbox.Entry) {
 	return carrier
 }
 
-// finishPrompt fetches what the turn needs of the files of its messages, and writes its prompt. A
-// knock has no content, and nothing of its files is fetched.
+// finishPrompt fetches the files that the turn needs and renders its prompt. A knock has no
+// content, so it needs no files.
 func (r *Runner) finishPrompt(ctx context.Context, j *task) {
 	if j.prompt == nil {
 		return // a digest
@@ -74,8 +74,8 @@ func (r *Runner) finishPrompt(ctx context.Context, j *task) {
 	j.delivery.Prompt, j.delivery.Images = j.prompt.Block(r.opts.Fence()), shown.Images
 }
 
-// addTranscript adds the words of a voice message to its part of the event, for programs that read
-// that and no prompt.
+// addTranscript adds the transcript of a voice message to the content of the event, for programs
+// that do not read the prompt.
 func (r *Runner) addTranscript(ctx context.Context, content []harness.Part, e *mailbox.Entry, a *protocol.Attachment) {
 	for i := range content {
 		if p := &content[i]; p.Kind == "voice" && p.Ref == a.Ref && a.Ref != "" && p.Text == "" {
@@ -84,12 +84,12 @@ func (r *Runner) addTranscript(ctx context.Context, content []harness.Part, e *m
 	}
 }
 
-// system returns the system prompt: the operator's text, the contract (who the agent is
-// and how it works with others), and the standing rules; and the broker's part of it.
+// system returns the system prompt: the operator's text, the contract (who the agent is and how
+// it works with others), and the standing rules. contract is the broker's part of it.
 func (r *Runner) system(ctx context.Context, j *task) (system, contract string) {
 	origin := j.origin
 	if !r.opts.ReadsSystem {
-		origin = nil // nobody reads it: what stood at the last announcement will do
+		origin = nil // nobody reads it, so the last announced contract suffices
 	}
 	system, given := r.broker.Contract(ctx, origin)
 	if given {
@@ -102,7 +102,7 @@ func (r *Runner) system(ctx context.Context, j *task) (system, contract string) 
 	return system, contract
 }
 
-// eventOf returns an event as C2A delivers it.
+// eventOf returns an event in the form of C2A.
 func (r *Runner) eventOf(e *mailbox.Entry, parts []*mailbox.Entry, t *mailbox.Turn, v attention.Version) harness.Event {
 	d := &e.Decision
 	event := harness.Event{
@@ -124,7 +124,7 @@ func (r *Runner) eventOf(e *mailbox.Entry, parts []*mailbox.Entry, t *mailbox.Tu
 	event.Revision = tools.Revision(parts, 0)
 	event.IdempotencyKey += "~" + tools.Revision(parts, e.Deferrals)
 	if event.Knock = d.Knock; event.Knock != nil {
-		event.Author.DisplayName, event.Author.Username = "", "" // names are text of others
+		event.Author.DisplayName, event.Author.Username = "", "" // names are text by others
 		event.Conversation.Title, event.Conversation.Service, event.Conversation.Context = "", "", ""
 		event.Mentions = slices.DeleteFunc(slices.Clone(event.Mentions), func(m string) bool { return !r.meant(m) })
 		return event
@@ -135,8 +135,8 @@ func (r *Runner) eventOf(e *mailbox.Entry, parts []*mailbox.Entry, t *mailbox.Tu
 	return event
 }
 
-// meant reports whether a mention is of this agent or of a role of its own: other
-// labels are words of the text.
+// meant reports whether a mention refers to this agent or one of its roles. Other mentions are
+// part of the text.
 func (r *Runner) meant(mention string) bool {
 	return mention == r.opts.Self.ID || slices.ContainsFunc(r.opts.Self.Roles, func(role string) bool {
 		return mention == "role:"+strings.TrimPrefix(role, "role:")
@@ -148,7 +148,7 @@ func platformOf(chat protocol.Topic) string {
 	return cmp.Or(map[string]string{"tg": "telegram", "": "bus"}[family], family)
 }
 
-// promptOf returns an event as a model reads it.
+// promptOf returns the prompt of an event.
 func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Entry) *attention.Prompt {
 	p := &attention.Prompt{Event: e.Event(), Decision: e.Decision, ReplyTarget: replyTarget(e), Parts: []string{}}
 	for _, line := range [][2]string{{"service", e.Content.Chat.Service}, {"context", e.Content.Chat.Context}} {
@@ -192,8 +192,8 @@ func replyTarget(e *mailbox.Entry) string {
 	return e.Content.Chat.Kind + ":" + e.Content.Chat.ID
 }
 
-// contextNotes tells the model, as header lines, of the reactions to its messages since its
-// last turn, of what it has put off, and for which event it asked what is answered now.
+// contextNotes returns header lines for the model: reactions to its messages since its last turn,
+// the events it deferred, and the event for which it asked the question that is answered now.
 func contextNotes(tx *mailbox.Tx, e *mailbox.Entry) (lines []string) {
 	for _, s := range tx.Reactions(e) {
 		if s.Content.ReplyTo != nil && s.Decision.Knock != nil {
@@ -212,7 +212,7 @@ func contextNotes(tx *mailbox.Tx, e *mailbox.Entry) (lines []string) {
 	return lines
 }
 
-// digest queues the turn of a digest if one is due and there is something to tell.
+// digest queues the turn of a digest if one is due and not empty.
 func (r *iteration) digest() {
 	if r.opts.DigestEvery <= 0 {
 		return
@@ -226,7 +226,7 @@ func (r *iteration) digest() {
 		r.schedule(now.Add(r.opts.DigestEvery))
 		tx.SetCounter("digest_at", now.UnixMicro())
 		list := tx.NextDigest()
-		if last == 0 || len(list) == 0 { // the first period begins now
+		if last == 0 || len(list) == 0 { // the first period starts now
 			return
 		}
 		var items []attention.DigestItem
@@ -240,7 +240,7 @@ func (r *iteration) digest() {
 	})
 }
 
-// showDigest makes what the harness gets of a digest.
+// showDigest builds what the harness gets for a digest.
 func (r *Runner) showDigest(tx *mailbox.Tx, shown *harness.Turn, t *mailbox.Turn) {
 	var d attention.Digest
 	if err := json.Unmarshal([]byte(t.Body), &d); err != nil {

@@ -15,37 +15,38 @@ import (
 	"hubbub/protocol/text"
 )
 
-// errDeadline is the cause with which a turn ends that took too long.
+// errDeadline is the cancellation cause of turns that take too long.
 var errDeadline = errors.New("the deadline has passed")
 
-// errWithdrawn is the cause with which a turn ends that begins anew.
+// errWithdrawn is the cancellation cause of turns that restart.
 var errWithdrawn = errors.New("the message was edited, deleted or continued before a response")
 
-// A execution is a turn in the hands of the harness.
+// An execution is a turn that the harness has.
 type execution struct {
-	threadKey string // held while the turn runs; empty: none
+	threadKey string // blocked while the turn runs; empty if none is
 	chat      protocol.Topic
 	cancel    context.CancelCauseFunc
-	accepted  bool // a program has it; its place is free for others
+	accepted  bool // by a program; other turns of its thread may start
 }
 
-// executions are the turns that goroutines are at.
+// executions are the turns with running goroutines.
 type executions struct {
 	mu   sync.Mutex // guards the fields below
 	byID map[string]*execution
-	// entering are closed when the last turn of a place is with the harness, by place.
+	// entering has, by thread, a channel that is closed when the thread's last turn has reached
+	// the harness.
 	entering map[string]chan struct{}
 }
 
-// update changes the runs under their lock.
+// update changes the executions under their lock.
 func (rs *executions) update(change func(byID map[string]*execution)) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	change(rs.byID)
 }
 
-// stop ends the context of a run, if a goroutine is at it, and reports whether the
-// harness must be told, because a program may have the turn.
+// stop cancels an execution. running reports whether its goroutine is running, and tell whether
+// the harness must be notified because a program may have the turn.
 func (rs *executions) stop(id string, why error) (running, tell bool) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -56,7 +57,7 @@ func (rs *executions) stop(id string, why error) (running, tell bool) {
 	return r != nil, r == nil || r.accepted
 }
 
-// busy counts the turns that have not been accepted, in all chats and in one.
+// busy counts the turns that were not accepted, in all chats and in one.
 func (rs *executions) busy(chat protocol.Topic) (all, there int) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -71,8 +72,8 @@ func (rs *executions) busy(chat protocol.Topic) (all, there int) {
 	return all, there
 }
 
-// full says why no more turns may start in a chat of which that many run, or returns "": one
-// chat gets at most half of them, so that one that hangs leaves the others room.
+// full explains why no more turns may start in a chat, or returns "". One chat gets at most half
+// of the turns, so that a hanging one leaves room for others.
 func full(all, there, most int) string {
 	switch half := max(1, most/2); {
 	case all >= most:
@@ -84,8 +85,8 @@ func full(all, there, most int) string {
 	}
 }
 
-// holder returns the turn that holds a place, or "". A turn that a goroutine has not
-// left yet holds its own.
+// holder returns the turn that blocks a thread, or "". A turn blocks itself until its goroutine
+// has ended.
 func (rs *executions) holder(place, turnID string) string {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -100,9 +101,9 @@ func (rs *executions) holder(place, turnID string) string {
 	return ""
 }
 
-// enqueue queues a turn behind the previous one of its place: it waits until after is
-// closed (nil: for nothing), and calls entered, any number of times, once the
-// harness delivers it or it has ended.
+// enqueue queues a turn behind the previous turn of its thread. The turn waits until after is
+// closed, unless it is nil. It calls entered, at least once, when the harness delivers it or it
+// has ended.
 func (rs *executions) enqueue(place string) (after <-chan struct{}, entered func()) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -119,11 +120,10 @@ func (rs *executions) enqueue(place string) (after <-chan struct{}, entered func
 	})
 }
 
-// Stop stops a turn that is with the harness, because of something that happened in
-// its chat.
+// Stop stops a turn that the harness has, because of an event in its chat.
 func (r *Runner) Stop(turnID, reason string) { r.stop(turnID, errors.New(reason)) }
 
-// stop reports whether a goroutine is still at the turn.
+// stop reports whether the turn's goroutine is still running.
 func (r *Runner) stop(id string, why error) bool {
 	running, tell := r.executions.stop(id, why)
 	if tell {
@@ -132,13 +132,13 @@ func (r *Runner) stop(id string, why error) bool {
 	return running
 }
 
-// stop is Runner.stop, unless the round has failed.
+// stop is like Runner.stop, unless the iteration has failed.
 func (r *iteration) stop(id string, why error) (running bool) {
 	return r.Err() == nil && r.Runner.stop(id, why)
 }
 
-// stopWithdrawn stops the turns that are to begin anew, and queues those again that
-// no goroutine is at: the others' goroutines do it.
+// stopWithdrawn stops withdrawn turns. It requeues those without a goroutine; the goroutines
+// requeue the others.
 func (r *iteration) stopWithdrawn() {
 	for _, t := range r.TurnsIn(mailbox.TurnWithdrawn) {
 		if r.Err() != nil {
@@ -146,7 +146,7 @@ func (r *iteration) stopWithdrawn() {
 		}
 		running, tell := r.executions.stop(t.ID, errWithdrawn)
 		switch {
-		case !running: // or its goroutine has just queued it again
+		case !running: // its goroutine may have just requeued it
 			r.inTurn("stopping the turn "+t.ID, t.ID, mailbox.TurnWithdrawn, func(tx *mailbox.Tx, t *mailbox.Turn) {
 				r.harness.Cancel(t.ID, errWithdrawn.Error())
 				requeue(tx, t)
@@ -157,13 +157,13 @@ func (r *iteration) stopWithdrawn() {
 	}
 }
 
-// requeue queues a turn again that was withdrawn.
+// requeue queues a withdrawn turn again.
 func requeue(tx *mailbox.Tx, t *mailbox.Turn) {
 	t.Deadline = time.Time{}
 	tx.MoveTurn(t, mailbox.TurnQueued, "", mailbox.Cost{})
 }
 
-// startTurns starts what is due and has its place free, the most pressing first.
+// startTurns starts the due turns whose threads are free, most urgent first.
 func (r *iteration) startTurns() {
 	now := time.Now()
 	noted := r.waiting
@@ -176,7 +176,7 @@ func (r *iteration) startTurns() {
 		switch {
 		case t.NotBefore.After(now):
 			r.schedule(t.NotBefore)
-		case wait != "" && !urgent: // a turn that ends pokes the loop
+		case wait != "" && !urgent: // the end of a turn causes another iteration
 			if r.waiting[t.ID] = true; !noted[t.ID] && holder == "" {
 				r.inTurn("noting that the turn "+t.ID+" waits", t.ID, mailbox.TurnQueued, func(tx *mailbox.Tx, t *mailbox.Turn) { tx.RecordWaiting(t, wait) })
 			}
@@ -188,8 +188,8 @@ func (r *iteration) startTurns() {
 	}
 }
 
-// preempt stops a running turn that has sent nothing, for an urgent one; it runs
-// again afterwards.
+// preempt stops a running turn that has sent nothing in favor of an urgent one. It runs again
+// afterwards.
 func (r *iteration) preempt(id string) {
 	r.inTurn("stopping the turn "+id, id, mailbox.TurnRunning, func(tx *mailbox.Tx, t *mailbox.Turn) {
 		if !t.Outbound && t.Rank != mailbox.RankUrgent {
@@ -199,18 +199,18 @@ func (r *iteration) preempt(id string) {
 	})
 }
 
-// A task is a turn on its way through the harness.
+// A task is a turn that is being executed.
 type task struct {
 	turn     *mailbox.Turn
 	delivery *harness.Turn
-	prompt   *attention.Prompt // without its files, which are fetched when the turn runs; nil for a digest
-	parts    []*mailbox.Entry  // the messages of the prompt
-	images   bool              // the model takes images
-	origin   *mailbox.Origin   // of the wake, or empty; nil for a digest
+	prompt   *attention.Prompt // without its files, which are fetched during the execution; nil for a digest
+	parts    []*mailbox.Entry  // the events of the prompt
+	images   bool              // the model accepts images
+	origin   *mailbox.Origin   // of a wake, else empty; nil for a digest
 	version  attention.Version
 }
 
-// startTurn marks a turn as running, durably, and hands it to the harness.
+// startTurn durably marks a turn as running and passes it to the harness.
 func (r *iteration) startTurn(id string) {
 	var j *task
 	r.inTurn("starting the turn "+id, id, mailbox.TurnQueued, func(tx *mailbox.Tx, t *mailbox.Turn) {
@@ -221,13 +221,13 @@ func (r *iteration) startTurn(id string) {
 		}
 		if bound, ok := tx.CheckBudget(t, carrier, r.opts.Budget); !ok {
 			j.delivery = nil
-			if bound != "" { // which an operator can raise
+			if bound != "" { // an operator can reset the budget
 				tx.OnCommit(func() { r.failures.record(r.opts.Log, t.ID, bound) })
 			}
 			return
 		}
 		t.Attempt, t.StartedAt = t.Attempt+1, time.Now()
-		if t.Failures == 0 || t.Deadline.IsZero() { // one deadline for all tries of a turn that fails
+		if t.Failures == 0 || t.Deadline.IsZero() { // all attempts of a failing turn share a deadline
 			t.Deadline = t.StartedAt.Add(r.opts.Attention.Deadline)
 		}
 		j.delivery.Attempt = t.Attempt
@@ -246,7 +246,7 @@ func (r *iteration) startTurn(id string) {
 	var after <-chan struct{}
 	entered := func() {}
 	if r.opts.Async {
-		held.threadKey = "" // the program takes several of one place, in their order
+		held.threadKey = "" // the program accepts several turns of a thread, in order
 		after, entered = r.executions.enqueue(j.turn.ThreadKey)
 	}
 	r.executions.update(func(byID map[string]*execution) { byID[id] = held })
@@ -259,7 +259,7 @@ func (r *iteration) startTurn(id string) {
 	})
 }
 
-// runTurn lets the harness work on a turn and settles what comes of it.
+// runTurn runs a turn through the harness and settles its outcome.
 func (r *Runner) runTurn(ctx context.Context, j *task, after <-chan struct{}, entered func()) {
 	t := j.turn
 	ctx, cancel := context.WithDeadlineCause(ctx, t.Deadline, errDeadline)
@@ -288,19 +288,19 @@ func (r *Runner) runTurn(ctx context.Context, j *task, after <-chan struct{}, en
 		r.executions.update(func(byID map[string]*execution) { byID[t.ID].accepted = true })
 	}
 	settled := context.WithoutCancel(ctx)
-	for try := 1; ; try++ { // until it is stored: nothing may be forgotten
+	for try := 1; ; try++ { // until the outcome is stored
 		stored := r.settle(settled, t.ID, box, outcome, err)
 		if stored == nil {
 			return
 		}
 		r.opts.Log.Error().Err(stored).Str("turn", t.ID).Msg("storing the end of a turn failed; trying again")
 		if errors.Is(context.Cause(ctx), ErrStopping) || !retry.Sleep(settled, time.Second) || try > 60 {
-			return // the next start takes it up
+			return // the next start recovers the turn
 		}
 	}
 }
 
-// recordAttempt stores that a harness delivers a turn once more.
+// recordAttempt records that the harness delivers a turn again.
 func (r *Runner) recordAttempt(ctx context.Context, t *mailbox.Turn, attempt int) error {
 	if attempt <= t.Attempt {
 		return nil

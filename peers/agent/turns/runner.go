@@ -15,16 +15,16 @@ import (
 	"hubbub/protocol/notify"
 )
 
-// ErrStopping is the cause with which turns end when the agent stops.
+// ErrStopping is the cancellation cause of turns when the agent stops.
 var ErrStopping = errors.New("the agent is stopping")
 
-// A Broker is what turns need of the collaboration broker.
+// A Broker is the part of the collaboration broker that turns use.
 type Broker interface {
-	// Contract returns the text that tells the agent who it is and how it works with
-	// others, and reports whether it is the broker's. If o is not nil, the broker is
-	// asked for it as it stands now, with the conversation and the work of that wake.
+	// Contract returns the text that explains to the agent who it is and how it works with
+	// others. given reports whether the text is the broker's. If o is not nil, the broker is
+	// asked for the current text with the conversation and work item of that wake.
 	Contract(ctx context.Context, o *mailbox.Origin) (text string, given bool)
-	// Started tells that a turn of an event has begun.
+	// Started notifies the broker that the turn of an event has started.
 	Started(tx *mailbox.Tx, e *mailbox.Entry)
 }
 
@@ -37,19 +37,19 @@ type Options struct {
 	Budget        attention.Budget
 	ReadsSystem   bool          // see harness.Capabilities
 	Parallel      int           // turns at once; half of them in one chat
-	MaxAttempts   int           // of a turn that fails for now
+	MaxAttempts   int           // of a turn with temporary failures
 	FirstRetry    time.Duration // before a failed turn runs again, doubling
 
 	SystemPrompt string
 	Workspace    string
-	ChatServer   func(chat string) harness.MCPServer // nil = none
-	// Servers returns the MCP servers of the turn of an event; e is nil for a digest.
+	ChatServer   func(chat string) harness.MCPServer // may be nil
+	// Servers returns the MCP servers for the turn of an event. e is nil for a digest.
 	Servers func(e *mailbox.Entry) ([]harness.MCPServer, error)
 	Fence   func() string
-	Files   *files.Cache // of what came with messages
+	Files   *files.Cache // that came with messages
 
-	OnTurnStart func()                                 // called when a turn has begun
-	Approver    func(t *mailbox.Turn) harness.Approver // has people decide for a turn
+	OnTurnStart func()                                 // called when a turn has started
+	Approver    func(t *mailbox.Turn) harness.Approver // lets people decide for a turn
 }
 
 // A Runner runs the turns of one agent.
@@ -64,31 +64,31 @@ type Runner struct {
 	wake       notify.Signal
 	typists    typists
 
-	waiting   map[string]bool // turns that could not start when Run looked last. Used only by Run
-	downSince time.Time       // when the harness stopped being ready; zero while it is. Used only by Run
+	waiting   map[string]bool // turns that could not start in the last iteration; used only by Run
+	downSince time.Time       // when the harness stopped being ready, or zero; used only by Run
 }
 
-// New returns the runner of a mailbox whose turns h runs with the tools of kit.
+// New returns the runner of a mailbox. h runs its turns, with the tools of kit.
 func New(box *mailbox.Mailbox, h harness.Harness, kit *tools.Provider, broker Broker, opts Options) *Runner {
 	if opts.Async {
-		opts.Parallel = max(opts.Parallel, 64) // its turns take no time of ours
+		opts.Parallel = max(opts.Parallel, 64) // asynchronous turns do not occupy the runner
 	}
 	return &Runner{mailbox: box, harness: h, tools: kit, broker: broker, opts: opts, wake: notify.New(),
 		executions: executions{byID: map[string]*execution{}, entering: map[string]chan struct{}{}}}
 }
 
-// Notify makes Run look again at the mailbox. It never blocks.
+// Notify makes Run check the mailbox. It never blocks.
 func (r *Runner) Notify() { r.wake.Notify() }
 
-// Busy reports whether a turn is with the harness that is not in its own time.
+// Busy reports whether the harness has a turn that it does not run asynchronously.
 func (r *Runner) Busy() bool {
 	all, _ := r.executions.busy("")
 	return all > 0
 }
 
-// Run takes events to turns until ctx ends, or until the harness can never work. It
-// waits for the turns that it started, whose contexts end with work. Recover must
-// have been called.
+// Run processes events and turns until ctx ends, or until the harness fails permanently. The
+// contexts of its turns end with work. Run waits for the turns to end. Recover must have been
+// called before.
 func (r *Runner) Run(ctx, work context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -117,8 +117,8 @@ func (r *Runner) Run(ctx, work context.Context) error {
 	}
 }
 
-// A iteration is one look at everything that may be due. Its view remembers the first error:
-// from then on nothing more is found, and nothing done.
+// An iteration handles everything that is due at one time. Its view remembers the first error;
+// after it, the iteration does nothing more.
 type iteration struct {
 	*Runner
 	*mailbox.View
@@ -137,14 +137,14 @@ func (r *Runner) iterate(ctx, work context.Context, wg *sync.WaitGroup) (next ti
 	if ready := now.askHarness(); ready {
 		r.downSince = time.Time{}
 		now.process()
-	} else if now.Err() == nil { // until the harness is initialized, events wait
+	} else if now.Err() == nil { // events wait until the harness is initialized
 		now.schedule(time.Now().Add(250 * time.Millisecond))
 		now.failUnready()
 	}
 	return now.next, now.Err()
 }
 
-// process takes events to turns, and turns to the harness.
+// process turns events into turns and starts turns.
 func (r *iteration) process() {
 	for more := true; more; {
 		more = r.decideStored()
@@ -155,10 +155,10 @@ func (r *iteration) process() {
 	r.startTurns()
 }
 
-// schedule notes when something is due; the zero time is never.
+// schedule records when something is due. The zero time means never.
 func (r *iteration) schedule(at time.Time) { r.next = earliest(r.next, at) }
 
-// inTx runs do in a transaction. what is done begins its error.
+// inTx runs do in a transaction. what prefixes its error.
 func (r *iteration) inTx(what string, do func(tx *mailbox.Tx)) {
 	if r.Err() != nil {
 		return
@@ -168,7 +168,7 @@ func (r *iteration) inTx(what string, do func(tx *mailbox.Tx)) {
 	}
 }
 
-// inTurn runs do in a transaction with a turn, if that is still in a state.
+// inTurn runs do in a transaction with a turn, if the turn is still in the given state.
 func (r *iteration) inTurn(what, id string, state mailbox.TurnState, do func(tx *mailbox.Tx, t *mailbox.Turn)) {
 	r.inTx(what, func(tx *mailbox.Tx) {
 		if t := tx.Turn(id); t != nil && t.State == state {
@@ -177,7 +177,7 @@ func (r *iteration) inTurn(what, id string, state mailbox.TurnState, do func(tx 
 	})
 }
 
-// inEntry runs do in a transaction with an event, if that is still in its state.
+// inEntry runs do in a transaction with an event, if the state of the event has not changed.
 func (r *iteration) inEntry(what string, e *mailbox.Entry, do func(tx *mailbox.Tx, e *mailbox.Entry)) {
 	r.inTx(what, func(tx *mailbox.Tx) {
 		if fresh := tx.Entry(e.EventID); fresh != nil && fresh.State == e.State {
@@ -186,7 +186,7 @@ func (r *iteration) inEntry(what string, e *mailbox.Entry, do func(tx *mailbox.T
 	})
 }
 
-// askHarness asks the harness what it takes, and reports whether it is initialized.
+// askHarness queries the harness's capabilities and reports whether it is ready.
 func (r *iteration) askHarness() (ready bool) {
 	if r.Err() != nil {
 		return false
@@ -204,7 +204,7 @@ func (r *iteration) askHarness() (ready bool) {
 	return err == nil
 }
 
-// config is how decisions are made for the harness.
+// config returns the decision settings for the harness.
 func (r *iteration) config() attention.Config {
 	cfg := r.opts.Attention
 	if v, err := attention.ParseVersion(r.caps.ProtocolVersion); err == nil && r.caps.ProtocolVersion != "" {
@@ -214,7 +214,7 @@ func (r *iteration) config() attention.Config {
 	return cfg
 }
 
-// earliest returns the earlier of two times; the zero time is none.
+// earliest returns the earlier of two times. The zero time means none.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -18,14 +18,14 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// ReasonTurnEnded is why a decision is cancelled that a turn left open, for the people of its chat. What
-// ended the turn may be words of a program: the log has them.
+// ReasonTurnEnded is the reason shown in chats for decisions that are cancelled because their
+// turn ended. The actual reason may quote a program; it is in the log.
 const ReasonTurnEnded = "its turn ended"
 
-// maxFailure bounds what is recorded of a failure, in bytes.
+// maxFailure bounds the recorded bytes of a failure.
 const maxFailure = 500
 
-// settle stores what came of a run of the harness.
+// settle stores the outcome of a run of the harness.
 func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outcome harness.Outcome, failure error) error {
 	accepted := failure == nil && outcome.State == harness.Accepted
 	return r.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
@@ -33,7 +33,7 @@ func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outc
 		if !errors.Is(failure, ErrStopping) {
 			tx.CancelDecisions(id, ReasonTurnEnded)
 		}
-		if accepted && (t == nil || t.State != mailbox.TurnRunning) { // it was stopped while the program took it
+		if accepted && (t == nil || t.State != mailbox.TurnRunning) { // it was stopped while the program accepted it
 			r.harness.Cancel(id, errWithdrawn.Error())
 		}
 		switch {
@@ -51,8 +51,8 @@ func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolset, outc
 	})
 }
 
-// settleAccepted keeps a turn open that a program works on in its own time, unless it
-// has already done what ends a turn.
+// settleAccepted keeps a turn open that a program works on asynchronously, unless its event is
+// already settled.
 func settleAccepted(tx *mailbox.Tx, t *mailbox.Turn) {
 	e := tx.Entry(t.EventID)
 	if e == nil || e.Settled() || e.Decision.Policy == attention.PolicyMustNotRespond {
@@ -62,12 +62,12 @@ func settleAccepted(tx *mailbox.Tx, t *mailbox.Turn) {
 	}
 }
 
-// errNotPublic ends a turn whose answer holds nothing that a person may see.
+// errNotPublic fails a turn whose answer has nothing that people may see.
 var errNotPublic = errors.New("the model answered with thoughts, tool calls as text or a copy of the prompt alone")
 
-// settleFinished ends a turn whose model has ended it. Text that ends a turn which
-// owes an answer and sent none is the answer. If it holds nothing for people, the turn
-// runs once more, and the model is told why.
+// settleFinished ends a turn whose model has finished. If the turn must answer and has sent
+// nothing, its final text is the answer. If that has nothing for people, the turn runs once more,
+// with an explanation to the model.
 func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Toolset, outcome harness.Outcome) {
 	e := tx.Entry(t.EventID)
 	answer := attention.VisibleText(outcome.FinalText)
@@ -100,13 +100,13 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 	})
 }
 
-// sendFinalText answers an event with a final text, as far as policy permits. One that
-// is too long is cut, and says so: nobody is left to shorten it.
+// sendFinalText answers an event with a final text, if the policy permits it. A text that is too
+// long is cut, with a note.
 func sendFinalText(tx *mailbox.Tx, e *mailbox.Entry, answer string) {
 	if standing := tx.ReplyContext(e, answer); attention.PermitMessage(standing).Refused() {
 		reason := attention.PermitMessage(standing).Reason
 		tx.RecordRefusal(e, e.EventID, "final_text", reason)
-		if standing.Repeats { // what it says here it has said: that is no failure to tell another agent of
+		if standing.Repeats { // the agent repeats itself; do not notify the other agent
 			tx.Move(e, mailbox.Fail, reason)
 		}
 		return
@@ -120,8 +120,8 @@ func sendFinalText(tx *mailbox.Tx, e *mailbox.Entry, answer string) {
 	})
 }
 
-// fail decides what follows from a turn that did not end well: again, later, or not at
-// all. A turn that sent something is never run again.
+// fail decides whether a failed turn runs again, now or later, or ends. A turn that has sent
+// something never runs again.
 func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error) {
 	e := tx.Entry(t.EventID)
 	settled := e == nil || e.Settled()
@@ -156,7 +156,7 @@ func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error) {
 	}
 }
 
-// failureNotice is what the people of a chat read of a failure.
+// failureNotice returns the notice about a failure for the people of a chat.
 func (r *Runner) failureNotice(failure error) string {
 	told, known := errors.AsType[*harness.UserError](failure)
 	switch {
@@ -173,15 +173,14 @@ func (r *Runner) failureNotice(failure error) string {
 	}
 }
 
-// failures keeps the log of an agent short whose turns fail again and again: each
-// reason is told when it is new, and then counted.
+// failures limits log entries about failing turns: each new reason is logged, and then counted.
 type failures struct {
 	mu     sync.Mutex // guards the fields below
 	reason string
 	count  int
 }
 
-// record tells of a failed turn: the first of its reason, the tenth, the hundredth and so on.
+// record logs a failed turn: the first with a reason, then the tenth, the hundredth and so on.
 func (f *failures) record(log *zerolog.Logger, turnID, reason string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -193,7 +192,7 @@ func (f *failures) record(log *zerolog.Logger, turnID, reason string) {
 	}
 }
 
-// reset tells that a turn ended well after others had failed.
+// reset logs that turns succeed again.
 func (f *failures) reset(log *zerolog.Logger) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -210,8 +209,8 @@ func isPowerOfTen(n int) bool {
 	return n == 1
 }
 
-// retryAt returns when a turn that failed for now may run again: after a pause that
-// doubles, and no sooner than whoever failed it wants to be asked.
+// retryAt returns when a turn with a temporary failure may run again: after a delay that doubles,
+// and not before the time that the failure requests.
 func (r *Runner) retryAt(t *mailbox.Turn, failure error) time.Time {
 	pause := r.opts.FirstRetry << t.Failures
 	if later, ok := errors.AsType[*harness.RetryLaterError](failure); ok {
@@ -220,8 +219,8 @@ func (r *Runner) retryAt(t *mailbox.Turn, failure error) time.Time {
 	return time.Now().Add(pause)
 }
 
-// handleDeadlines ends accepted turns and open events whose time has passed, and makes events of
-// the reminders that are due.
+// handleDeadlines ends accepted turns and events whose deadlines have passed, and fires due
+// reminders and obligations.
 func (r *iteration) handleDeadlines() {
 	now := time.Now()
 	for _, t := range r.OverdueTurns(now) {
@@ -248,8 +247,8 @@ func (r *iteration) handleDeadlines() {
 	r.schedule(r.NextDeadline())
 }
 
-// Recover decides, before Run, on the turns that the last run of the program left
-// behind. No turn pays for the time in which the program did not run.
+// Recover handles, before Run, the turns of the program's last run. The time during which the
+// program did not run does not count against turns.
 func (r *Runner) Recover(ctx context.Context) error {
 	return r.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		mailbox.RecheckObligations(tx)
@@ -259,13 +258,13 @@ func (r *Runner) Recover(ctx context.Context) error {
 	})
 }
 
-// errUnready begins the reason for events whose harness never became ready.
+// errUnready begins the reason of events whose harness was never ready.
 var errUnready = errors.New("the harness was not ready in time")
 
-// failUnready ends the events and turns that have waited for the harness as long as
-// an answer may take: whoever was owed an answer is told. The time before this program
-// ran does not count, nor does that before the harness went away. What has no decision
-// yet gets that for a harness which takes everything.
+// failUnready ends the events and turns that have waited for the harness longer than an answer
+// may take. Authors who wait for answers are notified. The time is counted from the start of the
+// program and from when the harness stopped being ready. Undecided events get a decision for a
+// harness that supports everything.
 func (r *iteration) failUnready() {
 	now := time.Now()
 	if r.downSince.IsZero() {
@@ -289,7 +288,7 @@ func (r *iteration) failUnready() {
 	}
 }
 
-// endUnready ends one event, after a decision.
+// endUnready decides on an event if necessary, and ends it.
 func (r *iteration) endUnready(tx *mailbox.Tx, e *mailbox.Entry) {
 	if e.State == mailbox.Stored {
 		r.decide(tx, e)

@@ -7,34 +7,34 @@ import (
 	"hubbub/peers/agent/mailbox"
 )
 
-// typingLasts is how long a sign that a person is typing holds, unless it is renewed or what
-// they typed comes; maxTyping is how many people who type are remembered: those beyond are not.
+// typingLasts is how long a typing sign is valid unless it is renewed or the message arrives.
+// maxTyping bounds the number of typing people that are tracked.
 const (
 	typingLasts = 10 * time.Second
 	maxTyping   = 1000
 )
 
-// A typingSpan is a time in which somebody typed without a longer pause.
+// A typingSpan is a time span during which somebody typed without a long pause.
 type typingSpan struct{ from, last time.Time }
 
-// since reports whether the typing had begun at a time.
+// since reports whether the typing had started by the given time.
 func (s typingSpan) since(at time.Time) bool { return !s.from.After(at) }
 
 func (s typingSpan) until() time.Time { return s.last.Add(typingLasts) }
 
-// typists remembers who typed lately and where. After a restart nobody did.
+// typists tracks who is typing where. It starts empty after a restart.
 type typists struct {
 	mu    sync.Mutex // guards spans
 	spans map[string]typingSpan
 }
 
-// fragmentKey names where fragments of one author come together.
+// fragmentKey identifies the fragments of one author in one thread.
 func fragmentKey(e *mailbox.Entry) string {
 	return string(e.Chat) + "\x00" + e.ThreadKey() + "\x00" + e.Content.Author.ID
 }
 
-// HandleTyping notes that the author of e, which is no event, is typing: fragments of theirs that
-// wait go on waiting, at most for Options.ComposeCap.
+// HandleTyping notes that the author of e is typing. It delays their waiting fragments, at most
+// by Options.ComposeCap. e is not an event.
 func (r *Runner) HandleTyping(e *mailbox.Entry) {
 	t := &r.typists
 	t.mu.Lock()
@@ -58,7 +58,7 @@ func (r *Runner) HandleTyping(e *mailbox.Entry) {
 	t.spans[fragmentKey(e)] = s
 }
 
-// typing returns who typed lately.
+// typing returns the typing span for the author and thread of an event.
 func (r *Runner) typing(e *mailbox.Entry) typingSpan {
 	r.typists.mu.Lock()
 	defer r.typists.mu.Unlock()
