@@ -134,7 +134,8 @@ func newLogSQL(from *logs.Flag) *cobra.Command {
 	}
 }
 
-// sqlLines returns what prints a row as a line, the first behind the names of the columns.
+// sqlLines returns a function that prints rows as lines. The first line has the names of the
+// columns.
 func sqlLines(w io.Writer) func(columns []string, values []any) error {
 	begun := false
 	return func(columns []string, values []any) error {

@@ -89,7 +89,7 @@ func printProof(cmd *cobra.Command, p activitylog.Proof) error {
 	})
 }
 
-// readCheckpoints reads the files that flags name; none for an empty name.
+// readCheckpoints reads checkpoint files. The text for an empty name is empty.
 func readCheckpoints(names []string) ([]string, error) {
 	texts := make([]string, len(names))
 	for i, name := range names {
@@ -105,7 +105,7 @@ func readCheckpoints(names []string) ([]string, error) {
 	return texts, nil
 }
 
-// audit says what the tree of a log proves.
+// printAudit prints what the Merkle tree of a log proves.
 func printAudit(p *output.Printer, a *activitylog.Audit) {
 	if a.Entries > 0 {
 		p.Linef("%s: %d entries in the tree of %s, %d signed, up to row %d", a.Log, a.Entries, a.Origin, a.Signed, a.LastRow)

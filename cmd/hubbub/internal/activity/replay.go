@@ -23,7 +23,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// replayOptions holds the flags of a changed policy, by which past events are decided again.
+// replayOptions are the flags that change the policy for a replay.
 type replayOptions struct {
 	version              string
 	roles, aliases       []string
@@ -32,7 +32,7 @@ type replayOptions struct {
 	digests, changedOnly bool
 }
 
-// flags adds the flags of a changed policy.
+// flags adds the flags to a flag set.
 func (p *replayOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.version, "policy-version", "", "with --replay: draft to decide by: 2026-06-02, 2026-06-24 or 2026-08-11")
 	fs.StringArrayVar(&p.roles, "role", nil, "with --replay: role that the agent has, instead of those that it announced (repeatable)")
@@ -45,7 +45,7 @@ func (p *replayOptions) flags(fs *pflag.FlagSet) {
 	fs.BoolVar(&p.changedOnly, "changed", false, "with --replay: show only events for which the answer changes")
 }
 
-// changedFlag returns a flag of a changed policy that was given; empty if none was.
+// changedFlag returns the name of one of these flags that was set, or "".
 func (p *replayOptions) changedFlag(cmd *cobra.Command) (name string) {
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	(&replayOptions{}).flags(own)
@@ -71,20 +71,20 @@ func (p *replayOptions) config() (attention.Config, error) {
 	return attention.Config{Version: version, Digests: p.digests, Words: &words}, nil
 }
 
-// A replayedEvent event is the decision on one event by one agent, then and now.
+// A replayedEvent is the recorded and the replayed decision of one agent about one event.
 type replayedEvent struct {
 	EventID   string           `json:"eventId"`
 	MessageID string           `json:"messageId"`
 	At        time.Time        `json:"ts"`
 	Agent     string           `json:"agent"`
 	Text      string           `json:"text"`
-	Then      *decisionSummary `json:"then"` // as the agent recorded it; null if it recorded nothing
+	Then      *decisionSummary `json:"then"` // the recorded decision; null if the agent recorded none
 	Now       decisionSummary  `json:"now"`
 	Woke      bool             `json:"woke"`
 	WouldWake bool             `json:"wouldWake"`
 }
 
-// An decisionSummary is a short form of a decision.
+// A decisionSummary is the short form of a decision.
 type decisionSummary struct {
 	Directedness string `json:"directedness"`
 	Policy       string `json:"policy"`
@@ -96,7 +96,7 @@ func (o *decisionSummary) String() string {
 	return fmt.Sprintf("%s, %s, %s (%s)", o.Directedness, o.Policy, o.Injection, o.Reason)
 }
 
-// run decides again and prints the results.
+// run decides about past events again and prints the results.
 func (p *replayOptions) run(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter) error {
 	cfg, err := p.config()
 	if err != nil {
@@ -135,14 +135,14 @@ func (p *replayOptions) run(cmd *cobra.Command, r *activitylog.Reader, f activit
 	return out.Err
 }
 
-// A effect is what the other policy changes for an event.
+// An effect is how the changed policy affects an event.
 type effect struct {
 	sign   string
 	colour term.Colour
 	word   string
 }
 
-// effects are by whether the event woke its agent, and whether it would now.
+// effects are keyed by whether the event woke its agent, and whether it would now.
 var effects = map[[2]bool]effect{
 	{false, false}: {" ", term.Dim, "stays asleep"},
 	{true, true}:   {"=", term.Green, "wakes as before"},
@@ -159,13 +159,13 @@ func printReplayedEvent(p *output.Printer, e *replayedEvent, f effect) {
 	}
 }
 
-// decide goes through the log once: chat events are decided on with what the
-// log held about them by then.
+// decide reads the log once. It decides about each chat event with what the log contained before
+// it.
 func (p *replayOptions) decide(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter, cfg attention.Config) ([]replayedEvent, error) {
 	then := map[[2]string]*activitylog.AttentionRecord{}
 	err := r.Attention(cmd.Context(), f, func(a *activitylog.AttentionRecord) error {
 		if key := [2]string{a.Agent, a.EventID}; a.Event == activitylog.RecordDecision && then[key] == nil {
-			then[key] = a // the first: a claim that is granted decides again
+			then[key] = a // the first; a granted claim causes another decision
 		}
 		return nil
 	})
@@ -187,7 +187,7 @@ func (p *replayOptions) decide(cmd *cobra.Command, r *activitylog.Reader, f acti
 		}
 		key := [2]string{e.Topic, c.SourceID}
 		if c.Event == protocol.EventMessage && seen[key] || protocol.RoleOf(protocol.PeerID(e.Topic)) != protocol.RoleAgent {
-			return nil // sent again
+			return nil // a retransmission
 		}
 		seen[key] = true
 		self := attention.Self{ID: e.Topic, Roles: p.roles, Aliases: p.aliases, Streams: p.streams}
@@ -215,24 +215,24 @@ func compareDecisions(e *activitylog.Entry, c *protocol.ChatMessage, d attention
 	return out
 }
 
-// history is what the log told so far about where agents take part. It replaces what each
-// agent knew at the time.
+// history is what the log has shown so far about where agents participate. It stands in for the
+// state that each agent had at the time.
 type history struct {
 	participations map[participationKey]*participation
-	chats          map[string]*chatHistory // by conversation id
-	answered       map[[2]string]bool      // agent, event
-	roles          map[string][]string     // that agents announced
+	chats          map[string]*chatHistory // by conversation ID
+	answered       map[[2]string]bool      // by agent and event
+	roles          map[string][]string     // announced roles by agent
 }
 
-// A participationKey names a conversation or a thread as one agent sees it.
+// A participationKey identifies one agent's participation in a conversation or thread.
 type participationKey struct{ agent, conversation, thread string }
 
 type participation struct{ participating, left, asked bool }
 
-// chatHistory is what the log told of a conversation.
+// A chatHistory is what the log has shown about a conversation.
 type chatHistory struct {
 	agents  []string
-	threads map[string]string // of an event
+	threads map[string]string // by event
 }
 
 func newHistory() *history {
@@ -254,7 +254,7 @@ func (p *history) chat(id string) *chatHistory {
 	return p.chats[id]
 }
 
-// decide decides on a chat message, and remembers what follows from it.
+// decide decides about a chat message and updates the history.
 func (p *history) decide(e *activitylog.Entry, c *protocol.ChatMessage, self attention.Self, cfg attention.Config) attention.Decision {
 	here, chat := p.participation(self.ID, c.Chat), p.chat(c.Chat.ID)
 	chat.threads[c.SourceID] = c.Chat.ThreadID
@@ -285,7 +285,7 @@ func (p *history) decide(e *activitylog.Entry, c *protocol.ChatMessage, self att
 	return d
 }
 
-// addRow applies a message other than a chat message.
+// addRow adds a message that is not a chat message.
 func (p *history) addRow(e *activitylog.Entry) {
 	if protocol.MessageType(e.Type) != protocol.TypeCollabRequest {
 		p.addReply(e)
@@ -299,7 +299,7 @@ func (p *history) addRow(e *activitylog.Entry) {
 	}
 }
 
-// addReply applies a reply of an agent.
+// addReply adds the reply of an agent.
 func (p *history) addReply(e *activitylog.Entry) {
 	var c protocol.ChatReply
 	if _, ok := e.Decode(&c); !ok || c.Text == "" {
@@ -316,8 +316,8 @@ func (p *history) addReply(e *activitylog.Entry) {
 	here.asked = strings.HasSuffix(strings.TrimRight(c.Text, " \n\t)*_"), "?")
 }
 
-// decodeChatMessage reads a chat message with its documented defaults; false if the
-// row brings none.
+// decodeChatMessage decodes a chat message and fills in the documented defaults. It returns false
+// if the row has no chat message.
 func decodeChatMessage(e *activitylog.Entry) (*protocol.ChatMessage, bool) {
 	if t := protocol.MessageType(e.Type); t != protocol.TypeTGMessage && t != protocol.TypeChatMessage {
 		return nil, false

@@ -13,13 +13,13 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A rowLayout writes rows of the activity log as lines. On a terminal the
-// columns are aligned; they grow with their contents.
+// A rowLayout formats rows of the activity log as lines. On a terminal it aligns the columns,
+// which grow with their contents.
 type rowLayout struct {
 	paint   term.Painter
 	titles  *view.Titles
-	columns int  // of the terminal; 0 if there is none
-	brief   bool // a row is one line
+	columns int  // of the terminal; 0 if the output is not a terminal
+	brief   bool // one line for each row
 	day     string
 	widths  [5]int
 }
@@ -28,10 +28,10 @@ func newRowLayout(paint term.Painter, columns int, titles *view.Titles) *rowLayo
 	return &rowLayout{paint: paint, columns: columns, titles: titles, widths: [5]int{15, 12, 10, 10, 6}}
 }
 
-// maxWidths are how wide the columns may grow: event, type, actor, topic, status.
+// maxWidths are the maximum widths of the columns event, type, actor, topic and status.
 var maxWidths = [5]int{17, 15, 28, 28, 13}
 
-// cells widens the columns for a row, and returns what belongs into them.
+// cells returns the cells of a row, and widens the columns to fit them.
 func (l *rowLayout) cells(e *activitylog.Entry) [5]cell {
 	cells := [5]cell{{e.Event, eventColour(e.Event)}, {e.Type, term.Cyan}, {e.Actor, ""}, {e.Topic, ""}, {e.Status, statusColour(e.Status)}}
 	if l.columns > 0 {
@@ -47,8 +47,8 @@ func (l *rowLayout) cells(e *activitylog.Entry) [5]cell {
 	return cells
 }
 
-// line returns the line of a row: on a terminal for people, else its time,
-// event, type, actor, topic, status, message and detail, with "-" for nothing.
+// line formats a row. Without a terminal the line has the fields time, event, type, actor, topic,
+// status, message and detail; an empty field is "-".
 func (l *rowLayout) line(e *activitylog.Entry) string {
 	cells := l.cells(e)
 	detail := term.Printable(view.Full.Row(e))
@@ -97,8 +97,8 @@ func (l *rowLayout) line(e *activitylog.Entry) string {
 	return strings.TrimRight(line, " ")
 }
 
-// briefLine returns a row as one line. Where the terminal is narrow it has the end of the message's id,
-// by which ExpandID finds it.
+// briefLine formats a row as one line. On a narrow terminal it shows the short message ID, which
+// [logs.ExpandID] accepts.
 func (l *rowLayout) briefLine(e *activitylog.Entry, cells [5]cell, detail string) string {
 	what, actor, topic, status := cells[1], cells[2].text, cells[3].text, cells[4]
 	if !e.Is(activitylog.SendStart) {
@@ -133,21 +133,21 @@ func (l *rowLayout) briefLine(e *activitylog.Entry, cells [5]cell, detail string
 }
 
 const (
-	narrowColumns    = 110 // a terminal with fewer columns gets merged cells
-	minDetailColumns = 20  // columns; if fewer are left, a row takes a second line
+	narrowColumns    = 110 // a narrower terminal gets merged cells
+	minDetailColumns = 20  // with fewer columns left, the row continues on a second line
 )
 
-// A cell is a piece of a line.
+// A cell is one part of a line.
 type cell struct {
 	text   string
 	colour term.Colour
 }
 
-// mergedCells returns the cells of a row for a narrow terminal: the event in a column, and
-// what earlier rows of the same message did not show.
+// mergedCells returns the cells of a row for a narrow terminal: the event, and what the earlier
+// rows of the same message did not show.
 func (l *rowLayout) mergedCells(e *activitylog.Entry, cells [5]cell) []cell {
 	event, typ, actor, topic, status := cells[0], cells[1], cells[2].text, cells[3].text, cells[4]
-	name := max((l.columns-len("15:04:05.000")-l.widths[0]-len(typ.text)-6)/2, 6) // of actor and topic
+	name := max((l.columns-len("15:04:05.000")-l.widths[0]-len(typ.text)-6)/2, 6) // width of actor and topic
 	list := []cell{{term.Pad(event.text, l.widths[0]), event.colour}}
 	switch {
 	case e.Is(activitylog.ProcessStart), e.Is(activitylog.ProcessFinish):
@@ -178,8 +178,8 @@ func (l *rowLayout) plainLine(e *activitylog.Entry, cells [5]cell, detail string
 	return strings.Join(fields, " ")
 }
 
-// displayID returns the id of the row's message: the whole id in its first row, so that
-// it can be copied, and the end of the id in others.
+// displayID returns the whole message ID for the first row of a message, so that it can be
+// copied, and the short ID for other rows.
 func displayID(e *activitylog.Entry) string {
 	if e.Is(activitylog.SendStart) || e.Is(activitylog.Rejected) {
 		return term.Printable(e.MessageID)

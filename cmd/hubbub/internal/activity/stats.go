@@ -90,11 +90,11 @@ func printStats(p *output.Printer, list []activitylog.AgentStats, titles *view.T
 	}
 }
 
-// The numbers take statsColumns. The text behind them is wrapped if a terminal leaves
-// minDispositionColumns columns for it.
+// The numbers take statsColumns. The text after them is wrapped if the terminal has at least
+// minDispositionColumns left for it.
 const statsColumns, minDispositionColumns = 76, 16
 
-// dispositions tells how the events of an agent ended.
+// dispositions lists how the events of an agent ended.
 func dispositions(s *activitylog.AgentStats) (ends []string) {
 	for _, d := range slices.Sorted(maps.Keys(s.Dispositions)) {
 		ends = append(ends, fmt.Sprintf("%d %s", s.Dispositions[d], term.Printable(d)))

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// tailOptions holds the flags of tail.
+// tailOptions are the flags of tail.
 type tailOptions struct {
 	rows   logs.RowFlags
 	from   *logs.Flag
@@ -91,8 +91,8 @@ func (t *tailOptions) run(cmd *cobra.Command, _ []string) (err error) {
 	return r.Follow(cmd.Context(), filter, at, waiting, out.show)
 }
 
-// printLast shows the last rows before new ones, and returns where they end. It waits
-// for a log that is locked; one that is not there yet may come.
+// printLast prints the last stored rows and returns the position after them. It waits for a
+// locked log, and accepts that the log does not exist yet.
 func (t *tailOptions) printLast(ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter, waiting func(error)) (activitylog.Cursor, error) {
 	at, err := t.printStored(ctx, r, f, lines, out)
 	for told := false; errors.Is(err, activitylog.ErrLocked) && ctx.Err() == nil; at, err = t.printStored(ctx, r, f, lines, out) {
@@ -102,7 +102,7 @@ func (t *tailOptions) printLast(ctx context.Context, r *activitylog.Reader, f ac
 		}
 	}
 	switch {
-	case errors.Is(err, activitylog.ErrNoLog), ctx.Err() != nil: // being stopped is no error
+	case errors.Is(err, activitylog.ErrNoLog), ctx.Err() != nil: // a stop is not an error
 		err = nil
 	case err == nil:
 		err = out.flush()
@@ -110,8 +110,8 @@ func (t *tailOptions) printLast(ctx context.Context, r *activitylog.Reader, f ac
 	return at, logs.Explain(err)
 }
 
-// printStored writes the rows that are there, only the last ones unless lines is negative, and
-// returns the place after them.
+// printStored prints the last stored rows, or all of them if lines is negative, and returns the
+// position after them.
 func (t *tailOptions) printStored(ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter) (activitylog.Cursor, error) {
 	if lines < 0 {
 		return nil, r.EachPage(ctx, f, out.write)
@@ -127,13 +127,13 @@ func (t *tailOptions) printStored(ctx context.Context, r *activitylog.Reader, f 
 	return end, out.write(rows)
 }
 
-// A tailWriter shows rows: as JSON, as aligned and coloured columns on a
-// terminal, else as plain columns.
+// A tailWriter prints rows as JSON, as aligned and coloured columns on a terminal, or as plain
+// columns.
 type tailWriter struct {
 	*output.Printer
 	buffer  *bufio.Writer
 	layout  *rowLayout
-	printed bool // row was written
+	printed bool // at least one row was printed
 }
 
 func newTailWriter(p *output.Printer, titles *view.Titles) *tailWriter {
@@ -146,7 +146,7 @@ func (t *tailWriter) write(rows []activitylog.Entry) error {
 	t.printed = t.printed || len(rows) > 0
 	for i := range rows {
 		t.layout.titles.Learn(&rows[i])
-		t.layout.cells(&rows[i]) // align all of them
+		t.layout.cells(&rows[i]) // fit the columns to all rows before the first line
 	}
 	for i := range rows {
 		if t.JSON {
@@ -160,7 +160,7 @@ func (t *tailWriter) write(rows []activitylog.Entry) error {
 
 func (t *tailWriter) flush() error { return t.buffer.Flush() }
 
-// show writes rows and flushes them.
+// show prints rows and flushes them.
 func (t *tailWriter) show(rows []activitylog.Entry) error {
 	return errors.Join(t.write(rows), t.flush())
 }

@@ -77,8 +77,8 @@ func NewTrace() *cobra.Command {
 	return cmd
 }
 
-// messageIDs returns the ids of the messages that name tells of: its own, or those of the
-// messageIDs that brought the chat event of that name to agents, the oldest first.
+// messageIDs returns the messages that a name stands for, oldest first: the message with that ID,
+// or the messages that carried the chat event with that ID to agents.
 func messageIDs(ctx context.Context, r *activitylog.Reader, name string) (ids []string, err error) {
 	if _, err := r.Message(ctx, name); errors.Is(err, activitylog.ErrUnknownMessage) {
 		err = r.ChatEvents(ctx, activitylog.AttentionFilter{EventID: name}, func(c *activitylog.ChatEvent) error {
@@ -94,7 +94,7 @@ func messageIDs(ctx context.Context, r *activitylog.Reader, name string) (ids []
 	return []string{name}, nil
 }
 
-// tracedStep is a step of a chain as JSON.
+// A tracedStep is a step of a chain as JSON.
 type tracedStep struct {
 	MessageID string              `json:"messageId"`
 	Type      string              `json:"type"`
@@ -105,7 +105,7 @@ type tracedStep struct {
 	Reason    string              `json:"reason,omitempty"`
 	Start     time.Time           `json:"start"`
 	End       time.Time           `json:"end"`
-	Status    string              `json:"status"` // of the last time that it was sent; rejected; empty while under way
+	Status    string              `json:"status"` // of the last publication; "rejected"; empty while in progress
 	Payload   json.RawMessage     `json:"payload"`
 	Passes    []tracedPublication `json:"passes"`
 	Refusals  []tracedDelivery    `json:"refusals,omitempty"`
@@ -132,11 +132,11 @@ type tracedLeg struct {
 	Status     string     `json:"status"`
 }
 
-// tracedChain is what trace prints as JSON.
+// A tracedChain is the JSON output of trace.
 type tracedChain struct {
 	Message *tracedStep  `json:"message"`
-	Causes  []tracedStep `json:"causes"` // from the first cause to the direct one
-	Caused  []tracedStep `json:"caused"` // each followed by what it caused itself
+	Causes  []tracedStep `json:"causes"` // from the root cause to the direct cause
+	Caused  []tracedStep `json:"caused"` // each followed by what it caused
 	Cut     bool         `json:"cut,omitempty"`
 }
 
@@ -194,7 +194,7 @@ func nilIfZero(t time.Time) *time.Time {
 	return &t
 }
 
-// chain draws a chain for people.
+// printChain draws a chain as text.
 func printChain(p *output.Printer, c *activitylog.Chain, titles *view.Titles) {
 	self := c.Steps[0]
 	p.Linef("%s  %s  %s", p.Paint(term.Bold, term.Printable(self.ID)), p.Paint(term.Cyan, term.Printable(self.Type)), route(titles.Called(self.From), titles.Called(self.Topic)))

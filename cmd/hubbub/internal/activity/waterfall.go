@@ -16,14 +16,14 @@ import (
 type waterfall struct {
 	*view.Waterfall
 	paint   term.Painter
-	columns int // of the terminal; 0 if there is none
-	bar     int // columns of the axis
-	note    int // columns of the note behind it
+	columns int // of the terminal; 0 if the output is not a terminal
+	bar     int // columns of the time axis
+	note    int // columns of the note after the bar
 }
 
 const (
 	maxLabel        = 58
-	fixedColumns    = 2 + 2 + 8 + 9 + 2 + 9 + 2 // gaps, when, how long, and status
+	fixedColumns    = 2 + 2 + 8 + 9 + 2 + 9 + 2 // gaps, start, duration and status
 	shownDeliveries = 50                        // of the traced message
 )
 
@@ -44,8 +44,8 @@ func newWaterfall(c *activitylog.Chain, titles *view.Titles, paint term.Painter,
 	return f
 }
 
-// label returns the name of a bar: of a message, its type and route, or the record that
-// it brings.
+// label returns the label of a bar: the type and route of a message, or the record that it
+// carries.
 func label(b *view.Bar) string {
 	indent := strings.Repeat("  ", b.Depth)
 	switch {
@@ -63,8 +63,8 @@ func label(b *view.Bar) string {
 	return indent + term.Printable(name) + " " + route(b.From, b.Topic)
 }
 
-// barNote returns the text behind a bar: the error or the message's text, and what goes on
-// at an agent after it.
+// barNote returns the text after a bar: the error or the text of the message, and how long the
+// agent then waited or worked.
 func barNote(b *view.Bar) string {
 	text := b.Error
 	if b.Kind == view.BarMessage && b.Error == "" && !b.Self {
@@ -92,7 +92,7 @@ func (f *waterfall) labelWidth() int {
 	return min(width, maxLabel)
 }
 
-// lines draws everything: a ruler, and a line for each bar.
+// lines draws a ruler, and one line for each bar.
 func (f *waterfall) lines() []string {
 	width, whole := f.labelWidth(), view.Short(f.Whole)
 	ruler := fmt.Sprintf("%-*s%s", f.bar-len([]rune(whole)), "0", whole)
@@ -127,8 +127,8 @@ func (f *waterfall) line(b *view.Bar, width int) string {
 	return strings.TrimRight(line, " ")
 }
 
-// draw returns the bar in its columns. A bar that is too short for a column
-// is a thin mark; an open bar runs to the end; a wait or a turn is a line behind its bar.
+// draw draws a bar. A bar shorter than one column is a thin mark, an unfinished bar extends to
+// the end, and a wait or turn is a line after its bar.
 func (f *waterfall) draw(b *view.Bar) string {
 	if b.Start.IsZero() {
 		return strings.Repeat(" ", f.bar)

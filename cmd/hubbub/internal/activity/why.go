@@ -80,14 +80,14 @@ func NewWhy() *cobra.Command {
 	return cmd
 }
 
-// A eventReport is what one agent made of one event: its records by kind, and all by time.
+// An eventReport has the records of one agent about one event, by kind and in order of time.
 type eventReport struct {
 	EventID      string     `json:"eventId"`
 	Agent        string     `json:"agent"`
-	MessageIDs   []string   `json:"messageIds"` // of the messages that brought the event
+	MessageIDs   []string   `json:"messageIds"` // the messages that carried the event
 	Text         string     `json:"text,omitempty"`
 	Author       string     `json:"author,omitempty"`
-	Decision     *record    `json:"decision"` // the last one
+	Decision     *record    `json:"decision"` // the latest
 	Decisions    recordList `json:"decisions,omitempty"`
 	Turns        recordList `json:"turns"`
 	Refusals     recordList `json:"refusals"`
@@ -95,7 +95,7 @@ type eventReport struct {
 	Claims       recordList `json:"claims,omitempty"`
 	Deliveries   recordList `json:"deliveries,omitempty"`
 	Escalations  recordList `json:"escalations,omitempty"`
-	Others       recordList `json:"others,omitempty"` // of any other kind
+	Others       recordList `json:"others,omitempty"` // of other kinds
 	all          recordList
 }
 
@@ -104,7 +104,7 @@ type (
 	recordList []*record
 )
 
-// add takes the agent's next record about the event.
+// add adds the next record.
 func (s *eventReport) add(a *record) {
 	kinds := map[string]*recordList{
 		activitylog.RecordDecision: &s.Decisions, activitylog.RecordTurn: &s.Turns, activitylog.RecordRefusal: &s.Refusals,
@@ -118,17 +118,17 @@ func (s *eventReport) add(a *record) {
 	}
 }
 
-// maxLogDelay is how far the log may be behind what happens, unless its disk is slow.
+// maxLogDelay bounds how far the log lags behind, unless its disk is slow.
 const maxLogDelay = 250 * time.Millisecond
 
-// printWhy prints the stories of an event, and ends the progress before that.
+// printWhy prints the reports about an event. It ends the progress line first.
 func printWhy(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter, progress *term.Progress) error {
 	stories, err := readReports(cmd, r, f)
 	if err != nil {
 		return err
 	}
 	if len(stories) == 0 && f.Agent == "" {
-		retry.Sleep(cmd.Context(), maxLogDelay) // so that what the broker has told by now is there
+		retry.Sleep(cmd.Context(), maxLogDelay) // let the log catch up with the broker
 		steps, err := readBrokerEvents(cmd.Context(), r, f.EventID, f.Since)
 		progress.End()
 		if err != nil || len(steps) > 0 {
@@ -151,7 +151,7 @@ func printWhy(cmd *cobra.Command, r *activitylog.Reader, f activitylog.Attention
 	progress.End()
 	for _, s := range stories {
 		if len(s.Decisions) == 1 {
-			s.Decisions = nil // s.Decision is that one
+			s.Decisions = nil // the same as s.Decision
 		}
 	}
 	return output.List(cmd, stories, "", func(p *output.Printer, stories []*eventReport) {
@@ -159,7 +159,7 @@ func printWhy(cmd *cobra.Command, r *activitylog.Reader, f activitylog.Attention
 	})
 }
 
-// readReports reads the stories of an event, one for each agent, by name.
+// readReports reads one report for each agent, sorted by agent.
 func readReports(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter) ([]*eventReport, error) {
 	byAgent := map[string]*eventReport{}
 	of := func(agent string) *eventReport {
@@ -215,7 +215,7 @@ func printReports(p *output.Printer, stories []*eventReport, titles *view.Titles
 	}
 }
 
-// wokenWord tells whether the agent's harness ran for the event.
+// wokenText says whether the agent's harness ran for the event.
 func wokenText(p *output.Printer, s *eventReport) string {
 	switch {
 	case slices.ContainsFunc(s.Turns, func(a *record) bool { return a.State == "started" }):
@@ -229,7 +229,7 @@ func wokenText(p *output.Printer, s *eventReport) string {
 	}
 }
 
-// wakesAgent reports whether an injection mode makes a harness run.
+// wakesAgent reports whether an injection mode runs the harness.
 func wakesAgent(injection string) bool {
 	return slices.Contains([]string{"immediate", "buffered", "notify"}, injection)
 }

@@ -14,7 +14,7 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// A brokerEvent is one event of the broker about a record, in words.
+// A brokerEvent is an event of the broker about a record, with its description.
 type brokerEvent struct {
 	At      time.Time `json:"ts"`
 	EventID string    `json:"eventId"`
@@ -24,7 +24,7 @@ type brokerEvent struct {
 	event   protocol.CollabEvent
 }
 
-// readBrokerEvents reads what the broker told about a record or event, the oldest first.
+// readBrokerEvents reads the broker's events about a record or event, oldest first.
 func readBrokerEvents(ctx context.Context, r *activitylog.Reader, id string, since time.Time) (steps []*brokerEvent, err error) {
 	err = r.Facts(ctx, id, since, func(at time.Time, fact *protocol.CollabEvent) error {
 		if what := records.Event(fact); what != "" {
@@ -35,7 +35,7 @@ func readBrokerEvents(ctx context.Context, r *activitylog.Reader, id string, sin
 	return steps, err
 }
 
-// describeState says how a record stands after its last event, as far as steps tell.
+// describeState describes the state of a record after its latest event.
 func describeState(steps []*brokerEvent) (said string) {
 	var wake, flight string
 	for _, s := range steps {
@@ -52,7 +52,7 @@ func describeState(steps []*brokerEvent) (said string) {
 			wake = s.What
 		}
 	}
-	if said == "" && flight != "" { // its own, or an invocation's
+	if said == "" && flight != "" { // the record is a flight or its invocation
 		return flight
 	}
 	if wake != "" {

@@ -24,22 +24,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A agentChat has a direct chat as a person at the command line with an agent: its messages come
-// from cli:USER.chat-AGENT, where the agent's answers go.
+// An agentChat is a direct chat of the person at the command line with an agent. Its messages
+// come from cli:USER.chat-AGENT, and the agent answers there.
 type agentChat struct {
 	*busclient.Session
 	self        protocol.PeerID
 	person      string
 	agent       protocol.PeerID
-	interactive bool                    // a person types
-	replies     chan protocol.ChatReply // what the agent says
-	sent        []string                // messages
-	awaiting    []string                // of these, and of what they decided: the answer to one is waited for
+	interactive bool                    // a person types at a terminal
+	replies     chan protocol.ChatReply // from the agent
+	sent        []string                // IDs of the messages sent
+	awaiting    []string                // IDs to which an answer is awaited
 }
 
-// runAgentChat talks to an agent of a running system: it sends text, or without a text each line
-// that is typed, and prints what the agent answers. With start, an agent that is not there is
-// started.
+// runAgentChat sends text to an agent and prints its answer. Without text it sends each line of
+// the input. With start, it starts the agent first if it is not connected.
 func runAgentChat(cmd *cobra.Command, name, text string, start bool, wait time.Duration) error {
 	env := program.From(cmd)
 	person := busclient.PersonName(os.Getenv("USER"))
@@ -51,7 +50,7 @@ func runAgentChat(cmd *cobra.Command, name, text string, start bool, wait time.D
 	}
 	there := connectedPeers(cmd.Context(), env)
 	t.self = protocol.PeerID("cli:" + person + directchat.Suffix(t.agent))
-	for n := 2; there[string(t.self)]; n++ { // this person talks to the agent in another terminal, too
+	for n := 2; there[string(t.self)]; n++ { // the same person may chat in another terminal
 		t.self = protocol.PeerID(fmt.Sprintf("cli:%s.%d%s", person, n, directchat.Suffix(t.agent)))
 	}
 	var err error
@@ -85,7 +84,8 @@ func runAgentChat(cmd *cobra.Command, name, text string, start bool, wait time.D
 	return t.run(cmd, term.ReadLines(cmd.Context(), env.Stdin), wait)
 }
 
-// connectedPeers returns who is on the bus, as far as it tells: another of its cluster may have more.
+// connectedPeers returns the peers on the bus, or nil if the bus does not list them. Other buses
+// of a cluster may have more.
 func connectedPeers(ctx context.Context, env *program.Env) map[string]bool {
 	list, err := busclient.Peers(ctx, env)
 	if err != nil {
@@ -98,7 +98,7 @@ func connectedPeers(ctx context.Context, env *program.Env) map[string]bool {
 	return there
 }
 
-// receive takes what the agent says. It runs in the connection's reader.
+// receive handles a message of the agent. It runs in the goroutine that reads the connection.
 func (t *agentChat) receive(conn *jsonrpc.Conn, m jsonrpc.Message) {
 	var p protocol.ProcessParams
 	var got protocol.Message
@@ -109,7 +109,7 @@ func (t *agentChat) receive(conn *jsonrpc.Conn, m jsonrpc.Message) {
 		reply.InReplyTo = cmp.Or(reply.InReplyTo, string(got.InReplyTo))
 		select {
 		case t.replies <- reply:
-		default: // nobody reads any more
+		default: // nothing reads the channel any more
 			conn.Reply(m.ID, []byte(`{"processed":false,"message":"the terminal does not read"}`))
 			return
 		}
@@ -119,7 +119,7 @@ func (t *agentChat) receive(conn *jsonrpc.Conn, m jsonrpc.Message) {
 
 var errDisconnected = errors.New("the bus has ended the connection, or another `hubbub chat` that began at the same moment took it over")
 
-// send sends one message, whose answer is waited for from now on.
+// send sends a message and from then on awaits its answer.
 func (t *agentChat) send(ctx context.Context, text string) error {
 	m := directchat.Say(t.self, t.person, text)
 	var result protocol.SendResult
@@ -133,11 +133,11 @@ func (t *agentChat) send(ctx context.Context, text string) error {
 	return directchat.Taken(t.agent, &result)
 }
 
-// run sends each of some lines, and prints what the agent says, until either side ends.
-// Unless a person types, it waits for the answer to the last line.
+// run sends each line and prints each reply until either side ends. If the input is not a
+// terminal, it waits for the answer to the last line.
 func (t *agentChat) run(cmd *cobra.Command, lines <-chan string, wait time.Duration) error {
 	ctx := cmd.Context()
-	ends := make(<-chan time.Time) // never
+	ends := make(<-chan time.Time) // never fires
 	var waiting *term.Progress
 	defer func() { waiting.End() }()
 	for {
@@ -174,8 +174,9 @@ func (t *agentChat) run(cmd *cobra.Command, lines <-chan string, wait time.Durat
 	}
 }
 
-// matchReply reports whether a reply is to what was sent, and whether it answers the last of that. Where
-// that decided something, or answered a question, of an earlier message, so does the reply to that.
+// matchReply reports whether a reply belongs to a message of this chat, and whether it answers
+// the last one. If that message decided about an earlier message, or answered its question, the
+// reply to the earlier one counts as the answer.
 func (t *agentChat) matchReply(reply *protocol.ChatReply) (ours, answered bool) {
 	if reply.Edits != "" {
 		t.sent, t.awaiting = append(t.sent, reply.InReplyTo), append(t.awaiting, reply.InReplyTo)
@@ -189,11 +190,11 @@ func (t *agentChat) matchReply(reply *protocol.ChatReply) (ours, answered bool) 
 	return slices.Contains(t.sent, reply.InReplyTo), answered
 }
 
-// interimSignals are the signals of an agent whose answer is still to come.
+// interimSignals are the signals after which an agent still answers.
 var interimSignals = []string{string(attention.SignalSeen), string(attention.SignalWorking), string(attention.SignalQueued), string(attention.SignalClaimed)}
 
-// printReply prints what the agent said; what is no answer to what was sent goes beside, unless a person
-// reads it all.
+// printReply prints a reply. A reply to some other message goes to standard error, unless a
+// person reads all of them.
 func (t *agentChat) printReply(cmd *cobra.Command, reply *protocol.ChatReply, ours bool) error {
 	p := output.NewPrinter(cmd)
 	said := term.Lines(directchat.Spoken(reply), p.Columns)
@@ -210,7 +211,7 @@ func (t *agentChat) printReply(cmd *cobra.Command, reply *protocol.ChatReply, ou
 	return p.Err
 }
 
-// noAnswer adds to an error where to look for an answer that did not come.
+// noAnswer adds advice to the error of a chat without an answer.
 func (t *agentChat) noAnswer(err error) error {
 	if len(t.awaiting) == 0 {
 		return err

@@ -34,7 +34,7 @@ func NewChat() *cobra.Command {
 			address, err := demoAddress(cmd)
 			if len(args) > 0 && err == nil && !start && !strings.HasPrefix(args[0], "agent:") {
 				if _, err = address.Say(cmd.Context(), group, strings.Join(args, " ")); !errors.Is(err, demo.ErrNoDemo) {
-					return err // a demo that was killed leaves its address
+					return err // a killed demo leaves its address behind
 				}
 			}
 			if len(args) > 0 {
@@ -56,8 +56,8 @@ func NewChat() *cobra.Command {
 	return cmd
 }
 
-// demoAddress returns where the demo runs that a command is for: that of --data or, unless a flag
-// names another system, the one started last.
+// demoAddress returns the address of the demo that a command means: the demo of --data or, unless
+// a flag names another system, the latest one.
 func demoAddress(cmd *cobra.Command) (demo.Address, error) {
 	switch flags := cmd.Flags(); {
 	case flags.Changed("data"):
@@ -68,7 +68,7 @@ func demoAddress(cmd *cobra.Command) (demo.Address, error) {
 	return demo.ReadAddress("")
 }
 
-// chatWithDemo sends lines and shows what becomes visible, until either side ends.
+// chatWithDemo sends lines to the demo and prints its chats until either side ends.
 func chatWithDemo(ctx context.Context, env *program.Env, address demo.Address, group bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -87,7 +87,7 @@ func chatWithDemo(ctx context.Context, env *program.Env, address demo.Address, g
 	return err
 }
 
-// printDemoLines prints what becomes visible in the demo's chats.
+// printDemoLines prints the lines of the demo's chats.
 func printDemoLines(ctx context.Context, env *program.Env, address demo.Address) error {
 	paint := term.NewPainter(env.Stdout)
 	last := -1

@@ -24,7 +24,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// recordTimeout is how long a command waits for an agent to say what it stopped.
+// recordTimeout bounds the wait for an agent's record of what it stopped.
 const recordTimeout = 5 * time.Second
 
 // NewHalt returns the command `hubbub halt`.
@@ -65,10 +65,10 @@ func NewResume() *cobra.Command {
 	return cmd
 }
 
-// sendHalts tells the agents that are concerned, and prints what each says.
+// sendHalts sends the change to each agent concerned and prints the records of the agents.
 func sendHalts(cmd *cobra.Command, halt string, args []string) error {
 	env := program.From(cmd)
-	var scope protocol.Topic // empty: each agent's own
+	var scope protocol.Topic // empty means each agent's own topic
 	agents, err := connectedAgents(cmd.Context(), env)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func sendHalts(cmd *cobra.Command, halt string, args []string) error {
 	}
 	records, failures := make([]mailbox.HaltRecord, len(agents)), make([]error, len(agents))
 	var wg sync.WaitGroup
-	for i, agent := range agents { // all at once: none goes on because another is slow
+	for i, agent := range agents { // concurrently, so that a slow agent does not delay the others
 		wg.Go(func() {
 			records[i], failures[i] = sendHalt(cmd.Context(), s, received, id, agent, cmp.Or(scope, agent.Topic()), halt)
 		})
@@ -123,7 +123,7 @@ func sendHalts(cmd *cobra.Command, halt string, args []string) error {
 	return nil
 }
 
-// describeHalt says what an agent did.
+// describeHalt describes what an agent did.
 func describeHalt(r *mailbox.HaltRecord) string {
 	if r.State == protocol.HaltBudgetReset {
 		return term.Printable(string(r.Agent)) + " counts its budgets anew"
@@ -155,7 +155,7 @@ func connectedAgents(ctx context.Context, env *program.Env) (agents []protocol.P
 	return agents, nil
 }
 
-// sendHalt tells one agent, and returns what it says that it did.
+// sendHalt sends the change to one agent and returns the agent's record.
 func sendHalt(ctx context.Context, s *busclient.Session, received *haltRecords, id, agent protocol.PeerID, scope protocol.Topic, halt string) (r mailbox.HaltRecord, err error) {
 	by := string(id)
 	if u, err := user.Current(); err == nil {
@@ -177,7 +177,7 @@ func sendHalt(ctx context.Context, s *busclient.Session, received *haltRecords, 
 	}
 	select {
 	case r = <-said:
-	case <-time.After(recordTimeout): // it has it, and its record is on the way
+	case <-time.After(recordTimeout): // the agent has the message; its record is still on the way
 		r = mailbox.HaltRecord{Event: "halt", Agent: agent, State: map[string]string{"on": "halted", "off": "resumed", "anew": protocol.HaltBudgetReset}[halt], Scope: scope, By: by}
 	case <-ctx.Done():
 		return r, context.Cause(ctx)
@@ -185,7 +185,7 @@ func sendHalt(ctx context.Context, s *busclient.Session, received *haltRecords, 
 	return r, nil
 }
 
-// haltRecords are the records of halts, by the messages that asked for them.
+// haltRecords receives the records of agents, keyed by the message that caused each.
 type haltRecords struct {
 	mu        sync.Mutex // guards byMessage
 	byMessage map[protocol.MessageID]chan mailbox.HaltRecord
@@ -199,7 +199,7 @@ func (h *haltRecords) expect(id protocol.MessageID) <-chan mailbox.HaltRecord {
 	return said
 }
 
-// receive acknowledges a message, and keeps it if it is the record of a halt.
+// receive acknowledges a message and keeps it if it is the record of a halt.
 func (h *haltRecords) receive(c *jsonrpc.Conn, m jsonrpc.Message) {
 	busclient.Acknowledge(c, m)
 	var params struct {
@@ -216,7 +216,7 @@ func (h *haltRecords) receive(c *jsonrpc.Conn, m jsonrpc.Message) {
 	if said := h.byMessage[params.Payload.InReplyTo]; said != nil {
 		select {
 		case said <- params.Payload.Content:
-		default: // it was heard
+		default: // already received
 		}
 	}
 }

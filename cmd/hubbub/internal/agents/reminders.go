@@ -19,9 +19,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A agentReminder is a reminder with whose it is.
+// An agentReminder is a reminder with the agent that set it.
 type agentReminder struct {
-	Agent string `json:"agent"` // the program: agent-lead
+	Agent string `json:"agent"` // the name of the program, such as agent-lead
 	mailbox.Reminder
 
 	database string
@@ -97,7 +97,7 @@ func reminderRow(r agentReminder) []any {
 	return []any{r.ID, term.Printable(r.Agent), term.Printable(string(r.Chat)), r.Due.UTC().Format(time.RFC3339), term.Printable(repeats), text.Clip(term.Printable(text.OneLine(r.Text)), 60)}
 }
 
-// PendingReminders gives the reminders that agents keep.
+// PendingReminders lists the reminders of agents, for completion.
 func PendingReminders(cmd *cobra.Command) (list []string, err error) {
 	kept, err := readReminders(cmd)
 	for _, r := range kept {

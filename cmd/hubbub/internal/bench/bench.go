@@ -18,16 +18,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// options are the values of the flags of bench.
+// options are the flags of bench.
 type options struct {
 	scale  float64
 	repeat int
 	idle   int
 	only   string
-	serve  string // which floor to be: echo or tcp; empty for none
+	serve  string // baseline to serve: "echo", "tcp", or "" to measure
 }
 
-// NewCommand returns the command `hubbub command`.
+// NewCommand returns the command `hubbub bench`.
 func NewCommand() *cobra.Command {
 	var s options
 	cmd := &cobra.Command{
@@ -66,7 +66,7 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// workloads returns what users of a bus do with it, and what shows how its cost grows.
+// workloads returns typical workloads, and workloads that show how costs grow.
 func workloads(scale float64) []load.Workload {
 	const depth, size = 64, 100
 	list := []load.Workload{
@@ -115,7 +115,7 @@ func bench(cmd *cobra.Command, s options) error {
 		return err
 	}
 	floors := map[string]*load.Child{"echo": nil, "tcp": nil}
-	for kind := range floors { // this program again, in processes of their own
+	for kind := range floors { // this program again, in separate processes
 		if floors[kind], err = load.StartChild(exec.CommandContext(ctx, self, "bench", "--serve", kind)); err != nil {
 			return err
 		}
@@ -123,12 +123,12 @@ func bench(cmd *cobra.Command, s options) error {
 	}
 	var results []load.Result
 	for i, w := range chosen {
-		if env.OnTerminal() { // the table comes at the end, minutes from now
+		if env.OnTerminal() { // the table comes only at the end, minutes later
 			fmt.Fprintf(env.Stderr, "%d of %d: %s\n", i+1, len(chosen), w.Name)
 		}
 		r, err := w.Compare(ctx, bus, load.EchoFloor{Child: floors["echo"]}, load.TCPFloor{Child: floors["tcp"]}, s.repeat)
 		if err != nil {
-			return cmp.Or(ctx.Err(), err) // not the errors that a stop causes
+			return cmp.Or(ctx.Err(), err) // hide the errors that a stop causes
 		}
 		results = append(results, r)
 	}

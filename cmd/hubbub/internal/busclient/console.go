@@ -11,13 +11,13 @@ import (
 	"hubbub/cmd/internal/program"
 )
 
-// An Link is a link to the console.
+// A Link opens the console.
 type Link struct {
 	URL       string `json:"url"`
-	ExpiresIn int    `json:"expiresIn,omitempty"` // seconds; 0 for one that does not
+	ExpiresIn int    `json:"expiresIn,omitempty"` // seconds; 0 if it does not expire
 }
 
-// ConsoleLink asks the first bus that answers for a link.
+// ConsoleLink asks the first bus that answers for a link to its console.
 func ConsoleLink(ctx context.Context, env *program.Env) (link Link, err error) {
 	raw, bus, err := Fetch(ctx, env, http.MethodPost, "/console/link", ExplainConsole)
 	if err != nil {
@@ -30,7 +30,7 @@ func ConsoleLink(ctx context.Context, env *program.Env) (link Link, err error) {
 	return link, nil
 }
 
-// ExplainConsole says what to do about a console that does not answer.
+// ExplainConsole adds advice to the error of a request to the console.
 func ExplainConsole(bus, token string, err error) error {
 	switch status, _ := errors.AsType[statusError](err); status {
 	case http.StatusNotFound, http.StatusMethodNotAllowed:

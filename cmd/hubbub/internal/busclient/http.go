@@ -14,7 +14,7 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// Peers returns who is connected to the first bus that answers.
+// Peers returns the peers connected to the first bus that answers.
 func Peers(ctx context.Context, env *program.Env) ([]report.Peer, error) {
 	raw, _, err := Fetch(ctx, env, http.MethodGet, "/peers", ExplainGet)
 	if err != nil {
@@ -31,8 +31,8 @@ func DecodePeers(raw []byte) (list []report.Peer, err error) {
 	return list, nil
 }
 
-// Fetch asks the first bus that answers for a path, and returns its answer and its
-// address. describe says what to do about a bus that fails.
+// Fetch requests a path from the first bus that answers. It returns the response and the address
+// of the bus. describe adds advice to the error of a bus that fails.
 func Fetch(ctx context.Context, env *program.Env, method, path string, describe func(bus, token string, err error) error) (raw []byte, bus string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("no answer within 10s"))
 	defer cancel()
@@ -55,7 +55,7 @@ func Fetch(ctx context.Context, env *program.Env, method, path string, describe 
 	return nil, "", errors.Join(failures...)
 }
 
-// maxPage is the most that a bus's answer may hold, in bytes.
+// maxPage bounds a response of the bus, in bytes.
 const maxPage = 64 << 20
 
 type statusError int

@@ -7,12 +7,12 @@ import (
 	"hubbub/protocol"
 )
 
-// NewID makes a unique identity for one run of a command.
+// NewID returns a unique identity for one run of a command.
 func NewID(name string) protocol.PeerID {
 	return protocol.PeerID("cli:" + name + "-" + strings.ToLower(rand.Text()[:10]))
 }
 
-// PersonName makes a name for records out of a user's name.
+// PersonName turns the name of a user into a name for records.
 func PersonName(user string) string {
 	name := strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -26,7 +26,7 @@ func PersonName(user string) string {
 	return name[:min(len(name), 48)]
 }
 
-// AgentID returns the identity of an agent that is given by name or identity.
+// AgentID returns the identity of an agent that is given by name or by identity.
 func AgentID(s string) string {
 	if strings.Contains(s, ":") {
 		return s

@@ -17,23 +17,22 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// A Session is the connection of one command to a bus. It does not reconnect: a command
-// that cannot reach the bus says so and ends.
+// A Session is the connection of one command to a bus.
 type Session struct {
-	Bus    string // address that answered
+	Bus    string // address of the bus that answered
 	Server protocol.InitializeResult
 	conn   *jsonrpc.Conn
 	stream *wire.WebSocket
 	wg     sync.WaitGroup
-	Ended  chan struct{} // closed when the connection has ended
+	Ended  chan struct{} // closed when the connection ends
 }
 
-// Open connects to the first bus that answers, as id. The caller must call close.
+// Open connects to the first bus that answers, as id. The caller must call Close.
 func Open(ctx context.Context, env *program.Env, id protocol.PeerID) (*Session, error) {
 	return OpenWithHandler(ctx, env, id, Acknowledge)
 }
 
-// OpenWithHandler is open for a command that handles what is sent to it.
+// OpenWithHandler is Open for a command that handles the messages it receives.
 func OpenWithHandler(ctx context.Context, env *program.Env, id protocol.PeerID, handle func(*jsonrpc.Conn, jsonrpc.Message)) (*Session, error) {
 	token, err := env.Token()
 	if err != nil {
@@ -50,7 +49,7 @@ func OpenWithHandler(ctx context.Context, env *program.Env, id protocol.PeerID, 
 		s.conn = jsonrpc.NewConn(stream, handle)
 		s.wg.Go(func() {
 			defer close(s.Ended)
-			_ = s.conn.Run() // its end is the callers' ErrClosed
+			_ = s.conn.Run() // callers get ErrClosed when it ends
 		})
 		params := protocol.InitializeParams{
 			ClientID: id, ClientInfo: &protocol.Info{Name: env.Name, Version: env.Version},
@@ -79,10 +78,10 @@ func CheckReachable(ctx context.Context, bus, token string) error {
 	return nil
 }
 
-// Acknowledge acknowledges whatever is sent to a peer that expects nothing.
+// Acknowledge acknowledges a message without looking at it.
 func Acknowledge(c *jsonrpc.Conn, m jsonrpc.Message) { c.Reply(m.ID, []byte(`{"processed":true}`)) }
 
-// A Error says why a bus cannot be used, and what to do about it.
+// An Error says why a bus cannot be used and what to do about it.
 type Error struct {
 	Reason, Advice string
 	cause          error
@@ -94,7 +93,7 @@ func (e *Error) Error() string { return e.Reason + ": " + e.Advice }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// explainDial adds to an error of dialing a bus what to do about it.
+// explainDial adds advice to the error of dialing a bus.
 func explainDial(bus, token string, err error) error {
 	status, answered := errors.AsType[*wire.StatusError](err)
 	unauthorized := answered && status.Code == http.StatusUnauthorized
@@ -113,7 +112,7 @@ func explainDial(bus, token string, err error) error {
 		return &Error{"the bus at " + bus + " has no TLS", "its address begins with ws:, or give it --tls-cert", err}
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
-		err = op // the errors around it repeat the address
+		err = op // the errors that wrap it repeat the address
 	}
 	return &Error{fmt.Sprintf("no bus answers at %s (%s)", bus, err), "start one with `hubbub up` or hubbub-bus, or name it with --bus", err}
 }
@@ -122,7 +121,7 @@ func explainDial(bus, token string, err error) error {
 func (s *Session) Call(ctx context.Context, method string, params, result any) error {
 	var raw bytes.Buffer
 	enc := json.NewEncoder(&raw)
-	enc.SetEscapeHTML(false) // contents go out as they were given
+	enc.SetEscapeHTML(false) // send contents unchanged
 	if err := enc.Encode(params); err != nil {
 		return fmt.Errorf("writing the params of %s: %w", method, err)
 	}
@@ -139,7 +138,7 @@ func (s *Session) Call(ctx context.Context, method string, params, result any) e
 	return nil
 }
 
-// Close ends the session and waits for its goroutine.
+// Close closes the connection and waits for its goroutine.
 func (s *Session) Close() {
 	s.stream.Close(wire.CloseNormal, "done")
 	s.wg.Wait()

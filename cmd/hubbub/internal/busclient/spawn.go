@@ -13,8 +13,8 @@ import (
 // spawnTimeout bounds the start of an agent.
 const spawnTimeout = 30 * time.Second
 
-// StartAgent has the spawner start an agent that talks to a topic, and waits until it is on
-// the bus.
+// StartAgent asks the spawner to start an agent for a topic, and waits until the agent is on the
+// bus.
 func StartAgent(ctx context.Context, options *peer.Options, topic protocol.Topic, name string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, spawnTimeout, fmt.Errorf("no agent within %s", spawnTimeout))
 	defer cancel()
@@ -27,7 +27,7 @@ func StartAgent(ctx context.Context, options *peer.Options, topic protocol.Topic
 		}
 		select {
 		case results <- r:
-		default: // one is enough
+		default: // one result is enough
 		}
 		return nil
 	})

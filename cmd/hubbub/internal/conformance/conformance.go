@@ -25,7 +25,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NewCommand returns the command `hubbub command`.
+// NewCommand returns the command `hubbub conformance`.
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conformance",
@@ -141,9 +141,8 @@ func newConformanceBroker() *cobra.Command {
 	return cmd
 }
 
-// checkIdle refuses a bus that has peers, or another bus of its cluster: an identity exists
-// once in all of them. A bus that cannot tell is taken at its word: the cases have identities
-// of their own.
+// checkIdle returns an error if the bus, or another bus of its cluster, has peers: an identity
+// exists only once in a cluster. A bus that does not report presence counts as idle.
 func checkIdle(ctx context.Context, env *program.Env) error {
 	list := connectedPeers(ctx, env)
 	if len(list) == 0 {
@@ -152,7 +151,7 @@ func checkIdle(ctx context.Context, env *program.Env) error {
 	return program.Usage("the bus at %s is in use: %s is connected, and %d peers in all; use another bus, or --in-use, which leaves out the cases that would disturb them", env.Buses[0], list[0], len(list))
 }
 
-// connectedPeers returns who is on the first bus, or on others of its cluster.
+// connectedPeers returns the peers of the first bus and of its cluster.
 func connectedPeers(ctx context.Context, env *program.Env) (list []protocol.PeerID) {
 	ctx, stop := context.WithTimeout(ctx, 5*time.Second)
 	defer stop()
@@ -161,22 +160,23 @@ func connectedPeers(ctx context.Context, env *program.Env) (list []protocol.Peer
 	id := busclient.NewID("conformance")
 	p := peer.New(id, options)
 	p.HandlePresence(func(news protocol.Presence) {
-		if news.Peer == id { // the last
+		if news.Peer == id { // the last one
 			stop()
 		} else if news.State == protocol.PresenceJoined {
 			list = append(list, news.Peer)
 		}
 	})
-	_ = p.Run(ctx) // a bus that knows no presence says nothing
+	_ = p.Run(ctx) // a bus without presence reports nothing
 	return list
 }
 
-// errNoCase is the error if no case was chosen: nothing tested is no success.
+// errNoCase returns the error for a filter that selects no case: a run that tests nothing must
+// not succeed.
 func errNoCase(only string) error {
 	return program.Usage("no case has %q in its name; without --only every case runs", only)
 }
 
-// A results prints the verdict on each case and counts the results.
+// results prints the result of each case and counts them.
 type results struct {
 	cmd    *cobra.Command
 	counts map[string]int
@@ -195,7 +195,7 @@ func (t *results) add(v conformance.Verdict) {
 	t.err = output.Line(t.cmd, v, "%s", text)
 }
 
-// end prints the counts, and is an error if a case failed or none ran.
+// end prints the counts. It returns an error if a case failed or none ran.
 func (t *results) end(only string) error {
 	passed, failed := t.counts[conformance.OK], t.counts[conformance.Failed]
 	switch {
@@ -212,7 +212,7 @@ func (t *results) end(only string) error {
 	return nil
 }
 
-// runCase runs a case.
+// runCase runs one case.
 func runCase(ctx context.Context, c *transcript.Case, timeout time.Duration, dial transcript.Dialer) conformance.Verdict {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -13,11 +13,11 @@ import (
 	"hubbub/protocol/datafolder"
 )
 
-// addressFile is the name of the file in the demo's data folder.
+// addressFile is the file with the demo's address, in its data folder.
 const addressFile = "demo.json"
 
-// latestPath is the file with the address of the latest demo, for those who do not
-// know its data folder.
+// latestPath returns the file with the address of the latest demo, for callers that do not know
+// its data folder.
 func latestPath() string {
 	name := "hubbub-demo-" + strconv.Itoa(os.Getuid()) + ".json"
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
@@ -26,8 +26,8 @@ func latestPath() string {
 	return filepath.Join(os.TempDir(), name)
 }
 
-// WriteAddress writes where the demo is reached, readable by its owner alone.
-// The returned function removes it.
+// WriteAddress writes the address of the demo to files that only the owner can read. The returned
+// function removes them.
 func WriteAddress(a Address) (remove func(), err error) {
 	paths := []string{filepath.Join(a.Data, addressFile), latestPath()}
 	raw, err := json.Marshal(a)
@@ -42,14 +42,14 @@ func WriteAddress(a Address) (remove func(), err error) {
 	return func() {
 		for _, path := range paths {
 			if now, err := readAddress(path); err == nil && now == a {
-				_ = os.Remove(path) // a stale address does not answer
+				_ = os.Remove(path) // a stale address does no harm
 			}
 		}
 	}, nil
 }
 
-// ReadAddress returns the address of the demo in a data folder, or, where data
-// is empty, of the one started last.
+// ReadAddress returns the address of the demo in a data folder or, if data is empty, of the
+// latest demo.
 func ReadAddress(data string) (Address, error) {
 	path := latestPath()
 	if data != "" {
@@ -69,7 +69,7 @@ func readAddress(path string) (Address, error) {
 		return a, err
 	}
 	owner, ok := info.Sys().(*syscall.Stat_t)
-	// Somebody else's file in a shared folder is not trusted.
+	// In a shared folder, somebody else's file is not trusted.
 	if !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 || !ok || int(owner.Uid) != os.Getuid() {
 		return a, fmt.Errorf("%s is not a file that only you can read; remove it", path)
 	}

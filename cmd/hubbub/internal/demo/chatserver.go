@@ -13,27 +13,26 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// BotName is how the bot is mentioned in the demo's group.
+// BotName is the name by which the demo's group mentions the bot.
 const BotName = "hubbub_bot"
 
-// groupID is the demo's group. Small, so that one can read it.
+// groupID is the ID of the demo's group. It is small to be easy to read.
 const groupID = -1001
 
-// A ChatServer is the Telegram of the demo. Its methods may be called from any
-// goroutine.
+// A ChatServer stands in for Telegram in the demo. It is safe for concurrent use.
 type ChatServer struct {
 	API   *tgtest.Server
 	Group models.Chat
 	Will  models.User
 	Ana   models.User
-	You   models.User // whoever types
+	You   models.User // the person at the keyboard
 
 	key  string
 	feed *feed
 	mux  *http.ServeMux
 }
 
-// NewChatServer makes a stage whose endpoint for people wants the given key.
+// NewChatServer returns a server. Requests to its endpoint for people must present the key.
 func NewChatServer(key string) *ChatServer {
 	s := &ChatServer{API: tgtest.New(&tgtest.Options{Username: BotName}), key: key, feed: newFeed(), mux: http.NewServeMux()}
 	s.Will, s.Ana, s.You = s.API.User("Will"), s.API.User("Ana"), s.API.User("You")
@@ -45,33 +44,32 @@ func NewChatServer(key string) *ChatServer {
 	return s
 }
 
-// Say is somebody writing into a chat.
+// Say writes a message into a chat as a user.
 func (s *ChatServer) Say(c models.Chat, from models.User, text string) Line {
 	m := s.API.Say(c, from, text)
 	return s.feed.add(Line{At: time.Now(), ChatID: c.ID, Author: from.FirstName, Text: text, Message: m.ID})
 }
 
-// React is somebody reacting to a message.
+// React reacts to a message as a user.
 func (s *ChatServer) React(to Line, from models.User, emoji string) Line {
 	s.API.React(models.Chat{ID: to.ChatID}, from, to.Message, nil, emoji)
 	return s.feed.add(Line{At: time.Now(), ChatID: to.ChatID, Author: from.FirstName, Text: fmt.Sprintf("reacts %s to message %d", emoji, to.Message), Message: to.Message})
 }
 
-// Run serves the Bot API and the people's endpoint on l until ctx ends, and
-// then closes l.
+// Run serves the Bot API and the endpoint for people on l until ctx ends, and then closes l.
 func (s *ChatServer) Run(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	server := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: 10 * time.Second,
-		BaseContext:       func(net.Listener) context.Context { return ctx }, // long polls end with it
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // long polls end with ctx
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { s.recordCalls(ctx) })
 	wg.Go(func() {
 		<-ctx.Done()
-		_ = server.Close() // nobody needs an answer any more
+		_ = server.Close() // nobody waits for a response any more
 	})
 	err := server.Serve(l)
 	stopped := ctx.Err() != nil
@@ -83,7 +81,7 @@ func (s *ChatServer) Run(ctx context.Context, l net.Listener) error {
 	return fmt.Errorf("serving the demo's Bot API: %w", err)
 }
 
-// recordCalls makes lines of what the bridge sends.
+// recordCalls adds the calls of the bridge to the feed.
 func (s *ChatServer) recordCalls(ctx context.Context) {
 	seen := 0
 	for {
@@ -101,10 +99,10 @@ func (s *ChatServer) recordCalls(ctx context.Context) {
 	}
 }
 
-// ServeHTTP answers the bridge, and people at /people/.
+// ServeHTTP serves the bridge, and people at /people/.
 func (s *ChatServer) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// chat returns the chat that a person writes into.
+// chat returns the chat into which a person writes.
 func (s *ChatServer) chat(group bool) models.Chat {
 	if group {
 		return s.Group

@@ -25,7 +25,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NewCommand returns the command `hubbub command`.
+// NewCommand returns the command `hubbub demo`.
 func NewCommand() *cobra.Command {
 	var exit bool
 	cmd := &cobra.Command{
@@ -41,7 +41,7 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// demoSettings is the file of the demo's `hubbub up`.
+// demoSettings is the settings file of the demo, for `hubbub up`.
 const demoSettings = `# The settings of this demo, as a file of "hubbub up --config".
 
 [bus]
@@ -68,7 +68,7 @@ compose-window = "300ms"     # the default waits 2s for more of the same author
 type demoRun struct {
 	env       *program.Env
 	data      string
-	keepsData bool // the folder outlives the demo
+	keepsData bool // the data folder outlives the demo
 	server    *ChatServer
 	fleet     *fleet.Fleet
 	plan      *up.Plan
@@ -102,10 +102,10 @@ func runDemo(cmd *cobra.Command, exit bool) error {
 	return errors.Join(err, s.stop(cancel))
 }
 
-// demoFolder returns the data folder of the demo, and what to do with it at the end.
+// demoFolder returns the data folder of the demo and a function that cleans it up.
 func demoFolder(cmd *cobra.Command, env *program.Env) (string, func(), error) {
 	if cmd.Flags().Changed("data") {
-		// The chats begin again each time, which older data would not match.
+		// Each demo starts new chats, which would not match older data.
 		if list, err := os.ReadDir(env.Data); err == nil && len(list) > 0 {
 			return "", nil, program.Usage("the folder %s of --data is not empty; the demo wants one of its own", env.Data)
 		}
@@ -116,11 +116,11 @@ func demoFolder(cmd *cobra.Command, env *program.Env) (string, func(), error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("making a temporary folder: %w", err)
 	}
-	return data, func() { _ = os.RemoveAll(data) }, nil // the system clears it too
+	return data, func() { _ = os.RemoveAll(data) }, nil // the system removes temporary files too
 }
 
-// prepare starts the stage, the programs and the narrator, and waits until the
-// programs are ready.
+// prepare starts the chat server, the programs and the printer, and waits until the programs are
+// ready.
 func (s *demoRun) prepare(ctx context.Context, fail context.CancelCauseFunc) (func(), error) {
 	key := rand.Text()
 	s.server = NewChatServer(key)
@@ -158,7 +158,7 @@ func (s *demoRun) prepare(ctx context.Context, fail context.CancelCauseFunc) (fu
 	return WriteAddress(Address{URL: api, Key: key, Data: s.data})
 }
 
-// background runs a part of the show; its failure ends the show.
+// background runs a part of the demo in a goroutine. If the part fails, the demo ends.
 func (s *demoRun) background(fail context.CancelCauseFunc, run func() error) {
 	s.wg.Go(func() {
 		if err := run(); err != nil {
@@ -167,7 +167,7 @@ func (s *demoRun) background(fail context.CancelCauseFunc, run func() error) {
 	})
 }
 
-// stop ends everything and waits for it.
+// stop stops everything and waits for it.
 func (s *demoRun) stop(cancel context.CancelCauseFunc) error {
 	cancel(nil)
 	s.wg.Wait()
@@ -180,7 +180,7 @@ func (s *demoRun) stop(cancel context.CancelCauseFunc) error {
 	return s.log.Close()
 }
 
-// NewPlan plans the programs as `hubbub up` would.
+// makePlan plans the programs as `hubbub up` would.
 func (s *demoRun) makePlan(api string) error {
 	listen, err := freeAddress()
 	if err != nil {
@@ -203,7 +203,7 @@ func (s *demoRun) makePlan(api string) error {
 	return provision.Provision(s.data, s.plan.AgentEnv)
 }
 
-// freeAddress returns a loopback address on which nobody listens now.
+// freeAddress returns a loopback address that is not in use.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -213,7 +213,7 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// introduction says what the demo will show.
+// introduction says what the demo shows.
 const introduction = `%s
 
 Real programs:   %s, and the agents that they start
@@ -225,7 +225,7 @@ Left: what people see in the chat. Right: the rows of the activity log that each
 %s
 `
 
-// printf prints to the terminal, folded where that is narrow.
+// printf prints to standard output, folded to the width of the terminal.
 func (s *demoRun) printf(format string, args ...any) {
 	fmt.Fprint(s.env.Stdout, term.Fold(fmt.Sprintf(format, args...), term.Columns(s.env.Stdout)))
 }
@@ -240,7 +240,7 @@ func (s *demoRun) printIntroduction() {
 		paint.Paint(term.Dim, "#12-15 are the numbers of its rows: send_start, process_start and process_finish of each receiver, send_finish."))
 }
 
-// startTimeout is how long the programs may take to be ready.
+// startTimeout bounds the start of the programs.
 const startTimeout = 30 * time.Second
 
 func (s *demoRun) waitReady(ctx context.Context) error {
@@ -264,7 +264,7 @@ func (s *demoRun) lastLogLines(n int) string {
 	return strings.Join(lines[max(len(lines)-n, 0):], "\n")
 }
 
-// run plays, and then lets a person type.
+// run runs the script, and then lets a person type.
 func (s *demoRun) run(ctx context.Context, exit bool) error {
 	if err := s.script.Run(ctx); err != nil {
 		if ctx.Err() == nil {
@@ -282,7 +282,7 @@ func (s *demoRun) run(ctx context.Context, exit bool) error {
 	return s.readTyped(ctx, s.env.Stdin)
 }
 
-// killAgent ends an agent's process as a crash would.
+// killAgent kills the process of an agent, as a crash would end it.
 func (s *demoRun) killAgent(ctx context.Context, name string) error {
 	pid, err := AgentPID(ctx, s.data, name)
 	if err != nil {
@@ -291,7 +291,7 @@ func (s *demoRun) killAgent(ctx context.Context, name string) error {
 	return Kill(pid)
 }
 
-// addAgent asks the spawner for a further agent of a chat, and waits for it.
+// addAgent asks the spawner for another agent in a chat, and waits for it.
 func (s *demoRun) addAgent(ctx context.Context, topic protocol.Topic, name string) error {
 	options := s.env.PeerOptions()
 	options.Buses = []string{s.plan.Bus}
@@ -299,7 +299,7 @@ func (s *demoRun) addAgent(ctx context.Context, topic protocol.Topic, name strin
 	return busclient.StartAgent(ctx, options, topic, name)
 }
 
-// printConclusion prints how to read it all again, if the folder stays.
+// printConclusion prints how to read the log again, if the folder stays.
 func (s *demoRun) printConclusion(ctx context.Context, stays bool) {
 	if !stays && !s.keepsData {
 		return
@@ -320,12 +320,12 @@ func (s *demoRun) printConclusion(ctx context.Context, stays bool) {
 	}
 }
 
-// consoleTour says what of the demo is to be seen in the console.
+// consoleTour says what to look at in the console.
 const consoleTour = `There, Activity shows each row as it comes; open any message for the waterfall of all that it
 caused; Chats and agents shows why each of them was woken or was not, and Work who claimed what.
 `
 
-// readTyped takes lines from the terminal until its end.
+// readTyped sends the lines that a person types until the input ends.
 func (s *demoRun) readTyped(ctx context.Context, stdin io.Reader) error {
 	return ForEachLine(ctx, stdin, func(text string, group bool) error {
 		chat := s.server.API.DM(s.server.You)

@@ -11,19 +11,19 @@ import (
 	"hubbub/protocol"
 )
 
-// A annotation is what the right side says about one passage.
+// An annotation is what the right column shows about one published message.
 type annotation struct {
 	at        time.Time
-	rows      string // numbers of its rows, "#12-15"
+	rows      string // the row numbers, such as "#12-15"
 	summary   string // type, sender and topic
-	outcome   string // what became of it
-	failed    bool   // something failed
-	escalates bool   // a person is called
-	reason    string // the reason, where an agent gave one
+	outcome   string // of the deliveries
+	failed    bool   // a delivery failed or a tool call was refused
+	escalates bool   // the agent escalates to a person
+	reason    string // the agent's reason, if it gave one
 }
 
-// describe makes the note of a passage; false if it is no part of the story, such as a
-// heartbeat or a sign of typing.
+// describe returns the annotation of a message. It returns false if the demo does not show the
+// message, such as a heartbeat or a typing indicator.
 func describe(p *publication) (annotation, bool) {
 	n := annotation{at: p.Start, rows: fmt.Sprintf("#%d-%d", p.First, p.Last)}
 	kind := string(p.message.Type)
@@ -56,7 +56,7 @@ func describeRoute(p *publication) string {
 	return term.Printable(fmt.Sprintf("%s → %s", p.message.From, p.Topic))
 }
 
-// describeOutcome describes the deliveries of a passage.
+// describeOutcome describes the deliveries of a message.
 func describeOutcome(p *publication) (text string, bad bool) {
 	if len(p.Deliveries) == 0 {
 		return "nobody listens", false
@@ -69,7 +69,7 @@ func describeOutcome(p *publication) (text string, bad bool) {
 		}
 		parts = append(parts, mark+" "+term.Printable(t.Peer))
 	}
-	// What belongs together stays on one line.
+	// No line break inside an outcome.
 	text = fmt.Sprintf("%s %.1f ms", strings.Join(parts, ", "), float64(p.Took().Microseconds())/1000)
 	return strings.ReplaceAll(text, " ", "\u00a0"), bad
 }
@@ -104,8 +104,8 @@ func describeEvent(n annotation, p *publication) (annotation, bool) {
 	return n, true
 }
 
-// describeCollab names the request, answer or fact of the broker; false for those
-// that only keep it informed.
+// describeCollab describes a request, result or event of the broker. It returns false for
+// messages that only keep the broker informed.
 func describeCollab(p *publication) (string, bool) {
 	var c struct {
 		Method, Type string

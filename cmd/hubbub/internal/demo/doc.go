@@ -1,18 +1,16 @@
-// Package demo plays a chat to the real programs and shows what they do: the
-// conversation on the left, the rows of the activity log on the right.
+// Package demo runs a scripted chat against the real programs. It prints the conversation on the
+// left and the rows of the activity log on the right.
 //
-// A Stage is the Telegram of the demo: a Bot API server in this process, to
-// which people of the play, and whoever types, write. A Narrator reads the
-// activity log while the bus writes it and prints both sides. A Play is the
-// script: what is said, and what must be seen before it goes on.
+// A [ChatServer] stands in for Telegram: it is a Bot API server in this process, to which the
+// users of the script and the person at the keyboard write. A [Printer] reads the activity log
+// while the bus writes it, and prints both columns. A [Script] is a list of steps: what is said,
+// and what must happen before the next step.
 //
 // Guarantees:
 //
-//   - Nothing on the right is made up: each line comes from rows of the log,
-//     whose numbers it shows.
-//   - A scene ends when what it waits for has happened, never after a time. If
-//     it does not happen within Patience, the play ends with an error that
-//     says what was missing.
-//   - The endpoint for people who type needs the key that the demo writes into
-//     its data folder, readable by its owner alone.
+//   - Each line on the right comes from rows of the log and shows their numbers.
+//   - A step ends when what it waits for has happened, never after a fixed time. If that does not happen
+//     within [StepTimeout], the script ends with an error that says what was missing.
+//   - The endpoint for people requires the key that the demo writes into its data folder. Only the owner
+//     can read it.
 package demo

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// The endpoint for people: POST /people/say writes a message, GET
-// /people/lines?after=N waits for what becomes visible.
+// The endpoint for people: POST /people/say writes a message; GET /people/lines?after=N waits for
+// new lines.
 const (
 	sayPath   = "/people/say"
 	linesPath = "/people/lines"
@@ -22,22 +22,22 @@ const (
 
 const (
 	maxRequestBytes = 16 << 10         // bytes of one request
-	pollTimeout     = 20 * time.Second // that one GET waits
+	pollTimeout     = 20 * time.Second // of one GET
 )
 
-// A typedMessage is one message of a person.
+// A typedMessage is a message that a person typed.
 type typedMessage struct {
-	Group bool   `json:"group"` // into the group, else into the direct chat
+	Group bool   `json:"group"` // for the group instead of the direct chat
 	Text  string `json:"text"`
 }
 
-// A linesPage is what became visible, and the number of its last line.
+// A linesPage has new lines and the number of the last one.
 type linesPage struct {
 	Lines []Line `json:"lines"`
 	Last  int    `json:"last"`
 }
 
-// requireKey wraps an endpoint for people: it needs the key.
+// requireKey wraps a handler of the endpoint for people. It rejects requests without the key.
 func (s *ChatServer) requireKey(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -79,22 +79,21 @@ func (s *ChatServer) serveLines(w http.ResponseWriter, r *http.Request) {
 
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // the client went away
+	_ = json.NewEncoder(w).Encode(v) // fails if the client has gone
 }
 
-// An Address is where a person reaches a running demo. It is written to a file
-// that only its owner can read.
+// An Address says how a person reaches a running demo. Only its owner can read the file that
+// holds it.
 type Address struct {
 	URL  string `json:"url"`
 	Key  string `json:"key"`
-	Data string `json:"data"` // its data folder
+	Data string `json:"data"` // the data folder
 }
 
-// ErrNoDemo is the error of a person who writes to a demo that has ended.
+// ErrNoDemo is returned if the demo has ended.
 var ErrNoDemo = errors.New("no demo runs there any more; start one with `hubbub demo`")
 
-// Say writes a message as the person who types. It returns the line as the
-// demo shows it.
+// Say writes a message as the person at the keyboard. It returns the line that the demo shows.
 func (a Address) Say(ctx context.Context, group bool, text string) (Line, error) {
 	raw, err := json.Marshal(typedMessage{Group: group, Text: text})
 	if err != nil {
@@ -105,8 +104,8 @@ func (a Address) Say(ctx context.Context, group bool, text string) (Line, error)
 	return l, err
 }
 
-// Lines waits for the lines after number n, for some seconds, and returns them
-// with the number to ask for next. A negative n means those to come.
+// Lines waits some seconds for lines after number n. It returns them and the number to pass next.
+// With a negative n it waits for new lines.
 func (a Address) Lines(ctx context.Context, n int) (lines []Line, last int, err error) {
 	var p linesPage
 	err = a.do(ctx, http.MethodGet, linesPath+"?after="+strconv.Itoa(n), nil, &p)

@@ -5,20 +5,20 @@ import (
 	"sync"
 )
 
-// maxLines bounds the feed: older lines are forgotten.
+// maxLines bounds the feed. It drops older lines.
 const maxLines = 10_000
 
-// A feed is the visible lines of all chats, in order.
+// A feed has the visible lines of all chats, in order.
 type feed struct {
 	mu      sync.Mutex
-	lines   []Line // the newest maxLines
-	last    int    // number of the newest
+	lines   []Line // at most maxLines
+	last    int    // number of the newest line
 	changed chan struct{}
 }
 
 func newFeed() *feed { return &feed{changed: make(chan struct{})} }
 
-// add appends a line and gives it its number.
+// add appends a line and numbers it.
 func (f *feed) add(l Line) Line {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -33,8 +33,7 @@ func (f *feed) add(l Line) Line {
 	return l
 }
 
-// after returns the lines that follow number n, and a channel that is closed
-// when there are more.
+// after returns the lines after number n, and a channel that is closed when there are more.
 func (f *feed) after(n int) ([]Line, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -52,7 +51,7 @@ func (f *feed) newest() int {
 	return f.last
 }
 
-// wait waits for lines after number n, until ctx ends.
+// wait waits until there are lines after number n, or until ctx ends.
 func (f *feed) wait(ctx context.Context, n int) ([]Line, error) {
 	for {
 		lines, more := f.after(n)

@@ -8,19 +8,20 @@ import (
 	"hubbub/peers/tg/tgtest"
 )
 
-// A Line is something that became visible in a chat.
+// A Line is something that is visible in a chat.
 type Line struct {
-	N       int       `json:"n"` // position in the feed, from 1
+	N       int       `json:"n"` // position in the feed, starting at 1
 	At      time.Time `json:"at"`
 	ChatID  int64     `json:"chatId"`
 	Author  string    `json:"author"`
-	Bot     bool      `json:"bot,omitempty"` // an agent said or did it
+	Bot     bool      `json:"bot,omitempty"` // from an agent
 	Text    string    `json:"text"`
-	Message int       `json:"message,omitempty"` // number of the message in its chat
+	Message int       `json:"message,omitempty"` // ID of the message in its chat
 	ReplyTo int       `json:"replyTo,omitempty"`
 }
 
-// lineOf returns what people see of a call of the bridge; false if they see nothing.
+// lineOf returns the line that a call of the bridge makes visible. It returns false if there is
+// none.
 func lineOf(bot string, c tgtest.Call) (Line, bool) {
 	l := Line{At: c.At, ChatID: c.ChatID, Author: bot, Bot: true}
 	if c.Message != nil {

@@ -17,44 +17,43 @@ import (
 )
 
 const (
-	// maxLineWait is how long a line waits for the first rows, to stand beside them:
-	// longer than the 250 ms within which a log that keeps up has them.
+	// maxLineWait bounds how long a line waits for its first rows, to be printed beside them. It
+	// is longer than the usual delay of the log, 250 ms.
 	maxLineWait = time.Second
-	// lineCheckInterval is how often waiting lines are checked.
+	// lineCheckInterval is how often the printer checks waiting lines.
 	lineCheckInterval = 100 * time.Millisecond
 )
 
-// A Printer prints the chats of a stage beside the rows of the activity log.
+// A Printer prints the chats of a server beside the rows of the activity log.
 type Printer struct {
 	server *ChatServer
 	log    *activitylog.Reader
-	from   activitylog.Cursor // where the story begins
+	from   activitylog.Cursor // where to start
 	out    io.Writer
 	paint  term.Painter
-	width  int // columns of the screen
+	width  int // columns of the terminal
 
-	mu        sync.Mutex     // guards the fields below, and the order of what is printed
-	lastLine  int            // number of the newest line that was printed
-	lines     []Line         // everything visible in this scene
-	messages  []*publication // everything that passed the bus in this scene
-	idle      bool           // no scene: nothing is kept
-	brief     bool           // of what agents record only that they call a person is printed
+	mu        sync.Mutex     // guards the fields below and the order of the output
+	lastLine  int            // number of the last printed line
+	lines     []Line         // lines of this step
+	messages  []*publication // messages published in this step
+	idle      bool           // no step runs: keep nothing
+	brief     bool           // of the agents' records, print only escalations
 	assembler activitylog.Assembler
 	changed   chan struct{}
 }
 
-// A publication is one message that has gone through the bus.
+// A publication is a message that the bus has delivered.
 type publication struct {
 	*activitylog.Pass
 	message protocol.Message
 }
 
-// maxIncomplete bounds the passages that wait for their last row.
+// maxIncomplete bounds the messages that wait for their last row.
 const maxIncomplete = 4096
 
-// NewPrinter makes a narrator of a stage and of a log, from a place in it on,
-// that writes to out, which has so many columns; 0 means that out is no
-// terminal.
+// NewPrinter returns a printer of a server's chats and of a log, from a position on. It writes to
+// out, which has the given number of columns; 0 means that out is not a terminal.
 func NewPrinter(stage *ChatServer, log *activitylog.Reader, from activitylog.Cursor, out io.Writer, columns int) *Printer {
 	if columns == 0 {
 		columns = 140
@@ -66,7 +65,7 @@ func NewPrinter(stage *ChatServer, log *activitylog.Reader, from activitylog.Cur
 	}
 }
 
-// Run narrates until ctx ends.
+// Run prints until ctx ends.
 func (n *Printer) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -83,7 +82,7 @@ func (n *Printer) Run(ctx context.Context) error {
 	})
 }
 
-// update prints new lines and rows, and wakes those who wait for them.
+// update prints new lines and rows, and wakes the goroutines that wait for them.
 func (n *Printer) update(rows []activitylog.Entry) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -113,8 +112,8 @@ func (n *Printer) update(rows []activitylog.Entry) {
 	n.changed = make(chan struct{})
 }
 
-// readyLines returns the lines whose turn it is: those before the newest row, and
-// those that have waited long enough for the log to catch up.
+// readyLines returns the lines that can be printed: lines before the newest row, and lines that
+// have waited long enough for the log to catch up.
 func (n *Printer) readyLines(lines []Line, rows []activitylog.Entry) []Line {
 	var newest time.Time
 	if len(rows) > 0 {
@@ -128,14 +127,14 @@ func (n *Printer) readyLines(lines []Line, rows []activitylog.Entry) []Line {
 	return lines
 }
 
-// chatColumns is how many columns the conversation takes, where both sides fit.
+// chatColumns is the width of the conversation if both columns fit.
 const chatColumns = 44
 
-// print writes lines and notes in the order in which they happened: side by
-// side, or below each other where the screen is narrow.
+// print prints lines and annotations in order of time, side by side or, on a narrow terminal, one
+// below the other.
 func (n *Printer) print(lines []Line, notes []annotation) {
 	narrow := n.width < 110
-	var said []string // of the left side, not yet printed
+	var said []string // rest of the left column
 	row := func(right string) {
 		l := strings.Repeat(" ", chatColumns)
 		if len(said) > 0 {
@@ -149,7 +148,7 @@ func (n *Printer) print(lines []Line, notes []annotation) {
 		}
 	}
 	for len(lines)+len(notes) > 0 {
-		next := len(notes) == 0 || len(lines) > 0 && lines[0].At.Before(notes[0].at) // a line
+		next := len(notes) == 0 || len(lines) > 0 && lines[0].At.Before(notes[0].at) // the next one is a line
 		switch {
 		case next && narrow:
 			for _, l := range n.renderLine(lines[0], n.width-2) {
@@ -178,7 +177,7 @@ func (n *Printer) print(lines []Line, notes []annotation) {
 
 func (n *Printer) printLine(text string) { fmt.Fprintln(n.out, strings.TrimRight(text, " ")) }
 
-// renderLine is one line of the chat, wrapped and padded to n columns.
+// renderLine wraps a line of the chat and pads it to room columns.
 func (n *Printer) renderLine(l Line, room int) []string {
 	author, colour := term.Printable(l.Author), term.Bold
 	if l.Bot {
@@ -199,7 +198,7 @@ func (n *Printer) renderLine(l Line, room int) []string {
 	return out
 }
 
-// renderAnnotation is one note on the right, in lines of at most room columns.
+// renderAnnotation wraps an annotation to room columns.
 func (n *Printer) renderAnnotation(d annotation, room int) []string {
 	rows := term.Pad(d.rows, 9)
 	indent := strings.Repeat(" ", len(rows)+1)
@@ -230,7 +229,7 @@ func (n *Printer) renderAnnotation(d annotation, room int) []string {
 	return out
 }
 
-// beginStep prints the heading of a scene and begins it.
+// beginStep prints the heading of a step and starts it.
 func (n *Printer) beginStep(title, explanation string) {
 	n.reset(false)
 	n.printLines(term.Bold, "\n", title)
@@ -238,14 +237,14 @@ func (n *Printer) beginStep(title, explanation string) {
 	n.printLines("", "", "")
 }
 
-// setBrief has it print, from now on, little of what happens.
+// setBrief turns brief output on or off.
 func (n *Printer) setBrief(on bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.brief = on
 }
 
-// reset forgets the last scene. Idle means that nobody waits from now on.
+// reset discards the history of the last step. Idle means that no step follows.
 func (n *Printer) reset(idle bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -260,20 +259,20 @@ func (n *Printer) printLines(colour term.Colour, before string, lines ...string)
 	}
 }
 
-// remark prints a sentence between what happens.
+// remark prints a remark of the demo.
 func (n *Printer) remark(text string) {
 	for _, l := range term.Wrap(text, min(n.width, 110)-2) {
 		n.printLines(term.Magenta, "", "» "+l)
 	}
 }
 
-// A history is everything that happened in a scene so far.
+// A history is everything that has happened in a step so far.
 type history struct {
 	lines    []Line
 	messages []*publication
 }
 
-// waitUntil waits until done holds for the scene so far.
+// waitUntil waits until done returns true for the history of the step.
 func (n *Printer) waitUntil(ctx context.Context, done func(history) bool) error {
 	for {
 		n.mu.Lock()

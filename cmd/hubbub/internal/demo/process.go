@@ -10,8 +10,7 @@ import (
 	"hubbub/peers/system/process"
 )
 
-// AgentPID returns the process of the agent of that name that the spawner with this
-// data folder has started.
+// AgentPID returns the process ID of an agent that the spawner with this data folder has started.
 func AgentPID(ctx context.Context, data, name string) (pid int, err error) {
 	handle, err := system.HandleOf(ctx, filepath.Join(data, "system.db"), system.AgentName(name))
 	if err != nil {
@@ -23,5 +22,5 @@ func AgentPID(ctx context.Context, data, name string) (pid int, err error) {
 	return pid, nil
 }
 
-// Kill ends a process as a crash would.
+// Kill kills a process, as a crash would end it.
 func Kill(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) }

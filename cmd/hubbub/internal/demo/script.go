@@ -15,22 +15,22 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// StepTimeout is how long a scene waits for what it shows.
+// StepTimeout bounds how long a step waits for what it shows.
 const StepTimeout = 40 * time.Second
 
-// A Script is the script of the demo.
+// A Script runs the steps of the demo.
 type Script struct {
 	Server    *ChatServer
 	Printer   *Printer
-	Pause     time.Duration                                                      // before each scene, for people to read
-	KillAgent func(ctx context.Context, agent string) error                      // ends an agent's process as a crash would
-	AddAgent  func(ctx context.Context, topic protocol.Topic, name string) error // gives a chat a second agent
+	Pause     time.Duration                                                      // before each step, as time to read
+	KillAgent func(ctx context.Context, agent string) error                      // kills an agent's process
+	AddAgent  func(ctx context.Context, topic protocol.Topic, name string) error // adds a second agent to a chat
 
-	groupAgent protocol.PeerID // of the group
-	escalation Line            // that asks for a person
+	groupAgent protocol.PeerID // the agent of the group
+	escalation Line            // the message that asks for a person
 }
 
-// A step is one part of the play.
+// A step is one part of the script.
 type step struct {
 	title       string
 	explanation string
@@ -75,7 +75,7 @@ var steps = []step{
 	},
 }
 
-// Run plays every scene. It needs a running Narrator.
+// Run runs every step. Its Printer must be running.
 func (p *Script) Run(ctx context.Context) error {
 	defer p.Printer.reset(true)
 	for _, s := range steps {
@@ -90,19 +90,19 @@ func (p *Script) Run(ctx context.Context) error {
 	return nil
 }
 
-// await waits until done holds; what says what it waits for.
+// await waits until done returns true. what describes what it waits for.
 func (p *Script) await(ctx context.Context, what string, done func(history) bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, StepTimeout, fmt.Errorf("%s did not happen within %s", what, StepTimeout))
 	defer cancel()
 	return p.Printer.waitUntil(ctx, done)
 }
 
-// say is somebody writing into the group.
+// say writes into the group as a user.
 func (p *Script) say(from models.User, text string) Line {
 	return p.Server.Say(p.Server.Group, from, text)
 }
 
-// eventID is how agents name a message of the group.
+// eventID returns the ID by which agents know a message of the group.
 func (p *Script) eventID(l Line) string {
 	return fmt.Sprintf("tg:%d:%d:%d", p.Server.API.Bot().ID, l.ChatID, l.Message)
 }
@@ -153,7 +153,7 @@ func (p *Script) claim(ctx context.Context) error {
 	})
 }
 
-// discussion has two agents talk to each other until one calls a person.
+// discussion makes two agents talk to each other until one of them escalates to a person.
 func (p *Script) discussion(ctx context.Context) error {
 	p.Printer.setBrief(true)
 	defer p.Printer.setBrief(false)
@@ -186,7 +186,7 @@ func (p *Script) discussion(ctx context.Context) error {
 	})
 }
 
-// thumbsUp answers the call by a reaction.
+// thumbsUp answers the escalation with a reaction.
 func (p *Script) thumbsUp(ctx context.Context) error {
 	l := p.Server.React(p.escalation, p.Server.Will, "👍")
 	return p.await(ctx, "a word that it goes on", func(m history) bool { return answered(m, l) })
@@ -230,7 +230,7 @@ func (p *Script) crash(ctx context.Context) error {
 	})
 }
 
-// disposed reports whether some agent has recorded the end of an event.
+// disposed reports whether an agent has recorded the disposition of an event.
 func (p *Script) disposed(m history, l Line) bool {
 	_, ok := firstContent(m, protocol.TypeAgentEvent, func(d protocol.Disposition) bool {
 		return d.Event == "disposition" && d.EventID == p.eventID(l)
@@ -238,7 +238,7 @@ func (p *Script) disposed(m history, l Line) bool {
 	return ok
 }
 
-// answered reports whether the bot wrote something after a line.
+// answered reports whether the bot wrote after a line.
 func answered(m history, l Line) bool { return countAnswers(m, l) > 0 }
 
 func countAnswers(m history, l Line) int {
@@ -251,7 +251,7 @@ func countAnswers(m history, l Line) int {
 	return n
 }
 
-// firstContent returns the first content of a message type that fits.
+// firstContent returns the first content of a message type for which fits returns true.
 func firstContent[T any](m history, t protocol.MessageType, fits func(T) bool) (T, bool) {
 	for _, passed := range m.messages {
 		var content T

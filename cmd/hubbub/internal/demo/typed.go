@@ -8,8 +8,8 @@ import (
 	"hubbub/cmd/internal/term"
 )
 
-// ForEachLine calls say with each line that is typed and not empty, until their end
-// or that of ctx; "/group TEXT" is for the group.
+// ForEachLine calls say for each line of stdin that is not blank, until the input or ctx ends. A
+// line "/group TEXT" is for the group.
 func ForEachLine(ctx context.Context, stdin io.Reader, say func(text string, group bool) error) error {
 	lines := term.ReadLines(ctx, stdin)
 	for {

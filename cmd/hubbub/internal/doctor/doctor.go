@@ -35,17 +35,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An checks is what the doctor was asked to look at.
+// checks are the options of doctor's checks.
 type checks struct {
 	apiURL         string
 	harness        string
 	harnessCommand string
-	model, baseURL string // of the harness, as the file says
-	keep           string // activity-keep of the file
+	model, baseURL string // of the harness, from the settings file
+	keep           string // activity-keep, from the settings file
 	deleteWebhook  bool
 }
 
-// NewCommand returns the command `hubbub command`.
+// NewCommand returns the command `hubbub doctor`.
 func NewCommand() *cobra.Command {
 	var x checks
 	cmd := &cobra.Command{
@@ -101,8 +101,8 @@ func (x *checks) run(cmd *cobra.Command, _ []string) error {
 	return reportFindings(output.NewPrinter(cmd), findings)
 }
 
-// readSettings takes what the file of `hubbub up` says for what no flag does, and returns what
-// is wrong with that file.
+// readSettings reads the settings file of `hubbub up` for options that no flag sets. It returns
+// the errors in that file as findings.
 func (x *checks) readSettings(cmd *cobra.Command, env *program.Env) (findings []tg.Finding, err error) {
 	if env.Config == "" {
 		return nil, nil
@@ -127,7 +127,7 @@ func (x *checks) readSettings(cmd *cobra.Command, env *program.Env) (findings []
 	return findings, nil
 }
 
-// section names the check that findings come from.
+// section sets the section of findings.
 func section(check string, findings ...tg.Finding) []tg.Finding {
 	for i := range findings {
 		findings[i].Check = check
@@ -145,7 +145,7 @@ func problem(says, advice string) tg.Finding {
 	return tg.Finding{Level: tg.LevelProblem, Message: says, Advice: advice}
 }
 
-// reportFindings prints the findings, and is an error when one is a problem.
+// reportFindings prints the findings. It returns an error if one of them is a problem.
 func reportFindings(p *output.Printer, findings []tg.Finding) error {
 	marks := map[tg.Level]string{tg.LevelOK: "ok", tg.LevelWarning: "warning", tg.LevelProblem: "PROBLEM", tg.LevelSkipped: "skipped"}
 	problems := 0
@@ -171,13 +171,13 @@ func reportFindings(p *output.Printer, findings []tg.Finding) error {
 	return fmt.Errorf("%d problems were found", problems)
 }
 
-// Least free space on the disk of the data folder, in bytes.
+// Thresholds for the free space on the disk of the data folder, in bytes.
 const (
 	diskProblem = 64 << 20
 	diskWarning = 1 << 30
 )
 
-// checkDisk looks whether the data folder can be written, and for how long.
+// checkDisk checks that the data folder can be written and that the disk has space.
 func checkDisk(data string) tg.Finding {
 	folder := data
 	for !program.FileExists(folder) && filepath.Dir(folder) != folder {
@@ -208,7 +208,7 @@ func checkDisk(data string) tg.Finding {
 	return ok(fmt.Sprintf("%s are free for %s.", formatSize(free), data))
 }
 
-// checkLog looks at how much disk the activity log takes, and what it will come to.
+// checkLog checks how much disk the activity log takes and will take.
 func (x *checks) checkLog(ctx context.Context, data string) tg.Finding {
 	path := filepath.Join(data, "activity.db")
 	keep, err := activitylog.ParseKeep(cmp.Or(x.keep, activitylog.DefaultKeep))
@@ -231,7 +231,7 @@ func (x *checks) checkLog(ctx context.Context, data string) tg.Finding {
 	return ok(says)
 }
 
-// describeRetention says for how long, or up to how many bytes.
+// describeRetention says how long, or up to how many bytes, the log is kept.
 func describeRetention(k activitylog.Keep) string {
 	switch {
 	case k.Forever():
@@ -242,7 +242,8 @@ func describeRetention(k activitylog.Keep) string {
 	return "for " + k.String()
 }
 
-// adviceFor returns what to do about an error: the frame's advice, if it has one.
+// adviceFor returns the program's usual advice about an error, or the given advice if there is
+// none.
 func adviceFor(err error, otherwise string) string {
 	if advice := program.Advice(err); advice != "" {
 		return sentence(advice)
@@ -250,7 +251,7 @@ func adviceFor(err error, otherwise string) string {
 	return otherwise
 }
 
-// sentence turns a text into a sentence.
+// sentence capitalizes a text and ends it with a period.
 func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] + "." }
 
 func formatSize(n int64) string {
@@ -260,7 +261,7 @@ func formatSize(n int64) string {
 	return fmt.Sprintf("%d MB", n>>20)
 }
 
-// checkBus looks whether the bus answers.
+// checkBus checks that the bus answers.
 func checkBus(ctx context.Context, env *program.Env) tg.Finding {
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("no answer within 5s"))
 	defer cancel()
@@ -275,7 +276,7 @@ func checkBus(ctx context.Context, env *program.Env) tg.Finding {
 	return problem(sentence(err.Error()), adviceFor(err, "Look at --bus, and at the log of the bus there."))
 }
 
-// checkOutboxes looks for messages that wait for a person to decide about them.
+// checkOutboxes looks for messages that need a person's decision.
 func checkOutboxes(ctx context.Context, data string) tg.Finding {
 	items, err := deadletter.Folder(data).List(ctx, outbox.StateDead, outbox.StateUnknown)
 	switch {
@@ -293,10 +294,10 @@ func checkOutboxes(ctx context.Context, data string) tg.Finding {
 	return ok("Nothing waits for a person.")
 }
 
-// spawnerFile is the database of the spawner, in its data folder.
+// spawnerFile is the spawner's database in the data folder.
 const spawnerFile = "system.db"
 
-// checkAgents looks for agents that the spawner has given up, if there is one.
+// checkAgents looks for agents that the spawner has given up.
 func checkAgents(ctx context.Context, data string) []tg.Finding {
 	path := filepath.Join(data, spawnerFile)
 	if !program.FileExists(path) {
@@ -332,9 +333,9 @@ func checkAgents(ctx context.Context, data string) []tg.Finding {
 		"What "+first+" said last: "+agentLog(data, first)+". The next message in its chat starts it anew."))
 }
 
-// agentLog returns the file with an agent's log in the spawner's data folder, or the
-// command that shows the log. Units of a user have their folders there, too; units of
-// the system do not.
+// agentLog returns the file with an agent's log in the spawner's data folder, or the command that
+// shows the log. Agents that run as units of a user have their folders there; units of the system
+// do not.
 func agentLog(data, name string) string {
 	file := filepath.Join(data, "launch", name+".log")
 	switch {
@@ -347,15 +348,14 @@ func agentLog(data, name string) string {
 	}
 }
 
-// maxUndecided is how long an event may wait for its decision, which takes
-// milliseconds.
+// maxUndecided bounds the wait of an event for its decision, which takes milliseconds.
 const maxUndecided = 30 * time.Second
 
-// checkMailboxes looks for agents that take events and decide on none, and for those
-// whose turns fail.
+// checkMailboxes looks for agents that do not decide about events, and for agents whose turns
+// fail.
 func checkMailboxes(ctx context.Context, data string, now time.Time) (findings []tg.Finding) {
 	for _, pattern := range []string{"agent-*.db", "agents/*/agent-*.db", "chorus/*/agent-*.db"} {
-		files, _ := fs.Glob(os.DirFS(data), pattern) // the only error is that of a bad pattern
+		files, _ := fs.Glob(os.DirFS(data), pattern) // the only possible error is a bad pattern
 		for _, file := range files {
 			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "agent-"), ".db")
 			if reason, failed, from, err := agent.Failing(ctx, filepath.Join(data, file)); err == nil && failed > 0 {
@@ -364,7 +364,7 @@ func checkMailboxes(ctx context.Context, data string, now time.Time) (findings [
 			}
 			count, since, err := agent.Undecided(ctx, filepath.Join(data, file))
 			if err != nil || count == 0 || now.Sub(since) < maxUndecided {
-				continue // another finding says that it may not be read
+				continue // another check reports what cannot be read
 			}
 			says := fmt.Sprintf("agent:%s has decided nothing since %s, and events wait for it: %d. Its harness does not start, or the agent does not run.",
 				name, since.Local().Format("2 Jan 15:04"), count)
@@ -374,8 +374,8 @@ func checkMailboxes(ctx context.Context, data string, now time.Time) (findings [
 	return findings
 }
 
-// bridgeState returns what is known here about the bot's bridge: whether it has a session
-// on the bus, and what it stored about its webhook.
+// bridgeState returns what is known about the bridge of the bot: whether it is connected to the
+// bus, and its stored webhook.
 func bridgeState(ctx context.Context, env *program.Env, token string) tg.BridgeState {
 	bot, err := botapi.BotID(token)
 	if err != nil {
@@ -389,26 +389,26 @@ func bridgeState(ctx context.Context, env *program.Env, token string) tg.BridgeS
 	}
 	path := env.DataFile(tg.Database)
 	if _, err := os.Stat(path); err != nil {
-		return known // there was never a bridge here
+		return known // no bridge has run here
 	}
-	if db, err := tg.Open(path); err == nil { // what else is wrong with it, the disk's check says
+	if db, err := tg.Open(path); err == nil { // checkDisk reports other errors
 		defer db.Close()
 		known.Webhook, _ = tg.WebhookOf(ctx, db, bot) //nolint:errcheck // as above
 	}
 	return known
 }
 
-// storedEnv returns the variables that `hubbub up` wrote for the agents: the doctor is asked
-// in another terminal, which seldom has them.
+// storedEnv returns the variables that `hubbub up` wrote for the agents. The terminal of doctor
+// seldom has them.
 func storedEnv(data string) []string {
 	content, err := os.ReadFile(filepath.Join(data, provision.AgentEnvFile))
 	if err != nil {
-		return nil // no key was given, or none that this user may see
+		return nil // no key was given, or this user may not read it
 	}
 	return strings.Split(strings.TrimSpace(string(content)), "\n")
 }
 
-// modelKey returns the key of a model, from the environment or what the agents got.
+// modelKey returns the key of a model, from the environment or from the variables of the agents.
 func modelKey(env *program.Env, variable string) (string, error) {
 	stored := storedEnv(env.Data)
 	key, err := env.Secret(variable)
@@ -418,7 +418,7 @@ func modelKey(env *program.Env, variable string) (string, error) {
 	return cmp.Or(key, up.LookupEnv(stored, variable)), err
 }
 
-// checkHarness looks at what the agents' harness needs to log in.
+// checkHarness checks what the agents' harness needs to log in.
 func (x *checks) checkHarness(ctx context.Context, env *program.Env) tg.Finding {
 	switch x.harness {
 	case "":
@@ -450,8 +450,8 @@ func (x *checks) checkHarness(ctx context.Context, env *program.Env) tg.Finding 
 	return problem(fmt.Sprintf("There is no harness %q.", x.harness), "The harnesses are scripted, openai, anthropic, acp, c2a and a2a.")
 }
 
-// logins says where the known command-line agents keep their login, in the home
-// directory, and how to log in.
+// logins says where known command-line agents keep their login below the home directory, and how
+// to log in.
 var logins = map[string]struct{ file, how, key string }{
 	"claude": {".claude/.credentials.json", "run `claude` once and log in", "ANTHROPIC_API_KEY"},
 	"codex":  {".codex/auth.json", "run `codex login`", "OPENAI_API_KEY"},

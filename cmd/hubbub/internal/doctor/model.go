@@ -14,8 +14,8 @@ import (
 	"hubbub/peers/tg"
 )
 
-// checkModel asks the endpoint of the agents' model for its list of models: whether it is there,
-// takes the key, and has the model.
+// checkModel asks the endpoint of the agents' model for its models. It checks that the endpoint
+// answers, accepts the key and has the model.
 func (x *checks) checkModel(ctx context.Context, key string) tg.Finding {
 	h := model.APIs[x.harness].New(&model.Options{BaseURL: x.baseURL, Model: x.model, Key: func() (string, error) { return key, nil }})
 	at := h.Endpoint()

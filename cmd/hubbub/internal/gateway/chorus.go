@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// defaultPublicURL is where a gateway that was told nothing else is reached.
+// defaultPublicURL is the address of a gateway without --public-url.
 const defaultPublicURL = "http://127.0.0.1:7893"
 
 // NewChorus returns the command `hubbub chorus`.
@@ -35,10 +35,10 @@ func NewChorus() *cobra.Command {
 	return cmd
 }
 
-// gatewayFile is the database of the gateway, in its data folder.
+// gatewayFile is the gateway's database in its data folder.
 const gatewayFile = "chorus.db"
 
-// withStore opens the gateway's data folder for one command.
+// withStore calls do with the gateway's store.
 func withStore(cmd *cobra.Command, do func(ctx context.Context, store *chorus.Store) error) error {
 	data, err := program.From(cmd).MakeData()
 	if err != nil {
@@ -89,7 +89,7 @@ func newChorusAdd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := netguard.New(nil).CheckURL(connection); err != nil { // only the gateway knows what it allows
+				if err := netguard.New(nil).CheckURL(connection); err != nil { // only the gateway knows which addresses it allows
 					fmt.Fprintf(cmd.ErrOrStderr(), "the gateway may refuse to post to %s: %s\n", name.ID(), err)
 				}
 				what := map[bool]string{false: "is on the bus as soon as the gateway runs", true: "is reached by this connection string from now on"}[replace]
@@ -107,7 +107,7 @@ func newChorusAdd() *cobra.Command {
 	return cmd
 }
 
-// addAgent adds an agent, or gives the one that is there another connection string.
+// addAgent adds an agent or, with replace, replaces the connection string of an existing one.
 func addAgent(ctx context.Context, s *chorus.Store, name chorus.AgentName, connection string, settings chorus.AgentSettings, replace bool) error {
 	if replace {
 		err := s.ReplaceConnection(ctx, name, connection)
@@ -171,7 +171,7 @@ func newChorusList() *cobra.Command {
 		Short: "List the agents and the inboxes, without their secrets",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !program.FileExists(program.From(cmd).DataFile(gatewayFile)) { // whoever only looks makes none
+			if !program.FileExists(program.From(cmd).DataFile(gatewayFile)) { // listing must not create the store
 				return printChorus(cmd, nil, nil)
 			}
 			return withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
@@ -189,8 +189,8 @@ func newChorusList() *cobra.Command {
 	}
 }
 
-// printChorus prints agents and inboxes: with --json all of them as lines of their
-// kind, and otherwise as a table for each kind, in the same columns.
+// printChorus prints agents and inboxes: with --json as lines with a kind, otherwise as one table
+// for each kind, in the same columns.
 func printChorus(cmd *cobra.Command, agents []chorus.ExternalAgent, inboxes []chorus.Inbox) error {
 	var list []any
 	var rows [][]any
@@ -288,7 +288,8 @@ func printConnection(cmd *cobra.Command, name, url string, make func(*chorus.Sto
 	})
 }
 
-// gatewayURL returns where the outside reaches the gateway: as told, or as it recorded itself.
+// gatewayURL returns the public address of the gateway: the given one, or the one that the
+// gateway recorded.
 func gatewayURL(cmd *cobra.Command, store *chorus.Store, given string) (string, error) {
 	if given != "" {
 		return given, nil

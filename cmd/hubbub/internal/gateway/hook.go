@@ -32,7 +32,7 @@ func NewHook() *cobra.Command {
 	return cmd
 }
 
-// A hookInfo is what whoever sets up the sender needs.
+// A hookInfo is what the sender needs to know about a hook.
 type hookInfo struct {
 	Name   string          `json:"name"`
 	Chat   protocol.PeerID `json:"chat,omitempty"`
@@ -105,7 +105,7 @@ func newHookRotate() *cobra.Command {
 	return cmd
 }
 
-// printHook prints where a hook is reached, and its secret. Its URL is where the gateway is.
+// printHook prints the URL and the secret of a hook.
 func printHook(cmd *cobra.Command, store *chorus.Store, h *hookInfo) error {
 	at, err := gatewayURL(cmd, store, h.URL)
 	if err != nil {
@@ -147,7 +147,7 @@ func newHookList() *cobra.Command {
 	}
 }
 
-// readHooks returns the hooks of the data folder. Whoever only looks makes none.
+// readHooks returns the hooks of the data folder. It does not create the store.
 func readHooks(cmd *cobra.Command) (hooks []chorus.Hook, err error) {
 	if !program.FileExists(program.From(cmd).DataFile(gatewayFile)) {
 		return nil, nil
@@ -159,7 +159,7 @@ func readHooks(cmd *cobra.Command) (hooks []chorus.Hook, err error) {
 	return hooks, err
 }
 
-// Hooks gives the hooks there are.
+// Hooks lists the names of the hooks, for completion.
 func Hooks(cmd *cobra.Command) (list []string, err error) {
 	hooks, err := readHooks(cmd)
 	for _, h := range hooks {

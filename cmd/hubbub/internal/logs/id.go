@@ -9,10 +9,10 @@ import (
 	"hubbub/cmd/internal/term"
 )
 
-// shortIDLen are the characters of an id's end.
+// shortIDLen is the length of a short message ID.
 const shortIDLen = 6
 
-// ShortID returns the end of the id of the row's message.
+// ShortID returns the end of the row's message ID.
 func ShortID(e *activitylog.Entry) string {
 	id := term.Printable(e.MessageID)
 	if len(id) <= shortIDLen+2 {
@@ -25,14 +25,14 @@ func ShortID(e *activitylog.Entry) string {
 	return "…" + id[end:]
 }
 
-// ExpandID returns the newest of the last messages whose id ends like a name, if that is such an
-// end, and else the name.
+// ExpandID returns the ID of the newest message whose ID ends with a short ID. If name is not a
+// short ID of a recent message, it returns name.
 func ExpandID(ctx context.Context, r *activitylog.Reader, name string) string {
 	end := strings.TrimPrefix(name, "…")
 	if len(end) != shortIDLen {
 		return name
 	}
-	rows, _, _ := r.Before(ctx, activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, nil, recentRows) // those it has
+	rows, _, _ := r.Before(ctx, activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, nil, recentRows) // on an error, use the rows that were read
 	for i := len(rows) - 1; i >= 0; i-- {
 		if strings.HasSuffix(rows[i].MessageID, end) {
 			return rows[i].MessageID

@@ -18,10 +18,10 @@ import (
 // File is the name of the activity log in a data folder.
 const File = "activity.db"
 
-// Flag are the values of --log, which say which logs a command reads.
+// A Flag holds the values of --log: the activity logs that a command reads.
 type Flag []string
 
-// AddFlag adds --log to a command and those below it.
+// AddFlag adds --log to a command and its subcommands.
 func AddFlag(cmd *cobra.Command) *Flag {
 	l := new(Flag)
 	cmd.PersistentFlags().StringArrayVar((*[]string)(l), "log", nil,
@@ -29,7 +29,7 @@ func AddFlag(cmd *cobra.Command) *Flag {
 	return l
 }
 
-// Run makes the RunE of a command that reads the logs; each of them must exist.
+// Run returns a RunE function for a command that reads the logs. Each log must exist.
 func (l *Flag) Run(run func(cmd *cobra.Command, r *activitylog.Reader, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		r := activitylog.Open(Paths(program.From(cmd), *l)...)
@@ -41,12 +41,12 @@ func (l *Flag) Run(run func(cmd *cobra.Command, r *activitylog.Reader, args []st
 	}
 }
 
-// Progress says that a log is read, until something is printed.
+// Progress shows that a log is being read, until something is printed.
 func Progress(cmd *cobra.Command) *term.Progress {
 	return program.From(cmd).Progress("reading the log", "", nil)
 }
 
-// Paths returns the databases that --log names.
+// Paths returns the database files that the values of --log name.
 func Paths(env *program.Env, named []string) []string {
 	if len(named) == 0 {
 		return []string{env.DataFile(File)}
@@ -61,25 +61,24 @@ func Paths(env *program.Env, named []string) []string {
 	return paths
 }
 
-// recentRows is in how many of the last rows titles of chats are looked for.
+// recentRows is how many of the newest rows are searched for titles and short IDs.
 const recentRows = 2000
 
-// Titles returns what people call the chats in which something was said lately, as the logs
-// tell; without logs, none.
+// Titles returns the titles of the chats in recent rows. Without a log it returns none.
 func Titles(ctx context.Context, r *activitylog.Reader) *view.Titles {
 	titles := new(view.Titles)
-	rows, _, _ := r.Before(ctx, activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, nil, recentRows) // those it has
+	rows, _, _ := r.Before(ctx, activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, nil, recentRows) // on an error, use the rows that were read
 	for i := range rows {
 		titles.Learn(&rows[i])
 	}
 	return titles
 }
 
-// TitlesFor is Titles for the logs that a command reads.
+// TitlesFor returns the titles from the logs that a command reads.
 func TitlesFor(cmd *cobra.Command) *view.Titles {
 	var named []string
 	if cmd.Flag("log") != nil {
-		named, _ = cmd.Flags().GetStringArray("log") // the flag is one
+		named, _ = cmd.Flags().GetStringArray("log") // the flag has this type
 	}
 	r := activitylog.Open(Paths(program.From(cmd), named)...)
 	defer r.Close()

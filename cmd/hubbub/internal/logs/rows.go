@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ParseTime reads the time of a flag: RFC 3339, a day, or a duration before now.
+// ParseTime parses the time of a flag: RFC 3339, a day, or a duration before now.
 func ParseTime(flag, text string, now time.Time) (time.Time, error) {
 	at, err := view.Moment(flag, text, now)
 	if err != nil {
@@ -19,13 +19,13 @@ func ParseTime(flag, text string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// RowFlags are the flags that choose rows, and what they mean once a command runs.
+// RowFlags are the flags that select rows, and the filter that they make.
 type RowFlags struct {
 	view.Query
 	Chosen activitylog.Filter
 }
 
-// AddTimes adds the flags for a range of time. what names what is chosen.
+// AddTimes adds the flags for a range of time. what names what they select.
 func (f *RowFlags) AddTimes(cmd *cobra.Command, what string, until bool) {
 	cmd.Flags().StringVar(&f.Since, "since", "", what+"from this time on: 2026-02-17T12:00:00Z, or 15m, 12h, 30d ago")
 	if until {
@@ -39,7 +39,7 @@ func (f *RowFlags) AddTimes(cmd *cobra.Command, what string, until bool) {
 	}
 }
 
-// Add adds all of them.
+// Add adds all flags that select rows.
 func (f *RowFlags) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.Topic, "topic", "", "rows whose topic matches this pattern, or with ! before it does not")

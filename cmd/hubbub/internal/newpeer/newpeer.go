@@ -15,15 +15,15 @@ import (
 //go:embed templates
 var peerFiles embed.FS
 
-// languages are the files of peerFiles by what --lang calls them.
+// languages maps the values of --lang to template files.
 var languages = map[string]string{"ts": "peer.ts", "py": "peer.py", "go": "peer.go.txt", "sh": "peer.sh"}
 
-// templateIdentity is the identity in the files of peerFiles.
+// templateIdentity is the identity of the peer in the templates.
 const templateIdentity = "agent:echo"
 
 var newPeerName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,47}$`)
 
-// NewCommand returns the command `hubbub command`.
+// NewCommand returns the command `hubbub new`.
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "new", Short: "Print the beginning of a program of your own"}
 	var language string

@@ -35,11 +35,11 @@ func NewBackup() *cobra.Command {
 	}
 }
 
-// skippedSuffixes are the name endings of files that are useless in a backup.
+// skippedSuffixes are the suffixes of files that a backup does not need.
 var skippedSuffixes = []string{"-wal", "-shm", "-journal", ".lock", ".log", ".log.1", ".partial", ".sock"}
 
 func backup(cmd *cobra.Command, to string) error {
-	from, err := filepath.EvalSymlinks(program.From(cmd).Data) // a link to a folder would not be walked
+	from, err := filepath.EvalSymlinks(program.From(cmd).Data) // WalkDir does not follow a symbolic link
 	if err != nil {
 		return program.Usage("there is no data folder %s; name it with --data", program.From(cmd).Data)
 	}
@@ -53,11 +53,11 @@ func backup(cmd *cobra.Command, to string) error {
 	if err := datafolder.Mkdir(to); err != nil {
 		switch {
 		case errors.Is(err, fs.ErrExist):
-			if in, err := os.ReadDir(to); err != nil || len(in) > 0 { // an empty one root may have made
+			if in, err := os.ReadDir(to); err != nil || len(in) > 0 { // root may have made an empty folder
 				return program.Usage("%s exists already; name a new folder", to)
 			}
 			return backupInto(cmd, from, to)
-		case errors.Is(err, fs.ErrPermission): // not wrapped: the advice would be to run it as the owner of that folder
+		case errors.Is(err, fs.ErrPermission): // not wrapped: the usual advice, to run as the folder's owner, would be wrong
 			return fmt.Errorf("%v: the copy is made as the owner of the data folder, who may not write there: make a folder for copies with: install -d -m 0700 -o %d FOLDER", err, os.Geteuid())
 		}
 		return err
@@ -65,7 +65,7 @@ func backup(cmd *cobra.Command, to string) error {
 	return backupInto(cmd, from, to)
 }
 
-// backupInto copies a data folder into an empty one.
+// backupInto copies a data folder into an empty folder.
 func backupInto(cmd *cobra.Command, from, to string) error {
 	files, failed := 0, []error{}
 	progress := program.From(cmd).Progress("copying to "+to, "files", nil)
@@ -76,7 +76,7 @@ func backupInto(cmd *cobra.Command, from, to string) error {
 			progress.Add(1)
 		case cmd.Context().Err() != nil:
 			return err
-		default: // a damaged file is no reason not to copy the others
+		default: // copy the other files even if one is damaged
 			failed = append(failed, err)
 		}
 		return nil
@@ -96,7 +96,7 @@ func backupInto(cmd *cobra.Command, from, to string) error {
 			return datafolder.Mkdir(target)
 		case !d.Type().IsRegular() || slices.ContainsFunc(skippedSuffixes, func(end string) bool { return strings.HasSuffix(rel, end) }):
 			return nil
-		case activitylog.IsSealed(logs.File, rel): // after the live file, below
+		case activitylog.IsSealed(logs.File, rel): // copied below, after the live file
 			return nil
 		case filepath.Ext(path) == ".db":
 			return copied(store.Copy(cmd.Context(), path, target))
@@ -117,8 +117,8 @@ func backupInto(cmd *cobra.Command, from, to string) error {
 	return output.Line(cmd, map[string]any{"folder": to, "files": files}, "%d files copied to %s", files, to)
 }
 
-// copyFile copies a file that its writer replaces rather than changes. It does nothing if
-// the file is gone by now.
+// copyFile copies a file that its writer replaces instead of changing it. It does nothing if the
+// file has been removed.
 func copyFile(path, to string) (err error) {
 	in, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

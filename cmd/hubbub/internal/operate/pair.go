@@ -96,7 +96,7 @@ func revokeAdmission(cmd *cobra.Command, db *sql.DB, id int64) error {
 	return output.Line(cmd, map[string]int64{"revoked": id}, "%d is no longer admitted", id)
 }
 
-// withBridge opens the database of a bridge that has run in the data folder.
+// withBridge calls do with the database of a bridge that has run in the data folder.
 func withBridge(cmd *cobra.Command, do func(cmd *cobra.Command, db *sql.DB) error) error {
 	env := program.From(cmd)
 	path := env.DataFile(tg.Database)

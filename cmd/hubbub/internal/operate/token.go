@@ -29,7 +29,7 @@ func NewToken() *cobra.Command {
 	return cmd
 }
 
-// credentials opens the credentials file of the data folder.
+// credentials reads the credentials file of the data folder.
 func credentials(cmd *cobra.Command) (*grant.File, error) {
 	file := grant.NewFile(program.From(cmd).DataFile(grant.FileName))
 	return file, file.Reload()
@@ -150,10 +150,10 @@ func newTokenRevoke() *cobra.Command {
 	return cmd
 }
 
-// A revoked is what token revoke prints as JSON.
+// revoked is the JSON output of token revoke.
 type revoked struct {
 	Revoked string   `json:"revoked"`
-	Issued  []string `json:"issued,omitempty"` // by it, and revoked with it
+	Issued  []string `json:"issued,omitempty"` // credentials issued by it and revoked with it
 }
 
 func newTokenProvision() *cobra.Command {

@@ -17,12 +17,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A Printer prints the results of a command, for people or as JSON, and keeps its
-// first error.
+// A Printer prints the results of a command as text or JSON. It keeps its first error.
 type Printer struct {
 	term.Painter
-	Columns int  // of the terminal; 0 if there is none
-	JSON    bool // the user asked for JSON
+	Columns int  // of the terminal; 0 if the output is not a terminal
+	JSON    bool // print JSON
 	Out     io.Writer
 	Err     error
 }
@@ -33,7 +32,7 @@ func NewPrinter(cmd *cobra.Command) *Printer {
 	return &Printer{Painter: term.NewPainter(w), Columns: term.Columns(w), JSON: WantsJSON(cmd), Out: w}
 }
 
-// Linef prints a line for people, folded where the terminal is narrow.
+// Linef prints a line of text, folded to the width of the terminal.
 func (p *Printer) Linef(format string, args ...any) {
 	words := fmt.Sprintf(format, args...)
 	if p.Columns > 0 && !p.JSON {
@@ -52,15 +51,15 @@ func (p *Printer) Linef(format string, args ...any) {
 	}
 }
 
-// Value prints a value as a line of JSON.
+// Value prints a value as one line of JSON.
 func (p *Printer) Value(v any) {
 	if p.Err == nil {
 		p.Err = NewEncoder(p.Out).Encode(v)
 	}
 }
 
-// Rows prints rows in columns, below the first, which names them. Where a terminal is too
-// narrow for that, each row is folded.
+// Rows prints rows in columns. The first row has the names of the columns. If the terminal is too
+// narrow, it folds each row.
 func (p *Printer) Rows(rows [][]any) {
 	var b bytes.Buffer
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -77,15 +76,15 @@ func (p *Printer) Rows(rows [][]any) {
 	p.Linef("%s", strings.TrimSuffix(b.String(), "\n"))
 }
 
-// foldedRows prints rows on a narrow terminal: the first cell of each, and below it the others
-// that are not empty, behind the names of their columns.
+// foldedRows prints the first cell of each row, and below it the other cells that are not empty,
+// each after the name of its column.
 func (p *Printer) foldedRows(rows [][]any) {
 	for _, cells := range rows[1:] {
 		p.Linef("%s", strings.Join(term.Wrap(fmt.Sprint(cells[0]), p.Columns), "\n"))
 		var told []string
 		for i, cell := range cells[1:] {
 			if words := strings.TrimSpace(fmt.Sprint(cell)); words != "" && words != "-" {
-				told = append(told, strings.ToLower(fmt.Sprint(rows[0][i+1]))+"\u00a0"+words) // in one line
+				told = append(told, strings.ToLower(fmt.Sprint(rows[0][i+1]))+"\u00a0"+words) // kept on one line
 			}
 		}
 		for _, line := range term.Wrap(strings.Join(told, ", "), p.Columns-2) {
@@ -94,7 +93,7 @@ func (p *Printer) foldedRows(rows [][]any) {
 	}
 }
 
-// Result prints a result: as one line of JSON with --json, and otherwise as print does.
+// Result prints a result: with --json as one line of JSON, otherwise with print.
 func Result(cmd *cobra.Command, result any, print func(*Printer)) error {
 	p := NewPrinter(cmd)
 	if p.JSON {
@@ -105,13 +104,13 @@ func Result(cmd *cobra.Command, result any, print func(*Printer)) error {
 	return p.Err
 }
 
-// Line is Result for a result that one sentence tells.
+// Line prints a result: with --json as one line of JSON, otherwise as a formatted sentence.
 func Line(cmd *cobra.Command, result any, format string, args ...any) error {
 	return Result(cmd, result, func(p *Printer) { p.Linef(format, args...) })
 }
 
-// List prints a list: with --json a line for each, and otherwise as print does.
-// An empty list is told as none.
+// List prints a list: with --json as one line for each item, otherwise with print. For an empty
+// list it prints none.
 func List[T any](cmd *cobra.Command, list []T, none string, print func(*Printer, []T)) error {
 	p := NewPrinter(cmd)
 	switch {
@@ -127,8 +126,8 @@ func List[T any](cmd *cobra.Command, list []T, none string, print func(*Printer,
 	return p.Err
 }
 
-// Table is List for a list that is shown in columns with the names in head, and with the
-// titles of chats.
+// Table prints a list as a table with the column names in head. In the table, known chats have
+// their titles.
 func Table[T any](cmd *cobra.Command, list []T, none string, head []any, row func(T) []any) error {
 	return List(cmd, list, none, func(p *Printer, list []T) {
 		rows, titles := [][]any{head}, logs.TitlesFor(cmd)
@@ -145,16 +144,15 @@ func Table[T any](cmd *cobra.Command, list []T, none string, head []any, row fun
 	})
 }
 
-// NewEncoder makes an encoder that writes one value a line.
+// NewEncoder returns an encoder that writes one value per line.
 func NewEncoder(w io.Writer) *json.Encoder {
 	enc := json.NewEncoder(rawWriter{w})
 	enc.SetEscapeHTML(false)
 	return enc
 }
 
-// A rawWriter takes whole JSON values and writes them so that a terminal shows
-// them: it escapes what JSON may hold as it is and what would command a terminal or
-// turn the direction of writing. The values stay the same.
+// A rawWriter writes whole JSON values. It escapes characters that JSON allows in strings but
+// that would control a terminal or change the direction of writing. The values do not change.
 type rawWriter struct{ w io.Writer }
 
 func (j rawWriter) Write(values []byte) (int, error) {
@@ -168,7 +166,8 @@ func (j rawWriter) Write(values []byte) (int, error) {
 	return n, nil
 }
 
-// ControlsTerminal reports whether a terminal may interpret a character that JSON leaves unescaped.
+// ControlsTerminal reports whether JSON leaves a character unescaped that a terminal may
+// interpret.
 func ControlsTerminal(r rune) bool {
 	return r >= 0x7f && (r <= 0x9f || unicode.Is(unicode.Bidi_Control, r))
 }
@@ -176,7 +175,7 @@ func escapeControls(values []byte) []byte {
 	safe := make([]byte, 0, len(values)+64)
 	for len(values) > 0 {
 		r, size := utf8.DecodeRune(values)
-		if ControlsTerminal(r) { // only strings can hold it
+		if ControlsTerminal(r) { // only a string can contain it
 			safe = fmt.Appendf(safe, `\u%04x`, r)
 		} else {
 			safe = append(safe, values[:size]...)
@@ -186,11 +185,12 @@ func escapeControls(values []byte) []byte {
 	return safe
 }
 
-// WantsJSON reports whether results are printed as JSON.
+// WantsJSON reports whether a command prints JSON.
 func WantsJSON(cmd *cobra.Command) bool {
 	on, err := cmd.Flags().GetBool("json")
 	return err == nil && on
 }
 
-// WriteRaw writes JSON as it is, except for characters that would control a terminal: it escapes them.
+// WriteRaw writes JSON unchanged, except that it escapes characters that would control a
+// terminal.
 func WriteRaw(w io.Writer, raw []byte) (int, error) { return rawWriter{w}.Write(raw) }

@@ -14,8 +14,8 @@ import (
 	"hubbub/protocol/datafolder"
 )
 
-// Grants is what each part of the system is granted. Its token is in <data>/tokens,
-// in the file that program.TokenPath names.
+// Grants are the credentials of the programs of a system. [program.TokenPath] names the file of
+// each token.
 var Grants = []grant.Credential{
 	{
 		Name: "hubbub-system", Identities: []string{"agent:system"}, Subscribe: []string{"system:*", "bus:presence"},
@@ -30,7 +30,7 @@ var Grants = []grant.Credential{
 	},
 	{
 		Name: "hubbub-broker", Identities: []string{"collab:broker"}, Subscribe: []string{"collab:*", "bus:presence"},
-		Publish: []string{"*"}, // answers go to whoever asked
+		Publish: []string{"*"}, // it answers every requester
 		Limits:  serviceBounds,
 	},
 	{
@@ -43,12 +43,12 @@ var Grants = []grant.Credential{
 	},
 }
 
-// serviceBounds are the bounds of the parts that answer many, so that no agent can use them up.
+// serviceBounds are the limits of the programs that serve many peers, so that no agent can
+// exhaust them.
 var serviceBounds = grant.Limits{Messages: 100_000, Bytes: 512 << 20, LogBytes: 1 << 40}
 
-// Provision makes sure that each part has a credential and a file with its
-// token, and writes the agents' keys; all readable by the owner alone. It keeps what is
-// there and fits together.
+// Provision makes sure that each program has a credential and a token file, and writes the
+// agents' keys. Only the owner can read them. It keeps existing tokens that are valid.
 func Provision(data, agentEnv string) error {
 	if err := writeAgentEnv(data, agentEnv); err != nil {
 		return fmt.Errorf("writing the agents' keys: %w", err)
@@ -56,8 +56,7 @@ func Provision(data, agentEnv string) error {
 	return Tokens(data)
 }
 
-// Tokens makes sure that each part has a credential, and a file with
-// its token in <data>/tokens.
+// Tokens makes sure that each program has a credential, and a token file in <data>/tokens.
 func Tokens(data string) error {
 	if err := datafolder.MkdirAll(filepath.Join(data, "tokens")); err != nil {
 		return fmt.Errorf("making the folder of tokens: %w", err)
@@ -74,8 +73,8 @@ func Tokens(data string) error {
 	return nil
 }
 
-// Adopt gives each part a credential for an existing token, in a file of the
-// folder with the part's name. Parts without a file get none.
+// Adopt gives each program a credential for an existing token. The token is in a file of the
+// folder with the name of the program. Programs without a file get none.
 func Adopt(data, folder string) (names []string, err error) {
 	file := grant.NewFile(filepath.Join(data, grant.FileName))
 	if err := file.Reload(); err != nil {
@@ -106,7 +105,7 @@ func Adopt(data, folder string) (names []string, err error) {
 	return names, nil
 }
 
-// minTokenLen is the shortest length of a token that somebody else made.
+// minTokenLen is the minimum length of a token that was made elsewhere.
 const minTokenLen = 32
 
 // Names returns the base names of the token files.
@@ -118,7 +117,7 @@ func Names() []string {
 	return list
 }
 
-// boundsOf returns the bounds of a part: those that an operator gave it in the file.
+// boundsOf returns the limits of a program: its own, overridden by those in the credentials file.
 func boundsOf(file *grant.File, part *grant.Credential) grant.Limits {
 	for _, c := range file.List() {
 		if c.Name == part.Name {
@@ -128,13 +127,14 @@ func boundsOf(file *grant.File, part *grant.Credential) grant.Limits {
 	return part.Limits
 }
 
-// sameGrant reports whether two credentials differ at most in their token and bounds.
+// sameGrant reports whether two credentials differ only in token and limits.
 func sameGrant(a, b *grant.Credential) bool {
 	return a.Name == b.Name && slices.Equal(a.Identities, b.Identities) && slices.Equal(a.Subscribe, b.Subscribe) &&
 		slices.Equal(a.Publish, b.Publish) && slices.Equal(a.Issue, b.Issue)
 }
 
-// writeAgentEnv writes the agents' keys, or removes those of an earlier run.
+// writeAgentEnv writes the agents' keys. If there are none, it removes the file of an earlier
+// run.
 func writeAgentEnv(data, content string) error {
 	path := filepath.Join(data, AgentEnvFile)
 	if content != "" {
@@ -159,7 +159,7 @@ func provisionToken(file *grant.File, path string, want grant.Credential) error 
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	// The token is lost, or the credential is not what it should be.
+	// The token is lost, or the credential has other grants.
 	fresh := grant.NewToken()
 	want.SHA256, want.Limits = grant.Hash(fresh), boundsOf(file, &want)
 	if err := file.Put(want); err != nil {

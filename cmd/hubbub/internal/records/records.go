@@ -11,8 +11,8 @@ import (
 	"hubbub/protocol/text"
 )
 
-// Name returns the name of somebody in a record, with the identity if it is not the
-// agent of that name.
+// Name returns the name of somebody in a record. It adds the identity unless that is the agent of
+// the name.
 func Name(name string, id protocol.PeerID) string {
 	if name == "" || id == "" || string(id) == "agent:"+name {
 		return name
@@ -20,7 +20,7 @@ func Name(name string, id protocol.PeerID) string {
 	return fmt.Sprintf("%s (%s)", name, id)
 }
 
-// Wake says what became of a wake decision.
+// Wake describes the outcome of a wake decision.
 func Wake(d *collab.Decision) string {
 	switch d.Outcome {
 	case collab.OutcomeWoken:
@@ -33,7 +33,7 @@ func Wake(d *collab.Decision) string {
 	return "woke nobody: " + d.Reason
 }
 
-// Event says an event of the broker, "" if another one says it.
+// Event describes an event of the broker. It returns "" if another event says the same.
 func Event(fact *protocol.CollabEvent) string {
 	switch fact.Type {
 	case collab.EventWorkCreated.Name, collab.EventWorkUpdated.Name:
@@ -49,7 +49,7 @@ func Event(fact *protocol.CollabEvent) string {
 	case collab.EventMessagePosted.Name:
 		m, _ := collab.EventMessagePosted.Read(fact)
 		var meta collab.PostMetadata
-		_ = json.Unmarshal(fact.Metadata, &meta) // an older one says less
+		_ = json.Unmarshal(fact.Metadata, &meta) // without metadata, say less
 		return fmt.Sprintf("said %q in %s: %s (%s)", text.Clip(m.Text, 200), m.ConversationID, Wake(&meta.Wake), meta.Wake.Reason)
 	case collab.EventInvocation.Name:
 		i, _ := collab.EventInvocation.Read(fact)
@@ -69,7 +69,7 @@ func Event(fact *protocol.CollabEvent) string {
 	return strings.TrimPrefix(fact.Type, "collab.")
 }
 
-// decision says what a person is asked, or how it was decided.
+// decision describes a decision: what is asked of people, or how it was decided.
 func decision(a *collab.Approval) string {
 	if a.State != collab.ApprovalPending {
 		return fmt.Sprintf("decision %s: %s", a.ID, a.Describe())
@@ -79,7 +79,7 @@ func decision(a *collab.Approval) string {
 		cmp.Or(strings.Join(a.MayDecide, ", "), "people at the command line"), a.ExpiresAt, a.Default)
 }
 
-// Obligation says who waits for whom on account of an event, and what was done about it last.
+// Obligation describes who waits for whom because of an event, and the latest act.
 func Obligation(d *collab.EventObligation) string {
 	said := fmt.Sprintf("obligation of %s to %s: %s", d.Recipient, d.Author, d.State)
 	if len(d.Acts) > 0 {
@@ -91,7 +91,7 @@ func Obligation(d *collab.EventObligation) string {
 
 func workItem(fact *protocol.CollabEvent, w *collab.WorkItem) string {
 	var meta collab.StepMetadata
-	_ = json.Unmarshal(fact.Metadata, &meta) // an older one says less
+	_ = json.Unmarshal(fact.Metadata, &meta) // without metadata, say less
 	said := fmt.Sprintf("%s: %s, owner %s", cmp.Or(string(meta.Step), "changed"), w.State, Name(w.OwnerID, w.OwnerIdentity))
 	if !w.Terminal() {
 		said += ", next move " + Name(w.NextMoveOwnerID, w.NextMoveOwnerIdentity)
@@ -108,7 +108,7 @@ func workItem(fact *protocol.CollabEvent, w *collab.WorkItem) string {
 	return said
 }
 
-// wake says who was to be woken, and what became of it.
+// wake describes whom an event was to wake, and the outcome.
 func wake(fact *protocol.CollabEvent) string {
 	switch fact.Type {
 	case collab.EventWakeDecided.Name:
@@ -129,7 +129,7 @@ func wake(fact *protocol.CollabEvent) string {
 	case collab.EventDeliveryChanged.Name:
 		d, _ := collab.EventDeliveryChanged.Read(fact)
 		var why struct{ Reason string }
-		_ = json.Unmarshal(fact.Metadata, &why) // there need not be any
+		_ = json.Unmarshal(fact.Metadata, &why) // the reason is optional
 		switch {
 		case d.Status != collab.DeliveryPending:
 			return strings.TrimSpace(fmt.Sprintf("the wake of %s is %s %s", d.TargetAgentID, d.Status, why.Reason))

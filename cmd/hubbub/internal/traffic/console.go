@@ -38,7 +38,7 @@ func NewConsole() *cobra.Command {
 	return cmd
 }
 
-// openBrowser opens a link in the browser of the machine.
+// openBrowser opens a link in the browser.
 func openBrowser(link string) error {
 	opener, args := "xdg-open", []string{link}
 	switch runtime.GOOS {

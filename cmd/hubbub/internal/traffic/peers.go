@@ -27,7 +27,7 @@ func NewPeers() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output.WantsJSON(cmd) { // as the bus wrote them
+			if output.WantsJSON(cmd) { // unchanged, as the bus wrote them
 				var list []json.RawMessage
 				if err := json.Unmarshal(raw, &list); err != nil {
 					return fmt.Errorf("the bus's answer is not a list: %w", err)

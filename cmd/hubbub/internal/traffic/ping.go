@@ -56,7 +56,7 @@ func ping(cmd *cobra.Command, times int, interval, timeout time.Duration) error 
 	var trips []time.Duration
 	for i := range times {
 		if i > 0 && !retry.Sleep(cmd.Context(), interval) {
-			break // interrupted: show what was measured
+			break // interrupted: print what was measured
 		}
 		trip, err := pingOnce(cmd.Context(), s, timeout, late)
 		if err != nil {
@@ -70,7 +70,7 @@ func ping(cmd *cobra.Command, times int, interval, timeout time.Duration) error 
 	return summarize(cmd, s, trips)
 }
 
-// ping measures one round trip.
+// pingOnce measures one round trip.
 func pingOnce(ctx context.Context, s *busclient.Session, timeout time.Duration, late error) (time.Duration, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, late)
 	defer cancel()

@@ -21,7 +21,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// pubOptions is what the flags of pub ask to send.
+// pubOptions are the flags of pub.
 type pubOptions struct {
 	kind      string
 	content   string
@@ -84,7 +84,7 @@ func (p *pubOptions) run(cmd *cobra.Command, topic string, text []string) error 
 	defer s.Close()
 
 	m := protocol.NewMessage(protocol.MessageType(p.kind), id, struct{}{})
-	m.Content = content // unchanged
+	m.Content = content // sent unchanged
 	m.MessageID = cmp.Or(protocol.MessageID(p.messageID), m.MessageID)
 	m.InReplyTo = protocol.MessageID(p.inReplyTo)
 	var result protocol.SendResult

@@ -61,8 +61,8 @@ func subscribe(cmd *cobra.Command, id protocol.PeerID, patterns []string, limit 
 	defer stop()
 
 	options := env.PeerOptions()
-	options.Concurrency = 1 // one screen
-	options.Log = nil       // the announcer speaks
+	options.Concurrency = 1 // print messages one at a time
+	options.Log = nil       // the reporter reports connections
 	lost := &connectionReporter{w: env.Stderr}
 	options.OnConnect = func(context.Context) { lost.connected(patterns) }
 	options.OnDisconnect = lost.dropped
@@ -82,14 +82,14 @@ func subscribe(cmd *cobra.Command, id protocol.PeerID, patterns []string, limit 
 	return errors.Join(p.Run(ctx), shown.Err)
 }
 
-// An connectionReporter tells on stderr about the connection.
+// A connectionReporter reports changes of the connection on standard error.
 type connectionReporter struct {
 	mu       sync.Mutex
 	w        io.Writer
-	reported bool // that there is no connection
+	reported bool // the missing connection was reported
 }
 
-// checkReachable reports at the start that no bus answers: the peer retries silently.
+// checkReachable reports at the start that no bus answers. The peer itself retries silently.
 func (a *connectionReporter) checkReachable(ctx context.Context, buses []string, token string) error {
 	var failures []error
 	for _, bus := range buses {
@@ -99,7 +99,7 @@ func (a *connectionReporter) checkReachable(ctx context.Context, buses []string,
 		}
 		failures = append(failures, err)
 		if status, ok := errors.AsType[*wire.StatusError](err); ok && status.Code == http.StatusUnauthorized {
-			return err // waiting changes nothing
+			return err // waiting does not help
 		}
 	}
 	if ctx.Err() == nil {
@@ -127,23 +127,23 @@ func (a *connectionReporter) dropped(err error) {
 	a.reported = true
 }
 
-// A messagePrinter prints deliveries.
+// A messagePrinter prints the messages of a subscription.
 type messagePrinter struct {
 	*output.Printer
-	limit int // 0 = none
+	limit int // 0 means no limit
 	shown int
 	stop  func() // ends the subscription
 }
 
-// show prints a delivery. The peer calls it for one after the other.
+// show prints a message. The peer calls it for one message at a time.
 func (s *messagePrinter) show(_ context.Context, d *peer.Delivery) error {
 	if s.limit > 0 && s.shown >= s.limit {
 		return nil
 	}
 	line := messageLine(d, time.Now())
 	if s.JSON {
-		// The payload is printed as it was sent. A line break in it can only be
-		// space between tokens, so it may become a blank.
+		// The payload is printed as it was sent. A line break in it can only be white space
+		// between tokens, so a blank may replace it.
 		topic := jsonrpc.AppendString(nil, string(d.Topic))
 		line = fmt.Sprintf(`{"topic":%s,"payload":%s}`, topic, bytes.ReplaceAll(d.Raw, []byte("\n"), []byte(" ")))
 	}
@@ -154,7 +154,7 @@ func (s *messagePrinter) show(_ context.Context, d *peer.Delivery) error {
 	return nil
 }
 
-// messageLine writes one message on one line.
+// messageLine formats a message as one line.
 func messageLine(d *peer.Delivery, now time.Time) string {
 	m := d.Message
 	to := ""

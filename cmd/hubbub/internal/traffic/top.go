@@ -52,7 +52,7 @@ func NewTop() *cobra.Command {
 	return cmd
 }
 
-// Control sequences that draw over the terminal.
+// Control sequences of the terminal.
 const (
 	enterAltScreen = "\x1b[?1049h\x1b[?25l"
 	leaveAltScreen = "\x1b[?25h\x1b[?1049l"
@@ -88,14 +88,14 @@ func runTop(cmd *cobra.Command, every time.Duration, once bool) error {
 	}
 }
 
-// quitOnKey returns a context that ends when q or Ctrl-C is typed at the terminal, and what
-// gives the terminal back. Its goroutine may outlive it: a read from a terminal cannot be
-// interrupted. It ends with the process.
+// quitOnKey returns a context that ends when the user types q or Ctrl-C, and a function that
+// restores the terminal. Its goroutine may outlive the context, because a read from a terminal
+// cannot be interrupted. It ends with the process.
 func quitOnKey(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	before, err := xterm.MakeRaw(int(os.Stdin.Fd()))
 	if err != nil {
-		return ctx, cancel // no terminal: signals end it
+		return ctx, cancel // not a terminal: signals end the command
 	}
 	go func() {
 		key := make([]byte, 1)
@@ -111,7 +111,7 @@ func quitOnKey(ctx context.Context) (context.Context, func()) {
 	}()
 	return ctx, func() {
 		cancel()
-		_ = xterm.Restore(int(os.Stdin.Fd()), before) // the terminal is gone
+		_ = xterm.Restore(int(os.Stdin.Fd()), before) // fails only if the terminal has gone
 	}
 }
 
@@ -131,7 +131,7 @@ func topOnce(cmd *cobra.Command, out io.Writer) error {
 	return err
 }
 
-// fetchState asks the console of the bus.
+// fetchState fetches the state of the bus from its console.
 func fetchState(ctx context.Context, env *program.Env) (state console.State, raw []byte, err error) {
 	raw, _, err = busclient.Fetch(ctx, env, http.MethodGet, "/console/state.json", busclient.ExplainConsole)
 	if err != nil {
@@ -143,7 +143,7 @@ func fetchState(ctx context.Context, env *program.Env) (state console.State, raw
 	return state, raw, nil
 }
 
-// A topScreen is what top shows at once.
+// A topScreen is one screen of top.
 type topScreen struct {
 	term.Painter
 	columns, rows int
@@ -151,16 +151,16 @@ type topScreen struct {
 	lines         []string
 }
 
-// newTopScreen makes one of the size of the terminal that out is.
+// newTopScreen returns a screen of the size of out.
 func newTopScreen(out io.Writer) *topScreen {
 	t := &topScreen{Painter: term.NewPainter(out)}
 	if f, ok := out.(*os.File); ok {
-		t.columns, t.rows, _ = xterm.GetSize(int(f.Fd())) // 0 if it is none
+		t.columns, t.rows, _ = xterm.GetSize(int(f.Fd())) // 0 if out is not a terminal
 	}
 	return t
 }
 
-// add adds a line, as much of it as the terminal has room for.
+// add adds a line, cut to the width of the terminal.
 func (t *topScreen) add(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	if t.columns > 0 {
@@ -169,7 +169,7 @@ func (t *topScreen) add(format string, args ...any) {
 	t.lines = append(t.lines, line)
 }
 
-// addGroup adds texts beside each other, in as many lines as they need.
+// addGroup adds texts side by side, on as many lines as they need.
 func (t *topScreen) addGroup(texts ...string) {
 	line := texts[0]
 	for _, next := range slices.DeleteFunc(texts[1:], func(s string) bool { return s == "" }) {
@@ -233,7 +233,7 @@ func (t *topScreen) logLine(c *report.Counters) string {
 	return line
 }
 
-// peers lists who is on the bus, and the chats; not the commands that came and went.
+// peers adds the connected peers and the chats. It counts the commands that came and went.
 func (t *topScreen) peers(s *console.State, room int) {
 	list, gone := []*console.StatePeer{}, 0
 	for i := range s.Peers {
@@ -243,7 +243,7 @@ func (t *topScreen) peers(s *console.State, room int) {
 			gone++
 		}
 	}
-	head, row, name := "   IN/MIN   OUT/MIN UNANSWERED  QUEUED  FAILURES", "%9s %9s %10.0d %7.0d %9.0d", 0 // .0: nothing for none
+	head, row, name := "   IN/MIN   OUT/MIN UNANSWERED  QUEUED  FAILURES", "%9s %9s %10.0d %7.0d %9.0d", 0 // with .0, zero prints as nothing
 	if t.columns > 0 && t.columns < 100 {
 		head, row = "IN/MIN OUT/MIN WAITING QUEUED FAILED", "%6s %7s %7.0d %6.0d %6.0d"
 	}
@@ -272,7 +272,7 @@ func (t *topScreen) peers(s *console.State, room int) {
 	}
 }
 
-// displayName returns how a person knows an identity or a topic.
+// displayName returns the name by which a person knows an identity or a topic.
 func (t *topScreen) displayName(id string) string {
 	role, _, _ := strings.Cut(id, ":")
 	if title := t.titles[id]; title != "" {
@@ -290,7 +290,7 @@ func (t *topScreen) failure(f *console.StateFailure) {
 	t.addGroup(f.At.Local().Format(time.TimeOnly)+" "+t.Paint(term.Red, term.Printable(f.Status)), who, why)
 }
 
-// paintIf formats a text, and colours it if it stands out.
+// paintIf formats a text, and colours it if standsOut is true.
 func (t *topScreen) paintIf(standsOut bool, c term.Colour, format string, args ...any) string {
 	if !standsOut {
 		c = ""
@@ -298,7 +298,7 @@ func (t *topScreen) paintIf(standsOut bool, c term.Colour, format string, args .
 	return t.Paint(c, fmt.Sprintf(format, args...))
 }
 
-// decimal writes a rate; nothing if there is next to none.
+// decimal formats a rate. It returns "" for a rate near zero.
 func decimal(v float64) string {
 	if v < 0.05 {
 		return ""

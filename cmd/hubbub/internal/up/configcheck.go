@@ -59,16 +59,16 @@ func newConfigCheck() *cobra.Command {
 	}
 }
 
-// A ConfigError is one thing that is wrong with the settings.
+// A ConfigError is one error in the settings.
 type ConfigError struct {
 	File    string `json:"file,omitempty"`
-	Line    int    `json:"line,omitempty"` // 0 if it is not known
+	Line    int    `json:"line,omitempty"` // 0 if unknown
 	Table   string `json:"table,omitempty"`
 	Key     string `json:"key,omitempty"`
 	Message string `json:"says"`
 }
 
-// String returns the mistake as compilers write theirs.
+// String formats the error as compilers do.
 func (m ConfigError) String() string {
 	where := m.File
 	if m.Line > 0 {
@@ -83,14 +83,14 @@ func (m ConfigError) String() string {
 	return where + m.Message
 }
 
-// checkTimeout bounds the look of one program at its settings.
+// checkTimeout bounds the check of one program's settings.
 const checkTimeout = 10 * time.Second
 
-// ConfigErrors returns all that is wrong, in the order of the file: what no program reads, and
-// what the programs say of their own settings.
+// ConfigErrors returns all errors in the settings, in the order of the file: keys that no program
+// reads, and the errors that the programs find in their own settings.
 func (r *Request) ConfigErrors(ctx context.Context) []ConfigError {
 	list := append(r.unknownKeys(), r.logErrors()...)
-	if err := checkDataFolder(r.Data); err != nil { // in which no program could look either
+	if err := checkDataFolder(r.Data); err != nil { // the programs would fail in it too
 		return sortByLine(append(list, r.configError("", "data", err.Error())))
 	}
 	agentKeys := strings.Split(strings.TrimSpace(r.agentEnv()), "\n")
@@ -104,10 +104,10 @@ func (r *Request) ConfigErrors(ctx context.Context) []ConfigError {
 			args = append(args, "--token-file", path)
 		}
 		env := r.environment(p)
-		if p.name == "system" { // it makes an agent look at what all agents are given
+		if p.name == "system" { // the spawner checks the settings of agents with an agent
 			env = append(env, agentKeys...)
 		}
-		if lacking && p.name == "tg" { // the rest of its table is looked at all the same
+		if lacking && p.name == "tg" { // check the rest of its table anyway
 			env = append(env, "TELEGRAM_BOT_TOKEN=1:unset")
 		}
 		list = append(list, r.checkProgram(ctx, p.name, "", args, env)...)
@@ -120,7 +120,7 @@ func (r *Request) ConfigErrors(ctx context.Context) []ConfigError {
 	return sortByLine(list)
 }
 
-// logErrors returns what is wrong with the keys about logs.
+// logErrors returns the errors in the settings of logs.
 func (r *Request) logErrors() (list []ConfigError) {
 	for _, c := range []struct{ key, level, format string }{{"log-level", r.LogLevel, "json"}, {"log-format", "info", r.LogFormat}} {
 		if err := program.CheckLog(c.level, c.format); err != nil {
@@ -130,7 +130,7 @@ func (r *Request) logErrors() (list []ConfigError) {
 	return list
 }
 
-// checkDataFolder returns why the data folder cannot be written, or made.
+// checkDataFolder returns an error if the data folder can be neither written nor created.
 func checkDataFolder(data string) error {
 	folder := data
 	for !program.FileExists(folder) && filepath.Dir(folder) != folder {
@@ -150,14 +150,14 @@ func checkDataFolder(data string) error {
 	return fmt.Errorf("data %s: %w", data, err)
 }
 
-// sortByLine sorts mistakes by their lines.
+// sortByLine sorts errors by line.
 func sortByLine(list []ConfigError) []ConfigError {
 	slices.SortStableFunc(list, func(a, b ConfigError) int { return cmp.Compare(a.Line, b.Line) })
 	return list
 }
 
-// missingRequirements returns what keeps a program from running that the file asks for. `hubbub up` says
-// so, and runs the others.
+// missingRequirements returns why programs that the file configures cannot run. `hubbub up`
+// reports that and runs the others.
 func (r *Request) missingRequirements() (list []ConfigError) {
 	for _, p := range components {
 		if reason := r.skipReason(p); reason != "" && r.has(p.name) {
@@ -167,17 +167,17 @@ func (r *Request) missingRequirements() (list []ConfigError) {
 	return list
 }
 
-// agentCommand is the program that agents are, if it is another than ours.
+// agentCommand returns the command that runs as agent instead of hubbub-agent, or "".
 func (r *Request) agentCommand() string {
 	command, _ := program.TOMLText(r.Table("system")["agent-command"])
 	return cmp.Or(command, LookupEnv(r.Env, "HUBBUB_AGENT_COMMAND"))
 }
 
-// flagName finds the flag that a program complains of.
+// flagName matches the flag in the error of a program.
 var flagName = regexp.MustCompile(`--([a-z][a-z0-9-]*)`)
 
-// checkProgram makes one program look at its table, in a folder: as it will get it, and where it
-// complains again without each key that it complains of.
+// checkProgram makes a program check its table, in a folder. If that fails, it runs the program
+// again without each key that the program rejects, to find all errors.
 func (r *Request) checkProgram(ctx context.Context, name, dir string, args, env []string) (list []ConfigError) {
 	path, err := program.Find("hubbub-" + name)
 	if err != nil {
@@ -194,7 +194,7 @@ func (r *Request) checkProgram(ctx context.Context, name, dir string, args, env 
 	flags := map[string][]string{}
 	for key, value := range r.Table(name) {
 		if slices.Contains(managedFlags, key) {
-			continue // said already
+			continue // already reported
 		}
 		values, err := program.TOMLStrings(value)
 		if err != nil {
@@ -212,7 +212,7 @@ func (r *Request) checkProgram(ctx context.Context, name, dir string, args, env 
 		}
 		says := runCheck(ctx, path, dir, all, env)
 		switch {
-		case says == "" && len(list) == 0: // it takes each value, and not the table
+		case says == "" && len(list) == 0: // each value is fine, but the table is not
 			key, _, _ := strings.Cut(strings.TrimPrefix(wrong, r.File+"#"+name+": "), ":")
 			return append(list, r.configError(name, key, strings.TrimPrefix(wrong, r.File+"#"+name+": ")))
 		case says == "":
@@ -230,7 +230,7 @@ func (r *Request) checkProgram(ctx context.Context, name, dir string, args, env 
 			}
 			list = append(list, r.configError(name, key, says))
 			delete(flags, key)
-		case r.Table(name)[key] != nil: // it only lacks what was wrong, and said already
+		case r.Table(name)[key] != nil: // it misses a key that was removed because it was wrong
 			return list
 		default:
 			return append(list, r.configError(name, "", says))
@@ -238,8 +238,8 @@ func (r *Request) checkProgram(ctx context.Context, name, dir string, args, env 
 	}
 }
 
-// runCheck runs a program that only looks at its settings, in a folder or in ours, and returns
-// what it says is wrong.
+// runCheck runs a program that only checks its settings, in dir or the current folder. It returns
+// the error that the program reports, or "".
 func runCheck(ctx context.Context, path, dir string, args, env []string) string {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -254,7 +254,7 @@ func runCheck(ctx context.Context, path, dir string, args, env []string) string 
 	return cmp.Or(strings.TrimPrefix(first, filepath.Base(path)+": "), err.Error())
 }
 
-// configError says where a mistake is: at its key, or else where its table begins.
+// configError returns an error with the line of the key or, without a key, of the table.
 func (r *Request) configError(table, key, says string) ConfigError {
 	m := ConfigError{File: r.File, Table: table, Key: key, Message: says}
 	if r.File == "" {
@@ -271,8 +271,8 @@ var (
 	keyLine   = regexp.MustCompile(`^\s*"?([A-Za-z0-9_-]+)"?\s*=`)
 )
 
-// lineOf returns the line of a key in a table of a file, of the table itself if the key is
-// empty or not there, or 0.
+// lineOf returns the line of a key in a table. If the key is empty or missing, it returns the
+// line of the table, or 0.
 func lineOf(file, table, key string) (line int) {
 	current, n := "", 0
 	for l := range strings.Lines(file) {

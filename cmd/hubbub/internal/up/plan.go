@@ -16,9 +16,9 @@ import (
 
 // A component is one of the programs that `hubbub up` runs.
 type component struct {
-	name    string   // table of the file, and prefix of the log
-	stage   int      // when it starts; see package fleet
-	secrets []string // environment variables that it alone gets
+	name    string   // name of its table, and prefix of its log lines
+	stage   int      // start stage; see package fleet
+	secrets []string // environment variables that only this program gets
 }
 
 var components = []component{
@@ -29,42 +29,42 @@ var components = []component{
 	{name: "chorus", stage: 1},
 }
 
-// modelKeys open language models. The agents get them in a file; no other
-// program needs them.
+// modelKeys are the keys of language models. Only the agents need them; they get them in a file.
 var modelKeys = []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY"}
 
-// managedFlags are set by `hubbub up` for every part, so its file may not.
+// managedFlags are the flags that `hubbub up` sets for every program. The settings file may not
+// set them.
 var managedFlags = []string{"bus", "data", "token-file", "log-level", "log-format", "config", "id"}
 
-// A Request is everything that a plan depends on.
+// A Request has everything that a plan depends on.
 type Request struct {
-	File      string         // path of the settings, or empty
-	Settings  map[string]any // its content
-	Env       []string       // of this process
-	Data      string         // folder
+	File      string         // path of the settings file, or ""
+	Settings  map[string]any // content of the settings file
+	Env       []string       // environment of this process
+	Data      string         // data folder
 	LogLevel  string         // --log-level
 	LogFormat string         // --log-format
-	bus       string         // address that the peers use; empty: where the bus listens
+	bus       string         // address that the peers use; "" means the listen address
 	Find      func(name string) (path string, err error)
 }
 
-// A Plan says what will run, what will not, and why.
+// A Plan says what will run, what will not run, and why.
 type Plan struct {
-	Bus           string // address of the bus, as the peers dial it
-	listenAddress string // where the bus listens, if the peers were told to dial another address
-	data          string // folder of everything
-	AgentEnv      string // content of the file with the agents' keys, or empty
+	Bus           string // address that the peers dial
+	listenAddress string // where the bus listens, if the peers dial another address
+	data          string // data folder
+	AgentEnv      string // content of the file with the agents' keys, or ""
 	Children      []fleet.Child
 	skipped       []skipped
 }
 
-// An skipped is a part that does not run. It is wanted if the file asks for it.
+// A skipped is a program that does not run. It is wanted if the settings file configures it.
 type skipped struct {
 	name, reason string
 	wanted       bool
 }
 
-// NewPlan decides what to run. It changes nothing.
+// NewPlan plans what to run. It changes nothing.
 func NewPlan(r Request) (*Plan, error) {
 	if wrong := r.unknownKeys(); len(wrong) > 0 {
 		return nil, program.Usage("%s", wrong[0])
@@ -93,7 +93,7 @@ func NewPlan(r Request) (*Plan, error) {
 	return p, nil
 }
 
-// unknownKeys returns the settings that no part would read.
+// unknownKeys returns the settings that no program reads.
 func (r *Request) unknownKeys() (list []ConfigError) {
 	top := append([]string{"data", "log-level", "log-format"}, program.Sections...)
 	for _, key := range slices.Sorted(maps.Keys(r.Settings)) {
@@ -126,7 +126,7 @@ func (r *Request) Table(name string) map[string]any {
 
 func (r *Request) has(name string) bool { _, ok := r.Settings[name]; return ok }
 
-// skipReason returns why a part does not run, or "".
+// skipReason returns why a program does not run, or "".
 func (r *Request) skipReason(p component) string {
 	token := cmp.Or(LookupEnv(r.Env, "TELEGRAM_BOT_TOKEN"), LookupEnv(r.Env, "TELEGRAM_BOT_TOKEN_FILE"))
 	switch configured := r.has(p.name); {
@@ -150,8 +150,8 @@ func LookupEnv(env []string, key string) string {
 	return ""
 }
 
-// args returns the arguments of a part: flags for what `hubbub up` decides, and its
-// table of the file for the rest.
+// args returns the arguments of a program: the flags that `hubbub up` sets, and the program's
+// table of the settings file.
 func (r *Request) args(p component, bus string) []string {
 	args := []string{"--data", r.Data, "--log-format", "json", "--log-level", r.LogLevel}
 	if p.name != "bus" {
@@ -166,8 +166,7 @@ func (r *Request) args(p component, bus string) []string {
 	return args
 }
 
-// agentArgs turns the table of the agents, and their keys, into flags of the
-// spawner.
+// agentArgs returns the flags of the spawner for the table of the agents and their keys.
 func (r *Request) agentArgs() []string {
 	table := r.Table("agent")
 	var args []string
@@ -177,7 +176,7 @@ func (r *Request) agentArgs() []string {
 	for _, key := range slices.Sorted(maps.Keys(table)) {
 		values, err := program.TOMLStrings(table[key])
 		if err != nil {
-			values = []string{fmt.Sprint(table[key])} // the agent refuses it and says why
+			values = []string{fmt.Sprint(table[key])} // the agent rejects it and says why
 		}
 		for _, v := range values {
 			args = append(args, "--agent-arg=--"+key+"="+v)
@@ -186,8 +185,8 @@ func (r *Request) agentArgs() []string {
 	return args
 }
 
-// AgentEnv returns the agents' keys from our environment, unless the file says
-// where else they are.
+// agentEnv returns the agents' keys from the environment, unless the settings file names another
+// file with them.
 func (r *Request) agentEnv() string {
 	if _, set := r.Table("system")["agent-env-file"]; set {
 		return ""
@@ -201,7 +200,8 @@ func (r *Request) agentEnv() string {
 	return b.String()
 }
 
-// withFileVariants adds to each secret the variable that names a file with it.
+// withFileVariants returns each variable of a secret with the variable that names a file with the
+// secret.
 func withFileVariants(secrets []string) (names []string) {
 	for _, s := range secrets {
 		names = append(names, s, s+"_FILE")
@@ -209,14 +209,14 @@ func withFileVariants(secrets []string) (names []string) {
 	return names
 }
 
-// ownVariables are variables that mean this process alone.
+// ownVariables are variables that are meant for this process only.
 var ownVariables = append([]string{
 	"HUBBUB_BUS", "HUBBUB_CONFIG", "HUBBUB_DATA", "HUBBUB_JSON", "HUBBUB_LOG_FORMAT", "HUBBUB_LOG_LEVEL",
 	"HUBBUB_TOKEN", "HUBBUB_TOKEN_FILE", "HUBBUB_EXIT",
 }, proc.ServiceEnv...)
 
-// environment returns the variables of a part: ours, without what is only for
-// us, and without the secrets of other parts.
+// environment returns the variables of a program: the environment without the variables of this
+// process and without the secrets of other programs.
 func (r *Request) environment(p component) []string {
 	drop := slices.Concat(ownVariables, withFileVariants(modelKeys))
 	for _, other := range components {
@@ -225,12 +225,12 @@ func (r *Request) environment(p component) []string {
 		}
 	}
 	if p.name != "bus" {
-		drop = append(drop, program.EnvName("listen")) // it means the bus
+		drop = append(drop, program.EnvName("listen")) // it is meant for the bus
 	}
 	return proc.DropEnv(r.Env, drop...)
 }
 
-// ownAddress returns where the bus listens, as its peers dial it.
+// ownAddress returns the listen address of the bus, as its peers dial it.
 func (r *Request) ownAddress() (string, error) {
 	listen, ok := program.TOMLText(r.Table("bus")["listen"])
 	if !ok {

@@ -65,7 +65,7 @@ func up(cmd *cobra.Command, _ []string) (err error) {
 	return runPlan(cmd.Context(), env, p, printer)
 }
 
-// ReadRequest reads what `hubbub up` shall run.
+// ReadRequest reads the settings of `hubbub up`.
 func ReadRequest(cmd *cobra.Command) (r *Request, err error) {
 	env := program.From(cmd)
 	r = &Request{File: env.Config, Env: os.Environ(), Data: env.Data, LogLevel: "info", LogFormat: env.LogFormat(), Find: program.Find}
@@ -91,7 +91,7 @@ func ReadRequest(cmd *cobra.Command) (r *Request, err error) {
 	return r, nil
 }
 
-// A lineWriter calls a function for each whole line.
+// A lineWriter is a function that is called with each whole line.
 type lineWriter func(line []byte)
 
 func (w lineWriter) Write(line []byte) (int, error) {
@@ -128,8 +128,8 @@ func printerFormat(format string, env *program.Env) fleet.Format {
 	}
 }
 
-// ConsoleHint says how to open the console of what runs: by a link that works once, if
-// a person reads this now, and else by the command that prints one.
+// ConsoleHint says how to open the console: with a one-time link if a person watches, otherwise
+// with the command that prints a link.
 func (p *Plan) ConsoleHint(ctx context.Context, env *program.Env) string {
 	if env.OnTerminal() {
 		env.Buses, env.Data = []string{p.Bus}, p.data
@@ -140,7 +140,7 @@ func (p *Plan) ConsoleHint(ctx context.Context, env *program.Env) string {
 	return fmt.Sprintf("console: `hubbub console --bus %s --data %s` prints a link", p.Bus, p.data)
 }
 
-// runPlan runs the children of a plan until ctx ends.
+// runPlan runs the programs of a plan until ctx ends.
 func runPlan(ctx context.Context, env *program.Env, p *Plan, printer *fleet.Printer) error {
 	if p.listenAddress != "" {
 		printer.Event("hubbub", fmt.Sprintf("the programs connect to %s, as --bus or HUBBUB_BUS says; the bus started here is at %s", p.Bus, p.listenAddress))
@@ -159,7 +159,7 @@ func runPlan(ctx context.Context, env *program.Env, p *Plan, printer *fleet.Prin
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for _, c := range p.Children {
-			if f.Ready(running, c.Name) != nil { // an event said why
+			if f.Ready(running, c.Name) != nil { // an event gave the reason
 				says = "not everything runs"
 			}
 		}
@@ -175,7 +175,7 @@ func runPlan(ctx context.Context, env *program.Env, p *Plan, printer *fleet.Prin
 	wg.Go(func() {
 		env.PulseWhile(running, func() bool {
 			for _, c := range p.Children {
-				f.PID(c.Name) // blocks if a child's lock is held forever
+				f.PID(c.Name) // blocks if a lock of the child is held forever
 			}
 			return true
 		})
@@ -189,7 +189,7 @@ func runPlan(ctx context.Context, env *program.Env, p *Plan, printer *fleet.Prin
 	return err
 }
 
-// ProgramName returns what starts this program in a terminal like that in which it was started.
+// ProgramName returns the name with which the user can run this program again.
 func ProgramName() string {
 	if _, err := exec.LookPath("hubbub"); err != nil {
 		return os.Args[0]

@@ -24,10 +24,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// brokerLimit is how long a command that asks the broker may take.
+// brokerLimit bounds a command that uses the broker.
 const brokerLimit = time.Minute
 
-// A brokerCommand is one command that asks the broker, as the tables below hold it.
+// A brokerCommand describes a command that uses the broker.
 type brokerCommand struct {
 	use, short, long, example string
 	args                      cobra.PositionalArgs
@@ -35,29 +35,29 @@ type brokerCommand struct {
 	run                       func(ctx context.Context, in *brokerRun) error
 }
 
-// A brokerFlag is a flag of a brokerCommand: of a text, or of yes and no.
+// A brokerFlag is a string or boolean flag of a brokerCommand.
 type brokerFlag struct {
 	name    string
 	initial any // a string or a bool
 	usage   string
 }
 
-// A brokerRun is one run of a command with its connection to the broker, which
-// it asks as a person.
+// A brokerRun is one run of a command, with its connection to the broker. The broker sees it as a
+// person.
 type brokerRun struct {
 	*cobra.Command
 	*client.Client
-	args   []string // the arguments
-	person string   // the identity by which this run stands in the records
+	args   []string
+	person string // the identity in records
 }
 
-// str returns a flag's text.
+// str returns the value of a flag.
 func (in *brokerRun) str(flag string) string { return in.Flag(flag).Value.String() }
 
-// boolean returns a flag of yes and no.
+// boolean returns the value of a boolean flag.
 func (in *brokerRun) boolean(flag string) bool { return in.str(flag) == "true" }
 
-// optional returns a flag's text, or nil if it is empty.
+// optional returns the value of a flag, or nil if it is empty.
 func (in *brokerRun) optional(flag string) *string { return optional(in.str(flag)) }
 
 func optional(text string) *string {
@@ -67,7 +67,7 @@ func optional(text string) *string {
 	return &text
 }
 
-// joinArgs returns the arguments from the i-th on as one text.
+// joinArgs joins the arguments from index i on.
 func (in *brokerRun) joinArgs(i int) string { return strings.Join(in.args[i:], " ") }
 
 func (b *brokerCommand) command() *cobra.Command {
@@ -88,8 +88,8 @@ func (b *brokerCommand) command() *cobra.Command {
 	return cmd
 }
 
-// connect runs the command with a connection. In records the person is called by
-// --as; the part of the identity after the dot only tells this run from others.
+// connect connects to the bus and runs the command. Records show the person as --as says; the
+// part of the identity after the dot only makes this run unique.
 func (b *brokerCommand) connect(ctx context.Context, in *brokerRun) error {
 	name := busclient.PersonName(os.Getenv("USER"))
 	if as := in.Flag("as"); as != nil && as.Value.String() != "" {
@@ -119,11 +119,11 @@ func (b *brokerCommand) connect(ctx context.Context, in *brokerRun) error {
 	return in.printReminders(ctx)
 }
 
-// maxReminders bounds of how many things a command reminds.
+// maxReminders bounds the reminders that a command prints.
 const maxReminders = 5
 
-// printReminders tells the person, after what they wanted, what the broker would have woken them for if
-// they were an agent.
+// printReminders prints after the result what the broker would have woken the person for if they
+// were an agent.
 func (in *brokerRun) printReminders(ctx context.Context) error {
 	if output.WantsJSON(in.Command) || slices.Contains([]string{"owe", "blocking"}, in.Name()) {
 		return nil
@@ -143,7 +143,7 @@ func (in *brokerRun) printReminders(ctx context.Context) error {
 	return nil
 }
 
-// receive takes the broker's results. It runs in the connection's reader.
+// receive handles the broker's results. It runs in the goroutine that reads the connection.
 func (in *brokerRun) receive(conn *jsonrpc.Conn, m jsonrpc.Message) {
 	var p protocol.ProcessParams
 	var got protocol.Message
@@ -155,8 +155,8 @@ func (in *brokerRun) receive(conn *jsonrpc.Conn, m jsonrpc.Message) {
 	busclient.Acknowledge(conn, m)
 }
 
-// explainBroker says what to do about a broker that does not answer. With --json a
-// refusal goes to standard output too, with its code and details.
+// explainBroker adds advice to an error of the broker. With --json it also prints a refusal to
+// standard output, with its code and details.
 func explainBroker(cmd *cobra.Command, err error) error {
 	var refused *collab.Error
 	switch {
@@ -171,7 +171,7 @@ func explainBroker(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// listAll asks for a list page by page.
+// listAll reads all pages of a list.
 func listAll[P, T any, PP interface {
 	*P
 	SetAfter(next string)

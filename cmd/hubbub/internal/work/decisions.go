@@ -36,7 +36,8 @@ func NewDecisions() *cobra.Command {
 	return cmd
 }
 
-// decisionCommands are the commands of `hubbub decisions`; it is itself the first.
+// decisionCommands are the commands of `hubbub decisions`. The first one is also `hubbub
+// decisions` itself.
 var decisionCommands = []brokerCommand{
 	{
 		use: "list", short: "List what waits for a verdict, and what is allowed for longer", args: cobra.NoArgs,
@@ -87,7 +88,7 @@ var decisionCommands = []brokerCommand{
 	},
 }
 
-// decide returns what gives a verdict.
+// decide returns a function that gives a verdict.
 func decide(v collab.Verdict) func(ctx context.Context, in *brokerRun) error {
 	return func(ctx context.Context, in *brokerRun) error {
 		p := collab.ApprovalDecideParams{ID: in.args[0], Verdict: v}
@@ -99,7 +100,7 @@ func decide(v collab.Verdict) func(ctx context.Context, in *brokerRun) error {
 			}
 		}
 		got, err := collab.DecisionDecide.Ask(ctx, in, p)
-		if collab.Refusal(err) == collab.CodeNotFound { // the list has questions, too
+		if collab.Refusal(err) == collab.CodeNotFound { // the list also has questions
 			if asked, no := collab.QuestionGet.Ask(ctx, in, collab.IDParams{ID: p.ID}); no == nil {
 				return fmt.Errorf("%s is a question (%s): `hubbub work answer %[1]s TEXT` answers it", asked.Question.ID, asked.Question.State)
 			}
@@ -108,7 +109,7 @@ func decide(v collab.Verdict) func(ctx context.Context, in *brokerRun) error {
 	}
 }
 
-// An pendingItem is what a person is asked: a decision, or a question of an agent.
+// A pendingItem is a decision or an agent's question that waits for a person.
 type pendingItem struct {
 	collab.Approval
 	*collab.Question
@@ -135,7 +136,7 @@ var decisionListing = listing[pendingItem]{
 	},
 }
 
-// printDecision prints a decision, unless the broker refused.
+// printDecision prints a decision, unless err is not nil.
 func printDecision(in *brokerRun, a *collab.Approval, err error) error {
 	if err != nil {
 		return err
@@ -148,7 +149,7 @@ func printDecision(in *brokerRun, a *collab.Approval, err error) error {
 	return p.Err
 }
 
-// decision prints a decision for people.
+// printApproval prints a decision as text.
 func printApproval(p *output.Printer, a *collab.Approval, titles *view.Titles) {
 	p.Linef("%s", titles.Within(term.Printable(fmt.Sprintf("%s %s", a.ID, a.Describe()))))
 	for _, line := range [][2]string{

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// obligationCommands tell who waits for whom.
+// obligationCommands list who waits for whom.
 var obligationCommands = []brokerCommand{
 	{
 		use: "owe [WHO]", short: "List what WHO owes others, or what everybody owes",
@@ -41,7 +41,7 @@ var obligationCommands = []brokerCommand{
 	},
 }
 
-// closeObligation closes what an event obliges to.
+// closeObligation closes an obligation.
 var closeObligation = brokerCommand{
 	use: "close EVENT [WHO]", short: "Say that what you wait for is answered",
 	long: "Close an obligation of the list: EVENT is its id, WHO the one who owes it, if several do.\n" +

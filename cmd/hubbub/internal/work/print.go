@@ -20,16 +20,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A listing says how the records of a list are shown.
+// A listing says how to print the records of a list.
 type listing[T any] struct {
-	none   string // what is said of an empty list
+	none   string // printed for an empty list
 	header string
-	widths []int // of the columns at most
+	widths []int // maximum widths of the columns
 	row    func(record *T, now time.Time) []string
 }
 
-// print shows the records of a list that keep wants: with --json each as the
-// broker wrote it, one a line, else as a table.
+// print prints the records for which keep returns true: with --json as lines from the broker,
+// unchanged, otherwise as a table.
 func (l *listing[T]) print(in *brokerRun, list []collab.Listed[T], keep func(*T) bool) error {
 	p, now, titles := output.NewPrinter(in.Command), time.Now(), logs.TitlesFor(in.Command)
 	head := []any{}
@@ -83,7 +83,7 @@ var questionListing = listing[collab.Question]{
 	},
 }
 
-// whoListing shows agents, with how many unfinished work items wait for each.
+// whoListing lists agents, with the number of unfinished work items that wait for each.
 func whoListing(moves map[protocol.PeerID]int) *listing[collab.Endpoint] {
 	return &listing[collab.Endpoint]{
 		"no agent has announced itself to the broker", "AGENT\tSTATUS\tWAKE\tNEXT MOVES\tHARNESS\tWORKSPACE\tROLES\tLAST SEEN\tENDPOINT",
@@ -97,7 +97,7 @@ func whoListing(moves map[protocol.PeerID]int) *listing[collab.Endpoint] {
 	}
 }
 
-// nextMoves counts what waits for the agent of an endpoint.
+// nextMoves returns how many work items wait for the agent of an endpoint.
 func nextMoves(e *collab.Endpoint, moves map[protocol.PeerID]int) int {
 	n := moves[e.AgentIdentity]
 	if e.Identity != e.AgentIdentity {
@@ -106,7 +106,7 @@ func nextMoves(e *collab.Endpoint, moves map[protocol.PeerID]int) int {
 	return n
 }
 
-// sinceText says how long ago a time of the broker's was.
+// sinceText formats a time of the broker as a duration before now.
 func sinceText(at string, now time.Time) string {
 	t, err := time.Parse(time.RFC3339, at)
 	if err != nil {
@@ -122,8 +122,7 @@ func nextMover(w *collab.WorkItem) string {
 	return records.Name(w.NextMoveOwnerID, w.NextMoveOwnerIdentity)
 }
 
-// printRecord shows the record that a request was about in one line, and who was
-// woken.
+// printRecord prints the record of a result in one line, and who was woken.
 func printRecord(in *brokerRun, got *collab.Result) error {
 	var line string
 	var answer any
@@ -152,20 +151,20 @@ func printRecord(in *brokerRun, got *collab.Result) error {
 	return p.Err
 }
 
-// A workAnswer is what --json shows of a request about a work item.
+// A workAnswer is the JSON output for a request about a work item.
 type workAnswer[D any] struct {
 	WorkItem  collab.WorkItem `json:"work_item"`
 	Decision  D               `json:"decision,omitzero"`
 	Duplicate bool            `json:"duplicate,omitempty"`
 }
 
-// A questionAnswer is what --json shows of a request about a question.
+// A questionAnswer is the JSON output for a request about a question.
 type questionAnswer struct {
 	Question collab.Question  `json:"question"`
 	Decision *collab.Decision `json:"decision,omitempty"`
 }
 
-// printWorkItem shows everything about an item; d is nil if nobody was to be woken.
+// printWorkItem prints everything about an item. d is nil if nobody was to be woken.
 func printWorkItem(cmd *cobra.Command, w *collab.WorkItem, d *collab.Explanation) error {
 	p, titles := output.NewPrinter(cmd), logs.TitlesFor(cmd)
 	row := func(name, value string) {

@@ -21,7 +21,7 @@ import (
 
 var asFlag = brokerFlag{"as", "", "name under which you stand in the records (default your user name)"}
 
-// sayCommands say, ask and hand over, as people do in a chat.
+// sayCommands are the commands that speak in conversations: say, ask and invoke.
 var sayCommands = []brokerCommand{
 	{
 		use: "say CONVERSATION TEXT...", short: "Say something in a conversation, and wake whom it is for",
@@ -125,7 +125,7 @@ func NewAsk() *cobra.Command { return sayCommands[1].command() }
 // NewInvoke returns the command `hubbub invoke`.
 func NewInvoke() *cobra.Command { return sayCommands[2].command() }
 
-// A storedRecord is what the broker stored although it could wake nobody for it now.
+// A storedRecord is a record that the broker stored although it could not wake anybody for it.
 type storedRecord struct {
 	MessageID string         `json:"messageId"`
 	Message   collab.Message `json:"message"`
@@ -133,7 +133,8 @@ type storedRecord struct {
 	Flight    collab.Flight  `json:"flight"`
 }
 
-// storedUnavailable returns what was kept of a request whose agent is not there; it is told when it comes.
+// storedUnavailable returns the stored record if the error says that the agent is unavailable.
+// The broker wakes the agent when it comes.
 func storedUnavailable(err error) (k storedRecord) {
 	if collab.Refusal(err) == collab.CodeUnavailable {
 		return storedDetails(err)
@@ -141,18 +142,18 @@ func storedUnavailable(err error) (k storedRecord) {
 	return k
 }
 
-// storedDetails is stored of a request that may have meant nobody at all.
+// storedDetails returns the stored record in the details of any refusal.
 func storedDetails(err error) (k storedRecord) {
 	var refused *collab.Error
 	if errors.As(err, &refused) {
 		raw, _ := refused.Details.(json.RawMessage)
-		_ = json.Unmarshal(raw, &k) // what cannot be read was not kept
+		_ = json.Unmarshal(raw, &k) // without readable details, nothing was stored
 	}
 	return k
 }
 
-// printFlight shows how far an invocation is, and what came of it. One that failed is the
-// command's error.
+// printFlight prints the state of a flight and its output. It returns an error if the flight
+// failed.
 func printFlight(in *brokerRun, got *collab.Result) error {
 	f := &got.Flight
 	said := []string{term.Printable(fmt.Sprintf("%s  %s  %s", f.ID, f.State, f.TargetAgentID))}

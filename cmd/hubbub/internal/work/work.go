@@ -42,7 +42,7 @@ func NewWork() *cobra.Command {
 	return cmd
 }
 
-// workCommands are the commands of `hubbub work` but for stateCommands.
+// workCommands are the commands of `hubbub work` other than stateCommands.
 var workCommands = []brokerCommand{
 	{
 		use: "list", short: "List work items, those that are open unless asked otherwise", args: cobra.NoArgs,
@@ -166,7 +166,7 @@ var workCommands = []brokerCommand{
 	},
 }
 
-// requestRecord makes a request about one record and prints what came of it.
+// requestRecord makes a request about one record and prints the result.
 func requestRecord[P any](ctx context.Context, in *brokerRun, m collab.Method[P, collab.Result], params P) error {
 	got, err := m.Ask(ctx, in, params)
 	if err != nil {
@@ -183,7 +183,7 @@ func showWork(ctx context.Context, in *brokerRun) error {
 	why := new(collab.Explanation)
 	switch *why, err = collab.WakeExplain.Ask(ctx, in, collab.ExplainParams{WorkItemID: in.args[0]}); {
 	case collab.Refusal(err) == collab.CodeNotFound:
-		why = nil // nobody was woken for it yet
+		why = nil // nobody has been woken for it yet
 	case err != nil:
 		return err
 	}
@@ -193,13 +193,13 @@ func showWork(ctx context.Context, in *brokerRun) error {
 	return printWorkItem(in.Command, &got.WorkItem, why)
 }
 
-// A stateCommand is a command that only sets states.
+// A stateCommand is a command that changes the state of a work item.
 type stateCommand struct {
 	name, short string
-	next        string // what --next says, where there is one
+	next        string // usage of --next; "" if there is no such flag
 	state       collab.WorkState
 	acceptance  collab.Acceptance
-	// complete, if it is not nil, adds what a move needs and its caller did not say.
+	// complete fills in parameters that the state needs and the user did not give. It may be nil.
 	complete func(p *collab.WorkParams, item *collab.WorkItem, person string)
 }
 
@@ -238,8 +238,8 @@ var stateCommands = []stateCommand{
 	},
 }
 
-// ref returns what means somebody in a record and nobody else: a name may be that of an agent
-// and of a person.
+// ref returns an unambiguous reference to somebody in a record. An agent and a person may have
+// the same name.
 func ref(name string, id protocol.PeerID) string { return cmp.Or(string(id), name) }
 
 func requester(w *collab.WorkItem) string { return ref(w.RequestedByID, w.RequestedByIdentity) }
@@ -314,8 +314,8 @@ func NewWho() *cobra.Command {
 	return who.command()
 }
 
-// staleEndpoints returns what tells whether an endpoint is only what an agent, which is online in
-// another, was before it was started again.
+// staleEndpoints returns a function that reports whether an endpoint belongs to an earlier run of
+// an agent that is online at another endpoint.
 func staleEndpoints(list []collab.Listed[collab.Endpoint]) func(*collab.Endpoint) bool {
 	online := map[protocol.PeerID]bool{}
 	for _, raw := range list {
