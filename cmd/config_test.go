@@ -46,7 +46,7 @@ func TestConfigCheckFindsAllThatIsWrong(t *testing.T) {
 		{"[bus]\nname = ['a', 'b']", ":2: [bus] name: takes one value"},
 		{"[bus]\ntls-cert = 'cmd.toml'\ntls-key = 'cmd.toml'", ":2: [bus] tls-cert and tls-key: "},
 		{"[tg]\nwebhook-secret-file = '/no/file'", ":2: [tg] webhook-secret-file: "},
-		{"[tg]\ndata = '/x'", `:2: [tg] may not set "data"`},
+		{"[tg]\ndata = '/x'", `:2: [tg] "data" may not be set`},
 		{"[tg]\npoll-timeout = '2h'", ":2: [tg] poll-timeout must be between"},
 		{"[tg]\nallow-user = ['me']", ":2: [tg] allow-user: "},
 		{"[system]\nagent-command = '/no/program'", ":2: [system] agent-command: "},
@@ -75,12 +75,12 @@ func TestConfigCheckFindsAllThatIsWrong(t *testing.T) {
 		}
 		out, code := run("config", "check")
 		if c.says == "" {
-			if code != 0 || !strings.Contains(out, "nothing is wrong") {
+			if code != 0 || !strings.Contains(out, "no errors") {
 				t.Errorf("%q: exit %d: %s", c.line, code, out)
 			}
 			continue
 		}
-		if code != 2 || !strings.Contains(out, c.says) || !strings.Contains(out, "1 mistake found") {
+		if code != 2 || !strings.Contains(out, c.says) || !strings.Contains(out, "1 error in") {
 			t.Errorf("%q: exit %d, want 2 and %q:\n%s", c.line, code, c.says, out)
 		}
 		out, code = run("up")
@@ -92,7 +92,7 @@ func TestConfigCheckFindsAllThatIsWrong(t *testing.T) {
 	if err := os.WriteFile(file, []byte("# where\ndata = '"+filepath.Join(file, "data")+"'"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, code := run("config", "check"); code != 2 || !strings.Contains(out, ":2: data ") || !strings.Contains(out, "1 mistake found") {
+	if out, code := run("config", "check"); code != 2 || !strings.Contains(out, ":2: data ") || !strings.Contains(out, "1 error in") {
 		t.Errorf("a data folder in a file: exit %d:\n%s", code, out)
 	}
 	where, secret = append(where, "--data", data), "NOTHING=1"

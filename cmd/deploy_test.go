@@ -210,7 +210,7 @@ func TestTheComposeFileRuns(t *testing.T) {
 	}
 	words := func(pattern string) []string { return strings.Split(one(compose, pattern), ", ") }
 	system := words(`^    command: \[(hubbub, up.*)\]$`)
-	p := &process{t: t, name: system[0], sign: regexp.MustCompile(`everything runs`)}
+	p := &process{t: t, name: system[0], sign: regexp.MustCompile(`all programs run`)}
 	p.cmd = exec.CommandContext(context.Background(), built(t, system[0]), system[1:]...)
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p, p

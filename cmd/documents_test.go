@@ -79,8 +79,8 @@ var handlings = map[string]handling{
 	},
 
 	// What serves.
-	plainSystem:  {says: `"everything runs;`, serves: true},
-	wholeSystem:  {says: `"everything runs;`, serves: true},
+	plainSystem:  {says: `"all programs run;`, serves: true},
+	wholeSystem:  {says: `"all programs run;`, serves: true},
 	openBus:      {says: `"message":"ready"`, serves: true},
 	"hubbub-bus": {says: `"message":"ready"`, serves: true},
 	"hubbub-bus --cluster nats://...": {
@@ -127,7 +127,7 @@ var handlings = map[string]handling{
 	"hubbub reminders":                         {says: `no agent has set a reminder|r-`, on: wholeSystem},
 	"hubbub outbox list":                       {says: `nothing waits|pending|sending|dead`, on: wholeSystem},
 	"hubbub log sql SELECT event, count(*) FROM activity_log GROUP BY event": {says: `^event`},
-	"hubbub log verify":                                        {says: `the log is whole: [1-9]`},
+	"hubbub log verify":                                        {says: `the log is intact: [1-9]`},
 	"hubbub log key":                                           {says: `^hubbub/[A-Z0-9]+\+`},
 	"hubbub log prove MESSAGE":                                 {says: `^c2sp.org/tlog-proof@v1`, on: wholeSystem, first: (*reader).awaitCheckpoint},
 	"hubbub log export --help":                                 {says: `--since`},
@@ -166,7 +166,7 @@ var handlings = map[string]handling{
 	"hubbub help broker":                               {says: `work_item.create`},
 	"hubbub config sample":                             {says: `\[tg\]`},
 	"hubbub config sample --services":                  {says: `\[tg\]`},
-	"hubbub config check --config hubbub.toml":         {says: `nothing is wrong`},
+	"hubbub config check --config hubbub.toml":         {says: `no errors`},
 	"hubbub bench --help":                              {says: `--scale`},
 	"hubbub bench --bus URL":                           {says: `unicast, depth 64`, on: openBus, with: []string{"--scale", "0.001", "--repeat", "1", "--only", "unicast"}},
 	"hubbub conformance bus --bus ws://127.0.0.1:7892": {says: `[1-9]\d+ passed, 0 failed`, on: openBus, with: []string{"--in-use"}},

@@ -107,7 +107,7 @@ func TestABadKeyIsToldAsWhatItIs(t *testing.T) {
 		t.Errorf("the agent's log tells of it %d times: %q", len(told), told)
 	}
 	doctor := s.doctor()
-	if !strings.Contains(doctor, "Every turn of agent:tg-1001 has failed since") || !strings.Contains(doctor, "(10): ") || !strings.Contains(doctor, "Incorrect API key provided") {
+	if !strings.Contains(doctor, "All turns of agent:tg-1001 have failed since") || !strings.Contains(doctor, "(10): ") || !strings.Contains(doctor, "Incorrect API key provided") {
 		t.Errorf("the doctor says\n%s", doctor)
 	}
 	if strings.Contains(doctor+string(raw), "sk-this-is") {
@@ -121,7 +121,7 @@ func TestABadKeyIsToldAsWhatItIs(t *testing.T) {
 	if said := s.awaitTexts(dm, 11)[10]; said != "answer 11" {
 		t.Errorf("with the key mended it said %q", said)
 	}
-	if doctor := s.doctor(); strings.Contains(doctor, "has failed since") {
+	if doctor := s.doctor(); strings.Contains(doctor, "have failed since") {
 		t.Errorf("with the key mended the doctor says\n%s", doctor)
 	}
 	var spent string

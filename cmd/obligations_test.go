@@ -195,7 +195,7 @@ func TestTheArmsOfObligationsOverRealPrograms(t *testing.T) {
 		}
 	}
 	refused("may not discharge what cli:ops waits for", "owe", "close", "q_ops", "--as=eve")
-	refused("nothing is open on account of nothing", "owe", "close", "nothing", "--as=ops")
+	refused("no obligation from nothing is open", "owe", "close", "nothing", "--as=ops")
 	if said := lists("owe", "close", "q_ops", "--as=ops"); !strings.Contains(said, "obligation of "+agent+" to cli:ops: discharged") {
 		t.Errorf("closed is %s", said)
 	}

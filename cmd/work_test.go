@@ -181,7 +181,7 @@ func TestOneNameAtTheCommandLine(t *testing.T) {
 	s.run("work", "create", "mine", "--as", "bob", "--id", "wi-2")
 	s.run("work", "wait", "wi-2", "the build", "--kind", "artifact", "--as", "bob")
 	s.run("work", "create", "for a ghost", "--as", "bob", "--id", "wi-3", "--owner", "bob", "--next", "ghost")
-	s.until(`reminder: wi-2 \(mine\) waits for bob: has the next move on wi-2, which waits for the build; nothing has happened for \d+s`, "work", "list", "--as", "bob")
+	s.until(`reminder: wi-2 \(mine\) waits for bob: has the next move on wi-2, which waits for the build; no change for \d+s`, "work", "list", "--as", "bob")
 	s.until(`reminder: wi-3 \(for a ghost\) waits for bob: owns wi-3, and ghost has not come for its wake`, "work", "list", "--as", "bob")
 	s.run("work", "arrived", "the build", "--as", "bob")
 	out, _ := s.run("invoke", "will", "hello", "--as", "bob", "--json", "--wait")
@@ -192,7 +192,7 @@ func TestOneNameAtTheCommandLine(t *testing.T) {
 	s.until(`since .*: flight `+flight.ID+` of will is completed`, "why", flight.ID)
 	s.run("conversation", "create", "a room", "--as", "bob", "--id", "room")
 	lost := exec.CommandContext(t.Context(), built(t, "hubbub"), "say", "room", "@ghost hello", "--as=bob", "--bus="+s.url, "--data="+s.data)
-	if said, err := lost.CombinedOutput(); err == nil || !regexp.MustCompile(`nobody announced the name or role @ghost; the message is kept as msg_\w+\n`).Match(said) {
+	if said, err := lost.CombinedOutput(); err == nil || !regexp.MustCompile(`nobody announced the name or role @ghost; the message is stored as msg_\w+\n`).Match(said) {
 		t.Errorf("what is said to nobody ends with %v: %s", err, said)
 	}
 	if _, said := s.run("work", "list", "--as", "bob"); strings.Contains(said, "wi-2") {

@@ -55,7 +55,7 @@ func newRoot() *cobra.Command {
 		Long: "Hubbub connects Telegram chats, LLM agents and other programs over one message bus.\n" +
 			"Start with `hubbub demo`, which needs no token and no network, or with `hubbub up`.",
 	}
-	root.PersistentFlags().Bool("json", false, "print JSON, one object a line")
+	root.PersistentFlags().Bool("json", false, "print JSON, one object per line")
 	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
 		for _, construct := range g.commands {

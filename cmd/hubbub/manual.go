@@ -17,9 +17,10 @@ import (
 func newManual() *cobra.Command {
 	return &cobra.Command{
 		Use:   "manual FOLDER",
-		Short: "Write manual pages of every program and topic",
-		Long: "Write manual pages into a folder, which is made: NAME.1 for every program, hubbub-TOPIC.7 for every text of\n" +
-			"`hubbub help`. They are made from what the installed programs say about their own flags.",
+		Short: "Write manual pages for every program and topic",
+		Long: "Write manual pages to a folder, which is created: NAME.1 for every program, and hubbub-TOPIC.7\n" +
+			"for every page of `hubbub help`. The pages come from what the installed programs say about their\n" +
+			"own flags.",
 		Example: "  hubbub manual man && man ./man/hubbub-tg.1",
 		Hidden:  true, // for packages
 		RunE:    writeManual,

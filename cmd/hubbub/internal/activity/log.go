@@ -24,7 +24,7 @@ func NewLog() *cobra.Command {
 		Use:   "log",
 		Short: "Check, prove, export and prune the activity log",
 		RunE: func(*cobra.Command, []string) error {
-			return program.Usage("say what to do: hubbub log verify, prove, key, export, prune or sql; hubbub tail shows it")
+			return program.Usage("choose a subcommand: hubbub log verify, prove, key, export, prune or sql; hubbub tail shows the log")
 		},
 	}
 	from := logs.AddFlag(cmd)
@@ -37,14 +37,14 @@ func newLogPrune(from *logs.Flag) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune --before TIME",
 		Short: "Delete sealed files of the log that are older than a time",
-		Long: "Delete the sealed files of the activity log all of whose rows are older than a time,\n" +
-			"the oldest first. Their room on the disk is free at once. Rows that are as old stay\n" +
-			"where younger ones are in the same file, and in activity.db until it is sealed. The\n" +
-			"bus may run meanwhile; by --activity-keep it does this by itself.",
+		Long: "Delete the sealed files of the activity log whose rows are all older than a time, oldest first.\n" +
+			"This frees their disk space at once. Older rows stay if their file also has newer rows, or if\n" +
+			"they are in activity.db, which is not sealed yet. The bus may run meanwhile. With\n" +
+			"--activity-keep, the bus does this automatically.",
 		Example: "  hubbub log prune --before 30d\n  hubbub log prune --before 2026-01-01T00:00:00Z",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if before == "" {
-				return program.Usage("--before says which rows to delete: those before 2026-01-01T00:00:00Z, or older than 30d")
+				return program.Usage("--before is missing: give a time such as 2026-01-01T00:00:00Z, or an age such as 30d")
 			}
 			at, err := logs.ParseTime("before", before, time.Now())
 			if err != nil {
@@ -58,7 +58,7 @@ func newLogPrune(from *logs.Flag) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&before, "before", "", "rows older than this are deleted: 2026-01-01T00:00:00Z, or 30d, 12h")
+	cmd.Flags().StringVar(&before, "before", "", "delete rows older than this: 2026-01-01T00:00:00Z, or 30d, 12h")
 	return cmd
 }
 
@@ -87,9 +87,9 @@ func newLogExport(from *logs.Flag) *cobra.Command {
 	var rows logs.RowFlags
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Write rows as JSON lines, the oldest first",
-		Long: "Write rows of the activity log to standard output, one JSON object a line, by the\n" +
-			"names of the columns. Several logs (--log) are merged by time.",
+		Short: "Write rows as JSON lines, oldest first",
+		Long: "Write rows of the activity log to standard output, one JSON object per line. The members have\n" +
+			"the names of the columns. Several logs (--log) are merged by time.",
 		Example: "  hubbub log export > activity.jsonl\n  hubbub log export --since 24h --type tg_message | jq .payload_json.content",
 		RunE: from.Run(func(cmd *cobra.Command, r *activitylog.Reader, _ []string) error {
 			w := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
@@ -111,9 +111,9 @@ func newLogSQL(from *logs.Flag) *cobra.Command {
 	return &cobra.Command{
 		Use:   "sql SELECT...",
 		Short: "Run one SELECT over all files of the log",
-		Long: "Run one SELECT over all files of the log as one table, activity_log, with the columns\n" +
-			"id, ts, event, message_id, rpc_id, actor, topic, status, payload_json, error and bus.\n" +
-			"A line a row, columns apart by tabs; with --json an object a row.",
+		Long: "Run one SELECT over all files of the log as one table, activity_log. Its columns are id, ts,\n" +
+			"event, message_id, rpc_id, actor, topic, status, payload_json, error and bus. The output has one\n" +
+			"line per row, with tabs between the columns; with --json it has one object per row.",
 		Example: "  hubbub log sql 'SELECT * FROM activity_log ORDER BY id DESC LIMIT 20'\n" +
 			"  hubbub log sql 'SELECT event, count(*) FROM activity_log GROUP BY event'",
 		Args: cobra.MinimumNArgs(1),
@@ -172,15 +172,14 @@ func newLogVerify(from *logs.Flag) *cobra.Command {
 	strict := false
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Check that the log is whole",
-		Long: "Check the file, its schema, and that each message has one send_start, one\n" +
-			"send_finish, and a process_start and process_finish for each peer that its result\n" +
-			"counts. Check that no row was altered, removed or moved since the bus signed it,\n" +
-			"and name the first one that was. Exit 1 when something is wrong that neither a kill\n" +
-			"of the bus nor a log_gap row explains; with --strict also for those.\n\n" +
-			"A log that somebody cut, or replaced by an older copy of all its files, is only told\n" +
-			"by what was kept elsewhere: --checkpoint with a copy of activity.checkpoint or with a\n" +
-			"proof, and --key with what hubbub log key printed.",
+		Short: "Check that the log is complete and unaltered",
+		Long: "Check the file, its schema, and the rows of each message: one send_start, one send_finish, and a\n" +
+			"process_start and process_finish for each peer that the result counts. Check that no row was\n" +
+			"altered, removed or moved since the bus signed it, and name the first such row. Exit 1 on errors\n" +
+			"that neither a killed bus nor a log_gap row explains; with --strict, on those too.\n\n" +
+			"If somebody truncated the log, or replaced all its files by an older copy, only data kept\n" +
+			"elsewhere shows it: --checkpoint with a copy of activity.checkpoint or a proof, and --key with\n" +
+			"the output of hubbub log key.",
 		Example: "  hubbub log verify\n  hubbub log verify --checkpoint /backup/activity.checkpoint",
 		RunE: from.Run(func(cmd *cobra.Command, r *activitylog.Reader, _ []string) error {
 			var err error
@@ -198,26 +197,26 @@ func newLogVerify(from *logs.Flag) *cobra.Command {
 			case err != nil:
 				return err
 			case !v.OK():
-				return fmt.Errorf("the activity log is not whole: %d problems", int64(len(v.Problems))+v.More)
+				return fmt.Errorf("the activity log is not intact: %d problems", int64(len(v.Problems))+v.More)
 			case strict && (v.Cut > 0 || len(v.Gaps) > 0):
 				return fmt.Errorf("the activity log is not complete: %d messages end early, %d gaps", v.Cut, len(v.Gaps))
 			}
 			return nil
 		}),
 	}
-	cmd.Flags().BoolVar(&opts.Quick, "quick", false, "leave out SQLite's own check, which reads the whole file")
-	cmd.Flags().BoolVar(&opts.Partial, "partial", false, "these are not all logs of a cluster: rows may be in another one")
-	cmd.Flags().StringVar(&opts.Key, "key", "", "verifier key that must have signed the log, as hubbub log key printed it")
-	cmd.Flags().StringArrayVar(&kept, "checkpoint", nil, "file with a checkpoint or proof of the log that was kept elsewhere (repeatable)")
+	cmd.Flags().BoolVar(&opts.Quick, "quick", false, "skip SQLite's own check, which reads the whole file")
+	cmd.Flags().BoolVar(&opts.Partial, "partial", false, "these are not all logs of a cluster; rows may be in another one")
+	cmd.Flags().StringVar(&opts.Key, "key", "", "verifier key that must have signed the log, as printed by hubbub log key")
+	cmd.Flags().StringArrayVar(&kept, "checkpoint", nil, "file with a checkpoint or proof of the log, kept elsewhere (repeatable)")
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit 1 also for gaps and for messages that a kill cut short")
 	cmd.Flags().DurationVar(&opts.Longest, "longest", time.Minute, "how long a message may be under way")
 	return cmd
 }
 
 func printVerdict(p *output.Printer, v *activitylog.Verdict) {
-	state := p.Paint(term.Green, "whole")
+	state := p.Paint(term.Green, "intact")
 	if !v.OK() {
-		state = p.Paint(term.Red, "not whole")
+		state = p.Paint(term.Red, "not intact")
 	}
 	p.Linef("the log is %s: %d rows, %d messages, %d complete", state, v.Rows, v.Messages, v.Complete)
 	if v.Rows > 0 {
@@ -247,5 +246,5 @@ func printVerdict(p *output.Printer, v *activitylog.Verdict) {
 		}
 		p.Linef("%s %s: %s", p.Paint(term.Red, "problem"), where, term.Printable(f.What))
 	}
-	count(v.More, "and %d problems more")
+	count(v.More, "and %d more problems")
 }

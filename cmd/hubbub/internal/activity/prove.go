@@ -17,11 +17,11 @@ import (
 func newLogKey(from *logs.Flag) *cobra.Command {
 	return &cobra.Command{
 		Use:   "key",
-		Short: "Print the key by which others verify the log",
-		Long: "Print the verifier key of the log: who has it can check proofs and checkpoints\n" +
-			"(c2sp.org/signed-note) without Hubbub. Give it to them by another way than the log.\n" +
-			"The key that signs is activity.key in the data folder. Where it was lost or moved\n" +
-			"away, the bus makes another one when it starts, and the log names both.",
+		Short: "Print the key with which others verify the log",
+		Long: "Print the verifier key of the log. With it, others can check proofs and checkpoints\n" +
+			"(c2sp.org/signed-note) without Hubbub. Give it to them separately from the log. The signing key\n" +
+			"is activity.key in the data folder. If that file is missing at startup, the bus makes a new key,\n" +
+			"and the log names both.",
 		Example: "  hubbub log key",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,12 +44,12 @@ func newLogProve(from *logs.Flag) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prove MESSAGE",
 		Short: "Write a proof that rows of a message are in the log",
-		Long: "Write a proof (c2sp.org/tlog-proof) that the rows of a message are in the log, with\n" +
-			"the rows. It shows no row of another message. Who has the verifier key (hubbub log\n" +
-			"key) checks it without Hubbub: the extra line has the entry, a JSON object a row, in\n" +
-			"base64. A message whose rows were stored at several moments has a proof for each, one\n" +
-			"behind another, and one in the log of each bus (--log).\n\n" +
-			"It proves what the bus wrote, not that it wrote the truth.",
+		Long: "Write a proof (c2sp.org/tlog-proof) that the rows of a message are in the log, with the rows. It\n" +
+			"shows no row of other messages. Anybody with the verifier key (hubbub log key) can check it\n" +
+			"without Hubbub: the extra line is the entry in base64, one JSON object per row. If the rows were\n" +
+			"stored in several entries, the output has a proof for each, one after another, and for the log\n" +
+			"of each bus (--log).\n\n" +
+			"The proof shows what the bus wrote, not that it is true.",
 		Example: "  hubbub log prove msg_01J > msg_01J.tlog-proof\n  hubbub log prove msg_01J --json | jq -r .proof",
 		Args:    cobra.ExactArgs(1),
 		RunE: from.Run(func(cmd *cobra.Command, r *activitylog.Reader, args []string) error {
@@ -69,7 +69,7 @@ func newLogProve(from *logs.Flag) *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&kept, "checkpoint", "", "file with the checkpoint to prove it by (default the first one that covers it)")
+	cmd.Flags().StringVar(&kept, "checkpoint", "", "file with the checkpoint for the proof (default the first one that covers the message)")
 	return cmd
 }
 
@@ -111,12 +111,12 @@ func printAudit(p *output.Printer, a *activitylog.Audit) {
 		p.Linef("%s: %d entries in the tree of %s, %d signed, up to row %d", a.Log, a.Entries, a.Origin, a.Signed, a.LastRow)
 	}
 	for i, k := range a.Keys {
-		p.Linef("%s %s", map[bool]string{true: "signed by", false: fmt.Sprintf("from row %d on by", k.From)}[i == 0], k.Key)
+		p.Linef("%s %s", map[bool]string{true: "signed by", false: fmt.Sprintf("from row %d on, signed by", k.From)}[i == 0], k.Key)
 	}
 	if a.Unhashed > 0 {
-		p.Linef("%d rows were written before there was a tree: nothing proves them", a.Unhashed)
+		p.Linef("%d rows are older than the tree: nothing proves them", a.Unhashed)
 	}
 	if a.Removed > 0 {
-		p.Linef("%d entries have no rows any more, by retention; their hashes are kept", a.Removed)
+		p.Linef("the rows of %d entries were deleted by retention; their hashes are kept", a.Removed)
 	}
 }

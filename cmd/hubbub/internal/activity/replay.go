@@ -34,15 +34,15 @@ type replayOptions struct {
 
 // flags adds the flags to a flag set.
 func (p *replayOptions) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&p.version, "policy-version", "", "with --replay: draft to decide by: 2026-06-02, 2026-06-24 or 2026-08-11")
-	fs.StringArrayVar(&p.roles, "role", nil, "with --replay: role that the agent has, instead of those that it announced (repeatable)")
-	fs.StringArrayVar(&p.aliases, "alias", nil, "with --replay: further name under which it is mentioned (repeatable)")
-	fs.StringArrayVar(&p.streams, "stream", nil, "with --replay: stream that it owns (repeatable)")
-	fs.StringArrayVar(&p.stop, "stop-word", nil, "with --replay: stop word, instead of the default ones (repeatable)")
-	fs.StringArrayVar(&p.acks, "ack-word", nil, "with --replay: acknowledgement, instead of the default ones (repeatable)")
-	fs.StringArrayVar(&p.leave, "leave-word", nil, "with --replay: words that ask to leave, instead of the default ones (repeatable)")
-	fs.BoolVar(&p.digests, "digests", false, "with --replay: with digests of what is withheld")
-	fs.BoolVar(&p.changedOnly, "changed", false, "with --replay: show only events for which the answer changes")
+	fs.StringVar(&p.version, "policy-version", "", "with --replay: draft to use: 2026-06-02, 2026-06-24 or 2026-08-11")
+	fs.StringArrayVar(&p.roles, "role", nil, "with --replay: role of the agent, instead of the announced ones (repeatable)")
+	fs.StringArrayVar(&p.aliases, "alias", nil, "with --replay: another name for the agent in mentions (repeatable)")
+	fs.StringArrayVar(&p.streams, "stream", nil, "with --replay: stream that the agent owns (repeatable)")
+	fs.StringArrayVar(&p.stop, "stop-word", nil, "with --replay: stop word, instead of the defaults (repeatable)")
+	fs.StringArrayVar(&p.acks, "ack-word", nil, "with --replay: acknowledgement, instead of the defaults (repeatable)")
+	fs.StringArrayVar(&p.leave, "leave-word", nil, "with --replay: request to leave, instead of the defaults (repeatable)")
+	fs.BoolVar(&p.digests, "digests", false, "with --replay: include digests of withheld events")
+	fs.BoolVar(&p.changedOnly, "changed", false, "with --replay: show only events whose outcome changes")
 }
 
 // changedFlag returns the name of one of these flags that was set, or "".
@@ -109,7 +109,7 @@ func (p *replayOptions) run(cmd *cobra.Command, r *activitylog.Reader, f activit
 		return err
 	}
 	if len(list) == 0 {
-		return fmt.Errorf("the log holds no such chat message to an agent; hubbub tail --type tg_message shows what it holds")
+		return fmt.Errorf("the log has no such chat message to an agent; hubbub tail --type tg_message lists its chat messages")
 	}
 	out := output.NewPrinter(cmd)
 	counts := map[string]int{}

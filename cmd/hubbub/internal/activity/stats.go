@@ -23,12 +23,12 @@ func NewStats() *cobra.Command {
 	var spent bool
 	cmd := &cobra.Command{
 		Use:   "stats [AGENT...]",
-		Short: "Show what agents were spared: events, turns run, turns avoided",
-		Long: "Show, for each agent, how many events it saw, how many of them its model was shown\n" +
-			"(injected) or only told of (knocks), how many turns its harness ran, how many were\n" +
-			"avoided or held back by a budget, what tokens they took, what policy refused, and how\n" +
-			"events ended. With --spent, show what counts towards budgets instead: turns and tokens\n" +
-			"for each day, agent and chat.",
+		Short: "Show for each agent its events, turns run and turns avoided",
+		Long: "Show for each agent how many events it received, how many of them its model saw (injected) or\n" +
+			"only heard about (knocks), how many turns its harness ran, how many turns were avoided or held\n" +
+			"back by a budget, the tokens used, the tool calls that policy refused, and how the events ended.\n" +
+			"With --spent, show what counts towards budgets instead: turns and tokens for each day, agent and\n" +
+			"chat.",
 		Example: "  hubbub stats --since 24h\n  hubbub stats --spent\n  hubbub stats agent:lead --json",
 	}
 	cmd.Flags().BoolVar(&spent, "spent", false, "show turns and tokens for each day (UTC), agent and chat")

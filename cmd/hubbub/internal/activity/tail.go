@@ -30,16 +30,15 @@ func NewTail() *cobra.Command {
 	var t tailOptions
 	cmd := &cobra.Command{
 		Use:   "tail",
-		Short: "Show what happened on the bus, and what happens",
-		Long: "Show rows of the activity log, the oldest first: each message as it is sent,\n" +
-			"delivered to each peer and finished, and who connects and subscribes. On a terminal\n" +
-			"what arrived everywhere is one line, and neither signs that an agent writes nor commands\n" +
-			"that come and go are shown; --all shows every row. On a narrow one a line has the end of\n" +
-			"the message's id, which `hubbub trace` and `hubbub why` take as well.\n\n" +
-			"With --follow it goes on showing rows as they are written, and outlives restarts\n" +
-			"of the bus. It reads the log, and so slows nobody down. Several logs (--log) are\n" +
-			"merged by time, and by the order of the flags where times are the same; the\n" +
-			"rows of each keep the order in which they were written.",
+		Short: "Show what happened on the bus, and follow it live",
+		Long: "Show rows of the activity log, oldest first: each message when it is sent, delivered to each\n" +
+			"peer and finished, and each connection and subscription. On a terminal, a message that reached\n" +
+			"everybody is one line, and typing indicators and short-lived commands are hidden; --all shows\n" +
+			"every row. On a narrow terminal, a line has only the end of the message ID; `hubbub trace` and\n" +
+			"`hubbub why` accept that too.\n\n" +
+			"With --follow, it continues with new rows and survives restarts of the bus. It reads the log, so\n" +
+			"it slows nobody down. Several logs (--log) are merged by time, and rows of the same time by the\n" +
+			"order of the flags. The rows of each log keep their order.",
 		Example: "  hubbub tail --follow\n  hubbub tail --since 15m --topic 'tg:*' --type tg_reply\n" +
 			"  hubbub tail --status timeout --json | jq .actor\n" +
 			"  hubbub tail --follow --peer '!cli:*' --type '!agent_event'",
@@ -47,9 +46,9 @@ func NewTail() *cobra.Command {
 	}
 	t.from = logs.AddFlag(cmd)
 	t.rows.Add(cmd)
-	cmd.Flags().BoolVarP(&t.all, "all", "a", false, "every row of a message (default not on a terminal)")
-	cmd.Flags().BoolVarP(&t.follow, "follow", "f", false, "go on with new rows until interrupted")
-	cmd.Flags().IntVarP(&t.lines, "lines", "n", -1, "show at most so many of the last rows (default 100 on a terminal, otherwise all)")
+	cmd.Flags().BoolVarP(&t.all, "all", "a", false, "show every row of a message (default unless on a terminal)")
+	cmd.Flags().BoolVarP(&t.follow, "follow", "f", false, "continue with new rows until interrupted")
+	cmd.Flags().IntVarP(&t.lines, "lines", "n", -1, "maximum number of rows, counted from the end (default 100 on a terminal, otherwise all)")
 	return cmd
 }
 
@@ -78,7 +77,7 @@ func (t *tailOptions) run(cmd *cobra.Command, _ []string) (err error) {
 	if !t.follow {
 		_, err = t.printStored(cmd.Context(), r, filter, lines, out)
 		if err == nil && !out.printed && !out.JSON {
-			env.Tell("no row is there that was asked for")
+			env.Tell("no rows match")
 		}
 		return errors.Join(logs.Explain(err), out.flush())
 	}

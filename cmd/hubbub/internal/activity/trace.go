@@ -31,15 +31,15 @@ func NewTrace() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace MESSAGE",
 		Short: "Show one message from end to end, and what it caused",
-		Long: "Show what happened to one message: when it was sent, how long each peer took, and what\n" +
-			"each answered; what caused it; and every message that it caused, as bars on one time\n" +
-			"axis. MESSAGE is its id or, for what was said in a chat, the sourceId\n" +
-			"(tg:<bot>:<chat>:<message>): then each message that brought it to an agent is shown.\n\n" +
-			"Messages belong together by inReplyTo, traceparent, and the ids in their contents.",
+		Long: "Show what happened to one message: when it was sent, how long each peer took, and what each peer\n" +
+			"answered. Show also its causes, and every message that it caused, as bars on one time axis.\n" +
+			"MESSAGE is a message ID or, for a chat message, its sourceId (tg:<bot>:<chat>:<message>). A\n" +
+			"sourceId shows each message that carried the chat message to an agent.\n\n" +
+			"Messages are linked by inReplyTo, traceparent and the IDs in their contents.",
 		Example: "  hubbub trace msg_01J9Z3X5Q2W8\n  hubbub trace tg:42:-100123:7\n  hubbub trace msg_01J9Z3X5Q2W8 --json | jq .caused",
 	}
-	cmd.Flags().DurationVar(&within, "within", 15*time.Minute, "look for causes and consequences so long before and after")
-	cmd.Flags().IntVar(&limit, "limit", 200, "show at most so many messages")
+	cmd.Flags().DurationVar(&within, "within", 15*time.Minute, "how far before and after the message to look for causes and effects")
+	cmd.Flags().IntVar(&limit, "limit", 200, "maximum number of messages")
 	cmd.Flags().BoolVar(&alone, "alone", false, "show only the message, not what it caused")
 	cmd.RunE = logs.AddFlag(cmd).Run(func(cmd *cobra.Command, r *activitylog.Reader, args []string) error {
 		progress := logs.Progress(cmd)
@@ -61,7 +61,7 @@ func NewTrace() *cobra.Command {
 			progress.End()
 			switch {
 			case errors.Is(err, activitylog.ErrUnknownMessage):
-				return fmt.Errorf("%w; hubbub tail shows the ids of messages, and --log reads other logs", err)
+				return fmt.Errorf("%w; hubbub tail shows message IDs, and --log reads other logs", err)
 			case err != nil:
 				return err
 			case p.JSON:
@@ -204,7 +204,7 @@ func printChain(p *output.Printer, c *activitylog.Chain, titles *view.Titles) {
 	}
 	p.Linef("\n%s", strings.Join(newWaterfall(c, titles, p.Painter, p.Columns).lines(), "\n"))
 	if c.Cut {
-		p.Linef("%s", p.Paint(term.Yellow, "there is more: see --limit and --within"))
+		p.Linef("%s", p.Paint(term.Yellow, "there are more messages: see --limit and --within"))
 	}
 }
 

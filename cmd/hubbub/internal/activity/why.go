@@ -31,19 +31,20 @@ func NewWhy() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "why EVENT [AGENT]",
-		Short: "Say why an event woke an agent or not, and what became of work",
-		Long: "Say what each agent made of an event, and why: what it decided, the turns that it\n" +
-			"ran, what it was refused, and how the event ended. EVENT is the sourceId of a chat\n" +
-			"message (tg:<bot>:<chat>:<message>) or the id of the message that brought it.\n\n" +
-			"Of a record of the broker (a work item, question, flight, message of a conversation)\n" +
-			"say each step: who did what, who was woken or reminded and why, and how it stands.\n\n" +
-			"With --replay, decide again over past traffic, as the flags say, and show which\n" +
-			"events would have woken an agent. Then EVENT may be left out, or be 'all'.",
+		Short: "Explain why an event woke an agent or not, or the state of work",
+		Long: "Explain what each agent did with an event, and why: its decision, its turns, the tool calls that\n" +
+			"were refused, and how the event ended. EVENT is the sourceId of a chat message\n" +
+			"(tg:<bot>:<chat>:<message>), or the ID of the message that carried it.\n\n" +
+			"EVENT may also be a record of the broker: a work item, question, flight or message of a\n" +
+			"conversation. Then each step is shown: who did what, who was woken or reminded and why, and the\n" +
+			"current state.\n\n" +
+			"With --replay, decide about past events again with the given policy, and show which events would\n" +
+			"have woken an agent. EVENT is then optional, or 'all'.",
 		Example: "  hubbub why tg:42:-100123:7\n  hubbub why msg_01J9Z3X5Q2W8 agent:lead\n  hubbub why wi_01J9Z3X5Q2W8\n" +
 			"  hubbub why --replay all agent:w3 --role backend-agents --since 24h",
 	}
 	rows.AddTimes(cmd, "records ", false)
-	cmd.Flags().BoolVar(&replay, "replay", false, "decide again over past events")
+	cmd.Flags().BoolVar(&replay, "replay", false, "decide about past events again")
 	replayOpts.flags(cmd.Flags())
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if replay {
@@ -73,7 +74,7 @@ func NewWhy() *cobra.Command {
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if changed := replayOpts.changedFlag(cmd); !replay && changed != "" {
-			return program.Usage("--%s changes a policy, which only --replay can show", changed)
+			return program.Usage("--%s changes the policy of a replay: add --replay", changed)
 		}
 		return explained(cmd, args)
 	}
@@ -142,11 +143,11 @@ func printWhy(cmd *cobra.Command, r *activitylog.Reader, f activitylog.Attention
 		if f.Agent != "" {
 			who = f.Agent + " has not"
 		}
-		advice := "`hubbub tail --text WORD` shows the ids of messages with a word in them"
+		advice := "`hubbub tail --text WORD` shows the IDs of messages that contain a word"
 		if strings.HasPrefix(f.EventID, "tg:") {
-			advice += "; the log of the bridge says whom it turned away (hubbub pair admits)"
+			advice += "; the log of the bridge names the senders that it rejected (hubbub pair admits senders)"
 		}
-		return fmt.Errorf("%s recorded anything about %q, and it was sent to none; %s", who, f.EventID, advice)
+		return fmt.Errorf("%s recorded anything about %q, and no agent received it; %s", who, f.EventID, advice)
 	}
 	progress.End()
 	for _, s := range stories {
@@ -201,9 +202,9 @@ func printReports(p *output.Printer, stories []*eventReport, titles *view.Titles
 		p.Linef("")
 		p.Linef("%s %s", p.Paint(term.Cyan, term.Printable(titles.Both(s.Agent))), wokenText(p, s))
 		if len(s.all) == 0 {
-			p.Linef("  it got the event (%s), and has recorded no decision: hubbub trace shows what a peer of your own answered; of an agent, hubbub doctor may know why", term.Printable(strings.Join(s.MessageIDs, ", ")))
+			p.Linef("  it received the event (%s) but recorded no decision: for a peer of your own, hubbub trace shows its answer; for an agent, hubbub doctor may know why", term.Printable(strings.Join(s.MessageIDs, ", ")))
 		} else if len(s.MessageIDs) > 0 {
-			p.Linef("  %s", p.Paint(term.Dim, term.Printable("brought by "+strings.Join(s.MessageIDs, ", "))))
+			p.Linef("  %s", p.Paint(term.Dim, term.Printable("carried by "+strings.Join(s.MessageIDs, ", "))))
 		}
 		for _, a := range s.all {
 			line := view.Full.Record(a)
@@ -223,7 +224,7 @@ func wokenText(p *output.Printer, s *eventReport) string {
 	case s.Decision == nil:
 		return ""
 	case wakesAgent(s.Decision.Injection):
-		return p.Paint(term.Yellow, "was to be woken")
+		return p.Paint(term.Yellow, "should have been woken")
 	default:
 		return p.Paint(term.Dim, "was not woken")
 	}

@@ -66,7 +66,7 @@ func printBrokerEvents(p *output.Printer, id string, steps []*brokerEvent, title
 	for _, s := range steps {
 		p.Linef("  %s  %s  %s", p.Paint(term.Dim, s.At.Local().Format("15:04:05.000")), term.Printable(s.By), term.Printable(s.What))
 		if s.Type == collab.EventWoken.Name {
-			p.Linef("%16s%s", "", p.Paint(term.Dim, term.Printable("what it made of it: hubbub why "+s.EventID)))
+			p.Linef("%16s%s", "", p.Paint(term.Dim, term.Printable("see: hubbub why "+s.EventID)))
 		}
 	}
 	if now := describeState(steps); now != "" {

@@ -46,7 +46,7 @@ func runAgentChat(cmd *cobra.Command, name, text string, start bool, wait time.D
 		person: person, agent: protocol.PeerID("agent:" + strings.TrimPrefix(name, "agent:")), replies: make(chan protocol.ChatReply, 64),
 	}
 	if err := protocol.CheckTopic(string(t.agent)); err != nil {
-		return program.Usage("%q is no name of an agent", name)
+		return program.Usage("%q is not the name of an agent", name)
 	}
 	there := connectedPeers(cmd.Context(), env)
 	t.self = protocol.PeerID("cli:" + person + directchat.Suffix(t.agent))
@@ -59,7 +59,7 @@ func runAgentChat(cmd *cobra.Command, name, text string, start bool, wait time.D
 	}
 	defer t.Close()
 	if err := t.Call(cmd.Context(), protocol.MethodSubscribe, protocol.SubscribeParams{Topic: string(t.self)}, nil); err != nil {
-		return fmt.Errorf("listening for the agent's answers: %w", err)
+		return fmt.Errorf("subscribing to the agent's answers: %w", err)
 	}
 	away := there != nil && !there[string(t.agent)]
 	if start && away {
@@ -78,7 +78,7 @@ func runAgentChat(cmd *cobra.Command, name, text string, start bool, wait time.D
 	if t.interactive = term.IsTerminal(env.Stdin); t.interactive {
 		env.Tell("This is a direct chat with %s. Type a line; Ctrl-D ends.", term.Printable(string(t.agent)))
 		if away {
-			env.Tell("It is not connected to this bus now; `hubbub peers` lists who is, and --start starts it.")
+			env.Tell("It is not connected to this bus. `hubbub peers` lists the connected peers, and --start starts the agent.")
 		}
 	}
 	return t.run(cmd, term.ReadLines(cmd.Context(), env.Stdin), wait)
@@ -117,7 +117,7 @@ func (t *agentChat) receive(conn *jsonrpc.Conn, m jsonrpc.Message) {
 	busclient.Acknowledge(conn, m)
 }
 
-var errDisconnected = errors.New("the bus has ended the connection, or another `hubbub chat` that began at the same moment took it over")
+var errDisconnected = errors.New("the bus closed the connection, or another `hubbub chat` that started at the same moment took it over")
 
 // send sends a message and from then on awaits its answer.
 func (t *agentChat) send(ctx context.Context, text string) error {
@@ -216,5 +216,5 @@ func (t *agentChat) noAnswer(err error) error {
 	if len(t.awaiting) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w; `hubbub why %s` tells what became of the message", err, t.awaiting[0])
+	return fmt.Errorf("%w; `hubbub why %s` shows what happened to the message", err, t.awaiting[0])
 }

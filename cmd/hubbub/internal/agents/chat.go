@@ -23,11 +23,14 @@ func NewChat() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "chat [AGENT] [TEXT...]",
 		Short: "Talk to an agent, or type into a running demo",
-		Long: "Talk to an agent of a running system, in a direct chat of your own: with TEXT, or lines out of a pipe, it sends\n" +
-			"that and waits for the answer, and exits 1 if none comes; otherwise it sends each line that is typed. Where the\n" +
-			"agent asks something, or for a decision, another `hubbub chat` with the same agent answers it. With --start, an agent that is not there is started\n" +
-			"first, with the [agent] settings of the system; it stays, with its memory. Where a `hubbub demo` runs, and AGENT does not begin\n" +
-			"with agent:, everything is TEXT for the bot of the demo.",
+		Long: "Talk to an agent of a running system in a direct chat. With TEXT, or with lines from a pipe, it\n" +
+			"sends that and waits for the answer; it exits 1 if no answer comes. Otherwise it sends each line\n" +
+			"that you type. If the agent asks a question or needs a decision, another `hubbub chat` with the\n" +
+			"same agent can answer it.\n\n" +
+			"With --start, an agent that is not connected is started first, with the [agent] settings of the\n" +
+			"system. It keeps running and keeps its memory.\n\n" +
+			"If a `hubbub demo` runs and AGENT does not begin with agent:, all arguments are TEXT for the bot\n" +
+			"of the demo.",
 		Example: "  hubbub chat --start agent:helper\n  hubbub chat agent:lead is the deploy blocked?",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			env := program.From(cmd)
@@ -51,7 +54,7 @@ func NewChat() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&start, "start", false, "start AGENT first if it is not on the bus")
-	cmd.Flags().DurationVar(&wait, "wait", 5*time.Minute, "how long to wait for an agent's answer to TEXT, or to the last line of a pipe")
+	cmd.Flags().DurationVar(&wait, "wait", 5*time.Minute, "how long to wait for the answer to TEXT, or to the last line of a pipe")
 	cmd.Flags().BoolVar(&group, "group", false, "write to the demo's group instead of the direct chat")
 	return cmd
 }
@@ -63,7 +66,7 @@ func demoAddress(cmd *cobra.Command) (demo.Address, error) {
 	case flags.Changed("data"):
 		return demo.ReadAddress(program.From(cmd).Data)
 	case flags.Changed("bus"), flags.Changed("config"):
-		return demo.Address{}, errors.New("--bus or --config names a system that may be no demo")
+		return demo.Address{}, errors.New("--bus or --config names a system that may not be a demo")
 	}
 	return demo.ReadAddress("")
 }

@@ -31,11 +31,12 @@ const recordTimeout = 5 * time.Second
 func NewHalt() *cobra.Command {
 	return &cobra.Command{
 		Use:   "halt [CHAT|AGENT]",
-		Short: "Stop the turns of a chat, an agent, or all agents, until resume",
-		Long: "Stop at once what agents run, and let them begin nothing, until `hubbub resume`: in the chat of a\n" +
-			"topic such as tg:42, of an agent such as agent:lead, or, without either, of all agents that are\n" +
-			"connected. Each says which events it was at. Messages that come meanwhile are kept in the log and\n" +
-			"not answered; their chat is told once. A halt outlives restarts. In a chat, people write /halt.",
+		Short: "Stop the turns of a chat, of an agent or of all agents",
+		Long: "Stop running turns at once and prevent new ones until `hubbub resume`. CHAT is the topic of a\n" +
+			"chat, such as tg:42; AGENT is an agent, such as agent:lead. Without an argument, it halts all\n" +
+			"connected agents. Each agent reports the events that it was working on. New messages are logged\n" +
+			"but not answered; each chat is notified once. A halt survives restarts. In a chat, people write\n" +
+			"/halt.",
 		Example: "  hubbub halt\n  hubbub halt tg:-100123\n  hubbub halt agent:lead",
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return sendHalts(cmd, "on", args) },
@@ -47,11 +48,11 @@ func NewResume() *cobra.Command {
 	var budget bool
 	cmd := &cobra.Command{
 		Use:   "resume [CHAT|AGENT]",
-		Short: "End what `hubbub halt` with the same argument began",
-		Long: "Let turns run again where `hubbub halt`, with the same argument, or /halt in a chat, stopped them.\n" +
-			"What was stopped is not begun again: whoever still wants an answer asks again. With --budget, an agent\n" +
-			"that has used up a budget goes on: what it spent until now (`hubbub stats --spent`) does not count\n" +
-			"any more. The bounds stay; [agent] budget-turns and so on raise them.",
+		Short: "Resume the turns that `hubbub halt` stopped",
+		Long: "Let turns run again after `hubbub halt` with the same argument, or after /halt in a chat.\n" +
+			"Stopped turns are not started again: ask again if you still want an answer. With --budget, an\n" +
+			"agent that has used up a budget continues: what it has spent so far (`hubbub stats --spent`) no\n" +
+			"longer counts. The limits stay; [agent] budget-turns and similar settings change them.",
 		Example: "  hubbub resume\n  hubbub resume tg:-100123\n  hubbub resume agent:lead --budget",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,7 +62,7 @@ func NewResume() *cobra.Command {
 			return sendHalts(cmd, "off", args)
 		},
 	}
-	cmd.Flags().BoolVar(&budget, "budget", false, "count the budgets of an agent, or of all, anew; halts stay")
+	cmd.Flags().BoolVar(&budget, "budget", false, "reset the budgets of an agent, or of all agents; halts stay")
 	return cmd
 }
 
@@ -77,15 +78,15 @@ func sendHalts(cmd *cobra.Command, halt string, args []string) error {
 		scope = protocol.Topic(args[0])
 		switch family := protocol.PeerID(scope).Family(); {
 		case protocol.CheckTopic(args[0]) != nil || family != "" && family != "agent" && family != "tg" && family != "chorus":
-			return program.Usage("%q is no chat and no agent: give a topic such as tg:42 or agent:lead", args[0])
+			return program.Usage("%q is neither a chat nor an agent: give a topic such as tg:42 or agent:lead", args[0])
 		case halt == "anew" && family != "agent" && family != "":
-			return program.Usage("a budget is an agent's: %q is a chat", args[0])
+			return program.Usage("only an agent has a budget: %q is a chat", args[0])
 		case family == "agent" || family == "":
 			agents, scope = []protocol.PeerID{protocol.PeerID(busclient.AgentID(args[0]))}, ""
 		}
 	}
 	if len(agents) == 0 {
-		return errors.New("no agent is connected that could be told")
+		return errors.New("no agent is connected")
 	}
 	received := &haltRecords{byMessage: map[protocol.MessageID]chan mailbox.HaltRecord{}}
 	id := busclient.NewID("halt")
@@ -96,7 +97,7 @@ func sendHalts(cmd *cobra.Command, halt string, args []string) error {
 	defer s.Close()
 	watch := protocol.SubscribeParams{Topic: string(protocol.TopicAttention), Observe: true}
 	if err := s.Call(cmd.Context(), protocol.MethodSubscribe, watch, nil); err != nil {
-		return fmt.Errorf("listening to what agents say: %w", err)
+		return fmt.Errorf("subscribing to the records of agents: %w", err)
 	}
 	records, failures := make([]mailbox.HaltRecord, len(agents)), make([]error, len(agents))
 	var wg sync.WaitGroup
@@ -118,7 +119,7 @@ func sendHalts(cmd *cobra.Command, halt string, args []string) error {
 		}
 	}
 	if len(failed) > 0 {
-		return errors.New("not told: " + strings.Join(failed, "; "))
+		return errors.New("not reached: " + strings.Join(failed, "; "))
 	}
 	return nil
 }
@@ -126,7 +127,7 @@ func sendHalts(cmd *cobra.Command, halt string, args []string) error {
 // describeHalt describes what an agent did.
 func describeHalt(r *mailbox.HaltRecord) string {
 	if r.State == protocol.HaltBudgetReset {
-		return term.Printable(string(r.Agent)) + " counts its budgets anew"
+		return term.Printable(string(r.Agent)) + " has reset its budgets"
 	}
 	line := fmt.Sprintf("%s %s", r.Agent, r.State)
 	if r.Scope != r.Agent.Topic() {
@@ -173,7 +174,7 @@ func sendHalt(ctx context.Context, s *busclient.Session, received *haltRecords, 
 	case len(result.Failures) > 0:
 		return r, errors.New(cmp.Or(result.Failures[0].Error, string(result.Failures[0].Status)))
 	case result.Addressee != protocol.AddresseeOK:
-		return r, errors.New("it is not connected; halt it once it is")
+		return r, errors.New("it is not connected; repeat the command when it is")
 	}
 	select {
 	case r = <-said:

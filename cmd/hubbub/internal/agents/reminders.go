@@ -31,9 +31,9 @@ type agentReminder struct {
 func NewReminders() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reminders",
-		Short: "Show what agents want to be reminded of, and cancel it",
-		Long: "Lists the reminders that agents have set for themselves (chat.remind), from the data folder (--data) of the\n" +
-			"programs, while they run or not.",
+		Short: "List and cancel the reminders of agents",
+		Long: "List the reminders that agents have set for themselves (chat.remind). They are read from the\n" +
+			"data folder (--data) of the programs, which may run meanwhile.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := readReminders(cmd)
@@ -46,14 +46,14 @@ func NewReminders() *cobra.Command {
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "cancel REMINDER...",
-		Short: "Have agents forget reminders",
+		Short: "Cancel reminders",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := readReminders(cmd)
 			for _, id := range args {
 				if cancelled, failed := cancelReminder(cmd.Context(), list, id); failed != nil {
 					return errors.Join(err, failed)
-				} else if err := output.Line(cmd, map[string]string{"id": id, "agent": cancelled}, "%s is forgotten by %s", id, cancelled); err != nil {
+				} else if err := output.Line(cmd, map[string]string{"id": id, "agent": cancelled}, "%s of %s is cancelled", id, cancelled); err != nil {
 					return err
 				}
 			}
@@ -86,7 +86,7 @@ func cancelReminder(ctx context.Context, list []agentReminder, id string) (agent
 			return r.Agent, err
 		}
 	}
-	return "", fmt.Errorf("there is no reminder %s; hubbub reminders lists them", id)
+	return "", fmt.Errorf("no reminder has the ID %s; hubbub reminders lists them", id)
 }
 
 func reminderRow(r agentReminder) []any {

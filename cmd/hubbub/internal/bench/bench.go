@@ -33,9 +33,10 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure a running bus beside a plain WebSocket echo and bare TCP",
-		Long: "Runs whole-system workloads against the bus of --bus. Beside each runs the same through two floors:\n" +
-			"as many WebSocket round trips through a plain echo (of echo), and the same pattern, message out and answer\n" +
-			"back, over bare TCP with length prefixes (of TCP). Compare these ratios: other figures depend on the machine.",
+		Long: "Run whole-system workloads against the bus of --bus. Each workload also runs against two\n" +
+			"baselines: as many WebSocket round trips through a plain echo server (\"of echo\"), and the same\n" +
+			"pattern of messages and answers over bare TCP with length prefixes (\"of TCP\"). Compare these\n" +
+			"ratios; the other figures depend on the machine.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case s.serve == "echo":
@@ -55,11 +56,11 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.Float64Var(&s.scale, "scale", 1, "factor on the number of messages")
-	f.IntVar(&s.repeat, "repeat", 3, "times to run each workload; the median is shown")
-	f.IntVar(&s.idle, "idle", 0, "measure what so many idle connections cost, instead of the workloads; the bus should be fresh")
+	f.Float64Var(&s.scale, "scale", 1, "factor for the number of messages")
+	f.IntVar(&s.repeat, "repeat", 3, "how often to run each workload; the median is shown")
+	f.IntVar(&s.idle, "idle", 0, "measure the cost of this many idle connections instead of the workloads; the bus should have just started")
 	f.StringVar(&s.only, "only", "", "run only the workloads whose name contains this")
-	f.StringVar(&s.serve, "serve", "", "be a floor: echo or tcp")
+	f.StringVar(&s.serve, "serve", "", "serve a baseline: echo or tcp")
 	if err := f.MarkHidden("serve"); err != nil {
 		panic(err)
 	}
@@ -108,7 +109,7 @@ func bench(cmd *cobra.Command, s options) error {
 	chosen := workloads(s.scale)
 	chosen = slices.DeleteFunc(chosen, func(w load.Workload) bool { return !strings.Contains(w.Name, s.only) })
 	if len(chosen) == 0 {
-		return program.Usage("no workload has %q in its name; the first is %q", s.only, workloads(1)[0].Name)
+		return program.Usage("no workload has %q in its name; the first workload is %q", s.only, workloads(1)[0].Name)
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -25,7 +25,7 @@ func ConsoleLink(ctx context.Context, env *program.Env) (link Link, err error) {
 	}
 	err = json.Unmarshal(raw, &link)
 	if u, parsed := url.Parse(link.URL); err != nil || parsed != nil || u.Host == "" {
-		return link, fmt.Errorf("the bus at %s answered with no link", bus)
+		return link, fmt.Errorf("the bus at %s answered without a link", bus)
 	}
 	return link, nil
 }
@@ -34,9 +34,9 @@ func ConsoleLink(ctx context.Context, env *program.Env) (link Link, err error) {
 func ExplainConsole(bus, token string, err error) error {
 	switch status, _ := errors.AsType[statusError](err); status {
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		return fmt.Errorf("the bus at %s has no console: it runs with --no-console, or is older", bus)
+		return fmt.Errorf("the bus at %s has no console: it runs with --no-console", bus)
 	case http.StatusForbidden:
-		return fmt.Errorf("this token may not see everything that the console shows: it needs one that may subscribe to '*'")
+		return fmt.Errorf("this token may not see everything that the console shows: use a token that may subscribe to '*'")
 	}
 	return ExplainGet(bus, token, err)
 }

@@ -26,7 +26,7 @@ func Peers(ctx context.Context, env *program.Env) ([]report.Peer, error) {
 // DecodePeers decodes the answer of a bus to GET /peers.
 func DecodePeers(raw []byte) (list []report.Peer, err error) {
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("the bus's list of peers is not what was expected: %w", err)
+		return nil, fmt.Errorf("the bus's list of peers cannot be read: %w", err)
 	}
 	return list, nil
 }

@@ -58,7 +58,7 @@ func OpenWithHandler(ctx context.Context, env *program.Env, id protocol.PeerID, 
 			s.Close()
 			err = fmt.Errorf("joining %s as %s: %w", bus, id, err)
 			if variable, _ := env.Secret("HUBBUB_TOKEN"); token != "" && variable == token {
-				err = &Error{err.Error(), "the token is that of HUBBUB_TOKEN; if that is a peer's, unset it here", err}
+				err = &Error{err.Error(), "the token comes from HUBBUB_TOKEN; if it belongs to a peer, unset the variable here", err}
 			}
 			return nil, err
 		}
@@ -100,21 +100,21 @@ func explainDial(bus, token string, err error) error {
 	unverified, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case unauthorized && token == "":
-		return &Error{"the bus at " + bus + " wants a token", "give --token-file or HUBBUB_TOKEN, or --data of the system that runs it", err}
+		return &Error{"the bus at " + bus + " requires a token", "give --token-file or HUBBUB_TOKEN, or --data with the folder of the system that runs it", err}
 	case unauthorized:
 		return &Error{"the bus at " + bus + " does not know this token", "check --token-file or HUBBUB_TOKEN", err}
 	case answered:
-		return fmt.Errorf("there is something else than a bus at %s: %w", bus, err)
+		return fmt.Errorf("the server at %s is not a bus: %w", bus, err)
 	case untrusted:
 		return &Error{fmt.Sprintf("the certificate of %s is not trusted (%s)", bus, unverified.Err),
-			"give the file of its authority in the variable SSL_CERT_FILE, or use a name that it is for", err}
+			"name the file of its authority in the variable SSL_CERT_FILE, or use a name that the certificate covers", err}
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return &Error{"the bus at " + bus + " has no TLS", "its address begins with ws:, or give it --tls-cert", err}
+		return &Error{"the bus at " + bus + " does not use TLS", "use an address that begins with ws:, or start the bus with --tls-cert", err}
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op // the errors that wrap it repeat the address
 	}
-	return &Error{fmt.Sprintf("no bus answers at %s (%s)", bus, err), "start one with `hubbub up` or hubbub-bus, or name it with --bus", err}
+	return &Error{fmt.Sprintf("no bus answers at %s (%s)", bus, err), "start one with `hubbub up` or hubbub-bus, or give its address with --bus", err}
 }
 
 // Call sends a request and decodes its result.
@@ -123,17 +123,17 @@ func (s *Session) Call(ctx context.Context, method string, params, result any) e
 	enc := json.NewEncoder(&raw)
 	enc.SetEscapeHTML(false) // send contents unchanged
 	if err := enc.Encode(params); err != nil {
-		return fmt.Errorf("writing the params of %s: %w", method, err)
+		return fmt.Errorf("encoding the params of %s: %w", method, err)
 	}
 	answer, err := s.conn.Call(ctx, method, raw.Bytes())
 	if large, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
-		return fmt.Errorf("the bus takes frames of at most %d bytes (--max-frame), and this makes one of %d: send less, or in parts", large.Limit, large.Size)
+		return fmt.Errorf("the bus accepts frames of at most %d bytes (--max-frame), but this one has %d: send less, or send it in parts", large.Limit, large.Size)
 	}
 	if err != nil || result == nil {
 		return err
 	}
 	if err := json.Unmarshal(answer, result); err != nil {
-		return fmt.Errorf("the answer to %s is not what was expected: %w", method, err)
+		return fmt.Errorf("the answer to %s cannot be decoded: %w", method, err)
 	}
 	return nil
 }

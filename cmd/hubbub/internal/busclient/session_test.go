@@ -20,7 +20,7 @@ func TestWrongAddressesOfABusAreExplained(t *testing.T) {
 		"no TLS, but asked for":     {strings.Replace(plain.URL, "http:", "wss:", 1), "begins with ws:"},
 		"TLS, but not asked for":    {strings.Replace(secure.URL, "https:", "ws:", 1), "begins with wss:"},
 		"nobody":                    {"ws://127.0.0.1:1", "hubbub up"},
-		"a web server":              {strings.Replace(plain.URL, "http:", "ws:", 1), "something else than a bus"},
+		"a web server":              {strings.Replace(plain.URL, "http:", "ws:", 1), "is not a bus"},
 	} {
 		_, err := wire.Dial(t.Context(), c.url, nil)
 		if err == nil {

@@ -16,7 +16,7 @@ const spawnTimeout = 30 * time.Second
 // StartAgent asks the spawner to start an agent for a topic, and waits until the agent is on the
 // bus.
 func StartAgent(ctx context.Context, options *peer.Options, topic protocol.Topic, name string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, spawnTimeout, fmt.Errorf("no agent within %s", spawnTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, spawnTimeout, fmt.Errorf("no agent started within %s", spawnTimeout))
 	defer cancel()
 	p := peer.New(NewID("start"), options)
 	results := make(chan protocol.SpawnResult, 1)
@@ -40,7 +40,7 @@ func StartAgent(ctx context.Context, options *peer.Options, topic protocol.Topic
 		case err != nil:
 			return errors.Join(err, context.Cause(ctx))
 		case result.DeliveredTo == 0:
-			return errors.New("the spawner did not take the request: hubbub-system starts agents, and `hubbub peers` shows it as agent:system")
+			return errors.New("no spawner received the request: hubbub-system starts agents, and `hubbub peers` shows it as agent:system")
 		}
 		select {
 		case r := <-results:

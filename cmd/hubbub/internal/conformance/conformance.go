@@ -44,10 +44,11 @@ func newConformanceBus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bus",
 		Short: "Run the wire transcripts against any bus that speaks the protocol",
-		Long: "Runs the transcripts of protocol/testdata against the bus of --bus, ours or another's: one line per case\n" +
-			"and a count. The bus must be open, or the token must grant every identity. The cases have identities of their\n" +
-			"own. Still, a bus with peers, or in a cluster with peers, is refused, unless --in-use is given: then those cases\n" +
-			"are skipped that would take over agent:system or collab:broker, or hear what others send.",
+		Long: "Run the transcripts of protocol/testdata against the bus of --bus. It prints one line per case\n" +
+			"and a count. The bus may be another implementation. It must be open, or the token must grant\n" +
+			"every identity. The cases use identities of their own. Nevertheless, a bus that has peers, or is\n" +
+			"in a cluster with peers, is refused. With --in-use it is accepted, and the cases are skipped\n" +
+			"that would take over agent:system or collab:broker, or receive what others send.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			env := program.From(cmd)
 			cases, err := transcript.Load(protocol.Transcripts)
@@ -88,8 +89,8 @@ func newConformanceBus() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&only, "only", "", "run only the cases whose name contains this")
-	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "for each case")
-	cmd.Flags().BoolVar(&inUse, "in-use", false, "run although peers are connected to the bus, without the cases that would disturb them")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "timeout of each case")
+	cmd.Flags().BoolVar(&inUse, "in-use", false, "run although peers are connected to the bus; skip the cases that would disturb them")
 	cmd.Flags().BoolVar(&show, "show", false, "print the transcripts instead of running them")
 	return cmd
 }
@@ -103,10 +104,10 @@ func newConformanceBroker() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "broker",
 		Short: "Run the cases of the collaboration contract against any broker",
-		Long: "Runs cases against the broker that is collab:broker on the bus of --bus, ours or\n" +
-			"another's: one line per case and a count. The bus must be open, or the token must\n" +
-			"grant every identity. The cases have identities, names and ids of their own, so\n" +
-			"that they disturb nobody; what they make stays in the broker.",
+		Long: "Run the cases of the collaboration contract against collab:broker on the bus of --bus. It prints\n" +
+			"one line per case and a count. The broker may be another implementation. The bus must be open,\n" +
+			"or the token must grant every identity. The cases use identities, names and IDs of their own and\n" +
+			"disturb nobody, but the records that they make stay in the broker.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			env := program.From(cmd)
 			cases, err := transcript.Load(collab.Transcripts)
@@ -136,7 +137,7 @@ func newConformanceBroker() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&only, "only", "", "run only the cases whose name contains this")
-	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "for each case")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "timeout of each case")
 	cmd.Flags().BoolVar(&show, "show", false, "print the cases instead of running them")
 	return cmd
 }
@@ -148,7 +149,7 @@ func checkIdle(ctx context.Context, env *program.Env) error {
 	if len(list) == 0 {
 		return nil
 	}
-	return program.Usage("the bus at %s is in use: %s is connected, and %d peers in all; use another bus, or --in-use, which leaves out the cases that would disturb them", env.Buses[0], list[0], len(list))
+	return program.Usage("the bus at %s is in use: %s is connected, and %d peers in all; use another bus, or give --in-use to skip the cases that would disturb them", env.Buses[0], list[0], len(list))
 }
 
 // connectedPeers returns the peers of the first bus and of its cluster.
@@ -173,7 +174,7 @@ func connectedPeers(ctx context.Context, env *program.Env) (list []protocol.Peer
 // errNoCase returns the error for a filter that selects no case: a run that tests nothing must
 // not succeed.
 func errNoCase(only string) error {
-	return program.Usage("no case has %q in its name; without --only every case runs", only)
+	return program.Usage("no case has %q in its name; without --only, every case runs", only)
 }
 
 // results prints the result of each case and counts them.
@@ -253,9 +254,10 @@ func newConformanceC2A() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "c2a",
 		Short: "Run the attention vectors against a C2A program, or our rules",
-		Long: "Runs the attention vectors, in both drafts of C2A, against the program of --harness-command: it plays the\n" +
-			"host, the chat and its tools, and looks at when the program speaks and when it is silent. Without\n" +
-			"--harness-command it checks the rules of this program's own agents. One line per case and a count.",
+		Long: "Run the attention vectors, in all drafts of C2A, against the program of --harness-command. The\n" +
+			"command plays the host, the chat and its tools, and checks when the program speaks and when it\n" +
+			"stays silent. Without --harness-command it checks the rules of Hubbub's own agents. It prints\n" +
+			"one line per case and a count.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts := &conformance.Options{Only: only, Timeout: timeout, Quiet: quiet, Log: &program.From(cmd).Log}
@@ -272,11 +274,11 @@ func newConformanceC2A() *cobra.Command {
 			return conformC2A(cmd, command, opts)
 		},
 	}
-	cmd.Flags().StringVar(&command, "harness-command", "", "the program to check, in shell words; run without a shell")
+	cmd.Flags().StringVar(&command, "harness-command", "", "the program to check, as shell words; it runs without a shell")
 	cmd.Flags().StringVar(&only, "only", "", "run only the cases whose name or title contains this")
 	cmd.Flags().StringVar(&version, "policy-version", "", "check only this draft: 2026-06-02, 2026-06-24 or 2026-08-11")
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "for each answer and each obligation")
-	cmd.Flags().DurationVar(&quiet, "quiet", 2*time.Second, "how long nothing must happen before silence counts")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "timeout of each answer and each obligation")
+	cmd.Flags().DurationVar(&quiet, "quiet", 2*time.Second, "how long to wait before silence counts")
 	return cmd
 }
 

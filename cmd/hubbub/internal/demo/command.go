@@ -31,13 +31,13 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the whole system at work, without a token or network",
-		Long: "Start the real programs against a Bot API server in this process, play a short group\n" +
-			"chat, and show the conversation beside the rows of the activity log. The agents are\n" +
-			"scripted: fixed rules, no language model. Afterwards it is yours to type, here or with\n" +
-			"`hubbub chat`. Everything is kept in a temporary folder unless --data names one.",
+		Long: "Start the real programs against a Bot API server in this process, play a short group chat, and\n" +
+			"show the conversation beside the rows of the activity log. The agents are scripted: they follow\n" +
+			"fixed rules and use no language model. Afterwards you can type, here or with `hubbub chat`. All\n" +
+			"data is in a temporary folder unless --data names another.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd, exit) },
 	}
-	cmd.Flags().BoolVar(&exit, "exit", false, "end after the show (as without a terminal)")
+	cmd.Flags().BoolVar(&exit, "exit", false, "end after the script (the default without a terminal)")
 	return cmd
 }
 
@@ -52,16 +52,16 @@ listen = %q
 [broker]
 
 [tg]
-api-url = %q      # the demo's Bot API server; leave it out for Telegram
+api-url = %q      # the demo's Bot API server; omit for Telegram
 allow-chat = [%d]
 allow-user = [%d]
 poll-timeout = "20s"
-min-send-interval = "100ms"  # Telegram itself wants about a second
+min-send-interval = "100ms"  # for Telegram, about a second
 
 [agent]
 harness = "scripted"
 role = ["backend-agents"]
-compose-window = "300ms"     # the default waits 2s for more of the same author
+compose-window = "300ms"     # the default waits 2s for more from the same author
 `
 
 // A demoRun is one run of the demo.
@@ -107,7 +107,7 @@ func demoFolder(cmd *cobra.Command, env *program.Env) (string, func(), error) {
 	if cmd.Flags().Changed("data") {
 		// Each demo starts new chats, which would not match older data.
 		if list, err := os.ReadDir(env.Data); err == nil && len(list) > 0 {
-			return "", nil, program.Usage("the folder %s of --data is not empty; the demo wants one of its own", env.Data)
+			return "", nil, program.Usage("the folder %s of --data is not empty; the demo needs an empty one", env.Data)
 		}
 		data, err := env.MakeData()
 		return data, func() {}, err
@@ -216,12 +216,12 @@ func freeAddress() (string, error) {
 // introduction says what the demo shows.
 const introduction = `%s
 
-Real programs:   %s, and the agents that they start
-Telegram:        a Bot API server inside of this process; nothing leaves this machine
-Agents:          scripted, with fixed rules and no language model; their replies say so
+Programs:        %s, and the agents that they start
+Telegram:        a Bot API server in this process; nothing leaves this machine
+Agents:          scripted, without a language model; their replies say so
 Data and logs:   %s
 
-Left: what people see in the chat. Right: the rows of the activity log that each step wrote.
+Left: what people see in the chat. Right: the rows that each step wrote to the activity log.
 %s
 `
 
@@ -237,7 +237,7 @@ func (s *demoRun) printIntroduction() {
 		names = append(names, "hubbub-"+c.Name)
 	}
 	s.printf(introduction, paint.Paint(term.Bold, "Hubbub demo"), strings.Join(names, ", "), s.data,
-		paint.Paint(term.Dim, "#12-15 are the numbers of its rows: send_start, process_start and process_finish of each receiver, send_finish."))
+		paint.Paint(term.Dim, "#12-15 are row numbers: send_start, process_start and process_finish of each receiver, send_finish."))
 }
 
 // startTimeout bounds the start of the programs.
@@ -268,7 +268,7 @@ func (s *demoRun) lastLogLines(n int) string {
 func (s *demoRun) run(ctx context.Context, exit bool) error {
 	if err := s.script.Run(ctx); err != nil {
 		if ctx.Err() == nil {
-			err = fmt.Errorf("%w; the programs' last lines:\n%s", err, s.lastLogLines(12))
+			err = fmt.Errorf("%w; the last lines of the programs' logs:\n%s", err, s.lastLogLines(12))
 		}
 		return err
 	}
@@ -277,8 +277,8 @@ func (s *demoRun) run(ctx context.Context, exit bool) error {
 	if !stays {
 		return nil
 	}
-	s.printf("\nNow it is yours. Type, and the bot gets it as a direct message; `/group TEXT` writes to the\n"+
-		"group; `%s chat` does the same from another terminal. Ctrl-C ends the demo.\n\n", up.ProgramName())
+	s.printf("\nNow it's your turn. What you type goes to the bot as a direct message; `/group TEXT` writes to\n"+
+		"the group. `%s chat` does the same from another terminal. Ctrl-C ends the demo.\n\n", up.ProgramName())
 	return s.readTyped(ctx, s.env.Stdin)
 }
 
@@ -304,14 +304,14 @@ func (s *demoRun) printConclusion(ctx context.Context, stays bool) {
 	if !stays && !s.keepsData {
 		return
 	}
-	where := "Read it again:"
+	where := "To read it again:"
 	commands := []string{"stats", "tail"}
 	hubbub := up.ProgramName()
 	if stays {
-		where = "Look at it from another terminal:"
+		where = "To look at it from another terminal:"
 		commands = append(commands, "console --bus "+s.plan.Bus)
 	}
-	s.printf("\nAll of it is in the activity log. %s\n\n", where)
+	s.printf("\nEverything is in the activity log. %s\n\n", where)
 	for _, c := range commands {
 		fmt.Fprintf(s.env.Stdout, "  %s %s --data %s\n", hubbub, c, s.data)
 	}
@@ -321,8 +321,8 @@ func (s *demoRun) printConclusion(ctx context.Context, stays bool) {
 }
 
 // consoleTour says what to look at in the console.
-const consoleTour = `There, Activity shows each row as it comes; open any message for the waterfall of all that it
-caused; Chats and agents shows why each of them was woken or was not, and Work who claimed what.
+const consoleTour = `In it, Activity shows each row as it is written. Open a message to see everything that it caused.
+Chats and agents shows why each agent was woken or not. Work shows who claimed what.
 `
 
 // readTyped sends the lines that a person types until the input ends.

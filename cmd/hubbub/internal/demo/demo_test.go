@@ -76,7 +76,7 @@ func TestDescribe(t *testing.T) {
 		},
 		"a disposition": {
 			passed(t, protocol.TypeAgentEvent, "agent:x", "system:attention", "ok", protocol.Disposition{Event: "disposition", Disposition: "responded", Reason: "sent"}),
-			&annotation{rows: "#12-15", summary: "agent:x ends it: responded", reason: "sent"},
+			&annotation{rows: "#12-15", summary: "agent:x ends the event: responded", reason: "sent"},
 		},
 		"a refusal": {
 			passed(t, protocol.TypeAgentEvent, "agent:x", "system:attention", "ok", protocol.Refusal{Event: "refusal", Tool: "chat.send_message", Reason: "no claim"}),

@@ -59,7 +59,7 @@ func describeRoute(p *publication) string {
 // describeOutcome describes the deliveries of a message.
 func describeOutcome(p *publication) (text string, bad bool) {
 	if len(p.Deliveries) == 0 {
-		return "nobody listens", false
+		return "no subscriber", false
 	}
 	var parts []string
 	for _, t := range p.Deliveries {
@@ -85,11 +85,11 @@ func describeEvent(n annotation, p *publication) (annotation, bool) {
 	case activitylog.RecordDecision:
 		n.summary = fmt.Sprintf("%s decides: %s, %s, %s", agent, e.Directedness, e.Policy, e.Injection)
 	case activitylog.RecordDisposition:
-		n.summary = fmt.Sprintf("%s ends it: %s", agent, e.Disposition)
+		n.summary = fmt.Sprintf("%s ends the event: %s", agent, e.Disposition)
 	case activitylog.RecordRefusal:
 		n.summary, n.failed = fmt.Sprintf("%s is refused: %s", agent, e.Tool), true
 	case activitylog.RecordEscalation:
-		n.summary, n.escalates = agent+" calls a person", true
+		n.summary, n.escalates = agent+" asks for a person", true
 	case "online":
 		n.summary = fmt.Sprintf("agent_event online  %s", describeRoute(p))
 		n.outcome, n.failed = describeOutcome(p)

@@ -39,38 +39,38 @@ type step struct {
 
 var steps = []step{
 	{
-		"1. An empty chat finds its agent",
-		"Nobody is assigned to this group. The bridge asks the spawner for an agent, waits for the route, introduces itself and only then passes the message on.",
+		"1. A new chat gets an agent",
+		"No agent is assigned to this group. The bridge asks the spawner for an agent, waits for the route, configures the agent, and only then delivers the message.",
 		(*Script).bootstrap,
 	},
 	{
 		"2. Silence",
-		"Not every message is for the agent. It keeps what it overhears in its mailbox, where it can look it up, but no model runs and nothing is said.",
+		"Not every message is for the agent. It keeps other messages in its mailbox, where it can look them up. No model runs, and the agent says nothing.",
 		(*Script).silence,
 	},
 	{
 		"3. A knock, and a claim",
-		"A role is asked, and two agents have it. Each is only knocked: told that something is there, without its text. Each may look; the first to claim it answers, the other leaves it.",
+		"The question is for a role that two agents have. Each gets a knock: a notice without the text. Each may look. The first agent to claim the question answers it; the other does not.",
 		(*Script).claim,
 	},
 	{
-		"4. Two agents hear each other, and a loop ends",
-		"What an agent says reaches the others of its chat, and obliges whom it names. These two would go on for ever: after a dozen messages without a person one is called, once. On the right is only what ends it.",
+		"4. Two agents talk, and a loop ends",
+		"An agent's messages reach the other agents of the chat, and oblige those that they name. These two would go on forever. After a dozen messages without a person, one agent asks for a person, once. The right side shows only what ends the loop.",
 		(*Script).discussion,
 	},
 	{
-		"5. A thumbs-up lets an agent go on",
-		"A reaction to an agent's own question is an answer: no message is needed.",
+		"5. A thumbs-up lets an agent continue",
+		"A reaction to an agent's question is an answer. No message is needed.",
 		(*Script).thumbsUp,
 	},
 	{
 		"6. Reactions instead of messages",
-		"An agent that was given work says so where people look, on the message itself, and not in one more message.",
+		"An agent that accepts work shows that with a reaction on the message, not with another message.",
 		(*Script).reaction,
 	},
 	{
-		"7. A crash loses nothing and doubles nothing",
-		"The agent's process is killed (SIGKILL) while it holds a question. The spawner starts it again, it finds the question in its mailbox, and answers once.",
+		"7. A crash neither loses nor duplicates anything",
+		"The agent's process is killed (SIGKILL) while it has a question. The spawner restarts it. It finds the question in its mailbox and answers once.",
 		(*Script).crash,
 	},
 }
@@ -84,7 +84,7 @@ func (p *Script) Run(ctx context.Context) error {
 		}
 		p.Printer.beginStep(s.title, s.explanation)
 		if err := s.run(p, ctx); err != nil {
-			return fmt.Errorf("scene %q: %w", s.title, err)
+			return fmt.Errorf("step %q: %w", s.title, err)
 		}
 	}
 	return nil
@@ -122,7 +122,7 @@ func (p *Script) silence(ctx context.Context) error {
 	if err := p.await(ctx, "a decision about it", func(m history) bool { return p.disposed(m, l) }); err != nil {
 		return err
 	}
-	p.Printer.remark("Nothing was said, and the log says why (hubbub why " + p.eventID(l) + ")")
+	p.Printer.remark("The agent said nothing, and the log says why (hubbub why " + p.eventID(l) + ")")
 	return nil
 }
 
@@ -181,7 +181,7 @@ func (p *Script) discussion(ctx context.Context) error {
 		if calls == 0 {
 			return false
 		}
-		p.Printer.remark(fmt.Sprintf("%d messages of agents, then %s.", countAnswers(m, l)-1, text.Counted(calls, "call")))
+		p.Printer.remark(fmt.Sprintf("%d messages from agents, then %s.", countAnswers(m, l)-1, text.Counted(calls, "call")))
 		return true
 	})
 }

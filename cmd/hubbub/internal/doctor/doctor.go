@@ -50,16 +50,17 @@ func NewCommand() *cobra.Command {
 	var x checks
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Find out why something does not work, and say what to do",
-		Long: "Looks at the bot token (TELEGRAM_BOT_TOKEN), privacy mode and what it hides, a second poller, a webhook left\n" +
-			"over, the clock, the disk, the activity log, the bus, what could not be delivered, agents that were given up or decide nothing, and whether the agents' model answers, takes the key and is there, or the login of another harness. Exits 1 when\n" +
-			"it finds a problem.",
+		Short: "Find out why something does not work, and what to do about it",
+		Long: "Check the bot token (TELEGRAM_BOT_TOKEN), what privacy mode hides, a second poller, a leftover\n" +
+			"webhook, the clock, the disk, the activity log, the bus, undelivered messages, and agents that\n" +
+			"were given up or decide nothing. Check also that the agents' model answers, accepts the key and\n" +
+			"has the model, or that another harness is logged in. Exits 1 if there is a problem.",
 		RunE: x.run,
 	}
 	cmd.Flags().StringVar(&x.apiURL, "api-url", botapi.DefaultURL, "address of the Bot API")
-	cmd.Flags().StringVar(&x.harness, "harness", "", "look at what this harness needs: openai, anthropic, acp or c2a (default: what the environment suggests)")
-	cmd.Flags().StringVar(&x.harnessCommand, "harness-command", "", "the command of an acp or c2a harness")
-	cmd.Flags().BoolVar(&x.deleteWebhook, "delete-webhook", false, "remove the bot's webhook; waiting updates are kept")
+	cmd.Flags().StringVar(&x.harness, "harness", "", "check what this harness needs: openai, anthropic, acp or c2a (default: what the environment suggests)")
+	cmd.Flags().StringVar(&x.harnessCommand, "harness-command", "", "command of an acp or c2a harness")
+	cmd.Flags().BoolVar(&x.deleteWebhook, "delete-webhook", false, "remove the bot's webhook; pending updates are kept")
 	return cmd
 }
 
@@ -75,12 +76,12 @@ func (x *checks) run(cmd *cobra.Command, _ []string) error {
 	}
 	if x.deleteWebhook {
 		if token == "" {
-			return errors.New("set TELEGRAM_BOT_TOKEN to the token of the bot whose webhook shall be removed")
+			return errors.New("set TELEGRAM_BOT_TOKEN to the token of the bot whose webhook you want to remove")
 		}
 		if err := tg.DeleteWebhook(cmd.Context(), token, &botapi.Options{URL: x.apiURL}); err != nil {
 			return fmt.Errorf("removing the webhook: %w", err)
 		}
-		fmt.Fprintln(cmd.ErrOrStderr(), "the webhook is removed")
+		fmt.Fprintln(cmd.ErrOrStderr(), "webhook removed")
 	}
 	findings := slices.Concat(
 		section("settings", configErrors...),
@@ -93,7 +94,7 @@ func (x *checks) run(cmd *cobra.Command, _ []string) error {
 	)
 	if token == "" {
 		findings = append(findings, section("bot token", tg.Finding{Level: tg.LevelSkipped,
-			Message: "TELEGRAM_BOT_TOKEN is not set, so the bot was not looked at.", Advice: "Set it to the token from @BotFather to look at the bot."})...)
+			Message: "TELEGRAM_BOT_TOKEN is not set, so the bot was not checked.", Advice: "Set it to the token from @BotFather to check the bot."})...)
 	} else {
 		findings = append(findings, tg.Diagnose(cmd.Context(), token, &botapi.Options{URL: x.apiURL}, bridgeState(cmd.Context(), env, token))...)
 	}
@@ -122,7 +123,7 @@ func (x *checks) readSettings(cmd *cobra.Command, env *program.Env) (findings []
 		}
 	}
 	for _, m := range r.ConfigErrors(cmd.Context()) {
-		findings = append(findings, problem(m.String(), "Mend it; `hubbub config check` looks again."))
+		findings = append(findings, problem(m.String(), "Fix it, and run `hubbub config check`."))
 	}
 	return findings, nil
 }
@@ -166,9 +167,9 @@ func reportFindings(p *output.Printer, findings []tg.Finding) error {
 	case p.Err != nil || problems == 0:
 		return p.Err
 	case problems == 1:
-		return errors.New("one problem was found")
+		return errors.New("1 problem found")
 	}
-	return fmt.Errorf("%d problems were found", problems)
+	return fmt.Errorf("%d problems found", problems)
 }
 
 // Thresholds for the free space on the disk of the data folder, in bytes.
@@ -185,7 +186,7 @@ func checkDisk(data string) tg.Finding {
 	}
 	var stat unix.Statfs_t
 	if err := unix.Statfs(folder, &stat); err != nil {
-		return problem("The data folder "+data+" cannot be looked at: "+err.Error(), "Name another with --data.")
+		return problem("The data folder "+data+" cannot be checked: "+err.Error(), "Name another with --data.")
 	}
 	probe, err := os.CreateTemp(folder, ".doctor-*")
 	if err == nil {
@@ -195,15 +196,15 @@ func checkDisk(data string) tg.Finding {
 	free := int64(stat.Bavail) * int64(stat.Bsize)
 	switch {
 	case errors.Is(err, unix.ENOSPC) || stat.Blocks > 0 && free < diskProblem:
-		return problem(fmt.Sprintf("The disk of %s is full: %s are free. Telegram's updates stay with Telegram, "+
-			"and agents' answers are not taken, until there is room.", data, formatSize(free)),
-			"Make room there. `hubbub log prune --before 30d` deletes old files of the activity log. "+
-				"Or move the folder and name it with --data.")
+		return problem(fmt.Sprintf("The disk of %s is full: %s are free. Until there is space, updates stay with Telegram, "+
+			"and answers of agents are rejected.", data, formatSize(free)),
+			"Free some space. `hubbub log prune --before 30d` deletes old files of the activity log. "+
+				"Or move the folder, and name it with --data.")
 	case err != nil:
-		return problem("Nothing can be written to "+folder+": "+err.Error(),
-			adviceFor(err, "Give this user the folder, or name another with --data."))
+		return problem("Files cannot be written to "+folder+": "+err.Error(),
+			adviceFor(err, "Make this user the owner of the folder, or name another folder with --data."))
 	case free < diskWarning:
-		return warning(fmt.Sprintf("Only %s are free for %s.", formatSize(free), data), "Make room before it is full.")
+		return warning(fmt.Sprintf("Only %s are free for %s.", formatSize(free), data), "Free some space before the disk is full.")
 	}
 	return ok(fmt.Sprintf("%s are free for %s.", formatSize(free), data))
 }
@@ -213,20 +214,20 @@ func (x *checks) checkLog(ctx context.Context, data string) tg.Finding {
 	path := filepath.Join(data, "activity.db")
 	keep, err := activitylog.ParseKeep(cmp.Or(x.keep, activitylog.DefaultKeep))
 	if err != nil {
-		return problem("activity-keep is "+err.Error()+".", "Mend it in the table [bus] of the configuration.")
+		return problem("activity-keep: "+err.Error()+".", "Fix it in the table [bus] of the settings file.")
 	}
 	size, err := activitylog.FootprintOf(ctx, path)
 	switch {
 	case err != nil:
-		return problem("The activity log cannot be read: "+err.Error(), adviceFor(err, "`hubbub log verify` says what is wrong with it."))
+		return problem("The activity log cannot be read: "+err.Error(), adviceFor(err, "`hubbub log verify` shows what is wrong."))
 	case size.Bytes == 0:
-		return tg.Finding{Level: tg.LevelSkipped, Message: "No bus has written its activity log in " + data + "."}
+		return tg.Finding{Level: tg.LevelSkipped, Message: "No bus has written an activity log in " + data + "."}
 	}
 	says := fmt.Sprintf("The activity log is kept %s. %s", describeRetention(keep), keep.Means(size, time.Now()))
 	var stat unix.Statfs_t
 	bytes, _, known := keep.Expect(size, time.Now())
 	if err := unix.Statfs(data, &stat); err == nil && known && !keep.Forever() && bytes-size.Bytes > int64(stat.Bavail)*int64(stat.Bsize) {
-		return warning(says+" The disk has no room for that.", "Set activity-keep to fewer days, or to bytes such as 20GiB.")
+		return warning(says+" The disk has no space for that.", "Set activity-keep to fewer days, or to a size such as 20GiB.")
 	}
 	return ok(says)
 }
@@ -273,7 +274,7 @@ func checkBus(ctx context.Context, env *program.Env) tg.Finding {
 	if known, ok := errors.AsType[*busclient.Error](err); ok && len(env.Buses) == 1 {
 		return problem(sentence(known.Reason), sentence(known.Advice))
 	}
-	return problem(sentence(err.Error()), adviceFor(err, "Look at --bus, and at the log of the bus there."))
+	return problem(sentence(err.Error()), adviceFor(err, "Check --bus, and read the log of the bus."))
 }
 
 // checkOutboxes looks for messages that need a person's decision.
@@ -281,17 +282,17 @@ func checkOutboxes(ctx context.Context, data string) tg.Finding {
 	items, err := deadletter.Folder(data).List(ctx, outbox.StateDead, outbox.StateUnknown)
 	switch {
 	case errors.Is(err, deadletter.ErrNoProgram):
-		return tg.Finding{Level: tg.LevelSkipped, Message: "No program keeps messages in " + data + "."}
+		return tg.Finding{Level: tg.LevelSkipped, Message: "No program has an outbox in " + data + "."}
 	case len(items) > 0:
-		says := fmt.Sprintf("Messages that could not be delivered, or may not have arrived: %d.", len(items))
+		says := fmt.Sprintf("Messages that could not be delivered, or whose delivery is uncertain: %d.", len(items))
 		if err != nil {
 			says += " " + sentence(err.Error())
 		}
-		return warning(says, "`hubbub outbox list --dead` shows them, with the reasons; `hubbub outbox retry` or `drop` decides.")
+		return warning(says, "`hubbub outbox list --dead` shows them with the reasons. Use `hubbub outbox retry` or `hubbub outbox drop` for each.")
 	case err != nil:
-		return warning(sentence(err.Error()), "Look as the user who runs that program.")
+		return warning(sentence(err.Error()), "Run this as the user who runs that program.")
 	}
-	return ok("Nothing waits for a person.")
+	return ok("No message needs a person.")
 }
 
 // spawnerFile is the spawner's database in the data folder.
@@ -307,15 +308,15 @@ func checkAgents(ctx context.Context, data string) []tg.Finding {
 	var findings []tg.Finding
 	switch {
 	case err != nil:
-		return []tg.Finding{warning(sentence(err.Error()), "Look as the user who runs the spawner.")}
+		return []tg.Finding{warning(sentence(err.Error()), "Run this as the user who runs the spawner.")}
 	case len(coming) > 0:
-		says := fmt.Sprintf("%s shall run, and has not said that it is online", coming[0].Agent)
+		says := fmt.Sprintf("%s should be running but has not reported online", coming[0].Agent)
 		if len(coming) > 1 {
 			says += fmt.Sprintf(", and %d more", len(coming)-1)
 		}
-		findings = []tg.Finding{warning(says+".", "If it stays so, see the log of the spawner, and "+agentLog(data, string(coming[0].Name))+".")}
+		findings = []tg.Finding{warning(says+".", "If this persists, see the log of the spawner, and "+agentLog(data, string(coming[0].Name))+".")}
 	case len(failed) == 0:
-		return []tg.Finding{ok("None was given up.")}
+		return []tg.Finding{ok("No agent was given up.")}
 	}
 	if len(failed) == 0 {
 		return findings
@@ -329,8 +330,8 @@ func checkAgents(ctx context.Context, data string) []tg.Finding {
 		each = append(each, fmt.Sprintf("%d more", more))
 	}
 	first := string(failed[0].Name)
-	return append(findings, warning("Given up, and not started any more: "+strings.Join(each, ", ")+".",
-		"What "+first+" said last: "+agentLog(data, first)+". The next message in its chat starts it anew."))
+	return append(findings, warning("Given up, no longer restarted: "+strings.Join(each, ", ")+".",
+		"Read the log of "+first+": "+agentLog(data, first)+". The next message in its chat starts it again."))
 }
 
 // agentLog returns the file with an agent's log in the spawner's data folder, or the command that
@@ -344,7 +345,7 @@ func agentLog(data, name string) string {
 	case program.FileExists(filepath.Join(data, "agents", name)):
 		return "journalctl --user --unit hubbub-agent-" + name
 	default:
-		return "journalctl --unit hubbub-agent-" + name + ", or where it was started by hand"
+		return "journalctl --unit hubbub-agent-" + name + ", or the terminal where it was started"
 	}
 }
 
@@ -359,16 +360,16 @@ func checkMailboxes(ctx context.Context, data string, now time.Time) (findings [
 		for _, file := range files {
 			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "agent-"), ".db")
 			if reason, failed, from, err := agent.Failing(ctx, filepath.Join(data, file)); err == nil && failed > 0 {
-				findings = append(findings, warning(fmt.Sprintf("Every turn of agent:%s has failed since %s (%d): %s",
-					name, from.Local().Format("2 Jan 15:04"), failed, cmp.Or(text.OneLine(reason), "no reason was kept.")), "More about it: "+agentLog(data, name)+"."))
+				findings = append(findings, warning(fmt.Sprintf("All turns of agent:%s have failed since %s (%d): %s",
+					name, from.Local().Format("2 Jan 15:04"), failed, cmp.Or(text.OneLine(reason), "no reason was recorded.")), "For details, see "+agentLog(data, name)+"."))
 			}
 			count, since, err := agent.Undecided(ctx, filepath.Join(data, file))
 			if err != nil || count == 0 || now.Sub(since) < maxUndecided {
 				continue // another check reports what cannot be read
 			}
-			says := fmt.Sprintf("agent:%s has decided nothing since %s, and events wait for it: %d. Its harness does not start, or the agent does not run.",
+			says := fmt.Sprintf("agent:%s has decided nothing since %s. Waiting events: %d. Its harness does not start, or the agent does not run.",
 				name, since.Local().Format("2 Jan 15:04"), count)
-			findings = append(findings, problem(says, "Why it does not: "+agentLog(data, name)+"."))
+			findings = append(findings, problem(says, "For the reason, see "+agentLog(data, name)+"."))
 		}
 	}
 	return findings
@@ -425,11 +426,11 @@ func (x *checks) checkHarness(ctx context.Context, env *program.Env) tg.Finding 
 		for _, name := range []string{"openai", "anthropic"} {
 			variable := model.APIs[name].KeyName
 			if key, err := modelKey(env, variable); err == nil && key != "" {
-				return ok(variable + " is set, for --harness " + name + ".")
+				return ok(variable + " is set for --harness " + name + ".")
 			}
 		}
-		return warning("No model's key is set: agents run the scripted harness, whose answers are fixed rules.",
-			"Set OPENAI_API_KEY or ANTHROPIC_API_KEY and choose --harness openai or anthropic for the agents; or use acp with an agent's own login.")
+		return warning("No model key is set: agents run the scripted harness, which follows fixed rules.",
+			"Set OPENAI_API_KEY or ANTHROPIC_API_KEY, and choose --harness openai or anthropic for the agents. Or use acp with an agent's own login.")
 	case "scripted":
 		return ok("The scripted harness needs no login.")
 	case "openai", "anthropic":
@@ -437,17 +438,17 @@ func (x *checks) checkHarness(ctx context.Context, env *program.Env) tg.Finding 
 		key, err := modelKey(env, name)
 		switch {
 		case err != nil:
-			return problem(err.Error(), "Put the key into that file.")
+			return problem(err.Error(), "Write the key to that file.")
 		case key == "" && x.baseURL == "":
-			return problem(name+" is not set.", "Set it, or "+name+"_FILE to a file that holds the key.")
+			return problem(name+" is not set.", "Set it, or set "+name+"_FILE to the path of a file with the key.")
 		}
 		return x.checkModel(ctx, key)
 	case "acp", "c2a":
 		return checkCommand(x.harness, x.harnessCommand)
 	case "a2a":
-		return ok("The harness a2a needs an address, --a2a-url, and HUBBUB_A2A_TOKEN if the agent there wants a token.")
+		return ok("The harness a2a needs an address, --a2a-url, and HUBBUB_A2A_TOKEN if the agent requires a token.")
 	}
-	return problem(fmt.Sprintf("There is no harness %q.", x.harness), "The harnesses are scripted, openai, anthropic, acp, c2a and a2a.")
+	return problem(fmt.Sprintf("Harness %q is unknown.", x.harness), "The harnesses are scripted, openai, anthropic, acp, c2a and a2a.")
 }
 
 // logins says where known command-line agents keep their login below the home directory, and how
@@ -465,7 +466,7 @@ func checkCommand(harness, command string) tg.Finding {
 	}
 	path, err := exec.LookPath(words[0])
 	if err != nil {
-		return problem(words[0]+" is no program that can be started here.", "Install it, or give its full path in --harness-command.")
+		return problem(words[0]+" is not a program that can be started here.", "Install it, or give its full path with --harness-command.")
 	}
 	for _, word := range words {
 		name := filepath.Base(word)
@@ -476,8 +477,8 @@ func checkCommand(harness, command string) tg.Finding {
 		case program.FileExists(filepath.Join(home, login.file)) || os.Getenv(login.key) != "":
 			return ok(name + " has a login.")
 		default:
-			return problem(name+" seems not to be logged in for this user.", sentence(login.how+", or set "+login.key))
+			return problem(name+" does not seem to be logged in for this user.", sentence(login.how+", or set "+login.key))
 		}
 	}
-	return ok(path + " can be started; whether it is logged in only it knows.")
+	return ok(path + " can be started. Whether it is logged in cannot be checked.")
 }

@@ -52,7 +52,7 @@ func TestDoctorFindsAgentsThatDecideNothing(t *testing.T) {
 	}
 	found := checkMailboxes(t.Context(), data, testTime.Add(time.Hour))
 	if len(found) != 1 || found[0].Level != tg.LevelProblem || !strings.Contains(found[0].Message, "agent:tg-5 has decided nothing since ") ||
-		!strings.Contains(found[0].Message, "wait for it: 2.") || !strings.Contains(found[0].Advice, log) {
+		!strings.Contains(found[0].Message, "Waiting events: 2.") || !strings.Contains(found[0].Advice, log) {
 		t.Errorf("an hour later: %+v", found)
 	}
 	fail := func(turn, state string, at time.Time) {
@@ -127,7 +127,7 @@ func TestDoctorSaysWhatTheLogComesTo(t *testing.T) {
 	if f := (&checks{keep: "a while"}).checkLog(t.Context(), data); f.Level != tg.LevelProblem || !strings.Contains(f.Advice, "[bus]") {
 		t.Errorf("of a setting that is none: %+v", f)
 	}
-	if f := (&checks{keep: "999999TiB"}).checkLog(t.Context(), data); f.Level != tg.LevelWarning || !strings.Contains(f.Message, "no room") {
+	if f := (&checks{keep: "999999TiB"}).checkLog(t.Context(), data); f.Level != tg.LevelWarning || !strings.Contains(f.Message, "no space") {
 		t.Errorf("of more than the disk holds: %+v", f)
 	}
 }
@@ -149,10 +149,10 @@ func TestDoctorAsksTheModel(t *testing.T) {
 		level  tg.Level
 		says   string
 	}{
-		{200, answer, tg.LevelOK, "takes the key"},
-		{200, `{"data":[{"id":"m2"}]}`, tg.LevelWarning, `lists no "m1"; it has m2`},
-		{401, `{}`, tg.LevelProblem, "refuses the key (401)"},
-		{404, `not found`, tg.LevelOK, "shows with the first message"},
+		{200, answer, tg.LevelOK, "accepts the key"},
+		{200, `{"data":[{"id":"m2"}]}`, tg.LevelWarning, `does not list the model "m1"; it lists m2`},
+		{401, `{}`, tg.LevelProblem, "rejects the key (401)"},
+		{404, `not found`, tg.LevelOK, "The first message will show"},
 	} {
 		code, answer = c.code, c.answer
 		if f := x.checkModel(t.Context(), "sk-key"); f.Level != c.level || !strings.Contains(f.Message, c.says) {
@@ -161,7 +161,7 @@ func TestDoctorAsksTheModel(t *testing.T) {
 	}
 	code, answer = 200, `{"data":[{"id":"m2"}]}`
 	if x.model = ""; x.checkModel(t.Context(), "sk-key").Level != tg.LevelWarning {
-		t.Error("an endpoint without the model that is asked for where none is named is called fine")
+		t.Error("an endpoint without the default model is reported as ok")
 	}
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was asked with %v", r.Host, r.Header) }))
 	defer elsewhere.Close()
@@ -171,7 +171,7 @@ func TestDoctorAsksTheModel(t *testing.T) {
 		t.Errorf("an address that leads elsewhere: %+v", f)
 	}
 	server.Close()
-	if f := x.checkModel(t.Context(), "sk-key"); f.Level != tg.LevelProblem || !strings.Contains(f.Message, "is not reached") || strings.Contains(f.Message, "sk-key") {
+	if f := x.checkModel(t.Context(), "sk-key"); f.Level != tg.LevelProblem || !strings.Contains(f.Message, "cannot be reached") || strings.Contains(f.Message, "sk-key") {
 		t.Errorf("a server that is gone: %+v", f)
 	}
 }

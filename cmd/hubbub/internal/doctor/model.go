@@ -27,13 +27,13 @@ func (x *checks) checkModel(ctx context.Context, key string) tg.Finding {
 	}
 	switch {
 	case err != nil:
-		return problem(fmt.Sprintf("The model at %s is not reached: %s.", at.BaseURL, cmp.Or(context.Cause(ctx), err)), "Start it, or mend base-url in [agent]; else look at the network, and a proxy in HTTPS_PROXY.")
+		return problem(fmt.Sprintf("The model at %s cannot be reached: %s.", at.BaseURL, cmp.Or(context.Cause(ctx), err)), "Start it, or fix base-url in [agent]. Otherwise check the network, and the proxy in HTTPS_PROXY.")
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return problem(fmt.Sprintf("The model at %s refuses the key (%d).", at.BaseURL, status), "Put a good one into "+at.KeyName+" and start `hubbub up` again.")
+		return problem(fmt.Sprintf("The model at %s rejects the key (%d).", at.BaseURL, status), "Put a valid key into "+at.KeyName+", and restart `hubbub up`.")
 	case status != http.StatusOK || len(models) == 0:
-		return ok(fmt.Sprintf("%s is there. It lists no models, so whether it takes the key and has the model shows with the first message.", at.BaseURL))
+		return ok(fmt.Sprintf("%s answers but lists no models. The first message will show whether it accepts the key and has the model.", at.BaseURL))
 	case x.harness == "openai" && !slices.Contains(models, at.Model):
-		return warning(fmt.Sprintf("The model at %s lists no %q; it has %s.", at.BaseURL, at.Model, models[0]), "Name one that it has as model in [agent], if messages fail.")
+		return warning(fmt.Sprintf("The endpoint %s does not list the model %q; it lists %s.", at.BaseURL, at.Model, models[0]), "If messages fail, set model in [agent] to one of its models.")
 	}
-	return ok(at.BaseURL + " answers, and takes the key.")
+	return ok(at.BaseURL + " answers and accepts the key.")
 }

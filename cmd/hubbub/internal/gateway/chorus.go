@@ -25,11 +25,12 @@ const defaultPublicURL = "http://127.0.0.1:7893"
 func NewChorus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "chorus",
-		Short: "Connect HTTP agents and channels elsewhere (Chorus)",
-		Long: "Connects agents and channels elsewhere through the Chorus gateway, whose data folder it writes (--data);\n" +
-			"a running gateway applies a change within a second.\n\n" +
-			"An agent elsewhere gave you a connection string: `hubbub chorus add`. A service elsewhere asks you for\n" +
-			"one, to reach an agent of yours: `hubbub chorus inbox create`.",
+		Short: "Connect external HTTP agents and channels (Chorus)",
+		Long: "Connect external agents and channels through the Chorus gateway. The commands write the\n" +
+			"gateway's data folder (--data); a running gateway applies a change within a second.\n\n" +
+			"If an external agent gave you a connection string, use `hubbub chorus add`. If an external\n" +
+			"service asks you for a connection string to reach an agent of yours, use `hubbub chorus inbox\n" +
+			"create`.",
 	}
 	cmd.AddCommand(newChorusAdd(), newChorusAssign(), newChorusList(), newChorusRemove(), newChorusInbox())
 	return cmd
@@ -58,8 +59,9 @@ func newChorusAdd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Put an HTTP agent on the bus as agent:NAME",
-		Long: "Puts an HTTP agent on the bus as agent:NAME. Its connection string is a secret, so it comes from a file;\n" +
-			"- is standard input. With --replace it takes the place of the one that agent:NAME has, which goes on as it is.",
+		Long: "Put an HTTP agent on the bus as agent:NAME. Its connection string is a secret, so it is read\n" +
+			"from a file; - is standard input. With --replace it replaces the connection string of an\n" +
+			"existing agent and changes nothing else.",
 		Example: "  hubbub chorus add weather --connection-string-file weather.txt\n" +
 			"  hubbub chorus add weather --replace --connection-string-file rotated.txt",
 		Args: cobra.ExactArgs(1),
@@ -68,11 +70,11 @@ func newChorusAdd() *cobra.Command {
 				return program.Usage("%s", err)
 			}
 			if file == "" {
-				return program.Usage("give the file that holds the connection string with --connection-string-file")
+				return program.Usage("--connection-string-file is missing: it names the file with the connection string")
 			}
 			for _, other := range []string{"role", "stream", "knocks", "mcp-list"} {
 				if replace && cmd.Flags().Changed(other) {
-					return program.Usage("--replace changes the connection string alone: leave out --%s", other)
+					return program.Usage("--replace changes only the connection string: omit --%s", other)
 				}
 			}
 			env := program.From(cmd)
@@ -90,19 +92,19 @@ func newChorusAdd() *cobra.Command {
 					return err
 				}
 				if err := netguard.New(nil).CheckURL(connection); err != nil { // only the gateway knows which addresses it allows
-					fmt.Fprintf(cmd.ErrOrStderr(), "the gateway may refuse to post to %s: %s\n", name.ID(), err)
+					fmt.Fprintf(cmd.ErrOrStderr(), "the gateway may refuse to call %s: %s\n", name.ID(), err)
 				}
-				what := map[bool]string{false: "is on the bus as soon as the gateway runs", true: "is reached by this connection string from now on"}[replace]
+				what := map[bool]string{false: "is on the bus when the gateway runs", true: "now uses this connection string"}[replace]
 				return output.Line(cmd, map[string]string{"name": string(name), "peer": string(name.ID())}, "%s %s", name.ID(), what)
 			})
 		},
 	}
 	fs := cmd.Flags()
-	fs.BoolVar(&replace, "replace", false, "give an agent that is there this connection string, and change nothing else")
+	fs.BoolVar(&replace, "replace", false, "replace the connection string of an existing agent")
 	fs.StringVar(&file, "connection-string-file", "", "file with the connection string; - for standard input")
-	fs.StringArrayVar(&settings.Roles, "role", nil, "role that mentions such as @backend-agents name (repeatable)")
+	fs.StringArrayVar(&settings.Roles, "role", nil, "role for mentions such as @backend-agents (repeatable)")
 	fs.StringArrayVar(&settings.Streams, "stream", nil, "stream that the agent owns (repeatable)")
-	fs.BoolVar(&settings.Knocks, "knocks", false, "also tell it, without their content, of events that it may answer, such as mentions of its role")
+	fs.BoolVar(&settings.Knocks, "knocks", false, "also notify it, without content, of events that it may answer, such as mentions of its role")
 	fs.BoolVar(&settings.MCPList, "mcp-list", false, "send \"mcp\" as a list, for agents that expect one")
 	return cmd
 }
@@ -112,13 +114,13 @@ func addAgent(ctx context.Context, s *chorus.Store, name chorus.AgentName, conne
 	if replace {
 		err := s.ReplaceConnection(ctx, name, connection)
 		if errors.Is(err, chorus.ErrNotFound) {
-			return fmt.Errorf("%w; to add it, leave out --replace", err)
+			return fmt.Errorf("%w; to add it, omit --replace", err)
 		}
 		return err
 	}
 	err := s.AddAgent(ctx, name, connection, settings)
 	if errors.Is(err, chorus.ErrExists) {
-		return fmt.Errorf("%w; for another connection string add --replace; for other settings first run: hubbub chorus remove %s", err, name)
+		return fmt.Errorf("%w; to change its connection string, add --replace; to change other settings, first run: hubbub chorus remove %s", err, name)
 	}
 	return err
 }
@@ -126,9 +128,10 @@ func addAgent(ctx context.Context, s *chorus.Store, name chorus.AgentName, conne
 func newChorusAssign() *cobra.Command {
 	return &cobra.Command{
 		Use:   "assign NAME TOPIC",
-		Short: "Let an HTTP agent hear a chat, and answer it",
-		Long: "Assigns agent:NAME to the chat of TOPIC, beside the agents that it has: the chat's bridge then hands every\n" +
-			"message to it, and its attention decides. The chat must have been heard of: somebody wrote in it.",
+		Short: "Assign an HTTP agent to a chat",
+		Long: "Assign agent:NAME to the chat of TOPIC, in addition to the agents that it has. The chat's bridge\n" +
+			"then sends it every message, and the agent's attention decides. Somebody must have written in\n" +
+			"the chat before.",
 		Example: "  hubbub chorus assign weather tg:-100123",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -139,7 +142,7 @@ func newChorusAssign() *cobra.Command {
 			switch protocol.RoleOf(protocol.PeerID(topic)) {
 			case protocol.RoleTG, protocol.RoleChorus:
 			default:
-				return program.Usage("%q is no chat: use a topic such as tg:-100123", topic)
+				return program.Usage("%q is not a chat: use a topic such as tg:-100123", topic)
 			}
 			ctx := cmd.Context()
 			id := busclient.NewID("chorus")
@@ -155,11 +158,11 @@ func newChorusAssign() *cobra.Command {
 			}
 			switch err := peer.Classify(topic, 1, result, nil); peer.OutcomeOf(err) {
 			case peer.Received:
-				return output.Line(cmd, protocol.RouteAssigned{Topic: topic, Agent: agent}, "%s hears %s now", agent, topic)
+				return output.Line(cmd, protocol.RouteAssigned{Topic: topic, Agent: agent}, "%s now receives the messages of %s", agent, topic)
 			case peer.Absent:
-				return fmt.Errorf("nobody on the bus carries %s: is its bridge running?", topic)
+				return fmt.Errorf("no bridge on the bus serves %s: is its bridge running?", topic)
 			default:
-				return fmt.Errorf("the assignment was not taken: %w", err)
+				return fmt.Errorf("the assignment failed: %w", err)
 			}
 		},
 	}
@@ -168,7 +171,7 @@ func newChorusAssign() *cobra.Command {
 func newChorusList() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the agents and the inboxes, without their secrets",
+		Short: "List agents and inboxes, without their secrets",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !program.FileExists(program.From(cmd).DataFile(gatewayFile)) { // listing must not create the store
@@ -215,14 +218,14 @@ func printChorus(cmd *cobra.Command, agents []chorus.ExternalAgent, inboxes []ch
 		state := map[bool]string{false: "open", true: "revoked"}[in.Revoked]
 		rows = append(rows, []any{in.Name, in.Channels, in.ChangedAt.Format("2006-01-02 15:04"), state})
 	}
-	none := fmt.Sprintf("nothing yet in %s (--data): see `hubbub chorus add --help` and `hubbub chorus inbox --help`", program.From(cmd).Data)
+	none := fmt.Sprintf("no agents and no inboxes in %s (--data): see `hubbub chorus add --help` and `hubbub chorus inbox --help`", program.From(cmd).Data)
 	return output.List(cmd, list, none, func(p *output.Printer, _ []any) { p.Rows(rows) })
 }
 
 func newChorusRemove() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Take an HTTP agent off the bus, with what was kept for it",
+		Short: "Remove an HTTP agent and its stored data",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
@@ -236,11 +239,11 @@ func newChorusInbox() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inbox",
 		Short: "Create, rotate and revoke the connection strings of your agents",
-		Long: "An inbox is where services elsewhere reach agents of yours. Its connection string is a secret: whoever has\n" +
-			"it can talk to the agents. It is shown once; what is kept is its SHA-256.",
+		Long: "An inbox is where external services reach agents of yours. Its connection string is a secret:\n" +
+			"anybody who has it can talk to the agents. It is shown once; only its SHA-256 is stored.",
 	}
 	var url string
-	cmd.PersistentFlags().StringVar(&url, "public-url", "", "where the outside reaches the gateway (default what the gateway recorded)")
+	cmd.PersistentFlags().StringVar(&url, "public-url", "", "public address of the gateway (default: what the gateway recorded)")
 	cmd.AddCommand(
 		&cobra.Command{
 			Use: "create NAME", Short: "Create an inbox and print its connection string", Args: cobra.ExactArgs(1),
@@ -249,13 +252,13 @@ func newChorusInbox() *cobra.Command {
 			},
 		},
 		&cobra.Command{
-			Use: "rotate NAME", Short: "Print a new connection string; the old one is dead at once", Args: cobra.ExactArgs(1),
+			Use: "rotate NAME", Short: "Print a new connection string; the old one stops working at once", Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return printConnection(cmd, args[0], url, (*chorus.Store).RotateInbox)
 			},
 		},
 		&cobra.Command{
-			Use: "revoke NAME", Short: "Close an inbox; its connection string is dead at once", Args: cobra.ExactArgs(1),
+			Use: "revoke NAME", Short: "Close an inbox; its connection string stops working at once", Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
 					return store.RevokeInbox(ctx, chorus.InboxName(args[0]))
@@ -274,7 +277,7 @@ func printConnection(cmd *cobra.Command, name, url string, make func(*chorus.Sto
 	return withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
 		secret, err := make(store, ctx, chorus.InboxName(name))
 		if errors.Is(err, chorus.ErrExists) {
-			return fmt.Errorf("%w; for a new connection string run: hubbub chorus inbox rotate %s", err, name)
+			return fmt.Errorf("%w; to get a new connection string, run: hubbub chorus inbox rotate %s", err, name)
 		}
 		if err != nil {
 			return err
@@ -297,8 +300,8 @@ func gatewayURL(cmd *cobra.Command, store *chorus.Store, given string) (string, 
 	recorded, err := store.PublicURL(cmd.Context())
 	if recorded == "" && err == nil {
 		recorded = defaultPublicURL
-		fmt.Fprintf(cmd.ErrOrStderr(), "no gateway has recorded its public address yet, so what follows begins with %s;\n"+
-			"if that is wrong, put the right one there: the rest stays valid\n", recorded)
+		fmt.Fprintf(cmd.ErrOrStderr(), "no gateway has recorded its public address yet, so the connection string begins with %s;\n"+
+			"if that is wrong, replace it: the rest stays valid\n", recorded)
 	}
 	return recorded, err
 }

@@ -18,15 +18,15 @@ import (
 func NewHook() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hook",
-		Short: "Let programs elsewhere tell a chat something, by signed webhooks",
-		Long: "A hook is an address to which programs elsewhere POST, and whose posts the agents of one\n" +
-			"chat hear. The Chorus gateway serves it, whose data folder this writes (--data); a change\n" +
-			"holds at once. Posts have at most 1 MiB and are signed with the secret of the hook, as by\n" +
-			"Standard Webhooks (webhook-id, webhook-timestamp, webhook-signature: within 5 minutes,\n" +
-			"each id once) or by GitHub (X-Hub-Signature-256: each body once, since no time or id is\n" +
-			"signed). 200 means that the post is stored.\n\n" +
-			"What it says is material to agents: it names nobody, and people do not see it in the\n" +
-			"chat. It obliges nobody, or, where the hook was made with --oblige, the chat's agent.",
+		Short: "Let external programs post to a chat with signed webhooks",
+		Long: "A hook is a URL to which external programs POST. The agents of one chat receive the posts. The\n" +
+			"Chorus gateway serves it; the commands write the gateway's data folder (--data), and a change\n" +
+			"takes effect at once. A post has at most 1 MiB. It is signed with the secret of the hook, as\n" +
+			"specified by Standard Webhooks (webhook-id, webhook-timestamp, webhook-signature: within 5\n" +
+			"minutes, each ID once) or by GitHub (X-Hub-Signature-256: each body once, because no time or ID\n" +
+			"is signed). The response 200 means that the post is stored.\n\n" +
+			"A post is material for agents: it mentions nobody, and people do not see it in the chat. It\n" +
+			"obliges nobody or, with --oblige, the chat's agent.",
 	}
 	cmd.AddCommand(newHookAdd(), newHookList(), newHookRotate(), newHookRemove())
 	return cmd
@@ -45,13 +45,13 @@ func newHookAdd() *cobra.Command {
 	var oblige, arrives bool
 	cmd := &cobra.Command{
 		Use:   "add NAME {--chat TOPIC | --arrives}",
-		Short: "Make a hook, and print its URL and its secret",
-		Long: "Makes a hook for the chat of a topic, and prints its URL and, in a second line, the secret\n" +
-			"with which posts are signed. It is shown once. Senders of Standard Webhooks take it as it\n" +
-			"is, and so does GitHub (content type application/json).\n\n" +
-			"With --arrives it tells no chat but the collaboration broker: a post says that a thing is\n" +
-			"there for which work waits, {\"arrived\":\"build-42\"}, or else what the hook is named after.\n" +
-			"`hubbub work arrived` says the same by hand.",
+		Short: "Create a hook and print its URL and secret",
+		Long: "Create a hook for the chat of a topic. It prints the URL and, on a second line, the secret with\n" +
+			"which posts are signed. The secret is shown once. Senders of Standard Webhooks and GitHub\n" +
+			"(content type application/json) accept it unchanged.\n\n" +
+			"With --arrives, the hook notifies the collaboration broker instead of a chat. A post says that\n" +
+			"something has arrived for which work waits: the name in {\"arrived\":\"build-42\"} or, without it,\n" +
+			"the name of the hook. `hubbub work arrived` does the same.",
 		Example: "  hubbub hook add build-42 --arrives\n  hubbub hook add ci --chat tg:-100123\n  hubbub hook add alerts --chat tg:1 --oblige",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,17 +61,17 @@ func newHookAdd() *cobra.Command {
 			topic := protocol.PeerID(chat)
 			switch {
 			case arrives && (chat != "" || oblige):
-				return program.Usage("--arrives tells no chat: leave --chat and --oblige out")
+				return program.Usage("--arrives notifies no chat: omit --chat and --oblige")
 			case arrives:
 				topic = protocol.PeerBroker
 			}
 			if role := protocol.RoleOf(topic); !arrives && role != protocol.RoleTG && role != protocol.RoleChorus {
-				return program.Usage("--chat %q is no chat: use a topic such as tg:-100123", chat)
+				return program.Usage("--chat %q is not a chat: use a topic such as tg:-100123", chat)
 			}
 			return withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
 				secret, err := store.AddHook(ctx, chorus.HookName(args[0]), topic, oblige)
 				if errors.Is(err, chorus.ErrExists) {
-					return fmt.Errorf("%w; for a new secret run: hubbub hook rotate %s", err, args[0])
+					return fmt.Errorf("%w; to get a new secret, run: hubbub hook rotate %s", err, args[0])
 				}
 				if err != nil {
 					return err
@@ -80,17 +80,17 @@ func newHookAdd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&chat, "chat", "", "topic of the chat whose agents hear of the posts, such as tg:1")
-	cmd.Flags().BoolVar(&oblige, "oblige", false, "the chat's agent must answer each post; otherwise it only finds them")
-	cmd.Flags().BoolVar(&arrives, "arrives", false, "a post lets the work go on that waits for what it names")
-	cmd.Flags().StringVar(&url, "public-url", "", "where the outside reaches the gateway (default what the gateway recorded)")
+	cmd.Flags().StringVar(&chat, "chat", "", "topic of the chat whose agents receive the posts, such as tg:1")
+	cmd.Flags().BoolVar(&oblige, "oblige", false, "the chat's agent must answer each post; otherwise it only stores them")
+	cmd.Flags().BoolVar(&arrives, "arrives", false, "a post resumes work that waits for what it names")
+	cmd.Flags().StringVar(&url, "public-url", "", "public address of the gateway (default: what the gateway recorded)")
 	return cmd
 }
 
 func newHookRotate() *cobra.Command {
 	var url string
 	cmd := &cobra.Command{
-		Use: "rotate NAME", Short: "Print a new secret; the old one is dead at once", Args: cobra.ExactArgs(1),
+		Use: "rotate NAME", Short: "Print a new secret; the old one stops working at once", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
 				secret, err := store.RotateHook(ctx, chorus.HookName(args[0]))
@@ -101,7 +101,7 @@ func newHookRotate() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&url, "public-url", "", "where the outside reaches the gateway (default what the gateway recorded)")
+	cmd.Flags().StringVar(&url, "public-url", "", "public address of the gateway (default: what the gateway recorded)")
 	return cmd
 }
 
@@ -117,7 +117,7 @@ func printHook(cmd *cobra.Command, store *chorus.Store, h *hookInfo) error {
 
 func newHookRemove() *cobra.Command {
 	return &cobra.Command{
-		Use: "remove NAME", Short: "Remove a hook; what it took before still reaches its chat", Args: cobra.ExactArgs(1),
+		Use: "remove NAME", Short: "Remove a hook; stored posts still reach the chat", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withStore(cmd, func(ctx context.Context, store *chorus.Store) error {
 				return store.RemoveHook(ctx, chorus.HookName(args[0]))
@@ -128,7 +128,7 @@ func newHookRemove() *cobra.Command {
 
 func newHookList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the hooks, and what became of their posts", Args: cobra.NoArgs,
+		Use: "list", Short: "List hooks and the state of their posts", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hooks, err := readHooks(cmd)
 			if err != nil {

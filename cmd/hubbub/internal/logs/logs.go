@@ -25,7 +25,7 @@ type Flag []string
 func AddFlag(cmd *cobra.Command) *Flag {
 	l := new(Flag)
 	cmd.PersistentFlags().StringArrayVar((*[]string)(l), "log", nil,
-		"activity log to read: a data folder or a database; repeat it for the buses of a cluster (default that of --data)")
+		"activity log to read: a data folder or a database; repeat it for the buses of a cluster (default: the log in --data)")
 	return l
 }
 
@@ -88,7 +88,7 @@ func TitlesFor(cmd *cobra.Command) *view.Titles {
 // Explain adds advice to the error of a log that cannot be read.
 func Explain(err error) error {
 	if errors.Is(err, activitylog.ErrNoLog) {
-		return fmt.Errorf("%w: is --data (or --log) right? A bus writes it there: start one with `hubbub up` or `hubbub demo`", err)
+		return fmt.Errorf("%w: check --data or --log. A bus writes the log: start one with `hubbub up` or `hubbub demo`", err)
 	}
 	return err
 }

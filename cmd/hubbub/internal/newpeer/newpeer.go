@@ -25,26 +25,27 @@ var newPeerName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,47}$`)
 
 // NewCommand returns the command `hubbub new`.
 func NewCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "new", Short: "Print the beginning of a program of your own"}
+	cmd := &cobra.Command{Use: "new", Short: "Print a program to start from"}
 	var language string
 	peer := &cobra.Command{
 		Use:   "peer [NAME]",
 		Short: "Print a peer in one file",
-		Long: "Print a peer in one file: it echoes what it is told as agent:NAME (echo), reconnects, keeps\n" +
-			"order and answers. It reads the bus's address from HUBBUB_BUS and its token from HUBBUB_TOKEN.\n" +
-			"The file says how it is run and gets a token. For JavaScript use ts, which Node, Deno and Bun run as it is.",
+		Long: "Print a peer in one file. As agent:NAME (default echo), it echoes the messages that it receives.\n" +
+			"It reconnects, keeps the order of messages, and answers. It reads the bus's address from\n" +
+			"HUBBUB_BUS and its token from HUBBUB_TOKEN. The file explains how to run it and how to get a\n" +
+			"token. For JavaScript use ts: Node, Deno and Bun run it unchanged.",
 		Example: "  hubbub new peer --lang py reviewer > reviewer.py\n  hubbub chat agent:reviewer hello",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, known := languages[language]
 			if !known {
-				return program.Usage("--lang %q is unknown: use ts (which Node, Deno and Bun run as it is), py, go or sh", language)
+				return program.Usage("--lang %q is unknown: use ts (Node, Deno and Bun run it unchanged), py, go or sh", language)
 			}
 			identity := templateIdentity
 			if len(args) > 0 {
 				name := strings.TrimPrefix(args[0], "agent:")
 				if !newPeerName.MatchString(name) {
-					return program.Usage("%q is no name of a peer: use a-z, 0-9 and -, at most 48 characters, beginning with a letter or digit", args[0])
+					return program.Usage("%q is not a valid name: use at most 48 characters of a-z, 0-9 and -, beginning with a letter or digit", args[0])
 				}
 				identity = "agent:" + name
 			}

@@ -24,11 +24,11 @@ import (
 func NewBackup() *cobra.Command {
 	return &cobra.Command{
 		Use:   "backup FOLDER",
-		Short: "Copy everything of a data folder, while its programs run",
-		Long: "Copy the data folder (--data) to a new folder: each database as it is at one moment, checked, and the\n" +
-			"files beside it. The programs may run. Logs of agents and what can be made again are left out. The\n" +
-			"copy holds secrets and what people said. It belongs to the owner of the data folder, also if root makes\n" +
-			"it, and nobody else can read it.",
+		Short: "Copy a data folder while its programs run",
+		Long: "Copy the data folder (--data) to a new folder. Each database is copied as of one moment and\n" +
+			"checked. The programs may run. Logs of agents, and files that can be made again, are left out.\n" +
+			"The copy contains secrets and private messages. It belongs to the owner of the data folder, even\n" +
+			"if root makes it, and nobody else can read it.",
 		Annotations: map[string]string{program.NewFolder: ""},
 		Example:     "  hubbub backup /backup/hubbub-2026-01-31 --data /var/lib/hubbub",
 		RunE:        func(cmd *cobra.Command, args []string) error { return backup(cmd, args[0]) },
@@ -41,24 +41,24 @@ var skippedSuffixes = []string{"-wal", "-shm", "-journal", ".lock", ".log", ".lo
 func backup(cmd *cobra.Command, to string) error {
 	from, err := filepath.EvalSymlinks(program.From(cmd).Data) // WalkDir does not follow a symbolic link
 	if err != nil {
-		return program.Usage("there is no data folder %s; name it with --data", program.From(cmd).Data)
+		return program.Usage("data folder %s does not exist; name another with --data", program.From(cmd).Data)
 	}
 	to, err = filepath.Abs(to)
 	if err != nil {
 		return err
 	}
 	if rel, err := filepath.Rel(from, to); err == nil && !strings.HasPrefix(rel, "..") {
-		return program.Usage("%s lies in the data folder; a backup belongs elsewhere", to)
+		return program.Usage("%s is inside the data folder; name a folder outside it", to)
 	}
 	if err := datafolder.Mkdir(to); err != nil {
 		switch {
 		case errors.Is(err, fs.ErrExist):
 			if in, err := os.ReadDir(to); err != nil || len(in) > 0 { // root may have made an empty folder
-				return program.Usage("%s exists already; name a new folder", to)
+				return program.Usage("%s already exists; name a new folder", to)
 			}
 			return backupInto(cmd, from, to)
 		case errors.Is(err, fs.ErrPermission): // not wrapped: the usual advice, to run as the folder's owner, would be wrong
-			return fmt.Errorf("%v: the copy is made as the owner of the data folder, who may not write there: make a folder for copies with: install -d -m 0700 -o %d FOLDER", err, os.Geteuid())
+			return fmt.Errorf("%v: the owner of the data folder makes the copy and may not write there: create a folder for copies with: install -d -m 0700 -o %d FOLDER", err, os.Geteuid())
 		}
 		return err
 	}
@@ -112,7 +112,7 @@ func backupInto(cmd *cobra.Command, from, to string) error {
 	}
 	progress.End()
 	if err = errors.Join(append(failed, err)...); err != nil {
-		return fmt.Errorf("the backup in %s is not whole, with %d files: %w", to, files, err)
+		return fmt.Errorf("the backup in %s is incomplete, with %d files: %w", to, files, err)
 	}
 	return output.Line(cmd, map[string]any{"folder": to, "files": files}, "%d files copied to %s", files, to)
 }

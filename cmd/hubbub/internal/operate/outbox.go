@@ -22,15 +22,16 @@ import (
 func NewOutbox() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "outbox",
-		Short: "Show what could not be delivered, and decide about it",
-		Long: "Works on the data folder (--data) of the bridge and of the programs beside it, while they run or not. An item\n" +
-			"is pending, being sent, or needs a person: dead (refused for good, or a day old) or unknown (nobody knows\n" +
-			"whether it arrived). Where it is not the bridge's, its number has the program before it: agent-lead:12. Of such\n" +
-			"a program, only what needs a person can be retried or dropped.",
+		Short: "List undelivered messages, and retry or drop them",
+		Long: "Work on the data folder (--data) of the bridge and the other programs, which may run meanwhile.\n" +
+			"An item is pending or being sent, or it needs a person: it is dead (rejected for good, or a day\n" +
+			"old) or unknown (its delivery is uncertain). If it does not belong to the bridge, the name of\n" +
+			"its program comes before its number: agent-lead:12. Of these programs, only items that need a\n" +
+			"person can be retried or dropped.",
 	}
 	cmd.AddCommand(newOutboxList(), newOutboxChange("retry",
-		"Send an item again; an unknown one may then arrive twice", "will be sent again", deadletter.Folder.Retry),
-		newOutboxChange("drop", "Give an item up", "is given up", deadletter.Folder.Drop))
+		"Send an item again; an unknown item may arrive twice", "will be sent again", deadletter.Folder.Retry),
+		newOutboxChange("drop", "Give up an item", "was given up", deadletter.Folder.Drop))
 	return cmd
 }
 
@@ -38,7 +39,7 @@ func newOutboxList() *cobra.Command {
 	var all, dead bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List what waits and what needs a person",
+		Short: "List items that wait or need a person",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			states := []outbox.State{outbox.StatePending, outbox.StateSending, outbox.StateDead, outbox.StateUnknown}
 			switch {
@@ -53,13 +54,13 @@ func newOutboxList() *cobra.Command {
 			if err != nil && len(items) == 0 {
 				return err
 			}
-			none := "nothing waits, and nothing needs a person"
+			none := "no item waits or needs a person"
 			head := []any{"ID", "TO", "STATE", "TRIED", "QUEUED", "NEXT", "FROM", "TEXT", "LAST ERROR"}
 			return errors.Join(output.Table(cmd, items, none, head, outboxRow), err)
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "list what was sent or dropped too")
-	cmd.Flags().BoolVar(&dead, "dead", false, "list only what needs a person")
+	cmd.Flags().BoolVar(&all, "all", false, "also list sent and dropped items")
+	cmd.Flags().BoolVar(&dead, "dead", false, "list only items that need a person")
 	return cmd
 }
 

@@ -23,31 +23,31 @@ func NewPair() *cobra.Command {
 	var revoked string
 	cmd := &cobra.Command{
 		Use:   "pair",
-		Short: "Admit a person or a group to the Telegram bot by a one-time code",
-		Long: "Prints a code that works once. Whoever sends /pair CODE to the bot is admitted: the person in a direct chat,\n" +
-			"the group with its members in a group. Works on the bridge's data folder (--data); a running bridge takes the\n" +
-			"code at once.",
+		Short: "Admit a person or group to the Telegram bot with a one-time code",
+		Long: "Print a code that works once. Send /pair CODE to the bot to be admitted: in a direct chat the\n" +
+			"code admits the person, in a group it admits the group and its members. The command works on the\n" +
+			"bridge's data folder (--data); a running bridge accepts the code at once.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case listed && revoked != "":
-				return program.Usage("--list and --revoke are two different things; give one")
+				return program.Usage("--list and --revoke exclude each other")
 			case listed:
 				return withBridge(cmd, listAdmissions)
 			case revoked != "":
 				id, err := strconv.ParseInt(revoked, 10, 64)
 				if err != nil {
-					return program.Usage("--revoke takes the number of a user or a chat; see hubbub pair --list")
+					return program.Usage("--revoke requires the ID of a user or a chat; see hubbub pair --list")
 				}
 				return withBridge(cmd, func(cmd *cobra.Command, db *sql.DB) error { return revokeAdmission(cmd, db, id) })
 			case valid <= 0:
-				return program.Usage("--valid must be longer than nothing")
+				return program.Usage("--valid must be above 0")
 			}
 			return makeCode(cmd, valid)
 		},
 	}
 	cmd.Flags().DurationVar(&valid, "valid", time.Hour, "how long the code works")
-	cmd.Flags().BoolVar(&listed, "list", false, "list who was admitted by a code, instead of making one")
-	cmd.Flags().StringVar(&revoked, "revoke", "", "take back the admission of this user or chat id, instead of making a code")
+	cmd.Flags().BoolVar(&listed, "list", false, "list the admitted people and groups instead of making a code")
+	cmd.Flags().StringVar(&revoked, "revoke", "", "revoke the admission of this user or chat ID instead of making a code")
 	return cmd
 }
 
@@ -68,10 +68,10 @@ func makeCode(cmd *cobra.Command, valid time.Duration) error {
 	}
 	unused := ""
 	if errors.Is(statErr, fs.ErrNotExist) {
-		unused = fmt.Sprintf("\nNo bridge has used the folder %s (--data) yet; only one that does takes the code.", env.Data)
+		unused = fmt.Sprintf("\nNo bridge has used the folder %s (--data) yet. Only a bridge that uses it accepts the code.", env.Data)
 	}
 	return output.Line(cmd, map[string]string{"code": code},
-		"%s\nSend this to the bot within %s, in the chat that shall be admitted: /pair %s%s", code, valid, code, unused)
+		"%s\nWithin %s, send this to the bot in the chat to admit: /pair %s%s", code, valid, code, unused)
 }
 
 func listAdmissions(cmd *cobra.Command, db *sql.DB) error {
@@ -80,7 +80,7 @@ func listAdmissions(cmd *cobra.Command, db *sql.DB) error {
 		return err
 	}
 	head := []any{"KIND", "ID", "BY USER", "BOT", "SINCE"}
-	return output.Table(cmd, admitted, "nobody was admitted by a code", head, func(a tg.Admission) []any {
+	return output.Table(cmd, admitted, "nobody was admitted with a code", head, func(a tg.Admission) []any {
 		return []any{a.Kind, a.ID, a.By, a.Bot, a.At.Format(time.DateTime)}
 	})
 }
@@ -91,7 +91,7 @@ func revokeAdmission(cmd *cobra.Command, db *sql.DB, id int64) error {
 		return err
 	}
 	if !found {
-		return fmt.Errorf("nobody with the id %d was admitted by a code; who is allowed by the bridge's own flags is not listed here", id)
+		return fmt.Errorf("nobody with the ID %d was admitted with a code; people whom the bridge's flags allow are not listed here", id)
 	}
 	return output.Line(cmd, map[string]int64{"revoked": id}, "%d is no longer admitted", id)
 }

@@ -20,10 +20,11 @@ import (
 func NewToken() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Create, list and revoke the bus's credentials",
-		Long: "Credentials say who may be whom on the bus, hear what and say where. They live in the bus's data folder\n" +
-			"(--data); a running bus applies a change within a second. Until the first is created, the bus is open to this machine;\n" +
-			"when the last is revoked, to nobody.",
+		Short: "Create, list and revoke credentials of the bus",
+		Long: "A credential says which identities its holder may use on the bus, and what it may subscribe and\n" +
+			"publish to. Credentials are stored in the bus's data folder (--data); a running bus applies a\n" +
+			"change within a second. Until the first credential is created, the bus is open to this machine.\n" +
+			"After the last one is revoked, nobody can connect.",
 	}
 	cmd.AddCommand(newTokenCreate(), newTokenList(), newTokenRevoke(), newTokenProvision())
 	return cmd
@@ -39,11 +40,13 @@ func newTokenCreate() *cobra.Command {
 	var c grant.Credential
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Create a credential and print its token, which is shown only now",
-		Long: "Create a credential and print its token. Patterns: * is any run of characters, ? one. Programs read the token from\n" +
-			"HUBBUB_TOKEN, ours also from the file of --token-file. For a peer such as `hubbub new peer` prints, which people at the command\n" +
-			"line and chats of Telegram talk to:\n\n" +
-			"  hubbub token create echo --identity agent:echo --subscribe agent:echo \\\n    --publish 'cli:*' --publish 'tg:*'",
+		Short: "Create a credential and print its token, which is shown once",
+		Long: "Create a credential and print its token. In patterns, * matches any run of characters and ?\n" +
+			"matches one. Programs read the token from HUBBUB_TOKEN; Hubbub's programs also read it from the\n" +
+			"file of --token-file. For example, for a peer printed by `hubbub new peer` that talks to the\n" +
+			"command line and to Telegram chats:\n\n" +
+			"  hubbub token create echo --identity agent:echo --subscribe agent:echo \\\n" +
+			"    --publish 'cli:*' --publish 'tg:*'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Name = args[0]
 			if len(c.Identities) == 0 {
@@ -67,9 +70,9 @@ func newTokenCreate() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringArrayVar(&c.Identities, "identity", nil, "pattern of identities that the holder may use (repeatable)")
-	cmd.Flags().StringArrayVar(&c.Subscribe, "subscribe", nil, "pattern that the holder may subscribe to, or to anything inside it (repeatable)")
+	cmd.Flags().StringArrayVar(&c.Subscribe, "subscribe", nil, "pattern that the holder may subscribe to, including narrower patterns (repeatable)")
 	cmd.Flags().StringArrayVar(&c.Publish, "publish", nil, "pattern of topics that the holder may send to (repeatable)")
-	cmd.Flags().StringArrayVar(&c.Names, "name", nil, "name that agents with this credential may announce to the broker, besides their own (repeatable)")
+	cmd.Flags().StringArrayVar(&c.Names, "name", nil, "name that agents with this credential may announce to the broker, in addition to their own (repeatable)")
 	cmd.Flags().StringArrayVar(&c.Issue, "issue", nil, "pattern of identities for which the holder may issue credentials (repeatable)")
 	return cmd
 }
@@ -77,7 +80,7 @@ func newTokenCreate() *cobra.Command {
 func newTokenList() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the credentials, each above those that it issued",
+		Short: "List credentials, each followed by those that it issued",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			file, err := credentials(cmd)
 			if err != nil {
@@ -85,7 +88,7 @@ func newTokenList() *cobra.Command {
 			}
 			none := "no credentials in %s: the bus of this folder (--data) is open to every program on this machine"
 			if !file.Open() {
-				none = "every credential in %s was revoked: nobody can connect to the bus of this folder (--data) until one is created"
+				none = "all credentials in %s are revoked: nobody can connect to the bus of this folder (--data) until one is created"
 			}
 			words := func(patterns []string) string { return strings.Join(patterns, " ") }
 			head := []any{"NAME", "IDENTITIES", "SUBSCRIBE", "PUBLISH", "ISSUE", "NAMES"}
@@ -107,9 +110,10 @@ func newTokenRevoke() *cobra.Command {
 	var with, keep bool
 	cmd := &cobra.Command{
 		Use:   "revoke NAME",
-		Short: "Revoke a credential; its live sessions end within seconds",
-		Long: "Revoke a credential. If its holder has issued others, as the spawner does for agents, whoever had the token may have\n" +
-			"issued them too: say whether they go with it. `hubbub token list` shows who issued what.",
+		Short: "Revoke a credential and end its sessions",
+		Long: "Revoke a credential. If its holder has issued others, as the spawner does for agents, anybody\n" +
+			"who had the token may have issued them: say whether to revoke them too. `hubbub token list`\n" +
+			"shows who issued what.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := credentials(cmd)
 			if err != nil {
@@ -126,7 +130,7 @@ func newTokenRevoke() *cobra.Command {
 					issued = issued[1:]
 				}
 			default:
-				return program.Usage("the holder of %s has issued %s, which would stay: add --with-issued to revoke these too, or --keep-issued to keep them",
+				return program.Usage("the holder of %s has issued %s: add --with-issued to revoke these too, or --keep-issued to keep them",
 					args[0], strings.Join(issued, ", "))
 			}
 			switch {
@@ -137,16 +141,16 @@ func newTokenRevoke() *cobra.Command {
 			}
 			says := "is revoked: its sessions end within seconds"
 			if len(issued) > 0 {
-				says = fmt.Sprintf("is revoked, and with it %s: their sessions end within seconds", strings.Join(issued, ", "))
+				says = fmt.Sprintf("is revoked, and also %s: their sessions end within seconds", strings.Join(issued, ", "))
 			}
 			if len(file.List()) == 0 {
-				says += "; it was the last one, so nobody can connect until another is created"
+				says += "; it was the last credential, so nobody can connect until another is created"
 			}
 			return output.Line(cmd, revoked{args[0], issued}, "%s %s", args[0], says)
 		},
 	}
-	cmd.Flags().BoolVar(&with, "with-issued", false, "also revoke what its holder has issued, and what that has")
-	cmd.Flags().BoolVar(&keep, "keep-issued", false, "keep what its holder has issued")
+	cmd.Flags().BoolVar(&with, "with-issued", false, "also revoke credentials that its holder issued, and so on")
+	cmd.Flags().BoolVar(&keep, "keep-issued", false, "keep credentials that its holder issued")
 	return cmd
 }
 
@@ -161,11 +165,12 @@ func newTokenProvision() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "provision",
 		Short: "Give every program of the system its credential",
-		Long: "Give the spawner, the bridge, the broker, the Chorus gateway and the command line the credentials that\n" +
-			"`hubbub up` would give them, with one file each in the folder tokens of the bus's data folder (--data).\n" +
-			"What exists is kept, so that one may run it before each start of the bus.\n\n" +
-			"With --tokens, tokens that somebody else made and keeps, such as a secret of Kubernetes, are\n" +
-			"given these credentials instead; none is written.",
+		Long: "Give the spawner, the bridge, the broker, the Chorus gateway and the command line the\n" +
+			"credentials that `hubbub up` would give them. Each token is in a file in the folder tokens of\n" +
+			"the bus's data folder (--data). Existing tokens are kept, so the command may run before each\n" +
+			"start of the bus.\n\n" +
+			"With --tokens, it gives these credentials to existing tokens, such as those of a Kubernetes\n" +
+			"secret, and writes none.",
 		Example: "  hubbub token provision --data /var/lib/hubbub-bus",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			data, err := program.From(cmd).MakeData()
@@ -182,10 +187,10 @@ func newTokenProvision() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return output.Line(cmd, map[string]any{"tokens": tokens, "names": names}, "%s have their tokens in %s", strings.Join(names, ", "), tokens)
+			return output.Line(cmd, map[string]any{"tokens": tokens, "names": names}, "tokens of %s are in %s", strings.Join(names, ", "), tokens)
 		},
 	}
-	cmd.Flags().StringVar(&tokens, "tokens", "", "folder with tokens that exist: "+strings.Join(provision.Names(), ", "))
+	cmd.Flags().StringVar(&tokens, "tokens", "", "folder with existing tokens: "+strings.Join(provision.Names(), ", "))
 	return cmd
 }
 

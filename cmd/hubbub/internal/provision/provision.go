@@ -59,7 +59,7 @@ func Provision(data, agentEnv string) error {
 // Tokens makes sure that each program has a credential, and a token file in <data>/tokens.
 func Tokens(data string) error {
 	if err := datafolder.MkdirAll(filepath.Join(data, "tokens")); err != nil {
-		return fmt.Errorf("making the folder of tokens: %w", err)
+		return fmt.Errorf("creating the folder of tokens: %w", err)
 	}
 	file := grant.NewFile(filepath.Join(data, grant.FileName))
 	if err := file.Reload(); err != nil {
@@ -67,7 +67,7 @@ func Tokens(data string) error {
 	}
 	for _, want := range Grants {
 		if err := provisionToken(file, program.TokenPath(data, want.Name), want); err != nil {
-			return fmt.Errorf("making the credential of %s: %w", want.Name, err)
+			return fmt.Errorf("creating the credential of %s: %w", want.Name, err)
 		}
 	}
 	return nil
@@ -91,16 +91,16 @@ func Adopt(data, folder string) (names []string, err error) {
 		}
 		token := strings.TrimSpace(string(raw))
 		if len(token) < minTokenLen {
-			return nil, fmt.Errorf("the token in %s is shorter than %d characters, so that it could be guessed; make one with: openssl rand -hex 32", path, minTokenLen)
+			return nil, fmt.Errorf("the token in %s is shorter than %d characters and could be guessed; make one with: openssl rand -hex 32", path, minTokenLen)
 		}
 		c.SHA256, c.Limits = grant.Hash(token), boundsOf(file, &c)
 		if err := file.Put(c); err != nil {
-			return nil, fmt.Errorf("making the credential of %s: %w", c.Name, err)
+			return nil, fmt.Errorf("creating the credential of %s: %w", c.Name, err)
 		}
 		names = append(names, filepath.Base(path))
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%s holds none of the tokens %s", folder, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("%s has none of the tokens %s", folder, strings.Join(Names(), ", "))
 	}
 	return names, nil
 }

@@ -18,10 +18,10 @@ func NewConsole() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "console",
 		Short: "Print a link that opens the bus's web console",
-		Long: "Ask the bus for a link to its console, and print it. Where the bus has credentials the\n" +
-			"link works once, for two minutes, and lets the browser in with the rights of the token\n" +
-			"that this command uses. To act by a link is possible for half an hour; after that its\n" +
-			"pages only look, until twelve hours pass in which nothing asks for one.",
+		Long: "Ask the bus for a link to its console, and print it. If the bus has credentials, the link works\n" +
+			"once, within two minutes. It gives the browser the rights of the token that this command uses.\n" +
+			"For half an hour the browser can act; then its pages are read-only, until they have not been\n" +
+			"used for twelve hours.",
 		Example: "  hubbub console\n  hubbub console --open",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			link, err := busclient.ConsoleLink(cmd.Context(), program.From(cmd))
@@ -34,7 +34,7 @@ func NewConsole() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&open, "open", false, "open it in the browser of this machine too")
+	cmd.Flags().BoolVar(&open, "open", false, "also open it in the browser of this machine")
 	return cmd
 }
 
@@ -48,7 +48,7 @@ func openBrowser(link string) error {
 		opener, args = "rundll32", []string{"url.dll,FileProtocolHandler", link}
 	}
 	if err := exec.Command(opener, args...).Start(); err != nil {
-		return fmt.Errorf("no browser can be opened here (%w); open the link yourself", err)
+		return fmt.Errorf("the browser cannot be opened (%w); open the link yourself", err)
 	}
 	return nil
 }

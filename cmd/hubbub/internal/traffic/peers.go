@@ -21,7 +21,7 @@ import (
 func NewPeers() *cobra.Command {
 	return &cobra.Command{
 		Use:   "peers",
-		Short: "List who is connected to the bus, and to what they listen",
+		Short: "List the connected peers and their subscriptions",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			raw, _, err := busclient.Fetch(cmd.Context(), program.From(cmd), http.MethodGet, "/peers", busclient.ExplainGet)
 			if err != nil {
@@ -30,7 +30,7 @@ func NewPeers() *cobra.Command {
 			if output.WantsJSON(cmd) { // unchanged, as the bus wrote them
 				var list []json.RawMessage
 				if err := json.Unmarshal(raw, &list); err != nil {
-					return fmt.Errorf("the bus's answer is not a list: %w", err)
+					return fmt.Errorf("the bus's answer cannot be decoded: %w", err)
 				}
 				return output.List(cmd, list, "", nil)
 			}
@@ -39,7 +39,7 @@ func NewPeers() *cobra.Command {
 				return err
 			}
 			head := []any{"PEER", "SINCE", "FROM", "UNANSWERED", "QUEUED", "LISTENS TO"}
-			return output.Table(cmd, list, "nobody is connected", head, peerRow)
+			return output.Table(cmd, list, "no peer is connected", head, peerRow)
 		},
 	}
 }

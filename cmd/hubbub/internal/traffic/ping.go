@@ -34,9 +34,9 @@ func NewPing() *cobra.Command {
 			return ping(cmd, times, interval, timeout)
 		},
 	}
-	cmd.Flags().IntVarP(&times, "count", "n", 5, "how many pings")
+	cmd.Flags().IntVarP(&times, "count", "n", 5, "number of pings")
 	cmd.Flags().DurationVar(&interval, "interval", 200*time.Millisecond, "time between two pings")
-	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for each answer, and for the connection")
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for the connection and for each answer")
 	return cmd
 }
 

@@ -37,12 +37,11 @@ func NewPub() *cobra.Command {
 	var p pubOptions
 	cmd := &cobra.Command{
 		Use:   "pub TOPIC --type TYPE [--content JSON | TEXT...]",
-		Short: "Send one message and show what became of it",
+		Short: "Send a message and show its outcome",
 		Long: "Send one message to a topic and wait until every subscriber has answered.\n\n" +
-			"The content is the JSON object of --content (- reads it from standard input), or\n" +
-			`{"text": TEXT}. Exit 0 when the message was processed, or when nobody subscribes;` + "\n" +
-			"exit 1 when the bus refused it, or when somebody subscribes but nobody processed it.\n" +
-			"It does not wait for an agent's answer: `hubbub chat` does.",
+			"The content is the JSON object of --content (- reads it from standard input), or {\"text\": TEXT}.\n" +
+			"Exits 0 if the message was processed or nobody subscribes. Exits 1 if the bus rejected it, or if\n" +
+			"no subscriber processed it. It does not wait for an agent's reply: `hubbub chat` does.",
 		Example: "  hubbub pub agent:lead --type chat_message 'is the deploy blocked?'\n" +
 			`  hubbub pub system:spawn --type spawn_request --content '{"topic":"tg:42"}'`,
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0], args[1:]) },
@@ -50,10 +49,10 @@ func NewPub() *cobra.Command {
 	types := view.TypeNames()
 	cmd.Flags().StringVar(&p.kind, "type", "", "message type: "+strings.Join(types, ", "))
 	cmd.Flags().StringVar(&p.content, "content", "", "content as a JSON object, or - for standard input")
-	cmd.Flags().StringVar(&p.as, "as", "", "identity to send as, such as tg:42 (default one of its own, cli:pub-...)")
-	cmd.Flags().StringVar(&p.messageID, "message-id", "", "id of the message (default a new one)")
-	cmd.Flags().StringVar(&p.inReplyTo, "in-reply-to", "", "id of the message that this one answers")
-	cmd.Flags().BoolVar(&p.once, "once", false, "a repeat with the same --as and --message-id gets the first outcome, for ten minutes")
+	cmd.Flags().StringVar(&p.as, "as", "", "identity to send as, such as tg:42 (default: a new one, cli:pub-...)")
+	cmd.Flags().StringVar(&p.messageID, "message-id", "", "ID of the message (default: a new one)")
+	cmd.Flags().StringVar(&p.inReplyTo, "in-reply-to", "", "ID of the message that this one answers")
+	cmd.Flags().BoolVar(&p.once, "once", false, "for ten minutes, a repetition with the same --as and --message-id returns the first outcome")
 	cmd.Flags().DurationVar(&p.timeout, "timeout", 40*time.Second, "how long to wait for the bus's answer")
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(types, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	return cmd
@@ -69,10 +68,10 @@ func (p *pubOptions) run(cmd *cobra.Command, topic string, text []string) error 
 		return program.Usage("%s", err)
 	}
 	if p.kind == "" {
-		return program.Usage("--type is missing: what a person says is a chat_message")
+		return program.Usage("--type is missing: for the message of a person use chat_message")
 	}
 	if !slices.Contains(protocol.AllTypes, protocol.MessageType(p.kind)) {
-		return program.Usage("--type %q is no message type; see hubbub pub --help", p.kind)
+		return program.Usage("--type %q is not a message type; see hubbub pub --help", p.kind)
 	}
 	id := cmp.Or(protocol.PeerID(p.as), busclient.NewID("pub"))
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), p.timeout, fmt.Errorf("no answer within %s (--timeout)", p.timeout))

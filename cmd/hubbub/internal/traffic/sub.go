@@ -34,20 +34,20 @@ func NewSub() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "sub PATTERN...",
-		Short: "Show messages as they travel",
-		Long: "Show every message whose topic matches a pattern, until interrupted. It only\n" +
-			"watches: senders do not wait for it, and it is in no count. It survives restarts\n" +
-			"of the bus, and misses what is sent meanwhile; `hubbub tail` reads the log instead.",
+		Short: "Show messages as they are sent",
+		Long: "Show every message whose topic matches a pattern, until interrupted. It only watches: senders do\n" +
+			"not wait for it, and it does not count as a subscriber. It survives restarts of the bus but\n" +
+			"misses messages sent meanwhile; `hubbub tail` reads the log instead.",
 		Example: "  hubbub sub 'tg:*' 'agent:*'\n  hubbub sub '*' --json | jq .payload.type",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := program.EachAlone(args, "write each pattern as an argument of its own, as in hubbub sub 'tg:*' 'agent:*'"); err != nil {
+			if err := program.EachAlone(args, "give each pattern as a separate argument, as in hubbub sub 'tg:*' 'agent:*'"); err != nil {
 				return err
 			}
 			return subscribe(cmd, cmp.Or(protocol.PeerID(as), busclient.NewID("sub")), args, limit)
 		},
 	}
-	cmd.Flags().IntVarP(&limit, "count", "n", 0, "end after so many messages (0: never)")
-	cmd.Flags().StringVar(&as, "as", "", "identity to watch as (default one of its own, cli:sub-...)")
+	cmd.Flags().IntVarP(&limit, "count", "n", 0, "end after this many messages (0: never)")
+	cmd.Flags().StringVar(&as, "as", "", "identity to watch as (default: a new one, cli:sub-...)")
 	return cmd
 }
 
@@ -122,7 +122,7 @@ func (a *connectionReporter) dropped(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.reported {
-		fmt.Fprintf(a.w, "no connection to the bus; trying again (%s)\n", term.Printable(fmt.Sprint(err)))
+		fmt.Fprintf(a.w, "no connection to the bus; retrying (%s)\n", term.Printable(fmt.Sprint(err)))
 	}
 	a.reported = true
 }

@@ -25,7 +25,7 @@ func TestWhoWatchesHearsThatNoBusAnswers(t *testing.T) {
 	closed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	defer closed.Close()
 	err := a.checkReachable(t.Context(), []string{nobody, strings.Replace(closed.URL, "http:", "ws:", 1)}, "")
-	if err == nil || !strings.Contains(err.Error(), "wants a token") {
+	if err == nil || !strings.Contains(err.Error(), "requires a token") {
 		t.Errorf("where a token is missing: %v", err)
 	}
 }

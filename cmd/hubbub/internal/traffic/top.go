@@ -35,10 +35,10 @@ func NewTop() *cobra.Command {
 	var once bool
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Show live who talks how much, what waits and what fails",
-		Long: "Show the state of the bus again and again, until q or Ctrl-C: rates and latency, the\n" +
-			"busiest peers with what waits for them, and the last failures. It asks the console of\n" +
-			"the bus, which costs the bus little. Where the output is no terminal it shows it once.",
+		Short: "Show the live state of the bus: traffic, queues and failures",
+		Long: "Show the state of the bus, refreshed until q or Ctrl-C: rates and latency, the busiest peers and\n" +
+			"their queues, and the latest failures. The data comes from the console of the bus, which costs\n" +
+			"the bus little. If the output is not a terminal, it is shown once.",
 		Example: "  hubbub top\n  hubbub top --once --json | jq .rates",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every < 200*time.Millisecond {
@@ -47,8 +47,8 @@ func NewTop() *cobra.Command {
 			return runTop(cmd, every, once)
 		},
 	}
-	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "how often to look")
-	cmd.Flags().BoolVar(&once, "once", false, "show it once and exit")
+	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "refresh interval")
+	cmd.Flags().BoolVar(&once, "once", false, "show the state once and exit")
 	return cmd
 }
 
@@ -138,7 +138,7 @@ func fetchState(ctx context.Context, env *program.Env) (state console.State, raw
 		return state, nil, err
 	}
 	if err := json.Unmarshal(raw, &state); err != nil {
-		return state, nil, fmt.Errorf("the bus's state is not what was expected: %w", err)
+		return state, nil, fmt.Errorf("the bus's state cannot be decoded: %w", err)
 	}
 	return state, raw, nil
 }
@@ -199,7 +199,7 @@ func (t *topScreen) draw(s console.State) {
 	t.addGroup(fmt.Sprintf("%d peers", c.Peers), fmt.Sprintf("%d subscriptions", c.Subscriptions),
 		t.paintIf(c.Queued > 0, term.Yellow, "%d unanswered", c.Unanswered), t.paintIf(c.Queued > 0, term.Yellow, "%d queued", c.Queued), t.logLine(c))
 	if s.Skipped > 0 {
-		t.add("%s", t.paintIf(true, term.Dim, "rates of peers are low: %d rows were not looked at", s.Skipped))
+		t.add("%s", t.paintIf(true, term.Dim, "rates of peers are too low: %d rows were skipped", s.Skipped))
 	}
 	t.add("")
 	failures := min(len(s.Failures), 8)

@@ -13,9 +13,9 @@ import (
 func NewConfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Check the settings, or print a file with every key explained",
+		Short: "Check settings, or print a file that explains every key",
 		RunE: func(*cobra.Command, []string) error {
-			return program.Usage("say what to do: hubbub config check, or hubbub config sample")
+			return program.Usage("choose a subcommand: hubbub config check or hubbub config sample")
 		},
 	}
 	cmd.AddCommand(newConfigCheck(), newConfigSample())
@@ -27,8 +27,8 @@ func newConfigSample() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sample",
 		Short: "Print a settings file with every key, its default and its meaning",
-		Long: "Print a settings file for `hubbub up` with every key, its default and its meaning. It is made\n" +
-			"from what the installed programs say about their own flags.",
+		Long: "Print a settings file for `hubbub up` with every key, its default and its meaning. The file\n" +
+			"comes from what the installed programs say about their own flags.",
 		Example: "  hubbub config sample > hubbub.toml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			programs, err := reference.Describe(cmd.Context())

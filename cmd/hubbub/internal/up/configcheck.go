@@ -26,10 +26,11 @@ import (
 func newConfigCheck() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
-		Short: "Say what is wrong with the settings of `hubbub up`, line by line",
-		Long: "Look at every table, key, value, address, file, port, token and program of the settings that `hubbub up` would\n" +
-			"run with, without starting anything: each program looks at its own. Without --config these are the variables of\n" +
-			"the environment. `hubbub up` does the same before it starts. Exits 2 when something is wrong.",
+		Short: "Check the settings of `hubbub up` and report errors by line",
+		Long: "Check every table, key, value, address, file, port, token and program in the settings of `hubbub\n" +
+			"up` without starting anything. Each program checks its own settings. Without --config, the\n" +
+			"settings are the environment variables. `hubbub up` does the same before it starts. Exits 2 if\n" +
+			"there is an error.",
 		Example:     "  hubbub config check --config hubbub.toml",
 		Annotations: map[string]string{program.OwnConfig: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,9 +51,9 @@ func newConfigCheck() *cobra.Command {
 			case p.Err != nil:
 				return p.Err
 			case len(mistakes) > 0:
-				return program.Usage("%s found in %s", text.Counted(len(mistakes), "mistake"), cmp.Or(r.File, "the environment"))
+				return program.Usage("%s in %s", text.Counted(len(mistakes), "error"), cmp.Or(r.File, "the environment"))
 			case !p.JSON:
-				p.Linef("%s: nothing is wrong", cmp.Or(r.File, "the settings of the environment"))
+				p.Linef("%s: no errors", cmp.Or(r.File, "the settings in the environment"))
 			}
 			return p.Err
 		},
@@ -137,7 +138,7 @@ func checkDataFolder(data string) error {
 		folder = filepath.Dir(folder)
 	}
 	if info, err := os.Stat(folder); err == nil && !info.IsDir() {
-		return fmt.Errorf("data %s: %s is a file; it must name a folder", data, folder)
+		return fmt.Errorf("data %s: %s is a file, not a folder", data, folder)
 	}
 	err := unix.Access(folder, unix.W_OK|unix.X_OK)
 	if err == nil {
@@ -226,7 +227,7 @@ func (r *Request) checkProgram(ctx context.Context, name, dir string, args, env 
 		case flags[key] != nil: // in the words of the file
 			says = flagName.ReplaceAllString(strings.Replace(says, "unknown flag: ", "unknown key ", 1), "$1")
 			if value := flags[key][0][len("--"+key+"="):]; name == "agent" && strings.Contains(says, value+": no such file") && !filepath.IsAbs(value) {
-				says += "; agents run in folders of their own: give the whole path"
+				says += "; agents run in folders of their own: give the full path"
 			}
 			list = append(list, r.configError(name, key, says))
 			delete(flags, key)

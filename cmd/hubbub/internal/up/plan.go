@@ -101,7 +101,7 @@ func (r *Request) unknownKeys() (list []ConfigError) {
 		section := slices.Contains(program.Sections, key)
 		switch {
 		case !slices.Contains(top, key):
-			list = append(list, r.configError("", key, fmt.Sprintf("unknown key %q; at the top it may have %s", key, strings.Join(top, ", "))))
+			list = append(list, r.configError("", key, fmt.Sprintf("unknown key %q; the keys outside the tables are %s", key, strings.Join(top, ", "))))
 		case section && !isTable:
 			list = append(list, r.configError("", key, fmt.Sprintf("%s must be a table, written [%s]", key, key)))
 		case !section && isTable:
@@ -111,7 +111,7 @@ func (r *Request) unknownKeys() (list []ConfigError) {
 	for _, section := range program.Sections {
 		for _, key := range managedFlags {
 			if _, ok := r.Table(section)[key]; ok {
-				list = append(list, r.configError(section, key, fmt.Sprintf("may not set %q: `hubbub up` sets it for every program", key)))
+				list = append(list, r.configError(section, key, fmt.Sprintf("%q may not be set: `hubbub up` sets it for every program", key)))
 			}
 		}
 	}
@@ -131,11 +131,11 @@ func (r *Request) skipReason(p component) string {
 	token := cmp.Or(LookupEnv(r.Env, "TELEGRAM_BOT_TOKEN"), LookupEnv(r.Env, "TELEGRAM_BOT_TOKEN_FILE"))
 	switch configured := r.has(p.name); {
 	case p.name == "tg" && token == "" && configured:
-		return "TELEGRAM_BOT_TOKEN is not set (a bot's token comes from @BotFather)"
+		return "TELEGRAM_BOT_TOKEN is not set (get a token from @BotFather)"
 	case p.name == "tg" && token == "":
-		return "not configured: set TELEGRAM_BOT_TOKEN, and who may use the bot in [tg] or HUBBUB_ALLOW_USER"
+		return "not configured: set TELEGRAM_BOT_TOKEN, and set who may use the bot in [tg] or HUBBUB_ALLOW_USER"
 	case p.name == "chorus" && !configured:
-		return "not configured: it needs [chorus] in the file of --config"
+		return "not configured: add [chorus] to the file of --config"
 	}
 	return ""
 }

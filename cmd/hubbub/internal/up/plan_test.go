@@ -154,8 +154,8 @@ func TestPlanRefuses(t *testing.T) {
 		"[telegram]":              `unknown key "telegram"`,
 		"bus = 'ws://x'":          "must be a table",
 		"[data]":                  "not a table",
-		"[tg]\ndata = '/x'":       `[tg] may not set "data"`,
-		"[agent]\nid = 'x'":       `[agent] may not set "id"`,
+		"[tg]\ndata = '/x'":       `[tg] "data" may not be set`,
+		"[agent]\nid = 'x'":       `[agent] "id" may not be set`,
 		"[bus]\nlisten = 'where'": "not an address",
 	} {
 		if _, err := planOf(t, file); err == nil || !strings.Contains(err.Error(), says) {

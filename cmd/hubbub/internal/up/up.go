@@ -24,11 +24,12 @@ func NewUp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "up",
 		Short: "Run the whole system from one file",
-		Long: "Run the bus and its peers as child processes, until interrupted: restarted when they\n" +
-			"crash, stopped in order, with one log. The file of --config has one table for each\n" +
-			"program, [bus] [system] [tg] [broker] [chorus], with the names of its flags as keys, and\n" +
-			"[agent] for the flags of the agents. Each program gets a credential of its own.\n\n" +
-			"The bot's token comes from TELEGRAM_BOT_TOKEN or the file that TELEGRAM_BOT_TOKEN_FILE names.",
+		Long: "Run the bus and its peers as child processes until interrupted. They are restarted when they\n" +
+			"crash and stopped in order, and their logs are one log. The file of --config has a table for\n" +
+			"each program, [bus] [system] [tg] [broker] [chorus], whose keys are the names of the program's\n" +
+			"flags, and [agent] for the flags of agents. Each program gets a credential of its own.\n\n" +
+			"The bot's token comes from TELEGRAM_BOT_TOKEN, or from the file named by\n" +
+			"TELEGRAM_BOT_TOKEN_FILE.",
 		Example:     "  TELEGRAM_BOT_TOKEN=... hubbub up --config hubbub.toml",
 		Annotations: map[string]string{program.OwnConfig: "yes"},
 		RunE:        up,
@@ -109,7 +110,7 @@ func applyTopLevel(cmd *cobra.Command, r *Request) (err error) {
 		}
 		s, ok := v.(string)
 		if !ok || s == "" {
-			return program.Usage("%s: %s must be a text", r.File, key)
+			return program.Usage("%s: %s must be a string", r.File, key)
 		}
 		*into = s
 	}
@@ -134,7 +135,7 @@ func (p *Plan) ConsoleHint(ctx context.Context, env *program.Env) string {
 	if env.OnTerminal() {
 		env.Buses, env.Data = []string{p.Bus}, p.data
 		if link, err := busclient.ConsoleLink(ctx, env); err == nil {
-			return "console, once and within two minutes: " + link.URL
+			return "console (one-time link, valid for two minutes): " + link.URL
 		}
 	}
 	return fmt.Sprintf("console: `hubbub console --bus %s --data %s` prints a link", p.Bus, p.data)
@@ -143,12 +144,12 @@ func (p *Plan) ConsoleHint(ctx context.Context, env *program.Env) string {
 // runPlan runs the programs of a plan until ctx ends.
 func runPlan(ctx context.Context, env *program.Env, p *Plan, printer *fleet.Printer) error {
 	if p.listenAddress != "" {
-		printer.Event("hubbub", fmt.Sprintf("the programs connect to %s, as --bus or HUBBUB_BUS says; the bus started here is at %s", p.Bus, p.listenAddress))
+		printer.Event("hubbub", fmt.Sprintf("the programs connect to %s, as set by --bus or HUBBUB_BUS; the bus started here is at %s", p.Bus, p.listenAddress))
 	}
-	says := "everything runs"
+	says := "all programs run"
 	for _, i := range p.skipped {
 		if i.wanted {
-			says = "not everything runs"
+			says = "not all programs run"
 			printer.Event(i.name, i.reason)
 		} else {
 			printer.Say(i.name, i.reason)
@@ -160,14 +161,14 @@ func runPlan(ctx context.Context, env *program.Env, p *Plan, printer *fleet.Prin
 	wg.Go(func() {
 		for _, c := range p.Children {
 			if f.Ready(running, c.Name) != nil { // an event gave the reason
-				says = "not everything runs"
+				says = "not all programs run"
 			}
 		}
 		if running.Err() == nil {
-			printer.Say("hubbub", fmt.Sprintf("%s; the bus is at %s, the data in %s", says, p.Bus, p.data))
+			printer.Say("hubbub", fmt.Sprintf("%s; the bus is at %s, the data is in %s", says, p.Bus, p.data))
 			printer.Say("hubbub", p.ConsoleHint(running, env))
 			if slices.ContainsFunc(p.skipped, func(i skipped) bool { return i.name == "tg" }) {
-				printer.Say("hubbub", fmt.Sprintf("without Telegram: `%s chat --start helper --bus %s --data %s` starts an agent and talks to it", ProgramName(), p.Bus, p.data))
+				printer.Say("hubbub", fmt.Sprintf("without Telegram: `%s chat --start helper --bus %s --data %s` starts an agent to talk to", ProgramName(), p.Bus, p.data))
 			}
 			env.Ready()
 		}

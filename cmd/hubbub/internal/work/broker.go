@@ -111,7 +111,7 @@ func (b *brokerCommand) connect(ctx context.Context, in *brokerRun) error {
 	}
 	defer s.Close()
 	if err := s.Call(ctx, protocol.MethodSubscribe, protocol.SubscribeParams{Topic: string(id)}, nil); err != nil {
-		return fmt.Errorf("listening for the broker's answers: %w", err)
+		return fmt.Errorf("subscribing to the broker's answers: %w", err)
 	}
 	if err := b.run(ctx, in); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (in *brokerRun) printReminders(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		program.From(in.Command).Tell("reminder: %s", term.Printable(fmt.Sprintf("%s (%s) waits for %s: %s; nothing has happened for %s",
+		program.From(in.Command).Tell("reminder: %s", term.Printable(fmt.Sprintf("%s (%s) waits for %s: %s; no change for %s",
 			r.ID, r.Title, r.RemindedID, r.Reason, strings.TrimSuffix(sinceText(r.Since, time.Now()), " ago"))))
 	}
 	return nil
@@ -161,7 +161,7 @@ func explainBroker(cmd *cobra.Command, err error) error {
 	var refused *collab.Error
 	switch {
 	case errors.Is(err, collab.ErrNoBroker):
-		return errors.New("no collaboration broker is on the bus; start hubbub-broker, or put [broker] into the file of `hubbub up`")
+		return errors.New("no collaboration broker is on the bus; start hubbub-broker, or add [broker] to the file of `hubbub up`")
 	case !errors.As(err, &refused):
 		return err
 	case output.WantsJSON(cmd):

@@ -23,13 +23,13 @@ import (
 // NewDecisions returns the command `hubbub decisions`.
 func NewDecisions() *cobra.Command {
 	cmd := decisionCommands[0].command()
-	cmd.Use, cmd.Short = "decisions", "See and make the decisions that agents wait for"
+	cmd.Use, cmd.Short = "decisions", "List and make the decisions that agents wait for"
 	cmd.Long = "A decision is whether an agent may run a tool that its configuration marks as sensitive ([agent]\n" +
-		"approve), or that its program asks for. It is shown in the chat, and here; the first verdict counts.\n" +
-		"What an agent asked a person is listed too: `hubbub work answer` answers it.\n" +
-		"What was allowed for longer than one call stays listed until it is revoked."
+		"approve), or for which its program asks. It is shown in the chat and here; the first verdict\n" +
+		"counts. Questions of agents to people are listed too: `hubbub work answer` answers them. An\n" +
+		"approval for more than one call stays listed until it is revoked."
 	cmd.Example = "  hubbub decisions\n  hubbub decisions allow dec_01J... --scope session\n  hubbub decisions revoke dec_01J..."
-	cmd.PersistentFlags().String("as", "", "name under which you stand in the records (default your user name)")
+	cmd.PersistentFlags().String("as", "", "your name in records (default: your user name)")
 	for _, c := range decisionCommands {
 		cmd.AddCommand(c.command())
 	}
@@ -40,8 +40,8 @@ func NewDecisions() *cobra.Command {
 // decisions` itself.
 var decisionCommands = []brokerCommand{
 	{
-		use: "list", short: "List what waits for a verdict, and what is allowed for longer", args: cobra.NoArgs,
-		flags: []brokerFlag{{"all", false, "also what is decided for good"}},
+		use: "list", short: "List pending decisions and standing approvals", args: cobra.NoArgs,
+		flags: []brokerFlag{{"all", false, "also list final decisions"}},
 		run: func(ctx context.Context, in *brokerRun) error {
 			list, err := listAll(ctx, in, collab.DecisionList, collab.ApprovalListParams{})
 			if err != nil {
@@ -64,23 +64,23 @@ var decisionCommands = []brokerCommand{
 		},
 	},
 	{
-		use: "show ID", short: "Show one decision: what was asked, and who decided what", args: cobra.ExactArgs(1),
+		use: "show ID", short: "Show a decision: what was asked, and who decided", args: cobra.ExactArgs(1),
 		run: func(ctx context.Context, in *brokerRun) error {
 			got, err := collab.DecisionGet.Ask(ctx, in, collab.IDParams{ID: in.args[0]})
 			return printDecision(in, &got.Decision, err)
 		},
 	},
 	{
-		use: "allow ID", short: "Let the tool run", args: cobra.ExactArgs(1),
+		use: "allow ID", short: "Allow the tool call", args: cobra.ExactArgs(1),
 		flags: []brokerFlag{{"scope", "once", "once, session (this tool in this chat until the agent stops) or always"}},
 		run:   decide(collab.Allow),
 	},
 	{
-		use: "deny ID", short: "Do not let the tool run", args: cobra.ExactArgs(1),
+		use: "deny ID", short: "Deny the tool call", args: cobra.ExactArgs(1),
 		run: decide(collab.Deny),
 	},
 	{
-		use: "revoke ID", short: "End what was allowed for longer than one call", args: cobra.ExactArgs(1),
+		use: "revoke ID", short: "Revoke an approval for more than one call", args: cobra.ExactArgs(1),
 		run: func(ctx context.Context, in *brokerRun) error {
 			got, err := collab.DecisionRevoke.Ask(ctx, in, collab.ApprovalDecideParams{ID: in.args[0]})
 			return printDecision(in, &got.Decision, err)
@@ -96,7 +96,7 @@ func decide(v collab.Verdict) func(ctx context.Context, in *brokerRun) error {
 			switch p.Scope = collab.ApprovalScope(in.str("scope")); p.Scope {
 			case collab.ScopeOnce, collab.ScopeSession, collab.ScopeAlways:
 			default:
-				return program.Usage("--scope is once, session or always")
+				return program.Usage("--scope must be once, session or always")
 			}
 		}
 		got, err := collab.DecisionDecide.Ask(ctx, in, p)
@@ -126,7 +126,7 @@ func (a *pendingItem) UnmarshalJSON(raw []byte) error {
 }
 
 var decisionListing = listing[pendingItem]{
-	"nothing waits for a decision", "ID\tSTATE\tAGENT\tTOOL\tCHAT\tSINCE\tARGUMENTS", []int{64, 40, 32, 40, 32, 20, 60},
+	"no decision is pending", "ID\tSTATE\tAGENT\tTOOL\tCHAT\tSINCE\tARGUMENTS", []int{64, 40, 32, 40, 32, 20, 60},
 	func(w *pendingItem, now time.Time) []string {
 		if q := w.Question; q != nil {
 			return []string{q.ID, string(q.State), cmp.Or(q.AskedByID, q.CreatedByID), "ask", records.Name(q.AskedOfID, q.AskedOfIdentity), sinceText(q.CreatedAt, now), text.EscapeInvisible(q.Title)}

@@ -21,9 +21,9 @@ import (
 var obligationCommands = []brokerCommand{
 	{
 		use: "owe [WHO]", short: "List what WHO owes others, or what everybody owes",
-		long: "List who waits for whom, for what, and since when: answers to questions, next moves on\n" +
-			"work, decisions, and what events oblige to (--policy-version 2026-08-11), who is halted\n" +
-			"first. With WHO, only what others wait for WHO to do.",
+		long: "List who waits for whom, for what, and since when: answers to questions, next moves on work,\n" +
+			"decisions, and obligations from events (--policy-version 2026-08-11). Those who are halted come\n" +
+			"first. With WHO, list only what others wait for WHO to do.",
 		example: "  hubbub owe\n  hubbub owe lead\n  hubbub owe tg:42\n  hubbub owe close tg:7:42:99 lead",
 		args:    cobra.MaximumNArgs(1),
 		run: func(ctx context.Context, in *brokerRun) error {
@@ -32,7 +32,8 @@ var obligationCommands = []brokerCommand{
 	},
 	{
 		use: "blocking [WHO]", short: "List what WHO waits for, or what everybody waits for",
-		long:    "List what blocks WHO: what others owe WHO, and since when. Without WHO, all of it.",
+		long: "List what blocks WHO: what others owe WHO, and since when. Without WHO, list what blocks\n" +
+			"anybody.",
 		example: "  hubbub blocking lead",
 		args:    cobra.MaximumNArgs(1),
 		run: func(ctx context.Context, in *brokerRun) error {
@@ -43,10 +44,10 @@ var obligationCommands = []brokerCommand{
 
 // closeObligation closes an obligation.
 var closeObligation = brokerCommand{
-	use: "close EVENT [WHO]", short: "Say that what you wait for is answered",
-	long: "Close an obligation of the list: EVENT is its id, WHO the one who owes it, if several do.\n" +
-		"Who waits closes it, their delegate, or a person to whom it was escalated; in a chat\n" +
-		"they do so with a thumbs-up on the answer, or with /close.",
+	use: "close EVENT [WHO]", short: "Close an obligation that has been met",
+	long: "Close an obligation in the list. EVENT is its ID; WHO is the one who owes it, if several do. It\n" +
+		"can be closed by the one who waits, by their delegate, or by a person to whom it was escalated.\n" +
+		"In a chat, they close it with a thumbs-up on the answer, or with /close.",
 	example: "  hubbub owe close q_01J9Z3X5Q2W8 lead",
 	args:    cobra.RangeArgs(1, 2),
 	flags:   []brokerFlag{asFlag},
@@ -67,9 +68,9 @@ var closeObligation = brokerCommand{
 		}
 		switch {
 		case len(who) > 1:
-			return fmt.Errorf("several owe it: name one of %s", strings.Join(who, ", "))
+			return fmt.Errorf("several owe it: give one of %s", strings.Join(who, ", "))
 		case len(who) == 0 && len(in.args) == 1:
-			return fmt.Errorf("nothing is open on account of %s: `hubbub owe` lists what is, `hubbub why %[1]s` tells what became of it", in.args[0])
+			return fmt.Errorf("no obligation from %s is open: `hubbub owe` lists open ones, `hubbub why %[1]s` shows what happened", in.args[0])
 		case len(who) == 0:
 			who = []string{busclient.AgentID(in.args[1])}
 		}
@@ -100,7 +101,7 @@ func printObligations(ctx context.Context, in *brokerRun, p collab.ObligationLis
 }
 
 var obligationListing = listing[collab.Obligation]{
-	"nobody waits for anybody", "SINCE\tOWED BY\tOWED TO\tKIND\tSTATE\tID\tWHAT", []int{20, 40, 40, 20, 20, 64, 80},
+	"nobody is waiting", "SINCE\tOWED BY\tOWED TO\tKIND\tSTATE\tID\tWHAT", []int{20, 40, 40, 20, 20, 64, 80},
 	func(o *collab.Obligation, now time.Time) []string {
 		return []string{sinceText(o.Since, now), records.Name(o.OwedByID, o.OwedByIdentity), records.Name(o.OwedToID, o.OwedToIdentity), o.Kind, o.State, o.ID, text.EscapeInvisible(o.Title)}
 	},

@@ -134,7 +134,7 @@ func printRecord(in *brokerRun, got *collab.Result) error {
 		answer = workAnswer[*collab.Decision]{*w, got.Decision, got.Duplicate}
 		line = fmt.Sprintf("%s  %s  %s", w.ID, w.State, w.Title)
 		if got.Duplicate {
-			line += "  (it existed)"
+			line += "  (already existed)"
 		}
 		if who := nextMover(w); who != "" {
 			line += "  next: " + who

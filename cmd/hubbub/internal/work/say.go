@@ -19,22 +19,22 @@ import (
 	"github.com/spf13/cobra"
 )
 
-var asFlag = brokerFlag{"as", "", "name under which you stand in the records (default your user name)"}
+var asFlag = brokerFlag{"as", "", "your name in records (default: your user name)"}
 
 // sayCommands are the commands that speak in conversations: say, ask and invoke.
 var sayCommands = []brokerCommand{
 	{
-		use: "say CONVERSATION TEXT...", short: "Say something in a conversation, and wake whom it is for",
-		long: "Say something in a conversation of the broker. Mentions with which the text begins\n" +
-			"wake the agent that they name; without any, who has the next move on --work, or who\n" +
-			"answers for the conversation, is woken. Prints the message, and who was woken and why.",
+		use: "say CONVERSATION TEXT...", short: "Post a message to a conversation and wake its addressee",
+		long: "Post a message to a conversation of the broker. If the text begins with mentions, the mentioned\n" +
+			"agent is woken. Otherwise the one with the next move on --work is woken or, without --work, the\n" +
+			"one who answers for the conversation. Prints the message, and who was woken and why.",
 		example: "  hubbub say release '@lead is the build green?'\n  hubbub say release 'two tests are red' --work wi_1",
 		args:    cobra.MinimumNArgs(2),
 		flags: []brokerFlag{
 			asFlag,
-			{"work", "", "id of the work item that it is about"},
-			{"reply", "", "id of the message that it answers"},
-			{"id", "", "id of the message, so that the command may be repeated (default a new one)"},
+			{"work", "", "ID of the work item that it is about"},
+			{"reply", "", "ID of the message that it answers"},
+			{"id", "", "ID of the message, to make the command repeatable (default: a new one)"},
 		},
 		run: func(ctx context.Context, in *brokerRun) error {
 			got, err := collab.MessagePost.Ask(ctx, in, collab.PostParams{
@@ -45,7 +45,7 @@ var sayCommands = []brokerCommand{
 				got.Message, err = kept.Message, nil
 			}
 			if refused, ok := errors.AsType[*collab.Error](err); ok && storedDetails(err).MessageID != "" {
-				refused.Message += "; the message is kept as " + storedDetails(err).MessageID
+				refused.Message += "; the message is stored as " + storedDetails(err).MessageID
 			}
 			if err != nil {
 				return err
@@ -58,41 +58,41 @@ var sayCommands = []brokerCommand{
 		},
 	},
 	{
-		use: "ask NAME QUESTION...", short: "Ask an agent or a person, and wake the agent",
-		long: "Ask a question. Its answer is shown by `hubbub work questions`; the agent is woken.\n" +
-			"With --blocks the question comes back to an agent of --policy-version 2026-08-11 until\n" +
-			"you close it: `hubbub owe close` ID.",
+		use: "ask NAME QUESTION...", short: "Ask an agent or a person a question",
+		long: "Ask a question. An agent is woken. `hubbub work questions` shows the answer. With --blocks, an\n" +
+			"agent with --policy-version 2026-08-11 is reminded of the question until you close it: `hubbub\n" +
+			"owe close` ID.",
 		example: "  hubbub ask lead 'which region do we deploy to?'\n  hubbub ask lead 'may I merge?' --blocks halted --default 'I do not merge'",
 		args:    cobra.MinimumNArgs(2),
 		flags: []brokerFlag{
 			asFlag,
-			{"conversation", "", "id of the conversation that it belongs to"},
-			{"id", "", "id of the question, so that the command may be repeated (default a new one)"},
-			{"blocks", "", "you wait for it, and are meanwhile halted, degraded, or none of both"},
-			{"default", "", "what you do without an answer"},
+			{"conversation", "", "ID of the conversation that it belongs to"},
+			{"id", "", "ID of the question, to make the command repeatable (default: a new one)"},
+			{"blocks", "", "you wait for the answer, and meanwhile are: halted, degraded or none"},
+			{"default", "", "what you will do without an answer"},
 		},
 		run: func(ctx context.Context, in *brokerRun) error {
 			p := collab.QuestionParams{ID: in.optional("id"), AskedOfID: in.args[0], Title: in.joinArgs(1), ConversationID: in.str("conversation")}
 			if blocks := in.str("blocks"); blocks != "" {
 				p.Obligation = &protocol.Obligation{Blocks: blocks, DefaultAction: in.str("default")}
 			} else if in.str("default") != "" {
-				return program.Usage("--default is of what you wait for: add --blocks")
+				return program.Usage("--default requires --blocks")
 			}
 			return requestRecord(ctx, in, collab.QuestionAsk, p)
 		},
 	},
 	{
-		use: "invoke NAME TEXT...", short: "Have an agent do something, and follow how far it is",
-		long: "Hand something to an agent and wake it. Prints the flight, which is how far it is; with\n" +
-			"--wait the command ends with the flight, and prints what the agent answered.",
+		use: "invoke NAME TEXT...", short: "Ask an agent to do something, and follow its progress",
+		long: "Give an agent a task and wake it. Prints the flight, which tracks the task. With --wait, the\n" +
+			"command ends when the flight ends, and prints the agent's answer.",
 		example: "  hubbub invoke lead 'summarise the open issues' --wait\n  hubbub invoke lead 'write the notes' --work wi_1",
 		args:    cobra.MinimumNArgs(2),
 		flags: []brokerFlag{
 			asFlag,
-			{"work", "", "id of the work item that it is for; it comes to review with the answer"},
-			{"conversation", "", "id of the conversation in which the agent answers"},
-			{"id", "", "id of the invocation, so that the command may be repeated (default a new one)"},
-			{"wait", false, "wait for the answer, a minute at most"},
+			{"work", "", "ID of the work item that it is for; the answer moves the item to review"},
+			{"conversation", "", "ID of the conversation in which the agent answers"},
+			{"id", "", "ID of the invocation, to make the command repeatable (default: a new one)"},
+			{"wait", false, "wait for the answer, at most a minute"},
 		},
 		run: func(ctx context.Context, in *brokerRun) error {
 			got, err := collab.InvocationCreate.Ask(ctx, in, collab.InvocationParams{
@@ -169,13 +169,13 @@ func printFlight(in *brokerRun, got *collab.Result) error {
 // conversationCommands are the commands of `hubbub conversation`.
 var conversationCommands = []brokerCommand{
 	{
-		use: "create TITLE...", short: "Make a conversation", args: cobra.MinimumNArgs(1),
+		use: "create TITLE...", short: "Create a conversation", args: cobra.MinimumNArgs(1),
 		example: "  hubbub conversation create 'Release 2' --id r2 --master lead --members a,b",
 		flags: []brokerFlag{
 			{"kind", "group", "dm, group, channel or thread"},
-			{"members", "", "names of those whom it concerns, with commas between them"},
-			{"master", "", "who answers for it: woken for what people say there to nobody"},
-			{"id", "", "id of the conversation, so that the command may be repeated (default a new one)"},
+			{"members", "", "names of the members, separated by commas"},
+			{"master", "", "who answers for it: woken for messages of people that mention nobody"},
+			{"id", "", "ID of the conversation, to make the command repeatable (default: a new one)"},
 		},
 		run: func(ctx context.Context, in *brokerRun) error {
 			members := strings.FieldsFunc(in.str("members"), func(r rune) bool { return r == ',' || r == ' ' })
@@ -190,7 +190,7 @@ var conversationCommands = []brokerCommand{
 		},
 	},
 	{
-		use: "show ID", short: "Show what was said in a conversation, the oldest first", args: cobra.ExactArgs(1),
+		use: "show ID", short: "Show the messages of a conversation, oldest first", args: cobra.ExactArgs(1),
 		run: showConversation,
 	},
 }
@@ -199,14 +199,14 @@ var conversationCommands = []brokerCommand{
 func NewConversation() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conversation",
-		Short: "Make and read conversations about work",
-		Long: "A conversation is where messages about work are said: `hubbub say` says one. A chat that\n" +
-			"used /work or /ask has one, under its own name, such as tg:-100123.",
+		Short: "Create and read conversations about work",
+		Long: "A conversation has messages about work; `hubbub say` posts one. A chat in which /work or /ask\n" +
+			"was used has a conversation with its own name, such as tg:-100123.",
 		Example: "  hubbub conversation show tg:-100123",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().String("as", "", "name under which you stand in the records (default your user name)")
+	cmd.PersistentFlags().String("as", "", "your name in records (default: your user name)")
 	for _, c := range conversationCommands {
 		cmd.AddCommand(c.command())
 	}

@@ -18,16 +18,16 @@ import (
 func NewWork() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "work",
-		Short: "See, give out and finish work; see and answer questions",
-		Long: "Work items are what agents and people owe each other: each has an owner and somebody with\n" +
-			"the next move. The collaboration broker keeps them and wakes the one whose move it is.\n" +
-			"A question only wants an answer.",
+		Short: "Create, assign and finish work; list and answer questions",
+		Long: "A work item is something that agents and people owe each other. It has an owner and somebody\n" +
+			"with the next move. The collaboration broker stores work items and wakes the one with the next\n" +
+			"move. A question only needs an answer.",
 		Example: "  hubbub work create 'Write the release notes' --owner lead\n" +
 			"  hubbub work list --next lead\n  hubbub work done wi_01J...",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().String("as", "", "name under which you stand in the records (default your user name)")
+	cmd.PersistentFlags().String("as", "", "your name in records (default: your user name)")
 	states := []string{"open", "working", "waiting", "review", "done", "cancelled"}
 	for _, c := range workCommands {
 		one := c.command()
@@ -45,12 +45,12 @@ func NewWork() *cobra.Command {
 // workCommands are the commands of `hubbub work` other than stateCommands.
 var workCommands = []brokerCommand{
 	{
-		use: "list", short: "List work items, those that are open unless asked otherwise", args: cobra.NoArgs,
+		use: "list", short: "List work items, by default the unfinished ones", args: cobra.NoArgs,
 		flags: []brokerFlag{
 			{"state", "", "open, working, waiting, review, done or cancelled"},
-			{"owner", "", "only those of this owner"},
-			{"next", "", "only those where it is this one's move"},
-			{"all", false, "also those that are done or cancelled"},
+			{"owner", "", "only items of this owner"},
+			{"next", "", "only items where this one has the next move"},
+			{"all", false, "also items that are done or cancelled"},
 		},
 		run: func(ctx context.Context, in *brokerRun) error {
 			p := collab.WorkListParams{State: collab.WorkState(in.str("state")), OwnerID: in.str("owner"), NextMoveOwnerID: in.str("next")}
@@ -62,19 +62,19 @@ var workCommands = []brokerCommand{
 		},
 	},
 	{
-		use: "show ID", short: "Show one work item, and who was woken for it last and why", args: cobra.ExactArgs(1),
+		use: "show ID", short: "Show a work item, and who was last woken for it and why", args: cobra.ExactArgs(1),
 		run: showWork,
 	},
 	{
-		use: "create TITLE...", short: "Create a work item and wake the one whose move it is", args: cobra.MinimumNArgs(1),
+		use: "create TITLE...", short: "Create a work item and wake the one with the next move", args: cobra.MinimumNArgs(1),
 		flags: []brokerFlag{
-			{"owner", "", "who is responsible (default you)"},
-			{"next", "", "whose move it is (default the owner)"},
-			{"summary", "", "more about it"},
+			{"owner", "", "who is responsible (default: you)"},
+			{"next", "", "who has the next move (default: the owner)"},
+			{"summary", "", "a longer description"},
 			{"priority", "", "low, normal, high or urgent"},
-			{"parent", "", "id of the item or question that it belongs to"},
-			{"conversation", "", "id of the conversation that it belongs to"},
-			{"id", "", "id of the item, so that the command may be repeated (default a new one)"},
+			{"parent", "", "ID of the item or question that it belongs to"},
+			{"conversation", "", "ID of the conversation that it belongs to"},
+			{"id", "", "ID of the item, to make the command repeatable (default: a new one)"},
 			{"quiet", false, "wake nobody"},
 		},
 		run: func(ctx context.Context, in *brokerRun) error {
@@ -87,8 +87,8 @@ var workCommands = []brokerCommand{
 		},
 	},
 	{
-		use: "assign ID NAME", short: "Make somebody owner and next mover of an item, and wake them", args: cobra.ExactArgs(2),
-		flags: []brokerFlag{{"next-only", false, "give away the next move and keep the owner"}, {"quiet", false, "wake nobody"}},
+		use: "assign ID NAME", short: "Give an item and its next move to somebody, and wake them", args: cobra.ExactArgs(2),
+		flags: []brokerFlag{{"next-only", false, "change only the next move, not the owner"}, {"quiet", false, "wake nobody"}},
 		run: func(ctx context.Context, in *brokerRun) error {
 			p := collab.WorkParams{ID: &in.args[0], NextMoveOwnerID: &in.args[1], Wake: new(!in.boolean("quiet"))}
 			if !in.boolean("next-only") {
@@ -98,12 +98,12 @@ var workCommands = []brokerCommand{
 		},
 	},
 	{
-		use: "wait ID WHAT...", short: "Say that an item waits for something", args: cobra.MinimumNArgs(2),
+		use: "wait ID WHAT...", short: "Mark an item as waiting for something", args: cobra.MinimumNArgs(2),
 		example: "  hubbub work wait wi_1 'the review of the API' --on lead\n  hubbub work wait wi_1 'the fix' --kind work_item --on wi_2",
 		flags: []brokerFlag{
 			{"kind", "actor", "actor, question, work_item, approval, artifact or condition"},
-			{"on", "", "name of the one, or id of the record, that it waits for"},
-			{"wake", false, "wake the one it waits for"},
+			{"on", "", "name of the one, or ID of the record, that it waits for"},
+			{"wake", false, "wake the one that it waits for"},
 		},
 		run: func(ctx context.Context, in *brokerRun) error {
 			return requestRecord(ctx, in, collab.WorkUpdate, collab.WorkParams{
@@ -113,9 +113,9 @@ var workCommands = []brokerCommand{
 		},
 	},
 	{
-		use: "arrived NAME...", short: "Say that what items wait for is there, so that they go on", args: cobra.MinimumNArgs(1),
-		long: "Items that wait for an artifact or a condition of that name, as --on or the words of\n" +
-			"`hubbub work wait` have it, are worked on again, and who has the next move is woken.",
+		use: "arrived NAME...", short: "Report something that items wait for, so that they continue", args: cobra.MinimumNArgs(1),
+		long: "Items that wait for an artifact or condition of this name, as given by --on or the text of\n" +
+			"`hubbub work wait`, are worked on again. The one with the next move is woken.",
 		example: "  hubbub work wait wi_1 'the build' --kind artifact --on build-42\n  hubbub work arrived build-42",
 		run: func(ctx context.Context, in *brokerRun) error {
 			name := in.joinArgs(0)
@@ -130,20 +130,20 @@ var workCommands = []brokerCommand{
 				fmt.Fprintf(in.ErrOrStderr(), "and %d others\n", got.Others)
 			}
 			if len(got.Items) == 0 {
-				fmt.Fprintf(in.ErrOrStderr(), "nothing waits for %q\n", name)
+				fmt.Fprintf(in.ErrOrStderr(), "no item waits for %q\n", name)
 			}
 			return nil
 		},
 	},
 	{
-		use: "wake ID", short: "Wake the one who is responsible for an item now", args: cobra.ExactArgs(1),
+		use: "wake ID", short: "Wake the one who is now responsible for an item", args: cobra.ExactArgs(1),
 		run: func(ctx context.Context, in *brokerRun) error {
 			return requestRecord(ctx, in, collab.WorkWake, collab.IDParams{ID: in.args[0]})
 		},
 	},
 	{
-		use: "questions", short: "List the questions that are open or answered, and their answers", args: cobra.NoArgs,
-		flags: []brokerFlag{{"all", false, "also those that are closed or declined"}},
+		use: "questions", short: "List open and answered questions, with their answers", args: cobra.NoArgs,
+		flags: []brokerFlag{{"all", false, "also questions that are closed or declined"}},
 		run: func(ctx context.Context, in *brokerRun) error {
 			list, err := listAll(ctx, in, collab.QuestionList, collab.QuestionListParams{})
 			if err != nil {
@@ -153,13 +153,13 @@ var workCommands = []brokerCommand{
 		},
 	},
 	{
-		use: "answer ID ANSWER...", short: "Answer a question, and wake the agent that asked", args: cobra.MinimumNArgs(2),
+		use: "answer ID ANSWER...", short: "Answer a question and wake the agent that asked", args: cobra.MinimumNArgs(2),
 		run: func(ctx context.Context, in *brokerRun) error {
 			return requestRecord(ctx, in, collab.QuestionAnswer, collab.AnswerParams{ID: in.args[0], Answer: in.joinArgs(1)})
 		},
 	},
 	{
-		use: "close ID", short: "Close a question that is answered or no longer asked", args: cobra.ExactArgs(1),
+		use: "close ID", short: "Close a question that was answered or is obsolete", args: cobra.ExactArgs(1),
 		run: func(ctx context.Context, in *brokerRun) error {
 			return requestRecord(ctx, in, collab.QuestionClose, collab.IDParams{ID: in.args[0]})
 		},
@@ -204,31 +204,31 @@ type stateCommand struct {
 }
 
 var stateCommands = []stateCommand{
-	{name: "start", short: "Say that work on an item has begun", state: collab.WorkWorking},
+	{name: "start", short: "Start work on an item", state: collab.WorkWorking},
 	{
-		name: "review", short: "Hand an item in for review", next: "who has to look at it (default who asked for it)", state: collab.WorkReview,
+		name: "review", short: "Submit an item for review", next: "who reviews it (default: who requested it)", state: collab.WorkReview,
 		complete: func(p *collab.WorkParams, item *collab.WorkItem, _ string) {
 			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, optional(cmp.Or(requester(item), ref(item.CreatedByID, item.CreatedByIdentity))))
 			p.Wake = new(true)
 		},
 	},
 	{name: "done", short: "Finish an item", state: collab.WorkDone},
-	{name: "cancel", short: "Give an item up", state: collab.WorkCancelled},
+	{name: "cancel", short: "Cancel an item", state: collab.WorkCancelled},
 	{
-		name: "reopen", short: "Take up an item that was done or cancelled", next: "whose move it is", state: collab.WorkOpen,
+		name: "reopen", short: "Reopen an item that was done or cancelled", next: "who has the next move", state: collab.WorkOpen,
 		complete: func(p *collab.WorkParams, item *collab.WorkItem, person string) {
 			p.OwnerID = new(cmp.Or(owner(item), person))
 			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, new(cmp.Or(ref(item.NextMoveOwnerID, item.NextMoveOwnerIdentity), *p.OwnerID)))
 		},
 	},
 	{
-		name: "accept", short: "Accept what was reviewed, and finish the item", state: collab.WorkDone, acceptance: collab.AcceptanceAccepted,
+		name: "accept", short: "Accept the reviewed work and finish the item", state: collab.WorkDone, acceptance: collab.AcceptanceAccepted,
 		complete: func(p *collab.WorkParams, item *collab.WorkItem, person string) {
 			p.RequestedByID = new(cmp.Or(requester(item), person))
 		},
 	},
 	{
-		name: "reject", short: "Send what was reviewed back to its owner", next: "whose move it is (default the owner)",
+		name: "reject", short: "Return the reviewed work to its owner", next: "who has the next move (default: the owner)",
 		state: collab.WorkWorking, acceptance: collab.AcceptanceRejected,
 		complete: func(p *collab.WorkParams, item *collab.WorkItem, person string) {
 			p.RequestedByID = new(cmp.Or(requester(item), person))
@@ -248,7 +248,7 @@ func owner(w *collab.WorkItem) string     { return ref(w.OwnerID, w.OwnerIdentit
 func (m *stateCommand) command() *cobra.Command {
 	b := brokerCommand{
 		use: m.name + " ID...", short: m.short, args: cobra.MinimumNArgs(1), run: m.run,
-		flags: []brokerFlag{{"summary", "", "what to say about it in the item"}},
+		flags: []brokerFlag{{"summary", "", "summary to set in the item"}},
 	}
 	if m.next != "" {
 		b.flags = append(b.flags, brokerFlag{"next", "", m.next})
@@ -280,12 +280,12 @@ func (m *stateCommand) run(ctx context.Context, in *brokerRun) error {
 func NewWho() *cobra.Command {
 	who := brokerCommand{
 		use: "who [LABEL]", short: "List the agents that the broker knows, and who can be woken",
-		long: "List the endpoints that agents announced to the collaboration broker, and how many\n" +
-			"unfinished work items wait for each. With LABEL, such as\n" +
-			"@lead, @lead.workspace or @lead#codex, show the one that a mention would reach now.",
+		long: "List the endpoints that agents announced to the collaboration broker, and how many unfinished\n" +
+			"work items wait for each. With LABEL, such as @lead, @lead.workspace or @lead#codex, show the\n" +
+			"endpoint that a mention would reach now.",
 		example: "  hubbub who\n  hubbub who @lead.main",
 		args:    cobra.MaximumNArgs(1),
-		flags:   []brokerFlag{{"online", false, "only those that are online"}},
+		flags:   []brokerFlag{{"online", false, "only endpoints that are online"}},
 		run: func(ctx context.Context, in *brokerRun) error {
 			list, err := findEndpoints(ctx, in)
 			if err != nil {
