@@ -1,23 +1,21 @@
-// Package harness is the border between an agent and what runs its turns.
+// Package harness defines the boundary between an agent and the code that runs its turns.
 //
-// The agent decides what a model sees (attention, compose window, prompt) and
-// carries out what it does (tools, outbox). A Harness in between runs the
-// model: package scripted has rules and no model, package model runs the tool
-// loop of a model behind an HTTP API itself, packages acp and c2a drive another
-// program, package a2a speaks with an agent elsewhere. Package mcptools offers an
-// agent's tools as an MCP server and other MCP servers as tools.
+// The agent decides what a model sees (attention, compose window, prompt) and carries out what it
+// does (tools, outbox). A Harness between them runs the model. Package scripted follows rules
+// without a model. Package model runs the tool loop of a model behind an HTTP API. Packages acp
+// and c2a drive another program, and package a2a talks to a remote agent. Package mcptools offers
+// an agent's tools as an MCP server and other MCP servers as tools.
 //
 // Guarantees, for every harness:
 //
-//   - A harness sends nothing anywhere but through Tools, and text that ends a
-//     turn comes back as Outcome.FinalText. What policy forbids is refused by
-//     Tools, whatever the model writes.
-//   - Nothing is shown to a model but Turn.System, Turn.Prompt (or Turn.Event
-//     for c2a), the tools' results and the bounded history of the same
-//     conversation.
+//   - A harness sends messages only through Tools. The text that ends a turn is
+//     returned as Outcome.FinalText. Tools refuse what policy forbids, whatever
+//     the model writes.
+//   - A model sees only Turn.System, Turn.Prompt (or Turn.Event for c2a), the
+//     results of tools and the bounded history of the same conversation.
 //   - Turn returns when its context ends, and has stopped the model by then.
-//   - A turn is never begun anew inside Turn after a tool was called in it:
-//     only requests that a model answered with nothing are sent again.
+//   - Turn never restarts a turn after a tool was called in it. It repeats only
+//     requests that got no answer from the model.
 //   - Memory is bounded: history, tool results, streams, lines of a program.
-//   - Secrets (keys, headers, environment) appear in no error and no log.
+//   - Secrets (keys, headers, environment) never appear in errors or logs.
 package harness

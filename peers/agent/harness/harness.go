@@ -13,28 +13,27 @@ import (
 	"hubbub/peers/attention"
 )
 
-// Why a turn did not end well. Errors of Turn wrap one of these or the cause
-// of its context; every text tells a person what to do and holds no secret.
+// Errors of Turn wrap one of these errors or the cause of the context. Every text tells a person
+// what to do and contains no secret.
 var (
-	// ErrTemporary: the turn may be run again if it produced no outbound
-	// action. The harness has already retried within its own bounds.
+	// ErrTemporary means that the turn may be run again if it had no outbound action. The harness
+	// has already retried within its own limits.
 	ErrTemporary = errors.New("the harness failed for now")
-	// ErrPermanent: running the turn again cannot help (wrong key, unknown
-	// model, a program that cannot be started or speaks another protocol).
+	// ErrPermanent means that running the turn again cannot help: a wrong key, an unknown model,
+	// or a program that cannot be started or speaks another protocol.
 	ErrPermanent = errors.New("the harness cannot run turns")
-	// ErrBudget: the turn used up its tokens, time or tool rounds.
+	// ErrBudget means that the turn used up its tokens, time or iterations.
 	ErrBudget = errors.New("the turn used up its budget")
-	// ErrStopped: Run has ended or was never started.
+	// ErrStopped means that Run has ended or was never called.
 	ErrStopped = errors.New("the harness is not running")
-	// ErrModeUnsupported: the harness, started anew, no longer takes the injection mode
-	// of the turn. The agent decides on its events again.
+	// ErrModeUnsupported means that the harness was restarted and no longer supports the
+	// injection mode of the turn. The agent then decides on the events of the turn again.
 	ErrModeUnsupported = errors.New("the harness no longer takes this injection mode")
-	// ErrUnreachable: the program has not got the turn and will not.
+	// ErrUnreachable means that the program did not receive the turn and never will.
 	ErrUnreachable = errors.New("the agent could not be reached")
 )
 
-// A RetryLaterError is an ErrTemporary that says when the turn may run again: not
-// before After has passed.
+// A RetryLaterError is an ErrTemporary with the time after which the turn may run again.
 type RetryLaterError struct {
 	After time.Duration
 	Err   error
@@ -46,10 +45,10 @@ func (e *RetryLaterError) Error() string { return fmt.Sprintf("%v: %v", ErrTempo
 // Unwrap returns ErrTemporary and the cause.
 func (e *RetryLaterError) Unwrap() []error { return []error{ErrTemporary, e.Err} }
 
-// A UserError says in words for the people of a chat why a turn failed. They hold no
-// address, name of a key or other setting: those are for the operator, in Err.
+// A UserError explains to the people in a chat why a turn failed. Message contains no address,
+// key name or other setting: those are in Err, for the operator.
 type UserError struct {
-	Message string // a sentence
+	Message string // one or more sentences
 	Err     error
 }
 
@@ -59,63 +58,60 @@ func (e *UserError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *UserError) Unwrap() error { return e.Err }
 
-// A Harness runs turns. Its methods may be called from any goroutine; turns of
-// different conversations run at the same time, turns of one conversation are
-// started by the agent one after another.
+// A Harness runs turns. Its methods may be called from any goroutine. Turns of different
+// conversations run concurrently; the agent starts the turns of one conversation one after
+// another.
 type Harness interface {
-	// Run starts what the harness needs (a child process, an MCP client) and
-	// keeps it running, with backoff, until ctx ends (nil) or it can never
-	// work (an error that wraps ErrPermanent). It returns only when every
-	// goroutine and process that it started has ended. Call it once.
+	// Run starts what the harness needs (a child process, an MCP client) and keeps it running,
+	// with backoff. It returns nil when ctx ends, and an error that wraps ErrPermanent when the
+	// harness can never work. By then, every goroutine and process that it started has ended.
+	// Call Run once.
 	Run(ctx context.Context, host Host) error
 
-	// Capabilities waits until the harness is initialized and says what it can
-	// do. Ask again for each event: a program that was restarted may answer
-	// otherwise. It fails with ErrStopped when Run ended, with ctx's cause, or
-	// with ErrPermanent.
+	// Capabilities waits until the harness is initialized and returns what it can do. Call it
+	// again for each event: a restarted program may answer differently. It fails with ErrStopped
+	// after Run has ended, with the cause of ctx, or with ErrPermanent.
 	Capabilities(ctx context.Context) (Capabilities, error)
 
-	// Turn runs one turn. It returns with State Finished when the model has
-	// ended its turn, or with State Accepted (c2a) when the program has stored
-	// the delivery and works on it in its own time: then its actions come
-	// through Host.Tools, the agent itself watches the deadline, and Cancel
-	// withdraws it. Turn blocks as long as that takes, delivering again as
-	// often as needed; the caller bounds it with ctx. When ctx ends, the model
-	// or the program is told to stop (the text of context.Cause is the reason)
-	// and Turn returns that cause.
+	// Turn runs one turn. It returns State Finished when the model has ended its turn, or State
+	// Accepted (c2a) when the program has stored the delivery and works on it asynchronously. The
+	// actions of an accepted turn come through Host.Tools, the agent watches the deadline, and
+	// Cancel withdraws it. Turn blocks as long as that takes and repeats the delivery as often as
+	// needed; the caller bounds it with ctx. When ctx ends, Turn tells the model or the program
+	// to stop, with context.Cause as the reason, and returns that cause.
 	Turn(ctx context.Context, t *Turn, tools Tools) (Outcome, error)
 
-	// Cancel withdraws a turn that was Accepted, with a reason for the
-	// program. It does not wait. Unknown turns are ignored, and so is every
-	// call on a harness whose turns end Finished (end their ctx instead).
+	// Cancel withdraws a turn that was accepted, with a reason for the program. It does not wait.
+	// It does nothing for unknown turns, and for harnesses whose turns end Finished: end their
+	// ctx instead.
 	Cancel(turnID, reason string)
 }
 
-// Host is what the agent gives to a harness for its whole life.
+// A Host holds what the agent provides to a harness for its whole lifetime.
 type Host struct {
-	// Tools take calls that come outside of Turn: those of a c2a program,
-	// which names the event in the arguments.
+	// Tools takes the calls that come outside Turn: those of a c2a program, which names the event
+	// in the arguments.
 	Tools Tools
-	// Progress, if set, is told what happens during turns. It must not block.
+	// Progress, if set, is called for each report during a turn. It must not block.
 	Progress func(Progress)
-	// Output takes what a program says and reports of a turn that it has accepted,
-	// besides its tool calls. Nil means that it is stored: it reaches the chat in
-	// the order of the calls. A *RefusedError says that policy forbids it.
+	// Output takes what a program says and reports, apart from its tool calls, in a turn that it
+	// has accepted. It returns nil once the output is stored; outputs reach the chat in the order
+	// of the calls. A *RefusedError means that policy forbids the output.
 	Output func(ctx context.Context, o Output) error
 }
 
-// An Output is one thing that a program says or reports of a turn.
+// An Output is one message or report of a program in a turn.
 type Output struct {
 	TurnID string
-	Key    string    // unique among the agent's outputs: a repeated one changes nothing
-	Text   string    // a part of the answer; all parts of one turn are one answer
-	Report *Progress // in place of Text: what the program does
-	Stale  bool      // the turn was delivered anew since, with other words
+	Key    string    // unique among the agent's outputs; a repeated key changes nothing
+	Text   string    // a part of the answer; all parts in a turn form one answer
+	Report *Progress // set instead of Text: what the program does
+	Stale  bool      // the turn has been delivered again since, with a changed text
 
-	Revision string // of the words that the program was given; empty: not known
+	Revision string // of the text that the program was given; empty if unknown
 }
 
-// A RefusedError is an output that policy forbids.
+// A RefusedError reports an output that policy forbids.
 type RefusedError struct {
 	Reason string // "superseded"
 	Advice string // what to do instead
@@ -124,96 +120,96 @@ type RefusedError struct {
 // Error returns the advice.
 func (e *RefusedError) Error() string { return e.Advice }
 
-// Forbidden returns the advice. By this method a peer that does not import this package
-// knows that policy forbids something.
+// Forbidden returns the advice. A package that does not import this one recognizes a RefusedError
+// by this method.
 func (e *RefusedError) Forbidden() string { return e.Advice }
 
-// A State says how far a turn has come when Turn returns.
+// A State is how far a turn has come when Turn returns.
 type State string
 
 // The states of a turn.
 const (
 	Finished State = "finished" // the model ended its turn
-	Accepted State = "accepted" // the program has stored it; actions follow
+	Accepted State = "accepted" // the program has stored the turn; its actions follow
 )
 
-// An Outcome is what a turn left behind.
+// An Outcome is the result of a turn.
 type Outcome struct {
 	State State
-	// FinalText is the text with which the model ended its turn, trimmed;
-	// empty where it ended in silence. The agent sends it for a must_respond
-	// turn in which no message was sent, and drops it otherwise.
+	// FinalText is the text with which the model ended its turn, trimmed. It is empty if the
+	// model ended it silently. The agent sends it for a must_respond turn in which no message was
+	// sent, and drops it otherwise.
 	FinalText string
-	// Truncated: FinalText was cut by the model's token limit.
+	// Truncated reports whether the model's token limit cut FinalText.
 	Truncated bool
 	Usage     Usage
 	Attempt   int // the attempt that was accepted or finished
 }
 
-// Usage is what a turn cost. Zero values mean "not told".
+// Usage is the cost of a turn. A zero value means unknown.
 type Usage struct {
 	Model        string
 	InputTokens  int64
-	CachedTokens int64 // of InputTokens: those that came out of the provider's cache
+	CachedTokens int64 // the part of InputTokens that the provider's cache served
 	OutputTokens int64
 	USD          float64
-	Iterations   int // requests to the model, retries not counted
+	Iterations   int // requests to the model, not counting retries
 	ToolCalls    int
 }
 
-// Capabilities is what an agent has to know of its harness: above all, which injection
-// modes reach the model. What else both sides can do, the harness minds itself.
+// Capabilities describes what the agent must know about its harness: mostly, which injection
+// modes reach the model. The harness negotiates everything else on its own.
 type Capabilities struct {
-	// ProtocolVersion is the negotiated draft, such as "2026-06-02".
-	// Where it differs from what the agent asked for, the agent follows it.
+	// ProtocolVersion is the negotiated draft, such as "2026-06-02". If it differs from what the
+	// agent asked for, the agent uses it.
 	ProtocolVersion string
 	Injection       Injection
-	Images          bool // its model takes Turn.Images
+	Images          bool // the model accepts Turn.Images
 
-	// The fields below never change in the life of a harness: they are also set
-	// where Capabilities fails.
+	// The fields below never change during the lifetime of a harness. They are set even if
+	// Capabilities fails.
 
-	Asynchronous     bool // it stores deliveries and works on them in its own time: its turns end Accepted
-	UsesSystemPrompt bool // its model reads Turn.System
+	Asynchronous     bool // the harness stores deliveries and works on them later: its turns end Accepted
+	UsesSystemPrompt bool // the model reads Turn.System
 }
 
-// Injection lists the injection modes that a harness can take.
+// Injection lists the injection modes that a harness supports.
 type Injection = attention.Capabilities
 
-// AllInjection is what harnesses that run their own model loop can take.
+// AllInjection is what a harness with its own model loop supports.
 var AllInjection = Injection{Immediate: true, Buffered: true, Notify: true, ToolMailbox: true, Digest: true, Interrupt: true}
 
 // Progress is one report from a running turn.
 type Progress struct {
-	TurnID   string // empty where the program did not say
+	TurnID   string // empty if the program did not name it
 	Kind     ProgressKind
-	Token    string  // progressToken, where the program gave one
-	Progress float64 // steps done, of Total
+	Token    string  // progressToken, if the program sent one
+	Progress float64 // steps completed, out of Total
 	Total    float64
-	Message  string          // for people; from the model, hence untrusted
-	Tool     string          // tool_call, tool_result: name as the model knows it
-	CallID   string          // tool_call, tool_result: equal in both
-	Content  json.RawMessage // tool_call: arguments; tool_result: the Result
-	Code     string          // error: a word for programs
+	Message  string          // for people; written by the model, hence untrusted
+	Tool     string          // tool_call, tool_result: the name that the model uses
+	CallID   string          // tool_call, tool_result: the same in both
+	Content  json.RawMessage // tool_call: the arguments; tool_result: the Result
+	Code     string          // error: a code for programs
 }
 
-// A ProgressKind says what a Progress reports.
+// A ProgressKind is the kind of a Progress report.
 type ProgressKind string
 
 // The kinds of progress.
 const (
 	ProgressStatus     ProgressKind = "status"
-	ProgressText       ProgressKind = "text" // a piece of streamed text; an empty one: what came is void, and begins anew
+	ProgressText       ProgressKind = "text" // a piece of streamed text; an empty one voids all text so far
 	ProgressToolCall   ProgressKind = "tool_call"
 	ProgressToolResult ProgressKind = "tool_result"
-	ProgressError      ProgressKind = "error" // the program failed at something and says so
+	ProgressError      ProgressKind = "error" // the program reports that something failed
 )
 
-// keyLike finds what providers quote of a key in their error messages.
+// keyLike matches the parts of keys that providers quote in error messages.
 var keyLike = regexp.MustCompile(`\b(sk|key|tok|pk)[-_][A-Za-z0-9_*.\-]{6,}`)
 
-// Redact removes the given secrets, and whatever looks like a key, from a text
-// that goes into an error or a log.
+// Redact removes the given secrets, and anything that looks like a key, from a text for an error
+// or a log.
 func Redact(text string, secrets ...string) string {
 	for _, s := range secrets {
 		if len(s) >= 4 {
@@ -223,21 +219,21 @@ func Redact(text string, secrets ...string) string {
 	return keyLike.ReplaceAllString(text, "[redacted]")
 }
 
-// Synchronous is the part that harnesses share whose turns end Finished. The zero
-// value is ready; Run attaches its host.
+// Synchronous implements what harnesses share if their turns end Finished. The zero value is
+// ready to use; Run must call Attach.
 type Synchronous struct {
 	mu     sync.Mutex
 	report func(Progress)
 }
 
-// Attach has the host told of progress from now on.
+// Attach makes Report call the progress function of the host.
 func (i *Synchronous) Attach(host Host) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.report = host.Progress
 }
 
-// Report tells the host of progress, if it wants to know.
+// Report passes a progress report to the host, if the host takes reports.
 func (i *Synchronous) Report(p Progress) {
 	i.mu.Lock()
 	report := i.report
@@ -247,8 +243,8 @@ func (i *Synchronous) Report(p Progress) {
 	}
 }
 
-// Begin has the attempt stored, and returns the outcome to be filled in. An
-// error, also of a context that has ended, ends the turn.
+// Begin stores the attempt and returns the outcome for the caller to fill in. An error ends the
+// turn; it may be the cause of ctx.
 func (*Synchronous) Begin(ctx context.Context, t *Turn) (Outcome, error) {
 	outcome := Outcome{State: Finished, Attempt: t.Attempt}
 	if t.Attempted != nil {

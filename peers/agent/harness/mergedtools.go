@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// MergedTools is the tools of several sources, each under a name of its own. The zero value
-// is empty; it is filled before it is used.
+// MergedTools combines the tools of several sources, each under a unique name. The zero value is
+// empty. Add all sources before using it.
 type MergedTools struct {
 	tools   []Tool
 	sources map[string]toolSource
@@ -16,10 +16,11 @@ type MergedTools struct {
 // A toolSource is where a tool comes from.
 type toolSource struct {
 	Tools
-	name string // there
+	name string // the tool's name at the source
 }
 
-// Add adds the tools of a source. name returns the names to try for a tool, from n = 1 on.
+// Add adds the tools of a source. The function name returns the nth name to try for a tool, from
+// n = 1.
 func (j *MergedTools) Add(from Tools, name func(tool string, n int) string) {
 	if j.sources == nil {
 		j.sources = map[string]toolSource{}
@@ -37,10 +38,10 @@ func (j *MergedTools) Add(from Tools, name func(tool string, n int) string) {
 // List returns the tools in the order in which they were added.
 func (j *MergedTools) List() []Tool { return j.tools }
 
-// Has reports whether there is a tool of this name.
+// Has reports whether a tool has this name.
 func (j *MergedTools) Has(name string) bool { return j.sources[name].Tools != nil }
 
-// Call has the source of a tool run it.
+// Call runs a tool at its source.
 func (j *MergedTools) Call(ctx context.Context, name string, arguments json.RawMessage) Result {
 	from, ok := j.sources[name]
 	if !ok {
@@ -49,8 +50,7 @@ func (j *MergedTools) Call(ctx context.Context, name string, arguments json.RawM
 	return from.Call(ctx, from.name, arguments)
 }
 
-// SourceName returns the name of a tool at its source, or the name itself if there is no such
-// tool.
+// SourceName returns a tool's name at its source, or name itself if no such tool exists.
 func (j *MergedTools) SourceName(name string) string {
 	if from, ok := j.sources[name]; ok {
 		return from.name

@@ -9,27 +9,26 @@ import (
 	"hubbub/protocol/redact"
 )
 
-// Tools are what a model may call. Implementations may be called from any
-// goroutine, and enforce policy themselves: a refusal is a Result that says
-// what to do, never a Go error.
+// Tools are what a model may call. Implementations may be called from any goroutine and enforce
+// policy: they refuse a call with a Result that says what to do, never with a Go error.
 type Tools interface {
-	// List returns the tools in a stable order. The caller changes nothing.
+	// List returns the tools in a stable order. The caller must not modify them.
 	List() []Tool
-	// Call runs one tool. Arguments are a JSON object (or empty); an unknown
-	// name, bad arguments and refusals come back as Result with IsError. It
-	// blocks until the tool has an answer or ctx ends (also an IsError result).
+	// Call runs one tool. The arguments are a JSON object or empty. An unknown name, bad
+	// arguments or a refusal yields a Result with IsError. Call blocks until the tool has
+	// answered or ctx ends, which also yields an IsError result.
 	Call(ctx context.Context, name string, arguments json.RawMessage) Result
 }
 
 type staleCheckKey struct{}
 
-// WithStaleCheck lets the tools of a call ask, when they act, whether it came from before a
-// change of its event that the program has not taken yet.
+// WithStaleCheck lets the tools of a call find out, when they act, whether the call was made
+// before a change of its event that the program has not received yet.
 func WithStaleCheck(ctx context.Context, overtaken func() bool) context.Context {
 	return context.WithValue(ctx, staleCheckKey{}, overtaken)
 }
 
-// IsStale is what WithStaleCheck gave; false without it.
+// IsStale calls the function of WithStaleCheck. It reports false if the context has none.
 func IsStale(ctx context.Context) bool {
 	overtaken, ok := ctx.Value(staleCheckKey{}).(func() bool)
 	return ok && overtaken()
@@ -37,13 +36,13 @@ func IsStale(ctx context.Context) bool {
 
 type revisionKey struct{}
 
-// WithRevision says which words of a turn whoever calls was given: those of Event.Revision. Tools
-// refuse what answers words that the turn has no more. An empty revision is not known.
+// WithRevision records which revision of a turn's text the caller was given; see Event.Revision.
+// Tools refuse answers to an older text. An empty revision means unknown.
 func WithRevision(ctx context.Context, turnID, revision string) context.Context {
 	return context.WithValue(ctx, revisionKey{}, [2]string{turnID, revision})
 }
 
-// RevisionOf returns what WithRevision was given, "" without it.
+// RevisionOf returns the values of WithRevision, or empty strings.
 func RevisionOf(ctx context.Context) (turnID, revision string) {
 	given, _ := ctx.Value(revisionKey{}).([2]string)
 	return given[0], given[1]
@@ -54,28 +53,27 @@ type Tool struct {
 	Name         string          `json:"name"` // "chat.send_message"
 	Title        string          `json:"title,omitempty"`
 	Description  string          `json:"description"`
-	InputSchema  json.RawMessage `json:"inputSchema"` // JSON Schema, type object
+	InputSchema  json.RawMessage `json:"inputSchema"` // a JSON Schema of type object
 	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
-	ReadOnly     bool            `json:"-"` // changes nothing
-	Idempotent   bool            `json:"-"` // safe to repeat with the same arguments
+	ReadOnly     bool            `json:"-"` // the tool changes nothing
+	Idempotent   bool            `json:"-"` // a call may be repeated with the same arguments
 }
 
-// A Result is what a tool answers, in MCP's shape.
+// A Result is a tool's answer, in the shape of MCP.
 type Result struct {
 	Content           []Content       `json:"content"`
 	StructuredContent json.RawMessage `json:"structuredContent,omitempty"` // a JSON object
 	IsError           bool            `json:"isError,omitempty"`
 }
 
-// Content is one piece of a result. Ours is always text.
+// Content is one piece of a result. Our tools return only text.
 type Content struct {
 	Type string `json:"type"`
 	Text string `json:"text"`
 }
 
-// StructuredResult makes a result of a value that marshals to a JSON object; its
-// text is the same JSON. It panics on a value that cannot be marshalled, which
-// is a mistake of the program.
+// StructuredResult makes a result from a value that marshals to a JSON object. Its text is the
+// same JSON. It panics if the value cannot be marshaled, which is a programming error.
 func StructuredResult(value any) Result {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -84,8 +82,8 @@ func StructuredResult(value any) Result {
 	return Result{Content: []Content{{Type: "text", Text: string(raw)}}, StructuredContent: raw}
 }
 
-// ErrorResult makes an error result: reason tells a model what to do instead.
-// Structured, if not nil, marshals to the result's JSON object.
+// ErrorResult makes an error result. The reason tells a model what to do instead. If structured
+// is not nil, it becomes the result's JSON object.
 func ErrorResult(reason string, structured any) Result {
 	r := Result{IsError: true}
 	if structured != nil {
@@ -96,7 +94,7 @@ func ErrorResult(reason string, structured any) Result {
 	return r
 }
 
-// Redacted returns a result that holds no secrets, as a model may read it.
+// Redacted returns a copy of the result without secrets, for a model to read.
 func (r Result) Redacted(secrets *redact.Redactor) Result {
 	r.StructuredContent = secrets.Bytes(r.StructuredContent)
 	r.Content = slices.Clone(r.Content)
@@ -106,7 +104,7 @@ func (r Result) Redacted(secrets *redact.Redactor) Result {
 	return r
 }
 
-// Text joins the text pieces of a result, a newline between them.
+// Text joins the text pieces of a result with newlines.
 func (r Result) Text() string {
 	text := ""
 	for i, c := range r.Content {
@@ -118,8 +116,8 @@ func (r Result) Text() string {
 	return text
 }
 
-// IsToolName reports whether what a program calls a tool is the tool of that name: programs
-// write other characters for its dot, and put the name of its server before it.
+// IsToolName reports whether said, the name that a program gives to a tool, means the tool called
+// name. Programs replace its dot by other characters and prepend the name of its server.
 func IsToolName(said, name string) bool {
 	return strings.Contains(normalizeToolName(said), normalizeToolName(name))
 }

@@ -10,75 +10,75 @@ import (
 	"hubbub/protocol"
 )
 
-// A Turn is one run of a harness over one event or several merged ones. The
-// agent makes it; a harness changes nothing in it.
+// A Turn is one run of a harness over one event or several merged events. The agent makes it; a
+// harness must not modify it.
 type Turn struct {
-	ID      string // names the turn in Progress and Cancel; stable over attempts
+	ID      string // names the turn in Progress and Cancel; the same in every attempt
 	Attempt int    // of the first delivery in this call, from 1
-	// Attempted, if set, is called before each delivery with its attempt, so
-	// that the agent can store it. An error ends Turn with that error.
+	// Attempted, if set, is called with the attempt before each delivery, so that the agent can
+	// store it. If it fails, Turn returns that error.
 	Attempted func(attempt int) error
 
-	// Deferrals is how often the event was put off and came back.
+	// Deferrals is how often the event was deferred and came back.
 	Deferrals int
 
-	// Chat is the topic of the chat to which the turn belongs, such as tg:42; it
-	// is another than every chat's for a digest.
+	// Chat is the topic of the turn's chat, such as tg:42. A digest has a topic that no chat has.
 	Chat string
 
-	// Event is the event as the model may see it; merged fragments are one
-	// event whose EventID is that of the last.
+	// Event is the event as the model may see it. Merged fragments form one event, with the
+	// EventID of the last fragment.
 	Event Event
 
 	// System is the system prompt: the operator's text and the standing rules.
 	System string
-	// Contract is the part of System with which the collaboration broker tells the
-	// agent how it works with others. Empty without a broker.
+	// Contract is the part of System in which the collaboration broker explains how the agent
+	// works with others. It is empty without a broker.
 	Contract string
-	// Prompt is the user turn, ready-made: header, fence and body, or the
-	// knock, or the digest. It contains everything the model may see of Event.
+	// Prompt is the complete user turn: header, fence and body, or the knock, or the digest. It
+	// contains everything that the model may see of Event.
 	Prompt string
-	// Correction tells what was wrong with the answer of the last try; the prompt has it. Empty: nothing was.
+	// Correction says what was wrong with the answer of the last attempt. Prompt includes it. It
+	// is empty if nothing was wrong.
 	Correction string
-	// Images came with the event; the prompt names them in this order. None where
+	// Images came with the event; Prompt names them in this order. It is empty if
 	// Capabilities.Images is false.
 	Images []Image
 
-	Workspace string // absolute folder in which the model may work; empty = none
+	Workspace string // absolute path of the folder in which the model may work; empty means none
 
-	// ChatServer is this agent's own MCP server with the chat.* tools, for
-	// harnesses that drive another program (acp). Nil where it does not run.
+	// ChatServer is the agent's own MCP server with the chat.* tools, for harnesses that drive
+	// another program (acp). It is nil if no such server runs.
 	ChatServer *MCPServer
-	// Approver asks a person before a sensitive tool runs. Nil where nobody can be asked.
+	// Approver asks a person before a sensitive tool runs. It is nil if nobody can be asked.
 	Approver Approver
-	// MCP are further MCP servers for this turn: the operator's, and those of
-	// the chorus channel, headers exactly as given.
+	// MCP lists further MCP servers for this turn: those of the operator and those of the Chorus
+	// channel, with their headers exactly as given.
 	MCP []MCPServer
 }
 
-// An Image is one that came with an event.
+// An Image is an image that came with an event.
 type Image struct {
 	MimeType string
 	Data     []byte
 }
 
-// ElicitPrefix begins the name of what a tool of an MCP server asks while it runs:
-// "elicit:SERVER.TOOL".
+// ElicitPrefix is the prefix of the name under which a person is asked what a tool of an MCP
+// server wants to know while it runs: "elicit:SERVER.TOOL".
 const ElicitPrefix = "elicit:"
 
-// An Approver has people decide whether tools may run.
+// An Approver asks people whether tools may run.
 type Approver interface {
-	// Sensitive reports whether the configuration says that a person decides about a tool:
-	// "shell", or "mcp:SERVER.TOOL".
+	// Sensitive reports whether the configuration requires a person's decision about a tool:
+	// "shell" or "mcp:SERVER.TOOL".
 	Sensitive(tool string) bool
-	// Approve waits until a person has decided about one call. Nil means that it may run
-	// now, once, and that this stands on record; the error says why not.
+	// Approve waits until a person has decided about one call. It returns nil if the call may run
+	// now, once, and the decision is recorded. Otherwise the error says why not.
 	Approve(ctx context.Context, tool string, arguments json.RawMessage) error
 }
 
-// ConversationKey names the conversation and thread for what a harness remembers from one
-// turn to the next. Ids of conversations are those that their chats gave them, and
-// may be alike; in Telegram the id of a conversation is the chat's own.
+// ConversationKey identifies the conversation and thread for what a harness remembers between
+// turns. Conversation IDs come from their chats, so two chats may use the same one. In Telegram,
+// the conversation ID is the ID of the chat.
 func (t *Turn) ConversationKey() string {
 	conversation := t.Event.Conversation
 	key := conversation.ID + "\x1f" + conversation.ThreadID
@@ -88,24 +88,24 @@ func (t *Turn) ConversationKey() string {
 	return t.Chat + "\x1f" + key
 }
 
-// An Event is what a C2A delivery carries, independent of the draft. Strings
-// are the words of the drafts ("to_me", "must_respond", "buffered", "urgent").
+// An Event is the content of a C2A delivery, independent of the draft. Its strings have the
+// values of the drafts ("to_me", "must_respond", "buffered", "urgent").
 type Event struct {
 	EventID        string
-	MergedEventIDs []string // all fragments in order, the last included; nil for a single event
-	Sequence       int64    // timing.sequence: the mailbox's own growing number
-	Recipient      string   // identity of this agent
+	MergedEventIDs []string // all fragments in order, including the last; nil for a single event
+	Sequence       int64    // timing.sequence: the mailbox's increasing number
+	Recipient      string   // the identity of this agent
 	Role           string   // "user" unless the agent says otherwise
-	IdempotencyKey string   // stable over attempts with the same words
-	Revision       string   // tells its words from those before and after an edit
+	IdempotencyKey string   // the same in all attempts with the same text
+	Revision       string   // distinguishes the text from those before and after an edit
 	ChatEvent
 	Decision
-	Knock  *Knock // set for notify; then Content is nil
-	Digest bool   // a rolled-up summary
+	Knock  *Knock // set for notify; Content is nil then
+	Digest bool   // the event summarizes several others
 }
 
-// Text joins the fragments of an event: of each its text, or the kinds of its
-// files where it has none.
+// Text joins the fragments of an event. A fragment without text is replaced by the kinds of its
+// files.
 func (e *Event) Text() string {
 	if e.Signal != "" {
 		return "(reaction: " + e.Signal + ")"
@@ -127,9 +127,9 @@ func (e *Event) Text() string {
 			}
 		case p.Type == "quote":
 			flush()
-			silent = false // what follows are its files, which it tells of
+			silent = false // the files that follow belong to the quoted message
 			lines = append(lines, p.QuoteText())
-		case p.Text != "": // of a voice message
+		case p.Text != "": // a voice message
 			lines = append(lines, "("+p.Kind+", as transcribed: "+p.Text+")")
 		case silent:
 			files = append(files, p.Kind)
@@ -139,7 +139,7 @@ func (e *Event) Text() string {
 	return strings.Join(lines, "\n")
 }
 
-// ChatEvent is what happened in a chat, as its bridge tells it.
+// A ChatEvent is what happened in a chat, as reported by its bridge.
 type ChatEvent struct {
 	CreatedAt    string // RFC 3339
 	Source       Source
@@ -147,13 +147,13 @@ type ChatEvent struct {
 	Author       Author
 	Mentions     []string // resolved, such as "agent:lead"
 	Content      []Part   // one text part per fragment; nil with Knock
-	Signal       string   // of a reaction
+	Signal       string   // set for a reaction
 
-	Recipients []protocol.Party     // of draft 2026-08-11, as all below
+	Recipients []protocol.Party     // this and the fields below: draft 2026-08-11
 	Obligation *protocol.Obligation // what its author waits for
 }
 
-// SetObligation says that the author of an event waits for agents.
+// SetObligation records that the author of an event waits for agents.
 func (s *ChatEvent) SetObligation(o *attention.Obligation, recipients []string) {
 	s.Obligation = &protocol.Obligation{Blocks: string(o.Blocks), DefaultAction: o.DefaultAction}
 	for _, id := range recipients {
@@ -161,19 +161,18 @@ func (s *ChatEvent) SetObligation(o *attention.Obligation, recipients []string) 
 	}
 }
 
-// A Decision is what attention decided about an event.
+// A Decision is the attention decision about an event.
 type Decision struct {
 	Directedness string // to_me, to_my_role, to_other, ambient
 	Policy       string // must_respond, may_respond, ack_only, must_not_respond
 	Reason       string // why, such as "direct_message"
 	Priority     string // low, normal, urgent
-	DeadlineMS   int64  // milliseconds from delivery; 0 = none
+	DeadlineMS   int64  // milliseconds from delivery; 0 means none
 	Mode         string // immediate, buffered, notify, digest
-	Context      string // thread_window and the like; may be empty
+	Context      string // such as thread_window; may be empty
 }
 
-// NewDecision returns a decision as its event carries it, with the policy in the words
-// of the draft in use.
+// NewDecision converts a decision for its event. The policy is the one of the draft in use.
 func NewDecision(d *attention.Decision, policy attention.Policy) Decision {
 	return Decision{
 		Directedness: string(d.Directedness), Policy: string(policy), Reason: d.Reason, Priority: string(d.Priority),
@@ -181,26 +180,26 @@ func NewDecision(d *attention.Decision, policy attention.Policy) Decision {
 	}
 }
 
-// Source names where an event came from.
+// A Source is where an event came from.
 type Source struct {
 	Platform    string `json:"platform"`
 	WorkspaceID string `json:"workspaceId,omitempty"`
 }
 
-// Conversation names where an event was said.
+// A Conversation is where an event happened.
 type Conversation struct {
 	ID       string `json:"id"`
 	Kind     string `json:"kind"` // dm, channel, thread, system, tool
 	StreamID string `json:"streamId,omitempty"`
 	ThreadID string `json:"threadId,omitempty"`
-	// Title is for people; untrusted.
+	// Title is for people; it is untrusted.
 	Title string `json:"title,omitempty"`
-	// Service and Context are what a Chorus service says of its channel; untrusted.
+	// Service and Context are what a Chorus service says about its channel; they are untrusted.
 	Service string `json:"-"`
 	Context string `json:"-"`
 }
 
-// Author says who wrote an event.
+// An Author is who wrote an event.
 type Author struct {
 	ID          string `json:"id"`
 	Kind        string `json:"kind"` // human, agent, system
@@ -208,7 +207,7 @@ type Author struct {
 	Username    string `json:"-"`
 }
 
-// Name is what to call an author.
+// Name returns the name by which to call an author.
 func (a *Author) Name() string {
 	for _, name := range []string{a.DisplayName, a.Username, a.ID} {
 		if strings.TrimSpace(name) != "" {
@@ -220,16 +219,16 @@ func (a *Author) Name() string {
 
 // A Part is one typed piece of content.
 type Part struct {
-	Type     string `json:"type"`           // "text", "file" for an attachment's metadata, or "quote" for the message that is answered
-	Text     string `json:"text,omitempty"` // of a voice message, what is said in it
+	Type     string `json:"type"`           // "text", "file" for an attachment's metadata, or "quote" for the quoted message
+	Text     string `json:"text,omitempty"` // for a voice message, its transcript
 	Name     string `json:"name,omitempty"`
 	MimeType string `json:"mimeType,omitempty"`
 	Ref      string `json:"ref,omitempty"`
 	Size     int64  `json:"size,omitempty"`
-	Kind     string `json:"-"` // of a file: photo, voice and the like
+	Kind     string `json:"-"` // for a file: photo, voice and so on
 }
 
-// QuoteText returns a quote as lines of Markdown, for a content that is one text.
+// QuoteText returns a quote as lines of Markdown, for content that is a single text.
 func (p *Part) QuoteText() string {
 	return "> In reply to " + cmp.Or(p.Name, "somebody") + ":\n> " + strings.ReplaceAll(p.Text, "\n", "\n> ")
 }
@@ -237,10 +236,10 @@ func (p *Part) QuoteText() string {
 // A Knock says that an event exists, without its body.
 type Knock = attention.Knock
 
-// An MCPServer is a server of the Model Context Protocol: URL (streamable
-// HTTP) or Command (stdio), never both. Headers and Env may hold secrets.
+// An MCPServer is a server of the Model Context Protocol. It has either a URL (streamable HTTP)
+// or a Command (stdio). Headers and Env may contain secrets.
 type MCPServer struct {
-	Name    string            `json:"name"` // prefixes its tools: name__tool
+	Name    string            `json:"name"` // the prefix of its tools: name__tool
 	URL     string            `json:"url,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
 	Command []string          `json:"command,omitempty"` // program and arguments, run without a shell

@@ -8,31 +8,31 @@ import (
 	"strings"
 )
 
-// Bounds of what one answer may hold.
+// Limits of one answer.
 const (
 	maxParts     = 256
 	maxCallName  = 1 << 10
 	maxArguments = 1 << 20
 )
 
-// An answer gathers what an API sends of one answer; see words.read.
+// An answer accumulates what an API sends for one answer; see dialect.decode.
 type answer struct {
-	onText func(piece string) // is called with each piece of text as it comes
+	onText func(piece string) // called with each piece of text
 
 	text     strings.Builder
 	parts    []*part
-	byIndex  map[int]*part // the API's index of a part -> the last part with it
-	complete bool          // its end came
-	ended    bool          // nothing of it follows
+	byIndex  map[int]*part // the last part with the API's index
+	complete bool          // the answer arrived completely
+	ended    bool          // no further events follow
 
-	reply // what is known of it before its end: all but the text and the calls
+	reply // everything known so far except the text and the calls
 }
 
-// A part is one tool call of an answer, or something else that is passed over.
+// A part is one tool call of an answer, or something else that is ignored.
 type part struct {
 	call
 	isCall bool
-	pieces strings.Builder // of the call's arguments, which came at once if this is empty
+	pieces strings.Builder // of the call's arguments; empty if they came all at once
 }
 
 // addText adds a piece of text.
@@ -43,7 +43,8 @@ func (a *answer) addText(piece string) {
 	}
 }
 
-// setStopReason notes why the model stopped, in the words of either API; "" says nothing.
+// setStopReason records why the model stopped, in the terms of either API. An empty reason
+// changes nothing.
 func (a *answer) setStopReason(reason string) {
 	if reason != "" {
 		a.Truncated = reason == "length" || reason == "max_tokens"
@@ -52,7 +53,7 @@ func (a *answer) setStopReason(reason string) {
 	}
 }
 
-// addPart adds a part. An index that is taken belongs to the new part from now on.
+// addPart adds a part. From now on, the index refers to this part.
 func (a *answer) addPart(index *int, p *part) error {
 	if len(a.parts) >= maxParts {
 		return fmt.Errorf("more than %d parts in one answer", maxParts)
@@ -64,7 +65,7 @@ func (a *answer) addPart(index *int, p *part) error {
 	return nil
 }
 
-// append continues a call's name and arguments.
+// append extends a call's name and arguments.
 func (p *part) append(name, arguments string) error {
 	p.Name += name
 	p.pieces.WriteString(arguments)
@@ -76,20 +77,20 @@ func (p *part) append(name, arguments string) error {
 
 var errNotBegun = errors.New("a piece came for a part that was not begun")
 
-// A reply is one whole answer of a model.
+// A reply is one complete answer of a model.
 type reply struct {
 	Text      string
 	Calls     []call
 	Truncated bool // cut by the token limit
-	Paused    bool // the API ended it in between and wants to be asked again with it
-	Filtered  bool // a filter of the provider ended it
+	Paused    bool // the API interrupted the answer and wants it sent back to continue
+	Filtered  bool // a content filter of the provider ended it
 
-	InputTokens, CachedTokens, OutputTokens int64 // 0 if the API did not tell
+	InputTokens, CachedTokens, OutputTokens int64 // 0 if the API did not report it
 	USD                                     float64
 }
 
-// finish returns the whole answer. Calls without an id get one; those of an answer that
-// the token limit cut are dropped, since their arguments may be half.
+// finish returns the complete answer. Calls without an ID get one. If the token limit cut the
+// answer, its calls are dropped, since their arguments may be incomplete.
 func (a *answer) finish() *reply {
 	a.Text = a.text.String()
 	for _, p := range a.parts {
@@ -102,14 +103,14 @@ func (a *answer) finish() *reply {
 	return &a.reply
 }
 
-// dialect are what tells one API from another.
+// A dialect is what distinguishes one API from another.
 type dialect interface {
-	// authorize adds the headers that show the key, which may be empty.
+	// authorize adds the headers with the key, which may be empty.
 	authorize(h http.Header, key string)
-	// encode returns the body of a request. If the API refuses it, learn (which
-	// may be nil) says what that taught, so that another request can succeed; "" if
-	// nothing.
+	// encode returns the body of a request. If the API refuses the request, adapt (which may be
+	// nil) adjusts the dialect to the refusal. It describes the adjustment, after which another
+	// request may succeed, or returns "".
 	encode(model string, r *request) (body any, learn func(refusal string) (lesson string))
-	// decode takes one event of a stream, or an answer that came in one piece.
+	// decode handles one event of a stream, or an answer in one piece.
 	decode(a *answer, data []byte) error
 }

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// What the API sends: one event of a stream, or an answer in one piece.
+// The API's responses: one event of a stream, or an answer in one piece.
 type (
 	anthropicEvent struct {
 		Type    string `json:"type"`
@@ -20,9 +20,9 @@ type (
 			PartialJSON string `json:"partial_json"`
 			StopReason  string `json:"stop_reason"`
 		} `json:"delta"`
-		Usage *anthropicUsage `json:"usage"` // message_delta, one piece
+		Usage *anthropicUsage `json:"usage"` // message_delta, or an answer in one piece
 
-		// Of an answer in one piece.
+		// Only in an answer in one piece.
 		Content    []anthropicPart `json:"content"`
 		StopReason string          `json:"stop_reason"`
 	}
@@ -41,13 +41,13 @@ type (
 	}
 )
 
-// anthropicVersion is the version of the API whose answers are read here.
+// anthropicVersion is the supported version of the API.
 const anthropicVersion = "2023-06-01"
 
-// cached marks the end of what the API is to keep for the next request.
+// cached marks the end of what the API should cache for the next request.
 var cached = object{"type": "ephemeral"}
 
-// anthropic is the Messages API.
+// anthropic is the dialect of the Messages API.
 type anthropic struct{}
 
 func (anthropic) authorize(h http.Header, key string) {
@@ -81,7 +81,7 @@ type anthropicMessage struct {
 	Content []object `json:"content"`
 }
 
-// anthropicMessages joins neighbours of one role, as the API wants: results of
+// anthropicMessages merges consecutive messages of one role, as the API requires. The results of
 // tools belong to the user.
 func anthropicMessages(messages []message) (out []anthropicMessage) {
 	for _, m := range messages {
@@ -155,7 +155,7 @@ func (anthropic) decode(a *answer, data []byte) error {
 	return nil
 }
 
-// addTo adds a block to an answer. Types that it does not know are passed over.
+// addTo adds a block to an answer. Unknown types are ignored.
 func (b *anthropicPart) addTo(a *answer, index int) error {
 	if b.Type == "text" {
 		a.addText(b.Text)

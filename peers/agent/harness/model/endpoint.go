@@ -21,8 +21,8 @@ import (
 	"github.com/tmaxmax/go-sse"
 )
 
-// validate says why the model cannot be asked, or returns nil. It does no network
-// I/O. Other endpoints than the provider's may need no key.
+// validate returns why the model cannot be called, or nil. It does no network I/O. An endpoint
+// other than the provider's may need no key.
 func (h *Harness) validate() error {
 	u, err := url.Parse(h.opts.BaseURL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
@@ -41,9 +41,9 @@ func (h *Harness) validate() error {
 	return nil
 }
 
-// complete asks once, and once more each time that a refusal teaches how. It calls
-// onText with each piece of text as it comes, and returns the whole answer. Errors
-// are *requestError if the API or the connection failed, else ctx's cause.
+// complete sends a request, again after each refusal that it can adapt to. It calls onText with
+// each piece of text and returns the complete answer. An error is a *requestError if the API or
+// the connection failed, else the cause of ctx.
 func (h *Harness) complete(ctx context.Context, r *request, onText func(string)) (*reply, error) {
 	for {
 		body, learn := h.dialect.encode(h.opts.Model, r)
@@ -60,7 +60,7 @@ func (h *Harness) complete(ctx context.Context, r *request, onText func(string))
 	}
 }
 
-// completeOnce sends body as JSON, and reads the answer to its end.
+// completeOnce sends body as JSON and reads the answer to its end.
 func (h *Harness) completeOnce(ctx context.Context, body any, onText func(string)) (*reply, error) {
 	key, err := h.opts.Key()
 	if err != nil {
@@ -111,8 +111,8 @@ func (h *Harness) completeOnce(ctx context.Context, body any, onText func(string
 	return a.finish(), nil
 }
 
-// isForeign reports whether an answer in one piece is one, but of something else. An empty one may
-// be what is left of an answer.
+// isForeign reports whether an answer in one piece is valid but not of this API. An empty object
+// may be the rest of an answer, so it is not foreign.
 func (h *Harness) isForeign(data []byte) bool {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(data, &members) != nil {
@@ -121,30 +121,30 @@ func (h *Harness) isForeign(data []byte) bool {
 	return len(members) > 0 && members[h.answerField] == nil
 }
 
-// Bounds of an answer.
+// Limits of an answer.
 const (
 	maxLine   = 4 << 20
 	maxAnswer = 32 << 20
-	maxModels = 4 << 20 // a list of models
+	maxModels = 4 << 20 // of a list of models
 )
 
-// A stream is a request and its answer as it comes. One goroutine reads it.
+// A stream is a request and its incoming answer. One goroutine reads it.
 type stream struct {
 	h         *Harness
 	key       string
 	ctx       context.Context
 	watchdog  *time.Timer
 	body      io.Reader
-	bytesRead int // bytes of the body
+	bytesRead int // of the body
 }
 
-// Endpoint returns where the harness asks, and for which model.
+// Endpoint returns the address and the model that the harness uses.
 func (h *Harness) Endpoint() Endpoint {
 	return Endpoint{h.endpoint.KeyName, strings.TrimRight(h.opts.BaseURL, "/"), h.opts.Model}
 }
 
-// Models asks the endpoint for its list of models, which costs nothing, and returns the status of
-// the answer and what it lists, nothing if it is no such list.
+// Models requests the endpoint's list of models, which costs nothing. It returns the status and
+// the models, or none if the answer is no such list.
 func (h *Harness) Models(ctx context.Context) (status int, models []string, err error) {
 	key, err := h.opts.Key()
 	if err != nil {
@@ -168,7 +168,7 @@ func (h *Harness) Models(ctx context.Context) (status int, models []string, err 
 	return answer.StatusCode, models, nil
 }
 
-// newRequest makes a request to the endpoint that shows the key.
+// newRequest makes an authorized request to the endpoint.
 func (h *Harness) newRequest(ctx context.Context, method, path string, body io.Reader, key string) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(h.opts.BaseURL, "/")+path, body)
 	if err != nil {
@@ -179,7 +179,7 @@ func (h *Harness) newRequest(ctx context.Context, method, path string, body io.R
 	return request, nil
 }
 
-// post sends a request and returns its answer once the headers came.
+// post sends a request and returns the response once its headers have arrived.
 func (s *stream) post(raw []byte) (*http.Response, error) {
 	request, err := s.h.newRequest(s.ctx, http.MethodPost, s.h.path, bytes.NewReader(raw), s.key)
 	if err != nil {
@@ -190,8 +190,7 @@ func (s *stream) post(raw []byte) (*http.Response, error) {
 	return s.h.opts.Client.Do(request)
 }
 
-// Read reads the body as far as it may be long, and resets the watchdog whenever the API
-// says something.
+// Read reads the body up to its maximum length. It resets the watchdog whenever data arrives.
 func (s *stream) Read(p []byte) (int, error) {
 	if s.bytesRead > maxAnswer {
 		return 0, errTooLong
@@ -204,8 +203,8 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// detect reports what an answer is by how it begins, whatever it calls itself: one whole JSON
-// object, or a web page; else it is a stream of events.
+// detect determines the kind of a response from its first character, regardless of its
+// Content-Type: a JSON object, a web page, or otherwise a stream of events.
 func (s *stream) detect(response *http.Response) (whole, page bool) {
 	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")) //nolint:errcheck // "" is nothing
 	ahead := bufio.NewReader(response.Body)
@@ -228,14 +227,14 @@ func (s *stream) detect(response *http.Response) (whole, page bool) {
 		return true, false
 	case '<':
 		return false, true
-	case 'd', 'e', ':': // data, event, a comment
+	case 'd', 'e', ':': // data, event or a comment
 		return false, false
 	}
 	return mediaType == "application/json", mediaType == "text/html"
 }
 
-// events returns the data of each server-sent event or, if the API ignored the wish for a
-// stream, the whole answer. An error is the last that it returns.
+// events yields the data of each server-sent event, or the whole answer if the API ignored the
+// request for a stream. It stops after an error.
 func (s *stream) events(whole bool) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		if whole {
@@ -244,7 +243,7 @@ func (s *stream) events(whole bool) iter.Seq2[[]byte, error] {
 			}
 			return
 		}
-		// Some endpoints leave out the empty line behind their last event.
+		// Some endpoints omit the empty line after the last event.
 		body := io.MultiReader(s, strings.NewReader("\n\n"))
 		for event, err := range sse.Read(body, &sse.ReadConfig{MaxEventSize: maxLine}) {
 			if err != nil || event.Data != "" {
@@ -256,11 +255,11 @@ func (s *stream) events(whole bool) iter.Seq2[[]byte, error] {
 	}
 }
 
-// drainLimit is how long the end of an answer may take when all of it has come.
+// drainLimit is how long the rest of a complete answer may take.
 const drainLimit = 250 * time.Millisecond
 
-// drain reads the end of an answer that came whole. A connection whose answer was
-// not read to its end is closed, and the next request would wait for a new one.
+// drain reads the rest of a complete answer. Otherwise the connection would be closed, and the
+// next request would have to wait for a new one.
 func (s *stream) drain() {
 	s.watchdog.Reset(drainLimit)
 	io.CopyN(io.Discard, s.body, 4<<10) //nolint:errcheck // it costs a connection

@@ -15,32 +15,32 @@ import (
 )
 
 const (
-	maxCalls    = 32       // tool calls of one answer; more are refused
+	maxCalls    = 32       // tool calls in one answer; further calls are refused
 	maxTokens   = 4096     // output tokens of one request
 	resultBytes = 32 << 10 // of one tool result
 )
 
-// imagesRefused finds the words in which endpoints say, with any status, that their model
-// does not see.
+// imagesRefused matches what endpoints say, with any status, if their model does not accept
+// images.
 var imagesRefused = regexp.MustCompile(`(?i)\b(images?|image_url|vision|multimodal|mmproj)\b`)
 
-// imagesOmitted tells a model that refused its images.
+// imagesOmitted informs a model that did not accept images.
 const imagesOmitted = "\nThe images of this message could not be shown to you: your model does not take them. Say so if they matter."
 
-// retryBackoff are the waits before a request is sent again.
+// retryBackoff is the wait before a request is sent again.
 var retryBackoff = retry.Backoff{Min: 500 * time.Millisecond, Max: 30 * time.Second}
 
-// A execution is one turn in progress.
+// An execution is one turn in progress.
 type execution struct {
 	h        *Harness
 	turn     *harness.Turn
 	tools    *toolset
 	history  []message // of earlier turns
-	messages []message // in this turn, the prompt first
+	messages []message // of this turn, beginning with the prompt
 	usage    harness.Usage
 }
 
-// iterate asks and answers until the model calls no more tools.
+// iterate sends requests and runs tools until the model calls no more tools.
 func (r *execution) iterate(ctx context.Context) (*reply, error) {
 	opts := r.h.opts
 	paused := ""
@@ -81,9 +81,9 @@ func (r *execution) iterate(ctx context.Context) (*reply, error) {
 	return nil, fmt.Errorf("%w: the model did not end it in %d requests", harness.ErrBudget, opts.MaxIterations)
 }
 
-// sanitizeNames gives calls names that every API takes back: models make some up
-// (functions.x), or write a tool's name as their prompt has it. One that stayed
-// in the history would have each later request of the conversation refused.
+// sanitizeNames gives calls names that every API accepts. Models invent names (functions.x) or
+// use a tool's name from their prompt. An invalid name in the history would make the API refuse
+// every later request of the conversation.
 func sanitizeNames(calls []call) {
 	for i := range calls {
 		if calls[i].Name = wireName(calls[i].Name); calls[i].Name == "" {
@@ -92,8 +92,7 @@ func sanitizeNames(calls []call) {
 	}
 }
 
-// dropCalls takes back calls that nobody will run: APIs refuse a history with
-// calls that have no answer.
+// dropCalls removes calls that will not be run. APIs refuse a history with unanswered calls.
 func (r *execution) dropCalls(reply *reply) {
 	if len(reply.Calls) == 0 {
 		return
@@ -105,7 +104,7 @@ func (r *execution) dropCalls(reply *reply) {
 	}
 }
 
-// request sends one request, as often as it takes and is allowed.
+// request sends one request, with as many retries as needed and allowed.
 func (r *execution) request(ctx context.Context, noTools bool) (*reply, error) {
 	r.usage.Iterations++
 	for try := 1; ; try++ {
@@ -123,7 +122,7 @@ func (r *execution) request(ctx context.Context, noTools bool) (*reply, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		r.report(harness.Progress{Kind: harness.ProgressText}) // what came of it is void
+		r.report(harness.Progress{Kind: harness.ProgressText}) // voids the text so far
 		var failed *requestError
 		if !errors.As(err, &failed) {
 			return nil, err
@@ -153,8 +152,8 @@ func (r *execution) request(ctx context.Context, noTools bool) (*reply, error) {
 	}
 }
 
-// addUsage adds up what a request cost; four bytes are taken for a token where
-// the API does not tell.
+// addUsage adds the cost of a request. If the API does not report it, four bytes count as a
+// token.
 func (r *execution) addUsage(request *request, reply *reply) {
 	if reply.InputTokens == 0 && reply.OutputTokens == 0 {
 		raw, _ := json.Marshal(request) //nolint:errcheck // an estimate
@@ -167,8 +166,8 @@ func (r *execution) addUsage(request *request, reply *reply) {
 	r.usage.USD += reply.USD
 }
 
-// runTools runs the calls of one answer in order. Calls that the turn's end
-// leaves over are answered as cancelled, so that the history stays whole.
+// runTools runs the calls of one answer in order. If the turn ends first, the remaining calls are
+// answered as canceled, to keep the history complete.
 func (r *execution) runTools(ctx context.Context, calls []call) []callResult {
 	results := make([]callResult, 0, len(calls))
 	for i, c := range calls {
@@ -194,7 +193,7 @@ func (r *execution) runTools(ctx context.Context, calls []call) []callResult {
 	return results
 }
 
-// runTool runs a tool, if it is sensitive once a person has allowed it.
+// runTool runs a tool. If the tool is sensitive, a person must allow it first.
 func (r *execution) runTool(ctx context.Context, c call) harness.Result {
 	name := r.tools.SourceName(c.Name)
 	if server, tool, ok := strings.Cut(name, "__"); ok {
@@ -208,13 +207,13 @@ func (r *execution) runTool(ctx context.Context, c call) harness.Result {
 	return r.tools.callTool(ctx, c)
 }
 
-// reportTool reports a call, or its result.
+// reportTool reports a call or its result.
 func (r *execution) reportTool(kind harness.ProgressKind, c call, content json.RawMessage) {
 	r.report(harness.Progress{Kind: kind, Tool: r.tools.SourceName(c.Name), CallID: c.ID, Content: content})
 }
 
-// noteFailure tells what is done about a failed request. Why it failed stays here: it names the
-// address of the endpoint, and a status may reach those who do not run it.
+// noteFailure reports how a failed request is handled. The error is only logged: it names the
+// address of the endpoint, and people who do not run the agent may see a status.
 func (r *execution) noteFailure(text string, failed error) {
 	r.h.opts.Log.Warn().Err(failed).Str("turn", r.turn.ID).Msg(text)
 	r.report(harness.Progress{Kind: harness.ProgressStatus, Message: text})

@@ -19,7 +19,7 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A failure is what an API says went wrong.
+// A failure is an error that an API reports.
 type failure struct {
 	Message string `json:"message"`
 	Type    string `json:"type"`
@@ -47,8 +47,7 @@ func parseFailure(raw []byte) failure {
 	return failure{Message: cmp.Or(body.Message, string(bytes.Trim(body.Detail, `"`)))}
 }
 
-// findFailure returns the failure that an answer or an event of a stream tells of.
-// It reports false if there is none.
+// findFailure returns the failure in an answer or an event of a stream, and whether there is one.
 func findFailure(data []byte) (f failure, ok bool) {
 	var body struct {
 		Error   json.RawMessage `json:"error"`
@@ -58,7 +57,7 @@ func findFailure(data []byte) (f failure, ok bool) {
 	if json.Unmarshal(data, &body) != nil {
 		return failure{}, false
 	}
-	var choices []struct { // OpenRouter says it there, too
+	var choices []struct { // OpenRouter also reports errors here
 		Error        json.RawMessage `json:"error"`
 		FinishReason string          `json:"finish_reason"`
 	}
@@ -86,12 +85,11 @@ var (
 	errTooLong = fmt.Errorf("it is longer than %d MiB", maxAnswer>>20)
 )
 
-// incompleteFormat says of an address that its answer ended too soon, or is not what the API
-// promises.
+// incompleteFormat describes an answer that ended too early or is invalid.
 const incompleteFormat = "the answer of %s broke off: %s"
 
-// readError makes the error of a request whose answer did not come whole. The format gets the
-// address of the API and the cause.
+// readError makes the error for an answer that could not be read completely. The arguments of the
+// format are the address of the API and the cause.
 func (s *stream) readError(format string, err error) error {
 	cause := context.Cause(s.ctx)
 	if cause != nil && !errors.Is(cause, errIdle) {
@@ -100,7 +98,7 @@ func (s *stream) readError(format string, err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
-	if s.bytesRead > maxAnswer { // what came before may have been cut in the middle of a line
+	if s.bytesRead > maxAnswer { // the limit may have cut the last line
 		err = errTooLong
 	} else if cause != nil {
 		err = cause
@@ -111,10 +109,10 @@ func (s *stream) readError(format string, err error) error {
 	}
 }
 
-// maxErrorBody bounds what is read of an error answer.
+// maxErrorBody is how many bytes of an error response are read.
 const maxErrorBody = 64 << 10
 
-// statusError makes the error of an answer that is not 2xx.
+// statusError makes the error for a response that is not 2xx.
 func (s *stream) statusError(response *http.Response) error {
 	raw, _ := io.ReadAll(io.LimitReader(response.Body, maxErrorBody)) //nolint:errcheck // the status says enough
 	err := s.classify(response.StatusCode, fmt.Sprintf("answered %d", response.StatusCode), parseFailure(raw))
@@ -122,7 +120,7 @@ func (s *stream) statusError(response *http.Response) error {
 	return err
 }
 
-// What the people of a chat are told of failures that sending again does not mend.
+// What people in a chat read about failures that sending again does not fix.
 const (
 	userNoCredit    = "I cannot answer: the account that pays for my model has no credit left. Whoever runs me has to top it up; sending this again does not help."
 	userBadKey      = "I cannot answer: the key of my model is refused. Whoever runs me has to mend that; sending this again does not help."
@@ -131,15 +129,15 @@ const (
 	userRejected    = "I cannot answer this: my model refuses the request. Whoever runs me can see why; sending this again does not help."
 )
 
-// wrongAPIError makes the error of an answer that shows that the API is not there.
+// wrongAPIError makes the error for a response that is not of this API.
 func (s *stream) wrongAPIError(what string) error {
 	err := fmt.Errorf("%s answered with %s (check --base-url, which includes the version such as /v1, and --harness)", s.h.opts.BaseURL, what)
 	return &requestError{Err: &harness.UserError{Message: userBadSettings, Err: err}}
 }
 
-// classify says what a status and the API's own words mean for the turn.
+// classify decides what a status and the API's error mean for the turn.
 func (s *stream) classify(status int, what string, f failure) *requestError {
-	said := text.Clip(text.OneLine(harness.Redact(f.Message, s.key)), 400) // in this order: half a key would not be found
+	said := text.Clip(text.Line(harness.Redact(f.Message, s.key)), 400) // redact first: half a key would not be recognized
 	at := fmt.Sprintf("%s %s: %s", s.h.opts.BaseURL, what, cmp.Or(said, http.StatusText(status)))
 	permanent := func(told, advice string) *requestError {
 		return &requestError{Err: &harness.UserError{Message: told, Err: fmt.Errorf("%s (%s)", at, advice)}}
@@ -174,11 +172,11 @@ func isTooLong(status int, f failure) bool {
 		status == http.StatusBadRequest && tooLongPattern.MatchString(f.Message)
 }
 
-// temporaryPattern finds the words in types and codes of failures that may pass.
+// temporaryPattern matches the types and codes of temporary failures.
 var temporaryPattern = regexp.MustCompile(`server_error|overloaded|rate_limit|api_error|timeout|unavailable|internal|429|500|502|503|529`)
 
-// eventError makes the error of a failure that came inside a stream, where there is
-// no status: overload and internal errors may pass.
+// eventError makes the error for a failure inside a stream, which has no status. Overload and
+// internal errors are temporary.
 func (s *stream) eventError(f failure) *requestError {
 	status := http.StatusBadRequest
 	if f.Type == "" && (f.Code == nil || f.Code == "") || temporaryPattern.MatchString(fmt.Sprint(f.Type, " ", f.Code)) {
@@ -187,11 +185,11 @@ func (s *stream) eventError(f failure) *requestError {
 	return s.classify(status, "failed in the middle of its answer", f)
 }
 
-// maxRetryAfter is the longest wait that an API may ask of us.
+// maxRetryAfter is the longest wait that an API may request.
 const maxRetryAfter = 10 * time.Minute
 
-// retryAfter reads how long the API wants us to wait: retry-after-ms, or
-// Retry-After in seconds or as a date.
+// retryAfter returns how long the API asks to wait: Retry-After-Ms, or Retry-After in seconds or
+// as a date.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	var wait time.Duration
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {

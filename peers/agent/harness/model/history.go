@@ -18,14 +18,14 @@ const historySchema = `CREATE TABLE history (
 ) WITHOUT ROWID;
 CREATE INDEX history_saved ON history (saved_at);`
 
-// A History keeps what a model remembers of the last n conversations, one
-// document for each, in a SQLite database.
+// A History stores what a model remembers of the last n conversations, one document for each, in
+// an SQLite database.
 type History struct {
 	db    *sql.DB
 	limit int
 }
 
-// OpenHistory opens or creates the database at path. Close it when done.
+// OpenHistory opens the database at path, creating it if necessary. The caller must close it.
 func OpenHistory(path string, n int) (*History, error) {
 	db, err := store.Open(path, []string{historySchema})
 	if err != nil {
@@ -37,14 +37,13 @@ func OpenHistory(path string, n int) (*History, error) {
 // Close closes the database.
 func (h *History) Close() error { return h.db.Close() }
 
-// Load returns the document of a conversation, nil if there is none.
+// Load returns the document of a conversation, or nil.
 func (h *History) Load(ctx context.Context, conversation string) ([]byte, error) {
 	tx := store.On(ctx, h.db)
 	return store.Value[[]byte](tx, "SELECT document FROM history WHERE conversation = ?", conversation), tx.Err()
 }
 
-// Save replaces the document of a conversation and forgets the oldest beyond
-// the limit.
+// Save replaces the document of a conversation and removes the oldest documents beyond the limit.
 func (h *History) Save(ctx context.Context, conversation string, document []byte) error {
 	return store.InTx(ctx, h.db, func(tx *store.Tx) {
 		tx.Exec("INSERT OR REPLACE INTO history VALUES (?, ?, ?)", conversation, document, time.Now().UnixNano())
@@ -52,13 +51,13 @@ func (h *History) Save(ctx context.Context, conversation string, document []byte
 	})
 }
 
-// historyDocument is the document: past turns, oldest first, each with its messages.
+// A historyDocument holds the messages of earlier turns, oldest first.
 type historyDocument struct {
 	Turns [][]message `json:"turns"`
 }
 
-// loadHistory reads a conversation's past. A document that cannot be read is a past
-// forgotten, not a turn failed.
+// loadHistory reads the history of a conversation. If it cannot be read, it is empty; the turn
+// does not fail.
 func (h *Harness) loadHistory(ctx context.Context, conversation string) historyDocument {
 	var past historyDocument
 	if h.opts.History == nil {
@@ -75,7 +74,7 @@ func (h *Harness) loadHistory(ctx context.Context, conversation string) historyD
 	return past
 }
 
-// saveHistory adds a turn to a conversation's past and keeps it within bounds.
+// saveHistory adds a turn to the history of a conversation and limits its size.
 func (h *Harness) saveHistory(ctx context.Context, conversation string, past historyDocument, turn []message) {
 	if h.opts.History == nil {
 		return
@@ -83,7 +82,7 @@ func (h *Harness) saveHistory(ctx context.Context, conversation string, past his
 	past.Turns = append(past.Turns, shortenResults(turn))
 	document, err := trimHistory(&past, h.opts.HistoryTurns, h.opts.HistoryBytes)
 	if err == nil {
-		// The turn is over: its end must not lose what was said in it.
+		// The turn is over; the end of its context must not lose it.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		err = h.opts.History.Save(ctx, conversation, document)
@@ -93,7 +92,7 @@ func (h *Harness) saveHistory(ctx context.Context, conversation string, past his
 	}
 }
 
-// shortenResults returns a turn's messages as they are remembered: tool results cut.
+// shortenResults returns the messages of a turn with shortened tool results.
 func shortenResults(turn []message) []message {
 	short := make([]message, len(turn))
 	for i, m := range turn {
@@ -106,7 +105,7 @@ func shortenResults(turn []message) []message {
 	return short
 }
 
-// trimHistory forgets the oldest turns until the past fits, and returns its document.
+// trimHistory removes the oldest turns until the history fits, and returns the document as JSON.
 func trimHistory(past *historyDocument, turns, size int) ([]byte, error) {
 	past.Turns = past.Turns[max(0, len(past.Turns)-turns):]
 	for {

@@ -15,36 +15,36 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// The environment variables of the keys.
+// The environment variables with the keys.
 const (
 	OpenAIKey    = "OPENAI_API_KEY"
 	AnthropicKey = "ANTHROPIC_API_KEY"
 )
 
-// An Endpoint is where a harness asks, and what for.
+// An Endpoint is the address and the model that a harness uses.
 type Endpoint struct {
 	KeyName string // environment variable of the key
-	BaseURL string // with the version
+	BaseURL string // including the version
 	Model   string
 }
 
-// An API is one that a harness of this package speaks.
+// An API is a model API that this package supports.
 type API struct {
 	KeyName string // environment variable of the key
 	New     func(*Options) *Harness
 }
 
-// APIs are those by the names of their harnesses.
+// APIs holds the APIs by the names of their harnesses.
 var APIs = map[string]API{"openai": {OpenAIKey, OpenAI}, "anthropic": {AnthropicKey, Anthropic}}
 
-// A provider is how an API is spoken, and its own endpoint, where a harness asks unless it is told otherwise.
+// A provider describes an API and its default endpoint.
 type provider struct {
 	endpoint    Endpoint
 	path        string // of requests
-	answerField string // the member of an answer in one piece that has what the model said
+	answerField string // the member with the model's text in an answer in one piece
 }
 
-// official reports whether an address is the provider's own.
+// official reports whether an address is the provider's default.
 func (p provider) official(baseURL string) bool {
 	return strings.TrimRight(baseURL, "/") == p.endpoint.BaseURL
 }
@@ -59,8 +59,7 @@ type Harness struct {
 
 var _ harness.Harness = (*Harness)(nil)
 
-// OpenAI makes the harness of an endpoint that speaks the chat completions API.
-// It does no I/O.
+// OpenAI makes a harness for an endpoint of the chat completions API. It does no I/O.
 func OpenAI(opts *Options) *Harness {
 	p := provider{endpoint: Endpoint{OpenAIKey, "https://api.openai.com/v1", "gpt-5-mini"}, path: "/chat/completions", answerField: "choices"}
 	h := newHarness(p, opts)
@@ -72,8 +71,7 @@ func OpenAI(opts *Options) *Harness {
 	return h
 }
 
-// Anthropic makes the harness of an endpoint that speaks the Messages API. It
-// does no I/O.
+// Anthropic makes a harness for an endpoint of the Messages API. It does no I/O.
 func Anthropic(opts *Options) *Harness {
 	h := newHarness(provider{endpoint: Endpoint{AnthropicKey, "https://api.anthropic.com/v1", "claude-sonnet-4-5"}, path: "/messages", answerField: "content"}, opts)
 	h.dialect = anthropic{}
@@ -84,8 +82,8 @@ func newHarness(p provider, opts *Options) *Harness {
 	return &Harness{provider: p, opts: opts.withDefaults(p)}
 }
 
-// Run keeps the connections to MCP servers until ctx ends. It fails at once
-// with harness.ErrPermanent if the model cannot be asked.
+// Run keeps the connections to MCP servers until ctx ends. It fails immediately with
+// harness.ErrPermanent if the model cannot be called.
 func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	if _, err := h.Capabilities(ctx); err != nil {
 		return err
@@ -98,7 +96,8 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	return h.opts.Servers.Run(ctx)
 }
 
-// Capabilities answers at once: every injection mode. It fails with harness.ErrPermanent if the model cannot be asked.
+// Capabilities returns immediately, with every injection mode. It fails with harness.ErrPermanent
+// if the model cannot be called.
 func (h *Harness) Capabilities(context.Context) (harness.Capabilities, error) {
 	if err := h.validate(); err != nil {
 		return harness.Capabilities{UsesSystemPrompt: true}, fmt.Errorf("%w: %w", harness.ErrPermanent, err)
@@ -106,7 +105,7 @@ func (h *Harness) Capabilities(context.Context) (harness.Capabilities, error) {
 	return harness.Capabilities{Injection: harness.AllInjection, Images: true, UsesSystemPrompt: true}, nil
 }
 
-// Turn asks the model and runs its tools until it ends its turn.
+// Turn sends requests to the model and runs its tools until it ends its turn.
 func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 	if _, err := h.Capabilities(ctx); err != nil {
 		return harness.Outcome{State: harness.Finished, Attempt: t.Attempt}, err
@@ -126,7 +125,7 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools
 	}
 	final, err := run.iterate(ctx)
 	if err == nil || run.usage.ToolCalls > 0 {
-		if run.history == nil { // the model could not read it
+		if run.history == nil { // the model did not accept the history
 			past = historyDocument{}
 		}
 		h.saveHistory(ctx, conversation, past, run.messages)
@@ -140,7 +139,7 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools
 	return outcome, nil
 }
 
-// classifyError says whether a failed turn may be tried again.
+// classifyError decides whether a failed turn may be run again.
 func classifyError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -156,8 +155,8 @@ func classifyError(ctx context.Context, err error) error {
 	}
 }
 
-// collectTools joins the agent's tools and those of the turn's MCP servers. A server
-// that cannot be reached is reported and left out.
+// collectTools combines the agent's tools and those of the turn's MCP servers. An unreachable
+// server is reported and left out.
 func (h *Harness) collectTools(ctx context.Context, t *harness.Turn, tools harness.Tools) *toolset {
 	if h.opts.Servers == nil || len(t.MCP) == 0 {
 		return newToolset(tools)
@@ -165,37 +164,37 @@ func (h *Harness) collectTools(ctx context.Context, t *harness.Turn, tools harne
 	more, failures := h.opts.Servers.Tools(ctx, t.MCP, t.Approver)
 	for _, err := range failures {
 		h.opts.Log.Warn().Err(err).Str("turn", t.ID).Msg("MCP server not reached; the turn runs without it")
-		h.Report(harness.Progress{TurnID: t.ID, Kind: harness.ProgressStatus, Message: "an MCP server was not reached; the turn goes on without it"}) // no address
+		h.Report(harness.Progress{TurnID: t.ID, Kind: harness.ProgressStatus, Message: "an MCP server was not reached; the turn goes on without it"}) // without its address
 	}
 	return newToolset(tools, more)
 }
 
 // Options are the optional settings of a Harness. Nil is valid.
 type Options struct {
-	BaseURL     string                 // with the version, such as https://host/v1; default the provider's
-	Model       string                 // default the provider's standard model
-	Key         func() (string, error) // asked at each request, "" = send none; default none
-	Servers     Servers                // for MCP servers; default none: turns get no other tools than the agent's
-	IdleTimeout time.Duration          // longest silence of a stream; default 90 s
-	Client      *http.Client           // default: one without redirects; its Timeout must be 0
+	BaseURL     string                 // including the version, such as https://host/v1; default the provider's
+	Model       string                 // default the provider's default model
+	Key         func() (string, error) // called for each request; "" sends no key; default none
+	Servers     Servers                // connects to MCP servers; default none, so turns have only the agent's tools
+	IdleTimeout time.Duration          // maximum silence of a stream; default 90 s
+	Client      *http.Client           // default: a client that follows no redirects; its Timeout must be 0
 
 	MaxIterations int           // requests in one turn; default 16
 	TokenBudget   int64         // input and output tokens of one turn; default 400,000
 	Timeout       time.Duration // of one turn; default 5 m
-	Retries       int           // repetitions of one request; default 5
+	Retries       int           // of one request; default 5
 	HistoryTurns  int           // remembered of one conversation; default 20
-	HistoryBytes  int           // of them as JSON; default 64 KiB
+	HistoryBytes  int           // of these turns as JSON; default 64 KiB
 	History       *History      // default: nothing is remembered
 	Log           *zerolog.Logger
 }
 
-// Servers connects to MCP servers; *mcptools.Pool does.
+// Servers connects to MCP servers. *mcptools.Pool implements it.
 type Servers interface {
-	// Run keeps connections until ctx ends, and closes them.
+	// Run keeps connections until ctx ends, and then closes them.
 	Run(ctx context.Context) error
-	// Tools returns the tools of those servers that can be reached, and an
-	// error for each other one. People are asked what a server asks while a tool
-	// runs; nil: nobody is.
+	// Tools returns the tools of the reachable servers, and an error for each other server. If a
+	// server asks something while a tool runs, the approver decides; without one, the question is
+	// canceled.
 	Tools(ctx context.Context, servers []harness.MCPServer, people harness.Approver) (harness.Tools, []error)
 }
 
@@ -216,7 +215,7 @@ func (o *Options) withDefaults(p provider) Options {
 	return out
 }
 
-// newClient makes a client that keeps keys from travelling to another place.
+// newClient makes a client that sends keys to no other place.
 func newClient() *http.Client {
 	return &http.Client{
 		Transport:     http1.NewTransport(90 * time.Second),

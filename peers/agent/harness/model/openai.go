@@ -9,19 +9,19 @@ import (
 	"sync"
 )
 
-// What the API sends: one event of a stream, or an answer in one piece.
+// The API's responses: one event of a stream, or an answer in one piece.
 type (
 	openaiChunk struct {
 		Choices []struct {
 			Index        int          `json:"index"`
 			Delta        openaiPiece  `json:"delta"`
-			Message      *openaiPiece `json:"message"`       // of an answer in one piece
-			Text         string       `json:"text"`          // some endpoints answer as one of plain completions
-			FinishReason string       `json:"finish_reason"` // some endpoints never say it
+			Message      *openaiPiece `json:"message"`       // only in an answer in one piece
+			Text         string       `json:"text"`          // some endpoints answer in the format of plain completions
+			FinishReason string       `json:"finish_reason"` // some endpoints never send it
 		} `json:"choices"`
 		Usage json.RawMessage `json:"usage"`
 	}
-	openaiUsage struct { // some endpoints count in fractions
+	openaiUsage struct { // some endpoints report fractions
 		PromptTokens     float64 `json:"prompt_tokens"`
 		CompletionTokens float64 `json:"completion_tokens"`
 		PromptDetails    struct {
@@ -33,10 +33,10 @@ type (
 		Content      openaiText      `json:"content"` // null reads as ""
 		Refusal      string          `json:"refusal"`
 		ToolCalls    []openaiCall    `json:"tool_calls"`
-		FunctionCall *openaiFunction `json:"function_call"` // the only call of an answer, as the API had it first
+		FunctionCall *openaiFunction `json:"function_call"` // the only call of an answer, in the API's first format
 	}
 	openaiCall struct {
-		Index    *int            `json:"index"` // missing on some endpoints, which send whole calls
+		Index    *int            `json:"index"` // missing on some endpoints, which send complete calls
 		ID       openaiID        `json:"id"`
 		Function openaiFunction  `json:"function"`
 		Extra    json.RawMessage `json:"extra_content"` // Gemini's thought signatures
@@ -45,13 +45,13 @@ type (
 		Name      string          `json:"name"`
 		Arguments openaiArguments `json:"arguments"`
 	}
-	openaiText      string // may come as a string or in parts
-	openaiArguments string // JSON in a string; some endpoints send the object itself
+	openaiText      string // a string or a list of parts
+	openaiArguments string // JSON in a string; some endpoints send an object
 	openaiID        string // some endpoints number calls
 )
 
-// UnmarshalJSON joins the parts of a text, each an object or a string. Parts of other types
-// are passed over.
+// UnmarshalJSON joins the parts of a text, each an object or a string. It ignores parts of other
+// types.
 func (t *openaiText) UnmarshalJSON(raw []byte) error {
 	switch raw[0] {
 	case '[':
@@ -72,7 +72,7 @@ func (t *openaiText) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*string)(t))
 }
 
-// UnmarshalJSON takes anything but a string as the JSON that belongs into one.
+// UnmarshalJSON takes anything but a string as the JSON that the string should contain.
 func (a *openaiArguments) UnmarshalJSON(raw []byte) error {
 	if raw[0] == '"' || raw[0] == 'n' {
 		return json.Unmarshal(raw, (*string)(a))
@@ -86,7 +86,7 @@ func (i *openaiID) UnmarshalJSON(raw []byte) error {
 	return (*openaiArguments)(i).UnmarshalJSON(raw)
 }
 
-// openai is the chat completions API of one endpoint.
+// openai is the dialect of one endpoint of the chat completions API.
 type openai struct {
 	official bool // OpenAI's own
 
@@ -94,7 +94,7 @@ type openai struct {
 	quirks quirks
 }
 
-// quirks are what an endpoint turned out to want.
+// quirks are what an endpoint turned out to require.
 type quirks struct {
 	limitName       string // "max_tokens" or "max_completion_tokens"
 	noStreamOptions bool
@@ -131,7 +131,8 @@ func (o *openai) encode(model string, r *request) (body any, learn func(refusal 
 	return fields, func(refusal string) string { return o.adapt(q, refusal) }
 }
 
-// stripTools is a request for a model that knows no tools, whose history has none.
+// stripTools returns the request without tools and without tool messages, for a model that does
+// not support them.
 func stripTools(r *request) *request {
 	bare := &request{System: r.System, MaxTokens: r.MaxTokens}
 	for _, m := range r.Messages {
@@ -142,12 +143,12 @@ func stripTools(r *request) *request {
 	return bare
 }
 
-// toolsRefused finds what endpoints say of models, or of settings, that take no tools: Ollama,
-// vLLM, llama.cpp, OpenRouter.
+// toolsRefused matches what Ollama, vLLM, llama.cpp and OpenRouter say if a model or its
+// configuration does not support tools.
 var toolsRefused = regexp.MustCompile(`(?i)not support (tools|tool use|function call)|support tool use|enable-auto-tool-choice|tools? param requires --jinja`)
 
-// adapt says what a refusal taught about the endpoint, so that another request can
-// succeed; "" if nothing. Each lesson is learned once.
+// adapt adjusts the dialect to a refusal. It describes the adjustment, after which another
+// request may succeed, or returns "". It makes each adjustment once.
 func (o *openai) adapt(used quirks, refusal string) (lesson string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -168,8 +169,8 @@ func (o *openai) adapt(used quirks, refusal string) (lesson string) {
 	return ""
 }
 
-// openaiMessages writes a dialogue. Content is always sent, since some endpoints
-// miss it.
+// openaiMessages converts a conversation. It always sends content, since some endpoints require
+// it.
 func openaiMessages(r *request) (out []object) {
 	if r.System != "" {
 		out = append(out, object{"role": "system", "content": r.System})
@@ -200,8 +201,8 @@ func openaiMessages(r *request) (out []object) {
 	return out
 }
 
-// openaiContent writes what a user said: a text alone as such, since many endpoints take
-// no parts.
+// openaiContent converts a user message. A text alone is sent as a string, since many endpoints
+// do not accept parts.
 func openaiContent(m message) any {
 	if len(m.Images) == 0 {
 		return m.Text
@@ -234,13 +235,13 @@ func (*openai) decode(a *answer, data []byte) error {
 		return err
 	}
 	var u openaiUsage
-	if json.Unmarshal(c.Usage, &u) == nil { // an answer is none the worse for what it tells of its cost
+	if json.Unmarshal(c.Usage, &u) == nil { // invalid usage does not make the answer invalid
 		a.InputTokens, a.CachedTokens, a.OutputTokens = tokens(u.PromptTokens), tokens(u.PromptDetails.CachedTokens), tokens(u.CompletionTokens)
 		a.USD = max(u.Cost, 0)
 	}
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
-			continue // only one was asked for
+			continue // only one choice was requested
 		}
 		said := choice.Delta
 		if choice.Message != nil {
@@ -263,13 +264,12 @@ func (*openai) decode(a *answer, data []byte) error {
 	return nil
 }
 
-// tokens is a number of tokens as it is counted here.
+// tokens converts a reported number of tokens.
 func tokens(n float64) int64 { return int64(min(max(n, 0), 1e12)) }
 
-// mergeOpenAICall joins a piece to its call. Without an index, a piece with an id (or
-// a name) begins a call and any other continues the last one; some endpoints
-// give every call index 0, so that only another id tells that one begins, and some
-// repeat the name in each piece.
+// mergeOpenAICall adds a piece to its call. Without an index, a piece with an ID or a name begins
+// a call, and any other piece continues the last one. Some endpoints give every call index 0, so
+// a new ID also begins a call. Some repeat the name in each piece.
 func mergeOpenAICall(a *answer, piece openaiCall) error {
 	var p, last *part
 	if n := len(a.parts); n > 0 {

@@ -13,14 +13,14 @@ import (
 	"hubbub/protocol/text"
 )
 
-// maxName is the longest tool name that every API takes.
+// maxName is the maximum length of a tool name that every API accepts.
 const maxName = 64
 
-// A toolset is all tools of one turn under names that the API takes.
+// A toolset holds all tools of one turn under names that the API accepts.
 type toolset struct{ harness.MergedTools }
 
-// newToolset gathers the tools of several sources; earlier sources keep their
-// names where two would collide.
+// newToolset combines the tools of several sources. If two names collide, the earlier source
+// keeps the name.
 func newToolset(sources ...harness.Tools) *toolset {
 	s := new(toolset)
 	for _, tools := range sources {
@@ -31,8 +31,8 @@ func newToolset(sources ...harness.Tools) *toolset {
 	return s
 }
 
-// nameHint tells the model under which names it has tools that its prompt calls
-// otherwise; empty where every tool keeps its name.
+// nameHint tells the model which of its tools have other names in its prompt. It is empty if no
+// names differ.
 func (s *toolset) nameHint() string {
 	for _, t := range s.List() {
 		if there := s.SourceName(t.Name); there != t.Name {
@@ -42,8 +42,8 @@ func (s *toolset) nameHint() string {
 	return ""
 }
 
-// wireName replaces what APIs refuse in tool names by _, and shortens long
-// names to a prefix and a hash.
+// wireName replaces characters that APIs do not accept in tool names by _, and shortens a long
+// name to a prefix and a hash.
 func wireName(name string) string {
 	wire := strings.Map(func(r rune) rune {
 		switch {
@@ -59,7 +59,7 @@ func wireName(name string) string {
 	return wire
 }
 
-// numberedName returns the wire name of a tool, with a number from the second on.
+// numberedName returns the wire name of a tool, with a number suffix for n > 1.
 func numberedName(name string, n int) string {
 	wire, suffix := wireName(name), ""
 	if n > 1 {
@@ -68,11 +68,10 @@ func numberedName(name string, n int) string {
 	return wire[:min(len(wire), maxName-len(suffix))] + suffix
 }
 
-// callTool runs the tool of a model's call. What the model got wrong comes back as
-// a result that says what to do.
+// callTool runs the tool that a model calls. The result of a wrong call says what to do.
 func (s *toolset) callTool(ctx context.Context, c call) harness.Result {
 	arguments := []byte(cmp.Or(strings.TrimSpace(c.Arguments), "{}"))
-	if inside := ""; arguments[0] == '"' && json.Unmarshal(arguments, &inside) == nil { // written as a string within the string
+	if inside := ""; arguments[0] == '"' && json.Unmarshal(arguments, &inside) == nil { // a string inside the string
 		arguments = []byte(cmp.Or(strings.TrimSpace(inside), "{}"))
 	}
 	if s.Has(c.Name) && (arguments[0] != '{' || !json.Valid(arguments)) {
@@ -81,7 +80,7 @@ func (s *toolset) callTool(ctx context.Context, c call) harness.Result {
 	return s.Call(ctx, c.Name, arguments)
 }
 
-// resultText is what a model reads of a result: at most limit bytes.
+// resultText returns the text of a result for a model, at most limit bytes.
 func resultText(r harness.Result, limit int) string {
 	said := r.Text()
 	if len(r.StructuredContent) > 0 && (said == "" || r.IsError && said != string(r.StructuredContent)) {
@@ -90,7 +89,7 @@ func resultText(r harness.Result, limit int) string {
 	return truncate(cmp.Or(said, "done"), limit)
 }
 
-// truncate shortens a text to limit bytes without breaking a character, and says so.
+// truncate shortens a text to limit bytes without splitting a character, and appends a note.
 func truncate(said string, limit int) string {
 	if len(said) <= limit {
 		return said

@@ -1,10 +1,10 @@
-// Package child runs the program of a harness: peers/proc with a conversation over
-// stdin and stdout, and a Life that starts the program again.
+// Package subprocess runs the program of a harness and talks to it over stdin and stdout. It
+// builds on package proc. A Supervisor restarts the program whenever it ends.
 //
-// Guarantees: when Wait returns, the program is dead, and so is everything in its
-// group. If its owner is killed, Linux kills the program too, but not what the
-// program had started itself. The program gets its owner's environment without the
-// owner's secrets (HUBBUB_*, TELEGRAM_*, what systemd gave to the owner, and what
-// Options.Hide names). Its stderr is logged by line, at most 2 KiB of each, and the
-// last line is part of the error with which the program ended.
+// Guarantees: when Wait returns, the program and everything in its process group are dead. If the
+// owner is killed, Linux also kills the program, but not the processes that the program itself
+// started. The program inherits its owner's environment without the owner's secrets: HUBBUB_*,
+// TELEGRAM_*, what systemd passed to the owner, and the variables of Options.HideEnv. Its stderr
+// is logged line by line, at most 2 KiB each. The error with which it ended quotes the last
+// lines.
 package subprocess

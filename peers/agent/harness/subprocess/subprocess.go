@@ -23,8 +23,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// SplitCommand cuts a command line into words as a shell would, without running one:
-// quotes and backslashes count, variables and globs do not.
+// SplitCommand splits a command line into words as a shell does, without running one. It
+// interprets quotes and backslashes, but not variables and globs.
 func SplitCommand(command string) ([]string, error) {
 	words, err := shlex.Split(command)
 	if err != nil {
@@ -38,18 +38,18 @@ func SplitCommand(command string) ([]string, error) {
 
 // Options are the optional settings of a Process. Nil is valid.
 type Options struct {
-	Dir     string            // working folder; default the owner's
+	Dir     string            // working directory; default the owner's
 	Env     map[string]string // added to the environment
-	HideEnv []string          // more variables of the owner that the program does not get
+	HideEnv []string          // further variables of the owner that the program must not get
 	Grace   time.Duration     // between closing stdin, SIGTERM and SIGKILL; default 2 s each
-	Log     *zerolog.Logger   // for its stderr
+	Log     *zerolog.Logger   // takes the program's stderr
 }
 
-// maxStderr bounds a logged line of stderr, in bytes.
+// maxStderr is the maximum length of a logged line of stderr, in bytes.
 const maxStderr = 2 << 10
 
-// keptLines and maxQuoted bound what errors quote of stderr. An interpreter's last line seldom
-// says what was wrong.
+// keptLines and maxQuoted limit what errors quote from stderr. The last line of an interpreter
+// rarely says what was wrong.
 const (
 	keptLines = 8
 	maxQuoted = 300
@@ -59,8 +59,8 @@ const (
 type Process struct {
 	*proc.Process
 	Stdin  io.WriteCloser
-	Stdout *os.File                // ends when the program has; close it when it is read
-	Fail   context.CancelCauseFunc // ends what Run calls; nil of Start
+	Stdout *os.File                // ends with the program; the reader closes it
+	Fail   context.CancelCauseFunc // ends the context of Run; nil after Start
 
 	name  string
 	grace time.Duration
@@ -68,12 +68,12 @@ type Process struct {
 	stop  sync.Once
 
 	mu        sync.Mutex
-	lines     []string // last ones of stderr, redacted
+	lines     []string // the last lines of stderr, redacted
 	lineCount int      // lines of stderr so far
 }
 
-// Start starts a program. The error wraps harness.ErrPermanent if the program can
-// never be started.
+// Start starts a program. The error wraps harness.ErrPermanent if the program can never be
+// started.
 func Start(argv []string, opts *Options) (*Process, error) {
 	o := defaults.Of(opts)
 	defaults.Positive(&o.Grace, 2*time.Second)
@@ -100,14 +100,15 @@ func Start(argv []string, opts *Options) (*Process, error) {
 	}
 	go func() { // ends with the program
 		<-p.Done()
-		// A descendant that left the group may hold the pipe open.
+		// A descendant that left the group may keep the pipe open.
 		stdout.SetReadDeadline(time.Now().Add(time.Second)) //nolint:errcheck // then it is read to its end
 	}()
 	return p, nil
 }
 
-// Run starts a program and calls use, whose ctx ends when the program has: its cause then
-// says how. When use returns, Run stops the program and returns what use did.
+// Run starts a program and calls use. The context of use ends when the program does; its cause
+// says how the program ended. When use returns, Run stops the program and returns the error of
+// use.
 func Run(ctx context.Context, argv []string, opts *Options, use func(ctx context.Context, p *Process) error) error {
 	p, err := Start(argv, opts)
 	if err != nil {
@@ -127,7 +128,7 @@ func startError(name string, err error) error {
 	return fmt.Errorf("starting %s: %w", name, err)
 }
 
-// logStderr takes one line of stderr.
+// logStderr handles one line of stderr.
 func (p *Process) logStderr(line []byte) {
 	words := strings.TrimSpace(harness.Redact(string(line)))
 	if words == "" {
@@ -143,7 +144,7 @@ func (p *Process) logStderr(line []byte) {
 	}
 }
 
-// Wait waits for the end of the program and says how it ended. It never returns nil.
+// Wait waits until the program has ended and returns how it ended. It never returns nil.
 func (p *Process) Wait() error {
 	err := p.Process.Wait()
 	switch {
@@ -163,8 +164,8 @@ func (p *Process) StderrLines() int {
 	return p.lineCount
 }
 
-// StderrSince returns the last lines that the program has written to stderr after the first n
-// ones, redacted and shortened. All are there once the process has ended.
+// StderrSince returns the last lines that the program has written to stderr after its first n
+// lines, redacted and shortened. They are complete once the process has ended.
 func (p *Process) StderrSince(n int) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,8 +173,8 @@ func (p *Process) StderrSince(n int) string {
 	return text.Clip(strings.Join(lines, " / "), maxQuoted)
 }
 
-// Stop ends the program and waits for it: it closes its stdin, then sends its group
-// SIGTERM, and at last SIGKILL, each after the grace period.
+// Stop ends the program and waits for it. It closes stdin, then sends SIGTERM to the process
+// group, and finally SIGKILL, each after the grace period.
 func (p *Process) Stop() {
 	p.stop.Do(func() {
 		p.Stdin.Close() //nolint:errcheck // it may be gone

@@ -14,31 +14,31 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// DefaultBackoff is the default of the pauses before a program is started again.
+// DefaultBackoff is the default backoff between restarts of a program.
 var DefaultBackoff = retry.Backoff{Min: time.Second, Max: time.Minute}
 
-// healthyAfter is how long a program must have run for its failures to be forgotten.
+// healthyAfter is how long a program must run before its earlier failures no longer count.
 const healthyAfter = time.Minute
 
-// A Supervisor keeps a program running: it is started again whenever it ends. S is one
-// run of it.
+// A Supervisor keeps a program running: it restarts the program whenever it ends. S is one run of
+// the program.
 type Supervisor[S any] struct {
 	mu       sync.Mutex
-	current  *S            // initialized and running; nil otherwise
-	changed  chan struct{} // closed and replaced when live changes
-	done     chan struct{} // closed when Keep has returned
-	finalErr error         // why the program is not started any more; valid once over is closed
-	lastErr  error         // how the last run ended; nil before the first end
+	current  *S            // the initialized run; nil if none
+	changed  chan struct{} // closed and replaced when current changes
+	done     chan struct{} // closed when Run has returned
+	finalErr error         // why the program is no longer restarted; valid once done is closed
+	lastErr  error         // how the last run ended; nil before that
 }
 
-// NewSupervisor makes a Life that has not begun.
+// NewSupervisor makes a Supervisor. It starts nothing.
 func NewSupervisor[S any]() *Supervisor[S] {
 	return &Supervisor[S]{changed: make(chan struct{}), done: make(chan struct{})}
 }
 
-// Run calls run again and again, with pauses in between (zero means [Pauses]),
-// until ctx ends (nil) or run fails with harness.ErrPermanent (that error). Run
-// starts the program and returns when it has ended. Call Keep once.
+// Run calls the function run repeatedly, which starts the program and returns when the program
+// has ended. The zero backoff means [DefaultBackoff]. Run returns nil when ctx ends, or the error
+// of run if it wraps harness.ErrPermanent. Call it once.
 func (l *Supervisor[S]) Run(ctx context.Context, pauses retry.Backoff, log *zerolog.Logger, run func(ctx context.Context) error) error {
 	l.finalErr = harness.ErrStopped
 	defer close(l.done)
@@ -64,7 +64,7 @@ func (l *Supervisor[S]) Run(ctx context.Context, pauses retry.Backoff, log *zero
 	})
 }
 
-// SetCurrent records the run that is initialized, or with nil that there is none.
+// SetCurrent records the initialized run, or nil if there is none.
 func (l *Supervisor[S]) SetCurrent(live *S) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,15 +73,15 @@ func (l *Supervisor[S]) SetCurrent(live *S) {
 	l.changed = make(chan struct{})
 }
 
-// Current returns the run that is initialized, or nil.
+// Current returns the initialized run, or nil.
 func (l *Supervisor[S]) Current() *S {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.current
 }
 
-// Await waits for a run that is initialized. It fails with the cause of ctx and how the
-// program last ended, or with Err if there will be none any more.
+// Await waits for an initialized run. If ctx ends, the error is its cause and how the program
+// last ended. If no run can follow, the error is that of Err.
 func (l *Supervisor[S]) Await(ctx context.Context) (*S, error) {
 	for {
 		l.mu.Lock()
@@ -103,11 +103,11 @@ func (l *Supervisor[S]) Await(ctx context.Context) (*S, error) {
 	}
 }
 
-// Done is closed when the program is not started any more; Err says why.
+// Done is closed when the program is no longer restarted; Err says why.
 func (l *Supervisor[S]) Done() <-chan struct{} { return l.done }
 
-// Err returns why the program is not started any more: harness.ErrStopped, or
-// what made Keep fail. It waits for that.
+// Err waits for Done and returns why the program is no longer restarted: harness.ErrStopped or
+// the error of Run.
 func (l *Supervisor[S]) Err() error {
 	<-l.done
 	return l.finalErr
