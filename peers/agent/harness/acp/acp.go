@@ -17,14 +17,14 @@ import (
 
 // Options are the optional settings of a Harness. Nil is valid.
 type Options struct {
-	Dir           string            // working folder of turns that name none; default the owner's
+	Dir           string            // working directory of turns that name none; default the owner's
 	Env           map[string]string // added to the program's environment
 	Permission    Permission        // default PermitReading
-	InitTimeout   time.Duration     // until initialize must be answered, and a session opened; default 60 s, and longer for a program that needs longer
-	CancelTimeout time.Duration     // until a cancelled turn must have ended; default 10 s
+	InitTimeout   time.Duration     // for answering initialize and opening a session; default 60 s, extended for slow programs
+	CancelTimeout time.Duration     // for a canceled turn to end; default 10 s
 	Grace         time.Duration     // for the program to end; default 2 s
-	MaxSessions   int               // conversations kept by the program; default 64
-	Backoff       retry.Backoff     // before the program is started again; default 1 s to 60 s
+	MaxSessions   int               // conversations that the program keeps; default 64
+	Backoff       retry.Backoff     // between restarts of the program; default 1 s to 60 s
 	Log           *zerolog.Logger
 }
 
@@ -44,7 +44,7 @@ type Harness struct {
 	argv            []string
 	opts            Options
 	processes       processPool
-	extendedTimeout atomic.Int64 // than InitTimeout, in nanoseconds; 0 at first
+	extendedTimeout atomic.Int64 // in nanoseconds; 0 before the first extension
 }
 
 var _ harness.Harness = (*Harness)(nil)
@@ -56,12 +56,12 @@ func New(argv []string, opts *Options) *Harness {
 	return h
 }
 
-// maxInitTimeout bounds how long a program may take to begin, unless InitTimeout is longer.
+// maxInitTimeout limits the extension of InitTimeout.
 const maxInitTimeout = 4 * time.Minute
 
-// startTimeout bounds what a program does before it can take a turn. Where that was too short, as on a
-// machine that does much else, the next attempt has twice as long: a program that is always ended
-// too early never begins. The caller ends it with cancel.
+// startTimeout limits what a program does before it can take a turn. If the time was too short,
+// for example on a busy machine, the next attempt has twice as long; otherwise a slow program
+// would never start. The caller must call cancel.
 func (h *Harness) startTimeout(ctx context.Context, late string) (bounded context.Context, cancel func()) {
 	patience := max(h.opts.InitTimeout, time.Duration(h.extendedTimeout.Load()))
 	bounded, end := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%s in %s", late, patience))
@@ -73,8 +73,8 @@ func (h *Harness) startTimeout(ctx context.Context, late string) (bounded contex
 	}
 }
 
-// Run keeps the program running until ctx ends (nil), or until it can never
-// work (an error that wraps harness.ErrPermanent).
+// Run keeps the program running. It returns nil when ctx ends, and an error that wraps
+// harness.ErrPermanent if the program can never work.
 func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	h.Attach(host)
 	return h.processes.run(ctx)
@@ -88,7 +88,7 @@ func (h *Harness) supervise(ctx context.Context, life *subprocess.Supervisor[age
 	})
 }
 
-// Capabilities waits until the program is initialized. It takes every injection mode.
+// Capabilities waits until the program is initialized. Every injection mode is supported.
 func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error) {
 	p, err := h.processes.main.Await(ctx)
 	if err != nil {
@@ -97,9 +97,8 @@ func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error
 	return harness.Capabilities{Injection: harness.AllInjection, Images: p.images, UsesSystemPrompt: true}, nil
 }
 
-// Turn prompts the program and waits until that has ended its turn. It does not
-// call the tools, whose names tell its permission requests: the program calls those of
-// Turn.ChatServer.
+// Turn prompts the program and waits until it has ended its turn. It does not call the tools: the
+// program calls those of Turn.ChatServer. Their names serve to recognize permission requests.
 func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 	p, done, err := h.processes.acquire(ctx, t)
 	defer done()
@@ -117,7 +116,7 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools
 	return outcome, classifyError(ctx, err)
 }
 
-// classifyError says what an error means for the turn.
+// classifyError decides what an error means for the turn.
 func classifyError(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

@@ -13,16 +13,16 @@ import (
 	acpsdk "github.com/coder/acp-go-sdk"
 )
 
-// Bounds of what is kept of one turn.
+// Limits on what is kept for one turn.
 const (
 	maxText  = 256 << 10
-	maxCalls = 1000 // tool calls whose first words are kept
+	maxCalls = 1000 // tool calls whose first description is kept
 )
 
-// A collector gathers what the program does in one turn.
+// A collector collects what the program does in one turn.
 type collector struct {
 	report   func(harness.Progress)
-	tools    map[string]bool // names of the chat tools, plain
+	tools    map[string]bool // plain names of the chat tools
 	approver harness.Approver
 	ctx      context.Context //nolint:containedctx // of the turn, which a question to a person must not outlive
 
@@ -31,12 +31,12 @@ type collector struct {
 	size      int
 	callCount int
 	denied    bool                           // a permission was refused
-	calls     map[acpsdk.ToolCallId]callInfo // how the program first told of each call
+	calls     map[acpsdk.ToolCallId]callInfo // the program's first description of each call
 	usage     *acpsdk.Usage
 	stop      acpsdk.StopReason
 }
 
-// writeOutcome writes what was gathered into the outcome of the turn.
+// writeOutcome fills in the outcome of the turn.
 func (c *collector) writeOutcome(o *harness.Outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,7 +109,7 @@ func (c *collector) handleUpdate(u *acpsdk.SessionUpdate) {
 	}
 }
 
-// reportTool reports what goes into a tool or comes out of it, or null if that is large.
+// reportTool reports the input or output of a tool, or null if it is large.
 func (c *collector) reportTool(kind harness.ProgressKind, id acpsdk.ToolCallId, title string, v any) {
 	content, err := json.Marshal(v)
 	if err != nil || len(content) > 64<<10 {
@@ -118,7 +118,7 @@ func (c *collector) reportTool(kind harness.ProgressKind, id acpsdk.ToolCallId, 
 	c.report(harness.Progress{Kind: kind, Tool: title, CallID: string(id), Content: content})
 }
 
-// deref returns what an optional member says, or the zero value.
+// deref returns the value of an optional member, or the zero value.
 func deref[T any](member *T) (value T) {
 	if member != nil {
 		value = *member
@@ -126,12 +126,12 @@ func deref[T any](member *T) (value T) {
 	return value
 }
 
-// maxLine bounds one line of the program, as the library does.
+// maxLine is the maximum length of a line, the same as in the library.
 const maxLine = 10 << 20
 
-// readOutput reads what the program writes. What it tells of a turn is taken here, in order; all
-// else goes on to the library, which would act on a request before what was told ahead of it:
-// a permission depends on how the call began.
+// readOutput reads the output of the program. It handles the notifications of a turn in order and
+// passes everything else to the library. The library could handle a request before an earlier
+// notification, but a permission depends on how the call began.
 func (p *agentProcess) readOutput(library io.Writer, output io.Reader) error {
 	lines := bufio.NewScanner(output)
 	lines.Buffer(nil, maxLine)
@@ -150,7 +150,7 @@ func (p *agentProcess) readOutput(library io.Writer, output io.Reader) error {
 	return lines.Err()
 }
 
-// handleNotification takes what the program tells of a turn.
+// handleNotification handles a notification about a turn.
 func (p *agentProcess) handleNotification(params json.RawMessage) {
 	var n acpsdk.SessionNotification
 	if decodeParams(params, &n) != nil {
@@ -161,8 +161,8 @@ func (p *agentProcess) handleNotification(params json.RawMessage) {
 	}
 }
 
-// handleRequest takes what the program asks of us. It was told that this side has
-// no files and no terminals, so everything else is refused.
+// handleRequest handles a request of the program. Since this side announced no files and no
+// terminals, it refuses all requests but those for permission.
 func (p *agentProcess) handleRequest(ctx context.Context, method string, params json.RawMessage) (any, *acpsdk.RequestError) {
 	if method != acpsdk.ClientMethodSessionRequestPermission {
 		return nil, acpsdk.NewMethodNotFound(method)
@@ -174,7 +174,7 @@ func (p *agentProcess) handleRequest(ctx context.Context, method string, params 
 	return acpsdk.RequestPermissionResponse{Outcome: p.decidePermission(ctx, &r)}, nil
 }
 
-// decodeParams reads the params of a request.
+// decodeParams decodes and validates the params of a request.
 func decodeParams(params json.RawMessage, into interface{ Validate() error }) *acpsdk.RequestError {
 	err := json.Unmarshal(params, into)
 	if err == nil {

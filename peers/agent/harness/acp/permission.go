@@ -13,32 +13,32 @@ import (
 	acpsdk "github.com/coder/acp-go-sdk"
 )
 
-// A Permission says what an ACP program may do without asking anybody.
+// A Permission defines what an ACP program may do without asking anybody.
 type Permission string
 
 // The permissions.
 const (
-	// PermitReading lets it read, search, think and fetch, and refuses to let
-	// it change, delete, move or run anything.
+	// PermitReading allows reading, searching, thinking and fetching, and refuses to change,
+	// delete, move or run anything.
 	PermitReading Permission = "reading"
-	// PermitAsking lets it do that, and has a person decide about the rest.
+	// PermitAsking allows the same, and asks a person about everything else.
 	PermitAsking Permission = "ask"
-	// PermitEverything lets it do anything, within the sandbox that it runs in.
+	// PermitEverything allows everything, within the program's sandbox.
 	PermitEverything Permission = "everything"
-	// PermitNothing refuses all but the chat tools.
+	// PermitNothing refuses everything except the chat tools.
 	PermitNothing Permission = "nothing"
 )
 
-// ParsePermission reads a permission.
+// ParsePermission parses a permission.
 func ParsePermission(s string) (Permission, bool) {
 	p := Permission(s)
 	return p, p == PermitReading || p == PermitAsking || p == PermitEverything || p == PermitNothing
 }
 
-// decidePermission decides on a permission request by Options.Permission.
+// decidePermission answers a permission request.
 func (p *agentProcess) decidePermission(ctx context.Context, r *acpsdk.RequestPermissionRequest) acpsdk.RequestPermissionOutcome {
 	turn := p.collectorOf(r.SessionId)
-	if turn == nil { // nothing to permit
+	if turn == nil { // no such turn is running
 		return chooseOption(nil, nil)
 	}
 	options, said := rejectKinds, "not permitted: "
@@ -46,7 +46,7 @@ func (p *agentProcess) decidePermission(ctx context.Context, r *acpsdk.RequestPe
 	case !permitted:
 		turn.markDenied()
 	case asked:
-		options, said = allowKinds[:1], "permitted: " // a program that took it for always would ask nobody again
+		options, said = allowKinds[:1], "permitted: " // never "always": the program would stop asking
 	default:
 		options, said = allowKinds, "permitted: "
 	}
@@ -65,7 +65,7 @@ func (p *agentProcess) allow(ctx context.Context, turn *collector, r *acpsdk.Req
 	}
 	tool := settingName(kind)
 	if kind == "" && turn.approver.Sensitive(settingName(acpsdk.ToolKindExecute)) {
-		tool = settingName(acpsdk.ToolKindExecute) // it may be that
+		tool = settingName(acpsdk.ToolKindExecute) // an unknown kind may be that
 	}
 	sensitive := turn.approver.Sensitive(tool) || !permitted && p.h.opts.Permission == PermitAsking
 	if !sensitive || p.h.opts.Permission == PermitNothing {
@@ -86,9 +86,9 @@ func (p *agentProcess) allow(ctx context.Context, turn *collector, r *acpsdk.Req
 	return turn.approver.Approve(ctx, tool, shown) == nil, true
 }
 
-// callDetails are what a request asks for. It may leave out what the program said when the call
-// began: a person must see that, and it says which tool it is. Of a call that is of two kinds,
-// or of one that there is not, nobody knows the kind.
+// callDetails returns what a request is about. A request may leave out what the program said when
+// the call began, but a person must see it, and it identifies the tool. If a call has an unknown
+// kind or two kinds, its kind is empty.
 func (c *collector) callDetails(r *acpsdk.RequestPermissionRequest) callInfo {
 	c.mu.Lock()
 	began := c.calls[r.ToolCall.ToolCallId]
@@ -103,7 +103,7 @@ func (c *collector) callDetails(r *acpsdk.RequestPermissionRequest) callInfo {
 	return w
 }
 
-// settingName is how a configuration names a kind of tool.
+// settingName returns the name of a kind of tool in the configuration.
 func settingName(kind acpsdk.ToolKind) string {
 	if kind == acpsdk.ToolKindExecute {
 		return "shell"
@@ -111,7 +111,7 @@ func settingName(kind acpsdk.ToolKind) string {
 	return cmp.Or(string(kind), string(acpsdk.ToolKindOther))
 }
 
-// isPermitted decides on one request. It is pure.
+// isPermitted decides about one request without asking a person.
 func isPermitted(p Permission, kind acpsdk.ToolKind, chatTool bool) bool {
 	return p == PermitEverything || chatTool || (p == PermitReading || p == PermitAsking) && slices.Contains(readOnlyKinds, kind)
 }
@@ -119,7 +119,7 @@ func isPermitted(p Permission, kind acpsdk.ToolKind, chatTool bool) bool {
 // readOnlyKinds are the kinds of tools that change nothing.
 var readOnlyKinds = []acpsdk.ToolKind{acpsdk.ToolKindRead, acpsdk.ToolKindSearch, acpsdk.ToolKindThink, acpsdk.ToolKindFetch}
 
-// toolKinds are those of tools that programs may name.
+// toolKinds are the known kinds of tools.
 var toolKinds = append(slices.Clone(readOnlyKinds), acpsdk.ToolKindEdit, acpsdk.ToolKindDelete, acpsdk.ToolKindMove, acpsdk.ToolKindExecute, acpsdk.ToolKindSwitchMode, acpsdk.ToolKindOther)
 
 // isChatToolRequest reports whether a request is for a tool of our own MCP server.
@@ -136,21 +136,22 @@ func (c *collector) isChatToolRequest(program string, r *acpsdk.RequestPermissio
 	return server == chatServerName && c.tools[plainToolName(tool)]
 }
 
-// chatServerName is the name under which programs are told of our own MCP server. No other
-// server of a session has it: see program.servers.
+// chatServerName is the name of our own MCP server for programs. No other server of a session has
+// this name; see agentProcess.mcpServers.
 const chatServerName = "hubbub"
 
-// callInfo are how a program tells of a tool call: when it begins, and when it asks.
+// A callInfo is a program's description of a tool call, when the call begins and when the program
+// requests permission.
 type callInfo struct {
 	kind        acpsdk.ToolKind
 	title       string
 	input, meta any
 }
 
-// toolNameParsers say, by the name that a program gives itself, how its requests name the tool of
-// an MCP server. What a model can write is never taken: of a program whose title holds the
-// model's words another member is read. A program that is not listed gets no permission for
-// the chat tools beyond Options.Permission.
+// toolNameParsers maps the name of a program to a function that finds the server and the tool of
+// an MCP call in the program's messages. The functions use only data that a model cannot write:
+// if a program's title contains the model's text, they read another member. A program that is not
+// listed gets no permission for the chat tools beyond Options.Permission.
 var toolNameParsers = map[string]func(asks, began callInfo) (server, tool string){
 	"@agentclientprotocol/claude-agent-acp": func(asks, began callInfo) (string, string) {
 		name := cmp.Or(stringAt(began.meta, "claudeCode", "toolName"), stringAt(asks.meta, "claudeCode", "toolName"))
@@ -162,7 +163,7 @@ var toolNameParsers = map[string]func(asks, began callInfo) (server, tool string
 		}
 		return stringAt(began.input, "server"), stringAt(began.input, "tool")
 	},
-	"gemini-cli": func(asks, _ callInfo) (string, string) { // its titles of MCP tools are its own words
+	"gemini-cli": func(asks, _ callInfo) (string, string) { // the program itself writes the titles of MCP tools
 		if words := geminiTitle.FindStringSubmatch(asks.title); words != nil {
 			return words[2], words[1]
 		}
@@ -175,7 +176,7 @@ var toolNameParsers = map[string]func(asks, began callInfo) (server, tool string
 
 var geminiTitle = regexp.MustCompile(`^(\S+) \((\S+) MCP Server\)$`)
 
-// splitToolName cuts the name that a program makes of those of a server and its tool.
+// splitToolName splits a program's tool name into the names of the server and the tool.
 func splitToolName(name, prefix, between string) (server, tool string) {
 	rest, found := strings.CutPrefix(name, prefix+chatServerName+between)
 	if !found {
@@ -184,7 +185,7 @@ func splitToolName(name, prefix, between string) (server, tool string) {
 	return chatServerName, rest
 }
 
-// plainToolName is a tool's name in the letters that every program leaves as they are.
+// plainToolName reduces a tool's name to characters that every program keeps.
 func plainToolName(tool string) string { return nonToolNameChars.ReplaceAllString(tool, "_") }
 
 var nonToolNameChars = regexp.MustCompile(`[^A-Za-z0-9_-]`)
@@ -199,8 +200,8 @@ func stringAt(v any, path ...string) string {
 	return s
 }
 
-// chooseOption picks an option of one of the given kinds, the kinds in order of preference.
-// A request without such an option is cancelled.
+// chooseOption picks an option of one of the given kinds, which are in order of preference. It
+// cancels a request without such an option.
 func chooseOption(allow []acpsdk.PermissionOptionKind, options []acpsdk.PermissionOption) acpsdk.RequestPermissionOutcome {
 	for _, kind := range allow {
 		if i := slices.IndexFunc(options, func(o acpsdk.PermissionOption) bool { return o.Kind == kind }); i >= 0 {

@@ -24,24 +24,24 @@ import (
 	acpsdk "github.com/coder/acp-go-sdk"
 )
 
-// codeAuthRequired is ACP's error for a program that is not logged in.
+// codeAuthRequired is the ACP error code of a program that is not logged in.
 const codeAuthRequired = -32000
 
-// errDenied is the error of a turn whose program stops where it is refused something, as
-// codex does. Running it again would end alike.
+// errDenied means that the program stopped because it was refused something, as codex does.
+// Running the turn again would end the same way.
 var errDenied = errors.New("the program stopped because it was not permitted to act; --permission says what it may do")
 
 var errUnstoppable = errors.New("the program did not stop a cancelled turn")
 
-// A agentProcess is one run of the ACP program.
+// An agentProcess is one run of the ACP program.
 type agentProcess struct {
 	h          *Harness
 	supervisor *subprocess.Supervisor[agentProcess]
 	process    *subprocess.Process
 	conn       *acpsdk.Connection
-	name       string // as it calls itself
-	http       bool   // it takes MCP over HTTP
-	images     bool   // its prompts may have images
+	name       string // the program's own name
+	http       bool   // it supports MCP over HTTP
+	images     bool   // its prompts may contain images
 
 	openMu sync.Mutex // held while a session is opened
 
@@ -51,13 +51,13 @@ type agentProcess struct {
 	turns map[acpsdk.SessionId]*collector
 }
 
-// serve talks to the program until ctx ends or the program does.
+// serve talks to the program until ctx or the program ends.
 func (h *Harness) serve(ctx context.Context, life *subprocess.Supervisor[agentProcess], process *subprocess.Process) error {
 	p := &agentProcess{
 		h: h, supervisor: life, process: process, sessions: harness.NewRecent[string, acpsdk.SessionId](h.opts.MaxSessions),
 		turns: map[acpsdk.SessionId]*collector{},
 	}
-	output, lines := io.Pipe() // which has nothing to read before there is a logger
+	output, lines := io.Pipe() // nothing can be read before the logger is set
 	p.conn = acpsdk.NewConnection(p.handleRequest, process.Stdin, output)
 	p.conn.SetLogger(slog.New(slog.DiscardHandler)) // it would log chat content
 	var reading sync.WaitGroup
@@ -73,7 +73,7 @@ func (h *Harness) serve(ctx context.Context, life *subprocess.Supervisor[agentPr
 	return err
 }
 
-// run initializes the program and waits for its end.
+// run initializes the program and waits until it ends.
 func (p *agentProcess) run(ctx context.Context) error {
 	if err := p.initialize(ctx); err != nil {
 		return err
@@ -89,11 +89,11 @@ func (p *agentProcess) run(ctx context.Context) error {
 	}
 }
 
-// exitGrace is how long a program that is not connected any more is given to end: how it
-// ended says more.
+// exitGrace is how long to wait for the exit of a disconnected program: its exit status explains
+// more.
 const exitGrace = 200 * time.Millisecond
 
-// disconnectError is the error of a program that closed its stdout, or broke the protocol.
+// disconnectError is the error of a program that closed its stdout or violated the protocol.
 func (p *agentProcess) disconnectError() error {
 	return fmt.Errorf("%s ended the connection", p.h.argv[0])
 }
@@ -138,10 +138,10 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// openSession returns the session of the turn's conversation. It opens one if there is
-// none. Other MCP servers or another folder mean another session.
+// openSession returns the session of the turn's conversation, and opens one if necessary.
+// Different MCP servers or a different folder require another session.
 func (p *agentProcess) openSession(ctx context.Context, t *harness.Turn) (acpsdk.SessionId, error) {
-	cwd, err := filepath.Abs(cmp.Or(t.Workspace, p.h.opts.Dir)) // of "", the folder of this program
+	cwd, err := filepath.Abs(cmp.Or(t.Workspace, p.h.opts.Dir)) // "" means this program's folder
 	if err != nil {
 		return "", err
 	}
@@ -174,11 +174,11 @@ func (p *agentProcess) openSession(ctx context.Context, t *harness.Turn) (acpsdk
 	return response.SessionId, nil
 }
 
-// askModes are the modes of programs in which they ask for permission: what they may do is
-// decided here, not by them.
+// askModes are the modes in which programs request permission. This side decides what they may
+// do.
 var askModes = []acpsdk.SessionModeId{"default", "read-only"}
 
-// selectAskMode puts a new session into the mode in which the program asks.
+// selectAskMode puts a new session into a mode in which the program requests permission.
 func (p *agentProcess) selectAskMode(ctx context.Context, session acpsdk.NewSessionResponse) error {
 	modes := deref(session.Modes)
 	if slices.Contains(askModes, modes.CurrentModeId) {
@@ -198,7 +198,7 @@ func (p *agentProcess) selectAskMode(ctx context.Context, session acpsdk.NewSess
 	return nil
 }
 
-// mcpServers returns the turn's MCP servers in ACP's words.
+// mcpServers converts the turn's MCP servers for ACP.
 func (p *agentProcess) mcpServers(t *harness.Turn) []acpsdk.McpServer {
 	all := t.MCP
 	taken := map[string]bool{chatServerName: true}
@@ -230,8 +230,8 @@ func (p *agentProcess) mcpServers(t *harness.Turn) []acpsdk.McpServer {
 	return servers
 }
 
-// uniqueName returns a name, with a number behind it if another server of the session has
-// one that programs cannot tell from it, and takes it.
+// uniqueName returns name, with a number if programs could confuse it with the name of another
+// server, and adds the result to taken.
 func uniqueName(taken map[string]bool, name string) string {
 	name = cmp.Or(name, "mcp")
 	free := name
@@ -242,7 +242,7 @@ func uniqueName(taken map[string]bool, name string) string {
 	return free
 }
 
-// runPrompt runs one turn in a session, and writes what came of it into the outcome.
+// runPrompt runs one turn in a session and fills in the outcome.
 func (p *agentProcess) runPrompt(ctx context.Context, id acpsdk.SessionId, t *harness.Turn, tools harness.Tools, outcome *harness.Outcome) error {
 	c := &collector{calls: map[acpsdk.ToolCallId]callInfo{}, tools: map[string]bool{}, approver: t.Approver, ctx: ctx, report: func(progress harness.Progress) {
 		progress.TurnID = t.ID
@@ -279,7 +279,7 @@ func (p *agentProcess) runPrompt(ctx context.Context, id acpsdk.SessionId, t *ha
 		}
 	})
 	heard := p.process.StderrLines()
-	// It ends with its answer or with the connection, whichever is first.
+	// SendRequest returns with the answer or when the connection ends.
 	r, err := acpsdk.SendRequest[acpsdk.PromptResponse](p.conn, unhurried, acpsdk.AgentMethodSessionPrompt, acpsdk.PromptRequest{SessionId: id, Prompt: blocks})
 	if !stop() {
 		return context.Cause(ctx)
@@ -299,8 +299,8 @@ func (p *agentProcess) runPrompt(ctx context.Context, id acpsdk.SessionId, t *ha
 	return nil
 }
 
-// contentBlocks returns a turn in ACP's words. A program that was restarted since may take images no
-// more.
+// contentBlocks converts a turn for ACP. Images are left out if the program was restarted and no
+// longer accepts them.
 func (p *agentProcess) contentBlocks(t *harness.Turn) (blocks []acpsdk.ContentBlock) {
 	if t.System != "" {
 		blocks = append(blocks, acpsdk.TextBlock(t.System))
@@ -316,8 +316,8 @@ func (p *agentProcess) contentBlocks(t *harness.Turn) (blocks []acpsdk.ContentBl
 	return blocks
 }
 
-// promptError says why a prompt failed: how the program ended, if it did, and what it has written
-// to stderr since.
+// promptError explains why a prompt failed: how the program ended, if it did, and what it has
+// written to stderr since.
 func (p *agentProcess) promptError(err error, heard int) error {
 	if isClosed(p.conn.Done()) && p.process.WaitFor(context.Background(), exitGrace) {
 		return fmt.Errorf("the program ended in its turn: %w", p.process.Wait())
@@ -347,7 +347,7 @@ func describeError(err error) error {
 	return errors.New(says)
 }
 
-// sortedPairs returns the entries of a map by name, never nil.
+// sortedPairs converts the entries of a map in the order of their names. It never returns nil.
 func sortedPairs[T any](m map[string]string, of func(name, value string) T) []T {
 	all := []T{}
 	for _, name := range slices.Sorted(maps.Keys(m)) {

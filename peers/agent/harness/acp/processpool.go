@@ -10,36 +10,37 @@ import (
 	"hubbub/peers/agent/harness/subprocess"
 )
 
-// maxProcesses bounds the processes of a program that needs several. The one that was used
-// longest ago ends when another is needed.
+// maxProcesses is the maximum number of processes of one program. When another process is needed,
+// the least recently used one is stopped.
 const maxProcesses = 8
 
-// singleServerPrograms are the programs that keep one MCP server for each name in a process: the sessions
-// of two chats would share the chat tools of one. Each set of servers gets a process of its own.
+// singleServerPrograms are the programs that keep one MCP server of each name per process. The
+// sessions of two chats would share one chat's tools, so each set of servers gets its own
+// process.
 var singleServerPrograms = map[string]bool{"OpenCode": true}
 
-// processPool are the lives of a program's processes.
+// A processPool holds the processes of a program.
 type processPool struct {
-	supervise func(ctx context.Context, life *subprocess.Supervisor[agentProcess]) error // runs one life
+	supervise func(ctx context.Context, life *subprocess.Supervisor[agentProcess]) error // keeps one process running
 	main      *subprocess.Supervisor[agentProcess]
-	wg        sync.WaitGroup // of the others
+	wg        sync.WaitGroup // of the extra processes
 
 	mu       sync.Mutex
 	ctx      context.Context // while the harness runs; nil otherwise
-	mainKey  string          // the servers of main's sessions, if the program is alone with its servers
+	mainKey  string          // the servers of the main process, for a single-server program
 	extra    map[string]*extraProcess
-	useCount int64 // grows with each use
+	useCount int64 // increases with each use
 }
 
-// An extraProcess is a process beside the main one.
+// An extraProcess is a process in addition to the main one.
 type extraProcess struct {
 	supervisor *subprocess.Supervisor[agentProcess]
 	stop       context.CancelFunc
-	turns      int   // that run on it
-	lastUse    int64 // when it was used last, as processes.uses counts
+	turns      int   // running on it
+	lastUse    int64 // processPool.useCount at its last use
 }
 
-// run keeps the main process until ctx ends, and the others as they are needed.
+// run keeps the main process running until ctx ends, and starts the others on demand.
 func (ps *processPool) run(ctx context.Context) error {
 	ps.mu.Lock()
 	ps.ctx = ctx
@@ -55,7 +56,8 @@ func (ps *processPool) run(ctx context.Context) error {
 	return err
 }
 
-// acquire returns the process for a turn with its servers. Call done when the turn has ended.
+// acquire returns the process for a turn with its servers. The caller must call done when the
+// turn has ended.
 func (ps *processPool) acquire(ctx context.Context, t *harness.Turn) (p *agentProcess, done func(), err error) {
 	done = func() {}
 	p, err = ps.main.Await(ctx)
@@ -79,7 +81,8 @@ func (ps *processPool) acquire(ctx context.Context, t *harness.Turn) (p *agentPr
 	return p, done, err
 }
 
-// reserve finds or starts the process of a set of servers; nil is the main one.
+// reserve returns or starts the process for a set of servers. It returns nil for the main
+// process.
 func (ps *processPool) reserve(key string) (*extraProcess, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -104,7 +107,7 @@ func (ps *processPool) reserve(key string) (*extraProcess, error) {
 	return o, nil
 }
 
-// evictLocked ends the process that was used longest ago where there are enough.
+// evictLocked stops the least recently used process if the limit is reached.
 func (ps *processPool) evictLocked() error {
 	if len(ps.extra)+1 < maxProcesses {
 		return nil

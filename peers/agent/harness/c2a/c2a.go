@@ -25,19 +25,19 @@ const (
 
 // Options are the optional settings of a Harness. Nil is valid.
 type Options struct {
-	Version       string // what initialize asks for; default Version0602
+	Version       string // the version that initialize asks for; default Version0602
 	Info          Info   // name and version of this program
-	Dir           string // working folder of the program
+	Dir           string // working directory of the program
 	Env           map[string]string
-	AnswerTimeout time.Duration // until a delivery is sent again; default 10 s
-	InitTimeout   time.Duration // until initialize must be answered; default 60 s
-	Window        int           // most deliveries without an answer; default 64
+	AnswerTimeout time.Duration // after which a delivery is sent again; default 10 s
+	InitTimeout   time.Duration // for answering initialize; default 60 s
+	Window        int           // maximum number of unanswered deliveries; default 64
 	Grace         time.Duration // for the program to end; default 2 s
-	Backoff       retry.Backoff // before the program is started again; default 1 s to 60 s
+	Backoff       retry.Backoff // between restarts of the program; default 1 s to 60 s
 	Log           *zerolog.Logger
 }
 
-// Info names a program and its version.
+// Info is the name and version of a program.
 type Info struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -62,12 +62,12 @@ type Harness struct {
 	wake       chan struct{} // a delivery may be due
 
 	mu        sync.Mutex
-	pending   []*delivery                     // not yet accepted, in order of sequence
-	accepted  *harness.Recent[string, string] // turn id -> request id of the accepted delivery
-	tokens    *harness.Recent[string, string] // event, request and idempotency ids -> turn id
-	withdrawn *harness.Recent[string, bool]   // ids of turns that were withdrawn from this run of the program, and not accepted since
-	revisions *harness.Recent[string, string] // turn id -> revision of the words that were accepted last
-	requests  int                             // number of request ids given
+	pending   []*delivery                     // not accepted yet, ordered by sequence
+	accepted  *harness.Recent[string, string] // turn ID -> request ID of the accepted delivery
+	tokens    *harness.Recent[string, string] // event, request and idempotency IDs -> turn ID
+	withdrawn *harness.Recent[string, bool]   // IDs of turns withdrawn from this run of the program and not accepted since
+	revisions *harness.Recent[string, string] // turn ID -> revision of the last accepted text
+	requests  int                             // number of request IDs used
 }
 
 var _ harness.Harness = (*Harness)(nil)
@@ -81,8 +81,8 @@ func New(argv []string, opts *Options) *Harness {
 	}
 }
 
-// Run keeps the program running until ctx ends (nil), or until it cannot be
-// started at all (an error that wraps harness.ErrPermanent).
+// Run keeps the program running. It returns nil when ctx ends, and an error that wraps
+// harness.ErrPermanent if the program can never be started.
 func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	program := &subprocess.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log}
 	return h.supervisor.Run(ctx, h.opts.Backoff, h.opts.Log, func(ctx context.Context) error {
@@ -107,8 +107,8 @@ func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error
 	return s.agreed.capabilities(), nil
 }
 
-// Turn delivers an event until the program accepts it. It does not use the tools of
-// the turn: the program calls Host.Tools.
+// Turn delivers an event until the program accepts it. It does not use the turn's tools: the
+// program calls Host.Tools.
 func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
 	d := &delivery{turn: t, attempt: t.Attempt, next: max(t.Attempt, 1), done: make(chan struct{})}
 	h.mu.Lock()
@@ -139,7 +139,7 @@ func (h *Harness) Cancel(turnID, reason string) {
 	}
 }
 
-// withdraw takes a delivery back and tells the program, if that got it.
+// withdraw removes a delivery, and notifies the program if it received the delivery.
 func (h *Harness) withdraw(d *delivery, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,8 +149,8 @@ func (h *Harness) withdraw(d *delivery, cause error) {
 	}
 }
 
-// isStale reports whether the event that a tool call names was withdrawn from the program,
-// which has accepted no newer words of it.
+// isStale reports whether the event that a tool call names was withdrawn, and the program has not
+// accepted a newer text of it.
 func (h *Harness) isStale(event string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -159,8 +159,8 @@ func (h *Harness) isStale(event string) bool {
 	return changed
 }
 
-// revisionOf returns the turn of the event that a tool call names, and which of its words the program
-// has: those that it accepted, else those that are on their way to it.
+// revisionOf returns the turn of the event that a tool call names, and the revision of the text
+// that the program has: the one that it accepted, else the one on its way.
 func (h *Harness) revisionOf(event string) (turn, revision string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -179,8 +179,7 @@ func (h *Harness) settle(d *delivery, err error) {
 	h.settleLocked(d, err)
 }
 
-// settleLocked is settle for a caller that holds mu. It reports whether the delivery
-// was still pending.
+// settleLocked is settle for a caller that holds mu. It reports whether the delivery was pending.
 func (h *Harness) settleLocked(d *delivery, err error) bool {
 	if d.settled {
 		return false
@@ -191,7 +190,7 @@ func (h *Harness) settleLocked(d *delivery, err error) bool {
 	return true
 }
 
-// requestIDLocked returns a fresh request id. The caller holds mu.
+// requestIDLocked returns a new request ID. The caller must hold mu.
 func (h *Harness) requestIDLocked(method string) string {
 	h.requests++
 	return fmt.Sprintf("%s-%d", method, h.requests)
@@ -200,18 +199,18 @@ func (h *Harness) requestIDLocked(method string) string {
 // A delivery is one event on its way to the program. Harness.mu guards it.
 type delivery struct {
 	turn    *harness.Turn
-	next    int       // attempt of the next send
-	attempt int       // of the last send
-	sentTo  *session  // that got the last send
-	due     time.Time // when it is sent again
-	lastID  string    // request id of the last send
-	ids     []string  // request ids of every send
+	next    int       // the next attempt
+	attempt int       // the last attempt
+	sentTo  *session  // the receiver of the last attempt
+	due     time.Time // when the delivery is sent again
+	lastID  string    // the request ID of the last attempt
+	ids     []string  // the request IDs of all attempts
 	settled bool
 	err     error
 	done    chan struct{} // closed when settled
 }
 
-// enqueueLocked inserts a delivery by sequence, after equal ones.
+// enqueueLocked inserts a delivery by its sequence, after equal ones.
 func (h *Harness) enqueueLocked(d *delivery) {
 	h.pending = append(h.pending, d)
 	slices.SortStableFunc(h.pending, func(a, b *delivery) int { return cmp.Compare(a.turn.Event.Sequence, b.turn.Event.Sequence) })
@@ -222,8 +221,8 @@ func (h *Harness) enqueueLocked(d *delivery) {
 	}
 }
 
-// dueLocked returns the deliveries to send to a session now, in order of sequence, and
-// when the next one is due (zero if none is).
+// dueLocked returns the deliveries to send to a session now, ordered by sequence, and when the
+// next one is due (zero if none is).
 func (h *Harness) dueLocked(s *session, now time.Time) (due []*delivery, next time.Time) {
 	open := 0
 	for _, d := range h.pending {
@@ -247,7 +246,7 @@ func (h *Harness) dueLocked(s *session, now time.Time) (due []*delivery, next ti
 	return due, next
 }
 
-// acceptLocked settles the delivery that a request id belongs to.
+// acceptLocked settles the delivery of a request ID.
 func (h *Harness) acceptLocked(id string) {
 	for _, d := range h.pending {
 		if slices.Contains(d.ids, id) {

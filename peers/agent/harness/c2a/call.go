@@ -48,7 +48,7 @@ func (s *session) callTool(ctx context.Context, f *frame, tools harness.Tools) {
 		s.refuse(f.ID, jsonrpc.CodeInvalidParams, `tools/call needs {"name","arguments"}`)
 		return
 	}
-	arguments := params.Arguments // trimmed, as the whole is JSON
+	arguments := params.Arguments // needs no trimming, since the whole message is valid JSON
 	if len(arguments) == 0 || string(arguments) == "null" {
 		arguments = []byte("{}")
 	}
@@ -81,7 +81,7 @@ func (s *session) callTool(ctx context.Context, f *frame, tools harness.Tools) {
 
 var errWithdrawn = errors.New("the harness program withdrew the call")
 
-// handleNotification takes a notification. Unknown ones are ignored.
+// handleNotification handles a notification. It ignores unknown ones.
 func (s *session) handleNotification(method string, params json.RawMessage) {
 	switch method {
 	case "notifications/progress":
@@ -109,7 +109,7 @@ func (s *session) handleNotification(method string, params json.RawMessage) {
 	}
 }
 
-// progress passes a report on. Its token may be an event, request or turn id.
+// progress passes on a progress report. Its token may be an event, request or turn ID.
 func (s *session) progress(params json.RawMessage) {
 	var p struct {
 		Token    json.RawMessage `json:"progressToken"`

@@ -1,36 +1,35 @@
-// Package c2a runs turns on any program that speaks C2A, the chat-to-agents
-// protocol, over its stdin and stdout: JSON-RPC 2.0, one object a line.
+// Package c2a runs turns on any program that speaks C2A, the chat-to-agents protocol, over its
+// stdin and stdout: JSON-RPC 2.0, one object per line.
 //
-// The program answers initialize, gets one chat/deliver for each event or
-// merged turn and answers {"accepted":true} once it has stored it, and acts in
-// its own time through tools/list and tools/call. It may be told
-// notifications/cancelled and may send notifications/progress and
+// The program answers initialize. It receives one chat/deliver for each event or merged turn,
+// answers {"accepted":true} once it has stored it, and acts later through tools/list and
+// tools/call. It may receive notifications/cancelled and may send notifications/progress and
 // notifications/message.
 //
 // Guarantees:
 //
-//   - Nothing is delivered before initialize is answered, and only what both
-//     sides can do is used: modes, tools, progress, cancellation. A group that the
-//     program's answer leaves out counts as "everything"; within a group, whatever is
-//     not true counts as missing.
-//   - A delivery without an answer for Options.AnswerTimeout (10 s), or after a
-//     restart of the program, is sent again with the same eventId and
-//     idempotencyKey and a higher attempt. Deliveries that are due at the same time
-//     are sent in the order of timing.sequence. An error counts as no answer; an
-//     answer to an earlier attempt counts. Accepted deliveries are never sent again.
+//   - Nothing is delivered before initialize is answered. Only modes, tools,
+//     progress and cancellation that both sides support are used. If the
+//     program's answer leaves out a group, all of the group counts as
+//     supported. Within a group, only members that are true count.
+//   - A delivery is sent again if it is not answered within
+//     Options.AnswerTimeout (10 s), or after a restart of the program. It has
+//     the same eventId and idempotencyKey and a higher attempt. Deliveries due
+//     at the same time are sent in the order of timing.sequence. An error
+//     counts as no answer. An answer to an earlier attempt counts. Accepted
+//     deliveries are never sent again.
 //   - At most Options.Window deliveries are unanswered at once; others wait.
-//   - An event that was edited before its answer comes again with the same eventId, which
-//     is its name everywhere, and with another idempotencyKey: by that, programs know what
-//     they have from what is new.
-//   - Tool calls run one after another in the order in which they came. A call for an
-//     event that was withdrawn from the program counts again once the program has
-//     accepted the delivery with the newer words: until then it is about the old ones,
-//     and is refused.
-//   - A program that ends is started again after 1 s, doubled up to 60 s. One
-//     that does not answer initialize, or does not read its input, is ended and
-//     started again in the same way. It never outlives Run.
-//   - Lines that are too long or are not JSON-RPC are dropped and logged. A broken
-//     object, and one that names JSON-RPC, is also answered with an error whose id is
-//     null, as long as the program reads. The next line is read. Errors quote nothing
-//     of what the program says but its last line of stderr.
+//   - An event that is edited before its answer is delivered again with the
+//     same eventId and another idempotencyKey, which tells programs that its
+//     text is new.
+//   - Tool calls run one after another, in the order of their arrival. After an
+//     event is withdrawn, calls for it are refused until the program has
+//     accepted the delivery with the newer text: they may refer to the old one.
+//   - A program that ends is restarted after 1 s, doubled up to 60 s. So is a
+//     program that does not answer initialize or does not read its input. It
+//     never outlives Run.
+//   - Lines that are too long or not JSON-RPC are dropped and logged, and the
+//     next line is read. A malformed object, or one that names JSON-RPC, is also
+//     answered with an error whose ID is null, as long as the program reads.
+//     Errors quote nothing from the program except its last lines of stderr.
 package c2a

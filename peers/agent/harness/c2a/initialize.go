@@ -8,7 +8,7 @@ import (
 	"hubbub/peers/agent/harness"
 )
 
-// ourCapabilities is what this side can do, as seed 000 writes it.
+// ourCapabilities is what this side supports.
 var ourCapabilities = map[string]map[string]bool{
 	"delivery":  {"ack": true, "redelivery": true, "idempotency": true},
 	"injection": {"immediate": true, "buffered": true, "notify": true, "tool_mailbox": true, "digest": true, "interrupt": true},
@@ -16,19 +16,19 @@ var ourCapabilities = map[string]map[string]bool{
 	"utilities": {"progress": true, "cancellation": true, "logging": true},
 }
 
-// requiredCapability names the capability that each chat tool needs; others need none.
+// requiredCapability maps chat tools to the capabilities that they need. Other tools need none.
 var requiredCapability = map[string]string{
 	"chat.read_thread": "readThread", "chat.send_message": "sendMessage", "chat.react": "react",
 	"chat.claim": "claim", "chat.defer": "defer", "chat.resolve": "resolve",
 }
 
-// negotiated holds what both sides can do.
+// negotiated holds what both sides support.
 type negotiated struct {
 	version string
 	both    map[string]map[string]bool
 }
 
-// negotiate reads the program's answer to initialize. It is pure.
+// negotiate evaluates the program's answer to initialize.
 func negotiate(asked string, result json.RawMessage) (*negotiated, error) {
 	var answer struct {
 		ProtocolVersion string                     `json:"protocolVersion"`
@@ -79,7 +79,7 @@ func (n *negotiated) callableTools(tools []harness.Tool) []harness.Tool {
 	return slices.DeleteFunc(append([]harness.Tool{}, tools...), func(t harness.Tool) bool { return !n.mayCall(t.Name) })
 }
 
-// capabilities returns the outcome in the words of package harness.
+// capabilities converts the result for package harness.
 func (n *negotiated) capabilities() harness.Capabilities {
 	modes := n.both["injection"]
 	return harness.Capabilities{Asynchronous: true, ProtocolVersion: n.version, Injection: harness.Injection{
@@ -88,7 +88,7 @@ func (n *negotiated) capabilities() harness.Capabilities {
 	}}
 }
 
-// supportsMode reports whether a mode reaches the program.
+// supportsMode reports whether the program can receive a mode.
 func (n *negotiated) supportsMode(mode string) bool {
 	_, known := ourCapabilities["injection"][mode]
 	return !known || n.has("injection", mode)

@@ -8,8 +8,7 @@ import (
 	"hubbub/protocol"
 )
 
-// deliverParams renders an event as the params of chat/deliver in a draft. It
-// is pure.
+// deliverParams converts an event to the params of chat/deliver in a draft.
 func deliverParams(e *harness.Event, version string, attempt int) any {
 	switch version {
 	case Version0624:
@@ -22,7 +21,7 @@ func deliverParams(e *harness.Event, version string, attempt int) any {
 	return newNestedEvent(e, attempt)
 }
 
-// An envelope is what both drafts have.
+// An envelope holds the members that all drafts share.
 type envelope struct {
 	EventID        string         `json:"eventId"`
 	MergedEventIDs []string       `json:"mergedEventIds,omitempty"`
@@ -42,13 +41,13 @@ func newEnvelope(e *harness.Event, attempt int) envelope {
 	c := envelope{EventID: e.EventID, MergedEventIDs: e.MergedEventIDs, Author: e.Author, Knock: e.Knock}
 	c.Timing.CreatedAt, c.Timing.Sequence = e.CreatedAt, e.Sequence
 	c.Reliability.Attempt, c.Reliability.IdempotencyKey = attempt, e.IdempotencyKey
-	if e.Knock != nil { // names are written by people
+	if e.Knock != nil { // people write their own display names
 		c.Author.DisplayName = ""
 	}
 	return c
 }
 
-// nested is the event of the draft of 2026-06-02.
+// nested is the event of the draft 2026-06-02.
 type nested struct {
 	envelope
 	Source       harness.Source       `json:"source,omitzero"`
@@ -88,7 +87,7 @@ func newNestedEvent(e *harness.Event, attempt int) *nested {
 	return n
 }
 
-// flat is the event of the drafts since 2026-06-24, with its optional members.
+// flat is the event of the drafts since 2026-06-24, with optional members.
 type flat struct {
 	envelope
 	Conversation struct {
@@ -101,7 +100,7 @@ type flat struct {
 	Content       *string `json:"content,omitempty"`
 	Digest        bool    `json:"digest,omitempty"`
 
-	// Of the draft of 2026-08-11.
+	// Since the draft 2026-08-11.
 	CreatedAt  string               `json:"createdAt,omitempty"`
 	Recipients []protocol.Party     `json:"recipients,omitempty"`
 	Obligation *protocol.Obligation `json:"obligation,omitempty"`
@@ -112,7 +111,7 @@ func newFlatEvent(e *harness.Event, attempt int) *flat {
 	f.Conversation.ID, f.Conversation.Kind, f.Conversation.ThreadID = e.Conversation.ID, e.Conversation.Kind, e.Conversation.ThreadID
 	switch e.Conversation.Kind {
 	case "dm", "channel", "thread":
-	default: // the draft has no other kinds, and nobody answers these
+	default: // the draft has no other kinds, and nobody answers them
 		f.Conversation.Kind, f.Policy = "channel", "must_not_respond"
 	}
 	if e.Knock != nil {
@@ -139,7 +138,7 @@ func newFlatEvent(e *harness.Event, attempt int) *flat {
 	return f
 }
 
-// flatPolicy drops ack_only, which the draft does not have.
+// flatPolicy replaces ack_only, which the draft does not have.
 func flatPolicy(policy string) string {
 	if policy == "ack_only" {
 		return "must_not_respond"

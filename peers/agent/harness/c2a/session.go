@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	maxOutbound = 256     // lines that wait for a program to read them
-	maxLine     = 1 << 20 // bytes of a line from the program
+	maxOutbound = 256     // lines waiting for the program to read them
+	maxLine     = 1 << 20 // bytes in a line from the program
 )
 
 var errNotReading = errors.New("the program does not read its input")
@@ -33,16 +33,16 @@ type session struct {
 	process *subprocess.Process
 	out     chan []byte
 	calls   chan *frame
-	started chan error // outcome of initialize
+	started chan error // receives the outcome of initialize
 	initID  string
-	agreed  *negotiated // set when initialize is answered, before the session becomes live
+	agreed  *negotiated // set when initialize is answered, before the session becomes current
 
 	mu      sync.Mutex
-	running map[string]context.CancelCauseFunc // tool calls, by id as written
-	dropped int                                // unreadable lines
+	running map[string]context.CancelCauseFunc // tool calls, by ID as written
+	dropped int                                // number of unreadable lines
 }
 
-// serve talks to the program until ctx ends or the program does.
+// serve talks to the program until ctx or the program ends.
 func (h *Harness) serve(ctx context.Context, process *subprocess.Process, host harness.Host) error {
 	s := &session{
 		h: h, host: host, process: process, running: map[string]context.CancelCauseFunc{},
@@ -63,7 +63,7 @@ func (h *Harness) serve(ctx context.Context, process *subprocess.Process, host h
 	return err
 }
 
-// run initializes the program and delivers until it ends.
+// run initializes the program and sends deliveries until it ends.
 func (s *session) run(ctx context.Context) error {
 	if err := s.initialize(ctx); err != nil {
 		return err
@@ -96,11 +96,11 @@ func (s *session) initialize(ctx context.Context) error {
 	}
 }
 
-// handleInitialize takes the answer to initialize, before any later line is read:
-// the program may call tools at once.
+// handleInitialize handles the answer to initialize, before any later line is read: the program
+// may call tools immediately.
 func (s *session) handleInitialize(f *frame) error {
 	if s.agreed != nil {
-		return nil // answered twice
+		return nil // a second answer
 	}
 	if f.Error != nil {
 		return fmt.Errorf("%s refused initialize: %s (%d)", s.h.argv[0], clipText(f.Error.Message), f.Error.Code)
@@ -114,7 +114,7 @@ func (s *session) handleInitialize(f *frame) error {
 	return nil
 }
 
-// deliver sends what is due, in order, and returns when the next delivery is due.
+// deliver sends the deliveries that are due, in order, and returns when the next one is due.
 func (s *session) deliver(ctx context.Context) time.Time {
 	s.h.mu.Lock()
 	due, next := s.h.dueLocked(s, time.Now())
@@ -130,8 +130,7 @@ func (s *session) deliver(ctx context.Context) time.Time {
 	return next
 }
 
-// deliverOne sends one delivery with its next attempt, and returns when it is due
-// again.
+// deliverOne sends the next attempt of a delivery and returns when it is due again.
 func (s *session) deliverOne(d *delivery) time.Time {
 	again := time.Now().Add(s.h.opts.AnswerTimeout)
 	if !s.agreed.supportsMode(d.turn.Event.Mode) {
@@ -153,14 +152,14 @@ func (s *session) deliverOne(d *delivery) time.Time {
 	d.next++
 	d.lastID = s.h.requestIDLocked("deliver")
 	d.ids = append(d.ids, d.lastID)
-	d.ids = d.ids[max(0, len(d.ids)-64):] // answers to earlier ones are not recognized
+	d.ids = d.ids[max(0, len(d.ids)-64):] // answers to older attempts are not recognized
 	d.sentTo, d.due = s, again
 	s.h.tokens.Put(d.lastID, d.turn.ID)
 	s.request(d.lastID, "chat/deliver", deliverParams(&d.turn.Event, s.agreed.version, d.attempt))
 	return again
 }
 
-// sendCancelled tells the program to stop working on a request, if it understands that.
+// sendCancelled tells the program to stop working on a request, if both sides support that.
 func (s *session) sendCancelled(requestID, reason string) {
 	if s.agreed.has("utilities", "cancellation") {
 		params := marshal(map[string]any{"requestId": requestID, "reason": reason})
@@ -168,7 +167,7 @@ func (s *session) sendCancelled(requestID, reason string) {
 	}
 }
 
-// send queues a frame. A program that lets the queue fill up is ended.
+// send queues a frame. It ends a program that lets the queue fill up.
 func (s *session) send(line []byte) {
 	select {
 	case s.out <- line:
@@ -187,7 +186,7 @@ func (s *session) answer(id json.RawMessage, result any) {
 	s.send(jsonrpc.AppendResult(nil, jsonrpc.ID(id), marshal(result)))
 }
 
-// refuse answers a request with an error; a nil id is written as null.
+// refuse answers a request with an error. A nil ID is written as null.
 func (s *session) refuse(id json.RawMessage, code int, message string) {
 	s.send(jsonrpc.AppendError(nil, jsonrpc.ID(id), jsonrpc.Errorf(code, "%s", message)))
 }
@@ -197,7 +196,7 @@ func (s *session) writeLoop(ctx context.Context) {
 		select {
 		case line := <-s.out:
 			if _, err := s.process.Stdin.Write(append(line, '\n')); err != nil {
-				return // the program has ended, which run notices
+				return // run notices that the program has ended
 			}
 		case <-ctx.Done():
 			return
@@ -205,7 +204,7 @@ func (s *session) writeLoop(ctx context.Context) {
 	}
 }
 
-// readLoop reads the program's lines to its end.
+// readLoop reads the program's output to its end.
 func (s *session) readLoop() {
 	lines := &proc.LineWriter{Max: maxLine, OnLine: s.handleLine}
 	if _, err := io.Copy(lines, s.process.Stdout); err != nil {
@@ -215,7 +214,7 @@ func (s *session) readLoop() {
 	close(s.calls)
 }
 
-// handleLine takes one line from the program.
+// handleLine handles one line from the program.
 func (s *session) handleLine(line []byte, cut bool) {
 	if line = bytes.TrimSpace(line); len(line) == 0 {
 		return
@@ -232,11 +231,10 @@ func (s *session) handleLine(line []byte, cut bool) {
 	s.dispatch(f)
 }
 
-// dropLine counts a line that cannot be read, and logs the first and every hundredth. If
-// the line was meant as a message, it is answered with the id null, as JSON-RPC
-// demands: otherwise the caller would wait forever. A whole object that does not name
-// JSON-RPC is a log line and gets no answer: the program might log that, and so on
-// forever.
+// dropLine counts an unreadable line, and logs the first and every hundredth. If the line was
+// meant as a message, dropLine answers it with the ID null, as JSON-RPC requires: otherwise the
+// caller would wait forever. A complete object that does not name JSON-RPC is a log line and gets
+// no answer, since the program might log the answer, and so on forever.
 func (s *session) dropLine(line []byte, err error) {
 	var said struct {
 		JSONRPC json.RawMessage `json:"jsonrpc"`
@@ -246,8 +244,8 @@ func (s *session) dropLine(line []byte, err error) {
 	if broken {
 		code = jsonrpc.CodeParse
 	}
-	// A program that writes many such lines may read nothing meanwhile, so these
-	// answers leave half of the queue free.
+	// A program that writes many such lines may not be reading, so these answers leave half of
+	// the queue free.
 	if bytes.HasPrefix(line, []byte("{")) && (broken || len(said.JSONRPC) > 0) && len(s.out) < maxOutbound/2 {
 		s.refuse(nil, code, err.Error())
 	}
@@ -257,7 +255,7 @@ func (s *session) dropLine(line []byte, err error) {
 	}
 }
 
-// dispatch sorts one frame. It never blocks.
+// dispatch routes one frame. It never blocks.
 func (s *session) dispatch(f *frame) {
 	switch {
 	case f.Method == nil:
@@ -275,8 +273,8 @@ func (s *session) dispatch(f *frame) {
 	}
 }
 
-// handleAnswer takes an answer to one of our requests. An error answer to a
-// delivery counts as none.
+// handleAnswer handles an answer to one of our requests. An error answer to a delivery counts as
+// no answer.
 func (s *session) handleAnswer(f *frame) {
 	var id string
 	if json.Unmarshal(f.ID, &id) != nil {
@@ -304,18 +302,18 @@ func (s *session) handleAnswer(f *frame) {
 	s.h.acceptLocked(id)
 }
 
-// clipText shortens a text from the program, and redacts keys.
+// clipText shortens a text from the program and redacts keys.
 func clipText(said string) string { return text.Clip(harness.Redact(said), 300) }
 
-// Error codes besides those of JSON-RPC.
+// Error codes in addition to those of JSON-RPC.
 const (
 	codeNotInitialized = -32001
 	codeBusy           = -32000
 )
 
-// A frame is one line from the program: a request, a notification or an answer. It
-// is read more leniently than a frame of the bus: a program need not name the
-// version of JSON-RPC, and of a repeated key the last value counts.
+// A frame is one line from the program: a request, a notification or an answer. It is parsed more
+// leniently than a frame of the bus: the JSON-RPC version is optional, and the last value of a
+// repeated key counts.
 type frame struct {
 	ID     json.RawMessage `json:"id"`
 	Method *string         `json:"method"`
@@ -323,8 +321,8 @@ type frame struct {
 	Result json.RawMessage `json:"result"`
 	Error  *jsonrpc.Error  `json:"error"`
 
-	stale          bool   // of a tool call: its event was withdrawn when the call came
-	turn, revision string // of a tool call: which words the program had when it came
+	stale          bool   // for a tool call: its event had been withdrawn when the call came
+	turn, revision string // for a tool call: the text that the program had when the call came
 }
 
 // event returns the event that a tool call names, or "".
@@ -339,7 +337,7 @@ func (f *frame) event() string {
 	return cmp.Or(params.Arguments.EventID, params.Arguments.InReplyTo)
 }
 
-// parseFrame reads a line. The error says why the line is not a JSON-RPC message.
+// parseFrame parses a line. The error says why it is not a JSON-RPC message.
 func parseFrame(line []byte) (*frame, error) {
 	var f frame
 	if err := json.Unmarshal(line, &f); err != nil {
@@ -351,10 +349,10 @@ func parseFrame(line []byte) (*frame, error) {
 	return &f, nil
 }
 
-// hasID reports whether a frame has an id, as requests and answers do.
+// hasID reports whether a frame has an ID, as requests and answers do.
 func (f *frame) hasID() bool { return len(f.ID) > 0 && string(f.ID) != "null" }
 
-// marshal writes a value as JSON, which has no newline of its own.
+// marshal encodes a value as one line of JSON.
 func marshal(value any) []byte {
 	raw, err := json.Marshal(value)
 	if err != nil {

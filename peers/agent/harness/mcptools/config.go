@@ -12,24 +12,24 @@ import (
 	"hubbub/peers/agent/harness/subprocess"
 )
 
-// maxConfig bounds a configuration of servers.
+// maxConfig is the maximum size of a server configuration.
 const maxConfig = 1 << 20
 
-// serverConfig is one server as people write it.
+// A serverConfig is one server as people write it.
 type serverConfig struct {
 	Name      string            `json:"name"`
 	URL       string            `json:"url"`
 	Headers   map[string]string `json:"headers"`
-	Command   json.RawMessage   `json:"command"` // words in one string, or a list
+	Command   json.RawMessage   `json:"command"` // a string or a list of words
 	Args      []string          `json:"args"`
 	Env       map[string]string `json:"env"`
 	Dir       string            `json:"cwd"`
-	Type      string            `json:"type"`      // written by some clients; the url or command says enough
-	Transport string            `json:"transport"` // likewise
+	Type      string            `json:"type"`      // ignored: the url or command determines it
+	Transport string            `json:"transport"` // ignored, like Type
 }
 
-// LoadServers reads the operator's servers from a file; see ParseServers. The
-// file may hold secrets.
+// LoadServers reads the operator's servers from a file; see ParseServers. The file may contain
+// secrets.
 func LoadServers(path string) ([]harness.MCPServer, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -42,9 +42,9 @@ func LoadServers(path string) ([]harness.MCPServer, error) {
 	return servers, nil
 }
 
-// ParseServers reads servers written as JSON: one {"name","url","headers"} or
-// {"name","command","args","env"}, a list of them, or {"mcpServers": {name:
-// {...}}} as many programs write it.
+// ParseServers parses servers in JSON: one {"name","url","headers"} or
+// {"name","command","args","env"}, a list of them, or {"mcpServers": {name: {...}}}, which many
+// programs use.
 func ParseServers(raw []byte) ([]harness.MCPServer, error) {
 	if len(raw) > maxConfig {
 		return nil, fmt.Errorf("it is larger than %d bytes", maxConfig)
@@ -86,8 +86,7 @@ func ParseServers(raw []byte) ([]harness.MCPServer, error) {
 	return servers, nil
 }
 
-// decodeStrict refuses unknown members, which are most often misspelled ones. Its
-// errors do not quote values.
+// decodeStrict refuses unknown members, which are usually misspelled. Its errors quote no values.
 func decodeStrict(raw []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()

@@ -20,7 +20,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Bounds of what a server may send.
+// Limits on what a server may send.
 const (
 	maxFrame       = 8 << 20
 	maxTools       = 128
@@ -28,22 +28,22 @@ const (
 	maxDescription = 4 << 10
 )
 
-// A conn is a connection to one server. Pool.mu guards what changes.
+// A conn is a connection to one server. Pool.mu guards the fields that change.
 type conn struct {
 	pool   *Pool
 	key    string
 	server harness.MCPServer
 	stop   context.CancelFunc // ends run
-	ready  chan struct{}      // closed when it is open, or err says why not
+	ready  chan struct{}      // closed once the connection is open or err is set
 
 	err     error
 	session *mcp.ClientSession
-	process *subprocess.Process // of a command; nil otherwise
+	process *subprocess.Process // the server's process; nil for a URL
 
 	lastUsed time.Time
 	calls    map[*activeCall]bool
 	tools    []harness.Tool
-	listedAt time.Time // zero once a call has failed: the next turn asks whether the server is still there
+	listedAt time.Time // zero after a failed call, so that the next turn lists the tools again
 }
 
 // run keeps the connection until ctx ends.
@@ -61,7 +61,7 @@ func (c *conn) run(ctx context.Context) {
 	}
 }
 
-// open connects and lists.
+// open connects to the server and lists its tools.
 func (c *conn) open(ctx context.Context) error {
 	timeout := c.pool.opts.ConnectTimeout
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it did not answer in %s", timeout))
@@ -109,7 +109,7 @@ func (c *conn) transport() (mcp.Transport, error) {
 	}
 }
 
-// headerTransport adds a server's headers, exactly as given, to each request to it.
+// A headerTransport adds a server's headers, exactly as given, to each request to that server.
 type headerTransport struct {
 	add  map[string]string
 	host string
@@ -137,7 +137,7 @@ func (h *headerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return dial()
 }
 
-// limitedBody ends a body that is longer than any answer may be.
+// A limitedBody fails if the body is longer than any answer may be.
 type limitedBody struct {
 	io.ReadCloser
 	remaining int64
@@ -152,7 +152,7 @@ func (l *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// listTools asks for the tools. What is too large to show a model is left out.
+// listTools requests the tools. Tools too large to show to a model are left out.
 func (c *conn) listTools(ctx context.Context) error {
 	timeout := c.pool.opts.ConnectTimeout
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it did not list its tools in %s", timeout))
@@ -177,17 +177,17 @@ func (c *conn) listTools(ctx context.Context) error {
 	return nil
 }
 
-// List returns the tools that the server last listed.
+// List returns the most recently listed tools.
 func (c *conn) List() []harness.Tool {
 	c.pool.mu.Lock()
 	defer c.pool.mu.Unlock()
 	return c.tools
 }
 
-// errCallTimeout is why a call ends that takes too long.
+// errCallTimeout is the cause when a call takes too long.
 var errCallTimeout = fmt.Errorf("it did not answer in %s", callTimeout)
 
-// call calls a tool once. What the server asks meanwhile is for people to answer.
+// call calls a tool once. If the server asks something meanwhile, people answer.
 func (c *conn) call(ctx context.Context, people harness.Approver, name string, arguments json.RawMessage) harness.Result {
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
@@ -204,8 +204,8 @@ func (c *conn) call(ctx context.Context, people harness.Approver, name string, a
 	return toResult(result, c.pool.opts.Redact, c.pool.opts.ResultBytes)
 }
 
-// toResult takes what a model can read of a result, without secrets and within a number
-// of bytes; in this order: half a secret would not be found.
+// toResult converts a result for a model: without secrets, and with at most limit bytes. It
+// redacts first, since half a secret would not be recognized.
 func toResult(r *mcp.CallToolResult, secrets *redact.Redactor, most int) harness.Result {
 	out, left := harness.Result{IsError: r.IsError}, most
 	for _, c := range r.Content {
@@ -227,7 +227,7 @@ func toResult(r *mcp.CallToolResult, secrets *redact.Redactor, most int) harness
 	return out
 }
 
-// contentText says what a piece of a result is. It reports false for a kind that is not known.
+// contentText returns a piece of a result as text, and whether its kind is known.
 func contentText(c mcp.Content) (said string, known bool) {
 	switch c := c.(type) {
 	case *mcp.TextContent:
@@ -247,7 +247,7 @@ func contentText(c mcp.Content) (said string, known bool) {
 	return "", false
 }
 
-// causeOf prefers the reason why a context ended to the error that it caused.
+// causeOf returns the cause of ctx if ctx has ended, else err.
 func causeOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -255,7 +255,7 @@ func causeOf(ctx context.Context, err error) error {
 	return err
 }
 
-// connectError names the server of an error.
+// connectError adds the name of the server to an error.
 func connectError(s *harness.MCPServer, err error) error {
 	where := cmp.Or(origin(s), s.URL)
 	if len(s.Command) > 0 {
@@ -264,7 +264,7 @@ func connectError(s *harness.MCPServer, err error) error {
 	return fmt.Errorf("the MCP server %q (%s) is left out: %s", s.Name, where, redactError(s, err))
 }
 
-// origin returns the part of a server's URL that is no secret, "" if it has none.
+// origin returns the part of a server's URL that is not secret, or "".
 func origin(s *harness.MCPServer) string {
 	if u, err := url.Parse(s.URL); err == nil && u.Host != "" {
 		return u.Scheme + "://" + u.Host
@@ -272,8 +272,8 @@ func origin(s *harness.MCPServer) string {
 	return ""
 }
 
-// redactError is the text of an error without the server's secrets: its headers,
-// its environment and all of its URL but the host.
+// redactError returns the text of an error without the server's secrets: its headers, its
+// environment, and everything in its URL but the host.
 func redactError(s *harness.MCPServer, err error) string {
 	said := err.Error()
 	if where := origin(s); where != "" {

@@ -1,21 +1,17 @@
-// Package mcptools speaks the Model Context Protocol in both directions: it
-// offers an agent's tools as an MCP server, so that programs such as coding
-// agents can use them, and it offers the tools of other MCP servers to the
-// agent's own model.
+// Package mcptools implements both sides of the Model Context Protocol. It offers an agent's
+// tools as an MCP server to programs such as coding agents, and the tools of other MCP servers to
+// the agent's own model.
 //
-// Guarantees of the server: it answers only requests that show the agent's
-// token (compared in constant time), that come from a process of the agent's own user
-// (on Linux, whose kernel tells), that name a loopback host, and that no
-// web page of another origin made. It keeps no session; each request sees the
-// tools as they are then.
+// Guarantees of the server: it answers only requests with the agent's token (compared in constant
+// time), from a process of the agent's own user (on Linux), to a loopback host name, and not from
+// a web page of another origin. It keeps no session; each request sees the current tools.
 //
-// Guarantees of the client: headers go out exactly as given, to the server's
-// own host alone (redirects are not followed), and appear in no error. A server
-// that cannot be reached costs a turn its tools and nothing else. What a
-// server asks while a tool runs (elicitation, input_required) a person decides, if a yes answers
-// it; else it is cancelled, as is what may belong to any of several calls. Tools are
-// called once: a call whose connection breaks comes back as an error result, unless
-// the server keeps the answer for a client that reconnects.
-// Connections, tools of one server, descriptions, answers and results are
-// bounded.
+// Guarantees of the client: headers are sent exactly as given, only to the server's own host
+// (redirects are not followed), and appear in no error. An unreachable server costs a turn only
+// the tools of that server. If a server asks something while a tool runs (elicitation,
+// input_required), a person decides, provided that a yes answers it. Other questions are
+// canceled, and so are those that may belong to any of several calls. Each tool is called once:
+// if the connection breaks, the call returns an error result, unless the server keeps the answer
+// for a client that reconnects. Connections, tools of a server, descriptions, answers and results
+// are bounded.
 package mcptools

@@ -10,18 +10,18 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A activeCall is one call of a tool while it runs, with who may be asked for it.
+// An activeCall is a running call of a tool.
 type activeCall struct {
 	tool     string
-	approver harness.Approver // nil: nobody
+	approver harness.Approver // answers the server's questions; nil means nobody
 	ctx      context.Context
-	timer    *time.Timer // ends the call; it stands while a person is asked
+	timer    *time.Timer // ends the call; stopped while a person is asked
 }
 
-// activeCallKey is the key of a calling in the context of its call.
+// activeCallKey is the key of an activeCall in the context of its call.
 type activeCallKey struct{}
 
-// An turnTools is the tools of a server as one turn calls them.
+// turnTools are the tools of a server for one turn.
 type turnTools struct {
 	*conn
 	approver harness.Approver
@@ -32,7 +32,7 @@ func (a *turnTools) Call(ctx context.Context, name string, arguments json.RawMes
 	return a.call(ctx, a.approver, name, arguments)
 }
 
-// beginCall notes a call, which end forgets.
+// beginCall registers a call; the caller must call end afterwards.
 func (c *conn) beginCall(ctx context.Context, tool string, people harness.Approver) (k *activeCall, end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	k = &activeCall{tool: tool, approver: people, timer: time.AfterFunc(callTimeout, func() { cancel(errCallTimeout) })}
@@ -49,8 +49,8 @@ func (c *conn) beginCall(ctx context.Context, tool string, people harness.Approv
 	}
 }
 
-// callFor returns the call for which a server asks something: that of the context, where the
-// protocol says so, or else the only one that runs; nil if there are several.
+// callFor returns the call for which a server asks something. If the protocol names the call, it
+// is in the context. Otherwise it is the only running call, or nil if several run.
 func (c *conn) callFor(ctx context.Context) *activeCall {
 	if k, ok := ctx.Value(activeCallKey{}).(*activeCall); ok {
 		return k
@@ -65,8 +65,8 @@ func (c *conn) callFor(ctx context.Context) *activeCall {
 	return nil
 }
 
-// elicit has a person decide about what a server asks while one of its tools runs. They are
-// shown its words and what would be answered; what cannot be answered by a yes is not asked.
+// elicit asks a person to decide about a question of a server whose tool is running. The person
+// sees the question and the proposed answer. A question that a yes does not answer is canceled.
 func (c *conn) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	k := c.callFor(ctx)
 	content, plain := acceptForm(r.Params.RequestedSchema)
@@ -92,8 +92,8 @@ func (c *conn) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitRes
 	return &mcp.ElicitResult{Action: "accept", Content: content}, nil
 }
 
-// acceptForm returns what a yes answers to a form, and whether it answers the whole: what must be
-// confirmed is, what has a default gets it, and what else may be left out is.
+// acceptForm returns the answer to a form if the person says yes, and whether that answers the
+// whole form. It confirms required booleans, uses defaults, and leaves out optional members.
 func acceptForm(schema any) (content map[string]any, whole bool) {
 	var form struct {
 		Properties map[string]struct {

@@ -11,26 +11,28 @@ import (
 	"hubbub/protocol/retry"
 )
 
-// reconnectDelay is how long a stream that ended is left alone.
+// reconnectDelay is the wait after a stream has ended.
 const reconnectDelay = 5 * time.Second
 
-// A eventStream is the stream on which a server of an older protocol speaks of its own accord, as
-// some do to ask a person while a tool runs. No connection depends on it: many servers have none,
-// some answer only once they speak, and proxies end what is idle. It ends with its context.
+// An eventStream is the stream on which a server of an older protocol version sends its own
+// requests, for example a question to a person while a tool runs. The connection does not depend
+// on it: many servers have no such stream, some answer only with their first event, and proxies
+// cut idle streams. It ends with its context.
 type eventStream struct {
 	ctx  context.Context
 	dial func() (*http.Response, error)
 
-	body    io.ReadCloser // nil before dial, and once it has ended
-	partial bool          // what was read last is not a whole event
+	body    io.ReadCloser // nil before dial and after the end
+	partial bool          // the last event has not arrived completely
 }
 
-// isStreamRequest reports whether a request asks for such a stream, rather than for the rest of another.
+// isStreamRequest reports whether a request opens such a stream, as opposed to resuming another
+// one.
 func isStreamRequest(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Accept") == "text/event-stream" && r.Header.Get("Last-Event-ID") == ""
 }
 
-// response answers before the server has.
+// response returns a response before the server has answered.
 func (l *eventStream) response(r *http.Request) *http.Response {
 	return &http.Response{
 		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
@@ -54,14 +56,14 @@ func (l *eventStream) Read(p []byte) (int, error) {
 		}
 		l.Close() //nolint:errcheck // it has ended
 		if l.partial {
-			return 0, err // whoever reads begins anew
+			return 0, err // the reader starts over
 		}
 		retry.Sleep(l.ctx, reconnectDelay)
 	}
 	return 0, context.Cause(l.ctx)
 }
 
-// open dials once, and waits if there is nothing to read.
+// open dials once. If there is nothing to read, it waits.
 func (l *eventStream) open() {
 	response, err := l.dial()
 	if err != nil {
@@ -77,10 +79,10 @@ func (l *eventStream) open() {
 		retry.Sleep(l.ctx, reconnectDelay)
 		return
 	}
-	<-l.ctx.Done() // it has no such stream
+	<-l.ctx.Done() // the server has no such stream
 }
 
-// Close closes what is open; the reader of a body calls it last.
+// Close closes the open body. The reader calls it last.
 func (l *eventStream) Close() error {
 	if l.body == nil {
 		return nil

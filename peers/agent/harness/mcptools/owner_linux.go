@@ -12,16 +12,16 @@ import (
 	"strings"
 )
 
-// established is how the kernel writes the state of a connection that both sides hold.
+// established is the kernel's code for an established connection.
 const established = "01"
 
-// isSameUser reports whether the other end of a connection of this machine, from client to
-// server, is held by a process of this user. One that is closed already is nobody's.
+// isSameUser reports whether a process of this user holds the client's end of a local connection
+// to server. It reports false for a closed connection.
 func isSameUser(client, server netip.AddrPort) (bool, error) {
 	for _, table := range []struct {
 		path string
 		word func(netip.AddrPort) string
-	}{{"/proc/self/net/tcp", kernelAddr4}, {"/proc/self/net/tcp6", kernelAddr6}} { // a socket of IPv6 reaches 127.0.0.1, too
+	}{{"/proc/self/net/tcp", kernelAddr4}, {"/proc/self/net/tcp6", kernelAddr6}} { // an IPv6 socket can also reach 127.0.0.1
 		user, found, err := connectionUser(table.path, table.word(client), table.word(server))
 		if err != nil || found {
 			return user == strconv.Itoa(os.Getuid()), err
@@ -30,7 +30,7 @@ func isSameUser(client, server netip.AddrPort) (bool, error) {
 	return false, nil
 }
 
-// connectionUser looks a connection up in a table of the kernel.
+// connectionUser looks up a connection in a table of the kernel.
 func connectionUser(path, local, remote string) (user string, found bool, err error) {
 	file, err := os.Open(path)
 	if os.IsNotExist(err) { // a kernel without IPv6
@@ -60,7 +60,7 @@ func kernelAddr6(a netip.AddrPort) string {
 	return kernelAddr(ip[:], a.Port())
 }
 
-// kernelAddr writes an address as the kernel does: words of 32 bits, each in the machine's order.
+// kernelAddr formats an address as the kernel does: as 32-bit words, each in native byte order.
 func kernelAddr(ip []byte, port uint16) string {
 	var out []byte
 	for w := range slices.Chunk(ip, 4) {

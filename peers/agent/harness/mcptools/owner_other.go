@@ -4,6 +4,5 @@ package mcptools
 
 import "net/netip"
 
-// ownUser reports true: here the kernel is not asked whose a connection is, and the token
-// alone decides.
-func ownUser(_, _ netip.AddrPort) (bool, error) { return true, nil }
+// isSameUser reports true: on this system only the token protects the server.
+func isSameUser(_, _ netip.AddrPort) (bool, error) { return true, nil }

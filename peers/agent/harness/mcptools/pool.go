@@ -17,10 +17,10 @@ import (
 
 // PoolOptions are the optional settings of a Pool. Nil is valid.
 type PoolOptions struct {
-	ConnectTimeout time.Duration    // for connecting and listing; default 10 s
+	ConnectTimeout time.Duration    // for connecting and for listing tools; default 10 s
 	ResultBytes    int              // of one result; default 256 KiB
-	Redact         *redact.Redactor // takes secrets out of results; none
-	HideEnv        []string         // variables of ours that commands do not get, such as the keys of models; one that needs them has them in its own env
+	Redact         *redact.Redactor // removes secrets from results; default none
+	HideEnv        []string         // our variables that commands must not get, such as model keys; a server's own env may set them
 }
 
 func (o *PoolOptions) withDefaults() PoolOptions {
@@ -31,10 +31,10 @@ func (o *PoolOptions) withDefaults() PoolOptions {
 }
 
 const (
-	callTimeout = 2 * time.Minute  // for one call
-	listMaxAge  = 5 * time.Minute  // age at which tools are listed anew
+	callTimeout = 2 * time.Minute  // of one call
+	listMaxAge  = 5 * time.Minute  // after which tools are listed again
 	poolIdle    = 10 * time.Minute // after which unused connections are closed
-	maxServers  = 32               // connections kept
+	maxServers  = 32               // maximum number of connections
 )
 
 // A Pool keeps connections to MCP servers for the turns of one agent.
@@ -43,18 +43,17 @@ type Pool struct {
 	started chan struct{}  // closed when Run begins
 	wg      sync.WaitGroup // of connections
 
-	mu    sync.Mutex       // also guards what conn says
-	ctx   context.Context  // while Run runs
-	conns map[string]*conn // by the server as JSON
+	mu    sync.Mutex       // also guards fields of each conn
+	ctx   context.Context  // of Run; nil while Run does not run
+	conns map[string]*conn // keyed by the server as JSON
 }
 
-// NewPool makes a pool. It connects to nothing before Run.
+// NewPool makes a pool. It makes no connections before Run.
 func NewPool(opts *PoolOptions) *Pool {
 	return &Pool{opts: opts.withDefaults(), started: make(chan struct{}), conns: map[string]*conn{}}
 }
 
-// Run keeps connections until ctx ends, closes them, and returns nil. Call it
-// once.
+// Run keeps connections until ctx ends, closes them, and returns nil. Call it once.
 func (p *Pool) Run(ctx context.Context) error {
 	p.mu.Lock()
 	p.ctx = ctx
@@ -68,15 +67,15 @@ func (p *Pool) Run(ctx context.Context) error {
 		p.mu.Unlock()
 	}
 	p.mu.Lock()
-	p.ctx = nil // whoever asks for a connection from here on is refused
+	p.ctx = nil // refuses further connections
 	p.mu.Unlock()
 	p.wg.Wait()
 	return nil
 }
 
-// Tools connects to servers, unless it is connected already, and returns their
-// tools as name__tool, or with a number behind a name that is taken. The errors are of the servers that are left out. It
-// waits for Run to begin, at most PoolOptions.ConnectTimeout.
+// Tools connects to servers if necessary and returns their tools as name__tool, with a number if
+// the name is taken. The errors are those of the servers that are left out. It waits up to
+// PoolOptions.ConnectTimeout for Run to start.
 func (p *Pool) Tools(ctx context.Context, servers []harness.MCPServer, people harness.Approver) (harness.Tools, []error) {
 	patience, cancel := context.WithTimeout(ctx, p.opts.ConnectTimeout)
 	defer cancel()
@@ -108,9 +107,8 @@ func (p *Pool) Tools(ctx context.Context, servers []harness.MCPServer, people ha
 	return joined, failures
 }
 
-// connect returns a usable connection to a server. A server of another address,
-// header or command is another server. A kept connection that broke is made anew,
-// once.
+// connect returns a usable connection to a server. Servers with different addresses, headers or
+// commands are different servers. If a kept connection is broken, connect makes a new one, once.
 func (p *Pool) connect(ctx context.Context, s harness.MCPServer) (*conn, error) {
 	raw, err := json.Marshal(s)
 	if err != nil {
@@ -127,8 +125,8 @@ func (p *Pool) connect(ctx context.Context, s harness.MCPServer) (*conn, error) 
 	}
 }
 
-// awaitUsable waits until a connection is open and its tools are known and fresh.
-// One that is not is dropped.
+// awaitUsable waits until a connection is open and its list of tools is recent. It drops the
+// connection on failure.
 func (p *Pool) awaitUsable(ctx context.Context, c *conn) error {
 	select {
 	case <-c.ready:
@@ -150,7 +148,7 @@ func (p *Pool) awaitUsable(ctx context.Context, c *conn) error {
 	return err
 }
 
-// reserve finds the connection of a key or starts a fresh one.
+// reserve returns the connection of a key, or starts a new one.
 func (p *Pool) reserve(key string, s harness.MCPServer) (c *conn, fresh bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,8 +173,8 @@ func (p *Pool) reserve(key string, s harness.MCPServer) (c *conn, fresh bool, er
 	return c, true, nil
 }
 
-// idleLocked returns the connection that was not used for longest, and for that
-// long at least, among those that no call uses; nil if there is none.
+// idleLocked returns the connection that has been idle longest, at least for the given time,
+// among those without calls. It returns nil if there is none.
 func (p *Pool) idleLocked(idle time.Duration) (oldest *conn) {
 	for _, c := range p.conns {
 		if len(c.calls) == 0 && time.Since(c.lastUsed) >= idle && (oldest == nil || c.lastUsed.Before(oldest.lastUsed)) {
@@ -186,7 +184,7 @@ func (p *Pool) idleLocked(idle time.Duration) (oldest *conn) {
 	return oldest
 }
 
-// dropLocked forgets a connection, which then closes.
+// dropLocked removes and closes a connection.
 func (p *Pool) dropLocked(c *conn) {
 	if p.conns[c.key] == c {
 		delete(p.conns, c.key)

@@ -13,40 +13,40 @@ import (
 	"hubbub/peers/netguard"
 )
 
-// relayPath is where a Relay answers, followed by the name of a target.
+// relayPath is the path prefix of a Relay; the name of a target follows.
 const relayPath = "/relay/"
 
-// maxRelayed bounds the targets that a Relay knows; the oldest goes first.
+// maxRelayed is how many targets a Relay keeps.
 const maxRelayed = 256
 
-// A Relay stands between a program and MCP servers whose headers it must not
-// see, such as a pass of the agent's bus token: the program is told of an address of the
-// agent's own server, which passes requests on with those headers. The servers' addresses
-// come from messages, so each is dialled through a guard, and no redirect is passed back.
+// A Relay stands between a program and MCP servers whose headers the program must not see, such
+// as a token derived from the agent's bus token. The program gets an address of the agent's own
+// server, which forwards requests with those headers. The servers' addresses come from messages,
+// so they are dialed through a guard, and redirects are not passed back.
 type Relay struct {
 	address   Address
 	transport http.RoundTripper
 	targets   *harness.Recent[string, harness.MCPServer] // by name
 }
 
-// NewRelay makes a relay behind the agent's own server.
+// NewRelay makes a relay behind the agent's own server at the address own.
 func NewRelay(own Address, guard *netguard.Guard) *Relay {
 	return &Relay{address: own, transport: netguard.NewTransport(guard), targets: harness.NewRecent[string, harness.MCPServer](maxRelayed)}
 }
 
-// Register returns the server that a program is told of in the place of s. The
-// headers of s may change from call to call; the last ones count.
+// Register returns the server to give to a program instead of s. The headers of s may differ
+// between calls; those of the last call are used.
 func (r *Relay) Register(s harness.MCPServer) harness.MCPServer {
 	sum := sha256.Sum256([]byte(s.URL))
 	name := hex.EncodeToString(sum[:16])
 	r.targets.Put(name, s)
-	told := r.address.ForChat(relayPath + name) // no chat's: it opens no tools
+	told := r.address.ForChat(relayPath + name) // this token belongs to no chat and opens no tools
 	told.Name, told.URL = s.Name, strings.TrimSuffix(r.address.URL, Path)+relayPath+name
 	return told
 }
 
-// ServeHTTP passes a request on. Whoever calls it has shown the token of this path
-// (Conceal), or the agent's own, which goes no further. Paths can be guessed.
+// ServeHTTP forwards a request. The caller has shown the token of this path (see Register) or the
+// agent's own token, which is not forwarded. Paths alone can be guessed.
 func (r *Relay) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	if opens := request.Header.Get(chatHeader); opens != "" && opens != request.URL.Path {
 		http.Error(w, "this token is for another server: show the one that came with this address", http.StatusForbidden)

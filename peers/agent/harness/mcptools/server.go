@@ -24,19 +24,18 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Path is where the server answers.
+// Path is the path of the server.
 const Path = "/mcp"
 
-// maxRequest bounds the body of one request.
+// maxRequest is the maximum size of a request body.
 const maxRequest = 1 << 20
 
 // NewToken makes a random bearer token.
 func NewToken() string { return rand.Text() }
 
-// NewToolServer makes the MCP server of an agent's tools (streamable HTTP), and
-// of what it relays; relay may be nil. Who shows token gets tools(""), who shows
-// that of a chat (Address.ForChat) gets the tools of that chat. It refuses
-// everything where token is empty.
+// NewToolServer makes the MCP server (streamable HTTP) of an agent's tools and of its relay,
+// which may be nil. Requests with the given token use tools(""); requests with a chat's token
+// (Address.ForChat) use the tools of that chat. An empty token refuses all requests.
 func NewToolServer(tools func(chat string) harness.Tools, token string, relay *Relay) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(Path, NewHandler(func(r *http.Request) harness.Tools { return tools(r.Header.Get(chatHeader)) }, agentServer))
@@ -46,21 +45,21 @@ func NewToolServer(tools func(chat string) harness.Tools, token string, relay *R
 	return authenticate(mux, token)
 }
 
-// agentServer is how the server of an agent's own tools introduces itself.
+// agentServer identifies the server of an agent's tools.
 var agentServer = &mcp.Implementation{Name: "hubbub-agent", Version: "1"}
 
-// NewHandler makes an MCP endpoint (streamable HTTP, without sessions) of the tools
-// that each request may use. Whoever serves it has checked the caller.
+// NewHandler makes an MCP endpoint (streamable HTTP, without sessions) for the tools that each
+// request may use. The caller must authenticate requests.
 func NewHandler(tools func(*http.Request) harness.Tools, name *mcp.Implementation) http.Handler {
 	return mcp.NewStreamableHTTPHandler(
 		func(r *http.Request) *mcp.Server { return toolServer(tools(r), name) },
 		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxRequest, DisableLocalhostProtection: true})
 }
 
-// chatHeader tells, behind the guard, to which chat a request's token belongs.
+// chatHeader carries the chat of a request's token from authenticate to the handlers.
 const chatHeader = "Hubbub-Chat"
 
-// authenticate lets a request pass that may talk to the server at all.
+// authenticate passes on only requests that may use the server.
 func authenticate(next http.Handler, token string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		shown, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -84,9 +83,9 @@ func authenticate(next http.Handler, token string) http.Handler {
 	})
 }
 
-// checkPeer says what is wrong with a request of a process that is not this user's, and
-// returns "" for one that is. Programs put tokens where others can read them, as claude
-// does into the command line of its child: in other hands a token is worth nothing.
+// checkPeer returns why a request is refused if it does not come from a process of this user,
+// else "". Programs expose tokens to other users: claude, for example, passes them in a command
+// line. The check makes such a token useless to others.
 func checkPeer(r *http.Request) string {
 	client, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -105,16 +104,16 @@ func checkPeer(r *http.Request) string {
 	return ""
 }
 
-// chatToken is the token of one chat: its name, and a signature that only the
-// holder of the agent's token can make.
+// chatToken returns the token of one chat: its name and a signature that requires the agent's
+// token.
 func chatToken(token, chat string) string {
 	signer := hmac.New(sha256.New, []byte(token))
 	signer.Write([]byte(chat)) //nolint:errcheck // it never fails
 	return base64.RawURLEncoding.EncodeToString([]byte(chat)) + "." + base64.RawURLEncoding.EncodeToString(signer.Sum(nil))
 }
 
-// checkToken checks a token that was shown, and returns the chat to which it
-// belongs: none for the agent's own.
+// checkToken verifies the token of a request and returns the chat to which it belongs. The
+// agent's own token belongs to no chat.
 func checkToken(token, shown string) (chat string, right bool) {
 	want := token
 	if name, _, signed := strings.Cut(shown, "."); signed {
@@ -129,7 +128,7 @@ func checkToken(token, shown string) (chat string, right bool) {
 	return chat, token != "" && subtle.ConstantTimeCompare(got[:], wanted[:]) == 1
 }
 
-// isLoopbackHost reports whether a Host header names this machine to itself.
+// isLoopbackHost reports whether a Host header names the loopback interface.
 func isLoopbackHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -138,8 +137,8 @@ func isLoopbackHost(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// isOwnOrigin reports whether a request was made by no web page, or by one of
-// the server's own origin.
+// isOwnOrigin reports whether a request comes from no web page, or from a page of the server's
+// own origin.
 func isOwnOrigin(r *http.Request) bool {
 	origins := r.Header.Values("Origin")
 	if len(origins) == 0 {
@@ -149,7 +148,7 @@ func isOwnOrigin(r *http.Request) bool {
 	return len(origins) == 1 && err == nil && u.Scheme == "http" && u.Host == r.Host
 }
 
-// toolServer makes the server that one request sees.
+// toolServer makes the MCP server for one request.
 func toolServer(tools harness.Tools, name *mcp.Implementation) *mcp.Server {
 	s := mcp.NewServer(name, &mcp.ServerOptions{
 		Instructions: "The chat tools of this agent. Obey the response policy of each event; a refused call says what to do instead.",
@@ -164,8 +163,8 @@ func toolServer(tools harness.Tools, name *mcp.Implementation) *mcp.Server {
 	return s
 }
 
-// rejectOtherMethods refuses what the server does not announce, which the library would answer with
-// empty lists.
+// rejectOtherMethods refuses methods that the server does not announce. The library would answer
+// them with empty lists.
 func rejectOtherMethods(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 		switch kind, _, _ := strings.Cut(method, "/"); kind {
@@ -201,8 +200,8 @@ func newMCPResult(r harness.Result) *mcp.CallToolResult {
 	return out
 }
 
-// Serve serves a handler until ctx ends; then requests in flight have two
-// seconds to finish. It closes the listener.
+// Serve serves a handler until ctx ends. Then requests in flight have two seconds to finish. It
+// closes the listener.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
@@ -226,13 +225,13 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	return nil
 }
 
-// Address is what the agent writes for programs that want its tools.
+// An Address tells programs how to reach the agent's tools.
 type Address struct {
 	URL   string `json:"url"`
 	Token string `json:"token"`
 }
 
-// Listen listens on a free loopback port and returns the server's URL with it.
+// Listen listens on a free loopback port and returns the server's URL.
 func Listen() (net.Listener, string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -241,8 +240,7 @@ func Listen() (net.Listener, string, error) {
 	return listener, "http://" + listener.Addr().String() + Path, nil
 }
 
-// WriteAddress writes an address to a file that only its owner can read, whole
-// or not at all.
+// WriteAddress atomically writes an address to a file that only its owner can read.
 func WriteAddress(path string, a Address) error {
 	raw, err := json.Marshal(a)
 	if err != nil {
@@ -254,12 +252,12 @@ func WriteAddress(path string, a Address) error {
 	return nil
 }
 
-// ForChat is AsServer for a program that works for one chat.
+// ForChat is like AsServer, for a program that works for one chat.
 func (a Address) ForChat(chat string) harness.MCPServer {
 	return *Address{URL: a.URL, Token: chatToken(a.Token, chat)}.AsServer()
 }
 
-// AsServer returns the address as a server that other programs can be told of.
+// AsServer returns the address as an MCP server for other programs.
 func (a Address) AsServer() *harness.MCPServer {
 	return &harness.MCPServer{Name: "hubbub", URL: a.URL, Headers: map[string]string{"Authorization": "Bearer " + a.Token}}
 }
