@@ -26,12 +26,12 @@ import (
 
 // Options are the optional settings of a Harness. Nil is valid.
 type Options struct {
-	Token         func() (string, error) // shown as a bearer token, "" = none; default none
-	Transport     http.RoundTripper      // default: public addresses alone
-	InitTimeout   time.Duration          // until the card must have come; default 30 s
-	CancelTimeout time.Duration          // until a cancelled task must have ended; default 5 s
-	Backoff       retry.Backoff          // before the card is asked for again; default 1 s to 60 s
-	PollBackoff   retry.Backoff          // before a task is asked for again; default 1 s to 10 s
+	Token         func() (string, error) // returns the bearer token; "" means none; default none
+	Transport     http.RoundTripper      // default: only public addresses
+	InitTimeout   time.Duration          // for reading the card; default 30 s
+	CancelTimeout time.Duration          // for a canceled task to end; default 5 s
+	Backoff       retry.Backoff          // between attempts to read the card; default 1 s to 60 s
+	PollBackoff   retry.Backoff          // between polls of a task; default 1 s to 10 s
 	Log           *zerolog.Logger
 }
 
@@ -48,36 +48,36 @@ func (o *Options) withDefaults() Options {
 	return out
 }
 
-// A Harness drives one agent elsewhere.
+// A Harness drives one remote agent.
 type Harness struct {
 	harness.Synchronous
 	url           string
 	opts          Options
 	client        *http.Client
 	supervisor    *subprocess.Supervisor[remoteAgent]
-	conversations *harness.Recent[string, conversation] // by Turn.Memory
+	conversations *harness.Recent[string, conversation] // keyed by Turn.ConversationKey
 }
 
 var _ harness.Harness = (*Harness)(nil)
 
-// maxConversations bounds the conversations whose context is remembered.
+// maxConversations is how many conversations are remembered.
 const maxConversations = 1024
 
-// A conversation is what the agent elsewhere calls a conversation.
+// A conversation is the remote agent's state of a conversation.
 type conversation struct {
 	context string
-	task    sdk.TaskID // that asked for more and waits
+	task    sdk.TaskID // the task that waits for an answer, if any
 }
 
-// An remoteAgent is the agent elsewhere, as its card was when it came.
+// A remoteAgent is the remote agent as its card describes it.
 type remoteAgent struct {
 	client  *a2aclient.Client
 	images  bool
 	streams bool
-	lost    chan error // takes one error, after which the card is asked for anew
+	lost    chan error // takes one error, after which the card is read again
 }
 
-// New makes a harness of the agent whose card is below address. It starts nothing.
+// New makes a harness for the agent whose card is below address. It starts nothing.
 func New(address string, opts *Options) *Harness {
 	h := &Harness{url: address, opts: opts.withDefaults(), supervisor: subprocess.NewSupervisor[remoteAgent](), conversations: harness.NewRecent[string, conversation](maxConversations)}
 	d := &transport{next: h.opts.Transport, token: h.opts.Token}
@@ -91,14 +91,15 @@ func New(address string, opts *Options) *Harness {
 	return h
 }
 
-// Run asks for the card until it has come, and again when the agent was lost, until ctx ends
-// (nil) or the agent can never be spoken with (an error that wraps harness.ErrPermanent).
+// Run reads the card, and reads it again whenever the connection to the agent is lost. It returns
+// nil when ctx ends, and an error that wraps harness.ErrPermanent if the agent can never be
+// reached.
 func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	h.Attach(host)
 	return h.supervisor.Run(ctx, h.opts.Backoff, h.opts.Log, h.serve)
 }
 
-// serve asks for the card, and waits until the agent is lost.
+// serve reads the card and waits until the connection to the agent is lost.
 func (h *Harness) serve(ctx context.Context) error {
 	a, err := h.connect(withoutLogs(ctx))
 	if err != nil {
@@ -113,7 +114,7 @@ func (h *Harness) serve(ctx context.Context) error {
 	}
 }
 
-// withoutLogs keeps the library from logging: it would log what was said.
+// withoutLogs disables the library's log, which would contain messages.
 func withoutLogs(ctx context.Context) context.Context {
 	return sdklog.AttachLogger(ctx, slog.New(slog.DiscardHandler))
 }
@@ -137,8 +138,8 @@ func (h *Harness) connect(ctx context.Context) (*remoteAgent, error) {
 	return &remoteAgent{client: client, images: sees, streams: card.Capabilities.Streaming, lost: make(chan error, 1)}, nil
 }
 
-// Capabilities waits until the card has come. Knocks and digests reach the model of no agent
-// that has no tools.
+// Capabilities waits for the card. Knocks and digests are not supported, since a remote agent has
+// no tools.
 func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error) {
 	a, err := h.supervisor.Await(ctx)
 	if err != nil {
@@ -149,7 +150,7 @@ func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error
 	}, nil
 }
 
-// Turn sends the event, and waits until its task has ended. It uses no tools.
+// Turn sends the event and waits until its task has ended. It uses no tools.
 func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
 	a, err := h.supervisor.Await(ctx)
 	if err != nil {

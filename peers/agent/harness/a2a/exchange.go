@@ -16,23 +16,24 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 )
 
-// An exchange is one turn: a message, and what comes of it. One goroutine uses it, but for begun.
+// An exchange is one turn: a message and its results. Only one goroutine uses it, except for
+// started.
 type exchange struct {
 	h    *Harness
 	a    *remoteAgent
 	turn *harness.Turn
 
-	started   atomic.Bool // the task has an id
+	started   atomic.Bool // the task has an ID
 	task      sdk.TaskInfo
 	state     sdk.TaskState
-	message   *sdk.Message    // the answer, if it is no task
+	message   *sdk.Message    // the answer, if it is not a task
 	status    *sdk.Message    // of the task
-	artifacts []*sdk.Artifact // of the task, in the order in which they came
+	artifacts []*sdk.Artifact // of the task, in the order of arrival
 	err       error
 }
 
-// run sends the message and takes what comes. It reports whether the message has to be sent
-// anew: the agent elsewhere knows the conversation no more.
+// run sends the message and handles the events. It reports whether the message must be sent again
+// because the remote agent no longer knows the conversation.
 func (x *exchange) run(ctx context.Context) (anew bool) {
 	x.err = nil
 	key := x.turn.ConversationKey()
@@ -44,7 +45,7 @@ func (x *exchange) run(ctx context.Context) (anew bool) {
 		if x.started.Load() {
 			end()
 		} else {
-			time.AfterFunc(x.h.opts.CancelTimeout, end) // what has no id cannot be cancelled
+			time.AfterFunc(x.h.opts.CancelTimeout, end) // without an ID, the task cannot be canceled
 		}
 	})
 	defer stop()
@@ -74,7 +75,7 @@ func (x *exchange) run(ctx context.Context) (anew bool) {
 	return false
 }
 
-// newMessage is the message of the turn.
+// newMessage makes the message of the turn.
 func (x *exchange) newMessage(past conversation) *sdk.Message {
 	e := &x.turn.Event
 	words := e.Text()
@@ -82,7 +83,7 @@ func (x *exchange) newMessage(past conversation) *sdk.Message {
 		words = e.Author.Name() + ": " + words
 	}
 	id := e.IdempotencyKey
-	if hint := x.turn.Correction; hint != "" { // it is to answer anew, and knows a message by its id
+	if hint := x.turn.Correction; hint != "" { // the agent recognizes a message by its ID, and must answer again
 		words, id = words+"\n\n("+hint+")", id+"~again"
 	}
 	m := &sdk.Message{ID: id, Role: sdk.MessageRoleUser, ContextID: past.context, TaskID: past.task, Parts: sdk.ContentParts{sdk.NewTextPart(words)}}
@@ -96,7 +97,7 @@ func (x *exchange) newMessage(past conversation) *sdk.Message {
 	return m
 }
 
-// contextUnknown reports whether the agent elsewhere refused the message, and did not begin.
+// contextUnknown reports whether the remote agent refused the message and did not begin a task.
 func (x *exchange) contextUnknown() bool {
 	if x.task.TaskID != "" {
 		return false
@@ -109,12 +110,12 @@ func (x *exchange) contextUnknown() bool {
 	return false
 }
 
-// finished reports whether the agent elsewhere says no more.
+// finished reports whether the remote agent will send nothing more.
 func (x *exchange) finished() bool {
 	return x.message != nil || x.state.Terminal() || x.state == sdk.TaskStateInputRequired || x.state == sdk.TaskStateAuthRequired
 }
 
-// poll asks for a task until it is over, or ctx ends, and then cancels it.
+// poll polls a task until it has ended. If ctx ends first, poll cancels the task.
 func (x *exchange) poll(ctx context.Context) {
 	for tries := 1; !x.finished(); tries++ {
 		if retry.Sleep(ctx, x.h.opts.PollBackoff.After(tries)); ctx.Err() != nil {
@@ -142,7 +143,7 @@ func (x *exchange) cancel(ctx context.Context) {
 	}
 }
 
-// handleEvent adds one thing that came.
+// handleEvent handles one event.
 func (x *exchange) handleEvent(event sdk.Event) {
 	if info := event.TaskInfo(); info.TaskID != "" || info.ContextID != "" {
 		x.task = info
@@ -167,7 +168,7 @@ func (x *exchange) handleEvent(event sdk.Event) {
 	}
 }
 
-// addArtifact adds an artifact, or a piece to one.
+// addArtifact adds an artifact, or appends to one.
 func (x *exchange) addArtifact(a *sdk.Artifact, more bool) {
 	if a == nil {
 		return
@@ -178,7 +179,7 @@ func (x *exchange) addArtifact(a *sdk.Artifact, more bool) {
 		}
 		if !more {
 			x.artifacts[i] = a
-			x.report(harness.ProgressText, "") // what came of it is void
+			x.report(harness.ProgressText, "") // voids the text so far
 			x.report(harness.ProgressText, x.answer())
 			return
 		}
@@ -196,8 +197,8 @@ func (x *exchange) report(kind harness.ProgressKind, words string) {
 	}
 }
 
-// answer is what the agent elsewhere said: its message, what its task made, or with which
-// words the task stands as it does.
+// answer returns what the remote agent said: its message, or the artifacts and the status message
+// of its task.
 func (x *exchange) answer() string {
 	if x.message != nil {
 		return textOf(x.message.Parts)
@@ -214,7 +215,7 @@ func (x *exchange) answer() string {
 	return strings.Join(all, "\n\n")
 }
 
-// textOf joins what parts say. A file is its name.
+// textOf joins the text of parts. A file is represented by its name.
 func textOf(parts sdk.ContentParts) string {
 	var b strings.Builder
 	for _, p := range parts {
@@ -236,7 +237,7 @@ func textOf(parts sdk.ContentParts) string {
 	return b.String()
 }
 
-// result says how the turn ended.
+// result returns the error of the turn, or nil.
 func (x *exchange) result(ctx context.Context) error {
 	if x.err == nil && x.finished() {
 		return x.finalError()
@@ -258,7 +259,7 @@ func (x *exchange) result(ctx context.Context) error {
 		return permanentError(userMoved, fmt.Errorf("%w (its card names an address that is not public; --allow-target permits one)", shown))
 	case errors.Is(err, sdk.ErrUnauthenticated), errors.Is(err, sdk.ErrUnauthorized):
 		return permanentError(userBadKey, shown)
-	case x.task.TaskID != "", errors.Is(err, errTooLong): // it has begun, and may have acted
+	case x.task.TaskID != "", errors.Is(err, errTooLong): // the task has begun and may have acted
 		return shown
 	case errors.Is(err, sdk.ErrInternalError), errors.Is(err, sdk.ErrServerError):
 		return fmt.Errorf("%w: %w", harness.ErrTemporary, shown)
@@ -266,14 +267,14 @@ func (x *exchange) result(ctx context.Context) error {
 		return &harness.UserError{Message: userRejected, Err: shown}
 	}
 	select {
-	case x.a.lost <- err: // the card is asked for anew
+	case x.a.lost <- err: // the card is read again
 	default:
 	}
 	return fmt.Errorf("%w: %w", harness.ErrTemporary, shown)
 }
 
-// finalError says what the state means in which the task stands. A task that failed is not tried
-// again: it may have acted.
+// finalError returns the error for the final state of the task. A failed task is not run again,
+// since it may have acted.
 func (x *exchange) finalError() error {
 	words := x.answer()
 	switch x.state {

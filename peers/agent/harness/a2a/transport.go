@@ -13,13 +13,13 @@ import (
 	"hubbub/protocol/text"
 )
 
-// maxAnswer bounds an answer over HTTP, a stream as a whole.
+// maxAnswer is the maximum size of an HTTP response, including a whole stream.
 const maxAnswer = 16 << 20
 
 var errTooLong = fmt.Errorf("its answer is longer than %d MiB", maxAnswer>>20)
 
-// A transport is the way to the agent elsewhere: it shows the token at home alone, bounds what
-// comes back, and tells answers that are none.
+// A transport calls the remote agent. It sends the token only to its origin, limits responses,
+// and returns an error for responses that are not of the protocol.
 type transport struct {
 	next   http.RoundTripper
 	token  func() (string, error)
@@ -53,14 +53,14 @@ func (d *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// A statusError is an answer over HTTP that is none of the protocol.
+// A statusError is an HTTP response that is not of the protocol.
 type statusError int
 
 func (e statusError) Error() string {
 	return fmt.Sprintf("it answered %d %s", int(e), http.StatusText(int(e)))
 }
 
-// A limitedBody body fails when more was read than it may hold.
+// A limitedBody fails when more is read than allowed.
 type limitedBody struct {
 	io.ReadCloser
 	remaining int
@@ -75,11 +75,11 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// maxErrorText bounds what is told of an error.
+// maxErrorText is the maximum length of a described error.
 const maxErrorText = 400
 
-// describeError makes an error of the agent elsewhere one that may be shown: it is bounded, and
-// holds neither the token nor more of an address than its host.
+// describeError makes an error of the remote agent safe to show. The result is bounded, and
+// contains neither the token nor more of the address than its host.
 func (h *Harness) describeError(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -93,7 +93,7 @@ func (h *Harness) describeError(err error) error {
 	return &describedError{text: fmt.Sprintf("the agent at %s: %s", netguard.HostForLog(h.url), said), err: err}
 }
 
-// A describedError is an error in words that may be shown.
+// A describedError is an error with a text that is safe to show.
 type describedError struct {
 	text string
 	err  error
@@ -102,7 +102,7 @@ type describedError struct {
 func (e *describedError) Error() string { return e.text }
 func (e *describedError) Unwrap() error { return e.err }
 
-// What the people of a chat are told of failures that sending again does not mend.
+// What people in a chat read about failures that sending again does not fix.
 const (
 	userBadKey   = "I cannot answer: whoever runs the agent behind me refuses its key. Sending this again does not help."
 	userMoved    = "I cannot answer: the agent behind me is not where I was told to look for it. Sending this again does not help."
@@ -110,13 +110,13 @@ const (
 	userRejected = "I cannot answer this: the agent behind me refuses it. Sending this again does not help."
 )
 
-// permanentError makes the error of a failure that sending again does not mend.
+// permanentError makes the error for a failure that sending again does not fix.
 func permanentError(words string, err error) error {
 	return fmt.Errorf("%w: %w", harness.ErrPermanent, &harness.UserError{Message: words, Err: err})
 }
 
-// classifyStatus says what an answer over HTTP that is none of the protocol means for a turn.
-// It returns nil if err is no such answer.
+// classifyStatus decides what an HTTP response that is not of the protocol means for a turn. It
+// returns nil if err is not such a response.
 func classifyStatus(err error, shown error) error {
 	status, ok := errors.AsType[statusError](err)
 	switch {

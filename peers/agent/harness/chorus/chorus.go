@@ -9,13 +9,13 @@ import (
 	"hubbub/protocol/chorus"
 )
 
-// A PostFunc delivers a turn: p holds the channel and the message, revision says which words of
-// the turn these are, chat is the chat whose tools go with it. It returns nil when the agent
-// elsewhere has the turn, and an error if it never will. A turn that is given again
-// with the same message is the same delivery, also after a restart.
+// A PostFunc delivers a turn. The post p holds the channel and the message, revision is the
+// revision of the turn's text, and chat is the chat whose tools belong to the turn. It returns
+// nil when the remote agent has the turn, and an error if the agent will never get it. Delivering
+// a turn again with the same message is the same delivery, even after a restart.
 type PostFunc func(ctx context.Context, turn, revision, chat string, p *chorus.Post) error
 
-// A Harness drives one agent elsewhere.
+// A Harness drives one remote agent.
 type Harness struct {
 	post    PostFunc
 	knocks  bool
@@ -25,13 +25,13 @@ type Harness struct {
 
 var _ harness.Harness = (*Harness)(nil)
 
-// New makes a harness that delivers turns with post, and knocks, too, if the agent
-// elsewhere wants them. It starts nothing.
+// New makes a harness that delivers turns with post. It delivers knocks only if knocks is true.
+// It starts nothing.
 func New(post PostFunc, knocks bool) *Harness {
 	return &Harness{post: post, knocks: knocks, started: make(chan struct{})}
 }
 
-// Run makes the harness take what the agent elsewhere says, until ctx ends (nil).
+// Run lets the harness accept events of the remote agent until ctx ends (nil).
 func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	h.host = host
 	close(h.started)
@@ -39,7 +39,7 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	return nil
 }
 
-// Capabilities returns what an agent elsewhere takes.
+// Capabilities returns what a remote agent supports.
 func (h *Harness) Capabilities(context.Context) (harness.Capabilities, error) {
 	return harness.Capabilities{
 		Injection:    harness.Injection{Immediate: true, Buffered: true, Notify: h.knocks, ToolMailbox: true},
@@ -47,8 +47,8 @@ func (h *Harness) Capabilities(context.Context) (harness.Capabilities, error) {
 	}, nil
 }
 
-// Turn delivers a turn. The tools of the turn are not used: the agent elsewhere
-// calls those of its chat.
+// Turn delivers a turn. It does not use the turn's tools: the remote agent calls those of its
+// chat.
 func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
 	switch err := h.post(ctx, t.ID, t.Event.Revision, t.Chat, newPost(t)); {
 	case err == nil:
@@ -60,12 +60,12 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (h
 	}
 }
 
-// Cancel does nothing: the protocol has no word for it.
+// Cancel does nothing: the protocol has no cancellation.
 func (h *Harness) Cancel(string, string) {}
 
-// Handle stores one event of the callback of a turn. Key names it among all events of
-// the agent, and revision is that with which the turn was delivered. A *harness.RefusedError says
-// that policy forbids it.
+// Handle stores one event that came to the callback of a turn. The key is unique among all events
+// of the agent, and revision is the revision with which the turn was delivered. A
+// *harness.RefusedError means that policy forbids the event.
 func (h *Harness) Handle(ctx context.Context, turn, revision, key string, e *chorus.Event) error {
 	o := harness.Output{TurnID: turn, Revision: revision, Key: key}
 	switch e.Type {
@@ -85,8 +85,8 @@ func (h *Harness) Handle(ctx context.Context, turn, revision, key string, e *cho
 	return h.output(ctx, o)
 }
 
-// RefuseStale records that the agent elsewhere answered words that the turn has no more,
-// and returns the *harness.RefusedError for it.
+// RefuseStale records that the remote agent answered an old text of the turn, and returns the
+// *harness.RefusedError for it.
 func (h *Harness) RefuseStale(ctx context.Context, turn string) error {
 	return h.output(ctx, harness.Output{TurnID: turn, Stale: true})
 }

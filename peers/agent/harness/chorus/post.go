@@ -9,7 +9,7 @@ import (
 	"hubbub/protocol/chorus"
 )
 
-// newPost writes a turn in the words of the protocol.
+// newPost converts a turn to a POST of the protocol.
 func newPost(t *harness.Turn) *chorus.Post {
 	e := &t.Event
 	p := &chorus.Post{
@@ -17,15 +17,15 @@ func newPost(t *harness.Turn) *chorus.Post {
 		Message: chorus.Message{ID: e.EventID, Sender: e.Author.Name(), Content: e.Text()},
 	}
 	if k := e.Knock; k != nil {
-		p.Message.Knock, _ = json.Marshal(k) // strings alone
+		p.Message.Knock, _ = json.Marshal(k) // it contains only strings
 		p.Message.Content = fmt.Sprintf("Knock: %s from %s in %s. Its content is not shown; read it with %s if you can help, else do nothing.",
 			k.Topic, k.From, k.Where, k.PullWith)
 	}
 	return p
 }
 
-// channelID names where a turn belongs: its chat, and the thread. The broker's
-// conversations are channels of their own.
+// channelID identifies the channel of a turn: its chat and thread. Each conversation of the
+// broker is a channel.
 func channelID(t *harness.Turn) string {
 	id := t.Chat
 	if id == string(protocol.TopicBroker) {
@@ -55,8 +55,8 @@ func serviceName(e *harness.Event) string {
 	}
 }
 
-// describeContext describes the channel in our words, and how the agent works with others
-// in those of the broker. Only the part of a Chorus service comes from outside.
+// describeContext describes the channel, and how the agent works with others as the broker
+// explains it. Only the description of a Chorus service comes from outside.
 func describeContext(t *harness.Turn) string {
 	c := &t.Event.Conversation
 	what := "A direct chat with one person."

@@ -11,11 +11,11 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 )
 
-// An A2AAgent is an agent of the official A2A library: each message is a task, whose artifact
-// is what it returns.
+// An A2AAgent is an agent built on the official A2A library. Each message is a task; the function
+// returns its artifact.
 type A2AAgent func(ctx context.Context, heard string) string
 
-// Serve serves the agent, and returns its address.
+// Serve serves the agent and returns its address.
 func (e A2AAgent) Serve(t *testing.T) string {
 	t.Helper()
 	mux := http.NewServeMux()

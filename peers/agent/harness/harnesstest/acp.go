@@ -18,14 +18,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// ACPRoleEnv is the environment variable that makes a test binary play an ACP
-// program: "fake" for one that works, "opencode" for one that calls itself so, "mute", "no-http", "future",
-// "logged-out" and "crash-once FILE" for the others.
+// ACPRoleEnv is the environment variable that makes a test binary act as an ACP program: "fake"
+// works, "opencode" has that name, and "mute", "no-http", "future", "logged-out" and "crash-once
+// FILE" misbehave.
 const ACPRoleEnv = "ACP_TEST"
 
-// ServeACP plays an ACP program without a model, as ACPRoleEnv says, until its
-// stdin ends. What its prompts say, it does; in a prompt of an agent, what the
-// message says.
+// ServeACP acts as an ACP program without a model, in the role of ACPRoleEnv, until its stdin
+// ends. It does what its prompts say. In a prompt of an agent, the message says it.
 func ServeACP() {
 	if os.Getenv(ACPRoleEnv) == "mute" {
 		select {}
@@ -37,7 +36,7 @@ func ServeACP() {
 }
 
 type acpProgram struct {
-	acpsdk.Agent // methods that nobody asks for
+	acpsdk.Agent // the methods that nobody calls
 	conn         *acpsdk.AgentSideConnection
 	mu           sync.Mutex
 	sessions     map[acpsdk.SessionId]*acpSession
@@ -101,7 +100,7 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 	switch command {
 	case "say":
 		f.say(r.SessionId, argument)
-	case "answer": // arguments: a file with a JSON list, and which of its texts is said, in pieces
+	case "answer": // arguments: a file with a JSON list, and the index of the text to send in pieces
 		f.answer(r.SessionId, argument)
 	case "work":
 		f.say(r.SessionId, "let me look")
@@ -128,7 +127,7 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 	case "crash-once":
 		crashOnce(argument)
 		f.say(r.SessionId, "survived")
-	case "tell": // argument: a file that gets what the program was given
+	case "tell": // argument: a file for what the program was given
 		raw := strings.Join(os.Environ(), "\n")
 		for _, server := range s.servers {
 			raw += fmt.Sprintf("\n%+v", server.Http)
@@ -136,7 +135,7 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 		os.WriteFile(argument, []byte(raw), 0o600) //nolint:errcheck // then the test fails
 		fmt.Fprintln(os.Stderr, "my token is", strings.TrimPrefix(s.servers[0].Http.Headers[0].Value, "Bearer "))
 		f.say(r.SessionId, "told")
-	case "hold": // arguments: an address that answers when it may go on, and what it reads
+	case "hold": // arguments: an address that answers when to go on, and what it reads
 		address, _, _ := strings.Cut(argument, " ")
 		Hold(ctx, address)
 		f.say(r.SessionId, HoldReply(text))
@@ -151,7 +150,7 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 		return end, acpsdk.NewInternalError(map[string]any{"details": "no credit for sk-abcdef123456"})
 	case "limit":
 		end.StopReason = acpsdk.StopReasonMaxTurnRequests
-	case "permission-of": // arguments: a file that gets the id of this process, and what is asked for
+	case "permission-of": // arguments: a file for the ID of this process, and the requested permission
 		file, what, _ := strings.Cut(argument, " ")
 		os.WriteFile(file, []byte(strconv.Itoa(os.Getpid())), 0o600) //nolint:errcheck // then the test fails
 		f.say(r.SessionId, f.permission(ctx, r.SessionId, what))
@@ -162,13 +161,13 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 			arguments, _ := json.Marshal(map[string]any{"text": argument, "inReplyTo": event}) //nolint:errcheck // strings
 			return fmt.Sprintf("sent, error %v", tools.Call(ctx, "chat.send_message", arguments).IsError)
 		}))
-	case "play": // takes the argument for an event, and does what a scripted agent does
+	case "play": // takes the argument as an event, and does what a scripted agent does
 		f.say(r.SessionId, s.withTools(ctx, func(tools harness.Tools) string { return playScripted(ctx, []byte(argument), tools) }))
 	}
 	return end, nil
 }
 
-// answer says one of the texts of a file.
+// answer sends one of the texts in a file.
 func (f *acpProgram) answer(id acpsdk.SessionId, argument string) {
 	file, number, _ := strings.Cut(argument, " ")
 	raw, err := os.ReadFile(file)
@@ -183,7 +182,7 @@ func (f *acpProgram) answer(id acpsdk.SessionId, argument string) {
 	}
 }
 
-// crashOnce ends the program, unless the file that remembers it is there.
+// crashOnce ends the program unless the file exists, which it creates.
 func crashOnce(file string) {
 	if _, err := os.Stat(file); err != nil {
 		os.WriteFile(file, nil, 0o600) //nolint:errcheck // then it crashes again
@@ -191,8 +190,8 @@ func crashOnce(file string) {
 	}
 }
 
-// parsePrompt is what a prompt tells the program to do: all of it, or the message of
-// an agent's event.
+// parsePrompt returns what a prompt tells the program to do: the message of an agent's event, or
+// the whole prompt.
 func parsePrompt(prompt string) (event, text string) {
 	header, message, found := strings.Cut(prompt, "\nMESSAGE\n<<")
 	if !found {
@@ -213,7 +212,7 @@ func (f *acpProgram) update(id acpsdk.SessionId, u acpsdk.SessionUpdate) {
 	f.conn.SessionUpdate(context.Background(), acpsdk.SessionNotification{SessionId: id, Update: u}) //nolint:errcheck // a test program
 }
 
-// permission asks for a permission, "kind title", and says what came back.
+// permission requests a permission, "kind title", and returns the answer.
 func (f *acpProgram) permission(ctx context.Context, id acpsdk.SessionId, what string) string {
 	kind, title, _ := strings.Cut(what, " ")
 	r, err := f.conn.RequestPermission(ctx, acpsdk.RequestPermissionRequest{
@@ -234,7 +233,7 @@ func (f *acpProgram) permission(ctx context.Context, id acpsdk.SessionId, what s
 	return string(r.Outcome.Selected.OptionId)
 }
 
-// withTools does something with the chat tools of the session's first MCP server.
+// withTools calls do with the chat tools of the session's first MCP server.
 func (s *acpSession) withTools(ctx context.Context, do func(harness.Tools) string) string {
 	if len(s.servers) == 0 || s.servers[0].Http == nil {
 		return "no tools"

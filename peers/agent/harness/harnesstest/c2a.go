@@ -17,56 +17,56 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-// A referenceProgram is a small C2A program, as a program in any language could be written: it
-// stores each event before it accepts it, knows what it has answered, and obeys the
-// policy. A test binary plays it when it is run again with Environ in its environment.
-// What it cannot do ends it with a panic, which a test sees on its stderr.
+// A referenceProgram is a small C2A program, as one could write it in any language. It stores
+// each event before accepting it, remembers its answers, and obeys the policy. A test binary runs
+// it when it is started with the environment of Environ. It panics on errors; tests see that on
+// its stderr.
 //
-// Faults make it misbehave on purpose, in runs counted from 1:
+// Faults make it misbehave, in runs counted from 1:
 //
 //	silent:N         no answer to the first N deliveries (of all runs)
 //	refuse:N         an error as answer to the first N deliveries
-//	late             answers a delivery when the next one comes, the last never
+//	late             answers a delivery when the next one comes, and the last one never
 //	crash:N          ends without an answer at the Nth delivery (of all runs)
-//	crash-after:N    ends after it has accepted the Nth delivery
+//	crash-after:N    ends after accepting the Nth delivery
 //	mute             never answers initialize
 //	deaf             reads nothing after initialize
 //	garbage          writes lines that are not JSON-RPC, and two of 2 MiB
 //	torrent          writes 2,000 objects that are not JSON-RPC before it reads on
 //	version:V        answers initialize with protocolVersion V
-//	lacks:G.NAME     states every capability but this one
-//	bare             states no capabilities
-//	disobey          answers every event that it can see, twice, before it accepts it
-//	eager            calls a tool right after it has answered initialize
-//	reword           does not know what it has answered, and finds new words
+//	lacks:G.NAME     claims every capability except this one
+//	bare             claims no capabilities
+//	disobey          answers every visible event twice before accepting it
+//	eager            calls a tool immediately after answering initialize
+//	reword           forgets its answers, and answers with another text
 //	silent-turns     accepts everything and does nothing
 //	chatty           writes a line that is not JSON-RPC before each answer
 //	nameless         names no event in what it sends
-//	scripted         does what a scripted agent does, until the event is withdrawn
+//	scripted         acts like a scripted agent until the event is withdrawn
 type referenceProgram struct {
-	jsonrpc.Stream // methods that nobody asks for
+	jsonrpc.Stream // the methods that nobody calls
 	lines          *bufio.Scanner
 	conn           *jsonrpc.Conn
-	state          string   // a file that survives its runs
+	state          string   // path of the file with its state
 	faults         []string // see above
 
 	mu      sync.Mutex
 	memory  referenceState
-	late    jsonrpc.ID // of a delivery that is not answered yet
+	late    jsonrpc.ID // of an unanswered delivery
 	running map[string]context.CancelFunc
 	wg      sync.WaitGroup
 }
 
-// referenceState is what survives, beside the log of what was received: the stored events, and
-// which of them were handled.
+// A referenceState is the program's state, in addition to the log of received messages: the
+// stored events and whether they were handled.
 type referenceState struct {
 	Runs       int             `json:"runs"`
 	Deliveries int             `json:"deliveries"`
 	Done       map[string]bool `json:"done"`
 }
 
-// Received is one request or notification that the program got, or, with the
-// method "error", the error of an answer to nothing.
+// Received is one request or notification that the program received. The method "error" is an
+// error response without a request.
 type Received struct {
 	Run    int             `json:"run"`
 	Method string          `json:"method"`
@@ -74,19 +74,19 @@ type Received struct {
 	Params json.RawMessage `json:"params"`
 }
 
-// environment variables that turn a test binary into the reference program.
+// Environment variables that make a test binary run the reference program.
 const (
 	envState  = "C2A_REFERENCE_STATE"
 	envFaults = "C2A_REFERENCE_FAULTS"
 )
 
-// Environ returns the environment that makes a test binary play the program.
+// Environ returns the environment that makes a test binary run the reference program.
 func Environ(state string, faults ...string) map[string]string {
 	return map[string]string{envState: state, envFaults: strings.Join(faults, " "), "GORACE": "atexit_sleep_ms=0"}
 }
 
-// RunReferenceIfAsked plays the program, and ends the process, where the environment
-// asks for it. Call it first in TestMain.
+// RunReferenceIfAsked runs the reference program and exits, if the environment says so. Call it
+// first in TestMain.
 func RunReferenceIfAsked() {
 	state := os.Getenv(envState)
 	if state == "" {
@@ -116,7 +116,7 @@ func must(err error) {
 	}
 }
 
-// logSuffix names the log beside a state file: one Received a line.
+// logSuffix is the suffix of the log of a state file: one Received per line.
 const logSuffix = ".log"
 
 // ReadState returns what a program has received in all its runs.
@@ -129,7 +129,7 @@ func ReadState(path string) ([]Received, error) {
 	for line := range strings.Lines(string(raw)) {
 		var one Received
 		if err := json.Unmarshal([]byte(line), &one); err != nil {
-			break // it is being written
+			break // the line is being written
 		}
 		all = append(all, one)
 	}
@@ -138,7 +138,7 @@ func ReadState(path string) ([]Received, error) {
 
 func (r *referenceProgram) has(fault string) bool { return slices.Contains(r.faults, fault) }
 
-// number returns N of a fault "name:N", 0 where it is not set.
+// number returns N of the fault "name:N", or 0 if it is not set.
 func (r *referenceProgram) number(name string) (n int) {
 	for _, f := range r.faults {
 		fmt.Sscanf(f, name+":%d", &n) //nolint:errcheck // another fault
@@ -146,7 +146,7 @@ func (r *referenceProgram) number(name string) (n int) {
 	return n
 }
 
-// Read reads a line and logs it, unless it is an answer to a call.
+// Read reads a line, and logs it unless it answers a call.
 func (r *referenceProgram) Read() ([]byte, error) {
 	if !r.lines.Scan() {
 		return nil, cmp.Or(r.lines.Err(), io.EOF)
@@ -184,10 +184,10 @@ func (r *referenceProgram) Write(frame []byte) error {
 	return err
 }
 
-// Flush does nothing: no line waits.
+// Flush does nothing: lines are not buffered.
 func (*referenceProgram) Flush() {}
 
-// saveLocked stores what a program knows that must survive a kill.
+// saveLocked stores the state that must survive a kill.
 func (r *referenceProgram) saveLocked() {
 	raw, err := json.Marshal(&r.memory)
 	must(err)
@@ -253,7 +253,7 @@ func (r *referenceProgram) initialize(id jsonrpc.ID, params []byte) {
 	}
 }
 
-// deliveredEvent is what the program reads of an event, in either draft.
+// A deliveredEvent is what the program reads of an event, in any draft.
 type deliveredEvent struct {
 	EventID      string `json:"eventId"`
 	Conversation struct {
@@ -288,7 +288,7 @@ func (r *referenceProgram) deliver(id jsonrpc.ID, params []byte) {
 		return
 	case n == r.number("crash"):
 		os.Exit(3)
-	case r.has("disobey") && !done: // nobody has to guess how long it takes to
+	case r.has("disobey") && !done: // tests need not guess how long it takes
 		r.wg.Go(func() {
 			r.handleEvent(&e)
 			accept(id)
@@ -312,7 +312,7 @@ func (r *referenceProgram) deliver(id jsonrpc.ID, params []byte) {
 	}
 }
 
-// handleEvent handles one event as its policy says.
+// handleEvent handles one event according to its policy.
 func (r *referenceProgram) handleEvent(e *deliveredEvent) {
 	policy := e.Policy + e.Attention.Policy
 	send := map[string]any{
@@ -347,7 +347,7 @@ func (r *referenceProgram) handleEvent(e *deliveredEvent) {
 	r.saveLocked()
 }
 
-// call calls a tool and waits for its answer, nil if the host is gone.
+// call calls a tool and waits for its answer. It returns nil if the host is gone.
 func (r *referenceProgram) call(name string, arguments map[string]any) []byte {
 	params, err := json.Marshal(map[string]any{"name": name, "arguments": arguments})
 	must(err)
@@ -355,7 +355,7 @@ func (r *referenceProgram) call(name string, arguments map[string]any) []byte {
 	return result
 }
 
-// callHost has the host answer a call of the script.
+// callHost passes a call of the scripted agent to the host.
 func (r *referenceProgram) callHost(_ context.Context, c Call) (result harness.Result, answered bool) {
 	answered = json.Unmarshal(r.call(c.Name, c.Arguments), &result) == nil
 	return result, answered

@@ -1,7 +1,6 @@
-// Package harnesstest has what tests of harnesses share: tools that record
-// their calls and answer as told, a reference C2A program with faults on demand
-// and an ACP program, which a test binary plays when it is run again.
+// Package harnesstest provides what tests of harnesses share: tools that record their calls, a
+// reference C2A program with faults on demand, and an ACP program. A test binary acts as these
+// programs when it runs itself.
 //
-// Guarantees: nothing is started but what a test asks for, and that ends with
-// the test. The package is imported by tests alone.
+// Guarantees: everything that a test starts ends with the test. Only tests import this package.
 package harnesstest

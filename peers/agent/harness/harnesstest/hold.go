@@ -10,15 +10,14 @@ import (
 	"regexp"
 )
 
-// HoldEnv, in the environment of a test binary, has it play a C2A program that waits at that
-// address: before it accepts a delivery ("/given"), before it answers it ("/accepted"), and
-// once its answer was taken or refused ("/sent").
+// HoldEnv is the environment variable that makes a test binary act as a C2A program that waits at
+// the address in its value: before accepting a delivery ("/given"), before answering it
+// ("/accepted"), and after its answer was taken or refused ("/sent").
 const HoldEnv = "C2A_HOLDS"
 
 var heldWords = regexp.MustCompile(`hold http\S+ ([a-z]+) words`)
 
-// HoldReply returns what is answered to the newest message in a text that says "hold ADDRESS
-// WORD words", or "" if there is none.
+// HoldReply returns the reply to the newest message "hold ADDRESS WORD words" in a text, or "".
 func HoldReply(text string) string {
 	all := heldWords.FindAllStringSubmatch(text, -1)
 	if len(all) == 0 {
@@ -27,7 +26,7 @@ func HoldReply(text string) string {
 	return "I read “" + all[len(all)-1][1] + "”."
 }
 
-// Hold asks at an address, which answers when it may go on, or until ctx ends.
+// Hold requests an address, which answers when to go on. It returns when ctx ends.
 func Hold(ctx context.Context, address string) {
 	if r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody); err == nil {
 		if answered, err := http.DefaultClient.Do(r); err == nil {
@@ -36,9 +35,8 @@ func Hold(ctx context.Context, address string) {
 	}
 }
 
-// RunHoldIfAsked plays that program, and ends the process, where the environment asks for it. It
-// answers each delivery once, as the drafts want it: it knows repetitions by the key that
-// they have for that.
+// RunHoldIfAsked acts as the program of HoldEnv and exits, if the environment says so. The
+// program answers each delivery once; it recognizes repeated deliveries by their idempotency key.
 func RunHoldIfAsked() {
 	address := os.Getenv(HoldEnv)
 	if address == "" {

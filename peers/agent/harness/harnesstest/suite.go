@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// suiteEnv says how the public MCP conformance suite is started: scripts/mcp-conformance.sh
-// installs it and sets it.
+// suiteEnv is the command of the public MCP conformance suite. The script
+// scripts/mcp-conformance.sh installs the suite and sets the variable.
 const suiteEnv = "HUBBUB_MCP_CONFORMANCE"
 
-// revisions are those of the protocol for which the suite is run.
+// revisions are the revisions of the protocol to test.
 var revisions = []string{"2025-11-25", "2026-07-28"}
 
 var (
-	scenarioPattern = regexp.MustCompile(`(?m)^  - (\S+) \[(.*)\]$`)                 // a scenario in the suite's list, with the revisions that have it
+	scenarioPattern = regexp.MustCompile(`(?m)^  - (\S+) \[(.*)\]$`)                 // a scenario in the suite's list, with its revisions
 	failurePattern  = regexp.MustCompile(`(?m)\[([a-z]\S*) *\] \S*FAILURE\S* (.*)$`) // a check in a scenario's report
 )
 
-// Conformance runs every scenario that the suite has for a side, "server" or "client", in each
-// revision. Those that begin like a key of without are skipped for its reason, and so are single
-// checks; a key that is like nothing fails the test.
+// Conformance runs every scenario of the suite for a side, "server" or "client", in each
+// revision. Scenarios and checks whose name begins with a key of without are skipped for the
+// given reason. An unused key fails the test.
 func Conformance(t *testing.T, side string, without map[string]string, args ...string) {
 	command := strings.Fields(os.Getenv(suiteEnv))
 	if len(command) == 0 {
@@ -35,7 +35,7 @@ func Conformance(t *testing.T, side string, without map[string]string, args ...s
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, command[0], append(command[1:], args...)...)
-		cmd.Dir = t.TempDir() // where it leaves its results
+		cmd.Dir = t.TempDir() // for the suite's results
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
@@ -79,7 +79,7 @@ func Conformance(t *testing.T, side string, without map[string]string, args ...s
 			})
 		}
 	}
-	some := strings.Contains(flag.Lookup("test.run").Value.String(), "/") // not all ran
+	some := strings.Contains(flag.Lookup("test.run").Value.String(), "/") // only a part of the tests ran
 	for prefix := range without {
 		if !used[prefix] && !some {
 			t.Errorf("nothing in the suite is called %s, or it passes: take it out", prefix)

@@ -19,9 +19,8 @@ type Call struct {
 	Arguments map[string]any
 }
 
-// Tools records calls. Answer decides the result; where it is nil or returns
-// false, the call succeeds with an empty object. It may be used from any
-// goroutine; set the fields before.
+// Tools records calls. Answer returns the result; if it is nil or returns false, the call
+// succeeds with an empty object. Tools may be used from any goroutine; set its fields first.
 type Tools struct {
 	Names  []string // default: the seven chat tools
 	Answer func(ctx context.Context, c Call) (harness.Result, bool)
@@ -67,7 +66,7 @@ func (t *Tools) Call(ctx context.Context, name string, arguments json.RawMessage
 	return harness.StructuredResult(map[string]any{})
 }
 
-// Calls returns what was called so far, in order.
+// Calls returns the calls so far, in order.
 func (t *Tools) Calls() []Call {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"hubbub/peers/agent/harness"
 )
 
-// discussionLines are what the agents of a discussion ask each other in turn. No two are alike, so
-// that nothing but the bound of their exchange ends it.
+// discussionLines are what the agents in a discussion ask each other in turn. All are different,
+// so only the limit on their exchange ends it.
 var discussionLines = []string{
 	"Does Friday suit everybody?", "And where do we go when it rains?", "Who brings the lamps?", "Shall we ask for a speech?",
 	"How many guests fit on the roof?", "Is there a plan for the music?", "What do the neighbours say?", "May children come along?",
@@ -20,7 +20,7 @@ var discussPattern = regexp.MustCompile(`^discuss .+ with ([a-z0-9-]+)$`)
 // discuss begins a discussion with another agent.
 func (p *execution) discuss(with string) string { return "@" + with + " " + discussionLines[0] }
 
-// nextDiscussionLine returns what is said next to the agent that said a thought, "" if none was said.
+// nextDiscussionLine returns the reply to an agent that said one of the lines, or "".
 func nextDiscussionLine(e *harness.Event, said string) string {
 	author := &e.Author
 	for i, t := range discussionLines {

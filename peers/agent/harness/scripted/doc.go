@@ -1,14 +1,12 @@
-// Package scripted is a harness without a language model: fixed rules that
-// show what an agent can do, for demonstrations, tests and first steps. Every
-// text that it sends says so.
+// Package scripted is a harness without a language model. Fixed rules show what an agent can do,
+// for demonstrations, tests and first steps. Every text that it sends says so.
 //
-// Guarantees: the same event gives the same actions with the same idempotency
-// keys; at most one message for each event; silence where the policy asks for
-// it; nothing but the chat.* tools is used.
+// Guarantees: the same event causes the same actions with the same idempotency keys. Each event
+// causes at most one message, and none if the policy requires silence. Only the chat.* tools are
+// used.
 //
-// The rules, the first that fits (case and punctuation at the ends do not
-// matter; "ask" means that the text has a question mark or a word of request
-// such as please, can you, help, work on):
+// The first matching rule applies. Case, and punctuation at the ends, do not matter. A text asks
+// if it contains a question mark or a request such as please, can you, help, work on:
 //
 //	policy must_not_respond, or a digest     nothing
 //	policy ack_only                          reaction seen
@@ -16,7 +14,7 @@
 //	a knock                                  read the thread; claim the event if its text asks, else nothing
 //	may_respond and the text does not ask    nothing
 //	reason names an approval                 reaction agree
-//	"discuss X with NAME"                    a question to that agent, which asks back, until their exchange is bounded
+//	"discuss X with NAME"                    a question to that agent, which asks back, until their exchange is limited
 //	thanks, ok, got it ... and nothing else  reaction seen
 //	"react SIGNAL"                           that reaction
 //	"work on X", "fix X", "deploy X" ...     reaction working, progress, reaction done

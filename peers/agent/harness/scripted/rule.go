@@ -8,8 +8,8 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A action is what a rule does with an event. It returns the text to send, "" for none.
-// The argument is what the rule found in the event.
+// An action is what a rule does about an event. It returns the text to send, or "". Its argument
+// is what the rule found in the event.
 type action func(p *execution, arg string) string
 
 func react(signal string) action {
@@ -18,8 +18,8 @@ func react(signal string) action {
 
 func say(text string) action { return func(*execution, string) string { return text } }
 
-// matchRule applies the rules to an event: it returns the rule that fits, what that does, and
-// what it found.
+// matchRule returns the name and the action of the first rule that matches an event, and the
+// action's argument.
 func matchRule(t *harness.Turn) (rule string, do action, arg string) {
 	e := &t.Event
 	said := textOf(e)
@@ -72,7 +72,7 @@ const (
 		"count what you missed on `catch up`, and stay silent where nobody asked me."
 )
 
-// textRules go by the words of an event. The last group of match is the argument.
+// textRules match the text of an event. The last group of match is the argument.
 var textRules = []struct {
 	name  string
 	match *regexp.Regexp
@@ -93,20 +93,20 @@ var textRules = []struct {
 
 var requestPattern = regexp.MustCompile(`\b(please|can you|could you|can someone|help|work on|fix|look at|need|must|who can)\b`)
 
-// isRequest reports whether a text wants something from its reader.
+// isRequest reports whether a text asks its reader for something.
 func isRequest(text string) bool {
 	return strings.Contains(text, "?") || requestPattern.MatchString(normalize(text))
 }
 
 var mentionPattern = regexp.MustCompile(`(^|\s)@[\w.:#-]+`)
 
-// normalize lowers a text and cuts mentions, and punctuation at both ends.
+// normalize lowercases a text and removes mentions, and punctuation at both ends.
 func normalize(said string) string {
 	said = strings.ToLower(mentionPattern.ReplaceAllString(said, " "))
 	return text.OneLine(strings.Trim(said, " \t\n.,;:!?…'\"()"))
 }
 
-// textOf joins the text parts of an event as they were written.
+// textOf joins the text parts of an event unchanged.
 func textOf(e *harness.Event) string {
 	var parts []string
 	for _, p := range e.Content {
@@ -117,8 +117,8 @@ func textOf(e *harness.Event) string {
 	return strings.TrimSpace(strings.Join(parts, "\n"))
 }
 
-// quote shortens a text to n characters, in one line, and without labels: whoever is quoted as
-// mentioning somebody must not mention them again.
+// quote shortens a text to n characters on one line. It removes mentions: a quoted mention must
+// not mention anybody again.
 func quote(said string, n int) string {
 	return text.Clip(text.OneLine(strings.ReplaceAll(said, "@", "")), n)
 }

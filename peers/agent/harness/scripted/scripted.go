@@ -19,10 +19,10 @@ const Marker = "(scripted agent, no language model)"
 
 // Options are the optional settings of a Harness. Nil is valid.
 type Options struct {
-	StepDelay time.Duration // how long "work on X" works between its steps; default 0
+	StepDelay time.Duration // between the steps of "work on X"; default 0
 }
 
-// Harness follows the rules of the package documentation.
+// A Harness follows the rules of the package documentation.
 type Harness struct {
 	harness.Synchronous
 	opts Options
@@ -35,14 +35,14 @@ func New(opts *Options) *Harness {
 	return &Harness{opts: defaults.Of(opts)}
 }
 
-// Run waits for ctx: rules need nothing else.
+// Run waits for ctx to end.
 func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	h.Attach(host)
 	<-ctx.Done()
 	return nil
 }
 
-// Capabilities answers at once: every injection mode.
+// Capabilities returns immediately, with every injection mode.
 func (h *Harness) Capabilities(context.Context) (harness.Capabilities, error) {
 	return harness.Capabilities{Injection: harness.AllInjection}, nil
 }
@@ -65,7 +65,7 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools
 	return outcome, err
 }
 
-// execution is the performance of one turn. Its methods that rules name are deeds.
+// An execution is one turn in progress. Its methods are the actions of rules.
 type execution struct {
 	h     *Harness
 	ctx   context.Context
@@ -74,7 +74,7 @@ type execution struct {
 	calls int
 }
 
-// send sends one message, and returns it where there is no tool to send with.
+// send sends one message. If there is no tool to send it, send returns it.
 func (p *execution) send(text string) string {
 	const tool = "chat.send_message"
 	e := &p.turn.Event
@@ -107,16 +107,16 @@ func (p *execution) deferEvent(until string) string {
 	return ""
 }
 
-// work reacts, works for the pace in two steps, and reacts again.
+// work reacts, works in two steps, and reacts again.
 func (p *execution) work(what string) string {
 	p.react("working")
 	for step := 1.0; step <= 2 && retry.Sleep(p.ctx, p.h.opts.StepDelay); step++ {
 		p.progress(step, 2, "working on "+quote(what, 60))
 	}
-	return p.react("done") // unless the turn has ended meanwhile
+	return p.react("done") // does nothing if the turn has ended
 }
 
-// handleKnock looks behind a knock and claims the event if it asks for something.
+// handleKnock reads the thread of a knock, and claims the event if it asks for something.
 func (p *execution) handleKnock(string) string {
 	e := &p.turn.Event
 	text, found := p.eventText(p.readThread())
@@ -126,7 +126,7 @@ func (p *execution) handleKnock(string) string {
 	return ""
 }
 
-// message is what the rules read of chat.read_thread and chat.list_events.
+// A message is what the rules read from chat.read_thread and chat.list_events.
 type message struct {
 	EventID string          `json:"eventId"`
 	Text    string          `json:"text"`
@@ -145,7 +145,7 @@ func (p *execution) readThread() []message {
 	return answer.Messages
 }
 
-// eventText finds the text of this turn's event.
+// eventText finds the text of this turn's event in messages.
 func (p *execution) eventText(messages []message) (string, bool) {
 	for _, m := range messages {
 		if m.EventID != p.turn.Event.EventID {
@@ -186,8 +186,8 @@ func (p *execution) catchUp(string) string {
 // object is the arguments of a tool.
 type object = map[string]any
 
-// call runs one tool, unless the turn has ended, and reads its answer into a pointer that
-// may be nil. A refusal is only reported, for rules have no second idea.
+// call runs one tool, unless the turn has ended, and decodes its answer into a pointer, which may
+// be nil. A refusal is only reported.
 func (p *execution) call(name string, args object, into any) {
 	raw, err := json.Marshal(args)
 	if err != nil || p.ctx.Err() != nil {
