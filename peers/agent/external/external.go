@@ -24,7 +24,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A Spec is what it takes to run an agent elsewhere.
+// A Spec describes a remote agent.
 type Spec struct {
 	Name           string
 	Folder         string // for its database
@@ -34,13 +34,13 @@ type Spec struct {
 	Peer           *peer.Options
 	ComposeWindow  time.Duration
 	ComposeCap     time.Duration
-	Deadline       time.Duration // for an answer; as long as a callback lives
+	Deadline       time.Duration // for an answer; the lifetime of a callback
 	Version        string        // of the program, for MCP clients
 	Log            *zerolog.Logger
-	Redact         *redact.Redactor // takes secrets out of what tools answer; none
+	Redact         *redact.Redactor // removes secrets from the results of tools; default none
 }
 
-// An Agent is an agent elsewhere. Its harness takes what comes to callbacks.
+// An Agent is a remote agent. Its harness handles the events of callbacks.
 type Agent struct {
 	*chorus.Harness
 	agent  *agent.Agent
@@ -48,7 +48,7 @@ type Agent struct {
 	server *mcp.Implementation
 }
 
-// Open opens the database of an agent elsewhere, creating it if it is missing.
+// Open opens the database of a remote agent, creating it if necessary.
 func Open(s *Spec) (*Agent, error) {
 	if err := datafolder.MkdirAll(s.Folder); err != nil {
 		return nil, fmt.Errorf("creating the folder of %s: %w", s.Name, err)
@@ -66,17 +66,17 @@ func Open(s *Spec) (*Agent, error) {
 	return x, nil
 }
 
-// Run runs the agent until ctx ends (nil) or the bus refuses it, and closes its
-// database. Call it once.
+// Run runs the agent and then closes its database. It returns nil when ctx ends, or an error when
+// the bus refuses the agent. Call it once.
 func (x *Agent) Run(ctx context.Context) error { return errors.Join(x.agent.Run(ctx), x.db.Close()) }
 
-// Tools returns the MCP endpoint of the chat tools as the turns of one chat have
-// them, for whoever was given the words of one of them.
+// Tools returns the MCP endpoint with the chat tools of one chat, for a caller that was given the
+// given revision of a turn.
 func (x *Agent) Tools(chat, turn, revision string) http.Handler {
 	return mcptools.NewHandler(func(*http.Request) harness.Tools { return turnTools{x.agent.ToolsFor(chat), turn, revision} }, x.server)
 }
 
-// turnTools are the tools of who was given a turn.
+// turnTools are the chat tools for a caller that was given a turn.
 type turnTools struct {
 	harness.Tools
 	turn, revision string

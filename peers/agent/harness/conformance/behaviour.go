@@ -9,8 +9,8 @@ import (
 	"hubbub/peers/attention"
 )
 
-// behaviours runs the cases that consist of more than one event: late answers, changed
-// messages, refused actions.
+// behaviours runs the cases with more than one event: late answers, changed messages, refused
+// actions.
 func (r *checker) behaviours(ctx context.Context) {
 	for _, b := range []struct {
 		name, title string
@@ -35,10 +35,10 @@ func (r *checker) behaviours(ctx context.Context) {
 	r.reportCase("named", "what the program does names an event that it was told of", stray)
 }
 
-// checkedAgent is the agent that the program plays.
+// checkedAgent is the agent that the program implements.
 var checkedAgent = attention.Self{ID: "agent:lead"}
 
-// question puts a direct question into the chat.
+// question adds a direct question to the chat.
 func (r *checker) question(name string, n int) *eventRecord {
 	return r.addEvent(&attention.Vector{Self: checkedAgent, Event: attention.Event{
 		EventID:      fmt.Sprintf("evt_%s_%d", name, n),
@@ -56,15 +56,16 @@ func (r *checker) deliverAndWait(ctx context.Context, e *harness.Event, attempt 
 	return r.awaitDischarge(ctx, e.EventID)
 }
 
-// settled waits for quiet and returns what is wrong with the answers to an event.
+// settled waits until the program is quiet and returns what is wrong with its answers to an
+// event.
 func (r *checker) settled(ctx context.Context, id string) (wrong error) {
 	r.chat.awaitQuiet(ctx, r.opts.Quiet)
 	r.chat.withEvent(id, func(s *eventRecord) { wrong = silenceProblems(s) })
 	return wrong
 }
 
-// silentCase returns the case of an event that must not be answered: a question that a
-// function has changed.
+// silentCase returns a case with an event that must not be answered: a question modified by
+// change.
 func (r *checker) silentCase(change func(s *eventRecord)) func(ctx context.Context, name string) error {
 	return func(ctx context.Context, name string) error {
 		s := r.question(name, 1)
@@ -76,7 +77,7 @@ func (r *checker) silentCase(change func(s *eventRecord)) func(ctx context.Conte
 	}
 }
 
-// makeKnock makes an acknowledgement that comes as a knock, which hosts may do.
+// makeKnock turns a question into an acknowledgement that comes as a knock.
 func (r *checker) makeKnock(s *eventRecord) {
 	s.event.Text = "thanks!"
 	s.decision = attention.Decide(s.event, checkedAgent, attention.Facts{}, attention.Config{Version: r.version})
@@ -87,7 +88,7 @@ func (r *checker) makeKnock(s *eventRecord) {
 	}
 }
 
-// makeDigest makes a digest with a question in it that is not for the agent.
+// makeDigest turns a question into a digest that contains a question for somebody else.
 func (*checker) makeDigest(s *eventRecord) {
 	s.event.Text = "3 messages in channel C1; the last: who can look at the deploy?"
 	s.decision = attention.Decision{
@@ -131,8 +132,8 @@ func (r *checker) merged(ctx context.Context, name string) error {
 	return wrong
 }
 
-// refusedMessage refuses what the program says: the program may try again a few times,
-// but not forever.
+// refusedMessage refuses the program's messages. The program may try again a few times, but not
+// forever.
 func (r *checker) refusedMessage(ctx context.Context, name string) (wrong error) {
 	const tries = 5
 	s := r.question(name, 1)

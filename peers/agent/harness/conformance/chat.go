@@ -15,26 +15,26 @@ import (
 	"hubbub/protocol/retry"
 )
 
-// A chatHost plays the conversations of a run and their tools, and records what the program
+// A chatHost provides the conversations of a run and their tools, and records what the program
 // does about each event.
 type chatHost struct {
 	mu            sync.Mutex
 	order         []*eventRecord
 	events        map[string]*eventRecord
 	unknownEvents []error         // actions that name no event of this run
-	changed       sync.Cond       // broadcast at each action
-	lastAction    time.Time       // of the last action
+	changed       sync.Cond       // broadcast after each action
+	lastAction    time.Time       // time of the last action
 	onClaim       func(id string) // must not block
 }
 
-// eventRecord is one event and what became of it.
+// An eventRecord is one event and what the program did about it.
 type eventRecord struct {
 	event    attention.Event
 	decision attention.Decision
 	refuse   bool // its messages are refused
 
 	sends    []send
-	settled  bool // it was discharged otherwise
+	settled  bool // discharged without a message
 	claims   int
 	problems []error // what was wrong with the arguments
 }
@@ -47,7 +47,7 @@ func newChat() *chatHost {
 	return c
 }
 
-// add puts an event into its conversation.
+// add adds an event to its conversation.
 func (c *chatHost) add(s *eventRecord) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +55,7 @@ func (c *chatHost) add(s *eventRecord) {
 	c.events[s.event.EventID] = s
 }
 
-// withEvent calls a function with an event while it holds the lock.
+// withEvent calls f with an event while holding the lock.
 func (c *chatHost) withEvent(id string, f func(s *eventRecord)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,8 +64,8 @@ func (c *chatHost) withEvent(id string, f func(s *eventRecord)) {
 	}
 }
 
-// awaitDischarged waits until a must_respond was answered, deferred or settled. It reports false
-// if ctx ends first.
+// awaitDischarged waits until a must_respond event is answered, deferred or settled. It reports
+// false if ctx ends first.
 func (c *chatHost) awaitDischarged(ctx context.Context, id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,7 +162,7 @@ func (c *chatHost) Call(_ context.Context, name string, raw json.RawMessage) har
 	return harness.ErrorResult("there is no such tool", nil)
 }
 
-// send records a message, as a host that enforces the policy.
+// send records a message, and enforces the policy like a host.
 func (s *eventRecord) send(a *arguments) harness.Result {
 	switch {
 	case a.Text == "":
@@ -193,7 +193,7 @@ func mayAnswer(p attention.Policy) bool {
 	return p == attention.PolicyMustRespond || p == attention.PolicyMayRespond
 }
 
-// react records a reaction; those with a disposition discharge the event.
+// react records a reaction. A reaction with a disposition discharges the event.
 func (s *eventRecord) react(a *arguments) harness.Result {
 	row, err := attention.ParseSignal(a.Signal)
 	if err != nil {
@@ -204,7 +204,7 @@ func (s *eventRecord) react(a *arguments) harness.Result {
 	return harness.StructuredResult(map[string]any{"signal": a.Signal, "disposition": row.Disposition})
 }
 
-// readLocked lists the events of a conversation, the newest last.
+// readLocked lists the events of a conversation, newest last.
 func (c *chatHost) readLocked(name string, a *arguments) harness.Result {
 	list := []map[string]any{}
 	for _, s := range c.order {

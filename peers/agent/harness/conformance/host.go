@@ -9,7 +9,7 @@ import (
 	"hubbub/peers/attention"
 )
 
-// A Verdict is the outcome of one case.
+// A Verdict is the result of one case.
 type Verdict struct {
 	Case   string `json:"case"`
 	Title  string `json:"title"`
@@ -24,23 +24,22 @@ const (
 	Skipped = "skipped"
 )
 
-// A draft is the cases of one draft.
+// A draft runs the cases of one draft.
 type draft struct {
 	version attention.Version
 	opts    Options
 	report  func(Verdict)
 }
 
-// id names a case; those of vectors are named like their events.
+// id returns the name of a case. The cases of vectors are named after their events.
 func (d *draft) id(name string) string { return string(d.version) + "/" + name }
 
-// isSelected reports whether a case is to be run.
+// isSelected reports whether a case should run.
 func (d *draft) isSelected(name, title string) bool {
 	return strings.Contains(d.id(name)+" "+title, d.opts.Only)
 }
 
-// reportCase reports a case if it is wanted; wrong is nil if nothing is wrong. A withheld
-// delivery is not wrong.
+// reportCase reports a case if it is selected. The case passes if wrong is nil or errWithheld.
 func (d *draft) reportCase(name, title string, wrong error) {
 	v := Verdict{Case: d.id(name), Title: title, Result: OK}
 	if wrong != nil && !errors.Is(wrong, errWithheld) {
@@ -54,16 +53,16 @@ func (d *draft) reportCase(name, title string, wrong error) {
 	}
 }
 
-// A skipError says why a case is skipped.
+// A skipError is the reason for skipping a case.
 type skipError string
 
 func (e skipError) Error() string { return string(e) }
 
-// Versions are the drafts that are checked.
+// Versions are the drafts to check.
 var Versions = attention.Versions
 
-// Host checks our own rules: one case for each vector and draft. Of the options
-// it takes Only and Versions.
+// Host checks our own rules: one case for each vector and draft. It uses only the options Only
+// and Versions.
 func Host(opts *Options, report func(Verdict)) error {
 	o := opts.withDefaults()
 	vectors, err := attention.Vectors()
@@ -90,7 +89,7 @@ func Host(opts *Options, report func(Verdict)) error {
 	return nil
 }
 
-// timeline checks one timeline of an obligation and, of a control, that it fails where nothing
+// timeline checks one timeline of an obligation. A control timeline must also fail without
 // returns.
 func (d *draft) timeline(t *attention.Timeline, n int) {
 	name := fmt.Sprintf("obligation_%02d", n)
@@ -105,8 +104,7 @@ func (d *draft) timeline(t *attention.Timeline, n int) {
 	d.reportCase(name+"_control", "without returns it fails: "+t.Title(), wrong)
 }
 
-// CheckDecision returns in what a host's decision does not conform to a vector, or nil.
-// It is pure.
+// CheckDecision returns how a host's decision differs from a vector, or nil.
 func CheckDecision(v *attention.Vector, d attention.Decision, version attention.Version) error {
 	var problems []error
 	policies, modes, aims := v.Want.Policy, v.Want.Injection, v.Want.Directedness
@@ -125,7 +123,7 @@ func CheckDecision(v *attention.Vector, d attention.Decision, version attention.
 	return errors.Join(append(problems, checkKnock(v, d)...)...)
 }
 
-// oneOf returns an error if got is none of the wanted values.
+// oneOf returns an error if got is not in want.
 func oneOf[T comparable](what string, got T, want []T) error {
 	if slices.Contains(want, got) {
 		return nil
@@ -133,7 +131,7 @@ func oneOf[T comparable](what string, got T, want []T) error {
 	return fmt.Errorf("%s is %v, want one of %v", what, got, want)
 }
 
-// checkKnock looks for a knock that is missing, wrong or tells too much.
+// checkKnock finds a knock that is missing, wrong or reveals too much.
 func checkKnock(v *attention.Vector, d attention.Decision) (problems []error) {
 	switch {
 	case d.Injection != attention.ModeNotify && d.Knock != nil:
@@ -160,7 +158,7 @@ func checkKnock(v *attention.Vector, d attention.Decision) (problems []error) {
 	return problems
 }
 
-// sharedRun returns n consecutive characters that both texts have, or "".
+// sharedRun returns n consecutive characters that both texts contain, or "".
 func sharedRun(text, other string, n int) string {
 	runes := []rune(text)
 	for i := 0; i+n <= len(runes); i++ {

@@ -20,12 +20,12 @@ import (
 
 // Options are the optional settings of Program. Nil is valid.
 type Options struct {
-	Only     string              // run only the cases whose name or title contains this
+	Only     string              // run only cases whose name or title contains this
 	Versions []attention.Version // default all drafts
-	Timeout  time.Duration       // for an answer to a delivery and for a discharge; default 60 s
-	Quiet    time.Duration       // inactivity after which silence counts; default 2 s
-	Env      map[string]string   // added to its environment
-	Log      *zerolog.Logger     // for its stderr
+	Timeout  time.Duration       // for accepting a delivery and for a discharge; default 60 s
+	Quiet    time.Duration       // of inactivity before silence counts; default 2 s
+	Env      map[string]string   // added to the program's environment
+	Log      *zerolog.Logger     // takes the program's stderr
 }
 
 func (opts *Options) withDefaults() Options {
@@ -38,8 +38,8 @@ func (opts *Options) withDefaults() Options {
 	return o
 }
 
-// Program checks a C2A program and reports each case. The error says why the program
-// could not be checked at all; failed cases are no error.
+// Program checks a C2A program and reports each case. It fails only if the program cannot be
+// checked at all.
 func Program(ctx context.Context, argv []string, opts *Options, report func(Verdict)) error {
 	o := opts.withDefaults()
 	for _, version := range o.Versions {
@@ -56,15 +56,15 @@ type checker struct {
 	draft
 	argv  []string
 	chat  *chatHost
-	runID string // makes event ids fresh
+	runID string // makes event IDs unique
 
 	harness  *c2a.Harness
 	caps     harness.Capabilities
 	sequence atomic.Int64
-	claims   sync.WaitGroup // deliveries after a claim
+	claims   sync.WaitGroup // deliveries that follow a claim
 }
 
-// errWithheld is the outcome of a delivery in a mode that the program does not take.
+// errWithheld is the outcome of a delivery in a mode that the program does not support.
 var errWithheld = errors.New("the program does not take this mode")
 
 // check runs every case of the draft.
@@ -109,11 +109,11 @@ func (r *checker) cases(ctx context.Context) error {
 	return r.raw(ctx)
 }
 
-// turnID names an attempt of a delivery.
+// turnID identifies an attempt of a delivery.
 func turnID(e *harness.Event, attempt int) string { return fmt.Sprintf("%s#%d", e.EventID, attempt) }
 
-// deliver delivers an event of the chat once and waits for its acceptance. It
-// returns errWithheld, and delivers nothing, if the program does not take the mode.
+// deliver delivers an event once and waits until the program accepts it. If the program does not
+// support the mode, deliver returns errWithheld.
 func (r *checker) deliver(ctx context.Context, e *harness.Event, attempt int) error {
 	switch m := attention.Mode(e.Mode); m {
 	case attention.ModeImmediate, attention.ModeBuffered, attention.ModeNotify, attention.ModeDigest:
@@ -129,7 +129,7 @@ func (r *checker) deliver(ctx context.Context, e *harness.Event, attempt int) er
 	return err
 }
 
-// grant delivers an event again once it is claimed, this time with its content.
+// grant delivers a claimed event again, with its content.
 func (r *checker) grant(ctx context.Context, id string) {
 	var e *harness.Event
 	r.chat.withEvent(id, func(s *eventRecord) {
@@ -146,7 +146,7 @@ func (r *checker) grant(ctx context.Context, id string) {
 	}
 }
 
-// event makes the delivery of an event from its decision.
+// event makes the delivery of an event according to its decision.
 func (r *checker) event(s *eventRecord) *harness.Event {
 	e, d := &s.event, s.decision
 	out := &harness.Event{

@@ -11,7 +11,7 @@ import (
 	"hubbub/peers/agent/harness/subprocess"
 )
 
-// raw starts the program once more and sends it what a well-behaved host never sends.
+// raw restarts the program and sends it what a well-behaved host never sends.
 func (r *checker) raw(ctx context.Context) error {
 	const name, title = "unknown", "unknown methods get an error, unknown notifications nothing, and stdout holds JSON-RPC alone"
 	if !r.isSelected(name, title) {
@@ -32,7 +32,7 @@ func (r *checker) raw(ctx context.Context) error {
 	return nil
 }
 
-// checkRaw initializes the program and calls a method that no program knows.
+// checkRaw initializes the program and calls an unknown method.
 func checkRaw(process *subprocess.Process, initialize string) error {
 	lines := bufio.NewScanner(process.Stdout)
 	lines.Buffer(nil, 1<<20)
@@ -59,8 +59,7 @@ func checkRaw(process *subprocess.Process, initialize string) error {
 	return nil
 }
 
-// awaitAnswer reads lines until the answer to an id, and reports whether that is an
-// error.
+// awaitAnswer reads lines until the answer to id, and reports whether the answer is an error.
 func awaitAnswer(lines *bufio.Scanner, id string) (failed bool, err error) {
 	for lines.Scan() {
 		var f struct {

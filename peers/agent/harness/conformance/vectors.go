@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// maxObliged bounds the obligations that the program has at one time.
+// maxObliged is how many obligations the program has at once.
 const maxObliged = 8
 
 // A trial is one vector in a run.
@@ -22,8 +22,8 @@ type trial struct {
 	wrong       error
 }
 
-// vectors delivers every vector whose event reaches a model, leaves the others where
-// only tools find them, and judges all of them once the program is quiet.
+// vectors delivers every vector whose event reaches a model. The others can be found only with
+// tools. Once the program is quiet, vectors checks all of them.
 func (r *checker) vectors(ctx context.Context) error {
 	vectors, err := attention.Vectors()
 	if err != nil {
@@ -39,7 +39,7 @@ func (r *checker) vectors(ctx context.Context) error {
 		}
 		t := &trial{eventRecord: r.addEvent(v), name: v.Event.EventID, title: v.Title()}
 		trials = append(trials, t)
-		must := t.decision.Policy == attention.PolicyMustRespond // now: a claim changes it while the program works
+		must := t.decision.Policy == attention.PolicyMustRespond // read it now: a claim may change it later
 		if t.wrong = r.deliver(ctx, r.event(t.eventRecord), 1); t.wrong != nil || !must {
 			continue
 		}
@@ -61,7 +61,7 @@ func (r *checker) vectors(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// addEvent decides on an event as the host, gives it a fresh id, and puts it into the chat.
+// addEvent decides about an event as the host, gives it a unique ID, and adds it to the chat.
 func (r *checker) addEvent(v *attention.Vector) *eventRecord {
 	cfg := v.Config
 	cfg.Version, cfg.Inject = r.version, &r.caps.Injection
@@ -74,7 +74,7 @@ func (r *checker) addEvent(v *attention.Vector) *eventRecord {
 	return s
 }
 
-// awaitDischarge waits until a must_respond is discharged.
+// awaitDischarge waits until a must_respond event is discharged.
 func (r *checker) awaitDischarge(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 	defer cancel()
@@ -84,8 +84,7 @@ func (r *checker) awaitDischarge(ctx context.Context, id string) error {
 	return nil
 }
 
-// silenceProblems returns in what the program broke its silence, or answered twice. It
-// is pure.
+// silenceProblems returns where the program spoke when it had to be silent, or answered twice.
 func silenceProblems(s *eventRecord) error {
 	problems := slices.Clone(s.problems)
 	texts := map[string]bool{}
