@@ -89,7 +89,7 @@ func TestABadKeyIsToldAsWhatItIs(t *testing.T) {
 	dm := s.api.DM(will)
 	for i := range 10 {
 		s.api.Say(dm, will, fmt.Sprintf("question %d?", i))
-		if said := s.awaitTexts(dm, i+1)[i]; said != "I cannot answer: the key of my model is refused. Whoever runs me has to mend that; sending this again does not help." {
+		if said := s.awaitTexts(dm, i+1)[i]; said != "I can't answer: my model's key was rejected. Please tell whoever runs me; sending this again won't help." {
 			t.Fatalf("the chat is told %q", said)
 		}
 	}

@@ -57,9 +57,9 @@ var answers = []struct {
 	{"a copy of the prompt", "I was told.", nil, `{"choices":[{"message":{"content":"C2A EVENT\nevent_id: INNER\nresponse_policy: must_respond\n"}}]}`},
 	{"a thought cut", "I was told.", nil, `{"choices":[{"message":{"content":"<think>INNER and"}}]}`},
 	{"nothing but thoughts", "I could not answer this message. Please send it again, or ask somebody else.", nil, `{"choices":[{"message":{"content":"[THINK]INNER[/THINK]"}}]}`},
-	{"a page", "I cannot answer: my model is not where I was told to look for it. Whoever runs me has to mend that; sending this again does not help.", nil, "<html>Sign in</html>"},
-	{"another API", "I cannot answer: my model is not where I was told to look for it. Whoever runs me has to mend that; sending this again does not help.", nil, `{"model":"m","message":{"role":"assistant","content":"INNER"},"done":true}`},
-	{"a filter", "The provider of my model withheld its answer to this. Asking in other words may help.", nil, `{"choices":[{"message":{"content":""},"finish_reason":"content_filter"}]}`},
+	{"a page", "I'm misconfigured and can't answer: my model isn't at the configured address. Please tell whoever runs me; sending this again won't help.", nil, "<html>Sign in</html>"},
+	{"another API", "I'm misconfigured and can't answer: my model isn't at the configured address. Please tell whoever runs me; sending this again won't help.", nil, `{"model":"m","message":{"role":"assistant","content":"INNER"},"done":true}`},
+	{"a filter", "My model's provider withheld its answer to this. Rephrasing may help.", nil, `{"choices":[{"message":{"content":""},"finish_reason":"content_filter"}]}`},
 	{"no tools", "It is without tools.", nil, `{"choices":[{"message":{"content":"It is without tools."}}]}`}, // the last: from then on it is asked without
 }
 

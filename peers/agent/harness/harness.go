@@ -18,7 +18,7 @@ import (
 var (
 	// ErrTemporary means that the turn may be run again if it had no outbound action. The harness
 	// has already retried within its own limits.
-	ErrTemporary = errors.New("the harness failed for now")
+	ErrTemporary = errors.New("the harness failed temporarily")
 	// ErrPermanent means that running the turn again cannot help: a wrong key, an unknown model,
 	// or a program that cannot be started or speaks another protocol.
 	ErrPermanent = errors.New("the harness cannot run turns")
@@ -28,7 +28,7 @@ var (
 	ErrStopped = errors.New("the harness is not running")
 	// ErrModeUnsupported means that the harness was restarted and no longer supports the
 	// injection mode of the turn. The agent then decides on the events of the turn again.
-	ErrModeUnsupported = errors.New("the harness no longer takes this injection mode")
+	ErrModeUnsupported = errors.New("the harness no longer supports this injection mode")
 	// ErrUnreachable means that the program did not receive the turn and never will.
 	ErrUnreachable = errors.New("the agent could not be reached")
 )

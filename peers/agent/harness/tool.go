@@ -77,7 +77,7 @@ type Content struct {
 func StructuredResult(value any) Result {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		panic("a tool result cannot be marshalled: " + err.Error())
+		panic("a tool result cannot be marshaled: " + err.Error())
 	}
 	return Result{Content: []Content{{Type: "text", Text: string(raw)}}, StructuredContent: raw}
 }

@@ -120,19 +120,19 @@ func withoutLogs(ctx context.Context) context.Context {
 }
 
 func (h *Harness) connect(ctx context.Context) (*remoteAgent, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, h.opts.InitTimeout, fmt.Errorf("its card did not come in %s", h.opts.InitTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, h.opts.InitTimeout, fmt.Errorf("its card did not arrive within %s", h.opts.InitTimeout))
 	defer cancel()
 	card, err := agentcard.NewResolver(h.client).Resolve(ctx, h.url)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, fmt.Errorf("its card did not come: %w", err)
+		return nil, fmt.Errorf("its card could not be read: %w", err)
 	}
 	client, err := a2aclient.NewFromCard(ctx, card, a2aclient.WithDefaultsDisabled(),
 		a2aclient.WithJSONRPCTransport(h.client), a2aclient.WithRESTTransport(h.client))
 	if err != nil {
-		return nil, fmt.Errorf("%w: its card names no address for A2A 1.0 by JSON-RPC or HTTP+JSON (%w)", harness.ErrPermanent, err)
+		return nil, fmt.Errorf("%w: its card has no address for A2A 1.0 by JSON-RPC or HTTP+JSON (%w)", harness.ErrPermanent, err)
 	}
 	sees := slices.ContainsFunc(card.DefaultInputModes, func(mode string) bool { return strings.HasPrefix(mode, "image/") })
 	return &remoteAgent{client: client, images: sees, streams: card.Capabilities.Streaming, lost: make(chan error, 1)}, nil

@@ -139,7 +139,7 @@ func (x *exchange) cancel(ctx context.Context) {
 	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), x.h.opts.CancelTimeout)
 	defer end()
 	if _, err := x.a.client.CancelTask(ctx, &sdk.CancelTaskRequest{ID: x.task.TaskID}); err != nil {
-		x.h.opts.Log.Info().Err(x.h.describeError(err)).Msg("task of an agent elsewhere not cancelled; what comes of it is not taken")
+		x.h.opts.Log.Info().Err(x.h.describeError(err)).Msg("task of a remote agent not canceled; its results are ignored")
 	}
 }
 
@@ -247,7 +247,7 @@ func (x *exchange) result(ctx context.Context) error {
 	}
 	err := x.err
 	if err == nil {
-		err = errors.New("it ended its answer without a word")
+		err = errors.New("it ended its answer without any text")
 	}
 	shown := x.h.describeError(err)
 	if verdict := classifyStatus(err, shown); verdict != nil {
@@ -256,7 +256,7 @@ func (x *exchange) result(ctx context.Context) error {
 	var refusal *sdk.Error
 	switch {
 	case errors.Is(err, netguard.ErrRefused):
-		return permanentError(userMoved, fmt.Errorf("%w (its card names an address that is not public; --allow-target permits one)", shown))
+		return permanentError(userMoved, fmt.Errorf("%w (its card contains an address that is not public; --allow-target permits one)", shown))
 	case errors.Is(err, sdk.ErrUnauthenticated), errors.Is(err, sdk.ErrUnauthorized):
 		return permanentError(userBadKey, shown)
 	case x.task.TaskID != "", errors.Is(err, errTooLong): // the task has begun and may have acted
@@ -285,7 +285,7 @@ func (x *exchange) finalError() error {
 			return &harness.UserError{Message: userRejected, Err: x.h.describeError(errors.New("it rejected the task"))}
 		}
 	case sdk.TaskStateAuthRequired:
-		return &harness.UserError{Message: userLogin, Err: x.h.describeError(errors.New("its task waits for somebody to log in there"))}
+		return &harness.UserError{Message: userLogin, Err: x.h.describeError(errors.New("its task waits for somebody to log in"))}
 	}
 	return nil
 }

@@ -104,10 +104,10 @@ func (e *describedError) Unwrap() error { return e.err }
 
 // What people in a chat read about failures that sending again does not fix.
 const (
-	userBadKey   = "I cannot answer: whoever runs the agent behind me refuses its key. Sending this again does not help."
-	userMoved    = "I cannot answer: the agent behind me is not where I was told to look for it. Sending this again does not help."
-	userLogin    = "I cannot answer: the agent behind me wants somebody to log in there first."
-	userRejected = "I cannot answer this: the agent behind me refuses it. Sending this again does not help."
+	userBadKey   = "I can't answer: the agent behind me rejected my key. Please tell whoever runs me; sending this again won't help."
+	userMoved    = "I'm misconfigured and can't answer: the agent behind me isn't at the configured address. Please tell whoever runs me; sending this again won't help."
+	userLogin    = "I can't answer: somebody has to log in to the agent behind me first."
+	userRejected = "I can't answer this: the agent behind me rejected it. Sending this again won't help."
 )
 
 // permanentError makes the error for a failure that sending again does not fix.
@@ -123,9 +123,9 @@ func classifyStatus(err error, shown error) error {
 	case !ok:
 		return nil
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return permanentError(userBadKey, fmt.Errorf("%w (set HUBBUB_A2A_TOKEN to a token that it takes)", shown))
+		return permanentError(userBadKey, fmt.Errorf("%w (set HUBBUB_A2A_TOKEN to a valid token)", shown))
 	case status/100 == 3:
-		return permanentError(userMoved, fmt.Errorf("%w (redirects are not followed; set --a2a-url to the address where it is)", shown))
+		return permanentError(userMoved, fmt.Errorf("%w (redirects are not followed; set --a2a-url to the agent's own address)", shown))
 	default:
 		return fmt.Errorf("%w: %w", harness.ErrTemporary, shown)
 	}

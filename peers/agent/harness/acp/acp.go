@@ -64,7 +64,7 @@ const maxInitTimeout = 4 * time.Minute
 // would never start. The caller must call cancel.
 func (h *Harness) startTimeout(ctx context.Context, late string) (bounded context.Context, cancel func()) {
 	patience := max(h.opts.InitTimeout, time.Duration(h.extendedTimeout.Load()))
-	bounded, end := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%s in %s", late, patience))
+	bounded, end := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%s within %s", late, patience))
 	return bounded, func() {
 		if bounded.Err() != nil && ctx.Err() == nil {
 			h.extendedTimeout.Store(int64(max(patience, min(2*patience, maxInitTimeout))))

@@ -262,7 +262,7 @@ func TestPermissionsAreAnsweredByPolicy(t *testing.T) {
 
 func TestACrashFailsTheTurnAndTheNextOneRuns(t *testing.T) {
 	r := fakeProgram(t, &acp.Options{})
-	if _, err := r.Turn(t.Context(), turn("crash"), nil); !errors.Is(err, harness.ErrTemporary) || !strings.Contains(err.Error(), "exit status 4; it said: FATAL: no such model") {
+	if _, err := r.Turn(t.Context(), turn("crash"), nil); !errors.Is(err, harness.ErrTemporary) || !strings.Contains(err.Error(), "exit status 4; it wrote: FATAL: no such model") {
 		t.Errorf("err = %v", err)
 	}
 	for { // the first may still meet the program that dies
@@ -293,7 +293,7 @@ func TestAProgramThatEndsAtOnceSaysWhy(t *testing.T) {
 	}))
 	start(t, []string{"sh", "-c", "echo no key >&2; exit 3"}, &acp.Options{Log: &log})
 	for range 8 {
-		if line := <-lines; !strings.Contains(line, "exit status 3; it said: no key") {
+		if line := <-lines; !strings.Contains(line, "exit status 3; it wrote: no key") {
 			t.Error(line)
 		}
 	}

@@ -29,9 +29,9 @@ const codeAuthRequired = -32000
 
 // errDenied means that the program stopped because it was refused something, as codex does.
 // Running the turn again would end the same way.
-var errDenied = errors.New("the program stopped because it was not permitted to act; --permission says what it may do")
+var errDenied = errors.New("the program stopped because it was not permitted to act; --permission defines what it may do")
 
-var errUnstoppable = errors.New("the program did not stop a cancelled turn")
+var errUnstoppable = errors.New("the program did not stop a canceled turn")
 
 // An agentProcess is one run of the ACP program.
 type agentProcess struct {
@@ -95,7 +95,7 @@ const exitGrace = 200 * time.Millisecond
 
 // disconnectError is the error of a program that closed its stdout or violated the protocol.
 func (p *agentProcess) disconnectError() error {
-	return fmt.Errorf("%s ended the connection", p.h.argv[0])
+	return fmt.Errorf("%s closed the connection", p.h.argv[0])
 }
 
 func (p *agentProcess) initialize(ctx context.Context) error {
@@ -116,7 +116,7 @@ func (p *agentProcess) initialize(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("%s refused initialize: %w", p.h.argv[0], describeError(err))
 	case response.ProtocolVersion != acpsdk.ProtocolVersionNumber:
-		return fmt.Errorf("%w: %s speaks version %d of the Agent Client Protocol, and this program %d",
+		return fmt.Errorf("%w: %s speaks version %d of the Agent Client Protocol, but this program speaks %d",
 			harness.ErrPermanent, p.h.argv[0], response.ProtocolVersion, acpsdk.ProtocolVersionNumber)
 	}
 	p.name = deref(response.AgentInfo).Name
@@ -124,7 +124,7 @@ func (p *agentProcess) initialize(ctx context.Context) error {
 	p.images = response.AgentCapabilities.PromptCapabilities.Image
 	if !p.http {
 		p.h.opts.Log.Warn().Str("program", p.h.argv[0]).
-			Msg("harness program takes no MCP over HTTP, so it has no chat tools: the text that ends a turn is its only answer")
+			Msg("harness program does not support MCP over HTTP, so it has no chat tools: it can answer only with the text that ends a turn")
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func (p *agentProcess) selectAskMode(ctx context.Context, session acpsdk.NewSess
 		_, err := acpsdk.SendRequest[acpsdk.SetSessionModeResponse](p.conn, ctx, acpsdk.AgentMethodSessionSetMode,
 			acpsdk.SetSessionModeRequest{SessionId: session.SessionId, ModeId: mode.Id})
 		if err != nil {
-			return fmt.Errorf("putting the session into the mode %q, in which the program asks for permission: %w", mode.Id, describeError(err))
+			return fmt.Errorf("putting the session into the mode %q, in which the program requests permission: %w", mode.Id, describeError(err))
 		}
 		return nil
 	}
@@ -224,7 +224,7 @@ func (p *agentProcess) mcpServers(t *harness.Turn) []acpsdk.McpServer {
 				Headers: sortedPairs(s.Headers, func(name, value string) acpsdk.HttpHeader { return acpsdk.HttpHeader{Name: name, Value: value} }),
 			}})
 		default:
-			p.h.Report(harness.Progress{TurnID: t.ID, Kind: harness.ProgressStatus, Message: "the program takes no MCP over HTTP; it goes without the server " + s.Name})
+			p.h.Report(harness.Progress{TurnID: t.ID, Kind: harness.ProgressStatus, Message: "the program does not support MCP over HTTP; it runs without the server " + s.Name})
 		}
 	}
 	return servers
@@ -294,7 +294,7 @@ func (p *agentProcess) runPrompt(ctx context.Context, id acpsdk.SessionId, t *ha
 	case r.StopReason == acpsdk.StopReasonCancelled && c.wasDenied():
 		return errDenied
 	case r.StopReason == acpsdk.StopReasonCancelled:
-		return fmt.Errorf("%w: the program cancelled the turn itself", harness.ErrTemporary)
+		return fmt.Errorf("%w: the program itself canceled the turn", harness.ErrTemporary)
 	}
 	return nil
 }
@@ -320,12 +320,12 @@ func (p *agentProcess) contentBlocks(t *harness.Turn) (blocks []acpsdk.ContentBl
 // written to stderr since.
 func (p *agentProcess) promptError(err error, heard int) error {
 	if isClosed(p.conn.Done()) && p.process.WaitFor(context.Background(), exitGrace) {
-		return fmt.Errorf("the program ended in its turn: %w", p.process.Wait())
+		return fmt.Errorf("the program ended during its turn: %w", p.process.Wait())
 	}
 	if words := p.process.StderrSince(heard); words != "" {
-		return fmt.Errorf("the program failed in its turn: %w; it said: %s", describeError(err), words)
+		return fmt.Errorf("the program failed during its turn: %w; it wrote: %s", describeError(err), words)
 	}
-	return fmt.Errorf("the program failed in its turn: %w", describeError(err))
+	return fmt.Errorf("the program failed during its turn: %w", describeError(err))
 }
 
 func (p *agentProcess) collectorOf(id acpsdk.SessionId) *collector {
@@ -342,7 +342,7 @@ func describeError(err error) error {
 	}
 	says := text.Clip(harness.Redact(refusal.Error()), 400)
 	if refusal.Code == codeAuthRequired {
-		return fmt.Errorf("%w: the program is not logged in (%s); log in by hand once, as the user that the agent runs as", harness.ErrPermanent, says)
+		return fmt.Errorf("%w: the program is not logged in (%s); log in manually once, as the user that runs the agent", harness.ErrPermanent, says)
 	}
 	return errors.New(says)
 }

@@ -64,7 +64,7 @@ func TestASessionIsInTheModeThatAsks(t *testing.T) {
 		"it reads only":   {modes("read-only", "default", "read-only"), false, "", ""},
 		"it does not ask": {modes("yolo", "yolo", "read-only", "default"), false, "read-only", ""},
 		"it never asks":   {modes("yolo", "yolo", "plan"), false, "", ""},
-		"it refuses":      {modes("yolo", "yolo", "default"), true, "default", `putting the session into the mode "default", in which the program asks for permission`},
+		"it refuses":      {modes("yolo", "yolo", "default"), true, "default", `putting the session into the mode "default", in which the program requests permission`},
 	} {
 		set, opened := "", 0
 		p := answering(t, func(_ context.Context, method string, params json.RawMessage) (any, *acpsdk.RequestError) {
@@ -110,7 +110,7 @@ func TestASessionThatIsNotOpenedSaysWhy(t *testing.T) {
 		for i, want := range []time.Duration{1, 2, 4, 4} { // minutes: what is always ended too early never begins
 			from := time.Now()
 			_, err := slow.openSession(t.Context(), &harness.Turn{})
-			if i == 0 && (err == nil || err.Error() != "the program did not open a session in 1m0s") || time.Since(from) != want*time.Minute {
+			if i == 0 && (err == nil || err.Error() != "the program did not open a session within 1m0s") || time.Since(from) != want*time.Minute {
 				t.Errorf("after %v: %v", time.Since(from), err)
 			}
 		}
@@ -134,9 +134,9 @@ func TestAProgramIsKnownByItsFirstAnswer(t *testing.T) {
 		says    string
 	}{
 		"able":            {json.RawMessage(`{"protocolVersion":1,"agentInfo":{"name":"codex-acp","version":"1"},"agentCapabilities":{"mcpCapabilities":{"http":true},"promptCapabilities":{"image":true}}}`), nil, ""},
-		"of another time": {json.RawMessage(`{"protocolVersion":2}`), nil, "program speaks version 2 of the Agent Client Protocol, and this program 1"},
+		"of another time": {json.RawMessage(`{"protocolVersion":2}`), nil, "program speaks version 2 of the Agent Client Protocol, but this program speaks 1"},
 		"refusing":        {nil, acpsdk.NewInternalError("no"), "program refused initialize: "},
-		"not logged in":   {nil, &acpsdk.RequestError{Code: -32000, Message: "login"}, "log in by hand once"},
+		"not logged in":   {nil, &acpsdk.RequestError{Code: -32000, Message: "login"}, "log in manually once"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p := answering(t, func(_ context.Context, method string, _ json.RawMessage) (any, *acpsdk.RequestError) {
@@ -265,7 +265,7 @@ func TestServersAreToldInTheProgramsWords(t *testing.T) {
 		if err != nil || canonical(t, got) != canonical(t, []byte(want+"]")) {
 			t.Errorf("over HTTP %v: %s, %v", http, got, err)
 		}
-		if left := len(told) == 1 && told[0].TurnID == "t" && strings.Contains(told[0].Message, "goes without the server web"); left == http {
+		if left := len(told) == 1 && told[0].TurnID == "t" && strings.Contains(told[0].Message, "runs without the server web"); left == http {
 			t.Errorf("over HTTP %v: told %+v", http, told)
 		}
 	}

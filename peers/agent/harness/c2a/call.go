@@ -57,7 +57,7 @@ func (s *session) callTool(ctx context.Context, f *frame, tools harness.Tools) {
 		return
 	}
 	if !s.agreed.mayCall(params.Name) {
-		s.answer(f.ID, harness.ErrorResult("initialize did not agree on "+params.Name+"; state its capability to use it", nil))
+		s.answer(f.ID, harness.ErrorResult("initialize did not negotiate "+params.Name+"; claim its capability to use it", nil))
 		return
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

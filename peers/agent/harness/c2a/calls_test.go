@@ -36,7 +36,7 @@ func TestWhatACallIsAnswered(t *testing.T) {
 		"a call with a list":            {request: `{"id":1,"method":"tools/call","params":{"name":"chat.react","arguments":[1]}}`, want: `arguments must be an object`},
 		"a call of no name":             {request: `{"id":1,"method":"tools/call","params":{"arguments":{}}}`, want: `tools/call needs`},
 		"a call without params":         {request: `{"id":1,"method":"tools/call"}`, want: `tools/call needs`},
-		"a call of what was not agreed": {request: `{"id":1,"method":"tools/call","params":{"name":"chat.send_message","arguments":{}}}`, want: `did not agree on chat.send_message`},
+		"a call of what was not agreed": {request: `{"id":1,"method":"tools/call","params":{"name":"chat.send_message","arguments":{}}}`, want: `did not negotiate chat.send_message`},
 	} {
 		s := &session{h: &Harness{supervisor: subprocess.NewSupervisor[session]()}, out: make(chan []byte, 1), agreed: agreed, running: map[string]context.CancelCauseFunc{}}
 		tools := &harnesstest.Tools{Names: []string{"chat.react"}}

@@ -43,7 +43,7 @@ func negotiate(asked string, result json.RawMessage) (*negotiated, error) {
 		n.version = asked
 	case Version0602, Version0624, Version0811:
 	default:
-		return nil, fmt.Errorf("it speaks C2A %q, and this program %s, %s and %s", n.version, Version0602, Version0624, Version0811)
+		return nil, fmt.Errorf("it speaks C2A %q, but this program speaks %s, %s and %s", n.version, Version0602, Version0624, Version0811)
 	}
 	for group, ours := range ourCapabilities {
 		both := map[string]bool{}

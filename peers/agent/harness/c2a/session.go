@@ -85,7 +85,7 @@ func (s *session) run(ctx context.Context) error {
 // initialize sends initialize and waits for its answer.
 func (s *session) initialize(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.h.opts.InitTimeout,
-		fmt.Errorf("%s did not answer initialize in %s", s.h.argv[0], s.h.opts.InitTimeout))
+		fmt.Errorf("%s did not answer initialize within %s", s.h.argv[0], s.h.opts.InitTimeout))
 	defer cancel()
 	s.request(s.initID, "initialize", map[string]any{"protocolVersion": s.h.opts.Version, "clientInfo": s.h.opts.Info, "capabilities": ourCapabilities})
 	select {
@@ -208,7 +208,7 @@ func (s *session) writeLoop(ctx context.Context) {
 func (s *session) readLoop() {
 	lines := &proc.LineWriter{Max: maxLine, OnLine: s.handleLine}
 	if _, err := io.Copy(lines, s.process.Stdout); err != nil {
-		s.h.opts.Log.Debug().Err(err).Msg("output of the harness program not read to its end")
+		s.h.opts.Log.Debug().Err(err).Msg("output of the harness program not read to the end")
 	}
 	lines.Flush()
 	close(s.calls)
@@ -220,7 +220,7 @@ func (s *session) handleLine(line []byte, cut bool) {
 		return
 	}
 	if cut {
-		s.dropLine(line, fmt.Errorf("the line is too long: at most %d bytes are taken", maxLine))
+		s.dropLine(line, fmt.Errorf("the line is too long: the maximum is %d bytes", maxLine))
 		return
 	}
 	f, err := parseFrame(line)
@@ -251,7 +251,7 @@ func (s *session) dropLine(line []byte, err error) {
 	}
 	s.dropped++
 	if s.dropped%100 == 1 {
-		s.h.opts.Log.Warn().Err(err).Int("lines", s.dropped).Msg("line of the harness program dropped; only JSON-RPC belongs on its stdout")
+		s.h.opts.Log.Warn().Err(err).Int("lines", s.dropped).Msg("line of the harness program dropped; its stdout must contain only JSON-RPC")
 	}
 }
 
@@ -266,7 +266,7 @@ func (s *session) dispatch(f *frame) {
 		select {
 		case s.calls <- f:
 		default:
-			s.refuse(f.ID, codeBusy, "too many calls at once; call again when one is answered")
+			s.refuse(f.ID, codeBusy, "too many concurrent calls; call again when one is answered")
 		}
 	default:
 		s.handleNotification(*f.Method, f.Params)
@@ -288,7 +288,7 @@ func (s *session) handleAnswer(f *frame) {
 		return
 	}
 	if f.Error != nil {
-		s.h.opts.Log.Warn().Str("request", id).Str("error", clipText(f.Error.Message)).Msg("delivery refused by the harness program; it is sent again")
+		s.h.opts.Log.Warn().Str("request", id).Str("error", clipText(f.Error.Message)).Msg("delivery refused by the harness program; sending it again")
 		return
 	}
 	var result struct {
@@ -356,7 +356,7 @@ func (f *frame) hasID() bool { return len(f.ID) > 0 && string(f.ID) != "null" }
 func marshal(value any) []byte {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		panic("a C2A frame cannot be marshalled: " + err.Error())
+		panic("a C2A frame cannot be marshaled: " + err.Error())
 	}
 	return raw
 }

@@ -78,7 +78,7 @@ func TestATurnInTheWordsOfTheProtocol(t *testing.T) {
 		},
 		"a channel of a service": {
 			turn: harness.Turn{Chat: "chorus:ops.c", Event: elsewhere, Contract: "# How you work"},
-			id:   "chorus:ops.c", name: "will", service: "A studio, through Hubbub", content: "x", context: []string{"so: Ops.", "# How you work"},
+			id:   "chorus:ops.c", name: "will", service: "A studio, through Hubbub", content: "x", context: []string{"follows: Ops.", "# How you work"},
 		},
 		"work": {
 			turn: harness.Turn{Chat: "collab:broker", Event: event(harness.Conversation{ID: "work:wi_1", Kind: "channel"}, text("do it"))},

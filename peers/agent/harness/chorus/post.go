@@ -18,7 +18,7 @@ func newPost(t *harness.Turn) *chorus.Post {
 	}
 	if k := e.Knock; k != nil {
 		p.Message.Knock, _ = json.Marshal(k) // it contains only strings
-		p.Message.Content = fmt.Sprintf("Knock: %s from %s in %s. Its content is not shown; read it with %s if you can help, else do nothing.",
+		p.Message.Content = fmt.Sprintf("Knock: %s from %s in %s. Its content is not shown. Read it with %s if you can help; otherwise do nothing.",
 			k.Topic, k.From, k.Where, k.PullWith)
 	}
 	return p
@@ -62,13 +62,13 @@ func describeContext(t *harness.Turn) string {
 	what := "A direct chat with one person."
 	switch {
 	case t.Chat == string(protocol.TopicBroker):
-		what = "Work, questions and messages of other agents and of people, from the collaboration broker."
+		what = "Work, questions and messages from other agents and people, through the collaboration broker."
 	case c.Kind != "dm":
-		what = "A chat with several people; they reach you by mentioning @" + protocol.PeerID(t.Event.Recipient).Name() + " or by answering you."
+		what = "A chat with several people. They reach you by mentioning @" + protocol.PeerID(t.Event.Recipient).Name() + " or by replying to you."
 	}
-	text := what + " POST what you want to say to the callback; the chat.* tools read what was said before."
+	text := what + " POST what you want to say to the callback. The chat.* tools read earlier messages."
 	if c.Context != "" {
-		text += " The service describes the channel so: " + c.Context
+		text += " The service describes the channel as follows: " + c.Context
 	}
 	if t.Contract != "" {
 		text += "\n\n" + t.Contract

@@ -9,8 +9,6 @@ import (
 	"hubbub/peers/attention"
 )
 
-// behaviours runs the cases with more than one event: late answers, changed messages, refused
-// actions.
 func (r *checker) behaviours(ctx context.Context) {
 	for _, b := range []struct {
 		name, title string
@@ -18,12 +16,12 @@ func (r *checker) behaviours(ctx context.Context) {
 	}{
 		{"thanks", "a knock about an acknowledgement is not answered with a message", r.silentCase(r.makeKnock)},
 		{"overheard", "a digest is not answered", r.silentCase(r.makeDigest)},
-		{"redelivery", "an event that is delivered again is accepted and not answered anew", r.redelivery},
+		{"redelivery", "an event that is delivered again is accepted and not answered again", r.redelivery},
 		{"merged", "a merged turn is accepted and answered once", r.merged},
-		{"refused", "a refused message is taken as it is", r.refusedMessage},
-		{"cancelled", "a cancelled delivery leaves the program at work", r.cancelled},
+		{"refused", "a refusal of a message is accepted", r.refusedMessage},
+		{"cancelled", "the program keeps working after a delivery is cancelled", r.cancelled},
 		{"burst", "many deliveries at once are all accepted", r.burst},
-		{"alive", "after all that, a question is still answered", r.alive},
+		{"alive", "after all of this, a question is still answered", r.alive},
 	} {
 		if r.isSelected(b.name, b.title) && ctx.Err() == nil {
 			r.reportCase(b.name, b.title, b.run(ctx, b.name))
@@ -32,7 +30,7 @@ func (r *checker) behaviours(ctx context.Context) {
 	r.chat.mu.Lock()
 	stray := errors.Join(r.chat.unknownEvents...)
 	r.chat.mu.Unlock()
-	r.reportCase("named", "what the program does names an event that it was told of", stray)
+	r.reportCase("named", "the program's actions name events that were delivered to it", stray)
 }
 
 // checkedAgent is the agent that the program implements.
@@ -126,7 +124,7 @@ func (r *checker) merged(ctx context.Context, name string) error {
 	wrong := r.settled(ctx, e.EventID)
 	r.chat.withEvent(first.event.EventID, func(s *eventRecord) {
 		if len(s.sends) > 0 {
-			wrong = errors.Join(wrong, errors.New("it answered a fragment beside the turn"))
+			wrong = errors.Join(wrong, errors.New("it answered a fragment in addition to the turn"))
 		}
 	})
 	return wrong
@@ -144,7 +142,7 @@ func (r *checker) refusedMessage(ctx context.Context, name string) (wrong error)
 	r.chat.awaitQuiet(ctx, r.opts.Quiet)
 	r.chat.withEvent(s.event.EventID, func(s *eventRecord) {
 		if wrong = errors.Join(s.problems...); len(s.sends) > tries {
-			wrong = errors.Join(wrong, fmt.Errorf("it sent %d times what was refused", len(s.sends)))
+			wrong = errors.Join(wrong, fmt.Errorf("it sent a refused message %d times", len(s.sends)))
 		}
 	})
 	return wrong

@@ -140,8 +140,8 @@ func (c *chatHost) Call(_ context.Context, name string, raw json.RawMessage) har
 	id := cmp.Or(a.EventID, a.InReplyTo)
 	s := c.events[id]
 	if s == nil {
-		c.unknownEvents = append(c.unknownEvents, fmt.Errorf("%s named the event %q, which it was never told of", name, id))
-		return harness.ErrorResult("there is no such event; name one that you were told of", map[string]any{"status": "refused", "reason": "unknown_event"})
+		c.unknownEvents = append(c.unknownEvents, fmt.Errorf("%s named the event %q, which was never delivered", name, id))
+		return harness.ErrorResult("there is no such event; name one that was delivered to you", map[string]any{"status": "refused", "reason": "unknown_event"})
 	}
 	switch name {
 	case "chat.send_message":
@@ -170,7 +170,7 @@ func (s *eventRecord) send(a *arguments) harness.Result {
 	case a.IdempotencyKey == "":
 		s.problems = append(s.problems, errors.New("send_message without an idempotencyKey"))
 	case a.Target != "" && a.Target != s.event.Conversation.ID:
-		s.problems = append(s.problems, fmt.Errorf("send_message to %q, which is not where the event was said", a.Target))
+		s.problems = append(s.problems, fmt.Errorf("send_message to %q, which is not the conversation of the event", a.Target))
 	}
 	said := send{a.Text, a.IdempotencyKey}
 	again := slices.Contains(s.sends, said)
@@ -184,7 +184,7 @@ func (s *eventRecord) send(a *arguments) harness.Result {
 	case again:
 		return harness.StructuredResult(status("duplicate", ""))
 	case len(s.sends) > 1:
-		return harness.ErrorResult("the event was answered already; stay silent", status("refused", "already_answered"))
+		return harness.ErrorResult("the event has already been answered; stay silent", status("refused", "already_answered"))
 	}
 	return harness.StructuredResult(status("sent", ""))
 }

@@ -105,7 +105,7 @@ func TestFaultsAreFound(t *testing.T) {
 		{"disobey", "thanks", "thanks", "it answered an event with policy"},
 		{"disobey", "overheard", "overheard", "it answered an event with policy"},
 		{"disobey", "C01", "evt_001", "2 different answers"},
-		{"silent-turns", "C01", "evt_001", "neither answered"},
+		{"silent-turns", "C01", "evt_001", "was not answered"},
 		{"silent:1000", "C01", "evt_001", "not accepted"},
 		{"reword", "redelivery", "redelivery", "different answers"},
 		{"nameless", "named", "named", ""},

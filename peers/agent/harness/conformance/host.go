@@ -98,8 +98,8 @@ func (d *draft) timeline(t *attention.Timeline, n int) {
 		return
 	}
 	var wrong error
-	if t.Check(attention.ReturnIntervals{}) == nil {
-		wrong = errors.New("it passes although nothing returns")
+	if t.Check(attention.Returns{}) == nil {
+		wrong = errors.New("it passes without returns")
 	}
 	d.reportCase(name+"_control", "without returns it fails: "+t.Title(), wrong)
 }
@@ -152,7 +152,7 @@ func checkKnock(v *attention.Vector, d attention.Decision) (problems []error) {
 			problems = append(problems, fmt.Errorf("knock.%s is %q, want %q", name, got[i], want[i]))
 		}
 		if run := sharedRun(v.Event.Text, got[i], 20); run != "" {
-			problems = append(problems, fmt.Errorf("knock.%s holds text of the event: %q", name, run))
+			problems = append(problems, fmt.Errorf("knock.%s contains text of the event: %q", name, run))
 		}
 	}
 	return problems

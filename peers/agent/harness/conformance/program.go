@@ -65,7 +65,7 @@ type checker struct {
 }
 
 // errWithheld is the outcome of a delivery in a mode that the program does not support.
-var errWithheld = errors.New("the program does not take this mode")
+var errWithheld = errors.New("the program does not support this mode")
 
 // check runs every case of the draft.
 func (r *checker) check(ctx context.Context) error {
@@ -86,7 +86,7 @@ func (r *checker) check(ctx context.Context) error {
 
 func (r *checker) cases(ctx context.Context) error {
 	const title = "initialize is answered with a draft and capabilities"
-	patience, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout, fmt.Errorf("no answer to initialize in %s", r.opts.Timeout))
+	patience, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout, fmt.Errorf("no answer to initialize within %s", r.opts.Timeout))
 	defer cancel()
 	caps, err := r.harness.Capabilities(patience)
 	if errors.Is(err, harness.ErrPermanent) {
@@ -123,7 +123,7 @@ func (r *checker) deliver(ctx context.Context, e *harness.Event, attempt int) er
 	default:
 		return errWithheld
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout, fmt.Errorf("the delivery was not accepted in %s", r.opts.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout, fmt.Errorf("the delivery was not accepted within %s", r.opts.Timeout))
 	defer cancel()
 	_, err := r.harness.Turn(ctx, &harness.Turn{ID: turnID(e, attempt), Attempt: attempt, Event: *e}, nil)
 	return err

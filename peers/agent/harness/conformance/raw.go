@@ -13,7 +13,7 @@ import (
 
 // raw restarts the program and sends it what a well-behaved host never sends.
 func (r *checker) raw(ctx context.Context) error {
-	const name, title = "unknown", "unknown methods get an error, unknown notifications nothing, and stdout holds JSON-RPC alone"
+	const name, title = "unknown", "unknown methods get an error, unknown notifications get nothing, and stdout contains only JSON-RPC"
 	if !r.isSelected(name, title) {
 		return nil
 	}
@@ -46,7 +46,7 @@ func checkRaw(process *subprocess.Process, initialize string) error {
 		{unheard, "odd-1", "an unknown method got a result, want an error (-32601)", true},
 	} {
 		if _, err := fmt.Fprintln(process.Stdin, request.text); err != nil {
-			return fmt.Errorf("it does not read: %w", err)
+			return fmt.Errorf("it does not read its input: %w", err)
 		}
 		failed, err := awaitAnswer(lines, request.id)
 		if err != nil {
@@ -76,7 +76,7 @@ func awaitAnswer(lines *bufio.Scanner, id string) (failed bool, err error) {
 			continue
 		}
 		if (len(f.Result) == 0) == (len(f.Error) == 0) {
-			return false, errors.New("an answer must have a result or an error, and not both")
+			return false, errors.New("an answer must have either a result or an error")
 		}
 		return len(f.Error) > 0, nil
 	}

@@ -79,7 +79,7 @@ func (r *checker) awaitDischarge(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 	defer cancel()
 	if !r.chat.awaitDischarged(ctx, id) {
-		return fmt.Errorf("must_respond was neither answered nor deferred nor settled in %s", r.opts.Timeout)
+		return fmt.Errorf("must_respond was not answered, deferred or settled within %s", r.opts.Timeout)
 	}
 	return nil
 }

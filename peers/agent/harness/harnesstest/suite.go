@@ -68,7 +68,7 @@ func Conformance(t *testing.T, side string, without map[string]string, args ...s
 				failures := failurePattern.FindAllStringSubmatch(report, -1)
 				for _, f := range failures {
 					if why := reason(f[1]); why != "" {
-						t.Logf("not examined: %s: %s", f[1], why)
+						t.Logf("not checked: %s: %s", f[1], why)
 					} else {
 						t.Errorf("%s: %s", f[1], f[2])
 					}
@@ -82,7 +82,7 @@ func Conformance(t *testing.T, side string, without map[string]string, args ...s
 	some := strings.Contains(flag.Lookup("test.run").Value.String(), "/") // only a part of the tests ran
 	for prefix := range without {
 		if !used[prefix] && !some {
-			t.Errorf("nothing in the suite is called %s, or it passes: take it out", prefix)
+			t.Errorf("nothing in the suite is called %s, or it passes: remove it", prefix)
 		}
 	}
 }

@@ -82,8 +82,8 @@ func (t *Tools) Called() []string {
 	return names
 }
 
-// playScripted does with an event what a scripted agent does, and returns the text that
-// ends the turn. The event is a harness.Event or the params of chat/deliver.
+// playScripted does about an event what a scripted agent does, and returns the text that ends the
+// turn. The event is a harness.Event or the params of chat/deliver.
 func playScripted(ctx context.Context, event []byte, tools harness.Tools) string {
 	var params struct {
 		harness.Event
@@ -102,9 +102,8 @@ func playScripted(ctx context.Context, event []byte, tools harness.Tools) string
 	return outcome.FinalText
 }
 
-// Until asks a condition every few milliseconds until it holds, or until the
-// test's own deadline is near. It is for what another program does; the
-// test's own goroutines tell over channels.
+// Until polls a condition until it holds, or until the test's deadline is near. It is for
+// conditions in another process; goroutines of the test should use channels.
 func Until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline, bounded := t.Deadline()
@@ -112,7 +111,7 @@ func Until(t *testing.T, what string, holds func() bool) {
 	defer tick.Stop()
 	for !holds() {
 		if bounded && time.Until(deadline) < 5*time.Second {
-			t.Fatalf("waited in vain: %s", what)
+			t.Fatalf("timeout: %s", what)
 		}
 		<-tick.C
 	}

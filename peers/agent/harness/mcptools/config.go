@@ -121,7 +121,7 @@ func (c *serverConfig) toServer(i int) (harness.MCPServer, error) {
 		s.Command = append(s.Command, c.Args...)
 	}
 	if (s.URL == "") == (len(s.Command) == 0) {
-		return s, fmt.Errorf("MCP server %q: give it a url or a command, and not both", s.Name)
+		return s, fmt.Errorf("MCP server %q: give it either a url or a command", s.Name)
 	}
 	return s, nil
 }

@@ -64,7 +64,7 @@ func (c *conn) run(ctx context.Context) {
 // open connects to the server and lists its tools.
 func (c *conn) open(ctx context.Context) error {
 	timeout := c.pool.opts.ConnectTimeout
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it did not answer in %s", timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it did not answer within %s", timeout))
 	defer cancel()
 	transport, err := c.transport()
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *conn) open(ctx context.Context) error {
 func (c *conn) transport() (mcp.Transport, error) {
 	switch {
 	case c.server.URL != "" && len(c.server.Command) > 0:
-		return nil, errors.New("it has both a url and a command; give one of them")
+		return nil, errors.New("it has both a url and a command; give only one of them")
 	case c.server.URL != "":
 		u, err := url.Parse(c.server.URL)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -117,7 +117,7 @@ type headerTransport struct {
 
 func (h *headerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Host != h.host {
-		return nil, fmt.Errorf("the server points to another host; only its own is asked")
+		return nil, fmt.Errorf("the server refers to another host; only its own is called")
 	}
 	r = r.Clone(r.Context())
 	for name, value := range h.add {
@@ -155,7 +155,7 @@ func (l *limitedBody) Read(p []byte) (int, error) {
 // listTools requests the tools. Tools too large to show to a model are left out.
 func (c *conn) listTools(ctx context.Context) error {
 	timeout := c.pool.opts.ConnectTimeout
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it did not list its tools in %s", timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it did not list its tools within %s", timeout))
 	defer cancel()
 	var tools []harness.Tool
 	for t, err := range c.session.Tools(ctx, nil) {
@@ -185,7 +185,7 @@ func (c *conn) List() []harness.Tool {
 }
 
 // errCallTimeout is the cause when a call takes too long.
-var errCallTimeout = fmt.Errorf("it did not answer in %s", callTimeout)
+var errCallTimeout = fmt.Errorf("it did not answer within %s", callTimeout)
 
 // call calls a tool once. If the server asks something meanwhile, people answer.
 func (c *conn) call(ctx context.Context, people harness.Approver, name string, arguments json.RawMessage) harness.Result {
@@ -199,7 +199,7 @@ func (c *conn) call(ctx context.Context, people harness.Approver, name string, a
 		c.pool.mu.Lock()
 		c.listedAt = time.Time{}
 		c.pool.mu.Unlock()
-		return harness.ErrorResult("the tool gave no result, and may or may not have acted: "+redactError(&c.server, causeOf(k.ctx, err)), nil).Redacted(c.pool.opts.Redact)
+		return harness.ErrorResult("the tool returned no result, and may or may not have acted: "+redactError(&c.server, causeOf(k.ctx, err)), nil).Redacted(c.pool.opts.Redact)
 	}
 	return toResult(result, c.pool.opts.Redact, c.pool.opts.ResultBytes)
 }
@@ -214,7 +214,7 @@ func toResult(r *mcp.CallToolResult, secrets *redact.Redactor, most int) harness
 			continue
 		}
 		if said = secrets.String(said); len(said) > left {
-			said = text.Prefix(said, left) + "\n[cut: the result is longer than what may be shown; ask for less]"
+			said = text.Prefix(said, left) + "\n[cut: the result is too long to show; ask for less]"
 		}
 		left -= len(said)
 		out.Content = append(out.Content, harness.Content{Type: "text", Text: said})
@@ -242,7 +242,7 @@ func contentText(c mcp.Content) (said string, known bool) {
 	case *mcp.ImageContent:
 		return "[an image, " + c.MIMEType + "]", true
 	case *mcp.AudioContent:
-		return "[a sound, " + c.MIMEType + "]", true
+		return "[audio, " + c.MIMEType + "]", true
 	}
 	return "", false
 }

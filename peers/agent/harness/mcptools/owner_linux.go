@@ -37,7 +37,7 @@ func connectionUser(path, local, remote string) (user string, found bool, err er
 		return "", false, nil
 	}
 	if err != nil {
-		return "", false, fmt.Errorf("asking the kernel whose a connection is: %w", err)
+		return "", false, fmt.Errorf("finding the owner of a connection: %w", err)
 	}
 	defer file.Close() //nolint:errcheck // only read
 	rows := bufio.NewScanner(file)

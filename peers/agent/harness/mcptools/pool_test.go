@@ -188,7 +188,7 @@ func TestAServersHeadersGoToItAlone(t *testing.T) {
 	if string(said) != "Bearer k" || err != nil || r.Header.Get("Authorization") != "another's" || response.Body.(*limitedBody).remaining != 16<<20-8 {
 		t.Errorf("sent %q, %v", said, err)
 	}
-	if _, err := client("elsewhere").Do(r); err == nil || !strings.Contains(err.Error(), "the server points to another host; only its own is asked") || asked != 1 {
+	if _, err := client("elsewhere").Do(r); err == nil || !strings.Contains(err.Error(), "the server refers to another host; only its own is called") || asked != 1 {
 		t.Errorf("to another host: %v, asked %d times", err, asked)
 	}
 	for length, whole := range map[int]bool{9: true, 10: false, 11: false} {
@@ -202,7 +202,7 @@ func TestAServersHeadersGoToItAlone(t *testing.T) {
 // TestHowAServerIsReached: by an address or a command.
 func TestHowAServerIsReached(t *testing.T) {
 	for says, s := range map[string]harness.MCPServer{
-		"it has both a url and a command; give one of them": {URL: "http://a", Command: []string{"a"}},
+		"it has both a url and a command; give only one of them": {URL: "http://a", Command: []string{"a"}},
 		"it has neither a url nor a command":                {},
 		"its url is not an http(s) address":                 {URL: "ftp://a"},
 		"its url is not an  http(s) address":                {URL: "http://"},
@@ -219,7 +219,7 @@ func TestHowAServerIsReached(t *testing.T) {
 
 // TestWhoIsServed: nobody whose connection is not known to be of this machine.
 func TestWhoIsServed(t *testing.T) {
-	const refused = "only connections of this machine are served here"
+	const refused = "only connections from this machine are served"
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
 	for _, from := range []string{"pipe", "127.0.0.1:5"} { // the second names no address of ours
 		r.RemoteAddr = from

@@ -49,13 +49,13 @@ func (r *Relay) Register(s harness.MCPServer) harness.MCPServer {
 // agent's own token, which is not forwarded. Paths alone can be guessed.
 func (r *Relay) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	if opens := request.Header.Get(chatHeader); opens != "" && opens != request.URL.Path {
-		http.Error(w, "this token is for another server: show the one that came with this address", http.StatusForbidden)
+		http.Error(w, "this token is for another server: use the one that came with this address", http.StatusForbidden)
 		return
 	}
 	s, known := r.targets.Get(strings.TrimPrefix(request.URL.Path, relayPath))
 	target, err := url.Parse(s.URL)
 	if !known || err != nil {
-		http.Error(w, "this MCP server is no longer known here; it comes anew with the next message", http.StatusNotFound)
+		http.Error(w, "this MCP server is no longer known; it comes again with the next message", http.StatusNotFound)
 		return
 	}
 	request.Body = http.MaxBytesReader(w, request.Body, maxRequest)
@@ -64,7 +64,7 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		FlushInterval: -1,
 		ModifyResponse: func(answer *http.Response) error {
 			if answer.StatusCode/100 == 3 {
-				return errors.New("it points elsewhere, which is not followed")
+				return errors.New("it redirects elsewhere, which is not followed")
 			}
 			return nil
 		},
@@ -77,7 +77,7 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 			}
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			http.Error(w, "the MCP server gave no answer: "+harness.Redact(err.Error()), http.StatusBadGateway)
+			http.Error(w, "the MCP server did not answer: "+harness.Redact(err.Error()), http.StatusBadGateway)
 		},
 	}
 	proxy.ServeHTTP(w, request)

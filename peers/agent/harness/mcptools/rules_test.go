@@ -25,7 +25,7 @@ func TestWhatHoldsWithoutOptions(t *testing.T) {
 func TestWhatIsReadOfAResult(t *testing.T) {
 	said := func(c ...mcp.Content) *mcp.CallToolResult { return &mcp.CallToolResult{Content: c} }
 	hello := &mcp.TextContent{Text: "hello"}
-	const cut = "\n[cut: the result is longer than what may be shown; ask for less]"
+	const cut = "\n[cut: the result is too long to show; ask for less]"
 	for name, c := range map[string]struct {
 		r          *mcp.CallToolResult
 		most       int
@@ -38,7 +38,7 @@ func TestWhatIsReadOfAResult(t *testing.T) {
 		"nothing behind a cut": {said(hello, hello), 5, []string{"hello"}, ""},
 		"a second that is cut": {said(hello, hello), 7, []string{"hello", "he" + cut}, ""},
 		"a link":               {said(&mcp.ResourceLink{URI: "file:///x"}), 100, []string{"[resource file:///x]"}, ""},
-		"an image and a sound": {said(&mcp.ImageContent{MIMEType: "image/png"}, &mcp.AudioContent{MIMEType: "audio/ogg"}), 100, []string{"[an image, image/png]", "[a sound, audio/ogg]"}, ""},
+		"an image and a sound": {said(&mcp.ImageContent{MIMEType: "image/png"}, &mcp.AudioContent{MIMEType: "audio/ogg"}), 100, []string{"[an image, image/png]", "[audio, audio/ogg]"}, ""},
 		"embedded text":        {said(&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{Text: "inside"}}), 100, []string{"inside"}, ""},
 		"embedded otherwise":   {said(&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{Blob: []byte{1}}}, &mcp.EmbeddedResource{}), 100, []string{"[an embedded resource that is not text]", "[an embedded resource that is not text]"}, ""},
 		"structured":           {&mcp.CallToolResult{StructuredContent: map[string]int{"a": 1}}, 7, nil, `{"a":1}`},
@@ -70,8 +70,8 @@ func TestOneServerIsNamedInOneWay(t *testing.T) {
 		"a command with arguments": {say: `{"name":"a","command":"/a b","args":["-x"]}`, want: harness.MCPServer{Name: "a", Command: []string{"/a b", "-x"}}},
 		"a command as a list":      {say: `{"name":"a","command":["run"],"args":["-x"]}`, want: harness.MCPServer{Name: "a", Command: []string{"run", "-x"}}},
 		"no command":               {say: `{"name":"a","url":"http://x","command":null}`, want: harness.MCPServer{Name: "a", URL: "http://x"}},
-		"neither":                  {say: `{"name":"a"}`, err: "give it a url or a command"},
-		"both":                     {say: `{"name":"a","url":"http://x","command":"run"}`, err: "give it a url or a command"},
+		"neither":                  {say: `{"name":"a"}`, err: "give it either a url or a command"},
+		"both":                     {say: `{"name":"a","url":"http://x","command":"run"}`, err: "give it either a url or a command"},
 		"a number":                 {say: `{"name":"a","command":7}`, err: "neither a string nor a list"},
 		"an open quote":            {say: `{"name":"a","command":"run 'it"}`, err: `the command of MCP server "a"`},
 	} {

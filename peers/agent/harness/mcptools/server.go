@@ -67,12 +67,12 @@ func authenticate(next http.Handler, token string) http.Handler {
 		r.Header.Set(chatHeader, chat)
 		switch {
 		case !isLoopbackHost(r.Host):
-			http.Error(w, "only loopback host names are served here", http.StatusForbidden)
+			http.Error(w, "only loopback host names are served", http.StatusForbidden)
 		case !isOwnOrigin(r):
-			http.Error(w, "web pages of another origin are refused", http.StatusForbidden)
+			http.Error(w, "web pages of other origins are refused", http.StatusForbidden)
 		case !bearer || !right:
 			w.Header().Set("WWW-Authenticate", `Bearer realm="hubbub"`)
-			http.Error(w, "show the agent's token: Authorization: Bearer <token of mcp.json>", http.StatusUnauthorized)
+			http.Error(w, "send the agent's token: Authorization: Bearer <token of mcp.json>", http.StatusUnauthorized)
 		default:
 			if problem := checkPeer(r); problem != "" {
 				http.Error(w, problem, http.StatusForbidden)
@@ -89,17 +89,17 @@ func authenticate(next http.Handler, token string) http.Handler {
 func checkPeer(r *http.Request) string {
 	client, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return "only connections of this machine are served here"
+		return "only connections from this machine are served"
 	}
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if !ok {
-		return "only connections of this machine are served here"
+		return "only connections from this machine are served"
 	}
 	switch own, err := isSameUser(client, local.AddrPort()); {
 	case err != nil:
 		return err.Error()
 	case !own:
-		return "only programs of the agent's own user are served here: run this one as that user"
+		return "only programs of the agent's own user are served: run this program as that user"
 	}
 	return ""
 }
@@ -151,7 +151,7 @@ func isOwnOrigin(r *http.Request) bool {
 // toolServer makes the MCP server for one request.
 func toolServer(tools harness.Tools, name *mcp.Implementation) *mcp.Server {
 	s := mcp.NewServer(name, &mcp.ServerOptions{
-		Instructions: "The chat tools of this agent. Obey the response policy of each event; a refused call says what to do instead.",
+		Instructions: "The chat tools of this agent. Obey the response policy of each event. A refused call says what to do instead.",
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})
 	s.AddReceivingMiddleware(rejectOtherMethods)
@@ -169,7 +169,7 @@ func rejectOtherMethods(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 		switch kind, _, _ := strings.Cut(method, "/"); kind {
 		case "prompts", "resources", "completion", "logging":
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "only tools are offered here"}
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "only tools are offered"}
 		}
 		return next(ctx, method, r)
 	}

@@ -70,12 +70,12 @@ func (p *part) append(name, arguments string) error {
 	p.Name += name
 	p.pieces.WriteString(arguments)
 	if len(p.Name) > maxCallName || p.pieces.Len() > maxArguments {
-		return fmt.Errorf("a tool call's name is longer than %d bytes, or its arguments are longer than %d", maxCallName, maxArguments)
+		return fmt.Errorf("the name of a tool call is longer than %d bytes, or its arguments are longer than %d", maxCallName, maxArguments)
 	}
 	return nil
 }
 
-var errNotBegun = errors.New("a piece came for a part that was not begun")
+var errNotBegun = errors.New("a piece arrived for a part that has not begun")
 
 // A reply is one complete answer of a model.
 type reply struct {

@@ -26,17 +26,17 @@ import (
 func (h *Harness) validate() error {
 	u, err := url.Parse(h.opts.BaseURL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return fmt.Errorf("--base-url %q is not an http(s) address; it looks like https://host/v1", h.opts.BaseURL)
+		return fmt.Errorf("--base-url %q is not an http(s) address, such as https://host/v1", h.opts.BaseURL)
 	}
 	if u.User != nil || u.RawQuery != "" {
-		return fmt.Errorf("--base-url must hold no user name, password or query; give the key in %s", h.endpoint.KeyName)
+		return fmt.Errorf("--base-url must not contain a user name, password or query; give the key in %s", h.endpoint.KeyName)
 	}
 	key, err := h.opts.Key()
 	if err != nil {
 		return err
 	}
 	if key == "" && h.official(h.opts.BaseURL) {
-		return fmt.Errorf("no key: set %[1]s, or %[1]s_FILE to a file that holds it, or --base-url to an endpoint that needs none", h.endpoint.KeyName)
+		return fmt.Errorf("no key: set %[1]s, or %[1]s_FILE to a file that contains it, or --base-url to an endpoint that needs none", h.endpoint.KeyName)
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ func (h *Harness) complete(ctx context.Context, r *request, onText func(string))
 		if lesson == "" {
 			return answer, err
 		}
-		h.opts.Log.Info().Str("endpoint", h.opts.BaseURL).Str("model", h.opts.Model).Str("learned", lesson).Msg("model endpoint is met halfway")
+		h.opts.Log.Info().Str("endpoint", h.opts.BaseURL).Str("model", h.opts.Model).Str("learned", lesson).Msg("adapted to model endpoint")
 	}
 }
 
@@ -68,7 +68,7 @@ func (h *Harness) completeOnce(ctx context.Context, body any, onText func(string
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {
-		return nil, fmt.Errorf("writing the request: %w", err)
+		return nil, fmt.Errorf("encoding the request: %w", err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -76,7 +76,7 @@ func (h *Harness) completeOnce(ctx context.Context, body any, onText func(string
 	defer s.watchdog.Stop()
 	response, err := s.post(raw)
 	if err != nil {
-		return nil, s.readError("the model at %s gave no answer: %s", err)
+		return nil, s.readError("the model at %s did not answer: %s", err)
 	}
 	defer response.Body.Close() //nolint:errcheck // nothing is left to lose
 	if response.StatusCode/100 != 2 {
@@ -95,7 +95,7 @@ func (h *Harness) completeOnce(ctx context.Context, body any, onText func(string
 			return nil, s.eventError(f)
 		}
 		if whole && h.isForeign(data) {
-			return nil, s.wrongAPIError("JSON that is no answer of this API: " + text.Clip(text.OneLine(harness.Redact(string(data), key)), 200))
+			return nil, s.wrongAPIError("JSON that is not an answer of this API: " + text.Clip(text.Line(harness.Redact(string(data), key)), 200))
 		}
 		if err := h.dialect.decode(a, data); err != nil {
 			return nil, s.readError(incompleteFormat, fmt.Errorf("it cannot be read: %w", err))

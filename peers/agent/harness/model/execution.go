@@ -25,7 +25,7 @@ const (
 var imagesRefused = regexp.MustCompile(`(?i)\b(images?|image_url|vision|multimodal|mmproj)\b`)
 
 // imagesOmitted informs a model that did not accept images.
-const imagesOmitted = "\nThe images of this message could not be shown to you: your model does not take them. Say so if they matter."
+const imagesOmitted = "\nThe images of this message could not be shown to you: your model does not support images. Say so if they matter."
 
 // retryBackoff is the wait before a request is sent again.
 var retryBackoff = retry.Backoff{Min: 500 * time.Millisecond, Max: 30 * time.Second}
@@ -52,10 +52,10 @@ func (r *execution) iterate(ctx context.Context) (*reply, error) {
 		}
 		sanitizeNames(reply.Calls)
 		if reply.Truncated && reply.Text == "" {
-			return nil, fmt.Errorf("%w: its answer was cut at %d tokens before it said anything", harness.ErrBudget, maxTokens)
+			return nil, fmt.Errorf("%w: its answer was cut at %d tokens before it contained any text", harness.ErrBudget, maxTokens)
 		}
 		if reply.Filtered && reply.Text == "" && len(reply.Calls) == 0 {
-			return nil, &harness.UserError{Message: userFiltered, Err: errors.New("the provider of the model withheld the answer (its filter of content)")}
+			return nil, &harness.UserError{Message: userFiltered, Err: errors.New("the model's provider withheld the answer (content filter)")}
 		}
 		if reply.Text != "" || len(reply.Calls) > 0 {
 			r.messages = append(r.messages, message{Role: roleAssistant, Text: reply.Text, Calls: reply.Calls})
@@ -78,7 +78,7 @@ func (r *execution) iterate(ctx context.Context) (*reply, error) {
 			return nil, fmt.Errorf("%w: it used %d of %d tokens", harness.ErrBudget, used, opts.TokenBudget)
 		}
 	}
-	return nil, fmt.Errorf("%w: the model did not end it in %d requests", harness.ErrBudget, opts.MaxIterations)
+	return nil, fmt.Errorf("%w: the model did not end it within %d requests", harness.ErrBudget, opts.MaxIterations)
 }
 
 // sanitizeNames gives calls names that every API accepts. Models invent names (functions.x) or
@@ -128,13 +128,13 @@ func (r *execution) request(ctx context.Context, noTools bool) (*reply, error) {
 			return nil, err
 		}
 		if len(r.messages[0].Images) > 0 && (failed.TooLong || failed.Rejected || imagesRefused.MatchString(err.Error())) {
-			r.noteFailure("the model does not take the images of this turn, which are left out", err)
+			r.noteFailure("leaving out the images of this turn, which the model does not accept", err)
 			r.messages[0].Images = nil
 			r.messages[0].Text += imagesOmitted
 			continue
 		}
 		if (failed.TooLong || failed.Rejected) && len(r.history) > 0 {
-			r.noteFailure("the model does not take the past of the conversation, which is left out", err)
+			r.noteFailure("leaving out the history of the conversation, which the model does not accept", err)
 			r.history = nil
 			continue
 		}
@@ -143,7 +143,7 @@ func (r *execution) request(ctx context.Context, noTools bool) (*reply, error) {
 		}
 		wait := max(failed.RetryAfter, retryBackoff.After(try))
 		if deadline, ok := ctx.Deadline(); ok && time.Now().Add(wait).After(deadline) {
-			return nil, fmt.Errorf("the model can be asked again only in %s: %w", wait.Round(time.Second), err)
+			return nil, fmt.Errorf("the model cannot be asked again for %s: %w", wait.Round(time.Second), err)
 		}
 		r.noteFailure(fmt.Sprintf("asking the model again in %s", wait.Round(100*time.Millisecond)), err)
 		if !retry.Sleep(ctx, wait) {
@@ -174,7 +174,7 @@ func (r *execution) runTools(ctx context.Context, calls []call) []callResult {
 		var result harness.Result
 		switch {
 		case ctx.Err() != nil:
-			result = harness.ErrorResult("the turn was cancelled before this tool was called", nil)
+			result = harness.ErrorResult("the turn was canceled before this tool was called", nil)
 		case i >= maxCalls:
 			result = harness.ErrorResult(fmt.Sprintf("at most %d tools can be called at once; call it again", maxCalls), nil)
 		default:
@@ -201,7 +201,7 @@ func (r *execution) runTool(ctx context.Context, c call) harness.Result {
 	}
 	if a := r.turn.Approver; a != nil && a.Sensitive(name) {
 		if err := a.Approve(ctx, name, json.RawMessage(c.Arguments)); err != nil {
-			return harness.ErrorResult("A person decides about this tool: "+err.Error()+". Do not call it again for this.", nil)
+			return harness.ErrorResult("A person decides whether this tool may run: "+err.Error()+". Do not call it again for this.", nil)
 		}
 	}
 	return r.tools.callTool(ctx, c)

@@ -81,12 +81,12 @@ func findFailure(data []byte) (f failure, ok bool) {
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
 var (
-	errIdle    = errors.New("the model's stream went silent")
+	errIdle    = errors.New("the model's stream was silent for too long")
 	errTooLong = fmt.Errorf("it is longer than %d MiB", maxAnswer>>20)
 )
 
 // incompleteFormat describes an answer that ended too early or is invalid.
-const incompleteFormat = "the answer of %s broke off: %s"
+const incompleteFormat = "the answer of %s is incomplete: %s"
 
 // readError makes the error for an answer that could not be read completely. The arguments of the
 // format are the address of the API and the cause.
@@ -122,11 +122,11 @@ func (s *stream) statusError(response *http.Response) error {
 
 // What people in a chat read about failures that sending again does not fix.
 const (
-	userNoCredit    = "I cannot answer: the account that pays for my model has no credit left. Whoever runs me has to top it up; sending this again does not help."
-	userBadKey      = "I cannot answer: the key of my model is refused. Whoever runs me has to mend that; sending this again does not help."
-	userBadSettings = "I cannot answer: my model is not where I was told to look for it. Whoever runs me has to mend that; sending this again does not help."
-	userFiltered    = "The provider of my model withheld its answer to this. Asking in other words may help."
-	userRejected    = "I cannot answer this: my model refuses the request. Whoever runs me can see why; sending this again does not help."
+	userNoCredit    = "I can't answer: the account that pays for my model is out of credit. Please tell whoever runs me; sending this again won't help."
+	userBadKey      = "I can't answer: my model's key was rejected. Please tell whoever runs me; sending this again won't help."
+	userBadSettings = "I'm misconfigured and can't answer: my model isn't at the configured address. Please tell whoever runs me; sending this again won't help."
+	userFiltered    = "My model's provider withheld its answer to this. Rephrasing may help."
+	userRejected    = "I can't answer this: my model rejected the request. Whoever runs me can find out why; sending this again won't help."
 )
 
 // wrongAPIError makes the error for a response that is not of this API.
@@ -144,7 +144,7 @@ func (s *stream) classify(status int, what string, f failure) *requestError {
 	}
 	switch {
 	case isTooLong(status, f):
-		long := permanent("This is longer than my model can read. Please send less at once.", "the event is longer than the model can read")
+		long := permanent("This is longer than my model can read. Please send less at a time.", "the event is longer than the model can read")
 		long.TooLong = true
 		return long
 	case f.Code == "insufficient_quota" || f.Type == "insufficient_quota" || f.Type == "billing_error" || status == http.StatusPaymentRequired:
@@ -154,12 +154,12 @@ func (s *stream) classify(status int, what string, f failure) *requestError {
 	case status == http.StatusNotFound:
 		return permanent(userBadSettings, "check --model and --base-url, which includes the version such as /v1")
 	case status >= 300 && status < 400:
-		return permanent(userBadSettings, "redirects are not followed; set --base-url to the address where the API is")
+		return permanent(userBadSettings, "redirects are not followed; set --base-url to the API's own address")
 	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly,
 		status == http.StatusTooManyRequests, status >= 500 && status != http.StatusNotImplemented:
 		return &requestError{Retry: true, Err: errors.New(at)}
 	default:
-		refused := permanent(userRejected, "the API refuses the request; does it take chat tools and streaming?")
+		refused := permanent(userRejected, "the API rejected the request; does it support chat tools and streaming?")
 		refused.Rejected = true
 		return refused
 	}

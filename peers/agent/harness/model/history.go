@@ -68,7 +68,7 @@ func (h *Harness) loadHistory(ctx context.Context, conversation string) historyD
 		err = json.Unmarshal(document, &past)
 	}
 	if err != nil {
-		h.opts.Log.Warn().Err(err).Str("conversation", conversation).Msg("history not readable; the model forgets this conversation")
+		h.opts.Log.Warn().Err(err).Str("conversation", conversation).Msg("history unreadable; the model forgets this conversation")
 		return historyDocument{}
 	}
 	return past
@@ -111,7 +111,7 @@ func trimHistory(past *historyDocument, turns, size int) ([]byte, error) {
 	for {
 		document, err := json.Marshal(past)
 		if err != nil {
-			return nil, fmt.Errorf("writing the history: %w", err)
+			return nil, fmt.Errorf("encoding the history: %w", err)
 		}
 		if len(document) <= size || len(past.Turns) == 0 {
 			return document, nil

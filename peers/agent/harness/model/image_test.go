@@ -52,7 +52,7 @@ func TestImagesAreShown(t *testing.T) {
 			raw, _ := json.Marshal(api.requests[len(api.requests)-1].Body["messages"])
 			body := string(raw)
 			blind := c.image == ""
-			if blind != strings.Contains(body, "could not be shown to you: your model does not take them") || strings.Contains(body, "UE5H") == blind ||
+			if blind != strings.Contains(body, "could not be shown to you: your model does not support images") || strings.Contains(body, "UE5H") == blind ||
 				!strings.Contains(body, c.image) || !strings.Contains(body, "what is this?") {
 				t.Error(body)
 			}

@@ -163,8 +163,8 @@ func (h *Harness) collectTools(ctx context.Context, t *harness.Turn, tools harne
 	}
 	more, failures := h.opts.Servers.Tools(ctx, t.MCP, t.Approver)
 	for _, err := range failures {
-		h.opts.Log.Warn().Err(err).Str("turn", t.ID).Msg("MCP server not reached; the turn runs without it")
-		h.Report(harness.Progress{TurnID: t.ID, Kind: harness.ProgressStatus, Message: "an MCP server was not reached; the turn goes on without it"}) // without its address
+		h.opts.Log.Warn().Err(err).Str("turn", t.ID).Msg("MCP server unreachable; the turn runs without it")
+		h.Report(harness.Progress{TurnID: t.ID, Kind: harness.ProgressStatus, Message: "an MCP server is unreachable; the turn continues without it"}) // without its address
 	}
 	return newToolset(tools, more)
 }

@@ -432,7 +432,7 @@ func TestCancelledBetweenToolsCallsNoMore(t *testing.T) {
 		if !errors.Is(err, cause) || len(tools.Calls()) != 1 || len(api.Requests()) != 1 {
 			r.Errorf("%v, calls %v, %d requests", err, tools.Called(), len(api.Requests()))
 		}
-		if document, err := history.Load(r.Context(), "C1\x1f"); err != nil || !strings.Contains(string(document), "cancelled before this tool") {
+		if document, err := history.Load(r.Context(), "C1\x1f"); err != nil || !strings.Contains(string(document), "canceled before this tool") {
 			r.Errorf("the model remembers %s, %v", document, err)
 		}
 	})

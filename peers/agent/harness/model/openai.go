@@ -155,16 +155,16 @@ func (o *openai) adapt(used quirks, refusal string) (lesson string) {
 	switch {
 	case !used.noStreamOptions && strings.Contains(refusal, "stream_options"):
 		o.quirks.noStreamOptions = true
-		return "it is not asked for the tokens that an answer costs"
+		return "token usage is not requested"
 	case used.limitName == "max_tokens" && strings.Contains(refusal, "max_completion_tokens"):
 		o.quirks.limitName = "max_completion_tokens"
-		return "the limit of an answer is called max_completion_tokens"
+		return "the limit of an answer is sent as max_completion_tokens"
 	case used.limitName == "max_completion_tokens" && !o.official && strings.Contains(refusal, "max_completion_tokens"):
 		o.quirks.limitName = "max_tokens"
-		return "the limit of an answer is called max_tokens"
+		return "the limit of an answer is sent as max_tokens"
 	case !used.noTools && toolsRefused.MatchString(refusal):
 		o.quirks.noTools = true
-		return "its model takes no tools: it only answers, and can neither react nor look anything up"
+		return "its model does not support tools: it only answers, and can neither react nor look anything up"
 	}
 	return ""
 }

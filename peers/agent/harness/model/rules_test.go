@@ -87,7 +87,7 @@ func TestNamesOfToolsAreToldApart(t *testing.T) {
 
 // TestWhatARefusalMeans: which may pass, which never do, and what the chat is told of these.
 func TestWhatARefusalMeans(t *testing.T) {
-	const passes, long = "", "This is longer than my model can read. Please send less at once."
+	const passes, long = "", "This is longer than my model can read. Please send less at a time."
 	s := &stream{h: OpenAI(nil), key: "sk-secret"}
 	for _, c := range []struct {
 		status int

@@ -87,7 +87,7 @@ func TestPartsOfAnAnswerAreBounded(t *testing.T) {
 	for want, calls := range map[string][]modelCall{
 		"more than 256 parts":        many,
 		"its arguments are longer":   {{ID: "c", Name: "chat_react", Arguments: `{"text":"` + strings.Repeat("x", 1<<20) + `"}`}},
-		"name is longer than 1024 b": {{ID: "c", Name: strings.Repeat("x", 1025), Arguments: `{}`}},
+		"name of a tool call is longer than 1024 b": {{ID: "c", Name: strings.Repeat("x", 1025), Arguments: `{}`}},
 	} {
 		each(t, func(r rig) {
 			_, h := r.start(func(o *model.Options) { o.Retries = 1 }, r.said(said{Calls: calls}))

@@ -88,7 +88,7 @@ func TestMCPServersAreToolsAndAFailingOneStopsNothing(t *testing.T) {
 		for s := range told {
 			all = append(all, s)
 		}
-		if said := fmt.Sprint(all); !strings.Contains(said, "an MCP server was not reached") || strings.Contains(said, "127.0.0.1") {
+		if said := fmt.Sprint(all); !strings.Contains(said, "an MCP server is unreachable") || strings.Contains(said, "127.0.0.1") {
 			t.Errorf("of the server that is gone was told: %q", all)
 		}
 	}

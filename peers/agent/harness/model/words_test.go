@@ -278,7 +278,7 @@ func TestAModelWithoutTools(t *testing.T) {
 				}
 			}
 			last := api.Requests()[4].Body
-			if sent := fmt.Sprint(last); last["tools"] != nil || strings.Contains(sent, "tool_call") || !strings.Contains(sent, "before") || strings.Count(told.String(), "takes no tools") != 1 {
+			if sent := fmt.Sprint(last); last["tools"] != nil || strings.Contains(sent, "tool_call") || !strings.Contains(sent, "before") || strings.Count(told.String(), "does not support tools") != 1 {
 				t.Errorf("sent %s, told %s", sent, told.String())
 			}
 		})
@@ -330,7 +330,7 @@ func TestAnAnswerIsWhatItsBytesAre(t *testing.T) {
 		"plain completions":      {"application/json", `{"choices":[{"text":"Hi.","finish_reason":"stop"}]}`, "Hi."},
 		"another API":            {"application/json", `{"model":"m","message":{"role":"assistant","content":"Hi."},"done":true}`, "check --base-url"},
 		"no object":              {"application/json", `["Hi."]`, "check --base-url"},
-		"not there":              {"application/json", `{"detail":"Not Found"}`, `no answer of this API: {"detail":"Not Found"} (check --base-url`},
+		"not there":              {"application/json", `{"detail":"Not Found"}`, `not an answer of this API: {"detail":"Not Found"} (check --base-url`},
 		"withheld":               {"application/json", `{"choices":[{"message":{"content":null},"finish_reason":"content_filter"}]}`, "withheld the answer"},
 		"withheld in the middle": {"application/json", `{"choices":[{"message":{"content":"Hi."},"finish_reason":"content_filter"}]}`, "Hi."},
 	} {

@@ -25,28 +25,28 @@ func matchRule(t *harness.Turn) (rule string, do action, arg string) {
 	said := textOf(e)
 	switch {
 	case e.Reason == "undelivered":
-		return "a rule knows no other words", say(""), ""
+		return "rules cannot rephrase", say(""), ""
 	case e.Digest || e.Policy == "must_not_respond":
 		return "no reply is allowed", say(""), ""
 	case e.Policy == "ack_only":
-		return "a receipt is enough", react("seen"), ""
+		return "a receipt suffices", react("seen"), ""
 	case e.Reason == "reaction_proceeds":
 		return "a thumbs-up", say("Then I go on."), ""
 	case e.Knock != nil:
 		return "a knock", (*execution).handleKnock, ""
 	case e.Policy == "may_respond" && !isRequest(said):
-		return "nothing was asked", say(""), ""
+		return "no request", say(""), ""
 	case strings.Contains(e.Reason, "approval"):
 		return "an approval", react("agree"), ""
 	}
 	if next := nextDiscussionLine(e, said); next != "" {
-		return "a discussion goes on", say(next), ""
+		return "a discussion continues", say(next), ""
 	}
 	for _, r := range textRules {
 		switch m := r.match.FindStringSubmatch(normalize(said)); {
 		case m == nil:
 		case r.name == laterRule && t.Deferrals > 0:
-			return "what was deferred came back", say("It is later now: “" + quote(said, 300) + "”"), ""
+			return "a deferred event came back", say("It is later now: “" + quote(said, 300) + "”"), ""
 		default:
 			return r.name, r.do, m[len(m)-1]
 		}
@@ -68,8 +68,8 @@ func matchRule(t *harness.Turn) (rule string, do action, arg string) {
 const (
 	signalPattern = "seen|agree|working|queued|claimed|done|declined|blocked|unclear"
 	laterRule     = "for later"
-	helpText      = "I follow a few fixed rules: I answer questions by repeating them, react to `work on ...` and thanks, defer what is for `later`, " +
-		"count what you missed on `catch up`, and stay silent where nobody asked me."
+	helpText      = "I follow a few fixed rules: I answer questions by repeating them, react to `work on ...` and thanks, defer anything for `later`, " +
+		"count what you missed on `catch up`, and stay silent if nobody asked me."
 )
 
 // textRules match the text of an event. The last group of match is the argument.

@@ -28,7 +28,7 @@ import (
 func SplitCommand(command string) ([]string, error) {
 	words, err := shlex.Split(command)
 	if err != nil {
-		return nil, fmt.Errorf("the command cannot be split into words (%w): close every quote", err)
+		return nil, fmt.Errorf("the command cannot be split into words (%w): check its quotes", err)
 	}
 	if len(words) == 0 {
 		return nil, errors.New("the command is empty: name the program and its arguments")
@@ -149,10 +149,10 @@ func (p *Process) Wait() error {
 	err := p.Process.Wait()
 	switch {
 	case err == nil:
-		return fmt.Errorf("%s ended by itself", p.name)
+		return fmt.Errorf("%s exited", p.name)
 	}
 	if said := p.StderrSince(0); said != "" {
-		return fmt.Errorf("%s ended: %w; it said: %s", p.name, err, said)
+		return fmt.Errorf("%s ended: %w; it wrote: %s", p.name, err, said)
 	}
 	return fmt.Errorf("%s ended: %w", p.name, err)
 }

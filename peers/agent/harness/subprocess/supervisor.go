@@ -58,7 +58,7 @@ func (l *Supervisor[S]) Run(ctx context.Context, pauses retry.Backoff, log *zero
 		l.mu.Unlock()
 		pause := pauses.After(ends)
 		if log != nil {
-			log.Warn().Err(err).Dur("pause_ms", pause).Int("failures", ends).Msg("harness program ended; starting it again")
+			log.Warn().Err(err).Dur("pause_ms", pause).Int("failures", ends).Msg("harness program ended; restarting it")
 		}
 		return pause, false
 	})
