@@ -98,7 +98,7 @@ func (d *draft) timeline(t *attention.Timeline, n int) {
 		return
 	}
 	var wrong error
-	if t.Check(attention.Returns{}) == nil {
+	if t.Check(attention.ReturnIntervals{}) == nil {
 		wrong = errors.New("it passes without returns")
 	}
 	d.reportCase(name+"_control", "without returns it fails: "+t.Title(), wrong)

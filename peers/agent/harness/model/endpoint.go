@@ -95,7 +95,7 @@ func (h *Harness) completeOnce(ctx context.Context, body any, onText func(string
 			return nil, s.eventError(f)
 		}
 		if whole && h.isForeign(data) {
-			return nil, s.wrongAPIError("JSON that is not an answer of this API: " + text.Clip(text.Line(harness.Redact(string(data), key)), 200))
+			return nil, s.wrongAPIError("JSON that is not an answer of this API: " + text.Clip(text.OneLine(harness.Redact(string(data), key)), 200))
 		}
 		if err := h.dialect.decode(a, data); err != nil {
 			return nil, s.readError(incompleteFormat, fmt.Errorf("it cannot be read: %w", err))
