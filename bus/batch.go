@@ -8,26 +8,26 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-// A batch remembers the sessions that one goroutine wrote to, so that each is
-// flushed once, just before the goroutine waits. It belongs to that goroutine.
+// A batch lists the sessions that one goroutine has written to. Each is flushed once, just before
+// the goroutine waits. A batch belongs to its goroutine.
 type batch struct {
 	server  *Server
-	at      time.Time // when its goroutine last stopped waiting; the clock is read once for everything that arrived
+	at      time.Time // when the goroutine last stopped waiting; all input that has arrived by then has this time
 	counts  batchCounters
 	dirty   []*session
-	routing *session          // whose message is being routed, with its order held; nil in a bus that is alone
-	parser  jsonrpc.Parser    // for the frames that a session's reader gets
+	routing *session          // whose message is being routed, with its order locked; nil without a cluster
+	parser  jsonrpc.Parser    // for the frames that the reader of a session reads
 	rows    []activitylog.Row // scratch
 	frame   []byte            // scratch
 }
 
 func (srv *Server) newBatch() *batch { return &batch{server: srv, at: time.Now()} }
 
-// batches pools the batches that are not in use. A session's reader holds one only
-// while it acts, so an idle session keeps no scratch memory.
+// batches pools the unused batches. A reader holds one only while it acts, so an idle session
+// keeps no scratch memory.
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// release flushes a batch and returns it to the pool, before its goroutine waits.
+// release flushes a batch and returns it to the pool.
 func (b *batch) release() {
 	b.flush()
 	if cap(b.frame) > keptFrame {
@@ -39,19 +39,18 @@ func (b *batch) release() {
 // keptFrame is the largest scratch frame that a pooled batch keeps, in bytes.
 const keptFrame = 16 << 10
 
-// now returns b.at as rows store it.
+// now returns b.at in the form of the activity log.
 func (b *batch) now() int64 { return b.at.UnixMicro() }
 
-// touch remembers that a session was written to. If another batch has marked the
-// session, that batch flushes it.
+// touch notes that a session was written to. If another batch has already noted it, that batch
+// flushes the session.
 func (b *batch) touch(s *session) {
 	if s.dirty.CompareAndSwap(false, true) {
 		b.dirty = append(b.dirty, s)
 	}
 }
 
-// flush sends what was written. The counters are updated before the data is
-// flushed.
+// flush sends what was written. It updates the counters before it sends.
 func (b *batch) flush() {
 	b.counts.addTo(&b.server.metrics)
 	for i, s := range b.dirty {
@@ -62,8 +61,8 @@ func (b *batch) flush() {
 	b.dirty = b.dirty[:0]
 }
 
-// record appends rows to the activity log, without the secrets that they hold. If the
-// log makes it wait, it flushes first.
+// record appends rows to the activity log, with their secrets removed. If the log makes it wait,
+// it flushes first.
 func (b *batch) record(rows ...activitylog.Row) {
 	if b.server.log == nil {
 		return
@@ -80,7 +79,7 @@ func (b *batch) record(rows ...activitylog.Row) {
 	b.at = time.Now()
 }
 
-// keep takes back a slice of rows, to use it again.
+// keep stores a slice of rows for reuse.
 func (b *batch) keep(rows []activitylog.Row) {
 	clear(rows)
 	b.rows = rows[:0]

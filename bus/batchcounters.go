@@ -8,9 +8,9 @@ import (
 	"hubbub/protocol"
 )
 
-// A batchCounters holds the counts of one goroutine until it waits. The metrics are shared by
-// all readers: every addition takes the cache line away from the other processors,
-// which would cost too much for each single message.
+// batchCounters are the counts of one goroutine until it waits. All readers share the metrics,
+// and every addition takes their cache line away from the other processors. That would cost
+// too much for each message.
 type batchCounters struct {
 	frames   uint64
 	accepted uint64
@@ -21,39 +21,39 @@ type batchCounters struct {
 	sum      time.Duration
 }
 
-func (t *batchCounters) countOutcome(o protocol.Outcome) {
+func (c *batchCounters) countOutcome(o protocol.Outcome) {
 	for i := range outcomes {
 		if outcomes[i] == o {
-			t.outcomes[i]++
+			c.outcomes[i]++
 			return
 		}
 	}
 }
 
-func (t *batchCounters) observeLatency(d time.Duration) {
+func (c *batchCounters) observeLatency(d time.Duration) {
 	i := bucketOf(d)
-	t.latency[i]++
-	t.touched |= 1 << i
-	t.sum += d
+	c.latency[i]++
+	c.touched |= 1 << i
+	c.sum += d
 }
 
 // addTo adds the counts to the metrics and sets them to 0.
-func (t *batchCounters) addTo(m *metrics) {
-	move(&t.frames, &m.frames)
-	move(&t.accepted, &m.accepted)
-	move(&t.finished, &m.finished)
-	for i := range t.outcomes {
-		move(&t.outcomes[i], &m.outcomes[i])
+func (c *batchCounters) addTo(m *metrics) {
+	move(&c.frames, &m.frames)
+	move(&c.accepted, &m.accepted)
+	move(&c.finished, &m.finished)
+	for i := range c.outcomes {
+		move(&c.outcomes[i], &m.outcomes[i])
 	}
-	if t.touched == 0 {
+	if c.touched == 0 {
 		return
 	}
-	for ; t.touched != 0; t.touched &= t.touched - 1 {
-		i := bits.TrailingZeros32(t.touched)
-		move(&t.latency[i], &m.latency.buckets[i])
+	for ; c.touched != 0; c.touched &= c.touched - 1 {
+		i := bits.TrailingZeros32(c.touched)
+		move(&c.latency[i], &m.latency.buckets[i])
 	}
-	m.latency.sum.Add(uint64(t.sum))
-	t.sum = 0
+	m.latency.sum.Add(uint64(c.sum))
+	c.sum = 0
 }
 
 func move(from *uint64, to *atomic.Uint64) {

@@ -94,5 +94,5 @@ type Result struct {
 	DeliveredTo int                `json:"deliveredTo"`
 	Failures    []protocol.Failure `json:"failures,omitempty"`
 	Addressee   protocol.Addressee `json:"addressee,omitempty"`
-	Absent      []protocol.PeerID  `json:"gone,omitempty"` // named peers that are not at this bus and were not sent the message
+	Absent      []protocol.PeerID  `json:"gone,omitempty"` // named peers that this bus does not have
 }

@@ -6,15 +6,26 @@ import (
 	"hubbub/bus/report"
 )
 
-// Counters returns the counters now. The maps are the caller's own. It stops nobody; with very many sessions it
-// takes a moment.
+// Counters returns the current counters. The caller may change the maps. It stops no other
+// goroutine; with very many sessions it takes a moment.
 func (srv *Server) Counters() report.Counters {
 	m, total := &srv.metrics, srv.totals()
 	s := report.Counters{
-		Name: srv.options.Name, Version: srv.options.Version,
-		Frames: m.frames.Load(), Accepted: m.accepted.Load(), Finished: m.finished.Load(), Refused: m.refused.Load(),
-		Deliveries: make(map[string]uint64, len(outcomes)), Limits: make(map[string]uint64, len(limitNames)), Redacted: srv.options.Redact.Found(),
-		Sessions: total.sessions, Peers: total.peers, Unanswered: total.unanswered, Queued: total.queued, Bounds: srv.options.bounds(), Used: total.used(srv.quotas.highest()),
+		Name:       srv.options.Name,
+		Version:    srv.options.Version,
+		Frames:     m.frames.Load(),
+		Accepted:   m.accepted.Load(),
+		Finished:   m.finished.Load(),
+		Refused:    m.refused.Load(),
+		Deliveries: make(map[string]uint64, len(outcomes)),
+		Limits:     make(map[string]uint64, len(limitNames)),
+		Redacted:   srv.options.Redact.Found(),
+		Sessions:   total.sessions,
+		Peers:      total.peers,
+		Unanswered: total.unanswered,
+		Queued:     total.queued,
+		Bounds:     srv.options.limits(),
+		Used:       total.used(srv.quotas.highest()),
 	}
 	if at := srv.started.Load(); at != nil {
 		s.Started = *at

@@ -240,14 +240,14 @@ func TestABrokenOrDeletedFileNeverOpensTheBus(t *testing.T) {
 	if err := os.WriteFile(path, []byte("[[credential]\nbroken"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := file.Reload(); err == nil || !strings.Contains(err.Error(), "last good state") {
-		t.Errorf("Reload of a broken file: %v; want it to say that the last good state stays", err)
+	if err := file.Reload(); err == nil || !strings.Contains(err.Error(), "last valid state") {
+		t.Errorf("Reload of a broken file: %v; want it to say that the last valid state stays", err)
 	}
 	if err := os.Truncate(path, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := file.Reload(); err == nil || !strings.Contains(err.Error(), "last good state") {
-		t.Errorf("Reload of an emptied file: %v; want it to say that the last good state stays", err)
+	if err := file.Reload(); err == nil || !strings.Contains(err.Error(), "last valid state") {
+		t.Errorf("Reload of an emptied file: %v; want it to say that the last valid state stays", err)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func TestABrokenOrDeletedFileNeverOpensTheBus(t *testing.T) {
 		t.Error("Reload of a deleted file says nothing")
 	}
 	if _, ok := file.Lookup(token); !ok || file.Open() {
-		t.Error("the last good state is not in force any more")
+		t.Error("the last valid state is no longer in force")
 	}
 }
 

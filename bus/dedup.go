@@ -20,10 +20,12 @@ const (
 
 var (
 	errDedupFull           = errors.New("too many messages with once within ten minutes; send it again later")
-	errDedupCredentialFull = errors.New("too many messages of this credential with once within ten minutes; send it again later")
-	errDedupWaiters        = errors.New("too many repeats of this message wait for its outcome")
-	errDedupTooLarge       = errors.New("the first outcome of this message was too large to keep; it is not delivered again")
-	errDedupLate           = errors.New("another bus has this message and has not reported its outcome; send it again with the same messageId")
+	errDedupCredentialFull = errors.New("too many messages of this credential with once within ten minutes; " +
+		"send it again later")
+	errDedupWaiters  = errors.New("too many repeats of this message wait for its outcome")
+	errDedupTooLarge = errors.New("the first outcome of this message was too large to keep; it is not delivered again")
+	errDedupLate     = errors.New("another bus has this message and has not reported its outcome; " +
+		"send it again with the same messageId")
 )
 
 // A BusInstance is one run of a bus of a cluster.

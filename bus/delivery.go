@@ -13,13 +13,13 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A delivery is one message on its way to one peer. It is settled once, by the
-// goroutine that takes it from the peer's table of calls.
+// A delivery is one message on its way to one peer. The goroutine that takes it from the peer's
+// table of calls finishes it, once.
 type delivery struct {
 	publication *publication
 	target      *session
-	id          uint64           // of the processMessage request; 0 if it got no place
-	refused     protocol.Outcome // why it got no place; empty if it has one
+	id          uint64           // of the processMessage request; 0 if reserve failed
+	refused     protocol.Outcome // why reserve failed, or empty
 	queued      bool             // it is in the target's queue, not in its window
 	recorded    bool             // its start is in the log, so it may be sent; guarded by target.mu
 	written     bool             // it was sent; guarded by target.mu until it is taken from the calls
@@ -222,7 +222,8 @@ func (s *session) sendQueuedLocked(b *batch) (sent bool) {
 	return sent
 }
 
-// classifyAnswer tells what a peer's answer means. unusable is the error of parsing it, if any.
+// classifyAnswer returns the outcome that a peer's answer means, and the text of a failure.
+// parseErr is the error of parsing the answer, if any.
 func classifyAnswer(p *jsonrpc.Parser, m jsonrpc.Message, parseErr error) (protocol.Outcome, string) {
 	if parseErr != nil {
 		return protocol.OutcomeError, "unusable answer: " + parseErr.Error()
@@ -251,7 +252,7 @@ func errorText(raw []byte) string {
 
 func rejectionText(raw []byte) string {
 	var r protocol.ProcessResult
-	_ = json.Unmarshal(raw, &r) // members of another type are passed over
+	_ = json.Unmarshal(raw, &r) // members of another type are ignored
 	why := r.Reason
 	if r.Message != "" && r.Message != why {
 		why = strings.TrimPrefix(why+": "+r.Message, ": ")
@@ -259,10 +260,10 @@ func rejectionText(raw []byte) string {
 	return text.Cut(cmp.Or(why, "the peer refused the message"), maxErrorText)
 }
 
-// maxErrorText bounds a text of a peer's that others are shown, in bytes.
+// maxErrorText bounds a peer's text that is shown to others, in bytes.
 const maxErrorText = 500
 
-// cloneResult copies a part of a frame for the log: the frame's memory is used again.
+// cloneResult copies a part of a frame for the log, because the memory of the frame is reused.
 func cloneResult(raw []byte) []byte {
 	if bytes.Equal(raw, processedResult) {
 		return processedResult

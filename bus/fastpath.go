@@ -2,7 +2,7 @@ package bus
 
 import "hubbub/protocol/jsonrpc"
 
-// The usual answer to a delivery, as most JSON writers write it: what stands before
+// The most common answer to a delivery, in the form of most JSON writers: the text before
 // and after the id.
 const (
 	answerHead = `{"jsonrpc":"2.0","id":`
@@ -11,11 +11,13 @@ const (
 
 var processedResult = []byte(`{"processed":true}`)
 
-// processedAnswer returns the id in the usual answer to a delivery, or false for any other
-// frame. Half of the frames that a bus reads are usual answers, and need no parser.
+// processedAnswer returns the id in the most common answer to a delivery, or false for any
+// other frame. Half of the frames that a bus reads are this answer, and need no parser.
 func processedAnswer(frame []byte) (id uint64, ok bool) {
 	digits := len(frame) - len(answerHead) - len(answerTail)
-	if digits < 1 || string(frame[:len(answerHead)]) != answerHead || string(frame[len(answerHead)+digits:]) != answerTail {
+	if digits < 1 ||
+		string(frame[:len(answerHead)]) != answerHead ||
+		string(frame[len(answerHead)+digits:]) != answerTail {
 		return 0, false
 	}
 	return jsonrpc.ParseCallID(jsonrpc.ID(frame[len(answerHead):][:digits]))

@@ -21,14 +21,15 @@ func (srv *Server) checkExposure(addr net.Addr) error {
 	open := srv.open()
 	if loopbackAddr(addr) {
 		if open {
-			srv.options.Log.Warn().Msg("the bus has no credentials: every program on this machine may connect as anyone; see: hubbub token create")
+			srv.options.Log.Warn().Msg("the bus has no credentials: " +
+				"every program on this machine may connect as anyone; see: hubbub token create")
 		}
 		return nil
 	}
 	switch {
 	case open:
-		return fmt.Errorf("refusing to listen on %s without credentials: anyone who reaches it could read and send everything; "+
-			"create some with: hubbub token create", addr)
+		return fmt.Errorf("refusing to listen on %s without credentials: "+
+			"anyone who reaches it could read and send everything; create some with: hubbub token create", addr)
 	case srv.options.TLS == nil && !srv.options.Plaintext:
 		return fmt.Errorf("refusing to listen on %s without TLS: tokens would travel in the clear; "+
 			"give --tls-cert and --tls-key, or --plaintext behind a proxy that adds TLS", addr)
@@ -45,13 +46,14 @@ func (srv *Server) open() bool {
 	return srv.options.Credentials == nil || srv.options.Credentials.Open()
 }
 
-// guard refuses requests that another site could make a browser send: those with a
-// foreign Origin, and those with a foreign Host and no valid token.
+// guard refuses requests that another site could make a browser send: requests with a foreign
+// Origin, or with a foreign Host and no valid token.
 func (api httpAPI) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		probe := r.URL.Path == "/healthz" || r.URL.Path == "/readyz"
 		if origin := r.Header.Get("Origin"); origin != "" && !api.originAllowed(origin, r) {
-			refuseHTTP(w, http.StatusForbidden, fmt.Sprintf("the origin %.200q is not allowed; list it with --allow-origin", origin))
+			reason := fmt.Sprintf("the origin %.200q is not allowed; list it with --allow-origin", origin)
+			refuseHTTP(w, http.StatusForbidden, reason)
 			return
 		}
 		if !probe && !api.hostAllowed(r) {
@@ -71,10 +73,10 @@ func (api httpAPI) originAllowed(origin string, r *http.Request) bool {
 		slices.ContainsFunc(api.srv.options.AllowOrigins, func(o string) bool { return strings.EqualFold(o, origin) })
 }
 
-// hostAllowed reports whether a request's Host is allowed. An open bus has loopback
-// names only. With credentials, an IP address or the host of an allowed origin is
-// allowed as well, and so is any name if the Authorization header has a valid token:
-// no browser sends that header for another site.
+// hostAllowed reports whether a request's Host is allowed. An open bus allows loopback names
+// only. With credentials, IP addresses and the hosts of allowed origins are allowed too. Any name
+// is allowed with a valid token in the Authorization header, because no browser sends that header
+// for another site.
 func (api httpAPI) hostAllowed(r *http.Request) bool {
 	host := hostname(r.Host)
 	if loopbackName(host) {
@@ -91,7 +93,8 @@ func (api httpAPI) hostAllowed(r *http.Request) bool {
 	if _, err := netip.ParseAddr(host); err == nil && !api.listensOnLoopback() {
 		return true
 	}
-	if listen, _, err := net.SplitHostPort(api.srv.options.Listen); err == nil && listen != "" && strings.EqualFold(listen, host) {
+	listen, _, err := net.SplitHostPort(api.srv.options.Listen)
+	if err == nil && listen != "" && strings.EqualFold(listen, host) {
 		return true
 	}
 	token, ok := headerToken(r)
@@ -104,18 +107,18 @@ func (api httpAPI) hostAllowed(r *http.Request) bool {
 	return ok
 }
 
-// derivedCredential returns the credential of the pass in a request that names the address which the
-// pass is for.
+// derivedCredential returns the credential of the derived token in a request. The request names
+// the address that the token was derived for.
 func derivedCredential(file *grant.File, r *http.Request) (*grant.Credential, bool) {
 	pass, ok := headerToken(r)
 	if !ok || file == nil {
 		return nil, false
 	}
-	return file.LookupPass(pass, r.URL.Query().Get("for"))
+	return file.LookupDerived(pass, r.URL.Query().Get("for"))
 }
 
-// lookup returns the credential of a token. If the token is unknown it reads the file
-// again: the credential may have been created since the sweeper last did.
+// lookup returns the credential of a token. If the token is unknown, it reads the file again,
+// because the credential may be newer than the last sweep.
 func (api httpAPI) lookup(token string) (*grant.Credential, bool) {
 	if c, ok := api.srv.options.Credentials.Lookup(token); ok {
 		return c, true
@@ -188,7 +191,8 @@ func bearerSubprotocol(r *http.Request) string {
 	return ""
 }
 
-// authenticated wraps a handler that needs a credential, unless the bus is open.
+// authenticated returns a handler that calls next with the request's credential, or refuses the
+// request. On an open bus the credential is nil.
 func (api httpAPI) authenticated(next func(http.ResponseWriter, *http.Request, *grant.Credential)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c, err := api.authenticate(r)

@@ -58,11 +58,11 @@ func (api httpAPI) root(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // answered
 	}
-	api.srv.start(stream, r.RemoteAddr, credential) // returning frees what the HTTP server keeps of the connection
+	api.srv.start(stream, r.RemoteAddr, credential) // does not wait: the HTTP server then frees its buffers
 }
 
-// upgrades bounds those that use a processor at once: when thousands arrive together, the
-// connected peers must not wait behind all of them.
+// upgrades bounds the upgrades that use a processor at once. When thousands of peers connect
+// together, the connected ones must not wait for all of them.
 var upgrades = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 // httpErrors writes the HTTP server's messages, such as failed TLS handshakes, to the
@@ -78,8 +78,8 @@ func (api httpAPI) health(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 }
 
-// readiness answers whether the bus accepts messages. A failing activity log is shown,
-// but makes the bus unready only if the log is required.
+// readiness answers whether the bus accepts messages. It shows a failing activity log, but the
+// bus is then unready only if the log is required.
 func (api httpAPI) readiness(w http.ResponseWriter, _ *http.Request) {
 	state := map[string]any{"status": "ready", "bus": api.srv.options.Name}
 	if api.srv.log != nil {
@@ -129,11 +129,13 @@ func (s *session) info() report.Peer {
 	for p, observe := range s.patterns {
 		info.Subscriptions = append(info.Subscriptions, report.Subscription{Pattern: string(p), Observe: observe})
 	}
-	slices.SortFunc(info.Subscriptions, func(a, b report.Subscription) int { return strings.Compare(a.Pattern, b.Pattern) })
+	slices.SortFunc(info.Subscriptions, func(a, b report.Subscription) int {
+		return strings.Compare(a.Pattern, b.Pattern)
+	})
 	return info
 }
 
-// listPeers answers with the peers that the credential may see.
+// listPeers lists the peers that the credential may see.
 func (api httpAPI) listPeers(w http.ResponseWriter, _ *http.Request, c *grant.Credential) {
 	list := api.srv.Peers()
 	if c != nil {
@@ -142,8 +144,8 @@ func (api httpAPI) listPeers(w http.ResponseWriter, _ *http.Request, c *grant.Cr
 	writeJSON(w, http.StatusOK, list)
 }
 
-// whoami tells the holder of a token what it grants, and an address to which a pass was
-// shown what the token behind it grants.
+// whoami returns what the token of a request grants. An address that was shown a derived token
+// gets what the original token grants.
 func (api httpAPI) whoami(w http.ResponseWriter, r *http.Request) {
 	c, err := api.authenticate(r)
 	if holder, ok := derivedCredential(api.srv.options.Credentials, r); ok && errors.Is(err, errWrongToken) {
@@ -166,7 +168,7 @@ func (api httpAPI) whoami(w http.ResponseWriter, r *http.Request) {
 // maxCredentialBody bounds the request of POST /credentials, in bytes.
 const maxCredentialBody = 64 << 10
 
-// issue creates a credential that lies within what the caller may issue.
+// issue creates a credential within what the caller may issue.
 func (api httpAPI) issue(w http.ResponseWriter, r *http.Request, c *grant.Credential) {
 	if c == nil {
 		refuseHTTP(w, http.StatusForbidden, "this bus has no credentials; create the first with: hubbub token create")
@@ -176,7 +178,7 @@ func (api httpAPI) issue(w http.ResponseWriter, r *http.Request, c *grant.Creden
 	decoder := json.NewDecoder(io.LimitReader(r.Body, maxCredentialBody))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&child); err != nil {
-		refuseHTTP(w, http.StatusBadRequest, "the body must be {\"name\",\"identities\",\"subscribe\",\"publish\"}: "+err.Error())
+		refuseHTTP(w, http.StatusBadRequest, `the body must be {"name","identities","subscribe","publish"}: `+err.Error())
 		return
 	}
 	if err := c.MayIssue(&child); err != nil {
@@ -187,7 +189,7 @@ func (api httpAPI) issue(w http.ResponseWriter, r *http.Request, c *grant.Creden
 	child.Limits = child.Limits.CappedAt(c.Limits.WithDefaults(usual), usual)
 	token, err := api.srv.options.Credentials.Issue(c, child)
 	switch {
-	case errors.Is(err, grant.ErrRevoked): // while the change waited for its turn
+	case errors.Is(err, grant.ErrRevoked): // revoked while the change was waiting
 		refuseHTTP(w, http.StatusUnauthorized, errWrongToken.Error())
 	case errors.Is(err, grant.ErrFull):
 		refuseHTTP(w, http.StatusTooManyRequests, err.Error())
@@ -201,7 +203,7 @@ func (api httpAPI) issue(w http.ResponseWriter, r *http.Request, c *grant.Creden
 	}
 }
 
-// revoke removes a credential that the caller could have issued, and what that has issued.
+// revoke removes a credential that the caller could have issued, and all that it has issued.
 func (api httpAPI) revoke(w http.ResponseWriter, r *http.Request, c *grant.Credential) {
 	if c == nil {
 		refuseHTTP(w, http.StatusForbidden, "this bus has no credentials")

@@ -1,36 +1,34 @@
 package bus
 
 const (
-	idleCheckSweeps = 10   // sweeps from one look to the next: 1 s
-	idleMinChecks   = 5    // least number of looks from one lull to the next
-	idleMaxFrames   = 100  // fewer frames than this from one look to the next are no traffic
-	idleMinFrames   = 1000 // least number of frames from one lull to the next
-
-	idleMinBytes = 64 << 20 // that waited for slow peers count as much
+	idleCheckSweeps = 10       // sweeps between two checks: 1 s
+	idleMinChecks   = 5        // between two idle periods
+	idleMaxFrames   = 100      // between two checks; more are traffic
+	idleMinFrames   = 1000     // between two idle periods
+	idleMinBytes    = 64 << 20 // that have waited for slow peers count as much
 )
 
-// A idleDetector detects the end of traffic: hardly any frames arrive, after at least
-// idleMinFrames of them, or after idleMinBytes have waited for peers that are gone, or have them.
-// Then the memory that the traffic, or many new connections, used
-// can be returned to the system.
+// An idleDetector detects the end of traffic, so that a program can return the memory that
+// the traffic used. Traffic is at least idleMinFrames frames, or idleMinBytes bytes that
+// have waited for slow peers and do not wait any more. It ends when hardly any frames arrive.
 type idleDetector struct {
-	frames     uint64 // frames until the last look
-	lastIdle   uint64 // frames until the last lull
-	checks     int    // since the last lull
-	maxWaiting int64  // most bytes that waited since then
+	frames     uint64 // at the last check
+	lastIdle   uint64 // frames when the last idle period began
+	checks     int    // since then
+	maxWaiting int64  // most bytes that have waited since then
 }
 
-// becameIdle takes the number of frames read so far, and how many bytes wait for slow peers. It
-// reports whether a lull begins.
-func (l *idleDetector) becameIdle(frames uint64, waiting int64) bool {
-	quiet := frames-l.frames < idleMaxFrames
-	l.frames = frames
-	l.checks++
-	l.maxWaiting = max(l.maxWaiting, waiting)
-	enough := frames-l.lastIdle >= idleMinFrames || l.maxWaiting >= idleMinBytes && waiting < idleMinBytes
-	if !quiet || l.checks < idleMinChecks || !enough {
+// becameIdle checks the number of frames read so far and the bytes that wait for slow peers.
+// It reports whether an idle period begins.
+func (d *idleDetector) becameIdle(frames uint64, waiting int64) bool {
+	quiet := frames-d.frames < idleMaxFrames
+	d.frames = frames
+	d.checks++
+	d.maxWaiting = max(d.maxWaiting, waiting)
+	traffic := frames-d.lastIdle >= idleMinFrames || d.maxWaiting >= idleMinBytes && waiting < idleMinBytes
+	if !quiet || d.checks < idleMinChecks || !traffic {
 		return false
 	}
-	l.lastIdle, l.checks, l.maxWaiting = frames, 0, waiting
+	*d = idleDetector{frames: frames, lastIdle: frames, maxWaiting: waiting}
 	return true
 }

@@ -18,21 +18,22 @@ type subscriber struct {
 	peer    protocol.PeerID // of a peer of another bus
 }
 
-// A target is a subscriber that a topic's messages go to.
+// A target is a subscriber to which a topic's messages go.
 type target struct {
 	*subscriber
-	observe bool // nobody waits for its answer
+	observe bool // its answer is ignored
 }
 
 // An index finds the subscribers whose patterns match a topic.
 //
-// Patterns are kept by shape: exact ones under their topic, those with one star at the
-// end under the text before it, all others under a piece of their literal text: the one
-// that the fewest patterns have so far, of at most 8 bytes. A topic that matches has that
-// piece in it. So a lookup visits one map entry per distinct length of a prefix, and one
-// per place and length of a piece, and tries only patterns that are under what it finds.
-// Results are cached by topic, and every change of the subscriptions raises a generation
-// number that makes older results invalid. So a lookup costs the same for any number of
+// Patterns are kept by shape. Exact patterns are kept under their topic, and patterns with one
+// star at the end under the text before it. All others are kept under a piece of their literal
+// text of at most 8 bytes: the piece that the fewest patterns have so far. A topic that matches
+// contains that piece. So a lookup visits one map entry for each distinct length of a prefix, and
+// one for each position and length of a piece. It tries only the patterns that it finds there.
+//
+// Results are cached by topic. Every change of the subscriptions increases a generation number,
+// which makes older results invalid. So a cached lookup costs the same for any number of
 // subscriptions.
 type index struct {
 	generation atomic.Uint64
@@ -47,19 +48,19 @@ type index struct {
 
 	cache           [64]shard
 	seed            maphash.Seed
-	sweptGeneration uint64 // generation at the last call of forget; used only by the sweeper
+	sweptGeneration uint64 // generation at the last call of dropStaleCache; used only by the sweeper
 }
 
-// An entry is one pattern and who subscribed to it.
+// An entry is one pattern and its subscribers.
 type entry struct {
 	pattern  protocol.Pattern
 	matcher  *protocol.Matcher    // nil for exact and prefix patterns
 	subs     map[*subscriber]bool // value: observe
-	key      string               // its bucket, and its place there, if it is in one
+	key      string               // its bucket, and its position there, if it is in one
 	position int
 }
 
-// bucketed entries can be found by a text that is in every topic that they match.
+// bucketed entries are found by a key, a text that every matching topic contains.
 type bucketed struct {
 	buckets map[string][]*entry
 	lengths [protocol.MaxPattern + 1]int // how many entries have a key of that length
@@ -86,12 +87,12 @@ func (b *bucketed) drop(gone *entry) {
 	b.buckets[gone.key] = list[:last]
 }
 
-// maxPiece is the longest key of a general pattern, in bytes: topics are looked up by
-// each of their pieces of each length.
+// maxPiece is the longest key of a general pattern, in bytes. A lookup tries every piece of the
+// topic up to that length.
 const maxPiece = 8
 
-// piece returns the key for a general pattern: the piece of its literal text that the
-// fewest others have, a long one if there are several. It is empty for wildcards alone.
+// piece returns the key for a general pattern: the piece of its literal text that the fewest
+// others have, and the longest of those. It is empty if the pattern has only wildcards.
 func (b *bucketed) piece(p protocol.Pattern) (key string) {
 	least := len(b.buckets[""])
 	for text := range strings.FieldsFuncSeq(string(p), func(r rune) bool { return r == '*' || r == '?' }) {
@@ -106,7 +107,7 @@ func (b *bucketed) piece(p protocol.Pattern) (key string) {
 	return key
 }
 
-// A shard is one part of the cache, with a lock of its own.
+// A shard is one part of the cache, with its own lock.
 type shard struct {
 	mu     sync.RWMutex // guards topics
 	topics map[string]cachedTargets
@@ -117,8 +118,8 @@ type cachedTargets struct {
 	targets    []target
 }
 
-// maxCached bounds the topics of one shard, since peers choose the topics. A full
-// shard is emptied.
+// maxCached bounds the topics of one shard, because peers choose the topics. A full shard is
+// emptied.
 const maxCached = 2048
 
 func newIndex() *index {
@@ -134,7 +135,7 @@ type patternSet struct {
 	patterns map[protocol.Pattern]bool // value: observe
 }
 
-// replace takes the patterns of losers away and gives the winner its own, in one step.
+// replace removes the patterns of losers and adds those of winner, in one step.
 func (x *index) replace(losers []patternSet, winner patternSet) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -149,7 +150,7 @@ func (x *index) replace(losers []patternSet, winner patternSet) {
 	x.generation.Add(1)
 }
 
-// add subscribes a peer to a pattern, or changes whether it observes.
+// add subscribes s to a pattern, or changes whether s observes.
 func (x *index) add(s *subscriber, p protocol.Pattern, observe bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -224,7 +225,7 @@ func (x *index) dropLocked(gone *entry) {
 	}
 }
 
-// subscribers returns how many have subscribed to an exact pattern.
+// subscribers returns the number of subscribers to an exact pattern.
 func (x *index) subscribers(topic string) int {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -234,7 +235,7 @@ func (x *index) subscribers(topic string) int {
 	return 0
 }
 
-// sessionsOf returns the sessions of this bus that have subscribed to an exact pattern.
+// sessionsOf returns the sessions of this bus that are subscribed to an exact pattern.
 func (x *index) sessionsOf(topic string) (list []*session) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -255,8 +256,8 @@ func (x *index) size() (all, observing int) {
 	return x.count, x.observing
 }
 
-// targets returns the subscribers of a topic, each once. The slice is shared: the
-// caller must not change it.
+// targets returns the subscribers of a topic, each once. The slice is shared; the caller must not
+// change it.
 func (x *index) targets(topic string) []target {
 	generation := x.generation.Load()
 	sh := &x.cache[maphash.String(x.seed, topic)%uint64(len(x.cache))]
@@ -270,7 +271,7 @@ func (x *index) targets(topic string) []target {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if x.generation.Load() != generation {
-		return targets // too old to be cached
+		return targets // outdated already
 	}
 	if sh.topics == nil || len(sh.topics) >= maxCached {
 		sh.topics = make(map[string]cachedTargets)
@@ -280,8 +281,8 @@ func (x *index) targets(topic string) []target {
 }
 
 // dropStaleCache empties the cache if the subscriptions have changed since the last call.
-// Invalid results would otherwise keep ended sessions in memory until somebody asks
-// for the same topic again.
+// Otherwise invalid results would keep ended sessions in memory until the same topic is looked up
+// again.
 func (x *index) dropStaleCache() {
 	generation := x.generation.Load()
 	if generation == x.sweptGeneration {
@@ -296,7 +297,7 @@ func (x *index) dropStaleCache() {
 	}
 }
 
-// find looks a topic up in the patterns, without the cache.
+// find looks up a topic without the cache.
 func (x *index) find(topic string) []target {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -317,7 +318,7 @@ func (x *index) find(topic string) []target {
 	return merge(matched)
 }
 
-// candidates returns the entries whose key is in the topic, each once.
+// candidates yields the entries whose key is in the topic, each once.
 func (b *bucketed) candidates(topic string) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for length := 0; length <= min(len(topic), maxPiece); length++ {

@@ -13,11 +13,10 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// topics are the topics in use that initialize reports, for information only.
+// topics are the common topics, which initialize reports for information only.
 var topics = []string{"tg:*", "agent:*", "system:*", "chorus:*", "collab:*", "cli:*"}
 
-// initialize opens the session (section 4.1). An older session of the same
-// clientId is replaced.
+// initialize opens the session (section 4.1). It replaces an older session of the same clientId.
 func (s *session) initialize(m jsonrpc.Message) {
 	if s.lifecycle.ready.Load() {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeNotInitialized, "the session is initialized already, as %s", s.id))
@@ -34,7 +33,12 @@ func (s *session) initialize(m jsonrpc.Message) {
 	}
 	if pattern, err := s.checkInitialize(id, patterns); err != nil {
 		s.record(activitylog.Row{
-			Event: activitylog.Rejected, RPCID: m.ID.String(), Actor: string(id), Topic: string(pattern), Status: string(protocol.OutcomeRejected), Error: err.Error(),
+			Event:  activitylog.Rejected,
+			RPCID:  m.ID.String(),
+			Actor:  string(id),
+			Topic:  string(pattern),
+			Status: string(protocol.OutcomeRejected),
+			Error:  err.Error(),
 		})
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
 		return
@@ -45,12 +49,13 @@ func (s *session) initialize(m jsonrpc.Message) {
 		return
 	}
 	answer := func() { s.answerInitialize(m, len(patterns)) }
-	if hungUp(s.stream) || s.conn.initializeExpired(s.batch.at, s.server.options.InitializeTimeout) || !reserveQuota(s, m, id, len(patterns)) {
-		return // the sweeper will end the session, or it may try again
+	if hungUp(s.stream) || s.conn.initializeExpired(s.batch.at, s.server.options.InitializeTimeout) ||
+		!s.reserveQuota(m, id, len(patterns)) {
+		return // the sweeper will end the session, or the peer may try again
 	}
 	if !s.takeIdentity(s.batch, id, patterns, answer) {
 		s.client.usage.removeSubscriptions(len(patterns))
-		return // the session was ended meanwhile, or will be by the sweeper
+		return // the session has ended, or the sweeper will end it
 	}
 	s.recordConnect(m.ID, patterns)
 	if err := s.client.mayBe(id); err != nil { // the credential changed before recheck could see the session as ready
@@ -58,9 +63,10 @@ func (s *session) initialize(m jsonrpc.Message) {
 	}
 }
 
-// reserveQuota takes the places of a session's first patterns, for which those of a session that
-// it takes over count too. It reports whether the credential has places for all of it.
-func reserveQuota(s *session, m jsonrpc.Message, id protocol.PeerID, patterns int) bool {
+// reserveQuota counts the first patterns of a session against its credential. The patterns of a
+// session that it takes over do not count against the limit. It reports whether the limits allow
+// all of them.
+func (s *session) reserveQuota(m jsonrpc.Message, id protocol.PeerID, patterns int) bool {
 	freed, older := 0, s.server.sessions.session(id)
 	if older != nil && older.client.usage == s.client.usage {
 		older.mu.Lock()
@@ -77,7 +83,7 @@ func reserveQuota(s *session, m jsonrpc.Message, id protocol.PeerID, patterns in
 	return true
 }
 
-// answerInitialize is called before anything can be delivered to the session.
+// answerInitialize answers before anything can be delivered to the session.
 func (s *session) answerInitialize(m jsonrpc.Message, subscribed int) {
 	result := s.server.initialized
 	if subscribed > 0 {
@@ -87,7 +93,7 @@ func (s *session) answerInitialize(m jsonrpc.Message, subscribed int) {
 }
 
 // checkInitialize returns nil if the session may have an identity and patterns, or the reason why
-// not, and the pattern if it is one.
+// not. If a pattern is the reason, it also returns the pattern.
 func (s *session) checkInitialize(id protocol.PeerID, patterns map[protocol.Pattern]bool) (protocol.Pattern, error) {
 	if err := s.client.mayBe(id); err != nil {
 		return "", err
@@ -104,27 +110,26 @@ func (s *session) checkInitialize(id protocol.PeerID, patterns map[protocol.Patt
 	return "", nil
 }
 
-// hungUp reports whether the peer has given up a connection, for example because this
-// program stood still. It must not lose its identity to what it sent before.
+// hungUp reports whether the peer has closed the connection, for example because this program
+// stood still. An old request of such a connection must not take the peer's identity.
 func hungUp(stream jsonrpc.Stream) bool {
 	p, ok := stream.(interface{ HungUp() bool })
 	return ok && p.HungUp()
 }
 
-// initializeExpired reports whether the time to initialize is over. It may be long over if this
-// program, or its machine, stood still: the peer is elsewhere by now.
+// initializeExpired reports whether the time to initialize is over. If this program or its
+// machine stood still, the peer may have given up long ago.
 func (c *connection) initializeExpired(at time.Time, timeout time.Duration) bool {
 	return at.Sub(c.opened) > timeout
 }
 
-// recordConnect records that a peer is connected, and what it subscribes to. If its session
-// has ended meanwhile, it records that too.
+// recordConnect records that a peer is connected, and its subscriptions. If the session has ended
+// meanwhile, it records that too.
 func (s *session) recordConnect(rpcID jsonrpc.ID, patterns map[protocol.Pattern]bool) {
-	s.record(activitylog.Row{Event: activitylog.PeerConnected, Actor: string(s.id), Payload: connectedPayload(s.conn.remote)})
+	payload := append(jsonrpc.AppendString([]byte(`{"remote":`), s.conn.remote), '}')
+	s.record(activitylog.Row{Event: activitylog.PeerConnected, Actor: string(s.id), Payload: payload})
 	for _, p := range slices.Sorted(maps.Keys(patterns)) {
-		s.record(activitylog.Row{
-			Event: activitylog.Subscribe, RPCID: rpcID.String(), Actor: string(s.id), Topic: string(p), Status: activitylog.StatusOK,
-		})
+		s.recordSubscription(activitylog.Subscribe, rpcID, p)
 	}
 	s.server.options.Log.Info().Str("peer", string(s.id)).Str("remote", s.conn.remote).Msg("peer connected")
 	s.mu.Lock()
@@ -136,10 +141,6 @@ func (s *session) recordConnect(rpcID jsonrpc.ID, patterns map[protocol.Pattern]
 	}
 }
 
-func connectedPayload(remote string) []byte {
-	return append(jsonrpc.AppendString([]byte(`{"remote":`), remote), '}')
-}
-
 // record writes a row about the session itself to the activity log.
 func (s *session) record(row activitylog.Row) {
 	row.At = s.batch.now()
@@ -147,7 +148,7 @@ func (s *session) record(row activitylog.Row) {
 	s.batch.record(row)
 }
 
-// initializeResult is the answer to every initialize.
+// initializeResult returns the result of every initialize.
 func initializeResult(name, version string) []byte {
 	b, err := json.Marshal(protocol.InitializeResult{
 		ServerID:   name,

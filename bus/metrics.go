@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// A limitName names a bound that was reached.
+// A limitName identifies a limit that can be reached.
 type limitName int
 
 const (
@@ -28,7 +28,7 @@ const (
 	limitSessions
 	limitInitialize
 	limitPing
-	limitCredentialSessions // those of each credential are together
+	limitCredentialSessions // the limits of each credential are adjacent
 	limitCredentialSubscriptions
 	limitCredentialMessages
 	limitCredentialBytes
@@ -37,7 +37,8 @@ const (
 )
 
 var limitNames = [limitCount]string{
-	"peer_queue", "slow_bytes", "observer_buffer", "write_timeout", "max_frame", "max_subscriptions", "max_sessions", "initialize_timeout", "ping",
+	"peer_queue", "slow_bytes", "observer_buffer", "write_timeout", "max_frame",
+	"max_subscriptions", "max_sessions", "initialize_timeout", "ping",
 	"credential_sessions", "credential_subscriptions", "credential_messages", "credential_bytes", "credential_log_bytes",
 }
 
@@ -47,7 +48,7 @@ var outcomes = [...]protocol.Outcome{
 }
 
 // metrics are the counters of all goroutines. Each goroutine adds to them through a
-// tally.
+// batchCounters.
 type metrics struct {
 	frames   atomic.Uint64 // read
 	accepted atomic.Uint64 // messages
@@ -60,10 +61,11 @@ type metrics struct {
 
 func (m *metrics) limit(name limitName) { m.limits[name].Add(1) }
 
-// firstBucket is the bound of a histogram's first bucket.
+// firstBucket is the upper bound of a histogram's first bucket.
 const firstBucket = 64 * time.Microsecond
 
-// A histogram counts durations in buckets whose bounds double from firstBucket.
+// A histogram counts durations in buckets. Each upper bound is twice the one before, starting
+// with firstBucket.
 type histogram struct {
 	buckets [20]atomic.Uint64
 	sum     atomic.Uint64 // nanoseconds
@@ -77,10 +79,11 @@ func bucketOf(d time.Duration) (i int) {
 	return i
 }
 
-// registry returns the metrics for Prometheus.
+// registry returns the metrics in the form of Prometheus.
 func (srv *Server) registry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &collector{srv})
+	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
+	r.MustRegister(collectors.NewGoCollector(), process, &collector{srv})
 	return r
 }
 
@@ -90,19 +93,24 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("hubbub_"+name, help, labels, nil)
 }
 
-// A metric is one figure of a report of type R.
+// A metric is one number of a report of type R.
 type metric[R any] struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
 	read func(*R) float64
 }
 
-func gauge[R any](name, help string, read func(*R) float64) metric[R] {
-	return metric[R]{desc(name, help), prometheus.GaugeValue, read}
+// A number is the value of a metric.
+type number interface {
+	~int | ~int64 | ~uint64 | ~float64
 }
 
-func counter[R any](name, help string, read func(*R) float64) metric[R] {
-	return metric[R]{desc(name, help), prometheus.CounterValue, read}
+func gauge[R any, N number](name, help string, read func(*R) N) metric[R] {
+	return metric[R]{desc(name, help), prometheus.GaugeValue, func(r *R) float64 { return float64(read(r)) }}
+}
+
+func counter[R any, N number](name, help string, read func(*R) N) metric[R] {
+	return metric[R]{desc(name, help), prometheus.CounterValue, func(r *R) float64 { return float64(read(r)) }}
 }
 
 type (
@@ -111,36 +119,46 @@ type (
 )
 
 var busMetrics = []metric[counters]{
-	gauge("sessions", "Connections that are open or being closed.", func(c *counters) float64 { return float64(c.Sessions) }),
-	gauge("peers", "Peers that are connected and initialized.", func(c *counters) float64 { return float64(c.Peers) }),
-	gauge("subscriptions", "Subscriptions of all sessions.", func(c *counters) float64 { return float64(c.Subscriptions) }),
-	gauge("deliveries_unanswered", "Deliveries that peers have not answered yet.", func(c *counters) float64 { return float64(c.Unanswered) }),
-	gauge("deliveries_queued", "Deliveries that wait for room at their peer.", func(c *counters) float64 { return float64(c.Queued) }),
-	counter("frames_read_total", "Frames read from peers.", func(c *counters) float64 { return float64(c.Frames) }),
-	counter("messages_accepted_total", "Messages accepted by sendMessage.", func(c *counters) float64 { return float64(c.Accepted) }),
-	counter("messages_finished_total", "Messages whose every delivery has an outcome.", func(c *counters) float64 { return float64(c.Finished) }),
-	counter("requests_refused_total", "Requests answered with an error.", func(c *counters) float64 { return float64(c.Refused) }),
+	gauge("sessions", "Connections that are open or being closed.", func(c *counters) int { return c.Sessions }),
+	gauge("peers", "Peers that are connected and initialized.", func(c *counters) int { return c.Peers }),
+	gauge("subscriptions", "Subscriptions of all sessions.", func(c *counters) int { return c.Subscriptions }),
+	gauge("deliveries_unanswered", "Deliveries that peers have not answered yet.",
+		func(c *counters) int { return c.Unanswered }),
+	gauge("deliveries_queued", "Deliveries that wait for room at their peer.",
+		func(c *counters) int { return c.Queued }),
+	counter("frames_read_total", "Frames read from peers.", func(c *counters) uint64 { return c.Frames }),
+	counter("messages_accepted_total", "Messages accepted by sendMessage.",
+		func(c *counters) uint64 { return c.Accepted }),
+	counter("messages_finished_total", "Messages whose every delivery has an outcome.",
+		func(c *counters) uint64 { return c.Finished }),
+	counter("requests_refused_total", "Requests answered with an error.", func(c *counters) uint64 { return c.Refused }),
 }
 
 var logMetrics = []metric[logStats]{
-	gauge("activity_queue_rows", "Rows that wait to be written to the activity log.", func(s *logStats) float64 { return float64(s.QueuedRows) }),
-	gauge("activity_queue_bytes", "Bytes that wait to be written to the activity log.", func(s *logStats) float64 { return float64(s.QueuedBytes) }),
-	gauge("activity_lag_seconds", "Age of the oldest row that is not written.", func(s *logStats) float64 { return s.Lag.Seconds() }),
-	gauge("activity_wal_bytes", "Size of the activity log's write-ahead file.", func(s *logStats) float64 { return float64(s.WALBytes) }),
+	gauge("activity_queue_rows", "Rows that wait to be written to the activity log.",
+		func(s *logStats) int { return s.QueuedRows }),
+	gauge("activity_queue_bytes", "Bytes that wait to be written to the activity log.",
+		func(s *logStats) int { return s.QueuedBytes }),
+	gauge("activity_lag_seconds", "Age of the oldest row that is not written.",
+		func(s *logStats) float64 { return s.Lag.Seconds() }),
+	gauge("activity_wal_bytes", "Size of the activity log's write-ahead file.",
+		func(s *logStats) int64 { return s.WALBytes }),
 	gauge("activity_stalled", "1 while the activity log makes no progress.", func(s *logStats) float64 {
 		return map[bool]float64{true: 1}[s.Stalled]
 	}),
-	counter("activity_rows_written_total", "Rows committed to the activity log.", func(s *logStats) float64 { return float64(s.Written) }),
-	counter("activity_rows_lost_total", "Rows that did not fit in the queue of the activity log.", func(s *logStats) float64 { return float64(s.Lost) }),
-	counter("activity_gaps_total", "log_gap rows written.", func(s *logStats) float64 { return float64(s.Gaps) }),
+	counter("activity_rows_written_total", "Rows committed to the activity log.",
+		func(s *logStats) int64 { return s.Written }),
+	counter("activity_rows_lost_total", "Rows that did not fit in the queue of the activity log.",
+		func(s *logStats) int64 { return s.Lost }),
+	counter("activity_gaps_total", "log_gap rows written.", func(s *logStats) int64 { return s.Gaps }),
 }
 
 var (
 	descDeliveries = desc("deliveries_total", "Deliveries by outcome.", "outcome")
-	descLimits     = desc("limit_reached_total", "How often a bound was reached.", "limit")
+	descLimits     = desc("limit_reached_total", "How often a limit was reached.", "limit")
 	descRedacted   = desc("activity_redacted_total", "Secrets taken out of rows of the activity log.", "rule")
-	descBound      = desc("limit", "The bounds in force.", "limit")
-	descUsed       = desc("limit_used", "What is in use of a bound; of a bound of each peer, by the peer that uses most; of a bound of each credential, by the credential that does.", "limit")
+	descBound      = desc("limit", "The limits in force.", "limit")
+	descUsed       = desc("limit_used", "Use of a limit; of each peer's or credential's limit, the highest use.", "limit")
 	descLatency    = desc("message_seconds", "Time from acceptance to the last outcome.")
 	descCPU        = desc("cpu_seconds_total", "Processor time of the program, more exact than process_cpu_seconds_total.")
 )
@@ -148,7 +166,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
 
-// Collect implements prometheus.Collector: it writes out the Counters.
+// Collect implements prometheus.Collector. It sends the values of Counters.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	s := c.srv.Counters()
 	collectMetrics(ch, busMetrics, &s)
@@ -164,12 +182,18 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	if l := s.Log; l != nil {
 		collectMetrics(ch, logMetrics, l)
 		collectLabelled(ch, descBound, prometheus.GaugeValue, map[string]float64{
-			"activity_queue_rows": float64(l.MaxRows), "activity_queue_bytes": float64(l.MaxBytes),
-			"activity_wal_bytes": float64(l.MaxWAL), "activity_hold_seconds": l.Hold.Seconds(),
-			"activity_segment_rows": float64(l.SegmentRows), "activity_segment_bytes": float64(l.SegmentBytes), "activity_segment_age_seconds": l.SegmentAge.Seconds(),
+			"activity_queue_rows":          float64(l.MaxRows),
+			"activity_queue_bytes":         float64(l.MaxBytes),
+			"activity_wal_bytes":           float64(l.MaxWAL),
+			"activity_hold_seconds":        l.Hold.Seconds(),
+			"activity_segment_rows":        float64(l.SegmentRows),
+			"activity_segment_bytes":       float64(l.SegmentBytes),
+			"activity_segment_age_seconds": l.SegmentAge.Seconds(),
 		})
 		collectLabelled(ch, descUsed, prometheus.GaugeValue, map[string]int64{
-			"activity_queue_rows": int64(l.QueuedRows), "activity_queue_bytes": int64(l.QueuedBytes), "activity_wal_bytes": l.WALBytes,
+			"activity_queue_rows":  int64(l.QueuedRows),
+			"activity_queue_bytes": int64(l.QueuedBytes),
+			"activity_wal_bytes":   l.WALBytes,
 		})
 	}
 }
@@ -180,14 +204,16 @@ func collectMetrics[R any](ch chan<- prometheus.Metric, list []metric[R], from *
 	}
 }
 
-func collectLabelled[V uint64 | int64 | float64](ch chan<- prometheus.Metric, d *prometheus.Desc, kind prometheus.ValueType, values map[string]V) {
+func collectLabelled[V number](
+	ch chan<- prometheus.Metric, d *prometheus.Desc, kind prometheus.ValueType, values map[string]V,
+) {
 	for label, v := range values {
 		ch <- prometheus.MustNewConstMetric(d, kind, float64(v), label)
 	}
 }
 
-// processorTime returns the processor time of this program. The figure in Linux's
-// /proc, which process_cpu_seconds_total shows, has steps of 10 ms.
+// processorTime returns the processor time of this program. It is more exact than Linux's /proc,
+// which process_cpu_seconds_total shows in steps of 10 ms.
 func processorTime() (time.Duration, error) {
 	var r syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &r)
@@ -206,8 +232,8 @@ func latencyMetric(s *report.Counters) prometheus.Metric {
 	return prometheus.MustNewConstHistogram(descLatency, total, s.LatencySum.Seconds(), buckets)
 }
 
-// bounds returns the limits in force, named after their flags.
-func (o *Options) bounds() map[string]float64 {
+// limits returns the limits in force, named after their flags.
+func (o *Options) limits() map[string]float64 {
 	return map[string]float64{
 		"delivery_timeout_seconds":   o.DeliveryTimeout.Seconds(),
 		"initialize_timeout_seconds": o.InitializeTimeout.Seconds(),
@@ -235,7 +261,7 @@ func (o *Options) bounds() map[string]float64 {
 	}
 }
 
-// totals sums up all sessions. Each field of most is the largest of any session.
+// totals are sums over all sessions. Each field of most is the largest value of any session.
 type totals struct {
 	sessions, peers, unanswered, queued int
 	slow                                int64
@@ -264,7 +290,7 @@ func (t *totals) add(s *session) {
 	m.buffered = max(m.buffered, s.stream.Buffered())
 }
 
-// used adds how much of each bound that can fill up is in use.
+// used adds the current use of each limit that can fill up.
 func (t *totals) used(of map[string]float64) map[string]float64 {
 	maps.Copy(of, map[string]float64{
 		"max_sessions":      float64(t.sessions),

@@ -19,27 +19,27 @@ import (
 // mean the defaults named beside each field.
 type Options struct {
 	Listen           string           // address; 127.0.0.1:7892
-	TLS              *tls.Config      // serve wss; none
-	Plaintext        bool             // allow other than loopback without TLS
-	AllowOrigins     []string         // full origins, such as https://ops.example.com, beside the bus's own
-	Credentials      *grant.File      // none: the bus is open, to loopback only
-	CredentialLimits grant.Limits     // of those that have none of their own; DefaultCredentialLimits
+	TLS              *tls.Config      // serves wss; none
+	Plaintext        bool             // allows addresses other than loopback without TLS
+	AllowOrigins     []string         // full origins, such as https://ops.example.com, in addition to the bus's own
+	Credentials      *grant.File      // nil: the bus is open, and listens on loopback only
+	CredentialLimits grant.Limits     // of credentials without limits of their own; DefaultCredentialLimits
 	Cluster          Cluster          // joins this bus with others; none
 	Console          http.Handler     // serves /console/; none
-	Redact           *redact.Redactor // takes secrets out of rows, not out of what is delivered; none
+	Redact           *redact.Redactor // removes secrets from rows of the log, not from what is delivered; none
 	Name             string           // of this bus, for serverId; random
 	Version          string           // for serverInfo; "dev"
 	Log              *zerolog.Logger
 	OnReady          func(addr net.Addr) // called once, when the bus listens
-	OnSweep          func()              // called after every sweep, which visits each session: so only while the bus is alive
+	OnSweep          func()              // called after every sweep of the sessions, so only while the bus is alive
 	OnIdle           func()              // called when traffic has ended, to return memory to the system
 
 	DeliveryTimeout   time.Duration // from acceptance, time in the queue included; 30 s
 	InitializeTimeout time.Duration // from the upgrade; 5 s
-	WriteTimeout      time.Duration // a peer that reads nothing for this long is closed; 10 s
+	WriteTimeout      time.Duration // a peer that reads nothing for this long is disconnected; 10 s
 	PingInterval      time.Duration // two missed pongs close a session; 20 s
 	StopTimeout       time.Duration // for what is in flight when the bus stops; 5 s
-	SweepInterval     time.Duration // the precision of the others: how often the bus looks for what has waited too long; 100 ms
+	SweepInterval     time.Duration // how often the bus looks for timeouts; 100 ms
 
 	PeerWindow       int // unanswered deliveries per peer; 256
 	PeerQueue        int // deliveries that wait per peer; 1,024
@@ -51,7 +51,7 @@ type Options struct {
 	MaxSessions      int // connections at once; 100,000
 }
 
-// The defaults of the bounds.
+// The default limits.
 const (
 	DefaultDeliveryTimeout   = 30 * time.Second
 	DefaultInitializeTimeout = 5 * time.Second
@@ -67,8 +67,14 @@ const (
 	DefaultMaxSessions       = 100_000
 )
 
-// DefaultCredentialLimits has the bounds of a credential that has none of its own.
-var DefaultCredentialLimits = grant.Limits{Sessions: 1000, Subscriptions: 10_000, Messages: 20_000, Bytes: 64 << 20, LogBytes: 10 << 30}
+// DefaultCredentialLimits are the limits of a credential without limits of its own.
+var DefaultCredentialLimits = grant.Limits{
+	Sessions:      1000,
+	Subscriptions: 10_000,
+	Messages:      20_000,
+	Bytes:         64 << 20,
+	LogBytes:      10 << 30,
+}
 
 func (o *Options) withDefaults() Options {
 	out := defaults.Of(o)
@@ -79,7 +85,7 @@ func (o *Options) withDefaults() Options {
 	defaults.Set(&out.WriteTimeout, DefaultWriteTimeout)
 	defaults.Set(&out.PingInterval, DefaultPingInterval)
 	defaults.Set(&out.StopTimeout, 5*time.Second)
-	defaults.Set(&out.SweepInterval, sweepEvery)
+	defaults.Set(&out.SweepInterval, defaultSweepInterval)
 	defaults.Set(&out.PeerWindow, DefaultPeerWindow)
 	defaults.Set(&out.PeerQueue, DefaultPeerQueue)
 	defaults.Set(&out.PeerQueueBytes, DefaultPeerQueueBytes)
@@ -98,12 +104,16 @@ func (o *Options) withDefaults() Options {
 func (srv *Server) wire() *wire.Options {
 	o := &srv.options
 	return &wire.Options{
-		MaxFrame: o.MaxFrame, WriteTimeout: o.WriteTimeout, MaxBuffered: o.PeerBuffer,
-		Upgrades: upgrades, Backlog: &srv.backlog, Cut: srv.shutdown.cut,
+		MaxFrame:     o.MaxFrame,
+		WriteTimeout: o.WriteTimeout,
+		MaxBuffered:  o.PeerBuffer,
+		Upgrades:     upgrades,
+		Backlog:      &srv.backlog,
+		Cut:          srv.shutdown.cut,
 	}
 }
 
-// A Log takes the rows of the activity log. See *activitylog.Writer, which is one, for
+// A Log takes the rows of the activity log. See *activitylog.Writer, which implements it, for
 // which methods block.
 type Log interface {
 	TryAppend(rows ...activitylog.Row) bool

@@ -113,11 +113,11 @@ func (p *publication) route(b *batch, targets []target) {
 	p.release(b)
 }
 
-// newPublication copies id and send. One buffer holds the params, the id, and later the
-// answer.
+// newPublication copies id and send. One buffer holds the params, the id and later the answer.
 func newPublication(srv *Server, at time.Time, id jsonrpc.ID, send protocol.Send, names []string) *publication {
 	p := &publication{server: srv, accepted: at}
-	const envelopes = len(`{"topic":"","payload":}`) + len(`{"accepted":true,"messageId":"","deliveredTo":999,"addressee":"absent"}`)
+	const envelopes = len(`{"topic":"","payload":}`) +
+		len(`{"accepted":true,"messageId":"","deliveredTo":999,"addressee":"absent"}`)
 	buf := make([]byte, 0, envelopes+len(send.Topic)+len(send.Payload)+len(id)+len(send.MessageID))
 	buf = append(buf, `{"topic":`...)
 	buf = jsonrpc.AppendString(buf, send.Topic)
@@ -151,7 +151,7 @@ func newPublication(srv *Server, at time.Time, id jsonrpc.ID, send protocol.Send
 	return p
 }
 
-// appendNames adds the member of processMessage that vouches for the sender's names.
+// appendNames appends the names that the bus vouches for to the params of processMessage.
 func appendNames(buf []byte, names []string) []byte {
 	buf = append(buf, `,"names":[`...)
 	for i, name := range names {
@@ -177,11 +177,11 @@ func (p *publication) startRow() activitylog.Row {
 	}
 }
 
-// fanOutSlice is how many targets a message is delivered to before others have their turn:
-// the processors must not be held, nor the answers of all arrive together.
+// fanOutSlice is the number of targets that a publisher delivers to before it yields. So it does
+// not hold the processor for long, and the answers do not all arrive at once.
 const fanOutSlice = 64
 
-// deliver sends the message to every session whose answer is waited for, in slices.
+// deliver sends the message in slices to every session that does not only observe.
 func (p *publication) deliver(b *batch, targets []target, count int) {
 	rows := b.rows[:0]
 	if p.sender != nil && b.server.log != nil {
@@ -200,9 +200,9 @@ func (p *publication) deliver(b *batch, targets []target, count int) {
 	p.deliverSlice(b, targets, deliveries, rows)
 }
 
-// deliverSlice reserves a place at each session, records the starts, and only then writes,
-// so that no answer can arrive before its start is recorded. It returns how many deliveries
-// it made.
+// deliverSlice reserves a place at each session, records the starts, and only then writes. So no
+// answer can arrive before its start is recorded. It returns the number of deliveries that it
+// made.
 func (p *publication) deliverSlice(b *batch, targets []target, deliveries []delivery, rows []activitylog.Row) int {
 	for _, t := range targets {
 		if t.observe || t.session == nil {
@@ -239,7 +239,7 @@ func refusalText(o protocol.Outcome) string {
 	return "the connection has ended, or its bus is stopping"
 }
 
-// addOutcome adds the outcome of one delivery. The last one completes the publication.
+// addOutcome adds the outcome of one delivery. The last one finishes the publication.
 func (p *publication) addOutcome(b *batch, d *delivery, o protocol.Outcome, text string) {
 	p.mu.Lock()
 	if o == protocol.OutcomeOK {
@@ -260,7 +260,7 @@ func (p *publication) addOutcome(b *batch, d *delivery, o protocol.Outcome, text
 	p.releaseAndUnlock(b)
 }
 
-// release ends one wait of the publication. The last one completes it.
+// release ends one wait of the publication. The last one finishes it.
 func (p *publication) release(b *batch) {
 	p.mu.Lock()
 	p.releaseAndUnlock(b)
@@ -275,8 +275,8 @@ func (p *publication) releaseAndUnlock(b *batch) {
 	}
 }
 
-// finish records the outcome and answers the sender. No other goroutine uses the
-// publication any more.
+// finish records the outcome and answers the sender. No other goroutine uses the publication by
+// then.
 func (p *publication) finish(b *batch) {
 	srv := p.server
 	defer srv.shutdown.inFlight.end()
@@ -311,7 +311,7 @@ func (p *publication) finish(b *batch) {
 	}
 }
 
-// status is how the activity log names an outcome.
+// status returns the name of an outcome in the activity log.
 func (r *Result) status() string {
 	switch {
 	case r.Targets == 0:
@@ -325,7 +325,7 @@ func (r *Result) status() string {
 	}
 }
 
-// answer is the result of sendMessage.
+// answer returns the result of sendMessage.
 func (p *publication) answer() []byte {
 	r := &p.outcome
 	buf := append(p.answerBuf, `{"accepted":true,"messageId":`...)
@@ -353,9 +353,9 @@ func (p *publication) answer() []byte {
 	return append(buf, '}')
 }
 
-// failuresWithin encodes failures in at most limit bytes, so that no sender gets a
-// larger frame than it may send itself. If there are too many it leaves out the
-// reasons first, and then the last failures. It also returns how many the list names.
+// failuresWithin encodes failures in at most limit bytes, so that no sender gets a larger frame
+// than it may send. If they do not fit, it leaves out the texts first, and then the last
+// failures. It also returns how many failures the list contains.
 func failuresWithin(limit int, failures []protocol.Failure) (list []byte, named int) {
 	list, err := json.Marshal(failures)
 	if err == nil && len(list) > limit {

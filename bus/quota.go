@@ -320,7 +320,8 @@ const rowBytes = 100
 
 // chargeRow charges a row of the activity log.
 func (u *usage) chargeRow(r activitylog.Row) {
-	u.chargeLogBytes(rowBytes + len(r.MessageID) + len(r.RPCID) + len(r.Actor) + len(r.Topic) + len(r.Payload) + len(r.Error))
+	names := len(r.MessageID) + len(r.RPCID) + len(r.Actor) + len(r.Topic)
+	u.chargeLogBytes(rowBytes + names + len(r.Payload) + len(r.Error))
 }
 
 // chargePublication charges the rows of a message: two for the message, and two for each

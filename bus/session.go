@@ -43,8 +43,7 @@ type connection struct {
 	opened time.Time
 }
 
-// A publishOrder keeps the messages of one sender in the order in which it sent them. Only
-// a bus in a cluster needs it.
+// A publishOrder keeps the messages of one sender in order. Only a bus in a cluster needs it.
 type publishOrder struct {
 	mu        sync.Mutex // held while a message is routed; guards published
 	published uint64     // messages
@@ -60,7 +59,7 @@ type pings struct {
 func (s *session) serve() {
 	s.stream.BeforeWait(s.releaseBatch)
 	if p, ok := s.stream.(interface{ OnPing(func()) }); ok {
-		p.OnPing(func() { // of the WebSocket; the reader is in Read
+		p.OnPing(func() { // the reader is in Read then
 			s.client.chargeOverhead(time.Now())
 			s.pauseReading()
 		})
@@ -73,7 +72,8 @@ func (s *session) serve() {
 	s.stream.Close(code, reason)
 }
 
-// acquireBatch takes a batch for what the reader does until it waits; rest gives it back.
+// acquireBatch takes a batch for what the reader does until it waits again. releaseBatch returns
+// it.
 func (s *session) acquireBatch() {
 	if s.batch == nil {
 		s.batch = batches.Get().(*batch)
@@ -103,8 +103,8 @@ func (s *session) read() error {
 	}
 }
 
-// pauseReading waits if the credential had too many refusals and pings, so that what the peer
-// writes meanwhile waits at its own side.
+// pauseReading waits if the credential has caused too many refusals and pings. What the peer
+// writes meanwhile waits at the peer.
 func (s *session) pauseReading() {
 	if s.client.pause > 0 {
 		s.releaseBatch()
@@ -135,11 +135,12 @@ func closeCode(err error, m *metrics) (int, string) {
 	}
 }
 
-// ended reports whether err means that the connection is gone. Then nobody receives
-// the close frame.
+// ended reports whether err means that the connection is gone, so that a close frame would reach
+// nobody.
 func ended(err error) bool {
 	var network net.Error
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &network)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.As(err, &network)
 }
 
 // handle acts on one frame. It returns an error only if the connection must end.
@@ -159,7 +160,7 @@ func (s *session) handle(frame []byte) error {
 			return nil
 		}
 		if m.Kind == 0 {
-			s.handleAnswer(m, err) // if it has the id of a delivery, it was meant as its answer
+			s.handleAnswer(m, err) // an invalid frame with the id of a delivery was meant as its answer
 		} else {
 			s.client.chargeOverhead(s.batch.at)
 		}
@@ -182,14 +183,14 @@ func (s *session) handle(frame []byte) error {
 	return nil
 }
 
-// dispatch is the table of methods.
+// dispatch calls the method that a request names.
 func (s *session) dispatch(m jsonrpc.Message) {
 	if string(m.Method) == protocol.MethodPing {
 		s.client.chargeOverhead(s.batch.at)
 		s.answer(m, []byte(`{"timestamp":"`+protocol.FormatTime(s.batch.at)+`"}`))
 		return
 	}
-	if err := protocol.CheckRequestID(m.ID); err != nil { // the rows of all other methods have it
+	if err := protocol.CheckRequestID(m.ID); err != nil { // other methods record the id in the log
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidRequest, "%v", err))
 		return
 	}
@@ -203,7 +204,8 @@ func (s *session) dispatch(m jsonrpc.Message) {
 	case protocol.MethodInitialize:
 		s.initialize(m)
 	default:
-		s.refuse(m, jsonrpc.Errorf(protocol.CodeMethodNotFound, "unknown method %q", text.Cut(string(m.Method), maxErrorText)))
+		name := text.Cut(string(m.Method), maxErrorText)
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeMethodNotFound, "unknown method %q", name))
 	}
 }
 
@@ -235,8 +237,8 @@ func (s *session) replyError(b *batch, id jsonrpc.ID, e *jsonrpc.Error) {
 	b.touch(s)
 }
 
-// end removes the session from the bus. Nothing is delivered to it any more, and what
-// it has not answered fails as offline. Only the first call has an effect.
+// end removes the session from the bus. The session gets no more deliveries, and those that it
+// has not answered fail as offline. Only the first call has an effect.
 func (s *session) end(b *batch, reason string) {
 	s.mu.Lock()
 	if s.lifecycle.ended {
@@ -244,7 +246,7 @@ func (s *session) end(b *batch, reason string) {
 		return
 	}
 	s.lifecycle.ended, s.lifecycle.endReason = true, reason
-	b.at = time.Now() // deliveries that end here may have been accepted after b.at
+	b.at = time.Now() // a delivery that fails here may have been accepted after the old b.at
 	calls := s.window.takeAll()
 	patterns, tell := s.patterns, s.lifecycle.recorded
 	s.patterns, s.lifecycle.recorded = nil, false
@@ -274,8 +276,8 @@ func (s *session) evict(b *batch, code int, reason string) {
 	s.server.shutdown.background.Go(func() { s.stream.Close(code, reason) })
 }
 
-// A pinger is a stream whose other side can be asked for a sign of life.
+// A pinger is a stream that can ask its peer for a sign of life.
 type pinger interface {
 	Ping(context.Context) error
-	Behind() bool // reports whether input waits that the session has not read
+	Behind() bool // reports whether the session has input to read
 }

@@ -10,8 +10,8 @@ import (
 
 var success = []byte(`{"success":true}`)
 
-// subscribe adds a pattern to the session's set (section 5.1). If the set has it
-// already, this changes only whether it observes.
+// subscribe adds a pattern to the session's set (section 5.1). If the set contains the pattern,
+// only its observe flag changes.
 func (s *session) subscribe(m jsonrpc.Message) {
 	if err := s.client.usage.chargeChange(s.batch.at, len(m.Params)); err != nil {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInternal, "%v", err))
@@ -31,14 +31,23 @@ func (s *session) subscribe(m jsonrpc.Message) {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
 		return
 	}
-	s.record(activitylog.Row{
-		Event: activitylog.Subscribe, RPCID: m.ID.String(), Actor: string(s.id), Topic: string(pattern), Status: activitylog.StatusOK,
-	})
+	s.recordSubscription(activitylog.Subscribe, m.ID, pattern)
 	s.answer(m, success)
 }
 
-// addPattern adds a pattern if the credential grants it. It checks the credential under
-// the lock that recheck holds, so that no subscription outlives its grant.
+// recordSubscription records a change of the session's patterns.
+func (s *session) recordSubscription(event activitylog.Event, rpcID jsonrpc.ID, p protocol.Pattern) {
+	s.record(activitylog.Row{
+		Event:  event,
+		RPCID:  rpcID.String(),
+		Actor:  string(s.id),
+		Topic:  string(p),
+		Status: activitylog.StatusOK,
+	})
+}
+
+// addPattern adds a pattern if the credential grants it. It checks the credential with the lock
+// held that recheck takes, so that no subscription outlives its grant.
 func (s *session) addPattern(p protocol.Pattern, observe bool) (granted bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +84,7 @@ func tooManyPatterns(most int) error {
 	return fmt.Errorf("a session may have at most %d subscriptions; unsubscribe from some or use a wider pattern", most)
 }
 
-// unsubscribe removes a pattern, by its exact text (section 5.2).
+// unsubscribe removes the pattern with exactly that text (section 5.2).
 func (s *session) unsubscribe(m jsonrpc.Message) {
 	if err := s.client.usage.chargeChange(s.batch.at, len(m.Params)); err != nil {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInternal, "%v", err))
@@ -90,9 +99,7 @@ func (s *session) unsubscribe(m jsonrpc.Message) {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeSubscriptionNotFound, "there is no subscription to %q", pattern))
 		return
 	}
-	s.record(activitylog.Row{
-		Event: activitylog.Unsubscribe, RPCID: m.ID.String(), Actor: string(s.id), Topic: string(pattern), Status: activitylog.StatusOK,
-	})
+	s.recordSubscription(activitylog.Unsubscribe, m.ID, pattern)
 	s.answer(m, success)
 }
 

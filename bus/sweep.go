@@ -12,11 +12,11 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// sweepEvery is the default of Options.SweepInterval.
-const sweepEvery = 100 * time.Millisecond
+// defaultSweepInterval is the default of Options.SweepInterval.
+const defaultSweepInterval = 100 * time.Millisecond
 
-// sweepLoop ends deliveries, handshakes and sessions that have timed out, pings
-// sessions, and applies changed credentials. It is the only timer of the bus.
+// sweepLoop ends deliveries, handshakes and sessions that have timed out, pings sessions, and
+// applies changed credentials. Its ticker is the only timer of the bus.
 func (srv *Server) sweepLoop(ctx context.Context) {
 	b := srv.newBatch()
 	var traffic idleDetector
@@ -49,7 +49,7 @@ func (srv *Server) sweepLoop(ctx context.Context) {
 	}
 }
 
-// sweep ends what has waited too long at one session.
+// sweep ends what has timed out at one session.
 func (s *session) sweep(ctx context.Context, b *batch) {
 	o, at := &s.server.options, b.at
 	if !s.lifecycle.ready.Load() {
@@ -63,8 +63,8 @@ func (s *session) sweep(ctx context.Context, b *batch) {
 	}
 }
 
-// sweepUninitialized ends a session that has no identity for too long, or had one and was
-// replaced.
+// sweepUninitialized ends a session that has not initialized in time, or was replaced and must be
+// closed.
 func (s *session) sweepUninitialized(b *batch) {
 	s.mu.Lock()
 	never, over := s.lifecycle.graceEnds.IsZero(), s.lifecycle.graceOver(s.window.calls.Len(), b.at)
@@ -74,11 +74,11 @@ func (s *session) sweepUninitialized(b *batch) {
 		s.evict(b, protocol.CloseReplaced, replaced)
 	case never && s.conn.initializeExpired(b.at, s.server.options.InitializeTimeout) && !s.lifecycle.ready.Load():
 		s.server.metrics.limit(limitInitialize)
-		s.evict(b, wire.ClosePolicy, fmt.Sprintf("initialize did not come within %s", s.server.options.InitializeTimeout))
+		s.evict(b, wire.ClosePolicy, fmt.Sprintf("no initialize within %s", s.server.options.InitializeTimeout))
 	}
 }
 
-// expired removes and returns the deliveries that were accepted before the deadline.
+// expired removes and returns the deliveries that were accepted by the deadline.
 func (s *session) expired(b *batch, deadline time.Time) []*delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,9 +99,9 @@ func (s *session) pingDue(at time.Time) bool {
 	return true
 }
 
-// ping asks for a sign of life twice, and ends a session that gives none. It asks again
-// while the session has unread input, since the sign may be in it: a peer that sends
-// faster than the activity log takes its messages is alive.
+// ping asks for a sign of life twice, and ends a session that gives none. It asks again while the
+// session has unread input, which may contain the sign: a peer that sends faster than the
+// activity log takes its messages is alive.
 func (s *session) ping(ctx context.Context, p pinger) {
 	defer func() {
 		s.mu.Lock()
@@ -113,7 +113,7 @@ func (s *session) ping(ctx context.Context, p pinger) {
 		err := p.Ping(attempt)
 		cancel()
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
-			return // alive, stopping, or the reader finds the end of the stream
+			return // alive or stopping, or the reader will find the end of the stream
 		}
 		if missed++; p.Behind() {
 			missed = 0
@@ -125,8 +125,8 @@ func (s *session) ping(ctx context.Context, p pinger) {
 	b.flush()
 }
 
-// reloadCredentials applies a changed credentials file to the live sessions. It ends
-// those whose token was revoked or no longer grants their identity.
+// reloadCredentials applies a changed credentials file to the live sessions. It ends a session
+// whose token was revoked or no longer grants its identity.
 func (srv *Server) reloadCredentials(b *batch) {
 	file := srv.options.Credentials
 	if file == nil {
@@ -153,7 +153,7 @@ func (srv *Server) reloadCredentials(b *batch) {
 	}
 }
 
-// readCredentials reads the credentials file if it changed.
+// readCredentials reads the credentials file if it has changed.
 func (srv *Server) readCredentials() {
 	if err := srv.options.Credentials.Reload(); err != nil {
 		srv.options.Log.Error().Err(err).Msg("credentials not reloaded")
@@ -162,8 +162,8 @@ func (srv *Server) readCredentials() {
 
 var errRevoked = errors.New("the credential was revoked")
 
-// recheck gives the session the credential in force now, and ends and returns the
-// subscriptions that it no longer grants. It returns an error if the session itself
+// recheck gives the session the current state of its credential. It ends and returns the
+// subscriptions that the credential no longer grants. It returns an error if the session itself
 // must end.
 func (s *session) recheck(file *grant.File) (ended []protocol.Pattern, err error) {
 	s.mu.Lock()

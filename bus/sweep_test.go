@@ -23,7 +23,7 @@ func TestASessionThatHasEndedIsFreed(t *testing.T) {
 		go func() { ended <- srv.run(ctx, nil) }()
 		gone := comeAndGo(t, srv)
 		synctest.Wait()
-		time.Sleep(2 * idleCheckSweeps * sweepEvery)
+		time.Sleep(2 * idleCheckSweeps * defaultSweepInterval)
 		runtime.GC()
 		if gone.Value() != nil {
 			t.Error("a session that has ended is still in memory")

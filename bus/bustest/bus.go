@@ -17,10 +17,10 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// Options are those of the bus, for tests that must not know it otherwise.
+// Options are the options of the bus, for tests that must not import package bus.
 type Options = bus.Options
 
-// A Bus is a bus that lives as long as the test.
+// A Bus is a bus that runs as long as the test.
 type Bus struct {
 	Log  string // path of the activity log, empty for none
 	opts bus.Options
@@ -45,9 +45,8 @@ func Start(t testing.TB, opts *bus.Options) *Bus {
 	return b
 }
 
-// StartInMemory runs a bus without a log and without a listener, for synctest. It looks
-// each second for what has waited too long, unless opts says otherwise: in a bubble hours
-// pass in which nothing else happens.
+// StartInMemory runs a bus without a log and without a listener, for synctest. Unless opts
+// says otherwise, it looks for timeouts only once a second, since hours may pass in a bubble.
 func StartInMemory(t testing.TB, opts *bus.Options) *Bus {
 	t.Helper()
 	b := newBus(opts)
@@ -75,13 +74,13 @@ func StartForExample() *Bus {
 	return b
 }
 
-// A failer is what start needs of a test.
-type failer interface {
+// A testReporter is the part of testing.TB that start uses.
+type testReporter interface {
 	Errorf(format string, a ...any)
 	Fatalf(format string, a ...any)
 }
 
-// exampleTB is the test of an example, which has none.
+// exampleTB stands in for testing.TB in an example.
 type exampleTB struct{}
 
 func (exampleTB) Errorf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
@@ -95,7 +94,7 @@ func newBus(opts *bus.Options) *Bus {
 	return b
 }
 
-func (b *Bus) start(t failer, addr string) {
+func (b *Bus) start(t testReporter, addr string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var log bus.Log
 	logDone := make(chan struct{})
@@ -135,7 +134,7 @@ func (b *Bus) start(t failer, addr string) {
 	b.server, b.cancel, b.done, b.stopped = server, cancel, done, false
 }
 
-// URL is the address of the bus's WebSocket. It stays the same over a Restart.
+// URL is the address of the bus's WebSocket. A Restart keeps it.
 func (b *Bus) URL() string { return "ws://" + b.addr }
 
 // Server returns the running bus.
@@ -163,15 +162,15 @@ func (b *Bus) Restart(t testing.TB) {
 	b.start(t, b.addr)
 }
 
-// errAway is what Dial says while the bus is stopped.
-var errAway = errors.New("the bus of this test is stopped")
+// errStopped is the error of Dial while the bus is stopped.
+var errStopped = errors.New("the bus of this test is stopped")
 
 // Dial connects in memory. It is a peer.DialFunc.
 func (b *Bus) Dial(context.Context) (jsonrpc.Stream, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stopped {
-		return nil, errAway
+		return nil, errStopped
 	}
 	ours, theirs := wire.Pipe(nil)
 	server := b.server
@@ -179,7 +178,7 @@ func (b *Bus) Dial(context.Context) (jsonrpc.Stream, error) {
 	return ours, nil
 }
 
-// Sync waits until the activity log holds everything so far.
+// Sync waits until everything so far is in the activity log.
 func (b *Bus) Sync(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -1,5 +1,5 @@
-// Package bustest runs a real bus inside a test, with scripted peers, for tests
-// of anything that speaks to a bus.
+// Package bustest runs a real bus inside a test, with scripted peers, for tests of anything
+// that speaks to a bus.
 //
 //	b := bustest.Start(t, nil)
 //	agent := b.Join(t, "agent:lead", "agent:lead")
@@ -8,10 +8,9 @@
 //
 // Guarantees:
 //
-//   - The bus is the real one. URL is a listener on loopback; Dial connects in
-//     memory and works inside a synctest bubble, if the bus was started there
-//     with StartInMemory.
+//   - The bus is the real one. URL is a listener on loopback. Dial connects in memory, and
+//     works inside a synctest bubble if StartInMemory has started the bus there.
 //   - Everything that was started ends before the test does.
-//   - A wait for something that does not come fails the test after a while; in a
-//     bubble, at once.
+//   - A wait for something that does not come fails the test after a while, and in a bubble at
+//     once.
 package bustest

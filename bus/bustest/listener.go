@@ -5,20 +5,19 @@ import (
 	"sync"
 )
 
-// A Listener is a net.Listener in memory, for HTTP inside a bubble whose clock
-// is its own.
+// A Listener is a net.Listener in memory, for HTTP inside a synctest bubble.
 type Listener struct {
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
 }
 
-// Listen makes a listener, which looks like one on loopback.
+// Listen returns a listener that appears to be on loopback.
 func Listen() *Listener {
 	return &Listener{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// Dial connects to it, once Accept is called.
+// Dial connects to the listener. It waits for Accept.
 func (l *Listener) Dial() (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	select {
@@ -45,11 +44,11 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// Addr is an address on loopback that nobody listens at.
+// Addr returns an address on loopback, where nothing listens.
 func (*Listener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7892} }
 
-// HoldBody sends the head of a request with a body that never comes, and waits
-// until the server has ended the connection.
+// HoldBody sends the head of a request whose body never comes, and waits until the server
+// has closed the connection.
 func (l *Listener) HoldBody(method, path string) error {
 	conn, err := l.Dial()
 	if err != nil {

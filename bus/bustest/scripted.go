@@ -10,22 +10,22 @@ import (
 	"hubbub/protocol"
 )
 
-// A Delivery is one message that a scripted peer got.
+// A Delivery is one message that a scripted peer has received.
 type Delivery = peer.Delivery
 
-// A Scripted is a peer that records what it gets and answers "processed".
+// A Scripted is a peer that records its deliveries and answers "processed".
 type Scripted struct {
 	*peer.Peer
-	got    chan *Delivery
-	mu     sync.Mutex // guards refuse and waits
-	refuse func(*Delivery) error
-	waits  time.Duration
-	stop   context.CancelFunc
-	done   chan struct{}
+	deliveries chan *Delivery
+	mu         sync.Mutex // guards refuse and waits
+	refuse     func(*Delivery) error
+	timeout    time.Duration
+	stop       context.CancelFunc
+	done       chan struct{}
 }
 
-// patience is how long a test waits for what must come, unless Wait says otherwise.
-const patience = 20 * time.Second
+// defaultTimeout is how long a test waits for a delivery or an answer; see SetTimeout.
+const defaultTimeout = 20 * time.Second
 
 // Join connects a scripted peer, subscribed to the patterns.
 func (b *Bus) Join(t testing.TB, id protocol.PeerID, patterns ...protocol.Pattern) *Scripted {
@@ -43,8 +43,8 @@ func join(t testing.TB, id protocol.PeerID, link *peer.Options, patterns []proto
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Scripted{
-		Peer: peer.New(id, link),
-		got:  make(chan *Delivery, 10_000), waits: patience, stop: stop, done: make(chan struct{}),
+		Peer:       peer.New(id, link),
+		deliveries: make(chan *Delivery, 10_000), timeout: defaultTimeout, stop: stop, done: make(chan struct{}),
 	}
 	s.HandleAny(s.record)
 	if err := s.Subscribe(ctx, patterns...); err != nil {
@@ -57,7 +57,7 @@ func join(t testing.TB, id protocol.PeerID, link *peer.Options, patterns []proto
 		}
 	}()
 	t.Cleanup(s.Leave)
-	ready, cancel := context.WithTimeout(ctx, patience)
+	ready, cancel := context.WithTimeout(ctx, defaultTimeout)
 	defer cancel()
 	if err := s.Ready(ready); err != nil {
 		t.Fatalf("%s does not connect: %v", id, err)
@@ -74,30 +74,28 @@ func (s *Scripted) record(_ context.Context, d *Delivery) error {
 			return err
 		}
 	}
-	s.got <- d
+	s.deliveries <- d
 	return nil
 }
 
-// Refuse makes the peer answer with what f returns; nil records and answers
-// "processed". A nil f ends it.
+// Refuse makes the peer refuse the deliveries for which f returns an error. A nil f ends it.
 func (s *Scripted) Refuse(f func(*Delivery) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuse = f
 }
 
-// SetTimeout says how long the test waits from now on for what must come: longer than usual where
-// programs of others are behind it, which are slow to start.
+// SetTimeout sets how long the test waits from now on for a delivery or an answer.
 func (s *Scripted) SetTimeout(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waits = d
+	s.timeout = d
 }
 
-func (s *Scripted) patience() time.Duration {
+func (s *Scripted) timeoutNow() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.waits
+	return s.timeout
 }
 
 // Leave disconnects the peer and waits for its end.
@@ -107,15 +105,19 @@ func (s *Scripted) Leave() {
 }
 
 // Send sends a message from the peer itself.
-func (s *Scripted) Send(t testing.TB, topic protocol.Topic, kind protocol.MessageType, content any) protocol.SendResult {
+func (s *Scripted) Send(
+	t testing.TB, topic protocol.Topic, kind protocol.MessageType, content any,
+) protocol.SendResult {
 	t.Helper()
 	return s.SendAs(t, s.ID(), topic, kind, content)
 }
 
 // SendAs sends a message from an identity that the peer may speak for.
-func (s *Scripted) SendAs(t testing.TB, from protocol.PeerID, topic protocol.Topic, kind protocol.MessageType, content any) protocol.SendResult {
+func (s *Scripted) SendAs(
+	t testing.TB, from protocol.PeerID, topic protocol.Topic, kind protocol.MessageType, content any,
+) protocol.SendResult {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), s.patience())
+	ctx, cancel := context.WithTimeout(t.Context(), s.timeoutNow())
 	defer cancel()
 	result, err := s.Peer.Send(ctx, topic, protocol.NewMessage(kind, from, content))
 	if err != nil {
@@ -127,10 +129,10 @@ func (s *Scripted) SendAs(t testing.TB, from protocol.PeerID, topic protocol.Top
 // Next waits for the next delivery.
 func (s *Scripted) Next(t testing.TB) *Delivery {
 	t.Helper()
-	timer := time.NewTimer(s.patience())
+	timer := time.NewTimer(s.timeoutNow())
 	defer timer.Stop()
 	select {
-	case d := <-s.got:
+	case d := <-s.deliveries:
 		return d
 	case <-timer.C:
 		t.Fatalf("%s got nothing", s.ID())
@@ -138,7 +140,7 @@ func (s *Scripted) Next(t testing.TB) *Delivery {
 	}
 }
 
-// NextOf waits for the next delivery of a type and drops others before it.
+// NextOf waits for the next delivery of a type and drops the others before it.
 func (s *Scripted) NextOf(t testing.TB, kind protocol.MessageType) *Delivery {
 	t.Helper()
 	for {
@@ -148,5 +150,5 @@ func (s *Scripted) NextOf(t testing.TB, kind protocol.MessageType) *Delivery {
 	}
 }
 
-// Pending returns how many deliveries were recorded and not taken.
-func (s *Scripted) Pending() int { return len(s.got) }
+// Pending returns the number of recorded deliveries that Next has not returned.
+func (s *Scripted) Pending() int { return len(s.deliveries) }

@@ -17,13 +17,13 @@ import (
 // A Credential defines what the holder of one token may do.
 type Credential struct {
 	Name       string   `toml:"name" json:"name"`
-	Issuer     string   `toml:"issuer,omitempty" json:"issuer,omitempty"` // name of the credential whose holder issued it; none if the operator made it
+	Issuer     string   `toml:"issuer,omitempty" json:"issuer,omitempty"` // name of a credential; empty if the operator made this one
 	SHA256     string   `toml:"sha256" json:"-"`                          // of the token, lowercase hex
 	Identities []string `toml:"identities" json:"identities"`
 	Subscribe  []string `toml:"subscribe" json:"subscribe"`
 	Publish    []string `toml:"publish" json:"publish"`
 	Issue      []string `toml:"issue,omitempty" json:"issue,omitempty"`
-	Names      []string `toml:"names,omitempty" json:"names,omitempty"` // that its agents may announce besides their own
+	Names      []string `toml:"names,omitempty" json:"names,omitempty"` // that its agents may announce in addition to their own
 	Limits
 }
 
@@ -37,11 +37,12 @@ func (c *Credential) Check() error {
 	return c.CheckGrants()
 }
 
-// CheckGrants is Check without the hash: it checks what a request for a credential has,
-// its name and its patterns.
+// CheckGrants is Check without the hash. It checks what a request for a credential contains:
+// the name, the patterns and the limits.
 func (c *Credential) CheckGrants() error {
 	if !nameSyntax.MatchString(c.Name) {
-		return fmt.Errorf("the credential name %q must be 1 to 128 letters, digits, '.', '_', ':' or '-', the first a letter or digit", c.Name)
+		return fmt.Errorf("the credential name %q must be 1 to 128 letters, digits, '.', '_', ':' or '-', "+
+			"the first a letter or digit", c.Name)
 	}
 	for _, list := range [][]string{c.Identities, c.Subscribe, c.Publish, c.Issue, c.Names} {
 		for _, p := range list {
@@ -52,7 +53,8 @@ func (c *Credential) CheckGrants() error {
 	}
 	for _, name := range c.Names {
 		if strings.ContainsAny(name, ":@. ") {
-			return fmt.Errorf("credential %q: the name %q must be bare, such as lead: without dots, colons, @ and spaces", c.Name, name)
+			return fmt.Errorf("credential %q: the name %q must be bare, such as lead: without dots, colons, @ and spaces",
+				c.Name, name)
 		}
 	}
 	if err := c.Limits.check(); err != nil {
@@ -70,7 +72,7 @@ func (c *Credential) MayPublish(topic string) bool { return matches(c.Publish, t
 // MaySubscribe reports whether the holder may subscribe to a pattern.
 func (c *Credential) MaySubscribe(p protocol.Pattern) bool { return covered(c.Subscribe, p) }
 
-// MaySee reports whether the holder may know that a peer is connected: it may use that
+// MaySee reports whether the holder may know that a peer is connected, because it may use that
 // identity, or send or subscribe to that topic.
 func (c *Credential) MaySee(id protocol.PeerID) bool {
 	return c.MayBe(id) || c.MayPublish(string(id)) || matches(c.Subscribe, string(id))
@@ -86,11 +88,11 @@ func covered(granted []string, p protocol.Pattern) bool {
 	return slices.ContainsFunc(granted, func(g string) bool { return protocol.Pattern(g).Covers(p) })
 }
 
-// MayIssue returns nil if the holder may issue or revoke the credential child, or the
-// reason why not. The identities and issue patterns of child must lie inside the issue
-// patterns of the holder, its subscribe and publish patterns inside those or the
-// holder's own subscribe and publish patterns, and its names, as those of agents, inside
-// the issue patterns or the holder's own names.
+// MayIssue returns nil if the holder may issue or revoke the credential child, or the reason
+// why not. The issue patterns of the holder must cover the identities and issue patterns of
+// child. The issue, subscribe and publish patterns of the holder must cover the subscribe and
+// publish patterns of child. The issue patterns and names of the holder must cover the names
+// of child, taken as agents.
 func (c *Credential) MayIssue(child *Credential) error {
 	if len(c.Issue) == 0 {
 		return errors.New("this credential may not issue others; grant it --issue patterns")
@@ -115,7 +117,7 @@ func (c *Credential) MayIssue(child *Credential) error {
 	)
 }
 
-// agents returns the identities of the agents that have the names.
+// agents returns the identities of the agents with these names.
 func agents(names []string) []string {
 	list := make([]string, len(names))
 	for i, name := range names {
@@ -131,7 +133,7 @@ func NewToken() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// Hash returns the hash of a token that the file keeps.
+// Hash returns the hash of a token in the form of the file.
 func Hash(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])

@@ -26,19 +26,18 @@ const FileName = "credentials.toml"
 // maxFile bounds the credentials file, in bytes.
 const maxFile = 16 << 20
 
-// What one credential that the operator made may issue, with what its own have issued: so
-// many credentials, of so many bytes of patterns, one below the other so often.
+// Limits of what may be issued below one credential that the operator made.
 const (
-	maxIssued      = 4096
-	maxIssuedBytes = 2 << 20
-	maxDepth       = 8
+	maxIssued     = 4096    // credentials
+	maxIssuedSize = 2 << 20 // bytes of their patterns and names
+	maxDepth      = 8       // length of a chain of issuers
 )
 
 // Errors of a File.
 var (
 	ErrExists  = errors.New("a credential of that name exists; revoke it first or choose another name")
 	ErrRevoked = errors.New("the issuer's credential was revoked")
-	ErrFull    = errors.New("it and its issuers have issued as much as they may; revoke some of that: hubbub token list shows it")
+	ErrFull    = errors.New("its issuers have issued as much as they may; revoke some of it: hubbub token list shows it")
 	ErrUnknown = errors.New("there is no credential of that name; list them with: hubbub token list")
 )
 
@@ -46,20 +45,20 @@ var (
 type File struct {
 	path string
 
-	changing sync.Mutex // held while the file is rewritten, which may wait for the disk or another process
+	changing sync.Mutex // held while the file is rewritten, which may take long
 
-	mu      sync.Mutex // guards the fields below
-	stamp   stamp
-	version uint64
-	loaded  bool // a good state was read once
-	byHash  map[string]*Credential
-	byName  map[string]*Credential
-	byPass  map[string]*Credential // by the name of its passes
-	lastErr error
+	mu        sync.Mutex // guards the fields below
+	read      fileVersion
+	version   uint64
+	loaded    bool // a valid state has been read
+	byHash    map[string]*Credential
+	byName    map[string]*Credential
+	byDerived map[string]*Credential // by the name of its derived tokens
+	lastErr   error
 }
 
-// A stamp tells whether the file has changed.
-type stamp struct {
+// A fileVersion identifies one state of the file.
+type fileVersion struct {
 	modified time.Time
 	size     int64
 	inode    uint64
@@ -68,17 +67,17 @@ type stamp struct {
 // NewFile returns the credentials file at path. It does no I/O.
 func NewFile(path string) *File { return &File{path: path} }
 
-// Version returns a number that grows whenever a new state comes into force, by Reload
-// or by a change that this File makes.
+// Version returns a number that grows whenever a new state comes into force, through Reload
+// or a change by this File.
 func (f *File) Version() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.version
 }
 
-// Reload reads the file if it has changed. If the file cannot be used, the last good
-// state stays in force and Reload returns an error, the same one only once. It is no
-// error if the file has never existed: the bus is open.
+// Reload reads the file if it has changed. If the file cannot be used, the last valid state
+// stays in force. Reload then returns an error, but does not repeat the same error. If the
+// file has never existed, the bus is open, and Reload returns nil.
 func (f *File) Reload() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,41 +91,41 @@ func (f *File) reloadLocked() error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return f.keepLocked(fmt.Errorf("the credentials file is gone; the last state stays in force: %w", err))
+		return f.reportOnceLocked(fmt.Errorf("the credentials file was deleted; the last valid state stays in force: %w", err))
 	case err != nil:
-		return f.keepLocked(fmt.Errorf("the credentials file cannot be looked at: %w", err))
+		return f.reportOnceLocked(fmt.Errorf("the credentials file cannot be examined: %w", err))
 	}
-	now := stamp{modified: info.ModTime(), size: info.Size()}
+	now := fileVersion{modified: info.ModTime(), size: info.Size()}
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		now.inode = s.Ino
 	}
-	if now == f.stamp {
+	if now == f.read {
 		return nil
 	}
 	list, err := read(f.path)
 	if unread := new(fs.PathError); !errors.As(err, &unread) {
-		f.stamp = now // but a file that could not be read is read again: a stamp does not show permissions
+		f.read = now // but not if it could not be read: permissions may change without a new version
 	}
 	if err == nil && f.loaded && info.Size() == 0 {
 		err = errors.New("it is empty; to revoke every credential, use: hubbub token revoke")
 	}
 	if err != nil {
-		return f.keepLocked(fmt.Errorf("the credentials file cannot be used%s: %w", f.insteadLocked(), err))
+		return f.reportOnceLocked(fmt.Errorf("the credentials file cannot be used%s: %w", f.lastStateLocked(), err))
 	}
 	f.setLocked(list)
 	return nil
 }
 
-// insteadLocked returns what to say about the state that stays in force.
-func (f *File) insteadLocked() string {
+// lastStateLocked returns the part of an error message about the state that stays in force.
+func (f *File) lastStateLocked() string {
 	if f.loaded {
-		return "; the last good state stays in force"
+		return "; the last valid state stays in force"
 	}
 	return ""
 }
 
-// keepLocked returns an error, or nil if it is the same as the last one.
-func (f *File) keepLocked(err error) error {
+// reportOnceLocked returns err, or nil if the last error was the same.
+func (f *File) reportOnceLocked(err error) error {
 	if f.lastErr != nil && f.lastErr.Error() == err.Error() {
 		return nil
 	}
@@ -139,22 +138,22 @@ func (f *File) setLocked(list []Credential) {
 	f.version++
 	f.byHash = make(map[string]*Credential, len(list))
 	f.byName = make(map[string]*Credential, len(list))
-	f.byPass = make(map[string]*Credential, len(list))
+	f.byDerived = make(map[string]*Credential, len(list))
 	for i := range list {
 		f.byHash[list[i].SHA256] = &list[i]
 		f.byName[list[i].Name] = &list[i]
-		f.byPass[protocol.DerivedTokenName(protocol.NewDerivedTokenOf(list[i].SHA256, ""))] = &list[i]
+		f.byDerived[protocol.DerivedTokenName(protocol.NewDerivedTokenOf(list[i].SHA256, ""))] = &list[i]
 	}
 }
 
-// Open reports whether the file never existed: then nobody needs a token.
+// Open reports whether the file has never existed. Then no client needs a token.
 func (f *File) Open() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !f.loaded
 }
 
-// Lookup returns the credential that a token belongs to.
+// Lookup returns the credential of a token.
 func (f *File) Lookup(token string) (*Credential, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -162,15 +161,15 @@ func (f *File) Lookup(token string) (*Credential, bool) {
 	return c, ok
 }
 
-// LookupPass returns the credential that a pass for an address belongs to.
-func (f *File) LookupPass(pass, address string) (*Credential, bool) {
+// LookupDerived returns the credential of a token that was derived for an address.
+func (f *File) LookupDerived(derived, address string) (*Credential, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c, ok := f.byPass[protocol.DerivedTokenName(pass)]
-	return c, ok && hmac.Equal([]byte(pass), []byte(protocol.NewDerivedTokenOf(c.SHA256, address)))
+	c, ok := f.byDerived[protocol.DerivedTokenName(derived)]
+	return c, ok && hmac.Equal([]byte(derived), []byte(protocol.NewDerivedTokenOf(c.SHA256, address)))
 }
 
-// Current returns the credential in force that has the name and the hash of c.
+// Current returns the current state of c, the credential with the same name and hash.
 func (f *File) Current(c *Credential) (*Credential, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -203,13 +202,13 @@ func (f *File) List() []Credential {
 	return list
 }
 
-// Create adds a credential and returns its token, which exists nowhere else.
+// Create adds a credential and returns its token, which is stored nowhere.
 func (f *File) Create(c Credential) (token string, err error) {
 	return f.add(c, func([]Credential) error { return nil })
 }
 
-// Issue is Create for the holder of another credential, which it records: it must still
-// be in force, and allow it.
+// Issue is Create for the holder of another credential, which must be in force and allow it.
+// It records the issuer.
 func (f *File) Issue(issuer *Credential, c Credential) (token string, err error) {
 	c.Issuer = issuer.Name
 	return f.add(c, func(list []Credential) error {
@@ -217,7 +216,7 @@ func (f *File) Issue(issuer *Credential, c Credential) (token string, err error)
 		if i < 0 {
 			return ErrRevoked
 		}
-		return errors.Join(list[i].MayIssue(&c), roomFor(list, &c))
+		return errors.Join(list[i].MayIssue(&c), checkIssuedCount(list, &c))
 	})
 }
 
@@ -238,9 +237,9 @@ func (f *File) add(c Credential, permit func([]Credential) error) (token string,
 	})
 }
 
-// Put sets a credential whose token exists already: c.SHA256 is its [Hash]. It replaces a
-// credential of the same name, which keeps what it has issued, and changes nothing if c
-// is in force already.
+// Put sets a credential whose token already exists: c.SHA256 is its [Hash]. It replaces a
+// credential of the same name, whose issued credentials stay. It changes nothing if c is in
+// force already.
 func (f *File) Put(c Credential) error {
 	if err := c.Check(); err != nil {
 		return err
@@ -254,8 +253,8 @@ func (f *File) Put(c Credential) error {
 	})
 }
 
-// Revoke removes the credential of that name, if permit allows it, and all that it has
-// issued. It returns their names, the one that was asked for first.
+// Revoke removes the credential with that name, if permit allows it, and all that it has
+// issued. It returns their names, starting with name.
 func (f *File) Revoke(name string, permit func(*Credential) error) (names []string, err error) {
 	err = f.change(func(list []Credential) ([]Credential, error) {
 		i := slices.IndexFunc(list, func(o Credential) bool { return o.Name == name })
@@ -273,8 +272,8 @@ func (f *File) Revoke(name string, permit func(*Credential) error) (names []stri
 	return names, err
 }
 
-// RevokeKeepIssued removes the credential of that name. What it has issued stays, as if its
-// own issuer had issued it.
+// RevokeKeepIssued removes the credential with that name. Its own issuer becomes the issuer of
+// the credentials that it has issued.
 func (f *File) RevokeKeepIssued(name string) error {
 	return f.change(func(list []Credential) ([]Credential, error) {
 		i := slices.IndexFunc(list, func(o Credential) bool { return o.Name == name })
@@ -290,7 +289,7 @@ func (f *File) RevokeKeepIssued(name string) error {
 	})
 }
 
-// change rewrites the file while it holds a lock that other processes respect.
+// change rewrites the file while it holds a lock against other processes.
 func (f *File) change(edit func([]Credential) ([]Credential, error)) error {
 	f.changing.Lock()
 	defer f.changing.Unlock()
@@ -315,8 +314,8 @@ func (f *File) change(edit func([]Credential) ([]Credential, error)) error {
 	return f.Reload()
 }
 
-// document is the content of the file.
-type document struct {
+// fileContent is the content of the file.
+type fileContent struct {
 	Credential []Credential `toml:"credential"`
 }
 
@@ -332,7 +331,7 @@ func read(path string) ([]Credential, error) {
 	if err != nil {
 		return nil, err
 	}
-	var d document
+	var d fileContent
 	meta, err := toml.Decode(string(b), &d)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -350,19 +349,20 @@ func read(path string) ([]Credential, error) {
 		}
 		names[d.Credential[i].Name] = true
 	}
-	return rooted(d.Credential), nil
+	return withoutOrphans(d.Credential), nil
 }
 
 func write(path string, list []Credential) error {
 	var b bytes.Buffer
-	b.WriteString("# Credentials of the bus: who may be whom, hear what and say where.\n" +
+	b.WriteString("# Credentials of the bus: which identities, subscriptions and topics each token grants.\n" +
 		"# Change it with: hubbub token create|list|revoke. The bus reloads it at once.\n" +
-		"# One that names an issuer counts only while that one is here.\n\n")
-	if err := toml.NewEncoder(&b).Encode(document{Credential: list}); err != nil {
+		"# A credential that names an issuer is valid only while the issuer is listed.\n\n")
+	if err := toml.NewEncoder(&b).Encode(fileContent{Credential: list}); err != nil {
 		return err
 	}
 	if b.Len() > maxFile {
-		return fmt.Errorf("the credentials file would be larger than %d bytes; revoke credentials that nobody needs", maxFile)
+		return fmt.Errorf("the credentials file would be larger than %d bytes; "+
+			"revoke credentials that are not needed", maxFile)
 	}
 	if err := datafolder.WriteFile(path, b.Bytes()); err != nil {
 		return fmt.Errorf("writing the credentials file: %w", err)

@@ -91,7 +91,7 @@ func TestAPassOpensItsAddressOnly(t *testing.T) {
 		"nothing":                     {"", "http://a", ""},
 		"its name, and nothing after": {name, "http://a", ""},
 	} {
-		got, ok := f.LookupPass(c.pass, c.address)
+		got, ok := f.LookupDerived(c.pass, c.address)
 		if ok != (c.want != "") || ok && got.Name != c.want {
 			t.Errorf("%s: %v, %t; want %q", what, got, ok, c.want)
 		}
@@ -99,7 +99,7 @@ func TestAPassOpensItsAddressOnly(t *testing.T) {
 	if _, err := f.Revoke(bridge.Name, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := f.LookupPass(pass, "http://a"); ok {
+	if _, ok := f.LookupDerived(pass, "http://a"); ok {
 		t.Error("a revoked one opens still")
 	}
 }
@@ -168,7 +168,7 @@ func TestNamesAreUnique(t *testing.T) {
 }
 
 // TestABrokenFileNeverOpensTheBus replaces good credentials with things that are
-// none: the last good state stays.
+// none: the last valid state stays.
 func TestABrokenFileNeverOpensTheBus(t *testing.T) {
 	path := filepath.Join(t.TempDir(), grant.FileName)
 	f := grant.NewFile(path)
@@ -176,7 +176,7 @@ func TestABrokenFileNeverOpensTheBus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(text), "# Credentials of the bus: who may be whom, hear what and say where.\n") {
+	if text, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(text), "# Credentials of the bus: which identities, subscriptions and topics each token grants.\n") {
 		t.Errorf("the file is %.70s, %v", text, err)
 	}
 	for name, text := range map[string]string{
@@ -193,10 +193,10 @@ func TestABrokenFileNeverOpensTheBus(t *testing.T) {
 			t.Errorf("%s: it was accepted", name)
 		}
 		if _, ok := f.Lookup(token); !ok || f.Open() {
-			t.Errorf("%s: the last good state is gone (open: %t)", name, f.Open())
+			t.Errorf("%s: the last valid state is gone (open: %t)", name, f.Open())
 		}
 	}
-	if err := grant.NewFile(path).Reload(); err == nil || strings.Contains(err.Error(), "last good state") {
+	if err := grant.NewFile(path).Reload(); err == nil || strings.Contains(err.Error(), "last valid state") {
 		t.Errorf("the first look at a broken file: %v; want no word of a good state, since there was none", err)
 	}
 	if err := os.Remove(path); err != nil {
@@ -258,7 +258,7 @@ func TestAFaultIsReportedOnce(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Reload(); err == nil || !strings.Contains(err.Error(), "is gone") {
+	if err := f.Reload(); err == nil || !strings.Contains(err.Error(), "was deleted") {
 		t.Errorf("a deleted file: %v", err)
 	}
 	if err := f.Reload(); err != nil {
@@ -300,10 +300,10 @@ func TestAFileThatCannotBeLookedAtIsTold(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Reload(); err == nil || !strings.Contains(err.Error(), "cannot be looked at") {
+	if err := f.Reload(); err == nil || !strings.Contains(err.Error(), "cannot be examined") {
 		t.Errorf("a folder that is a file: %v", err)
 	}
 	if _, ok := f.Lookup(token); !ok || f.Open() {
-		t.Errorf("the last good state is gone (open: %t)", f.Open())
+		t.Errorf("the last valid state is gone (open: %t)", f.Open())
 	}
 }

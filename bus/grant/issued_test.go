@@ -21,35 +21,35 @@ func TestAnIssuerFillsNoFile(t *testing.T) {
 		list = append(list, issuedBy("middle", fmt.Sprint("c", i)))
 	}
 	last, one := issuedBy("middle", "last"), issuedBy("spawner", "one")
-	if err := roomFor(list, &last); err != nil {
+	if err := checkIssuedCount(list, &last); err != nil {
 		t.Errorf("the last one: %v", err)
 	}
 	list = append(list, last)
 	for what, c := range map[string]Credential{"by the issuer": one, "by what it issued": issuedBy("middle", "two")} {
-		if err := roomFor(list, &c); !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "hubbub token list") {
+		if err := checkIssuedCount(list, &c); !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "hubbub token list") {
 			t.Errorf("one past the bound, %s: %v", what, err)
 		}
 	}
-	if c := issuedBy("other", "three"); roomFor(list, &c) != nil {
+	if c := issuedBy("other", "three"); checkIssuedCount(list, &c) != nil {
 		t.Error("another issuer may not issue any more")
 	}
 
 	list = []Credential{issuedBy("", "spawner")}
 	full := issuedBy("spawner", "full", "")
-	full.Subscribe[0] = strings.Repeat("x", maxIssuedBytes-full.size())
-	if err := roomFor(list, &full); err != nil {
+	full.Subscribe[0] = strings.Repeat("x", maxIssuedSize-full.size())
+	if err := checkIssuedCount(list, &full); err != nil {
 		t.Errorf("one of as many bytes as there may be: %v", err)
 	}
 	full.Subscribe[0] += "x"
-	if err := roomFor(list, &full); !errors.Is(err, ErrFull) {
+	if err := checkIssuedCount(list, &full); !errors.Is(err, ErrFull) {
 		t.Errorf("one byte more: %v", err)
 	}
-	wide := issuedBy("spawner", "wide", strings.Repeat("x", maxIssuedBytes/2))
+	wide := issuedBy("spawner", "wide", strings.Repeat("x", maxIssuedSize/2))
 	list = []Credential{issuedBy("", "spawner"), wide}
-	if err := roomFor(list, &one); err != nil {
+	if err := checkIssuedCount(list, &one); err != nil {
 		t.Errorf("beside a wide one: %v", err)
 	}
-	if err := roomFor(list, &wide); !errors.Is(err, ErrFull) {
+	if err := checkIssuedCount(list, &wide); !errors.Is(err, ErrFull) {
 		t.Errorf("two wide ones: %v", err)
 	}
 }
@@ -102,12 +102,12 @@ func TestIssuersStandInNoLongRow(t *testing.T) {
 	list := []Credential{issuedBy("", "c0")}
 	for i := range maxDepth {
 		c := issuedBy(fmt.Sprint("c", i), fmt.Sprint("c", i+1))
-		if err := roomFor(list, &c); err != nil {
+		if err := checkIssuedCount(list, &c); err != nil {
 			t.Fatalf("depth %d: %v", i+1, err)
 		}
 		list = append(list, c)
 	}
-	if c := issuedBy(fmt.Sprint("c", maxDepth), "deep"); !errors.Is(roomFor(list, &c), ErrFull) {
+	if c := issuedBy(fmt.Sprint("c", maxDepth), "deep"); !errors.Is(checkIssuedCount(list, &c), ErrFull) {
 		t.Error("one credential below the other without end")
 	}
 }
