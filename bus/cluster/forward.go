@@ -9,142 +9,152 @@ import (
 	"hubbub/protocol"
 )
 
-// Forward implements bus.Cluster. It never waits: a message that cannot be queued is lost
-// at once, and its peers count as offline.
+// Forward implements bus.Cluster. It never waits: a message that cannot be queued fails at
+// once, and its peers count as offline.
 func (c *Cluster) Forward(f *bus.Forward) {
-	about := about{
-		Topic: f.Message.Topic, MessageID: f.Message.MessageID, From: f.Message.From, Names: f.Message.Names,
-		To: slices.Concat(f.Peers, f.Observe), Silent: len(f.Peers) == 0,
+	head := forwardHeader{
+		Topic:     f.Message.Topic,
+		MessageID: f.Message.MessageID,
+		From:      f.Message.From,
+		Names:     f.Message.Names,
+		To:        slices.Concat(f.Peers, f.Observe),
+		NoOutcome: len(f.Peers) == 0,
 	}
-	c.mu.Lock()
-	c.nextID++
-	id, stopping := c.nextID, c.gaveUp != ""
-	c.pending[id] = &crossing{Forward: f}
-	c.mu.Unlock()
-	if stopping || !c.tellBus(f.Bus, header{Kind: kindForward, ID: id}, join(about, f.Message.Payload)) {
-		c.lose(id, c.why(), false)
+	c.state.mu.Lock()
+	c.state.nextID++
+	id, stopping := c.state.nextID, c.state.failReason != ""
+	c.state.pending[id] = &pendingForward{Forward: f}
+	c.state.mu.Unlock()
+	if stopping || !c.queue.sendTo(f.Bus, header{Kind: kindForward, ID: id}, join(head, f.Message.Payload)) {
+		c.failForward(id, c.failureReason(), false)
 	}
 }
 
-// A crossing is a forward that has no outcome yet.
-type crossing struct {
+// A pendingForward has no outcome yet.
+type pendingForward struct {
 	*bus.Forward
-	sent bool // it was handed to NATS, so the other bus may have it
+	sent bool // it was passed to NATS, so the other bus may have it
 }
 
-// depart notes that a forward is handed to NATS now, and returns the last sign of life that
-// came from its bus. It returns false if the forward was given up: then it must not be
-// sent, since its peers are reported as never written to.
-func (c *Cluster) depart(id uint64) (beat uint64, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f, ok := c.pending[id]
+// markSent notes that a forward is about to be passed to NATS, and returns the last heartbeat
+// of its bus. It returns false if the forward was given up. Then it must not be sent, since
+// its peers were reported as not written to.
+func (c *Cluster) markSent(id uint64) (beat uint64, ok bool) {
+	c.state.mu.Lock()
+	defer c.state.mu.Unlock()
+	f, ok := c.state.pending[id]
 	if !ok {
 		return 0, false
 	}
 	if f.sent = true; len(f.Peers) == 0 {
-		delete(c.pending, id) // nobody waits for its outcome
+		delete(c.state.pending, id) // no outcome will come
 	}
-	return c.heard[f.Bus], true
+	return c.state.heard[f.Bus], true
 }
 
-// why returns the reason why a forward cannot be sent.
-func (c *Cluster) why() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return cmp.Or(c.gaveUp, "cannot be reached")
+// failureReason returns why a forward cannot be sent.
+func (c *Cluster) failureReason() string {
+	c.state.mu.Lock()
+	defer c.state.mu.Unlock()
+	return cmp.Or(c.state.failReason, "cannot be reached")
 }
 
 // FailPending implements bus.Cluster.
 func (c *Cluster) FailPending(reason string) {
-	c.mu.Lock()
-	c.gaveUp = reason
-	c.mu.Unlock()
-	c.loseAll(reason, nil)
-	c.polls.failAll(errStopping, every)
+	c.state.mu.Lock()
+	c.state.failReason = reason
+	c.state.mu.Unlock()
+	c.failForwards(reason, nil)
+	c.checks.failAll(errStopping, always)
 }
 
-// about describes a forwarded payload.
-type about struct {
+// A forwardHeader describes a forwarded payload.
+type forwardHeader struct {
 	Topic     string            `json:"topic"`
 	MessageID string            `json:"messageId"`
 	From      string            `json:"from"`
 	Names     []string          `json:"names,omitempty"`
-	To        []protocol.PeerID `json:"to"`               // whose sessions get it, and no others
-	Silent    bool              `json:"silent,omitempty"` // nobody waits for the outcome
+	To        []protocol.PeerID `json:"to"`               // the message is for their sessions only
+	NoOutcome bool              `json:"silent,omitempty"` // the sender does not wait for the outcome
 }
 
-// takeForward delivers a message that another bus accepted and forwarded.
-func (c *Cluster) takeForward(h header, body []byte) {
-	var a about
-	payload, err := parse(body, &a)
-	if !c.understood(h.From, "a message", err) {
+// handleForward delivers a message that another bus accepted and forwarded.
+func (c *Cluster) handleForward(h header, body []byte) {
+	var head forwardHeader
+	payload, err := parse(body, &head)
+	if !c.readable(h.From, "a message", err) {
 		return
 	}
-	arrived := bus.AcceptedMessage{Topic: a.Topic, MessageID: a.MessageID, From: a.From, Names: a.Names, Payload: payload}
+	message := bus.AcceptedMessage{
+		Topic:     head.Topic,
+		MessageID: head.MessageID,
+		From:      head.From,
+		Names:     head.Names,
+		Payload:   payload,
+	}
 	done := func(r bus.Result) {
-		if a.Silent {
+		if head.NoOutcome {
 			return
 		}
-		if !c.tellBus(h.From, header{Kind: kindOutcome, ID: h.ID}, encode(r)) {
-			c.broke("the queue to NATS is full")
+		if !c.queue.sendTo(h.From, header{Kind: kindOutcome, ID: h.ID}, encode(r)) {
+			c.requestEpoch("the queue to NATS is full")
 		}
 	}
-	if !c.pulse.covers(h.Beat, time.Now()) {
-		done(bus.Result{Absent: a.To}) // the other bus may have given it up by now
+	if !c.heartbeats.withinLease(h.Beat, time.Now()) {
+		done(bus.Result{Absent: head.To}) // the other bus may have given the forward up by now
 		return
 	}
-	c.local.Deliver(arrived, a.To, done)
+	c.local.Deliver(message, head.To, done)
 }
 
-// takeOutcome completes a forward. It ignores the outcome of one that was given up.
-func (c *Cluster) takeOutcome(h header, body []byte) {
+// handleOutcome completes a forward. It ignores the outcome of one that was given up.
+func (c *Cluster) handleOutcome(h header, body []byte) {
 	var r bus.Result
 	if !c.decode(h.From, "an outcome", body, &r) {
 		return
 	}
-	if f := c.take(h.ID); f != nil {
+	if f := c.takePending(h.ID); f != nil {
 		f.Complete(r)
 	}
 }
 
-func (c *Cluster) take(id uint64) *crossing {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f := c.pending[id]
-	delete(c.pending, id)
+func (c *Cluster) takePending(id uint64) *pendingForward {
+	c.state.mu.Lock()
+	defer c.state.mu.Unlock()
+	f := c.state.pending[id]
+	delete(c.state.pending, id)
 	return f
 }
 
-// lose fails one forward. written says that the other bus may have it.
-func (c *Cluster) lose(id uint64, why string, written bool) {
-	if f := c.take(id); f != nil {
-		f.Fail(why, written)
+// failForward fails one forward. written says that the other bus may have it.
+func (c *Cluster) failForward(id uint64, reason string, written bool) {
+	if f := c.takePending(id); f != nil {
+		f.Fail(reason, written)
 	}
 }
 
-// loseAll fails the forwards for which which returns true, or all if which is nil.
-func (c *Cluster) loseAll(why string, which func(*crossing) bool) {
-	var lost []*crossing
-	c.mu.Lock()
-	for id, f := range c.pending {
-		if which == nil || which(f) {
-			lost = append(lost, f)
-			delete(c.pending, id)
+// failForwards fails the forwards for which match returns true, or all if match is nil.
+func (c *Cluster) failForwards(reason string, match func(*pendingForward) bool) {
+	var failed []*pendingForward
+	c.state.mu.Lock()
+	for id, f := range c.state.pending {
+		if match == nil || match(f) {
+			failed = append(failed, f)
+			delete(c.state.pending, id)
 		}
 	}
-	c.mu.Unlock()
-	for _, f := range lost {
-		f.Fail(why, f.sent)
+	c.state.mu.Unlock()
+	for _, f := range failed {
+		f.Fail(reason, f.sent)
 	}
 }
 
-// expire fails the forwards that have waited too long, and those to a bus that was
-// forgotten while they were queued, and the polls that nobody ended.
+// expire fails the forwards and checks that have waited too long, and the forwards to a bus
+// that was removed while they were queued.
 func (c *Cluster) expire(at time.Time) {
-	c.loseAll("did not answer", func(f *crossing) bool {
-		_, known := c.buses[f.Bus]
+	c.failForwards("did not answer", func(f *pendingForward) bool {
+		_, known := c.members.buses[f.Bus]
 		return !known || at.After(f.Expires)
 	})
-	c.polls.failAll(errNotAsked, func(p *poll) bool { return at.After(p.expires) })
+	c.checks.failAll(errNotChecked, func(check *duplicateCheck) bool { return at.After(check.expires) })
 }

@@ -9,16 +9,16 @@ import (
 
 // A member is what this bus knows of another one.
 type member struct {
-	name     string
-	instance string
-	epoch    uint64
-	seq      uint64 // of the last change that was applied
-	seen     time.Time
-	hears    map[string]uint64 // the last signs of life that it had of other buses; 0 of those that it misses
-	told     time.Time         // when this bus sent the last sign of life that it had before it told its peers
-	stale    bool              // its peers are not known for certain: it must be asked for them
-	asked    time.Time         // when it was asked
-	waiting  []pendingChange
+	name       string
+	instance   string
+	epoch      uint64
+	seq        uint64 // of the last change that was applied
+	seen       time.Time
+	heard      map[string]uint64 // the last heartbeats that it has received from other buses; 0 for a bus that it misses
+	knownUntil time.Time         // when this bus sent the last heartbeat that m had received when it sent its peers
+	stale      bool              // its peers are not known for certain and must be requested
+	requested  time.Time         // when its peers were requested
+	waiting    []pendingChange
 }
 
 type pendingChange struct {
@@ -34,60 +34,60 @@ type change struct {
 	Observe bool             `json:"observe,omitempty"`
 }
 
-// announce tells every bus of a change. If a change cannot be queued, its number is
-// missing, and the others ask for the whole state.
-func (c *Cluster) announce(ch change) {
+// broadcastChange sends a change to every bus. If it cannot be queued, its number will be
+// missing, and the others request the whole state.
+func (c *Cluster) broadcastChange(ch change) {
 	body := encode(ch)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.seq++
-	c.tellAll(header{Kind: kindChange, Epoch: c.incarnation, Seq: c.seq}, body)
+	c.state.mu.Lock()
+	defer c.state.mu.Unlock()
+	c.state.seq++
+	c.queue.broadcast(header{Kind: kindChange, Epoch: c.state.incarnation, Seq: c.state.seq}, body)
 }
 
 // Joined implements bus.Cluster.
-func (c *Cluster) Joined(m bus.Member) { c.announce(change{Do: "join", Member: m}) }
+func (c *Cluster) Joined(m bus.Member) { c.broadcastChange(change{Do: "join", Member: m}) }
 
 // Left implements bus.Cluster.
 func (c *Cluster) Left(peer protocol.PeerID, stamp bus.Stamp) {
-	c.announce(change{Do: "left", Member: bus.Member{Peer: peer, Stamp: stamp}})
+	c.broadcastChange(change{Do: "left", Member: bus.Member{Peer: peer, Stamp: stamp}})
 }
 
 // Subscribed implements bus.Cluster.
 func (c *Cluster) Subscribed(peer protocol.PeerID, pattern protocol.Pattern, observe bool) {
-	c.announce(change{Do: "sub", Member: bus.Member{Peer: peer}, Pattern: pattern, Observe: observe})
+	c.broadcastChange(change{Do: "sub", Member: bus.Member{Peer: peer}, Pattern: pattern, Observe: observe})
 }
 
 // Unsubscribed implements bus.Cluster.
 func (c *Cluster) Unsubscribed(peer protocol.PeerID, pattern protocol.Pattern) {
-	c.announce(change{Do: "unsub", Member: bus.Member{Peer: peer}, Pattern: pattern})
+	c.broadcastChange(change{Do: "unsub", Member: bus.Member{Peer: peer}, Pattern: pattern})
 }
 
-// meet returns what is known of the sender of a message. The sender may be new, or have
-// been restarted.
-func (c *Cluster) meet(h header) *member {
-	m := c.buses[h.From]
+// ensureMember returns what is known of the sender of a message. The sender may be new, or may
+// have been restarted.
+func (c *Cluster) ensureMember(h header) *member {
+	m := c.members.buses[h.From]
 	if m != nil && m.instance != h.Instance {
-		c.forget(h.From, "was restarted")
+		c.removeBus(h.From, "was restarted")
 		m = nil
 	}
 	if m == nil {
-		c.find(h)
+		c.endSilence(h)
 		m = &member{name: h.From, instance: h.Instance, stale: true}
-		c.buses[h.From], c.met[h.From] = m, true
-		c.look()
+		c.members.buses[h.From], c.members.everMet[h.From] = m, true
+		c.updateView()
 		c.options.Log.Info().Str("bus", h.From).Msg("cluster: met a bus")
-		c.hear(h)
-		c.hello() // so that it meets us at once
+		c.noteHeartbeat(h)
+		c.hello() // so that the new bus meets this one at once
 	}
 	m.seen = time.Now()
-	c.hear(h)
+	c.noteHeartbeat(h)
 	return m
 }
 
-// find ends the absence of a bus. If it was restarted meanwhile, its peers are gone.
-func (c *Cluster) find(h header) {
-	was, ok := c.absent[h.From]
-	delete(c.absent, h.From)
+// endSilence ends the silence of a bus. If the bus was restarted meanwhile, it removes the peers.
+func (c *Cluster) endSilence(h header) {
+	was, ok := c.members.silent[h.From]
+	delete(c.members.silent, h.From)
 	switch {
 	case ok && was.instance == h.Instance:
 		c.local.SetBusMissing(h.From, false)
@@ -96,47 +96,46 @@ func (c *Cluster) find(h header) {
 	}
 }
 
-// hear notes the sign of life that a message brings, if it does.
-func (c *Cluster) hear(h header) {
+// noteHeartbeat notes the heartbeat in a message, if any.
+func (c *Cluster) noteHeartbeat(h header) {
 	if h.Beat == 0 || h.Kind == kindForward {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.heard[h.From] = h.Beat
+	c.state.mu.Lock()
+	defer c.state.mu.Unlock()
+	c.state.heard[h.From] = h.Beat
 }
 
-// takeHello compares what another bus says about itself with what is known.
-func (c *Cluster) takeHello(m *member, h header, body []byte) {
+// handleHello compares the state of another bus with what is known of it.
+func (c *Cluster) handleHello(m *member, h header, body []byte) {
 	if m.epoch != 0 && h.Epoch != m.epoch {
-		c.loseAll("lost its connection", func(f *crossing) bool { return f.Bus == m.name })
-		c.polls.failAll(errNotAsked, func(p *poll) bool { return p.waits[m.name] })
+		c.failForwards("lost its connection", func(f *pendingForward) bool { return f.Bus == m.name })
+		c.checks.failAll(errNotChecked, func(p *duplicateCheck) bool { return p.waitingFor[m.name] })
 		m.stale = true
 	}
 	m.epoch = h.Epoch
 	if h.Seq != m.seq && len(m.waiting) == 0 {
 		m.stale = true
 	}
-	c.learn(m, body)
-	c.ask(m)
+	c.recordHello(m, body)
+	c.requestMembers(m)
 }
 
-// askAgain is how long a bus may take to tell its peers before it is asked again.
-const askAgain = time.Second
+// requestInterval is how long a bus may take to send its peers before they are requested again.
+const requestInterval = time.Second
 
-func (c *Cluster) ask(m *member) {
-	if m.stale && time.Since(m.asked) > askAgain {
-		m.asked = time.Now()
-		c.tellBus(m.name, header{Kind: kindSync}, nil)
+func (c *Cluster) requestMembers(m *member) {
+	if m.stale && time.Since(m.requested) > requestInterval {
+		m.requested = time.Now()
+		c.queue.sendTo(m.name, header{Kind: kindSync}, nil)
 	}
 }
 
-// maxWaiting bounds the changes that wait while a bus is asked for its peers.
+// maxWaiting bounds the changes that wait for the requested peers of a bus.
 const maxWaiting = 100_000
 
-// takeChange applies a change if it is the next one, and otherwise asks for the whole
-// state.
-func (c *Cluster) takeChange(m *member, h header, body []byte) {
+// handleChange applies a change if it is the next one, and otherwise requests the whole state.
+func (c *Cluster) handleChange(m *member, h header, body []byte) {
 	var ch change
 	if !c.decode(m.name, "a change", body, &ch) {
 		return
@@ -146,21 +145,21 @@ func (c *Cluster) takeChange(m *member, h header, body []byte) {
 		if len(m.waiting) < maxWaiting {
 			m.waiting = append(m.waiting, pendingChange{h.Seq, ch})
 		}
-		c.ask(m)
+		c.requestMembers(m)
 	case h.Seq == m.seq+1:
 		m.seq = h.Seq
 		c.apply(m, ch)
 	case h.Seq > m.seq:
 		m.stale = true
 		m.waiting = append(m.waiting[:0], pendingChange{h.Seq, ch})
-		c.ask(m)
+		c.requestMembers(m)
 	}
 }
 
 func (c *Cluster) apply(m *member, ch change) {
 	switch ch.Do {
 	case "join":
-		c.claim(m, ch.Member)
+		c.applyJoin(m, ch.Member)
 	case "left":
 		c.local.RemoveRemotePeer(m.name, ch.Peer, ch.Stamp)
 	case "sub":
@@ -170,29 +169,28 @@ func (c *Cluster) apply(m *member, ch change) {
 	}
 }
 
-// claim notes the session of another bus. If ours of that identity is newer, it tells the
-// others again that ours stays.
-func (c *Cluster) claim(m *member, session bus.Member) {
+// applyJoin notes the session of another bus. If this bus has a newer session of the identity, it
+// sends that again to the others.
+func (c *Cluster) applyJoin(m *member, session bus.Member) {
 	if newer, ok := c.local.RemoteJoined(m.name, session); ok {
 		c.Joined(newer)
 	}
 }
 
-// sendMembers answers a bus that asks for the peers of this one. It reads the number of
-// the last change first: a change that happens meanwhile is then told twice, which does
-// no harm.
+// sendMembers sends the peers of this bus to a bus that has requested them. It reads the number
+// of the last change first: a later change may then be sent twice, which does no harm.
 func (c *Cluster) sendMembers(h header) {
-	c.mu.Lock()
-	head := header{Kind: kindMembers, Epoch: c.incarnation, Seq: c.seq, Beat: c.pulse.next(time.Now())}
-	c.nextID++
-	head.ID = c.nextID
-	c.mu.Unlock()
-	c.tellBus(h.From, head, encode(c.local.Members()))
+	c.state.mu.Lock()
+	head := header{Kind: kindMembers, Epoch: c.state.incarnation, Seq: c.state.seq, Beat: c.heartbeats.next(time.Now())}
+	c.state.nextID++
+	head.ID = c.state.nextID
+	c.state.mu.Unlock()
+	c.queue.sendTo(h.From, head, encode(c.local.Members()))
 }
 
-// takeMembers replaces what is known of a bus, then applies the changes that have
+// handleMembers replaces what is known of the peers of a bus, then applies the changes that have
 // arrived meanwhile.
-func (c *Cluster) takeMembers(m *member, h header, body []byte) {
+func (c *Cluster) handleMembers(m *member, h header, body []byte) {
 	var sessions []bus.Member
 	if !c.decode(m.name, "a list of members", body, &sessions) {
 		return
@@ -203,7 +201,7 @@ func (c *Cluster) takeMembers(m *member, h header, body []byte) {
 	}
 	c.local.RetainRemotePeers(m.name, stamps)
 	for _, s := range sessions {
-		c.claim(m, s)
+		c.applyJoin(m, s)
 	}
 	m.seq, m.epoch, m.stale = h.Seq, h.Epoch, false
 	waiting := m.waiting
@@ -216,6 +214,6 @@ func (c *Cluster) takeMembers(m *member, h header, body []byte) {
 			m.stale = true
 		}
 	}
-	m.asked = time.Time{}
-	c.ask(m)
+	m.requested = time.Time{}
+	c.requestMembers(m)
 }

@@ -17,14 +17,14 @@ func TestWhatWaitsForNATSIsBounded(t *testing.T) {
 	c := New(nil, "east", nil)
 	part := outgoing{body: make([]byte, maxQueued/4)}
 	for i := range 4 {
-		if !c.tell(part) {
+		if !c.queue.enqueue(part) {
 			t.Fatalf("part %d of 4 was refused", i+1)
 		}
 	}
-	if c.tell(outgoing{body: []byte("x")}) {
+	if c.queue.enqueue(outgoing{body: []byte("x")}) {
 		t.Error("a byte too much was queued")
 	}
-	if !c.tell(outgoing{}) {
+	if !c.queue.enqueue(outgoing{}) {
 		t.Error("a message without a body was refused")
 	}
 	nc, err := nats.Connect("nats://east.invalid", nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1), nats.SetCustomDialer(nowhere{}))
@@ -37,16 +37,16 @@ func TestWhatWaitsForNATSIsBounded(t *testing.T) {
 	go func() { defer close(sent); c.sendLoop(ctx, nc) }()
 	patience, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	for c.queued.Load() > 0 {
+	for c.queue.bytes.Load() > 0 {
 		select {
 		case <-patience.Done():
-			t.Fatalf("%d bytes still wait", c.queued.Load())
+			t.Fatalf("%d bytes still wait", c.queue.bytes.Load())
 		case <-time.After(time.Millisecond):
 		}
 	}
 	stop()
 	<-sent
-	if !c.tell(part) {
+	if !c.queue.enqueue(part) {
 		t.Error("there is no room once the sender has taken all")
 	}
 }
@@ -60,9 +60,9 @@ func (nowhere) Dial(string, string) (net.Conn, error) { return nil, net.ErrClose
 // outcome on its way to the run before must find nothing that waits for it.
 func TestTwoRunsOfABusNumberTheirMessagesApart(t *testing.T) {
 	before, now := New(nil, "east", nil), New(nil, "east", nil)
-	apart := max(before.nextID, now.nextID) - min(before.nextID, now.nextID)
+	apart := max(before.state.nextID, now.state.nextID) - min(before.state.nextID, now.state.nextID)
 	if apart < 1<<20 { // by chance once in 2^42 runs
-		t.Errorf("the runs number from %d and from %d", before.nextID, now.nextID)
+		t.Errorf("the runs number from %d and from %d", before.state.nextID, now.state.nextID)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestATwinIsToldOnce(t *testing.T) {
 		t.Errorf("a twin that was heard 100 times was told %d times; want once", told())
 	}
 	c.receive(&nats.Msg{Data: join(header{Kind: kindHello, From: "east", Instance: c.instance}, nil)})
-	if told() != 1 || len(c.buses) != 0 {
+	if told() != 1 || len(c.members.buses) != 0 {
 		t.Error("a bus took its own words for those of another")
 	}
 }

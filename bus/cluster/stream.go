@@ -18,54 +18,61 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// An ActivityStream copies the rows of the activity log to a JetStream stream, so that
-// they can be kept in one place, each once. It never slows the log: what the stream does not
-// take waits in a queue, rows that do not fit in it are counted, and a log_gap row with the
-// count follows as soon as there is room. Rows that were sent again may stand after later ones;
-// their ids tell the order.
+// An ActivityStream copies the rows of the activity log to a JetStream stream, each once, so that
+// they can be kept in one place. It never slows the log. Rows that the stream does not take wait
+// in a queue. Rows that do not fit in the queue are counted, and a log_gap row with the count
+// follows as soon as there is room. Rows that were sent again may come after later rows; their
+// ids give the order.
 type ActivityStream struct {
 	urls    []string
 	stream  string
 	bus     string
-	run     string // tells the ids of rows of this run from those of others
+	run     string // distinguishes the rows of this run from those of others
 	options Options
 
-	queue chan committed
-	fault trouble
+	queue     chan commitRows
+	natsFault fault
 
 	mu   sync.Mutex // guards lost
 	lost int
 }
 
-// committed is one commit of the activity log.
-type committed struct {
+// commitRows are the rows of one commit of the activity log.
+type commitRows struct {
 	first int64
 	rows  []activitylog.Row
 }
 
-// streamQueue is how many commits may wait, streamPause how long until what the stream did
-// not take is sent again.
+// streamQueue is the number of commits that may wait. streamRetryInterval is the time between two
+// attempts to send.
 const (
-	streamQueue = 256
-	streamPause = 500 * time.Millisecond
+	streamQueue         = 256
+	streamRetryInterval = 500 * time.Millisecond
 )
 
-// NewActivityStream makes an ActivityStream for the rows of one bus. It does no I/O.
+// NewActivityStream returns an ActivityStream for the rows of one bus. It does no I/O.
 func NewActivityStream(urls []string, stream, bus string, opts *Options) *ActivityStream {
-	return &ActivityStream{urls: urls, stream: stream, bus: bus, run: string(protocol.NewMessageID()), options: opts.withDefaults(), queue: make(chan committed, streamQueue)}
-}
-
-// Enqueue takes one commit, as activitylog's OnCommit. It does not block.
-func (s *ActivityStream) Enqueue(first int64, rows []activitylog.Row) {
-	c := committed{first, append([]activitylog.Row(nil), rows...)}
-	select {
-	case s.queue <- c:
-	default:
-		s.count(len(rows))
+	return &ActivityStream{
+		urls:    urls,
+		stream:  stream,
+		bus:     bus,
+		run:     string(protocol.NewMessageID()),
+		options: opts.withDefaults(),
+		queue:   make(chan commitRows, streamQueue),
 	}
 }
 
-func (s *ActivityStream) count(lost int) {
+// Enqueue queues one commit. It is activitylog's OnCommit and does not block.
+func (s *ActivityStream) Enqueue(first int64, rows []activitylog.Row) {
+	c := commitRows{first, append([]activitylog.Row(nil), rows...)}
+	select {
+	case s.queue <- c:
+	default:
+		s.addLost(len(rows))
+	}
+}
+
+func (s *ActivityStream) addLost(lost int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lost += lost
@@ -79,15 +86,15 @@ func (s *ActivityStream) takeLost() int {
 	return lost
 }
 
-// subject is where the rows of this bus are published.
-func (s *ActivityStream) subject() string { return s.options.Prefix + ".activity." + token(s.bus) }
+// subject is the subject of the rows of this bus.
+func (s *ActivityStream) subject() string { return s.options.Prefix + ".activity." + encodeName(s.bus) }
 
 func (s *ActivityStream) connect() (*nats.Conn, error) {
 	return connect(s.urls, "hubbub-bus activity "+s.bus, &s.options)
 }
 
-// Run publishes rows until ctx ends, and then those in the queue, for at most 2 s. It
-// does not end if NATS cannot be reached.
+// Run publishes rows until ctx ends, and then the queued ones, for at most 2 s. It goes on while
+// NATS cannot be reached.
 func (s *ActivityStream) Run(ctx context.Context) error {
 	nc, err := s.connect()
 	if err != nil {
@@ -122,10 +129,9 @@ func (s *ActivityStream) flush(ctx context.Context, js jetstream.JetStream) {
 	}
 }
 
-// publish sends one commit until the stream has stored all of it, so that a server that
-// dies or a leader that moves costs nothing but time. It counts the rows of one that it gives
-// up as ctx ends.
-func (s *ActivityStream) publish(ctx context.Context, js jetstream.JetStream, c committed) {
+// publish sends one commit until the stream has stored all of it. So a server that dies or a
+// leader that moves costs only time. If ctx ends, publish counts the remaining rows as lost.
+func (s *ActivityStream) publish(ctx context.Context, js jetstream.JetStream, c commitRows) {
 	var rest []*nats.Msg
 	if lost := s.takeLost(); lost > 0 {
 		row := gap(lost)
@@ -139,16 +145,17 @@ func (s *ActivityStream) publish(ctx context.Context, js jetstream.JetStream, c 
 		if rest, err = s.attempt(ctx, js, rest); len(rest) == 0 {
 			return
 		}
-		s.fault.note(s.options.Log, zerolog.WarnLevel, fmt.Errorf("the activity stream, which is tried again: %w", err), time.Now())
-		if retry.Sleep(ctx, streamPause); ctx.Err() != nil {
-			s.count(len(rest))
+		err = fmt.Errorf("the activity stream, which will be tried again: %w", err)
+		s.natsFault.report(s.options.Log, zerolog.WarnLevel, err, time.Now())
+		if retry.Sleep(ctx, streamRetryInterval); ctx.Err() != nil {
+			s.addLost(len(rest))
 			return
 		}
 	}
 }
 
-// attempt sends messages, and returns those that the stream did not say it had stored, and
-// why. It may have: it knows them by their ids when they come again.
+// attempt sends messages. It returns those whose storage the stream has not confirmed, and the
+// reason. The stream may have stored them: it recognizes them by their ids when they come again.
 func (s *ActivityStream) attempt(ctx context.Context, js jetstream.JetStream, all []*nats.Msg) (rest []*nats.Msg, cause error) {
 	limit, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -178,14 +185,18 @@ func (s *ActivityStream) attempt(ctx context.Context, js jetstream.JetStream, al
 	return rest, cause
 }
 
-// ensure creates the stream if it does not exist: of three replicas, if so many servers are
-// there.
+// ensure creates the stream if it does not exist, with three replicas if there are enough
+// servers.
 func (s *ActivityStream) ensure(ctx context.Context, js jetstream.JetStream) (err error) {
 	if _, err = js.Stream(ctx, s.stream); !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err
 	}
 	for _, replicas := range []int{3, 1} {
-		_, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: s.stream, Subjects: []string{s.options.Prefix + ".activity.>"}, Replicas: replicas})
+		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
+			Name:     s.stream,
+			Subjects: []string{s.options.Prefix + ".activity.>"},
+			Replicas: replicas,
+		})
 		if err == nil {
 			return nil
 		}
@@ -200,9 +211,13 @@ func gap(lost int) activitylog.Row {
 	}
 }
 
-// message writes a row as `hubbub tail --json` does. id names it in this run of the bus.
+// message encodes a row as `hubbub tail --json` does. id identifies the row in this run.
 func (s *ActivityStream) message(n int64, row *activitylog.Row, id string) *nats.Msg {
 	e := row.Entry(n)
 	e.Bus = s.bus
-	return &nats.Msg{Subject: s.subject(), Data: encode(&e), Header: nats.Header{jetstream.MsgIDHeader: {s.run + " " + id}}}
+	return &nats.Msg{
+		Subject: s.subject(),
+		Data:    encode(&e),
+		Header:  nats.Header{jetstream.MsgIDHeader: {s.run + " " + id}},
+	}
 }

@@ -6,80 +6,86 @@ import (
 	"time"
 )
 
-// A view is how far this bus knows the others. Each bus tells in every hello which signs of
-// life it had of whom. So a hello with one of this bus's own proves that what its sender
-// told until then, which comes in order, was told after that sign was sent: whoever was
-// subscribed there by then is known here. It also names the buses that its sender knows,
-// which this one may not have met yet.
+// A view is how well this bus knows the others. Each hello of a bus lists the last heartbeats
+// that it has received from others. A hello with a heartbeat of this bus proves that all
+// earlier messages of its sender, which arrive in order, were sent after that heartbeat. So
+// this bus knows all peers that were subscribed at the sender when the heartbeat was sent. A
+// hello also names the buses that its sender knows, which this bus may not have met yet.
 type view struct {
-	apart bool                 // nothing comes from NATS, as far as this bus can tell
-	known []string             // names of the buses that can be heard
-	lost  []string             // names of those that fell silent
-	told  map[string]time.Time // of all buses, until when their peers are known here for certain
+	isolated   bool                 // nothing comes from NATS, as far as this bus can tell
+	reachable  []string             // names of the buses that send heartbeats
+	silent     []string             // names of the silent buses
+	knownUntil map[string]time.Time // for each bus, until when its peers are known for certain
 }
 
-// learn notes what the hello of another bus says; look tells the others.
-func (c *Cluster) learn(m *member, body []byte) {
-	m.hears = nil
-	if !c.decode(m.name, "a sign of life", body, &m.hears) {
+// recordHello records what the hello of another bus contains; updateView publishes it.
+func (c *Cluster) recordHello(m *member, body []byte) {
+	m.heard = nil
+	if !c.decode(m.name, "a heartbeat", body, &m.heard) {
 		return
 	}
-	m.told = c.pulse.sent(m.hears[c.name])
+	m.knownUntil = c.heartbeats.sent(m.heard[c.name])
 }
 
-// look tells the other goroutines what is known of the other buses. One that has heard this
-// bus since it was connected has named all that it knows: from then on this one is not apart,
-// and those that were named are missing until they are known.
-func (c *Cluster) look() {
-	v := view{known: slices.Sorted(maps.Keys(c.buses)), lost: slices.Sorted(maps.Keys(c.absent)), told: map[string]time.Time{}}
-	for name := range c.absent {
-		v.told[name] = time.Time{}
+// updateView publishes what is known of the other buses to the other goroutines. A bus that has
+// received a heartbeat since this bus was connected has named all buses that it knows. From
+// then on this bus is not isolated, and the named buses count as missing until they are known.
+func (c *Cluster) updateView() {
+	members := &c.members
+	v := view{
+		reachable:  slices.Sorted(maps.Keys(members.buses)),
+		silent:     slices.Sorted(maps.Keys(members.silent)),
+		knownUntil: map[string]time.Time{},
 	}
-	for name, m := range c.buses {
-		if v.told[name] = m.told; m.stale {
-			v.told[name] = time.Time{}
+	for name := range members.silent {
+		v.knownUntil[name] = time.Time{}
+	}
+	for name, m := range members.buses {
+		if v.knownUntil[name] = m.knownUntil; m.stale {
+			v.knownUntil[name] = time.Time{}
 		}
-		for other := range m.hears {
-			if other != c.name && !c.met[other] {
-				v.told[other] = time.Time{}
+		for other := range m.heard {
+			if other != c.name && !members.everMet[other] {
+				v.knownUntil[other] = time.Time{}
 			}
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	v.apart = c.view.apart
-	for _, m := range c.buses {
-		v.apart = v.apart && !m.told.After(c.since)
+	s := &c.state
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v.isolated = s.view.isolated
+	for _, m := range members.buses {
+		v.isolated = v.isolated && !m.knownUntil.After(s.since)
 	}
-	c.view = v
-	for name := range c.heard {
-		if c.buses[name] == nil {
-			delete(c.heard, name)
+	s.view = v
+	for name := range s.heard {
+		if members.buses[name] == nil {
+			delete(s.heard, name)
 		}
 	}
 }
 
-// hears returns the last signs of life of the buses that this one has met itself.
-func (v *view) hears(heard map[string]uint64) map[string]uint64 {
+// heartbeatsHeard returns the last heartbeats of the buses that this bus has met.
+func (v *view) heartbeatsHeard(heard map[string]uint64) map[string]uint64 {
 	all := map[string]uint64{}
-	for _, name := range slices.Concat(v.known, v.lost) {
+	for _, name := range slices.Concat(v.reachable, v.silent) {
 		all[name] = heard[name]
 	}
 	return all
 }
 
-// certainFor is how long what another bus told of its peers counts as what is so now.
+// certainFor is how long the peers of another bus count as known after the last proof.
 func (o *Options) certainFor() time.Duration { return o.SilentAfter + 2*o.Heartbeat }
 
-// missing returns the buses whose peers are not known for certain, and nil if there are none.
-// It returns an empty list if there may be buses that are not known at all.
+// missing returns the names of the buses whose peers are not known for certain: nil if there
+// are none, and empty if there may be buses that are not known at all.
 func (v *view) missing(at time.Time, certainFor time.Duration) []string {
 	var missing []string
-	if v.apart {
+	if v.isolated {
 		missing = []string{}
 	}
-	for name, told := range v.told {
-		if v.apart || age(at, told) > certainFor {
+	for name, knownUntil := range v.knownUntil {
+		if v.isolated || age(at, knownUntil) > certainFor {
 			missing = append(missing, name)
 		}
 	}
@@ -87,16 +93,16 @@ func (v *view) missing(at time.Time, certainFor time.Duration) []string {
 	return missing
 }
 
-// unmet reports whether there are buses that this one cannot ask yet, although they may be
-// as well as any: it has not met all that others hear, or came apart only just now.
-func (v *view) unmet(justNow bool) bool {
-	return v.apart && justNow || len(v.told) > len(v.known)+len(v.lost)
+// hasUnmet reports whether there may be working buses that this bus cannot ask yet: it has not
+// met all buses that others know, or it has just been isolated.
+func (v *view) hasUnmet(justIsolated bool) bool {
+	return v.isolated && justIsolated || len(v.knownUntil) > len(v.reachable)+len(v.silent)
 }
 
-// settleDown takes a bus that nobody has answered by now for one without others. The caller
-// must hold mu.
-func settleDown(s *shared, at time.Time, heartbeat time.Duration) {
+// endIsolation ends the isolation of a connected bus that no other bus has answered: it is the
+// only bus. The caller must hold mu.
+func (s *state) endIsolation(at time.Time, heartbeat time.Duration) {
 	if s.connected && at.Sub(s.since) >= 2*heartbeat {
-		s.view.apart = false
+		s.view.isolated = false
 	}
 }

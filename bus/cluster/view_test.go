@@ -22,10 +22,10 @@ func TestAResultIsWholeOnceAllAreKnown(t *testing.T) {
 	c := New(nil, "east", nil)
 	bus.New(nil, &bus.Options{Cluster: c})
 	now := time.Now()
-	c.since = now.Add(-time.Minute)
+	c.state.since = now.Add(-time.Minute)
 	want := func(when string, at time.Time, want ...string) {
 		t.Helper()
-		if got := c.view.missing(at, c.options.certainFor()); !slices.Equal(got, want) || (got == nil) != (want == nil) {
+		if got := c.state.view.missing(at, c.options.certainFor()); !slices.Equal(got, want) || (got == nil) != (want == nil) {
 			t.Errorf("%s: missing %q; want %q", when, got, want)
 		}
 	}
@@ -40,7 +40,7 @@ func TestAResultIsWholeOnceAllAreKnown(t *testing.T) {
 	hears := func(names ...string) map[string]uint64 {
 		beats := map[string]uint64{}
 		for _, name := range names {
-			beats[name] = c.pulse.last
+			beats[name] = c.heartbeats.last
 		}
 		return beats
 	}
@@ -50,20 +50,20 @@ func TestAResultIsWholeOnceAllAreKnown(t *testing.T) {
 	c.hello()
 	told(c, "west", hello, map[string]uint64{"north": 1, "east": 1})
 	want("one was heard that has not heard this run of it", now, "north", "west")
-	if !c.view.apart {
+	if !c.state.view.isolated {
 		t.Error("a bus that nobody has heard is not apart")
 	}
-	c.learn(c.buses["west"], encode(hears("north", "east")))
+	c.recordHello(c.members.buses["west"], encode(hears("north", "east")))
 	want("whom it names is not said yet", now, "north", "west")
-	if !c.view.apart {
+	if !c.state.view.isolated {
 		t.Error("a bus is not apart before it says who is missing")
 	}
 	told(c, "west", hello, hears("north", "east"))
-	if c.view.apart {
+	if c.state.view.isolated {
 		t.Error("a bus that was heard is apart")
 	}
 	want("its peers are unknown, and another bus", now, "north", "west")
-	asked("another bus is unknown", errNotAsked)
+	asked("another bus is unknown", errNotChecked)
 	told(c, "west", members, []bus.Member{})
 	want("its peers are known", now, "north")
 	told(c, "north", hello, hears("west"))
@@ -73,11 +73,11 @@ func TestAResultIsWholeOnceAllAreKnown(t *testing.T) {
 	want("all are known", now)
 
 	told(c, "west", hello, hears("north", "east"))
-	said := c.pulse.sent(c.pulse.last)
+	said := c.heartbeats.sent(c.heartbeats.last)
 	late := c.options.SilentAfter + 2*c.options.Heartbeat
 	want("at the end of its time", said.Add(late))
 	want("after it stood still", said.Add(late+1), "north", "west")
-	c.restart("NATS: lost", now)
+	c.beginEpoch("NATS: lost", now)
 	want("its connection broke", now, "north", "west")
 	told(c, "north", members, []bus.Member{})
 	told(c, "west", members, []bus.Member{})
@@ -87,12 +87,12 @@ func TestAResultIsWholeOnceAllAreKnown(t *testing.T) {
 	told(c, "west", header{Kind: kindMembers, Epoch: 1, Seq: 2}, []bus.Member{})
 	told(c, "north", header{Kind: kindBye}, nil)
 	want("one has left that another still names", now)
-	if got := c.view.hears(c.heard); len(got) != 1 || got["west"] != 7 {
+	if got := c.state.view.heartbeatsHeard(c.state.heard); len(got) != 1 || got["west"] != 7 {
 		t.Errorf("it hears %v; want west's sign of life 7", got)
 	}
 	c.tick(time.Now().Add(time.Minute))
 	want("it is silent", now, "west")
-	if got := c.view.hears(c.heard); len(got) != 1 || got["west"] != 0 {
+	if got := c.state.view.heartbeatsHeard(c.state.heard); len(got) != 1 || got["west"] != 0 {
 		t.Errorf("it hears %v; want west to be named as missed", got)
 	}
 }
@@ -107,11 +107,11 @@ func TestABusWithoutOthersSettlesDown(t *testing.T) {
 		t.Error("without NATS its results are whole")
 	}
 	c.setConnected(true, "connected")
-	c.tick(c.since.Add(2*c.options.Heartbeat - 1))
+	c.tick(c.state.since.Add(2*c.options.Heartbeat - 1))
 	if !missing() {
 		t.Error("its results are whole before others could be heard")
 	}
-	c.tick(c.since.Add(2 * c.options.Heartbeat))
+	c.tick(c.state.since.Add(2 * c.options.Heartbeat))
 	if missing() {
 		t.Error("its results are not whole although there is nobody else")
 	}
@@ -119,13 +119,13 @@ func TestABusWithoutOthersSettlesDown(t *testing.T) {
 	if !missing() {
 		t.Error("its results are whole after it lost NATS")
 	}
-	beat := c.pulse.next(c.since.Add(-time.Second))
+	beat := c.heartbeats.next(c.state.since.Add(-time.Second))
 	told(c, "west", header{Kind: kindHello, Epoch: 1, Beat: 1}, map[string]uint64{"east": beat})
-	if !c.view.apart {
+	if !c.state.view.isolated {
 		t.Error("what was heard before it lost NATS ended that")
 	}
-	told(c, "west", header{Kind: kindHello, Epoch: 1, Beat: 2}, map[string]uint64{"east": c.pulse.next(c.since.Add(1))})
-	if c.view.apart {
+	told(c, "west", header{Kind: kindHello, Epoch: 1, Beat: 2}, map[string]uint64{"east": c.heartbeats.next(c.state.since.Add(1))})
+	if c.state.view.isolated {
 		t.Error("it was heard, and is apart")
 	}
 }
@@ -134,8 +134,8 @@ func TestABusWithoutOthersSettlesDown(t *testing.T) {
 // whether another has a message with once. After a while that is a partition.
 func TestOnceWaitsForAPartition(t *testing.T) {
 	c := New(nil, "east", nil)
-	for age, want := range map[time.Duration]error{0: errNotAsked, c.options.SilentAfter - time.Second: errNotAsked, c.options.SilentAfter: nil} {
-		c.since = time.Now().Add(-age)
+	for age, want := range map[time.Duration]error{0: errNotChecked, c.options.SilentAfter - time.Second: errNotChecked, c.options.SilentAfter: nil} {
+		c.state.since = time.Now().Add(-age)
 		asked := false
 		c.CheckDuplicate(bus.DedupKey{From: "agent:x", MessageID: "m"}, func(votes []bus.DedupReply, err error) {
 			if asked = true; err != want || votes != nil {

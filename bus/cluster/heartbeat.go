@@ -1,0 +1,55 @@
+package cluster
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// heartbeats number the heartbeats of this bus. The other buses send the number of the last
+// one that they have received back with each forward. So this bus knows, by its own clock
+// alone, for how long the other bus may have waited for a heartbeat when a forward arrives. If
+// the other bus may have given the forward up by then, this bus refuses it instead of
+// delivering it late.
+type heartbeats struct {
+	lease time.Duration // within it after a heartbeat, no bus gives this one up
+
+	mu   sync.Mutex // guards the fields below
+	last uint64
+	at   [64]time.Time // of the last heartbeats, by number
+}
+
+// newHeartbeats starts at a random number, so that messages for an earlier run match nothing.
+func newHeartbeats(lease time.Duration) heartbeats {
+	return heartbeats{lease: lease, last: rand.Uint64() >> 1}
+}
+
+// next returns the number of a heartbeat that is about to be sent.
+func (h *heartbeats) next(at time.Time) uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last++
+	h.at[h.last%uint64(len(h.at))] = at
+	return h.last
+}
+
+// withinLease reports whether no bus that has received this heartbeat has given this bus up.
+func (h *heartbeats) withinLease(beat uint64, at time.Time) bool {
+	return age(at, h.sent(beat)) < h.lease
+}
+
+// sent returns when a heartbeat was sent, or zero if it is old or of another run.
+func (h *heartbeats) sent(beat uint64) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if beat > h.last || h.last-beat >= uint64(len(h.at)) {
+		return time.Time{}
+	}
+	return h.at[beat%uint64(len(h.at))]
+}
+
+// age returns the time since then, by the monotonic or the wall clock, whichever shows more:
+// one of them may have stopped together with the machine.
+func age(at, then time.Time) time.Duration {
+	return max(at.Sub(then), at.Round(0).Sub(then.Round(0)))
+}
