@@ -7,15 +7,17 @@
 //
 // Guarantees:
 //
-//   - Any input renders: what is no Markdown stays as it is written, raw HTML
-//     included. Nothing needs escaping, because no parse mode is used.
-//   - Offsets and lengths are UTF-16 code units and within the text. Code stands
-//     in no other entity, quotes do not nest, links have http, https, tg or mailto
-//     addresses; every other address stays visible as text.
-//   - A part has at most the given number of units and at most 100 entities, and is
-//     never empty. Cuts fall between paragraphs, else between lines, else between
-//     words, else anywhere but inside a character. Nothing but white space at a
-//     cut is lost.
+//   - Any input renders. Rendering loses or changes no character that is not a
+//     mark. Marks are marks only where a reader of a chat means them so:
+//     5*4*3, 9~12, snake_case, bare addresses and paths are text. Nothing needs
+//     escaping, because no parse mode of Telegram is used.
+//   - Offsets and lengths are UTF-16 code units and within the text. Code has no
+//     other entities, quotes do not nest, and links have http, https, tg or
+//     mailto addresses. Every other address stays visible as text.
+//   - A part has at most the given number of units and at most 100 entities, and
+//     is never empty. Cuts fall between paragraphs, else between lines, else
+//     between words, else anywhere but inside a character. A cut loses only
+//     white space.
 //
-// Everything is pure: no I/O, no state.
+// The package does no I/O and keeps no state.
 package markdown

@@ -44,18 +44,18 @@ func TestRender(t *testing.T) {
 		"[site](javascript:x)":              "site (javascript:x)",
 		"<b>raw</b>":                        "<b>raw</b>",
 		"<div>\nraw\n</div>\n\n**x**":       "<div>\nraw\n</div>\n\nx | bold(x)",
-		"<!-- one line -->\ntext":           "<!-- one line -->\n\ntext",
-		"<!-- two\nlines -->\ntext":         "<!-- two\nlines -->\n\ntext",
+		"<!-- one line -->\ntext":           "<!-- one line -->\ntext",
+		"<!-- two\nlines -->\ntext":         "<!-- two\nlines -->\ntext",
 		"<script>a</script>":                "<script>a</script>",
 		"<pre>\nnever closed":               "<pre>\nnever closed",
-		"a_b_c and 2*3*4":                   "a_b_c and 234 | italic(3)",
+		"a_b_c and 2*3*4":                   "a_b_c and 2*3*4",
 		"1 < 2 & 3 \\* 4 &amp; 5":           "1 < 2 & 3 * 4 & 5",
 		"- a\n- b\n  - c":                   "• a\n• b\n  • c",
 		"3. a\n4. b":                        "3. a\n4. b",
 		"- [x] done\n- [ ] open":            "• ☑ done\n• ☐ open",
 		"> said\n> so\n\nyes":               "said\nso\n\nyes | blockquote(said\nso)",
 		"```go\nfunc x() {\n}\n```\nafter":  "func x() {\n}\n\nafter | pre(func x() {\n})=go",
-		"    indented":                      "indented | pre(indented)",
+		"    indented":                      "indented",
 		"a\n\n---\n\nb":                     "a\n\n———\n\nb",
 		"|a|b|\n|-|-|\n|1|22|":              "a | b\n--+---\n1 | 22 | pre(a | b\n--+---\n1 | 22)",
 		"":                                  "",
@@ -65,7 +65,7 @@ func TestRender(t *testing.T) {
 		"<https://a.example> <b@a.example>": "https://a.example b@a.example",
 		"[](https://a.example/x)":           "https://a.example/x | text_link(https://a.example/x)=https://a.example/x",
 		"[x](tg://user?id=7) [y](mailto:a)": "x y | text_link(x)=tg://user?id=7 | text_link(y)=mailto:a",
-		"[x](http:///y) [z]()":              "x (http:///y) z",
+		"[x](http:///y) [z]()":              "x (http:///y) [z]()",
 		strings.Repeat("> ", 17) + "deep":   strings.Repeat("> ", 17) + "deep",
 		strings.Repeat("-", 40):             "———",
 		strings.Repeat("* ", 20):            "———",
@@ -80,7 +80,8 @@ func TestRender(t *testing.T) {
 // TestATableIsRich: what has a table also has a form with blocks, in which nothing is a picture or
 // a tag that the writer did not mean for Telegram; anything else, and what is cut, has none.
 func TestATableIsRich(t *testing.T) {
-	source := "# So\nAll **bold *both*** and `x` [y](https://a.example) ![p](https://a.example/p)\n\n|a|b|c|\n|-|:-:|-:|\n|1 <img src=q>|~~2~~|\n\n" +
+	source := "# So\nAll **bold *both*** and `x` [y](https://a.example) " +
+		"![p](https://a.example/p)\n\n|a|b|c|\n|-|:-:|-:|\n|1 <img src=q>|~~2~~|\n\n" +
 		"3. one\n   - [x] two\n\n> said\n\n---\n\n```go\nf()\n```\n\n    plain\n\n<div>\nraw\n</div>\n"
 	var got []string
 	rich := markdown.Render(source)
@@ -96,13 +97,13 @@ func TestATableIsRich(t *testing.T) {
 		`{"text":["All ",{"text":"bold ","type":"bold"},{"text":{"text":"both","type":"bold"},"type":"italic"}," and ",{"text":"x","type":"code"}," ",` +
 			`{"text":"y","type":"url","url":"https://a.example"}," ",{"text":"p","type":"url","url":"https://a.example/p"}],"type":"paragraph"}`,
 		`{"cells":[[{"align":"left","is_header":true,"text":"a","valign":"middle"},{"align":"center","is_header":true,"text":"b","valign":"middle"},` +
-			`{"align":"right","is_header":true,"text":"c","valign":"middle"}],[{"align":"left","text":["1 ","<img src=q>"],"valign":"middle"},` +
+			`{"align":"right","is_header":true,"text":"c","valign":"middle"}],[{"align":"left","text":"1 <img src=q>","valign":"middle"},` +
 			`{"align":"center","text":{"text":"2","type":"strikethrough"},"valign":"middle"},{"align":"right","text":"","valign":"middle"}]],"is_bordered":true,"type":"table"}`,
 		`{"items":[{"blocks":[{"text":"one","type":"paragraph"},{"items":[{"blocks":[{"text":["☑ ","two"],"type":"paragraph"}]}],"type":"list"}],"type":"1","value":3}],"type":"list"}`,
 		`{"blocks":[{"text":"said","type":"paragraph"}],"type":"blockquote"}`,
 		`{"type":"divider"}`,
 		`{"language":"go","text":"f()","type":"pre"}`,
-		`{"text":"plain","type":"pre"}`,
+		`{"text":"    plain","type":"paragraph"}`,
 		`{"text":"<div>\nraw\n</div>","type":"paragraph"}`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -124,7 +125,8 @@ func TestATableIsRich(t *testing.T) {
 // TestWhatIsMoreThanARichMessageTakesHasNone: the numbers are those of the Bot API.
 func TestWhatIsMoreThanARichMessageTakesHasNone(t *testing.T) {
 	table := func(columns, rows int) string {
-		return strings.Repeat("|a", columns) + "|\n" + strings.Repeat("|-", columns) + "|\n" + strings.Repeat("|x|\n", rows-1)
+		return strings.Repeat("|a", columns) + "|\n" + strings.Repeat("|-", columns) + "|\n" +
+			strings.Repeat("|x|\n", rows-1)
 	}
 	quoted := func(deep int) string { return strings.Repeat(">", deep) + " x\n\n" + table(1, 1) }
 	for _, c := range []struct {
@@ -159,8 +161,10 @@ func TestNestingThatNobodyWritesIsShownAsItIs(t *testing.T) {
 			t.Errorf("after %d brackets: %q", n, got[n:])
 		}
 	}
-	for address, linked := range map[string]bool{"https://a.example/" + strings.Repeat("x", 2048-18): true, "https://a.example/" + strings.Repeat("x", 2049-18): false} {
-		if got := markdown.Render("[x](" + address + ")"); (len(got.Entities) == 1) != linked || !strings.HasPrefix(got.Text, "x") {
+	for address, linked := range map[string]bool{"https://a.example/" + strings.Repeat("x", 2048-18): true,
+		"https://a.example/" + strings.Repeat("x", 2049-18): false} {
+		if got := markdown.Render("[x](" + address + ")"); (len(got.Entities) == 1) != linked ||
+			!strings.HasPrefix(got.Text, "x") {
 			t.Errorf("an address of %d bytes gives %d links", len(address), len(got.Entities))
 		}
 	}
@@ -178,13 +182,17 @@ func TestSplitPrefersParagraphsThenLinesThenWords(t *testing.T) {
 		{"lines", strings.Repeat(strings.Repeat("x", 999)+"\n", 5), []int{3999, 999}},
 		{"words", strings.Repeat("abcdefg ", 600), []int{4095, 703}},
 		{"nothing", strings.Repeat("x", 5000), []int{4096, 904}},
-		{"a line that ends at the limit", strings.Repeat("x", 2000) + "\n" + strings.Repeat("x", 2095) + "\nx", []int{4096, 1}},
-		{"a word that ends at the limit", strings.Repeat("x", 2000) + " " + strings.Repeat("x", 2095) + " x", []int{4096, 1}},
-		{"a line too near to the front", strings.Repeat("x", 1023) + "\n" + strings.Repeat("x", 4000), []int{4096, 928}},
+		{"a line that ends at the limit", strings.Repeat("x", 2000) + "\n" + strings.Repeat("x", 2095) + "\nx",
+			[]int{4096, 1}},
+		{"a word that ends at the limit", strings.Repeat("x", 2000) + " " + strings.Repeat("x", 2095) + " x",
+			[]int{4096, 1}},
+		{"a line too near to the front", strings.Repeat("x", 1023) + "\n" + strings.Repeat("x", 4000),
+			[]int{4096, 928}},
 		{"a line not quite far enough", strings.Repeat("x", 1024) + "\n" + strings.Repeat("x", 4000), []int{4096, 929}},
 		{"a line just far enough", strings.Repeat("x", 1025) + "\n" + strings.Repeat("x", 4000), []int{1025, 4000}},
 		{"a word just far enough", strings.Repeat("x", 1025) + " " + strings.Repeat("x", 4000), []int{1025, 4000}},
-		{"a paragraph just far enough", strings.Repeat("x", 1025) + "\n\n" + strings.Repeat("x", 2000) + "\n" + strings.Repeat("x", 2000), []int{1025, 4001}},
+		{"a paragraph just far enough", strings.Repeat("x", 1025) + "\n\n" + strings.Repeat("x", 2000) + "\n" +
+			strings.Repeat("x", 2000), []int{1025, 4001}},
 		{"surrogates", "x" + strings.Repeat("😀", 2048), []int{4095, 2}},
 	} {
 		var got []int
@@ -217,7 +225,9 @@ func TestSplitKeepsEntitiesAndCharacters(t *testing.T) {
 }
 
 func TestAnythingRendersAndSplits(t *testing.T) {
-	pieces := []string{"**", "*", "_", "`", "```", "\n", "\n\n", "> ", "- ", "1. ", "[", "](", ")", "https://a.example", "😀", "é", "e\u0301", "|", "<", "<!--", "-->", "\n<div>", "<pre>", "</pre>", "&amp;", "~~", "word", "  ", "\t", "#", "\xff", "\\", "-", "|-|-|\n"}
+	pieces := []string{"**", "*", "_", "`", "```", "\n", "\n\n", "> ", "- ", "1. ", "[", "](", ")", "https://a.example",
+		"😀", "é", "e\u0301", "|", "<", "<!--", "-->", "\n<div>", "<pre>", "</pre>", "&amp;", "~~", "word", "  ", "\t",
+		"#", "\xff", "\\", "-", "|-|-|\n"}
 	rapid.Check(t, func(t *rapid.T) {
 		in := strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 0, 60).Draw(t, "in"), "")
 		limit := rapid.IntRange(2, 40).Draw(t, "limit")

@@ -1,11 +1,6 @@
 package markdown
 
-import (
-	"strings"
-
-	"github.com/yuin/goldmark/ast"
-	extast "github.com/yuin/goldmark/extension/ast"
-)
+import "cmp"
 
 // A Block is a block of a rich message, or a part of one, as the Bot API has it (10.2 and later).
 type Block map[string]any
@@ -52,87 +47,105 @@ func fits(parts []Block) bool {
 	return blocks <= maxBlocks && nesting <= maxNesting && columns <= maxColumns
 }
 
-// hasTable reports whether a document has a table, the one thing that entities show badly: on a
-// narrow screen the lines of its columns are folded.
-func hasTable(doc ast.Node) (found bool) {
-	_ = ast.Walk(doc, func(n ast.Node, _ bool) (ast.WalkStatus, error) { // the walker returns no error
-		if _, found = n.(*extast.Table); found {
-			return ast.WalkStop, nil
+// hasTable reports whether a document has a table. Entities show tables badly: a narrow
+// screen folds the lines of its columns.
+func hasTable(blocks []block) bool {
+	for _, b := range blocks {
+		if b.kind == table || hasTable(b.blocks) {
+			return true
 		}
-		return ast.WalkContinue, nil
-	})
-	return found
-}
-
-// richBlocks returns the blocks inside a node.
-func (w *writer) richBlocks(parent ast.Node) []Block {
-	blocks := []Block{}
-	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
-		blocks = append(blocks, w.richBlock(n))
+		for _, it := range b.items {
+			if hasTable(it.blocks) {
+				return true
+			}
+		}
 	}
-	return blocks
+	return false
 }
 
-func (w *writer) richBlock(n ast.Node) Block {
-	switch n := n.(type) {
-	case *ast.Heading:
-		return Block{"type": "heading", "text": w.richText(n), "size": n.Level}
-	case *ast.Blockquote:
-		return Block{"type": "blockquote", "blocks": w.richBlocks(n)}
-	case *ast.List:
-		return w.richList(n)
-	case *ast.FencedCodeBlock:
-		return Block{"type": "pre", "text": w.lines(n), "language": string(n.Language(w.source))}
-	case *ast.CodeBlock:
-		return Block{"type": "pre", "text": w.lines(n)}
-	case *ast.HTMLBlock:
-		return Block{"type": "paragraph", "text": w.html(n)}
-	case *ast.ThematicBreak:
+func richBlocks(blocks []block) []Block {
+	list := []Block{}
+	for _, b := range blocks {
+		list = append(list, richBlock(b))
+	}
+	return list
+}
+
+func richBlock(b block) Block {
+	switch b.kind {
+	case heading:
+		return Block{"type": "heading", "text": richText(b.text), "size": b.level}
+	case quote:
+		return Block{"type": "blockquote", "blocks": richBlocks(b.blocks)}
+	case list:
+		return richList(b)
+	case code:
+		pre := Block{"type": "pre", "text": b.text}
+		if b.language != "" {
+			pre["language"] = b.language
+		}
+		return pre
+	case rule:
 		return Block{"type": "divider"}
-	case *extast.Table:
-		return w.richTable(n)
-	default:
-		return Block{"type": "paragraph", "text": w.richText(n)}
+	case table:
+		return richTable(b)
 	}
+	return Block{"type": "paragraph", "text": richText(b.text)}
 }
 
-func (w *writer) richList(list *ast.List) Block {
+func richList(b block) Block {
 	var items []Block
-	for item := list.FirstChild(); item != nil; item = item.NextSibling() {
-		b := Block{"blocks": w.richBlocks(item)}
-		if list.IsOrdered() {
-			b["type"], b["value"] = "1", list.Start+len(items)
+	for _, it := range b.items {
+		box, rest := taskBox(it.blocks)
+		blocks := richBlocks(rest)
+		if box != "" {
+			blocks[0]["text"] = richTexts(append([]run{{text: box}}, runsOf(rest[0].text)...))
 		}
-		items = append(items, b)
+		entry := Block{"blocks": blocks}
+		if it.mark != "•" {
+			entry["type"], entry["value"] = "1", it.number
+		}
+		items = append(items, entry)
 	}
 	return Block{"type": "list", "items": items}
 }
 
-func (w *writer) richTable(n *extast.Table) Block {
+func richTable(b block) Block {
 	var rows [][]Block
-	for row := n.FirstChild(); row != nil; row = row.NextSibling() {
+	for i, row := range b.rows {
 		var cells []Block
-		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
-			c := Block{"text": w.richText(cell), "align": "left", "valign": "middle"}
-			if a := n.Alignments[len(cells)]; a != extast.AlignNone {
-				c["align"] = a.String()
-			}
-			if rows == nil {
+		for column, text := range row {
+			c := Block{"text": richText(text), "align": cmp.Or(b.aligns[column], "left"), "valign": "middle"}
+			if i == 0 {
 				c["is_header"] = true
 			}
 			cells = append(cells, c)
+		}
+		for column := len(row); column < len(b.aligns); column++ {
+			cells = append(cells, Block{"text": "", "align": cmp.Or(b.aligns[column], "left"), "valign": "middle"})
 		}
 		rows = append(rows, cells)
 	}
 	return Block{"type": "table", "cells": rows, "is_bordered": true}
 }
 
-// richText returns the text inside a block: a string, or a list of strings and formatted texts.
-func (w *writer) richText(n ast.Node) any {
-	inner := &writer{source: w.source}
-	inner.inlines(n, style{}, "")
+// runsOf returns an inline text as runs.
+func runsOf(text string) []run {
+	var runs []run
+	for _, s := range parseInline(text, style{}) {
+		if s.text != "" {
+			runs = append(runs, run{s.text, s.style})
+		}
+	}
+	return runs
+}
+
+// richText returns an inline text: a string, or a list of strings and formatted texts.
+func richText(text string) any { return richTexts(runsOf(text)) }
+
+func richTexts(runs []run) any {
 	var parts []any
-	for _, r := range inner.runs {
+	for _, r := range runs {
 		parts = append(parts, r.rich())
 	}
 	switch len(parts) {
@@ -156,13 +169,4 @@ func (r run) rich() any {
 		}
 	}
 	return text
-}
-
-// html returns a block of HTML as it was written.
-func (w *writer) html(n *ast.HTMLBlock) string {
-	lines := n.Lines().Value(w.source)
-	if n.HasClosure() {
-		lines = append(lines, n.ClosureLine.Value(w.source)...)
-	}
-	return strings.TrimRight(string(lines), "\n")
 }

@@ -1,0 +1,332 @@
+package markdown
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// A blockKind says what a block is.
+type blockKind int
+
+const (
+	paragraph blockKind = iota
+	heading
+	quote
+	list
+	code
+	rule
+	table
+)
+
+// A block is a part of a document that stands on lines of its own.
+type block struct {
+	kind     blockKind
+	text     string // of a paragraph, a heading, a rule or code
+	level    int    // of a heading
+	language string // of code
+	blocks   []block
+	items    []item
+	rows     [][]string // the cells of a table, the header first
+	aligns   []string   // left, center or right; empty: none is given
+}
+
+// An item is an entry of a list.
+type item struct {
+	mark   string // as it is shown: "•", "3." or "b)"
+	number int    // of an ordered list
+	blocks []block
+}
+
+var (
+	headingLine   = regexp.MustCompile(`^ {0,3}(#{1,6})[ \t]+(\S.*)$`)
+	fenceLine     = regexp.MustCompile("^( *)(`{3,}|~{3,})[ \t]*([^`\\s]*)[ \t]*([^`]*)$")
+	ruleLine      = regexp.MustCompile(`^ {0,3}(?:-[ \t]*){3,}$|^ {0,3}(?:\*[ \t]*){3,}$`)
+	itemLine      = regexp.MustCompile(`^( *)([-*]|\d{1,9}[.)])( +)(\S.*)$`)
+	delimiterLine = regexp.MustCompile(`^ *\|? *:?-+:? *(?:\| *:?-+:? *)*\|? *$`)
+	// A quote is not a comparison: "> 90 %" at the beginning of a line is text.
+	quoteLine = regexp.MustCompile(`^ {0,3}>(?: *$|[ \t]*>|\p{L}| +[^\d\s.,+−-])`)
+)
+
+// parseBlocks divides lines into blocks. Beyond maxDepth everything is text.
+func parseBlocks(lines []string, depth int) []block {
+	var blocks []block
+	for i := 0; i < len(lines); {
+		if strings.TrimSpace(lines[i]) == "" {
+			i++
+			continue
+		}
+		b, n := parseBlock(lines, i, depth)
+		blocks = append(blocks, b)
+		i += n
+	}
+	return blocks
+}
+
+// parseBlock returns the block at line i, and how many lines it takes.
+func parseBlock(lines []string, i, depth int) (block, int) {
+	if depth > maxDepth {
+		return block{text: strings.Join(lines[i:], "\n")}, len(lines) - i
+	}
+	rest := lines[i:]
+	switch {
+	case startsCode(rest):
+		return parseCode(rest)
+	case headingLine.MatchString(rest[0]):
+		m := headingLine.FindStringSubmatch(rest[0])
+		text := strings.TrimRight(m[2], " \t")
+		if closed, ok := strings.CutSuffix(text, " "+m[1]); ok && len(m[1]) > 1 {
+			text = strings.TrimRight(closed, " \t")
+		}
+		return block{kind: heading, level: len(m[1]), text: text}, 1
+	case isRule(lines, i):
+		return block{kind: rule, text: strings.TrimSpace(rest[0])}, 1
+	case quoteLine.MatchString(rest[0]):
+		return parseQuote(rest, depth)
+	case startsList(rest):
+		return parseList(rest, depth)
+	case startsTable(rest):
+		return parseTable(rest)
+	}
+	n := 1
+	for n < len(rest) && !endsParagraph(lines, i+n) {
+		n++
+	}
+	return block{text: strings.Join(rest[:n], "\n")}, n
+}
+
+// endsParagraph reports whether line i begins another block than the paragraph before it.
+// A number other than 1 in front of a line of a paragraph is text, such as a date.
+func endsParagraph(lines []string, i int) bool {
+	line, rest := lines[i], lines[i:]
+	if strings.TrimSpace(line) == "" || startsCode(rest) || headingLine.MatchString(line) ||
+		quoteLine.MatchString(line) || startsTable(rest) {
+		return true
+	}
+	m := itemLine.FindStringSubmatch(line)
+	return m != nil && startsList(rest) && (!isNumber(m[2]) || m[2][:len(m[2])-1] == "1")
+}
+
+// isRule reports whether line i separates what is above and below it. A line of dashes
+// directly under or above text is text.
+func isRule(lines []string, i int) bool {
+	blank := func(i int) bool { return i < 0 || i >= len(lines) || strings.TrimSpace(lines[i]) == "" }
+	return ruleLine.MatchString(lines[i]) && blank(i-1) && blank(i+1)
+}
+
+// startsCode reports whether a block of code begins. Without an end, tildes are text, and so are
+// backquotes with nothing below them.
+func startsCode(lines []string) bool {
+	m := fenceLine.FindStringSubmatch(lines[0])
+	if m == nil {
+		return false
+	}
+	ended := slices.ContainsFunc(lines[1:], func(line string) bool { return isFence(line, m[2]) })
+	return ended || m[2][0] == '`' && nextText(lines, 1) < len(lines)
+}
+
+// isFence reports whether a line ends the code that a fence began.
+func isFence(line, fence string) bool {
+	line = strings.TrimSpace(line)
+	return len(line) >= len(fence) && strings.Trim(line, fence[:1]) == ""
+}
+
+func parseCode(lines []string) (block, int) {
+	m := fenceLine.FindStringSubmatch(lines[0])
+	b := block{kind: code, language: m[3]}
+	var text []string
+	if m[4] != "" { // more than the name of a language
+		b.language, text = "", []string{m[3] + " " + m[4]}
+	}
+	n := 1
+	for ; n < len(lines); n++ {
+		if isFence(lines[n], m[2]) {
+			n++
+			break
+		}
+		line := lines[n]
+		for range len(m[1]) {
+			line = strings.TrimPrefix(line, " ")
+		}
+		text = append(text, line)
+	}
+	b.text = strings.TrimRight(strings.Join(text, "\n"), "\n")
+	return b, n
+}
+
+func parseQuote(lines []string, depth int) (block, int) {
+	var inner []string
+	n := 0
+	for ; n < len(lines) && quoteLine.MatchString(lines[n]); n++ {
+		_, text, _ := strings.Cut(lines[n], ">")
+		inner = append(inner, strings.TrimPrefix(text, " "))
+	}
+	return block{kind: quote, blocks: parseBlocks(inner, depth+1)}, n
+}
+
+// startsList reports whether a list begins. A single item is text if its mark may mean something
+// else: an asterisk a footnote, a dash before a digit a minus.
+func startsList(lines []string) bool {
+	m := itemLine.FindStringSubmatch(lines[0])
+	if m == nil || ruleLine.MatchString(lines[0]) {
+		return false
+	}
+	if isNumber(m[2]) || m[2] == "-" && !unicode.IsDigit([]rune(m[4])[0]) {
+		return true
+	}
+	for _, line := range lines[1:] {
+		if next := itemLine.FindStringSubmatch(line); next != nil && len(next[1]) == len(m[1]) {
+			return next[2] == m[2]
+		}
+		if strings.TrimSpace(line) != "" && !strings.HasPrefix(line, m[1]+" ") {
+			return false
+		}
+	}
+	return false
+}
+
+func isNumber(mark string) bool { return mark[0] >= '0' && mark[0] <= '9' }
+
+func parseList(lines []string, depth int) (block, int) {
+	first := itemLine.FindStringSubmatch(lines[0])
+	b := block{kind: list}
+	same := func(line string) []string {
+		m := itemLine.FindStringSubmatch(line)
+		if m == nil || len(m[1]) > len(first[1])+1 || len(m[1]) < len(first[1]) || ruleLine.MatchString(line) {
+			return nil
+		}
+		if isNumber(m[2]) != isNumber(first[2]) || m[2][len(m[2])-1] != first[2][len(first[2])-1] {
+			return nil
+		}
+		return m
+	}
+	n := 0
+	for n < len(lines) {
+		m := same(lines[n])
+		if m == nil {
+			break
+		}
+		content := len(m[1]) + len(m[2]) + len(m[3])
+		inner := []string{m[4]}
+		n++
+		for n < len(lines) && same(lines[n]) == nil {
+			line := lines[n]
+			if strings.TrimSpace(line) == "" {
+				if next := nextText(lines, n); next < len(lines) &&
+					(indent(lines[next]) >= min(content, len(m[1])+2) || same(lines[next]) != nil) {
+					inner = append(inner, "")
+					n++
+					continue
+				}
+				break
+			}
+			if indent(line) < min(content, len(m[1])+2) {
+				break
+			}
+			inner = append(inner, cutIndent(line, content))
+			n++
+		}
+		it := item{mark: "•", blocks: parseBlocks(inner, depth+1)}
+		if isNumber(m[2]) {
+			it.mark = m[2]
+			it.number, _ = strconv.Atoi(m[2][:len(m[2])-1]) //nolint:errcheck // it is digits, at most nine
+		}
+		b.items = append(b.items, it)
+	}
+	countLazyNumbers(b.items)
+	return b, n
+}
+
+// countLazyNumbers numbers a list in which each item is written with "1.", unless the
+// numbers are days of months.
+func countLazyNumbers(items []item) {
+	for _, it := range items {
+		if it.number != 1 || it.mark == "•" || beginsWithMonth(it.blocks) {
+			return
+		}
+	}
+	for i := range items {
+		items[i].number = i + 1
+		items[i].mark = strconv.Itoa(i+1) + items[i].mark[1:]
+	}
+}
+
+// months are beginnings of the names of months in languages that write days as "1.".
+var months = regexp.MustCompile(`(?i)^(jan|jän|feb|mär|mar|apr|mai|maj|may|jun|jul|aug|sep|okt|oct|nov|dez|dec|des|` +
+	`tammi|helmi|maalis|huhti|touko|kesä|heinä|elo|syys|loka|marras|joulu|led|únor|břez|dub|květ|červ|srp|zář|říj|list|pros|` +
+	`sty|lut|kwi|cze|lip|sie|wrz|paź|gru|sij|velj|ožu|tra|svi|lip|srp|ruj|stud|kol|siječ|jaan|veeb|märts|dets|sausi|janv|maijs|jūn|` +
+	`janúar|ágúst|máj|jún|júl)\p{L}*`)
+
+func beginsWithMonth(blocks []block) bool {
+	return len(blocks) > 0 && months.MatchString(strings.TrimLeft(blocks[0].text, "*_ "))
+}
+
+func nextText(lines []string, n int) int {
+	for n < len(lines) && strings.TrimSpace(lines[n]) == "" {
+		n++
+	}
+	return n
+}
+
+func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
+
+// cutIndent removes at most n spaces from the beginning of a line.
+func cutIndent(line string, n int) string { return line[min(n, indent(line)):] }
+
+// startsTable reports whether a table begins: a line with cells, and below it a line of
+// dashes with as many.
+func startsTable(lines []string) bool {
+	return len(lines) > 1 && strings.Contains(lines[0], "|") && strings.Contains(lines[1], "-") &&
+		delimiterLine.MatchString(lines[1]) && len(splitCells(lines[0])) == len(splitCells(lines[1]))
+}
+
+func parseTable(lines []string) (block, int) {
+	b := block{kind: table, rows: [][]string{splitCells(lines[0])}}
+	for _, d := range splitCells(lines[1]) {
+		left, right := strings.HasPrefix(d, ":"), strings.HasSuffix(d, ":")
+		b.aligns = append(b.aligns, map[[2]bool]string{{true, true}: "center", {true, false}: "left",
+			{false, true}: "right"}[[2]bool{left, right}])
+	}
+	n := 2
+	for ; n < len(lines) && strings.Contains(lines[n], "|"); n++ {
+		row := splitCells(lines[n])
+		for len(b.aligns) < len(row) { // a row may have more cells than the header
+			b.aligns = append(b.aligns, "")
+		}
+		b.rows = append(b.rows, row)
+	}
+	return b, n
+}
+
+// splitCells returns the cells of a line of a table. A bar after a backslash, or in code,
+// is text.
+func splitCells(line string) []string {
+	line = strings.TrimSpace(line)
+	line = strings.TrimPrefix(line, "|")
+	var cells []string
+	var cell strings.Builder
+	ticks := strings.Count(line, "`")%2 == 0
+	inCode, closed := false, false
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		closed = false
+		switch {
+		case c == '\\' && i+1 < len(line) && line[i+1] == '|':
+			cell.WriteByte('|')
+			i++
+		case c == '|' && !inCode:
+			cells = append(cells, strings.TrimSpace(cell.String()))
+			cell.Reset()
+			closed = true
+		default:
+			inCode = inCode != (c == '`' && ticks)
+			cell.WriteByte(c)
+		}
+	}
+	if !closed || len(cells) == 0 {
+		cells = append(cells, strings.TrimSpace(cell.String()))
+	}
+	return cells
+}

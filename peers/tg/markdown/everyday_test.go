@@ -1,0 +1,92 @@
+package markdown_test
+
+import (
+	"testing"
+
+	"hubbub/peers/tg/markdown"
+)
+
+// TestRender_KeepsWhatIsNoMark has one line of each kind that a renderer of documents gets wrong
+// in a chat.
+func TestRender_KeepsWhatIsNoMark(t *testing.T) {
+	for _, text := range []string{
+		"Opening hours: Mon 9~12, Tue 14~18.", "Low -5~0 °C, high 3~7 °C", "~5 minutes, ~10 at most", "5! = 5*4*3*2*1",
+		"2**10 = 1024 and 3**4 = 81",
+		"a*b*c + d*e*f", "(*) required, (**) optional", "*.txt and *.md", "src/**/x/**/*.go", "**/node_modules/**",
+		"def f(*args, **kwargs):",
+		"int *p = *q; int **r", "f*** this s**t", "rated **** out of *****",
+		"snake_case_name and __init__.py, __name__", "_private_name_ and __dunder__",
+		"https://a.example/x_y_z and https://b.example/_u_v_", "see www.a.example/a_b_c_ or a_b@c_d.example",
+		"@some_user_bot #tag_one_two #1",
+		`C:\Users\_me_\*.txt and \\server\share_a\_b`, `¯\_(ツ)_/¯`, "^_^ -_- T_T (>_<) *_* o_O (*_*)", ":* and :-*",
+		"Total\n-----\n12 €", "Price\n===",
+		"fill in: ____ and ___", "+ 7 by day\n+ 3 by night", "> 90: A\n> 80: B", ">5 people", "- 5 °C", "-5 °C\n-3 °C",
+		"--flag and -x", "1.1 Scope\n1.1.2 Terms",
+		"§ 2.1(a)(ii) applies [1][2]", "arr[i](x) and m[a][b]", "[1]: https://a.example/x_y", "I love C#",
+		"<b>raw</b> 1 < 2 > 0",
+		"cmd \\\n  --flag", "$x_1$ and $$y_2$$", `\( x^2 \) and \[ E=mc^2 \]`, "24. Dezember 2026",
+		"1. Mai: A\n1. Juni: B", "2026. What a year", "3 * 4 = 12 * 1",
+		"价格*数量*税率", "共3~5天", "5 * 3 = 15", "a_b@example.org", "x = y ** 2 ** 3", "*required", "5 stars: *****",
+		"e = mc^2 ~ 9e16",
+		"1. e4 e5 2. Nf3 Nc6 3. Bb5 a6", "|x| + |y| >= |x+y|", "||spoiler||", "a || b && c | d", "~/.config/_x_/y~",
+		"~~~", "hello ~ world ~", "9:00~10:00~11:00",
+		"AT&T, R&D &copy 2026", "50% off ~ no", "10 * * * * /bin/x", "*/5 * * * * /bin/y", "H~2~O and x^2^", "*", "**",
+		"_", "***a", "**a", "a**", "a* b*",
+	} {
+		if got := show(markdown.Render(text)); got != text {
+			t.Errorf("%q\n got %q", text, got)
+		}
+	}
+}
+
+// TestRender_ReadsMarksAsPeopleMeanThem has marks of each kind in the places in which models
+// write them.
+func TestRender_ReadsMarksAsPeopleMeanThem(t *testing.T) {
+	for in, want := range map[string]string{
+		"**注意：**内容":                       "注意：内容 | bold(注意：)",
+		"这是**重点**内容，共**3**个。":             "这是重点内容，共3个。 | bold(重点) | bold(3)",
+		"**「引用」**と**強調**です":               "「引用」と強調です | bold(「引用」) | bold(強調)",
+		"이것은 **중요**합니다":                   "이것은 중요합니다 | bold(중요)",
+		"ราคา**พิเศษ**วันนี้":             "ราคาพิเศษวันนี้ | bold(พิเศษ)",
+		"，*重点*，":                          "，重点， | italic(重点)",
+		"**Note:**text and **What?** Yes": "Note:text and What? Yes | bold(Note:) | bold(What?)",
+		"(**x**) \"**y**\" **\"z\"**":     "(x) \"y\" \"z\" | bold(x) | bold(y) | bold(\"z\")",
+		"**bold *it* more** and *a **b** c*": "bold it more and a b c | bold(bold it more) | italic(it) | italic(a b " +
+			"c) | bold(b)",
+		"***both***, **a *b***":            "both, a b | bold(both) | italic(both) | bold(a b) | italic(b)",
+		"**🔥 Hot** 🔥**x**":                 "🔥 Hot 🔥x | bold(🔥 Hot) | bold(x)",
+		"**-5 °C** **€5** **#1** **.NET**": "-5 °C €5 #1 .NET | bold(-5 °C) | bold(€5) | bold(#1) | bold(.NET)",
+		"__two words__ and _it_, _it too_.": "two words and it, it too. | bold(two words) | italic(it) | italic(it " +
+			"too)",
+		"**a**/**b** *c*/d":                  "a/b *c*/d | bold(a) | bold(b)",
+		"It's *really* good—*very*!":         "It's really good—very! | italic(really) | italic(very)",
+		"*\"Hello\"*, she said. *(aside)*":   "\"Hello\", she said. (aside) | italic(\"Hello\") | italic((aside))",
+		"~~a~~ ~~b c~~, 5~~6~~7":             "a b c, 5~~6~~7 | strikethrough(a) | strikethrough(b c)",
+		"10:00~12:00 ~~not 13:00~~":          "10:00~12:00 not 13:00 | strikethrough(not 13:00)",
+		"snake\\_case \\*x\\* \\`y\\`":       "snake_case *x* `y`",
+		"**https://a.example/x_y**":          "https://a.example/x_y | bold(https://a.example/x_y)",
+		"*a_b@example.org*":                  "a_b@example.org | italic(a_b@example.org)",
+		"2. Agreed.\n5. Changed.\n9. Later.": "2. Agreed.\n5. Changed.\n9. Later.",
+		"1. a\n1. b\n1. c":                   "1. a\n2. b\n3. c",
+		"1) a\n2) b\n   - c\n   - d":         "1) a\n2) b\n  • c\n  • d",
+		"1. a\n\n   more\n\n2. b":            "1. a\n\n  more\n2. b",
+		"- a\n\n  - b\n- c":                  "• a\n  • b\n• c",
+		"* a\n* b":                           "• a\n• b",
+		"- **Milk**: 2 l\n- 3 eggs":          "• Milk: 2 l\n• 3 eggs | bold(Milk)",
+		"See:\n- a\n- b":                     "See:\n\n• a\n• b",
+		"> a\n> b\nnot quoted":               "a\nb\n\nnot quoted | blockquote(a\nb)",
+		"> „Zitat“\n>\n> — X":                "„Zitat“\n\n— X | blockquote(„Zitat“\n\n— X)",
+		"a\n\n***\n\nb":                      "a\n\n———\n\nb",
+		"```\n*x* _y_\n```":                  "*x* _y_ | pre(*x* _y_)",
+		"``a`b`` `*c*`":                      "a`b *c* | code(a`b) | code(*c*)",
+		"[a_b_](https://a.example/c_d_)":     "a_b_ | text_link(a_b_)=https://a.example/c_d_",
+		"[**x**](https://a.example \"t\")":   "x | text_link(x)=https://a.example | bold(x)",
+		"[w](https://e.org/a_(b))":           "w | text_link(w)=https://e.org/a_(b)",
+		"|a|b|\n|-|-|\n|9~12|5*4*3|x|": "a    | b\n-----+-------+--\n9~12 | 5*4*3 | x | pre(a    | " +
+			"b\n-----+-------+--\n9~12 | 5*4*3 | x)",
+	} {
+		if got := show(markdown.Render(in)); got != want {
+			t.Errorf("%q\n got %q\nwant %q", in, got, want)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package markdown
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// opens reports whether a run of n marks can begin an emphasis, by the characters around it.
+//
+// A mark between letters or digits is text, and so is one that touches the inner side of a
+// bracket, a slash or a sign of arithmetic: 5*4*3, (*), src/**/x, *.txt. A double mark may
+// stand between letters of scripts that put no spaces between words.
+func opens(char byte, n int, before, next rune) bool {
+	double := char != '_' && n >= 2
+	if isSpace(next) || next == '/' || next == '\\' || isClosing(next) && !isQuotation(next) &&
+		!(double && next == '.') {
+		return false
+	}
+	if !double && !isWord(next) && !isOpening(next) && !isQuotation(next) && !isSymbol(next) &&
+		!strings.ContainsRune("#@`", next) {
+		return false
+	}
+	switch {
+	case isSpace(before), isOpening(before), isQuotation(before), isCJKPunctuation(before),
+		unicode.Is(unicode.Pd, before), isEmoji(before):
+		return true
+	case double:
+		return isCJK(before) || isCJK(next) && !isWord(before) || strings.ContainsRune(".,;:!?…|·•/+", before)
+	}
+	return false
+}
+
+// ends reports whether a run of n marks can end an emphasis.
+func ends(char byte, n int, before, next rune) bool {
+	if isSpace(before) || before == '/' || before == '\\' || isOpening(before) && !isQuotation(before) {
+		return false
+	}
+	switch {
+	case isSpace(next), isClosing(next), isQuotation(next), isCJKPunctuation(next), unicode.Is(unicode.Pd, next),
+		isEmoji(next):
+		return true
+	case char != '_' && n >= 2:
+		return isCJK(next) || isCJK(before) && !isASCIIWord(next) || isClosing(before) && isWord(next) ||
+			strings.ContainsRune("(/+", next)
+	}
+	return false
+}
+
+// isIdentifier reports whether the underscores at a place belong to an identifier, such as
+// __init__ or _snake_case_: the word that they are part of is nothing but letters, digits and
+// underscores, and is not one word between single ones.
+func isIdentifier(source string, at int, char byte) bool {
+	if char != '_' {
+		return false
+	}
+	from, to := at, at
+	part := func(r rune) bool { return r == '_' || isWord(r) }
+	for from > 0 {
+		r, n := utf8.DecodeLastRuneInString(source[:from])
+		if !part(r) {
+			break
+		}
+		from -= n
+	}
+	for to < len(source) {
+		r, n := utf8.DecodeRuneInString(source[to:])
+		if !part(r) {
+			break
+		}
+		to += n
+	}
+	word := source[from:to]
+	inner := strings.Trim(word, "_")
+	if inner == "" {
+		return true // a blank to fill in
+	}
+	begins, finishes := strings.HasPrefix(word, "_"), strings.HasSuffix(word, "_")
+	if strings.Contains(inner, "_") {
+		return begins && finishes || !begins && !finishes
+	}
+	return begins && finishes && strings.HasPrefix(word, "__")
+}
+
+// isWord reports whether a character is part of a word.
+func isWord(r rune) bool { return unicode.In(r, unicode.L, unicode.N, unicode.M) }
+
+func isASCIIWord(r rune) bool { return r < utf8.RuneSelf && isWord(r) }
+
+// isCJK reports whether a character belongs to a script without spaces between words.
+func isCJK(r rune) bool {
+	return isCJKPunctuation(r) || unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul,
+		unicode.Bopomofo,
+		unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar, unicode.Tibetan)
+}
+
+func isCJKPunctuation(r rune) bool {
+	return r >= 0x3000 && r <= 0x303F || r >= 0xFF00 && r <= 0xFF65 && !unicode.In(r, unicode.L, unicode.N)
+}
+
+func isOpening(r rune) bool { return unicode.In(r, unicode.Ps, unicode.Pi) || r == '¿' || r == '¡' }
+
+// isClosing reports whether a character ends or follows words.
+func isClosing(r rune) bool {
+	return unicode.In(r, unicode.Pe, unicode.Pf) || unicode.Is(unicode.Po, r) && !strings.ContainsRune(`¿¡#@&*/\`, r)
+}
+
+func isQuotation(r rune) bool { return unicode.Is(unicode.Quotation_Mark, r) }
+
+// isSymbol reports whether a character may begin words: an emoji or a currency.
+func isSymbol(r rune) bool { return unicode.In(r, unicode.So, unicode.Sc) }
+
+// isEmoji reports whether a character is a picture. Signs such as ° and © are none.
+func isEmoji(r rune) bool { return r >= 0x2190 && unicode.Is(unicode.So, r) || r == 0xFE0F }

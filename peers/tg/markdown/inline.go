@@ -1,0 +1,409 @@
+package markdown
+
+import (
+	"html"
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A span is a stretch of text in one style, or a mark that may turn out to be text.
+type span struct {
+	text string
+	style
+	mark *mark
+}
+
+// A mark is a run of *, _ or ~ that may begin or end an emphasis.
+type mark struct {
+	char        byte
+	n           int // characters that are not used
+	opens, ends bool
+	used        []change
+}
+
+// A change is where a style begins or ends.
+type change struct {
+	style func(*style)
+	on    bool
+}
+
+var (
+	// A bare address is never Markdown.
+	bareAddress = regexp.MustCompile(`^(?i:https?://|tg://|ftp://|mailto:|www\.)[^\s<>"` + "`" + `]+`)
+	bareEmail   = regexp.MustCompile(`^[\p{L}\p{N}._%+-]+@[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+`)
+	inBrackets  = regexp.MustCompile(`^<((?i:https?://|tg://|mailto:)[^\s<>]*|[^\s<>@]+@[^\s<>@]+\.[^\s<>@]+)>`)
+	reference   = regexp.MustCompile(`^&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|amp|lt|gt|quot|apos|nbsp);`)
+	windowsPath = regexp.MustCompile(`^(?:[A-Za-z]:\\|\\\\[\p{L}\p{N}])[^\s"<>|]*`)
+)
+
+// parseInline returns the spans of a text in a style.
+func parseInline(source string, base style) []span {
+	p := &inlineParser{source: source, base: base}
+	for p.at < len(source) {
+		p.step()
+	}
+	p.flush()
+	p.match()
+	return p.resolve()
+}
+
+// An inlineParser reads one text from its beginning to its end.
+type inlineParser struct {
+	source string
+	base   style
+	at     int
+	spans  []span
+	text   strings.Builder // read since the last span
+}
+
+func (p *inlineParser) flush() {
+	if p.text.Len() > 0 {
+		p.spans = append(p.spans, span{text: p.text.String(), style: p.base})
+		p.text.Reset()
+	}
+}
+
+// literal takes n bytes as they are.
+func (p *inlineParser) literal(n int) {
+	p.text.WriteString(p.source[p.at : p.at+n])
+	p.at += n
+}
+
+// before and after return the characters around a stretch, 0 at an end.
+func (p *inlineParser) before(at int) rune {
+	if at == 0 {
+		return 0
+	}
+	r, _ := utf8.DecodeLastRuneInString(p.source[:at])
+	return r
+}
+
+func (p *inlineParser) after(at int) rune {
+	if at >= len(p.source) {
+		return 0
+	}
+	r, _ := utf8.DecodeRuneInString(p.source[at:])
+	return r
+}
+
+// step reads what stands at the present place.
+func (p *inlineParser) step() {
+	rest := p.source[p.at:]
+	if !isWord(p.before(p.at)) {
+		if address := bareAddress.FindString(rest); address != "" {
+			p.literal(addressEnd(address))
+			return
+		}
+		if email := bareEmail.FindString(rest); email != "" {
+			p.literal(len(email))
+			return
+		}
+		if path := windowsPath.FindString(rest); path != "" {
+			p.literal(len(strings.TrimRight(path, "*_~`)")))
+			return
+		}
+	}
+	switch rest[0] {
+	case '`':
+		p.codeSpan(rest)
+	case '\\':
+		p.escape(rest)
+	case '<':
+		if m := inBrackets.FindStringSubmatch(rest); m != nil {
+			p.text.WriteString(m[1])
+			p.at += len(m[0])
+			return
+		}
+		p.literal(1)
+	case '&':
+		if m := reference.FindString(rest); m != "" {
+			p.text.WriteString(strings.ReplaceAll(html.UnescapeString(m), "\x00", ""))
+			p.at += len(m)
+			return
+		}
+		p.literal(1)
+	case '!', '[':
+		p.link(rest)
+	case '*', '_', '~':
+		p.delimiter(rest)
+	default:
+		_, n := utf8.DecodeRuneInString(rest)
+		p.literal(n)
+	}
+}
+
+// addressEnd returns where a bare address ends: marks and punctuation behind it are not its.
+func addressEnd(address string) int {
+	for {
+		n := len(address)
+		trimmed := strings.TrimRight(address, "*~_.,;:!?'")
+		if strings.HasSuffix(trimmed, ")") && strings.Count(trimmed, ")") > strings.Count(trimmed, "(") {
+			trimmed = trimmed[:len(trimmed)-1]
+		}
+		if strings.HasSuffix(trimmed, "]") && !strings.Contains(trimmed, "[") {
+			trimmed = trimmed[:len(trimmed)-1]
+		}
+		if address = trimmed; len(address) == n {
+			return n
+		}
+	}
+}
+
+// codeSpan reads code between equal runs of backquotes. Without an end they are text.
+func (p *inlineParser) codeSpan(rest string) {
+	n := len(rest) - len(strings.TrimLeft(rest, "`"))
+	for i := n; i < len(rest); {
+		j := strings.IndexByte(rest[i:], '`')
+		if j < 0 {
+			break
+		}
+		i += j
+		m := len(rest[i:]) - len(strings.TrimLeft(rest[i:], "`"))
+		if m != n {
+			i += m
+			continue
+		}
+		inner := rest[n:i]
+		if strings.TrimSpace(inner) == "" {
+			break
+		}
+		if len(inner) > 2 && inner[0] == ' ' && inner[len(inner)-1] == ' ' &&
+			(inner[1] == '`' || inner[len(inner)-2] == '`') {
+			inner = inner[1 : len(inner)-1]
+		}
+		p.flush()
+		st := p.base
+		st.code = true
+		p.spans = append(p.spans, span{text: inner, style: st})
+		p.at += i + n
+		return
+	}
+	p.literal(n)
+}
+
+// escape reads a backslash. It is a mark only before a character that would be one without it,
+// or inside of a word.
+func (p *inlineParser) escape(rest string) {
+	if len(rest) < 2 || !strings.ContainsRune("*_~`[]#", rune(rest[1])) {
+		p.literal(1)
+		return
+	}
+	before, next := p.before(p.at), p.after(p.at+2)
+	ends := isSpace(before) || isOpening(before)
+	needed := rest[1] == '`' || rest[1] == '#' && before == 0 || isWord(before) && isWord(next) ||
+		strings.ContainsRune("*_~", rune(rest[1])) &&
+			(ends && !isSpace(next) || !isSpace(before) && (isSpace(next) || isClosing(next)) || isSpace(before) &&
+				isSpace(next)) ||
+		rest[1] == '[' && !isSpace(next) && strings.Contains(rest[2:], "]") || rest[1] == ']' && !isSpace(before)
+	if !needed || before == '¯' {
+		p.literal(1)
+		return
+	}
+	p.text.WriteByte(rest[1])
+	p.at += 2
+}
+
+// link reads a link or a picture. What leads nowhere is text.
+func (p *inlineParser) link(rest string) {
+	start := 0
+	if rest[0] == '!' {
+		start = 1
+	}
+	if len(rest) <= start || rest[start] != '[' || isWord(p.before(p.at)) && start == 0 && !isCJK(p.before(p.at)) {
+		p.literal(1)
+		return
+	}
+	words := matching(rest[start:], '[', ']')
+	if words < 0 || start+words+1 >= len(rest) || rest[start+words+1] != '(' {
+		p.literal(start + 1)
+		return
+	}
+	open := start + words + 1
+	end := matching(rest[open:], '(', ')')
+	if end < 0 {
+		p.literal(start + 1)
+		return
+	}
+	label, target := rest[start+1:start+words], rest[open+1:open+end]
+	address := destination(target)
+	if address == "" {
+		p.literal(start + 1)
+		return
+	}
+	p.flush()
+	st := p.base
+	inner := label
+	if linkable(address) {
+		st.link = address
+	} else {
+		inner = label + " (" + address + ")"
+	}
+	if strings.TrimSpace(label) == "" {
+		p.spans = append(p.spans, span{text: address, style: st})
+	} else {
+		p.spans = append(p.spans, parseInline(inner, st)...)
+	}
+	p.at += open + end + 1
+}
+
+var linkTitle = regexp.MustCompile(`^(\S+)\s+(?:"[^"]*"|'[^']*'|\([^)]*\))$`)
+
+// destination returns the address in the brackets of a link, "" if it has none.
+func destination(target string) string {
+	target = strings.TrimSpace(target)
+	if m := linkTitle.FindStringSubmatch(target); m != nil {
+		target = m[1]
+	}
+	if strings.HasPrefix(target, "<") && strings.HasSuffix(target, ">") {
+		target = target[1 : len(target)-1]
+	} else if strings.ContainsAny(target, " \t\n") {
+		return ""
+	}
+	if !strings.ContainsAny(target, ":/.#@") {
+		return ""
+	}
+	return target
+}
+
+func linkable(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && len(address) <= 2048 &&
+		(u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") || u.Scheme == "tg" || u.Scheme == "mailto")
+}
+
+// matching returns where the bracket at the beginning of a text is closed, -1 if it is not.
+func matching(text string, open, end byte) int {
+	depth := 0
+	for i := 0; i < len(text) && i < 4096; i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case open:
+			depth++
+		case end:
+			if depth--; depth == 0 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// delimiter reads a run of *, _ or ~.
+func (p *inlineParser) delimiter(rest string) {
+	char := rest[0]
+	n := len(rest) - len(strings.TrimLeft(rest, rest[:1]))
+	// What counts is the text around the marks that stand together.
+	before := p.before(len(strings.TrimRight(p.source[:p.at], "*_~")))
+	next := p.after(len(p.source) - len(strings.TrimLeft(p.source[p.at:], "*_~")))
+	m := &mark{char: char, n: n, opens: opens(char, n, before, next), ends: ends(char, n, before, next)}
+	if n > 3 || char == '~' && n != 2 || !m.opens && !m.ends || isIdentifier(p.source, p.at, char) {
+		p.literal(n)
+		return
+	}
+	p.flush()
+	p.spans = append(p.spans, span{text: rest[:n], style: p.base, mark: m})
+	p.at += n
+}
+
+// match finds the beginning of each emphasis from its end.
+func (p *inlineParser) match() {
+	for i := range p.spans {
+		last := p.spans[i].mark
+		if last == nil || !last.ends {
+			continue
+		}
+		for last.n > 0 {
+			j := p.opener(i)
+			if j < 0 {
+				break
+			}
+			first := p.spans[j].mark
+			n := min(first.n, last.n)
+			first.n -= n
+			last.n -= n
+			turn := styleOf(first.char, n)
+			first.used = append(first.used, change{turn, true})
+			last.used = append(last.used, change{turn, false})
+			for k := j + 1; k < i; k++ { // what is between cannot reach beyond
+				if between := p.spans[k].mark; between != nil {
+					between.opens, between.ends = false, false
+				}
+			}
+		}
+	}
+}
+
+// opener returns the nearest mark before i that the mark at i can end, -1 if there is none.
+func (p *inlineParser) opener(i int) int {
+	last := p.spans[i].mark
+	var words strings.Builder
+	for j := i - 1; j >= 0; j-- {
+		first := p.spans[j].mark
+		if first == nil || first.char != last.char || !first.opens || first.n == 0 {
+			words.WriteString(p.spans[j].text)
+			continue
+		}
+		fits := first.n <= last.n || first.n == 3
+		if !fits || strings.Trim(words.String(), "*_~ \n") == "" || first.n == 1 &&
+			strings.Contains(words.String(), "\n") {
+			words.WriteString(p.spans[j].text)
+			continue
+		}
+		return j
+	}
+	return -1
+}
+
+func styleOf(char byte, n int) func(*style) {
+	switch {
+	case char == '~':
+		return func(s *style) { s.strike = true }
+	case n == 1:
+		return func(s *style) { s.italic = true }
+	case n == 2:
+		return func(s *style) { s.bold = true }
+	}
+	return func(s *style) { s.bold, s.italic = true, true }
+}
+
+// resolve applies the styles of the marks that were used. Of a mark, the characters that
+// were not used are text.
+func (p *inlineParser) resolve() []span {
+	var out []span
+	var on []change
+	styled := func(st style) style {
+		for _, c := range on {
+			c.style(&st)
+		}
+		return st
+	}
+	for _, s := range p.spans {
+		if s.mark == nil {
+			s.style = styled(s.style)
+			out = append(out, s)
+			continue
+		}
+		ended := 0
+		for _, c := range s.mark.used {
+			if !c.on && len(on) > 0 {
+				on = on[:len(on)-1]
+				ended++
+			}
+		}
+		if s.mark.n > 0 {
+			out = append(out, span{text: s.text[:s.mark.n], style: styled(s.style)})
+		}
+		for i := len(s.mark.used) - 1; i >= 0; i-- {
+			if c := s.mark.used[i]; c.on {
+				on = append(on, c)
+			}
+		}
+	}
+	return out
+}
+
+func isSpace(r rune) bool { return r == 0 || unicode.IsSpace(r) }
