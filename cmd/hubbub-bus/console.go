@@ -171,15 +171,15 @@ func (v *brokerClient) DirectChat(ctx context.Context, agent protocol.PeerID, te
 	case !strings.HasSuffix(string(p.ID()), directchat.Suffix(agent)):
 		return "", fmt.Errorf("the credential may not be cli:NAME%s, to which the agent answers: give it the identity cli:*", directchat.Suffix(agent))
 	}
-	said, answers := directchat.Say(p.ID(), person, text), make(chan string, 1)
+	said, answers := directchat.NewMessage(p.ID(), person, text), make(chan string, 1)
 	for _, t := range []protocol.MessageType{protocol.TypeTGReply, protocol.TypeChatReply} {
 		p.Handle(t, func(_ context.Context, d *peer.Delivery) error {
 			var r protocol.ChatReply
-			if err := d.Decode(&r); err != nil || d.Message.From != agent || r.InReplyTo != string(said.MessageID) || directchat.Spoken(&r) == "" {
+			if err := d.Decode(&r); err != nil || d.Message.From != agent || r.InReplyTo != string(said.MessageID) || directchat.ReplyText(&r) == "" {
 				return err
 			}
 			select {
-			case answers <- directchat.Spoken(&r):
+			case answers <- directchat.ReplyText(&r):
 			default: // the first one is shown
 			}
 			return nil
@@ -191,7 +191,7 @@ func (v *brokerClient) DirectChat(ctx context.Context, agent protocol.PeerID, te
 	err = p.RunWith(ctx, func(ctx context.Context) error {
 		result, err := p.Send(ctx, agent.Topic(), said)
 		if err == nil {
-			err = directchat.Taken(agent, &result)
+			err = directchat.CheckSent(agent, &result)
 		}
 		if err != nil {
 			return err
@@ -222,7 +222,7 @@ func (v *brokerClient) ResetBudget(ctx context.Context, agent protocol.PeerID) e
 	return p.RunWith(ctx, func(ctx context.Context) error {
 		result, err := p.Send(ctx, agent.Topic(), p.NewMessage(protocol.TypeConfigure, protocol.Configure{TalkTo: agent.Topic(), Halt: "anew", By: person}))
 		if err == nil {
-			err = directchat.Taken(agent, &result)
+			err = directchat.CheckSent(agent, &result)
 		}
 		return err
 	})

@@ -1,5 +1,5 @@
-// Command hubbub is the command line: it runs the whole system, shows what
-// happens in it, and speaks on the bus.
+// Command hubbub is the command line of Hubbub. It runs the system, shows what happens in it, and
+// sends messages.
 package main
 
 import (
@@ -30,14 +30,14 @@ func main() {
 	os.Exit(program.Attach(newRoot()).Execute(context.Background()))
 }
 
-// A group is the commands for one purpose, as `hubbub --help` lists them.
+// A group is a group of commands in the output of `hubbub --help`.
 type group struct {
 	title    string
 	commands []func() *cobra.Command
 }
 
-// groups make the commands. A command gets its settings from program.From(cmd),
-// writes results to cmd.OutOrStdout(), and returns program.Usage errors for exit code 2.
+// groups has all commands. A command gets its settings from program.From(cmd), writes its results
+// to cmd.OutOrStdout(), and returns an error of program.Usage for exit code 2.
 var groups = []group{
 	{"Run", []func() *cobra.Command{up.NewUp, demo.NewCommand, up.NewConfig, newpeer.NewCommand}},
 	{"Look", []func() *cobra.Command{activity.NewTail, activity.NewTrace, activity.NewWhy, activity.NewStats, traffic.NewTop, traffic.NewPeers, traffic.NewConsole, activity.NewLog}},
@@ -47,7 +47,7 @@ var groups = []group{
 	{"Help", []func() *cobra.Command{newVersion}},
 }
 
-// newRoot makes the whole tree of commands.
+// newRoot returns the root command with all commands.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "hubbub",

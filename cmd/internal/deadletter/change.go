@@ -11,24 +11,24 @@ import (
 	"hubbub/peers/tg"
 )
 
-// Retry sends an item again, whatever became of it, unless it was sent. One whose
-// outcome is unknown may arrive twice then.
+// Retry sends an item again unless it was sent. If its delivery is uncertain, it may arrive
+// twice.
 func (f Folder) Retry(ctx context.Context, name string) error {
 	return f.change(ctx, name, (*outbox.Outbox).Retry)
 }
 
-// Drop gives an item up.
+// Drop gives up an item.
 func (f Folder) Drop(ctx context.Context, name string) error {
 	return f.change(ctx, name, (*outbox.Outbox).Drop)
 }
 
 func (f Folder) change(ctx context.Context, name string, do func(*outbox.Outbox, context.Context, int64) error) error {
-	program, number, err := Parse(name)
+	program, number, err := ParseName(name)
 	if err != nil {
 		return err
 	}
-	var holders []keeper
-	for _, k := range f.keepers(program) {
+	var holders []programFiles
+	for _, k := range f.programs(program) {
 		err := k.each(ctx, func(q *tg.Queue) error {
 			item, err := find(ctx, q, number)
 			if item != nil {
@@ -45,7 +45,7 @@ func (f Folder) change(ctx context.Context, name string, do func(*outbox.Outbox,
 		return fmt.Errorf("item %s: %w", name, outbox.ErrNotFound)
 	case 1:
 	default:
-		return fmt.Errorf("item %s: two agents of that name have one; --data %s chooses that of the agent there", name, filepath.Dir(holders[1].database))
+		return fmt.Errorf("item %s: two agents have this name and such an item; choose one with --data %s", name, filepath.Dir(holders[1].database))
 	}
 	return holders[0].each(ctx, func(q *tg.Queue) error {
 		item, err := find(ctx, q, number)
@@ -53,13 +53,13 @@ func (f Folder) change(ctx context.Context, name string, do func(*outbox.Outbox,
 			return err
 		}
 		if s := item.State; program != bridge && s != outbox.StateDead && s != outbox.StateUnknown {
-			return fmt.Errorf("item %s is %s: only what needs a person, dead or unknown, can be retried or dropped from here", name, s)
+			return fmt.Errorf("item %s is %s: only dead and unknown items can be retried or dropped here", name, s)
 		}
 		return do(q.Outbox, ctx, number)
 	})
 }
 
-// find returns the item of that number, or nil where a queue has none.
+// find returns the item with a number, or nil if the queue has none.
 func find(ctx context.Context, q *tg.Queue, number int64) (*outbox.Item, error) {
 	items, err := q.List(ctx, &outbox.Filter{After: number - 1, Limit: 1})
 	if err != nil || len(items) == 0 || items[0].ID != number {
@@ -68,15 +68,15 @@ func find(ctx context.Context, q *tg.Queue, number int64) (*outbox.Item, error) 
 	return &items[0], nil
 }
 
-// Parse takes the name of an item apart.
-func Parse(name string) (program string, number int64, err error) {
+// ParseName splits the name of an item into program and number.
+func ParseName(name string) (program string, number int64, err error) {
 	program, digits, ok := strings.Cut(name, ":")
 	if !ok {
 		program, digits = bridge, name
 	}
 	number, err = strconv.ParseInt(digits, 10, 64)
 	if err != nil || number <= 0 || program == "" {
-		return "", 0, fmt.Errorf("%q names no item; see hubbub outbox list", name)
+		return "", 0, fmt.Errorf("%q is not an item; see hubbub outbox list", name)
 	}
 	return program, number, nil
 }

@@ -1,17 +1,16 @@
-// Package deadletter finds what the programs of a data folder could not send, or have
-// not sent yet, for the person who decides about it.
+// Package deadletter lists the undelivered messages of the programs of a data folder, and lets a
+// person decide about them.
 //
 // Guarantees:
 //
-//   - [Folder.List] sees the outboxes of every program that keeps its files in the
-//     folder: the bridge, the spawner, the broker, the gateway and each agent,
-//     the spawner's, the gateway's or a person's. What cannot be read is said beside what can.
-//   - [Folder.Retry] and [Folder.Drop] settle an item of the bridge as the bridge
-//     does. Of other programs they change only what needs a person, dead or unknown:
-//     its owner has settled it before, and knows what it needs to know.
-//   - Programs may run meanwhile: a running one notices within seconds. No database
-//     is created, migrated or changed otherwise.
+//   - [Folder.List] reads the outboxes of all programs with files in the folder: the bridge, the spawner, the
+//     broker, the gateway, and the agents of the spawner, of the gateway and of people. It reports what it cannot
+//     read together with what it can.
+//   - [Folder.Retry] and [Folder.Drop] settle an item of the bridge as the bridge itself does. Of other programs
+//     they change only items that need a person, dead or unknown ones: the program has already settled these.
+//   - The programs may run meanwhile and notice a change within seconds. No database is created or changed
+//     otherwise.
 //
-// An item is named by its number, and where it is not the bridge's by the program
-// before it: 12, agent-lead:12.
+// An item of the bridge is named by its number. The name of other items begins with the program:
+// agent-lead:12.
 package deadletter

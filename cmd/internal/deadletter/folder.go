@@ -15,27 +15,26 @@ import (
 	"hubbub/peers/tg"
 )
 
-// bridge is the program whose items have a number alone for a name.
+// bridge is the program whose items are named by their number only.
 const bridge = "tg"
 
 // A Folder is a data folder.
 type Folder string
 
 // HasBridge reports whether a bridge has used the folder.
-func (f Folder) HasBridge() bool { return len(f.keepers(bridge)) > 0 }
+func (f Folder) HasBridge() bool { return len(f.programs(bridge)) > 0 }
 
-// A keeper is a program with a database in the folder.
-type keeper struct{ name, database string }
+// programFiles is a program with a database in the folder.
+type programFiles struct{ name, database string }
 
-// keepers returns the programs of a name, or all if it is empty: the bridge first,
-// the agents last. There are two of an agent that a person and the spawner have
-// started: that of a person has its database in the folder itself, one of the
-// spawner or of the gateway has a folder below.
-func (f Folder) keepers(name string) (found []keeper) {
+// programs returns the programs with a name, or all if name is empty: the bridge first, the
+// agents last. Two agents can have the same name: the database of a person's agent is in the
+// folder itself, the database of the spawner's or gateway's agent is in a folder below it.
+func (f Folder) programs(name string) (found []programFiles) {
 	for _, pattern := range []string{bridge + ".db", "broker.db", "chorus.db", "system.db", "agent-*.db", "agents/*/agent-*.db", "chorus/*/agent-*.db"} {
-		files, _ := fs.Glob(os.DirFS(string(f)), pattern) // sorted; the only error is that of a bad pattern
+		files, _ := fs.Glob(os.DirFS(string(f)), pattern) // sorted; the only possible error is a bad pattern
 		for _, file := range files {
-			k := keeper{strings.TrimSuffix(path.Base(file), ".db"), filepath.Join(string(f), file)}
+			k := programFiles{strings.TrimSuffix(path.Base(file), ".db"), filepath.Join(string(f), file)}
 			if name == "" || name == k.name {
 				found = append(found, k)
 			}
@@ -44,15 +43,15 @@ func (f Folder) keepers(name string) (found []keeper) {
 	return found
 }
 
-// An Agent is one whose mailbox lies in the folder.
+// An Agent is an agent whose mailbox is in the folder.
 type Agent struct {
-	Name     string // agent-lead
+	Name     string // such as agent-lead
 	Database string // path
 }
 
-// Agents returns the agents of the folder: the spawner's, the gateway's and a person's.
+// Agents returns the agents of the spawner, of the gateway and of people.
 func (f Folder) Agents() (list []Agent) {
-	for _, k := range f.keepers("") {
+	for _, k := range f.programs("") {
 		if strings.HasPrefix(k.name, "agent-") {
 			list = append(list, Agent{k.name, k.database})
 		}
@@ -61,10 +60,10 @@ func (f Folder) Agents() (list []Agent) {
 }
 
 // each calls do for each queue of a program.
-func (k keeper) each(ctx context.Context, do func(*tg.Queue) error) (err error) {
+func (k programFiles) each(ctx context.Context, do func(*tg.Queue) error) (err error) {
 	db, err := store.OpenExisting(k.database)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // gone by now
+		return nil // removed meanwhile
 	}
 	if err != nil {
 		return err
@@ -82,7 +81,7 @@ func (k keeper) each(ctx context.Context, do func(*tg.Queue) error) (err error) 
 	return nil
 }
 
-func (k keeper) queues(ctx context.Context, db *sql.DB) ([]tg.Queue, error) {
+func (k programFiles) queues(ctx context.Context, db *sql.DB) ([]tg.Queue, error) {
 	if k.name == bridge {
 		return tg.Queues(ctx, db)
 	}

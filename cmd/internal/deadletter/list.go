@@ -16,27 +16,27 @@ import (
 	"hubbub/protocol/text"
 )
 
-// ErrNoProgram says that no program keeps a queue in a folder.
-var ErrNoProgram = errors.New("no program keeps messages in this folder")
+// ErrNoProgram is returned if no program has a queue in a folder.
+var ErrNoProgram = errors.New("no program has an outbox in this folder")
 
-// An Item is a message of one program's outbox.
+// An Item is a message in the outbox of a program.
 type Item struct {
-	Program     string       `json:"program"` // tg, system, broker, chorus, agent-NAME
+	Program     string       `json:"program"` // tg, system, broker, chorus or agent-NAME
 	ID          int64        `json:"id"`
-	Queue       string       `json:"queue"` // of tg: telegram, agents, status or chats
+	Queue       string       `json:"queue"` // for tg: telegram, agents, status or chats
 	Bot         int64        `json:"bot"`
 	Destination string       `json:"destination"`
 	State       outbox.State `json:"state"`
 	Attempts    int          `json:"attempts"`
 	QueuedAt    time.Time    `json:"queuedAt"`
-	NextAt      time.Time    `json:"nextAt,omitzero"` // of the next attempt
+	NextAt      time.Time    `json:"nextAt,omitzero"` // time of the next attempt
 	EndedAt     time.Time    `json:"endedAt,omitzero"`
-	Agent       string       `json:"agent,omitempty"` // whose message it is
-	Text        string       `json:"text,omitempty"`  // its beginning
-	Error       string       `json:"error,omitempty"` // of the last attempt
+	Agent       string       `json:"agent,omitempty"` // agent that sent the message
+	Text        string       `json:"text,omitempty"`  // beginning of the message
+	Error       string       `json:"error,omitempty"` // error of the latest attempt
 }
 
-// Name is what Retry and Drop take.
+// Name returns the name that Retry and Drop accept.
 func (i *Item) Name() string {
 	if i.Program == bridge {
 		return strconv.FormatInt(i.ID, 10)
@@ -44,14 +44,14 @@ func (i *Item) Name() string {
 	return i.Program + ":" + strconv.FormatInt(i.ID, 10)
 }
 
-// List returns the items in the given states, or in any: program by program,
-// the bridge's first, each queue in its order. Its error says which programs'
-// items are missing; it is ErrNoProgram where there is none at all.
+// List returns the items in the given states, or all items without states. Items are ordered by
+// program, the bridge first, and by their order in the queue. The error names the programs whose
+// items are missing. It is ErrNoProgram if the folder has no program.
 func (f Folder) List(ctx context.Context, states ...outbox.State) (items []Item, err error) {
 	if _, err := os.ReadDir(string(f)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("looking for programs: %w", err)
+		return nil, fmt.Errorf("listing programs: %w", err)
 	}
-	programs := f.keepers("")
+	programs := f.programs("")
 	if len(programs) == 0 {
 		return nil, fmt.Errorf("%w: %s; name another with --data", ErrNoProgram, string(f))
 	}
@@ -67,7 +67,7 @@ func (f Folder) List(ctx context.Context, states ...outbox.State) (items []Item,
 	return items, errors.Join(unread...)
 }
 
-func (k keeper) list(ctx context.Context, states []outbox.State) (items []Item, err error) {
+func (k programFiles) list(ctx context.Context, states []outbox.State) (items []Item, err error) {
 	err = k.each(ctx, func(q *tg.Queue) error {
 		found, err := q.List(ctx, &outbox.Filter{States: states, Limit: -1})
 		for i := range found {
@@ -79,7 +79,7 @@ func (k keeper) list(ctx context.Context, states []outbox.State) (items []Item, 
 	return items, err
 }
 
-func (k keeper) describe(ctx context.Context, q *tg.Queue, found *outbox.Item) (item Item, err error) {
+func (k programFiles) describe(ctx context.Context, q *tg.Queue, found *outbox.Item) (item Item, err error) {
 	item = Item{
 		Program: k.name, ID: found.ID, Queue: q.Name, Bot: q.Bot, Destination: found.Destination, State: found.State, Attempts: found.Attempt,
 		QueuedAt: found.EnqueuedAt, EndedAt: found.SettledAt, Error: found.Error, Agent: k.name,
@@ -92,29 +92,29 @@ func (k keeper) describe(ctx context.Context, q *tg.Queue, found *outbox.Item) (
 		item.Text = text.Clip(item.Text, maxText)
 		return item, err
 	}
-	item.Text = says(found.Body)
+	item.Text = summarize(found.Body)
 	if name, ok := strings.CutPrefix(k.name, "agent-"); ok {
 		item.Agent = "agent:" + name
 	}
 	return item, nil
 }
 
-// maxText bounds the text of a bridge's item, in characters.
+// maxText bounds the text of an item of the bridge, in characters.
 const maxText = 200
 
-// says is what a stored message is about. What is no message of the bus says
-// nothing: it may hold what is not for eyes.
-func says(body []byte) string {
+// summarize returns the type and text of a stored message. It returns "" for anything that is not
+// a message of the bus, because that may be confidential.
+func summarize(body []byte) string {
 	var m struct {
 		Type    string
 		Content json.RawMessage
-		Message json.RawMessage // of one that stands beside its topic
+		Message json.RawMessage // set if the message is stored together with its topic
 	}
 	if json.Unmarshal(body, &m) != nil {
 		return ""
 	}
 	if m.Type == "" && m.Message != nil {
-		return says(m.Message)
+		return summarize(m.Message)
 	}
 	if m.Type == "" {
 		return ""

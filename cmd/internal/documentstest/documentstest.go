@@ -1,9 +1,8 @@
-// Package documentstest finds the commands that documents show, for the tests
-// that parse them and that run them.
+// Package documentstest finds the commands in documents, for tests that parse or run them.
 //
-// A document shows a command as an indented line, or between backquotes when it is
-// more than the name of a program. Blocks between ``` are programs, not commands.
-// Commands come in the order of the text.
+// A document shows a command as an indented line or between backquotes, where it must be more
+// than the name of a program. Blocks between ``` are programs, not commands. Commands are
+// returned in the order of the text.
 package documentstest
 
 import (
@@ -13,11 +12,11 @@ import (
 	"strings"
 )
 
-// A Command is a command line as a document shows it.
+// A Command is a command line in a document.
 type Command struct {
-	Where string   // the document
-	Env   []string // assignments before it
-	Words []string // without sudo, and without what follows the command in a line of shell
+	Where string   // name of the document
+	Env   []string // variables set before the command
+	Words []string // without sudo, and without the rest of a shell line
 }
 
 // String returns the command as one line, without its assignments.
@@ -31,11 +30,11 @@ var (
 	programWord  = regexp.MustCompile(`^(?:bin/)?hubbub(?:-[a-z]+)?$`)
 )
 
-// Find returns the commands of a document. Only Markdown, and a file
-// without an extension, shows them as indented lines.
+// Find returns the commands of a document. Only Markdown files, and files without an extension,
+// show commands as indented lines.
 func Find(where, text string) []*Command {
 	text = codeBlock.ReplaceAllStringFunc(text, func(block string) string { return strings.Repeat("\n", len(block)) })
-	found := map[int]*Command{} // by place
+	found := map[int]*Command{} // by position
 	if ext := filepath.Ext(where); ext == ".md" || ext == "" {
 		for _, m := range indentedLine.FindAllStringSubmatchIndex(text, -1) {
 			found[m[2]] = Parse(where, text[m[2]:m[3]])
@@ -56,7 +55,7 @@ func Find(where, text string) []*Command {
 	return list
 }
 
-// Parse divides a line into words.
+// Parse splits a line into words.
 func Parse(where, line string) *Command {
 	for _, end := range []string{"   ", " # ", " > ", " | ", " && ", " &"} {
 		line, _, _ = strings.Cut(line, end)
@@ -75,8 +74,7 @@ func Parse(where, line string) *Command {
 	return c
 }
 
-// Calls returns the commands in a text of examples, of which a line may have
-// several.
+// Calls returns the commands in a text of examples. A line may have several commands.
 func Calls(where, text string) (list []*Command) {
 	for line := range strings.Lines(text) {
 		for part := range strings.SplitSeq(line, " && ") {

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// FileExists reports whether there may be a file. A file that this user may not look at is
-// not missing: opening it says so.
+// FileExists reports whether a file may exist. A file that this user may not access counts as
+// existing, so that opening it reports the reason.
 func FileExists(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist)

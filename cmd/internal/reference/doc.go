@@ -1,13 +1,12 @@
-// Package reference generates documents from what the programs say about themselves, so
-// that a document cannot say anything else: the sample of hubbub.toml, and manual
-// pages.
+// Package reference generates the sample of hubbub.toml and the manual pages from what the
+// programs say about themselves. The documents therefore always match the programs.
 //
 // Guarantees:
 //
 //   - The same programs give the same text, byte for byte.
-//   - A sample has every setting that its file may hold once, with its default and its
-//     meaning. Without the comment signs, it is a valid file.
+//   - A sample has every setting of its file once, with its default and its meaning. Without the comment signs, it
+//     is a valid file.
 //
-// [Describe] starts the programs; everything else is a pure function. What the
-// documents say besides is in templates.
+// [Describe] runs the programs; everything else is a pure function. The other text of the documents is in
+// templates.
 package reference

@@ -8,20 +8,20 @@ import (
 	"hubbub/cmd/internal/term"
 )
 
-// A Page is a manual page: of a program, of the command line, or of a text.
+// A Page is the manual page of a program, of the command line or of a help page.
 type Page struct {
 	Name, Section, Version string
 	Short                  string // part of a sentence
 	Text                   string
-	Settings               []program.Setting // of a program
-	Commands               []Command         // of the command line
+	Settings               []program.Setting // for a program
+	Commands               []Command         // for the command line
 }
 
 // A Command is one command of the command line.
 type Command struct {
-	Use      string // without the name of the program
+	Use      string // without the program name
 	Text     string
-	Example  string // lines, indented
+	Example  string // indented lines
 	Settings []program.Setting
 }
 
@@ -31,13 +31,13 @@ func ProgramPage(version string, d program.Description) Page {
 	return Page{Name: d.Name, Section: "1", Version: version, Short: short, Text: sentence(d.Name + " " + d.Summary), Settings: d.Settings}
 }
 
-// Roff writes the page in the language of man(1).
+// Roff formats the page for man(1).
 func (p *Page) Roff() (string, error) { return execute("manual", p, nil) }
 
 // lines wraps a text.
 func lines(text string) string { return escape(strings.Join(term.Wrap(text, 80), "\n")) + "\n" }
 
-// text writes paragraphs. Indented lines stay as they are.
+// text formats paragraphs. Indented lines stay unchanged.
 func text(text string) string {
 	var b strings.Builder
 	b.WriteString(".PP\n")
@@ -55,10 +55,10 @@ func text(text string) string {
 	return b.String()
 }
 
-// meaning says what a flag is for.
+// meaning describes a flag.
 func meaning(s program.Setting) string {
 	usage := sentence(s.Usage)
-	if d := strings.Trim(short(s.Default), "[]"); d != "" && d != "false" && d != "0s" && d != "0" {
+	if d := strings.Trim(shortDuration(s.Default), "[]"); d != "" && d != "false" && d != "0s" && d != "0" {
 		usage += " Default " + d + "."
 	}
 	return usage
@@ -66,5 +66,5 @@ func meaning(s program.Setting) string {
 
 var roff = strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n.", "\n\\&.", "\n'", "\n\\&'")
 
-// escape escapes what has a meaning in roff, in lines.
+// escape escapes roff's special characters.
 func escape(s string) string { return strings.TrimPrefix(roff.Replace("\n"+s), "\n") }

@@ -15,8 +15,8 @@ import (
 	"hubbub/cmd/internal/term"
 )
 
-// Describe asks the installed programs about themselves, in the order in which a
-// sample explains them. It waits until each of them ends.
+// Describe runs the installed programs and returns their descriptions, in the order in which a
+// sample explains them.
 func Describe(ctx context.Context) (list []program.Description, err error) {
 	for _, name := range []string{"hubbub-bus", "hubbub-system", "hubbub-broker", "hubbub-tg", "hubbub-agent", "hubbub-chorus"} {
 		path, err := program.Find(name)
@@ -29,7 +29,7 @@ func Describe(ctx context.Context) (list []program.Description, err error) {
 		}
 		var d program.Description
 		if err := json.Unmarshal(out, &d); err != nil {
-			return nil, fmt.Errorf("the settings of %s are no JSON: %w (is it of another version?)", path, err)
+			return nil, fmt.Errorf("the settings of %s are not JSON: %w (another version of the program?)", path, err)
 		}
 		list = append(list, d)
 	}
@@ -39,7 +39,7 @@ func Describe(ctx context.Context) (list []program.Description, err error) {
 //go:embed templates
 var templates embed.FS
 
-// execute writes one of the templates.
+// execute executes a template.
 func execute(name string, data any, table func(name, intro string, keys ...string) (string, error)) (string, error) {
 	functions := template.FuncMap{"table": table, "escape": escape, "lines": lines, "text": text, "meaning": meaning, "upper": strings.ToUpper}
 	t, err := template.New(name).Funcs(functions).ParseFS(templates, "templates/"+name)
@@ -53,11 +53,11 @@ func execute(name string, data any, table func(name, intro string, keys ...strin
 
 // The samples.
 const (
-	ForUp       = "up.toml"       // the file of `hubbub up`
-	ForServices = "services.toml" // the file of the systemd units of the package
+	ForUp       = "up.toml"       // for `hubbub up`
+	ForServices = "services.toml" // for the systemd units of the package
 )
 
-// Sample writes a sample from the descriptions of the programs.
+// Sample returns a sample for the described programs.
 func Sample(name string, programs []program.Description) (string, error) {
 	return execute(name, nil, func(table, intro string, keys ...string) (string, error) {
 		program := "hubbub-" + strings.TrimPrefix(table, "# ")
@@ -70,8 +70,8 @@ func Sample(name string, programs []program.Description) (string, error) {
 	})
 }
 
-// explain writes the table of a program. keys are names and values of flags; one with
-// an empty value is left out.
+// explain returns the table of a program. keys are names and values of flags; a flag with an
+// empty value is left out.
 func explain(table, intro string, keys []string, d program.Description) string {
 	sign, name := "", table
 	if rest, idle := strings.CutPrefix(table, "# "); idle {
@@ -100,7 +100,7 @@ func explain(table, intro string, keys []string, d program.Description) string {
 // lineWidth is the width of the sample, in characters.
 const lineWidth = 100
 
-// comment writes text as lines of comment.
+// comment writes a text as comment lines.
 func comment(b *strings.Builder, text string) {
 	for _, line := range term.Wrap(strings.TrimSpace(text), lineWidth-2) {
 		b.WriteString("# " + line + "\n")
@@ -120,7 +120,7 @@ func sentence(text string) string {
 	return text + "."
 }
 
-// literal returns the default of a setting in TOML.
+// literal returns the default of a setting as a TOML literal.
 func literal(s program.Setting) string {
 	switch {
 	case s.Repeatable:
@@ -128,14 +128,14 @@ func literal(s program.Setting) string {
 	case s.Type == "bool" || s.Type == "int" || s.Type == "int64":
 		return s.Default
 	case s.Type == "duration":
-		return strconv.Quote(short(s.Default))
+		return strconv.Quote(shortDuration(s.Default))
 	default:
 		return strconv.Quote(s.Default)
 	}
 }
 
-// short drops trailing zeros from a duration: 5m0s becomes 5m.
-func short(d string) string {
+// shortDuration removes zero units from a duration: 5m0s becomes 5m.
+func shortDuration(d string) string {
 	if strings.HasSuffix(d, "m0s") {
 		d = strings.TrimSuffix(d, "0s")
 	}

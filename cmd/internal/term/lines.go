@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// ReadLines reads lines until the end of r. Its goroutine may outlive ctx: a
-// read from a terminal cannot be interrupted. It ends with the process.
+// ReadLines returns the lines of r. Its goroutine may outlive ctx, because a read from a terminal
+// cannot be interrupted. It ends with the process.
 func ReadLines(ctx context.Context, r io.Reader) <-chan string {
 	lines := make(chan string)
 	go func() {

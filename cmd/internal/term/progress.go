@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// A Progress is a line on a terminal that says how far something has come, each second from
-// the first one on. Nil says nothing. What takes less than a second is not told of.
+// A Progress shows on a terminal how far an operation is. It updates every second and shows
+// nothing in the first second. A nil Progress shows nothing.
 type Progress struct {
 	count atomic.Int64
 	end   sync.Once
 	stop  chan struct{}
-	ended chan struct{} // closed when nothing is written any more
+	ended chan struct{} // closed after the last write
 }
 
-// Begin says on a terminal what goes on until End, and how many units of it were done.
+// Begin shows the progress of what until End. unit names what Add counts.
 func Begin(terminal io.Writer, what, unit string) *Progress {
 	p := &Progress{stop: make(chan struct{}), ended: make(chan struct{})}
-	go p.tell(terminal, what, unit)
+	go p.run(terminal, what, unit)
 	return p
 }
 
-func (p *Progress) tell(terminal io.Writer, what, unit string) {
+func (p *Progress) run(terminal io.Writer, what, unit string) {
 	defer close(p.ended)
 	const wipe = "\r\x1b[K"
 	ticker := time.NewTicker(time.Second)
@@ -46,14 +46,14 @@ func (p *Progress) tell(terminal io.Writer, what, unit string) {
 	}
 }
 
-// Add counts units that were done.
+// Add counts finished units.
 func (p *Progress) Add(n int) {
 	if p != nil {
 		p.count.Add(int64(n))
 	}
 }
 
-// End takes the line away. It must be called, before anything else is written.
+// End removes the progress line. It must be called before anything else is written.
 func (p *Progress) End() {
 	if p != nil {
 		p.end.Do(func() { close(p.stop) })

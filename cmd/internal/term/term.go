@@ -13,8 +13,8 @@ import (
 	xterm "golang.org/x/term"
 )
 
-// Printable makes foreign text safe for a terminal: one line without control characters
-// and without marks that change the direction of writing.
+// Printable makes foreign text safe for a terminal. The result is one line without control
+// characters and without characters that change the direction of writing.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -28,7 +28,8 @@ func Printable(s string) string {
 	}, s)
 }
 
-// Lines is Printable of a text whose lines stay, each folded to n columns. If n is 0 none is.
+// Lines applies Printable to each line of a text and wraps it to n columns. If n is 0 it does not
+// wrap.
 func Lines(s string, n int) string {
 	var out []string
 	for line := range strings.SplitSeq(strings.TrimRight(s, "\r\n"), "\n") {
@@ -41,7 +42,7 @@ func Lines(s string, n int) string {
 	return strings.Join(out, "\n")
 }
 
-// Fit cuts a line to n columns. Colours take no columns, and end with the line.
+// Fit cuts a line to n columns. Colours take no columns and end with the line.
 func Fit(s string, n int) string {
 	width, colour, painted := 0, false, false
 	for i, r := range s {
@@ -63,11 +64,11 @@ func Fit(s string, n int) string {
 	return s
 }
 
-// joiner joins the two emoji around it to one.
+// joiner joins two emoji into one.
 const joiner = '\u200d'
 
-// Width returns how many columns a text takes. East Asian wide characters and
-// emoji count two.
+// Width returns the width of a text in columns. East Asian wide characters and emoji are two
+// columns wide.
 func Width(s string) int {
 	n := 0
 	joined := false
@@ -93,22 +94,22 @@ func runeWidth(r rune) int {
 	}
 }
 
-// Pad fills a text with blanks up to n columns.
+// Pad pads a text with blanks to n columns.
 func Pad(s string, n int) string { return s + strings.Repeat(" ", max(n-Width(s), 0)) }
 
-// Wrap breaks a text at blanks into lines of at most n columns. It cuts longer words,
-// and does not break at a no-break space.
+// Wrap breaks a text at white space into lines of at most n columns. It splits longer words. It
+// does not break at a no-break space.
 func Wrap(s string, n int) []string { return wrap(s, n, true) }
 
-// wrap is Wrap, which leaves longer words whole if it must not cut: links, which a terminal
-// folds so that they can be copied.
-func wrap(s string, n int, mayCut bool) []string {
+// wrap implements Wrap. Unless maySplit is true, it leaves longer words whole: a terminal folds a
+// link so that it can be copied.
+func wrap(s string, n int, maySplit bool) []string {
 	var lines []string
 	line := ""
 	blank := func(r rune) bool { return r != '\u00a0' && unicode.IsSpace(r) }
 	for word := range strings.FieldsFuncSeq(s, blank) {
-		for mayCut && Width(word) > n {
-			head, tail := cut(word, n)
+		for maySplit && Width(word) > n {
+			head, tail := splitWord(word, n)
 			if line != "" {
 				lines, line = append(lines, line), ""
 			}
@@ -129,8 +130,8 @@ func wrap(s string, n int, mayCut bool) []string {
 	return lines
 }
 
-// cut divides a word after n columns.
-func cut(word string, n int) (head, tail string) {
+// splitWord splits a word after n columns.
+func splitWord(word string, n int) (head, tail string) {
 	width := 0
 	for i, r := range word {
 		if width += runeWidth(r); width > n && i > 0 {
@@ -140,12 +141,12 @@ func cut(word string, n int) (head, tail string) {
 	return word, ""
 }
 
-// besides is a line of two columns, with at least two blanks between them.
-var besides = regexp.MustCompile(`^( *\S+(?: \S+)* {2,})(\S.*)$`)
+// twoColumns matches a line of two columns with at least two blanks between them.
+var twoColumns = regexp.MustCompile(`^( *\S+(?: \S+)* {2,})(\S.*)$`)
 
-// Fold wraps what is wider than n columns in a text of help: paragraphs, also those indented
-// by eight, which say what the line above them is, and lines of two columns, below their
-// second. Other indented lines are commands and examples, and stay. If n is 0 everything does.
+// Fold wraps lines of a help text that are wider than n columns. It wraps paragraphs, also those
+// indented by eight blanks, and the second column of lines with two columns. Other indented lines
+// are commands or examples and stay. If n is 0 nothing is wrapped.
 func Fold(text string, n int) string {
 	if n <= 0 {
 		return text
@@ -161,7 +162,7 @@ func Fold(text string, n int) string {
 	for line := range strings.SplitSeq(text, "\n") {
 		words := strings.TrimLeft(line, " ")
 		blank := line[:len(line)-len(words)]
-		two := besides.FindStringSubmatch(line)
+		two := twoColumns.FindStringSubmatch(line)
 		switch {
 		case two != nil && Width(line) > n:
 			end()
@@ -180,8 +181,8 @@ func Fold(text string, n int) string {
 	return strings.Join(out, "\n")
 }
 
-// Hang wraps a text to n columns behind first, below which its other lines begin. If n is 0
-// it is one line.
+// Hang wraps a text to n columns after first, and indents its other lines by the width of first.
+// If n is 0 it returns one line.
 func Hang(first, text string, n int) string {
 	if n <= 0 {
 		return first + text
@@ -189,8 +190,8 @@ func Hang(first, text string, n int) string {
 	return strings.Join(hang(first, strings.Repeat(" ", Width(first)), text, n), "\n")
 }
 
-// hang wraps a text to n columns, with first before its first line and next before the others.
-// Where that leaves no room, the text begins below first.
+// hang wraps a text to n columns, with first before its first line and next before the others. If
+// too few columns are left, the text begins below first.
 func hang(first, next, text string, n int) []string {
 	var lines []string
 	if n-Width(next) < 20 {
@@ -212,7 +213,7 @@ func IsTerminal(stream any) bool {
 	return ok && xterm.IsTerminal(int(f.Fd()))
 }
 
-// Columns returns the width of f if that is a terminal, or else 0.
+// Columns returns the width of f if it is a terminal, otherwise 0.
 func Columns(f any) int {
 	file, ok := f.(interface{ Fd() uintptr })
 	if !ok {
@@ -225,7 +226,7 @@ func Columns(f any) int {
 	return n
 }
 
-// A Colour is how a text looks on a terminal.
+// A Colour is a text style of a terminal.
 type Colour string
 
 // The colours.
@@ -240,11 +241,11 @@ const (
 	Cyan    Colour = "\x1b[36m"
 )
 
-// A Painter colours text, or leaves it as it is.
+// A Painter colours text if it is true.
 type Painter bool
 
-// NewPainter makes a painter for a stream: it colours on a terminal, unless the
-// user asked for none (see no-color.org).
+// NewPainter returns a painter for a stream. It colours if the stream is a terminal and the user
+// has not disabled colours (see no-color.org).
 func NewPainter(f any) Painter {
 	return Painter(Columns(f) > 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
 }

@@ -104,7 +104,7 @@ func (t *agentChat) receive(conn *jsonrpc.Conn, m jsonrpc.Message) {
 	var got protocol.Message
 	var reply protocol.ChatReply
 	said := json.Unmarshal(m.Params, &p) == nil && json.Unmarshal(p.Payload, &got) == nil && got.From == t.agent &&
-		json.Unmarshal(got.Content, &reply) == nil && directchat.Spoken(&reply) != ""
+		json.Unmarshal(got.Content, &reply) == nil && directchat.ReplyText(&reply) != ""
 	if said {
 		reply.InReplyTo = cmp.Or(reply.InReplyTo, string(got.InReplyTo))
 		select {
@@ -121,7 +121,7 @@ var errDisconnected = errors.New("the bus closed the connection, or another `hub
 
 // send sends a message and from then on awaits its answer.
 func (t *agentChat) send(ctx context.Context, text string) error {
-	m := directchat.Say(t.self, t.person, text)
+	m := directchat.NewMessage(t.self, t.person, text)
 	var result protocol.SendResult
 	t.sent, t.awaiting = append(t.sent, string(m.MessageID)), []string{string(m.MessageID)}
 	switch err := t.Call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: t.agent.Topic(), Payload: m}, &result); {
@@ -130,7 +130,7 @@ func (t *agentChat) send(ctx context.Context, text string) error {
 	case err != nil:
 		return fmt.Errorf("sending to %s: %w", t.agent, err)
 	}
-	return directchat.Taken(t.agent, &result)
+	return directchat.CheckSent(t.agent, &result)
 }
 
 // run sends each line and prints each reply until either side ends. If the input is not a
@@ -197,7 +197,7 @@ var interimSignals = []string{string(attention.SignalSeen), string(attention.Sig
 // person reads all of them.
 func (t *agentChat) printReply(cmd *cobra.Command, reply *protocol.ChatReply, ours bool) error {
 	p := output.NewPrinter(cmd)
-	said := term.Lines(directchat.Spoken(reply), p.Columns)
+	said := term.Lines(directchat.ReplyText(reply), p.Columns)
 	switch {
 	case p.JSON:
 		p.Value(reply)

@@ -85,14 +85,14 @@ func newOutboxChange(name, short, done string, change func(deadletter.Folder, co
 		Short: short,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, item := range args {
-				if _, _, err := deadletter.Parse(item); err != nil {
+				if _, _, err := deadletter.ParseName(item); err != nil {
 					return program.Usage("%v", err)
 				}
 			}
 			for _, item := range args {
 				err := change(deadletter.Folder(program.From(cmd).Data), cmd.Context(), item)
 				if err == nil {
-					of, id, _ := deadletter.Parse(item) //nolint:errcheck // it was parsed above
+					of, id, _ := deadletter.ParseName(item) //nolint:errcheck // it was parsed above
 					err = output.Line(cmd, map[string]any{"program": of, "id": id, "done": name}, "item %s %s", item, done)
 				}
 				if err != nil {
