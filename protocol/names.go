@@ -68,6 +68,17 @@ func (id PeerID) Family() string {
 	return family
 }
 
+// AgentID returns the identity of the agent with a name.
+func AgentID(name string) PeerID { return PeerID("agent:" + name) }
+
+// IdentityOf returns an identity as it is. A bare name is an agent's.
+func IdentityOf(s string) PeerID {
+	if strings.Contains(s, ":") {
+		return PeerID(s)
+	}
+	return AgentID(s)
+}
+
 // Name returns the part of an identity after the first colon: "42" for "tg:42".
 func (id PeerID) Name() string {
 	_, name, _ := strings.Cut(string(id), ":")

@@ -178,7 +178,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
 	}
 	s.agent.Transcribe, s.agent.ReadPDF = s.voice.transcriber(env), s.voice.pdfReader()
 	s.agent.GuardServer = func(server harness.MCPServer) harness.MCPServer { return hide(relay.Register(server)) }
-	a := agent.New(protocol.PeerID("agent:"+name), db, h, &s.agent)
+	a := agent.New(protocol.AgentID(name), db, h, &s.agent)
 	if err := mcptools.WriteAddress(filepath.Join(data, "mcp.json"), address); err != nil {
 		return errors.Join(err, listener.Close())
 	}

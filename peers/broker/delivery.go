@@ -53,7 +53,7 @@ func (v *view) deliveriesFor(target string) (wanted func(d *collab.Delivery) boo
 	switch {
 	case p.name == "":
 		failInvalid("targetAgentId is required")
-	case v.caller.Person, v.caller.is(p.id), bare && v.caller.is(agentID(p.name)):
+	case v.caller.Person, v.caller.is(p.id), bare && v.caller.is(protocol.AgentID(p.name)):
 	default:
 		fail(collab.CodeForbidden, "%s may not take the deliveries of %s", v.caller.Identity, target)
 	}

@@ -58,7 +58,7 @@ func announce(t *tx, p collab.AnnounceParams) collab.IdentityResult {
 	t.mustAllowAnnounce(p)
 	now := formatTime(t.now)
 	e := collab.Endpoint{
-		LogicalAgentID: p.LogicalAgentID, EndpointID: p.EndpointID, Identity: t.caller.Identity, AgentIdentity: agentID(p.LogicalAgentID),
+		LogicalAgentID: p.LogicalAgentID, EndpointID: p.EndpointID, Identity: t.caller.Identity, AgentIdentity: protocol.AgentID(p.LogicalAgentID),
 		HarnessType: p.HarnessType, WorkspaceID: p.WorkspaceID, ProjectPath: strings.TrimRight(p.ProjectPath, "/"),
 		Profile: p.Profile, Model: p.Model, Node: p.Node, Roles: p.Roles, WakePolicy: p.WakePolicy,
 		Status: collab.StatusOnline, AnnouncedAt: now, LastHeartbeatAt: now,
@@ -124,7 +124,7 @@ func (t *tx) mustAllowAgentName(name string) {
 			fail(collab.CodeForbidden, "the name %s is that of %s: nobody announces a person", name, id)
 		}
 	}
-	if id := agentID(name); t.actsAs[id] == name && !slices.Contains(t.caller.names, name) {
+	if id := protocol.AgentID(name); t.actsAs[id] == name && !slices.Contains(t.caller.names, name) {
 		fail(collab.CodeForbidden, "the name %s is that of %s: an identity announces endpoints only for itself", name, id)
 	}
 }

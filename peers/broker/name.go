@@ -25,9 +25,6 @@ func bareName(id string) string {
 	return p.Name()
 }
 
-// agentID returns the identity of the agent that has a name.
-func agentID(name string) protocol.PeerID { return protocol.PeerID("agent:" + name) }
-
 // principal returns the identity by which somebody stands in records: a peer's own, of
 // the command line without what tells its runs apart.
 func principal(id protocol.PeerID) protocol.PeerID {
@@ -90,7 +87,7 @@ func (s *state) caller(id protocol.PeerID, names []string) caller {
 	if name := s.actsAs[id]; name != "" && c.mayBeNamed(name) {
 		c.Name = name
 	}
-	c.agent = agentID(c.Name)
+	c.agent = protocol.AgentID(c.Name)
 	return c
 }
 
@@ -148,7 +145,7 @@ func (v *view) partyOf(s string, known func(fits func(name string) bool) []party
 	case bare == "":
 		return party{}
 	case len(list) == 0:
-		return party{bare, agentID(bare)}
+		return party{bare, protocol.AgentID(bare)}
 	case len(list) > 1:
 		failUnroutable(collab.CodeAmbiguous, s, ambiguityReason(list), partyOptions(list), nil)
 	}

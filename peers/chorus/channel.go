@@ -18,7 +18,7 @@ type InboxName string
 type AgentName string
 
 // ID returns the agent's identity on the bus.
-func (n AgentName) ID() protocol.PeerID { return protocol.PeerID("agent:" + string(n)) }
+func (n AgentName) ID() protocol.PeerID { return protocol.AgentID(string(n)) }
 
 var (
 	inboxNameRule = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)

@@ -27,7 +27,7 @@ func conversationKind(p *InboxMessage) attention.ConversationKind {
 // said is the agent that said the same elsewhere just now, if one did; online tells agents.
 func authorOf(p *InboxMessage, said protocol.PeerID, onBus func(protocol.PeerID) bool) protocol.Author {
 	a := protocol.Author{ID: text.StripInvisible(p.Sender), Kind: string(attention.AuthorHuman), DisplayName: p.Sender}
-	name := protocol.PeerID("agent:" + strings.ToLower(strings.TrimPrefix(p.Sender, "agent:")))
+	name := protocol.AgentID(strings.ToLower(strings.TrimPrefix(p.Sender, "agent:")))
 	service, _, _ := strings.Cut(p.Service, " ")
 	switch {
 	case said != "":

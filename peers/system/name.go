@@ -16,7 +16,7 @@ import (
 type AgentName string
 
 // PeerID returns the identity of the agent.
-func (n AgentName) PeerID() protocol.PeerID { return protocol.PeerID("agent:" + string(n)) }
+func (n AgentName) PeerID() protocol.PeerID { return protocol.AgentID(string(n)) }
 
 const maxName = 48
 

@@ -56,7 +56,7 @@ func resolveMentions(names []string, agents []protocol.PeerID, bot string, isPer
 	toBot, toAgent := false, false
 	for _, name := range names {
 		switch {
-		case slices.Contains(agents, protocol.PeerID("agent:"+name)):
+		case slices.Contains(agents, protocol.AgentID(name)):
 			out = appendUnique(out, "agent:"+name)
 			toAgent = true
 		case name == strings.ToLower(bot):

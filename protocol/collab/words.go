@@ -19,7 +19,7 @@ type NameFunc func(name string, id protocol.PeerID) string
 // NameOf is the NameFunc of operators: the name, and the identity unless it is that of the agent of
 // that name.
 func NameOf(name string, id protocol.PeerID) string {
-	if name == "" || id == "" || id == protocol.PeerID("agent:"+name) {
+	if name == "" || id == "" || id == protocol.AgentID(name) {
 		return name
 	}
 	return fmt.Sprintf("%s (%s)", name, id)

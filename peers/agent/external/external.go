@@ -59,7 +59,7 @@ func Open(s *Spec) (*Agent, error) {
 	}
 	x := &Agent{db: db, Harness: chorus.New(s.Post, s.Knocks)}
 	x.server = &mcp.Implementation{Name: "hubbub-chorus", Title: "A chat on Hubbub", Version: s.Version}
-	x.agent = agent.New(protocol.PeerID("agent:"+s.Name), db, x.Harness, &agent.Options{
+	x.agent = agent.New(protocol.AgentID(s.Name), db, x.Harness, &agent.Options{
 		Peer: s.Peer, Roles: s.Roles, Streams: s.Streams, HarnessType: "chorus",
 		ComposeWindow: max(s.ComposeWindow, 1), ComposeCap: s.ComposeCap, Deadline: s.Deadline, Log: s.Log, Redact: s.Redact,
 	})

@@ -83,11 +83,7 @@ func (b *Toolset) discharge(ctx context.Context, args *dischargeArguments) harne
 	}
 	b.provider.Failpoint("acted")
 	if !known && b.provider.Broker.Known() { // this agent may be the delegate
-		recipient := args.Recipient
-		if !strings.Contains(recipient, ":") {
-			recipient = "agent:" + recipient
-		}
-		got := b.callBroker(ctx, collab.ObligationDischarge.Name, collab.DischargeParams{EventID: args.EventID, Recipient: protocol.PeerID(recipient)})
+		got := b.callBroker(ctx, collab.ObligationDischarge.Name, collab.DischargeParams{EventID: args.EventID, Recipient: protocol.IdentityOf(args.Recipient)})
 		if got.IsError {
 			return got
 		}

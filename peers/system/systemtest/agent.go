@@ -33,7 +33,7 @@ func Agent(args []string, reached func(step string)) int {
 		return 5
 	}
 	ctx := context.Background()
-	id := protocol.PeerID("agent:" + Value(args, "--id"))
+	id := protocol.AgentID(Value(args, "--id"))
 	p := peer.New(id, &peer.Options{Buses: []string{Value(args, "--bus")}, Token: strings.TrimSpace(string(token))})
 	if err := p.Subscribe(ctx, protocol.Pattern(id)); err != nil {
 		return 6

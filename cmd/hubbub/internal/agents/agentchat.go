@@ -43,7 +43,7 @@ func runAgentChat(cmd *cobra.Command, name, text string, start bool, wait time.D
 	env := program.From(cmd)
 	person := busclient.PersonName(os.Getenv("USER"))
 	t := &agentChat{
-		person: person, agent: protocol.PeerID("agent:" + strings.TrimPrefix(name, "agent:")), replies: make(chan protocol.ChatReply, 64),
+		person: person, agent: protocol.AgentID(strings.TrimPrefix(name, "agent:")), replies: make(chan protocol.ChatReply, 64),
 	}
 	if err := protocol.CheckTopic(string(t.agent)); err != nil {
 		return program.Usage("%q is not the name of an agent", name)

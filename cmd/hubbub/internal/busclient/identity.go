@@ -28,8 +28,5 @@ func PersonName(user string) string {
 
 // AgentID returns the identity of an agent that is given by name or by identity.
 func AgentID(s string) string {
-	if strings.Contains(s, ":") {
-		return s
-	}
-	return "agent:" + s
+	return string(protocol.IdentityOf(s))
 }
