@@ -195,7 +195,7 @@ func TestAttachments(t *testing.T) {
 	}
 	voice := s.api.AddFile("v.oga", "audio/ogg", []byte("la la"))
 	say(models.Message{Voice: &models.Voice{FileID: voice, FileUniqueID: "v", MimeType: "audio/ogg", FileSize: 5}})
-	saysOnce("it says, as transcribed: heard la la")
+	saysOnce("its transcript: heard la la")
 	if got := len(s.api.Calls("getFile")); got != 5 {
 		t.Errorf("%d files were fetched; want each of 5 once", got)
 	}

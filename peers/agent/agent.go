@@ -49,22 +49,21 @@ type Agent struct {
 // Open opens the agent's database, creating it if it is missing.
 func Open(path string) (*sql.DB, error) { return mailbox.Open(path) }
 
-// Undecided reads from the database of an agent, which may run meanwhile, how many
-// events wait for a decision, and since when.
+// Undecided reads from the database of an agent, which may be running, how many events wait for a
+// decision, and since when.
 func Undecided(ctx context.Context, path string) (count int, since time.Time, err error) {
 	return mailbox.Undecided(ctx, path)
 }
 
-// Failing returns why the last turn of the agent failed whose database a file is, how
-// many have failed since one ended well, and since when; 0 where the last one ended well.
-// It changes nothing there.
+// Failing reads from the database of an agent how many turns have failed since the last success,
+// the reason of the last failure, and when the first of them failed. count is 0 if the last turn
+// succeeded. Failing does not change the database.
 func Failing(ctx context.Context, path string) (reason string, count int, since time.Time, err error) {
 	return mailbox.Failing(ctx, path)
 }
 
-// New makes the agent of an identity ("agent:lead") on a database of Open, whose
-// turns h runs. It does no I/O and starts nothing. Several agents may run in one
-// program.
+// New returns the agent of an identity such as "agent:lead" on a database from Open. h runs its
+// turns. New does no I/O and starts nothing. A program may run several agents.
 func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agent {
 	a := &Agent{id: id, harness: h, opts: opts.withDefaults(), reports: make(chan report, 256), turnStarted: notify.New(), connected: notify.New(), announceRequested: notify.New(), drafts: newDrafts()}
 	a.peer = a.newPeer()
@@ -92,8 +91,8 @@ func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agen
 	return a
 }
 
-// staticCapabilities returns those capabilities of a harness that never change. With an ended
-// context, Capabilities waits for nothing.
+// staticCapabilities returns the capabilities of a harness that never change. The ended context
+// keeps Capabilities from waiting.
 func staticCapabilities(h harness.Harness) harness.Capabilities {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -109,31 +108,31 @@ func (a *Agent) newPeer() *peer.Peer {
 			theirs(ctx)
 		}
 		a.connected.Notify()
-		a.announce(ctx) // as long as the connection lasts
+		a.announce(ctx) // until the connection ends
 	}
-	opts.StopTimeout = cmp.Or(opts.StopTimeout, time.Second) // turns, harness and outbox have had their time
+	opts.StopTimeout = cmp.Or(opts.StopTimeout, time.Second) // turns, harness and outbox have stopped before
 	return peer.New(a.id, &opts)
 }
 
-// Tools returns the agent's tools for callers outside of a turn, such as an MCP
-// server. They may be used while Run runs. They reach into all chats, so they are for
-// whoever answers for all of them; ToolsFor is for one chat.
+// Tools returns the agent's tools for callers outside of a turn, such as an MCP server. They may
+// be used while Run is running. They reach all chats; ToolsFor is restricted to one.
 func (a *Agent) Tools() harness.Tools { return a.ToolsFor("") }
 
-// ToolsFor returns the tools as the turns of one chat have them, for a server that
-// gives them to a program. The tools of "" are those of Tools.
+// ToolsFor returns the tools with the reach of one chat, for a server that offers them to a
+// program. ToolsFor("") is Tools.
 func (a *Agent) ToolsFor(chat string) harness.Tools { return a.tools.ForChat(protocol.Topic(chat)) }
 
-// Run connects, serves and runs turns until ctx ends (nil), or until the bus refuses
-// the agent or its harness can never work. It may be called once.
+// Run connects, serves and runs turns. It returns nil when ctx ends, or an error when the bus
+// refuses the agent or its harness fails permanently. It may be called once.
 func (a *Agent) Run(ctx context.Context) error {
 	if err := errors.Join(a.turns.Recover(ctx), a.broker.recall(ctx), a.mailbox.InTx(ctx, (*mailbox.Tx).RevokeSessionDecisions)); err != nil {
-		return fmt.Errorf("taking up what the last run left: %w", err)
+		return fmt.Errorf("recovering the last run: %w", err)
 	}
 	if err := a.peer.Subscribe(ctx, protocol.Pattern(a.id)); err != nil {
 		return fmt.Errorf("subscribing to %s: %w", a.id, err)
 	}
-	// Turns end first, then the harness, then what they queued is sent, then the connection ends.
+	// First the turns end, then the harness; then queued messages are sent, and the connection
+	// ends.
 	link, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
 	g, ctx := errgroup.WithContext(ctx)
@@ -152,8 +151,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// work runs turns until ctx ends, and gives those that run then the grace of
-// Options.StopGrace.
+// work runs turns until ctx ends, and then grants running turns Options.StopGrace.
 func (a *Agent) work(ctx context.Context) error {
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	g, ctx := errgroup.WithContext(ctx)
@@ -170,7 +168,7 @@ func (a *Agent) work(ctx context.Context) error {
 	return g.Wait()
 }
 
-// wrap returns an error that names what failed, or nil.
+// wrap adds what failed to an error. It returns nil for nil.
 func wrap(what string, err error) error {
 	if err == nil {
 		return nil
@@ -178,7 +176,7 @@ func wrap(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// waitWhile waits as long as a condition holds, at most for limit.
+// waitWhile waits while a condition holds, at most for limit.
 func waitWhile(ctx context.Context, limit time.Duration, holds func(ctx context.Context) bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -186,8 +184,7 @@ func waitWhile(ctx context.Context, limit time.Duration, holds func(ctx context.
 	}
 }
 
-// flush gives the outbox a moment to send what is due, as long as there is a
-// connection.
+// flush gives the outbox a moment to send what is due while there is a connection.
 func (a *Agent) flush(ctx context.Context) {
 	connected, stop := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer stop()
@@ -196,7 +193,7 @@ func (a *Agent) flush(ctx context.Context) {
 	}
 }
 
-// somethingDue reports whether the outbox sends something now, or could.
+// somethingDue reports whether the outbox is sending or could send something.
 func (a *Agent) somethingDue(ctx context.Context) bool {
 	items, err := a.mailbox.Outbox.List(ctx, &outbox.Filter{States: []outbox.State{outbox.StatePending, outbox.StateSending}, Limit: 100})
 	return err == nil && slices.ContainsFunc(items, func(i outbox.Item) bool {
@@ -204,13 +201,12 @@ func (a *Agent) somethingDue(ctx context.Context) bool {
 	})
 }
 
-// maxAnnounceDelay is the longest pause between two words that the agent is there, while nobody
-// hears them.
+// maxAnnounceDelay is the longest delay between announcements while nobody receives them.
 const maxAnnounceDelay = 5 * time.Minute
 
-// announce says on every connection that the agent is there, until somebody has heard it: a
-// spawner that comes later asks for it. Meanwhile it attends to the collaboration broker,
-// as long as the connection lasts.
+// announce announces the agent on each connection until somebody has received it. A spawner that
+// starts later requests a further announcement. Meanwhile the agent stays announced at the
+// collaboration broker.
 func (a *Agent) announce(ctx context.Context) {
 	if err := a.peer.Ready(ctx); err != nil {
 		return
@@ -219,7 +215,7 @@ func (a *Agent) announce(ctx context.Context) {
 	defer wg.Wait()
 	wg.Go(func() { a.broker.attend(ctx) })
 	if err := a.mailbox.Outbox.RetryNow(ctx, ""); err != nil && ctx.Err() == nil {
-		a.opts.Log.Warn().Err(err).Msg("outbox not hurried; its backoff goes on")
+		a.opts.Log.Warn().Err(err).Msg("outbox not retried; its backoff continues")
 	}
 	m := a.peer.NewMessage(protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online", Agent: a.id})
 	for wait := time.Second; ; wait = min(2*wait, maxAnnounceDelay) {

@@ -22,12 +22,11 @@ import (
 )
 
 const (
-	decisionPoll = 30 * time.Second // between questions to the broker how a decision stands, whose word may have been lost
-	maxShown     = 2000             // bytes of arguments that a decision shows, and of their end
+	decisionPoll = 30 * time.Second // between queries for a decision, in case its notification was lost
+	maxShown     = 2000             // bytes shown of the arguments of a call
 )
 
-// approvals has people decide for the turns of one agent. It is woken when a decision may
-// stand otherwise than before.
+// approvals lets people decide for the turns of one agent.
 type approvals struct {
 	agent  *Agent
 	secret *redact.Redactor
@@ -40,7 +39,7 @@ func newApprovals(a *Agent) *approvals {
 	return &approvals{agent: a, secret: redact.New(), changed: make(chan struct{})}
 }
 
-// notifyAll has all who wait look again.
+// notifyAll makes all waiting turns check their decisions.
 func (p *approvals) notifyAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,7 +53,7 @@ func (p *approvals) next() <-chan struct{} {
 	return p.changed
 }
 
-// approver is the approvals as one turn has them.
+// An approver lets people decide for one turn.
 type approver struct {
 	*approvals
 	turn *mailbox.Turn
@@ -62,7 +61,7 @@ type approver struct {
 
 func (p *approvals) forTurn(t *mailbox.Turn) harness.Approver { return &approver{p, t} }
 
-// Sensitive reports whether one of the patterns of Options.Approve fits a tool.
+// Sensitive reports whether a pattern of Options.Approve matches a tool.
 func (p *approver) Sensitive(tool string) bool {
 	for _, pattern := range p.agent.opts.Approve {
 		if protocol.Pattern(pattern).Matches(protocol.Topic(tool)) {
@@ -93,7 +92,7 @@ func (p *approver) Approve(ctx context.Context, tool string, arguments json.RawM
 		again := p.next()
 		decided, err := p.look(stored, id)
 		if err != nil {
-			p.agent.opts.Log.Warn().Err(err).Str("decision", id).Msg("decision not looked at; trying again")
+			p.agent.opts.Log.Warn().Err(err).Str("decision", id).Msg("decision not read; trying again")
 		} else if decided.State != collab.ApprovalPending {
 			return p.use(stored, &decided, digest)
 		}
@@ -106,8 +105,8 @@ func (p *approver) Approve(ctx context.Context, tool string, arguments json.RawM
 	}
 }
 
-// shown returns what a person sees of a call's arguments: without secrets and blanks that
-// say nothing, each character visible, and how much there was no room for.
+// shown returns the arguments of a call as a person sees them: without secrets and insignificant
+// blanks, with every character visible, and with a note about what was cut.
 func (p *approver) shown(arguments json.RawMessage) string {
 	var compact bytes.Buffer
 	if json.Compact(&compact, arguments) != nil {
@@ -119,10 +118,10 @@ func (p *approver) shown(arguments json.RawMessage) string {
 	if shown == said {
 		return said
 	}
-	return shown + "… and " + text.Counted(len(said)-len(shown), "more byte") + " that you do not see here"
+	return shown + "… and " + text.Counted(len(said)-len(shown), "more byte") + " not shown here"
 }
 
-// until is when the default takes effect, so that the turn can still end by itself.
+// until returns when the default takes effect, early enough for the turn to end normally.
 func (*approver) until(ctx context.Context) time.Time {
 	now := time.Now()
 	deadline, ok := ctx.Deadline()
@@ -132,8 +131,8 @@ func (*approver) until(ctx context.Context) time.Time {
 	return now.Add(deadline.Sub(now) * 9 / 10)
 }
 
-// deciders returns who may decide for an event: the person who wrote it, or, of any other, such as
-// work of the broker, whom the settings name.
+// deciders returns who may decide for an event: the person who wrote it or, for other events such
+// as work of the broker, the people of the settings.
 func (p *approver) deciders(e *mailbox.Entry) []string {
 	person := p.agent.opts.Escalation.Target(attention.LevelPerson)
 	switch {
@@ -145,12 +144,12 @@ func (p *approver) deciders(e *mailbox.Entry) []string {
 	return []string{}
 }
 
-// look returns a decision as it stands now: at the broker, or here if there is none.
+// look returns the current decision, from the broker or, without one, from the mailbox.
 func (p *approver) look(ctx context.Context, id string) (collab.Approval, error) {
 	v := p.agent.mailbox.View(ctx)
 	d := v.Decision(id)
 	if d == nil {
-		return collab.Approval{}, errors.Join(errors.New("the decision is not kept any more"), v.Err())
+		return collab.Approval{}, errors.Join(errors.New("the decision is no longer stored"), v.Err())
 	}
 	if d.State != collab.ApprovalPending && !d.Reusable() {
 		return d.Approval, nil
@@ -160,7 +159,7 @@ func (p *approver) look(ctx context.Context, id string) (collab.Approval, error)
 		return d.Approval, err
 	}
 	err = p.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
-		if d.ChatVerdict.Verdict != "" && !p.agent.broker.Known() && tx.Counter(brokerSeenCounter) > 0 { // decided here: a broker that comes back has it pending
+		if d.ChatVerdict.Verdict != "" && !p.agent.broker.Known() && tx.Counter(brokerSeenCounter) > 0 { // decided without the broker, which still has the decision as pending
 			tx.Enqueue(protocol.TopicBroker, "verdict:"+id, collab.DecisionDecide.Message(p.agent.id, collab.ApprovalDecideParams{
 				ID: id, Verdict: d.ChatVerdict.Verdict, Scope: d.ChatVerdict.Scope, By: d.ChatVerdict.By,
 			}))
@@ -174,7 +173,7 @@ func (p *approver) look(ctx context.Context, id string) (collab.Approval, error)
 	return newest, err
 }
 
-// ask gives the broker what was heard in the chat, and returns what it says.
+// ask reports a verdict from the chat to the broker and returns the result.
 func (p *approver) ask(ctx context.Context, d *mailbox.Decision) (collab.Approval, error) {
 	b := p.agent.broker
 	var got collab.ApprovalResult
@@ -194,13 +193,13 @@ func (p *approver) ask(ctx context.Context, d *mailbox.Decision) (collab.Approva
 	return d.Decide(d.ChatVerdict.Verdict, d.ChatVerdict.Scope, d.ChatVerdict.By, time.Now())
 }
 
-// use returns nil if a decision lets the call run, which then is on record.
+// use records that a decision allows the call to run, or returns why it does not.
 func (p *approver) use(ctx context.Context, a *collab.Approval, digest string) error {
 	may := false
 	err := p.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) { may = tx.UseDecision(a.ID, p.turn.EventID, digest) })
 	switch {
 	case err != nil:
-		return fmt.Errorf("the decision could not be put on record: %w", err)
+		return fmt.Errorf("the decision could not be recorded: %w", err)
 	case !may:
 		return fmt.Errorf("not run: the decision is %s", a.Describe())
 	}
@@ -208,8 +207,8 @@ func (p *approver) use(ctx context.Context, a *collab.Approval, digest string) e
 	return nil
 }
 
-// withdraw ends what nobody waits for any more. An agent that stops asks again when it is
-// back.
+// withdraw cancels a decision that nobody waits for any more. An agent that was stopped asks
+// again after its restart.
 func (p *approver) withdraw(ctx context.Context, id string, cause error) error {
 	if !errors.Is(cause, turns.ErrStopping) {
 		if err := p.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.CancelDecisions(p.turn.ID, turns.ReasonTurnEnded) }); err != nil {

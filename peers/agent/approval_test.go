@@ -136,7 +136,7 @@ func TestWhatAPersonDecidesHidesNothing(t *testing.T) {
 	for name, c := range map[string]struct{ tool, arguments, see, not string }{
 		"the whole":      {"shell", `{"command":"make"}`, "shell:\n```\n{\"command\":\"make\"}\n```", "do not see"},
 		"all there is":   {"shell", `{"command":"` + strings.Repeat("x", 1986) + `"}`, `x"}`, "do not see"},
-		"one byte more":  {"shell", `{"command":"` + strings.Repeat("x", 1987) + `"}`, "… and 1 more byte that you do not see here\n```", `x"}`},
+		"one byte more":  {"shell", `{"command":"` + strings.Repeat("x", 1987) + `"}`, "… and 1 more byte not shown here\n```", `x"}`},
 		"at the end":     {"shell", `{"command":"make ` + strings.Repeat("x", 5000) + `; rm -rf ~"}`, "… and 3029 more bytes that", "rm -rf"},
 		"behind blanks":  {"shell", `{"command":"make",` + strings.Repeat(" \n", 5000) + `"then":"rm -rf ~"}`, `"make","then":"rm -rf ~"}`, "do not see"},
 		"turned round":   {"shell", "{\"command\":\"make \u202e~ fr- mr\u2066\"}", `make \u202e~ fr- mr\u2066`, "\u202e"},

@@ -11,18 +11,17 @@ import (
 	contract "hubbub/protocol/collab"
 )
 
-// contractTimeout is how long a turn waits for the newest contract before it begins
-// with what stood at the announcement.
+// contractTimeout is how long a turn waits for the current contract before it uses the one of the
+// last announcement.
 const contractTimeout = 3 * time.Second
 
-// A broker is the collaboration broker as the agent deals with it: the mailbox tells
-// it what happens to events (mailbox.Broker), turns ask it for the contract
-// (turns.Broker), tools call it.
+// A broker connects the agent to the collaboration broker. The mailbox reports events to it
+// (mailbox.Broker), turns ask it for the contract (turns.Broker), and tools call it.
 type broker struct {
 	*collab.Client
 	agent *Agent
 
-	contract atomic.Value // string: of the last announcement
+	contract atomic.Value // string, from the last announcement
 }
 
 func newBroker(a *Agent) *broker {
@@ -31,21 +30,21 @@ func newBroker(a *Agent) *broker {
 	return b
 }
 
-// brokerSeenCounter is the mailbox's counter of when the broker was there.
+// brokerSeenCounter is the mailbox's counter with the time when the broker was last available.
 const brokerSeenCounter = "broker_at"
 
 func (b *broker) remember(ctx context.Context, at time.Time) error {
 	return b.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.SetCounter(brokerSeenCounter, at.UnixMicro()) })
 }
 
-// recall makes a broker that the last run saw one that went away just now.
+// recall treats a broker that the last run saw as one that was available recently.
 func (b *broker) recall(ctx context.Context) error {
 	v := b.agent.mailbox.View(ctx)
 	b.Recall(time.UnixMicro(v.Counter(brokerSeenCounter)))
 	return v.Err()
 }
 
-// attend keeps the agent announced until ctx ends.
+// attend keeps the agent announced at the broker until ctx ends.
 func (b *broker) attend(ctx context.Context) {
 	o, roles := &b.agent.opts, []string{}
 	for _, r := range o.Roles {
@@ -63,8 +62,8 @@ func (b *broker) attend(ctx context.Context) {
 	})
 }
 
-// askContract asks the broker for the contract as it stands now, with the conversation
-// and the work of a wake. It is empty if none came.
+// askContract asks the broker for the current contract with the conversation and work item of a
+// wake. It returns "" on failure.
 func (b *broker) askContract(ctx context.Context, o *mailbox.Origin) string {
 	ctx, cancel := context.WithTimeout(ctx, contractTimeout)
 	defer cancel()
@@ -72,14 +71,14 @@ func (b *broker) askContract(ctx context.Context, o *mailbox.Origin) string {
 		AgentID: b.agent.id.Name(), HarnessType: b.agent.opts.HarnessType, ConversationID: o.ConversationID, WorkItemID: o.WorkItemID,
 	})
 	if err != nil {
-		b.agent.opts.Log.Debug().Err(err).Msg("prompt contract not given by the broker")
+		b.agent.opts.Log.Debug().Err(err).Msg("prompt contract not received from the broker")
 	}
 	return strings.TrimSpace(answer.Contract)
 }
 
-// Contract returns the text that tells the agent who it is and how it works with
-// others: the broker's, which is then given, if there is one. If wake is not nil, the broker
-// is asked for it as it stands now.
+// Contract returns the text that explains to the agent who it is and how it works with others.
+// given reports whether it is the broker's. If wake is not nil, the broker is asked for the
+// current contract.
 func (b *broker) Contract(ctx context.Context, wake *mailbox.Origin) (text string, given bool) {
 	if wake != nil && b.Known() {
 		if text := b.askContract(ctx, wake); text != "" {

@@ -17,16 +17,16 @@ import (
 	"hubbub/protocol/text"
 )
 
-// Limits on what one message may bring.
+// Bounds of a message.
 const (
 	maxText        = 256 << 10 // bytes
 	maxAttachments = 64
 	maxMentions    = 64
-	maxID          = 400 // bytes of an id that others minted
-	maxBy          = 100 // of the name of who halts
+	maxID          = 400 // bytes of an id
+	maxBy          = 100 // bytes of the name of who requests a halt
 )
 
-// registerHandlers sets the handlers of the messages that reach an agent.
+// registerHandlers registers the handlers for the messages to an agent.
 func (a *Agent) registerHandlers() {
 	for t, h := range map[protocol.MessageType]peer.Handler{
 		protocol.TypeConfigure:      decoding("a configure", a.handleConfigure),
@@ -41,7 +41,7 @@ func (a *Agent) registerHandlers() {
 	}
 }
 
-// decoding returns a handler that reads the content of a message and has it taken.
+// decoding returns a handler that decodes the content of a message and passes it on.
 func decoding[T any](what string, take func(ctx context.Context, d *peer.Delivery, content *T) error) peer.Handler {
 	return func(ctx context.Context, d *peer.Delivery) error {
 		var content T
@@ -52,8 +52,8 @@ func decoding[T any](what string, take func(ctx context.Context, d *peer.Deliver
 	}
 }
 
-// handleConfigure remembers a chat that the agent talks to. A chat speaks for itself;
-// people at the command line and the spawner may name any.
+// handleConfigure stores a chat that the agent talks to. A chat may only configure itself; the
+// command line and the spawner may configure any.
 func (a *Agent) handleConfigure(ctx context.Context, d *peer.Delivery, c *protocol.Configure) error {
 	if c.TalkTo == "" {
 		return peer.Reject(`configure needs content.talkto, such as {"talkto":"tg:42"}`)
@@ -77,8 +77,8 @@ func (a *Agent) handleConfigure(ctx context.Context, d *peer.Delivery, c *protoc
 	})
 }
 
-// handleHalt stops the turns of a chat or, if the agent itself is named, all turns, or
-// lets them run again. An operator may also have the agent's budgets counted anew.
+// handleHalt halts or resumes the turns of a chat or, if the agent itself is named, of all chats.
+// An operator may also reset the agent's budgets.
 func (a *Agent) handleHalt(ctx context.Context, d *peer.Delivery, c *protocol.Configure) error {
 	change := (*mailbox.Tx).Halt
 	switch {
@@ -87,9 +87,9 @@ func (a *Agent) handleHalt(ctx context.Context, d *peer.Delivery, c *protocol.Co
 	case c.Halt == "anew" && c.TalkTo == a.id.Topic():
 		change = mailbox.ResetBudget
 	case c.Halt != "on":
-		return peer.Reject("halt is on or off, or, of the agent itself, anew")
+		return peer.Reject("halt must be on or off or, for the agent itself, anew")
 	case protocol.CheckTopic(string(c.TalkTo)) != nil:
-		return peer.Reject("talkto is no topic")
+		return peer.Reject("talkto is not a topic")
 	}
 	by := text.Clip(cmp.Or(c.By, string(d.Message.From)), maxBy)
 	cause := mailbox.Source{MessageID: d.Message.MessageID, TraceParent: d.Message.TraceParent}
@@ -98,7 +98,7 @@ func (a *Agent) handleHalt(ctx context.Context, d *peer.Delivery, c *protocol.Co
 	return err
 }
 
-// handleChat stores a chat event. Nil means that it is in the mailbox, or was before.
+// handleChat stores a chat event. It returns nil if the event is in the mailbox.
 func (a *Agent) handleChat(ctx context.Context, d *peer.Delivery, c *protocol.ChatMessage) error {
 	if problem := checkChat(c); problem != "" {
 		return peer.Reject(problem)
@@ -125,7 +125,7 @@ func (a *Agent) handleChat(ctx context.Context, d *peer.Delivery, c *protocol.Ch
 	switch {
 	case err != nil:
 		return rejection(err)
-	case unshown: // held: its chat sends it again
+	case unshown: // its chat keeps it and sends it again
 		return errors.New("the reaction is about a message that is not known yet; send it again later")
 	}
 	a.approvals.notifyAll()
@@ -134,7 +134,7 @@ func (a *Agent) handleChat(ctx context.Context, d *peer.Delivery, c *protocol.Ch
 	return nil
 }
 
-// entryOf returns what a message brought, to be stored.
+// entryOf returns the entry for the content of a message.
 func entryOf(d *peer.Delivery, c protocol.ChatMessage) *mailbox.Entry {
 	return &mailbox.Entry{
 		SourceID: c.SourceID, ReceivedAt: time.Now(), Content: c,
@@ -142,7 +142,7 @@ func entryOf(d *peer.Delivery, c protocol.ChatMessage) *mailbox.Entry {
 	}
 }
 
-// rejection makes an error of the mailbox a rejection if it will never pass.
+// rejection turns a permanent error of the mailbox into a rejection.
 func rejection(err error) error {
 	if stranger, ok := errors.AsType[*mailbox.ForeignEventError](err); ok {
 		return peer.Reject(stranger.Error())
@@ -150,7 +150,7 @@ func rejection(err error) error {
 	return err
 }
 
-// checkChat says what is wrong with a chat message, or nothing.
+// checkChat returns a problem with a chat message, or "".
 func checkChat(c *protocol.ChatMessage) string {
 	switch {
 	case len(c.Text) > maxText:
@@ -165,18 +165,18 @@ func checkChat(c *protocol.ChatMessage) string {
 	}
 	switch {
 	case !text.IsCleanName(c.SourceID), c.Chat != nil && !text.IsCleanName(c.Chat.ID+c.Chat.ThreadID), c.Author != nil && !text.IsCleanName(c.Author.ID):
-		return "an id has control characters or others that nobody sees"
+		return "an id has control or invisible characters"
 	}
 	return ""
 }
 
-// handleDeliveryStatus notes what became of one of the agent's messages.
+// handleDeliveryStatus stores the delivery status of a message from the agent.
 func (a *Agent) handleDeliveryStatus(ctx context.Context, d *peer.Delivery, s *protocol.DeliveryStatus) error {
 	return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.HandleDeliveryStatus(d.Message.From.Topic(), s) })
 }
 
-// handleAgentEvent takes events of other agents and of the spawner. A reaction of an agent may
-// close what this one owes it; no other asks anything: they are on the bus's record.
+// handleAgentEvent handles events from other agents and the spawner. Reactions of agents to
+// obligations are stored. Other events are only logged.
 func (a *Agent) handleAgentEvent(ctx context.Context, d *peer.Delivery, head *protocol.Reaction) error {
 	if head.Event == protocol.EventReaction {
 		return a.handleReaction(ctx, d, head)
@@ -188,8 +188,8 @@ func (a *Agent) handleAgentEvent(ctx context.Context, d *peer.Delivery, head *pr
 	return nil
 }
 
-// send makes one attempt to send what is queued. A chat must have its bridge there;
-// records are sent whether anybody listens or not.
+// send makes one attempt to send a queued message. A message to a chat needs its bridge as a
+// receiver; a record does not need any.
 func (a *Agent) send(ctx context.Context, item outbox.Item) error {
 	var m protocol.Message
 	if err := json.Unmarshal(item.Body, &m); err != nil {
@@ -197,7 +197,7 @@ func (a *Agent) send(ctx context.Context, item outbox.Item) error {
 	}
 	topic := protocol.Topic(item.Destination)
 	err := a.peer.Deliver(ctx, topic, item.Attempt, m)
-	report := m.Type == protocol.TypeAgentEvent && protocol.IsIdentity(topic) // of a turn: answers wait behind it
+	report := m.Type == protocol.TypeAgentEvent && protocol.IsIdentity(topic) // answers in the same queue wait behind it
 	switch {
 	case errors.Is(err, peer.ErrStopped):
 		return outbox.Retry(time.Second, err)
@@ -207,12 +207,13 @@ func (a *Agent) send(ctx context.Context, item outbox.Item) error {
 	return err
 }
 
-// channelServerName is the name under which a harness gets the tools of a Chorus channel.
+// channelServerName is the MCP server name under which a harness gets the tools of a Chorus
+// channel.
 const channelServerName = "channel"
 
-// servers returns the MCP servers of a turn: the operator's, and that of the chorus
-// gateway for a message that came through it. Its address is what the message says, so
-// it gets a pass for itself, and not the token.
+// servers returns the MCP servers of a turn: the operator's and, for a message from a Chorus
+// gateway, that of the gateway. The message chooses the gateway's address, so the server gets a
+// derived token instead of the agent's token.
 func (a *Agent) servers(e *mailbox.Entry) ([]harness.MCPServer, error) {
 	if e == nil || len(e.Content.MCP) == 0 || protocol.PeerID(e.Chat).Family() != "chorus" || a.opts.Peer == nil {
 		return a.opts.MCP, nil

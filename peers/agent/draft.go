@@ -14,18 +14,18 @@ import (
 	"hubbub/protocol/text"
 )
 
-// Bounds of drafts. One is said when it has grown by half, so that a long answer makes a
-// dozen messages, which together are three times as long as it.
+// Bounds of drafts. A draft is sent again when it has grown by half. A long answer therefore
+// needs a dozen messages with three times its size in total.
 const (
 	draftEvery = time.Second
-	draftLeast = 40       // bytes of the first that is shown
-	draftKept  = 32 << 10 // bytes of what a model writes, with its thoughts
-	maxDrafts  = 64       // turns whose texts are kept; others show none
+	draftLeast = 40       // bytes of the first draft
+	draftKept  = 32 << 10 // bytes of a model's text, including its thoughts
+	maxDrafts  = 64       // turns with texts; others have no drafts
 )
 
-// drafts are the answers that models are writing, by turn. A model whose template begins its
-// thoughts ends them unbegun, so what it writes is shown only once an answer of it held what
-// would have been shown, and no more after one that did not.
+// drafts are the answers that models are writing, by turn. Some models' templates begin a thought
+// that the text only ends. Drafts are therefore shown only after an answer of the model contained
+// everything that its drafts would have shown, and never again after one that did not.
 type drafts struct {
 	grown notify.Signal
 
@@ -33,17 +33,17 @@ type drafts struct {
 	texts map[string]*draft
 	sure  bool
 	never bool
-	kept  int64 // of both, what the mailbox has
+	kept  int64 // sure and never, as the mailbox has them
 }
 
 type draft struct {
 	text string
-	said int // bytes of what was shown of it last
+	said int // bytes that the last draft had
 }
 
 func newDrafts() *drafts { return &drafts{grown: notify.New(), texts: map[string]*draft{}} }
 
-// add takes a piece of a text, or that it begins anew, and reports whether it grew.
+// add adds a piece of text, or restarts the text, and reports whether it grew.
 func (d *drafts) add(p harness.Progress) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,8 +67,8 @@ func (d *drafts) add(p harness.Progress) bool {
 	return true
 }
 
-// weigh learns from a text how far drafts of this model can be trusted; whole says that it
-// was an answer to its end. The caller must hold mu.
+// weigh learns from a text whether drafts of this model can be trusted. whole says that it is a
+// complete answer. The caller must hold mu.
 func (d *drafts) weigh(one *draft, whole bool) {
 	if attention.Draft(one.text) == "" {
 		return
@@ -78,7 +78,7 @@ func (d *drafts) weigh(one *draft, whole bool) {
 	d.sure = d.sure || held && whole && len(one.text) < draftKept
 }
 
-// end forgets a turn.
+// end removes a turn.
 func (d *drafts) end(turnID string, whole bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -88,20 +88,20 @@ func (d *drafts) end(turnID string, whole bool) {
 	}
 }
 
-// What a mailbox remembers of a model, from one start to the next.
+// What the mailbox stores about a model across restarts.
 const (
 	draftsSure = 1 << iota
 	draftsNever
 )
 
-// recall takes what the mailbox has of the model.
+// recall loads what the mailbox has stored about the model.
 func (d *drafts) recall(kept int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.sure, d.never, d.kept = d.sure || kept&draftsSure != 0, d.never || kept&draftsNever != 0, kept
 }
 
-// learned returns what the mailbox is to have of the model, and whether that is new.
+// learned returns what the mailbox should store about the model, and whether that is new.
 func (d *drafts) learned() (keep int64, fresh bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -114,7 +114,7 @@ func (d *drafts) learned() (keep int64, fresh bool) {
 	return keep, keep != d.kept
 }
 
-// recallDrafts reads how far drafts of this model can be trusted.
+// recallDrafts reads from the mailbox whether drafts of this model can be trusted.
 func (a *Agent) recallDrafts(ctx context.Context) {
 	v := a.mailbox.View(ctx)
 	if kept := v.Counter(a.draftsName()); v.Err() == nil {
@@ -124,7 +124,7 @@ func (a *Agent) recallDrafts(ctx context.Context) {
 
 func (a *Agent) draftsName() string { return "drafts " + a.opts.HarnessType + " " + a.opts.Model }
 
-// keepDrafts stores what was learned of the model.
+// keepDrafts stores what was learned about the model.
 func (a *Agent) keepDrafts(ctx context.Context) error {
 	keep, fresh := a.drafts.learned()
 	if !fresh {
@@ -137,7 +137,7 @@ func (a *Agent) keepDrafts(ctx context.Context) error {
 	return err
 }
 
-// turns returns the turns whose texts are kept.
+// turns returns the turns with texts.
 func (d *drafts) turns() (ids []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -147,7 +147,7 @@ func (d *drafts) turns() (ids []string) {
 	return ids
 }
 
-// due returns what is to be shown of a turn's text now, "" if nothing new is.
+// due returns the new draft of a turn, or "" if there is none.
 func (d *drafts) due(turnID string, redact func(string) string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -163,8 +163,8 @@ func (d *drafts) due(turnID string, redact func(string) string) string {
 	return shown
 }
 
-// showDrafts says in direct chats what has grown of the answers to them. An event with an
-// interim message has its sign already. It reports whether there may be more.
+// showDrafts sends the drafts that have grown to their direct chats. An event with an interim
+// message needs no draft. It reports whether there may be more.
 func (a *Agent) showDrafts(ctx context.Context) (more bool, err error) {
 	v := a.mailbox.View(ctx)
 	for _, id := range a.drafts.turns() {

@@ -94,7 +94,7 @@ func TestAModelSeesImages(t *testing.T) {
 			}
 			for _, line := range []string{
 				`photo "photo.jpg" image/jpeg 10 bytes: shown to you as image 1`, `document "plan.png" image/png 10 bytes: shown to you as image 2`,
-				`10 bytes: not shown to you: it is none of JPEG, PNG, GIF and WebP`, `not shown to you: it has 6.0 MB, and an image may have 5.0 MB`,
+				`10 bytes: not shown to you: it is not JPEG, PNG, GIF or WebP`, `not shown to you: it has 6.0 MB, and an image may have 5.0 MB`,
 				`photo "photo.jpg" image/jpeg 1 bytes: not shown to you: it has 5.0 MB, and an image may have 5.0 MB`,
 				`not shown to you: Telegram does not give this file: it is over 20 MB, or gone`, `not shown to you: it has 21.0 MB, and an image may have 5.0 MB`,
 			} {
@@ -136,7 +136,7 @@ func TestAtMostTenImagesAreShown(t *testing.T) {
 		if p := turns[0].Prompt; strings.Count(p, "not shown to you: 10 images are the most at once") != 1 {
 			t.Error(p)
 		}
-		if p := turns[1].Prompt; strings.Count(p, "not shown to you: the images of this turn are too large together") != 1 {
+		if p := turns[1].Prompt; strings.Count(p, "not shown to you: the images of this turn exceed their total size") != 1 {
 			t.Error(p)
 		}
 	})
@@ -155,7 +155,7 @@ func TestOnlyABridgesFilesAreFetched(t *testing.T) {
 		other.SendAs(t, "chorus:desk", "agent:lead", protocol.TypeChatMessage, attached("e2", photo("/1", 1), document("/1", "a.txt", "text/plain")))
 		w.sleep(10 * time.Second)
 		turns := s.seen()
-		if len(turns) < 2 || !strings.Contains(turns[0].Prompt, "not shown to you: you take no images") || !strings.Contains(turns[1].Prompt, "only files of Telegram are fetched") {
+		if len(turns) < 2 || !strings.Contains(turns[0].Prompt, "not shown to you: you do not accept images") || !strings.Contains(turns[1].Prompt, "only files of Telegram are fetched") {
 			t.Errorf("%d turns: %+v", len(turns), turns)
 		}
 		_, r := call(w.tools(), "chat.read_file", map[string]any{"eventId": "e2", "file": 2})
@@ -209,7 +209,7 @@ func TestDocumentsAreRead(t *testing.T) {
 			return m
 		}
 		files.broken = 1
-		if m := read(1, 0); m["text"] != "The file cannot be read: it could not be fetched just now; it can be read later." {
+		if m := read(1, 0); m["text"] != "The file cannot be read: it could not be fetched; try to read it later." {
 			t.Errorf("%v", m)
 		}
 		first := read(1, 0)
@@ -221,9 +221,9 @@ func TestDocumentsAreRead(t *testing.T) {
 			t.Error("an offset inside a character, or behind the end")
 		}
 		for file, want := range map[int]string{
-			2: "one\ntwo\n", 3: "weit", 4: "The file cannot be read: it is a PDF, and nothing is configured that reads those (--read-pdf); ask for it as text, or for a docx or odt document.",
-			5: "The file cannot be read: it is an image; a model that takes images is shown it with its message.",
-			6: "The file cannot be read: it is application/zip, which cannot be read here as text; ask for it as text, or for a docx or odt document.",
+			2: "one\ntwo\n", 3: "weit", 4: "The file cannot be read: it is a PDF, and no PDF reader is configured (--read-pdf); ask for it as text, or as a docx or odt document.",
+			5: "The file cannot be read: it is an image; models that accept images see it with its message.",
+			6: "The file cannot be read: it is application/zip, which cannot be read as text; ask for it as text, or as a docx or odt document.",
 			7: "The file cannot be read: Telegram does not give this file: it is over 20 MB, or gone.", 8: "That event has 7 files.", -1: "That event has 7 files.",
 		} {
 			if got := read(file, 0)["text"]; got != want {
@@ -259,10 +259,10 @@ func TestVoiceIsTranscribed(t *testing.T) {
 	}{
 		"none": {nil, "you cannot hear it: no transcription is configured (--transcribe)", ""},
 		"fails": {func(context.Context, string, []byte) (string, error) { return "", errors.New("exit status 1") },
-			"you cannot hear it: what it says could not be made out", ""},
+			"you cannot hear it: its text could not be determined", ""},
 		"works": {func(_ context.Context, name string, recording []byte) (string, error) {
 			return " " + name + " says " + string(recording) + "\n", nil
-		}, "it says, as transcribed: voice.ogg says ogg", "voice.ogg says ogg"},
+		}, "its transcript: voice.ogg says ogg", "voice.ogg says ogg"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
@@ -325,9 +325,9 @@ func TestPDFsAreRead(t *testing.T) {
 			calls int
 		}{
 			{1, "a.pdf says page one", 1}, {1, "a.pdf says page one", 1},
-			{2, "The file cannot be read: it is a PDF without text; its pages may be pictures.", 1},
-			{2, "The file cannot be read: it is a PDF without text; its pages may be pictures.", 1},
-			{3, "The file cannot be read: what it says could not be made out.", 1}, {3, "c.txt says page one", 2}, {3, "c.txt says page one", 2},
+			{2, "The file cannot be read: it is a PDF without text; its pages may be images.", 1},
+			{2, "The file cannot be read: it is a PDF without text; its pages may be images.", 1},
+			{3, "The file cannot be read: its text could not be determined.", 1}, {3, "c.txt says page one", 2}, {3, "c.txt says page one", 2},
 			{4, "o\ufffddd", 1},
 		} {
 			m, r := call(tools, "chat.read_file", map[string]any{"eventId": "e1", "file": want.file})

@@ -54,7 +54,7 @@ func (w *world) rungs() (list []string) {
 	return list
 }
 
-const toldMended = "I cannot answer as I am set up. Whoever runs me has to mend that; sending this again does not help."
+const toldMended = "I'm misconfigured and can't answer. Please tell whoever runs me; sending this again won't help."
 
 // inOffice is a world in which agent:lead, which fails every turn, has agent:boss above it.
 func inOffice(t *testing.T, boss *stub, ladder attention.EscalationPolicy, test func(t *testing.T, w *world)) {

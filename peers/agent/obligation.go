@@ -15,13 +15,13 @@ import (
 	"hubbub/protocol/text"
 )
 
-// Limits on what an obligation may bring.
+// Bounds of an obligation in a message.
 const (
 	maxRecipients = 16
 	maxDefault    = 4 << 10 // bytes of a default action
 )
 
-// checkObliging says what is wrong with what a chat message says of obligations, or nothing.
+// checkObliging returns a problem with the obligation in a chat message, or "".
 func checkObliging(c *protocol.ChatMessage) string {
 	parties := append([]protocol.Party{}, c.Recipients...)
 	for _, p := range []*protocol.Party{c.Actor, c.Recipient} {
@@ -41,34 +41,34 @@ func checkObliging(c *protocol.ChatMessage) string {
 	}
 	switch {
 	case len(c.Recipients) > maxRecipients:
-		return fmt.Sprintf("at most %d recipients are taken; an event that obliges should have one", maxRecipients)
+		return fmt.Sprintf("at most %d recipients are allowed; an obligating event should have one", maxRecipients)
 	case len(c.ReactionID)+len(c.TargetEventID) > maxID:
 		return fmt.Sprintf("an id has more than %d bytes", maxID)
 	case !text.IsCleanName(c.ReactionID + c.TargetEventID):
-		return "an id has control characters or others that nobody sees"
+		return "an id has control or invisible characters"
 	case c.Event == protocol.EventReaction && c.Actor != nil && c.Author != nil && c.Author.ID != "" && bareID(c.Actor.ID) != bareID(c.Author.ID):
-		return fmt.Sprintf("the reaction has the author %s and the actor %s, and they are one", text.Clip(c.Author.ID, 80), text.Clip(c.Actor.ID, 80))
+		return fmt.Sprintf("the author %s and the actor %s of the reaction must be the same", text.Clip(c.Author.ID, 80), text.Clip(c.Actor.ID, 80))
 	}
 	for _, p := range parties {
 		if p.ID == "" || len(p.ID) > maxID || !text.IsCleanName(p.ID) {
-			return "a recipient, actor or delegate has an id that is empty, too long, or has characters that nobody sees"
+			return "a recipient, actor or delegate has an id that is empty, too long, or has invisible characters"
 		}
 	}
 	return ""
 }
 
-// bareID returns what identities and bare ids have in common.
+// bareID returns an id without the family of an identity.
 func bareID(id string) string { return id[strings.IndexByte(id, ':')+1:] }
 
-// handleReaction takes the reaction of an agent, who speaks for itself.
+// handleReaction stores the reaction of an agent. An agent may only react for itself.
 func (a *Agent) handleReaction(ctx context.Context, d *peer.Delivery, r *protocol.Reaction) error {
 	switch _, err := attention.ParseSignal(r.Signal); {
 	case err != nil:
 		return peer.Reject(err.Error())
 	case r.Actor.ID != string(d.Message.From):
-		return peer.Reject(fmt.Sprintf("%s reacts for itself, and not for %s", d.Message.From, text.Clip(r.Actor.ID, 80)))
+		return peer.Reject(fmt.Sprintf("%s may react for itself only, not for %s", d.Message.From, text.Clip(r.Actor.ID, 80)))
 	case r.TargetEventID == "" || len(r.TargetEventID)+len(r.ReactionID) > maxID || !text.IsCleanName(r.TargetEventID+r.ReactionID):
-		return peer.Reject("a reaction needs a targetEventId, and its ids must be clean and short")
+		return peer.Reject("a reaction needs a targetEventId, and its ids must be short and without invisible characters")
 	}
 	act := mailbox.Act{ID: r.ReactionID, Target: r.TargetEventID, Act: attention.Act{Actor: r.Actor.ID, Signal: attention.Signal(r.Signal)}}
 	if r.Recipient != nil {
@@ -79,27 +79,27 @@ func (a *Agent) handleReaction(ctx context.Context, d *peer.Delivery, r *protoco
 	return err
 }
 
-// syncObligations brings what is open here in step with the broker, which may know of acts that this agent
-// missed, and lack what it did alone.
+// syncObligations synchronizes open obligations with the broker, which may know acts that this
+// agent missed, and lack acts from the time without it.
 func (b *broker) syncObligations(ctx context.Context) {
 	v := b.agent.mailbox.View(ctx)
 	for _, o := range append(mailbox.OpenObligations(v, string(b.agent.id), ""), mailbox.OpenObligations(v, "", string(b.agent.id))...) {
-		if o.Sync != mailbox.Synced { // it is told anyway, or nobody else knows it
+		if o.Sync != mailbox.Synced { // it is sent anyway, or nobody else knows it
 			continue
 		}
 		got, err := collab.ObligationGet.Ask(ctx, b, collab.DischargeParams{EventID: o.ID, Recipient: protocol.PeerID(o.Recipient)})
 		if err != nil {
 			if refused, ok := errors.AsType[*collab.Error](err); !ok || refused.Code != collab.CodeNotFound {
-				b.agent.opts.Log.Debug().Err(err).Str("obligation", o.ID).Msg("the broker did not say how an obligation stands")
+				b.agent.opts.Log.Debug().Err(err).Str("obligation", o.ID).Msg("obligation not received from the broker")
 				continue
 			}
-			got, err = collab.ObligationOpen.Ask(ctx, b, o.Params()) // it has forgotten it
+			got, err = collab.ObligationOpen.Ask(ctx, b, o.Params()) // the broker has pruned it
 			if err != nil {
 				continue
 			}
 		}
 		if err := b.agent.mailbox.InTx(ctx, func(tx *mailbox.Tx) { mailbox.ApplyBrokerObligation(tx, &got.Obligation) }); err != nil && ctx.Err() == nil {
-			b.agent.opts.Log.Warn().Err(err).Str("obligation", o.ID).Msg("how an obligation stands could not be stored")
+			b.agent.opts.Log.Warn().Err(err).Str("obligation", o.ID).Msg("obligation of the broker not stored")
 		}
 	}
 	b.agent.turns.Notify()

@@ -21,54 +21,54 @@ type Options struct {
 	Peer *peer.Options // how to reach the bus; OnConnect is called as well
 
 	Version       attention.Version // draft of C2A; default attention.Version0602
-	Aliases       []string          // further names under which it is mentioned
+	Aliases       []string          // other names under which it is mentioned
 	Roles         []string
 	Streams       []string                   // streams that it owns
-	Words         *attention.Words           // nil = attention.DefaultWords
+	Words         *attention.Words           // default attention.DefaultWords
 	ComposeWindow time.Duration              // after the last fragment; default 2s
 	ComposeCap    time.Duration              // after the first fragment; default 30s
 	Deadline      time.Duration              // for an answer; default 5m
-	DigestEvery   time.Duration              // 0 = no digests
+	DigestEvery   time.Duration              // 0 disables digests
 	Budget        *attention.Budget          // default attention.DefaultBudget
-	Returns       *attention.ReturnIntervals // how often what somebody waits for comes back; default attention.DefaultReturns
-	Escalation    attention.EscalationPolicy // who answers what it cannot; each has 10m by default
-	DeferFor      time.Duration              // before a deferred event comes back, doubling; default 15m
+	Returns       *attention.ReturnIntervals // how often an open obligation returns; default attention.DefaultReturns
+	Escalation    attention.EscalationPolicy // who is asked about events that the agent cannot answer; 10m per level by default
+	DeferFor      time.Duration              // before a deferred event is redelivered, doubling; default 15m
 
-	Approve    []string // patterns of the tools about which a person decides: "shell", "mcp:SERVER.TOOL"
-	AllowWords []string // that allow, as an answer to such a question; default yes, allow, approve
-	DenyWords  []string // that deny; default no, deny
+	Approve    []string // patterns of the tools that need a person's approval: "shell", "mcp:SERVER.TOOL"
+	AllowWords []string // replies that allow a call; default yes, allow, approve
+	DenyWords  []string // replies that deny a call; default no, deny
 
-	SystemPrompt string // the operator's text; the response rules are added
-	Workspace    string // folder for harnesses that work in one
-	// Fetch fetches the files of messages, and guards what is dialled; nil: none are.
+	SystemPrompt string // the operator's text; response rules are added
+	Workspace    string // folder for harnesses that use one
+	// Fetch fetches the files of messages and restricts the addresses that it connects to. Nil
+	// disables fetching.
 	Fetch      *http.Client
-	Transcribe files.Transcriber // of voice messages; nil: none are
-	ReadPDF    files.Transcriber // nil: none is read
+	Transcribe files.Transcriber // for voice messages; may be nil
+	ReadPDF    files.Transcriber // may be nil
 
-	Redact *redact.Redactor // takes secrets out of what the agent's tools give a model; none
-	// ChatServer, if set, is this agent's own MCP server as the turns of one chat
-	// see it.
+	Redact *redact.Redactor // removes secrets from the results of the agent's tools; default none
+	// ChatServer, if set, returns the agent's own MCP server for the turns of one chat.
 	ChatServer func(chat string) harness.MCPServer
 	MCP        []harness.MCPServer // the operator's MCP servers
-	// GuardServer, if set, stands in for a server whose address a message named, and whose
-	// headers hold a pass of the agent's token: it guards what is dialled.
+	// GuardServer, if set, replaces an MCP server whose address comes from a message, and whose
+	// headers hold a derived token. It restricts the addresses that are connected to.
 	GuardServer func(harness.MCPServer) harness.MCPServer
 
-	Model       string // names what writes the answers; what was learned of it is kept under that name
-	HarnessType string // told to the collaboration broker; default "scripted"
-	WorkspaceID string // told to the collaboration broker
+	Model       string // name of the model; what is learned about drafts is stored under it
+	HarnessType string // announced to the collaboration broker; default "scripted"
+	WorkspaceID string // announced to the collaboration broker
 	WakePolicy  string // "auto" (default) or "manual"
 
-	Parallel    int           // turns at once, half of them in one chat; default 8
+	Parallel    int           // turns at once; half of them in one chat; default 8
 	MaxOpen     int           // open events of one chat; default 1000
-	MaxAttempts int           // of a turn that fails for now; default 3
+	MaxAttempts int           // of a turn with temporary failures; default 3
 	Retention   time.Duration // of closed events; default 30 days
-	ClaimTTL    time.Duration // of a claim that names none; default 5m
+	ClaimTTL    time.Duration // of a claim without a duration; default 5m
 	StopGrace   time.Duration // for running turns when Run ends; default 1s
 	FirstRetry  time.Duration // before a failed turn runs again, doubling; default 2s
 
 	OnReady   func()          // called once, when connected, subscribed and announced
-	Fence     func() string   // draws the fence of a turn; default 16 random characters
+	Fence     func() string   // returns the fence of a turn's prompt; default 16 random characters
 	Log       *zerolog.Logger // default: no log
 	failpoint func(step string)
 }

@@ -16,33 +16,33 @@ import (
 	"hubbub/protocol/text"
 )
 
-// Timings of the sign that the agent is typing: when it first shows (a quick
-// answer needs none), how soon its end is noticed, and for how long it shows at most.
+// Timings of the typing sign: the delay before it shows, since a quick answer needs none; the
+// interval of updates; and its maximum duration.
 const (
 	typingAfter = 300 * time.Millisecond
 	typingEvery = 4 * time.Second
 	typingFor   = 5 * time.Minute
 )
 
-// Bounds of what a program reports, in bytes.
+// Bounds of a program's reports, in bytes.
 const (
 	maxToken = 200
-	maxError = 500 // of what is kept of it
+	maxError = 500 // stored of an error
 )
 
-// typingSigns are the events for whose answers somebody is shown typing, by their places.
+// typingSigns are the events whose chats show a typing sign, by thread.
 type typingSigns map[string]*mailbox.Entry
 
-// typingLoop says in their chats when work on an answer begins, and when it ends without
-// one: whoever shows the sign renews it, and an answer ends it. Nothing of it is stored. A
-// new connection says again what has begun, for those who saw the agent leave.
+// typingLoop announces in chats when work on an answer starts, and when it ends without one.
+// Bridges renew the sign, and an answer ends it. Nothing is stored. After a reconnection the
+// signs are announced again.
 func (a *Agent) typingLoop(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	defer timer.Stop()
 	shown := typingSigns{}
 	a.recallDrafts(ctx)
-	var grown <-chan time.Time // once a text grows
+	var grown <-chan time.Time // set while a text has grown
 	for {
 		select {
 		case <-ctx.Done():
@@ -76,14 +76,14 @@ func (a *Agent) typingLoop(ctx context.Context) error {
 	}
 }
 
-// showTyping says what has begun and ended since the last look. What could not be said
-// is said at the next one.
+// showTyping announces the signs that have started or ended since the last call. A failed
+// announcement is repeated by the next call.
 func (a *Agent) showTyping(ctx context.Context, shown typingSigns) error {
 	v := a.mailbox.View(ctx)
 	now := typingEvents(v)
 	for place, e := range shown {
 		if e = v.Entry(e.EventID); e == nil || e.State == mailbox.Answered || e.State == mailbox.Responded {
-			delete(shown, place) // the answer ends it
+			delete(shown, place) // the answer ends the sign
 		}
 	}
 	if v.Err() != nil {
@@ -92,7 +92,7 @@ func (a *Agent) showTyping(ctx context.Context, shown typingSigns) error {
 	var errs []error
 	for place, e := range now {
 		if shown[place] == nil {
-			shown[place] = e // also if it fails: its end is said then
+			shown[place] = e // even if it fails: its end will be announced
 			errs = append(errs, a.sendTyping(ctx, e, true, ""))
 		}
 	}
@@ -108,8 +108,8 @@ func (a *Agent) showTyping(ctx context.Context, shown typingSigns) error {
 	return errors.Join(errs...)
 }
 
-// typingEvents returns an event for each place in which a running turn owes an answer. If none
-// is owed nothing is shown: silence is a good outcome.
+// typingEvents returns one event for each thread in which a running turn owes an answer. No sign
+// is shown for events that need no answer, since silence is a good outcome.
 func typingEvents(v *mailbox.View) typingSigns {
 	places := typingSigns{}
 	for _, e := range v.InProgress(time.Now().Add(-typingFor)) {
@@ -121,7 +121,7 @@ func typingEvents(v *mailbox.View) typingSigns {
 	return places
 }
 
-// sendTyping says the begin of a sign, or its end, with what the answer is so far.
+// sendTyping announces the start or end of a typing sign, with the draft of the answer.
 func (a *Agent) sendTyping(ctx context.Context, e *mailbox.Entry, begins bool, draft string) error {
 	content := struct {
 		Typing    bool   `json:"typing"`
@@ -135,11 +135,11 @@ func (a *Agent) sendTyping(ctx context.Context, e *mailbox.Entry, begins bool, d
 	return err
 }
 
-// An activityEvent tells a chorus channel what happens during a turn.
+// An activityEvent tells a Chorus channel what happens during a turn.
 type activityEvent struct {
 	Event     string          `json:"event"` // status, tool_call, tool_result or error
 	InReplyTo string          `json:"inReplyTo"`
-	Agent     protocol.PeerID `json:"agent,omitempty"` // of a program elsewhere
+	Agent     protocol.PeerID `json:"agent,omitempty"` // for programs elsewhere
 	Status    string          `json:"status,omitempty"`
 	Name      string          `json:"name,omitempty"`
 	ID        string          `json:"id,omitempty"`
@@ -151,9 +151,8 @@ type activityEvent struct {
 	Code      string          `json:"code,omitempty"`
 }
 
-// progress passes on what happens during a turn. It never blocks: reports wait
-// in a bounded queue, and what does not fit is dropped, for progress is not
-// chat and nothing depends on it.
+// progress passes on what happens during a turn. It never blocks: reports wait in a bounded
+// queue, and are dropped when it is full, since nothing depends on them.
 func (a *Agent) progress(p harness.Progress) {
 	if a.drafts.add(p) {
 		a.drafts.grown.Notify()
@@ -163,10 +162,10 @@ func (a *Agent) progress(p harness.Progress) {
 	}
 }
 
-// A report is what a program tells of a turn, on its way.
+// A report is queued progress of a turn.
 type report struct {
 	harness.Progress
-	recordOnly bool // the chat hears of it otherwise: it is only to be recorded
+	recordOnly bool // the chat is informed in another way
 }
 
 func (a *Agent) queueReport(r report) {
@@ -176,14 +175,14 @@ func (a *Agent) queueReport(r report) {
 	}
 }
 
-// maxOpenCalls bounds the calls of tools whose results are awaited.
+// maxOpenCalls bounds the tool calls without results.
 const maxOpenCalls = 1000
 
-// openCalls are the calls of tools that programs run themselves, by turn and call.
+// openCalls are the calls of programs' own tools, by turn and call.
 type openCalls map[[2]string]harness.Progress
 
-// recordTool records a call of a tool that is not ours, when its result comes. Ours record
-// themselves.
+// recordTool records a call of a program's own tool when its result arrives. Calls of the agent's
+// tools are recorded elsewhere.
 func (a *Agent) recordTool(ctx context.Context, open openCalls, p harness.Progress, e *mailbox.Entry) error {
 	call := [2]string{p.TurnID, p.CallID}
 	switch {
@@ -193,7 +192,7 @@ func (a *Agent) recordTool(ctx context.Context, open openCalls, p harness.Progre
 		began := open[call]
 		delete(open, call)
 		use := tools.ToolCall{TurnID: p.TurnID, Tool: cmp.Or(began.Tool, p.Tool), Arguments: began.Content, Result: p.Content}
-		if use.Tool == "" || a.tools.ForChat("").IsOwn(use.Tool) { // told twice, or recorded by itself
+		if use.Tool == "" || a.tools.ForChat("").IsOwn(use.Tool) { // a repeated report, or a tool of the agent
 			return nil
 		}
 		return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { a.tools.RecordCall(tx, e, use) })
@@ -201,8 +200,8 @@ func (a *Agent) recordTool(ctx context.Context, open openCalls, p harness.Progre
 	return nil
 }
 
-// reportLoop sends reports: to a chorus channel what happens in its turn, and
-// to system:attention the progress that a program tells.
+// reportLoop sends reports: activity to the Chorus channel of the turn, and the progress that
+// programs report to system:attention.
 func (a *Agent) reportLoop(ctx context.Context) error {
 	open := openCalls{}
 	for {
@@ -250,8 +249,8 @@ func (a *Agent) report(ctx context.Context, open openCalls, r report) error {
 	return err
 }
 
-// activityOf is what a chat is told of a turn. Nobody meant to say what a tool read, so it
-// goes without secrets.
+// activityOf returns the activity event for a chat. Results of tools are redacted, since nobody
+// meant to publish them.
 func (a *Agent) activityOf(e *mailbox.Entry, p harness.Progress) activityEvent {
 	p.Message, p.Content = a.opts.Redact.String(attention.VisibleText(p.Message)), a.opts.Redact.Bytes(p.Content)
 	event := activityEvent{Event: "status", InReplyTo: e.SourceID, Status: p.Message, Progress: p.Progress, Total: p.Total}
@@ -266,14 +265,14 @@ func (a *Agent) activityOf(e *mailbox.Entry, p harness.Progress) activityEvent {
 	return event
 }
 
-// toolName returns the name of a tool as the service of a channel knows it, without the name
-// under which the channel's server is given to a harness.
+// toolName returns the name of a tool as the service of a channel knows it, without the prefix of
+// the channel's MCP server.
 func toolName(tool string) string {
-	tool = strings.TrimPrefix(tool, "mcp__") // as Claude Code writes it
+	tool = strings.TrimPrefix(tool, "mcp__") // prefix of Claude Code
 	return strings.TrimPrefix(tool, channelServerName+"__")
 }
 
-// resultText returns the text of a tool's result as JSON; what is no result stays as it is.
+// resultText returns the text of a tool result as JSON. Other content is returned unchanged.
 func resultText(content json.RawMessage) json.RawMessage {
 	var result harness.Result
 	if json.Unmarshal(content, &result) != nil || len(result.Content) == 0 {
@@ -283,7 +282,7 @@ func resultText(content json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// output stores what a program says or reports of a turn that it has accepted. See
+// output stores what a program sends or reports for a turn that it has accepted. See
 // harness.Host.
 func (a *Agent) output(ctx context.Context, o harness.Output) error {
 	v := a.mailbox.View(ctx)
@@ -292,16 +291,16 @@ func (a *Agent) output(ctx context.Context, o harness.Output) error {
 	case v.Err() != nil:
 		return v.Err()
 	case t == nil:
-		return &harness.RefusedError{Reason: "unknown_turn", Advice: "There is no such turn any more. Send nothing for it."}
+		return &harness.RefusedError{Reason: "unknown_turn", Advice: "This turn no longer exists. Send nothing for it."}
 	case o.Report == nil:
 		return a.tools.SendOutput(ctx, t, o)
 	}
 	return a.mailbox.InTx(ctx, func(tx *mailbox.Tx) { a.storeReport(tx, o) })
 }
 
-// storeReport queues what a program does for the chat of its turn, behind what it said
-// before. What nobody reads there is told as progress. An error is the reason if nothing
-// more comes of the turn, and who waits for an answer hears of it at once.
+// storeReport queues a report for the chat of its turn, behind earlier output. For events of the
+// broker, it is sent as progress instead. An error becomes the reason if the turn ends without
+// more output, and an author who waits for an answer is notified at once.
 func (a *Agent) storeReport(tx *mailbox.Tx, o harness.Output) {
 	t := tx.Turn(o.TurnID)
 	if t == nil {
@@ -312,7 +311,7 @@ func (a *Agent) storeReport(tx *mailbox.Tx, o harness.Output) {
 		tx.SaveTurn(t)
 	}
 	e := tx.Entry(t.EventID)
-	if o.Report.Kind == harness.ProgressError && e != nil && !e.Settled() && protocol.PeerID(e.Chat).Family() != "chorus" { // whose callback hears of it
+	if o.Report.Kind == harness.ProgressError && e != nil && !e.Settled() && protocol.PeerID(e.Chat).Family() != "chorus" { // a Chorus callback reports the error
 		failed := a.id.Name() + " says that it failed: " + text.Prefix(attention.HeaderValue(a.opts.Redact.String(attention.VisibleText(o.Report.Message))), maxError)
 		if !mailbox.Escalate(tx, e, failed, failed) {
 			tx.NotifyFailure(e, failed)

@@ -185,7 +185,7 @@ func TestRemindersAreTakenBackAndBounded(t *testing.T) {
 				whys = append(whys, fmt.Sprint(r["reason"]))
 			}
 		}
-		if len(whys) != 20 || whys[0] != "the agent took it back" || whys[1] != "cancelled by cli:will" || whys[2] != "left" || whys[19] != "left" {
+		if len(whys) != 20 || whys[0] != "the agent cancelled it" || whys[1] != "cancelled by cli:will" || whys[2] != "left" || whys[19] != "left" {
 			t.Errorf("cancelled %d: %q", len(whys), whys)
 		}
 		turns := 0

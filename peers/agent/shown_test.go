@@ -61,7 +61,7 @@ func TestWhatAHarnessIsGiven(t *testing.T) {
 		}
 		const wantPrompt = "C2A EVENT\nevent_id: e1\nconversation: dm 42\nauthor: human:Will\nauthor_id: 77\ndirectedness: to_me\n" +
 			"response_policy: must_respond\npriority: normal\nreason: direct_message\nreply_target: dm:42\nfence: FENCE\n" +
-			"\nMESSAGE\n<<FENCE\nhelp me\nFENCE>>\n\nATTACHMENTS\n<<FENCE\nphoto \"a.png\" image/png 1234 bytes: not shown to you: you take no images\nFENCE>>\n"
+			"\nMESSAGE\n<<FENCE\nhelp me\nFENCE>>\n\nATTACHMENTS\n<<FENCE\nphoto \"a.png\" image/png 1234 bytes: not shown to you: you do not accept images\nFENCE>>\n"
 		if shown.Prompt != wantPrompt {
 			t.Errorf("the prompt is\n%s\nwant\n%s", shown.Prompt, wantPrompt)
 		}

@@ -167,7 +167,7 @@ func TestAFailureSaysInTheChatWhatHelps(t *testing.T) {
 			t.Errorf("after a good turn: %d, %v", count, err)
 		}
 		if got := lines.String(); strings.Count(got, "turn failed") != 2 || !strings.Contains(got, `"times":1,"message":"turn failed"`) ||
-			!strings.Contains(got, `"times":10,"message":"turn failed"`) || !strings.Contains(got, `"times":10,"message":"turns end well again"`) {
+			!strings.Contains(got, `"times":10,"message":"turn failed"`) || !strings.Contains(got, `"times":10,"message":"turns succeed again"`) {
 			t.Errorf("its log:\n%s", got)
 		}
 		w.replies = nil
@@ -175,8 +175,8 @@ func TestAFailureSaysInTheChatWhatHelps(t *testing.T) {
 			failure error
 			want    string
 		}{
-			{fmt.Errorf("%w: no such program /x", harness.ErrPermanent), "I cannot answer as I am set up. Whoever runs me has to mend that; sending this again does not help."},
-			{fmt.Errorf("%w: 500 tokens", harness.ErrBudget), "I could not finish an answer within what one turn may take. Please ask for less at once."},
+			{fmt.Errorf("%w: no such program /x", harness.ErrPermanent), "I'm misconfigured and can't answer. Please tell whoever runs me; sending this again won't help."},
+			{fmt.Errorf("%w: 500 tokens", harness.ErrBudget), "I could not finish an answer within the limits of one turn. Please ask for less at once."},
 			{errors.New("odd"), told},
 		} {
 			failure = c.failure

@@ -13,11 +13,11 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// handleCollabEvent takes what the broker tells this agent: a wake, which is an event like
-// any other, or that a claimed event is free again.
+// handleCollabEvent handles events of the broker for this agent, such as a wake, which is stored
+// like any other event.
 func (a *Agent) handleCollabEvent(ctx context.Context, d *peer.Delivery, fact *protocol.CollabEvent) error {
 	if from := d.Message.From; from != protocol.PeerBroker && protocol.RoleOf(from) != protocol.RoleCLI {
-		return peer.Reject("only the collaboration broker sends facts")
+		return peer.Reject("only the collaboration broker may send collab_events")
 	}
 	defer a.turns.Notify()
 	switch fact.Type {
@@ -90,7 +90,7 @@ func (a *Agent) handleWake(ctx context.Context, d *peer.Delivery, fact *protocol
 	return rejection(err)
 }
 
-// originOf returns what the answer to a wake goes to.
+// originOf returns the broker's records that a wake is about.
 func originOf(w *collab.Wake) mailbox.Origin {
 	o := mailbox.Origin{DeliveryID: w.DeliveryID}
 	if w.Conversation != nil {
@@ -105,7 +105,7 @@ func originOf(w *collab.Wake) mailbox.Origin {
 	case w.Question != nil && w.Question.State == collab.QuestionOpen:
 		o.QuestionID, o.OnBehalfOf = w.Question.ID, w.Question.OnBehalfOf
 	}
-	if w.Sweep { // nobody said anything
+	if w.Sweep { // not caused by a person
 		o.OnBehalfOf = ""
 	}
 	if w.Message != nil {
@@ -117,7 +117,7 @@ func originOf(w *collab.Wake) mailbox.Origin {
 	return o
 }
 
-// obligationOf returns what a wake says that its sender waits for, and since when.
+// obligationOf returns the obligation in a wake, and when it was created.
 func obligationOf(w *collab.Wake) (o *protocol.Obligation, since string) {
 	switch {
 	case w.Message != nil:
@@ -128,25 +128,24 @@ func obligationOf(w *collab.Wake) (o *protocol.Obligation, since string) {
 	return nil, ""
 }
 
-// isAnswer reports whether a wake brings the answer to a question of this agent.
+// isAnswer reports whether a wake has the answer to a question of this agent.
 func isAnswer(w *collab.Wake) bool {
 	return w.Question != nil && w.Question.State == collab.QuestionAnswered && w.Message == nil && w.WorkItem == nil
 }
 
-// wakeContent returns a wake as a chat event: an assignment of this agent, an approval
-// if work is to be reviewed, a blocker if others wait for it, or the answer to its own
-// question.
+// wakeContent converts a wake to a chat event: the answer to the agent's own question, a blocker
+// if others wait for the agent, an approval if it is to review work, or else an assignment.
 func wakeContent(w *collab.Wake) protocol.ChatMessage {
 	c := protocol.ChatMessage{
 		Event: protocol.EventAssignment, Text: wakeText(w),
 		Chat: &protocol.Chat{ID: "work", Kind: "channel"}, Author: &protocol.Author{ID: "broker", Kind: "system"},
 	}
 	switch {
-	case isAnswer(w), w.Message != nil && w.Message.Kind == collab.KindStatus: // to take in
+	case isAnswer(w), w.Message != nil && w.Message.Kind == collab.KindStatus: // for information
 		c.Event = string(attention.KindAnswer)
 	case w.Rule == collab.RuleDependency:
 		c.Event = protocol.EventBlocker
-	case w.WorkItem != nil && w.WorkItem.State == collab.WorkReview && w.Rule != collab.RuleOwner: // who reviews no work of its own
+	case w.WorkItem != nil && w.WorkItem.State == collab.WorkReview && w.Rule != collab.RuleOwner: // an owner does not review its own work
 		c.Event = protocol.EventApproval
 	}
 	if w.WorkItem != nil {
@@ -170,7 +169,7 @@ func wakeContent(w *collab.Wake) protocol.ChatMessage {
 	return c
 }
 
-// wakeText says what a wake is about, in the words of the records.
+// wakeText returns the text of a wake, quoting the broker's records.
 func wakeText(w *collab.Wake) string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
@@ -194,17 +193,18 @@ func wakeText(w *collab.Wake) string {
 	}
 	switch {
 	case w.Sweep:
-		add("This is a reminder, as nothing has happened for a while: %s.", w.Reason)
+		add("This is a reminder, because nothing has happened for a while: %s.", w.Reason)
 	case len(lines) == 0:
 		add("You were woken: %s", w.Reason)
 	}
 	return strings.Join(lines, "\n")
 }
 
-// Answer queues the answer to a wake: an answer to its question, a message in its
-// conversation, or the output of its flight. A notice of the host and a word on the way to
-// the answer are messages in its conversation; that there will be no answer is told the agent that
-// asked, which owes nothing for it, and is the end of a question. Signals show in the state of the flight; see Disposed.
+// Answer queues the answer to a wake: as the answer to its question, a message in its
+// conversation, or the output of its flight. Notices of the agent's program and interim messages
+// are posted to the conversation. A notice that there will be no answer also answers the
+// question, or is addressed to the agent that asked. Signals are reported as flight states; see
+// Disposed.
 func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind, id protocol.MessageID, reply *protocol.ChatReply) {
 	o, m := &e.Origin, protocol.Message{}
 	post := collab.PostParams{ID: new(string(id)), ConversationID: o.ConversationID, Text: reply.Text, Surface: collab.SurfaceAgent, Obligation: reply.Obligation}
@@ -230,21 +230,20 @@ func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind,
 		for _, p := range reply.Recipients {
 			post.Targets = append(post.Targets, p.ID)
 		}
-		if post.Obligation == nil && (o.FlightID != "" || o.WorkItemID == "" && e.Content.Author.Kind == "human") { // who asked reads it there; no other agent has to
+		if post.Obligation == nil && (o.FlightID != "" || o.WorkItemID == "" && e.Content.Author.Kind == "human") { // the requester reads it there, and no other agent needs to
 			post.Kind = collab.KindFinal
 		}
 		m = collab.MessagePost.Message(b.agent.id, post)
 	case o.FlightID != "":
 		m = collab.FlightUpdate.Message(b.agent.id, collab.FlightParams{ID: o.FlightID, State: collab.FlightCompleted, Output: reply.Text})
-	default: // no chat takes words: the work item itself says where things stand
+	default: // without a conversation, the work item gets a summary
 		m = collab.WorkUpdate.Message(b.agent.id, collab.WorkParams{ID: &o.WorkItemID, Summary: &reply.Text})
 	}
 	tx.Enqueue(protocol.TopicBroker, mailbox.BrokerReplyPrefix+reply.IdempotencyKey, m)
 }
 
-// Disposed keeps the broker's records in step with an event: the claim on it, its
-// flight, and the question that it answered, which ends when this agent has taken the
-// answer in.
+// Disposed updates the broker's records after a disposition: the claim on the event, its flight,
+// and the question that it answers, which is closed once this agent has processed the answer.
 func (b *broker) Disposed(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposition, reason string) {
 	if d.Final() {
 		b.settleClaim(tx, e, d)
@@ -258,7 +257,7 @@ func (b *broker) Disposed(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposit
 		tx.Enqueue(protocol.TopicBroker, "close:"+o.AnsweredID+":"+e.EventID, collab.QuestionClose.Message(b.agent.id, collab.IDParams{ID: o.AnsweredID}))
 		return
 	}
-	completed := d == attention.DispositionResponded && o.ConversationID == "" && o.QuestionID == "" // by the answer itself
+	completed := d == attention.DispositionResponded && o.ConversationID == "" && o.QuestionID == "" // the answer itself completes the flight
 	state, moves := flightStates[d]
 	if o.FlightID == "" || completed || !moves {
 		return
@@ -270,15 +269,15 @@ func (b *broker) Disposed(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposit
 	b.moveFlight(tx, e, flight)
 }
 
-// flightStates says how a flight stands by the disposition of its event.
+// flightStates are the flight states for the dispositions of an event.
 var flightStates = map[attention.Disposition]collab.FlightState{
 	attention.DispositionResponded: collab.FlightCompleted, attention.DispositionAcknowledged: collab.FlightCompleted,
 	attention.DispositionDeferred: collab.FlightWaiting, attention.DispositionFailed: collab.FlightFailed,
 	attention.DispositionIgnored: collab.FlightCancelled, attention.DispositionSuperseded: collab.FlightCancelled,
 }
 
-// settleClaim tells the broker how a claimed event ended: answered, so that it is closed
-// for all, or not, so that it is offered to others.
+// settleClaim reports to the broker whether a claimed event was answered. If not, the broker
+// offers it to others.
 func (b *broker) settleClaim(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposition) {
 	c := tx.CurrentClaim(e.EventID)
 	if c.Owner != string(b.agent.id) || !c.FromBroker {
@@ -292,7 +291,7 @@ func (b *broker) settleClaim(tx *mailbox.Tx, e *mailbox.Entry, d attention.Dispo
 	tx.Enqueue(protocol.TopicBroker, key, collab.SettleClaim(b.agent.id, e.EventID, c.Token, answered))
 }
 
-// Started tells the broker that a woken agent is at work.
+// Started reports to the broker that a woken agent is working.
 func (b *broker) Started(tx *mailbox.Tx, e *mailbox.Entry) {
 	if e.Origin.FlightID != "" {
 		b.moveFlight(tx, e, collab.FlightParams{ID: e.Origin.FlightID, State: collab.FlightRunning})

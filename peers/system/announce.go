@@ -12,30 +12,30 @@ import (
 )
 
 const (
-	announceBackoff = 10 * time.Second // longest pause between two attempts
+	announceBackoff = 10 * time.Second // maximum delay between attempts
 	announceTimeout = 40 * time.Second // of one attempt; the bus answers within 30 s
-	stopTimeout     = 2 * time.Second  // for attempts that are running when Run ends
+	stopTimeout     = 2 * time.Second  // for running attempts when Run ends
 	maxAnnouncement = 64 << 10         // bytes
 )
 
-// An announcement is a message on its way, with the request that it answers.
+// An announcement is a queued message, with the request that it answers.
 type announcement struct {
 	Topic     protocol.Topic   `json:"topic"`
 	Message   protocol.Message `json:"message"`
 	Requester protocol.PeerID  `json:"requester,omitempty"`
 	ID        string           `json:"id,omitempty"`
-	For       protocol.Topic   `json:"for,omitempty"` // the topic that the request was about
+	For       protocol.Topic   `json:"for,omitempty"` // the topic of the request
 }
 
-// LifecycleEvent is the content of the agent_event that tells system:agents
-// what became of an agent.
+// A LifecycleEvent is the content of the agent_events to system:agents about the lifecycle of an
+// agent.
 type LifecycleEvent struct {
 	Event  string          `json:"event"` // "wanted", "spawned", "exited", "failed" or "stopped"
 	Agent  protocol.PeerID `json:"agent"`
 	Reason string          `json:"reason,omitempty"`
 }
 
-// answer queues the answers to a request: its agent is there, or why it is not.
+// answer queues the answers to a request: its agent is online, or why it is not.
 func (s *Spawner) answer(tx *store.Tx, r request, agent AgentName, failure error) {
 	result := protocol.SpawnResult{RequestID: r.requestID, Topic: r.topic, Status: protocol.SpawnSpawned}
 	if agent != "" {
@@ -78,7 +78,7 @@ func (s *Spawner) announce(tx *store.Tx, all ...announcement) {
 	}
 }
 
-// sendAnnouncement is the outbox's attempt at one announcement.
+// sendAnnouncement makes one attempt to send an announcement from the outbox.
 func (s *Spawner) sendAnnouncement(ctx context.Context, item outbox.Item) error {
 	var a announcement
 	if err := json.Unmarshal(item.Body, &a); err != nil {
@@ -89,7 +89,7 @@ func (s *Spawner) sendAnnouncement(ctx context.Context, item outbox.Item) error 
 	return err
 }
 
-// onSettled forgets a request once its last answer has arrived, or never will.
+// onSettled deletes a request once its last answer was delivered or has failed.
 func (s *Spawner) onSettled(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	var a announcement
 	if outcome != outbox.StateSent && outcome != outbox.StateDropped {

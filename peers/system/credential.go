@@ -26,12 +26,11 @@ func (s *Spawner) tokenFile(agent AgentName) string {
 	return filepath.Join(s.folder, string(agent)+".token")
 }
 
-// ensureToken makes sure that an agent's token file holds a token that grants
-// what the agent needs, and nothing else. On a bus without credentials the file
-// holds a random token that nobody checks.
+// ensureToken makes sure that an agent's token file holds a token that grants exactly what the
+// agent needs. On a bus without credentials the file holds a random token that nobody checks.
 func (k *supervisor) ensureToken(ctx context.Context, agent AgentName, path string) error {
 	if err := datafolder.MkdirAll(k.folder); err != nil {
-		return fmt.Errorf("making the folder of token files: %w", err)
+		return fmt.Errorf("creating the folder of token files: %w", err)
 	}
 	token, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -51,8 +50,8 @@ func (k *supervisor) ensureToken(ctx context.Context, agent AgentName, path stri
 		return err
 	}
 	if fits && len(token) > 0 {
-		status, answer, err := k.call(ctx, http.MethodGet, "/whoami", nil, strings.TrimSpace(string(token)))
-		if err == nil && status == http.StatusOK && recordsIssuer(answer) {
+		status, _, err := k.call(ctx, http.MethodGet, "/whoami", nil, strings.TrimSpace(string(token)))
+		if err == nil && status == http.StatusOK {
 			return nil
 		}
 		if err != nil {
@@ -62,15 +61,8 @@ func (k *supervisor) ensureToken(ctx context.Context, agent AgentName, path stri
 	return k.issue(ctx, want, path)
 }
 
-// recordsIssuer reports whether the bus knows who issued a credential, as it says in an
-// answer: one from before it recorded that would outlive the revocation of ours.
-func recordsIssuer(answer []byte) bool {
-	var c struct{ Issuer string }
-	return json.Unmarshal(answer, &c) == nil && c.Issuer != ""
-}
-
-// currentFits reports whether the agent's current credential grants exactly what the
-// agent needs, and returns what that is.
+// currentFits reports whether the agent's current credential grants exactly what the agent needs.
+// want is what it needs.
 func (k *supervisor) currentFits(ctx context.Context) (fits bool, want grantRequest, err error) {
 	tx := store.On(ctx, k.db)
 	people := k.people.Load()
@@ -79,8 +71,8 @@ func (k *supervisor) currentFits(ctx context.Context) (fits bool, want grantRequ
 	return has == want.text(), want, tx.Err()
 }
 
-// mustRestart reports whether the agent runs with a credential that no longer
-// grants what it needs.
+// mustRestart reports whether the agent runs with a credential that no longer grants what it
+// needs.
 func (k *supervisor) mustRestart(ctx context.Context) bool {
 	if !k.opts.Credentials {
 		return false
@@ -92,8 +84,8 @@ func (k *supervisor) mustRestart(ctx context.Context) bool {
 	return err == nil && !fits
 }
 
-// learnPeople finds out, once, whether the spawner's own credential reaches people at the
-// command line: only then can it let agents answer them.
+// learnPeople finds out, once, whether the spawner's own credential reaches people at the command
+// line. Only then can it let agents answer them.
 func (s *Spawner) learnPeople(ctx context.Context) error {
 	if s.people.Load() != nil {
 		return nil
@@ -107,7 +99,7 @@ func (s *Spawner) learnPeople(ctx context.Context) error {
 		err = json.Unmarshal(answer, &own)
 	}
 	if err != nil {
-		return fmt.Errorf("reading the bus's answer about the spawner's own credential: %w", err)
+		return fmt.Errorf("decoding the bus's answer about the spawner's own credential: %w", err)
 	}
 	people := slices.Contains(own.Publish, "*") || slices.Contains(own.Publish, "cli:*")
 	s.people.Store(&people)
@@ -120,8 +112,8 @@ func (g grantRequest) text() string {
 	return string(b)
 }
 
-// issue gets a credential from the bus. Its name is stored before the bus is asked:
-// whenever the spawner is killed, no credential is left that nobody revokes.
+// issue gets a credential from the bus. It stores the name of the credential first, so that the
+// credential will be revoked even if the spawner is killed.
 func (k *supervisor) issue(ctx context.Context, want grantRequest, path string) error {
 	want.Name = "agent." + string(k.name) + "." + strings.ToLower(ulid.Make().String())
 	err := store.InTx(ctx, k.db, func(tx *store.Tx) {
@@ -160,22 +152,22 @@ func (k *supervisor) requestToken(ctx context.Context, want grantRequest) (strin
 	}
 	var issued struct{ Token, Error string }
 	if err := json.Unmarshal(answer, &issued); err != nil && status < 300 {
-		return "", fmt.Errorf("reading the bus's answer about a credential: %w", err)
+		return "", fmt.Errorf("decoding the bus's answer about a credential: %w", err)
 	}
 	switch {
 	case status < 300 && issued.Token != "":
 		return issued.Token, nil
 	case status == http.StatusForbidden || status == http.StatusBadRequest:
-		return "", fmt.Errorf("%w: the bus issues no credential for %s: %s", ErrPermanent, k.name, issued.Error)
+		return "", fmt.Errorf("%w: the bus refuses a credential for %s: %s", ErrPermanent, k.name, issued.Error)
 	}
-	return "", fmt.Errorf("the bus issues no credential for %s: HTTP %d %s", k.name, status, issued.Error)
+	return "", fmt.Errorf("the bus refuses a credential for %s: HTTP %d %s", k.name, status, issued.Error)
 }
 
 // credentialTimeout bounds a request about credentials.
 const credentialTimeout = 10 * time.Second
 
-// call makes a request to the HTTP side of a bus, with the given token, or with the
-// spawner's own.
+// call makes an HTTP request to a bus, with the given token, or with the spawner's own if token
+// is empty.
 func (s *Spawner) call(ctx context.Context, method, path string, body []byte, token string) (status int, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, credentialTimeout)
 	defer cancel()
@@ -194,7 +186,7 @@ func (s *Spawner) retireCredentials(tx *store.Tx, agent AgentName) {
 	tx.OnCommit(s.revocations.Notify)
 }
 
-// revokeLoop revokes the credentials that agents no longer use.
+// revokeLoop revokes credentials that agents no longer use.
 func (s *Spawner) revokeLoop(ctx context.Context) error {
 	for ctx.Err() == nil {
 		wait := time.Hour
@@ -224,7 +216,7 @@ func (s *Spawner) revokeOld(ctx context.Context) error {
 			return err
 		}
 		if status >= 300 && status != http.StatusNotFound {
-			return fmt.Errorf("the bus does not revoke %s: HTTP %d %.200s", name, status, answer)
+			return fmt.Errorf("the bus refuses to revoke %s: HTTP %d %.200s", name, status, answer)
 		}
 		if tx.Exec(`DELETE FROM credentials WHERE name = ? AND state = 'old'`, name); tx.Err() != nil {
 			return tx.Err()

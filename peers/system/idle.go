@@ -7,9 +7,8 @@ import (
 	"hubbub/protocol/retry"
 )
 
-// idleLoop ends agents that nobody has talked to for Options.IdleStop. The sign that
-// somebody does are the agent's events on the system's topics, one for each message
-// that it judges.
+// idleLoop ends agents that were idle for Options.IdleStop. An agent is in use while it sends
+// events to the system's topics, at least one for each message that it handles.
 func (s *Spawner) idleLoop(ctx context.Context) error {
 	if s.opts.IdleStop <= 0 {
 		return nil

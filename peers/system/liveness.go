@@ -8,30 +8,29 @@ import (
 	"hubbub/protocol"
 )
 
-// A liveness is evidence that an agent recorded as online hangs: it may have lost its
-// connection while its process still runs.
+// A liveness collects evidence that an agent recorded as online hangs. It may have lost its
+// connection while its process is still running.
 type liveness struct {
-	asks     [2]time.Time // when the agent was asked for, the last two times
-	probedAt time.Time    // when the bus was last asked about the agent
-	absent   time.Time    // since when every look found the agent absent; zero if the last one did not
+	asks     [2]time.Time // times of the last two requests for the agent
+	probedAt time.Time    // time of the last probe
+	absent   time.Time    // start of the series of probes that found the agent absent; zero if the last one found it
 }
 
 const (
-	// frequentWithin is the time within which a third request means that the agent does
-	// not answer. A bridge makes at most three requests a minute.
+	// A third request within frequentWithin means that the agent does not answer. A bridge makes
+	// at most three requests a minute.
 	frequentWithin = 90 * time.Second
 
-	minProbeInterval = 5 * time.Second // shortest time between two looks; an agent may have 200 chats
-	probeTimeout     = 5 * time.Second // for the bus to say whether the agent is there
+	minProbeInterval = 5 * time.Second // an agent may have 200 chats
+	probeTimeout     = 5 * time.Second // for the bus to answer a probe
 
-	// minReconnect is the least time that an agent gets to connect again, for example
-	// after a restart of the bus: a peer tries every 15 s.
+	// minReconnect is the minimum time that an agent has to reconnect, for example after a
+	// restart of the bus. Peers try every 15 s.
 	minReconnect = 30 * time.Second
 )
 
-// isHung is called whenever the agent is asked for. It reports whether the agent hangs:
-// whether it is asked for repeatedly and has been absent for longer than it may take
-// to connect.
+// isHung is called for each request for the agent. It reports whether the agent is hung: requests
+// are frequent, and the agent has been absent longer than a reconnection may take.
 func (k *supervisor) isHung(ctx context.Context, d *liveness) bool {
 	now := time.Now()
 	often := now.Sub(d.asks[0]) < frequentWithin
@@ -41,7 +40,7 @@ func (k *supervisor) isHung(ctx context.Context, d *liveness) bool {
 		return false
 	}
 	if now.Sub(d.probedAt) > frequentWithin {
-		d.absent = time.Time{} // it may have been there since
+		d.absent = time.Time{} // it may have been present in between
 	}
 	d.probedAt = now
 	if !k.isAbsent(ctx) {
@@ -55,13 +54,14 @@ func (k *supervisor) isHung(ctx context.Context, d *liveness) bool {
 	return now.Sub(d.absent) >= patience && k.listening(patience)
 }
 
-// isAbsent reports whether the agent is not on the bus.
+// isAbsent reports whether the agent is absent from the bus.
 func (k *supervisor) isAbsent(ctx context.Context) bool {
 	result, err := k.probe(ctx, k.name)
 	return err == nil && result.Addressee == protocol.AddresseeAbsent
 }
 
-// probe tells an agent that it is wanted: one that nobody heard yet says that it is online.
+// probe sends an agent the event "wanted". An agent whose announcement nobody received announces
+// itself again.
 func (s *Spawner) probe(ctx context.Context, name AgentName) (protocol.SendResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -69,8 +69,8 @@ func (s *Spawner) probe(ctx context.Context, name AgentName) (protocol.SendResul
 	return s.peer.Send(ctx, name.PeerID().Topic(), s.peer.NewMessage(protocol.TypeAgentEvent, wanted))
 }
 
-// probeAll probes the agents that the spawner has not heard: they may have come while it was
-// away.
+// probeAll probes the agents that are not online yet. They may have connected while the spawner
+// was away.
 func (s *Spawner) probeAll(ctx context.Context) {
 	tx := store.On(ctx, s.db)
 	unheard := store.All(tx, store.Scalar[AgentName], `SELECT name FROM agents WHERE state = ? AND online = 0 ORDER BY name`, stateWanted)
@@ -81,6 +81,6 @@ func (s *Spawner) probeAll(ctx context.Context) {
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		s.log.Warn().Err(err).Msg("agents not asked whether they are online; they say so within five minutes")
+		s.log.Warn().Err(err).Msg("agents not probed; they announce themselves within five minutes")
 	}
 }

@@ -10,9 +10,8 @@ import (
 	"hubbub/protocol"
 )
 
-// An AgentName is the part of an agent's identity after "agent:". It is safe in
-// a path, a unit's name and an argument: it holds nothing but [a-z0-9-] and does
-// not begin with a dash. This package mints it; see CheckName.
+// An AgentName is an agent's identity without "agent:". It is safe in paths, unit names and
+// arguments: it consists of [a-z0-9-] and does not begin with a dash. See CheckName.
 type AgentName string
 
 // PeerID returns the identity of the agent.
@@ -26,7 +25,7 @@ var (
 	otherThanAZ = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
-// CheckName says why name cannot be an agent that the spawner starts, or nil.
+// CheckName returns why the spawner cannot start an agent of this name, or nil.
 func CheckName(name string) error {
 	switch {
 	case !nameSyntax.MatchString(name):
@@ -37,9 +36,9 @@ func CheckName(name string) error {
 	return nil
 }
 
-// deriveNames returns the names that an agent of a topic may get, best first. The
-// first free one is taken and stored. A plain topic such as "tg:42" or "tg:-100123" has a readable first
-// name that no other topic derives; the others carry a hash of the topic.
+// deriveNames returns the possible names of a topic's agent, best first. The first free name is
+// used and stored. A plain topic such as "tg:42" or "tg:-100123" has a readable first name that
+// no other topic derives. The other names include a hash of the topic.
 func deriveNames(topic protocol.Topic) []AgentName {
 	sum := sha256.Sum256([]byte(topic))
 	hash := hex.EncodeToString(sum[:])
@@ -58,8 +57,8 @@ func deriveNames(topic protocol.Topic) []AgentName {
 	return names
 }
 
-// checkTopic says why from may not have an agent spawned for a topic, or nil. A bridge
-// may ask for its own family, an operator for any chat.
+// checkTopic returns why from may not request an agent for a topic, or nil. A bridge may request
+// agents for its own family, an operator for any chat.
 func checkTopic(topic protocol.Topic, from protocol.PeerID) error {
 	if err := protocol.CheckTopic(string(topic)); err != nil {
 		return err
@@ -68,15 +67,15 @@ func checkTopic(topic protocol.Topic, from protocol.PeerID) error {
 		return fmt.Errorf("the topic is %d bytes long; an agent can be granted at most %d", len(topic), protocol.MaxPattern)
 	}
 	if strings.ContainsAny(string(topic), `*?[]{}\`) {
-		return fmt.Errorf("the topic %.60q holds one of * ? [ ] { } \\ and could not be granted to one agent alone", topic)
+		return fmt.Errorf("the topic %.60q contains one of * ? [ ] { } \\ and cannot be granted to one agent only", topic)
 	}
 	switch protocol.RoleOf(protocol.PeerID(topic)) {
 	case protocol.RoleTG, protocol.RoleChorus, protocol.RoleCLI:
 	default:
-		return fmt.Errorf("%.60q is no chat; agents are spawned for topics such as tg:42", topic)
+		return fmt.Errorf("%.60q is not a chat; agents are spawned for topics such as tg:42", topic)
 	}
 	if protocol.RoleOf(from) != protocol.RoleCLI && from.Family() != protocol.PeerID(topic).Family() {
-		return fmt.Errorf("%s may not ask for an agent of %.60q", from, topic)
+		return fmt.Errorf("%s may not request an agent for %.60q", from, topic)
 	}
 	return nil
 }

@@ -10,16 +10,15 @@ import (
 	"hubbub/protocol"
 )
 
-// handleAgentEvent takes what agents say on the system's topics: that they are online,
-// and, by anything else, that they are in use; and what the broker says there: that an agent
-// is wanted.
+// handleAgentEvent handles events of agents on the system's topics. The event "online" marks an
+// agent as online; any event shows that it is in use. Events of the broker may request an agent.
 func (s *Spawner) handleAgentEvent(ctx context.Context, d *peer.Delivery) error {
 	from := d.Message.From
 	if from == protocol.PeerBroker {
 		return s.handleWanted(ctx, d)
 	}
 	if protocol.RoleOf(from) != protocol.RoleAgent {
-		return nil // ourselves, or no agent
+		return nil // the spawner itself, or not an agent
 	}
 	name := AgentName(from.Name())
 	if k := s.supervisor(name); k != nil {
@@ -30,7 +29,7 @@ func (s *Spawner) handleAgentEvent(ctx context.Context, d *peer.Delivery) error 
 		return nil
 	}
 	if c.Agent != "" && c.Agent != from {
-		return peer.Reject(fmt.Sprintf("%s cannot say that %s is online", from, c.Agent))
+		return peer.Reject(fmt.Sprintf("%s cannot announce %s", from, c.Agent))
 	}
 	s.opts.failpoint("online received")
 	if err := store.InTx(ctx, s.db, func(tx *store.Tx) { s.setOnline(tx, name) }); err != nil {
@@ -43,9 +42,9 @@ func (s *Spawner) handleAgentEvent(ctx context.Context, d *peer.Delivery) error 
 	return nil
 }
 
-// handleWanted starts an agent again that was stopped as nobody talked to it, and for which a
-// delivery of the broker waits. It announces itself there, and gets it. An agent that runs, that
-// was given up or that is not ours is left as it is.
+// handleWanted starts an idle agent for which the broker has a delivery. The agent gets the
+// delivery when it announces itself to the broker. Agents that run, have failed or are unknown
+// are not started.
 func (s *Spawner) handleWanted(ctx context.Context, d *peer.Delivery) error {
 	var c protocol.AgentOnline
 	if d.Decode(&c) != nil || c.Event != "wanted" || protocol.RoleOf(c.Agent) != protocol.RoleAgent {
@@ -62,7 +61,7 @@ func (s *Spawner) handleWanted(ctx context.Context, d *peer.Delivery) error {
 			return
 		}
 		tx.Exec(toWanted, name, a.profile, a.derived, time.Now().UnixMicro())
-		s.announceEvent(tx, "wanted", name, "delivery "+c.DeliveryID+" waits for it")
+		s.announceEvent(tx, "wanted", name, "delivery "+c.DeliveryID+" is waiting for it")
 		woken = true
 	})
 	if err != nil {
@@ -74,8 +73,8 @@ func (s *Spawner) handleWanted(ctx context.Context, d *peer.Delivery) error {
 	return nil
 }
 
-// setOnline records that an agent is online and answers the requests that wait for
-// it. It ignores agents that the spawner does not run.
+// setOnline records that an agent is online and answers the requests that wait for it. It ignores
+// agents of others.
 func (s *Spawner) setOnline(tx *store.Tx, name AgentName) {
 	a := findAgent(tx, name)
 	if a.state != stateWanted {
@@ -88,8 +87,7 @@ func (s *Spawner) setOnline(tx *store.Tx, name AgentName) {
 	}
 }
 
-// answerAll answers every request that waits for an agent, and returns how many
-// there are.
+// answerAll answers every request that waits for an agent, and returns their number.
 func (s *Spawner) answerAll(tx *store.Tx, name AgentName, failure error) int {
 	requests := pendingRequests(tx, name)
 	for _, r := range requests {
@@ -98,8 +96,8 @@ func (s *Spawner) answerAll(tx *store.Tx, name AgentName, failure error) int {
 	return len(requests)
 }
 
-// giveUp records that an agent failed and tells everybody who waits for it. If nobody
-// does, it tells the chats that the agent talked to.
+// giveUp records that an agent has failed and notifies the requesters that wait for it, or else
+// its chats.
 func (s *Spawner) giveUp(ctx context.Context, name AgentName, cause error) error {
 	err := store.InTx(ctx, s.db, func(tx *store.Tx) {
 		tx.Exec(toFailed, name, cause.Error())
@@ -110,13 +108,12 @@ func (s *Spawner) giveUp(ctx context.Context, name AgentName, cause error) error
 		s.announceEvent(tx, "failed", name, publicMessage(cause))
 	})
 	if err != nil {
-		return fmt.Errorf("storing that %s is given up: %w", name, err)
+		return fmt.Errorf("storing that %s has failed: %w", name, err)
 	}
 	return nil
 }
 
-// notifyChats queues a failed spawn_result without a request for each chat of an
-// agent.
+// notifyChats queues a failed spawn_result, without a request, for each chat of an agent.
 func (s *Spawner) notifyChats(tx *store.Tx, name AgentName, cause error) {
 	for _, topic := range topicsOf(tx, name) {
 		m := s.peer.NewMessage(protocol.TypeSpawnResult, protocol.SpawnResult{

@@ -13,36 +13,36 @@ import (
 type Options struct {
 	Peer *peer.Options // how to reach the bus; OnConnect is called as well
 
-	Args     []string                 // given to every agent, after ours
-	Env      func() ([]string, error) // environment of agents, read at every start; default none
-	Profiles map[string]Profile       // what a request may name
+	Args     []string                 // of every agent, after the spawner's own
+	Env      func() ([]string, error) // environment of agents, read at every start; default empty
+	Profiles map[string]Profile       // that requests may name
 	Limits   Limits                   // of each agent
 	Unit     []string                 // of each agent, see Spec
 
 	MaxAgents    int           // running at once; default 100
-	MaxRequests  int           // that wait for an answer; default 4096
-	SpawnRate    int           // new starts by request in a minute; default 60
-	MaxRestarts  int           // in a row, before an agent is given up; default 5, negative: none
-	SteadyAfter  time.Duration // run time after which restarts are counted from zero; default 60s
-	StartTimeout time.Duration // until an agent must be online; default 30s
+	MaxRequests  int           // unanswered requests; default 4096
+	SpawnRate    int           // new starts per minute; default 60
+	MaxRestarts  int           // in a row, before an agent fails; default 5, negative: none
+	SteadyAfter  time.Duration // run time that resets the count of restarts; default 60s
+	StartTimeout time.Duration // for an agent to come online; default 30s
 	MinBackoff   time.Duration // before a restart, doubling; default 1s
 	MaxBackoff   time.Duration // default 30s
-	IdleStop     time.Duration // before an agent is ended to which no chat talks; 0: never
+	IdleStop     time.Duration // before an idle agent is ended; 0: never
 
-	Credentials bool // issue one credential for each agent; needs a token in Peer
+	Credentials bool // issue a credential for each agent; needs a token in Peer
 
 	OnReady func()          // called once, when connected and subscribed
 	Log     *zerolog.Logger // default: no log
 
-	failpoint func(step string) // set by tests: kills the process at a step
+	failpoint func(step string) // set by tests to kill the process at a step
 }
 
-// A Profile is a way of running agents that the operator defined.
+// A Profile is a way of running agents, defined by the operator.
 type Profile struct {
-	Args   []string                 // after those of Options.Args
-	Env    func() ([]string, error) // after that of Options.Env
+	Args   []string                 // in addition to Options.Args
+	Env    func() ([]string, error) // in addition to Options.Env
 	Limits *Limits                  // instead of Options.Limits
-	Unit   []string                 // after that of Options.Unit
+	Unit   []string                 // in addition to Options.Unit
 }
 
 func (o *Options) withDefaults() Options {

@@ -6,8 +6,8 @@ import (
 	"hubbub/peers/store"
 )
 
-// storeRequest stores that a request waits for an agent, with the number of its
-// answers that are on their way; 0 means that it is not answered yet.
+// storeRequest stores a request that waits for an agent. answering is the number of its queued
+// answers; 0 means that it is not answered yet.
 func storeRequest(tx *store.Tx, r request, agent AgentName, answering int) {
 	tx.Exec(`INSERT INTO requests (requester, id, echo, message, topic, agent, answering, arrived_at, traceparent)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
@@ -15,12 +15,12 @@ func storeRequest(tx *store.Tx, r request, agent AgentName, answering int) {
 		r.requester, r.id, r.requestID, r.message, r.topic, agent, answering, time.Now().UnixMicro(), r.trace)
 }
 
-// answering returns how many answers to a request are on their way.
+// answering returns the number of queued answers to a request.
 func answering(tx *store.Tx, r request) int {
 	return store.Value[int](tx, `SELECT answering FROM requests WHERE requester = ? AND id = ? AND topic = ?`, r.requester, r.id, r.topic)
 }
 
-// pendingRequests returns the requests that wait for an agent.
+// pendingRequests returns the unanswered requests for an agent.
 func pendingRequests(tx *store.Tx, agent AgentName) []request {
 	return store.All(tx, func(r *request) []any {
 		return []any{&r.requester, &r.id, &r.requestID, &r.message, &r.topic, &r.trace}
@@ -28,7 +28,7 @@ func pendingRequests(tx *store.Tx, agent AgentName) []request {
 		WHERE agent = ? AND answering = 0 ORDER BY arrived_at`, agent)
 }
 
-// settleRequest forgets a request when its last answer is no longer on its way.
+// settleRequest deletes a request when its last answer has left the queue.
 func settleRequest(tx *store.Tx, a announcement) {
 	n := tx.ExecCount(`UPDATE requests SET answering = answering - 1
 		WHERE requester = ? AND id = ? AND topic = ? AND answering > 1`, a.Requester, a.ID, a.For)

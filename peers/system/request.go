@@ -14,23 +14,23 @@ import (
 // A request is a spawn_request.
 type request struct {
 	requester protocol.PeerID
-	id        string // names the request among the requester's
-	requestID string // its requestId, as it came
+	id        string // unique per requester
+	requestID string // as received
 	message   protocol.MessageID
 	trace     string // its traceparent
 	topic     protocol.Topic
-	agent     string // the name asked for; empty for the topic's own agent
+	agent     string // requested name; empty for the topic's own agent
 	profile   string
 }
 
-// maxTopics bounds the chats of one agent: its credential lists them.
+// maxTopics bounds the chats of one agent, since its credential lists them.
 const maxTopics = 200
 
-// parseRequest reads a spawn_request. Its error is for the sender.
+// parseRequest decodes a spawn_request. Its error is shown to the requester.
 func parseRequest(d *peer.Delivery) (request, error) {
 	var c protocol.SpawnRequest
 	if err := d.Decode(&c); err != nil {
-		return request{}, fmt.Errorf("the content of this spawn_request cannot be read: %w", err)
+		return request{}, fmt.Errorf("the content of this spawn_request cannot be decoded: %w", err)
 	}
 	r := request{
 		requester: d.Message.From, id: c.RequestID, requestID: c.RequestID, message: d.Message.MessageID,
@@ -48,8 +48,8 @@ func parseRequest(d *peer.Delivery) (request, error) {
 	return r, nil
 }
 
-// handleSpawnRequest stores a request, with its answer where there is one
-// already, before it is acknowledged.
+// handleSpawnRequest stores a request, and its answer if there already is one, before it is
+// acknowledged.
 func (s *Spawner) handleSpawnRequest(ctx context.Context, d *peer.Delivery) error {
 	if d.Topic != protocol.TopicSpawn {
 		return peer.Reject("spawn requests go to " + string(protocol.TopicSpawn))
@@ -74,19 +74,18 @@ func (s *Spawner) handleSpawnRequest(ctx context.Context, d *peer.Delivery) erro
 			k.wanted.Notify()
 		}
 	}
-	// The requester is on the bus now, so its answers need not wait for their backoff.
+	// The requester is on the bus now, so its answers can be sent at once.
 	if err := s.outbox.RetryNow(ctx, string(r.requester)); err != nil {
-		s.log.Warn().Err(err).Msg("answers not hurried; they wait for their backoff")
+		s.log.Warn().Err(err).Msg("answers not sent at once; their backoff continues")
 	}
 	return nil
 }
 
-// admit decides on a request and stores what follows: a wanted agent and the request
-// that waits for it, an immediate answer, or a refusal. woken reports whether the
-// agent was not wanted before.
+// admit decides on a request. It stores a wanted agent and the waiting request, an immediate
+// answer, or a refusal. woken reports whether the agent was not wanted before.
 func (s *Spawner) admit(tx *store.Tx, r request) (agent AgentName, woken bool) {
 	if answering(tx, r) > 0 {
-		return "", false // it came before, and its answer is on the way
+		return "", false // a repetition; its answer is queued
 	}
 	agent, refusal := s.chooseAgent(tx, r)
 	if refusal == nil {
@@ -107,8 +106,8 @@ func (s *Spawner) admit(tx *store.Tx, r request) (agent AgentName, woken bool) {
 	return agent, woken
 }
 
-// chooseAgent finds or names the agent that a request is about. refusal is the reason
-// that the requester is told.
+// chooseAgent returns the agent for a request, or a new name for it. refusal is the reason for
+// the requester.
 func (s *Spawner) chooseAgent(tx *store.Tx, r request) (agent AgentName, refusal error) {
 	if err := checkTopic(r.topic, r.requester); err != nil {
 		return "", err
@@ -124,10 +123,10 @@ func (s *Spawner) chooseAgent(tx *store.Tx, r request) (agent AgentName, refusal
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("every name for an agent of %s is taken; ask for one by name", r.topic)
+	return "", fmt.Errorf("every name for an agent of %s is taken; request one by name", r.topic)
 }
 
-// wantAgent makes sure that an agent exists, is wanted, and talks to the topic.
+// wantAgent makes sure that an agent is stored, wanted, and assigned to the topic.
 func (s *Spawner) wantAgent(tx *store.Tx, agent AgentName, r request) (woken bool, refusal error) {
 	if _, ok := s.opts.Profiles[r.profile]; r.profile != "" && !ok {
 		return false, fmt.Errorf("there is no profile %.60q", r.profile)
@@ -149,23 +148,23 @@ func (s *Spawner) wantAgent(tx *store.Tx, agent AgentName, r request) (woken boo
 	switch {
 	case slices.Contains(topics, r.topic):
 	case len(topics) >= maxTopics:
-		return false, fmt.Errorf("%s talks to %d chats already", agent.PeerID(), len(topics))
-	default: // another chat needs a wider credential, and so a new start
+		return false, fmt.Errorf("%s already has %d chats, which is the limit", agent.PeerID(), len(topics))
+	default: // another chat needs a wider credential, and therefore a restart
 		assign(tx, agent, r.topic, s.opts.Credentials)
 	}
 	return woken, nil
 }
 
-// checkBounds enforces the bounds on agents and on waiting requests.
+// checkBounds enforces the bounds on agents and waiting requests.
 func (s *Spawner) checkBounds(tx *store.Tx) (refusal error) {
 	type counts struct{ agents, requests int }
 	n, _ := store.One(tx, func(c *counts) []any { return []any{&c.agents, &c.requests} },
 		`SELECT (SELECT count(*) FROM agents WHERE state = 'wanted'), (SELECT count(*) FROM requests)`)
 	switch {
 	case n.agents >= s.opts.MaxAgents:
-		return fmt.Errorf("%d agents run already, and no more may (--max-agents)", n.agents)
+		return fmt.Errorf("%d agents are running, which is the limit (--max-agents)", n.agents)
 	case n.requests >= s.opts.MaxRequests:
-		return fmt.Errorf("%d requests wait already; try again later", n.requests)
+		return fmt.Errorf("%d requests are waiting, which is the limit; try again later", n.requests)
 	}
 	return nil
 }

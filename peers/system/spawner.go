@@ -41,23 +41,18 @@ type Spawner struct {
 	peer        *peer.Peer
 	outbox      *outbox.Outbox
 	rate        *rate.Limiter
-	revocations notify.Signal  // there are credentials to revoke
-	running     sync.WaitGroup // the keepers
-	link                       // to the bus
+	revocations notify.Signal        // there are credentials to revoke
+	running     sync.WaitGroup       // the supervisors
+	connected   atomic.Int64         // start of the connection in microseconds since 1970; 0 without a connection
+	people      atomic.Pointer[bool] // agents may answer people at the command line; nil before the bus was asked
 
 	mu          sync.Mutex      // guards the fields below
-	ctx         context.Context // of Run; nil before
+	ctx         context.Context // of Run; nil before Run
 	supervisors map[AgentName]*supervisor
 }
 
-// A link is what is known of the bus and of the spawner's standing there.
-type link struct {
-	connected atomic.Int64         // start of the connection in microseconds since 1970; 0 while there is none
-	people    atomic.Pointer[bool] // agents may answer people at the command line; nil before the bus was asked
-}
-
-// New makes a spawner on a database of [Open]. command is the path of the agents'
-// program; files for agents are written into folder. New does no I/O.
+// New returns a spawner on a database from [Open]. command is the path of the agents' program.
+// The spawner writes files for agents to folder. New does no I/O.
 func New(db *sql.DB, launcher Launcher, command, folder string, opts *Options) *Spawner {
 	o := opts.withDefaults()
 	s := &Spawner{
@@ -90,7 +85,7 @@ func (s *Spawner) peerOptions() *peer.Options {
 		s.connected.Store(time.Now().UnixMicro())
 		defer s.connected.Store(0)
 		if err := s.outbox.RetryNow(ctx, ""); err != nil && ctx.Err() == nil {
-			s.log.Warn().Err(err).Msg("announcements not hurried; they wait for their backoff")
+			s.log.Warn().Err(err).Msg("announcements not sent at once; their backoff continues")
 		}
 		ready.Do(func() {
 			if s.opts.OnReady != nil {
@@ -106,8 +101,8 @@ func (s *Spawner) peerOptions() *peer.Options {
 	return &o
 }
 
-// Run serves until ctx ends, or until the bus refuses the spawner for good. Then
-// it ends the agents, unless the launcher lets them outlive it.
+// Run serves until ctx ends, or until the bus refuses the spawner permanently. It then ends the
+// agents, unless they outlive the spawner.
 func (s *Spawner) Run(ctx context.Context) error {
 	if err := s.peer.Subscribe(ctx, "system:*"); err != nil {
 		return fmt.Errorf("subscribing to system:*: %w", err)
@@ -134,8 +129,7 @@ func (s *Spawner) Run(ctx context.Context) error {
 	return errors.Join(err, <-launched)
 }
 
-// resume starts a keeper for every agent that is wanted, and for every one that may
-// still run although it is not.
+// resume starts a supervisor for every agent that is wanted or may still be running.
 func (s *Spawner) resume(ctx context.Context) error {
 	tx := store.On(ctx, s.db)
 	names := store.All(tx, store.Scalar[AgentName], `SELECT name FROM agents WHERE state = 'wanted' OR handle <> '' ORDER BY created_at, name`)
@@ -151,7 +145,7 @@ func (s *Spawner) resume(ctx context.Context) error {
 	return nil
 }
 
-// supervise makes sure that an agent has a keeper. asked means that a request wants a new
+// supervise makes sure that an agent has a supervisor. asked reports that a request wants a new
 // agent, so that its start counts against the spawn rate.
 func (s *Spawner) supervise(name AgentName, asked bool) {
 	s.mu.Lock()
@@ -168,7 +162,7 @@ func (s *Spawner) supervise(name AgentName, asked bool) {
 	s.running.Go(func() { k.run(s.ctx) })
 }
 
-// release removes a keeper, unless its agent was wanted again meanwhile, which it
+// release removes a supervisor, unless its agent was wanted again in the meantime, which again
 // reports.
 func (s *Spawner) release(k *supervisor) (again bool) {
 	s.mu.Lock()

@@ -133,8 +133,8 @@ func TestRefusalsAreAnswered(t *testing.T) {
 		}{
 			"escape":  {protocol.SpawnRequest{Agent: "../../bin/sh"}, "must be 1 to 48"},
 			"spawner": {protocol.SpawnRequest{Agent: "system"}, "the spawner itself"},
-			"pattern": {protocol.SpawnRequest{Topic: "tg:*"}, "could not be granted"},
-			"agent":   {protocol.SpawnRequest{Topic: "agent:x"}, "no chat"},
+			"pattern": {protocol.SpawnRequest{Topic: "tg:*"}, "cannot be granted"},
+			"agent":   {protocol.SpawnRequest{Topic: "agent:x"}, "not a chat"},
 			"profile": {protocol.SpawnRequest{Profile: "root"}, "no profile"},
 			"full":    {protocol.SpawnRequest{Topic: "tg:2"}, "--max-agents"},
 		} {
@@ -276,7 +276,7 @@ func TestAMuteAgentIsEndedAndStartedAgain(t *testing.T) {
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
 		time.Sleep(2 * time.Minute)
-		if r, _ := result(t, bridge); r.Status != "failed" || !strings.Contains(r.Error, "did not say that it is online") {
+		if r, _ := result(t, bridge); r.Status != "failed" || !strings.Contains(r.Error, "did not come online") {
 			t.Errorf("%+v", r)
 		}
 		if n := h.stage.startCount(); n != 2 || h.stage.actor("tg-1") != nil {

@@ -7,7 +7,7 @@ import (
 	"hubbub/protocol"
 )
 
-// spec says how an agent is started, except for its environment.
+// spec returns how an agent is started, except for its environment.
 func (s *Spawner) spec(a agentRow) Spec {
 	place := s.launcher.Paths(a.name)
 	args := []string{"--id", string(a.name)}
@@ -26,7 +26,7 @@ func (s *Spawner) spec(a agentRow) Spec {
 		Unit: slices.Concat(s.opts.Unit, profile.Unit)}
 }
 
-// environment reads the variables of the agent.
+// environment returns the environment of the agent.
 func (k *supervisor) environment(ctx context.Context) ([]string, error) {
 	a, err := k.agent(ctx)
 	if err != nil {
@@ -54,9 +54,8 @@ type grantRequest struct {
 	Publish    []string `json:"publish"`
 }
 
-// grants returns what an agent is granted: to be itself, to hear its own topic, and to
-// publish to its chats, to the system, to the broker and, if people may be reached, to
-// those who talk to it with `hubbub chat`.
+// grants returns what an agent is granted: its identity, its own topic, and publishing to its
+// chats, the system, the broker and, if people is set, to people who use `hubbub chat`.
 func grants(agent AgentName, topics []protocol.Topic, people bool) grantRequest {
 	self := string(agent.PeerID())
 	g := grantRequest{Identities: []string{self}, Subscribe: []string{self}, Publish: []string{"system:*", "collab:*"}}

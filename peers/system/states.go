@@ -9,34 +9,34 @@ import (
 	"hubbub/protocol"
 )
 
-// The states of an agent. Beside its state, its row says which instance runs (the
-// handle) and whether that instance is online.
+// The states of an agent. Its row also has the running instance (the handle) and whether that
+// instance is online.
 const (
-	stateWanted = "wanted" // it shall run
-	stateIdle   = "idle"   // stopped, as nobody talked to it
-	stateFailed = "failed" // given up
+	stateWanted = "wanted" // should be running
+	stateIdle   = "idle"   // stopped while nobody used it
+	stateFailed = "failed" // not restarted until the next request
 )
 
-// The life of an agent: each step that changes its row, and what it may follow.
+// Changes of an agent's row:
 //
-//	step         from               to         who takes it
+//	statement    from               to         made by
 //	toWanted     none, idle, failed wanted     a request
 //	toWanted     idle               wanted     a delivery of the broker that waits for it
-//	toStarted    wanted             + handle   its keeper, once it has started an instance
-//	toAdopted      any                + handle   its keeper, once it has found one that runs
-//	toOnline     wanted             + online   the agent says so
-//	toRestarting    any                - online   a request for a further chat: it starts again
-//	toAbsent     any                - instance its keeper, while there is no instance
-//	toIdle       wanted             idle       its keeper, unless a request waits
-//	toFailed     wanted             failed     its keeper, after too many failures
-//	toForgotten  idle, failed       - instance its keeper, once the instance has ended
+//	toStarted    wanted             + handle   its supervisor, after it started an instance
+//	toAdopted    any                + handle   its supervisor, after it found a running instance
+//	toOnline     wanted             + online   the agent's announcement
+//	toRestarting any                - online   a request for a further chat
+//	toAbsent     any                - instance its supervisor, while there is no instance
+//	toIdle       wanted             idle       its supervisor, unless a request is waiting
+//	toFailed     wanted             failed     its supervisor, after too many failures
+//	toForgotten  idle, failed       - instance its supervisor, after the instance has ended
 //
 // The first parameter of each statement is the agent's name.
 const (
 	toWanted = `INSERT INTO agents (name, profile, derived, state, created_at) VALUES (?, ?, ?, 'wanted', ?)
 		ON CONFLICT (name) DO UPDATE SET state = 'wanted', online = 0, error = ''`
 	toStarted = `UPDATE agents SET handle = ?2 WHERE name = ?1`
-	// The start of the instance was not recorded in time. Whether it is online was, as
+	// The start of the instance was not recorded. Its online state is correct nevertheless, since
 	// that is cleared before every start.
 	toAdopted    = `UPDATE agents SET online = CASE handle WHEN '' THEN online ELSE 0 END, handle = ?2 WHERE name = ?1`
 	toOnline     = `UPDATE agents SET online = 1 WHERE name = ? AND state = 'wanted'`
@@ -48,17 +48,17 @@ const (
 	toForgotten = `UPDATE agents SET online = 0, handle = '' WHERE name = ? AND state <> 'wanted'`
 )
 
-// An agentRow is one agent as it is stored.
+// An agentRow is a stored agent.
 type agentRow struct {
 	name    AgentName
 	profile string
-	derived protocol.Topic // the topic whose own agent this is
-	state   string         // empty: not stored yet
-	handle  string         // of its running instance
-	online  bool           // that instance has said so
+	derived protocol.Topic // the topic that the agent was derived for
+	state   string         // empty if not stored yet
+	handle  string         // of the running instance
+	online  bool           // the running instance has announced itself
 }
 
-// findAgent returns an agent, or a row without a state if it is not stored.
+// findAgent returns an agent. The state of an agent that is not stored is empty.
 func findAgent(tx *store.Tx, name AgentName) agentRow {
 	a, _ := store.One(tx, func(a *agentRow) []any { return []any{&a.profile, &a.derived, &a.state, &a.handle, &a.online} },
 		`SELECT profile, derived, state, handle, online FROM agents WHERE name = ?`, name)
@@ -66,21 +66,21 @@ func findAgent(tx *store.Tx, name AgentName) agentRow {
 	return a
 }
 
-// agent returns the keeper's agent.
+// agent returns the supervised agent.
 func (k *supervisor) agent(ctx context.Context) (agentRow, error) {
 	tx := store.On(ctx, k.db)
 	return findAgent(tx, k.name), tx.Err()
 }
 
-// change runs one statement, outside of any transaction.
+// change executes a statement outside of any transaction.
 func (s *Spawner) change(ctx context.Context, statement string, args ...any) error {
 	tx := store.On(ctx, s.db)
 	tx.Exec(statement, args...)
 	return tx.Err()
 }
 
-// ownAgent returns the agent that a topic has when a request names none: the one
-// derived from it, else the first that it was given. It is empty when it has none.
+// ownAgent returns the agent of a topic for requests that name none: the one derived from the
+// topic, else the first one assigned to it, else "".
 func ownAgent(tx *store.Tx, topic protocol.Topic) AgentName {
 	return store.Value[AgentName](tx, `SELECT name FROM (
 		SELECT name, 0 AS rank, 0 AS since FROM agents WHERE derived = ?1
@@ -88,8 +88,8 @@ func ownAgent(tx *store.Tx, topic protocol.Topic) AgentName {
 		ORDER BY rank, since, name LIMIT 1`, topic)
 }
 
-// assign adds a chat to an agent. widen says that a running instance cannot serve
-// it: its credential is too narrow.
+// assign assigns a chat to an agent. widen means that the agent must restart because its
+// credential is too narrow.
 func assign(tx *store.Tx, agent AgentName, topic protocol.Topic, widen bool) {
 	tx.Annotate(fmt.Sprintf("assigning %s to %s", agent, topic), func() {
 		tx.Exec(`INSERT INTO assignments (topic, agent, since) VALUES (?, ?, ?)`, topic, agent, time.Now().UnixMicro())
@@ -103,16 +103,15 @@ func topicsOf(tx *store.Tx, agent AgentName) []protocol.Topic {
 	return store.All(tx, store.Scalar[protocol.Topic], `SELECT topic FROM assignments WHERE agent = ? ORDER BY since, topic`, agent)
 }
 
-// A DownAgent is an agent that is not started again until somebody asks for it, or that does not
-// come up.
+// A DownAgent is an agent that has failed or is not online yet.
 type DownAgent struct {
 	Agent protocol.PeerID
 	Name  AgentName
-	Error string // how it ended, the last time
+	Error string // how it ended the last time
 }
 
-// AgentsDown reads from the database of a spawner, which may run meanwhile, the agents that
-// it gave up, and those that shall run and have not said that they are online, by name.
+// AgentsDown reads from the database of a spawner, which may be running, the agents that have
+// failed and those that should be running but are not online, ordered by name.
 func AgentsDown(ctx context.Context, path string) (failed, coming []DownAgent, err error) {
 	db, err := store.OpenExisting(path)
 	if err != nil {
@@ -130,8 +129,8 @@ func AgentsDown(ctx context.Context, path string) (failed, coming []DownAgent, e
 	return failed, coming, tx.Err()
 }
 
-// HandleOf reads from the database of a spawner, which may run meanwhile, the handle
-// of the running instance of an agent, as its launcher wrote it.
+// HandleOf reads the handle of an agent's running instance from the database of a spawner, which
+// may be running.
 func HandleOf(ctx context.Context, path string, name AgentName) (string, error) {
 	db, err := store.OpenExisting(path)
 	if err != nil {

@@ -12,28 +12,27 @@ import (
 	"hubbub/protocol/retry"
 )
 
-// A supervisor runs one agent: it finds or starts an instance, watches it, starts the
-// next one when it ends, and gives up after too many failures. Only its goroutine
-// starts instances of this agent.
+// A supervisor runs one agent: it finds or starts an instance, watches it, restarts it when it
+// ends, and gives up after too many failures. Only its goroutine starts instances of the agent.
 type supervisor struct {
 	*Spawner
 	name        AgentName
-	requested   bool          // a request wants the agent, so its start counts against the spawn rate
-	wantedAgain bool          // the agent was wanted again while it was ending; guarded by Spawner.mu
+	requested   bool          // by a request, so that the start counts against the spawn rate
+	wantedAgain bool          // while it was ending; guarded by Spawner.mu
 	changed     notify.Signal // the agent's row changed
-	idle        notify.Signal // the agent was idle for too long
-	wanted      notify.Signal // the agent was asked for while it was online
-	lastSeen    atomic.Int64  // time of the agent's last sign of life, in microseconds since 1970
+	idle        notify.Signal // for longer than Options.IdleStop
+	wanted      notify.Signal // requested while it was online
+	lastSeen    atomic.Int64  // in microseconds since 1970
 }
 
-// Reasons for the end of a watch, besides the end of the instance.
+// Reasons to end an instance.
 var (
-	errRestart  = errors.New("it must start again with a new credential")
-	errIdle     = errors.New("nobody talked to it")
-	errTooOld   = errors.New("it ran for as long as it may")
-	errSilent   = errors.New("it did not say that it is online")
-	errHung     = errors.New("it runs, but is not on the bus")
-	errNotReady = errors.New("something that every start needs is missing")
+	errRestart  = errors.New("it needs a restart with a new credential")
+	errIdle     = errors.New("nobody used it")
+	errTooOld   = errors.New("its maximum run time was reached")
+	errSilent   = errors.New("it did not come online")
+	errHung     = errors.New("it is running but not on the bus")
+	errNotReady = errors.New("not ready to start it")
 	errStopping = errors.New("the spawner is stopping")
 )
 
@@ -46,7 +45,7 @@ func newSupervisor(s *Spawner, name AgentName, asked bool) *supervisor {
 
 func (k *supervisor) touch() { k.lastSeen.Store(time.Now().UnixMicro()) }
 
-// run keeps the agent until it is no longer wanted, or ctx ends.
+// run supervises the agent until it is no longer wanted or ctx ends.
 func (k *supervisor) run(ctx context.Context) {
 	for {
 		k.superviseLoop(ctx)
@@ -86,20 +85,19 @@ func (k *supervisor) superviseLoop(ctx context.Context) {
 				err = fmt.Errorf("ended %d times in a row: %w", failures, err)
 			}
 			k.persist(ctx, func(ctx context.Context) error { return k.giveUp(ctx, k.name, err) })
-			k.log.Error().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Paths(k.name).Log).Msg("the agent is given up; what it said last is in its log")
+			k.log.Error().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Paths(k.name).Log).Msg("agent failed and is not restarted; see its log")
 			return
 		}
-		// Nobody is told that the agent is there until it is back.
+		// Nobody is told that the agent is available until it is back.
 		k.persist(ctx, k.markAbsent)
 		pause := k.pauses().After(failures)
-		k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Paths(k.name).Log).Dur("pause_ms", pause).Msg("agent ended; starting it again")
+		k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Paths(k.name).Log).Dur("pause_ms", pause).Msg("agent ended; restarting it")
 		retry.Sleep(ctx, pause)
 	}
 }
 
-// isPermanent reports whether the next instance would end in the same way. A program
-// that was called wrongly and one that panicked exit with the same code, so the code
-// counts only if the instance was never online.
+// isPermanent reports whether the next instance would end in the same way. Wrong arguments and a
+// panic cause the same exit code, so the code counts only if the instance was never online.
 func (k *supervisor) isPermanent(ctx context.Context, err error) bool {
 	var exit *Exit
 	if !errors.As(err, &exit) || !exit.Permanent {
@@ -109,12 +107,12 @@ func (k *supervisor) isPermanent(ctx context.Context, err error) bool {
 	return err == nil && !a.online
 }
 
-// pauses returns the pauses between starts.
+// pauses returns the delays between starts.
 func (k *supervisor) pauses() retry.Backoff {
 	return retry.Backoff{Min: k.opts.MinBackoff, Max: k.opts.MaxBackoff}
 }
 
-// runInstance runs one instance to its end. It returns nil if the agent is not to run.
+// runInstance runs one instance to its end. It returns nil if the agent should not run.
 func (k *supervisor) runInstance(ctx context.Context) error {
 	a, err := k.agent(ctx)
 	if err != nil {
@@ -140,28 +138,26 @@ func (k *supervisor) runInstance(ctx context.Context) error {
 	return k.watch(ctx, inst)
 }
 
-// adopt takes over an instance that runs already.
+// adopt takes over an instance that is already running.
 func (k *supervisor) adopt(ctx context.Context, a agentRow, inst Instance) error {
-	k.log.Info().Str("peer", string(k.name.PeerID())).Str("instance", inst.Handle()).Msg("agent runs already")
+	k.log.Info().Str("peer", string(k.name.PeerID())).Str("instance", inst.Handle()).Msg("agent is already running")
 	if inst.Handle() == a.handle {
 		return nil
 	}
 	if err := k.change(ctx, toAdopted, k.name, inst.Handle()); err != nil || k.connected.Load() == 0 {
-		return err // without a bus, the next connection asks
+		return err // without a connection, the next one probes it
 	}
-	_, _ = k.probe(ctx, k.name) // it says by itself, later
+	_, _ = k.probe(ctx, k.name) // otherwise it announces itself later
 	return nil
 }
 
-// markAbsent records that the agent has no instance, so that requests wait for the
-// next one.
+// markAbsent records that the agent has no instance. Requests then wait for the next one.
 func (k *supervisor) markAbsent(ctx context.Context) error {
 	return k.change(ctx, toAbsent, k.name)
 }
 
-// start starts an instance and records its handle. If the spawner is killed in
-// between, Find finds the instance. start waits for the bus first: without it the
-// agent could not say that it is online.
+// start starts an instance and records its handle. If the spawner is killed in between, Find
+// finds the instance. start first waits for the bus, which the agent needs to announce itself.
 func (k *supervisor) start(ctx context.Context, spec Spec) (Instance, error) {
 	if err := k.markAbsent(ctx); err != nil {
 		return nil, errors.Join(errNotReady, err)
@@ -195,7 +191,7 @@ func (k *supervisor) start(ctx context.Context, spec Spec) (Instance, error) {
 	return inst, nil
 }
 
-// prepare gets the token and the environment that a start needs.
+// prepare gets the token and the environment for a start.
 func (k *supervisor) prepare(ctx context.Context, spec *Spec) (err error) {
 	err = k.ensureToken(ctx, k.name, spec.TokenFile)
 	if err == nil {
@@ -204,17 +200,17 @@ func (k *supervisor) prepare(ctx context.Context, spec *Spec) (err error) {
 	return err
 }
 
-// watch waits for the end of an instance, or for a reason to end it.
+// watch waits until an instance ends or must be ended.
 func (k *supervisor) watch(ctx context.Context, inst Instance) error {
 	waiting, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { // waited for below: it closes ended
+	go func() { // ends before watch returns, by closing ended
 		defer close(ended)
 		ended <- inst.Wait(waiting)
 	}()
 	defer func() {
 		cancel()
-		for range ended { // until it is closed
+		for range ended { // wait until it is closed
 		}
 	}()
 	cause, running := k.watchLoop(ctx, ended)
@@ -222,7 +218,7 @@ func (k *supervisor) watch(ctx context.Context, inst Instance) error {
 	case !running, errors.Is(cause, errStopping) && k.launcher.Outlives():
 	case errors.Is(cause, errIdle):
 		if stored, err := k.setIdle(ctx); err != nil || !stored {
-			return errors.Join(err, errRestart) // somebody wants the agent after all
+			return errors.Join(err, errRestart) // the agent is wanted after all
 		}
 		cause = k.end(ctx, inst)
 	default:
@@ -234,7 +230,7 @@ func (k *supervisor) watch(ctx context.Context, inst Instance) error {
 	return cause
 }
 
-// watchLoop returns why the watch ends, and whether the instance still runs.
+// watchLoop returns why the watch ends, and whether the instance is still running.
 func (k *supervisor) watchLoop(ctx context.Context, ended chan error) (cause error, running bool) {
 	silent := time.NewTimer(k.opts.StartTimeout)
 	defer silent.Stop()
@@ -247,7 +243,7 @@ func (k *supervisor) watchLoop(ctx context.Context, ended chan error) (cause err
 		a, err := k.agent(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			k.log.Error().Err(err).Msg("agents table not read; the watch goes on")
+			k.log.Error().Err(err).Msg("agents table not read; still watching")
 		case err == nil && a.online:
 			silent.Stop()
 		case err == nil && k.mustRestart(ctx):
@@ -268,7 +264,7 @@ func (k *supervisor) watchLoop(ctx context.Context, ended chan error) (cause err
 			}
 		case <-silent.C:
 			if !k.listening(k.opts.StartTimeout) {
-				silent.Reset(k.opts.StartTimeout) // the spawner could not have heard it
+				silent.Reset(k.opts.StartTimeout) // the spawner could not have received its announcement
 				continue
 			}
 			return errSilent, true
@@ -280,7 +276,7 @@ func (k *supervisor) watchLoop(ctx context.Context, ended chan error) (cause err
 	}
 }
 
-// listening reports whether the spawner was on the bus all that while.
+// listening reports whether the spawner was connected for all of that duration.
 func (s *Spawner) listening(while time.Duration) bool {
 	since := s.connected.Load()
 	return since != 0 && time.Now().Add(-while).UnixMicro() >= since
@@ -294,7 +290,7 @@ func (k *supervisor) stop(ctx context.Context, inst Instance) error {
 	return nil
 }
 
-// end ends the instance of an agent that is not to run.
+// end ends the instance of an agent that should not run.
 func (k *supervisor) end(ctx context.Context, inst Instance) error {
 	if err := k.stop(ctx, inst); err != nil {
 		return err
@@ -302,12 +298,12 @@ func (k *supervisor) end(ctx context.Context, inst Instance) error {
 	return k.forget(context.WithoutCancel(ctx))
 }
 
-// forget clears the record of the instance of an agent that is not to run.
+// forget clears the instance of an agent that should not run.
 func (k *supervisor) forget(ctx context.Context) error {
 	return k.change(ctx, toForgotten, k.name)
 }
 
-// setIdle records that the agent is not to run, unless a request waits for it.
+// setIdle marks the agent as idle, unless a request waits for it.
 func (k *supervisor) setIdle(ctx context.Context) (stored bool, err error) {
 	err = store.InTx(ctx, k.db, func(tx *store.Tx) {
 		if stored = tx.ExecCount(toIdle, k.name) == 1; stored {

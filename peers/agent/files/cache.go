@@ -50,7 +50,7 @@ func Problem(err error) string {
 	if p, ok := errors.AsType[problem](err); ok {
 		return string(p)
 	}
-	return "it could not be fetched just now; it can be read later"
+	return "it could not be fetched; try to read it later"
 }
 
 // Get returns a file that came with a message of a chat. It is fetched at most once, unless
@@ -58,7 +58,7 @@ func Problem(err error) string {
 func (k *Cache) Get(ctx context.Context, chat protocol.Topic, a *protocol.Attachment) (*mailbox.File, error) {
 	switch {
 	case a.Size > MaxFile:
-		return nil, problem(fmt.Sprintf("it has %s, and files of more than %s are not fetched", megabytes(a.Size), megabytes(MaxFile)))
+		return nil, problem(fmt.Sprintf("it has %s; files over %s are not fetched", megabytes(a.Size), megabytes(MaxFile)))
 	case a.Ref == "" || k.Client == nil:
 		return nil, problem("its bridge serves no files")
 	case protocol.PeerID(chat).Family() != "tg":
@@ -97,7 +97,7 @@ func (k *Cache) fetch(ctx context.Context, ref string) (*mailbox.File, error) {
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, ref, http.NoBody)
 	if err != nil {
-		return nil, problem("its reference is no address")
+		return nil, problem("its reference is not a URL")
 	}
 	response, err := k.Client.Do(r)
 	if err != nil {
@@ -109,11 +109,11 @@ func (k *Cache) fetch(ctx context.Context, ref string) (*mailbox.File, error) {
 	case err != nil:
 		return nil, fmt.Errorf("fetching a file: %w", err)
 	case response.StatusCode == http.StatusNotFound:
-		return &mailbox.File{Ref: ref, Problem: cmp.Or(text.OneLine(text.Prefix(string(body), maxRefusal)), "it is gone")}, nil
+		return &mailbox.File{Ref: ref, Problem: cmp.Or(text.OneLine(text.Prefix(string(body), maxRefusal)), "it no longer exists")}, nil
 	case response.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("fetching a file: the bridge answered %d", response.StatusCode)
 	case len(body) > MaxFile:
-		return &mailbox.File{Ref: ref, Problem: "it has more than " + megabytes(MaxFile) + ", and such files are not fetched"}, nil
+		return &mailbox.File{Ref: ref, Problem: "it has more than " + megabytes(MaxFile) + "; such files are not fetched"}, nil
 	}
 	return &mailbox.File{Ref: ref, Mime: typeOf(body), Body: body}, nil
 }

@@ -69,9 +69,9 @@ func TestAFileIsFetchedOnce(t *testing.T) {
 		{200, "hello", "text/plain", "", 1},
 		{200, png, "image/png", "", 1},
 		{404, " it is over 20 MB,\nor gone ", "", "it is over 20 MB, or gone", 1},
-		{404, "", "", "it is gone", 1},
+		{404, "", "", "it no longer exists", 1},
 		{404, strings.Repeat("x", 301), "", strings.Repeat("x", 300), 1},
-		{502, "no", "", "it could not be fetched just now; it can be read later", 2},
+		{502, "no", "", "it could not be fetched; try to read it later", 2},
 		{200, strings.Repeat("x", 20<<20), "text/plain", "", 1},
 		{200, strings.Repeat("x", 20<<20+1), "", "it has more than 20.0 MB, and such files are not fetched", 1},
 	} {
@@ -110,7 +110,7 @@ func TestWhichFilesAreNotFetched(t *testing.T) {
 		{"tg:5", sized(20<<20 + 1), "it has 20.0 MB, and files of more than 20.0 MB are not fetched"},
 		{"tg:5", &protocol.Attachment{}, "its bridge serves no files"},
 		{"chorus:5", sized(1), "only files of Telegram are fetched"},
-		{"tg:5", &protocol.Attachment{Ref: "http://a b/"}, "its reference is no address"},
+		{"tg:5", &protocol.Attachment{Ref: "http://a b/"}, "its reference is not a URL"},
 		{"tg:5", sized(20 << 20), ""},
 	} {
 		if _, err := b.Get(t.Context(), c.chat, c.a); (err == nil) != (c.want == "") || err != nil && files.Problem(err) != c.want {
@@ -159,7 +159,7 @@ func TestWhatAPromptSaysOfAFile(t *testing.T) {
 	b.Transcribe = nil
 	check("a round video that nothing transcribes", line(round, true), "you cannot see or hear files of this kind")
 	check("a document", line(b.file("d"), true), "read it with chat.read_file, eventId e1, file 1")
-	check("a model that does not see", line(image("1"), false), "not shown to you: you take no images")
+	check("a model that does not see", line(image("1"), false), "not shown to you: you do not accept images")
 	check("an image", line(image("1"), true), "shown to you as image 1")
 	document := b.file("2")
 	document.MimeType = "image/png"
@@ -170,7 +170,7 @@ func TestWhatAPromptSaysOfAFile(t *testing.T) {
 	b.content = png + strings.Repeat("x", 5<<20)
 	check("one that is larger than was said", line(image("4"), true), "not shown to you: it has 5.0 MB, and an image may have 5.0 MB")
 	b.content = "words"
-	check("no image", line(image("5"), true), "not shown to you: it is none of JPEG, PNG, GIF and WebP")
+	check("no image", line(image("5"), true), "not shown to you: it is not JPEG, PNG, GIF or WebP")
 	b.status = 404
 	check("one that is gone", line(image("6"), true), "not shown to you: words")
 	b.status, b.content = 200, png+strings.Repeat("x", 5<<20-len(png))
@@ -178,7 +178,7 @@ func TestWhatAPromptSaysOfAFile(t *testing.T) {
 	for i := range 3 {
 		check("as large as may be", line(image(fmt.Sprint("l", i)), true), fmt.Sprint("shown to you as image ", i+1))
 	}
-	check("too large together", line(image("l3"), true), "not shown to you: the images of this turn are too large together")
+	check("too large together", line(image("l3"), true), "not shown to you: the images of this turn exceed their total size")
 	b.content = png
 	shown = files.Attachments{}
 	for i := range 10 {
@@ -221,11 +221,11 @@ func TestAVoiceMessageIsTranscribedOnce(t *testing.T) {
 		want  string
 		asked int // for two lines
 	}{
-		{" la la\n", nil, "it says, as transcribed: la la", 1},
-		{" ", nil, "it says, as transcribed: (nothing)", 1},
-		{"", errors.New("no model"), "you cannot hear it: what it says could not be made out", 2},
-		{strings.Repeat("x", 8<<10), nil, "it says, as transcribed: " + strings.Repeat("x", 8<<10), 1},
-		{strings.Repeat("x", 8<<10+1), nil, "it says, as transcribed: " + strings.Repeat("x", 8<<10) + " ... (the rest with chat.read_file)", 1},
+		{" la la\n", nil, "its transcript: la la", 1},
+		{" ", nil, "its transcript: (nothing)", 1},
+		{"", errors.New("no model"), "you cannot hear it: its text could not be determined", 2},
+		{strings.Repeat("x", 8<<10), nil, "its transcript: " + strings.Repeat("x", 8<<10), 1},
+		{strings.Repeat("x", 8<<10+1), nil, "its transcript: " + strings.Repeat("x", 8<<10) + " ... (the rest with chat.read_file)", 1},
 	} {
 		said, failed, asked = c.said, c.err, 0
 		for range 2 {
@@ -259,9 +259,9 @@ func TestWhatIsReadOfAFile(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ content, words, problem string }{
 		"text":  {"hello", "hello", ""},
-		"image": {png, "", "it is an image; a model that takes images is shown it with its message"},
-		"bytes": {"\x00\x01\x02", "", "it is application/octet-stream, which cannot be read here as text; ask for it as text, or for a docx or odt document"},
-		"pdf":   {"%PDF-1.7", "", "it is a PDF, and nothing is configured that reads those (--read-pdf); ask for it as text, or for a docx or odt document"},
+		"image": {png, "", "it is an image; models that accept images see it with its message"},
+		"bytes": {"\x00\x01\x02", "", "it is application/octet-stream, which cannot be read as text; ask for it as text, or as a docx or odt document"},
+		"pdf":   {"%PDF-1.7", "", "it is a PDF, and no PDF reader is configured (--read-pdf); ask for it as text, or as a docx or odt document"},
 	} {
 		if words, problem := read(name, c.content); words != c.words || problem != c.problem {
 			t.Errorf("%s: %q, %q", name, words, problem)
@@ -270,7 +270,7 @@ func TestWhatIsReadOfAFile(t *testing.T) {
 	for name, c := range map[string]struct {
 		says           string
 		words, problem string
-	}{"pages": {"page one", "page one", ""}, "pictures": {" \f", "", "it is a PDF without text; its pages may be pictures"}} {
+	}{"pages": {"page one", "page one", ""}, "pictures": {" \f", "", "it is a PDF without text; its pages may be images"}} {
 		asked := 0
 		b.ReadPDF = func(context.Context, string, []byte) (string, error) { asked++; return c.says, nil }
 		for range 2 {

@@ -35,13 +35,13 @@ func (k *Cache) Describe(ctx context.Context, e *mailbox.Entry, n int, sees bool
 	a := &e.Files()[n-1]
 	line := fmt.Sprintf("%s %q %s %d bytes", a.Kind, a.Name, a.MimeType, a.Size)
 	if n > len(e.Content.Attachments) {
-		line = "of what is answered: " + line
+		line = "of the quoted message: " + line
 	}
 	switch {
 	case a.Kind == kindVoice:
 		return line + ": " + k.transcriptLine(ctx, e, a)
 	case isRecording(a) && k.Transcribe != nil:
-		return line + fmt.Sprintf(": read what is said in it with chat.read_file, eventId %s, file %d", e.EventID, n)
+		return line + fmt.Sprintf(": read its transcript with chat.read_file, eventId %s, file %d", e.EventID, n)
 	case a.Kind == "photo" || a.Kind == "document" && IsImage(a.MimeType):
 		return line + ": " + k.showImage(ctx, e, a, sees, shown)
 	case a.Kind == "document":
@@ -56,9 +56,9 @@ func (k *Cache) showImage(ctx context.Context, e *mailbox.Entry, a *protocol.Att
 	const not = "not shown to you: "
 	switch {
 	case !sees:
-		return not + "you take no images"
+		return not + "you do not accept images"
 	case len(shown.Images) == MaxImages:
-		return not + fmt.Sprintf("%d images are the most at once", MaxImages)
+		return not + fmt.Sprintf("at most %d images are shown at once", MaxImages)
 	case a.Size > MaxImage:
 		return not + tooLarge(a.Size)
 	}
@@ -67,11 +67,11 @@ func (k *Cache) showImage(ctx context.Context, e *mailbox.Entry, a *protocol.Att
 	case err != nil:
 		return not + Problem(err)
 	case !IsImage(f.Mime):
-		return not + "it is none of JPEG, PNG, GIF and WebP"
+		return not + "it is not JPEG, PNG, GIF or WebP"
 	case len(f.Body) > MaxImage:
 		return not + tooLarge(int64(len(f.Body)))
 	case shown.bytes+len(f.Body) > maxImageBytes:
-		return not + "the images of this turn are too large together"
+		return not + "the images of this turn exceed their total size"
 	}
 	shown.bytes += len(f.Body)
 	shown.Images = append(shown.Images, harness.Image{MimeType: f.Mime, Data: f.Body})
@@ -84,7 +84,7 @@ func isRecording(a *protocol.Attachment) bool {
 }
 
 func tooLarge(n int64) string {
-	return fmt.Sprintf("it has %s, and an image may have %s", megabytes(n), megabytes(MaxImage))
+	return fmt.Sprintf("it has %s; an image may have at most %s", megabytes(n), megabytes(MaxImage))
 }
 
 // transcriptLine returns the transcript of a voice message, or why there is none.
@@ -97,7 +97,7 @@ func (k *Cache) transcriptLine(ctx context.Context, e *mailbox.Entry, a *protoco
 	if len(said) < len(words) {
 		said += " ... (the rest with chat.read_file)"
 	}
-	return "it says, as transcribed: " + cmp.Or(strings.TrimSpace(said), "(nothing)")
+	return "its transcript: " + cmp.Or(strings.TrimSpace(said), "(nothing)")
 }
 
 // Transcript returns the transcript of a recording. Each recording is transcribed once.
@@ -131,8 +131,8 @@ func (k *Cache) convert(ctx context.Context, f *mailbox.File, name string, tell 
 		return told, k.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.SaveFile(told) })
 	})
 	if err != nil {
-		k.Log.Warn().Err(err).Str("type", f.Mime).Msg("file not put into words")
-		return "", problem("what it says could not be made out")
+		k.Log.Warn().Err(err).Str("type", f.Mime).Msg("file not converted to text")
+		return "", problem("its text could not be determined")
 	}
 	return got.(*mailbox.File).Text, nil //nolint:errcheck // it is nothing else
 }
@@ -149,11 +149,11 @@ func (k *Cache) Read(ctx context.Context, chat protocol.Topic, a *protocol.Attac
 	case f.Mime == "application/pdf":
 		return k.pdfText(ctx, f, a.Name)
 	case IsImage(f.Mime):
-		return "", problem("it is an image; a model that takes images is shown it with its message")
+		return "", problem("it is an image; models that accept images see it with its message")
 	}
 	words, err := Text(f.Body)
 	if err != nil {
-		return "", problem("it is " + f.Mime + ", which cannot be read here as text; ask for it as text, or for a docx or odt document")
+		return "", problem("it is " + f.Mime + ", which cannot be read as text; ask for it as text, or as a docx or odt document")
 	}
 	return words, nil
 }
@@ -161,11 +161,11 @@ func (k *Cache) Read(ctx context.Context, chat protocol.Topic, a *protocol.Attac
 // pdfText returns the text of a PDF. Each PDF is read once.
 func (k *Cache) pdfText(ctx context.Context, f *mailbox.File, name string) (string, error) {
 	if k.ReadPDF == nil {
-		return "", problem("it is a PDF, and nothing is configured that reads those (--read-pdf); ask for it as text, or for a docx or odt document")
+		return "", problem("it is a PDF, and no PDF reader is configured (--read-pdf); ask for it as text, or as a docx or odt document")
 	}
 	words, err := k.convert(ctx, f, name, k.ReadPDF)
 	if words == noText {
-		return "", problem("it is a PDF without text; its pages may be pictures")
+		return "", problem("it is a PDF without text; its pages may be images")
 	}
 	return words, err
 }

@@ -14,7 +14,7 @@ import (
 // maxText bounds the bytes of text extracted from one document.
 const maxText = 4 << 20
 
-var errNoText = errors.New("it is no text that can be read here")
+var errNoText = errors.New("it is not a readable text")
 
 // Text returns the text of a document: UTF-8, UTF-16, or an office document (docx, odt, pptx,
 // odp).

@@ -27,7 +27,7 @@ var askChoiceTool = harness.Tool{
 	Name:  "chat.ask_choice",
 	Title: "Ask with choices",
 	Description: "Answer a chat event with a question and 2 to 8 choices, shown as buttons where the chat has them. It is the answer to the event. " +
-		"What somebody chooses, or says instead, comes to you as an event of its own.",
+		"The choice, or another reply, comes to you as a separate event.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"question":{"type":"string","description":"what you ask, Markdown"},
 		"choices":{"type":"array","minItems":2,"maxItems":8,"items":{"type":"string","maxLength":64},"description":"different words, at most 64 bytes each"},
@@ -51,16 +51,16 @@ func (args *askChoiceArguments) check() string {
 	case len(args.Question) > maxQuestion:
 		return fmt.Sprintf("question has %d bytes; at most %d are sent. Shorten it.", len(args.Question), maxQuestion)
 	case len(args.Choices) < minChoices || len(args.Choices) > maxChoices:
-		return fmt.Sprintf("there are %d choices; give %d to %d.", len(args.Choices), minChoices, maxChoices)
+		return fmt.Sprintf("there are %d choices; give between %d and %d.", len(args.Choices), minChoices, maxChoices)
 	}
 	for i, choice := range args.Choices {
 		switch {
 		case choice == "" || len(choice) > maxChoice || !text.IsCleanName(choice) || choice != strings.TrimSpace(choice):
 			return fmt.Sprintf("choice %d must be one line of 1 to %d bytes.", i+1, maxChoice)
 		case attention.VisibleText(choice) != choice:
-			return fmt.Sprintf("choice %d holds what is not for people: thoughts, a tool call as text, or a copy of the prompt.", i+1)
+			return fmt.Sprintf("choice %d has content that is not for people: thoughts, a tool call as text, or a copy of the prompt.", i+1)
 		case slices.Contains(args.Choices[:i], choice):
-			return fmt.Sprintf("choice %d is there twice.", i+1)
+			return fmt.Sprintf("choice %d is a duplicate.", i+1)
 		case mailbox.IsDecisionValue(choice):
 			return fmt.Sprintf("choice %d looks like a decision about a tool. Use other words.", i+1)
 		}

@@ -17,7 +17,7 @@ var claimTool = harness.Tool{
 	Name:  "chat.claim",
 	Title: "Claim an event",
 	Description: "Claim responsibility for a channel event before you answer it, so that two agents do not both answer. " +
-		"If it is granted, the event comes again with its content; if not, stay out.",
+		"If it is granted, the event is delivered again with its content; if not, stay out.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"eventId":{"type":"string"},"ttlMs":{"type":"integer","minimum":1000,"description":"how long the claim holds"}}}`),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"granted":{"type":"boolean"},"owner":{"type":"string"},
@@ -47,7 +47,7 @@ func (b *Toolset) claim(ctx context.Context, args *claimArguments) harness.Resul
 	}
 	grant, err := b.acquire(ctx, id, ttl, (*mailbox.Tx).Grant)
 	if err != nil {
-		return harness.ErrorResult("The claim could not be made: "+err.Error()+". Try again in a moment, or stay out.",
+		return harness.ErrorResult("The claim failed: "+err.Error()+". Try again in a moment, or stay out.",
 			result{Granted: new(false), Reason: "unavailable"})
 	}
 	b.provider.Failpoint("acted")

@@ -22,8 +22,8 @@ const maxDefaultAction = 500
 var dischargeTool = harness.Tool{
 	Name:  "chat.discharge",
 	Title: "Close an obligation",
-	Description: "Say that what you waited for is answered, as its author or delegate: it does not come back to the recipient any more. " +
-		"What others wait for from you, you cannot close: answer it. owe and blocking list what is open.",
+	Description: "Close an obligation whose author or delegate you are: it no longer returns to the recipient. " +
+		"You cannot close what others wait for from you: answer it instead. owe and blocking list open obligations.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"eventId":{"type":"string","description":"of the message that obliges"},
 		"recipient":{"type":"string","description":"identity of the one whose obligation it is, such as agent:worker"}},
@@ -65,7 +65,7 @@ func (b *Toolset) discharge(ctx context.Context, args *dischargeArguments) harne
 	}
 	switch {
 	case args.EventID == "" || args.Recipient == "" || len(args.EventID)+len(args.Recipient) > 2*maxID:
-		return refused("Name the eventId and the recipient of what you waited for. blocking lists them.", "invalid")
+		return refused("Name the eventId and the recipient of the obligation. blocking lists them.", "invalid")
 	}
 	known, problem := false, ""
 	err := b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
@@ -111,13 +111,13 @@ func (o *obligationArguments) check(interim bool) string {
 	case o.Obligation == nil:
 		return ""
 	case interim:
-		return "an interim message obliges nobody."
+		return "an interim message cannot have an obligation."
 	case !slices.Contains(attention.AllBlocks, attention.Blocks(o.Obligation.Blocks)):
 		return "obligation.blocks must be one of halted, degraded, none."
 	case len(o.Obligation.DefaultAction) > maxDefaultAction:
 		return fmt.Sprintf("obligation.defaultAction has %d bytes; at most %d are taken.", len(o.Obligation.DefaultAction), maxDefaultAction)
 	case len(o.Recipients) > 1:
-		return "a message obliges one recipient. Send another to the next."
+		return "a message can oblige one recipient only. Send a separate message to each."
 	case len(o.Recipients) == 1 && (o.Recipients[0] == "" || len(o.Recipients[0]) > maxID || !text.IsCleanName(o.Recipients[0])), len(o.Obligation.DischargeDelegate) > maxID:
 		return "a recipient or delegate has an id that is empty or too long."
 	}
@@ -180,10 +180,10 @@ func identity(name string, e *mailbox.Entry) string {
 
 var (
 	noObligations = attention.Refusal{
-		Reason: "no_obligations", Advice: "Obligations are of C2A 2026-08-11, and this agent runs with an earlier draft. Leave obligation out.",
+		Reason: "no_obligations", Advice: "Obligations need C2A 2026-08-11, but this agent runs an earlier draft. Leave obligation out.",
 	}
 	exchangeHeld = attention.Refusal{
-		Reason: "exchange_held", Advice: "Agents have said much here without a person, and oblige each other no more until one speaks. Send your answer without an obligation.",
+		Reason: "exchange_held", Advice: "Agents have exchanged many messages here without a person, so they cannot oblige each other until a person writes. Send your answer without an obligation.",
 	}
 	noRecipient = attention.Refusal{
 		Reason: "no_recipient", Advice: "Name one recipient by identity, such as agent:worker or tg:77. You cannot oblige yourself.",

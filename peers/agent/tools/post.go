@@ -18,9 +18,9 @@ import (
 
 var postTool = harness.Tool{
 	Name:  "chat.post",
-	Title: "Speak first",
-	Description: "Say something in a chat that you are assigned to, though no event there asks for it. It is no answer: answer events with chat.send_message. " +
-		"Few a day are allowed, and your reason is recorded. Other agents are not woken unless you mention them (@name). The same call is sent once.",
+	Title: "Post without an event",
+	Description: "Post a message to a chat that you are assigned to, without an event there. It is not an answer: answer events with chat.send_message. " +
+		"Only a few posts a day are allowed, and your reason is recorded. Other agents are not woken unless you mention them (@name). Repeating a call is safe.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"target":{"type":"string","description":"the chat, such as tg:42, or its conversation id"},
 		"text":{"type":"string","description":"the message, Markdown"},
@@ -46,7 +46,7 @@ func (b *Toolset) post(ctx context.Context, args *postArguments) harness.Result 
 	case problem == "" && args.Target == "":
 		problem = "target is empty. Name the chat, such as tg:42."
 	case problem == "" && args.Reason == "":
-		problem = "reason is empty. Say why you speak; it is recorded."
+		problem = "reason is empty. Say why you post; it is recorded."
 	}
 	if problem != "" {
 		return harness.ErrorResult(problem, result{Status: "refused", Reason: "invalid"})
@@ -64,7 +64,7 @@ func (b *Toolset) post(ctx context.Context, args *postArguments) harness.Result 
 	})
 	switch {
 	case errors.Is(err, outbox.ErrFull):
-		return harness.ErrorResult("Too many messages wait to be sent. Try again later.", result{Status: "refused", Reason: "outbox_full"})
+		return harness.ErrorResult("Too many messages are waiting to be sent. Try again later.", result{Status: "refused", Reason: "outbox_full"})
 	case err != nil:
 		return storageError(err)
 	}
@@ -129,10 +129,10 @@ func (t *attempt) permitPost(there *mailbox.Entry, text string, bound int) atten
 	case attention.MeansSilence(text):
 		return silence
 	case f.Halted:
-		return attention.Refusal{Reason: "halted", Advice: "A person has halted you there. Say nothing until they let you go on."}
+		return attention.Refusal{Reason: "halted", Advice: "A person has halted you there. Say nothing until you are resumed."}
 	case bound > 0 && f.Posts >= bound:
 		return attention.Refusal{
-			Reason: attention.BudgetPosts, Advice: fmt.Sprintf("You have spoken first %d times there within a day, and no more is allowed. Wait until somebody writes.", bound),
+			Reason: attention.BudgetPosts, Advice: fmt.Sprintf("You have posted %d times there within a day, which is the limit. Wait until somebody writes.", bound),
 		}
 	}
 	return attention.Refusal{}

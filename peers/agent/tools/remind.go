@@ -16,9 +16,9 @@ import (
 
 var remindTool = harness.Tool{
 	Name:  "chat.remind",
-	Title: "Be reminded later",
-	Description: "Be told of something later, as an event of this chat that only you see; then say there what there is to say. Give when and text to set a " +
-		"reminder, cancel to take one back, and neither to list those of this chat. When its time passes while you are away, it comes once.",
+	Title: "Set a reminder",
+	Description: "Schedule an event of this chat that only you see; then write there what is needed. Give when and text to set a " +
+		"reminder, cancel to delete one, and neither to list those of this chat. If its time passes while you are not running, it occurs once.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"when":{"type":"string","description":"a time (2027-01-31T17:00:00+01:00), a duration from now (45m, 36h), or a cron expression of five fields for what repeats (0 9 * * 1-5)"},
 		"text":{"type":"string","description":"what you want to be told"},
@@ -87,20 +87,20 @@ func (args *remindArguments) remind(t *attempt, b *Toolset) remindResult {
 	case args.Cancel != "" && set:
 		return invalid("Cancel one reminder or set one, not both in one call.")
 	case args.Cancel != "":
-		if !mailbox.CancelReminder(t.Tx, args.Cancel, chat, "the agent took it back") {
-			return invalid("There is no such reminder here. Without arguments, chat.remind lists them.")
+		if !mailbox.CancelReminder(t.Tx, args.Cancel, chat, "the agent cancelled it") {
+			return invalid("There is no such reminder here. Call chat.remind without arguments to list them.")
 		}
 		return remindResult{Status: "cancelled"}
 	case !set:
 		return remindResult{Status: "listed", Reminders: mailbox.Reminders(&t.View, chat)}
 	case strings.TrimSpace(args.Text) == "" || len(args.Text) > maxReminder:
-		return invalid("Give a text of at most 2000 bytes: it is all that you will be told.")
+		return invalid("Give a text of at most 2000 bytes: you will be shown nothing else.")
 	}
 	there := t.event
 	if there == nil || there.Chat != chat || chat == "" {
 		target := cmp.Or(args.Target, string(chat))
 		if target == "" {
-			return invalid("Name the target: the chat, such as tg:42, in which you want to be told.")
+			return invalid("Name the target: the chat, such as tg:42, for the reminder.")
 		}
 		if there = t.AssignedChat(target); there == nil || chat != "" && there.Chat != chat {
 			t.refuse(notAssigned)

@@ -17,7 +17,7 @@ import (
 var sendMessageTool = harness.Tool{
 	Name:  "chat.send_message",
 	Title: "Send a message",
-	Description: "Answer a chat event with one message. An event gets one answer; it goes where the event was said. " +
+	Description: "Answer a chat event with one message. An event gets one answer, in its own chat. " +
 		"To stay silent, do not call this. Mention somebody (@name) only to oblige them. Repeating a call with the same idempotencyKey and text is safe.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"target":{"type":"string","description":"conversation id of the event (reply_target); may be left out"},
@@ -180,13 +180,13 @@ func (t *attempt) permit(s attention.ReplyContext, text string) (refused bool) {
 
 var (
 	keyReused = attention.Refusal{
-		Reason: "key_reused", Advice: "This idempotencyKey belongs to another message. Leave it out, or use one that names this event.",
+		Reason: "key_reused", Advice: "This idempotencyKey belongs to another message. Leave it out, or use one that includes the id of this event.",
 	}
 	otherText = attention.Refusal{
-		Reason: "already_answered", Advice: "You have answered this event with other words. One event gets one answer: send nothing more for it.",
+		Reason: "already_answered", Advice: "You have answered this event with another text. One event gets one answer: send nothing more for it.",
 	}
 	interimSent = attention.Refusal{
-		Reason: "interim_sent", Advice: "This event has its interim message. Send the answer itself, without interim.",
+		Reason: "interim_sent", Advice: "This event already has an interim message. Send the answer itself, without interim.",
 	}
 	silence = attention.Refusal{
 		Reason: "silence", Advice: "Silence is not a text. To stay silent, end your turn without a message; if that word is the answer, say it in a sentence.",
@@ -196,18 +196,18 @@ var (
 	}
 	markupOpen = attention.Refusal{
 		Reason: "not_for_people",
-		Advice: "What you wrote belongs to a thought, a tool call or a copy of the prompt that has begun and not ended, which no person is shown. " +
-			"If it is over, begin what you say next with </think>, and write the answer in plain words.",
+		Advice: "What you wrote is inside a thought, a tool call or a copy of the prompt that was not closed, and no person is shown those. " +
+			"If it is finished, begin your next text with </think>, and write the answer plainly.",
 	}
 	noConversation = attention.Refusal{
 		Reason: "no_conversation",
-		Advice: "Nobody reads an answer to this event. Answer the event for which you asked, or go on with your work; ask and the work tools reach others.",
+		Advice: "Nobody reads an answer to this event. Answer the event for which you asked, or continue your work; ask and the work tools reach others.",
 	}
 )
 
 func wrongTarget(e *mailbox.Entry) attention.Refusal {
 	return attention.Refusal{
-		Reason: "wrong_target", Advice: "An answer goes only where its event was said: leave target out, or give " + attention.HeaderValue(e.Content.Chat.ID) + ".",
+		Reason: "wrong_target", Advice: "An answer goes only to the chat of its event: leave target out, or give " + attention.HeaderValue(e.Content.Chat.ID) + ".",
 	}
 }
 

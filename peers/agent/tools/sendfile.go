@@ -52,7 +52,7 @@ func (b *Toolset) sendFile(ctx context.Context, args *sendFileArguments) harness
 	args.Caption = strings.TrimSpace(attention.VisibleText(args.Caption))
 	data, err := readInFolder(b.provider.Workspace, args.Path)
 	if err == nil && !bytes.Equal(b.provider.Redact.Bytes(data), data) {
-		err = errors.New("it holds what has the shape of a secret, such as a key; take that out first")
+		err = errors.New("it appears to contain a secret, such as a key; remove it first")
 	}
 	if err == nil && len(utf16.Encode([]rune(args.Caption))) > protocol.MaxCaption {
 		err = fmt.Errorf("a caption has at most %d characters: send the rest with chat.send_message", protocol.MaxCaption)
@@ -90,7 +90,7 @@ func (b *Toolset) sendFile(ctx context.Context, args *sendFileArguments) harness
 // including hard links.
 func readInFolder(folder, path string) (data []byte, err error) {
 	if folder == "" {
-		return nil, errors.New("you have no workspace; whoever runs you gives you one with --workspace")
+		return nil, errors.New("you have no workspace; it is set with --workspace")
 	}
 	if filepath.IsAbs(path) {
 		if path, err = filepath.Rel(folder, path); err != nil {
@@ -98,7 +98,7 @@ func readInFolder(folder, path string) (data []byte, err error) {
 		}
 	}
 	if name := filepath.Base(path); len(name) > maxFileName || !text.IsCleanName(name) {
-		return nil, errors.New("its name is too long, or has characters that nobody sees; give it another")
+		return nil, errors.New("its name is too long or has invisible characters; rename it")
 	}
 	root, err := os.OpenRoot(folder)
 	if err != nil {
@@ -107,15 +107,15 @@ func readInFolder(folder, path string) (data []byte, err error) {
 	defer root.Close()                                               //nolint:errcheck // it was read
 	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would block
 	if err != nil {
-		return nil, fmt.Errorf("%s cannot be opened in your workspace: it is not there, or leads out of it", text.Clip(text.OneLine(path), 200))
+		return nil, fmt.Errorf("%s cannot be opened in your workspace: it does not exist there, or leads out of it", text.Clip(text.OneLine(path), 200))
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	switch {
 	case err != nil || !info.Mode().IsRegular():
-		return nil, errors.New("it is no file")
+		return nil, errors.New("it is not a regular file")
 	case isHardLink(info):
-		return nil, errors.New("it has a second name, which may lie outside of your workspace; send a copy of it")
+		return nil, errors.New("it is a hard link to a file that may be outside of your workspace; send a copy instead")
 	case info.Size() == 0:
 		return nil, errors.New("it is empty")
 	}
@@ -124,7 +124,7 @@ func readInFolder(folder, path string) (data []byte, err error) {
 	case err != nil:
 		return nil, errors.New("it cannot be read")
 	case len(data) > protocol.MaxFileData:
-		return nil, fmt.Errorf("it has %d bytes, and at most %d are sent", max(info.Size(), int64(len(data))), protocol.MaxFileData)
+		return nil, fmt.Errorf("it has %d bytes; at most %d are sent", max(info.Size(), int64(len(data))), protocol.MaxFileData)
 	}
 	return data, nil
 }
@@ -142,9 +142,9 @@ func fileKey(e *mailbox.Entry, f *protocol.File, caption string) string {
 }
 
 var noFiles = attention.Refusal{
-	Reason: "no_files", Advice: "Files can be shown in chats of Telegram alone. Say in words what the file holds.",
+	Reason: "no_files", Advice: "Files can only be shown in Telegram chats. Describe the content of the file instead.",
 }
 
 var tooManyFiles = attention.Refusal{
-	Reason: "too_many_files", Advice: fmt.Sprintf("You have sent %d files for this event, and no more go out.", maxFilesSent),
+	Reason: "too_many_files", Advice: fmt.Sprintf("You have sent %d files for this event, which is the limit.", maxFilesSent),
 }

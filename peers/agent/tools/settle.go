@@ -30,7 +30,7 @@ var reactTool = harness.Tool{
 var deferTool = harness.Tool{
 	Name:        "chat.defer",
 	Title:       "Defer an event",
-	Description: "Record that you will see to an event later, and why. It stays open. A model gets it again; a program that stored it (c2a) settles it itself within a day, or by eta.",
+	Description: "Record that you will handle an event later, and why. It stays open. A model is shown it again; a program that stored it (c2a) settles it within a day, or by eta.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"eventId":{"type":"string"},"reason":{"type":"string"},"eta":{"type":"string","description":"until when: a time (RFC 3339), a duration (45m), or in words"}},
 		"required":["reason"]}`),
@@ -163,9 +163,9 @@ func permitSettle(e *mailbox.Entry) attention.Refusal {
 func permitDeferral(e *mailbox.Entry) (refusal attention.Refusal) {
 	switch {
 	case e.State == mailbox.Answered:
-		refusal = attention.Refusal{Reason: "already_answered", Advice: "You have answered this event. There is nothing to put off."}
+		refusal = attention.Refusal{Reason: "already_answered", Advice: "You have answered this event. There is nothing to defer."}
 	case e.Deferrals >= mailbox.MaxDeferrals && e.State != mailbox.Deferred:
-		advice := fmt.Sprintf("This event was put off %d times. Answer it now, or say plainly that you cannot and why.", e.Deferrals)
+		advice := fmt.Sprintf("This event was deferred %d times. Answer it now, or say plainly that you cannot, and why.", e.Deferrals)
 		refusal = attention.Refusal{Reason: "deferred_too_often", Advice: advice}
 	}
 	return refusal

@@ -109,7 +109,7 @@ func decoding[T any](run func(b *Toolset, ctx context.Context, args *T) harness.
 	return func(b *Toolset, ctx context.Context, arguments json.RawMessage) harness.Result {
 		var args T
 		if err := json.Unmarshal(arguments, &args); err != nil {
-			return harness.ErrorResult("The arguments are not what the tool takes: "+err.Error()+". See its input schema.", nil)
+			return harness.ErrorResult("The arguments are not valid for the tool: "+err.Error()+". See its input schema.", nil)
 		}
 		return run(b, ctx, &args)
 	}
@@ -163,12 +163,12 @@ func (b *Toolset) appendUndelivered(ctx context.Context, result harness.Result) 
 	err := b.provider.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		for _, told := range mailbox.TakeUndelivered(tx, b.turnID) {
 			result.Content = append(result.Content, harness.Content{
-				Type: "text", Text: told + "\nIf nothing of it is shown, and something else can be, such as a shorter message, answer the event once more.",
+				Type: "text", Text: told + "\nIf nothing of it was delivered and another message might be, such as a shorter one, answer the event again.",
 			})
 		}
 	})
 	if err != nil && ctx.Err() == nil {
-		b.provider.Log.Warn().Err(err).Str("turn", b.turnID).Msg("messages not delivered could not be told to their turn")
+		b.provider.Log.Warn().Err(err).Str("turn", b.turnID).Msg("undelivered messages could not be reported to their turn")
 	}
 	return result
 }
@@ -220,7 +220,7 @@ func (b *Toolset) act(ctx context.Context, tool harness.Tool, id string, refused
 	switch {
 	case errors.Is(err, outbox.ErrFull):
 		refused.Reason = "outbox_full"
-		return harness.ErrorResult("Too many messages wait to be sent. Try again later.", refused)
+		return harness.ErrorResult("Too many messages are waiting to be sent. Try again later.", refused)
 	case err != nil:
 		return storageError(err)
 	}
@@ -255,11 +255,11 @@ func storageError(err error) harness.Result {
 var (
 	cancelled = attention.Refusal{
 		Reason: "cancelled",
-		Advice: "This turn was cancelled because its message changed or was withdrawn. Stop now; what is left will come to you as a new turn.",
+		Advice: "This turn was cancelled because its message changed or was withdrawn. Stop now; the rest will come to you as a new turn.",
 	}
 	otherChat = attention.Refusal{
 		Reason: "other_chat",
-		Advice: "That event was said in another chat. This turn acts in its own chat only; the other event comes to you in a turn of its own where it is for you.",
+		Advice: "That event belongs to another chat. This turn acts in its own chat only; if the other event concerns you, it gets a turn of its own.",
 	}
 )
 
@@ -267,10 +267,10 @@ var (
 // answer.
 func ambiguousEvent(ids []string) attention.Refusal {
 	if len(ids) == 0 {
-		return attention.Refusal{Reason: "unknown_event", Advice: "No event of this chat waits for you. Name the one that you mean; chat.list_events shows them."}
+		return attention.Refusal{Reason: "unknown_event", Advice: "No event of this chat is waiting for you. Name the one you mean; chat.list_events shows them."}
 	}
 	return attention.Refusal{
-		Reason: "which_event", Advice: "Several events of this chat wait for you. Name the one that you mean: " + strings.Join(ids, ", ") + ".",
+		Reason: "which_event", Advice: "Several events of this chat are waiting for you. Name the one you mean: " + strings.Join(ids, ", ") + ".",
 	}
 }
 

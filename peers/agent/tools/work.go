@@ -40,7 +40,7 @@ var workTools = []entry{
 	}, forward(collab.WorkGet.Name)},
 	{harness.Tool{
 		Name: "work.create", Title: "Create a work item",
-		Description: "Create a work item: something durable that has to be done, with an owner and whose move is next. Give an id of your own to make a repeated call safe. Nobody is woken unless wake is true.",
+		Description: "Create a work item: a task with an owner and somebody who has the next move. Give your own id to make a repeated call safe. Nobody is woken unless wake is true.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},"title":{"type":"string"},"summary":{"type":"string"},
 			"ownerId":` + ownerHelp + `,"nextMoveOwnerId":` + moveHelp + `,"state":` + stateHelp + `,"waitingOn":` + waitHelp + `,
 			"requestedById":{"type":"string"},"parentId":{"type":"string"},"conversationId":{"type":"string"},"wake":` + wakeHelp + `},"required":["title","ownerId","nextMoveOwnerId"]}`),
@@ -53,25 +53,25 @@ var workTools = []entry{
 			"acceptanceState":{"type":"string","enum":["none","pending","accepted","rejected"]},"requestedById":{"type":"string"},"wake":` + wakeHelp + `},"required":["id"]}`),
 	}, forwardWork(collab.WorkUpdate.Name)},
 	{harness.Tool{
-		Name: "work.wake", Title: "Wake who has the next move",
-		Description: "Wake the one who has the next move on a work item, if that is needed.",
+		Name: "work.wake", Title: "Wake the next-move owner",
+		Description: "Wake the person or agent who has the next move on a work item, if needed.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"}},"required":["id"]}`),
 	}, forward(collab.WorkWake.Name)},
 	{harness.Tool{
 		Name: "ask", Title: "Ask a question",
 		Description: "Ask one agent or person a question. It is kept until it is answered, declined or closed; the answer comes to you as an event. " +
-			"A person who writes in this chat, or to you alone, is asked there: name them as the header of their message does (human:77) or by their username.",
+			"A person who writes in this chat, or to you directly, is asked there: name them as in the header of their message (human:77) or by user name.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},"title":{"type":"string","description":"the question"},
 			"askedOfId":{"type":"string","description":"name of the one who is asked"},"conversationId":{"type":"string"}},"required":["title","askedOfId"]}`),
 	}, decoding((*Toolset).ask)},
 	{harness.Tool{
-		Name: "owe", Title: "List what is owed", ReadOnly: true, Idempotent: true,
-		Description: "List what you owe, or who you name: who waits for an answer, a next move or a decision, and since when.",
+		Name: "owe", Title: "List own obligations", ReadOnly: true, Idempotent: true,
+		Description: "List what you, or the named person or agent, owe others: who waits for an answer, a next move or a decision, and since when.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"who":` + whoHelp + `}}`),
 	}, decoding((*Toolset).owe)},
 	{harness.Tool{
-		Name: "blocking", Title: "List what is waited for", ReadOnly: true, Idempotent: true,
-		Description: "List what you wait for, or who you name: what others owe, and since when.",
+		Name: "blocking", Title: "List obligations of others", ReadOnly: true, Idempotent: true,
+		Description: "List what others owe you, or the named person or agent, and since when.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"who":` + whoHelp + `}}`),
 	}, decoding((*Toolset).blocking)},
 }
@@ -106,7 +106,7 @@ func (b *Toolset) callBroker(ctx context.Context, method string, params any) har
 			"code": refused.Code, "message": refused.Message, "details": refused.Details,
 		}})
 	case err != nil:
-		return harness.ErrorResult("The collaboration broker could not be asked: "+err.Error()+". Try again later.", nil)
+		return harness.ErrorResult("The collaboration broker could not be reached: "+err.Error()+". Try again later.", nil)
 	case len(result) == 0:
 		result = json.RawMessage("{}")
 	}
@@ -124,7 +124,7 @@ func (b *Toolset) startExchange(ctx context.Context) (who string) {
 		}
 	})
 	if err != nil {
-		b.provider.Log.Warn().Err(err).Msg("for whom a turn asks is not known")
+		b.provider.Log.Warn().Err(err).Msg("the person for whom a turn asks could not be stored")
 	}
 	return who
 }
@@ -210,6 +210,6 @@ func (b *Toolset) recordQuestion(ctx context.Context, result json.RawMessage, ev
 		}
 	})
 	if err != nil {
-		b.provider.Log.Warn().Err(err).Str("question", asked.Question.ID).Msg("question not noted; its answer comes in no chat")
+		b.provider.Log.Warn().Err(err).Str("question", asked.Question.ID).Msg("question not stored; its answer will reach no chat")
 	}
 }

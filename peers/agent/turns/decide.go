@@ -56,7 +56,7 @@ func (r *Runner) assign(tx *mailbox.Tx, e *mailbox.Entry) {
 	silent := d.Policy == attention.PolicyMustNotRespond
 	switch {
 	case d.Injection == attention.ModeNotify && silent && !r.opts.Async:
-		tx.Move(e, mailbox.Ignore, "told with the next turn")
+		tx.Move(e, mailbox.Ignore, "shown with the next turn")
 	case d.Injection.Injects(), d.Injection == attention.ModeNotify:
 		tx.Move(e, mailbox.Hold, "")
 	case d.Injection == attention.ModeDigest || silent:
@@ -127,7 +127,7 @@ func (r *Runner) escalationText(tx *mailbox.Tx, e, people *mailbox.Entry) string
 		}
 		fmt.Fprintf(&b, "> %s: %s\n", name(cmp.Or(said[0], r.opts.Self.ID)), text)
 	}
-	b.WriteString("I say no more until a person does. ")
+	b.WriteString("I will write nothing more until a person does. ")
 	if person := tx.LastPerson(people.Content.Chat.ID); person != "" {
 		fmt.Fprintf(&b, "@%s: ", attention.HeaderValue(person))
 	}

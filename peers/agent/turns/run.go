@@ -77,9 +77,9 @@ func (rs *executions) busy(chat protocol.Topic) (all, there int) {
 func full(all, there, most int) string {
 	switch half := max(1, most/2); {
 	case all >= most:
-		return fmt.Sprintf("all %d turns that may run at once do", most)
+		return fmt.Sprintf("%d turns are running, which is the limit", most)
 	case there >= half:
-		return fmt.Sprintf("%s of this chat run, and one chat gets no more", text.Counted(half, "turn"))
+		return fmt.Sprintf("%s of this chat are running, which is the limit for one chat", text.Counted(half, "turn"))
 	default:
 		return ""
 	}
@@ -178,7 +178,7 @@ func (r *iteration) startTurns() {
 			r.schedule(t.NotBefore)
 		case wait != "" && !urgent: // the end of a turn causes another iteration
 			if r.waiting[t.ID] = true; !noted[t.ID] && holder == "" {
-				r.inTurn("noting that the turn "+t.ID+" waits", t.ID, mailbox.TurnQueued, func(tx *mailbox.Tx, t *mailbox.Turn) { tx.RecordWaiting(t, wait) })
+				r.inTurn("recording that the turn "+t.ID+" waits", t.ID, mailbox.TurnQueued, func(tx *mailbox.Tx, t *mailbox.Turn) { tx.RecordWaiting(t, wait) })
 			}
 		case holder != "" && urgent && r.caps.Injection.Interrupt:
 			r.preempt(holder)
@@ -194,7 +194,7 @@ func (r *iteration) preempt(id string) {
 	r.inTurn("stopping the turn "+id, id, mailbox.TurnRunning, func(tx *mailbox.Tx, t *mailbox.Turn) {
 		if !t.Outbound && t.Rank != mailbox.RankUrgent {
 			r.Notify()
-			tx.MoveTurn(t, mailbox.TurnWithdrawn, "something urgent came", mailbox.Cost{})
+			tx.MoveTurn(t, mailbox.TurnWithdrawn, "preempted by an urgent event", mailbox.Cost{})
 		}
 	})
 }

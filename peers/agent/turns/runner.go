@@ -106,7 +106,7 @@ func (r *Runner) Run(ctx, work context.Context) error {
 			return err
 		}
 		if err != nil {
-			r.opts.Log.Error().Err(err).Msg("mailbox round failed; trying again")
+			r.opts.Log.Error().Err(err).Msg("processing the mailbox failed; trying again")
 			next = earliest(next, time.Now().Add(time.Second))
 		}
 		select {

@@ -63,7 +63,7 @@ func settleAccepted(tx *mailbox.Tx, t *mailbox.Turn) {
 }
 
 // errNotPublic fails a turn whose answer has nothing that people may see.
-var errNotPublic = errors.New("the model answered with thoughts, tool calls as text or a copy of the prompt alone")
+var errNotPublic = errors.New("the model's answer consists of thoughts, tool calls as text or a copy of the prompt")
 
 // settleFinished ends a turn whose model has finished. If the turn must answer and has sent
 // nothing, its final text is the answer. If that has nothing for people, the turn runs once more,
@@ -82,7 +82,7 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 		return
 	case owes && !attention.MeansSilence(answer):
 		if outcome.Truncated {
-			answer += "\n\n[Cut here: the model's answer was as long as it may be.]"
+			answer += "\n\n[The model's answer was cut here: it reached its maximum length.]"
 		}
 		sendFinalText(tx, e, answer)
 	}
@@ -165,9 +165,9 @@ func (r *Runner) failureNotice(failure error) string {
 	case errors.Is(failure, harness.ErrUnreachable):
 		return protocol.PeerID(r.opts.Self.ID).Name() + " could not be reached, so this message was not delivered to it."
 	case errors.Is(failure, harness.ErrBudget):
-		return "I could not finish an answer within what one turn may take. Please ask for less at once."
+		return "I could not finish an answer within the limits of one turn. Please ask for less at once."
 	case errors.Is(failure, harness.ErrPermanent):
-		return "I cannot answer as I am set up. Whoever runs me has to mend that; sending this again does not help."
+		return "I'm misconfigured and can't answer. Please tell whoever runs me; sending this again won't help."
 	default:
 		return mailbox.NotAnswered
 	}
@@ -197,7 +197,7 @@ func (f *failures) reset(log *zerolog.Logger) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.count > 0 {
-		log.Info().Str("reason", f.reason).Int("times", f.count).Msg("turns end well again")
+		log.Info().Str("reason", f.reason).Int("times", f.count).Msg("turns succeed again")
 	}
 	f.reason, f.count = "", 0
 }
@@ -235,14 +235,14 @@ func (r *iteration) handleDeadlines() {
 		r.inTx("ending "+e.EventID, func(tx *mailbox.Tx) { tx.Expire(e.EventID, errDeadline.Error()) })
 	}
 	for _, id := range mailbox.DueReminders(r.View, now) {
-		r.inTx("reminding of "+id, func(tx *mailbox.Tx) { mailbox.FireReminder(tx, id) })
+		r.inTx("firing the reminder "+id, func(tx *mailbox.Tx) { mailbox.FireReminder(tx, id) })
 		r.opts.Failpoint("reminded")
 	}
 	if mailbox.ObligationsDue(r.View, now) {
-		r.inTx("seeing to obligations", mailbox.RunObligations)
+		r.inTx("processing obligations", mailbox.RunObligations)
 	}
 	if mailbox.NeedsSync(r.View) {
-		r.inTx("telling the broker of obligations", mailbox.SyncObligations)
+		r.inTx("sending obligations to the broker", mailbox.SyncObligations)
 	}
 	r.schedule(r.NextDeadline())
 }

@@ -13,8 +13,8 @@ import (
 	"hubbub/protocol/retry"
 )
 
-// An identity names one process forever: the kernel reuses its number, but not with
-// the same start time in the same boot of the machine.
+// An identity identifies a process permanently. The kernel reuses process ids, but not with the
+// same start time in the same boot of the machine.
 type identity struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks since boot
@@ -26,14 +26,13 @@ func (id identity) String() string {
 	return string(b)
 }
 
-// alive reports whether the process runs. A zombie does not.
+// alive reports whether the process is running. A zombie is not.
 func (id identity) alive() bool {
 	now, s, err := stat(id.PID)
 	return err == nil && !ended(s) && now == id
 }
 
-// PID returns the process that a handle of this package names, or 0 if it does not run
-// any more.
+// PID returns the process id in a handle of this package, or 0 if that process is not running.
 func PID(handle string) int {
 	var id identity
 	if json.Unmarshal([]byte(handle), &id) != nil || id.PID <= 1 || syscall.Kill(id.PID, 0) != nil {
@@ -42,8 +41,8 @@ func PID(handle string) int {
 	return id.PID
 }
 
-// findProcess returns the process of an agent: the one that handle names, else
-// one with the agent's arguments.
+// findProcess returns the process of an agent: the one that handle names, else one with the
+// agent's arguments.
 func findProcess(spec system.Spec, handle string) (identity, error) {
 	var id identity
 	if handle != "" && json.Unmarshal([]byte(handle), &id) == nil && id.PID > 1 && id.alive() && !elsewhere(id.PID, spec.Args) {
@@ -55,10 +54,9 @@ func findProcess(spec system.Spec, handle string) (identity, error) {
 	return identity{}, system.ErrNotRunning
 }
 
-// elsewhere reports whether a process works in another folder than an agent with
-// these arguments. Then the database that names it is a copy, such as a backup that
-// was put back beside the original system, whose agents are not ours to stop. A
-// folder that was moved is the same folder.
+// elsewhere reports whether a process uses another data folder than an agent with these
+// arguments. The spawner's database is then a copy, such as a restored backup beside the original
+// system, and the process belongs to the original. A folder that was moved is the same folder.
 func elsewhere(pid int, args []string) bool {
 	theirs, err := os.Stat(value(arguments(pid), "--data"))
 	if err != nil {
@@ -68,7 +66,7 @@ func elsewhere(pid int, args []string) bool {
 	return err != nil || !os.SameFile(theirs, ours)
 }
 
-// value returns what follows an option, or nothing.
+// value returns the value of an option, or "".
 func value(args []string, option string) string {
 	if i := slices.Index(args, option); i >= 0 && i+1 < len(args) {
 		return args[i+1]
@@ -76,7 +74,7 @@ func value(args []string, option string) string {
 	return ""
 }
 
-// An adopted instance is a process that was started before the spawner's own start.
+// An adopted instance is a process that was started before this run of the spawner.
 type adopted struct {
 	id          identity
 	poll        time.Duration
@@ -85,20 +83,20 @@ type adopted struct {
 
 func (a *adopted) Handle() string { return a.id.String() }
 
-// Wait polls the process: it is not our child, so nobody tells how it ended.
+// Wait polls the process. It is not a child of the spawner, so its exit status is unknown.
 func (a *adopted) Wait(ctx context.Context) error {
 	for a.id.alive() {
 		if !retry.Sleep(ctx, a.poll) {
 			return ctx.Err()
 		}
 	}
-	return &system.Exit{Reason: "ended; how is not known, as another life of the spawner started it"}
+	return &system.Exit{Reason: "ended; its exit status is unknown because an earlier run of the spawner started it"}
 }
 
 func (a *adopted) Stop(ctx context.Context) error {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		if a.id.alive() {
-			_ = syscall.Kill(-a.id.PID, sig) // the group that it leads; it may end just now
+			_ = syscall.Kill(-a.id.PID, sig) // its process group; it may have just ended
 		}
 		deadline, cancel := context.WithTimeout(ctx, a.stopTimeout)
 		a.Wait(deadline) //nolint:errcheck // alive says it
@@ -108,5 +106,5 @@ func (a *adopted) Stop(ctx context.Context) error {
 		}
 		ctx = context.WithoutCancel(ctx)
 	}
-	return fmt.Errorf("process %d does not end", a.id.PID)
+	return fmt.Errorf("process %d did not end", a.id.PID)
 }

@@ -23,10 +23,10 @@ import (
 
 // Options are the optional settings of a Launcher. Nil is valid.
 type Options struct {
-	KeepAgents  bool          // let agents outlive the spawner
+	KeepAgents  bool          // agents outlive the spawner
 	StopTimeout time.Duration // after SIGTERM, before SIGKILL; default 6s
 	MaxLog      int64         // bytes of one log file; default 8 MiB
-	Poll        time.Duration // between two looks at a process that is not our child; default 250ms
+	Poll        time.Duration // interval for checking an adopted process; default 250ms
 	Log         *zerolog.Logger
 }
 
@@ -37,10 +37,10 @@ type Launcher struct {
 	log    *zerolog.Logger
 
 	mu   sync.Mutex       // guards logs
-	logs map[string]int64 // files that are kept below MaxLog, and how far each was passed on
+	logs map[string]int64 // log files, and how far each was forwarded
 }
 
-// New makes a launcher that keeps its files below folder. It does no I/O.
+// New returns a launcher with its files below folder. It does no I/O.
 func New(folder string, opts *Options) *Launcher {
 	o := defaults.Of(opts)
 	defaults.Positive(&o.StopTimeout, 6*time.Second)
@@ -50,8 +50,7 @@ func New(folder string, opts *Options) *Launcher {
 	return &Launcher{folder: folder, opts: o, log: o.Log, logs: map[string]int64{}}
 }
 
-// Run passes on what agents warn of in their logs, and keeps these below their bound, until ctx
-// ends.
+// Run forwards warnings from the agents' logs and cuts the logs, until ctx ends.
 func (l *Launcher) Run(ctx context.Context) error {
 	for retry.Sleep(ctx, time.Second) {
 		l.lookAtLogs()
@@ -59,7 +58,7 @@ func (l *Launcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Outlives reports whether agents go on without the spawner.
+// Outlives reports whether agents keep running without the spawner.
 func (l *Launcher) Outlives() bool { return l.opts.KeepAgents }
 
 // Paths returns the paths of an agent's files.
@@ -82,18 +81,18 @@ func (l *Launcher) Start(_ context.Context, spec system.Spec) (system.Instance, 
 		return nil, fmt.Errorf("%w: %w", system.ErrPermanent, err)
 	}
 	if l.opts.KeepAgents && !canFind {
-		return nil, fmt.Errorf("%w: keeping agents needs Linux, where they can be found again", system.ErrPermanent)
+		return nil, fmt.Errorf("%w: keeping agents requires Linux, where running agents can be found", system.ErrPermanent)
 	}
 	for _, dir := range []string{l.Paths(spec.Name).Data, filepath.Dir(l.LogFile(spec.Name))} {
 		if err := datafolder.MkdirAll(dir); err != nil {
-			return nil, fmt.Errorf("making the folders of %s: %w", spec.Name, err)
+			return nil, fmt.Errorf("creating the folders of %s: %w", spec.Name, err)
 		}
 	}
 	log, err := os.OpenFile(l.LogFile(spec.Name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the log of %s: %w", spec.Name, err)
 	}
-	defer log.Close() // the agent has its own
+	defer log.Close() // the agent has its own descriptor
 	s, err := l.start(spec, log)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 		err = fmt.Errorf("%w: %w (see --agent-command)", system.ErrPermanent, err)
@@ -105,7 +104,7 @@ func (l *Launcher) Start(_ context.Context, spec system.Spec) (system.Instance, 
 	return s, nil
 }
 
-// start starts the process of an agent, which writes to its log itself.
+// start starts the process of an agent, which writes to its log directly.
 func (l *Launcher) start(spec system.Spec, log *os.File) (*started, error) {
 	s := &started{stopTimeout: l.opts.StopTimeout}
 	s.log, s.memory = log.Name(), spec.Limits.Memory
@@ -115,7 +114,7 @@ func (l *Launcher) start(spec system.Spec, log *os.File) (*started, error) {
 	before := tasksOfUser()
 	opts := proc.Options{Confined: true, ParentDeathSignal: syscall.SIGTERM, OnStart: func(pid int) error {
 		s.id, _, _ = stat(pid)                 //nolint:errcheck // without /proc, the process id must do
-		return limit(pid, spec.Limits, before) // the agent must not run without them
+		return limit(pid, spec.Limits, before) // the agent must not run without limits
 	}}
 	if l.opts.KeepAgents {
 		opts.ParentDeathSignal = 0
@@ -133,8 +132,8 @@ type started struct {
 	id          identity
 	stopTimeout time.Duration
 	log         string
-	begun       int64 // where its part of the log begins
-	memory      int64 // bytes that each of its processes may use; 0 is no limit
+	begun       int64 // offset of its output in the log
+	memory      int64 // bytes per process; 0 means no limit
 }
 
 func (s *started) Handle() string { return s.id.String() }
@@ -153,14 +152,14 @@ func (s *started) Stop(ctx context.Context) error {
 	return nil
 }
 
-// describe says how a process ended.
+// describe returns how the process ended.
 func (s *started) describe(err error) error {
 	if err == nil {
 		return &system.Exit{Reason: "exit status 0"}
 	}
 	said, _ := since(s.log, s.begun)
-	if s.memory > 0 && bytes.Contains(said, []byte("out of memory")) { // of the Go runtime, whatever its exit code
-		return &system.Exit{Reason: fmt.Sprintf("%s, out of memory, of which it may use %d MiB (--memory-max)", err, s.memory>>20)}
+	if s.memory > 0 && bytes.Contains(said, []byte("out of memory")) { // the Go runtime's message, whatever the exit code
+		return &system.Exit{Reason: fmt.Sprintf("%s, out of memory; its limit is %d MiB (--memory-max)", err, s.memory>>20)}
 	}
 	return &system.Exit{Reason: err.Error(), Output: lastWords(said), Permanent: proc.IsUsageError(err)}
 }

@@ -13,8 +13,8 @@ import (
 // canFind reports whether processes can be found again.
 const canFind = true
 
-// limit bounds what a process, and whatever it starts, may use. No core is ever left: it
-// would hold secrets. The user had so many tasks before it.
+// limit sets the limits of a process and its descendants. Core dumps are disabled, since they
+// would contain secrets. before is the user's number of tasks without the process.
 func limit(pid int, l system.Limits, before int64) error {
 	bounds := []bound{{"core", unix.RLIMIT_CORE, 0}}
 	if l.Memory > 0 {
@@ -23,7 +23,7 @@ func limit(pid int, l system.Limits, before int64) error {
 	if l.Files > 0 {
 		bounds = append(bounds, bound{"open files", unix.RLIMIT_NOFILE, l.Files})
 	}
-	if l.Tasks > 0 { // the kernel counts those of the user, not of the agent
+	if l.Tasks > 0 { // the kernel counts the tasks of the user
 		bounds = append(bounds, bound{"processes", unix.RLIMIT_NPROC, l.Tasks + before})
 	}
 	limited := map[int]bool{}
@@ -40,8 +40,7 @@ func limit(pid int, l system.Limits, before int64) error {
 	return nil
 }
 
-// startedBy returns the processes that are in the session of another, and not limited yet:
-// it had started them before it was.
+// startedBy returns the processes in a session that were started before the limits were set.
 func startedBy(session int, limited map[int]bool) (pids []int) {
 	all, _ := procfs.AllProcs() //nolint:errcheck // what cannot be seen is none of ours
 	for _, p := range all {
@@ -52,7 +51,7 @@ func startedBy(session int, limited map[int]bool) (pids []int) {
 	return pids
 }
 
-// A bound is the most that a process may use of a resource.
+// A bound is the limit of a resource.
 type bound struct {
 	what     string
 	resource int
@@ -63,7 +62,7 @@ func (b bound) set(pid int) error {
 	var has unix.Rlimit
 	err := unix.Prlimit(pid, b.resource, nil, &has)
 	if err == nil {
-		most := min(uint64(b.most), has.Max) // only root may have more than that
+		most := min(uint64(b.most), has.Max) // only root may raise it
 		err = unix.Prlimit(pid, b.resource, &unix.Rlimit{Cur: most, Max: most}, nil)
 	}
 	if err != nil && !errors.Is(err, unix.ESRCH) {
@@ -72,7 +71,7 @@ func (b bound) set(pid int) error {
 	return nil
 }
 
-// tasksOfUser returns how many processes and threads this user has.
+// tasksOfUser returns the number of processes and threads of this user.
 func tasksOfUser() (n int64) {
 	all, _ := procfs.AllProcs() //nolint:errcheck // what cannot be seen is not counted
 	for _, p := range all {

@@ -18,7 +18,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// watchLog adds a file to those that are looked at, from a size on.
+// watchLog adds a log file to the watched ones, from an offset.
 func (l *Launcher) watchLog(path string, from int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -34,7 +34,7 @@ func (l *Launcher) lookAtLogs() {
 	for path, from := range logs {
 		to := l.passOn(path, from)
 		if err := cutLog(path, l.opts.MaxLog); err != nil {
-			l.log.Warn().Err(err).Msg("agent log not cut; it grows until the next look")
+			l.log.Warn().Err(err).Msg("agent log not cut; it grows until the next check")
 		}
 		l.mu.Lock()
 		l.logs[path] = to
@@ -42,11 +42,11 @@ func (l *Launcher) lookAtLogs() {
 	}
 }
 
-// maxPassedOn bounds how many lines of a log are passed on at one look.
+// maxPassedOn bounds the lines of a log that are forwarded at one check.
 const maxPassedOn = 10
 
-// passOn writes to our log what an agent warned of in its own since that had a size, and returns
-// how far it has read: people look here first.
+// passOn forwards the warnings in an agent's log after an offset to the spawner's log, which
+// people check first. It returns the new offset.
 func (l *Launcher) passOn(path string, from int64) (to int64) {
 	text, end := since(path, from)
 	whole := text[:bytes.LastIndexByte(text, '\n')+1]
@@ -55,7 +55,7 @@ func (l *Launcher) passOn(path string, from int64) (to int64) {
 	for line := range bytes.Lines(whole) {
 		var entry map[string]any
 		if json.Unmarshal(line, &entry) != nil {
-			continue // the end of an agent has its words
+			continue // the reason of the exit includes such output
 		}
 		name, _ := entry["level"].(string)
 		level, err := zerolog.ParseLevel(name)
@@ -63,7 +63,7 @@ func (l *Launcher) passOn(path string, from int64) (to int64) {
 			continue
 		}
 		if n++; n > maxPassedOn {
-			l.log.Warn().Str("peer", peer).Str("log", path).Msg("agent warns of more; see its log")
+			l.log.Warn().Str("peer", peer).Str("log", path).Msg("agent logged further warnings; see its log")
 			break
 		}
 		message, _ := entry["message"].(string)
@@ -75,9 +75,8 @@ func (l *Launcher) passOn(path string, from int64) (to int64) {
 	return end - int64(len(text)-len(whole))
 }
 
-// cutLog moves the content of a log that is too large to the file beside it and
-// empties the log. The agent keeps appending to the open file, so the file itself
-// stays.
+// cutLog moves the content of an oversized log to the older file and truncates the log. The agent
+// keeps appending to the open file, so the file itself stays.
 func cutLog(path string, bound int64) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() <= bound {
@@ -92,7 +91,7 @@ func cutLog(path string, bound int64) error {
 	return os.Truncate(path, 0)
 }
 
-// copyEnd writes the last bytes of a file to another.
+// copyEnd copies the last bytes of a file to another.
 func copyEnd(from, to string, size, bytes int64) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -110,10 +109,11 @@ func copyEnd(from, to string, size, bytes int64) error {
 	return datafolder.Rename(to+".partial", to)
 }
 
-// maxRead bounds what is read of a log at once, in bytes.
+// maxRead bounds the bytes of a log that are read at once.
 const maxRead = 1 << 20
 
-// since returns what a log holds since it had a size, or the last of that, and where it ends.
+// since returns the text of a log after an offset, or the last part of it, and where the text
+// ends.
 func since(path string, size int64) (text []byte, end int64) {
 	in, err := os.Open(path)
 	if err != nil {
@@ -125,24 +125,24 @@ func since(path string, size int64) (text []byte, end int64) {
 		return nil, size
 	}
 	if info.Size() < size {
-		size = 0 // it was cut since
+		size = 0 // it was cut in between
 	}
 	size = max(size, info.Size()-maxRead)
 	text, _ = io.ReadAll(io.NewSectionReader(in, size, maxRead)) //nolint:errcheck // what was read counts
 	return text, size + int64(len(text))
 }
 
-// maxWords bounds the last words of an agent, in characters.
+// maxWords bounds the characters of an agent's last output.
 const maxWords = 300
 
-// lastWords returns what a program wrote behind the last line of its log, such as why it ends.
+// lastWords returns what a program wrote after the last log entry, such as why it exits.
 func lastWords(log []byte) string {
 	var words []string
 	for line := range strings.Lines(string(log)) {
 		switch line = strings.TrimSpace(line); {
 		case strings.HasPrefix(line, "{"):
 			words = nil
-		case line != "" && !strings.HasPrefix(line, "Try "): // to ask for help is no reason
+		case line != "" && !strings.HasPrefix(line, "Try "): // a hint about help is not a reason
 			words = append(words, line)
 		}
 	}

@@ -8,13 +8,13 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// bootID identifies this boot of the machine.
+// bootID identifies the current boot of the machine.
 var bootID = sync.OnceValue(func() string {
 	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") //nolint:errcheck // without it, process id and start time must do
 	return strings.TrimSpace(string(b))
 })
 
-// stat returns the identity of a process and what /proc says about it.
+// stat returns the identity of a process and its state from /proc.
 func stat(pid int) (identity, procfs.ProcStat, error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
@@ -37,8 +37,8 @@ func arguments(pid int) []string {
 	return args
 }
 
-// searchProcess looks for a process of this user whose arguments contain the
-// agent's --id and --data, which together no other agent has.
+// searchProcess finds a process of this user with the agent's --id and --data. No other agent has
+// the same pair.
 func searchProcess(args []string) (identity, bool) {
 	name, data := value(args, "--id"), value(args, "--data")
 	all, err := procfs.AllProcs()
@@ -54,7 +54,7 @@ func searchProcess(args []string) (identity, bool) {
 		if err != nil || int(status.UIDs[1]) != os.Geteuid() {
 			continue
 		}
-		// Only what a spawner started leads a group: a child of the agent does not.
+		// Only a process that a spawner started leads a group; a child of the agent does not.
 		if id, s, err := stat(p.PID); err == nil && !ended(s) && s.PGRP == p.PID {
 			return id, true
 		}

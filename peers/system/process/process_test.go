@@ -312,7 +312,7 @@ func TestMemoryIsLimited(t *testing.T) {
 		return // no memory for a thread is said in other words, with cgo
 	}
 	var exit *system.Exit
-	if !errors.As(err, &exit) || !strings.Contains(exit.Reason, ", out of memory, of which it may use 200 MiB (--memory-max)") || exit.Permanent {
+	if !errors.As(err, &exit) || !strings.Contains(exit.Reason, ", out of memory; its limit is 200 MiB (--memory-max)") || exit.Permanent {
 		t.Errorf("%v: %.200s", err, log)
 	}
 }
@@ -339,7 +339,7 @@ func TestWhatAnAgentWarnsOfIsPassedOn(t *testing.T) {
 			t.Errorf("passed on %q, want %q", got, want)
 		}
 	}
-	if got := <-said; !strings.Contains(got, `"agent warns of more; see its log"`) {
+	if got := <-said; !strings.Contains(got, `"agent logged further warnings; see its log"`) {
 		t.Errorf("the eleventh: %q", got)
 	}
 	appendTo(t, l.LogFile("x"), warns[9:])

@@ -8,21 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A filter is a list of what is allowed, or of what is not, as D-Bus wants it.
+// A filter is a list of allowed or denied items, as D-Bus represents it.
 type filter struct {
 	Allow bool
 	Names []string
 }
 
-// A restriction is one property that confines an agent's unit.
+// A restriction is a property that sandboxes an agent's unit.
 type restriction struct {
 	name   string
-	value  any  // true where the unit is to have it
-	system bool // only the system's manager can set it
+	value  any  // true for a boolean
+	system bool // only the system manager can set it
 }
 
-// restrictions are those of every agent's unit: the units of our own programs in
-// deploy/systemd have the same. [CheckUnit] says which of them may be changed, and how.
+// restrictions are the restrictions of every agent's unit. The units in deploy/systemd have the
+// same. [CheckUnit] checks changes to them.
 var restrictions = []restriction{
 	{"LockPersonality", true, false},
 	{"MemoryDenyWriteExecute", true, false},
@@ -52,37 +52,37 @@ var restrictions = []restriction{
 	{"ReadWritePaths", []string{}, false},
 }
 
-// deniedCalls are the system calls that none of the allowed groups brings, unless they
-// are named.
+// deniedCalls are system calls that are denied unless they are named, since no allowed group
+// contains them.
 var deniedCalls = filter{false, []string{"@privileged", "@resources"}}
 
-// someNamespaces are what a unit may make whose namespaces are restricted: none, as this
-// one needs a capability that no agent has. But of none at all systemd makes a unit that a
-// reload takes for one without restriction.
+// someNamespaces are the namespaces that a restricted unit may create. This one needs a
+// capability that no agent has, so there are none in effect. If the set were empty, a reload of
+// systemd would lift the restriction.
 const someNamespaces = unix.CLONE_NEWUTS
 
-// allNamespaces are what a unit may make whose namespaces are not restricted.
+// allNamespaces are the namespaces that an unrestricted unit may create.
 const allNamespaces = unix.CLONE_NEWCGROUP | unix.CLONE_NEWIPC | unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUSER | unix.CLONE_NEWUTS
 
-// CheckUnit returns nil if a line such as MemoryDenyWriteExecute=no changes what confines
-// an agent's unit, or what is wrong with it. Lists are added to what is allowed.
+// CheckUnit checks a line such as MemoryDenyWriteExecute=no that changes the sandbox of an
+// agent's unit. Lists are added to what is allowed.
 func CheckUnit(line string) error {
 	_, err := change(line)
 	return err
 }
 
-// change returns what a line makes of a restriction.
+// change parses a line and returns the changed restriction.
 func change(line string) (restriction, error) {
 	name, value, found := strings.Cut(line, "=")
 	i := slices.IndexFunc(restrictions, func(r restriction) bool { return r.name == name })
 	if !found || i < 0 {
-		return restriction{}, fmt.Errorf("%q is none of these, with = and a value: %s", line, strings.Join(changeable(), ", "))
+		return restriction{}, fmt.Errorf("%q is not one of these, followed by = and a value: %s", line, strings.Join(changeable(), ", "))
 	}
 	r := restrictions[i]
 	switch now := r.value.(type) {
 	case bool:
 		if value != "yes" && value != "no" {
-			return r, fmt.Errorf("%s is yes or no, not %q", name, value)
+			return r, fmt.Errorf("%s must be yes or no, not %q", name, value)
 		}
 		r.value = value == "yes"
 	case filter:
@@ -93,7 +93,7 @@ func change(line string) (restriction, error) {
 		r.value = value
 	}
 	if _, list := r.value.(string); !list && value == "" {
-		return r, fmt.Errorf("%s wants a value", name)
+		return r, fmt.Errorf("%s needs a value", name)
 	}
 	return r, nil
 }
@@ -106,8 +106,8 @@ func changeable() (names []string) {
 	return names
 }
 
-// confine sets the properties that confine a unit, with the changes of some lines, which
-// [CheckUnit] has checked.
+// confine sets the sandbox properties of a unit, changed by the given lines, which [CheckUnit]
+// has checked.
 func confine(set func(name string, value any), system bool, lines []string) error {
 	changes := map[string][]any{}
 	for _, line := range lines {

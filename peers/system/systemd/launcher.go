@@ -16,20 +16,20 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A Scope says whose manager runs the units.
+// A Scope selects the manager that runs the units.
 type Scope int
 
 // The scopes.
 const (
-	ScopeAuto   Scope = iota // the system's for root, else the user's
-	ScopeSystem              // the system's manager; needs root, or permission by polkit
+	ScopeAuto   Scope = iota // the system manager for root, else the user manager
+	ScopeSystem              // the system manager; needs root or permission from polkit
 	ScopeUser                // the manager of this user's session
 )
 
 // Options are the optional settings of a Launcher. Nil is valid.
 type Options struct {
 	Scope       Scope
-	User        string        // that agents run as with the system's manager; default: a user of its own for each
+	User        string        // user of the agents with the system manager; default: a separate user for each
 	StopTimeout time.Duration // after SIGTERM, before SIGKILL; default 8s
 	Log         *zerolog.Logger
 }
@@ -40,15 +40,15 @@ type Launcher struct {
 	opts    Options
 	log     *zerolog.Logger
 	updates chan *dbus.PropertiesUpdate // of units, from D-Bus
-	lost    chan error                  // signals that updates were dropped
+	lost    chan error                  // reports dropped updates
 
 	mu      sync.Mutex // guards the fields below
-	conn    *dbus.Conn // nil while there is none
+	conn    *dbus.Conn // nil without a connection
 	closed  bool
 	waiters map[*unit]notify.Signal
 }
 
-// New makes a launcher that keeps its files below folder. It does no I/O.
+// New returns a launcher with its files below folder. It does no I/O.
 func New(folder string, opts *Options) *Launcher {
 	o := defaults.Of(opts)
 	if o.Scope == ScopeAuto {
@@ -65,12 +65,12 @@ func New(folder string, opts *Options) *Launcher {
 	}
 }
 
-// pollInterval is how often units are looked at even if D-Bus reported no change: the
-// connection may have been lost.
+// pollInterval is how often units are checked even without a change reported by D-Bus, in case
+// the connection was lost.
 const pollInterval = 2 * time.Second
 
-// Run wakes waiting instances when their units change, until ctx ends. Then it closes
-// the connection.
+// Run notifies waiting instances of changes to their units, until ctx ends. It then closes the
+// connection.
 func (l *Launcher) Run(ctx context.Context) error {
 	l.removeLeftovers()
 	ticker := time.NewTicker(pollInterval)
@@ -101,7 +101,7 @@ func (l *Launcher) notify(name string) {
 	}
 }
 
-// connection returns the connection to D-Bus. It opens one if there is none.
+// connection returns the connection to D-Bus, and opens one if necessary.
 func (l *Launcher) connection() (*dbus.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,7 +114,7 @@ func (l *Launcher) connection() (*dbus.Conn, error) {
 		l.conn.Close()
 		l.conn = nil
 	}
-	// A connection ends with its context, so it gets none of a caller's.
+	// A connection ends with its context, so it must not get the caller's.
 	open := dbus.NewSystemConnectionContext
 	if l.opts.Scope == ScopeUser {
 		open = dbus.NewUserConnectionContext
@@ -142,12 +142,12 @@ func (l *Launcher) close() {
 	}
 }
 
-// Outlives reports that units go on without the spawner.
+// Outlives reports that units keep running without the spawner.
 func (l *Launcher) Outlives() bool { return true }
 
 func unitName(name system.AgentName) string { return "hubbub-agent-" + string(name) + ".service" }
 
-// Paths returns the paths of an agent's files, as its unit sees them.
+// Paths returns the paths of an agent's files as its unit sees them.
 func (l *Launcher) Paths(name system.AgentName) system.Paths {
 	if l.opts.Scope == ScopeSystem {
 		return system.Paths{

@@ -34,7 +34,7 @@ func (l *Launcher) Start(ctx context.Context, spec system.Spec) (system.Instance
 	defer os.Remove(envFile) //nolint:errcheck // systemd has read it, or will not
 	if l.opts.Scope == ScopeUser {
 		if err := datafolder.MkdirAll(l.Paths(spec.Name).Data); err != nil {
-			return nil, fmt.Errorf("making the folder of %s: %w", spec.Name, err)
+			return nil, fmt.Errorf("creating the folder of %s: %w", spec.Name, err)
 		}
 	}
 	if err := conn.ResetFailedUnitContext(ctx, name); err != nil && !noSuchUnit(err) {
@@ -49,7 +49,7 @@ func (l *Launcher) Start(ctx context.Context, spec system.Spec) (system.Instance
 		return nil, startError(name, err)
 	}
 	if err := await(ctx, done); err != nil {
-		return nil, err // Find finds the unit if it runs
+		return nil, err // Find finds the unit if it is running
 	}
 	s, err := look(ctx, conn, name)
 	if err != nil {
@@ -66,12 +66,12 @@ func (l *Launcher) Start(ctx context.Context, spec system.Spec) (system.Instance
 	return &unit{l, name, s.invocation}, nil
 }
 
-// jobLimit is how long systemd may take to report that a unit has started, which it
-// does once the program is executed.
+// jobLimit bounds the time until systemd reports that a unit has started, which it does once the
+// program is executed.
 const jobLimit = 30 * time.Second
 
-// await waits for the end of a job, for at most jobLimit. If the connection ends
-// meanwhile, the report is lost, and the state of the unit tells.
+// await waits for the end of a job, at most for jobLimit. If the connection breaks, the report is
+// lost, and the state of the unit must be queried.
 func await(ctx context.Context, done <-chan string) error {
 	timer := time.NewTimer(jobLimit)
 	defer timer.Stop()
@@ -99,7 +99,7 @@ func isBusError(err error, names ...string) bool {
 	return false
 }
 
-// startError separates refusals, which would come again, from passing trouble.
+// startError distinguishes permanent refusals from temporary errors.
 func startError(name string, err error) error {
 	switch {
 	case isBusError(err, "org.freedesktop.DBus.Error.AccessDenied", "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired"):
@@ -111,14 +111,14 @@ func startError(name string, err error) error {
 	return fmt.Errorf("starting %s: %w", name, err)
 }
 
-// An execStart is one command of a unit, as D-Bus wants it.
+// An execStart is a command of a unit, as D-Bus represents it.
 type execStart struct {
 	Path  string
-	Args  []string // the program's name first
+	Args  []string // including the program's name
 	Flags []string
 }
 
-// A fileSource is a file of a unit, and whether it may be missing.
+// A fileSource is a file that a unit reads, and whether it may be missing.
 type fileSource struct {
 	Path     string
 	Optional bool
@@ -127,7 +127,7 @@ type fileSource struct {
 // A credentialSource is a file that becomes a credential of a unit.
 type credentialSource struct{ Name, Path string }
 
-// properties describes the unit of an agent.
+// properties returns the properties of an agent's unit.
 func (l *Launcher) properties(spec system.Spec, envFile string) ([]dbus.Property, error) {
 	var all []dbus.Property
 	set := func(name string, value any) {
@@ -169,7 +169,7 @@ func (l *Launcher) properties(spec system.Spec, envFile string) ([]dbus.Property
 	return all, nil
 }
 
-// place sets where the unit keeps its things, and as whom it runs.
+// place sets the paths and the user of the unit.
 func (l *Launcher) place(set func(string, any), spec system.Spec, place system.Paths) {
 	if l.opts.Scope == ScopeUser {
 		set("ReadWritePaths", []string{place.Data})
@@ -186,14 +186,13 @@ func (l *Launcher) place(set func(string, any), spec system.Spec, place system.P
 	set("DynamicUser", true)
 }
 
-// writeEnvironment writes the file from which systemd reads the unit's
-// environment. Only its owner can read it.
+// writeEnvironment writes the file with the unit's environment. Only its owner can read it.
 func (l *Launcher) writeEnvironment(spec system.Spec) (path string, err error) {
 	dir := filepath.Join(l.folder, "launch")
 	if err := datafolder.MkdirAll(dir); err != nil {
-		return "", fmt.Errorf("making the folder of environments: %w", err)
+		return "", fmt.Errorf("creating the folder for environments: %w", err)
 	}
-	f, err := os.CreateTemp(dir, string(spec.Name)+".env-*") // made with mode 0600
+	f, err := os.CreateTemp(dir, string(spec.Name)+".env-*") // created with mode 0600
 	if err != nil {
 		return "", fmt.Errorf("writing an environment: %w", err)
 	}
@@ -211,11 +210,10 @@ func (l *Launcher) writeEnvironment(spec system.Spec) (path string, err error) {
 
 var valueQuoter = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "`", "\\`", `$`, `\$`)
 
-// quoteValue quotes a value for systemd: between double quotes, with a backslash
-// before the characters that are special there.
+// quoteValue quotes a value for systemd.
 func quoteValue(value string) string { return `"` + valueQuoter.Replace(value) + `"` }
 
-// removeLeftovers removes environments that a killed spawner left behind.
+// removeLeftovers removes environment files left by a killed spawner.
 func (l *Launcher) removeLeftovers() {
 	folder := filepath.Join(l.folder, "launch")
 	names, _ := fs.Glob(os.DirFS(folder), "*.env-*") //nolint:errcheck // the pattern is good

@@ -394,7 +394,7 @@ func TestSystemdMemoryMaxActs(t *testing.T) {
 		err = inst.Wait(t.Context())
 	}
 	// Only with cgroup version 2 systemd knows that memory was the reason.
-	if !errors.As(err, &exit) || !strings.Contains(exit.Reason, "out of memory, of which it may use 100 MiB (--memory-max)") {
+	if !errors.As(err, &exit) || !strings.Contains(exit.Reason, "out of memory; its limit is 100 MiB (--memory-max)") {
 		t.Errorf("with 100M for 512M: %v", err)
 	}
 	t.Log(exit)

@@ -18,17 +18,17 @@ import (
 type unit struct {
 	launcher   *Launcher
 	name       string
-	invocation string // systemd's id of this run of the unit
+	invocation string // systemd's id of this run
 }
 
-// A state is what systemd says about a unit.
+// A state is the state of a unit in systemd.
 type state struct {
 	active     string // "active", "activating", "inactive", "failed" ...
 	invocation string
 	result     string // "success", "exit-code", "signal", "oom-kill", "timeout" ...
-	code       int32  // how the process ended: 1 exited, 2 killed, 3 killed with a core dump
-	status     int32  // its exit status, or the signal
-	memory     uint64 // bytes that it may use
+	code       int32  // kind of exit: 1 exited, 2 killed, 3 killed with a core dump
+	status     int32  // exit status or signal
+	memory     uint64 // limit in bytes
 }
 
 func (s *state) running() bool {
@@ -39,11 +39,11 @@ func (s *state) running() bool {
 	return false
 }
 
-// look asks systemd for the state of a unit.
+// look queries the state of a unit.
 func look(ctx context.Context, conn *dbus.Conn, name string) (*state, error) {
 	p, err := conn.GetAllPropertiesContext(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("asking systemd about %s: %w", name, err)
+		return nil, fmt.Errorf("querying systemd about %s: %w", name, err)
 	}
 	s := &state{}
 	s.active, _ = p["ActiveState"].(string)
@@ -56,25 +56,25 @@ func look(ctx context.Context, conn *dbus.Conn, name string) (*state, error) {
 	return s, nil
 }
 
-// exitExec is systemd's status for a program that it could not execute, and
-// exitUsage ours for one that was called wrongly.
+// exitExec is systemd's exit status for a program that it could not execute. exitUsage is the
+// agent's status for wrong arguments.
 const (
 	exitExec  = 203
 	exitUsage = 2
 )
 
-// noLimit is what systemd says of a limit that is not set.
+// noLimit is systemd's value for a limit that is not set.
 const noLimit = math.MaxUint64
 
-// limit says how much memory the unit may use.
+// limit describes the memory limit of the unit.
 func (s *state) limit() string {
 	if s.memory == noLimit {
-		return "what its slice and the machine have"
+		return "the memory of its slice and the machine"
 	}
 	return fmt.Sprintf("%d MiB (--memory-max)", s.memory>>20)
 }
 
-// exit describes how a unit ended.
+// exit describes how the unit ended.
 func (s *state) exit() *system.Exit {
 	exited := s.code == 1 && s.result != "success"
 	reason := "ended"
@@ -82,11 +82,11 @@ func (s *state) exit() *system.Exit {
 	case exited:
 		reason = fmt.Sprintf("exit status %d", s.status)
 	case s.result == "oom-kill":
-		reason = "out of memory, of which it may use " + s.limit()
+		reason = "out of memory; its limit is " + s.limit()
 	case s.result == "timeout":
-		reason = "it ran for as long as it may, or did not stop in time"
-	case s.code == 2 && s.status == int32(unix.SIGKILL) && s.memory != noLimit: // cgroup version 1 tells no more
-		reason = "killed by signal 9, as the kernel does out of memory, of which it may use " + s.limit()
+		reason = "its maximum run time was reached, or did not stop in time"
+	case s.code == 2 && s.status == int32(unix.SIGKILL) && s.memory != noLimit: // cgroups version 1 gives no further details
+		reason = "killed by signal 9, as the kernel does when memory is exhausted; its limit is " + s.limit()
 	case s.code == 2 || s.code == 3:
 		reason = fmt.Sprintf("killed by signal %d", s.status)
 	case s.result != "" && s.result != "success":
@@ -114,10 +114,10 @@ func (l *Launcher) Find(ctx context.Context, spec system.Spec, _ string) (system
 	return &unit{l, unitName(spec.Name), s.invocation}, nil
 }
 
-// Handle returns the name of the unit and the id of this run.
+// Handle returns the name of the unit and the id of its run.
 func (u *unit) Handle() string { return u.name + " " + u.invocation }
 
-// Wait looks at the unit whenever D-Bus reports a change, and every pollInterval.
+// Wait checks the unit after each change reported by D-Bus, and every pollInterval.
 func (u *unit) Wait(ctx context.Context) error {
 	changed := notify.New()
 	u.launcher.mu.Lock()
@@ -134,7 +134,7 @@ func (u *unit) Wait(ctx context.Context) error {
 			return exit
 		}
 		if err != nil && ctx.Err() == nil {
-			u.launcher.log.Warn().Err(err).Str("unit", u.name).Msg("unit not looked at; trying again")
+			u.launcher.log.Warn().Err(err).Str("unit", u.name).Msg("unit not checked; trying again")
 		}
 		select {
 		case <-changed.C():
@@ -144,8 +144,8 @@ func (u *unit) Wait(ctx context.Context) error {
 	}
 }
 
-// ended returns how the unit ended, or nil while it runs. It clears a failed unit, so
-// that nothing is left of it.
+// ended returns how the unit ended, or nil while it is running. It clears a failed unit from
+// systemd.
 func (u *unit) ended(ctx context.Context) (*system.Exit, error) {
 	conn, err := u.launcher.connection()
 	if err != nil {
@@ -159,13 +159,13 @@ func (u *unit) ended(ctx context.Context) (*system.Exit, error) {
 		return nil, nil
 	}
 	if s.invocation != u.invocation {
-		return &system.Exit{Reason: "ended; how is not known any more"}, nil
+		return &system.Exit{Reason: "ended; its exit status is no longer known"}, nil
 	}
 	u.launcher.clear(ctx, conn, u.name, s)
 	return s.exit(), nil
 }
 
-// clear makes systemd forget a failed unit.
+// clear removes a failed unit from systemd.
 func (l *Launcher) clear(ctx context.Context, conn *dbus.Conn, name string, s *state) {
 	if s.active != "failed" {
 		return
@@ -196,9 +196,9 @@ func (u *unit) Stop(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	// The answer may have been lost with the connection, so ask about the unit.
+	// The answer may have been lost with the connection, so check the unit.
 	if exit, err := u.ended(context.WithoutCancel(ctx)); exit == nil {
-		return errors.Join(fmt.Errorf("%s does not stop", u.name), err)
+		return errors.Join(fmt.Errorf("%s did not stop", u.name), err)
 	}
 	return nil
 }

@@ -11,8 +11,7 @@ import (
 	"hubbub/protocol"
 )
 
-// Value returns what follows an option in a list of arguments, empty when it is
-// not there.
+// Value returns the value of an option in a list of arguments, or "".
 func Value(args []string, option string) string {
 	if i := slices.Index(args, option); i >= 0 && i+1 < len(args) {
 		return args[i+1]
@@ -20,10 +19,9 @@ func Value(args []string, option string) string {
 	return ""
 }
 
-// Agent is an agent that goes to its bus with the token and the identity of its
-// arguments and says that it is online, until somebody listens. It returns the
-// program's exit code when the bus sends it away. reached, which may be nil, is
-// called at each step: "agent connected", "agent online".
+// Agent runs an agent that connects to its bus with the token and identity of its arguments and
+// announces itself until somebody receives it. It returns the exit code when the bus closes the
+// connection. reached, if not nil, is called at the steps "agent connected" and "agent online".
 func Agent(args []string, reached func(step string)) int {
 	if reached == nil {
 		reached = func(string) {}

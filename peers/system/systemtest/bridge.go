@@ -9,13 +9,13 @@ import (
 	"hubbub/protocol"
 )
 
-// A Bridge is a peer that asks for agents and keeps what it is told.
+// A Bridge is a peer that requests agents and collects the answers.
 type Bridge struct {
 	*peer.Peer
 	Got chan *peer.Delivery
 }
 
-// JoinBridge joins the bus at an address as a bridge for tg:* until the test ends.
+// JoinBridge connects to the bus as a bridge for tg:* until the test ends.
 func JoinBridge(t *testing.T, bus, token string) *Bridge {
 	t.Helper()
 	b := &Bridge{peer.New("tg:bot", &peer.Options{Buses: []string{bus}, Token: token}), make(chan *peer.Delivery, 1000)}
@@ -38,7 +38,7 @@ func JoinBridge(t *testing.T, bus, token string) *Bridge {
 	return b
 }
 
-// Ask sends a chat's spawn request once and reports whether a spawner took it.
+// Ask sends a spawn request of a chat once and reports whether a spawner accepted it.
 func (b *Bridge) Ask(t *testing.T, chat protocol.PeerID, request string) bool {
 	t.Helper()
 	r, err := b.Send(t.Context(), protocol.TopicSpawn, protocol.NewMessage(protocol.TypeSpawnRequest, chat, protocol.SpawnRequest{RequestID: request}))
@@ -48,7 +48,7 @@ func (b *Bridge) Ask(t *testing.T, chat protocol.PeerID, request string) bool {
 	return r.DeliveredTo == 1
 }
 
-// Whoami asks the bus at an address what a token grants.
+// Whoami asks the bus what a token grants.
 func Whoami(t *testing.T, bus, token string) (status int, grants string) {
 	t.Helper()
 	c := peer.HTTPCall{Bus: bus, Method: "GET", Path: "/whoami", Authorization: peer.Bearer(strings.TrimSpace(token)), Limit: 1 << 20}
