@@ -33,7 +33,7 @@ func CheckVersion(path string) error {
 		return nil
 	}
 	conn.SetBusyTimeout(busyTimeout) // without it, SQLite would wait for ever
-	if _, err = knownVersion(conn, path); !errors.Is(err, datafolder.ErrNewer) {
+	if _, err = knownVersion(conn, path); !errors.Is(err, datafolder.ErrOtherVersion) {
 		err = nil
 	}
 	return errors.Join(err, conn.Close())
@@ -48,7 +48,7 @@ func knownVersion(conn *sqlite.Conn, path string) (int, error) {
 	version, err := sqlitex.ResultInt(stmt)
 	if err == nil && version > schemaVersion {
 		err = fmt.Errorf("the activity log %s has schema version %d, and this program knows up to %d: %w",
-			path, version, schemaVersion, datafolder.ErrNewer)
+			path, version, schemaVersion, datafolder.ErrOtherVersion)
 	}
 	return version, err
 }

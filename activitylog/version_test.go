@@ -114,10 +114,10 @@ func TestANewerLogIsRefused(t *testing.T) {
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := CheckVersion(path); err == nil || !strings.Contains(err.Error(), "newer program") {
+	if err := CheckVersion(path); err == nil || !strings.Contains(err.Error(), "program that wrote it") {
 		t.Errorf("the check says %v", err)
 	}
-	if s, err := openDatabase(path, testOptions("")); err == nil || !strings.Contains(err.Error(), "newer program") {
+	if s, err := openDatabase(path, testOptions("")); err == nil || !strings.Contains(err.Error(), "program that wrote it") {
 		t.Errorf("it was opened: %v, %v", s, err)
 	}
 	if err := CheckVersion(filepath.Join(t.TempDir(), "none.db")); err != nil {

@@ -16,7 +16,7 @@ import (
 var schema string
 
 // Schema is the schema of the broker's database, for store.Open.
-var Schema = []string{schema + outbox.Schema}
+var Schema = schema + outbox.Schema
 
 const (
 	eventColumns = `seq, id, type, source, target, payload, metadata, at`

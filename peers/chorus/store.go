@@ -39,7 +39,7 @@ func OpenStore(folder string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := store.Open(filepath.Join(folder, databaseFile), []string{schema + outbox.Schema + bridge.Schema})
+	db, err := store.Open(filepath.Join(folder, databaseFile), schema+outbox.Schema+bridge.Schema)
 	if err != nil {
 		return nil, err
 	}

@@ -135,7 +135,7 @@ func (tr *trial) send(_ context.Context, item outbox.Item) error {
 // live runs one life of the program: until it is killed, or without a kill until
 // nothing is open.
 func (tr *trial) live(n int) error {
-	db, err := store.Open(tr.path, []string{outbox.Schema + "CREATE TABLE told (name TEXT, outcome TEXT);"})
+	db, err := store.Open(tr.path, outbox.Schema+"CREATE TABLE told (name TEXT, outcome TEXT);")
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (tr *trial) enqueue(ctx context.Context, box *outbox.Outbox, life int) erro
 
 // check compares the whole history with what the package promises.
 func (tr *trial) check() error {
-	db, err := store.Open(tr.path, []string{outbox.Schema + "CREATE TABLE told (name TEXT, outcome TEXT);"})
+	db, err := store.Open(tr.path, outbox.Schema+"CREATE TABLE told (name TEXT, outcome TEXT);")
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func Example() {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	db, err := store.Open(filepath.Join(dir, "peer.db"), []string{outbox.Schema})
+	db, err := store.Open(filepath.Join(dir, "peer.db"), outbox.Schema)
 	if err != nil {
 		panic(err)
 	}

@@ -18,7 +18,7 @@ import (
 
 func openDB(t *testing.T, path string) *sql.DB {
 	t.Helper()
-	db, err := store.Open(path, []string{outbox.Schema})
+	db, err := store.Open(path, outbox.Schema)
 	if err != nil {
 		t.Fatal(err)
 	}

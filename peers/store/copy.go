@@ -12,15 +12,15 @@ import (
 	"hubbub/protocol/datafolder"
 )
 
-// Copy writes the database at path, as it is at one moment, to a new file, which
-// only its owner can read, and checks that the copy is sound. Programs may work on
-// the database meanwhile. A kill in between leaves no file under the name to.
+// Copy writes a snapshot of the database at path to a new file, which only its owner
+// can read, and checks the integrity of the copy. Other programs may use the database
+// meanwhile. A kill leaves no file named to.
 func Copy(ctx context.Context, path, to string) (err error) {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("copying a database: %w", err)
 	}
 	if _, err := os.Stat(to); err == nil {
-		return fmt.Errorf("%s exists already, and a copy never replaces a file", to)
+		return fmt.Errorf("%s exists already; a copy never replaces a file", to)
 	}
 	pragmas := url.Values{"mode": {"rw"}, "_pragma": {"busy_timeout(10000)"}}
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+pragmas.Encode())
@@ -31,21 +31,20 @@ func Copy(ctx context.Context, path, to string) (err error) {
 	return copyInto(ctx, db, path, to)
 }
 
-// copyInto is Copy for an open database. A copy that a kill cut short is made
-// anew.
+// copyInto is Copy for an open database. It replaces what an interrupted copy left.
 func copyInto(ctx context.Context, db *sql.DB, path, to string) error {
 	partial := to + ".partial"
 	if err := os.Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("copying %s: %w", path, err)
 	}
-	if err := touch(partial); err != nil { // the mode, before anything is in it
+	if err := createFile(partial); err != nil { // sets the mode before SQLite writes
 		return err
 	}
 	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", partial); err != nil {
 		return fmt.Errorf("copying %s: %w", path, err)
 	}
 	if err := checkCopy(ctx, partial); err != nil {
-		return fmt.Errorf("the copy of %s is not sound: %w", path, err)
+		return fmt.Errorf("the copy of %s is damaged: %w", path, err)
 	}
 	if err := syncFile(partial); err != nil {
 		return fmt.Errorf("copying %s: %w", path, err)
@@ -59,12 +58,12 @@ func checkCopy(ctx context.Context, path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	var says string
-	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&says); err != nil {
+	var result string
+	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result); err != nil {
 		return err
 	}
-	if says != "ok" {
-		return errors.New(says)
+	if result != "ok" {
+		return errors.New(result)
 	}
 	return nil
 }

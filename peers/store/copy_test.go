@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,15 +11,17 @@ import (
 	"hubbub/peers/store"
 )
 
-func TestCopyWhileItIsWritten(t *testing.T) {
+// TestCopy_IsConsistentDuringWrites copies a database while two tables grow together.
+func TestCopy_IsConsistentDuringWrites(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "peer.db")
-	db, err := store.Open(path, []string{"CREATE TABLE a (i INTEGER); CREATE TABLE b (i INTEGER);"})
+	const schema = "CREATE TABLE a (i INTEGER); CREATE TABLE b (i INTEGER);"
+	db, err := store.Open(path, schema)
 	if err != nil {
 		t.Fatal(err)
 	}
 	stop, stopped := make(chan struct{}), make(chan error, 1)
-	go func() { // the two tables always hold as much
+	go func() {
 		for i := 0; ; i++ {
 			select {
 			case <-stop:
@@ -37,21 +40,7 @@ func TestCopyWhileItIsWritten(t *testing.T) {
 		if err := store.Copy(t.Context(), path, to); err != nil {
 			t.Fatal(err)
 		}
-		info, err := os.Stat(to)
-		if err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("the copy has mode %v, %v", info.Mode(), err)
-		}
-		c, err := store.Open(to, []string{"", ""}[:1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		var a, b int
-		if err := c.QueryRow("SELECT (SELECT count(*) FROM a), (SELECT count(*) FROM b)").Scan(&a, &b); err != nil || a != b {
-			t.Errorf("the copy holds %d and %d, %v", a, b, err)
-		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		checkCopy(t, to, schema)
 	}
 	close(stop)
 	if err := <-stopped; err != nil {
@@ -62,14 +51,31 @@ func TestCopyWhileItIsWritten(t *testing.T) {
 	}
 }
 
-func TestCopyRefusals(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "peer.db")
-	db, err := store.Open(path, []string{first})
+func checkCopy(t *testing.T, path, schema string) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the copy has mode %v, %v", info.Mode(), err)
+	}
+	db, err := store.Open(path, schema)
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.Close()
+	defer func(db *sql.DB) {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}(db)
+	var a, b int
+	if err := db.QueryRow("SELECT (SELECT count(*) FROM a), (SELECT count(*) FROM b)").Scan(&a, &b); err != nil || a != b {
+		t.Errorf("the copy has %d and %d rows, %v", a, b, err)
+	}
+}
+
+func TestCopy_RefusesWhatIsNoDatabase(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "peer.db")
+	newDatabase(t, path, schema)
 	if err := store.Copy(t.Context(), path, path); err == nil || !strings.Contains(err.Error(), "exists already") {
 		t.Errorf("onto itself: %v", err)
 	}
@@ -84,6 +90,45 @@ func TestCopyRefusals(t *testing.T) {
 		t.Error("garbage was copied")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "to.db")); err == nil {
-		t.Error("something was left behind")
+		t.Error("a failed copy left a file")
 	}
+}
+
+func TestCopy_RefusesDamagedDatabase(t *testing.T) {
+	dir := t.TempDir()
+	path, to := filepath.Join(dir, "peer.db"), filepath.Join(dir, "copy.db")
+	newDatabase(t, path, schema, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)
+		INSERT INTO a SELECT hex(randomblob(50)) FROM n`)
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := len(raw) / 2; i < len(raw)/2+8192; i++ {
+		raw[i] = 0xee
+	}
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Copy(t.Context(), path, to); err == nil {
+		t.Error("a damaged database was copied")
+	}
+	if _, err := os.Stat(to); err == nil {
+		t.Error("a damaged copy was given its final name")
+	}
+	if err := store.Copy(t.Context(), path, filepath.Join(dir, "nowhere", "copy.db")); err == nil {
+		t.Error("a copy was made in a folder that does not exist")
+	}
+}
+
+func TestCopy_ReplacesInterruptedCopy(t *testing.T) {
+	dir := t.TempDir()
+	path, to := filepath.Join(dir, "peer.db"), filepath.Join(dir, "copy.db")
+	newDatabase(t, path, schema)
+	if err := os.WriteFile(to+".partial", []byte("half a copy"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Copy(t.Context(), path, to); err != nil {
+		t.Fatal(err)
+	}
+	newDatabase(t, to, schema)
 }

@@ -1,11 +1,9 @@
 package store
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -15,35 +13,38 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
-// cacheSize bounds the pages that each connection keeps, to 500 KiB. By itself
-// SQLite lets them grow to 2 MiB with the file, in memory that Go does not see; what
-// is not kept is read from the system's cache.
+// schemaVersion is the PRAGMA user_version of the databases that this program writes,
+// and the only one that it opens.
+const schemaVersion = 1
+
+// cacheSize limits the page cache of each connection to 500 KiB. SQLite's default is
+// 2 MiB of memory that the Go runtime does not account for.
 const cacheSize = "cache_size(-500)"
 
-// Open opens the database at path, creating it and its folder (0700), and
-// brings its schema to version len(steps): step i takes it from version i to
-// i+1. Steps that were released are never changed, only added.
-func Open(path string, steps []string) (*sql.DB, error) {
+// Open opens the database at path. If the file does not exist, Open creates it, its
+// folder (0700) and the tables of schema. A database of another version is refused and
+// left untouched.
+func Open(path, schema string) (*sql.DB, error) {
 	if err := datafolder.MkdirAll(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("creating the data folder: %w", err)
 	}
-	if err := touch(path); err != nil {
+	if err := createFile(path); err != nil {
 		return nil, err
 	}
 	db, err := connect(path, url.Values{
-		"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(ON)", cacheSize},
+		"_pragma": {"busy_timeout(10000)", "synchronous(FULL)", "foreign_keys(ON)", cacheSize},
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := migrate(db, path, steps); err != nil {
+	if err := initialize(db, path, schema); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
 }
 
-// OpenExisting opens a database that another program keeps, which may run meanwhile, as it
-// is: neither created nor migrated. It fails where there is none.
+// OpenExisting opens a database that another program owns and may be using. It creates
+// nothing and does not check the schema. If there is no file, the error is fs.ErrNotExist.
 func OpenExisting(path string) (*sql.DB, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, err
@@ -51,23 +52,6 @@ func OpenExisting(path string) (*sql.DB, error) {
 	return connect(path, url.Values{
 		"mode": {"rw"}, "_pragma": {"busy_timeout(10000)", "synchronous(FULL)", "foreign_keys(ON)", cacheSize},
 	})
-}
-
-// Older reports whether there is a database at path of an earlier version than steps:
-// the program that keeps it may be of that version, and still run.
-func Older(path string, steps []string) (bool, error) {
-	db, err := OpenExisting(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	var version int
-	if err := db.QueryRow("PRAGMA user_version").Scan(&version); err != nil {
-		return false, errors.Join(fmt.Errorf("reading the schema version of %s: %w", path, err), db.Close())
-	}
-	return version > 0 && version < len(steps), db.Close()
 }
 
 func connect(path string, settings url.Values) (*sql.DB, error) {
@@ -80,72 +64,56 @@ func connect(path string, settings url.Values) (*sql.DB, error) {
 	return db, nil
 }
 
-// touch creates the file for its owner only: databases hold what people said.
-func touch(path string) error {
+// createFile creates the file with mode 0600: databases contain private messages.
+func createFile(path string) error {
 	if err := datafolder.Create(path); err != nil {
 		return fmt.Errorf("opening %s: %w (is the data folder writable?)", path, err)
 	}
 	return nil
 }
 
-func migrate(db *sql.DB, path string, steps []string) error {
-	var version int
-	if err := db.QueryRow("PRAGMA user_version").Scan(&version); err != nil {
+// initialize creates the tables of a new database, and checks those of an existing one.
+func initialize(db *sql.DB, path, schema string) error {
+	var version, tables int
+	err := db.QueryRow("SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version").
+		Scan(&version, &tables)
+	if err != nil {
 		return fmt.Errorf("reading the schema version of %s: %w", path, err)
 	}
-	switch {
-	case version > len(steps):
-		err := fmt.Errorf("%s has schema version %d, and this program knows up to %d: %w", path, version, len(steps), datafolder.ErrNewer)
-		if before := backupPath(path, len(steps)); exists(before) {
-			err = fmt.Errorf("%w, or put back what was there before: %s", err, before)
-		}
-		return err
-	case version == len(steps):
-		return checkShape(db, path, steps)
-	case version > 0:
-		if err := backup(db, path, version); err != nil {
+	isNew := version == 0 && tables == 0
+	if !isNew && version != schemaVersion {
+		return fmt.Errorf("%s has schema version %d, and this program reads version %d only: %w",
+			path, version, schemaVersion, datafolder.ErrOtherVersion)
+	}
+	if !isNew {
+		if err := checkColumns(db, path, schema); err != nil {
 			return err
 		}
 	}
-	for ; version < len(steps); version++ {
-		if err := step(db, version, steps[version]); err != nil {
-			return fmt.Errorf("migrating %s from version %d: %w", path, version, err)
-		}
+	// SQLite stores this setting in the file, so it follows the checks.
+	if _, err := db.Exec("PRAGMA journal_mode = WAL"); err != nil {
+		return fmt.Errorf("setting the journal mode of %s: %w", path, err)
 	}
-	return nil
-}
-
-// backupPath returns where the copy of a database is that had a version.
-func backupPath(path string, version int) string { return fmt.Sprintf("%s.v%d.backup", path, version) }
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
-// backup copies the database before its first migration step. One that a kill
-// cut short is made anew.
-func backup(db *sql.DB, path string, version int) error {
-	to := backupPath(path, version)
-	if exists(to) {
+	if !isNew {
 		return nil
 	}
-	if err := copyInto(context.Background(), db, path, to); err != nil {
-		return fmt.Errorf("backing up before a migration: %w", err)
+	if err := create(db, schema); err != nil {
+		return fmt.Errorf("creating the tables of %s: %w", path, err)
 	}
 	return nil
 }
 
-func step(db *sql.DB, version int, statements string) error {
+// create creates the tables, in one transaction: a kill leaves an empty database.
+func create(db *sql.DB, schema string) error {
 	tx, err := db.Begin()
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // a no-op once committed
-	if _, err := tx.Exec(statements); err != nil {
+	if _, err := tx.Exec(schema); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(fmt.Sprintf("PRAGMA user_version = %d", version+1)); err != nil {
+	if _, err := tx.Exec(fmt.Sprintf("PRAGMA user_version = %d", schemaVersion)); err != nil {
 		return err
 	}
 	return tx.Commit()

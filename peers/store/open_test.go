@@ -1,107 +1,127 @@
 package store_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"hubbub/peers/store"
+	"hubbub/protocol/datafolder"
 )
 
-var (
-	first  = "CREATE TABLE a (x TEXT);"
-	second = "ALTER TABLE a ADD COLUMN y TEXT; INSERT INTO a VALUES ('1','2');"
-)
+const schema = "CREATE TABLE a (x TEXT);"
 
-func TestMigratesWithABackup(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a folder?", "peer.db")
-	db, err := store.Open(path, []string{first})
+func mkdir(t *testing.T, path string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(path, "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newDatabase creates a database and runs statements on it.
+func newDatabase(t *testing.T, path, schema string, statements ...string) {
+	t.Helper()
+	db, err := store.Open(path, schema)
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.Close()
-	db, err = store.Open(path, []string{first, second})
+	for _, s := range statements {
+		if _, err := db.Exec(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOpen_CreatesDatabaseForOwnerOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a folder?", "peer.db")
+	newDatabase(t, path, schema)
+	for name, want := range map[string]os.FileMode{filepath.Dir(path): 0o700, path: 0o600} {
+		info, err := os.Stat(name)
+		if err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s has mode %v, %v; want %v", name, info.Mode(), err, want)
+		}
+	}
+	db, err := store.Open(path, schema)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	var y string
-	if err := db.QueryRow("SELECT y FROM a").Scan(&y); err != nil || y != "2" {
-		t.Fatalf("y = %q, %v", y, err)
-	}
-	if _, err := os.Stat(path + ".v1.backup"); err != nil {
-		t.Error("no backup was made:", err)
-	}
-	var sync int
-	if err := db.QueryRow("PRAGMA synchronous").Scan(&sync); err != nil || sync != 2 {
-		t.Errorf("synchronous = %d, %v; want 2 (FULL)", sync, err)
-	}
-	var cache int // without it, each connection grows with the file to 2 MiB
-	if err := db.QueryRow("PRAGMA cache_size").Scan(&cache); err != nil || cache != -500 {
-		t.Errorf("cache_size = %d, %v; want -500 (KiB)", cache, err)
+	for pragma, want := range map[string]string{
+		"user_version": "1", "journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "cache_size": "-500",
+	} {
+		var got string
+		if err := db.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
+			t.Errorf("%s = %s, %v; want %s", pragma, got, err, want)
+		}
 	}
 }
 
-func TestFailedStepLeavesTheOldVersion(t *testing.T) {
+func TestOpen_RetriesAfterFailedCreation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "peer.db")
-	db, err := store.Open(path, []string{first})
-	if err != nil {
-		t.Fatal(err)
+	if _, err := store.Open(path, schema+"nonsense;"); err == nil {
+		t.Fatal("a broken schema succeeded")
 	}
-	db.Close()
-	if _, err := store.Open(path, []string{first, "ALTER TABLE a ADD COLUMN y TEXT; nonsense;"}); err == nil {
-		t.Fatal("a broken step succeeded")
-	}
-	db, err = store.Open(path, []string{first, second})
-	if err != nil {
-		t.Fatalf("after a failed step the good one does not apply: %v", err)
-	}
-	db.Close()
+	newDatabase(t, path, schema)
 }
 
-func TestRefusesANewerDatabase(t *testing.T) {
-	for name, migrated := range map[string]bool{"made by the newer program": false, "migrated by it": true} {
+// TestOpen_RefusesOtherVersions also opens databases that carry no version.
+func TestOpen_RefusesOtherVersions(t *testing.T) {
+	for name, statement := range map[string]string{
+		"version 2":  "PRAGMA user_version = 2",
+		"no version": "PRAGMA user_version = 0",
+	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "peer.db")
-			versions := [][]string{{first}, {first, second}}
-			if !migrated {
-				versions = versions[1:]
+			newDatabase(t, path, schema, "PRAGMA journal_mode = DELETE", statement)
+			before, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
 			}
-			for _, steps := range versions {
-				db, err := store.Open(path, steps)
-				if err != nil {
-					t.Fatal(err)
-				}
-				db.Close()
+			if _, err := store.Open(path, schema); !errors.Is(err, datafolder.ErrOtherVersion) {
+				t.Errorf("err = %v; want ErrNewer", err)
 			}
-			_, err := store.Open(path, []string{first})
-			if err == nil || !strings.Contains(err.Error(), "newer") {
-				t.Fatalf("err = %v; want a refusal that names the newer program", err)
-			}
-			if told := strings.HasSuffix(err.Error(), "what was there before: "+path+".v1.backup"); told != migrated {
-				t.Errorf("err = %v; the copy of before is there: %t", err, migrated)
+			if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
+				t.Errorf("the file has changed, %v", err)
 			}
 		})
 	}
 }
 
-// A program between two releases may have written the newest version in another
-// shape. Its database must not fail later, statement by statement.
-func TestRefusesADatabaseOfAnotherShape(t *testing.T) {
+// TestOpen_RefusesMissingColumn opens databases of the current version that other
+// builds wrote.
+func TestOpen_RefusesMissingColumn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "peer.db")
-	db, err := store.Open(path, []string{"CREATE TABLE a (x TEXT); CREATE TABLE more (of INTEGER);"})
-	if err != nil {
+	newDatabase(t, path, "CREATE TABLE a (x TEXT); CREATE TABLE extra (i INTEGER);")
+	newDatabase(t, path, schema) // an additional table is allowed
+	_, err := store.Open(path, "CREATE TABLE a (x TEXT, y TEXT);")
+	if err == nil || !strings.Contains(err.Error(), "table a has no column y") {
+		t.Errorf("err = %v; want a refusal that names the column", err)
+	}
+}
+
+func TestOpen_ErrorNamesTheFile(t *testing.T) {
+	dir := t.TempDir()
+	file, folder := filepath.Join(dir, "file"), filepath.Join(dir, "folder.db")
+	if err := os.WriteFile(file, []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	db.Close()
-	if db, err := store.Open(path, []string{first}); err != nil {
-		t.Errorf("a table more than needed: %v", err)
-	} else {
-		db.Close()
+	mkdir(t, folder)
+	for path, want := range map[string]string{
+		filepath.Join(file, "peer.db"): "creating the data folder",
+		folder:                         "reading the schema version of " + folder,
+		file:                           "reading the schema version of " + file,
+	} {
+		if _, err := store.Open(path, schema); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", path, err, want)
+		}
 	}
-	_, err = store.Open(path, []string{"CREATE TABLE a (x TEXT, y TEXT);"})
-	if err == nil || !strings.Contains(err.Error(), "lacks the column y of the table a") {
-		t.Errorf("err = %v; want a refusal that names the column", err)
+	content, err := os.ReadFile(file)
+	if err != nil || !strings.HasPrefix(string(content), "no database") {
+		t.Errorf("a file that is no database has changed: %.20q, %v", content, err)
 	}
 }

@@ -4,20 +4,18 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 )
 
-// checkShape refuses a database that says it is of the newest version and lacks
-// a table or a column of it: a program between two releases wrote it, or somebody
-// else did. Without this, each statement that needs the column would fail at a
-// time of its own.
-func checkShape(db *sql.DB, path string, steps []string) error {
-	want, err := shapeOf(steps)
+// checkColumns refuses a database that claims the current version but lacks a table or
+// column of it, such as one of a development build. Without this check, single
+// statements would fail at run time.
+func checkColumns(db *sql.DB, path, schema string) error {
+	want, err := schemaColumns(schema)
 	if err != nil {
 		return fmt.Errorf("checking %s: %w", path, err)
 	}
-	has, err := columns(db)
+	has, err := columnsOf(db)
 	if err != nil {
 		return fmt.Errorf("checking %s: %w", path, err)
 	}
@@ -27,8 +25,8 @@ func checkShape(db *sql.DB, path string, steps []string) error {
 	}
 	for _, c := range want {
 		if !found[c] {
-			return fmt.Errorf("%s says that it has schema version %d, and lacks the column %s of the table %s: no release wrote it; "+
-				"move the file away, or use the program that wrote it", path, len(steps), c.name, c.table)
+			return fmt.Errorf("%s claims schema version %d, but its table %s has no column %s: no release wrote it; "+
+				"move the file away, or use the program that wrote it", path, schemaVersion, c.table, c.name)
 		}
 	}
 	return nil
@@ -36,39 +34,31 @@ func checkShape(db *sql.DB, path string, steps []string) error {
 
 type column struct{ table, name string }
 
-// shapes are the columns that new databases have, by their steps: a gateway opens the
-// databases of many agents.
-var shapes sync.Map
+// columnCache holds the columns of each schema, because a gateway opens the databases of
+// many agents.
+var columnCache sync.Map
 
-// shapeOf returns the columns that a new database has.
-func shapeOf(steps []string) ([]column, error) {
-	key := strings.Join(steps, "\x00")
-	if known, ok := shapes.Load(key); ok {
-		return known.([]column), nil
+// schemaColumns returns the columns that a new database has.
+func schemaColumns(schema string) (list []column, err error) {
+	if cached, ok := columnCache.Load(schema); ok {
+		return cached.([]column), nil
 	}
-	list, err := newShape(steps)
-	if err == nil {
-		shapes.Store(key, list)
-	}
-	return list, err
-}
-
-func newShape(steps []string) (list []column, err error) {
 	db, err := sql.Open("sqlite", "file::memory:")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	db.SetMaxOpenConns(1) // each connection would have a memory of its own
-	for _, statements := range steps {
-		if _, err := db.Exec(statements); err != nil {
-			return nil, err
-		}
+	db.SetMaxOpenConns(1) // every connection has a memory database of its own
+	if _, err := db.Exec(schema); err != nil {
+		return nil, err
 	}
-	return columns(db)
+	if list, err = columnsOf(db); err == nil {
+		columnCache.Store(schema, list)
+	}
+	return list, err
 }
 
-func columns(db *sql.DB) (list []column, err error) {
+func columnsOf(db *sql.DB) (list []column, err error) {
 	rows, err := db.Query("SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'")
 	if err != nil {
 		return nil, err

@@ -10,15 +10,15 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A Tx reads and writes a database: in the transaction of InTx or, for On, each
-// statement for itself. It remembers its first error, which begins with the statement.
-// From then on it finds and changes nothing, so a caller checks Err once, before it
-// acts on what it read. It is for one goroutine.
+// A Tx runs statements in the transaction of InTx, or one by one in Autocommit and Read.
+// It remembers its first error, which begins with the statement, and does nothing after
+// it. Callers therefore check Err once, before they act on what they read. A Tx is for
+// one goroutine.
 type Tx struct {
-	ctx   context.Context
-	q     querier
-	err   error
-	after []func()
+	ctx      context.Context
+	q        querier
+	err      error
+	onCommit []func()
 }
 
 // A querier is a database or a transaction.
@@ -28,17 +28,14 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// A Beginner is a database, or one connection of it.
+// A Beginner is a database or one connection of it.
 type Beginner interface {
 	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
 }
 
-// On returns a Tx outside of any transaction: each statement takes effect for itself.
-func On(ctx context.Context, db *sql.DB) *Tx { return &Tx{ctx: ctx, q: db} }
-
-// InTx runs do in one transaction, which commits if tx has no error then, and is rolled
-// back otherwise. It returns the error, unchanged. What do gave to After runs once it
-// has committed.
+// InTx calls do in one transaction. If tx has no error then, the transaction commits, and
+// the functions given to OnCommit run. Otherwise it rolls back, and InTx returns the
+// error unchanged.
 func InTx(ctx context.Context, db Beginner, do func(tx *Tx)) error {
 	begun, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -52,11 +49,36 @@ func InTx(ctx context.Context, db Beginner, do func(tx *Tx)) error {
 	if err := begun.Commit(); err != nil {
 		return fmt.Errorf("committing: %w", err)
 	}
-	for _, f := range tx.after {
+	for _, f := range tx.onCommit {
 		f()
 	}
 	return nil
 }
+
+// Autocommit calls do outside any transaction: each statement takes effect on its own.
+// It returns the first error.
+func Autocommit(ctx context.Context, db *sql.DB, do func(tx *Tx)) error {
+	tx := &Tx{ctx: ctx, q: db}
+	do(tx)
+	return tx.err
+}
+
+// Read returns what do reads, outside any transaction. After an error it returns the
+// zero value.
+func Read[T any](ctx context.Context, db *sql.DB, do func(tx *Tx) T) (T, error) {
+	tx := &Tx{ctx: ctx, q: db}
+	v := do(tx)
+	if tx.err != nil {
+		var zero T
+		return zero, tx.err
+	}
+	return v, nil
+}
+
+// On returns a Tx outside any transaction.
+//
+// Deprecated: use Read or Autocommit, which return the error.
+func On(ctx context.Context, db *sql.DB) *Tx { return &Tx{ctx: ctx, q: db} }
 
 // Context returns the context that tx was begun with.
 func (tx *Tx) Context() context.Context { return tx.ctx }
@@ -64,14 +86,14 @@ func (tx *Tx) Context() context.Context { return tx.ctx }
 // Err returns the first error.
 func (tx *Tx) Err() error { return tx.err }
 
-// Fail makes err the error of tx, unless it is nil or tx has one already.
+// Fail sets the error of tx, unless err is nil or tx has an error already.
 func (tx *Tx) Fail(err error) {
 	if tx.err == nil {
 		tx.err = err
 	}
 }
 
-// Annotate runs do, and begins the error that it leaves with what was being done.
+// Annotate calls do, and prefixes the error that do leaves with a description.
 func (tx *Tx) Annotate(what string, do func()) {
 	if tx.err != nil {
 		return
@@ -81,13 +103,14 @@ func (tx *Tx) Annotate(what string, do func()) {
 	}
 }
 
-// OnCommit has f called once the transaction has committed, and at once outside of one.
+// OnCommit calls f after the transaction has committed. Outside a transaction it calls f
+// immediately.
 func (tx *Tx) OnCommit(f func()) {
-	if _, alone := tx.q.(*sql.DB); alone {
+	if _, ok := tx.q.(*sql.DB); ok {
 		f()
 		return
 	}
-	tx.after = append(tx.after, f)
+	tx.onCommit = append(tx.onCommit, f)
 }
 
 // Exec runs a statement.
@@ -107,8 +130,8 @@ func (tx *Tx) ExecCount(query string, args ...any) (n int64) {
 	return n
 }
 
-// One reads the first row of a query. columns returns where its columns go. One reports
-// false, with the zero value, if there is no row or tx has an error.
+// One reads the first row of a query. columns returns the destinations of its columns.
+// If there is no row, or tx has an error, One returns the zero value and false.
 func One[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (T, bool) {
 	var v, zero T
 	if tx.err != nil {
@@ -124,8 +147,8 @@ func One[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (T, b
 	return v, true
 }
 
-// All reads every row of a query, in order. The rows are closed when it returns, so
-// that the transaction may go on with what they say.
+// All reads all rows of a query, in order. It closes the rows before it returns, so the
+// caller may run further statements.
 func All[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (all []T) {
 	if tx.err != nil {
 		return nil
@@ -146,24 +169,24 @@ func All[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (all 
 	return all
 }
 
-// Value reads the one column of the first row of a query, the zero value if there is
-// none.
+// Value reads the only column of the first row of a query, or the zero value if there is
+// no row.
 func Value[T any](tx *Tx, query string, args ...any) T {
 	v, _ := One(tx, Scalar[T], query, args...)
 	return v
 }
 
-// Scalar is where a row of one column goes.
+// Scalar returns the destination of a row with one column.
 func Scalar[T any](v *T) []any { return []any{v} }
 
-// Micros scans a time that is stored in microseconds since 1970; 0 is no time.
+// Micros scans a time that is stored as microseconds since 1970. 0 is the zero time.
 type Micros struct{ *time.Time }
 
 // Scan implements sql.Scanner.
 func (m Micros) Scan(value any) error {
 	n, ok := value.(int64)
 	if !ok {
-		return fmt.Errorf("a time in microseconds is a number, and this is %v", value)
+		return fmt.Errorf("a time in microseconds must be a number, not %v", value)
 	}
 	*m.Time = time.Time{}
 	if n != 0 {
@@ -172,8 +195,7 @@ func (m Micros) Scan(value any) error {
 	return nil
 }
 
-// wrap begins an error with its statement, so callers need not say again what they
-// wanted.
+// wrap prefixes an error with its statement, so that callers need not describe it.
 func wrap(query string, err error) error {
 	if err == nil {
 		return nil

@@ -13,9 +13,9 @@ import (
 	"hubbub/peers/store"
 )
 
-func numbers(t *testing.T) *sql.DB {
+func open(t *testing.T) *sql.DB {
 	t.Helper()
-	db, err := store.Open(filepath.Join(t.TempDir(), "peer.db"), []string{`CREATE TABLE n (i INTEGER PRIMARY KEY, word TEXT)`})
+	db, err := store.Open(filepath.Join(t.TempDir(), "peer.db"), `CREATE TABLE n (i INTEGER PRIMARY KEY, word TEXT)`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,107 +23,145 @@ func numbers(t *testing.T) *sql.DB {
 	return db
 }
 
-func TestATransactionThatCommits(t *testing.T) {
-	db := numbers(t)
-	type row struct {
-		i    int
-		word string
+func count(t *testing.T, db *sql.DB) int {
+	t.Helper()
+	n, err := store.Read(t.Context(), db, func(tx *store.Tx) int { return store.Value[int](tx, `SELECT count(*) FROM n`) })
+	if err != nil {
+		t.Fatal(err)
 	}
+	return n
+}
+
+func TestInTx_CommitsThenCallsOnCommit(t *testing.T) {
+	db := open(t)
 	var seen []string
 	err := store.InTx(t.Context(), db, func(tx *store.Tx) {
-		tx.OnCommit(func() { seen = append(seen, "after") })
+		tx.OnCommit(func() { seen = append(seen, "committed") })
 		tx.Exec(`INSERT INTO n VALUES (1, 'one'), (2, 'two')`)
 		if n := tx.ExecCount(`UPDATE n SET word = upper(word) WHERE i = ?`, 2); n != 1 {
 			t.Errorf("%d rows changed", n)
 		}
-		seen = append(seen, "in it")
+		seen = append(seen, "in the transaction")
 	})
-	if err != nil || !slices.Equal(seen, []string{"in it", "after"}) {
+	if err != nil || !slices.Equal(seen, []string{"in the transaction", "committed"}) {
 		t.Fatal(err, seen)
-	}
-	on := store.On(t.Context(), db)
-	list := store.All(on, func(r *row) []any { return []any{&r.i, &r.word} }, `SELECT i, word FROM n ORDER BY i`)
-	if !slices.Equal(list, []row{{1, "one"}, {2, "TWO"}}) {
-		t.Error(list)
-	}
-	if word, found := store.One(on, store.Scalar[string], `SELECT word FROM n WHERE i = 3`); found || word != "" {
-		t.Error("a row that is not there was found")
-	}
-	if n := store.Value[int](on, `SELECT count(*) FROM n`); n != 2 || on.Err() != nil {
-		t.Error(n, on.Err())
-	}
-	at := false
-	if on.OnCommit(func() { at = true }); !at {
-		t.Error("outside of a transaction, After waits")
 	}
 }
 
-func TestWhatWasBeingDoneIsTold(t *testing.T) {
-	tx, broken := store.On(t.Context(), numbers(t)), errors.New("broken")
-	tx.Annotate("counting", func() {})
-	tx.Annotate("writing", func() { tx.Fail(broken) })
-	tx.Annotate("reading", func() { t.Error("it goes on") })
-	if err := tx.Err(); !errors.Is(err, broken) || err.Error() != "writing: broken" {
+func TestRead_ReturnsRowsAndErrors(t *testing.T) {
+	type row struct {
+		i    int
+		word string
+	}
+	db := open(t)
+	if err := store.Autocommit(t.Context(), db, func(tx *store.Tx) {
+		tx.Exec(`INSERT INTO n VALUES (1, 'one'), (2, 'TWO')`)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := store.Read(t.Context(), db, func(tx *store.Tx) []row {
+		if word, found := store.One(tx, store.Scalar[string], `SELECT word FROM n WHERE i = 3`); found || word != "" {
+			t.Error("a missing row was found")
+		}
+		return store.All(tx, func(r *row) []any { return []any{&r.i, &r.word} }, `SELECT i, word FROM n ORDER BY i`)
+	})
+	if err != nil || !slices.Equal(list, []row{{1, "one"}, {2, "TWO"}}) {
+		t.Error(list, err)
+	}
+	for name, read := range map[string]func(tx *store.Tx) int{
+		"a column of the wrong type": func(tx *store.Tx) int { return len(store.All(tx, store.Scalar[int], `SELECT 'x'`)) },
+		"a row of the wrong type":    func(tx *store.Tx) int { return store.Value[int](tx, `SELECT 'x'`) },
+		"no such table":              func(tx *store.Tx) int { return store.Value[int](tx, `SELECT 1 FROM none`) },
+		"a value before the error":   func(tx *store.Tx) int { tx.Exec(`SELECT 1 FROM none`); return 7 },
+	} {
+		if n, err := store.Read(t.Context(), db, read); n != 0 || err == nil || !strings.HasPrefix(err.Error(), "SELECT") {
+			t.Errorf("%s: %d, %v", name, n, err)
+		}
+	}
+}
+
+func TestAutocommit_KeepsStatementsBeforeError(t *testing.T) {
+	db, committed := open(t), false
+	err := store.Autocommit(t.Context(), db, func(tx *store.Tx) {
+		tx.Exec(`INSERT INTO n VALUES (1, 'one')`)
+		if tx.OnCommit(func() { committed = true }); !committed {
+			t.Error("OnCommit waits outside a transaction")
+		}
+		tx.Exec(`INSERT INTO none VALUES (1)`)
+		tx.Exec(`INSERT INTO n VALUES (2, 'two')`)
+	})
+	if err == nil || !strings.HasPrefix(err.Error(), "INSERT INTO none") {
+		t.Error(err)
+	}
+	if n := count(t, db); n != 1 {
+		t.Errorf("%d rows; want the one before the error", n)
+	}
+}
+
+func TestAnnotate_PrefixesError(t *testing.T) {
+	broken := errors.New("broken")
+	err := store.Autocommit(t.Context(), open(t), func(tx *store.Tx) {
+		tx.Annotate("counting", func() {})
+		tx.Annotate("writing", func() { tx.Fail(broken) })
+		tx.Annotate("reading", func() { t.Error("it was called after an error") })
+	})
+	if !errors.Is(err, broken) || err.Error() != "writing: broken" {
 		t.Error(err)
 	}
 }
 
-func TestTimesAreReadFromMicroseconds(t *testing.T) {
-	tx := store.On(t.Context(), numbers(t))
+func TestMicros_ScansMicroseconds(t *testing.T) {
 	type row struct{ some, none time.Time }
 	columns := func(r *row) []any { return []any{store.Micros{Time: &r.some}, store.Micros{Time: &r.none}} }
-	r, found := store.One(tx, columns, `SELECT 1700000000000001, 0`)
-	if !found || r.some.UnixMicro() != 1700000000000001 || !r.none.IsZero() {
-		t.Error(r, tx.Err())
+	db := open(t)
+	read := func(query string) (row, error) {
+		return store.Read(t.Context(), db, func(tx *store.Tx) row {
+			r, _ := store.One(tx, columns, query)
+			return r
+		})
 	}
-	if _, found := store.One(tx, columns, `SELECT 'noon', 0`); found || tx.Err() == nil {
+	if r, err := read(`SELECT 1700000000000001, 0`); err != nil || r.some.UnixMicro() != 1700000000000001 || !r.none.IsZero() {
+		t.Error(r, err)
+	}
+	if _, err := read(`SELECT 'noon', 0`); err == nil {
 		t.Error("a word was read as a time")
 	}
 }
 
-func TestTheFirstErrorStaysAndRollsBack(t *testing.T) {
-	db := numbers(t)
-	after := false
+func TestInTx_RollsBackOnFirstError(t *testing.T) {
+	db, committed := open(t), false
 	err := store.InTx(t.Context(), db, func(tx *store.Tx) {
-		tx.OnCommit(func() { after = true })
+		tx.OnCommit(func() { committed = true })
 		tx.Exec(`INSERT INTO n VALUES (1, 'one')`)
 		tx.Exec(`INSERT INTO none
 			VALUES (1)`)
-		tx.Fail(errors.New("a later one"))
+		tx.Fail(errors.New("a later error"))
 		if n := store.Value[int](tx, `SELECT count(*) FROM n`); n != 0 {
-			t.Error("it reads on")
+			t.Error("Value reads after an error")
 		}
 		if list := store.All(tx, store.Scalar[int], `SELECT i FROM n`); list != nil {
-			t.Error("it lists on")
+			t.Error("All reads after an error")
 		}
 		if tx.ExecCount(`UPDATE n SET i = 7`) != 0 {
-			t.Error("it changes on")
+			t.Error("ExecCount writes after an error")
 		}
 	})
-	if err == nil || !strings.HasPrefix(err.Error(), "INSERT INTO none VALUES (1): ") || after {
-		t.Error(err, after)
+	if err == nil || !strings.HasPrefix(err.Error(), "INSERT INTO none VALUES (1): ") || committed {
+		t.Error(err, committed)
 	}
-	mine := errors.New("mine")
-	if err := store.InTx(t.Context(), db, func(tx *store.Tx) { tx.Exec(`INSERT INTO n VALUES (1, 'one')`); tx.Fail(mine) }); err != mine {
+	own := errors.New("own")
+	if err := store.InTx(t.Context(), db, func(tx *store.Tx) {
+		tx.Exec(`INSERT INTO n VALUES (1, 'one')`)
+		tx.Fail(own)
+	}); err != own {
 		t.Error(err)
 	}
-	on := store.On(t.Context(), db)
-	if n := store.Value[int](on, `SELECT count(*) FROM n`); n != 0 {
-		t.Errorf("%d rows stayed", n)
+	if n := count(t, db); n != 0 {
+		t.Errorf("%d rows were committed", n)
 	}
-	for name, fails := range map[string]func(tx *store.Tx){
-		"a column that does not fit": func(tx *store.Tx) { store.All(tx, store.Scalar[int], `SELECT 'x'`) },
-		"a row that does not fit":    func(tx *store.Tx) { store.Value[int](tx, `SELECT 'x'`) },
-		"no such table":              func(tx *store.Tx) { store.All(tx, store.Scalar[int], `SELECT 1 FROM none`) },
-	} {
-		tx := store.On(t.Context(), db)
-		if fails(tx); tx.Err() == nil || !strings.HasPrefix(tx.Err().Error(), "SELECT") {
-			t.Errorf("%s: %v", name, tx.Err())
-		}
-	}
-	gone, cancel := context.WithCancel(t.Context())
+	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := store.InTx(gone, db, func(*store.Tx) { t.Error("it began") }); !errors.Is(err, context.Canceled) {
+	if err := store.InTx(ended, db, func(*store.Tx) { t.Error("it was called") }); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -27,7 +27,7 @@ var schema string
 
 // Open opens the spawner's database.
 func Open(path string) (*sql.DB, error) {
-	return store.Open(path, []string{schema + outbox.Schema})
+	return store.Open(path, schema+outbox.Schema)
 }
 
 // A Spawner is agent:system.

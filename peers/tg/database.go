@@ -28,7 +28,7 @@ const Database = "tg.db"
 
 // Open opens the bridge's database, creating it if it is missing.
 func Open(path string) (*sql.DB, error) {
-	return store.Open(path, []string{schema + outbox.Schema + bridge.Schema})
+	return store.Open(path, schema + outbox.Schema + bridge.Schema)
 }
 
 // keepRecords is how long settled replies are kept: to tell who wrote a message that

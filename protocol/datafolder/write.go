@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// ErrNewer is in the chain of the error of a database that a newer program made.
-var ErrNewer = errors.New("use the newer program that wrote it")
+// ErrOtherVersion is wrapped by the error for a database of another schema version.
+var ErrOtherVersion = errors.New("use the program that wrote it, or move the file away")
 
 // WriteFile writes a file that only its owner can read, whole or not at all. It
 // replaces the file that is there. Once it has returned nil, the new content

@@ -156,7 +156,7 @@ func (p *Program) call(ctx context.Context, o outside) (env *Env, err error) {
 // wrongAtStart makes an error that the next start would end with, too, one of the settings: an
 // address where the program cannot listen, a database of a newer program.
 func wrongAtStart(err error) error {
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "listen" || errors.Is(err, datafolder.ErrNewer) {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "listen" || errors.Is(err, datafolder.ErrOtherVersion) {
 		err = wrong(err)
 		if u, usage := errors.AsType[*usageError](err); usage {
 			u.atStart = true

@@ -231,7 +231,7 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("wrapped: %w", Usage("give --id")), 2, "give --id"},
 		{fmt.Errorf("serving: %w", &net.OpError{Op: "listen", Err: syscall.EADDRINUSE}), 2, "address already in use"},
 		{&net.OpError{Op: "dial", Err: syscall.EADDRNOTAVAIL}, 1, "dial"},
-		{fmt.Errorf("version 9: %w", datafolder.ErrNewer), 2, "newer program"},
+		{fmt.Errorf("version 9: %w", datafolder.ErrOtherVersion), 2, "the program that wrote it"},
 	} {
 		s := probe{do: func(context.Context, *Env) error { return c.err }}
 		if out := (call{}).run(t, s.program()); out.code != c.code || !strings.Contains(out.stderr, c.says) {

@@ -23,7 +23,7 @@ import (
 var schema string
 
 // Open opens an agent's database, creating it if it is missing.
-func Open(path string) (*sql.DB, error) { return store.Open(path, []string{schema + outbox.Schema}) }
+func Open(path string) (*sql.DB, error) { return store.Open(path, schema+outbox.Schema) }
 
 // Settings are shared by all parts of an agent.
 type Settings struct {

@@ -1,5 +1,5 @@
-// Package storetest spares tests the steps of a schema, which take longer than many a test:
-// a new database is a copy of the first of its kind.
+// Package storetest opens databases for tests. Creating tables takes longer than many a
+// test, so it does that once for each kind of database and copies the file afterwards.
 package storetest
 
 import (
@@ -13,10 +13,11 @@ import (
 
 var (
 	mu     sync.Mutex
-	images = map[string][]byte{} // new databases, by their kind
+	images = map[string][]byte{} // files of new databases, by kind
 )
 
-// Open is open, with a database of the kind at path where there was none.
+// Open calls open. If path does not exist, Open copies a new database of the kind to it
+// first.
 func Open(t testing.TB, kind, path string, open func(path string) (*sql.DB, error)) *sql.DB {
 	t.Helper()
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {

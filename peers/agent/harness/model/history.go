@@ -27,7 +27,7 @@ type History struct {
 
 // OpenHistory opens the database at path, creating it if necessary. The caller must close it.
 func OpenHistory(path string, n int) (*History, error) {
-	db, err := store.Open(path, []string{historySchema})
+	db, err := store.Open(path, historySchema)
 	if err != nil {
 		return nil, err
 	}
