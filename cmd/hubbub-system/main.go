@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"hubbub/cmd/internal/program"
@@ -179,6 +180,9 @@ func (s *settings) makeLauncher(data string) (system.Launcher, error) {
 	case "process":
 		return process.New(data, &s.process), nil
 	case "systemd":
+		if runtime.GOOS != "linux" {
+			return nil, program.Usage("--launcher systemd needs Linux: use --launcher process")
+		}
 		scopes := map[string]systemd.Scope{"auto": systemd.ScopeAuto, "system": systemd.ScopeSystem, "user": systemd.ScopeUser}
 		scope, ok := scopes[s.scope]
 		if !ok {

@@ -7,12 +7,13 @@ import (
 	"syscall"
 )
 
-// attributes puts a process into a group of its own, or into a session.
-func attributes(_ syscall.Signal, session bool) *syscall.SysProcAttr {
+// sysProcAttr puts a process into a group of its own, or into a session.
+func sysProcAttr(_ syscall.Signal, session bool) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: !session, Setsid: session}
 }
 
-func giveUpPrivileges() error { return nil }
+// setNoNewPrivileges does nothing: only Linux can take away privileges for good.
+func setNoNewPrivileges() error { return nil }
 
 // wait waits for the end of a process and then calls ended.
 func wait(cmd *exec.Cmd, ended func()) error {

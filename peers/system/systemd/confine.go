@@ -56,13 +56,25 @@ var restrictions = []restriction{
 // contains them.
 var deniedCalls = filter{false, []string{"@privileged", "@resources"}}
 
+// Flags of clone(2) that create namespaces. Units are described in terms of Linux on
+// every platform, so these are numbers of our own.
+const (
+	cloneMount  = 0x00020000
+	cloneCgroup = 0x02000000
+	cloneUTS    = 0x04000000
+	cloneIPC    = 0x08000000
+	cloneUser   = 0x10000000
+	clonePID    = 0x20000000
+	cloneNet    = 0x40000000
+)
+
 // someNamespaces are the namespaces that a restricted unit may create. This one needs a
 // capability that no agent has, so there are none in effect. If the set were empty, a reload of
 // systemd would lift the restriction.
-const someNamespaces = unix.CLONE_NEWUTS
+const someNamespaces = cloneUTS
 
 // allNamespaces are the namespaces that an unrestricted unit may create.
-const allNamespaces = unix.CLONE_NEWCGROUP | unix.CLONE_NEWIPC | unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUSER | unix.CLONE_NEWUTS
+const allNamespaces = cloneCgroup | cloneIPC | cloneNet | cloneMount | clonePID | cloneUser | cloneUTS
 
 // CheckUnit checks a line such as MemoryDenyWriteExecute=no that changes the sandbox of an
 // agent's unit. Lists are added to what is allowed.
