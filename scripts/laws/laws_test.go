@@ -106,7 +106,6 @@ var mayImport = map[string][]string{
 	"cmd/hubbub/internal/busclient":  {"bus/report", "cmd/internal/program", "peers/peer", "protocol", "protocol/jsonrpc", "protocol/wire"},
 	"cmd/hubbub/internal/completion": {"activitylog", "activitylog/view", "cmd/hubbub/internal/busclient", "cmd/hubbub/internal/logs", "cmd/internal/program", "cmd/internal/term", "protocol", "protocol/text"},
 	"cmd/hubbub/internal/provision":  {"bus/grant", "cmd/internal/program", "protocol/datafolder"},
-	"cmd/hubbub/internal/records":    {"protocol", "protocol/collab", "protocol/text"},
 	"cmd/hubbub/internal/*":          {"*"}, // groups of commands
 	"cmd/internal/program":           {"protocol", "protocol/datafolder", "peers/peer", "peers/lease", "cmd/internal/term"},
 	"cmd/internal/fleet":             {"peers/proc", "cmd/internal/term"},

@@ -89,7 +89,7 @@ func describeEvent(n annotation, p *publication) (annotation, bool) {
 	case activitylog.RecordRefusal:
 		n.summary, n.failed = fmt.Sprintf("%s is refused: %s", agent, e.Tool), true
 	case activitylog.RecordEscalation:
-		n.summary, n.escalates = agent+" asks for a person", true
+		n.summary, n.escalates = agent+" escalates to a person", true
 	case "online":
 		n.summary = fmt.Sprintf("agent_event online  %s", describeRoute(p))
 		n.outcome, n.failed = describeOutcome(p)

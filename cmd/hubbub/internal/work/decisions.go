@@ -11,7 +11,6 @@ import (
 	"hubbub/activitylog/view"
 	"hubbub/cmd/hubbub/internal/logs"
 	"hubbub/cmd/hubbub/internal/output"
-	"hubbub/cmd/hubbub/internal/records"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/term"
 	"hubbub/protocol/collab"
@@ -129,7 +128,7 @@ var decisionListing = listing[pendingItem]{
 	"no decision is pending", "ID\tSTATE\tAGENT\tTOOL\tCHAT\tSINCE\tARGUMENTS", []int{64, 40, 32, 40, 32, 20, 60},
 	func(w *pendingItem, now time.Time) []string {
 		if q := w.Question; q != nil {
-			return []string{q.ID, string(q.State), cmp.Or(q.AskedByID, q.CreatedByID), "ask", records.Name(q.AskedOfID, q.AskedOfIdentity), sinceText(q.CreatedAt, now), text.EscapeInvisible(q.Title)}
+			return []string{q.ID, string(q.State), cmp.Or(q.AskedByID, q.CreatedByID), "ask", collab.NameOf(q.AskedOfID, q.AskedOfIdentity), sinceText(q.CreatedAt, now), text.EscapeInvisible(q.Title)}
 		}
 		a := &w.Approval
 		return []string{a.ID, a.Describe(), a.AskedByID, text.EscapeInvisible(a.Tool), a.Chat, sinceText(a.CreatedAt, now), text.EscapeInvisible(a.Arguments)}

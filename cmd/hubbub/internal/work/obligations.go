@@ -8,7 +8,6 @@ import (
 
 	"hubbub/cmd/hubbub/internal/busclient"
 	"hubbub/cmd/hubbub/internal/output"
-	"hubbub/cmd/hubbub/internal/records"
 	"hubbub/cmd/internal/term"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -78,7 +77,7 @@ var closeObligation = brokerCommand{
 		if err != nil {
 			return err
 		}
-		return output.Line(in.Command, &got.Obligation, "%s", term.Printable(records.Obligation(&got.Obligation)))
+		return output.Line(in.Command, &got.Obligation, "%s", term.Printable(got.Obligation.Describe()))
 	},
 }
 
@@ -103,6 +102,6 @@ func printObligations(ctx context.Context, in *brokerRun, p collab.ObligationLis
 var obligationListing = listing[collab.Obligation]{
 	"nobody is waiting", "SINCE\tOWED BY\tOWED TO\tKIND\tSTATE\tID\tWHAT", []int{20, 40, 40, 20, 20, 64, 80},
 	func(o *collab.Obligation, now time.Time) []string {
-		return []string{sinceText(o.Since, now), records.Name(o.OwedByID, o.OwedByIdentity), records.Name(o.OwedToID, o.OwedToIdentity), o.Kind, o.State, o.ID, text.EscapeInvisible(o.Title)}
+		return []string{sinceText(o.Since, now), collab.NameOf(o.OwedByID, o.OwedByIdentity), collab.NameOf(o.OwedToID, o.OwedToIdentity), o.Kind, o.State, o.ID, text.EscapeInvisible(o.Title)}
 	},
 }

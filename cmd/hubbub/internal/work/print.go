@@ -11,7 +11,6 @@ import (
 	"hubbub/activitylog/view"
 	"hubbub/cmd/hubbub/internal/logs"
 	"hubbub/cmd/hubbub/internal/output"
-	"hubbub/cmd/hubbub/internal/records"
 	"hubbub/cmd/internal/term"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -72,14 +71,14 @@ var workListing = listing[collab.WorkItem]{
 		if w.WaitingOn != nil {
 			state += " on " + cmp.Or(w.WaitingOn.TargetID, w.WaitingOn.Label)
 		}
-		return []string{w.ID, state, records.Name(w.OwnerID, w.OwnerIdentity), nextMover(w), sinceText(w.UpdatedAt, now), w.Title}
+		return []string{w.ID, state, collab.NameOf(w.OwnerID, w.OwnerIdentity), nextMover(w), sinceText(w.UpdatedAt, now), w.Title}
 	},
 }
 
 var questionListing = listing[collab.Question]{
 	"no questions", "ID\tSTATE\tASKED BY\tASKED OF\tUPDATED\tQUESTION\tANSWER", []int{64, 20, 32, 32, 20, 60, 80},
 	func(q *collab.Question, now time.Time) []string {
-		return []string{q.ID, string(q.State), records.Name(cmp.Or(q.AskedByID, q.CreatedByID), q.CreatedByIdentity), records.Name(q.AskedOfID, q.AskedOfIdentity), sinceText(q.UpdatedAt, now), q.Title, q.Answer}
+		return []string{q.ID, string(q.State), collab.NameOf(cmp.Or(q.AskedByID, q.CreatedByID), q.CreatedByIdentity), collab.NameOf(q.AskedOfID, q.AskedOfIdentity), sinceText(q.UpdatedAt, now), q.Title, q.Answer}
 	},
 }
 
@@ -90,7 +89,7 @@ func whoListing(moves map[protocol.PeerID]int) *listing[collab.Endpoint] {
 		[]int{40, 40, 40, 40, 40, 40, 40, 40, 40},
 		func(e *collab.Endpoint, now time.Time) []string {
 			return []string{
-				records.Name(e.LogicalAgentID, e.Identity), e.Status, e.WakePolicy, strconv.Itoa(nextMoves(e, moves)), e.HarnessType,
+				collab.NameOf(e.LogicalAgentID, e.Identity), e.Status, e.WakePolicy, strconv.Itoa(nextMoves(e, moves)), e.HarnessType,
 				cmp.Or(e.WorkspaceID, e.ProjectPath), strings.Join(e.Roles, ","), sinceText(e.LastHeartbeatAt, now), e.EndpointID,
 			}
 		},
@@ -119,7 +118,7 @@ func nextMover(w *collab.WorkItem) string {
 	if w.Terminal() {
 		return ""
 	}
-	return records.Name(w.NextMoveOwnerID, w.NextMoveOwnerIdentity)
+	return collab.NameOf(w.NextMoveOwnerID, w.NextMoveOwnerIdentity)
 }
 
 // printRecord prints the record of a result in one line, and who was woken.
@@ -141,7 +140,7 @@ func printRecord(in *brokerRun, got *collab.Result) error {
 		}
 	}
 	if got.Decision != nil {
-		line += "  (" + records.Wake(got.Decision) + ")"
+		line += "  (" + got.Decision.Describe() + ")"
 	}
 	if output.WantsJSON(in.Command) {
 		return json.NewEncoder(in.OutOrStdout()).Encode(answer)
@@ -180,20 +179,20 @@ func printWorkItem(cmd *cobra.Command, w *collab.WorkItem, d *collab.Explanation
 	} else if on != nil {
 		row("waits for", strings.TrimSpace(on.Label))
 	}
-	row("owner", records.Name(w.OwnerID, w.OwnerIdentity))
+	row("owner", collab.NameOf(w.OwnerID, w.OwnerIdentity))
 	row("next move", nextMover(w))
-	row("requested by", records.Name(w.RequestedByID, w.RequestedByIdentity))
+	row("requested by", collab.NameOf(w.RequestedByID, w.RequestedByIdentity))
 	if w.AcceptanceState != collab.AcceptanceNone {
 		row("acceptance", string(w.AcceptanceState))
 	}
 	row("priority", w.Priority)
 	row("conversation", w.ConversationID)
 	row("parent", w.ParentID)
-	row("created", w.CreatedAt+" by "+records.Name(w.CreatedByID, w.CreatedByIdentity))
+	row("created", w.CreatedAt+" by "+collab.NameOf(w.CreatedByID, w.CreatedByIdentity))
 	row("updated", w.UpdatedAt)
 	row("summary", w.Summary)
 	if d != nil && d.Rule != "" {
-		row("last wake", records.Wake(&d.Decision))
+		row("last wake", d.Decision.Describe())
 		row("rule", string(d.Rule))
 		row("because", d.Reason)
 		for _, c := range d.Candidates {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"hubbub/cmd/hubbub/internal/output"
-	"hubbub/cmd/hubbub/internal/records"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/term"
 	"hubbub/protocol"
@@ -54,7 +53,7 @@ var sayCommands = []brokerCommand{
 			if err != nil {
 				return err
 			}
-			return output.Line(in.Command, got, "%s  (%s)", term.Printable(got.Message.ID), term.Printable(records.Wake(&why.Decision)))
+			return output.Line(in.Command, got, "%s  (%s)", term.Printable(got.Message.ID), term.Printable(why.Decision.Describe()))
 		},
 	},
 	{
@@ -233,7 +232,7 @@ func showConversation(ctx context.Context, in *brokerRun) error {
 			case printer.JSON:
 				printer.Linef("%s", raw.RawMessage)
 			default:
-				printer.Linef("%s  %s: %s", m.CreatedAt, term.Printable(records.Name(m.AuthorID, m.AuthorIdentity)), term.Printable(m.Text))
+				printer.Linef("%s  %s: %s", m.CreatedAt, term.Printable(collab.NameOf(m.AuthorID, m.AuthorIdentity)), term.Printable(m.Text))
 			}
 		}
 		if page.Next == nil || printer.Err != nil {

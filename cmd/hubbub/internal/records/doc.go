@@ -1,2 +1,0 @@
-// Package records describes the records and events of the collaboration broker in words.
-package records
