@@ -16,7 +16,7 @@ func TestASendAndAnAlbumReadNoWholeTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for query, index := range map[string]string{selectNthSend: "sends_pace", selectAlbum: "events_album"} {
+	for query, index := range map[string]string{selectNthSend: "sends_begun", selectAlbum: "events_album"} {
 		args := make([]any, 5)
 		if !strings.Contains(query, "?5") {
 			args = args[:strings.Count(query, "?")]
