@@ -49,7 +49,7 @@ func (d *eventData) mergeItems(items []albumItem) {
 type album struct {
 	event, received int64
 	source          string
-	data           eventData
+	data            eventData
 }
 
 // selectAlbum finds the newest event of an album. It says album <> ” for its index.

@@ -14,6 +14,7 @@ import (
 	"hubbub/peers/tg/botapi"
 	"hubbub/protocol"
 	"hubbub/protocol/defaults"
+	"hubbub/protocol/notify"
 	"hubbub/protocol/retry"
 
 	"golang.org/x/sync/errgroup"
@@ -47,7 +48,7 @@ func (b *Bridge) setBot(bot int64) {
 	b.router = bridge.New(b.db, &adapter{b.out}, &bridge.Options{
 		Name: id(b.bot), People: people(b.opts.AllowUsers), Commands: b.out, SlowAfter: b.opts.SpawnPatience, Crash: b.crash, Log: b.log,
 	})
-	b.ingest = &ingester{outbound: b.out, arrived: make(chan struct{}, 1)}
+	b.ingest = &ingester{outbound: b.out, arrived: notify.New()}
 }
 
 // people returns users as the bus knows them.

@@ -169,13 +169,13 @@ func TestAnUpdateIsAcknowledgedOnceItIsStored(t *testing.T) {
 			t.Errorf("%d %q after %q", code, said, steps)
 		}
 		select {
-		case <-b.ingest.arrived:
+		case <-b.ingest.arrived.C():
 		default:
 			t.Error("the intake was not woken")
 		}
 		deliver() // once more
 		select {
-		case <-b.ingest.arrived:
+		case <-b.ingest.arrived.C():
 			t.Error("the intake was woken by a repetition")
 		default:
 		}

@@ -94,7 +94,7 @@ func (out *outbound) editMessage(ctx context.Context, o *outgoing, t markdown.Te
 type buttonReply struct {
 	reply, message int64
 	part           int
-	unconfirmed           bool // nobody knows whether it was shown
+	unconfirmed    bool // nobody knows whether it was shown
 	agent, key     string
 	raw            string
 	content        protocol.ChatReply

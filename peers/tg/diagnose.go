@@ -16,10 +16,10 @@ import (
 
 // A Finding is what one check of a diagnosis found.
 type Finding struct {
-	Check  string `json:"check"`
-	Level  Level  `json:"level"`
-	Message   string `json:"says"`
-	Advice string `json:"advice,omitempty"` // what to do; empty when nothing
+	Check   string `json:"check"`
+	Level   Level  `json:"level"`
+	Message string `json:"says"`
+	Advice  string `json:"advice,omitempty"` // what to do; empty when nothing
 }
 
 // A Level is how bad a finding is.
@@ -118,8 +118,8 @@ func checkClock(server, before, after time.Time) Finding {
 		side = "ahead of"
 	}
 	return Finding{Check: "clock", Level: LevelProblem,
-		Message:   fmt.Sprintf("This machine's clock is %s %s Telegram's. Times in logs are wrong, and so are waits and deadlines.", off.Abs().Round(time.Second), side),
-		Advice: "Set the clock, best with NTP (timedatectl set-ntp true)."}
+		Message: fmt.Sprintf("This machine's clock is %s %s Telegram's. Times in logs are wrong, and so are waits and deadlines.", off.Abs().Round(time.Second), side),
+		Advice:  "Set the clock, best with NTP (timedatectl set-ntp true)."}
 }
 
 // recentFailure is how long a failed delivery to a webhook counts: Telegram tries

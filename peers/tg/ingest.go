@@ -11,6 +11,7 @@ import (
 	"hubbub/peers/bridge"
 	"hubbub/peers/store"
 	"hubbub/protocol"
+	"hubbub/protocol/notify"
 	"hubbub/protocol/retry"
 
 	"github.com/go-telegram/bot/models"
@@ -19,7 +20,7 @@ import (
 // An ingester takes stored updates in: it decides what follows from each.
 type ingester struct {
 	*outbound
-	arrived chan struct{} // wakes loop
+	arrived notify.Signal // updates are stored
 }
 
 // storedUpdate is an update that waits to be taken in.
@@ -52,7 +53,7 @@ func (in *ingester) run(ctx context.Context) error {
 			continue
 		}
 		select {
-		case <-in.arrived:
+		case <-in.arrived.C():
 		case <-ctx.Done():
 		}
 	}

@@ -58,12 +58,12 @@ const (
 	typingRefresh      = 4 * time.Second
 	draftRefresh       = time.Second            // between two states of a draft
 	typingRetry        = 200 * time.Millisecond // until a sign is tried again for which the bot's limit had no room
-	minPollInterval          = 500 * time.Millisecond // between polls that find nothing
-	maxDraftWait      = 5 * time.Second        // of an answer with a draft that is on its way
-	maxTypingTime          = 5 * time.Minute
+	minPollInterval    = 500 * time.Millisecond // between polls that find nothing
+	maxDraftWait       = 5 * time.Second        // of an answer with a draft that is on its way
+	maxTypingTime      = 5 * time.Minute
 	apiTimeout         = 30 * time.Second // of a call other than a poll
-	stopTimeout          = 6 * time.Second  // for calls under way when the bridge stops
-	updateIDLifetime        = 48 * time.Hour   // Telegram repeats an update for 24 hours
+	stopTimeout        = 6 * time.Second  // for calls under way when the bridge stops
+	updateIDLifetime   = 48 * time.Hour   // Telegram repeats an update for 24 hours
 	keepUpdates        = 30 * 24 * time.Hour
 	conflictPause      = 30 * time.Second
 	outboxPoll         = 5 * time.Second // until what an operator changed is noticed
@@ -72,12 +72,12 @@ const (
 	maxBatch           = 100             // updates of one poll
 	maxUpdate          = 1 << 20         // bytes
 	maxEvent           = 1000 << 10      // bytes of a tg_message's content, below the bus's smallest limit for a frame
-	defaultPause         = 3 * time.Second
+	defaultPause       = 3 * time.Second
 	maxReason          = 300   // characters of why something failed
 	maxQuote           = 1_000 // characters of a message that is answered
 	maxReplyText       = 64 << 10
-	maxGuessesPerHour     = 5
-	maxAlbumWait           = 10 * time.Second
+	maxGuessesPerHour  = 5
+	maxAlbumWait       = 10 * time.Second
 	maxNotices         = 3 // command answers to one stranger a day
 )
 

@@ -120,7 +120,7 @@ func (b *Bridge) storeUpdates(ctx context.Context, batch []json.RawMessage) (fre
 		return 0, 0, fmt.Errorf("storing updates: %w", err)
 	}
 	if fresh > 0 {
-		wake(b.ingest.arrived)
+		b.ingest.arrived.Notify()
 	}
 	return fresh, highest, nil
 }

@@ -17,6 +17,7 @@ import (
 	"hubbub/peers/store"
 	"hubbub/peers/tg/markdown"
 	"hubbub/protocol"
+	"hubbub/protocol/notify"
 
 	"github.com/go-telegram/bot/models"
 	"golang.org/x/time/rate"
@@ -39,7 +40,7 @@ func newOutbound(a *account) *outbound {
 		out.limiter = rate.NewLimiter(rate.Limit(n), max(1, n/10))
 	}
 	out.plain.Store(a.opts.NoRich)
-	out.typing = &typingIndicator{out: out, wake: make(chan struct{}, 1), busy: map[typingKey]typingSpan{}, shown: map[typingPlace]time.Time{}, draftless: map[typingPlace]bool{}}
+	out.typing = &typingIndicator{out: out, wake: notify.New(), busy: map[typingKey]typingSpan{}, shown: map[typingPlace]time.Time{}, draftless: map[typingPlace]bool{}}
 	interrupted := outbox.SettleUnknown
 	if a.opts.ResendUnknown {
 		interrupted = outbox.Resend

@@ -14,6 +14,7 @@ import (
 	"hubbub/peers/tg/botapi"
 	"hubbub/peers/tg/markdown"
 	"hubbub/protocol"
+	"hubbub/protocol/notify"
 )
 
 // typingIndicator shows in Telegram that agents work. Telegram forgets the sign after
@@ -21,17 +22,17 @@ import (
 // word that it ends or its leaving the bus, for at most 5 minutes. Where the bus does not
 // tell who leaves, one word of the agent lasts TypingHold.
 type typingIndicator struct {
-	out     *outbound
-	wake    chan struct{}
+	out            *outbound
+	wake           notify.Signal
 	tracksPresence func() bool // the bus tells who leaves
 
-	mu      sync.Mutex
-	busy    map[typingKey]typingSpan
-	shown   map[typingPlace]time.Time // when the sign of a place was last sent, if somebody types there
-	draftless   map[typingPlace]bool      // does not take drafts
-	noDrafts bool                      // the server knows no drafts
+	mu           sync.Mutex
+	busy         map[typingKey]typingSpan
+	shown        map[typingPlace]time.Time // when the sign of a place was last sent, if somebody types there
+	draftless    map[typingPlace]bool      // does not take drafts
+	noDrafts     bool                      // the server knows no drafts
 	sendingDraft chan struct{}             // closed when the draft has come that is on its way; nil if none is
-	draftChat int64                     // the chat to which it is
+	draftChat    int64                     // the chat to which it is
 }
 
 // A typingKey is one agent in one place.
@@ -50,16 +51,16 @@ type typingPlace struct {
 type typingSpan struct {
 	since, until time.Time
 	draft        string // what is written so far
-	answers        int    // the message that it answers, whose number the draft has
-	sent        bool   // Telegram shows this draft
+	answers      int    // the message that it answers, whose number the draft has
+	sent         bool   // Telegram shows this draft
 }
 
 // A typingState is what is shown in a place, and when it was last.
 type typingState struct {
-	at    time.Time
-	draft string
+	at      time.Time
+	draft   string
 	answers int
-	sent bool
+	sent    bool
 }
 
 // due returns when the sign is to be sent again.
@@ -93,11 +94,11 @@ func (t *typingIndicator) set(ctx context.Context, c *chat, r *reply) {
 		}
 		span.since = now
 		delete(t.shown, who.typingPlace) // the reply before ended the sign of the others there too
-		wake(t.wake)
+		t.wake.Notify()
 	}
 	if _, _, about, ok := parseSource(r.content.InReplyTo); ok && r.content.Draft != "" && c.isDirect() && !t.draftless[who.typingPlace] && !t.noDrafts {
 		span.draft, span.answers, span.sent = r.content.Draft, about, false
-		wake(t.wake)
+		t.wake.Notify()
 	}
 	span.until = span.since.Add(maxTypingTime)
 	if !t.tracksPresence() {
@@ -139,7 +140,7 @@ func (t *typingIndicator) run(ctx context.Context) error {
 		}
 		select {
 		case <-renew:
-		case <-t.wake:
+		case <-t.wake.C():
 		case <-ctx.Done():
 			return nil
 		}
