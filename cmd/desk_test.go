@@ -47,14 +47,14 @@ func TestAPersonGivesOutWorkInAGroup(t *testing.T) {
 	say("@hubbub_bot hello", "scripted agent")
 	say("/who", `@tg--1002, online`)
 	said := say("/work Write the release notes", `^wi-\w+: Write the release notes\. open, owner @tg--1002\.`)
-	if !strings.Contains(said, "@tg--1002 was woken (tg--1002: was invoked") {
+	if !strings.Contains(said, "Woke tg--1002 (tg--1002: was invoked") {
 		t.Errorf("who was woken and why: %s", said)
 	}
 	id, _, _ := strings.Cut(said, ":")
 	await(`^@tg--1002: .*Write the release notes`)
-	await(`^` + id + `: .* review, owner @tg--1002, next move @will\.\n/done ` + id)
-	await(`^A reminder: ` + id + ` \(Write the release notes\) waits for @will, who has the next move`)
-	say("/work "+id, `@tg--1002 was woken|Nobody was woken`)
+	await(`^` + id + `: .* review, owner @tg--1002, next move @will, not accepted yet\.\n/done ` + id)
+	await(`^Reminder: ` + id + ` \(Write the release notes\) is waiting for @will, who has the next move`)
+	say("/work "+id, `(?i)woke (tg--1002|nobody)`)
 
 	say("/work "+id+" @tg--1002 shorter, please", `^`+id+`: .* working, owner @tg--1002`)
 	await(`^@tg--1002: .*shorter, please`)
@@ -87,16 +87,16 @@ func TestAPersonGivesOutWorkInAGroup(t *testing.T) {
 	})
 	say("@helper is the build green?", `Passed on to @helper`)
 	await(`^@helper: .*is the build green`)
-	say("/ask @helper which region?", `^Asked @helper \(q-\w+\)\. @helper was woken`)
-	await(`^@helper answers “which region\?”: `)
-	said = say("/ask @will and the size?", `^Asked @will \(q-\w+\)\. /done q-\w+ ANSWER answers it\.`)
+	say("/ask @helper which region?", `^Asked @helper \(q-\w+\)\. Woke helper`)
+	await(`^@helper answered “which region\?”: `)
+	said = say("/ask @will and the size?", `^Asked @will \(q-\w+\)\. To answer, send /done q-\w+ ANSWER\.`)
 	question := regexp.MustCompile(`q-\w+`).FindString(said)
-	await(`^A reminder: ` + question + ` \(and the size\?\) waits for @will, who has the next move on ` + question + `\. /done ` + question)
-	say("/done "+question+" two nodes", `^@will answers “and the size\?”: two nodes$`)
+	await(`^Reminder: ` + question + ` \(and the size\?\) is waiting for @will, who has the next move on ` + question + `\. To answer, send /done ` + question)
+	say("/done "+question+" two nodes", `^@will answered “and the size\?”: two nodes$`)
 	say("/done "+question, `^`+question+` is closed`)
 	say("/done wi-none", `refused: there is no work item`)
 	say("/ask", "/ask @NAME QUESTION")
-	say("/work @nobody do it", `^wi-\w+: do it\. open, owner @nobody\.\n@nobody is not there, and is told when it comes`)
+	say("/work @nobody do it", `^wi-\w+: do it\. open, owner @nobody\.\n@nobody is away and is woken when it comes back`)
 
 	// Of work that is in no chat a person is reminded in their own.
 	bob := s.api.User("Bob")
@@ -105,7 +105,7 @@ func TestAPersonGivesOutWorkInAGroup(t *testing.T) {
 	s.awaitTexts(dm, 1)
 	s.hubbub("work", "create", "check the bill", "--owner", fmt.Sprintf("tg:%d", bob.ID), "--id", "wi-bob")
 	s.await("the reminder", func() bool {
-		return slices.Contains(s.api.Texts(dm.ID), "A reminder: wi-bob (check the bill) waits for @bob, who has the next move on wi-bob.")
+		return slices.Contains(s.api.Texts(dm.ID), "Reminder: wi-bob (check the bill) is waiting for @bob, who has the next move on wi-bob.")
 	})
 	told := regexp.MustCompile(`(?s)created: open.*woke nobody: \d+: has the next move on wi-bob.* is a person.*reminder, as nothing had happened: tells \d+: has the next move on wi-bob`)
 	s.await("why of it", func() bool { return told.MatchString(s.why("wi-bob")) })

@@ -14,7 +14,7 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// claimHolder returns who may answer, as people name it.
+// claimHolder returns the name of the holder of a claim, for people.
 func claimHolder(c *collab.Claim) string {
 	if c.Owner != "" {
 		return c.Owner
@@ -22,7 +22,7 @@ func claimHolder(c *collab.Claim) string {
 	return bareName(string(c.Identity))
 }
 
-// ownsClaim reports whether an agent is a claim's owner.
+// ownsClaim reports whether an agent is the owner of a claim.
 func ownsClaim(c *collab.Claim, agent protocol.PeerID) bool {
 	if c.Identity != "" {
 		return c.Identity == agent
@@ -30,7 +30,7 @@ func ownsClaim(c *collab.Claim, agent protocol.PeerID) bool {
 	return bareName(c.Owner) == bareName(string(agent))
 }
 
-// bareName returns an identity as records hold it: without its family.
+// bareName returns the name of an agent without its role, as records hold it.
 func bareName(agent string) string {
 	if protocol.RoleOf(protocol.PeerID(agent)) == protocol.RoleAgent {
 		return protocol.PeerID(agent).Name()
@@ -38,56 +38,58 @@ func bareName(agent string) string {
 	return agent
 }
 
-// A replyCheck is all that the decision about a claim depends on.
+// A replyCheck is everything that decides whether a reply may be shown.
 type replyCheck struct {
 	agent     protocol.PeerID
-	claim     *protocol.ReplyClaim // what the reply brings along
-	receivers []protocol.PeerID    // the agents that got the event
-	directed  bool                 // the event was directed at this agent: a mention, an answer to it, a direct chat
-	hasBroker bool                 // there is a broker
-	newest    collab.Claim         // the broker's, empty if nobody holds the event
-	seenToken int64                // the newest token seen earlier
+	claim     *protocol.ReplyClaim // the claim that the reply presents
+	receivers []protocol.PeerID    // the agents that received the event
+	directed  bool                 // at this agent: by a mention, an answer to it, or a direct chat
+	hasBroker bool
+	newest    collab.Claim // the broker's claim on the event, empty if there is none
+	seenToken int64        // the newest token seen before
 }
 
-// refusal decides whether a reply may be shown. It returns the reason why not, or "".
-// An event that one agent got, or that was directed at the one who answers, needs no
-// claim. Any other needs the newest claim, if there is a broker that gives claims at
-// all. A claim that is shown must be good in every case.
-func (v *replyCheck) refusal() string {
-	owned := v.newest.Owner != "" || v.newest.Identity != ""
+// refusal returns why the reply must not be shown, or "". An event that one agent
+// received, or that was directed at the author of the reply, needs no claim. Any other
+// event needs the newest claim, if a broker grants claims at all. A claim that the reply
+// presents must be valid in any case.
+func (c *replyCheck) refusal() string {
+	owned := c.newest.Owner != "" || c.newest.Identity != ""
+	newest := max(c.newest.Token, c.seenToken)
 	switch {
-	case v.claim != nil && v.claim.Token < max(v.newest.Token, v.seenToken):
-		return fmt.Sprintf("the claim is stale: token %d was followed by %d", v.claim.Token, max(v.newest.Token, v.seenToken))
-	case v.claim != nil && v.hasBroker && owned && !ownsClaim(&v.newest, v.agent):
-		return "the claim on this message is held by " + claimHolder(&v.newest)
-	case v.claim != nil && v.hasBroker && v.newest.Token != v.claim.Token:
-		return "nobody was given this claim, or it has expired"
-	case v.claim != nil, v.needsNoClaim(), !v.hasBroker:
+	case c.claim != nil && c.claim.Token < newest:
+		return fmt.Sprintf("the claim is stale: token %d was followed by %d", c.claim.Token, newest)
+	case c.claim != nil && c.hasBroker && owned && !ownsClaim(&c.newest, c.agent):
+		return "the claim on this message is held by " + claimHolder(&c.newest)
+	case c.claim != nil && c.hasBroker && c.newest.Token != c.claim.Token:
+		return "this claim was never granted, or it has expired"
+	case c.claim != nil, c.needsNoClaim(), !c.hasBroker:
 		return ""
-	case v.newest.State == collab.ClaimAnswered:
-		return "this message was answered by " + claimHolder(&v.newest)
-	case owned && v.newest.State != collab.ClaimOffered:
-		return "the claim on this message is held by " + claimHolder(&v.newest) + "; show the claim's token to answer"
+	case c.newest.State == collab.ClaimAnswered:
+		return "this message was answered by " + claimHolder(&c.newest)
+	case owned && c.newest.State != collab.ClaimOffered:
+		return "the claim on this message is held by " + claimHolder(&c.newest) + "; present the claim's token to answer"
 	default:
 		return "several agents could answer this message, so it needs a claim"
 	}
 }
 
 // needsNoClaim reports whether the agent may answer without a claim.
-func (v *replyCheck) needsNoClaim() bool {
-	return v.claim == nil && (len(v.receivers) < 2 || v.directed)
+func (c *replyCheck) needsNoClaim() bool {
+	return c.claim == nil && (len(c.receivers) < 2 || c.directed)
 }
 
-// answeredByOther reports whether another agent answers or has answered, so that nobody
-// misses the reply that is refused.
-func (v *replyCheck) answeredByOther() bool {
-	held := v.newest.State == "" || v.newest.State == collab.ClaimHeld
-	return v.newest.State == collab.ClaimAnswered || held && claimHolder(&v.newest) != "" && !ownsClaim(&v.newest, v.agent)
+// answeredByOther reports whether another agent answers or has answered the event.
+func (c *replyCheck) answeredByOther() bool {
+	held := c.newest.State == "" || c.newest.State == collab.ClaimHeld
+	return c.newest.State == collab.ClaimAnswered ||
+		held && claimHolder(&c.newest) != "" && !ownsClaim(&c.newest, c.agent)
 }
 
-// AuthorizeReply refuses a reply whose claim does not hold, with an error that settles it
-// in an outbox: dropped where another agent answers, dead otherwise. It asks the
-// broker if the answer matters; any other error says that it could not.
+// AuthorizeReply returns nil if a reply may be shown. If its claim does not hold, the
+// error settles the reply in an outbox: as dropped if another agent answers, else as
+// dead. It asks the broker only if the claim matters; any other error means that the
+// broker or the database could not be read.
 func (r *Router) AuthorizeReply(ctx context.Context, agent protocol.PeerID, reply *protocol.ChatReply) error {
 	event := reply.InReplyTo
 	if reply.Claim != nil && reply.Claim.EventID != "" {
@@ -100,25 +102,25 @@ func (r *Router) AuthorizeReply(ctx context.Context, agent protocol.PeerID, repl
 		return outbox.Permanent(fmt.Errorf("the claim is for %s, the answer is to %s", event, reply.InReplyTo))
 	}
 	tx := store.On(ctx, r.db)
-	v := replyCheck{agent: agent, claim: reply.Claim}
-	r.loadReceivers(tx, event, &v)
-	if tx.Err() == nil && v.needsNoClaim() {
+	c := replyCheck{agent: agent, claim: reply.Claim}
+	r.loadReceivers(tx, event, &c)
+	if tx.Err() == nil && c.needsNoClaim() {
 		return nil
 	}
-	v.seenToken = store.Value[int64](tx, `SELECT token FROM bridge_claims WHERE event = ?`, event)
+	c.seenToken = store.Value[int64](tx, `SELECT token FROM bridge_claims WHERE event = ?`, event)
 	if tx.Err() != nil {
 		return tx.Err()
 	}
 	var err error
-	v.newest, err = r.broker.ClaimOf(ctx, event)
-	v.hasBroker = !errors.Is(err, collab.ErrNoBroker)
-	if err != nil && v.hasBroker {
+	c.newest, err = r.broker.ClaimOf(ctx, event)
+	c.hasBroker = !errors.Is(err, collab.ErrNoBroker)
+	if err != nil && c.hasBroker {
 		return fmt.Errorf("asking the broker for the claim on %s: %w", event, err)
 	}
-	reason := v.refusal()
-	newest := max(v.newest.Token, v.seenToken)
-	if reason == "" && v.claim != nil {
-		newest = max(newest, v.claim.Token)
+	reason := c.refusal()
+	newest := max(c.newest.Token, c.seenToken)
+	if reason == "" && c.claim != nil {
+		newest = max(newest, c.claim.Token)
 	}
 	if newest > 0 {
 		tx.Exec(`INSERT OR REPLACE INTO bridge_claims (event, token, at) VALUES (?, ?, ?)`, event, newest, r.now())
@@ -126,37 +128,22 @@ func (r *Router) AuthorizeReply(ctx context.Context, agent protocol.PeerID, repl
 	switch {
 	case tx.Err() != nil, reason == "":
 		return tx.Err()
-	case v.answeredByOther():
+	case c.answeredByOther():
 		return outbox.Drop(errors.New(reason))
 	default:
 		return outbox.Permanent(errors.New(reason))
 	}
 }
 
-// saveBrokerSeen stores when the broker was there, for restoreBrokerSeen.
-func (r *Router) saveBrokerSeen(ctx context.Context, at time.Time) error {
-	tx := store.On(ctx, r.db)
-	tx.Exec(`INSERT OR REPLACE INTO bridge_broker (bridge, seen_at) VALUES (?, ?)`, r.opts.Name, at.UnixMicro())
-	return tx.Err()
-}
-
-// restoreBrokerSeen has a broker that the last run saw waited for, as it may be starting
-// together with this program: without it, whoever answers first would be shown.
-func (r *Router) restoreBrokerSeen(tx *store.Tx) {
-	at, found := store.One(tx, store.Scalar[int64], `SELECT seen_at FROM bridge_broker WHERE bridge = ?`, r.opts.Name)
-	if found {
-		r.broker.Recall(time.UnixMicro(at))
-	}
-}
-
-// loadReceivers fills in who got an event, and whether it was directed at the agent.
-func (r *Router) loadReceivers(tx *store.Tx, source string, v *replyCheck) {
+// loadReceivers fills in which agents received an event, and whether it was directed at
+// the agent.
+func (r *Router) loadReceivers(tx *store.Tx, source string, c *replyCheck) {
 	for _, e := range store.All(tx, eventColumns, `SELECT event, chat, source, agents FROM bridge_events
 		WHERE bridge = ? AND source = ? AND agents <> '' ORDER BY event`, r.opts.Name, source) {
-		e.Agent = v.agent
+		e.Agent = c.agent
 		for _, a := range e.Agents {
-			if !slices.Contains(v.receivers, a) {
-				v.receivers = append(v.receivers, a)
+			if !slices.Contains(c.receivers, a) {
+				c.receivers = append(c.receivers, a)
 			}
 		}
 		m, err := r.adapter.Message(tx.Context(), &e)
@@ -169,7 +156,23 @@ func (r *Router) loadReceivers(tx *store.Tx, source string, v *replyCheck) {
 			tx.Fail(outbox.Permanent(err))
 			return
 		}
-		v.directed = v.directed || content.Chat.Kind == "dm" || slices.Contains(content.Mentions, string(v.agent)) ||
-			content.ReplyTo != nil && content.ReplyTo.Author == string(v.agent)
+		c.directed = c.directed || content.Chat.Kind == "dm" || slices.Contains(content.Mentions, string(c.agent)) ||
+			content.ReplyTo != nil && content.ReplyTo.Author == string(c.agent)
+	}
+}
+
+// saveBrokerSeen stores when the broker was last seen, for restoreBrokerSeen.
+func (r *Router) saveBrokerSeen(ctx context.Context, at time.Time) error {
+	tx := store.On(ctx, r.db)
+	tx.Exec(`INSERT OR REPLACE INTO bridge_broker (bridge, seen_at) VALUES (?, ?)`, r.opts.Name, at.UnixMicro())
+	return tx.Err()
+}
+
+// restoreBrokerSeen makes claims wait for a broker that was seen before the restart, since
+// it may be starting as well. Without a broker, the first answer would be shown.
+func (r *Router) restoreBrokerSeen(tx *store.Tx) {
+	at, found := store.One(tx, store.Scalar[int64], `SELECT seen_at FROM bridge_broker WHERE bridge = ?`, r.opts.Name)
+	if found {
+		r.broker.Recall(time.UnixMicro(at))
 	}
 }

@@ -19,58 +19,57 @@ import (
 
 const (
 	maxRejections  = 10 // of one event, by an agent or by the bus
-	noticeAfter    = 5  // at an agent, until its chat is told
+	noticeAfter    = 5  // failed attempts at an agent before its chat is notified
 	fullQueuePause = time.Second
 )
 
-// An agentItem is the body of an item towards an agent. Without an event it only
+// An agentItem is the body of an item for an agent. Without an event or a halt, it only
 // configures the agent.
 type agentItem struct {
 	Event int64  `json:"event,omitempty"`
-	Halt  string `json:"halt,omitempty"` // on or off: see Surface.Halt
+	Halt  string `json:"halt,omitempty"` // "on" or "off": see Router.Halt
 	By    string `json:"by,omitempty"`
 }
 
-// agentDestination names one agent of a chat in the queue towards the agents.
+// agentDestination is the destination of events for one agent of a chat.
 func agentDestination(id protocol.PeerID, agent protocol.PeerID) string {
 	return string(id) + " > " + string(agent)
 }
 
-// haltDestination names it for a halt, which waits behind nothing else: an agent that has no room
-// for a message is the one to be stopped.
+// haltDestination is the destination of halts for one agent of a chat. A halt must not
+// wait behind messages, since an agent with a full mailbox is the one to be halted.
 func haltDestination(id protocol.PeerID, agent protocol.PeerID) string {
 	return agentDestination(id, agent) + " > halt"
 }
 
-// ParseDestination is the inverse of both: the chat and the agent of an item towards an
-// agent.
+// ParseDestination returns the chat and the agent of a destination in the queue of
+// agents.
 func ParseDestination(destination string) (id, agent protocol.PeerID) {
 	left, right, _ := strings.Cut(destination, " > ")
 	right, _, _ = strings.Cut(right, " > ")
 	return protocol.PeerID(left), protocol.PeerID(right)
 }
 
-// ParseEventID returns the event of an item towards an agent, 0 where it only
-// configures the agent.
+// ParseEventID returns the event in the body of an item for an agent, 0 if it has none.
 func ParseEventID(body []byte) int64 {
-	var it agentItem
-	if json.Unmarshal(body, &it) != nil {
+	var item agentItem
+	if json.Unmarshal(body, &item) != nil {
 		return 0
 	}
-	return it.Event
+	return item.Event
 }
 
-// eventOfItem returns what an item towards an agent says of its event.
-func eventOfItem(it *outbox.Item) (e Event) {
-	e.ID = ParseEventID(it.Body)
-	e.Chat, e.Agent = ParseDestination(it.Destination)
+// eventOfItem returns what an item for an agent says about its event.
+func eventOfItem(item *outbox.Item) (e Event) {
+	e.ID = ParseEventID(item.Body)
+	e.Chat, e.Agent = ParseDestination(item.Destination)
 	return e
 }
 
-// eventColumns reads event, chat, source, agents.
+// eventColumns scans event, chat, source and agents.
 func eventColumns(e *Event) []any { return []any{&e.ID, &e.Chat, &e.Source, (*agentList)(&e.Agents)} }
 
-// agentList are agents as they are stored; none where the event waits for one.
+// An agentList is the stored form of agents. The empty text means that the event waits.
 type agentList []protocol.PeerID
 
 // Scan implements sql.Scanner.
@@ -88,9 +87,8 @@ func (a agentList) Value() (driver.Value, error) {
 	return string(raw), err
 }
 
-// Deliver takes what was said in a chat, in the transaction that stores it, and hands
-// it on to the chat's agents once it is ready. A chat without an agent asks for
-// one.
+// Deliver accepts an event, in the transaction that stores it, and delivers it to the
+// chat's agents once it is ready. A chat without an agent requests one.
 func (r *Router) Deliver(tx *store.Tx, e *Event, ready time.Time) {
 	readyAt := int64(0)
 	if !ready.IsZero() {
@@ -98,27 +96,28 @@ func (r *Router) Deliver(tx *store.Tx, e *Event, ready time.Time) {
 	}
 	tx.Exec(`INSERT INTO bridge_events (bridge, event, chat, source, ready_at, at) VALUES (?, ?, ?, ?, ?, ?)`,
 		r.opts.Name, e.ID, e.Chat, e.Source, readyAt, r.now())
-	r.resume(tx, r.load(tx, e.Chat))
+	r.resume(tx, r.table.load(tx, e.Chat))
 }
 
-// DeliverTo hands what one of a chat's agents said there to others of them, in the transaction
-// that stores it. An agent whose queue is full goes without: it is no answer to it.
+// DeliverTo delivers what an agent said in a chat to other agents of the chat, in the
+// transaction that stores it. An agent with a full queue does not get it.
 func (r *Router) DeliverTo(tx *store.Tx, e *Event, agents []protocol.PeerID) {
 	tx.Exec(`INSERT INTO bridge_events (bridge, event, chat, source, agents, at) VALUES (?, ?, ?, ?, ?, ?)`,
 		r.opts.Name, e.ID, e.Chat, e.Source, agentList(agents), r.now())
 	for _, agent := range agents {
 		err := r.enqueue(tx, e.Chat, agent, fmt.Sprintf("event:%d", e.ID), agentItem{Event: e.ID})
 		if errors.Is(err, outbox.ErrFull) {
-			r.log.Warn().Str("topic", string(e.Chat)).Str("peer", string(agent)).Msg("agent queue full; what another agent said is not passed on")
+			r.log.Warn().Str("topic", string(e.Chat)).Str("peer", string(agent)).
+				Msg("queue of an agent full; another agent's message is not delivered to it")
 			continue
 		}
 		tx.Fail(err)
 	}
 }
 
-// resume hands on what waits in a chat, or has the chat ask for an agent.
+// resume dispatches the waiting events of a chat, or makes the chat request an agent.
 func (r *Router) resume(tx *store.Tx, c *chatState) {
-	event := r.oldestWaiting(tx, c.id)
+	event := r.table.oldestWaiting(tx, c.id)
 	if event == 0 {
 		return
 	}
@@ -128,33 +127,26 @@ func (r *Router) resume(tx *store.Tx, c *chatState) {
 	}
 }
 
-// Postpone lets an event change for longer, and reports whether it still may: it
-// is handed on no earlier than at the given time.
+// Postpone moves the time at which an event is ready, and reports whether the event was
+// still waiting for that.
 func (r *Router) Postpone(tx *store.Tx, event int64, ready time.Time) bool {
-	return tx.ExecCount(`UPDATE bridge_events SET ready_at = ? WHERE bridge = ? AND event = ? AND agents = '' AND ready_at > 0`,
-		ready.UnixMicro(), r.opts.Name, event) > 0
+	return tx.ExecCount(`UPDATE bridge_events SET ready_at = ?
+		WHERE bridge = ? AND event = ? AND agents = '' AND ready_at > 0`, ready.UnixMicro(), r.opts.Name, event) > 0
 }
 
-// MoveChat gives a chat what waits under another identity, which was found to be the
-// same chat's.
+// MoveChat moves the waiting events of a chat to another identity of the same chat.
 func (r *Router) MoveChat(tx *store.Tx, from, to protocol.PeerID) {
 	if from == to {
 		return
 	}
 	tx.Exec(`UPDATE bridge_events SET chat = ? WHERE bridge = ? AND chat = ? AND agents = ''`, to, r.opts.Name, from)
 	r.cancelRequest(tx, from)
-	r.resume(tx, r.load(tx, to))
+	r.resume(tx, r.table.load(tx, to))
 }
 
-// oldestWaiting returns the first event of a chat that waits for an agent, or 0.
-func (r *Router) oldestWaiting(tx *store.Tx, id protocol.PeerID) int64 {
-	return store.Value[int64](tx, `SELECT event FROM bridge_events
-		WHERE bridge = ? AND chat = ? AND agents = '' ORDER BY event LIMIT 1`, r.opts.Name, id)
-}
-
-// dispatch queues what waits in a chat towards its agents, in order. It returns when
-// to look again where something must wait on: what may still change, and what finds
-// a queue full. Without agents everything waits.
+// dispatch queues the waiting events of a chat for its agents, in order. It returns how
+// long to wait before it must be called again: an event may not be ready, or a queue may
+// be full. Without an agent every event waits.
 func (r *Router) dispatch(tx *store.Tx, id protocol.PeerID) time.Duration {
 	var agents agentList
 	for _, a := range r.Agents(tx, id) {
@@ -167,32 +159,35 @@ func (r *Router) dispatch(tx *store.Tx, id protocol.PeerID) time.Duration {
 		event int64
 		ready time.Time
 	}
+	const maxEvents = 1000
 	events := store.All(tx, func(w *waiting) []any { return []any{&w.event, store.Micros{Time: &w.ready}} },
-		`SELECT event, ready_at FROM bridge_events WHERE bridge = ? AND chat = ? AND agents = '' ORDER BY event LIMIT 1000`, r.opts.Name, id)
+		`SELECT event, ready_at FROM bridge_events WHERE bridge = ? AND chat = ? AND agents = '' ORDER BY event LIMIT ?`,
+		r.opts.Name, id, maxEvents)
 	for _, w := range events {
-		// A longer wait was reckoned before the clock was set back.
+		// A longer wait dates from before the clock was set back.
 		if wait := w.ready.Sub(r.opts.Now()); wait > 0 && wait <= maxBackoff {
 			return wait
 		}
 		for _, agent := range agents {
 			err := r.enqueue(tx, id, agent, fmt.Sprintf("event:%d", w.event), agentItem{Event: w.event})
 			if errors.Is(err, outbox.ErrFull) {
-				r.log.Error().Str("topic", string(id)).Str("peer", string(agent)).Msg("agent queue full; the chat's messages wait on disk")
+				r.log.Error().Str("topic", string(id)).Str("peer", string(agent)).
+					Msg("queue of an agent full; the chat's messages wait on disk")
 				return fullQueuePause
 			}
 			tx.Fail(err)
 		}
 		tx.Exec(`UPDATE bridge_events SET agents = ? WHERE bridge = ? AND event = ?`, agents, r.opts.Name, w.event)
 	}
-	if len(events) == 1000 {
+	if len(events) == maxEvents {
 		return fullQueuePause
 	}
 	return 0
 }
 
-var errNotReady = errors.New("something said in the chat may still change, or a queue is full")
+var errNotReady = errors.New("a message of the chat may still change, or a queue is full")
 
-// dispatchLater hands on what was not ready, or found no room, before.
+// dispatchLater is dispatch as a step of a chat.
 func (r *Router) dispatchLater(ctx context.Context, id protocol.PeerID) error {
 	var wait time.Duration
 	err := store.InTx(ctx, r.db, func(tx *store.Tx) { wait = r.dispatch(tx, id) })
@@ -202,23 +197,25 @@ func (r *Router) dispatchLater(ctx context.Context, id protocol.PeerID) error {
 	return err
 }
 
-func (r *Router) enqueue(tx *store.Tx, id, agent protocol.PeerID, key string, it agentItem) error {
-	body, err := json.Marshal(it)
+// enqueue queues an item for an agent.
+func (r *Router) enqueue(tx *store.Tx, id, agent protocol.PeerID, key string, item agentItem) error {
+	body, err := json.Marshal(item)
 	if err != nil {
 		return err
 	}
 	destination := agentDestination(id, agent)
-	if it.Halt == "on" {
+	if item.Halt == "on" {
 		destination = haltDestination(id, agent)
 	}
 	_, err = r.deliveries.EnqueueTx(tx, destination, key, body)
 	return err
 }
 
-// deliverItem makes one attempt towards an agent: it configures it if it is not
-// configured, and passes the event on.
-func (r *Router) deliverItem(ctx context.Context, it outbox.Item) error {
-	tx, e := store.On(ctx, r.db), eventOfItem(&it)
+// deliverItem makes one attempt to deliver an item to an agent. It first configures an
+// agent that is not configured.
+func (r *Router) deliverItem(ctx context.Context, item outbox.Item) error {
+	tx := store.On(ctx, r.db)
+	e := eventOfItem(&item)
 	agents := r.Agents(tx, e.Chat)
 	i := slices.IndexFunc(agents, func(a Assignment) bool { return a.Agent == e.Agent })
 	if i < 0 {
@@ -227,74 +224,74 @@ func (r *Router) deliverItem(ctx context.Context, it outbox.Item) error {
 	a := agents[i]
 	if !a.Configured {
 		if err := r.configure(tx, &e); err != nil {
-			return r.handleFailure(tx, &e, a.Spawned, it.Attempt, err)
+			return r.handleFailure(tx, &e, a.Spawned, item.Attempt, err)
 		}
 	}
 	if e.ID == 0 {
-		return r.deliverHalt(tx.Context(), &it, &e)
+		return r.deliverHalt(tx.Context(), &item, &e)
 	}
 	stored, found := store.One(tx, eventColumns, `SELECT event, chat, source, agents FROM bridge_events
 		WHERE bridge = ? AND event = ?`, r.opts.Name, e.ID)
 	if !found {
-		return cmp.Or(tx.Err(), outbox.Permanent(fmt.Errorf("event %d is not kept any more", e.ID)))
+		return cmp.Or(tx.Err(), outbox.Permanent(fmt.Errorf("event %d is no longer stored", e.ID)))
 	}
-	e.Source, e.Agents = stored.Source, stored.Agents
+	e.Source = stored.Source
+	e.Agents = stored.Agents
 	m, err := r.adapter.Message(ctx, &e)
 	if err != nil {
 		return err
 	}
-	if it.Attempt <= reportPauses && isAboutMessageOf(&m, e.Agent) && r.reports.HasOpen(tx, string(e.Agent)) {
+	if item.Attempt <= reportPauses && isAboutMessageOf(&m, e.Agent) && r.reports.HasOpen(tx, string(e.Agent)) {
 		return outbox.Later(reportPause, errUnreported)
 	}
-	// The agent may answer before the bus has said that it took the message.
+	// The agent may answer before the bus has confirmed the delivery.
 	r.inFlight.Store(e.Chat, e.ID)
 	r.opts.Crash("forwarding")
-	if err := r.peer.Deliver(ctx, e.Agent.Topic(), it.Attempt, m); err != nil {
+	if err := r.peer.Deliver(ctx, e.Agent.Topic(), item.Attempt, m); err != nil {
 		r.inFlight.Delete(e.Chat)
-		return r.handleFailure(tx, &e, a.Spawned, it.Attempt, err)
+		return r.handleFailure(tx, &e, a.Spawned, item.Attempt, err)
 	}
 	r.opts.Crash("forwarded")
 	return r.markAgentBack(tx, e.Chat)
 }
 
-// reportPause is how long an event about an agent's own message waits for the report of
-// that message, at most reportPauses times: by it the agent knows which one is meant, such as the question that
-// a thumb under it answers.
+// An event about an agent's own message waits up to reportPauses times for the report of
+// that message. The report tells the agent which message is meant, such as the question
+// that a thumbs-up answers.
 const (
 	reportPause  = 500 * time.Millisecond
 	reportPauses = 4
 )
 
-var errUnreported = errors.New("the agent is told first what became of the message that this is about")
+var errUnreported = errors.New("the delivery report of the message that this is about goes first")
 
-// isAboutMessageOf reports whether what was said in a chat is about a message of an agent.
+// isAboutMessageOf reports whether a message from a chat is about a message of an agent.
 func isAboutMessageOf(m *protocol.Message, agent protocol.PeerID) bool {
 	var content protocol.ChatMessage
 	return json.Unmarshal(m.Content, &content) == nil && content.ReplyTo != nil && content.ReplyTo.Author == string(agent)
 }
 
-// InFlight returns the event of a chat that is being handed to an agent now, until
-// the host was told that the agent has it; else 0.
+// InFlight returns the event of a chat that is being delivered to an agent, or 0. An event
+// is in flight until the adapter's OnSettled has returned.
 func (r *Router) InFlight(id protocol.PeerID) int64 {
 	event, _ := r.inFlight.Load(id)
 	n, _ := event.(int64)
 	return n
 }
 
-// configure tells an agent which chat it talks to.
+// configure sends an agent the configure message, which names its chat.
 func (r *Router) configure(tx *store.Tx, e *Event) error {
 	m := protocol.NewMessage(protocol.TypeConfigure, e.Chat, protocol.Configure{TalkTo: e.Chat.Topic(), People: r.opts.People})
 	if err := r.peer.Deliver(tx.Context(), e.Agent.Topic(), 1, m); err != nil {
 		return err
 	}
 	r.opts.Crash("configured")
-	r.setConfigured(tx, e, true)
+	r.table.setConfigured(tx, e, true)
 	return tx.Err()
 }
 
-// Halt has every agent of a chat stop its turns there ("on"), or run them again
-// ("off"), as soon as each can be reached. It returns how many agents that are. by
-// says who asked for it.
+// Halt makes every agent of a chat halt its turns there ("on") or resume them ("off"), as
+// soon as it can be reached, in the name of by. It returns the number of agents.
 func (r *Router) Halt(tx *store.Tx, id protocol.PeerID, halt, by, key string) int {
 	agents := r.Agents(tx, id)
 	for _, a := range agents {
@@ -303,56 +300,56 @@ func (r *Router) Halt(tx *store.Tx, id protocol.PeerID, halt, by, key string) in
 	return len(agents)
 }
 
-// haltPause is how long the end of a halt waits for the halt itself.
+// haltPause is how long the end of a halt waits for the delivery of the halt.
 const haltPause = 200 * time.Millisecond
 
-var errHalting = errors.New("the agent is told first of the halt that this ends")
+var errHalting = errors.New("the halt that this ends goes first")
 
-// deliverHalt makes one attempt to tell an agent of a halt or of its end, if that is what an item is
-// about.
-func (r *Router) deliverHalt(ctx context.Context, it *outbox.Item, e *Event) error {
-	var what agentItem
-	if err := json.Unmarshal(it.Body, &what); err != nil || what.Halt == "" {
+// deliverHalt makes one attempt to deliver a halt or its end. It does nothing for an item
+// that only configures the agent.
+func (r *Router) deliverHalt(ctx context.Context, item *outbox.Item, e *Event) error {
+	var body agentItem
+	if err := json.Unmarshal(item.Body, &body); err != nil || body.Halt == "" {
 		return err
 	}
-	if what.Halt == "off" && r.deliveries.HasOpen(store.On(ctx, r.db), haltDestination(e.Chat, e.Agent)) {
+	if body.Halt == "off" && r.deliveries.HasOpen(store.On(ctx, r.db), haltDestination(e.Chat, e.Agent)) {
 		return outbox.Later(haltPause, errHalting)
 	}
-	m := protocol.NewMessage(protocol.TypeConfigure, e.Chat, protocol.Configure{TalkTo: e.Chat.Topic(), Halt: what.Halt, By: what.By})
-	return r.peer.Deliver(ctx, e.Agent.Topic(), it.Attempt, m)
+	m := protocol.NewMessage(protocol.TypeConfigure, e.Chat,
+		protocol.Configure{TalkTo: e.Chat.Topic(), Halt: body.Halt, By: body.By})
+	return r.peer.Deliver(ctx, e.Agent.Topic(), item.Attempt, m)
 }
 
-func (r *Router) setConfigured(tx *store.Tx, e *Event, configured bool) {
-	tx.Exec(`UPDATE bridge_agents SET configured = ?4 WHERE bridge = ?1 AND chat = ?2 AND agent = ?3 AND configured <> ?4`,
-		r.opts.Name, e.Chat, e.Agent, configured)
-}
-
-// markAgentBack notes that a chat that asks for its agent has it: it came back without its
+// markAgentBack ends a chat's request for an agent whose agent has returned without the
 // spawner.
 func (r *Router) markAgentBack(tx *store.Tx, id protocol.PeerID) error {
-	if r.load(tx, id).state != Asking {
+	if r.table.load(tx, id).state != Asking {
 		return tx.Err()
 	}
-	return store.InTx(tx.Context(), r.db, func(tx *store.Tx) { r.transition(tx, r.load(tx, id), triggerAgentBack) })
+	return store.InTx(tx.Context(), r.db, func(tx *store.Tx) {
+		r.transition(tx, r.table.load(tx, id), triggerAgentBack)
+	})
 }
 
-// handleFailure says what follows from an attempt that failed. An agent that is not there
-// is configured again before it gets anything: the next one of its name may be a
-// new one. A spawned one is asked for again: its spawner may have stopped it.
+// handleFailure decides what follows from a failed attempt. An absent agent is configured
+// again before it gets anything else, since the next agent with its name may be a new
+// one. A spawned agent is requested again: its spawner may have stopped it.
 func (r *Router) handleFailure(tx *store.Tx, e *Event, spawned bool, attempt int, err error) error {
-	switch reception := peer.OutcomeOf(err); {
-	case (reception == peer.Rejected || reception == peer.Refused) && attempt >= maxRejections:
+	switch outcome := peer.OutcomeOf(err); {
+	case (outcome == peer.Rejected || outcome == peer.Refused) && attempt >= maxRejections:
 		return outbox.Permanent(err)
-	case reception == peer.Declined && attempt >= noticeAfter:
-		return errors.Join(err, r.notifyNow(tx.Context(), &Notice{Kind: NoticeDeclined, Chat: e.Chat, Agent: e.Agent, Reason: err.Error()}))
-	case reception != peer.Absent:
+	case outcome == peer.Declined && attempt >= noticeAfter:
+		notice := Notice{Kind: NoticeDeclined, Chat: e.Chat, Agent: e.Agent, Reason: err.Error()}
+		return errors.Join(err, r.notifyNow(tx.Context(), &notice))
+	case outcome != peer.Absent:
 		return outbox.Retry(0, err)
 	}
-	if r.setConfigured(tx, e, false); tx.Err() != nil {
+	if r.table.setConfigured(tx, e, false); tx.Err() != nil {
 		return tx.Err()
 	}
 	if !spawned && attempt >= noticeAfter {
-		err = errors.Join(err, r.notifyNow(tx.Context(), &Notice{Kind: NoticeAbsent, Chat: e.Chat, Agent: e.Agent, Reason: err.Error()}))
+		notice := Notice{Kind: NoticeAbsent, Chat: e.Chat, Agent: e.Agent, Reason: err.Error()}
+		err = errors.Join(err, r.notifyNow(tx.Context(), &notice))
 	}
 	if !spawned || attempt < 2 {
 		return err
@@ -364,37 +361,38 @@ func (r *Router) notifyNow(ctx context.Context, n *Notice) error {
 	return store.InTx(ctx, r.db, func(tx *store.Tx) { r.notify(tx, n) })
 }
 
-// maxRequestsPerMinute bounds how often a chat asks for an agent that is gone: a spawner
-// that believes the agent to be there answers at once, again and again.
+// maxRequestsPerMinute bounds how often a chat requests an absent agent. A spawner that
+// believes the agent to be running answers at once, again and again.
 const maxRequestsPerMinute = 3
 
-// requestAgain asks for an agent that is gone.
+// requestAgain requests an agent that is absent.
 func (r *Router) requestAgain(ctx context.Context, e *Event) error {
 	return store.InTx(ctx, r.db, func(tx *store.Tx) {
-		asks := store.Value[int](tx, `SELECT count(*) FROM bridge_requests WHERE bridge = ? AND chat = ? AND at > ? AND at <= ?`,
+		requests := store.Value[int](tx, `SELECT count(*) FROM bridge_requests
+			WHERE bridge = ? AND chat = ? AND at > ? AND at <= ?`,
 			r.opts.Name, e.Chat, r.opts.Now().Add(-time.Minute).UnixMicro(), r.now())
 		_, refusal := r.adapter.FindChat(tx, e.Chat.Topic())
-		if asks < maxRequestsPerMinute && refusal == "" && r.transition(tx, r.load(tx, e.Chat), triggerAgentLost) {
+		if requests < maxRequestsPerMinute && refusal == "" && r.transition(tx, r.table.load(tx, e.Chat), triggerAgentLost) {
 			tx.OnCommit(func() {
-				r.log.Warn().Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("chat's agent is gone; asking for it again")
+				r.log.Warn().Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("agent of chat absent; requesting it again")
 			})
 		}
 	})
 }
 
-// onDeliverySettled tells the host what became of an event.
-func (r *Router) onDeliverySettled(tx *store.Tx, it outbox.Item, outcome outbox.State, cause error) {
-	e := eventOfItem(&it)
+// onDeliverySettled passes the outcome of an event to the adapter.
+func (r *Router) onDeliverySettled(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
+	e := eventOfItem(&item)
 	if e.ID == 0 {
 		return
 	}
 	if outcome == outbox.StateDead {
-		r.log.Error().Err(cause).Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("message given up")
+		r.log.Error().Err(cause).Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("message not delivered to agent")
 	}
 	r.adapter.OnSettled(tx, &e, outcome, cause)
 }
 
-// Expire gives up what has waited for an agent since before a time.
+// Expire gives up the events that have waited for an agent since before a time.
 func (r *Router) Expire(ctx context.Context, before time.Time) error {
 	return store.InTx(ctx, r.db, func(tx *store.Tx) {
 		for _, e := range store.All(tx, eventColumns, `DELETE FROM bridge_events WHERE bridge = ? AND agents = '' AND at < ?
@@ -404,12 +402,12 @@ func (r *Router) Expire(ctx context.Context, before time.Time) error {
 	})
 }
 
-// errExpired is why Expire gives up.
-var errExpired = errors.New("there was none for too long")
+// errExpired is the cause of events that Expire gives up.
+var errExpired = errors.New("no agent was available for too long")
 
-// onStepSettled ends the way of a chat whose step an operator gave up.
-func (r *Router) onStepSettled(tx *store.Tx, it outbox.Item, outcome outbox.State, _ error) {
+// onStepSettled cancels the request of a chat whose step an operator gave up.
+func (r *Router) onStepSettled(tx *store.Tx, item outbox.Item, outcome outbox.State, _ error) {
 	if outcome != outbox.StateSent {
-		r.cancelRequest(tx, protocol.PeerID(it.Destination))
+		r.cancelRequest(tx, protocol.PeerID(item.Destination))
 	}
 }

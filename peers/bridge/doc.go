@@ -1,36 +1,38 @@
-// Package bridge brings the chats of a bridge to their agents: what the Telegram
-// bridge and the Chorus gateway share, from "somebody said something" over spawn,
-// route and configure to forwarding in order, and the judging of claims.
+// Package bridge contains what every chat bridge shares: it connects the chats of a
+// bridge with their agents. The Telegram bridge and the Chorus gateway use it.
 //
-//	s := bridge.New(db, host, &bridge.Options{Name: "123456"})
-//	s.Handle(peer)
-//	err := s.Run(ctx)
+//	r := bridge.New(db, adapter, &bridge.Options{Name: "123456"})
+//	r.Attach(peer)
+//	err := r.Run(ctx)
 //
-// A chat is known by its identity on the bus. Its state, and what may follow what,
-// is one table: see state.go. What has to be sent waits in two queues of
-// peers/outbox: "chats" has a step of each chat that is on its way to an agent,
-// "agents" has what each agent of a chat is to get.
+// A [Router] requests an agent for each chat, configures it, delivers the chat's events
+// to it in order, reports what happened to its replies, and decides which replies may be
+// shown. It also runs the commands with which people give out work in chats.
+//
+// The file state.go has the states of a chat and the table of transitions between them.
+// Everything that must be sent waits in a queue of peers/outbox.
 //
 // Guarantees:
 //
-//   - Agents: a chat without an agent asks for one and goes on asking, across
-//     restarts of anybody, until one is assigned, or until the chat is closed; then
-//     the agent is configured and gets what was said meanwhile, in order. Answers are
-//     matched by request, so chats are never crossed.
-//   - No second agent by accident: an agent that another request's answer assigns
-//     takes the place of the one that was spawned before, with what that one did not
-//     get. Agents that somebody assigns without a request are added, unless
-//     Options.OneAgent is set.
-//   - Order: every assigned agent gets every event of its chat in order, each at its
-//     own pace; what one of them said goes to the others alone. An attempt has the same message each time. An agent that was found
-//     absent is configured before it gets anything more; if it was spawned, the
-//     spawner is asked for it again, at most three times a minute.
-//   - Trouble is told once until an agent is assigned: see [Notice]. What an agent
-//     rejects ten times, and what it has not taken after 24 hours, is a dead letter.
-//   - Claims: of several agents that could answer an event, only the one with the
-//     newest token may. See [Surface.AuthorizeReply].
-//   - Stop: Run returns after every goroutine that it started has ended. What was
-//     handed over is on disk.
+//   - Agents: a chat without an agent requests one, and repeats the request across
+//     restarts until an agent is assigned or the chat is closed. The agent is then
+//     configured and receives the events that waited, in order. Answers are matched by
+//     request ID, so no chat gets another chat's agent.
+//   - No second agent by accident: an agent assigned in answer to a spawn request
+//     replaces the one spawned earlier and receives what that one had not received.
+//     An agent assigned without a request is added, unless Options.OneAgent is set.
+//   - Order: every assigned agent receives every event of its chat in order, each at its
+//     own pace. What one agent says goes only to the others. Every attempt to deliver an
+//     event carries the same message. An agent that was absent is configured again
+//     before it receives anything else. If it was spawned, the spawner is asked for it
+//     again, at most three times a minute.
+//   - Notices: people are told once about each problem, until an agent is assigned; see
+//     [Notice]. An event that an agent rejects ten times, or does not accept within 24
+//     hours, becomes a dead letter.
+//   - Claims: if several agents could answer an event, only the holder of the newest
+//     claim may. See [Router.AuthorizeReply].
+//   - Stop: Run returns after every goroutine that it started has ended. Everything it
+//     accepted is on disk.
 //
-// Not promised: anything about two surfaces of one name that run at once.
+// Two routers with the same name must not run at once on one database.
 package bridge

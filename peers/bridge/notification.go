@@ -13,97 +13,128 @@ import (
 	"hubbub/protocol/text"
 )
 
-// takeEvent shows what became of something that a chat began: its work, its questions, and
-// what is said in its conversation.
-func (r commandRunner) takeEvent(ctx context.Context, d *peer.Delivery) error {
-	var fact protocol.CollabEvent
-	if err := d.Decode(&fact); err != nil || d.Message.From != protocol.PeerBroker {
-		return peer.Reject("only the collaboration broker tells facts")
+// onEvent shows a chat an event of the broker about something that began in the chat: its
+// work, its questions, and the messages of its conversation.
+func (r commandRunner) onEvent(ctx context.Context, d *peer.Delivery) error {
+	var event protocol.CollabEvent
+	if err := d.Decode(&event); err != nil || d.Message.From != protocol.PeerBroker {
+		return peer.Reject("only the collaboration broker sends collab_event")
 	}
-	return store.InTx(ctx, r.db, func(tx *store.Tx) {
-		chat, refusal := r.adapter.FindChat(tx, d.Topic)
+	return store.InTx(ctx, r.router.db, func(tx *store.Tx) {
+		chat, refusal := r.router.adapter.FindChat(tx, d.Topic)
 		if refusal != "" {
 			tx.Fail(peer.Reject(refusal))
 			return
 		}
-		said, conversation, err := r.describeEvent(tx, &fact)
+		words, conversation, err := r.describeEvent(tx, &event)
 		if err != nil {
 			tx.Fail(peer.Reject(err.Error()))
 			return
 		}
-		place, here := strings.CutPrefix(conversation, string(chat)+"/")
-		if !here {
-			place = ""
+		thread, found := strings.CutPrefix(conversation, string(chat)+"/")
+		if !found {
+			thread = ""
 		}
-		r.post(tx, chat, place, "fact:"+fact.ID, said)
+		r.post(tx, chat, thread, "event:"+event.ID, words)
 	})
 }
 
-// describeEvent says a fact in words; facts that nobody in a chat needs have none.
-func (r commandRunner) describeEvent(tx *store.Tx, fact *protocol.CollabEvent) (said, conversation string, err error) {
-	switch fact.Type {
+// describeEvent returns the text that a chat shows for an event, and its conversation.
+// The text is empty if nobody in a chat needs the event.
+func (r commandRunner) describeEvent(tx *store.Tx, event *protocol.CollabEvent) (words, conversation string, err error) {
+	switch event.Type {
 	case contract.EventMessagePosted.Name:
-		m, err := contract.EventMessagePosted.Read(fact)
+		m, err := contract.EventMessagePosted.Read(event)
 		return r.displayName(tx, m.AuthorID, m.AuthorIdentity) + ": " + m.Text, m.ConversationID, err
 	case contract.EventQuestionCreated.Name:
-		q, err := contract.EventQuestionCreated.Read(fact)
+		q, err := contract.EventQuestionCreated.Read(event)
 		return q.Title + "\n\n" + answerHint(q.ID), q.ConversationID, err
 	case contract.EventQuestionAnswered.Name:
-		q, err := contract.EventQuestionAnswered.Read(fact)
+		q, err := contract.EventQuestionAnswered.Read(event)
 		return r.describeAnswer(tx, &q), q.ConversationID, err
 	case contract.EventQuestionUpdated.Name:
-		q, err := contract.EventQuestionUpdated.Read(fact)
+		q, err := contract.EventQuestionUpdated.Read(event)
 		if q.State == contract.QuestionDeclined {
-			said = fmt.Sprintf("%s does not answer “%s”.", r.displayName(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100))
+			words = fmt.Sprintf("%s declined to answer “%s”.", r.displayName(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100))
 		}
-		return said, q.ConversationID, err
+		return words, q.ConversationID, err
 	case contract.EventWorkCreated.Name, contract.EventWorkUpdated.Name:
-		w, err := contract.EventWorkUpdated.Read(fact)
-		said = r.describeWork(tx, &w)
+		w, err := contract.EventWorkUpdated.Read(event)
+		words = r.describeWork(tx, &w)
 		if w.State == contract.WorkReview {
-			said += fmt.Sprintf("\n/done %s accepts it; /work %s @NAME TEXT sends it back.", w.ID, w.ID)
+			words += fmt.Sprintf("\n/done %s accepts it; /work %s @NAME TEXT sends it back.", w.ID, w.ID)
 		}
-		return said, w.ConversationID, err
+		return words, w.ConversationID, err
 	}
-	return r.describeWakeEvent(tx, fact)
+	return r.describeWakeEvent(tx, event)
 }
 
-// describeAnswer says what the answer to a question is.
-func (r commandRunner) describeAnswer(tx *store.Tx, q *contract.Question) string {
-	return fmt.Sprintf("%s answers “%s”: %s", r.displayName(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100), q.Answer)
-}
-
-// describeWakeEvent is news of reminders, and of wakes that a person asked for.
-func (r commandRunner) describeWakeEvent(tx *store.Tx, fact *protocol.CollabEvent) (said, conversation string, err error) {
-	switch fact.Type {
+// describeWakeEvent is describeEvent for reminders and for wakes that a person asked for.
+func (r commandRunner) describeWakeEvent(tx *store.Tx, event *protocol.CollabEvent) (words, conversation string, err error) {
+	switch event.Type {
 	case contract.EventWakeDecided.Name:
-		w, err := contract.EventWakeDecided.Read(fact)
+		w, err := contract.EventWakeDecided.Read(event)
 		for _, c := range w.Decision.Candidates {
 			if c.Chosen {
-				said = fmt.Sprintf("A reminder: %s waits for %s, who %s.", withTitle(w.RecordID, w.Title), r.displayName(tx, c.AgentID, c.Identity), c.Reason)
+				words = fmt.Sprintf("Reminder: %s is waiting for %s, who %s.", withTitle(w.RecordID, w.Title), r.displayName(tx, c.AgentID, c.Identity), c.Reason)
 				if w.RecordKind == contract.KindQuestion && protocol.IsPerson(c.Identity) {
-					said += " " + answerHint(w.RecordID)
+					words += " " + answerHint(w.RecordID)
 				}
 			}
 		}
-		return said, w.ConversationID, err
-	case contract.EventDeliveryChanged.Name: // of a wake that a person here asked for
-		d, err := contract.EventDeliveryChanged.Read(fact)
+		return words, w.ConversationID, err
+	case contract.EventDeliveryChanged.Name:
+		d, err := contract.EventDeliveryChanged.Read(event)
 		if d.EndpointID != "" && d.Wake == contract.WakeWoken {
 			return fmt.Sprintf("@%s was woken again%s, at %s.", d.TargetAgentID, forRecord(&d), d.EndpointID), d.ConversationID, err
 		}
-		return fmt.Sprintf("The wake of @%s%s reached nobody. It is told when it comes.", d.TargetAgentID, forRecord(&d)), d.ConversationID, err
+		return fmt.Sprintf("@%s could not be reached%s. It is woken when it's back.", d.TargetAgentID, forRecord(&d)), d.ConversationID, err
 	case contract.EventWoken.Name:
-		w, err := contract.EventWoken.Read(fact)
+		w, err := contract.EventWoken.Read(event)
 		if w.Conversation != nil {
 			conversation = w.Conversation.ID
 		}
-		return fmt.Sprintf("@%s has come, and was woken (%s).", w.TargetAgentID, w.Reason), conversation, err
+		return fmt.Sprintf("@%s is back and was woken (%s).", w.TargetAgentID, w.Reason), conversation, err
 	}
 	return "", "", nil
 }
 
-// withTitle names something as people know it.
+// describeWork describes a work item in one line.
+func (r commandRunner) describeWork(tx *store.Tx, w *contract.WorkItem) string {
+	words := w.Describe(func(name string, id protocol.PeerID) string { return r.displayName(tx, name, id) })
+	return fmt.Sprintf("%s: %s. %s.", w.ID, strings.TrimRight(w.Title, "."), words)
+}
+
+// describeWake says who was woken, and why.
+func describeWake(d *contract.Decision) string {
+	words := d.Describe()
+	if d.Outcome != contract.OutcomeNobody {
+		words += " (" + d.Reason + ")"
+	}
+	if rest, woke := strings.CutPrefix(words, "woke "); woke {
+		return "Woke " + rest + "."
+	}
+	return "@" + words + "." // it begins with the agent's name
+}
+
+// displayName returns the name by which people in chats know the person or agent in a
+// record.
+func (r commandRunner) displayName(tx *store.Tx, name string, id protocol.PeerID) string {
+	if protocol.IsPerson(id) {
+		return cmp.Or(r.router.opts.Commands.DisplayName(tx, id), string(id))
+	}
+	return "@" + name
+}
+
+// describeAnswer describes the answer to a question.
+func (r commandRunner) describeAnswer(tx *store.Tx, q *contract.Question) string {
+	return fmt.Sprintf("%s answered “%s”: %s", r.displayName(tx, q.AskedOfID, q.AskedOfIdentity), text.Clip(q.Title, 100), q.Answer)
+}
+
+// answerHint says how people answer a question in a chat.
+func answerHint(id string) string { return "To answer, send /done " + id + " ANSWER." }
+
+// withTitle returns the ID of a record with its title.
 func withTitle(id, title string) string {
 	if title == "" {
 		return id
@@ -111,7 +142,7 @@ func withTitle(id, title string) string {
 	return id + " (" + text.Clip(title, 100) + ")"
 }
 
-// forRecord names what a delivery is about, if people know it.
+// forRecord names the record that a delivery is about, if people know it.
 func forRecord(d *contract.Delivery) string {
 	if id := cmp.Or(d.WorkItemID, d.QuestionID); id != "" {
 		return " for " + id

@@ -10,38 +10,39 @@ import (
 	"hubbub/protocol"
 )
 
-// A Report tells an agent what became of its reply in a chat.
+// A Report tells an agent what happened to its reply in a chat.
 type Report struct {
 	Chat   protocol.PeerID
-	Agent  protocol.PeerID // whoever wrote the reply; empty: nobody is told
-	Key    string          // once per agent
+	Agent  protocol.PeerID // the author of the reply; if empty, nothing is reported
+	Key    string          // unique per agent: a key is reported once
 	Trace  string          // traceparent of the reply
 	Status protocol.DeliveryStatus
 }
 
-// A reportItem message is the body of an item of the queue of reports.
+// A reportItem is the body of an item in the queue of reports.
 type reportItem struct {
 	Topic   protocol.Topic   `json:"topic"`
 	Message protocol.Message `json:"message"`
 }
 
-// Report queues a delivery_status, in the transaction that knows what it says.
+// Report queues a delivery_status. It belongs to the transaction that stores the status.
 func (r *Router) Report(tx *store.Tx, report *Report) {
 	if report.Agent == "" {
 		return
 	}
 	m := protocol.NewMessage(protocol.TypeDeliveryStatus, report.Chat, report.Status)
-	m.InReplyTo, m.TraceParent = report.Status.MessageID, report.Trace
+	m.InReplyTo = report.Status.MessageID
+	m.TraceParent = report.Trace
 	body, err := json.Marshal(reportItem{report.Agent.Topic(), m})
 	tx.Fail(err)
 	_, err = r.reports.EnqueueTx(tx, string(report.Agent), report.Key, body)
-	if !errors.Is(err, outbox.ErrFull) { // the agent has been away for a hundred thousand replies
+	if !errors.Is(err, outbox.ErrFull) { // the agent has been absent for a hundred thousand replies
 		tx.Fail(err)
 	}
 }
 
-// deliverReport makes one attempt to give a report to its agent, or to the operator's
-// command that wrote the reply: that one has ended, as a rule, and nobody misses it.
+// deliverReport makes one attempt to deliver a report to the author of the reply. An
+// author that was an operator's command has usually ended, and its report is lost.
 func (r *Router) deliverReport(ctx context.Context, stored outbox.Item) error {
 	var item reportItem
 	if err := json.Unmarshal(stored.Body, &item); err != nil {
@@ -52,12 +53,13 @@ func (r *Router) deliverReport(ctx context.Context, stored outbox.Item) error {
 	return err
 }
 
-// ParseReport returns what a report says, for operators.
+// ParseReport returns the status in the body of a queued report, for operators. The
+// status is empty if the body cannot be read.
 func ParseReport(body []byte) protocol.DeliveryStatus {
-	var r reportItem
+	var item reportItem
 	var status protocol.DeliveryStatus
-	if json.Unmarshal(body, &r) == nil {
-		_ = json.Unmarshal(r.Message.Content, &status) // what cannot be read says nothing
+	if json.Unmarshal(body, &item) == nil {
+		_ = json.Unmarshal(item.Message.Content, &status) // an unreadable status stays empty
 	}
 	return status
 }

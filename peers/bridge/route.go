@@ -12,9 +12,9 @@ import (
 	"hubbub/protocol"
 )
 
-// onRouteAssigned is a route_assigned: the chat has an agent now. One that answers a
-// spawn request must answer one of this chat's own; one without a request is an
-// operator's, and adds an agent.
+// onRouteAssigned handles a route_assigned, which gives the chat an agent. A route that
+// answers a spawn request must answer a request of this chat. A route without a request
+// comes from an operator and adds an agent.
 func (r *Router) onRouteAssigned(ctx context.Context, d *peer.Delivery) error {
 	var route protocol.RouteAssigned
 	if err := d.Decode(&route); err != nil {
@@ -24,7 +24,7 @@ func (r *Router) onRouteAssigned(ctx context.Context, d *peer.Delivery) error {
 		return peer.Reject(fmt.Sprintf("a route for %s was sent to %s", route.Topic, d.Topic))
 	}
 	if protocol.RoleOf(route.Agent) != protocol.RoleAgent {
-		return peer.Reject(fmt.Sprintf("%q is no agent that a chat can talk to", route.Agent))
+		return peer.Reject(fmt.Sprintf("%q is not an agent, so a chat cannot be assigned to it", route.Agent))
 	}
 	var id protocol.PeerID
 	err := store.InTx(ctx, r.db, func(tx *store.Tx) {
@@ -39,17 +39,20 @@ func (r *Router) onRouteAssigned(ctx context.Context, d *peer.Delivery) error {
 		return err
 	}
 	r.opts.Crash("assigned")
-	// The agent is there: what waits for it waits no longer.
-	hurried := errors.Join(r.deliveries.RetryNow(ctx, haltDestination(id, route.Agent)), r.deliveries.RetryNow(ctx, agentDestination(id, route.Agent)), r.steps.RetryNow(ctx, string(id)))
-	if hurried != nil {
-		r.log.Warn().Err(hurried).Str("topic", string(id)).Msg("agent queue not woken; it waits for its backoff")
+	retried := errors.Join( // the agent is online, so what waits for it need not wait any longer
+		r.deliveries.RetryNow(ctx, haltDestination(id, route.Agent)),
+		r.deliveries.RetryNow(ctx, agentDestination(id, route.Agent)),
+		r.steps.RetryNow(ctx, string(id)),
+	)
+	if retried != nil {
+		r.log.Warn().Err(retried).Str("topic", string(id)).Msg("queue of an agent not retried at once; it waits for its backoff")
 	}
 	return nil
 }
 
-// assign records an agent and queues its configure message and what waits.
+// assign records an agent, and queues its configure message and the waiting events.
 func (r *Router) assign(tx *store.Tx, id protocol.PeerID, route *protocol.RouteAssigned, from protocol.PeerID) {
-	c := r.load(tx, id)
+	c := r.table.load(tx, id)
 	spawned := r.answersRequest(tx, c, route, from)
 	if spawned || r.opts.OneAgent {
 		r.replaceAgents(tx, c, route.Agent)
@@ -61,34 +64,36 @@ func (r *Router) assign(tx *store.Tx, id protocol.PeerID, route *protocol.RouteA
 	tx.Fail(r.enqueue(tx, id, route.Agent, fmt.Sprintf("configure:%d", r.now()), agentItem{}))
 	r.dispatch(tx, id)
 	tx.OnCommit(func() {
-		r.log.Info().Str("topic", string(id)).Str("peer", string(route.Agent)).Bool("spawned", spawned).Msg("chat has an agent")
+		r.log.Info().Str("topic", string(id)).Str("peer", string(route.Agent)).Bool("spawned", spawned).Msg("agent assigned to chat")
 	})
 }
 
-// answersRequest tells a spawner's answer from an operator's assignment, and
-// refuses answers to what another chat asked, or to what is no longer wanted.
-func (r *Router) answersRequest(tx *store.Tx, c *chatState, route *protocol.RouteAssigned, from protocol.PeerID) bool {
+// answersRequest distinguishes a spawner's answer from an operator's assignment. It
+// rejects an answer to another chat's request, and one that comes too late.
+func (r *Router) answersRequest(
+	tx *store.Tx, c *chatState, route *protocol.RouteAssigned, from protocol.PeerID,
+) bool {
 	if route.RequestID == "" {
 		return from == protocol.PeerSystem && c.state != Assigned
 	}
-	asker := store.Value[protocol.PeerID](tx, `SELECT chat FROM bridge_requests WHERE request = ? AND bridge = ?`, route.RequestID, r.opts.Name)
-	// The spawner may repeat itself, or announce the agent anew after a restart; it
-	// must not add a second one to an operator's.
+	asker := store.Value[protocol.PeerID](tx, `SELECT chat FROM bridge_requests WHERE request = ? AND bridge = ?`,
+		route.RequestID, r.opts.Name)
+	// A spawner may repeat its answer, or announce the agent again after a restart. That
+	// must not add a second agent beside an operator's.
 	known := func(a Assignment) bool { return a.Spawned || a.Agent == route.Agent }
 	switch {
 	case asker == "":
 		tx.Fail(peer.Reject(fmt.Sprintf("%s never made the request %q", c.id, route.RequestID)))
 	case asker != c.id:
-		tx.Fail(peer.Reject(fmt.Sprintf("the request %q is another chat's", route.RequestID)))
+		tx.Fail(peer.Reject(fmt.Sprintf("the request %q belongs to another chat", route.RequestID)))
 	case c.state == Assigned && !slices.ContainsFunc(r.Agents(tx, c.id), known):
-		tx.Fail(peer.Reject(fmt.Sprintf("%s was given another agent meanwhile", c.id)))
+		tx.Fail(peer.Reject(fmt.Sprintf("%s has been given another agent in the meantime", c.id)))
 	}
 	return true
 }
 
-// replaceAgents lets an agent take the place of the one that was spawned before, or of
-// any: a chat never has two by accident. What the old one did not get goes to the
-// new.
+// replaceAgents removes the spawned agent of a chat, or every agent if there may be only
+// one, in favor of a new agent, which receives what the old ones did not.
 func (r *Router) replaceAgents(tx *store.Tx, c *chatState, agent protocol.PeerID) {
 	for _, old := range r.Agents(tx, c.id) {
 		if old.Agent == agent || !old.Spawned && !r.opts.OneAgent {
@@ -98,15 +103,15 @@ func (r *Router) replaceAgents(tx *store.Tx, c *chatState, agent protocol.PeerID
 		r.deliveries.Move(tx, agentDestination(c.id, old.Agent), agentDestination(c.id, agent))
 		r.deliveries.Move(tx, haltDestination(c.id, old.Agent), haltDestination(c.id, agent))
 		tx.OnCommit(func() {
-			r.log.Warn().Str("topic", string(c.id)).Str("peer", string(old.Agent)).Str("by", string(agent)).Msg("chat's agent replaced")
+			r.log.Warn().Str("topic", string(c.id)).Str("peer", string(old.Agent)).Str("by", string(agent)).Msg("agent of chat replaced")
 		})
 	}
 }
 
-// onSpawnResult is a spawn_result. Only a failure matters here: success is
-// followed by the route. It is matched by its request, whatever its topic says. One
-// without a request answers none: it tells that an agent was given up, or, if it
-// names no agent either, that the topic's chat gets none.
+// onSpawnResult handles a spawn_result. Only a failure matters, since a success is
+// followed by a route. The request decides which chat it is for, not the topic. A result
+// without a request answers none: it says that an agent failed for good or, if it names
+// no agent, that the topic's chat gets none.
 func (r *Router) onSpawnResult(ctx context.Context, d *peer.Delivery) error {
 	var result protocol.SpawnResult
 	if err := d.Decode(&result); err != nil {
@@ -122,18 +127,17 @@ func (r *Router) onSpawnResult(ctx context.Context, d *peer.Delivery) error {
 		}
 		id, found := store.One(tx, store.Scalar[protocol.PeerID], `SELECT chat FROM bridge_chats
 			WHERE bridge = ? AND request = ? AND state = 'asking'`, r.opts.Name, result.RequestID)
-		if found { // else an old request, or another surface's
+		if found { // else the request is closed, or another bridge's
 			r.onSpawnFailed(tx, id, result.Error)
 		}
 	})
 }
 
-// onAgentFailed tells the chat that its own agent ended for good. It changes nothing
-// else: the agent is asked for again when there is something to pass on, and that
-// request has an answer of its own.
+// onAgentFailed notifies a chat that its own agent ended for good. It changes nothing
+// else: the next event requests the agent again, and that request gets its own answer.
 func (r *Router) onAgentFailed(tx *store.Tx, topic protocol.Topic, result *protocol.SpawnResult) {
 	id, refusal := r.adapter.FindChat(tx, topic)
-	if refusal != "" { // another surface's
+	if refusal != "" { // the chat of another bridge
 		return
 	}
 	if result.Agent == "" {
@@ -142,20 +146,21 @@ func (r *Router) onAgentFailed(tx *store.Tx, topic protocol.Topic, result *proto
 	}
 	for _, a := range r.Agents(tx, id) {
 		if a.Spawned && a.Agent == result.Agent {
-			r.log.Error().Str("topic", string(id)).Str("peer", string(a.Agent)).Str("error", result.Error).Msg("chat's agent given up by its spawner")
+			r.log.Error().Str("topic", string(id)).Str("peer", string(a.Agent)).Str("error", result.Error).
+				Msg("agent of chat failed; its spawner no longer restarts it")
 			r.notify(tx, &Notice{Kind: NoticeAgentFailed, Chat: id, Agent: a.Agent, Reason: result.Error})
 		}
 	}
 }
 
-// onSpawnFailed tells the chat once and asks again later, under a new request.
-func (r *Router) onSpawnFailed(tx *store.Tx, id protocol.PeerID, why string) {
-	c := r.load(tx, id)
+// onSpawnFailed notifies the chat once and requests an agent again under a new ID.
+func (r *Router) onSpawnFailed(tx *store.Tx, id protocol.PeerID, reason string) {
+	c := r.table.load(tx, id)
 	if c.state != Asking {
 		return
 	}
-	c.problem = cmp.Or(why, "no reason was given")
-	r.log.Error().Str("topic", string(id)).Str("error", c.problem).Msg("agent not started; asking again")
+	c.problem = cmp.Or(reason, "no reason was given")
+	r.log.Error().Str("topic", string(id)).Str("error", c.problem).Msg("agent not started; requesting it again")
 	r.notifyOnce(tx, c, NoticeStartFailed, c.problem)
 	r.transition(tx, c, triggerSpawnFailed)
 }

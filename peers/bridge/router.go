@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	_ "embed"
@@ -19,127 +20,158 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Schema is the SQL of a surface's tables. The owner of the database makes it a
-// migration step, or a part of one, beside outbox.Schema.
+// Schema is the SQL of the bridge's tables. The owner of the database adds it to its own
+// schema, together with outbox.Schema.
 //
 //go:embed schema.sql
 var Schema string
 
-// A Adapter is the bridge whose chats a surface serves. What it is asked within a
-// transaction it answers with that transaction alone.
+// An Adapter connects a Router with one chat system. A method that receives a
+// transaction uses nothing but that transaction.
 type Adapter interface {
-	// FindChat returns the chat that a topic names. A refusal says why it may have no
-	// agent: there is no such chat, or it is not admitted.
+	// FindChat returns the chat that a topic names. A refusal says why the chat may
+	// have no agent: it does not exist, or it is not admitted.
 	FindChat(tx *store.Tx, topic protocol.Topic) (chat protocol.PeerID, refusal string)
-	// Message returns the message by which one agent hears of an event, the same at
-	// each call. An error of outbox.Permanent gives the event up for this agent.
+	// Message returns the message that brings an event to one agent. It is the same at
+	// each call. After an error of outbox.Permanent this agent never gets the event.
 	Message(ctx context.Context, e *Event) (protocol.Message, error)
-	// Notify tells the people in a chat of trouble, if they can be told.
+	// Notify shows the people in a chat a notice, if the chat can be written to.
 	Notify(tx *store.Tx, n *Notice)
-	// OnSettled says what became of an event: an agent has it (sent), or will not get
-	// it (dead, with the cause, or dropped).
+	// OnSettled is called when an agent has received an event (sent) or never will
+	// (dead, with the cause, or dropped).
 	OnSettled(tx *store.Tx, e *Event, outcome outbox.State, cause error)
 }
 
-// An Event is something said in a chat, on its way to one of its agents.
+// An Event is something that happened in a chat and is delivered to its agents.
 type Event struct {
-	ID     int64 // the host's number; grows in the order of the chat
+	ID     int64 // the adapter's number; it increases within a chat
 	Chat   protocol.PeerID
 	Source string            // sourceId
-	Agents []protocol.PeerID // to whom it was handed on, in the order of their assignment
-	Agent  protocol.PeerID   // who gets it now
+	Agents []protocol.PeerID // the agents it is delivered to, in the order of their assignment
+	Agent  protocol.PeerID   // the agent of the current delivery
 }
 
-// A Notice is trouble that a chat is told of.
+// A Notice is a problem that the people in a chat should know about.
 type Notice struct {
 	Kind   NoticeKind
 	Chat   protocol.PeerID
-	Agent  protocol.PeerID // whom it is about; empty where there is none
+	Agent  protocol.PeerID // the agent with the problem, if any
 	Reason string
-	Key    string // differs between troubles of one kind; empty where they need not be told apart
-	Event  int64  // the oldest that waits for an agent, 0 where none does
+	Key    string // identifies the problem among others of its kind; may be empty
+	Event  int64  // the oldest event that waits for an agent, 0 if none does
 }
 
-// A NoticeKind says what is the matter.
+// A NoticeKind is the kind of a problem.
 type NoticeKind string
 
 // The kinds of notices.
 const (
-	NoticeSlow        NoticeKind = "slow"    // no agent was assigned within Options.Patience; told once
-	NoticeStartFailed NoticeKind = "failed"  // no agent could be started; told once, instead of slow
-	NoticeAgentFailed NoticeKind = "givenUp" // the chat's own agent ended for good
-	NoticeDeclined    NoticeKind = "untaken" // an agent is there and takes nothing
-	NoticeAbsent      NoticeKind = "away"    // an agent is not there
+	NoticeSlow        NoticeKind = "slow"        // no agent was assigned within Options.SlowAfter; sent once
+	NoticeStartFailed NoticeKind = "startFailed" // no agent could be started; sent once, instead of slow
+	NoticeAgentFailed NoticeKind = "agentFailed" // the chat's own agent ended and is not restarted
+	NoticeDeclined    NoticeKind = "declined"    // an agent is online and accepts nothing
+	NoticeAbsent      NoticeKind = "absent"      // an agent is not online
 )
 
-// Options are the optional settings of a Surface. Nil is valid.
+// Options are the optional settings of a Router. Nil is valid.
 type Options struct {
-	Name       string            // tells surfaces in one database apart; "" for the only one
-	OneAgent   bool              // an agent takes the place of the one before, whoever assigned it
-	People     []protocol.PeerID // who is admitted, as configured: whom agents may turn to
-	Commands   CommandAdapter    // where people give out work in chats; nil: nowhere
-	SlowAfter  time.Duration     // until a chat is told that no agent came; default 30s
+	Name       string            // distinguishes the routers of one database; "" for a single one
+	OneAgent   bool              // every new agent replaces the previous one, whoever assigned it
+	People     []protocol.PeerID // the configured users, whom agents may address
+	Commands   CommandAdapter    // enables chat commands; nil disables them
+	SlowAfter  time.Duration     // how long a chat waits for an agent before NoticeSlow; default 30s
 	MinBackoff time.Duration     // between attempts; default 1s
-	Crash      func(at string)   // set by tests of crashes
+	Crash      func(at string)   // set by crash tests
 	Now        func() time.Time
 	Log        *zerolog.Logger // default: no log
 }
 
 const (
-	maxBackoff = 15 * time.Second // between attempts: an agent is to be found within 30 s
-	forever    = 100 * 365 * 24 * time.Hour
-	askTimeout = 40 * time.Second // longer than the bus waits for a peer
+	maxBackoff     = 15 * time.Second // between attempts, so that an agent is found within 30s
+	forever        = 100 * 365 * 24 * time.Hour
+	requestTimeout = 40 * time.Second // longer than the bus waits for a peer
 )
 
-// A Router serves the chats of one bridge.
+// A Router connects the chats of one bridge with their agents.
 type Router struct {
-	db         *sql.DB
-	adapter    Adapter
-	opts       Options
-	log        *zerolog.Logger
-	peer       *peer.Peer
-	broker     *collab.Client
-	steps      *outbox.Outbox // steps of chats on their way to an agent; destination: the chat
-	deliveries *outbox.Outbox // what agents are to get; destination: the chat and the agent
-	reports    *outbox.Outbox // what became of their replies; destination: the agent
-	commands   *outbox.Outbox // what people want of the broker; destination: the chat
+	db      *sql.DB
+	adapter Adapter
+	opts    Options
+	log     *zerolog.Logger
+	peer    *peer.Peer
+	broker  *collab.Client
+	table   chatTable
 
-	inFlight sync.Map // the event that is being handed to an agent, by chat
+	steps      *outbox.Outbox // what chats do to get an agent; destination: the chat
+	deliveries *outbox.Outbox // events for agents; destination: the chat and the agent
+	reports    *outbox.Outbox // what happened to the agents' replies; destination: the agent
+	commands   *outbox.Outbox // commands of people; destination: the chat
+
+	inFlight sync.Map // the event that is being delivered, by chat
 }
 
-// New makes a surface on a database with its tables and the outbox's. It does no
-// I/O.
-func New(db *sql.DB, host Adapter, opts *Options) *Router {
-	s := &Router{db: db, adapter: host, opts: defaults.Of(opts)}
-	defaults.Positive(&s.opts.SlowAfter, 30*time.Second)
-	defaults.Set(&s.opts.Crash, func(string) {})
-	defaults.Set(&s.opts.Now, time.Now)
-	defaults.Log(&s.opts.Log)
-	s.log = s.opts.Log
-	s.steps = outbox.New(db, s.runStep, &outbox.Options{
-		Name: s.queue(QueueChats), MinBackoff: s.opts.MinBackoff, MaxBackoff: maxBackoff, MaxAge: forever, MaxPending: 1_000_000,
-		Parallel: 16, AttemptTimeout: time.Minute, Retention: time.Hour, OnSettled: s.onStepSettled, Now: s.opts.Now, Log: s.log,
-	})
-	s.deliveries = outbox.New(db, s.deliverItem, &outbox.Options{
-		Name: s.queue(QueueAgents), MinBackoff: s.opts.MinBackoff, MaxBackoff: maxBackoff, MaxPending: 1_000_000, MaxPerDestination: 100_000,
-		Parallel: 64, AttemptTimeout: time.Minute, OnSettled: s.onDeliverySettled, Now: s.opts.Now, Log: s.log,
-		AfterSettled: func(it outbox.Item, _ outbox.State, _ error) {
-			e := eventOfItem(&it)
-			s.inFlight.CompareAndDelete(e.Chat, e.ID)
+// New returns a Router on a database that has Schema and outbox.Schema. It does no I/O.
+func New(db *sql.DB, adapter Adapter, opts *Options) *Router {
+	r := &Router{db: db, adapter: adapter, opts: defaults.Of(opts)}
+	defaults.Positive(&r.opts.SlowAfter, 30*time.Second)
+	defaults.Set(&r.opts.Crash, func(string) {})
+	defaults.Set(&r.opts.Now, time.Now)
+	defaults.Log(&r.opts.Log)
+	r.log = r.opts.Log
+	r.table = chatTable{bridge: r.opts.Name}
+	runner := commandRunner{r}
+	r.steps = outbox.New(db, r.runStep, r.queueOptions(&outbox.Options{
+		Name:       QueueChats,
+		MinBackoff: r.opts.MinBackoff,
+		MaxAge:     forever,
+		MaxPending: 1_000_000,
+		Parallel:   16,
+		Retention:  time.Hour,
+		OnSettled:  r.onStepSettled,
+	}))
+	r.deliveries = outbox.New(db, r.deliverItem, r.queueOptions(&outbox.Options{
+		Name:              QueueAgents,
+		MinBackoff:        r.opts.MinBackoff,
+		MaxPending:        1_000_000,
+		MaxPerDestination: 100_000,
+		Parallel:          64,
+		OnSettled:         r.onDeliverySettled,
+		AfterSettled: func(item outbox.Item, _ outbox.State, _ error) {
+			e := eventOfItem(&item)
+			r.inFlight.CompareAndDelete(e.Chat, e.ID)
 		},
-	})
-	s.reports = outbox.New(db, s.deliverReport, &outbox.Options{
-		Name: s.queue(QueueReports), MaxBackoff: 2 * maxBackoff, MaxPending: 1_000_000, MaxPerDestination: 100_000,
-		Parallel: 8, AttemptTimeout: time.Minute, Now: s.opts.Now, Log: s.log,
-	})
-	s.commands = outbox.New(db, commandRunner{s}.run, &outbox.Options{
-		Name: s.queue(QueueCommands), MinBackoff: s.opts.MinBackoff, MaxBackoff: maxBackoff, MaxAge: maxCommandAge, MaxPending: 10_000,
-		Parallel: 8, AttemptTimeout: time.Minute, OnSettled: commandRunner{s}.onSettled, Now: s.opts.Now, Log: s.log,
-	})
-	return s
+	}))
+	r.reports = outbox.New(db, r.deliverReport, r.queueOptions(&outbox.Options{
+		Name:              QueueReports,
+		MaxBackoff:        2 * maxBackoff,
+		MaxPending:        1_000_000,
+		MaxPerDestination: 100_000,
+		Parallel:          8,
+	}))
+	r.commands = outbox.New(db, runner.run, r.queueOptions(&outbox.Options{
+		Name:       QueueCommands,
+		MinBackoff: r.opts.MinBackoff,
+		MaxAge:     maxCommandAge,
+		MaxPending: 10_000,
+		Parallel:   8,
+		OnSettled:  runner.onSettled,
+	}))
+	return r
 }
 
-// The names of a surface's queues.
+// queueOptions completes the options of a queue with what all queues share.
+func (r *Router) queueOptions(o *outbox.Options) *outbox.Options {
+	if r.opts.Name != "" {
+		o.Name += ":" + r.opts.Name
+	}
+	o.MaxBackoff = cmp.Or(o.MaxBackoff, maxBackoff)
+	o.AttemptTimeout = time.Minute
+	o.Now = r.opts.Now
+	o.Log = r.log
+	return o
+}
+
+// The names of a router's queues.
 const (
 	QueueChats    = "chats"
 	QueueAgents   = "agents"
@@ -147,20 +179,17 @@ const (
 	QueueCommands = "commands"
 )
 
-// queue returns the name of a queue in the database.
-func (r *Router) queue(name string) string {
-	if r.opts.Name == "" {
-		return name
-	}
-	return name + ":" + r.opts.Name
-}
-
-// Queue returns one of the surface's queues, for operators.
+// Queue returns the queue with one of these names, for operators.
 func (r *Router) Queue(name string) *outbox.Outbox {
-	return map[string]*outbox.Outbox{QueueChats: r.steps, QueueAgents: r.deliveries, QueueReports: r.reports, QueueCommands: r.commands}[name]
+	return map[string]*outbox.Outbox{
+		QueueChats:    r.steps,
+		QueueAgents:   r.deliveries,
+		QueueReports:  r.reports,
+		QueueCommands: r.commands,
+	}[name]
 }
 
-// Attach makes a peer the one that speaks and hears for the chats.
+// Attach makes the router send and receive through a peer. Call it once, before Run.
 func (r *Router) Attach(p *peer.Peer) {
 	r.peer = p
 	p.Handle(protocol.TypeRouteAssigned, r.onRouteAssigned)
@@ -168,7 +197,7 @@ func (r *Router) Attach(p *peer.Peer) {
 	r.broker = collab.New(p.ID(), p.Send, &collab.Options{Remember: r.saveBrokerSeen, Log: r.log})
 	p.Handle(protocol.TypeCollabResult, r.broker.Take)
 	if r.opts.Commands != nil {
-		p.Handle(protocol.TypeCollabEvent, commandRunner{r}.takeEvent)
+		p.Handle(protocol.TypeCollabEvent, commandRunner{r}.onEvent)
 	}
 }
 
@@ -189,14 +218,15 @@ func (r *Router) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// OnConnected ends every wait that was for the bus.
+// OnConnected retries everything that waited for the bus.
 func (r *Router) OnConnected(ctx context.Context) {
-	if err := errors.Join(r.steps.RetryNow(ctx, ""), r.deliveries.RetryNow(ctx, ""), r.reports.RetryNow(ctx, ""), r.commands.RetryNow(ctx, "")); err != nil && ctx.Err() == nil {
-		r.log.Warn().Err(err).Msg("waiting messages not hurried after a reconnect; they wait for their backoff")
+	err := errors.Join(r.steps.RetryNow(ctx, ""), r.deliveries.RetryNow(ctx, ""), r.reports.RetryNow(ctx, ""), r.commands.RetryNow(ctx, ""))
+	if err != nil && ctx.Err() == nil {
+		r.log.Warn().Err(err).Msg("queues not retried after a reconnect; they wait for their backoff")
 	}
 }
 
-// Prune forgets what was settled before a time.
+// Prune deletes what was settled before a time.
 func (r *Router) Prune(ctx context.Context, before time.Time) error {
 	tx := store.On(ctx, r.db)
 	tx.Exec(`DELETE FROM bridge_events WHERE bridge = ? AND at < ? AND agents <> ''`, r.opts.Name, before.UnixMicro())

@@ -14,19 +14,19 @@ import (
 	"hubbub/protocol/text"
 )
 
-// maxReason bounds, in characters, the reasons that are stored and told.
+// maxReason bounds, in characters, the reasons that are stored and shown.
 const maxReason = 300
 
-// errNoRoute is why a step is repeated whose request was taken: the taker may have
-// died with it.
-var errNoRoute = errors.New("the request was taken; no agent is assigned yet")
+// errNoRoute repeats a request that was accepted: the peer that accepted it may have
+// died before it could assign an agent.
+var errNoRoute = errors.New("the request was accepted; no agent is assigned yet")
 
-// runStep makes the next step of a chat that is on its way: it asks for an agent, or
-// hands on what could not be handed on before. Nil means that there is none left.
+// runStep takes the next step for a chat: it requests an agent, or dispatches events that
+// could not be dispatched before. It returns nil when no step is left.
 func (r *Router) runStep(ctx context.Context, item outbox.Item) error {
 	id := protocol.PeerID(item.Destination)
 	tx := store.On(ctx, r.db)
-	c := r.load(tx, id)
+	c := r.table.load(tx, id)
 	if tx.Err() == nil && c.state != Asking {
 		return r.dispatchLater(ctx, id)
 	}
@@ -34,8 +34,8 @@ func (r *Router) runStep(ctx context.Context, item outbox.Item) error {
 	switch {
 	case tx.Err() != nil:
 		return tx.Err()
-	case refusal != "": // an agent would be started for it, and its route refused
-		r.log.Warn().Str("topic", string(id)).Str("reason", refusal).Msg("chat no longer asks for an agent")
+	case refusal != "": // an agent would be started in vain: its route would be rejected
+		r.log.Warn().Str("topic", string(id)).Str("reason", refusal).Msg("chat no longer requests an agent")
 		return store.InTx(ctx, r.db, func(tx *store.Tx) { r.cancelRequest(tx, id) })
 	case !c.notified && r.opts.Now().Sub(c.askedAt) >= r.opts.SlowAfter:
 		if err := r.notifySlow(ctx, id); err != nil {
@@ -45,86 +45,88 @@ func (r *Router) runStep(ctx context.Context, item outbox.Item) error {
 	return r.requestAgent(ctx, c, item.Attempt)
 }
 
-// restoreSteps gives a step to every chat that needs one and, as it was stored by an
-// older program or given up by an operator, has none.
+// restoreSteps queues a step for every chat that needs one and has none, for example
+// because an operator dropped it.
 func (r *Router) restoreSteps(tx *store.Tx) {
 	type due struct {
 		chat protocol.PeerID
 		key  string
 	}
-	for _, d := range store.All(tx, func(d *due) []any { return []any{&d.chat, &d.key} }, `SELECT chat, request FROM bridge_chats WHERE bridge = ?1 AND state = 'asking' UNION ALL
+	for _, d := range store.All(tx, func(d *due) []any { return []any{&d.chat, &d.key} },
+		`SELECT chat, request FROM bridge_chats WHERE bridge = ?1 AND state = 'asking' UNION ALL
 		SELECT e.chat, min(e.event) FROM bridge_events e JOIN bridge_agents a ON a.bridge = e.bridge AND a.chat = e.chat
 		WHERE e.bridge = ?1 AND e.agents = '' GROUP BY e.chat`, r.opts.Name) {
 		r.enqueueStep(tx, d.chat, d.key)
 	}
 }
 
-// requestAgent sends a chat's spawn request. It is repeated, under the same id, until the
+// requestAgent sends a chat's spawn request. It is repeated under the same ID until the
 // chat has an agent.
 func (r *Router) requestAgent(ctx context.Context, c *chatState, attempt int) error {
-	sending, cancel := context.WithTimeout(ctx, askTimeout)
+	sending, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	m := protocol.NewMessage(protocol.TypeSpawnRequest, c.id, protocol.SpawnRequest{Topic: c.id.Topic(), RequestID: c.request})
 	result, err := r.peer.Send(sending, protocol.TopicSpawn, m)
 	err = peer.ClassifyAny(protocol.TopicSpawn, result, err)
 	r.opts.Crash("asked")
-	trouble := ""
+	problem := ""
 	switch peer.OutcomeOf(err) {
 	case peer.Received:
 		err = errNoRoute
 	case peer.Absent:
-		trouble = "nobody on the bus starts agents; is hubbub-system running?"
+		problem = "no peer on the bus starts agents; is hubbub-system running?"
 	default:
-		trouble = "the bus did not take the request for an agent: " + err.Error()
+		problem = "the bus did not accept the request for an agent: " + err.Error()
 	}
-	if trouble != "" {
-		r.log.Warn().Str("topic", string(c.id)).Int("attempt", attempt).Msg(trouble)
+	if problem != "" {
+		r.log.Warn().Str("topic", string(c.id)).Int("attempt", attempt).Msg(problem)
 	}
-	if stored := r.setProblem(ctx, c, trouble); stored != nil {
+	if stored := r.setProblem(ctx, c, problem); stored != nil {
 		return stored
 	}
 	delay := time.Duration(0)
-	if trouble == "" {
+	if problem == "" {
 		delay = retry.Backoff{Min: 5 * time.Second, Max: maxBackoff}.After(attempt)
 	}
 	if left := r.opts.SlowAfter - r.opts.Now().Sub(c.askedAt); !c.notified && left > 0 && left < maxBackoff {
-		delay = min(left, max(delay, time.Second)) // to tell it in time
+		delay = min(left, max(delay, time.Second)) // in time for NoticeSlow
 	}
-	return outbox.Later(delay, fmt.Errorf("asking for an agent: %w", err))
+	return outbox.Later(delay, fmt.Errorf("requesting an agent: %w", err))
 }
 
-// setProblem notes why a chat has no agent yet, unless it has moved on.
-func (r *Router) setProblem(ctx context.Context, c *chatState, trouble string) error {
-	if trouble = text.Clip(trouble, maxReason); trouble == c.problem {
+// setProblem stores why a chat has no agent yet, unless its request is no longer open.
+func (r *Router) setProblem(ctx context.Context, c *chatState, problem string) error {
+	if problem = text.Clip(problem, maxReason); problem == c.problem {
 		return nil
 	}
 	tx := store.On(ctx, r.db)
-	tx.Exec(`UPDATE bridge_chats SET problem = ? WHERE bridge = ? AND chat = ? AND request = ?`, trouble, r.opts.Name, c.id, c.request)
+	tx.Exec(`UPDATE bridge_chats SET problem = ? WHERE bridge = ? AND chat = ? AND request = ?`,
+		problem, r.opts.Name, c.id, c.request)
 	return tx.Err()
 }
 
-// notifySlow tells a chat that its agent takes long.
+// notifySlow notifies a chat that its agent takes long to start.
 func (r *Router) notifySlow(ctx context.Context, id protocol.PeerID) error {
 	return store.InTx(ctx, r.db, func(tx *store.Tx) {
-		if c := r.load(tx, id); c.state == Asking {
+		if c := r.table.load(tx, id); c.state == Asking {
 			r.notifyOnce(tx, c, NoticeSlow, "")
 		}
 	})
 }
 
-// notifyOnce tells a chat that no agent comes, once until one came.
-func (r *Router) notifyOnce(tx *store.Tx, c *chatState, kind NoticeKind, why string) {
+// notifyOnce notifies a chat that it has no agent, once until an agent is assigned.
+func (r *Router) notifyOnce(tx *store.Tx, c *chatState, kind NoticeKind, reason string) {
 	if c.notified {
 		return
 	}
 	c.notified = true
-	r.save(tx, c)
-	r.notify(tx, &Notice{Kind: kind, Chat: c.id, Reason: why, Key: c.request})
+	r.table.save(tx, c)
+	r.notify(tx, &Notice{Kind: kind, Chat: c.id, Reason: reason, Key: c.request})
 }
 
-// notify completes a notice and gives it to the host.
+// notify completes a notice and passes it to the adapter.
 func (r *Router) notify(tx *store.Tx, n *Notice) {
 	n.Reason = text.Clip(n.Reason, maxReason)
-	n.Event = r.oldestWaiting(tx, n.Chat)
+	n.Event = r.table.oldestWaiting(tx, n.Chat)
 	r.adapter.Notify(tx, n)
 }

@@ -45,7 +45,7 @@ func (c adapter) Message(ctx context.Context, e *bridge.Event) (protocol.Message
 			if sibling := c.otherAgent(tx, e.Chat, name); sibling != "" {
 				return sibling
 			}
-			if agent := protocol.AgentID(strings.ToLower(name)); name == leadingName(content.Text) && c.g.roster.isOnline(agent) { // the broker brings it there
+			if agent := protocol.AgentID(strings.ToLower(name)); name == bridge.LeadingName(content.Text) && c.g.roster.isOnline(agent) { // the broker brings it there
 				return string(agent)
 			}
 			if store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM (SELECT CAST(content AS TEXT) AS said FROM inbound WHERE channel = ?1 AND seq <= ?2 ORDER BY seq DESC LIMIT 500)

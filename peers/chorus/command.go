@@ -30,7 +30,7 @@ func (g *Gateway) handleCommand(tx *store.Tx, in *inboundMessage, seq int64) boo
 	}
 	o := bridge.Command{By: personPeer(in.posted.Sender), Kind: said.Chat.Kind, Title: said.Chat.Title, Key: in.posted.MessageID}
 	verb, rest := bridge.ParseCommand(said.Text)
-	elsewhere, halt := g.leadsElsewhere(tx, in.channel, said.Text), haltCommands[strings.ToLower(strings.TrimSpace(said.Text))]
+	elsewhere, halt := g.leadsElsewhere(tx, in.channel, said.Text), bridge.ParseHalt(said.Text)
 	taken := func() { tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(g.opts.Now()), seq) }
 	switch {
 	case halt != "": // each agent says itself what it stopped
@@ -41,7 +41,7 @@ func (g *Gateway) handleCommand(tx *store.Tx, in *inboundMessage, seq int64) boo
 		return true
 	case protocol.CheckPeerID(string(o.By)) != nil: // the name is too long to stand in records
 		return false
-	case verb == bridge.VerbAsk && !g.leadsElsewhere(tx, in.channel, rest) && g.commands().Person(tx, leadingName(rest)) == "":
+	case verb == bridge.VerbAsk && !g.leadsElsewhere(tx, in.channel, rest) && g.commands().Person(tx, bridge.LeadingName(rest)) == "":
 		return false // it is for the channel's own agent
 	case verb != "":
 		o.Verb, o.Text = verb, rest
@@ -55,31 +55,12 @@ func (g *Gateway) handleCommand(tx *store.Tx, in *inboundMessage, seq int64) boo
 	return verb != ""
 }
 
-// haltCommands are the words with which people have the agents of a channel stop, or go on: see bridge.Router.Halt.
-var haltCommands = map[string]string{"/halt": "on", "/resume": "off"}
-
-// leadingName returns the name with which a text begins, or "".
-func leadingName(text string) string {
-	labels := attention.Labels(text)
-	if attention.CountLeading(text, labels) == 0 {
-		return ""
-	}
-	return text[labels[0].From+1 : labels[0].NameEnd]
-}
-
 // leadsElsewhere reports whether a text begins with the name of somebody who is neither an
 // agent of the channel nor a person in it.
 func (g *Gateway) leadsElsewhere(tx *store.Tx, channel protocol.PeerID, text string) bool {
-	name := leadingName(text)
-	if name == "" || strings.EqualFold(name, string(inboxOfPeer(channel))) || (adapter{g}).otherAgent(tx, channel, name) != "" || g.commands().Person(tx, name) != "" {
-		return false
-	}
-	for _, a := range g.router.Agents(tx, channel) {
-		if strings.EqualFold(name, a.Agent.Name()) {
-			return false
-		}
-	}
-	return true
+	return g.router.NamesOutsider(tx, channel, text, func(name string) bool {
+		return strings.EqualFold(name, string(inboxOfPeer(channel))) || (adapter{g}).otherAgent(tx, channel, name) != ""
+	})
 }
 
 // A commandHost shows channels what became of what their people ordered. See [bridge.Desk].

@@ -35,21 +35,17 @@ func (in *ingester) enqueueCommand(tx *store.Tx, c *chat, h *parsedUpdate, verb,
 	return ""
 }
 
-// namesOutsider reports whether a message of a person begins with the name of somebody who is
-// neither in the chat nor known as a person: an agent elsewhere may be meant, and the broker
-// is asked.
-func (in *ingester) namesOutsider(tx *store.Tx, c *chat, h *parsedUpdate) bool {
-	said := h.data.Content
-	if said.Event != protocol.EventMessage || h.user == 0 || h.author.Kind != string(attention.AuthorHuman) {
+// namesOutsider reports whether a person's message begins with the name of somebody who is
+// neither in the chat nor a known person. It may be the name of an agent elsewhere.
+func (in *ingester) namesOutsider(tx *store.Tx, c *chat, u *parsedUpdate) bool {
+	content := &u.data.Content
+	if content.Event != protocol.EventMessage || u.user == 0 || u.author.Kind != string(attention.AuthorHuman) ||
+		!slices.Contains(u.data.Names, strings.ToLower(bridge.LeadingName(content.Text))) {
 		return false
 	}
-	labels := attention.Labels(said.Text)
-	if attention.CountLeading(said.Text, labels) == 0 || !slices.Contains(h.data.Names, strings.ToLower(said.Text[labels[0].From+1:labels[0].NameEnd])) {
-		return false
-	}
-	name := strings.ToLower(said.Text[labels[0].From+1 : labels[0].NameEnd])
-	return name != strings.ToLower(in.me.Username) && in.Person(tx, name) == "" &&
-		!slices.ContainsFunc(in.router.Agents(tx, peerOf(c.key)), func(a bridge.Assignment) bool { return a.Agent.Name() == name })
+	return in.router.NamesOutsider(tx, peerOf(c.key), content.Text, func(name string) bool {
+		return strings.EqualFold(name, in.me.Username)
+	})
 }
 
 // Post shows a text of the bridge's own in a chat. See [bridge.Desk].

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"hubbub/peers/attention"
+	"hubbub/peers/bridge"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
 
@@ -301,8 +301,8 @@ func (h *parsedUpdate) parseCommand(text string, bot *models.User) (addressed bo
 
 // asksAnother reports whether a question begins with the name of somebody other than the bot.
 func asksAnother(question string, bot *models.User) bool {
-	labels := attention.Labels(question)
-	return attention.CountLeading(question, labels) > 0 && !strings.EqualFold(question[labels[0].From+1:labels[0].NameEnd], bot.Username)
+	name := bridge.LeadingName(question)
+	return name != "" && !strings.EqualFold(name, bot.Username)
 }
 
 func parseReaction(r *models.MessageReactionUpdated, update int64) parsedUpdate {

@@ -1,0 +1,312 @@
+package bridge
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+	contract "hubbub/protocol/collab"
+	"hubbub/protocol/text"
+)
+
+// conversation returns the ID of the chat's conversation, which contains its place.
+func (a *commandAttempt) conversation() string {
+	if a.Thread == "" {
+		return string(a.chat)
+	}
+	return string(a.chat) + "/" + a.Thread
+}
+
+// chatParams describe the chat, so that the broker can create its conversation.
+func (a *commandAttempt) chatParams() *contract.ChatParams {
+	return &contract.ChatParams{Identity: a.chat, Kind: a.Kind, Title: a.Title, AgentID: string(a.firstAgent)}
+}
+
+// newID returns the ID of a record that the command creates. It is the same at each
+// attempt, and short enough to be typed.
+func (a *commandAttempt) newID(prefix string) *string {
+	sum := sha256.Sum256([]byte(string(a.chat) + " " + a.Key))
+	return new(prefix + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5])))
+}
+
+// The prefixes of IDs: those that chats create, and those that the broker creates.
+var (
+	workPrefixes     = []string{"wi-", "wi_"}
+	questionPrefixes = []string{"q-", "q_", contract.EscalationQuestionID("")}
+)
+
+// cutID cuts an ID with one of the prefixes from the beginning of a text.
+func cutID(s string, prefixes []string) (id, rest string) {
+	word, rest, _ := strings.Cut(strings.TrimSpace(s), " ")
+	for _, prefix := range prefixes {
+		if len(word) > len(prefix) && strings.HasPrefix(strings.ToLower(word), prefix) {
+			return word, strings.TrimSpace(rest)
+		}
+	}
+	return "", strings.TrimSpace(s)
+}
+
+// cutName cuts the mention from the beginning of a text. It returns the identity of a
+// person, and the label of anybody else.
+func (a *commandAttempt) cutName(s string) (who, rest string) {
+	labels := attention.Labels(s)
+	if attention.CountLeading(s, labels) == 0 {
+		return "", s
+	}
+	l := labels[0]
+	if person := a.router.opts.Commands.Person(a.tx, s[l.From+1:l.NameEnd]); person != "" && l.NameEnd == l.To {
+		return string(person), attention.TextAfterLabel(s, l)
+	}
+	return s[l.From:l.To], attention.TextAfterLabel(s, l)
+}
+
+const workUsage = "/work @NAME TITLE assigns work, /work lists it, /work ID shows it, " +
+	"/work ID @NAME gives it to somebody else, /done ID closes it."
+
+// work lists, shows, creates or assigns work.
+func (a *commandAttempt) work() (string, error) {
+	id, rest := cutID(a.Text, workPrefixes)
+	who, words := a.cutName(rest)
+	switch {
+	case a.Text == "", strings.EqualFold(a.Text, "list"):
+		return a.listWork()
+	case id != "" && rest == "":
+		return a.showWork(id)
+	case id != "" && who == "", id == "" && words == "":
+		return workUsage, nil
+	}
+	p := contract.AssignParams{
+		ID:             &id,
+		OwnerID:        who,
+		Text:           words,
+		InvocationID:   a.newID("inv-"),
+		ConversationID: a.conversation(),
+		Chat:           a.chatParams(),
+	}
+	if id == "" {
+		p.ID = a.newID("wi-")
+		p.Title = new(text.Clip(words, 300))
+	}
+	switch {
+	case p.OwnerID != "":
+	case a.firstAgent != "":
+		p.OwnerID = string(a.firstAgent)
+	default:
+		p.OwnerID = string(a.By)
+	}
+	got, err := contract.WorkAssign.Ask(a.ctx, a.broker, p)
+	if err != nil {
+		return "", err
+	}
+	result := a.describeWork(a.tx, &got.WorkItem)
+	if got.Decision != nil {
+		result += "\n" + describeWake(got.Decision)
+	}
+	return result, nil
+}
+
+// maxListed bounds what a command lists.
+const maxListed = 20
+
+// listWork lists the open work of the chat.
+func (a *commandAttempt) listWork() (string, error) {
+	page, err := contract.WorkList.Ask(a.ctx, a.broker, contract.WorkListParams{})
+	var lines []string
+	for err == nil {
+		for _, raw := range page.Items {
+			w, unread := raw.Read()
+			if unread != nil {
+				return "", unread
+			}
+			if !w.Terminal() && w.ConversationID == a.conversation() {
+				lines = append(lines, "• "+a.describeWork(a.tx, &w))
+			}
+		}
+		if page.Next == nil || len(lines) >= maxListed {
+			break
+		}
+		page, err = contract.WorkList.Ask(a.ctx, a.broker, contract.WorkListParams{PageParams: contract.PageParams{After: *page.Next}})
+	}
+	if err != nil {
+		return "", err
+	}
+	if len(lines) == 0 {
+		return "No work is open here. " + workUsage, nil
+	}
+	return strings.Join(lines[:min(len(lines), maxListed)], "\n"), nil
+}
+
+// showWork describes a work item, and who was woken for it last.
+func (a *commandAttempt) showWork(id string) (string, error) {
+	got, err := contract.WorkGet.Ask(a.ctx, a.broker, contract.IDParams{ID: id})
+	if err != nil {
+		return "", err
+	}
+	result := a.describeWork(a.tx, &got.WorkItem)
+	if got.WorkItem.Summary != "" {
+		result += "\n" + got.WorkItem.Summary
+	}
+	why, err := contract.WakeExplain.Ask(a.ctx, a.broker, contract.ExplainParams{WorkItemID: id})
+	if contract.Refusal(err) == contract.CodeNotFound {
+		return result, nil
+	}
+	return result + "\n" + describeWake(&why.Decision), err
+}
+
+// listAgents lists the agents that the broker knows, with their status.
+func (a *commandAttempt) listAgents() (string, error) {
+	page, err := contract.IdentityList.Ask(a.ctx, a.broker, contract.PageParams{})
+	if err != nil {
+		return "", err
+	}
+	status := map[string]string{}
+	var names []string
+	for _, raw := range page.Items {
+		e, err := raw.Read()
+		if err != nil {
+			return "", err
+		}
+		if status[e.LogicalAgentID] == "" {
+			names = append(names, e.LogicalAgentID)
+		}
+		if status[e.LogicalAgentID] != contract.StatusOnline {
+			status[e.LogicalAgentID] = e.Status
+		}
+	}
+	if len(names) == 0 {
+		return "No agent has registered with the broker yet.", nil
+	}
+	result := "Agents you can give work to:"
+	for _, name := range names[:min(len(names), maxListed)] {
+		result += "\n• @" + name + ", " + status[name]
+	}
+	return result, nil
+}
+
+// askQuestion asks an agent or a person. The answer is shown in the chat when it comes.
+func (a *commandAttempt) askQuestion() (string, error) {
+	who, words := a.cutName(a.Text)
+	if who == "" || words == "" {
+		return "/ask @NAME QUESTION asks an agent or a person.", nil
+	}
+	got, err := contract.QuestionAsk.Ask(a.ctx, a.broker, contract.QuestionParams{
+		ID:             a.newID("q-"),
+		AskedOfID:      who,
+		Title:          text.Clip(words, 2000),
+		ConversationID: a.conversation(),
+		Chat:           a.chatParams(),
+	})
+	if err != nil {
+		return "", err
+	}
+	q := &got.Question
+	result := fmt.Sprintf("Asked %s (%s).", a.displayName(a.tx, q.AskedOfID, q.AskedOfIdentity), q.ID)
+	if protocol.IsPerson(q.AskedOfIdentity) {
+		result += " " + answerHint(q.ID)
+	}
+	if got.Decision != nil && got.Decision.Outcome != contract.OutcomeNobody {
+		result += " " + describeWake(got.Decision)
+	}
+	return result, nil
+}
+
+// answerQuestion answers a question, or closes it if the answer is empty.
+func (a *commandAttempt) answerQuestion(id, answer string) (string, error) {
+	if answer == "" {
+		_, err := contract.QuestionClose.Ask(a.ctx, a.broker, contract.IDParams{ID: id})
+		return id + " is closed.", err
+	}
+	got, err := contract.QuestionAnswer.Ask(a.ctx, a.broker, contract.AnswerParams{ID: id, Answer: answer})
+	if err != nil {
+		return "", err
+	}
+	return a.describeAnswer(a.tx, &got.Question), nil
+}
+
+// finish closes a work item and accepts it if it is in review, or answers a question.
+func (a *commandAttempt) finish() (string, error) {
+	if id, rest := cutID(a.Text, questionPrefixes); id != "" {
+		return a.answerQuestion(id, rest)
+	}
+	id, rest := cutID(a.Text, workPrefixes)
+	if id == "" {
+		return "/done ID closes work; /work lists what is open.", nil
+	}
+	got, err := contract.WorkGet.Ask(a.ctx, a.broker, contract.IDParams{ID: id})
+	if err != nil {
+		return "", err
+	}
+	p := contract.WorkParams{ID: &id, State: contract.WorkDone}
+	if got.WorkItem.State == contract.WorkReview {
+		p.AcceptanceState = contract.AcceptanceAccepted
+		p.RequestedByID = new(string(a.By))
+		if requester := got.WorkItem.RequestedByIdentity; requester != "" {
+			p.RequestedByID = new(string(requester))
+		}
+	}
+	if rest != "" {
+		p.Summary = &rest
+	}
+	if got.WorkItem.State != contract.WorkDone {
+		if got, err = contract.WorkUpdate.Ask(a.ctx, a.broker, p); err != nil {
+			return "", err
+		}
+	}
+	return a.describeWork(a.tx, &got.WorkItem), nil
+}
+
+// forwardMessage sends a message to the agent that it names first, which is not in the
+// chat.
+func (a *commandAttempt) forwardMessage() (string, error) {
+	local, err := a.namesLocalAgent()
+	if local || err != nil {
+		return "", err
+	}
+	got, err := contract.MessagePost.Ask(a.ctx, a.broker, contract.PostParams{
+		ID:             a.newID("msg-"),
+		ConversationID: a.conversation(),
+		Text:           a.Text,
+		Surface:        contract.SurfaceHuman,
+		FollowUp:       true,
+		Chat:           a.chatParams(),
+	})
+	switch code := contract.Refusal(err); {
+	case code == contract.CodeUnknownTarget: // no agent has this name
+		return "", nil
+	case code == contract.CodeUnavailable:
+		return "That agent is offline. It gets your message when it's back.", nil
+	case err != nil || got.Wake == nil:
+		return "", err
+	}
+	return "Passed on to @" + got.Wake.TargetAgentID + ", which is not in this chat.", nil
+}
+
+// namesLocalAgent reports whether the name that a message begins with means an agent of
+// the chat, for example by its role. The chat's agents have received such a message.
+func (a *commandAttempt) namesLocalAgent() (bool, error) {
+	label, _ := a.cutName(a.Text)
+	got, err := contract.IdentityResolve.Ask(a.ctx, a.broker, contract.LabelParams{Label: label})
+	meant := []protocol.PeerID{got.Identity.Identity}
+	if refused, ok := errors.AsType[*contract.Error](err); ok {
+		var details struct {
+			Candidates []contract.Option `json:"candidates"`
+		}
+		if raw, _ := refused.Details.(json.RawMessage); len(raw) > 0 {
+			if err := json.Unmarshal(raw, &details); err != nil {
+				return false, fmt.Errorf("reading the candidates for %s: %w", label, err)
+			}
+		}
+		err, meant = nil, nil
+		for _, c := range details.Candidates {
+			meant = append(meant, c.Identity)
+		}
+	}
+	agents := a.router.Agents(a.tx, a.chat)
+	return slices.ContainsFunc(agents, func(x Assignment) bool { return slices.Contains(meant, x.Agent) }), err
+}
