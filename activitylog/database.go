@@ -299,7 +299,7 @@ func (d *database) write(rows []Row) (first int64, n int, err error) {
 	}
 	d.pace(time.Since(began))
 	first = d.next
-	if d.rows == 0 {
+	if d.rows == 0 || rows[0].At < d.born { // a wrong clock may have written the first row
 		d.born = rows[0].At
 	}
 	d.next, d.rows = d.next+int64(n), d.rows+int64(n)

@@ -83,7 +83,7 @@ type Removal struct {
 // enforce removes the oldest sealed files, until the rest is to be kept.
 func (k Keep) enforce(ctx context.Context, path string, now time.Time) (r Removal, err error) {
 	if k.Age > 0 {
-		return Prune(ctx, path, now.Add(-k.Age))
+		return prune(ctx, path, now.Add(-k.Age), now)
 	}
 	files, err := sealedFiles(path)
 	if err != nil {
@@ -111,9 +111,13 @@ func (k Keep) enforce(ctx context.Context, path string, now time.Time) (r Remova
 }
 
 // Prune removes the sealed files of a log all of whose rows are older than a time, the
-// oldest first, and frees their room on the disk at once. Nothing else removes rows. A bus
-// may be writing meanwhile, and who reads such a file goes on reading it.
+// oldest first, and frees their room on the disk at once. A bus may be writing meanwhile,
+// and readers of such a file go on reading it.
 func Prune(ctx context.Context, path string, before time.Time) (r Removal, err error) {
+	return prune(ctx, path, before, time.Now())
+}
+
+func prune(ctx context.Context, path string, before, now time.Time) (r Removal, err error) {
 	files, err := sealedFiles(path)
 	if err != nil {
 		return r, err
@@ -123,22 +127,18 @@ func Prune(ctx context.Context, path string, before time.Time) (r Removal, err e
 			return r, fmt.Errorf("%w at %s", ErrNoLog, path)
 		}
 	}
-	for _, f := range files {
+	for i, f := range files {
 		if err := ctx.Err(); err != nil {
 			return r, err
 		}
 		if !f.done {
 			return r, nil
 		}
-		v, err := openView(f.path)
+		last, ok, err := lastTime(files[i:], now)
 		if err != nil {
 			return r, fmt.Errorf("pruning %s: %w", f.path, err)
 		}
-		last := v.span().until
-		if err := errors.Join(v.err, v.conn.Close()); err != nil {
-			return r, fmt.Errorf("pruning %s: %w", f.path, err)
-		}
-		if last >= before.UnixMicro() {
+		if !ok || !last.Before(before) {
 			return r, nil
 		}
 		if err := r.remove(path, f); err != nil {
@@ -146,6 +146,26 @@ func Prune(ctx context.Context, path string, before time.Time) (r Removal, err e
 		}
 	}
 	return r, nil
+}
+
+// lastTime returns the time of the last row of the first of these files. Rows from the
+// future were written by a wrong clock: the file is then at least as old as the next one
+// whose rows are not. It reports false if there is no such file.
+func lastTime(files []sealedFile, now time.Time) (last time.Time, ok bool, err error) {
+	for _, f := range files {
+		if !f.done {
+			return last, false, nil
+		}
+		v, err := openView(f.path)
+		if err != nil {
+			return last, false, err
+		}
+		last = time.UnixMicro(v.span().until)
+		if err := errors.Join(v.err, v.conn.Close()); err != nil || !last.After(now) {
+			return last, err == nil, err
+		}
+	}
+	return last, false, nil
 }
 
 // A sealedFile is one of the files that a log consists of.

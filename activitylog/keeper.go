@@ -3,12 +3,14 @@ package activitylog
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"hubbub/protocol/datafolder"
@@ -28,10 +30,20 @@ type keeper struct {
 	log  *zerolog.Logger // default: no log
 	wake chan struct{}   // capacity 1: a file was rotated
 	told string          // the last error that was logged
+
+	record func(Row) // appends a row to the log; nil in tests
+	sealed []int     // numbers of the sealed files after the last round
+
+	clock       *retentionClock
+	clockFailed bool // its state could not be stored
 }
 
-// keepEvery is how often the keeper looks whether something is too old.
-const keepEvery = time.Minute
+const (
+	// keepEvery is how often the keeper looks whether something is too old.
+	keepEvery = time.Minute
+	// clockEvery is how often it looks whether the clock has jumped.
+	clockEvery = time.Second
+)
 
 // signal tells that a file was rotated.
 func (k *keeper) signal() {
@@ -43,15 +55,51 @@ func (k *keeper) signal() {
 
 // run works until ctx ends.
 func (k *keeper) run(ctx context.Context) {
-	timer := time.NewTicker(keepEvery)
+	timer, ticks := time.NewTicker(keepEvery), time.NewTicker(clockEvery)
 	defer timer.Stop()
+	defer ticks.Stop()
 	for ctx.Err() == nil {
 		k.tell(ctx, k.work(ctx))
-		select {
-		case <-k.wake:
-		case <-timer.C:
-		case <-ctx.Done():
+		for waiting := true; waiting && ctx.Err() == nil; {
+			select {
+			case <-ticks.C:
+				k.lookAtClock()
+				continue
+			case <-k.wake:
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+			waiting = false
 		}
+	}
+}
+
+// lookAtClock notices when the clock jumps, and when it is believed again.
+func (k *keeper) lookAtClock() {
+	if k.clock == nil {
+		k.clock = newRetentionClock(k.path, k.keep)
+	}
+	if _, err := os.Stat(k.path); errors.Is(err, fs.ErrNotExist) {
+		return // its folder may have been taken away
+	}
+	defaults.Log(&k.log)
+	jump, err := k.clock.look()
+	failed := err != nil
+	if failed && !k.clockFailed {
+		k.log.Warn().Err(err).Str("path", k.path).Msg("activity log: the state of the clock cannot be kept")
+	}
+	k.clockFailed = failed
+	switch {
+	case jump == nil:
+	case jump.Ended != nil:
+		k.log.Warn().Str("path", k.path).Time("from", jump.From).Time("to", jump.To).
+			Msg("activity log: the clock is right again; rows that were written since it jumped have wrong times")
+	case jump.Believed != nil:
+		k.log.Warn().Str("path", k.path).Time("from", jump.From).Time("to", jump.To).
+			Msg("activity log: the clock has run for a day since it jumped: retention goes by it again")
+	default:
+		k.log.Warn().Str("path", k.path).Time("from", jump.From).Time("to", jump.To).
+			Msg("activity log: the clock has jumped, or the bus was off for long; retention does not go by the new time until the clock has run for a day")
 	}
 }
 
@@ -68,11 +116,50 @@ func (k *keeper) work(ctx context.Context) error {
 		}
 		errs = append(errs, k.seal(ctx, segmentPath(k.path, n)))
 	}
+	k.noteMissing(numbers)
+	k.lookAtClock()
 	if !k.keep.Forever() {
-		_, err := k.keep.enforce(ctx, k.path, time.Now())
+		removed, err := k.keep.enforce(ctx, k.path, k.clock.believed())
+		k.note(removed, "not kept longer: activity-keep is "+k.keep.String())
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	k.sealed, err = segmentNumbers(k.path)
+	return errors.Join(append(errs, err)...)
+}
+
+// noteMissing records the sealed files that others have removed since the last round.
+func (k *keeper) noteMissing(numbers []int) {
+	var missing Removal
+	for _, n := range k.sealed {
+		if slices.Contains(numbers, n) {
+			continue
+		}
+		missing.Segments++
+		if kept, _, err := readTree(treePath(segmentPath(k.path, n))); err == nil {
+			missing.Rows += kept.Last - kept.First + 1
+		}
+	}
+	k.note(missing, "removed by another program")
+}
+
+// note records what has left the log as a row of the log.
+func (k *keeper) note(r Removal, reason string) {
+	if r.Segments == 0 {
+		return
+	}
+	defaults.Log(&k.log)
+	k.log.Info().Str("path", k.path).Int("segments", r.Segments).Int64("rows", r.Rows).Int64("bytes", r.Bytes).Str("reason", reason).
+		Msg("activity log: sealed files were removed; a log_pruned row says so")
+	payload, err := json.Marshal(struct {
+		Removal
+		Reason string `json:"reason"`
+	}{r, reason})
+	if err != nil {
+		panic("a removal cannot be marshalled: " + err.Error())
+	}
+	if k.record != nil {
+		k.record(Row{At: time.Now().UnixMicro(), Event: LogPruned, Payload: payload})
+	}
 }
 
 // tell logs an error once.

@@ -23,6 +23,7 @@ const (
 	Subscribe
 	Unsubscribe
 	LogGap
+	LogPruned
 )
 
 var eventNames = [...]string{
@@ -36,6 +37,7 @@ var eventNames = [...]string{
 	Subscribe:        "subscribe",
 	Unsubscribe:      "unsubscribe",
 	LogGap:           "log_gap",
+	LogPruned:        "log_pruned",
 }
 
 // String returns the name of the event as the column `event` holds it.

@@ -65,6 +65,6 @@ CREATE VIEW activity_log AS SELECT
     || printf('.%06dZ', (at % 1000000 + 1000000) % 1000000) AS ts,
   CASE kind WHEN 1 THEN 'send_start' WHEN 2 THEN 'process_start' WHEN 3 THEN 'process_finish' WHEN 4 THEN 'send_finish'
     WHEN 5 THEN 'rejected' WHEN 6 THEN 'peer_connected' WHEN 7 THEN 'peer_disconnected' WHEN 8 THEN 'subscribe'
-    WHEN 9 THEN 'unsubscribe' WHEN 10 THEN 'log_gap' ELSE 'event(' || kind || ')' END AS event,
+    WHEN 9 THEN 'unsubscribe' WHEN 10 THEN 'log_gap' WHEN 11 THEN 'log_pruned' ELSE 'event(' || kind || ')' END AS event,
   message_id, rpc_id, actor, topic, status, payload_json, error, bus
 FROM activity;

@@ -41,6 +41,7 @@ func killAt(at string) {
 		}
 	}
 	w := NewWriter(path, stepOptions(at))
+	w.keeper.record = nil // rows about what was removed would change the ids of the others
 	go func() { fmt.Fprintln(os.Stderr, w.Run(context.Background())) }()
 	sum := 0
 	for i := 0; ; i++ {
@@ -161,6 +162,7 @@ func sameRows(t *testing.T, path string, old int) (last int) {
 func goOn(t *testing.T, path string, rows int, opts *Options) {
 	t.Helper()
 	w := NewWriter(path, opts)
+	w.keeper.record = nil
 	stop := running(t, w)
 	sum := 0
 	for i := 0; sum < rows+60; i++ {
@@ -199,7 +201,10 @@ func TestAChecksumOfAnotherFileIsNotTaken(t *testing.T) {
 // TestAFollowerMissesNothingAcrossFiles follows a log whose files are sealed, replaced by
 // their copies with indexes, and removed, while it is written.
 func TestAFollowerMissesNothingAcrossFiles(t *testing.T) {
-	w, path, stop := started(t, &Options{SegmentRows: 12, Keep: Keep{Bytes: 1 << 20}})
+	path := filepath.Join(t.TempDir(), "activity.db")
+	w := NewWriter(path, &Options{SegmentRows: 12, Keep: Keep{Bytes: 1 << 20}, StopTimeout: time.Minute})
+	w.keeper.record = nil
+	stop := running(t, w)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	const burst = 40

@@ -99,7 +99,7 @@ func NewWriter(path string, opts *Options) *Writer {
 	defaults.Log(&o.Log)
 	w := &Writer{path: path, opts: o, wake: make(chan struct{}, 1), commits: make(chan struct{}, 1), opened: make(chan struct{})}
 	w.open = func() (sink, error) { return openDatabase(path, &w.opts) }
-	w.keeper = &keeper{path: path, keep: o.Keep, log: o.Log, wake: make(chan struct{}, 1)}
+	w.keeper = &keeper{path: path, keep: o.Keep, log: o.Log, wake: make(chan struct{}, 1), record: w.record}
 	return w
 }
 
@@ -226,6 +226,16 @@ func (w *Writer) next() (*chunk, time.Duration) {
 		}
 	}
 	return q.take(), reopenEvery
+}
+
+// record appends a row of the keeper, unless the log is closed.
+func (w *Writer) record(row Row) {
+	w.mu.Lock()
+	closed := w.q.closed
+	w.mu.Unlock()
+	if !closed {
+		w.Append(row)
+	}
 }
 
 // signal wakes the writing goroutine.

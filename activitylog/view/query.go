@@ -29,7 +29,7 @@ var Statuses = []string{
 
 // EventNames are the names of the events that rows record.
 func EventNames() (names []string) {
-	for e := activitylog.SendStart; e <= activitylog.LogGap; e++ {
+	for e := activitylog.SendStart; e <= activitylog.LogPruned; e++ {
 		names = append(names, e.String())
 	}
 	return names

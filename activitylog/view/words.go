@@ -27,6 +27,8 @@ func (v Voice) Row(e *activitylog.Entry) string {
 	switch {
 	case e.Is(activitylog.LogGap):
 		detail = v.gap(e.Payload)
+	case e.Is(activitylog.LogPruned):
+		detail = pruned(e.Payload)
 	case v == Brief && e.Error != "":
 	case e.Is(activitylog.SendStart):
 		detail = v.Message(e.Payload)
@@ -47,6 +49,17 @@ func (v Voice) Row(e *activitylog.Entry) string {
 		detail = string(e.Payload)
 	}
 	return strings.TrimSpace(detail + " " + e.Error)
+}
+
+func pruned(payload []byte) string {
+	var r struct {
+		activitylog.Removal
+		Reason string `json:"reason"`
+	}
+	if json.Unmarshal(payload, &r) != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s in %s removed: %s", Many(r.Rows, "row"), Many(int64(r.Segments), "sealed file"), r.Reason)
 }
 
 func (v Voice) gap(payload []byte) string {

@@ -87,6 +87,7 @@ func (x *checks) run(cmd *cobra.Command, _ []string) error {
 		section("settings", configErrors...),
 		section("disk", checkDisk(env.Data)),
 		section("log", x.checkLog(cmd.Context(), env.Data)),
+		section("clock", checkClock(env.Data)...),
 		section("bus", checkBus(cmd.Context(), env)),
 		section("outbox", checkOutboxes(cmd.Context(), env.Data)),
 		section("agents", checkAgents(cmd.Context(), env.Data)...),
@@ -230,6 +231,31 @@ func (x *checks) checkLog(ctx context.Context, data string) tg.Finding {
 		return warning(says+" The disk has no space for that.", "Set activity-keep to fewer days, or to a size such as 20GiB.")
 	}
 	return ok(says)
+}
+
+// clockJumpShown is how long a jump of the clock is shown after it has ended.
+const clockJumpShown = 30 * 24 * time.Hour
+
+// checkClock tells whether the clock of the machine has jumped while a bus ran here.
+func checkClock(data string) []tg.Finding {
+	const advice = "Check what sets the clock (timedatectl)."
+	s, err := activitylog.ReadClock(filepath.Join(data, "activity.db"))
+	j := s.Jump
+	switch {
+	case err != nil:
+		return []tg.Finding{warning(err.Error(), "Remove the file: the bus makes it again.")}
+	case j == nil:
+		return nil
+	}
+	jumped := fmt.Sprintf("The clock jumped from %s to %s, or the bus was off in between.", j.From.UTC().Format(time.RFC3339), j.To.UTC().Format(time.RFC3339))
+	switch {
+	case j.Ended == nil && j.Believed == nil:
+		return []tg.Finding{warning(jumped+" The activity log keeps its rows as if it had not, until the bus has run for a day.", advice)}
+	case j.Ended != nil && time.Since(*j.Ended) < clockJumpShown:
+		return []tg.Finding{warning(fmt.Sprintf("%s It was right again at %s; rows that were written until then have wrong times.",
+			jumped, j.Ended.UTC().Format(time.RFC3339)), advice)}
+	}
+	return nil
 }
 
 // describeRetention says how long, or up to how many bytes, the log is kept.

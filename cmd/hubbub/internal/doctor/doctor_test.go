@@ -132,6 +132,26 @@ func TestDoctorSaysWhatTheLogComesTo(t *testing.T) {
 	}
 }
 
+func TestCheckClock_TellsOfAJump(t *testing.T) {
+	data := t.TempDir()
+	for state, want := range map[string]string{
+		`{"wall":"2026-01-01T00:00:00Z"}`:                                                                                        "",
+		`{"ahead":1,"jump":{"from":"2026-01-01T00:00:00Z","to":"2027-01-01T00:00:00Z"}}`:                                         "until the bus has run for a day",
+		`{"jump":{"from":"2026-01-01T00:00:00Z","to":"2027-01-01T00:00:00Z","believed":"2027-01-02T00:00:00Z"}}`:                 "",
+		`{"jump":{"from":"2026-01-01T00:00:00Z","to":"2027-01-01T00:00:00Z","ended":"2026-01-01T00:00:03Z"}}`:                    "",
+		`{"jump":{"from":"2026-01-01T00:00:00Z","to":"2027-01-01T00:00:00Z","ended":"` + time.Now().Format(time.RFC3339) + `"}}`: "have wrong times",
+		"{": "reading the state of the clock",
+	} {
+		if err := os.WriteFile(filepath.Join(data, "activity.clock"), []byte(state), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := checkClock(data)
+		if (want == "") != (len(got) == 0) || want != "" && (got[0].Level != tg.LevelWarning || !strings.Contains(got[0].Message, want)) {
+			t.Errorf("%s: %+v; want %q", state, got, want)
+		}
+	}
+}
+
 // TestDoctorAsksTheModel: whether it is there, takes the key and has the model.
 func TestDoctorAsksTheModel(t *testing.T) {
 	answer, code := `{"data":[{"id":"m1"}]}`, 200

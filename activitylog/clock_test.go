@@ -1,0 +1,222 @@
+package activitylog
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+const day = 24 * time.Hour
+
+// TestRetentionClock_BelievesNoJump plays what a clock may do, and compares the time that
+// retention goes by to the true one.
+func TestRetentionClock_BelievesNoJump(t *testing.T) {
+	type move struct {
+		run  time.Duration // the bus runs
+		step time.Duration // then the clock is set, or the machine sleeps
+	}
+	for name, c := range map[string]struct {
+		moves []move
+		ahead time.Duration // of the believed time, compared to how long the bus ran
+		news  string
+	}{
+		"it runs":                     {[]move{{10 * day, 0}}, 0, ""},
+		"a leap of a second":          {[]move{{day, time.Second}, {day, -time.Second}}, 0, ""},
+		"a weekend off":               {[]move{{day, 3 * day}, {day, 0}}, 3 * day, ""},
+		"many nights off":             {[]move{{day, 8 * day}, {day, 8 * day}, {day, 8 * day}}, 24 * day, ""},
+		"ahead for three seconds":     {[]move{{day, 400 * day}, {3 * time.Second, -400 * day}, {time.Minute, 0}}, 0, "jump ended "},
+		"ahead for hours":             {[]move{{day, 400 * day}, {20 * time.Hour, 0}}, 0, "jump "},
+		"ahead, and further":          {[]move{{day, 400 * day}, {20 * time.Hour, 400 * day}, {20 * time.Hour, 0}}, 0, "jump jump "},
+		"ahead for a day":             {[]move{{day, 400 * day}, {day, 0}}, 400 * day, "jump believed "},
+		"and back after that":         {[]move{{day, 400 * day}, {day, -400 * day}, {time.Hour, 0}}, 0, "jump believed jump "},
+		"behind":                      {[]move{{day, -400 * day}, {time.Hour, 0}}, -400 * day, "jump "},
+		"behind for a minute":         {[]move{{day, -400 * day}, {time.Minute, 400 * day}, {time.Hour, 0}}, 0, "jump ended "},
+		"a little ahead while behind": {[]move{{day, -400 * day}, {time.Hour, day}, {time.Hour, 0}}, -399 * day, "jump "},
+	} {
+		clock := newRetentionClock(filepath.Join(t.TempDir(), "activity.db"), Keep{Age: 90 * day})
+		wall, ran, news := epoch, time.Duration(0), ""
+		clock.state.Wall = wall
+		tick := func(elapsed time.Duration) {
+			ran, wall = ran+elapsed, wall.Add(elapsed)
+			jump := clock.advance(wall, elapsed)
+			switch {
+			case jump == nil:
+			case jump.Ended != nil:
+				news += "ended "
+			case jump.Believed != nil:
+				news += "believed "
+			default:
+				news += "jump "
+			}
+		}
+		for _, m := range c.moves {
+			for left := m.run; left > 0; left -= min(left, time.Minute) {
+				tick(min(left, time.Minute))
+			}
+			wall = wall.Add(m.step)
+			tick(0)
+		}
+		if got := clock.believed().Sub(epoch) - ran; got != c.ahead || news != c.news {
+			t.Errorf("%s: the believed time is %s ahead, %q; want %s, %q", name, got, news, c.ahead, c.news)
+		}
+	}
+	for age, want := range map[time.Duration]time.Duration{0: day, time.Hour: day, 10 * day: day, 90 * day: 9 * day} {
+		if got := newRetentionClock("", Keep{Age: age}).tolerance; got != want {
+			t.Errorf("kept for %s, a step of %s is believed; want %s", age, got, want)
+		}
+	}
+}
+
+// TestRetentionClock_OutlivesARestart: a bus that starts while the clock is wrong knows the
+// time from its file, or else from the last row.
+func TestRetentionClock_OutlivesARestart(t *testing.T) {
+	path, rows := threes(t, 4)
+	last := time.UnixMicro(rows[len(rows)-1].At)
+	keep := Keep{Age: 90 * day}
+	for name, c := range map[string]struct {
+		starts []time.Duration // of the wall clock after the last row
+		want   time.Duration   // the believed time
+	}{
+		"soon":               {[]time.Duration{day}, day},
+		"far ahead":          {[]time.Duration{400 * day}, 0},
+		"again far ahead":    {[]time.Duration{time.Hour, 400 * day, 401 * day}, time.Hour},
+		"right again":        {[]time.Duration{time.Hour, 400 * day, 2 * time.Hour}, 2 * time.Hour},
+		"behind":             {[]time.Duration{-400 * day}, -400 * day},
+		"behind, then right": {[]time.Duration{-400 * day, 2 * time.Hour}, 2 * time.Hour},
+	} {
+		if err := os.RemoveAll(clockPath(path)); err != nil {
+			t.Fatal(err)
+		}
+		var clock *retentionClock
+		for _, at := range c.starts {
+			clock = newRetentionClock(path, keep)
+			clock.wall = func() time.Time { return last.Add(at) }
+			if _, err := clock.look(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := clock.believed().Sub(last); got != c.want {
+			t.Errorf("%s: the believed time is %s after the last row; want %s", name, got, c.want)
+		}
+	}
+	if err := os.WriteFile(clockPath(path), []byte("rubbish"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	clock := newRetentionClock(path, keep)
+	clock.wall = func() time.Time { return last.Add(400 * day) }
+	if _, err := clock.look(); err != nil || !clock.believed().Equal(last) {
+		t.Errorf("from a file that is not whole: %s, %v", clock.believed(), err)
+	}
+	if s, err := ReadClock(path); err != nil || s.Ahead != 400*day || s.Jump == nil {
+		t.Errorf("stored is %+v, %v", s, err)
+	}
+}
+
+// TestKeeper_RemovesNothingForAJump: the clock is 400 days ahead for three seconds, or for
+// longer than a day.
+func TestKeeper_RemovesNothingForAJump(t *testing.T) {
+	path, rows := threes(t, 13)
+	last := time.UnixMicro(rows[len(rows)-1].At)
+	if err := os.Remove(clockPath(path)); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	logger := zerolog.New(&log)
+	var recorded []Row
+	k := &keeper{path: path, keep: Keep{Age: 90 * day}, log: &logger, record: func(r Row) { recorded = append(recorded, r) }}
+	k.clock = newRetentionClock(path, k.keep)
+	at := func(clock, ran time.Duration, want int) {
+		t.Helper()
+		k.clock.wall = func() time.Time { return last.Add(clock) }
+		k.clock.running = func() time.Duration { return ran }
+		if err := k.work(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := sealed(t, path); len(got) != want {
+			t.Errorf("at %s after the last row, sealed are %v; want %d files", clock, got, want)
+		}
+	}
+	at(time.Minute, 0, 4)
+	at(400*day, time.Second, 4)
+	if n := strings.Count(log.String(), "the clock has jumped"); n != 1 || len(recorded) != 0 {
+		t.Errorf("a jump is told %d times, %d rows", n, len(recorded))
+	}
+	at(2*time.Minute, 4*time.Second, 4)
+	at(400*day, time.Minute, 4)
+	at(400*day+23*time.Hour, 23*time.Hour, 4)
+	at(401*day+time.Hour, day+time.Hour, 0)
+	if n := strings.Count(log.String(), "has run for a day since it jumped"); n != 1 || len(recorded) != 1 {
+		t.Fatalf("it is told %d times that the clock is believed, %d rows:\n%s", n, len(recorded), log.String())
+	}
+	if r := recorded[0]; r.Event != LogPruned || !strings.Contains(string(r.Payload), `{"segments":4,"deleted":`) || !strings.Contains(string(r.Payload), `activity-keep is 90 days"`) {
+		t.Errorf("recorded is %s %s", r.Event, r.Payload)
+	}
+	if !strings.Contains(log.String(), "sealed files were removed") {
+		t.Errorf("the log says %s", log.String())
+	}
+}
+
+// TestKeeper_RecordsWhatOthersRemove while the bus runs.
+func TestKeeper_RecordsWhatOthersRemove(t *testing.T) {
+	path, _ := threes(t, 7)
+	var recorded []Row
+	k := &keeper{path: path, record: func(r Row) { recorded = append(recorded, r) }}
+	for range 2 {
+		if err := k.work(t.Context()); err != nil || len(recorded) != 0 {
+			t.Fatalf("%v, recorded are %v", err, recorded)
+		}
+	}
+	removed, err := Prune(t.Context(), path, epoch.Add(5*time.Hour))
+	if err != nil || removed.Segments != 1 {
+		t.Fatalf("%+v, %v", removed, err)
+	}
+	for range 2 {
+		if err := k.work(t.Context()); err != nil || len(recorded) != 1 || !strings.Contains(string(recorded[0].Payload), `"segments":1,"deleted":14,`) {
+			t.Fatalf("%v, recorded are %v", err, recorded)
+		}
+	}
+}
+
+// TestPrune_IgnoresTimesInTheFuture: rows of a wrong clock keep no file beyond those that
+// follow it, and let go of none before its time.
+func TestPrune_IgnoresTimesInTheFuture(t *testing.T) {
+	path, _ := threes(t, 13)
+	tamper(t, segmentPath(path, 2), "UPDATE batch SET until = until + 400 * 86400000000")
+	now := epoch.Add(100 * day)
+	for _, c := range []struct {
+		before time.Time
+		files  int
+	}{{epoch.Add(4 * time.Hour), 1}, {epoch.Add(7 * time.Hour), 0}, {epoch.Add(10 * time.Hour), 2}} {
+		r, err := prune(t.Context(), path, c.before, now)
+		if err != nil || r.Segments != c.files {
+			t.Errorf("before %s: %+v, %v; want %d files", c.before.Sub(epoch), r, err, c.files)
+		}
+	}
+}
+
+// TestWriter_RecordsWhatIsRemoved in a row of the log.
+func TestWriter_RecordsWhatIsRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSink{}
+		w := onSink(s, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx) }()
+		w.keeper.note(Removal{Segments: 1, Rows: 2, Bytes: 3}, "why")
+		time.Sleep(time.Second)
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		w.keeper.note(Removal{Segments: 1}, "too late")
+		if len(s.rows) != 1 || string(s.rows[0].Payload) != `{"segments":1,"deleted":2,"bytes":3,"reason":"why"}` || w.Stats().Lost != 0 {
+			t.Errorf("the rows are %v, and %d were lost", s.rows, w.Stats().Lost)
+		}
+	})
+}
