@@ -5,10 +5,10 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// assignWork gives a work item to somebody, makes it first if the params have a title, and asks an
+// assign gives a work item to somebody, makes it first if the params have a title, and asks an
 // agent to begin. A refused wake does not refuse the assignment: the decision says what became of it.
-func assignWork(t *tx, p collab.AssignParams) collab.Result {
-	openChat(t, p.ConversationID, p.Chat)
+func (t recordHandler) assign(p collab.AssignParams) collab.Result {
+	conversationHandler{t.tx}.openChat(p.ConversationID, p.Chat)
 	if p.ID == nil {
 		failInvalid("id is required")
 	}
@@ -16,11 +16,11 @@ func assignWork(t *tx, p collab.AssignParams) collab.Result {
 	mustFit("text", p.Text, maxText)
 	if p.InvocationID != nil && t.invocations.get(t.nonBlankID(p.InvocationID, "")) != nil {
 		t.mustRepeat("invocation:"+*p.InvocationID, "invocation", *p.InvocationID)
-		return t.assigned(t.duplicateResult(t.mustFindRecord(collab.KindWorkItem, *p.ID).ID))
+		return t.assigned(t.duplicate(t.mustFindRecord(collab.KindWorkItem, *p.ID).ID))
 	}
 	var out collab.Result
 	if p.Title != nil {
-		out = createWork(t, collab.WorkParams{
+		out = t.createWork(collab.WorkParams{
 			ID: p.ID, Title: p.Title, OwnerID: &p.OwnerID, NextMoveOwnerID: &p.OwnerID,
 			RequestedByID: new(t.caller.party().ref()), ConversationID: &p.ConversationID,
 		})
@@ -34,7 +34,7 @@ func assignWork(t *tx, p collab.AssignParams) collab.Result {
 		p.Text = out.WorkItem.Title
 	}
 	err := attempt(func() {
-		invoked := invoke(t, collab.InvocationParams{
+		invoked := flightHandler{t.tx}.invoke(collab.InvocationParams{
 			ID: p.InvocationID, TargetAgentID: string(out.WorkItem.OwnerIdentity), ConversationID: p.ConversationID,
 			WorkItemID: out.WorkItem.ID, Text: p.Text,
 		})
@@ -51,7 +51,7 @@ func assignWork(t *tx, p collab.AssignParams) collab.Result {
 }
 
 // reassign gives an existing work item to the owner in the params.
-func (t *tx) reassign(p collab.AssignParams) collab.Result {
+func (t recordHandler) reassign(p collab.AssignParams) collab.Result {
 	change := collab.WorkParams{ID: p.ID, OwnerID: &p.OwnerID, NextMoveOwnerID: &p.OwnerID}
 	if p.Text != "" {
 		change.Summary = &p.Text
@@ -62,12 +62,12 @@ func (t *tx) reassign(p collab.AssignParams) collab.Result {
 	case w.Terminal():
 		change.State, change.AcceptanceState = collab.WorkOpen, collab.AcceptanceNone
 	}
-	return updateWork(t, change)
+	return t.updateWork(change)
 }
 
 // assigned adds the wake decision about the work item to a result.
-func (t *tx) assigned(out collab.Result) collab.Result {
-	why := explainWake(t, collab.ExplainParams{WorkItemID: out.WorkItem.ID})
+func (t recordHandler) assigned(out collab.Result) collab.Result {
+	why := wakeHandler{t.tx}.explain(collab.ExplainParams{WorkItemID: out.WorkItem.ID})
 	out.Decision = &why.Decision
 	return out
 }

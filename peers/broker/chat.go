@@ -34,7 +34,7 @@ func isBridge(id protocol.PeerID) bool {
 
 // openChat makes the conversation of a chat and binds the chat to its agent, both in the name of
 // the chat, unless that is done. A nil chat opens nothing.
-func openChat(t *tx, conversationID string, c *collab.ChatParams) {
+func (t conversationHandler) openChat(conversationID string, c *collab.ChatParams) {
 	if c == nil {
 		return
 	}
@@ -50,10 +50,10 @@ func openChat(t *tx, conversationID string, c *collab.ChatParams) {
 	}()
 	t.caller = t.state.caller(c.Identity, nil)
 	if t.conversations.get(conversationID) == nil {
-		createConversation(t, collab.ConversationParams{ID: &conversationID, Kind: c.Kind, Title: c.Title, MasterID: c.AgentID})
+		t.create(collab.ConversationParams{ID: &conversationID, Kind: c.Kind, Title: c.Title, MasterID: c.AgentID})
 	}
 	if c.AgentID != "" {
 		surface := string(protocol.RoleOf(c.Identity))
-		setBinding(t, collab.BindingParams{Surface: surface, ExternalID: string(c.Identity), AgentID: c.AgentID})
+		t.bind(collab.BindingParams{Surface: surface, ExternalID: string(c.Identity), AgentID: c.AgentID})
 	}
 }

@@ -21,9 +21,9 @@ func isHeldAt(c *collab.Claim, now time.Time) bool {
 	return c.State == collab.ClaimHeld && now.Before(collab.ParseTime(c.ExpiresAt))
 }
 
-// acquireClaim grants a free event with a token greater than all before it. Its
+// acquire grants a free event with a token greater than all before it. Its
 // holder prolongs its claim and keeps its token.
-func acquireClaim(t *tx, p collab.ClaimParams) collab.Grant {
+func (t claimHandler) acquire(p collab.ClaimParams) collab.Grant {
 	ttl := mustBeDuration(p.TTLMs, "ttlMs", defaultTTL, maxTTL)
 	mustBeEventID(p.EventID)
 	c := collab.Claim{EventID: p.EventID}
@@ -43,7 +43,7 @@ func acquireClaim(t *tx, p collab.ClaimParams) collab.Grant {
 	c.ExpiresAt = formatTime(t.now.Add(ttl))
 	c.Contenders = without(c.Contenders, c.Identity)
 	c.Declined = without(c.Declined, c.Identity)
-	emit(t, collab.EventClaimGranted, "event:"+c.EventID, c, nil)
+	emit(t.tx, collab.EventClaimGranted, "event:"+c.EventID, c, nil)
 	return collab.Grant{Granted: true, Token: c.Token, Owner: c.Owner, ExpiresAt: c.ExpiresAt}
 }
 
@@ -57,23 +57,23 @@ func mustBeEventID(id string) {
 }
 
 // contend adds the caller to those who want a claim that another one holds.
-func (t *tx) contend(c collab.Claim) {
+func (t claimHandler) contend(c collab.Claim) {
 	if slices.Contains(c.Contenders, t.caller.Identity) || len(c.Contenders) >= maxContenders {
 		return
 	}
 	c.Contenders = append(slices.Clone(c.Contenders), t.caller.Identity)
 	c.Declined = without(c.Declined, t.caller.Identity)
-	emit(t, collab.EventClaimContended, "event:"+c.EventID, c, nil)
+	emit(t.tx, collab.EventClaimContended, "event:"+c.EventID, c, nil)
 }
 
 func without(list []protocol.PeerID, id protocol.PeerID) []protocol.PeerID {
 	return filter(list, func(x protocol.PeerID) bool { return x != id })
 }
 
-// releaseClaim gives a claim up, so that it is offered again, or, with answered,
+// release gives a claim up, so that it is offered again, or, with answered,
 // closes the event for good.
-func releaseClaim(t *tx, p collab.ClaimParams) collab.ClaimResult {
-	c := t.mustFindClaim(p.EventID)
+func (t claimHandler) release(p collab.ClaimParams) collab.ClaimResult {
+	c := t.mustFind(p.EventID)
 	switch {
 	case c.Token != p.Token:
 		fail(collab.CodeConflict, "token %d is not the newest for this event; %s was granted it last", p.Token, c.Owner)
@@ -81,17 +81,17 @@ func releaseClaim(t *tx, p collab.ClaimParams) collab.ClaimResult {
 		fail(collab.CodeForbidden, "the claim is held by %s", c.Owner)
 	case p.Answered && c.State != collab.ClaimAnswered:
 		c.State, c.Contenders = collab.ClaimAnswered, nil
-		emit(t, collab.EventClaimAnswered, "event:"+c.EventID, c, nil)
+		emit(t.tx, collab.EventClaimAnswered, "event:"+c.EventID, c, nil)
 	case !p.Answered && c.State == collab.ClaimHeld:
 		t.offer(c, "released")
 	}
 	return collab.ClaimResult{Claim: *t.claims.get(p.EventID)}
 }
 
-// declineClaim records that the caller will not answer. If it holds the claim, the
+// decline records that the caller will not answer. If it holds the claim, the
 // claim is offered again; otherwise it is no longer told when the claim is free.
-func declineClaim(t *tx, p collab.ClaimParams) collab.ClaimResult {
-	c := t.mustFindClaim(p.EventID)
+func (t claimHandler) decline(p collab.ClaimParams) collab.ClaimResult {
+	c := t.mustFind(p.EventID)
 	switch {
 	case c.State == collab.ClaimAnswered:
 	case c.Identity == t.caller.Identity && c.State == collab.ClaimHeld:
@@ -100,21 +100,21 @@ func declineClaim(t *tx, p collab.ClaimParams) collab.ClaimResult {
 	case slices.Contains(c.Contenders, t.caller.Identity):
 		c.Contenders = without(c.Contenders, t.caller.Identity)
 		c.Declined = append(without(c.Declined, t.caller.Identity), t.caller.Identity)
-		emit(t, collab.EventClaimContended, "event:"+c.EventID, c, nil)
+		emit(t.tx, collab.EventClaimContended, "event:"+c.EventID, c, nil)
 	}
 	return collab.ClaimResult{Claim: *t.claims.get(p.EventID)}
 }
 
-// getClaim answers with a claim as it stands now: one that ran out is offered.
-func getClaim(t *tx, p collab.ClaimParams) collab.ClaimResult {
-	c := t.mustFindClaim(p.EventID)
+// get answers with a claim as it stands now: one that ran out is offered.
+func (t claimHandler) get(p collab.ClaimParams) collab.ClaimResult {
+	c := t.mustFind(p.EventID)
 	if c.State == collab.ClaimHeld && !isHeldAt(&c, t.now) {
 		c.State = collab.ClaimOffered
 	}
 	return collab.ClaimResult{Claim: c}
 }
 
-func (t *tx) mustFindClaim(eventID string) collab.Claim {
+func (t claimHandler) mustFind(eventID string) collab.Claim {
 	mustBeEventID(eventID)
 	c := t.claims.get(eventID)
 	if c == nil {
@@ -124,17 +124,17 @@ func (t *tx) mustFindClaim(eventID string) collab.Claim {
 }
 
 // offer frees a claim and tells those who were refused it.
-func (t *tx) offer(c collab.Claim, why string) {
+func (t claimHandler) offer(c collab.Claim, why string) {
 	told := filter(c.Contenders, func(id protocol.PeerID) bool { return id != c.Identity && !slices.Contains(c.Declined, id) })
 	c.State, c.Contenders = collab.ClaimOffered, nil
-	e := emit(t, collab.EventClaimOffered, "event:"+c.EventID, c, map[string]any{"reason": why, "offeredTo": told})
+	e := emit(t.tx, collab.EventClaimOffered, "event:"+c.EventID, c, map[string]any{"reason": why, "offeredTo": told})
 	for _, id := range told {
 		t.sends = append(t.sends, sending{to: id, event: e})
 	}
 }
 
-// expireClaims offers the claims that ran out.
-func (t *tx) expireClaims() {
+// expireAll offers the claims that ran out.
+func (t claimHandler) expireAll() {
 	for _, id := range t.claims.openIDs() {
 		c := t.claims.get(id)
 		if !isHeldAt(c, t.now) {

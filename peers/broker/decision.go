@@ -15,9 +15,9 @@ const (
 	maxDeciders  = 100
 )
 
-// askDecision stores what a person shall decide, and answers with the decision as it
+// ask stores what a person shall decide, and answers with the decision as it
 // stands now: whoever lost the answer asks again.
-func askDecision(t *tx, p collab.ApprovalAskParams) collab.ApprovalResult {
+func (t decisionHandler) ask(p collab.ApprovalAskParams) collab.ApprovalResult {
 	mustBeNames("id", p.ID, "tool", p.Tool, "digest", p.Digest, "chat", p.Chat)
 	mustFit("arguments", p.Arguments, maxArguments)
 	mustFit("eventId", p.EventID, 2*maxName)
@@ -44,24 +44,24 @@ func askDecision(t *tx, p collab.ApprovalAskParams) collab.ApprovalResult {
 		ID: p.ID, ApprovalParams: p.ApprovalParams, AskedByID: by.name, AskedByIdentity: by.id, CreatedAt: formatTime(t.now),
 		ApprovalOutcome: collab.ApprovalOutcome{State: collab.ApprovalPending},
 	}
-	emit(t, collab.EventDecisionAsked, "decision:"+a.ID, a, map[string]string{"digest": t.digest})
+	emit(t.tx, collab.EventDecisionAsked, "decision:"+a.ID, a, map[string]string{"digest": t.digest})
 	return collab.ApprovalResult{Decision: a}
 }
 
 // decide takes a person's verdict: their own, or what the asking agent heard them say in
 // its chat.
-func decide(t *tx, p collab.ApprovalDecideParams) collab.ApprovalResult {
-	a := mustFindDecision(t, p.ID)
+func (t decisionHandler) decide(p collab.ApprovalDecideParams) collab.ApprovalResult {
+	a := t.mustFind(p.ID)
 	by := string(principal(t.caller.Identity))
 	if p.By != "" && p.By != by {
-		mustSpeakFor(t, protocol.PeerID(p.By), a.AskedByIdentity)
+		t.mustSpeakFor(protocol.PeerID(p.By), a.AskedByIdentity)
 		by = p.By
 	}
-	return storeDecision(t, a)(a.Decide(p.Verdict, p.Scope, by, t.now))
+	return t.store(a)(a.Decide(p.Verdict, p.Scope, by, t.now))
 }
 
 // mustSpeakFor refuses a caller that passes on a person's words, unless it asked for them.
-func mustSpeakFor(t *tx, who, asker protocol.PeerID) {
+func (t decisionHandler) mustSpeakFor(who, asker protocol.PeerID) {
 	if !t.caller.is(asker) {
 		fail(collab.CodeForbidden, "%s may not speak for %s: only the agent that asked passes on what people say", t.caller.Name, text.Clip(string(who), 80))
 	}
@@ -70,56 +70,56 @@ func mustSpeakFor(t *tx, who, asker protocol.PeerID) {
 	}
 }
 
-// cancelDecision withdraws a decision that who asked no longer needs.
-func cancelDecision(t *tx, p collab.ApprovalDecideParams) collab.ApprovalResult {
-	a := mustFindDecision(t, p.ID)
+// cancel withdraws a decision that who asked no longer needs.
+func (t decisionHandler) cancel(p collab.ApprovalDecideParams) collab.ApprovalResult {
+	a := t.mustFind(p.ID)
 	if !t.caller.actsFor(a.AskedByIdentity) {
 		fail(collab.CodeForbidden, "decision %s is for %s to withdraw", a.ID, a.AskedByID)
 	}
-	return storeDecision(t, a)(a.Cancel(string(principal(t.caller.Identity)), text.Clip(p.Reason, maxName), t.now))
+	return t.store(a)(a.Cancel(string(principal(t.caller.Identity)), text.Clip(p.Reason, maxName), t.now))
 }
 
-// revokeDecision ends what was allowed for longer than one call.
-func revokeDecision(t *tx, p collab.ApprovalDecideParams) collab.ApprovalResult {
-	a := mustFindDecision(t, p.ID)
+// revoke ends what was allowed for longer than one call.
+func (t decisionHandler) revoke(p collab.ApprovalDecideParams) collab.ApprovalResult {
+	a := t.mustFind(p.ID)
 	by := string(principal(t.caller.Identity))
 	if !t.caller.is(a.AskedByIdentity) && !a.MayBeDecidedBy(by) {
 		fail(collab.CodeForbidden, "%s may not revoke decision %s", t.caller.Name, a.ID)
 	}
-	return storeDecision(t, a)(a.Revoke(by, text.Clip(p.Reason, maxName), t.now))
+	return t.store(a)(a.Revoke(by, text.Clip(p.Reason, maxName), t.now))
 }
 
-func getDecision(t *tx, p collab.IDParams) collab.ApprovalResult {
-	return collab.ApprovalResult{Decision: mustFindDecision(t, p.ID).Expire(t.now)}
+func (t decisionHandler) get(p collab.IDParams) collab.ApprovalResult {
+	return collab.ApprovalResult{Decision: t.mustFind(p.ID).Expire(t.now)}
 }
 
-func listDecisions(t *tx, p collab.ApprovalListParams) collab.Page[collab.Approval] {
+func (t decisionHandler) list(p collab.ApprovalListParams) collab.Page[collab.Approval] {
 	list := filter(t.decisions.list("", "", math.MaxInt), func(a *collab.Approval) bool { return p.State == "" || a.Expire(t.now).State == p.State })
 	return pageOf(list, func(a *collab.Approval) string { return a.ID },
 		func(a *collab.Approval) collab.Approval { return a.Expire(t.now) }, p.PageParams)
 }
 
-// mustFindDecision returns a decision, and refuses one that there is not.
-func mustFindDecision(t *tx, id string) collab.Approval {
+// mustFind returns a decision, and refuses one that there is not.
+func (t decisionHandler) mustFind(id string) collab.Approval {
 	return *mustFind(t.decisions, "decision", text.Clip(id, 80))
 }
 
-// storeDecision returns what stores a new version of a decision, and tells who asked.
-func storeDecision(t *tx, old collab.Approval) func(collab.Approval, error) collab.ApprovalResult {
+// store returns what stores a new version of a decision, and tells who asked.
+func (t decisionHandler) store(old collab.Approval) func(collab.Approval, error) collab.ApprovalResult {
 	return func(a collab.Approval, err error) collab.ApprovalResult {
 		must(err)
 		if a.State != old.State {
-			e := emit(t, collab.EventDecisionChanged, "decision:"+a.ID, a, nil)
+			e := emit(t.tx, collab.EventDecisionChanged, "decision:"+a.ID, a, nil)
 			t.sends = append(t.sends, sending{to: a.AskedByIdentity, event: e})
 		}
 		return collab.ApprovalResult{Decision: a}
 	}
 }
 
-// expireDecisions gives the decisions whose time has passed their default.
-func expireDecisions(t *tx) {
+// expireAll gives the decisions whose time has passed their default.
+func (t decisionHandler) expireAll() {
 	for _, id := range t.decisions.openIDs() {
 		a := *t.decisions.get(id)
-		storeDecision(t, a)(a.Expire(t.now), nil)
+		t.store(a)(a.Expire(t.now), nil)
 	}
 }

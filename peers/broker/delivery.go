@@ -31,8 +31,8 @@ func withStatus(d collab.Delivery, status collab.DeliveryStatus) collab.Delivery
 	return d
 }
 
-// listDeliveries answers with the deliveries to an agent, oldest first.
-func listDeliveries(t *tx, p collab.DeliveryListParams) collab.Page[collab.Delivery] {
+// list answers with the deliveries to an agent, oldest first.
+func (t deliveryHandler) list(p collab.DeliveryListParams) collab.Page[collab.Delivery] {
 	var list []collab.Delivery
 	wanted, id := t.deliveriesFor(p.TargetAgentID)
 	for _, d := range t.deliveries.list(string(id), "", math.MaxInt) {
@@ -63,8 +63,8 @@ func (v *view) deliveriesFor(target string) (wanted func(d *collab.Delivery) boo
 	return func(d *collab.Delivery) bool { return d.TargetAgentID == p.name && v.caller.actsFor(d.TargetIdentity) }, ""
 }
 
-// openDeliveries returns the deliveries that are not terminal, the oldest first.
-func (t *tx) openDeliveries() (list []collab.Delivery) {
+// open returns the deliveries that are not terminal, the oldest first.
+func (t deliveryHandler) open() (list []collab.Delivery) {
 	for _, id := range t.deliveries.openIDs() {
 		list = append(list, currentDelivery(t.deliveries.get(id), t.now))
 	}
@@ -72,17 +72,17 @@ func (t *tx) openDeliveries() (list []collab.Delivery) {
 	return list
 }
 
-// claimDelivery leases the oldest pending delivery to the caller.
-func claimDelivery(t *tx, p collab.DeliveryClaimParams) (out collab.DeliveryResult) {
+// claim leases the oldest pending delivery to the caller.
+func (t deliveryHandler) claim(p collab.DeliveryClaimParams) (out collab.DeliveryResult) {
 	lease := mustBeDuration(p.LeaseMs, "leaseMs", defaultLease, maxLease)
 	wanted, _ := t.deliveriesFor(p.TargetAgentID)
-	for _, d := range t.openDeliveries() {
+	for _, d := range t.open() {
 		_, kept := t.messages.find(d.MessageID)
 		if !wanted(&d) || d.Status != collab.DeliveryPending || d.MessageID != "" && !kept {
 			continue
 		}
 		d.Status, d.LeasedBy, d.LeaseUntil = collab.DeliveryLeased, string(t.caller.Identity), formatTime(t.now.Add(lease))
-		out.Delivery, out.Invocation = t.changeDelivery(d, nil), t.invocations.get(d.InvocationID)
+		out.Delivery, out.Invocation = t.change(d, nil), t.invocations.get(d.InvocationID)
 		if d.MessageID != "" {
 			m, _ := t.message(d.MessageID)
 			out.Message = &m
@@ -92,34 +92,34 @@ func claimDelivery(t *tx, p collab.DeliveryClaimParams) (out collab.DeliveryResu
 	return out
 }
 
-func ackDelivery(t *tx, p collab.IDParams) collab.DeliveryResult {
-	d := t.mustFindOwnDelivery(p.ID)
+func (t deliveryHandler) ack(p collab.IDParams) collab.DeliveryResult {
+	d := t.mustFindOwn(p.ID)
 	if d.Status == collab.DeliveryAcknowledged { // said twice
 		return collab.DeliveryResult{Delivery: t.deliveries.get(d.ID)}
 	}
-	return t.finishDelivery(d, collab.DeliveryAcknowledged)
+	return t.finish(d, collab.DeliveryAcknowledged)
 }
 
-// nackDelivery gives a leased delivery back. After maxAttempts the delivery fails.
-func nackDelivery(t *tx, p collab.IDParams) collab.DeliveryResult {
-	d := t.mustFindOwnDelivery(p.ID)
+// nack gives a leased delivery back. After maxAttempts the delivery fails.
+func (t deliveryHandler) nack(p collab.IDParams) collab.DeliveryResult {
+	d := t.mustFindOwn(p.ID)
 	status := collab.DeliveryPending
 	if d.Attempts++; d.Attempts >= maxAttempts {
 		status = collab.DeliveryFailed
 	}
-	return t.finishDelivery(d, status)
+	return t.finish(d, status)
 }
 
-// finishDelivery gives a delivery that is not terminal yet a new status.
-func (t *tx) finishDelivery(d collab.Delivery, status collab.DeliveryStatus) collab.DeliveryResult {
+// finish gives a delivery that is not terminal yet a new status.
+func (t deliveryHandler) finish(d collab.Delivery, status collab.DeliveryStatus) collab.DeliveryResult {
 	if d.Terminal() {
 		fail(collab.CodeBadTransition, "delivery %s is %s", d.ID, d.Status)
 	}
-	return collab.DeliveryResult{Delivery: t.changeDelivery(withStatus(d, status), nil)}
+	return collab.DeliveryResult{Delivery: t.change(withStatus(d, status), nil)}
 }
 
-// mustFindOwnDelivery returns a delivery that the caller may settle.
-func (t *tx) mustFindOwnDelivery(id string) collab.Delivery {
+// mustFindOwn returns a delivery that the caller may settle.
+func (t deliveryHandler) mustFindOwn(id string) collab.Delivery {
 	d := currentDelivery(mustFind(t.deliveries, "delivery", id), t.now)
 	switch {
 	case !t.caller.actsFor(d.TargetIdentity):
@@ -130,10 +130,10 @@ func (t *tx) mustFindOwnDelivery(id string) collab.Delivery {
 	return d
 }
 
-// changeDelivery stores a new version of a delivery, and returns it. The metadata may be nil.
-func (t *tx) changeDelivery(d collab.Delivery, metadata any) *collab.Delivery {
+// change stores a new version of a delivery, and returns it. The metadata may be nil.
+func (t deliveryHandler) change(d collab.Delivery, metadata any) *collab.Delivery {
 	d.UpdatedAt = formatTime(t.now)
-	emit(t, collab.EventDeliveryChanged, "agent:"+d.TargetAgentID, d, metadata)
+	emit(t.tx, collab.EventDeliveryChanged, "agent:"+d.TargetAgentID, d, metadata)
 	return t.deliveries.get(d.ID)
 }
 

@@ -8,7 +8,7 @@ import (
 
 // invoke asks an agent for work: an invocation, its flight, and a delivery that
 // wakes the agent.
-func invoke(t *tx, p collab.InvocationParams) collab.Result {
+func (t flightHandler) invoke(p collab.InvocationParams) collab.Result {
 	mustBeText("targetAgentId", p.TargetAgentID, maxName)
 	mustBeText("text", p.Text, maxText)
 	t.mustFindPlace(p.ConversationID, p.WorkItemID)
@@ -17,10 +17,10 @@ func invoke(t *tx, p collab.InvocationParams) collab.Result {
 		t.mustRepeat("invocation:"+id, "invocation", id)
 		return collab.Result{Invocation: *old, Flight: *t.flights.get(old.FlightID), Duplicate: true}
 	}
-	return t.startFlight(id, p, t.agentOf(p.TargetAgentID))
+	return t.start(id, p, identityHandler{t.tx}.mustFindAgent(p.TargetAgentID))
 }
 
-func (t *tx) startFlight(id string, p collab.InvocationParams, st resolution) collab.Result {
+func (t flightHandler) start(id string, p collab.InvocationParams, st resolution) collab.Result {
 	now := formatTime(t.now)
 	deliveryID := t.newID("dlv_")
 	inv := collab.Invocation{
@@ -38,14 +38,14 @@ func (t *tx) startFlight(id string, p collab.InvocationParams, st resolution) co
 		Candidates: []collab.Candidate{{AgentID: st.name, Identity: st.id, Rule: collab.RuleExplicit, Chosen: true, Reason: "was invoked"}},
 	}
 	applyResolution(&dec, st)
-	emit(t, collab.EventInvocation, "invocation:"+inv.ID, inv, collab.StepMetadata{Digest: t.digest})
-	emit(t, collab.EventFlight, "flight:"+flight.ID, flight, nil)
+	emit(t.tx, collab.EventInvocation, "invocation:"+inv.ID, inv, collab.StepMetadata{Digest: t.digest})
+	emit(t.tx, collab.EventFlight, "flight:"+flight.ID, flight, nil)
 	if inv.WorkItemID != "" {
-		emit(t, collab.EventWakeDecided, "work_item:"+inv.WorkItemID, collab.WakeDecided{
+		emit(t.tx, collab.EventWakeDecided, "work_item:"+inv.WorkItemID, collab.WakeDecided{
 			RecordID: inv.WorkItemID, RecordKind: collab.KindWorkItem, SenderID: inv.RequestedByID, Decision: dec,
 		}, nil)
 	}
-	d := t.requestAs(deliveryID, collab.Delivery{
+	d := wakeHandler{t.tx}.request(deliveryID, collab.Delivery{
 		TargetAgentID: inv.TargetAgentID, TargetIdentity: inv.TargetIdentity, Reason: collab.ReasonInvocation, Policy: collab.PolicyMustAck, AskedLabel: p.TargetAgentID,
 		InvocationID: inv.ID, WorkItemID: inv.WorkItemID, ConversationID: inv.ConversationID,
 	}, dec, subject{invocation: &inv, record: t.records.get(inv.WorkItemID)})
@@ -73,27 +73,27 @@ func (t *tx) mustFindPlace(conversationID, workItemID string) {
 	}
 }
 
-// updateFlight moves a flight. Its agent and people may; its requester may
+// update moves a flight. Its agent and people may; its requester may
 // cancel it. A completed flight brings its work to review.
-func updateFlight(t *tx, p collab.FlightParams) (out collab.Result) {
+func (t flightHandler) update(p collab.FlightParams) (out collab.Result) {
 	old := mustFind(t.flights, "flight", p.ID)
-	t.mustAllowFlight(old, p)
+	t.mustAllow(old, p)
 	f := *old
 	f.State, f.UpdatedAt = p.State, formatTime(t.now)
 	f.Output, f.Error = cmp.Or(p.Output, f.Output), cmp.Or(p.Error, f.Error)
 	if f.State == old.State && f.Output == old.Output && f.Error == old.Error {
 		return collab.Result{Flight: *old} // said twice
 	}
-	emit(t, collab.EventFlight, "flight:"+f.ID, f, map[string]string{"from": string(old.State)})
-	t.onFlightEnd(f, old.State)
+	emit(t.tx, collab.EventFlight, "flight:"+f.ID, f, map[string]string{"from": string(old.State)})
+	t.onEnd(f, old.State)
 	if r := t.records.get(f.WorkItemID); r != nil && p.Wake && f.State == collab.FlightCompleted {
-		out = t.result(r.ID, true)
+		out = recordHandler{t.tx}.result(r.ID, true)
 	}
 	out.Flight = *t.flights.get(f.ID)
 	return out
 }
 
-func (t *tx) mustAllowFlight(old *collab.Flight, p collab.FlightParams) {
+func (t flightHandler) mustAllow(old *collab.Flight, p collab.FlightParams) {
 	mustBeOneOf("state", p.State, collab.FlightQueued, collab.FlightWaking, collab.FlightRunning, collab.FlightWaiting,
 		collab.FlightCompleted, collab.FlightFailed, collab.FlightCancelled)
 	cancels := t.caller.is(old.RequestedByIdentity) && p.State == collab.FlightCancelled
@@ -105,8 +105,8 @@ func (t *tx) mustAllowFlight(old *collab.Flight, p collab.FlightParams) {
 	mustFit("error", p.Error, maxTitle)
 }
 
-// onFlightEnd settles what hung on a flight that ended.
-func (t *tx) onFlightEnd(f collab.Flight, from collab.FlightState) {
+// onEnd settles what hung on a flight that ended.
+func (t flightHandler) onEnd(f collab.Flight, from collab.FlightState) {
 	if !f.Terminal() || from == f.State {
 		return
 	}
@@ -115,7 +115,7 @@ func (t *tx) onFlightEnd(f collab.Flight, from collab.FlightState) {
 		if f.State == collab.FlightCancelled {
 			status = collab.DeliveryCancelled
 		}
-		t.changeDelivery(withStatus(*d, status), nil)
+		deliveryHandler{t.tx}.change(withStatus(*d, status), nil)
 	}
 	old := t.records.get(f.WorkItemID)
 	if old == nil || f.State != collab.FlightCompleted || old.Terminal() || old.State == collab.WorkReview {
@@ -126,16 +126,16 @@ func (t *tx) onFlightEnd(f collab.Flight, from collab.FlightState) {
 	by := cmp.Or(r.requester(), party{f.RequestedByID, f.RequestedByIdentity})
 	r.RequestedByID, r.RequestedByIdentity = by.name, by.id
 	r.setNextMove(by)
-	t.updateRecord(old, &r)
+	recordHandler{t.tx}.update(old, &r)
 }
 
-func getFlight(t *tx, p collab.IDParams) collab.Result {
+func (t flightHandler) get(p collab.IDParams) collab.Result {
 	f := mustFind(t.flights, "flight", p.ID)
 	return collab.Result{Flight: *f, Invocation: *t.invocations.get(f.InvocationID)}
 }
 
-// setBinding links something outside to an agent. Agents bind only themselves.
-func setBinding(t *tx, p collab.BindingParams) collab.BindingResult {
+// bind links something outside to an agent. Agents bind only themselves.
+func (t conversationHandler) bind(p collab.BindingParams) collab.BindingResult {
 	mustBeText("surface", p.Surface, maxName)
 	mustBeText("externalId", p.ExternalID, maxName)
 	mustBeText("agentId", p.AgentID, maxName)
@@ -156,7 +156,7 @@ func setBinding(t *tx, p collab.BindingParams) collab.BindingResult {
 		Surface: p.Surface, ExternalID: p.ExternalID, AgentID: agent.name, Identity: agent.id,
 		SetByID: t.caller.Name, SetByIdentity: t.caller.party().id, UpdatedAt: formatTime(t.now),
 	}
-	emit(t, collab.EventBinding, "binding:"+p.Surface+":"+p.ExternalID, b, nil)
+	emit(t.tx, collab.EventBinding, "binding:"+p.Surface+":"+p.ExternalID, b, nil)
 	return collab.BindingResult{Binding: b}
 }
 
@@ -165,7 +165,7 @@ func bindingKey(surface, externalID string) string {
 	return string(mustEncode([2]string{surface, externalID}))
 }
 
-func getBinding(t *tx, p collab.BindingParams) collab.BindingResult {
+func (t conversationHandler) getBinding(p collab.BindingParams) collab.BindingResult {
 	b := t.bindings.get(bindingKey(p.Surface, p.ExternalID))
 	if b == nil {
 		failNotFound("binding", p.Surface+" "+p.ExternalID)

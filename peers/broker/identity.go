@@ -48,7 +48,7 @@ func (e *endpoint) hasRole(role string) bool {
 }
 
 // announce stores an endpoint, and wakes its agent for what waited.
-func announce(t *tx, p collab.AnnounceParams) collab.IdentityResult {
+func (t identityHandler) announce(p collab.AnnounceParams) collab.IdentityResult {
 	if t.caller.Person || protocol.IsPerson(protocol.PeerID(p.LogicalAgentID)) {
 		fail(collab.CodeForbidden, "nobody announces a person: %s is known as soon as it sends a request",
 			cmp.Or(p.LogicalAgentID, string(t.caller.Identity)))
@@ -64,18 +64,18 @@ func announce(t *tx, p collab.AnnounceParams) collab.IdentityResult {
 		Status: collab.StatusOnline, AnnouncedAt: now, LastHeartbeatAt: now,
 	}
 	t.endPredecessors(e)
-	emit(t, collab.EventOnline, "agent:"+e.LogicalAgentID, e, nil)
+	emit(t.tx, collab.EventOnline, "agent:"+e.LogicalAgentID, e, nil)
 	t.presence.onAnnounce(e.Identity)
 	t.caller = t.state.caller(t.caller.Identity, t.caller.names)
-	t.wakeWaiting(&e)
-	return identityOf(t, e.EndpointID)
+	wakeHandler{t.tx}.wakeWaiting(&e)
+	return t.result(e.EndpointID)
 }
 
-func identityOf(t *tx, endpointID string) collab.IdentityResult {
+func (t identityHandler) result(endpointID string) collab.IdentityResult {
 	return collab.IdentityResult{Identity: t.endpoints[endpointID].Endpoint, Watched: t.presence.watching()}
 }
 
-func (t *tx) mustAllowAnnounce(p collab.AnnounceParams) {
+func (t identityHandler) mustAllowAnnounce(p collab.AnnounceParams) {
 	mustBeNames("logicalAgentId", p.LogicalAgentID, "endpointId", p.EndpointID, "harnessType", p.HarnessType,
 		"workspaceId", p.WorkspaceID, "profile", p.Profile, "model", p.Model, "node", p.Node)
 	switch {
@@ -99,7 +99,7 @@ func (t *tx) mustAllowAnnounce(p collab.AnnounceParams) {
 		fail(collab.CodeForbidden, "endpoint %s was announced by %s: an identity announces endpoints only for itself",
 			p.EndpointID, old.Identity)
 	}
-	t.mustAllowAgentName(p.LogicalAgentID)
+	t.mustAllowName(p.LogicalAgentID)
 }
 
 // isInvalidNameRune reports whether a rune cannot stand in a name: it belongs to a label, or
@@ -108,10 +108,10 @@ func isInvalidNameRune(r rune) bool {
 	return strings.ContainsRune(".:@", r) || unicode.IsSpace(r) || !unicode.IsGraphic(r) || text.IsInvisible(r)
 }
 
-// mustAllowAgentName refuses a name that is not the caller's to announce. Of two agents that a
+// mustAllowName refuses a name that is not the caller's to announce. Of two agents that a
 // credential grants the same name both may have it; what every name is granted to, as
 // on an open bus, does not include the name of an agent that has announced itself.
-func (t *tx) mustAllowAgentName(name string) {
+func (t identityHandler) mustAllowName(name string) {
 	if name == t.caller.Identity.Name() {
 		return
 	}
@@ -130,7 +130,7 @@ func (t *tx) mustAllowAgentName(name string) {
 }
 
 // leave takes an endpoint offline that says it stops: its wakes wait from now on.
-func leave(t *tx, p collab.EndpointParams) collab.IdentityResult {
+func (t identityHandler) leave(p collab.EndpointParams) collab.IdentityResult {
 	e := t.endpoints[p.EndpointID]
 	switch {
 	case e == nil:
@@ -140,12 +140,12 @@ func leave(t *tx, p collab.EndpointParams) collab.IdentityResult {
 	case e.Status == collab.StatusOnline:
 		t.setOffline(e, "it said that it stops")
 	}
-	return identityOf(t, e.EndpointID)
+	return t.result(e.EndpointID)
 }
 
 // endPredecessors takes the endpoints offline in whose place a new one comes: those that the same
 // identity announced for the same workspace and project.
-func (t *tx) endPredecessors(e collab.Endpoint) {
+func (t identityHandler) endPredecessors(e collab.Endpoint) {
 	for _, id := range sortedKeys(t.endpoints) {
 		old := t.endpoints[id]
 		if old.Identity != e.Identity || id == e.EndpointID || old.WorkspaceID != e.WorkspaceID || old.ProjectPath != e.ProjectPath {
@@ -160,7 +160,7 @@ func (t *tx) endPredecessors(e collab.Endpoint) {
 
 // heartbeat keeps an endpoint online. It is no event unless the endpoint was offline: after a
 // restart every endpoint that was online has the timeout to be heard of again.
-func heartbeat(t *tx, p collab.EndpointParams) collab.IdentityResult {
+func (t identityHandler) heartbeat(p collab.EndpointParams) collab.IdentityResult {
 	e := t.endpoints[p.EndpointID]
 	switch {
 	case e == nil:
@@ -172,42 +172,42 @@ func heartbeat(t *tx, p collab.EndpointParams) collab.IdentityResult {
 	}
 	if e.Status == collab.StatusOnline {
 		t.touch(e, t.now)
-		return identityOf(t, e.EndpointID)
+		return t.result(e.EndpointID)
 	}
-	setOnline(t, e)
-	return identityOf(t, e.EndpointID)
+	t.setOnline(e)
+	return t.result(e.EndpointID)
 }
 
 // setOnline takes an endpoint online that was offline, and wakes its agent for what waited.
-func setOnline(t *tx, e *endpoint) {
+func (t identityHandler) setOnline(e *endpoint) {
 	back := e.Endpoint
 	back.Status, back.LastHeartbeatAt = collab.StatusOnline, formatTime(t.now)
-	emit(t, collab.EventOnline, "agent:"+e.LogicalAgentID, back, nil)
-	t.wakeWaiting(&back)
+	emit(t.tx, collab.EventOnline, "agent:"+e.LogicalAgentID, back, nil)
+	wakeHandler{t.tx}.wakeWaiting(&back)
 }
 
-// listIdentities answers with every endpoint, by agent and endpoint.
-func listIdentities(t *tx, p collab.PageParams) collab.Page[collab.Endpoint] {
+// list answers with every endpoint, by agent and endpoint.
+func (t identityHandler) list(p collab.PageParams) collab.Page[collab.Endpoint] {
 	list := slices.SortedFunc(maps.Values(t.endpoints), func(a, b *endpoint) int {
 		return cmp.Or(cmp.Compare(a.LogicalAgentID, b.LogicalAgentID), cmp.Compare(a.EndpointID, b.EndpointID))
 	})
 	return pageOf(list, func(e *endpoint) string { return e.EndpointID }, func(e *endpoint) collab.Endpoint { return e.Endpoint }, p)
 }
 
-// resolveIdentity answers with the endpoint that a label means now.
-func resolveIdentity(t *tx, p collab.LabelParams) collab.IdentityResult {
+// resolveLabel answers with the endpoint that a label means now.
+func (t identityHandler) resolveLabel(p collab.LabelParams) collab.IdentityResult {
 	if strings.TrimSpace(p.Label) == "" || len(p.Label) > maxLabel {
 		failInvalid("label is required, with at most %d bytes", maxLabel)
 	}
-	st := t.agentOf(p.Label)
+	st := t.mustFindAgent(p.Label)
 	if st.Endpoint == nil { // all of them are forgotten
 		failUnroutable(collab.CodeUnknownTarget, p.Label, st.Reason, st.Candidates, nil)
 	}
 	return collab.IdentityResult{Identity: st.Endpoint.Endpoint, Reason: st.Reason}
 }
 
-// agentOf finds the agent that a label means to the caller.
-func (t *tx) agentOf(label string) resolution {
+// mustFindAgent finds the agent that a label means to the caller.
+func (t identityHandler) mustFindAgent(label string) resolution {
 	st := t.resolve(label, t.localityOf(t.caller))
 	switch {
 	case st.Failure != "":
@@ -230,16 +230,16 @@ func failUnroutable(code collab.Code, label, reason string, candidates []collab.
 }
 
 // setOffline notes that an endpoint is gone.
-func (t *tx) setOffline(e *endpoint, why string) {
+func (t identityHandler) setOffline(e *endpoint, why string) {
 	gone := e.Endpoint
 	gone.Status = collab.StatusOffline
-	emit(t, collab.EventOffline, "agent:"+e.LogicalAgentID, gone, map[string]string{"reason": why})
+	emit(t.tx, collab.EventOffline, "agent:"+e.LogicalAgentID, gone, map[string]string{"reason": why})
 }
 
-// expireEndpoints takes endpoints offline that were silent for EndpointTimeout, and
+// expireAll takes endpoints offline that were silent for EndpointTimeout, and
 // forgets those that were silent for RetireAfter. While its identity is on the bus, an
 // endpoint is not silent.
-func (t *tx) expireEndpoints() {
+func (t identityHandler) expireAll() {
 	for _, id := range slices.Sorted(maps.Keys(t.endpoints)) {
 		e := t.endpoints[id]
 		heard := collab.ParseTime(e.LastHeartbeatAt)
@@ -250,7 +250,7 @@ func (t *tx) expireEndpoints() {
 			t.setOffline(e, fmt.Sprintf("no heartbeat for %s", t.opts.EndpointTimeout))
 		case e.Status == collab.StatusOffline && !t.now.Before(heard.Add(t.opts.RetireAfter)):
 			t.presence.setLost(id, false)
-			emit(t, collab.EventAgentRetired, "agent:"+e.LogicalAgentID, e.Endpoint, nil)
+			emit(t.tx, collab.EventAgentRetired, "agent:"+e.LogicalAgentID, e.Endpoint, nil)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"hubbub/protocol/text"
 )
 
-// createConversation stores a conversation.
-func createConversation(t *tx, p collab.ConversationParams) collab.ConversationResult {
+// create stores a conversation.
+func (t conversationHandler) create(p collab.ConversationParams) collab.ConversationResult {
 	mustBeOneOf("kind", p.Kind, "dm", "group", "channel", "thread")
 	mustBeTexts("a member", p.MemberIDs, maxList, "a conversation has at most %d members")
 	mustFit("title", p.Title, maxTitle)
@@ -32,13 +32,13 @@ func createConversation(t *tx, p collab.ConversationParams) collab.ConversationR
 		t.mustRepeat(target, "conversation", c.ID)
 		return collab.ConversationResult{Conversation: *old, Duplicate: true}
 	}
-	emit(t, collab.EventConversation, target, c, collab.StepMetadata{Digest: t.digest})
+	emit(t.tx, collab.EventConversation, target, c, collab.StepMetadata{Digest: t.digest})
 	return collab.ConversationResult{Conversation: c}
 }
 
-// getConversation answers with a conversation and a page of its messages, oldest
+// get answers with a conversation and a page of its messages, oldest
 // first.
-func getConversation(t *tx, p collab.ConversationGetParams) (page collab.ConversationPage) {
+func (t conversationHandler) get(p collab.ConversationGetParams) (page collab.ConversationPage) {
 	c := mustFind(t.conversations, "conversation", p.ID)
 	if p.After != "" {
 		ref, ok := t.messages.find(p.After)
@@ -83,9 +83,9 @@ func (r *route) labelOf(dec collab.Decision) (label string) {
 	return label
 }
 
-// postMessage stores a message and wakes whoever is responsible now.
-func postMessage(t *tx, p collab.PostParams) collab.PostResult {
-	openChat(t, p.ConversationID, p.Chat)
+// post stores a message and wakes whoever is responsible now.
+func (t conversationHandler) post(p collab.PostParams) collab.PostResult {
+	t.openChat(p.ConversationID, p.Chat)
 	m := t.newMessage(p)
 	if ref, ok := t.messages.find(m.ID); ok {
 		t.mustBeSameRequest(ref.Digest, "message", m.ID)
@@ -99,14 +99,14 @@ func postMessage(t *tx, p collab.PostParams) collab.PostResult {
 	for range planned {
 		meta.Deliveries = append(meta.Deliveries, t.newID("dlv_"))
 	}
-	notifyChat(t, m.ConversationID, emit(t, collab.EventMessagePosted, "conversation:"+m.ConversationID, m, meta))
+	notifyChat(t.tx, m.ConversationID, emit(t.tx, collab.EventMessagePosted, "conversation:"+m.ConversationID, m, meta))
 	for i, plan := range planned {
-		t.requestAs(meta.Deliveries[i], plan.delivery, plan.decision, subject{message: &m, record: t.records.get(m.WorkItemID)})
+		wakeHandler{t.tx}.request(meta.Deliveries[i], plan.delivery, plan.decision, subject{message: &m, record: t.records.get(m.WorkItemID)})
 	}
 	return t.posted(m, meta, false)
 }
 
-func (t *tx) newMessage(p collab.PostParams) collab.Message {
+func (t conversationHandler) newMessage(p collab.PostParams) collab.Message {
 	m := collab.Message{
 		ConversationID: p.ConversationID, AuthorID: t.caller.Name, AuthorIdentity: t.caller.party().id, Text: p.Text, Targets: p.Targets,
 		WorkItemID: p.WorkItemID, InReplyTo: p.InReplyTo, FollowUp: p.FollowUp, Kind: cmp.Or(p.Kind, collab.KindChat), CreatedAt: formatTime(t.now),
@@ -128,7 +128,7 @@ func (t *tx) newMessage(p collab.PostParams) collab.Message {
 
 // route finds whom the message names: its targets, then the labels that its text
 // begins with if a person wrote it. All other labels are only hints.
-func (t *tx) route(m *collab.Message) route {
+func (t conversationHandler) route(m *collab.Message) route {
 	var r route
 	from := t.localityOf(t.caller)
 	add := func(label string, st resolution) {
@@ -155,7 +155,7 @@ func (t *tx) route(m *collab.Message) route {
 }
 
 // decide chooses whom the message wakes.
-func (t *tx) decide(m collab.Message, r route) collab.Decision {
+func (t conversationHandler) decide(m collab.Message, r route) collab.Decision {
 	if r.failure != nil {
 		dec := collab.Decision{Rule: collab.RuleExplicit, Candidates: []collab.Candidate{}, Reason: r.label + " was named explicitly"}
 		applyResolution(&dec, *r.failure)
@@ -172,7 +172,7 @@ func (t *tx) decide(m collab.Message, r route) collab.Decision {
 	if m.Surface == collab.SurfaceAgent && m.WorkItemID == "" && t.conversations.get(m.ConversationID).Kind != "dm" {
 		s.master = party{}
 	}
-	return t.choose(s, t.localityOf(t.caller), r.named...)
+	return wakeHandler{t.tx}.choose(s, t.localityOf(t.caller), r.named...)
 }
 
 // master returns who answers for a conversation: in a chat the agent to which the chat is bound
@@ -208,7 +208,7 @@ type planned struct {
 
 // plan lists the deliveries of a message: to the one who is woken, to the others
 // that were named, and to the author of the message that this one answers.
-func (t *tx) plan(m collab.Message, r route, dec collab.Decision) (list []planned) {
+func (t conversationHandler) plan(m collab.Message, r route, dec collab.Decision) (list []planned) {
 	add := func(d collab.Delivery, dec collab.Decision) {
 		own := t.caller.is(d.TargetIdentity) && !(m.FollowUp && dec.Outcome != "") // a follow-up wakes its sender
 		if own || slices.ContainsFunc(list, func(p planned) bool {
@@ -264,7 +264,7 @@ func (s *state) reason(m collab.Message, dec collab.Decision) string {
 	return collab.ReasonInvocation // it moves work that the target is responsible for
 }
 
-func (t *tx) postMetadata(m collab.Message, r route, dec collab.Decision) collab.PostMetadata {
+func (t conversationHandler) postMetadata(m collab.Message, r route, dec collab.Decision) collab.PostMetadata {
 	meta := collab.PostMetadata{
 		Mentions: []string{}, TargetAgents: []string{}, InReplyTo: m.InReplyTo, Wake: dec,
 		Digest: t.digest, AskedLabel: cmp.Or(r.label, r.labelOf(dec)),
@@ -280,7 +280,7 @@ func (t *tx) postMetadata(m collab.Message, r route, dec collab.Decision) collab
 
 // posted answers for a stored message: what became of it, or the error that says
 // why nobody could be woken although the message is kept.
-func (t *tx) posted(m collab.Message, meta collab.PostMetadata, duplicate bool) collab.PostResult {
+func (t conversationHandler) posted(m collab.Message, meta collab.PostMetadata, duplicate bool) collab.PostResult {
 	dec := meta.Wake
 	out := collab.PostResult{Message: m, Mentions: m.Mentions, Wake: dec.Summary(), Deliveries: []collab.Delivery{}, Duplicate: duplicate}
 	if out.Mentions == nil {

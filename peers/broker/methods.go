@@ -25,57 +25,57 @@ type method struct {
 
 // methods is every method by name.
 var methods = byName(
-	repeatable(collab.IdentityAnnounce, announce),
-	repeatable(collab.IdentityHeartbeat, heartbeat),
-	repeatable(collab.IdentityLeave, leave),
-	repeatable(collab.IdentityList, listIdentities),
-	repeatable(collab.IdentityResolve, resolveIdentity),
-	remembered(collab.ConversationCreate, createConversation),
-	repeatable(collab.ConversationGet, getConversation),
-	remembered(collab.MessagePost, postMessage),
-	remembered(collab.QuestionAsk, ask),
-	remembered(collab.QuestionAnswer, answerQuestion),
+	repeatable(collab.IdentityAnnounce, identityHandler.announce),
+	repeatable(collab.IdentityHeartbeat, identityHandler.heartbeat),
+	repeatable(collab.IdentityLeave, identityHandler.leave),
+	repeatable(collab.IdentityList, identityHandler.list),
+	repeatable(collab.IdentityResolve, identityHandler.resolveLabel),
+	remembered(collab.ConversationCreate, conversationHandler.create),
+	repeatable(collab.ConversationGet, conversationHandler.get),
+	remembered(collab.MessagePost, conversationHandler.post),
+	remembered(collab.QuestionAsk, recordHandler.ask),
+	remembered(collab.QuestionAnswer, recordHandler.answer),
 	remembered(collab.QuestionClose, endQuestion(questionClosed)),
 	remembered(collab.QuestionDecline, endQuestion(questionDeclined)),
-	remembered(collab.QuestionReopen, reopenQuestion),
-	remembered(collab.QuestionSpawnWork, spawnWork),
+	remembered(collab.QuestionReopen, recordHandler.reopen),
+	remembered(collab.QuestionSpawnWork, recordHandler.spawnWork),
 	repeatable(collab.QuestionGet, getRecord(collab.KindQuestion)),
-	repeatable(collab.QuestionList, listQuestions),
-	remembered(collab.WorkCreate, createWork),
-	remembered(collab.WorkUpdate, updateWork),
-	remembered(collab.WorkAssign, assignWork),
+	repeatable(collab.QuestionList, recordHandler.listQuestions),
+	remembered(collab.WorkCreate, recordHandler.createWork),
+	remembered(collab.WorkUpdate, recordHandler.updateWork),
+	remembered(collab.WorkAssign, recordHandler.assign),
 	repeatable(collab.WorkGet, getRecord(collab.KindWorkItem)),
-	repeatable(collab.WorkList, listWork),
-	remembered(collab.WorkArrived, workArrived),
-	remembered(collab.WorkWake, wakeWork),
-	remembered(collab.InvocationCreate, invoke),
-	remembered(collab.FlightUpdate, updateFlight),
-	repeatable(collab.FlightGet, getFlight),
-	repeatable(collab.DeliveryList, listDeliveries),
-	remembered(collab.DeliveryClaim, claimDelivery),
-	remembered(collab.DeliveryAck, ackDelivery),
-	remembered(collab.DeliveryNack, nackDelivery),
-	remembered(collab.BindingSet, setBinding),
-	repeatable(collab.BindingGet, getBinding),
-	remembered(collab.ClaimAcquire, acquireClaim),
-	remembered(collab.ClaimRelease, releaseClaim),
-	remembered(collab.ClaimDecline, declineClaim),
-	repeatable(collab.ClaimGet, getClaim),
-	repeatable(collab.DecisionAsk, askDecision),
-	remembered(collab.DecisionDecide, decide),
-	remembered(collab.DecisionCancel, cancelDecision),
-	remembered(collab.DecisionRevoke, revokeDecision),
-	repeatable(collab.DecisionGet, getDecision),
-	repeatable(collab.DecisionList, listDecisions),
-	repeatable(collab.ObligationOpen, openObligation),
-	repeatable(collab.ObligationReact, react),
-	repeatable(collab.ObligationDischarge, discharge),
-	repeatable(collab.ObligationGet, getObligation),
-	repeatable(collab.ObligationList, listObligations),
-	repeatable(collab.EventsList, listEvents),
-	repeatable(collab.WakeExplain, explainWake),
-	repeatable(collab.WakeReminded, listReminders),
-	repeatable(collab.PromptContract, promptContract),
+	repeatable(collab.WorkList, recordHandler.listWork),
+	remembered(collab.WorkArrived, recordHandler.arrived),
+	remembered(collab.WorkWake, recordHandler.wakeWork),
+	remembered(collab.InvocationCreate, flightHandler.invoke),
+	remembered(collab.FlightUpdate, flightHandler.update),
+	repeatable(collab.FlightGet, flightHandler.get),
+	repeatable(collab.DeliveryList, deliveryHandler.list),
+	remembered(collab.DeliveryClaim, deliveryHandler.claim),
+	remembered(collab.DeliveryAck, deliveryHandler.ack),
+	remembered(collab.DeliveryNack, deliveryHandler.nack),
+	remembered(collab.BindingSet, conversationHandler.bind),
+	repeatable(collab.BindingGet, conversationHandler.getBinding),
+	remembered(collab.ClaimAcquire, claimHandler.acquire),
+	remembered(collab.ClaimRelease, claimHandler.release),
+	remembered(collab.ClaimDecline, claimHandler.decline),
+	repeatable(collab.ClaimGet, claimHandler.get),
+	repeatable(collab.DecisionAsk, decisionHandler.ask),
+	remembered(collab.DecisionDecide, decisionHandler.decide),
+	remembered(collab.DecisionCancel, decisionHandler.cancel),
+	remembered(collab.DecisionRevoke, decisionHandler.revoke),
+	repeatable(collab.DecisionGet, decisionHandler.get),
+	repeatable(collab.DecisionList, decisionHandler.list),
+	repeatable(collab.ObligationOpen, obligationHandler.open),
+	repeatable(collab.ObligationReact, obligationHandler.react),
+	repeatable(collab.ObligationDischarge, obligationHandler.discharge),
+	repeatable(collab.ObligationGet, obligationHandler.get),
+	repeatable(collab.ObligationList, obligationHandler.list),
+	repeatable(collab.EventsList, queryHandler.listEvents),
+	repeatable(collab.WakeExplain, wakeHandler.explain),
+	repeatable(collab.WakeReminded, reminderHandler.list),
+	repeatable(collab.PromptContract, queryHandler.promptContract),
 )
 
 func byName(list ...method) map[string]method {
@@ -87,12 +87,12 @@ func byName(list ...method) map[string]method {
 }
 
 // remembered makes a method whose answer is remembered for repetitions of the request.
-func remembered[P, R any](m collab.Method[P, R], run func(*tx, P) R) method {
-	return method{name: m.Name, run: func(t *tx, raw json.RawMessage) any { return run(t, decodeParams[P](raw)) }}
+func remembered[H handler, P, R any](m collab.Method[P, R], run func(H, P) R) method {
+	return method{name: m.Name, run: func(t *tx, raw json.RawMessage) any { return run(H{t}, decodeParams[P](raw)) }}
 }
 
 // repeatable makes a fresh method.
-func repeatable[P, R any](m collab.Method[P, R], run func(*tx, P) R) method {
+func repeatable[H handler, P, R any](m collab.Method[P, R], run func(H, P) R) method {
 	made := remembered(m, run)
 	made.fresh = true
 	return made
@@ -199,7 +199,7 @@ func pageOf[S, T any](list []S, key func(S) string, show func(S) T, p collab.Pag
 }
 
 // listEvents answers with a page of the log.
-func listEvents(t *tx, p collab.EventsParams) (page collab.EventPage) {
+func (t queryHandler) listEvents(p collab.EventsParams) (page collab.EventPage) {
 	if p.After < 0 {
 		failInvalid("after must not be negative")
 	}

@@ -17,9 +17,9 @@ const (
 	maxMembers = 500
 )
 
-// openObligation keeps that the author of an event waits for a recipient. Both may tell it; what the
+// open keeps that the author of an event waits for a recipient. Both may tell it; what the
 // author tells anew of what it lists stands.
-func openObligation(t *tx, p collab.ObligationParams) collab.ObligationResult {
+func (t obligationHandler) open(p collab.ObligationParams) collab.ObligationResult {
 	p.Author, p.Recipient, p.Delegate = principal(p.Author), principal(p.Recipient), principal(p.Delegate)
 	mustBeObligationParams(p)
 	if !t.caller.is(p.Author) && !t.caller.is(p.Recipient) {
@@ -42,7 +42,7 @@ func openObligation(t *tx, p collab.ObligationParams) collab.ObligationResult {
 	case old != nil:
 		d.Acts = old.Acts
 	}
-	return collab.ObligationResult{Obligation: storeObligation(t, d, collab.EventObligationOpened)}
+	return collab.ObligationResult{Obligation: t.store(d, collab.EventObligationOpened)}
 }
 
 func mustBeObligationParams(p collab.ObligationParams) {
@@ -66,7 +66,7 @@ func mustBeObligationParams(p collab.ObligationParams) {
 
 // react keeps an act about an obligating event. One about an event that nobody told of is held
 // until somebody does.
-func react(t *tx, p collab.ActParams) collab.ObligationResult {
+func (t obligationHandler) react(p collab.ActParams) collab.ObligationResult {
 	p.Actor = cmp.Or(principal(p.Actor), t.caller.party().id)
 	p.Recipient = principal(p.Recipient)
 	p.Kind = cmp.Or(p.Kind, string(attention.ActSignal))
@@ -85,11 +85,11 @@ func react(t *tx, p collab.ActParams) collab.ObligationResult {
 	if !t.caller.is(p.Actor) && (!t.caller.is(d.Recipient) && !t.caller.is(d.Author) || !protocol.IsPerson(p.Actor)) {
 		fail(collab.CodeForbidden, "%s may not speak for %s: an agent passes on what people of its own chats say about what is owed to or by it", t.caller.Name, p.Actor)
 	}
-	return collab.ObligationResult{Obligation: storeAct(t, *d, p)}
+	return collab.ObligationResult{Obligation: t.storeAct(*d, p)}
 }
 
 // storeAct adds an act to an obligation, once.
-func storeAct(t *tx, d collab.EventObligation, p collab.ActParams) collab.EventObligation {
+func (t obligationHandler) storeAct(d collab.EventObligation, p collab.ActParams) collab.EventObligation {
 	p.ReactionID = cmp.Or(p.ReactionID, "rxn_"+strings.Join([]string{p.Kind, string(p.Actor), p.Signal}, ":"))
 	if slices.ContainsFunc(d.Acts, func(a collab.Act) bool { return a.ReactionID == p.ReactionID }) {
 		return d
@@ -100,15 +100,15 @@ func storeAct(t *tx, d collab.EventObligation, p collab.ActParams) collab.EventO
 	d.Acts = append(slices.Clone(d.Acts), collab.Act{
 		ReactionID: p.ReactionID, Kind: p.Kind, Actor: p.Actor, Signal: p.Signal, Recipient: p.Recipient, CreatedAt: formatTime(t.now),
 	})
-	return storeObligation(t, d, collab.EventObligationChanged)
+	return t.store(d, collab.EventObligationChanged)
 }
 
 // discharge closes an obligation for who waits, or who may in their place.
-func discharge(t *tx, p collab.DischargeParams) collab.ObligationResult {
+func (t obligationHandler) discharge(p collab.DischargeParams) collab.ObligationResult {
 	p.Recipient = principal(p.Recipient)
 	mustBeText("eventId", p.EventID, 2*maxName)
 	mustBeText("recipient", string(p.Recipient), 2*maxName)
-	d := mustFindObligation(t, p)
+	d := t.mustFind(p)
 	if d.State == collab.ObligationDischarged {
 		fail(collab.CodeBadTransition, "the obligation of %s is discharged already, by %s (%s)", text.Clip(p.EventID, 80), d.By, d.Reason)
 	}
@@ -122,7 +122,7 @@ func discharge(t *tx, p collab.DischargeParams) collab.ObligationResult {
 	if effect, _ := o.Effect(attention.Act{Actor: string(act.Actor), Signal: attention.SignalDone, Recipient: string(p.Recipient)}); effect != attention.EffectDischarge {
 		fail(collab.CodeForbidden, "%s may not discharge what %s waits for: that is for %s", t.caller.Name, d.Author, dischargers(&d))
 	}
-	return collab.ObligationResult{Obligation: storeAct(t, d, act)}
+	return collab.ObligationResult{Obligation: t.storeAct(d, act)}
 }
 
 // dischargers says who may discharge an obligation.
@@ -137,13 +137,13 @@ func dischargers(d *collab.EventObligation) string {
 	return strings.Join(who, " or ")
 }
 
-func getObligation(t *tx, p collab.DischargeParams) collab.ObligationResult {
+func (t obligationHandler) get(p collab.DischargeParams) collab.ObligationResult {
 	p.Recipient = principal(p.Recipient)
-	return collab.ObligationResult{Obligation: mustFindObligation(t, p)}
+	return collab.ObligationResult{Obligation: t.mustFind(p)}
 }
 
-// mustFindObligation returns an obligation, and refuses one that there is not.
-func mustFindObligation(t *tx, p collab.DischargeParams) collab.EventObligation {
+// mustFind returns an obligation, and refuses one that there is not.
+func (t obligationHandler) mustFind(p collab.DischargeParams) collab.EventObligation {
 	d := t.obligations.get(collab.ObligationKey(p.EventID, p.Recipient))
 	if d == nil || d.State == collab.ObligationUnknown {
 		fail(collab.CodeNotFound, "nobody waits for %s on account of %s", text.Clip(string(p.Recipient), 80), text.Clip(p.EventID, 80))
@@ -158,8 +158,8 @@ func attentionObligation(d *collab.EventObligation) attention.ObligationRecord {
 	}
 }
 
-// storeObligation stores an obligation as its acts leave it, and tells both sides.
-func storeObligation(t *tx, d collab.EventObligation, kind collab.EventType[collab.EventObligation]) collab.EventObligation {
+// store stores an obligation as its acts leave it, and tells both sides.
+func (t obligationHandler) store(d collab.EventObligation, kind collab.EventType[collab.EventObligation]) collab.EventObligation {
 	if d.State = collab.ObligationUnknown; d.Author != "" {
 		o, acts := attentionObligation(&d), []attention.Act{}
 		for _, a := range d.Acts {
@@ -171,7 +171,7 @@ func storeObligation(t *tx, d collab.EventObligation, kind collab.EventType[coll
 		d.State, d.Reason, d.By = string(s.State), s.Reason, s.By
 	}
 	d.UpdatedAt = formatTime(t.now)
-	e := emit(t, kind, "obligation:"+d.EventID, d, nil)
+	e := emit(t.tx, kind, "obligation:"+d.EventID, d, nil)
 	for _, who := range []protocol.PeerID{d.Recipient, d.Author} {
 		if protocol.RoleOf(who) == protocol.RoleAgent && !t.caller.is(who) {
 			t.sends = append(t.sends, sending{to: who, event: e})

@@ -2,8 +2,8 @@ package broker
 
 import "hubbub/protocol/collab"
 
-// listObligations tells who waits for whom, the oldest first.
-func listObligations(t *tx, p collab.ObligationListParams) collab.Page[collab.Obligation] {
+// list tells who waits for whom, the oldest first.
+func (t obligationHandler) list(p collab.ObligationListParams) collab.Page[collab.Obligation] {
 	var work []collab.WorkItem
 	var questions []collab.Question
 	var decisions []collab.Approval

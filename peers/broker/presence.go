@@ -174,14 +174,14 @@ func (b *Broker) presenceLoop(ctx context.Context) error {
 		if next > 0 {
 			due.Reset(next)
 		}
-		for b.writer.change(ctx, func(t *tx) { applyPresence(t, news) }) != nil && retry.Sleep(ctx, time.Second) {
+		for b.writer.change(ctx, func(t *tx) { (identityHandler{t}).applyPresence(news) }) != nil && retry.Sleep(ctx, time.Second) {
 		}
 	}
 }
 
 // applyPresence takes the endpoints offline whose identity has left the bus, and back those whose
 // identity the bus had lost for a while.
-func applyPresence(t *tx, a presenceChanges) {
+func (t identityHandler) applyPresence(a presenceChanges) {
 	for _, id := range sortedKeys(t.endpoints) {
 		e := t.endpoints[id]
 		heard := collab.ParseTime(e.LastHeartbeatAt)
@@ -201,7 +201,7 @@ func applyPresence(t *tx, a presenceChanges) {
 		if !slices.ContainsFunc(mine, func(e *endpoint) bool { return e.Status == collab.StatusOnline }) && t.presence.isOnline(id) {
 			for _, e := range mine {
 				t.presence.setLost(e.EndpointID, false)
-				setOnline(t, e)
+				t.setOnline(e)
 			}
 		}
 	}

@@ -30,7 +30,7 @@ const maxOpenInPrompt = 10
 
 // promptContract answers with the collaboration contract for an agent's prompt.
 // Its meaning is the same for every harness.
-func promptContract(t *tx, p collab.PromptParams) collab.PromptResult {
+func (t queryHandler) promptContract(p collab.PromptParams) collab.PromptResult {
 	mustBeText("agentId", p.AgentID, maxName)
 	agent := t.agentParty(p.AgentID)
 	t.mustFindPlace(p.ConversationID, p.WorkItemID)

@@ -189,7 +189,7 @@ func (b *Broker) enqueue(t *tx, s sending) {
 	_, err := b.outbox.EnqueueTx(t.db, string(s.to), key, mustEncode(outboxItem{s.to, s.deliveryID, factMessage(s.event, "_to")}))
 	if errors.Is(err, outbox.ErrFull) || errors.Is(err, outbox.ErrTooLarge) {
 		b.opts.Log.Warn().Err(err).Str("peer", string(s.to)).Msg("fact for a peer not sent; its queue is full")
-		t.park(s.deliveryID)
+		wakeHandler{t}.park(s.deliveryID)
 	}
 }
 
@@ -245,11 +245,11 @@ func (b *Broker) sendItem(ctx context.Context, item outbox.Item) error {
 		return nil
 	case reception == peer.Absent && l.DeliveryID == "": // a bridge that starts again
 	case reception == peer.Absent:
-		return b.writer.change(ctx, func(t *tx) { t.missed(l.DeliveryID, l.To, sentAt) })
+		return b.writer.change(ctx, func(t *tx) { wakeHandler{t}.missed(l.DeliveryID, l.To, sentAt) })
 	case reception == peer.Refused, reception != peer.Unsent && old && l.DeliveryID != "": // others wait behind it
 		b.opts.Log.Warn().Err(err).Str("peer", string(l.To)).Str("delivery", l.DeliveryID).
 			Msg("fact for a peer not taken; a wake waits for the next announcement")
-		return b.writer.change(ctx, func(t *tx) { t.park(l.DeliveryID) })
+		return b.writer.change(ctx, func(t *tx) { wakeHandler{t}.park(l.DeliveryID) })
 	case rejected:
 		return outbox.Drop(err)
 	}

@@ -96,7 +96,7 @@ func TestTheLogAloneGivesTheState(t *testing.T) {
 				s := rapid.SampledFrom(d.sent).Draw(rt, "missed")
 				for _, one := range []*fixture{d, stored} {
 					tr := one.turn(protocol.PeerBroker)
-					tr.missed(s.deliveryID, s.to, formatTime(d.now))
+					wakeHandler{tr}.missed(s.deliveryID, s.to, formatTime(d.now))
 					one.end(tr)
 				}
 			case kind == 2 && len(d.state.flights.order) > 0:

@@ -14,7 +14,7 @@ import (
 // newRecord completes a record with what the params say and checks it. The broker's
 // clock and the caller stand in the record; what the params say of them is only
 // checked.
-func (t *tx) newRecord(r record, p collab.WorkParams) *record {
+func (t recordHandler) newRecord(r record, p collab.WorkParams) *record {
 	r.State, r.AcceptanceState = collab.WorkOpen, collab.AcceptanceNone
 	r.CreatedAt = formatTime(t.now)
 	r.UpdatedAt = r.CreatedAt
@@ -38,7 +38,7 @@ func (t *tx) newRecord(r record, p collab.WorkParams) *record {
 }
 
 // applyParams writes the members that the params have into the record.
-func (t *tx) applyParams(r *record, p collab.WorkParams) {
+func (t recordHandler) applyParams(r *record, p collab.WorkParams) {
 	before := *r
 	for _, f := range []struct {
 		what string
@@ -88,7 +88,7 @@ func (t *tx) applyParams(r *record, p collab.WorkParams) {
 // it, who does not review it. Reviewers are who requested it and, while it is in review, who
 // has the next move, but never the owner, unless nobody else is named. Other people may act for
 // a reviewer.
-func (t *tx) mustAllowAcceptance(old, r *record) {
+func (t recordHandler) mustAllowAcceptance(old, r *record) {
 	verdict := r.AcceptanceState == collab.AcceptanceAccepted || r.AcceptanceState == collab.AcceptanceRejected
 	judges := verdict && (old == r || old.AcceptanceState != r.AcceptanceState)
 	reviewers := []party{old.requester()}
@@ -110,7 +110,7 @@ func (t *tx) mustAllowAcceptance(old, r *record) {
 
 // assignReviewer gives the next move to who requested work where an agent that neither requested nor owns
 // it leaves it with itself in review: nobody makes themselves the reviewer.
-func (t *tx) assignReviewer(old, r *record, named bool) {
+func (t recordHandler) assignReviewer(old, r *record, named bool) {
 	own := t.caller.is(r.NextMoveOwnerIdentity) && !t.caller.is(r.OwnerIdentity) && !t.caller.is(r.RequestedByIdentity)
 	if t.caller.Person || r.State != collab.WorkReview || r.RequestedByID == "" || !own ||
 		old.State == r.State && old.owner() == r.owner() && old.next() == r.next() {
@@ -150,21 +150,21 @@ func (s *state) mustHaveNoCycle(r *record, what string, next func(r *record) str
 
 // create stores a record, unless the same request has made it before. With wake it
 // wakes the one responsible too.
-func (t *tx) create(r *record, wake bool) collab.Result {
+func (t recordHandler) create(r *record, wake bool) collab.Result {
 	old := t.records.get(r.ID)
 	switch {
 	case old == nil:
-		t.storeRecord(nil, r)
+		t.store(nil, r)
 		return t.result(r.ID, wake)
 	case old.Kind != r.Kind:
 		fail(collab.CodeConflict, "%s is the id of a %s", r.ID, kinds[old.Kind].name)
 	}
 	t.mustRepeat(r.target(), kinds[r.Kind].name, r.ID)
-	return t.duplicateResult(r.ID)
+	return t.duplicate(r.ID)
 }
 
-// storeRecord emits the event about a new version of a record; old is nil for a new one.
-func (t *tx) storeRecord(old, r *record) {
+// store emits the event about a new version of a record; old is nil for a new one.
+func (t recordHandler) store(old, r *record) {
 	step := stepOf(old, r)
 	meta := collab.StepMetadata{RecordID: r.ID, RecordKind: r.Kind, Step: step, ActorID: t.caller.Name}
 	if old == nil {
@@ -175,52 +175,52 @@ func (t *tx) storeRecord(old, r *record) {
 	var e collab.Event
 	switch {
 	case r.isQuestion() && old == nil:
-		e = emit(t, collab.EventQuestionCreated, r.target(), r.question(), meta)
+		e = emit(t.tx, collab.EventQuestionCreated, r.target(), r.question(), meta)
 		if collab.IsEscalationQuestion(r.ID) && protocol.IsPerson(r.AskedOfIdentity) { // who asks could not show it to them
-			notifyPerson(t, "", r.AskedOfIdentity, e)
+			notifyPerson(t.tx, "", r.AskedOfIdentity, e)
 		}
 	case r.isQuestion() && step == collab.StepAnswered:
-		e = emit(t, collab.EventQuestionAnswered, r.target(), r.question(), meta)
+		e = emit(t.tx, collab.EventQuestionAnswered, r.target(), r.question(), meta)
 	case r.isQuestion():
-		e = emit(t, collab.EventQuestionUpdated, r.target(), r.question(), meta)
+		e = emit(t.tx, collab.EventQuestionUpdated, r.target(), r.question(), meta)
 		if step == collab.StepDeclined && protocol.RoleOf(r.AskedByIdentity) == protocol.RoleAgent {
 			t.sends = append(t.sends, sending{to: r.AskedByIdentity, event: e})
 		}
 	case old == nil:
-		e = emit(t, collab.EventWorkCreated, r.target(), r.WorkItem, meta)
+		e = emit(t.tx, collab.EventWorkCreated, r.target(), r.WorkItem, meta)
 	default:
-		e = emit(t, collab.EventWorkUpdated, r.target(), r.WorkItem, meta)
+		e = emit(t.tx, collab.EventWorkUpdated, r.target(), r.WorkItem, meta)
 	}
-	notifyChat(t, r.ConversationID, e)
+	notifyChat(t.tx, r.ConversationID, e)
 }
 
-// updateRecord brings a record from one version to the next, and cancels the wakes that
+// update brings a record from one version to the next, and cancels the wakes that
 // nobody needs any more. It refuses what the machine or the rules do not allow.
-func (t *tx) updateRecord(old, r *record) {
+func (t recordHandler) update(old, r *record) {
 	mustAllowTransition(kinds[r.Kind].name, kinds[r.Kind].moves, old.State, r.State)
 	r.UpdatedAt = formatTime(t.now)
 	r.mustBeValid()
 	t.mustHaveNoCycles(r)
-	t.storeRecord(old, r)
+	t.store(old, r)
 	t.cancelObsolete(old, r)
 }
 
 // cancelObsolete cancels the wakes still owed for a record that ended or a question
 // that moved, and for work those of whom the next move was taken from.
-func (t *tx) cancelObsolete(old, r *record) {
+func (t recordHandler) cancelObsolete(old, r *record) {
 	for _, d := range t.waitingDeliveries(r.ID) {
 		switch {
 		case r.isQuestion(), !old.Terminal() && r.Terminal():
-			t.cancelDelivery(d, r.name()+" is "+string(r.State))
+			deliveryHandler{t.tx}.cancel(d, r.name()+" is "+string(r.State))
 		case old.next() != r.next() && d.MessageID == "" && d.InvocationID == "" && d.TargetIdentity == old.NextMoveOwnerIdentity:
-			t.cancelDelivery(d, "the next move went to "+r.NextMoveOwnerID)
+			deliveryHandler{t.tx}.cancel(d, "the next move went to "+r.NextMoveOwnerID)
 		}
 	}
 }
 
 // waitingDeliveries lists the deliveries about a record that wait for their agent to
 // announce itself.
-func (t *tx) waitingDeliveries(recordID string) (list []collab.Delivery) {
+func (t recordHandler) waitingDeliveries(recordID string) (list []collab.Delivery) {
 	for _, id := range t.openByRecord[recordID] {
 		if d := t.deliveries.get(id); d.Wake == collab.WakeWanted || d.Wake == collab.WakeMissed {
 			list = append(list, *d)
@@ -230,7 +230,7 @@ func (t *tx) waitingDeliveries(recordID string) (list []collab.Delivery) {
 }
 
 // result answers with a record; with wake it also wakes the one whose move it is.
-func (t *tx) result(id string, wake bool) (out collab.Result) {
+func (t recordHandler) result(id string, wake bool) (out collab.Result) {
 	r := t.records.get(id)
 	if r.isQuestion() {
 		out.Question = r.question()
@@ -243,16 +243,16 @@ func (t *tx) result(id string, wake bool) (out collab.Result) {
 	return out
 }
 
-// duplicateResult answers with a record for a request that changes nothing, as it was made before.
-func (t *tx) duplicateResult(id string) collab.Result {
+// duplicate answers with a record for a request that changes nothing, as it was made before.
+func (t recordHandler) duplicate(id string) collab.Result {
 	out := t.result(id, false)
 	out.Duplicate = true
 	return out
 }
 
 // wakeInto wakes the one responsible for a record, and adds the wake to a result.
-func (t *tx) wakeInto(out *collab.Result, r *record) collab.Decision {
-	dec, d := t.wakeFor(r, t.caller)
+func (t recordHandler) wakeInto(out *collab.Result, r *record) collab.Decision {
+	dec, d := wakeHandler{t.tx}.wakeRecord(r, t.caller)
 	out.Decision, out.Delivery, out.Wake = &dec, d, collab.AskedWake{Asked: true, Made: dec.Summary()}
 	return dec
 }

@@ -207,7 +207,7 @@ func TestAChatHearsWhatBecameOfAWake(t *testing.T) {
 	d.now = d.now.Add(time.Second)
 	tx := d.turn("collab:broker")
 	tx.caller = brokerCaller
-	tx.missed(wake.deliveryID, wake.to, formatTime(d.now))
+	wakeHandler{tx}.missed(wake.deliveryID, wake.to, formatTime(d.now))
 	d.end(tx)
 	if diff := cmp.Diff([]string{"delivery.updated"}, d.told("tg:-100")); diff != "" {
 		t.Errorf("the chat was told (-want +got):\n%s", diff)

@@ -60,7 +60,7 @@ func (d *fixture) turnMissed(to string) {
 	t.caller = brokerCaller
 	for _, s := range d.sent {
 		if s.deliveryID != "" && string(s.to) == to {
-			t.missed(s.deliveryID, s.to, formatTime(d.now))
+			wakeHandler{t}.missed(s.deliveryID, s.to, formatTime(d.now))
 		}
 	}
 	d.end(t)

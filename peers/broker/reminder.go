@@ -9,26 +9,26 @@ import (
 	"hubbub/protocol/text"
 )
 
-// sweepStale reminds of what nobody has touched for StaleAfter: work that is open, waiting or
+// remindAll reminds of what nobody has touched for StaleAfter: work that is open, waiting or
 // in review, open and answered questions, messages that must be acknowledged and are not, and
 // flights that never began or whose agent is gone. Each is brought up once per StaleAfter, to
 // one after the other of those who are responsible for it, and to a person last.
-func (t *tx) sweepStale() {
+func (t reminderHandler) remindAll() {
 	records := append(t.openRecords(collab.KindWorkItem), t.openRecords(collab.KindQuestion)...)
-	stuck := stuckFlights(t)
+	stuck := t.stuckFlights()
 	for _, r := range records {
 		if isRemindableRecord(r) {
-			remindOfRecord(t, r, stuck[r.ID])
+			t.ofRecord(r, stuck[r.ID])
 		}
 	}
 	for _, id := range t.flights.openIDs() {
 		if f := t.flights.get(id); stuck[f.WorkItemID].ID != id {
-			remindOfFlight(t, *f)
+			t.ofFlight(*f)
 		}
 	}
-	for _, d := range t.openDeliveries() {
+	for _, d := range (deliveryHandler{t.tx}).open() {
 		if isRemindable(d) {
-			remindOfMessage(t, d)
+			t.ofMessage(d)
 		}
 	}
 	t.dropOld()
@@ -40,13 +40,13 @@ func isRemindableRecord(r *record) bool { return !r.Terminal() && r.State != col
 
 // stuckFlights returns the flights that are reminded of with their work item, by its id: those
 // that do not move, of whose work their agent has the next move. Both would be one thing twice.
-func stuckFlights(t *tx) map[string]collab.Flight {
+func (t reminderHandler) stuckFlights() map[string]collab.Flight {
 	stuck := map[string]collab.Flight{}
 	for _, id := range t.flights.openIDs() {
 		f := t.flights.get(id)
 		r := t.records.get(f.WorkItemID)
 		if r != nil && isRemindableRecord(r) && r.NextMoveOwnerIdentity == f.TargetIdentity && t.deliveries.get(f.DeliveryID) != nil &&
-			t.invocations.get(f.InvocationID) != nil && !inProgress(t, f) {
+			t.invocations.get(f.InvocationID) != nil && !t.inProgress(f) {
 			stuck[r.ID] = *f
 		}
 	}
@@ -54,7 +54,7 @@ func stuckFlights(t *tx) map[string]collab.Flight {
 }
 
 // inProgress reports whether a flight is at work, as far as anybody can tell.
-func inProgress(t *tx, f *collab.Flight) bool {
+func (t reminderHandler) inProgress(f *collab.Flight) bool {
 	begun := t.deliveries.get(f.DeliveryID).Terminal() || f.State == collab.FlightRunning || f.State == collab.FlightWaiting
 	return begun && t.isOnline(f.TargetIdentity)
 }
@@ -72,7 +72,7 @@ func isRemindable(d collab.Delivery) bool {
 
 // reminded returns who was reminded of something since it was touched, and whether somebody is
 // to be reminded now.
-func reminded(t *tx, key, touched string) (before []protocol.PeerID, due bool) {
+func (t reminderHandler) reminded(key, touched string) (before []protocol.PeerID, due bool) {
 	last := collab.ParseTime(touched)
 	if ref, ok := t.wakes.find(key); ok {
 		if at := collab.ParseTime(ref.At); !at.Before(last) {
@@ -95,20 +95,20 @@ type reminder struct {
 
 // remind reminds whoever is next: it stores the decision, and wakes an agent by again if that
 // returns true, else by a delivery of its own. A person is told where they are.
-func remind(t *tx, r *reminder, again func(dec collab.Decision) bool) {
+func (t reminderHandler) remind(r *reminder, again func(dec collab.Decision) bool) {
 	for _, id := range r.reminded {
 		r.situation.exclude(id, "was reminded before")
 	}
-	dec := t.choose(r.situation, locality{})
+	dec := wakeHandler{t.tx}.choose(r.situation, locality{})
 	if dec.TargetAgentID == "" {
 		return // all of them were
 	}
-	e := emit(t, collab.EventWakeDecided, r.kind+":"+r.id, collab.WakeDecided{
+	e := emit(t.tx, collab.EventWakeDecided, r.kind+":"+r.id, collab.WakeDecided{
 		RecordID: r.id, RecordKind: r.kind, Title: text.Clip(r.title, maxName), ConversationID: r.conversation, Sweep: true, Decision: dec,
 		Reminded: append(slices.Clone(r.reminded), dec.TargetIdentity),
 	}, nil)
 	if dec.Outcome != collab.OutcomeWoken {
-		notifyPerson(t, r.conversation, dec.TargetIdentity, e)
+		notifyPerson(t.tx, r.conversation, dec.TargetIdentity, e)
 	}
 	if again(dec) || dec.Outcome != collab.OutcomeWoken && dec.Outcome != collab.OutcomeUnavailable {
 		return
@@ -116,63 +116,63 @@ func remind(t *tx, r *reminder, again func(dec collab.Decision) bool) {
 	r.about.sweep = true
 	d := r.delivery
 	d.TargetAgentID, d.TargetIdentity, d.ConversationID = dec.TargetAgentID, dec.TargetIdentity, r.conversation
-	t.requestAs(t.newID("dlv_"), d, dec, r.about)
+	wakeHandler{t.tx}.request(t.newID("dlv_"), d, dec, r.about)
 }
 
 // rewake returns a function that wakes whom a decision chose by a delivery that there is, and
 // returns false if that is somebody else's.
-func rewake(t *tx, d collab.Delivery, about subject) func(dec collab.Decision) bool {
+func (t reminderHandler) rewake(d collab.Delivery, about subject) func(dec collab.Decision) bool {
 	return func(dec collab.Decision) bool {
 		if dec.TargetIdentity != d.TargetIdentity {
 			return false
 		}
 		if about.sweep = true; dec.Outcome == collab.OutcomeWoken {
-			t.woken(d, dec, about)
+			wakeHandler{t.tx}.wake(d, dec, about)
 		}
 		return true
 	}
 }
 
-// remindOfRecord reminds of a work item or a question: whose move it is, then the owner, who
+// ofRecord reminds of a work item or a question: whose move it is, then the owner, who
 // answers for the conversation, and who asked for it. The agent of a flight that is stuck is woken
 // for that flight.
-func remindOfRecord(t *tx, r *record, f collab.Flight) {
-	before, due := reminded(t, r.ID, r.UpdatedAt)
+func (t reminderHandler) ofRecord(r *record, f collab.Flight) {
+	before, due := t.reminded(r.ID, r.UpdatedAt)
 	if !due {
 		return
 	}
 	n := reminder{id: r.ID, kind: r.Kind, title: r.Title, conversation: r.ConversationID, reminded: before, about: subject{record: r}}
 	n.delivery = collab.Delivery{Reason: collab.ReasonInvocation, Policy: collab.PolicyMustAck}
-	n.situation = situation{record: r, master: masterOf(t, r.ConversationID), asked: cmp.Or(r.requester(), r.creator())}
+	n.situation = situation{record: r, master: t.masterOf(r.ConversationID), asked: cmp.Or(r.requester(), r.creator())}
 	if n.delivery.WorkItemID = r.ID; r.isQuestion() {
 		n.delivery.WorkItemID, n.delivery.QuestionID = "", r.ID
 	}
-	for _, d := range t.waitingDeliveries(r.ID) {
+	for _, d := range (recordHandler{t.tx}).waitingDeliveries(r.ID) {
 		n.situation.exclude(d.TargetIdentity, "has not come for its wake")
 	}
 	again := func(collab.Decision) bool { return false }
 	if f.ID != "" {
 		d := *t.deliveries.get(f.DeliveryID)
 		n.about.invocation = t.invocations.get(f.InvocationID)
-		again = rewake(t, d, n.about)
+		again = t.rewake(d, n.about)
 		if !t.isOnline(f.TargetIdentity) {
 			n.situation.exclude(f.TargetIdentity, "is not there")
-			requestSpawn(t, d)
+			wakeHandler{t.tx}.requestSpawn(d)
 		}
 	}
-	remind(t, &n, again)
+	t.remind(&n, again)
 }
 
-// remindOfFlight reminds the agent of a flight that never began, and who asked for it; if the
+// ofFlight reminds the agent of a flight that never began, and who asked for it; if the
 // agent is gone it is asked for, whether the flight had begun or not.
-func remindOfFlight(t *tx, f collab.Flight) {
-	before, due := reminded(t, f.ID, f.UpdatedAt)
+func (t reminderHandler) ofFlight(f collab.Flight) {
+	before, due := t.reminded(f.ID, f.UpdatedAt)
 	d, inv := t.deliveries.get(f.DeliveryID), t.invocations.get(f.InvocationID)
 	if !due || d == nil || inv == nil {
 		return
 	}
 	agent := party{f.TargetAgentID, f.TargetIdentity}
-	if inProgress(t, &f) {
+	if t.inProgress(&f) {
 		return
 	}
 	about := subject{invocation: inv, record: t.records.get(f.WorkItemID)}
@@ -182,17 +182,17 @@ func remindOfFlight(t *tx, f collab.Flight) {
 	switch {
 	case !t.isOnline(agent.id):
 		n.situation.exclude(agent.id, "is not there")
-		requestSpawn(t, *d)
+		wakeHandler{t.tx}.requestSpawn(*d)
 	case d.Wake != collab.WakeWoken:
 		n.situation.exclude(agent.id, "has not come for its wake")
 	}
-	remind(t, &n, rewake(t, *d, about))
+	t.remind(&n, t.rewake(*d, about))
 }
 
-// remindOfMessage reminds who was woken by a message and has not acknowledged it, then who
+// ofMessage reminds who was woken by a message and has not acknowledged it, then who
 // answers for the conversation, and the sender if it asked for that.
-func remindOfMessage(t *tx, d collab.Delivery) {
-	before, due := reminded(t, wakeKey(kindMessage, d.MessageID), d.CreatedAt)
+func (t reminderHandler) ofMessage(d collab.Delivery) {
+	before, due := t.reminded(wakeKey(kindMessage, d.MessageID), d.CreatedAt)
 	if !due || t.now.Sub(collab.ParseTime(d.UpdatedAt)) < t.opts.StaleAfter {
 		return
 	}
@@ -200,14 +200,14 @@ func remindOfMessage(t *tx, d collab.Delivery) {
 	about := subject{message: &m, record: t.records.get(m.WorkItemID)}
 	n := reminder{id: m.ID, kind: kindMessage, title: m.Text, conversation: m.ConversationID, reminded: before, about: about}
 	n.delivery = collab.Delivery{Reason: collab.ReasonVisibility, Policy: collab.PolicyDurable, MessageID: m.ID, WorkItemID: m.WorkItemID}
-	n.situation = situation{explicit: []party{{d.TargetAgentID, d.TargetIdentity}}, master: masterOf(t, m.ConversationID)}
+	n.situation = situation{explicit: []party{{d.TargetAgentID, d.TargetIdentity}}, master: t.masterOf(m.ConversationID)}
 	if m.FollowUp {
 		n.situation.asked = party{m.AuthorID, m.AuthorIdentity}
 	}
 	if d.Wake != collab.WakeWoken {
 		n.situation.exclude(d.TargetIdentity, "has not come for its wake")
 	}
-	remind(t, &n, rewake(t, d, about))
+	t.remind(&n, t.rewake(d, about))
 }
 
 // kindMessage is the kind of a message in decisions about it.
@@ -223,7 +223,7 @@ func wakeKey(kind, id string) string {
 }
 
 // masterOf returns who answers for a conversation, if there is one.
-func masterOf(t *tx, conversationID string) party {
+func (t reminderHandler) masterOf(conversationID string) party {
 	if t.conversations.get(conversationID) == nil {
 		return party{}
 	}

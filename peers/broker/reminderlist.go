@@ -8,9 +8,9 @@ import (
 	"hubbub/protocol/text"
 )
 
-// listReminders tells of what somebody was reminded last and nobody has touched since, the
+// list tells of what somebody was reminded last and nobody has touched since, the
 // oldest first.
-func listReminders(t *tx, p collab.ReminderListParams) collab.Page[collab.Reminder] {
+func (t reminderHandler) list(p collab.ReminderListParams) collab.Page[collab.Reminder] {
 	to := t.partyFilter(p.RemindedID)
 	list := []collab.Reminder{}
 	add := func(kind, id, title, touched string) {
@@ -19,7 +19,7 @@ func listReminders(t *tx, p collab.ReminderListParams) collab.Page[collab.Remind
 		if n == 0 || collab.ParseTime(ref.At).Before(collab.ParseTime(touched)) || !to(t.displayParty(ref.Reminded[n-1])) {
 			return
 		}
-		dec := t.lastDecision(wakeKey(kind, id))
+		dec := wakeHandler{t.tx}.lastDecision(wakeKey(kind, id))
 		r := collab.Reminder{
 			ID: id, Kind: kind, Title: text.Clip(title, maxName), Since: touched, RemindedID: dec.TargetAgentID, RemindedIdentity: dec.TargetIdentity,
 			RemindedAt: ref.At, Rule: dec.Rule,
@@ -37,7 +37,7 @@ func listReminders(t *tx, p collab.ReminderListParams) collab.Page[collab.Remind
 			add("flight", f.ID, t.invocations.get(f.InvocationID).Text, f.UpdatedAt)
 		}
 	}
-	for _, d := range t.openDeliveries() {
+	for _, d := range (deliveryHandler{t.tx}).open() {
 		if isRemindable(d) && t.wakes.get(wakeKey(kindMessage, d.MessageID)).Seq > 0 {
 			m, _ := t.message(d.MessageID)
 			add(kindMessage, m.ID, m.Text, m.CreatedAt)

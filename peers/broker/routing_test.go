@@ -309,7 +309,7 @@ func TestAnAbsentAddresseeIsOffline(t *testing.T) {
 	d.wantWakes("agent:lead explicit_mention")
 	tr := d.turn(protocol.PeerBroker)
 	d.now = d.now.Add(time.Second)
-	tr.missed(wake.deliveryID, wake.to, formatTime(d.now))
+	wakeHandler{tr}.missed(wake.deliveryID, wake.to, formatTime(d.now))
 	d.end(tr)
 	if d.state.endpoints["e-lead"].Status != collab.StatusOffline {
 		t.Error("the endpoint is still online")
@@ -324,7 +324,7 @@ func TestAnAbsentAddresseeIsOffline(t *testing.T) {
 	d.wantWakes()
 	// An announcement that came while the wake was on its way counts.
 	tr = d.turn(protocol.PeerBroker)
-	tr.missed(wake.deliveryID, wake.to, formatTime(d.now.Add(-time.Second)))
+	wakeHandler{tr}.missed(wake.deliveryID, wake.to, formatTime(d.now.Add(-time.Second)))
 	d.end(tr)
 	d.wantWakes("agent:lead explicit_mention")
 	d.checkRebuild()

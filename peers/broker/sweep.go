@@ -43,11 +43,11 @@ func (b *Broker) sweepLoop(ctx context.Context) error {
 // sweep does what only the clock makes due: it expires endpoints that fell silent
 // claims and decisions that ran out and, if thorough, wakes for work that waits for too long.
 func (t *tx) sweep(thorough bool) {
-	t.expireEndpoints()
-	t.expireClaims()
-	expireDecisions(t)
+	identityHandler{t}.expireAll()
+	claimHandler{t}.expireAll()
+	decisionHandler{t}.expireAll()
 	if thorough {
-		t.sweepStale()
+		reminderHandler{t}.remindAll()
 		t.prune()
 	}
 }
@@ -79,13 +79,13 @@ func (t *tx) nextDue() (next time.Time) {
 // dropOld cancels the best-effort deliveries that nobody took, and all deliveries that are
 // older than what is kept.
 func (t *tx) dropOld() {
-	for _, d := range t.openDeliveries() {
+	for _, d := range (deliveryHandler{t}).open() {
 		switch age := t.now.Sub(collab.ParseTime(d.CreatedAt)); {
 		case d.Policy == collab.PolicyBestEffort && d.Status == collab.DeliveryPending &&
 			t.now.Sub(collab.ParseTime(d.UpdatedAt)) >= t.opts.StaleAfter:
-			t.cancelDelivery(d, "best effort: nobody took it")
+			deliveryHandler{t}.cancel(d, "best effort: nobody took it")
 		case t.opts.Keep > 0 && age >= t.opts.Keep:
-			t.cancelDelivery(d, "nobody took it for as long as events are kept")
+			deliveryHandler{t}.cancel(d, "nobody took it for as long as events are kept")
 		}
 	}
 }

@@ -21,9 +21,9 @@ type subject struct {
 	sweep      bool
 }
 
-// requestAs stores a delivery. If the decision woke somebody, it stores the wake too
+// request stores a delivery. If the decision woke somebody, it stores the wake too
 // and queues it. It returns the delivery as it stands then.
-func (t *tx) requestAs(id string, d collab.Delivery, dec collab.Decision, about subject) collab.Delivery {
+func (t wakeHandler) request(id string, d collab.Delivery, dec collab.Decision, about subject) collab.Delivery {
 	d.ID, d.CreatedAt = id, formatTime(t.now)
 	d.UpdatedAt, d.Status = d.CreatedAt, collab.DeliveryPending
 	if !about.sweep {
@@ -33,19 +33,19 @@ func (t *tx) requestAs(id string, d collab.Delivery, dec collab.Decision, about 
 	if dec.Outcome == collab.OutcomeUnavailable {
 		d.Wake = collab.WakeWanted
 	}
-	emit(t, collab.EventDelivery, "agent:"+d.TargetAgentID, d, map[string]any{"rule": dec.Rule, "reason": dec.Reason})
+	emit(t.tx, collab.EventDelivery, "agent:"+d.TargetAgentID, d, map[string]any{"rule": dec.Rule, "reason": dec.Reason})
 	switch dec.Outcome {
 	case collab.OutcomeWoken:
-		t.woken(d, dec, about)
+		t.wake(d, dec, about)
 	case collab.OutcomeUnavailable:
-		requestSpawn(t, d)
+		t.requestSpawn(d)
 	}
 	return *t.deliveries.get(d.ID)
 }
 
-// woken emits the event that wakes an agent and queues it for the identity that
+// wake emits the event that wakes an agent and queues it for the identity that
 // announced the endpoint.
-func (t *tx) woken(d collab.Delivery, dec collab.Decision, about subject) {
+func (t wakeHandler) wake(d collab.Delivery, dec collab.Decision, about subject) {
 	w := collab.Wake{
 		DeliveryID: d.ID, TargetAgentID: d.TargetAgentID, TargetIdentity: d.TargetIdentity, EndpointID: dec.EndpointID,
 		Rule: dec.Rule, Reason: dec.Reason, Candidates: dec.Candidates, SenderID: d.SenderID, SenderIdentity: d.SenderIdentity, SenderKind: d.SenderKind, Sweep: about.sweep,
@@ -70,11 +70,11 @@ func (t *tx) woken(d collab.Delivery, dec collab.Decision, about subject) {
 		if f.State == collab.FlightQueued {
 			moving := *f
 			moving.State, moving.UpdatedAt = collab.FlightWaking, formatTime(t.now)
-			emit(t, collab.EventFlight, "flight:"+f.ID, moving, nil)
+			emit(t.tx, collab.EventFlight, "flight:"+f.ID, moving, nil)
 		}
 		w.Flight = t.flights.get(f.ID)
 	}
-	e := emit(t, collab.EventWoken, "agent:"+d.TargetAgentID, w, nil)
+	e := emit(t.tx, collab.EventWoken, "agent:"+d.TargetAgentID, w, nil)
 	if ep := t.endpoints[dec.EndpointID]; ep != nil {
 		t.sends = append(t.sends, sending{to: ep.Identity, event: e, deliveryID: d.ID})
 	}
@@ -82,7 +82,7 @@ func (t *tx) woken(d collab.Delivery, dec collab.Decision, about subject) {
 
 // wakeWaiting wakes the agent of an endpoint once for each delivery that could not wake it
 // before, and cancels the deliveries that nobody needs any more.
-func (t *tx) wakeWaiting(e *collab.Endpoint) {
+func (t wakeHandler) wakeWaiting(e *collab.Endpoint) {
 	waiting := slices.Clone(t.openByTarget[e.AgentIdentity])
 	if e.Identity != e.AgentIdentity {
 		waiting = append(waiting, t.openByTarget[e.Identity]...)
@@ -93,7 +93,7 @@ func (t *tx) wakeWaiting(e *collab.Endpoint) {
 			continue
 		}
 		if why := t.obsolete(d); why != "" {
-			t.cancelDelivery(d, why)
+			deliveryHandler{t.tx}.cancel(d, why)
 			continue
 		}
 		st := t.resolveTarget(d)
@@ -121,7 +121,7 @@ func (s *state) resolveTarget(d collab.Delivery) resolution {
 }
 
 // wakeNow makes the wake that a delivery waits for.
-func (t *tx) wakeNow(d collab.Delivery, st resolution) {
+func (t wakeHandler) wakeNow(d collab.Delivery, st resolution) {
 	about := subject{record: t.records.get(cmp.Or(d.WorkItemID, d.QuestionID)), invocation: t.invocations.get(d.InvocationID)}
 	w := collab.WakeDecided{ConversationID: d.ConversationID}
 	var dec collab.Decision
@@ -148,11 +148,11 @@ func (t *tx) wakeNow(d collab.Delivery, st resolution) {
 	dec.Reason = fmt.Sprintf("%s; woken when %s announced itself", dec.Reason, st.Endpoint.EndpointID)
 	if since && t.lastDecision(wakeKey(w.RecordKind, w.RecordID)).TargetIdentity != d.TargetIdentity {
 		w.Decision = dec
-		emit(t, collab.EventWakeDecided, w.RecordKind+":"+w.RecordID, w, nil)
+		emit(t.tx, collab.EventWakeDecided, w.RecordKind+":"+w.RecordID, w, nil)
 	}
-	t.woken(d, dec, about)
+	t.wake(d, dec, about)
 	if d.SenderKind == collab.SurfaceHuman {
-		notifySender(t, d)
+		t.notifySender(d)
 	}
 }
 
@@ -167,18 +167,18 @@ func decisionFor(dec collab.Decision, p party) collab.Decision {
 
 // wakeAgain sends a parked wake again. It is the same event, so that an agent that did
 // get it can tell.
-func (t *tx) wakeAgain(d collab.Delivery, st resolution) {
+func (t wakeHandler) wakeAgain(d collab.Delivery, st resolution) {
 	e := t.event(t.wokenBy.get(d.ID))
 	d.Wake, d.EndpointID = collab.WakeWoken, st.Endpoint.EndpointID
-	t.changeDelivery(d, nil)
-	notifySender(t, d)
+	deliveryHandler{t.tx}.change(d, nil)
+	t.notifySender(d)
 	t.sends = append(t.sends, sending{to: st.Endpoint.Identity, event: e, deliveryID: d.ID, again: t.seq})
 }
 
 // missed notes that a wake found its addressee absent: it parks the wake and takes
 // the addressee's endpoints offline. If the addressee announced itself since the
 // wake was sent, it wakes it again instead.
-func (t *tx) missed(deliveryID string, to protocol.PeerID, sentAt string) {
+func (t wakeHandler) missed(deliveryID string, to protocol.PeerID, sentAt string) {
 	d, parked := t.park(deliveryID)
 	if !parked {
 		return
@@ -190,35 +190,35 @@ func (t *tx) missed(deliveryID string, to protocol.PeerID, sentAt string) {
 	}
 	slices.SortFunc(online, func(a, b *endpoint) int { return cmp.Compare(a.EndpointID, b.EndpointID) })
 	for _, e := range online {
-		t.setOffline(e, "a wake found "+string(to)+" absent from the bus")
+		identityHandler{t.tx}.setOffline(e, "a wake found "+string(to)+" absent from the bus")
 		t.presence.setLost(e.EndpointID, true)
 	}
-	requestSpawn(t, d)
+	t.requestSpawn(d)
 }
 
 // park makes a wake wait until the next announcement. It reports whether the wake
 // was parked: a delivery that is done needs none.
-func (t *tx) park(deliveryID string) (collab.Delivery, bool) {
+func (t wakeHandler) park(deliveryID string) (collab.Delivery, bool) {
 	stored := t.deliveries.get(deliveryID)
 	if stored == nil || stored.Terminal() || stored.Wake != collab.WakeWoken {
 		return collab.Delivery{}, false
 	}
 	d := *stored
 	d.Wake = collab.WakeMissed
-	t.changeDelivery(d, nil)
-	notifySender(t, d)
+	deliveryHandler{t.tx}.change(d, nil)
+	t.notifySender(d)
 	return d, true
 }
 
 // notifySender tells who asked for a wake what became of it by the last event: an agent itself,
 // a person where they are.
-func notifySender(t *tx, d collab.Delivery) {
+func (t wakeHandler) notifySender(d collab.Delivery) {
 	e := t.events[len(t.events)-1]
 	switch d.SenderKind {
 	case collab.SurfaceAgent:
 		t.sends = append(t.sends, sending{to: d.SenderIdentity, event: e})
 	case collab.SurfaceHuman:
-		notifyPerson(t, d.ConversationID, d.SenderIdentity, e)
+		notifyPerson(t.tx, d.ConversationID, d.SenderIdentity, e)
 	}
 }
 
@@ -230,7 +230,7 @@ type spawnRequest struct {
 }
 
 // requestSpawn asks for an agent that is away and that a delivery waits for.
-func requestSpawn(t *tx, d collab.Delivery) {
+func (t wakeHandler) requestSpawn(d collab.Delivery) {
 	id := d.TargetIdentity
 	for _, e := range t.endpointsThat(func(e *endpoint) bool { return e.actsFor(id) }) {
 		if e.Status == collab.StatusOnline {
@@ -259,12 +259,12 @@ func (s *state) obsolete(d collab.Delivery) string {
 	return ""
 }
 
-func (t *tx) cancelDelivery(d collab.Delivery, why string) {
-	t.changeDelivery(withStatus(d, collab.DeliveryCancelled), map[string]string{"reason": why})
+func (t deliveryHandler) cancel(d collab.Delivery, why string) {
+	t.change(withStatus(d, collab.DeliveryCancelled), map[string]string{"reason": why})
 }
 
 // lastDecision reads the last wake decision about a work item or a question.
-func (t *tx) lastDecision(recordID string) collab.Decision {
+func (t wakeHandler) lastDecision(recordID string) collab.Decision {
 	ref, ok := t.wakes.find(recordID)
 	if !ok {
 		fail(collab.CodeNotFound, "no wake was decided for %q", text.Clip(recordID, 80))
@@ -280,9 +280,9 @@ func (t *tx) lastDecision(recordID string) collab.Decision {
 	return w.Decision
 }
 
-// explainWake answers with the stored decision of a message, or with the last one
+// explain answers with the stored decision of a message, or with the last one
 // of a record.
-func explainWake(t *tx, p collab.ExplainParams) (out collab.Explanation) {
+func (t wakeHandler) explain(p collab.ExplainParams) (out collab.Explanation) {
 	key := cmp.Or(p.WorkItemID, p.QuestionID)
 	switch {
 	case p.MessageID != "":
@@ -304,7 +304,7 @@ func explainWake(t *tx, p collab.ExplainParams) (out collab.Explanation) {
 
 // addCurrentOutcome makes a decision say what became of its wake since: whether it reached nobody,
 // and whom it was sent to then.
-func (t *tx) addCurrentOutcome(dec *collab.Decision, p collab.ExplainParams) {
+func (t wakeHandler) addCurrentOutcome(dec *collab.Decision, p collab.ExplainParams) {
 	var d *collab.Delivery
 	for _, one := range t.deliveries.list(string(dec.TargetIdentity), "", math.MaxInt) {
 		record := one.MessageID == "" && cmp.Or(p.WorkItemID, p.QuestionID) == cmp.Or(one.WorkItemID, one.QuestionID)
@@ -330,11 +330,11 @@ func (t *tx) addCurrentOutcome(dec *collab.Decision, p collab.ExplainParams) {
 // acknowledge when they have stored a wake, and a process that is frozen does not.
 const ackPatience = 3 * time.Second
 
-// wakeFor decides whom a record wakes, stores the decision and makes the wake. It
+// wakeRecord decides whom a record wakes, stores the decision and makes the wake. It
 // returns a nil delivery if nobody is to be woken.
-func (t *tx) wakeFor(r *record, sender caller) (collab.Decision, *collab.Delivery) {
+func (t wakeHandler) wakeRecord(r *record, sender caller) (collab.Decision, *collab.Delivery) {
 	dec := t.choose(situation{sender: sender, record: r}, locality{})
-	emit(t, collab.EventWakeDecided, r.target(), collab.WakeDecided{
+	emit(t.tx, collab.EventWakeDecided, r.target(), collab.WakeDecided{
 		RecordID: r.ID, RecordKind: r.Kind, ConversationID: r.ConversationID, SenderID: sender.Name, Decision: dec,
 	}, nil)
 	if dec.Outcome != collab.OutcomeWoken && dec.Outcome != collab.OutcomeUnavailable {
@@ -349,13 +349,13 @@ func (t *tx) wakeFor(r *record, sender caller) (collab.Decision, *collab.Deliver
 	} else {
 		d.WorkItemID = r.ID
 	}
-	d = t.requestAs(t.newID("dlv_"), d, dec, subject{record: r})
+	d = t.request(t.newID("dlv_"), d, dec, subject{record: r})
 	return dec, &d
 }
 
 // choose makes a decision and settles it: by the label that named its target if one
 // did, and otherwise by what the target's name means to the caller.
-func (t *tx) choose(s situation, from locality, named ...namedTarget) collab.Decision {
+func (t wakeHandler) choose(s situation, from locality, named ...namedTarget) collab.Decision {
 	if s.record != nil {
 		s.dependency = t.dependency(s.record)
 	}

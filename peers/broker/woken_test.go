@@ -24,7 +24,7 @@ func TestWokenIsSaidWhileItIsTrue(t *testing.T) {
 	d.wantWakes("agent:lead next_move_owner", "agent:lead explicit_mention", "agent:lead explicit_mention")
 	for _, s := range wakes {
 		tr := d.turn(peerID("collab:broker"))
-		tr.missed(s.deliveryID, s.to, formatTime(d.now))
+		wakeHandler{tr}.missed(s.deliveryID, s.to, formatTime(d.now))
 		d.end(tr)
 	}
 	for _, s := range d.sent {
@@ -135,7 +135,7 @@ func TestTheBusTellsWhoIsThere(t *testing.T) {
 	}
 	take := func() (next time.Duration) {
 		news, next := r.takeChanges()
-		turn(func(tr *tx) { applyPresence(tr, news) })
+		turn(func(tr *tx) { identityHandler{tr}.applyPresence(news) })
 		return next
 	}
 	want := func(when string, status ...string) {
@@ -158,7 +158,7 @@ func TestTheBusTellsWhoIsThere(t *testing.T) {
 	hear(protocol.PresenceJoined, "agent:b")
 	d.announce("b")
 	d.now = d.now.Add(time.Hour)
-	turn(func(tr *tx) { tr.expireEndpoints() })
+	turn(func(tr *tx) { identityHandler{tr}.expireAll() })
 	want("an hour without heartbeats", "online", "online")
 	r.onAnnounce("agent:b") // it is there: the bus told of it
 	r.onAnnounce("agent:a")
@@ -225,7 +225,7 @@ func TestWhoIsAwayIsAskedFor(t *testing.T) {
 	wanted()
 	missed := d.sent[len(d.sent)-1]
 	tr := d.turn(peerID("collab:broker"))
-	tr.missed(missed.deliveryID, missed.to, formatTime(d.now))
+	wakeHandler{tr}.missed(missed.deliveryID, missed.to, formatTime(d.now))
 	d.end(tr)
 	wanted("agent:lead")
 	d.do("agent:lead", "identity.announce", m{"endpointId": "e-lead"})

@@ -12,13 +12,13 @@ import (
 // isTrue returns whether a wake was asked for.
 func isTrue(wake *bool) bool { return wake != nil && *wake }
 
-func createWork(t *tx, p collab.WorkParams) collab.Result {
+func (t recordHandler) createWork(p collab.WorkParams) collab.Result {
 	return t.create(t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem}}, p), isTrue(p.Wake))
 }
 
 // updateWork changes a work item. Who moves it without saying whom the next move
 // belongs to keeps it where it is.
-func updateWork(t *tx, p collab.WorkParams) collab.Result {
+func (t recordHandler) updateWork(p collab.WorkParams) collab.Result {
 	if p.ID == nil {
 		failInvalid("id is required")
 	}
@@ -33,13 +33,13 @@ func updateWork(t *tx, p collab.WorkParams) collab.Result {
 	if r.State != collab.WorkWaiting && p.WaitingOn == nil {
 		r.WaitingOn = nil // nothing is waited for any more
 	}
-	t.updateRecord(old, &r)
+	t.update(old, &r)
 	return t.result(r.ID, isTrue(p.Wake))
 }
 
-// workArrived lets the work go on that waits for a thing of the world, so far as the caller may
+// arrived lets the work go on that waits for a thing of the world, so far as the caller may
 // move it.
-func workArrived(t *tx, p collab.ArrivedParams) (out collab.Arrived) {
+func (t recordHandler) arrived(p collab.ArrivedParams) (out collab.Arrived) {
 	mustBeText("name", p.Name, maxTitle)
 	out.Items = []collab.Result{}
 	size := 0
@@ -54,7 +54,7 @@ func workArrived(t *tx, p collab.ArrivedParams) (out collab.Arrived) {
 		}
 		r := *old
 		r.State, r.WaitingOn = collab.WorkWorking, nil
-		t.updateRecord(old, &r)
+		t.update(old, &r)
 		if one := t.result(r.ID, true); size < pageBytes {
 			out.Items, size = append(out.Items, one), size+len(mustEncode(one))
 		} else {
@@ -65,7 +65,7 @@ func workArrived(t *tx, p collab.ArrivedParams) (out collab.Arrived) {
 }
 
 // wakeWork wakes the one who is responsible for a work item now.
-func wakeWork(t *tx, p collab.IDParams) collab.Result {
+func (t recordHandler) wakeWork(p collab.IDParams) collab.Result {
 	r := t.mustFindRecord(collab.KindWorkItem, p.ID)
 	out := collab.Result{WorkItem: r.WorkItem}
 	dec := t.wakeInto(&out, r)
@@ -76,11 +76,13 @@ func wakeWork(t *tx, p collab.IDParams) collab.Result {
 }
 
 // getRecord answers with a record of a kind.
-func getRecord(kind string) func(t *tx, p collab.IDParams) collab.Result {
-	return func(t *tx, p collab.IDParams) collab.Result { return t.result(t.mustFindRecord(kind, p.ID).ID, false) }
+func getRecord(kind string) func(t recordHandler, p collab.IDParams) collab.Result {
+	return func(t recordHandler, p collab.IDParams) collab.Result {
+		return t.result(t.mustFindRecord(kind, p.ID).ID, false)
+	}
 }
 
-func listWork(t *tx, p collab.WorkListParams) collab.Page[collab.WorkItem] {
+func (t recordHandler) listWork(p collab.WorkListParams) collab.Page[collab.WorkItem] {
 	if p.State != "" {
 		mustBeOneOf("state", p.State, kinds[collab.KindWorkItem].states...)
 	}
@@ -88,14 +90,14 @@ func listWork(t *tx, p collab.WorkListParams) collab.Page[collab.WorkItem] {
 	return pageOf(list, func(r *record) string { return r.ID }, (*record).workItem, p.PageParams)
 }
 
-func listQuestions(t *tx, p collab.QuestionListParams) collab.Page[collab.Question] {
+func (t recordHandler) listQuestions(p collab.QuestionListParams) collab.Page[collab.Question] {
 	list := t.recordsOf(collab.KindQuestion, collab.WorkState(p.State), "", p.NextMoveOwnerID)
 	return pageOf(list, func(r *record) string { return r.ID }, (*record).question, p.PageParams)
 }
 
 // ask stores a question and wakes the one it is asked of.
-func ask(t *tx, p collab.QuestionParams) collab.Result {
-	openChat(t, p.ConversationID, p.Chat)
+func (t recordHandler) ask(p collab.QuestionParams) collab.Result {
+	conversationHandler{t.tx}.openChat(p.ConversationID, p.Chat)
 	mustBeName("askedOfId", p.AskedOfID)
 	mustFit("answer", p.Answer, maxText)
 	asked, by := t.partyOf(p.AskedOfID, t.known), t.caller.party()
@@ -112,15 +114,15 @@ func ask(t *tx, p collab.QuestionParams) collab.Result {
 	return t.create(r, r.State == collab.WorkOpen)
 }
 
-// answerQuestion stores the answer to a question and wakes the asker, whose move it then is.
-func answerQuestion(t *tx, p collab.AnswerParams) collab.Result {
+// answer stores the answer to a question and wakes the asker, whose move it then is.
+func (t recordHandler) answer(p collab.AnswerParams) collab.Result {
 	if strings.TrimSpace(p.Answer) == "" {
 		failInvalid("answered questions require an answer")
 	}
 	mustFit("answer", p.Answer, maxText)
 	q := t.mustFindRecord(collab.KindQuestion, p.ID)
 	if p.By != "" && !t.caller.is(p.By) {
-		mustSpeakFor(t, p.By, q.AskedByIdentity)
+		decisionHandler{t.tx}.mustSpeakFor(p.By, q.AskedByIdentity)
 		if p.By != q.AskedOfIdentity {
 			fail(collab.CodeForbidden, "question %s is for %s to answer", q.ID, q.AskedOfID)
 		}
@@ -130,7 +132,7 @@ func answerQuestion(t *tx, p collab.AnswerParams) collab.Result {
 		if q.Answer != p.Answer {
 			failTransition(kinds[q.Kind].moves, q.State, q.State, "question %s is %s already", q.ID, q.State)
 		}
-		return t.duplicateResult(q.ID)
+		return t.duplicate(q.ID)
 	}
 	return t.moveQuestion(p.ID, questionAnswered, func(q *record) {
 		q.Answer = p.Answer
@@ -139,14 +141,14 @@ func answerQuestion(t *tx, p collab.AnswerParams) collab.Result {
 }
 
 // endQuestion ends a question in a state.
-func endQuestion(to collab.WorkState) func(t *tx, p collab.IDParams) collab.Result {
-	return func(t *tx, p collab.IDParams) collab.Result {
+func endQuestion(to collab.WorkState) func(t recordHandler, p collab.IDParams) collab.Result {
+	return func(t recordHandler, p collab.IDParams) collab.Result {
 		return t.moveQuestion(p.ID, to, func(q *record) { q.setNextMove(party{}) })
 	}
 }
 
-// reopenQuestion takes an answer back: the question is open again.
-func reopenQuestion(t *tx, p collab.IDParams) collab.Result {
+// reopen takes an answer back: the question is open again.
+func (t recordHandler) reopen(p collab.IDParams) collab.Result {
 	return t.moveQuestion(p.ID, collab.WorkOpen, func(q *record) {
 		q.Answer = ""
 		q.setNextMove(cmp.Or(q.asked(), q.creator()))
@@ -154,7 +156,7 @@ func reopenQuestion(t *tx, p collab.IDParams) collab.Result {
 }
 
 // moveQuestion brings a question into a state, and wakes whose move it then is.
-func (t *tx) moveQuestion(id string, to collab.WorkState, edit func(q *record)) collab.Result {
+func (t recordHandler) moveQuestion(id string, to collab.WorkState, edit func(q *record)) collab.Result {
 	old := t.mustFindMovable(collab.KindQuestion, id)
 	if old.State == to {
 		return t.result(id, false) // said twice
@@ -162,19 +164,19 @@ func (t *tx) moveQuestion(id string, to collab.WorkState, edit func(q *record)) 
 	q := *old
 	q.State = to
 	edit(&q)
-	t.updateRecord(old, &q)
+	t.update(old, &q)
 	return t.result(id, true)
 }
 
 // spawnWork makes the durable work that a question turned out to need. A
 // question spawns one work item at most.
-func spawnWork(t *tx, p collab.WorkParams) collab.Result {
+func (t recordHandler) spawnWork(p collab.WorkParams) collab.Result {
 	if p.ID == nil {
 		failInvalid("id (of the question) is required")
 	}
 	old := t.mustFindRecord(collab.KindQuestion, *p.ID)
 	if old.SpawnedWorkItemID != "" {
-		out := t.duplicateResult(old.SpawnedWorkItemID)
+		out := t.duplicate(old.SpawnedWorkItemID)
 		out.Question = old.question()
 		return out
 	}
@@ -185,10 +187,10 @@ func spawnWork(t *tx, p collab.WorkParams) collab.Result {
 	p.RequestedByID = cmp.Or(p.RequestedByID, new(old.creator().ref()))
 	p.ParentID = cmp.Or(p.ParentID, &old.ID)
 	w := t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem, ConversationID: old.ConversationID}}, p)
-	t.storeRecord(nil, w)
+	t.store(nil, w)
 	q := *old
 	q.SpawnedWorkItemID, q.UpdatedAt = w.ID, formatTime(t.now)
-	t.storeRecord(old, &q)
+	t.store(old, &q)
 	out := t.result(w.ID, isTrue(p.Wake))
 	out.Question = q.question()
 	return out
