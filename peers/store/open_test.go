@@ -83,7 +83,7 @@ func TestOpen_RefusesOtherVersions(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := store.Open(path, schema); !errors.Is(err, datafolder.ErrOtherVersion) {
-				t.Errorf("err = %v; want ErrNewer", err)
+				t.Errorf("err = %v; want ErrOtherVersion", err)
 			}
 			if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
 				t.Errorf("the file has changed, %v", err)
