@@ -101,17 +101,14 @@ func (r *Router) AuthorizeReply(ctx context.Context, agent protocol.PeerID, repl
 	if reply.Claim != nil && event != reply.InReplyTo && reply.InReplyTo != "" {
 		return outbox.Permanent(fmt.Errorf("the claim is for %s, the answer is to %s", event, reply.InReplyTo))
 	}
-	tx := store.On(ctx, r.db)
 	c := replyCheck{agent: agent, claim: reply.Claim}
-	r.loadReceivers(tx, event, &c)
-	if tx.Err() == nil && c.needsNoClaim() {
-		return nil
+	err := store.Autocommit(ctx, r.db, func(tx *store.Tx) {
+		r.loadReceivers(tx, event, &c)
+		c.seenToken = store.Value[int64](tx, `SELECT token FROM bridge_claims WHERE event = ?`, event)
+	})
+	if err != nil || c.needsNoClaim() {
+		return err
 	}
-	c.seenToken = store.Value[int64](tx, `SELECT token FROM bridge_claims WHERE event = ?`, event)
-	if tx.Err() != nil {
-		return tx.Err()
-	}
-	var err error
 	c.newest, err = r.broker.ClaimOf(ctx, event)
 	c.hasBroker = !errors.Is(err, collab.ErrNoBroker)
 	if err != nil && c.hasBroker {
@@ -122,12 +119,14 @@ func (r *Router) AuthorizeReply(ctx context.Context, agent protocol.PeerID, repl
 	if reason == "" && c.claim != nil {
 		newest = max(newest, c.claim.Token)
 	}
-	if newest > 0 {
-		tx.Exec(`INSERT OR REPLACE INTO bridge_claims (event, token, at) VALUES (?, ?, ?)`, event, newest, r.now())
-	}
+	err = store.Autocommit(ctx, r.db, func(tx *store.Tx) {
+		if newest > 0 {
+			tx.Exec(`INSERT OR REPLACE INTO bridge_claims (event, token, at) VALUES (?, ?, ?)`, event, newest, r.now())
+		}
+	})
 	switch {
-	case tx.Err() != nil, reason == "":
-		return tx.Err()
+	case err != nil, reason == "":
+		return err
 	case c.answeredByOther():
 		return outbox.Drop(errors.New(reason))
 	default:
@@ -163,9 +162,9 @@ func (r *Router) loadReceivers(tx *store.Tx, source string, c *replyCheck) {
 
 // saveBrokerSeen stores when the broker was last seen, for restoreBrokerSeen.
 func (r *Router) saveBrokerSeen(ctx context.Context, at time.Time) error {
-	tx := store.On(ctx, r.db)
-	tx.Exec(`INSERT OR REPLACE INTO bridge_broker (bridge, seen_at) VALUES (?, ?)`, r.opts.Name, at.UnixMicro())
-	return tx.Err()
+	return store.Autocommit(ctx, r.db, func(tx *store.Tx) {
+		tx.Exec(`INSERT OR REPLACE INTO bridge_broker (bridge, seen_at) VALUES (?, ?)`, r.opts.Name, at.UnixMicro())
+	})
 }
 
 // restoreBrokerSeen makes claims wait for a broker that was seen before the restart, since

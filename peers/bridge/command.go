@@ -132,18 +132,24 @@ func (r commandRunner) run(ctx context.Context, item outbox.Item) error {
 		Command:       c,
 		commandRunner: r,
 		ctx:           ctx,
-		tx:            store.On(ctx, r.router.db),
 		chat:          protocol.PeerID(item.Destination),
 		broker:        r.router.broker.As(c.By),
 	}
-	if agents := r.router.Agents(a.tx, a.chat); len(agents) > 0 {
-		a.firstAgent = agents[0].Agent
-	}
-	result, err := handle(a)
+	var result string
+	var err error
+	unread := store.Autocommit(ctx, r.router.db, func(tx *store.Tx) {
+		a.tx = tx
+		if agents := r.router.Agents(tx, a.chat); len(agents) > 0 {
+			a.firstAgent = agents[0].Agent
+		}
+		if tx.Err() == nil {
+			result, err = handle(a)
+		}
+	})
 	var refused *contract.Error
 	switch {
-	case a.tx.Err() != nil: // the result may lack what could not be read
-		return outbox.Retry(0, a.tx.Err())
+	case unread != nil: // the result may lack what could not be read
+		return outbox.Retry(0, unread)
 	case errors.Is(err, contract.ErrNoBroker) && c.Verb != VerbSay:
 		result = "Work needs the collaboration broker, and it isn't running here."
 	case errors.Is(err, contract.ErrNoBroker): // the chat's own agents have the message

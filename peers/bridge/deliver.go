@@ -214,12 +214,19 @@ func (r *Router) enqueue(tx *store.Tx, id, agent protocol.PeerID, key string, it
 // deliverItem makes one attempt to deliver an item to an agent. It first configures an
 // agent that is not configured.
 func (r *Router) deliverItem(ctx context.Context, item outbox.Item) error {
-	tx := store.On(ctx, r.db)
-	e := eventOfItem(&item)
+	var err error
+	failed := store.Autocommit(ctx, r.db, func(tx *store.Tx) { err = r.attemptDelivery(tx, item) })
+	return cmp.Or(failed, err)
+}
+
+// attemptDelivery is deliverItem with a Tx outside any transaction. An error of tx takes
+// precedence over the error that it returns.
+func (r *Router) attemptDelivery(tx *store.Tx, item outbox.Item) error {
+	ctx, e := tx.Context(), eventOfItem(&item)
 	agents := r.Agents(tx, e.Chat)
 	i := slices.IndexFunc(agents, func(a Assignment) bool { return a.Agent == e.Agent })
 	if i < 0 {
-		return cmp.Or(tx.Err(), outbox.Permanent(errors.New("the agent is no longer assigned to this chat")))
+		return outbox.Permanent(errors.New("the agent is no longer assigned to this chat"))
 	}
 	a := agents[i]
 	if !a.Configured {
@@ -228,7 +235,7 @@ func (r *Router) deliverItem(ctx context.Context, item outbox.Item) error {
 		}
 	}
 	if e.ID == 0 {
-		return r.deliverHalt(tx.Context(), &item, &e)
+		return r.deliverHalt(ctx, &item, &e)
 	}
 	stored, found := store.One(tx, eventColumns, `SELECT event, chat, source, agents FROM bridge_events
 		WHERE bridge = ? AND event = ?`, r.opts.Name, e.ID)
@@ -312,8 +319,16 @@ func (r *Router) deliverHalt(ctx context.Context, item *outbox.Item, e *Event) e
 	if err := json.Unmarshal(item.Body, &body); err != nil || body.Halt == "" {
 		return err
 	}
-	if body.Halt == "off" && r.deliveries.HasOpen(store.On(ctx, r.db), haltDestination(e.Chat, e.Agent)) {
-		return outbox.Later(haltPause, errHalting)
+	if body.Halt == "off" {
+		waits, err := store.Read(ctx, r.db, func(tx *store.Tx) bool {
+			return r.deliveries.HasOpen(tx, haltDestination(e.Chat, e.Agent))
+		})
+		if err != nil {
+			return err
+		}
+		if waits {
+			return outbox.Later(haltPause, errHalting)
+		}
 	}
 	m := protocol.NewMessage(protocol.TypeConfigure, e.Chat,
 		protocol.Configure{TalkTo: e.Chat.Topic(), Halt: body.Halt, By: body.By})

@@ -63,6 +63,9 @@ func (a *commandAttempt) cutName(s string) (who, rest string) {
 	if person := a.router.opts.Commands.Person(a.tx, s[l.From+1:l.NameEnd]); person != "" && l.NameEnd == l.To {
 		return string(person), attention.TextAfterLabel(s, l)
 	}
+	if a.tx.Err() != nil {
+		return "", "" // nothing is asked for a name that may be a person's
+	}
 	return s[l.From:l.To], attention.TextAfterLabel(s, l)
 }
 

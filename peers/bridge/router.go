@@ -228,13 +228,13 @@ func (r *Router) OnConnected(ctx context.Context) {
 
 // Prune deletes what was settled before a time.
 func (r *Router) Prune(ctx context.Context, before time.Time) error {
-	tx := store.On(ctx, r.db)
-	tx.Exec(`DELETE FROM bridge_events WHERE bridge = ? AND at < ? AND agents <> ''`, r.opts.Name, before.UnixMicro())
-	tx.Exec(`DELETE FROM bridge_requests WHERE bridge = ?1 AND at < ?2
-		AND request NOT IN (SELECT request FROM bridge_chats WHERE bridge = ?1)
-		AND chat NOT IN (SELECT chat FROM bridge_agents WHERE bridge = ?1)`, r.opts.Name, before.UnixMicro())
-	tx.Exec(`DELETE FROM bridge_claims WHERE at < ?`, before.UnixMicro())
-	return tx.Err()
+	return store.Autocommit(ctx, r.db, func(tx *store.Tx) {
+		tx.Exec(`DELETE FROM bridge_events WHERE bridge = ? AND at < ? AND agents <> ''`, r.opts.Name, before.UnixMicro())
+		tx.Exec(`DELETE FROM bridge_requests WHERE bridge = ?1 AND at < ?2
+			AND request NOT IN (SELECT request FROM bridge_chats WHERE bridge = ?1)
+			AND chat NOT IN (SELECT chat FROM bridge_agents WHERE bridge = ?1)`, r.opts.Name, before.UnixMicro())
+		tx.Exec(`DELETE FROM bridge_claims WHERE at < ?`, before.UnixMicro())
+	})
 }
 
 func (r *Router) now() int64 { return r.opts.Now().UnixMicro() }

@@ -25,15 +25,17 @@ var errNoRoute = errors.New("the request was accepted; no agent is assigned yet"
 // could not be dispatched before. It returns nil when no step is left.
 func (r *Router) runStep(ctx context.Context, item outbox.Item) error {
 	id := protocol.PeerID(item.Destination)
-	tx := store.On(ctx, r.db)
-	c := r.table.load(tx, id)
-	if tx.Err() == nil && c.state != Asking {
-		return r.dispatchLater(ctx, id)
-	}
-	_, refusal := r.adapter.FindChat(tx, id.Topic())
+	var c *chatState
+	refusal, err := store.Read(ctx, r.db, func(tx *store.Tx) string {
+		c = r.table.load(tx, id)
+		_, refusal := r.adapter.FindChat(tx, id.Topic())
+		return refusal
+	})
 	switch {
-	case tx.Err() != nil:
-		return tx.Err()
+	case err != nil:
+		return err
+	case c.state != Asking:
+		return r.dispatchLater(ctx, id)
 	case refusal != "": // an agent would be started in vain: its route would be rejected
 		r.log.Warn().Str("topic", string(id)).Str("reason", refusal).Msg("chat no longer requests an agent")
 		return store.InTx(ctx, r.db, func(tx *store.Tx) { r.cancelRequest(tx, id) })
@@ -99,10 +101,10 @@ func (r *Router) setProblem(ctx context.Context, c *chatState, problem string) e
 	if problem = text.Clip(problem, maxReason); problem == c.problem {
 		return nil
 	}
-	tx := store.On(ctx, r.db)
-	tx.Exec(`UPDATE bridge_chats SET problem = ? WHERE bridge = ? AND chat = ? AND request = ?`,
-		problem, r.opts.Name, c.id, c.request)
-	return tx.Err()
+	return store.Autocommit(ctx, r.db, func(tx *store.Tx) {
+		tx.Exec(`UPDATE bridge_chats SET problem = ? WHERE bridge = ? AND chat = ? AND request = ?`,
+			problem, r.opts.Name, c.id, c.request)
+	})
 }
 
 // notifySlow notifies a chat that its agent takes long to start.

@@ -129,11 +129,13 @@ func (b *Broker) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tx := store.On(ctx, b.db)
-	b.writer.state, b.facts.settled = state, store.Value[int64](tx, `SELECT seq FROM published`)
-	unsent := unsentAnswers(tx)
-	if tx.Err() != nil {
-		return tx.Err()
+	b.writer.state = state
+	unsent, err := store.Read(ctx, b.db, func(tx *store.Tx) []answer {
+		b.facts.settled = store.Value[int64](tx, `SELECT seq FROM published`)
+		return unsentAnswers(tx)
+	})
+	if err != nil {
+		return err
 	}
 	b.answers.add(unsent)
 	return b.peer.Subscribe(ctx, "collab:*")

@@ -60,10 +60,11 @@ func (p *publisher) run(ctx context.Context) error {
 	room := make(chan struct{}, publishWindow)
 	last := p.settled // nobody else is running yet
 	for ctx.Err() == nil {
-		tx := store.On(ctx, p.db)
-		events := store.All(tx, eventRow, `SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, last, publishBatch)
-		if tx.Err() != nil && ctx.Err() == nil {
-			p.log.Error().Err(tx.Err()).Msg("reading events for publishing failed; trying again")
+		events, err := store.Read(ctx, p.db, func(tx *store.Tx) []collab.Event {
+			return store.All(tx, eventRow, `SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, last, publishBatch)
+		})
+		if err != nil && ctx.Err() == nil {
+			p.log.Error().Err(err).Msg("reading events for publishing failed; trying again")
 		}
 		for _, e := range events {
 			if !p.start(ctx, &wg, room, e) {

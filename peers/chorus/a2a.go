@@ -184,9 +184,7 @@ func a2aError(err error) error {
 
 // task returns a task as it stands.
 func (c taskAPI) task(ctx context.Context, id string) (*task, error) {
-	tx := store.On(ctx, c.g.store.db)
-	t := loadTask(tx, c.inbox, id)
-	return t, tx.Err()
+	return store.Read(ctx, c.g.store.db, func(tx *store.Tx) *task { return loadTask(tx, c.inbox, id) })
 }
 
 // watch yields a task as it stands, what comes of it, and ends where it is still.
@@ -299,17 +297,25 @@ func (c taskAPI) ListTasks(ctx context.Context, r *sdk.ListTasksRequest) (*sdk.L
 		return nil, sdk.NewError(sdk.ErrInvalidParams, "this pageToken is none of ours")
 	}
 	state := strings.ToLower(strings.TrimPrefix(string(r.Status), "TASK_STATE_"))
-	tx := store.On(ctx, c.g.store.db)
 	const which = `WHERE inbox = ?1 AND (?2 = '' OR context = ?2) AND (?3 = '' OR state = ?3)`
-	list := &sdk.ListTasksResponse{Tasks: []*sdk.Task{}, PageSize: size, TotalSize: store.Value[int](tx, `SELECT count(*) FROM task `+which, c.inbox, r.ContextID, state)}
-	for _, t := range store.All(tx, (*task).columns, taskColumns+which+` AND inbound < ?4 ORDER BY inbound DESC LIMIT ?5`, c.inbox, r.ContextID, state, before, size) {
-		if r.IncludeArtifacts {
-			t = *loadTask(tx, c.inbox, t.ID)
+	list := &sdk.ListTasksResponse{Tasks: []*sdk.Task{}, PageSize: size}
+	err := store.Autocommit(ctx, c.g.store.db, func(tx *store.Tx) {
+		list.TotalSize = store.Value[int](tx, `SELECT count(*) FROM task `+which, c.inbox, r.ContextID, state)
+		tasks := store.All(tx, (*task).columns, taskColumns+which+` AND inbound < ?4 ORDER BY inbound DESC LIMIT ?5`,
+			c.inbox, r.ContextID, state, before, size)
+		for _, t := range tasks {
+			if r.IncludeArtifacts {
+				t = *loadTask(tx, c.inbox, t.ID)
+			}
+			list.Tasks = append(list.Tasks, t.toA2A())
+			list.NextPageToken = fmt.Sprint(t.Inbound)
 		}
-		list.Tasks, list.NextPageToken = append(list.Tasks, t.toA2A()), fmt.Sprint(t.Inbound)
+	})
+	if err != nil {
+		return nil, err
 	}
 	if len(list.Tasks) < size {
 		list.NextPageToken = ""
 	}
-	return list, tx.Err()
+	return list, nil
 }

@@ -184,10 +184,9 @@ func (s *Store) mcpServersOf(ctx context.Context, channel protocol.PeerID) (serv
 
 // openSecret reads a sealed secret, "" if there is none.
 func (s *Store) openSecret(ctx context.Context, label, query string, of any) (string, error) {
-	tx := store.On(ctx, s.db)
-	sealed := store.Value[[]byte](tx, query, of)
+	sealed, err := store.Read(ctx, s.db, func(tx *store.Tx) []byte { return store.Value[[]byte](tx, query, of) })
 	if len(sealed) == 0 {
-		return "", tx.Err()
+		return "", err
 	}
 	return s.seal.open(label, sealed)
 }

@@ -1,6 +1,7 @@
 package chorus
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,10 +28,18 @@ func (c adapter) FindChat(tx *store.Tx, topic protocol.Topic) (protocol.PeerID, 
 
 // Message returns the chat_message of what a service POSTed. Every attempt has the
 // same messageId and sourceId, by which the agent knows it.
-func (c adapter) Message(ctx context.Context, e *bridge.Event) (protocol.Message, error) {
-	tx := store.On(ctx, c.g.store.db)
+func (c adapter) Message(ctx context.Context, e *bridge.Event) (m protocol.Message, err error) {
+	failed := store.Autocommit(ctx, c.g.store.db, func(tx *store.Tx) { m, err = c.message(tx, e) })
+	return m, cmp.Or(failed, err)
+}
+
+// message is Message. An error of tx takes precedence over the error that it returns.
+func (c adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, error) {
 	in := one(tx, outbox.Permanent(errNotKept), func(in *inboundMessage) []any { return []any{&in.messageID, (*[]byte)(&in.content)} },
 		`SELECT message_id, content FROM inbound WHERE seq = ?`, e.ID)
+	if tx.Err() != nil {
+		return protocol.Message{}, tx.Err()
+	}
 	in.channel = e.Chat
 	var content protocol.ChatMessage
 	if err := json.Unmarshal(in.content, &content); err != nil {

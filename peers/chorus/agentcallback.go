@@ -67,9 +67,10 @@ func (g *Gateway) serveCallback(w http.ResponseWriter, r *http.Request) error {
 // deliveryBySecret finds the delivery that a secret opens. It fails with errUnknownSecret if
 // there is none.
 func (s *Store) deliveryBySecret(ctx context.Context, column, secret string) (*delivery, error) {
-	tx := store.On(ctx, s.db)
-	d := one(tx, errUnknownSecret, (*delivery).columns, `SELECT `+deliveryColumns+` FROM delivery WHERE `+column+` = ?`, hashSecret(secret))
-	return &d, tx.Err()
+	return store.Read(ctx, s.db, func(tx *store.Tx) *delivery {
+		d := one(tx, errUnknownSecret, (*delivery).columns, `SELECT `+deliveryColumns+` FROM delivery WHERE `+column+` = ?`, hashSecret(secret))
+		return &d
+	})
 }
 
 func (d *delivery) isLive(now time.Time) bool { return d.due > micros(now) }
@@ -87,10 +88,11 @@ func (g *Gateway) handleAgentEvent(ctx context.Context, d *delivery, e *chorus.E
 	if g.frameSize(len(d.chat), protocol.NewMessage(protocol.TypeAgentEvent, d.agent.ID(), e)) > g.opts.MaxFrame {
 		return errFrameTooLarge
 	}
-	tx := store.On(ctx, g.store.db)
-	n := one(tx, errUnknownSecret, store.Scalar[int], `UPDATE delivery SET outputs = outputs + 1 WHERE id = ? RETURNING outputs`, d.id)
-	if tx.Err() != nil {
-		return tx.Err()
+	n, err := store.Read(ctx, g.store.db, func(tx *store.Tx) int {
+		return one(tx, errUnknownSecret, store.Scalar[int], `UPDATE delivery SET outputs = outputs + 1 WHERE id = ? RETURNING outputs`, d.id)
+	})
+	if err != nil {
+		return err
 	}
 	name := fmt.Sprintf("callback:%d:%s", d.id, key)
 	if key == "" {

@@ -89,8 +89,7 @@ func nextMessageQueue(channel protocol.PeerID) string { return string(channel) +
 // newest returns the message of a channel whose callback takes what answers none; 0 if it
 // has none.
 func (d commandHost) newest(ctx context.Context, p *pendingEvent) (int64, error) {
-	tx := store.On(ctx, d.g.store.db)
-	return newestOf(tx, p.Channel), tx.Err()
+	return store.Read(ctx, d.g.store.db, func(tx *store.Tx) int64 { return newestOf(tx, p.Channel) })
 }
 
 func newestOf(tx *store.Tx, channel protocol.PeerID) int64 {

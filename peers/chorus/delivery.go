@@ -59,11 +59,12 @@ func (g *Gateway) deliver(ctx context.Context, d *delivery, p *chorus.Post) erro
 	settled, forget := g.waiters.register(d.id)
 	defer forget()
 	for {
-		tx := store.On(ctx, g.store.db)
-		now := one(tx, errSuperseded, (*delivery).columns, `SELECT `+deliveryColumns+` FROM delivery WHERE id = ?`, d.id)
+		now, err := store.Read(ctx, g.store.db, func(tx *store.Tx) delivery {
+			return one(tx, errSuperseded, (*delivery).columns, `SELECT `+deliveryColumns+` FROM delivery WHERE id = ?`, d.id)
+		})
 		switch {
-		case tx.Err() != nil:
-			return tx.Err()
+		case err != nil:
+			return err
 		case now.state == deliveryStale:
 			return errSuperseded
 		case now.state == deliveryOpen:
@@ -134,11 +135,12 @@ func (g *Gateway) sendPost(ctx context.Context, item outbox.Item) error {
 // buildPost returns where a delivery goes and what is POSTed. The callback's lifetime
 // begins anew with every attempt.
 func (g *Gateway) buildPost(ctx context.Context, id string) (connection string, body []byte, err error) {
-	tx := store.On(ctx, g.store.db)
-	d := one(tx, errSuperseded, (*delivery).columns, `UPDATE delivery SET due_at = ? WHERE id = ? AND state = ? RETURNING `+deliveryColumns,
-		micros(g.store.now().Add(g.opts.CallbackTTL)), id, deliveryPosting)
-	if tx.Err() != nil {
-		return "", nil, tx.Err()
+	d, err := store.Read(ctx, g.store.db, func(tx *store.Tx) delivery {
+		return one(tx, errSuperseded, (*delivery).columns, `UPDATE delivery SET due_at = ? WHERE id = ? AND state = ? RETURNING `+deliveryColumns,
+			micros(g.store.now().Add(g.opts.CallbackTTL)), id, deliveryPosting)
+	})
+	if err != nil {
+		return "", nil, err
 	}
 	agent, err := g.store.agent(ctx, d.agent)
 	if err != nil {

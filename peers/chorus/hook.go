@@ -77,15 +77,19 @@ func (s *Store) Hooks(ctx context.Context) ([]Hook, error) {
 		Hook
 		refused int64
 	}
-	tx := store.On(ctx, s.db)
-	rows := store.All(tx, func(r *row) []any {
-		return []any{&r.Name, &r.Chat, &r.Oblige, (*moment)(&r.CreatedAt), (*moment)(&r.ChangedAt), &r.refused, &r.RefusedWhy, &r.Posts, &r.Waiting, &r.Lost, &r.LostWhy}
-	}, `SELECT name, chat, oblige, created_at, changed_at, refused_at, refused_why,
+	rows, err := store.Read(ctx, s.db, func(tx *store.Tx) []row {
+		return store.All(tx, func(r *row) []any {
+			return []any{&r.Name, &r.Chat, &r.Oblige, (*moment)(&r.CreatedAt), (*moment)(&r.ChangedAt), &r.refused, &r.RefusedWhy, &r.Posts, &r.Waiting, &r.Lost, &r.LostWhy}
+		}, `SELECT name, chat, oblige, created_at, changed_at, refused_at, refused_why,
 		(SELECT count(*) FROM hook_post WHERE hook = name),
 		(SELECT count(*) FROM outbox WHERE queue = ?1 AND destination = chat AND state IN ('pending', 'sending') AND `+keyOfHook+`),
 		(SELECT count(*) FROM outbox WHERE queue = ?1 AND destination = chat AND state = 'dead' AND `+keyOfHook+`),
 		coalesce((SELECT error FROM outbox WHERE queue = ?1 AND destination = chat AND state IN ('dead', 'pending') AND `+keyOfHook+` ORDER BY id DESC LIMIT 1), '')
 		FROM hook ORDER BY name`, hookQueue)
+	})
+	if err != nil {
+		return nil, err
+	}
 	hooks := []Hook{}
 	for _, r := range rows {
 		if r.refused > 0 {
@@ -93,7 +97,7 @@ func (s *Store) Hooks(ctx context.Context) ([]Hook, error) {
 		}
 		hooks = append(hooks, r.Hook)
 	}
-	return hooks, tx.Err()
+	return hooks, nil
 }
 
 // keyOfHook selects the items of a hook: names hold no colon.
@@ -106,12 +110,13 @@ func HookURL(publicURL string, name HookName) string {
 
 // hookOf returns a hook with its secret. It fails with errNoHook if there is none.
 func (s *Store) hookOf(ctx context.Context, name string) (h Hook, secret string, err error) {
-	tx := store.On(ctx, s.db)
 	var sealed []byte
-	h = one(tx, errNoHook, func(h *Hook) []any { return []any{&h.Name, &h.Chat, &h.Oblige, &sealed} },
-		`SELECT name, chat, oblige, secret FROM hook WHERE name = ?`, name)
-	if tx.Err() != nil {
-		return h, "", tx.Err()
+	h, err = store.Read(ctx, s.db, func(tx *store.Tx) Hook {
+		return one(tx, errNoHook, func(h *Hook) []any { return []any{&h.Name, &h.Chat, &h.Oblige, &sealed} },
+			`SELECT name, chat, oblige, secret FROM hook WHERE name = ?`, name)
+	})
+	if err != nil {
+		return h, "", err
 	}
 	secret, err = s.seal.open(hookLabel(h.Name), sealed)
 	return h, secret, err
@@ -120,11 +125,11 @@ func (s *Store) hookOf(ctx context.Context, name string) (h Hook, secret string,
 // recordRefusal keeps why a post was refused, for whoever set the hook up: once a second at most,
 // since strangers may POST, too.
 func (s *Store) recordRefusal(ctx context.Context, name HookName, why string) error {
-	tx := store.On(ctx, s.db)
 	now := s.now()
-	tx.Exec(`UPDATE hook SET refused_at = ?1, refused_why = ?2 WHERE name = ?3 AND refused_at NOT BETWEEN ?4 AND ?1`,
-		micros(now), why, name, micros(now.Add(-time.Second)))
-	return tx.Err()
+	return store.Autocommit(ctx, s.db, func(tx *store.Tx) {
+		tx.Exec(`UPDATE hook SET refused_at = ?1, refused_why = ?2 WHERE name = ?3 AND refused_at NOT BETWEEN ?4 AND ?1`,
+			micros(now), why, name, micros(now.Add(-time.Second)))
+	})
 }
 
 // Trouble says what is the matter with a hook, "" if nothing is.

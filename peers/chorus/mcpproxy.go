@@ -2,7 +2,6 @@ package chorus
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"hubbub/peers/bridge"
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
@@ -74,8 +74,11 @@ func (g *Gateway) authorizeTools(r *http.Request, channel protocol.PeerID) ([]MC
 	if err != nil {
 		return nil, err
 	}
-	tx := store.On(ctx, g.store.db)
-	for _, a := range g.router.Agents(tx, channel) {
+	agents, err := store.Read(ctx, g.store.db, func(tx *store.Tx) []bridge.Assignment { return g.router.Agents(tx, channel) })
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range agents {
 		may, err := g.tokens.allows(ctx, r.Header.Get("Authorization"), g.proxyURL(channel), a.Agent)
 		switch {
 		case err != nil:
@@ -86,7 +89,7 @@ func (g *Gateway) authorizeTools(r *http.Request, channel protocol.PeerID) ([]MC
 			return servers, nil
 		}
 	}
-	return nil, cmp.Or(tx.Err(), error(errNotAssigned))
+	return nil, errNotAssigned
 }
 
 // requestHeaders are the headers of the agent's MCP client that reach the service,

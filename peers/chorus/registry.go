@@ -57,21 +57,22 @@ func (s *Store) RevokeInbox(ctx context.Context, name InboxName) error {
 
 // Inboxes lists the inboxes by name, revoked ones included.
 func (s *Store) Inboxes(ctx context.Context) ([]Inbox, error) {
-	tx := store.On(ctx, s.db)
-	list := store.All(tx, func(in *Inbox) []any {
-		return []any{&in.Name, &in.Revoked, (*moment)(&in.CreatedAt), (*moment)(&in.ChangedAt), &in.Channels}
-	}, `SELECT name, secret_sha256 IS NULL, created_at, changed_at,
+	list, err := store.Read(ctx, s.db, func(tx *store.Tx) []Inbox {
+		return store.All(tx, func(in *Inbox) []any {
+			return []any{&in.Name, &in.Revoked, (*moment)(&in.CreatedAt), (*moment)(&in.ChangedAt), &in.Channels}
+		}, `SELECT name, secret_sha256 IS NULL, created_at, changed_at,
 		(SELECT count(*) FROM channel WHERE channel.inbox = inbox.name) FROM inbox ORDER BY name`)
-	return append([]Inbox{}, list...), tx.Err() // an empty list in JSON, too
+	})
+	return append([]Inbox{}, list...), err // an empty list in JSON, too
 }
 
 // inboxOf returns the inbox that a secret opens. Unknown, wrong, rotated and
 // revoked secrets take the same path: one hash, one look-up that finds nothing, which
 // is errUnknownSecret.
 func (s *Store) inboxOf(ctx context.Context, secret string) (InboxName, error) {
-	tx := store.On(ctx, s.db)
-	name := one(tx, errUnknownSecret, store.Scalar[InboxName], `SELECT name FROM inbox WHERE secret_sha256 = ?`, hashSecret(secret))
-	return name, tx.Err()
+	return store.Read(ctx, s.db, func(tx *store.Tx) InboxName {
+		return one(tx, errUnknownSecret, store.Scalar[InboxName], `SELECT name FROM inbox WHERE secret_sha256 = ?`, hashSecret(secret))
+	})
 }
 
 // ConnectionString is what an owner hands to a Chorus service.
@@ -165,10 +166,14 @@ func (s *Store) agents(ctx context.Context, where string, args ...any) (all []Ex
 		ExternalAgent
 		settings, sealed []byte
 	}
-	tx := store.On(ctx, s.db)
-	rows := store.All(tx, func(r *row) []any {
-		return []any{&r.Name, &r.sealed, &r.settings, &r.Trouble, (*moment)(&r.AddedAt)}
-	}, `SELECT name, connection, settings, trouble, added_at FROM agent `+where+` ORDER BY name`, args...)
+	rows, err := store.Read(ctx, s.db, func(tx *store.Tx) []row {
+		return store.All(tx, func(r *row) []any {
+			return []any{&r.Name, &r.sealed, &r.settings, &r.Trouble, (*moment)(&r.AddedAt)}
+		}, `SELECT name, connection, settings, trouble, added_at FROM agent `+where+` ORDER BY name`, args...)
+	})
+	if err != nil {
+		return nil, err
+	}
 	for _, r := range rows {
 		if err := json.Unmarshal(r.settings, &r.Settings); err != nil {
 			return nil, fmt.Errorf("the settings of %s: %w", r.Name, err)
@@ -179,15 +184,16 @@ func (s *Store) agents(ctx context.Context, where string, args ...any) (all []Ex
 		r.Peer, r.Host = string(r.Name.ID()), netguard.HostForLog(r.connection)
 		all = append(all, r.ExternalAgent)
 	}
-	return all, tx.Err()
+	return all, nil
 }
 
 // recordTrouble records why an external agent is not on the bus. It is empty if the
 // agent is.
 func (g *Gateway) recordTrouble(ctx context.Context, name AgentName, trouble string) {
-	tx := store.On(ctx, g.store.db)
-	tx.Exec(`UPDATE agent SET trouble = ?1 WHERE name = ?2 AND trouble <> ?1`, trouble, name)
-	if err := tx.Err(); err != nil && ctx.Err() == nil {
+	err := store.Autocommit(ctx, g.store.db, func(tx *store.Tx) {
+		tx.Exec(`UPDATE agent SET trouble = ?1 WHERE name = ?2 AND trouble <> ?1`, trouble, name)
+	})
+	if err != nil && ctx.Err() == nil {
 		g.log.Error().Err(err).Msg("state of an agent not stored")
 	}
 }

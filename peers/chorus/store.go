@@ -58,27 +58,29 @@ const publicURL = "public_url"
 
 // SetPublicURL records where the outside reaches the gateway.
 func (s *Store) SetPublicURL(ctx context.Context, url string) error {
-	tx := store.On(ctx, s.db)
-	tx.Exec(`INSERT INTO setting (name, value) VALUES (?, ?)
-		ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE value != excluded.value`, publicURL, url)
-	return tx.Err()
+	return store.Autocommit(ctx, s.db, func(tx *store.Tx) {
+		tx.Exec(`INSERT INTO setting (name, value) VALUES (?, ?)
+			ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE value != excluded.value`, publicURL, url)
+	})
 }
 
 // PublicURL returns where the outside reaches the gateway, and nothing if no gateway
 // has recorded it yet.
 func (s *Store) PublicURL(ctx context.Context) (string, error) {
-	tx := store.On(ctx, s.db)
-	return store.Value[string](tx, `SELECT value FROM setting WHERE name = ?`, publicURL), tx.Err()
+	return store.Read(ctx, s.db, func(tx *store.Tx) string {
+		return store.Value[string](tx, `SELECT value FROM setting WHERE name = ?`, publicURL)
+	})
 }
 
 // change runs a statement that is to change a row. It fails with none if there was none
 // to change; doing is what its error says.
 func (s *Store) change(ctx context.Context, doing string, none error, query string, args ...any) error {
-	tx := store.On(ctx, s.db)
-	if tx.ExecCount(query, args...) == 0 {
-		tx.Fail(none)
-	}
-	if err := tx.Err(); err != nil {
+	err := store.Autocommit(ctx, s.db, func(tx *store.Tx) {
+		if tx.ExecCount(query, args...) == 0 {
+			tx.Fail(none)
+		}
+	})
+	if err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	return nil

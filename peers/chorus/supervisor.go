@@ -117,9 +117,10 @@ func (m *agentSupervisor) reconcile(ctx context.Context) {
 	if m.g.opts.OpenAgent == nil {
 		return
 	}
-	tx := store.On(ctx, m.g.store.db)
-	wanted := store.All(tx, func(one *agentEntry) []any { return []any{&one.name, &one.added} }, `SELECT name, added_at FROM agent`)
-	if err := tx.Err(); err != nil {
+	wanted, err := store.Read(ctx, m.g.store.db, func(tx *store.Tx) []agentEntry {
+		return store.All(tx, func(one *agentEntry) []any { return []any{&one.name, &one.added} }, `SELECT name, added_at FROM agent`)
+	})
+	if err != nil {
 		if ctx.Err() == nil {
 			m.g.log.Error().Err(err).Msg("agents not read; trying again")
 		}
@@ -187,9 +188,9 @@ func (m *agentSupervisor) setAgent(one *agentEntry, agent Agent) {
 func (m *agentSupervisor) removeData(one *agentEntry) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
-	tx := store.On(ctx, m.g.store.db)
-	there := store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM agent WHERE name = ? AND added_at = ?)`, one.name, one.added)
-	err := tx.Err()
+	there, err := store.Read(ctx, m.g.store.db, func(tx *store.Tx) bool {
+		return store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM agent WHERE name = ? AND added_at = ?)`, one.name, one.added)
+	})
 	if err == nil && !there {
 		err = os.RemoveAll(m.g.store.agentFolder(one.folder()))
 	}

@@ -119,17 +119,18 @@ func (o *Outbox) mayHaveBegun(item Item) bool {
 // recoverInterrupted decides about the attempts that an earlier run left behind.
 func (o *Outbox) recoverInterrupted(ctx context.Context) error {
 	items, err := o.List(ctx, &Filter{States: []State{StateSending}, Limit: -1})
-	tx := store.On(ctx, o.db)
-	tx.Fail(err)
 	for _, item := range items {
+		if err != nil {
+			break
+		}
 		if o.opts.OnInterrupted == Resend || !o.mayHaveBegun(item) {
-			tx.Exec(`UPDATE outbox SET state = 'pending', error = 'the attempt was cut off' WHERE id = ?`, item.ID)
+			err = store.Autocommit(ctx, o.db, func(tx *store.Tx) {
+				tx.Exec(`UPDATE outbox SET state = 'pending', error = 'the attempt was cut off' WHERE id = ?`, item.ID)
+			})
 			continue
 		}
-		if tx.Err() == nil {
-			cause := errors.New("the program ended during the attempt; it may have been sent")
-			tx.Fail(o.settle(ctx, item, verdict{state: StateUnknown, cause: cause}))
-		}
+		cause := errors.New("the program ended during the attempt; it may have been sent")
+		err = o.settle(ctx, item, verdict{state: StateUnknown, cause: cause})
 	}
-	return tx.Err()
+	return err
 }

@@ -31,12 +31,12 @@ func (o *Outbox) List(ctx context.Context, f *Filter) ([]Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	tx := store.On(ctx, o.db)
-	items := store.All(tx, itemColumns, `SELECT `+columns+` FROM outbox
-		WHERE queue = ?1 AND id > ?2 AND (?3 = '' OR destination = ?3)
-		AND (json_array_length(?4) IS 0 OR ?4 = 'null' OR state IN (SELECT value FROM json_each(?4)))
-		ORDER BY id LIMIT ?5`, o.opts.Name, f.After, f.Destination, string(states), limit)
-	return items, tx.Err()
+	return store.Read(ctx, o.db, func(tx *store.Tx) []Item {
+		return store.All(tx, itemColumns, `SELECT `+columns+` FROM outbox
+			WHERE queue = ?1 AND id > ?2 AND (?3 = '' OR destination = ?3)
+			AND (json_array_length(?4) IS 0 OR ?4 = 'null' OR state IN (SELECT value FROM json_each(?4)))
+			ORDER BY id LIMIT ?5`, o.opts.Name, f.After, f.Destination, string(states), limit)
+	})
 }
 
 // ListByPrefix returns the items of a destination whose keys begin alike, in the order in
@@ -123,18 +123,20 @@ func (o *Outbox) operate(ctx context.Context, doing string, id int64, change fun
 // settlement, and returns how many. Their keys may be enqueued again. Run does
 // it every hour.
 func (o *Outbox) Prune(ctx context.Context) (int, error) {
-	tx, now, total := store.On(ctx, o.db), o.opts.Now(), 0
-	for state, age := range map[State]time.Duration{
-		StateSent: o.opts.Retention, StateDropped: o.opts.Retention,
-		StateDead: o.opts.DeadRetention, StateUnknown: o.opts.DeadRetention,
-	} {
-		for n := int64(500); n == 500; {
-			n = tx.ExecCount(`DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
-				WHERE queue = ? AND state = ? AND settled_at < ? LIMIT 500)`, o.opts.Name, string(state), now.Add(-age).UnixMicro())
-			total += int(n)
+	now, total := o.opts.Now(), 0
+	err := store.Autocommit(ctx, o.db, func(tx *store.Tx) {
+		for state, age := range map[State]time.Duration{
+			StateSent: o.opts.Retention, StateDropped: o.opts.Retention,
+			StateDead: o.opts.DeadRetention, StateUnknown: o.opts.DeadRetention,
+		} {
+			for n := int64(500); n == 500; {
+				n = tx.ExecCount(`DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
+					WHERE queue = ? AND state = ? AND settled_at < ? LIMIT 500)`, o.opts.Name, string(state), now.Add(-age).UnixMicro())
+				total += int(n)
+			}
 		}
-	}
-	return total, tx.Err()
+	})
+	return total, err
 }
 
 // QueueNames returns the names (Options.Name) of the queues that a database has items

@@ -13,12 +13,12 @@ import (
 func (o *Outbox) RetryNow(ctx context.Context, destination string) error {
 	o.hurryAttempts(destination) // first: an attempt that ends now is seen by one of the two
 	now := o.opts.Now().UnixMicro()
-	tx := store.On(ctx, o.db)
-	tx.Exec(`UPDATE outbox SET not_before = ?1, attempt = 0
-		WHERE queue = ?2 AND state = 'pending' AND paced = 0 AND not_before > ?1 AND (?3 = '' OR destination = ?3)`,
-		now, o.opts.Name, destination)
-	tx.OnCommit(o.Wake)
-	return tx.Err()
+	return store.Autocommit(ctx, o.db, func(tx *store.Tx) {
+		tx.Exec(`UPDATE outbox SET not_before = ?1, attempt = 0
+			WHERE queue = ?2 AND state = 'pending' AND paced = 0 AND not_before > ?1 AND (?3 = '' OR destination = ?3)`,
+			now, o.opts.Name, destination)
+		tx.OnCommit(o.Wake)
+	})
 }
 
 // underWay notes that an attempt at a destination begins.

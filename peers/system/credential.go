@@ -64,11 +64,12 @@ func (k *supervisor) ensureToken(ctx context.Context, agent AgentName, path stri
 // currentFits reports whether the agent's current credential grants exactly what the agent needs.
 // want is what it needs.
 func (k *supervisor) currentFits(ctx context.Context) (fits bool, want grantRequest, err error) {
-	tx := store.On(ctx, k.db)
 	people := k.people.Load()
-	want = grants(k.name, topicsOf(tx, k.name), people != nil && *people)
-	has := store.Value[string](tx, `SELECT grants FROM credentials WHERE agent = ? AND state = 'current'`, k.name)
-	return has == want.text(), want, tx.Err()
+	has, err := store.Read(ctx, k.db, func(tx *store.Tx) string {
+		want = grants(k.name, topicsOf(tx, k.name), people != nil && *people)
+		return store.Value[string](tx, `SELECT grants FROM credentials WHERE agent = ? AND state = 'current'`, k.name)
+	})
+	return has == want.text(), want, err
 }
 
 // mustRestart reports whether the agent runs with a credential that no longer grants what it
@@ -209,8 +210,13 @@ func (s *Spawner) revokeOld(ctx context.Context) error {
 	if !s.opts.Credentials {
 		return nil
 	}
-	tx := store.On(ctx, s.db)
-	for _, name := range store.All(tx, store.Scalar[string], `SELECT name FROM credentials WHERE state = 'old' ORDER BY name`) {
+	names, err := store.Read(ctx, s.db, func(tx *store.Tx) []string {
+		return store.All(tx, store.Scalar[string], `SELECT name FROM credentials WHERE state = 'old' ORDER BY name`)
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
 		status, answer, err := s.call(ctx, http.MethodDelete, "/credentials/"+url.PathEscape(name), nil, "")
 		if err != nil {
 			return err
@@ -218,12 +224,12 @@ func (s *Spawner) revokeOld(ctx context.Context) error {
 		if status >= 300 && status != http.StatusNotFound {
 			return fmt.Errorf("the bus refuses to revoke %s: HTTP %d %.200s", name, status, answer)
 		}
-		if tx.Exec(`DELETE FROM credentials WHERE name = ? AND state = 'old'`, name); tx.Err() != nil {
-			return tx.Err()
+		if err := s.change(ctx, `DELETE FROM credentials WHERE name = ? AND state = 'old'`, name); err != nil {
+			return err
 		}
 		s.log.Info().Str("credential", name).Msg("credential revoked")
 	}
-	return tx.Err()
+	return nil
 }
 
 func writeToken(path, token string) error {

@@ -131,10 +131,11 @@ func (s *Spawner) Run(ctx context.Context) error {
 
 // resume starts a supervisor for every agent that is wanted or may still be running.
 func (s *Spawner) resume(ctx context.Context) error {
-	tx := store.On(ctx, s.db)
-	names := store.All(tx, store.Scalar[AgentName], `SELECT name FROM agents WHERE state = 'wanted' OR handle <> '' ORDER BY created_at, name`)
-	if tx.Err() != nil {
-		return tx.Err()
+	names, err := store.Read(ctx, s.db, func(tx *store.Tx) []AgentName {
+		return store.All(tx, store.Scalar[AgentName], `SELECT name FROM agents WHERE state = 'wanted' OR handle <> '' ORDER BY created_at, name`)
+	})
+	if err != nil {
+		return err
 	}
 	s.mu.Lock()
 	s.ctx = ctx

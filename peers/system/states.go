@@ -68,15 +68,12 @@ func findAgent(tx *store.Tx, name AgentName) agentRow {
 
 // agent returns the supervised agent.
 func (k *supervisor) agent(ctx context.Context) (agentRow, error) {
-	tx := store.On(ctx, k.db)
-	return findAgent(tx, k.name), tx.Err()
+	return store.Read(ctx, k.db, func(tx *store.Tx) agentRow { return findAgent(tx, k.name) })
 }
 
 // change executes a statement outside of any transaction.
 func (s *Spawner) change(ctx context.Context, statement string, args ...any) error {
-	tx := store.On(ctx, s.db)
-	tx.Exec(statement, args...)
-	return tx.Err()
+	return store.Autocommit(ctx, s.db, func(tx *store.Tx) { tx.Exec(statement, args...) })
 }
 
 // ownAgent returns the agent of a topic for requests that name none: the one derived from the
@@ -118,15 +115,14 @@ func AgentsDown(ctx context.Context, path string) (failed, coming []DownAgent, e
 		return nil, nil, err
 	}
 	defer db.Close() //nolint:errcheck // nothing was written
-	tx := store.On(ctx, db)
-	for _, q := range []struct {
-		state string
-		list  *[]DownAgent
-	}{{stateFailed, &failed}, {stateWanted, &coming}} {
-		*q.list = store.All(tx, func(g *DownAgent) []any { return []any{&g.Agent, &g.Name, &g.Error} },
-			`SELECT 'agent:' || name, name, error FROM agents WHERE state = ? AND online = 0 ORDER BY name`, q.state)
-	}
-	return failed, coming, tx.Err()
+	err = store.Autocommit(ctx, db, func(tx *store.Tx) {
+		offline := func(state string) []DownAgent {
+			return store.All(tx, func(g *DownAgent) []any { return []any{&g.Agent, &g.Name, &g.Error} },
+				`SELECT 'agent:' || name, name, error FROM agents WHERE state = ? AND online = 0 ORDER BY name`, state)
+		}
+		failed, coming = offline(stateFailed), offline(stateWanted)
+	})
+	return failed, coming, err
 }
 
 // HandleOf reads the handle of an agent's running instance from the database of a spawner, which
@@ -137,7 +133,7 @@ func HandleOf(ctx context.Context, path string, name AgentName) (string, error) 
 		return "", err
 	}
 	defer db.Close() //nolint:errcheck // nothing was written
-	tx := store.On(ctx, db)
-	handle := store.Value[string](tx, `SELECT handle FROM agents WHERE name = ?`, name)
-	return handle, tx.Err()
+	return store.Read(ctx, db, func(tx *store.Tx) string {
+		return store.Value[string](tx, `SELECT handle FROM agents WHERE name = ?`, name)
+	})
 }

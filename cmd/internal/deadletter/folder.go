@@ -85,11 +85,10 @@ func (k programFiles) queues(ctx context.Context, db *sql.DB) ([]tg.Queue, error
 	if k.name == bridge {
 		return tg.Queues(ctx, db)
 	}
-	tx := store.On(ctx, db)
-	names := outbox.QueueNames(tx)
+	names, err := store.Read(ctx, db, outbox.QueueNames)
 	queues := make([]tg.Queue, len(names))
 	for i, name := range names {
 		queues[i] = tg.Queue{Outbox: outbox.New(db, nil, &outbox.Options{Name: name}), Name: name}
 	}
-	return queues, tx.Err()
+	return queues, err
 }

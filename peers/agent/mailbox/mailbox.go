@@ -193,10 +193,12 @@ func Undecided(ctx context.Context, path string) (count int, since time.Time, er
 		return 0, since, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	tx := store.On(ctx, db)
-	const from = ` FROM events WHERE state = ?`
-	count = store.Value[int](tx, `SELECT count(*)`+from, Stored)
-	return count, first(tx, atColumn, `SELECT coalesce(min(received_at), 0)`+from, Stored), tx.Err()
+	err = store.Autocommit(ctx, db, func(tx *store.Tx) {
+		const from = ` FROM events WHERE state = ?`
+		count = store.Value[int](tx, `SELECT count(*)`+from, Stored)
+		since = first(tx, atColumn, `SELECT coalesce(min(received_at), 0)`+from, Stored)
+	})
+	return count, since, err
 }
 
 // Failing implements agent.Failing.
@@ -206,11 +208,13 @@ func Failing(ctx context.Context, path string) (reason string, count int, since 
 		return "", 0, since, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	tx := store.On(ctx, db)
-	const failed = ` FROM turns WHERE state = 'failed' AND ended_at > (SELECT coalesce(max(ended_at), 0) FROM turns WHERE state = 'finished')`
-	count = store.Value[int](tx, `SELECT count(*)`+failed)
-	reason = store.Value[string](tx, `SELECT coalesce((SELECT body`+failed+` ORDER BY ended_at DESC LIMIT 1), '')`)
-	return reason, count, first(tx, atColumn, `SELECT coalesce(min(ended_at), 0)`+failed), tx.Err()
+	err = store.Autocommit(ctx, db, func(tx *store.Tx) {
+		const failed = ` FROM turns WHERE state = 'failed' AND ended_at > (SELECT coalesce(max(ended_at), 0) FROM turns WHERE state = 'finished')`
+		count = store.Value[int](tx, `SELECT count(*)`+failed)
+		reason = store.Value[string](tx, `SELECT coalesce((SELECT body`+failed+` ORDER BY ended_at DESC LIMIT 1), '')`)
+		since = first(tx, atColumn, `SELECT coalesce(min(ended_at), 0)`+failed)
+	})
+	return reason, count, since, err
 }
 
 // A timeColumn stores a time as microseconds since 1970, and the zero time as 0.

@@ -269,7 +269,5 @@ func withDatabase(ctx context.Context, path string, do func(*store.Tx)) error {
 	if err != nil {
 		return err
 	}
-	tx := store.On(ctx, db)
-	do(tx)
-	return errors.Join(tx.Err(), db.Close())
+	return errors.Join(store.Autocommit(ctx, db, do), db.Close())
 }
