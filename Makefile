@@ -11,22 +11,22 @@ build: ## build every program into bin/
 test: ## build everything and run all tests
 	@scripts/test
 
-check: ## what else must hold: linters, laws, all tests with -race, the long commands for a moment
+check: ## run linters, laws, all tests with -race, and the long commands for a moment
 	@scripts/check
 
-quick: ## all tests without -race, the short way
+quick: ## run all tests without -race, in short mode
 	@go test -short ./...
 
-lint: ## gofmt, vet, staticcheck
+lint: ## run gofmt, vet and staticcheck
 	@scripts/lint
 
-walk: ## play at length what the tests play for a moment: 10,000 messages of three agents and two people, thousands of answers of models
+walk: ## run for long what the tests run for a moment: 10,000 messages of three agents and two people, thousands of model answers
 	@scripts/walk
 
 size: ## count the lines of production code of each package
 	@scripts/size
 
-lint-deep: ## golangci-lint, whose first build takes minutes
+lint-deep: ## run golangci-lint, whose first build takes minutes
 	@scripts/lint-deep
 
 demo: ## play a group chat with the whole system, without a token or network
@@ -36,67 +36,67 @@ demo: ## play a group chat with the whole system, without a token or network
 run: build ## run the whole system with hubbub.toml (see deploy/hubbub.toml)
 	@bin/hubbub up --config hubbub.toml
 
-bench: build ## measure the bus beside its floors and other systems, the hot path, the log, the broker, the cluster
+bench: build ## measure the bus beside baselines and other systems, the hot path, the log, the broker and the cluster
 	@scripts/bench
 
-chaos: ## kill every program at each step, then at random for ten minutes: is anything lost or doubled?
+chaos: ## kill every program at each step, then at random for ten minutes: nothing may be lost or duplicated
 	@scripts/chaos
 
 fuzz: ## fuzz every parser, a minute each
 	@scripts/fuzz
 
-mutate: ## break the code in 100 places, in turn: do the tests of what must not lose or give away notice 85?
+mutate: ## break the code in 100 places, one at a time: the tests must catch 85
 	@scripts/mutate $(MUTATE)
 
-conformance: build ## run the vectors of the drafts, and the wire cases against a fresh bus
+conformance: build ## run the vectors of the drafts, and the wire cases against a new bus
 	@scripts/conformance
 
-test-systemd: build ## the spawner against a real systemd (needs root or a user manager)
+test-systemd: build ## test the spawner with a real systemd (needs root or a user manager)
 	@scripts/test-systemd
 
-test-partition: build ## the bus and a peer on two sides of a network that breaks (needs root)
+test-partition: build ## test the bus and a peer on a network that breaks (needs root)
 	@scripts/test-partition
 
-test-slow-disk: build ## the bus on disks whose every fsync takes 0.3, 1 and 3 s (needs strace)
+test-slow-disk: build ## test the bus on disks whose fsync takes 0.3, 1 and 3 s (needs strace)
 	@scripts/test-slow-disk
 
-test-power-cut: build ## each new file and folder has its folder synced (needs strace)
+test-power-cut: build ## test that the folder of each new file is synced (needs strace)
 	@scripts/test-power-cut
 
-test-agents: ## coding agents from npm behind hubbub-agent, against scripted models (1 GB in the cache folder)
+test-agents: ## test coding agents from npm behind hubbub-agent, with scripted models (1 GB in the cache folder)
 	@scripts/test-agents
 
-test-emulator: ## bus, spawner, bridge and agents against a Bot API server from npm
+test-emulator: ## test bus, spawner, bridge and agents with a Bot API server from npm
 	@scripts/test-emulator
 
-test-a2a: ## agents and clients of A2A's JavaScript SDK with ours (needs npm)
+test-a2a: ## test Hubbub with agents and clients of A2A's JavaScript SDK (needs npm)
 	@scripts/test-a2a
 
-test-hooks: ## posts of the JavaScript libraries of Standard Webhooks and GitHub (needs npm)
+test-hooks: ## test hooks with the libraries of Standard Webhooks and GitHub (needs npm)
 	@scripts/test-hooks
 
-test-chorus: ## two agents in a channel of a Chorus service that is not ours, in Python
+test-chorus: ## test two agents in a channel of an independent Chorus service, in Python
 	@scripts/test-chorus
 
-test-models: ## the model harness against Ollama, built from its Go module, with a tiny model (needs g++)
+test-models: ## test the model harness with Ollama, built from its Go module, and a tiny model (needs g++)
 	@scripts/test-models
 
-test-deb: ## the package in a booted systemd: install, run, watchdog, upgrade, remove (needs root)
+test-deb: ## test the package in a booted systemd: install, run, watchdog, upgrade, remove (needs root)
 	@scripts/test-deb
 
-mcp-conformance: build ## the public MCP suite against tools, gateway and client, and three public servers (needs npm)
+mcp-conformance: build ## run the public MCP suite on tools, gateway and client, and three public servers (needs npm)
 	@scripts/mcp-conformance.sh
 
-test-console: build ## the console in headless Chromium on a live demo (needs chromium and npm)
+test-console: build ## test the console in headless Chromium on a live demo (needs chromium and npm)
 	@scripts/test-console.sh
 
 generate: ## write the generated documents: sample settings, licences
 	@scripts/generate
 
-install: ## put programs, manual pages and completions below DESTDIR and PREFIX (/usr/local), after make build
+install: ## after make build, install programs, manual pages and completions below DESTDIR and PREFIX (/usr/local)
 	@scripts/install install
 
-uninstall: ## take away what make install put there
+uninstall: ## remove what make install installed
 	@scripts/install uninstall
 
 package: ## make a release in dist/: archives and .deb for amd64 and arm64
@@ -105,7 +105,7 @@ package: ## make a release in dist/: archives and .deb for amd64 and arm64
 package-check: ## make the release twice and compare the bytes
 	@scripts/package-check
 
-soak: ## talk for minutes and watch the memory, files and goroutines of every program
+soak: ## run chats for minutes and check the memory, files and goroutines of every program
 	@scripts/soak
 
 clean: ## remove what was built

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Runs the public MCP conformance suite against the MCP endpoint of the Chorus gateway, the
-# chat tools of an agent, and the client with which agents use the servers of others, in the
-# protocol's revisions 2025-11-25 and 2026-07-28; and three public servers as tools of an agent.
-# Every scenario of the suite's list runs, or is skipped with the reason beside it: it examines what
-# is not announced (resources, prompts, OAuth), or needs tools that ask, log, or show pictures.
-# The suite needs node 22, which npm fetches: nothing is installed outside of a temporary folder.
+# Runs the public MCP conformance suite against the MCP endpoint of the Chorus gateway,
+# the chat tools of an agent, and the client with which agents use other servers, in the
+# revisions 2025-11-25 and 2026-07-28 of the protocol. It also runs three public servers
+# as tools of an agent. Every scenario of the suite runs or is skipped with a reason: it
+# tests features that are not announced (resources, prompts, OAuth), or it needs tools
+# that ask, log or show pictures. The suite needs node 22, which npm fetches. Nothing is
+# installed outside a temporary folder.
 set -eu
 cd "$(dirname "$0")/.."
 dir=$(mktemp -d)

@@ -1,13 +1,14 @@
 #!/bin/sh
-# Opens every page of the console of a live demo in headless Chromium, in light
-# and dark: no error in the browser, the tail moves, a trace is drawn, filters work,
-# hostile names have no effect, axe-core finds no violation, a phone cuts nothing that
-# one presses, what waits for a person is decided, answered and given up, each page looks as its
-# picture in bus/console/testdata/pictures, which PICTURES=keep makes anew (and PICTURES=only
-# compares alone). SCREENSHOTS=FOLDER keeps large pictures. It needs the
-# programs in bin/ (or in the folder given), node, npm and chromium (apt-get install
-# chromium nodejs npm); nothing is installed outside of a temporary folder. If it
-# cannot run it says so and succeeds.
+# Opens every page of the console of a live demo in headless Chromium, in light and dark
+# mode. The browser reports no errors, the tail moves, a trace is drawn, filters work,
+# hostile names have no effect, axe-core finds no violation, and on a phone all controls
+# are visible. Items that wait for a person are decided, answered and dropped. Each page
+# looks like its picture in bus/console/testdata/pictures; PICTURES=keep updates the
+# pictures, PICTURES=only compares only them. SCREENSHOTS=FOLDER keeps large pictures.
+#
+# It needs the programs in bin/ (or in the given folder), node, npm and chromium
+# (apt-get install chromium nodejs npm). Nothing is installed outside a temporary
+# folder. If it cannot run, it says so and succeeds.
 set -eu
 cd "$(dirname "$0")/.."
 bin=$(cd "${1:-bin}" && pwd)

@@ -10,27 +10,17 @@ import (
 	"strings"
 )
 
-// version and revision are set when a release is built (-ldflags -X).
-var version, revision string
+// version is the version of the programs. A release build may override it (-ldflags -X).
+var version = "0.1.0"
 
-// Version returns the version of the running program: that of the release, or what the
-// Go toolchain recorded about the source.
-func Version() string {
-	if version != "" {
-		return strings.TrimPrefix(version, "v")
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return strings.TrimPrefix(v, "v")
-	}
-	return "devel"
-}
+// revision is the commit of the source. A release build sets it (-ldflags -X).
+var revision string
 
-// Revision returns the abbreviated commit that the program was built from, with a plus
-// sign if the source was modified, or "" if it is not known.
+// Version returns the version of the running program.
+func Version() string { return strings.TrimPrefix(version, "v") }
+
+// Revision returns the abbreviated commit of the source, with a plus sign if the source was modified. It is ""
+// if the commit is unknown.
 func Revision() string {
 	if revision != "" {
 		return revision

@@ -1,0 +1,3 @@
+module hubbub/scripts/mutation
+
+go 1.26.0
