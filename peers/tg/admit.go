@@ -73,9 +73,9 @@ func NewCode(ctx context.Context, db *sql.DB, valid time.Duration) (string, erro
 		letters[i] = codeAlphabet[n.Int64()]
 	}
 	code := string(letters[:4]) + "-" + string(letters[4:])
-	tx := store.On(ctx, db)
-	tx.Exec(`INSERT INTO codes (hash, expires_at) VALUES (?, ?)`, codeHash(code), time.Now().Add(valid).UnixMicro())
-	return code, tx.Err()
+	return code, store.Autocommit(ctx, db, func(tx *store.Tx) {
+		tx.Exec(`INSERT INTO codes (hash, expires_at) VALUES (?, ?)`, codeHash(code), time.Now().Add(valid).UnixMicro())
+	})
 }
 
 // codeHash returns the stored form of a code. Case, spaces and hyphens do not matter.
@@ -159,18 +159,18 @@ type Admission struct {
 
 // Admissions lists who was admitted by a code, oldest first.
 func Admissions(ctx context.Context, db *sql.DB) ([]Admission, error) {
-	tx := store.On(ctx, db)
-	all := store.All(tx, func(a *Admission) []any { return []any{&a.Bot, &a.Kind, &a.ID, &a.By, &a.micro} },
-		`SELECT bot, kind, id, by, at FROM admitted ORDER BY at`)
+	all, err := store.Read(ctx, db, func(tx *store.Tx) []Admission {
+		return store.All(tx, func(a *Admission) []any { return []any{&a.Bot, &a.Kind, &a.ID, &a.By, &a.micro} },
+			`SELECT bot, kind, id, by, at FROM admitted ORDER BY at`)
+	})
 	for i := range all {
 		all[i].At = time.UnixMicro(all[i].micro)
 	}
-	return all, tx.Err()
+	return all, err
 }
 
 // Revoke removes the admission of a user or a chat by code and reports whether there
 // was one. It does not affect what the bridge's flags allow.
 func Revoke(ctx context.Context, db *sql.DB, who int64) (bool, error) {
-	tx := store.On(ctx, db)
-	return tx.ExecCount(`DELETE FROM admitted WHERE id = ?`, who) > 0, tx.Err()
+	return store.Read(ctx, db, func(tx *store.Tx) bool { return tx.ExecCount(`DELETE FROM admitted WHERE id = ?`, who) > 0 })
 }

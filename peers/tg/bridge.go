@@ -186,7 +186,13 @@ func (b *Bridge) saveBot(ctx context.Context) error {
 // restoreBot reports whether the token was used before, and restores what was known
 // of its bot.
 func (b *Bridge) restoreBot(ctx context.Context) bool {
-	known := store.Value[[]byte](store.On(ctx, b.db), `SELECT me FROM bots WHERE token_hash = ?`, digest("hubbub bot token "+b.token))
+	known, err := store.Read(ctx, b.db, func(tx *store.Tx) []byte {
+		return store.Value[[]byte](tx, `SELECT me FROM bots WHERE token_hash = ?`, digest("hubbub bot token "+b.token))
+	})
+	if err != nil {
+		b.log.Error().Err(err).Msg("reading the bot of an earlier start failed; asking Telegram")
+		return false
+	}
 	if json.Unmarshal(known, &b.me) != nil {
 		return false
 	}

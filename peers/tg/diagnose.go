@@ -43,8 +43,9 @@ type BridgeState struct {
 // WebhookOf returns the address that the bridge of a bot last gave Telegram, "" if it
 // polls.
 func WebhookOf(ctx context.Context, db *sql.DB, bot int64) (string, error) {
-	tx := store.On(ctx, db)
-	return store.Value[string](tx, `SELECT webhook_url FROM bots WHERE bot = ?`, bot), tx.Err()
+	return store.Read(ctx, db, func(tx *store.Tx) string {
+		return store.Value[string](tx, `SELECT webhook_url FROM bots WHERE bot = ?`, bot)
+	})
 }
 
 // clockTolerance is how far clocks may differ before a finding says so.

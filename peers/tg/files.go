@@ -52,13 +52,19 @@ func (a *account) openFiles(ctx context.Context) (serve func(context.Context) er
 	if a.opts.FilesListen == NoFiles {
 		return func(context.Context) error { return nil }, nil
 	}
-	tx := store.On(ctx, a.db)
-	l, err := a.listenForFiles(ctx, a.botColumn(tx, "files_addr"))
+	last, err := store.Read(ctx, a.db, func(tx *store.Tx) string { return a.botColumn(tx, "files_addr") })
 	if err != nil {
 		return nil, err
 	}
-	if tx.Exec(`UPDATE bots SET files_addr = ? WHERE bot = ?`, l.Addr().String(), a.bot); tx.Err() != nil {
-		return nil, errors.Join(tx.Err(), l.Close())
+	l, err := a.listenForFiles(ctx, last)
+	if err != nil {
+		return nil, err
+	}
+	err = store.Autocommit(ctx, a.db, func(tx *store.Tx) {
+		tx.Exec(`UPDATE bots SET files_addr = ? WHERE bot = ?`, l.Addr().String(), a.bot)
+	})
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
 	return func(ctx context.Context) error { return serveHTTP(ctx, l, http.HandlerFunc(a.serveFile)) }, nil
 }

@@ -183,7 +183,12 @@ func (b *Bridge) handleForeignWebhook(ctx context.Context) time.Duration {
 		b.log.Error().Err(err).Dur("pause_ms", conflictPause).Msg("webhook in the way of polling; trying again")
 		return conflictPause
 	}
-	if b.botColumn(store.On(ctx, b.db), "webhook_url") == info.URL {
+	own, err := store.Read(ctx, b.db, func(tx *store.Tx) string { return b.botColumn(tx, "webhook_url") })
+	if err != nil {
+		b.log.Error().Err(err).Dur("pause_ms", conflictPause).Msg("reading the last webhook failed; trying again")
+		return conflictPause
+	}
+	if own == info.URL {
 		if err := b.call(ctx, "deleteWebhook", map[string]any{"drop_pending_updates": false}, nil); err == nil {
 			b.log.Info().Msg("webhook of an earlier start removed; polling instead")
 			return time.Millisecond

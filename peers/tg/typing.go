@@ -83,7 +83,12 @@ func (t *typingIndicator) set(ctx context.Context, c *chat, r *reply) {
 	if c.isMuted() {
 		return
 	}
-	who := typingKey{typingPlace{c.telegram, threadFor(store.On(ctx, t.out.db), &r.content)}, c.key, r.agent}
+	thread, err := store.Read(ctx, t.out.db, func(tx *store.Tx) int { return threadFor(tx, &r.content) })
+	if err != nil {
+		t.out.log.Warn().Err(err).Msg("reading the thread of a typing indicator failed; not shown")
+		return
+	}
+	who := typingKey{typingPlace{c.telegram, thread}, c.key, r.agent}
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
