@@ -18,19 +18,20 @@ import (
 	sdklog "github.com/a2aproject/a2a-go/v2/log"
 )
 
-// Where agents elsewhere that speak A2A reach ours.
+// The paths of the A2A endpoints.
 const (
-	a2aPath  = "/a2a"      // by JSON-RPC
-	restPath = "/a2a/rest" // by HTTP+JSON
-	bearerID = "inbox"     // of the security scheme
+	a2aPath  = "/a2a"      // JSON-RPC
+	restPath = "/a2a/rest" // HTTP+JSON
+	bearerID = "inbox"     // the security scheme
 )
 
 const (
 	maxTaskWait = 10 * time.Minute // of a call that waits for the end of a task
-	keepAlive   = 15 * time.Second // between signs of life on a stream
+	keepAlive   = 15 * time.Second // between keep-alive messages on a stream
 )
 
-// restStep are the calls by HTTP+JSON, whose clients read refusals only in that binding's shape.
+// restStep identifies calls by HTTP+JSON. Their clients understand errors only in the format of
+// that binding.
 const restStep = "a2a-rest"
 
 var restStatus = map[int]string{
@@ -39,8 +40,7 @@ var restStatus = map[int]string{
 
 var errInboxSecret = newHTTPError(http.StatusUnauthorized, "show the secret of an inbox as a bearer token: what follows /inbox/ in its connection string")
 
-// serveCard serves the card of our agents. It names no inbox: who is spoken with is for the
-// token to say.
+// serveCard serves the card of our agents. It names no inbox: the token selects one.
 func (g *Gateway) serveCard(w http.ResponseWriter, r *http.Request) error {
 	a2asrv.NewStaticAgentCardHandler(&sdk.AgentCard{
 		Name: "Hubbub", Description: "The agent of an inbox, in a chat of its own for each context.", Version: g.opts.Version,
@@ -57,7 +57,7 @@ func (g *Gateway) serveCard(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// serveA2A serves one call of an agent elsewhere, by JSON-RPC.
+// serveA2A serves one JSON-RPC call of a remote agent.
 func (g *Gateway) serveA2A(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return newHTTPError(http.StatusMethodNotAllowed, "POST requests here")
@@ -65,14 +65,14 @@ func (g *Gateway) serveA2A(w http.ResponseWriter, r *http.Request) error {
 	return g.serveTasks(w, r, a2asrv.NewJSONRPCHandler)
 }
 
-// serveA2ARest serves one call of an agent elsewhere, by HTTP+JSON.
+// serveA2ARest serves one HTTP+JSON call of a remote agent.
 func (g *Gateway) serveA2ARest(w http.ResponseWriter, r *http.Request) error {
 	return g.serveTasks(w, r, func(h a2asrv.RequestHandler, opts ...a2asrv.TransportOption) http.Handler {
 		return http.StripPrefix(restPath, a2asrv.NewRESTHandler(h, opts...))
 	})
 }
 
-// serveTasks serves a call in one of the protocol's bindings to whoever shows the secret of an inbox.
+// serveTasks serves a call in one of the protocol's bindings, if it shows the secret of an inbox.
 func (g *Gateway) serveTasks(w http.ResponseWriter, r *http.Request, binding func(a2asrv.RequestHandler, ...a2asrv.TransportOption) http.Handler) error {
 	secret, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	inbox, err := g.store.inboxOf(r.Context(), secret)
@@ -88,19 +88,19 @@ func (g *Gateway) serveTasks(w http.ResponseWriter, r *http.Request, binding fun
 	}
 	defer leave()
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	ctx := sdklog.AttachLogger(r.Context(), slog.New(slog.DiscardHandler)) // it would log what was said
+	ctx := sdklog.AttachLogger(r.Context(), slog.New(slog.DiscardHandler)) // the log would contain messages
 	binding(taskAPI{g: g, inbox: inbox}, a2asrv.WithTransportKeepAlive(keepAlive)).ServeHTTP(w, r.WithContext(ctx))
 	return nil
 }
 
-// A taskAPI is what an agent elsewhere may do with the secret of one inbox.
+// A taskAPI implements A2A for a remote agent with the secret of one inbox.
 type taskAPI struct {
 	unsupported
 	g     *Gateway
 	inbox InboxName
 }
 
-// unsupported are the methods that no card of ours promises.
+// unsupported implements the methods that our card does not offer.
 type unsupported struct{ a2asrv.RequestHandler }
 
 // GetTaskPushConfig implements a2asrv.RequestHandler.
@@ -158,7 +158,7 @@ func (c taskAPI) submit(ctx context.Context, r *sdk.SendMessageRequest) (string,
 		ChannelID: ChannelID(talk), MessageID: hashSecret(m.ID), Sender: "a2a:" + string(c.inbox), Content: words, Callback: taskCallback,
 		Service: "A2A", Context: "A direct conversation with an agent or a program elsewhere.",
 	}
-	if p.ChannelID == "" { // the same when the message comes again
+	if p.ChannelID == "" { // repeating the message must yield the same ID
 		p.ChannelID = ChannelID("ctx-" + hashSecret(m.ID)[:32])
 	}
 	in, err := c.g.newInbound(c.inbox, p)
@@ -171,7 +171,7 @@ func (c taskAPI) submit(ctx context.Context, r *sdk.SendMessageRequest) (string,
 	return id, a2aError(err)
 }
 
-// a2aError gives a refusal the words that its caller may read.
+// a2aError converts an HTTP error for A2A.
 func a2aError(err error) error {
 	if r, ok := errors.AsType[*httpError](err); ok {
 		if r.status == http.StatusServiceUnavailable {
@@ -182,12 +182,12 @@ func a2aError(err error) error {
 	return err
 }
 
-// task returns a task as it stands.
+// task returns the current state of a task.
 func (c taskAPI) task(ctx context.Context, id string) (*task, error) {
 	return store.Read(ctx, c.g.store.db, func(tx *store.Tx) *task { return loadTask(tx, c.inbox, id) })
 }
 
-// watch yields a task as it stands, what comes of it, and ends where it is still.
+// watch yields the current state of a task and its changes, until stop reports true.
 func (c taskAPI) watch(ctx context.Context, id string, still func(*task) bool) iter.Seq2[sdk.Event, error] {
 	return func(yield func(sdk.Event, error) bool) {
 		var last *task
@@ -227,7 +227,7 @@ func (c taskAPI) watch(ctx context.Context, id string, still func(*task) bool) i
 }
 
 // SendMessage implements a2asrv.RequestHandler. It waits for the end of the task, unless the
-// caller does not, or it takes too long.
+// caller asks it not to or the wait takes too long.
 func (c taskAPI) SendMessage(ctx context.Context, r *sdk.SendMessageRequest) (sdk.SendMessageResult, error) {
 	id, err := c.submit(ctx, r)
 	if err != nil {
@@ -283,10 +283,11 @@ func (c taskAPI) CancelTask(ctx context.Context, r *sdk.CancelTaskRequest) (*sdk
 	return c.GetTask(ctx, &sdk.GetTaskRequest{ID: r.ID})
 }
 
-// maxTasks bounds the tasks of one list.
+// maxTasks is the maximum length of a list of tasks.
 const maxTasks = 100
 
-// ListTasks implements a2asrv.RequestHandler: the youngest first, of a context if one is named.
+// ListTasks implements a2asrv.RequestHandler. It lists the newest tasks first, of one context if
+// the request names one.
 func (c taskAPI) ListTasks(ctx context.Context, r *sdk.ListTasksRequest) (*sdk.ListTasksResponse, error) {
 	size := r.PageSize
 	if size <= 0 || size > maxTasks {

@@ -12,25 +12,24 @@ import (
 	"hubbub/protocol"
 )
 
-// inboxPath is where Chorus services POST; the connection string's secret
-// follows it.
+// inboxPath is where Chorus services POST; the secret of the connection string follows it.
 const inboxPath = "/inbox/"
 
-// Limits on what one inbox may have us keep.
+// Limits on what is stored for one inbox.
 const (
-	maxWaiting   = 1000 // messages of one inbox that no agent has taken yet
-	maxChannels  = 1000 // channels of one inbox
+	maxWaiting   = 1000 // messages that no agent has taken yet
+	maxChannels  = 1000
 	storeTimeout = 15 * time.Second
-	frameMargin  = 512 // bytes that the envelope of a frame needs besides its params
+	frameMargin  = 512 // bytes of a frame in addition to its params
 )
 
-// serveInbox takes one message of a Chorus service. 200 means that it is on
-// disk; the work comes after.
+// serveInbox accepts one message of a Chorus service. It answers 200 once the message is on disk;
+// the processing follows.
 func (g *Gateway) serveInbox(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return newHTTPError(http.StatusMethodNotAllowed, "POST messages here")
 	}
-	// What is not a live secret ends here, whatever it is and whatever comes with it.
+	// A request without a valid secret ends here, whatever it contains.
 	inbox, err := g.store.inboxOf(r.Context(), r.PathValue("secret"))
 	if err != nil {
 		return err
@@ -52,7 +51,7 @@ func (g *Gateway) serveInbox(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// The caller may hang up now; what it sent is stored all the same.
+	// The caller may disconnect now; the message is stored nevertheless.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
 	defer cancel()
 	if err := g.accept(ctx, in, func(*store.Tx, int64) {}); err != nil {
@@ -71,8 +70,8 @@ type inboundMessage struct {
 	content   json.RawMessage
 }
 
-// newInbound makes the chat_message of a posted message. It refuses with 413
-// what would not fit into a frame of the bus.
+// newInbound makes the chat_message of a message. It refuses a message that does not fit into a
+// frame of the bus (413).
 func (g *Gateway) newInbound(inbox InboxName, p *InboxMessage) (*inboundMessage, error) {
 	peer := ChannelPeer(inbox, p.ChannelID)
 	in := &inboundMessage{posted: p, inbox: inbox, channel: peer, sourceID: string(peer) + ":" + p.MessageID, messageID: protocol.NewMessageID()}
@@ -97,7 +96,7 @@ func (g *Gateway) newInbound(inbox InboxName, p *InboxMessage) (*inboundMessage,
 	return in, nil
 }
 
-// message is the chat_message that goes to the agent.
+// message returns the chat_message for the agent.
 func (in *inboundMessage) message() protocol.Message {
 	return protocol.Message{
 		MessageID: in.messageID, Type: protocol.TypeChatMessage, From: in.channel,
@@ -105,7 +104,7 @@ func (in *inboundMessage) message() protocol.Message {
 	}
 }
 
-// frameSize returns an upper bound of the size of a sendMessage's frame.
+// frameSize returns an upper bound for the frame size of a sendMessage.
 func (g *Gateway) frameSize(topicBytes int, m protocol.Message) int {
 	raw, err := json.Marshal(m)
 	if err != nil {
@@ -114,10 +113,10 @@ func (g *Gateway) frameSize(topicBytes int, m protocol.Message) int {
 	return len(raw) + topicBytes + frameMargin
 }
 
-// accept stores a message and its channel in one transaction, with its callback and its
-// channel's tools sealed: they go out again. A message that was stored before, by
-// (channel id, message id), changes nothing. also is called in that transaction, with the
-// number that the message has.
+// accept stores a message and its channel in one transaction. It seals the callback and the
+// channel's tools. A message that is already stored, by (channel ID, message ID), changes
+// nothing. The function also is called within the transaction, with the sequence number of the
+// message.
 func (g *Gateway) accept(ctx context.Context, in *inboundMessage, also func(tx *store.Tx, seq int64)) error {
 	s, now := g.store, micros(g.opts.Now())
 	return store.InTx(ctx, s.db, func(tx *store.Tx) {
@@ -129,7 +128,7 @@ func (g *Gateway) accept(ctx context.Context, in *inboundMessage, also func(tx *
 		seq := store.Value[int64](tx, `INSERT INTO inbound (channel, external_id, source_id, message_id, content, received_at)
 			VALUES (?, ?, ?, ?, ?, ?) RETURNING seq`, in.channel, in.posted.MessageID, in.sourceID, in.messageID, []byte(in.content), now)
 		tx.Exec(`UPDATE inbound SET callback = ? WHERE seq = ?`, s.seal.seal(callbackLabel(seq), in.posted.Callback), seq)
-		if len(in.posted.MCP) > 0 { // the newest configuration replaces the one before
+		if len(in.posted.MCP) > 0 { // the newest configuration replaces the previous one
 			raw, err := json.Marshal(in.posted.MCP)
 			tx.Fail(err)
 			tx.Exec(`UPDATE channel SET mcp = ?, mcp_at = ? WHERE peer = ?`, s.seal.seal(toolsLabel(in.channel), string(raw)), now, in.channel)
@@ -142,8 +141,7 @@ func (g *Gateway) accept(ctx context.Context, in *inboundMessage, also func(tx *
 	})
 }
 
-// ensureChannel creates the channel on its first message and enforces the bounds of
-// the inbox.
+// ensureChannel creates the channel on its first message and enforces the limits of the inbox.
 func (s *Store) ensureChannel(tx *store.Tx, in *inboundMessage) {
 	type counts struct {
 		exists            bool
@@ -168,12 +166,12 @@ func (s *Store) ensureChannel(tx *store.Tx, in *inboundMessage) {
 func callbackLabel(seq int64) string            { return fmt.Sprintf("callback:%d", seq) }
 func toolsLabel(channel protocol.PeerID) string { return "tools:" + string(channel) }
 
-// callbackOf returns the callback of a stored message, "" if it is no longer kept.
+// callbackOf returns the callback of a message, or "" if it is no longer stored.
 func (s *Store) callbackOf(ctx context.Context, seq int64) (string, error) {
 	return s.openSecret(ctx, callbackLabel(seq), `SELECT callback FROM inbound WHERE seq = ?`, seq)
 }
 
-// mcpServersOf returns the newest MCP configuration of a channel, nil if it has none.
+// mcpServersOf returns the newest MCP configuration of a channel, or nil.
 func (s *Store) mcpServersOf(ctx context.Context, channel protocol.PeerID) (servers []MCPServer, err error) {
 	raw, err := s.openSecret(ctx, toolsLabel(channel), `SELECT mcp FROM channel WHERE peer = ?`, channel)
 	if raw != "" {
@@ -182,7 +180,7 @@ func (s *Store) mcpServersOf(ctx context.Context, channel protocol.PeerID) (serv
 	return servers, err
 }
 
-// openSecret reads a sealed secret, "" if there is none.
+// openSecret reads and opens a sealed secret. It returns "" if there is none.
 func (s *Store) openSecret(ctx context.Context, label, query string, of any) (string, error) {
 	sealed, err := store.Read(ctx, s.db, func(tx *store.Tx) []byte { return store.Value[[]byte](tx, query, of) })
 	if len(sealed) == 0 {

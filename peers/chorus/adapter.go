@@ -14,7 +14,7 @@ import (
 	"hubbub/protocol"
 )
 
-// adapter are the channels of inboxes as chats of a surface, and its host.
+// An adapter connects the channels of inboxes, as chats, to the bridge.
 type adapter struct{ g *Gateway }
 
 // FindChat returns the channel that a topic names.
@@ -46,7 +46,7 @@ func (c adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, error
 		return protocol.Message{}, outbox.Permanent(fmt.Errorf("message %d cannot be read: %w", e.ID, err))
 	}
 	room := content.Chat != nil && content.Author != nil && content.Chat.Kind == string(attention.ConversationChannel)
-	if room && !bridge.IsFromHook(content.SourceID) { // that is a quotation, and names nobody
+	if room && !bridge.IsFromHook(content.SourceID) { // posts of hooks are quotations and mention nobody
 		if sibling := c.otherAgent(tx, e.Chat, content.Author.DisplayName); sibling != "" {
 			content.Author.ID, content.Author.Kind = sibling, string(attention.AuthorAgent)
 		}
@@ -70,8 +70,8 @@ func (c adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, error
 	return in.message(), tx.Err()
 }
 
-// otherAgent returns the agent behind another inbox of the same channel that goes by a name
-// there, the inbox's, or "".
+// otherAgent returns the agent behind another inbox of the same channel, where name is the name
+// of that inbox, or "".
 func (c adapter) otherAgent(tx *store.Tx, channel protocol.PeerID, name string) string {
 	sibling := store.Value[protocol.PeerID](tx, `SELECT s.peer FROM channel c JOIN channel s ON s.external_id = c.external_id AND s.peer <> c.peer
 		WHERE c.peer = ? AND lower(s.inbox) = lower(?)`, channel, name)
@@ -81,8 +81,8 @@ func (c adapter) otherAgent(tx *store.Tx, channel protocol.PeerID, name string) 
 	return ""
 }
 
-// Notify tells the callback of the oldest waiting message, once, that there is no
-// agent. The messages stay.
+// Notify reports to the callback of the oldest waiting message, once, that no agent is available.
+// The messages are kept.
 func (c adapter) Notify(tx *store.Tx, n *bridge.Notice) {
 	why := "no agent could be reached yet; the message is kept"
 	if n.Kind == bridge.NoticeStartFailed || n.Kind == bridge.NoticeAgentFailed {
@@ -94,11 +94,11 @@ func (c adapter) Notify(tx *store.Tx, n *bridge.Notice) {
 	}
 }
 
-// codeNoAgent is the code of the error that no agent was found yet: the message is kept.
+// codeNoAgent is the error code if no agent is available yet and the message is kept.
 const codeNoAgent = "no_agent"
 
-// OnSettled records that a message is with its agent, or tells its callback that no
-// agent will take it.
+// OnSettled records that the agent has a message, or reports to its callback that no agent will
+// get it.
 func (c adapter) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
 	tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(c.g.store.now()), e.ID)
 	if outcome != outbox.StateSent && tx.Err() == nil {

@@ -13,11 +13,11 @@ import (
 	"hubbub/protocol/chorus"
 )
 
-// callbackPath begins the path of the callbacks of external agents. The callback's
-// secret follows it.
+// callbackPath is the path prefix of the callbacks of external agents; the secret of a callback
+// follows.
 const callbackPath = "/callback/"
 
-// callbackTimeout bounds the storing of one event, the wait for a claim included.
+// callbackTimeout limits storing one event, including the wait for a claim.
 const callbackTimeout = 45 * time.Second
 
 var (
@@ -25,8 +25,8 @@ var (
 	errAgentOffline = newHTTPError(http.StatusServiceUnavailable, "the agent is not on the bus; try again")
 )
 
-// serveCallback takes one event of an external agent. 200 means that it is on
-// disk and will reach the chat in the order of receipt.
+// serveCallback accepts one event of an external agent. It answers 200 once the event is on disk.
+// Events reach the chat in the order of receipt.
 func (g *Gateway) serveCallback(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return newHTTPError(http.StatusMethodNotAllowed, "POST events here")
@@ -38,7 +38,7 @@ func (g *Gateway) serveCallback(w http.ResponseWriter, r *http.Request) error {
 	if !d.isLive(g.store.now()) {
 		return errExpired
 	}
-	// One at a time for one callback: the order of receipt is the order of storage.
+	// One call at a time per callback, to store events in the order of receipt.
 	leave, err := g.calls.acquire(r.Context(), fmt.Sprint(callbackPath, d.id), true)
 	if err != nil {
 		return err
@@ -64,8 +64,8 @@ func (g *Gateway) serveCallback(w http.ResponseWriter, r *http.Request) error {
 	return writeOK(w)
 }
 
-// deliveryBySecret finds the delivery that a secret opens. It fails with errUnknownSecret if
-// there is none.
+// deliveryBySecret finds a delivery by the hash of a secret in column. It fails with
+// errUnknownSecret if there is none.
 func (s *Store) deliveryBySecret(ctx context.Context, column, secret string) (*delivery, error) {
 	return store.Read(ctx, s.db, func(tx *store.Tx) *delivery {
 		d := one(tx, errUnknownSecret, (*delivery).columns, `SELECT `+deliveryColumns+` FROM delivery WHERE `+column+` = ?`, hashSecret(secret))
@@ -75,8 +75,8 @@ func (s *Store) deliveryBySecret(ctx context.Context, column, secret string) (*d
 
 func (d *delivery) isLive(now time.Time) bool { return d.due > micros(now) }
 
-// handleAgentEvent hands one event of a delivery to its agent, which stores it. The key, if
-// there is one, makes repeating it harmless.
+// handleAgentEvent passes one event of a delivery to its agent, which stores it. With a key, the
+// event may be repeated safely.
 func (g *Gateway) handleAgentEvent(ctx context.Context, d *delivery, e *chorus.Event, key string) error {
 	agent := g.agents.lookup(d.agent)
 	if agent == nil {
@@ -96,12 +96,12 @@ func (g *Gateway) handleAgentEvent(ctx context.Context, d *delivery, e *chorus.E
 	}
 	name := fmt.Sprintf("callback:%d:%s", d.id, key)
 	if key == "" {
-		name = fmt.Sprintf("callback:%d#%d", d.id, n) // "4" may be a key of theirs and a number of ours
+		name = fmt.Sprintf("callback:%d#%d", d.id, n) // "#" keeps our number apart from a sender's key
 	}
 	return agent.Handle(ctx, d.turn, d.revision, name, e)
 }
 
-// shortKey makes a key fit: what is longer is hashed.
+// shortKey returns the key, or its hash if it is too long.
 func shortKey(key string) string {
 	if key = strings.TrimSpace(key); len(key) > 200 {
 		return "sha256:" + hashSecret(key)

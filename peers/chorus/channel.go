@@ -10,11 +10,10 @@ import (
 	"hubbub/protocol"
 )
 
-// An InboxName names one inbox: letters, digits, '_' and '-', at most 64.
+// An InboxName is the name of an inbox: at most 64 letters, digits, '_' and '-'.
 type InboxName string
 
-// An AgentName names one external agent. It is the bus identity without
-// "agent:", and follows the rule for agents' names.
+// An AgentName is the name of an external agent: its bus identity without "agent:".
 type AgentName string
 
 // ID returns the agent's identity on the bus.
@@ -25,7 +24,7 @@ var (
 	agentNameRule = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,47}$`)
 )
 
-// CheckInboxName says why a name cannot be an inbox's, or nil.
+// CheckInboxName returns why a name is invalid for an inbox, or nil.
 func CheckInboxName(name string) error {
 	if !inboxNameRule.MatchString(name) {
 		return fmt.Errorf("%q cannot name an inbox: use 1 to 64 letters, digits, _ or -", name)
@@ -33,7 +32,7 @@ func CheckInboxName(name string) error {
 	return nil
 }
 
-// CheckAgentName says why a name cannot be an external agent's, or nil.
+// CheckAgentName returns why a name is invalid for an external agent, or nil.
 func CheckAgentName(name string) error {
 	if !agentNameRule.MatchString(name) {
 		return fmt.Errorf("%q cannot name an agent: use 1 to 48 lower-case letters, digits, _ or -, beginning with a letter or digit", name)
@@ -44,15 +43,13 @@ func CheckAgentName(name string) error {
 	return nil
 }
 
-// A ChannelID is how a Chorus service names its channel: opaque, ours only to
-// compare and to escape.
+// A ChannelID is a Chorus service's ID of a channel. It is opaque.
 type ChannelID string
 
-// ChannelPeer is the identity of an inbox's channel on the bus:
-// "chorus:<inbox>.<channel id>". Every byte of the channel id but letters,
-// digits, '_' and '-' is written %XX. An identity that would be too long for an agent
-// to be granted it ends in '~' and a hash of the whole id instead; '~' occurs in no
-// other.
+// ChannelPeer returns the bus identity of an inbox's channel: "chorus:<inbox>.<channel id>".
+// Bytes other than letters, digits, '_' and '-' in the channel ID are written %XX. An identity
+// that would be too long to grant ends in '~' and a hash of the whole ID; no other identity
+// contains '~'.
 func ChannelPeer(inbox InboxName, channel ChannelID) protocol.PeerID {
 	prefix := "chorus:" + string(inbox) + "."
 	escaped := escapeName(string(channel))
@@ -64,7 +61,7 @@ func ChannelPeer(inbox InboxName, channel ChannelID) protocol.PeerID {
 	return protocol.PeerID(prefix + escaped[:protocol.MaxPattern-len(prefix)-len(tail)] + tail)
 }
 
-// escapeName writes every byte but letters, digits, '_' and '-' as %XX.
+// escapeName writes every byte other than letters, digits, '_' and '-' as %XX.
 func escapeName(s string) string {
 	const hexDigits = "0123456789ABCDEF"
 	var b strings.Builder
@@ -82,6 +79,6 @@ func escapeName(s string) string {
 	return b.String()
 }
 
-// pathSegment writes an escaped name without '%', which HTTP clients like to
-// interpret: '.' stands for it, since it occurs in no escaped name.
+// pathSegment replaces '%' in an escaped name, since HTTP clients tend to interpret it. '.'
+// occurs in no escaped name.
 func pathSegment(escaped string) string { return strings.ReplaceAll(escaped, "%", ".") }

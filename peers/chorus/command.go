@@ -14,15 +14,15 @@ import (
 	"hubbub/protocol/chorus"
 )
 
-// personPeer is the identity of a person who writes in channels, by the name that their service
-// gives them.
+// personPeer returns the identity of a person who writes in channels, by the name that the
+// service gives them.
 func personPeer(name string) protocol.PeerID {
 	return protocol.PeerID("chorus:" + escapeName(strings.TrimPrefix(name, "@")))
 }
 
-// handleCommand hands on what a person in a channel wants of the broker, if a message says so. It
-// reports whether nobody else is to hear of the message. A service says who its people are; its
-// secret admits them.
+// handleCommand passes a person's command for the broker on, if a message is one. It reports
+// whether nobody else should receive the message. A service identifies its people; the secret of
+// the inbox authorizes them.
 func (g *Gateway) handleCommand(tx *store.Tx, in *inboundMessage, seq int64) bool {
 	var said protocol.ChatMessage
 	if json.Unmarshal(in.content, &said) != nil || said.Author == nil || said.Author.Kind != string(attention.AuthorHuman) {
@@ -33,13 +33,13 @@ func (g *Gateway) handleCommand(tx *store.Tx, in *inboundMessage, seq int64) boo
 	elsewhere, halt := g.leadsElsewhere(tx, in.channel, said.Text), bridge.ParseHalt(said.Text)
 	taken := func() { tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(g.opts.Now()), seq) }
 	switch {
-	case halt != "": // each agent says itself what it stopped
+	case halt != "": // each agent reports what it stopped
 		taken()
 		if g.router.Halt(tx, in.channel, halt, in.posted.Sender, o.Key) == 0 {
 			g.commands().Post(tx, in.channel, "", "halt:"+o.Key, "No agent is here that could be told.")
 		}
 		return true
-	case protocol.CheckPeerID(string(o.By)) != nil: // the name is too long to stand in records
+	case protocol.CheckPeerID(string(o.By)) != nil: // the name is too long for an identity
 		return false
 	case verb == bridge.VerbAsk && !g.leadsElsewhere(tx, in.channel, rest) && g.commands().Person(tx, bridge.LeadingName(rest)) == "":
 		return false // it is for the channel's own agent
@@ -63,13 +63,13 @@ func (g *Gateway) leadsElsewhere(tx *store.Tx, channel protocol.PeerID, text str
 	})
 }
 
-// A commandHost shows channels what became of what their people ordered. See [bridge.Desk].
+// A commandHost shows the results of commands in channels. It implements bridge.CommandAdapter.
 type commandHost struct{ g *Gateway }
 
 func (g *Gateway) commands() commandHost { return commandHost{g} }
 
-// Post shows a text of the gateway's own in a channel: at the callback of its newest message. If
-// that takes no more, it waits for the next message.
+// Post shows a text of the gateway in a channel, at the callback of the newest message. If that
+// callback takes no more, the text waits for the next message.
 func (d commandHost) Post(tx *store.Tx, channel protocol.PeerID, _, key, text string) {
 	raw, err := json.Marshal(text)
 	tx.Fail(err)
@@ -77,17 +77,16 @@ func (d commandHost) Post(tx *store.Tx, channel protocol.PeerID, _, key, text st
 	d.g.putEvent(tx, channel, newestOf(tx, channel), p, key)
 }
 
-// Bounds of what waits for the next message of a channel.
+// Limits on texts that wait for the next message of a channel.
 const (
-	maxNewest = 7  // attempts at a text, each at another callback or a day later
+	maxNewest = 7  // attempts for a text, each at another callback or a day later
 	maxTexts  = 50 // in one channel
 )
 
-// nextMessageQueue is the destination of a channel's texts that wait for its next message.
+// nextMessageQueue returns the destination of texts that wait for the next message of a channel.
 func nextMessageQueue(channel protocol.PeerID) string { return string(channel) + " (next message)" }
 
-// newest returns the message of a channel whose callback takes what answers none; 0 if it
-// has none.
+// newest returns the newest message of a channel with a callback, or 0.
 func (d commandHost) newest(ctx context.Context, p *pendingEvent) (int64, error) {
 	return store.Read(ctx, d.g.store.db, func(tx *store.Tx) int64 { return newestOf(tx, p.Channel) })
 }
@@ -96,8 +95,8 @@ func newestOf(tx *store.Tx, channel protocol.PeerID) int64 {
 	return store.Value[int64](tx, `SELECT seq FROM inbound WHERE channel = ? AND (callback IS NULL OR callback <> x'') ORDER BY seq DESC LIMIT 1`, channel)
 }
 
-// keepForNextMessage has a text that no callback took wait for the next message of its channel, unless
-// that has come meanwhile.
+// keepForNextMessage lets a text that no callback took wait for the next message of its channel,
+// unless that message has already arrived.
 func (d commandHost) keepForNextMessage(tx *store.Tx, item *outbox.Item, p pendingEvent) {
 	to, put, newest := nextMessageQueue(p.Channel), d.g.callbacks.EnqueueHeld, newestOf(tx, p.Channel)
 	if newest > p.Inbound {
@@ -112,12 +111,12 @@ func (d commandHost) keepForNextMessage(tx *store.Tx, item *outbox.Item, p pendi
 	}
 }
 
-// sendKept has the texts that wait for a channel's next message go out: it has come.
+// sendKept sends the texts that waited for a channel's next message.
 func (d commandHost) sendKept(tx *store.Tx, channel protocol.PeerID) {
 	d.g.callbacks.Move(tx, nextMessageQueue(channel), string(channel))
 }
 
-// Person returns who writes in channels under a name.
+// Person returns the person who writes in channels under a name.
 func (d commandHost) Person(tx *store.Tx, name string) protocol.PeerID {
 	who := store.Value[string](tx, `SELECT said ->> '$.author.displayName' FROM
 		(SELECT CAST(content AS TEXT) AS said FROM inbound ORDER BY seq DESC LIMIT 500)

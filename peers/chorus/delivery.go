@@ -17,20 +17,20 @@ import (
 // The states of a delivery: one turn of an external agent.
 const (
 	deliveryPosting = "posting" // on its way
-	deliveryOpen    = "open"    // the agent has it; its callback lives until it is due
-	deliveryFailed  = "failed"  // the agent will never have it
-	deliveryStale   = "stale"   // the turn was delivered anew, with other words
+	deliveryOpen    = "open"    // the agent has it; its callback accepts events until due_at
+	deliveryFailed  = "failed"  // the agent will never get it
+	deliveryStale   = "stale"   // the turn was delivered again with another text
 )
 
-// A delivery is one turn of an external agent, as it is stored.
+// A delivery is one turn of an external agent, as stored.
 type delivery struct {
 	id              int64
 	agent           AgentName
-	turn, chat      string // as the agent names them
-	revision        string // which words of the turn were given
-	channel         string // the channel's id
+	turn, chat      string // as named by the agent
+	revision        string // of the delivered text
+	channel         string // the channel ID
 	state, trouble  string
-	digest          string // of the message, not of what is said about its channel: that changes without it
+	digest          string // of the message, without the description of its channel, which may change
 	due             int64
 	body            []byte // a chorus.Post, without callback and tools
 	callback, token []byte // sealed
@@ -44,9 +44,9 @@ func (d *delivery) columns() []any {
 
 var errSuperseded = errors.New("the agent was removed, or got something newer instead")
 
-// deliver has a turn POSTed to its agent and waits until the agent has it (nil), or
-// never will. The same words again are the same
-// delivery; other words are another, and make the one before stale.
+// deliver POSTs a turn to its agent. It returns nil when the agent has the turn, and an error if
+// the agent will never get it. Repeating the same message is the same delivery. Another message
+// is a new delivery, and makes the previous one stale.
 func (g *Gateway) deliver(ctx context.Context, d *delivery, p *chorus.Post) error {
 	said, err := json.Marshal(p.Message)
 	if err != nil {
@@ -80,14 +80,14 @@ func (g *Gateway) deliver(ctx context.Context, d *delivery, p *chorus.Post) erro
 	}
 }
 
-// prepare stores the delivery of a turn for its POST, if there is none of the same
-// words, and sets its id.
+// prepare stores the delivery of a turn, unless the same message is already stored, and sets its
+// ID.
 func (g *Gateway) prepare(tx *store.Tx, d *delivery, p *chorus.Post) {
 	before, again := store.One(tx, (*delivery).columns, `SELECT `+deliveryColumns+` FROM delivery WHERE agent = ? AND turn = ? ORDER BY id DESC LIMIT 1`, d.agent, d.turn)
 	d.id, d.state = before.id, before.state
 	if !again || before.digest != d.digest {
 		g.newDelivery(tx, d)
-		if again { // agents know repetitions by the id of the message
+		if again { // agents recognize repeated deliveries by the message ID
 			p.Message.ID = fmt.Sprintf("%s~%d", p.Message.ID, d.id)
 		}
 		body, err := json.Marshal(p)
@@ -103,8 +103,7 @@ func (g *Gateway) prepare(tx *store.Tx, d *delivery, p *chorus.Post) {
 	}
 }
 
-// newDelivery stores a delivery with a callback and a token of its own, in place of
-// those before it.
+// newDelivery stores a delivery with its own callback and token, and replaces earlier ones.
 func (g *Gateway) newDelivery(tx *store.Tx, d *delivery) {
 	tx.Exec(`UPDATE delivery SET state = ?, body = NULL WHERE agent = ? AND turn = ?`, deliveryStale, d.agent, d.turn)
 	callback, token := newSecret(callbackPrefix), newSecret(toolPrefix)
@@ -123,7 +122,7 @@ func (g *Gateway) sendPost(ctx context.Context, item outbox.Item) error {
 	connection, body, err := g.buildPost(ctx, string(item.Body))
 	switch {
 	case errors.Is(err, errSuperseded), errors.Is(err, ErrNotFound):
-		return outbox.Drop(err) // nobody waits for it
+		return outbox.Drop(err) // nobody is waiting for it
 	case errors.Is(err, errCannotUnseal):
 		return outbox.Permanent(err)
 	case err != nil:
@@ -132,8 +131,8 @@ func (g *Gateway) sendPost(ctx context.Context, item outbox.Item) error {
 	return classifyPostError(g.poster.post(ctx, connection, body), item.Attempt)
 }
 
-// buildPost returns where a delivery goes and what is POSTed. The callback's lifetime
-// begins anew with every attempt.
+// buildPost returns where to POST a delivery, and the body. Every attempt restarts the lifetime
+// of the callback.
 func (g *Gateway) buildPost(ctx context.Context, id string) (connection string, body []byte, err error) {
 	d, err := store.Read(ctx, g.store.db, func(tx *store.Tx) delivery {
 		return one(tx, errSuperseded, (*delivery).columns, `UPDATE delivery SET due_at = ? WHERE id = ? AND state = ? RETURNING `+deliveryColumns,
@@ -162,7 +161,7 @@ func (g *Gateway) buildPost(ctx context.Context, id string) (connection string, 
 	return agent.connection, body, err
 }
 
-// settlePost stores what became of a delivery: the agent has it, or never will.
+// settlePost stores the outcome of a delivery.
 func (g *Gateway) settlePost(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	if outcome == outbox.StateSent {
 		tx.Exec(`UPDATE delivery SET state = ?, body = NULL WHERE id = ? AND state = ?`, deliveryOpen, string(item.Body), deliveryPosting)
@@ -184,8 +183,8 @@ func (g *Gateway) logPostOutcome(item outbox.Item, outcome outbox.State, cause e
 	}
 }
 
-// waiters are the deliveries whose outcome somebody waits for, one waiter each.
-type waiters struct{ waiting sync.Map } // chan struct{} by the delivery's id
+// waiters holds the callers that wait for the outcome of a delivery, one for each.
+type waiters struct{ waiting sync.Map } // chan struct{} by the ID of the delivery
 
 func (a *waiters) register(id int64) (settled <-chan struct{}, forget func()) {
 	mine, key := make(chan struct{}, 1), strconv.FormatInt(id, 10)

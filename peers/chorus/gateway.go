@@ -24,41 +24,40 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// DefaultID is the gateway's identity on the bus. The identity of a channel contains a
-// dot, so none is mistaken for it.
+// DefaultID is the gateway's identity on the bus. It cannot be confused with a channel, whose
+// identity contains a dot.
 const DefaultID protocol.PeerID = "chorus:gateway"
 
 // Options are the optional settings of a Gateway. Nil is valid.
 type Options struct {
 	ID            protocol.PeerID // default DefaultID
-	PublicURL     string          // where the outside reaches the gateway; default the listener's address
-	ProxyURL      string          // where our agents reach it; default the listener's address
-	Allow         []netip.Prefix  // addresses that may be connected to although they are not public
-	CallbackTTL   time.Duration   // lifetime of a callback and of its MCP token; default 1h
-	ComposeWindow time.Duration   // wait for more from the same author; default 2s, negative none
-	ComposeCap    time.Duration   // longest such wait; default 30s
-	MaxFrame      int             // bytes of a frame of the bus; default 1 MiB
-	MinBackoff    time.Duration   // before the first repetition of a POST; default 1s
-	PostTimeout   time.Duration   // of one POST, answer included; default 30s
+	PublicURL     string          // the gateway's public address; default the listener's address
+	ProxyURL      string          // the gateway's address for our agents; default the listener's address
+	Allow         []netip.Prefix  // permitted addresses that are not public
+	CallbackTTL   time.Duration   // lifetime of a callback and its MCP token; default 1h
+	ComposeWindow time.Duration   // wait for more messages of the same author; default 2s, negative none
+	ComposeCap    time.Duration   // maximum of that wait; default 30s
+	MaxFrame      int             // maximum frame size on the bus; default 1 MiB
+	MinBackoff    time.Duration   // before the first retry of a POST; default 1s
+	PostTimeout   time.Duration   // of one POST, including the answer; default 30s
 	StopTimeout   time.Duration   // for running POSTs when Run ends; default 6s
 	Version       string          // of the program, for MCP clients
 	Peer          *peer.Options   // how to connect to the bus
-	// OpenAgent opens what runs an external agent. Without it the gateway has inboxes
-	// alone.
+	// OpenAgent opens an external agent. If it is nil, the gateway serves only inboxes.
 	OpenAgent func(s *AgentSpec) (Agent, error)
 	OnReady   func() // called once, when connected, subscribed and listening
 	Now       func() time.Time
 	Log       *zerolog.Logger // default: no log
 }
 
-// A Gateway is both sides of Chorus: the agent side, to which services POST,
-// and the service side, which POSTs to external agents.
+// A Gateway implements both sides of Chorus: the agent side, to which services POST, and the
+// service side, which POSTs to external agents.
 type Gateway struct {
 	opts     Options
 	store    *Store
 	listener net.Listener
 	log      *zerolog.Logger
-	ownHosts []string // that a Host header may name
+	ownHosts []string // accepted values of the Host header
 	egress
 	limiters
 	queues
@@ -70,15 +69,15 @@ type Gateway struct {
 	roster   *roster
 }
 
-// egress is how the gateway reaches addresses that others name.
+// egress holds what the gateway needs to call addresses that others name.
 type egress struct {
 	guard     *netguard.Guard
 	transport *netguard.Transport
 	poster    *poster
-	tools     *http.Client // of services' MCP servers
+	tools     *http.Client // calls the MCP servers of services
 }
 
-// limiters decide which calls are served now.
+// limiters limit the concurrent calls of each kind.
 type limiters struct {
 	calls     *callLimiter // to inboxes and callbacks
 	toolCalls *callLimiter // to the chat tools
@@ -87,18 +86,17 @@ type limiters struct {
 	tokens    *tokenChecker
 }
 
-// queues are what waits to be sent.
+// queues hold what waits to be sent.
 type queues struct {
 	callbacks *outbox.Outbox
 	health    deliveryHealth // of the callbacks
 	posts     *outbox.Outbox
-	waiters   waiters // posts
+	waiters   waiters // for posts
 	webhooks  *outbox.Outbox
-	tasks     broadcast // of messages that came over A2A
+	tasks     broadcast // for changes of A2A tasks
 }
 
-// New makes a gateway on an open data folder and a listener, which Run closes.
-// It does no I/O.
+// New makes a gateway for an open data folder and a listener, which Run closes. It does no I/O.
 func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 	g := &Gateway{opts: opts.withDefaults(listener), store: store, listener: listener}
 	g.log, store.now = g.opts.Log, g.opts.Now
@@ -146,8 +144,8 @@ func (o *Options) withDefaults(listener net.Listener) Options {
 	return d
 }
 
-// dialAddress returns a listener's address as one dials it: one that listens on every
-// address is reached on this machine's.
+// dialAddress returns the address at which to dial a listener. For a listener on all addresses,
+// it is a loopback address.
 func dialAddress(a net.Addr) string {
 	host, port, err := net.SplitHostPort(a.String())
 	if err != nil {
@@ -159,10 +157,10 @@ func dialAddress(a net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
-// The gateway's own queues, by their names in the outbox table.
+// The names of the gateway's queues in the outbox table.
 const (
-	callbackQueue = "callback" // events to a service's callbacks; destination: the channel
-	postQueue     = "post"     // deliveries to external agents; destination: agent and channel
+	callbackQueue = "callback" // events for a service's callbacks; destination: the channel
+	postQueue     = "post"     // deliveries for external agents; destination: agent and channel
 )
 
 func (g *Gateway) newQueues() queues {
@@ -174,7 +172,7 @@ func (g *Gateway) newQueues() queues {
 		health: deliveryHealth{unresponsive: map[string]int64{}, noLifecycle: map[string]bool{}},
 		callbacks: open(g.sendEvent, outbox.Options{
 			Name: callbackQueue, MinBackoff: g.opts.MinBackoff, Parallel: 32, StopTimeout: g.opts.StopTimeout,
-			OnInterrupted: outbox.SettleUnknown, // a service cannot tell a repeated message from a second one
+			OnInterrupted: outbox.SettleUnknown, // a service cannot recognize a repeated message
 			OnSettled:     g.settleEvent, AfterSettled: g.logEventOutcome,
 		}),
 		posts: open(g.sendPost, outbox.Options{
@@ -187,7 +185,7 @@ func (g *Gateway) newQueues() queues {
 	}
 }
 
-// newBus makes the connection that speaks for every channel.
+// newBus makes the bus connection of all channels.
 func (g *Gateway) newBus() *peer.Peer {
 	opts := g.peerOptions()
 	opts.OnConnect = g.onConnect
@@ -197,13 +195,13 @@ func (g *Gateway) newBus() *peer.Peer {
 	p.Handle(protocol.TypeChatReply, g.handleReply)
 	p.Handle(protocol.TypeChatMessage, g.handleWebhook)
 	p.Handle(protocol.TypeAgentEvent, g.handleReport)
-	if err := p.Subscribe(context.Background(), "chorus:*"); err != nil { // it is noted for when p runs
+	if err := p.Subscribe(context.Background(), "chorus:*"); err != nil { // recorded until p runs
 		g.log.Error().Err(err).Msg("channels not subscribed to")
 	}
 	return p
 }
 
-// onConnect ends every wait that was for the bus.
+// onConnect ends every wait for the bus.
 func (g *Gateway) onConnect(ctx context.Context) {
 	g.router.OnConnected(ctx)
 	if err := g.webhooks.RetryNow(ctx, ""); err != nil && ctx.Err() == nil {
@@ -218,16 +216,16 @@ func (g *Gateway) peerOptions() *peer.Options {
 	return &o
 }
 
-// Run serves both sides until ctx ends (nil), the listener fails, or the bus refuses
-// the gateway. It returns when everything that it started has ended; what was
-// accepted stays on disk.
+// Run serves both sides. It returns nil when ctx ends, and an error when the listener fails or
+// the bus refuses the gateway. By then, everything that it started has ended; accepted messages
+// remain on disk.
 func (g *Gateway) Run(ctx context.Context) error {
 	if err := g.store.SetPublicURL(ctx, g.opts.PublicURL); err != nil {
 		return errors.Join(err, g.listener.Close())
 	}
 	err := g.bus.RunWith(ctx, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
-		g.agents.reconcile(ctx) // callbacks find their agents
+		g.agents.reconcile(ctx) // callbacks need their agents
 		for _, run := range []func(context.Context) error{
 			g.callbacks.Run, g.posts.Run, g.webhooks.Run, g.router.Run, g.agents.run, g.combiner.run, g.prune, g.serve, g.reportReady,
 		} {
@@ -241,7 +239,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 
 func (g *Gateway) reportReady(ctx context.Context) error {
 	if err := g.bus.Ready(ctx); err != nil {
-		return nil // Run's other parts say why
+		return nil // the other parts of Run report the error
 	}
 	if g.opts.OnReady != nil {
 		g.opts.OnReady()
@@ -249,7 +247,7 @@ func (g *Gateway) reportReady(ctx context.Context) error {
 	return nil
 }
 
-// stopServing is how long calls may take to end after Run's context has.
+// stopServing is how long calls may take after the context of Run has ended.
 const stopServing = 5 * time.Second
 
 // serve serves HTTP until ctx ends, and then waits for running calls.
@@ -267,7 +265,7 @@ func (g *Gateway) serve(ctx context.Context) error {
 		<-ctx.Done()
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopServing)
 		defer cancel()
-		time.AfterFunc(stopServing/2, cut) // streams do not end by themselves
+		time.AfterFunc(stopServing/2, cut) // streams would not end otherwise
 		if err := server.Shutdown(grace); err != nil {
 			_ = server.Close()
 		}
@@ -280,8 +278,8 @@ func (g *Gateway) serve(ctx context.Context) error {
 	return fmt.Errorf("serving: %w", err)
 }
 
-// errorWriter logs the HTTP server's reports of connections and panics, which never
-// contain a URL.
+// An errorWriter logs the HTTP server's reports of connections and panics, which never contain a
+// URL.
 type errorWriter struct{ log *zerolog.Logger }
 
 func (w errorWriter) Write(line []byte) (int, error) {

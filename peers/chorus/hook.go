@@ -12,10 +12,10 @@ import (
 	"hubbub/protocol"
 )
 
-// A HookName names one hook: letters, digits, '_' and '-', at most 64.
+// A HookName is the name of a hook: at most 64 letters, digits, '_' and '-'.
 type HookName string
 
-// CheckHookName says why a name cannot be a hook's, or nil.
+// CheckHookName returns why a name is invalid for a hook, or nil.
 func CheckHookName(name string) error {
 	if !inboxNameRule.MatchString(name) {
 		return fmt.Errorf("%q cannot name a hook: use 1 to 64 letters, digits, _ or -", name)
@@ -23,31 +23,30 @@ func CheckHookName(name string) error {
 	return nil
 }
 
-// A Hook is where a program elsewhere POSTs what a chat is to hear.
+// A Hook is an address to which other programs POST for a chat.
 type Hook struct {
 	Name       HookName        `json:"name"`
 	Chat       protocol.PeerID `json:"chat"`
 	Oblige     bool            `json:"oblige"` // the chat's agent must answer each post
 	CreatedAt  time.Time       `json:"createdAt"`
 	ChangedAt  time.Time       `json:"changedAt"` // created or rotated
-	Posts      int             `json:"posts"`     // within the last 30 days
-	Waiting    int             `json:"waiting"`   // of them, for their chat
-	Lost       int             `json:"lost"`      // that their chat did not take
+	Posts      int             `json:"posts"`     // in the last 30 days
+	Waiting    int             `json:"waiting"`   // posts that wait for their chat
+	Lost       int             `json:"lost"`      // posts that their chat did not take
 	LostWhy    string          `json:"lostWhy,omitempty"`
 	RefusedAt  time.Time       `json:"refusedAt,omitzero"`
-	RefusedWhy string          `json:"refusedWhy,omitempty"` // the last post that was refused
+	RefusedWhy string          `json:"refusedWhy,omitempty"` // of the last refused post
 }
 
-// hookSecret begins the secret of a hook, as senders of Standard Webhooks know it; base64
-// follows.
+// hookSecret is the prefix of a hook's secret in Standard Webhooks; base64 follows.
 const hookSecret = "whsec_"
 
 func newHookSecret() string { return hookSecret + base64.StdEncoding.EncodeToString(random256()) }
 
 func hookLabel(name HookName) string { return "hook:" + string(name) }
 
-// AddHook makes a hook and returns the secret with which posts to it are signed. It fails with
-// ErrExists if there is one of that name.
+// AddHook makes a hook and returns the secret with which posts must be signed. It fails with
+// ErrExists if the name is in use.
 func (s *Store) AddHook(ctx context.Context, name HookName, chat protocol.PeerID, oblige bool) (secret string, err error) {
 	if err := CheckHookName(string(name)); err != nil {
 		return "", err
@@ -58,15 +57,14 @@ func (s *Store) AddHook(ctx context.Context, name HookName, chat protocol.PeerID
 		name, chat, oblige, s.seal.seal(hookLabel(name), secret), micros(s.now()))
 }
 
-// RotateHook gives a hook a new secret; what is signed with the old one is refused when it
-// returns.
+// RotateHook gives a hook a new secret. When it returns, signatures with the old one are refused.
 func (s *Store) RotateHook(ctx context.Context, name HookName) (secret string, err error) {
 	secret = newHookSecret()
 	return secret, s.change(ctx, fmt.Sprintf("rotating the hook %s", name), ErrNotFound,
 		`UPDATE hook SET secret = ?, changed_at = ? WHERE name = ?`, s.seal.seal(hookLabel(name), secret), micros(s.now()), name)
 }
 
-// RemoveHook removes a hook. What was accepted before still reaches its chat.
+// RemoveHook removes a hook. Accepted posts still reach its chat.
 func (s *Store) RemoveHook(ctx context.Context, name HookName) error {
 	return s.change(ctx, fmt.Sprintf("removing the hook %s", name), ErrNotFound, `DELETE FROM hook WHERE name = ?`, name)
 }
@@ -100,15 +98,15 @@ func (s *Store) Hooks(ctx context.Context) ([]Hook, error) {
 	return hooks, nil
 }
 
-// keyOfHook selects the items of a hook: names hold no colon.
+// keyOfHook selects the items of a hook. Names contain no colon.
 const keyOfHook = `substr(key, 1, length(name) + 6) = 'hook:' || name || ':'`
 
-// HookURL is where programs elsewhere POST.
+// HookURL returns the address to which programs POST.
 func HookURL(publicURL string, name HookName) string {
 	return strings.TrimRight(publicURL, "/") + hookPath + string(name)
 }
 
-// hookOf returns a hook with its secret. It fails with errNoHook if there is none.
+// hookOf returns a hook and its secret. It fails with errNoHook if there is none.
 func (s *Store) hookOf(ctx context.Context, name string) (h Hook, secret string, err error) {
 	var sealed []byte
 	h, err = store.Read(ctx, s.db, func(tx *store.Tx) Hook {
@@ -122,8 +120,8 @@ func (s *Store) hookOf(ctx context.Context, name string) (h Hook, secret string,
 	return h, secret, err
 }
 
-// recordRefusal keeps why a post was refused, for whoever set the hook up: once a second at most,
-// since strangers may POST, too.
+// recordRefusal stores why a post was refused, for the owner of the hook. It stores at most one
+// refusal per second, since strangers may also POST.
 func (s *Store) recordRefusal(ctx context.Context, name HookName, why string) error {
 	now := s.now()
 	return store.Autocommit(ctx, s.db, func(tx *store.Tx) {
@@ -132,7 +130,7 @@ func (s *Store) recordRefusal(ctx context.Context, name HookName, why string) er
 	})
 }
 
-// Trouble says what is the matter with a hook, "" if nothing is.
+// Trouble returns what is wrong with a hook, or "".
 func (h *Hook) Trouble() string {
 	switch {
 	case h.Lost > 0, h.Waiting > 0 && h.LostWhy != "":

@@ -16,8 +16,8 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 )
 
-// A httpError is an answer that is not 200: a status and a sentence for the
-// caller. It holds nothing that the caller did not send or may not know.
+// An httpError is a response that is not 200: a status and a sentence. It contains nothing that
+// the caller did not send or may not know.
 type httpError struct {
 	status int
 	text   string
@@ -27,7 +27,7 @@ func (e *httpError) Error() string { return e.text }
 
 func newHTTPError(status int, text string) *httpError { return &httpError{status, text} }
 
-// Refusals that are the same wherever they occur.
+// Errors shared by several endpoints.
 var (
 	errTooLarge      = newHTTPError(http.StatusRequestEntityTooLarge, "the body is larger than 1 MiB")
 	errFrameTooLarge = newHTTPError(http.StatusRequestEntityTooLarge, "the message is larger than a frame of the bus")
@@ -38,7 +38,7 @@ var (
 	errOrigin        = newHTTPError(http.StatusForbidden, "pages of other origins may not call this")
 )
 
-// routes returns the handler of everything that the listener serves.
+// routes returns the handler for everything that the listener serves.
 func (g *Gateway) routes() http.Handler {
 	mux := http.NewServeMux()
 	for _, route := range []struct {
@@ -65,7 +65,7 @@ func (g *Gateway) routes() http.Handler {
 	return limitBodyTime(mux)
 }
 
-// readBody reads the body of a POST, of at most maxBody bytes. Its errors are refusals.
+// readBody reads the body of a POST, at most maxBody bytes. Its errors are HTTP errors.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxBody {
 		return nil, errTooLarge
@@ -80,15 +80,15 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// writeOK answers 200 with an empty object; nobody reads it.
+// writeOK answers 200 with an empty object.
 func writeOK(w http.ResponseWriter) error {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w, "{}\n")
 	return nil
 }
 
-// writeError answers with the status and sentence of a refusal; any other
-// error is an internal one, whose text stays with us. It logs nothing of the URL.
+// writeError answers with the status and the text of an httpError. Any other error is internal,
+// and its text is only logged. It never logs the URL.
 func (g *Gateway) writeError(w http.ResponseWriter, err error, step string) {
 	r, refused := errors.AsType[*httpError](err)
 	switch {
@@ -119,8 +119,8 @@ func (g *Gateway) writeError(w http.ResponseWriter, err error, step string) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// checkHostAndOrigin refuses what a foreign web page can make a browser send: requests with a
-// Host that is not the gateway's (DNS rebinding) and those of another Origin.
+// checkHostAndOrigin refuses requests that another site's web page can make a browser send: those
+// with a foreign Host (DNS rebinding) or Origin.
 func (g *Gateway) checkHostAndOrigin(r *http.Request) error {
 	if !g.isOwnHost(r.Host) {
 		return errHost
@@ -132,8 +132,8 @@ func (g *Gateway) checkHostAndOrigin(r *http.Request) error {
 	return nil
 }
 
-// isOwnHost reports whether a Host header names this gateway: its public host, the
-// address it listens on, or this machine.
+// isOwnHost reports whether a Host header names this gateway: its public host, its listening
+// address, or a loopback address.
 func (g *Gateway) isOwnHost(host string) bool {
 	if slices.ContainsFunc(g.ownHosts, func(own string) bool { return strings.EqualFold(host, own) }) {
 		return true

@@ -20,13 +20,13 @@ import (
 const (
 	maxBody       = 1 << 20
 	maxID         = 1024
-	maxLabel      = 4096 // a name, a sender
+	maxLabel      = 4096 // of a name or sender
 	maxContext    = 64 << 10
 	maxMCPServers = 16
 	maxHeaders    = 64
 )
 
-// A InboxMessage is one message of a Chorus service, checked.
+// An InboxMessage is one validated message of a Chorus service.
 type InboxMessage struct {
 	ChannelID ChannelID
 	Name      string // of the channel, for people
@@ -35,20 +35,19 @@ type InboxMessage struct {
 	MessageID string
 	Sender    string
 	Content   string
-	Callback  string      // URL, secret
-	MCP       []MCPServer // secret; empty where the service offers none
+	Callback  string      // a secret URL
+	MCP       []MCPServer // secret; empty if the service offers none
 }
 
-// An MCPServer is where a service's tools are, with the headers that open it.
+// An MCPServer is the address of a service's tools, with the headers that authorize calls.
 type MCPServer struct {
 	Name    string            `json:"name,omitempty"` // only in a list
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
-// ParseInboxMessage reads the body of a POST to an inbox. Names are compared
-// exactly, members that the protocol does not have are passed over. The error
-// names the member that is wrong and never repeats a value.
+// ParseInboxMessage parses the body of a POST to an inbox. Member names are case-sensitive, and
+// unknown members are ignored. An error names the invalid member but never repeats a value.
 func ParseInboxMessage(body []byte, guard *netguard.Guard) (p *InboxMessage, err error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("the body is not valid UTF-8")
@@ -72,10 +71,9 @@ func ParseInboxMessage(body []byte, guard *netguard.Guard) (p *InboxMessage, err
 	return p, nil
 }
 
-// An object reads the members of a JSON object. What is read of one body keeps its
-// first error in one place.
+// An object reads the members of a JSON object. All objects of one body share the first error.
 type object struct {
-	path    string // before the names of the members
+	path    string // prefix of member names in errors
 	members map[string]json.RawMessage
 	err     *error
 }
@@ -101,7 +99,7 @@ func (o object) member(name string) (json.RawMessage, bool) {
 	return raw, ok && string(raw) != "null"
 }
 
-// requiredMember is present for a member that must be there.
+// requiredMember is like member, but a missing member is an error.
 func (o object) requiredMember(name string) (json.RawMessage, bool) {
 	raw, ok := o.member(name)
 	if !ok {
@@ -127,7 +125,7 @@ func (o object) nonBlank(name string, limit int) string {
 	return s
 }
 
-// identifier reads a string that is required, and that logs and terminals will show.
+// identifier reads a required string that logs and terminals show.
 func (o object) identifier(name string, limit int) string {
 	s := o.nonBlank(name, limit)
 	if !text.IsCleanName(s) {
@@ -136,8 +134,8 @@ func (o object) identifier(name string, limit int) string {
 	return s
 }
 
-// displayName is name for what people call themselves, which may hold the joiners of emoji and of
-// some scripts, but not those alone.
+// displayName reads a required name of a person. It may contain the joiners of emoji and of some
+// scripts, but not only those.
 func (o object) displayName(name string, limit int) string {
 	s := o.nonBlank(name, limit)
 	if strings.ContainsFunc(s, text.IsControl) || strings.TrimSpace(text.StripInvisible(s)) == "" {
@@ -146,7 +144,7 @@ func (o object) displayName(name string, limit int) string {
 	return s
 }
 
-// requiredText reads a string that must be there.
+// requiredText reads a required string, which may be blank.
 func (o object) requiredText(name string, limit int) string {
 	o.requiredMember(name)
 	return o.optional(name, limit)
@@ -163,7 +161,7 @@ func (o object) optional(name string, limit int) (s string) {
 	return s
 }
 
-// url reads a URL that may be a target.
+// url reads a URL that may be called.
 func (o object) url(name string, guard *netguard.Guard) string {
 	raw := o.nonBlank(name, netguard.MaxURL)
 	if err := guard.CheckURL(raw); err != nil {
@@ -172,8 +170,8 @@ func (o object) url(name string, guard *netguard.Guard) string {
 	return raw
 }
 
-// servers reads "mcp": one object, or a list of them. In a list every server
-// has a name of its own, given or made.
+// servers reads "mcp": one object, or a list of objects. In a list, every server has a unique
+// name, given or generated.
 func (o object) servers(guard *netguard.Guard) []MCPServer {
 	raw, ok := o.member("mcp")
 	if !ok {
@@ -181,7 +179,7 @@ func (o object) servers(guard *netguard.Guard) []MCPServer {
 	}
 	if raw[0] != '[' {
 		s := readObject("mcp", "mcp.", raw, o.err).server(guard)
-		s.Name = "" // the only one needs none
+		s.Name = "" // a single server needs none
 		return []MCPServer{s}
 	}
 	var list []json.RawMessage
@@ -205,21 +203,21 @@ func (o object) servers(guard *netguard.Guard) []MCPServer {
 	return servers
 }
 
-// server reads an object as a server.
+// server reads an MCP server.
 func (o object) server(guard *netguard.Guard) MCPServer {
 	return MCPServer{URL: o.url("url", guard), Name: o.optional("name", maxLabel), Headers: o.headers("headers")}
 }
 
 var notInToolNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// serverPrefix makes a server's name fit in front of a tool's name.
+// serverPrefix makes a server's name suitable as the prefix of a tool's name.
 func serverPrefix(name string) string {
 	name = strings.Trim(notInToolNames.ReplaceAllString(name, "-"), "-")
 	return name[:min(len(name), 32)]
 }
 
-// reservedHeaders are those that belong to the connection or to MCP's transport: a
-// service cannot set them without breaking it.
+// reservedHeaders belong to the connection or to MCP's transport. A service cannot set them
+// without breaking either.
 var reservedHeaders = map[string]bool{
 	"Connection": true, "Content-Length": true, "Host": true, "Keep-Alive": true, "Proxy-Authorization": true,
 	"Proxy-Connection": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
@@ -227,7 +225,7 @@ var reservedHeaders = map[string]bool{
 
 var headerNameRule = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$")
 
-// headers reads the headers that go to a server.
+// headers reads the headers for a server.
 func (o object) headers(name string) (headers map[string]string) {
 	raw, ok := o.member(name)
 	if ok && json.Unmarshal(raw, &headers) != nil {

@@ -13,28 +13,28 @@ import (
 
 // Limits on calls to the gateway.
 const (
-	maxConnections = 1024             // at once; others wait in the system's queue
-	maxCalls       = 256              // of one kind at once
-	maxCallsOfOne  = 16               // at once with one secret
-	bodyTimeout    = 20 * time.Second // for a body to arrive, read or not
+	maxConnections = 1024             // concurrent; further ones wait in the system's queue
+	maxCalls       = 256              // concurrent calls of one kind
+	maxCallsOfOne  = 16               // concurrent calls with one secret
+	bodyTimeout    = 20 * time.Second // for receiving a body, even if no handler reads it
 	writeTimeout   = 30 * time.Second // for a caller to read a part of an answer
 	headerTimeout  = 5 * time.Second
 	idleTimeout    = 90 * time.Second
 	maxHeaderBytes = 64 << 10
 )
 
-// A callLimiter bounds what runs at once, in total and per key. A call that finds it full
-// is refused, so that a slow caller holds up nobody else.
+// A callLimiter limits concurrent calls, in total and per key. It refuses a call over the limit,
+// so that a slow caller delays nobody else.
 type callLimiter struct {
-	total *semaphore.Weighted // in total
+	total *semaphore.Weighted // calls of all keys
 
 	mu   sync.Mutex
 	keys map[string]*keyLimiter
 }
 
-// A keyLimiter is the callers of one key. The gate's mu guards callers.
+// A keyLimiter limits the calls of one key. The mutex of the callLimiter guards callers.
 type keyLimiter struct {
-	callers int // those that wait included
+	callers int // including those that wait
 	slots   *semaphore.Weighted
 }
 
@@ -42,9 +42,9 @@ func newCallLimiter() *callLimiter {
 	return &callLimiter{total: semaphore.NewWeighted(maxCalls), keys: map[string]*keyLimiter{}}
 }
 
-// acquire takes a place for key, which leave gives back. It fails with errBusy if there
-// is none. Of callers in order, one at a time is inside for each key; the others wait
-// for their turn.
+// acquire admits a call for key; the caller must call leave afterwards. It fails with errBusy
+// over the limit. With inOrder, one call per key runs at a time, and the others wait for their
+// turn.
 func (g *callLimiter) acquire(ctx context.Context, key string, inOrder bool) (leave func(), err error) {
 	l, ok := g.admit(key)
 	if !ok {
@@ -72,7 +72,7 @@ func (g *callLimiter) acquire(ctx context.Context, key string, inOrder bool) (le
 	}, nil
 }
 
-// admit counts a caller of a key, unless there are too many.
+// admit counts a caller of a key, unless the key has too many.
 func (g *callLimiter) admit(key string) (l *keyLimiter, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -88,7 +88,7 @@ func (g *callLimiter) admit(key string) (l *keyLimiter, ok bool) {
 	return l, true
 }
 
-// release forgets a caller, and the line with the last of them.
+// release removes a caller, and its key with the last caller.
 func (g *callLimiter) release(key string, l *keyLimiter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,12 +97,13 @@ func (g *callLimiter) release(key string, l *keyLimiter) {
 	}
 }
 
-// limitBodyTime gives callers bodyTimeout for their bodies. It bounds also those that
-// no handler reads: net/http reads what is left of them, and limits their size alone.
+// limitBodyTime gives callers bodyTimeout to send their bodies, even if no handler reads them:
+// net/http reads the rest of a body and limits only its size.
 func limitBodyTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
-			// Not every connection has deadlines (those of tests may not); the limit on size holds anyway.
+			// Some connections, such as those of tests, have no deadlines. The size is limited in
+			// any case.
 			conn := http.NewResponseController(w)
 			_ = conn.SetReadDeadline(time.Now().Add(bodyTimeout))
 			r.Body = &timedBody{ReadCloser: r.Body, arrived: func() { _ = conn.SetReadDeadline(time.Time{}) }}
@@ -111,7 +112,7 @@ func limitBodyTime(next http.Handler) http.Handler {
 	})
 }
 
-// A timedBody tells when it has arrived: the answer may take longer.
+// A timedBody calls arrived when the body is complete; the answer may take longer.
 type timedBody struct {
 	io.ReadCloser
 	arrived func()

@@ -17,16 +17,16 @@ import (
 
 // Limits on combined servers.
 const (
-	maxCombined    = 64               // channels with a list of servers that are connected at once
+	maxCombined    = 64               // connected channels with a list of servers
 	combinedIdle   = 10 * time.Minute // until an unused connection is closed
-	connectTimeout = 10 * time.Second // to one server, tools listed
-	retryFailed    = 30 * time.Second // until a server that failed is tried again
+	connectTimeout = 10 * time.Second // to one server, including the list of tools
+	retryFailed    = 30 * time.Second // until a failed server is tried again
 	maxTools       = 256              // of one server
 )
 
-// mcpCombiner offers the tools of several MCP servers as one server, for channels
-// whose service gave a list. Tools are called name__tool; a server that fails is
-// left out and tried again later.
+// An mcpCombiner offers the tools of several MCP servers as one server, for channels whose
+// service gave a list. Tools are called name__tool. A failed server is left out and tried again
+// later.
 type mcpCombiner struct {
 	g *Gateway
 
@@ -34,13 +34,13 @@ type mcpCombiner struct {
 	servers map[protocol.PeerID]*combinedServer
 }
 
-// A combinedServer is the connected servers of one channel. The mu of combined guards
-// usedAt and failed; server and sessions are there once connect has returned.
+// A combinedServer holds the connected servers of one channel. mcpCombiner.mu guards usedAt and
+// failed. server and sessions are set once connect has returned.
 type combinedServer struct {
-	key            string // of the configuration that it was made of
+	key            string // of its configuration
 	madeAt, usedAt time.Time
 	failed         bool
-	connect        func() // works once
+	connect        func() // connects once
 	server         *mcp.Server
 	sessions       []*mcp.ClientSession
 }
@@ -58,8 +58,8 @@ func (c *mcpCombiner) serve(w http.ResponseWriter, r *http.Request, channel prot
 	return nil
 }
 
-// get returns the combination of a configuration. What there was of another one, or of
-// one that failed, is closed when the new one connects.
+// get returns the combined server of a configuration. A server of another configuration, or a
+// failed one, is closed when the new one connects.
 func (c *mcpCombiner) get(channel protocol.PeerID, servers []MCPServer) (*combinedServer, error) {
 	raw, err := json.Marshal(servers)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *mcpCombiner) get(channel protocol.PeerID, servers []MCPServer) (*combin
 	return m, nil
 }
 
-// connect reaches every server, side by side, and lists its tools.
+// connect connects to all servers concurrently and lists their tools.
 func (c *mcpCombiner) connect(m *combinedServer, servers []MCPServer) {
 	m.server = mcp.NewServer(&mcp.Implementation{Name: "hubbub-chorus", Version: c.g.opts.Version}, &mcp.ServerOptions{
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
@@ -138,7 +138,7 @@ func connectTools(g *Gateway, s MCPServer) (*mcp.ClientSession, []*mcp.Tool, err
 	return session, tools, nil
 }
 
-// toolSeparator stands between the name of a server and that of its tool.
+// toolSeparator separates the name of a server from that of its tool.
 const toolSeparator = "__"
 
 // addTool offers one tool of a server under its combined name.
@@ -148,7 +148,7 @@ func (m *combinedServer) addTool(server string, session *mcp.ClientSession, t *m
 	if offered.InputSchema == nil {
 		offered.InputSchema = json.RawMessage(`{"type":"object"}`)
 	}
-	offered.OutputSchema = nil // results are passed on as they come
+	offered.OutputSchema = nil // results are passed on unchanged
 	m.server.AddTool(&offered, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		ctx, cancel := context.WithTimeout(ctx, proxyTimeout)
 		defer cancel()
@@ -161,7 +161,7 @@ func (m *combinedServer) addTool(server string, session *mcp.ClientSession, t *m
 	})
 }
 
-// close ends the connections once they are made.
+// close waits for the connections and closes them.
 func (m *combinedServer) close() {
 	m.connect()
 	for _, s := range m.sessions {
@@ -169,7 +169,7 @@ func (m *combinedServer) close() {
 	}
 }
 
-// run closes what is idle, and everything when ctx ends.
+// run closes idle connections, and all connections when ctx ends.
 func (c *mcpCombiner) run(ctx context.Context) error {
 	ticker := time.NewTicker(time.Minute)
 	defer ticker.Stop()
@@ -200,13 +200,13 @@ func (c *mcpCombiner) closeIdle(idle time.Duration) {
 	}
 }
 
-// withHeaders puts a service's headers on every request.
+// withHeaders adds a service's headers to every request.
 type withHeaders struct {
 	next    http.RoundTripper
 	headers map[string]string
 }
 
-// RoundTrip sends a copy of the request with the headers on it.
+// RoundTrip sends a copy of the request with the headers.
 func (t withHeaders) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	setHeaders(r.Header, t.headers)

@@ -18,12 +18,12 @@ import (
 	"hubbub/protocol"
 )
 
-// proxyPath is where our agents find the tools of a Chorus service; the inbox and
-// the channel follow it.
+// proxyPath is where our agents find the tools of a Chorus service; the inbox and the channel
+// follow.
 const proxyPath = "/tools/"
 
-// proxyURL is what a chat_message carries as "mcp": the gateway's own address,
-// which adds the service's headers.
+// proxyURL is the "mcp" address in a chat_message: the gateway's own, which adds the service's
+// headers.
 func (g *Gateway) proxyURL(channel protocol.PeerID) string {
 	inbox, id, _ := strings.Cut(channel.Name(), ".")
 	return g.opts.ProxyURL + proxyPath + inbox + "/" + pathSegment(id)
@@ -31,16 +31,16 @@ func (g *Gateway) proxyURL(channel protocol.PeerID) string {
 
 // Limits on a call through the proxy.
 const (
-	maxProxied      = 8 << 20 // bytes of one answer that is not a stream
+	maxProxied      = 8 << 20 // of one answer that is not a stream, in bytes
 	maxStreamed     = 64 << 20
 	proxyTimeout    = 2 * time.Minute
 	proxyMaxStream  = time.Hour
 	proxyHeaderWait = time.Minute
 )
 
-// serveProxy passes a call on to the MCP servers of a service. An agent shows
-// its bus token, or the pass of it for this address; what it may reach are the
-// tools of channels that it is assigned to.
+// serveProxy forwards a call to the MCP servers of a service. An agent authenticates with its bus
+// token, or with a token derived from it for this address. It may use the tools of channels to
+// which it is assigned.
 func (g *Gateway) serveProxy(w http.ResponseWriter, r *http.Request) error {
 	if err := g.checkHostAndOrigin(r); err != nil {
 		return err
@@ -66,8 +66,8 @@ var (
 	errNoTools     = newHTTPError(http.StatusNotFound, "this channel has no tools")
 )
 
-// authorizeTools returns the servers of a channel if the caller is the agent that
-// talks to it. Channels that do not exist look like those of others.
+// authorizeTools returns the servers of a channel if the caller is an agent of the channel.
+// Channels that do not exist look like those of others.
 func (g *Gateway) authorizeTools(r *http.Request, channel protocol.PeerID) ([]MCPServer, error) {
 	ctx := r.Context()
 	servers, err := g.store.mcpServersOf(ctx, channel)
@@ -92,15 +92,15 @@ func (g *Gateway) authorizeTools(r *http.Request, channel protocol.PeerID) ([]MC
 	return nil, errNotAssigned
 }
 
-// requestHeaders are the headers of the agent's MCP client that reach the service,
-// and those of the service that come back.
+// requestHeaders are the headers of the agent's MCP client that reach the service, and
+// responseHeaders those of the service that come back.
 var (
 	requestHeaders  = []string{"Accept", "Content-Type", "Last-Event-Id", "Mcp-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name"}
 	responseHeaders = []string{"Cache-Control", "Content-Type", "Mcp-Protocol-Version", "Mcp-Session-Id", "Retry-After", "Allow", "Www-Authenticate"}
 )
 
-// proxy passes one MCP request on, with the service's headers exactly as they
-// came with its latest message.
+// proxy forwards one MCP request with the service's headers, exactly as they came with its latest
+// message.
 func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, server MCPServer) error {
 	switch r.Method {
 	case http.MethodGet, http.MethodPost, http.MethodDelete:
@@ -135,7 +135,7 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, server MCPServer
 	}
 	copyHeaders(w.Header(), resp.Header, responseHeaders)
 	if resp.StatusCode == http.StatusUnauthorized && w.Header().Get("WWW-Authenticate") == "" {
-		w.Header().Set("WWW-Authenticate", "Bearer") // a 401 has to say what is wanted
+		w.Header().Set("WWW-Authenticate", "Bearer") // a 401 must say what is required
 	}
 	w.WriteHeader(resp.StatusCode)
 	copyFlushing(w, io.LimitReader(resp.Body, limit))
@@ -150,7 +150,7 @@ func copyHeaders(to, from http.Header, names []string) {
 	}
 }
 
-// setHeaders puts a service's headers on a request, spelled as they came.
+// setHeaders sets a service's headers on a request, with unchanged spelling.
 func setHeaders(h http.Header, headers map[string]string) {
 	for name, value := range headers {
 		h.Del(name)
@@ -158,18 +158,18 @@ func setHeaders(h http.Header, headers map[string]string) {
 	}
 }
 
-// copyFlushing passes a body on as it arrives.
+// copyFlushing forwards a body as it arrives.
 func copyFlushing(w http.ResponseWriter, body io.Reader) {
 	control := http.NewResponseController(w)
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := body.Read(buf)
 		if n > 0 {
-			_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // an agent that reads nothing is let go
+			_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // disconnects an agent that does not read
 			if _, err := w.Write(buf[:n]); err != nil {
 				return
 			}
-			_ = control.Flush() // a writer that cannot flush passes it on at the end
+			_ = control.Flush() // a writer that cannot flush forwards everything at the end
 		}
 		if err != nil {
 			return
@@ -177,8 +177,8 @@ func copyFlushing(w http.ResponseWriter, body io.Reader) {
 	}
 }
 
-// newToolsClient makes the client of the services' MCP servers. A redirect to
-// another host is not followed: the headers were given for this one.
+// newToolsClient makes the client for the services' MCP servers. It follows no redirect to
+// another host, for which the headers were not meant.
 func newToolsClient(transport http.RoundTripper) *http.Client {
 	return &http.Client{
 		Transport: transport,
@@ -191,14 +191,14 @@ func newToolsClient(transport http.RoundTripper) *http.Client {
 	}
 }
 
-// tokenChecker asks the bus whose a bearer token is. It keeps answers for less than a
-// second, within which a revoked token must be dead.
+// A tokenChecker asks the bus for the owner of a bearer token. It caches answers for less than a
+// second, within which a revoked token must become invalid.
 type tokenChecker struct {
 	buses []string
 	now   func() time.Time
 
 	mu    sync.Mutex
-	cache map[string]cachedToken // by the hash of the Authorization header and the address
+	cache map[string]cachedToken // keyed by the hash of the Authorization header and the address
 }
 
 type cachedToken struct {
@@ -214,8 +214,8 @@ const (
 
 var errBusUnreachable = newHTTPError(http.StatusServiceUnavailable, "the bus cannot be asked whose token this is; try again")
 
-// allows reports whether the holder of an Authorization header, shown at an address, may
-// speak as id on the bus.
+// allows reports whether an Authorization header, used at an address, permits acting as id on the
+// bus.
 func (b *tokenChecker) allows(ctx context.Context, authorization, address string, id protocol.PeerID) (bool, error) {
 	patterns, err := b.patterns(ctx, authorization, address)
 	return slices.ContainsFunc(patterns, func(text string) bool {
@@ -248,8 +248,8 @@ func (b *tokenChecker) patterns(ctx context.Context, authorization, address stri
 	return nil, errBusUnreachable
 }
 
-// whoami returns the identities of a token or of a pass for an address, and none if the bus
-// does not know it. ok is false if the bus does not say.
+// whoami returns the identities of a token, or of a token derived for an address. It returns none
+// if the bus does not know the token, and ok is false if the bus does not answer.
 func whoami(ctx context.Context, bus, authorization, address string) (identities []string, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, whoamiTimeout)
 	defer cancel()

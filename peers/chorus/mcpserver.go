@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// toolsPath begins the path of the chat tools of external agents. The agent and the
-// channel follow it.
+// toolsPath is the path prefix of the chat tools of external agents; the agent and the channel
+// follow.
 const toolsPath = "/mcp/"
 
-// toolsURL is the address of one channel's tools.
+// toolsURL returns the address of one channel's tools.
 func (g *Gateway) toolsURL(agent AgentName, channel string) string {
 	return g.opts.PublicURL + toolsPath + string(agent) + "/" + pathSegment(escapeName(channel))
 }
 
-// toolTimeout bounds one call of a tool, the wait for a claim included.
+// toolTimeout limits one call of a tool, including the wait for a claim.
 const toolTimeout = 45 * time.Second
 
-// serveTools serves the MCP endpoint. It keeps no sessions: every request shows
-// its token, and is answered by the tools of the chat that it opens.
+// serveTools serves the MCP endpoint. It keeps no sessions: the token of each request selects the
+// chat whose tools answer.
 func (g *Gateway) serveTools(w http.ResponseWriter, r *http.Request) error {
 	if err := g.checkHostAndOrigin(r); err != nil {
 		return err
@@ -48,8 +48,8 @@ func (g *Gateway) serveTools(w http.ResponseWriter, r *http.Request) error {
 
 var errToken = newHTTPError(http.StatusUnauthorized, "the token is missing, wrong or expired; use the one that came with the latest message")
 
-// authenticateTools checks a request's bearer token against the agent and the channel of its
-// path, and returns the delivery that it came with.
+// authenticateTools checks a request's bearer token against the agent and the channel in its
+// path, and returns the delivery of the token.
 func (g *Gateway) authenticateTools(r *http.Request) (*delivery, error) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {

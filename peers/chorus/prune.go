@@ -7,15 +7,15 @@ import (
 	"hubbub/peers/store"
 )
 
-// How long things are kept.
+// How long data is kept.
 const (
-	secretRetention  = 24 * time.Hour      // a message's callback, after it came
-	waitingRetention = 24 * time.Hour      // a message that no agent takes
-	messageRetention = 30 * 24 * time.Hour // what was said, and by what repetitions are known
+	secretRetention  = 24 * time.Hour      // of a message's callback
+	waitingRetention = 24 * time.Hour      // of a message that no agent takes
+	messageRetention = 30 * 24 * time.Hour // of messages, and of keys that identify repetitions
 	pruneEvery       = 10 * time.Minute
 )
 
-// prune gives up what waited too long and forgets what is old, until ctx ends.
+// prune gives up messages that waited too long and deletes old data, until ctx ends.
 func (g *Gateway) prune(ctx context.Context) error {
 	ticker := time.NewTicker(pruneEvery)
 	defer ticker.Stop()

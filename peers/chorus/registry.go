@@ -19,7 +19,7 @@ var (
 	ErrNotFound = errors.New("there is no such name")
 )
 
-// An Inbox is where Chorus services POST to reach our agents.
+// An Inbox is an address to which Chorus services POST for our agents.
 type Inbox struct {
 	Name      InboxName `json:"name"`
 	Revoked   bool      `json:"revoked"`
@@ -28,8 +28,8 @@ type Inbox struct {
 	ChangedAt time.Time `json:"changedAt"` // created, rotated or revoked
 }
 
-// CreateInbox makes an inbox and returns its secret, which is nowhere kept. A
-// revoked inbox comes back to life with a new secret; ErrExists otherwise.
+// CreateInbox makes an inbox and returns its secret, which is not stored. A revoked inbox is
+// restored with a new secret. Otherwise, an existing name is ErrExists.
 func (s *Store) CreateInbox(ctx context.Context, name InboxName) (secret string, err error) {
 	if err := CheckInboxName(string(name)); err != nil {
 		return "", err
@@ -41,21 +41,21 @@ func (s *Store) CreateInbox(ctx context.Context, name InboxName) (secret string,
 		WHERE secret_sha256 IS NULL`, name, hashSecret(secret), micros(s.now()))
 }
 
-// RotateInbox gives an inbox a new secret; the old one is dead when it returns.
+// RotateInbox gives an inbox a new secret. The old one is invalid when it returns.
 func (s *Store) RotateInbox(ctx context.Context, name InboxName) (secret string, err error) {
 	secret = newSecret(inboxPrefix)
 	return secret, s.change(ctx, fmt.Sprintf("rotating the inbox %s", name), ErrNotFound,
 		`UPDATE inbox SET secret_sha256 = ?, changed_at = ? WHERE name = ? AND secret_sha256 IS NOT NULL`, hashSecret(secret), micros(s.now()), name)
 }
 
-// RevokeInbox closes an inbox: its secret is dead when it returns. What was
-// accepted before is still answered.
+// RevokeInbox closes an inbox. Its secret is invalid when it returns. Accepted messages are still
+// answered.
 func (s *Store) RevokeInbox(ctx context.Context, name InboxName) error {
 	return s.change(ctx, fmt.Sprintf("revoking the inbox %s", name), ErrNotFound,
 		`UPDATE inbox SET secret_sha256 = NULL, changed_at = ? WHERE name = ? AND secret_sha256 IS NOT NULL`, micros(s.now()), name)
 }
 
-// Inboxes lists the inboxes by name, revoked ones included.
+// Inboxes lists the inboxes by name, including revoked ones.
 func (s *Store) Inboxes(ctx context.Context) ([]Inbox, error) {
 	list, err := store.Read(ctx, s.db, func(tx *store.Tx) []Inbox {
 		return store.All(tx, func(in *Inbox) []any {
@@ -66,27 +66,25 @@ func (s *Store) Inboxes(ctx context.Context) ([]Inbox, error) {
 	return append([]Inbox{}, list...), err // an empty list in JSON, too
 }
 
-// inboxOf returns the inbox that a secret opens. Unknown, wrong, rotated and
-// revoked secrets take the same path: one hash, one look-up that finds nothing, which
-// is errUnknownSecret.
+// inboxOf returns the inbox of a secret. Unknown, wrong, rotated and revoked secrets take the
+// same path: one hash and one failed lookup, which is errUnknownSecret.
 func (s *Store) inboxOf(ctx context.Context, secret string) (InboxName, error) {
 	return store.Read(ctx, s.db, func(tx *store.Tx) InboxName {
 		return one(tx, errUnknownSecret, store.Scalar[InboxName], `SELECT name FROM inbox WHERE secret_sha256 = ?`, hashSecret(secret))
 	})
 }
 
-// ConnectionString is what an owner hands to a Chorus service.
+// ConnectionString returns what an owner gives to a Chorus service.
 func ConnectionString(publicURL, secret string) string {
 	return strings.TrimRight(publicURL, "/") + inboxPath + secret
 }
 
-// AgentSettings say how an external agent is seen by the attention layer and
-// what its POSTs look like.
+// AgentSettings configure the attention layer of an external agent and the format of its POSTs.
 type AgentSettings struct {
-	Roles   []string `json:"roles,omitempty"`   // mentions such as @backend-agents reach it
+	Roles   []string `json:"roles,omitempty"`   // reached by mentions such as @backend-agents
 	Streams []string `json:"streams,omitempty"` // streams that it owns
-	Knocks  bool     `json:"knocks,omitempty"`  // knocks are POSTed to it too, without content
-	MCPList bool     `json:"mcpList,omitempty"` // "mcp" is sent as an array of one
+	Knocks  bool     `json:"knocks,omitempty"`  // knocks are also POSTed, without content
+	MCPList bool     `json:"mcpList,omitempty"` // "mcp" is sent as an array of one object
 }
 
 // An ExternalAgent is an HTTP agent that the gateway puts on the bus.
@@ -101,8 +99,8 @@ type ExternalAgent struct {
 	connection string // secret
 }
 
-// AddAgent adds an external agent, which is reached by its connection string. It
-// fails with ErrExists if there is one of that name.
+// AddAgent adds an external agent with its connection string. It fails with ErrExists if the name
+// is in use.
 func (s *Store) AddAgent(ctx context.Context, name AgentName, connection string, settings AgentSettings) error {
 	connection, err := checkConnection(name, connection)
 	if err != nil {
@@ -117,8 +115,8 @@ func (s *Store) AddAgent(ctx context.Context, name AgentName, connection string,
 		name, s.seal.seal(connectionLabel(name), connection), string(raw), micros(s.now()))
 }
 
-// ReplaceConnection gives an external agent another connection string, to which all goes from
-// then on, what waits for it included. It fails with ErrNotFound if there is no such agent.
+// ReplaceConnection gives an external agent another connection string, which is also used for
+// waiting deliveries. It fails with ErrNotFound if there is no such agent.
 func (s *Store) ReplaceConnection(ctx context.Context, name AgentName, connection string) error {
 	connection, err := checkConnection(name, connection)
 	if err != nil {
@@ -128,8 +126,8 @@ func (s *Store) ReplaceConnection(ctx context.Context, name AgentName, connectio
 		`UPDATE agent SET connection = ? WHERE name = ?`, s.seal.seal(connectionLabel(name), connection), name)
 }
 
-// checkConnection returns a connection string without the space around it. Addresses are
-// judged when they are dialled: only the gateway knows what is allowed.
+// checkConnection validates a connection string and trims spaces. Addresses are checked when they
+// are dialed: only the gateway knows which are allowed.
 func checkConnection(name AgentName, connection string) (string, error) {
 	if err := CheckAgentName(string(name)); err != nil {
 		return "", err
@@ -143,8 +141,8 @@ func checkConnection(name AgentName, connection string) (string, error) {
 
 func connectionLabel(name AgentName) string { return "connection:" + string(name) }
 
-// RemoveAgent removes an external agent. Its callbacks and tools are dead when it
-// returns; the gateway takes it off the bus and removes what was kept for it.
+// RemoveAgent removes an external agent. Its callbacks and tools are invalid when it returns. The
+// gateway then disconnects it and deletes its data.
 func (s *Store) RemoveAgent(ctx context.Context, name AgentName) error {
 	return s.change(ctx, fmt.Sprintf("removing the agent %s", name), ErrNotFound, `DELETE FROM agent WHERE name = ?`, name)
 }
@@ -187,8 +185,7 @@ func (s *Store) agents(ctx context.Context, where string, args ...any) (all []Ex
 	return all, nil
 }
 
-// recordTrouble records why an external agent is not on the bus. It is empty if the
-// agent is.
+// recordTrouble stores why an external agent is not on the bus, or "" if it is.
 func (g *Gateway) recordTrouble(ctx context.Context, name AgentName, trouble string) {
 	err := store.Autocommit(ctx, g.store.db, func(tx *store.Tx) {
 		tx.Exec(`UPDATE agent SET trouble = ?1 WHERE name = ?2 AND trouble <> ?1`, trouble, name)

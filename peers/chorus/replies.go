@@ -20,22 +20,21 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A pending event, as it waits for its callback.
+// A pendingEvent is an event that waits for its callback.
 type pendingEvent struct {
 	Event         chorus.Event `json:"event"`
-	Inbound       int64        `json:"inbound"`          // the message whose callback it is for
-	NewestAttempt int          `json:"newest,omitempty"` // it is for that of the newest message: the which attempt
-	// Of the reply that it shows, whose sender is told the outcome; empty for others.
+	Inbound       int64        `json:"inbound"`          // the message with the callback
+	NewestAttempt int          `json:"newest,omitempty"` // if set, the newest message's callback takes the event: the number of the attempt
+	// The reply that the event shows; its sender receives the outcome. Empty otherwise.
 	Agent   protocol.PeerID    `json:"agent,omitempty"`
 	Channel protocol.PeerID    `json:"channel,omitempty"`
 	Reply   protocol.MessageID `json:"reply,omitempty"`
 	Key     string             `json:"key,omitempty"`
-	Asks    bool               `json:"asks,omitempty"`  // it wants an answer
+	Asks    bool               `json:"asks,omitempty"`  // it expects an answer
 	Edits   string             `json:"edits,omitempty"` // the key of the reply that it replaces
 }
 
-// handleReply stores an agent's reply for the callback of the message that it
-// answers.
+// handleReply stores an agent's reply for the callback of the answered message.
 func (g *Gateway) handleReply(ctx context.Context, d *peer.Delivery) error {
 	var reply protocol.ChatReply
 	if err := json.Unmarshal(d.Message.Content, &reply); err != nil {
@@ -50,7 +49,7 @@ func (g *Gateway) handleReply(ctx context.Context, d *peer.Delivery) error {
 	return g.queueEvent(ctx, p, reply.InReplyTo, cmp.Or(p.Key, string(p.Reply)), done, ok)
 }
 
-// handleReport stores an agent's report on its turn for the same callback.
+// handleReport stores an agent's report about its turn for the same callback.
 func (g *Gateway) handleReport(ctx context.Context, d *peer.Delivery) error {
 	var report agentReport
 	if err := json.Unmarshal(d.Message.Content, &report); err != nil {
@@ -69,8 +68,8 @@ func (g *Gateway) handleReport(ctx context.Context, d *peer.Delivery) error {
 	return g.queueEvent(ctx, p, cmp.Or(report.InReplyTo, string(d.Message.InReplyTo)), string(d.Message.MessageID), done, true)
 }
 
-// serviceToolName returns the name of a tool as the service of a channel knows it: without the name
-// of the server that it was offered with, if there are several.
+// serviceToolName returns the service's own name of a tool: without the name of its server, which
+// is prepended if there are several.
 func (g *Gateway) serviceToolName(ctx context.Context, channel protocol.PeerID, name string) (string, error) {
 	server, tool, cut := strings.Cut(name, toolSeparator)
 	if !cut {
@@ -83,13 +82,12 @@ func (g *Gateway) serviceToolName(ctx context.Context, channel protocol.PeerID, 
 	return name, err
 }
 
-// queueEvent stores an event for the callback of the message that it belongs to,
-// with the lifecycle around it. visible is false for a sign of life that only begins
-// the turn.
+// queueEvent stores an event, with lifecycle events around it, for the callback of its message.
+// If visible is false, the event only begins the turn.
 func (g *Gateway) queueEvent(ctx context.Context, p pendingEvent, inReplyTo, key string, done, visible bool) error {
 	agent := p.Agent
 	if p.Reply == "" {
-		p.Agent = "" // nobody is told of a report's outcome
+		p.Agent = "" // nobody receives the outcome of a report
 	}
 	err := store.InTx(ctx, g.store.db, func(tx *store.Tx) {
 		in := findAnswered(tx, p.Channel, inReplyTo, g.router.InFlight(p.Channel))
@@ -107,14 +105,14 @@ func (g *Gateway) queueEvent(ctx context.Context, p pendingEvent, inReplyTo, key
 	return nil
 }
 
-// putWithLifecycle stores an event with the lifecycle events around it: the
-// first is "processing", and the last, always, "idle".
+// putWithLifecycle stores an event with lifecycle events around it. The first is "processing",
+// and the last is always "idle".
 func (g *Gateway) putWithLifecycle(tx *store.Tx, in answeredMessage, p pendingEvent, key string, done, visible bool) {
 	if in.turn == lifecycleIdle {
 		if !visible {
 			return
 		}
-		done = true // what comes after the end opens the turn and closes it again
+		done = true // a late event opens the turn and closes it again
 	}
 	lifecycle := func(status string) {
 		in.turn = status
@@ -132,17 +130,16 @@ func (g *Gateway) putWithLifecycle(tx *store.Tx, in answeredMessage, p pendingEv
 	tx.Exec(`UPDATE inbound SET turn = ? WHERE seq = ?`, in.turn, in.seq)
 }
 
-// A answeredMessage message is the one that a reply belongs to.
+// An answeredMessage is the message to which a reply belongs.
 type answeredMessage struct {
 	seq  int64
 	turn string // the last lifecycle event
 }
 
-// findAnswered finds the message that a reply belongs to: the one it names, by
-// sourceId or by the messageId of the chat_message, else the one that is being
-// handed over, else the latest that the agent took. What no service said, such as a reminder or
-// what a hook brought, has no callback: its answer is of the latter. tx fails with ErrNotFound if
-// there is none.
+// findAnswered finds the message to which a reply belongs. It is the message that the reply names
+// by sourceId or messageId, else the one being delivered, else the last one that the agent took.
+// Reminders and posts of hooks have no callback, so the last message stands for them. tx fails
+// with ErrNotFound if there is none.
 func findAnswered(tx *store.Tx, channel protocol.PeerID, inReplyTo string, inFlight int64) answeredMessage {
 	if slices.ContainsFunc(internalSources, func(own string) bool { return strings.HasPrefix(inReplyTo, own) }) {
 		inReplyTo = ""
@@ -154,8 +151,8 @@ func findAnswered(tx *store.Tx, channel protocol.PeerID, inReplyTo string, inFli
 	return one(tx, ErrNotFound, into, answeredNamedQuery, channel, inFlight, inReplyTo)
 }
 
-// answeredNamedQuery finds the message that a reply names, and answeredLastQuery the one that it means if it names none: each by
-// an index, since an agent's every report asks for it.
+// answeredNamedQuery finds the message that a reply names, and answeredLastQuery the one that it
+// means otherwise. Both use an index, since every report of an agent needs them.
 const (
 	answeredNamedQuery = `SELECT seq, turn FROM inbound WHERE +channel = ?1 AND ` + hasCallback + ` AND (source_id = ?3 OR message_id = ?3)
 		ORDER BY seq = ?2 DESC, forwarded_at > 0 DESC, seq DESC LIMIT 1`
@@ -166,12 +163,11 @@ const (
 	hasCallback = `(callback IS NULL OR callback <> x'')`
 )
 
-// internalSources begin the sourceIds of events in a channel that its service did not POST.
+// internalSources are the prefixes of sourceIds in a channel that do not come from its service.
 var internalSources = []string{hookLabel(""), "reminder:", "undelivered:"}
 
-// putEvent stores one event for the callback of a message. The events of a
-// channel go out one after the other, whichever of its callbacks they are for:
-// the channel reads them in the order in which they were said.
+// putEvent stores one event for the callback of a message. The events of a channel are sent one
+// after another, whichever callback they are for, so the channel reads them in order.
 func (g *Gateway) putEvent(tx *store.Tx, channel protocol.PeerID, seq int64, p pendingEvent, key string) {
 	p.Inbound = seq
 	raw, err := json.Marshal(p)
@@ -184,16 +180,15 @@ func (g *Gateway) putEvent(tx *store.Tx, channel protocol.PeerID, seq int64, p p
 	tx.Fail(err)
 }
 
-// putError stores an error event of the gateway's own for the callback of a
-// message.
+// putError stores an error event of the gateway for the callback of a message.
 func (g *Gateway) putError(tx *store.Tx, channel protocol.PeerID, seq int64, key, why, code string) {
 	g.putEvent(tx, channel, seq, pendingEvent{Event: chorus.Event{Type: chorus.EventError, Message: why, Code: code}}, key)
 }
 
-// maxAttempts is the first attempt at a POST and three more.
+// maxAttempts is the first attempt of a POST plus three retries.
 const maxAttempts = 4
 
-// errNotKept says that a message and its callback are no longer kept.
+// errNotKept means that a message and its callback are no longer stored.
 var errNotKept = errors.New("the callback is too old to be kept")
 
 // sendEvent POSTs one event to its callback.
@@ -226,7 +221,7 @@ func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
 	if err != nil {
 		return outbox.Permanent(err)
 	}
-	if p.Event.Type == chorus.EventMessage { // before it goes: a service may bring it to another inbox at once
+	if p.Event.Type == chorus.EventMessage { // record it first: a service may bring it to another inbox immediately
 		var said string
 		_ = json.Unmarshal(p.Event.Content, &said) //nolint:errcheck // it was written as a string
 		g.roster.recordMessage(p.Agent, p.Channel, said)
@@ -245,8 +240,8 @@ func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
 	return classifyPostError(err, item.Attempt)
 }
 
-// classifyPostError returns what follows from an attempt at a POST: three more attempts
-// after a 5xx answer or a failed connection, none after anything else.
+// classifyPostError decides what follows a failed attempt of a POST: up to three retries after a
+// 5xx answer or a failed connection, none otherwise.
 func classifyPostError(err error, attempt int) error {
 	if err == nil {
 		return nil
@@ -257,8 +252,8 @@ func classifyPostError(err error, attempt int) error {
 	return err
 }
 
-// settleEvent tells the replying agent what became of its reply, in the
-// transaction that settles the event.
+// settleEvent reports the outcome of a reply to its agent, in the transaction that settles the
+// event.
 func (g *Gateway) settleEvent(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	var p pendingEvent
 	if err := json.Unmarshal(item.Body, &p); err != nil || p.Reply == "" {
@@ -267,7 +262,7 @@ func (g *Gateway) settleEvent(tx *store.Tx, item outbox.Item, outcome outbox.Sta
 		}
 		return
 	}
-	// A service gives it no id of its own, so the status has no sourceId.
+	// The status has no sourceId, since a service assigns no ID.
 	status := protocol.DeliveryStatus{MessageID: p.Reply, IdempotencyKey: p.Key, Status: protocol.StatusFailed}
 	switch outcome {
 	case outbox.StateSent:
@@ -281,7 +276,7 @@ func (g *Gateway) settleEvent(tx *store.Tx, item outbox.Item, outcome outbox.Sta
 	g.router.Report(tx, &bridge.Report{Chat: p.Channel, Agent: p.Agent, Key: string(p.Reply) + " " + status.Status, Status: status})
 }
 
-// logEventOutcome logs what became of an event.
+// logEventOutcome logs the outcome of an event.
 func (g *Gateway) logEventOutcome(item outbox.Item, outcome outbox.State, cause error) {
 	g.health.record(item, outcome)
 	level := zerolog.WarnLevel
@@ -294,21 +289,19 @@ func (g *Gateway) logEventOutcome(item outbox.Item, outcome outbox.State, cause 
 	g.log.WithLevel(level).Str("peer", item.Destination).Str("outcome", string(outcome)).Err(cause).Msg("event not taken by its callback")
 }
 
-// maxUnhealthy bounds the channels whose trouble is remembered. With one more, all
-// are forgotten, and found out again.
+// maxUnhealthy is how many channels deliveryHealth keeps of each kind.
 const maxUnhealthy = 1000
 
-// deliveryHealth are the channels at whose callbacks something is not sent: they did not answer, and
-// each further report would wait as long, or they take no lifecycle. The events of a channel go
-// out one after the other, so what comes after must not wait. After a restart it is found out
-// again.
+// deliveryHealth holds the channels whose callbacks did not answer, and those whose service does
+// not accept lifecycle events. The events of a channel are sent one after another, so further
+// reports would delay the others. It is lost on a restart and determined again.
 type deliveryHealth struct {
 	mu           sync.Mutex
-	unresponsive map[string]int64 // the message whose callback did not answer its last event, by channel
+	unresponsive map[string]int64 // channel -> the message whose callback did not answer the last event
 	noLifecycle  map[string]bool  // channels
 }
 
-// Why an event is not sent.
+// Reasons for not sending an event.
 var (
 	errUnresponsive = errors.New("its callback did not answer the event before")
 	errNoLifecycle  = errors.New("the service takes no lifecycle")
@@ -330,7 +323,7 @@ func (t *deliveryHealth) skipReason(channel string, p *pendingEvent) error {
 	return nil
 }
 
-// record records what became of an event.
+// record records the outcome of an event.
 func (t *deliveryHealth) record(item outbox.Item, outcome outbox.State) {
 	var p pendingEvent
 	if json.Unmarshal(item.Body, &p) != nil {
@@ -339,14 +332,14 @@ func (t *deliveryHealth) record(item outbox.Item, outcome outbox.State) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch outcome {
-	case outbox.StateSent, outbox.StateDead: // it answers
+	case outbox.StateSent, outbox.StateDead: // the callback answers
 		delete(t.unresponsive, item.Destination)
 	case outbox.StateUnknown:
 		putBounded(t.unresponsive, item.Destination, p.Inbound)
 	}
 }
 
-// disableLifecycle records that a channel's service takes no lifecycle.
+// disableLifecycle records that a channel's service does not accept lifecycle events.
 func (t *deliveryHealth) disableLifecycle(channel string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -360,7 +353,7 @@ func putBounded[V any](of map[string]V, channel string, v V) {
 	of[channel] = v
 }
 
-// isReport reports whether an event only tells of what goes on: it is no answer and no error.
+// isReport reports whether an event only reports activity: it is neither an answer nor an error.
 func (p *pendingEvent) isReport() bool {
 	return p.Reply == "" && p.NewestAttempt == 0 && p.Event.Type != chorus.EventError
 }

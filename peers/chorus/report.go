@@ -18,20 +18,20 @@ const (
 )
 
 func jsonString(s string) json.RawMessage {
-	raw, _ := json.Marshal(s) // a string always can be
+	raw, _ := json.Marshal(s) // a string can always be encoded
 	return raw
 }
 
-// An agentReport is the content of the agent_event in which an agent reports what it
-// does for a message.
+// An agentReport is the content of an agent_event, in which an agent reports what it does about a
+// message.
 type agentReport struct {
 	Kind      chorus.EventType `json:"event"` // status, tool_call, tool_result, error
 	InReplyTo string           `json:"inReplyTo"`
 	chorus.Event
 }
 
-// replyEvent returns the event by which a callback hears of an agent's reply, and
-// whether the agent is done with its turn. ok is false if nothing is shown.
+// replyEvent returns the callback event for an agent's reply, and whether the agent has finished
+// its turn. ok is false if nothing is shown.
 func replyEvent(r protocol.ChatReply) (e chorus.Event, done, ok bool) {
 	switch {
 	case r.Text != "":
@@ -41,12 +41,12 @@ func replyEvent(r protocol.ChatReply) (e chorus.Event, done, ok bool) {
 		done := err == nil && row.Disposition.Final()
 		return chorus.Event{Type: chorus.EventStatus, Status: r.Signal}, done, true
 	default:
-		return chorus.Event{}, false, false // typing: the lifecycle says it already
+		return chorus.Event{}, false, false // typing: lifecycle events show it
 	}
 }
 
-// reportEvent returns the event by which a callback hears of an agent's report, and
-// whether it ends the turn. ok is false if the report is not about a turn.
+// reportEvent returns the callback event for an agent's report, and whether it ends the turn. ok
+// is false if the report is not about a turn.
 func reportEvent(a agentReport) (e chorus.Event, done, ok bool) {
 	switch a.Kind {
 	case chorus.EventStatus:
@@ -64,7 +64,7 @@ func reportEvent(a agentReport) (e chorus.Event, done, ok bool) {
 	return e, a.Kind == chorus.EventError, true
 }
 
-// jsonText returns a value as the JSON string that the protocol wants: a string as it is, and
+// jsonText returns a value as the JSON string that the protocol requires: a string unchanged, and
 // any other value as its JSON.
 func jsonText(value json.RawMessage) json.RawMessage {
 	var said string
@@ -74,8 +74,8 @@ func jsonText(value json.RawMessage) json.RawMessage {
 	return jsonString(said)
 }
 
-// ParseEvent reads what an external agent POSTs to a callback. The error names
-// what is wrong and repeats no value.
+// ParseEvent parses what an external agent POSTs to a callback. An error names the invalid member
+// and repeats no value.
 func ParseEvent(body []byte) (e *chorus.Event, err error) {
 	o := readObject("the body", "", body, &err)
 	e = &chorus.Event{Type: chorus.EventType(o.nonBlank("type", 64))}

@@ -12,10 +12,11 @@ import (
 	"hubbub/protocol/text"
 )
 
-// directChatPattern is how a service says, in the context of a channel, that there are two in it.
+// directChatPattern matches a channel context that describes a chat of two.
 var directChatPattern = regexp.MustCompile(`(?i)\b(direct (message|conversation|chat)s?|DM|1[:-]1|one[- ](on|to)[- ]one|private (conversation|chat|message)s?|(between|only|just) (the )?two|two (people|persons|participants|members|parties))\b`)
 
-// conversationKind returns the kind of a channel: a room, unless its context says that there are two.
+// conversationKind returns the kind of a channel: a channel for several people, unless its
+// context describes a direct chat.
 func conversationKind(p *InboxMessage) attention.ConversationKind {
 	if directChatPattern.MatchString(p.Context) {
 		return attention.ConversationDM
@@ -23,8 +24,9 @@ func conversationKind(p *InboxMessage) attention.ConversationKind {
 	return attention.ConversationChannel
 }
 
-// authorOf returns who a sender is: the service itself, an agent of this bus, or else a person.
-// said is the agent that said the same elsewhere just now, if one did; online tells agents.
+// authorOf returns the author of a message: the service itself, an agent of this bus, or a
+// person. said is the agent that recently said the same elsewhere, if any. onBus reports which
+// agents are online.
 func authorOf(p *InboxMessage, said protocol.PeerID, onBus func(protocol.PeerID) bool) protocol.Author {
 	a := protocol.Author{ID: text.StripInvisible(p.Sender), Kind: string(attention.AuthorHuman), DisplayName: p.Sender}
 	name := protocol.AgentID(strings.ToLower(strings.TrimPrefix(p.Sender, "agent:")))
@@ -40,10 +42,10 @@ func authorOf(p *InboxMessage, said protocol.PeerID, onBus func(protocol.PeerID)
 	return a
 }
 
-// resolveMentions returns whom a message of a channel mentions. A service POSTs to an agent what that is
-// to hear, under a name that it has there and that nobody tells us: so a person who names
-// nobody that is known here means the agent. An agent or the service has to name it. known
-// returns the person or the sibling that goes by a name, as mentions have them, or "".
+// resolveMentions returns whom a message mentions. A service POSTs messages for an agent, which
+// it knows under an unknown name. So a person who names nobody known addresses the agent, but an
+// agent or the service must name it. known returns the person or other agent of a name, as used
+// in mentions, or "".
 func resolveMentions(content string, author *protocol.Author, agent protocol.PeerID, inbox InboxName, known func(string) string) (mentions []string) {
 	add := func(name string) {
 		if !slices.Contains(mentions, name) {
@@ -72,22 +74,22 @@ func inboxOfPeer(channel protocol.PeerID) InboxName {
 	return InboxName(inbox)
 }
 
-// echoWindow is how long a text that an agent said in a channel is known as its own where a
-// service brings it to others, and minEcho how long it must be: people say "yes", too.
+// echoWindow is how long a text is recognized as an agent's own after a service brings it to
+// other inboxes. minEcho is its minimum length, since people also say "yes".
 const (
 	echoWindow = 10 * time.Minute
 	minEcho    = 12
 	maxEchoes  = 1000
 )
 
-// roster is who of this bus may speak in channels: the agents that are on it, and what they
-// said there lately. After a restart only what is said from then on is known.
+// A roster holds the agents that are online and what they recently said in channels. It is empty
+// after a restart.
 type roster struct {
 	now func() time.Time
 
 	mu     sync.Mutex // guards the fields below
 	online map[protocol.PeerID]bool
-	recent map[string]recentMessage // by text
+	recent map[string]recentMessage // keyed by text
 }
 
 type recentMessage struct {
@@ -100,7 +102,7 @@ func newRoster(now func() time.Time) *roster {
 	return &roster{now: now, online: map[protocol.PeerID]bool{}, recent: map[string]recentMessage{}}
 }
 
-// onPresence takes who joins the bus and who leaves it.
+// onPresence handles agents that join and leave the bus.
 func (c *roster) onPresence(p protocol.Presence) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +120,7 @@ func (c *roster) isOnline(agent protocol.PeerID) bool {
 	return c.online[agent]
 }
 
-// recordMessage keeps what an agent said in a channel.
+// recordMessage records what an agent said in a channel.
 func (c *roster) recordMessage(agent, channel protocol.PeerID, text string) {
 	if text = strings.TrimSpace(text); agent == "" || len(text) < minEcho {
 		return
@@ -131,9 +133,9 @@ func (c *roster) recordMessage(agent, channel protocol.PeerID, text string) {
 	c.recent[text] = recentMessage{agent, channel, c.now()}
 }
 
-// originalAuthor returns the agent that said a text in another channel lately, or "". Behind another inbox
-// of the same channel it is enough that the words are nearly the same: services put something
-// before them or behind, or cut them.
+// originalAuthor returns the agent that recently said a text in another channel, or "". Behind
+// another inbox of the same channel, a similar text is sufficient, since services add or cut
+// text.
 func (c *roster) originalAuthor(channel protocol.PeerID, text string) protocol.PeerID {
 	c.mu.Lock()
 	defer c.mu.Unlock()

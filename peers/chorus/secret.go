@@ -14,11 +14,11 @@ import (
 	"hubbub/protocol/datafolder"
 )
 
-// The prefix of a secret tells what it opens.
+// The prefix of a secret tells its purpose.
 const (
-	inboxPrefix    = "sk_"  // a connection string's secret
-	callbackPrefix = "cb_"  // the secret of a callback URL
-	toolPrefix     = "mcp_" // the bearer token of an MCP endpoint
+	inboxPrefix    = "sk_"  // of a connection string
+	callbackPrefix = "cb_"  // of a callback URL
+	toolPrefix     = "mcp_" // a bearer token for an MCP endpoint
 )
 
 const keyBytes = 32
@@ -35,16 +35,15 @@ func newSecret(prefix string) string {
 	return prefix + base64.RawURLEncoding.EncodeToString(random256())
 }
 
-// hashSecret returns the SHA-256 of a secret in hex, as which it is stored. The secrets
-// are random, so a slow hash would add nothing.
+// hashSecret returns the SHA-256 of a secret in hex, as it is stored. Secrets are random, so a
+// slow hash would add nothing.
 func hashSecret(secret string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(secret))) }
 
-// A sealer encrypts secrets that must go out again, with AES-256-GCM under a
-// key that lies beside the database.
+// A sealer encrypts outgoing secrets with AES-256-GCM. Its key is stored next to the database.
 type sealer struct{ aead cipher.AEAD }
 
-// openSealer reads the key at path (chorus.key), making it on first use. It
-// refuses a key that others on the machine may read.
+// openSealer reads the key at path (chorus.key), creating it if necessary. It refuses a key that
+// other users may read.
 func openSealer(path string) (*sealer, error) {
 	if err := createKey(path); err != nil {
 		return nil, fmt.Errorf("creating the key of the sealed secrets: %w", err)
@@ -71,8 +70,8 @@ func openSealer(path string) (*sealer, error) {
 	return &sealer{aead}, err
 }
 
-// createKey makes the key if there is none. Two programs may do so at once: both use
-// the one that came first.
+// createKey creates the key if it does not exist. If two programs do so concurrently, both use
+// the first key.
 func createKey(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
@@ -83,13 +82,13 @@ func createKey(path string) error {
 	return datafolder.WriteNew(path, random256())
 }
 
-// seal encrypts a secret. The label names its kind and its owner: a sealed secret does
-// not open under another label. The nonce is random and stands before the rest.
+// seal encrypts a secret. The label names its kind and its owner; a sealed secret can be opened
+// only with the same label. The result begins with a random nonce.
 func (s *sealer) seal(label, secret string) []byte {
 	return s.aead.Seal(nil, nil, []byte(secret), []byte(label))
 }
 
-// errCannotUnseal means that a sealed secret does not open with this key.
+// errCannotUnseal means that this key does not open a sealed secret.
 var errCannotUnseal = errors.New("a sealed secret does not open: chorus.key is not the one it was sealed with")
 
 func (s *sealer) open(label string, sealed []byte) (string, error) {

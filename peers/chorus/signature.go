@@ -12,23 +12,22 @@ import (
 	"time"
 )
 
-// replayWindow is how far the time of a signed post may be from ours.
+// replayWindow is how far the time of a signed post may differ from ours.
 const replayWindow = 5 * time.Minute
 
-// postIDRule is what the id of a post may be: it goes into ids and logs.
+// postIDRule matches valid post IDs, which appear in IDs and logs.
 var postIDRule = regexp.MustCompile(`^[A-Za-z0-9._:/+=-]{1,128}$`)
 
-// Refusals of posts to hooks.
+// Errors of posts to hooks.
 var (
 	errNoHook   = newHTTPError(http.StatusNotFound, "there is no such hook; hubbub hook list names them")
 	errUnsigned = newHTTPError(http.StatusForbidden, "the post is not signed: send webhook-id, webhook-timestamp and webhook-signature (Standard Webhooks), or X-Hub-Signature-256")
 	errSigned   = newHTTPError(http.StatusForbidden, "the signature does not fit: sign the body as it is sent, with the secret of this hook")
 )
 
-// checkSignature returns the id by which a signed post is known, or a refusal. Two signatures are
-// understood: that of Standard Webhooks, over id, time and body, and that of GitHub, over the
-// body alone. A post of the latter is known by its body: its headers anybody could change who
-// plays it again.
+// checkSignature verifies a post and returns the ID by which it is recognized. It accepts the
+// signature of Standard Webhooks, over ID, time and body, and that of GitHub, over the body. The
+// latter is recognized by its body, since anybody who replays it can change its headers.
 func checkSignature(header http.Header, body []byte, secret string, now time.Time) (id string, err error) {
 	id, stamp, signature := header.Get("webhook-id"), header.Get("webhook-timestamp"), header.Get("webhook-signature")
 	github := header.Get("X-Hub-Signature-256")
@@ -48,7 +47,7 @@ func checkSignature(header http.Header, body []byte, secret string, now time.Tim
 		if err != nil || !hmac.Equal(given, sum) {
 			return "", errSigned
 		}
-		known := sha256.Sum256(sum) // what is in logs signs nothing
+		known := sha256.Sum256(sum) // the ID appears in logs, so it must not be a signature
 		return "body-" + hex.EncodeToString(known[:16]), nil
 	}
 	return "", errUnsigned
@@ -62,8 +61,8 @@ func sign(key []byte, parts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// signedBy reports whether one of the signatures of a header is sum: a sender may sign with
-// several secrets.
+// signedBy reports whether a header contains the signature sum. A sender may sign with several
+// secrets.
 func signedBy(header string, sum []byte) bool {
 	for given := range strings.FieldsSeq(header) {
 		version, signature, _ := strings.Cut(given, ",")
@@ -75,7 +74,7 @@ func signedBy(header string, sum []byte) bool {
 	return false
 }
 
-// checkStamp refuses what is too old to be new, or that names itself so that nobody could read it.
+// checkStamp refuses a post with an old timestamp or an invalid ID.
 func checkStamp(id, stamp string, now time.Time) (string, error) {
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
 	if err != nil {

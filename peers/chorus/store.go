@@ -20,12 +20,11 @@ var schema string
 const (
 	databaseFile = "chorus.db"
 	keyFile      = "chorus.key"
-	agentsFolder = "chorus" // of the external agents' own databases
+	agentsFolder = "chorus" // the external agents' databases
 )
 
-// A Store is the gateway's data folder: its database and the key of its sealed
-// secrets. The gateway and the command line use it at the same time; what one
-// commits the other sees at once.
+// A Store is the gateway's data folder: its database and the key of its sealed secrets. The
+// gateway and the command line use it concurrently.
 type Store struct {
 	folder string
 	db     *sql.DB
@@ -33,7 +32,7 @@ type Store struct {
 	now    func() time.Time
 }
 
-// OpenStore opens the data folder of a gateway, creating it if it is missing.
+// OpenStore opens the data folder of a gateway, creating it if necessary.
 func OpenStore(folder string) (*Store, error) {
 	seal, err := openSealer(filepath.Join(folder, keyFile))
 	if err != nil {
@@ -46,17 +45,16 @@ func OpenStore(folder string) (*Store, error) {
 	return &Store{folder: folder, db: db, seal: seal, now: time.Now}, nil
 }
 
-// agentFolder returns the path of an external agent's own folder.
+// agentFolder returns the path of an external agent's folder.
 func (s *Store) agentFolder(name string) string { return filepath.Join(s.folder, agentsFolder, name) }
 
 // Close closes the database.
 func (s *Store) Close() error { return s.db.Close() }
 
-// publicURL is the name of the setting under which the gateway records where
-// the outside reaches it.
+// publicURL is the name of the setting with the gateway's public address.
 const publicURL = "public_url"
 
-// SetPublicURL records where the outside reaches the gateway.
+// SetPublicURL stores the gateway's public address.
 func (s *Store) SetPublicURL(ctx context.Context, url string) error {
 	return store.Autocommit(ctx, s.db, func(tx *store.Tx) {
 		tx.Exec(`INSERT INTO setting (name, value) VALUES (?, ?)
@@ -64,16 +62,15 @@ func (s *Store) SetPublicURL(ctx context.Context, url string) error {
 	})
 }
 
-// PublicURL returns where the outside reaches the gateway, and nothing if no gateway
-// has recorded it yet.
+// PublicURL returns the gateway's public address, or "" if no gateway has stored it yet.
 func (s *Store) PublicURL(ctx context.Context) (string, error) {
 	return store.Read(ctx, s.db, func(tx *store.Tx) string {
 		return store.Value[string](tx, `SELECT value FROM setting WHERE name = ?`, publicURL)
 	})
 }
 
-// change runs a statement that is to change a row. It fails with none if there was none
-// to change; doing is what its error says.
+// change runs a statement that must change a row. It fails with the error none if no row changed;
+// doing describes the operation in errors.
 func (s *Store) change(ctx context.Context, doing string, none error, query string, args ...any) error {
 	err := store.Autocommit(ctx, s.db, func(tx *store.Tx) {
 		if tx.ExecCount(query, args...) == 0 {
@@ -97,12 +94,12 @@ func one[T any](tx *store.Tx, none error, columns func(*T) []any, query string, 
 
 func micros(t time.Time) int64 { return t.UnixMicro() }
 
-// A moment is a time as it is stored, in microseconds.
+// A moment is a time stored in microseconds.
 type moment time.Time
 
 // Scan reads a stored time.
 func (m *moment) Scan(stored any) error {
-	at, _ := stored.(int64) // the columns are integers, and not null
+	at, _ := stored.(int64) // the columns are integers and not null
 	*m = moment(time.UnixMicro(at).UTC())
 	return nil
 }

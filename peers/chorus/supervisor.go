@@ -20,47 +20,47 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// An Agent runs one external agent: its mailbox, its attention, its tools.
+// An Agent runs one external agent: its mailbox, attention and tools.
 type Agent interface {
-	// Run runs the agent until ctx ends (nil) or the bus refuses it. It is called
-	// once; the other methods may be called before and meanwhile.
+	// Run runs the agent. It returns nil when ctx ends, or an error when the bus refuses the
+	// agent. It is called once; the other methods may be called before and while it runs.
 	Run(ctx context.Context) error
-	// Handle stores one event that came to the callback of a turn, delivered in that revision; key
-	// names it among the events of the agent. The error is a forbidden if policy forbids it.
+	// Handle stores one event that came to the callback of a turn, delivered with the given
+	// revision. The key is unique among the events of the agent. The error is a forbidden if
+	// policy forbids the event.
 	Handle(ctx context.Context, turn, revision, key string, e *chorus.Event) error
-	// RefuseStale records a message for words that the turn has no more, and returns the
-	// forbidden for it.
+	// RefuseStale records an answer to an old text of a turn, and returns the forbidden for it.
 	RefuseStale(ctx context.Context, turn string) error
-	// Tools is the MCP endpoint of the tools of one chat, for whoever has a delivery of a turn.
+	// Tools returns the MCP endpoint with the tools of one chat, for a caller that was given the
+	// given revision of a turn.
 	Tools(chat, turn, revision string) http.Handler
 }
 
-// A forbidden is an error that says what to do instead of what policy forbids.
+// A forbidden is an error for something that policy forbids. It says what to do instead.
 type forbidden interface {
 	error
 	Forbidden() string
 }
 
-// An AgentSpec is what it takes to run an external agent.
+// An AgentSpec describes how to run an external agent.
 type AgentSpec struct {
 	Name           string
-	Folder         string // of its own, for its database
+	Folder         string // for its database
 	Roles, Streams []string
 	Knocks         bool
-	// Post has a turn POSTed, with a callback and tools; it returns nil when the agent
-	// has it.
+	// Post POSTs a turn, with a callback and tools. It returns nil when the agent has the turn.
 	Post          func(ctx context.Context, turn, revision, chat string, p *chorus.Post) error
 	Peer          *peer.Options
 	ComposeWindow time.Duration
 	ComposeCap    time.Duration
-	Deadline      time.Duration // of an answer
+	Deadline      time.Duration // for an answer
 	Version       string
 	Log           *zerolog.Logger
-	Redact        *redact.Redactor // takes secrets out of what tools answer; none
+	Redact        *redact.Redactor // removes secrets from the results of tools; default none
 }
 
-// agentSupervisor keeps an agent running for every external agent in the database, as they
-// come and go.
+// An agentSupervisor runs every external agent in the database, and follows changes of the
+// database.
 type agentSupervisor struct {
 	g           *Gateway
 	wg          sync.WaitGroup
@@ -70,24 +70,24 @@ type agentSupervisor struct {
 	running map[AgentName]*agentEntry
 }
 
-// A agentEntry is one external agent.
+// An agentEntry is one external agent.
 type agentEntry struct {
 	name   AgentName
-	added  int64 // tells an agent from one of the same name that was removed before
-	agent  Agent // nil where it cannot be opened; guarded by members.mu
+	added  int64 // distinguishes the agent from a removed one of the same name
+	agent  Agent // nil if it cannot be opened; guarded by agentSupervisor.mu
 	cancel context.CancelFunc
 }
 
-// folder is the name of the agent's own folder.
+// folder returns the name of the agent's folder.
 func (one *agentEntry) folder() string { return fmt.Sprintf("%s-%d", one.name, one.added) }
 
-// Delays of the loop over the agents.
+// Delays of the supervisor.
 const (
 	reconcileInterval = 500 * time.Millisecond
 	agentRetryDelay   = 15 * time.Second // after the bus refused an agent
 )
 
-// lookup returns what runs an agent, nil if nothing does.
+// lookup returns the running agent of a name, or nil.
 func (m *agentSupervisor) lookup(name AgentName) Agent {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,7 +112,7 @@ func (m *agentSupervisor) run(ctx context.Context) error {
 	}
 }
 
-// reconcile ends the agents that are gone and begins those that are new.
+// reconcile stops removed agents and starts new ones.
 func (m *agentSupervisor) reconcile(ctx context.Context) {
 	if m.g.opts.OpenAgent == nil {
 		return
@@ -154,8 +154,8 @@ func (m *agentSupervisor) start(ctx context.Context, one *agentEntry) {
 	})
 }
 
-// supervise runs one agent until it is removed. What the bus refuses is recorded for
-// `hubbub chorus list`, and tried again. Err is why it could not be opened, if so.
+// supervise runs one agent until it is removed. If the bus refuses the agent, supervise records
+// that for `hubbub chorus list` and tries again. err is the error of opening the agent, or nil.
 func (m *agentSupervisor) supervise(ctx context.Context, one *agentEntry, agent Agent, err error) {
 	for {
 		if err == nil {
@@ -168,7 +168,7 @@ func (m *agentSupervisor) supervise(ctx context.Context, one *agentEntry, agent 
 		m.g.recordTrouble(ctx, one.name, err.Error())
 		m.setAgent(one, nil)
 		if errors.Is(err, peer.ErrReplaced) {
-			<-ctx.Done() // somebody else is this agent now; to fight over it helps nobody
+			<-ctx.Done() // another session is this agent now; do not fight over it
 		}
 		if !retry.Sleep(ctx, agentRetryDelay) {
 			return
@@ -184,7 +184,7 @@ func (m *agentSupervisor) setAgent(one *agentEntry, agent Agent) {
 	one.agent = agent
 }
 
-// removeData removes what was kept for an agent that was removed, once it has ended.
+// removeData deletes the data of a removed agent, once it has ended.
 func (m *agentSupervisor) removeData(one *agentEntry) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
@@ -199,7 +199,7 @@ func (m *agentSupervisor) removeData(one *agentEntry) {
 	}
 }
 
-// removeOrphans removes what was kept for agents that were removed while no gateway ran.
+// removeOrphans deletes the data of agents that were removed while no gateway ran.
 func (m *agentSupervisor) removeOrphans(wanted []agentEntry) {
 	folders, err := os.ReadDir(m.g.store.agentFolder(""))
 	for _, folder := range folders {
@@ -212,7 +212,7 @@ func (m *agentSupervisor) removeOrphans(wanted []agentEntry) {
 	}
 }
 
-// openAgent opens what runs an external agent.
+// openAgent opens an external agent.
 func (m *agentSupervisor) openAgent(ctx context.Context, one *agentEntry) (Agent, error) {
 	g := m.g
 	known, err := g.store.agent(ctx, one.name)
@@ -220,7 +220,7 @@ func (m *agentSupervisor) openAgent(ctx context.Context, one *agentEntry) (Agent
 		return nil, err
 	}
 	link := g.peerOptions()
-	link.Heartbeat = nil // it is the gateway's own connection's
+	link.Heartbeat = nil // only the gateway's own connection has one
 	link.OnConnect = func(ctx context.Context) {
 		g.recordTrouble(ctx, one.name, "")
 		g.log.Info().Str("agent", string(one.name)).Msg("agent on the bus")

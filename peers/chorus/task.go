@@ -19,11 +19,11 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 )
 
-// taskCallback stands in the place of a callback: what an agent says and does for the message
-// goes to the task that the message is. No service can name it: it is no URL.
+// taskCallback is the callback of a message that is a task: the events for the message change the
+// task. No service can name it, since it is not a URL.
 const taskCallback = "a2a:task"
 
-// The states of a task, as they are stored.
+// The states of a task, as stored.
 const (
 	taskSubmitted     = "submitted"
 	taskWorking       = "working"
@@ -33,17 +33,17 @@ const (
 	taskCanceled      = "canceled"
 )
 
-// The keys of what agents say on the way to an answer begin so: what is no answer yet, and what
-// a person is to decide before their turn goes on.
+// The prefixes of the keys of messages before the answer: interim messages, and questions that a
+// person must decide before the turn continues.
 const (
 	interimKey  = "interim:"
 	decisionKey = "decision:"
 )
 
-// errTaskOver refuses what comes after the end of a task.
+// errTaskOver refuses messages for a task that has ended.
 var errTaskOver = errors.New("its task has ended")
 
-// A task is a message that came over A2A, as it stands.
+// A task is the current state of a message that came over A2A.
 type task struct {
 	ID       string
 	Inbox    InboxName
@@ -54,7 +54,7 @@ type task struct {
 	Interim  bool
 	Working  int
 	At       moment
-	Messages []string // what the agent answered
+	Messages []string // the agent's answers
 }
 
 func (t *task) columns() []any {
@@ -67,10 +67,11 @@ func (t *task) isFinal() bool {
 	return t.State == taskCompleted || t.State == taskFailed || t.State == taskCanceled
 }
 
-// awaitsSender reports whether nothing comes of a task before its sender says more, if ever.
+// awaitsSender reports whether a task does not change before its sender sends another message, if
+// ever.
 func (t *task) awaitsSender() bool { return t.isFinal() || t.State == taskInputRequired }
 
-// A broadcast tells those who wait that a task has changed, whichever.
+// A broadcast notifies all waiters that some task has changed.
 type broadcast struct {
 	mu sync.Mutex
 	ch chan struct{}
@@ -95,15 +96,15 @@ func (n *broadcast) notify() {
 	}
 }
 
-// loadTask returns a task of an inbox with what was answered so far.
+// loadTask returns a task of an inbox with its answers so far.
 func loadTask(tx *store.Tx, inbox InboxName, id string) *task {
 	t := one(tx, sdk.ErrTaskNotFound, (*task).columns, taskColumns+`WHERE id = ? AND inbox = ?`, id, inbox)
 	t.Messages = store.All(tx, store.Scalar[string], `SELECT text FROM artifact WHERE task = ? ORDER BY seq`, id)
 	return &t
 }
 
-// submit stores a message as a task, or as the next message of the one that asked. One that was
-// stored before is the same task.
+// submit stores a message as a task, or as the next message of the task that asked. If it is
+// already stored, it is the same task.
 func (g *Gateway) submit(ctx context.Context, in *inboundMessage, asked string) (id string, err error) {
 	err = g.accept(ctx, in, func(tx *store.Tx, seq int64) {
 		if id = store.Value[string](tx, `SELECT task FROM task_message WHERE inbound = ?`, seq); id != "" || tx.Err() != nil {
@@ -124,7 +125,7 @@ func (g *Gateway) submit(ctx context.Context, in *inboundMessage, asked string) 
 	return id, err
 }
 
-// advance lets a task go on by what its agent says and does.
+// advance changes a task according to an event of its agent.
 func (g *Gateway) advance(ctx context.Context, p *pendingEvent) error {
 	return store.InTx(ctx, g.store.db, func(tx *store.Tx) {
 		t := one(tx, outbox.Permanent(errNotKept), (*task).columns, taskColumns+`WHERE id = (SELECT task FROM task_message WHERE inbound = ?)`, p.Inbound)
@@ -142,7 +143,7 @@ func (g *Gateway) advance(ctx context.Context, p *pendingEvent) error {
 		switch e := p.Event; {
 		case e.Type == chorus.EventMessage && p.Asks:
 			t.State, t.Text, t.Interim = taskInputRequired, said, false
-		case e.Type == chorus.EventMessage && p.Edits != "" && !strings.HasPrefix(p.Edits, interimKey): // what became of a question
+		case e.Type == chorus.EventMessage && p.Edits != "" && !strings.HasPrefix(p.Edits, interimKey): // the outcome of a question
 			t.State, t.Text = taskWorking, ""
 		case e.Type == chorus.EventMessage && strings.HasPrefix(p.Key, interimKey):
 			t.State, t.Text, t.Interim = taskWorking, said, true
@@ -171,7 +172,7 @@ func (g *Gateway) saveTask(tx *store.Tx, t *task) {
 	tx.OnCommit(g.tasks.notify)
 }
 
-// cancelTask has the agent withdraw its turn: what was said counts as deleted.
+// cancelTask lets the agent withdraw its turn, as if the message was deleted.
 func (g *Gateway) cancelTask(ctx context.Context, inbox InboxName, id string) error {
 	return store.InTx(ctx, g.store.db, func(tx *store.Tx) {
 		t := loadTask(tx, inbox, id)
@@ -201,7 +202,7 @@ func (g *Gateway) cancelTask(ctx context.Context, inbox InboxName, id string) er
 	})
 }
 
-// toA2A returns a task in the words of A2A.
+// toA2A converts a task for A2A.
 func (t *task) toA2A() *sdk.Task {
 	out := &sdk.Task{ID: sdk.TaskID(t.ID), ContextID: t.Context, Status: t.status()}
 	for n := range t.Messages {
@@ -229,7 +230,7 @@ func (t *task) TaskInfo() sdk.TaskInfo {
 	return sdk.TaskInfo{TaskID: sdk.TaskID(t.ID), ContextID: t.Context}
 }
 
-// messageText joins the text of a message, "" if there is none. What is no text cannot be taken.
+// messageText joins the text of a message. Raw files are not supported.
 func messageText(m *sdk.Message) (string, error) {
 	var all []string
 	for _, p := range m.Parts {

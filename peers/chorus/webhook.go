@@ -22,18 +22,19 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// hookPath is where programs elsewhere POST; the name of a hook follows it.
+// hookPath is where programs POST; the name of a hook follows.
 const hookPath = "/hook/"
 
-// hookQueue has what hooks took and their chats are to hear; destination: the chat.
+// hookQueue is the queue of posts to hooks; destination: the chat.
 const hookQueue = "hook"
 
-// maxWebhookPosts is how much may wait for one chat.
+// maxWebhookPosts is how many posts may wait for one chat.
 const maxWebhookPosts = 1000
 
 var errHookFull = newHTTPError(http.StatusServiceUnavailable, "too many posts wait for this chat; try again later")
 
-// serveHook takes one signed post. 200 means that it is on disk; the work comes after.
+// serveHook accepts one signed post. It answers 200 once the post is on disk; the processing
+// follows.
 func (g *Gateway) serveHook(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return newHTTPError(http.StatusMethodNotAllowed, "POST here, signed")
@@ -61,7 +62,8 @@ func (g *Gateway) serveHook(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// storePost checks a post and stores it. It returns its sourceId, and whether it is new.
+// storePost verifies a post and stores it. It returns the sourceId of the post and whether it is
+// new.
 func (g *Gateway) storePost(w http.ResponseWriter, r *http.Request, hook *Hook, secret string) (source string, fresh bool, err error) {
 	body, err := readBody(w, r)
 	if err != nil {
@@ -94,7 +96,7 @@ func (g *Gateway) storePost(w http.ResponseWriter, r *http.Request, hook *Hook, 
 	if err != nil {
 		return "", false, fmt.Errorf("writing what a hook took: %w", err)
 	}
-	// The caller may hang up now; what it sent is stored all the same.
+	// The caller may disconnect now; the post is stored nevertheless.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
 	defer cancel()
 	err = store.InTx(ctx, g.store.db, func(tx *store.Tx) {
@@ -105,14 +107,14 @@ func (g *Gateway) storePost(w http.ResponseWriter, r *http.Request, hook *Hook, 
 			if fresh, err = g.webhooks.EnqueueTx(tx, string(hook.Chat), source, raw); errors.Is(err, outbox.ErrFull) {
 				err = errHookFull
 			}
-			tx.Fail(err) // not fresh: a hook of that name, removed since, took it
+			tx.Fail(err) // if not fresh, a removed hook of the same name took it
 		}
 	})
 	return source, fresh, err
 }
 
-// arrivedName returns what a post to a hook of the broker's says to be there: its "arrived", or
-// what the hook is named after.
+// arrivedName returns what has arrived, according to a post to a hook of the broker: its member
+// "arrived", or the name of the hook.
 func arrivedName(body []byte, hook *Hook) string {
 	var said struct{ Arrived string }
 	if json.Unmarshal(body, &said) != nil || strings.TrimSpace(said.Arrived) == "" {
@@ -121,8 +123,8 @@ func arrivedName(body []byte, hook *Hook) string {
 	return said.Arrived
 }
 
-// quotePost returns what a post says, as a quotation: it is material, and neither names nor tells
-// anybody anything. What GitHub calls the event comes first.
+// quotePost returns the text of a post as a quotation: it mentions nobody and contains no
+// commands. GitHub's name of the event comes first.
 func quotePost(header http.Header, body []byte) (string, error) {
 	said := string(body)
 	if kind, _, _ := mime.ParseMediaType(header.Get("Content-Type")); kind == "application/x-www-form-urlencoded" {
@@ -142,7 +144,7 @@ func quotePost(header http.Header, body []byte) (string, error) {
 	return "> " + strings.ReplaceAll(strings.ReplaceAll(said, "\r", "\n"), "\n", "\n> "), nil
 }
 
-// sendWebhook tells a chat what a hook took. Every attempt has the same message.
+// sendWebhook sends a post to its chat. Every attempt has the same message.
 func (g *Gateway) sendWebhook(ctx context.Context, item outbox.Item) error {
 	var m protocol.Message
 	if err := json.Unmarshal(item.Body, &m); err != nil {
@@ -151,15 +153,15 @@ func (g *Gateway) sendWebhook(ctx context.Context, item outbox.Item) error {
 	return g.bus.Deliver(ctx, protocol.Topic(item.Destination), item.Attempt, m)
 }
 
-// logWebhookOutcome logs what a chat will never hear.
+// logWebhookOutcome logs posts that will not reach their chat.
 func (g *Gateway) logWebhookOutcome(item outbox.Item, outcome outbox.State, cause error) {
 	if outcome != outbox.StateSent {
 		g.log.Warn().Str("topic", item.Destination).Str("event", item.Key).Str("outcome", string(outcome)).Err(cause).Msg("post not taken by its chat")
 	}
 }
 
-// handleWebhook stores what a hook brings to a channel as an event of it. The answer goes to the
-// newest callback that its service gave.
+// handleWebhook stores a post to a channel as an event of the channel. The answer goes to the
+// newest callback of its service.
 func (g *Gateway) handleWebhook(ctx context.Context, d *peer.Delivery) error {
 	content, err := bridge.ParseHookMessage(d)
 	if err != nil {
@@ -175,7 +177,7 @@ func (g *Gateway) handleWebhook(ctx context.Context, d *peer.Delivery) error {
 		}
 		raw, err := json.Marshal(content)
 		tx.Fail(err)
-		// No id of a service holds a tab.
+		// No service's ID contains a tab.
 		seq, fresh := store.One(tx, store.Scalar[int64], `INSERT INTO inbound (channel, external_id, source_id, message_id, content, callback, received_at)
 			VALUES (?, ?, ?, ?, ?, x'', ?) ON CONFLICT DO NOTHING RETURNING seq`,
 			channel, "\t"+content.SourceID, content.SourceID, protocol.NewMessageID(), raw, micros(g.opts.Now()))
