@@ -117,8 +117,8 @@ func TestAHookOfRealPrograms(t *testing.T) {
 	}
 	must(t, s.hubbub("hook", "list"), "loud   "+topic, "its agent", "quiet", "nobody")
 	loud.secret = strings.Fields(s.hubbub("hook", "rotate", "loud"))[1] + "x"
-	must(t, loud.post(asGitHub, "g-3", "anything"), "the signature does not fit", " 403")
-	must(t, s.hubbub("hook", "list"), "refused at", "the signature does not fit")
+	must(t, loud.post(asGitHub, "g-3", "anything"), "the signature does not match", " 403")
+	must(t, s.hubbub("hook", "list"), "refused at", "the signature does not match")
 	s.hubbub("hook", "remove", "quiet")
 	must(t, quiet.post(asStandard, "msg_9", "x"), "there is no such hook", " 404")
 	if got := s.api.Texts(chat.ID); !slices.Equal(got[1:], []string{"Build 1 is red.", "Build 2 is red.", "Build 3 is red."}) {
@@ -153,7 +153,7 @@ func TestHooksOfLibraries(t *testing.T) {
 		}
 	}
 	p.secret = "whsec_" + strings.Repeat("A", 44)
-	must(t, send("standard", p, "msg_2", "x"), "the signature does not fit", " 403")
+	must(t, send("standard", p, "msg_2", "x"), "the signature does not match", " 403")
 }
 
 // TestAHookEndsAWait: what programs elsewhere POST lets the work go on that waits for it, also if

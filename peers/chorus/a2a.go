@@ -38,12 +38,12 @@ var restStatus = map[int]string{
 	http.StatusUnauthorized: "UNAUTHENTICATED", http.StatusServiceUnavailable: "UNAVAILABLE", http.StatusInternalServerError: "INTERNAL",
 }
 
-var errInboxSecret = newHTTPError(http.StatusUnauthorized, "show the secret of an inbox as a bearer token: what follows /inbox/ in its connection string")
+var errInboxSecret = newHTTPError(http.StatusUnauthorized, "send the secret of an inbox as a bearer token: the part of its connection string after /inbox/")
 
 // serveCard serves the card of our agents. It names no inbox: the token selects one.
 func (g *Gateway) serveCard(w http.ResponseWriter, r *http.Request) error {
 	a2asrv.NewStaticAgentCardHandler(&sdk.AgentCard{
-		Name: "Hubbub", Description: "The agent of an inbox, in a chat of its own for each context.", Version: g.opts.Version,
+		Name: "Hubbub", Description: "The agent of an inbox, in a separate chat for each context.", Version: g.opts.Version,
 		SupportedInterfaces: []*sdk.AgentInterface{
 			sdk.NewAgentInterface(g.opts.PublicURL+a2aPath, sdk.TransportProtocolJSONRPC),
 			sdk.NewAgentInterface(g.opts.PublicURL+restPath, sdk.TransportProtocolHTTPJSON),
@@ -133,7 +133,7 @@ func (c taskAPI) submit(ctx context.Context, r *sdk.SendMessageRequest) (string,
 	m := r.Message
 	switch {
 	case m == nil || m.ID == "" || len(m.ID) > maxID || len(m.ContextID) > maxID || text.StripInvisible(m.ContextID) != m.ContextID:
-		return "", sdk.NewError(sdk.ErrInvalidParams, "a message needs a messageId; ids have at most 1024 bytes, and contextId no characters that nobody sees")
+		return "", sdk.NewError(sdk.ErrInvalidParams, "a message needs a messageId; ids have at most 1024 bytes, and contextId must not contain invisible characters")
 	case r.Config != nil && r.Config.PushConfig != nil:
 		return "", sdk.ErrPushNotificationNotSupported
 	}
@@ -148,15 +148,15 @@ func (c taskAPI) submit(ctx context.Context, r *sdk.SendMessageRequest) (string,
 			return "", err
 		}
 		if talk = asked.Context; m.ContextID != "" && m.ContextID != talk {
-			return "", sdk.NewError(sdk.ErrInvalidParams, "this task is of another context")
+			return "", sdk.NewError(sdk.ErrInvalidParams, "this task belongs to another context")
 		}
 	}
 	if strings.TrimSpace(words) == "" {
-		return "", sdk.NewError(sdk.ErrInvalidParams, "the message says nothing")
+		return "", sdk.NewError(sdk.ErrInvalidParams, "the message is empty")
 	}
 	p := &InboxMessage{
 		ChannelID: ChannelID(talk), MessageID: hashSecret(m.ID), Sender: "a2a:" + string(c.inbox), Content: words, Callback: taskCallback,
-		Service: "A2A", Context: "A direct conversation with an agent or a program elsewhere.",
+		Service: "A2A", Context: "A direct conversation with a remote agent or program.",
 	}
 	if p.ChannelID == "" { // repeating the message must yield the same ID
 		p.ChannelID = ChannelID("ctx-" + hashSecret(m.ID)[:32])
@@ -188,7 +188,7 @@ func (c taskAPI) task(ctx context.Context, id string) (*task, error) {
 }
 
 // watch yields the current state of a task and its changes, until stop reports true.
-func (c taskAPI) watch(ctx context.Context, id string, still func(*task) bool) iter.Seq2[sdk.Event, error] {
+func (c taskAPI) watch(ctx context.Context, id string, stop func(*task) bool) iter.Seq2[sdk.Event, error] {
 	return func(yield func(sdk.Event, error) bool) {
 		var last *task
 		for {
@@ -214,7 +214,7 @@ func (c taskAPI) watch(ctx context.Context, id string, still func(*task) bool) i
 					return
 				}
 			}
-			if last = t; still(t) {
+			if last = t; stop(t) {
 				return
 			}
 			select {
@@ -295,7 +295,7 @@ func (c taskAPI) ListTasks(ctx context.Context, r *sdk.ListTasksRequest) (*sdk.L
 	}
 	var before int64 = 1 << 62
 	if _, err := fmt.Sscan(r.PageToken, &before); r.PageToken != "" && err != nil {
-		return nil, sdk.NewError(sdk.ErrInvalidParams, "this pageToken is none of ours")
+		return nil, sdk.NewError(sdk.ErrInvalidParams, "this pageToken is invalid")
 	}
 	state := strings.ToLower(strings.TrimPrefix(string(r.Status), "TASK_STATE_"))
 	const which = `WHERE inbox = ?1 AND (?2 = '' OR context = ?2) AND (?3 = '' OR state = ?3)`

@@ -235,7 +235,7 @@ func whoMayCall(t *testing.T, over binding) {
 		t.Errorf("another inbox's tasks were listed: %+v, %v", list, err)
 	}
 	for _, secret := range []string{"", "sk_wrong"} {
-		if _, err := r.with(secret, over).GetTask(t.Context(), get); err == nil || !strings.Contains(err.Error(), "401") && !strings.Contains(err.Error(), "show the secret of an inbox") {
+		if _, err := r.with(secret, over).GetTask(t.Context(), get); err == nil || !strings.Contains(err.Error(), "401") && !strings.Contains(err.Error(), "send the secret of an inbox") {
 			t.Errorf("with the secret %q: %v", secret, err)
 		}
 	}

@@ -87,7 +87,7 @@ func (g *Gateway) newInbound(inbox InboxName, p *InboxMessage) (*inboundMessage,
 	}
 	raw, err := json.Marshal(content)
 	if err != nil {
-		return nil, fmt.Errorf("writing a chat message: %w", err)
+		return nil, fmt.Errorf("encoding a chat message: %w", err)
 	}
 	in.content = raw
 	if g.frameSize(protocol.MaxTopic, in.message()) > g.opts.MaxFrame {
@@ -154,7 +154,7 @@ func (s *Store) ensureChannel(tx *store.Tx, in *inboundMessage) {
 		 WHERE channel.inbox = ?2 AND inbound.forwarded_at = 0)`, in.channel, in.inbox)
 	switch {
 	case now.waiting >= maxWaiting:
-		tx.Fail(newHTTPError(http.StatusServiceUnavailable, "too many messages wait in this inbox; try again later"))
+		tx.Fail(newHTTPError(http.StatusServiceUnavailable, "too many messages are waiting in this inbox; try again later"))
 	case now.exists:
 	case now.channels >= maxChannels:
 		tx.Fail(newHTTPError(http.StatusServiceUnavailable, "this inbox has too many channels"))

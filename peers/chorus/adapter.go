@@ -21,7 +21,7 @@ type adapter struct{ g *Gateway }
 func (c adapter) FindChat(tx *store.Tx, topic protocol.Topic) (protocol.PeerID, string) {
 	peer, found := store.One(tx, store.Scalar[protocol.PeerID], `SELECT peer FROM channel WHERE peer = ?`, topic)
 	if !found {
-		return "", "there is no such channel here"
+		return "", "there is no such channel"
 	}
 	return peer, ""
 }
@@ -84,7 +84,7 @@ func (c adapter) otherAgent(tx *store.Tx, channel protocol.PeerID, name string) 
 // Notify reports to the callback of the oldest waiting message, once, that no agent is available.
 // The messages are kept.
 func (c adapter) Notify(tx *store.Tx, n *bridge.Notice) {
-	why := "no agent could be reached yet; the message is kept"
+	why := "no agent is available yet; the message is kept"
 	if n.Kind == bridge.NoticeStartFailed || n.Kind == bridge.NoticeAgentFailed {
 		why = "no agent could be started; the message is kept"
 	}
@@ -102,7 +102,7 @@ const codeNoAgent = "no_agent"
 func (c adapter) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
 	tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(c.g.store.now()), e.ID)
 	if outcome != outbox.StateSent && tx.Err() == nil {
-		c.g.log.Warn().Str("peer", string(e.Chat)).Int64("message", e.ID).Err(cause).Msg("message given up; its callback is told")
+		c.g.log.Warn().Str("peer", string(e.Chat)).Int64("message", e.ID).Err(cause).Msg("message given up; reported to its callback")
 		c.g.putError(tx, e.Chat, e.ID, "given-up", fmt.Sprintf("no agent took the message: %v", cause), "not_delivered")
 	}
 }

@@ -27,7 +27,7 @@ var (
 // CheckInboxName returns why a name is invalid for an inbox, or nil.
 func CheckInboxName(name string) error {
 	if !inboxNameRule.MatchString(name) {
-		return fmt.Errorf("%q cannot name an inbox: use 1 to 64 letters, digits, _ or -", name)
+		return fmt.Errorf("%q is not a valid inbox name: use 1 to 64 letters, digits, _ or -", name)
 	}
 	return nil
 }
@@ -35,7 +35,7 @@ func CheckInboxName(name string) error {
 // CheckAgentName returns why a name is invalid for an external agent, or nil.
 func CheckAgentName(name string) error {
 	if !agentNameRule.MatchString(name) {
-		return fmt.Errorf("%q cannot name an agent: use 1 to 48 lower-case letters, digits, _ or -, beginning with a letter or digit", name)
+		return fmt.Errorf("%q is not a valid agent name: use 1 to 48 lower-case letters, digits, _ or -, starting with a letter or digit", name)
 	}
 	if name == protocol.PeerSystem.Name() {
 		return fmt.Errorf("%q is the spawner's name: choose another", name)

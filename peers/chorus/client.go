@@ -34,7 +34,7 @@ func newPoster(transport http.RoundTripper, timeout time.Duration) *poster {
 var errNoResponse = errors.New("it did not answer in time")
 
 // errRedirect means that a redirect would change the request or never ends.
-var errRedirect = errors.New("the target redirects in a way that is not followed")
+var errRedirect = errors.New("the target sent a redirect that is not followed")
 
 // checkRedirect follows only redirects that repeat the same request (307 and 308), and never from
 // https to http. Each hop is dialed through the guard.

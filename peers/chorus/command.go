@@ -36,7 +36,7 @@ func (g *Gateway) handleCommand(tx *store.Tx, in *inboundMessage, seq int64) boo
 	case halt != "": // each agent reports what it stopped
 		taken()
 		if g.router.Halt(tx, in.channel, halt, in.posted.Sender, o.Key) == 0 {
-			g.commands().Post(tx, in.channel, "", "halt:"+o.Key, "No agent is here that could be told.")
+			g.commands().Post(tx, in.channel, "", "halt:"+o.Key, "There is no agent here to notify.")
 		}
 		return true
 	case protocol.CheckPeerID(string(o.By)) != nil: // the name is too long for an identity

@@ -42,7 +42,7 @@ func (d *delivery) columns() []any {
 	return []any{&d.id, &d.agent, &d.turn, &d.chat, &d.channel, &d.state, &d.trouble, &d.digest, &d.due, &d.body, &d.callback, &d.token, &d.revision}
 }
 
-var errSuperseded = errors.New("the agent was removed, or got something newer instead")
+var errSuperseded = errors.New("the agent was removed, or has received something newer")
 
 // deliver POSTs a turn to its agent. It returns nil when the agent has the turn, and an error if
 // the agent will never get it. Repeating the same message is the same delivery. Another message
@@ -50,7 +50,7 @@ var errSuperseded = errors.New("the agent was removed, or got something newer in
 func (g *Gateway) deliver(ctx context.Context, d *delivery, p *chorus.Post) error {
 	said, err := json.Marshal(p.Message)
 	if err != nil {
-		return fmt.Errorf("reading what a turn says: %w", err)
+		return fmt.Errorf("encoding the message of a turn: %w", err)
 	}
 	d.digest = hashSecret(string(said))
 	if err := store.InTx(ctx, g.store.db, func(tx *store.Tx) { g.prepare(tx, d, p) }); err != nil {
@@ -179,7 +179,7 @@ func (g *Gateway) logPostOutcome(item outbox.Item, outcome outbox.State, cause e
 	g.waiters.notify(string(item.Body))
 	if outcome != outbox.StateSent && outcome != outbox.StateDropped {
 		agent, _, _ := strings.Cut(item.Destination, "/")
-		g.log.Warn().Str("agent", agent).Str("outcome", string(outcome)).Err(cause).Msg("delivery not taken by its agent")
+		g.log.Warn().Str("agent", agent).Str("outcome", string(outcome)).Err(cause).Msg("delivery not accepted by its agent")
 	}
 }
 

@@ -196,7 +196,7 @@ func (g *Gateway) newBus() *peer.Peer {
 	p.Handle(protocol.TypeChatMessage, g.handleWebhook)
 	p.Handle(protocol.TypeAgentEvent, g.handleReport)
 	if err := p.Subscribe(context.Background(), "chorus:*"); err != nil { // recorded until p runs
-		g.log.Error().Err(err).Msg("channels not subscribed to")
+		g.log.Error().Err(err).Msg("subscribing to channels failed")
 	}
 	return p
 }
@@ -205,7 +205,7 @@ func (g *Gateway) newBus() *peer.Peer {
 func (g *Gateway) onConnect(ctx context.Context) {
 	g.router.OnConnected(ctx)
 	if err := g.webhooks.RetryNow(ctx, ""); err != nil && ctx.Err() == nil {
-		g.log.Warn().Err(err).Msg("posts not hurried after a reconnect; they wait for their backoff")
+		g.log.Warn().Err(err).Msg("posts not retried after a reconnect; they wait for their backoff")
 	}
 }
 

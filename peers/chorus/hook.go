@@ -18,7 +18,7 @@ type HookName string
 // CheckHookName returns why a name is invalid for a hook, or nil.
 func CheckHookName(name string) error {
 	if !inboxNameRule.MatchString(name) {
-		return fmt.Errorf("%q cannot name a hook: use 1 to 64 letters, digits, _ or -", name)
+		return fmt.Errorf("%q is not a valid hook name: use 1 to 64 letters, digits, _ or -", name)
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func (s *Store) recordRefusal(ctx context.Context, name HookName, why string) er
 func (h *Hook) Trouble() string {
 	switch {
 	case h.Lost > 0, h.Waiting > 0 && h.LostWhy != "":
-		return cmp.Or(h.LostWhy, "its chat did not take a post")
+		return cmp.Or(h.LostWhy, "its chat did not accept a post")
 	case !h.RefusedAt.IsZero():
 		return "refused at " + h.RefusedAt.Format("2006-01-02 15:04") + ": " + h.RefusedWhy
 	}

@@ -30,12 +30,12 @@ func newHTTPError(status int, text string) *httpError { return &httpError{status
 // Errors shared by several endpoints.
 var (
 	errTooLarge      = newHTTPError(http.StatusRequestEntityTooLarge, "the body is larger than 1 MiB")
-	errFrameTooLarge = newHTTPError(http.StatusRequestEntityTooLarge, "the message is larger than a frame of the bus")
+	errFrameTooLarge = newHTTPError(http.StatusRequestEntityTooLarge, "the message does not fit into a frame of the bus")
 	errUnknownSecret = newHTTPError(http.StatusNotFound, "not found")
 	errInternal      = newHTTPError(http.StatusInternalServerError, "the gateway could not store this; try again")
-	errBusy          = newHTTPError(http.StatusServiceUnavailable, "too many calls at once; try again")
-	errHost          = newHTTPError(http.StatusForbidden, "this Host is not one of the gateway's")
-	errOrigin        = newHTTPError(http.StatusForbidden, "pages of other origins may not call this")
+	errBusy          = newHTTPError(http.StatusServiceUnavailable, "too many concurrent calls; try again")
+	errHost          = newHTTPError(http.StatusForbidden, "this Host is not a host of the gateway")
+	errOrigin        = newHTTPError(http.StatusForbidden, "pages of other origins must not call this")
 )
 
 // routes returns the handler for everything that the listener serves.

@@ -129,7 +129,7 @@ func (o object) nonBlank(name string, limit int) string {
 func (o object) identifier(name string, limit int) string {
 	s := o.nonBlank(name, limit)
 	if !text.IsCleanName(s) {
-		o.fail("%s%s must be without control characters or others that nobody sees", o.path, name)
+		o.fail("%s%s must not contain control or invisible characters", o.path, name)
 	}
 	return s
 }
@@ -139,7 +139,7 @@ func (o object) identifier(name string, limit int) string {
 func (o object) displayName(name string, limit int) string {
 	s := o.nonBlank(name, limit)
 	if strings.ContainsFunc(s, text.IsControl) || strings.TrimSpace(text.StripInvisible(s)) == "" {
-		o.fail("%s%s must be without control characters, and not of others that nobody sees alone", o.path, name)
+		o.fail("%s%s must not contain control characters, or consist only of invisible ones", o.path, name)
 	}
 	return s
 }

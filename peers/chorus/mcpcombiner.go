@@ -63,7 +63,7 @@ func (c *mcpCombiner) serve(w http.ResponseWriter, r *http.Request, channel prot
 func (c *mcpCombiner) get(channel protocol.PeerID, servers []MCPServer) (*combinedServer, error) {
 	raw, err := json.Marshal(servers)
 	if err != nil {
-		return nil, fmt.Errorf("comparing a configuration: %w", err)
+		return nil, fmt.Errorf("encoding a configuration: %w", err)
 	}
 	key, now := hashSecret(string(raw)), c.g.store.now()
 	c.mu.Lock()
@@ -100,7 +100,7 @@ func (c *mcpCombiner) connect(m *combinedServer, servers []MCPServer) {
 			defer c.mu.Unlock()
 			if err != nil {
 				m.failed = true
-				c.g.log.Warn().Str("server", s.Name).Str("host", netguard.HostForLog(s.URL)).Err(withoutURL(err)).Msg("MCP server of a service not usable")
+				c.g.log.Warn().Str("server", s.Name).Str("host", netguard.HostForLog(s.URL)).Err(withoutURL(err)).Msg("MCP server of a service unusable")
 				return
 			}
 			m.sessions = append(m.sessions, session)

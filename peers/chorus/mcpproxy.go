@@ -62,7 +62,7 @@ func (g *Gateway) serveProxy(w http.ResponseWriter, r *http.Request) error {
 }
 
 var (
-	errNotAssigned = newHTTPError(http.StatusUnauthorized, "show the bus token of the agent that this channel is assigned to")
+	errNotAssigned = newHTTPError(http.StatusUnauthorized, "send the bus token of an agent that is assigned to this channel")
 	errNoTools     = newHTTPError(http.StatusNotFound, "this channel has no tools")
 )
 
@@ -117,7 +117,7 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, server MCPServer
 	defer deadline.Stop()
 	req, err := http.NewRequestWithContext(ctx, r.Method, server.URL, bytes.NewReader(body))
 	if err != nil {
-		return newHTTPError(http.StatusBadGateway, "the service's tools have an address that cannot be used")
+		return newHTTPError(http.StatusBadGateway, "the address of the service's tools cannot be used")
 	}
 	copyHeaders(req.Header, r.Header, requestHeaders)
 	req.Header.Set("User-Agent", userAgent)
@@ -212,7 +212,7 @@ const (
 	whoamiTimeout   = 5 * time.Second
 )
 
-var errBusUnreachable = newHTTPError(http.StatusServiceUnavailable, "the bus cannot be asked whose token this is; try again")
+var errBusUnreachable = newHTTPError(http.StatusServiceUnavailable, "the bus cannot identify this token now; try again")
 
 // allows reports whether an Authorization header, used at an address, permits acting as id on the
 // bus.

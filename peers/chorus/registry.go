@@ -15,8 +15,8 @@ import (
 
 // Errors of the registry of inboxes and agents.
 var (
-	ErrExists   = errors.New("it exists already")
-	ErrNotFound = errors.New("there is no such name")
+	ErrExists   = errors.New("it already exists")
+	ErrNotFound = errors.New("it does not exist")
 )
 
 // An Inbox is an address to which Chorus services POST for our agents.
@@ -122,7 +122,7 @@ func (s *Store) ReplaceConnection(ctx context.Context, name AgentName, connectio
 	if err != nil {
 		return err
 	}
-	return s.change(ctx, fmt.Sprintf("giving the agent %s another connection string", name), ErrNotFound,
+	return s.change(ctx, fmt.Sprintf("replacing the connection string of the agent %s", name), ErrNotFound,
 		`UPDATE agent SET connection = ? WHERE name = ?`, s.seal.seal(connectionLabel(name), connection), name)
 }
 

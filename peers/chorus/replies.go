@@ -97,7 +97,7 @@ func (g *Gateway) queueEvent(ctx context.Context, p pendingEvent, inReplyTo, key
 		}
 	})
 	if errors.Is(err, ErrNotFound) {
-		return peer.Reject("there is no such message here to reply to")
+		return peer.Reject("there is no such message to reply to")
 	}
 	if err != nil {
 		return fmt.Errorf("storing a reply: %w", err)
@@ -189,7 +189,7 @@ func (g *Gateway) putError(tx *store.Tx, channel protocol.PeerID, seq int64, key
 const maxAttempts = 4
 
 // errNotKept means that a message and its callback are no longer stored.
-var errNotKept = errors.New("the callback is too old to be kept")
+var errNotKept = errors.New("the callback is no longer stored")
 
 // sendEvent POSTs one event to its callback.
 func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
@@ -232,7 +232,7 @@ func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
 		return outbox.Unknown(err)
 	case answered && p.Event.Type == chorus.EventLifecycle:
 		g.health.disableLifecycle(item.Destination)
-		g.log.Info().Str("peer", item.Destination).Err(status).Msg("channel gets no more lifecycle: its service does not take it")
+		g.log.Info().Str("peer", item.Destination).Err(status).Msg("lifecycle events stopped: the service does not accept them")
 		return outbox.Drop(fmt.Errorf("%w: %w", errNoLifecycle, status))
 	case err != nil && p.isReport():
 		return outbox.Drop(err) // answers wait behind it
@@ -286,7 +286,7 @@ func (g *Gateway) logEventOutcome(item outbox.Item, outcome outbox.State, cause 
 	case outbox.StateDropped:
 		level = zerolog.DebugLevel
 	}
-	g.log.WithLevel(level).Str("peer", item.Destination).Str("outcome", string(outcome)).Err(cause).Msg("event not taken by its callback")
+	g.log.WithLevel(level).Str("peer", item.Destination).Str("outcome", string(outcome)).Err(cause).Msg("event not accepted by its callback")
 }
 
 // maxUnhealthy is how many channels deliveryHealth keeps of each kind.
@@ -303,8 +303,8 @@ type deliveryHealth struct {
 
 // Reasons for not sending an event.
 var (
-	errUnresponsive = errors.New("its callback did not answer the event before")
-	errNoLifecycle  = errors.New("the service takes no lifecycle")
+	errUnresponsive = errors.New("its callback did not answer the previous event")
+	errNoLifecycle  = errors.New("the service does not accept lifecycle events")
 )
 
 // skipReason returns why an event is not sent, or nil.

@@ -53,14 +53,14 @@ func openSealer(path string) (*sealer, error) {
 		return nil, fmt.Errorf("reading the key of the sealed secrets: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%s can be read by others on this machine: run chmod 600 on it", path)
+		return nil, fmt.Errorf("other users of this machine can read %s: run chmod 600 on it", path)
 	}
 	key, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the key of the sealed secrets: %w", err)
 	}
 	if len(key) != keyBytes {
-		return nil, fmt.Errorf("%s is not a key of %d bytes: restore it from a backup, or remove it and add every agent anew", path, keyBytes)
+		return nil, fmt.Errorf("%s is not a key of %d bytes: restore it from a backup, or remove it and add every agent again", path, keyBytes)
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *sealer) seal(label, secret string) []byte {
 }
 
 // errCannotUnseal means that this key does not open a sealed secret.
-var errCannotUnseal = errors.New("a sealed secret does not open: chorus.key is not the one it was sealed with")
+var errCannotUnseal = errors.New("a sealed secret cannot be opened: it was sealed with another chorus.key")
 
 func (s *sealer) open(label string, sealed []byte) (string, error) {
 	secret, err := s.aead.Open(nil, nil, sealed, []byte(label))

@@ -115,7 +115,7 @@ func (g *Gateway) submit(ctx context.Context, in *inboundMessage, asked string) 
 			tx.Exec(`INSERT INTO task (id, inbox, inbound, context, state, at) VALUES (?, ?, ?, ?, ?, ?)`,
 				id, in.inbox, seq, in.posted.ChannelID, taskSubmitted, micros(g.opts.Now()))
 		} else if t := loadTask(tx, in.inbox, asked); tx.Err() == nil && t.State != taskInputRequired {
-			tx.Fail(sdk.NewError(sdk.ErrUnsupportedOperation, "this task asks for nothing: send the next message with its contextId alone"))
+			tx.Fail(sdk.NewError(sdk.ErrUnsupportedOperation, "this task expects no message: send the next message with its contextId only"))
 		} else if tx.Err() == nil {
 			t.State, t.Text = taskWorking, ""
 			g.saveTask(tx, t)
@@ -249,7 +249,7 @@ func messageText(m *sdk.Message) (string, error) {
 		case sdk.URL:
 			all = append(all, cmp.Or(p.Filename, "a file")+": "+string(content))
 		default:
-			return "", sdk.NewError(sdk.ErrUnsupportedContentType, "files are taken by their address alone")
+			return "", sdk.NewError(sdk.ErrUnsupportedContentType, "files are accepted only by their address")
 		}
 	}
 	return strings.Join(all, "\n"), nil

@@ -31,13 +31,13 @@ const hookQueue = "hook"
 // maxWebhookPosts is how many posts may wait for one chat.
 const maxWebhookPosts = 1000
 
-var errHookFull = newHTTPError(http.StatusServiceUnavailable, "too many posts wait for this chat; try again later")
+var errHookFull = newHTTPError(http.StatusServiceUnavailable, "too many posts are waiting for this chat; try again later")
 
 // serveHook accepts one signed post. It answers 200 once the post is on disk; the processing
 // follows.
 func (g *Gateway) serveHook(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
-		return newHTTPError(http.StatusMethodNotAllowed, "POST here, signed")
+		return newHTTPError(http.StatusMethodNotAllowed, "POST here, with a signature")
 	}
 	hook, secret, err := g.store.hookOf(r.Context(), r.PathValue("name"))
 	if err != nil {
@@ -51,7 +51,7 @@ func (g *Gateway) serveHook(w http.ResponseWriter, r *http.Request) error {
 	said, fresh, err := g.storePost(w, r, &hook, secret)
 	if refused, ok := errors.AsType[*httpError](err); ok && refused.status < http.StatusInternalServerError {
 		if noted := g.store.recordRefusal(context.WithoutCancel(r.Context()), hook.Name, refused.text); noted != nil {
-			g.log.Warn().Err(noted).Str("hook", string(hook.Name)).Msg("a refused post is not noted")
+			g.log.Warn().Err(noted).Str("hook", string(hook.Name)).Msg("refusal of a post not recorded")
 		}
 	}
 	if err != nil {
@@ -94,7 +94,7 @@ func (g *Gateway) storePost(w http.ResponseWriter, r *http.Request, hook *Hook, 
 	}
 	raw, err := json.Marshal(m)
 	if err != nil {
-		return "", false, fmt.Errorf("writing what a hook took: %w", err)
+		return "", false, fmt.Errorf("encoding a post: %w", err)
 	}
 	// The caller may disconnect now; the post is stored nevertheless.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
@@ -136,7 +136,7 @@ func quotePost(header http.Header, body []byte) (string, error) {
 		return "", newHTTPError(http.StatusBadRequest, "the body is not valid UTF-8")
 	}
 	if strings.TrimSpace(said) == "" {
-		return "", newHTTPError(http.StatusBadRequest, "the body is empty: there is nothing to tell the chat")
+		return "", newHTTPError(http.StatusBadRequest, "the body is empty")
 	}
 	if event := strings.TrimSpace(header.Get("X-GitHub-Event")); event != "" && utf8.ValidString(event) {
 		said = event + "\n" + said
@@ -156,7 +156,7 @@ func (g *Gateway) sendWebhook(ctx context.Context, item outbox.Item) error {
 // logWebhookOutcome logs posts that will not reach their chat.
 func (g *Gateway) logWebhookOutcome(item outbox.Item, outcome outbox.State, cause error) {
 	if outcome != outbox.StateSent {
-		g.log.Warn().Str("topic", item.Destination).Str("event", item.Key).Str("outcome", string(outcome)).Err(cause).Msg("post not taken by its chat")
+		g.log.Warn().Str("topic", item.Destination).Str("event", item.Key).Str("outcome", string(outcome)).Err(cause).Msg("post not accepted by its chat")
 	}
 }
 
@@ -169,7 +169,7 @@ func (g *Gateway) handleWebhook(ctx context.Context, d *peer.Delivery) error {
 	}
 	channel := protocol.PeerID(d.Topic)
 	return store.InTx(ctx, g.store.db, func(tx *store.Tx) {
-		last := one(tx, peer.Reject("there is no such channel here; a service has to say something in it first"), store.Scalar[[]byte],
+		last := one(tx, peer.Reject("there is no such channel; its service must first send a message in it"), store.Scalar[[]byte],
 			`SELECT content FROM inbound WHERE channel = ? ORDER BY length(content) > 0 DESC, seq DESC LIMIT 1`, channel)
 		var before protocol.ChatMessage
 		if content.Chat = (&protocol.Chat{ID: string(channel), Kind: string(attention.ConversationChannel)}); json.Unmarshal(last, &before) == nil && before.Chat != nil {

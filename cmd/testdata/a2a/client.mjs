@@ -35,5 +35,5 @@ show("cancel", TaskState[(await client.cancelTask({ tenant: "", id: open.id, met
 try {
   await (await clientWith("sk_wrong")).sendMessage(request("js-4", "hello"));
 } catch (e) {
-  show("refused", /401|show the secret of an inbox/.test(String(e)) ? "401" : String(e));
+  show("refused", /401|send the secret of an inbox/.test(String(e)) ? "401" : String(e));
 }
