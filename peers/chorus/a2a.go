@@ -82,7 +82,7 @@ func (g *Gateway) serveTasks(w http.ResponseWriter, r *http.Request, binding fun
 	if err != nil {
 		return err
 	}
-	leave, err := g.taskCalls.acquire(r.Context(), string(inbox), false)
+	leave, err := g.limiters.taskCalls.acquire(r.Context(), string(inbox), false)
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (c taskAPI) submit(ctx context.Context, r *sdk.SendMessageRequest) (string,
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	id, err := c.g.submit(ctx, in, string(m.TaskID))
+	id, err := c.g.tasks.submit(ctx, in, string(m.TaskID))
 	return id, a2aError(err)
 }
 
@@ -192,7 +192,7 @@ func (c taskAPI) watch(ctx context.Context, id string, stop func(*task) bool) it
 	return func(yield func(sdk.Event, error) bool) {
 		var last *task
 		for {
-			changed := c.g.tasks.wait()
+			changed := c.g.tasks.changed.wait()
 			t, err := c.task(ctx, id)
 			if err != nil {
 				yield(nil, err)
@@ -277,7 +277,7 @@ func (c taskAPI) GetTask(ctx context.Context, r *sdk.GetTaskRequest) (*sdk.Task,
 
 // CancelTask implements a2asrv.RequestHandler.
 func (c taskAPI) CancelTask(ctx context.Context, r *sdk.CancelTaskRequest) (*sdk.Task, error) {
-	if err := c.g.cancelTask(ctx, c.inbox, string(r.ID)); err != nil {
+	if err := c.g.tasks.cancel(ctx, c.inbox, string(r.ID)); err != nil {
 		return nil, err
 	}
 	return c.GetTask(ctx, &sdk.GetTaskRequest{ID: r.ID})

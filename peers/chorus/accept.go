@@ -34,7 +34,7 @@ func (g *Gateway) serveInbox(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	leave, err := g.calls.acquire(r.Context(), inboxPath+string(inbox), false)
+	leave, err := g.limiters.calls.acquire(r.Context(), inboxPath+string(inbox), false)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (g *Gateway) serveInbox(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	posted, err := ParseInboxMessage(body, g.guard)
+	posted, err := ParseInboxMessage(body, g.egress.guard)
 	if err != nil {
 		return newHTTPError(http.StatusBadRequest, err.Error())
 	}
@@ -75,7 +75,7 @@ type inboundMessage struct {
 func (g *Gateway) newInbound(inbox InboxName, p *InboxMessage) (*inboundMessage, error) {
 	peer := ChannelPeer(inbox, p.ChannelID)
 	in := &inboundMessage{posted: p, inbox: inbox, channel: peer, sourceID: string(peer) + ":" + p.MessageID, messageID: protocol.NewMessageID()}
-	author := authorOf(p, g.roster.originalAuthor(peer, p.Content), g.roster.isOnline)
+	author := authorOf(p, g.echoes.author(peer, p.Content), g.roster.isOnline)
 	content := protocol.ChatMessage{
 		Text: p.Content, Event: protocol.EventMessage, SourceID: in.sourceID,
 		Chat:      &protocol.Chat{ID: string(peer), Kind: string(conversationKind(p)), Title: p.Name, Service: p.Service, Context: p.Context},

@@ -90,7 +90,7 @@ func (c adapter) Notify(tx *store.Tx, n *bridge.Notice) {
 	}
 	seq, found := store.One(tx, store.Scalar[int64], `SELECT seq FROM inbound WHERE channel = ? AND forwarded_at = 0 ORDER BY seq LIMIT 1`, n.Chat)
 	if found {
-		c.g.putError(tx, n.Chat, seq, "no-agent", why, codeNoAgent)
+		c.g.callbacks.putError(tx, n.Chat, seq, "no-agent", why, codeNoAgent)
 	}
 }
 
@@ -103,6 +103,6 @@ func (c adapter) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, 
 	tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(c.g.store.now()), e.ID)
 	if outcome != outbox.StateSent && tx.Err() == nil {
 		c.g.log.Warn().Str("peer", string(e.Chat)).Int64("message", e.ID).Err(cause).Msg("message given up; reported to its callback")
-		c.g.putError(tx, e.Chat, e.ID, "given-up", fmt.Sprintf("no agent took the message: %v", cause), "not_delivered")
+		c.g.callbacks.putError(tx, e.Chat, e.ID, "given-up", fmt.Sprintf("no agent took the message: %v", cause), "not_delivered")
 	}
 }

@@ -39,7 +39,7 @@ func (g *Gateway) serveCallback(w http.ResponseWriter, r *http.Request) error {
 		return errExpired
 	}
 	// One call at a time per callback, to store events in the order of receipt.
-	leave, err := g.calls.acquire(r.Context(), fmt.Sprint(callbackPath, d.id), true)
+	leave, err := g.limiters.calls.acquire(r.Context(), fmt.Sprint(callbackPath, d.id), true)
 	if err != nil {
 		return err
 	}

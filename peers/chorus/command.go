@@ -74,7 +74,7 @@ func (d commandHost) Post(tx *store.Tx, channel protocol.PeerID, _, key, text st
 	raw, err := json.Marshal(text)
 	tx.Fail(err)
 	p := pendingEvent{Event: chorus.Event{Type: chorus.EventMessage, Content: raw}, NewestAttempt: 1, Channel: channel}
-	d.g.putEvent(tx, channel, newestOf(tx, channel), p, key)
+	d.g.callbacks.put(tx, channel, newestOf(tx, channel), p, key)
 }
 
 // Limits on texts that wait for the next message of a channel.
@@ -98,12 +98,12 @@ func newestOf(tx *store.Tx, channel protocol.PeerID) int64 {
 // keepForNextMessage lets a text that no callback took wait for the next message of its channel,
 // unless that message has already arrived.
 func (d commandHost) keepForNextMessage(tx *store.Tx, item *outbox.Item, p pendingEvent) {
-	to, put, newest := nextMessageQueue(p.Channel), d.g.callbacks.EnqueueHeld, newestOf(tx, p.Channel)
+	to, put, newest := nextMessageQueue(p.Channel), d.g.callbacks.queue.EnqueueHeld, newestOf(tx, p.Channel)
 	if newest > p.Inbound {
-		to, put = string(p.Channel), d.g.callbacks.EnqueueTx
+		to, put = string(p.Channel), d.g.callbacks.queue.EnqueueTx
 	}
 	p.Inbound = newest
-	if p.NewestAttempt++; p.NewestAttempt <= maxNewest && d.g.callbacks.Count(tx, to, outbox.StatePending) < maxTexts {
+	if p.NewestAttempt++; p.NewestAttempt <= maxNewest && d.g.callbacks.queue.Count(tx, to, outbox.StatePending) < maxTexts {
 		raw, err := json.Marshal(p)
 		tx.Fail(err)
 		_, err = put(tx, to, fmt.Sprintf("%d %s", p.NewestAttempt, hashSecret(item.Key)), raw)
@@ -113,7 +113,7 @@ func (d commandHost) keepForNextMessage(tx *store.Tx, item *outbox.Item, p pendi
 
 // sendKept sends the texts that waited for a channel's next message.
 func (d commandHost) sendKept(tx *store.Tx, channel protocol.PeerID) {
-	d.g.callbacks.Move(tx, nextMessageQueue(channel), string(channel))
+	d.g.callbacks.queue.Move(tx, nextMessageQueue(channel), string(channel))
 }
 
 // Person returns the person who writes in channels under a name.

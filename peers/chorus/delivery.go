@@ -44,19 +44,38 @@ func (d *delivery) columns() []any {
 
 var errSuperseded = errors.New("the agent was removed, or has received something newer")
 
+// A deliveryQueue POSTs deliveries to external agents.
+type deliveryQueue struct {
+	g       *Gateway
+	queue   *outbox.Outbox // destination: agent and channel
+	waiters waiters
+}
+
+func newDeliveryQueue(g *Gateway) *deliveryQueue {
+	q := &deliveryQueue{g: g}
+	q.queue = g.newOutbox(q.send, outbox.Options{
+		Name:         "post",
+		Parallel:     32,
+		StopTimeout:  g.opts.StopTimeout,
+		OnSettled:    q.settle,
+		AfterSettled: q.logOutcome,
+	})
+	return q
+}
+
 // deliver POSTs a turn to its agent. It returns nil when the agent has the turn, and an error if
 // the agent will never get it. Repeating the same message is the same delivery. Another message
 // is a new delivery, and makes the previous one stale.
-func (g *Gateway) deliver(ctx context.Context, d *delivery, p *chorus.Post) error {
+func (q *deliveryQueue) deliver(ctx context.Context, d *delivery, p *chorus.Post) error {
 	said, err := json.Marshal(p.Message)
 	if err != nil {
 		return fmt.Errorf("encoding the message of a turn: %w", err)
 	}
 	d.digest = hashSecret(string(said))
-	if err := store.InTx(ctx, g.store.db, func(tx *store.Tx) { g.prepare(tx, d, p) }); err != nil {
+	if err := store.InTx(ctx, q.g.store.db, func(tx *store.Tx) { q.prepare(tx, d, p) }); err != nil {
 		return fmt.Errorf("storing a delivery: %w", err)
 	}
-	settled, forget := g.waiters.register(d.id)
+	settled, forget := q.waiters.register(d.id)
 	defer forget()
 	for {
 		now, err := store.Read(ctx, g.store.db, func(tx *store.Tx) delivery {
@@ -82,11 +101,11 @@ func (g *Gateway) deliver(ctx context.Context, d *delivery, p *chorus.Post) erro
 
 // prepare stores the delivery of a turn, unless the same message is already stored, and sets its
 // ID.
-func (g *Gateway) prepare(tx *store.Tx, d *delivery, p *chorus.Post) {
+func (q *deliveryQueue) prepare(tx *store.Tx, d *delivery, p *chorus.Post) {
 	before, again := store.One(tx, (*delivery).columns, `SELECT `+deliveryColumns+` FROM delivery WHERE agent = ? AND turn = ? ORDER BY id DESC LIMIT 1`, d.agent, d.turn)
 	d.id, d.state = before.id, before.state
 	if !again || before.digest != d.digest {
-		g.newDelivery(tx, d)
+		q.insert(tx, d)
 		if again { // agents recognize repeated deliveries by the message ID
 			p.Message.ID = fmt.Sprintf("%s~%d", p.Message.ID, d.id)
 		}
@@ -98,28 +117,28 @@ func (g *Gateway) prepare(tx *store.Tx, d *delivery, p *chorus.Post) {
 	}
 	if d.state == deliveryPosting {
 		number := strconv.FormatInt(d.id, 10)
-		_, err := g.posts.EnqueueTx(tx, string(d.agent)+"/"+hashSecret(d.channel), "delivery:"+number, []byte(number))
+		_, err := q.queue.EnqueueTx(tx, string(d.agent)+"/"+hashSecret(d.channel), "delivery:"+number, []byte(number))
 		tx.Fail(err)
 	}
 }
 
-// newDelivery stores a delivery with its own callback and token, and replaces earlier ones.
-func (g *Gateway) newDelivery(tx *store.Tx, d *delivery) {
+// insert stores a delivery with its own callback and token, and replaces earlier ones.
+func (q *deliveryQueue) insert(tx *store.Tx, d *delivery) {
 	tx.Exec(`UPDATE delivery SET state = ?, body = NULL WHERE agent = ? AND turn = ?`, deliveryStale, d.agent, d.turn)
 	callback, token := newSecret(callbackPrefix), newSecret(toolPrefix)
 	d.state = deliveryPosting
 	d.id = store.Value[int64](tx, `INSERT INTO delivery (agent, turn, revision, chat, channel, state, due_at, callback_sha256, token_sha256)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		d.agent, d.turn, d.revision, d.chat, d.channel, d.state, micros(g.store.now().Add(g.opts.CallbackTTL)), hashSecret(callback), hashSecret(token))
-	seal := func(secret string) []byte { return g.store.seal.seal(turnLabel(d.id), secret) }
+		d.agent, d.turn, d.revision, d.chat, d.channel, d.state, micros(q.g.store.now().Add(q.g.opts.CallbackTTL)), hashSecret(callback), hashSecret(token))
+	seal := func(secret string) []byte { return q.g.store.seal.seal(turnLabel(d.id), secret) }
 	tx.Exec(`UPDATE delivery SET callback = ?, token = ? WHERE id = ?`, seal(callback), seal(token), d.id)
 }
 
 func turnLabel(id int64) string { return "turn:" + strconv.FormatInt(id, 10) }
 
-// sendPost POSTs one delivery to its external agent.
-func (g *Gateway) sendPost(ctx context.Context, item outbox.Item) error {
-	connection, body, err := g.buildPost(ctx, string(item.Body))
+// send POSTs one delivery to its external agent.
+func (q *deliveryQueue) send(ctx context.Context, item outbox.Item) error {
+	connection, body, err := q.buildPost(ctx, string(item.Body))
 	switch {
 	case errors.Is(err, errSuperseded), errors.Is(err, ErrNotFound):
 		return outbox.Drop(err) // nobody is waiting for it
@@ -128,7 +147,7 @@ func (g *Gateway) sendPost(ctx context.Context, item outbox.Item) error {
 	case err != nil:
 		return err
 	}
-	return classifyPostError(g.poster.post(ctx, connection, body), item.Attempt)
+	return classifyPostError(q.g.egress.poster.post(ctx, connection, body), item.Attempt)
 }
 
 // buildPost returns where to POST a delivery, and the body. Every attempt restarts the lifetime
@@ -141,18 +160,18 @@ func (g *Gateway) buildPost(ctx context.Context, id string) (connection string, 
 	if err != nil {
 		return "", nil, err
 	}
-	agent, err := g.store.agent(ctx, d.agent)
+	agent, err := q.g.store.agent(ctx, d.agent)
 	if err != nil {
 		return "", nil, err
 	}
 	var p chorus.Post
-	callback, sealed := g.store.seal.open(turnLabel(d.id), d.callback)
-	token, alike := g.store.seal.open(turnLabel(d.id), d.token)
+	callback, sealed := q.g.store.seal.open(turnLabel(d.id), d.callback)
+	token, alike := q.g.store.seal.open(turnLabel(d.id), d.token)
 	if err := errors.Join(sealed, alike, json.Unmarshal(d.body, &p)); err != nil {
 		return "", nil, err
 	}
-	server := MCPServer{URL: g.toolsURL(d.agent, d.channel), Headers: map[string]string{"Authorization": "Bearer " + token}}
-	p.Callback, p.MCP = g.opts.PublicURL+callbackPath+callback, server
+	server := MCPServer{URL: q.g.toolsURL(d.agent, d.channel), Headers: map[string]string{"Authorization": "Bearer " + token}}
+	p.Callback, p.MCP = q.g.opts.PublicURL+callbackPath+callback, server
 	if agent.Settings.MCPList {
 		server.Name = "chat"
 		p.MCP = []MCPServer{server}
@@ -161,8 +180,8 @@ func (g *Gateway) buildPost(ctx context.Context, id string) (connection string, 
 	return agent.connection, body, err
 }
 
-// settlePost stores the outcome of a delivery.
-func (g *Gateway) settlePost(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
+// settle stores the outcome of a delivery.
+func (q *deliveryQueue) settle(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	if outcome == outbox.StateSent {
 		tx.Exec(`UPDATE delivery SET state = ?, body = NULL WHERE id = ? AND state = ?`, deliveryOpen, string(item.Body), deliveryPosting)
 		return
@@ -175,11 +194,11 @@ func (g *Gateway) settlePost(tx *store.Tx, item outbox.Item, outcome outbox.Stat
 		deliveryFailed, why, string(item.Body), deliveryPosting)
 }
 
-func (g *Gateway) logPostOutcome(item outbox.Item, outcome outbox.State, cause error) {
-	g.waiters.notify(string(item.Body))
+func (q *deliveryQueue) logOutcome(item outbox.Item, outcome outbox.State, cause error) {
+	q.waiters.notify(string(item.Body))
 	if outcome != outbox.StateSent && outcome != outbox.StateDropped {
 		agent, _, _ := strings.Cut(item.Destination, "/")
-		g.log.Warn().Str("agent", agent).Str("outcome", string(outcome)).Err(cause).Msg("delivery not accepted by its agent")
+		q.g.log.Warn().Str("agent", agent).Str("outcome", string(outcome)).Err(cause).Msg("delivery not accepted by its agent")
 	}
 }
 

@@ -58,15 +58,21 @@ type Gateway struct {
 	listener net.Listener
 	log      *zerolog.Logger
 	ownHosts []string // accepted values of the Host header
-	egress
-	limiters
-	queues
+	egress   egress
+	limiters limiters
+	tokens   *tokenChecker
+
+	callbacks  *callbackQueue
+	deliveries *deliveryQueue
+	webhooks   *webhookQueue
+	tasks      *taskList
 
 	bus      *peer.Peer
 	router   *bridge.Router // finds the agents of channels
 	agents   *agentSupervisor
 	combiner *mcpCombiner
 	roster   *roster
+	echoes   *echoFilter
 }
 
 // egress holds what the gateway needs to call addresses that others name.
@@ -77,23 +83,23 @@ type egress struct {
 	tools     *http.Client // calls the MCP servers of services
 }
 
+func newEgress(o *Options) egress {
+	guard := netguard.New(o.Allow)
+	transport := netguard.NewTransport(guard)
+	return egress{
+		guard:     guard,
+		transport: transport,
+		poster:    newPoster(transport, o.PostTimeout),
+		tools:     newToolsClient(transport),
+	}
+}
+
 // limiters limit the concurrent calls of each kind.
 type limiters struct {
 	calls     *callLimiter // to inboxes and callbacks
 	toolCalls *callLimiter // to the chat tools
 	proxied   *callLimiter // to the tools of services
 	taskCalls *callLimiter // over A2A
-	tokens    *tokenChecker
-}
-
-// queues hold what waits to be sent.
-type queues struct {
-	callbacks *outbox.Outbox
-	health    deliveryHealth // of the callbacks
-	posts     *outbox.Outbox
-	waiters   waiters // for posts
-	webhooks  *outbox.Outbox
-	tasks     broadcast // for changes of A2A tasks
 }
 
 // New makes a gateway for an open data folder and a listener, which Run closes. It does no I/O.
@@ -105,14 +111,24 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 			g.ownHosts = append(g.ownHosts, u.Host)
 		}
 	}
-	g.guard = netguard.New(g.opts.Allow)
-	g.transport = netguard.NewTransport(g.guard)
-	g.poster, g.tools = newPoster(g.transport, g.opts.PostTimeout), newToolsClient(g.transport)
-	who := &tokenChecker{buses: g.opts.Peer.Buses, now: g.opts.Now, cache: map[string]cachedToken{}}
-	g.limiters = limiters{calls: newCallLimiter(), toolCalls: newCallLimiter(), proxied: newCallLimiter(), taskCalls: newCallLimiter(), tokens: who}
-	g.queues = g.newQueues()
-	g.router = bridge.New(store.db, adapter{g}, &bridge.Options{OneAgent: true, Commands: g.commands(), MinBackoff: g.opts.MinBackoff, Now: g.opts.Now, Log: g.log})
-	g.roster = newRoster(g.opts.Now)
+	g.egress = newEgress(&g.opts)
+	g.limiters = limiters{
+		calls:     newCallLimiter(),
+		toolCalls: newCallLimiter(),
+		proxied:   newCallLimiter(),
+		taskCalls: newCallLimiter(),
+	}
+	g.tokens = newTokenChecker(g.opts.Peer.Buses, g.opts.Now)
+	g.callbacks, g.deliveries, g.webhooks, g.tasks = newCallbackQueue(g), newDeliveryQueue(g), newWebhookQueue(g), &taskList{g: g}
+	g.router = bridge.New(store.db, adapter{g}, &bridge.Options{
+		OneAgent:   true,
+		Commands:   g.commands(),
+		MinBackoff: g.opts.MinBackoff,
+		Now:        g.opts.Now,
+		Log:        g.log,
+	})
+	g.roster = newRoster()
+	g.echoes = newEchoFilter(g.opts.Now)
 	g.agents = &agentSupervisor{g: g, running: map[AgentName]*agentEntry{}}
 	g.combiner = &mcpCombiner{g: g, servers: map[protocol.PeerID]*combinedServer{}}
 	g.bus = g.newBus()
@@ -157,32 +173,13 @@ func dialAddress(a net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
-// The names of the gateway's queues in the outbox table.
-const (
-	callbackQueue = "callback" // events for a service's callbacks; destination: the channel
-	postQueue     = "post"     // deliveries for external agents; destination: agent and channel
-)
-
-func (g *Gateway) newQueues() queues {
-	open := func(send outbox.SendFunc, o outbox.Options) *outbox.Outbox {
-		o.MaxPending, o.Now, o.Log = 20_000, g.opts.Now, g.log
-		return outbox.New(g.store.db, send, &o)
-	}
-	return queues{
-		health: deliveryHealth{unresponsive: map[string]int64{}, noLifecycle: map[string]bool{}},
-		callbacks: open(g.sendEvent, outbox.Options{
-			Name: callbackQueue, MinBackoff: g.opts.MinBackoff, Parallel: 32, StopTimeout: g.opts.StopTimeout,
-			OnInterrupted: outbox.SettleUnknown, // a service cannot recognize a repeated message
-			OnSettled:     g.settleEvent, AfterSettled: g.logEventOutcome,
-		}),
-		posts: open(g.sendPost, outbox.Options{
-			Name: postQueue, MinBackoff: g.opts.MinBackoff, Parallel: 32, StopTimeout: g.opts.StopTimeout,
-			OnSettled: g.settlePost, AfterSettled: g.logPostOutcome,
-		}),
-		webhooks: open(g.sendWebhook, outbox.Options{
-			Name: hookQueue, MinBackoff: g.opts.MinBackoff, Parallel: 16, MaxPerDestination: maxWebhookPosts, AfterSettled: g.logWebhookOutcome,
-		}),
-	}
+// newOutbox makes an outbox of the gateway.
+func (g *Gateway) newOutbox(send outbox.SendFunc, o outbox.Options) *outbox.Outbox {
+	o.MinBackoff = g.opts.MinBackoff
+	o.MaxPending = 20_000
+	o.Now = g.opts.Now
+	o.Log = g.log
+	return outbox.New(g.store.db, send, &o)
 }
 
 // newBus makes the bus connection of all channels.
@@ -192,9 +189,9 @@ func (g *Gateway) newBus() *peer.Peer {
 	p := peer.New(g.opts.ID, opts)
 	p.HandlePresence(g.roster.onPresence)
 	g.router.Attach(p)
-	p.Handle(protocol.TypeChatReply, g.handleReply)
-	p.Handle(protocol.TypeChatMessage, g.handleWebhook)
-	p.Handle(protocol.TypeAgentEvent, g.handleReport)
+	p.Handle(protocol.TypeChatReply, g.callbacks.handleReply)
+	p.Handle(protocol.TypeChatMessage, g.webhooks.handle)
+	p.Handle(protocol.TypeAgentEvent, g.callbacks.handleReport)
 	if err := p.Subscribe(context.Background(), "chorus:*"); err != nil { // recorded until p runs
 		g.log.Error().Err(err).Msg("subscribing to channels failed")
 	}
@@ -204,7 +201,7 @@ func (g *Gateway) newBus() *peer.Peer {
 // onConnect ends every wait for the bus.
 func (g *Gateway) onConnect(ctx context.Context) {
 	g.router.OnConnected(ctx)
-	if err := g.webhooks.RetryNow(ctx, ""); err != nil && ctx.Err() == nil {
+	if err := g.webhooks.queue.RetryNow(ctx, ""); err != nil && ctx.Err() == nil {
 		g.log.Warn().Err(err).Msg("posts not retried after a reconnect; they wait for their backoff")
 	}
 }
@@ -227,13 +224,14 @@ func (g *Gateway) Run(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		g.agents.reconcile(ctx) // callbacks need their agents
 		for _, run := range []func(context.Context) error{
-			g.callbacks.Run, g.posts.Run, g.webhooks.Run, g.router.Run, g.agents.run, g.combiner.run, g.prune, g.serve, g.reportReady,
+			g.callbacks.queue.Run, g.deliveries.queue.Run, g.webhooks.queue.Run, g.router.Run,
+			g.agents.run, g.combiner.run, g.prune, g.serve, g.reportReady,
 		} {
 			group.Go(func() error { return run(ctx) })
 		}
 		return group.Wait()
 	})
-	g.transport.CloseIdleConnections()
+	g.egress.transport.CloseIdleConnections()
 	return err
 }
 

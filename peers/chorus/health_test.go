@@ -11,7 +11,7 @@ import (
 // TestTroublesAreBounded: each channel whose callback is dead for good is
 // remembered, and services make channels as they like.
 func TestTroublesAreBounded(t *testing.T) {
-	all := deliveryHealth{unresponsive: map[string]int64{}, noLifecycle: map[string]bool{}}
+	all := newDeliveryHealth()
 	report, end := &pendingEvent{Inbound: 7, Event: chorus.Event{Type: chorus.EventStatus}}, &pendingEvent{Inbound: 7, Event: chorus.Event{Type: chorus.EventLifecycle}}
 	for i := range 2*maxUnhealthy + 1 {
 		channel := fmt.Sprintf("chorus:inbox.%d", i)
@@ -23,7 +23,7 @@ func TestTroublesAreBounded(t *testing.T) {
 		if why := all.skipReason(channel, end); why != errNoLifecycle {
 			t.Fatalf("channel %d: %v", i, why)
 		}
-		if n := max(len(all.unresponsive), len(all.noLifecycle)); n > maxUnhealthy {
+		if n := max(all.unresponsive.Len(), all.noLifecycle.Len()); n > maxUnhealthy {
 			t.Fatalf("%d channels are remembered; at most %d may be", n, maxUnhealthy)
 		}
 	}

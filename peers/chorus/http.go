@@ -46,7 +46,7 @@ func (g *Gateway) routes() http.Handler {
 		serve         func(http.ResponseWriter, *http.Request) error
 	}{
 		{inboxPath + "{secret}", "inbox", g.serveInbox},
-		{hookPath + "{name}", "hook", g.serveHook},
+		{hookPath + "{name}", "hook", g.webhooks.serve},
 		{callbackPath + "{secret}", "callback", g.serveCallback},
 		{toolsPath + "{agent}/{channel}", "tools", g.serveTools},
 		{a2aPath, "a2a", g.serveA2A},

@@ -180,7 +180,7 @@ func TestToolsObeyPolicy(t *testing.T) {
 	if _, text := x.call("chat.send_message", map[string]any{"text": "  ", "inReplyTo": "me"}); text == "" {
 		t.Error("an empty message was sent")
 	}
-	if _, text := x.call("chat.send_message", map[string]any{"text": "x", "inReplyTo": "role", "target": "tg:-200"}); !strings.Contains(text, "only where its event was said") {
+	if _, text := x.call("chat.send_message", map[string]any{"text": "x", "inReplyTo": "role", "target": "tg:-200"}); !strings.Contains(text, "only to the chat of its event") {
 		t.Errorf("another chat as the target: %q", text)
 	}
 	if _, text := x.call("chat.react", map[string]any{"inReplyTo": "ambient", "signal": "agree"}); text == "" {

@@ -116,7 +116,7 @@ func connectTools(g *Gateway, s MCPServer) (*mcp.ClientSession, []*mcp.Tool, err
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
 	client := mcp.NewClient(&mcp.Implementation{Name: "hubbub-chorus", Version: g.opts.Version}, nil)
-	httpClient := *g.tools
+	httpClient := *g.egress.tools
 	httpClient.Transport = withHeaders{httpClient.Transport, s.Headers}
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
 		Endpoint: s.URL, HTTPClient: &httpClient, DisableStandaloneSSE: true, MaxEventSize: maxProxied,

@@ -9,13 +9,14 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"hubbub/peers/bridge"
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 // proxyPath is where our agents find the tools of a Chorus service; the inbox and the channel
@@ -50,7 +51,7 @@ func (g *Gateway) serveProxy(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	leave, err := g.proxied.acquire(r.Context(), string(channel), false)
+	leave, err := g.limiters.proxied.acquire(r.Context(), string(channel), false)
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, server MCPServer
 	copyHeaders(req.Header, r.Header, requestHeaders)
 	req.Header.Set("User-Agent", userAgent)
 	setHeaders(req.Header, server.Headers)
-	resp, err := g.tools.Do(req)
+	resp, err := g.egress.tools.Do(req)
 	if err != nil {
 		return newHTTPError(http.StatusBadGateway, "the service's tools could not be reached: "+withoutURL(err).Error())
 	}
@@ -197,8 +198,7 @@ type tokenChecker struct {
 	buses []string
 	now   func() time.Time
 
-	mu    sync.Mutex
-	cache map[string]cachedToken // keyed by the hash of the Authorization header and the address
+	cache *lru.Cache[string, cachedToken] // keyed by the hash of the Authorization header and the address
 }
 
 type cachedToken struct {
@@ -214,6 +214,10 @@ const (
 
 var errBusUnreachable = newHTTPError(http.StatusServiceUnavailable, "the bus cannot identify this token now; try again")
 
+func newTokenChecker(buses []string, now func() time.Time) *tokenChecker {
+	return &tokenChecker{buses: buses, now: now, cache: newCache[string, cachedToken](maxCachedTokens)}
+}
+
 // allows reports whether an Authorization header, used at an address, permits acting as id on the
 // bus.
 func (b *tokenChecker) allows(ctx context.Context, authorization, address string, id protocol.PeerID) (bool, error) {
@@ -226,10 +230,7 @@ func (b *tokenChecker) allows(ctx context.Context, authorization, address string
 
 func (b *tokenChecker) patterns(ctx context.Context, authorization, address string) ([]string, error) {
 	key := hashSecret(authorization + "\n" + address)
-	b.mu.Lock()
-	kept, ok := b.cache[key]
-	b.mu.Unlock()
-	if ok && b.now().Before(kept.until) {
+	if kept, found := b.cache.Get(key); found && b.now().Before(kept.until) {
 		return kept.patterns, nil
 	}
 	for _, bus := range b.buses {
@@ -237,12 +238,7 @@ func (b *tokenChecker) patterns(ctx context.Context, authorization, address stri
 		if !ok {
 			continue
 		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if len(b.cache) >= maxCachedTokens {
-			clear(b.cache)
-		}
-		b.cache[key] = cachedToken{patterns, b.now().Add(tokenCacheTTL)}
+		b.cache.Add(key, cachedToken{patterns, b.now().Add(tokenCacheTTL)})
 		return patterns, nil
 	}
 	return nil, errBusUnreachable

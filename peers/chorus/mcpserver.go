@@ -30,7 +30,7 @@ func (g *Gateway) serveTools(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	leave, err := g.toolCalls.acquire(r.Context(), string(d.agent), false)
+	leave, err := g.limiters.toolCalls.acquire(r.Context(), string(d.agent), false)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"hubbub/peers/bridge"
 	"hubbub/peers/outbox"
@@ -19,6 +18,26 @@ import (
 
 	"github.com/rs/zerolog"
 )
+
+// A callbackQueue sends events to the callbacks of services, one after another in each channel.
+type callbackQueue struct {
+	g      *Gateway
+	queue  *outbox.Outbox // destination: the channel
+	health deliveryHealth
+}
+
+func newCallbackQueue(g *Gateway) *callbackQueue {
+	q := &callbackQueue{g: g, health: newDeliveryHealth()}
+	q.queue = g.newOutbox(q.send, outbox.Options{
+		Name:          "callback",
+		Parallel:      32,
+		StopTimeout:   g.opts.StopTimeout,
+		OnInterrupted: outbox.SettleUnknown, // a service cannot recognize a repeated message
+		OnSettled:     q.settle,
+		AfterSettled:  q.logOutcome,
+	})
+	return q
+}
 
 // A pendingEvent is an event that waits for its callback.
 type pendingEvent struct {
@@ -35,7 +54,7 @@ type pendingEvent struct {
 }
 
 // handleReply stores an agent's reply for the callback of the answered message.
-func (g *Gateway) handleReply(ctx context.Context, d *peer.Delivery) error {
+func (q *callbackQueue) handleReply(ctx context.Context, d *peer.Delivery) error {
 	var reply protocol.ChatReply
 	if err := json.Unmarshal(d.Message.Content, &reply); err != nil {
 		return peer.Reject("the content of chat_reply cannot be read")
@@ -46,11 +65,11 @@ func (g *Gateway) handleReply(ctx context.Context, d *peer.Delivery) error {
 		Reply: d.Message.MessageID, Key: reply.IdempotencyKey, Asks: len(reply.Buttons) > 0, Edits: reply.Edits,
 	}
 	done = done && !strings.HasPrefix(p.Key, decisionKey) && !strings.HasPrefix(p.Edits, decisionKey)
-	return g.queueEvent(ctx, p, reply.InReplyTo, cmp.Or(p.Key, string(p.Reply)), done, ok)
+	return q.enqueue(ctx, p, reply.InReplyTo, cmp.Or(p.Key, string(p.Reply)), done, ok)
 }
 
 // handleReport stores an agent's report about its turn for the same callback.
-func (g *Gateway) handleReport(ctx context.Context, d *peer.Delivery) error {
+func (q *callbackQueue) handleReport(ctx context.Context, d *peer.Delivery) error {
 	var report agentReport
 	if err := json.Unmarshal(d.Message.Content, &report); err != nil {
 		return peer.Reject("the content of agent_event cannot be read")
@@ -59,41 +78,41 @@ func (g *Gateway) handleReport(ctx context.Context, d *peer.Delivery) error {
 	if !ok {
 		return nil // an event of another kind, such as a refusal
 	}
-	name, err := g.serviceToolName(ctx, protocol.PeerID(d.Topic), event.Name)
+	name, err := q.serviceToolName(ctx, protocol.PeerID(d.Topic), event.Name)
 	if err != nil {
 		return fmt.Errorf("reading a channel's tools: %w", err)
 	}
 	event.Name = name
 	p := pendingEvent{Event: event, Channel: protocol.PeerID(d.Topic), Agent: d.Message.From}
-	return g.queueEvent(ctx, p, cmp.Or(report.InReplyTo, string(d.Message.InReplyTo)), string(d.Message.MessageID), done, true)
+	return q.enqueue(ctx, p, cmp.Or(report.InReplyTo, string(d.Message.InReplyTo)), string(d.Message.MessageID), done, true)
 }
 
 // serviceToolName returns the service's own name of a tool: without the name of its server, which
 // is prepended if there are several.
-func (g *Gateway) serviceToolName(ctx context.Context, channel protocol.PeerID, name string) (string, error) {
+func (q *callbackQueue) serviceToolName(ctx context.Context, channel protocol.PeerID, name string) (string, error) {
 	server, tool, cut := strings.Cut(name, toolSeparator)
 	if !cut {
 		return name, nil
 	}
-	servers, err := g.store.mcpServersOf(ctx, channel)
+	servers, err := q.g.store.mcpServersOf(ctx, channel)
 	if slices.ContainsFunc(servers, func(s MCPServer) bool { return s.Name == server }) {
 		return tool, err
 	}
 	return name, err
 }
 
-// queueEvent stores an event, with lifecycle events around it, for the callback of its message.
+// enqueue stores an event, with lifecycle events around it, for the callback of its message.
 // If visible is false, the event only begins the turn.
-func (g *Gateway) queueEvent(ctx context.Context, p pendingEvent, inReplyTo, key string, done, visible bool) error {
+func (q *callbackQueue) enqueue(ctx context.Context, p pendingEvent, inReplyTo, key string, done, visible bool) error {
 	agent := p.Agent
 	if p.Reply == "" {
 		p.Agent = "" // nobody receives the outcome of a report
 	}
-	err := store.InTx(ctx, g.store.db, func(tx *store.Tx) {
-		in := findAnswered(tx, p.Channel, inReplyTo, g.router.InFlight(p.Channel))
+	err := store.InTx(ctx, q.g.store.db, func(tx *store.Tx) {
+		in := findAnswered(tx, p.Channel, inReplyTo, q.g.router.InFlight(p.Channel))
 		fresh := tx.ExecCount(`INSERT OR IGNORE INTO shown (inbound, agent, key) VALUES (?, ?, ?)`, in.seq, agent, shortKey(key))
 		if fresh > 0 {
-			g.putWithLifecycle(tx, in, p, string(agent)+" "+key, done, visible)
+			q.putWithLifecycle(tx, in, p, string(agent)+" "+key, done, visible)
 		}
 	})
 	if errors.Is(err, ErrNotFound) {
@@ -107,7 +126,7 @@ func (g *Gateway) queueEvent(ctx context.Context, p pendingEvent, inReplyTo, key
 
 // putWithLifecycle stores an event with lifecycle events around it. The first is "processing",
 // and the last is always "idle".
-func (g *Gateway) putWithLifecycle(tx *store.Tx, in answeredMessage, p pendingEvent, key string, done, visible bool) {
+func (q *callbackQueue) putWithLifecycle(tx *store.Tx, in answeredMessage, p pendingEvent, key string, done, visible bool) {
 	if in.turn == lifecycleIdle {
 		if !visible {
 			return
@@ -116,13 +135,13 @@ func (g *Gateway) putWithLifecycle(tx *store.Tx, in answeredMessage, p pendingEv
 	}
 	lifecycle := func(status string) {
 		in.turn = status
-		g.putEvent(tx, p.Channel, in.seq, pendingEvent{Event: chorus.Event{Type: chorus.EventLifecycle, Status: status}}, key+" "+status)
+		q.put(tx, p.Channel, in.seq, pendingEvent{Event: chorus.Event{Type: chorus.EventLifecycle, Status: status}}, key+" "+status)
 	}
 	if in.turn != lifecycleProcessing {
 		lifecycle(lifecycleProcessing)
 	}
 	if visible {
-		g.putEvent(tx, p.Channel, in.seq, p, key)
+		q.put(tx, p.Channel, in.seq, p, key)
 	}
 	if done {
 		lifecycle(lifecycleIdle)
@@ -166,9 +185,9 @@ const (
 // internalSources are the prefixes of sourceIds in a channel that do not come from its service.
 var internalSources = []string{hookLabel(""), "reminder:", "undelivered:"}
 
-// putEvent stores one event for the callback of a message. The events of a channel are sent one
+// put stores one event for the callback of a message. The events of a channel are sent one
 // after another, whichever callback they are for, so the channel reads them in order.
-func (g *Gateway) putEvent(tx *store.Tx, channel protocol.PeerID, seq int64, p pendingEvent, key string) {
+func (q *callbackQueue) put(tx *store.Tx, channel protocol.PeerID, seq int64, p pendingEvent, key string) {
 	p.Inbound = seq
 	raw, err := json.Marshal(p)
 	tx.Fail(err)
@@ -176,13 +195,13 @@ func (g *Gateway) putEvent(tx *store.Tx, channel protocol.PeerID, seq int64, p p
 	if len(key) > 256 {
 		key = hashSecret(key)
 	}
-	_, err = g.callbacks.EnqueueTx(tx, string(channel), key, raw)
+	_, err = q.queue.EnqueueTx(tx, string(channel), key, raw)
 	tx.Fail(err)
 }
 
 // putError stores an error event of the gateway for the callback of a message.
-func (g *Gateway) putError(tx *store.Tx, channel protocol.PeerID, seq int64, key, why, code string) {
-	g.putEvent(tx, channel, seq, pendingEvent{Event: chorus.Event{Type: chorus.EventError, Message: why, Code: code}}, key)
+func (q *callbackQueue) putError(tx *store.Tx, channel protocol.PeerID, seq int64, key, why, code string) {
+	q.put(tx, channel, seq, pendingEvent{Event: chorus.Event{Type: chorus.EventError, Message: why, Code: code}}, key)
 }
 
 // maxAttempts is the first attempt of a POST plus three retries.
@@ -191,22 +210,22 @@ const maxAttempts = 4
 // errNotKept means that a message and its callback are no longer stored.
 var errNotKept = errors.New("the callback is no longer stored")
 
-// sendEvent POSTs one event to its callback.
-func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
+// send POSTs one event to its callback.
+func (q *callbackQueue) send(ctx context.Context, item outbox.Item) error {
 	var p pendingEvent
 	err := json.Unmarshal(item.Body, &p)
 	if err == nil && p.NewestAttempt > 0 {
-		if p.Inbound, err = g.commands().newest(ctx, &p); err != nil {
+		if p.Inbound, err = q.g.commands().newest(ctx, &p); err != nil {
 			return err
 		}
 	}
 	if err != nil {
 		return outbox.Permanent(err)
 	}
-	if why := g.health.skipReason(item.Destination, &p); why != nil {
+	if why := q.health.skipReason(item.Destination, &p); why != nil {
 		return outbox.Drop(why)
 	}
-	callback, err := g.store.callbackOf(ctx, p.Inbound)
+	callback, err := q.g.store.callbackOf(ctx, p.Inbound)
 	switch {
 	case errors.Is(err, errCannotUnseal):
 		return outbox.Permanent(err)
@@ -215,7 +234,7 @@ func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
 	case callback == "":
 		return outbox.Permanent(errNotKept)
 	case callback == taskCallback:
-		return g.advance(ctx, &p)
+		return q.g.tasks.advance(ctx, &p)
 	}
 	body, err := json.Marshal(p.Event)
 	if err != nil {
@@ -224,15 +243,15 @@ func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
 	if p.Event.Type == chorus.EventMessage { // record it first: a service may bring it to another inbox immediately
 		var said string
 		_ = json.Unmarshal(p.Event.Content, &said) //nolint:errcheck // it was written as a string
-		g.roster.recordMessage(p.Agent, p.Channel, said)
+		q.g.echoes.record(p.Agent, p.Channel, said)
 	}
-	err = g.poster.post(ctx, callback, body)
+	err = q.g.egress.poster.post(ctx, callback, body)
 	switch status, answered := errors.AsType[statusError](err); {
 	case errors.Is(err, errNoResponse):
 		return outbox.Unknown(err)
 	case answered && p.Event.Type == chorus.EventLifecycle:
-		g.health.disableLifecycle(item.Destination)
-		g.log.Info().Str("peer", item.Destination).Err(status).Msg("lifecycle events stopped: the service does not accept them")
+		q.health.disableLifecycle(item.Destination)
+		q.g.log.Info().Str("peer", item.Destination).Err(status).Msg("lifecycle events stopped: the service does not accept them")
 		return outbox.Drop(fmt.Errorf("%w: %w", errNoLifecycle, status))
 	case err != nil && p.isReport():
 		return outbox.Drop(err) // answers wait behind it
@@ -252,13 +271,13 @@ func classifyPostError(err error, attempt int) error {
 	return err
 }
 
-// settleEvent reports the outcome of a reply to its agent, in the transaction that settles the
+// settle reports the outcome of a reply to its agent, in the transaction that settles the
 // event.
-func (g *Gateway) settleEvent(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
+func (q *callbackQueue) settle(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	var p pendingEvent
 	if err := json.Unmarshal(item.Body, &p); err != nil || p.Reply == "" {
 		if p.NewestAttempt > 0 && outcome == outbox.StateDead {
-			g.commands().keepForNextMessage(tx, &item, p)
+			q.g.commands().keepForNextMessage(tx, &item, p)
 		}
 		return
 	}
@@ -273,12 +292,12 @@ func (g *Gateway) settleEvent(tx *store.Tx, item outbox.Item, outcome outbox.Sta
 	if cause != nil {
 		status.Reason = cause.Error()
 	}
-	g.router.Report(tx, &bridge.Report{Chat: p.Channel, Agent: p.Agent, Key: string(p.Reply) + " " + status.Status, Status: status})
+	q.g.router.Report(tx, &bridge.Report{Chat: p.Channel, Agent: p.Agent, Key: string(p.Reply) + " " + status.Status, Status: status})
 }
 
-// logEventOutcome logs the outcome of an event.
-func (g *Gateway) logEventOutcome(item outbox.Item, outcome outbox.State, cause error) {
-	g.health.record(item, outcome)
+// logOutcome logs the outcome of an event.
+func (q *callbackQueue) logOutcome(item outbox.Item, outcome outbox.State, cause error) {
+	q.health.record(item, outcome)
 	level := zerolog.WarnLevel
 	switch outcome {
 	case outbox.StateSent:
@@ -286,71 +305,7 @@ func (g *Gateway) logEventOutcome(item outbox.Item, outcome outbox.State, cause 
 	case outbox.StateDropped:
 		level = zerolog.DebugLevel
 	}
-	g.log.WithLevel(level).Str("peer", item.Destination).Str("outcome", string(outcome)).Err(cause).Msg("event not accepted by its callback")
-}
-
-// maxUnhealthy is how many channels deliveryHealth keeps of each kind.
-const maxUnhealthy = 1000
-
-// deliveryHealth holds the channels whose callbacks did not answer, and those whose service does
-// not accept lifecycle events. The events of a channel are sent one after another, so further
-// reports would delay the others. It is lost on a restart and determined again.
-type deliveryHealth struct {
-	mu           sync.Mutex
-	unresponsive map[string]int64 // channel -> the message whose callback did not answer the last event
-	noLifecycle  map[string]bool  // channels
-}
-
-// Reasons for not sending an event.
-var (
-	errUnresponsive = errors.New("its callback did not answer the previous event")
-	errNoLifecycle  = errors.New("the service does not accept lifecycle events")
-)
-
-// skipReason returns why an event is not sent, or nil.
-func (t *deliveryHealth) skipReason(channel string, p *pendingEvent) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	inbound, silent := t.unresponsive[channel]
-	switch {
-	case p.Event.Type != chorus.EventLifecycle:
-		if p.isReport() && silent && inbound == p.Inbound {
-			return errUnresponsive
-		}
-	case t.noLifecycle[channel]:
-		return errNoLifecycle
-	}
-	return nil
-}
-
-// record records the outcome of an event.
-func (t *deliveryHealth) record(item outbox.Item, outcome outbox.State) {
-	var p pendingEvent
-	if json.Unmarshal(item.Body, &p) != nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch outcome {
-	case outbox.StateSent, outbox.StateDead: // the callback answers
-		delete(t.unresponsive, item.Destination)
-	case outbox.StateUnknown:
-		putBounded(t.unresponsive, item.Destination, p.Inbound)
-	}
-}
-
-// disableLifecycle records that a channel's service does not accept lifecycle events.
-func (t *deliveryHealth) disableLifecycle(channel string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	putBounded(t.noLifecycle, channel, true)
-}
-
-func putBounded[V any](of map[string]V, channel string, v V) {
-	if len(of) >= maxUnhealthy {
-		clear(of)
-	}
-	of[channel] = v
+	q.g.log.WithLevel(level).Str("peer", item.Destination).Str("outcome", string(outcome)).Err(cause).Msg("event not accepted by its callback")
 }
 
 // isReport reports whether an event only reports activity: it is neither an answer nor an error.

@@ -4,8 +4,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"hubbub/peers/attention"
 	"hubbub/protocol"
@@ -72,86 +70,4 @@ func resolveMentions(content string, author *protocol.Author, agent protocol.Pee
 func inboxOfPeer(channel protocol.PeerID) InboxName {
 	inbox, _, _ := strings.Cut(channel.Name(), ".")
 	return InboxName(inbox)
-}
-
-// echoWindow is how long a text is recognized as an agent's own after a service brings it to
-// other inboxes. minEcho is its minimum length, since people also say "yes".
-const (
-	echoWindow = 10 * time.Minute
-	minEcho    = 12
-	maxEchoes  = 1000
-)
-
-// A roster holds the agents that are online and what they recently said in channels. It is empty
-// after a restart.
-type roster struct {
-	now func() time.Time
-
-	mu     sync.Mutex // guards the fields below
-	online map[protocol.PeerID]bool
-	recent map[string]recentMessage // keyed by text
-}
-
-type recentMessage struct {
-	agent   protocol.PeerID
-	channel protocol.PeerID
-	at      time.Time
-}
-
-func newRoster(now func() time.Time) *roster {
-	return &roster{now: now, online: map[protocol.PeerID]bool{}, recent: map[string]recentMessage{}}
-}
-
-// onPresence handles agents that join and leave the bus.
-func (c *roster) onPresence(p protocol.Presence) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case p.State == protocol.PresenceLeft:
-		delete(c.online, p.Peer)
-	case protocol.RoleOf(p.Peer) == protocol.RoleAgent:
-		c.online[p.Peer] = true
-	}
-}
-
-func (c *roster) isOnline(agent protocol.PeerID) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.online[agent]
-}
-
-// recordMessage records what an agent said in a channel.
-func (c *roster) recordMessage(agent, channel protocol.PeerID, text string) {
-	if text = strings.TrimSpace(text); agent == "" || len(text) < minEcho {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.recent) >= maxEchoes {
-		clear(c.recent)
-	}
-	c.recent[text] = recentMessage{agent, channel, c.now()}
-}
-
-// originalAuthor returns the agent that recently said a text in another channel, or "". Behind
-// another inbox of the same channel, a similar text is sufficient, since services add or cut
-// text.
-func (c *roster) originalAuthor(channel protocol.PeerID, text string) protocol.PeerID {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	text = strings.TrimSpace(text)
-	lately := func(e recentMessage) bool { return e.channel != channel && c.now().Sub(e.at) < echoWindow }
-	if e, ok := c.recent[text]; ok && lately(e) {
-		return e.agent
-	}
-	_, room, _ := strings.Cut(channel.Name(), ".")
-	if len(text) < minEcho {
-		return ""
-	}
-	for said, e := range c.recent {
-		if _, other, _ := strings.Cut(e.channel.Name(), "."); other == room && lately(e) && attention.IsForward(text, said) {
-			return e.agent
-		}
-	}
-	return ""
 }

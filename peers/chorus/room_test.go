@@ -81,10 +81,10 @@ func TestWhomAMessageOfAChannelMeans(t *testing.T) {
 // a name of the service's. What people say, too, tells nothing, and all of it is bounded.
 func TestAnAgentIsKnownByItsWords(t *testing.T) {
 	now := time.Unix(0, 0)
-	c := newRoster(func() time.Time { return now })
-	c.recordMessage("agent:a", "chorus:one.x", "The deploy is done.")
-	c.recordMessage("agent:a", "chorus:one.x", "Yes!")
-	c.recordMessage("", "chorus:one.x", "Said by nobody here.")
+	c := newEchoFilter(func() time.Time { return now })
+	c.record("agent:a", "chorus:one.x", "The deploy is done.")
+	c.record("agent:a", "chorus:one.x", "Yes!")
+	c.record("", "chorus:one.x", "Said by nobody here.")
 	for _, s := range []struct {
 		channel protocol.PeerID
 		text    string
@@ -95,25 +95,29 @@ func TestAnAgentIsKnownByItsWords(t *testing.T) {
 		{"chorus:two.x", "**The deploy is done.**\n— from Studio", ""}, {"chorus:two.x", "bot: the deploy is done", "agent:a"}, {"chorus:two.y", "bot: the deploy is done", ""},
 		{"chorus:two.x", "You said the deploy is done, and is it?", ""}, {"chorus:two.x", "deploy is", ""},
 	} {
-		if got := c.originalAuthor(s.channel, s.text); got != s.want {
+		if got := c.author(s.channel, s.text); got != s.want {
 			t.Errorf("%q in %s was said by %q; want %q", s.text, s.channel, got, s.want)
 		}
 	}
 	now = now.Add(echoWindow)
-	if got := c.originalAuthor("chorus:two.x", "The deploy is done."); got != "" {
+	if got := c.author("chorus:two.x", "The deploy is done."); got != "" {
 		t.Errorf("after %s it is still %s's", echoWindow, got)
 	}
 	for i := range 2*maxEchoes + 1 {
 		text := fmt.Sprintf("message number %d", i)
-		if c.recordMessage("agent:a", "chorus:one.x", text); c.originalAuthor("chorus:two.x", text) != "agent:a" || len(c.recent) > maxEchoes {
-			t.Fatalf("of %d texts %d are kept", i, len(c.recent))
+		if c.record("agent:a", "chorus:one.x", text); c.author("chorus:two.x", text) != "agent:a" || c.recent.Len() > maxEchoes {
+			t.Fatalf("of %d texts %d are kept", i, c.recent.Len())
 		}
 	}
-	c.onPresence(protocol.Presence{Peer: "agent:a", State: protocol.PresenceJoined})
-	c.onPresence(protocol.Presence{Peer: "cli:b", State: protocol.PresenceJoined})
-	there := []bool{c.isOnline("agent:a"), c.isOnline("cli:b")}
-	c.onPresence(protocol.Presence{Peer: "agent:a", State: protocol.PresenceLeft})
-	if there = append(there, c.isOnline("agent:a")); !slices.Equal(there, []bool{true, false, false}) {
+}
+
+func TestRoster_HoldsAgentsThatAreOnline(t *testing.T) {
+	r := newRoster()
+	r.onPresence(protocol.Presence{Peer: "agent:a", State: protocol.PresenceJoined})
+	r.onPresence(protocol.Presence{Peer: "cli:b", State: protocol.PresenceJoined})
+	there := []bool{r.isOnline("agent:a"), r.isOnline("cli:b")}
+	r.onPresence(protocol.Presence{Peer: "agent:a", State: protocol.PresenceLeft})
+	if there = append(there, r.isOnline("agent:a")); !slices.Equal(there, []bool{true, false, false}) {
 		t.Errorf("on the bus: %v", there)
 	}
 }

@@ -229,7 +229,7 @@ func (m *agentSupervisor) openAgent(ctx context.Context, one *agentEntry) (Agent
 		Name: string(one.name), Folder: m.g.store.agentFolder(one.folder()),
 		Roles: known.Settings.Roles, Streams: known.Settings.Streams, Knocks: known.Settings.Knocks,
 		Post: func(ctx context.Context, turn, revision, chat string, p *chorus.Post) error {
-			return g.deliver(ctx, &delivery{agent: one.name, turn: turn, revision: revision, chat: chat, channel: p.Channel.ID}, p)
+			return g.deliveries.deliver(ctx, &delivery{agent: one.name, turn: turn, revision: revision, chat: chat, channel: p.Channel.ID}, p)
 		},
 		Peer: link, ComposeWindow: g.opts.ComposeWindow, ComposeCap: g.opts.ComposeCap, Deadline: g.opts.CallbackTTL,
 		Version: g.opts.Version, Log: g.log,

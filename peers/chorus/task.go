@@ -103,22 +103,28 @@ func loadTask(tx *store.Tx, inbox InboxName, id string) *task {
 	return &t
 }
 
+// A taskList stores the tasks of A2A.
+type taskList struct {
+	g       *Gateway
+	changed broadcast
+}
+
 // submit stores a message as a task, or as the next message of the task that asked. If it is
 // already stored, it is the same task.
-func (g *Gateway) submit(ctx context.Context, in *inboundMessage, asked string) (id string, err error) {
-	err = g.accept(ctx, in, func(tx *store.Tx, seq int64) {
+func (l *taskList) submit(ctx context.Context, in *inboundMessage, asked string) (id string, err error) {
+	err = l.g.accept(ctx, in, func(tx *store.Tx, seq int64) {
 		if id = store.Value[string](tx, `SELECT task FROM task_message WHERE inbound = ?`, seq); id != "" || tx.Err() != nil {
 			return
 		}
 		if id = asked; asked == "" {
 			id = string(in.messageID)
 			tx.Exec(`INSERT INTO task (id, inbox, inbound, context, state, at) VALUES (?, ?, ?, ?, ?, ?)`,
-				id, in.inbox, seq, in.posted.ChannelID, taskSubmitted, micros(g.opts.Now()))
+				id, in.inbox, seq, in.posted.ChannelID, taskSubmitted, micros(l.g.opts.Now()))
 		} else if t := loadTask(tx, in.inbox, asked); tx.Err() == nil && t.State != taskInputRequired {
 			tx.Fail(sdk.NewError(sdk.ErrUnsupportedOperation, "this task expects no message: send the next message with its contextId only"))
 		} else if tx.Err() == nil {
 			t.State, t.Text = taskWorking, ""
-			g.saveTask(tx, t)
+			l.save(tx, t)
 		}
 		tx.Exec(`INSERT INTO task_message (inbound, task) VALUES (?, ?)`, seq, id)
 	})
@@ -126,8 +132,8 @@ func (g *Gateway) submit(ctx context.Context, in *inboundMessage, asked string) 
 }
 
 // advance changes a task according to an event of its agent.
-func (g *Gateway) advance(ctx context.Context, p *pendingEvent) error {
-	return store.InTx(ctx, g.store.db, func(tx *store.Tx) {
+func (l *taskList) advance(ctx context.Context, p *pendingEvent) error {
+	return store.InTx(ctx, l.g.store.db, func(tx *store.Tx) {
 		t := one(tx, outbox.Permanent(errNotKept), (*task).columns, taskColumns+`WHERE id = (SELECT task FROM task_message WHERE inbound = ?)`, p.Inbound)
 		if tx.Err() != nil {
 			return
@@ -163,18 +169,18 @@ func (g *Gateway) advance(ctx context.Context, p *pendingEvent) error {
 				t.State = taskCompleted
 			}
 		}
-		g.saveTask(tx, &t)
+		l.save(tx, &t)
 	})
 }
 
-func (g *Gateway) saveTask(tx *store.Tx, t *task) {
-	tx.Exec(`UPDATE task SET state = ?, words = ?, interim = ?, working = ?, at = ? WHERE id = ?`, t.State, t.Text, t.Interim, t.Working, micros(g.opts.Now()), t.ID)
-	tx.OnCommit(g.tasks.notify)
+func (l *taskList) save(tx *store.Tx, t *task) {
+	tx.Exec(`UPDATE task SET state = ?, words = ?, interim = ?, working = ?, at = ? WHERE id = ?`, t.State, t.Text, t.Interim, t.Working, micros(l.g.opts.Now()), t.ID)
+	tx.OnCommit(l.changed.notify)
 }
 
-// cancelTask lets the agent withdraw its turn, as if the message was deleted.
-func (g *Gateway) cancelTask(ctx context.Context, inbox InboxName, id string) error {
-	return store.InTx(ctx, g.store.db, func(tx *store.Tx) {
+// cancel lets the agent withdraw its turn, as if the message was deleted.
+func (l *taskList) cancel(ctx context.Context, inbox InboxName, id string) error {
+	return store.InTx(ctx, l.g.store.db, func(tx *store.Tx) {
 		t := loadTask(tx, inbox, id)
 		if tx.Err() == nil && t.isFinal() {
 			tx.Fail(sdk.ErrTaskNotCancelable)
@@ -195,10 +201,10 @@ func (g *Gateway) cancelTask(ctx context.Context, inbox InboxName, id string) er
 		raw, err := json.Marshal(m)
 		tx.Fail(err)
 		seq := store.Value[int64](tx, `INSERT INTO inbound (channel, external_id, source_id, message_id, content, received_at)
-			VALUES (?, ?, ?, ?, ?, ?) RETURNING seq`, was.channel, "cancel "+id, was.source, protocol.NewMessageID(), raw, micros(g.opts.Now()))
-		g.router.Deliver(tx, &bridge.Event{ID: seq, Chat: was.channel, Source: was.source}, time.Time{})
+			VALUES (?, ?, ?, ?, ?, ?) RETURNING seq`, was.channel, "cancel "+id, was.source, protocol.NewMessageID(), raw, micros(l.g.opts.Now()))
+		l.g.router.Deliver(tx, &bridge.Event{ID: seq, Chat: was.channel, Source: was.source}, time.Time{})
 		t.State, t.Text = taskCanceled, ""
-		g.saveTask(tx, t)
+		l.save(tx, t)
 	})
 }
 

@@ -33,25 +33,42 @@ const maxWebhookPosts = 1000
 
 var errHookFull = newHTTPError(http.StatusServiceUnavailable, "too many posts are waiting for this chat; try again later")
 
-// serveHook accepts one signed post. It answers 200 once the post is on disk; the processing
+// A webhookQueue accepts posts to hooks and sends them to their chats.
+type webhookQueue struct {
+	g     *Gateway
+	queue *outbox.Outbox // destination: the chat
+}
+
+func newWebhookQueue(g *Gateway) *webhookQueue {
+	q := &webhookQueue{g: g}
+	q.queue = g.newOutbox(q.send, outbox.Options{
+		Name:              hookQueue,
+		Parallel:          16,
+		MaxPerDestination: maxWebhookPosts,
+		AfterSettled:      q.logOutcome,
+	})
+	return q
+}
+
+// serve accepts one signed post. It answers 200 once the post is on disk; the processing
 // follows.
-func (g *Gateway) serveHook(w http.ResponseWriter, r *http.Request) error {
+func (q *webhookQueue) serve(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return newHTTPError(http.StatusMethodNotAllowed, "POST here, with a signature")
 	}
-	hook, secret, err := g.store.hookOf(r.Context(), r.PathValue("name"))
+	hook, secret, err := q.g.store.hookOf(r.Context(), r.PathValue("name"))
 	if err != nil {
 		return err
 	}
-	leave, err := g.calls.acquire(r.Context(), hookPath+string(hook.Name), false)
+	leave, err := q.g.limiters.calls.acquire(r.Context(), hookPath+string(hook.Name), false)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	said, fresh, err := g.storePost(w, r, &hook, secret)
+	said, fresh, err := q.storePost(w, r, &hook, secret)
 	if refused, ok := errors.AsType[*httpError](err); ok && refused.status < http.StatusInternalServerError {
-		if noted := g.store.recordRefusal(context.WithoutCancel(r.Context()), hook.Name, refused.text); noted != nil {
-			g.log.Warn().Err(noted).Str("hook", string(hook.Name)).Msg("refusal of a post not recorded")
+		if noted := q.g.store.recordRefusal(context.WithoutCancel(r.Context()), hook.Name, refused.text); noted != nil {
+			q.g.log.Warn().Err(noted).Str("hook", string(hook.Name)).Msg("refusal of a post not recorded")
 		}
 	}
 	if err != nil {
@@ -64,12 +81,12 @@ func (g *Gateway) serveHook(w http.ResponseWriter, r *http.Request) error {
 
 // storePost verifies a post and stores it. It returns the sourceId of the post and whether it is
 // new.
-func (g *Gateway) storePost(w http.ResponseWriter, r *http.Request, hook *Hook, secret string) (source string, fresh bool, err error) {
+func (q *webhookQueue) storePost(w http.ResponseWriter, r *http.Request, hook *Hook, secret string) (source string, fresh bool, err error) {
 	body, err := readBody(w, r)
 	if err != nil {
 		return "", false, err
 	}
-	id, err := checkSignature(r.Header, body, secret, g.opts.Now())
+	id, err := checkSignature(r.Header, body, secret, q.g.opts.Now())
 	if err != nil {
 		return "", false, err
 	}
@@ -79,17 +96,17 @@ func (g *Gateway) storePost(w http.ResponseWriter, r *http.Request, hook *Hook, 
 	}
 	source = hookLabel(hook.Name) + ":" + id
 	content := protocol.ChatMessage{
-		Text: said, Event: protocol.EventStatus, SourceID: source, CreatedAt: protocol.FormatTime(g.opts.Now()),
+		Text: said, Event: protocol.EventStatus, SourceID: source, CreatedAt: protocol.FormatTime(q.g.opts.Now()),
 		Author: &protocol.Author{ID: hookLabel(hook.Name), Kind: string(attention.AuthorSystem), DisplayName: string(hook.Name)},
 	}
 	if hook.Oblige {
 		content.Event = protocol.EventAssignment
 	}
-	m := protocol.NewMessage(protocol.TypeChatMessage, g.opts.ID, content)
+	m := protocol.NewMessage(protocol.TypeChatMessage, q.g.opts.ID, content)
 	if hook.Chat == protocol.PeerBroker {
-		m = collab.WorkArrived.Message(g.opts.ID, collab.ArrivedParams{Name: arrivedName(body, hook)})
+		m = collab.WorkArrived.Message(q.g.opts.ID, collab.ArrivedParams{Name: arrivedName(body, hook)})
 	}
-	if g.frameSize(len(hook.Chat), m)+frameMargin > g.opts.MaxFrame {
+	if q.g.frameSize(len(hook.Chat), m)+frameMargin > q.g.opts.MaxFrame {
 		return "", false, errFrameTooLarge
 	}
 	raw, err := json.Marshal(m)
@@ -99,12 +116,12 @@ func (g *Gateway) storePost(w http.ResponseWriter, r *http.Request, hook *Hook, 
 	// The caller may disconnect now; the post is stored nevertheless.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
 	defer cancel()
-	err = store.InTx(ctx, g.store.db, func(tx *store.Tx) {
+	err = store.InTx(ctx, q.g.store.db, func(tx *store.Tx) {
 		fresh = tx.ExecCount(`INSERT INTO hook_post (hook, id, at) SELECT name, ?2, ?3 FROM hook WHERE name = ?1 ON CONFLICT DO NOTHING`,
-			hook.Name, id, micros(g.opts.Now())) > 0
+			hook.Name, id, micros(q.g.opts.Now())) > 0
 		if fresh {
 			var err error
-			if fresh, err = g.webhooks.EnqueueTx(tx, string(hook.Chat), source, raw); errors.Is(err, outbox.ErrFull) {
+			if fresh, err = q.queue.EnqueueTx(tx, string(hook.Chat), source, raw); errors.Is(err, outbox.ErrFull) {
 				err = errHookFull
 			}
 			tx.Fail(err) // if not fresh, a removed hook of the same name took it
@@ -144,31 +161,31 @@ func quotePost(header http.Header, body []byte) (string, error) {
 	return "> " + strings.ReplaceAll(strings.ReplaceAll(said, "\r", "\n"), "\n", "\n> "), nil
 }
 
-// sendWebhook sends a post to its chat. Every attempt has the same message.
-func (g *Gateway) sendWebhook(ctx context.Context, item outbox.Item) error {
+// send sends a post to its chat. Every attempt has the same message.
+func (q *webhookQueue) send(ctx context.Context, item outbox.Item) error {
 	var m protocol.Message
 	if err := json.Unmarshal(item.Body, &m); err != nil {
 		return outbox.Permanent(err)
 	}
-	return g.bus.Deliver(ctx, protocol.Topic(item.Destination), item.Attempt, m)
+	return q.g.bus.Deliver(ctx, protocol.Topic(item.Destination), item.Attempt, m)
 }
 
-// logWebhookOutcome logs posts that will not reach their chat.
-func (g *Gateway) logWebhookOutcome(item outbox.Item, outcome outbox.State, cause error) {
+// logOutcome logs posts that will not reach their chat.
+func (q *webhookQueue) logOutcome(item outbox.Item, outcome outbox.State, cause error) {
 	if outcome != outbox.StateSent {
-		g.log.Warn().Str("topic", item.Destination).Str("event", item.Key).Str("outcome", string(outcome)).Err(cause).Msg("post not accepted by its chat")
+		q.g.log.Warn().Str("topic", item.Destination).Str("event", item.Key).Str("outcome", string(outcome)).Err(cause).Msg("post not accepted by its chat")
 	}
 }
 
-// handleWebhook stores a post to a channel as an event of the channel. The answer goes to the
+// handle stores a post to a channel as an event of the channel. The answer goes to the
 // newest callback of its service.
-func (g *Gateway) handleWebhook(ctx context.Context, d *peer.Delivery) error {
+func (q *webhookQueue) handle(ctx context.Context, d *peer.Delivery) error {
 	content, err := bridge.ParseHookMessage(d)
 	if err != nil {
 		return err
 	}
 	channel := protocol.PeerID(d.Topic)
-	return store.InTx(ctx, g.store.db, func(tx *store.Tx) {
+	return store.InTx(ctx, q.g.store.db, func(tx *store.Tx) {
 		last := one(tx, peer.Reject("there is no such channel; its service must first send a message in it"), store.Scalar[[]byte],
 			`SELECT content FROM inbound WHERE channel = ? ORDER BY length(content) > 0 DESC, seq DESC LIMIT 1`, channel)
 		var before protocol.ChatMessage
@@ -180,9 +197,9 @@ func (g *Gateway) handleWebhook(ctx context.Context, d *peer.Delivery) error {
 		// No service's ID contains a tab.
 		seq, fresh := store.One(tx, store.Scalar[int64], `INSERT INTO inbound (channel, external_id, source_id, message_id, content, callback, received_at)
 			VALUES (?, ?, ?, ?, ?, x'', ?) ON CONFLICT DO NOTHING RETURNING seq`,
-			channel, "\t"+content.SourceID, content.SourceID, protocol.NewMessageID(), raw, micros(g.opts.Now()))
+			channel, "\t"+content.SourceID, content.SourceID, protocol.NewMessageID(), raw, micros(q.g.opts.Now()))
 		if fresh {
-			g.router.Deliver(tx, &bridge.Event{ID: seq, Chat: channel, Source: content.SourceID}, time.Time{})
+			q.g.router.Deliver(tx, &bridge.Event{ID: seq, Chat: channel, Source: content.SourceID}, time.Time{})
 		}
 	})
 }
