@@ -54,7 +54,7 @@ func (c adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, error
 			if sibling := c.otherAgent(tx, e.Chat, name); sibling != "" {
 				return sibling
 			}
-			if agent := protocol.AgentID(strings.ToLower(name)); name == bridge.LeadingName(content.Text) && c.g.roster.isOnline(agent) { // the broker brings it there
+			if agent := protocol.AgentID(strings.ToLower(name)); name == bridge.LeadingName(content.Text) && c.g.roster.isOnline(agent) { // the broker delivers the message to that agent
 				return string(agent)
 			}
 			if store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM (SELECT CAST(content AS TEXT) AS said FROM inbound WHERE channel = ?1 AND seq <= ?2 ORDER BY seq DESC LIMIT 500)

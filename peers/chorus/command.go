@@ -42,7 +42,7 @@ func (g *Gateway) handleCommand(tx *store.Tx, in *inboundMessage, seq int64) boo
 	case protocol.CheckPeerID(string(o.By)) != nil: // the name is too long for an identity
 		return false
 	case verb == bridge.VerbAsk && !g.leadsElsewhere(tx, in.channel, rest) && g.commands().Person(tx, bridge.LeadingName(rest)) == "":
-		return false // it is for the channel's own agent
+		return false // the channel's own agent answers
 	case verb != "":
 		o.Verb, o.Text = verb, rest
 		taken()
@@ -55,8 +55,8 @@ func (g *Gateway) handleCommand(tx *store.Tx, in *inboundMessage, seq int64) boo
 	return verb != ""
 }
 
-// leadsElsewhere reports whether a text begins with the name of somebody who is neither an
-// agent of the channel nor a person in it.
+// leadsElsewhere reports whether a text begins with a name that belongs neither to an agent of
+// the channel nor to a person in it.
 func (g *Gateway) leadsElsewhere(tx *store.Tx, channel protocol.PeerID, text string) bool {
 	return g.router.NamesOutsider(tx, channel, text, func(name string) bool {
 		return strings.EqualFold(name, string(inboxOfPeer(channel))) || (adapter{g}).otherAgent(tx, channel, name) != ""
