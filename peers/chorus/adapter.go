@@ -26,8 +26,8 @@ func (c adapter) FindChat(tx *store.Tx, topic protocol.Topic) (protocol.PeerID, 
 	return peer, ""
 }
 
-// Message returns the chat_message of what a service POSTed. Every attempt has the
-// same messageId and sourceId, by which the agent knows it.
+// Message returns the chat_message of an event. Every attempt has the same messageId and sourceId,
+// by which the agent recognizes it.
 func (c adapter) Message(ctx context.Context, e *bridge.Event) (m protocol.Message, err error) {
 	failed := store.Autocommit(ctx, c.g.store.db, func(tx *store.Tx) { m, err = c.message(tx, e) })
 	return m, cmp.Or(failed, err)

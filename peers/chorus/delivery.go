@@ -78,7 +78,7 @@ func (q *deliveryQueue) deliver(ctx context.Context, d *delivery, p *chorus.Post
 	settled, forget := q.waiters.register(d.id)
 	defer forget()
 	for {
-		now, err := store.Read(ctx, g.store.db, func(tx *store.Tx) delivery {
+		now, err := store.Read(ctx, q.g.store.db, func(tx *store.Tx) delivery {
 			return one(tx, errSuperseded, (*delivery).columns, `SELECT `+deliveryColumns+` FROM delivery WHERE id = ?`, d.id)
 		})
 		switch {
@@ -152,10 +152,10 @@ func (q *deliveryQueue) send(ctx context.Context, item outbox.Item) error {
 
 // buildPost returns where to POST a delivery, and the body. Every attempt restarts the lifetime
 // of the callback.
-func (g *Gateway) buildPost(ctx context.Context, id string) (connection string, body []byte, err error) {
-	d, err := store.Read(ctx, g.store.db, func(tx *store.Tx) delivery {
+func (q *deliveryQueue) buildPost(ctx context.Context, id string) (connection string, body []byte, err error) {
+	d, err := store.Read(ctx, q.g.store.db, func(tx *store.Tx) delivery {
 		return one(tx, errSuperseded, (*delivery).columns, `UPDATE delivery SET due_at = ? WHERE id = ? AND state = ? RETURNING `+deliveryColumns,
-			micros(g.store.now().Add(g.opts.CallbackTTL)), id, deliveryPosting)
+			micros(q.g.store.now().Add(q.g.opts.CallbackTTL)), id, deliveryPosting)
 	})
 	if err != nil {
 		return "", nil, err

@@ -38,7 +38,7 @@ func (g *Gateway) pruneOnce(ctx context.Context) error {
 	}
 	err := store.Autocommit(ctx, g.store.db, func(tx *store.Tx) {
 		forget := func(query string, age time.Duration) { tx.Exec(query, micros(now.Add(-age))) }
-		// Twice the age: what was given up just now is still told.
+		// Twice the time, since the callbacks of messages just given up are still needed.
 		forget(`UPDATE inbound SET callback = NULL, content = x'' WHERE callback IS NOT NULL AND received_at < ?`, 2*secretRetention)
 		forget(`UPDATE channel SET mcp = NULL WHERE mcp IS NOT NULL AND mcp_at < ?`, 2*secretRetention)
 		forget(`DELETE FROM inbound WHERE received_at < ?`, messageRetention)

@@ -63,7 +63,7 @@ func (s *Store) Inboxes(ctx context.Context) ([]Inbox, error) {
 		}, `SELECT name, secret_sha256 IS NULL, created_at, changed_at,
 		(SELECT count(*) FROM channel WHERE channel.inbox = inbox.name) FROM inbox ORDER BY name`)
 	})
-	return append([]Inbox{}, list...), err // an empty list in JSON, too
+	return append([]Inbox{}, list...), err // never null in JSON
 }
 
 // inboxOf returns the inbox of a secret. Unknown, wrong, rotated and revoked secrets take the
