@@ -174,7 +174,7 @@ func TestASlowChatHoldsNoOther(t *testing.T) {
 		s.api.SayIn(slow, s.api.Topic(slow, fmt.Sprint("topic ", i)), will, fmt.Sprintf("%s a hard one, number %d?", bot, i))
 	}
 	s.await("the turns that hang", func() bool { return model.times("a hard one") == 4 })
-	const why = "4 turns of this chat run, and one chat gets no more"
+	const why = "the limit of 4 running turns in one chat is reached"
 	s.await("the four that wait", func() bool {
 		n := 0
 		for _, p := range s.passes() {

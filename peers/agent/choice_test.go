@@ -33,10 +33,10 @@ func TestAQuestionWithChoicesIsTheAnswer(t *testing.T) {
 			why      string
 		}{
 			{"", many[:2], "question is empty"}, {"<think>hm</think>", many[:2], "nothing in it is for people"}, {strings.Repeat("x", 1001), many[:2], "1001 bytes; at most 1000"},
-			{"?", many[:1], "1 choices; give 2 to 8"}, {"?", many, "9 choices"}, {"?", []string{"a", ""}, "choice 2 must be one line of 1 to 64 bytes"},
+			{"?", many[:1], "1 choices; give between 2 and 8"}, {"?", many, "9 choices"}, {"?", []string{"a", ""}, "choice 2 must be one line of 1 to 64 bytes"},
 			{"?", []string{"a\nb", "c"}, "choice 1 must be one line"}, {"?", []string{"a", strings.Repeat("x", 65)}, "choice 2"}, {"?", []string{"a", " b"}, "choice 2"},
-			{"?", []string{"a", "b", "a"}, "choice 3 is there twice"}, {"?", []string{"dec_1:allow", "b"}, "choice 1 looks like a decision"},
-			{"?", []string{"a", "<think>b</think>"}, "choice 2 holds what is not for people"},
+			{"?", []string{"a", "b", "a"}, "choice 3 is a duplicate"}, {"?", []string{"dec_1:allow", "b"}, "choice 1 looks like a decision"},
+			{"?", []string{"a", "<think>b</think>"}, "choice 2 has content that is not for people"},
 		} {
 			if m, r := call(tools, "chat.ask_choice", map[string]any{"question": c.question, "choices": c.choices}); !r.IsError || m["reason"] != "invalid" || !strings.Contains(r.Content[0].Text, c.why) {
 				t.Errorf("%q %q: %+v; want %s", c.question, c.choices, r, c.why)

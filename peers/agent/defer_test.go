@@ -63,7 +63,7 @@ func TestNothingIsPutOffForEver(t *testing.T) {
 		w.say(dm("e1", "check the deploy"))
 		w.sleep(2 * time.Minute)
 		equal(t, "refusals", w.refusals(), []string{"e1 chat.defer deferred_too_often"})
-		w.wantTexts("This event was put off 5 times. Answer it now, or say plainly that you cannot and why.")
+		w.wantTexts("This event was deferred 5 times. Answer it now, or say plainly that you cannot, and why.")
 		w.wantDispositions("e1 deferred", "e1 deferred", "e1 deferred", "e1 deferred", "e1 deferred", "e1 responded")
 		if n := len(w.stub.seen()); n != 6 {
 			t.Errorf("%d turns", n)

@@ -94,9 +94,9 @@ func TestAModelSeesImages(t *testing.T) {
 			}
 			for _, line := range []string{
 				`photo "photo.jpg" image/jpeg 10 bytes: shown to you as image 1`, `document "plan.png" image/png 10 bytes: shown to you as image 2`,
-				`10 bytes: not shown to you: it is not JPEG, PNG, GIF or WebP`, `not shown to you: it has 6.0 MB, and an image may have 5.0 MB`,
-				`photo "photo.jpg" image/jpeg 1 bytes: not shown to you: it has 5.0 MB, and an image may have 5.0 MB`,
-				`not shown to you: Telegram does not give this file: it is over 20 MB, or gone`, `not shown to you: it has 21.0 MB, and an image may have 5.0 MB`,
+				`10 bytes: not shown to you: it is not JPEG, PNG, GIF or WebP`, `not shown to you: it has 6.0 MB; an image may have at most 5.0 MB`,
+				`photo "photo.jpg" image/jpeg 1 bytes: not shown to you: it has 5.0 MB; an image may have at most 5.0 MB`,
+				`not shown to you: Telegram does not give this file: it is over 20 MB, or gone`, `not shown to you: it has 21.0 MB; an image may have at most 5.0 MB`,
 			} {
 				if !strings.Contains(turn.Prompt, line) {
 					t.Errorf("the prompt does not say %q:\n%s", line, turn.Prompt)
@@ -133,7 +133,7 @@ func TestAtMostTenImagesAreShown(t *testing.T) {
 		if len(turns) != 2 || len(turns[0].Images) != 10 || len(turns[1].Images) != 3 {
 			t.Fatalf("%d turns", len(turns))
 		}
-		if p := turns[0].Prompt; strings.Count(p, "not shown to you: 10 images are the most at once") != 1 {
+		if p := turns[0].Prompt; strings.Count(p, "not shown to you: at most 10 images are shown at once") != 1 {
 			t.Error(p)
 		}
 		if p := turns[1].Prompt; strings.Count(p, "not shown to you: the images of this turn exceed their total size") != 1 {
@@ -236,7 +236,7 @@ func TestDocumentsAreRead(t *testing.T) {
 				t.Errorf("%s was asked for %d times", path, files.asked[path])
 			}
 		}
-		if _, r := call(w.agent.ToolsFor("tg:43"), "chat.read_file", map[string]any{"eventId": "e1"}); !r.IsError || !strings.Contains(r.Content[0].Text, "no such event") {
+		if _, r := call(w.agent.ToolsFor("tg:43"), "chat.read_file", map[string]any{"eventId": "e1"}); !r.IsError || !strings.Contains(r.Content[0].Text, "cannot read such an event") {
 			t.Errorf("from another chat: %+v", r)
 		}
 		gone := dm("e1", "")
@@ -390,7 +390,7 @@ func TestAModelSeesWhatIsAnswered(t *testing.T) {
 		if len(turn.Images) != 2 || !bytes.Equal(turn.Images[0].Data, jpeg) || !bytes.Equal(turn.Images[1].Data, png) {
 			t.Errorf("%d images", len(turn.Images))
 		}
-		if !strings.Contains(turn.Prompt, "\nof what is answered: photo \"photo.jpg\" image/jpeg 10 bytes: shown to you as image 2\n") {
+		if !strings.Contains(turn.Prompt, "\nof the quoted message: photo \"photo.jpg\" image/jpeg 10 bytes: shown to you as image 2\n") {
 			t.Errorf("the prompt says\n%s", turn.Prompt)
 		}
 		if words := turn.Event.Text(); words != "look at this\n> In reply to Ann:\n> [photo]" {

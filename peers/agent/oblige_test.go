@@ -133,7 +133,7 @@ func TestTwoAgentsThatObligeEachOtherStop(t *testing.T) {
 			w.say(waiting(mention(by(post(fmt.Sprint("b", i), fresh(1000+i)), "b", "agent"))))
 			w.sleep(20 * time.Second)
 		}
-		if answers, bound := obliging(0); answers != 20 || bound < 2 || bound > attention.ExchangeTotal/2 || !strings.Contains(refused, "until one speaks") {
+		if answers, bound := obliging(0); answers != 20 || bound < 2 || bound > attention.ExchangeTotal/2 || !strings.Contains(refused, "until a person writes") {
 			t.Errorf("of %d answers %d oblige; then it is told %q", answers, bound, refused)
 		}
 		from := len(w.replies)

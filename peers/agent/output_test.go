@@ -226,8 +226,8 @@ func TestAThoughtInSeveralOutputs(t *testing.T) {
 		w.sleep(3 * time.Second)
 		turn := w.stub.seen()[0]
 		for i, c := range []struct{ text, refused string }{
-			{"Let me look.", ""}, {"<think>secret one", "has begun and not ended"}, {"secret two", "has begun and not ended"},
-			{"secret three</think>\n\nIt is cold.", ""}, {"[TOOL_CALLS][{\"name\":", "begin what you say next with </think>"}, {"</think>And cloudy.", ""},
+			{"Let me look.", ""}, {"<think>secret one", "was not closed"}, {"secret two", "was not closed"},
+			{"secret three</think>\n\nIt is cold.", ""}, {"[TOOL_CALLS][{\"name\":", "begin your next text with </think>"}, {"</think>And cloudy.", ""},
 		} {
 			err := w.output(harness.Output{TurnID: turn.ID, Revision: turn.Event.Revision, Key: fmt.Sprint(i), Text: c.text})
 			if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {

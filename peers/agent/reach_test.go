@@ -175,7 +175,7 @@ func TestACallThatNamesNoEventMeansTheOneOfItsChat(t *testing.T) {
 			r, result := call(w.agent.ToolsFor("tg:42"), "chat.send_message", map[string]any{"text": text})
 			return r, result.Text()
 		}
-		if r, says := send("hello"); r["reason"] != "unknown_event" || !strings.Contains(says, "No event of this chat waits") {
+		if r, says := send("hello"); r["reason"] != "unknown_event" || !strings.Contains(says, "No event of this chat is waiting") {
 			t.Errorf("with no event it gives %v %s", r, says)
 		}
 		w.say(dm("e1", "help me"))

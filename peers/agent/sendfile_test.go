@@ -46,7 +46,7 @@ func TestFilesAreSentOutOfTheWorkspaceAlone(t *testing.T) {
 	s := newStub(func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		for path, why := range map[string]string{
 			"../secret": "leads out of it", secret: "leads out of it", "link": "leads out of it", "up": "leads out of it", "folder/secret": "leads out of it",
-			"none": "is not there", "pipe": "it is not a regular file", "out": "it is not a regular file", "hard": "it has a second name", "empty": "it is empty", "key": "has the shape of a secret", "large": "it has 716801 bytes, and at most 716800 are sent",
+			"none": "does not exist there", "pipe": "it is not a regular file", "out": "it is not a regular file", "hard": "it is a hard link", "empty": "it is empty", "key": "appears to contain a secret", "large": "it has 716801 bytes; at most 716800 are sent",
 		} {
 			if m, r := call(tools, "chat.send_file", map[string]any{"path": path}); !r.IsError || m["status"] != "refused" || !strings.Contains(r.Content[0].Text, why) {
 				t.Errorf("%s: %+v; want %s", path, r, why)

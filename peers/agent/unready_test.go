@@ -133,7 +133,7 @@ func TestACutAnswerSaysSo(t *testing.T) {
 	inWorld(t, s, nil, func(t *testing.T, w *world) {
 		w.say(dm("e1", "list everything"))
 		w.sleep(5 * time.Second)
-		if len(w.replies) != 1 || !strings.HasPrefix(w.replies[0].Text, "first, and second\n") || !strings.Contains(w.replies[0].Text, "Cut here") {
+		if len(w.replies) != 1 || !strings.HasPrefix(w.replies[0].Text, "first, and second\n") || !strings.Contains(w.replies[0].Text, "was cut here") {
 			t.Errorf("replies: %+v", w.replies)
 		}
 	})

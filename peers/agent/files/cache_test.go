@@ -73,7 +73,7 @@ func TestAFileIsFetchedOnce(t *testing.T) {
 		{404, strings.Repeat("x", 301), "", strings.Repeat("x", 300), 1},
 		{502, "no", "", "it could not be fetched; try to read it later", 2},
 		{200, strings.Repeat("x", 20<<20), "text/plain", "", 1},
-		{200, strings.Repeat("x", 20<<20+1), "", "it has more than 20.0 MB, and such files are not fetched", 1},
+		{200, strings.Repeat("x", 20<<20+1), "", "it has more than 20.0 MB; such files are not fetched", 1},
 	} {
 		b.status, b.content = c.status, c.content
 		name := fmt.Sprint(i)
@@ -107,7 +107,7 @@ func TestWhichFilesAreNotFetched(t *testing.T) {
 		a    *protocol.Attachment
 		want string
 	}{
-		{"tg:5", sized(20<<20 + 1), "it has 20.0 MB, and files of more than 20.0 MB are not fetched"},
+		{"tg:5", sized(20<<20 + 1), "it has 20.0 MB; files over 20.0 MB are not fetched"},
 		{"tg:5", &protocol.Attachment{}, "its bridge serves no files"},
 		{"chorus:5", sized(1), "only files of Telegram are fetched"},
 		{"tg:5", &protocol.Attachment{Ref: "http://a b/"}, "its reference is not a URL"},
@@ -152,7 +152,7 @@ func TestWhatAPromptSaysOfAFile(t *testing.T) {
 	b.Transcribe = func(context.Context, string, []byte) (string, error) { return "hello", nil }
 	round := b.file("round")
 	round.Kind = "video_note"
-	check("a round video", line(round, true), "read what is said in it with chat.read_file, eventId e1, file 1")
+	check("a round video", line(round, true), "read its transcript with chat.read_file, eventId e1, file 1")
 	if said, err := b.Read(t.Context(), "tg:5", round); said != "hello" || err != nil {
 		t.Errorf("a round video says %q, %v", said, err)
 	}
@@ -166,9 +166,9 @@ func TestWhatAPromptSaysOfAFile(t *testing.T) {
 	check("an image as a document", line(document, true), "shown to you as image 2")
 	large := image("3")
 	large.Size = 5<<20 + 1
-	check("a large image", line(large, true), "not shown to you: it has 5.0 MB, and an image may have 5.0 MB")
+	check("a large image", line(large, true), "not shown to you: it has 5.0 MB; an image may have at most 5.0 MB")
 	b.content = png + strings.Repeat("x", 5<<20)
-	check("one that is larger than was said", line(image("4"), true), "not shown to you: it has 5.0 MB, and an image may have 5.0 MB")
+	check("one that is larger than was said", line(image("4"), true), "not shown to you: it has 5.0 MB; an image may have at most 5.0 MB")
 	b.content = "words"
 	check("no image", line(image("5"), true), "not shown to you: it is not JPEG, PNG, GIF or WebP")
 	b.status = 404
@@ -184,7 +184,7 @@ func TestWhatAPromptSaysOfAFile(t *testing.T) {
 	for i := range 10 {
 		check("one of ten", line(image(fmt.Sprint("t", i)), true), fmt.Sprint("shown to you as image ", i+1))
 	}
-	check("one of eleven", line(image("t10"), true), "not shown to you: 10 images are the most at once")
+	check("one of eleven", line(image("t10"), true), "not shown to you: at most 10 images are shown at once")
 	if len(shown.Images) != 10 || shown.Images[0].MimeType != "image/png" || string(shown.Images[0].Data) != png {
 		t.Errorf("%d images are shown", len(shown.Images))
 	}

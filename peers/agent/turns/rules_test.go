@@ -213,8 +213,8 @@ func TestOneChatLeavesTheOthersRoom(t *testing.T) {
 		all, there, most int
 		want             string
 	}{
-		{0, 0, 8, ""}, {7, 3, 8, ""}, {4, 4, 8, "4 turns of this chat run, and one chat gets no more"}, {8, 0, 8, "all 8 turns that may run at once do"},
-		{0, 0, 1, ""}, {1, 0, 1, "all 1 turns that may run at once do"}, {1, 1, 3, "1 turn of this chat run, and one chat gets no more"},
+		{0, 0, 8, ""}, {7, 3, 8, ""}, {4, 4, 8, "the limit of 4 running turns in one chat is reached"}, {8, 0, 8, "the limit of 8 running turns is reached"},
+		{0, 0, 1, ""}, {1, 0, 1, "the limit of 1 running turn is reached"}, {1, 1, 3, "the limit of 1 running turn in one chat is reached"},
 	} {
 		if got := full(c.all, c.there, c.most); got != c.want {
 			t.Errorf("%d run, %d here, %d may: %q", c.all, c.there, c.most, got)

@@ -3,7 +3,6 @@ package turns
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -77,9 +76,9 @@ func (rs *executions) busy(chat protocol.Topic) (all, there int) {
 func full(all, there, most int) string {
 	switch half := max(1, most/2); {
 	case all >= most:
-		return fmt.Sprintf("%d turns are running, which is the limit", most)
+		return "the limit of " + text.Counted(most, "running turn") + " is reached"
 	case there >= half:
-		return fmt.Sprintf("%s of this chat are running, which is the limit for one chat", text.Counted(half, "turn"))
+		return "the limit of " + text.Counted(half, "running turn") + " in one chat is reached"
 	default:
 		return ""
 	}
