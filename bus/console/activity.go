@@ -31,7 +31,7 @@ type activityView struct {
 	Older   string // link to older rows; empty if there are none
 	Missed  string // what the tail does not show
 	Problem string
-	Fresh   bool // rows that came while the page was open
+	New     bool // rows that came while the page was open
 	Paged   bool // rows before those of a page
 }
 
@@ -64,35 +64,35 @@ func readQuery(r *http.Request) (url.Values, activitylog.Filter, error) {
 	return form, f, err
 }
 
-func (l *look) activity() error {
-	q, f, err := readQuery(l.Request)
+func (r *request) activity() error {
+	q, f, err := readQuery(r.Request)
 	page := &activityView{Query: q}
-	l.Title, l.Page = "Activity", page
+	r.Title, r.Page = "Activity", page
 	switch {
 	case err != nil:
 		page.Problem = err.Error()
-	case l.log == nil:
+	case r.log == nil:
 		page.Problem = "this bus keeps no activity log"
 	default:
-		l.lastRows(page, f)
+		r.newestRows(page, f)
 	}
 	return nil
 }
 
-// lastRows fills the page with the newest rows.
-func (l *look) lastRows(page *activityView, f activitylog.Filter) {
-	ctx, cancel := context.WithTimeout(l.Context(), patience)
+// newestRows fills the page with the newest rows.
+func (r *request) newestRows(page *activityView, f activitylog.Filter) {
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	end, err := l.log.End(ctx)
+	end, err := r.log.End(ctx)
 	if err == nil {
 		page.Live = rowsLink(page.Query, "after", end)
-		err = l.olderRows(ctx, page, f, activitylog.Beyond(end))
+		err = r.olderRows(ctx, page, f, activitylog.Beyond(end))
 	}
 	page.Problem = describe(err)
 }
 
-func (l *look) olderRows(ctx context.Context, page *activityView, f activitylog.Filter, at activitylog.Cursor) error {
-	rows, next, err := l.log.Before(ctx, f, at, pageRows)
+func (r *request) olderRows(ctx context.Context, page *activityView, f activitylog.Filter, at activitylog.Cursor) error {
+	rows, next, err := r.log.Before(ctx, f, at, pageRows)
 	page.show(rows)
 	if len(rows) == pageRows {
 		page.Older = rowsLink(page.Query, "before", next)
@@ -119,23 +119,23 @@ func (v *activityView) show(rows []activitylog.Entry) {
 }
 
 // activityRows answers with older rows, or with new ones.
-func (l *look) activityRows() error {
-	q, f, err := readQuery(l.Request)
-	before, older := readCursor(l.FormValue("before"))
-	after, newer := readCursor(l.FormValue("after"))
-	if err != nil || l.log == nil || !older && !newer {
+func (r *request) activityRows() error {
+	q, f, err := readQuery(r.Request)
+	before, older := readCursor(r.FormValue("before"))
+	after, newer := readCursor(r.FormValue("after"))
+	if err != nil || r.log == nil || !older && !newer {
 		return &refusal{http.StatusBadRequest, "no such rows"}
 	}
-	ctx, cancel := context.WithTimeout(l.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	page := &activityView{Query: q, Paged: older, Fresh: !older}
-	l.Page, l.part = page, "newer"
+	page := &activityView{Query: q, Paged: older, New: !older}
+	r.Page, r.part = page, "newer"
 	if !older {
-		l.newRows(ctx, page, f, after)
+		r.newRows(ctx, page, f, after)
 		return nil
 	}
-	l.part = "older"
-	if err := l.olderRows(ctx, page, f, before); err != nil {
+	r.part = "older"
+	if err := r.olderRows(ctx, page, f, before); err != nil {
 		page.Problem = describe(err)
 		page.Older = rowsLink(q, "before", before)
 	}
@@ -144,14 +144,14 @@ func (l *look) activityRows() error {
 
 // newRows fills the page with the rows after a place, with the last ones if there are
 // many.
-func (l *look) newRows(ctx context.Context, page *activityView, f activitylog.Filter, at activitylog.Cursor) {
-	end, err := l.log.End(ctx)
+func (r *request) newRows(ctx context.Context, page *activityView, f activitylog.Filter, at activitylog.Cursor) {
+	end, err := r.log.End(ctx)
 	if err != nil {
 		page.Live, page.Problem = rowsLink(page.Query, "after", at), describe(err)
 		return
 	}
-	from, missed := within(followRows, at, end)
-	rows, next, err := l.log.After(ctx, f, from, followRows)
+	from, missed := clampStart(followRows, at, end)
+	rows, next, err := r.log.After(ctx, f, from, followRows)
 	if len(rows) > liveRows {
 		missed += int64(len(rows) - liveRows)
 		rows = rows[len(rows)-liveRows:]

@@ -27,56 +27,58 @@ type agentsView struct {
 	Claims             []*claim
 	Total              agentLine
 	AllChats, AllAgent int
-	Passed             int // clients that came and went unanswered, which are not listed
+	GoneClients        int // clients that came and went unanswered, which are not listed
 }
 
 // An agentLine is one agent in the list.
 type agentLine struct {
 	*agent
-	Stats     activitylog.AgentStats
-	Connected bool
-	Endpoint  *endpoint
-	OpenCount int      // among the remembered events
-	Talks     []string // its chats without clients that came and went
+	Stats       activitylog.AgentStats
+	Connected   bool
+	Endpoint    *endpoint
+	OpenCount   int      // among the remembered events
+	ListedChats []string // its chats without clients that came and went
 }
 
-// passed reports whether a chat is that of a client that came and went unanswered.
-func (f *facts) passed(chat string, connected map[string]bool) bool {
+// isGoneClient reports whether a chat is that of a client that came and went unanswered.
+func (f *readModel) isGoneClient(chat string, connected map[string]bool) bool {
 	c := f.chats.get(chat)
 	return roleClass(chat) == "role-cli" && !connected[chat] && (c == nil || c.Out == 0)
 }
 
-// Saved returns how many percent of the events needed no turn.
-func (l *agentLine) Saved() int { return percent(int(l.Stats.TurnsAvoided), int(l.Stats.Events)) }
+// AvoidedPercent returns how many percent of the events needed no turn.
+func (l *agentLine) AvoidedPercent() int {
+	return percent(int(l.Stats.TurnsAvoided), int(l.Stats.Events))
+}
 
-func (l *look) agents() error {
+func (r *request) agents() error {
 	page := &agentsView{}
-	connected := l.connected()
-	f := l.read()
+	connected := r.connectedPeers()
+	f := r.lockModel()
 	for _, ch := range f.chats.all() {
 		switch {
-		case !l.matches(ch.Topic, ch.Title) || ch.In == 0 && ch.Out == 0 && ch.State == "unknown":
-		case l.Query == "" && f.passed(ch.Topic, connected):
-			page.Passed++
+		case !r.matches(ch.Topic, ch.Title) || ch.In == 0 && ch.Out == 0 && ch.State == "unknown":
+		case r.Query == "" && f.isGoneClient(ch.Topic, connected):
+			page.GoneClients++
 		default:
 			page.Chats = append(page.Chats, ch)
 		}
 	}
 	slices.SortFunc(page.Chats, func(a, b *chat) int { return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Topic, b.Topic)) })
-	page.AllChats, page.Chats = len(page.Chats), first(listedChats, page.Chats)
-	lines := f.agentLines(connected, func(id string) bool { return l.matches(id, f.titles.Title(id)) })
+	page.AllChats, page.Chats = len(page.Chats), firstN(listedChats, page.Chats)
+	lines := f.agentLines(connected, func(id string) bool { return r.matches(id, f.titles.Title(id)) })
 	page.Total.Stats.Dispositions = map[string]int64{}
 	for i := range lines {
 		page.Total.Stats.Add(&lines[i].Stats)
 		page.Total.OpenCount += lines[i].OpenCount
 	}
-	page.AllAgent, page.Agents = len(lines), first(listedAgents, lines)
-	page.Claims = first(listedClaims, newest(&f.claims, func(x *claim) (time.Time, string) { return x.At, x.EventID }))
-	l.Title, l.Page = "Chats and agents", page
+	page.AllAgent, page.Agents = len(lines), firstN(listedAgents, lines)
+	page.Claims = firstN(listedClaims, sortedByTime(f.broker.claims, func(x *claim) (time.Time, string) { return x.At, x.EventID }))
+	r.Title, r.Page = "Chats and agents", page
 	return nil
 }
 
-func (c *Console) connected() map[string]bool {
+func (c *Console) connectedPeers() map[string]bool {
 	m := map[string]bool{}
 	for _, p := range c.bus.Peers() {
 		m[p.ID] = true
@@ -84,9 +86,9 @@ func (c *Console) connected() map[string]bool {
 	return m
 }
 
-func (f *facts) agentLines(connected map[string]bool, matches func(id string) bool) []agentLine {
+func (f *readModel) agentLines(connected map[string]bool, matches func(id string) bool) []agentLine {
 	places := map[protocol.PeerID]*endpoint{}
-	for _, p := range f.places.all() {
+	for _, p := range f.broker.endpoints.all() {
 		if old := places[p.Identity]; old == nil || p.LastHeartbeatAt.After(old.LastHeartbeatAt) {
 			places[p.Identity] = p
 		}
@@ -97,7 +99,7 @@ func (f *facts) agentLines(connected map[string]bool, matches func(id string) bo
 		if a.ID == "agent:system" || !matches(a.ID) || roleClass(a.ID) != "role-agent" && a.Stats(a.ID).Events == 0 {
 			return
 		}
-		talks := slices.DeleteFunc(slices.Clone(a.Chats), func(chat string) bool { return f.passed(chat, connected) })
+		talks := slices.DeleteFunc(slices.Clone(a.Chats), func(chat string) bool { return f.isGoneClient(chat, connected) })
 		list = append(list, agentLine{a, a.Stats(a.ID), connected[a.ID], places[protocol.PeerID(a.ID)], a.Open(), talks})
 	}
 	for _, a := range f.agents.all() {
@@ -117,69 +119,69 @@ func (f *facts) agentLines(connected map[string]bool, matches func(id string) bo
 // An agentView is the page of one agent, and what a visitor said to it.
 type agentView struct {
 	*agentLine
-	MayTalk      bool
+	MayChat      bool
 	Done         string
-	Said, Answer string
+	Sent, Answer string
 	Problem      string // why there is no answer
 }
 
-func (l *look) agent() error {
-	id := l.FormValue("id")
-	connected := l.connected()
-	lines := l.read().agentLines(connected, func(other string) bool { return other == id })
+func (r *request) agent() error {
+	id := r.FormValue("id")
+	connected := r.connectedPeers()
+	lines := r.lockModel().agentLines(connected, func(other string) bool { return other == id })
 	if len(lines) == 0 {
 		lines = []agentLine{{agent: &agent{ID: text.Clip(id, 300)}}}
 	}
-	l.Title, l.Page = text.Clip(id, 100), &agentView{agentLine: &lines[0], Done: l.FormValue("done"), MayTalk: lines[0].Connected && l.voice() != nil}
+	r.Title, r.Page = text.Clip(id, 100), &agentView{agentLine: &lines[0], Done: r.FormValue("done"), MayChat: lines[0].Connected && r.actor() != nil}
 	return nil
 }
 
 // Bounds of what a visitor says to an agent.
 const (
-	talkLimit = 2 * time.Minute
-	maxTalk   = 4096 // bytes
+	chatTimeout = 2 * time.Minute
+	maxChatText = 4096 // bytes
 )
 
-// talk says something to an agent for the visitor, waits, and shows the agent's page with what it answered.
-func (l *look) talk() error {
-	if err := l.checkAct(); err != nil {
+// directChat says something to an agent for the visitor, waits, and shows the agent's page with what it answered.
+func (r *request) directChat() error {
+	if err := r.checkAct(); err != nil {
 		return err
 	}
-	id, said, voice := protocol.PeerID(l.PostFormValue("id")), strings.TrimSpace(l.PostFormValue("said")), l.voice()
-	if voice == nil || id.Family() != "agent" || protocol.CheckTopic(string(id)) != nil || said == "" || len(said) > maxTalk {
-		return &refusal{http.StatusBadRequest, fmt.Sprintf("there is no such agent, or nothing was said, or more than %d bytes", maxTalk)}
+	id, said, voice := protocol.PeerID(r.PostFormValue("id")), strings.TrimSpace(r.PostFormValue("said")), r.actor()
+	if voice == nil || id.Family() != "agent" || protocol.CheckTopic(string(id)) != nil || said == "" || len(said) > maxChatText {
+		return &refusal{http.StatusBadRequest, fmt.Sprintf("there is no such agent, or nothing was said, or more than %d bytes", maxChatText)}
 	}
-	ctx, cancel := context.WithTimeoutCause(l.Context(), talkLimit, fmt.Errorf("no answer within %s; below stands what became of it", talkLimit))
+	ctx, cancel := context.WithTimeoutCause(r.Context(), chatTimeout, fmt.Errorf("no answer within %s; below stands what became of it", chatTimeout))
 	defer cancel()
 	answer, err := voice.DirectChat(ctx, id, said)
-	l.logger.Info().Str("by", l.Visitor.Name).Str("agent", string(id)).Err(err).Msg("said to an agent")
-	if l.Context().Err() != nil {
-		return l.Context().Err() // nobody waits any more
+	r.logger.Info().Str("by", r.Visitor.Name).Str("agent", string(id)).Err(err).Msg("said to an agent")
+	if r.Context().Err() != nil {
+		return r.Context().Err() // nobody waits any more
 	}
-	if err := l.agent(); err != nil {
+	if err := r.agent(); err != nil {
 		return err
 	}
-	page := l.Page.(*agentView)
-	page.Said, page.Answer = said, answer
+	page := r.Page.(*agentView)
+	page.Sent, page.Answer = said, answer
 	if err != nil {
 		page.Problem = err.Error()
 	}
 	return nil
 }
 
-// countAnew has an agent whose budget is used up go on.
-func (l *look) countAnew() error {
-	if err := l.checkAct(); err != nil {
+// resetBudget has an agent whose budget is used up go on.
+func (r *request) resetBudget() error {
+	if err := r.checkAct(); err != nil {
 		return err
 	}
-	id, voice := protocol.PeerID(l.PostFormValue("id")), l.voice()
+	id, voice := protocol.PeerID(r.PostFormValue("id")), r.actor()
 	if voice == nil || id.Family() != "agent" || protocol.CheckTopic(string(id)) != nil {
 		return &refusal{http.StatusBadRequest, "there is no such agent"}
 	}
-	ctx, cancel := context.WithTimeout(l.Context(), askLimit)
+	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
 	defer cancel()
 	err := voice.ResetBudget(ctx, id)
-	l.logger.Info().Str("by", l.Visitor.Name).Str("agent", string(id)).Err(err).Msg("budget")
+	r.logger.Info().Str("by", r.Visitor.Name).Str("agent", string(id)).Err(err).Msg("budget")
 	if err != nil {
 		return &refusal{http.StatusConflict, err.Error()}
 	}
@@ -192,13 +194,13 @@ func (a *agent) Recent() []*agentEvent { return lastOf(a.Events, listedEvents, n
 // A chatLine is one event of a chat and what each agent made of it.
 type chatLine struct {
 	*chatEvent
-	Judged []eventAt
-	Claim  *claim
+	Decisions []eventAt
+	Claim     *claim
 }
 
-func (l *look) chat() error {
-	id := l.FormValue("id")
-	f := l.read()
+func (r *request) chat() error {
+	id := r.FormValue("id")
+	f := r.lockModel()
 	ch := f.chats.get(id)
 	if ch == nil {
 		ch = &chat{Topic: text.Clip(id, 300), State: "not heard of lately"}
@@ -206,7 +208,7 @@ func (l *look) chat() error {
 	var recent []chatLine
 	for _, e := range lastOf(ch.Events, listedEvents, nil) {
 		line := chatLine{chatEvent: e}
-		eventID := e.Told
+		eventID := e.RelayedID
 		if !e.Reply {
 			_, of, edited := strings.Cut(e.ID, " ")
 			if eventID = of; !edited {
@@ -216,13 +218,13 @@ func (l *look) chat() error {
 		if eventID != "" {
 			for _, name := range e.Agents {
 				if a := f.agents.get(name); a != nil && a.byID[eventID] != nil {
-					line.Judged = append(line.Judged, eventAt{name, *a.byID[eventID]})
+					line.Decisions = append(line.Decisions, eventAt{name, *a.byID[eventID]})
 				}
 			}
-			line.Claim = f.claims.get(eventID)
+			line.Claim = f.broker.claims.get(eventID)
 		}
 		recent = append(recent, line)
 	}
-	l.Title, l.Page = text.Clip(id, 100), map[string]any{"Chat": ch, "Recent": recent}
+	r.Title, r.Page = text.Clip(id, 100), map[string]any{"Chat": ch, "Recent": recent}
 	return nil
 }

@@ -49,12 +49,12 @@ type chatEvent struct {
 	InReplyTo string
 	Text      string
 	Agents    []string // that got it
-	Told      string   // eventId under which the other agents of the chat got a reply
+	RelayedID string   // eventId under which the other agents of the chat got a reply
 	Status    string   // of a reply: queued, delivered, ...
 	Reason    string
 }
 
-func (f *facts) chat(topic string) *chat {
+func (f *readModel) chat(topic string) *chat {
 	c := f.chats.touch(topic)
 	if c.byID == nil {
 		*c = chat{Topic: topic, State: "unknown", byID: map[string]*chatEvent{}}
@@ -62,8 +62,8 @@ func (f *facts) chat(topic string) *chat {
 	return c
 }
 
-// note adds a name to a list that does not have it, unless the list is full.
-func note(names *[]string, name string) {
+// addName adds a name to a list that does not have it, unless the list is full.
+func addName(names *[]string, name string) {
 	if !slices.Contains(*names, name) && len(*names) < maxNames {
 		*names = append(*names, name)
 	}
@@ -71,7 +71,7 @@ func note(names *[]string, name string) {
 
 // add appends an event, and forgets the oldest if there are too many.
 func (c *chat) add(e *chatEvent) {
-	c.Events = keepByID(c.Events, c.byID, e, func(e *chatEvent) string { return e.ID })
+	c.Events = appendByID(c.Events, c.byID, e, func(e *chatEvent) string { return e.ID })
 	c.Last = e.At
 }
 
@@ -88,9 +88,9 @@ func (c *chat) LastLine() *chatEvent {
 	return nil
 }
 
-// keepByID appends an event to a list and its index, which forget the older half
+// appendByID appends an event to a list and its index, which forget the older half
 // if there are too many.
-func keepByID[E any](list []*E, byID map[string]*E, e *E, id func(*E) string) []*E {
+func appendByID[E any](list []*E, byID map[string]*E, e *E, id func(*E) string) []*E {
 	if len(list) >= 2*maxEvents {
 		for _, old := range list[:maxEvents] {
 			delete(byID, id(old))
@@ -107,8 +107,8 @@ func isChat(id string) bool {
 	return role == protocol.RoleTG || role == protocol.RoleChorus
 }
 
-// route applies a step by which a chat gets its agent.
-func (f *facts) route(e *activitylog.Entry, m *protocol.Message, at time.Time) {
+// applyRoute applies a step by which a chat gets its agent.
+func (f *readModel) applyRoute(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	var r struct {
 		protocol.RouteAssigned
 		TalkTo protocol.Topic
@@ -137,13 +137,13 @@ func (f *facts) route(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	}
 	c.Problem = text.Clip(r.Error, maxText)
 	if agent != "" {
-		note(&c.Agents, agent)
-		note(&f.agent(agent).Chats, topic)
+		addName(&c.Agents, agent)
+		addName(&f.agent(agent).Chats, topic)
 	}
 }
 
-// said applies an event of a chat, once for every agent that it is sent to.
-func (f *facts) said(e *activitylog.Entry, m *protocol.Message, at time.Time) {
+// applyChatMessage applies an event of a chat, once for every agent that it is sent to.
+func (f *readModel) applyChatMessage(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	var content protocol.ChatMessage
 	if json.Unmarshal(m.Content, &content) != nil {
 		return
@@ -159,10 +159,10 @@ func (f *facts) said(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 		f.titles.Note(m.From, c.Title)
 	}
 	c.State = "talking"
-	note(&c.Agents, e.Topic)
+	addName(&c.Agents, e.Topic)
 	ev := c.byID[key]
-	if said := c.spoken(&content); ev == nil && said != nil {
-		said.Told, ev = id, said
+	if said := c.relayed(&content); ev == nil && said != nil {
+		said.RelayedID, ev = id, said
 	}
 	if ev == nil {
 		ev = &chatEvent{At: at, ID: key, MessageID: e.MessageID, Kind: kind, Author: author(content.Author), Text: text.Clip(content.Text, maxText)}
@@ -175,21 +175,21 @@ func (f *facts) said(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 		c.In++
 		c.add(ev)
 	}
-	note(&ev.Agents, e.Topic)
+	addName(&ev.Agents, e.Topic)
 	a := f.agent(e.Topic)
-	note(&a.Chats, c.Topic)
+	addName(&a.Chats, c.Topic)
 	got := *ev
 	got.MessageID = e.MessageID
-	a.event(id).tell(&got, c.Topic)
+	a.event(id).fill(&got, c.Topic)
 }
 
-// spoken returns the reply that a message repeats to the other agents of its chat, if it does.
-func (c *chat) spoken(m *protocol.ChatMessage) *chatEvent {
+// relayed returns the reply that a message repeats to the other agents of its chat, if it does.
+func (c *chat) relayed(m *protocol.ChatMessage) *chatEvent {
 	if m.Author == nil || protocol.RoleOf(protocol.PeerID(m.Author.ID)) != protocol.RoleAgent {
 		return nil
 	}
 	words := text.Clip(m.Text, maxText)
-	for _, ev := range slices.Backward(c.Events[max(len(c.Events)-repeated, 0):]) {
+	for _, ev := range slices.Backward(c.Events[max(len(c.Events)-relayLookback, 0):]) {
 		if ev.Reply && ev.Author == m.Author.ID && ev.Text == words {
 			return ev
 		}
@@ -197,8 +197,8 @@ func (c *chat) spoken(m *protocol.ChatMessage) *chatEvent {
 	return nil
 }
 
-// repeated is how far back a reply is looked for that the other agents of its chat are told.
-const repeated = 100
+// relayLookback is how far back a reply is looked for that the other agents of its chat are told.
+const relayLookback = 100
 
 func author(a *protocol.Author) string {
 	if a == nil {
@@ -211,8 +211,8 @@ func author(a *protocol.Author) string {
 	return text.Clip(name, 80)
 }
 
-// replied applies what an agent says in a chat.
-func (f *facts) replied(e *activitylog.Entry, m *protocol.Message, at time.Time) {
+// applyReply applies what an agent says in a chat.
+func (f *readModel) applyReply(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	var content protocol.ChatReply
 	if json.Unmarshal(m.Content, &content) != nil || content.Typing || !isChat(e.Topic) {
 		return
@@ -242,8 +242,8 @@ type deliveryStatus struct {
 	Text  string
 }
 
-// status applies the delivery status of a reply.
-func (f *facts) status(e *activitylog.Entry, m *protocol.Message, at time.Time) {
+// applyDeliveryStatus applies the delivery status of a reply.
+func (f *readModel) applyDeliveryStatus(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	var content protocol.DeliveryStatus
 	if json.Unmarshal(m.Content, &content) != nil {
 		return
@@ -267,18 +267,18 @@ func (f *facts) status(e *activitylog.Entry, m *protocol.Message, at time.Time) 
 // An agent is what the log tells of one agent.
 type agent struct {
 	activitylog.AgentTally
-	ID      string
-	Online  time.Time // when it last said that it is there
-	Last    time.Time // when it last recorded anything
-	Chats   []string
-	Replies int64
-	Held    activitylog.AttentionRecord // the last turn that a budget held back; zero since it was counted anew
+	ID           string
+	Online       time.Time // when it last said that it is there
+	Last         time.Time // when it last recorded anything
+	Chats        []string
+	Replies      int64
+	BudgetRecord activitylog.AttentionRecord // the last turn that a budget held back; zero since it was counted anew
 
 	Events []*agentEvent // the newest last
 	byID   map[string]*agentEvent
 }
 
-// An agentEvent is one event as one agent sees it.
+// An applyAgentEvent is one event as one agent sees it.
 type agentEvent struct {
 	activitylog.EventTally
 	ID        string
@@ -289,7 +289,7 @@ type agentEvent struct {
 	Text      string
 }
 
-func (f *facts) agent(id string) *agent {
+func (f *readModel) agent(id string) *agent {
 	a := f.agents.touch(id)
 	if a.byID == nil {
 		*a = agent{ID: id, AgentTally: activitylog.AgentTally{Keep: 4 * maxEvents}, byID: map[string]*agentEvent{}}
@@ -301,12 +301,12 @@ func (a *agent) event(id string) *agentEvent {
 	e := a.byID[id]
 	if e == nil {
 		e = &agentEvent{ID: id}
-		a.Events = keepByID(a.Events, a.byID, e, func(e *agentEvent) string { return e.ID })
+		a.Events = appendByID(a.Events, a.byID, e, func(e *agentEvent) string { return e.ID })
 	}
 	return e
 }
 
-func (e *agentEvent) tell(c *chatEvent, chat string) {
+func (e *agentEvent) fill(c *chatEvent, chat string) {
 	if e.At.IsZero() {
 		e.At, e.MessageID, e.Chat, e.Author, e.Text = c.At, c.MessageID, chat, c.Author, c.Text
 	}
@@ -322,8 +322,8 @@ func (a *agent) Open() (n int) {
 	return n
 }
 
-// agentEvent applies a record of an agent.
-func (f *facts) agentEvent(e *activitylog.Entry, m *protocol.Message, at time.Time) {
+// applyAgentEvent applies a record of an agent.
+func (f *readModel) applyAgentEvent(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	var r activitylog.AttentionRecord
 	if json.Unmarshal(m.Content, &r) != nil || protocol.RoleOf(m.From) != protocol.RoleAgent {
 		return
@@ -335,26 +335,26 @@ func (f *facts) agentEvent(e *activitylog.Entry, m *protocol.Message, at time.Ti
 	case protocol.Topic(e.Topic) == protocol.TopicAttention:
 		a := f.agent(string(m.From))
 		a.Last = at
-		a.record(&r, at)
+		a.applyRecord(&r, at)
 	}
 }
 
-// SpentUntil returns until when a budget holds turns back; zero if none does.
-func (a *agent) SpentUntil(now time.Time) time.Time {
-	until, err := time.Parse(time.RFC3339, a.Held.Until)
+// BudgetUntil returns until when a budget holds turns back; zero if none does.
+func (a *agent) BudgetUntil(now time.Time) time.Time {
+	until, err := time.Parse(time.RFC3339, a.BudgetRecord.Until)
 	if err != nil || !until.After(now) {
 		return time.Time{}
 	}
 	return until
 }
 
-func (a *agent) record(r *activitylog.AttentionRecord, at time.Time) {
+func (a *agent) applyRecord(r *activitylog.AttentionRecord, at time.Time) {
 	r.At, r.Reason = at, text.Clip(r.Reason, maxText)
 	switch {
 	case r.Event == activitylog.RecordBudget:
-		a.Held = *r
+		a.BudgetRecord = *r
 	case r.Event == activitylog.RecordHalt && r.State == protocol.HaltBudgetReset:
-		a.Held = activitylog.AttentionRecord{}
+		a.BudgetRecord = activitylog.AttentionRecord{}
 	}
 	a.Add(r, func(id string) *activitylog.EventTally { return &a.event(id).EventTally })
 	if r.Event == activitylog.RecordDecision {

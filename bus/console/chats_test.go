@@ -7,7 +7,7 @@ import (
 )
 
 func TestTheLastLineOfAChatIsWhatPeopleSaw(t *testing.T) {
-	c := newFacts().chat("tg:1")
+	c := newReadModel().chat("tg:1")
 	line := func() string {
 		if e := c.LastLine(); e != nil {
 			return e.Text

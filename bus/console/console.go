@@ -35,22 +35,22 @@ type Options struct {
 // A Console serves /console/. It is an http.Handler; its answers are only
 // current while Run runs.
 type Console struct {
-	bus    Bus
-	log    *activitylog.Reader
-	gate   *gatekeeper
-	dead   DeadLetters
-	open   ActingAs
-	logger zerolog.Logger
-	now    func() time.Time
+	bus       Bus
+	log       *activitylog.Reader
+	auth      *auth
+	dead      DeadLetters
+	openActor ActingAs
+	logger    zerolog.Logger
+	now       func() time.Time
 
-	facts     *facts
-	series    *series
-	deadCount deadCount
-	viewed    atomic.Int64  // time of the last request, in unix nanoseconds
-	wake      chan struct{} // wakes the follower; capacity 1
-	caught    atomic.Bool   // the facts hold the log's rows
-	mux       *http.ServeMux
-	pages     map[string]*template.Template
+	model       *readModel
+	series      *series
+	deadCount   deadLetterCount
+	lastRequest atomic.Int64  // time of the last request, in unix nanoseconds
+	wake        chan struct{} // wakes the follower; capacity 1
+	current     atomic.Bool   // the facts hold the log's rows
+	mux         *http.ServeMux
+	pages       map[string]*template.Template
 }
 
 // New makes the console of a bus whose activity log is read with log, which may
@@ -60,11 +60,11 @@ func New(bus Bus, log *activitylog.Reader, opts *Options) *Console {
 	defaults.Set(&o.Now, time.Now)
 	defaults.Log(&o.Log)
 	c := &Console{
-		bus: bus, log: log, dead: o.DeadLetters, open: o.ActingAs, logger: *o.Log, now: o.Now,
-		facts: newFacts(), series: newSeries(), wake: make(chan struct{}, 1),
+		bus: bus, log: log, dead: o.DeadLetters, openActor: o.ActingAs, logger: *o.Log, now: o.Now,
+		model: newReadModel(), series: newSeries(), wake: make(chan struct{}, 1),
 	}
-	c.pages = parsePages(&c.facts.titles)
-	c.gate = newGatekeeper(o.Credentials, o.Now)
+	c.pages = parsePages(&c.model.titles)
+	c.auth = newAuth(o.Credentials, o.Now)
 	c.mux = c.routes()
 	return c
 }
@@ -78,31 +78,31 @@ func (c *Console) routes() *http.ServeMux {
 	mux.HandleFunc("GET /console/enter/{key}", c.enter)
 	for _, p := range []struct {
 		method, page, template, section string
-		fill                            func(*look) error
+		fill                            func(*request) error
 	}{
-		{"GET", "{$}", "topology", "topology", (*look).topology},
-		{"GET", "topology", "topology", "topology", (*look).topologyPart},
-		{"GET", "activity", "activity", "activity", (*look).activity},
-		{"GET", "activity/rows", "activity", "activity", (*look).activityRows},
-		{"GET", "message", "message", "activity", (*look).message},
-		{"GET", "agents", "agents", "agents", (*look).agents},
-		{"GET", "agent", "agent", "agents", (*look).agent},
-		{"GET", "chat", "chat", "agents", (*look).chat},
-		{"GET", "peer", "peer", "topology", (*look).peer},
-		{"GET", "work", "work", "work", (*look).work},
-		{"GET", "item", "item", "work", (*look).item},
-		{"GET", "decisions", "decisions", "decisions", (*look).decisions},
-		{"GET", "owed", "owed", "owed", (*look).owed},
-		{"GET", "health", "health", "health", (*look).health},
-		{"GET", "series.json", "", "", (*look).seriesJSON},
-		{"GET", "state.json", "", "", (*look).stateJSON},
-		{"POST", "leave", "", "", (*look).leave},
-		{"POST", "deadletter", "", "", (*look).changeDeadLetter},
-		{"POST", "agent", "agent", "agents", (*look).talk},
-		{"POST", "budget", "", "", (*look).countAnew},
-		{"POST", "decision", "", "", (*look).decide},
-		{"POST", "owed", "", "", (*look).settle},
-		{"GET", "", "", "", (*look).nothing},
+		{"GET", "{$}", "topology", "topology", (*request).topology},
+		{"GET", "topology", "topology", "topology", (*request).topologyPart},
+		{"GET", "activity", "activity", "activity", (*request).activity},
+		{"GET", "activity/rows", "activity", "activity", (*request).activityRows},
+		{"GET", "message", "message", "activity", (*request).message},
+		{"GET", "agents", "agents", "agents", (*request).agents},
+		{"GET", "agent", "agent", "agents", (*request).agent},
+		{"GET", "chat", "chat", "agents", (*request).chat},
+		{"GET", "peer", "peer", "topology", (*request).peer},
+		{"GET", "work", "work", "work", (*request).work},
+		{"GET", "item", "item", "work", (*request).item},
+		{"GET", "decisions", "decisions", "decisions", (*request).decisions},
+		{"GET", "owed", "obligations", "owed", (*request).obligations},
+		{"GET", "health", "health", "health", (*request).health},
+		{"GET", "series.json", "", "", (*request).seriesJSON},
+		{"GET", "state.json", "", "", (*request).stateJSON},
+		{"POST", "leave", "", "", (*request).leave},
+		{"POST", "deadletter", "", "", (*request).changeDeadLetter},
+		{"POST", "agent", "agent", "agents", (*request).directChat},
+		{"POST", "budget", "", "", (*request).resetBudget},
+		{"POST", "decision", "", "", (*request).decide},
+		{"POST", "owed", "", "", (*request).actOnObligation},
+		{"GET", "", "", "", (*request).notFound},
 	} {
 		for _, at := range []string{home(""), home("{visit}")} {
 			mux.HandleFunc(p.method+" "+at+p.page, func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, p.template, p.section, p.fill) })

@@ -113,14 +113,14 @@ func TestDashboardShowsMetricsThatExist(t *testing.T) {
 }
 
 // TestAlertsAskForMetricsThatExist holds deploy/prometheus-alerts.yaml, and what
-// `hubbub help operating` says about alerts, against what a bus exports.
+// docs/operating.md says about alerts, against what a bus exports.
 func TestAlertsAskForMetricsThatExist(t *testing.T) {
 	exported := labelsOf(t)
 	rules, err := os.ReadFile("../../deploy/prometheus-alerts.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	help, err := os.ReadFile("../../cmd/hubbub/help/operating.txt")
+	help, err := os.ReadFile("../../docs/operating.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,8 @@ const (
 	// followRows is how many rows are read each time, at most. Further rows are
 	// skipped, so that the console costs the bus little.
 	followRows = 1_000
-	// lookAway is how long after the last request the log is still followed.
-	lookAway = 2 * time.Minute
+	// followFor is how long after the last request the log is still followed.
+	followFor = 2 * time.Minute
 	// catchUp is how long a page waits for the rows that it shows.
 	catchUp = 150 * time.Millisecond
 )
@@ -29,20 +29,20 @@ var followed = activitylog.Filter{Events: []activitylog.Event{
 	activitylog.SendStart, activitylog.ProcessFinish, activitylog.Rejected, activitylog.LogGap,
 }}
 
-// noticed tells the follower of a request.
-func (c *Console) noticed() {
-	c.viewed.Store(c.now().UnixNano())
+// noteRequest tells the follower of a request.
+func (c *Console) noteRequest() {
+	c.lastRequest.Store(c.now().UnixNano())
 	select {
 	case c.wake <- struct{}{}:
 	default:
 	}
 }
 
-// current waits until the facts hold the log's rows, but not for long.
-func (c *Console) current(ctx context.Context) {
+// waitForRows waits until the facts hold the log's rows, but not for long.
+func (c *Console) waitForRows(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
-	for c.log != nil && !c.caught.Load() && retry.Sleep(ctx, 2*time.Millisecond) {
+	for c.log != nil && !c.current.Load() && retry.Sleep(ctx, 2*time.Millisecond) {
 	}
 }
 
@@ -55,15 +55,15 @@ func (c *Console) follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for c.now().Sub(time.Unix(0, c.viewed.Load())) < lookAway {
+		for c.now().Sub(time.Unix(0, c.lastRequest.Load())) < followFor {
 			next, err := c.catchUp(ctx, at)
 			switch {
 			case ctx.Err() != nil:
 				return
 			case err != nil:
-				c.caught.Store(true) // there is nothing to wait for
+				c.current.Store(true) // there is nothing to wait for
 				if !errors.Is(err, activitylog.ErrNoLog) {
-					c.facts.failed(err)
+					c.model.setReadError(err)
 				}
 			}
 			at = next
@@ -71,7 +71,7 @@ func (c *Console) follow(ctx context.Context) {
 				return
 			}
 		}
-		c.caught.Store(false)
+		c.current.Store(false)
 	}
 }
 
@@ -83,38 +83,38 @@ func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activityl
 		return at, err
 	}
 	first, room := at == nil, int64(followRows)
-	if !c.caught.Load() { // the log was not followed for a while
+	if !c.current.Load() { // the log was not followed for a while
 		first, room = true, historyRows
 	}
-	begin, skipped := within(room, at, end)
+	begin, skipped := clampStart(room, at, end)
 	if at == nil {
 		skipped = 0 // the older history
 	}
-	c.facts.skip(skipped)
+	c.model.addSkipped(skipped)
 	at = begin
 	for {
 		const page = 1000
 		began := time.Now()
 		rows, next, err := c.log.After(ctx, followed, at, page)
-		c.facts.apply(rows)
+		c.model.apply(rows)
 		at = next
 		if err != nil {
 			return at, err
 		}
-		if len(rows) < page || !first && passed(at, end) {
+		if len(rows) < page || !first && reached(at, end) {
 			break
 		}
 		if !retry.Sleep(ctx, time.Since(began)) { // leave the processor to others as well
 			return at, ctx.Err()
 		}
 	}
-	c.caught.Store(true)
+	c.current.Store(true)
 	return at, nil
 }
 
-// within returns the place from which at most so many rows of each log lie before its
+// clampStart returns the place from which at most so many rows of each log lie before its
 // end, and how many rows after at that skips.
-func within(room int64, at, end activitylog.Cursor) (begin activitylog.Cursor, skipped int64) {
+func clampStart(room int64, at, end activitylog.Cursor) (begin activitylog.Cursor, skipped int64) {
 	begin = make(activitylog.Cursor, len(end))
 	for i := range end {
 		if i < len(at) && at[i] <= end[i] { // else another file took its place
@@ -128,7 +128,7 @@ func within(room int64, at, end activitylog.Cursor) (begin activitylog.Cursor, s
 	return begin, skipped
 }
 
-func passed(at, end activitylog.Cursor) bool {
+func reached(at, end activitylog.Cursor) bool {
 	for i := range end {
 		if i < len(at) && at[i] < end[i] {
 			return false

@@ -53,17 +53,17 @@ func TestABusyBusIsReadAtABoundedPace(t *testing.T) {
 	c := New(noBus{}, reader, nil)
 	write(3000)
 	at, err := c.catchUp(t.Context(), nil)
-	if err != nil || c.facts.rows != 3000 || c.facts.Skipped != 0 {
-		t.Fatalf("at first: %d rows, %d skipped, %v", c.facts.rows, c.facts.Skipped, err)
+	if err != nil || c.model.rows != 3000 || c.model.Skipped != 0 {
+		t.Fatalf("at first: %d rows, %d skipped, %v", c.model.rows, c.model.Skipped, err)
 	}
 	write(followRows / 2)
-	if at, err = c.catchUp(t.Context(), at); err != nil || c.facts.rows != 3000+followRows/2 || c.facts.Skipped != 0 {
-		t.Fatalf("then: %d rows, %d skipped, %v", c.facts.rows, c.facts.Skipped, err)
+	if at, err = c.catchUp(t.Context(), at); err != nil || c.model.rows != 3000+followRows/2 || c.model.Skipped != 0 {
+		t.Fatalf("then: %d rows, %d skipped, %v", c.model.rows, c.model.Skipped, err)
 	}
-	before := c.facts.rows
+	before := c.model.rows
 	write(followRows + 700)
-	if _, err = c.catchUp(t.Context(), at); err != nil || c.facts.rows != before+followRows || c.facts.Skipped != 700 {
-		t.Fatalf("when busy: %d rows, %d skipped, %v", c.facts.rows-before, c.facts.Skipped, err)
+	if _, err = c.catchUp(t.Context(), at); err != nil || c.model.rows != before+followRows || c.model.Skipped != 700 {
+		t.Fatalf("when busy: %d rows, %d skipped, %v", c.model.rows-before, c.model.Skipped, err)
 	}
 	cancel()
 	if err := <-done; err != nil {
@@ -72,12 +72,12 @@ func TestABusyBusIsReadAtABoundedPace(t *testing.T) {
 }
 
 func TestWhatIsRememberedIsBounded(t *testing.T) {
-	b := bounded[string, int]{limit: 100}
+	b := newLRUMap[string, int](100)
 	for i := range 1000 {
 		b.touch(fmt.Sprint(i))
 		*b.touch("kept") = -1
-		if len(b.m) > 100 {
-			t.Fatalf("%d entries", len(b.m))
+		if b.Len() > 100 {
+			t.Fatalf("%d entries", b.Len())
 		}
 	}
 	if v := b.get("kept"); v == nil || *v != -1 {
@@ -201,7 +201,7 @@ func TestSpansAreDrawnBehindTheirMessage(t *testing.T) {
 // A slowReader is a visitor who reads an answer late: a row comes first.
 type slowReader struct {
 	*httptest.ResponseRecorder
-	facts *facts
+	facts *readModel
 	t     *testing.T
 }
 
@@ -217,9 +217,9 @@ func (s *slowReader) Write(b []byte) (int, error) {
 // TestASlowVisitorHoldsNobody: the facts may change while a page is sent.
 func TestASlowVisitorHoldsNobody(t *testing.T) {
 	c := New(noBus{}, nil, nil)
-	c.facts.chat("tg:1")
+	c.model.chat("tg:1")
 	for _, page := range []string{"", "agents", "agent?id=agent:a", "chat?id=tg:1", "peer?id=tg:1", "work", "decisions", "owed", "health", "item?id=none", "message?id=none", "state.json"} {
-		w := &slowReader{httptest.NewRecorder(), c.facts, t}
+		w := &slowReader{httptest.NewRecorder(), c.model, t}
 		c.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/console/"+page, nil))
 		if w.Body.Len() == 0 {
 			t.Errorf("%q has no answer", page)

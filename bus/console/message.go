@@ -58,46 +58,46 @@ type eventAt struct {
 	agentEvent
 }
 
-func (l *look) message() error {
-	searched := strings.TrimSpace(l.FormValue("find"))
-	id := cmp.Or(searched, l.FormValue("id"))
-	if l.log == nil {
+func (r *request) message() error {
+	searched := strings.TrimSpace(r.FormValue("find"))
+	id := cmp.Or(searched, r.FormValue("id"))
+	if r.log == nil {
 		return notFound("this bus keeps no activity log")
 	}
-	ctx, cancel := context.WithTimeout(l.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(r.Context(), 2*patience)
 	defer cancel()
 	within := chainWithin
-	if l.FormValue("wide") == "" {
-		within = l.reach(ctx, id)
+	if r.FormValue("wide") == "" {
+		within = r.searchRange(ctx, id)
 	}
-	chain, err := l.log.Chain(ctx, id, &activitylog.ChainOptions{Within: within, Limit: chainSteps})
-	f := l.read()
+	chain, err := r.log.Chain(ctx, id, &activitylog.ChainOptions{Within: within, Limit: chainSteps})
+	f := r.lockModel()
 	switch {
 	case errors.Is(err, activitylog.ErrUnknownMessage), errors.Is(err, activitylog.ErrNoLog):
-		for _, e := range f.judged(id) { // somebody searches a sourceId
+		for _, e := range f.decisionsOn(id) { // somebody searches a sourceId
 			if e.MessageID != id {
 				return &refusal{http.StatusSeeOther, link("message", "id", e.MessageID)}
 			}
 		}
 		if searched != "" {
-			return &refusal{http.StatusSeeOther, f.whereabouts(searched)}
+			return &refusal{http.StatusSeeOther, f.searchPage(searched)}
 		}
 		return notFound("the log holds no message %q", text.Clip(id, 200))
 	case err != nil:
 		return fmt.Errorf("the activity log cannot be read now: %w", err)
 	}
 	page := newMessageView(chain)
-	page.Within, page.Agents = within, f.judged(eventIDOf(page.Self))
+	page.Within, page.Agents = within, f.decisionsOn(eventIDOf(page.Self))
 	if within < chainWithin {
 		page.Wider = link("message", "id", id, "wide", "1")
 	}
-	l.Title, l.Page = "Message "+shortID(id), page
+	r.Title, r.Page = "Message "+shortID(id), page
 	return nil
 }
 
-// whereabouts returns the page for what is searched and is no message: that of the one chat
+// searchPage returns the page for what is searched and is no message: that of the one chat
 // whose title or identity has these words, or else the rows that have them. The caller must hold mu.
-func (f *facts) whereabouts(words string) string {
+func (f *readModel) searchPage(words string) string {
 	var found []string
 	for id, c := range f.chats.all() {
 		if has := func(s string) bool { return strings.Contains(strings.ToLower(s), strings.ToLower(words)) }; has(c.Title) || has(id) {
@@ -110,9 +110,9 @@ func (f *facts) whereabouts(words string) string {
 	return link("activity", "text", words)
 }
 
-// reach returns how far around a message to look, from a sample of how busy the bus
+// searchRange returns how far around a message to look, from a sample of how busy the bus
 // was after it.
-func (c *Console) reach(ctx context.Context, id string) time.Duration {
+func (c *Console) searchRange(ctx context.Context, id string) time.Duration {
 	const some = 100
 	m, err := c.log.Message(ctx, id)
 	if err != nil || len(c.log.Paths()) != 1 {
@@ -129,7 +129,7 @@ func (c *Console) reach(ctx context.Context, id string) time.Duration {
 
 func newMessageView(chain *activitylog.Chain) *messageView {
 	self := chain.Steps[0].Message
-	v := &messageView{Self: self, Cut: chain.Cut, Rows: first(200, self.Rows)}
+	v := &messageView{Self: self, Cut: chain.Cut, Rows: firstN(200, self.Rows)}
 	v.draw(view.NewWaterfall(chain, shownDeliveries, shownDeliveries))
 	return v
 }
@@ -143,9 +143,9 @@ func eventIDOf(m *activitylog.Message) string {
 	return cmp.Or(p.Content.SourceID, p.Content.EventID, p.Content.InReplyTo, m.ID)
 }
 
-// judged returns how agents judged an event.
-func (f *facts) judged(eventID string) (list []eventAt) {
-	for _, a := range newest(&f.agents, func(a *agent) (time.Time, string) { return time.Time{}, a.ID }) {
+// decisionsOn returns how agents judged an event.
+func (f *readModel) decisionsOn(eventID string) (list []eventAt) {
+	for _, a := range sortedByTime(f.agents, func(a *agent) (time.Time, string) { return time.Time{}, a.ID }) {
 		if e := a.byID[eventID]; e != nil && e.Decided() {
 			list = append(list, eventAt{a.ID, *e})
 		}

@@ -31,16 +31,16 @@ var templateFiles embed.FS
 func parsePages(titles *view.Titles) map[string]*template.Template {
 	list := map[string]*template.Template{}
 	shared := template.Must(template.New("layout").Funcs(functions).Funcs(template.FuncMap{"called": plain(titles.Called), "both": plain(titles.Both), "named": plain(titles.Named)}).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
-	names := []string{"topology", "activity", "message", "agents", "agent", "chat", "peer", "work", "item", "decisions", "owed", "health", "refused", "enter"}
+	names := []string{"topology", "activity", "message", "agents", "agent", "chat", "peer", "work", "item", "decisions", "obligations", "health", "refused", "enter"}
 	for _, name := range names {
 		list[name] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
 	}
 	return list
 }
 
-// A look is one request of a visitor, and the page that answers it. Templates read
+// A request is one request of a visitor, and the page that answers it. Templates read
 // its exported fields.
-type look struct {
+type request struct {
 	*Console
 	*http.Request
 	w http.ResponseWriter
@@ -51,71 +51,71 @@ type look struct {
 	Visitor  *session // nil if they may not look
 	Counters report.Counters
 	Now      time.Time
-	Trouble  string // why what is shown may be old
+	Stale    string // why what is shown may be old
 	Query    string // what the visitor filters by
 	Page     any
-	Facts    *facts // nil before read
-	part     string // of the page, if not all of it is drawn
+	Model    *readModel // nil before read
+	part     string     // of the page, if not all of it is drawn
 }
 
 // serve answers a request with a page, which fill fills in.
-func (c *Console) serve(w http.ResponseWriter, r *http.Request, template, section string, fill func(*look) error) {
-	v, err := c.gate.admit(r)
+func (c *Console) serve(w http.ResponseWriter, r *http.Request, template, section string, fill func(*request) error) {
+	v, err := c.auth.admit(r)
 	if err != nil {
 		c.refuse(w, r, err)
 		return
 	}
-	c.noticed()
+	c.noteRequest()
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	l := &look{
+	l := &request{
 		Console: c, Request: r, w: w, Section: section, Home: home(r.PathValue("visit")), Visitor: v, Counters: c.bus.Counters(),
 		Now: c.now(), Query: strings.TrimSpace(r.FormValue("q")),
 	}
-	defer l.done() // also if the page panics
-	if trouble := c.facts.trouble.Load(); trouble != nil {
-		l.Trouble = *trouble
+	defer l.releaseModel() // also if the page panics
+	if trouble := c.model.readError.Load(); trouble != nil {
+		l.Stale = *trouble
 	} else if s := l.Counters.Log; s != nil && s.Failing {
-		l.Trouble = "the activity log is not being written: " + s.LastError
+		l.Stale = "the activity log is not being written: " + s.LastError
 	}
 	switch err := fill(l); {
 	case err != nil:
-		l.done()
+		l.releaseModel()
 		c.refuse(w, r, err)
 	case template == "":
-		l.done()
+		l.releaseModel()
 		writeJSON(w, http.StatusOK, l.Page)
 	default:
 		c.answer(w, http.StatusOK, template, l)
 	}
 }
 
-// read returns the facts, once they hold the log's rows or that takes too long. They
+// lockModel returns the facts, once they hold the log's rows or that takes too long. They
 // stay as they are until the page is drawn.
-func (l *look) read() *facts {
-	l.current(l.Context())
-	l.Facts = l.facts
-	l.Facts.mu.RLock()
-	return l.Facts
+func (r *request) lockModel() *readModel {
+	r.waitForRows(r.Context())
+	r.Model = r.model
+	r.Model.mu.RLock()
+	return r.Model
 }
 
-// done lets the facts change again.
-func (l *look) done() {
-	if f := l.Facts; f != nil {
-		l.Facts = nil
+// releaseModel lets the facts change again.
+func (r *request) releaseModel() {
+	if f := r.Model; f != nil {
+		r.Model = nil
 		f.mu.RUnlock()
 	}
 }
 
 // matches reports whether the visitor filters by nothing, or by what is in these words.
-func (l *look) matches(words ...string) bool {
-	return l.Query == "" || strings.Contains(strings.ToLower(strings.Join(words, " ")), strings.ToLower(l.Query))
+func (r *request) matches(words ...string) bool {
+	return r.Query == "" || strings.Contains(strings.ToLower(strings.Join(words, " ")), strings.ToLower(r.Query))
 }
 
 // answer draws a page, or the part of it that is asked for, and sends it.
-func (c *Console) answer(w http.ResponseWriter, status int, name string, l *look) {
+func (c *Console) answer(w http.ResponseWriter, status int, name string, l *request) {
 	var b bytes.Buffer
 	err := c.pages[name].ExecuteTemplate(&b, cmp.Or(l.part, "layout"), l)
-	l.done()
+	l.releaseModel()
 	if err != nil {
 		c.logger.Error().Err(err).Str("page", name).Msg("console page not drawn")
 		http.Error(w, "this page cannot be drawn; the log of the bus says why", http.StatusInternalServerError)
@@ -123,17 +123,17 @@ func (c *Console) answer(w http.ResponseWriter, status int, name string, l *look
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	w.Write(seenDirections(b.Bytes())) //nolint:errcheck // the client went away
+	w.Write(escapeBidi(b.Bytes())) //nolint:errcheck // the client went away
 }
 
-// seenDirections returns a page that spells what would change the direction of its text.
-func seenDirections(page []byte) []byte {
-	if !bytes.ContainsFunc(page, isDirection) {
+// escapeBidi returns a page that spells what would change the direction of its text.
+func escapeBidi(page []byte) []byte {
+	if !bytes.ContainsFunc(page, isBidiControl) {
 		return page
 	}
 	var b bytes.Buffer
 	for _, r := range string(page) {
-		if isDirection(r) {
+		if isBidiControl(r) {
 			fmt.Fprintf(&b, `\u%04x`, r)
 		} else {
 			b.WriteRune(r)
@@ -142,7 +142,7 @@ func seenDirections(page []byte) []byte {
 	return b.Bytes()
 }
 
-func isDirection(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }
+func isBidiControl(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }
 
 // refuse answers why a page is not shown; programs get JSON.
 func (c *Console) refuse(w http.ResponseWriter, r *http.Request, err error) {
@@ -163,7 +163,7 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		writeJSON(w, status, map[string]string{"error": err.Error()})
 		return
 	}
-	c.answer(w, status, "refused", &look{Title: http.StatusText(status), Home: home(r.PathValue("visit")), Now: c.now(), Page: err.Error()})
+	c.answer(w, status, "refused", &request{Title: http.StatusText(status), Home: home(r.PathValue("visit")), Now: c.now(), Page: err.Error()})
 }
 
 // notFound is the refusal of what is not there.
@@ -171,8 +171,8 @@ func notFound(format string, args ...any) error {
 	return &refusal{http.StatusNotFound, fmt.Sprintf(format, args...)}
 }
 
-func (l *look) nothing() error {
-	return notFound("the console has no page %s", text.Clip(strings.TrimPrefix(l.URL.Path, home(l.PathValue("visit"))), 100))
+func (r *request) notFound() error {
+	return notFound("the console has no page %s", text.Clip(strings.TrimPrefix(r.URL.Path, home(r.PathValue("visit"))), 100))
 }
 
 var functions = template.FuncMap{
@@ -181,7 +181,7 @@ var functions = template.FuncMap{
 	"moment":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 UTC") },
 	"ago":        ago,
 	"span":       view.Long,
-	"told":       told,
+	"relative":   relativeTime,
 	"count":      view.Count,
 	"perMin":     perMinute,
 	"pretty":     pretty,
@@ -274,8 +274,8 @@ func ago(now, t time.Time) string {
 	}
 }
 
-// told writes how long ago, or in how long, a time of the broker is.
-func told(now time.Time, at string) string {
+// relativeTime writes how long ago, or in how long, a time of the broker is.
+func relativeTime(now time.Time, at string) string {
 	t := collab.ParseTime(at)
 	if t.After(now) {
 		return "in " + view.Ago(t.Sub(now), " ")

@@ -115,7 +115,7 @@ func TestPagesTellTheStory(t *testing.T) {
 		"/console/agent?id=agent:other": {"must_not_respond", "addressed_to_other", "somebody else is addressed", "silent", "ignored"},
 		"/console/chat?id=tg:42":        {"claimed by", "no turn", "turn <span", "failed", "blocked"},
 		"/console/work":                 {"waits for Fix", "next other", "failed", "open"},
-		"/console/item?id=w1":           {"collab.work_item.created", "flight failed at lead"},
+		"/console/item?id=w1":           {"collab.work_item.created", "of lead is failed"},
 		"/console/health":               {"error", "rows written", "peer window"},
 		"/console/peer?id=agent:other":  {"agent:other", "error", "tg_message", "<dt>Failures</dt><dd>1, the last one "},
 		"/console/message?id=" + string(message): {

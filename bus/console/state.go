@@ -77,28 +77,28 @@ type StateFailure struct {
 const statePeers = 500
 
 // stateJSON serves the state.
-func (l *look) stateJSON() error {
-	f := l.read()
+func (r *request) stateJSON() error {
+	f := r.lockModel()
 	s := State{
-		At: l.Now, Counters: l.Counters, Rates: l.series.now(), Skipped: f.Skipped, Agents: len(f.agents.m),
+		At: r.Now, Counters: r.Counters, Rates: r.series.now(), Skipped: f.Skipped, Agents: f.agents.Len(),
 		Peers: []StatePeer{}, Edges: []StateEdge{}, Failures: append([]StateFailure{}, lastOf(f.failures, 20, nil)...),
 	}
-	for _, p := range first(statePeers, f.peerLines(l.bus.Peers(), nil, l.Now)) {
+	for _, p := range firstN(statePeers, f.peerLines(r.bus.Peers(), nil, r.Now)) {
 		s.Peers = append(s.Peers, p.StatePeer)
 	}
-	for _, e := range first(pageEdges, f.edgeLines(l.Now)) {
+	for _, e := range firstN(pageEdges, f.edgeLines(r.Now)) {
 		s.Edges = append(s.Edges, e.StateEdge)
 	}
-	l.Page = s
+	r.Page = s
 	return nil
 }
 
-func (l *look) health() error {
-	f := l.read()
-	l.Title = "Health"
-	l.Page = map[string]any{"Pulse": l.pulse(), "Failures": lastOf(f.failures, 60, nil), "Gaps": lastOf(f.gaps, 50, nil)}
-	if l.Header.Get("HX-Request") != "" && l.FormValue("part") != "" {
-		l.part = "health-live"
+func (r *request) health() error {
+	f := r.lockModel()
+	r.Title = "Health"
+	r.Page = map[string]any{"Status": r.busStatus(), "Failures": lastOf(f.failures, 60, nil), "Gaps": lastOf(f.gaps, 50, nil)}
+	if r.Header.Get("HX-Request") != "" && r.FormValue("part") != "" {
+		r.part = "health-live"
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (s *series) add(at time.Time, c report.Counters) {
 	c.Bounds, c.Used, c.Cluster = nil, nil, nil // not worth keeping
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list = appendKept(keptSamples, s.list, sample{at, c})
+	s.list = appendBounded(keptSamples, s.list, sample{at, c})
 }
 
 // last returns at most n samples.
@@ -242,12 +242,12 @@ func (s *series) now() StateRates {
 }
 
 // seriesJSON serves the points as columns for the charts.
-func (l *look) seriesJSON() error {
+func (r *request) seriesJSON() error {
 	columns := map[string][]any{}
 	for name := range between(sample{}, sample{}) {
 		columns[name] = []any{}
 	}
-	list := l.series.last(keptSamples + 1)
+	list := r.series.last(keptSamples + 1)
 	for i := 1; i < len(list); i++ {
 		for name, v := range between(list[i-1], list[i]) {
 			var value any // null if it is unknown
@@ -257,6 +257,6 @@ func (l *look) seriesJSON() error {
 			columns[name] = append(columns[name], value)
 		}
 	}
-	l.Page = columns
+	r.Page = columns
 	return nil
 }

@@ -36,11 +36,11 @@ type peerLine struct {
 	Since     time.Time
 }
 
-// Spoken reports whether the identity is a chat that a bridge speaks for.
-func (l peerLine) Spoken() bool { return !l.Connected && isChat(l.ID) }
+// Bridged reports whether the identity is a chat that a bridge speaks for.
+func (l peerLine) Bridged() bool { return !l.Connected && isChat(l.ID) }
 
-// Passed reports whether the line is that of a client that came and went, such as a command.
-func (l peerLine) Passed() bool { return !l.Connected && l.Role == "role-cli" }
+// GoneClient reports whether the line is that of a client that came and went, such as a command.
+func (l peerLine) GoneClient() bool { return !l.Connected && l.Role == "role-cli" }
 
 // An edgeLine is one pair that talks.
 type edgeLine struct {
@@ -58,7 +58,7 @@ func (e edgeLine) Types() string {
 	for i, t := range types {
 		types[i] = fmt.Sprintf("%s × %d", t, e.types[t])
 	}
-	return strings.Join(first(4, types), ", ")
+	return strings.Join(firstN(4, types), ", ")
 }
 
 // A node is one box of the map.
@@ -81,14 +81,14 @@ type chart struct {
 
 type topology struct {
 	chart
-	Pulse    pulse
-	Talk     []edgeLine
-	Odd      []oddity
-	DeadSeen bool // dead letters could be counted
-	MoreOdd  int  // oddities for which the page has no room
-	Peers    []peerLine
-	Passed   int // clients that came and went, which are not listed
-	Pages    paging
+	Status           busStatus
+	Pairs            []edgeLine
+	Alerts           []alert
+	DeadLettersKnown bool // dead letters could be counted
+	MoreAlerts       int  // oddities for which the page has no room
+	Peers            []peerLine
+	GoneClients      int // clients that came and went, which are not listed
+	Pages            paging
 }
 
 // A paging is a place in a long list.
@@ -97,17 +97,17 @@ type paging struct {
 	Prev, Next, This string
 }
 
-// A pulse is the state of the bus in one line.
-type pulse struct {
+// A busStatus is the state of the bus in one line.
+type busStatus struct {
 	report.Counters
 	Rates  StateRates
 	Uptime time.Duration // 0 before Run
 }
 
-func (l *look) pulse() pulse {
-	p := pulse{Counters: l.Counters, Rates: l.series.now()}
+func (r *request) busStatus() busStatus {
+	p := busStatus{Counters: r.Counters, Rates: r.series.now()}
 	if !p.Started.IsZero() {
-		p.Uptime = l.Now.Sub(p.Started)
+		p.Uptime = r.Now.Sub(p.Started)
 	}
 	return p
 }
@@ -119,43 +119,43 @@ func millis(v float64) string {
 	return view.Long(time.Duration(v * float64(time.Millisecond)))
 }
 
-func (l *look) topologyPart() error {
-	l.part = "topology-live"
-	return l.topology()
+func (r *request) topologyPart() error {
+	r.part = "topology-live"
+	return r.topology()
 }
 
 // topology gathers what the page shows.
-func (l *look) topology() error {
-	t := &topology{Pulse: l.pulse()}
-	in := &oddities{Now: l.Now, Pulse: &t.Pulse, Limited: l.series.limited(l.Now.Add(-oddSpan))}
-	in.Dead, t.DeadSeen = l.deadLetters(l.Context())
-	connected := l.bus.Peers()
-	f := l.read()
-	in.Peers = f.peerLines(connected, l.Counters.Bounds, l.Now)
-	edges := f.edgeLines(l.Now)
-	t.draw(in.Peers, edges, l.Now)
+func (r *request) topology() error {
+	t := &topology{Status: r.busStatus()}
+	in := &alertFinder{Now: r.Now, Status: &t.Status, Limited: r.series.limited(r.Now.Add(-failureMaxAge))}
+	in.DeadLetters, t.DeadLettersKnown = r.deadLetters(r.Context())
+	connected := r.bus.Peers()
+	f := r.lockModel()
+	in.Peers = f.peerLines(connected, r.Counters.Bounds, r.Now)
+	edges := f.edgeLines(r.Now)
+	t.draw(in.Peers, edges, r.Now)
 	odd := in.find(f)
-	t.Odd, t.MoreOdd = first(oddLines, odd), max(len(odd)-oddLines, 0)
+	t.Alerts, t.MoreAlerts = firstN(shownAlerts, odd), max(len(odd)-shownAlerts, 0)
 	peers := in.Peers
-	if l.Query == "" && l.FormValue("passed") == "" {
+	if r.Query == "" && r.FormValue("passed") == "" {
 		passed := map[string]bool{}
 		for _, p := range peers {
-			if p.Passed() {
+			if p.GoneClient() {
 				passed[p.ID] = true
 			}
 		}
-		t.Passed = len(passed)
-		peers = slices.DeleteFunc(slices.Clone(peers), peerLine.Passed)
+		t.GoneClients = len(passed)
+		peers = slices.DeleteFunc(slices.Clone(peers), peerLine.GoneClient)
 		edges = slices.DeleteFunc(edges, func(e edgeLine) bool { return passed[e.From] || passed[e.To] })
 	}
-	t.Talk = first(pageEdges, edges)
-	t.Peers, t.Pages = l.listPeers(peers)
-	l.Title, l.Page = "Topology", t
+	t.Pairs = firstN(pageEdges, edges)
+	t.Peers, t.Pages = r.listPeers(peers)
+	r.Title, r.Page = "Topology", t
 	return nil
 }
 
 // peerLines joins who is connected with what they did, the busiest first.
-func (f *facts) peerLines(connected []report.Peer, bounds map[string]float64, now time.Time) []peerLine {
+func (f *readModel) peerLines(connected []report.Peer, bounds map[string]float64, now time.Time) []peerLine {
 	lines := make([]peerLine, 0, len(connected)+16)
 	seen := make(map[string]bool, len(connected))
 	for _, p := range connected {
@@ -187,7 +187,7 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-func (f *facts) peerLine(p report.Peer, connected bool, bounds map[string]float64, now time.Time) peerLine {
+func (f *readModel) peerLine(p report.Peer, connected bool, bounds map[string]float64, now time.Time) peerLine {
 	l := peerLine{StatePeer: StatePeer{Peer: p, Connected: connected}, Role: roleClass(p.ID)}
 	l.Since, _ = time.Parse(time.RFC3339, p.ConnectedAt) // zero if it is missing
 	if t := f.peers.get(p.ID); t != nil {
@@ -212,7 +212,7 @@ func percent(n, of int) int {
 }
 
 // edgeLines lists who talks to whom, the busiest first.
-func (f *facts) edgeLines(now time.Time) []edgeLine {
+func (f *readModel) edgeLines(now time.Time) []edgeLine {
 	var lines []edgeLine
 	for k, e := range f.edges.all() {
 		if now.Sub(e.last) <= recently {
@@ -227,12 +227,12 @@ func (f *facts) edgeLines(now time.Time) []edgeLine {
 }
 
 // listPeers returns the page of the list that the request asks for.
-func (l *look) listPeers(lines []peerLine) ([]peerLine, paging) {
-	lines = slices.DeleteFunc(slices.Clone(lines), func(p peerLine) bool { return !l.matches(p.ID + " " + p.Title) })
-	from := min(max(intParam(l.Request, "from"), 0), len(lines))
+func (r *request) listPeers(lines []peerLine) ([]peerLine, paging) {
+	lines = slices.DeleteFunc(slices.Clone(lines), func(p peerLine) bool { return !r.matches(p.ID + " " + p.Title) })
+	from := min(max(intParam(r.Request, "from"), 0), len(lines))
 	to := min(from+pagePeers, len(lines))
 	at := func(page string, from int) string {
-		return link(page, "q", l.Query, "from", fmt.Sprint(from), "passed", l.FormValue("passed"))
+		return link(page, "q", r.Query, "from", fmt.Sprint(from), "passed", r.FormValue("passed"))
 	}
 	p := paging{From: from + 1, To: to, Of: len(lines), This: at("topology", from)}
 	if from > 0 {
@@ -255,25 +255,25 @@ func intParam(r *http.Request, name string) int {
 // A peerView is the page of one identity.
 type peerView struct {
 	peerLine
-	Talk   []edgeLine
+	Pairs  []edgeLine
 	Failed []StateFailure // the latest of them; Failures counts all
 }
 
-func (l *look) peer() error {
-	id := text.Clip(l.FormValue("id"), 300)
+func (r *request) peer() error {
+	id := text.Clip(r.FormValue("id"), 300)
 	peer, connected := report.Peer{ID: id}, false
-	for _, p := range l.bus.Peers() {
+	for _, p := range r.bus.Peers() {
 		if p.ID == id {
 			peer, connected = p, true
 		}
 	}
-	f := l.read()
+	f := r.lockModel()
 	its := func(other string) bool { // a bridge speaks for its chats
 		return other == id || protocol.MaySendForFamily(protocol.PeerID(id)) && protocol.PeerID(other).Family() == protocol.PeerID(id).Family()
 	}
-	talk := slices.DeleteFunc(f.edgeLines(l.Now), func(e edgeLine) bool { return !its(e.From) && !its(e.To) })
-	l.Title, l.Page = id, &peerView{
-		peerLine: f.peerLine(peer, connected, l.Counters.Bounds, l.Now), Talk: first(pageEdges, talk),
+	talk := slices.DeleteFunc(f.edgeLines(r.Now), func(e edgeLine) bool { return !its(e.From) && !its(e.To) })
+	r.Title, r.Page = id, &peerView{
+		peerLine: f.peerLine(peer, connected, r.Counters.Bounds, r.Now), Pairs: firstN(pageEdges, talk),
 		Failed: lastOf(f.failures, 30, func(x *StateFailure) bool { return x.Peer == id || x.From == id }),
 	}
 	return nil

@@ -55,48 +55,57 @@ type step struct {
 
 const maxSteps = 60
 
-// collab takes one fact of the broker.
-func (f *facts) collab(e *activitylog.Entry, m *protocol.Message, at time.Time) {
+// applyBrokerEvent applies an event of the broker.
+func (f *readModel) applyBrokerEvent(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	var ev protocol.CollabEvent
 	if m.From != protocol.PeerBroker || json.Unmarshal(m.Content, &ev) != nil {
 		return
 	}
 	if protocol.Topic(e.Topic) != protocol.TopicCollabEvents {
-		return // the same fact, told to the one whom it wakes
+		return // the same event, sent to the agent that it wakes
 	}
-	s := step{At: at, MessageID: e.MessageID, Type: ev.Type, Source: ev.Source}
+	f.broker.apply(&ev, step{
+		At:        at,
+		MessageID: e.MessageID,
+		Type:      ev.Type,
+		Source:    ev.Source,
+		Text:      text.Clip(collab.DescribeEvent(&ev, collab.NameOf), maxText),
+	})
+}
+
+// apply applies an event. s describes the event.
+func (b *brokerProjection) apply(ev *protocol.CollabEvent, s step) {
 	kind, last, _ := strings.Cut(strings.TrimPrefix(ev.Type, "collab."), ".")
 	switch {
 	case kind == "work_item":
-		f.changeWork(payload[workItem](&ev), s)
+		b.applyWork(payload[workItem](ev), s)
 	case kind == "question":
-		if q := payload[question](&ev); q.ID != "" {
-			s.Text = string(q.State)
-			kept := f.asked.touch(q.ID)
+		if q := payload[question](ev); q.ID != "" {
+			kept := b.questions.touch(q.ID)
 			q.Steps = appendStep(kept.Steps, s)
 			*kept = q
 		}
 	case ev.Type == collab.EventFlight.Name:
-		f.changeFlight(payload[flight](&ev), s)
+		b.applyFlight(payload[flight](ev), s)
 	case kind == "decision":
-		f.changeDecision(payload[collab.Approval](&ev), at)
+		b.applyDecision(payload[collab.Approval](ev), s.At)
 	case kind == collab.KindObligation:
-		f.changeDuty(payload[collab.EventObligation](&ev))
+		b.applyObligation(payload[collab.EventObligation](ev))
 	case kind == "claim":
-		if c := payload[claim](&ev); c.EventID != "" {
-			c.At, c.Last = at, last
-			*f.claims.touch(c.EventID) = c
+		if c := payload[claim](ev); c.EventID != "" {
+			c.At, c.Last = s.At, last
+			*b.claims.touch(c.EventID) = c
 		}
 	case kind == "agent":
-		if p := payload[endpoint](&ev); p.EndpointID != "" {
-			*f.places.touch(p.EndpointID) = p
+		if p := payload[endpoint](ev); p.EndpointID != "" {
+			*b.endpoints.touch(p.EndpointID) = p
 		}
 	case ev.Type == collab.EventWakeDecided.Name:
-		f.decideWake(&ev, s)
+		b.applyWakeDecision(ev, s)
 	}
 }
 
-// payload reads the record of an event; it is zero if it cannot be read.
+// payload returns the record of an event; it is zero if it cannot be read.
 func payload[R any](ev *protocol.CollabEvent) (r R) {
 	if json.Unmarshal(ev.Payload, &r) != nil {
 		return *new(R)
@@ -104,45 +113,36 @@ func payload[R any](ev *protocol.CollabEvent) (r R) {
 	return r
 }
 
-func (f *facts) changeWork(w workItem, s step) {
+func (b *brokerProjection) applyWork(w workItem, s step) {
 	if w.ID == "" {
 		return
 	}
-	kept := f.work.touch(w.ID)
-	s.Text = string(w.State)
-	if w.WaitingOn != nil {
-		s.Text += ", on " + w.WaitingOn.Label
-	}
+	kept := b.work.touch(w.ID)
 	w.Title, w.Summary = text.Clip(w.Title, maxText), text.Clip(w.Summary, 10*maxText)
 	w.Steps = appendStep(kept.Steps, s)
 	*kept = w
 }
 
-func (f *facts) changeFlight(x flight, s step) {
+func (b *brokerProjection) applyFlight(x flight, s step) {
 	if x.ID == "" {
 		return
 	}
 	x.Output, x.Error = text.Clip(x.Output, maxText), text.Clip(x.Error, maxText)
-	*f.flights.touch(x.ID) = x
-	if w := f.work.get(x.WorkItemID); w != nil {
-		s.Text = "flight " + string(x.State) + " at " + x.TargetAgentID
+	*b.flights.touch(x.ID) = x
+	if w := b.work.get(x.WorkItemID); w != nil {
 		w.Steps = appendStep(w.Steps, s)
 	}
 }
 
-// decideWake takes why somebody, or nobody, was woken for a record.
-func (f *facts) decideWake(ev *protocol.CollabEvent, s step) {
+// applyWakeDecision adds the reason why an agent, or none, was woken for a record.
+func (b *brokerProjection) applyWakeDecision(ev *protocol.CollabEvent, s step) {
 	d, err := collab.EventWakeDecided.Read(ev)
 	if err != nil {
 		return
 	}
-	s.Text = string(d.Decision.Rule) + ": " + text.Clip(d.Decision.Reason, maxText)
-	if d.Sweep {
-		s.Text = "swept: " + s.Text
-	}
-	if w := f.work.get(d.RecordID); w != nil {
+	if w := b.work.get(d.RecordID); w != nil {
 		w.Steps = appendStep(w.Steps, s)
-	} else if q := f.asked.get(d.RecordID); q != nil {
+	} else if q := b.questions.get(d.RecordID); q != nil {
 		q.Steps = appendStep(q.Steps, s)
 	}
 }
@@ -166,15 +166,15 @@ var workStates = []collab.WorkState{
 }
 
 type workView struct {
-	Columns   []*workColumn
-	Questions []*question
-	Flights   []*flight
-	Dead      []DeadLetter
-	DeadNote  string
-	Failed    []*deliveryStatus
-	MayAct    bool
-	Done      string
-	Items     int
+	Columns        []*workColumn
+	Questions      []*question
+	Flights        []*flight
+	DeadLetters    []DeadLetter
+	DeadLetterNote string
+	Failed         []*deliveryStatus
+	MayAct         bool
+	Done           string
+	Items          int
 }
 
 type workColumn struct {
@@ -183,24 +183,24 @@ type workColumn struct {
 	Total int
 }
 
-func (l *look) work() error {
-	view := &workView{MayAct: l.MayAct() && l.dead != nil, Done: l.FormValue("done"), DeadNote: ErrUnreachable.Error()}
-	if l.dead != nil {
+func (r *request) work() error {
+	view := &workView{MayAct: r.MayAct() && r.dead != nil, Done: r.FormValue("done"), DeadLetterNote: ErrUnreachable.Error()}
+	if r.dead != nil {
 		var err error
-		view.DeadNote = ""
-		if view.Dead, err = l.dead.List(l.Context(), listedDead); err != nil {
-			view.DeadNote = err.Error()
+		view.DeadLetterNote = ""
+		if view.DeadLetters, err = r.dead.List(r.Context(), listedDead); err != nil {
+			view.DeadLetterNote = err.Error()
 		}
 	}
-	f := l.read()
+	f := r.lockModel()
 	columns := map[collab.WorkState]*workColumn{}
 	for _, s := range workStates {
 		columns[s] = &workColumn{State: s}
 		view.Columns = append(view.Columns, columns[s])
 	}
-	for _, x := range newest(&f.work, func(x *workItem) (time.Time, string) { return x.UpdatedAt, x.ID }) {
+	for _, x := range sortedByTime(f.broker.work, func(x *workItem) (time.Time, string) { return x.UpdatedAt, x.ID }) {
 		col := columns[x.State]
-		if col == nil || !l.matches(x.ID, x.Title, x.OwnerID, x.NextMoveOwnerID) {
+		if col == nil || !r.matches(x.ID, x.Title, x.OwnerID, x.NextMoveOwnerID) {
 			continue
 		}
 		view.Items++
@@ -208,15 +208,15 @@ func (l *look) work() error {
 			col.Items = append(col.Items, x)
 		}
 	}
-	view.Questions = first(listedWork, newest(&f.asked, func(q *question) (time.Time, string) { return q.UpdatedAt, q.ID }))
-	view.Flights = first(listedWork, newest(&f.flights, func(x *flight) (time.Time, string) { return x.UpdatedAt, x.ID }))
-	view.Failed = first(listedWork, newest(&f.statuses, func(s *deliveryStatus) (time.Time, string) { return s.At, string(s.MessageID) }))
-	l.Title, l.Page = "Work", view
+	view.Questions = firstN(listedWork, sortedByTime(f.broker.questions, func(q *question) (time.Time, string) { return q.UpdatedAt, q.ID }))
+	view.Flights = firstN(listedWork, sortedByTime(f.broker.flights, func(x *flight) (time.Time, string) { return x.UpdatedAt, x.ID }))
+	view.Failed = firstN(listedWork, sortedByTime(f.statuses, func(s *deliveryStatus) (time.Time, string) { return s.At, string(s.MessageID) }))
+	r.Title, r.Page = "Work", view
 	return nil
 }
 
-// newest lists what is kept, the latest first, those of one time by their ids.
-func newest[V any](kept *bounded[string, V], at func(*V) (time.Time, string)) []*V {
+// sortedByTime lists what is kept, the latest first, those of one time by their ids.
+func sortedByTime[V any](kept lruMap[string, V], at func(*V) (time.Time, string)) []*V {
 	var list []*V
 	for _, v := range kept.all() {
 		list = append(list, v)
@@ -229,40 +229,40 @@ func newest[V any](kept *bounded[string, V], at func(*V) (time.Time, string)) []
 	return list
 }
 
-func first[V any](n int, list []V) []V { return list[:min(len(list), n)] }
+func firstN[V any](n int, list []V) []V { return list[:min(len(list), n)] }
 
-func (l *look) item() error {
-	id := l.FormValue("id")
-	f := l.read()
-	item, asked := f.work.get(id), f.asked.get(id)
+func (r *request) item() error {
+	id := r.FormValue("id")
+	f := r.lockModel()
+	item, asked := f.broker.work.get(id), f.broker.questions.get(id)
 	if item == nil && asked == nil {
 		return notFound("no row of the log that was looked at tells of %q; `hubbub work show` asks the broker", text.Clip(id, 200))
 	}
 	var flights []*flight
-	for _, x := range newest(&f.flights, func(x *flight) (time.Time, string) { return time.Time{}, x.ID }) {
+	for _, x := range sortedByTime(f.broker.flights, func(x *flight) (time.Time, string) { return time.Time{}, x.ID }) {
 		if item != nil && x.WorkItemID == id {
 			flights = append(flights, x)
 		}
 	}
-	l.Title, l.Page = "Work "+text.Clip(id, 60), map[string]any{"Item": item, "Question": asked, "Flights": flights}
+	r.Title, r.Page = "Work "+text.Clip(id, 60), map[string]any{"Item": item, "Question": asked, "Flights": flights}
 	return nil
 }
 
 // changeDeadLetter retries or drops a dead letter.
-func (l *look) changeDeadLetter() error {
-	if err := l.checkAct(); err != nil {
+func (r *request) changeDeadLetter() error {
+	if err := r.checkAct(); err != nil {
 		return err
 	}
-	id, do := l.PostFormValue("id"), l.PostFormValue("do")
-	if id == "" || len(id) > maxLetterID || l.dead == nil || do != "retry" && do != "drop" {
+	id, do := r.PostFormValue("id"), r.PostFormValue("do")
+	if id == "" || len(id) > maxLetterID || r.dead == nil || do != "retry" && do != "drop" {
 		return &refusal{http.StatusBadRequest, "no such dead letter"}
 	}
-	change, done := l.dead.Retry, "will be sent again"
+	change, done := r.dead.Retry, "will be sent again"
 	if do == "drop" {
-		change, done = l.dead.Drop, "is given up"
+		change, done = r.dead.Drop, "is given up"
 	}
-	err := change(l.Context(), id)
-	l.logger.Info().Str("by", l.Visitor.Name).Str("do", do).Str("item", id).Err(err).Msg("dead letter")
+	err := change(r.Context(), id)
+	r.logger.Info().Str("by", r.Visitor.Name).Str("do", do).Str("item", id).Err(err).Msg("dead letter")
 	if err != nil {
 		return &refusal{http.StatusConflict, err.Error()}
 	}

@@ -72,7 +72,7 @@ async function acts(browser) {
   page.on("dialog", d => d.accept());
   for (const [path, row, button, done, said] of [
     ["decisions", "#pending tr:has(form)", "Deny", "denied"], ["decisions", "#standing tr:has(form)", "Revoke", "revoked"],
-    ["owed", "tr:has-text('Which region'):has(form)", "Answer", "is answered now", "eu-west"], ["owed", "tr:has-text('Look at the build'):has(form)", "Give up", "is cancelled now"],
+    ["owed", "tr:has-text('Which region'):has(form)", "Answer", "is now answered", "eu-west"], ["owed", "tr:has-text('Look at the build'):has(form)", "Give up", "is now cancelled"],
   ]) {
     await page.goto(home + path);
     if (said) await page.locator(row).first().getByLabel("the answer").fill(said);

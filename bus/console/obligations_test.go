@@ -84,9 +84,9 @@ func TestWhatIsOwedIsSettledThere(t *testing.T) {
 		return s.ask(t, http.MethodPost, home+"owed", url.Values{"id": {id}, "do": {do}, "said": {said}, "as": {as}, "form": {token}}.Encode(), cookie)
 	}
 	for _, c := range [][4]string{
-		{"q_1", "answer", " eu-west ", "q_1 is answered now"}, {"q_1", "close", "", "q_1 is closed now"},
-		{"wi_1", "done", "", "wi_1 is done now"}, {"wi_1", "cancel", "", "wi_1 is cancelled now"}, {"wi_1", "wake", "", "Nobody could be woken for wi_1"},
-		{"ob_1", "discharge", "agent:lead", "ob_1 is closed now"},
+		{"q_1", "answer", " eu-west ", "q_1 is now answered"}, {"q_1", "close", "", "q_1 is now closed"},
+		{"wi_1", "done", "", "wi_1 is now done"}, {"wi_1", "cancel", "", "wi_1 is now cancelled"}, {"wi_1", "wake", "", "Nobody could be woken for wi_1"},
+		{"ob_1", "discharge", "agent:lead", "ob_1 is now closed"},
 	} {
 		if a := act(c[0], c[1], c[2]); a.status != http.StatusSeeOther || a.header.Get("Location") != home+"owed?done="+url.QueryEscape(c[3]) {
 			t.Errorf("%v: %d to %q", c, a.status, a.header.Get("Location"))

@@ -14,32 +14,32 @@ import (
 
 func TestOdditiesAreFoundAndSorted(t *testing.T) {
 	now := time.Unix(10_000, 0)
-	f := newFacts()
-	quiet := &oddities{Now: now, Pulse: &pulse{}}
+	f := newReadModel()
+	quiet := &alertFinder{Now: now, Status: &busStatus{}}
 	if list := quiet.find(f); len(list) != 0 {
 		t.Fatalf("nothing happened, and this is odd: %+v", list)
 	}
 	for range 3 {
-		f.fail(StateFailure{At: now.Add(-time.Minute), Peer: "agent:a", Status: "timeout", Error: "no answer"})
+		f.addFailure(StateFailure{At: now.Add(-time.Minute), Peer: "agent:a", Status: "timeout", Error: "no answer"})
 	}
-	f.fail(StateFailure{At: now.Add(-time.Second), From: "tg:1", Topic: "x", Status: "rejected", Error: "not allowed"})
+	f.addFailure(StateFailure{At: now.Add(-time.Second), From: "tg:1", Topic: "x", Status: "rejected", Error: "not allowed"})
 	c := f.chat("tg:7")
 	c.Title, c.State, c.Last = "<script>", "asked for an agent", now.Add(-time.Minute)
 	a := f.agent("agent:gone")
 	a.event("e1").Decision = activitylog.AttentionRecord{Event: activitylog.RecordDecision, At: now.Add(-time.Minute)}
 	stuck := f.agent("agent:stuck")
 	stuck.event("e2").Decision = activitylog.AttentionRecord{Event: activitylog.RecordDecision, At: now.Add(-time.Hour)}
-	f.agent("agent:spent").Held = activitylog.AttentionRecord{Reason: "budget_turns", Bound: 5, Until: protocol.FormatTime(now.Add(time.Hour))}
-	f.agent("agent:again").Held = activitylog.AttentionRecord{Reason: "budget_turns", Bound: 5, Until: protocol.FormatTime(now)}
-	f.decisions.touch("d1").State, f.decisions.touch("d1").ExpiresAt = collab.ApprovalPending, protocol.FormatTime(now.Add(time.Minute))
-	f.decisions.touch("d2").State, f.decisions.touch("d2").ExpiresAt = collab.ApprovalPending, protocol.FormatTime(now)
-	p := &pulse{Counters: report.Counters{Log: &activitylog.Stats{Lost: 12, Gaps: 1}, Partial: true, Missing: []string{"west"}}}
-	list := (&oddities{Now: now, Pulse: p, Dead: 1, Limited: 2, Peers: []peerLine{
+	f.agent("agent:spent").BudgetRecord = activitylog.AttentionRecord{Reason: "budget_turns", Bound: 5, Until: protocol.FormatTime(now.Add(time.Hour))}
+	f.agent("agent:again").BudgetRecord = activitylog.AttentionRecord{Reason: "budget_turns", Bound: 5, Until: protocol.FormatTime(now)}
+	f.broker.decisions.touch("d1").State, f.broker.decisions.touch("d1").ExpiresAt = collab.ApprovalPending, protocol.FormatTime(now.Add(time.Minute))
+	f.broker.decisions.touch("d2").State, f.broker.decisions.touch("d2").ExpiresAt = collab.ApprovalPending, protocol.FormatTime(now)
+	p := &busStatus{Counters: report.Counters{Log: &activitylog.Stats{Lost: 12, Gaps: 1}, Partial: true, Missing: []string{"west"}}}
+	list := (&alertFinder{Now: now, Status: p, DeadLetters: 1, Limited: 2, Peers: []peerLine{
 		{StatePeer: StatePeer{Peer: report.Peer{ID: "agent:stuck", Queued: 5, Unanswered: 256}, Connected: true}, WindowPct: 100, WindowMax: 256, QueueMax: 1024},
 	}}).find(f)
 	var got []string
 	for _, o := range list {
-		got = append(got, o.Tone+" "+o.What)
+		got = append(got, o.Tone+" "+o.Title)
 	}
 	want := []string{
 		"bad rejected: 1 message refused from tg:1", "bad timeout: 3 deliveries failed at agent:a", "bad 12 rows of the activity log were lost since the start",
@@ -52,10 +52,10 @@ func TestOdditiesAreFoundAndSorted(t *testing.T) {
 	if !slices.Equal(sorted, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(sorted, "\n"), strings.Join(want, "\n"))
 	}
-	if !slices.IsSortedFunc(list, func(a, b oddity) int { return strings.Compare(a.Tone, b.Tone) }) {
+	if !slices.IsSortedFunc(list, func(a, b alert) int { return strings.Compare(a.Tone, b.Tone) }) {
 		t.Errorf("what is bad does not come first: %q", got)
 	}
-	if list := (&oddities{Now: now.Add(24 * time.Hour), Pulse: &pulse{}}).find(f); slices.ContainsFunc(list, func(o oddity) bool { return strings.Contains(o.What, "failed at") }) {
+	if list := (&alertFinder{Now: now.Add(24 * time.Hour), Status: &busStatus{}}).find(f); slices.ContainsFunc(list, func(o alert) bool { return strings.Contains(o.Title, "failed at") }) {
 		t.Errorf("a failure of yesterday is still odd: %+v", list)
 	}
 }

@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	linkLife    = 2 * time.Minute
-	sessionLife = 12 * time.Hour   // after the last request
-	actLife     = 30 * time.Minute // after entering: who may act then only looks
+	linkTTL     = 2 * time.Minute
+	sessionTTL  = 12 * time.Hour   // after the last request
+	actTTL      = 30 * time.Minute // after entering: who may act then only looks
 	maxSessions = 1000             // and links
 )
 
-// A gatekeeper lets visitors in.
-type gatekeeper struct {
-	gate     Credentials
-	now      func() time.Time
-	openForm string // token of the forms on an open bus
-	origin   *http.CrossOriginProtection
+// A auth lets visitors in.
+type auth struct {
+	credentials Credentials
+	now         func() time.Time
+	openForm    string // token of the forms on an open bus
+	origin      *http.CrossOriginProtection
 
 	mu       sync.Mutex // guards the fields below
-	links    keyring    // without a form
-	sessions keyring
+	links    sessions   // without a form
+	sessions sessions
 }
 
 // A session is a visitor: what a credential, or the secret of a link or visit, allows
@@ -42,11 +42,11 @@ type session struct {
 	expires  time.Time
 }
 
-// A keyring keeps sessions by the hashes of their secrets.
-type keyring map[[32]byte]*session
+// A sessions keeps sessions by the hashes of their secrets.
+type sessions map[[32]byte]*session
 
-// add keeps a session under a secret. The caller must hold g.mu.
-func (g *gatekeeper) add(kept keyring, secret string, access Access, life time.Duration) {
+// store keeps a session under a secret. The caller must hold g.mu.
+func (g *auth) store(kept sessions, secret string, access Access, life time.Duration) {
 	now := g.now()
 	for k, old := range kept {
 		if now.After(old.expires) || len(kept) >= maxSessions {
@@ -54,13 +54,13 @@ func (g *gatekeeper) add(kept keyring, secret string, access Access, life time.D
 		}
 	}
 	kept[sha256.Sum256([]byte(secret))] = &session{
-		Access: access, Token: rand.Text(), Cookie: true, ActUntil: now.Add(actLife), expires: now.Add(life),
+		Access: access, Token: rand.Text(), Cookie: true, ActUntil: now.Add(actTTL), expires: now.Add(life),
 	}
 }
 
 // find returns the session of a secret, unless it has expired or its credential no
 // longer stands: then it is forgotten. The caller must hold g.mu.
-func (g *gatekeeper) find(kept keyring, secret string) (s *session, ok bool) {
+func (g *auth) find(kept sessions, secret string) (s *session, ok bool) {
 	key := sha256.Sum256([]byte(secret))
 	if s = kept[key]; s == nil || g.now().After(s.expires) || !s.Valid() {
 		delete(kept, key)
@@ -69,38 +69,38 @@ func (g *gatekeeper) find(kept keyring, secret string) (s *session, ok bool) {
 	return s, true
 }
 
-func newGatekeeper(gate Credentials, now func() time.Time) *gatekeeper {
-	return &gatekeeper{
-		gate: gate, now: now, openForm: rand.Text(), origin: http.NewCrossOriginProtection(), links: keyring{}, sessions: keyring{},
+func newAuth(gate Credentials, now func() time.Time) *auth {
+	return &auth{
+		credentials: gate, now: now, openForm: rand.Text(), origin: http.NewCrossOriginProtection(), links: sessions{}, sessions: sessions{},
 	}
 }
 
-func (g *gatekeeper) open() bool { return g.gate == nil || g.gate.Open() }
+func (g *auth) open() bool { return g.credentials == nil || g.credentials.Open() }
 
 // A refusal is an answer that is not the page that was asked for: why not, or, with
 // StatusSeeOther, where to go instead.
 type refusal struct {
 	status int
-	words  string
+	text   string
 }
 
-func (e *refusal) Error() string { return e.words }
+func (e *refusal) Error() string { return e.text }
 
 var (
-	errNobody    = &refusal{http.StatusUnauthorized, "the console needs a credential: run `hubbub console` and open the link that it prints"}
-	errNoToken   = &refusal{http.StatusUnauthorized, "a token is needed: send it as Authorization: Bearer"}
-	errEnded     = &refusal{http.StatusUnauthorized, "this visit has ended: the bus was started anew, the credential revoked, or nothing asked for half a day; run `hubbub console` for a new link"}
-	errUsed      = &refusal{http.StatusUnauthorized, "this link was used already, or is older than two minutes: run `hubbub console` for a new one"}
-	errNotValid  = &refusal{http.StatusUnauthorized, "the token is not valid; it may have been revoked"}
-	errNotSeeing = &refusal{http.StatusForbidden, "the console shows everything: it needs a credential that may subscribe to '*'"}
-	errActed     = &refusal{http.StatusForbidden, "a visit may act for half an hour, and this one only looks now: run `hubbub console` for a new link"}
-	errReadOnly  = &refusal{http.StatusForbidden, "this credential may look and not act: that needs one that may be a cli: identity and publish to '*'"}
-	errForged    = &refusal{http.StatusForbidden, "this request did not come from a page of the console; go back and try again"}
-	errLeft      = &refusal{http.StatusOK, "you have left; `hubbub console` lets you in again"}
+	errNoCredential = &refusal{http.StatusUnauthorized, "the console needs a credential: run `hubbub console` and open the link that it prints"}
+	errNoToken      = &refusal{http.StatusUnauthorized, "a token is needed: send it as Authorization: Bearer"}
+	errVisitEnded   = &refusal{http.StatusUnauthorized, "this visit has ended: the bus was started anew, the credential revoked, or nothing asked for half a day; run `hubbub console` for a new link"}
+	errLinkUsed     = &refusal{http.StatusUnauthorized, "this link was used already, or is older than two minutes: run `hubbub console` for a new one"}
+	errInvalidToken = &refusal{http.StatusUnauthorized, "the token is not valid; it may have been revoked"}
+	errMayNotRead   = &refusal{http.StatusForbidden, "the console shows everything: it needs a credential that may subscribe to '*'"}
+	errActExpired   = &refusal{http.StatusForbidden, "a visit may act for half an hour, and this one only looks now: run `hubbub console` for a new link"}
+	errReadOnly     = &refusal{http.StatusForbidden, "this credential may look and not act: that needs one that may be a cli: identity and publish to '*'"}
+	errForged       = &refusal{http.StatusForbidden, "this request did not come from a page of the console; go back and try again"}
+	errLeft         = &refusal{http.StatusOK, "you have left; `hubbub console` lets you in again"}
 )
 
 // admit returns the visitor, or why they may not look.
-func (g *gatekeeper) admit(r *http.Request) (*session, error) {
+func (g *auth) admit(r *http.Request) (*session, error) {
 	if g.open() {
 		return &session{Access: Access{MayAct: true}, Token: g.openForm}, nil
 	}
@@ -109,37 +109,37 @@ func (g *gatekeeper) admit(r *http.Request) (*session, error) {
 		return &session{Access: access, bearer: true}, err
 	}
 	if r.PathValue("visit") == "" {
-		return nil, errNobody
+		return nil, errNoCredential
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s, ok := g.find(g.sessions, visitSecret(r))
 	if !ok {
-		return nil, errEnded
+		return nil, errVisitEnded
 	}
-	s.expires = g.now().Add(sessionLife)
+	s.expires = g.now().Add(sessionTTL)
 	return new(*s), nil
 }
 
 // MayAct reports whether the visitor may act now.
-func (l *look) MayAct() bool {
-	v := l.Visitor
-	return v.MayAct && (!v.Cookie || l.Now.Before(v.ActUntil))
+func (r *request) MayAct() bool {
+	v := r.Visitor
+	return v.MayAct && (!v.Cookie || r.Now.Before(v.ActUntil))
 }
 
 // bearer returns what the token of a request allows, or why not; errNoToken if it
 // has none.
-func (g *gatekeeper) bearer(r *http.Request) (Access, error) {
+func (g *auth) bearer(r *http.Request) (Access, error) {
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") {
 		return Access{}, errNoToken
 	}
-	access, ok := g.gate.Lookup(strings.TrimSpace(token))
+	access, ok := g.credentials.Lookup(strings.TrimSpace(token))
 	switch {
 	case !ok:
-		return access, errNotValid
+		return access, errInvalidToken
 	case !access.MayRead:
-		return access, errNotSeeing
+		return access, errMayNotRead
 	}
 	return access, nil
 }
@@ -168,16 +168,16 @@ func visitSecret(r *http.Request) string {
 }
 
 // link makes the key of a link for the holder of a credential.
-func (g *gatekeeper) link(access Access) string {
+func (g *auth) link(access Access) string {
 	key := rand.Text()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.add(g.links, key, access, linkLife)
+	g.store(g.links, key, access, linkTTL)
 	return key
 }
 
 // redeem turns a link's key, once, into the secrets of a visit.
-func (g *gatekeeper) redeem(key string) (visit, cookie string, ok bool) {
+func (g *auth) redeem(key string) (visit, cookie string, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l, ok := g.find(g.links, key)
@@ -186,7 +186,7 @@ func (g *gatekeeper) redeem(key string) (visit, cookie string, ok bool) {
 	}
 	delete(g.links, sha256.Sum256([]byte(key)))
 	visit, cookie = rand.Text(), rand.Text()
-	g.add(g.sessions, visit+"."+cookie, l.Access, sessionLife)
+	g.store(g.sessions, visit+"."+cookie, l.Access, sessionTTL)
 	return visit, cookie, true
 }
 
@@ -197,14 +197,14 @@ func (c *Console) makeLink(w http.ResponseWriter, r *http.Request) {
 		scheme = "https"
 	}
 	answer := map[string]any{"url": scheme + "://" + r.Host + "/console/"}
-	if !c.gate.open() {
-		access, err := c.gate.bearer(r)
+	if !c.auth.open() {
+		access, err := c.auth.bearer(r)
 		if err != nil {
 			c.refuse(w, r, err)
 			return
 		}
-		answer["url"] = fmt.Sprint(answer["url"], "enter/", c.gate.link(access))
-		answer["expiresIn"], answer["mayAct"] = int(linkLife.Seconds()), access.MayAct
+		answer["url"] = fmt.Sprint(answer["url"], "enter/", c.auth.link(access))
+		answer["expiresIn"], answer["mayAct"] = int(linkTTL.Seconds()), access.MayAct
 	}
 	writeJSON(w, http.StatusOK, answer)
 }
@@ -212,17 +212,17 @@ func (c *Console) makeLink(w http.ResponseWriter, r *http.Request) {
 // enter lets in who follows a link. Its page refreshes to the console, so that the
 // browser sends the cookie wherever the link was followed from.
 func (c *Console) enter(w http.ResponseWriter, r *http.Request) {
-	if c.gate.open() {
+	if c.auth.open() {
 		http.Redirect(w, r, "/console/", http.StatusSeeOther)
 		return
 	}
-	visit, cookie, ok := c.gate.redeem(r.PathValue("key"))
+	visit, cookie, ok := c.auth.redeem(r.PathValue("key"))
 	if !ok {
-		c.refuse(w, r, errUsed)
+		c.refuse(w, r, errLinkUsed)
 		return
 	}
 	setCookie(w, r, home(visit), cookie, 0)
-	c.answer(w, http.StatusOK, "enter", &look{Title: "Welcome", Home: home(visit), Now: c.now()})
+	c.answer(w, http.StatusOK, "enter", &request{Title: "Welcome", Home: home(visit), Now: c.now()})
 }
 
 // setCookie sets the cookie of a visit; a negative age takes it back.
@@ -232,14 +232,14 @@ func setCookie(w http.ResponseWriter, r *http.Request, path, value string, age i
 	})
 }
 
-func (l *look) leave() error {
-	if err := l.checkForm(); err != nil {
+func (r *request) leave() error {
+	if err := r.checkForm(); err != nil {
 		return err
 	}
-	l.gate.mu.Lock()
-	delete(l.gate.sessions, sha256.Sum256([]byte(visitSecret(l.Request))))
-	l.gate.mu.Unlock()
-	setCookie(l.w, l.Request, l.Home, "", -1)
+	r.auth.mu.Lock()
+	delete(r.auth.sessions, sha256.Sum256([]byte(visitSecret(r.Request))))
+	r.auth.mu.Unlock()
+	setCookie(r.w, r.Request, r.Home, "", -1)
 	return errLeft
 }
 
@@ -247,24 +247,24 @@ func (l *look) leave() error {
 const maxForm = 16 << 10
 
 // checkForm returns nil if an action comes from one of our own pages.
-func (l *look) checkForm() error {
-	v := l.Visitor
-	if !v.bearer && (l.gate.origin.Check(l.Request) != nil || v.Token == "" ||
-		subtle.ConstantTimeCompare([]byte(l.PostFormValue("form")), []byte(v.Token)) != 1) {
+func (r *request) checkForm() error {
+	v := r.Visitor
+	if !v.bearer && (r.auth.origin.Check(r.Request) != nil || v.Token == "" ||
+		subtle.ConstantTimeCompare([]byte(r.PostFormValue("form")), []byte(v.Token)) != 1) {
 		return errForged
 	}
 	return nil
 }
 
 // checkAct returns nil if the visitor may act, and does so with a form of ours.
-func (l *look) checkAct() error {
+func (r *request) checkAct() error {
 	switch {
-	case !l.Visitor.MayAct:
+	case !r.Visitor.MayAct:
 		return errReadOnly
-	case !l.MayAct():
-		return errActed
+	case !r.MayAct():
+		return errActExpired
 	}
-	return l.checkForm()
+	return r.checkForm()
 }
 
 // policy is what pages may load and do: our own files, and nothing else.

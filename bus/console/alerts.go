@@ -16,44 +16,44 @@ import (
 )
 
 const (
-	oddSpan    = 10 * time.Minute // older failures are not shown
-	oddPatient = 30 * time.Second // how long a chat may wait for an agent
-	oddStuck   = 10 * time.Minute // how long an event may stay open
-	oddFill    = 50               // percent of a bound
-	oddLines   = 8
-	deadEvery  = 5 * time.Second
+	failureMaxAge      = 10 * time.Minute // older failures are not shown
+	maxAgentWait       = 30 * time.Second // how long a chat may wait for an agent
+	maxEventAge        = 10 * time.Minute // how long an event may stay open
+	fillWarning        = 50               // percent of a bound
+	shownAlerts        = 8
+	deadLetterInterval = 5 * time.Second
 )
 
-// An oddity is something that somebody should look at.
-type oddity struct {
-	Tone string // bad or warn
-	What string
-	More string
-	Link string
-	At   time.Time
+// An alert is something that somebody should look at.
+type alert struct {
+	Tone   string // bad or warn
+	Title  string
+	Detail string
+	Link   string
+	At     time.Time
 }
 
-// oddities are what somebody should look at, and what they are found in.
-type oddities struct {
-	Now     time.Time
-	Pulse   *pulse
-	Peers   []peerLine
-	Limited float64 // bounds reached within oddSpan
-	Dead    int     // letters
-	list    []oddity
+// alertFinder are what somebody should look at, and what they are found in.
+type alertFinder struct {
+	Now         time.Time
+	Status      *busStatus
+	Peers       []peerLine
+	Limited     float64 // bounds reached within failureMaxAge
+	DeadLetters int     // letters
+	list        []alert
 }
 
 // add adds an oddity; its tone is bad or warn.
-func (o *oddities) add(tone, what, more, link string, at time.Time) {
-	o.list = append(o.list, oddity{tone, what, more, link, at})
+func (o *alertFinder) add(tone, what, more, link string, at time.Time) {
+	o.list = append(o.list, alert{tone, what, more, link, at})
 }
 
 // find finds what somebody should look at, the worst first. The caller must hold f.mu.
-func (o *oddities) find(f *facts) []oddity {
-	o.aboutBus()
-	o.aboutFailures(f)
+func (o *alertFinder) find(f *readModel) []alert {
+	o.checkBus()
+	o.checkFailures(f)
 	for _, l := range o.Peers {
-		if l.WindowPct >= oddFill || l.QueuePct >= oddFill || l.Queued > 0 {
+		if l.WindowPct >= fillWarning || l.QueuePct >= fillWarning || l.Queued > 0 {
 			more := fmt.Sprintf("%d of %d unanswered, %d of %d queued", l.Unanswered, l.WindowMax, l.Queued, l.QueueMax)
 			o.add("warn", text.Clip(f.titles.Called(l.ID), 60)+" does not keep up", more, link("peer", "id", l.ID), l.Last)
 		}
@@ -63,21 +63,21 @@ func (o *oddities) find(f *facts) []oddity {
 		switch {
 		case c.Problem != "":
 			o.add("bad", name+" has no agent", c.Problem, link("chat", "id", id), c.Last)
-		case c.State == "asked for an agent" && o.Now.Sub(c.Last) > oddPatient:
+		case c.State == "asked for an agent" && o.Now.Sub(c.Last) > maxAgentWait:
 			o.add("warn", name+" waits for an agent", "asked "+ago(o.Now, c.Last), link("chat", "id", id), c.Last)
 		}
 	}
-	o.aboutAgents(f)
-	o.aboutDecisions(f)
-	slices.SortStableFunc(o.list, func(a, b oddity) int {
+	o.checkAgents(f)
+	o.checkDecisions(f)
+	slices.SortStableFunc(o.list, func(a, b alert) int {
 		return cmp.Or(cmp.Compare(a.Tone, b.Tone), b.At.Compare(a.At)) // bad, then warn
 	})
 	return o.list
 }
 
-// aboutBus finds what is odd about the bus itself.
-func (o *oddities) aboutBus() {
-	if s := o.Pulse.Log; s != nil {
+// checkBus finds what is odd about the bus itself.
+func (o *alertFinder) checkBus() {
+	if s := o.Status.Log; s != nil {
 		if s.Failing || s.Stalled {
 			o.add("bad", "The activity log is not being written", s.LastError, link("health"), o.Now)
 		}
@@ -85,12 +85,12 @@ func (o *oddities) aboutBus() {
 			o.add("bad", view.Count(s.Lost)+" rows of the activity log were lost since the start", fmt.Sprintf("in %d gaps", s.Gaps), link("health"), time.Time{})
 		}
 	}
-	if o.Pulse.Partial {
-		what := cmp.Or(strings.Join(o.Pulse.Missing, ", "), "the other buses, or NATS,")
+	if o.Status.Partial {
+		what := cmp.Or(strings.Join(o.Status.Missing, ", "), "the other buses, or NATS,")
 		o.add("bad", "Out of reach: "+text.Clip(what, 60), "what this bus says of a message speaks for a part of the cluster", link("health"), o.Now)
 	}
-	if o.Dead > 0 {
-		what := view.Plural(o.Dead, "dead letter waits", "dead letters wait") + " for a person"
+	if o.DeadLetters > 0 {
+		what := view.Plural(o.DeadLetters, "dead letter waits", "dead letters wait") + " for a person"
 		o.add("bad", what, "retry or drop", link("work")+"#dead", time.Time{})
 	}
 	if o.Limited >= 1 {
@@ -98,13 +98,13 @@ func (o *oddities) aboutBus() {
 	}
 }
 
-// aboutFailures groups the recent failures by peer and status.
-func (o *oddities) aboutFailures(f *facts) {
+// checkFailures groups the recent failures by peer and status.
+func (o *alertFinder) checkFailures(f *readModel) {
 	type group struct{ who, status string }
 	counts := map[group]int{}
 	var last []StateFailure // of each group
 	for _, x := range slices.Backward(f.failures) {
-		if o.Now.Sub(x.At) >= oddSpan {
+		if o.Now.Sub(x.At) >= failureMaxAge {
 			break
 		}
 		g := group{cmp.Or(x.Peer, x.From, x.Topic), x.Status}
@@ -123,16 +123,16 @@ func (o *oddities) aboutFailures(f *facts) {
 	}
 }
 
-// aboutAgents finds agents with open events that are away or stuck.
-func (o *oddities) aboutAgents(f *facts) {
+// checkAgents finds agents with open events that are away or stuck.
+func (o *alertFinder) checkAgents(f *readModel) {
 	connected := make(map[string]bool, len(o.Peers))
 	for _, l := range o.Peers {
 		connected[l.ID] = l.Connected
 	}
 	for id, a := range f.agents.all() {
 		name := text.Clip(f.titles.Called(id), 60)
-		if until := a.SpentUntil(o.Now); !until.IsZero() {
-			o.add("warn", name+" has used up a budget", fmt.Sprintf("%s (%d); it goes on %s, or counts anew", activitylog.ReasonInWords(a.Held.Reason), a.Held.Bound, told(o.Now, a.Held.Until)), link("agent", "id", id), a.Held.At)
+		if until := a.BudgetUntil(o.Now); !until.IsZero() {
+			o.add("warn", name+" has used up a budget", fmt.Sprintf("%s (%d); it goes on %s, or counts anew", activitylog.ReasonInWords(a.BudgetRecord.Reason), a.BudgetRecord.Bound, relativeTime(o.Now, a.BudgetRecord.Until)), link("agent", "id", id), a.BudgetRecord.At)
 		}
 		open, oldest := 0, o.Now
 		for _, e := range a.Events {
@@ -148,16 +148,16 @@ func (o *oddities) aboutAgents(f *facts) {
 		case open == 0:
 		case !connected[id]:
 			o.add("bad", name+" is away", more, link("agent", "id", id), a.Last)
-		case o.Now.Sub(oldest) > oddStuck:
+		case o.Now.Sub(oldest) > maxEventAge:
 			o.add("warn", name+" gets nothing done", more, link("agent", "id", id), a.Last)
 		}
 	}
 }
 
-// aboutDecisions counts what agents wait to be allowed.
-func (o *oddities) aboutDecisions(f *facts) {
+// checkDecisions counts what agents wait to be allowed.
+func (o *alertFinder) checkDecisions(f *readModel) {
 	n, since := 0, o.Now
-	for _, d := range f.ledger.decisions.all() {
+	for _, d := range f.broker.decisions.all() {
 		if now := d.Expire(o.Now); now.State == collab.ApprovalPending {
 			n++
 			if at := collab.ParseTime(d.CreatedAt); at.Before(since) {
@@ -170,8 +170,8 @@ func (o *oddities) aboutDecisions(f *facts) {
 	}
 }
 
-// A deadCount is the number of dead letters, counted now and then.
-type deadCount struct {
+// A deadLetterCount is the number of dead letters, counted now and then.
+type deadLetterCount struct {
 	mu sync.Mutex // guards the fields below
 	at time.Time
 	n  int
@@ -187,7 +187,7 @@ func (c *Console) deadLetters(ctx context.Context) (n int, ok bool) {
 	d := &c.deadCount
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if now := c.now(); now.Sub(d.at) >= deadEvery {
+	if now := c.now(); now.Sub(d.at) >= deadLetterInterval {
 		d.at = now
 		list, err := c.dead.List(ctx, listedDead)
 		d.n, d.ok = len(list), err == nil // the page of dead letters says why not

@@ -28,8 +28,8 @@ func column(id string) int {
 	return 1
 }
 
-// gonePast is how long an identity that left stays on the map; a command stays briefly.
-func gonePast(role string) time.Duration {
+// showGoneFor is how long an identity that left stays on the map; a command stays briefly.
+func showGoneFor(role string) time.Duration {
 	if role == "role-cli" {
 		return 20 * time.Second
 	}
@@ -41,7 +41,7 @@ func (t *chart) draw(lines []peerLine, edges []edgeLine, now time.Time) {
 	var columns [3][]node
 	for _, l := range lines {
 		at := column(l.ID)
-		if past := gonePast(l.Role); !l.Connected && !l.Spoken() && now.Sub(l.Last) > past {
+		if past := showGoneFor(l.Role); !l.Connected && !l.Bridged() && now.Sub(l.Last) > past {
 			continue
 		}
 		if len(columns[at]) >= mapNodes {
