@@ -18,37 +18,37 @@ import (
 )
 
 const (
-	pageRows = 100             // rows of a page
-	liveRows = 200             // new rows that one poll shows at most
-	patience = 3 * time.Second // for a search in the log
+	pageRows      = 100             // rows of a page
+	liveRows      = 200             // new rows that one poll shows at most
+	searchTimeout = 3 * time.Second // of a search in the log
 )
 
-// An activityView is the page of the log's rows.
+// An activityView is the page of the rows of the log.
 type activityView struct {
-	Query   url.Values // what the form asks for
+	Query   url.Values // values of the form
 	Rows    []activitylog.Entry
-	Live    string // link to newer rows; empty if the tail stands still
+	Live    string // link to newer rows; empty if the page is not live
 	Older   string // link to older rows; empty if there are none
-	Missed  string // what the tail does not show
+	Missed  string // what the live rows omit
 	Problem string
-	New     bool // rows that came while the page was open
-	Paged   bool // rows before those of a page
+	New     bool // rows that arrived while the page was open
+	Paged   bool // rows before those of an earlier page
 }
 
-// Empty explains why there is no row.
+// Empty explains why there are no rows.
 func (v *activityView) Empty() string {
 	switch {
 	case v.Problem != "":
 		return "No rows: " + v.Problem + "."
 	case v.Paged:
-		return "That was the oldest row."
+		return "There are no older rows."
 	case len(v.Query) > 0:
-		return "No row matches."
+		return "No rows match."
 	}
-	return "Nothing is recorded yet. Rows stand here as soon as something happens."
+	return "Nothing is recorded yet. Rows appear here as soon as something happens."
 }
 
-// readQuery reads the form; its values hold what is not empty.
+// readQuery reads the form. The values do not contain empty fields.
 func readQuery(r *http.Request) (url.Values, activitylog.Filter, error) {
 	form := url.Values{}
 	for _, name := range []string{"topic", "peer", "type", "event", "status", "text", "since", "rows"} {
@@ -81,7 +81,7 @@ func (r *request) activity() error {
 
 // newestRows fills the page with the newest rows.
 func (r *request) newestRows(page *activityView, f activitylog.Filter) {
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), searchTimeout)
 	defer cancel()
 	end, err := r.log.End(ctx)
 	if err == nil {
@@ -107,26 +107,26 @@ func describe(err error) string {
 	case errors.Is(err, activitylog.ErrNoLog):
 		return "nothing is recorded yet"
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("the search took longer than %s and was ended; narrow it, for example by since", patience)
+		return fmt.Sprintf("the search took longer than %s and was stopped; narrow it, for example by since", searchTimeout)
 	}
-	return "the activity log cannot be read now: " + err.Error()
+	return "the activity log cannot be read: " + err.Error()
 }
 
-// show takes rows, the oldest first, and shows the newest first.
+// show sets the rows, which come oldest first, and shows them newest first.
 func (v *activityView) show(rows []activitylog.Entry) {
 	slices.Reverse(rows)
 	v.Rows = rows
 }
 
-// activityRows answers with older rows, or with new ones.
+// activityRows answers with older rows or with new ones.
 func (r *request) activityRows() error {
 	q, f, err := readQuery(r.Request)
 	before, older := readCursor(r.FormValue("before"))
 	after, newer := readCursor(r.FormValue("after"))
 	if err != nil || r.log == nil || !older && !newer {
-		return &refusal{http.StatusBadRequest, "no such rows"}
+		return &refusal{http.StatusBadRequest, "unknown rows"}
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), searchTimeout)
 	defer cancel()
 	page := &activityView{Query: q, Paged: older, New: !older}
 	r.Page, r.part = page, "newer"
@@ -142,8 +142,7 @@ func (r *request) activityRows() error {
 	return nil
 }
 
-// newRows fills the page with the rows after a place, with the last ones if there are
-// many.
+// newRows fills the page with the rows after a cursor. If there are many, it takes the last ones.
 func (r *request) newRows(ctx context.Context, page *activityView, f activitylog.Filter, at activitylog.Cursor) {
 	end, err := r.log.End(ctx)
 	if err != nil {
@@ -157,7 +156,7 @@ func (r *request) newRows(ctx context.Context, page *activityView, f activitylog
 		rows = rows[len(rows)-liveRows:]
 	}
 	if missed > 0 {
-		page.Missed = view.Count(missed) + " rows went by faster than they can be shown"
+		page.Missed = view.Count(missed) + " rows were skipped, because they came too fast"
 	}
 	page.show(rows)
 	page.Live, page.Problem = rowsLink(page.Query, "after", next), describe(err)

@@ -19,12 +19,12 @@ const (
 	failureMaxAge      = 10 * time.Minute // older failures are not shown
 	maxAgentWait       = 30 * time.Second // how long a chat may wait for an agent
 	maxEventAge        = 10 * time.Minute // how long an event may stay open
-	fillWarning        = 50               // percent of a bound
+	fillWarning        = 50               // percent of a limit
 	shownAlerts        = 8
 	deadLetterInterval = 5 * time.Second
 )
 
-// An alert is something that somebody should look at.
+// An alert is something that an operator should look at.
 type alert struct {
 	Tone   string // bad or warn
 	Title  string
@@ -33,22 +33,22 @@ type alert struct {
 	At     time.Time
 }
 
-// alertFinder are what somebody should look at, and what they are found in.
+// An alertFinder finds alerts in the state of the bus.
 type alertFinder struct {
 	Now         time.Time
 	Status      *busStatus
 	Peers       []peerLine
-	Limited     float64 // bounds reached within failureMaxAge
+	Limited     float64 // how often limits were reached within failureMaxAge
 	DeadLetters int     // letters
-	list        []alert
+	alerts      []alert
 }
 
-// add adds an oddity; its tone is bad or warn.
+// add adds an alert. Its tone is bad or warn.
 func (o *alertFinder) add(tone, what, more, link string, at time.Time) {
-	o.list = append(o.list, alert{tone, what, more, link, at})
+	o.alerts = append(o.alerts, alert{tone, what, more, link, at})
 }
 
-// find finds what somebody should look at, the worst first. The caller must hold f.mu.
+// find returns the alerts, the worst first. The caller must hold f.mu.
 func (o *alertFinder) find(f *readModel) []alert {
 	o.checkBus()
 	o.checkFailures(f)
@@ -69,13 +69,13 @@ func (o *alertFinder) find(f *readModel) []alert {
 	}
 	o.checkAgents(f)
 	o.checkDecisions(f)
-	slices.SortStableFunc(o.list, func(a, b alert) int {
+	slices.SortStableFunc(o.alerts, func(a, b alert) int {
 		return cmp.Or(cmp.Compare(a.Tone, b.Tone), b.At.Compare(a.At)) // bad, then warn
 	})
-	return o.list
+	return o.alerts
 }
 
-// checkBus finds what is odd about the bus itself.
+// checkBus adds alerts about the bus itself.
 func (o *alertFinder) checkBus() {
 	if s := o.Status.Log; s != nil {
 		if s.Failing || s.Stalled {
@@ -87,18 +87,18 @@ func (o *alertFinder) checkBus() {
 	}
 	if o.Status.Partial {
 		what := cmp.Or(strings.Join(o.Status.Missing, ", "), "the other buses, or NATS,")
-		o.add("bad", "Out of reach: "+text.Clip(what, 60), "what this bus says of a message speaks for a part of the cluster", link("health"), o.Now)
+		o.add("bad", "Out of reach: "+text.Clip(what, 60), "results of messages cover only a part of the cluster", link("health"), o.Now)
 	}
 	if o.DeadLetters > 0 {
 		what := view.Plural(o.DeadLetters, "dead letter waits", "dead letters wait") + " for a person"
 		o.add("bad", what, "retry or drop", link("work")+"#dead", time.Time{})
 	}
 	if o.Limited >= 1 {
-		o.add("warn", "Bounds were reached "+view.Plural(int(o.Limited), "time", "times"), "in the last 10 minutes", link("health"), time.Time{})
+		o.add("warn", "Limits were reached "+view.Plural(int(o.Limited), "time", "times"), "in the last 10 minutes", link("health"), time.Time{})
 	}
 }
 
-// checkFailures groups the recent failures by peer and status.
+// checkFailures adds an alert for each peer and status of the recent failures.
 func (o *alertFinder) checkFailures(f *readModel) {
 	type group struct{ who, status string }
 	counts := map[group]int{}
@@ -123,7 +123,8 @@ func (o *alertFinder) checkFailures(f *readModel) {
 	}
 }
 
-// checkAgents finds agents with open events that are away or stuck.
+// checkAgents adds alerts about agents that are disconnected or stuck with open events, or out of
+// budget.
 func (o *alertFinder) checkAgents(f *readModel) {
 	connected := make(map[string]bool, len(o.Peers))
 	for _, l := range o.Peers {
@@ -132,7 +133,7 @@ func (o *alertFinder) checkAgents(f *readModel) {
 	for id, a := range f.agents.all() {
 		name := text.Clip(f.titles.Called(id), 60)
 		if until := a.BudgetUntil(o.Now); !until.IsZero() {
-			o.add("warn", name+" has used up a budget", fmt.Sprintf("%s (%d); it goes on %s, or counts anew", activitylog.ReasonInWords(a.BudgetRecord.Reason), a.BudgetRecord.Bound, relativeTime(o.Now, a.BudgetRecord.Until)), link("agent", "id", id), a.BudgetRecord.At)
+			o.add("warn", name+" has used up a budget", fmt.Sprintf("%s (%d); it resumes %s, or after a reset", activitylog.ReasonInWords(a.BudgetRecord.Reason), a.BudgetRecord.Bound, relativeTime(o.Now, a.BudgetRecord.Until)), link("agent", "id", id), a.BudgetRecord.At)
 		}
 		open, oldest := 0, o.Now
 		for _, e := range a.Events {
@@ -147,14 +148,14 @@ func (o *alertFinder) checkAgents(f *readModel) {
 		switch {
 		case open == 0:
 		case !connected[id]:
-			o.add("bad", name+" is away", more, link("agent", "id", id), a.Last)
+			o.add("bad", name+" is not connected", more, link("agent", "id", id), a.Last)
 		case o.Now.Sub(oldest) > maxEventAge:
-			o.add("warn", name+" gets nothing done", more, link("agent", "id", id), a.Last)
+			o.add("warn", name+" is stuck", more, link("agent", "id", id), a.Last)
 		}
 	}
 }
 
-// checkDecisions counts what agents wait to be allowed.
+// checkDecisions adds an alert if decisions are pending.
 func (o *alertFinder) checkDecisions(f *readModel) {
 	n, since := 0, o.Now
 	for _, d := range f.broker.decisions.all() {
@@ -170,7 +171,7 @@ func (o *alertFinder) checkDecisions(f *readModel) {
 	}
 }
 
-// A deadLetterCount is the number of dead letters, counted now and then.
+// A deadLetterCount is the number of dead letters. It is counted at intervals.
 type deadLetterCount struct {
 	mu sync.Mutex // guards the fields below
 	at time.Time
@@ -178,7 +179,7 @@ type deadLetterCount struct {
 	ok bool // they could be counted
 }
 
-// deadLetters returns the number of dead letters, at most some seconds old; not ok if
+// deadLetters returns the number of dead letters, at most a few seconds old. It returns false if
 // the bridge's queues cannot be read from here.
 func (c *Console) deadLetters(ctx context.Context) (n int, ok bool) {
 	if c.dead == nil {
@@ -189,13 +190,13 @@ func (c *Console) deadLetters(ctx context.Context) (n int, ok bool) {
 	defer d.mu.Unlock()
 	if now := c.now(); now.Sub(d.at) >= deadLetterInterval {
 		d.at = now
-		list, err := c.dead.List(ctx, listedDead)
-		d.n, d.ok = len(list), err == nil // the page of dead letters says why not
+		list, err := c.dead.List(ctx, listedDeadLetters)
+		d.n, d.ok = len(list), err == nil // the page of dead letters shows the error
 	}
 	return d.n, d.ok
 }
 
-// limited counts how often bounds were reached since a time.
+// limited returns how often limits were reached since a time.
 func (s *series) limited(since time.Time) float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -43,8 +43,8 @@ func TestOdditiesAreFoundAndSorted(t *testing.T) {
 	}
 	want := []string{
 		"bad rejected: 1 message refused from tg:1", "bad timeout: 3 deliveries failed at agent:a", "bad 12 rows of the activity log were lost since the start",
-		"bad Out of reach: west", "bad 1 dead letter waits for a person", "bad agent:gone is away",
-		"warn <script> waits for an agent", "warn Bounds were reached 2 times", "warn agent:stuck does not keep up", "warn agent:stuck gets nothing done",
+		"bad Out of reach: west", "bad 1 dead letter waits for a person", "bad agent:gone is not connected",
+		"warn <script> waits for an agent", "warn Limits were reached 2 times", "warn agent:stuck does not keep up", "warn agent:stuck is stuck",
 		"warn agent:spent has used up a budget", "warn 1 decision waits for a person",
 	}
 	slices.Sort(want)

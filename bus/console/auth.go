@@ -10,75 +10,88 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 const (
-	linkTTL     = 2 * time.Minute
-	sessionTTL  = 12 * time.Hour   // after the last request
-	actTTL      = 30 * time.Minute // after entering: who may act then only looks
-	maxSessions = 1000             // and links
+	linkTTL   = 2 * time.Minute
+	visitTTL  = 12 * time.Hour   // after the last request
+	actTTL    = 30 * time.Minute // of acting, after entering
+	maxVisits = 1000             // and links
 )
 
-// A auth lets visitors in.
+// An auth decides which visitors may read the console, and which may act.
 type auth struct {
 	credentials Credentials
 	now         func() time.Time
 	openForm    string // token of the forms on an open bus
 	origin      *http.CrossOriginProtection
 
-	mu       sync.Mutex // guards the fields below
-	links    sessions   // without a form
-	sessions sessions
+	mu     sync.Mutex // guards the fields below
+	links  visitorTable
+	visits visitorTable
 }
 
-// A session is a visitor: what a credential, or the secret of a link or visit, allows
-// until it expires.
-type session struct {
+// A visitor is what a credential, or the secret of a link or visit, allows until it expires.
+type visitor struct {
 	Access
-	Token    string    // that the forms of this visitor carry
+	Token    string    // in the forms of this visitor's pages
 	Cookie   bool      // came by a link, and can leave
-	ActUntil time.Time // by a link: when a visitor who may act only looks
+	ActUntil time.Time // when a visitor who came by a link may no longer act
 	bearer   bool      // sent a bearer token, which no page can make a browser do
 	expires  time.Time
 }
 
-// A sessions keeps sessions by the hashes of their secrets.
-type sessions map[[32]byte]*session
+// A visitorTable holds the last visitors by the hashes of their secrets.
+type visitorTable = *simplelru.LRU[[sha256.Size]byte, *visitor]
 
-// store keeps a session under a secret. The caller must hold g.mu.
-func (g *auth) store(kept sessions, secret string, access Access, life time.Duration) {
-	now := g.now()
-	for k, old := range kept {
-		if now.After(old.expires) || len(kept) >= maxSessions {
-			delete(kept, k)
-		}
+func newVisitorTable() visitorTable {
+	table, err := simplelru.NewLRU[[sha256.Size]byte, *visitor](maxVisits, nil)
+	if err != nil {
+		panic(err) // the size is not positive
 	}
-	kept[sha256.Sum256([]byte(secret))] = &session{
-		Access: access, Token: rand.Text(), Cookie: true, ActUntil: now.Add(actTTL), expires: now.Add(life),
-	}
+	return table
 }
 
-// find returns the session of a secret, unless it has expired or its credential no
-// longer stands: then it is forgotten. The caller must hold g.mu.
-func (g *auth) find(kept sessions, secret string) (s *session, ok bool) {
+// store adds a visitor with a secret to a table. The caller must hold a.mu.
+func (a *auth) store(table visitorTable, secret string, access Access, ttl time.Duration) {
+	now := a.now()
+	table.Add(sha256.Sum256([]byte(secret)), &visitor{
+		Access:   access,
+		Token:    rand.Text(),
+		Cookie:   true,
+		ActUntil: now.Add(actTTL),
+		expires:  now.Add(ttl),
+	})
+}
+
+// find returns the visitor with a secret. If the visitor has expired, or the credential is no
+// longer valid, it removes the visitor and returns false. The caller must hold a.mu.
+func (a *auth) find(table visitorTable, secret string) (v *visitor, ok bool) {
 	key := sha256.Sum256([]byte(secret))
-	if s = kept[key]; s == nil || g.now().After(s.expires) || !s.Valid() {
-		delete(kept, key)
+	if v, ok = table.Get(key); !ok || a.now().After(v.expires) || !v.Valid() {
+		table.Remove(key)
 		return nil, false
 	}
-	return s, true
+	return v, true
 }
 
-func newAuth(gate Credentials, now func() time.Time) *auth {
+func newAuth(credentials Credentials, now func() time.Time) *auth {
 	return &auth{
-		credentials: gate, now: now, openForm: rand.Text(), origin: http.NewCrossOriginProtection(), links: sessions{}, sessions: sessions{},
+		credentials: credentials,
+		now:         now,
+		openForm:    rand.Text(),
+		origin:      http.NewCrossOriginProtection(),
+		links:       newVisitorTable(),
+		visits:      newVisitorTable(),
 	}
 }
 
-func (g *auth) open() bool { return g.credentials == nil || g.credentials.Open() }
+func (a *auth) open() bool { return a.credentials == nil || a.credentials.Open() }
 
-// A refusal is an answer that is not the page that was asked for: why not, or, with
-// StatusSeeOther, where to go instead.
+// A refusal is an answer other than the requested page: an error, or, with StatusSeeOther, the
+// address of another page.
 type refusal struct {
 	status int
 	text   string
@@ -87,37 +100,45 @@ type refusal struct {
 func (e *refusal) Error() string { return e.text }
 
 var (
-	errNoCredential = &refusal{http.StatusUnauthorized, "the console needs a credential: run `hubbub console` and open the link that it prints"}
-	errNoToken      = &refusal{http.StatusUnauthorized, "a token is needed: send it as Authorization: Bearer"}
-	errVisitEnded   = &refusal{http.StatusUnauthorized, "this visit has ended: the bus was started anew, the credential revoked, or nothing asked for half a day; run `hubbub console` for a new link"}
-	errLinkUsed     = &refusal{http.StatusUnauthorized, "this link was used already, or is older than two minutes: run `hubbub console` for a new one"}
+	errNoCredential = &refusal{http.StatusUnauthorized,
+		"the console needs a credential: run `hubbub console` and open the link that it prints"}
+	errNoToken    = &refusal{http.StatusUnauthorized, "a token is needed: send it as Authorization: Bearer"}
+	errVisitEnded = &refusal{http.StatusUnauthorized,
+		"this visit has ended: the bus was restarted, the credential was revoked, or you were away for twelve hours; " +
+			"run `hubbub console` for a new link"}
+	errLinkUsed = &refusal{http.StatusUnauthorized,
+		"this link was already used, or is older than two minutes: run `hubbub console` for a new one"}
 	errInvalidToken = &refusal{http.StatusUnauthorized, "the token is not valid; it may have been revoked"}
-	errMayNotRead   = &refusal{http.StatusForbidden, "the console shows everything: it needs a credential that may subscribe to '*'"}
-	errActExpired   = &refusal{http.StatusForbidden, "a visit may act for half an hour, and this one only looks now: run `hubbub console` for a new link"}
-	errReadOnly     = &refusal{http.StatusForbidden, "this credential may look and not act: that needs one that may be a cli: identity and publish to '*'"}
-	errForged       = &refusal{http.StatusForbidden, "this request did not come from a page of the console; go back and try again"}
-	errLeft         = &refusal{http.StatusOK, "you have left; `hubbub console` lets you in again"}
+	errMayNotRead   = &refusal{http.StatusForbidden,
+		"the console shows everything: it needs a credential that may subscribe to '*'"}
+	errActExpired = &refusal{http.StatusForbidden,
+		"this visit is now read-only, since a visit may act for half an hour: run `hubbub console` for a new link"}
+	errReadOnly = &refusal{http.StatusForbidden,
+		"this credential is read-only: to act, it must grant a cli: identity and publishing to '*'"}
+	errForged = &refusal{http.StatusForbidden,
+		"this request did not come from a page of the console; go back and try again"}
+	errLeft = &refusal{http.StatusOK, "you have left; run `hubbub console` to come back"}
 )
 
-// admit returns the visitor, or why they may not look.
-func (g *auth) admit(r *http.Request) (*session, error) {
-	if g.open() {
-		return &session{Access: Access{MayAct: true}, Token: g.openForm}, nil
+// admit returns the visitor, or the reason to refuse the request.
+func (a *auth) admit(r *http.Request) (*visitor, error) {
+	if a.open() {
+		return &visitor{Access: Access{MayAct: true}, Token: a.openForm}, nil
 	}
-	access, err := g.bearer(r)
+	access, err := a.bearer(r)
 	if err != errNoToken {
-		return &session{Access: access, bearer: true}, err
+		return &visitor{Access: access, bearer: true}, err
 	}
 	if r.PathValue("visit") == "" {
 		return nil, errNoCredential
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	s, ok := g.find(g.sessions, visitSecret(r))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s, ok := a.find(a.visits, visitSecret(r))
 	if !ok {
 		return nil, errVisitEnded
 	}
-	s.expires = g.now().Add(sessionTTL)
+	s.expires = a.now().Add(visitTTL)
 	return new(*s), nil
 }
 
@@ -127,14 +148,14 @@ func (r *request) MayAct() bool {
 	return v.MayAct && (!v.Cookie || r.Now.Before(v.ActUntil))
 }
 
-// bearer returns what the token of a request allows, or why not; errNoToken if it
-// has none.
-func (g *auth) bearer(r *http.Request) (Access, error) {
+// bearer returns the access of the token of a request, or the reason why it has none. The reason
+// is errNoToken if there is no token.
+func (a *auth) bearer(r *http.Request) (Access, error) {
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") {
 		return Access{}, errNoToken
 	}
-	access, ok := g.credentials.Lookup(strings.TrimSpace(token))
+	access, ok := a.credentials.Lookup(strings.TrimSpace(token))
 	switch {
 	case !ok:
 		return access, errInvalidToken
@@ -144,13 +165,13 @@ func (g *auth) bearer(r *http.Request) (Access, error) {
 	return access, nil
 }
 
-// A visit has two secrets, and each is worth nothing without the other: a part of the
-// path of its pages, which browsers tell no other origin, and a cookie for that path
-// alone. Browsers send cookies to every port of a host, but this one only to who
-// knows the path.
+// A visit has two secrets, each useless alone. One is a part of the path of its pages, which
+// browsers tell no other origin. The other is a cookie for that path alone. Browsers send cookies
+// to every port of a host, but this one only to clients that know the path.
 const cookieName = "hubbub_console"
 
-// home returns where the pages of a visit lie; "" is no visit.
+// home returns the path of the pages of a visit. An empty visit is that of an open bus or a
+// bearer token.
 func home(visit string) string {
 	if visit == "" {
 		return "/console/"
@@ -158,7 +179,7 @@ func home(visit string) string {
 	return "/console/v/" + visit + "/"
 }
 
-// visitSecret returns both secrets of the visit that a request belongs to, as one.
+// visitSecret returns both secrets of the visit of a request, joined.
 func visitSecret(r *http.Request) string {
 	cookie, err := r.Cookie(cookieName)
 	if err != nil {
@@ -167,30 +188,30 @@ func visitSecret(r *http.Request) string {
 	return r.PathValue("visit") + "." + cookie.Value
 }
 
-// link makes the key of a link for the holder of a credential.
-func (g *auth) link(access Access) string {
+// link returns the key of a new link.
+func (a *auth) link(access Access) string {
 	key := rand.Text()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.store(g.links, key, access, linkTTL)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.store(a.links, key, access, linkTTL)
 	return key
 }
 
-// redeem turns a link's key, once, into the secrets of a visit.
-func (g *auth) redeem(key string) (visit, cookie string, ok bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	l, ok := g.find(g.links, key)
+// redeem exchanges the key of a link, once, for the secrets of a visit.
+func (a *auth) redeem(key string) (visit, cookie string, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l, ok := a.find(a.links, key)
 	if !ok {
 		return "", "", false
 	}
-	delete(g.links, sha256.Sum256([]byte(key)))
+	a.links.Remove(sha256.Sum256([]byte(key)))
 	visit, cookie = rand.Text(), rand.Text()
-	g.store(g.sessions, visit+"."+cookie, l.Access, sessionTTL)
+	a.store(a.visits, visit+"."+cookie, l.Access, visitTTL)
 	return visit, cookie, true
 }
 
-// makeLink answers POST /console/link: a link that lets the holder of a token in.
+// makeLink answers POST /console/link with a link that opens a visit.
 func (c *Console) makeLink(w http.ResponseWriter, r *http.Request) {
 	scheme := "http"
 	if r.TLS != nil {
@@ -209,8 +230,8 @@ func (c *Console) makeLink(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, answer)
 }
 
-// enter lets in who follows a link. Its page refreshes to the console, so that the
-// browser sends the cookie wherever the link was followed from.
+// enter opens the visit of a link. Its page refreshes to the console, so that the browser sends
+// the cookie wherever the link was followed from.
 func (c *Console) enter(w http.ResponseWriter, r *http.Request) {
 	if c.auth.open() {
 		http.Redirect(w, r, "/console/", http.StatusSeeOther)
@@ -225,7 +246,7 @@ func (c *Console) enter(w http.ResponseWriter, r *http.Request) {
 	c.answer(w, http.StatusOK, "enter", &request{Title: "Welcome", Home: home(visit), Now: c.now()})
 }
 
-// setCookie sets the cookie of a visit; a negative age takes it back.
+// setCookie sets the cookie of a visit. A negative age removes it.
 func setCookie(w http.ResponseWriter, r *http.Request, path, value string, age int) {
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName, Value: value, Path: path, MaxAge: age, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
@@ -237,7 +258,7 @@ func (r *request) leave() error {
 		return err
 	}
 	r.auth.mu.Lock()
-	delete(r.auth.sessions, sha256.Sum256([]byte(visitSecret(r.Request))))
+	r.auth.visits.Remove(sha256.Sum256([]byte(visitSecret(r.Request))))
 	r.auth.mu.Unlock()
 	setCookie(r.w, r.Request, r.Home, "", -1)
 	return errLeft
@@ -246,7 +267,7 @@ func (r *request) leave() error {
 // maxForm bounds the body of an action, in bytes.
 const maxForm = 16 << 10
 
-// checkForm returns nil if an action comes from one of our own pages.
+// checkForm returns nil if an action comes from a page of the console.
 func (r *request) checkForm() error {
 	v := r.Visitor
 	if !v.bearer && (r.auth.origin.Check(r.Request) != nil || v.Token == "" ||
@@ -256,7 +277,7 @@ func (r *request) checkForm() error {
 	return nil
 }
 
-// checkAct returns nil if the visitor may act, and does so with a form of ours.
+// checkAct returns nil if the visitor may act and the action comes from a page of the console.
 func (r *request) checkAct() error {
 	switch {
 	case !r.Visitor.MayAct:
@@ -267,7 +288,7 @@ func (r *request) checkAct() error {
 	return r.checkForm()
 }
 
-// policy is what pages may load and do: our own files, and nothing else.
+// policy allows pages to load and do nothing but the console's own files and forms.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
@@ -276,7 +297,7 @@ func secure(h http.Header) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
-	h.Set("Referrer-Policy", "same-origin") // not no-referrer, with which forms come from the origin "null"
+	h.Set("Referrer-Policy", "same-origin") // with no-referrer, forms would come from the origin "null"
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")

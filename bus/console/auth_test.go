@@ -255,7 +255,7 @@ func TestAVisitActsForHalfAnHour(t *testing.T) {
 	if did := s.dead.did(); did != "retry 7" {
 		t.Errorf("done: %s", did)
 	}
-	if body := s.page(t, home+"work", cookie); strings.Contains(body, `value="retry"`) || !strings.Contains(body, "looks only now") {
+	if body := s.page(t, home+"work", cookie); strings.Contains(body, `value="retry"`) || !strings.Contains(body, "now read-only") {
 		t.Error("a visit that only looks is offered actions, or is not told")
 	}
 	if a := s.ask(t, http.MethodPost, home+"leave", "form="+token, cookie); a.status != http.StatusOK {

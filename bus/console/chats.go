@@ -12,7 +12,7 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A chat is what the log tells of one chat.
+// A chat is the state of one chat.
 type chat struct {
 	Topic   string
 	Title   string
@@ -23,11 +23,11 @@ type chat struct {
 	In, Out int64
 	Failed  int64 // replies that were not delivered
 	Last    time.Time
-	Events  []*chatEvent // the newest last
+	Events  []*chatEvent // newest last
 	byID    map[string]*chatEvent
 }
 
-// KindWord says what kind of chat it is in its people's words, not in those of C2A.
+// KindWord returns the kind of the chat in everyday words instead of those of C2A.
 func (c *chat) KindWord() string {
 	switch {
 	case c.Kind == "dm":
@@ -38,18 +38,18 @@ func (c *chat) KindWord() string {
 	return c.Kind
 }
 
-// A chatEvent is one thing that happened in a chat.
+// A chatEvent is one event of a chat, or one reply in it.
 type chatEvent struct {
 	At        time.Time
 	ID        string // eventId, or the messageId of a reply
 	MessageID string
 	Kind      string // message, edit, reaction, ..., reply, signal
 	Author    string
-	Reply     bool // by an agent of ours
+	Reply     bool // by an agent of this bus
 	InReplyTo string
 	Text      string
-	Agents    []string // that got it
-	RelayedID string   // eventId under which the other agents of the chat got a reply
+	Agents    []string // that received it
+	RelayedID string   // eventId with which a reply was relayed to the other agents of the chat
 	Status    string   // of a reply: queued, delivered, ...
 	Reason    string
 }
@@ -62,21 +62,21 @@ func (f *readModel) chat(topic string) *chat {
 	return c
 }
 
-// addName adds a name to a list that does not have it, unless the list is full.
+// addName adds a name to a list, unless the list has it or is full.
 func addName(names *[]string, name string) {
 	if !slices.Contains(*names, name) && len(*names) < maxNames {
 		*names = append(*names, name)
 	}
 }
 
-// add appends an event, and forgets the oldest if there are too many.
+// add appends an event. If there are too many, it removes the oldest.
 func (c *chat) add(e *chatEvent) {
 	c.Events = appendByID(c.Events, c.byID, e, func(e *chatEvent) string { return e.ID })
 	c.Last = e.At
 }
 
-// LastLine returns what people of the chat saw last: neither a signal, nor what was deleted, nor a reply
-// that did not arrive. It is nil if there is none.
+// LastLine returns the last line that people in the chat see, or nil. Signals, deleted messages
+// and undelivered replies do not count.
 func (c *chat) LastLine() *chatEvent {
 	for _, e := range slices.Backward(c.Events) {
 		seen := e.Kind == protocol.EventMessage || e.Kind == protocol.EventEdit ||
@@ -88,8 +88,8 @@ func (c *chat) LastLine() *chatEvent {
 	return nil
 }
 
-// appendByID appends an event to a list and its index, which forget the older half
-// if there are too many.
+// appendByID appends an event to a list and its index. If there are too many, it removes the
+// older half.
 func appendByID[E any](list []*E, byID map[string]*E, e *E, id func(*E) string) []*E {
 	if len(list) >= 2*maxEvents {
 		for _, old := range list[:maxEvents] {
@@ -107,7 +107,7 @@ func isChat(id string) bool {
 	return role == protocol.RoleTG || role == protocol.RoleChorus
 }
 
-// applyRoute applies a step by which a chat gets its agent.
+// applyRoute applies a step of assigning an agent to a chat.
 func (f *readModel) applyRoute(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	var r struct {
 		protocol.RouteAssigned
@@ -142,7 +142,8 @@ func (f *readModel) applyRoute(e *activitylog.Entry, m *protocol.Message, at tim
 	}
 }
 
-// applyChatMessage applies an event of a chat, once for every agent that it is sent to.
+// applyChatMessage applies an event of a chat. It is called for each agent that receives the
+// event.
 func (f *readModel) applyChatMessage(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	var content protocol.ChatMessage
 	if json.Unmarshal(m.Content, &content) != nil {
@@ -151,7 +152,7 @@ func (f *readModel) applyChatMessage(e *activitylog.Entry, m *protocol.Message, 
 	id, kind := cmp.Or(content.SourceID, e.MessageID), cmp.Or(content.Event, protocol.EventMessage)
 	key := id
 	if kind == protocol.EventEdit || kind == protocol.EventDelete {
-		key = kind + " " + id // they repeat the id of their message
+		key = kind + " " + id // edits and deletions have the id of their message
 	}
 	c := f.chat(string(m.From))
 	if content.Chat != nil {
@@ -183,7 +184,7 @@ func (f *readModel) applyChatMessage(e *activitylog.Entry, m *protocol.Message, 
 	a.event(id).fill(&got, c.Topic)
 }
 
-// relayed returns the reply that a message repeats to the other agents of its chat, if it does.
+// relayed returns the reply that a message relays to the other agents of the chat, or nil.
 func (c *chat) relayed(m *protocol.ChatMessage) *chatEvent {
 	if m.Author == nil || protocol.RoleOf(protocol.PeerID(m.Author.ID)) != protocol.RoleAgent {
 		return nil
@@ -197,7 +198,7 @@ func (c *chat) relayed(m *protocol.ChatMessage) *chatEvent {
 	return nil
 }
 
-// relayLookback is how far back a reply is looked for that the other agents of its chat are told.
+// relayLookback is the number of events in which relayed looks for the reply.
 const relayLookback = 100
 
 func author(a *protocol.Author) string {
@@ -211,7 +212,7 @@ func author(a *protocol.Author) string {
 	return text.Clip(name, 80)
 }
 
-// applyReply applies what an agent says in a chat.
+// applyReply applies a reply of an agent.
 func (f *readModel) applyReply(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	var content protocol.ChatReply
 	if json.Unmarshal(m.Content, &content) != nil || content.Typing || !isChat(e.Topic) {
@@ -264,21 +265,21 @@ func (f *readModel) applyDeliveryStatus(e *activitylog.Entry, m *protocol.Messag
 	}
 }
 
-// An agent is what the log tells of one agent.
+// An agent is the state of one agent.
 type agent struct {
 	activitylog.AgentTally
 	ID           string
-	Online       time.Time // when it last said that it is there
+	Online       time.Time // when it last announced itself
 	Last         time.Time // when it last recorded anything
 	Chats        []string
 	Replies      int64
-	BudgetRecord activitylog.AttentionRecord // the last turn that a budget held back; zero since it was counted anew
+	BudgetRecord activitylog.AttentionRecord // of the last turn that a budget held back; zero since the last reset
 
-	Events []*agentEvent // the newest last
+	Events []*agentEvent // newest last
 	byID   map[string]*agentEvent
 }
 
-// An applyAgentEvent is one event as one agent sees it.
+// An agentEvent is one event from the view of one agent.
 type agentEvent struct {
 	activitylog.EventTally
 	ID        string
@@ -312,7 +313,7 @@ func (e *agentEvent) fill(c *chatEvent, chat string) {
 	}
 }
 
-// Open counts the open events among those remembered.
+// Open returns the number of open events among the remembered ones.
 func (a *agent) Open() (n int) {
 	for _, e := range a.Events {
 		if e.Open() {
@@ -322,8 +323,8 @@ func (a *agent) Open() (n int) {
 	return n
 }
 
-// applyAgentEvent applies a record of an agent.
-func (f *readModel) applyAgentEvent(e *activitylog.Entry, m *protocol.Message, at time.Time) {
+// applyAgentRecord applies a record of an agent.
+func (f *readModel) applyAgentRecord(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	var r activitylog.AttentionRecord
 	if json.Unmarshal(m.Content, &r) != nil || protocol.RoleOf(m.From) != protocol.RoleAgent {
 		return
@@ -339,7 +340,7 @@ func (f *readModel) applyAgentEvent(e *activitylog.Entry, m *protocol.Message, a
 	}
 }
 
-// BudgetUntil returns until when a budget holds turns back; zero if none does.
+// BudgetUntil returns the end of the period for which a budget holds turns back, or zero.
 func (a *agent) BudgetUntil(now time.Time) time.Time {
 	until, err := time.Parse(time.RFC3339, a.BudgetRecord.Until)
 	if err != nil || !until.After(now) {

@@ -19,21 +19,19 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// ErrUnreachable is in the chain of the error of dead letters that cannot be
-// reached from here.
+// ErrUnreachable is the error of dead letters that cannot be reached from here.
 var ErrUnreachable = errors.New("the bridge's queues are not in this bus's data folder")
 
 // Options are the optional settings of a Console. Nil is valid.
 type Options struct {
-	Credentials Credentials // who may look; nil: everyone
-	DeadLetters DeadLetters // nil: there are none to show
-	ActingAs    ActingAs    // speaks for everyone, where everyone may act; nil: nobody does
+	Credentials Credentials // nil: every visitor may read and act
+	DeadLetters DeadLetters // nil: none are shown
+	ActingAs    ActingAs    // acts for all visitors of an open bus; nil: none may act
 	Log         *zerolog.Logger
 	Now         func() time.Time // default time.Now
 }
 
-// A Console serves /console/. It is an http.Handler; its answers are only
-// current while Run runs.
+// A Console serves /console/. It is an http.Handler. Its answers are current only while Run runs.
 type Console struct {
 	bus       Bus
 	log       *activitylog.Reader
@@ -46,15 +44,15 @@ type Console struct {
 	model       *readModel
 	series      *series
 	deadCount   deadLetterCount
-	lastRequest atomic.Int64  // time of the last request, in unix nanoseconds
+	lastRequest atomic.Int64  // in unix nanoseconds
 	wake        chan struct{} // wakes the follower; capacity 1
-	current     atomic.Bool   // the facts hold the log's rows
+	current     atomic.Bool   // the model is up to date with the log
 	mux         *http.ServeMux
 	pages       map[string]*template.Template
 }
 
-// New makes the console of a bus whose activity log is read with log, which may
-// be nil. It does no I/O.
+// New returns the console of a bus. log reads the activity log of the bus and may be nil. New
+// does no I/O.
 func New(bus Bus, log *activitylog.Reader, opts *Options) *Console {
 	o := defaults.Of(opts)
 	defaults.Set(&o.Now, time.Now)
@@ -69,8 +67,8 @@ func New(bus Bus, log *activitylog.Reader, opts *Options) *Console {
 	return c
 }
 
-// routes says what answers each path. A page is filled in by a method and drawn with a
-// template; without one, it is JSON.
+// routes maps each path to a method and a template. The method fills the page in, and the
+// template draws it. A page without a template is JSON.
 func (c *Console) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /console/assets/{name}", serveAsset)
@@ -117,8 +115,8 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mux.ServeHTTP(w, r)
 }
 
-// Run keeps the console current until ctx ends: it samples the counters, and
-// follows the log while somebody looks.
+// Run keeps the console current until ctx ends. It samples the counters, and follows the log
+// while pages are open.
 func (c *Console) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { c.sample(ctx) })
@@ -129,69 +127,69 @@ func (c *Console) Run(ctx context.Context) error {
 	return nil
 }
 
-// sampleEvery is how often the counters are sampled.
-const sampleEvery = 2 * time.Second
+// sampleInterval is the time between two samples of the counters.
+const sampleInterval = 2 * time.Second
 
 func (c *Console) sample(ctx context.Context) {
-	for again := true; again; again = retry.Sleep(ctx, sampleEvery) {
+	for again := true; again; again = retry.Sleep(ctx, sampleInterval) {
 		c.series.add(c.now(), c.bus.Counters())
 	}
 }
 
-// A Bus is what the console shows of one. Its methods are called from any
-// goroutine, about once a second and for each page.
+// A Bus is the bus that the console shows. Its methods are called from any goroutine, about once
+// a second and for each page.
 type Bus interface {
 	Peers() []report.Peer
 	Counters() report.Counters
 }
 
-// A Credentials decides who may look. A nil Gate is open.
+// Credentials are the credentials of the bus. Nil Credentials are open.
 type Credentials interface {
-	// Open reports whether the bus has no credentials: everyone may look and act.
+	// Open reports whether the bus has no credentials. Then every visitor may read and act.
 	Open() bool
-	// Lookup returns what a token allows; false if it is not valid.
+	// Lookup returns the access of a token, or false if the token is not valid.
 	Lookup(token string) (Access, bool)
 }
 
-// A ActingAs speaks on the bus for whoever acts in the console.
+// An ActingAs acts on the bus for a visitor.
 type ActingAs interface {
 	collab.Asker // asks the broker
-	// DirectChat says a text to an agent, in a direct chat that goes on from call to call, and
-	// returns what the agent answers. It waits until ctx ends.
+	// DirectChat sends a text to an agent and returns the answer. All calls belong to one direct
+	// chat. It waits until ctx ends.
 	DirectChat(ctx context.Context, agent protocol.PeerID, text string) (answer string, err error)
-	// As speaks as a person of the command line, where whoever acts may be that.
+	// As returns an ActingAs that acts as a person of the command line, if the visitor may use
+	// that identity.
 	As(person protocol.PeerID) ActingAs
-	// ResetBudget has an agent count its budgets anew.
+	// ResetBudget resets the budgets of an agent.
 	ResetBudget(ctx context.Context, agent protocol.PeerID) error
 }
 
-// An Access is what a credential allows.
+// An Access is what a credential allows in the console.
 type Access struct {
 	Name     string      // of the credential
 	MayRead  bool        // may read everything
-	MayAct   bool        // may retry and drop as an operator
-	Valid    func() bool // whether the credential still stands, unchanged
-	ActingAs ActingAs    // speaks as its holder; nil: nobody does
+	MayAct   bool        // as an operator
+	Valid    func() bool // reports whether the credential is in force, unchanged
+	ActingAs ActingAs    // acts as the holder; nil: the holder may not act
 }
 
-// DeadLetters are the messages that could not be delivered to the outside and
-// wait for a person.
+// DeadLetters are the messages that could not be delivered to the outside and wait for a person.
 type DeadLetters interface {
-	// List returns them, at most limit, the oldest of each program first. Its error
-	// says whose are missing; ErrUnreachable is in its chain when the bridge's queues
+	// List lists at most limit of them, the oldest of each program first. Its error names the
+	// programs whose messages are missing. The error wraps ErrUnreachable if the bridge's queues
 	// cannot be reached from here.
 	List(ctx context.Context, limit int) ([]DeadLetter, error)
-	// Retry sends one again, Drop gives it up.
+	// Retry sends a message again, and Drop gives it up.
 	Retry(ctx context.Context, id string) error
 	Drop(ctx context.Context, id string) error
 }
 
-// A DeadLetter is one of them.
+// A DeadLetter is one undelivered message.
 type DeadLetter struct {
 	ID          string
 	Queue       string
 	Destination string
-	State       string // dead, or unknown: it may have arrived
+	State       string // dead, or unknown if it may have arrived
 	Attempts    int
 	QueuedAt    time.Time
 	Agent       string

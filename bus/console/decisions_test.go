@@ -116,7 +116,7 @@ func TestDecisionsAreListedAndMade(t *testing.T) {
 	}{
 		{pending, "dec_1", true}, {pending, "dec_2", true}, {pending, "dec_4", false}, {pending, "dec_6", false}, {pending, "tg:77", true}, {pending, `value="session"`, true},
 		{standing, "dec_4", true}, {standing, "dec_5", true}, {standing, "dec_3", false}, {standing, "dec_1", false}, {standing, `value="revoke"`, true},
-		{standing, "for this tool always", true}, {decided, "dec_6", true}, {decided, "dec_1", false}, {body, "<script>alert", false}, {body, "what the broker says", true},
+		{standing, "for this tool always", true}, {decided, "dec_6", true}, {decided, "dec_1", false}, {body, "<script>alert", false}, {body, "come from the broker", true},
 		{body, "which &lt;b&gt;region?", true}, {body, "of an agent", false}, // asked of a person, and of an agent
 	} {
 		if strings.Contains(c.where, c.what) != c.want {
@@ -288,9 +288,9 @@ func TestABudgetIsCountedAnew(t *testing.T) {
 	record(map[string]any{"event": "budget", "eventId": "e1", "state": "withheld", "reason": "budget_turns", "bound": 5, "until": protocol.FormatTime(time.Now().Add(time.Hour))})
 	home, cookie := s.enter(t, "operator")
 	page := home + "agent?id=agent:lead"
-	body := s.shows(t, page, ">Count anew<", cookie)
+	body := s.shows(t, page, ">reset the budget<", cookie)
 	theirs, reader := s.enter(t, "watcher")
-	if body := s.page(t, theirs+"agent?id=agent:lead", reader); !strings.Contains(body, "hubbub resume agent:lead --budget") || strings.Contains(body, ">Count anew<") {
+	if body := s.page(t, theirs+"agent?id=agent:lead", reader); !strings.Contains(body, "hubbub resume agent:lead --budget") || strings.Contains(body, ">reset the budget<") {
 		t.Errorf("who may only look sees %s", body)
 	}
 	act := func(home, cookie, id, form string) answer {

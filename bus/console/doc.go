@@ -1,31 +1,30 @@
-// Package console is the web console of a bus: who is connected and talks to
-// whom, what happens now, why a message did what it did, and how the bus is.
+// Package console is the web console of a bus. It shows which peers are connected and exchange
+// messages, what happens now, why a message had its effects, and the state of the bus.
 //
 // Guarantees:
 //
-//   - It never slows the bus: it reads the activity log as any other reader does,
-//     in short read transactions, and the counters of the bus without stopping
-//     it. It follows the log at a bounded pace, and only while somebody looks; if
-//     the bus writes faster, it skips rows and says so. What watching costs, by scripts/bench-console with three watchers on a machine
-//     without other work: messages per second with to without, median of five
-//     pairs 1.08 (0.73 to 1.34), processor time a message 0.97 (0.94 to 1.07). At
-//     rest a watcher of a small bus costs 0.3 % of a core, one of 1,000 peers 1.2 %.
-//   - Everything that it remembers is bounded; what it forgets is still in the log.
-//   - If there are credentials, a page needs one that may subscribe to everything:
-//     as a bearer token, or by the visit that a link opens, once, within two
-//     minutes, to whoever asked for the link with the token. A visit has two secrets, of which
-//     neither is worth anything alone: a part of the path of its pages, and a cookie for that
-//     path, so that another port of the host receives neither. A visit that may act does so
-//     for half an hour, and then only looks. A revoked credential is refused at the next
-//     request. A restart of the bus ends every visit.
-//   - It only shows, unless the credential may act, as an operator who may publish
-//     everywhere; actions are POST requests of the console's own pages.
-//   - Pages load nothing from elsewhere and hold no script; texts of chats, names
-//     and payloads are text, whatever they contain.
+//   - It never slows the bus. It reads the activity log like any other reader, in short read
+//     transactions, and the counters without stopping the bus. It follows the log only while
+//     pages are open, at a bounded pace. If the bus writes faster, it skips rows and says so.
+//     Measured by scripts/bench-console with three watchers on a machine without other work:
+//     messages per second with to without, median of five pairs 1.08 (0.73 to 1.34); processor
+//     time per message 0.97 (0.94 to 1.07). At rest a watcher of a small bus costs 0.3 % of a
+//     core, and one of 1,000 peers 1.2 %.
+//   - Everything that it remembers is bounded. What it forgets is still in the log.
+//   - On a bus with credentials, a page needs one that may subscribe to everything. The client
+//     sends it as a bearer token, or opens a link that was made with the token. A link opens one
+//     visit, once, within two minutes. A visit has two secrets, each useless alone: a part of
+//     the path of its pages, and a cookie for that path, so that other ports of the host receive
+//     neither. A visit that may act does so for half an hour, and is read-only from then on. A
+//     revoked credential is refused at the next request. A restart of the bus ends all visits.
+//   - It is read-only, unless the credential is an operator's, who may publish everywhere.
+//     Actions are POST requests of the console's own pages.
+//   - Pages load nothing from elsewhere and contain no inline script. Texts of chats, names and
+//     payloads are shown as text, whatever they contain.
 //
-// Chats, agents and work are derived from the rows since the console began to
-// follow the log, and at most the last 100,000 rows before that.
+// Chats, agents and work are derived from the rows since the console began to follow the log,
+// and from at most 100,000 rows before that.
 //
-// It imports neither the bus nor its peers: [Bus], [Gate], [DeadLetters] and who asks the
-// broker for a visitor are all that it needs of them.
+// The package imports neither the bus nor its peers. [Bus], [Credentials], [DeadLetters] and
+// [ActingAs] are all that it needs of them.
 package console

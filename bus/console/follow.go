@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// historyRows is how many rows are read for the first request, and after more
-	// than that were missed.
+	// historyRows is the number of rows that are read for the first request, and after more than
+	// that were missed.
 	historyRows = 100_000
-	// followEvery is how often new rows are read.
-	followEvery = 500 * time.Millisecond
-	// followRows is how many rows are read each time, at most. Further rows are
+	// followInterval is the time between two reads.
+	followInterval = 500 * time.Millisecond
+	// followRows is the number of rows that are read each time, at most. Further rows are
 	// skipped, so that the console costs the bus little.
 	followRows = 1_000
-	// followFor is how long after the last request the log is still followed.
+	// followFor is how long the log is followed after the last request.
 	followFor = 2 * time.Minute
-	// catchUp is how long a page waits for the rows that it shows.
-	catchUp = 150 * time.Millisecond
+	// maxRowWait is how long a page waits for the model to be current.
+	maxRowWait = 150 * time.Millisecond
 )
 
-// followed chooses the rows that facts are made of.
+// followed selects the rows of the model.
 var followed = activitylog.Filter{Events: []activitylog.Event{
 	activitylog.SendStart, activitylog.ProcessFinish, activitylog.Rejected, activitylog.LogGap,
 }}
 
-// noteRequest tells the follower of a request.
+// noteRequest wakes the follower for a request.
 func (c *Console) noteRequest() {
 	c.lastRequest.Store(c.now().UnixNano())
 	select {
@@ -38,15 +38,15 @@ func (c *Console) noteRequest() {
 	}
 }
 
-// waitForRows waits until the facts hold the log's rows, but not for long.
+// waitForRows waits until the model is current, but not for long.
 func (c *Console) waitForRows(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, catchUp)
+	ctx, cancel := context.WithTimeout(ctx, maxRowWait)
 	defer cancel()
 	for c.log != nil && !c.current.Load() && retry.Sleep(ctx, 2*time.Millisecond) {
 	}
 }
 
-// follow keeps the facts current while somebody looks.
+// follow keeps the model current while pages are open.
 func (c *Console) follow(ctx context.Context) {
 	var at activitylog.Cursor
 	for {
@@ -61,13 +61,13 @@ func (c *Console) follow(ctx context.Context) {
 			case ctx.Err() != nil:
 				return
 			case err != nil:
-				c.current.Store(true) // there is nothing to wait for
+				c.current.Store(true) // no rows will come
 				if !errors.Is(err, activitylog.ErrNoLog) {
 					c.model.setReadError(err)
 				}
 			}
 			at = next
-			if !retry.Sleep(ctx, followEvery) {
+			if !retry.Sleep(ctx, followInterval) {
 				return
 			}
 		}
@@ -75,8 +75,7 @@ func (c *Console) follow(ctx context.Context) {
 	}
 }
 
-// catchUp reads the rows since a place: all of the history at first, later a bounded
-// number.
+// catchUp reads the rows after a cursor: all of the history at first, later a bounded number.
 func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activitylog.Cursor, error) {
 	end, err := c.log.End(ctx)
 	if err != nil {
@@ -88,7 +87,7 @@ func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activityl
 	}
 	begin, skipped := clampStart(room, at, end)
 	if at == nil {
-		skipped = 0 // the older history
+		skipped = 0 // the history before the first read does not count
 	}
 	c.model.addSkipped(skipped)
 	at = begin
@@ -104,7 +103,7 @@ func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activityl
 		if len(rows) < page || !first && reached(at, end) {
 			break
 		}
-		if !retry.Sleep(ctx, time.Since(began)) { // leave the processor to others as well
+		if !retry.Sleep(ctx, time.Since(began)) { // leaves the processor to others for as long as it used it
 			return at, ctx.Err()
 		}
 	}
@@ -112,12 +111,12 @@ func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activityl
 	return at, nil
 }
 
-// clampStart returns the place from which at most so many rows of each log lie before its
-// end, and how many rows after at that skips.
+// clampStart returns the cursor with at most room rows of each log before end, and the number of
+// rows that this skips after at.
 func clampStart(room int64, at, end activitylog.Cursor) (begin activitylog.Cursor, skipped int64) {
 	begin = make(activitylog.Cursor, len(end))
 	for i := range end {
-		if i < len(at) && at[i] <= end[i] { // else another file took its place
+		if i < len(at) && at[i] <= end[i] { // otherwise another file has taken its place
 			begin[i] = at[i]
 		}
 		if behind := end[i] - begin[i]; behind > room {

@@ -18,15 +18,16 @@ import (
 )
 
 const (
-	// chainWithin is how far around a message to look for causes and consequences:
-	// less if more than chainMessages were sent before or after it, but never less
-	// than chainLeast.
-	chainWithin   = 15 * time.Minute
-	chainLeast    = 30 * time.Second
+	// maxChainRange is how far around a message to look for causes and effects. The range is
+	// shorter if more than chainMessages were sent before or after the message, but at least
+	// minChainRange.
+	maxChainRange = 15 * time.Minute
+	minChainRange = 30 * time.Second
 	chainMessages = 2000
 	chainSteps    = 150
 
-	// shownDeliveries of the message itself; of the others only those that failed.
+	// shownDeliveries bounds the deliveries of the message itself. Of other messages, only failed
+	// deliveries are shown.
 	shownDeliveries = 60
 )
 
@@ -40,10 +41,10 @@ type messageView struct {
 	Within time.Duration // how far around the message the search went
 	Wider  string        // link to a longer search; empty if there is none
 	Rows   []activitylog.Entry
-	Agents []eventAt // how agents judged it
+	Agents []eventAt // that decided on it
 }
 
-// A barLine is one line of the waterfall; places and widths are percents of the axis.
+// A barLine is one line of the waterfall. Positions and widths are percentages of the axis.
 type barLine struct {
 	view.Bar
 	Detail              string
@@ -52,7 +53,7 @@ type barLine struct {
 	SpanLeft, SpanWidth string
 }
 
-// An eventAt is an event as one agent judged it.
+// An eventAt is an event from the view of one agent.
 type eventAt struct {
 	Agent string
 	agentEvent
@@ -64,9 +65,9 @@ func (r *request) message() error {
 	if r.log == nil {
 		return notFound("this bus keeps no activity log")
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(r.Context(), 2*searchTimeout)
 	defer cancel()
-	within := chainWithin
+	within := maxChainRange
 	if r.FormValue("wide") == "" {
 		within = r.searchRange(ctx, id)
 	}
@@ -74,7 +75,7 @@ func (r *request) message() error {
 	f := r.lockModel()
 	switch {
 	case errors.Is(err, activitylog.ErrUnknownMessage), errors.Is(err, activitylog.ErrNoLog):
-		for _, e := range f.decisionsOn(id) { // somebody searches a sourceId
+		for _, e := range f.decisionsOn(id) { // id may be a sourceId
 			if e.MessageID != id {
 				return &refusal{http.StatusSeeOther, link("message", "id", e.MessageID)}
 			}
@@ -88,15 +89,15 @@ func (r *request) message() error {
 	}
 	page := newMessageView(chain)
 	page.Within, page.Agents = within, f.decisionsOn(eventIDOf(page.Self))
-	if within < chainWithin {
+	if within < maxChainRange {
 		page.Wider = link("message", "id", id, "wide", "1")
 	}
 	r.Title, r.Page = "Message "+shortID(id), page
 	return nil
 }
 
-// searchPage returns the page for what is searched and is no message: that of the one chat
-// whose title or identity has these words, or else the rows that have them. The caller must hold mu.
+// searchPage returns the page for a search that finds no message: the page of the only chat whose
+// title or identity contains the text, or else the rows that contain it. The caller must hold mu.
 func (f *readModel) searchPage(words string) string {
 	var found []string
 	for id, c := range f.chats.all() {
@@ -110,21 +111,21 @@ func (f *readModel) searchPage(words string) string {
 	return link("activity", "text", words)
 }
 
-// searchRange returns how far around a message to look, from a sample of how busy the bus
-// was after it.
+// searchRange returns how far around a message to look. It depends on a sample of the traffic
+// after the message.
 func (c *Console) searchRange(ctx context.Context, id string) time.Duration {
 	const some = 100
 	m, err := c.log.Message(ctx, id)
 	if err != nil || len(c.log.Paths()) != 1 {
-		return chainWithin
+		return maxChainRange
 	}
 	first := &m.Rows[0]
 	rows, _, err := c.log.After(ctx, activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, activitylog.Cursor{first.ID}, some)
 	if err != nil || len(rows) < some {
-		return chainWithin
+		return maxChainRange
 	}
 	took := rows[some-1].Time().Sub(first.Time())
-	return min(max(took*chainMessages/some, chainLeast), chainWithin)
+	return min(max(took*chainMessages/some, minChainRange), maxChainRange)
 }
 
 func newMessageView(chain *activitylog.Chain) *messageView {
@@ -134,16 +135,16 @@ func newMessageView(chain *activitylog.Chain) *messageView {
 	return v
 }
 
-// eventIDOf returns the id that agents use for the event that a message brings.
+// eventIDOf returns the id that agents use for the event of a message.
 func eventIDOf(m *activitylog.Message) string {
 	var p struct {
 		Content struct{ SourceID, EventID, InReplyTo string }
 	}
-	_ = json.Unmarshal(m.Payload, &p) // another shape has no such ids
+	_ = json.Unmarshal(m.Payload, &p) // other payloads have no such ids
 	return cmp.Or(p.Content.SourceID, p.Content.EventID, p.Content.InReplyTo, m.ID)
 }
 
-// decisionsOn returns how agents judged an event.
+// decisionsOn returns the decisions of agents on an event.
 func (f *readModel) decisionsOn(eventID string) (list []eventAt) {
 	for _, a := range sortedByTime(f.agents, func(a *agent) (time.Time, string) { return time.Time{}, a.ID }) {
 		if e := a.byID[eventID]; e != nil && e.Decided() {
@@ -160,8 +161,8 @@ type tick struct {
 	Anchor string
 }
 
-// narrowest is the smallest width of a bar, in percent of the axis.
-const narrowest = 0.5
+// minBarWidth is the smallest width of a bar, as a percentage of the axis.
+const minBarWidth = 0.5
 
 // draw places the bars of a waterfall on its axis.
 func (v *messageView) draw(w *view.Waterfall) {
@@ -194,18 +195,18 @@ func (v *messageView) draw(w *view.Waterfall) {
 	}
 }
 
-// place sets where a bar lies. An open bar runs to the end of the axis.
+// place computes the position of a bar. An open bar extends to the end of the axis.
 func (b *barLine) place(w *view.Waterfall) {
 	b.At = b.Start.Sub(w.Begin)
 	left, right := 100*w.Place(b.Start), 100.0
 	if !b.Open() {
 		b.Took, right = b.Finish.Sub(b.Start), 100*w.Place(b.Finish)
 	}
-	width := max(right-left, narrowest)
+	width := max(right-left, minBarWidth)
 	left = min(left, 100-width)
 	b.Left, b.Width = percents(left), percents(width)
 	if b.Span.Kind != "" {
-		b.SpanLeft, b.SpanWidth = percents(left), percents(max(100*w.Place(b.Span.Until)-left, narrowest))
+		b.SpanLeft, b.SpanWidth = percents(left), percents(max(100*w.Place(b.Span.Until)-left, minBarWidth))
 	}
 }
 

@@ -19,10 +19,10 @@ func TestWhoWaitsForWhomIsShown(t *testing.T) {
 	s, d := newDecidingStage(t)
 	d.owed = []collab.Obligation{{ID: "q_1", Kind: collab.KindQuestion, Title: "which <b>region?", State: "open", OwedByID: "will", OwedByIdentity: "cli:will", OwedToID: "lead", OwedToIdentity: "agent:lead"}}
 	home, cookie := s.enter(t, "operator")
-	if body := s.page(t, home+"owed", cookie); !strings.Contains(body, "which &lt;b&gt;region?") || !strings.Contains(body, "cli:will") || !strings.Contains(body, "This is what the broker says") {
+	if body := s.page(t, home+"owed", cookie); !strings.Contains(body, "which &lt;b&gt;region?") || !strings.Contains(body, "cli:will") || !strings.Contains(body, "This list comes from the broker") {
 		t.Errorf("an operator sees %s", body)
 	}
-	if body := s.page(t, home+"owed?q=nothing", cookie); strings.Contains(body, "q_1") || !strings.Contains(body, "Nobody waits for anybody.") {
+	if body := s.page(t, home+"owed?q=nothing", cookie); strings.Contains(body, "q_1") || !strings.Contains(body, "No open obligations.") {
 		t.Error("the filter does not filter")
 	}
 	broker := s.Join(t, "collab:broker", "collab:*")
@@ -43,7 +43,7 @@ func TestWhoWaitsForWhomIsShown(t *testing.T) {
 	}
 	theirs, reader := s.enter(t, "watcher")
 	body := s.becomes(t, theirs+"owed", "the item", func(body string) bool { return strings.Contains(body, "wi_1") }, reader)
-	if strings.Contains(body, "wi_2") || strings.Contains(body, "wi_3") || !strings.Contains(body, now) || !strings.Contains(body, "Worked out from what the broker published") {
+	if strings.Contains(body, "wi_2") || strings.Contains(body, "wi_3") || !strings.Contains(body, now) || !strings.Contains(body, "From the broker's events") {
 		t.Errorf("a reader sees %s", body)
 	}
 	d.err = collab.ErrNoBroker

@@ -26,8 +26,8 @@ import (
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// parsePages returns the templates by name, each with the layout around it. They call chats
-// as titles do.
+// parsePages returns the templates by name, each with the layout around it. titles gives them the
+// names of chats.
 func parsePages(titles *view.Titles) map[string]*template.Template {
 	list := map[string]*template.Template{}
 	shared := template.Must(template.New("layout").Funcs(functions).Funcs(template.FuncMap{"called": plain(titles.Called), "both": plain(titles.Both), "named": plain(titles.Named)}).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
@@ -38,8 +38,8 @@ func parsePages(titles *view.Titles) map[string]*template.Template {
 	return list
 }
 
-// A request is one request of a visitor, and the page that answers it. Templates read
-// its exported fields.
+// A request is one request of a visitor, and the page that answers it. Templates read its
+// exported fields.
 type request struct {
 	*Console
 	*http.Request
@@ -47,18 +47,18 @@ type request struct {
 
 	Title    string
 	Section  string
-	Home     string   // where the visitor's pages lie
-	Visitor  *session // nil if they may not look
+	Home     string   // path of the visitor's pages
+	Visitor  *visitor // nil if the request is refused
 	Counters report.Counters
 	Now      time.Time
-	Stale    string // why what is shown may be old
-	Query    string // what the visitor filters by
+	Stale    string // why the page may be outdated
+	Query    string // the visitor's filter
 	Page     any
-	Model    *readModel // nil before read
-	part     string     // of the page, if not all of it is drawn
+	Model    *readModel // nil before lockModel
+	part     string     // of the page, if only a part of it is drawn
 }
 
-// serve answers a request with a page, which fill fills in.
+// serve answers a request with a page that fill fills in.
 func (c *Console) serve(w http.ResponseWriter, r *http.Request, template, section string, fill func(*request) error) {
 	v, err := c.auth.admit(r)
 	if err != nil {
@@ -89,8 +89,8 @@ func (c *Console) serve(w http.ResponseWriter, r *http.Request, template, sectio
 	}
 }
 
-// lockModel returns the facts, once they hold the log's rows or that takes too long. They
-// stay as they are until the page is drawn.
+// lockModel returns the model as soon as it is current, or after a short wait. The model does not
+// change until the page is drawn.
 func (r *request) lockModel() *readModel {
 	r.waitForRows(r.Context())
 	r.Model = r.model
@@ -98,7 +98,7 @@ func (r *request) lockModel() *readModel {
 	return r.Model
 }
 
-// releaseModel lets the facts change again.
+// releaseModel allows changes of the model again.
 func (r *request) releaseModel() {
 	if f := r.Model; f != nil {
 		r.Model = nil
@@ -106,19 +106,19 @@ func (r *request) releaseModel() {
 	}
 }
 
-// matches reports whether the visitor filters by nothing, or by what is in these words.
+// matches reports whether the texts contain the visitor's filter.
 func (r *request) matches(words ...string) bool {
 	return r.Query == "" || strings.Contains(strings.ToLower(strings.Join(words, " ")), strings.ToLower(r.Query))
 }
 
-// answer draws a page, or the part of it that is asked for, and sends it.
+// answer draws and sends a page, or the requested part of it.
 func (c *Console) answer(w http.ResponseWriter, status int, name string, l *request) {
 	var b bytes.Buffer
 	err := c.pages[name].ExecuteTemplate(&b, cmp.Or(l.part, "layout"), l)
 	l.releaseModel()
 	if err != nil {
 		c.logger.Error().Err(err).Str("page", name).Msg("console page not drawn")
-		http.Error(w, "this page cannot be drawn; the log of the bus says why", http.StatusInternalServerError)
+		http.Error(w, "this page cannot be drawn; see the log of the bus", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -126,7 +126,7 @@ func (c *Console) answer(w http.ResponseWriter, status int, name string, l *requ
 	w.Write(escapeBidi(b.Bytes())) //nolint:errcheck // the client went away
 }
 
-// escapeBidi returns a page that spells what would change the direction of its text.
+// escapeBidi escapes the characters of a page that change the direction of text.
 func escapeBidi(page []byte) []byte {
 	if !bytes.ContainsFunc(page, isBidiControl) {
 		return page
@@ -144,7 +144,7 @@ func escapeBidi(page []byte) []byte {
 
 func isBidiControl(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }
 
-// refuse answers why a page is not shown; programs get JSON.
+// refuse answers why a page is not shown. Programs get JSON.
 func (c *Console) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusServiceUnavailable
 	if e, ok := errors.AsType[*refusal](err); ok {
@@ -166,7 +166,7 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	c.answer(w, status, "refused", &request{Title: http.StatusText(status), Home: home(r.PathValue("visit")), Now: c.now(), Page: err.Error()})
 }
 
-// notFound is the refusal of what is not there.
+// notFound returns a refusal with StatusNotFound.
 func notFound(format string, args ...any) error {
 	return &refusal{http.StatusNotFound, fmt.Sprintf(format, args...)}
 }
@@ -205,12 +205,12 @@ var functions = template.FuncMap{
 	"detail":     func(e activitylog.Entry) string { return text.Clip(view.Brief.Row(&e), maxText) },
 }
 
-// plain makes a function of a page take texts of any type.
+// plain adapts a function of strings for templates, which call it with values of any type.
 func plain(f func(string) string) func(any) string {
 	return func(v any) string { return f(fmt.Sprint(v)) }
 }
 
-// link makes an address inside of the console, seen from the pages of a visitor.
+// link returns an address within the console, relative to the pages of a visitor.
 func link(page string, pairs ...string) string {
 	q := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -274,7 +274,7 @@ func ago(now, t time.Time) string {
 	}
 }
 
-// relativeTime writes how long ago, or in how long, a time of the broker is.
+// relativeTime returns how far in the past or future a time of the broker is, in words.
 func relativeTime(now time.Time, at string) string {
 	t := collab.ParseTime(at)
 	if t.After(now) {
@@ -283,7 +283,7 @@ func relativeTime(now time.Time, at string) string {
 	return ago(now, t)
 }
 
-// perMinute writes how often something happens.
+// perMinute formats a rate.
 func perMinute(v float64) string {
 	switch {
 	case v < 0.05:
@@ -296,10 +296,10 @@ func perMinute(v float64) string {
 	return fmt.Sprintf("%s/s", view.Count(v/60))
 }
 
-// maxPretty is how much of a payload is shown, in bytes.
+// maxPretty bounds the part of a payload that is shown, in bytes.
 const maxPretty = 64 << 10
 
-// pretty indents JSON for people, and cuts what is too long.
+// pretty indents JSON for people, and cuts it if it is too long.
 func pretty(raw json.RawMessage) string {
 	words := string(raw)
 	var b bytes.Buffer
@@ -312,7 +312,7 @@ func pretty(raw json.RawMessage) string {
 	return words
 }
 
-// shortID returns the end of a long id, which differs most.
+// shortID returns the end of a long id, which differs most between ids.
 func shortID(id string) string {
 	if len(id) <= 12 {
 		return id
@@ -323,7 +323,8 @@ func shortID(id string) string {
 //go:embed assets
 var assetFiles embed.FS
 
-// versions are those of the assets that pages load, by name: a version is of the content.
+// versions are the versions of the assets that pages load, by name. A version depends on the
+// content.
 var versions = assetVersions()
 
 func assetVersions() map[string]string {
@@ -342,10 +343,10 @@ func assetVersions() map[string]string {
 	return list
 }
 
-// assetPath returns where a page loads an asset; it changes with the content.
+// assetPath returns the address of an asset. It changes with the content.
 func assetPath(name string) string { return "/console/assets/" + name + "?v=" + versions[name] }
 
-// serveAsset serves an asset: the same to everyone, with or without credential.
+// serveAsset serves an asset, with or without a credential.
 func serveAsset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	version, ok := versions[name]

@@ -117,9 +117,9 @@ func TestPagesTellTheStory(t *testing.T) {
 		"/console/work":                 {"waits for Fix", "next other", "failed", "open"},
 		"/console/item?id=w1":           {"collab.work_item.created", "of lead is failed"},
 		"/console/health":               {"error", "rows written", "peer window"},
-		"/console/peer?id=agent:other":  {"agent:other", "error", "tg_message", "<dt>Failures</dt><dd>1, the last one "},
+		"/console/peer?id=agent:other":  {"agent:other", "error", "tg_message", "<dt>Failures</dt><dd>1, the last "},
 		"/console/message?id=" + string(message): {
-			"spawn_request", "route_assigned", "configure", "bootstrap", "tg_reply", "delivery_status", "answers", "attention", `class="run good`, "Who was woken, and why",
+			"spawn_request", "route_assigned", "configure", "bootstrap", "tg_reply", "delivery_status", "answers", "attention", `class="run good`, "Decisions of agents",
 		},
 	} {
 		body := s.shows(t, path, want[0])

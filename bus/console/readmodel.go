@@ -40,7 +40,7 @@ type readModel struct {
 	Since    time.Time // of the first row
 	rows     int64
 	Skipped  int64 // rows that were not read, because the bus writes faster
-	edges    lruMap[edgeKey, edge]
+	edges    lruMap[pairKey, edge]
 	peers    lruMap[string, peerStats]
 	chats    lruMap[string, chat]
 	agents   lruMap[string, agent]
@@ -62,7 +62,7 @@ type brokerProjection struct {
 
 func newReadModel() *readModel {
 	return &readModel{
-		edges:    newLRUMap[edgeKey, edge](maxEdges),
+		edges:    newLRUMap[pairKey, edge](maxEdges),
 		peers:    newLRUMap[string, peerStats](maxPeers),
 		chats:    newLRUMap[string, chat](maxChats),
 		agents:   newLRUMap[string, agent](maxAgents),
@@ -136,7 +136,7 @@ func (f *readModel) addSkipped(n int64) {
 	f.readError.Store(nil)
 }
 
-// apply applies rows, in the order of the log.
+// apply applies rows in the order of the log.
 func (f *readModel) apply(rows []activitylog.Entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -161,7 +161,7 @@ func (f *readModel) applyRow(e *activitylog.Entry) {
 		f.peers.touch(e.Actor).fails(at, "rejected", e.Error)
 	case e.Is(activitylog.LogGap):
 		g := gap{At: at}
-		_ = json.Unmarshal(e.Payload, &g) // unreadable members stay unknown
+		_ = json.Unmarshal(e.Payload, &g) // missing members stay zero
 		f.gaps = appendBounded(maxRecent, f.gaps, g)
 	}
 }
@@ -183,7 +183,7 @@ func (f *readModel) applySend(e *activitylog.Entry, at time.Time) {
 	case protocol.TypeDeliveryStatus:
 		f.applyDeliveryStatus(e, &m, at)
 	case protocol.TypeAgentEvent:
-		f.applyAgentEvent(e, &m, at)
+		f.applyAgentRecord(e, &m, at)
 	case protocol.TypeCollabEvent:
 		f.applyBrokerEvent(e, &m, at)
 	}
@@ -198,13 +198,13 @@ func (f *readModel) applyDelivery(e *activitylog.Entry, at time.Time) {
 		f.addFailure(StateFailure{At: at, MessageID: e.MessageID, Type: e.Type, From: e.From, Topic: e.Topic, Peer: e.Actor, Status: e.Status, Error: e.Error})
 	}
 	if e.From == "" {
-		return // no log holds its send_start
+		return // the log has no send_start row of the message
 	}
-	to := receiver(e.Actor, e.Topic)
+	to := recipient(e.Actor, e.Topic)
 	if to != e.Actor {
 		f.peers.touch(to).received.add(at)
 	}
-	f.edges.touch(edgeKey{e.From, to}).add(at, e.Type, e.Status)
+	f.edges.touch(pairKey{e.From, to}).add(at, e.Type, e.Status)
 }
 
 func (f *readModel) addFailure(x StateFailure) {
@@ -212,8 +212,8 @@ func (f *readModel) addFailure(x StateFailure) {
 	f.failures = appendBounded(maxRecent, f.failures, x)
 }
 
-// appendBounded appends to a list, which keeps at least the last so many items, and at most
-// twice as many.
+// appendBounded appends to a list. The list keeps at least the last keep items, and at most twice
+// as many.
 func appendBounded[T any](keep int, list []T, v T) []T {
 	if len(list) >= 2*keep {
 		list = append(list[:0], list[len(list)-keep:]...)
@@ -221,15 +221,15 @@ func appendBounded[T any](keep int, list []T, v T) []T {
 	return append(list, v)
 }
 
-// A rate counts events with exponential decay: its value is about the number of
-// events in the last minute.
+// A rate counts events with exponential decay. Its value is about the number of events in the
+// last minute.
 type rate struct {
 	total int64
 	value float64
 	last  time.Time
 }
 
-const rateSpan = time.Minute
+const rateWindow = time.Minute
 
 func (r *rate) add(at time.Time) {
 	r.value = r.at(at) + 1
@@ -244,10 +244,10 @@ func (r *rate) at(t time.Time) float64 {
 	if r.last.IsZero() {
 		return 0
 	}
-	return r.value * math.Exp(-max(t.Sub(r.last), 0).Seconds()/rateSpan.Seconds())
+	return r.value * math.Exp(-max(t.Sub(r.last), 0).Seconds()/rateWindow.Seconds())
 }
 
-// A peerStats is what one identity did.
+// peerStats count what one identity has sent and received.
 type peerStats struct {
 	StateFailureStats
 	sent     rate
@@ -258,10 +258,10 @@ func (p *peerStats) fails(at time.Time, status, reason string) {
 	p.StateFailureStats = StateFailureStats{p.Failures + 1, at, status, text.Clip(reason, maxText)}
 }
 
-// An edgeKey names a pair that talks.
-type edgeKey struct{ from, to string }
+// A pairKey names a sender and a recipient.
+type pairKey struct{ from, to string }
 
-// An edge is what one identity sent to another.
+// An edge is what one identity has sent to another.
 type edge struct {
 	rate
 	types      map[string]int64
@@ -285,8 +285,9 @@ func (e *edge) add(at time.Time, typ, status string) {
 	}
 }
 
-// receiver returns who got a message: the chat, if a bridge took it for one.
-func receiver(peer, topic string) string {
+// recipient returns the recipient of a delivery. If a bridge received it for a chat, that is the
+// chat.
+func recipient(peer, topic string) string {
 	p, t := protocol.PeerID(peer), protocol.PeerID(topic)
 	if protocol.MaySendForFamily(p) && protocol.IsIdentity(protocol.Topic(topic)) && p.Family() == t.Family() {
 		return topic

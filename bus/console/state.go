@@ -10,8 +10,8 @@ import (
 	"hubbub/bus/report"
 )
 
-// A State is what GET /console/state.json answers: how the bus is, for programs
-// such as `hubbub top`.
+// A State is the answer to GET /console/state.json: the state of the bus, for programs such as
+// `hubbub top`.
 type State struct {
 	At       time.Time       `json:"at"`
 	Counters report.Counters `json:"counters"`
@@ -19,12 +19,11 @@ type State struct {
 	Peers    []StatePeer     `json:"peers"` // the busiest first
 	Edges    []StateEdge     `json:"talk"`  // the busiest first
 	Failures []StateFailure  `json:"failures"`
-	Agents   int             `json:"agents"` // that were heard of
+	Agents   int             `json:"agents"` // known ones
 	Skipped  int64           `json:"skippedRows"`
 }
 
-// StateRates are per second; latencies are in milliseconds, -1 if nothing was
-// finished.
+// StateRates are per second. Latencies are in milliseconds, or -1 if no message was finished.
 type StateRates struct {
 	Accepted  float64 `json:"accepted"`
 	Delivered float64 `json:"delivered"`
@@ -34,8 +33,8 @@ type StateRates struct {
 	P99       float64 `json:"p99Millis"`
 }
 
-// A StatePeer is an identity and how often, about, it sent and got messages in
-// the last minute.
+// A StatePeer is an identity, with the approximate number of messages that it sent and received
+// in the last minute.
 type StatePeer struct {
 	report.Peer
 	Title     string  `json:"title,omitempty"`
@@ -45,7 +44,7 @@ type StatePeer struct {
 	StateFailureStats
 }
 
-// A StateFailureStats is how often an identity failed, and how the last time.
+// StateFailureStats are the number of failures of an identity, and the last one.
 type StateFailureStats struct {
 	Failures int64     `json:"failures"`
 	LastFail time.Time `json:"lastFailure,omitzero"`
@@ -53,7 +52,7 @@ type StateFailureStats struct {
 	Error    string    `json:"lastError,omitempty"`
 }
 
-// A StateEdge is a pair that talks.
+// A StateEdge is a sender and a recipient, with the messages between them.
 type StateEdge struct {
 	From   string  `json:"from"`
 	To     string  `json:"to"`
@@ -62,7 +61,7 @@ type StateEdge struct {
 	Failed int64   `json:"failed"`
 }
 
-// A StateFailure is a delivery that came to nothing.
+// A StateFailure is a failed delivery or a refused message.
 type StateFailure struct {
 	At        time.Time `json:"at"`
 	MessageID string    `json:"messageId"`
@@ -103,8 +102,7 @@ func (r *request) health() error {
 	return nil
 }
 
-// boundName returns the words for the name of a bound, and boundValue its value with
-// a unit.
+// boundName returns the name of a limit in words, and boundValue its value with a unit.
 func boundName(name string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(name, "_seconds"), "_", " ")
 }
@@ -129,16 +127,16 @@ func bytesText(v float64) string {
 	return view.Count(v) + " GiB"
 }
 
-// keptSamples is how many samples are kept: half an hour of them.
+// keptSamples is the number of samples that are kept: those of half an hour.
 const keptSamples = 900
 
-// A sample is the counters at one moment.
+// A sample is the state of the counters at one time.
 type sample struct {
 	at time.Time
 	report.Counters
 }
 
-// series keeps the last samples, the oldest first.
+// A series holds the last samples, oldest first.
 type series struct {
 	mu   sync.Mutex
 	list []sample
@@ -147,7 +145,7 @@ type series struct {
 func newSeries() *series { return &series{list: make([]sample, 0, 2*keptSamples)} }
 
 func (s *series) add(at time.Time, c report.Counters) {
-	c.Bounds, c.Used, c.Cluster = nil, nil, nil // not worth keeping
+	c.Bounds, c.Used, c.Cluster = nil, nil, nil // not used by the charts
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = appendBounded(keptSamples, s.list, sample{at, c})
@@ -161,8 +159,8 @@ func (s *series) last(n int) []sample {
 	return slices.Clone(s.list[len(s.list)-n:])
 }
 
-// A point is what happened between two samples, by the column of the charts: per
-// second, in milliseconds, or as it was at the end. A negative value is unknown.
+// A point is what happened between two samples, by column of the charts. A value is per second,
+// in milliseconds, or the value at the end. A negative value is unknown.
 type point map[string]float64
 
 // between compares two samples.
@@ -199,8 +197,8 @@ func between(a, b sample) point {
 	return p
 }
 
-// quantile estimates, in milliseconds, how long at most the q-th part of the
-// messages took that were finished between two samples; -1 if none was.
+// quantile estimates the q-quantile of the latencies, in milliseconds, of the messages that were
+// finished between two samples. It returns -1 if there were none.
 func quantile(before, after []report.Bucket, q float64) float64 {
 	total := uint64(0)
 	diff := make([]uint64, len(after))
@@ -231,7 +229,7 @@ func quantile(before, after []report.Bucket, q float64) float64 {
 	return float64(lower) / float64(time.Millisecond)
 }
 
-// now returns what happened over the last samples.
+// now returns the rates over the last samples.
 func (s *series) now() StateRates {
 	list := s.last(6)
 	if len(list) < 2 {

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	mapNodes  = 14  // of one column
+	mapNodes  = 14  // in one column
 	mapEdges  = 120 // on the map
 	pagePeers = 100 // in the list
 	pageEdges = 40
-	recently  = 30 * time.Minute // after that silence an identity is not on the map
+	mapMaxAge = 30 * time.Minute // silence after which an identity is not on the map
 )
 
-// A peerLine is one identity: connected, or spoken for by a bridge.
+// A peerLine is one identity, which is connected or represented by a bridge.
 type peerLine struct {
 	StatePeer
-	Role      string // class
+	Role      string // CSS class
 	Total     int64
 	WindowPct int
 	QueuePct  int
@@ -36,13 +36,13 @@ type peerLine struct {
 	Since     time.Time
 }
 
-// Bridged reports whether the identity is a chat that a bridge speaks for.
+// Bridged reports whether the identity is a chat that a bridge represents.
 func (l peerLine) Bridged() bool { return !l.Connected && isChat(l.ID) }
 
-// GoneClient reports whether the line is that of a client that came and went, such as a command.
+// GoneClient reports whether the identity is a disconnected client, such as a command.
 func (l peerLine) GoneClient() bool { return !l.Connected && l.Role == "role-cli" }
 
-// An edgeLine is one pair that talks.
+// An edgeLine is one sender and recipient.
 type edgeLine struct {
 	StateEdge
 	*edge
@@ -52,7 +52,7 @@ type edgeLine struct {
 	Speed   string
 }
 
-// Types returns what the pair says most.
+// Types returns the most frequent message types of the pair.
 func (e edgeLine) Types() string {
 	types := slices.SortedFunc(maps.Keys(e.types), func(a, b string) int { return cmp.Or(cmp.Compare(e.types[b], e.types[a]), cmp.Compare(a, b)) })
 	for i, t := range types {
@@ -67,15 +67,15 @@ type node struct {
 	X, Y, Width, Height int
 	Label, Sub          string
 	Failing             bool
-	Fill                int // of its window or queue, of 200
+	Fill                int // of its window or queue; 200 is full
 	column              int
 }
 
-// A chart is the map of who talks to whom.
+// A chart is the map of peers and their messages.
 type chart struct {
 	Nodes         []node
 	Edges         []edgeLine
-	Hidden        int // identities for which the map has no room
+	Hidden        int // identities that do not fit
 	Width, Height int
 }
 
@@ -85,13 +85,13 @@ type topology struct {
 	Pairs            []edgeLine
 	Alerts           []alert
 	DeadLettersKnown bool // dead letters could be counted
-	MoreAlerts       int  // oddities for which the page has no room
+	MoreAlerts       int  // alerts that do not fit
 	Peers            []peerLine
-	GoneClients      int // clients that came and went, which are not listed
+	GoneClients      int // disconnected clients, which are not listed
 	Pages            paging
 }
 
-// A paging is a place in a long list.
+// A paging is a position in a long list.
 type paging struct {
 	From, To, Of     int
 	Prev, Next, This string
@@ -124,7 +124,7 @@ func (r *request) topologyPart() error {
 	return r.topology()
 }
 
-// topology gathers what the page shows.
+// topology fills in the overview.
 func (r *request) topology() error {
 	t := &topology{Status: r.busStatus()}
 	in := &alertFinder{Now: r.Now, Status: &t.Status, Limited: r.series.limited(r.Now.Add(-failureMaxAge))}
@@ -154,7 +154,7 @@ func (r *request) topology() error {
 	return nil
 }
 
-// peerLines joins who is connected with what they did, the busiest first.
+// peerLines joins the connected peers with their statistics, the busiest first.
 func (f *readModel) peerLines(connected []report.Peer, bounds map[string]float64, now time.Time) []peerLine {
 	lines := make([]peerLine, 0, len(connected)+16)
 	seen := make(map[string]bool, len(connected))
@@ -163,7 +163,7 @@ func (f *readModel) peerLines(connected []report.Peer, bounds map[string]float64
 		lines = append(lines, f.peerLine(p, true, bounds, now))
 	}
 	add := func(id string, last time.Time) {
-		if !seen[id] && now.Sub(last) < recently {
+		if !seen[id] && now.Sub(last) < mapMaxAge {
 			lines = append(lines, f.peerLine(report.Peer{ID: id}, false, bounds, now))
 			seen[id] = true
 		}
@@ -211,12 +211,12 @@ func percent(n, of int) int {
 	return min(100*n/of, 100)
 }
 
-// edgeLines lists who talks to whom, the busiest first.
+// edgeLines lists the pairs that exchange messages, the busiest first.
 func (f *readModel) edgeLines(now time.Time) []edgeLine {
 	var lines []edgeLine
 	for k, e := range f.edges.all() {
-		if now.Sub(e.last) <= recently {
-			failing := !e.lastFailed.IsZero() && now.Sub(e.lastFailed) < rateSpan
+		if now.Sub(e.last) <= mapMaxAge {
+			failing := !e.lastFailed.IsZero() && now.Sub(e.lastFailed) < rateWindow
 			lines = append(lines, edgeLine{StateEdge: StateEdge{k.from, k.to, e.at(now), e.total, e.failed}, edge: e, Failing: failing})
 		}
 	}
@@ -226,7 +226,7 @@ func (f *readModel) edgeLines(now time.Time) []edgeLine {
 	return lines
 }
 
-// listPeers returns the page of the list that the request asks for.
+// listPeers returns the requested page of the list.
 func (r *request) listPeers(lines []peerLine) ([]peerLine, paging) {
 	lines = slices.DeleteFunc(slices.Clone(lines), func(p peerLine) bool { return !r.matches(p.ID + " " + p.Title) })
 	from := min(max(intParam(r.Request, "from"), 0), len(lines))
@@ -256,7 +256,7 @@ func intParam(r *http.Request, name string) int {
 type peerView struct {
 	peerLine
 	Pairs  []edgeLine
-	Failed []StateFailure // the latest of them; Failures counts all
+	Failed []StateFailure // the latest; Failures counts all
 }
 
 func (r *request) peer() error {
@@ -268,7 +268,7 @@ func (r *request) peer() error {
 		}
 	}
 	f := r.lockModel()
-	its := func(other string) bool { // a bridge speaks for its chats
+	its := func(other string) bool { // the chats of a bridge belong to it
 		return other == id || protocol.MaySendForFamily(protocol.PeerID(id)) && protocol.PeerID(other).Family() == protocol.PeerID(id).Family()
 	}
 	talk := slices.DeleteFunc(f.edgeLines(r.Now), func(e edgeLine) bool { return !its(e.From) && !its(e.To) })
@@ -279,8 +279,8 @@ func (r *request) peer() error {
 	return nil
 }
 
-// lastOf returns the last n items of a list that fit, the newest first. If fits is nil,
-// all fit.
+// lastOf returns the last n items of a list for which fits returns true, newest first. A nil fits
+// accepts all.
 func lastOf[T any](list []T, n int, fits func(*T) bool) (last []T) {
 	for i := len(list) - 1; i >= 0 && len(last) < n; i-- {
 		if fits == nil || fits(&list[i]) {

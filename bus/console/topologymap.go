@@ -9,15 +9,15 @@ import (
 	"hubbub/protocol/text"
 )
 
-// The measures of the map.
+// Dimensions of the map.
 const (
 	boxWidth, boxHeight, boxGap = 250, 58, 14
 	columnStep                  = 415
 	mapMargin                   = 46
 )
 
-// column returns the column of an identity on the map: chats left, agents right, and
-// between them what serves both.
+// column returns the column of an identity on the map: chats are left, agents right, and all
+// others between them.
 func column(id string) int {
 	switch roleClass(id) {
 	case "role-tg", "role-chorus":
@@ -28,7 +28,7 @@ func column(id string) int {
 	return 1
 }
 
-// showGoneFor is how long an identity that left stays on the map; a command stays briefly.
+// showGoneFor returns how long an identity stays on the map after it has left.
 func showGoneFor(role string) time.Duration {
 	if role == "role-cli" {
 		return 20 * time.Second
@@ -77,7 +77,7 @@ func (t *chart) draw(lines []peerLine, edges []edgeLine, now time.Time) {
 
 func box(l peerLine, at int, now time.Time) node {
 	n := node{peerLine: l, Width: boxWidth, Height: boxHeight, column: at}
-	n.Failing = !l.LastFail.IsZero() && now.Sub(l.LastFail) < rateSpan
+	n.Failing = !l.LastFail.IsZero() && now.Sub(l.LastFail) < rateWindow
 	n.Fill = max(l.WindowPct, l.QueuePct) * 2
 	n.Label, n.Sub = text.Clip(l.ID, 25), fmt.Sprintf("in %s · out %s", perMinute(l.In), perMinute(l.Out))
 	if l.Title != "" {
@@ -89,8 +89,8 @@ func box(l peerLine, at int, now time.Time) node {
 	return n
 }
 
-// drawEdge draws a curve from the side of one box to the side of another one.
-// The two directions of a pair are a little apart.
+// drawEdge draws a curve from the side of one box to the side of another. The two directions of a
+// pair are a little apart.
 func drawEdge(e edgeLine, from, to node, way *detour) edgeLine {
 	y1, y2 := from.Y+boxHeight/2-7, to.Y+boxHeight/2-7
 	if from.column > to.column || from.column == to.column && from.Y > to.Y {
@@ -125,8 +125,8 @@ func drawEdge(e edgeLine, from, to node, way *detour) edgeLine {
 	return e
 }
 
-// A detour leads the edges between chats and agents above or below the boxes between
-// them, one edge beside the other.
+// A detour leads the edges between chats and agents above or below the boxes between them, side
+// by side.
 type detour struct{ above, below int }
 
 const detourStep = 7
@@ -138,8 +138,8 @@ func newDetour(middle []node, height int) *detour {
 	return &detour{middle[0].Y - 24, middle[len(middle)-1].Y + boxHeight + 24}
 }
 
-// control returns the height of a curve's control points, so that its middle
-// passes where it is free.
+// control returns the y coordinate of a curve's control points, so that its middle passes through
+// free space.
 func (d *detour) control(y1, y2 int) int {
 	middle := d.below
 	if (y1+y2)/2 <= (d.above+d.below)/2 {

@@ -15,7 +15,7 @@ import (
 	"hubbub/protocol/text"
 )
 
-// The broker's records, whose times are read, and what the log told of them.
+// The broker's records, with parsed times and with what the log adds.
 type (
 	workItem struct {
 		collab.WorkItem
@@ -155,9 +155,9 @@ func appendStep(steps []step, s step) []step {
 }
 
 const (
-	listedWork  = 60 // of one state
-	listedDead  = 200
-	maxLetterID = 128 // bytes
+	listedWork        = 60 // of one state
+	listedDeadLetters = 200
+	maxLetterID       = 128 // bytes
 )
 
 // workStates are the columns of the board.
@@ -188,7 +188,7 @@ func (r *request) work() error {
 	if r.dead != nil {
 		var err error
 		view.DeadLetterNote = ""
-		if view.DeadLetters, err = r.dead.List(r.Context(), listedDead); err != nil {
+		if view.DeadLetters, err = r.dead.List(r.Context(), listedDeadLetters); err != nil {
 			view.DeadLetterNote = err.Error()
 		}
 	}
@@ -215,7 +215,7 @@ func (r *request) work() error {
 	return nil
 }
 
-// sortedByTime lists what is kept, the latest first, those of one time by their ids.
+// sortedByTime lists the values of a map, the latest first, and those of one time by id.
 func sortedByTime[V any](kept lruMap[string, V], at func(*V) (time.Time, string)) []*V {
 	var list []*V
 	for _, v := range kept.all() {
@@ -236,7 +236,7 @@ func (r *request) item() error {
 	f := r.lockModel()
 	item, asked := f.broker.work.get(id), f.broker.questions.get(id)
 	if item == nil && asked == nil {
-		return notFound("no row of the log that was looked at tells of %q; `hubbub work show` asks the broker", text.Clip(id, 200))
+		return notFound("%q is not in the rows read so far; `hubbub work show` asks the broker", text.Clip(id, 200))
 	}
 	var flights []*flight
 	for _, x := range sortedByTime(f.broker.flights, func(x *flight) (time.Time, string) { return time.Time{}, x.ID }) {

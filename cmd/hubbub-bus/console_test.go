@@ -112,7 +112,7 @@ func TestTheConsoleDecidesAsItsVisitor(t *testing.T) {
 	decide := func(token, do string) (int, string) {
 		return ask(token, http.MethodPost, "decision", url.Values{"id": {"dec_1"}, "do": {do}}.Encode())
 	}
-	if _, body := ask(operator, http.MethodGet, "decisions", ""); !strings.Contains(body, "dec_1") || !strings.Contains(body, "what the broker says") {
+	if _, body := ask(operator, http.MethodGet, "decisions", ""); !strings.Contains(body, "dec_1") || !strings.Contains(body, "come from the broker") {
 		t.Errorf("the page is %s", body)
 	}
 	if code, body := decide(watcher, "always"); code != http.StatusForbidden {

@@ -106,9 +106,9 @@ async function deadLetters(browser) {
   const ids = await rows.locator('[value="drop"]').evaluateAll(bs => bs.map(b => b.closest("form").elements.id.value));
   check(`dead letters: ${ids.length} are listed`, ids.length >= 2);
   await page.goto(home);
-  await page.waitForSelector(".odd a[href$='#dead']");
+  await page.waitForSelector(".alerts a[href$='#dead']");
   check("dead letters: the first page names them", true);
-  if (shots) await page.screenshot({ path: `${shots}/odd-light.png` });
+  if (shots) await page.screenshot({ path: `${shots}/alerts-light.png` });
 
   const secret = run("token", "create", "looker", "--identity", "cli:looker", "--subscribe", "*").trim();
   let looker;

@@ -27,7 +27,7 @@ type agentsView struct {
 	Claims             []*claim
 	Total              agentLine
 	AllChats, AllAgent int
-	GoneClients        int // clients that came and went unanswered, which are not listed
+	GoneClients        int // disconnected clients without a reply, which are not listed
 }
 
 // An agentLine is one agent in the list.
@@ -36,17 +36,17 @@ type agentLine struct {
 	Stats       activitylog.AgentStats
 	Connected   bool
 	Endpoint    *endpoint
-	OpenCount   int      // among the remembered events
-	ListedChats []string // its chats without clients that came and went
+	OpenCount   int      // of the remembered events
+	ListedChats []string // its chats, except those of gone clients
 }
 
-// isGoneClient reports whether a chat is that of a client that came and went unanswered.
+// isGoneClient reports whether a chat is that of a disconnected client that never got a reply.
 func (f *readModel) isGoneClient(chat string, connected map[string]bool) bool {
 	c := f.chats.get(chat)
 	return roleClass(chat) == "role-cli" && !connected[chat] && (c == nil || c.Out == 0)
 }
 
-// AvoidedPercent returns how many percent of the events needed no turn.
+// AvoidedPercent returns the percentage of events that needed no turn.
 func (l *agentLine) AvoidedPercent() int {
 	return percent(int(l.Stats.TurnsAvoided), int(l.Stats.Events))
 }
@@ -95,7 +95,7 @@ func (f *readModel) agentLines(connected map[string]bool, matches func(id string
 	}
 	var list []agentLine
 	add := func(a *agent) {
-		// Others than agents may reply, too; they stand here if they had something to decide.
+		// Peers other than agents are listed if they had events to decide on.
 		if a.ID == "agent:system" || !matches(a.ID) || roleClass(a.ID) != "role-agent" && a.Stats(a.ID).Events == 0 {
 			return
 		}
@@ -116,7 +116,7 @@ func (f *readModel) agentLines(connected map[string]bool, matches func(id string
 	return list
 }
 
-// An agentView is the page of one agent, and what a visitor said to it.
+// An agentView is the page of one agent, and of a visitor's chat with it.
 type agentView struct {
 	*agentLine
 	MayChat      bool
@@ -136,27 +136,28 @@ func (r *request) agent() error {
 	return nil
 }
 
-// Bounds of what a visitor says to an agent.
+// Limits of a direct chat.
 const (
 	chatTimeout = 2 * time.Minute
 	maxChatText = 4096 // bytes
 )
 
-// directChat says something to an agent for the visitor, waits, and shows the agent's page with what it answered.
+// directChat sends an agent a message for the visitor, waits for the answer, and shows the page
+// of the agent with it.
 func (r *request) directChat() error {
 	if err := r.checkAct(); err != nil {
 		return err
 	}
 	id, said, voice := protocol.PeerID(r.PostFormValue("id")), strings.TrimSpace(r.PostFormValue("said")), r.actor()
 	if voice == nil || id.Family() != "agent" || protocol.CheckTopic(string(id)) != nil || said == "" || len(said) > maxChatText {
-		return &refusal{http.StatusBadRequest, fmt.Sprintf("there is no such agent, or nothing was said, or more than %d bytes", maxChatText)}
+		return &refusal{http.StatusBadRequest, fmt.Sprintf("the agent does not exist, or the message is empty or longer than %d bytes", maxChatText)}
 	}
-	ctx, cancel := context.WithTimeoutCause(r.Context(), chatTimeout, fmt.Errorf("no answer within %s; below stands what became of it", chatTimeout))
+	ctx, cancel := context.WithTimeoutCause(r.Context(), chatTimeout, fmt.Errorf("no answer within %s; the events below show what happened", chatTimeout))
 	defer cancel()
 	answer, err := voice.DirectChat(ctx, id, said)
-	r.logger.Info().Str("by", r.Visitor.Name).Str("agent", string(id)).Err(err).Msg("said to an agent")
+	r.logger.Info().Str("by", r.Visitor.Name).Str("agent", string(id)).Err(err).Msg("message to an agent")
 	if r.Context().Err() != nil {
-		return r.Context().Err() // nobody waits any more
+		return r.Context().Err() // the browser has gone
 	}
 	if err := r.agent(); err != nil {
 		return err
@@ -169,29 +170,29 @@ func (r *request) directChat() error {
 	return nil
 }
 
-// resetBudget has an agent whose budget is used up go on.
+// resetBudget resets the budgets of an agent, so that it goes on.
 func (r *request) resetBudget() error {
 	if err := r.checkAct(); err != nil {
 		return err
 	}
 	id, voice := protocol.PeerID(r.PostFormValue("id")), r.actor()
 	if voice == nil || id.Family() != "agent" || protocol.CheckTopic(string(id)) != nil {
-		return &refusal{http.StatusBadRequest, "there is no such agent"}
+		return &refusal{http.StatusBadRequest, "the agent does not exist"}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
 	defer cancel()
 	err := voice.ResetBudget(ctx, id)
-	r.logger.Info().Str("by", r.Visitor.Name).Str("agent", string(id)).Err(err).Msg("budget")
+	r.logger.Info().Str("by", r.Visitor.Name).Str("agent", string(id)).Err(err).Msg("budget reset")
 	if err != nil {
 		return &refusal{http.StatusConflict, err.Error()}
 	}
-	return &refusal{http.StatusSeeOther, link("agent", "id", string(id), "done", "Its budgets are counted anew, so that it goes on; what it left unanswered has to be asked again")}
+	return &refusal{http.StatusSeeOther, link("agent", "id", string(id), "done", "The budget is reset and the agent goes on; ask again what it left unanswered")}
 }
 
-// Recent returns the last events, the newest first.
+// Recent returns the last events, newest first.
 func (a *agent) Recent() []*agentEvent { return lastOf(a.Events, listedEvents, nil) }
 
-// A chatLine is one event of a chat and what each agent made of it.
+// A chatLine is one event of a chat and the decisions of the agents on it.
 type chatLine struct {
 	*chatEvent
 	Decisions []eventAt
@@ -203,7 +204,7 @@ func (r *request) chat() error {
 	f := r.lockModel()
 	ch := f.chats.get(id)
 	if ch == nil {
-		ch = &chat{Topic: text.Clip(id, 300), State: "not heard of lately"}
+		ch = &chat{Topic: text.Clip(id, 300), State: "not seen recently"}
 	}
 	var recent []chatLine
 	for _, e := range lastOf(ch.Events, listedEvents, nil) {
