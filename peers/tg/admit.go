@@ -15,19 +15,19 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// admits reports whether a happening counts. A direct chat needs its user, a
-// group needs its chat and admits its members. Names, titles and the origin of
-// what is forwarded never count.
-func (a *account) admits(tx *store.Tx, h *parsedUpdate) bool {
-	if h.chat.Type == models.ChatTypePrivate {
-		return a.admitsUser(tx, h.user)
+// admits reports whether an update comes from an admitted chat. A direct chat is admitted through
+// its user, a group through its chat, for all members. Names, titles and the origin of forwarded
+// messages never count.
+func (a *account) admits(tx *store.Tx, u *parsedUpdate) bool {
+	if u.chat.Type == models.ChatTypePrivate {
+		return a.admitsUser(tx, u.user)
 	}
-	return a.admitsChat(tx, h.chat.ID)
+	return a.admitsChat(tx, u.chat.ID)
 }
 
 // admitsTopic reports whether the bus may write to a chat.
 func (a *account) admitsTopic(tx *store.Tx, key int64) bool {
-	if key > 0 { // a direct chat has the id of its user
+	if key > 0 { // the ID of a direct chat is that of its user
 		return a.admitsUser(tx, key)
 	}
 	return a.admitsChat(tx, key)
@@ -40,7 +40,7 @@ func (a *account) admitsUser(tx *store.Tx, user int64) bool {
 	return a.paired(tx, "user", user)
 }
 
-// admitsChat looks at every id that a group has had.
+// admitsChat checks every ID that a group has had.
 func (a *account) admitsChat(tx *store.Tx, telegramChat int64) bool {
 	ids := []int64{telegramChat}
 	if c, known := a.load(tx, telegramChat); known {
@@ -55,14 +55,14 @@ func (a *account) paired(tx *store.Tx, kind string, n int64) bool {
 	return store.Value[bool](tx, `SELECT 1 FROM admitted WHERE bot = ? AND kind = ? AND id = ?`, a.bot, kind, n)
 }
 
-// codeAlphabet has no letters and digits that look alike.
+// codeAlphabet omits letters and digits that look alike.
 const codeAlphabet = "ABCDEFGHJKMNPQRSTVWXYZ23456789"
 
 const codeLength = 8
 
-// NewCode makes a one-time code and stores its hash. Whoever sends it to the bot
-// as /pair CODE before it expires is admitted: the user in a direct chat, the
-// group in a group. A running bridge takes it at once.
+// NewCode creates a one-time code and stores its hash. Whoever sends the bot /pair CODE before
+// the code expires is admitted: in a direct chat the user, in a group the group. A running bridge
+// accepts the code at once.
 func NewCode(ctx context.Context, db *sql.DB, valid time.Duration) (string, error) {
 	letters := make([]byte, codeLength)
 	for i := range letters {
@@ -78,72 +78,72 @@ func NewCode(ctx context.Context, db *sql.DB, valid time.Duration) (string, erro
 	})
 }
 
-// codeHash returns the stored form of a code. Case, spaces and hyphens do not matter.
+// codeHash returns the stored form of a code. It ignores case, spaces and hyphens.
 func codeHash(code string) string {
 	plain := strings.ToUpper(strings.NewReplacer("-", "", " ", "").Replace(code))
 	return digest("hubbub pairing " + plain)
 }
 
-// reject logs what a stranger did. It answers only a pairing code and, a few times
-// a day, the question how to get in.
-func (in *ingester) reject(tx *store.Tx, h *parsedUpdate) string {
-	reason := fmt.Sprintf("chat %d is not admitted (--allow-chat, or /pair there)", h.chat.ID)
-	direct := h.chat.Type == models.ChatTypePrivate
+// reject logs an update that is not admitted. It answers only a pairing code and, a few times a
+// day, the question how to get access.
+func (in *ingester) reject(tx *store.Tx, u *parsedUpdate) string {
+	reason := fmt.Sprintf("chat %d is not admitted (--allow-chat, or /pair there)", u.chat.ID)
+	direct := u.chat.Type == models.ChatTypePrivate
 	if direct {
-		reason = fmt.Sprintf("user %d is not admitted (--allow-user, or /pair)", h.user)
+		reason = fmt.Sprintf("user %d is not admitted (--allow-user, or /pair)", u.user)
 	}
-	pairing := (h.command == "/pair" || h.command == "/start") && h.arguments != ""
-	asking := h.command == "/pair" || direct && (h.command == "/start" || h.command == "/help")
+	pairing := (u.command == "/pair" || u.command == "/start") && u.arguments != ""
+	asking := u.command == "/pair" || direct && (u.command == "/start" || u.command == "/help")
 	if !pairing && !asking {
-		if c, known := in.load(tx, h.chat.ID); h.callback != "" && known {
-			in.answerCallback(tx, c, h, "This bot is private, and not for this chat any more: pressing this does nothing.")
+		if c, known := in.load(tx, u.chat.ID); u.callback != "" && known {
+			in.answerCallback(tx, c, u, "This bot is private, and not for this chat any more: pressing this does nothing.")
 		}
 		if tx.Err() == nil {
-			in.log.Info().Int64("chat", h.chat.ID).Int64("user", h.user).Msg("turned away: " + reason)
+			in.log.Info().Int64("chat", u.chat.ID).Int64("user", u.user).Msg("turned away: " + reason)
 		}
 		return reason
 	}
-	c := in.ensureChat(tx, &h.chat)
+	c := in.ensureChat(tx, &u.chat)
 	if pairing {
-		in.pair(tx, c, h)
-		return "the command " + h.command
+		in.pair(tx, c, u)
+		return "the command " + u.command
 	}
 	told := store.Value[int](tx, `SELECT count(*) FROM replies WHERE bot = ? AND chat = ? AND agent = '' AND received_at > ?`,
 		in.bot, c.key, time.Now().Add(-24*time.Hour).UnixMicro())
 	if told >= maxNotices {
 		return reason
 	}
-	who := fmt.Sprintf("you: your user id is %d", h.user)
+	who := fmt.Sprintf("you: your user id is %d", u.user)
 	if !direct {
-		who = fmt.Sprintf("this group: its id is %d", h.chat.ID)
+		who = fmt.Sprintf("this group: its id is %d", u.chat.ID)
 	}
-	in.notice(tx, c, h.thread, fmt.Sprintf("stranger:%d", h.message), fmt.Sprintf(
+	in.notice(tx, c, u.thread, fmt.Sprintf("stranger:%d", u.message), fmt.Sprintf(
 		"This bot is private. Ask whoever runs it to admit %s. With a one-time code from them (`hubbub pair`), send /pair CODE.", who))
 	return reason
 }
 
 // pair admits the user or the group that sends a valid code.
-func (in *ingester) pair(tx *store.Tx, c *chat, h *parsedUpdate) {
+func (in *ingester) pair(tx *store.Tx, c *chat, u *parsedUpdate) {
 	guesses := store.Value[int](tx, `SELECT count(*) FROM guesses WHERE bot = ? AND user = ? AND at > ?`,
-		in.bot, h.user, time.Now().Add(-time.Hour).UnixMicro())
+		in.bot, u.user, time.Now().Add(-time.Hour).UnixMicro())
 	if guesses >= maxGuessesPerHour {
-		in.log.Warn().Int64("user", h.user).Msg("user sent too many wrong pairing codes; not answered")
-		return // no answer that could be used to go on guessing
+		in.log.Warn().Int64("user", u.user).Msg("user sent too many wrong pairing codes; not answered")
+		return // an answer would help to guess on
 	}
-	used := tx.ExecCount(`UPDATE codes SET used_at = ?1 WHERE hash = ?2 AND used_at = 0 AND expires_at > ?1`, nowMicros(), codeHash(h.arguments))
+	used := tx.ExecCount(`UPDATE codes SET used_at = ?1 WHERE hash = ?2 AND used_at = 0 AND expires_at > ?1`, nowMicros(), codeHash(u.arguments))
 	says := "This code is not valid: it was used already, it expired, or it is mistyped."
 	if used == 0 {
-		tx.Exec(`INSERT INTO guesses (bot, user, at) VALUES (?, ?, ?)`, in.bot, h.user, nowMicros())
+		tx.Exec(`INSERT INTO guesses (bot, user, at) VALUES (?, ?, ?)`, in.bot, u.user, nowMicros())
 	} else {
 		kind, who := "chat", c.key
 		says = "This group is admitted. Everybody here can talk to the agent now."
-		if h.chat.Type == models.ChatTypePrivate {
-			kind, who, says = "user", h.user, "You are admitted. Write a message, and an agent will answer."
+		if u.chat.Type == models.ChatTypePrivate {
+			kind, who, says = "user", u.user, "You are admitted. Write a message, and an agent will answer."
 		}
-		in.log.Info().Str("kind", kind).Int64("id", who).Int64("by", h.user).Msg("user or chat admitted by a one-time code")
-		tx.Exec(`INSERT OR REPLACE INTO admitted (bot, kind, id, by, at) VALUES (?, ?, ?, ?, ?)`, in.bot, kind, who, h.user, nowMicros())
+		in.log.Info().Str("kind", kind).Int64("id", who).Int64("by", u.user).Msg("user or chat admitted by a one-time code")
+		tx.Exec(`INSERT OR REPLACE INTO admitted (bot, kind, id, by, at) VALUES (?, ?, ?, ?, ?)`, in.bot, kind, who, u.user, nowMicros())
 	}
-	in.notice(tx, c, h.thread, fmt.Sprintf("pair:%d", h.message), says)
+	in.notice(tx, c, u.thread, fmt.Sprintf("pair:%d", u.message), says)
 }
 
 // An Admission is a user or a chat that was admitted by a code.
@@ -154,10 +154,10 @@ type Admission struct {
 	By   int64     `json:"by"` // the user who sent the code
 	At   time.Time `json:"at"`
 
-	micro int64 // At, as it is stored
+	micro int64 // At in the database
 }
 
-// Admissions lists who was admitted by a code, oldest first.
+// Admissions returns the users and chats admitted by a code, oldest first.
 func Admissions(ctx context.Context, db *sql.DB) ([]Admission, error) {
 	all, err := store.Read(ctx, db, func(tx *store.Tx) []Admission {
 		return store.All(tx, func(a *Admission) []any { return []any{&a.Bot, &a.Kind, &a.ID, &a.By, &a.micro} },
@@ -169,8 +169,8 @@ func Admissions(ctx context.Context, db *sql.DB) ([]Admission, error) {
 	return all, err
 }
 
-// Revoke removes the admission of a user or a chat by code and reports whether there
-// was one. It does not affect what the bridge's flags allow.
+// Revoke removes the admission of a user or chat by code, and reports whether there was one. It
+// does not affect what the bridge's flags admit.
 func Revoke(ctx context.Context, db *sql.DB, who int64) (bool, error) {
 	return store.Read(ctx, db, func(tx *store.Tx) bool { return tx.ExecCount(`DELETE FROM admitted WHERE id = ?`, who) > 0 })
 }

@@ -11,7 +11,7 @@ import (
 	"hubbub/protocol"
 )
 
-// An albumItem is what one message of an album says and brings.
+// An albumItem is the content of one message of an album.
 type albumItem struct {
 	Message int                   `json:"message"`
 	Text    string                `json:"text,omitempty"`
@@ -19,13 +19,13 @@ type albumItem struct {
 	Files   []protocol.Attachment `json:"files,omitempty"`
 }
 
-// albumItem returns what a draft has as the only message of its album so far.
+// albumItem returns the event's content as that of a single message of an album.
 func (d *eventData) albumItem(message int) albumItem {
 	return albumItem{Message: message, Text: d.Content.Text, Names: d.Names, Files: d.Content.Attachments}
 }
 
-// mergeItems has a draft say what the messages of an album say together. A caption alone is that of
-// all; of several each names its file.
+// mergeItems sets the event's content to that of all messages of an album. A single caption
+// stands for the whole album; several captions are numbered by file.
 func (d *eventData) mergeItems(items []albumItem) {
 	d.Items, d.Names, d.Content.Attachments = items, nil, nil
 	var captions, numbered []string
@@ -52,19 +52,20 @@ type album struct {
 	data            eventData
 }
 
-// selectAlbum finds the newest event of an album. It says album <> ” for its index.
+// selectAlbum finds the newest event of an album. The condition album <> ” makes SQLite use the
+// album's partial index.
 const selectAlbum = `SELECT id, data, message, source_id, received_at FROM events WHERE bot = ?1 AND telegram_chat = ?2 AND album = ?3 AND album <> ''
 	AND (?5 <> 'edit' OR message = ?4 OR EXISTS (SELECT 1 FROM json_each(data, '$.items') WHERE value ->> 'message' = ?4))
 	ORDER BY id DESC LIMIT 1`
 
-// album returns the newest event of the album that a happening is a part of: one to which a
-// message may be added, or one that tells of the message that was edited; else nil.
-func (in *ingester) album(tx *store.Tx, h *parsedUpdate) *album {
+// album returns the newest event of the album to which an update belongs, or nil. For an edit, it
+// is the event that contains the edited message.
+func (in *ingester) album(tx *store.Tx, u *parsedUpdate) *album {
 	var a album
 	var first int
 	raw, known := store.One(tx, func(raw *[]byte) []any { return []any{&a.event, raw, &first, &a.source, &a.received} },
 		selectAlbum,
-		in.bot, h.chat.ID, h.album, h.message, h.data.Content.Event)
+		in.bot, u.chat.ID, u.album, u.message, u.data.Content.Event)
 	if !known {
 		return nil
 	}
@@ -77,16 +78,16 @@ func (in *ingester) album(tx *store.Tx, h *parsedUpdate) *album {
 	return &a
 }
 
-// joinAlbum gives the event of an album what one more of its messages says, or what an edited
-// one says now, while it still waits, and reports whether it did. Later, an edit is one of the
-// whole album, whose sourceId it returns.
-func (in *ingester) joinAlbum(tx *store.Tx, h *parsedUpdate) (whole string, joined bool) {
-	a := in.album(tx, h)
+// joinAlbum adds a new or edited message to the event of its album, and reports whether it could:
+// the event must still be waiting. An edit that comes later counts as an edit of the whole album;
+// joinAlbum then returns the album's sourceId.
+func (in *ingester) joinAlbum(tx *store.Tx, u *parsedUpdate) (whole string, joined bool) {
+	a := in.album(tx, u)
 	if a == nil {
 		return "", false
 	}
-	items, own := a.data.Items, h.data.albumItem(h.message)
-	if i := slices.IndexFunc(items, func(it albumItem) bool { return it.Message == h.message }); i >= 0 {
+	items, own := a.data.Items, u.data.albumItem(u.message)
+	if i := slices.IndexFunc(items, func(it albumItem) bool { return it.Message == u.message }); i >= 0 {
 		items[i] = own
 	} else {
 		items = append(items, own)
@@ -97,9 +98,9 @@ func (in *ingester) joinAlbum(tx *store.Tx, h *parsedUpdate) (whole string, join
 		tx.Exec(`UPDATE events SET data = ? WHERE id = ?`, string(mustJSON(a.data)), a.event)
 		return "", true
 	}
-	if h.data.Content.Event != protocol.EventEdit {
+	if u.data.Content.Event != protocol.EventEdit {
 		return "", false
 	}
-	h.data.mergeItems(items)
+	u.data.mergeItems(items)
 	return a.source, false
 }

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrToken ends Run: Telegram does not know the bot token.
+// ErrToken ends Run: Telegram does not accept the bot token.
 var ErrToken = errors.New("the bot token is not accepted by Telegram; check TELEGRAM_BOT_TOKEN, or make a new token with /token at @BotFather")
 
 // A Bridge connects one bot to the bus.
@@ -30,18 +30,17 @@ type Bridge struct {
 	out    *outbound
 	ingest *ingester
 
-	conflict time.Time // when another poller was last noticed; pollLoop's own
+	conflict time.Time // when another poller was last noticed; used only by pollLoop
 }
 
-// New makes a bridge for the bot of a token, on a database of Open. It does no
-// I/O.
+// New returns a Bridge for the bot of a token, on a database opened by Open. It does no I/O.
 func New(token string, db *sql.DB, opts *Options) *Bridge {
 	o := opts.withDefaults()
 	a := &account{token: token, db: db, opts: o, log: o.Log, api: botapi.New(token, o.API), crash: func(string) {}}
 	return &Bridge{account: a}
 }
 
-// setBot makes the bridge serve one bot. Its queues are named for the bot.
+// setBot makes the bridge serve one bot. The bot's ID is part of the names of its queues.
 func (b *Bridge) setBot(bot int64) {
 	b.bot = bot
 	b.out = newOutbound(b.account)
@@ -51,7 +50,7 @@ func (b *Bridge) setBot(bot int64) {
 	b.ingest = &ingester{outbound: b.out, arrived: notify.New()}
 }
 
-// people returns users as the bus knows them.
+// people returns the identities of users on the bus.
 func people(users []int64) (list []protocol.PeerID) {
 	for _, user := range users[:min(len(users), 50)] {
 		list = append(list, peerOf(user))
@@ -59,12 +58,12 @@ func people(users []int64) (list []protocol.PeerID) {
 	return list
 }
 
-// queueTelegram is the name of the bridge's own queue.
+// queueTelegram is the name of the queue of calls to Telegram.
 const queueTelegram = "telegram"
 
-// Run bridges until ctx ends; then it returns nil. It ends with an error when
-// Telegram refuses the token (ErrToken), and when the bus refuses the bridge for
-// good: peer.ErrReplaced, peer.ErrUnauthorized, peer.ErrRefused.
+// Run serves the bot until ctx ends; then it returns nil. It returns an error if Telegram does
+// not accept the token (ErrToken), or if the bus refuses the bridge for good: peer.ErrReplaced,
+// peer.ErrUnauthorized, peer.ErrRefused.
 func (b *Bridge) Run(ctx context.Context) error {
 	if err := botapi.CheckToken(b.token, b.opts.API); err != nil {
 		return fmt.Errorf("TELEGRAM_BOT_TOKEN: %w", err)
@@ -110,7 +109,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	})
 }
 
-// connect makes the one connection for all chats of the bot.
+// connect sets up the one connection that serves all chats of the bot.
 func (b *Bridge) connect(ctx context.Context) error {
 	opts := defaults.Of(b.opts.Peer)
 	theirs := opts.OnConnect
@@ -126,7 +125,7 @@ func (b *Bridge) connect(ctx context.Context) error {
 	b.peer.Handle(protocol.TypeChatMessage, b.ingest.takeHookMessage)
 	b.out.typing.tracksPresence = b.peer.PresenceSynced
 	b.peer.HandlePresence(b.out.typing.onPresence)
-	// Agents tell of each other's events; a chat has no use for them.
+	// Agents publish events for each other; a chat does not need them.
 	b.peer.Handle(protocol.TypeAgentEvent, ignore)
 	b.peer.Handle(protocol.TypeDeliveryStatus, ignore)
 	b.peer.HandleAny(func(_ context.Context, d *peer.Delivery) error {
@@ -138,14 +137,14 @@ func (b *Bridge) connect(ctx context.Context) error {
 func ignore(context.Context, *peer.Delivery) error { return nil }
 
 func (b *Bridge) reportReady(ctx context.Context) error {
-	if b.peer.Ready(ctx) == nil { // else Run's own error says why
+	if b.peer.Ready(ctx) == nil { // after an error, Run's own error says why
 		b.opts.OnReady()
 	}
 	return nil
 }
 
-// identify asks who the bot is. Once known, it is remembered for starts while
-// Telegram cannot be reached.
+// identify asks Telegram for the bot's account, and stores it for starts while Telegram cannot be
+// reached.
 func (b *Bridge) identify(ctx context.Context) error {
 	for try := 1; ; try++ {
 		err := b.call(ctx, "getMe", nil, &b.me)
@@ -183,8 +182,7 @@ func (b *Bridge) saveBot(ctx context.Context) error {
 	return nil
 }
 
-// restoreBot reports whether the token was used before, and restores what was known
-// of its bot.
+// restoreBot restores the stored account of the token's bot, and reports whether there was one.
 func (b *Bridge) restoreBot(ctx context.Context) bool {
 	known, err := store.Read(ctx, b.db, func(tx *store.Tx) []byte {
 		return store.Value[[]byte](tx, `SELECT me FROM bots WHERE token_hash = ?`, digest("hubbub bot token "+b.token))

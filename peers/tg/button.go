@@ -17,10 +17,10 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// buttonsPerRow is how many buttons stand beside each other.
+// buttonsPerRow is the number of buttons in a row of the keyboard.
 const buttonsPerRow = 2
 
-// addKeyboard puts buttons under a message.
+// addKeyboard adds buttons to the parameters of a message.
 func addKeyboard(params map[string]any, buttons []protocol.Button) {
 	var rows [][]models.InlineKeyboardButton
 	for i, b := range buttons {
@@ -35,24 +35,25 @@ func addKeyboard(params map[string]any, buttons []protocol.Button) {
 	}
 }
 
-// Why a press is not passed on, and how much Telegram shows to who made it.
+// errNoButton is why a press without a known button is skipped; maxAnswer bounds the answer that
+// Telegram shows.
 const (
 	errNoButton = "a button that no message of this chat has"
 	maxAnswer   = 200
 )
 
-// isLastText reports whether a part is the last text of its reply, under which the buttons stand.
+// isLastText reports whether a part is the last text of its reply, which carries the buttons.
 func (o *outgoing) isLastText(tx *store.Tx) bool {
 	return len(o.content.Buttons) > 0 && o.kind == kindText &&
 		o.Part == store.Value[int](tx, `SELECT max(part) FROM sends WHERE reply = ? AND kind = 'text'`, o.Reply)
 }
 
-// isEdit reports whether a part takes the place of an earlier message; what does not fit into
-// it follows as a message.
+// isEdit reports whether a part replaces an earlier message. The parts that follow are sent as
+// new messages.
 func (o *outgoing) isEdit() bool { return o.kind == kindText && o.content.Edits != "" && o.Part == 0 }
 
-// editTarget returns the number of the message that an edit takes the place of, 0
-// if it was not shown for certain.
+// editTarget returns the number of the message that an edit replaces, or 0 if it is not known to
+// have been sent.
 func (out *outbound) editTarget(tx *store.Tx, o *outgoing) int {
 	if !o.isEdit() {
 		return 0
@@ -62,14 +63,14 @@ func (out *outbound) editTarget(tx *store.Tx, o *outgoing) int {
 		out.bot, o.chat.key, o.agent, o.content.Edits, o.chat.telegram)
 }
 
-// mayRepeat reports whether a call may be made twice: an edit, and the answer to a press.
+// mayRepeat reports whether a call may safely be made twice: an edit, or the answer to a press.
 func (out *outbound) mayRepeat(tx *store.Tx, o *outgoing) bool {
 	return o.kind == kindCallback || out.editTarget(tx, o) != 0
 }
 
-// editMessage puts a text in the place of the message that its agent sent under the key of Edits, and
-// takes its buttons away. A message that cannot be edited any more is forgotten:
-// the next attempt sends the text, once, like any other.
+// editMessage replaces the text of the message that its agent sent with the key in Edits, and
+// removes its buttons. If Telegram refuses the edit, the next attempt sends the text as a new
+// message.
 func (out *outbound) editMessage(ctx context.Context, o *outgoing, t markdown.Text, message int) (*models.Message, error) {
 	params := map[string]any{"chat_id": o.chat.telegram, "message_id": message}
 	out.setText(params, &textMethod, t)
@@ -80,7 +81,7 @@ func (out *outbound) editMessage(ctx context.Context, o *outgoing, t markdown.Te
 	err := out.callWithText(ctx, "editMessageText", params, t, nil)
 	refused, ok := errors.AsType[*botapi.Error](err)
 	switch {
-	case err == nil, ok && refused.Code == 400 && refused.Says("not modified"): // an attempt before was cut off after it
+	case err == nil, ok && refused.Code == 400 && refused.Says("not modified"): // an interrupted attempt has made the edit
 		return &models.Message{ID: message}, tx.Err()
 	case ok && refused.Code == 400 && refused.MigrateTo == 0:
 		out.log.Info().Err(err).Str("topic", string(topicOf(o.chat.key))).Msg("message not edited; its new text is sent")
@@ -90,27 +91,27 @@ func (out *outbound) editMessage(ctx context.Context, o *outgoing, t markdown.Te
 	return nil, o.retryUnanswered(err)
 }
 
-// A buttonReply is a reply with buttons.
+// A buttonReply is a sent reply with buttons.
 type buttonReply struct {
 	reply, message int64
 	part           int
-	unconfirmed    bool // nobody knows whether it was shown
+	unconfirmed    bool // Telegram did not confirm the message
 	agent, key     string
 	raw            string
 	content        protocol.ChatReply
 }
 
-// findPressed returns the question of this chat under which the button stands that was pressed;
-// found is false where there is none, since whoever is in a chat can send any data as a press.
-// A message that may have been shown counts; one whose send got no answer is known from then on.
-func (in *ingester) findPressed(tx *store.Tx, c *chat, h *parsedUpdate) (q buttonReply, found bool) {
+// findPressed returns the reply that has the pressed button. Members of a chat can send any data
+// as a press, so there may be none. A press also proves that an unconfirmed message was sent; its
+// number is then stored.
+func (in *ingester) findPressed(tx *store.Tx, c *chat, u *parsedUpdate) (q buttonReply, found bool) {
 	q, found = store.One(tx, func(q *buttonReply) []any {
 		return []any{&q.reply, &q.message, &q.part, &q.unconfirmed, &q.agent, &q.key, &q.raw}
 	}, `SELECT r.id, s.message, s.part, s.message = 0 AND s.attempt = 0 AND r.content ->> '$.edits' IS NULL, r.agent, r.key, r.content FROM replies r JOIN sends s ON s.reply = r.id, json_each(r.content, '$.buttons') b
 		WHERE r.bot = ?1 AND r.chat = ?2 AND s.kind = 'text' AND s.begun_at > 0 AND s.message IN (?3, 0) AND b.value ->> '$.value' = ?4
-		ORDER BY s.message = 0, r.id DESC, s.part DESC LIMIT 1`, in.bot, c.key, h.message, h.data.Content.Text)
+		ORDER BY s.message = 0, r.id DESC, s.part DESC LIMIT 1`, in.bot, c.key, u.message, u.data.Content.Text)
 	if q.unconfirmed {
-		tx.Exec(`UPDATE sends SET message = ?, telegram_chat = ? WHERE reply = ? AND part = ?`, h.message, h.chat.ID, q.reply, q.part)
+		tx.Exec(`UPDATE sends SET message = ?, telegram_chat = ? WHERE reply = ? AND part = ?`, u.message, u.chat.ID, q.reply, q.part)
 	}
 	if found {
 		tx.Fail(json.Unmarshal([]byte(q.raw), &q.content))
@@ -118,8 +119,8 @@ func (in *ingester) findPressed(tx *store.Tx, c *chat, h *parsedUpdate) (q butto
 	return q, found
 }
 
-// checkPress returns what is told to who pressed a button, and why no agent hears of it, ""
-// if the agents do. now is what stands in the question's place, "" while it stands itself.
+// checkPress returns the text shown to the user who pressed a button, and why no agent receives
+// the press, or "". replacement is the text that has since replaced the question, if any.
 func checkPress(q *buttonReply, who, now string, name func(who string) string) (told, skip string) {
 	may := q.content.MayPress
 	switch {
@@ -135,25 +136,25 @@ func checkPress(q *buttonReply, who, now string, name func(who string) string) (
 	return "", ""
 }
 
-// lastLine returns the last line of a text: what a question came to.
+// lastLine returns the last line of a text, which states the result of a question.
 func lastLine(said string) string {
 	said = strings.TrimSpace(said)
 	return said[strings.LastIndexByte(said, '\n')+1:]
 }
 
-// handlePress decides whether a press counts, and answers it, since the button spins until then. It
-// returns why no agent hears of it.
-func (in *ingester) handlePress(tx *store.Tx, c *chat, h *parsedUpdate) (skip string) {
-	if h.data.Content.Text == "" {
-		in.answerCallback(tx, c, h, "")
+// handlePress decides whether a press counts, and answers it so that the button stops spinning.
+// It returns why no agent receives the press, or "".
+func (in *ingester) handlePress(tx *store.Tx, c *chat, u *parsedUpdate) (skip string) {
+	if u.data.Content.Text == "" {
+		in.answerCallback(tx, c, u, "")
 		return ""
 	}
 	told := "This button is none of this bot's, or its message is too old."
-	q, found := in.findPressed(tx, c, h)
+	q, found := in.findPressed(tx, c, u)
 	if skip = errNoButton; found {
 		now := store.Value[string](tx, `SELECT content ->> '$.text' FROM replies WHERE bot = ? AND chat = ? AND agent = ? AND id > ?
 			AND content ->> '$.edits' = ? ORDER BY id DESC LIMIT 1`, in.bot, c.key, q.agent, q.reply, q.key)
-		told, skip = checkPress(&q, "tg:"+id(h.user), now, func(who string) string {
+		told, skip = checkPress(&q, "tg:"+id(u.user), now, func(who string) string {
 			if name := store.Value[string](tx, `SELECT username FROM people WHERE bot = ? AND 'tg:' || user = ?`, in.bot, who); name != "" {
 				return "@" + name
 			}
@@ -161,13 +162,13 @@ func (in *ingester) handlePress(tx *store.Tx, c *chat, h *parsedUpdate) (skip st
 		})
 	}
 	if skip != "" {
-		in.log.Warn().Int64("chat", c.key).Int64("user", h.user).Int("message", h.message).Msg("a press was refused: " + skip)
+		in.log.Warn().Int64("chat", c.key).Int64("user", u.user).Int("message", u.message).Msg("a press was refused: " + skip)
 	}
-	in.answerCallback(tx, c, h, told)
+	in.answerCallback(tx, c, u, told)
 	return skip
 }
 
-// answerCallback answers who pressed a button, in words if there is something to say.
-func (in *ingester) answerCallback(tx *store.Tx, c *chat, h *parsedUpdate, told string) {
-	in.enqueueReply(tx, &reply{chat: c.key, key: "callback:" + h.callback, callback: h.callback, content: protocol.ChatReply{Text: text.Clip(told, maxAnswer)}})
+// answerCallback answers a press, with a text unless it is empty.
+func (in *ingester) answerCallback(tx *store.Tx, c *chat, u *parsedUpdate, told string) {
+	in.enqueueReply(tx, &reply{chat: c.key, key: "callback:" + u.callback, callback: u.callback, content: protocol.ChatReply{Text: text.Clip(told, maxAnswer)}})
 }

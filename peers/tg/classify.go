@@ -15,14 +15,14 @@ import (
 	"hubbub/protocol/retry"
 )
 
-// errUnknown says that a send got no answer.
+// errUnknown reports that a send got no answer.
 var errUnknown = errors.New("no answer came from Telegram, so the message may or may not have been sent")
 
-// backoff paces calls to Telegram that fail.
+// backoff is the backoff of failed calls to Telegram.
 var backoff = retry.Backoff{Min: time.Second, Max: time.Minute}
 
-// pauseAfter returns the pause after a number of failed calls in a row: the
-// backoff, or what Telegram asks for if that is longer.
+// pauseAfter returns how long to pause after a number of consecutive failures: the backoff, or
+// Telegram's retry_after if that is longer.
 func pauseAfter(err error, failures int) time.Duration {
 	pause := backoff.After(failures)
 	if refused, ok := errors.AsType[*botapi.Error](err); ok {
@@ -31,8 +31,8 @@ func pauseAfter(err error, failures int) time.Duration {
 	return pause
 }
 
-// classifyError says what follows from a call that failed. An answer means that the
-// call had no effect, a 5xx too; no answer means that nobody knows.
+// classifyError decides what follows from a failed call. Any answer, even a 5xx, means that the
+// call had no effect. Without an answer, its effect is unknown.
 func (out *outbound) classifyError(ctx context.Context, o *outgoing, err error) error {
 	transport, silent := errors.AsType[*botapi.TransportError](err)
 	refused, _ := errors.AsType[*botapi.Error](err)
@@ -55,17 +55,16 @@ func (out *outbound) classifyError(ctx context.Context, o *outgoing, err error) 
 	case refused.Code == http.StatusForbidden:
 		out.markRemoved(ctx, o.chat, refused)
 	case refused.Code >= 500, refused.Code/100 == 3, refused.Code == http.StatusNotFound:
-		return outbox.Retry(0, err) // another answer may come later
+		return outbox.Retry(0, err) // the next attempt may succeed
 	}
 	return outbox.Permanent(err)
 }
 
-// maxIdempotentAttempts is how often a call that gets no answer is made in all if making
-// it twice is the same as making it once.
+// maxIdempotentAttempts bounds the attempts at an idempotent call that gets no answer.
 const maxIdempotentAttempts = 3
 
-// retryUnanswered turns the error of a call without an answer into one that is retried.
-// It is for calls that may be repeated: setting a reaction, answering a button.
+// retryUnanswered makes the error of an unanswered call one that is retried. It is for idempotent
+// calls: setting a reaction, editing, answering a press.
 func (o *outgoing) retryUnanswered(err error) error {
 	if transport, ok := errors.AsType[*botapi.TransportError](err); ok && transport.Left && o.item.Attempt < maxIdempotentAttempts {
 		return errors.New(transport.Error())
@@ -73,8 +72,8 @@ func (o *outgoing) retryUnanswered(err error) error {
 	return err
 }
 
-// markRemoved records that the bot may no longer write to a chat, if a refusal says so;
-// it may be about a single topic.
+// markRemoved records that the bot may no longer write to a chat, if the refusal says so. Other
+// refusals concern a single topic.
 func (out *outbound) markRemoved(ctx context.Context, c *chat, refused *botapi.Error) {
 	if !slices.ContainsFunc([]string{"blocked", "kicked", "deactivated", "not a member", "was deleted", "can't initiate"}, refused.Says) {
 		return
@@ -84,8 +83,9 @@ func (out *outbound) markRemoved(ctx context.Context, c *chat, refused *botapi.E
 	}
 }
 
-// applyRetryAfter stops sends to a chat for as long as a 429 asks, across restarts, and returns
-// that time. If a second chat is told to wait while one waits, the limit is the bot's.
+// applyRetryAfter suspends sends to a chat for the time that a 429 demands, across restarts, and
+// returns that time. If another chat is suspended too, the limit must be the bot's, so all chats
+// are suspended.
 func (out *outbound) applyRetryAfter(ctx context.Context, telegramChat int64, refused *botapi.Error) time.Duration {
 	wait := cmp.Or(max(refused.RetryAfter, 0), defaultPause)
 	err := store.InTx(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {

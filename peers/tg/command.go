@@ -17,11 +17,11 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// agentCommand is the command of the menu that agents obey: whose word it is, they know.
+// agentCommand is the one command in the menu that agents handle: they know who may close what.
 const agentCommand = "/close"
 
-// bridgeCommands are the bridge's own, but agentCommand. Everything else that begins with a slash goes to the
-// agent, also what Options.Menu adds.
+// bridgeCommands are the commands of the menu. The bridge handles all of them except
+// agentCommand. Every other command goes to the agent, including those of Options.Menu.
 var bridgeCommands = []models.BotCommand{
 	{Command: "start", Description: "Begin, or go on after /stop"},
 	{Command: "help", Description: "What this bot is and how to use it"},
@@ -38,13 +38,13 @@ var bridgeCommands = []models.BotCommand{
 	{Command: "pair", Description: "Let this chat in with a one-time code"},
 }
 
-// maxMenu is how many commands Telegram's menu takes.
+// maxMenu is Telegram's limit for the commands of a menu.
 const maxMenu = 100
 
 var commandName = regexp.MustCompile(`^[a-z0-9_]{1,32}$`)
 
-// ParseMenu reads commands for the menu, such as "ask=Ask the agent". One of the bridge's
-// own gets other words.
+// ParseMenu parses commands for the menu, such as "ask=Ask the agent". A command of the bridge
+// gets another description this way.
 func ParseMenu(list []string) (menu []models.BotCommand, err error) {
 	for _, given := range list {
 		name, said, _ := strings.Cut(given, "=")
@@ -64,7 +64,7 @@ func ParseMenu(list []string) (menu []models.BotCommand, err error) {
 	return menu, nil
 }
 
-// fullMenu returns a menu with the bridge's own commands, which stand first.
+// fullMenu returns a menu with the bridge's own commands first.
 func fullMenu(menu []models.BotCommand) []models.BotCommand {
 	all := slices.Clone(bridgeCommands)
 	for _, c := range menu {
@@ -77,33 +77,33 @@ func fullMenu(menu []models.BotCommand) []models.BotCommand {
 	return all
 }
 
-// businessConnected stands for the update that tells of it; nobody can type it.
+// businessConnected is the command of an update about a business account. Nobody can type it.
 const businessConnected = "a business account was connected"
 
-// runCommand carries out a command of somebody who is admitted.
-func (in *ingester) runCommand(tx *store.Tx, c *chat, h *parsedUpdate) {
+// runCommand runs a command from an admitted chat.
+func (in *ingester) runCommand(tx *store.Tx, c *chat, u *parsedUpdate) {
 	text := "This chat is admitted already."
-	if verb, _ := bridge.ParseCommand(h.command); verb != "" {
-		if text = in.enqueueCommand(tx, c, h, verb, h.arguments); text == "" {
+	if verb, _ := bridge.ParseCommand(u.command); verb != "" {
+		if text = in.enqueueCommand(tx, c, u, verb, u.arguments); text == "" {
 			return
 		}
 	}
-	switch h.command {
+	switch u.command {
 	case "/work", "/who", "/ask", "/done":
 	case "/start":
 		text = in.startChat(tx, c)
 	case "/stop":
-		text = in.stopChat(tx, c, h)
+		text = in.stopChat(tx, c, u)
 	case "/halt":
-		text = in.halt(tx, c, h, "on", "told to stop what runs here, and to begin nothing until /resume.")
+		text = in.halt(tx, c, u, "on", "told to stop what runs here, and to begin nothing until /resume.")
 	case "/resume":
-		text = in.halt(tx, c, h, "off", "told to go on.")
+		text = in.halt(tx, c, u, "off", "told to go on.")
 	case "/status":
 		text = in.describeChat(tx, c, true)
 	case "/agents":
 		text = in.describeChat(tx, c, false)
 	case "/pair":
-		if h.arguments == "" && c.isDirect() {
+		if u.arguments == "" && c.isDirect() {
 			text += " To admit a group, add the bot to it and send /pair CODE there."
 		}
 	case businessConnected:
@@ -115,7 +115,7 @@ func (in *ingester) runCommand(tx *store.Tx, c *chat, h *parsedUpdate) {
 			text += "\n/" + known.Command + " — " + known.Description
 		}
 	}
-	in.notice(tx, c, h.thread, fmt.Sprintf("command:%d:%d", h.chat.ID, h.message), text)
+	in.notice(tx, c, u.thread, fmt.Sprintf("command:%d:%d", u.chat.ID, u.message), text)
 }
 
 func (in *ingester) startChat(tx *store.Tx, c *chat) string {
@@ -126,32 +126,32 @@ func (in *ingester) startChat(tx *store.Tx, c *chat) string {
 	return "Going on. The agents hear this chat again."
 }
 
-// stopChat tells the agents to stop, and then keeps both sides apart: what people
-// write is not passed on and what agents write is not shown, until /start.
-func (in *ingester) stopChat(tx *store.Tx, c *chat, h *parsedUpdate) string {
+// stopChat tells the agents to stop. Until /start, the chat's messages then do not reach the
+// agents, and the agents' replies are not shown.
+func (in *ingester) stopChat(tx *store.Tx, c *chat, u *parsedUpdate) string {
 	if c.stopped {
 		return "This chat is stopped already. /start goes on."
 	}
 	if in.chatStatus(tx, c).State == bridge.Assigned {
-		h.data.Content.Text, h.data.Content.Priority = "stop", "urgent"
-		in.storeEvent(tx, c, h)
+		u.data.Content.Text, u.data.Content.Priority = "stop", "urgent"
+		in.storeEvent(tx, c, u)
 	}
 	in.setStopped(tx, c, true)
 	return "Stopped. What is written here does not reach the agents, and they do not answer, until /start."
 }
 
-// halt has the agents of a chat stop their turns there, or run them again. Each says
-// itself what it stopped.
-func (in *ingester) halt(tx *store.Tx, c *chat, h *parsedUpdate, halt, told string) string {
-	by := cmp.Or(h.author.DisplayName, h.author.Username, h.author.ID, "somebody")
-	n := in.router.Halt(tx, peerOf(c.key), halt, by, fmt.Sprintf("%d:%d", h.chat.ID, h.message))
+// halt makes the agents of a chat halt or resume their turns there. Each agent reports what it
+// halted.
+func (in *ingester) halt(tx *store.Tx, c *chat, u *parsedUpdate, halt, told string) string {
+	by := cmp.Or(u.author.DisplayName, u.author.Username, u.author.ID, "somebody")
+	n := in.router.Halt(tx, peerOf(c.key), halt, by, fmt.Sprintf("%d:%d", u.chat.ID, u.message))
 	if n == 0 {
 		return "No agent is here that could be told."
 	}
 	return text.Counted(n, "agent") + " " + told
 }
 
-// describeChat says which agents a chat has, and, for its status, what waits.
+// describeChat lists the agents of a chat and, for /status, what is waiting.
 func (in *ingester) describeChat(tx *store.Tx, c *chat, status bool) string {
 	at := in.chatStatus(tx, c)
 	text := "No agent yet. The first message starts one."
@@ -182,18 +182,18 @@ func (in *ingester) describeChat(tx *store.Tx, c *chat, status bool) string {
 	return text
 }
 
-// chatStatus returns where a chat is on its way to an agent.
+// chatStatus returns the router's status of a chat.
 func (in *ingester) chatStatus(tx *store.Tx, c *chat) bridge.ChatStatus {
 	return in.router.Status(tx, peerOf(c.key))
 }
 
-// countReplies returns how many of the messages to a chat are in the given states.
+// countReplies returns the number of replies to a chat that are in the given states.
 func (out *outbound) countReplies(tx *store.Tx, c *chat, states ...outbox.State) int {
 	return out.telegram.Count(tx, string(topicOf(c.key)), states...)
 }
 
-// publishMenu gives Telegram the command list, unless it has it already: each
-// start would otherwise cost a call, of which Telegram allows few.
+// publishMenu gives Telegram the menu, unless it already has it: Telegram allows few of these
+// calls.
 func (in *ingester) publishMenu(ctx context.Context) error {
 	commands := fullMenu(in.opts.Menu)
 	hash := digest(string(mustJSON(commands)))

@@ -28,11 +28,11 @@ const Database = "tg.db"
 
 // Open opens the bridge's database, creating it if it is missing.
 func Open(path string) (*sql.DB, error) {
-	return store.Open(path, schema + outbox.Schema + bridge.Schema)
+	return store.Open(path, schema+outbox.Schema+bridge.Schema)
 }
 
-// keepRecords is how long settled replies are kept: to tell who wrote a message that
-// is answered, and to recognize a reply that is sent again.
+// keepRecords is how long settled replies are kept. They identify the author of a quoted message,
+// and replies that are sent again.
 const keepRecords = 90 * 24 * time.Hour
 
 // pruneLoop deletes old records once a day. Events are kept.
@@ -68,10 +68,10 @@ func (b *Bridge) prune(ctx context.Context) error {
 	return b.router.Prune(ctx, nowTime.Add(-keepRecords))
 }
 
-// A chat is one row of chats.
+// A chat is a row of the table chats.
 type chat struct {
-	key      int64 // names its topic
-	telegram int64 // where to send
+	key      int64 // names the chat's topic
+	telegram int64 // the current ID in Telegram
 	kind     string
 	title    string
 	forum    bool
@@ -96,8 +96,7 @@ func chatOf(topic protocol.Topic) (int64, error) {
 
 var errNoChat = errors.New("this bot has no such chat")
 
-// load reads a chat by its key or by any id that it has had, and reports whether
-// there is one.
+// load returns a chat by any ID that it has had, and reports whether it exists.
 func (a *account) load(tx *store.Tx, anyID int64) (*chat, bool) {
 	c, found := store.One(tx, func(c *chat) []any {
 		return []any{&c.key, &c.telegram, &c.kind, &c.title, &c.forum, &c.present, &c.stopped}
@@ -106,7 +105,7 @@ func (a *account) load(tx *store.Tx, anyID int64) (*chat, bool) {
 	return &c, found
 }
 
-// ensureChat returns the chat of an update, making it known when it is new.
+// ensureChat returns the chat of an update. It creates a new chat and updates a known one.
 func (a *account) ensureChat(tx *store.Tx, from *models.Chat) *chat {
 	c, known := a.load(tx, from.ID)
 	if !known {
@@ -121,15 +120,15 @@ func (a *account) ensureChat(tx *store.Tx, from *models.Chat) *chat {
 	return c
 }
 
-// setPresent records whether the bot may write to a chat. If it may not, the chat
-// asks for no agent.
+// setPresent records whether the bot may write to a chat. If it may not, the chat requests no
+// agent.
 func (a *account) setPresent(tx *store.Tx, c *chat, present bool) {
 	c.present = present
 	tx.Exec(`UPDATE chats SET present = ? WHERE bot = ? AND chat = ?`, present, a.bot, c.key)
 	a.updateRouter(tx, c)
 }
 
-// setStopped records that a user stopped a chat, or let it go on.
+// setStopped records that a user stopped or restarted a chat.
 func (a *account) setStopped(tx *store.Tx, c *chat, stopped bool) {
 	c.stopped = stopped
 	tx.Exec(`UPDATE chats SET stopped = ? WHERE bot = ? AND chat = ?`, stopped, a.bot, c.key)
@@ -144,16 +143,16 @@ func (a *account) updateRouter(tx *store.Tx, c *chat) {
 	set(tx, peerOf(c.key))
 }
 
-// migrateChat makes the new id of a group an alias of the one it was known by.
+// migrateChat makes the new ID of a group an alias of its first one.
 func (a *account) migrateChat(tx *store.Tx, from, to int64) {
 	c, known := a.load(tx, from)
-	if !known || c.telegram == to { // nothing was ever said there, or it is done
+	if !known || c.telegram == to { // the chat is unknown, or already migrated
 		return
 	}
 	a.log.Info().Int64("chat", c.key).Int64("moved_to", to).Msg("group became a supergroup; it keeps its agents")
 	tx.Exec(`INSERT OR REPLACE INTO aliases (bot, telegram_id, chat) VALUES (?, ?, ?)`, a.bot, to, c.key)
 	tx.Exec(`UPDATE chats SET telegram_id = ?, kind = ? WHERE bot = ? AND chat = ?`,
 		to, string(models.ChatTypeSupergroup), a.bot, c.key)
-	// What was said under the new id before this was known belongs here too.
+	// Messages may have arrived under the new ID before this was known.
 	a.router.MoveChat(tx, peerOf(to), peerOf(c.key))
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// An attachment is a file of a message, before it has a reference.
+// An attachment is a file of a message that has no reference yet.
 type attachment struct {
 	protocol.Attachment
 	fileID string
 }
 
-// attachments lists the files of a message. Of a photo it takes the largest size.
+// attachments returns the files of a message. Of a photo it takes the largest size.
 func attachments(m *models.Message) (out []attachment) {
 	add := func(kind, fileID, name, mime string, size int64) {
 		out = append(out, attachment{protocol.Attachment{Kind: kind, Name: name, MimeType: mime, Size: size}, fileID})
@@ -29,7 +29,7 @@ func attachments(m *models.Message) (out []attachment) {
 	if n := len(m.Photo); n > 0 {
 		add("photo", m.Photo[n-1].FileID, "photo.jpg", "image/jpeg", int64(m.Photo[n-1].FileSize))
 	}
-	if d := m.Document; d != nil && m.Animation == nil { // an animation comes as both
+	if d := m.Document; d != nil && m.Animation == nil { // an animation also comes as a document
 		add("document", d.FileID, d.FileName, d.MimeType, int64(d.FileSize))
 	}
 	if a := m.Animation; a != nil {
@@ -56,8 +56,7 @@ func attachments(m *models.Message) (out []attachment) {
 	return out
 }
 
-// describe returns words for a message that has no text of its own, "" for what it
-// has no words for.
+// describe returns words for a message that has no text of its own, or "".
 func describe(m *models.Message) string {
 	switch {
 	case m.Sticker != nil && m.Sticker.Emoji != "":
@@ -111,12 +110,12 @@ func describe(m *models.Message) string {
 	}
 }
 
-// amount is a price as Telegram tells it, in the smallest units of its currency.
+// amount formats a price that is given in the smallest units of its currency.
 func amount(units int, currency string) string {
 	return fmt.Sprintf("%d in the smallest units of %s", units, currency)
 }
 
-// fileWords names the kinds of a message's files, "" if it has none.
+// fileWords names the kinds of a message's files, or returns "".
 func fileWords(m *models.Message) string {
 	var kinds []string
 	for _, file := range attachments(m) {
@@ -128,8 +127,7 @@ func fileWords(m *models.Message) string {
 	return "[" + strings.Join(kinds, ", ") + "]"
 }
 
-// envelopeFields are the members of a message that say nothing of what it is: they stand
-// beside its content.
+// envelopeFields are the members of a message that do not identify its kind of content.
 var envelopeFields = []string{
 	"message_id", "from", "date", "chat", "sender_chat", "sender_boost_count", "sender_tag", "sender_business_bot", "author_signature",
 	"message_thread_id", "is_topic_message", "direct_messages_topic", "receiver_user", "ephemeral_message_id", "business_connection_id",
@@ -139,22 +137,22 @@ var envelopeFields = []string{
 	"link_preview_options", "suggested_post_info", "reply_markup", "guest_query_id", "guest_bot_caller_user", "guest_bot_caller_chat",
 }
 
-// reportedElsewhere are the members of service messages of which other updates tell.
+// reportedElsewhere are the members of service messages that other updates report.
 var reportedElsewhere = []string{
 	"new_chat_members", "left_chat_member", "group_chat_created", "supergroup_chat_created", "channel_chat_created",
 	"migrate_to_chat_id", "migrate_from_chat_id",
 }
 
-// contentFields are the kinds of content that people send; the other messages without text and
-// files are service messages.
+// contentFields are the kinds of content that people send. Other messages without text and files
+// are service messages.
 var contentFields = []string{
 	"sticker", "venue", "location", "contact", "poll", "checklist", "dice", "story", "game", "paid_media", "giveaway", "giveaway_winners",
 	"invoice", "web_app_data", "rich_message", "users_shared", "chat_shared", "passport_data",
 }
 
-// describeKind tells what a message without text is, from the names of its members: also what
-// a later Bot API brings is told. It reports whether somebody says something with it;
-// in a direct chat whatever nobody knows counts as said, so that it is answered.
+// describeKind describes a message without text by the names of its members, so that it also
+// describes kinds of a later Bot API. It reports whether the message is content from a person. In
+// a direct chat an unknown kind counts as content, so that it is answered.
 func describeKind(raw json.RawMessage, direct bool) (words string, says bool) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil {
@@ -176,8 +174,8 @@ func describeKind(raw json.RawMessage, direct bool) (words string, says bool) {
 	return "", false
 }
 
-// isServiceField reports whether a member is that of a service message that Telegram's
-// documentation names.
+// isServiceField reports whether a member belongs to a service message in Telegram's
+// documentation.
 func isServiceField(member string) bool {
 	for _, part := range []string{"pinned_", "new_chat_", "delete_chat_", "chat_", "forum_topic_", "message_auto_delete_", "boost_added", "video_chat_",
 		"write_access_", "connected_website", "proximity_", "checklist_tasks_", "gift_", "giveaway_", "general_forum_", "suggested_post_", "_price_changed"} {
@@ -188,7 +186,7 @@ func isServiceField(member string) bool {
 	return false
 }
 
-// richText returns the words of a rich message, a line for each of its blocks.
+// richText returns the text of a rich message, one line for each block.
 func richText(raw json.RawMessage) string {
 	var m struct {
 		Rich struct {
@@ -205,8 +203,8 @@ func richText(raw json.RawMessage) string {
 	return strings.TrimSpace(strings.Join(lines, "\n"))
 }
 
-// blockText returns what a part of a rich message says: its strings are what stands under
-// "text", or in lists there, and the addresses that links hide.
+// blockText returns the text of a part of a rich message: the strings under "text", also in
+// lists, and the addresses of links.
 func blockText(part any, isText bool) string {
 	var b strings.Builder
 	switch part := part.(type) {
@@ -232,9 +230,9 @@ func blockText(part any, isText bool) string {
 	return b.String()
 }
 
-// expandLinks writes the addresses that links hide behind the words that show them.
+// expandLinks appends the address of each link to its visible text.
 func expandLinks(text string, entities []models.MessageEntity) string {
-	for _, e := range slices.Backward(entities) { // Telegram gives them in the order of their beginnings
+	for _, e := range slices.Backward(entities) { // Telegram sorts them by their offset
 		if e.Type != models.MessageEntityTypeTextLink || e.URL == "" {
 			continue
 		}
@@ -245,8 +243,8 @@ func expandLinks(text string, entities []models.MessageEntity) string {
 	return text
 }
 
-// originalAuthor returns who wrote a message whose sender only passes it on: it is forwarded, or
-// an inline bot has written it.
+// originalAuthor returns the author of a forwarded message or of one that an inline bot wrote, or
+// "".
 func originalAuthor(m *models.Message) string {
 	switch {
 	case m.ForwardOrigin != nil:
@@ -258,8 +256,8 @@ func originalAuthor(m *models.Message) string {
 	}
 }
 
-// originName returns who wrote what is forwarded or quoted from another chat, as
-// Telegram tells it. It is a name for people, and nobody's identity.
+// originName returns the author of a forwarded or quoted message, as Telegram gives it. It is a
+// name for people, not an identity.
 func originName(o *models.MessageOrigin) string {
 	switch {
 	case o.MessageOriginUser != nil:
@@ -287,8 +285,8 @@ func withUsername(name, username string) string {
 	return name + " (@" + username + ")"
 }
 
-// membershipText returns words for others coming or leaving. Another update tells
-// of the bot's own coming and going.
+// membershipText describes other members who join or leave. Another update reports this for the
+// bot itself.
 func membershipText(m *models.Message, bot *models.User) string {
 	var joined []string
 	for i := range m.NewChatMembers {
@@ -306,7 +304,7 @@ func membershipText(m *models.Message, bot *models.User) string {
 	}
 }
 
-// nameOf returns the name of a user, else the id.
+// nameOf returns the name of a user, or the ID if there is none.
 func nameOf(u *models.User) string { return cmp.Or(fullName(u.FirstName, u.LastName), id(u.ID)) }
 
 func fullName(first, last string) string { return strings.TrimSpace(first + " " + last) }

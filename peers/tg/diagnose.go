@@ -14,48 +14,46 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A Finding is what one check of a diagnosis found.
+// A Finding is the result of one check of Diagnose.
 type Finding struct {
 	Check   string `json:"check"`
 	Level   Level  `json:"level"`
 	Message string `json:"says"`
-	Advice  string `json:"advice,omitempty"` // what to do; empty when nothing
+	Advice  string `json:"advice,omitempty"` // what to do about it, if anything
 }
 
-// A Level is how bad a finding is.
+// A Level is the severity of a finding.
 type Level string
 
 // The levels of a finding.
 const (
 	LevelOK      Level = "ok"
-	LevelWarning Level = "warning" // it works, but not as one may expect
+	LevelWarning Level = "warning" // it works, but perhaps not as expected
 	LevelProblem Level = "problem" // it does not work
-	LevelSkipped Level = "skipped" // it could not be looked at
+	LevelSkipped Level = "skipped" // it could not be checked
 )
 
-// BridgeState is what is known of the bot's own bridge, whose polls and webhook are no
-// findings.
+// A BridgeState describes the bot's own bridge, so that its polls and webhook are not reported as
+// problems.
 type BridgeState struct {
-	Runs    bool   // it is on the bus
-	Webhook string // the address that it gave Telegram at its last start, if any
+	Runs    bool   // it is online on the bus
+	Webhook string // the address that it last gave Telegram, if any
 }
 
-// WebhookOf returns the address that the bridge of a bot last gave Telegram, "" if it
-// polls.
+// WebhookOf returns the address that the bridge of a bot last gave Telegram, or "" if it polls.
 func WebhookOf(ctx context.Context, db *sql.DB, bot int64) (string, error) {
 	return store.Read(ctx, db, func(tx *store.Tx) string {
 		return store.Value[string](tx, `SELECT webhook_url FROM bots WHERE bot = ?`, bot)
 	})
 }
 
-// clockTolerance is how far clocks may differ before a finding says so.
+// clockTolerance is the difference between two clocks that is not reported.
 const clockTolerance = 30 * time.Second
 
-// Diagnose looks at a bot from outside: whether Telegram can be reached, accepts
-// the token, and gives updates to nobody else; what privacy mode hides; and
-// whether this machine's clock is right. It changes nothing at Telegram, except
-// that another program's poll that is under way is answered with a conflict, after
-// which that program polls again.
+// Diagnose checks a bot from outside: whether Telegram can be reached, accepts the token, and
+// delivers updates to no other program; what privacy mode hides; and whether the clock of this
+// machine is right. It changes nothing at Telegram. If another program is polling, its current
+// poll fails with a conflict and it polls again.
 func Diagnose(ctx context.Context, token string, opts *botapi.Options, bridge BridgeState) []Finding {
 	if botapi.CheckToken(token, opts) != nil {
 		return []Finding{{"bot token", LevelProblem, "What TELEGRAM_BOT_TOKEN holds is no bot token: one looks like 110201543:AAE...",
@@ -92,7 +90,7 @@ func Diagnose(ctx context.Context, token string, opts *botapi.Options, bridge Br
 	return out
 }
 
-// checkPrivacy explains what privacy mode hides.
+// checkPrivacy reports what privacy mode hides.
 func checkPrivacy(me *models.User) Finding {
 	if me.CanReadAllGroupMessages {
 		return Finding{Check: "privacy mode", Level: LevelOK, Message: "It is off: in groups the bot sees every message."}
@@ -103,13 +101,12 @@ func checkPrivacy(me *models.User) Finding {
 		"For agents that listen in groups, turn it off with /setprivacy at @BotFather, then remove the bot from each group and add it again; or make the bot an administrator there. Direct chats are not affected."}
 }
 
-// checkClock compares this machine's clock with the server's, given when the
-// call began and ended.
+// checkClock compares the clock of this machine, before and after a call, with the server's.
 func checkClock(server, before, after time.Time) Finding {
 	if server.IsZero() {
 		return Finding{Check: "clock", Level: LevelSkipped, Message: "Telegram did not say what time it is."}
 	}
-	// The server's date has whole seconds and was written in between.
+	// The server's date is rounded down to seconds, and was written between both.
 	off := max(server.Sub(after), 0) + min(server.Add(time.Second).Sub(before), 0)
 	if off.Abs() <= clockTolerance {
 		return Finding{Check: "clock", Level: LevelOK, Message: "It agrees with Telegram's."}
@@ -123,11 +120,11 @@ func checkClock(server, before, after time.Time) Finding {
 		Advice:  "Set the clock, best with NTP (timedatectl set-ntp true)."}
 }
 
-// recentFailure is how long a failed delivery to a webhook counts: Telegram tries
-// again within minutes, and does not say that it then succeeded.
+// recentFailure is how long a failed delivery to a webhook is reported. Telegram retries within
+// minutes and does not report a later success.
 const recentFailure = 15 * time.Minute
 
-// hostOf returns the host of an address, or the words for one that has none.
+// hostOf returns the host of an address, or none if it has none.
 func hostOf(address, none string) string {
 	if u, err := url.Parse(address); err == nil && u.Host != "" {
 		return u.Host
@@ -135,7 +132,7 @@ func hostOf(address, none string) string {
 	return none
 }
 
-// checkWebhook tells the bridge's own webhook from one that was left over.
+// checkWebhook distinguishes the bridge's own webhook from a stale one.
 func checkWebhook(info *models.WebhookInfo, bridge BridgeState, now time.Time) Finding {
 	if info.URL == "" {
 		return Finding{Check: "webhook", Level: LevelOK, Message: fmt.Sprintf("None is set; %d updates wait to be polled.", info.PendingUpdateCount)}
@@ -160,10 +157,10 @@ func checkWebhook(info *models.WebhookInfo, bridge BridgeState, now time.Time) F
 	return Finding{Check: "webhook", Level: LevelOK, Message: "Telegram delivers to this bridge at " + host + "." + waiting}
 }
 
-// checkPoller finds another poller: it is told of ours by a conflict, and so
-// are we of its next one. It asks for nothing and confirms nothing.
+// checkPoller detects another poller. Telegram answers one of two concurrent polls with a
+// conflict. Its poll requests and confirms no updates.
 func checkPoller(ctx context.Context, api *botapi.Client, running bool) Finding {
-	const look = 7 * time.Second // a poller that was told of the conflict polls again after some seconds
+	const look = 7 * time.Second // another poller repeats its poll some seconds after a conflict
 	if running {
 		return Finding{Check: "second poller", Level: LevelSkipped, Message: "The bridge of this data folder runs and polls; it reports a second poller in its log."}
 	}
@@ -179,7 +176,7 @@ func checkPoller(ctx context.Context, api *botapi.Client, running bool) Finding 
 	}
 }
 
-// DeleteWebhook removes a bot's webhook and keeps the updates that wait.
+// DeleteWebhook removes a bot's webhook and keeps the pending updates.
 func DeleteWebhook(ctx context.Context, token string, opts *botapi.Options) error {
 	if err := botapi.CheckToken(token, opts); err != nil {
 		return err

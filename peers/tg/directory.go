@@ -15,21 +15,21 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// enqueueCommand hands what a person wants of the broker on, and returns what they are told at once:
-// usually nothing, as the answer comes from there.
-func (in *ingester) enqueueCommand(tx *store.Tx, c *chat, h *parsedUpdate, verb, text string) string {
-	if h.user == 0 {
+// enqueueCommand queues a command for the broker. It returns a text to show at once, usually "",
+// since the result is shown later.
+func (in *ingester) enqueueCommand(tx *store.Tx, c *chat, u *parsedUpdate, verb, text string) string {
+	if u.user == 0 {
 		return "I cannot tell who you are here, so this is not done. Write as yourself."
 	}
 	o := &bridge.Command{
-		Verb: verb, Text: text, By: peerOf(h.user), Kind: "group", Title: c.title,
-		Key: fmt.Sprintf("%d:%d", h.chat.ID, h.message),
+		Verb: verb, Text: text, By: peerOf(u.user), Kind: "group", Title: c.title,
+		Key: fmt.Sprintf("%d:%d", u.chat.ID, u.message),
 	}
 	if c.isDirect() {
 		o.Kind = "dm"
 	}
-	if h.thread > generalThread {
-		o.Kind, o.Thread = "thread", strconv.Itoa(h.thread)
+	if u.thread > generalThread {
+		o.Kind, o.Thread = "thread", strconv.Itoa(u.thread)
 	}
 	in.router.EnqueueCommand(tx, peerOf(c.key), o)
 	return ""
@@ -48,17 +48,17 @@ func (in *ingester) namesOutsider(tx *store.Tx, c *chat, u *parsedUpdate) bool {
 	})
 }
 
-// Post shows a text of the bridge's own in a chat. See [bridge.Desk].
+// Post implements [bridge.CommandAdapter].
 func (out *outbound) Post(tx *store.Tx, chat protocol.PeerID, place, key, text string) {
 	n, err := chatOf(chat.Topic())
 	tx.Fail(err)
 	if c, known := out.load(tx, n); known {
-		thread, _ := strconv.Atoi(place) // none is the chat itself
+		thread, _ := strconv.Atoi(place) // 0 for the chat itself
 		out.notice(tx, c, thread, key, text)
 	}
 }
 
-// Person returns who has a username. See [bridge.Desk].
+// Person implements [bridge.CommandAdapter]: it returns the user with a username.
 func (out *outbound) Person(tx *store.Tx, name string) protocol.PeerID {
 	user := store.Value[int64](tx, `SELECT user FROM people WHERE bot = ? AND username = lower(?)`, out.bot, name)
 	if user == 0 {
@@ -67,7 +67,8 @@ func (out *outbound) Person(tx *store.Tx, name string) protocol.PeerID {
 	return peerOf(user)
 }
 
-// DisplayName returns the username of a person, or the name of their direct chat. See [bridge.Desk].
+// DisplayName implements [bridge.CommandAdapter]: it returns the username of a person, or the
+// name of the direct chat.
 func (out *outbound) DisplayName(tx *store.Tx, person protocol.PeerID) string {
 	if name := store.Value[string](tx, `SELECT username FROM people WHERE bot = ? AND 'tg:' || user = ?`, out.bot, person); name != "" {
 		return "@" + name

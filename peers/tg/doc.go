@@ -1,60 +1,58 @@
-// Package tg is the bridge between Telegram and the bus: one bot, many chats.
+// Package tg is the bridge between Telegram and the bus. It serves one bot with many chats.
 //
 //	db, err := tg.Open(filepath.Join(data, "tg.db"))
 //	err = tg.New(token, db, &tg.Options{AllowUsers: []int64{77}}).Run(ctx)
 //
-// The files show the path of a message: poll or webhook, intake (stored), read
-// (what it means), admit, command, forward (to the agents, by peers/bridge); and
-// back: reply (stored), send, pace, status.
+// The files follow the path of a message: poll or webhook, ingest, parse, admit, command, forward
+// (to the agents, through peers/bridge). On the way back: reply, send, throttle, status.
 //
 // Guarantees:
 //
-//   - In: an update is on disk, synchronous=FULL, before Telegram may forget it.
-//     Updates are told apart as a set by (bot, update id), never by "higher than
-//     the last", because the numbers restart at random after a quiet week. Nothing
-//     is dropped at a start. What is not passed on is kept with its reason.
-//   - Words of others: what is forwarded, or an inline bot wrote, is quoted line by line and says whose it is, so
-//     that it commands, mentions and obliges nobody. What a message answers comes along,
-//     of this chat or another, up to 1000 characters. A message of a kind that nobody
-//     knows says its name; one without a word is told in a direct chat, never dropped.
-//   - Who: nobody, unless a user or a chat is allowed or gave a one-time code. A
-//     direct chat needs its user, a group its chat. Names and forwards do not count.
-//   - Agents: a chat without an agent asks for one and goes on asking, across
-//     restarts of anybody, until one is configured; then it gets what was said
-//     meanwhile, in order. Answers are matched by request, so chats are never
-//     crossed. Trouble is told to the user once, and an agent that is there and takes
-//     nothing once a day. A failed spawn_result without a request says that the
-//     chat's agent was given up: the user is told, and the next message asks for the
-//     agent anew. Every assigned agent gets every event, each at its own pace; one
-//     that no frame of the bus can hold is a dead letter. An agent that was found
-//     absent is configured before it gets anything more.
-//   - Out: a reply is on disk before it is acknowledged, once per agent and key, and
-//     sent in order per chat. A send whose outcome is unknown (no answer came, or
-//     the bridge died meanwhile) is marked so and not repeated, unless asked; a
-//     reaction without an answer is set again, since twice is once. What Telegram
-//     refuses for good, and what is older than 24 hours, is a dead letter that the
-//     agent, the user and the operator hear of. A reply that lost its claim to
-//     another agent's is none: only its agent hears of it.
-//   - Buttons: a press counts if the message shows that button now, and it is for who
-//     pressed it; any other is answered with a sentence, logged, and heard by no agent. A
-//     message is edited once however often the edit is tried; one that is gone is sent anew.
-//   - Drafts: in a direct chat what an agent has written so far is shown with the sign of
-//     typing, as a draft with a button to stop it, at most once a second. The draft has the
-//     number of the message that it answers, so that a press is understood after a restart;
-//     it passes on as a reaction with the signal stop. Where drafts are refused the sign is shown.
-//   - Tables: a text with a table that fits into one message is a rich message, and its draft a rich
-//     draft, if it has at most 500 blocks (items and rows included), 16 levels of blocks and formats, and
-//     20 columns. One that is refused so is said as text, and a server that knows none is asked once.
-//   - Pace: the limits per chat, group and bot hold across restarts, and so does
-//     every retry_after, for signs of typing too.
-//   - Secrets: the bot token is in no error, log line, row or message.
-//   - Stop: when its context ends, Run takes nothing new, lets a send that is under
-//     way end, and returns after every goroutine that it started has ended.
+//   - Receiving: an update is on disk (synchronous=FULL) before Telegram may forget it.
+//     Updates are identified by (bot, update ID), not by "higher than the last", because
+//     the numbers restart at random after a week without updates. Nothing is dropped at a
+//     start. An update that no agent receives is kept with the reason.
+//   - Quoted text: a message that is forwarded, or that an inline bot wrote, is quoted
+//     line by line with its author. It is no command, mentions nobody and obliges nobody.
+//     A reply brings along up to 1000 characters of the message that it answers, even from
+//     another chat. A message of an unknown kind is described by its kind. In a direct
+//     chat, a message without any content is answered, never dropped.
+//   - Admission: nobody is admitted unless a flag allows the user or chat, or it sent a
+//     one-time code. A direct chat needs its user, a group its chat. Names and forwards do
+//     not count.
+//   - Agents: see peers/bridge. People are notified once about a problem, and once a day
+//     about an agent that accepts nothing. If the spawner gave up the chat's agent, the next
+//     message requests it again. An event that exceeds the bus's limit for a frame is a
+//     dead letter.
+//   - Sending: a reply is on disk before it is acknowledged, once per agent and key, and is
+//     sent in order per chat. If a send got no answer, or the bridge died meanwhile, its
+//     outcome is unknown: it is reported as such and repeated only on request. A reaction
+//     is simply set again. A reply that Telegram refuses for good, or that is older than 24
+//     hours, becomes a dead letter; the agent, the user and the operator are notified. If a
+//     reply lost its claim to another agent's, only its agent is notified.
+//   - Buttons: a press counts if the message currently shows the button and the user may
+//     press it. Any other press is answered and logged, and no agent receives it. A message
+//     is edited once, however many attempts that takes. If it no longer exists, the text is
+//     sent as a new message.
+//   - Drafts: in a direct chat the text that an agent has written so far is shown as a
+//     draft with a stop button, at most once a second. The draft's number is that of the
+//     message that it answers, so that a press is understood after a restart. The press
+//     reaches the agent as a reaction with the signal stop. Where Telegram refuses drafts,
+//     the typing indicator is shown.
+//   - Tables: a text with a table that fits into one message is sent as a rich message, and
+//     its draft as a rich draft, within Telegram's limits: 500 blocks (including items and
+//     rows), 16 levels of nesting, 20 columns. If Telegram refuses it, it is sent as text. A
+//     server without rich messages is asked once.
+//   - Limits: the limits per chat, group and bot hold across restarts, and so does every
+//     retry_after. They apply to typing indicators too.
+//   - Secrets: the bot token appears in no error, log line, row or message.
+//   - Stop: when its context ends, Run accepts nothing new, completes a send in progress,
+//     and returns after every goroutine that it started has ended.
 //
-// Not promised: messages that Telegram forgot because the bridge was away for
-// more than 24 hours, and exactly one copy of a send that ended without an answer.
-// Telegram tells bots of no deletions and of nobody typing.
+// Not guaranteed: messages that Telegram dropped because the bridge was offline for more than 24
+// hours, and exactly one copy of a send that got no answer. Telegram tells bots neither about
+// deleted messages nor about users who type.
 //
-// It implements sections 10 and 11 of the Agent Communication Protocol for the
-// Telegram peer.
+// The package implements sections 10 and 11 of the Agent Communication Protocol for the Telegram
+// peer.
 package tg

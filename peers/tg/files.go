@@ -22,11 +22,11 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// filesPath is the path of references on the files' listener: whoever has a reference
-// can fetch the file from the bridge, and never sees the bot token.
+// filesPath is the path of file references. Whoever has a reference can fetch the file from the
+// bridge, without the bot token.
 const filesPath = "/telegram-files/"
 
-// addRefs returns references to a message's files.
+// addRefs returns the attachments of a message with references.
 func (a *account) addRefs(tx *store.Tx, list []attachment) (out []protocol.Attachment) {
 	for _, file := range list {
 		if a.opts.FilesListen != NoFiles || a.opts.FilesURL != "" {
@@ -46,8 +46,8 @@ func (a *account) filesAddress(tx *store.Tx) string {
 	return "http://" + cmp.Or(a.botColumn(tx, "files_addr"), "127.0.0.1")
 }
 
-// openFiles listens before anything else runs, so that references name the right port.
-// It returns what serves them until its context ends.
+// openFiles opens the listener for files before anything else runs, so that references have the
+// right port. It returns the function that serves them.
 func (a *account) openFiles(ctx context.Context) (serve func(context.Context) error, err error) {
 	if a.opts.FilesListen == NoFiles {
 		return func(context.Context) error { return nil }, nil
@@ -69,8 +69,8 @@ func (a *account) openFiles(ctx context.Context) (serve func(context.Context) er
 	return func(ctx context.Context) error { return serveHTTP(ctx, l, http.HandlerFunc(a.serveFile)) }, nil
 }
 
-// listenForFiles opens the listener. Without --files-listen it takes the address of the last
-// start, so that references stay good, or any other port.
+// listenForFiles opens the listener. Without --files-listen it reuses the address of the last
+// start if it can, so that references remain valid.
 func (a *account) listenForFiles(ctx context.Context, last string) (net.Listener, error) {
 	var config net.ListenConfig
 	if chosen := a.opts.FilesListen; chosen != "" {
@@ -80,7 +80,7 @@ func (a *account) listenForFiles(ctx context.Context, last string) (net.Listener
 		}
 		return l, err
 	}
-	if last != "" { // an empty address would be any port of all interfaces
+	if last != "" { // an empty address would listen on all interfaces
 		if l, err := config.Listen(ctx, "tcp", last); err == nil {
 			return l, nil
 		}
@@ -88,7 +88,7 @@ func (a *account) listenForFiles(ctx context.Context, last string) (net.Listener
 	return config.Listen(ctx, "tcp", "127.0.0.1:0")
 }
 
-// serveFile answers with a file's content.
+// serveFile serves the content of a file.
 func (a *account) serveFile(w http.ResponseWriter, r *http.Request) {
 	ref, ok := strings.CutPrefix(r.URL.Path, filesPath)
 	if !ok || ref == "" || r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -128,11 +128,11 @@ func (a *account) serveFile(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(resp.StatusCode)
 	if r.Method == http.MethodGet {
-		_, _ = io.Copy(w, resp.Body) // the reader may have gone
+		_, _ = io.Copy(w, resp.Body) // the client may have left
 	}
 }
 
-// writeFileError answers with what a person can do about a file that is not available.
+// writeFileError answers for a file that is not available, with what a person can do.
 func (a *account) writeFileError(w http.ResponseWriter, err error) {
 	if botapi.Code(err) == http.StatusBadRequest {
 		http.Error(w, "Telegram does not give this file: it is over 20 MB, or gone", http.StatusNotFound)
@@ -144,7 +144,7 @@ func (a *account) writeFileError(w http.ResponseWriter, err error) {
 	http.Error(w, "Telegram cannot be reached for this file; try again", http.StatusBadGateway)
 }
 
-// checkFile returns why a file can never be shown, or nil.
+// checkFile returns why a file can never be sent, or nil.
 func checkFile(content *protocol.ChatReply) error {
 	f := content.File
 	switch {
@@ -164,7 +164,7 @@ func checkFile(content *protocol.ChatReply) error {
 
 const maxFileName = 255
 
-// captionOf renders the text beside a file.
+// captionOf renders the text of a message with a file.
 func captionOf(said string) markdown.Text {
 	if texts := markdown.Split(markdown.Render(said), protocol.MaxCaption); len(texts) > 0 {
 		return texts[0]
@@ -172,14 +172,15 @@ func captionOf(said string) markdown.Text {
 	return markdown.Text{}
 }
 
-// A sendMethod is how a message is sent: a text, or a picture or document with a caption.
+// A sendMethod is a way to send a message: as text, photo or document.
 type sendMethod struct {
 	method, text, entities string
-	field                  string // of the file; empty: there is none
+	field                  string // the parameter for the file; empty for text
 	file                   *protocol.File
 }
 
-// setText puts a text into the parameters of a call: its rich form, if it has one and the server takes it.
+// setText adds a text to the parameters of a call: in its rich form, if it has one and the server
+// accepts it.
 func (out *outbound) setText(params map[string]any, s *sendMethod, t markdown.Text) {
 	if len(t.Rich) > 0 && s.file == nil && !out.plain.Load() {
 		params["rich_message"] = map[string]any{"blocks": t.Rich}
@@ -191,8 +192,8 @@ func (out *outbound) setText(params map[string]any, s *sendMethod, t markdown.Te
 	}
 }
 
-// callWithText makes a call with a text. Where the rich form is refused, the text is said with its entities, and
-// a server that does not know the method gets no rich form any more.
+// callWithText makes a call with a text. If Telegram refuses the rich form, the text is sent with
+// entities. A server without the method gets no rich form any more.
 func (out *outbound) callWithText(ctx context.Context, method string, params map[string]any, t markdown.Text, made any) error {
 	if params["rich_message"] == nil {
 		return out.call(ctx, method, params, made)
@@ -218,8 +219,8 @@ var (
 	documentMethod = sendMethod{method: "sendDocument", text: "caption", entities: "caption_entities", field: "document"}
 )
 
-// sendMethodOf returns how a reply is sent. What the bytes of a file say is a picture is shown
-// as one.
+// sendMethodOf returns how a reply is sent. A file whose content is a JPEG or PNG is sent as a
+// photo.
 func sendMethodOf(content *protocol.ChatReply) sendMethod {
 	s := textMethod
 	if content.File != nil {
@@ -232,7 +233,7 @@ func sendMethodOf(content *protocol.ChatReply) sendMethod {
 	return s
 }
 
-// transmit makes the call of a sending.
+// transmit calls a send method.
 func (out *outbound) transmit(ctx context.Context, s *sendMethod, params map[string]any, t markdown.Text, made *models.Message) error {
 	if s.file == nil {
 		return out.callWithText(ctx, s.method, params, t, made)

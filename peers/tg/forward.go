@@ -18,34 +18,34 @@ import (
 	"hubbub/protocol/text"
 )
 
-// adapter are what was said in chats, on its way to agents: the host of the surface.
+// An adapter implements [bridge.Adapter] for the bot's chats.
 type adapter struct {
 	*outbound
 }
 
-// FindChat returns the chat that a topic names, and why it may have no agent.
-func (ev *adapter) FindChat(tx *store.Tx, topic protocol.Topic) (id protocol.PeerID, refusal string) {
+// FindChat implements [bridge.Adapter].
+func (a *adapter) FindChat(tx *store.Tx, topic protocol.Topic) (id protocol.PeerID, refusal string) {
 	key, err := chatOf(topic)
 	if err != nil {
 		return "", err.Error()
 	}
-	c, known := ev.load(tx, key)
+	c, known := a.load(tx, key)
 	switch {
 	case !known:
 		return "", fmt.Sprintf("this bot has no chat %d", key)
-	case !ev.admitsTopic(tx, c.key):
+	case !a.admitsTopic(tx, c.key):
 		refusal = fmt.Sprintf("chat %d is not admitted", c.key)
 	}
 	return peerOf(c.key), refusal
 }
 
-// Message builds the tg_message of an event, with what is known now about agents
-// and people. Its messageId is the same at each attempt, and another for each agent:
-// they share only the sourceId.
-func (ev *adapter) Message(ctx context.Context, e *bridge.Event) (protocol.Message, error) {
+// Message implements [bridge.Adapter]. It builds the tg_message of an event from what is known
+// now about agents and people. Its messageId is the same at each attempt and different for each
+// agent; the agents share the sourceId.
+func (a *adapter) Message(ctx context.Context, e *bridge.Event) (protocol.Message, error) {
 	var bus string
 	var telegramChat int64
-	tx := store.On(ctx, ev.db)
+	tx := store.On(ctx, a.db)
 	raw, found := store.One(tx, func(raw *[]byte) []any { return []any{raw, &bus, &telegramChat} },
 		`SELECT data, bus_id, telegram_chat FROM events WHERE id = ?`, e.ID)
 	if !found {
@@ -60,8 +60,8 @@ func (ev *adapter) Message(ctx context.Context, e *bridge.Event) (protocol.Messa
 		content.Text = "> " + strings.ReplaceAll(strings.TrimSuffix("Forwarded from "+content.Forwarded+":\n"+content.Text, "\n"), "\n", "\n> ")
 	}
 	content.SourceID, content.Sequence = e.Source, e.ID
-	content.Mentions = resolveMentions(d.Names, e.Agents, ev.me.Username, func(name string) bool {
-		return store.Value[bool](tx, `SELECT 1 FROM people WHERE bot = ? AND username = ?`, ev.bot, name)
+	content.Mentions = resolveMentions(d.Names, e.Agents, a.me.Username, func(name string) bool {
+		return store.Value[bool](tx, `SELECT 1 FROM people WHERE bot = ? AND username = ?`, a.bot, name)
 	})
 	if d.ReplyText != "" {
 		content.ReplyTo = &protocol.ReplyTo{Name: d.ReplyName, Text: d.ReplyText, Attachments: d.ReplyFiles}
@@ -69,9 +69,9 @@ func (ev *adapter) Message(ctx context.Context, e *bridge.Event) (protocol.Messa
 	if d.ReplyMessage != 0 {
 		content.ReplyTo = &protocol.ReplyTo{
 			Name: d.ReplyName, Text: d.ReplyText, Attachments: d.ReplyFiles,
-			SourceID: ev.sourceID(telegramChat, d.ReplyMessage),
+			SourceID: a.sourceID(telegramChat, d.ReplyMessage),
 			Author: store.Value[string](tx, `SELECT r.agent FROM sends s JOIN replies r ON r.id = s.reply
-				WHERE s.bot = ? AND s.telegram_chat = ? AND s.message = ? AND s.message > 0`, ev.bot, telegramChat, d.ReplyMessage),
+				WHERE s.bot = ? AND s.telegram_chat = ? AND s.message = ? AND s.message > 0`, a.bot, telegramChat, d.ReplyMessage),
 		}
 		switch {
 		case content.ReplyTo.Author != "":
@@ -79,7 +79,7 @@ func (ev *adapter) Message(ctx context.Context, e *bridge.Event) (protocol.Messa
 			content.ReplyTo.Author = string(e.Agents[0])
 		case d.ReplyUser != "":
 			content.ReplyTo.Author = "user:" + strings.ToLower(d.ReplyUser)
-		case content.Event == protocol.EventReaction && ev.isSending(tx, e.Chat):
+		case content.Event == protocol.EventReaction && a.isSending(tx, e.Chat):
 			return protocol.Message{}, outbox.Later(reactionPause, errBeingSent)
 		}
 	}
@@ -90,29 +90,29 @@ func (ev *adapter) Message(ctx context.Context, e *bridge.Event) (protocol.Messa
 		setReactionTarget(&content)
 	}
 	m := protocol.NewMessage(protocol.TypeTGMessage, e.Chat, content)
-	if len(m.Content) > maxEvent { // the bus would end the connection, and so everybody's
+	if len(m.Content) > maxEvent { // the bus would close the connection that all chats share
 		return m, outbox.Permanent(fmt.Errorf("the message has %d bytes, and at most %d can be passed on", len(m.Content), maxEvent))
 	}
 	m.MessageID = messageIDFor(bus, e)
 	return m, nil
 }
 
-// reactionPause is how long a reaction waits for what may be its message: Telegram shows it before it
-// has said which number it has.
+// reactionPause is how long a reaction waits for a message that is being sent. Telegram shows a
+// message before it returns the message's number.
 const reactionPause = 200 * time.Millisecond
 
 var errBeingSent = errors.New("a message that this may be about is being sent")
 
-// isSending reports whether a message is being sent to a chat, and not for long.
-func (ev *adapter) isSending(tx *store.Tx, chat protocol.PeerID) bool {
+// isSending reports whether a send to the chat began within the last minute and has not ended.
+func (a *adapter) isSending(tx *store.Tx, chat protocol.PeerID) bool {
 	key, err := chatOf(chat.Topic())
 	tx.Fail(err)
 	return store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM sends WHERE bot = ? AND chat = ? AND begun_at > ? AND attempt > 0 AND kind = 'text')`,
-		ev.bot, key, nowMicros()-time.Minute.Microseconds())
+		a.bot, key, nowMicros()-time.Minute.Microseconds())
 }
 
-// setReactionTarget says of a reaction what draft 2026-08-11 has: who reacts to what and, on what an agent
-// said, whom that is about.
+// setReactionTarget adds the members that draft 2026-08-11 defines for a reaction: the actor, the
+// target, and the agent that wrote the target.
 func setReactionTarget(c *protocol.ChatMessage) {
 	c.ReactionID, c.TargetEventID = c.SourceID, c.ReplyTo.SourceID
 	c.Actor = &protocol.Party{ID: c.Author.ID, Kind: c.Author.Kind}
@@ -121,8 +121,8 @@ func setReactionTarget(c *protocol.ChatMessage) {
 	}
 }
 
-// messageIDFor returns the id of the copy of an event's message that one agent gets.
-// The chat's first agent gets the event's own id.
+// messageIDFor returns the messageId of an event's message to one agent. The chat's first agent
+// gets the event's own ID.
 func messageIDFor(event string, e *bridge.Event) protocol.MessageID {
 	if len(e.Agents) == 0 || e.Agents[0] == e.Agent {
 		return protocol.MessageID(event)
@@ -130,14 +130,14 @@ func messageIDFor(event string, e *bridge.Event) protocol.MessageID {
 	return protocol.MessageID(event + "." + e.Agent.Name())
 }
 
-// eventID is the inverse of messageIDFor.
+// eventID returns the event's own ID from a messageId of messageIDFor.
 func eventID(messageID string) string {
 	event, _, _ := strings.Cut(messageID, ".")
 	return event
 }
 
-// Notify tells the people in a chat of trouble with its agents.
-func (ev *adapter) Notify(tx *store.Tx, n *bridge.Notice) {
+// Notify implements [bridge.Adapter].
+func (a *adapter) Notify(tx *store.Tx, n *bridge.Notice) {
 	key, says, thread, name := "", "", 0, n.Agent.Name()
 	switch n.Kind {
 	case bridge.NoticeSlow, bridge.NoticeStartFailed:
@@ -154,31 +154,32 @@ func (ev *adapter) Notify(tx *store.Tx, n *bridge.Notice) {
 		key = "untaken:" + string(n.Agent) + ":" + today()
 		says = fmt.Sprintf("@%s does not take messages at the moment. They are kept, and I go on trying.", name)
 	default:
-		return // an agent that is away comes back, as a rule
+		return // an absent agent usually returns
 	}
-	ev.notify(tx, n.Chat, thread, key, says)
+	a.notify(tx, n.Chat, thread, key, says)
 }
 
-// OnSettled tells the people in a chat of a message that no agent got.
-func (ev *adapter) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
+// OnSettled implements [bridge.Adapter]. It notifies the people in a chat about a message that an
+// agent never received.
+func (a *adapter) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
 	if outcome == outbox.StateDead {
-		ev.notify(tx, e.Chat, 0, "given-up:"+string(e.Agent)+":"+today(), fmt.Sprintf(
+		a.notify(tx, e.Chat, 0, "given-up:"+string(e.Agent)+":"+today(), fmt.Sprintf(
 			"A message from here could not be given to @%s (%s). Please send it again.", e.Agent.Name(), text.Clip(cause.Error(), maxReason)))
 	}
 }
 
-// notify queues a notice to a chat, if it can be told.
-func (ev *adapter) notify(tx *store.Tx, of protocol.PeerID, thread int, key, says string) {
+// notify queues a notice to a chat, if the chat can be written to.
+func (a *adapter) notify(tx *store.Tx, of protocol.PeerID, thread int, key, says string) {
 	n, err := chatOf(of.Topic())
 	if err != nil {
 		return
 	}
-	if c, known := ev.load(tx, n); known && !c.isMuted() {
-		ev.notice(tx, c, thread, key, says)
+	if c, known := a.load(tx, n); known && !c.isMuted() {
+		a.notice(tx, c, thread, key, says)
 	}
 }
 
-// today and thisHour name the day and the hour, for what is told once in each.
+// today and thisHour are parts of the keys of notices that are sent once a day or hour.
 func today() string { return time.Now().UTC().Format(time.DateOnly) }
 
 func thisHour() string { return time.Now().UTC().Format("2006-01-02T15") }

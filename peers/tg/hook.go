@@ -12,9 +12,9 @@ import (
 	"hubbub/protocol"
 )
 
-// takeHookMessage stores what a hook took as an event of its chat: it is on disk when nil is returned.
-// People do not see it; they see what agents make of it. Whatever it says names nobody, and if it
-// is an assignment, it is the first agent's.
+// takeHookMessage stores a message from a hook as an event of its chat. People do not see it,
+// only what the agents make of it. Its text mentions nobody. An assignment is for the chat's
+// first agent.
 func (in *ingester) takeHookMessage(ctx context.Context, d *peer.Delivery) error {
 	content, err := bridge.ParseHookMessage(d)
 	if err != nil {

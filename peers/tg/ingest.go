@@ -17,23 +17,22 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// An ingester takes stored updates in: it decides what follows from each.
+// An ingester applies stored updates: it decides what follows from each.
 type ingester struct {
 	*outbound
-	arrived notify.Signal // updates are stored
+	arrived notify.Signal // updates have been stored
 }
 
-// storedUpdate is an update that waits to be taken in.
+// A storedUpdate is an update that has not been applied yet.
 type storedUpdate struct {
 	seq int64
 	raw json.RawMessage
 }
 
-// run takes stored updates in, in the order in which they came. An update
-// that cannot be read is kept as it is; if the database cannot be written, it is
-// tried again. No update is skipped.
+// run applies stored updates in the order of their arrival and skips none. An update that cannot
+// be parsed is kept. If the database cannot be written, the update is retried.
 func (in *ingester) run(ctx context.Context) error {
-	// What an older program could not read, this one may.
+	// A newer version may parse what an older one could not.
 	tx := store.On(ctx, in.db)
 	if tx.Exec(`UPDATE updates SET state = 'new' WHERE bot = ? AND state = 'unreadable'`, in.bot); tx.Err() != nil && ctx.Err() == nil {
 		in.log.Error().Err(tx.Err()).Msg("unreadable updates not tried again")
@@ -72,7 +71,7 @@ func (in *ingester) applyBatch(ctx context.Context) (int, error) {
 	return len(batch), tx.Err()
 }
 
-// apply takes one update in. All that follows from it is one transaction.
+// apply applies one update in one transaction.
 func (in *ingester) apply(ctx context.Context, u storedUpdate) error {
 	h, unread := in.parseSafely(u.raw)
 	if unread != nil {
@@ -94,8 +93,8 @@ func (in *ingester) apply(ctx context.Context, u storedUpdate) error {
 	return err
 }
 
-// notifyUnreadable tells who wrote a message in a direct chat that cannot be read, once, that nobody
-// has it.
+// notifyUnreadable tells the author of a message that cannot be parsed, in a direct chat, that no
+// agent has received it.
 func (in *ingester) notifyUnreadable(tx *store.Tx, raw json.RawMessage) {
 	var as struct {
 		Message *struct {
@@ -110,92 +109,91 @@ func (in *ingester) notifyUnreadable(tx *store.Tx, raw json.RawMessage) {
 		"I cannot read this message: Telegram sent it in a form that I do not know yet. Please say it as plain text.")
 }
 
-// parseSafely is read, with a panic turned into an error.
-func (in *ingester) parseSafely(raw json.RawMessage) (h parsedUpdate, err error) {
+// parseSafely parses an update and turns a panic into an error.
+func (in *ingester) parseSafely(raw json.RawMessage) (u parsedUpdate, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			in.log.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Msg("reading an update panicked")
 			err = fmt.Errorf("the program failed on this update: %v", p)
 		}
 	}()
-	h, err = parseUpdate(raw, &in.me)
-	if h.data.Content.Event == protocol.EventReaction && h.data.Content.Signal == "" {
-		h.data.Content.Signal = in.opts.signalOf(h.data.Content.Text)
+	u, err = parseUpdate(raw, &in.me)
+	if u.data.Content.Event == protocol.EventReaction && u.data.Content.Signal == "" {
+		u.data.Content.Signal = in.opts.signalOf(u.data.Content.Text)
 	}
-	return h, err
+	return u, err
 }
 
-// handle does what follows from a happening. It returns why no agent hears of
-// it, or "" if they do.
-func (in *ingester) handle(tx *store.Tx, h *parsedUpdate) string {
-	if h.moved.to != 0 {
-		in.migrateChat(tx, h.moved.from, h.moved.to)
+// handle acts on an update. It returns why no agent receives it, or "" if the agents do.
+func (in *ingester) handle(tx *store.Tx, u *parsedUpdate) string {
+	if u.moved.to != 0 {
+		in.migrateChat(tx, u.moved.from, u.moved.to)
 		return "the group moved"
 	}
-	if !in.admits(tx, h) {
-		return in.reject(tx, h)
+	if !in.admits(tx, u) {
+		return in.reject(tx, u)
 	}
-	c := in.ensureChat(tx, &h.chat)
-	if h.author.Username != "" { // people are told from agents and roles by it
-		tx.Exec(`INSERT OR REPLACE INTO people (bot, username, user) VALUES (?, lower(?), ?)`, in.bot, h.author.Username, h.user)
+	c := in.ensureChat(tx, &u.chat)
+	if u.author.Username != "" { // usernames distinguish people from agents and roles
+		tx.Exec(`INSERT OR REPLACE INTO people (bot, username, user) VALUES (?, lower(?), ?)`, in.bot, u.author.Username, u.user)
 	}
 	switch {
-	case h.present != nil && !*h.present && !c.present:
+	case u.present != nil && !*u.present && !c.present:
 		return "the bot had left already"
-	case h.present != nil && *h.present != c.present:
-		in.setPresent(tx, c, *h.present)
-	case h.message != 0 && !c.present: // whoever gets messages is in
+	case u.present != nil && *u.present != c.present:
+		in.setPresent(tx, c, *u.present)
+	case u.message != 0 && !c.present: // a message arrived, so the bot is in the chat
 		in.setPresent(tx, c, true)
 	}
-	if h.callback != "" {
-		if why := in.handlePress(tx, c, h); why != "" {
+	if u.callback != "" {
+		if why := in.handlePress(tx, c, u); why != "" {
 			return why
 		}
 	}
 	switch {
-	case h.command != "":
-		in.runCommand(tx, c, h)
-		return "the command " + h.command
-	case h.skip != "":
-		return h.skip
+	case u.command != "":
+		in.runCommand(tx, c, u)
+		return "the command " + u.command
+	case u.skip != "":
+		return u.skip
 	case c.stopped:
-		if c.isDirect() { // it is told once a day
+		if c.isDirect() { // told once a day
 			in.notice(tx, c, 0, "stopped:"+today(), "This chat is stopped, so the agents do not see your message. /start goes on.")
 		}
 		return "the chat is stopped"
 	}
-	if h.data.Content.Signal == protocol.SignalStop {
+	if u.data.Content.Signal == protocol.SignalStop {
 		tx.OnCommit(func() { in.typing.clearChat(c.key) })
 	}
-	in.storeEvent(tx, c, h)
-	if in.namesOutsider(tx, c, h) {
-		in.enqueueCommand(tx, c, h, bridge.VerbSay, h.data.Content.Text)
+	in.storeEvent(tx, c, u)
+	if in.namesOutsider(tx, c, u) {
+		in.enqueueCommand(tx, c, u, bridge.VerbSay, u.data.Content.Text)
 	}
 	return ""
 }
 
-// storeEvent stores a happening as an event and passes it to the surface.
-func (in *ingester) storeEvent(tx *store.Tx, c *chat, h *parsedUpdate) {
+// storeEvent stores an update as an event and passes it to the router.
+func (in *ingester) storeEvent(tx *store.Tx, c *chat, u *parsedUpdate) {
 	if !c.present && in.chatStatus(tx, c).State != bridge.Assigned {
-		return // there is no agent to tell that the bot was removed
+		return // the bot was removed, and no agent needs to know
 	}
-	h.data.Content.Attachments, h.data.ReplyFiles = in.addRefs(tx, h.files.own), in.addRefs(tx, h.files.answered)
-	h.data.Content.Author = &h.author
-	h.data.Content.Chat.ID = id(c.key)
+	u.data.Content.Attachments, u.data.ReplyFiles = in.addRefs(tx, u.files.own), in.addRefs(tx, u.files.answered)
+	u.data.Content.Author = &u.author
+	u.data.Content.Chat.ID = id(c.key)
 	var ready time.Time
-	source := in.sourceID(h.chat.ID, h.message) + h.suffix
-	if h.album != "" {
-		whole, joined := in.joinAlbum(tx, h)
+	source := in.sourceID(u.chat.ID, u.message) + u.suffix
+	if u.album != "" {
+		whole, joined := in.joinAlbum(tx, u)
 		if joined {
 			return
 		}
-		if source = cmp.Or(whole, source); h.data.Content.Event != protocol.EventEdit {
+		if source = cmp.Or(whole, source); u.data.Content.Event != protocol.EventEdit {
 			ready = time.Now().Add(in.opts.AlbumWait)
 		}
 	}
 	event := store.Value[int64](tx, `INSERT INTO events
 		(bot, chat, telegram_chat, message, thread, source_id, album, data, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		in.bot, c.key, h.chat.ID, h.message, h.thread, source, h.album, string(mustJSON(h.data)), string(protocol.NewMessageID()), nowMicros())
+		in.bot, c.key, u.chat.ID, u.message, u.thread, source, u.album, string(mustJSON(u.data)), string(protocol.NewMessageID()), nowMicros())
 	if tx.Err() == nil {
 		in.router.Deliver(tx, &bridge.Event{ID: event, Chat: peerOf(c.key), Source: source}, ready)
 	}

@@ -11,10 +11,9 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// mentionedNames returns what a text mentions with @, in lower case and in order, each
-// once; of @lead.main the name is lead. Telegram marks only usernames, so names of
-// agents, which may have hyphens, are looked for in the text. Labels in code and in
-// links do not count.
+// mentionedNames returns the names that a text mentions with @, in lower case, in order and each
+// once. The name of @lead.main is lead. Telegram marks only usernames, so the names of agents,
+// which may have hyphens, are found in the text. Mentions in code and links do not count.
 func mentionedNames(text string, entities []models.MessageEntity) []string {
 	var out []string
 	for _, label := range attention.Labels(text) {
@@ -31,7 +30,7 @@ func mentionedNames(text string, entities []models.MessageEntity) []string {
 	return out
 }
 
-// appendUnique appends a name that is not in a list yet.
+// appendUnique appends a name unless the list has it.
 func appendUnique(list []string, name string) []string {
 	if slices.Contains(list, name) {
 		return list
@@ -39,7 +38,7 @@ func appendUnique(list []string, name string) []string {
 	return append(list, name)
 }
 
-// inCodeOrLink reports whether an @ at a byte of a text is no mention.
+// inCodeOrLink reports whether the @ at a byte of a text is part of code or a link.
 func inCodeOrLink(text string, at int, entities []models.MessageEntity) bool {
 	unit := markdown.Units(text[:at])
 	silent := []models.MessageEntityType{models.MessageEntityTypeCode, models.MessageEntityTypePre, models.MessageEntityTypeURL, models.MessageEntityTypeEmail}
@@ -48,9 +47,9 @@ func inCodeOrLink(text string, at int, entities []models.MessageEntity) bool {
 	})
 }
 
-// resolveMentions turns names into mentions, given the agents of the chat in the order
-// of their assignment, the bot's username, and a function that knows people. The
-// bot's own name stands for the chat's first agent if no agent is named.
+// resolveMentions resolves names to mentions, given the chat's agents in the order of their
+// assignment, the bot's username, and a function that knows people. The bot's name means the
+// first agent, unless an agent is named.
 func resolveMentions(names []string, agents []protocol.PeerID, bot string, isPerson func(string) bool) []string {
 	var out []string
 	toBot, toAgent := false, false

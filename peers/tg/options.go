@@ -14,71 +14,71 @@ import (
 // Options are the optional settings of a Bridge. Nil is valid: it polls the
 // public Bot API, speaks to the local bus, and admits nobody.
 type Options struct {
-	Peer *peer.Options   // of the connection to the bus
-	API  *botapi.Options // address of the Bot API
+	Peer *peer.Options   // for the connection to the bus
+	API  *botapi.Options // the Bot API to use
 
 	PollTimeout   time.Duration // of one long poll; default 50s
-	WebhookURL    string        // set: Telegram delivers to this address instead
-	WebhookListen string        // where the webhook listens; default 127.0.0.1:8443
+	WebhookURL    string        // if set, Telegram delivers updates to this address
+	WebhookListen string        // address of the webhook's listener; default 127.0.0.1:8443
 	WebhookSecret string        // 1 to 256 of A-Z a-z 0-9 _ -; default random
 
-	AllowUsers []int64 // whose direct chats are admitted
-	AllowChats []int64 // groups that are admitted with their members
+	AllowUsers []int64 // users whose direct chats are admitted
+	AllowChats []int64 // groups that are admitted, with all their members
 	AllowAll   bool    // admit everybody
 
-	MinSendInterval time.Duration // between sends to one chat; default 1s, negative: none
-	GroupPerMinute  int           // sends to one group; default 20, negative: no limit
-	BotPerSecond    int           // sends in all; default 30, negative: no limit
-	ResendUnknown   bool          // repeat sends whose outcome is unknown
+	MinSendInterval time.Duration // between sends to one chat; default 1s; negative: no limit
+	GroupPerMinute  int           // sends to one group; default 20; negative: no limit
+	BotPerSecond    int           // sends in total; default 30; negative: no limit
+	ResendUnknown   bool          // repeat sends with an unknown outcome
 
-	NoRich bool // show tables as text in columns, also where Telegram has rich messages
+	NoRich bool // send tables as text, even if Telegram has rich messages
 
-	FilesListen string // where references to files are served; default 127.0.0.1 with a port that stays; NoFiles: nowhere
-	FilesURL    string // address of that listener for others; default http://<FilesListen>
+	FilesListen string // address of the listener for files; default 127.0.0.1 with a port that stays the same; NoFiles: none
+	FilesURL    string // public address of that listener; default http://<FilesListen>
 
-	Glyphs map[string]string   // emoji of signals, in place of the usual ones
-	Menu   []models.BotCommand // commands that go to the agent, and other words for the bridge's own
+	Glyphs map[string]string   // the emoji of signals, in place of the defaults
+	Menu   []models.BotCommand // commands for the agent, and other descriptions of the bridge's own
 
-	SpawnPatience time.Duration // until a user is told that no agent came; default 30s
-	AlbumWait     time.Duration // for more pictures of an album; default 1.5s
-	TypingHold    time.Duration // how long one sign of typing lasts; default 30s
-	MaxPending    int           // replies that wait for Telegram; default 10,000
+	SpawnPatience time.Duration // how long a user waits for an agent before a notice; default 30s
+	AlbumWait     time.Duration // for more messages of an album; default 1.5s
+	TypingHold    time.Duration // how long one typing indicator lasts; default 30s
+	MaxPending    int           // replies waiting for Telegram; default 10,000
 
 	OnReady func() // called once, when connected and subscribed
 	Log     *zerolog.Logger
 }
 
-// NoFiles as Options.FilesListen means that files are not served, and
-// attachments have no reference unless FilesURL says where they are served.
+// NoFiles, as Options.FilesListen, disables the listener for files. Attachments then have
+// references only if FilesURL is set.
 const NoFiles = "none"
 
-// Bounds that are not settings.
+// Limits that are not settings.
 const (
 	maxAge             = 24 * time.Hour
 	typingRefresh      = 4 * time.Second
 	draftRefresh       = time.Second            // between two states of a draft
-	typingRetry        = 200 * time.Millisecond // until a sign is tried again for which the bot's limit had no room
-	minPollInterval    = 500 * time.Millisecond // between polls that find nothing
-	maxDraftWait       = 5 * time.Second        // of an answer with a draft that is on its way
+	typingRetry        = 200 * time.Millisecond // before a typing indicator that exceeded the bot's limit is retried
+	minPollInterval    = 500 * time.Millisecond // between polls that return nothing
+	maxDraftWait       = 5 * time.Second        // of a reply for a draft that is being sent
 	maxTypingTime      = 5 * time.Minute
 	apiTimeout         = 30 * time.Second // of a call other than a poll
-	stopTimeout        = 6 * time.Second  // for calls under way when the bridge stops
+	stopTimeout        = 6 * time.Second  // for calls in progress when the bridge stops
 	updateIDLifetime   = 48 * time.Hour   // Telegram repeats an update for 24 hours
 	keepUpdates        = 30 * 24 * time.Hour
 	conflictPause      = 30 * time.Second
-	outboxPoll         = 5 * time.Second // until what an operator changed is noticed
+	outboxPoll         = 5 * time.Second // before an operator's change is noticed
 	firstConflictPause = 5 * time.Second
-	conflictWindow     = 5 * time.Minute // a conflict is the first one after so long without
-	maxBatch           = 100             // updates of one poll
+	conflictWindow     = 5 * time.Minute // after so long without a conflict, a new one is the first
+	maxBatch           = 100             // updates in one poll
 	maxUpdate          = 1 << 20         // bytes
-	maxEvent           = 1000 << 10      // bytes of a tg_message's content, below the bus's smallest limit for a frame
+	maxEvent           = 1000 << 10      // bytes of a tg_message's content, below the bus's smallest frame limit
 	defaultPause       = 3 * time.Second
-	maxReason          = 300   // characters of why something failed
+	maxReason          = 300   // characters of a reason
 	maxQuote           = 1_000 // characters of a message that is answered
 	maxReplyText       = 64 << 10
 	maxGuessesPerHour  = 5
 	maxAlbumWait       = 10 * time.Second
-	maxNotices         = 3 // command answers to one stranger a day
+	maxNotices         = 3 // answers a day to one user who is not admitted
 )
 
 func (o *Options) withDefaults() Options {

@@ -17,47 +17,47 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A parsedUpdate is what one update means, before anything is looked up.
+// A parsedUpdate is the content of an update, before anything is looked up.
 type parsedUpdate struct {
 	chat    models.Chat
-	user    int64 // who did it; 0 where Telegram does not say
+	user    int64 // who caused it; 0 if Telegram does not say
 	author  protocol.Author
 	message int
 	thread  int
-	suffix  string // of the sourceId, for what is no message itself
+	suffix  string // of the sourceId, for updates that are not messages
 
 	data  eventData
-	files struct{ own, answered []attachment } // of the message, and of what it answers
+	files struct{ own, answered []attachment } // of the message, and of the one that it answers
 	album string
 
-	command   string // "/pair", without the bot's name
+	command   string // such as "/pair", without the bot's name
 	arguments string
-	present   *bool  // whether the bot is in the chat now; nil if that did not change
-	callback  string // id of a callback query to answer
-	skip      string // why no agent hears of it; empty: they do
+	present   *bool  // whether the bot is in the chat; nil if unchanged
+	callback  string // the ID of a callback query to answer
+	skip      string // why no agent receives it; empty if the agents do
 
-	// A group that became a supergroup has another id, which Telegram tells in both
-	// chats; else 0.
+	// The old and the new ID of a group that became a supergroup; Telegram reports it in both
+	// chats.
 	moved struct{ from, to int64 }
 }
 
-// A eventData is the content of a tg_message as far as it is known when the update
-// arrives. Mentions and the author of a quoted message depend on who is assigned
-// when it is passed on.
+// An eventData is the content of a tg_message as far as it is known when the update arrives.
+// Mentions and the author of a quoted message depend on the agents that are assigned when it is
+// delivered.
 type eventData struct {
 	Content      protocol.ChatMessage  `json:"content"`
 	Names        []string              `json:"names,omitempty"` // mentioned with @, lower case, in order
 	ReplyMessage int                   `json:"replyMessage,omitempty"`
 	ReplyToBot   bool                  `json:"replyToBot,omitempty"`
-	ReplyUser    string                `json:"replyUser,omitempty"` // username of the quoted person
-	ReplyName    string                `json:"replyName,omitempty"` // name of whoever wrote what is answered
-	ReplyText    string                `json:"replyText,omitempty"` // what is answered, or the part of it that is quoted
+	ReplyUser    string                `json:"replyUser,omitempty"` // username of the author of the answered message
+	ReplyName    string                `json:"replyName,omitempty"` // name of the author of the answered message
+	ReplyText    string                `json:"replyText,omitempty"` // the answered message, or the quoted part of it
 	ReplyFiles   []protocol.Attachment `json:"replyFiles,omitempty"`
-	Items        []albumItem           `json:"items,omitempty"` // of an album of more than one message, or of an edit in one
+	Items        []albumItem           `json:"items,omitempty"` // of an album with several messages
 }
 
-// parsesPartially reports whether a message can be read although some field of it has a shape that we
-// do not know: that field is left out. What says who said what, and where, must be as we know it.
+// parsesPartially reports whether a message can be used although a field has an unknown form and
+// is left out. The fields that say who wrote what, and where, must have the known form.
 func parsesPartially(as map[string]json.RawMessage, err error) bool {
 	if _, shape := errors.AsType[*json.UnmarshalTypeError](err); !shape {
 		return false
@@ -86,7 +86,7 @@ func parsesPartially(as map[string]json.RawMessage, err error) bool {
 	return false
 }
 
-// parseUpdate returns what an update means. bot is the bot's own account.
+// parseUpdate parses an update for the given bot.
 func parseUpdate(raw json.RawMessage, bot *models.User) (parsedUpdate, error) {
 	var as map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &as); err != nil {
@@ -123,7 +123,7 @@ func parseUpdate(raw json.RawMessage, bot *models.User) (parsedUpdate, error) {
 	}
 }
 
-// parseMessage returns what a message means; raw is the same as it came.
+// parseMessage converts a message; raw is its JSON.
 func parseMessage(m *models.Message, raw json.RawMessage, event string, bot *models.User) parsedUpdate {
 	h := parsedUpdate{chat: m.Chat, message: m.ID, thread: threadOf(m), album: m.MediaGroupID}
 	h.files.own = attachments(m)
@@ -139,7 +139,7 @@ func parseMessage(m *models.Message, raw json.RawMessage, event string, bot *mod
 		text, entities = m.Caption, m.CaptionEntities
 	}
 	h.setContent(event, cmp.Or(expandLinks(text, entities), describe(m), richText(raw)), max(m.EditDate, m.Date))
-	if event == protocol.EventEdit && m.Location != nil && text == "" { // nobody edits one: it moves, every few seconds
+	if event == protocol.EventEdit && m.Location != nil && text == "" { // a live location that moves, every few seconds
 		h.suffix, h.data.Content.Event = ":moved:"+id(int64(m.EditDate)), protocol.EventStatus
 		return h
 	}
@@ -149,54 +149,54 @@ func parseMessage(m *models.Message, raw json.RawMessage, event string, bot *mod
 		h.setKind(raw)
 	}
 	h.setQuote(m, raw, bot)
-	if from := originalAuthor(m); from != "" { // its words are somebody else's: no command, no mention
+	if from := originalAuthor(m); from != "" { // text of somebody else contains no command and no mention
 		h.data.Content.Forwarded = from
 		return h
 	}
 	h.data.Names = mentionedNames(text, entities)
-	if h.parseCommand(text, bot) { // to this bot and no other: it is spoken to
+	if h.parseCommand(text, bot) { // a command to this bot only
 		h.data.Names = appendUnique(h.data.Names, strings.ToLower(bot.Username))
 	}
 	return h
 }
 
-// setKind names what a message without text is. A service message tells of the chat,
-// and asks nobody for anything.
-func (h *parsedUpdate) setKind(raw json.RawMessage) {
-	words, says := describeKind(raw, h.chat.Type == models.ChatTypePrivate)
-	c := &h.data.Content
+// setKind describes a message without text by its kind. A service message is a status, which asks
+// nobody for anything.
+func (u *parsedUpdate) setKind(raw json.RawMessage) {
+	words, says := describeKind(raw, u.chat.Type == models.ChatTypePrivate)
+	c := &u.data.Content
 	if c.Text = cmp.Or(c.Text, words); c.Text == "" {
-		h.skip = "a service message"
+		u.skip = "a service message"
 	} else if !says && c.Event == protocol.EventMessage {
 		c.Event = protocol.EventStatus
 	}
 }
 
-// setAuthor sets the author. A message in the name of a group or a channel is that
-// chat's, whatever account Telegram shows.
-func (h *parsedUpdate) setAuthor(u *models.User, sender *models.Chat) {
-	if u != nil {
-		h.user = u.ID
+// setAuthor sets the author. If a message was sent in the name of a group or channel, that is its
+// author, whatever account Telegram shows.
+func (u *parsedUpdate) setAuthor(user *models.User, sender *models.Chat) {
+	if user != nil {
+		u.user = user.ID
 	}
 	switch {
 	case sender != nil:
-		h.author = protocol.Author{ID: id(sender.ID), Kind: "human", DisplayName: sender.Title, Username: sender.Username}
-	case u != nil:
+		u.author = protocol.Author{ID: id(sender.ID), Kind: "human", DisplayName: sender.Title, Username: sender.Username}
+	case user != nil:
 		kind := "human"
-		if u.IsBot {
+		if user.IsBot {
 			kind = "agent"
 		}
-		h.author = protocol.Author{ID: id(u.ID), Kind: kind, DisplayName: fullName(u.FirstName, u.LastName), Username: u.Username}
+		u.author = protocol.Author{ID: id(user.ID), Kind: kind, DisplayName: fullName(user.FirstName, user.LastName), Username: user.Username}
 	default:
-		h.author = protocol.Author{ID: id(h.chat.ID), Kind: "system", DisplayName: h.chat.Title}
+		u.author = protocol.Author{ID: id(u.chat.ID), Kind: "system", DisplayName: u.chat.Title}
 	}
 }
 
 // generalThread is the General topic of a forum.
 const generalThread = 1
 
-// threadOf returns the topic of a message, 0 where the chat has none. A thread
-// id on a message that is in no topic is only a chain of answers.
+// threadOf returns the topic of a message, or 0 if the chat has none. Outside of topics, Telegram
+// uses the thread ID for chains of replies.
 func threadOf(m *models.Message) int {
 	switch {
 	case m.IsTopicMessage && m.MessageThreadID != 0:
@@ -208,27 +208,27 @@ func threadOf(m *models.Message) int {
 	}
 }
 
-// setContent sets what is said in the chat, and when, in Telegram's seconds. A topic
-// is a thread, General is the channel.
-func (h *parsedUpdate) setContent(event, text string, seconds int) {
-	in := protocol.Chat{ID: id(h.chat.ID), Kind: "channel", Title: h.chat.Title}
-	if h.thread != 0 {
-		in.ThreadID = strconv.Itoa(h.thread)
+// setContent sets the text, its chat and its time in seconds. A topic is a thread, except
+// General, which is the channel.
+func (u *parsedUpdate) setContent(event, text string, seconds int) {
+	in := protocol.Chat{ID: id(u.chat.ID), Kind: "channel", Title: u.chat.Title}
+	if u.thread != 0 {
+		in.ThreadID = strconv.Itoa(u.thread)
 	}
 	switch {
-	case h.chat.Type == models.ChatTypePrivate:
-		in.Kind, in.Title = "dm", fullName(h.chat.FirstName, h.chat.LastName)
-	case h.thread > generalThread:
+	case u.chat.Type == models.ChatTypePrivate:
+		in.Kind, in.Title = "dm", fullName(u.chat.FirstName, u.chat.LastName)
+	case u.thread > generalThread:
 		in.Kind = "thread"
 	}
-	h.data.Content = protocol.ChatMessage{Text: text, Event: event, Chat: &in}
+	u.data.Content = protocol.ChatMessage{Text: text, Event: event, Chat: &in}
 	if seconds > 0 {
-		h.data.Content.CreatedAt = time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339)
+		u.data.Content.CreatedAt = time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339)
 	}
 }
 
-// parseBusiness tells whoever connects the bot to a business account that it does not
-// take part there.
+// parseBusiness converts the connection of a business account. The bot tells its owner that it
+// does not take part there.
 func parseBusiness(c *models.BusinessConnection) parsedUpdate {
 	h := parsedUpdate{chat: models.Chat{ID: c.UserChatID, Type: models.ChatTypePrivate}, suffix: ":business:" + c.ID}
 	h.setAuthor(&c.User, nil)
@@ -239,17 +239,17 @@ func parseBusiness(c *models.BusinessConnection) parsedUpdate {
 	return h
 }
 
-// setQuote sets which message is answered, and what it says: the bot may never have
-// seen it. Every message in a topic quotes the topic's first message, which is no answer.
-func (h *parsedUpdate) setQuote(m *models.Message, raw json.RawMessage, bot *models.User) {
-	d := &h.data
+// setQuote sets the message that is answered, with its text: the bot may never have seen it. In a
+// topic, every message formally answers the topic's first message, which does not count.
+func (u *parsedUpdate) setQuote(m *models.Message, raw json.RawMessage, bot *models.User) {
+	d := &u.data
 	var answers struct {
 		To json.RawMessage `json:"reply_to_message"`
 	}
-	_ = json.Unmarshal(raw, &answers) // it was read before
+	_ = json.Unmarshal(raw, &answers) // raw has been unmarshaled before
 	if q := m.ReplyToMessage; q != nil && q.ForumTopicCreated == nil && (!m.IsTopicMessage || q.ID != m.MessageThreadID) {
 		d.ReplyMessage, d.ReplyText = q.ID, cmp.Or(q.Text, q.Caption, describe(q), richText(answers.To), fileWords(q))
-		h.files.answered = attachments(q)
+		u.files.answered = attachments(q)
 		if q.From != nil {
 			d.ReplyToBot, d.ReplyName = q.From.ID == bot.ID, nameOf(q.From)
 			d.ReplyUser = cmp.Or(q.From.Username, id(q.From.ID))
@@ -257,7 +257,7 @@ func (h *parsedUpdate) setQuote(m *models.Message, raw json.RawMessage, bot *mod
 		if q.SenderChat != nil {
 			d.ReplyName = q.SenderChat.Title
 		}
-		if from := originalAuthor(q); from != "" { // its words are somebody else's
+		if from := originalAuthor(q); from != "" { // text of somebody else
 			d.ReplyName = strings.TrimPrefix(d.ReplyName+", forwarded from ", ", ") + from
 		}
 	} else if e := m.ExternalReply; e != nil {
@@ -265,7 +265,7 @@ func (h *parsedUpdate) setQuote(m *models.Message, raw json.RawMessage, bot *mod
 			Animation: e.Animation, Audio: e.Audio, Document: e.Document, Photo: e.Photo, Sticker: e.Sticker, Video: e.Video, VideoNote: e.VideoNote,
 			Voice: e.Voice, Story: e.Story, Checklist: e.Checklist, Contact: e.Contact, Dice: e.Dice, Location: e.Location, Poll: e.Poll, Venue: e.Venue,
 		}
-		h.files.answered = attachments(&other)
+		u.files.answered = attachments(&other)
 		d.ReplyName, d.ReplyText = originName(&e.Origin), cmp.Or(describe(&other), fileWords(&other), "[a message of another chat]")
 	}
 	if m.ReplyToStory != nil {
@@ -277,10 +277,10 @@ func (h *parsedUpdate) setQuote(m *models.Message, raw json.RawMessage, bot *mod
 	d.ReplyText = text.Clip(d.ReplyText, maxQuote)
 }
 
-// parseCommand parses a command of the bridge; any other stays a message, and so does an
-// /ask that names nobody else, whose question is the chat's agent's. It reports whether a
-// command names this bot, as in /ask@bot, or means it.
-func (h *parsedUpdate) parseCommand(text string, bot *models.User) (addressed bool) {
+// parseCommand parses a command of the bridge. Any other command remains a message, and so does
+// an /ask that names nobody else: it asks the chat's agent. parseCommand reports whether a
+// command is addressed to this bot, as in /ask@bot.
+func (u *parsedUpdate) parseCommand(text string, bot *models.User) (addressed bool) {
 	if !strings.HasPrefix(text, "/") {
 		return false
 	}
@@ -291,10 +291,10 @@ func (h *parsedUpdate) parseCommand(text string, bot *models.User) (addressed bo
 	}
 	rest = strings.TrimSpace(rest)
 	if word == "/ask" && rest != "" && !asksAnother(rest, bot) {
-		return true // whom else
+		return true // the chat's own agent
 	}
 	if word != agentCommand && slices.ContainsFunc(bridgeCommands, func(c models.BotCommand) bool { return "/"+c.Command == word }) {
-		h.command, h.arguments = word, rest
+		u.command, u.arguments = word, rest
 	}
 	return addressed
 }
@@ -317,7 +317,7 @@ func parseReaction(r *models.MessageReactionUpdated, update int64) parsedUpdate 
 	return h
 }
 
-// added returns the emoji that is in the new reactions and not in the old.
+// added returns the first emoji that is only among the new reactions.
 func added(before, after []models.ReactionType) string {
 	for i := range after {
 		e := reactionText(&after[i])
@@ -370,8 +370,8 @@ func isIn(m *models.ChatMember) bool {
 	}
 }
 
-// parseStop returns that a person stopped what a draft shows: that of the message whose number
-// it has. Drafts are in direct chats only, so whose chat it is has pressed.
+// parseStop converts the press of the button under a draft into a reaction to the message whose
+// number the draft has. Only direct chats have drafts, so the chat identifies the user.
 func parseStop(raw json.RawMessage, update int64) (parsedUpdate, error) {
 	var s struct {
 		Chat   models.Chat `json:"chat"`
@@ -383,7 +383,7 @@ func parseStop(raw json.RawMessage, update int64) (parsedUpdate, error) {
 	}
 	h := parsedUpdate{chat: s.Chat, message: s.Draft, thread: s.Thread, suffix: ":stop:" + id(update)}
 	h.setAuthor(&models.User{ID: s.Chat.ID, FirstName: s.Chat.FirstName, LastName: s.Chat.LastName, Username: s.Chat.Username}, nil)
-	h.setContent(protocol.EventReaction, "", 0) // Telegram does not say when
+	h.setContent(protocol.EventReaction, "", 0) // Telegram gives no time
 	h.data.Content.Signal, h.data.ReplyMessage = protocol.SignalStop, s.Draft
 	return h, nil
 }
@@ -399,7 +399,7 @@ func parseCallback(q *models.CallbackQuery, update int64) (parsedUpdate, error) 
 		return h, errors.New("a button outside of any chat was pressed")
 	}
 	h.setAuthor(&q.From, nil)
-	h.setContent(protocol.EventMessage, q.Data, 0) // Telegram does not say when
+	h.setContent(protocol.EventMessage, q.Data, 0) // Telegram gives no time
 	h.data.ReplyMessage, h.data.ReplyToBot = h.message, true
 	if q.Data == "" {
 		h.skip = "a button without data"

@@ -15,8 +15,8 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// allowedUpdates are the kinds that the bridge asks Telegram for. Reactions come
-// only when they are asked for by name.
+// allowedUpdates are the kinds of updates that the bridge receives. Telegram sends reactions only
+// if they are listed.
 var allowedUpdates = []string{
 	models.AllowedUpdateMessage, models.AllowedUpdateEditedMessage, models.AllowedUpdateMessageReaction,
 	models.AllowedUpdateMyChatMember, models.AllowedUpdateCallbackQuery,
@@ -24,21 +24,21 @@ var allowedUpdates = []string{
 	updateStopped,
 }
 
-// updateStopped tells that a person pressed the button under a draft.
+// updateStopped is the kind of update for the button under a draft.
 const updateStopped = "stopped_message_generation"
 
-// A cursor is what the next poll asks for. The offset serves only to confirm
-// what was just stored: a poll that waits asks for "whatever is unconfirmed", so
-// that it also gets updates whose numbers began anew below the last ones.
+// A cursor holds the parameters of the next poll. The offset only confirms what was just stored.
+// A poll that waits has no offset, so that it also receives updates whose numbers restarted below
+// the last ones.
 type cursor struct {
 	offset int64
 	wait   bool
-	single bool // one update only, until none waits: a full batch was too large to read
+	single bool // request one update at a time, because a full batch was too large; until none is pending
 }
 
-// next returns the cursor after a batch of which fresh updates were new. A batch
-// of nothing but repetitions comes from a server that forgets what was confirmed:
-// there the offset must stay while the poll waits.
+// next returns the cursor after a batch, of which fresh updates were new. A batch of repetitions
+// only means that the server has lost the confirmation: then the poll that waits keeps the
+// offset.
 func (c cursor) next(highest int64, size, fresh int) cursor {
 	if size == 0 {
 		return cursor{wait: true}
@@ -46,7 +46,7 @@ func (c cursor) next(highest int64, size, fresh int) cursor {
 	return cursor{offset: highest + 1, wait: fresh == 0, single: c.single}
 }
 
-// pollLoop polls for updates. The offset moves only after the last batch is on disk.
+// pollLoop polls for updates. It confirms a batch only after it is on disk.
 func (b *Bridge) pollLoop(ctx context.Context) error {
 	at := cursor{wait: true}
 	failures := 0
@@ -63,7 +63,7 @@ func (b *Bridge) pollLoop(ctx context.Context) error {
 			b.crash("stored")
 			failures = 0
 			if at.wait && len(batch) == 0 && time.Since(asked) < minPollInterval {
-				retry.Sleep(ctx, minPollInterval) // a server that does not know long polls
+				retry.Sleep(ctx, minPollInterval) // the server does not support long polls
 			}
 			at = at.next(highest, len(batch), fresh)
 			continue
@@ -97,8 +97,8 @@ func (b *Bridge) getUpdates(ctx context.Context, at cursor) ([]json.RawMessage, 
 	return batch, err
 }
 
-// storeUpdates stores a batch in one transaction and returns how many updates of it
-// were new, and the highest number.
+// storeUpdates stores a batch in one transaction. It returns the number of new updates and the
+// highest update ID.
 func (b *Bridge) storeUpdates(ctx context.Context, batch []json.RawMessage) (fresh int, highest int64, err error) {
 	if len(batch) == 0 {
 		return 0, 0, nil
@@ -125,7 +125,7 @@ func (b *Bridge) storeUpdates(ctx context.Context, batch []json.RawMessage) (fre
 	return fresh, highest, nil
 }
 
-// updateID returns the number of an update, if it has one.
+// updateID returns the ID of an update, if it has one.
 func updateID(raw json.RawMessage) (int64, bool) {
 	var head struct {
 		ID *int64 `json:"update_id"`
@@ -136,9 +136,8 @@ func updateID(raw json.RawMessage) (int64, bool) {
 	return *head.ID, true
 }
 
-// storeUpdate stores one update, and reports whether it is new. A number that was
-// stored before means the same update again, unless that was longer ago than
-// Telegram repeats updates.
+// storeUpdate stores an update and reports whether it is new. A known ID means the same update
+// again, unless it is older than Telegram repeats updates.
 func (b *Bridge) storeUpdate(tx *store.Tx, number int64, raw json.RawMessage) bool {
 	tx.Exec(`DELETE FROM updates WHERE bot = ? AND update_id = ? AND received_at < ? AND state <> 'new'`,
 		b.bot, number, time.Now().Add(-updateIDLifetime).UnixMicro())
@@ -146,8 +145,7 @@ func (b *Bridge) storeUpdate(tx *store.Tx, number int64, raw json.RawMessage) bo
 		b.bot, number, string(raw), nowMicros()) > 0
 }
 
-// handlePollError says what to do about a failed poll: how long to pause, or that
-// the bridge must end.
+// handlePollError decides what follows from a failed poll: a pause, or the end of the bridge.
 func (b *Bridge) handlePollError(ctx context.Context, err error, failures int) (time.Duration, error) {
 	if ctx.Err() != nil {
 		return 0, nil
@@ -164,7 +162,7 @@ func (b *Bridge) handlePollError(ctx context.Context, err error, failures int) (
 	case refused.Code == http.StatusConflict:
 		pause = conflictPause
 		if time.Since(b.conflict) > conflictWindow {
-			pause = firstConflictPause // an older bridge that is ending, or `hubbub doctor`
+			pause = firstConflictPause // another bridge may be stopping, or hubbub doctor is running
 		}
 		b.conflict = time.Now()
 		b.log.Error().Str("bot", "@"+b.me.Username).Dur("pause_ms", pause).
@@ -175,8 +173,8 @@ func (b *Bridge) handlePollError(ctx context.Context, err error, failures int) (
 	return pause, nil
 }
 
-// handleForeignWebhook handles a webhook that keeps the bridge from polling. One that
-// the bridge set itself is removed; any other belongs to somebody.
+// handleForeignWebhook handles a webhook that prevents polling. It removes a webhook that the
+// bridge set itself; any other belongs to another program.
 func (b *Bridge) handleForeignWebhook(ctx context.Context) time.Duration {
 	var info models.WebhookInfo
 	if err := b.call(ctx, "getWebhookInfo", nil, &info); err != nil {

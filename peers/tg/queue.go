@@ -11,17 +11,16 @@ import (
 	"hubbub/peers/store"
 )
 
-// A Queue is one queue of a bridge as an operator has it, also while the bridge
-// runs: what is settled here is settled as the bridge does.
+// A Queue is a queue of a bridge for operators. It can be used while the bridge runs, and settles
+// items as the bridge does.
 type Queue struct {
 	*outbox.Outbox
-	Name string // telegram, agents, status or chats
+	Name string // telegram, agents, status, chats or commands
 	Bot  int64
 	db   *sql.DB
 }
 
-// Queues returns the queues of each bot that used a database of Open, in the order
-// in which operators see them.
+// Queues returns the queues of each bot in a database, in the order for display.
 func Queues(ctx context.Context, db *sql.DB) (all []Queue, err error) {
 	tx := store.On(ctx, db)
 	bots := store.All(tx, store.Scalar[int64], `SELECT bot FROM bots ORDER BY bot`)
@@ -36,7 +35,7 @@ func Queues(ctx context.Context, db *sql.DB) (all []Queue, err error) {
 	return all, tx.Err()
 }
 
-// Says returns what an item says, and whose reply it is, if it is an agent's.
+// Says returns the text of an item and, for the reply of an agent, its author.
 func (q *Queue) Says(ctx context.Context, item *outbox.Item) (agent, says string, err error) {
 	tx := store.On(ctx, q.db)
 	switch q.Name {

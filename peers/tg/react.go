@@ -18,9 +18,9 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// react shows a signal as the bot's reaction to a message. A bot has one reaction
-// per message: where another agent's signal stands, and where the chat does not
-// take the emoji, a short line says it instead.
+// react shows a signal as the bot's reaction to a message. A bot has only one reaction per
+// message. If another agent's signal is shown there, or the chat refuses the emoji, the signal is
+// sent as a short text.
 func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, error) {
 	_, telegramChat, message, ok := parseSource(o.content.InReplyTo)
 	if !ok {
@@ -38,7 +38,7 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, e
 	case tx.Err() != nil:
 		return nil, tx.Err()
 	case shown.signal == signal, others && signal == "seen":
-		return nil, nil // it is there already, whoever set it, or another that says at least that
+		return nil, nil // the same signal, or one that implies it, is already shown
 	case others && shown.signal != "seen":
 		return out.sendSignalText(ctx, o)
 	}
@@ -59,7 +59,7 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, e
 	return nil, tx.Err()
 }
 
-// sendSignalText sends a signal in words, as an answer to its message.
+// sendSignalText sends a signal in words, as a reply to its message.
 func (out *outbound) sendSignalText(ctx context.Context, o *outgoing) (*models.Message, error) {
 	line := *o
 	line.content.ReplyTo = o.content.InReplyTo
@@ -67,8 +67,8 @@ func (out *outbound) sendSignalText(ctx context.Context, o *outgoing) (*models.M
 	return out.sendText(ctx, &line, markdown.Plain(text))
 }
 
-// signalEmoji maps signals to the emoji that show them. Telegram accepts 73
-// emoji as reactions; of the usual ones for signals it takes only two.
+// signalEmoji are the default emoji of signals. Telegram accepts only 73 emoji as reactions,
+// among them two of those usually used for signals.
 var signalEmoji = map[string]string{
 	"seen":     "👀",
 	"agree":    "👍",
@@ -81,14 +81,13 @@ var signalEmoji = map[string]string{
 	"unclear":  "🤔",
 }
 
-// plainEmoji leaves out variation selectors and genders, which do not matter.
+// plainEmoji removes variation selectors and genders.
 var plainEmoji = strings.NewReplacer("\ufe0f", "", "\u200d♂", "", "\u200d♀", "")
 
-// emojiAliases are emoji that people use for a signal besides the one that shows it.
+// emojiAliases are further emoji that people use for a signal.
 var emojiAliases = map[string]string{"👎": "declined", "✅": "done", "❓": "unclear"}
 
-// signalOf returns the signal that a person's reaction gives, empty for emoji
-// without a meaning.
+// signalOf returns the signal that an emoji means, or "".
 func (o *Options) signalOf(emoji string) string {
 	plain := plainEmoji.Replace(emoji)
 	for signal := range signalEmoji {
@@ -99,10 +98,10 @@ func (o *Options) signalOf(emoji string) string {
 	return emojiAliases[plain]
 }
 
-// glyph returns the emoji that shows a signal.
+// glyph returns the emoji of a signal.
 func (o *Options) glyph(signal string) string { return cmp.Or(o.Glyphs[signal], signalEmoji[signal]) }
 
-// ParseGlyphs reads a choice of emoji for signals, such as working=🔥.
+// ParseGlyphs parses emoji for signals, such as working=🔥.
 func ParseGlyphs(list []string) (map[string]string, error) {
 	glyphs := map[string]string{}
 	for _, given := range list {

@@ -12,9 +12,9 @@ import (
 	"hubbub/protocol"
 )
 
-// relayToOtherAgents passes what an agent said, and people have seen, on to the other agents of the
-// chat, as an event of its own. A direct chat with several agents is a room to them: nothing
-// in it is for one of them unless it is named.
+// relayToOtherAgents delivers what an agent said, and people have seen, to the other agents of
+// the chat as an event. In a direct chat with several agents the event counts as said in a
+// channel: it is for none of them unless it names one.
 func (out *outbound) relayToOtherAgents(tx *store.Tx, o *outgoing, telegramChat int64, message int) {
 	var others []protocol.PeerID
 	for _, a := range out.router.Agents(tx, peerOf(o.chat.key)) {
@@ -23,7 +23,7 @@ func (out *outbound) relayToOtherAgents(tx *store.Tx, o *outgoing, telegramChat 
 		}
 	}
 	source := out.sourceID(telegramChat, message)
-	told := store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM events WHERE source_id = ?)`, source) // an operator sent it again
+	told := store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM events WHERE source_id = ?)`, source) // an operator had it sent again
 	if len(others) == 0 || o.agent == "" || o.content.Text == "" || told && o.content.Edits == "" {
 		return
 	}
@@ -37,8 +37,8 @@ func (out *outbound) relayToOtherAgents(tx *store.Tx, o *outgoing, telegramChat 
 	}
 }
 
-// relayedData returns a reply as those hear it who did not write it. The bot's own name stands for
-// the first agent only where a person says it.
+// relayedData returns a reply as event data for the other agents. The bot's name does not mean
+// the first agent here, since no person wrote it.
 func (out *outbound) relayedData(tx *store.Tx, o *outgoing) *eventData {
 	said, author := &o.content, protocol.PeerID(o.agent)
 	d := &eventData{Content: protocol.ChatMessage{
@@ -50,14 +50,14 @@ func (out *outbound) relayedData(tx *store.Tx, o *outgoing) *eventData {
 	if said.Edits != "" {
 		d.Content.Event = protocol.EventEdit
 	}
-	if said.Directedness == "" { // an older agent's
+	if said.Directedness == "" { // the agent did not set it
 		d.Content.Directedness = string(attention.MessageDirectedness(said.Text, ""))
 	}
 	d.Content.Recipients, d.Content.Obligation = said.Recipients, said.Obligation
 	if thread := threadFor(tx, said); thread > generalThread {
 		d.Content.Chat.Kind, d.Content.Chat.ThreadID = string(attention.ConversationThread), strconv.Itoa(thread)
 	}
-	if _, _, message, ok := parseSource(said.ReplyTo); ok && len(d.Names) == 0 { // who names somebody means them
+	if _, _, message, ok := parseSource(said.ReplyTo); ok && len(d.Names) == 0 { // a name takes precedence over the answered message
 		d.ReplyMessage = message
 	}
 	return d

@@ -23,15 +23,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// An outbound is the way from the bus to Telegram: what shall be shown waits in the
-// queue "telegram".
+// An outbound sends replies to Telegram through the queue "telegram".
 type outbound struct {
 	*account
 	telegram *outbox.Outbox
 	limiter  *rate.Limiter
 	typing   *typingIndicator
-	shown    sync.Map    // the number of the message that an item made, until it is settled
-	plain    atomic.Bool // the server takes no rich messages, or nobody wants them
+	shown    sync.Map    // message numbers of sent items, until they are settled
+	plain    atomic.Bool // rich messages are disabled, or not supported by the server
 }
 
 func newOutbound(a *account) *outbound {
@@ -57,28 +56,27 @@ func newOutbound(a *account) *outbound {
 	return out
 }
 
-// A reply is to be shown in a chat: an agent's tg_reply, or a notice of the bridge
-// itself, which has no agent.
+// A reply is a tg_reply of an agent, or a notice of the bridge, which has no agent.
 type reply struct {
 	chat     int64
 	agent    string
-	key      string // once per agent
+	key      string // unique per agent
 	busID    protocol.MessageID
 	trace    string
 	content  protocol.ChatReply
-	callback string // a callback query to answer instead
+	callback string // the ID of a callback query that the reply answers
 }
 
-// The kinds of a reply's parts.
+// The kinds of parts.
 const (
 	kindText     = "text"
 	kindSignal   = "signal"
 	kindCallback = "callback"
 )
 
-// takeReply handles a tg_reply: it is on disk when nil is returned. A reply that can
-// never be shown is rejected; one that cannot be shown because of the chat's state is
-// stored, and a delivery_status reports that it failed.
+// takeReply handles a tg_reply. When it returns nil, the reply is on disk. It rejects a reply
+// that can never be shown. A reply that the state of the chat prevents is stored, and its
+// delivery_status reports the failure.
 func (out *outbound) takeReply(ctx context.Context, d *peer.Delivery) error {
 	key, err := chatOf(d.Topic)
 	if err != nil {
@@ -163,7 +161,7 @@ func (out *outbound) checkReply(content *protocol.ChatReply) error {
 	return nil
 }
 
-// Bounds of the buttons of a reply; that of a value is Telegram's.
+// Limits for the buttons of a reply. Telegram limits the value.
 const (
 	maxButtons     = 12
 	maxButtonText  = 100 // bytes
@@ -187,8 +185,8 @@ func checkButtons(content *protocol.ChatReply) error {
 	return nil
 }
 
-// resolveSourceIDs turns the messageId of a tg_message, by which an agent may name what
-// it answers, into the sourceId.
+// resolveSourceIDs replaces the messageId of a tg_message, which an agent may use to refer to a
+// message, by the sourceId.
 func (out *outbound) resolveSourceIDs(tx *store.Tx, content *protocol.ChatReply, inReplyTo protocol.MessageID) {
 	content.InReplyTo = cmp.Or(content.InReplyTo, string(inReplyTo))
 	for _, name := range []*string{&content.InReplyTo, &content.ReplyTo} {
@@ -199,8 +197,8 @@ func (out *outbound) resolveSourceIDs(tx *store.Tx, content *protocol.ChatReply,
 	}
 }
 
-// chatForReply returns the chat, also if nothing was ever said there but it is
-// admitted; else why there is none.
+// chatForReply returns the chat with a key, also an admitted one without messages; or why there
+// is none.
 func (out *outbound) chatForReply(tx *store.Tx, key int64) (c *chat, refusal string) {
 	c, known := out.load(tx, key)
 	switch {
@@ -218,9 +216,8 @@ func (out *outbound) chatForReply(tx *store.Tx, key int64) (c *chat, refusal str
 	return out.ensureChat(tx, &models.Chat{ID: key, Type: kind}), ""
 }
 
-// storeReply stores a reply with its parts and queues them. It reports false if the
-// agent used this key before, or tx has an error. A refusal by the queue is only
-// returned.
+// storeReply stores a reply and queues its parts. It reports false if the agent has used the key
+// before, or tx has an error. The queue's refusal is returned and does not fail tx.
 func (out *outbound) storeReply(tx *store.Tx, r *reply) (bool, error) {
 	number, fresh := store.One(tx, store.Scalar[int64], `INSERT OR IGNORE INTO replies (bot, chat, agent, key, bus_id, content, received_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id`, out.bot, r.chat, r.agent, r.key, string(r.busID), string(mustJSON(r.content)), nowMicros())
@@ -229,7 +226,7 @@ func (out *outbound) storeReply(tx *store.Tx, r *reply) (bool, error) {
 	}
 	destination := string(topicOf(r.chat))
 	if r.callback != "" {
-		destination += " buttons" // a button must not wait for what the chat waits for
+		destination += " buttons" // an answer to a press does not wait behind the chat's replies
 	}
 	for i, p := range splitParts(r) {
 		tx.Exec(`INSERT INTO sends (reply, part, bot, chat, kind, body) VALUES (?, ?, ?, ?, ?, ?)`, number, i, out.bot, r.chat, p.kind, p.body)
@@ -243,7 +240,7 @@ func (out *outbound) storeReply(tx *store.Tx, r *reply) (bool, error) {
 
 type part struct{ kind, body string }
 
-// splitParts splits a reply into parts, one call to Telegram each.
+// splitParts splits a reply into parts, each of which needs one call to Telegram.
 func splitParts(r *reply) (parts []part) {
 	if r.callback != "" {
 		return []part{{kindCallback, r.callback}}
@@ -255,7 +252,7 @@ func splitParts(r *reply) (parts []part) {
 		return append(parts, part{kindText, string(mustJSON(captionOf(r.content.Text)))})
 	}
 	texts := markdown.Split(markdown.Render(r.content.Text), markdown.MaxUnits)
-	if len(texts) == 0 && r.content.Text != "" { // Markdown that shows nothing, such as a lone comment
+	if len(texts) == 0 && r.content.Text != "" { // the Markdown renders to nothing, such as a lone comment
 		texts = markdown.Split(markdown.Plain(r.content.Text), markdown.MaxUnits)
 	}
 	for _, t := range texts {
@@ -264,7 +261,7 @@ func splitParts(r *reply) (parts []part) {
 	return parts
 }
 
-// notice queues a text of the bridge's own to a chat, once per key.
+// notice queues a text of the bridge itself to a chat, once per key.
 func (out *outbound) notice(tx *store.Tx, c *chat, thread int, key, text string) {
 	content := protocol.ChatReply{Text: text}
 	if thread != 0 {
@@ -273,7 +270,7 @@ func (out *outbound) notice(tx *store.Tx, c *chat, thread int, key, text string)
 	out.enqueueReply(tx, &reply{chat: c.key, key: key, content: content})
 }
 
-// enqueueReply queues what the bridge itself has to say, unless too much waits already.
+// enqueueReply queues a reply of the bridge itself, unless the queue is full.
 func (out *outbound) enqueueReply(tx *store.Tx, r *reply) {
 	if _, err := out.storeReply(tx, r); !errors.Is(err, outbox.ErrFull) {
 		tx.Fail(err)

@@ -19,14 +19,14 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A sendItem is the body of an item towards Telegram.
+// A sendItem is the body of an item in the queue "telegram".
 type sendItem struct {
 	Reply int64  `json:"reply"`
 	Part  int    `json:"part"`
 	Trace string `json:"traceparent,omitempty"` // of the tg_reply
 }
 
-// An outgoing is one part of a reply with what is needed to send it.
+// An outgoing is one part of a reply with everything needed to send it.
 type outgoing struct {
 	sendItem
 	item  *outbox.Item
@@ -35,17 +35,17 @@ type outgoing struct {
 	busID protocol.MessageID
 	part
 	content protocol.ChatReply
-	message int64 // that it made; 0 unless an older bridge sent it
+	message int64 // its number in Telegram, if a press on its button has revealed it
 }
 
-// send makes one attempt at one part of a reply.
+// send makes one attempt to send a part of a reply.
 func (out *outbound) send(ctx context.Context, item outbox.Item) error {
 	tx := store.On(ctx, out.db)
 	o, err := out.outgoing(tx, &item)
 	if err != nil {
 		return err
 	}
-	if o.message > 0 { // an older bridge noted so, and died before it had settled it
+	if o.message > 0 { // a press on its button proves that it was sent
 		out.shown.Store(item.ID, o.message)
 		return nil
 	}
@@ -55,8 +55,8 @@ func (out *outbound) send(ctx context.Context, item outbox.Item) error {
 	if wait := out.throttle(ctx, o); wait > 0 {
 		return out.reportDelay(ctx, o, outbox.Retry(wait, errThrottled))
 	}
-	// The request is about to leave in this attempt: if that is cut off, the outcome is
-	// unknown, but for what may be repeated.
+	// Record the attempt before the request leaves. If the attempt is interrupted, the outcome is
+	// unknown, except for calls that may be repeated.
 	attempt := item.Attempt
 	if out.mayRepeat(tx, o) {
 		attempt = 0
@@ -79,7 +79,7 @@ func (out *outbound) send(ctx context.Context, item outbox.Item) error {
 
 var errThrottled = errors.New("waiting for Telegram's limits")
 
-// outgoing reads what is needed to send an item.
+// outgoing loads what is needed to send an item.
 func (out *outbound) outgoing(tx *store.Tx, item *outbox.Item) (*outgoing, error) {
 	var s sendItem
 	if err := json.Unmarshal(item.Body, &s); err != nil {
@@ -104,8 +104,8 @@ func (out *outbound) outgoing(tx *store.Tx, item *outbox.Item) (*outgoing, error
 	return &o, nil
 }
 
-// checkMayShow returns why a reply must not be shown now, or nil: because of the chat, or
-// because another agent holds the claim on what it answers.
+// checkMayShow returns why a reply must not be shown, or nil. The reason is the state of the
+// chat, or a claim of another agent.
 func (out *outbound) checkMayShow(ctx context.Context, o *outgoing) error {
 	tx := store.On(ctx, out.db)
 	v := o.content.Visibility
@@ -127,14 +127,14 @@ func (out *outbound) checkMayShow(ctx context.Context, o *outgoing) error {
 	return out.router.AuthorizeReply(ctx, protocol.PeerID(o.agent), &o.content)
 }
 
-// A sentPart is a part of a reply, with its item.
+// A sentPart is a part of a reply with its item in the queue.
 type sentPart struct {
 	kind string
 	outbox.Item
 }
 
-// partsOf returns the parts of a reply in order. What the outbox has forgotten was
-// sent long ago.
+// partsOf returns the parts of a reply in order. A part that the outbox no longer has was sent
+// long ago.
 func (out *outbound) partsOf(tx *store.Tx, o *outgoing) []sentPart {
 	items := out.telegram.ListByPrefix(tx, o.item.Destination, fmt.Sprintf("%d.", o.Reply))
 	parts := store.All(tx, func(p *sentPart) []any { return []any{&p.kind, &p.Key} },
@@ -150,8 +150,8 @@ func (out *outbound) partsOf(tx *store.Tx, o *outgoing) []sentPart {
 	return parts
 }
 
-// isPartlyShown reports whether a part of the same reply is shown already: the
-// others follow, whoever holds the claim now.
+// isPartlyShown reports whether a text of the reply has been shown. The rest must follow, whoever
+// holds the claim now.
 func (out *outbound) isPartlyShown(tx *store.Tx, o *outgoing) bool {
 	return slices.ContainsFunc(out.partsOf(tx, o), func(p sentPart) bool {
 		return p.kind == kindText && (p.State == outbox.StateSent || p.State == outbox.StateUnknown)
@@ -169,7 +169,7 @@ func (out *outbound) mayHaveSent(item outbox.Item) bool {
 	return tx.Err() != nil || attempt == item.Attempt
 }
 
-// perform makes the calls of one part and returns the message that it made.
+// perform makes the call for a part and returns the message that it created, if any.
 func (out *outbound) perform(ctx context.Context, o *outgoing) (*models.Message, error) {
 	switch o.kind {
 	case kindSignal:
@@ -181,7 +181,7 @@ func (out *outbound) perform(ctx context.Context, o *outgoing) (*models.Message,
 		}
 		err := out.call(ctx, "answerCallbackQuery", params, nil)
 		if botapi.Code(err) == 400 {
-			return nil, nil // it was pressed too long ago
+			return nil, nil // the press is too old to be answered
 		}
 		return nil, o.retryUnanswered(err)
 	}
@@ -200,8 +200,8 @@ func (out *outbound) perform(ctx context.Context, o *outgoing) (*models.Message,
 	return out.sendText(ctx, o, t)
 }
 
-// sendText sends one message. Telegram may refuse the formatting, or the topic
-// may be gone: then it is sent without.
+// sendText sends one message. If Telegram refuses the formatting, or the topic is gone, it sends
+// the message without.
 func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text) (*models.Message, error) {
 	how := sendMethodOf(&o.content)
 	params := map[string]any{"chat_id": o.chat.telegram}
@@ -242,7 +242,7 @@ func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text)
 			delete(params, how.entities)
 		case inTopic && (refused.Says("thread not found") || refused.Says("TOPIC_DELETED")):
 			delete(params, "message_thread_id")
-		case how.method == photoMethod.method: // one of a size or shape that Telegram does not show
+		case how.method == photoMethod.method: // Telegram refuses the size or shape of the picture
 			how.method, how.field = documentMethod.method, documentMethod.field
 		default:
 			return nil, err
@@ -250,8 +250,8 @@ func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text)
 	}
 }
 
-// threadFor returns the topic that a reply belongs to: the one that it names,
-// else the one of the message that it answers.
+// threadFor returns the topic of a reply: the one that it names, else that of the message that it
+// answers.
 func threadFor(tx *store.Tx, content *protocol.ChatReply) int {
 	if n, err := strconv.Atoi(content.ThreadID); err == nil {
 		return n
@@ -259,9 +259,9 @@ func threadFor(tx *store.Tx, content *protocol.ChatReply) int {
 	return store.Value[int](tx, `SELECT thread FROM events WHERE source_id = ? ORDER BY id DESC LIMIT 1`, content.InReplyTo)
 }
 
-// quoteFor returns the number of the message that a reply is shown as an answer
-// to: the one that it names, or, in a group, the one that it answers. Only the
-// first text and a signal in words quote, and only what is in the same chat.
+// quoteFor returns the number of the message that a reply quotes: the one that it names or, in a
+// group, the one that it answers. Only the first text, or a signal in words, quotes a message,
+// and only one of the same chat.
 func quoteFor(tx *store.Tx, o *outgoing) int {
 	if o.kind == kindText && o.Part != store.Value[int](tx, `SELECT min(part) FROM sends WHERE reply = ? AND kind = 'text'`, o.Reply) {
 		return 0
@@ -271,7 +271,7 @@ func quoteFor(tx *store.Tx, o *outgoing) int {
 		source = o.content.InReplyTo
 	}
 	if n, err := strconv.Atoi(source); err == nil && n > 0 {
-		return n // a bare number is a message of this chat
+		return n // a number alone is a message of this chat
 	}
 	if _, telegramChat, message, ok := parseSource(source); ok && telegramChat == o.chat.telegram {
 		return message

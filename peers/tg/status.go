@@ -11,8 +11,7 @@ import (
 	"hubbub/protocol/text"
 )
 
-// reportDelay tells the agent, once, that its reply waits, when an attempt did not
-// settle it.
+// reportDelay reports to the agent, after the first attempt, that its reply is waiting.
 func (out *outbound) reportDelay(ctx context.Context, o *outgoing, err error) error {
 	if o.item.Attempt > 1 || !outbox.WillRetry(err) {
 		return err
@@ -26,7 +25,7 @@ func (out *outbound) reportDelay(ctx context.Context, o *outgoing, err error) er
 	return err
 }
 
-// report queues a delivery_status for the agent that wrote a reply, once per name.
+// report queues a delivery_status for the author of a reply, once per name.
 func (out *outbound) report(tx *store.Tx, o *outgoing, content protocol.DeliveryStatus, name string) {
 	content.MessageID, content.IdempotencyKey = o.busID, o.content.IdempotencyKey
 	out.router.Report(tx, &bridge.Report{
@@ -34,12 +33,12 @@ func (out *outbound) report(tx *store.Tx, o *outgoing, content protocol.Delivery
 	})
 }
 
-// onSettled runs in the transaction that settles a part: it notes the message that the
-// part made, and with the last part reports what became of the reply.
+// onSettled runs in the transaction that settles a part. It stores the number of the message.
+// With the last part, it reports the outcome of the reply.
 func (out *outbound) onSettled(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	o, err := out.outgoing(tx, &item)
 	if err != nil {
-		if outbox.WillRetry(err) { // else nobody can read the item, and it has nobody to report to
+		if outbox.WillRetry(err) { // else the item is unreadable, and there is nobody to report to
 			tx.Fail(err)
 		}
 		return
@@ -61,7 +60,7 @@ func (out *outbound) onSettled(tx *store.Tx, item outbox.Item, outcome outbox.St
 	out.reportReply(tx, o, outcome)
 }
 
-// reportReply reports a reply whose last open part has been settled.
+// reportReply reports the outcome of a reply when none of its parts is open.
 func (out *outbound) reportReply(tx *store.Tx, o *outgoing, outcome outbox.State) {
 	status, lost := protocol.DeliveryStatus{Status: protocol.StatusDelivered}, false
 	for _, p := range out.partsOf(tx, o) {
@@ -87,9 +86,9 @@ func (out *outbound) reportReply(tx *store.Tx, o *outgoing, outcome outbox.State
 	if shown && status.Status == protocol.StatusDelivered {
 		out.relayToOtherAgents(tx, o, first.chat, int(first.message))
 	}
-	// An operator may have a part sent again: then there is another report.
+	// If an operator has a part sent again, another report follows.
 	out.report(tx, o, status, fmt.Sprintf("%s:%d", status.Status, o.item.SettledAt.UnixMicro()))
-	if lost && o.agent != "" && outcome != outbox.StateDropped && !o.chat.isMuted() { // a reaction less needs no alarm
+	if lost && o.agent != "" && outcome != outbox.StateDropped && !o.chat.isMuted() { // a missing reaction needs no notice
 		out.notice(tx, o.chat, 0, "lost:"+thisHour(), "An answer could not be shown here. Ask again if you miss one; /status says more.")
 	}
 }

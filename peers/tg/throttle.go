@@ -7,9 +7,9 @@ import (
 	"hubbub/peers/store"
 )
 
-// throttle waits until a send to a chat is within every limit, if that is soon, and
-// then takes its place; else it returns how long to wait. The limits of chat and
-// group are computed from the sends on disk, so that a restart forgets none.
+// throttle waits until every limit allows a send to a chat, and reserves it. If the wait is long,
+// it returns the wait instead. The limits of chats and groups are computed from the sends on
+// disk, so they survive a restart.
 func (out *outbound) throttle(ctx context.Context, o *outgoing) time.Duration {
 	for {
 		tx := store.On(ctx, out.db)
@@ -33,7 +33,7 @@ func (out *outbound) throttle(ctx context.Context, o *outgoing) time.Duration {
 	}
 }
 
-// sleep sleeps, and reports false if the bridge is to stop before.
+// sleep pauses, and reports false if the bridge must stop first.
 func (out *outbound) sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -44,18 +44,19 @@ func (out *outbound) sleep(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// selectNthSend finds when the send to a chat began that some newer ones follow. It says begun_at > 0 for its index.
+// selectNthSend finds when the nth newest send to a chat began. The condition begun_at > 0 makes
+// SQLite use the partial index.
 const selectNthSend = `SELECT begun_at FROM sends WHERE bot = ? AND chat = ? AND begun_at > ? AND begun_at > 0 AND kind <> 'callback'
 	ORDER BY begun_at DESC LIMIT 1 OFFSET ?`
 
-// throttleDelay returns how long the limits forbid a send to a chat, zero or less if they
-// do not.
+// throttleDelay returns how long the limits delay a send to a chat. It is not positive if they do
+// not.
 func (out *outbound) throttleDelay(tx *store.Tx, o *outgoing) time.Duration {
 	held := time.Until(out.heldUntil(tx, o.chat.telegram))
 	if o.kind == kindCallback {
 		return held
 	}
-	begun := func(since time.Time, newer int) time.Time { // of the send that so many newer ones follow; zero if there is none
+	begun := func(since time.Time, newer int) time.Time { // when the send with so many newer ones began; zero if there is none
 		return timeFromMicros(store.Value[int64](tx, selectNthSend, out.bot, o.chat.key, since.UnixMicro(), newer))
 	}
 	wait := held
@@ -65,12 +66,11 @@ func (out *outbound) throttleDelay(tx *store.Tx, o *outgoing) time.Duration {
 	if limit := out.opts.GroupPerMinute; limit > 0 && !o.chat.isDirect() {
 		wait = max(wait, time.Until(begun(time.Now().Add(-time.Minute), limit-1).Add(time.Minute)))
 	}
-	// A clock that was set back must not stop a chat for long.
+	// A clock that was set back must not block a chat for long.
 	return min(wait, max(time.Minute, held))
 }
 
-// heldUntil returns until when Telegram asked not to be called for a chat, zero if
-// it did not.
+// heldUntil returns the end of Telegram's retry_after for a chat, zero if there is none.
 func (out *outbound) heldUntil(tx *store.Tx, telegramChat int64) time.Time {
 	return timeFromMicros(store.Value[int64](tx, `SELECT coalesce(max(until), 0) FROM holds WHERE bot = ? AND scope IN ('bot', ?)`,
 		out.bot, "chat:"+id(telegramChat)))

@@ -17,32 +17,32 @@ import (
 	"hubbub/protocol/notify"
 )
 
-// typingIndicator shows in Telegram that agents work. Telegram forgets the sign after
-// 5 s, so it is renewed every 4 s from the agent's first word of it until its reply, its
-// word that it ends or its leaving the bus, for at most 5 minutes. Where the bus does not
-// tell who leaves, one word of the agent lasts TypingHold.
+// A typingIndicator shows in Telegram that agents are working. Telegram's indicator lasts 5s, so
+// it is renewed every 4s: from the agent's first typing message until its reply, its message that
+// it has stopped, or its leaving the bus, for at most 5 minutes. If the bus does not report who
+// leaves, each typing message lasts TypingHold.
 type typingIndicator struct {
 	out            *outbound
 	wake           notify.Signal
-	tracksPresence func() bool // the bus tells who leaves
+	tracksPresence func() bool // the bus reports who leaves
 
 	mu           sync.Mutex
 	busy         map[typingKey]typingSpan
-	shown        map[typingPlace]time.Time // when the sign of a place was last sent, if somebody types there
-	draftless    map[typingPlace]bool      // does not take drafts
-	noDrafts     bool                      // the server knows no drafts
-	sendingDraft chan struct{}             // closed when the draft has come that is on its way; nil if none is
-	draftChat    int64                     // the chat to which it is
+	shown        map[typingPlace]time.Time // when the indicator of an active place was last sent
+	draftless    map[typingPlace]bool      // places that refuse drafts
+	noDrafts     bool                      // the server does not support drafts
+	sendingDraft chan struct{}             // closed when the current draft has been sent; nil if there is none
+	draftChat    int64                     // the chat of the current draft
 }
 
-// A typingKey is one agent in one place.
+// A typingKey identifies an agent that is typing in a place.
 type typingKey struct {
 	typingPlace
 	chat  int64
 	agent string
 }
 
-// A typingPlace is where Telegram shows a sign, whoever types there.
+// A typingPlace is a chat or topic that has one indicator.
 type typingPlace struct {
 	telegram int64
 	thread   int
@@ -50,12 +50,12 @@ type typingPlace struct {
 
 type typingSpan struct {
 	since, until time.Time
-	draft        string // what is written so far
-	answers      int    // the message that it answers, whose number the draft has
+	draft        string // the text written so far
+	answers      int    // the message that the draft answers; its number is also the draft's
 	sent         bool   // Telegram shows this draft
 }
 
-// A typingState is what is shown in a place, and when it was last.
+// A typingState is the indicator to show in a place, and when it was last sent.
 type typingState struct {
 	at      time.Time
 	draft   string
@@ -63,7 +63,7 @@ type typingState struct {
 	sent    bool
 }
 
-// due returns when the sign is to be sent again.
+// due returns when the indicator must be sent again.
 func (s *typingState) due() time.Time {
 	if s.draft != "" && !s.sent {
 		return s.at.Add(draftRefresh)
@@ -71,10 +71,10 @@ func (s *typingState) due() time.Time {
 	return s.at.Add(typingRefresh)
 }
 
-// maxTypingKeys bounds the table: more than this many at once are not shown.
+// maxTypingKeys bounds the number of indicators. Further ones are not shown.
 const maxTypingKeys = 1000
 
-// set starts or prolongs an agent's sign; a reply without any content ends it.
+// set starts or extends an agent's indicator. A reply without any content ends it.
 func (t *typingIndicator) set(ctx context.Context, c *chat, r *reply) {
 	if !r.content.Typing {
 		t.clear(c.key, r.agent)
@@ -98,7 +98,7 @@ func (t *typingIndicator) set(ctx context.Context, c *chat, r *reply) {
 			return
 		}
 		span.since = now
-		delete(t.shown, who.typingPlace) // the reply before ended the sign of the others there too
+		delete(t.shown, who.typingPlace) // the last reply ended the indicators of others there too
 		t.wake.Notify()
 	}
 	if _, _, about, ok := parseSource(r.content.InReplyTo); ok && r.content.Draft != "" && c.isDirect() && !t.draftless[who.typingPlace] && !t.noDrafts {
@@ -112,21 +112,21 @@ func (t *typingIndicator) set(ctx context.Context, c *chat, r *reply) {
 	t.busy[who] = span
 }
 
-// clear ends an agent's signs in a chat.
+// clear ends an agent's indicators in a chat.
 func (t *typingIndicator) clear(chat int64, agent string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	maps.DeleteFunc(t.busy, func(who typingKey, _ typingSpan) bool { return who.chat == chat && who.agent == agent })
 }
 
-// clearChat ends all signs in a chat: a person does not want the answer.
+// clearChat ends all indicators in a chat, after a person stopped the answer.
 func (t *typingIndicator) clearChat(chat int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	maps.DeleteFunc(t.busy, func(who typingKey, _ typingSpan) bool { return who.chat == chat })
 }
 
-// onPresence ends the signs of an agent that left the bus.
+// onPresence ends the indicators of an agent that left the bus.
 func (t *typingIndicator) onPresence(p protocol.Presence) {
 	if p.State != protocol.PresenceLeft {
 		return
@@ -136,7 +136,7 @@ func (t *typingIndicator) onPresence(p protocol.Presence) {
 	maps.DeleteFunc(t.busy, func(who typingKey, _ typingSpan) bool { return who.agent == string(p.Peer) })
 }
 
-// run renews the signs.
+// run renews the indicators.
 func (t *typingIndicator) run(ctx context.Context) error {
 	for {
 		var renew <-chan time.Time
@@ -152,8 +152,8 @@ func (t *typingIndicator) run(ctx context.Context) error {
 	}
 }
 
-// sendDue sends the signs that are due, the one that was missing longest first, and
-// returns how long the next look can wait; false when nobody types.
+// sendDue sends the indicators that are due, the most overdue first. It returns the time until
+// the next one is due, and false if no agent is typing.
 func (t *typingIndicator) sendDue(ctx context.Context) (next time.Duration, busy bool) {
 	now := time.Now()
 	shown, tx := t.currentStates(now), store.On(ctx, t.out.db)
@@ -170,7 +170,7 @@ func (t *typingIndicator) sendDue(ctx context.Context) (next time.Duration, busy
 			continue
 		}
 		if !t.out.limiter.Allow() {
-			return typingRetry, true // sends come first
+			return typingRetry, true // replies take precedence
 		}
 		t.mu.Lock()
 		t.shown[place] = now
@@ -184,7 +184,7 @@ func (t *typingIndicator) sendDue(ctx context.Context) (next time.Duration, busy
 	return draftRefresh, len(shown) > 0
 }
 
-// send makes the call that shows a sign: the draft, where there is one and Telegram takes it.
+// send sends an indicator: the draft, if there is one and Telegram accepts drafts.
 func (t *typingIndicator) send(ctx context.Context, place typingPlace, sign *typingState) error {
 	params := map[string]any{"chat_id": place.telegram}
 	if place.thread != 0 {
@@ -205,7 +205,7 @@ func (t *typingIndicator) send(ctx context.Context, place typingPlace, sign *typ
 	return err
 }
 
-// beginDraft notes that a draft is on its way, and reports false if it is not wanted any more.
+// beginDraft marks a draft as being sent. It reports false if the draft is no longer wanted.
 func (t *typingIndicator) beginDraft(place typingPlace, sign *typingState) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -218,8 +218,8 @@ func (t *typingIndicator) beginDraft(place typingPlace, sign *typingState) bool 
 	return false
 }
 
-// awaitDraft waits until no draft is on its way to a chat, for at most maxDraftWait: one that
-// came after the answer would stand there for half a minute.
+// awaitDraft waits until no draft is being sent to a chat, for at most maxDraftWait. A draft that
+// arrives after the reply would stay visible for half a minute.
 func (t *typingIndicator) awaitDraft(ctx context.Context, telegram int64) {
 	t.mu.Lock()
 	drawing, here := t.sendingDraft, t.draftChat == telegram
@@ -234,8 +234,8 @@ func (t *typingIndicator) awaitDraft(ctx context.Context, telegram int64) {
 	}
 }
 
-// onDraftSent notes what became of a draft. A server that does not know drafts gets none any more,
-// and a chat that does not take them shows the usual sign.
+// onDraftSent records the outcome of a draft. A server without drafts gets no more of them, and a
+// place that refuses drafts shows the usual indicator.
 func (t *typingIndicator) onDraftSent(place typingPlace, sign *typingState, err error) {
 	code := botapi.Code(err)
 	t.mu.Lock()
@@ -264,7 +264,8 @@ func (t *typingIndicator) onDraftSent(place typingPlace, sign *typingState, err 
 	}
 }
 
-// currentStates returns the signs of the places where somebody types, and forgets the others.
+// currentStates returns the indicators of the places where agents are typing, and forgets the
+// others.
 func (t *typingIndicator) currentStates(now time.Time) map[typingPlace]typingState {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -21,13 +21,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// secretHeader carries the webhook's secret.
+// secretHeader carries the secret of the webhook.
 const secretHeader = "X-Telegram-Bot-Api-Secret-Token"
 
 const secretAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
-// CheckWebhookSecret returns why a text cannot be a webhook's secret, or nil. The
-// empty text stands for a random secret.
+// CheckWebhookSecret returns why a text cannot be the secret of a webhook, or nil. The empty text
+// means a random secret.
 func CheckWebhookSecret(secret string) error {
 	if len(secret) > 256 || strings.Trim(secret, secretAlphabet) != "" {
 		return errors.New("the webhook secret must be 1 to 256 of the characters A-Z a-z 0-9 _ -")
@@ -35,7 +35,8 @@ func CheckWebhookSecret(secret string) error {
 	return nil
 }
 
-// webhookLoop listens, tells Telegram the address, and stores what it delivers.
+// webhookLoop listens, announces the address to Telegram, and stores the updates that Telegram
+// delivers.
 func (b *Bridge) webhookLoop(ctx context.Context) error {
 	secret := cmp.Or(b.opts.WebhookSecret, rand.Text())
 	if err := CheckWebhookSecret(secret); err != nil {
@@ -51,8 +52,8 @@ func (b *Bridge) webhookLoop(ctx context.Context) error {
 	return group.Wait()
 }
 
-// announceWebhook tells Telegram the address until it has taken it. Updates are
-// delivered one at a time, which keeps their order.
+// announceWebhook announces the address to Telegram until it is accepted. Telegram delivers one
+// update at a time, which preserves their order.
 func (b *Bridge) announceWebhook(ctx context.Context, secret string) error {
 	for failures := 1; ; failures++ {
 		tx := store.On(ctx, b.db)
@@ -80,7 +81,7 @@ func (b *Bridge) announceWebhook(ctx context.Context, secret string) error {
 	}
 }
 
-// webhookHandler stores what Telegram delivers and answers 200 only then.
+// webhookHandler stores an update and only then answers 200.
 func (b *Bridge) webhookHandler(secret string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if subtle.ConstantTimeCompare([]byte(r.Header.Get(secretHeader)), []byte(secret)) != 1 {
@@ -111,7 +112,7 @@ func (b *Bridge) webhookHandler(secret string) http.Handler {
 	})
 }
 
-// serveHTTP serves until ctx ends, and returns after what it was answering.
+// serveHTTP serves until ctx ends. It returns after the last response.
 func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
