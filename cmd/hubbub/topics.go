@@ -45,6 +45,7 @@ func addTopics(root *cobra.Command) {
 	if err != nil {
 		panic(err) // cobra has just added it
 	}
+	help.Args = cobra.ArbitraryArgs
 	command := help.Run
 	help.Run = func(cmd *cobra.Command, args []string) {
 		if text := texts[strings.Join(args, " ")]; text != "" {
