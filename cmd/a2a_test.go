@@ -47,15 +47,15 @@ func node(t *testing.T, variable, target, path string, args ...string) *exec.Cmd
 // TestJavaScriptSDK has agents and clients that others made speak A2A with ours.
 func TestJavaScriptSDK(t *testing.T) {
 	for _, binding := range []string{"rpc", "rest"} {
-		t.Run("an agent over "+binding, func(t *testing.T) { joinsAChat(t, binding) })
+		t.Run("an agent over "+binding, func(t *testing.T) { checkJoinsChat(t, binding) })
 	}
 	for _, binding := range []string{"JSONRPC", "HTTP+JSON"} {
-		t.Run("a client over "+binding, func(t *testing.T) { reachesOurs(t, binding) })
+		t.Run("a client over "+binding, func(t *testing.T) { checkReachesAgent(t, binding) })
 	}
 }
 
-// joinsAChat has an agent of the SDK in a chat of Telegram and in a group.
-func joinsAChat(t *testing.T, binding string) {
+// checkJoinsChat has an agent of the SDK in a chat of Telegram and in a group.
+func checkJoinsChat(t *testing.T, binding string) {
 	address := freeAddress(t)
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -65,7 +65,7 @@ func joinsAChat(t *testing.T, binding string) {
 	p.cmd = javaScript(t, "agent.mjs", port, binding)
 	p.cmd.Stderr = p
 	p.start(t)
-	s := newSystem(t, "--harness=a2a", "--a2a-url=http://"+address)
+	s := newFixture(t, "--harness=a2a", "--a2a-url=http://"+address)
 	will := s.api.User("Will")
 	chat, group := s.api.DM(will), s.api.Group(-42, "Team")
 	s.api.Say(chat, will, "hello")
@@ -89,10 +89,10 @@ func joinsAChat(t *testing.T, binding string) {
 	}
 }
 
-// reachesOurs has a client of the SDK speak with a scripted agent.
-func reachesOurs(t *testing.T, binding string) {
+// checkReachesAgent has a client of the SDK speak with a scripted agent.
+func checkReachesAgent(t *testing.T, binding string) {
 	javaScript(t, "client.mjs") // or skip
-	s := newSystem(t)
+	s := newFixture(t)
 	s.start("chorus")
 	at := regexp.MustCompile(`"listen":"([^"]+)"`).FindStringSubmatch(s.run["chorus"].whole())
 	if at == nil {

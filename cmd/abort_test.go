@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// TestAnAbortIsNoWrongUse sends each program what systemd's watchdog sends to
+// TestAbort_ExitsWithoutUsageHelp sends each program what systemd's watchdog sends to
 // one that hangs. It must end by the signal: after exit 2, which is what Go does
 // by itself, nobody starts it again.
-func TestAnAbortIsNoWrongUse(t *testing.T) {
+func TestAbort_ExitsWithoutUsageHelp(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
+	s := newFixture(t)
 	everyProgram(s)
 	for name, p := range s.run {
 		if err := p.cmd.Process.Signal(syscall.SIGABRT); err != nil {

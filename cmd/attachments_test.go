@@ -19,10 +19,10 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A seer is the endpoint of a model that sees. It does what the newest prompt asks of it: it
+// A imageModel is the endpoint of a model that sees. It does what the newest prompt asks of it: it
 // reads the file of an event, or sends one, and answers with what the tool said; it answers
 // anything else with the number of images that it was shown.
-type seer struct {
+type imageModel struct {
 	mu      sync.Mutex
 	prompts []string // of all turns
 	bodies  []string // of the first request of each
@@ -34,7 +34,7 @@ type part struct {
 	Text string `json:"text"`
 }
 
-func (s *seer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *imageModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(r.Body)
 	var body struct {
 		Messages []struct {
@@ -61,7 +61,7 @@ func (s *seer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.prompts, s.bodies = append(s.prompts, prompt), append(s.bodies, string(raw))
 		s.mu.Unlock()
 		tool, arguments := "", `{}`
-		switch name, sends := askedToSend(prompt); {
+		switch name, sends := requestedFile(prompt); {
 		case sends:
 			tool, arguments = "send_file", `{"path":"`+name+`","caption":"as you asked"}`
 		case strings.Contains(prompt, "read this"):
@@ -95,8 +95,8 @@ func readParts(raw json.RawMessage) (text string, images int) {
 	return text, images
 }
 
-// askedToSend returns the file that a prompt asks for, behind what it tells of before.
-func askedToSend(prompt string) (name string, asked bool) {
+// requestedFile returns the file that a prompt asks for, behind what it tells of before.
+func requestedFile(prompt string) (name string, asked bool) {
 	at := strings.LastIndex(prompt, "send me <")
 	if at < strings.LastIndex(prompt, "anything else") || at < 0 {
 		return "", false
@@ -106,7 +106,7 @@ func askedToSend(prompt string) (name string, asked bool) {
 }
 
 // turnsWith returns the prompts that hold a text, and the requests with them.
-func (s *seer) turnsWith(text string) (prompts, bodies []string) {
+func (s *imageModel) turnsWith(text string) (prompts, bodies []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, p := range s.prompts {
@@ -135,7 +135,7 @@ func TestAttachments(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	model := &seer{}
+	model := &imageModel{}
 	web := httptest.NewServer(model)
 	t.Cleanup(web.Close)
 	workspace := t.TempDir()
@@ -145,7 +145,7 @@ func TestAttachments(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := newSystem(t, "--harness=openai", "--model=seer", "--base-url="+web.URL+"/v1", "--workspace="+workspace,
+	s := newFixture(t, "--harness=openai", "--model=seer", "--base-url="+web.URL+"/v1", "--workspace="+workspace,
 		"--transcribe="+script(t, "transcribe", `echo "heard $(cat "$1")"`), "--read-pdf="+script(t, "pdftotext", `echo "$# page: $(cat)"`)+" -q")
 	user := s.api.User("Will")
 	chat := s.api.DM(user)
@@ -210,7 +210,7 @@ func TestAttachments(t *testing.T) {
 	}
 	for _, c := range []struct {
 		killed, file string
-		leg          leg
+		leg          hop
 	}{{"agent", "chart.png", legAccept}, {"tg", "plan.png", legAcknowledge}} {
 		h := s.tap.hold(c.leg, protocol.TypeTGReply, c.file) // the reply that holds its name
 		s.api.Say(chat, user, "send me <"+c.file+">")
@@ -230,7 +230,7 @@ func TestAttachments(t *testing.T) {
 			s.start("tg")
 		}
 		s.awaitTexts(chat, n+1)
-		s.settled(chat)
+		s.awaitSettled(chat)
 		say(models.Message{Text: "anything else after " + c.file})
 		if got := photos(c.file); got != 1 {
 			t.Errorf("%s was shown %d times after the kill of %s", c.file, got, c.killed)
@@ -240,11 +240,11 @@ func TestAttachments(t *testing.T) {
 
 const transcribeKey = "HUBBUB_TRANSCRIBE_KEY=sk-voice"
 
-// A shower is the endpoint of a model of Anthropic's API, which says what it was shown and told,
+// A imageHarness is the endpoint of a model of Anthropic's API, which says what it was shown and told,
 // and one that transcribes.
-type shower struct{ t *testing.T }
+type imageHarness struct{ t *testing.T }
 
-func (e shower) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (e imageHarness) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if strings.HasSuffix(r.URL.Path, "/audio/transcriptions") {
 		file, head, err := r.FormFile("file")
@@ -284,16 +284,16 @@ func (e shower) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"content": []any{map[string]any{"type": "text", "text": said}}, "stop_reason": "end_turn"}) // the agent may be gone
 }
 
-// TestWhatOtherHarnessesSeeAndHear: a picture reaches a model of Anthropic's API and a program
+// TestAttachments_ReachOtherHarnesses: a picture reaches a model of Anthropic's API and a program
 // behind ACP, and a voice message is transcribed by an endpoint, with its key.
-func TestWhatOtherHarnessesSeeAndHear(t *testing.T) {
+func TestAttachments_ReachOtherHarnesses(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	web := httptest.NewServer(shower{t})
+	web := httptest.NewServer(imageHarness{t})
 	t.Cleanup(web.Close)
-	s := newSystem(t)
+	s := newFixture(t)
 	s.startAgent("seer", "--harness=anthropic", "--model=m", "--base-url="+web.URL, "--transcribe="+web.URL+"/v1/audio/transcriptions")
 	s.startAgent("program", "--harness=acp", "--harness-command=env "+harnesstest.ACPRoleEnv+"=seeing "+os.Args[0])
 	jpeg := []byte("\xff\xd8\xff\xe0 a cat")
@@ -309,7 +309,7 @@ func TestWhatOtherHarnessesSeeAndHear(t *testing.T) {
 			"images: " + shown: {Caption: "images please", Photo: []models.PhotoSize{{FileID: picture, FileUniqueID: "a", FileSize: len(jpeg)}}},
 		},
 	} {
-		room, will, address := s.roomOf(agent)
+		room, will, address := s.groupOf(agent)
 		for want, m := range messages {
 			n := len(s.api.Texts(room.ID))
 			m.Chat, m.From, m.Caption = room, &will, m.Caption+address

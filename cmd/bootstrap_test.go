@@ -22,7 +22,7 @@ var bootstrapSteps = []protocol.MessageType{
 // at once, and reads the steps of each in the activity log.
 func TestBootstrap(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
+	s := newFixture(t)
 	will := s.api.User("Will")
 	chats := []models.Chat{
 		s.api.DM(will), s.api.DM(s.api.User("Ana")),
@@ -40,9 +40,9 @@ func TestBootstrap(t *testing.T) {
 			t.Errorf("chat %d was answered %q", c.ID, got)
 		}
 	}
-	var all []*pass
+	var all []*publication
 	s.await("the end of every message in the log", func() bool {
-		all = s.passes()
+		all = s.publications()
 		return finished(all, chats)
 	})
 	agents := map[protocol.PeerID]bool{}
@@ -62,7 +62,7 @@ func TestBootstrap(t *testing.T) {
 // finished reports whether the log has an answer in each chat, and the end of
 // every message. The log follows what happens: an answer that was read in a chat
 // need not be in it yet.
-func finished(all []*pass, chats []models.Chat) bool {
+func finished(all []*publication, chats []models.Chat) bool {
 	answered := map[protocol.Topic]bool{}
 	for _, p := range all {
 		if p.status == "" {
@@ -76,7 +76,7 @@ func finished(all []*pass, chats []models.Chat) bool {
 }
 
 // checkBootstrap reads the steps of one chat and returns its agent.
-func checkBootstrap(t *testing.T, all []*pass, topic protocol.Topic) protocol.PeerID {
+func checkBootstrap(t *testing.T, all []*publication, topic protocol.Topic) protocol.PeerID {
 	t.Helper()
 	var steps []protocol.MessageType
 	var agent protocol.PeerID
@@ -112,4 +112,6 @@ func checkBootstrap(t *testing.T, all []*pass, topic protocol.Topic) protocol.Pe
 }
 
 // isTyping reports whether a reply is only the sign that the agent is typing.
-func isTyping(p *pass) bool { return strings.Contains(string(p.message.Content), `"typing":true`) }
+func isTyping(p *publication) bool {
+	return strings.Contains(string(p.message.Content), `"typing":true`)
+}

@@ -14,31 +14,31 @@ import (
 	"hubbub/protocol"
 )
 
-// TestChaosAtEveryStep is TestKillEachProgram for `make chaos`: every program at
+// TestChaos_KillsAtEveryStep is TestKill_LosesNothing for `make chaos`: every program at
 // every frame.
-func TestChaosAtEveryStep(t *testing.T) {
+func TestChaos_KillsAtEveryStep(t *testing.T) {
 	rounds, err := strconv.Atoi(os.Getenv("HUBBUB_CHAOS_ROUNDS"))
 	if err != nil {
 		t.Skip("HUBBUB_CHAOS_ROUNDS does not say how often; see make chaos")
 	}
-	var list []*talk
+	var list []*conversation
 	for range rounds {
 		for _, p := range parties {
 			t.Run(string(p.at), func(t *testing.T) { list = append(list, chaosAt(t, p.at)...) })
 		}
 	}
-	sum, _ := verdict(list) //nolint:errcheck // said by each test
-	report(sum.tally, fmt.Sprintf("%d kills, one for each program at each step of each message", len(list)))
+	sum, _ := checkAll(list) //nolint:errcheck // said by each test
+	report(sum.outcomeCounts, fmt.Sprintf("%d kills, one for each program at each step of each message", len(list)))
 }
 
 // chaosAt kills every program at every frame of the messages of a type.
-func chaosAt(t *testing.T, kind protocol.MessageType) (list []*talk) {
-	s := newSystem(t)
+func chaosAt(t *testing.T, kind protocol.MessageType) (list []*conversation) {
+	s := newFixture(t)
 	for _, f := range everyFault(kind) {
 		t.Run(f.String(), func(t *testing.T) {
-			k := s.in(t).converse(f)
+			k := s.in(t).converseWithFault(f)
 			list = append(list, k)
-			if _, err := verdict([]*talk{k}); err != nil {
+			if _, err := checkAll([]*conversation{k}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -48,7 +48,7 @@ func chaosAt(t *testing.T, kind protocol.MessageType) (list []*talk) {
 }
 
 // report prints the outcome for a person.
-func report(sum tally, what string) {
+func report(sum outcomeCounts, what string) {
 	fmt.Printf("\n%s:\n\n    %s\n\n", what, sum)
 	if sum.unknown > 0 {
 		fmt.Print(unknownMeans)
@@ -61,13 +61,13 @@ is reported to the agent, listed by "hubbub outbox list" and not sent again.
 
 `
 
-// TestKillAmongTenChats kills a program of a random kind every two seconds while
+// TestChaos_KillsAmongTenChats kills a program of a random kind every two seconds while
 // ten chats talk. Nothing may be lost, doubled or out of order, save answers that
 // were on their way to Telegram when the bridge died, which are reported as
 // unknown and never repeated.
-func TestKillAmongTenChats(t *testing.T) {
+func TestChaos_KillsAmongTenChats(t *testing.T) {
 	length := duration(t, "HUBBUB_CHAOS_TIME")
-	s := newSystem(t)
+	s := newFixture(t)
 	everyProgram(s)
 	ctx, cancel := context.WithTimeout(t.Context(), length)
 	defer cancel()
@@ -77,10 +77,10 @@ func TestKillAmongTenChats(t *testing.T) {
 		list = some
 	}
 	kills := s.killUntil(ctx, list)
-	sum, err := verdict(<-done)
-	report(sum.tally, fmt.Sprintf("10 chats talked for %s, kills: %s; slowest round %s", length, counts(kills), sum.slowest))
+	sum, err := checkAll(<-done)
+	report(sum.outcomeCounts, fmt.Sprintf("10 chats talked for %s, kills: %s; slowest round %s", length, counts(kills), sum.slowest))
 	if sum.slowest.took > slow {
-		s.tell(os.Stdout, sum.slowest, kills)
+		s.reportDelay(os.Stdout, sum.slowest, kills)
 	}
 	if err != nil {
 		t.Error(err)
@@ -96,7 +96,7 @@ func TestKillAmongTenChats(t *testing.T) {
 var victims = []string{"bus", "system", "tg", "broker", "chorus", "agent"}
 
 // killUntil kills at random until ctx ends.
-func (s *system) killUntil(ctx context.Context, victims []string) (kills []kill) {
+func (s *fixture) killUntil(ctx context.Context, victims []string) (kills []kill) {
 	ticker := time.NewTicker(2 * time.Second)
 	defer ticker.Stop()
 	for n := 1; ; n++ {

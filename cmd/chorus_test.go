@@ -25,7 +25,7 @@ import (
 // answers. Both are read in the activity log.
 func TestChorus(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
+	s := newFixture(t)
 	built(t, "hubbub-chorus")
 	gateway := freeAddress(t)
 	env := []string{"HUBBUB_DATA=" + s.data, "HUBBUB_BUS=ws://" + s.bus, "HUBBUB_LOG_FORMAT=json"}
@@ -45,20 +45,20 @@ func TestChorus(t *testing.T) {
 		return strings.TrimSpace(string(out))
 	}
 
-	t.Run("an agent elsewhere answers a Telegram chat", func(t *testing.T) { answersTelegram(t, s.in(t), hubbub) })
-	t.Run("an agent of ours answers a channel elsewhere", func(t *testing.T) { answersChannel(t, s.in(t), hubbub) })
-	t.Run("two agents of ours in one channel elsewhere end by themselves", func(t *testing.T) { relaysEnd(t, hubbub) })
+	t.Run("an agent elsewhere answers a Telegram chat", func(t *testing.T) { checkAnswersTelegram(t, s.in(t), hubbub) })
+	t.Run("an agent of ours answers a channel elsewhere", func(t *testing.T) { checkAnswersChannel(t, s.in(t), hubbub) })
+	t.Run("two agents of ours in one channel elsewhere end by themselves", func(t *testing.T) { checkRelaysEnd(t, hubbub) })
 }
 
-// An httpSide is the HTTP server of an agent or a service elsewhere.
-type httpSide struct {
+// An externalAgent is the HTTP server of an agent or a service elsewhere.
+type externalAgent struct {
 	*httptest.Server
 	got chan map[string]any
 }
 
-func newHTTPSide(t *testing.T) *httpSide {
+func newExternalAgent(t *testing.T) *externalAgent {
 	t.Helper()
-	side := &httpSide{got: make(chan map[string]any, 100)}
+	side := &externalAgent{got: make(chan map[string]any, 100)}
 	side.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var body map[string]any
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
@@ -70,7 +70,7 @@ func newHTTPSide(t *testing.T) *httpSide {
 	return side
 }
 
-func (side *httpSide) next(t *testing.T) map[string]any {
+func (side *externalAgent) next(t *testing.T) map[string]any {
 	t.Helper()
 	select {
 	case body := <-side.got:
@@ -97,8 +97,8 @@ func postJSON(t *testing.T, url string, body any) {
 	}
 }
 
-func answersTelegram(t *testing.T, s *system, hubbub func(...string) string) {
-	outside := newHTTPSide(t)
+func checkAnswersTelegram(t *testing.T, s *fixture, hubbub func(...string) string) {
+	outside := newExternalAgent(t)
 	file := filepath.Join(t.TempDir(), "weather.txt")
 	if err := os.WriteFile(file, []byte(outside.URL+"/inbox/sk_a1b2c3\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func answersTelegram(t *testing.T, s *system, hubbub func(...string) string) {
 	var seen []string
 	s.await("its passes in the log", func() bool {
 		seen = nil
-		for _, p := range s.passes() {
+		for _, p := range s.publications() {
 			if p.message.From == "agent:weather" && protocol.Topic(p.entry.Topic) == topicOf(chat) && p.status != "" && !contentOf[protocol.ChatReply](p).Typing {
 				seen = append(seen, string(p.message.Type))
 			}
@@ -139,11 +139,11 @@ func answersTelegram(t *testing.T, s *system, hubbub func(...string) string) {
 	if got := strings.Join(seen, " "); got != "agent_event agent_event tg_reply" {
 		t.Errorf("the log has %s", got)
 	}
-	thinksAloud(t, s, outside, chat, will)
+	checkProgressMessages(t, s, outside, chat, will)
 }
 
-// thinksAloud has the agent elsewhere say a thought in three parts: no piece of it is shown.
-func thinksAloud(t *testing.T, s *system, outside *httpSide, chat models.Chat, will models.User) {
+// checkProgressMessages has the agent elsewhere say a thought in three parts: no piece of it is shown.
+func checkProgressMessages(t *testing.T, s *fixture, outside *externalAgent, chat models.Chat, will models.User) {
 	t.Helper()
 	s.api.Say(chat, will, "@weather and tomorrow?")
 	var delivery map[string]any
@@ -171,8 +171,8 @@ func thinksAloud(t *testing.T, s *system, outside *httpSide, chat models.Chat, w
 	}
 }
 
-func answersChannel(t *testing.T, s *system, hubbub func(...string) string) {
-	service := newHTTPSide(t)
+func checkAnswersChannel(t *testing.T, s *fixture, hubbub func(...string) string) {
+	service := newExternalAgent(t)
 	inbox := hubbub("chorus", "inbox", "create", "ops")
 	postJSON(t, inbox, map[string]any{
 		"channel":  map[string]any{"id": "ch_abc123", "name": "ops-team", "service": "A studio", "context": "A channel for tests."},
@@ -201,7 +201,7 @@ func answersChannel(t *testing.T, s *system, hubbub func(...string) string) {
 	var steps []protocol.MessageType
 	s.await("the steps in the log", func() bool {
 		steps = nil
-		for _, p := range s.passes() {
+		for _, p := range s.publications() {
 			for _, w := range want {
 				reply := contentOf[protocol.ChatReply](p)
 				if p.message.Type == w && p.about("chorus:ops.ch_abc123") && !reply.Typing && reply.Signal == "" && p.status != "" {
@@ -219,9 +219,9 @@ func answersChannel(t *testing.T, s *system, hubbub func(...string) string) {
 	}
 }
 
-// relaysEnd has a service bring what each of two agents says in a channel to the inbox of the
+// checkRelaysEnd has a service bring what each of two agents says in a channel to the inbox of the
 // other, under names of its own: they answer the person, and not each other.
-func relaysEnd(t *testing.T, hubbub func(...string) string) {
+func checkRelaysEnd(t *testing.T, hubbub func(...string) string) {
 	inboxes := map[string]string{"alpha": hubbub("chorus", "inbox", "create", "one"), "beta": hubbub("chorus", "inbox", "create", "two")}
 	other := map[string]string{"alpha": "beta", "beta": "alpha"}
 	said := make(chan string, 100)

@@ -13,9 +13,9 @@ import (
 	"hubbub/peers/tg/tgtest"
 )
 
-// TestConfigCheckFindsAllThatIsWrong: each table, key, value, file, port, token and program,
+// TestConfigCheck_FindsEveryError: each table, key, value, file, port, token and program,
 // with its line, before anything starts; `hubbub up` says the same and exits with 2.
-func TestConfigCheckFindsAllThatIsWrong(t *testing.T) {
+func TestConfigCheck_FindsEveryError(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -108,8 +108,8 @@ func TestConfigCheckFindsAllThatIsWrong(t *testing.T) {
 	}
 }
 
-// TestATokenFileThatIsNotThereEndsAProgram: with 2, before it tries to connect for ever.
-func TestATokenFileThatIsNotThereEndsAProgram(t *testing.T) {
+// TestTokenFile_MissingEndsProgram: with 2, before it tries to connect for ever.
+func TestTokenFile_MissingEndsProgram(t *testing.T) {
 	for _, name := range []string{"hubbub-tg", "hubbub-system", "hubbub-agent", "hubbub-broker", "hubbub-chorus"} {
 		cmd := exec.CommandContext(t.Context(), built(t, name), "--token-file", "/no/token", "--data", t.TempDir())
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TELEGRAM_BOT_TOKEN=1:AAtoken", "HUBBUB_ID=lead"}
@@ -120,8 +120,8 @@ func TestATokenFileThatIsNotThereEndsAProgram(t *testing.T) {
 	}
 }
 
-// TestATokenThatTelegramRefusesEndsTheBridge: with 2, since it would be refused again.
-func TestATokenThatTelegramRefusesEndsTheBridge(t *testing.T) {
+// TestBridge_EndsWhenTelegramRejectsToken: with 2, since it would be refused again.
+func TestBridge_EndsWhenTelegramRejectsToken(t *testing.T) {
 	api := httptest.NewServer(tgtest.New(nil))
 	defer api.Close()
 	cmd := exec.CommandContext(t.Context(), built(t, "hubbub-tg"), "--data", t.TempDir(), "--api-url", api.URL)

@@ -37,7 +37,7 @@ type step struct {
 type decisionFault struct {
 	program string
 	step
-	leg leg
+	leg hop
 }
 
 func (f decisionFault) String() string {
@@ -75,14 +75,14 @@ var decisionFaults = []decisionFault{
 	{"bus", decisionTold, legSend},
 }
 
-// A deployer is a model that wants to deploy what it was asked for, and the MCP server that does,
+// A deployModel is a model that wants to deploy what it was asked for, and the MCP server that does,
 // once for each call.
-type deployer struct {
+type deployModel struct {
 	mu  sync.Mutex
 	ran map[string]int // by what was deployed
 }
 
-func (d *deployer) deploy(_ context.Context, _ *mcp.CallToolRequest, what struct {
+func (d *deployModel) deploy(_ context.Context, _ *mcp.CallToolRequest, what struct {
 	What string `json:"what"`
 }) (*mcp.CallToolResult, any, error) {
 	d.mu.Lock()
@@ -92,7 +92,7 @@ func (d *deployer) deploy(_ context.Context, _ *mcp.CallToolRequest, what struct
 }
 
 // play answers a request to the model: with a call of the tool, then with what that returned.
-func (d *deployer) play(w http.ResponseWriter, r *http.Request) {
+func (d *deployModel) play(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Messages []struct {
 			Role    string          `json:"role"`
@@ -129,7 +129,7 @@ func (d *deployer) play(w http.ResponseWriter, r *http.Request) {
 
 // serve serves the model and the tool, and returns the arguments of agents that use both and ask
 // before the tool runs.
-func (d *deployer) serve(t *testing.T) []string {
+func (d *deployModel) serve(t *testing.T) []string {
 	tools := mcp.NewServer(&mcp.Implementation{Name: "ops", Version: "1"}, nil)
 	mcp.AddTool(tools, &mcp.Tool{Name: "deploy", Description: "Deploy something."}, d.deploy)
 	paths := http.NewServeMux()
@@ -144,16 +144,16 @@ func (d *deployer) serve(t *testing.T) []string {
 	return []string{"--harness=openai", "--model=deployer", "--base-url=" + web.URL + "/v1", "--mcp-file=" + file, "--approve=mcp:ops.*"}
 }
 
-// TestADecisionSurvivesEachKill kills a program at each step of a decision. The person who asked is
+// TestDecision_SurvivesEachKill kills a program at each step of a decision. The person who asked is
 // shown the question, presses twice, and is told; the broker has one decision, the log one record
 // that says who allowed it, and the tool has run once.
-func TestADecisionSurvivesEachKill(t *testing.T) {
+func TestDecision_SurvivesEachKill(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs many times")
 	}
-	d := &deployer{ran: map[string]int{}}
-	s := newSystem(t, d.serve(t)...)
+	d := &deployModel{ran: map[string]int{}}
+	s := newFixture(t, d.serve(t)...)
 	s.start("broker")
 	for _, f := range underChaos(decisionFaults, decisionAsked, decisionStored, decisionShown, decisionHeard, decisionMade, decisionLogged, decisionTold) {
 		t.Run(f.String(), func(t *testing.T) { s.in(t).decide(f, d) })
@@ -162,14 +162,14 @@ func TestADecisionSurvivesEachKill(t *testing.T) {
 
 // decide asks for a deployment in a new chat, allows it, and kills a program meanwhile. An agent
 // that dies with a call that it may have begun does not begin it again: it asks once more.
-func (s *system) decide(f decisionFault, d *deployer) {
+func (s *fixture) decide(f decisionFault, d *deployModel) {
 	user := s.api.User(f.String())
 	chat := s.api.DM(user)
 	what := fmt.Sprint("site-", chat.ID)
 	s.during(f, f.before, chat, func() { s.api.Say(chat, user, "deploy ["+what+"]") })
 	var shown *models.Message
 	s.await("the question", func() bool {
-		shown = s.saying(chat, func(m *models.Message) bool { return m.ReplyMarkup != nil })
+		shown = s.awaitMessage(chat, func(m *models.Message) bool { return m.ReplyMarkup != nil })
 		return shown != nil || s.unknownAnswers().holds(what)
 	})
 	by := fmt.Sprint("tg:", user.ID)
@@ -185,7 +185,7 @@ func (s *system) decide(f decisionFault, d *deployer) {
 	})
 	says := func(text string) func() bool {
 		return func() bool {
-			return s.unknownAnswers().holds(text) || s.saying(chat, func(m *models.Message) bool { return strings.Contains(m.Text, text) }) != nil
+			return s.unknownAnswers().holds(text) || s.awaitMessage(chat, func(m *models.Message) bool { return strings.Contains(m.Text, text) }) != nil
 		}
 	}
 	if shown != nil {
@@ -193,7 +193,7 @@ func (s *system) decide(f decisionFault, d *deployer) {
 	}
 	asked := 1
 	s.await("the answer", func() bool {
-		q := s.saying(chat, func(m *models.Message) bool { return m.ReplyMarkup != nil })
+		q := s.awaitMessage(chat, func(m *models.Message) bool { return m.ReplyMarkup != nil })
 		if f.program == "agent" && shown != nil && q != nil && q.ID != shown.ID {
 			shown, asked = q, asked+1
 			s.api.Press(q, user, q.ReplyMarkup.InlineKeyboard[0][0].CallbackData)
@@ -209,7 +209,7 @@ func (s *system) decide(f decisionFault, d *deployer) {
 	records := map[string]mailbox.DecisionRecord{}               // by message: the bus may have been told twice
 	mayLose := f.program == "bus" && f.name == decisionTold.name // it had the record, and may take the last 250 ms of its log with it
 	s.await("the record of the verdict", func() bool {
-		for _, p := range s.passesOf(activitylog.Filter{Types: []protocol.MessageType{protocol.TypeAgentEvent}}) {
+		for _, p := range s.publicationsOf(activitylog.Filter{Types: []protocol.MessageType{protocol.TypeAgentEvent}}) {
 			if r := contentOf[mailbox.DecisionRecord](p); r.Event == "decision" && r.By == by {
 				records[p.entry.MessageID] = r
 			}
@@ -234,7 +234,7 @@ func (s *system) decide(f decisionFault, d *deployer) {
 }
 
 // during does something, and if the fault is of now, kills its program at its step meanwhile.
-func (s *system) during(f decisionFault, now bool, chat models.Chat, do func()) {
+func (s *fixture) during(f decisionFault, now bool, chat models.Chat, do func()) {
 	s.t.Helper()
 	if !now {
 		do()
@@ -250,8 +250,8 @@ func (s *system) during(f decisionFault, now bool, chat models.Chat, do func()) 
 	}
 }
 
-// saying returns the newest message of the bot in a chat that fits, nil if there is none.
-func (s *system) saying(chat models.Chat, fits func(*models.Message) bool) (found *models.Message) {
+// awaitMessage returns the newest message of the bot in a chat that fits, nil if there is none.
+func (s *fixture) awaitMessage(chat models.Chat, fits func(*models.Message) bool) (found *models.Message) {
 	for _, m := range s.api.Messages(chat.ID) {
 		if fits(m) {
 			found = m
@@ -261,7 +261,7 @@ func (s *system) saying(chat models.Chat, fits func(*models.Message) bool) (foun
 }
 
 // decisionsOf returns the decisions of a chat that the broker keeps.
-func (s *system) decisionsOf(chat models.Chat) (list []collab.Approval) {
+func (s *fixture) decisionsOf(chat models.Chat) (list []collab.Approval) {
 	s.t.Helper()
 	for _, a := range s.decisions() {
 		if a.Chat == string(topicOf(chat)) {
@@ -272,7 +272,7 @@ func (s *system) decisionsOf(chat models.Chat) (list []collab.Approval) {
 }
 
 // decisions returns all decisions that the broker keeps.
-func (s *system) decisions() (list []collab.Approval) {
+func (s *fixture) decisions() (list []collab.Approval) {
 	s.t.Helper()
 	out, err := exec.CommandContext(s.t.Context(), built(s.t, "hubbub"), "decisions", "list", "--all", "--json", "--bus", "ws://"+s.bus, "--data", s.data).Output()
 	if err != nil {

@@ -36,9 +36,9 @@ var (
 	flagGiven   = regexp.MustCompile(`(?m)(?:^|[ "'=])--([a-z][a-z0-9-]*)`)
 )
 
-// TestDeployedFlagsExist checks that every flag that a unit or a manifest gives
+// TestDeployment_UsesExistingFlags checks that every flag that a unit or a manifest gives
 // to a program is a flag of that program.
-func TestDeployedFlagsExist(t *testing.T) {
+func TestDeployment_UsesExistingFlags(t *testing.T) {
 	seen := 0
 	for path, text := range deployed(t) {
 		if filepath.Ext(path) != ".service" && filepath.Ext(path) != ".yaml" {
@@ -69,7 +69,7 @@ var hardening = []string{
 	"RestrictAddressFamilies=", "MemoryDenyWriteExecute=yes", "SystemCallFilter=", "RestartPreventExitStatus=2",
 }
 
-func TestUnitsAreHardened(t *testing.T) {
+func TestUnits_AreHardened(t *testing.T) {
 	units := 0
 	for path, text := range deployed(t) {
 		if filepath.Ext(path) != ".service" {
@@ -90,8 +90,8 @@ func TestUnitsAreHardened(t *testing.T) {
 	}
 }
 
-// TestUnitsAreVerified has systemd read the units, where it is at hand.
-func TestUnitsAreVerified(t *testing.T) {
+// TestUnits_AreVerified has systemd read the units, where it is at hand.
+func TestUnits_AreVerified(t *testing.T) {
 	if exec.CommandContext(t.Context(), "systemd-analyze", "--version").Run() != nil {
 		t.Skip("systemd-analyze is missing")
 	}
@@ -106,8 +106,8 @@ func TestUnitsAreVerified(t *testing.T) {
 	}
 }
 
-// TestManifestsNameTheirFiles checks that what the kustomization lists exists.
-func TestManifestsNameTheirFiles(t *testing.T) {
+// TestManifests_NameTheirFiles checks that what the kustomization lists exists.
+func TestManifests_NameTheirFiles(t *testing.T) {
 	files := deployed(t)
 	m := regexp.MustCompile(`(?m)^resources: \[(.*)\]$`).FindStringSubmatch(files["deploy/kubernetes/kustomization.yaml"])
 	if m == nil {
@@ -127,9 +127,9 @@ func TestManifestsNameTheirFiles(t *testing.T) {
 	}
 }
 
-// TestWhatIsInstalledIsTakenAwayAgain installs into a folder, as packagers do, runs what is
+// TestUninstall_RemovesInstalledFiles installs into a folder, as packagers do, runs what is
 // there, and leaves what others put beside it.
-func TestWhatIsInstalledIsTakenAwayAgain(t *testing.T) {
+func TestUninstall_RemovesInstalledFiles(t *testing.T) {
 	dest := t.TempDir()
 	script := func(what string) {
 		cmd := exec.CommandContext(t.Context(), filepath.Join("..", "scripts", "install"), what, filepath.Dir(built(t, "hubbub")))
@@ -174,9 +174,9 @@ func TestWhatIsInstalledIsTakenAwayAgain(t *testing.T) {
 	}
 }
 
-// TestTheComposeFileRuns reads the compose file beside the container file that it builds, and
+// TestComposeFile_Runs reads the compose file beside the container file that it builds, and
 // runs what it says as the container would: its command, environment and health check.
-func TestTheComposeFileRuns(t *testing.T) {
+func TestComposeFile_Runs(t *testing.T) {
 	files := deployed(t)
 	compose, container := files["deploy/compose.yaml"], files["deploy/Containerfile"]
 	one := func(text, pattern string) string {

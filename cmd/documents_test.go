@@ -63,7 +63,7 @@ var handlings = map[string]handling{
 	"make test-agents":     {elsewhere: "a gigabyte from npm, and half an hour", file: "Makefile", text: "scripts/test-agents"},
 	"make test-a2a":        {elsewhere: "an SDK from npm", file: "Makefile", text: "scripts/test-a2a"},
 	"make test-hooks":      {elsewhere: "libraries from npm", file: "Makefile", text: "scripts/test-hooks"},
-	"make test-chorus":     {elsewhere: "TestTwoAgentsInAForeignRoom, which the suite runs", file: "Makefile", text: "scripts/test-chorus"},
+	"make test-chorus":     {elsewhere: "TestChorusChannel_TwoAgents, which the suite runs", file: "Makefile", text: "scripts/test-chorus"},
 	"make test-emulator":   {elsewhere: "a server from npm", file: "Makefile", text: "scripts/test-emulator"},
 	"make test-partition":  {elsewhere: "root, and minutes", file: "Makefile", text: "scripts/test-partition"},
 	"make package":         {elsewhere: "minutes", file: "scripts/brief", text: "make package"},
@@ -75,7 +75,7 @@ var handlings = map[string]handling{
 		elsewhere: "each peer has it", file: "cmd/readme_test.go", text: "token create echo",
 	},
 	`hubbub pub tg:12345 --type route_assigned --content {"agent":"agent:echo"}`: {
-		elsewhere: "an agent is given a group", file: "cmd/speak_test.go", text: `"--type", "route_assigned", "--content"`,
+		elsewhere: "an agent is given a group", file: "cmd/agentfirst_test.go", text: `"--type", "route_assigned", "--content"`,
 	},
 
 	// What serves.
@@ -171,7 +171,7 @@ var handlings = map[string]handling{
 	"hubbub bench --bus URL":                           {says: `unicast, depth 64`, on: openBus, with: []string{"--scale", "0.001", "--repeat", "1", "--only", "unicast"}},
 	"hubbub conformance bus --bus ws://127.0.0.1:7892": {says: `[1-9]\d+ passed, 0 failed`, on: openBus, with: []string{"--in-use"}},
 	"hubbub conformance c2a --harness-command COMMAND": {
-		says: `[1-9]\d+ passed, 0 failed`, first: (*reader).beHarness, with: []string{"--quiet", "30ms"},
+		says: `[1-9]\d+ passed, 0 failed`, first: (*reader).useScriptedHarness, with: []string{"--quiet", "30ms"},
 	},
 }
 
@@ -180,9 +180,9 @@ func (r *reader) awaitCheckpoint() {
 	r.until(`tlog-proof`, "hubbub", "log", "prove", "--json", r.values["MESSAGE"])
 }
 
-// TestDocumentedCommandsRun runs the commands of README.md and docs in their order, as a reader would who has the programs, a bot and
+// TestDocumentedCommands_Run runs the commands of README.md and docs in their order, as a reader would who has the programs, a bot and
 // its chat: against real programs, and our own Bot API server.
-func TestDocumentedCommandsRun(t *testing.T) {
+func TestDocumentedCommands_Run(t *testing.T) {
 	t.Parallel()
 	r := newReader(t)
 	used := map[string]bool{}
@@ -299,8 +299,8 @@ func (r *reader) follow(c *documentstest.Command, h *handling) {
 	}
 }
 
-// beHarness makes this test, run once more, the program that speaks C2A.
-func (r *reader) beHarness() {
+// useScriptedHarness makes this test, run once more, the program that speaks C2A.
+func (r *reader) useScriptedHarness() {
 	r.values["COMMAND"] = os.Args[0]
 	for name, value := range harnesstest.Environ(filepath.Join(r.dir, "harness")) {
 		r.env = append(r.env, name+"="+value)

@@ -12,9 +12,9 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A drip is the endpoint of a model that streams: it writes the beginning of its answer and
+// A slowModel is the endpoint of a model that streams: it writes the beginning of its answer and
 // waits to be told, or until nobody listens any more.
-type drip struct {
+type slowModel struct {
 	goOn chan struct{}
 	left chan struct{} // has a value for each answer that nobody listened to
 }
@@ -26,7 +26,7 @@ const (
 	dripRest   = "| 1 |"
 )
 
-func (d *drip) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *slowModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	piece := func(text, finish string) {
 		choice := map[string]any{"delta": map[string]any{"content": text}}
@@ -50,18 +50,18 @@ func (d *drip) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestDraftsOfRealPrograms: what a model has written so far is shown while it writes, the
+// TestDrafts_StreamToTelegram: what a model has written so far is shown while it writes, the
 // answer is said once and nothing of it is shown after, and a press of the draft's button
 // ends the request to the model. What has a table is a rich draft and a rich message.
-func TestDraftsOfRealPrograms(t *testing.T) {
+func TestDrafts_StreamToTelegram(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	model := &drip{goOn: make(chan struct{}, 1), left: make(chan struct{}, 16)}
+	model := &slowModel{goOn: make(chan struct{}, 1), left: make(chan struct{}, 16)}
 	web := httptest.NewServer(model)
 	t.Cleanup(web.Close)
-	s := newSystem(t, "--harness=openai", "--model=drip", "--base-url="+web.URL+"/v1")
+	s := newFixture(t, "--harness=openai", "--model=drip", "--base-url="+web.URL+"/v1")
 	user := s.api.User("Will")
 	chat := s.api.DM(user)
 	whole := dripBegins + dripEnds
@@ -94,7 +94,7 @@ func TestDraftsOfRealPrograms(t *testing.T) {
 	s.await("the draft that is stopped", func() bool { return drafts(third) > 0 })
 	s.api.StopDraft(chat, third.ID)
 	s.await("the end of the request", func() bool { return len(model.left) > 0 })
-	s.settled(chat)
+	s.awaitSettled(chat)
 	if got := s.api.Texts(chat.ID); !slices.Equal(got[:2], []string{whole, whole}) || slices.Contains(got[2:], whole) {
 		t.Errorf("after the stop: %q", got)
 	}

@@ -105,15 +105,15 @@ func (e *emulator) said(chat string) (texts []string) {
 	return texts
 }
 
-// TestForeignBotAPI has the bridge work with a server of the Bot API that we did not write: a
+// TestBotAPIEmulator_RunsChats has the bridge work with a server of the Bot API that we did not write: a
 // direct message is answered, a mention in a group too, and nothing is said where nobody asked.
-func TestForeignBotAPI(t *testing.T) {
+func TestBotAPIEmulator_RunsChats(t *testing.T) {
 	e := startEmulator(t)
-	s := &system{
+	s := &fixture{
 		t: t, whole: t, data: t.TempDir(), bus: freeAddress(t), run: map[string]*process{}, past: map[string][]*process{},
 		botToken: e.token, tgArgs: []string{"--api-url", e.url}, agentArgs: []string{"--harness=scripted", "--compose-window=100ms", "--log-format=json"},
 	}
-	s.tap = newTap(t, s.bus)
+	s.tap = newProxy(t, s.bus)
 	for _, name := range programs {
 		s.start(name)
 	}

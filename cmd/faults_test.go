@@ -19,9 +19,9 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A moody is the endpoint of a model that has moods: while keyless it refuses the key, and it
+// A faultyModel is the endpoint of a model that has moods: while keyless it refuses the key, and it
 // thinks about what is hard until it is let go. It answers anything else, and says what that took.
-type moody struct {
+type faultyModel struct {
 	letGo chan struct{} // closed then
 
 	mu      sync.Mutex
@@ -29,7 +29,7 @@ type moody struct {
 	asked   []string
 }
 
-func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (m *faultyModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
@@ -59,32 +59,32 @@ func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // times counts the requests whose message has a text.
-func (m *moody) times(text string) int {
+func (m *faultyModel) times(text string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(slices.DeleteFunc(slices.Clone(m.asked), func(one string) bool { return !strings.Contains(one, text) }))
 }
 
 // doctor returns what the doctor says, whatever else it finds.
-func (s *system) doctor() string {
+func (s *fixture) doctor() string {
 	cmd := exec.CommandContext(s.t.Context(), built(s.t, "hubbub"), "doctor", "--api-url="+s.tgArgs[1], "--bus=ws://"+s.bus, "--data="+s.data)
 	cmd.Env = append(os.Environ(), "TELEGRAM_BOT_TOKEN="+s.botToken)
 	out, _ := cmd.CombinedOutput()
 	return string(out)
 }
 
-// TestABadKeyIsToldAsWhatItIs: the chat hears that sending again does not help, the doctor and the
+// TestModelKey_RejectionIsReported: the chat hears that sending again does not help, the doctor and the
 // agent's log have the reason, there once and then counted, and nobody reads the key. An
 // answer's tokens, of the cache too, and its cost are on record.
-func TestABadKeyIsToldAsWhatItIs(t *testing.T) {
+func TestModelKey_RejectionIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	model := &moody{keyless: true}
+	model := &faultyModel{keyless: true}
 	web := httptest.NewServer(model)
 	t.Cleanup(web.Close)
 	t.Setenv("OPENAI_API_KEY", "sk-this-is-the-wrong-key")
-	s := newSystem(t, "--harness=openai", "--model=moody", "--base-url="+web.URL+"/v1")
+	s := newFixture(t, "--harness=openai", "--model=moody", "--base-url="+web.URL+"/v1")
 	will := s.api.User("Will")
 	dm := s.api.DM(will)
 	for i := range 10 {
@@ -126,7 +126,7 @@ func TestABadKeyIsToldAsWhatItIs(t *testing.T) {
 	}
 	var spent string
 	s.await("what the answer took", func() bool {
-		for _, p := range s.passes() {
+		for _, p := range s.publications() {
 			if text := string(p.message.Content); strings.Contains(text, `"event":"turn"`) && strings.Contains(text, `"inputTokens"`) {
 				spent = text
 			}
@@ -140,18 +140,18 @@ func TestABadKeyIsToldAsWhatItIs(t *testing.T) {
 	}
 }
 
-// TestASlowChatHoldsNoOther: of an agent in two chats, half of the turns may hang in one, the rest
+// TestSlowChat_DoesNotDelayOthers: of an agent in two chats, half of the turns may hang in one, the rest
 // wait and say why, and the other chat is answered. What another agent says there twice costs
 // one turn.
-func TestASlowChatHoldsNoOther(t *testing.T) {
+func TestSlowChat_DoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	model := &moody{letGo: make(chan struct{})}
+	model := &faultyModel{letGo: make(chan struct{})}
 	web := httptest.NewServer(model)
 	t.Cleanup(web.Close)
-	s := newSystem(t, "--harness=openai", "--model=moody", "--base-url="+web.URL+"/v1")
+	s := newFixture(t, "--harness=openai", "--model=moody", "--base-url="+web.URL+"/v1")
 	will := s.api.User("Will")
 	slow, quick := s.api.Forum(-100500, "Slow"), s.api.AddChat(models.Chat{ID: -100, Type: "group", Title: "Quick"})
 	bot := "@" + s.api.Bot().Username
@@ -162,7 +162,7 @@ func TestASlowChatHoldsNoOther(t *testing.T) {
 	s.hubbub("pub", "system:spawn", "--type", "spawn_request", "--content", `{"topic":"tg:-100","agent":"tg--100500"}`)
 	s.await("the agent of both chats", func() bool {
 		n := 0
-		for _, p := range s.passes() {
+		for _, p := range s.publications() {
 			if p.status != "" && p.message.Type == "configure" {
 				n++
 			}
@@ -177,7 +177,7 @@ func TestASlowChatHoldsNoOther(t *testing.T) {
 	const why = "the limit of 4 running turns in one chat is reached"
 	s.await("the four that wait", func() bool {
 		n := 0
-		for _, p := range s.passes() {
+		for _, p := range s.publications() {
 			if text := string(p.message.Content); strings.Contains(text, `"state":"waiting"`) && strings.Contains(text, why) {
 				n++
 			}

@@ -12,14 +12,14 @@ import (
 	"hubbub/activitylog"
 )
 
-// A sender POSTs signed bodies with curl, and signs them with openssl.
-type sender struct {
-	s           *system
+// A hookSender POSTs signed bodies with curl, and signs them with openssl.
+type hookSender struct {
+	s           *fixture
 	url, secret string
 }
 
 // newSender makes a hook, and who POSTs to it.
-func newSender(s *system, args ...string) *sender {
+func newSender(s *fixture, args ...string) *hookSender {
 	s.t.Helper()
 	for _, tool := range []string{"curl", "openssl", "base64", "od"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -27,7 +27,7 @@ func newSender(s *system, args ...string) *sender {
 		}
 	}
 	printed := strings.Fields(s.hubbub(append([]string{"hook", "add"}, args...)...))
-	return &sender{s, printed[0], printed[1]}
+	return &hookSender{s, printed[0], printed[1]}
 }
 
 // asGitHub and asStandard are shell scripts that POST $body to $url, signed with $secret.
@@ -42,7 +42,7 @@ printf %s "$body" | curl -sS -w ' %{http_code}' --data-binary @- -H 'Content-Typ
 )
 
 // post POSTs, and returns the answer with its status.
-func (p *sender) post(how, id, body string) string {
+func (p *hookSender) post(how, id, body string) string {
 	p.s.t.Helper()
 	cmd := exec.CommandContext(p.s.t.Context(), "sh", "-euc", how)
 	cmd.Env = append(os.Environ(), "url="+p.url, "secret="+p.secret, "id="+id, "body="+body)
@@ -53,8 +53,8 @@ func (p *sender) post(how, id, body string) string {
 	return string(out)
 }
 
-// must fails the test unless an answer says what is wanted.
-func must(t *testing.T, answer string, wants ...string) {
+// mustContain fails the test unless an answer says what is wanted.
+func mustContain(t *testing.T, answer string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
 		if !strings.Contains(answer, want) {
@@ -63,15 +63,15 @@ func must(t *testing.T, answer string, wants ...string) {
 	}
 }
 
-// TestAHookOfRealPrograms: what programs elsewhere POST, signed, the agent of a chat must answer, or
+// TestHook_ReachesAgent: what programs elsewhere POST, signed, the agent of a chat must answer, or
 // merely finds; each once, whichever program is killed after the 200; what it says is nobody's
 // words, and why tells of it.
-func TestAHookOfRealPrograms(t *testing.T) {
+func TestHook_ReachesAgent(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	s := newObedient(t)
+	s := newScriptedFixture(t)
 	at := "--listen=" + freeAddress(t)
 	s.start("chorus", at)
 	will := s.api.User("Will")
@@ -81,31 +81,31 @@ func TestAHookOfRealPrograms(t *testing.T) {
 	topic := string(topicOf(chat))
 	loud, quiet := newSender(s, "loud", "--chat", topic, "--oblige"), newSender(s, "quiet", "--chat", topic)
 
-	must(t, quiet.post(asStandard, "msg_1", `{"text":"stop"}`), "accepted", " 200")
+	mustContain(t, quiet.post(asStandard, "msg_1", `{"text":"stop"}`), "accepted", " 200")
 	s.await("the quiet event", func() bool {
 		return slices.ContainsFunc(s.recordsOf(activitylog.RecordDecision), func(a activitylog.AttentionRecord) bool {
 			return a.EventID == "hook:quiet:msg_1" && a.Reason == "status+quoted" && a.Policy == "must_not_respond"
 		})
 	})
 	said := func(n int) string { return fmt.Sprintf(`do chat_send_message {"text":"Build %d is red."}`, n) }
-	must(t, loud.post(asGitHub, "g-1", said(1)), "accepted", " 200")
+	mustContain(t, loud.post(asGitHub, "g-1", said(1)), "accepted", " 200")
 	s.awaitTexts(chat, 2)
-	must(t, loud.post(asGitHub, "g-2", said(1)), "duplicate", " 200")
+	mustContain(t, loud.post(asGitHub, "g-2", said(1)), "duplicate", " 200")
 
 	s.run["bus"].kill()
-	must(t, loud.post(asStandard, "msg_2", said(2)), "accepted", " 200")
+	mustContain(t, loud.post(asStandard, "msg_2", said(2)), "accepted", " 200")
 	s.run["chorus"].kill()
 	s.start("bus")
 	s.start("chorus", at)
 	s.awaitTexts(chat, 3)
 	s.run["tg"].kill()
-	must(t, loud.post(asStandard, "msg_3", said(3)), "accepted", " 200")
+	mustContain(t, loud.post(asStandard, "msg_3", said(3)), "accepted", " 200")
 	s.run["chorus"].kill()
 	s.restart("system")
 	s.start("tg")
 	s.start("chorus", at)
 	s.awaitTexts(chat, 4)
-	must(t, loud.post(asStandard, "msg_3", said(3)), "duplicate", " 200")
+	mustContain(t, loud.post(asStandard, "msg_3", said(3)), "duplicate", " 200")
 
 	var why string
 	s.await("the end of the event", func() bool {
@@ -115,20 +115,20 @@ func TestAHookOfRealPrograms(t *testing.T) {
 	if strings.Count(why, topic) != 0 || !strings.Contains(why, "because assignment") {
 		t.Errorf("hubbub why says\n%s", why)
 	}
-	must(t, s.hubbub("hook", "list"), "loud   "+topic, "its agent", "quiet", "nobody")
+	mustContain(t, s.hubbub("hook", "list"), "loud   "+topic, "its agent", "quiet", "nobody")
 	loud.secret = strings.Fields(s.hubbub("hook", "rotate", "loud"))[1] + "x"
-	must(t, loud.post(asGitHub, "g-3", "anything"), "the signature does not match", " 403")
-	must(t, s.hubbub("hook", "list"), "refused at", "the signature does not match")
+	mustContain(t, loud.post(asGitHub, "g-3", "anything"), "the signature does not match", " 403")
+	mustContain(t, s.hubbub("hook", "list"), "refused at", "the signature does not match")
 	s.hubbub("hook", "remove", "quiet")
-	must(t, quiet.post(asStandard, "msg_9", "x"), "there is no such hook", " 404")
+	mustContain(t, quiet.post(asStandard, "msg_9", "x"), "there is no such hook", " 404")
 	if got := s.api.Texts(chat.ID); !slices.Equal(got[1:], []string{"Build 1 is red.", "Build 2 is red.", "Build 3 is red."}) {
 		t.Errorf("the chat reads %q", got)
 	}
 }
 
-// TestHooksOfLibraries has the libraries of Standard Webhooks and of GitHub sign what they POST.
-func TestHooksOfLibraries(t *testing.T) {
-	send := func(how string, p *sender, id, body string) string {
+// TestHook_AcceptsLibraries has the libraries of Standard Webhooks and of GitHub sign what they POST.
+func TestHook_AcceptsLibraries(t *testing.T) {
+	send := func(how string, p *hookSender, id, body string) string {
 		t.Helper()
 		out, err := node(t, "HUBBUB_HOOKS", "make test-hooks", filepath.Join("hook", "send.mjs"), how, p.url, p.secret, id, body).CombinedOutput()
 		if err != nil {
@@ -136,8 +136,8 @@ func TestHooksOfLibraries(t *testing.T) {
 		}
 		return string(out)
 	}
-	send("standard", &sender{url: "data:,", secret: "whsec_AAAA"}, "", "") // or skip before anything starts
-	s := newObedient(t)
+	send("standard", &hookSender{url: "data:,", secret: "whsec_AAAA"}, "", "") // or skip before anything starts
+	s := newScriptedFixture(t)
 	s.start("chorus")
 	will := s.api.User("Will")
 	chat := s.api.DM(will)
@@ -146,24 +146,24 @@ func TestHooksOfLibraries(t *testing.T) {
 	p := newSender(s, "ci", "--chat", string(topicOf(chat)), "--oblige")
 	for i, how := range []string{"standard", "github"} {
 		said := fmt.Sprintf(`do chat_send_message {"text":"Said by %s: ü."}`, how)
-		must(t, send(how, p, "msg_1", said), "accepted", " 200")
-		must(t, send(how, p, "msg_1", said), "duplicate", " 200")
+		mustContain(t, send(how, p, "msg_1", said), "accepted", " 200")
+		mustContain(t, send(how, p, "msg_1", said), "duplicate", " 200")
 		if got := s.awaitTexts(chat, i+2); got[i+1] != "Said by "+how+": ü." {
 			t.Errorf("the chat reads %q", got)
 		}
 	}
 	p.secret = "whsec_" + strings.Repeat("A", 44)
-	must(t, send("standard", p, "msg_2", "x"), "the signature does not match", " 403")
+	mustContain(t, send("standard", p, "msg_2", "x"), "the signature does not match", " 403")
 }
 
-// TestAHookEndsAWait: what programs elsewhere POST lets the work go on that waits for it, also if
+// TestHook_ResumesWaitingWork: what programs elsewhere POST lets the work go on that waits for it, also if
 // the broker was away just then, and wakes whose move it is; a repetition changes nothing.
-func TestAHookEndsAWait(t *testing.T) {
+func TestHook_ResumesWaitingWork(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	s := newSystem(t)
+	s := newFixture(t)
 	s.start("broker")
 	at := "--listen=" + freeAddress(t)
 	s.start("chorus", at)
@@ -178,17 +178,17 @@ func TestAHookEndsAWait(t *testing.T) {
 		t.Helper()
 		s.await(id+" "+want, func() bool { return strings.Contains(s.hubbub("work", "show", id), want) })
 	}
-	must(t, nightly.post(asStandard, "msg_1", `{"arrived":"build-42"}`), "accepted", " 200")
+	mustContain(t, nightly.post(asStandard, "msg_1", `{"arrived":"build-42"}`), "accepted", " 200")
 	stands("wi-1", "woke lead")
 	s.run["broker"].kill()
-	must(t, nightly.post(asGitHub, "g-1", `{"zen":"Keep it logically awesome."}`), "accepted", " 200")
+	mustContain(t, nightly.post(asGitHub, "g-1", `{"zen":"Keep it logically awesome."}`), "accepted", " 200")
 	s.run["chorus"].kill()
 	s.start("chorus", at)
 	s.start("broker")
 	stands("wi-2", "woke lead")
 	stands("wi-3", "waiting")
 	s.hubbub("work", "wait", "wi-1", "the build", "--kind", "artifact", "--on", "build-42")
-	must(t, nightly.post(asStandard, "msg_1", `{"arrived":"build-42"}`), "duplicate", " 200")
+	mustContain(t, nightly.post(asStandard, "msg_1", `{"arrived":"build-42"}`), "duplicate", " 200")
 	stands("wi-1", "waiting")
 	s.await("why of it", func() bool {
 		why := s.why("wi-2")

@@ -19,7 +19,7 @@ import (
 type fault struct {
 	program string // or "agent"
 	at      protocol.MessageType
-	leg     leg
+	leg     hop
 }
 
 func (f fault) String() string {
@@ -83,27 +83,27 @@ func everyFault(kind protocol.MessageType) []fault {
 	return all
 }
 
-// TestKillEachProgram kills every program in the middle of a conversation that
+// TestKill_LosesNothing kills every program in the middle of a conversation that
 // starts with an empty chat. Each question must then have one answer, in order.
-func TestKillEachProgram(t *testing.T) {
+func TestKill_LosesNothing(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs many times")
 	}
-	s := newSystem(t)
+	s := newFixture(t)
 	for _, f := range faults {
 		t.Run(f.String(), func(t *testing.T) {
-			if _, err := verdict([]*talk{s.in(t).converse(f)}); err != nil {
+			if _, err := checkAll([]*conversation{s.in(t).converseWithFault(f)}); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-// converse asks two questions in a new chat, kills a program at a step of the
+// converseWithFault asks two questions in a new chat, kills a program at a step of the
 // first, and asks a third when it is up again. Each must be answered once.
-func (s *system) converse(f fault) *talk {
-	k := s.newTalk(f.String())
+func (s *fixture) converseWithFault(f fault) *conversation {
+	k := s.newConversation(f.String())
 	h := s.tap.hold(f.leg, f.at, string(topicOf(k.chat)))
 	k.ask(s, 2)
 	s.awaitHeld(h, fmt.Sprintf("%s in chat %d", f, k.chat.ID))
@@ -115,18 +115,18 @@ func (s *system) converse(f fault) *talk {
 	k.ask(s, 1)
 	s.awaitAnswers(k)
 	if f.program != "bus" { // which may take the last 250 ms of its log with it
-		s.settled(k.chat)
+		s.awaitSettled(k.chat)
 	}
 	// Whatever would come twice comes before the answer to one more question.
 	k.ask(s, 1)
 	s.awaitAnswers(k)
-	k.judge(s)
+	k.check(s)
 	k.excuse(s.unknownAnswers())
 	return k
 }
 
 // awaitHeld waits until the tap holds a frame.
-func (s *system) awaitHeld(h *held, what string) {
+func (s *fixture) awaitHeld(h *heldMessage, what string) {
 	s.t.Helper()
 	s.await(what, func() bool {
 		select {
@@ -140,7 +140,7 @@ func (s *system) awaitHeld(h *held, what string) {
 
 // awaitAnswers waits until every question of a chat is answered, or its answer
 // reported as unknown.
-func (s *system) awaitAnswers(k *talk) {
+func (s *fixture) awaitAnswers(k *conversation) {
 	s.t.Helper()
 	s.await(fmt.Sprintf("the answers to chat %d", k.chat.ID), func() bool {
 		open := k.open(s, 0)
@@ -149,7 +149,7 @@ func (s *system) awaitAnswers(k *talk) {
 }
 
 // kill kills a program, or the agent of a chat.
-func (s *system) kill(program string, chat models.Chat) {
+func (s *fixture) kill(program string, chat models.Chat) {
 	s.t.Helper()
 	if program != "agent" {
 		s.run[program].kill()
@@ -166,14 +166,14 @@ func (s *system) kill(program string, chat models.Chat) {
 	}
 }
 
-// settled waits until every event of a chat's agent has ended and every reply
+// awaitSettled waits until every event of a chat's agent has ended and every reply
 // has been reported, so that whatever would come twice has come.
-func (s *system) settled(chat models.Chat) {
+func (s *fixture) awaitSettled(chat models.Chat) {
 	s.t.Helper()
 	s.await(fmt.Sprintf("the end of every event of chat %d", chat.ID), func() bool {
 		events, ended := map[string]bool{}, map[string]bool{}
 		replies, reported := map[string]bool{}, map[string]bool{}
-		for _, p := range s.passes() {
+		for _, p := range s.publications() {
 			switch p.message.Type {
 			case protocol.TypeTGMessage:
 				if p.message.From.Topic() == topicOf(chat) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestLicencesAreListed compares deploy/LICENCES.md with what is linked.
-func TestLicencesAreListed(t *testing.T) {
+// TestLicences_AreListed compares deploy/LICENCES.md with what is linked.
+func TestLicences_AreListed(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), filepath.Join("..", "scripts", "licences"), "--check").CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}

@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// A sloppy is the endpoint of a model that answers as endpoints and models do: in the words that
+// A malformedModel is the endpoint of a model that answers as endpoints and models do: in the words that
 // the newest message names. It knows which requests told it what was wrong before.
-type sloppy struct {
+type malformedModel struct {
 	edited  chan struct{} // closed when the message is edited that "wait" holds
 	began   chan struct{} // has a value once "wait" is at the model
 	mu      sync.Mutex
@@ -63,7 +63,7 @@ var answers = []struct {
 	{"no tools", "It is without tools.", nil, `{"choices":[{"message":{"content":"It is without tools."}}]}`}, // the last: from then on it is asked without
 }
 
-func (s *sloppy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *malformedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(r.Body)
 	var q struct {
 		Messages []struct{ Role, Content string }
@@ -79,7 +79,7 @@ func (s *sloppy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			prompt = m.Content
 		}
 	}
-	said := given(prompt)
+	said := promptText(prompt)
 	hinted := strings.Contains(prompt, "last_try: What you wrote holds only")
 	s.mu.Lock()
 	if hinted {
@@ -119,18 +119,18 @@ func (s *sloppy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestModelsAsTheyAre: an endpoint that answers as those of many makers do, through agent, bus and
+// TestModels_MalformedAnswers: an endpoint that answers as those of many makers do, through agent, bus and
 // bridge: the chat shows each answer once, what is none never, and honest words where there is
 // none. A message that is edited while the model is at it is answered in its new words alone.
-func TestModelsAsTheyAre(t *testing.T) {
+func TestModels_MalformedAnswers(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	model := &sloppy{edited: make(chan struct{}), began: make(chan struct{}, 8)}
+	model := &malformedModel{edited: make(chan struct{}), began: make(chan struct{}, 8)}
 	web := httptest.NewServer(model)
 	t.Cleanup(web.Close)
-	s := newSystem(t, "--harness=openai", "--model=sloppy", "--base-url="+web.URL+"/v1")
+	s := newFixture(t, "--harness=openai", "--model=sloppy", "--base-url="+web.URL+"/v1")
 	will := s.api.User("Will")
 	dm := s.api.DM(will)
 
@@ -138,7 +138,7 @@ func TestModelsAsTheyAre(t *testing.T) {
 	<-model.began
 	s.api.EditText(asked, "wait for the new words")
 	s.await("the edit", func() bool {
-		return slices.ContainsFunc(s.passes(), func(p *pass) bool {
+		return slices.ContainsFunc(s.publications(), func(p *publication) bool {
 			return p.status == "ok" && strings.Contains(string(p.message.Content), "wait for the new words")
 		})
 	})

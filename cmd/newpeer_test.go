@@ -18,9 +18,9 @@ import (
 	"github.com/coder/websocket"
 )
 
-// TestNewPeers runs what `hubbub new peer` prints, each as it stands, before there is a bus,
+// TestNewPeer_AnswersInOrder runs what `hubbub new peer` prints, each as it stands, before there is a bus,
 // and on one that is restarted under it.
-func TestNewPeers(t *testing.T) {
+func TestNewPeer_AnswersInOrder(t *testing.T) {
 	const needed = "import sys; from websockets import connect; sys.exit(sys.version_info < (3, 10))"
 	python := "python3"
 	if exec.CommandContext(t.Context(), python, "-c", needed).Run() != nil {
@@ -58,17 +58,17 @@ func TestNewPeers(t *testing.T) {
 			checkEcho(t, "ws://"+addr, data)
 			before := dialChat(t, "ws://"+addr)
 			before.say("held")
-			if _, text := before.hears(); text != "held" {
+			if _, text := before.receive(); text != "held" {
 				t.Errorf("answered %q", text)
 			}
 			bus.kill() // before it hears that the answer has come
 			start(t, t, "hubbub-bus", nil, "--listen", addr, "--data", data)
 			after := dialChat(t, "ws://"+addr)
-			id, text := after.hears()
+			id, text := after.receive()
 			if text != "held" {
 				t.Errorf("after a restart it repeated %q", text)
 			}
-			after.takes(id)
+			after.acknowledge(id)
 			after.conn.CloseNow() //nolint:errcheck // it is only left
 			checkEcho(t, "ws://"+addr, data)
 			checkOrder(t, "ws://"+addr, 50)
@@ -76,39 +76,39 @@ func TestNewPeers(t *testing.T) {
 	}
 }
 
-// A chatter is the chat tg:42, which says things to agent:echo and hears what comes.
-type chatter struct {
+// A chatClient is the chat tg:42, which says things to agent:echo and hears what comes.
+type chatClient struct {
 	t    *testing.T
 	conn *websocket.Conn
 }
 
-func dialChat(t *testing.T, bus string) *chatter {
+func dialChat(t *testing.T, bus string) *chatClient {
 	t.Helper()
 	conn, _, err := websocket.Dial(t.Context(), bus, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.CloseNow() }) //nolint:errcheck // it is only left
-	c := &chatter{t, conn}
+	c := &chatClient{t, conn}
 	c.write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"clientId":"tg:42","subscriptions":[{"topic":"tg:42"}]}}`)
 	return c
 }
 
-func (c *chatter) write(frame string) {
+func (c *chatClient) write(frame string) {
 	c.t.Helper()
 	if err := c.conn.Write(c.t.Context(), websocket.MessageText, []byte(frame)); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-func (c *chatter) say(text string) {
+func (c *chatClient) say(text string) {
 	c.t.Helper()
 	c.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%[1]q,"method":"sendMessage","params":{"topic":"agent:echo","payload":{"messageId":%[1]q,`+
 		`"type":"tg_message","from":"tg:42","timestamp":"2026-11-26T00:00:00Z","content":{"text":%[1]q}}}}`, text))
 }
 
-// hears waits for a message; takes answers it.
-func (c *chatter) hears() (id json.RawMessage, text string) {
+// receive waits for a message; takes answers it.
+func (c *chatClient) receive() (id json.RawMessage, text string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience+patience)
 	defer cancel()
@@ -130,7 +130,7 @@ func (c *chatter) hears() (id json.RawMessage, text string) {
 	}
 }
 
-func (c *chatter) takes(id json.RawMessage) {
+func (c *chatClient) acknowledge(id json.RawMessage) {
 	c.t.Helper()
 	c.write(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"processed":true}}`)
 }
@@ -145,8 +145,8 @@ func checkOrder(t *testing.T, bus string, messages int) {
 		c.say(want[i])
 	}
 	for len(got) < len(want) {
-		id, text := c.hears()
-		c.takes(id)
+		id, text := c.receive()
+		c.acknowledge(id)
 		if strings.HasPrefix(text, "message ") { // an answer of before may come yet
 			got = append(got, text)
 		}
@@ -156,8 +156,8 @@ func checkOrder(t *testing.T, bus string, messages int) {
 	}
 }
 
-// TestThePeerInShell answers what it sees, also after the bus was restarted under it.
-func TestThePeerInShell(t *testing.T) {
+// TestNewPeer_Shell answers what it sees, also after the bus was restarted under it.
+func TestNewPeer_Shell(t *testing.T) {
 	if _, err := exec.LookPath("jq"); err != nil {
 		t.Skip("jq is missing")
 	}
@@ -229,8 +229,8 @@ func buildModule(t *testing.T, file string) string {
 	return filepath.Join(filepath.Dir(file), "echo")
 }
 
-// TestNewPeerHasTheNameThatIsAsked, and says what is wrong with a name or language.
-func TestNewPeerHasTheNameThatIsAsked(t *testing.T) {
+// TestNewPeer_UsesGivenName, and says what is wrong with a name or language.
+func TestNewPeer_UsesGivenName(t *testing.T) {
 	for _, language := range []string{"ts", "py", "go", "sh"} {
 		text := printPeer(t, language, "reviewer")
 		if !bytes.Contains(text, []byte("agent:reviewer")) || bytes.Contains(text, []byte("agent:echo")) || !bytes.Contains(text, []byte("HUBBUB_TOKEN")) {

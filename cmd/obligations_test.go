@@ -18,14 +18,14 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A dodger is the endpoint of a model that answers something else, and says done of it. To "silent" it
+// A evasiveModel is the endpoint of a model that answers something else, and says done of it. To "silent" it
 // says nothing, and to what comes back neither.
-type dodger struct {
+type evasiveModel struct {
 	mu    sync.Mutex
 	knows []string // the events that came back, each as often as it did
 }
 
-func (d *dodger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *evasiveModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Messages []struct{ Role, Content string }
 	}
@@ -51,7 +51,7 @@ func (d *dodger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.mu.Lock()
 		d.knows = append(d.knows, event)
 		d.mu.Unlock()
-	case strings.Contains(given(prompt), "silent"):
+	case strings.Contains(promptText(prompt), "silent"):
 	case results < 2:
 		tool, arguments := "chat_send_message", `{"text":"Nice weather today."}`
 		if results == 1 {
@@ -63,8 +63,8 @@ func (d *dodger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": answer, "finish_reason": "stop"}}}) // the agent may be gone
 }
 
-// returns is in how many turns of the model an event came back.
-func (d *dodger) returns(event string) (n int) {
+// reminders is in how many turns of the model an event came back.
+func (d *evasiveModel) reminders(event string) (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, one := range d.knows {
@@ -75,23 +75,23 @@ func (d *dodger) returns(event string) (n int) {
 	return n
 }
 
-// newWaiting starts a system with a broker whose agents are dodgers of draft 2026-08-11.
-func newWaiting(t *testing.T, agents ...string) (*system, *dodger) {
-	model := &dodger{}
+// newObligationFixture starts a system with a broker whose agents are dodgers of draft 2026-08-11.
+func newObligationFixture(t *testing.T, agents ...string) (*fixture, *evasiveModel) {
+	model := &evasiveModel{}
 	web := httptest.NewServer(model)
 	t.Cleanup(web.Close)
-	s := newSystem(t, append([]string{"--harness=openai", "--model=dodger", "--base-url=" + web.URL + "/v1", "--policy-version=2026-08-11"}, agents...)...)
+	s := newFixture(t, append([]string{"--harness=openai", "--model=dodger", "--base-url=" + web.URL + "/v1", "--policy-version=2026-08-11"}, agents...)...)
 	s.start("broker")
 	return s, model
 }
 
 // sourceOf is the id of the event of a person's message.
-func (s *system) sourceOf(m *models.Message) string {
+func (s *fixture) sourceOf(m *models.Message) string {
 	return fmt.Sprintf("tg:%d:%d:%d", s.api.Bot().ID, m.Chat.ID, m.ID)
 }
 
 // obliged lists the states of an obligation on record, in order, each record once.
-func (s *system) obliged(event string) (states []string) {
+func (s *fixture) obliged(event string) (states []string) {
 	seen := map[string]bool{}
 	for _, a := range s.recordsOf(activitylog.RecordObligation) {
 		if a.ObligationID == event && !seen[a.MessageID] {
@@ -101,14 +101,14 @@ func (s *system) obliged(event string) (states []string) {
 	return states
 }
 
-// TestTheArmsOfObligationsOverRealPrograms: arms A, B, C and the control, of people in Telegram, over bridge,
+// TestObligations_EachResolution: arms A, B, C and the control, of people in Telegram, over bridge,
 // bus, broker and agents whose model takes its turns; and the command line tells who waits for whom.
-func TestTheArmsOfObligationsOverRealPrograms(t *testing.T) {
+func TestObligations_EachResolution(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	s, model := newWaiting(t, "--obligation-buffered=1s", "--person=tg:1002")
+	s, model := newObligationFixture(t, "--obligation-buffered=1s", "--person=tg:1002")
 	will, ana := s.api.User("Will"), s.api.User("Ana")
 	if ana.ID != 1002 {
 		t.Fatalf("Ana is %d, not the person of the settings", ana.ID)
@@ -116,14 +116,14 @@ func TestTheArmsOfObligationsOverRealPrograms(t *testing.T) {
 	dm, group := s.api.DM(will), s.api.Supergroup(-1002, "ops")
 	came := func(what string, n int, event string) {
 		t.Helper()
-		s.await(what, func() bool { return model.returns(event) >= n })
+		s.await(what, func() bool { return model.reminders(event) >= n })
 	}
 	lists := func(command string, args ...string) string { return s.hubbub(append([]string{command}, args...)...) }
 	thumb := func(by models.User, m *models.Message) { s.api.React(m.Chat, by, m.ID, nil, "👍") }
 	answered := func(chat models.Chat) (found *models.Message) {
 		t.Helper()
 		s.await("an answer", func() bool {
-			found = s.saying(chat, func(m *models.Message) bool { return m.Text == "Nice weather today." })
+			found = s.awaitMessage(chat, func(m *models.Message) bool { return m.Text == "Nice weather today." })
 			return found != nil
 		})
 		return found
@@ -154,7 +154,7 @@ func TestTheArmsOfObligationsOverRealPrograms(t *testing.T) {
 	// B: the author's thumb on the answer ends it for good.
 	thumb(will, answer)
 	s.await("the end of it", func() bool { return slices.Contains(s.obliged(a), "discharged") })
-	before := model.returns(a)
+	before := model.reminders(a)
 	s.await("an empty list", func() bool { return strings.Contains(lists("owe", agent), "nobody waits") })
 
 	// C: no sign at all: it comes back three times, and then Ana has it, who may close what she has.
@@ -164,7 +164,7 @@ func TestTheArmsOfObligationsOverRealPrograms(t *testing.T) {
 	came("a return", 1, c)
 	var shown *models.Message
 	s.await("the escalation", func() bool {
-		shown = s.saying(group, func(m *models.Message) bool { return strings.Contains(m.Text, "has not answered 1 obligation") })
+		shown = s.awaitMessage(group, func(m *models.Message) bool { return strings.Contains(m.Text, "has not answered 1 obligation") })
 		return shown != nil
 	})
 	owed := func(who models.User) string { return lists("owe", fmt.Sprint("tg:", who.ID)) }
@@ -176,7 +176,7 @@ func TestTheArmsOfObligationsOverRealPrograms(t *testing.T) {
 	}
 	s.api.Reply(silent, ana, "/close "+c)
 	s.await("a refusal", func() bool {
-		return s.saying(group, func(m *models.Message) bool { return strings.Contains(m.Text, "who is waiting can close that") }) != nil
+		return s.awaitMessage(group, func(m *models.Message) bool { return strings.Contains(m.Text, "who is waiting can close that") }) != nil
 	})
 	s.api.Say(group, will, "/close "+c)
 	s.await("an empty list", func() bool { return strings.Contains(lists("owe"), "nobody waits") })
@@ -209,10 +209,10 @@ func TestTheArmsOfObligationsOverRealPrograms(t *testing.T) {
 	lists("ask", "tg:1002", "which region?", "--as=ops", "--id=q_region") // which stands in the list of decisions
 	refused("q_region is a question (open): `hubbub work answer q_region TEXT` answers it", "decisions", "allow", "q_region")
 	refused("dec_nothing", "decisions", "deny", "dec_nothing")
-	if n := model.returns(c); n > 3 {
+	if n := model.reminders(c); n > 3 {
 		t.Errorf("it came back %d times", n)
 	}
-	if n := model.returns(a); n != before {
+	if n := model.reminders(a); n != before {
 		t.Errorf("closed, it came back %d times more", n-before)
 	}
 }
@@ -259,14 +259,14 @@ func underChaos(few []decisionFault, steps ...step) (all []decisionFault) {
 	return all
 }
 
-// TestAnObligationSurvivesEachKill kills a program at each step of an obligation. It is opened once, comes
+// TestObligation_SurvivesEachKill kills a program at each step of an obligation. It is opened once, comes
 // back, is listed as long as nobody closes it, and is closed once, for good.
-func TestAnObligationSurvivesEachKill(t *testing.T) {
+func TestObligation_SurvivesEachKill(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs many times")
 	}
-	s, model := newWaiting(t, "--obligation-buffered=500ms")
+	s, model := newObligationFixture(t, "--obligation-buffered=500ms")
 	for _, f := range underChaos(obligationFaults, waitSaid, waitTold, waitKept, waitBack, waitThumb, waitClosed, waitEnded) {
 		t.Run(f.String(), func(t *testing.T) { s.in(t).wait(f, model) })
 	}
@@ -274,7 +274,7 @@ func TestAnObligationSurvivesEachKill(t *testing.T) {
 
 // wait asks for something in a new chat, closes it with a thumb on the answer once it came back, and kills a
 // program meanwhile.
-func (s *system) wait(f decisionFault, model *dodger) {
+func (s *fixture) wait(f decisionFault, model *evasiveModel) {
 	will := s.api.User(f.String())
 	dm := s.api.DM(will)
 	var event string
@@ -287,11 +287,11 @@ func (s *system) wait(f decisionFault, model *dodger) {
 	}
 	var answer *models.Message
 	s.await("the answer", func() bool {
-		answer = s.saying(dm, func(m *models.Message) bool { return m.Text == "Nice weather today." })
+		answer = s.awaitMessage(dm, func(m *models.Message) bool { return m.Text == "Nice weather today." })
 		return answer != nil
 	})
 	s.await("that it is listed", lists(true))
-	s.await("that it comes back", func() bool { return model.returns(event) > 0 })
+	s.await("that it comes back", func() bool { return model.reminders(event) > 0 })
 	s.during(f, !f.before, dm, func() { s.api.React(dm, will, answer.ID, nil, "👍") })
 	s.await("that it is listed no more", lists(false))
 	least := 1
@@ -299,14 +299,14 @@ func (s *system) wait(f decisionFault, model *dodger) {
 		least = 0
 	}
 	s.await("the record of its end", func() bool { return least == 0 || slices.Contains(s.obliged(event), "discharged") })
-	states, back := s.obliged(event), model.returns(event)
+	states, back := s.obliged(event), model.reminders(event)
 	s.api.Say(dm, will, "/close "+event) // whatever would come twice comes before the answer to it
 	s.await("that it is closed already", func() bool { return slices.Contains(s.api.Texts(dm.ID), "That is already closed.") })
 	count := map[string]int{}
 	for _, state := range s.obliged(event) {
 		count[state]++
 	}
-	if count["opened"] > 1 || count["discharged"] > 1 || min(count["opened"], count["discharged"]) < least || count["escalated"] > 1 || model.returns(event) != back {
-		s.t.Errorf("on record is %q, then %q; it came back %d times, then %d", states, s.obliged(event), back, model.returns(event))
+	if count["opened"] > 1 || count["discharged"] > 1 || min(count["opened"], count["discharged"]) < least || count["escalated"] > 1 || model.reminders(event) != back {
+		s.t.Errorf("on record is %q, then %q; it came back %d times, then %d", states, s.obliged(event), back, model.reminders(event))
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSampleIsGenerated checks that deploy/hubbub.toml is what the programs say
+// TestSample_IsUpToDate checks that deploy/hubbub.toml is what the programs say
 // about themselves; scripts/generate writes it.
-func TestSampleIsGenerated(t *testing.T) {
+func TestSample_IsUpToDate(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "deploy", "hubbub.toml"))
 	if err != nil {
 		t.Fatal(err)
@@ -31,10 +31,10 @@ func TestSampleIsGenerated(t *testing.T) {
 
 var commentedKey = regexp.MustCompile(`^# ((?:\[[a-z]+\]|[a-z0-9-]+ = .*)\n)`)
 
-// TestSampleIsAccepted takes the signs of comment from both samples and has each
+// TestSample_IsAccepted takes the signs of comment from both samples and has each
 // program read its table: every default in it must be one that the program
 // takes, and no key may be missing.
-func TestSampleIsAccepted(t *testing.T) {
+func TestSample_IsAccepted(t *testing.T) {
 	for _, edition := range []struct {
 		args  []string
 		fixed []string // flags that the units give

@@ -42,9 +42,9 @@ func hubbubOn(t *testing.T, data string, args ...string) (says string, err error
 	return string(out), err
 }
 
-// anothersFolder returns a data folder of another user, with everything in it that
+// foreignFolder returns a data folder of another user, with everything in it that
 // root's commands open, which root has made.
-func anothersFolder(t *testing.T) string {
+func foreignFolder(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can work for others")
@@ -92,10 +92,10 @@ func ownedBy(t *testing.T, folder string, uid uint32) (files int) {
 	return files
 }
 
-// TestRootWorksForTheOwner: in another user's folder, all commands of root work, and
+// TestRoot_WorksAsOwner: in another user's folder, all commands of root work, and
 // leave nothing there that the owner cannot use.
-func TestRootWorksForTheOwner(t *testing.T) {
-	data := anothersFolder(t)
+func TestRoot_WorksAsOwner(t *testing.T) {
+	data := foreignFolder(t)
 	for _, args := range rootsCommands {
 		if says, _ := hubbubOn(t, data, args...); strings.Contains(says, "root") || strings.Contains(says, "permission") {
 			t.Errorf("%q: %s", args, says)
@@ -124,10 +124,10 @@ func TestRootWorksForTheOwner(t *testing.T) {
 	ownedBy(t, data, owner)
 }
 
-// TestRootReachesWhatOnlyRootDoes: the data of a service whose user comes and goes lies
+// TestRoot_ReachesClosedFolders: the data of a service whose user comes and goes lies
 // in a folder of root's that is closed to that user.
-func TestRootReachesWhatOnlyRootDoes(t *testing.T) {
-	data := anothersFolder(t)
+func TestRoot_ReachesClosedFolders(t *testing.T) {
+	data := foreignFolder(t)
 	around := filepath.Dir(data)
 	private, way := filepath.Join(around, "private"), filepath.Join(around, "way")
 	if err := errors.Join(os.Mkdir(private, 0o700), os.Rename(data, filepath.Join(private, "data")), os.Symlink("private/data", way)); err != nil {
@@ -150,16 +150,16 @@ func TestRootReachesWhatOnlyRootDoes(t *testing.T) {
 	}
 }
 
-// TestRootOpensNothingThroughALink plants a link to root's file, and then a second name
+// TestRoot_FollowsNoLinks plants a link to root's file, and then a second name
 // of it, at each name that root's commands open: each refuses it, and says what to do,
 // and the file stays as it is. Deeper in the folder, none is followed.
-func TestRootOpensNothingThroughALink(t *testing.T) {
-	data := anothersFolder(t)
+func TestRoot_FollowsNoLinks(t *testing.T) {
+	data := foreignFolder(t)
 	victim := filepath.Join(filepath.Dir(data), "victim")
 	if err := os.WriteFile(victim, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	before := look(t, victim)
+	before := stateOf(t, victim)
 	names := []string{"hubbub.sock", "hubbub-bus.lock", "credentials.toml.lock", "system.db-journal", "activity.db.v1.backup", "agents/x.db"}
 	for _, pattern := range []string{"*.toml", "*.db", "*.key", "tokens/*"} {
 		found, err := filepath.Glob(filepath.Join(data, pattern))
@@ -193,7 +193,7 @@ func TestRootOpensNothingThroughALink(t *testing.T) {
 					t.Errorf("%q where %s: %v, %s", args, planted, err, says)
 				}
 			}
-			if now := look(t, victim); now != before {
+			if now := stateOf(t, victim); now != before {
 				t.Fatalf("%s as %s: root's file was %+v, and is %+v", name, what, before, now)
 			}
 			if err := os.Remove(path); err != nil {
@@ -204,15 +204,15 @@ func TestRootOpensNothingThroughALink(t *testing.T) {
 	}
 }
 
-// A sight is what must not change of a file.
-type sight struct {
+// A fileState is what must not change of a file.
+type fileState struct {
 	content  string
 	mode     fs.FileMode
 	uid, gid uint32
 	changed  int64
 }
 
-func look(t *testing.T, path string) sight {
+func stateOf(t *testing.T, path string) fileState {
 	t.Helper()
 	content, err := os.ReadFile(path)
 	info, err2 := os.Stat(path)
@@ -220,5 +220,5 @@ func look(t *testing.T, path string) sight {
 		t.Fatal(err)
 	}
 	s := info.Sys().(*syscall.Stat_t)
-	return sight{string(content), info.Mode(), s.Uid, s.Gid, info.ModTime().UnixNano()}
+	return fileState{string(content), info.Mode(), s.Uid, s.Gid, info.ModTime().UnixNano()}
 }

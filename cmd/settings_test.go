@@ -24,9 +24,9 @@ var (
 	keyLine   = regexp.MustCompile(`^#? ?([a-z0-9-]+) = `)
 )
 
-// TestSampleSettings checks that every key of deploy/hubbub.toml, also those in
+// TestSampleSettings_AreCurrent checks that every key of deploy/hubbub.toml, also those in
 // comments, is a flag of its program.
-func TestSampleSettings(t *testing.T) {
+func TestSampleSettings_AreCurrent(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "deploy", "hubbub.toml"))
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ func duration(t *testing.T, variable string) time.Duration {
 }
 
 // everyProgram adds the programs that conversations can do without.
-func everyProgram(s *system) {
+func everyProgram(s *fixture) {
 	for _, name := range []string{"broker", "chorus"} {
 		s.start(name)
 	}
@@ -31,24 +31,24 @@ func everyProgram(s *system) {
 // grew, and does not fail for it.
 const warmUp = time.Minute
 
-// TestSoak talks in ten chats for a long time. What every program takes from its
+// TestSoak_ResourcesStayFlat talks in ten chats for a long time. What every program takes from its
 // machine must not grow, and every question must be answered once, in order.
-func TestSoak(t *testing.T) {
+func TestSoak_ResourcesStayFlat(t *testing.T) {
 	length := duration(t, "HUBBUB_SOAK_TIME")
-	s := newSystem(t)
+	s := newFixture(t)
 	everyProgram(s)
 	ctx, cancel := context.WithTimeout(t.Context(), length)
 	defer cancel()
 	done := s.tenChats(ctx, 200*time.Millisecond)
-	var list []*talk
-	samples := map[string][]footprint{}
+	var list []*conversation
+	samples := map[string][]resources{}
 	ticker := time.NewTicker(length / 40)
 	defer ticker.Stop()
 	for list == nil {
 		select {
 		case list = <-done:
 		case <-ticker.C:
-			now, err := s.footprints()
+			now, err := s.resourceUsage()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,8 +57,8 @@ func TestSoak(t *testing.T) {
 			}
 		}
 	}
-	sum, err := verdict(list)
-	t.Logf("%s in %s; slowest round %s", sum.tally, length, sum.slowest)
+	sum, err := checkAll(list)
+	t.Logf("%s in %s; slowest round %s", sum.outcomeCounts, length, sum.slowest)
 	if err != nil {
 		t.Error(err)
 	}
@@ -73,13 +73,13 @@ func TestSoak(t *testing.T) {
 
 // checkFlat compares the second quarter of the samples, when everything has been
 // used once, with the last.
-func checkFlat(t *testing.T, grew func(string, ...any), name string, list []footprint) {
+func checkFlat(t *testing.T, grew func(string, ...any), name string, list []resources) {
 	t.Helper()
 	if len(list) < 8 {
 		t.Errorf("%s: only %d samples", name, len(list))
 		return
 	}
-	middle := func(part []footprint, of func(footprint) int) int {
+	middle := func(part []resources, of func(resources) int) int {
 		var values []int
 		for _, f := range part {
 			values = append(values, of(f))
@@ -90,13 +90,13 @@ func checkFlat(t *testing.T, grew func(string, ...any), name string, list []foot
 	early, late := list[len(list)/4:len(list)/2], list[len(list)*3/4:]
 	for _, c := range []struct {
 		what  string
-		of    func(footprint) int
+		of    func(resources) int
 		slack int // what may come and go
 	}{
-		{"kB of memory", func(f footprint) int { return f.memory }, max(middle(early, func(f footprint) int { return f.memory })/5, 6<<10)},
-		{"open files", func(f footprint) int { return f.files }, 4},
-		{"threads", func(f footprint) int { return f.threads }, 6},
-		{"goroutines", func(f footprint) int { return f.goroutines }, 10},
+		{"kB of memory", func(f resources) int { return f.memory }, max(middle(early, func(f resources) int { return f.memory })/5, 6<<10)},
+		{"open files", func(f resources) int { return f.files }, 4},
+		{"threads", func(f resources) int { return f.threads }, 6},
+		{"goroutines", func(f resources) int { return f.goroutines }, 10},
 	} {
 		a, b := middle(early, c.of), middle(late, c.of)
 		t.Logf("%-8s %-12s first %6d, second quarter %6d, last quarter %6d", name, c.what, c.of(list[0]), a, b)

@@ -56,8 +56,8 @@ func fullPipe(t *testing.T) (w, r *os.File) {
 	}
 }
 
-// startMute starts a program whose output nobody sees, and waits until its bus is ready.
-func startMute(t *testing.T, stderr *os.File, address, name string, args ...string) *exec.Cmd {
+// startWithStderr starts a program whose output nobody sees, and waits until its bus is ready.
+func startWithStderr(t *testing.T, stderr *os.File, address, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), built(t, name), args...)
 	cmd.Stdout, cmd.Stderr = stderr, stderr
@@ -79,8 +79,8 @@ func startMute(t *testing.T, stderr *os.File, address, name string, args ...stri
 	}
 }
 
-// stopMute ends a program by SIGTERM and checks that it ends well and in time.
-func stopMute(t *testing.T, cmd *exec.Cmd) {
+// stopWithStderr ends a program by SIGTERM and checks that it ends well and in time.
+func stopWithStderr(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestStderr_NeitherEndsNorDelaysTheBus(t *testing.T) {
 			t.Parallel()
 			w, _ := open(t)
 			address := freeAddress(t)
-			bus := startMute(t, w, address, "hubbub-bus", "--data", t.TempDir(), "--listen", address, "--log-level", "debug")
+			bus := startWithStderr(t, w, address, "hubbub-bus", "--data", t.TempDir(), "--listen", address, "--log-level", "debug")
 			from := time.Now()
 			for i := range 5 {
 				deliver(t, address, fmt.Sprintf("x%d", i))
@@ -134,7 +134,7 @@ func TestStderr_NeitherEndsNorDelaysTheBus(t *testing.T) {
 			if took := time.Since(from); took > patience {
 				t.Errorf("five deliveries took %s", took)
 			}
-			stopMute(t, bus)
+			stopWithStderr(t, bus)
 		})
 	}
 }
@@ -142,7 +142,7 @@ func TestStderr_NeitherEndsNorDelaysTheBus(t *testing.T) {
 func TestStderr_TakesTheLinesOnceItIsReadAgain(t *testing.T) {
 	w, r := fullPipe(t)
 	address := freeAddress(t)
-	bus := startMute(t, w, address, "hubbub-bus", "--data", t.TempDir(), "--listen", address, "--log-format", "json")
+	bus := startWithStderr(t, w, address, "hubbub-bus", "--data", t.TempDir(), "--listen", address, "--log-format", "json")
 	w.Close() //nolint:errcheck // the bus has its own
 	deliver(t, address, "x")
 	messages := make(chan string, 1000)
@@ -160,7 +160,7 @@ func TestStderr_TakesTheLinesOnceItIsReadAgain(t *testing.T) {
 	for range 2 {
 		got = append(got, <-messages) // without anything new to log
 	}
-	stopMute(t, bus)
+	stopWithStderr(t, bus)
 	for message := range messages {
 		got = append(got, message)
 	}
@@ -181,7 +181,7 @@ func TestStderr_NeitherEndsNorDelaysUp(t *testing.T) {
 			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			up := startMute(t, w, address, "hubbub", "up", "--config", config, "--data", data)
+			up := startWithStderr(t, w, address, "hubbub", "up", "--config", config, "--data", data)
 			for answers, deadline := 0, time.Now().Add(patience); answers < 3; {
 				// Each session is some lines of the bus's log.
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -194,7 +194,7 @@ func TestStderr_NeitherEndsNorDelaysUp(t *testing.T) {
 					t.Fatalf("hubbub who: %v, %s", err, out)
 				}
 			}
-			stopMute(t, up)
+			stopWithStderr(t, up)
 		})
 	}
 }

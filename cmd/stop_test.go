@@ -17,10 +17,10 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// TestABusStopsInTimeWhateverHangs stops a bus whose peer never answers, whose
+// TestBus_StopsInTimeWhenPeersHang stops a bus whose peer never answers, whose
 // collector of traces never answers, and whose log is locked: the waits for each
 // of them come one after the other.
-func TestABusStopsInTimeWhateverHangs(t *testing.T) {
+func TestBus_StopsInTimeWhenPeersHang(t *testing.T) {
 	t.Run("peer and collector", func(t *testing.T) {
 		t.Parallel()
 		collector, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
@@ -28,12 +28,12 @@ func TestABusStopsInTimeWhateverHangs(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer collector.Close() //nolint:errcheck // nothing was accepted
-		p, _ := busThatHangs(t, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+collector.Addr().String())
+		p, _ := startHangingBus(t, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+collector.Addr().String())
 		p.stop() // it checks the exit code
 	})
 	t.Run("peer and log", func(t *testing.T) {
 		t.Parallel()
-		p, data := busThatHangs(t)
+		p, data := startHangingBus(t)
 		other, err := sqlite.OpenConn(filepath.Join(data, "activity.db"), sqlite.OpenReadWrite)
 		if err != nil {
 			t.Fatal(err)
@@ -52,8 +52,8 @@ func TestABusStopsInTimeWhateverHangs(t *testing.T) {
 	})
 }
 
-// busThatHangs runs a bus with a message in flight to a peer that never answers.
-func busThatHangs(t *testing.T, env ...string) (p *process, data string) {
+// startHangingBus runs a bus with a message in flight to a peer that never answers.
+func startHangingBus(t *testing.T, env ...string) (p *process, data string) {
 	t.Helper()
 	data = t.TempDir()
 	addr := freeAddress(t)

@@ -24,9 +24,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// A contest is identities that are taken over between buses while messages are sent to
+// A takeoverTest is identities that are taken over between buses while messages are sent to
 // them, and what became of these.
-type contest struct {
+type takeoverTest struct {
 	t     *testing.T
 	buses []string
 	taken atomic.Int64
@@ -35,7 +35,7 @@ type contest struct {
 	handled map[string]map[protocol.PeerID]int // how many sessions of each identity got each message
 	sent    []sent
 	spans   map[protocol.PeerID][]span
-	visits  map[protocol.PeerID][]visit
+	visits  map[protocol.PeerID][]connection
 	serving sync.WaitGroup
 }
 
@@ -51,24 +51,24 @@ type sent struct {
 // A span is a time in which an identity was subscribed without a gap.
 type span struct{ from, to time.Time }
 
-// A visit is a session that an identity asked a bus for.
-type visit struct {
+// A connection is a session that an identity asked a bus for.
+type connection struct {
 	at  time.Time
 	bus int
 }
 
-// TestTakeoversInTrouble is for `make chaos` and `make test-partition`: it takes identities
+// TestTakeovers_DuringFaults is for `make chaos` and `make test-partition`: it takes identities
 // over between three buses, as often as HUBBUB_TAKEOVERS says, while other identities come
 // and go. Meanwhile one bus after the other is stopped (SIGSTOP) for up to five seconds,
 // cut off from NATS, or killed and started again, or NATS itself is away.
-func TestTakeoversInTrouble(t *testing.T) {
+func TestTakeovers_DuringFaults(t *testing.T) {
 	count, err := strconv.Atoi(os.Getenv("HUBBUB_TAKEOVERS"))
 	if err != nil {
 		t.Skip("HUBBUB_TAKEOVERS does not say how often; see make chaos")
 	}
 	nats := startNATS(t, server.RANDOM_PORT)
-	c := &contest{
-		t: t, handled: map[string]map[protocol.PeerID]int{}, spans: map[protocol.PeerID][]span{}, visits: map[protocol.PeerID][]visit{},
+	c := &takeoverTest{
+		t: t, handled: map[string]map[protocol.PeerID]int{}, spans: map[protocol.PeerID][]span{}, visits: map[protocol.PeerID][]connection{},
 	}
 	var programs []*process
 	var begin []func() *process
@@ -89,7 +89,7 @@ func TestTakeoversInTrouble(t *testing.T) {
 	}
 	for k := range identities {
 		if k%2 == 1 {
-			others.Go(func() { c.comeAndGo(ctx, name(k)) })
+			others.Go(func() { c.reconnectLoop(ctx, name(k)) })
 			continue
 		}
 		takers.Go(func() {
@@ -138,7 +138,7 @@ func TestTakeoversInTrouble(t *testing.T) {
 		p.stop()
 	}
 	c.serving.Wait()
-	c.judge()
+	c.checkAll()
 }
 
 const clock = "15:04:05.000" // as reports show the time
@@ -187,7 +187,7 @@ func cutOff(t *testing.T, nats *server.Server, name string) {
 
 // visit opens a session of an identity at some bus, which stays until it is replaced. It
 // returns nil if the bus does not answer in time: then nobody knows who has the identity.
-func (c *contest) visit(ctx context.Context, id protocol.PeerID) *wire.WebSocket {
+func (c *takeoverTest) visit(ctx context.Context, id protocol.PeerID) *wire.WebSocket {
 	limit, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	bus := rand.N(len(c.buses))
@@ -196,7 +196,7 @@ func (c *contest) visit(ctx context.Context, id protocol.PeerID) *wire.WebSocket
 		return nil // it is frozen
 	}
 	c.mu.Lock()
-	c.visits[id] = append(c.visits[id], visit{time.Now(), bus})
+	c.visits[id] = append(c.visits[id], connection{time.Now(), bus})
 	mine := len(c.visits[id])
 	c.mu.Unlock()
 	ready := make(chan struct{})
@@ -226,7 +226,7 @@ func (c *contest) visit(ctx context.Context, id protocol.PeerID) *wire.WebSocket
 	return nil
 }
 
-func (c *contest) leave(s *wire.WebSocket, id protocol.PeerID) {
+func (c *takeoverTest) leave(s *wire.WebSocket, id protocol.PeerID) {
 	c.mu.Lock()
 	c.endLocked(id)
 	c.mu.Unlock()
@@ -234,13 +234,13 @@ func (c *contest) leave(s *wire.WebSocket, id protocol.PeerID) {
 }
 
 // endLocked notes that an identity may be nowhere from now on.
-func (c *contest) endLocked(id protocol.PeerID) {
+func (c *takeoverTest) endLocked(id protocol.PeerID) {
 	if list := c.spans[id]; len(list) > 0 && list[len(list)-1].to.IsZero() {
 		list[len(list)-1].to = time.Now()
 	}
 }
 
-func (c *contest) comeAndGo(ctx context.Context, id protocol.PeerID) {
+func (c *takeoverTest) reconnectLoop(ctx context.Context, id protocol.PeerID) {
 	for ctx.Err() == nil {
 		if s := c.visit(ctx, id); s != nil {
 			retry.Sleep(ctx, time.Duration(rand.N(8000))*time.Millisecond)
@@ -251,7 +251,7 @@ func (c *contest) comeAndGo(ctx context.Context, id protocol.PeerID) {
 }
 
 // serve answers what a session gets until it ends.
-func (c *contest) serve(s *wire.WebSocket, id protocol.PeerID, ready chan struct{}) {
+func (c *takeoverTest) serve(s *wire.WebSocket, id protocol.PeerID, ready chan struct{}) {
 	defer s.Close(wire.CloseNormal, "")
 	for {
 		frame, err := s.Read()
@@ -280,7 +280,7 @@ func (c *contest) serve(s *wire.WebSocket, id protocol.PeerID, ready chan struct
 }
 
 // send sends to one identity or to all, one message after another, until ctx ends.
-func (c *contest) send(ctx context.Context, id protocol.PeerID, url string) {
+func (c *takeoverTest) send(ctx context.Context, id protocol.PeerID, url string) {
 	p := peer.New(id, &peer.Options{Buses: []string{url}})
 	err := p.RunWith(ctx, func(ctx context.Context) error {
 		for ctx.Err() == nil {
@@ -305,8 +305,8 @@ func (c *contest) send(ctx context.Context, id protocol.PeerID, url string) {
 	}
 }
 
-// judge compares what the senders were told with what the sessions got.
-func (c *contest) judge() {
+// checkAll compares what the senders were told with what the sessions got.
+func (c *takeoverTest) checkAll() {
 	counts := map[string]int{}
 	for id, by := range c.handled {
 		for peer, times := range by {
@@ -322,7 +322,7 @@ func (c *contest) judge() {
 			if s.topic != everybody && s.topic != protocol.Topic(peer) {
 				continue
 			}
-			verdict := c.verdict(s, peer)
+			verdict := c.check(s, peer)
 			if verdict == "ok" {
 				reached++
 			}
@@ -337,8 +337,8 @@ func (c *contest) judge() {
 	fmt.Printf("%d takeovers, %d messages: %v\n", c.taken.Load(), len(c.sent), counts)
 }
 
-// verdict says what became of a message at one identity, in capitals if that is wrong.
-func (c *contest) verdict(s sent, id protocol.PeerID) string {
+// check says what became of a message at one identity, in capitals if that is wrong.
+func (c *takeoverTest) check(s sent, id protocol.PeerID) string {
 	handled := c.handled[s.id][id] > 0
 	i := slices.IndexFunc(s.result.Failures, func(f protocol.Failure) bool { return f.Peer == id })
 	switch {
@@ -366,7 +366,7 @@ const known = 3 * time.Second
 
 // subscribed reports whether an identity was, without a gap, and so that the bus of the
 // message had to know.
-func (c *contest) subscribed(s sent, id protocol.PeerID) bool {
+func (c *takeoverTest) subscribed(s sent, id protocol.PeerID) bool {
 	return slices.ContainsFunc(c.spans[id], func(x span) bool {
 		return x.from.Add(known).Before(s.at) && (x.to.IsZero() || x.to.After(s.told.Add(time.Second)))
 	})
@@ -374,14 +374,14 @@ func (c *contest) subscribed(s sent, id protocol.PeerID) bool {
 
 // missed reports whether a result names the bus of an identity as missing, or says that it
 // does not know which are.
-func (c *contest) missed(s sent, id protocol.PeerID) bool {
+func (c *takeoverTest) missed(s sent, id protocol.PeerID) bool {
 	last := 0
 	for i, v := range c.visits[id] {
 		if v.at.Before(s.at) {
 			last = i
 		}
 	}
-	return len(s.result.Missing) == 0 || slices.ContainsFunc(c.visits[id][last:], func(v visit) bool {
+	return len(s.result.Missing) == 0 || slices.ContainsFunc(c.visits[id][last:], func(v connection) bool {
 		return v.at.Before(s.told) && slices.Contains(s.result.Missing, busName(v.bus))
 	})
 }

@@ -55,15 +55,15 @@ func (c *spanCollector) of(trace string) map[string][]tracedSpan {
 	return byName
 }
 
-// TestATraceparentReachesEverythingThatAMessageCauses sends a spawn_request and a
+// TestTraceparent_ReachesCausedMessages sends a spawn_request and a
 // chat's message with a traceparent through the real programs. What spawner, agent
 // and bridge answer carries it, and the bus exports one tree of spans.
-func TestATraceparentReachesEverythingThatAMessageCauses(t *testing.T) {
+func TestTraceparent_ReachesCausedMessages(t *testing.T) {
 	collector := &spanCollector{}
 	web := httptest.NewServer(collector)
 	defer web.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", web.URL)
-	s := newSystem(t)
+	s := newFixture(t)
 	trace, above := strings.Repeat("ab", 16), strings.Repeat("cd", 8)
 	parent := "00-" + trace + "-" + above + "-01"
 
@@ -72,7 +72,7 @@ func TestATraceparentReachesEverythingThatAMessageCauses(t *testing.T) {
 	s.api.Say(chat, will, "hello") // finds the chat an agent, outside of the trace
 	var agent protocol.Topic
 	s.await("an answer in the log", func() bool {
-		for _, p := range s.passes() {
+		for _, p := range s.publications() {
 			if p.message.Type == protocol.TypeTGReply {
 				agent = p.message.From.Topic()
 			}
@@ -110,8 +110,8 @@ func TestATraceparentReachesEverythingThatAMessageCauses(t *testing.T) {
 		protocol.TypeTGMessage, protocol.TypeAgentEvent, protocol.TypeTGReply, protocol.TypeDeliveryStatus,
 	} {
 		want = append(want, "send "+string(kind), "deliver "+string(kind))
-		carried := func(p *pass) bool { return p.message.Type == kind && p.message.TraceParent == parent }
-		s.await("a "+string(kind)+" with the traceparent", func() bool { return slices.ContainsFunc(s.passes(), carried) })
+		carried := func(p *publication) bool { return p.message.Type == kind && p.message.TraceParent == parent }
+		s.await("a "+string(kind)+" with the traceparent", func() bool { return slices.ContainsFunc(s.publications(), carried) })
 	}
 	s.await("a span of each", func() bool {
 		have := collector.of(trace)

@@ -11,10 +11,10 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
-// TestDataOfTheFutureIsRefused gives every program that keeps data a database of
+// TestUnknownSchemaVersion_IsRefused gives every program that keeps data a database of
 // a version that it does not know. It must say so in a sentence, and leave the
 // file as it is.
-func TestDataOfTheFutureIsRefused(t *testing.T) {
+func TestUnknownSchemaVersion_IsRefused(t *testing.T) {
 	for _, c := range []struct {
 		command string
 		file    string

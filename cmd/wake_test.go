@@ -10,20 +10,20 @@ import (
 	"hubbub/protocol"
 )
 
-// TestAWakeBringsAnAgentBack: an agent that was stopped as nobody talked to it runs again, once,
+// TestWake_RestartsAgent: an agent that was stopped as nobody talked to it runs again, once,
 // when the broker has work for it, and gets its wake; also if the spawner was away just then.
-func TestAWakeBringsAnAgentBack(t *testing.T) {
+func TestWake_RestartsAgent(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	s := newSystem(t)
+	s := newFixture(t)
 	s.start("broker")
 	s.run["system"].kill()
 	const idle = "--idle-stop=4s"
 	s.start("system", idle)
 	events := func(event string) (n int) {
-		for _, p := range s.passesOf(activitylog.Filter{Types: []protocol.MessageType{protocol.TypeAgentEvent}}) {
+		for _, p := range s.publicationsOf(activitylog.Filter{Types: []protocol.MessageType{protocol.TypeAgentEvent}}) {
 			if e := contentOf[spawner.LifecycleEvent](p); p.message.From == protocol.PeerSystem && e.Event == event {
 				n++
 			}
@@ -36,13 +36,13 @@ func TestAWakeBringsAnAgentBack(t *testing.T) {
 	s.awaitTexts(chat, 1)
 	var agent protocol.PeerID
 	s.await("the record of the agent", func() bool {
-		for _, p := range s.passes() {
+		for _, p := range s.publications() {
 			agent = cmp.Or(agent, contentOf[protocol.SpawnResult](p).Agent)
 		}
 		return agent != ""
 	})
 	wakes := func() (n int) {
-		for _, p := range s.passes() {
+		for _, p := range s.publications() {
 			if p.message.Type == protocol.TypeCollabEvent && p.entry.Topic == string(agent) && p.status == "ok" {
 				n++
 			}

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// TestTheMainLoopsFeedTheWatchdog starts each program as systemd does, and waits for
+// TestWatchdog_IsFedByMainLoops starts each program as systemd does, and waits for
 // two signs of life of each. Agents, which the spawner starts, give none: systemd
 // does not watch them.
-func TestTheMainLoopsFeedTheWatchdog(t *testing.T) {
+func TestWatchdog_IsFedByMainLoops(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
 	if err != nil {
@@ -27,7 +27,7 @@ func TestTheMainLoopsFeedTheWatchdog(t *testing.T) {
 	}
 	t.Setenv("NOTIFY_SOCKET", socket)
 	t.Setenv("WATCHDOG_USEC", "20000") // less than any program's pulse: each is passed on
-	s := newSystem(t)
+	s := newFixture(t)
 	everyProgram(s)
 	signs := map[int32]int{} // by process
 	for _, p := range s.run {

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// A shop is a bus with the broker, which soon reminds of what lies around.
-type shop struct {
+// A brokerFixture is a bus with the broker, which soon reminds of what lies around.
+type brokerFixture struct {
 	t         *testing.T
 	url, data string
 }
 
-func newShop(t *testing.T, broker bool) *shop {
+func newBrokerFixture(t *testing.T, broker bool) *brokerFixture {
 	t.Helper()
-	s := &shop{t: t, data: t.TempDir()}
+	s := &brokerFixture{t: t, data: t.TempDir()}
 	address := freeAddress(t)
 	s.url = "ws://" + address
 	start(t, t, "hubbub-bus", nil, "--listen", address, "--data", s.data)
@@ -31,7 +31,7 @@ func newShop(t *testing.T, broker bool) *shop {
 }
 
 // run runs hubbub, and returns what it printed.
-func (s *shop) run(args ...string) (out, errors string) {
+func (s *brokerFixture) run(args ...string) (out, errors string) {
 	s.t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(s.t.Context(), built(s.t, "hubbub"), args...)
@@ -44,7 +44,7 @@ func (s *shop) run(args ...string) (out, errors string) {
 }
 
 // until runs hubbub until it prints what is wanted, wherever.
-func (s *shop) until(want string, args ...string) {
+func (s *brokerFixture) until(want string, args ...string) {
 	s.t.Helper()
 	expr := regexp.MustCompile("(?m)" + want)
 	ticker := time.NewTicker(100 * time.Millisecond)
@@ -59,7 +59,7 @@ func (s *shop) until(want string, args ...string) {
 }
 
 // python starts a program of testdata/broker.
-func (s *shop) python(program string, args ...string) *exec.Cmd {
+func (s *brokerFixture) python(program string, args ...string) *exec.Cmd {
 	s.t.Helper()
 	if exec.CommandContext(s.t.Context(), "python3", "--version").Run() != nil {
 		s.t.Skip("there is no Python here")
@@ -69,14 +69,14 @@ func (s *shop) python(program string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "python3", append([]string{"-B", filepath.Join("testdata", "broker", program), s.url}, args...)...)
 }
 
-// TestAPersonGivesOutWorkAtTheCommandLine: makes it, sees who is woken and why, is reminded to
+// TestWork_AtCommandLine: makes it, sees who is woken and why, is reminded to
 // review it, sends it back and closes it; why tells each step.
-func TestAPersonGivesOutWorkAtTheCommandLine(t *testing.T) {
+func TestWork_AtCommandLine(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	s := newShop(t, true)
+	s := newBrokerFixture(t, true)
 	start(t, t, "hubbub-agent", []string{"HUBBUB_DATA=" + t.TempDir(), "HUBBUB_BUS=" + s.url}, "--id=agent:lead", "--harness=scripted", "--compose-window=100ms")
 	s.until(`lead +online`, "who")
 	s.run("work", "create", "write the notes", "--as", "will", "--id", "wi-1", "--owner", "will", "--quiet")
@@ -106,14 +106,14 @@ func TestAPersonGivesOutWorkAtTheCommandLine(t *testing.T) {
 	}
 }
 
-// TestAForeignProgramGivesOutWork: a program in another language, written from the help alone,
+// TestWork_FromOtherProgram: a program in another language, written from the help alone,
 // does the same.
-func TestAForeignProgramGivesOutWork(t *testing.T) {
+func TestWork_FromOtherProgram(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	s := newShop(t, true)
+	s := newBrokerFixture(t, true)
 	out, err := s.python("team.py").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -128,13 +128,13 @@ func TestAForeignProgramGivesOutWork(t *testing.T) {
 	s.until(`reminder, as nothing had happened: woke py-boss \(py-boss: has the next move`, "why", string(made[1]))
 }
 
-// TestABrokerOfSomebodyElses in another language, written from the help alone, passes the kit.
-func TestABrokerOfSomebodyElses(t *testing.T) {
+// TestWork_WithOtherBroker in another language, written from the help alone, passes the kit.
+func TestWork_WithOtherBroker(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	s := newShop(t, false)
+	s := newBrokerFixture(t, false)
 	broker := s.python("broker.py")
 	var said bytes.Buffer
 	broker.Stderr = &said
@@ -160,14 +160,14 @@ func TestABrokerOfSomebodyElses(t *testing.T) {
 	}
 }
 
-// TestOneNameAtTheCommandLine: what people do with work of theirs is not refused because an agent
+// TestWork_AmbiguousNames: what people do with work of theirs is not refused because an agent
 // that owns it has their name; and a person hears of their own work, and of what they own.
-func TestOneNameAtTheCommandLine(t *testing.T) {
+func TestWork_AmbiguousNames(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	s := newShop(t, true)
+	s := newBrokerFixture(t, true)
 	start(t, t, "hubbub-agent", []string{"HUBBUB_DATA=" + t.TempDir(), "HUBBUB_BUS=" + s.url}, "--id=agent:will", "--harness=scripted")
 	s.until(`will +online`, "who")
 	s.run("work", "create", "write the notes", "--as", "will", "--id", "wi-1", "--owner", "agent:will", "--quiet")

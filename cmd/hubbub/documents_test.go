@@ -42,7 +42,7 @@ func documents(t *testing.T) map[string]string {
 var elsewhere = map[string]string{
 	"podman":  "needs a registry for the base image",
 	"kubectl": "needs a cluster",
-	"go":      "makes the module of a peer, in TestNewPeers",
+	"go":      "makes the module of a peer, in TestNewPeer_AnswersInOrder",
 	"node":    "runs a peer, in TestReadmePeers",
 	"mkdir":   "makes the folder of the tokens that kubectl reads",
 	"for":     "makes these tokens",

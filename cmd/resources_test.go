@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// A footprint is what a program takes from its machine at one moment.
-type footprint struct {
+// A resources is what a program takes from its machine at one moment.
+type resources struct {
 	memory     int // resident, in kB
 	files      int // open
 	threads    int
 	goroutines int // of the bus, which tells; else 0
 }
 
-// footprints measures every program of the system; the agents are one row.
-func (s *system) footprints() (map[string]footprint, error) {
-	all := map[string]footprint{}
+// resourceUsage measures every program of the system; the agents are one row.
+func (s *fixture) resourceUsage() (map[string]resources, error) {
+	all := map[string]resources{}
 	for name, p := range s.run {
 		f, err := measure(p.cmd.Process.Pid)
 		if err != nil {
@@ -36,7 +36,7 @@ func (s *system) footprints() (map[string]footprint, error) {
 		return nil, err
 	}
 	all["bus"] = bus
-	var agents footprint
+	var agents resources
 	for _, pid := range s.agents() {
 		f, err := measure(pid)
 		if err != nil {
@@ -51,7 +51,7 @@ func (s *system) footprints() (map[string]footprint, error) {
 }
 
 // agents returns the processes of the system's agents.
-func (s *system) agents() []int {
+func (s *fixture) agents() []int {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		return nil
@@ -71,7 +71,7 @@ func (s *system) agents() []int {
 	return pids
 }
 
-func measure(pid int) (f footprint, err error) {
+func measure(pid int) (f resources, err error) {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	status, err := os.Open(dir + "/status")
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// TestAPersonGivesOutWorkInAGroup: without a shell, a person in a group of Telegram makes work,
+// TestWork_InGroupChat: without a shell, a person in a group of Telegram makes work,
 // sees who is woken and why, has it answered there, is reminded to review it, sends it back,
 // and closes it; a question and a message for an agent elsewhere are answered there, too.
-func TestAPersonGivesOutWorkInAGroup(t *testing.T) {
+func TestWork_InGroupChat(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	s := newSystem(t)
+	s := newFixture(t)
 	start(t, t, "hubbub-broker", []string{"HUBBUB_DATA=" + s.data, "HUBBUB_BUS=" + s.tap.address()}, "--sweep-interval=200ms", "--stale-after=3s")
 	will := s.api.User("Will")
 	group := s.api.Supergroup(-1002, "ops")

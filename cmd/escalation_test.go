@@ -10,15 +10,15 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// TestAPersonAnswersInTheAgentsPlace: what an agent whose program does not run must answer, it asks
+// TestEscalation_PersonAnswersForAgent: what an agent whose program does not run must answer, it asks
 // the person whom its settings name, in the group where both write, and their reply is the answer.
-func TestAPersonAnswersInTheAgentsPlace(t *testing.T) {
+func TestEscalation_PersonAnswersForAgent(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
 	const person = "tg:1002"
-	s := newSystem(t, "--harness=c2a", "--harness-command=false", "--deadline=1s", "--person="+person)
+	s := newFixture(t, "--harness=c2a", "--harness-command=false", "--deadline=1s", "--person="+person)
 	will, ana := s.api.User("Will"), s.api.User("Ana")
 	if ana.ID != 1002 {
 		t.Fatalf("Ana is %d, not the person of the settings", ana.ID)
@@ -41,7 +41,7 @@ func TestAPersonAnswersInTheAgentsPlace(t *testing.T) {
 	s.api.Reply(question, ana, "no, go ahead")
 	s.await("the answer", func() bool { return len(said("answers:")) > 0 })
 	s.await("the end of the event", func() bool {
-		return slices.ContainsFunc(s.passes(), func(p *pass) bool { return contentOf[protocol.Disposition](p).Disposition == "responded" })
+		return slices.ContainsFunc(s.publications(), func(p *publication) bool { return contentOf[protocol.Disposition](p).Disposition == "responded" })
 	})
 	if texts := s.api.Texts(group.ID); !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, "answers: no, go ahead") }) ||
 		len(said("answers:")) != 1 || len(said("I could not answer")) > 0 {

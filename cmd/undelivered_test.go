@@ -14,17 +14,17 @@ import (
 	"hubbub/protocol"
 )
 
-// A teller is a model that learns what became of its answers: asked "at length" it sends one by the
+// A messageModel is a model that learns what became of its answers: asked "at length" it sends one by the
 // tool, waits until that is lost, and sends a shorter one once a tool's result says so. Anything else
 // it answers at once.
-type teller struct {
+type messageModel struct {
 	lost chan struct{}
 
 	mu   sync.Mutex
 	told []string // that it was told of a loss: "tool" or "user", the role in which
 }
 
-func (m *teller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (m *messageModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Messages []struct {
 			Role    string          `json:"role"`
@@ -64,17 +64,17 @@ func (m *teller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": message}}}) // the agent may be gone
 }
 
-// heard returns in which roles the model was told of a loss.
-func (m *teller) heard() []string {
+// prompts returns in which roles the model was told of a loss.
+func (m *messageModel) prompts() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.told)
 }
 
 // failedSends counts the reports to agents that something was not shown.
-func (s *system) failedSends() (n int) {
+func (s *fixture) failedSends() (n int) {
 	s.t.Helper()
-	for _, p := range s.passesOf(activitylog.Filter{}) {
+	for _, p := range s.publicationsOf(activitylog.Filter{}) {
 		var status protocol.DeliveryStatus
 		if p.message.Type == protocol.TypeDeliveryStatus && p.status == activitylog.StatusOK && json.Unmarshal(p.message.Content, &status) == nil && status.Status == protocol.StatusFailed {
 			n++
@@ -83,17 +83,17 @@ func (s *system) failedSends() (n int) {
 	return n
 }
 
-// TestWhatTelegramNeverShows: a model hears that its answer is too long while its turn runs, from a
+// TestUndelivered_AgentIsNotified: a model hears that its answer is too long while its turn runs, from a
 // tool, and answers in short; and that its chat is gone as an event of its own, once.
-func TestWhatTelegramNeverShows(t *testing.T) {
+func TestUndelivered_AgentIsNotified(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	model := &teller{lost: make(chan struct{})}
+	model := &messageModel{lost: make(chan struct{})}
 	web := httptest.NewServer(model)
 	t.Cleanup(web.Close)
-	s := newSystem(t, "--harness=openai", "--model=teller", "--base-url="+web.URL+"/v1")
+	s := newFixture(t, "--harness=openai", "--model=teller", "--base-url="+web.URL+"/v1")
 	user := s.api.User("Will")
 	chat := s.api.DM(user)
 	s.api.Fail(tgtest.Fault{Method: "sendMessage", Text: "all of it", Status: http.StatusBadRequest, Description: "Bad Request: message is too long"})
@@ -104,8 +104,8 @@ func TestWhatTelegramNeverShows(t *testing.T) {
 
 	s.api.Fail(tgtest.Fault{Method: "sendMessage", Text: "a word", Times: -1, Status: http.StatusForbidden, Description: "Forbidden: bot was blocked by the user"})
 	s.api.Say(chat, user, "and in a word?")
-	s.await("the event", func() bool { return len(model.heard()) == 2 })
-	if got := model.heard(); !slices.Equal(got, []string{"tool", "user"}) {
+	s.await("the event", func() bool { return len(model.prompts()) == 2 })
+	if got := model.prompts(); !slices.Equal(got, []string{"tool", "user"}) {
 		t.Errorf("the model was told as %q", got)
 	}
 	if got := s.api.Texts(chat.ID); slices.Contains(got, "all of it") || slices.Contains(got, "a word") {

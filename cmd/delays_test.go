@@ -17,14 +17,14 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A round is one burst of questions in a chat, and how long its answers took.
-type round struct {
+// A questionRound is one burst of questions in a chat, and how long its answers took.
+type questionRound struct {
 	chat  models.Chat
 	began time.Time
 	took  time.Duration
 }
 
-func (r round) String() string {
+func (r questionRound) String() string {
 	if r.took == 0 {
 		return "none"
 	}
@@ -40,8 +40,8 @@ type kill struct {
 // slow is how long a round may take before chaos says why.
 const slow = 10 * time.Second
 
-// slower returns the one of two rounds that took longer.
-func slower(a, b round) round {
+// slowest returns the one of two rounds that took longer.
+func slowest(a, b questionRound) questionRound {
 	if b.took > a.took {
 		return b
 	}
@@ -52,9 +52,9 @@ func slower(a, b round) round {
 // have gone wrong then.
 const before = 3 * time.Second
 
-// tell writes why a round may have been slow: what was killed, what the activity
+// reportDelay writes why a round may have been slow: what was killed, what the activity
 // log has of its chat, and what the programs said.
-func (s *system) tell(w io.Writer, r round, kills []kill) {
+func (s *fixture) reportDelay(w io.Writer, r questionRound, kills []kill) {
 	from, until := r.began.Add(-before), r.began.Add(r.took)
 	type line struct {
 		at   time.Time
@@ -98,7 +98,7 @@ func (s *system) tell(w io.Writer, r round, kills []kill) {
 }
 
 // logs returns what the programs logged, of agents only the given one.
-func (s *system) logs(agent string) map[string]string {
+func (s *fixture) logs(agent string) map[string]string {
 	logs := map[string]string{}
 	for name, runs := range s.past {
 		for _, p := range runs {

@@ -16,16 +16,16 @@ import (
 	"hubbub/activitylog"
 )
 
-// A studio is a Chorus service that was written from the protocol alone, in Python: its channel
+// A chorusService is a Chorus service that was written from the protocol alone, in Python: its channel
 // has people, and the agents behind some inboxes.
-type studio struct {
-	s   *system
+type chorusService struct {
+	s   *fixture
 	url string
 }
 
-type studioWords struct{ Sender, Content string }
+type chorusMessage struct{ Sender, Content string }
 
-func newStudio(s *system, channel ...string) *studio {
+func newChorusService(s *fixture, channel ...string) *chorusService {
 	s.t.Helper()
 	if exec.CommandContext(s.t.Context(), "python3", "-c", "import sys; sys.exit(sys.version_info < (3, 8))").Run() != nil {
 		s.t.Skip("python3 is missing")
@@ -35,10 +35,10 @@ func newStudio(s *system, channel ...string) *studio {
 	p.cmd = exec.CommandContext(context.Background(), "python3", append([]string{filepath.Join("testdata", "chorus", "service.py"), address[strings.LastIndex(address, ":")+1:]}, channel...)...)
 	p.cmd.Stderr = p
 	p.start(s.t)
-	return &studio{s, "http://" + address}
+	return &chorusService{s, "http://" + address}
 }
 
-func (c *studio) post(path string, body map[string]string) {
+func (c *chorusService) post(path string, body map[string]string) {
 	c.s.t.Helper()
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *studio) post(path string, body map[string]string) {
 }
 
 // state returns what was said in the channel, and what agents did that the protocol does not have.
-func (c *studio) state() (said []studioWords, faults []string) {
+func (c *chorusService) state() (said []chorusMessage, faults []string) {
 	c.s.t.Helper()
 	resp, err := http.Get(c.url + "/studio")
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *studio) state() (said []studioWords, faults []string) {
 	}
 	defer resp.Body.Close()
 	var state struct {
-		Said   []studioWords
+		Said   []chorusMessage
 		Faults []string
 	}
 	if err := json.NewDecoder(resp.Body).Decode(&state); err != nil {
@@ -71,7 +71,7 @@ func (c *studio) state() (said []studioWords, faults []string) {
 
 // ask has a person say something, and returns what agents say then, "sender: words", once all
 // that is wanted was said.
-func (c *studio) ask(text string, wants ...string) (then []string) {
+func (c *chorusService) ask(text string, wants ...string) (then []string) {
 	c.s.t.Helper()
 	before, _ := c.state()
 	c.post("/studio/say", map[string]string{"sender": "alice", "content": text})
@@ -90,19 +90,19 @@ func (c *studio) ask(text string, wants ...string) (then []string) {
 	return then
 }
 
-// TestTwoAgentsInAForeignRoom: in a channel of a service that knows nothing of ours two agents
+// TestChorusChannel_TwoAgents: in a channel of a service that knows nothing of ours two agents
 // behind two inboxes hear each other and do not answer for each other, an exchange of theirs ends
 // with one call for a person, and a halt stops both.
-func TestTwoAgentsInAForeignRoom(t *testing.T) {
+func TestChorusChannel_TwoAgents(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	model := &parrot{}
+	model := &chatModel{}
 	web := httptest.NewServer(model)
 	t.Cleanup(web.Close)
-	s := newSystem(t, "--harness=openai", "--model=parrot", "--base-url="+web.URL+"/v1")
-	room := newStudio(s)
+	s := newFixture(t, "--harness=openai", "--model=parrot", "--base-url="+web.URL+"/v1")
+	room := newChorusService(s)
 	s.start("chorus", "--allow-target=127.0.0.0/8")
 	hubbub := func(args ...string) string {
 		t.Helper()
@@ -122,10 +122,10 @@ func TestTwoAgentsInAForeignRoom(t *testing.T) {
 		}
 	}()
 	room.ask("hello you two", "alpha: hello", "beta: hello")
-	asked := model.asked()[0]
+	asked := model.prompts()[0]
 	_, fence, _ := strings.Cut(asked, "\nfence: ")
 	fence, _, _ = strings.Cut(fence, "\n")
-	must(t, asked, "<<"+fence+"\nservice: Studio\ncontext: The team uses this channel for ops coordination.\n"+fence+">>")
+	mustContain(t, asked, "<<"+fence+"\nservice: Studio\ncontext: The team uses this channel for ops coordination.\n"+fence+">>")
 	said := room.ask("@alpha sing", "alpha: La la land")
 	said = append(said, room.ask("@beta what was sung?", "beta: It was la la land")...)
 	if n := len(said); n != 2 {
@@ -148,11 +148,11 @@ func TestTwoAgentsInAForeignRoom(t *testing.T) {
 		t.Errorf("%d calls for a person after %d messages of agents: %q", calls, exchanged, said)
 	}
 	for _, order := range [][2]string{{"/halt", ": halted by alice"}, {"/resume", ": resumed by alice"}} {
-		turns := len(model.asked())
+		turns := len(model.prompts())
 		for _, line := range room.ask(order[0], "alpha: chorus-alpha", "beta: chorus-beta") {
-			must(t, line, order[1])
+			mustContain(t, line, order[1])
 		}
-		if n := len(model.asked()) - turns; n != 0 {
+		if n := len(model.prompts()) - turns; n != 0 {
 			t.Errorf("%d turns for %s", n, order[0])
 		}
 		if order[0] == "/halt" {
@@ -160,9 +160,9 @@ func TestTwoAgentsInAForeignRoom(t *testing.T) {
 		}
 	}
 	hubbub("halt")
-	turns := len(model.asked())
+	turns := len(model.prompts())
 	room.ask("@beta hello, are you there?", "beta: ")
-	if n := len(model.asked()) - turns; n != 0 {
+	if n := len(model.prompts()) - turns; n != 0 {
 		t.Errorf("%d turns while all are halted", n)
 	}
 	hubbub("resume")
@@ -171,7 +171,7 @@ func TestTwoAgentsInAForeignRoom(t *testing.T) {
 		t.Errorf("what the protocol does not have: %q", faults)
 	}
 
-	ring := newStudio(s, "ch_ring") // three that hear one another in turn, in other words and under a name that nobody has
+	ring := newChorusService(s, "ch_ring") // three that hear one another in turn, in other words and under a name that nobody has
 	for i, name := range ringOf {
 		ring.post("/studio/agents", map[string]string{"name": name, "connection": hubbub("chorus", "inbox", "create", name), "to": ringOf[(i+1)%len(ringOf)]})
 	}
@@ -199,15 +199,15 @@ func TestTwoAgentsInAForeignRoom(t *testing.T) {
 // ringOf are the agents of a ring: what each says goes to the next.
 var ringOf = []string{"one", "two", "three"}
 
-// TestAnAgentSpeaksFirstInAForeignRoom: by chat.post, when it is reminded, and because a program
+// TestChorusChannel_AgentSpeaksFirst: by chat.post, when it is reminded, and because a program
 // elsewhere told its channel something; each once, at the newest callback of the service.
-func TestAnAgentSpeaksFirstInAForeignRoom(t *testing.T) {
+func TestChorusChannel_AgentSpeaksFirst(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	s := newObedient(t)
-	room := newStudio(s)
+	s := newScriptedFixture(t)
+	room := newChorusService(s)
 	s.start("chorus", "--allow-target=127.0.0.0/8")
 	connection := strings.TrimSpace(s.hubbub("chorus", "inbox", "create", "solo"))
 	room.post("/studio/agents", map[string]string{"name": "solo", "connection": connection})
@@ -216,7 +216,7 @@ func TestAnAgentSpeaksFirstInAForeignRoom(t *testing.T) {
 	room.ask(`do chat_remind {"when":"1s","text":"do chat_send_message {\"text\":\"It is time.\"}"}`, "solo: It is time.")
 	p := newSender(s, "ci", "--chat", "chorus:solo.ch_room", "--oblige")
 	for _, status := range []string{"accepted", "duplicate"} {
-		must(t, p.post(asStandard, "msg_1", `do chat_send_message {"text":"The build is red."}`), status, " 200")
+		mustContain(t, p.post(asStandard, "msg_1", `do chat_send_message {"text":"The build is red."}`), status, " 200")
 	}
 	times := func(line string) (n int) {
 		said, _ := room.state()
@@ -239,18 +239,18 @@ func TestAnAgentSpeaksFirstInAForeignRoom(t *testing.T) {
 	}
 }
 
-// TestWhatIsNeverShownInAForeignRoom: a model hears from a tool, while its turn runs, that the service refused
+// TestChorusChannel_ReportsRejectedMessages: a model hears from a tool, while its turn runs, that the service refused
 // its answer, and by an event of its own where the turn has ended.
-func TestWhatIsNeverShownInAForeignRoom(t *testing.T) {
+func TestChorusChannel_ReportsRejectedMessages(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	model := &teller{lost: make(chan struct{})}
+	model := &messageModel{lost: make(chan struct{})}
 	web := httptest.NewServer(model)
 	t.Cleanup(web.Close)
-	s := newSystem(t, "--harness=openai", "--model=teller", "--base-url="+web.URL+"/v1")
-	room := newStudio(s)
+	s := newFixture(t, "--harness=openai", "--model=teller", "--base-url="+web.URL+"/v1")
+	room := newChorusService(s)
 	s.start("chorus", "--allow-target=127.0.0.0/8")
 	room.post("/studio/agents", map[string]string{"name": "solo", "connection": strings.TrimSpace(s.hubbub("chorus", "inbox", "create", "solo"))})
 	for _, words := range []string{"all of it", "a word"} {
@@ -261,11 +261,11 @@ func TestWhatIsNeverShownInAForeignRoom(t *testing.T) {
 	close(model.lost)
 	s.await("the shorter answer", func() bool {
 		said, _ := room.state()
-		return slices.Contains(said, studioWords{"solo", "in short"})
+		return slices.Contains(said, chorusMessage{"solo", "in short"})
 	})
 	room.ask("and in a word?")
-	s.await("the event", func() bool { return len(model.heard()) == 2 })
-	if got := model.heard(); !slices.Equal(got, []string{"tool", "user"}) {
+	s.await("the event", func() bool { return len(model.prompts()) == 2 })
+	if got := model.prompts(); !slices.Equal(got, []string{"tool", "user"}) {
 		t.Errorf("the model was told as %q", got)
 	}
 	if said, faults := room.state(); len(said) != 3 || len(faults) != 0 {
@@ -273,16 +273,16 @@ func TestWhatIsNeverShownInAForeignRoom(t *testing.T) {
 	}
 }
 
-// TestAPersonAnswersInAForeignRoom: what an agent must answer and cannot, its lead being out of reach, the person
+// TestChorusChannel_PersonAnswersForAgent: what an agent must answer and cannot, its lead being out of reach, the person
 // whom its settings name is asked where they write, and what they write next is the answer. Where they
 // wait themselves, they are told that there is none.
-func TestAPersonAnswersInAForeignRoom(t *testing.T) {
+func TestChorusChannel_PersonAnswersForAgent(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	s := newSystem(t, "--harness=c2a", "--harness-command=false", "--deadline=1s", "--lead=boss", "--person=chorus:bob")
-	room := newStudio(s)
+	s := newFixture(t, "--harness=c2a", "--harness-command=false", "--deadline=1s", "--lead=boss", "--person=chorus:bob")
+	room := newChorusService(s)
 	s.start("chorus", "--allow-target=127.0.0.0/8")
 	room.post("/studio/agents", map[string]string{"name": "solo", "connection": strings.TrimSpace(s.hubbub("chorus", "inbox", "create", "solo"))})
 	said := func(words string) (n int) {

@@ -15,18 +15,18 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// TestWhoTypesAndWhatAKnockTells: while a surface that is not ours says that a person types, what they wrote
+// TestTyping_AndKnocks: while a surface that is not ours says that a person types, what they wrote
 // waits for the rest, and nobody else's does; and of what is said to a role the model reads in words of the host what it is, and
 // nothing of what was said.
-func TestWhoTypesAndWhatAKnockTells(t *testing.T) {
+func TestTyping_AndKnocks(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	model := &parrot{}
+	model := &chatModel{}
 	web := httptest.NewServer(model)
 	t.Cleanup(web.Close)
-	s := newSystem(t, "--harness=openai", "--model=parrot", "--base-url="+web.URL+"/v1", "--role=backend-agents", "--compose-window=1s")
+	s := newFixture(t, "--harness=openai", "--model=parrot", "--base-url="+web.URL+"/v1", "--role=backend-agents", "--compose-window=1s")
 	will := s.api.User("Will")
 	room := s.api.AddChat(models.Chat{ID: -100, Type: "group", Title: "Team"})
 	s.api.Say(room, will, "@"+s.api.Bot().Username+" hello")
@@ -35,14 +35,14 @@ func TestWhoTypesAndWhatAKnockTells(t *testing.T) {
 	s.api.Say(room, will, "@backend-agents the word is swordfish")
 	knock := ""
 	s.await("the knock", func() bool {
-		for _, turn := range model.asked() {
+		for _, turn := range model.prompts() {
 			if strings.Contains(turn, "to_my_role") {
 				knock = turn
 			}
 		}
 		return knock != ""
 	})
-	must(t, knock, "a message for a role that you have, short", "chat.read_thread")
+	mustContain(t, knock, "a message for a role that you have, short", "chat.read_thread")
 	if strings.Contains(knock, "swordfish") {
 		t.Errorf("the knock gives away what was said: %s", knock)
 	}

@@ -16,34 +16,34 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A tally counts questions and what became of their answers.
-type tally struct{ asked, lost, unknown, doubled, disordered int }
+// A outcomeCounts counts questions and what became of their answers.
+type outcomeCounts struct{ asked, lost, unknown, duplicated, reordered int }
 
-func (y tally) String() string {
+func (y outcomeCounts) String() string {
 	return fmt.Sprintf("sent %d   received %d   lost %d   doubled %d   out of order %d   unknown %d",
-		y.asked, y.asked-y.lost-y.unknown, y.lost, y.doubled, y.disordered, y.unknown)
+		y.asked, y.asked-y.lost-y.unknown, y.lost, y.duplicated, y.reordered, y.unknown)
 }
 
-// A talk is one chat in which somebody asks again and again, a few questions at
+// A conversation is one chat in which somebody asks again and again, a few questions at
 // once, and waits for all answers.
-type talk struct {
-	tally
+type conversation struct {
+	outcomeCounts
 	chat    models.Chat
 	user    models.User
-	slowest round
+	slowest questionRound
 	notes   []string
 }
 
-func (s *system) newTalk(name string) *talk {
+func (s *fixture) newConversation(name string) *conversation {
 	user := s.api.User(name)
-	return &talk{chat: s.api.DM(user), user: user}
+	return &conversation{chat: s.api.DM(user), user: user}
 }
 
 // burst is how many questions are asked at once.
 const burst = 3
 
 // run asks until ctx ends, and then waits for what is open.
-func (k *talk) run(ctx context.Context, s *system, patience, pause time.Duration) {
+func (k *conversation) run(ctx context.Context, s *fixture, patience, pause time.Duration) {
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
@@ -57,7 +57,7 @@ func (k *talk) run(ctx context.Context, s *system, patience, pause time.Duration
 
 // round asks one burst, and waits until every question is answered or its answer
 // reported as unknown, which is not sent again.
-func (k *talk) round(ctx context.Context, s *system, patience time.Duration) {
+func (k *conversation) round(ctx context.Context, s *fixture, patience time.Duration) {
 	first := k.asked
 	k.ask(s, burst)
 	began := time.Now()
@@ -67,14 +67,14 @@ func (k *talk) round(ctx context.Context, s *system, patience time.Duration) {
 		look, stop := context.WithTimeout(ctx, time.Second) // reports are in the log, which tells nobody of news
 		_ = s.api.Await(look, func(*tgtest.Server) bool { return len(k.open(s, first)) == 0 })
 		stop()
-		waits = k.waits(s, first, began)
+		waits = k.isWaiting(s, first, began)
 	}
-	k.slowest = slower(k.slowest, round{k.chat, began, time.Since(began)})
+	k.slowest = slowest(k.slowest, questionRound{k.chat, began, time.Since(began)})
 }
 
-// waits reports whether a question from the given one on, asked since began, may
+// isWaiting reports whether a question from the given one on, asked since began, may
 // still be answered.
-func (k *talk) waits(s *system, first int, began time.Time) bool {
+func (k *conversation) isWaiting(s *fixture, first int, began time.Time) bool {
 	open := k.open(s, first)
 	if len(open) == 0 {
 		return false
@@ -84,17 +84,17 @@ func (k *talk) waits(s *system, first int, began time.Time) bool {
 }
 
 // ask asks the next n questions.
-func (k *talk) ask(s *system, n int) {
+func (k *conversation) ask(s *fixture, n int) {
 	for range n {
 		s.api.Say(k.chat, k.user, k.question(k.asked))
 		k.asked++
 	}
 }
 
-func (k *talk) question(i int) string { return fmt.Sprintf("<%d-%d>?", k.chat.ID, i) }
+func (k *conversation) question(i int) string { return fmt.Sprintf("<%d-%d>?", k.chat.ID, i) }
 
 // open returns the questions from the given one on that have no answer yet.
-func (k *talk) open(s *system, first int) []string {
+func (k *conversation) open(s *fixture, first int) []string {
 	all := strings.Join(s.api.Texts(k.chat.ID), "\n")
 	var open []string
 	for i := first; i < k.asked; i++ {
@@ -105,8 +105,8 @@ func (k *talk) open(s *system, first int) []string {
 	return open
 }
 
-// judge counts what went wrong, over everything that the chat was told.
-func (k *talk) judge(s *system) {
+// check counts what went wrong, over everything that the chat was told.
+func (k *conversation) check(s *fixture) {
 	all := strings.Join(s.api.Texts(k.chat.ID), "\n")
 	last := -1
 	for i := range k.asked {
@@ -117,12 +117,12 @@ func (k *talk) judge(s *system) {
 			k.notes = append(k.notes, "lost "+q)
 			continue
 		case n > 1:
-			k.doubled++
+			k.duplicated++
 			k.notes = append(k.notes, fmt.Sprintf("%d times %s", n, q))
 		}
 		at := strings.Index(all, q)
 		if at < last {
-			k.disordered++
+			k.reordered++
 			k.notes = append(k.notes, "out of order "+q)
 		}
 		last = at
@@ -132,7 +132,7 @@ func (k *talk) judge(s *system) {
 // excuse takes from what was lost the questions whose answer the bridge reports
 // as unknown. Such an answer is not sent again, as the README promises, and so it
 // may be missing.
-func (k *talk) excuse(unknown unknowns) {
+func (k *conversation) excuse(unknown unknowns) {
 	k.notes = slices.DeleteFunc(k.notes, func(note string) bool {
 		q, lost := strings.CutPrefix(note, "lost ")
 		if !lost || !unknown.holds(q) {
@@ -158,13 +158,13 @@ func (u unknowns) holds(question string) bool {
 }
 
 // unknownAnswers reads in the log which answers are unknown.
-func (s *system) unknownAnswers() unknowns { return s.unknownSince(time.Time{}) }
+func (s *fixture) unknownAnswers() unknowns { return s.unknownSince(time.Time{}) }
 
 // unknownSince reads in the log which of the answers since some time are unknown.
-func (s *system) unknownSince(from time.Time) unknowns {
+func (s *fixture) unknownSince(from time.Time) unknowns {
 	texts, unknown := map[protocol.MessageID]string{}, unknowns{}
 	types := []protocol.MessageType{protocol.TypeTGReply, protocol.TypeDeliveryStatus}
-	for _, p := range s.passesOf(activitylog.Filter{Types: types, Since: from}) {
+	for _, p := range s.publicationsOf(activitylog.Filter{Types: types, Since: from}) {
 		switch p.message.Type {
 		case protocol.TypeTGReply:
 			texts[p.message.MessageID] = contentOf[protocol.ChatReply](p).Text
@@ -179,19 +179,19 @@ func (s *system) unknownSince(from time.Time) unknowns {
 
 // tenChats starts a conversation in each of ten new chats. The channel gives them
 // when ctx has ended and every conversation with it.
-func (s *system) tenChats(ctx context.Context, pause time.Duration) <-chan []*talk {
-	list := make([]*talk, 10)
+func (s *fixture) tenChats(ctx context.Context, pause time.Duration) <-chan []*conversation {
+	list := make([]*conversation, 10)
 	var talking sync.WaitGroup
 	for i := range list {
-		list[i] = s.newTalk(fmt.Sprintf("talker %d", i))
+		list[i] = s.newConversation(fmt.Sprintf("talker %d", i))
 		talking.Go(func() { list[i].run(ctx, s, patience, pause) })
 	}
-	done := make(chan []*talk, 1)
+	done := make(chan []*conversation, 1)
 	go func() {
 		talking.Wait()
 		unknown := s.unknownAnswers()
 		for _, k := range list {
-			k.judge(s)
+			k.check(s)
 			k.excuse(unknown)
 		}
 		done <- list
@@ -199,16 +199,16 @@ func (s *system) tenChats(ctx context.Context, pause time.Duration) <-chan []*ta
 	return done
 }
 
-// verdict adds everything up and says what went wrong.
-func verdict(list []*talk) (sum talk, err error) {
+// checkAll adds everything up and says what went wrong.
+func checkAll(list []*conversation) (sum conversation, err error) {
 	var notes []string
 	for _, k := range list {
 		sum.asked += k.asked
 		sum.lost += k.lost
 		sum.unknown += k.unknown
-		sum.doubled += k.doubled
-		sum.disordered += k.disordered
-		sum.slowest = slower(sum.slowest, k.slowest)
+		sum.duplicated += k.duplicated
+		sum.reordered += k.reordered
+		sum.slowest = slowest(sum.slowest, k.slowest)
 		notes = append(notes, k.notes...)
 	}
 	if len(notes) > 0 {

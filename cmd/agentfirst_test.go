@@ -16,13 +16,13 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// An obedient model calls the tool that a message names ("do chat_post {...}"), and then says nothing.
+// An scriptedModel model calls the tool that a message names ("do chat_post {...}"), and then says nothing.
 // Any other message it answers in a word.
-type obedient struct{}
+type scriptedModel struct{}
 
 var order = regexp.MustCompile(`do (chat_[a-z_]+) (\{.*\})`)
 
-func (obedient) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (scriptedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Messages []struct{ Role, Content string }
 	}
@@ -45,16 +45,16 @@ func (obedient) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": answer, "finish_reason": "stop"}}}) // the agent may be gone
 }
 
-// newObedient starts a system whose agents do as they are told.
-func newObedient(t *testing.T, agents ...string) *system {
+// newScriptedFixture starts a system whose agents do as they are told.
+func newScriptedFixture(t *testing.T, agents ...string) *fixture {
 	t.Helper()
-	web := httptest.NewServer(obedient{})
+	web := httptest.NewServer(scriptedModel{})
 	t.Cleanup(web.Close)
-	return newSystem(t, append([]string{"--harness=openai", "--model=obedient", "--base-url=" + web.URL + "/v1"}, agents...)...)
+	return newFixture(t, append([]string{"--harness=openai", "--model=obedient", "--base-url=" + web.URL + "/v1"}, agents...)...)
 }
 
 // hubbub runs a command on the system, and returns what it prints.
-func (s *system) hubbub(args ...string) string {
+func (s *fixture) hubbub(args ...string) string {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), built(s.t, "hubbub"), append(args, "--bus=ws://"+s.bus, "--data="+s.data)...)
 	out, err := cmd.CombinedOutput()
@@ -65,7 +65,7 @@ func (s *system) hubbub(args ...string) string {
 }
 
 // why returns what hubbub why says of an event or a record, once the log has it.
-func (s *system) why(id string) (said string) {
+func (s *fixture) why(id string) (said string) {
 	s.t.Helper()
 	s.await("what the log has of "+id, func() bool {
 		out, err := exec.CommandContext(s.t.Context(), built(s.t, "hubbub"), "why", id, "--data="+s.data).CombinedOutput()
@@ -76,7 +76,7 @@ func (s *system) why(id string) (said string) {
 }
 
 // recordsOf returns the records of a kind to system:attention.
-func (s *system) recordsOf(kind string) (list []activitylog.AttentionRecord) {
+func (s *fixture) recordsOf(kind string) (list []activitylog.AttentionRecord) {
 	s.t.Helper()
 	err := s.log.Attention(s.t.Context(), activitylog.AttentionFilter{}, func(a *activitylog.AttentionRecord) error {
 		if a.Event == kind {
@@ -90,14 +90,14 @@ func (s *system) recordsOf(kind string) (list []activitylog.AttentionRecord) {
 	return list
 }
 
-// TestAnAgentOfRealProgramsSpeaksFirst: told in one chat, it speaks in another that it is assigned to,
+// TestAgent_SpeaksFirst: told in one chat, it speaks in another that it is assigned to,
 // and only there; the chat's other agent has no turn for it, and why tells who spoke, and for what reason.
-func TestAnAgentOfRealProgramsSpeaksFirst(t *testing.T) {
+func TestAgent_SpeaksFirst(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	s := newObedient(t)
+	s := newScriptedFixture(t)
 	will := s.api.User("Will")
 	direct := s.api.DM(will)
 	room := s.api.AddChat(models.Chat{ID: -100, Type: "group", Title: "Team"})
@@ -115,7 +115,7 @@ func TestAnAgentOfRealProgramsSpeaksFirst(t *testing.T) {
 	}
 	s.hubbub("pub", "tg:-100", "--type", "route_assigned", "--content", `{"topic":"tg:-100","agent":"`+agent+`"}`)
 	s.await("the assignment", func() bool {
-		return slices.ContainsFunc(s.passes(), func(p *pass) bool {
+		return slices.ContainsFunc(s.publications(), func(p *publication) bool {
 			return p.message.Type == protocol.TypeConfigure && p.entry.Topic == agent && p.about("tg:-100") && p.status == activitylog.StatusOK
 		})
 	})
@@ -145,14 +145,14 @@ func TestAnAgentOfRealProgramsSpeaksFirst(t *testing.T) {
 	}
 }
 
-// TestAnAgentOfRealProgramsIsReminded: killed while it waits, it is told once what it wanted to be
+// TestAgent_IsReminded: killed while it waits, it is told once what it wanted to be
 // told, in its chat; why tells for what. A person finds what else it waits for, and takes it back.
-func TestAnAgentOfRealProgramsIsReminded(t *testing.T) {
+func TestAgent_IsReminded(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	s := newObedient(t)
+	s := newScriptedFixture(t)
 	will := s.api.User("Will")
 	chat := s.api.DM(will)
 	s.api.Say(chat, will, `do chat_remind {"when":"0 9 * * 1-5","zone":"Europe/Berlin","text":"Ask for the numbers."}`)

@@ -23,9 +23,9 @@ func topicText(t *testing.T, name string) string {
 	return string(out)
 }
 
-// TestMetricsInTheManualExist checks that the bus has every metric that the
+// TestDocumentedMetrics_Exist checks that the bus has every metric that the
 // operators' text names.
-func TestMetricsInTheManualExist(t *testing.T) {
+func TestDocumentedMetrics_Exist(t *testing.T) {
 	addr := freeAddress(t)
 	start(t, t, "hubbub-bus", nil, "--listen", addr, "--data", t.TempDir())
 	resp, err := http.Get("http://" + addr + "/metrics")
@@ -54,9 +54,9 @@ func TestMetricsInTheManualExist(t *testing.T) {
 	}
 }
 
-// TestLimitsInTheManualAreInForce compares the defaults in the text with those of
+// TestDocumentedLimits_AreInForce compares the defaults in the text with those of
 // the bus.
-func TestLimitsInTheManualAreInForce(t *testing.T) {
+func TestDocumentedLimits_AreInForce(t *testing.T) {
 	help := regexp.MustCompile(`\n {6,}([^ -])`).ReplaceAllString(helpOf(t, "hubbub-bus"), " $1") // lines that were wrapped
 	lines := regexp.MustCompile("(?m)^- `--([a-z-]+) (\\S+)`").FindAllStringSubmatch(topicText(t, "limits"), -1)
 	for _, m := range lines {

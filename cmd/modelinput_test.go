@@ -16,17 +16,17 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A clerk is the endpoint of a model that writes down what it is given. It asks with choices, says
+// A recordingModel is the endpoint of a model that writes down what it is given. It asks with choices, says
 // that it is at it before it answers, or thinks until nobody listens, as the message wants it,
 // and answers anything else by a number.
-type clerk struct {
+type recordingModel struct {
 	left chan struct{} // has a value for each answer that nobody listened to
 
 	mu    sync.Mutex
 	given []string // of each turn, from what the message answers on
 }
 
-func (c *clerk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (c *recordingModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Messages []struct{ Role, Content string }
 	}
@@ -37,7 +37,7 @@ func (c *clerk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var said string
 	for _, m := range asked.Messages {
 		if m.Role == "user" {
-			said = given(m.Content)
+			said = promptText(m.Content)
 		}
 	}
 	fresh := asked.Messages[len(asked.Messages)-1].Role == "user"
@@ -53,19 +53,19 @@ func (c *clerk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.Contains(said, "take your time"):
 		answer["content"] = "It took an hour."
 	case strings.Contains(said, "think for ever"):
-		c.note(said)
+		c.record(said)
 		<-r.Context().Done()
 		c.left <- struct{}{}
 		return
 	case fresh:
-		answer["content"] = fmt.Sprint("answer ", c.note(said))
+		answer["content"] = fmt.Sprint("answer ", c.record(said))
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": answer, "finish_reason": "stop"}}}) // the agent may be gone
 }
 
-// given returns the end of a prompt, from what the message answers on.
-func given(prompt string) string {
+// promptText returns the end of a prompt, from what the message answers on.
+func promptText(prompt string) string {
 	at := strings.LastIndex(prompt, "\nMESSAGE\n")
 	if reply := strings.LastIndex(prompt[:max(at, 0)], "\nIN REPLY TO\n"); reply >= 0 {
 		at = reply
@@ -73,16 +73,16 @@ func given(prompt string) string {
 	return prompt[max(at, 0):]
 }
 
-// note writes down what a turn was given, and returns how many there were.
-func (c *clerk) note(said string) int {
+// record writes down what a turn was given, and returns how many there were.
+func (c *recordingModel) record(said string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.given = append(c.given, said)
 	return len(c.given)
 }
 
-// with returns what was given that has a text.
-func (c *clerk) with(text string) (found []string) {
+// promptsWith returns what was given that has a text.
+func (c *recordingModel) promptsWith(text string) (found []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, one := range c.given {
@@ -94,7 +94,7 @@ func (c *clerk) with(text string) (found []string) {
 }
 
 // ended waits until nothing more comes of a message of a person.
-func (s *system) ended(m *models.Message) {
+func (s *fixture) ended(m *models.Message) {
 	s.t.Helper()
 	source := fmt.Sprintf("tg:%d:%d:%d", s.api.Bot().ID, m.Chat.ID, m.ID)
 	s.await("the end of "+source, func() bool {
@@ -102,18 +102,18 @@ func (s *system) ended(m *models.Message) {
 	})
 }
 
-// TestWhatPeopleSendReachesAModel: through bridge, bus and agent. Words of others are marked as such
+// TestModel_ReceivesWhatPeopleSend: through bridge, bus and agent. Words of others are marked as such
 // and oblige nobody, what is answered comes along, a command names the bot, each kind says
 // what it is, and thanks begin no turn.
-func TestWhatPeopleSendReachesAModel(t *testing.T) {
+func TestModel_ReceivesWhatPeopleSend(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	model := &clerk{left: make(chan struct{}, 16)}
+	model := &recordingModel{left: make(chan struct{}, 16)}
 	web := httptest.NewServer(model)
 	t.Cleanup(web.Close)
-	s := newSystem(t, "--harness=openai", "--model=clerk", "--base-url="+web.URL+"/v1", "--stop-words=basta così")
+	s := newFixture(t, "--harness=openai", "--model=clerk", "--base-url="+web.URL+"/v1", "--stop-words=basta così")
 	s.tgArgs = append(s.tgArgs, "--menu=ask=Ask the agent")
 	s.restart("tg")
 	will, ann := s.api.User("Will"), s.api.User("Ann")
@@ -124,12 +124,12 @@ func TestWhatPeopleSendReachesAModel(t *testing.T) {
 
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the model was given:\n%s", strings.Join(model.with(""), "\n"))
+			t.Logf("the model was given:\n%s", strings.Join(model.promptsWith(""), "\n"))
 		}
 	})
 	shown := func(fits func(*models.Message) bool) (found *models.Message) {
 		t.Helper()
-		s.await("a message of the bot", func() bool { found = s.saying(dm, fits); return found != nil })
+		s.await("a message of the bot", func() bool { found = s.awaitMessage(dm, fits); return found != nil })
 		return found
 	}
 
@@ -156,18 +156,18 @@ func TestWhatPeopleSendReachesAModel(t *testing.T) {
 		{dm, models.Message{Text: "धन्यवाद"}, ""},
 		{dm, models.Message{Text: "🎉🎉"}, ""},
 	} {
-		before := len(model.with(""))
+		before := len(model.promptsWith(""))
 		c.message.Chat, c.message.From = c.chat, &will
 		s.ended(s.api.Post(c.message))
 		want := 0
 		if c.given != "" {
 			want = 1
 		}
-		if n := len(model.with("")) - before; n != want || len(model.with(c.given)) < want {
+		if n := len(model.promptsWith("")) - before; n != want || len(model.promptsWith(c.given)) < want {
 			t.Errorf("%q began %d turns; want %d with %q", c.message.Text, n, want, c.given)
 		}
 	}
-	if got := model.with("the part that is quoted"); strings.Contains(got[0], older.Text) {
+	if got := model.promptsWith("the part that is quoted"); strings.Contains(got[0], older.Text) {
 		t.Errorf("of a quote all is given: %q", got)
 	}
 	if menu := s.api.Calls("setMyCommands"); len(menu) == 0 || !strings.Contains(string(menu[len(menu)-1].Params["commands"]), `"ask"`) {
@@ -175,7 +175,7 @@ func TestWhatPeopleSendReachesAModel(t *testing.T) {
 	}
 
 	s.api.InjectRaw(900_000, json.RawMessage(fmt.Sprintf(`{"update_id":900000,"message":{"message_id":800,"date":1790000000,"chat":{"id":%d,"type":"private"},"from":{"id":%d,"first_name":"Will"},"hologram":{"size":3}}}`, dm.ID, will.ID)))
-	s.await("a message of a kind of tomorrow", func() bool { return len(model.with("hologram")) == 1 })
+	s.await("a message of a kind of tomorrow", func() bool { return len(model.promptsWith("hologram")) == 1 })
 	s.api.InjectRaw(900_001, json.RawMessage(fmt.Sprintf(`{"update_id":900001,"business_connection":{"id":"b1","user":{"id":%d,"first_name":"Will"},"user_chat_id":%d,"date":1790000000,"is_enabled":true}}`, will.ID, dm.ID)))
 	s.await("the refusal of a business account", func() bool {
 		return slices.ContainsFunc(s.api.Texts(dm.ID), func(said string) bool {
@@ -186,7 +186,7 @@ func TestWhatPeopleSendReachesAModel(t *testing.T) {
 	s.api.Say(dm, will, "where to?")
 	asked := shown(func(m *models.Message) bool { return m.Text == "Which one?" })
 	s.api.Press(asked, will, "Staging")
-	s.await("the choice", func() bool { return len(model.with("Staging")) == 1 })
+	s.await("the choice", func() bool { return len(model.promptsWith("Staging")) == 1 })
 	shown(func(m *models.Message) bool {
 		return m.ID == asked.ID && strings.HasPrefix(m.Text, "Which one?\n\nChosen: Staging")
 	})
@@ -199,11 +199,11 @@ func TestWhatPeopleSendReachesAModel(t *testing.T) {
 	}
 
 	s.api.Say(dm, will, "think for ever")
-	s.await("the turn", func() bool { return len(model.with("think for ever")) == 1 })
+	s.await("the turn", func() bool { return len(model.promptsWith("think for ever")) == 1 })
 	s.api.Say(dm, will, "Basta così!")
 	s.await("the end of the request", func() bool { return len(model.left) > 0 })
-	s.await("the turn of the word itself", func() bool { return len(model.with("Basta")) > 0 })
-	if n, stops := len(model.with("think for ever")), len(model.with("Basta")); n != 1 || stops != 1 {
+	s.await("the turn of the word itself", func() bool { return len(model.promptsWith("Basta")) > 0 })
+	if n, stops := len(model.promptsWith("think for ever")), len(model.promptsWith("Basta")); n != 1 || stops != 1 {
 		t.Errorf("what was stopped took %d turns, and the word %d", n, stops)
 	}
 }

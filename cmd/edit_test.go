@@ -19,8 +19,8 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A holder holds who has the old words of a message at a moment, until it may go on.
-type holder struct {
+// A heldModel holds who has the old words of a message at a moment, until it may go on.
+type heldModel struct {
 	*httptest.Server
 	moment string
 	came   chan struct{} // closed when somebody is held
@@ -31,15 +31,15 @@ type holder struct {
 	refused []int // by a callback: the answers to what was said there
 }
 
-func newHolder(t *testing.T, moment string) *holder {
-	h := &holder{moment: moment, came: make(chan struct{}), goOn: make(chan struct{})}
+func newHeldModel(t *testing.T, moment string) *heldModel {
+	h := &heldModel{moment: moment, came: make(chan struct{}), goOn: make(chan struct{})}
 	h.Server = httptest.NewServer(h)
 	t.Cleanup(h.Close)
 	return h
 }
 
 // at is called at a moment by who works on a message. The first one is held.
-func (h *holder) at(ctx context.Context, moment string) {
+func (h *heldModel) at(ctx context.Context, moment string) {
 	if moment != h.moment {
 		return
 	}
@@ -52,7 +52,7 @@ func (h *holder) at(ctx context.Context, moment string) {
 
 // ServeHTTP is where programs ask whether they may go on, the endpoint of a model of Anthropic's
 // API, and an agent elsewhere that speaks Chorus.
-func (h *holder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *heldModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
@@ -71,7 +71,7 @@ func (h *holder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // call answers what was POSTed at its callback.
-func (h *holder) call(raw []byte) {
+func (h *heldModel) call(raw []byte) {
 	var post struct {
 		Message  struct{ Content string }
 		Callback string
@@ -93,29 +93,29 @@ func (h *holder) call(raw []byte) {
 	}
 }
 
-// TestAMessageEditedWhileAnAgentIsAtIt: whatever runs the turns of an agent, who has the old words
+// TestEdit_DuringTurn: whatever runs the turns of an agent, who has the old words
 // of a message goes on only when the agent has the new ones. Those are answered, once, and
 // the old ones never.
-func TestAMessageEditedWhileAnAgentIsAtIt(t *testing.T) {
+func TestEdit_DuringTurn(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	s := newSystem(t)
+	s := newFixture(t)
 	s.start("chorus", "--allow-target", "127.0.0.0/8", "--compose-window", "50ms")
 	for _, c := range []struct {
 		harness string
 		moments []string
-		args    func(h *holder) []string
+		args    func(h *heldModel) []string
 	}{
-		{"anthropic", []string{"given"}, func(h *holder) []string { return []string{"--model=m", "--base-url=" + h.URL} }},
-		{"acp", []string{"given"}, func(*holder) []string {
+		{"anthropic", []string{"given"}, func(h *heldModel) []string { return []string{"--model=m", "--base-url=" + h.URL} }},
+		{"acp", []string{"given"}, func(*heldModel) []string {
 			return []string{"--harness-command=env " + harnesstest.ACPRoleEnv + "=fake " + os.Args[0]}
 		}},
-		{"c2a", []string{"given", "accepted"}, func(h *holder) []string {
+		{"c2a", []string{"given", "accepted"}, func(h *heldModel) []string {
 			return []string{"--harness-command=env " + harnesstest.HoldEnv + "=" + h.URL + " " + os.Args[0]}
 		}},
-		{"a2a", []string{"given"}, func(h *holder) []string {
+		{"a2a", []string{"given"}, func(h *heldModel) []string {
 			return []string{"--a2a-url=" + harnesstest.A2AAgent(func(ctx context.Context, heard string) string {
 				h.at(ctx, "given")
 				return harnesstest.HoldReply(heard)
@@ -125,7 +125,7 @@ func TestAMessageEditedWhileAnAgentIsAtIt(t *testing.T) {
 	} {
 		for _, moment := range c.moments {
 			t.Run(c.harness+", "+moment, func(t *testing.T) {
-				h, name := newHolder(t, moment), c.harness+"-"+moment
+				h, name := newHeldModel(t, moment), c.harness+"-"+moment
 				s := s.in(t)
 				if c.args != nil {
 					s.startAgent(name, append(c.args(h), "--harness="+c.harness)...)
@@ -137,7 +137,7 @@ func TestAMessageEditedWhileAnAgentIsAtIt(t *testing.T) {
 					s.hubbub("chorus", "add", name, "--connection-string-file", file)
 					s.await("the agent elsewhere", func() bool { return strings.Contains(s.hubbub("peers"), "agent:"+name) })
 				}
-				edited(s, h, name)
+				checkEdited(s, h, name)
 				if h.mu.Lock(); c.harness == "chorus" && moment == "accepted" && !slices.Equal(h.refused, []int{http.StatusForbidden}) {
 					t.Errorf("of what was said at its callbacks these were refused: %v", h.refused)
 				}
@@ -147,10 +147,10 @@ func TestAMessageEditedWhileAnAgentIsAtIt(t *testing.T) {
 	}
 }
 
-// edited has a message edited while an agent is held.
-func edited(s *system, h *holder, agent string) {
+// checkEdited has a message edited while an agent is held.
+func checkEdited(s *fixture, h *heldModel, agent string) {
 	s.t.Helper()
-	room, will, address := s.roomOf(agent)
+	room, will, address := s.groupOf(agent)
 	hold := "hold " + h.URL + "/" + h.moment
 	asked := s.api.Say(room, will, hold+" old words"+address)
 	s.await("whoever is held", func() bool {
@@ -163,7 +163,7 @@ func edited(s *system, h *holder, agent string) {
 	})
 	s.api.EditText(asked, hold+" new words"+address)
 	s.await("the edit", func() bool {
-		return slices.ContainsFunc(s.passes(), func(p *pass) bool {
+		return slices.ContainsFunc(s.publications(), func(p *publication) bool {
 			return p.status == "ok" && p.entry.Topic == "agent:"+agent && strings.Contains(string(p.message.Content), "new words")
 		})
 	})
@@ -176,15 +176,15 @@ func edited(s *system, h *holder, agent string) {
 }
 
 // startAgent starts an agent beside those that the system starts.
-func (s *system) startAgent(name string, args ...string) {
+func (s *fixture) startAgent(name string, args ...string) {
 	s.t.Helper()
 	env := []string{"HUBBUB_DATA=" + s.data, "HUBBUB_BUS=" + s.tap.address(), "HUBBUB_LOG_FORMAT=json", transcribeKey}
 	s.run[name] = start(s.t, s.whole, "hubbub-agent", env, append([]string{"--id=" + name, "--compose-window=50ms"}, args...)...)
 }
 
-// roomOf returns a group of somebody, in which the agent is beside the one of the system, and by
+// groupOf returns a group of somebody, in which the agent is beside the one of the system, and by
 // which words it is addressed.
-func (s *system) roomOf(agent string) (room models.Chat, will models.User, address string) {
+func (s *fixture) groupOf(agent string) (room models.Chat, will models.User, address string) {
 	s.t.Helper()
 	*s.rooms++
 	will, room = s.api.User("Will"), s.api.Group(int64(-100-*s.rooms), "Team of "+agent)

@@ -15,55 +15,55 @@ import (
 	"github.com/coder/websocket"
 )
 
-// A leg is one of the four frames of a message's way through the bus.
-type leg string
+// A hop is one of the four frames of a message's way through the bus.
+type hop string
 
 const (
-	legSend        leg = "sent"         // sendMessage, to the bus
-	legDeliver     leg = "delivered"    // processMessage, from the bus
-	legAcknowledge leg = "acknowledged" // the answer of the one who got it
-	legAccept      leg = "accepted"     // the bus's answer to the sender
+	legSend        hop = "sent"         // sendMessage, to the bus
+	legDeliver     hop = "delivered"    // processMessage, from the bus
+	legAcknowledge hop = "acknowledged" // the answer of the one who got it
+	legAccept      hop = "accepted"     // the bus's answer to the sender
 )
 
-var legs = []leg{legSend, legDeliver, legAcknowledge, legAccept}
+var legs = []hop{legSend, legDeliver, legAcknowledge, legAccept}
 
 // writer returns who writes the frame of a leg of a message.
-func (l leg) writer(from, to string) string {
-	return map[leg]string{legSend: from, legDeliver: "bus", legAcknowledge: to, legAccept: "bus"}[l]
+func (l hop) writer(from, to string) string {
+	return map[hop]string{legSend: from, legDeliver: "bus", legAcknowledge: to, legAccept: "bus"}[l]
 }
 
-// A tap stands between the programs and their bus. It passes every frame on,
+// A proxy stands between the programs and their bus. It passes every frame on,
 // and can hold one, so that a program is killed at exactly that step.
-type tap struct {
+type proxy struct {
 	bus string
 	web *httptest.Server
 
 	mu   sync.Mutex
-	next *held // the frame to hold, nil for none
+	next *heldMessage // the frame to hold, nil for none
 }
 
-// A held is the frame that a tap holds, or shall hold when it comes.
-type held struct {
-	leg     leg
+// A heldMessage is the frame that a tap holds, or shall hold when it comes.
+type heldMessage struct {
+	leg     hop
 	kind    protocol.MessageType
 	says    []string      // strings that the message has, such as a topic
 	came    chan struct{} // closed when the tap holds it
 	outcome chan bool     // whether it goes on
 }
 
-func newTap(t *testing.T, bus string) *tap {
-	p := &tap{bus: bus}
+func newProxy(t *testing.T, bus string) *proxy {
+	p := &proxy{bus: bus}
 	p.web = httptest.NewServer(p)
 	t.Cleanup(p.web.Close)
 	return p
 }
 
 // address is where programs find the bus.
-func (p *tap) address() string { return "ws" + strings.TrimPrefix(p.web.URL, "http") }
+func (p *proxy) address() string { return "ws" + strings.TrimPrefix(p.web.URL, "http") }
 
 // hold makes the tap hold the next frame of a leg of a message with some strings.
-func (p *tap) hold(l leg, kind protocol.MessageType, says ...string) *held {
-	h := &held{leg: l, kind: kind, says: says, came: make(chan struct{}), outcome: make(chan bool, 1)}
+func (p *proxy) hold(l hop, kind protocol.MessageType, says ...string) *heldMessage {
+	h := &heldMessage{leg: l, kind: kind, says: says, came: make(chan struct{}), outcome: make(chan bool, 1)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next = h
@@ -71,7 +71,7 @@ func (p *tap) hold(l leg, kind protocol.MessageType, says ...string) *held {
 }
 
 // passes reports whether a frame goes on; it waits while the frame is held.
-func (p *tap) passes(l leg, m *passing) bool {
+func (p *proxy) passes(l hop, m *proxiedMessage) bool {
 	p.mu.Lock()
 	h := p.next
 	if h == nil || h.leg != l || h.kind != m.kind || !m.says(h.says) {
@@ -84,18 +84,18 @@ func (p *tap) passes(l leg, m *passing) bool {
 	return <-h.outcome
 }
 
-// A passing is a message on one connection, between its request and its answer.
-type passing struct {
+// A proxiedMessage is a message on one connection, between its request and its answer.
+type proxiedMessage struct {
 	kind protocol.MessageType
 	raw  string
 }
 
-func (m *passing) says(all []string) bool {
+func (m *proxiedMessage) says(all []string) bool {
 	return !slices.ContainsFunc(all, func(one string) bool { return !strings.Contains(m.raw, `"`+one+`"`) })
 }
 
 // ServeHTTP passes one connection on.
-func (p *tap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	near, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		return
@@ -109,22 +109,22 @@ func (p *tap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	near.SetReadLimit(-1)
 	far.SetReadLimit(-1)
 	var wg sync.WaitGroup
-	c := &tapped{tap: p, sent: map[string]*passing{}, delivered: map[string]*passing{}}
+	c := &proxiedConn{proxy: p, sent: map[string]*proxiedMessage{}, delivered: map[string]*proxiedMessage{}}
 	wg.Go(func() { c.pump(r.Context(), near, far, "sendMessage", legSend, c.sent, legAcknowledge, c.delivered) })
 	wg.Go(func() { c.pump(r.Context(), far, near, "processMessage", legDeliver, c.delivered, legAccept, c.sent) })
 	wg.Wait()
 }
 
-// A tapped is one connection with its open requests, by id.
-type tapped struct {
-	*tap
+// A proxiedConn is one connection with its open requests, by id.
+type proxiedConn struct {
+	*proxy
 	mu              sync.Mutex
-	sent, delivered map[string]*passing
+	sent, delivered map[string]*proxiedMessage
 }
 
 // pump passes frames on until the connection ends: requests of a method are one
 // leg, answers to the requests of the other side are another.
-func (c *tapped) pump(ctx context.Context, from, to *websocket.Conn, method string, asks leg, asked map[string]*passing, answers leg, open map[string]*passing) {
+func (c *proxiedConn) pump(ctx context.Context, from, to *websocket.Conn, method string, asks hop, asked map[string]*proxiedMessage, answers hop, open map[string]*proxiedMessage) {
 	for {
 		kind, frame, err := from.Read(ctx)
 		if err != nil {
@@ -142,7 +142,7 @@ func (c *tapped) pump(ctx context.Context, from, to *websocket.Conn, method stri
 }
 
 // read says which leg of which message a frame is; nil for any other frame.
-func (c *tapped) read(frame []byte, method string, asks leg, asked map[string]*passing, answers leg, open map[string]*passing) (leg, *passing) {
+func (c *proxiedConn) read(frame []byte, method string, asks hop, asked map[string]*proxiedMessage, answers hop, open map[string]*proxiedMessage) (hop, *proxiedMessage) {
 	var f struct {
 		ID     json.RawMessage
 		Method string
@@ -156,7 +156,7 @@ func (c *tapped) read(frame []byte, method string, asks leg, asked map[string]*p
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f.Method == method {
-		m := &passing{kind: f.Params.Payload.Type, raw: string(frame)}
+		m := &proxiedMessage{kind: f.Params.Payload.Type, raw: string(frame)}
 		asked[string(f.ID)] = m
 		return asks, m
 	}

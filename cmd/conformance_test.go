@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// TestConformanceKnowsWhoIsElsewhere: the spawner is on another bus of the cluster, which the
+// TestConformance_SeesPeersOfCluster: the spawner is on another bus of the cluster, which the
 // cases would take over all the same. So the bus that has no peers itself is refused.
-func TestConformanceKnowsWhoIsElsewhere(t *testing.T) {
+func TestConformance_SeesPeersOfCluster(t *testing.T) {
 	nats := startNATS(t, server.RANDOM_PORT)
 	var buses []string
 	for i := range 2 {

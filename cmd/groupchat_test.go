@@ -17,14 +17,14 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A parrot is the endpoint of the models of a room with two agents. Each does what the message
+// A chatModel is the endpoint of the models of a room with two agents. Each does what the message
 // asks, and answers the other one by new words to it, without end.
-type parrot struct {
+type chatModel struct {
 	mu    sync.Mutex
 	turns []string // "AGENT PROMPT" of each
 }
 
-func (p *parrot) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *chatModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Messages []struct{ Role, Content string }
 	}
@@ -39,9 +39,9 @@ func (p *parrot) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if last.Role == "user" { // else it is what a tool said
 		p.mu.Lock()
 		p.turns = append(p.turns, me+" "+last.Content)
-		answer["content"] = says(me, last.Content, len(p.turns))
+		answer["content"] = reply(me, last.Content, len(p.turns))
 		p.mu.Unlock()
-		if tool, arguments := does(last.Content); tool != "" {
+		if tool, arguments := toolCall(last.Content); tool != "" {
 			answer["tool_calls"] = []any{map[string]any{"id": "call", "type": "function", "function": map[string]any{"name": tool, "arguments": arguments}}}
 		}
 	}
@@ -56,8 +56,8 @@ func messageIn(prompt string) string {
 	return text
 }
 
-// does returns the tool that an agent of the room calls in a turn, or "".
-func does(prompt string) (tool, arguments string) {
+// toolCall returns the tool that an agent of the room calls in a turn, or "".
+func toolCall(prompt string) (tool, arguments string) {
 	switch {
 	case strings.Contains(prompt, "the reaction agree"):
 		return "chat_send_message", `{"text":"I deploy now."}`
@@ -69,8 +69,8 @@ func does(prompt string) (tool, arguments string) {
 	return "", ""
 }
 
-// says returns what an agent of the room says in its nth turn.
-func says(me, prompt string, n int) string {
+// reply returns what an agent of the room says in its nth turn.
+func reply(me, prompt string, n int) string {
 	text := messageIn(prompt)
 	other := map[string]string{"tg--100": "second", "second": "tg--100"}[me]
 	if inbox, behind := strings.CutPrefix(me, "chorus-"); behind {
@@ -95,31 +95,31 @@ func says(me, prompt string, n int) string {
 	}
 }
 
-// asked returns the turns of all agents.
-func (p *parrot) asked() []string {
+// prompts returns the turns of all agents.
+func (p *chatModel) prompts() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.turns)
 }
 
 // turnsOf counts the turns of an agent.
-func (p *parrot) turnsOf(agent string) int {
-	return len(slices.DeleteFunc(p.asked(), func(t string) bool { return !strings.HasPrefix(t, agent+" ") }))
+func (p *chatModel) turnsOf(agent string) int {
+	return len(slices.DeleteFunc(p.prompts(), func(t string) bool { return !strings.HasPrefix(t, agent+" ") }))
 }
 
-// TestARoomOfRealPrograms: in a group of Telegram with two agents, each hears what the other says,
+// TestGroupChat_TwoAgents: in a group of Telegram with two agents, each hears what the other says,
 // without a turn; what they say to each other ends with one call for a person; a halt stops
 // both, a thumb under an agent's question lets it go on or has it plan anew, and who marks a
 // message as done closes what an agent put off.
-func TestARoomOfRealPrograms(t *testing.T) {
+func TestGroupChat_TwoAgents(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	model := &parrot{}
+	model := &chatModel{}
 	web := httptest.NewServer(model)
 	t.Cleanup(web.Close)
-	s := newSystem(t, "--harness=openai", "--model=parrot", "--base-url="+web.URL+"/v1")
+	s := newFixture(t, "--harness=openai", "--model=parrot", "--base-url="+web.URL+"/v1")
 	will := s.api.User("Will")
 	room := s.api.AddChat(models.Chat{ID: -100, Type: "group", Title: "Team"})
 	hubbub := func(args ...string) {
@@ -147,12 +147,12 @@ func TestARoomOfRealPrograms(t *testing.T) {
 	ask("@"+s.api.Bot().Username+" hello", "hello")
 	hubbub("pub", "system:spawn", "--type", "spawn_request", "--content", `{"topic":"tg:-100","agent":"second"}`)
 	s.await("the second agent", func() bool {
-		return slices.ContainsFunc(s.passes(), func(p *pass) bool { return p.entry.Topic == "agent:second" && p.status != "" })
+		return slices.ContainsFunc(s.publications(), func(p *publication) bool { return p.entry.Topic == "agent:second" && p.status != "" })
 	})
 
 	ask("@tg--100 sing", "La la land")
 	s.await("what the second agent overhears", func() bool {
-		return slices.ContainsFunc(s.passes(), func(p *pass) bool {
+		return slices.ContainsFunc(s.publications(), func(p *publication) bool {
 			return p.status != "" && strings.Contains(string(p.message.Content), "La la land") && p.entry.Topic == "agent:second"
 		})
 	})

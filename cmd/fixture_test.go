@@ -18,19 +18,19 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A system is the whole path: Telegram, bridge, bus, spawner and agents.
-type system struct {
+// A fixture is the whole path: Telegram, bridge, bus, spawner and agents.
+type fixture struct {
 	t     *testing.T // the present test
 	whole *testing.T // the test that the system lives for
 	data  string
 	bus   string // address
-	tap   *tap   // through which the programs reach it
+	tap   *proxy // through which the programs reach it
 	api   *tgtest.Server
 	log   *activitylog.Reader
 	run   map[string]*process
 	past  map[string][]*process // every run of a program, this one included
 	never *[]string             // what was waited for in vain
-	rooms *int                  // that roomOf made
+	rooms *int                  // that groupOf made
 
 	agentArgs, tgArgs []string
 	botToken          string
@@ -39,16 +39,16 @@ type system struct {
 // The programs of a system, in the order of their start.
 var programs = []string{"bus", "system", "tg"}
 
-// newSystem starts everything, with the scripted harness unless the agents' arguments name another.
-func newSystem(t *testing.T, agents ...string) *system {
+// newFixture starts everything, with the scripted harness unless the agents' arguments name another.
+func newFixture(t *testing.T, agents ...string) *fixture {
 	t.Helper()
 	for _, name := range []string{"hubbub-bus", "hubbub-system", "hubbub-agent", "hubbub-tg"} {
 		built(t, name)
 	}
-	s := &system{t: t, whole: t, data: t.TempDir(), bus: freeAddress(t), api: tgtest.New(nil), run: map[string]*process{}, past: map[string][]*process{}, never: new([]string), rooms: new(int)}
+	s := &fixture{t: t, whole: t, data: t.TempDir(), bus: freeAddress(t), api: tgtest.New(nil), run: map[string]*process{}, past: map[string][]*process{}, never: new([]string), rooms: new(int)}
 	// Ten minutes of chaos are more turns than a day's.
 	s.agentArgs = append([]string{"--harness=scripted", "--compose-window=100ms", "--log-format=json", "--budget-author-turns=0", "--budget-chat-turns=0"}, agents...)
-	s.tap = newTap(t, s.bus)
+	s.tap = newProxy(t, s.bus)
 	web := httptest.NewServer(s.api)
 	t.Cleanup(web.Close)
 	s.botToken, s.tgArgs = s.api.Token(), []string{"--api-url", web.URL}
@@ -66,14 +66,14 @@ func newSystem(t *testing.T, agents ...string) *system {
 }
 
 // in returns the same system for a part of the test.
-func (s *system) in(t *testing.T) *system {
+func (s *fixture) in(t *testing.T) *fixture {
 	part := *s
 	part.t = t
 	return &part
 }
 
 // start starts a program, for the first time or again.
-func (s *system) start(name string, more ...string) {
+func (s *fixture) start(name string, more ...string) {
 	s.t.Helper()
 	env := []string{"HUBBUB_DATA=" + s.data, "HUBBUB_BUS=" + s.tap.address(), "HUBBUB_LOG_FORMAT=json"}
 	var args []string
@@ -95,31 +95,31 @@ func (s *system) start(name string, more ...string) {
 }
 
 // restart kills a program and starts it again.
-func (s *system) restart(name string) {
+func (s *fixture) restart(name string) {
 	s.t.Helper()
 	s.run[name].kill()
 	s.start(name)
 }
 
-// A pass is one message of a type in the log, with what became of it.
-type pass struct {
+// A publication is one message of a type in the log, with what became of it.
+type publication struct {
 	entry   activitylog.Entry // its send_start
 	message protocol.Message
 	rows    int
 	status  string // of send_finish, empty before
 }
 
-// passes returns the messages in the log, in the order of their send_start.
-func (s *system) passes() []*pass { return s.passesOf(activitylog.Filter{}) }
+// publications returns the messages in the log, in the order of their send_start.
+func (s *fixture) publications() []*publication { return s.publicationsOf(activitylog.Filter{}) }
 
-// passesOf returns the messages whose rows a filter chooses.
-func (s *system) passesOf(f activitylog.Filter) []*pass {
+// publicationsOf returns the messages whose rows a filter chooses.
+func (s *fixture) publicationsOf(f activitylog.Filter) []*publication {
 	s.t.Helper()
-	var list []*pass
-	open := map[string]*pass{}
+	var list []*publication
+	open := map[string]*publication{}
 	err := s.log.Each(s.t.Context(), f, func(e *activitylog.Entry) error {
 		if e.Is(activitylog.SendStart) {
-			p := &pass{entry: *e}
+			p := &publication{entry: *e}
 			if err := json.Unmarshal(e.Payload, &p.message); err != nil {
 				return err
 			}
@@ -141,7 +141,7 @@ func (s *system) passesOf(f activitylog.Filter) []*pass {
 
 // await waits until condition holds. It asks less often where asking takes long, as reading a
 // log does, so that the programs have the processor.
-func (s *system) await(what string, condition func() bool) {
+func (s *fixture) await(what string, condition func() bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience+patience)
 	defer cancel()
@@ -160,7 +160,7 @@ func (s *system) await(what string, condition func() bool) {
 }
 
 // programLogs returns the newest of what each program logged.
-func (s *system) programLogs() string {
+func (s *fixture) programLogs() string {
 	var b strings.Builder
 	for name, p := range s.run {
 		b.WriteString("== " + name + "\n" + newest(p.text()))
@@ -169,7 +169,7 @@ func (s *system) programLogs() string {
 }
 
 // awaitTexts waits until the bot has sent n messages to a chat.
-func (s *system) awaitTexts(chat models.Chat, n int) []string {
+func (s *fixture) awaitTexts(chat models.Chat, n int) []string {
 	s.t.Helper()
 	s.await(fmt.Sprintf("message %d to chat %d", n, chat.ID), func() bool { return len(s.api.Texts(chat.ID)) >= n })
 	return s.api.Texts(chat.ID)
@@ -181,14 +181,14 @@ func topicOf(chat models.Chat) protocol.Topic {
 }
 
 // about reports whether a message of the bootstrap concerns a chat.
-func (p *pass) about(topic protocol.Topic) bool {
+func (p *publication) about(topic protocol.Topic) bool {
 	return protocol.Topic(p.entry.Topic) == topic || p.message.From.Topic() == topic ||
 		strings.Contains(string(p.message.Content), `"`+string(topic)+`"`)
 }
 
 // contentOf decodes the content of a message; the zero value where it is none
 // of T.
-func contentOf[T any](p *pass) T {
+func contentOf[T any](p *publication) T {
 	var content T
 	_ = json.Unmarshal(p.message.Content, &content)
 	return content

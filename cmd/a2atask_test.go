@@ -19,16 +19,16 @@ func (b withBearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestATaskSurvivesItsGateway: an agent reached over A2A asks before it deploys, who sent the
+// TestA2ATask_SurvivesGatewayRestart: an agent reached over A2A asks before it deploys, who sent the
 // task decides, and it deploys once and says so once, though the gateway is killed while the
 // task asks, and again while it goes on. It is so over JSON-RPC and over HTTP+JSON.
-func TestATaskSurvivesItsGateway(t *testing.T) {
+func TestA2ATask_SurvivesGatewayRestart(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts programs")
 	}
-	d := &deployer{ran: map[string]int{}}
-	s := newSystem(t, d.serve(t)...)
+	d := &deployModel{ran: map[string]int{}}
+	s := newFixture(t, d.serve(t)...)
 	s.start("broker")
 	gateway := freeAddress(t)
 	env := []string{"HUBBUB_DATA=" + s.data, "HUBBUB_BUS=ws://" + s.bus, "HUBBUB_LOG_FORMAT=json"}
@@ -56,7 +56,7 @@ func TestATaskSurvivesItsGateway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		survives(t, client, site, restart)
+		checkSurvives(t, client, site, restart)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,8 +68,8 @@ func TestATaskSurvivesItsGateway(t *testing.T) {
 	}
 }
 
-// survives has a client send a task that asks, and decide it, while the gateway is killed.
-func survives(t *testing.T, client *a2aclient.Client, site string, restart func()) {
+// checkSurvives has a client send a task that asks, and decide it, while the gateway is killed.
+func checkSurvives(t *testing.T, client *a2aclient.Client, site string, restart func()) {
 	t.Helper()
 	send := func(m *sdk.Message, at bool) *sdk.Task {
 		t.Helper()
