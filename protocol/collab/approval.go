@@ -10,9 +10,9 @@ import (
 	"hubbub/protocol/text"
 )
 
-// An Approval is one decision of a person: whether an agent may run one tool with one set
-// of arguments. On the wire and in commands it is called a decision. The broker keeps it,
-// and the agent where there is no broker; both change it only by the functions below.
+// An Approval is one decision of a person: whether an agent may run one tool with one set of
+// arguments. On the wire and in commands it is called a decision. The broker stores it, or the
+// agent if there is no broker. Both change it only by the methods below.
 type Approval struct {
 	ID string `json:"id"`
 	ApprovalParams
@@ -22,28 +22,28 @@ type Approval struct {
 	ApprovalOutcome
 }
 
-// ApprovalParams say what is asked.
+// ApprovalParams describe the request for a decision.
 type ApprovalParams struct {
 	Tool      string   `json:"tool"`                // "shell", "mcp:deploy.run"
-	Arguments string   `json:"arguments,omitempty"` // without secrets, clipped
-	Digest    string   `json:"digest"`              // of the whole arguments: sha256 in hex
-	EventID   string   `json:"eventId,omitempty"`   // for which it would run
-	Chat      string   `json:"chat,omitempty"`      // topic in which it is shown
-	MayDecide []string `json:"mayDecide"`           // identities; people at the command line always may
+	Arguments string   `json:"arguments,omitempty"` // without secrets, truncated
+	Digest    string   `json:"digest"`              // SHA-256 of the complete arguments, in hex
+	EventID   string   `json:"eventId,omitempty"`   // the event for which the tool would run
+	Chat      string   `json:"chat,omitempty"`      // the topic that shows the request
+	MayDecide []string `json:"mayDecide"`           // identities; people at the command line may always decide
 	ExpiresAt string   `json:"expiresAt"`
-	Default   Verdict  `json:"default"` // what holds if nobody decides
+	Default   Verdict  `json:"default"` // applies if nobody decides in time
 }
 
-// An ApprovalOutcome says how an approval stands.
+// An ApprovalOutcome is the current state of an approval.
 type ApprovalOutcome struct {
 	State     ApprovalState `json:"state"`
-	Scope     ApprovalScope `json:"scope,omitempty"` // of what is allowed
-	By        string        `json:"by,omitempty"`    // who decided, or "default"
+	Scope     ApprovalScope `json:"scope,omitempty"` // of an allowed approval
+	By        string        `json:"by,omitempty"`    // the deciding identity, or "default"
 	DecidedAt string        `json:"decidedAt,omitempty"`
 	Reason    string        `json:"reason,omitempty"`
 }
 
-// A Verdict is what somebody decides.
+// A Verdict is a person's decision.
 type Verdict string
 
 // The verdicts.
@@ -52,7 +52,7 @@ const (
 	Deny  Verdict = "deny"
 )
 
-// An ApprovalScope says for how much an approval holds.
+// An ApprovalScope is the extent of an approval.
 type ApprovalScope string
 
 // The scopes.
@@ -62,7 +62,7 @@ const (
 	ScopeAlways  ApprovalScope = "always"  // this tool for this person in this chat, until it is revoked
 )
 
-// An ApprovalState is how an approval stands.
+// An ApprovalState is the state of an approval.
 type ApprovalState string
 
 // The states of an approval.
@@ -71,37 +71,37 @@ const (
 	ApprovalAllowed   ApprovalState = "allowed"
 	ApprovalDenied    ApprovalState = "denied"
 	ApprovalExpired   ApprovalState = "expired"   // nobody decided, and the default is to deny
-	ApprovalCancelled ApprovalState = "cancelled" // who asked needs it no longer
-	ApprovalRevoked   ApprovalState = "revoked"   // what was allowed for longer holds no more
+	ApprovalCancelled ApprovalState = "cancelled" // the asking agent withdrew it
+	ApprovalRevoked   ApprovalState = "revoked"   // a reusable approval was ended
 )
 
-// approvalTransitions is the table of states: all others are final.
+// approvalTransitions lists the transitions. All states that it lacks are final.
 var approvalTransitions = map[ApprovalState][]ApprovalState{
 	ApprovalPending: {ApprovalAllowed, ApprovalDenied, ApprovalExpired, ApprovalCancelled},
 	ApprovalAllowed: {ApprovalRevoked},
 }
 
-// Reusable reports whether the approval holds for further calls.
+// Reusable reports whether the approval also allows further calls.
 func (a *Approval) Reusable() bool {
 	return a.State == ApprovalAllowed && (a.Scope == ScopeSession || a.Scope == ScopeAlways)
 }
 
-// Open reports whether something may still become of the approval.
+// Open reports whether the approval may still change.
 func (a *Approval) Open() bool { return a.State == ApprovalPending || a.Reusable() }
 
-// Covers reports whether a standing approval holds for a call of another: only where who
-// gave it may decide, too.
+// Covers reports whether a reusable approval allows the call of another one. Its author must also
+// be allowed to decide the other one.
 func (a *Approval) Covers(other *Approval) bool {
 	return a.Reusable() && a.Tool == other.Tool && a.Chat == other.Chat && a.AskedByIdentity == other.AskedByIdentity && other.MayBeDecidedBy(a.By)
 }
 
-// MayBeDecidedBy reports whether somebody may decide. People at the command line may
-// decide everything.
+// MayBeDecidedBy reports whether an identity may decide. People at the command line may decide
+// everything.
 func (a *Approval) MayBeDecidedBy(who string) bool {
 	return protocol.RoleOf(protocol.PeerID(who)) == protocol.RoleCLI || slices.Contains(a.MayDecide, who)
 }
 
-// Decide returns the approval as a verdict leaves it. A repeated verdict changes nothing.
+// Decide returns the approval after a verdict. A repeated verdict changes nothing.
 func (a Approval) Decide(v Verdict, scope ApprovalScope, by string, now time.Time) (Approval, error) {
 	scope = cmp.Or(scope, ScopeOnce)
 	to := map[Verdict]ApprovalState{Allow: ApprovalAllowed, Deny: ApprovalDenied}[v]
@@ -111,7 +111,7 @@ func (a Approval) Decide(v Verdict, scope ApprovalScope, by string, now time.Tim
 	case scope != ScopeOnce && scope != ScopeSession && scope != ScopeAlways:
 		return a, Refuse(CodeInvalid, "the scope %q is none of once, session and always", text.Clip(string(scope), 40))
 	case !a.MayBeDecidedBy(by):
-		return a, Refuse(CodeForbidden, "%s may not decide %s: that is for %s", by, a.ID, cmp.Or(strings.Join(a.MayDecide, ", "), "people at the command line"))
+		return a, Refuse(CodeForbidden, "%s may not decide %s; only %s may", by, a.ID, cmp.Or(strings.Join(a.MayDecide, ", "), "people at the command line"))
 	case a.State == to && a.By == by:
 		return a, nil // two clicks are one decision
 	}
@@ -122,7 +122,7 @@ func (a Approval) Decide(v Verdict, scope ApprovalScope, by string, now time.Tim
 	return a.transition(to, scope, by, "", now)
 }
 
-// Expire returns the approval with its default, if its time has passed undecided.
+// Expire returns the approval with its default applied if its time is over.
 func (a Approval) Expire(now time.Time) Approval {
 	if a.State != ApprovalPending || now.Before(ParseTime(a.ExpiresAt)) {
 		return a
@@ -135,7 +135,7 @@ func (a Approval) Expire(now time.Time) Approval {
 	return a
 }
 
-// Cancel returns the approval as withdrawn by who asked.
+// Cancel returns the approval as withdrawn by the asking agent.
 func (a Approval) Cancel(by, reason string, now time.Time) (Approval, error) {
 	if a.State == ApprovalCancelled {
 		return a, nil
@@ -143,15 +143,15 @@ func (a Approval) Cancel(by, reason string, now time.Time) (Approval, error) {
 	return a.transition(ApprovalCancelled, "", by, reason, now)
 }
 
-// Revoke returns the approval as revoked: what was allowed for longer holds no more.
+// Revoke returns the approval as revoked. It no longer allows further calls.
 func (a Approval) Revoke(by, reason string, now time.Time) (Approval, error) {
 	switch {
 	case a.State == ApprovalRevoked:
 		return a, nil
 	case a.State == ApprovalAllowed && !a.Reusable():
-		return a, Refuse(CodeBadTransition, "decision %s held for one call only: there is nothing to revoke", a.ID)
+		return a, Refuse(CodeBadTransition, "decision %s allowed one call only; there is nothing to revoke", a.ID)
 	case a.State == ApprovalPending:
-		return a, Refuse(CodeBadTransition, "decision %s is not decided yet: deny it instead", a.ID)
+		return a, Refuse(CodeBadTransition, "decision %s is still pending; deny it instead", a.ID)
 	}
 	if reason != "" {
 		reason = "; " + reason
@@ -159,8 +159,8 @@ func (a Approval) Revoke(by, reason string, now time.Time) (Approval, error) {
 	return a.transition(ApprovalRevoked, a.Scope, by, "it was allowed by "+a.By+reason, now)
 }
 
-// transition changes the state as the table says, or refuses it in a sentence that says how the
-// approval stands.
+// transition changes the state if the table allows it. Otherwise the error describes the current
+// state.
 func (a Approval) transition(to ApprovalState, scope ApprovalScope, by, reason string, now time.Time) (Approval, error) {
 	if !slices.Contains(approvalTransitions[a.State], to) {
 		return a, Refuse(CodeBadTransition, "decision %s is no longer open: %s", a.ID, a.Describe())
@@ -169,7 +169,7 @@ func (a Approval) transition(to ApprovalState, scope ApprovalScope, by, reason s
 	return a, nil
 }
 
-// Describe says how the approval stands, in words: "allowed by tg:42 for this session".
+// Describe returns the outcome in words: "allowed by tg:42 for this session".
 func (a *Approval) Describe() string {
 	if a.State == ApprovalExpired || a.By == "default" {
 		return string(a.State) + ": nobody decided before " + a.ExpiryText()
@@ -190,7 +190,7 @@ func (a *Approval) Describe() string {
 	return said
 }
 
-// ExpiryText says when it expires, as people read a time.
+// ExpiryText returns the expiry time as people read it.
 func (a *Approval) ExpiryText() string {
 	at := ParseTime(a.ExpiresAt)
 	if at.IsZero() {
@@ -205,8 +205,8 @@ type ApprovalAskParams struct {
 	ApprovalParams
 }
 
-// ApprovalDecideParams decide. By, of whose words the asking agent heard in its chat, is
-// taken from that agent only; Reason is of decision.cancel and decision.revoke.
+// ApprovalDecideParams decide, cancel or revoke. Only the asking agent may set By: the identity
+// of a person who decided in its chat. Reason is for decision.cancel and decision.revoke.
 type ApprovalDecideParams struct {
 	ID      string        `json:"id"`
 	Verdict Verdict       `json:"verdict,omitempty"`

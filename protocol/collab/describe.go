@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// An Entry describes one method for who writes a peer in another language.
+// An Entry describes one method to the authors of peers in other languages.
 type Entry struct {
 	Name   string
 	Does   string
-	Needs  []string // the params that must be given; all others may be absent
-	Repeat bool     // it tells the present state: a repeated request runs again
+	Needs  []string // the required params; all others are optional
+	Repeat bool     // it reads the current state: a repeated request runs again
 	params reflect.Type
 	result reflect.Type
 }
@@ -24,59 +24,59 @@ func entry[P, R any](m Method[P, R], needs, does string) Entry {
 	return Entry{m.Name, does, strings.Fields(needs), again, reflect.TypeFor[P](), reflect.TypeFor[R]()}
 }
 
-// Entries are all methods of the broker. A "*" marks those that tell the present state.
+// Entries are all methods of the broker. A "*" marks those that read the current state.
 var Entries = []Entry{
-	entry(IdentityAnnounce, "logicalAgentId endpointId", "*announces an endpoint of the caller; its waiting wakes are sent"),
-	entry(IdentityHeartbeat, "endpointId", "*says that an endpoint is there; not_found: announce it again"),
-	entry(IdentityLeave, "endpointId", "*says that an endpoint stops: it is offline from now on"),
+	entry(IdentityAnnounce, "logicalAgentId endpointId", "*announces an endpoint of the caller, and sends it the wakes that waited"),
+	entry(IdentityHeartbeat, "endpointId", "*keeps an endpoint online; not_found: announce it again"),
+	entry(IdentityLeave, "endpointId", "*takes an endpoint offline that is stopping"),
 	entry(IdentityList, "", "*lists endpoints"),
-	entry(IdentityResolve, "label", "*tells whom a label means, and why"),
-	entry(ConversationCreate, "kind", "makes a conversation"),
-	entry(ConversationGet, "id", "*tells a conversation and a page of its messages, the oldest first"),
-	entry(MessagePost, "conversationId text", "says something; one agent is woken at most, and wake is null if none is"),
-	entry(QuestionAsk, "title askedOfId", "asks somebody, and wakes them"),
-	entry(QuestionAnswer, "id answer", "answers, and wakes who asked"),
-	entry(QuestionClose, "id", "ends a question that is answered or no longer asked"),
-	entry(QuestionDecline, "id", "says that there will be no answer"),
-	entry(QuestionReopen, "id", "takes an answer back"),
-	entry(QuestionSpawnWork, "id", "makes the work that a question turned out to need, once; id is the question's"),
-	entry(QuestionGet, "id", "*tells a question"),
+	entry(IdentityResolve, "label", "*finds the endpoint that a label means, and the reason"),
+	entry(ConversationCreate, "kind", "creates a conversation"),
+	entry(ConversationGet, "id", "*gets a conversation and a page of its messages, the oldest first"),
+	entry(MessagePost, "conversationId text", "posts a message; it wakes at most one agent, and wake is null if none"),
+	entry(QuestionAsk, "title askedOfId", "asks somebody a question, and wakes them"),
+	entry(QuestionAnswer, "id answer", "answers a question, and wakes the asking party"),
+	entry(QuestionClose, "id", "closes a question that is answered or no longer asked"),
+	entry(QuestionDecline, "id", "declines to answer a question"),
+	entry(QuestionReopen, "id", "withdraws an answer"),
+	entry(QuestionSpawnWork, "id", "creates the work that a question needs, once; id is the question's"),
+	entry(QuestionGet, "id", "*gets a question"),
 	entry(QuestionList, "", "*lists questions"),
-	entry(WorkCreate, "title ownerId nextMoveOwnerId", "makes work; with wake:true the one whose move it is is woken"),
-	entry(WorkUpdate, "id", "changes what is given; with wake:true the one whose move it then is is woken"),
-	entry(WorkAssign, "id ownerId", "gives work to somebody, made first if it has a title, and asks an agent to begin; the decision says who was woken"),
-	entry(WorkGet, "id", "*tells a work item"),
+	entry(WorkCreate, "title ownerId nextMoveOwnerId", "creates work; with wake:true it wakes the owner of the next move"),
+	entry(WorkUpdate, "id", "changes the given members; with wake:true it wakes the owner of the next move"),
+	entry(WorkAssign, "id ownerId", "assigns work, created first if there is a title, and asks an agent to begin; decision is the wake"),
+	entry(WorkGet, "id", "*gets a work item"),
 	entry(WorkList, "", "*lists work items"),
-	entry(WorkArrived, "name", "says that an artifact or a condition is there: what waits for it is worked on, and who has the next move is woken"),
-	entry(WorkWake, "id", "wakes the one who is responsible now"),
-	entry(InvocationCreate, "targetAgentId text", "has an agent do something, and wakes it; the flight is how far it is"),
-	entry(FlightUpdate, "id state", "moves a flight; a completed one brings its work to review"),
-	entry(FlightGet, "id", "*tells a flight and its invocation"),
+	entry(WorkArrived, "name", "reports that an artifact or a condition has arrived: the work that waits for it continues, and the owner of its next move is woken"),
+	entry(WorkWake, "id", "wakes the responsible party of a work item"),
+	entry(InvocationCreate, "targetAgentId text", "asks an agent to do something, and wakes it; the flight is its progress"),
+	entry(FlightUpdate, "id state", "changes the state of a flight; a completed flight moves its work to review"),
+	entry(FlightGet, "id", "*gets a flight and its invocation"),
 	entry(DeliveryList, "targetAgentId", "*lists the deliveries to an agent"),
 	entry(DeliveryClaim, "targetAgentId", "leases the oldest pending delivery; null if none waits"),
-	entry(DeliveryAck, "id", "says that a delivery was taken"),
+	entry(DeliveryAck, "id", "acknowledges a delivery"),
 	entry(DeliveryNack, "id", "gives a delivery back"),
-	entry(BindingSet, "surface externalId agentId", "links something outside, such as a chat, to an agent"),
-	entry(BindingGet, "surface externalId", "*tells a link"),
-	entry(ClaimAcquire, "eventId", "asks to be the only one to answer an event, or prolongs it"),
-	entry(ClaimRelease, "eventId token", "ends a claim; with answered:true nobody gets the event again"),
-	entry(ClaimDecline, "eventId", "gives a claim up: the event is offered to who was refused"),
-	entry(ClaimGet, "eventId", "*tells a claim; not_found: nobody ever claimed the event"),
+	entry(BindingSet, "surface externalId agentId", "links an external object, such as a chat, to an agent"),
+	entry(BindingGet, "surface externalId", "*gets a binding"),
+	entry(ClaimAcquire, "eventId", "acquires or prolongs the exclusive right to answer an event"),
+	entry(ClaimRelease, "eventId token", "ends a claim; with answered:true no agent gets the event again"),
+	entry(ClaimDecline, "eventId", "gives up a claim: the event is offered to the refused agents"),
+	entry(ClaimGet, "eventId", "*gets a claim; not_found: the event was never claimed"),
 	entry(DecisionAsk, "id tool digest mayDecide expiresAt", "*asks people whether a tool may run"),
 	entry(DecisionDecide, "id verdict", "decides; the first verdict counts"),
-	entry(DecisionCancel, "id", "withdraws what was asked"),
-	entry(DecisionRevoke, "id", "ends what was allowed for longer than once"),
-	entry(DecisionGet, "id", "*tells a decision"),
+	entry(DecisionCancel, "id", "withdraws a pending decision"),
+	entry(DecisionRevoke, "id", "ends an approval that allows further calls"),
+	entry(DecisionGet, "id", "*gets a decision"),
 	entry(DecisionList, "", "*lists decisions"),
-	entry(ObligationOpen, "eventId author recipient blocks", "*tells that the author of an event waits for its recipient; one of both tells it"),
-	entry(ObligationReact, "targetEventId", "*tells a signal about such an event, or that it was edited or deleted; held if the event is not known yet"),
-	entry(ObligationDischarge, "eventId recipient", "*closes an obligation: its author, or the delegate"),
-	entry(ObligationGet, "eventId recipient", "*tells an obligation with all that was done about it"),
-	entry(ObligationList, "", "*lists who waits for whom"),
-	entry(EventsList, "", "*tells a page of the log; after and next are seqs"),
-	entry(WakeExplain, "", "*tells who was woken for a message, a work item or a question, and why; one of the three is given"),
-	entry(WakeReminded, "", "*lists of what somebody was reminded last and nobody has touched since, the oldest first"),
-	entry(PromptContract, "agentId", "*tells the contract as a part of an agent's prompt"),
+	entry(ObligationOpen, "eventId author recipient blocks", "*opens the obligation of an event's recipient to its author; either of them may open it"),
+	entry(ObligationReact, "targetEventId", "*reports a signal about such an event, or its edit or deletion; stored until the event is known"),
+	entry(ObligationDischarge, "eventId recipient", "*closes an obligation, for its author or the delegate"),
+	entry(ObligationGet, "eventId recipient", "*gets an obligation with all acts about it"),
+	entry(ObligationList, "", "*lists open obligations"),
+	entry(EventsList, "", "*gets a page of the log; after and next are seqs"),
+	entry(WakeExplain, "", "*explains the wake decision of a message, a work item or a question; give one of the three"),
+	entry(WakeReminded, "", "*lists the last reminders about records that have not changed since, the oldest first"),
+	entry(PromptContract, "agentId", "*gets the contract as a part of an agent's prompt"),
 }
 
 type eventEntry struct {
@@ -95,19 +95,19 @@ var events = []eventEntry{
 	event(EventObligationOpened), event(EventObligationChanged),
 }
 
-// codes say what each code of a refusal means.
+// codes explain the codes of refusals.
 var codes = [][2]string{
-	{string(CodeInvalid), "the request, or the record that it makes, is not valid"},
-	{string(CodeUnknownTarget), "a label names nobody; a message is kept all the same"},
-	{string(CodeAmbiguous), "a label names several; details has labels that do not"},
-	{string(CodeUnavailable), "the one to wake is not there; what was made is kept, and they are told when they come"},
-	{string(CodeConflict), "the id, lease or claim is somebody else's, or the id has other content"},
+	{string(CodeInvalid), "the request, or the record that it makes, is invalid"},
+	{string(CodeUnknownTarget), "a label means nobody; a message is stored anyway"},
+	{string(CodeAmbiguous), "a label means several agents; details has unique labels"},
+	{string(CodeUnavailable), "the agent to wake is away; the record is stored, and the agent is woken when it comes back"},
+	{string(CodeConflict), "the id, lease or claim belongs to somebody else, or the id has other content"},
 	{string(CodeForbidden), "the caller may not do this"},
 	{string(CodeNotFound), "there is no such record"},
-	{string(CodeBadTransition), "the record cannot go from its state to that one; details.allowed has those it can go to"},
+	{string(CodeBadTransition), "the record's state does not allow this transition; details.allowed lists the allowed states"},
 }
 
-// enums are the values of the types that have few.
+// enums lists the values of the enumerated types.
 var enums = map[reflect.Type][]any{
 	reflect.TypeFor[WorkState]():      {WorkOpen, WorkWorking, WorkWaiting, WorkReview, WorkDone, WorkCancelled},
 	reflect.TypeFor[QuestionState]():  {QuestionOpen, QuestionAnswered, QuestionClosed, QuestionDeclined},
@@ -129,7 +129,7 @@ type member struct {
 	optional bool
 }
 
-// A shaped type is not written as its fields say.
+// A shaped type has a wire format of its own.
 type shaped interface{ members() []member }
 
 func (Page[T]) members() []member {
@@ -140,7 +140,7 @@ func (Explanation) members() []member {
 	return append(membersOf(reflect.TypeFor[Decision]()), member{"wake", reflect.TypeFor[*WakeSummary](), false})
 }
 
-// membersOf lists what an object has, as encoding/json writes it.
+// membersOf lists the members of an object as encoding/json writes them.
 func membersOf(t reflect.Type) (list []member) {
 	if s, ok := reflect.Zero(t).Interface().(shaped); ok {
 		return s.members()
@@ -158,7 +158,7 @@ func membersOf(t reflect.Type) (list []member) {
 	return list
 }
 
-// onWire returns what a type stands for on the wire.
+// onWire returns the type whose format a type has on the wire.
 func onWire(t reflect.Type) reflect.Type {
 	switch {
 	case t == reflect.TypeFor[AskedWake]():
@@ -170,8 +170,8 @@ func onWire(t reflect.Type) reflect.Type {
 	return t
 }
 
-// nameOf returns the name of a type in the description: of Page[WorkItem] it is
-// WorkItemPage, and what is called an approval in the code is a decision on the wire.
+// nameOf returns the name of a type in the description. Page[WorkItem] is WorkItemPage, and an
+// approval of the code is a decision on the wire.
 func nameOf(t reflect.Type) string {
 	name, of, generic := strings.Cut(t.Name(), "[")
 	if generic {
@@ -185,7 +185,7 @@ func nameOf(t reflect.Type) string {
 	}
 }
 
-// A description collects the objects that it comes by.
+// A description collects the objects that it mentions.
 type description struct {
 	objects map[string]reflect.Type
 }
@@ -225,8 +225,8 @@ func (d *description) schema(t reflect.Type) map[string]any {
 	}
 }
 
-// object returns the JSON schema of an object. Results have all members that are not
-// optional; which params must be given says each method.
+// object returns the JSON schema of an object. All members of results are required unless they
+// are optional. The required params are listed with each method.
 func (d *description) object(t reflect.Type) map[string]any {
 	properties, required := map[string]any{}, []string{}
 	for _, m := range membersOf(t) {
@@ -246,8 +246,8 @@ func (d *description) object(t reflect.Type) map[string]any {
 	return o
 }
 
-// Describe returns the methods, events, errors and records of the broker for asyncapi.json,
-// made from the types that the broker and its clients use.
+// Describe returns the methods, events, errors and records of the broker for asyncapi.json. It
+// derives them from the types that the broker and its clients use.
 func Describe() map[string]any {
 	d := &description{map[string]reflect.Type{}}
 	methods, facts, refusals := map[string]any{}, map[string]any{}, map[string]any{}
@@ -269,11 +269,11 @@ func Describe() map[string]any {
 	return map[string]any{"methods": methods, "events": facts, "errors": refusals, "schemas": schemas}
 }
 
-// Manual returns the same for people, in lines of at most 80 characters.
+// Manual returns the description as text, in lines of at most 80 characters.
 func Manual() string {
 	var b strings.Builder
 	d := &description{map[string]reflect.Type{}}
-	b.WriteString("METHODS. Params with ? may be absent. A * marks those that tell the present\nstate, and run again when the request is repeated.\n")
+	b.WriteString("METHODS. Params with ? are optional. A * marks methods that read the\ncurrent state and run again when the request is repeated.\n")
 	for _, e := range Entries {
 		star := ""
 		if e.Repeat {
@@ -286,7 +286,7 @@ func Manual() string {
 		wrap(&b, 6, append([]string{"<-"}, e.paramTexts()...))
 		wrap(&b, 6, append([]string{"->"}, memberTexts(membersOf(e.result), false)...))
 	}
-	b.WriteString("\nEVENTS. The payload of each is a record, as it is afterwards.\n\n")
+	b.WriteString("\nEVENTS. The payload of each is the record after the event.\n\n")
 	for _, e := range events {
 		d.schema(e.payload)
 		fmt.Fprintf(&b, "  %-30s %s\n", e.name, nameOf(e.payload))
@@ -315,7 +315,7 @@ func (e *Entry) paramTexts() (list []string) {
 	return memberTexts(members, true)
 }
 
-// memberTexts lists members by name and type; of params, none that is required may be null.
+// memberTexts lists members with names and types. A required param may not be null.
 func memberTexts(members []member, params bool) (list []string) {
 	for _, m := range members {
 		said := m.name
@@ -334,7 +334,7 @@ func memberTexts(members []member, params bool) (list []string) {
 	return list
 }
 
-// typeText says what a type is, in a word or two.
+// typeText returns a short name of a type.
 func typeText(t reflect.Type) string {
 	t = onWire(t)
 	if values := enums[t]; values != nil {
@@ -366,7 +366,7 @@ func typeText(t reflect.Type) string {
 	}
 }
 
-// wrap writes words in lines of at most 80 characters, each behind a margin.
+// wrap writes words in lines of at most 80 characters, each indented by a margin.
 func wrap(b *strings.Builder, margin int, words []string) {
 	column := 0
 	for _, word := range strings.Fields(strings.Join(words, " ")) {

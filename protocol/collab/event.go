@@ -23,23 +23,23 @@ var (
 	EventOnline           = EventType[Endpoint]{"collab.agent.online"}
 	EventOffline          = EventType[Endpoint]{"collab.agent.offline"}
 
-	EventAgentRetired    = EventType[Endpoint]{"collab.agent.retired"} // an endpoint that was offline for long is forgotten
+	EventAgentRetired    = EventType[Endpoint]{"collab.agent.retired"} // an endpoint was offline for a long time and is removed
 	EventConversation    = EventType[Conversation]{"collab.conversation.created"}
-	EventQuestionUpdated = EventType[Question]{"collab.question.updated"} // a declined one is also sent to the topic of the agent that asked
-	EventWakeDecided     = EventType[WakeDecided]{"collab.wake.decided"}  // for work items, questions and flights, and for messages that nobody takes
+	EventQuestionUpdated = EventType[Question]{"collab.question.updated"} // if it was declined, also sent to the topic of the asking agent
+	EventWakeDecided     = EventType[WakeDecided]{"collab.wake.decided"}  // for work items, questions, flights, and messages without a reader
 	EventDeliveryChanged = EventType[Delivery]{"collab.delivery.updated"}
 	EventInvocation      = EventType[Invocation]{"collab.invocation.created"}
 	EventFlight          = EventType[Flight]{"collab.flight.updated"}
 	EventBinding         = EventType[Binding]{"collab.binding.set"}
 	EventClaimGranted    = EventType[Claim]{"collab.claim.granted"}
 	EventClaimContended  = EventType[Claim]{"collab.claim.contended"}
-	EventClaimOffered    = EventType[Claim]{"collab.claim.offered"} // also sent to the topics of those who were refused it
+	EventClaimOffered    = EventType[Claim]{"collab.claim.offered"} // also sent to the topics of the refused agents
 	EventClaimAnswered   = EventType[Claim]{"collab.claim.answered"}
 	EventDecisionAsked   = EventType[Approval]{"collab.decision.asked"}
-	EventDecisionChanged = EventType[Approval]{"collab.decision.updated"} // also sent to the topic of who asked
+	EventDecisionChanged = EventType[Approval]{"collab.decision.updated"} // also sent to the topic of the asking agent
 
-	EventObligationOpened  = EventType[EventObligation]{"collab.obligation.opened"}  // also sent to the topics of the agents on both sides
-	EventObligationChanged = EventType[EventObligation]{"collab.obligation.updated"} // likewise
+	EventObligationOpened  = EventType[EventObligation]{"collab.obligation.opened"}  // also sent to the topics of both agents
+	EventObligationChanged = EventType[EventObligation]{"collab.obligation.updated"} // also sent to the topics of both agents
 )
 
 // Read decodes the payload of an event of this type.
@@ -51,8 +51,8 @@ func (t EventType[P]) Read(e *protocol.CollabEvent) (P, error) {
 	return payload, nil
 }
 
-// A Wake is the payload of collab.delivery.woken: why its receiver was woken,
-// and all that it needs to begin.
+// A Wake is the payload of collab.delivery.woken: why its receiver was woken, and all that it
+// needs to begin.
 type Wake struct {
 	DeliveryID     string          `json:"deliveryId"`
 	TargetAgentID  string          `json:"targetAgentId"`
@@ -61,10 +61,10 @@ type Wake struct {
 	Rule           Rule            `json:"rule"`
 	Reason         string          `json:"reason"`
 	Candidates     []Candidate     `json:"candidates"`
-	SenderID       string          `json:"senderId,omitempty"` // who caused the wake; empty for a sweep
+	SenderID       string          `json:"senderId,omitempty"` // caused the wake; empty for a sweep
 	SenderIdentity protocol.PeerID `json:"senderIdentity,omitempty"`
-	SenderKind     string          `json:"senderKind,omitempty"` // SurfaceHuman or SurfaceAgent, as SenderID
-	Sweep          bool            `json:"sweep,omitempty"`      // nothing new: the work waits for too long
+	SenderKind     string          `json:"senderKind,omitempty"` // SurfaceHuman or SurfaceAgent: the kind of SenderID
+	Sweep          bool            `json:"sweep,omitempty"`      // a reminder: nothing new happened
 	Message        *Message        `json:"message,omitempty"`
 	WorkItem       *WorkItem       `json:"workItem,omitempty"`
 	Question       *Question       `json:"question,omitempty"`
@@ -77,45 +77,44 @@ type Wake struct {
 type WakeDecided struct {
 	RecordID       string   `json:"recordId"`
 	RecordKind     string   `json:"recordKind"`
-	Title          string   `json:"title,omitempty"` // what it is about, in reminders
+	Title          string   `json:"title,omitempty"` // of the subject, in reminders
 	ConversationID string   `json:"conversationId,omitempty"`
 	SenderID       string   `json:"senderId,omitempty"`
 	Sweep          bool     `json:"sweep,omitempty"`
 	Decision       Decision `json:"decision"`
-	// who was reminded by sweeps since somebody last did something about the record, this one included
+	// The identities that sweeps reminded since the record last changed, this one included.
 	Reminded []protocol.PeerID `json:"reminded,omitempty"`
 }
 
-// A Rule names why somebody is woken. The order of the constants is the order in
-// which the rules are tried.
+// A Rule is the reason for waking somebody. The rules are tried in the order of the constants.
 type Rule string
 
 // The wake rules.
 const (
 	RuleExplicit   Rule = "explicit_mention"
-	RuleDependency Rule = "dependency_owner" // only for work that waits: the one it waits for
+	RuleDependency Rule = "dependency_owner" // only for waiting work: holds what it waits for
 	RuleNextMove   Rule = "next_move_owner"
 	RuleOwner      Rule = "owner"
 	RuleMaster     Rule = "conversation_master"
-	RuleRequester  Rule = "requester" // of a sweep alone: who asked for it, as the others were reminded
+	RuleRequester  Rule = "requester" // only of a sweep: asked for the work, after the others were reminded
 	RuleNone       Rule = "none"
 )
 
-// An Outcome says what became of a wake decision.
+// An Outcome is the outcome of a wake decision.
 type Outcome string
 
 // The outcomes of a wake decision.
 const (
 	OutcomeWoken       Outcome = "woken"
-	OutcomeMissed      Outcome = "missed"      // the wake reached nobody, and is sent again when its agent announces itself
-	OutcomeUnavailable Outcome = "unavailable" // the delivery is stored, and woken when its agent announces itself
+	OutcomeMissed      Outcome = "missed"      // the wake reached nobody and is sent again when its agent announces itself
+	OutcomeUnavailable Outcome = "unavailable" // the delivery is stored and woken when its agent announces itself
 	OutcomeUnknown     Outcome = "unknown_target"
 	OutcomeAmbiguous   Outcome = "ambiguous"
-	OutcomeNobody      Outcome = "nobody" // nobody, or a person, is responsible
+	OutcomeNobody      Outcome = "nobody" // nobody is responsible, or a person is
 )
 
-// A Decision is one wake decision with everything it was made from. It is
-// stored with the event that it was made for.
+// A Decision is one wake decision with everything that it is based on. It is stored with its
+// event.
 type Decision struct {
 	TargetAgentID  string          `json:"targetAgentId,omitempty"`
 	TargetIdentity protocol.PeerID `json:"targetIdentity,omitempty"`
@@ -124,10 +123,10 @@ type Decision struct {
 	Candidates     []Candidate     `json:"candidates"`
 	Reason         string          `json:"reason"`
 	Outcome        Outcome         `json:"outcome"`
-	Options        []Option        `json:"endpoints,omitempty"` // the endpoints looked at for the target
+	Options        []Option        `json:"endpoints,omitempty"` // the endpoints that the target's label could mean
 }
 
-// Summary returns the wake that the decision made, or nil.
+// Summary returns the wake of the decision, or nil if it woke nobody.
 func (d *Decision) Summary() *WakeSummary {
 	if d.Outcome != OutcomeWoken {
 		return nil
@@ -135,7 +134,7 @@ func (d *Decision) Summary() *WakeSummary {
 	return &WakeSummary{d.TargetAgentID, d.TargetIdentity, d.EndpointID, d.Rule, d.Candidates, d.Reason}
 }
 
-// A Candidate is one name that a rule brought up, and why it was taken or not.
+// A Candidate is one party that a rule names, and why it was chosen or not.
 type Candidate struct {
 	AgentID  string          `json:"agentId"`
 	Identity protocol.PeerID `json:"identity,omitempty"`
@@ -144,12 +143,12 @@ type Candidate struct {
 	Reason   string          `json:"reason"`
 }
 
-// An Option is one endpoint that a label may have meant.
+// An Option is one endpoint that a label could mean.
 type Option struct {
 	AgentID    string          `json:"agentId"`
 	Identity   protocol.PeerID `json:"identity,omitempty"`
 	EndpointID string          `json:"endpointId"`
-	Label      string          `json:"label"` // by which it can be meant
+	Label      string          `json:"label"` // means this endpoint
 	Status     string          `json:"status"`
 }
 
@@ -159,13 +158,13 @@ type PostMetadata struct {
 	TargetAgents []string `json:"targetAgents"`
 	InReplyTo    string   `json:"inReplyTo,omitempty"`
 	Wake         Decision `json:"wake"`
-	// what message.post answered, so that a repetition can answer the same
+	// The answer of message.post, for repetitions of the request.
 	Deliveries []string `json:"deliveries,omitempty"`
 	Digest     string   `json:"digest"`
 	AskedLabel string   `json:"askedLabel,omitempty"`
 }
 
-// A Step says what an event did to a question or a work item.
+// A Step is what an event did to a question or a work item.
 type Step string
 
 // The steps of collaboration records.
@@ -187,13 +186,12 @@ const (
 	StepSpawned         Step = "spawned_work"
 )
 
-// A StepMetadata is the metadata of every collab.question.* and
-// collab.work_item.* event: what it did to which record.
+// A StepMetadata is the metadata of every collab.question.* and collab.work_item.* event.
 type StepMetadata struct {
 	RecordID   string `json:"recordId"`
 	RecordKind string `json:"recordKind"`
 	Step       Step   `json:"step"`
 	ActorID    string `json:"actorId"`
-	From       string `json:"from,omitempty"`   // the state before
+	From       string `json:"from,omitempty"`   // the previous state
 	Digest     string `json:"digest,omitempty"` // of the request that created the record
 }

@@ -10,24 +10,25 @@ import (
 // KindObligation is the kind of an obligation that an event itself declares.
 const KindObligation = "obligation"
 
-// A EventObligation is what the author of an event waits for from one recipient, as the event declares it
-// (C2A, draft 2026-08-11). How it stands follows from its acts; state says so for who reads alone.
+// An EventObligation is what the author of an event expects from one recipient, as the event
+// declares it (C2A, draft 2026-08-11). Its state follows from its acts, and is stored for readers
+// that do not evaluate them.
 type EventObligation struct {
 	ObligationParams
-	State     string `json:"state"` // open, paused, escalated or discharged; unknown: only acts came so far
+	State     string `json:"state"` // open, paused, escalated or discharged; unknown: only acts are known
 	Reason    string `json:"reason,omitempty"`
-	By        string `json:"by,omitempty"` // whose act brought it there
+	By        string `json:"by,omitempty"` // the actor whose act led to the state
 	Acts      []Act  `json:"acts"`
 	UpdatedAt string `json:"updatedAt"`
 }
 
-// The states of a duty that the broker itself knows; those between are attention's.
+// The states of an obligation that the broker itself sets. Package attention derives the others.
 const (
 	ObligationUnknown    = "unknown"
 	ObligationDischarged = "discharged"
 )
 
-// ObligationParams tell an obligation: of one event, and one recipient. Parties are identities.
+// ObligationParams declare the obligation of one event to one recipient. Parties are identities.
 type ObligationParams struct {
 	EventID       string          `json:"eventId"`
 	Author        protocol.PeerID `json:"author"`
@@ -36,17 +37,17 @@ type ObligationParams struct {
 	Blocks        string          `json:"blocks"`
 	DefaultAction string          `json:"defaultAction,omitempty"`
 	Title         string          `json:"title,omitempty"`
-	Escalation    string          `json:"rung,omitempty"`    // of whose ladder it is a step, if it is one
-	Members       []string        `json:"members,omitempty"` // eventIds of the obligations that it lists
+	Escalation    string          `json:"rung,omitempty"`    // the obligation that it escalates, if any
+	Members       []string        `json:"members,omitempty"` // eventIds of the obligations that it includes
 	CreatedAt     string          `json:"createdAt,omitempty"`
 }
 
-// ObligationKey is the key of an obligation.
+// ObligationKey returns the key of an obligation.
 func ObligationKey(eventID string, recipient protocol.PeerID) string {
 	return eventID + " " + string(recipient)
 }
 
-// An Act is what somebody did about an obligating event.
+// An Act is what somebody did about an event with an obligation.
 type Act struct {
 	ReactionID string          `json:"reactionId"`
 	Kind       string          `json:"kind"` // signal, removed, edited, renewed or deleted
@@ -56,7 +57,7 @@ type Act struct {
 	CreatedAt  string          `json:"createdAt"`
 }
 
-// ActParams tell an act. An actor that is not the caller is a person, of whose words the caller's chat told.
+// ActParams report an act. An actor other than the caller is a person in the caller's chat.
 type ActParams struct {
 	ReactionID    string          `json:"reactionId,omitempty"`
 	TargetEventID string          `json:"targetEventId"`
@@ -72,12 +73,12 @@ type DischargeParams struct {
 	Recipient protocol.PeerID `json:"recipient"`
 }
 
-// A ObligationResult is an obligation.
+// An ObligationResult is an obligation.
 type ObligationResult struct {
 	Obligation EventObligation `json:"obligation"`
 }
 
-// Open reports whether somebody still waits.
+// Open reports whether the author still waits.
 func (d *EventObligation) Open() bool {
 	return d.State != ObligationDischarged && d.State != ObligationUnknown
 }
@@ -92,8 +93,8 @@ func (d *EventObligation) obligations() []Obligation {
 	}}
 }
 
-// severity is how pressing an obligation is: who is halted comes first. What no event declares
-// stands between.
+// severity sorts obligations: those that halt somebody come first. An obligation that no event
+// declares is in the middle.
 func (o *Obligation) severity() int {
 	return slices.Index([]string{"halted", "degraded", "none"}, cmp.Or(o.Blocks, "degraded"))
 }

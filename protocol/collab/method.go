@@ -70,9 +70,8 @@ var (
 	PromptContract      = Method[PromptParams, PromptResult]{"prompt.contract"}
 )
 
-// An Asker asks the broker. Call sends one request and returns the bytes of its
-// result; its error is an *Error if the broker refused, and ErrNoBroker if there is
-// none.
+// An Asker sends requests to the broker. Call sends one request and returns the bytes of its
+// result. Its error is an *Error if the broker refused, and ErrNoBroker if there is none.
 type Asker interface {
 	Call(ctx context.Context, method string, params any) (json.RawMessage, error)
 }
@@ -90,13 +89,13 @@ func (m Method[P, R]) Ask(ctx context.Context, a Asker, params P) (R, error) {
 	return result, nil
 }
 
-// Message makes a request from an identity, for an outbox: the broker answers a
-// repeated request as it did before, so it has its effect once.
+// Message makes a request from an identity, for an outbox. The broker answers a repeated request
+// as before, so it takes effect once.
 func (m Method[P, R]) Message(from protocol.PeerID, params P) protocol.Message {
 	return NewRequest(from, m.Name, params).Message
 }
 
-// A Request is a collab_request and the id with which its result comes back.
+// A Request is a collab_request and the id of its answer.
 type Request struct {
 	ID      string
 	Message protocol.Message
@@ -113,8 +112,8 @@ func NewRequest(from protocol.PeerID, method string, params any) Request {
 	return Request{ID: id, Message: protocol.NewMessage(protocol.TypeCollabRequest, from, content)}
 }
 
-// SettleClaim makes the request that ends the claim of an identity on an event:
-// answered, so that it is closed for all, or not, so that it is offered to others.
+// SettleClaim makes the request that ends the claim of an identity on an event. An answered event
+// is closed; otherwise the claim is offered to others.
 func SettleClaim(from protocol.PeerID, eventID string, token int64, answered bool) protocol.Message {
 	if answered {
 		return ClaimRelease.Message(from, ClaimParams{EventID: eventID, Token: token, Answered: true})
@@ -122,7 +121,7 @@ func SettleClaim(from protocol.PeerID, eventID string, token int64, answered boo
 	return ClaimDecline.Message(from, ClaimParams{EventID: eventID})
 }
 
-// Encode marshals v as the broker does: without escaping <, > and &.
+// Encode marshals v like the broker: without escaping <, > and &.
 func Encode(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -133,14 +132,15 @@ func Encode(v any) (json.RawMessage, error) {
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
-// escalationPrefix begins the ids of questions in which an agent asks others to answer in its place.
+// escalationPrefix begins the ids of questions with which an agent asks others to answer in its
+// place.
 const escalationPrefix = "rung_"
 
 // EscalationQuestionID makes the id of such a question.
 func EscalationQuestionID(name string) string { return escalationPrefix + name }
 
-// IsEscalationQuestion reports whether an id is that of such a question. Who is asked and cannot answer
-// declines it, and asks nobody else.
+// IsEscalationQuestion reports whether an id is that of such a question. A recipient that cannot
+// answer it declines it, and does not escalate it further.
 func IsEscalationQuestion(questionID string) bool {
 	return strings.HasPrefix(questionID, escalationPrefix)
 }

@@ -7,11 +7,12 @@ import (
 	"hubbub/protocol"
 )
 
-// KindDecision is the kind of an obligation to decide; those of the other records are theirs.
+// KindDecision is the kind of an obligation to decide. The other obligations have the kind of
+// their record.
 const KindDecision = "decision"
 
-// An Obligation is that somebody waits for somebody else: for the answer to a question, for
-// the next move on a work item, or for a decision. It is worked out from the records.
+// An Obligation is that somebody waits for somebody else: for the answer to a question, for the
+// next move on a work item, or for a decision. It is derived from the records.
 type Obligation struct {
 	ID             string          `json:"id"`   // of the record
 	Kind           string          `json:"kind"` // KindQuestion, KindWorkItem, KindDecision or KindObligation
@@ -19,37 +20,37 @@ type Obligation struct {
 	State          string          `json:"state"`
 	OwedByID       string          `json:"owedById"`
 	OwedByIdentity protocol.PeerID `json:"owedByIdentity,omitempty"`
-	OwedToID       string          `json:"owedToId"` // who waits
+	OwedToID       string          `json:"owedToId"` // waits
 	OwedToIdentity protocol.PeerID `json:"owedToIdentity,omitempty"`
 	Since          string          `json:"since"`
 
-	// Of KindObligation.
-	Blocks           string          `json:"blocks,omitempty"` // halted, degraded or none: who waits, meanwhile
+	// Only with KindObligation.
+	Blocks           string          `json:"blocks,omitempty"` // halted, degraded or none: the state of the waiting party
 	DefaultAction    string          `json:"defaultAction,omitempty"`
-	DelegateIdentity protocol.PeerID `json:"delegateIdentity,omitempty"` // who may discharge it too
+	DelegateIdentity protocol.PeerID `json:"delegateIdentity,omitempty"` // may also discharge it
 }
 
-// Key tells an obligation from all others: several people may owe one decision.
+// Key identifies an obligation. Several people may owe one decision.
 func (o *Obligation) Key() string {
 	return o.ID + " " + cmp.Or(string(o.OwedByIdentity), o.OwedByID)
 }
 
-// ObligationListParams select obligations by who owes, and to whom.
+// ObligationListParams select obligations by both parties.
 type ObligationListParams struct {
 	OwedByID string `json:"owedById,omitempty"`
 	OwedToID string `json:"owedToId,omitempty"`
 	PageParams
 }
 
-// Obligations lists what the records that are open oblige to: what halts somebody first, and then the
-// oldest. duties may be closed.
+// Obligations lists the obligations of open records. Those that halt somebody come first, then
+// the oldest. The declared obligations may be closed.
 func Obligations(work []WorkItem, questions []Question, decisions []Approval, duties []EventObligation) []Obligation {
 	var list []Obligation
 	for i := range work {
 		list = append(list, work[i].obligations()...)
 	}
 	for i := range questions {
-		if !slices.ContainsFunc(duties, func(d EventObligation) bool { return d.EventID == questions[i].ID }) { // else it is listed as what it obliges to
+		if !slices.ContainsFunc(duties, func(d EventObligation) bool { return d.EventID == questions[i].ID }) { // else its declared obligation is listed
 			list = append(list, questions[i].obligations()...)
 		}
 	}
@@ -65,7 +66,8 @@ func Obligations(work []WorkItem, questions []Question, decisions []Approval, du
 	return list
 }
 
-// obligations is the next move, if it is owed to another: who asked for the work, made it, or owns it.
+// obligations returns the next move if somebody else waits for it: the requester, the creator or
+// the owner.
 func (w *WorkItem) obligations() []Obligation {
 	if w.Terminal() || w.NextMoveOwnerID == "" {
 		return nil
@@ -100,8 +102,8 @@ func (q *Question) obligations() []Obligation {
 	return []Obligation{o}
 }
 
-// obligations is the verdict, which each of those who may decide owes. It does not tell the
-// arguments, which are for them alone.
+// obligations returns the decision, once for each identity that may decide. It leaves out the
+// arguments, which only they may see.
 func (a *Approval) obligations() (list []Obligation) {
 	if a.State != ApprovalPending {
 		return nil

@@ -8,19 +8,19 @@ import (
 	"hubbub/protocol"
 )
 
-// IDParams name a record.
+// IDParams identify a record.
 type IDParams struct {
 	ID string `json:"id"`
 }
 
-// PageParams are the params of every list: the cursor that the former page gave
-// as next, and how many items at most.
+// PageParams are the params of every list: the cursor from the previous page, and the maximum
+// number of items.
 type PageParams struct {
 	After string `json:"after,omitempty"`
 	Limit int    `json:"limit,omitempty"`
 }
 
-// SetAfter makes the params those of the page after the one that gave next.
+// SetAfter sets the cursor from the previous page.
 func (p *PageParams) SetAfter(next string) { p.After = next }
 
 // AnnounceParams announce an endpoint of the caller.
@@ -37,7 +37,7 @@ type AnnounceParams struct {
 	WakePolicy     string   `json:"wakePolicy"`
 }
 
-// EndpointParams name an endpoint.
+// EndpointParams identify an endpoint.
 type EndpointParams struct {
 	EndpointID string `json:"endpointId"`
 }
@@ -72,15 +72,15 @@ type PostParams struct {
 	Targets        []string `json:"targets,omitempty"`
 	WorkItemID     string   `json:"workItemId,omitempty"`
 	InReplyTo      string   `json:"inReplyTo,omitempty"`
-	FollowUp       bool     `json:"followUp,omitempty"` // the sender wants to be told if nobody takes it
+	FollowUp       bool     `json:"followUp,omitempty"` // the sender is notified if nobody takes it
 
 	Chat       *ChatParams          `json:"chat,omitempty"`
-	Obligation *protocol.Obligation `json:"obligation,omitempty"` // its author waits for whom it wakes
+	Obligation *protocol.Obligation `json:"obligation,omitempty"` // of the woken agent to the author
 }
 
-// ChatParams describe the chat in which a person said what a request carries out. The broker makes the
-// chat's conversation, whose id is the request's conversationId, and binds the chat to its agent,
-// unless it has done so before. Only a bridge, with the identity of a person, sends them.
+// ChatParams describe the chat in which a person gave a command. The broker creates the chat's
+// conversation, whose id is the request's conversationId, and binds the chat to its agent, unless
+// it has done so before. Only a bridge sends them, in the name of a person.
 type ChatParams struct {
 	Identity protocol.PeerID `json:"identity"` // such as tg:-100123
 	Kind     string          `json:"kind"`     // of the conversation
@@ -107,11 +107,11 @@ type QuestionParams struct {
 	UpdatedAt       *Moment       `json:"updatedAt,omitempty"`
 
 	Chat       *ChatParams          `json:"chat,omitempty"`
-	Obligation *protocol.Obligation `json:"obligation,omitempty"` // who asks waits for the one who is asked
+	Obligation *protocol.Obligation `json:"obligation,omitempty"` // of the asked party to the asking one
 }
 
-// AnswerParams answer a question. By, of whose words the asking agent heard in a chat, is
-// taken from that agent only.
+// AnswerParams answer a question. Only the asking agent may set By: the identity of a person who
+// answered in its chat.
 type AnswerParams struct {
 	ID     string          `json:"id"`
 	Answer string          `json:"answer"`
@@ -125,19 +125,18 @@ type QuestionListParams struct {
 	PageParams
 }
 
-// ReminderListParams select reminders by whom they went to.
+// ReminderListParams select reminders by their recipient.
 type ReminderListParams struct {
 	RemindedID string `json:"remindedId,omitempty"`
 	PageParams
 }
 
-// ArrivedParams name a thing of the world, as the targetId or the label of a waitingOn has it.
+// ArrivedParams name an artifact or a condition, by the targetId or the label of a waitingOn.
 type ArrivedParams struct {
 	Name string `json:"name"`
 }
 
-// WorkParams describe a work item, or what changes about it: absent members stay
-// as they are.
+// WorkParams describe a work item, or its changes. Absent members do not change.
 type WorkParams struct {
 	ID              *string    `json:"id,omitempty"`
 	Title           *string    `json:"title,omitempty"`
@@ -152,14 +151,14 @@ type WorkParams struct {
 	ParentID        *string    `json:"parentId,omitempty"`
 	ConversationID  *string    `json:"conversationId,omitempty"`
 	Priority        *string    `json:"priority,omitempty"`
-	OnBehalfOf      string     `json:"onBehalfOf,omitempty"` // absent: nobody's, also where it was somebody's
+	OnBehalfOf      string     `json:"onBehalfOf,omitempty"` // absent: nobody, even if it was set before
 	Kind            string     `json:"kind,omitempty"`
 	CreatedAt       *Moment    `json:"createdAt,omitempty"`
 	UpdatedAt       *Moment    `json:"updatedAt,omitempty"`
-	Wake            *bool      `json:"wake,omitempty"` // whether the one responsible is woken; nil is false
+	Wake            *bool      `json:"wake,omitempty"` // wake the responsible party; nil is false
 }
 
-// UnmarshalJSON reads the params; a parentId of null says that there is none, as "" does.
+// UnmarshalJSON reads the params. A parentId of null removes the parent, like "".
 func (p *WorkParams) UnmarshalJSON(raw []byte) error {
 	type plain WorkParams
 	var given struct {
@@ -172,13 +171,13 @@ func (p *WorkParams) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// AssignParams give a work item to somebody, who is asked to begin if it is an agent. With a title the
-// work item is made. Work in review goes back as rejected, and work that has ended is open again.
+// AssignParams assign a work item, and ask the new owner to begin if it is an agent. With a
+// title, the work item is created. Work in review is rejected, and finished work is reopened.
 type AssignParams struct {
 	ID             *string     `json:"id"`
 	Title          *string     `json:"title,omitempty"`
 	OwnerID        string      `json:"ownerId"`
-	Text           string      `json:"text,omitempty"` // what the agent is asked; absent: the title
+	Text           string      `json:"text,omitempty"` // the request to the agent; default: the title
 	InvocationID   *string     `json:"invocationId,omitempty"`
 	ConversationID string      `json:"conversationId,omitempty"`
 	Chat           *ChatParams `json:"chat,omitempty"`
@@ -201,7 +200,7 @@ type InvocationParams struct {
 	ID             *string `json:"id,omitempty"`
 }
 
-// FlightParams move a flight.
+// FlightParams change the state of a flight.
 type FlightParams struct {
 	ID     string      `json:"id"`
 	State  FlightState `json:"state"`
@@ -223,15 +222,15 @@ type DeliveryClaimParams struct {
 	LeaseMs       int64  `json:"leaseMs,omitempty"`
 }
 
-// BindingParams set or name a binding.
+// BindingParams set or identify a binding.
 type BindingParams struct {
 	Surface    string `json:"surface"`
 	ExternalID string `json:"externalId"`
 	AgentID    string `json:"agentId,omitempty"`
 }
 
-// ClaimParams are the params of every method about a claim: TTLMs of acquire,
-// Token and Answered of release.
+// ClaimParams are the params of all methods about claims. TTLMs is for acquire, Token and
+// Answered are for release.
 type ClaimParams struct {
 	EventID  string `json:"eventId"`
 	TTLMs    int64  `json:"ttlMs,omitempty"`
@@ -245,7 +244,7 @@ type EventsParams struct {
 	Limit int   `json:"limit,omitempty"`
 }
 
-// ExplainParams name what a wake was decided for.
+// ExplainParams identify the subject of a wake decision.
 type ExplainParams struct {
 	MessageID  string `json:"messageId,omitempty"`
 	WorkItemID string `json:"workItemId,omitempty"`

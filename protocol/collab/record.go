@@ -36,7 +36,7 @@ const (
 	QuestionDeclined QuestionState = "declined"
 )
 
-// An Acceptance says whether the requester has accepted the outcome.
+// An Acceptance is the requester's judgment of an outcome.
 type Acceptance string
 
 // The acceptance states.
@@ -47,9 +47,9 @@ const (
 	AcceptanceRejected Acceptance = "rejected"
 )
 
-// WaitingOn says what a waiting work item waits for. Kind is actor, question,
-// work_item, approval, artifact or condition; TargetID is an agent's name, the
-// id of a record, or what names the artifact or the condition.
+// WaitingOn is what a waiting work item waits for. Kind is actor, question, work_item, approval,
+// artifact or condition. TargetID is an agent's name, the id of a record, or the name of the
+// artifact or condition.
 type WaitingOn struct {
 	Kind           string          `json:"kind"`
 	Label          string          `json:"label"`
@@ -57,13 +57,13 @@ type WaitingOn struct {
 	TargetIdentity protocol.PeerID `json:"targetIdentity,omitempty"`
 }
 
-// External reports whether it is a thing of the world, which nobody here holds: the work's next
-// mover looks after it, until somebody says that it has arrived.
+// External reports whether the work waits for an artifact or a condition, which no party holds.
+// The party with the next move watches it until somebody reports that it has arrived.
 func (on *WaitingOn) External() bool { return on.Kind == "artifact" || on.Kind == "condition" }
 
-// A WorkItem is durable work. Names are bare ("lead"), and beside each stands the
-// identity that is meant ("agent:lead"), by which everything is decided. Times are
-// RFC 3339 UTC on the broker's clock.
+// A WorkItem is durable work. Names are bare ("lead"). Beside each name is the identity that it
+// means ("agent:lead"), on which all decisions are based. Times are RFC 3339 UTC on the broker's
+// clock.
 type WorkItem struct {
 	ID                    string          `json:"id"`
 	Kind                  string          `json:"kind"` // KindWorkItem
@@ -83,12 +83,12 @@ type WorkItem struct {
 	ParentID              string          `json:"parentId,omitempty"`
 	ConversationID        string          `json:"conversationId,omitempty"`
 	Priority              string          `json:"priority,omitempty"`   // low, normal, high or urgent
-	OnBehalfOf            string          `json:"onBehalfOf,omitempty"` // the person whose words its newest change serves, as who made it says
+	OnBehalfOf            string          `json:"onBehalfOf,omitempty"` // the person whom the latest change serves, according to its author
 	CreatedAt             string          `json:"createdAt"`
 	UpdatedAt             string          `json:"updatedAt"`
 }
 
-// Terminal reports whether the item is done or cancelled, so that nothing is owed.
+// Terminal reports whether the item is done or cancelled.
 func (w *WorkItem) Terminal() bool { return w.State == WorkDone || w.State == WorkCancelled }
 
 // A Question asks for information. It has no owner, only a next-move owner.
@@ -110,24 +110,23 @@ type Question struct {
 	ConversationID        string          `json:"conversationId,omitempty"`
 	ParentID              string          `json:"parentId,omitempty"`
 	SpawnedWorkItemID     string          `json:"spawnedWorkItemId,omitempty"`
-	OnBehalfOf            string          `json:"onBehalfOf,omitempty"` // as of a work item
+	OnBehalfOf            string          `json:"onBehalfOf,omitempty"` // see WorkItem
 	CreatedAt             string          `json:"createdAt"`
 	UpdatedAt             string          `json:"updatedAt"`
 
 	Obligation *protocol.Obligation `json:"obligation,omitempty"`
 }
 
-// Terminal reports whether the question is closed or declined. An answered
-// question still waits for its asker.
+// Terminal reports whether the question is closed or declined. An answered question still waits
+// for the asking party.
 func (q *Question) Terminal() bool { return q.State == QuestionClosed || q.State == QuestionDeclined }
 
-// AwaitsPerson reports whether a person is asked and has not answered.
+// AwaitsPerson reports whether the question waits for a person's answer.
 func (q *Question) AwaitsPerson() bool {
 	return q.State == QuestionOpen && protocol.IsPerson(q.AskedOfIdentity)
 }
 
-// A Conversation is where messages are said. MasterID is woken when nobody else
-// is responsible.
+// A Conversation holds messages. MasterID is woken if nobody else is responsible.
 type Conversation struct {
 	ID                string            `json:"id"`
 	Kind              string            `json:"kind"` // dm, group, channel or thread
@@ -141,18 +140,17 @@ type Conversation struct {
 	CreatedAt         string            `json:"createdAt"`
 }
 
-// The surfaces that a message comes from, and what it is.
+// The surfaces and kinds of messages.
 const (
 	SurfaceHuman = "human"
 	SurfaceAgent = "agent"
 
 	KindChat   = "chat"
-	KindStatus = "status" // informational: wakes nobody but those that are named
-	KindFinal  = "final"  // the last word: likewise
+	KindStatus = "status" // informational: wakes only the named agents
+	KindFinal  = "final"  // the last message: also wakes only the named agents
 )
 
-// A Message is what somebody said in a conversation. It may refer to work, and
-// never is the record of work.
+// A Message is a message in a conversation. It may refer to work, but does not record work.
 type Message struct {
 	ID             string          `json:"id"`
 	ConversationID string          `json:"conversationId"`
@@ -165,19 +163,19 @@ type Message struct {
 	Targets        []string        `json:"targets,omitempty"`
 	WorkItemID     string          `json:"workItemId,omitempty"`
 	InReplyTo      string          `json:"inReplyTo,omitempty"`
-	FollowUp       bool            `json:"followUp,omitempty"` // its author wants to be told if nobody takes it
+	FollowUp       bool            `json:"followUp,omitempty"` // the author is notified if nobody takes it
 	CreatedAt      string          `json:"createdAt"`
 
 	Obligation *protocol.Obligation `json:"obligation,omitempty"`
 }
 
-// A Mention is a label that a message's text contains. AgentID is empty if the
-// label names nobody or too many.
+// A Mention is a label in a message's text. AgentID is empty if the label means nobody, or more
+// than one agent.
 type Mention struct {
 	Label    string          `json:"label"` // canonical, such as "@arc.main"
 	AgentID  string          `json:"agentId,omitempty"`
 	Identity protocol.PeerID `json:"identity,omitempty"`
-	Hard     bool            `json:"hard"` // it routes: leading, from a human surface
+	Hard     bool            `json:"hard"` // it routes: at the beginning, from a human surface
 }
 
 // An Invocation is an explicit request to do work.
@@ -194,7 +192,7 @@ type Invocation struct {
 	CreatedAt           string          `json:"createdAt"`
 }
 
-// A FlightState is how far a flight has come.
+// A FlightState is the state of a flight.
 type FlightState string
 
 // The states of a flight; completed, failed and cancelled are terminal.
@@ -208,7 +206,7 @@ const (
 	FlightCancelled FlightState = "cancelled"
 )
 
-// A Flight is the life of an invocation.
+// A Flight is the execution of an invocation.
 type Flight struct {
 	ID                  string          `json:"id"`
 	InvocationID        string          `json:"invocationId"`
@@ -230,7 +228,7 @@ func (f *Flight) Terminal() bool {
 	return f.State == FlightCompleted || f.State == FlightFailed || f.State == FlightCancelled
 }
 
-// A Binding links something outside, such as a chat, to an agent.
+// A Binding links an external object, such as a chat, to an agent.
 type Binding struct {
 	Surface       string          `json:"surface"`
 	ExternalID    string          `json:"externalId"`
@@ -250,16 +248,15 @@ const (
 // The wake policies of an endpoint.
 const (
 	WakeAuto   = "auto"
-	WakeManual = "manual" // it asks for its deliveries; nobody wakes it
+	WakeManual = "manual" // it fetches its deliveries; nobody wakes it
 )
 
-// An Endpoint is one process behind a logical agent: the record that
-// identity.* methods return.
+// An Endpoint is one process behind a logical agent: the record of the identity.* methods.
 type Endpoint struct {
 	LogicalAgentID  string          `json:"logicalAgentId"`
 	EndpointID      string          `json:"endpointId"`
-	AgentIdentity   protocol.PeerID `json:"agentIdentity,omitempty"` // of the agent of that name, for which it acts too
-	Identity        protocol.PeerID `json:"identity"`                // who announced it; wakes go there
+	AgentIdentity   protocol.PeerID `json:"agentIdentity,omitempty"` // the agent of that name, for which it also acts
+	Identity        protocol.PeerID `json:"identity"`                // announced it, and receives its wakes
 	HarnessType     string          `json:"harnessType,omitempty"`
 	WorkspaceID     string          `json:"workspaceId,omitempty"`
 	ProjectPath     string          `json:"projectPath,omitempty"`
@@ -273,7 +270,7 @@ type Endpoint struct {
 	LastHeartbeatAt string          `json:"lastHeartbeatAt"`
 }
 
-// A DeliveryStatus is how far a delivery has come.
+// A DeliveryStatus is the status of a delivery.
 type DeliveryStatus string
 
 // The states of a delivery.
@@ -296,9 +293,9 @@ const (
 
 // The policies of a delivery.
 const (
-	PolicyMustAck    = "must_ack"    // for the one who is responsible
-	PolicyDurable    = "durable"     // for others that were named: it waits until they take it
-	PolicyBestEffort = "best_effort" // for those concerned: dropped if nobody takes it for --stale-after
+	PolicyMustAck    = "must_ack"    // for the responsible agent
+	PolicyDurable    = "durable"     // for other named agents: waits until they take it
+	PolicyBestEffort = "best_effort" // for other participants: dropped after --stale-after
 )
 
 // A Delivery is the broker's intent to bring something to an agent.
@@ -310,7 +307,7 @@ type Delivery struct {
 	Reason         string          `json:"reason"`
 	Policy         string          `json:"policy"`
 	Status         DeliveryStatus  `json:"status"`
-	Wake           string          `json:"wake,omitempty"` // wanted, woken or missed; absent if nobody is to be woken
+	Wake           string          `json:"wake,omitempty"` // wanted, woken or missed; absent if it wakes nobody
 	MessageID      string          `json:"messageId,omitempty"`
 	ConversationID string          `json:"conversationId,omitempty"`
 	WorkItemID     string          `json:"workItemId,omitempty"`
@@ -319,7 +316,7 @@ type Delivery struct {
 	SenderID       string          `json:"senderId,omitempty"`
 	SenderIdentity protocol.PeerID `json:"senderIdentity,omitempty"`
 	SenderKind     string          `json:"senderKind,omitempty"` // SurfaceHuman or SurfaceAgent
-	AskedLabel     string          `json:"askedLabel,omitempty"` // the label that meant the target
+	AskedLabel     string          `json:"askedLabel,omitempty"` // the label that named the target
 	LeasedBy       string          `json:"leasedBy,omitempty"`   // an identity
 	LeaseUntil     string          `json:"leaseUntil,omitempty"`
 	Attempts       int             `json:"attempts"`
@@ -327,53 +324,53 @@ type Delivery struct {
 	UpdatedAt      string          `json:"updatedAt"`
 }
 
-// The states of a delivery's wake; empty if nobody is to be woken.
+// The states of a delivery's wake. It is empty if the delivery wakes nobody.
 const (
-	WakeWanted = "wanted" // to be woken when the agent announces itself
+	WakeWanted = "wanted" // sent when the agent announces itself
 	WakeWoken  = "woken"
-	WakeMissed = "missed" // the agent was absent or rejected it: the same wake is sent again when it announces itself
+	WakeMissed = "missed" // the agent was absent or rejected it; sent again when it announces itself
 )
 
-// Terminal reports whether nobody will take the delivery any more.
+// Terminal reports whether the delivery has ended.
 func (d *Delivery) Terminal() bool {
 	return d.Status == DeliveryAcknowledged || d.Status == DeliveryFailed || d.Status == DeliveryCancelled
 }
 
-// A ClaimState is how a claim stands.
+// A ClaimState is the state of a claim.
 type ClaimState string
 
 // The states of a claim.
 const (
 	ClaimHeld     ClaimState = "held"
-	ClaimOffered  ClaimState = "offered"  // released, declined or expired: anybody may take it
-	ClaimAnswered ClaimState = "answered" // the event was answered: nobody gets it any more
+	ClaimOffered  ClaimState = "offered"  // released, declined or expired: any agent may take it
+	ClaimAnswered ClaimState = "answered" // the event was answered: no agent gets it any more
 )
 
-// A Claim says who alone may answer an event. Token is a fencing token: of all
-// tokens ever granted, only the newest of an event is valid.
+// A Claim gives one agent the exclusive right to answer an event. Token is a fencing token: only
+// the newest token of an event is valid.
 type Claim struct {
 	EventID    string            `json:"eventId"`
-	Owner      string            `json:"owner"`         // the name of the holder, or of the last one
-	Identity   protocol.PeerID   `json:"ownerIdentity"` // whose replies may carry the token
+	Owner      string            `json:"owner"`         // name of the holder, or of the last one
+	Identity   protocol.PeerID   `json:"ownerIdentity"` // its replies may carry the token
 	Token      int64             `json:"token"`
 	State      ClaimState        `json:"state"`
 	GrantedAt  string            `json:"grantedAt"`
 	ExpiresAt  string            `json:"expiresAt"`
-	Contenders []protocol.PeerID `json:"contenders,omitempty"` // were refused, and are told when it is free
-	Declined   []protocol.PeerID `json:"declined,omitempty"`   // said no, and are not told again
+	Contenders []protocol.PeerID `json:"contenders,omitempty"` // were refused, and are notified when it is free
+	Declined   []protocol.PeerID `json:"declined,omitempty"`   // declined, and are not notified again
 }
 
-// An Event is one fact: a row of the log, and the content of a collab_event.
-// Its source is who caused it, an identity on the bus; its target is what it is about:
-// "conversation:ID", "work_item:ID", "agent:NAME" ...
+// An Event is one fact: a row of the log, and the content of a collab_event. Its source is the
+// identity that caused it. Its target is its subject: "conversation:ID", "work_item:ID",
+// "agent:NAME" ...
 type Event struct {
 	Seq int64 `json:"seq"`
 	protocol.CollabEvent
 	At string `json:"at"`
 }
 
-// ParseTime reads a time of a record. It returns the zero time if there is none.
+// ParseTime parses a time of a record. It returns the zero time if there is none.
 func ParseTime(s string) time.Time {
-	t, _ := time.Parse(time.RFC3339, s) // the zero time with any error
+	t, _ := time.Parse(time.RFC3339, s) // the zero time on error
 	return t
 }

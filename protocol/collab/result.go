@@ -8,9 +8,9 @@ import (
 	"hubbub/protocol"
 )
 
-// A Result is what the methods about work items, questions, invocations and
-// flights answer: the records that the request was about, and the wake if it made
-// one. Duplicate says that the record existed and nothing changed.
+// A Result answers the methods about work items, questions, invocations and flights. It has the
+// records of the request, and the wake if there was one. Duplicate means that the record existed
+// and nothing changed.
 type Result struct {
 	Decision   *Decision  `json:"decision,omitempty"`
 	Delivery   *Delivery  `json:"delivery,omitempty"`
@@ -22,14 +22,14 @@ type Result struct {
 	WorkItem   WorkItem   `json:"work_item,omitzero"`
 }
 
-// An Arrived is the work that waits for something no more, each with its wake.
+// An Arrived lists the work that no longer waits, each item with its wake.
 type Arrived struct {
 	Items  []Result `json:"arrived"`
-	Others int      `json:"others,omitempty"` // of the work, for which the answer has no room
+	Others int      `json:"others,omitempty"` // number of items that the answer has no room for
 }
 
-// An AskedWake is the wake of a request that asked for one: null if nobody was
-// woken. Where none was asked for, the member is absent.
+// An AskedWake is the wake of a request that asked for one: null if nobody was woken. Without
+// such a request, the member is absent.
 type AskedWake struct {
 	Asked bool
 	Made  *WakeSummary
@@ -44,7 +44,7 @@ func (w *AskedWake) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, &w.Made)
 }
 
-// A WakeSummary is a wake that was made.
+// A WakeSummary is a wake.
 type WakeSummary struct {
 	TargetAgentID  string          `json:"targetAgentId"`
 	TargetIdentity protocol.PeerID `json:"targetIdentity,omitempty"`
@@ -54,12 +54,12 @@ type WakeSummary struct {
 	Reason         string          `json:"reason"`
 }
 
-// An IdentityResult is an endpoint, and for identity.resolve why it was chosen.
+// An IdentityResult is an endpoint. For identity.resolve it has the reason for its choice.
 type IdentityResult struct {
 	Identity Endpoint `json:"identity"`
 	Reason   string   `json:"reason,omitempty"`
-	// Watched says that the broker learns from the bus who is there, so that an endpoint
-	// needs no heartbeats.
+	// Watched means that the broker learns from the bus which peers are online, so that the
+	// endpoint needs no heartbeats.
 	Watched bool `json:"watched,omitempty"`
 }
 
@@ -85,8 +85,8 @@ type PostResult struct {
 	Duplicate  bool         `json:"duplicate,omitempty"`
 }
 
-// A DeliveryResult is a delivery, and for delivery.claim what it is about; nil if
-// none waits.
+// A DeliveryResult is a delivery, and for delivery.claim its subject. It is nil if no delivery
+// waits.
 type DeliveryResult struct {
 	Delivery   *Delivery   `json:"delivery"`
 	Invocation *Invocation `json:"invocation,omitempty"`
@@ -104,7 +104,7 @@ type Grant struct {
 	Token     int64  `json:"token,omitempty"`
 	Owner     string `json:"owner"`
 	ExpiresAt string `json:"expiresAt"`
-	Answered  bool   `json:"answered,omitempty"` // the event was answered: nobody gets it any more
+	Answered  bool   `json:"answered,omitempty"` // the event was answered: no agent gets it any more
 }
 
 // A ClaimResult is a claim.
@@ -112,8 +112,7 @@ type ClaimResult struct {
 	Claim Claim `json:"claim"`
 }
 
-// An EventPage is a page of the log. Next is the seq of its last event if there are
-// more.
+// An EventPage is a page of the log. Next is the seq of its last event, or nil on the last page.
 type EventPage struct {
 	Events []Event `json:"events"`
 	Next   *int64  `json:"next"`
@@ -126,12 +125,12 @@ type PromptResult struct {
 	Sections []string `json:"sections"`
 }
 
-// A Reminder is that somebody was reminded of something, which nobody has touched since.
+// A Reminder is the last reminder about a record that nobody has changed since.
 type Reminder struct {
 	ID               string          `json:"id"`
 	Kind             string          `json:"kind"` // work_item, question, flight or message
 	Title            string          `json:"title"`
-	Since            string          `json:"since"` // when it was touched last
+	Since            string          `json:"since"` // time of the last change
 	RemindedID       string          `json:"remindedId"`
 	RemindedIdentity protocol.PeerID `json:"remindedIdentity"`
 	RemindedAt       string          `json:"remindedAt"`
@@ -139,14 +138,14 @@ type Reminder struct {
 	Reason           string          `json:"reason"` // such as "has the next move on wi_1"
 }
 
-// An Explanation is a wake decision, and the wake if one was made.
+// An Explanation is a wake decision, and the wake if there was one.
 type Explanation struct {
 	Decision
 	Wake  *WakeSummary `json:"wake"`
-	Sweep bool         `json:"sweep,omitempty"` // it is a reminder, as nothing had happened for a while
+	Sweep bool         `json:"sweep,omitempty"` // a reminder about stale work
 }
 
-// MarshalJSON writes the members in the order of their names.
+// MarshalJSON writes the members in alphabetical order.
 func (e Explanation) MarshalJSON() ([]byte, error) {
 	raw, err := Encode(e.Decision)
 	members := map[string]any{}
@@ -171,8 +170,8 @@ func (l Listed[T]) Read() (T, error) {
 	return record, nil
 }
 
-// A Page is one page of a list: {NAME: items, "next": cursor or null}. NAME
-// follows from the records.
+// A Page is one page of a list: {NAME: items, "next": cursor or null}. NAME follows from the type
+// of the records.
 type Page[T any] struct {
 	Items []Listed[T]
 	Next  *string
@@ -222,10 +221,10 @@ func (p *Page[T]) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// ErrNoBroker says that no collaboration broker is on the bus.
+// ErrNoBroker means that no collaboration broker is on the bus.
 var ErrNoBroker = errors.New("there is no collaboration broker on the bus")
 
-// A Code says how a request failed.
+// A Code is the reason for a refusal.
 type Code string
 
 // The codes of a refused request.
@@ -233,15 +232,15 @@ const (
 	CodeInvalid       Code = "invalid"        // the request or the record it makes is not valid
 	CodeUnknownTarget Code = "unknown_target" // a label names nobody
 	CodeAmbiguous     Code = "ambiguous"      // a label names more than one agent
-	CodeUnavailable   Code = "unavailable"    // the one to wake has no live endpoint, or a manual one
-	CodeConflict      Code = "conflict"       // the id, lease or claim is somebody else's
+	CodeUnavailable   Code = "unavailable"    // the party to wake has no online endpoint, or a manual one
+	CodeConflict      Code = "conflict"       // the id, lease or claim belongs to somebody else
 	CodeForbidden     Code = "forbidden"      // the caller may not do this
-	CodeNotFound      Code = "not_found"      // no such record
-	CodeBadTransition Code = "bad_transition" // the record cannot go from its state to that one
+	CodeNotFound      Code = "not_found"      // there is no such record
+	CodeBadTransition Code = "bad_transition" // the record's state does not allow this transition
 )
 
-// An Error is the broker's refusal of a request. Details is marshalled to JSON; a
-// client reads it as a json.RawMessage.
+// An Error is the broker's refusal of a request. The broker marshals Details to JSON; a client
+// reads it as a json.RawMessage.
 type Error struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
@@ -249,14 +248,13 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	if e.Code == "" { // people read it
+	if e.Code == "" { // for people
 		return e.Message
 	}
 	return e.Message + " (" + string(e.Code) + ")"
 }
 
-// Refusal returns the code with which the broker refused a request, or "" if err
-// is no refusal.
+// Refusal returns the code of a refusal, or "" if err is no refusal.
 func Refusal(err error) Code {
 	if refused, ok := errors.AsType[*Error](err); ok {
 		return refused.Code
@@ -264,8 +262,7 @@ func Refusal(err error) Code {
 	return ""
 }
 
-// ReadResult returns the result of a request, or the error with which the broker
-// refused it.
+// ReadResult returns the result of a request, or the broker's refusal as an error.
 func ReadResult(r *protocol.CollabResult) (json.RawMessage, error) {
 	switch {
 	case r.OK:
