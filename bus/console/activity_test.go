@@ -10,7 +10,7 @@ import (
 func TestWhyThereIsNoRow(t *testing.T) {
 	for want, v := range map[string]activityView{
 		"Nothing is recorded yet. Rows appear here as soon as something happens.": {},
-		"No rows match.":               {Query: url.Values{"topic": {"tg:*"}}},
+		"No rows match.":                {Query: url.Values{"topic": {"tg:*"}}},
 		"There are no older rows.":      {Query: url.Values{"topic": {"tg:*"}}, Paged: true},
 		"No rows: the topic is broken.": {Query: url.Values{"topic": {"tg:*"}}, Problem: "the topic is broken"},
 	} {

@@ -14,6 +14,7 @@ import (
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/defaults"
+	"hubbub/protocol/notify"
 	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
@@ -45,7 +46,7 @@ type Console struct {
 	series      *series
 	deadCount   deadLetterCount
 	lastRequest atomic.Int64  // in unix nanoseconds
-	wake        chan struct{} // wakes the follower; capacity 1
+	wake        notify.Signal // wakes the follower
 	current     atomic.Bool   // the model is up to date with the log
 	mux         *http.ServeMux
 	pages       map[string]*template.Template
@@ -59,7 +60,7 @@ func New(bus Bus, log *activitylog.Reader, opts *Options) *Console {
 	defaults.Log(&o.Log)
 	c := &Console{
 		bus: bus, log: log, dead: o.DeadLetters, openActor: o.ActingAs, logger: *o.Log, now: o.Now,
-		model: newReadModel(), series: newSeries(), wake: make(chan struct{}, 1),
+		model: newReadModel(), series: newSeries(), wake: notify.New(),
 	}
 	c.pages = parsePages(&c.model.titles)
 	c.auth = newAuth(o.Credentials, o.Now)

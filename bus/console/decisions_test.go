@@ -180,7 +180,7 @@ func TestWhoMayOnlyLookSeesDecisionsAndMakesNone(t *testing.T) {
 		return strings.Contains(body, "dec_1") && strings.Contains(body, "dec_2") && strings.Contains(body, "which region?")
 	}, reader)
 	pending, _, decided := sections(body)
-	if !strings.Contains(pending, "dec_1") || strings.Contains(pending, "dec_2") || !strings.Contains(decided, "denied by tg:77") || strings.Contains(body, `value="once"`) || !strings.Contains(body, "may look and not act") {
+	if !strings.Contains(pending, "dec_1") || strings.Contains(pending, "dec_2") || !strings.Contains(decided, "denied by tg:77") || strings.Contains(body, `value="once"`) || !strings.Contains(body, "This credential is read-only") {
 		t.Error("a reader sees something else")
 	}
 	form := "id=dec_1&do=once&form=" + formToken(t, body)

@@ -32,10 +32,7 @@ var followed = activitylog.Filter{Events: []activitylog.Event{
 // noteRequest wakes the follower for a request.
 func (c *Console) noteRequest() {
 	c.lastRequest.Store(c.now().UnixNano())
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	c.wake.Notify()
 }
 
 // waitForRows waits until the model is current, but not for long.
@@ -51,7 +48,7 @@ func (c *Console) follow(ctx context.Context) {
 	var at activitylog.Cursor
 	for {
 		select {
-		case <-c.wake:
+		case <-c.wake.C():
 		case <-ctx.Done():
 			return
 		}
