@@ -11,17 +11,17 @@ import (
 	"testing"
 )
 
-// a2aEnv names the folder in which scripts/test-a2a has installed the JavaScript SDK of A2A.
+// a2aEnv names the folder in which scripts/test-a2a has installed A2A's JavaScript SDK.
 const a2aEnv = "HUBBUB_A2A"
 
-// javaScript makes a command of a script that uses the SDK.
+// javaScript returns a command that runs a script of testdata with the SDK.
 func javaScript(t *testing.T, script string, args ...string) *exec.Cmd {
 	t.Helper()
 	return node(t, a2aEnv, "make test-a2a", filepath.Join("a2a", script), args...)
 }
 
-// node makes a command of a script in testdata that uses what is installed in the folder of an
-// environment variable; target installs it.
+// node returns a command that runs a script of testdata with packages from the folder in a
+// variable. target names the make target that installs them.
 func node(t *testing.T, variable, target, path string, args ...string) *exec.Cmd {
 	t.Helper()
 	folder, script := os.Getenv(variable), filepath.Base(path)
@@ -32,7 +32,7 @@ func node(t *testing.T, variable, target, path string, args ...string) *exec.Cmd
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir() // imports are looked for beside a script
+	dir := t.TempDir() // node resolves imports beside the script
 	if err := os.Symlink(filepath.Join(folder, "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func node(t *testing.T, variable, target, path string, args ...string) *exec.Cmd
 	return cmd
 }
 
-// TestJavaScriptSDK has agents and clients that others made speak A2A with ours.
+// TestJavaScriptSDK runs agents and clients of A2A's JavaScript SDK against Hubbub.
 func TestJavaScriptSDK(t *testing.T) {
 	for _, binding := range []string{"rpc", "rest"} {
 		t.Run("an agent over "+binding, func(t *testing.T) { checkJoinsChat(t, binding) })
@@ -54,7 +54,7 @@ func TestJavaScriptSDK(t *testing.T) {
 	}
 }
 
-// checkJoinsChat has an agent of the SDK in a chat of Telegram and in a group.
+// checkJoinsChat runs an agent of the SDK in a direct chat and in a group.
 func checkJoinsChat(t *testing.T, binding string) {
 	address := freeAddress(t)
 	_, port, err := net.SplitHostPort(address)
@@ -89,9 +89,9 @@ func checkJoinsChat(t *testing.T, binding string) {
 	}
 }
 
-// checkReachesAgent has a client of the SDK speak with a scripted agent.
+// checkReachesAgent lets a client of the SDK talk to a scripted agent.
 func checkReachesAgent(t *testing.T, binding string) {
-	javaScript(t, "client.mjs") // or skip
+	javaScript(t, "client.mjs") // skips if the SDK is missing
 	s := newFixture(t)
 	s.start("chorus")
 	at := regexp.MustCompile(`"listen":"([^"]+)"`).FindStringSubmatch(s.run["chorus"].whole())

@@ -11,7 +11,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 )
 
-// withBearer shows a token with each request.
+// withBearer is a transport that adds a token to each request.
 type withBearer string
 
 func (b withBearer) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -19,9 +19,9 @@ func (b withBearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestA2ATask_SurvivesGatewayRestart: an agent reached over A2A asks before it deploys, who sent the
-// task decides, and it deploys once and says so once, though the gateway is killed while the
-// task asks, and again while it goes on. It is so over JSON-RPC and over HTTP+JSON.
+// TestA2ATask_SurvivesGatewayRestart checks an agent behind A2A that asks before it deploys. The
+// sender of the task decides. The agent deploys once and says so once, although the gateway is
+// killed while the task asks and again while it continues, over JSON-RPC and over HTTP+JSON.
 func TestA2ATask_SurvivesGatewayRestart(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -68,7 +68,7 @@ func TestA2ATask_SurvivesGatewayRestart(t *testing.T) {
 	}
 }
 
-// checkSurvives has a client send a task that asks, and decide it, while the gateway is killed.
+// checkSurvives sends a task that asks, decides, and kills the gateway meanwhile.
 func checkSurvives(t *testing.T, client *a2aclient.Client, site string, restart func()) {
 	t.Helper()
 	send := func(m *sdk.Message, at bool) *sdk.Task {

@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// TestAbort_ExitsWithoutUsageHelp sends each program what systemd's watchdog sends to
-// one that hangs. It must end by the signal: after exit 2, which is what Go does
-// by itself, nobody starts it again.
+// TestAbort_ExitsWithoutUsageHelp sends each program the signal of systemd's watchdog. The
+// program must end by the signal: Go's default, exit 2, would prevent a restart.
 func TestAbort_ExitsWithoutUsageHelp(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t)

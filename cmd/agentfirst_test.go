@@ -16,8 +16,8 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// An scriptedModel model calls the tool that a message names ("do chat_post {...}"), and then says nothing.
-// Any other message it answers in a word.
+// A scriptedModel calls the tool that a message names ("do chat_post {...}") and then says
+// nothing. It answers any other message with a word.
 type scriptedModel struct{}
 
 var order = regexp.MustCompile(`do (chat_[a-z_]+) (\{.*\})`)
@@ -42,10 +42,10 @@ func (scriptedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer["content"] = "Done."
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": answer, "finish_reason": "stop"}}}) // the agent may be gone
+	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": answer, "finish_reason": "stop"}}}) // the agent may have gone
 }
 
-// newScriptedFixture starts a system whose agents do as they are told.
+// newScriptedFixture starts a system whose agents use a scriptedModel.
 func newScriptedFixture(t *testing.T, agents ...string) *fixture {
 	t.Helper()
 	web := httptest.NewServer(scriptedModel{})
@@ -53,7 +53,7 @@ func newScriptedFixture(t *testing.T, agents ...string) *fixture {
 	return newFixture(t, append([]string{"--harness=openai", "--model=obedient", "--base-url=" + web.URL + "/v1"}, agents...)...)
 }
 
-// hubbub runs a command on the system, and returns what it prints.
+// hubbub runs a command on the system and returns its output.
 func (s *fixture) hubbub(args ...string) string {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), built(s.t, "hubbub"), append(args, "--bus=ws://"+s.bus, "--data="+s.data)...)
@@ -64,7 +64,7 @@ func (s *fixture) hubbub(args ...string) string {
 	return string(out)
 }
 
-// why returns what hubbub why says of an event or a record, once the log has it.
+// why returns the output of hubbub why for an event or a record, once the log has it.
 func (s *fixture) why(id string) (said string) {
 	s.t.Helper()
 	s.await("what the log has of "+id, func() bool {
@@ -75,7 +75,7 @@ func (s *fixture) why(id string) (said string) {
 	return said
 }
 
-// recordsOf returns the records of a kind to system:attention.
+// recordsOf returns the attention records of a kind.
 func (s *fixture) recordsOf(kind string) (list []activitylog.AttentionRecord) {
 	s.t.Helper()
 	err := s.log.Attention(s.t.Context(), activitylog.AttentionFilter{}, func(a *activitylog.AttentionRecord) error {
@@ -90,8 +90,8 @@ func (s *fixture) recordsOf(kind string) (list []activitylog.AttentionRecord) {
 	return list
 }
 
-// TestAgent_SpeaksFirst: told in one chat, it speaks in another that it is assigned to,
-// and only there; the chat's other agent has no turn for it, and why tells who spoke, and for what reason.
+// TestAgent_SpeaksFirst asks an agent in one chat to write into another. It may do so only where
+// it is assigned. The other agent of that chat gets no turn, and why shows who wrote and why.
 func TestAgent_SpeaksFirst(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -145,8 +145,8 @@ func TestAgent_SpeaksFirst(t *testing.T) {
 	}
 }
 
-// TestAgent_IsReminded: killed while it waits, it is told once what it wanted to be
-// told, in its chat; why tells for what. A person finds what else it waits for, and takes it back.
+// TestAgent_IsReminded kills an agent that has set a reminder. The agent gets the reminder once,
+// in its chat, and why shows the reason. A person lists its other reminder and cancels it.
 func TestAgent_IsReminded(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

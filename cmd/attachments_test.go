@@ -19,16 +19,16 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A imageModel is the endpoint of a model that sees. It does what the newest prompt asks of it: it
-// reads the file of an event, or sends one, and answers with what the tool said; it answers
-// anything else with the number of images that it was shown.
+// An imageModel is the endpoint of a model that sees images. On request it reads the file of an
+// event or sends a file, and answers with the result of the tool. To any other prompt it answers
+// with the number of images that it got.
 type imageModel struct {
 	mu      sync.Mutex
 	prompts []string // of all turns
-	bodies  []string // of the first request of each
+	bodies  []string // the first request of each turn
 }
 
-// A part is one of a message to a model.
+// A part is one part of a message to a model.
 type part struct {
 	Type string `json:"type"`
 	Text string `json:"text"`
@@ -79,13 +79,13 @@ func (s *imageModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": answer, "finish_reason": "stop"}}}) // the agent may be killed
 }
 
-// readParts returns the text of a content and how many images it has.
+// readParts returns the text of a content and the number of its images.
 func readParts(raw json.RawMessage) (text string, images int) {
 	if json.Unmarshal(raw, &text) == nil {
 		return text, 0
 	}
 	var parts []part
-	_ = json.Unmarshal(raw, &parts) // then there are none
+	_ = json.Unmarshal(raw, &parts) // none on an error
 	for _, p := range parts {
 		text += p.Text
 		if p.Type == "image_url" {
@@ -95,7 +95,7 @@ func readParts(raw json.RawMessage) (text string, images int) {
 	return text, images
 }
 
-// requestedFile returns the file that a prompt asks for, behind what it tells of before.
+// requestedFile returns the file that the message in a prompt asks for.
 func requestedFile(prompt string) (name string, asked bool) {
 	at := strings.LastIndex(prompt, "send me <")
 	if at < strings.LastIndex(prompt, "anything else") || at < 0 {
@@ -105,7 +105,7 @@ func requestedFile(prompt string) (name string, asked bool) {
 	return name, asked
 }
 
-// turnsWith returns the prompts that hold a text, and the requests with them.
+// turnsWith returns the prompts that contain a text, and their requests.
 func (s *imageModel) turnsWith(text string) (prompts, bodies []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *imageModel) turnsWith(text string) (prompts, bodies []string) {
 	return prompts, bodies
 }
 
-// script writes a program that can be executed.
+// script writes an executable script.
 func script(t *testing.T, name, body string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -127,9 +127,9 @@ func script(t *testing.T, name, body string) string {
 	return path
 }
 
-// TestAttachments: what people send besides words reaches a model that sees, through the bridge,
-// the bus and the agent, each file fetched once; and what the agent sends comes once, whoever is
-// killed meanwhile.
+// TestAttachments sends photos, files and other attachments through bridge, bus and agent to a
+// model that sees. Each file is fetched once. What the agent sends arrives once, whichever
+// program is killed meanwhile.
 func TestAttachments(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -149,7 +149,7 @@ func TestAttachments(t *testing.T) {
 		"--transcribe="+script(t, "transcribe", `echo "heard $(cat "$1")"`), "--read-pdf="+script(t, "pdftotext", `echo "$# page: $(cat)"`)+" -q")
 	user := s.api.User("Will")
 	chat := s.api.DM(user)
-	say := func(m models.Message) { // and waits for the answer
+	say := func(m models.Message) { // waits for the answer
 		n := len(s.api.Texts(chat.ID))
 		m.Chat, m.From = chat, &user
 		s.api.Post(m)
@@ -211,8 +211,8 @@ func TestAttachments(t *testing.T) {
 	for _, c := range []struct {
 		killed, file string
 		leg          hop
-	}{{"agent", "chart.png", legAccept}, {"tg", "plan.png", legAcknowledge}} {
-		h := s.tap.hold(c.leg, protocol.TypeTGReply, c.file) // the reply that holds its name
+	}{{"agent", "chart.png", hopAccept}, {"tg", "plan.png", hopAcknowledge}} {
+		h := s.tap.hold(c.leg, protocol.TypeTGReply, c.file) // the reply with this file name
 		s.api.Say(chat, user, "send me <"+c.file+">")
 		n := len(s.api.Texts(chat.ID))
 		s.await("the reply with "+c.file, func() bool {
@@ -240,8 +240,8 @@ func TestAttachments(t *testing.T) {
 
 const transcribeKey = "HUBBUB_TRANSCRIBE_KEY=sk-voice"
 
-// A imageHarness is the endpoint of a model of Anthropic's API, which says what it was shown and told,
-// and one that transcribes.
+// An imageHarness is the endpoint of a model of Anthropic's API, which answers with what it got,
+// and of a transcriber.
 type imageHarness struct{ t *testing.T }
 
 func (e imageHarness) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -252,7 +252,7 @@ func (e imageHarness) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			e.t.Errorf("the transcription was asked for by %q with %v and %+v, %v", r.Header.Get("Authorization"), r.Form, head, err)
 			return
 		}
-		raw, _ := io.ReadAll(file)                                                       // then it is other words
+		raw, _ := io.ReadAll(file)                                                       // a failure gives other text
 		_ = json.NewEncoder(w).Encode(map[string]string{"text": "heard " + string(raw)}) // the agent may be gone
 		return
 	}
@@ -272,7 +272,7 @@ func (e imageHarness) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	last := q.Messages[len(q.Messages)-1].Content
 	said := "shown"
-	_ = json.Unmarshal(last, &blocks) // else it is a text
+	_ = json.Unmarshal(last, &blocks) // otherwise it is a string
 	for _, b := range blocks {
 		if b.Type == "image" {
 			said += " " + b.Source.MediaType + " " + b.Source.Data
@@ -284,8 +284,8 @@ func (e imageHarness) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"content": []any{map[string]any{"type": "text", "text": said}}, "stop_reason": "end_turn"}) // the agent may be gone
 }
 
-// TestAttachments_ReachOtherHarnesses: a picture reaches a model of Anthropic's API and a program
-// behind ACP, and a voice message is transcribed by an endpoint, with its key.
+// TestAttachments_ReachOtherHarnesses checks that a picture reaches a model of Anthropic's API
+// and a program behind ACP, and that an endpoint with a key transcribes a voice message.
 func TestAttachments_ReachOtherHarnesses(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -12,14 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// bootstrapSteps are the steps of the specification's section 10, as types of
-// messages. spawn_result and online come between them, in their own time.
+// bootstrapSteps are the message types of the bootstrap in section 10 of the specification.
+// spawn_result and online may come at any time between them.
 var bootstrapSteps = []protocol.MessageType{
 	protocol.TypeSpawnRequest, protocol.TypeRouteAssigned, protocol.TypeConfigure, protocol.TypeTGMessage, protocol.TypeTGReply,
 }
 
-// TestBootstrap lets several empty chats, direct and group, find their agents
-// at once, and reads the steps of each in the activity log.
+// TestBootstrap starts several new chats, direct ones and groups, at once, and checks the
+// bootstrap of each in the activity log.
 func TestBootstrap(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t)
@@ -59,9 +59,8 @@ func TestBootstrap(t *testing.T) {
 	}
 }
 
-// finished reports whether the log has an answer in each chat, and the end of
-// every message. The log follows what happens: an answer that was read in a chat
-// need not be in it yet.
+// finished reports whether the log has an answer in each chat and the end of every message. The
+// log may lag behind the chats.
 func finished(all []*publication, chats []models.Chat) bool {
 	answered := map[protocol.Topic]bool{}
 	for _, p := range all {
@@ -75,7 +74,7 @@ func finished(all []*publication, chats []models.Chat) bool {
 	return !slices.ContainsFunc(chats, func(c models.Chat) bool { return !answered[topicOf(c)] })
 }
 
-// checkBootstrap reads the steps of one chat and returns its agent.
+// checkBootstrap checks the bootstrap of one chat and returns its agent.
 func checkBootstrap(t *testing.T, all []*publication, topic protocol.Topic) protocol.PeerID {
 	t.Helper()
 	var steps []protocol.MessageType
@@ -111,7 +110,7 @@ func checkBootstrap(t *testing.T, all []*publication, topic protocol.Topic) prot
 	return agent
 }
 
-// isTyping reports whether a reply is only the sign that the agent is typing.
+// isTyping reports whether a reply is a typing indicator.
 func isTyping(p *publication) bool {
 	return strings.Contains(string(p.message.Content), `"typing":true`)
 }

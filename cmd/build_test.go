@@ -1,5 +1,5 @@
-// Package cmd_test runs the programs as an operator would: it builds them and
-// starts them as processes, against real sockets and files.
+// Package cmd_test builds the programs and runs them as an operator would, with real sockets and
+// files.
 package cmd_test
 
 import (
@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(buildAndRun(m))
 }
 
-// buildAndRun builds the programs, as scripts/build does, where HUBBUB_PROGRAMS names no
-// folder with such that were just built.
+// buildAndRun builds the programs as scripts/build does, unless HUBBUB_PROGRAMS names a folder
+// with programs.
 func buildAndRun(m *testing.M) int {
 	if binaries = os.Getenv("HUBBUB_PROGRAMS"); binaries != "" {
 		return m.Run()

@@ -14,7 +14,7 @@ import (
 	"hubbub/protocol"
 )
 
-// TestChaos_KillsAtEveryStep is TestKill_LosesNothing for `make chaos`: every program at
+// TestChaos_KillsAtEveryStep is TestKill_LosesNothing for `make chaos`: it kills every program at
 // every frame.
 func TestChaos_KillsAtEveryStep(t *testing.T) {
 	rounds, err := strconv.Atoi(os.Getenv("HUBBUB_CHAOS_ROUNDS"))
@@ -47,7 +47,7 @@ func chaosAt(t *testing.T, kind protocol.MessageType) (list []*conversation) {
 	return list
 }
 
-// report prints the outcome for a person.
+// report prints the outcome.
 func report(sum outcomeCounts, what string) {
 	fmt.Printf("\n%s:\n\n    %s\n\n", what, sum)
 	if sum.unknown > 0 {
@@ -61,10 +61,9 @@ is reported to the agent, listed by "hubbub outbox list" and not sent again.
 
 `
 
-// TestChaos_KillsAmongTenChats kills a program of a random kind every two seconds while
-// ten chats talk. Nothing may be lost, doubled or out of order, save answers that
-// were on their way to Telegram when the bridge died, which are reported as
-// unknown and never repeated.
+// TestChaos_KillsAmongTenChats kills a random program every two seconds while ten chats talk. No
+// message may be lost, duplicated or out of order. The exception are answers that were on their
+// way to Telegram when the bridge died: they are reported as unknown and never repeated.
 func TestChaos_KillsAmongTenChats(t *testing.T) {
 	length := duration(t, "HUBBUB_CHAOS_TIME")
 	s := newFixture(t)
@@ -95,7 +94,7 @@ func TestChaos_KillsAmongTenChats(t *testing.T) {
 // victims are the programs that are killed at random.
 var victims = []string{"bus", "system", "tg", "broker", "chorus", "agent"}
 
-// killUntil kills at random until ctx ends.
+// killUntil kills random programs until ctx ends.
 func (s *fixture) killUntil(ctx context.Context, victims []string) (kills []kill) {
 	ticker := time.NewTicker(2 * time.Second)
 	defer ticker.Stop()
@@ -110,7 +109,7 @@ func (s *fixture) killUntil(ctx context.Context, victims []string) (kills []kill
 		if victim != "agent" {
 			s.restart(victim)
 		} else if pids := s.agents(); len(pids) > 0 {
-			_ = syscall.Kill(pids[rand.N(len(pids))], syscall.SIGKILL) // it may have ended by itself
+			_ = syscall.Kill(pids[rand.N(len(pids))], syscall.SIGKILL) // it may have ended already
 		}
 		if n%30 == 0 {
 			fmt.Printf("%4d kills among ten chats\n", n)

@@ -20,9 +20,9 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// TestChorus joins both ends of Chorus to a whole system: an HTTP agent that
-// answers a Telegram chat, and a service whose channel one of our agents
-// answers. Both are read in the activity log.
+// TestChorus connects both sides of Chorus to a system: an HTTP agent that answers a Telegram
+// chat, and a service whose channel an agent of the system answers. Both are checked in the
+// activity log.
 func TestChorus(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t)
@@ -50,7 +50,7 @@ func TestChorus(t *testing.T) {
 	t.Run("two agents of ours in one channel elsewhere end by themselves", func(t *testing.T) { checkRelaysEnd(t, hubbub) })
 }
 
-// An externalAgent is the HTTP server of an agent or a service elsewhere.
+// An externalAgent is the HTTP server of an external agent or service.
 type externalAgent struct {
 	*httptest.Server
 	got chan map[string]any
@@ -117,7 +117,7 @@ func checkAnswersTelegram(t *testing.T, s *fixture, hubbub func(...string) strin
 		delivery = outside.next(t)
 	}
 	callback := delivery["callback"].(string)
-	if help := strings.Join(strings.Fields(hubbub("chorus", "--help")), " "); !strings.Contains(help, "POSTs to the callback, whose address is its secret:") { // as it is done below
+	if help := strings.Join(strings.Fields(hubbub("chorus", "--help")), " "); !strings.Contains(help, "POSTs to the callback, whose address is its secret:") { // as below
 		t.Error("the help does not say how a callback is called")
 	}
 	postJSON(t, callback, map[string]any{"type": "tool_call", "name": "forecast", "args": map[string]any{"city": "Oslo"}, "id": "1"})
@@ -142,7 +142,8 @@ func checkAnswersTelegram(t *testing.T, s *fixture, hubbub func(...string) strin
 	checkProgressMessages(t, s, outside, chat, will)
 }
 
-// checkProgressMessages has the agent elsewhere say a thought in three parts: no piece of it is shown.
+// checkProgressMessages lets the external agent send a thought in three parts, which must not be
+// shown.
 func checkProgressMessages(t *testing.T, s *fixture, outside *externalAgent, chat models.Chat, will models.User) {
 	t.Helper()
 	s.api.Say(chat, will, "@weather and tomorrow?")
@@ -219,15 +220,15 @@ func checkAnswersChannel(t *testing.T, s *fixture, hubbub func(...string) string
 	}
 }
 
-// checkRelaysEnd has a service bring what each of two agents says in a channel to the inbox of the
-// other, under names of its own: they answer the person, and not each other.
+// checkRelaysEnd lets a service relay the messages of two agents to each other's inbox under
+// other names. The agents must answer the person and not each other.
 func checkRelaysEnd(t *testing.T, hubbub func(...string) string) {
 	inboxes := map[string]string{"alpha": hubbub("chorus", "inbox", "create", "one"), "beta": hubbub("chorus", "inbox", "create", "two")}
 	other := map[string]string{"alpha": "beta", "beta": "alpha"}
 	said := make(chan string, 100)
 	var service *httptest.Server
 	count := 0
-	bring := func(to, sender, content string) { // one at a time: after each, the test waits
+	bring := func(to, sender, content string) { // one at a time: the test waits after each
 		count++
 		postJSON(t, inboxes[to], map[string]any{
 			"channel":  map[string]any{"id": "room", "name": "ops-team", "service": "A studio"},

@@ -16,8 +16,8 @@ import (
 	"hubbub/activitylog"
 )
 
-// A chorusService is a Chorus service that was written from the protocol alone, in Python: its channel
-// has people, and the agents behind some inboxes.
+// A chorusService is an independent Chorus service, written in Python from the protocol alone.
+// Its channel has people and the agents behind some inboxes.
 type chorusService struct {
 	s   *fixture
 	url string
@@ -51,7 +51,7 @@ func (c *chorusService) post(path string, body map[string]string) {
 	resp.Body.Close()
 }
 
-// state returns what was said in the channel, and what agents did that the protocol does not have.
+// state returns the messages of the channel, and the violations of the protocol by agents.
 func (c *chorusService) state() (said []chorusMessage, faults []string) {
 	c.s.t.Helper()
 	resp, err := http.Get(c.url + "/studio")
@@ -69,8 +69,8 @@ func (c *chorusService) state() (said []chorusMessage, faults []string) {
 	return state.Said, state.Faults
 }
 
-// ask has a person say something, and returns what agents say then, "sender: words", once all
-// that is wanted was said.
+// ask posts a message of a person. It returns the agents' messages after it as "sender: text",
+// once all wanted texts have come.
 func (c *chorusService) ask(text string, wants ...string) (then []string) {
 	c.s.t.Helper()
 	before, _ := c.state()
@@ -90,9 +90,9 @@ func (c *chorusService) ask(text string, wants ...string) (then []string) {
 	return then
 }
 
-// TestChorusChannel_TwoAgents: in a channel of a service that knows nothing of ours two agents
-// behind two inboxes hear each other and do not answer for each other, an exchange of theirs ends
-// with one call for a person, and a halt stops both.
+// TestChorusChannel_TwoAgents puts two agents behind two inboxes into a channel of an independent
+// service. They receive each other's messages and do not answer for each other. Their exchange
+// ends with one call for a person, and a halt stops both.
 func TestChorusChannel_TwoAgents(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -171,7 +171,7 @@ func TestChorusChannel_TwoAgents(t *testing.T) {
 		t.Errorf("what the protocol does not have: %q", faults)
 	}
 
-	ring := newChorusService(s, "ch_ring") // three that hear one another in turn, in other words and under a name that nobody has
+	ring := newChorusService(s, "ch_ring") // three agents that hear one another in a ring, reworded and under an unknown name
 	for i, name := range ringOf {
 		ring.post("/studio/agents", map[string]string{"name": name, "connection": hubbub("chorus", "inbox", "create", name), "to": ringOf[(i+1)%len(ringOf)]})
 	}
@@ -181,7 +181,7 @@ func TestChorusChannel_TwoAgents(t *testing.T) {
 	callers := map[string]int{}
 	for _, line := range said {
 		if name, _, calls := strings.Cut(line, ": Two agents have been talking here"); calls {
-			callers[name]++ // what another says at the same time it has not heard
+			callers[name]++ // it has not heard what another says at the same time
 		} else if strings.Contains(line, ": @") {
 			exchanged++
 		}
@@ -191,16 +191,16 @@ func TestChorusChannel_TwoAgents(t *testing.T) {
 			t.Errorf("in a ring of three %s calls %d times for a person: %q", name, calls, said)
 		}
 	}
-	if exchanged < 3 || exchanged > 18 { // none of them hears all
+	if exchanged < 3 || exchanged > 18 { // no agent hears all messages
 		t.Errorf("in a ring of three there are %d messages of agents: %q", exchanged, said)
 	}
 }
 
-// ringOf are the agents of a ring: what each says goes to the next.
+// ringOf are the agents of a ring: each one's messages go to the next.
 var ringOf = []string{"one", "two", "three"}
 
-// TestChorusChannel_AgentSpeaksFirst: by chat.post, when it is reminded, and because a program
-// elsewhere told its channel something; each once, at the newest callback of the service.
+// TestChorusChannel_AgentSpeaksFirst checks messages by chat.post, by a reminder and by a hook.
+// Each must arrive once, at the newest callback of the service.
 func TestChorusChannel_AgentSpeaksFirst(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -239,8 +239,8 @@ func TestChorusChannel_AgentSpeaksFirst(t *testing.T) {
 	}
 }
 
-// TestChorusChannel_ReportsRejectedMessages: a model hears from a tool, while its turn runs, that the service refused
-// its answer, and by an event of its own where the turn has ended.
+// TestChorusChannel_ReportsRejectedMessages checks that a model learns from a tool result that
+// the service rejected its answer or, if the turn has ended, from an event.
 func TestChorusChannel_ReportsRejectedMessages(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -273,9 +273,10 @@ func TestChorusChannel_ReportsRejectedMessages(t *testing.T) {
 	}
 }
 
-// TestChorusChannel_PersonAnswersForAgent: what an agent must answer and cannot, its lead being out of reach, the person
-// whom its settings name is asked where they write, and what they write next is the answer. Where they
-// wait themselves, they are told that there is none.
+// TestChorusChannel_PersonAnswersForAgent checks an agent that must answer but cannot, and whose
+// lead is unreachable. The person named in its settings is asked where they write, and their next
+// message is the answer. If that person is the one who waits, they are told that there is no
+// answer.
 func TestChorusChannel_PersonAnswersForAgent(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

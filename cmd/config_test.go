@@ -13,8 +13,9 @@ import (
 	"hubbub/peers/tg/tgtest"
 )
 
-// TestConfigCheck_FindsEveryError: each table, key, value, file, port, token and program,
-// with its line, before anything starts; `hubbub up` says the same and exits with 2.
+// TestConfigCheck_FindsEveryError checks that each wrong table, key, value, file, port, token and
+// program is reported with its line before anything starts. `hubbub up` reports the same and
+// exits 2.
 func TestConfigCheck_FindsEveryError(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -32,7 +33,7 @@ func TestConfigCheck_FindsEveryError(t *testing.T) {
 		return string(out), cmd.ProcessState.ExitCode()
 	}
 	for _, c := range []struct {
-		line, says string // says is empty where nothing is wrong
+		line, says string // "" if there is no error
 	}{
 		{"", ""},
 		{"telegram = 3", `:1: unknown key "telegram"`},
@@ -108,7 +109,7 @@ func TestConfigCheck_FindsEveryError(t *testing.T) {
 	}
 }
 
-// TestTokenFile_MissingEndsProgram: with 2, before it tries to connect for ever.
+// TestTokenFile_MissingEndsProgram checks that the program ends instead of retrying forever.
 func TestTokenFile_MissingEndsProgram(t *testing.T) {
 	for _, name := range []string{"hubbub-tg", "hubbub-system", "hubbub-agent", "hubbub-broker", "hubbub-chorus"} {
 		cmd := exec.CommandContext(t.Context(), built(t, name), "--token-file", "/no/token", "--data", t.TempDir())
@@ -120,7 +121,8 @@ func TestTokenFile_MissingEndsProgram(t *testing.T) {
 	}
 }
 
-// TestBridge_EndsWhenTelegramRejectsToken: with 2, since it would be refused again.
+// TestBridge_EndsWhenTelegramRejectsToken checks for exit code 2: a retry would be rejected
+// again.
 func TestBridge_EndsWhenTelegramRejectsToken(t *testing.T) {
 	api := httptest.NewServer(tgtest.New(nil))
 	defer api.Close()

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// TestConformance_SeesPeersOfCluster: the spawner is on another bus of the cluster, which the
-// cases would take over all the same. So the bus that has no peers itself is refused.
+// TestConformance_SeesPeersOfCluster checks that a bus without peers is refused if another bus of
+// its cluster has the spawner, because the cases would take it over.
 func TestConformance_SeesPeersOfCluster(t *testing.T) {
 	nats := startNATS(t, server.RANDOM_PORT)
 	var buses []string
@@ -54,6 +54,6 @@ func TestConformance_SeesPeersOfCluster(t *testing.T) {
 	}
 	stop()
 	if err := <-stopped; err != nil {
-		t.Errorf("the spawner: %v", err) // it was replaced
+		t.Errorf("the spawner: %v", err) // it was taken over
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A outcomeCounts counts questions and what became of their answers.
+// outcomeCounts counts questions and the outcomes of their answers.
 type outcomeCounts struct{ asked, lost, unknown, duplicated, reordered int }
 
 func (y outcomeCounts) String() string {
@@ -24,8 +24,8 @@ func (y outcomeCounts) String() string {
 		y.asked, y.asked-y.lost-y.unknown, y.lost, y.duplicated, y.reordered, y.unknown)
 }
 
-// A conversation is one chat in which somebody asks again and again, a few questions at
-// once, and waits for all answers.
+// A conversation is a chat in which a user repeatedly asks a few questions at once and waits for
+// the answers.
 type conversation struct {
 	outcomeCounts
 	chat    models.Chat
@@ -42,7 +42,7 @@ func (s *fixture) newConversation(name string) *conversation {
 // burst is how many questions are asked at once.
 const burst = 3
 
-// run asks until ctx ends, and then waits for what is open.
+// run asks until ctx ends, and then waits for the open answers.
 func (k *conversation) run(ctx context.Context, s *fixture, patience, pause time.Duration) {
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
@@ -55,16 +55,16 @@ func (k *conversation) run(ctx context.Context, s *fixture, patience, pause time
 	}
 }
 
-// round asks one burst, and waits until every question is answered or its answer
-// reported as unknown, which is not sent again.
+// round asks one burst. It waits until every question is answered or its answer is reported as
+// unknown, which is not sent again.
 func (k *conversation) round(ctx context.Context, s *fixture, patience time.Duration) {
 	first := k.asked
 	k.ask(s, burst)
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for waits := true; waits && ctx.Err() == nil; { // what is missing in the end is counted
-		look, stop := context.WithTimeout(ctx, time.Second) // reports are in the log, which tells nobody of news
+	for waits := true; waits && ctx.Err() == nil; { // missing answers are counted later
+		look, stop := context.WithTimeout(ctx, time.Second) // reports are in the log, which does not notify
 		_ = s.api.Await(look, func(*tgtest.Server) bool { return len(k.open(s, first)) == 0 })
 		stop()
 		waits = k.isWaiting(s, first, began)
@@ -72,8 +72,8 @@ func (k *conversation) round(ctx context.Context, s *fixture, patience time.Dura
 	k.slowest = slowest(k.slowest, questionRound{k.chat, began, time.Since(began)})
 }
 
-// isWaiting reports whether a question from the given one on, asked since began, may
-// still be answered.
+// isWaiting reports whether one of the questions from first on, asked since began, may still be
+// answered.
 func (k *conversation) isWaiting(s *fixture, first int, began time.Time) bool {
 	open := k.open(s, first)
 	if len(open) == 0 {
@@ -93,7 +93,7 @@ func (k *conversation) ask(s *fixture, n int) {
 
 func (k *conversation) question(i int) string { return fmt.Sprintf("<%d-%d>?", k.chat.ID, i) }
 
-// open returns the questions from the given one on that have no answer yet.
+// open returns the questions from first on without an answer.
 func (k *conversation) open(s *fixture, first int) []string {
 	all := strings.Join(s.api.Texts(k.chat.ID), "\n")
 	var open []string
@@ -105,7 +105,7 @@ func (k *conversation) open(s *fixture, first int) []string {
 	return open
 }
 
-// check counts what went wrong, over everything that the chat was told.
+// check counts what went wrong in the chat.
 func (k *conversation) check(s *fixture) {
 	all := strings.Join(s.api.Texts(k.chat.ID), "\n")
 	last := -1
@@ -129,9 +129,8 @@ func (k *conversation) check(s *fixture) {
 	}
 }
 
-// excuse takes from what was lost the questions whose answer the bridge reports
-// as unknown. Such an answer is not sent again, as the README promises, and so it
-// may be missing.
+// excuse removes the questions whose answer the bridge reports as unknown from the lost ones.
+// Such an answer is not sent again, as documented, and may be missing.
 func (k *conversation) excuse(unknown unknowns) {
 	k.notes = slices.DeleteFunc(k.notes, func(note string) bool {
 		q, lost := strings.CutPrefix(note, "lost ")
@@ -144,8 +143,7 @@ func (k *conversation) excuse(unknown unknowns) {
 	})
 }
 
-// unknowns are the answers whose outcome is reported as unknown, by their text,
-// with the reason.
+// unknowns are the answers reported as unknown, by text, with the reason.
 type unknowns map[string]string
 
 func (u unknowns) holds(question string) bool {
@@ -157,10 +155,10 @@ func (u unknowns) holds(question string) bool {
 	return false
 }
 
-// unknownAnswers reads in the log which answers are unknown.
+// unknownAnswers returns the answers that the log reports as unknown.
 func (s *fixture) unknownAnswers() unknowns { return s.unknownSince(time.Time{}) }
 
-// unknownSince reads in the log which of the answers since some time are unknown.
+// unknownSince returns the answers since a time that the log reports as unknown.
 func (s *fixture) unknownSince(from time.Time) unknowns {
 	texts, unknown := map[protocol.MessageID]string{}, unknowns{}
 	types := []protocol.MessageType{protocol.TypeTGReply, protocol.TypeDeliveryStatus}
@@ -177,8 +175,8 @@ func (s *fixture) unknownSince(from time.Time) unknowns {
 	return unknown
 }
 
-// tenChats starts a conversation in each of ten new chats. The channel gives them
-// when ctx has ended and every conversation with it.
+// tenChats starts a conversation in each of ten new chats. The channel returns them when ctx and
+// all conversations have ended.
 func (s *fixture) tenChats(ctx context.Context, pause time.Duration) <-chan []*conversation {
 	list := make([]*conversation, 10)
 	var talking sync.WaitGroup
@@ -199,7 +197,7 @@ func (s *fixture) tenChats(ctx context.Context, pause time.Duration) <-chan []*c
 	return done
 }
 
-// checkAll adds everything up and says what went wrong.
+// checkAll adds up the counts and returns an error for what went wrong.
 func checkAll(list []*conversation) (sum conversation, err error) {
 	var notes []string
 	for _, k := range list {

@@ -23,17 +23,17 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A step of a decision is a message between two programs, with strings that tell it from others
-// of its type.
+// A step of a decision is a message between two programs, with strings that distinguish it from
+// others of its type.
 type step struct {
 	name     string
-	before   bool // somebody decides
+	before   bool // before somebody decides
 	at       protocol.MessageType
 	from, to string
 	says     []string
 }
 
-// A decisionFault is a program that is killed while a frame of a step is on its way.
+// A decisionFault kills a program while a frame of a step is on its way.
 type decisionFault struct {
 	program string
 	step
@@ -44,7 +44,7 @@ func (f decisionFault) String() string {
 	return fmt.Sprintf("%s while %s is %s", f.program, f.name, f.leg)
 }
 
-// The steps of a decision, in their order.
+// The steps of a decision, in order.
 var (
 	decisionAsked  = step{"the request", true, protocol.TypeCollabRequest, "agent", "broker", []string{"decision.ask"}}
 	decisionStored = step{"the decision", true, protocol.TypeCollabResult, "broker", "agent", []string{"decision", "pending"}}
@@ -55,28 +55,28 @@ var (
 	decisionTold   = step{"the edited question", false, protocol.TypeTGReply, "agent", "tg", []string{"edits"}}
 )
 
-// decisionFaults kill each program at each step that it has a part in.
+// decisionFaults kill each program at each step in which it takes part.
 var decisionFaults = []decisionFault{
-	{"broker", decisionAsked, legAcknowledge},
-	{"bus", decisionAsked, legDeliver},
-	{"broker", decisionStored, legSend},
-	{"bus", decisionStored, legDeliver},
-	{"broker", decisionShown, legSend},
-	{"tg", decisionShown, legAcknowledge},
-	{"bus", decisionShown, legAccept},
-	{"tg", decisionHeard, legAccept},
-	{"bus", decisionHeard, legAcknowledge},
-	{"agent", decisionHeard, legAcknowledge},
-	{"broker", decisionMade, legAcknowledge},
-	{"bus", decisionMade, legDeliver},
-	{"agent", decisionMade, legSend},
-	{"tg", decisionTold, legAcknowledge},
-	{"bus", decisionLogged, legAccept},
-	{"bus", decisionTold, legSend},
+	{"broker", decisionAsked, hopAcknowledge},
+	{"bus", decisionAsked, hopDeliver},
+	{"broker", decisionStored, hopSend},
+	{"bus", decisionStored, hopDeliver},
+	{"broker", decisionShown, hopSend},
+	{"tg", decisionShown, hopAcknowledge},
+	{"bus", decisionShown, hopAccept},
+	{"tg", decisionHeard, hopAccept},
+	{"bus", decisionHeard, hopAcknowledge},
+	{"agent", decisionHeard, hopAcknowledge},
+	{"broker", decisionMade, hopAcknowledge},
+	{"bus", decisionMade, hopDeliver},
+	{"agent", decisionMade, hopSend},
+	{"tg", decisionTold, hopAcknowledge},
+	{"bus", decisionLogged, hopAccept},
+	{"bus", decisionTold, hopSend},
 }
 
-// A deployModel is a model that wants to deploy what it was asked for, and the MCP server that does,
-// once for each call.
+// A deployModel is a model that wants to deploy what it was asked for, and the MCP server that
+// deploys once per call.
 type deployModel struct {
 	mu  sync.Mutex
 	ran map[string]int // by what was deployed
@@ -91,7 +91,7 @@ func (d *deployModel) deploy(_ context.Context, _ *mcp.CallToolRequest, what str
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "deployed " + what.What}}}, nil, nil
 }
 
-// play answers a request to the model: with a call of the tool, then with what that returned.
+// play answers a request to the model: first with a tool call, then with its result.
 func (d *deployModel) play(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Messages []struct {
@@ -116,7 +116,7 @@ func (d *deployModel) play(w http.ResponseWriter, r *http.Request) {
 		message["content"] = "nothing to deploy"
 	default:
 		what, _, _ = strings.Cut(what, "]")
-		arguments, _ := json.Marshal(map[string]string{"what": what}) // strings
+		arguments, _ := json.Marshal(map[string]string{"what": what}) // strings only
 		for _, tool := range asked.Tools {
 			if strings.HasSuffix(tool.Function.Name, "deploy") {
 				message["tool_calls"] = []any{map[string]any{"id": "c1", "type": "function", "function": map[string]any{"name": tool.Function.Name, "arguments": string(arguments)}}}
@@ -127,7 +127,7 @@ func (d *deployModel) play(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": message}}}) // the agent may be gone
 }
 
-// serve serves the model and the tool, and returns the arguments of agents that use both and ask
+// serve serves the model and the tool. It returns the arguments of agents that use both and ask
 // before the tool runs.
 func (d *deployModel) serve(t *testing.T) []string {
 	tools := mcp.NewServer(&mcp.Implementation{Name: "ops", Version: "1"}, nil)
@@ -144,9 +144,9 @@ func (d *deployModel) serve(t *testing.T) []string {
 	return []string{"--harness=openai", "--model=deployer", "--base-url=" + web.URL + "/v1", "--mcp-file=" + file, "--approve=mcp:ops.*"}
 }
 
-// TestDecision_SurvivesEachKill kills a program at each step of a decision. The person who asked is
-// shown the question, presses twice, and is told; the broker has one decision, the log one record
-// that says who allowed it, and the tool has run once.
+// TestDecision_SurvivesEachKill kills a program at each step of a decision. The person sees the
+// question, presses a button twice and sees the outcome. The broker has one decision, the log has
+// one record that says who allowed it, and the tool has run once.
 func TestDecision_SurvivesEachKill(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -161,7 +161,7 @@ func TestDecision_SurvivesEachKill(t *testing.T) {
 }
 
 // decide asks for a deployment in a new chat, allows it, and kills a program meanwhile. An agent
-// that dies with a call that it may have begun does not begin it again: it asks once more.
+// that dies after it may have started the call does not start it again: it asks once more.
 func (s *fixture) decide(f decisionFault, d *deployModel) {
 	user := s.api.User(f.String())
 	chat := s.api.DM(user)
@@ -174,7 +174,7 @@ func (s *fixture) decide(f decisionFault, d *deployModel) {
 	})
 	by := fmt.Sprint("tg:", user.ID)
 	s.during(f, !f.before, chat, func() {
-		if shown == nil { // a bridge that was killed before it could send said that it cannot tell
+		if shown == nil { // a bridge killed before the send reports the outcome as unknown
 			by = "cli:somebody"
 			s.hubbub("decisions", "allow", s.decisionsOf(chat)[0].ID, "--as=somebody")
 			return
@@ -200,14 +200,14 @@ func (s *fixture) decide(f decisionFault, d *deployModel) {
 		}
 		return says("deployed " + what)()
 	})
-	s.api.Say(chat, user, "is all well?") // whatever would come twice comes before the answer to it
+	s.api.Say(chat, user, "is all well?") // any duplicate would come before this answer
 	s.await("one more answer", says("nothing to deploy"))
 
 	d.mu.Lock()
 	ran := d.ran[what]
 	d.mu.Unlock()
-	records := map[string]mailbox.DecisionRecord{}               // by message: the bus may have been told twice
-	mayLose := f.program == "bus" && f.name == decisionTold.name // it had the record, and may take the last 250 ms of its log with it
+	records := map[string]mailbox.DecisionRecord{}               // by message, because the bus may receive it twice
+	mayLose := f.program == "bus" && f.name == decisionTold.name // the bus had the record and may lose the last 250 ms of its log
 	s.await("the record of the verdict", func() bool {
 		for _, p := range s.publicationsOf(activitylog.Filter{Types: []protocol.MessageType{protocol.TypeAgentEvent}}) {
 			if r := contentOf[mailbox.DecisionRecord](p); r.Event == "decision" && r.By == by {
@@ -233,7 +233,7 @@ func (s *fixture) decide(f decisionFault, d *deployModel) {
 	}
 }
 
-// during does something, and if the fault is of now, kills its program at its step meanwhile.
+// during calls do. If the fault happens now, it kills the program at the step meanwhile.
 func (s *fixture) during(f decisionFault, now bool, chat models.Chat, do func()) {
 	s.t.Helper()
 	if !now {
@@ -245,12 +245,13 @@ func (s *fixture) during(f decisionFault, now bool, chat models.Chat, do func())
 	s.awaitHeld(h, f.String())
 	s.kill(f.program, chat)
 	h.outcome <- f.program != f.leg.writer(f.from, f.to)
-	if f.program != "agent" { // which the spawner starts again
+	if f.program != "agent" { // the spawner restarts agents
 		s.start(f.program)
 	}
 }
 
-// awaitMessage returns the newest message of the bot in a chat that fits, nil if there is none.
+// awaitMessage returns the newest message of the bot in a chat for which fits returns true, or
+// nil.
 func (s *fixture) awaitMessage(chat models.Chat, fits func(*models.Message) bool) (found *models.Message) {
 	for _, m := range s.api.Messages(chat.ID) {
 		if fits(m) {
@@ -260,7 +261,7 @@ func (s *fixture) awaitMessage(chat models.Chat, fits func(*models.Message) bool
 	return found
 }
 
-// decisionsOf returns the decisions of a chat that the broker keeps.
+// decisionsOf returns the broker's decisions for a chat.
 func (s *fixture) decisionsOf(chat models.Chat) (list []collab.Approval) {
 	s.t.Helper()
 	for _, a := range s.decisions() {
@@ -271,7 +272,7 @@ func (s *fixture) decisionsOf(chat models.Chat) (list []collab.Approval) {
 	return list
 }
 
-// decisions returns all decisions that the broker keeps.
+// decisions returns all decisions of the broker.
 func (s *fixture) decisions() (list []collab.Approval) {
 	s.t.Helper()
 	out, err := exec.CommandContext(s.t.Context(), built(s.t, "hubbub"), "decisions", "list", "--all", "--json", "--bus", "ws://"+s.bus, "--data", s.data).Output()

@@ -17,7 +17,7 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A questionRound is one burst of questions in a chat, and how long its answers took.
+// A questionRound is one burst of questions in a chat, with the duration of its answers.
 type questionRound struct {
 	chat  models.Chat
 	began time.Time
@@ -31,16 +31,16 @@ func (r questionRound) String() string {
 	return fmt.Sprintf("%s in chat %d at %s", r.took.Round(time.Millisecond), r.chat.ID, r.began.UTC().Format(time.TimeOnly))
 }
 
-// A kill is what happened to a program, for the story of a slow round.
+// A kill is the kill of a program, for the report about a slow round.
 type kill struct {
 	at     time.Time
 	victim string
 }
 
-// slow is how long a round may take before chaos says why.
+// slow is the duration of a round from which chaos reports why.
 const slow = 10 * time.Second
 
-// slowest returns the one of two rounds that took longer.
+// slowest returns the slower of two rounds.
 func slowest(a, b questionRound) questionRound {
 	if b.took > a.took {
 		return b
@@ -48,12 +48,11 @@ func slowest(a, b questionRound) questionRound {
 	return a
 }
 
-// before is how long before a slow round its story begins: what it waits for may
-// have gone wrong then.
+// before is how long before a slow round the report starts.
 const before = 3 * time.Second
 
-// reportDelay writes why a round may have been slow: what was killed, what the activity
-// log has of its chat, and what the programs said.
+// reportDelay writes why a round may have been slow: the kills, the rows of its chat in the
+// activity log, and the logs of the programs.
 func (s *fixture) reportDelay(w io.Writer, r questionRound, kills []kill) {
 	from, until := r.began.Add(-before), r.began.Add(r.took)
 	type line struct {
@@ -97,7 +96,7 @@ func (s *fixture) reportDelay(w io.Writer, r questionRound, kills []kill) {
 	}
 }
 
-// logs returns what the programs logged, of agents only the given one.
+// logs returns the logs of the programs, and of the given agent.
 func (s *fixture) logs(agent string) map[string]string {
 	logs := map[string]string{}
 	for name, runs := range s.past {

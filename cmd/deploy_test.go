@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// deployed returns the text of every file below deploy, by its path.
+// deployed returns the text of every file below deploy, by path.
 func deployed(t *testing.T) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -36,8 +36,7 @@ var (
 	flagGiven   = regexp.MustCompile(`(?m)(?:^|[ "'=])--([a-z][a-z0-9-]*)`)
 )
 
-// TestDeployment_UsesExistingFlags checks that every flag that a unit or a manifest gives
-// to a program is a flag of that program.
+// TestDeployment_UsesExistingFlags checks every flag in units and manifests.
 func TestDeployment_UsesExistingFlags(t *testing.T) {
 	seen := 0
 	for path, text := range deployed(t) {
@@ -62,7 +61,7 @@ func TestDeployment_UsesExistingFlags(t *testing.T) {
 	}
 }
 
-// hardening is what every unit must have, whatever it runs.
+// hardening has the options that every unit must have.
 var hardening = []string{
 	"Type=notify", "WatchdogSec=", "StateDirectory=", "LoadCredential=", "MemoryMax=", "TasksMax=", "UMask=0077",
 	"NoNewPrivileges=yes", "CapabilityBoundingSet=\n", "ProtectSystem=strict", "ProtectHome=yes", "PrivateTmp=yes",
@@ -78,7 +77,7 @@ func TestUnits_AreHardened(t *testing.T) {
 		units++
 		for _, want := range hardening {
 			if path == "deploy/systemd/hubbub-bus.service" && want == "LoadCredential=" {
-				continue // it holds the hashes of the others' secrets, and none of its own
+				continue // it has hashes of the other programs' secrets, but none of its own
 			}
 			if !strings.Contains(text, "\n"+want) {
 				t.Errorf("%s lacks %s", path, strings.TrimSpace(want))
@@ -90,7 +89,7 @@ func TestUnits_AreHardened(t *testing.T) {
 	}
 }
 
-// TestUnits_AreVerified has systemd read the units, where it is at hand.
+// TestUnits_AreVerified lets systemd verify the units, if it is installed.
 func TestUnits_AreVerified(t *testing.T) {
 	if exec.CommandContext(t.Context(), "systemd-analyze", "--version").Run() != nil {
 		t.Skip("systemd-analyze is missing")
@@ -106,7 +105,7 @@ func TestUnits_AreVerified(t *testing.T) {
 	}
 }
 
-// TestManifests_NameTheirFiles checks that what the kustomization lists exists.
+// TestManifests_NameTheirFiles checks that the files of the kustomization exist.
 func TestManifests_NameTheirFiles(t *testing.T) {
 	files := deployed(t)
 	m := regexp.MustCompile(`(?m)^resources: \[(.*)\]$`).FindStringSubmatch(files["deploy/kubernetes/kustomization.yaml"])
@@ -127,8 +126,8 @@ func TestManifests_NameTheirFiles(t *testing.T) {
 	}
 }
 
-// TestUninstall_RemovesInstalledFiles installs into a folder, as packagers do, runs what is
-// there, and leaves what others put beside it.
+// TestUninstall_RemovesInstalledFiles installs into a folder, as packagers do, runs the programs,
+// and uninstalls. Files of others stay.
 func TestUninstall_RemovesInstalledFiles(t *testing.T) {
 	dest := t.TempDir()
 	script := func(what string) {
@@ -167,15 +166,15 @@ func TestUninstall_RemovesInstalledFiles(t *testing.T) {
 	if err := os.WriteFile(other, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	script("install") // over itself
+	script("install") // over the existing installation
 	script("uninstall")
 	if left := files(); len(left) != 1 || left[0] != "/opt/bin/hubbub-of-somebody-else" {
 		t.Errorf("%v is left", left)
 	}
 }
 
-// TestComposeFile_Runs reads the compose file beside the container file that it builds, and
-// runs what it says as the container would: its command, environment and health check.
+// TestComposeFile_Runs reads the compose file and the container file, and runs the command with
+// the environment and health check of the container.
 func TestComposeFile_Runs(t *testing.T) {
 	files := deployed(t)
 	compose, container := files["deploy/compose.yaml"], files["deploy/Containerfile"]

@@ -22,19 +22,19 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// A handling says what the test does with a command of the documents.
+// A handling says how the test runs a command of the documents.
 type handling struct {
-	says   string          // pattern of what it prints; for one that stays, when it is up
-	serves bool            // it stays until the next that serves comes: the system, or a bus
-	stays  bool            // it stays beside what serves, until that ends
-	on     string          // the command that must be serving; empty: whatever does
-	first  func(r *reader) // what a reader does before
-	with   []string        // arguments that make it short
-	env    []string        // besides the reader's
-	named  bool            // the document speaks of the command; only its help is looked at
+	says   string          // pattern of its output; for a command that stays, when it is ready
+	serves bool            // runs until the next command that serves: the system, or a bus
+	stays  bool            // runs beside the command that serves, until that ends
+	on     string          // the command that must be serving; "" for any
+	first  func(r *reader) // runs before the command
+	with   []string        // arguments that shorten it
+	env    []string        // in addition to the reader's
+	named  bool            // only mentioned; the test checks its help
 
-	// For what cannot run here: why, and the file of the check that runs it, with the
-	// text there that does.
+	// For commands that cannot run here: the reason, and the file of the check that runs it, with
+	// a text in it.
 	elsewhere, file, text string
 }
 
@@ -78,7 +78,7 @@ var handlings = map[string]handling{
 		elsewhere: "an agent is given a group", file: "cmd/agentfirst_test.go", text: `"--type", "route_assigned", "--content"`,
 	},
 
-	// What serves.
+	// Commands that serve.
 	plainSystem:  {says: `"all programs run;`, serves: true},
 	wholeSystem:  {says: `"all programs run;`, serves: true},
 	openBus:      {says: `"message":"ready"`, serves: true},
@@ -90,7 +90,7 @@ var handlings = map[string]handling{
 		says: `"message":"ready"`, stays: true, on: plainSystem, env: []string{"HUBBUB_LISTEN=127.0.0.1:0"},
 	},
 
-	// What people look at.
+	// Commands that show something.
 	"hubbub tail --data play --follow":         {says: `send_start tg_message tg:42 agent:echo`, stays: true, on: openBus},
 	"hubbub trace ID":                          {says: `attention_decision agent:“Will” .* decided: to_me, must_respond`, on: wholeSystem},
 	"hubbub trace MESSAGE":                     {says: `^msg_\S+  tg_message  tg:“Will” → agent:“Will”$`, on: wholeSystem},
@@ -144,7 +144,7 @@ var handlings = map[string]handling{
 	"hubbub sub tg:*":                                          {says: `watching tg:\*`, stays: true, on: openBus},
 	"hubbub pub agent:echo --type tg_message --as tg:42 hello": {says: `^msg_\S+ `, on: openBus},
 
-	// Agents elsewhere.
+	// External agents.
 	"hubbub chorus add reviewer --connection-string-file reviewer.txt": {says: `agent:reviewer`},
 	"hubbub chorus assign reviewer tg:12345":                           {says: `^agent:reviewer hears tg:12345 now`},
 	"hubbub chorus inbox create NAME":                                  {says: `/inbox/sk_`, on: wholeSystem},
@@ -180,22 +180,22 @@ func (r *reader) awaitCheckpoint() {
 	r.until(`tlog-proof`, "hubbub", "log", "prove", "--json", r.values["MESSAGE"])
 }
 
-// TestDocumentedCommands_Run runs the commands of README.md and docs in their order, as a reader would who has the programs, a bot and
-// its chat: against real programs, and our own Bot API server.
+// TestDocumentedCommands_Run runs the commands of README.md and docs in order, as a reader with
+// the programs, a bot and a chat would: with the real programs and a test server of the Bot API.
 func TestDocumentedCommands_Run(t *testing.T) {
 	t.Parallel()
 	r := newReader(t)
 	used := map[string]bool{}
 	pages := []string{"README.md"}
-	for _, topic := range docs.Topics() { // as hubbub help lists them
+	for _, topic := range docs.Topics() { // in the order of hubbub help
 		pages = append(pages, "docs/"+topic.Name+".md")
 	}
 	for _, where := range pages {
-		seen := map[string]bool{} // the same command twice in a document is run once
+		seen := map[string]bool{} // a repeated command of a document runs once
 		for _, c := range documentstest.Find(where, readDocument(t, where)) {
 			h, listed := handlings[c.String()]
 			if programLine := strings.HasPrefix(c.Words[0], "hubbub") || c.Words[0] == "make"; !programLine || strings.HasPrefix(c.Words[0], "hubbub_") {
-				continue // TestDocumentedCommandsExist knows what else there is
+				continue // TestDocumentedCommandsExist checks the others
 			}
 			if !listed {
 				t.Errorf("%s shows %q: list it in this test, with what it prints", where, c)
@@ -224,16 +224,16 @@ func readDocument(t *testing.T, name string) string {
 	return string(text)
 }
 
-// A reader does what documents say, in a folder of its own.
+// A reader follows documents in a folder of its own.
 type reader struct {
 	t       *testing.T
 	dir     string
 	data    string
 	env     []string
-	values  map[string]string // what words in the documents stand for
+	values  map[string]string // values of placeholders
 	api     *tgtest.Server
 	serving string     // the command that serves
-	stay    []*process // what runs: it, and what stays beside it
+	stay    []*process // what runs: the command that serves, and those that stay beside it
 }
 
 func newReader(t *testing.T) *reader {
@@ -263,7 +263,7 @@ func (r *reader) write(name, text string) {
 	}
 }
 
-// follow does what a handling says about a command.
+// follow runs a command as its handling says.
 func (r *reader) follow(c *documentstest.Command, h *handling) {
 	r.t.Helper()
 	switch {
@@ -299,7 +299,7 @@ func (r *reader) follow(c *documentstest.Command, h *handling) {
 	}
 }
 
-// useScriptedHarness makes this test, run once more, the program that speaks C2A.
+// useScriptedHarness makes this test binary the program that speaks C2A.
 func (r *reader) useScriptedHarness() {
 	r.values["COMMAND"] = os.Args[0]
 	for name, value := range harnesstest.Environ(filepath.Join(r.dir, "harness")) {
@@ -307,7 +307,7 @@ func (r *reader) useScriptedHarness() {
 	}
 }
 
-// checkElsewhere looks whether the check that runs a command is there.
+// checkElsewhere checks that the check that runs a command exists.
 func (r *reader) checkElsewhere(c *documentstest.Command, h *handling) {
 	r.t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(h.file)))
@@ -331,7 +331,7 @@ func (r *reader) checkElsewhere(c *documentstest.Command, h *handling) {
 	}
 }
 
-// words returns words with what placeholders stand for.
+// words replaces placeholders in words.
 func (r *reader) words(words []string) []string {
 	words = slices.Clone(words)
 	for i, w := range words {
@@ -342,15 +342,14 @@ func (r *reader) words(words []string) []string {
 	return words
 }
 
-// command prepares a program of the reader's.
+// command prepares a command of the reader.
 func (r *reader) command(ctx context.Context, words, env []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, built(r.t, words[0]), words[1:]...)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = r.dir, append(slices.Clone(r.env), env...), time.Second
 	return cmd
 }
 
-// run runs a program to its end, which must be a success, and returns what it
-// said.
+// run runs a program, which must succeed, and returns its output.
 func (r *reader) run(words, env []string) string {
 	r.t.Helper()
 	out, said, err := r.try(words, env)
@@ -360,7 +359,7 @@ func (r *reader) run(words, env []string) string {
 	return out + said
 }
 
-// try runs a program to its end.
+// try runs a program.
 func (r *reader) try(words, env []string) (out, said string, err error) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
@@ -371,7 +370,7 @@ func (r *reader) try(words, env []string) (out, said string, err error) {
 	return stdout.String(), stderr.String(), err
 }
 
-// until runs a program again and again, until it prints something.
+// until repeats a program until its output matches.
 func (r *reader) until(pattern string, words ...string) string {
 	r.t.Helper()
 	ticker := time.NewTicker(50 * time.Millisecond)
@@ -387,13 +386,13 @@ func (r *reader) until(pattern string, words ...string) string {
 	}
 }
 
-// start starts a program that stays, and waits for what it says.
+// start starts a program that stays, and waits for its output.
 func (r *reader) start(c *documentstest.Command, h *handling) {
 	r.t.Helper()
 	words := r.words(c.Words)
 	p := &process{t: r.t, name: c.String(), sign: regexp.MustCompile(h.says)}
 	for _, kv := range c.Env {
-		if !strings.HasSuffix(kv, "=...") { // a secret, which the reader has
+		if !strings.HasSuffix(kv, "=...") { // a secret that the reader has
 			r.env = append(r.env, kv) // as if it were exported
 		}
 	}
@@ -403,7 +402,7 @@ func (r *reader) start(c *documentstest.Command, h *handling) {
 	r.stay = append(r.stay, p)
 }
 
-// serve ends what runs, and starts a command that serves.
+// serve stops what runs and starts a command that serves.
 func (r *reader) serve(c *documentstest.Command, h *handling) {
 	r.t.Helper()
 	for _, p := range slices.Backward(r.stay) {
@@ -420,8 +419,7 @@ func (r *reader) serve(c *documentstest.Command, h *handling) {
 	}
 }
 
-// chat writes to the bot, waits for its answer, and finds the message that the
-// chat's agent got.
+// chat writes to the bot, waits for the answer, and finds the message that the agent received.
 func (r *reader) chat() {
 	r.t.Helper()
 	will := models.User{ID: 12345, FirstName: "Will", Username: "will"}
@@ -435,7 +433,7 @@ func (r *reader) chat() {
 	r.until(`"disposition":"responded"`, "hubbub", "why", "--json", r.values["EVENT"])
 }
 
-// giveWork makes a work item.
+// giveWork creates a work item.
 func (r *reader) giveWork() {
 	r.t.Helper()
 	r.run([]string{"hubbub", "work", "create", "mend it", "--as", "name", "--id", "wi-1", "--quiet"}, nil)
@@ -443,7 +441,7 @@ func (r *reader) giveWork() {
 	r.until(`created`, "hubbub", "why", "wi-1")
 }
 
-// sendForbidden sends what the bus refuses.
+// sendForbidden sends a message that the bus rejects.
 func (r *reader) sendForbidden() {
 	r.t.Helper()
 	words := []string{"hubbub", "pub", "tg:1", "--type", "route_assigned", "--as", "tg:7"}
@@ -453,14 +451,14 @@ func (r *reader) sendForbidden() {
 	r.until("rejected", "hubbub", "tail", "--event", "rejected")
 }
 
-// revokeName takes a credential away that an earlier text made.
+// revokeName revokes a credential that an earlier document created.
 func (r *reader) revokeName() {
-	_, _, _ = r.try([]string{"hubbub", "token", "revoke", "name"}, nil) // there may be none
+	_, _, _ = r.try([]string{"hubbub", "token", "revoke", "name"}, nil) // it may not exist
 }
 
-// createName makes a credential to take away, after an earlier text took it.
+// createName creates a credential to revoke.
 func (r *reader) createName() {
-	_, _, _ = r.try([]string{"hubbub", "token", "create", "name", "--identity", "agent:name"}, nil) // there may be one
+	_, _, _ = r.try([]string{"hubbub", "token", "create", "name", "--identity", "agent:name"}, nil) // it may exist
 }
 
 // startNATS starts a NATS server for the rest of the test.

@@ -12,11 +12,11 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A slowModel is the endpoint of a model that streams: it writes the beginning of its answer and
-// waits to be told, or until nobody listens any more.
+// A slowModel is the endpoint of a streaming model. It writes the beginning of its answer and
+// waits until the test lets it continue, or until the client has gone.
 type slowModel struct {
 	goOn chan struct{}
-	left chan struct{} // has a value for each answer that nobody listened to
+	left chan struct{} // gets a value for each answer whose client has gone
 }
 
 const (
@@ -33,7 +33,7 @@ func (d *slowModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if finish != "" {
 			choice["finish_reason"] = finish
 		}
-		raw, _ := json.Marshal(map[string]any{"choices": []any{choice}})    // has only strings
+		raw, _ := json.Marshal(map[string]any{"choices": []any{choice}})    // strings only
 		_, _ = w.Write(append(append([]byte("data: "), raw...), "\n\n"...)) // the agent may be gone
 		w.(http.Flusher).Flush()
 	}
@@ -50,9 +50,9 @@ func (d *slowModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestDrafts_StreamToTelegram: what a model has written so far is shown while it writes, the
-// answer is said once and nothing of it is shown after, and a press of the draft's button
-// ends the request to the model. What has a table is a rich draft and a rich message.
+// TestDrafts_StreamToTelegram checks that drafts show what a model has written so far, that the
+// answer is sent once and no draft after it, and that the button of the draft cancels the
+// request. A table is a rich draft and a rich message.
 func TestDrafts_StreamToTelegram(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -66,7 +66,7 @@ func TestDrafts_StreamToTelegram(t *testing.T) {
 	chat := s.api.DM(user)
 	whole := dripBegins + dripEnds
 	drafts := func(asked *models.Message) (n int) {
-		number, _ := json.Marshal(asked.ID) // a number
+		number, _ := json.Marshal(asked.ID) // an integer
 		for _, c := range s.api.Calls("sendMessageDraft") {
 			if string(c.Params["draft_id"]) != string(number) {
 				continue

@@ -19,16 +19,17 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A heldModel holds who has the old words of a message at a moment, until it may go on.
+// A heldModel holds the first program that works on the old text of a message at a moment, until
+// it may continue.
 type heldModel struct {
 	*httptest.Server
 	moment string
-	came   chan struct{} // closed when somebody is held
+	came   chan struct{} // closed when a program is held
 	goOn   chan struct{}
 	once   sync.Once
 
 	mu      sync.Mutex
-	refused []int // by a callback: the answers to what was said there
+	refused []int // status codes of a callback
 }
 
 func newHeldModel(t *testing.T, moment string) *heldModel {
@@ -38,7 +39,7 @@ func newHeldModel(t *testing.T, moment string) *heldModel {
 	return h
 }
 
-// at is called at a moment by who works on a message. The first one is held.
+// at is called at a moment by a program that works on a message. It holds the first one.
 func (h *heldModel) at(ctx context.Context, moment string) {
 	if moment != h.moment {
 		return
@@ -50,8 +51,8 @@ func (h *heldModel) at(ctx context.Context, moment string) {
 	}
 }
 
-// ServeHTTP is where programs ask whether they may go on, the endpoint of a model of Anthropic's
-// API, and an agent elsewhere that speaks Chorus.
+// ServeHTTP serves the programs that ask whether to continue, a model of Anthropic's API, and an
+// external agent that speaks Chorus.
 func (h *heldModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -70,7 +71,7 @@ func (h *heldModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// call answers what was POSTed at its callback.
+// call answers a POST to its callback.
 func (h *heldModel) call(raw []byte) {
 	var post struct {
 		Message  struct{ Content string }
@@ -93,9 +94,9 @@ func (h *heldModel) call(raw []byte) {
 	}
 }
 
-// TestEdit_DuringTurn: whatever runs the turns of an agent, who has the old words
-// of a message goes on only when the agent has the new ones. Those are answered, once, and
-// the old ones never.
+// TestEdit_DuringTurn edits a message while an agent works on it. In every harness, the work
+// continues only when the agent has the new text. The new text is answered once, the old text
+// never.
 func TestEdit_DuringTurn(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -147,7 +148,7 @@ func TestEdit_DuringTurn(t *testing.T) {
 	}
 }
 
-// checkEdited has a message edited while an agent is held.
+// checkEdited edits a message while an agent is held.
 func checkEdited(s *fixture, h *heldModel, agent string) {
 	s.t.Helper()
 	room, will, address := s.groupOf(agent)
@@ -175,15 +176,15 @@ func checkEdited(s *fixture, h *heldModel, agent string) {
 	}
 }
 
-// startAgent starts an agent beside those that the system starts.
+// startAgent starts an agent in addition to those of the system.
 func (s *fixture) startAgent(name string, args ...string) {
 	s.t.Helper()
 	env := []string{"HUBBUB_DATA=" + s.data, "HUBBUB_BUS=" + s.tap.address(), "HUBBUB_LOG_FORMAT=json", transcribeKey}
 	s.run[name] = start(s.t, s.whole, "hubbub-agent", env, append([]string{"--id=" + name, "--compose-window=50ms"}, args...)...)
 }
 
-// groupOf returns a group of somebody, in which the agent is beside the one of the system, and by
-// which words it is addressed.
+// groupOf returns a group with the agent and the system's agent, a user of it, and the words that
+// address the agent.
 func (s *fixture) groupOf(agent string) (room models.Chat, will models.User, address string) {
 	s.t.Helper()
 	*s.rooms++

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// emulatorEnv names the folder in which scripts/test-emulator has installed a server of the
-// Bot API that others made.
+// emulatorEnv names the folder in which scripts/test-emulator has installed an independent server
+// of the Bot API.
 const emulatorEnv = "HUBBUB_EMULATOR"
 
 // emulatorScript runs that server.
 const emulatorScript = `const s = new (require("telegram-test-api"))({host: "127.0.0.1", port: +process.argv[1], storeTimeout: 600});
 s.start().then(() => console.error("ready"))`
 
-// An emulator is that server, and the people who write to the bot there.
+// An emulator is that server with users who write to the bot.
 type emulator struct {
 	t     *testing.T
 	url   string
@@ -47,7 +47,7 @@ func startEmulator(t *testing.T) *emulator {
 	return &emulator{t: t, url: "http://" + address, token: "666:emulated"}
 }
 
-// call asks the emulator something, as its users do.
+// call makes a request to the emulator, as its users do.
 func (e *emulator) call(path string, body map[string]any) json.RawMessage {
 	e.t.Helper()
 	raw, err := json.Marshal(body)
@@ -71,7 +71,7 @@ func (e *emulator) call(path string, body map[string]any) json.RawMessage {
 	return result.Result
 }
 
-// say has somebody write to a chat.
+// say writes to a chat as a user.
 func (e *emulator) say(chat int64, kind string, user int64, text string) {
 	e.t.Helper()
 	message := map[string]any{
@@ -85,7 +85,7 @@ func (e *emulator) say(chat int64, kind string, user int64, text string) {
 	e.call("/sendMessage", message)
 }
 
-// said returns what the bot has said in a chat.
+// said returns the messages of the bot in a chat.
 func (e *emulator) said(chat string) (texts []string) {
 	e.t.Helper()
 	var history []struct {
@@ -105,8 +105,8 @@ func (e *emulator) said(chat string) (texts []string) {
 	return texts
 }
 
-// TestBotAPIEmulator_RunsChats has the bridge work with a server of the Bot API that we did not write: a
-// direct message is answered, a mention in a group too, and nothing is said where nobody asked.
+// TestBotAPIEmulator_RunsChats runs the bridge with an independent server of the Bot API. A
+// direct message and a mention in a group are answered, and other messages are not.
 func TestBotAPIEmulator_RunsChats(t *testing.T) {
 	e := startEmulator(t)
 	s := &fixture{

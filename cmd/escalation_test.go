@@ -10,8 +10,9 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// TestEscalation_PersonAnswersForAgent: what an agent whose program does not run must answer, it asks
-// the person whom its settings name, in the group where both write, and their reply is the answer.
+// TestEscalation_PersonAnswersForAgent checks a message that an agent must answer while its
+// program does not run. The person named in its settings is asked in the group, and their reply
+// is the answer.
 func TestEscalation_PersonAnswersForAgent(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -19,10 +19,10 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A faultyModel is the endpoint of a model that has moods: while keyless it refuses the key, and it
-// thinks about what is hard until it is let go. It answers anything else, and says what that took.
+// A faultyModel is the endpoint of a model that rejects the key while keyless is true, and that
+// holds hard questions until the test continues. It answers anything else with its cost.
 type faultyModel struct {
-	letGo chan struct{} // closed then
+	letGo chan struct{} // closed to continue
 
 	mu      sync.Mutex
 	keyless bool
@@ -35,7 +35,7 @@ func (m *faultyModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m.mu.Lock()
-	prompt := string(raw)[strings.LastIndex(string(raw), `\nMESSAGE\n`)+1:] // the newest
+	prompt := string(raw)[strings.LastIndex(string(raw), `\nMESSAGE\n`)+1:] // the newest message
 	m.asked = append(m.asked, prompt)
 	keyless, n := m.keyless, len(m.asked)
 	m.mu.Unlock()
@@ -65,7 +65,7 @@ func (m *faultyModel) times(text string) int {
 	return len(slices.DeleteFunc(slices.Clone(m.asked), func(one string) bool { return !strings.Contains(one, text) }))
 }
 
-// doctor returns what the doctor says, whatever else it finds.
+// doctor returns the output of hubbub doctor.
 func (s *fixture) doctor() string {
 	cmd := exec.CommandContext(s.t.Context(), built(s.t, "hubbub"), "doctor", "--api-url="+s.tgArgs[1], "--bus=ws://"+s.bus, "--data="+s.data)
 	cmd.Env = append(os.Environ(), "TELEGRAM_BOT_TOKEN="+s.botToken)
@@ -73,9 +73,9 @@ func (s *fixture) doctor() string {
 	return string(out)
 }
 
-// TestModelKey_RejectionIsReported: the chat hears that sending again does not help, the doctor and the
-// agent's log have the reason, there once and then counted, and nobody reads the key. An
-// answer's tokens, of the cache too, and its cost are on record.
+// TestModelKey_RejectionIsReported checks that the chat is told that repeating does not help, and
+// that doctor and the agent's log have the reason, once and then counted, without the key. The
+// tokens and cost of an answer are recorded, including cached tokens.
 func TestModelKey_RejectionIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts programs")
@@ -140,9 +140,9 @@ func TestModelKey_RejectionIsReported(t *testing.T) {
 	}
 }
 
-// TestSlowChat_DoesNotDelayOthers: of an agent in two chats, half of the turns may hang in one, the rest
-// wait and say why, and the other chat is answered. What another agent says there twice costs
-// one turn.
+// TestSlowChat_DoesNotDelayOthers checks an agent in two chats. Half of its turns may hang in one
+// chat; further turns there wait and say why; the other chat is answered. Two messages of another
+// agent cost one turn.
 func TestSlowChat_DoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

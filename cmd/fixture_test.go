@@ -18,35 +18,36 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A fixture is the whole path: Telegram, bridge, bus, spawner and agents.
+// A fixture is a whole system: Telegram, bridge, bus, spawner and agents.
 type fixture struct {
-	t     *testing.T // the present test
-	whole *testing.T // the test that the system lives for
+	t     *testing.T // the current test
+	whole *testing.T // the test that owns the system
 	data  string
 	bus   string // address
-	tap   *proxy // through which the programs reach it
+	tap   *proxy // the programs reach the bus through it
 	api   *tgtest.Server
 	log   *activitylog.Reader
 	run   map[string]*process
-	past  map[string][]*process // every run of a program, this one included
-	never *[]string             // what was waited for in vain
-	rooms *int                  // that groupOf made
+	past  map[string][]*process // all runs of a program
+	never *[]string             // conditions that did not become true in time
+	rooms *int                  // made by groupOf
 
 	agentArgs, tgArgs []string
 	botToken          string
 }
 
-// The programs of a system, in the order of their start.
+// programs are the programs of a system, in start order.
 var programs = []string{"bus", "system", "tg"}
 
-// newFixture starts everything, with the scripted harness unless the agents' arguments name another.
+// newFixture starts a system, with the scripted harness unless the agents' arguments name
+// another.
 func newFixture(t *testing.T, agents ...string) *fixture {
 	t.Helper()
 	for _, name := range []string{"hubbub-bus", "hubbub-system", "hubbub-agent", "hubbub-tg"} {
 		built(t, name)
 	}
 	s := &fixture{t: t, whole: t, data: t.TempDir(), bus: freeAddress(t), api: tgtest.New(nil), run: map[string]*process{}, past: map[string][]*process{}, never: new([]string), rooms: new(int)}
-	// Ten minutes of chaos are more turns than a day's.
+	// Ten minutes of chaos take more turns than a day's budget.
 	s.agentArgs = append([]string{"--harness=scripted", "--compose-window=100ms", "--log-format=json", "--budget-author-turns=0", "--budget-chat-turns=0"}, agents...)
 	s.tap = newProxy(t, s.bus)
 	web := httptest.NewServer(s.api)
@@ -65,14 +66,14 @@ func newFixture(t *testing.T, agents ...string) *fixture {
 	return s
 }
 
-// in returns the same system for a part of the test.
+// in returns the same system for a subtest.
 func (s *fixture) in(t *testing.T) *fixture {
 	part := *s
 	part.t = t
 	return &part
 }
 
-// start starts a program, for the first time or again.
+// start starts or restarts a program.
 func (s *fixture) start(name string, more ...string) {
 	s.t.Helper()
 	env := []string{"HUBBUB_DATA=" + s.data, "HUBBUB_BUS=" + s.tap.address(), "HUBBUB_LOG_FORMAT=json"}
@@ -101,18 +102,18 @@ func (s *fixture) restart(name string) {
 	s.start(name)
 }
 
-// A publication is one message of a type in the log, with what became of it.
+// A publication is a message in the log with its outcome.
 type publication struct {
-	entry   activitylog.Entry // its send_start
+	entry   activitylog.Entry // its send_start row
 	message protocol.Message
 	rows    int
-	status  string // of send_finish, empty before
+	status  string // of send_finish; "" before
 }
 
-// publications returns the messages in the log, in the order of their send_start.
+// publications returns the messages in the log, in order of send_start.
 func (s *fixture) publications() []*publication { return s.publicationsOf(activitylog.Filter{}) }
 
-// publicationsOf returns the messages whose rows a filter chooses.
+// publicationsOf returns the messages whose rows match a filter.
 func (s *fixture) publicationsOf(f activitylog.Filter) []*publication {
 	s.t.Helper()
 	var list []*publication
@@ -139,8 +140,8 @@ func (s *fixture) publicationsOf(f activitylog.Filter) []*publication {
 	return list
 }
 
-// await waits until condition holds. It asks less often where asking takes long, as reading a
-// log does, so that the programs have the processor.
+// await waits until condition returns true. It polls less often if the condition is slow, such as
+// one that reads the log, to leave the processor to the programs.
 func (s *fixture) await(what string, condition func() bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience+patience)
@@ -159,7 +160,7 @@ func (s *fixture) await(what string, condition func() bool) {
 	}
 }
 
-// programLogs returns the newest of what each program logged.
+// programLogs returns the end of each program's log.
 func (s *fixture) programLogs() string {
 	var b strings.Builder
 	for name, p := range s.run {
@@ -186,8 +187,7 @@ func (p *publication) about(topic protocol.Topic) bool {
 		strings.Contains(string(p.message.Content), `"`+string(topic)+`"`)
 }
 
-// contentOf decodes the content of a message; the zero value where it is none
-// of T.
+// contentOf decodes the content of a message. It returns the zero value on an error.
 func contentOf[T any](p *publication) T {
 	var content T
 	_ = json.Unmarshal(p.message.Content, &content)

@@ -17,11 +17,11 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A chatModel is the endpoint of the models of a room with two agents. Each does what the message
-// asks, and answers the other one by new words to it, without end.
+// A chatModel is the model of two agents in a group. Each agent does what a message asks, and
+// endlessly answers the other agent with a new message to it.
 type chatModel struct {
 	mu    sync.Mutex
-	turns []string // "AGENT PROMPT" of each
+	turns []string // "AGENT PROMPT" of each turn
 }
 
 func (p *chatModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -36,7 +36,7 @@ func (p *chatModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	me, _, _ = strings.Cut(me, " ")
 	last := body.Messages[len(body.Messages)-1]
 	answer := map[string]any{"role": "assistant"}
-	if last.Role == "user" { // else it is what a tool said
+	if last.Role == "user" { // otherwise it is the result of a tool
 		p.mu.Lock()
 		p.turns = append(p.turns, me+" "+last.Content)
 		answer["content"] = reply(me, last.Content, len(p.turns))
@@ -49,14 +49,14 @@ func (p *chatModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": answer, "finish_reason": "stop"}}}) // the agent may be halted
 }
 
-// messageIn returns what was said that a prompt is about.
+// messageIn returns the message in a prompt.
 func messageIn(prompt string) string {
 	_, text, _ := strings.Cut(prompt, "\nMESSAGE\n<<")
 	text, _, _ = strings.Cut(text, ">>")
 	return text
 }
 
-// toolCall returns the tool that an agent of the room calls in a turn, or "".
+// toolCall returns the tool that an agent calls in a turn, or "".
 func toolCall(prompt string) (tool, arguments string) {
 	switch {
 	case strings.Contains(prompt, "the reaction agree"):
@@ -69,7 +69,7 @@ func toolCall(prompt string) (tool, arguments string) {
 	return "", ""
 }
 
-// reply returns what an agent of the room says in its nth turn.
+// reply returns the reply of an agent in its nth turn.
 func reply(me, prompt string, n int) string {
 	text := messageIn(prompt)
 	other := map[string]string{"tg--100": "second", "second": "tg--100"}[me]
@@ -107,10 +107,10 @@ func (p *chatModel) turnsOf(agent string) int {
 	return len(slices.DeleteFunc(p.prompts(), func(t string) bool { return !strings.HasPrefix(t, agent+" ") }))
 }
 
-// TestGroupChat_TwoAgents: in a group of Telegram with two agents, each hears what the other says,
-// without a turn; what they say to each other ends with one call for a person; a halt stops
-// both, a thumb under an agent's question lets it go on or has it plan anew, and who marks a
-// message as done closes what an agent put off.
+// TestGroupChat_TwoAgents checks two agents in a Telegram group. Each receives the other's
+// messages without a turn. Their exchange ends with one call for a person, and a halt stops both.
+// A thumb on an agent's question lets it continue or plan again, and marking a message as done
+// closes a deferred item.
 func TestGroupChat_TwoAgents(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -134,7 +134,7 @@ func TestGroupChat_TwoAgents(t *testing.T) {
 			t.Logf("in the room:\n%s", strings.Join(s.api.Texts(room.ID), "\n"))
 		}
 	})
-	ask := func(text, want string) []string { // and returns what was said until an answer with want
+	ask := func(text, want string) []string { // returns the texts until an answer with want
 		t.Helper()
 		from := len(s.api.Texts(room.ID))
 		s.api.Say(room, will, text)

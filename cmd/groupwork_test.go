@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestWork_InGroupChat: without a shell, a person in a group of Telegram makes work,
-// sees who is woken and why, has it answered there, is reminded to review it, sends it back,
-// and closes it; a question and a message for an agent elsewhere are answered there, too.
+// TestWork_InGroupChat checks that a person in a Telegram group can create work, see who is woken
+// and why, have it answered, get a reminder to review it, send it back and close it. It also
+// checks a question and a message for an agent outside the chat.
 func TestWork_InGroupChat(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -27,7 +27,7 @@ func TestWork_InGroupChat(t *testing.T) {
 		}
 	})
 	from := 0
-	await := func(want string) string { // the first text since the last thing said that has want
+	await := func(want string) string { // returns the first text since the last message that matches want
 		t.Helper()
 		at := -1
 		expr := regexp.MustCompile(want)
@@ -63,7 +63,7 @@ func TestWork_InGroupChat(t *testing.T) {
 	say("/work", "No work is open here")
 	say("/work list", "No work is open here")
 
-	// Each step of it is explained.
+	// Each step is explained.
 	why := ""
 	s.await("the end of the work in why", func() bool {
 		out, err := exec.CommandContext(t.Context(), built(t, "hubbub"), "why", id, "--data="+s.data).CombinedOutput()
@@ -79,7 +79,7 @@ func TestWork_InGroupChat(t *testing.T) {
 		}
 	}
 
-	// An agent that is not in the chat is reached by its name.
+	// An agent that is not in the chat is reached by name.
 	start(t, t, "hubbub-agent", []string{"HUBBUB_DATA=" + t.TempDir(), "HUBBUB_BUS=" + s.tap.address()}, "--id=agent:helper", "--harness=scripted", "--compose-window=100ms")
 	s.await("the helper", func() bool {
 		out, err := exec.CommandContext(t.Context(), built(t, "hubbub"), "who", "@helper", "--bus=ws://"+s.bus, "--data="+s.data).Output()
@@ -98,7 +98,7 @@ func TestWork_InGroupChat(t *testing.T) {
 	say("/ask", "/ask @NAME QUESTION")
 	say("/work @nobody do it", `^wi-\w+: do it\. open, owner @nobody\.\n@nobody is away and is woken when it comes back`)
 
-	// Of work that is in no chat a person is reminded in their own.
+	// A person is reminded in their own chat of work that is in no chat.
 	bob := s.api.User("Bob")
 	dm := s.api.DM(bob)
 	s.api.Say(dm, bob, "hello")

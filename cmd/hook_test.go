@@ -12,13 +12,13 @@ import (
 	"hubbub/activitylog"
 )
 
-// A hookSender POSTs signed bodies with curl, and signs them with openssl.
+// A hookSender signs bodies with openssl and posts them with curl.
 type hookSender struct {
 	s           *fixture
 	url, secret string
 }
 
-// newSender makes a hook, and who POSTs to it.
+// newSender creates a hook and its sender.
 func newSender(s *fixture, args ...string) *hookSender {
 	s.t.Helper()
 	for _, tool := range []string{"curl", "openssl", "base64", "od"} {
@@ -41,7 +41,7 @@ printf %s "$body" | curl -sS -w ' %{http_code}' --data-binary @- -H 'Content-Typ
 	-H "webhook-id: $id" -H "webhook-timestamp: $at" -H "webhook-signature: v1,$signature" "$url"`
 )
 
-// post POSTs, and returns the answer with its status.
+// post posts a body and returns the response with its status.
 func (p *hookSender) post(how, id, body string) string {
 	p.s.t.Helper()
 	cmd := exec.CommandContext(p.s.t.Context(), "sh", "-euc", how)
@@ -53,7 +53,7 @@ func (p *hookSender) post(how, id, body string) string {
 	return string(out)
 }
 
-// mustContain fails the test unless an answer says what is wanted.
+// mustContain fails the test unless an answer contains all wanted texts.
 func mustContain(t *testing.T, answer string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
@@ -63,9 +63,9 @@ func mustContain(t *testing.T, answer string, wants ...string) {
 	}
 }
 
-// TestHook_ReachesAgent: what programs elsewhere POST, signed, the agent of a chat must answer, or
-// merely finds; each once, whichever program is killed after the 200; what it says is nobody's
-// words, and why tells of it.
+// TestHook_ReachesAgent checks that signed posts of external programs reach the agent of a chat,
+// which must answer them or only stores them: each once, whichever program is killed after the
+// 200. A post mentions nobody, and why shows it.
 func TestHook_ReachesAgent(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -126,7 +126,7 @@ func TestHook_ReachesAgent(t *testing.T) {
 	}
 }
 
-// TestHook_AcceptsLibraries has the libraries of Standard Webhooks and of GitHub sign what they POST.
+// TestHook_AcceptsLibraries posts with the libraries of Standard Webhooks and of GitHub.
 func TestHook_AcceptsLibraries(t *testing.T) {
 	send := func(how string, p *hookSender, id, body string) string {
 		t.Helper()
@@ -136,7 +136,7 @@ func TestHook_AcceptsLibraries(t *testing.T) {
 		}
 		return string(out)
 	}
-	send("standard", &hookSender{url: "data:,", secret: "whsec_AAAA"}, "", "") // or skip before anything starts
+	send("standard", &hookSender{url: "data:,", secret: "whsec_AAAA"}, "", "") // skips before anything starts
 	s := newScriptedFixture(t)
 	s.start("chorus")
 	will := s.api.User("Will")
@@ -156,8 +156,8 @@ func TestHook_AcceptsLibraries(t *testing.T) {
 	mustContain(t, send("standard", p, "msg_2", "x"), "the signature does not match", " 403")
 }
 
-// TestHook_ResumesWaitingWork: what programs elsewhere POST lets the work go on that waits for it, also if
-// the broker was away just then, and wakes whose move it is; a repetition changes nothing.
+// TestHook_ResumesWaitingWork checks that a post resumes work that waits for it, even if the
+// broker was down, and wakes the one with the next move. A repetition changes nothing.
 func TestHook_ResumesWaitingWork(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -15,7 +15,7 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A fault is one program that is killed while a frame of a message is on its way.
+// A fault kills a program while a frame of a message is on its way.
 type fault struct {
 	program string // or "agent"
 	at      protocol.MessageType
@@ -26,8 +26,7 @@ func (f fault) String() string {
 	return fmt.Sprintf("%s while %s is %s", f.program, f.at, f.leg)
 }
 
-// parties are who sends and who gets the messages of a chat, in the order of the
-// bootstrap.
+// parties are the senders and receivers of the messages of a chat, in the order of the bootstrap.
 var parties = []struct {
 	at       protocol.MessageType
 	from, to string
@@ -41,8 +40,8 @@ var parties = []struct {
 	{protocol.TypeDeliveryStatus, "tg", "agent"},
 }
 
-// leaves reports whether the frame that is held leaves, although the program is
-// killed: not when it is the one that sends it.
+// leaves reports whether the held frame is delivered although the program is killed. It is not if
+// the killed program is its sender.
 func (f fault) leaves() bool {
 	for _, p := range parties {
 		if p.at == f.at {
@@ -52,21 +51,21 @@ func (f fault) leaves() bool {
 	return true
 }
 
-// faults kill each program where it has the most to lose: what it was given is
-// not acknowledged yet, or what it gave away is not known to be acknowledged.
+// faults kill each program where it has the most to lose: it has not acknowledged a message, or
+// does not know that its message was acknowledged.
 var faults = []fault{
-	{"tg", protocol.TypeSpawnRequest, legAccept},
-	{"system", protocol.TypeSpawnRequest, legAcknowledge},
-	{"system", protocol.TypeRouteAssigned, legAccept},
-	{"tg", protocol.TypeRouteAssigned, legAcknowledge},
-	{"agent", protocol.TypeConfigure, legAcknowledge},
-	{"agent", protocol.TypeTGMessage, legAcknowledge},
-	{"bus", protocol.TypeTGMessage, legAcknowledge},
-	{"tg", protocol.TypeTGMessage, legAccept},
-	{"agent", protocol.TypeTGReply, legAccept},
-	{"tg", protocol.TypeTGReply, legAcknowledge},
-	{"bus", protocol.TypeTGReply, legAccept},
-	{"bus", protocol.TypeSpawnResult, legDeliver},
+	{"tg", protocol.TypeSpawnRequest, hopAccept},
+	{"system", protocol.TypeSpawnRequest, hopAcknowledge},
+	{"system", protocol.TypeRouteAssigned, hopAccept},
+	{"tg", protocol.TypeRouteAssigned, hopAcknowledge},
+	{"agent", protocol.TypeConfigure, hopAcknowledge},
+	{"agent", protocol.TypeTGMessage, hopAcknowledge},
+	{"bus", protocol.TypeTGMessage, hopAcknowledge},
+	{"tg", protocol.TypeTGMessage, hopAccept},
+	{"agent", protocol.TypeTGReply, hopAccept},
+	{"tg", protocol.TypeTGReply, hopAcknowledge},
+	{"bus", protocol.TypeTGReply, hopAccept},
+	{"bus", protocol.TypeSpawnResult, hopDeliver},
 }
 
 // everyFault kills every program at every frame of the messages of a type.
@@ -75,7 +74,7 @@ func everyFault(kind protocol.MessageType) []fault {
 	for _, l := range legs {
 		for _, program := range []string{"bus", "system", "tg", "agent"} {
 			if program == "agent" && kind == protocol.TypeSpawnRequest {
-				continue // there is none yet
+				continue // it does not exist yet
 			}
 			all = append(all, fault{program, kind, l})
 		}
@@ -83,8 +82,8 @@ func everyFault(kind protocol.MessageType) []fault {
 	return all
 }
 
-// TestKill_LosesNothing kills every program in the middle of a conversation that
-// starts with an empty chat. Each question must then have one answer, in order.
+// TestKill_LosesNothing kills every program in the middle of a conversation in a new chat. Each
+// question must have one answer, in order.
 func TestKill_LosesNothing(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -100,8 +99,8 @@ func TestKill_LosesNothing(t *testing.T) {
 	}
 }
 
-// converseWithFault asks two questions in a new chat, kills a program at a step of the
-// first, and asks a third when it is up again. Each must be answered once.
+// converseWithFault asks two questions in a new chat, kills a program at a step of the first one,
+// and asks a third question when the program is up again. Each must be answered once.
 func (s *fixture) converseWithFault(f fault) *conversation {
 	k := s.newConversation(f.String())
 	h := s.tap.hold(f.leg, f.at, string(topicOf(k.chat)))
@@ -109,15 +108,15 @@ func (s *fixture) converseWithFault(f fault) *conversation {
 	s.awaitHeld(h, fmt.Sprintf("%s in chat %d", f, k.chat.ID))
 	s.kill(f.program, k.chat)
 	h.outcome <- f.leaves()
-	if f.program != "agent" { // which the spawner starts again
+	if f.program != "agent" { // the spawner restarts agents
 		s.start(f.program)
 	}
 	k.ask(s, 1)
 	s.awaitAnswers(k)
-	if f.program != "bus" { // which may take the last 250 ms of its log with it
+	if f.program != "bus" { // the bus may lose the last 250 ms of its log
 		s.awaitSettled(k.chat)
 	}
-	// Whatever would come twice comes before the answer to one more question.
+	// Any duplicate would come before the answer to another question.
 	k.ask(s, 1)
 	s.awaitAnswers(k)
 	k.check(s)
@@ -125,7 +124,7 @@ func (s *fixture) converseWithFault(f fault) *conversation {
 	return k
 }
 
-// awaitHeld waits until the tap holds a frame.
+// awaitHeld waits until the proxy holds a frame.
 func (s *fixture) awaitHeld(h *heldMessage, what string) {
 	s.t.Helper()
 	s.await(what, func() bool {
@@ -138,8 +137,8 @@ func (s *fixture) awaitHeld(h *heldMessage, what string) {
 	})
 }
 
-// awaitAnswers waits until every question of a chat is answered, or its answer
-// reported as unknown.
+// awaitAnswers waits until every question of a chat is answered or its answer is reported as
+// unknown.
 func (s *fixture) awaitAnswers(k *conversation) {
 	s.t.Helper()
 	s.await(fmt.Sprintf("the answers to chat %d", k.chat.ID), func() bool {
@@ -166,8 +165,8 @@ func (s *fixture) kill(program string, chat models.Chat) {
 	}
 }
 
-// awaitSettled waits until every event of a chat's agent has ended and every reply
-// has been reported, so that whatever would come twice has come.
+// awaitSettled waits until every event of a chat's agent has ended and every reply was reported,
+// so that any duplicate has arrived.
 func (s *fixture) awaitSettled(chat models.Chat) {
 	s.t.Helper()
 	s.await(fmt.Sprintf("the end of every event of chat %d", chat.ID), func() bool {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestLicences_AreListed compares deploy/LICENCES.md with what is linked.
+// TestLicences_AreListed compares deploy/LICENCES.md with the linked modules.
 func TestLicences_AreListed(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), filepath.Join("..", "scripts", "licences"), "--check").CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)

@@ -13,7 +13,7 @@ import (
 	"hubbub/docs"
 )
 
-// topicText returns what `hubbub help NAME` prints.
+// topicText returns the output of `hubbub help NAME`.
 func topicText(t *testing.T, name string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), built(t, "hubbub"), "help", name).Output()
@@ -23,8 +23,7 @@ func topicText(t *testing.T, name string) string {
 	return string(out)
 }
 
-// TestDocumentedMetrics_Exist checks that the bus has every metric that the
-// operators' text names.
+// TestDocumentedMetrics_Exist checks that the bus has every documented metric.
 func TestDocumentedMetrics_Exist(t *testing.T) {
 	addr := freeAddress(t)
 	start(t, t, "hubbub-bus", nil, "--listen", addr, "--data", t.TempDir())
@@ -54,10 +53,9 @@ func TestDocumentedMetrics_Exist(t *testing.T) {
 	}
 }
 
-// TestDocumentedLimits_AreInForce compares the defaults in the text with those of
-// the bus.
+// TestDocumentedLimits_AreInForce compares the documented defaults with those of the bus.
 func TestDocumentedLimits_AreInForce(t *testing.T) {
-	help := regexp.MustCompile(`\n {6,}([^ -])`).ReplaceAllString(helpOf(t, "hubbub-bus"), " $1") // lines that were wrapped
+	help := regexp.MustCompile(`\n {6,}([^ -])`).ReplaceAllString(helpOf(t, "hubbub-bus"), " $1") // joins wrapped lines
 	lines := regexp.MustCompile("(?m)^- `--([a-z-]+) (\\S+)`").FindAllStringSubmatch(topicText(t, "limits"), -1)
 	for _, m := range lines {
 		if !regexp.MustCompile(`(?m)--` + m[1] + ` .*\(default ` + regexp.QuoteMeta(m[2]) + `\)$`).MatchString(help) {
@@ -69,7 +67,7 @@ func TestDocumentedLimits_AreInForce(t *testing.T) {
 	}
 }
 
-// TestManualPages makes the pages, and has groff read them where it is at hand.
+// TestManualPages writes the pages and lets groff read them, if it is installed.
 func TestManualPages(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "man")
 	if out, err := exec.CommandContext(t.Context(), built(t, "hubbub"), "manual", folder).CombinedOutput(); err != nil {
@@ -92,7 +90,7 @@ func TestManualPages(t *testing.T) {
 	}
 }
 
-// TestCompletions makes the completions, and has bash read its own.
+// TestCompletions writes the completions and lets bash read them.
 func TestCompletions(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		out, err := exec.CommandContext(t.Context(), built(t, "hubbub"), "completion", shell).Output()

@@ -16,14 +16,14 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A recordingModel is the endpoint of a model that writes down what it is given. It asks with choices, says
-// that it is at it before it answers, or thinks until nobody listens, as the message wants it,
-// and answers anything else by a number.
+// A recordingModel is the endpoint of a model that records its input. As the message asks, it
+// asks a question with choices, reports progress before it answers, or thinks until the client
+// has gone. It answers anything else with a number.
 type recordingModel struct {
-	left chan struct{} // has a value for each answer that nobody listened to
+	left chan struct{} // gets a value for each answer whose client has gone
 
 	mu    sync.Mutex
-	given []string // of each turn, from what the message answers on
+	given []string // of each turn, from the quoted message on
 }
 
 func (c *recordingModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -64,7 +64,7 @@ func (c *recordingModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": answer, "finish_reason": "stop"}}}) // the agent may be gone
 }
 
-// promptText returns the end of a prompt, from what the message answers on.
+// promptText returns the end of a prompt, from the quoted message on.
 func promptText(prompt string) string {
 	at := strings.LastIndex(prompt, "\nMESSAGE\n")
 	if reply := strings.LastIndex(prompt[:max(at, 0)], "\nIN REPLY TO\n"); reply >= 0 {
@@ -73,7 +73,7 @@ func promptText(prompt string) string {
 	return prompt[max(at, 0):]
 }
 
-// record writes down what a turn was given, and returns how many there were.
+// record records the input of a turn and returns the number of turns.
 func (c *recordingModel) record(said string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *recordingModel) record(said string) int {
 	return len(c.given)
 }
 
-// promptsWith returns what was given that has a text.
+// promptsWith returns the recorded inputs that contain a text.
 func (c *recordingModel) promptsWith(text string) (found []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +93,7 @@ func (c *recordingModel) promptsWith(text string) (found []string) {
 	return found
 }
 
-// ended waits until nothing more comes of a message of a person.
+// ended waits until a message of a person has been handled completely.
 func (s *fixture) ended(m *models.Message) {
 	s.t.Helper()
 	source := fmt.Sprintf("tg:%d:%d:%d", s.api.Bot().ID, m.Chat.ID, m.ID)
@@ -102,9 +102,9 @@ func (s *fixture) ended(m *models.Message) {
 	})
 }
 
-// TestModel_ReceivesWhatPeopleSend: through bridge, bus and agent. Words of others are marked as such
-// and oblige nobody, what is answered comes along, a command names the bot, each kind says
-// what it is, and thanks begin no turn.
+// TestModel_ReceivesWhatPeopleSend checks the input of a model behind bridge, bus and agent.
+// Forwarded words are marked and oblige nobody, a quoted message is included, a command names the
+// bot, each kind of attachment is named, and thanks start no turn.
 func TestModel_ReceivesWhatPeopleSend(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -136,7 +136,7 @@ func TestModel_ReceivesWhatPeopleSend(t *testing.T) {
 	for _, c := range []struct {
 		chat    models.Chat
 		message models.Message
-		given   string // to the model; empty: there is no turn
+		given   string // to the model; "" if there is no turn
 	}{
 		{room, models.Message{Text: bot + " hello, whoever you are"}, "hello, whoever you are"},
 		{room, models.Message{Text: bot + " wire 1000", ForwardOrigin: origin}, ""},

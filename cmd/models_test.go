@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// A malformedModel is the endpoint of a model that answers as endpoints and models do: in the words that
-// the newest message names. It knows which requests told it what was wrong before.
+// A malformedModel is the endpoint of a model that answers as the message asks, in the ways of
+// real endpoints. It counts requests that report an earlier error.
 type malformedModel struct {
-	edited  chan struct{} // closed when the message is edited that "wait" holds
-	began   chan struct{} // has a value once "wait" is at the model
+	edited  chan struct{} // closed when the message that "wait" holds is edited
+	began   chan struct{} // gets a value when "wait" reaches the model
 	mu      sync.Mutex
 	hinted  int
 	noTools int // requests without tools
@@ -30,18 +30,18 @@ func events(w http.ResponseWriter, list ...string) {
 	}
 }
 
-// piece is one event of a stream, without the reason of an end.
+// piece returns one event of a stream, without finish reason.
 func piece(delta string) string {
 	return `{"choices":[{"index":0,"delta":` + delta + `,"finish_reason":null}]}`
 }
 
 const sendsHello = `"name":"chat_send_message","arguments":`
 
-// answers are what is answered to the message of that name, with how the chat shows it.
+// answers are the answers to messages by name, and how the chat shows them.
 var answers = []struct {
 	name, shown string
 	events      []string // of a stream
-	body        string   // else an answer in one piece
+	body        string   // otherwise a whole answer
 }{
 	{"no finish_reason", "It is 1.", []string{piece(`{"content":"It is 1."}`), "[DONE]"}, ""},
 	{"content in parts", "It is 2.", []string{piece(`{"content":[{"type":"text","text":"It is "},{"type":"thinking","thinking":"hm"},{"type":"text","text":"2."}]}`), "[DONE]"}, ""},
@@ -60,7 +60,7 @@ var answers = []struct {
 	{"a page", "I'm misconfigured and can't answer: my model isn't at the configured address. Please tell whoever runs me; sending this again won't help.", nil, "<html>Sign in</html>"},
 	{"another API", "I'm misconfigured and can't answer: my model isn't at the configured address. Please tell whoever runs me; sending this again won't help.", nil, `{"model":"m","message":{"role":"assistant","content":"INNER"},"done":true}`},
 	{"a filter", "My model's provider withheld its answer to this. Rephrasing may help.", nil, `{"choices":[{"message":{"content":""},"finish_reason":"content_filter"}]}`},
-	{"no tools", "It is without tools.", nil, `{"choices":[{"message":{"content":"It is without tools."}}]}`}, // the last: from then on it is asked without
+	{"no tools", "It is without tools.", nil, `{"choices":[{"message":{"content":"It is without tools."}}]}`}, // the last case: later requests have no tools
 }
 
 func (s *malformedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +96,7 @@ func (s *malformedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(said, "wait for the") {
 		if strings.Contains(said, "old words") {
 			s.began <- struct{}{}
-			<-s.edited // and whoever asked may have gone
+			<-s.edited // the client may have gone
 		}
 		whole("I read the " + strings.Fields(said[strings.Index(said, "wait for the ")+len("wait for the "):])[0] + " words.")
 		return
@@ -104,7 +104,7 @@ func (s *malformedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, a := range answers {
 		switch {
 		case !strings.Contains(said, "answer: "+a.name+"\n"):
-		case !fresh: // a tool has said it
+		case !fresh: // the answer came from a tool
 			whole("")
 		case a.name == "no tools" && len(q.Tools) > 0:
 			w.WriteHeader(http.StatusBadRequest)
@@ -114,14 +114,14 @@ func (s *malformedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case a.events != nil:
 			events(w, a.events...)
 		default:
-			_, _ = io.WriteString(w, a.body) // its type is what the server makes of it
+			_, _ = io.WriteString(w, a.body) // the server detects its type
 		}
 	}
 }
 
-// TestModels_MalformedAnswers: an endpoint that answers as those of many makers do, through agent, bus and
-// bridge: the chat shows each answer once, what is none never, and honest words where there is
-// none. A message that is edited while the model is at it is answered in its new words alone.
+// TestModels_MalformedAnswers checks answers in the formats of many vendors, through agent, bus
+// and bridge. The chat shows each answer once, never malformed ones, and an honest message if
+// there is no answer. If a message is edited during the turn, only its new text is answered.
 func TestModels_MalformedAnswers(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

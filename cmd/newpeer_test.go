@@ -18,18 +18,18 @@ import (
 	"github.com/coder/websocket"
 )
 
-// TestNewPeer_AnswersInOrder runs what `hubbub new peer` prints, each as it stands, before there is a bus,
-// and on one that is restarted under it.
+// TestNewPeer_AnswersInOrder runs the output of `hubbub new peer` unchanged, before a bus exists
+// and on a bus that restarts.
 func TestNewPeer_AnswersInOrder(t *testing.T) {
 	const needed = "import sys; from websockets import connect; sys.exit(sys.version_info < (3, 10))"
 	python := "python3"
 	if exec.CommandContext(t.Context(), python, "-c", needed).Run() != nil {
-		python = "/usr/bin/python3" // Debian's, for which its packages are
+		python = "/usr/bin/python3" // Debian's Python has the Debian packages
 	}
 	for _, c := range []struct {
 		language, file string
 		command        []string // before the file
-		needs          []string // a command that fails where the language cannot run
+		needs          []string // a command that fails if the language is not installed
 	}{
 		{"go", "main.go", nil, []string{"go", "version"}},
 		{"ts", "peer.ts", []string{"node", "--experimental-strip-types"}, []string{"node", "--experimental-strip-types", "-e", "new WebSocket('ws://127.0.0.1:1').onerror=()=>0"}},
@@ -61,7 +61,7 @@ func TestNewPeer_AnswersInOrder(t *testing.T) {
 			if _, text := before.receive(); text != "held" {
 				t.Errorf("answered %q", text)
 			}
-			bus.kill() // before it hears that the answer has come
+			bus.kill() // before it knows that the answer was received
 			start(t, t, "hubbub-bus", nil, "--listen", addr, "--data", data)
 			after := dialChat(t, "ws://"+addr)
 			id, text := after.receive()
@@ -76,7 +76,7 @@ func TestNewPeer_AnswersInOrder(t *testing.T) {
 	}
 }
 
-// A chatClient is the chat tg:42, which says things to agent:echo and hears what comes.
+// A chatClient is the chat tg:42, which talks to agent:echo.
 type chatClient struct {
 	t    *testing.T
 	conn *websocket.Conn
@@ -107,7 +107,7 @@ func (c *chatClient) say(text string) {
 		`"type":"tg_message","from":"tg:42","timestamp":"2026-11-26T00:00:00Z","content":{"text":%[1]q}}}}`, text))
 }
 
-// receive waits for a message; takes answers it.
+// receive waits for a message. acknowledge answers it.
 func (c *chatClient) receive() (id json.RawMessage, text string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience+patience)
@@ -135,7 +135,7 @@ func (c *chatClient) acknowledge(id json.RawMessage) {
 	c.write(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"processed":true}}`)
 }
 
-// checkOrder sends agent:echo messages without waiting, and wants each answered once, in turn.
+// checkOrder sends messages to agent:echo without waiting. Each must be answered once, in order.
 func checkOrder(t *testing.T, bus string, messages int) {
 	t.Helper()
 	c := dialChat(t, bus)
@@ -147,7 +147,7 @@ func checkOrder(t *testing.T, bus string, messages int) {
 	for len(got) < len(want) {
 		id, text := c.receive()
 		c.acknowledge(id)
-		if strings.HasPrefix(text, "message ") { // an answer of before may come yet
+		if strings.HasPrefix(text, "message ") { // an earlier answer may come first
 			got = append(got, text)
 		}
 	}
@@ -156,7 +156,7 @@ func checkOrder(t *testing.T, bus string, messages int) {
 	}
 }
 
-// TestNewPeer_Shell answers what it sees, also after the bus was restarted under it.
+// TestNewPeer_Shell checks that it answers, also after a restart of the bus.
 func TestNewPeer_Shell(t *testing.T) {
 	if _, err := exec.LookPath("jq"); err != nil {
 		t.Skip("jq is missing")
@@ -183,7 +183,7 @@ func TestNewPeer_Shell(t *testing.T) {
 	watch := &process{t: t, name: "hubbub sub", cmd: exec.CommandContext(t.Context(), built(t, "hubbub"), "sub", "tg:42", "--json"), sign: regexp.MustCompile(`watching tg:42`)}
 	watch.cmd.Stdout, watch.cmd.Stderr = watch, watch
 	watch.start(t)
-	answers := func(text string) { // said again until it is seen: nobody counts watchers
+	answers := func(text string) { // repeated until it is received, because observers are not counted
 		t.Helper()
 		for answer := regexp.MustCompile(`"type": ?"tg_reply".*` + text); !answer.MatchString(watch.whole()); <-tick.C {
 			if out, err := exec.CommandContext(t.Context(), built(t, "hubbub"), "pub", "agent:echo", "--type", "tg_message", "--as", "tg:42", text).CombinedOutput(); err != nil {
@@ -198,7 +198,7 @@ func TestNewPeer_Shell(t *testing.T) {
 	checkOrder(t, "ws://"+addr, 10)
 }
 
-// printPeer returns what `hubbub new peer` prints.
+// printPeer returns the output of `hubbub new peer`.
 func printPeer(t *testing.T, language string, name ...string) []byte {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), built(t, "hubbub"), append([]string{"new", "peer", "--lang", language}, name...)...).Output()
@@ -208,7 +208,7 @@ func printPeer(t *testing.T, language string, name ...string) []byte {
 	return out
 }
 
-// buildModule builds a program as a module of its own, in the way that its comment says.
+// buildModule builds a program as a separate module, as its comment says.
 func buildModule(t *testing.T, file string) string {
 	t.Helper()
 	repository, err := filepath.Abs("..")
@@ -221,7 +221,7 @@ func buildModule(t *testing.T, file string) string {
 		words := strings.Fields(step)
 		cmd := exec.CommandContext(t.Context(), words[0], words[1:]...)
 		cmd.Dir = filepath.Dir(file)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GONOSUMDB=*", "GONOSUMCHECK=1", "GOSUMDB=off") // what the module cache lacks is fetched
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GONOSUMDB=*", "GONOSUMCHECK=1", "GOSUMDB=off") // fetches what the module cache lacks
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", step, err, out)
 		}
@@ -229,7 +229,7 @@ func buildModule(t *testing.T, file string) string {
 	return filepath.Join(filepath.Dir(file), "echo")
 }
 
-// TestNewPeer_UsesGivenName, and says what is wrong with a name or language.
+// TestNewPeer_UsesGivenName also checks the errors for a wrong name or language.
 func TestNewPeer_UsesGivenName(t *testing.T) {
 	for _, language := range []string{"ts", "py", "go", "sh"} {
 		text := printPeer(t, language, "reviewer")

@@ -18,11 +18,11 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A evasiveModel is the endpoint of a model that answers something else, and says done of it. To "silent" it
-// says nothing, and to what comes back neither.
+// An evasiveModel is the endpoint of a model that does not answer the question but signals done.
+// To "silent" and to reminders it does neither.
 type evasiveModel struct {
 	mu    sync.Mutex
-	knows []string // the events that came back, each as often as it did
+	knows []string // the events of reminders
 }
 
 func (d *evasiveModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -63,7 +63,7 @@ func (d *evasiveModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": answer, "finish_reason": "stop"}}}) // the agent may be gone
 }
 
-// reminders is in how many turns of the model an event came back.
+// reminders returns in how many turns of the model an event came back.
 func (d *evasiveModel) reminders(event string) (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -75,7 +75,8 @@ func (d *evasiveModel) reminders(event string) (n int) {
 	return n
 }
 
-// newObligationFixture starts a system with a broker whose agents are dodgers of draft 2026-08-11.
+// newObligationFixture starts a system with a broker and agents with an evasiveModel and draft
+// 2026-08-11.
 func newObligationFixture(t *testing.T, agents ...string) (*fixture, *evasiveModel) {
 	model := &evasiveModel{}
 	web := httptest.NewServer(model)
@@ -85,12 +86,12 @@ func newObligationFixture(t *testing.T, agents ...string) (*fixture, *evasiveMod
 	return s, model
 }
 
-// sourceOf is the id of the event of a person's message.
+// sourceOf returns the event ID of a person's message.
 func (s *fixture) sourceOf(m *models.Message) string {
 	return fmt.Sprintf("tg:%d:%d:%d", s.api.Bot().ID, m.Chat.ID, m.ID)
 }
 
-// obliged lists the states of an obligation on record, in order, each record once.
+// obliged lists the recorded states of an obligation, in order, without repetitions.
 func (s *fixture) obliged(event string) (states []string) {
 	seen := map[string]bool{}
 	for _, a := range s.recordsOf(activitylog.RecordObligation) {
@@ -101,8 +102,8 @@ func (s *fixture) obliged(event string) (states []string) {
 	return states
 }
 
-// TestObligations_EachResolution: arms A, B, C and the control, of people in Telegram, over bridge,
-// bus, broker and agents whose model takes its turns; and the command line tells who waits for whom.
+// TestObligations_EachResolution checks arms A, B and C and the control, for people in Telegram.
+// The command line shows who waits for whom.
 func TestObligations_EachResolution(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -129,11 +130,12 @@ func TestObligations_EachResolution(t *testing.T) {
 		return found
 	}
 
-	// A: an answer that is none, and done of the recipient: it comes back, each time in a turn.
+	// A: the recipient answers something else and signals done. The event comes back, each time
+	// in a turn.
 	asked := s.api.Say(dm, will, "/ask is the deploy blocked?")
 	a := s.sourceOf(asked)
 	answer := answered(dm)
-	came("a return", 1, a) // a busy machine may miss others: when each comes, TestArmC has
+	came("a return", 1, a) // a busy machine may miss some; TestArmC checks the times
 	agent, person := fmt.Sprint("agent:tg-", dm.ID), fmt.Sprint("tg:", will.ID)
 	for _, list := range []string{lists("owe"), lists("owe", agent), lists("blocking", person)} {
 		if !strings.Contains(list, a) || !strings.Contains(list, "obligation") || !strings.Contains(list, "is the deploy blocked?") {
@@ -151,13 +153,14 @@ func TestObligations_EachResolution(t *testing.T) {
 		}
 	}
 
-	// B: the author's thumb on the answer ends it for good.
+	// B: the author's thumb on the answer ends the obligation.
 	thumb(will, answer)
 	s.await("the end of it", func() bool { return slices.Contains(s.obliged(a), "discharged") })
 	before := model.reminders(a)
 	s.await("an empty list", func() bool { return strings.Contains(lists("owe", agent), "nobody waits") })
 
-	// C: no sign at all: it comes back three times, and then Ana has it, who may close what she has.
+	// C: no reaction. The event comes back three times and is then escalated to Ana, who may
+	// close it.
 	s.api.Say(group, ana, "good morning")
 	silent := s.api.Say(group, will, "/ask@"+s.api.Bot().Username+" are you silent?")
 	c := s.sourceOf(silent)
@@ -181,7 +184,7 @@ func TestObligations_EachResolution(t *testing.T) {
 	s.api.Say(group, will, "/close "+c)
 	s.await("an empty list", func() bool { return strings.Contains(lists("owe"), "nobody waits") })
 
-	// A person at the command line waits, and closes it there; nobody else does.
+	// A person at the command line waits and closes the obligation; nobody else may.
 	lists("ask", agent, "are you silent?", "--blocks=halted", "--default=I go home", "--as=ops", "--id=q_ops")
 	came("a return", 1, "q_ops")
 	if list := lists("owe", agent); !strings.Contains(list, "q_ops") || !strings.Contains(list, "ops (cli:ops)") || strings.Count(list, "are you silent?") != 1 {
@@ -206,7 +209,7 @@ func TestObligations_EachResolution(t *testing.T) {
 		t.Errorf("why says\n%s", why)
 	}
 
-	lists("ask", "tg:1002", "which region?", "--as=ops", "--id=q_region") // which stands in the list of decisions
+	lists("ask", "tg:1002", "which region?", "--as=ops", "--id=q_region") // it is in the list of decisions
 	refused("q_region is a question (open): `hubbub work answer q_region TEXT` answers it", "decisions", "allow", "q_region")
 	refused("dec_nothing", "decisions", "deny", "dec_nothing")
 	if n := model.reminders(c); n > 3 {
@@ -217,7 +220,7 @@ func TestObligations_EachResolution(t *testing.T) {
 	}
 }
 
-// The steps of an obligation, in their order.
+// The steps of an obligation, in order.
 var (
 	waitSaid   = step{"what is asked", true, protocol.TypeTGMessage, "tg", "agent", nil}
 	waitTold   = step{"the obligation", true, protocol.TypeCollabRequest, "agent", "broker", []string{"obligation.open"}}
@@ -228,20 +231,20 @@ var (
 	waitEnded  = step{"what the broker closed", false, protocol.TypeCollabResult, "broker", "agent", []string{"obligation", "discharged"}}
 )
 
-// obligationFaults kill the broker, the bus, the bridge and the agent where they have the most to lose;
-// make chaos kills each at each frame of each step. See also TestAKilledAgentKeepsWhatIsOwed.
+// obligationFaults kill the broker, the bus, the bridge and the agent where they have the most to
+// lose. make chaos kills each at each frame of each step.
 var obligationFaults = []decisionFault{
-	{"tg", waitSaid, legAccept},
-	{"agent", waitTold, legSend},
-	{"broker", waitTold, legAcknowledge},
-	{"bus", waitKept, legDeliver},
-	{"bus", waitBack, legAccept},
-	{"tg", waitThumb, legAccept},
-	{"broker", waitClosed, legAcknowledge},
-	{"broker", waitEnded, legSend},
+	{"tg", waitSaid, hopAccept},
+	{"agent", waitTold, hopSend},
+	{"broker", waitTold, hopAcknowledge},
+	{"bus", waitKept, hopDeliver},
+	{"bus", waitBack, hopAccept},
+	{"tg", waitThumb, hopAccept},
+	{"broker", waitClosed, hopAcknowledge},
+	{"broker", waitEnded, hopSend},
 }
 
-// underChaos returns a few faults or, with make chaos, each program that has a part in a step, at each of its
+// underChaos returns a few faults or, with make chaos, each program of a step at each of its
 // frames.
 func underChaos(few []decisionFault, steps ...step) (all []decisionFault) {
 	if os.Getenv("HUBBUB_CHAOS_ROUNDS") == "" {
@@ -259,8 +262,8 @@ func underChaos(few []decisionFault, steps ...step) (all []decisionFault) {
 	return all
 }
 
-// TestObligation_SurvivesEachKill kills a program at each step of an obligation. It is opened once, comes
-// back, is listed as long as nobody closes it, and is closed once, for good.
+// TestObligation_SurvivesEachKill kills a program at each step of an obligation. The obligation
+// is opened once, comes back, is listed until it is closed, and is closed once.
 func TestObligation_SurvivesEachKill(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -272,14 +275,14 @@ func TestObligation_SurvivesEachKill(t *testing.T) {
 	}
 }
 
-// wait asks for something in a new chat, closes it with a thumb on the answer once it came back, and kills a
+// wait asks for something in a new chat, closes it with a thumb after it came back, and kills a
 // program meanwhile.
 func (s *fixture) wait(f decisionFault, model *evasiveModel) {
 	will := s.api.User(f.String())
 	dm := s.api.DM(will)
 	var event string
 	s.during(f, f.before, dm, func() { event = s.sourceOf(s.api.Say(dm, will, "/ask is it safe?")) })
-	lists := func(want bool) func() bool { // while the broker is away, the command says so
+	lists := func(want bool) func() bool { // fails while the broker is down
 		return func() bool {
 			list, err := exec.CommandContext(s.t.Context(), built(s.t, "hubbub"), "owe", "--bus=ws://"+s.bus, "--data="+s.data).Output()
 			return err == nil && strings.Contains(string(list), event) == want
@@ -295,12 +298,12 @@ func (s *fixture) wait(f decisionFault, model *evasiveModel) {
 	s.during(f, !f.before, dm, func() { s.api.React(dm, will, answer.ID, nil, "👍") })
 	s.await("that it is listed no more", lists(false))
 	least := 1
-	if f.program == "bus" { // it may take the last 250 ms of its log with it
+	if f.program == "bus" { // the bus may lose the last 250 ms of its log
 		least = 0
 	}
 	s.await("the record of its end", func() bool { return least == 0 || slices.Contains(s.obliged(event), "discharged") })
 	states, back := s.obliged(event), model.reminders(event)
-	s.api.Say(dm, will, "/close "+event) // whatever would come twice comes before the answer to it
+	s.api.Say(dm, will, "/close "+event) // any duplicate would come before this answer
 	s.await("that it is closed already", func() bool { return slices.Contains(s.api.Texts(dm.ID), "That is already closed.") })
 	count := map[string]int{}
 	for _, state := range s.obliged(event) {

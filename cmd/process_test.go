@@ -24,21 +24,21 @@ type process struct {
 	name  string
 	cmd   *exec.Cmd
 	ended chan struct{}
-	err   error // of Wait, once ended is closed
+	err   error // of Wait; valid once ended is closed
 
-	sign  *regexp.Regexp // in the log, when it is ready
-	ready chan struct{}  // closed then
+	sign  *regexp.Regexp // log line that says that it is ready
+	ready chan struct{}  // closed when it is ready
 
 	mu   sync.Mutex
 	log  bytes.Buffer
-	seen bool // the sign
+	seen bool // the sign was logged
 }
 
-// readySign is what our programs log when they are connected and subscribed.
+// readySign is the log line of a program that is connected and subscribed.
 var readySign = regexp.MustCompile(`"message":"ready"`)
 
-// start runs a program for t and waits until it is ready. It is stopped, and its
-// exit code checked, when whole ends, of which t is a part.
+// start runs a program for t and waits until it is ready. It is stopped, and its exit code
+// checked, when whole ends.
 func start(t, whole *testing.T, name string, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{t: whole, name: name, sign: readySign}
@@ -49,7 +49,7 @@ func start(t, whole *testing.T, name string, env []string, args ...string) *proc
 	return p
 }
 
-// start runs p.cmd, whose output p takes, and waits for the sign.
+// start runs p.cmd and waits for its sign.
 func (p *process) start(t *testing.T) {
 	t.Helper()
 	p.ended, p.ready = make(chan struct{}), make(chan struct{})
@@ -71,7 +71,7 @@ func (p *process) start(t *testing.T) {
 	}
 }
 
-// Write takes the program's log.
+// Write receives the program's log.
 func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +96,7 @@ func (p *process) text() string {
 	return strings.Join(lines[max(len(lines)-20, 0):], "\n")
 }
 
-// kill ends the program as a crash would.
+// kill kills the program, as a crash would end it.
 func (p *process) kill() {
 	p.t.Helper()
 	if err := p.cmd.Process.Kill(); err != nil {
@@ -105,10 +105,10 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// stop ends the program politely and checks that it ends well.
+// stop stops the program and checks its exit.
 func (p *process) stop() {
 	select {
-	case <-p.ended: // killed, or stopped before
+	case <-p.ended: // already killed or stopped
 		return
 	default:
 	}
@@ -129,12 +129,12 @@ func (p *process) stop() {
 	}
 }
 
-// givenOut has the addresses that freeAddress returned: a program that a test of another
-// goroutine restarts must find its own free.
+// givenOut has the addresses that freeAddress has returned. A program that another test restarts
+// must find its address free.
 var givenOut sync.Map
 
-// freeAddress returns a loopback address on which nobody listens, once. Its port is below those
-// that systems give to whoever asks for any: nobody gets it before the program that is to listen.
+// freeAddress returns a free loopback address, each once. Its port is below the range that
+// systems assign, so that nobody else gets it before the program listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range 1000 {
@@ -152,7 +152,7 @@ func freeAddress(t *testing.T) string {
 	return ""
 }
 
-// logsBelow returns every log file below a folder, for the report of a failure.
+// logsBelow returns every log file below a folder.
 func logsBelow(dir string) string {
 	var b strings.Builder
 	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {

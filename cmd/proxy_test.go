@@ -15,40 +15,40 @@ import (
 	"github.com/coder/websocket"
 )
 
-// A hop is one of the four frames of a message's way through the bus.
+// A hop is one of the four frames of a message through the bus.
 type hop string
 
 const (
-	legSend        hop = "sent"         // sendMessage, to the bus
-	legDeliver     hop = "delivered"    // processMessage, from the bus
-	legAcknowledge hop = "acknowledged" // the answer of the one who got it
-	legAccept      hop = "accepted"     // the bus's answer to the sender
+	hopSend        hop = "sent"         // sendMessage, to the bus
+	hopDeliver     hop = "delivered"    // processMessage, from the bus
+	hopAcknowledge hop = "acknowledged" // the receiver's answer
+	hopAccept      hop = "accepted"     // the bus's answer to the sender
 )
 
-var legs = []hop{legSend, legDeliver, legAcknowledge, legAccept}
+var legs = []hop{hopSend, hopDeliver, hopAcknowledge, hopAccept}
 
-// writer returns who writes the frame of a leg of a message.
+// writer returns the program that writes the frame of a hop.
 func (l hop) writer(from, to string) string {
-	return map[hop]string{legSend: from, legDeliver: "bus", legAcknowledge: to, legAccept: "bus"}[l]
+	return map[hop]string{hopSend: from, hopDeliver: "bus", hopAcknowledge: to, hopAccept: "bus"}[l]
 }
 
-// A proxy stands between the programs and their bus. It passes every frame on,
-// and can hold one, so that a program is killed at exactly that step.
+// A proxy is between the programs and their bus. It can hold a frame, so that a program is killed
+// at exactly that step.
 type proxy struct {
 	bus string
 	web *httptest.Server
 
 	mu   sync.Mutex
-	next *heldMessage // the frame to hold, nil for none
+	next *heldMessage // the frame to hold, or nil
 }
 
-// A heldMessage is the frame that a tap holds, or shall hold when it comes.
+// A heldMessage is the frame that a proxy holds or will hold.
 type heldMessage struct {
 	leg     hop
 	kind    protocol.MessageType
-	says    []string      // strings that the message has, such as a topic
-	came    chan struct{} // closed when the tap holds it
-	outcome chan bool     // whether it goes on
+	says    []string      // strings in the message, such as a topic
+	came    chan struct{} // closed when the proxy holds the frame
+	outcome chan bool     // whether the frame is delivered
 }
 
 func newProxy(t *testing.T, bus string) *proxy {
@@ -58,10 +58,10 @@ func newProxy(t *testing.T, bus string) *proxy {
 	return p
 }
 
-// address is where programs find the bus.
+// address returns the address for programs.
 func (p *proxy) address() string { return "ws" + strings.TrimPrefix(p.web.URL, "http") }
 
-// hold makes the tap hold the next frame of a leg of a message with some strings.
+// hold makes the proxy hold the next frame of a hop of a message that contains all strings.
 func (p *proxy) hold(l hop, kind protocol.MessageType, says ...string) *heldMessage {
 	h := &heldMessage{leg: l, kind: kind, says: says, came: make(chan struct{}), outcome: make(chan bool, 1)}
 	p.mu.Lock()
@@ -70,7 +70,7 @@ func (p *proxy) hold(l hop, kind protocol.MessageType, says ...string) *heldMess
 	return h
 }
 
-// passes reports whether a frame goes on; it waits while the frame is held.
+// passes reports whether a frame is delivered. It waits while the frame is held.
 func (p *proxy) passes(l hop, m *proxiedMessage) bool {
 	p.mu.Lock()
 	h := p.next
@@ -84,7 +84,7 @@ func (p *proxy) passes(l hop, m *proxiedMessage) bool {
 	return <-h.outcome
 }
 
-// A proxiedMessage is a message on one connection, between its request and its answer.
+// A proxiedMessage is a message between its request and its answer.
 type proxiedMessage struct {
 	kind protocol.MessageType
 	raw  string
@@ -94,7 +94,7 @@ func (m *proxiedMessage) says(all []string) bool {
 	return !slices.ContainsFunc(all, func(one string) bool { return !strings.Contains(m.raw, `"`+one+`"`) })
 }
 
-// ServeHTTP passes one connection on.
+// ServeHTTP forwards one connection.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	near, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
@@ -110,26 +110,26 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	far.SetReadLimit(-1)
 	var wg sync.WaitGroup
 	c := &proxiedConn{proxy: p, sent: map[string]*proxiedMessage{}, delivered: map[string]*proxiedMessage{}}
-	wg.Go(func() { c.pump(r.Context(), near, far, "sendMessage", legSend, c.sent, legAcknowledge, c.delivered) })
-	wg.Go(func() { c.pump(r.Context(), far, near, "processMessage", legDeliver, c.delivered, legAccept, c.sent) })
+	wg.Go(func() { c.pump(r.Context(), near, far, "sendMessage", hopSend, c.sent, hopAcknowledge, c.delivered) })
+	wg.Go(func() { c.pump(r.Context(), far, near, "processMessage", hopDeliver, c.delivered, hopAccept, c.sent) })
 	wg.Wait()
 }
 
-// A proxiedConn is one connection with its open requests, by id.
+// A proxiedConn is one connection with its open requests by ID.
 type proxiedConn struct {
 	*proxy
 	mu              sync.Mutex
 	sent, delivered map[string]*proxiedMessage
 }
 
-// pump passes frames on until the connection ends: requests of a method are one
-// leg, answers to the requests of the other side are another.
+// pump forwards frames until the connection ends. Requests of a method are one hop; answers to
+// the requests of the other side are another.
 func (c *proxiedConn) pump(ctx context.Context, from, to *websocket.Conn, method string, asks hop, asked map[string]*proxiedMessage, answers hop, open map[string]*proxiedMessage) {
 	for {
 		kind, frame, err := from.Read(ctx)
 		if err != nil {
 			if code := websocket.CloseStatus(err); code > 0 {
-				_ = to.Close(code, "") // the other side may be gone
+				_ = to.Close(code, "") // the other side may have gone
 			}
 			_ = to.CloseNow()
 			return
@@ -137,11 +137,11 @@ func (c *proxiedConn) pump(ctx context.Context, from, to *websocket.Conn, method
 		if l, m := c.read(frame, method, asks, asked, answers, open); m != nil && !c.passes(l, m) {
 			continue
 		}
-		_ = to.Write(ctx, kind, frame) // the next read tells
+		_ = to.Write(ctx, kind, frame) // the next read fails too
 	}
 }
 
-// read says which leg of which message a frame is; nil for any other frame.
+// read returns the hop and the message of a frame, or nil.
 func (c *proxiedConn) read(frame []byte, method string, asks hop, asked map[string]*proxiedMessage, answers hop, open map[string]*proxiedMessage) (hop, *proxiedMessage) {
 	var f struct {
 		ID     json.RawMessage
