@@ -25,18 +25,18 @@ func documentBlock(t *testing.T, document, language string) string {
 	return string(m[1])
 }
 
-// TestDocumentedPeers_Answer runs the peers of README.md and docs/peers.md against a bus
-// with credentials, with the documented token, and talks to them.
+// TestDocumentedPeers_Answer runs the peers of README.md and docs/peers.md against a bus with
+// credentials, with the documented token, and talks to them.
 func TestDocumentedPeers_Answer(t *testing.T) {
 	const needed = "from websockets import connect"
 	python := "python3"
 	if exec.CommandContext(t.Context(), python, "-c", needed).Run() != nil {
-		python = "/usr/bin/python3" // Debian's, for which its packages are
+		python = "/usr/bin/python3" // Debian's Python has the Debian packages
 	}
 	for _, c := range []struct {
 		document, language, file string
 		command                  []string // before the file
-		needs                    []string // a command that fails where the language cannot run
+		needs                    []string // a command that fails if the language is not installed
 	}{
 		{"README.md", "go", "main.go", nil, []string{"go", "version"}},
 		{"docs/peers.md", "go", "main.go", nil, []string{"go", "version"}},
@@ -79,14 +79,14 @@ func compile(t *testing.T, file string) string {
 	t.Helper()
 	program := strings.TrimSuffix(file, ".go")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, file)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as the programs, whose packages it shares
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as for the programs, to share their packages
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("compiling the documented peer: %v\n%s", err, out)
 	}
 	return program
 }
 
-// hubbub runs a command to its end, and returns what it prints.
+// hubbub runs a command and returns its output.
 func hubbub(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), built(t, "hubbub"), args...).Output()
@@ -96,7 +96,7 @@ func hubbub(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// documentedToken returns the arguments of the documented command that makes the token of
+// documentedToken returns the arguments of the documented command that creates the token of
 // agent:echo.
 func documentedToken(t *testing.T, more ...string) []string {
 	t.Helper()
@@ -111,7 +111,7 @@ func documentedToken(t *testing.T, more ...string) []string {
 	return append(strings.Fields(strings.ReplaceAll(string(m[1]), "'", "")), more...)
 }
 
-// runPeer runs a peer until the test ends. The process is ready once it has said sign.
+// runPeer runs a peer until the test ends. It is ready once it has printed sign.
 func runPeer(t *testing.T, command []string, sign string) *process {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -137,7 +137,8 @@ func runPeer(t *testing.T, command []string, sign string) *process {
 	return p
 }
 
-// checkEcho sends messages to agent:echo, whose bus has the data folder, and reads the answers.
+// checkEcho sends messages to agent:echo and checks the answers. data is the data folder of its
+// bus.
 func checkEcho(t *testing.T, bus, data string) {
 	t.Helper()
 	awaitEcho(t, bus, data)
@@ -179,7 +180,7 @@ func awaitEcho(t *testing.T, bus, data string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience+patience)
 	defer cancel()
 	hubbub := echoCommand(t, bus, data)
-	// A peer that has said who it is may not have subscribed yet.
+	// A peer that is connected may not have subscribed yet.
 	subscribed := regexp.MustCompile(`(?m)^agent:echo .* agent:echo$`)
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()

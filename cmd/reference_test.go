@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSample_IsUpToDate checks that deploy/hubbub.toml is what the programs say
-// about themselves; scripts/generate writes it.
+// TestSample_IsUpToDate checks that deploy/hubbub.toml matches the programs; scripts/generate
+// writes it.
 func TestSample_IsUpToDate(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "deploy", "hubbub.toml"))
 	if err != nil {
@@ -31,9 +31,8 @@ func TestSample_IsUpToDate(t *testing.T) {
 
 var commentedKey = regexp.MustCompile(`^# ((?:\[[a-z]+\]|[a-z0-9-]+ = .*)\n)`)
 
-// TestSample_IsAccepted takes the signs of comment from both samples and has each
-// program read its table: every default in it must be one that the program
-// takes, and no key may be missing.
+// TestSample_IsAccepted removes the comment signs from both samples and lets each program read
+// its table. Every default must be accepted, and no key may be missing.
 func TestSample_IsAccepted(t *testing.T) {
 	for _, edition := range []struct {
 		args  []string
@@ -70,7 +69,7 @@ func checkSample(t *testing.T, text string, fixed []string) {
 			t.Errorf("the sample lacks [%s]", name)
 			continue
 		}
-		// A bad level is the last thing that settings are refused for.
+		// A wrong level is reported after all other errors in settings.
 		out, err := exec.CommandContext(t.Context(), built(t, "hubbub-"+name), "--config", path+"#"+name, "--log-level", "none-such").CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "none-such") {
 			t.Errorf("hubbub-%s does not take its table of the sample: %s", name, out)

@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// A resources is what a program takes from its machine at one moment.
+// resources are the resources that a program uses at one moment.
 type resources struct {
 	memory     int // resident, in kB
 	files      int // open
 	threads    int
-	goroutines int // of the bus, which tells; else 0
+	goroutines int // of the bus, which reports them; otherwise 0
 }
 
-// resourceUsage measures every program of the system; the agents are one row.
+// resourceUsage measures every program of the system. The agents are added up.
 func (s *fixture) resourceUsage() (map[string]resources, error) {
 	all := map[string]resources{}
 	for name, p := range s.run {
@@ -50,7 +50,7 @@ func (s *fixture) resourceUsage() (map[string]resources, error) {
 	return all, nil
 }
 
-// agents returns the processes of the system's agents.
+// agents returns the process IDs of the system's agents.
 func (s *fixture) agents() []int {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -94,7 +94,7 @@ func measure(pid int) (f resources, err error) {
 	return f, err
 }
 
-// goroutines asks a bus how many it has.
+// goroutines returns the number of goroutines of a bus.
 func goroutines(bus string) (int, error) {
 	resp, err := http.Get("http://" + bus + "/metrics")
 	if err != nil {

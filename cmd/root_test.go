@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// owner is the user to whom the data folder belongs that root works on.
+// owner is the user who owns the data folder on which root works.
 const owner = 12345
 
-// rootsCommands are those that work on the files of a data folder.
+// rootsCommands are the commands that work on the files of a data folder.
 var rootsCommands = [][]string{
 	{"token", "create", "new", "--identity", "cli:new"},
 	{"token", "list"},
@@ -33,7 +33,7 @@ var rootsCommands = [][]string{
 	{"doctor"},
 }
 
-// hubbubOn runs a command on a data folder and returns what it says.
+// hubbubOn runs a command on a data folder and returns its output.
 func hubbubOn(t *testing.T, data string, args ...string) (says string, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), built(t, "hubbub"), append(args, "--data", data)...)
@@ -42,14 +42,14 @@ func hubbubOn(t *testing.T, data string, args ...string) (says string, err error
 	return string(out), err
 }
 
-// foreignFolder returns a data folder of another user, with everything in it that
-// root's commands open, which root has made.
+// foreignFolder returns a data folder of another user with all files that the commands of root
+// open. Root has made it.
 func foreignFolder(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can work for others")
 	}
-	around, err := os.MkdirTemp("", "hubbub-another-") // the folders of T.TempDir are closed to others
+	around, err := os.MkdirTemp("", "hubbub-another-") // other users cannot reach the folders of T.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,8 +92,8 @@ func ownedBy(t *testing.T, folder string, uid uint32) (files int) {
 	return files
 }
 
-// TestRoot_WorksAsOwner: in another user's folder, all commands of root work, and
-// leave nothing there that the owner cannot use.
+// TestRoot_WorksAsOwner checks that root's commands work in another user's folder and leave
+// nothing that the owner cannot use.
 func TestRoot_WorksAsOwner(t *testing.T) {
 	data := foreignFolder(t)
 	for _, args := range rootsCommands {
@@ -124,8 +124,8 @@ func TestRoot_WorksAsOwner(t *testing.T) {
 	ownedBy(t, data, owner)
 }
 
-// TestRoot_ReachesClosedFolders: the data of a service whose user comes and goes lies
-// in a folder of root's that is closed to that user.
+// TestRoot_ReachesClosedFolders checks a data folder inside a folder of root that is closed to
+// the data's owner, as for a service with a dynamic user.
 func TestRoot_ReachesClosedFolders(t *testing.T) {
 	data := foreignFolder(t)
 	around := filepath.Dir(data)
@@ -134,7 +134,7 @@ func TestRoot_ReachesClosedFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	if says, err := hubbubOn(t, way, "token", "list"); err != nil && strings.Contains(says, "unshare") {
-		t.Skip(says) // root of a container may not
+		t.Skip(says) // root in a container may not
 	}
 	for _, args := range [][]string{{"token", "create", "new", "--identity", "cli:new"}, {"token", "list"}, {"stats"}, {"backup", filepath.Join(around, "backup")}} {
 		if says, err := hubbubOn(t, way, args...); err != nil || args[0] == "token" && !strings.Contains(says, "new") && args[1] == "list" {
@@ -150,9 +150,9 @@ func TestRoot_ReachesClosedFolders(t *testing.T) {
 	}
 }
 
-// TestRoot_FollowsNoLinks plants a link to root's file, and then a second name
-// of it, at each name that root's commands open: each refuses it, and says what to do,
-// and the file stays as it is. Deeper in the folder, none is followed.
+// TestRoot_FollowsNoLinks puts a link to root's file, and then a hard link, at each name that
+// root's commands open. Each command refuses it and says what to do, and the file does not
+// change. Links deeper in the folder are not followed either.
 func TestRoot_FollowsNoLinks(t *testing.T) {
 	data := foreignFolder(t)
 	victim := filepath.Join(filepath.Dir(data), "victim")
@@ -184,7 +184,7 @@ func TestRoot_FollowsNoLinks(t *testing.T) {
 				t.Fatal(err)
 			}
 			commands := rootsCommands
-			if i > 0 { // all with the first, then in turn
+			if i > 0 { // all commands with the first name, then in turn
 				commands = rootsCommands[i%len(rootsCommands):][:1]
 			}
 			for _, args := range commands {
@@ -204,7 +204,7 @@ func TestRoot_FollowsNoLinks(t *testing.T) {
 	}
 }
 
-// A fileState is what must not change of a file.
+// A fileState is the state of a file that must not change.
 type fileState struct {
 	content  string
 	mode     fs.FileMode

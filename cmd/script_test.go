@@ -12,8 +12,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestScripts runs testdata/script: sessions at a shell, with the programs in
-// PATH, and an address of its own for each ($LISTEN, HUBBUB_BUS).
+// TestScripts runs the shell sessions of testdata/script with the programs in PATH. Each has its
+// own address ($LISTEN, HUBBUB_BUS).
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"),
@@ -33,11 +33,10 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// patience is how long a script waits for something.
+// patience bounds the waits of scripts.
 const patience = 30 * time.Second
 
-// until runs a program again and again until its output matches: until PATTERN
-// PROGRAM ARGS...
+// until repeats a program until its output matches: until PATTERN PROGRAM ARGS...
 func until(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: until PATTERN PROGRAM ARGS...")

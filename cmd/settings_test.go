@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// helpOf returns what a program says about its flags.
+// helpOf returns the help of a program.
 func helpOf(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), built(t, name), append(args, "--help")...).Output()
@@ -24,8 +24,8 @@ var (
 	keyLine   = regexp.MustCompile(`^#? ?([a-z0-9-]+) = `)
 )
 
-// TestSampleSettings_AreCurrent checks that every key of deploy/hubbub.toml, also those in
-// comments, is a flag of its program.
+// TestSampleSettings_AreCurrent checks that every key of deploy/hubbub.toml, also in comments, is
+// a flag of its program.
 func TestSampleSettings_AreCurrent(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "deploy", "hubbub.toml"))
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// duration reads a variable that says for how long a test runs; without it the
-// test is skipped.
+// duration returns the duration in a variable. Without the variable it skips the test.
 func duration(t *testing.T, variable string) time.Duration {
 	t.Helper()
 	d, err := time.ParseDuration(os.Getenv(variable))
@@ -20,19 +19,18 @@ func duration(t *testing.T, variable string) time.Duration {
 	return d
 }
 
-// everyProgram adds the programs that conversations can do without.
+// everyProgram adds the programs that conversations do not need.
 func everyProgram(s *fixture) {
 	for _, name := range []string{"broker", "chorus"} {
 		s.start(name)
 	}
 }
 
-// warmUp is how long programs may take more and more: a shorter soak tells what
-// grew, and does not fail for it.
+// warmUp is how long the resources may grow. A shorter soak reports growth but does not fail.
 const warmUp = time.Minute
 
-// TestSoak_ResourcesStayFlat talks in ten chats for a long time. What every program takes from its
-// machine must not grow, and every question must be answered once, in order.
+// TestSoak_ResourcesStayFlat talks in ten chats for a long time. No program's resources may grow,
+// and every question must be answered once, in order.
 func TestSoak_ResourcesStayFlat(t *testing.T) {
 	length := duration(t, "HUBBUB_SOAK_TIME")
 	s := newFixture(t)
@@ -71,8 +69,7 @@ func TestSoak_ResourcesStayFlat(t *testing.T) {
 	}
 }
 
-// checkFlat compares the second quarter of the samples, when everything has been
-// used once, with the last.
+// checkFlat compares the second quarter of the samples, after warm-up, with the last.
 func checkFlat(t *testing.T, grew func(string, ...any), name string, list []resources) {
 	t.Helper()
 	if len(list) < 8 {
@@ -91,7 +88,7 @@ func checkFlat(t *testing.T, grew func(string, ...any), name string, list []reso
 	for _, c := range []struct {
 		what  string
 		of    func(resources) int
-		slack int // what may come and go
+		slack int // allowed variation
 	}{
 		{"kB of memory", func(f resources) int { return f.memory }, max(middle(early, func(f resources) int { return f.memory })/5, 6<<10)},
 		{"open files", func(f resources) int { return f.files }, 4},

@@ -18,7 +18,7 @@ import (
 	"hubbub/protocol"
 )
 
-// deadStreams are standard errors that take nothing.
+// deadStreams are standard error streams that accept nothing.
 var deadStreams = map[string]func(t *testing.T) (w, r *os.File){
 	"a pipe without a reader": func(t *testing.T) (w, r *os.File) {
 		w, r = pipe(t)
@@ -41,7 +41,7 @@ func pipe(t *testing.T) (w, r *os.File) {
 	return w, r
 }
 
-// fullPipe returns a pipe that holds as much as it can.
+// fullPipe returns a full pipe.
 func fullPipe(t *testing.T) (w, r *os.File) {
 	t.Helper()
 	w, r = pipe(t)
@@ -56,7 +56,8 @@ func fullPipe(t *testing.T) (w, r *os.File) {
 	}
 }
 
-// startWithStderr starts a program whose output nobody sees, and waits until its bus is ready.
+// startWithStderr starts a program with the given standard error, and waits until its bus is
+// ready.
 func startWithStderr(t *testing.T, stderr *os.File, address, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), built(t, name), args...)
@@ -79,7 +80,7 @@ func startWithStderr(t *testing.T, stderr *os.File, address, name string, args .
 	}
 }
 
-// stopWithStderr ends a program by SIGTERM and checks that it ends well and in time.
+// stopWithStderr stops a program with SIGTERM and checks that it exits in time.
 func stopWithStderr(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -158,7 +159,7 @@ func TestStderr_TakesTheLinesOnceItIsReadAgain(t *testing.T) {
 	}()
 	var got []string
 	for range 2 {
-		got = append(got, <-messages) // without anything new to log
+		got = append(got, <-messages) // although nothing new is logged
 	}
 	stopWithStderr(t, bus)
 	for message := range messages {
@@ -169,7 +170,7 @@ func TestStderr_TakesTheLinesOnceItIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestStderr_NeitherEndsNorDelaysUp has `hubbub up` pass on the logs of its children.
+// TestStderr_NeitherEndsNorDelaysUp makes `hubbub up` forward the logs of its children.
 func TestStderr_NeitherEndsNorDelaysUp(t *testing.T) {
 	for what, open := range deadStreams {
 		t.Run(what, func(t *testing.T) {
@@ -183,14 +184,14 @@ func TestStderr_NeitherEndsNorDelaysUp(t *testing.T) {
 			}
 			up := startWithStderr(t, w, address, "hubbub", "up", "--config", config, "--data", data)
 			for answers, deadline := 0, time.Now().Add(patience); answers < 3; {
-				// Each session is some lines of the bus's log.
+				// Each session logs some lines at the bus.
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				who := exec.CommandContext(ctx, built(t, "hubbub"), "who", "--bus", "ws://"+address, "--data", data)
 				out, err := who.CombinedOutput()
 				cancel()
 				if err == nil {
 					answers++
-				} else if time.Now().After(deadline) { // the broker is not there at first
+				} else if time.Now().After(deadline) { // the broker is not connected at first
 					t.Fatalf("hubbub who: %v, %s", err, out)
 				}
 			}

@@ -17,19 +17,18 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// TestBus_StopsInTimeWhenPeersHang stops a bus whose peer never answers, whose
-// collector of traces never answers, and whose log is locked: the waits for each
-// of them come one after the other.
+// TestBus_StopsInTimeWhenPeersHang stops a bus whose peer and trace collector never answer, and
+// whose log is locked. The waits for each come one after another.
 func TestBus_StopsInTimeWhenPeersHang(t *testing.T) {
 	t.Run("peer and collector", func(t *testing.T) {
 		t.Parallel()
-		collector, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
+		collector, err := net.Listen("tcp", "127.0.0.1:0") // nothing accepts
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer collector.Close() //nolint:errcheck // nothing was accepted
 		p, _ := startHangingBus(t, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+collector.Addr().String())
-		p.stop() // it checks the exit code
+		p.stop() // checks the exit code
 	})
 	t.Run("peer and log", func(t *testing.T) {
 		t.Parallel()

@@ -24,22 +24,22 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// A takeoverTest is identities that are taken over between buses while messages are sent to
-// them, and what became of these.
+// A takeoverTest moves identities between buses while messages are sent to them, and records the
+// outcomes.
 type takeoverTest struct {
 	t     *testing.T
 	buses []string
 	taken atomic.Int64
 
 	mu      sync.Mutex                         // guards the fields below
-	handled map[string]map[protocol.PeerID]int // how many sessions of each identity got each message
+	handled map[string]map[protocol.PeerID]int // sessions of each identity that received each message
 	sent    []sent
 	spans   map[protocol.PeerID][]span
 	visits  map[protocol.PeerID][]connection
 	serving sync.WaitGroup
 }
 
-// A sent message has a result.
+// A sent is a message with its result.
 type sent struct {
 	id       string
 	by       protocol.PeerID
@@ -51,16 +51,16 @@ type sent struct {
 // A span is a time in which an identity was subscribed without a gap.
 type span struct{ from, to time.Time }
 
-// A connection is a session that an identity asked a bus for.
+// A connection is a session that an identity requested from a bus.
 type connection struct {
 	at  time.Time
 	bus int
 }
 
-// TestTakeovers_DuringFaults is for `make chaos` and `make test-partition`: it takes identities
-// over between three buses, as often as HUBBUB_TAKEOVERS says, while other identities come
-// and go. Meanwhile one bus after the other is stopped (SIGSTOP) for up to five seconds,
-// cut off from NATS, or killed and started again, or NATS itself is away.
+// TestTakeovers_DuringFaults is for `make chaos` and `make test-partition`. It moves identities
+// between three buses, HUBBUB_TAKEOVERS times, while other identities connect and disconnect.
+// Meanwhile one bus at a time is stopped (SIGSTOP) for up to five seconds, cut off from NATS, or
+// killed and restarted, or NATS itself is down.
 func TestTakeovers_DuringFaults(t *testing.T) {
 	count, err := strconv.Atoi(os.Getenv("HUBBUB_TAKEOVERS"))
 	if err != nil {
@@ -97,7 +97,7 @@ func TestTakeovers_DuringFaults(t *testing.T) {
 				if c.visit(ctx, name(k)) != nil {
 					c.taken.Add(1)
 				}
-				retry.Sleep(ctx, time.Duration(rand.N(300))*time.Millisecond) // so that 50,000 take ten minutes
+				retry.Sleep(ctx, time.Duration(rand.N(300))*time.Millisecond) // 50,000 takeovers take ten minutes
 			}
 		})
 	}
@@ -141,10 +141,10 @@ func TestTakeovers_DuringFaults(t *testing.T) {
 	c.checkAll()
 }
 
-const clock = "15:04:05.000" // as reports show the time
+const clock = "15:04:05.000" // time format of reports
 
-// identities is how many there are: half of them are taken over all the time, half come
-// and go. senders send to them.
+// Half of the identities are taken over all the time, the others connect and disconnect. senders
+// send to them.
 const (
 	identities = 32
 	senders    = 12
@@ -154,7 +154,7 @@ func name(k int) protocol.PeerID { return protocol.PeerID(fmt.Sprint("agent:x", 
 
 func busName(i int) string { return fmt.Sprint("bus", i) }
 
-// everybody is the topic that every identity subscribes to, besides its own.
+// everybody is the topic to which every identity subscribes, in addition to its own.
 const everybody protocol.Topic = "news"
 
 func startNATS(t *testing.T, port int) *server.Server {
@@ -171,7 +171,7 @@ func startNATS(t *testing.T, port int) *server.Server {
 	return nats
 }
 
-// cutOff ends a connection to NATS, which its bus makes again half a second later.
+// cutOff closes a connection to NATS. The bus reconnects half a second later.
 func cutOff(t *testing.T, nats *server.Server, name string) {
 	all, err := nats.Connz(nil)
 	if err != nil {
@@ -185,15 +185,15 @@ func cutOff(t *testing.T, nats *server.Server, name string) {
 	}
 }
 
-// visit opens a session of an identity at some bus, which stays until it is replaced. It
-// returns nil if the bus does not answer in time: then nobody knows who has the identity.
+// visit opens a session of an identity at a bus. The session stays until it is replaced. visit
+// returns nil if the bus does not answer in time; then it is unknown who has the identity.
 func (c *takeoverTest) visit(ctx context.Context, id protocol.PeerID) *wire.WebSocket {
 	limit, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	bus := rand.N(len(c.buses))
 	s, err := wire.Dial(limit, c.buses[bus], nil)
 	if err != nil {
-		return nil // it is frozen
+		return nil // the bus is frozen
 	}
 	c.mu.Lock()
 	c.visits[id] = append(c.visits[id], connection{time.Now(), bus})
@@ -204,7 +204,7 @@ func (c *takeoverTest) visit(ctx context.Context, id protocol.PeerID) *wire.WebS
 		c.serve(s, id, ready)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if len(c.visits[id]) == mine { // nobody has replaced it
+		if len(c.visits[id]) == mine { // it has not been replaced
 			c.endLocked(id)
 		}
 	})
@@ -233,7 +233,7 @@ func (c *takeoverTest) leave(s *wire.WebSocket, id protocol.PeerID) {
 	s.Close(wire.CloseNormal, "")
 }
 
-// endLocked notes that an identity may be nowhere from now on.
+// endLocked records that an identity may not be connected from now on.
 func (c *takeoverTest) endLocked(id protocol.PeerID) {
 	if list := c.spans[id]; len(list) > 0 && list[len(list)-1].to.IsZero() {
 		list[len(list)-1].to = time.Now()
@@ -250,7 +250,7 @@ func (c *takeoverTest) reconnectLoop(ctx context.Context, id protocol.PeerID) {
 	}
 }
 
-// serve answers what a session gets until it ends.
+// serve answers the messages of a session until it ends.
 func (c *takeoverTest) serve(s *wire.WebSocket, id protocol.PeerID, ready chan struct{}) {
 	defer s.Close(wire.CloseNormal, "")
 	for {
@@ -279,7 +279,7 @@ func (c *takeoverTest) serve(s *wire.WebSocket, id protocol.PeerID, ready chan s
 	}
 }
 
-// send sends to one identity or to all, one message after another, until ctx ends.
+// send sends messages to one identity or to all until ctx ends.
 func (c *takeoverTest) send(ctx context.Context, id protocol.PeerID, url string) {
 	p := peer.New(id, &peer.Options{Buses: []string{url}})
 	err := p.RunWith(ctx, func(ctx context.Context) error {
@@ -291,7 +291,7 @@ func (c *takeoverTest) send(ctx context.Context, id protocol.PeerID, url string)
 			}
 			var err error
 			if s.result, err = p.Send(context.WithoutCancel(ctx), s.topic, m); err != nil {
-				continue // the connection ended: the sender knows that it knows nothing
+				continue // the connection ended, so the sender knows that the outcome is unknown
 			}
 			s.told = time.Now()
 			c.mu.Lock()
@@ -305,7 +305,7 @@ func (c *takeoverTest) send(ctx context.Context, id protocol.PeerID, url string)
 	}
 }
 
-// checkAll compares what the senders were told with what the sessions got.
+// checkAll compares the results with what the sessions received.
 func (c *takeoverTest) checkAll() {
 	counts := map[string]int{}
 	for id, by := range c.handled {
@@ -337,7 +337,7 @@ func (c *takeoverTest) checkAll() {
 	fmt.Printf("%d takeovers, %d messages: %v\n", c.taken.Load(), len(c.sent), counts)
 }
 
-// check says what became of a message at one identity, in capitals if that is wrong.
+// check describes the outcome of a message at one identity, in capitals if it is wrong.
 func (c *takeoverTest) check(s sent, id protocol.PeerID) string {
 	handled := c.handled[s.id][id] > 0
 	i := slices.IndexFunc(s.result.Failures, func(f protocol.Failure) bool { return f.Peer == id })
@@ -360,20 +360,19 @@ func (c *takeoverTest) check(s sent, id protocol.PeerID) string {
 	return "UNNAMED"
 }
 
-// known is how long the buses may take until all know who is subscribed, or say that they
-// do not.
+// known bounds the time until all buses know who is subscribed, or report that they do not.
 const known = 3 * time.Second
 
-// subscribed reports whether an identity was, without a gap, and so that the bus of the
-// message had to know.
+// subscribed reports whether an identity was subscribed without a gap, so that the message's bus
+// had to know it.
 func (c *takeoverTest) subscribed(s sent, id protocol.PeerID) bool {
 	return slices.ContainsFunc(c.spans[id], func(x span) bool {
 		return x.from.Add(known).Before(s.at) && (x.to.IsZero() || x.to.After(s.told.Add(time.Second)))
 	})
 }
 
-// missed reports whether a result names the bus of an identity as missing, or says that it
-// does not know which are.
+// missed reports whether a result names the bus of an identity as missing, or says that missing
+// buses are unknown.
 func (c *takeoverTest) missed(s sent, id protocol.PeerID) bool {
 	last := 0
 	for i, v := range c.visits[id] {

@@ -14,10 +14,10 @@ import (
 	"hubbub/protocol"
 )
 
-// A tracedSpan is a span as OTLP writes it in JSON.
+// A tracedSpan is a span in OTLP's JSON.
 type tracedSpan struct{ TraceID, SpanID, ParentSpanID, Name string }
 
-// A spanCollector takes what the bus exports.
+// A spanCollector collects what the bus exports.
 type spanCollector struct {
 	mu    sync.Mutex // guards spans
 	spans []tracedSpan
@@ -42,7 +42,7 @@ func (c *spanCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// of returns the spans of a trace, by their names.
+// of returns the spans of a trace by name.
 func (c *spanCollector) of(trace string) map[string][]tracedSpan {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,9 +55,9 @@ func (c *spanCollector) of(trace string) map[string][]tracedSpan {
 	return byName
 }
 
-// TestTraceparent_ReachesCausedMessages sends a spawn_request and a
-// chat's message with a traceparent through the real programs. What spawner, agent
-// and bridge answer carries it, and the bus exports one tree of spans.
+// TestTraceparent_ReachesCausedMessages sends a spawn_request and a chat message with a
+// traceparent through the real programs. The answers of spawner, agent and bridge carry it, and
+// the bus exports one tree of spans.
 func TestTraceparent_ReachesCausedMessages(t *testing.T) {
 	collector := &spanCollector{}
 	web := httptest.NewServer(collector)
@@ -69,7 +69,7 @@ func TestTraceparent_ReachesCausedMessages(t *testing.T) {
 
 	will := s.api.User("Will")
 	chat := s.api.DM(will)
-	s.api.Say(chat, will, "hello") // finds the chat an agent, outside of the trace
+	s.api.Say(chat, will, "hello") // gets the chat an agent, outside the trace
 	var agent protocol.Topic
 	s.await("an answer in the log", func() bool {
 		for _, p := range s.publications() {
@@ -117,12 +117,12 @@ func TestTraceparent_ReachesCausedMessages(t *testing.T) {
 		have := collector.of(trace)
 		return !slices.ContainsFunc(want, func(name string) bool { return len(have[name]) == 0 })
 	})
-	s.run["bus"].stop() // and with it the last spans
+	s.run["bus"].stop() // exports the last spans
 	checkTree(t, collector.of(trace), above)
 }
 
-// checkTree checks that every span of a trace is below another of it, or below
-// the span from which the trace came.
+// checkTree checks that the parent of every span of a trace is another span of it, or the span
+// from which the trace came.
 func checkTree(t *testing.T, byName map[string][]tracedSpan, above string) {
 	t.Helper()
 	ids := map[string]string{above: "the sender's own"}

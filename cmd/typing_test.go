@@ -15,9 +15,9 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// TestTyping_AndKnocks: while a surface that is not ours says that a person types, what they wrote
-// waits for the rest, and nobody else's does; and of what is said to a role the model reads in words of the host what it is, and
-// nothing of what was said.
+// TestTyping_AndKnocks checks that a person's message waits while another bridge reports that
+// this person types, and that a knock for a role describes the message to the model without its
+// text.
 func TestTyping_AndKnocks(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -14,14 +14,14 @@ import (
 	"hubbub/protocol"
 )
 
-// A messageModel is a model that learns what became of its answers: asked "at length" it sends one by the
-// tool, waits until that is lost, and sends a shorter one once a tool's result says so. Anything else
-// it answers at once.
+// A messageModel is a model that is notified of undelivered answers. Asked "at length", it sends
+// a long answer with the tool, waits until that is lost, and sends a shorter one after a tool
+// result says so. It answers anything else at once.
 type messageModel struct {
 	lost chan struct{}
 
 	mu   sync.Mutex
-	told []string // that it was told of a loss: "tool" or "user", the role in which
+	told []string // the roles, "tool" or "user", in which it was notified of a loss
 }
 
 func (m *messageModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -55,7 +55,7 @@ func (m *messageModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		call("chat_list_events", `{"limit":1}`)
 	case last.Role == "tool", told:
 		message["content"] = ""
-	case !strings.Contains(said, "in a word"): // which a later prompt shows beside it
+	case !strings.Contains(said, "in a word"): // a later prompt quotes it
 		call("chat_send_message", `{"text":"all of it"}`)
 	default:
 		message["content"] = "a word"
@@ -64,14 +64,14 @@ func (m *messageModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": message}}}) // the agent may be gone
 }
 
-// prompts returns in which roles the model was told of a loss.
+// prompts returns the roles in which the model was notified of a loss.
 func (m *messageModel) prompts() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.told)
 }
 
-// failedSends counts the reports to agents that something was not shown.
+// failedSends counts the reports of undelivered messages to agents.
 func (s *fixture) failedSends() (n int) {
 	s.t.Helper()
 	for _, p := range s.publicationsOf(activitylog.Filter{}) {
@@ -83,8 +83,9 @@ func (s *fixture) failedSends() (n int) {
 	return n
 }
 
-// TestUndelivered_AgentIsNotified: a model hears that its answer is too long while its turn runs, from a
-// tool, and answers in short; and that its chat is gone as an event of its own, once.
+// TestUndelivered_AgentIsNotified checks that a model learns from a tool result in the same turn
+// that its answer is too long, and sends a short one; and that an event reports once that its
+// chat is gone.
 func TestUndelivered_AgentIsNotified(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

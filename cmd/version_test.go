@@ -8,12 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	_ "modernc.org/sqlite" // registers the driver "sqlite"
 )
 
-// TestUnknownSchemaVersion_IsRefused gives every program that keeps data a database of
-// a version that it does not know. It must say so in a sentence, and leave the
-// file as it is.
+// TestUnknownSchemaVersion_IsRefused gives every program a database of an unknown version. The
+// program must say so in a sentence and leave the file unchanged.
 func TestUnknownSchemaVersion_IsRefused(t *testing.T) {
 	for _, c := range []struct {
 		command string
@@ -37,7 +36,7 @@ func TestUnknownSchemaVersion_IsRefused(t *testing.T) {
 			cmd := exec.CommandContext(ctx, built(t, words[0]), append(words[1:], "--data", data)...)
 			cmd.Env = append(cmd.Environ(), c.env, "HUBBUB_BUS=ws://127.0.0.1:1")
 			out, err := cmd.CombinedOutput()
-			want := 2 // as nothing mends it by being started again
+			want := 2 // a restart does not help
 			if words[0] == "hubbub" {
 				want = 1
 			}

@@ -10,8 +10,8 @@ import (
 	"hubbub/protocol"
 )
 
-// TestWake_RestartsAgent: an agent that was stopped as nobody talked to it runs again, once,
-// when the broker has work for it, and gets its wake; also if the spawner was away just then.
+// TestWake_RestartsAgent checks that an idle agent that was stopped is started again, once, when
+// the broker has work for it, and gets its wake, even if the spawner was down.
 func TestWake_RestartsAgent(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

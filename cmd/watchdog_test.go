@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// TestWatchdog_IsFedByMainLoops starts each program as systemd does, and waits for
-// two signs of life of each. Agents, which the spawner starts, give none: systemd
-// does not watch them.
+// TestWatchdog_IsFedByMainLoops starts each program as systemd does and waits for two watchdog
+// notifications of each. Agents send none: systemd does not watch them.
 func TestWatchdog_IsFedByMainLoops(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
@@ -23,13 +22,13 @@ func TestWatchdog_IsFedByMainLoops(t *testing.T) {
 		t.Fatal(err)
 	}
 	if failed := raw.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_PASSCRED, 1) }); failed != nil || err != nil {
-		t.Fatal(failed, err) // without, nobody says which program a sign is of
+		t.Fatal(failed, err) // needed to know which program a notification comes from
 	}
 	t.Setenv("NOTIFY_SOCKET", socket)
-	t.Setenv("WATCHDOG_USEC", "20000") // less than any program's pulse: each is passed on
+	t.Setenv("WATCHDOG_USEC", "20000") // shorter than any program's pulse, so that each is forwarded
 	s := newFixture(t)
 	everyProgram(s)
-	signs := map[int32]int{} // by process
+	signs := map[int32]int{} // by process ID
 	for _, p := range s.run {
 		signs[int32(p.cmd.Process.Pid)] = 0
 	}

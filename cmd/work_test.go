@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A brokerFixture is a bus with the broker, which soon reminds of what lies around.
+// A brokerFixture is a bus with a broker that reminds after a short time.
 type brokerFixture struct {
 	t         *testing.T
 	url, data string
@@ -30,7 +30,7 @@ func newBrokerFixture(t *testing.T, broker bool) *brokerFixture {
 	return s
 }
 
-// run runs hubbub, and returns what it printed.
+// run runs hubbub and returns its output.
 func (s *brokerFixture) run(args ...string) (out, errors string) {
 	s.t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -43,7 +43,7 @@ func (s *brokerFixture) run(args ...string) (out, errors string) {
 	return stdout.String(), stderr.String()
 }
 
-// until runs hubbub until it prints what is wanted, wherever.
+// until repeats hubbub until its output matches.
 func (s *brokerFixture) until(want string, args ...string) {
 	s.t.Helper()
 	expr := regexp.MustCompile("(?m)" + want)
@@ -69,8 +69,8 @@ func (s *brokerFixture) python(program string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "python3", append([]string{"-B", filepath.Join("testdata", "broker", program), s.url}, args...)...)
 }
 
-// TestWork_AtCommandLine: makes it, sees who is woken and why, is reminded to
-// review it, sends it back and closes it; why tells each step.
+// TestWork_AtCommandLine creates work, shows who is woken and why, gets a reminder to review it,
+// sends it back and closes it. why shows each step.
 func TestWork_AtCommandLine(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -106,8 +106,8 @@ func TestWork_AtCommandLine(t *testing.T) {
 	}
 }
 
-// TestWork_FromOtherProgram: a program in another language, written from the help alone,
-// does the same.
+// TestWork_FromOtherProgram does the same with a program in another language, written only from
+// the help.
 func TestWork_FromOtherProgram(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -128,7 +128,8 @@ func TestWork_FromOtherProgram(t *testing.T) {
 	s.until(`reminder, as nothing had happened: woke py-boss \(py-boss: has the next move`, "why", string(made[1]))
 }
 
-// TestWork_WithOtherBroker in another language, written from the help alone, passes the kit.
+// TestWork_WithOtherBroker runs the conformance kit on a broker in another language, written only
+// from the help.
 func TestWork_WithOtherBroker(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -160,8 +161,8 @@ func TestWork_WithOtherBroker(t *testing.T) {
 	}
 }
 
-// TestWork_AmbiguousNames: what people do with work of theirs is not refused because an agent
-// that owns it has their name; and a person hears of their own work, and of what they own.
+// TestWork_AmbiguousNames checks that people can act on their work although an agent has their
+// name, and that a person is reminded of their own work and of what they own.
 func TestWork_AmbiguousNames(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
