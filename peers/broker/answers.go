@@ -17,34 +17,33 @@ import (
 const (
 	maxUnsent     = 2000 // answers that may wait for one requester
 	answerTimeout = 40 * time.Second
-	goneAfter     = time.Minute     // for how long a requester may be away
-	giveUpAfter   = 5 * time.Minute // for how long it may fail to take an answer
+	goneAfter     = time.Minute     // a requester may be absent for so long
+	giveUpAfter   = 5 * time.Minute // a requester may fail to take an answer for so long
 )
 
-// backoff is the pause between attempts at an answer or a fact.
+// backoff is the pause between attempts to send an answer or an event.
 var backoff = retry.Backoff{Min: 200 * time.Millisecond, Max: 10 * time.Second}
 
-// A sendFunc publishes one message; it is peer.Peer.Send.
+// A sendFunc publishes one message, like peer.Peer.Send.
 type sendFunc func(ctx context.Context, topic protocol.Topic, m protocol.Message) (protocol.SendResult, error)
 
-// An answerer sends answers: to one requester in order, to different ones in
-// parallel. An answer is stored before it is sent. The writer's next commit after it
-// arrived forgets it, or keeps it for repetitions; after a crash in between it is
-// sent again.
+// An answerer sends answers: to one requester in order, to different requesters in parallel. An
+// answer is stored before it is sent. Once it has arrived, the writer's next commit deletes it,
+// or keeps it for repeated requests. After a crash in between it is sent again.
 //
-// It is no outbox, since that commits before and after each attempt: at the load at
-// which the broker answers 1,200 posts a second, an outbox sends 1,000 items.
+// It is not an outbox, because an outbox commits before and after each attempt. Under the same
+// load the broker answers 1,200 posts a second, and an outbox sends 1,000 items.
 type answerer struct {
 	send    sendFunc
-	settled func(item answer) // is called once the answer arrived or was given up
+	settled func(item answer) // called when the answer has arrived or was given up
 	now     func() time.Time
 	log     *zerolog.Logger
-	ctx     context.Context // of the lanes
+	ctx     context.Context // of the senders
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
 
 	mu      sync.Mutex                   // guards waiting
-	waiting map[protocol.PeerID][]answer // a requester with an entry has a lane
+	waiting map[protocol.PeerID][]answer // each requester with an entry has a sender
 }
 
 func newAnswerer(send sendFunc, settled func(answer), now func() time.Time, log *zerolog.Logger) *answerer {
@@ -52,15 +51,14 @@ func newAnswerer(send sendFunc, settled func(answer), now func() time.Time, log 
 	return &answerer{send: send, settled: settled, now: now, log: log, waiting: map[protocol.PeerID][]answer{}, ctx: ctx, stop: stop}
 }
 
-// full reports whether a requester has too many answers that it did not take.
+// full reports whether too many answers wait for a requester.
 func (a *answerer) full(requester protocol.PeerID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.waiting[requester]) >= maxUnsent
 }
 
-// add takes answers that are stored. It does not block. Those that come after
-// close are left to the next run.
+// add takes stored answers. It does not block. After close, answers wait for the next run.
 func (a *answerer) add(list []answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -79,7 +77,7 @@ func (a *answerer) add(list []answer) {
 // sendAll sends the answers to one requester until none is left.
 func (a *answerer) sendAll(to protocol.PeerID) {
 	for item, ok := a.first(to); ok; item, ok = a.first(to) {
-		if a.deliver(item) { // else the broker stops
+		if a.deliver(item) { // otherwise the broker is stopping
 			a.settled(item)
 			a.mu.Lock()
 			a.waiting[to] = a.waiting[to][1:]
@@ -88,8 +86,8 @@ func (a *answerer) sendAll(to protocol.PeerID) {
 	}
 }
 
-// first returns the answer that a lane sends next. If there is none, or the broker
-// stops, it ends the lane.
+// first returns the next answer to a requester. It reports false and ends the sender if there is
+// none, or if the broker is stopping.
 func (a *answerer) first(to protocol.PeerID) (item answer, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,8 +98,8 @@ func (a *answerer) first(to protocol.PeerID) (item answer, ok bool) {
 	return a.waiting[to][0], true
 }
 
-// deliver sends one answer until it arrives or is given up. It returns false if the
-// broker stops first.
+// deliver sends one answer until it arrives or is given up. It returns false if the broker stops
+// first.
 func (a *answerer) deliver(item answer) bool {
 	rejections := 0
 	for attempt := 1; ; attempt++ {
@@ -135,15 +133,15 @@ func (a *answerer) idle() bool {
 	return len(a.waiting) == 0
 }
 
-// close ends the lanes and waits for them.
+// close ends the senders and waits for them.
 func (a *answerer) close() {
 	a.mu.Lock()
-	a.stop() // no lane begins after it
+	a.stop() // no sender starts after this
 	a.mu.Unlock()
 	a.wg.Wait()
 }
 
-// unsentAnswers reads the answers that a former run stored and did not send.
+// unsentAnswers reads the stored answers that the previous run did not send.
 func unsentAnswers(tx *store.Tx) []answer {
 	return store.All(tx, func(a *answer) []any {
 		return []any{&a.id, &a.to, &a.content, &a.messageID, &a.inReplyTo, &a.traceParent, &a.at}

@@ -5,8 +5,9 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// assign gives a work item to somebody, makes it first if the params have a title, and asks an
-// agent to begin. A refused wake does not refuse the assignment: the decision says what became of it.
+// assign gives a work item to somebody, creates it first if the params have a title, and asks an
+// agent to begin. If the agent cannot be woken, the assignment stands and the decision has the
+// outcome.
 func (t recordHandler) assign(p collab.AssignParams) collab.Result {
 	conversationHandler{t.tx}.openChat(p.ConversationID, p.Chat)
 	if p.ID == nil {

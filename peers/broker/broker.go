@@ -23,11 +23,11 @@ import (
 
 // Options are the optional settings of a Broker. Nil is valid.
 type Options struct {
-	SweepInterval   time.Duration    // between two looks for stale work; default 1m
-	StaleAfter      time.Duration    // how long work may rest before its next-move owner is woken; default 30m
-	EndpointTimeout time.Duration    // without a heartbeat, after which an endpoint is offline; default 30s
-	Keep            time.Duration    // for which events and what is done are kept; default 90 days, less than 0 is for good
-	RetireAfter     time.Duration    // for which an endpoint may be offline before it is forgotten; default 7 days
+	SweepInterval   time.Duration    // between two sweeps for stale work; default 1m
+	StaleAfter      time.Duration    // age at which unchanged work causes a reminder; default 30m
+	EndpointTimeout time.Duration    // time without a heartbeat after which an endpoint is offline; default 30s
+	Keep            time.Duration    // retention of events and finished records; default 90 days, negative is forever
+	RetireAfter     time.Duration    // time offline after which an endpoint is removed; default 7 days
 	Now             func() time.Time // default time.Now
 	OnReady         func()           // called once, when the broker is connected and subscribed
 	Log             *zerolog.Logger  // default: no log
@@ -45,11 +45,11 @@ func (o *Options) withDefaults() Options {
 	return d
 }
 
-// queueLength is how many jobs may wait for the writer. A request beyond it waits
-// in the peer, whose own queue is bounded.
+// queueLength is how many jobs may wait for the writer. Further requests wait in the peer, whose
+// own queue is bounded.
 const queueLength = 1024
 
-// stopGrace is how long a stopping broker sends what it has answered.
+// stopGrace is how long a stopping broker may send answers.
 const stopGrace = 3 * time.Second
 
 // A Broker is the collaboration broker.
@@ -61,20 +61,20 @@ type Broker struct {
 	outbox  *outbox.Outbox
 	answers *answerer
 	facts   *publisher
-	due     chan time.Time // the next time at which the clock alone changes something
+	due     chan time.Time // the next time at which a sweep has something to do
 	closing atomic.Bool
 }
 
-// New makes a broker on a database that was opened with Schema, and on a peer
-// with the identity collab:broker that nobody runs yet. It does no I/O.
+// New makes a broker on a database that was opened with Schema, and on a peer with the identity
+// collab:broker that is not running yet. It does no I/O.
 func New(db *sql.DB, p *peer.Peer, opts *Options) *Broker {
 	o := opts.withDefaults()
 	b := &Broker{
 		db: db, peer: p, opts: o, due: make(chan time.Time, 1),
 	}
-	// The writer, the outbox and the publisher take turns on one connection: that
-	// is four times faster than their waiting for each other's locks in SQLite. So
-	// nothing may use db while it holds a transaction.
+	// The writer, the outbox and the publisher share one connection. That is four times faster
+	// than waiting for each other's locks in SQLite. No code may use db while it holds a
+	// transaction.
 	db.SetMaxOpenConns(1)
 	b.outbox = outbox.New(db, b.sendItem, &outbox.Options{
 		Name: "letters", MaxPending: 20_000, MaxAge: 7 * 24 * time.Hour, OnInterrupted: outbox.Resend,
@@ -90,9 +90,8 @@ func New(db *sql.DB, p *peer.Peer, opts *Options) *Broker {
 	return b
 }
 
-// Run rebuilds the state from the events, connects, and serves until ctx ends
-// (nil) or the peer or the database fails for good. It sends first what a former
-// run left unsent.
+// Run loads the state, connects, and serves until ctx ends (nil) or the peer or the database
+// fails permanently. It first sends what the previous run left unsent.
 func (b *Broker) Run(outer context.Context) error {
 	if err := b.open(outer); err != nil {
 		return err
@@ -123,7 +122,7 @@ func (b *Broker) Run(outer context.Context) error {
 	return context.Cause(ctx)
 }
 
-// open loads what is stored and takes up what was left unsent.
+// open loads the stored state and the unsent answers.
 func (b *Broker) open(ctx context.Context) error {
 	state, err := load(ctx, b.db, b.opts.Now())
 	if err != nil {

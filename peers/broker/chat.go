@@ -6,8 +6,9 @@ import (
 	"hubbub/protocol/text"
 )
 
-// notifyChat sends an event about something in a chat's conversation to that chat, which shows
-// it, unless somebody in chats of its kind caused it: they see there what came of it.
+// notifyChat sends an event about a chat's conversation to that chat, which shows it. It does
+// nothing if somebody in a chat of the same kind caused the event, because that chat shows the
+// outcome.
 func notifyChat(t *tx, conversationID string, e collab.Event) {
 	c := t.conversations.get(conversationID)
 	if c == nil || !isBridge(c.CreatedByIdentity) || protocol.RoleOf(c.CreatedByIdentity) == protocol.RoleOf(t.caller.Identity) {
@@ -16,8 +17,8 @@ func notifyChat(t *tx, conversationID string, e collab.Event) {
 	t.sends = append(t.sends, sending{to: c.CreatedByIdentity, event: e})
 }
 
-// notifyPerson sends an event to where a person is: the chat of a conversation if it has one, else
-// the person's own chat. Who is known by the command line alone sees it there.
+// notifyPerson sends an event to a person: to the chat of a conversation if there is one, else to
+// the person's own chat. A person who only uses the command line sees it there.
 func notifyPerson(t *tx, conversationID string, person protocol.PeerID, e collab.Event) {
 	if c := t.conversations.get(conversationID); c != nil && isBridge(c.CreatedByIdentity) {
 		notifyChat(t, conversationID, e)
@@ -26,7 +27,7 @@ func notifyPerson(t *tx, conversationID string, person protocol.PeerID, e collab
 	}
 }
 
-// isBridge reports whether an identity is one of a program that shows chats.
+// isBridge reports whether an identity belongs to a program that shows chats.
 func isBridge(id protocol.PeerID) bool {
 	role := protocol.RoleOf(id)
 	return role == protocol.RoleTG || role == protocol.RoleChorus

@@ -21,8 +21,8 @@ func isHeldAt(c *collab.Claim, now time.Time) bool {
 	return c.State == collab.ClaimHeld && now.Before(collab.ParseTime(c.ExpiresAt))
 }
 
-// acquire grants a free event with a token greater than all before it. Its
-// holder prolongs its claim and keeps its token.
+// acquire grants a free event with a token greater than all earlier ones. The holder prolongs its
+// claim and keeps its token.
 func (t claimHandler) acquire(p collab.ClaimParams) collab.Grant {
 	ttl := mustBeDuration(p.TTLMs, "ttlMs", defaultTTL, maxTTL)
 	mustBeEventID(p.EventID)
@@ -56,7 +56,7 @@ func mustBeEventID(id string) {
 	}
 }
 
-// contend adds the caller to those who want a claim that another one holds.
+// contend adds the caller to the agents that wait for a held claim.
 func (t claimHandler) contend(c collab.Claim) {
 	if slices.Contains(c.Contenders, t.caller.Identity) || len(c.Contenders) >= maxContenders {
 		return
@@ -70,8 +70,8 @@ func without(list []protocol.PeerID, id protocol.PeerID) []protocol.PeerID {
 	return filter(list, func(x protocol.PeerID) bool { return x != id })
 }
 
-// release gives a claim up, so that it is offered again, or, with answered,
-// closes the event for good.
+// release gives up a claim, so that it is offered again. With answered, it closes the event for
+// good.
 func (t claimHandler) release(p collab.ClaimParams) collab.ClaimResult {
 	c := t.mustFind(p.EventID)
 	switch {
@@ -88,8 +88,8 @@ func (t claimHandler) release(p collab.ClaimParams) collab.ClaimResult {
 	return collab.ClaimResult{Claim: *t.claims.get(p.EventID)}
 }
 
-// decline records that the caller will not answer. If it holds the claim, the
-// claim is offered again; otherwise it is no longer told when the claim is free.
+// decline records that the caller will not answer. If it holds the claim, the claim is offered
+// again. Otherwise it is no longer notified when the claim is free.
 func (t claimHandler) decline(p collab.ClaimParams) collab.ClaimResult {
 	c := t.mustFind(p.EventID)
 	switch {
@@ -105,7 +105,7 @@ func (t claimHandler) decline(p collab.ClaimParams) collab.ClaimResult {
 	return collab.ClaimResult{Claim: *t.claims.get(p.EventID)}
 }
 
-// get answers with a claim as it stands now: one that ran out is offered.
+// get returns the current claim. An expired claim is offered.
 func (t claimHandler) get(p collab.ClaimParams) collab.ClaimResult {
 	c := t.mustFind(p.EventID)
 	if c.State == collab.ClaimHeld && !isHeldAt(&c, t.now) {
@@ -123,7 +123,7 @@ func (t claimHandler) mustFind(eventID string) collab.Claim {
 	return *c
 }
 
-// offer frees a claim and tells those who were refused it.
+// offer frees a claim and notifies the agents that were refused it.
 func (t claimHandler) offer(c collab.Claim, why string) {
 	told := filter(c.Contenders, func(id protocol.PeerID) bool { return id != c.Identity && !slices.Contains(c.Declined, id) })
 	c.State, c.Contenders = collab.ClaimOffered, nil
@@ -133,7 +133,7 @@ func (t claimHandler) offer(c collab.Claim, why string) {
 	}
 }
 
-// expireAll offers the claims that ran out.
+// expireAll offers the expired claims.
 func (t claimHandler) expireAll() {
 	for _, id := range t.claims.openIDs() {
 		c := t.claims.get(id)

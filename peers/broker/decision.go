@@ -9,14 +9,14 @@ import (
 	"hubbub/protocol/text"
 )
 
-// Limits on what a decision may bring.
+// Limits of a decision.
 const (
 	maxArguments = 8 << 10
 	maxDeciders  = 100
 )
 
-// ask stores what a person shall decide, and answers with the decision as it
-// stands now: whoever lost the answer asks again.
+// ask stores a question for a person, and returns the current decision. An agent that lost the
+// answer asks again.
 func (t decisionHandler) ask(p collab.ApprovalAskParams) collab.ApprovalResult {
 	mustBeNames("id", p.ID, "tool", p.Tool, "digest", p.Digest, "chat", p.Chat)
 	mustFit("arguments", p.Arguments, maxArguments)
@@ -48,8 +48,7 @@ func (t decisionHandler) ask(p collab.ApprovalAskParams) collab.ApprovalResult {
 	return collab.ApprovalResult{Decision: a}
 }
 
-// decide takes a person's verdict: their own, or what the asking agent heard them say in
-// its chat.
+// decide takes the verdict of a person: the caller, or somebody in the chat of the asking agent.
 func (t decisionHandler) decide(p collab.ApprovalDecideParams) collab.ApprovalResult {
 	a := t.mustFind(p.ID)
 	by := string(principal(t.caller.Identity))
@@ -60,7 +59,7 @@ func (t decisionHandler) decide(p collab.ApprovalDecideParams) collab.ApprovalRe
 	return t.store(a)(a.Decide(p.Verdict, p.Scope, by, t.now))
 }
 
-// mustSpeakFor refuses a caller that passes on a person's words, unless it asked for them.
+// mustSpeakFor fails unless the caller asked for the words of the person that it passes on.
 func (t decisionHandler) mustSpeakFor(who, asker protocol.PeerID) {
 	if !t.caller.is(asker) {
 		fail(collab.CodeForbidden, "%s may not speak for %s: only the agent that asked passes on what people say", t.caller.Name, text.Clip(string(who), 80))
@@ -70,7 +69,7 @@ func (t decisionHandler) mustSpeakFor(who, asker protocol.PeerID) {
 	}
 }
 
-// cancel withdraws a decision that who asked no longer needs.
+// cancel withdraws a decision for the asking agent.
 func (t decisionHandler) cancel(p collab.ApprovalDecideParams) collab.ApprovalResult {
 	a := t.mustFind(p.ID)
 	if !t.caller.actsFor(a.AskedByIdentity) {
@@ -79,7 +78,7 @@ func (t decisionHandler) cancel(p collab.ApprovalDecideParams) collab.ApprovalRe
 	return t.store(a)(a.Cancel(string(principal(t.caller.Identity)), text.Clip(p.Reason, maxName), t.now))
 }
 
-// revoke ends what was allowed for longer than one call.
+// revoke ends an approval of further calls.
 func (t decisionHandler) revoke(p collab.ApprovalDecideParams) collab.ApprovalResult {
 	a := t.mustFind(p.ID)
 	by := string(principal(t.caller.Identity))
@@ -99,12 +98,12 @@ func (t decisionHandler) list(p collab.ApprovalListParams) collab.Page[collab.Ap
 		func(a *collab.Approval) collab.Approval { return a.Expire(t.now) }, p.PageParams)
 }
 
-// mustFind returns a decision, and refuses one that there is not.
+// mustFind returns a decision.
 func (t decisionHandler) mustFind(id string) collab.Approval {
 	return *mustFind(t.decisions, "decision", text.Clip(id, 80))
 }
 
-// store returns what stores a new version of a decision, and tells who asked.
+// store returns a function that stores a new version of a decision and notifies the asking agent.
 func (t decisionHandler) store(old collab.Approval) func(collab.Approval, error) collab.ApprovalResult {
 	return func(a collab.Approval, err error) collab.ApprovalResult {
 		must(err)
@@ -116,7 +115,7 @@ func (t decisionHandler) store(old collab.Approval) func(collab.Approval, error)
 	}
 }
 
-// expireAll gives the decisions whose time has passed their default.
+// expireAll applies the default to expired decisions.
 func (t decisionHandler) expireAll() {
 	for _, id := range t.decisions.openIDs() {
 		a := *t.decisions.get(id)

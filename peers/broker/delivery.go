@@ -16,7 +16,7 @@ const (
 	maxLease     = 24 * time.Hour
 )
 
-// currentDelivery returns a delivery as it stands at a time, without a lease that ran out.
+// currentDelivery returns a delivery at a time, without an expired lease.
 func currentDelivery(d *collab.Delivery, now time.Time) collab.Delivery {
 	c := *d
 	if c.Status == collab.DeliveryLeased && !now.Before(collab.ParseTime(c.LeaseUntil)) {
@@ -31,7 +31,7 @@ func withStatus(d collab.Delivery, status collab.DeliveryStatus) collab.Delivery
 	return d
 }
 
-// list answers with the deliveries to an agent, oldest first.
+// list returns the deliveries to an agent, oldest first.
 func (t deliveryHandler) list(p collab.DeliveryListParams) collab.Page[collab.Delivery] {
 	var list []collab.Delivery
 	wanted, id := t.deliveriesFor(p.TargetAgentID)
@@ -44,9 +44,9 @@ func (t deliveryHandler) list(p collab.DeliveryListParams) collab.Page[collab.De
 	return pageOf(list, func(d collab.Delivery) string { return d.ID }, same, p.PageParams)
 }
 
-// deliveriesFor returns a condition for the deliveries whose target has a name or is an
-// identity and for which the caller may act; id is that identity, if it is one. It refuses a
-// name under which the caller never acts.
+// deliveriesFor returns a filter for the deliveries to a target, a name or an identity, for which
+// the caller may act. The id is that of an identity, else "". It fails for a name under which the
+// caller never acts.
 func (v *view) deliveriesFor(target string) (wanted func(d *collab.Delivery) bool, id protocol.PeerID) {
 	p := partyOf(protocol.PeerID(target))
 	bare := p.name == target
@@ -94,13 +94,13 @@ func (t deliveryHandler) claim(p collab.DeliveryClaimParams) (out collab.Deliver
 
 func (t deliveryHandler) ack(p collab.IDParams) collab.DeliveryResult {
 	d := t.mustFindOwn(p.ID)
-	if d.Status == collab.DeliveryAcknowledged { // said twice
+	if d.Status == collab.DeliveryAcknowledged { // a repetition
 		return collab.DeliveryResult{Delivery: t.deliveries.get(d.ID)}
 	}
 	return t.finish(d, collab.DeliveryAcknowledged)
 }
 
-// nack gives a leased delivery back. After maxAttempts the delivery fails.
+// nack gives a leased delivery back. It fails the delivery after maxAttempts.
 func (t deliveryHandler) nack(p collab.IDParams) collab.DeliveryResult {
 	d := t.mustFindOwn(p.ID)
 	status := collab.DeliveryPending
@@ -110,7 +110,7 @@ func (t deliveryHandler) nack(p collab.IDParams) collab.DeliveryResult {
 	return t.finish(d, status)
 }
 
-// finish gives a delivery that is not terminal yet a new status.
+// finish gives an open delivery a new status.
 func (t deliveryHandler) finish(d collab.Delivery, status collab.DeliveryStatus) collab.DeliveryResult {
 	if d.Terminal() {
 		fail(collab.CodeBadTransition, "delivery %s is %s", d.ID, d.Status)
@@ -118,7 +118,7 @@ func (t deliveryHandler) finish(d collab.Delivery, status collab.DeliveryStatus)
 	return collab.DeliveryResult{Delivery: t.change(withStatus(d, status), nil)}
 }
 
-// mustFindOwn returns a delivery that the caller may settle.
+// mustFindOwn returns a delivery that the caller may finish.
 func (t deliveryHandler) mustFindOwn(id string) collab.Delivery {
 	d := currentDelivery(mustFind(t.deliveries, "delivery", id), t.now)
 	switch {
@@ -130,7 +130,7 @@ func (t deliveryHandler) mustFindOwn(id string) collab.Delivery {
 	return d
 }
 
-// change stores a new version of a delivery, and returns it. The metadata may be nil.
+// change stores and returns a new version of a delivery. The metadata may be nil.
 func (t deliveryHandler) change(d collab.Delivery, metadata any) *collab.Delivery {
 	d.UpdatedAt = formatTime(t.now)
 	emit(t.tx, collab.EventDeliveryChanged, "agent:"+d.TargetAgentID, d, metadata)
@@ -145,7 +145,7 @@ func (s *state) putDelivery(d collab.Delivery, seq int64) {
 	}
 }
 
-// indexOpen notes that a delivery is not terminal, or that it is.
+// indexOpen adds a delivery to the indexes of open ones, or removes it.
 func (s *state) indexOpen(d *collab.Delivery, open bool) {
 	indexID(s.openByTarget, d.TargetIdentity, d.ID, open)
 	if about := cmp.Or(d.WorkItemID, d.QuestionID); about != "" {
@@ -153,7 +153,7 @@ func (s *state) indexOpen(d *collab.Delivery, open bool) {
 	}
 }
 
-// indexID adds an id under a key, or takes it away.
+// indexID adds an id under a key, or removes it.
 func indexID[K comparable](ids map[K][]string, key K, id string, add bool) {
 	if add {
 		ids[key] = append(ids[key], id)

@@ -44,11 +44,11 @@ func load(ctx context.Context, db *sql.DB, now time.Time) (s *state, err error) 
 	return s, nil
 }
 
-// maxPruned bounds how many events leave at once.
+// maxPruned bounds how many events are deleted at once.
 const maxPruned = 10_000
 
-// prune removes the events that are older than opts.Keep and published, and the things that
-// are not open and have not changed since.
+// prune deletes published events older than opts.Keep, and closed entities that have not changed
+// since.
 func (t *tx) prune() {
 	if t.db == nil || t.opts.Keep <= 0 {
 		return
@@ -65,7 +65,7 @@ func (t *tx) prune() {
 	t.db.Exec(`DELETE FROM entities WHERE open = 0 AND seq < ?`, next)
 }
 
-// eventRow is where a row of eventColumns goes.
+// eventRow returns the destinations of the eventColumns.
 func eventRow(e *collab.Event) []any {
 	return []any{&e.Seq, &e.ID, &e.Type, &e.Source, &e.Target, (*[]byte)(&e.Payload), (*[]byte)(&e.Metadata), &e.At}
 }

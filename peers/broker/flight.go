@@ -6,7 +6,7 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// invoke asks an agent for work: an invocation, its flight, and a delivery that
+// invoke asks an agent to do something: it makes an invocation, its flight, and a delivery that
 // wakes the agent.
 func (t flightHandler) invoke(p collab.InvocationParams) collab.Result {
 	mustBeText("targetAgentId", p.TargetAgentID, maxName)
@@ -62,8 +62,8 @@ func (t flightHandler) start(id string, p collab.InvocationParams, st resolution
 	return out
 }
 
-// mustFindPlace refuses the conversation and the work item of a request if they are
-// given and do not exist.
+// mustFindPlace fails if the conversation or the work item of a request is given and does not
+// exist.
 func (t *tx) mustFindPlace(conversationID, workItemID string) {
 	if conversationID != "" {
 		mustFind(t.conversations, "conversation", conversationID)
@@ -73,8 +73,8 @@ func (t *tx) mustFindPlace(conversationID, workItemID string) {
 	}
 }
 
-// update moves a flight. Its agent and people may; its requester may
-// cancel it. A completed flight brings its work to review.
+// update changes the state of a flight. Its agent and people may do so, and its requester may
+// cancel it. A completed flight moves its work to review.
 func (t flightHandler) update(p collab.FlightParams) (out collab.Result) {
 	old := mustFind(t.flights, "flight", p.ID)
 	t.mustAllow(old, p)
@@ -82,7 +82,7 @@ func (t flightHandler) update(p collab.FlightParams) (out collab.Result) {
 	f.State, f.UpdatedAt = p.State, formatTime(t.now)
 	f.Output, f.Error = cmp.Or(p.Output, f.Output), cmp.Or(p.Error, f.Error)
 	if f.State == old.State && f.Output == old.Output && f.Error == old.Error {
-		return collab.Result{Flight: *old} // said twice
+		return collab.Result{Flight: *old} // a repetition
 	}
 	emit(t.tx, collab.EventFlight, "flight:"+f.ID, f, map[string]string{"from": string(old.State)})
 	t.onEnd(f, old.State)
@@ -105,7 +105,7 @@ func (t flightHandler) mustAllow(old *collab.Flight, p collab.FlightParams) {
 	mustFit("error", p.Error, maxTitle)
 }
 
-// onEnd settles what hung on a flight that ended.
+// onEnd finishes the delivery of a flight that ended, and moves its work to review.
 func (t flightHandler) onEnd(f collab.Flight, from collab.FlightState) {
 	if !f.Terminal() || from == f.State {
 		return
@@ -134,7 +134,7 @@ func (t flightHandler) get(p collab.IDParams) collab.Result {
 	return collab.Result{Flight: *f, Invocation: *t.invocations.get(f.InvocationID)}
 }
 
-// bind links something outside to an agent. Agents bind only themselves.
+// bind links an external object to an agent. Agents bind only themselves.
 func (t conversationHandler) bind(p collab.BindingParams) collab.BindingResult {
 	mustBeText("surface", p.Surface, maxName)
 	mustBeText("externalId", p.ExternalID, maxName)
@@ -144,7 +144,7 @@ func (t conversationHandler) bind(p collab.BindingParams) collab.BindingResult {
 		fail(collab.CodeForbidden, "%s may bind only itself", t.caller.Identity)
 	}
 	if old := t.bindings.get(bindingKey(p.Surface, p.ExternalID)); old != nil {
-		vouches := string(t.caller.Identity) == p.ExternalID && old.SetByIdentity != t.caller.Identity // for who bound itself
+		vouches := string(t.caller.Identity) == p.ExternalID && old.SetByIdentity != t.caller.Identity // for an agent that bound itself
 		if old.Identity == agent.id && !vouches {
 			return collab.BindingResult{Binding: *old}
 		}
@@ -160,7 +160,7 @@ func (t conversationHandler) bind(p collab.BindingParams) collab.BindingResult {
 	return collab.BindingResult{Binding: b}
 }
 
-// bindingKey is the id of a binding.
+// bindingKey returns the id of a binding.
 func bindingKey(surface, externalID string) string {
 	return string(mustEncode([2]string{surface, externalID}))
 }

@@ -1,6 +1,6 @@
 package broker
 
-// The handlers are the methods of the broker in groups. Each works on the transaction of the request.
+// The handlers group the methods of the broker. Each works on the transaction of the request.
 type (
 	identityHandler     struct{ *tx } // endpoints and what they announce
 	conversationHandler struct{ *tx } // conversations, their messages, and the bindings of chats
@@ -8,7 +8,7 @@ type (
 	flightHandler       struct{ *tx } // invocations and their flights
 	deliveryHandler     struct{ *tx }
 	claimHandler        struct{ *tx }
-	decisionHandler     struct{ *tx } // of people about tools
+	decisionHandler     struct{ *tx } // decisions of people about tools
 	obligationHandler   struct{ *tx }
 	wakeHandler         struct{ *tx } // wake decisions and wakes
 	queryHandler        struct{ *tx } // the log and the prompt contract

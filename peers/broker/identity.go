@@ -18,16 +18,16 @@ import (
 // An endpoint is one process behind a logical agent.
 type endpoint struct {
 	collab.Endpoint
-	seq int64 // counts the signs of life of all endpoints: the greatest was heard of last
+	seq int64 // counts the signs of life of all endpoints; the greatest is the latest
 }
 
-// wakeable reports whether a wake sent now can be expected to arrive.
+// wakeable reports whether a wake sent now should arrive.
 func (e *endpoint) wakeable() bool {
 	return e.Status == collab.StatusOnline && e.WakePolicy == collab.WakeAuto
 }
 
-// actsFor reports whether the endpoint is one of an identity: it was announced by it, or
-// under the name of that agent.
+// actsFor reports whether the endpoint acts for an identity: the one that announced it, or the
+// agent of its name.
 func (e *endpoint) actsFor(id protocol.PeerID) bool {
 	return id != "" && (e.Identity == id || e.AgentIdentity == id)
 }
@@ -102,8 +102,8 @@ func (t identityHandler) mustAllowAnnounce(p collab.AnnounceParams) {
 	t.mustAllowName(p.LogicalAgentID)
 }
 
-// isInvalidNameRune reports whether a rune cannot stand in a name: it belongs to a label, or
-// nobody sees it.
+// isInvalidNameRune reports whether a rune is not allowed in a name: it belongs to the syntax of
+// labels, or is invisible.
 func isInvalidNameRune(r rune) bool {
 	return strings.ContainsRune(".:@", r) || unicode.IsSpace(r) || !unicode.IsGraphic(r) || text.IsInvisible(r)
 }
@@ -229,16 +229,15 @@ func failUnroutable(code collab.Code, label, reason string, candidates []collab.
 	failWithDetails(details, code, "%s: %s", label, reason)
 }
 
-// setOffline notes that an endpoint is gone.
+// setOffline takes an endpoint offline.
 func (t identityHandler) setOffline(e *endpoint, why string) {
 	gone := e.Endpoint
 	gone.Status = collab.StatusOffline
 	emit(t.tx, collab.EventOffline, "agent:"+e.LogicalAgentID, gone, map[string]string{"reason": why})
 }
 
-// expireAll takes endpoints offline that were silent for EndpointTimeout, and
-// forgets those that were silent for RetireAfter. While its identity is on the bus, an
-// endpoint is not silent.
+// expireAll takes endpoints offline that were silent for EndpointTimeout, and removes those that
+// were silent for RetireAfter. An endpoint is not silent while its identity is on the bus.
 func (t identityHandler) expireAll() {
 	for _, id := range slices.Sorted(maps.Keys(t.endpoints)) {
 		e := t.endpoints[id]

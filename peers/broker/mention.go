@@ -11,26 +11,26 @@ import (
 	"hubbub/peers/attention"
 )
 
-// A label names an agent, and may narrow which one is meant:
+// A label names an agent, and may narrow the choice among its endpoints:
 //
 //	@name  @name.workspace  @name.workspace.node
 //	@name.profile:dev.harness:codex.model:5-5.node:mini   (in any order)
 //	@name#harness?model
 //
-// All parts are in normal form: lower case, every run of other characters than
-// letters and digits one dash.
+// All parts are in normal form: lower case, with one dash for each run of characters other than
+// letters and digits.
 type label struct {
 	Name, Workspace, Profile, Harness, Model, Node string
 }
 
 const (
 	maxLabel    = 256 // bytes
-	maxMentions = 50  // looked at in one message
+	maxMentions = 50  // per message
 )
 
 var errNoName = errors.New("a label needs a name, such as @lead")
 
-// parseLabel reads a label, with or without its leading "@".
+// parseLabel parses a label, with or without its leading "@".
 func parseLabel(text string) (label, error) {
 	rest := strings.TrimPrefix(strings.TrimSpace(text), "@")
 	switch {
@@ -95,7 +95,7 @@ func (l *label) set(key, value string) error {
 	return nil
 }
 
-// String returns the canonical form, by which equal labels are equal.
+// String returns the canonical form. Equal labels have equal forms.
 func (l label) String() string {
 	var b strings.Builder
 	b.WriteString("@" + l.Name)
@@ -109,7 +109,7 @@ func (l label) String() string {
 	return b.String()
 }
 
-// normalize brings a name into the form in which names are compared.
+// normalize returns a name in the form in which names are compared.
 func normalize(s string) string {
 	var b strings.Builder
 	gap := false
@@ -127,15 +127,14 @@ func normalize(s string) string {
 	return b.String()
 }
 
-// A mention is a label in a text. Leading says that nothing but other labels
-// stands before it.
+// A mention is a label in a text. A leading mention is preceded only by other labels.
 type mention struct {
 	Label   label
 	Leading bool
 }
 
-// findMentions returns the labels in a text in their order, each once, at most
-// 50. What only looks like a label, such as a mail address, is passed over.
+// findMentions returns the labels in a text in order, each once, and at most 50. It ignores what
+// only resembles a label, such as a mail address.
 func findMentions(text string) []mention {
 	var found []mention
 	labels := attention.Labels(text)
@@ -143,7 +142,7 @@ func findMentions(text string) []mention {
 	for i, at := range labels {
 		l, err := parseLabel(text[at.From+1 : at.To])
 		if err != nil {
-			leading = min(leading, i) // what is no label is a word like others
+			leading = min(leading, i) // an invalid label is an ordinary word
 			continue
 		}
 		known := slices.ContainsFunc(found, func(f mention) bool { return f.Label == l })

@@ -36,8 +36,7 @@ func (t conversationHandler) create(p collab.ConversationParams) collab.Conversa
 	return collab.ConversationResult{Conversation: c}
 }
 
-// get answers with a conversation and a page of its messages, oldest
-// first.
+// get returns a conversation and a page of its messages, oldest first.
 func (t conversationHandler) get(p collab.ConversationGetParams) (page collab.ConversationPage) {
 	c := mustFind(t.conversations, "conversation", p.ID)
 	if p.After != "" {
@@ -61,10 +60,10 @@ func (t conversationHandler) get(p collab.ConversationGetParams) (page collab.Co
 	return page
 }
 
-// A route is what the explicit targets of a message were found to mean.
+// A route is the resolution of a message's explicit targets.
 type route struct {
 	named   []namedTarget
-	failure *resolution // of the first target, if it leads to nobody
+	failure *resolution // of the first target, if it resolves to nobody
 	label   string      // of the failure
 }
 
@@ -73,7 +72,7 @@ type namedTarget struct {
 	resolution resolution
 }
 
-// labelOf returns the label by which a decision's target was named, or "".
+// labelOf returns the label that named a decision's target, or "".
 func (r *route) labelOf(dec collab.Decision) (label string) {
 	for _, n := range r.named {
 		if dec.Rule == collab.RuleExplicit && n.resolution.id == dec.TargetIdentity {
@@ -83,7 +82,7 @@ func (r *route) labelOf(dec collab.Decision) (label string) {
 	return label
 }
 
-// post stores a message and wakes whoever is responsible now.
+// post stores a message and wakes the responsible agent.
 func (t conversationHandler) post(p collab.PostParams) collab.PostResult {
 	t.openChat(p.ConversationID, p.Chat)
 	m := t.newMessage(p)
@@ -118,7 +117,7 @@ func (t conversationHandler) newMessage(p collab.PostParams) collab.Message {
 	mustBeNames("conversationId", p.ConversationID, "workItemId", p.WorkItemID, "inReplyTo", p.InReplyTo)
 	mustBeTexts("a target", p.Targets, maxMentions, "a message has at most %d targets")
 	if !t.caller.Person {
-		m.Surface = collab.SurfaceAgent // whatever an agent says of itself
+		m.Surface = collab.SurfaceAgent // whatever the agent claims
 	}
 	mustFind(t.conversations, "conversation", p.ConversationID)
 	t.mustFindPlace("", p.WorkItemID)
@@ -126,8 +125,8 @@ func (t conversationHandler) newMessage(p collab.PostParams) collab.Message {
 	return m
 }
 
-// route finds whom the message names: its targets, then the labels that its text
-// begins with if a person wrote it. All other labels are only hints.
+// route resolves the parties that the message names: its targets, then the leading labels of a
+// person's text. Other labels are only hints.
 func (t conversationHandler) route(m *collab.Message) route {
 	var r route
 	from := t.localityOf(t.caller)
@@ -154,7 +153,7 @@ func (t conversationHandler) route(m *collab.Message) route {
 	return r
 }
 
-// decide chooses whom the message wakes.
+// decide chooses the party that the message wakes.
 func (t conversationHandler) decide(m collab.Message, r route) collab.Decision {
 	if r.failure != nil {
 		dec := collab.Decision{Rule: collab.RuleExplicit, Candidates: []collab.Candidate{}, Reason: r.label + " was named explicitly"}
@@ -168,20 +167,20 @@ func (t conversationHandler) decide(m collab.Message, r route) collab.Decision {
 	for _, n := range r.named {
 		s.explicit = append(s.explicit, n.resolution.party)
 	}
-	// What workers say among themselves is not brought to their lead.
+	// Messages among workers do not wake their lead.
 	if m.Surface == collab.SurfaceAgent && m.WorkItemID == "" && t.conversations.get(m.ConversationID).Kind != "dm" {
 		s.master = party{}
 	}
 	return wakeHandler{t.tx}.choose(s, t.localityOf(t.caller), r.named...)
 }
 
-// master returns who answers for a conversation: in a chat the agent to which the chat is bound
-// now, else its master, or in a direct conversation the other side if that is an agent.
+// master returns the party that answers for a conversation: the agent to which its chat is bound,
+// else its master. In a direct conversation it is the other side if that is an agent.
 func (v *view) master(conversationID string) party {
 	c := v.conversations.get(conversationID)
 	if by := c.CreatedByIdentity; isBridge(by) {
 		b := v.bindings.get(bindingKey(string(protocol.RoleOf(by)), string(by)))
-		if b != nil && b.SetByIdentity == by { // anybody may bind itself to what is bound to nobody
+		if b != nil && b.SetByIdentity == by { // anybody may bind itself to an unbound object
 			return party{b.AgentID, b.Identity}
 		}
 	}
@@ -200,14 +199,14 @@ func (v *view) master(conversationID string) party {
 	return party{}
 }
 
-// A planned delivery and the decision that it comes from.
+// A planned delivery has the decision that caused it.
 type planned struct {
 	delivery collab.Delivery
 	decision collab.Decision
 }
 
-// plan lists the deliveries of a message: to the one who is woken, to the others
-// that were named, and to the author of the message that this one answers.
+// plan lists the deliveries of a message: to the woken party, to the other named ones, and to the
+// author of the message that it answers.
 func (t conversationHandler) plan(m collab.Message, r route, dec collab.Decision) (list []planned) {
 	add := func(d collab.Delivery, dec collab.Decision) {
 		own := t.caller.is(d.TargetIdentity) && !(m.FollowUp && dec.Outcome != "") // a follow-up wakes its sender
@@ -242,7 +241,7 @@ func (t conversationHandler) plan(m collab.Message, r route, dec collab.Decision
 	return list
 }
 
-// whyOnlyNamed says why somebody who was named is not woken.
+// whyOnlyNamed returns the reason for not waking a named party.
 func whyOnlyNamed(dec collab.Decision) string {
 	if dec.TargetAgentID == "" {
 		return "named, but " + dec.Reason
@@ -261,7 +260,7 @@ func (s *state) reason(m collab.Message, dec collab.Decision) string {
 	case dec.Rule == collab.RuleMaster:
 		return collab.ReasonVisibility
 	}
-	return collab.ReasonInvocation // it moves work that the target is responsible for
+	return collab.ReasonInvocation // it moves work for which the target is responsible
 }
 
 func (t conversationHandler) postMetadata(m collab.Message, r route, dec collab.Decision) collab.PostMetadata {
@@ -278,8 +277,8 @@ func (t conversationHandler) postMetadata(m collab.Message, r route, dec collab.
 	return meta
 }
 
-// posted answers for a stored message: what became of it, or the error that says
-// why nobody could be woken although the message is kept.
+// posted returns the result for a stored message. It fails if nobody could be woken, although the
+// message is kept.
 func (t conversationHandler) posted(m collab.Message, meta collab.PostMetadata, duplicate bool) collab.PostResult {
 	dec := meta.Wake
 	out := collab.PostResult{Message: m, Mentions: m.Mentions, Wake: dec.Summary(), Deliveries: []collab.Delivery{}, Duplicate: duplicate}

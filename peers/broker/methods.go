@@ -18,12 +18,12 @@ import (
 type method struct {
 	name string
 	run  func(t *tx, params json.RawMessage) any
-	// fresh methods tell or refresh the state as it is now: a repetition of the
-	// request runs again instead of getting the stored answer.
+	// fresh methods read or refresh the current state. A repeated request runs again instead of
+	// getting the stored answer.
 	fresh bool
 }
 
-// methods is every method by name.
+// methods has every method by name.
 var methods = byName(
 	repeatable(collab.IdentityAnnounce, identityHandler.announce),
 	repeatable(collab.IdentityHeartbeat, identityHandler.heartbeat),
@@ -86,7 +86,7 @@ func byName(list ...method) map[string]method {
 	return m
 }
 
-// remembered makes a method whose answer is remembered for repetitions of the request.
+// remembered makes a method whose answer is stored for repeated requests.
 func remembered[H handler, P, R any](m collab.Method[P, R], run func(H, P) R) method {
 	return method{name: m.Name, run: func(t *tx, raw json.RawMessage) any { return run(H{t}, decodeParams[P](raw)) }}
 }
@@ -98,8 +98,8 @@ func repeatable[H handler, P, R any](m collab.Method[P, R], run func(H, P) R) me
 	return made
 }
 
-// decodeParams reads a method's params. Absent params are an empty object;
-// unknown members are passed over.
+// decodeParams decodes a method's params. Absent params are an empty object. Unknown members are
+// ignored.
 func decodeParams[P any](raw json.RawMessage) (p P) {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 {
 		return p
@@ -110,7 +110,8 @@ func decodeParams[P any](raw json.RawMessage) (p P) {
 	return p
 }
 
-// describeDecodeError says why params cannot be read, by the names that their sender gave.
+// describeDecodeError explains why params cannot be decoded, with the names that their sender
+// used.
 func describeDecodeError(err error) string {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if !ok {
@@ -118,7 +119,7 @@ func describeDecodeError(err error) string {
 	}
 	name := "params"
 	for part := range strings.SplitSeq(wrong.Field, ".") {
-		if part != "" && strings.ToLower(part[:1]) == part[:1] { // others are how we group fields
+		if part != "" && strings.ToLower(part[:1]) == part[:1] { // other names are embedded Go types
 			name += "." + part
 		}
 	}
@@ -141,7 +142,7 @@ func describeDecodeError(err error) string {
 	return fmt.Sprintf("%s must be %s, not %s", name, want, given)
 }
 
-// mustFindMethod returns a method; the refusal of one that there is not names the known ones.
+// mustFindMethod returns a method. The refusal of an unknown one lists the known ones.
 func mustFindMethod(name string) method {
 	m, ok := methods[name]
 	if !ok {
@@ -155,16 +156,15 @@ func mustFindMethod(name string) method {
 	return m
 }
 
-// What one page of a list holds at most, so that a result fits into a frame
-// (1 MiB by default) with room to spare.
+// Bounds of one page of a list, so that a result fits into a frame (1 MiB by default).
 const (
 	pageBytes    = 512 << 10
 	defaultLimit = 200
 	maxLimit     = 1000
 )
 
-// pageSize returns how many items the next page takes from a list of n whose sizes are
-// given by the function, in bytes; one at least.
+// pageSize returns how many of n items the next page takes, at least one. The function returns
+// the size of an item in bytes.
 func pageSize(asked, n int, size func(i int) int) int {
 	if asked < 0 {
 		failInvalid("limit must not be negative")
@@ -198,13 +198,13 @@ func pageOf[S, T any](list []S, key func(S) string, show func(S) T, p collab.Pag
 	return page
 }
 
-// listEvents answers with a page of the log.
+// listEvents returns a page of the log.
 func (t queryHandler) listEvents(p collab.EventsParams) (page collab.EventPage) {
 	if p.After < 0 {
 		failInvalid("after must not be negative")
 	}
 	page.Events = []collab.Event{}
-	last := t.seq // what the caller has seen does not grow while it is read
+	last := t.seq // the log must not grow while it is read
 	first := max(min(p.After, last)+1, t.first)
 	n := pageSize(p.Limit, int(last-first+1), func(i int) int {
 		e := t.event(first + int64(i))

@@ -14,20 +14,20 @@ import (
 	"hubbub/protocol/text"
 )
 
-// Limits on what a request may bring, in bytes or counted.
+// Limits of a request, in bytes or items.
 const (
 	maxName  = 256
 	maxTitle = 4 << 10
-	maxText  = 256 << 10 // of a message, an answer, an invocation, as JSON
+	maxText  = 256 << 10 // of a message, an answer or an invocation, as JSON
 	maxList  = 1000
 )
 
-// An abort is what a method panics with to end before its result: with a refusal, or with
-// an error of the database. So a check is a statement, and what stands below it holds.
+// An abort is the value with which a method panics to end early, with a refusal or a database
+// error. So a check is a statement, and the code below it can rely on it.
 type abort struct{ err error }
 
-// attempt runs a part of a decision, and returns the error that ended it: a refusal, one
-// of the database, or a mistake if the program failed.
+// attempt runs a part of a decision. It returns the error that ended it: a refusal, a database
+// error, or an internalError if the program failed.
 func attempt(do func()) (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -42,7 +42,7 @@ func attempt(do func()) (err error) {
 	return nil
 }
 
-// A internalError is an error of the program in deciding one job.
+// An internalError is a failure of the program while it decides one job.
 type internalError struct{ error }
 
 func (m *internalError) Unwrap() error { return m.error }
@@ -54,12 +54,12 @@ func must(err error) {
 	}
 }
 
-// fail ends the method, and refuses its request.
+// fail ends the method and refuses its request.
 func fail(code collab.Code, format string, args ...any) {
 	must(collab.Refuse(code, format, args...))
 }
 
-// failWithDetails is refuse with details for programs.
+// failWithDetails is fail with details for programs.
 func failWithDetails(details any, code collab.Code, format string, args ...any) {
 	e := collab.Refuse(code, format, args...)
 	e.Details = details
@@ -71,7 +71,7 @@ func failInvalid(format string, args ...any) { fail(collab.CodeInvalid, format, 
 // failNotFound refuses a request for a record that does not exist.
 func failNotFound(kind, id string) { fail(collab.CodeNotFound, "there is no %s %q", kind, id) }
 
-// mustFind returns a record by its id, and refuses one that there is not.
+// mustFind returns a record by its id.
 func mustFind[T any](things *table[*T], kind, id string) *T {
 	thing := things.get(id)
 	if thing == nil {
@@ -80,7 +80,7 @@ func mustFind[T any](things *table[*T], kind, id string) *T {
 	return thing
 }
 
-// recordID returns the id that a record gets: the one asked for, or a fresh one.
+// recordID returns the id of a new record: the requested one, or a fresh one.
 func (t *tx) recordID(asked *string, prefix string) string {
 	if asked == nil {
 		return t.newID(prefix)
@@ -98,8 +98,8 @@ func (t *tx) nonBlankID(asked *string, prefix string) string {
 	return id
 }
 
-// mustBeName refuses names and ids that are too long or hold control characters.
-// Whether they may be empty is for others to say.
+// mustBeName refuses names and ids that are too long or contain control characters. It allows
+// empty ones.
 func mustBeName(what, s string) {
 	if len(s) > maxName {
 		failInvalid("%s is %d bytes long; at most %d are allowed", what, len(s), maxName)
@@ -109,15 +109,15 @@ func mustBeName(what, s string) {
 	}
 }
 
-// mustBeNames is mustBeName for several, in pairs of what and value.
+// mustBeNames is mustBeName for several, in pairs of description and value.
 func mustBeNames(pairs ...string) {
 	for pair := range slices.Chunk(pairs, 2) {
 		mustBeName(pair[0], pair[1])
 	}
 }
 
-// mustBeTexts is mustBeText for a list of at most so many names; tooMany is what is said
-// of more.
+// mustBeTexts is mustBeText for a list of at most so many names. tooMany is the message for a
+// longer list.
 func mustBeTexts(what string, names []string, most int, tooMany string) {
 	if len(names) > most {
 		failInvalid(tooMany, most)
@@ -141,7 +141,7 @@ func mustFit(what, s string, limit int) {
 	}
 }
 
-// mustEncode writes a value as JSON, which every value of the broker has.
+// mustEncode returns a value as JSON.
 func mustEncode(v any) json.RawMessage {
 	raw, err := collab.Encode(v)
 	if err != nil {
@@ -156,7 +156,7 @@ func mustBeOneOf[S ~string](what string, s S, allowed ...S) {
 	}
 }
 
-// joined writes the values that there are, for an error.
+// joined returns a list of values for an error message.
 func joined[S ~string](values []S) string {
 	all := make([]string, len(values))
 	for i, v := range values {
@@ -165,7 +165,7 @@ func joined[S ~string](values []S) string {
 	return strings.Join(all, ", ")
 }
 
-// mustBeDuration reads a number of milliseconds; zero means the default.
+// mustBeDuration converts milliseconds to a duration. Zero means the default.
 func mustBeDuration(ms int64, what string, def, limit time.Duration) time.Duration {
 	if ms < 0 || ms > limit.Milliseconds() {
 		failInvalid("%s must be between 1 and %d milliseconds", what, limit.Milliseconds())

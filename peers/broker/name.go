@@ -10,9 +10,8 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// bareName returns the name under which an identity stands in records:
-// "agent:lead" is "lead", "cli:will.7f3a" is "will" (what follows the dot only
-// tells two runs of the command line apart), and "lead" is "lead".
+// bareName returns the name of an identity in records. "agent:lead" is "lead", and so is "lead".
+// "cli:will.7f3a" is "will": the part after the dot only distinguishes runs of the command line.
 func bareName(id string) string {
 	p := protocol.PeerID(id)
 	switch protocol.RoleOf(p) {
@@ -25,8 +24,8 @@ func bareName(id string) string {
 	return p.Name()
 }
 
-// principal returns the identity by which somebody stands in records: a peer's own, of
-// the command line without what tells its runs apart.
+// principal returns the identity of a peer in records. It leaves out what distinguishes runs of
+// the command line.
 func principal(id protocol.PeerID) protocol.PeerID {
 	if protocol.RoleOf(id) == protocol.RoleCLI {
 		return protocol.PeerID("cli:" + bareName(string(id)))
@@ -34,8 +33,8 @@ func principal(id protocol.PeerID) protocol.PeerID {
 	return id
 }
 
-// A party is somebody as records have them: by the name that they show, and by the
-// identity, with which everything is decided.
+// A party is somebody in records: the displayed name, and the identity on which all decisions are
+// based.
 type party struct {
 	name string
 	id   protocol.PeerID
@@ -44,23 +43,23 @@ type party struct {
 // partyOf returns the party of an identity.
 func partyOf(id protocol.PeerID) party { return party{bareName(string(id)), principal(id)} }
 
-// ref returns what means the party in params.
+// ref returns the value that means the party in params.
 func (p party) ref() string { return cmp.Or(string(p.id), p.name) }
 
-// A caller is who sent a request: its identity, for which the bus vouches, and the name
-// under which it stands in records.
+// A caller is the sender of a request: its identity, for which the bus vouches, and its name in
+// records.
 type caller struct {
 	Identity protocol.PeerID
 	Name     string
-	Person   bool            // speaks for people: not an agent's identity
-	agent    protocol.PeerID // the agent of that name, for which it acts too; of no person
-	names    []string        // patterns of the names that the bus lets it announce besides its own
+	Person   bool            // acts for people: not an agent's identity
+	agent    protocol.PeerID // the agent of that name, for which it also acts; empty for people
+	names    []string        // patterns of further names that the bus lets it announce
 }
 
-// party returns the caller as records have it.
+// party returns the caller as a party of records.
 func (c *caller) party() party { return party{c.Name, principal(c.Identity)} }
 
-// is reports whether the caller is an identity, or acts under its name.
+// is reports whether the caller has an identity, or acts under its name.
 func (c *caller) is(id protocol.PeerID) bool {
 	return id != "" && (id == principal(c.Identity) || id == c.agent)
 }
@@ -68,17 +67,17 @@ func (c *caller) is(id protocol.PeerID) bool {
 // actsFor reports whether the caller may act for an identity.
 func (c *caller) actsFor(id protocol.PeerID) bool { return c.Person || c.is(id) }
 
-// mayBeNamed reports whether the caller may go by a name.
+// mayBeNamed reports whether the caller may use a name.
 func (c *caller) mayBeNamed(name string) bool {
 	return name == c.Identity.Name() ||
 		slices.ContainsFunc(c.names, func(p string) bool { return protocol.Pattern(p).Matches(protocol.Topic(name)) })
 }
 
-// brokerCaller is the caller of what the broker does by itself.
+// brokerCaller is the caller of the broker's own changes.
 var brokerCaller = caller{Identity: protocol.PeerBroker, Name: "broker"}
 
-// caller returns who sends as an identity, with the names that the bus vouches for. What
-// it announced counts as long as it is granted.
+// caller returns the caller with an identity, and with the names that the bus grants it. An
+// announced name counts only while it is granted.
 func (s *state) caller(id protocol.PeerID, names []string) caller {
 	c := caller{Identity: id, Name: bareName(string(id)), Person: protocol.IsPerson(id), names: names}
 	if c.Person {
@@ -91,7 +90,7 @@ func (s *state) caller(id protocol.PeerID, names []string) caller {
 	return c
 }
 
-// kind returns the surface that the caller speaks from, whatever it claims.
+// kind returns the caller's surface, whatever the caller claims.
 func (c caller) kind() string {
 	if c.Person {
 		return collab.SurfaceHuman
@@ -99,14 +98,14 @@ func (c caller) kind() string {
 	return collab.SurfaceAgent
 }
 
-// A view is the state as a caller sees it: a name means what it means to the caller.
+// A view is the state as a caller sees it: the meaning of a name depends on the caller.
 type view struct {
 	*state
 	caller caller
 }
 
-// partyIn finds whom a name means that is to stand in a record: a bare one that the record
-// shows already means who it shows.
+// partyIn resolves a name for a record. A bare name that the record already shows means the same
+// party again.
 func (v *view) partyIn(r *record, s string) party {
 	shown := map[protocol.PeerID]bool{}
 	for _, f := range r.parties() {
@@ -120,9 +119,9 @@ func (v *view) partyIn(r *record, s string) party {
 	return v.partyOf(s, v.known)
 }
 
-// partyOf finds whom a name in params means: an identity itself; a label whom it resolves
-// to; and a bare name the one of those known whose it is, else the agent of that name. What
-// means several is refused.
+// partyOf resolves a name in params: an identity to itself, a label as in routing, and a bare
+// name to the known party of that name, else to the agent of that name. It refuses an ambiguous
+// name.
 func (v *view) partyOf(s string, known func(fits func(name string) bool) []party) party {
 	s = strings.TrimSpace(s)
 	bare, labelled := strings.CutPrefix(s, "@")
@@ -152,7 +151,7 @@ func (v *view) partyOf(s string, known func(fits func(name string) bool) []party
 	return list[0]
 }
 
-// known is that of the state, and the caller.
+// known is state.known with the caller.
 func (v *view) known(fits func(name string) bool) []party {
 	list := v.state.known(fits)
 	if p := partyOf(v.caller.Identity); fits(p.name) && !slices.Contains(list, p) {
@@ -161,15 +160,15 @@ func (v *view) known(fits func(name string) bool) []party {
 	return list
 }
 
-// agentParty is partyOf where only an agent can be meant.
+// agentParty is partyOf for names that can only mean an agent.
 func (v *view) agentParty(s string) party {
 	return v.partyOf(s, func(fits func(name string) bool) []party {
 		return filter(v.known(fits), func(p party) bool { return !protocol.IsPerson(p.id) })
 	})
 }
 
-// partyFilter returns a condition for a list: an identity or a label fits who it means, a bare
-// name whoever shows it, and "" everybody.
+// partyFilter returns a filter for a list. An identity or a label fits its party, a bare name
+// every party of that name, and "" everybody.
 func (v *view) partyFilter(s string) func(p party) bool {
 	switch id := protocol.PeerID(strings.TrimPrefix(s, "@")); {
 	case s == "":
@@ -181,8 +180,8 @@ func (v *view) partyFilter(s string) func(p party) bool {
 	return func(p party) bool { return p.id == meant.id }
 }
 
-// known lists the agents that ever announced themselves, and the people who ever asked for
-// something, whose names fit.
+// known lists the parties whose names fit, among the agents that ever announced themselves and
+// the people that ever sent a request.
 func (s *state) known(fits func(name string) bool) (list []party) {
 	for _, ids := range []map[protocol.PeerID]bool{s.agents, s.people} {
 		for id := range ids {
@@ -195,8 +194,8 @@ func (s *state) known(fits func(name string) bool) (list []party) {
 	return list
 }
 
-// displayParty returns the party of an identity under the name that it has announced, if it has
-// endpoints, else its own.
+// displayParty returns the party of an identity with the name that it announced, if it has
+// endpoints, else with its own.
 func (s *state) displayParty(id protocol.PeerID) party {
 	p := partyOf(id)
 	if own := s.endpointsThat(func(e *endpoint) bool { return e.Identity == p.id }); len(own) > 0 {
@@ -206,12 +205,12 @@ func (s *state) displayParty(id protocol.PeerID) party {
 	return p
 }
 
-// ambiguityReason says how parties of one name are told apart.
+// ambiguityReason explains how to distinguish parties of one name.
 func ambiguityReason(list []party) string {
 	return fmt.Sprintf("the name means %s and %s: say %[1]s or %[2]s", list[0].id, list[1].id)
 }
 
-// partyOptions shows parties without regard to endpoints.
+// partyOptions describes parties regardless of their endpoints.
 func partyOptions(list []party) (out []collab.Option) {
 	for _, p := range list {
 		out = append(out, collab.Option{AgentID: p.name, Identity: p.id, Label: string(p.id)})

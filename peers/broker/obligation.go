@@ -11,14 +11,14 @@ import (
 	"hubbub/protocol/text"
 )
 
-// Limits of what is kept of an obligation.
+// Limits of a stored obligation.
 const (
 	maxActs    = 200
 	maxMembers = 500
 )
 
-// open keeps that the author of an event waits for a recipient. Both may tell it; what the
-// author tells anew of what it lists stands.
+// open stores that the author of an event waits for a recipient. Either of them may report it.
+// Later reports of the author update it.
 func (t obligationHandler) open(p collab.ObligationParams) collab.ObligationResult {
 	p.Author, p.Recipient, p.Delegate = principal(p.Author), principal(p.Recipient), principal(p.Delegate)
 	mustBeObligationParams(p)
@@ -64,8 +64,8 @@ func mustBeObligationParams(p collab.ObligationParams) {
 	}
 }
 
-// react keeps an act about an obligating event. One about an event that nobody told of is held
-// until somebody does.
+// react stores an act about an event with an obligation. An act about an unknown event is kept
+// until the event is reported.
 func (t obligationHandler) react(p collab.ActParams) collab.ObligationResult {
 	p.Actor = cmp.Or(principal(p.Actor), t.caller.party().id)
 	p.Recipient = principal(p.Recipient)
@@ -103,7 +103,7 @@ func (t obligationHandler) storeAct(d collab.EventObligation, p collab.ActParams
 	return t.store(d, collab.EventObligationChanged)
 }
 
-// discharge closes an obligation for who waits, or who may in their place.
+// discharge closes an obligation for its author or the delegate.
 func (t obligationHandler) discharge(p collab.DischargeParams) collab.ObligationResult {
 	p.Recipient = principal(p.Recipient)
 	mustBeText("eventId", p.EventID, 2*maxName)
@@ -113,7 +113,7 @@ func (t obligationHandler) discharge(p collab.DischargeParams) collab.Obligation
 		fail(collab.CodeBadTransition, "the obligation of %s is discharged already, by %s (%s)", text.Clip(p.EventID, 80), d.By, d.Reason)
 	}
 	act := collab.ActParams{TargetEventID: p.EventID, Kind: string(attention.ActSignal), Actor: t.caller.party().id, Signal: string(attention.SignalDone), Recipient: p.Recipient}
-	for _, id := range []protocol.PeerID{d.Author, d.Delegate} { // under whose name the caller acts
+	for _, id := range []protocol.PeerID{d.Author, d.Delegate} { // the name under which the caller acts
 		if t.caller.is(id) {
 			act.Actor = id
 		}
@@ -125,7 +125,7 @@ func (t obligationHandler) discharge(p collab.DischargeParams) collab.Obligation
 	return collab.ObligationResult{Obligation: t.storeAct(d, act)}
 }
 
-// dischargers says who may discharge an obligation.
+// dischargers lists the parties that may discharge an obligation.
 func dischargers(d *collab.EventObligation) string {
 	who := []string{string(d.Author)}
 	if d.Delegate != "" {
@@ -142,7 +142,7 @@ func (t obligationHandler) get(p collab.DischargeParams) collab.ObligationResult
 	return collab.ObligationResult{Obligation: t.mustFind(p)}
 }
 
-// mustFind returns an obligation, and refuses one that there is not.
+// mustFind returns an obligation.
 func (t obligationHandler) mustFind(p collab.DischargeParams) collab.EventObligation {
 	d := t.obligations.get(collab.ObligationKey(p.EventID, p.Recipient))
 	if d == nil || d.State == collab.ObligationUnknown {
@@ -151,14 +151,14 @@ func (t obligationHandler) mustFind(p collab.DischargeParams) collab.EventObliga
 	return *d
 }
 
-// attentionObligation returns an obligation as attention judges it.
+// attentionObligation converts an obligation for package attention.
 func attentionObligation(d *collab.EventObligation) attention.ObligationRecord {
 	return attention.ObligationRecord{
 		Author: string(d.Author), Recipient: string(d.Recipient), Delegate: string(d.Delegate), Escalation: d.Escalation != "", CreatedAt: collab.ParseTime(d.CreatedAt),
 	}
 }
 
-// store stores an obligation as its acts leave it, and tells both sides.
+// store derives the state of an obligation from its acts, stores it, and notifies both sides.
 func (t obligationHandler) store(d collab.EventObligation, kind collab.EventType[collab.EventObligation]) collab.EventObligation {
 	if d.State = collab.ObligationUnknown; d.Author != "" {
 		o, acts := attentionObligation(&d), []attention.Act{}
@@ -180,7 +180,7 @@ func (t obligationHandler) store(d collab.EventObligation, kind collab.EventType
 	return d
 }
 
-// mustBeObligation refuses an object that obliges to nothing that is known. nil stays nil.
+// mustBeObligation refuses an invalid obligation. Nil is valid.
 func mustBeObligation(o *protocol.Obligation) *protocol.Obligation {
 	if o != nil {
 		mustBeOneOf("obligation.blocks", attention.Blocks(o.Blocks), attention.AllBlocks...)

@@ -2,7 +2,7 @@ package broker
 
 import "hubbub/protocol/collab"
 
-// list tells who waits for whom, the oldest first.
+// list returns the open obligations, oldest first.
 func (t obligationHandler) list(p collab.ObligationListParams) collab.Page[collab.Obligation] {
 	var work []collab.WorkItem
 	var questions []collab.Question

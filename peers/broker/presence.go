@@ -12,29 +12,29 @@ import (
 	"hubbub/protocol/retry"
 )
 
-// rejoinGrace is how long an identity that the bus lost and found again has to announce itself
-// anew: a new process does so, one whose bus was out of reach for a while does not know.
+// rejoinGrace is how long a rejoined identity may take to announce itself. A new process
+// announces itself; a process that only lost its connection does not know.
 const rejoinGrace = 5 * time.Second
 
-// joinTimeout is how long the bus may take to tell of an identity that has announced itself. It
-// tells nothing of one that came and went at once.
+// joinTimeout is how long the bus may take to report an identity that has announced itself. The
+// bus does not report a peer that joined and left at once.
 const joinTimeout = time.Second
 
-// A presenceTracker is who is on the bus, as the bus tells the broker. Nil is a roll of nobody, on a
-// bus that tells nothing.
+// A presenceTracker tracks the peers on the bus. A nil tracker knows nobody, on a bus that
+// reports no presence.
 type presenceTracker struct {
-	watches func() bool // the bus has told of all and tells of changes
+	watches func() bool // the bus has reported all peers and reports changes
 	now     func() time.Time
 	changed chan struct{}
 
 	mu            sync.Mutex // guards the fields below
-	startedAt     time.Time  // when the bus first told of anybody
-	incomplete    bool       // who of those that were online is not there, since the bus has not told of all yet
+	startedAt     time.Time  // time of the first report
+	incomplete    bool       // peers that were online may be gone, as the bus has not reported all yet
 	online        map[protocol.PeerID]bool
-	left          map[protocol.PeerID]time.Time // of whom the writer does not know yet
-	joined        map[protocol.PeerID]time.Time // those who joined lately
-	announced     map[protocol.PeerID]time.Time // those who announced themselves, and of whom the bus has not told yet
-	lostEndpoints map[string]bool               // endpoints that are offline because their identity was not on the bus
+	left          map[protocol.PeerID]time.Time // not yet known to the writer
+	joined        map[protocol.PeerID]time.Time // recently joined
+	announced     map[protocol.PeerID]time.Time // announced, and not reported by the bus yet
+	lostEndpoints map[string]bool               // endpoints that are offline because their identity left the bus
 }
 
 func newPresenceTracker(watches func() bool, now func() time.Time) *presenceTracker {
@@ -44,7 +44,7 @@ func newPresenceTracker(watches func() bool, now func() time.Time) *presenceTrac
 	}
 }
 
-// onPresence takes what the bus tells. It does not block.
+// onPresence takes a report of the bus. It does not block.
 func (r *presenceTracker) onPresence(p protocol.Presence) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,7 +70,7 @@ func (r *presenceTracker) signal() {
 	}
 }
 
-// onAnnounce notes that an identity has announced itself, so that the bus should tell of it.
+// onAnnounce notes that an identity has announced itself, so that the bus should report it.
 func (r *presenceTracker) onAnnounce(id protocol.PeerID) {
 	if !r.watching() {
 		return
@@ -83,7 +83,7 @@ func (r *presenceTracker) onAnnounce(id protocol.PeerID) {
 	}
 }
 
-// isOnline reports whether an identity is on the bus for sure.
+// isOnline reports whether an identity is known to be on the bus.
 func (r *presenceTracker) isOnline(id protocol.PeerID) bool {
 	if !r.watching() {
 		return false
@@ -93,8 +93,7 @@ func (r *presenceTracker) isOnline(id protocol.PeerID) bool {
 	return r.online[id]
 }
 
-// setLost notes that an endpoint is offline because its identity was not on the bus, or that
-// it is so no more.
+// setLost records whether an endpoint is offline because its identity left the bus.
 func (r *presenceTracker) setLost(endpointID string, lost bool) {
 	if r == nil {
 		return
@@ -114,17 +113,18 @@ func (r *presenceTracker) isLost(endpointID string) bool {
 
 func (r *presenceTracker) watching() bool { return r != nil && r.watches() }
 
-// An presenceChanges is who left, and when, and who came back that did not say so.
+// presenceChanges lists the peers that left, and those that returned without announcing
+// themselves.
 type presenceChanges struct {
 	left     map[protocol.PeerID]time.Time
-	since    time.Time // if not zero, the bus has told of all: who is not there and was not heard of since then is gone
+	since    time.Time // if not zero, the bus has reported all peers: absent ones without a sign of life since then are gone
 	returned []protocol.PeerID
 }
 
-// takeChanges returns the news since the last call, and how long the next may wait; 0 for until
-// there are some.
+// takeChanges returns the changes since the last call, and the time until the next are due, or 0
+// if none are expected.
 func (r *presenceTracker) takeChanges() (a presenceChanges, next time.Duration) {
-	watching := r.watching() // which may wait for hear
+	watching := r.watching() // may wait for onPresence
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a.left, r.left = r.left, map[protocol.PeerID]time.Time{}
@@ -145,8 +145,8 @@ func (r *presenceTracker) takeChanges() (a presenceChanges, next time.Duration) 
 	return a, next
 }
 
-// isDue reports whether an identity has been in a map for that long, and takes it out then; else
-// next is no longer than until it has.
+// isDue removes an identity from a map and reports true if it has been there long enough.
+// Otherwise it shortens next to the remaining time.
 func isDue(in map[protocol.PeerID]time.Time, id protocol.PeerID, now time.Time, after time.Duration, next *time.Duration) bool {
 	wait := in[id].Add(after).Sub(now)
 	if wait <= 0 {
@@ -159,7 +159,7 @@ func isDue(in map[protocol.PeerID]time.Time, id protocol.PeerID, now time.Time, 
 	return false
 }
 
-// presenceLoop has the writer take in who left and who came back.
+// presenceLoop applies changes of presence to the state.
 func (b *Broker) presenceLoop(ctx context.Context) error {
 	due := time.NewTimer(time.Hour)
 	defer due.Stop()
@@ -179,8 +179,8 @@ func (b *Broker) presenceLoop(ctx context.Context) error {
 	}
 }
 
-// applyPresence takes the endpoints offline whose identity has left the bus, and back those whose
-// identity the bus had lost for a while.
+// applyPresence takes the endpoints of departed identities offline, and those of returned
+// identities online.
 func (t identityHandler) applyPresence(a presenceChanges) {
 	for _, id := range sortedKeys(t.endpoints) {
 		e := t.endpoints[id]

@@ -16,20 +16,20 @@ var promptText string
 
 var promptTemplate = template.Must(template.New("contract").Funcs(template.FuncMap{"line": oneLine}).Parse(promptText))
 
-// A contract is what the template is filled with.
+// A contract has the data for the template.
 type contract struct {
 	Agent        string
 	Harness      string
 	Endpoint     *endpoint
 	Conversation *collab.Conversation
 	Work         *record
-	Open         []*record // what the agent has the next move on
+	Open         []*record // with the agent's next move
 }
 
 const maxOpenInPrompt = 10
 
-// promptContract answers with the collaboration contract for an agent's prompt.
-// Its meaning is the same for every harness.
+// promptContract returns the collaboration contract for an agent's prompt. Its meaning is the
+// same for every harness.
 func (t queryHandler) promptContract(p collab.PromptParams) collab.PromptResult {
 	mustBeText("agentId", p.AgentID, maxName)
 	agent := t.agentParty(p.AgentID)
@@ -61,9 +61,9 @@ func promptSections(text string) []string {
 	return list
 }
 
-// oneLine makes a value from a record safe to stand in a line of the prompt: no
-// line breaks, no control or direction-changing characters, no heading, and no
-// quotation mark, which would end the ones that the prompt puts around titles.
+// oneLine makes a value safe for one line of the prompt. It removes line breaks, control and
+// direction-changing characters, heading marks, and the quotation marks that would end a quoted
+// title.
 func oneLine(v any) string {
 	s := strings.Map(func(r rune) rune {
 		if r == '"' {

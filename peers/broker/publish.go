@@ -19,33 +19,33 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// How facts are published.
+// Bounds of publishing.
 const (
-	publishWindow = 64                     // facts on their way at once
-	publishPace   = 100 * time.Millisecond // wait for the answer to the fact before
+	publishWindow = 64                     // events in flight
+	publishPace   = 100 * time.Millisecond // wait for the answer to the previous event
 	publishBatch  = 256
 )
 
-// A publisher sends every event to collab:events, in order and at least once, with
-// a messageId that follows from the event. It reads the log from where the last run
-// stopped. A subscriber that does not answer slows it down but does not stop it.
+// A publisher sends every event to collab:events, in order and at least once, with a messageId
+// derived from the event. It starts where the last run stopped. A subscriber that does not answer
+// slows it down but does not stop it.
 type publisher struct {
 	db    *sql.DB
 	send  sendFunc
-	later func(func(*store.Tx)) // see writer
+	later func(func(*store.Tx)) // see writer.deferToCommit
 	log   *zerolog.Logger
 	wake  chan struct{}
 
 	mu      sync.Mutex // guards the fields below
 	done    map[int64]bool
-	settled int64 // every event up to this one was published
+	settled int64 // all events up to this one are published
 }
 
 func newPublisher(db *sql.DB, send sendFunc, later func(func(*store.Tx)), log *zerolog.Logger) *publisher {
 	return &publisher{db: db, send: send, later: later, log: log, wake: make(chan struct{}, 1), done: map[int64]bool{}}
 }
 
-// notify says that there are new events. It does not block.
+// notify announces new events. It does not block.
 func (p *publisher) notify() {
 	select {
 	case p.wake <- struct{}{}:
@@ -58,7 +58,7 @@ func (p *publisher) run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	room := make(chan struct{}, publishWindow)
-	last := p.settled // nobody else is running yet
+	last := p.settled // no other goroutine is running yet
 	for ctx.Err() == nil {
 		events, err := store.Read(ctx, p.db, func(tx *store.Tx) []collab.Event {
 			return store.All(tx, eventRow, `SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, last, publishBatch)
@@ -84,8 +84,8 @@ func (p *publisher) run(ctx context.Context) error {
 	return nil
 }
 
-// start sends one event and waits at most publishPace for its answer, which may come
-// while later events are under way. It returns false if ctx ends.
+// start sends one event and waits at most publishPace for its answer, which may arrive while
+// later events are in flight. It returns false if ctx ends.
 func (p *publisher) start(ctx context.Context, wg *sync.WaitGroup, room chan struct{}, e collab.Event) bool {
 	select {
 	case room <- struct{}{}:
@@ -125,7 +125,7 @@ func (p *publisher) publish(ctx context.Context, e collab.Event) bool {
 	}
 }
 
-// settle notes that an event was published, and stores how far events were.
+// settle marks an event as published and stores the progress.
 func (p *publisher) settle(seq int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,14 +138,14 @@ func (p *publisher) settle(seq int64) {
 	p.later(func(tx *store.Tx) { tx.Exec(`UPDATE published SET seq = ?`, settled) })
 }
 
-// factMessage makes the collab_event of an event. Its messageId follows from the
-// event and from where it goes, so that receivers can tell a repetition.
+// factMessage makes the collab_event of an event. Its messageId is derived from the event and the
+// destination, so that receivers recognize repetitions.
 func factMessage(e collab.Event, where string) protocol.Message {
 	fact := e.CollabEvent
 	fact.Metadata = withSeq(e.Metadata, e.Seq)
 	content, err := collab.Encode(fact)
 	if err != nil {
-		content = json.RawMessage("{}") // cannot be: its parts were read from JSON
+		content = json.RawMessage("{}") // impossible: its parts come from JSON
 	}
 	return protocol.Message{
 		MessageID: protocol.MessageID("msg_" + e.ID + where), Type: protocol.TypeCollabEvent, From: protocol.PeerBroker,
@@ -161,27 +161,25 @@ func withSeq(metadata json.RawMessage, seq int64) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"seq":%d,%s`, seq, metadata[1:]))
 }
 
-// A outboxItem is what the outbox keeps of a sending.
+// An outboxItem is a sending in the outbox.
 type outboxItem struct {
-	To         protocol.PeerID  `json:"to"` // none: the spawner
+	To         protocol.PeerID  `json:"to"` // empty: the spawner
 	DeliveryID string           `json:"deliveryId,omitempty"`
 	Message    protocol.Message `json:"message"`
 }
 
-// giveUpWakeAfter is how long a wake is tried on an agent that is connected and
-// does not take it.
+// giveUpWakeAfter is how long a wake is tried on a connected agent that does not take it.
 const giveUpWakeAfter = 10 * time.Minute
 
-// bridgeAway is how long a program that shows chats may be away, and still hears of what people
-// are told there.
+// bridgeAway is how long notifications wait for an absent bridge.
 const bridgeAway = 24 * time.Hour
 
-// maxRejections is how often an addressee may reject something before it is given
-// up, so that what comes after it need not wait.
+// maxRejections is how often a receiver may reject an item. Then it is given up, so that later
+// items need not wait.
 const maxRejections = 4
 
-// enqueue puts a wake, or another fact for one peer, into the outbox. If there is no
-// room for a wake, it is parked until the next announcement.
+// enqueue puts a fact for one peer into the outbox. A wake that does not fit is parked until the
+// next announcement.
 func (b *Broker) enqueue(t *tx, s sending) {
 	key := s.event.ID
 	if s.again > 0 {
@@ -194,8 +192,9 @@ func (b *Broker) enqueue(t *tx, s sending) {
 	}
 }
 
-// enqueueSpawn puts into the outbox that an agent is wanted, for the spawner: one that it stopped as
-// nobody talked to it comes back. Nothing is lost by a full queue: the delivery waits anyway.
+// enqueueSpawn puts a request for an agent into the outbox, for the spawner, which starts an
+// agent that it had stopped when idle. A full queue loses nothing, because the delivery waits
+// anyway.
 func (b *Broker) enqueueSpawn(t *tx, a spawnRequest) {
 	id := fmt.Sprintf("want_%s_%d", a.deliveryID, a.seq)
 	m := protocol.Message{
@@ -207,13 +206,13 @@ func (b *Broker) enqueueSpawn(t *tx, a spawnRequest) {
 	}
 }
 
-// sendRequest makes one attempt to tell the spawner whom a delivery waits for. One that is not
-// there is told when it comes, for a while.
+// sendRequest makes one attempt to ask the spawner for an agent. An absent spawner is asked
+// later, for a while.
 func (b *Broker) sendRequest(ctx context.Context, item outbox.Item, m protocol.Message) error {
 	result, err := b.peer.Send(ctx, protocol.TopicAgents, m)
 	err = peer.ClassifyAny(protocol.TopicAgents, result, err)
 	if roll := b.writer.presence; err == nil && roll.watching() && !roll.isOnline(protocol.PeerSystem) {
-		err = errors.New("the spawner is not on the bus") // others listen
+		err = errors.New("the spawner is not on the bus") // other peers listen
 	}
 	switch {
 	case err == nil:

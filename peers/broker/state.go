@@ -12,15 +12,14 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// A state is what the events so far amount to. It has one owner, the writer, and
-// changes only by apply, so that it is the same live and after a restart; what the shelves
-// hold that is not open is in the database only.
+// A state is the result of the events so far. Its one owner is the writer. It changes only by
+// apply, so that it is the same after a restart. Closed entities are only in the database.
 type state struct {
 	seq        int64 // of the last event
-	first      int64 // of those that are kept
-	heartbeats int64 // counts the signs of life of endpoints
+	first      int64 // of the oldest kept event
+	heartbeats int64 // counts signs of life of endpoints
 	partyState
-	parties       *table[partyRow] // of the partyState
+	parties       *table[partyRow] // rows of the partyState
 	conversations *table[*collab.Conversation]
 	messages      *table[messageRef] // by conversation
 	records       *table[*record]    // work items and questions, by kind
@@ -33,15 +32,15 @@ type state struct {
 	tables *tables // nil if there is no database
 }
 
-// A partyState is who is known.
+// A partyState has the known parties.
 type partyState struct {
 	endpoints map[string]*endpoint
 	actsAs    map[protocol.PeerID]string // the name that an identity announced last
-	people    map[protocol.PeerID]bool   // those who ever asked for something
-	agents    map[protocol.PeerID]bool   // those who ever announced themselves, and whose names they had
+	people    map[protocol.PeerID]bool   // people that ever sent a request
+	agents    map[protocol.PeerID]bool   // agents that ever announced themselves, and the agents of their names
 }
 
-// A partyRow is an endpoint, or what is known of an identity.
+// A partyRow is an endpoint, or the facts about an identity.
 type partyRow struct {
 	Endpoint *collab.Endpoint `json:",omitempty"`
 	ID       protocol.PeerID  `json:",omitempty"`
@@ -50,32 +49,32 @@ type partyRow struct {
 	Agent    bool             `json:",omitempty"`
 }
 
-// A flightState is the invocations and their flights.
+// A flightState has the invocations and their flights.
 type flightState struct {
 	invocations *table[*collab.Invocation]
 	flights     *table[*collab.Flight]
 }
 
-// A deliveryState is the deliveries and their wakes.
+// A deliveryState has the deliveries and their wakes.
 type deliveryState struct {
 	deliveries   *table[*collab.Delivery]     // by target
-	openByTarget map[protocol.PeerID][]string // ids of those that are not terminal by target, oldest first
-	openByRecord map[string][]string          // the same by work item or question
+	openByTarget map[protocol.PeerID][]string // ids of open deliveries by target, oldest first
+	openByRecord map[string][]string          // ids of open deliveries by work item or question
 	wokenBy      *table[int64]                // the event that woke a delivery
 }
 
-// A claimState is the claims on events, what people decide, and what events oblige to.
+// A claimState has the claims, decisions and obligations.
 type claimState struct {
 	claims   *table[*collab.Claim]
-	counters *table[int64] // of which the one is the newest claim's token
+	counters *table[int64] // one of them is the newest claim's token
 
 	decisions   *table[*collab.Approval]
-	obligations *table[*collab.EventObligation] // what events oblige to, by event and recipient
+	obligations *table[*collab.EventObligation] // by event and recipient
 }
 
 const claimToken = "claim token"
 
-// A messageRef says where a message is in the log; its text stays there.
+// A messageRef locates a message in the log, which has its text.
 type messageRef struct {
 	Seq            int64
 	ConversationID string
@@ -86,14 +85,14 @@ type messageRef struct {
 
 func (m messageRef) author() party { return party{m.AuthorID, m.AuthorIdentity} }
 
-// A wakeRef says when a record's wake was decided last, and where that stands.
+// A wakeRef locates the last wake decision about a record.
 type wakeRef struct {
 	Seq      int64
 	At       string
 	Reminded []protocol.PeerID `json:",omitempty"` // see collab.WakeDecided
 }
 
-// newState makes a state without events, whose shelves are in memory if from is nil.
+// newState makes a state without events. Its tables are in memory if from is nil.
 func newState(from *tables) *state {
 	return &state{
 		first: 1, tables: from,
@@ -113,8 +112,7 @@ func newState(from *tables) *state {
 	}
 }
 
-// loadOpen brings into memory what the database has open. An endpoint that was online gets time
-// to be heard of again.
+// loadOpen loads the open entities. The timeout of an online endpoint starts again.
 func (s *state) loadOpen(now time.Time) {
 	var heard []*endpoint
 	for _, row := range s.parties.loadOpen() {
@@ -148,7 +146,7 @@ func (s *state) loadOpen(now time.Time) {
 	s.obligations.loadOpen()
 }
 
-// touch notes that an endpoint was heard of, if it is online.
+// touch notes a sign of life of an endpoint.
 func (s *state) touch(e *endpoint, now time.Time) {
 	s.heartbeats++
 	if e.seq = s.heartbeats; e.Status == collab.StatusOnline {
@@ -156,15 +154,15 @@ func (s *state) touch(e *endpoint, now time.Time) {
 	}
 }
 
-// keepIdentity stores what is known of an identity.
+// keepIdentity stores the facts about an identity.
 func (s *state) keepIdentity(id protocol.PeerID) {
 	s.parties.put(string(id), partyRow{ID: id, ActsAs: s.actsAs[id], Person: s.people[id], Agent: s.agents[id]}, "", true, s.seq)
 }
 
-// A applyFunc takes one event into the state.
+// An applyFunc applies one event to the state.
 type applyFunc func(s *state, e collab.Event) error
 
-// applyFuncs says what each type of event does to the state.
+// applyFuncs has the applyFunc of each type of event.
 var applyFuncs = func() map[string]applyFunc {
 	m := map[string]applyFunc{collab.EventMessagePosted.Name: (*state).applyMessage}
 	registerApply(m, (*state).applyConversation, collab.EventConversation)
@@ -194,7 +192,7 @@ var applyFuncs = func() map[string]applyFunc {
 	return m
 }()
 
-// registerApply registers a function on the decoded payload as the fold of some types of event.
+// registerApply registers a function on the decoded payload for some types of events.
 func registerApply[P any](m map[string]applyFunc, do func(s *state, e collab.Event, p P), kinds ...collab.EventType[P]) {
 	for _, kind := range kinds {
 		m[kind.Name] = func(s *state, e collab.Event) error {
@@ -208,8 +206,7 @@ func registerApply[P any](m map[string]applyFunc, do func(s *state, e collab.Eve
 	}
 }
 
-// apply takes one event into the state. Its outcome depends on the state and the
-// event alone.
+// apply applies one event to the state. The outcome depends only on the state and the event.
 func (s *state) apply(e collab.Event) error {
 	if e.Seq != s.seq+1 {
 		return fmt.Errorf("event %d follows event %d: the log has a gap", e.Seq, s.seq)
@@ -233,7 +230,7 @@ func (s *state) apply(e collab.Event) error {
 	return nil
 }
 
-// applyMetadata remembers which request created the record that an event is about.
+// applyMetadata stores the request that created the record of an event.
 func (s *state) applyMetadata(e collab.Event) error {
 	if e.Metadata == nil || e.Type == collab.EventMessagePosted.Name {
 		return nil
@@ -263,7 +260,7 @@ func readMessage(e collab.Event) (m collab.Message, meta collab.PostMetadata, er
 	return m, meta, err
 }
 
-// applyRecord takes a work item or a question.
+// applyRecord stores a work item or a question.
 func (s *state) applyRecord(e collab.Event) error {
 	r := &record{}
 	if err := json.Unmarshal(e.Payload, r); err != nil {
@@ -294,17 +291,17 @@ func (s *state) applyBinding(e collab.Event, b collab.Binding) {
 
 // applyWoken marks a delivery as woken.
 func (s *state) applyWoken(e collab.Event, w collab.Wake) {
-	d := *s.deliveries.get(w.DeliveryID) // which was requested before
+	d := *s.deliveries.get(w.DeliveryID) // an earlier event requested it
 	d.Wake, d.EndpointID, d.UpdatedAt = collab.WakeWoken, w.EndpointID, e.At
 	s.putDelivery(d, e.Seq)
 	s.wokenBy.put(d.ID, e.Seq, "", false, e.Seq)
 }
 
-// applyEndpoint takes an endpoint.
+// applyEndpoint stores an endpoint.
 func (s *state) applyEndpoint(e collab.Event, announced collab.Endpoint) {
 	ep := &endpoint{Endpoint: announced}
 	if old := s.endpoints[ep.EndpointID]; e.Type == collab.EventOffline.Name && old != nil {
-		ep.seq = old.seq // falling silent is no sign of life
+		ep.seq = old.seq // going offline is not a sign of life
 	} else {
 		s.heartbeats++
 		ep.seq = s.heartbeats

@@ -11,8 +11,8 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// sweepLoop makes the writer sweep: when a claim or an endpoint runs out, and
-// thoroughly once per sweep interval.
+// sweepLoop makes the writer sweep when a claim or an endpoint expires, and completely once per
+// sweep interval.
 func (b *Broker) sweepLoop(ctx context.Context) error {
 	thorough := time.NewTicker(b.opts.SweepInterval)
 	defer thorough.Stop()
@@ -40,8 +40,8 @@ func (b *Broker) sweepLoop(ctx context.Context) error {
 	}
 }
 
-// sweep does what only the clock makes due: it expires endpoints that fell silent
-// claims and decisions that ran out and, if thorough, wakes for work that waits for too long.
+// sweep does what is due by the clock. It expires silent endpoints, claims and decisions. A
+// complete sweep also reminds of stale work and prunes.
 func (t *tx) sweep(thorough bool) {
 	identityHandler{t}.expireAll()
 	claimHandler{t}.expireAll()
@@ -52,8 +52,7 @@ func (t *tx) sweep(thorough bool) {
 	}
 }
 
-// nextDue returns when a sweep that is not thorough has something to do; the zero time
-// is never.
+// nextDue returns when a partial sweep has something to do. The zero time means never.
 func (t *tx) nextDue() (next time.Time) {
 	due := func(at time.Time) {
 		if next.IsZero() || at.Before(next) {
@@ -76,8 +75,8 @@ func (t *tx) nextDue() (next time.Time) {
 	return next
 }
 
-// dropOld cancels the best-effort deliveries that nobody took, and all deliveries that are
-// older than what is kept.
+// dropOld cancels best-effort deliveries that nobody took, and all deliveries older than the
+// retention.
 func (t *tx) dropOld() {
 	for _, d := range (deliveryHandler{t}).open() {
 		switch age := t.now.Sub(collab.ParseTime(d.CreatedAt)); {

@@ -7,26 +7,25 @@ import (
 	"hubbub/peers/store"
 )
 
-// A table holds the things of one kind by their ids as they are now: all of them in the
-// database, and in memory those that are open, about which something may fall due. Without
-// a database, as in tests, all are in memory.
+// A table holds the entities of one kind by id: all in the database, and the open ones also in
+// memory. Without a database, as in tests, all are in memory.
 type table[T any] struct {
 	kind   string
 	tables *tables
 	cache  map[string]cachedEntity[T]
-	order  []string // of the ids, while there is no database
-	dirty  []string // not written yet, in the order in which they came
+	order  []string // of the ids, without a database
+	dirty  []string // ids to be written, in order
 }
 
-// A cachedEntity thing is in memory.
+// A cachedEntity is an entity in memory.
 type cachedEntity[T any] struct {
 	Value T
-	Ref   string // what lists find it by
-	Open  bool   // it stays in memory; what is not open may leave the database with its events
-	Seq   int64  // of the event that made it what it is
+	Ref   string // by which lists find it
+	Open  bool   // stays in memory; a closed entity may leave the database with its events
+	Seq   int64  // of its last event
 }
 
-// tables are those of one state, and the transaction through which they read.
+// tables are the tables of one state, with the transaction through which they read.
 type tables struct {
 	tx     *store.Tx
 	tables []interface {
@@ -43,7 +42,7 @@ func newTable[T any](kind string, from *tables) *table[T] {
 	return s
 }
 
-// put stores a thing as event seq left it.
+// put stores an entity after event seq.
 func (s *table[T]) put(id string, v T, ref string, open bool, seq int64) {
 	_, known := s.cache[id]
 	if !known && s.tables == nil {
@@ -55,13 +54,13 @@ func (s *table[T]) put(id string, v T, ref string, open bool, seq int64) {
 	}
 }
 
-// get returns a thing, or its zero value if there is none.
+// get returns an entity, or its zero value if there is none.
 func (s *table[T]) get(id string) T {
 	v, _ := s.find(id)
 	return v
 }
 
-// find returns a thing, and whether there is one.
+// find returns an entity, and whether it exists.
 func (s *table[T]) find(id string) (v T, found bool) {
 	if h, ok := s.cache[id]; ok {
 		return h.Value, true
@@ -76,7 +75,7 @@ func (s *table[T]) find(id string) (v T, found bool) {
 	return v, found
 }
 
-// A entityRow is a thing as it is stored.
+// An entityRow is a stored entity.
 type entityRow struct {
 	id, ref string
 	open    bool
@@ -86,7 +85,7 @@ type entityRow struct {
 
 func entityColumns(r *entityRow) []any { return []any{&r.id, &r.ref, &r.open, &r.seq, &r.body} }
 
-// decode reads a stored thing, and brings it into memory if it is open.
+// decode decodes a stored entity, and caches it if it is open.
 func (s *table[T]) decode(r entityRow) (v T) {
 	s.tables.tx.Fail(json.Unmarshal(r.body, &v))
 	if r.open && s.tables.tx.Err() == nil {
@@ -95,8 +94,8 @@ func (s *table[T]) decode(r entityRow) (v T) {
 	return v
 }
 
-// list returns at most limit things in the order in which they came, after one of them if
-// after is not empty: those that have the ref, or all if it is empty.
+// list returns at most limit entities in the order of creation: those with the ref, or all if it
+// is empty, after the entity with the id in after.
 func (s *table[T]) list(ref, after string, limit int) (list []T) {
 	if s.tables == nil {
 		for _, id := range s.order[slices.Index(s.order, after)+1:] {
@@ -116,7 +115,7 @@ func (s *table[T]) list(ref, after string, limit int) (list []T) {
 	return list
 }
 
-// openIDs returns the ids of the things that are open, sorted.
+// openIDs returns the ids of the open entities, sorted.
 func (s *table[T]) openIDs() (ids []string) {
 	for id, h := range s.cache {
 		if h.Open {
@@ -127,7 +126,7 @@ func (s *table[T]) openIDs() (ids []string) {
 	return ids
 }
 
-// flush writes what has changed, in one statement.
+// flush writes the changes in one statement.
 func (s *table[T]) flush() {
 	if len(s.dirty) == 0 {
 		return
@@ -148,7 +147,7 @@ func (s *table[T]) flush() {
 	s.dirty = s.dirty[:0]
 }
 
-// evict drops from memory what is written and not open.
+// evict drops closed entities from memory. They must be written.
 func (s *table[T]) evict() {
 	for id, h := range s.cache {
 		if !h.Open {
@@ -157,7 +156,7 @@ func (s *table[T]) evict() {
 	}
 }
 
-// loadOpen brings what is open into memory, and returns it in order.
+// loadOpen caches the open entities, and returns them in order.
 func (s *table[T]) loadOpen() (list []T) {
 	for _, r := range store.All(s.tables.tx, entityColumns, `SELECT id, ref, open, seq, body FROM entities WHERE kind = ? AND open = 1 ORDER BY n`, s.kind) {
 		list = append(list, s.decode(r))
@@ -165,14 +164,14 @@ func (s *table[T]) loadOpen() (list []T) {
 	return list
 }
 
-// flush writes what has changed on all shelves.
+// flush writes the changes of all tables.
 func (s *tables) flush() {
 	for _, one := range s.tables {
 		one.flush()
 	}
 }
 
-// evict drops from memory what need not be there.
+// evict drops closed entities of all tables from memory.
 func (s *tables) evict() {
 	for _, one := range s.tables {
 		one.evict()

@@ -9,33 +9,32 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// A tx decides one batch, one request after the other: it has the state, the caller,
-// the time, and what comes of the requests. A method checks first and emits
-// afterwards, so that a refusal leaves no event behind (except if a message is kept
-// although nobody could be woken for it).
+// A tx decides one batch, request by request. It has the state, the caller, the time, and the
+// results of the requests. A method checks first and emits events afterwards, so that a refusal
+// leaves no event. The exception is a message that is kept although nobody could be woken for it.
 type tx struct {
 	view
 	db            *store.Tx
 	opts          *Options
 	presence      *presenceTracker
 	now           time.Time
-	newID         func(prefix string) string            // a fresh id
-	stored        func(seq int64) (collab.Event, error) // reads the log, without this batch
+	newID         func(prefix string) string            // makes a fresh id
+	stored        func(seq int64) (collab.Event, error) // reads the log without this batch
 	digest        string                                // of the request
-	events        []collab.Event                        // of this batch that are not stored yet, oldest first
-	sends         []sending                             // what is to be sent once they are
-	spawnRequests []spawnRequest                        // agents that are away and that something waits for, likewise
-	answers       []answer                              // to the requests, to be sent likewise
+	events        []collab.Event                        // of this batch, not stored yet, oldest first
+	sends         []sending                             // to be sent once the events are stored
+	spawnRequests []spawnRequest                        // absent agents for which deliveries wait; also sent then
+	answers       []answer                              // to the requests; also sent then
 
-	chatEvents int // those of openChat, which stay if the request is refused
+	chatEvents int // events of openChat, which stay if the request is refused
 }
 
-// A sending is a fact that goes to somebody's own topic.
+// A sending is an event for the topic of one peer.
 type sending struct {
 	to         protocol.PeerID
 	event      collab.Event
-	deliveryID string // of the wake, if it is one
-	again      int64  // the event that says that it was sent before; 0 if it was not
+	deliveryID string // if it is a wake
+	again      int64  // the event about its previous sending; 0 if there was none
 }
 
 // emit makes an event, applies it to the state and returns it.
@@ -56,13 +55,13 @@ func emit[P any](t *tx, kind collab.EventType[P], target string, payload P, meta
 	return e
 }
 
-// brokerEvents are the events whose source is the broker, whoever asked.
+// brokerEvents are the events whose source is always the broker.
 var brokerEvents = map[string]bool{
 	collab.EventDelivery.Name: true, collab.EventWoken.Name: true, collab.EventWakeDecided.Name: true,
 	collab.EventOffline.Name: true, collab.EventAgentRetired.Name: true, collab.EventClaimOffered.Name: true,
 }
 
-// event reads one event of the log, this batch included.
+// event reads one event of the log, including this batch.
 func (t *tx) event(seq int64) collab.Event {
 	if n := len(t.events); n > 0 && seq >= t.events[0].Seq {
 		return t.events[seq-t.events[0].Seq]
@@ -85,13 +84,13 @@ func (t *tx) message(id string) (collab.Message, collab.PostMetadata) {
 	return m, meta
 }
 
-// mustRepeat refuses a request for a record that exists, unless the request that made the
-// record of target was the same.
+// mustRepeat fails unless the request is a repetition of the one that created the record of
+// target.
 func (t *tx) mustRepeat(target, what, id string) {
 	t.mustBeSameRequest(t.created.get(target), what, id)
 }
 
-// mustBeSameRequest is repeats by the digest of that request.
+// mustBeSameRequest is mustRepeat by the digest of the earlier request.
 func (t *tx) mustBeSameRequest(digest, what, id string) {
 	if digest != t.digest {
 		fail(collab.CodeConflict, "%s %s exists with other content", what, id)

@@ -10,21 +10,21 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A situation is all that a wake decision depends on.
+// A situation is everything on which a wake decision depends.
 type situation struct {
-	sender     caller // never woken, unless it wants to follow up
+	sender     caller // never woken, except by a follow-up
 	followUp   bool
-	explicit   []party     // agents that were named, in order
-	record     *record     // that the message or the wake is about
-	dependency party       // who holds what the record waits for, if it waits
+	explicit   []party     // named agents, in order
+	record     *record     // subject of the message or the wake
+	dependency party       // holds what the record waits for
 	master     party       // of the conversation
-	asked      party       // for what a sweep is about
-	final      bool        // the message says that nothing is expected
-	thanks     bool        // it says thanks and nothing else
-	excluded   []exclusion // who is passed over by a sweep
+	asked      party       // requester of the subject of a sweep
+	final      bool        // the message expects nothing
+	thanks     bool        // the message only says thanks
+	excluded   []exclusion // parties that a sweep passes over
 }
 
-// A exclusion is why a sweep passes somebody over.
+// An exclusion is the reason for passing over a party in a sweep.
 type exclusion struct {
 	id  protocol.PeerID
 	why string
@@ -34,7 +34,7 @@ func (s *situation) exclude(id protocol.PeerID, why string) {
 	s.excluded = append(s.excluded, exclusion{id, why})
 }
 
-// excludedBecause returns why somebody is passed over by a sweep, or "".
+// excludedBecause returns why a sweep passes over an identity, or "".
 func (s *situation) excludedBecause(id protocol.PeerID) string {
 	for _, p := range s.excluded {
 		if p.id == id {
@@ -44,11 +44,11 @@ func (s *situation) excludedBecause(id protocol.PeerID) string {
 	return ""
 }
 
-// chooseWake picks whoever is responsible now. It looks at identities only: whether the
-// chosen one can be woken is found out later and does not change who is responsible.
+// chooseWake chooses the responsible party. It looks at identities only: whether the party can be
+// woken is determined later and does not change the choice.
 func chooseWake(s situation) collab.Decision {
 	d := collab.Decision{Rule: collab.RuleNone, Outcome: collab.OutcomeNobody, Candidates: []collab.Candidate{}}
-	others := "" // who came before and is passed over by a sweep
+	others := "" // the parties that a sweep has passed over
 	consider := func(p party, rule collab.Rule, why string) {
 		c := collab.Candidate{AgentID: p.name, Identity: p.id, Rule: rule, Reason: why}
 		switch {
@@ -103,7 +103,7 @@ func chooseWake(s situation) collab.Decision {
 	return d
 }
 
-// quiet returns why only those named are woken, or "".
+// quiet returns why only named parties are woken, or "".
 func (s situation) quiet() string {
 	switch {
 	case s.final:
@@ -114,7 +114,7 @@ func (s situation) quiet() string {
 	return ""
 }
 
-// applyResolution completes a decision with what its target was found to mean.
+// applyResolution completes a decision with the resolution of its target.
 func applyResolution(d *collab.Decision, st resolution) {
 	d.Options, d.Outcome = st.Candidates, collab.OutcomeUnavailable
 	why := st.Reason

@@ -13,7 +13,7 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A subject is what a wake is about.
+// A subject is the subject of a wake.
 type subject struct {
 	message    *collab.Message
 	record     *record
@@ -21,8 +21,8 @@ type subject struct {
 	sweep      bool
 }
 
-// request stores a delivery. If the decision woke somebody, it stores the wake too
-// and queues it. It returns the delivery as it stands then.
+// request stores a delivery, and its wake if the decision woke somebody. It returns the current
+// delivery.
 func (t wakeHandler) request(id string, d collab.Delivery, dec collab.Decision, about subject) collab.Delivery {
 	d.ID, d.CreatedAt = id, formatTime(t.now)
 	d.UpdatedAt, d.Status = d.CreatedAt, collab.DeliveryPending
@@ -43,8 +43,8 @@ func (t wakeHandler) request(id string, d collab.Delivery, dec collab.Decision, 
 	return *t.deliveries.get(d.ID)
 }
 
-// wake emits the event that wakes an agent and queues it for the identity that
-// announced the endpoint.
+// wake emits the event that wakes an agent and queues it for the identity that announced the
+// endpoint.
 func (t wakeHandler) wake(d collab.Delivery, dec collab.Decision, about subject) {
 	w := collab.Wake{
 		DeliveryID: d.ID, TargetAgentID: d.TargetAgentID, TargetIdentity: d.TargetIdentity, EndpointID: dec.EndpointID,
@@ -64,7 +64,7 @@ func (t wakeHandler) wake(d collab.Delivery, dec collab.Decision, about subject)
 		w.Conversation = &short
 	}
 	if i := about.invocation; i != nil && i.TargetIdentity != d.TargetIdentity {
-		w.Invocation = nil // it is somebody else's to fly
+		w.Invocation = nil // it is for another agent
 	} else if i != nil {
 		f := t.flights.get(about.invocation.FlightID)
 		if f.State == collab.FlightQueued {
@@ -80,8 +80,8 @@ func (t wakeHandler) wake(d collab.Delivery, dec collab.Decision, about subject)
 	}
 }
 
-// wakeWaiting wakes the agent of an endpoint once for each delivery that could not wake it
-// before, and cancels the deliveries that nobody needs any more.
+// wakeWaiting wakes the agent of an endpoint once for each waiting delivery, and cancels the
+// obsolete ones.
 func (t wakeHandler) wakeWaiting(e *collab.Endpoint) {
 	waiting := slices.Clone(t.openByTarget[e.AgentIdentity])
 	if e.Identity != e.AgentIdentity {
@@ -108,8 +108,8 @@ func (t wakeHandler) wakeWaiting(e *collab.Endpoint) {
 	}
 }
 
-// resolveTarget finds what the target of a delivery means now: by the label that meant it, so
-// long as that does not mean somebody else.
+// resolveTarget resolves the current target of a delivery: by its label, unless that now means
+// somebody else.
 func (s *state) resolveTarget(d collab.Delivery) resolution {
 	if d.AskedLabel != "" {
 		st := s.resolve(d.AskedLabel, locality{})
@@ -120,7 +120,7 @@ func (s *state) resolveTarget(d collab.Delivery) resolution {
 	return s.resolveParty(party{d.TargetAgentID, d.TargetIdentity}, locality{})
 }
 
-// wakeNow makes the wake that a delivery waits for.
+// wakeNow makes the wake of a waiting delivery.
 func (t wakeHandler) wakeNow(d collab.Delivery, st resolution) {
 	about := subject{record: t.records.get(cmp.Or(d.WorkItemID, d.QuestionID)), invocation: t.invocations.get(d.InvocationID)}
 	w := collab.WakeDecided{ConversationID: d.ConversationID}
@@ -156,7 +156,7 @@ func (t wakeHandler) wakeNow(d collab.Delivery, st resolution) {
 	}
 }
 
-// decisionFor makes a decision out of another one, in which somebody was passed over.
+// decisionFor derives the decision for a party that another decision passed over.
 func decisionFor(dec collab.Decision, p party) collab.Decision {
 	out := collab.Decision{Rule: collab.RuleExplicit, TargetAgentID: p.name, TargetIdentity: p.id, Candidates: dec.Candidates, Reason: p.name + ": its wake waited"}
 	if i := slices.IndexFunc(dec.Candidates, func(c collab.Candidate) bool { return c.Identity == p.id }); i >= 0 {
@@ -165,8 +165,8 @@ func decisionFor(dec collab.Decision, p party) collab.Decision {
 	return out
 }
 
-// wakeAgain sends a parked wake again. It is the same event, so that an agent that did
-// get it can tell.
+// wakeAgain sends a parked wake again. It is the same event, so that the agent recognizes a
+// repetition.
 func (t wakeHandler) wakeAgain(d collab.Delivery, st resolution) {
 	e := t.event(t.wokenBy.get(d.ID))
 	d.Wake, d.EndpointID = collab.WakeWoken, st.Endpoint.EndpointID
@@ -175,9 +175,9 @@ func (t wakeHandler) wakeAgain(d collab.Delivery, st resolution) {
 	t.sends = append(t.sends, sending{to: st.Endpoint.Identity, event: e, deliveryID: d.ID, again: t.seq})
 }
 
-// missed notes that a wake found its addressee absent: it parks the wake and takes
-// the addressee's endpoints offline. If the addressee announced itself since the
-// wake was sent, it wakes it again instead.
+// missed handles a wake whose receiver was absent. It parks the wake and takes the receiver's
+// endpoints offline. If the receiver has announced itself since the wake was sent, it is woken
+// again instead.
 func (t wakeHandler) missed(deliveryID string, to protocol.PeerID, sentAt string) {
 	d, parked := t.park(deliveryID)
 	if !parked {
@@ -196,8 +196,8 @@ func (t wakeHandler) missed(deliveryID string, to protocol.PeerID, sentAt string
 	t.requestSpawn(d)
 }
 
-// park makes a wake wait until the next announcement. It reports whether the wake
-// was parked: a delivery that is done needs none.
+// park makes a wake wait until the next announcement. It reports whether the wake was parked: a
+// finished delivery needs none.
 func (t wakeHandler) park(deliveryID string) (collab.Delivery, bool) {
 	stored := t.deliveries.get(deliveryID)
 	if stored == nil || stored.Terminal() || stored.Wake != collab.WakeWoken {
@@ -210,8 +210,8 @@ func (t wakeHandler) park(deliveryID string) (collab.Delivery, bool) {
 	return d, true
 }
 
-// notifySender tells who asked for a wake what became of it by the last event: an agent itself,
-// a person where they are.
+// notifySender sends the last event to the sender of a delivery: to an agent itself, or to the
+// chat of a person.
 func (t wakeHandler) notifySender(d collab.Delivery) {
 	e := t.events[len(t.events)-1]
 	switch d.SenderKind {
@@ -222,22 +222,22 @@ func (t wakeHandler) notifySender(d collab.Delivery) {
 	}
 }
 
-// A spawnRequest is an agent that is away while a delivery waits for it.
+// A spawnRequest is an absent agent for which a delivery waits.
 type spawnRequest struct {
 	agent      protocol.PeerID
 	deliveryID string
-	seq        int64 // the event that says so
+	seq        int64 // the event that caused the request
 }
 
-// requestSpawn asks for an agent that is away and that a delivery waits for.
+// requestSpawn requests an absent agent for which a delivery waits.
 func (t wakeHandler) requestSpawn(d collab.Delivery) {
 	id := d.TargetIdentity
 	for _, e := range t.endpointsThat(func(e *endpoint) bool { return e.actsFor(id) }) {
 		if e.Status == collab.StatusOnline {
-			return // it does not want to be woken, or did not take its wake
+			return // it refuses wakes, or did not take its wake
 		}
 		if e.AgentIdentity == id {
-			id = e.Identity // who announced itself under that name
+			id = e.Identity // announced itself under that name
 		}
 	}
 	if protocol.RoleOf(id) == protocol.RoleAgent {
@@ -245,9 +245,9 @@ func (t wakeHandler) requestSpawn(d collab.Delivery) {
 	}
 }
 
-// obsolete returns why nobody needs a delivery any more, or "".
+// obsolete returns why a delivery is no longer needed, or "".
 func (s *state) obsolete(d collab.Delivery) string {
-	if r := s.records.get(cmp.Or(d.WorkItemID, d.QuestionID)); r != nil && r.Terminal() && r.UpdatedAt >= d.CreatedAt { // else it was made of what had ended
+	if r := s.records.get(cmp.Or(d.WorkItemID, d.QuestionID)); r != nil && r.Terminal() && r.UpdatedAt >= d.CreatedAt { // otherwise the delivery was made after the end
 		return r.name() + " is " + string(r.State)
 	}
 	if i := s.invocations.get(d.InvocationID); i != nil && s.flights.get(i.FlightID).Terminal() {
@@ -263,7 +263,7 @@ func (t deliveryHandler) cancel(d collab.Delivery, why string) {
 	t.change(withStatus(d, collab.DeliveryCancelled), map[string]string{"reason": why})
 }
 
-// lastDecision reads the last wake decision about a work item or a question.
+// lastDecision reads the last wake decision about a record.
 func (t wakeHandler) lastDecision(recordID string) collab.Decision {
 	ref, ok := t.wakes.find(recordID)
 	if !ok {
@@ -280,15 +280,14 @@ func (t wakeHandler) lastDecision(recordID string) collab.Decision {
 	return w.Decision
 }
 
-// explain answers with the stored decision of a message, or with the last one
-// of a record.
+// explain returns the stored decision of a message, or the last one of a record.
 func (t wakeHandler) explain(p collab.ExplainParams) (out collab.Explanation) {
 	key := cmp.Or(p.WorkItemID, p.QuestionID)
 	switch {
 	case p.MessageID != "":
 		_, meta := t.message(p.MessageID)
 		out.Decision, key = meta.Wake, wakeKey(kindMessage, p.MessageID)
-		if t.wakes.get(key).Seq > 0 { // a sweep came to it
+		if t.wakes.get(key).Seq > 0 { // a sweep has decided since
 			out.Decision = t.lastDecision(key)
 		}
 	case key != "":
@@ -302,8 +301,8 @@ func (t wakeHandler) explain(p collab.ExplainParams) (out collab.Explanation) {
 	return out
 }
 
-// addCurrentOutcome makes a decision say what became of its wake since: whether it reached nobody,
-// and whom it was sent to then.
+// addCurrentOutcome adds to a decision the later outcome of its wake: that it reached nobody, and
+// where it was sent then.
 func (t wakeHandler) addCurrentOutcome(dec *collab.Decision, p collab.ExplainParams) {
 	var d *collab.Delivery
 	for _, one := range t.deliveries.list(string(dec.TargetIdentity), "", math.MaxInt) {
@@ -326,12 +325,12 @@ func (t wakeHandler) addCurrentOutcome(dec *collab.Decision, p collab.ExplainPar
 	}
 }
 
-// ackPatience is how long after its wake an agent may be silent before it is said so. Agents
-// acknowledge when they have stored a wake, and a process that is frozen does not.
+// ackPatience is how long an agent may take to acknowledge a wake before explanations mention it.
+// Agents acknowledge a wake when they have stored it, and a frozen process does not.
 const ackPatience = 3 * time.Second
 
-// wakeRecord decides whom a record wakes, stores the decision and makes the wake. It
-// returns a nil delivery if nobody is to be woken.
+// wakeRecord decides whom a record wakes, stores the decision and makes the wake. The delivery is
+// nil if it wakes nobody.
 func (t wakeHandler) wakeRecord(r *record, sender caller) (collab.Decision, *collab.Delivery) {
 	dec := t.choose(situation{sender: sender, record: r}, locality{})
 	emit(t.tx, collab.EventWakeDecided, r.target(), collab.WakeDecided{
@@ -353,8 +352,7 @@ func (t wakeHandler) wakeRecord(r *record, sender caller) (collab.Decision, *col
 	return dec, &d
 }
 
-// choose makes a decision and settles it: by the label that named its target if one
-// did, and otherwise by what the target's name means to the caller.
+// choose makes a decision and resolves its target: by the label that named it, else by the party.
 func (t wakeHandler) choose(s situation, from locality, named ...namedTarget) collab.Decision {
 	if s.record != nil {
 		s.dependency = t.dependency(s.record)
@@ -366,15 +364,15 @@ func (t wakeHandler) choose(s situation, from locality, named ...namedTarget) co
 	st := t.resolveParty(party{dec.TargetAgentID, dec.TargetIdentity}, from)
 	for _, n := range named {
 		if dec.Rule == collab.RuleExplicit && n.resolution.id == dec.TargetIdentity {
-			st = n.resolution // the endpoint that its label means
+			st = n.resolution // the endpoint of its label
 		}
 	}
 	applyResolution(&dec, st)
 	return dec
 }
 
-// dependency returns who holds what a record waits for; nobody if that is a thing of the
-// world, an agent that never was, or if the broker cannot tell.
+// dependency returns the party that holds what a record waits for. It returns nobody if that is
+// external, an unknown agent, or cannot be determined.
 func (s *state) dependency(r *record) party {
 	on := r.WaitingOn
 	if r.State != collab.WorkWaiting || on == nil {

@@ -9,15 +9,14 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// isTrue returns whether a wake was asked for.
+// isTrue reports whether a wake was requested.
 func isTrue(wake *bool) bool { return wake != nil && *wake }
 
 func (t recordHandler) createWork(p collab.WorkParams) collab.Result {
 	return t.create(t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem}}, p), isTrue(p.Wake))
 }
 
-// updateWork changes a work item. Who moves it without saying whom the next move
-// belongs to keeps it where it is.
+// updateWork changes a work item. Without a nextMoveOwnerId the next move stays.
 func (t recordHandler) updateWork(p collab.WorkParams) collab.Result {
 	if p.ID == nil {
 		failInvalid("id is required")
@@ -31,14 +30,13 @@ func (t recordHandler) updateWork(p collab.WorkParams) collab.Result {
 	t.assignReviewer(old, &r, p.NextMoveOwnerID != nil)
 	t.mustAllowAcceptance(old, &r)
 	if r.State != collab.WorkWaiting && p.WaitingOn == nil {
-		r.WaitingOn = nil // nothing is waited for any more
+		r.WaitingOn = nil // it no longer waits
 	}
 	t.update(old, &r)
 	return t.result(r.ID, isTrue(p.Wake))
 }
 
-// arrived lets the work go on that waits for a thing of the world, so far as the caller may
-// move it.
+// arrived continues the work that waits for an external thing, as far as the caller may move it.
 func (t recordHandler) arrived(p collab.ArrivedParams) (out collab.Arrived) {
 	mustBeText("name", p.Name, maxTitle)
 	out.Items = []collab.Result{}
@@ -64,7 +62,7 @@ func (t recordHandler) arrived(p collab.ArrivedParams) (out collab.Arrived) {
 	return out
 }
 
-// wakeWork wakes the one who is responsible for a work item now.
+// wakeWork wakes the party that is responsible for a work item.
 func (t recordHandler) wakeWork(p collab.IDParams) collab.Result {
 	r := t.mustFindRecord(collab.KindWorkItem, p.ID)
 	out := collab.Result{WorkItem: r.WorkItem}
@@ -75,7 +73,7 @@ func (t recordHandler) wakeWork(p collab.IDParams) collab.Result {
 	return out
 }
 
-// getRecord answers with a record of a kind.
+// getRecord returns a method that gets a record of a kind.
 func getRecord(kind string) func(t recordHandler, p collab.IDParams) collab.Result {
 	return func(t recordHandler, p collab.IDParams) collab.Result {
 		return t.result(t.mustFindRecord(kind, p.ID).ID, false)
@@ -95,7 +93,7 @@ func (t recordHandler) listQuestions(p collab.QuestionListParams) collab.Page[co
 	return pageOf(list, func(r *record) string { return r.ID }, (*record).question, p.PageParams)
 }
 
-// ask stores a question and wakes the one it is asked of.
+// ask stores a question and wakes the asked party.
 func (t recordHandler) ask(p collab.QuestionParams) collab.Result {
 	conversationHandler{t.tx}.openChat(p.ConversationID, p.Chat)
 	mustBeName("askedOfId", p.AskedOfID)
@@ -114,7 +112,7 @@ func (t recordHandler) ask(p collab.QuestionParams) collab.Result {
 	return t.create(r, r.State == collab.WorkOpen)
 }
 
-// answer stores the answer to a question and wakes the asker, whose move it then is.
+// answer stores the answer to a question and wakes the asking party, which has the next move.
 func (t recordHandler) answer(p collab.AnswerParams) collab.Result {
 	if strings.TrimSpace(p.Answer) == "" {
 		failInvalid("answered questions require an answer")
@@ -126,7 +124,7 @@ func (t recordHandler) answer(p collab.AnswerParams) collab.Result {
 		if p.By != q.AskedOfIdentity {
 			fail(collab.CodeForbidden, "question %s is for %s to answer", q.ID, q.AskedOfID)
 		}
-		t.caller = t.state.caller(p.By, nil) // whose word it is, and not the asker's own
+		t.caller = t.state.caller(p.By, nil) // the author of the answer, not the asking agent
 	}
 	if q.State == questionAnswered {
 		if q.Answer != p.Answer {
@@ -140,14 +138,14 @@ func (t recordHandler) answer(p collab.AnswerParams) collab.Result {
 	})
 }
 
-// endQuestion ends a question in a state.
+// endQuestion returns a method that ends a question in a state.
 func endQuestion(to collab.WorkState) func(t recordHandler, p collab.IDParams) collab.Result {
 	return func(t recordHandler, p collab.IDParams) collab.Result {
 		return t.moveQuestion(p.ID, to, func(q *record) { q.setNextMove(party{}) })
 	}
 }
 
-// reopen takes an answer back: the question is open again.
+// reopen withdraws an answer. The question is open again.
 func (t recordHandler) reopen(p collab.IDParams) collab.Result {
 	return t.moveQuestion(p.ID, collab.WorkOpen, func(q *record) {
 		q.Answer = ""
@@ -155,11 +153,11 @@ func (t recordHandler) reopen(p collab.IDParams) collab.Result {
 	})
 }
 
-// moveQuestion brings a question into a state, and wakes whose move it then is.
+// moveQuestion changes the state of a question, and wakes the party with the next move.
 func (t recordHandler) moveQuestion(id string, to collab.WorkState, edit func(q *record)) collab.Result {
 	old := t.mustFindMovable(collab.KindQuestion, id)
 	if old.State == to {
-		return t.result(id, false) // said twice
+		return t.result(id, false) // a repetition
 	}
 	q := *old
 	q.State = to
@@ -168,8 +166,7 @@ func (t recordHandler) moveQuestion(id string, to collab.WorkState, edit func(q 
 	return t.result(id, true)
 }
 
-// spawnWork makes the durable work that a question turned out to need. A
-// question spawns one work item at most.
+// spawnWork creates the work that a question needs. A question spawns one work item at most.
 func (t recordHandler) spawnWork(p collab.WorkParams) collab.Result {
 	if p.ID == nil {
 		failInvalid("id (of the question) is required")

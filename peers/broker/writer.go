@@ -13,21 +13,21 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// maxBatch is how many jobs become durable in one transaction at most.
+// maxBatch bounds the jobs of one transaction.
 const maxBatch = 256
 
 var errStopping = errors.New("the broker is stopping; send the request again")
 
-// A job is something for the writer: a request to decide, or a change that the
-// broker itself makes. Done gets one error, nil once the job is durable.
+// A job is work for the writer: a request, or a change by the broker itself. Done gets one error,
+// nil once the job is stored.
 type job struct {
 	decide func(t *tx)
 	done   chan error
 }
 
-// A writer owns the state and is the only one that changes it or the database's
-// events. It takes all jobs that wait, decides them one after the other, stores
-// what came of them in one transaction, and only then lets anything out.
+// A writer owns the state. No other code changes it or the events in the database. The writer
+// takes all waiting jobs, decides them one by one, stores the results in one transaction, and
+// only then sends anything.
 type writer struct {
 	db           *sql.DB
 	opts         *Options
@@ -40,26 +40,26 @@ type writer struct {
 	state *state
 
 	mu       sync.Mutex        // guards deferred
-	deferred []func(*store.Tx) // to be done along with the next commit
+	deferred []func(*store.Tx) // to be run with the next commit
 }
 
-// deferToCommit does something in the transaction of the next commit, within a second. It must be
-// repeatable: it is done again if the commit fails.
+// deferToCommit runs a function in the transaction of the next commit, within a second. It must
+// be repeatable: it runs again if the commit fails.
 func (w *writer) deferToCommit(do func(tx *store.Tx)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.deferred = append(w.deferred, do)
 }
 
-// takeDeferred returns what waits for a commit.
+// takeDeferred returns the functions that wait for a commit.
 func (w *writer) takeDeferred() []func(*store.Tx) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.deferred[:len(w.deferred):len(w.deferred)]
 }
 
-// change has the writer decide something, and waits until that is durable. It waits
-// for room in the queue as long as ctx allows.
+// change makes the writer decide something, and waits until that is stored. It waits for room in
+// the queue until ctx ends.
 func (w *writer) change(ctx context.Context, decide func(t *tx)) error {
 	j := job{decide, make(chan error, 1)}
 	select {
@@ -75,8 +75,8 @@ func (w *writer) change(ctx context.Context, decide func(t *tx)) error {
 	}
 }
 
-// run commits until ctx ends. After a failed commit it loads the state anew, since
-// that no longer follows from the log; run fails only if this fails too.
+// run commits until ctx ends. After a failed commit it loads the state again, because the memory
+// no longer matches the log. It fails only if this fails too.
 func (w *writer) run(ctx context.Context) error {
 	flush := time.NewTicker(time.Second)
 	defer flush.Stop()
@@ -101,7 +101,7 @@ func (w *writer) run(ctx context.Context) error {
 	}
 }
 
-// collect adds the jobs that wait to a batch.
+// collect adds the waiting jobs to a batch.
 func (w *writer) collect(jobs []job) []job {
 	for len(jobs) < maxBatch {
 		select {
@@ -120,8 +120,8 @@ func reply(jobs []job, err error) {
 	}
 }
 
-// commit makes a batch of jobs durable and tells their submitters. If one job fails
-// for a reason of its own, the others are tried without it.
+// commit stores a batch of jobs and answers their submitters. If one job fails for a reason of
+// its own, the others are tried without it.
 func (w *writer) commit(ctx context.Context, jobs []job) error {
 	t, guilty, err := w.commitBatch(ctx, jobs)
 	if err == nil {
@@ -146,8 +146,8 @@ func (w *writer) commit(ctx context.Context, jobs []job) error {
 	return w.commit(ctx, jobs)
 }
 
-// commitBatch decides and stores a batch. guilty is the index of the job that is to blame for
-// the error, or -1.
+// commitBatch decides and stores a batch. guilty is the index of the job that caused the error,
+// or -1.
 func (w *writer) commitBatch(ctx context.Context, jobs []job) (t *tx, guilty int, err error) {
 	guilty = -1
 	deferred := w.takeDeferred()
