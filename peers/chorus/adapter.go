@@ -102,7 +102,7 @@ const codeNoAgent = "no_agent"
 func (c adapter) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
 	tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(c.g.store.now()), e.ID)
 	if outcome != outbox.StateSent && tx.Err() == nil {
-		c.g.log.Warn().Str("peer", string(e.Chat)).Int64("message", e.ID).Err(cause).Msg("message given up; reported to its callback")
+		c.g.opts.Log.Warn().Str("peer", string(e.Chat)).Int64("message", e.ID).Err(cause).Msg("message given up; reported to its callback")
 		c.g.callbacks.putError(tx, e.Chat, e.ID, "given-up", fmt.Sprintf("no agent took the message: %v", cause), "not_delivered")
 	}
 }

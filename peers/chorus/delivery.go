@@ -12,6 +12,7 @@ import (
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/protocol/chorus"
+	"hubbub/protocol/notify"
 )
 
 // The states of a delivery: one turn of an external agent.
@@ -198,24 +199,21 @@ func (q *deliveryQueue) logOutcome(item outbox.Item, outcome outbox.State, cause
 	q.waiters.notify(string(item.Body))
 	if outcome != outbox.StateSent && outcome != outbox.StateDropped {
 		agent, _, _ := strings.Cut(item.Destination, "/")
-		q.g.log.Warn().Str("agent", agent).Str("outcome", string(outcome)).Err(cause).Msg("delivery not accepted by its agent")
+		q.g.opts.Log.Warn().Str("agent", agent).Str("outcome", string(outcome)).Err(cause).Msg("delivery not accepted by its agent")
 	}
 }
 
 // waiters holds the callers that wait for the outcome of a delivery, one for each.
-type waiters struct{ waiting sync.Map } // chan struct{} by the ID of the delivery
+type waiters struct{ waiting sync.Map } // notify.Signal by the ID of the delivery
 
 func (a *waiters) register(id int64) (settled <-chan struct{}, forget func()) {
-	mine, key := make(chan struct{}, 1), strconv.FormatInt(id, 10)
-	a.waiting.Store(key, mine)
-	return mine, func() { a.waiting.CompareAndDelete(key, mine) }
+	signal, key := notify.New(), strconv.FormatInt(id, 10)
+	a.waiting.Store(key, signal)
+	return signal.C(), func() { a.waiting.CompareAndDelete(key, signal) }
 }
 
 func (a *waiters) notify(id string) {
-	if waiting, ok := a.waiting.Load(id); ok {
-		select {
-		case waiting.(chan struct{}) <- struct{}{}:
-		default:
-		}
+	if signal, ok := a.waiting.Load(id); ok {
+		signal.(notify.Signal).Notify()
 	}
 }

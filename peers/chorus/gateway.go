@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strings"
 	"time"
 
@@ -56,23 +55,20 @@ type Gateway struct {
 	opts     Options
 	store    *Store
 	listener net.Listener
-	log      *zerolog.Logger
-	ownHosts []string // accepted values of the Host header
 	egress   egress
 	limiters limiters
-	tokens   *tokenChecker
 
 	callbacks  *callbackQueue
 	deliveries *deliveryQueue
 	webhooks   *webhookQueue
 	tasks      *taskList
+	proxy      *toolProxy
 
-	bus      *peer.Peer
-	router   *bridge.Router // finds the agents of channels
-	agents   *agentSupervisor
-	combiner *mcpCombiner
-	roster   *roster
-	echoes   *echoFilter
+	bus    *peer.Peer
+	router *bridge.Router // finds the agents of channels
+	agents *agentSupervisor
+	roster *roster
+	echoes *echoFilter
 }
 
 // egress holds what the gateway needs to call addresses that others name.
@@ -105,12 +101,7 @@ type limiters struct {
 // New makes a gateway for an open data folder and a listener, which Run closes. It does no I/O.
 func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 	g := &Gateway{opts: opts.withDefaults(listener), store: store, listener: listener}
-	g.log, store.now = g.opts.Log, g.opts.Now
-	for _, own := range []string{g.opts.PublicURL, g.opts.ProxyURL, "http://" + listener.Addr().String()} {
-		if u, err := url.Parse(own); err == nil && u.Host != "" {
-			g.ownHosts = append(g.ownHosts, u.Host)
-		}
-	}
+	store.now = g.opts.Now
 	g.egress = newEgress(&g.opts)
 	g.limiters = limiters{
 		calls:     newCallLimiter(),
@@ -118,19 +109,21 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 		proxied:   newCallLimiter(),
 		taskCalls: newCallLimiter(),
 	}
-	g.tokens = newTokenChecker(g.opts.Peer.Buses, g.opts.Now)
-	g.callbacks, g.deliveries, g.webhooks, g.tasks = newCallbackQueue(g), newDeliveryQueue(g), newWebhookQueue(g), &taskList{g: g}
+	g.callbacks = newCallbackQueue(g)
+	g.deliveries = newDeliveryQueue(g)
+	g.webhooks = newWebhookQueue(g)
+	g.tasks = &taskList{g: g}
+	g.proxy = newToolProxy(g)
 	g.router = bridge.New(store.db, adapter{g}, &bridge.Options{
 		OneAgent:   true,
 		Commands:   g.commands(),
 		MinBackoff: g.opts.MinBackoff,
 		Now:        g.opts.Now,
-		Log:        g.log,
+		Log:        g.opts.Log,
 	})
 	g.roster = newRoster()
 	g.echoes = newEchoFilter(g.opts.Now)
 	g.agents = &agentSupervisor{g: g, running: map[AgentName]*agentEntry{}}
-	g.combiner = &mcpCombiner{g: g, servers: map[protocol.PeerID]*combinedServer{}}
 	g.bus = g.newBus()
 	return g
 }
@@ -178,7 +171,7 @@ func (g *Gateway) newOutbox(send outbox.SendFunc, o outbox.Options) *outbox.Outb
 	o.MinBackoff = g.opts.MinBackoff
 	o.MaxPending = 20_000
 	o.Now = g.opts.Now
-	o.Log = g.log
+	o.Log = g.opts.Log
 	return outbox.New(g.store.db, send, &o)
 }
 
@@ -193,7 +186,7 @@ func (g *Gateway) newBus() *peer.Peer {
 	p.Handle(protocol.TypeChatMessage, g.webhooks.handle)
 	p.Handle(protocol.TypeAgentEvent, g.callbacks.handleReport)
 	if err := p.Subscribe(context.Background(), "chorus:*"); err != nil { // recorded until p runs
-		g.log.Error().Err(err).Msg("subscribing to channels failed")
+		g.opts.Log.Error().Err(err).Msg("subscribing to channels failed")
 	}
 	return p
 }
@@ -202,13 +195,13 @@ func (g *Gateway) newBus() *peer.Peer {
 func (g *Gateway) onConnect(ctx context.Context) {
 	g.router.OnConnected(ctx)
 	if err := g.webhooks.queue.RetryNow(ctx, ""); err != nil && ctx.Err() == nil {
-		g.log.Warn().Err(err).Msg("posts not retried after a reconnect; they wait for their backoff")
+		g.opts.Log.Warn().Err(err).Msg("posts not retried after a reconnect; they wait for their backoff")
 	}
 }
 
 func (g *Gateway) peerOptions() *peer.Options {
 	o := *g.opts.Peer
-	o.Log = g.log
+	o.Log = g.opts.Log
 	o.OnConnect, o.OnDisconnect = nil, nil
 	return &o
 }
@@ -225,7 +218,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		g.agents.reconcile(ctx) // callbacks need their agents
 		for _, run := range []func(context.Context) error{
 			g.callbacks.queue.Run, g.deliveries.queue.Run, g.webhooks.queue.Run, g.router.Run,
-			g.agents.run, g.combiner.run, g.prune, g.serve, g.reportReady,
+			g.agents.run, g.proxy.combiner.run, g.prune, g.serve, g.reportReady,
 		} {
 			group.Go(func() error { return run(ctx) })
 		}
@@ -255,7 +248,7 @@ func (g *Gateway) serve(ctx context.Context) error {
 	server := &http.Server{
 		Handler: g.routes(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		BaseContext: func(net.Listener) context.Context { return calls },
-		ErrorLog:    log.New(errorWriter{g.log}, "", 0),
+		ErrorLog:    log.New(errorWriter{g.opts.Log}, "", 0),
 	}
 	stopped := make(chan struct{})
 	go func() {

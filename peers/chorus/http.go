@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"hubbub/peers/netguard"
@@ -52,7 +51,7 @@ func (g *Gateway) routes() http.Handler {
 		{a2aPath, "a2a", g.serveA2A},
 		{restPath + "/", restStep, g.serveA2ARest},
 		{"GET " + a2asrv.WellKnownAgentCardPath, "card", g.serveCard},
-		{proxyPath + "{inbox}/{channel}", "proxy", g.serveProxy},
+		{proxyPath + "{inbox}/{channel}", "proxy", g.proxy.serve},
 		{"GET /healthz", "health", func(w http.ResponseWriter, _ *http.Request) error { return writeOK(w) }},
 		{"/", "nowhere", func(http.ResponseWriter, *http.Request) error { return errUnknownSecret }},
 	} {
@@ -93,9 +92,9 @@ func (g *Gateway) writeError(w http.ResponseWriter, err error, step string) {
 	r, refused := errors.AsType[*httpError](err)
 	switch {
 	case refused:
-		g.log.Debug().Str("step", step).Int("status", r.status).Str("error", r.text).Msg("call refused")
+		g.opts.Log.Debug().Str("step", step).Int("status", r.status).Str("error", r.text).Msg("call refused")
 	default:
-		g.log.Error().Str("step", step).Err(err).Msg("call failed")
+		g.opts.Log.Error().Str("step", step).Err(err).Msg("call failed")
 		r = errInternal
 		if errors.Is(err, outbox.ErrFull) {
 			r = errBusy
@@ -135,8 +134,10 @@ func (g *Gateway) checkHostAndOrigin(r *http.Request) error {
 // isOwnHost reports whether a Host header names this gateway: its public host, its listening
 // address, or a loopback address.
 func (g *Gateway) isOwnHost(host string) bool {
-	if slices.ContainsFunc(g.ownHosts, func(own string) bool { return strings.EqualFold(host, own) }) {
-		return true
+	for _, own := range []string{g.opts.PublicURL, g.opts.ProxyURL, "http://" + g.listener.Addr().String()} {
+		if u, err := url.Parse(own); err == nil && u.Host != "" && strings.EqualFold(host, u.Host) {
+			return true
+		}
 	}
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

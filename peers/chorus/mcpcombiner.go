@@ -100,7 +100,7 @@ func (c *mcpCombiner) connect(m *combinedServer, servers []MCPServer) {
 			defer c.mu.Unlock()
 			if err != nil {
 				m.failed = true
-				c.g.log.Warn().Str("server", s.Name).Str("host", netguard.HostForLog(s.URL)).Err(withoutURL(err)).Msg("MCP server of a service unusable")
+				c.g.opts.Log.Warn().Str("server", s.Name).Str("host", netguard.HostForLog(s.URL)).Err(withoutURL(err)).Msg("MCP server of a service unusable")
 				return
 			}
 			m.sessions = append(m.sessions, session)

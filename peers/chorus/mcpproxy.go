@@ -39,27 +39,42 @@ const (
 	proxyHeaderWait = time.Minute
 )
 
-// serveProxy forwards a call to the MCP servers of a service. An agent authenticates with its bus
+// A toolProxy offers the MCP servers of services to our agents.
+type toolProxy struct {
+	g        *Gateway
+	tokens   *tokenChecker
+	combiner *mcpCombiner
+}
+
+func newToolProxy(g *Gateway) *toolProxy {
+	return &toolProxy{
+		g:        g,
+		tokens:   newTokenChecker(g.opts.Peer.Buses, g.opts.Now),
+		combiner: &mcpCombiner{g: g, servers: map[protocol.PeerID]*combinedServer{}},
+	}
+}
+
+// serve forwards a call to the MCP servers of a service. An agent authenticates with its bus
 // token, or with a token derived from it for this address. It may use the tools of channels to
 // which it is assigned.
-func (g *Gateway) serveProxy(w http.ResponseWriter, r *http.Request) error {
-	if err := g.checkHostAndOrigin(r); err != nil {
+func (p *toolProxy) serve(w http.ResponseWriter, r *http.Request) error {
+	if err := p.g.checkHostAndOrigin(r); err != nil {
 		return err
 	}
 	channel := protocol.PeerID("chorus:" + r.PathValue("inbox") + "." + strings.ReplaceAll(r.PathValue("channel"), ".", "%"))
-	servers, err := g.authorizeTools(r, channel)
+	servers, err := p.authorize(r, channel)
 	if err != nil {
 		return err
 	}
-	leave, err := g.limiters.proxied.acquire(r.Context(), string(channel), false)
+	leave, err := p.g.limiters.proxied.acquire(r.Context(), string(channel), false)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	if len(servers) == 1 && servers[0].Name == "" {
-		return g.proxy(w, r, servers[0])
+		return p.forward(w, r, servers[0])
 	}
-	return g.combiner.serve(w, r, channel, servers)
+	return p.combiner.serve(w, r, channel, servers)
 }
 
 var (
@@ -67,20 +82,20 @@ var (
 	errNoTools     = newHTTPError(http.StatusNotFound, "this channel has no tools")
 )
 
-// authorizeTools returns the servers of a channel if the caller is an agent of the channel.
+// authorize returns the servers of a channel if the caller is an agent of the channel.
 // Channels that do not exist look like those of others.
-func (g *Gateway) authorizeTools(r *http.Request, channel protocol.PeerID) ([]MCPServer, error) {
+func (p *toolProxy) authorize(r *http.Request, channel protocol.PeerID) ([]MCPServer, error) {
 	ctx := r.Context()
-	servers, err := g.store.mcpServersOf(ctx, channel)
+	servers, err := p.g.store.mcpServersOf(ctx, channel)
 	if err != nil {
 		return nil, err
 	}
-	agents, err := store.Read(ctx, g.store.db, func(tx *store.Tx) []bridge.Assignment { return g.router.Agents(tx, channel) })
+	agents, err := store.Read(ctx, p.g.store.db, func(tx *store.Tx) []bridge.Assignment { return p.g.router.Agents(tx, channel) })
 	if err != nil {
 		return nil, err
 	}
 	for _, a := range agents {
-		may, err := g.tokens.allows(ctx, r.Header.Get("Authorization"), g.proxyURL(channel), a.Agent)
+		may, err := p.tokens.allows(ctx, r.Header.Get("Authorization"), p.g.proxyURL(channel), a.Agent)
 		switch {
 		case err != nil:
 			return nil, err
@@ -100,9 +115,9 @@ var (
 	responseHeaders = []string{"Cache-Control", "Content-Type", "Mcp-Protocol-Version", "Mcp-Session-Id", "Retry-After", "Allow", "Www-Authenticate"}
 )
 
-// proxy forwards one MCP request with the service's headers, exactly as they came with its latest
+// forward forwards one MCP request with the service's headers, exactly as they came with its latest
 // message.
-func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, server MCPServer) error {
+func (p *toolProxy) forward(w http.ResponseWriter, r *http.Request, server MCPServer) error {
 	switch r.Method {
 	case http.MethodGet, http.MethodPost, http.MethodDelete:
 	default:
@@ -123,7 +138,7 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, server MCPServer
 	copyHeaders(req.Header, r.Header, requestHeaders)
 	req.Header.Set("User-Agent", userAgent)
 	setHeaders(req.Header, server.Headers)
-	resp, err := g.egress.tools.Do(req)
+	resp, err := p.g.egress.tools.Do(req)
 	if err != nil {
 		return newHTTPError(http.StatusBadGateway, "the service's tools could not be reached: "+withoutURL(err).Error())
 	}

@@ -21,7 +21,7 @@ func (g *Gateway) prune(ctx context.Context) error {
 	defer ticker.Stop()
 	for {
 		if err := g.pruneOnce(ctx); err != nil && ctx.Err() == nil {
-			g.log.Error().Err(err).Msg("pruning failed; trying again")
+			g.opts.Log.Error().Err(err).Msg("pruning failed; trying again")
 		}
 		select {
 		case <-ctx.Done():

@@ -191,6 +191,6 @@ func (g *Gateway) recordTrouble(ctx context.Context, name AgentName, trouble str
 		tx.Exec(`UPDATE agent SET trouble = ?1 WHERE name = ?2 AND trouble <> ?1`, trouble, name)
 	})
 	if err != nil && ctx.Err() == nil {
-		g.log.Error().Err(err).Msg("state of an agent not stored")
+		g.opts.Log.Error().Err(err).Msg("state of an agent not stored")
 	}
 }

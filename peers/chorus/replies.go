@@ -251,7 +251,7 @@ func (q *callbackQueue) send(ctx context.Context, item outbox.Item) error {
 		return outbox.Unknown(err)
 	case answered && p.Event.Type == chorus.EventLifecycle:
 		q.health.disableLifecycle(item.Destination)
-		q.g.log.Info().Str("peer", item.Destination).Err(status).Msg("lifecycle events stopped: the service does not accept them")
+		q.g.opts.Log.Info().Str("peer", item.Destination).Err(status).Msg("lifecycle events stopped: the service does not accept them")
 		return outbox.Drop(fmt.Errorf("%w: %w", errNoLifecycle, status))
 	case err != nil && p.isReport():
 		return outbox.Drop(err) // answers wait behind it
@@ -305,7 +305,7 @@ func (q *callbackQueue) logOutcome(item outbox.Item, outcome outbox.State, cause
 	case outbox.StateDropped:
 		level = zerolog.DebugLevel
 	}
-	q.g.log.WithLevel(level).Str("peer", item.Destination).Str("outcome", string(outcome)).Err(cause).Msg("event not accepted by its callback")
+	q.g.opts.Log.WithLevel(level).Str("peer", item.Destination).Str("outcome", string(outcome)).Err(cause).Msg("event not accepted by its callback")
 }
 
 // isReport reports whether an event only reports activity: it is neither an answer nor an error.

@@ -122,7 +122,7 @@ func (m *agentSupervisor) reconcile(ctx context.Context) {
 	})
 	if err != nil {
 		if ctx.Err() == nil {
-			m.g.log.Error().Err(err).Msg("agents not read; trying again")
+			m.g.opts.Log.Error().Err(err).Msg("agents not read; trying again")
 		}
 		return
 	}
@@ -133,7 +133,7 @@ func (m *agentSupervisor) reconcile(ctx context.Context) {
 		if !slices.ContainsFunc(wanted, func(w agentEntry) bool { return w.name == name && w.added == one.added }) {
 			one.cancel()
 			delete(m.running, name)
-			m.g.log.Info().Str("agent", string(name)).Msg("agent removed")
+			m.g.opts.Log.Info().Str("agent", string(name)).Msg("agent removed")
 		}
 	}
 	for _, w := range wanted {
@@ -164,7 +164,7 @@ func (m *agentSupervisor) supervise(ctx context.Context, one *agentEntry, agent 
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		m.g.log.Error().Err(err).Str("agent", string(one.name)).Msg("agent not on the bus; trying again later")
+		m.g.opts.Log.Error().Err(err).Str("agent", string(one.name)).Msg("agent not on the bus; trying again later")
 		m.g.recordTrouble(ctx, one.name, err.Error())
 		m.setAgent(one, nil)
 		if errors.Is(err, peer.ErrReplaced) {
@@ -195,7 +195,7 @@ func (m *agentSupervisor) removeData(one *agentEntry) {
 		err = os.RemoveAll(m.g.store.agentFolder(one.folder()))
 	}
 	if err != nil {
-		m.g.log.Error().Err(err).Str("agent", string(one.name)).Msg("data of a removed agent not removed")
+		m.g.opts.Log.Error().Err(err).Str("agent", string(one.name)).Msg("data of a removed agent not removed")
 	}
 }
 
@@ -208,7 +208,7 @@ func (m *agentSupervisor) removeOrphans(wanted []agentEntry) {
 		}
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		m.g.log.Error().Err(err).Msg("data of removed agents not removed")
+		m.g.opts.Log.Error().Err(err).Msg("data of removed agents not removed")
 	}
 }
 
@@ -223,7 +223,7 @@ func (m *agentSupervisor) openAgent(ctx context.Context, one *agentEntry) (Agent
 	link.Heartbeat = nil // only the gateway's own connection has one
 	link.OnConnect = func(ctx context.Context) {
 		g.recordTrouble(ctx, one.name, "")
-		g.log.Info().Str("agent", string(one.name)).Msg("agent on the bus")
+		g.opts.Log.Info().Str("agent", string(one.name)).Msg("agent on the bus")
 	}
 	agent, err := g.opts.OpenAgent(&AgentSpec{
 		Name: string(one.name), Folder: m.g.store.agentFolder(one.folder()),
@@ -232,7 +232,7 @@ func (m *agentSupervisor) openAgent(ctx context.Context, one *agentEntry) (Agent
 			return g.deliveries.deliver(ctx, &delivery{agent: one.name, turn: turn, revision: revision, chat: chat, channel: p.Channel.ID}, p)
 		},
 		Peer: link, ComposeWindow: g.opts.ComposeWindow, ComposeCap: g.opts.ComposeCap, Deadline: g.opts.CallbackTTL,
-		Version: g.opts.Version, Log: g.log,
+		Version: g.opts.Version, Log: g.opts.Log,
 	})
 	if err != nil {
 		return nil, err

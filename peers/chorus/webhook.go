@@ -68,7 +68,7 @@ func (q *webhookQueue) serve(w http.ResponseWriter, r *http.Request) error {
 	said, fresh, err := q.storePost(w, r, &hook, secret)
 	if refused, ok := errors.AsType[*httpError](err); ok && refused.status < http.StatusInternalServerError {
 		if noted := q.g.store.recordRefusal(context.WithoutCancel(r.Context()), hook.Name, refused.text); noted != nil {
-			q.g.log.Warn().Err(noted).Str("hook", string(hook.Name)).Msg("refusal of a post not recorded")
+			q.g.opts.Log.Warn().Err(noted).Str("hook", string(hook.Name)).Msg("refusal of a post not recorded")
 		}
 	}
 	if err != nil {
@@ -173,7 +173,7 @@ func (q *webhookQueue) send(ctx context.Context, item outbox.Item) error {
 // logOutcome logs posts that will not reach their chat.
 func (q *webhookQueue) logOutcome(item outbox.Item, outcome outbox.State, cause error) {
 	if outcome != outbox.StateSent {
-		q.g.log.Warn().Str("topic", item.Destination).Str("event", item.Key).Str("outcome", string(outcome)).Err(cause).Msg("post not accepted by its chat")
+		q.g.opts.Log.Warn().Str("topic", item.Destination).Str("event", item.Key).Str("outcome", string(outcome)).Err(cause).Msg("post not accepted by its chat")
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
 	sdklog "github.com/a2aproject/a2a-go/v2/log"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/rs/zerolog"
 )
 
@@ -55,7 +56,7 @@ type Harness struct {
 	opts          Options
 	client        *http.Client
 	supervisor    *subprocess.Supervisor[remoteAgent]
-	conversations *harness.Recent[string, conversation] // keyed by Turn.ConversationKey
+	conversations *lru.Cache[string, conversation] // keyed by Turn.ConversationKey
 }
 
 var _ harness.Harness = (*Harness)(nil)
@@ -71,15 +72,20 @@ type conversation struct {
 
 // A remoteAgent is the remote agent as its card describes it.
 type remoteAgent struct {
-	client  *a2aclient.Client
-	images  bool
-	streams bool
-	lost    chan error // takes one error, after which the card is read again
+	client       *a2aclient.Client
+	images       bool
+	streams      bool
+	disconnected chan error // takes one error, after which the card is read again
 }
 
 // New makes a harness for the agent whose card is below address. It starts nothing.
 func New(address string, opts *Options) *Harness {
-	h := &Harness{url: address, opts: opts.withDefaults(), supervisor: subprocess.NewSupervisor[remoteAgent](), conversations: harness.NewRecent[string, conversation](maxConversations)}
+	h := &Harness{
+		url:           address,
+		opts:          opts.withDefaults(),
+		supervisor:    subprocess.NewSupervisor[remoteAgent](),
+		conversations: harness.NewCache[string, conversation](maxConversations),
+	}
 	d := &transport{next: h.opts.Transport, token: h.opts.Token}
 	if home, err := url.Parse(address); err == nil {
 		d.origin = originOf(home)
@@ -107,7 +113,7 @@ func (h *Harness) serve(ctx context.Context) error {
 	}
 	h.supervisor.SetCurrent(a)
 	select {
-	case err := <-a.lost:
+	case err := <-a.disconnected:
 		return h.describeError(err)
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -135,7 +141,7 @@ func (h *Harness) connect(ctx context.Context) (*remoteAgent, error) {
 		return nil, fmt.Errorf("%w: its card has no address for A2A 1.0 by JSON-RPC or HTTP+JSON (%w)", harness.ErrPermanent, err)
 	}
 	sees := slices.ContainsFunc(card.DefaultInputModes, func(mode string) bool { return strings.HasPrefix(mode, "image/") })
-	return &remoteAgent{client: client, images: sees, streams: card.Capabilities.Streaming, lost: make(chan error, 1)}, nil
+	return &remoteAgent{client: client, images: sees, streams: card.Capabilities.Streaming, disconnected: make(chan error, 1)}, nil
 }
 
 // Capabilities waits for the card. Knocks and digests are not supported, since a remote agent has

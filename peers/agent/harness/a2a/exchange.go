@@ -60,7 +60,7 @@ func (x *exchange) run(ctx context.Context) (anew bool) {
 		}
 	}
 	if known && ctx.Err() == nil && x.contextUnknown() {
-		x.h.conversations.Take(key)
+		x.h.conversations.Remove(key)
 		return true
 	}
 	if x.task.TaskID != "" && !x.finished() {
@@ -70,7 +70,7 @@ func (x *exchange) run(ctx context.Context) (anew bool) {
 		if x.state == sdk.TaskStateInputRequired {
 			next.task = x.task.TaskID
 		}
-		x.h.conversations.Put(key, next)
+		x.h.conversations.Add(key, next)
 	}
 	return false
 }
@@ -267,7 +267,7 @@ func (x *exchange) result(ctx context.Context) error {
 		return &harness.UserError{Message: userRejected, Err: shown}
 	}
 	select {
-	case x.a.lost <- err: // the card is read again
+	case x.a.disconnected <- err: // the card is read again
 	default:
 	}
 	return fmt.Errorf("%w: %w", harness.ErrTemporary, shown)

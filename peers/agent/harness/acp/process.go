@@ -22,6 +22,7 @@ import (
 	"hubbub/protocol/text"
 
 	acpsdk "github.com/coder/acp-go-sdk"
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 // codeAuthRequired is the ACP error code of a program that is not logged in.
@@ -45,7 +46,7 @@ type agentProcess struct {
 
 	openMu sync.Mutex // held while a session is opened
 
-	sessions *harness.Recent[string, acpsdk.SessionId]
+	sessions *lru.Cache[string, acpsdk.SessionId]
 
 	mu    sync.Mutex
 	turns map[acpsdk.SessionId]*collector
@@ -54,7 +55,7 @@ type agentProcess struct {
 // serve talks to the program until ctx or the program ends.
 func (h *Harness) serve(ctx context.Context, life *subprocess.Supervisor[agentProcess], process *subprocess.Process) error {
 	p := &agentProcess{
-		h: h, supervisor: life, process: process, sessions: harness.NewRecent[string, acpsdk.SessionId](h.opts.MaxSessions),
+		h: h, supervisor: life, process: process, sessions: harness.NewCache[string, acpsdk.SessionId](h.opts.MaxSessions),
 		turns: map[acpsdk.SessionId]*collector{},
 	}
 	output, lines := io.Pipe() // nothing can be read before the logger is set
@@ -154,7 +155,6 @@ func (p *agentProcess) openSession(ctx context.Context, t *harness.Turn) (acpsdk
 	p.openMu.Lock()
 	defer p.openMu.Unlock()
 	if id, ok := p.sessions.Get(key); ok {
-		p.sessions.Put(key, id)
 		return id, nil
 	}
 	ctx, cancel := p.h.startTimeout(ctx, "the program did not open a session")
@@ -170,7 +170,7 @@ func (p *agentProcess) openSession(ctx context.Context, t *harness.Turn) (acpsdk
 	if err := p.selectAskMode(ctx, response); err != nil {
 		return "", err
 	}
-	p.sessions.Put(key, response.SessionId)
+	p.sessions.Add(key, response.SessionId)
 	return response.SessionId, nil
 }
 

@@ -25,7 +25,7 @@ func answering(t *testing.T, answer func(ctx context.Context, method string, par
 	log := zerolog.Nop()
 	p := &agentProcess{
 		h:        &Harness{argv: []string{"program"}, opts: Options{InitTimeout: time.Minute, Log: &log}},
-		sessions: harness.NewRecent[string, acpsdk.SessionId](10), turns: map[acpsdk.SessionId]*collector{},
+		sessions: harness.NewCache[string, acpsdk.SessionId](10), turns: map[acpsdk.SessionId]*collector{},
 	}
 	there, here := io.Pipe()
 	back, out := io.Pipe()

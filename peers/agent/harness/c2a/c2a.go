@@ -11,8 +11,10 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/subprocess"
 	"hubbub/protocol/defaults"
+	"hubbub/protocol/notify"
 	"hubbub/protocol/retry"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/rs/zerolog"
 )
 
@@ -59,15 +61,15 @@ type Harness struct {
 	argv       []string
 	opts       Options
 	supervisor *subprocess.Supervisor[session]
-	wake       chan struct{} // a delivery may be due
+	due        notify.Signal // a delivery may be due
 
 	mu        sync.Mutex
-	pending   []*delivery                     // not accepted yet, ordered by sequence
-	accepted  *harness.Recent[string, string] // turn ID -> request ID of the accepted delivery
-	tokens    *harness.Recent[string, string] // event, request and idempotency IDs -> turn ID
-	withdrawn *harness.Recent[string, bool]   // IDs of turns withdrawn from this run of the program and not accepted since
-	revisions *harness.Recent[string, string] // turn ID -> revision of the last accepted text
-	requests  int                             // number of request IDs used
+	pending   []*delivery                // not accepted yet, ordered by sequence
+	accepted  *lru.Cache[string, string] // turn ID -> request ID of the accepted delivery
+	tokens    *lru.Cache[string, string] // event, request and idempotency IDs -> turn ID
+	withdrawn *lru.Cache[string, bool]   // IDs of turns withdrawn from this run of the program and not accepted since
+	revisions *lru.Cache[string, string] // turn ID -> revision of the last accepted text
+	requests  int                        // number of request IDs used
 }
 
 var _ harness.Harness = (*Harness)(nil)
@@ -75,9 +77,14 @@ var _ harness.Harness = (*Harness)(nil)
 // New makes a harness that runs the program argv. It starts nothing.
 func New(argv []string, opts *Options) *Harness {
 	return &Harness{
-		argv: argv, opts: opts.withDefaults(), supervisor: subprocess.NewSupervisor[session](), wake: make(chan struct{}, 1),
-		accepted: harness.NewRecent[string, string](1024), tokens: harness.NewRecent[string, string](4096), withdrawn: harness.NewRecent[string, bool](1024),
-		revisions: harness.NewRecent[string, string](1024),
+		argv:       argv,
+		opts:       opts.withDefaults(),
+		supervisor: subprocess.NewSupervisor[session](),
+		due:        notify.New(),
+		accepted:   harness.NewCache[string, string](1024),
+		tokens:     harness.NewCache[string, string](4096),
+		withdrawn:  harness.NewCache[string, bool](1024),
+		revisions:  harness.NewCache[string, string](1024),
 	}
 }
 
@@ -88,14 +95,6 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	return h.supervisor.Run(ctx, h.opts.Backoff, h.opts.Log, func(ctx context.Context) error {
 		return subprocess.Run(ctx, h.argv, program, func(ctx context.Context, p *subprocess.Process) error { return h.serve(ctx, p, host) })
 	})
-}
-
-// poke makes the session look for due deliveries. It never blocks.
-func (h *Harness) poke() {
-	select {
-	case h.wake <- struct{}{}:
-	default:
-	}
 }
 
 // Capabilities waits until the program has answered initialize.
@@ -114,7 +113,7 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (h
 	h.mu.Lock()
 	h.enqueueLocked(d)
 	h.mu.Unlock()
-	h.poke()
+	h.due.Notify()
 	select {
 	case <-d.done:
 	case <-h.supervisor.Done():
@@ -129,9 +128,10 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (h
 // Cancel tells the program to stop working on an accepted delivery.
 func (h *Harness) Cancel(turnID, reason string) {
 	h.mu.Lock()
-	request, known := h.accepted.Take(turnID)
+	request, known := h.accepted.Get(turnID)
 	if known {
-		h.withdrawn.Put(turnID, true)
+		h.accepted.Remove(turnID)
+		h.withdrawn.Add(turnID, true)
 	}
 	h.mu.Unlock()
 	if live := h.supervisor.Current(); known && live != nil {
@@ -144,7 +144,7 @@ func (h *Harness) withdraw(d *delivery, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if live := h.supervisor.Current(); h.settleLocked(d, cause) && live != nil && d.sentTo == live {
-		h.withdrawn.Put(d.turn.ID, true)
+		h.withdrawn.Add(d.turn.ID, true)
 		live.sendCancelled(d.lastID, cause.Error())
 	}
 }
@@ -216,7 +216,7 @@ func (h *Harness) enqueueLocked(d *delivery) {
 	slices.SortStableFunc(h.pending, func(a, b *delivery) int { return cmp.Compare(a.turn.Event.Sequence, b.turn.Event.Sequence) })
 	for _, token := range append([]string{d.turn.Event.EventID, d.turn.Event.IdempotencyKey, d.turn.ID}, d.turn.Event.MergedEventIDs...) {
 		if token != "" {
-			h.tokens.Put(token, d.turn.ID)
+			h.tokens.Add(token, d.turn.ID)
 		}
 	}
 }
@@ -250,11 +250,11 @@ func (h *Harness) dueLocked(s *session, now time.Time) (due []*delivery, next ti
 func (h *Harness) acceptLocked(id string) {
 	for _, d := range h.pending {
 		if slices.Contains(d.ids, id) {
-			h.accepted.Put(d.turn.ID, id)
-			h.withdrawn.Take(d.turn.ID)
-			h.revisions.Put(d.turn.ID, d.turn.Event.Revision)
+			h.accepted.Add(d.turn.ID, id)
+			h.withdrawn.Remove(d.turn.ID)
+			h.revisions.Add(d.turn.ID, d.turn.Event.Revision)
 			h.settleLocked(d, nil)
-			h.poke() // the window has room
+			h.due.Notify() // the window has room
 			return
 		}
 	}

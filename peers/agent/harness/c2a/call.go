@@ -104,7 +104,7 @@ func (s *session) handleNotification(method string, params json.RawMessage) {
 			Data  json.RawMessage `json:"data"`
 		}
 		if json.Unmarshal(params, &p) == nil {
-			s.h.opts.Log.Debug().Str("level", clipText(p.Level)).Str("data", clipText(string(p.Data))).Msg("harness program logged")
+			s.h.opts.Log.Debug().Str("level", redact(p.Level)).Str("data", redact(string(p.Data))).Msg("harness program logged")
 		}
 	}
 }
@@ -129,7 +129,7 @@ func (s *session) progress(params json.RawMessage) {
 	if report := s.host.Progress; report != nil && s.h.supervisor.Current() == s && s.agreed.has("utilities", "progress") {
 		report(harness.Progress{
 			TurnID: turn, Kind: harness.ProgressStatus, Token: token,
-			Progress: p.Progress, Total: p.Total, Message: clipText(p.Message),
+			Progress: p.Progress, Total: p.Total, Message: redact(p.Message),
 		})
 	}
 }

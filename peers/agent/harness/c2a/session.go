@@ -50,7 +50,7 @@ func (h *Harness) serve(ctx context.Context, process *subprocess.Process, host h
 	}
 	h.mu.Lock()
 	s.initID = h.requestIDLocked("initialize")
-	h.withdrawn = harness.NewRecent[string, bool](1024)
+	h.withdrawn = harness.NewCache[string, bool](1024)
 	h.mu.Unlock()
 	var wg sync.WaitGroup
 	wg.Go(func() { s.writeLoop(ctx) })
@@ -75,7 +75,7 @@ func (s *session) run(ctx context.Context) error {
 		}
 		select {
 		case <-timer:
-		case <-s.h.wake:
+		case <-s.h.due.C():
 		case <-ctx.Done():
 		}
 	}
@@ -103,7 +103,7 @@ func (s *session) handleInitialize(f *frame) error {
 		return nil // a second answer
 	}
 	if f.Error != nil {
-		return fmt.Errorf("%s refused initialize: %s (%d)", s.h.argv[0], clipText(f.Error.Message), f.Error.Code)
+		return fmt.Errorf("%s refused initialize: %s (%d)", s.h.argv[0], redact(f.Error.Message), f.Error.Code)
 	}
 	agreed, err := negotiate(s.h.opts.Version, f.Result)
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *session) deliverOne(d *delivery) time.Time {
 	d.ids = append(d.ids, d.lastID)
 	d.ids = d.ids[max(0, len(d.ids)-64):] // answers to older attempts are not recognized
 	d.sentTo, d.due = s, again
-	s.h.tokens.Put(d.lastID, d.turn.ID)
+	s.h.tokens.Add(d.lastID, d.turn.ID)
 	s.request(d.lastID, "chat/deliver", deliverParams(&d.turn.Event, s.agreed.version, d.attempt))
 	return again
 }
@@ -288,7 +288,7 @@ func (s *session) handleAnswer(f *frame) {
 		return
 	}
 	if f.Error != nil {
-		s.h.opts.Log.Warn().Str("request", id).Str("error", clipText(f.Error.Message)).Msg("delivery refused by the harness program; sending it again")
+		s.h.opts.Log.Warn().Str("request", id).Str("error", redact(f.Error.Message)).Msg("delivery refused by the harness program; sending it again")
 		return
 	}
 	var result struct {
@@ -302,8 +302,8 @@ func (s *session) handleAnswer(f *frame) {
 	s.h.acceptLocked(id)
 }
 
-// clipText shortens a text from the program and redacts keys.
-func clipText(said string) string { return text.Clip(harness.Redact(said), 300) }
+// redact shortens a text from the program and redacts keys.
+func redact(said string) string { return text.Clip(harness.Redact(said), 300) }
 
 // Error codes in addition to those of JSON-RPC.
 const (

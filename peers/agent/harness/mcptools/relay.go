@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/netguard"
 )
@@ -26,12 +27,12 @@ const maxRelayed = 256
 type Relay struct {
 	address   Address
 	transport http.RoundTripper
-	targets   *harness.Recent[string, harness.MCPServer] // by name
+	targets   *lru.Cache[string, harness.MCPServer] // by name
 }
 
 // NewRelay makes a relay behind the agent's own server at the address own.
 func NewRelay(own Address, guard *netguard.Guard) *Relay {
-	return &Relay{address: own, transport: netguard.NewTransport(guard), targets: harness.NewRecent[string, harness.MCPServer](maxRelayed)}
+	return &Relay{address: own, transport: netguard.NewTransport(guard), targets: harness.NewCache[string, harness.MCPServer](maxRelayed)}
 }
 
 // Register returns the server to give to a program instead of s. The headers of s may differ
@@ -39,7 +40,7 @@ func NewRelay(own Address, guard *netguard.Guard) *Relay {
 func (r *Relay) Register(s harness.MCPServer) harness.MCPServer {
 	sum := sha256.Sum256([]byte(s.URL))
 	name := hex.EncodeToString(sum[:16])
-	r.targets.Put(name, s)
+	r.targets.Add(name, s)
 	told := r.address.ForChat(relayPath + name) // this token belongs to no chat and opens no tools
 	told.Name, told.URL = s.Name, strings.TrimSuffix(r.address.URL, Path)+relayPath+name
 	return told
