@@ -193,10 +193,10 @@ func (r *Reader) ChatEvents(ctx context.Context, f AttentionFilter, fn func(*Cha
 	})
 }
 
-// Facts calls fn with the events of the broker about a record (work, a question, a flight, an
+// CollabEvents calls fn with the events of the broker about a record (work, a question, a flight, an
 // invocation, a delivery, a message, a decision) or an event, by its id, the oldest first and
 // each once, until fn returns an error.
-func (r *Reader) Facts(ctx context.Context, record string, since time.Time, fn func(at time.Time, fact *protocol.CollabEvent) error) error {
+func (r *Reader) CollabEvents(ctx context.Context, record string, since time.Time, fn func(at time.Time, fact *protocol.CollabEvent) error) error {
 	seen := map[string]bool{}
 	rows := Filter{Events: []Event{SendStart}, Topic: protocol.Pattern(protocol.TopicCollabEvents), Since: since, about: record}
 	return r.Each(ctx, rows, func(e *Entry) error {

@@ -60,7 +60,7 @@ func TestSealedFilesKnowTheirEvents(t *testing.T) {
 	live := opened(t, s.written(""))
 	path := filepath.Join(t.TempDir(), "activity.db")
 	store(t, path, &Options{SegmentRows: 1}, slices.Collect(slices.Chunk(s.w, 3))...)
-	if err := (&keeper{path: path}).work(t.Context()); err != nil {
+	if err := (&compactor{path: path}).compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(sealed(t, path)); n != (len(s.w)+2)/3 {

@@ -99,7 +99,7 @@ func uses(s *script) []use {
 			return v, err
 		}),
 		{"its footprint", all, func(ctx context.Context, path string) (any, error) {
-			f, err := FootprintOf(ctx, path)
+			f, err := DiskUsageOf(ctx, path)
 			return f.Since, err
 		}},
 		{"its files", all, func(_ context.Context, path string) (any, error) {
@@ -121,11 +121,11 @@ func uses(s *script) []use {
 			return fmt.Sprint(r.Segments, r.Rows), err
 		}},
 		{"what is kept", 2, func(ctx context.Context, path string) (any, error) {
-			r, err := Keep{Bytes: 1}.enforce(ctx, path, time.Now())
+			r, err := Retention{Bytes: 1}.enforce(ctx, path, time.Now())
 			return fmt.Sprint(r.Segments, r.Rows), err
 		}},
 		{"keeping", 3, func(ctx context.Context, path string) (any, error) {
-			if err := (&keeper{path: path}).work(ctx); err != nil {
+			if err := (&compactor{path: path}).compact(ctx); err != nil {
 				return nil, err
 			}
 			v, err := openView(segmentPath(path, 3))
@@ -173,7 +173,7 @@ func uses(s *script) []use {
 }
 
 func stateOf(d *database) string {
-	return fmt.Sprint(d.run.segment, d.next, d.rows, d.born, d.signed, d.tree.size, d.tree.root())
+	return fmt.Sprint(d.run.segment, d.next, d.rows, d.firstRowAt, d.signed, d.tree.size, d.tree.root())
 }
 
 func attentionOf(ctx context.Context, r *Reader, f AttentionFilter) (list []string, err error) {

@@ -72,8 +72,8 @@ func (r *Reader) Chain(ctx context.Context, id string, opts *ChainOptions) (*Cha
 	return c, nil
 }
 
-// errEnough ends a reading early.
-var errEnough = errors.New("enough")
+// errStop ends a reading early.
+var errStop = errors.New("enough")
 
 // cluesAround reads the messages around one, by time: each once for every topic
 // that it was sent to.
@@ -88,7 +88,7 @@ func (r *Reader) cluesAround(ctx context.Context, m *Message, within time.Durati
 			return nil
 		case len(all) >= maxChainMessages && found:
 			cut = true
-			return errEnough
+			return errStop
 		case len(all) >= 2*maxChainMessages: // keep those near the message
 			cut = true
 			all = append([]clues(nil), all[maxChainMessages:]...)
@@ -98,7 +98,7 @@ func (r *Reader) cluesAround(ctx context.Context, m *Message, within time.Durati
 		all = append(all, cluesOf(e))
 		return nil
 	})
-	if errors.Is(err, errEnough) {
+	if errors.Is(err, errStop) {
 		err = nil
 	}
 	return all, cut, err

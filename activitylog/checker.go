@@ -28,7 +28,7 @@ type checker struct {
 	longest time.Duration
 	partial bool
 	passes  Assembler
-	done    []*Pass // finished, and not yet judged: other logs may have rows of them
+	done    []*Publication // finished, and not yet judged: other logs may have rows of them
 	gaps    []gapPlace
 	tails   []tail // of each log
 	silent  []silence
@@ -67,7 +67,7 @@ func (c *checker) add(e *Entry) {
 		c.passes.Add(e)
 	}
 	c.follow(e, at)
-	c.judge(at.Add(-c.longest))
+	c.evaluateBefore(at.Add(-c.longest))
 }
 
 func (c *checker) gap(e *Entry, at time.Time) {
@@ -80,11 +80,11 @@ func (c *checker) gap(e *Entry, at time.Time) {
 	c.gaps = append(c.gaps, gapPlace{e.Log, e.ID, at})
 }
 
-// judge judges the finished passes of which no row can be missing any more.
-func (c *checker) judge(before time.Time) {
+// evaluateBefore judges the finished passes of which no row can be missing any more.
+func (c *checker) evaluateBefore(before time.Time) {
 	n := 0
 	for ; n < len(c.done) && c.done[n].seen.Before(before); n++ {
-		c.weighUnlessDoubtful(c.done[n])
+		c.evaluateUnlessDoubtful(c.done[n])
 	}
 	c.done = slices.Delete(c.done, 0, n)
 }
@@ -96,10 +96,10 @@ func (c *checker) end() {
 		rest = append(rest, t.doubtful...)
 	}
 	for _, p := range rest {
-		c.weigh(tallyOf(p))
+		c.evaluate(countPublication(p))
 	}
-	for _, p := range slices.Concat(slices.Collect(maps.Values(c.passes.passes))...) {
-		c.weigh(tallyOf(p)) // never finished
+	for _, p := range slices.Concat(slices.Collect(maps.Values(c.passes.publications))...) {
+		c.evaluate(countPublication(p)) // never finished
 	}
 	c.endLone()
 }
@@ -110,7 +110,7 @@ type lone struct {
 	problems []Problem
 }
 
-func (l *lone) add(p *Pass, path, fault string) {
+func (l *lone) add(p *Publication, path, fault string) {
 	if !p.started {
 		l.foreign++
 	}
@@ -135,9 +135,9 @@ func (c *checker) endLone() {
 	}
 }
 
-// weigh counts a pass as complete, cut or broken.
-func (c *checker) weigh(t *tally) {
-	v, p := c.verdict, t.Pass
+// evaluate counts a pass as complete, cut or broken.
+func (c *checker) evaluate(t *publicationCounts) {
+	v, p := c.verdict, t.Publication
 	v.Messages++
 	c.passes.Forget(p)
 	switch {
@@ -163,7 +163,7 @@ func (c *checker) weigh(t *tally) {
 
 // explained reports whether rows of the pass may have been lost in a gap: it
 // ended before the gap, or began soon after it.
-func (c *checker) explained(p *Pass) bool {
+func (c *checker) explained(p *Publication) bool {
 	return slices.ContainsFunc(c.gaps, func(g gapPlace) bool {
 		behind := p.Last < g.id && g.id-p.Last < gapReach
 		within := p.started && p.First < g.id && p.Last > g.id
@@ -172,9 +172,9 @@ func (c *checker) explained(p *Pass) bool {
 	})
 }
 
-// A tally counts the rows of a pass.
-type tally struct {
-	*Pass
+// A publicationCounts counts the rows of a pass.
+type publicationCounts struct {
+	*Publication
 	rows     map[delivered]pair
 	order    []delivered     // of rows
 	givenUp  map[string]bool // peers of a bus that did not answer; the message's own bus wrote their process_finish row
@@ -189,8 +189,8 @@ type delivered struct{ peer, rpcID string }
 // A pair counts the process rows of a delivery or of a peer.
 type pair struct{ begun, ended int }
 
-func tallyOf(p *Pass) *tally {
-	t := &tally{Pass: p, rows: map[delivered]pair{}, expected: peersOf(p.Result)}
+func countPublication(p *Publication) *publicationCounts {
+	t := &publicationCounts{Publication: p, rows: map[delivered]pair{}, expected: peersOf(p.Result)}
 	for _, d := range p.Deliveries {
 		if !d.begun && d.RPCID == "" && d.Status == string(protocol.OutcomeOffline) {
 			if t.givenUp == nil {
@@ -236,7 +236,7 @@ func tallyOf(p *Pass) *tally {
 
 // findUnpaired names a delivery without one start and one end. A delivery
 // that was given up may or may not have gone on at the other bus.
-func (t *tally) findUnpaired() string {
+func (t *publicationCounts) findUnpaired() string {
 	for _, key := range t.order {
 		n := t.rows[key]
 		if n != (pair{1, 1}) && (n != pair{1, 0} || !t.givenUp[key.peer]) {
@@ -248,7 +248,7 @@ func (t *tally) findUnpaired() string {
 
 // lacks reports whether missing rows are all that is wrong with a pass: process
 // rows, if it is finished, or else the two rows of the bus that accepted it.
-func (t *tally) lacks() bool {
+func (t *publicationCounts) lacks() bool {
 	if !t.started || !t.finished {
 		return !t.started && !t.finished && t.unpaired == ""
 	}
@@ -279,7 +279,7 @@ type tail struct {
 	last     time.Time // of its last row
 	open     int       // sessions that were connected and not disconnected
 	pruned   bool      // its first rows are gone: more sessions may be open
-	doubtful []*Pass   // its next row tells whether they were cut by a kill of this bus
+	doubtful []*Publication   // its next row tells whether they were cut by a kill of this bus
 }
 
 // inUse reports whether sessions may be open: a bus that was stopped has ended them.
@@ -327,14 +327,14 @@ func (c *checker) follow(e *Entry, at time.Time) {
 	doubtful := t.doubtful
 	t.doubtful = nil
 	for _, p := range doubtful {
-		c.weighUnlessDoubtful(p)
+		c.evaluateUnlessDoubtful(p)
 	}
 }
 
-// weighUnlessDoubtful weighs a pass, unless the next row of another log can decide
+// evaluateUnlessDoubtful weighs a pass, unless the next row of another log can decide
 // the case.
-func (c *checker) weighUnlessDoubtful(p *Pass) {
-	t := tallyOf(p)
+func (c *checker) evaluateUnlessDoubtful(p *Publication) {
+	t := countPublication(p)
 	if t.fault != "" && !c.explained(p) && t.lacks() && !c.restartedElsewhere(p) {
 		for log := range c.tails {
 			if c.isSilent(log, p) && len(c.tails[log].doubtful) < maxDoubtful {
@@ -343,19 +343,19 @@ func (c *checker) weighUnlessDoubtful(p *Pass) {
 			}
 		}
 	}
-	c.weigh(t)
+	c.evaluate(t)
 }
 
 // isSilent reports whether another log has no rows since the pass, as if
 // its bus had been killed.
-func (c *checker) isSilent(log int, p *Pass) bool {
+func (c *checker) isSilent(log int, p *Publication) bool {
 	t := &c.tails[log]
 	return log != p.log && (t.inUse() || t.last.IsZero()) && !t.last.After(p.seen.Add(killReach))
 }
 
 // restartedElsewhere reports whether another bus may have been killed, and was
 // started again, while the pass was under way, or has counted lost rows in a gap.
-func (c *checker) restartedElsewhere(p *Pass) bool {
+func (c *checker) restartedElsewhere(p *Publication) bool {
 	return slices.ContainsFunc(c.silent, func(s silence) bool {
 		return s.log != p.log && !s.from.After(p.seen.Add(killReach)) && !s.to.Before(p.began)
 	}) || slices.ContainsFunc(c.gaps, func(g gapPlace) bool {
@@ -366,7 +366,7 @@ func (c *checker) restartedElsewhere(p *Pass) bool {
 // lostElsewhere reports whether the rows that a pass lacks may have been lost by
 // another bus of the cluster: it was killed before it wrote them, or has
 // counted them in a gap.
-func (c *checker) lostElsewhere(p *Pass) bool {
+func (c *checker) lostElsewhere(p *Publication) bool {
 	for log := range c.tails {
 		if c.isSilent(log, p) {
 			return true

@@ -11,7 +11,7 @@ import (
 // checking is a checker of so many logs whose rows are from epoch to an hour later.
 func checking(logs int) *checker {
 	c := &checker{verdict: &Verdict{First: epoch, Last: epoch.Add(time.Hour)}, longest: time.Minute, tails: make([]tail, logs)}
-	c.passes.passes = map[string][]*Pass{}
+	c.passes.publications = map[string][]*Publication{}
 	for i := range logs {
 		c.paths = append(c.paths, fmt.Sprint("log", i))
 		c.tails[i] = tail{last: epoch.Add(2 * time.Hour), open: 1} // it goes on: nothing of it is missing
@@ -20,8 +20,8 @@ func checking(logs int) *checker {
 }
 
 // within is a pass whose rows are in the middle of that time.
-func within(change func(*Pass)) *Pass {
-	p := &Pass{First: 1000, Last: 1010, messageID: "m", started: true, finished: true, Result: []byte(`{"deliveredTo":1}`),
+func within(change func(*Publication)) *Publication {
+	p := &Publication{First: 1000, Last: 1010, messageID: "m", started: true, finished: true, Result: []byte(`{"deliveredTo":1}`),
 		began: epoch.Add(30 * time.Minute), seen: epoch.Add(31 * time.Minute), Deliveries: []*Delivery{both("agent:a", "7")}}
 	if change != nil {
 		change(p)
@@ -45,35 +45,35 @@ func finished(peer, rpc, status string) *Delivery {
 func TestWhatIsWrongWithAPass(t *testing.T) {
 	given := finished("agent:a", "", "offline")
 	for name, c := range map[string]struct {
-		change func(*Pass)
+		change func(*Publication)
 		fault  string
 		lacks  bool
 	}{
 		"nothing":                    {nil, "", true},
-		"no start":                   {func(p *Pass) { p.started = false }, "it has no send_start row", false},
-		"no finish":                  {func(p *Pass) { p.finished = false }, "it has no send_finish row", false},
-		"neither":                    {func(p *Pass) { p.started, p.finished = false, false }, "it has no send_start row", true},
-		"neither, and half a pair":   {func(p *Pass) { p.started, p.finished, p.Deliveries = false, false, []*Delivery{begun("agent:a", "7")} }, "it has no send_start row", false},
-		"no end of a delivery":       {func(p *Pass) { p.Deliveries = []*Delivery{begun("agent:a", "7")} }, "agent:a has 1 process_start and 0 process_finish rows", true},
-		"no begin of a delivery":     {func(p *Pass) { p.Deliveries = []*Delivery{finished("agent:a", "7", "ok")} }, "agent:a has 0 process_start and 1 process_finish rows", true},
-		"offline by its own bus":     {func(p *Pass) { p.Deliveries = []*Delivery{given} }, "", true},
-		"offline, and it went on":    {func(p *Pass) { p.Deliveries = []*Delivery{given, both("agent:a", "7")} }, "", true},
-		"offline, and it had begun":  {func(p *Pass) { p.Deliveries = []*Delivery{given, begun("agent:a", "7")} }, "", true},
-		"offline is another":         {func(p *Pass) { p.Deliveries = []*Delivery{given, begun("agent:b", "7")} }, "agent:b has 1 process_start and 0 process_finish rows", true},
-		"offline, of a request":      {func(p *Pass) { p.Deliveries = []*Delivery{finished("agent:a", "7", "offline")} }, "agent:a has 0 process_start and 1 process_finish rows", true},
-		"timed out, of no request":   {func(p *Pass) { p.Deliveries = []*Delivery{finished("agent:a", "", "timeout")} }, "agent:a has 0 process_start and 1 process_finish rows", true},
-		"one peer too few":           {func(p *Pass) { p.Deliveries = nil }, "its result counts 1 peers, and 0 have process rows", true},
-		"one peer too many":          {func(p *Pass) { p.Deliveries = append(p.Deliveries, both("agent:b", "8")) }, "its result counts 1 peers, and 2 have process rows", false},
-		"two of one peer":            {func(p *Pass) { p.Deliveries = append(p.Deliveries, both("agent:a", "8")) }, "its result counts 1 peers, and 2 have process rows", false},
-		"two begun of one peer":      {func(p *Pass) { p.Deliveries = []*Delivery{begun("agent:a", "7"), begun("agent:a", "8")} }, "agent:a has 1 process_start and 0 process_finish rows", false},
-		"one request begun twice":    {func(p *Pass) { p.Deliveries = append(p.Deliveries, begun("agent:a", "7")) }, "agent:a has 2 process_start and 1 process_finish rows", false},
-		"one request ended twice":    {func(p *Pass) { p.Deliveries = append(p.Deliveries, finished("agent:a", "7", "ok")) }, "agent:a has 1 process_start and 2 process_finish rows", false},
-		"failures are peers":         {func(p *Pass) { p.Result = []byte(`{"deliveredTo":0,"failures":[{}]}`) }, "", true},
-		"failures beside deliveries": {func(p *Pass) { p.Result = []byte(`{"deliveredTo":1,"failures":[{},{}]}`) }, "its result counts 3 peers, and 1 have process rows", true},
-		"a result that says nothing": {func(p *Pass) { p.Result, p.Deliveries = []byte(`{"failures":[{}]}`), nil }, "", false},
-		"no result":                  {func(p *Pass) { p.Result = nil }, "", false},
+		"no start":                   {func(p *Publication) { p.started = false }, "it has no send_start row", false},
+		"no finish":                  {func(p *Publication) { p.finished = false }, "it has no send_finish row", false},
+		"neither":                    {func(p *Publication) { p.started, p.finished = false, false }, "it has no send_start row", true},
+		"neither, and half a pair":   {func(p *Publication) { p.started, p.finished, p.Deliveries = false, false, []*Delivery{begun("agent:a", "7")} }, "it has no send_start row", false},
+		"no end of a delivery":       {func(p *Publication) { p.Deliveries = []*Delivery{begun("agent:a", "7")} }, "agent:a has 1 process_start and 0 process_finish rows", true},
+		"no begin of a delivery":     {func(p *Publication) { p.Deliveries = []*Delivery{finished("agent:a", "7", "ok")} }, "agent:a has 0 process_start and 1 process_finish rows", true},
+		"offline by its own bus":     {func(p *Publication) { p.Deliveries = []*Delivery{given} }, "", true},
+		"offline, and it went on":    {func(p *Publication) { p.Deliveries = []*Delivery{given, both("agent:a", "7")} }, "", true},
+		"offline, and it had begun":  {func(p *Publication) { p.Deliveries = []*Delivery{given, begun("agent:a", "7")} }, "", true},
+		"offline is another":         {func(p *Publication) { p.Deliveries = []*Delivery{given, begun("agent:b", "7")} }, "agent:b has 1 process_start and 0 process_finish rows", true},
+		"offline, of a request":      {func(p *Publication) { p.Deliveries = []*Delivery{finished("agent:a", "7", "offline")} }, "agent:a has 0 process_start and 1 process_finish rows", true},
+		"timed out, of no request":   {func(p *Publication) { p.Deliveries = []*Delivery{finished("agent:a", "", "timeout")} }, "agent:a has 0 process_start and 1 process_finish rows", true},
+		"one peer too few":           {func(p *Publication) { p.Deliveries = nil }, "its result counts 1 peers, and 0 have process rows", true},
+		"one peer too many":          {func(p *Publication) { p.Deliveries = append(p.Deliveries, both("agent:b", "8")) }, "its result counts 1 peers, and 2 have process rows", false},
+		"two of one peer":            {func(p *Publication) { p.Deliveries = append(p.Deliveries, both("agent:a", "8")) }, "its result counts 1 peers, and 2 have process rows", false},
+		"two begun of one peer":      {func(p *Publication) { p.Deliveries = []*Delivery{begun("agent:a", "7"), begun("agent:a", "8")} }, "agent:a has 1 process_start and 0 process_finish rows", false},
+		"one request begun twice":    {func(p *Publication) { p.Deliveries = append(p.Deliveries, begun("agent:a", "7")) }, "agent:a has 2 process_start and 1 process_finish rows", false},
+		"one request ended twice":    {func(p *Publication) { p.Deliveries = append(p.Deliveries, finished("agent:a", "7", "ok")) }, "agent:a has 1 process_start and 2 process_finish rows", false},
+		"failures are peers":         {func(p *Publication) { p.Result = []byte(`{"deliveredTo":0,"failures":[{}]}`) }, "", true},
+		"failures beside deliveries": {func(p *Publication) { p.Result = []byte(`{"deliveredTo":1,"failures":[{},{}]}`) }, "its result counts 3 peers, and 1 have process rows", true},
+		"a result that says nothing": {func(p *Publication) { p.Result, p.Deliveries = []byte(`{"failures":[{}]}`), nil }, "", false},
+		"no result":                  {func(p *Publication) { p.Result = nil }, "", false},
 	} {
-		tally := tallyOf(within(c.change))
+		tally := countPublication(within(c.change))
 		if tally.fault != c.fault || tally.lacks() != c.lacks {
 			t.Errorf("%s: %q, only rows are missing: %t", name, tally.fault, tally.lacks())
 		}
@@ -85,12 +85,12 @@ func TestWhatAGapExplains(t *testing.T) {
 	at := epoch.Add(30 * time.Minute)
 	for name, c := range map[string]struct {
 		gap    gapPlace
-		change func(*Pass)
+		change func(*Publication)
 		want   bool
 	}{
 		"in it":                       {gapPlace{0, 1005, at}, nil, true},
 		"in it, in another log":       {gapPlace{1, 1005, at}, nil, false},
-		"in it, without a start":      {gapPlace{0, 1005, at}, func(p *Pass) { p.started = false }, false},
+		"in it, without a start":      {gapPlace{0, 1005, at}, func(p *Publication) { p.started = false }, false},
 		"at its first row":            {gapPlace{0, 1000, at}, nil, false},
 		"at its last row":             {gapPlace{0, 1010, at}, nil, false},
 		"behind it":                   {gapPlace{0, 1011, at}, nil, true},
@@ -98,11 +98,11 @@ func TestWhatAGapExplains(t *testing.T) {
 		"far behind it":               {gapPlace{0, 1010 + gapReach - 1, at}, nil, true},
 		"too far behind it":           {gapPlace{0, 1010 + gapReach, at}, nil, false},
 		"before it":                   {gapPlace{0, 999, at}, nil, false},
-		"before it, without a start":  {gapPlace{0, 999, at}, func(p *Pass) { p.started = false }, true},
-		"in another log":              {gapPlace{1, 999, at}, func(p *Pass) { p.started = false }, false},
-		"nearly too early":            {gapPlace{0, 999, at.Add(-time.Minute + 1)}, func(p *Pass) { p.started = false }, true},
-		"too early":                   {gapPlace{0, 999, at.Add(-time.Minute)}, func(p *Pass) { p.started = false }, false},
-		"at its first, without start": {gapPlace{0, 1000, at}, func(p *Pass) { p.started = false }, false},
+		"before it, without a start":  {gapPlace{0, 999, at}, func(p *Publication) { p.started = false }, true},
+		"in another log":              {gapPlace{1, 999, at}, func(p *Publication) { p.started = false }, false},
+		"nearly too early":            {gapPlace{0, 999, at.Add(-time.Minute + 1)}, func(p *Publication) { p.started = false }, true},
+		"too early":                   {gapPlace{0, 999, at.Add(-time.Minute)}, func(p *Publication) { p.started = false }, false},
+		"at its first, without start": {gapPlace{0, 1000, at}, func(p *Publication) { p.started = false }, false},
 	} {
 		ch := checking(2)
 		ch.gaps = []gapPlace{{1, 1, epoch}, c.gap}
@@ -171,20 +171,20 @@ func TestWhatElsewhereExplains(t *testing.T) {
 
 // TestHowAPassCounts: by what it lacks, and when.
 func TestHowAPassCounts(t *testing.T) {
-	noStart, noFinish := func(p *Pass) { p.started = false }, func(p *Pass) { p.finished = false }
-	at := func(change func(*Pass), began, seen time.Duration) func(*Pass) {
-		return func(p *Pass) {
+	noStart, noFinish := func(p *Publication) { p.started = false }, func(p *Publication) { p.finished = false }
+	at := func(change func(*Publication), began, seen time.Duration) func(*Publication) {
+		return func(p *Publication) {
 			if p.began, p.seen = epoch.Add(began), epoch.Add(seen); change != nil {
 				change(p)
 			}
 		}
 	}
-	extra := func(p *Pass) { p.Deliveries = append(p.Deliveries, both("agent:b", "8")) }
-	few := func(p *Pass) { p.Deliveries = nil }
-	neither := func(p *Pass) { p.started, p.finished = false, false }
-	unpaired := func(p *Pass) { p.Deliveries = []*Delivery{begun("agent:a", "7")} }
+	extra := func(p *Publication) { p.Deliveries = append(p.Deliveries, both("agent:b", "8")) }
+	few := func(p *Publication) { p.Deliveries = nil }
+	neither := func(p *Publication) { p.started, p.finished = false, false }
+	unpaired := func(p *Publication) { p.Deliveries = []*Delivery{begun("agent:a", "7")} }
 	for name, c := range map[string]struct {
-		change func(*Pass)
+		change func(*Publication)
 		want   string
 	}{
 		"whole":                              {nil, "complete"},
@@ -195,15 +195,15 @@ func TestHowAPassCounts(t *testing.T) {
 		"no start, a little later":           {at(noStart, time.Minute+1, 2*time.Minute), "problem"},
 		"neither, at the end":                {at(neither, 59*time.Minute, time.Hour), "underWay"},
 		"neither":                            {neither, "elsewhere"},
-		"neither, and half a pair":           {func(p *Pass) { neither(p); unpaired(p) }, "problem"},
+		"neither, and half a pair":           {func(p *Publication) { neither(p); unpaired(p) }, "problem"},
 		"too few peers":                      {few, "elsewhere"},
 		"too many peers":                     {extra, "problem"},
 		"half a pair":                        {unpaired, "problem"},
-		"no start, half a pair":              {func(p *Pass) { noStart(p); unpaired(p) }, "problem"},
+		"no start, half a pair":              {func(p *Publication) { noStart(p); unpaired(p) }, "problem"},
 	} {
 		ch := checking(1)
 		ch.verdict.Problems = []Problem{}
-		ch.weigh(tallyOf(within(c.change)))
+		ch.evaluate(countPublication(within(c.change)))
 		v := ch.verdict
 		got := ""
 		for word, n := range map[string]int64{"complete": v.Complete, "underWay": v.UnderWay, "cut": v.Cut, "elsewhere": v.Elsewhere, "problem": int64(len(v.Problems))} {
@@ -220,14 +220,14 @@ func TestHowAPassCounts(t *testing.T) {
 	}
 	ch := checking(2) // of two logs, one of which ends with it
 	ch.tails[1] = tail{last: epoch.Add(31 * time.Minute), open: 1}
-	if ch.weigh(tallyOf(within(few))); ch.verdict.Cut != 1 {
+	if ch.evaluate(countPublication(within(few))); ch.verdict.Cut != 1 {
 		t.Errorf("what a killed bus has not written: %+v", ch.verdict)
 	}
-	if ch.weigh(tallyOf(within(extra))); ch.verdict.Cut != 1 || len(ch.verdict.Problems) != 1 {
+	if ch.evaluate(countPublication(within(extra))); ch.verdict.Cut != 1 || len(ch.verdict.Problems) != 1 {
 		t.Errorf("what no kill explains: %+v", ch.verdict)
 	}
 	ch.gaps = []gapPlace{{0, 1005, epoch}}
-	if ch.weigh(tallyOf(within(extra))); ch.verdict.Cut != 2 {
+	if ch.evaluate(countPublication(within(extra))); ch.verdict.Cut != 2 {
 		t.Errorf("what a gap explains: %+v", ch.verdict)
 	}
 }
@@ -235,12 +235,12 @@ func TestHowAPassCounts(t *testing.T) {
 // TestWhatALogAloneIsToldOfOthers: that it is not alone, if another bus must have taken in a
 // message; else each message.
 func TestWhatALogAloneIsToldOfOthers(t *testing.T) {
-	neither := func(p *Pass) { p.started, p.finished = false, false }
-	few := func(p *Pass) { p.Deliveries = nil }
+	neither := func(p *Publication) { p.started, p.finished = false, false }
+	few := func(p *Publication) { p.Deliveries = nil }
 	for name, c := range map[string]struct {
 		logs, messages  int
 		partial         bool
-		change          func(*Pass)
+		change          func(*Publication)
 		problems        int
 		more, elsewhere int64
 		what            string
@@ -257,7 +257,7 @@ func TestWhatALogAloneIsToldOfOthers(t *testing.T) {
 		ch := checking(c.logs)
 		ch.partial = c.partial
 		for range c.messages {
-			ch.weigh(tallyOf(within(c.change)))
+			ch.evaluate(countPublication(within(c.change)))
 		}
 		ch.endLone()
 		v := ch.verdict
@@ -330,14 +330,14 @@ func TestWhenALogFellSilent(t *testing.T) {
 // TestWhatWaitsForTheNextRow: what a kill of another bus may have cut is weighed when that
 // one's next row has come, and not before.
 func TestWhatWaitsForTheNextRow(t *testing.T) {
-	few := func(p *Pass) { p.Deliveries = nil }
+	few := func(p *Publication) { p.Deliveries = nil }
 	ch := checking(2)
 	ch.tails[1] = tail{last: epoch.Add(31 * time.Minute), open: 1}
 	for range 2 {
-		ch.weighUnlessDoubtful(within(few))
+		ch.evaluateUnlessDoubtful(within(few))
 	}
-	ch.weighUnlessDoubtful(within(nil))
-	ch.weighUnlessDoubtful(within(func(p *Pass) { p.Deliveries = append(p.Deliveries, both("agent:b", "8")) }))
+	ch.evaluateUnlessDoubtful(within(nil))
+	ch.evaluateUnlessDoubtful(within(func(p *Publication) { p.Deliveries = append(p.Deliveries, both("agent:b", "8")) }))
 	if n := len(ch.tails[1].doubtful); n != 2 || ch.verdict.Messages != 2 || ch.verdict.Complete != 1 || len(ch.verdict.Problems) != 1 {
 		t.Errorf("%d wait: %+v", n, ch.verdict)
 	}
@@ -351,17 +351,17 @@ func TestWhatWaitsForTheNextRow(t *testing.T) {
 	}
 	ch.gaps = []gapPlace{{1, 5, epoch.Add(30 * time.Minute)}} // what is certain waits for nothing
 	ch.tails[1].last = epoch.Add(31 * time.Minute)
-	if ch.weighUnlessDoubtful(within(few)); ch.verdict.Cut != 1 || len(ch.tails[1].doubtful) != 0 {
+	if ch.evaluateUnlessDoubtful(within(few)); ch.verdict.Cut != 1 || len(ch.tails[1].doubtful) != 0 {
 		t.Errorf("what a gap of the other explains: %+v", ch.verdict)
 	}
 	ch.gaps = []gapPlace{{0, 1005, epoch}}
-	if ch.weighUnlessDoubtful(within(few)); ch.verdict.Cut != 2 || len(ch.tails[1].doubtful) != 0 {
+	if ch.evaluateUnlessDoubtful(within(few)); ch.verdict.Cut != 2 || len(ch.tails[1].doubtful) != 0 {
 		t.Errorf("what a gap explains: %+v", ch.verdict)
 	}
 	ch.gaps = nil
-	ch.tails[1].doubtful = slices.Repeat([]*Pass{within(few)}, maxDoubtful-1)
+	ch.tails[1].doubtful = slices.Repeat([]*Publication{within(few)}, maxDoubtful-1)
 	for range 2 {
-		ch.weighUnlessDoubtful(within(few))
+		ch.evaluateUnlessDoubtful(within(few))
 	}
 	if n := len(ch.tails[1].doubtful); n != 10_000 || ch.verdict.Cut != 3 {
 		t.Errorf("%d wait: %+v", n, ch.verdict)
@@ -376,13 +376,13 @@ func TestWhatWaitsForTheNextRow(t *testing.T) {
 func TestAPassIsJudgedWhenItsTimeIsOver(t *testing.T) {
 	ch := checking(1)
 	for i := range 3 {
-		ch.done = append(ch.done, within(func(p *Pass) { p.seen = epoch.Add(time.Duration(i) * time.Second) }))
+		ch.done = append(ch.done, within(func(p *Publication) { p.seen = epoch.Add(time.Duration(i) * time.Second) }))
 	}
 	for _, c := range []struct {
 		before time.Duration
 		left   int
 	}{{0, 3}, {1, 2}, {time.Second, 2}, {time.Minute, 0}} {
-		if ch.judge(epoch.Add(c.before)); len(ch.done) != c.left || ch.verdict.Complete != int64(3-c.left) {
+		if ch.evaluateBefore(epoch.Add(c.before)); len(ch.done) != c.left || ch.verdict.Complete != int64(3-c.left) {
 			t.Errorf("before %s: %d are left, %+v", c.before, len(ch.done), ch.verdict)
 		}
 	}

@@ -55,7 +55,7 @@ type retentionClock struct {
 // storeEvery is how often the state of the clock is stored while nothing changes.
 const storeEvery = time.Hour
 
-func newRetentionClock(path string, keep Keep) *retentionClock {
+func newRetentionClock(path string, keep Retention) *retentionClock {
 	began := time.Now()
 	return &retentionClock{
 		path:      path,
@@ -65,9 +65,9 @@ func newRetentionClock(path string, keep Keep) *retentionClock {
 	}
 }
 
-// look compares the clock to what it should show. It returns the jump that begins or
+// check compares the clock to what it should show. It returns the jump that begins or
 // ends now, if any.
-func (c *retentionClock) look() (news *ClockJump, err error) {
+func (c *retentionClock) check() (news *ClockJump, err error) {
 	now, running := c.wall().Round(0), c.running()
 	first := c.state.Wall.IsZero()
 	if first {
@@ -115,8 +115,8 @@ func (c *retentionClock) advance(wall time.Time, elapsed time.Duration) *ClockJu
 	return nil
 }
 
-// believed returns the time that retention goes by: never later than the clock.
-func (c *retentionClock) believed() time.Time {
+// now returns the time that retention goes by: never later than the clock.
+func (c *retentionClock) now() time.Time {
 	return c.state.Wall.Add(-max(0, c.state.Ahead))
 }
 

@@ -39,7 +39,7 @@ func TestRetentionClock_BelievesNoJump(t *testing.T) {
 		"behind for a minute":         {[]move{{day, -400 * day}, {time.Minute, 400 * day}, {time.Hour, 0}}, 0, "jump ended "},
 		"a little ahead while behind": {[]move{{day, -400 * day}, {time.Hour, day}, {time.Hour, 0}}, -399 * day, "jump "},
 	} {
-		clock := newRetentionClock(filepath.Join(t.TempDir(), "activity.db"), Keep{Age: 90 * day})
+		clock := newRetentionClock(filepath.Join(t.TempDir(), "activity.db"), Retention{Age: 90 * day})
 		wall, ran, news := epoch, time.Duration(0), ""
 		clock.state.Wall = wall
 		tick := func(elapsed time.Duration) {
@@ -62,12 +62,12 @@ func TestRetentionClock_BelievesNoJump(t *testing.T) {
 			wall = wall.Add(m.step)
 			tick(0)
 		}
-		if got := clock.believed().Sub(epoch) - ran; got != c.ahead || news != c.news {
+		if got := clock.now().Sub(epoch) - ran; got != c.ahead || news != c.news {
 			t.Errorf("%s: the believed time is %s ahead, %q; want %s, %q", name, got, news, c.ahead, c.news)
 		}
 	}
 	for age, want := range map[time.Duration]time.Duration{0: day, time.Hour: day, 10 * day: day, 90 * day: 9 * day} {
-		if got := newRetentionClock("", Keep{Age: age}).tolerance; got != want {
+		if got := newRetentionClock("", Retention{Age: age}).tolerance; got != want {
 			t.Errorf("kept for %s, a step of %s is believed; want %s", age, got, want)
 		}
 	}
@@ -78,7 +78,7 @@ func TestRetentionClock_BelievesNoJump(t *testing.T) {
 func TestRetentionClock_OutlivesARestart(t *testing.T) {
 	path, rows := threes(t, 4)
 	last := time.UnixMicro(rows[len(rows)-1].At)
-	keep := Keep{Age: 90 * day}
+	keep := Retention{Age: 90 * day}
 	for name, c := range map[string]struct {
 		starts []time.Duration // of the wall clock after the last row
 		want   time.Duration   // the believed time
@@ -97,11 +97,11 @@ func TestRetentionClock_OutlivesARestart(t *testing.T) {
 		for _, at := range c.starts {
 			clock = newRetentionClock(path, keep)
 			clock.wall = func() time.Time { return last.Add(at) }
-			if _, err := clock.look(); err != nil {
+			if _, err := clock.check(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := clock.believed().Sub(last); got != c.want {
+		if got := clock.now().Sub(last); got != c.want {
 			t.Errorf("%s: the believed time is %s after the last row; want %s", name, got, c.want)
 		}
 	}
@@ -110,17 +110,17 @@ func TestRetentionClock_OutlivesARestart(t *testing.T) {
 	}
 	clock := newRetentionClock(path, keep)
 	clock.wall = func() time.Time { return last.Add(400 * day) }
-	if _, err := clock.look(); err != nil || !clock.believed().Equal(last) {
-		t.Errorf("from a file that is not whole: %s, %v", clock.believed(), err)
+	if _, err := clock.check(); err != nil || !clock.now().Equal(last) {
+		t.Errorf("from a file that is not whole: %s, %v", clock.now(), err)
 	}
 	if s, err := ReadClock(path); err != nil || s.Ahead != 400*day || s.Jump == nil {
 		t.Errorf("stored is %+v, %v", s, err)
 	}
 }
 
-// TestKeeper_RemovesNothingForAJump: the clock is 400 days ahead for three seconds, or for
+// TestCompactor_RemovesNothingForAJump: the clock is 400 days ahead for three seconds, or for
 // longer than a day.
-func TestKeeper_RemovesNothingForAJump(t *testing.T) {
+func TestCompactor_RemovesNothingForAJump(t *testing.T) {
 	path, rows := threes(t, 13)
 	last := time.UnixMicro(rows[len(rows)-1].At)
 	if err := os.Remove(clockPath(path)); err != nil {
@@ -129,13 +129,13 @@ func TestKeeper_RemovesNothingForAJump(t *testing.T) {
 	var log strings.Builder
 	logger := zerolog.New(&log)
 	var recorded []Row
-	k := &keeper{path: path, keep: Keep{Age: 90 * day}, log: &logger, record: func(r Row) { recorded = append(recorded, r) }}
-	k.clock = newRetentionClock(path, k.keep)
+	k := &compactor{path: path, retention: Retention{Age: 90 * day}, log: &logger, record: func(r Row) { recorded = append(recorded, r) }}
+	k.clock = newRetentionClock(path, k.retention)
 	at := func(clock, ran time.Duration, want int) {
 		t.Helper()
 		k.clock.wall = func() time.Time { return last.Add(clock) }
 		k.clock.running = func() time.Duration { return ran }
-		if err := k.work(t.Context()); err != nil {
+		if err := k.compact(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := sealed(t, path); len(got) != want {
@@ -162,13 +162,13 @@ func TestKeeper_RemovesNothingForAJump(t *testing.T) {
 	}
 }
 
-// TestKeeper_RecordsWhatOthersRemove while the bus runs.
-func TestKeeper_RecordsWhatOthersRemove(t *testing.T) {
+// TestCompactor_RecordsWhatOthersRemove while the bus runs.
+func TestCompactor_RecordsWhatOthersRemove(t *testing.T) {
 	path, _ := threes(t, 7)
 	var recorded []Row
-	k := &keeper{path: path, record: func(r Row) { recorded = append(recorded, r) }}
+	k := &compactor{path: path, record: func(r Row) { recorded = append(recorded, r) }}
 	for range 2 {
-		if err := k.work(t.Context()); err != nil || len(recorded) != 0 {
+		if err := k.compact(t.Context()); err != nil || len(recorded) != 0 {
 			t.Fatalf("%v, recorded are %v", err, recorded)
 		}
 	}
@@ -177,7 +177,7 @@ func TestKeeper_RecordsWhatOthersRemove(t *testing.T) {
 		t.Fatalf("%+v, %v", removed, err)
 	}
 	for range 2 {
-		if err := k.work(t.Context()); err != nil || len(recorded) != 1 || !strings.Contains(string(recorded[0].Payload), `"segments":1,"deleted":14,`) {
+		if err := k.compact(t.Context()); err != nil || len(recorded) != 1 || !strings.Contains(string(recorded[0].Payload), `"segments":1,"deleted":14,`) {
 			t.Fatalf("%v, recorded are %v", err, recorded)
 		}
 	}
@@ -208,13 +208,13 @@ func TestWriter_RecordsWhatIsRemoved(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- w.Run(ctx) }()
-		w.keeper.note(Removal{Segments: 1, Rows: 2, Bytes: 3}, "why")
+		w.compactor.recordRemoval(Removal{Segments: 1, Rows: 2, Bytes: 3}, "why")
 		time.Sleep(time.Second)
 		cancel()
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		w.keeper.note(Removal{Segments: 1}, "too late")
+		w.compactor.recordRemoval(Removal{Segments: 1}, "too late")
 		if len(s.rows) != 1 || string(s.rows[0].Payload) != `{"segments":1,"deleted":2,"bytes":3,"reason":"why"}` || w.Stats().Lost != 0 {
 			t.Errorf("the rows are %v, and %d were lost", s.rows, w.Stats().Lost)
 		}

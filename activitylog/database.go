@@ -38,18 +38,18 @@ const pageSize = 8 << 10
 type database struct {
 	path string
 	opts *Options
-	live
+	activeSegment
 	checkpointing
 	shrink time.Duration // how much less than transactionTime a transaction inserts
 
 	mu     sync.Mutex // guards synced
 	synced *os.File   // the write-ahead log, for sync; nil before its first commit
 
-	heads
+	treeHeads
 }
 
-// live is what belongs to the live file.
-type live struct {
+// activeSegment is what belongs to the live file.
+type activeSegment struct {
 	conn    *sqlite.Conn
 	inserts [len(insertRows)]insert
 	batch   *sqlite.Stmt
@@ -60,12 +60,12 @@ type live struct {
 	run     run   // where it stands in the log
 	next    int64 // id of the next row
 	rows    int64
-	born    int64         // time of its first row
-	readied bool          // a checkpoint has prepared it to be sealed
-	asked   time.Time     // when it could not be sealed
-	wait    time.Duration // how long the next try waits for readers
+	firstRowAt    int64         // time of its first row
+	prepared bool          // a checkpoint has prepared it to be sealed
+	lastAttempt   time.Time     // when it could not be sealed
+	readerWait    time.Duration // how long the next try waits for readers
 	summary summary
-	ledger
+	merkleLog
 }
 
 // A run says which bus writes from which id on into which segment of which log.
@@ -94,7 +94,7 @@ func openDatabase(path string, opts *Options) (sink, error) {
 	}
 	d := &database{path: path, opts: opts}
 	d.checkpoint = backgroundCheckpoint
-	if err := d.openLive(nil); err != nil {
+	if err := d.openActive(nil); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -106,7 +106,7 @@ func create(path string) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := putAside(path); err != nil {
+	if err := quarantineWAL(path); err != nil {
 		return err
 	}
 	err := os.Rename(path+preparedSuffix, path)
@@ -116,11 +116,11 @@ func create(path string) error {
 	return err
 }
 
-// putAside makes room for a new log. A -shm and a -wal file beside a missing log belong
+// quarantineWAL makes room for a new log. A -shm and a -wal file beside a missing log belong
 // to one that was sealed, or moved or deleted, while it was read: SQLite would share the
 // first with those readers and delete the second. The write-ahead log may hold rows that
 // a moved file lacks, so it is kept under another name.
-func putAside(path string) error {
+func quarantineWAL(path string) error {
 	if err := os.Remove(path + "-shm"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -136,14 +136,14 @@ func putAside(path string) error {
 	return datafolder.Rename(path+"-wal", path+"-wal."+time.Now().UTC().Format("20060102T150405.000000"))
 }
 
-// openLive opens the live file and finds where its ids go on: after those of the one
+// openActive opens the live file and finds where its ids go on: after those of the one
 // before it, if that is known.
-func (d *database) openLive(before *live) error {
+func (d *database) openActive(before *activeSegment) error {
 	conn, err := sqlite.OpenConn(d.path, sqlite.OpenReadWrite)
 	if err != nil {
 		return fmt.Errorf("opening the activity log %s: %w", d.path, err)
 	}
-	d.live = live{conn: conn, file: files.Add(1)}
+	d.activeSegment = activeSegment{conn: conn, file: files.Add(1)}
 	if before != nil {
 		d.run, d.next = before.run, before.next
 		d.run.segment++
@@ -154,7 +154,7 @@ func (d *database) openLive(before *live) error {
 	return nil
 }
 
-func (d *database) prepare(before *live) error {
+func (d *database) prepare(before *activeSegment) error {
 	d.conn.SetBusyTimeout(busyTimeout)
 	if _, err := knownVersion(d.conn, d.path); err != nil {
 		return err
@@ -171,10 +171,10 @@ func (d *database) prepare(before *live) error {
 			return err
 		}
 	}
-	if err := d.findPlace(); err != nil {
+	if err := d.findPosition(); err != nil {
 		return err
 	}
-	if err := d.openLedger(before); err != nil {
+	if err := d.openMerkleLog(before); err != nil {
 		return err
 	}
 	// The write-ahead log has its name by now, and so have a new file and a new key. A
@@ -240,14 +240,14 @@ func makeFile(conn *sqlite.Conn) (err error) {
 	return sqlitex.ExecuteScript(conn, fmt.Sprintf("%s; PRAGMA user_version = %d", script, schemaVersion), nil)
 }
 
-// findPlace finds the segment and the ids of the live file: they go on after those of the
+// findPosition finds the segment and the ids of the live file: they go on after those of the
 // last sealed one.
-func (d *database) findPlace() error {
+func (d *database) findPosition() error {
 	v := &view{conn: d.conn}
 	place, first, ok := v.lastRun()
 	last, _ := v.int64("SELECT max(id) FROM event")
 	d.rows, _ = v.int64("SELECT coalesce(sum(last - first + 1), 0) FROM batch")
-	d.born, _ = v.int64("SELECT min(since) FROM batch")
+	d.firstRowAt, _ = v.int64("SELECT min(since) FROM batch")
 	if v.err != nil {
 		return v.err
 	}
@@ -256,7 +256,7 @@ func (d *database) findPlace() error {
 		d.run, d.next = place, max(first, last+1)
 	case d.next == 0:
 		var err error
-		if d.run, d.next, err = placeAfter(d.path); err != nil {
+		if d.run, d.next, err = positionAfter(d.path); err != nil {
 			return err
 		}
 	}
@@ -267,9 +267,9 @@ func (d *database) findPlace() error {
 	return d.beginRun()
 }
 
-// placeAfter returns where a new live file of the log at path stands: behind the last
+// positionAfter returns where a new live file of the log at path stands: behind the last
 // sealed one.
-func placeAfter(path string) (place run, next int64, err error) {
+func positionAfter(path string) (place run, next int64, err error) {
 	numbers, err := segmentNumbers(path)
 	if err != nil || len(numbers) == 0 {
 		return run{segment: 1, log: rand.Text()}, 1, err
@@ -297,10 +297,10 @@ func (d *database) write(rows []Row) (first int64, n int, err error) {
 	if n, err = d.insertAll(rows); err != nil {
 		return 0, 0, fmt.Errorf("writing the activity log: %w", err)
 	}
-	d.pace(time.Since(began))
+	d.adaptTransaction(time.Since(began))
 	first = d.next
-	if d.rows == 0 || rows[0].At < d.born { // a wrong clock may have written the first row
-		d.born = rows[0].At
+	if d.rows == 0 || rows[0].At < d.firstRowAt { // a wrong clock may have written the first row
+		d.firstRowAt = rows[0].At
 	}
 	d.next, d.rows = d.next+int64(n), d.rows+int64(n)
 	d.advance()
@@ -330,7 +330,7 @@ func (d *database) insertAll(rows []Row) (n int, err error) {
 		}
 		n += in.rows
 	}
-	step("rows stored")
+	failpoint("rows stored")
 	return n, d.summarize(rows[:n])
 }
 
@@ -369,7 +369,7 @@ func (d *database) summarize(rows []Row) error {
 		return err
 	}
 	err := errors.Join(d.batch.Reset(), d.signDurable())
-	step("leaves stored")
+	failpoint("leaves stored")
 	return err
 }
 
@@ -386,8 +386,8 @@ func (d *database) insertFor(rows int) *insert {
 // machine a commit still comes before the writer counts as stalled.
 const transactionTime = 50 * time.Millisecond
 
-// pace makes transactions shorter while they take long.
-func (d *database) pace(took time.Duration) {
+// adaptTransaction makes transactions shorter while they take long.
+func (d *database) adaptTransaction(took time.Duration) {
 	if took > 2*transactionTime {
 		d.shrink = (d.shrink + transactionTime) / 2
 	} else {
@@ -414,8 +414,8 @@ func (d *database) sync() error {
 	return nil
 }
 
-// unsync forgets the write-ahead log, which is about to be closed.
-func (d *database) unsync() {
+// closeSyncedFile forgets the write-ahead log, which is about to be closed.
+func (d *database) closeSyncedFile() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.synced != nil {
@@ -429,7 +429,7 @@ func (d *database) walBytes() int64 { return d.wal }
 // close moves the write-ahead log into the database first, so that the file is complete
 // without it. If a reader prevents that, the write-ahead log stays and nothing is lost.
 func (d *database) close() error {
-	d.unsync()
+	d.closeSyncedFile()
 	d.awaitCheckpoint()
 	_ = d.signAll() // without it, the next start signs
 	_, err := walCheckpoint(d.conn, "TRUNCATE")
@@ -449,14 +449,14 @@ const sealEvery = time.Second
 // to move.
 func (d *database) due() bool {
 	switch {
-	case !d.full(), d.background != nil && len(d.background) == 0, time.Since(d.asked) < sealEvery:
+	case !d.full(), d.background != nil && len(d.background) == 0, time.Since(d.lastAttempt) < sealEvery:
 		return false
-	case d.readied:
+	case d.prepared:
 		return true
 	}
 	_ = d.awaitCheckpoint() // the next one finds the fault, too
 	d.startCheckpoint()
-	d.readied = true
+	d.prepared = true
 	return false
 }
 
@@ -470,7 +470,7 @@ func (d *database) full() bool {
 	switch {
 	case d.rows == 0:
 		return false
-	case d.rows >= d.opts.SegmentRows, time.Since(time.UnixMicro(d.born)) >= d.opts.SegmentAge:
+	case d.rows >= d.opts.SegmentRows, time.Since(time.UnixMicro(d.firstRowAt)) >= d.opts.SegmentAge:
 		return true
 	}
 	n, err := sqlitex.ResultInt64(d.pages)
@@ -490,33 +490,33 @@ func (d *database) rotate() error {
 	if err := d.signAll(); err != nil && !isBusy(err) {
 		return errors.Join(err, d.conn.Close())
 	}
-	d.conn.SetBusyTimeout(d.wait)
+	d.conn.SetBusyTimeout(d.readerWait)
 	wal, err := walCheckpoint(d.conn, "TRUNCATE")
 	d.conn.SetBusyTimeout(busyTimeout)
 	if isBusy(err) || err == nil && wal.busy {
-		d.readied, d.asked, d.wait = false, time.Now(), min(d.wait+readersTime, busyTimeout)
+		d.prepared, d.lastAttempt, d.readerWait = false, time.Now(), min(d.readerWait+readersTime, busyTimeout)
 		return errInUse
 	}
-	before := d.live
-	d.unsync()
+	before := d.activeSegment
+	d.closeSyncedFile()
 	if err := errors.Join(err, d.conn.Close()); err != nil {
 		return err
 	}
-	step("sealing")
-	if err := moveAside(d.path, segmentPath(d.path, before.run.segment)); err != nil {
+	failpoint("sealing")
+	if err := renameSegment(d.path, segmentPath(d.path, before.run.segment)); err != nil {
 		return err
 	}
 	if err := create(d.path); err != nil {
 		return err
 	}
-	step("replaced")
+	failpoint("replaced")
 	d.checkpointing = checkpointing{checkpoint: d.checkpoint}
-	return d.openLive(&before)
+	return d.openActive(&before)
 }
 
-// moveAside gives a file that nobody writes, and whose write-ahead log is empty, another
+// renameSegment gives a file that nobody writes, and whose write-ahead log is empty, another
 // name, and takes away what belonged to the old one.
-func moveAside(path, to string) error {
+func renameSegment(path, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return fmt.Errorf("%s exists already: move it away", to)
 	}
@@ -526,12 +526,12 @@ func moveAside(path, to string) error {
 	if err := datafolder.Rename(path, to); err != nil {
 		return err
 	}
-	step("moved")
-	return putAside(path)
+	failpoint("moved")
+	return quarantineWAL(path)
 }
 
-// step is called between the steps of a change that a kill may interrupt; tests replace it.
-var step = func(string) {}
+// failpoint is called between the steps of a change that a kill may interrupt; tests replace it.
+var failpoint = func(string) {}
 
 // prepareNext makes the file that becomes the live one at the next rotation, so that the
 // writer does not wait for it.
@@ -543,7 +543,7 @@ func prepareNext(path string) error {
 	if err := makeReady(to); err != nil {
 		return err
 	}
-	step("prepared")
+	failpoint("prepared")
 	return datafolder.SyncFolder(filepath.Dir(to))
 }
 

@@ -49,6 +49,6 @@
 // together into the passes of a message and their deliveries, for [Reader.Message],
 // for [Reader.Verify] (whether the log is complete), for the exporter of traces and
 // for the demo. [Reader.Chain] finds what caused a message and what it caused.
-// [Reader.Attention] and [AgentTally] tell what agents decided. Package view says
+// [Reader.Attention] and [AgentTracker] tell what agents decided. Package view says
 // all of it in words. Only [Prune] removes rows.
 package activitylog

@@ -198,7 +198,7 @@ func TestRowsOfAMessageEndWhenEnough(t *testing.T) {
 			if want := min(limit, 12); rows != want || stopped != want {
 				t.Errorf("%s gives %d rows of %d, and %d until it is stopped", file, rows, limit, stopped)
 			}
-			if h := v.startOf("nobody", 1); v.lookup && h != (head{"tg_message", "tg:1"}) || v.startOf("nobody", 0) != (head{}) {
+			if h := v.startOf("nobody", 1); v.lookup && h != (envelope{"tg_message", "tg:1"}) || v.startOf("nobody", 0) != (envelope{}) {
 				t.Errorf("%s: row 1 begins %+v", file, h)
 			}
 			if err := v.conn.Close(); err != nil {
@@ -209,10 +209,10 @@ func TestRowsOfAMessageEndWhenEnough(t *testing.T) {
 }
 
 func TestHeadsThatAreRemembered(t *testing.T) {
-	v := &view{heads: map[string]head{}}
-	for i := range keptHeads + 1 {
-		if v.remember(numbered(i).MessageID, head{}); len(v.heads) != i%50_000+1 {
-			t.Fatalf("after %d, %d are remembered", i+1, len(v.heads))
+	v := &view{envelopes: map[string]envelope{}}
+	for i := range maxEnvelopes + 1 {
+		if v.remember(numbered(i).MessageID, envelope{}); len(v.envelopes) != i%50_000+1 {
+			t.Fatalf("after %d, %d are remembered", i+1, len(v.envelopes))
 		}
 	}
 }

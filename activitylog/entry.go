@@ -103,10 +103,10 @@ func orNull(s string) *string {
 	return &s
 }
 
-// Gist summarizes the content of a message without a text in a few words: the method
+// Summary summarizes the content of a message without a text in a few words: the method
 // asked for, the kind of event, a status. It returns nothing for content of an unknown
 // form. The words are as they were sent: the caller clips and escapes them.
-func Gist(content json.RawMessage) string {
+func Summary(content json.RawMessage) string {
 	var x struct {
 		Signal, Event, RequestID, Method, Type, Status, Topic, TalkTo, Agent, Reason, Error string
 		Typing                                                                              bool

@@ -279,7 +279,7 @@ func TestAReaderThatStaysCannotGrowTheWALWithoutBound(t *testing.T) {
 		row := numbered(appended)
 		row.Payload = payload
 		w.Append(row)
-		if s := w.Stats(); lost < 0 && strings.Contains(s.LastError, errHeld.Error()) {
+		if s := w.Stats(); lost < 0 && strings.Contains(s.LastError, errWALFull.Error()) {
 			lost = s.Lost // from here on, it is the reader who makes it lose rows
 		}
 	}

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 func appendUntilKilled(path string) {
 	if at := os.Getenv(killedCommit); at != "" {
 		left := 20
-		step = func(name string) {
+		failpoint = func(name string) {
 			if left--; name == at && left < 0 {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			}

@@ -38,7 +38,7 @@ func appendText(b []byte, column int, s string) []byte {
 	b = append(b, leafNames[column]...)
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
-			return appendOdd(b, s)
+			return appendQuoted(b, s)
 		}
 	}
 	b = append(b, '"')
@@ -46,9 +46,9 @@ func appendText(b []byte, column int, s string) []byte {
 	return append(b, '"')
 }
 
-// appendOdd appends a text that is not all plain characters. One that is not UTF-8 stands
+// appendQuoted appends a text that is not all plain characters. One that is not UTF-8 stands
 // as hexadecimal digits: no two texts look the same.
-func appendOdd(b []byte, s string) []byte {
+func appendQuoted(b []byte, s string) []byte {
 	if !utf8.ValidString(s) {
 		return appendHex(b, "text", s)
 	}
@@ -155,8 +155,8 @@ func markOf(row []byte) uint16 { return uint16(crc32.Checksum(row, castagnoli)) 
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A leafing makes the leaves of a commit, in memory that it keeps for the next one.
-type leafing struct {
+// A leafBuilder makes the leaves of a commit, in memory that it keeps for the next one.
+type leafBuilder struct {
 	commit int64    // counts
 	stored []stored // of each row
 	next   []int32  // of each row, the next one of its leaf; 0 if there is none
@@ -168,14 +168,14 @@ type leafing struct {
 }
 
 // begin forgets the commit before.
-func (l *leafing) begin() {
+func (l *leafBuilder) begin() {
 	l.commit++
 	clear(l.stored) // it holds the rows' strings
 	l.stored, l.next, l.first, l.last = l.stored[:0], l.next[:0], l.first[:0], l.last[:0]
 }
 
 // store decides what is kept of the commit's next rows, of which the first has an id in a file.
-func (l *leafing) store(rows []Row, id, file int64) []stored {
+func (l *leafBuilder) store(rows []Row, id, file int64) []stored {
 	from := len(l.stored)
 	for i := range rows {
 		l.stored = append(l.stored, rows[i].stored(id+int64(i), file))
@@ -185,7 +185,7 @@ func (l *leafing) store(rows []Row, id, file int64) []stored {
 }
 
 // join puts the last row that was stored into the leaf of the row that it points to.
-func (l *leafing) join(r *Row, id int64) {
+func (l *leafBuilder) join(r *Row, id int64) {
 	i, of := len(l.stored)-1, r.Of
 	pointing := l.stored[i].msg != 0
 	l.next = append(l.next, 0)
@@ -201,7 +201,7 @@ func (l *leafing) join(r *Row, id int64) {
 }
 
 // leaves adds the leaves of the commit's rows, of which the first has an id, to a tree.
-func (l *leafing) leaves(rows []Row, id int64, t *tree) {
+func (l *leafBuilder) leaves(rows []Row, id int64, t *tree) {
 	l.marks, l.hashes = append(l.marks[:0], make([]byte, markSize*len(rows))...), l.hashes[:0]
 	for _, at := range l.first {
 		l.buf = append(l.buf[:0], 0)

@@ -17,7 +17,7 @@ func BenchmarkLeaves(b *testing.B) {
 		}
 		rows = append(rows, m[:]...)
 	}
-	l, t, id := leafing{}, tree{}, int64(1)
+	l, t, id := leafBuilder{}, tree{}, int64(1)
 	b.ReportAllocs()
 	cpu := func() (ns int64) {
 		var u syscall.Rusage

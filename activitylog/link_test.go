@@ -189,17 +189,17 @@ func TestTheStateOfAMessage(t *testing.T) {
 	if m.Status() != "rejected" {
 		t.Errorf("refused, it is %q", m.Status())
 	}
-	m.Passes = []*Pass{{Leg: Leg{Status: "failed"}}, {Leg: Leg{Status: "ok"}}}
+	m.Publications = []*Publication{{Leg: Leg{Status: "failed"}}, {Leg: Leg{Status: "ok"}}}
 	if m.Status() != "ok" {
 		t.Errorf("sent again, it is %q", m.Status())
 	}
 	for _, l := range []Leg{{}, {Start: epoch}, {Finish: epoch}} {
-		if l.Took() != 0 {
-			t.Errorf("%+v took %s", l, l.Took())
+		if l.Duration() != 0 {
+			t.Errorf("%+v took %s", l, l.Duration())
 		}
 	}
-	if l := (Leg{Start: epoch, Finish: epoch.Add(time.Second)}); l.Took() != time.Second {
-		t.Errorf("it took %s", l.Took())
+	if l := (Leg{Start: epoch, Finish: epoch.Add(time.Second)}); l.Duration() != time.Second {
+		t.Errorf("it took %s", l.Duration())
 	}
 }
 
@@ -238,7 +238,7 @@ func TestRowsFindTheirPass(t *testing.T) {
 		"deliveries that ended are passed": {[]Entry{start("1", "a"), row(ProcessStart, "7", "p", "a"), row(ProcessFinish, "7", "p", "a"), row(ProcessStart, "7", "p", "a"), row(ProcessFinish, "7", "p", "a")}, "00000 2"},
 	} {
 		var a Assembler
-		var passes []*Pass
+		var passes []*Publication
 		got := ""
 		for i := range c.rows {
 			p, _ := a.Add(&c.rows[i])

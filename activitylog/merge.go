@@ -11,20 +11,20 @@ import (
 // Backward is the reverse order.
 type merged struct {
 	dir  direction
-	logs []*branch
+	logs []*mergeInput
 
 	// waiting is told, once for each time, of a log that does not exist or is
 	// locked; nil if that is an error.
 	waiting func(error)
 }
 
-// A branch is one of the logs.
-type branch struct {
+// A mergeInput is one of the logs.
+type mergeInput struct {
 	*pager
 	rows  []Entry // read and not yet taken
 	place int64   // of the last row that was taken
-	dry   bool    // it had no more rows, until the next take
-	told  bool    // that it is waited for
+	exhausted   bool    // it had no more rows, until the next take
+	reported  bool    // that it is waited for
 }
 
 // merge makes a merged reading of all logs from a place on, in pages of n rows.
@@ -39,19 +39,19 @@ func (r *Reader) merge(ctx context.Context, f Filter, dir direction, at Cursor, 
 			p.at = at[i]
 		}
 		if len(r.sources) > 1 {
-			p.elsewhere = func(messageID string, at int64) (head, error) { return r.headElsewhere(ctx, i, messageID, at) }
+			p.elsewhere = func(messageID string, at int64) (envelope, error) { return r.envelopeElsewhere(ctx, i, messageID, at) }
 		}
-		m.logs = append(m.logs, &branch{pager: p, place: p.at})
+		m.logs = append(m.logs, &mergeInput{pager: p, place: p.at})
 	}
 	return m
 }
 
-// headElsewhere looks for a message in every log but one: the rows of a target
+// envelopeElsewhere looks for a message in every log but one: the rows of a target
 // are in the log of its own bus.
-func (r *Reader) headElsewhere(ctx context.Context, but int, messageID string, at int64) (h head, err error) {
+func (r *Reader) envelopeElsewhere(ctx context.Context, but int, messageID string, at int64) (h envelope, err error) {
 	for i, s := range r.sources {
-		if i != but && err == nil && h == (head{}) {
-			err = s.with(ctx, func(l *reading) { h = l.headNear(messageID, at, nil) })
+		if i != but && err == nil && h == (envelope{}) {
+			err = s.with(ctx, func(l *snapshot) { h = l.envelopeNear(messageID, at, nil) })
 		}
 	}
 	return h, err
@@ -60,7 +60,7 @@ func (r *Reader) headElsewhere(ctx context.Context, but int, messageID string, a
 // take returns the next rows, at most n; with an error, the rows before it.
 func (m *merged) take(ctx context.Context, n int) (rows []Entry, err error) {
 	for _, b := range m.logs {
-		b.dry = false
+		b.exhausted = false
 	}
 	for len(rows) < n {
 		b, err := m.next(ctx)
@@ -74,7 +74,7 @@ func (m *merged) take(ctx context.Context, n int) (rows []Entry, err error) {
 }
 
 // next returns the log whose row comes next; nil if there is none for now.
-func (m *merged) next(ctx context.Context) (best *branch, err error) {
+func (m *merged) next(ctx context.Context) (best *mergeInput, err error) {
 	for _, b := range m.logs {
 		if err := m.fill(ctx, b); err != nil {
 			return nil, err
@@ -95,22 +95,22 @@ func (m *merged) sooner(ts, earlier string) bool {
 }
 
 // fill reads a page of one log when none is left.
-func (m *merged) fill(ctx context.Context, b *branch) error {
-	if len(b.rows) > 0 || b.dry {
+func (m *merged) fill(ctx context.Context, b *mergeInput) error {
+	if len(b.rows) > 0 || b.exhausted {
 		return nil
 	}
 	rows, err := b.pager.next(ctx)
 	switch {
 	case err == nil:
-		b.rows, b.dry, b.told = rows, len(rows) == 0, false
-		if b.dry {
+		b.rows, b.exhausted, b.reported = rows, len(rows) == 0, false
+		if b.exhausted {
 			b.place = b.at // nothing is chosen up to here
 		}
 	case m.waiting != nil && (errors.Is(err, ErrNoLog) || errors.Is(err, ErrLocked)):
-		if !b.told {
+		if !b.reported {
 			m.waiting(err)
 		}
-		b.told, b.dry = true, true
+		b.reported, b.exhausted = true, true
 	default:
 		return err
 	}

@@ -27,7 +27,7 @@ type Message struct {
 	Payload     json.RawMessage // nil when its send_start row is gone
 	InReplyTo   string
 	TraceParent string
-	Passes      []*Pass // each time that it was sent, in order; senders may repeat a message
+	Publications      []*Publication // each time that it was sent, in order; senders may repeat a message
 	Refusals    []Entry // its rejected rows
 	Rows        []Entry // all of them, by time
 }
@@ -51,8 +51,8 @@ func (m *Message) End() time.Time {
 // Status returns how the message ended, the last time that it was sent; empty
 // while it is under way.
 func (m *Message) Status() string {
-	if n := len(m.Passes); n > 0 {
-		return m.Passes[n-1].Status
+	if n := len(m.Publications); n > 0 {
+		return m.Publications[n-1].Status
 	}
 	if len(m.Refusals) > 0 {
 		return Rejected.String()
@@ -78,7 +78,7 @@ func (r *Reader) rowsOf(ctx context.Context, id string) (rows []Entry, err error
 	if id == "" {
 		return nil, nil
 	}
-	err = r.with(ctx, func(log int, l *reading) {
+	err = r.with(ctx, func(log int, l *snapshot) {
 		p := &pager{log: log}
 		for _, in := range l.parts {
 			v := l.open(in)
@@ -115,7 +115,7 @@ func makeMessage(id string, rows []Entry) *Message {
 			m.Refusals = append(m.Refusals, *e)
 		}
 	}
-	m.Passes = a.passes[id]
+	m.Publications = a.publications[id]
 	if m.From == "" && len(m.Refusals) > 0 {
 		m.From, m.Topic = m.Refusals[0].Actor, m.Refusals[0].Topic
 	}

@@ -37,7 +37,7 @@ func TestMessagePutsItsRowsTogether(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	var got []string
-	for _, p := range m.Passes {
+	for _, p := range m.Publications {
 		got = append(got, fmt.Sprintf("%s %s %s", p.RPCID, p.Status, p.Finish.Sub(p.Start)))
 		for _, d := range p.Deliveries {
 			got = append(got, fmt.Sprintf("- %s %q %s%s", d.Peer, d.Status, d.Error, d.Answer))
@@ -45,7 +45,7 @@ func TestMessagePutsItsRowsTogether(t *testing.T) {
 	}
 	want := []string{
 		"5 partial 3ms", `- agent:a "ok" {"processed":true}`, `- agent:b "offline" gone`,
-		fmt.Sprintf("6  %s", time.Time{}.Sub(m.Passes[1].Start)), `- agent:a "" `,
+		fmt.Sprintf("6  %s", time.Time{}.Sub(m.Publications[1].Start)), `- agent:a "" `,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -78,7 +78,7 @@ func TestAMessageToTwoTopicsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, p := range m.Passes {
+	for _, p := range m.Publications {
 		for _, d := range p.Deliveries {
 			got = append(got, p.Topic+" "+d.Peer)
 		}
@@ -99,8 +99,8 @@ func TestAMessageOverTwoBusesIsOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(m.Passes) != 1 || m.Passes[0].Bus != "east" || len(m.Passes[0].Deliveries) != 1 || m.Passes[0].Deliveries[0].Bus != "west" {
-		t.Errorf("%+v", *m.Passes[0])
+	if len(m.Publications) != 1 || m.Publications[0].Bus != "east" || len(m.Publications[0].Deliveries) != 1 || m.Publications[0].Deliveries[0].Bus != "west" {
+		t.Errorf("%+v", *m.Publications[0])
 	}
 }
 
@@ -214,7 +214,7 @@ func TestChainFollowsTraceparentAndPrefersTheAddressee(t *testing.T) {
 		both.message(protocol.TypeTGReply, agent, "tg:1", `{"inReplyTo":"e"}`)
 	}
 	two, err := opened(t, both.written("")).Chain(t.Context(), "m", nil)
-	if err != nil || len(two.Steps) != 3 || len(two.Steps[0].Passes) != 2 || two.Steps[0].Passes[1].Topic != "agent:b" {
+	if err != nil || len(two.Steps) != 3 || len(two.Steps[0].Publications) != 2 || two.Steps[0].Publications[1].Topic != "agent:b" {
 		t.Errorf("%+v, %v", two, err)
 	}
 	c, err := r.Chain(t.Context(), "a", &ChainOptions{Limit: 2})

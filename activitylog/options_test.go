@@ -16,7 +16,7 @@ func TestWhatHoldsWithoutOptions(t *testing.T) {
 	if got := w.Stats().Bounds; got != want {
 		t.Errorf("%+v; want %+v", got, want)
 	}
-	if w.opts.StopTimeout != 5*time.Second || w.opts.Required || w.opts.Keep != (Keep{}) {
+	if w.opts.StopTimeout != 5*time.Second || w.opts.Required || w.opts.Retention != (Retention{}) {
 		t.Errorf("%+v", w.opts)
 	}
 }

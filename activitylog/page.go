@@ -18,8 +18,8 @@ const (
 	// pageRows and pageBytes are how much one query returns, at most.
 	pageRows  = 1000
 	pageBytes = 4 << 20
-	// keptHeads is how many messages' heads a connection remembers.
-	keptHeads = 50_000
+	// maxEnvelopes is how many messages' heads a connection remembers.
+	maxEnvelopes = 50_000
 )
 
 // A direction is the order in which rows are read.
@@ -43,7 +43,7 @@ type pager struct {
 
 	// elsewhere looks for a message's head in the other logs; nil if there
 	// are none.
-	elsewhere func(messageID string, at int64) (head, error)
+	elsewhere func(messageID string, at int64) (envelope, error)
 }
 
 // A window is a range of ids, both ends included.
@@ -52,7 +52,7 @@ type window struct{ low, high int64 }
 // next returns the next rows; none if there are no more for now.
 func (p *pager) next(ctx context.Context) (page []Entry, err error) {
 	for more := true; more && len(page) == 0; {
-		err = p.source.with(ctx, func(r *reading) {
+		err = p.source.with(ctx, func(r *snapshot) {
 			if r.log != "" {
 				if p.life != "" && p.life != r.log && p.dir == forward {
 					p.at = 0 // another log: begin at its beginning
@@ -74,7 +74,7 @@ func (p *pager) next(ctx context.Context) (page []Entry, err error) {
 
 // window returns the ids to look at next, and the file that has them; false if there are
 // none left.
-func (p *pager) window(r *reading) (at *part, w window, ok bool) {
+func (p *pager) window(r *snapshot) (at *part, w window, ok bool) {
 	if p.dir == backward {
 		if p.from == 0 {
 			p.from = r.since(p.filter.Since)
@@ -104,7 +104,7 @@ func (p *pager) window(r *reading) (at *part, w window, ok bool) {
 }
 
 // reach returns how many ids of a file one query looks at: all, where a table names the rows.
-func (p *pager) reach(r *reading, at *part) int64 {
+func (p *pager) reach(r *snapshot, at *part) int64 {
 	if p.filter.about != "" && r.open(at).about {
 		return math.MaxInt32
 	}
@@ -120,7 +120,7 @@ func (p *pager) beyond(s span) bool {
 }
 
 // since returns an id before which no row has a time or a later one; 1 for the zero time.
-func (r *reading) since(t time.Time) int64 {
+func (r *snapshot) since(t time.Time) int64 {
 	if t.IsZero() {
 		return 1
 	}
@@ -140,7 +140,7 @@ func (r *reading) since(t time.Time) int64 {
 }
 
 // end returns the id of the last row.
-func (r *reading) end() int64 {
+func (r *snapshot) end() int64 {
 	for _, p := range slices.Backward(r.parts) {
 		if last := r.span(p).last; last > 0 {
 			return last
@@ -151,7 +151,7 @@ func (r *reading) end() int64 {
 
 // read returns the chosen rows of a window, and moves past what it looked at. If the
 // reading fails, the place stays the same.
-func (p *pager) read(r *reading, in *part, w window) (page []Entry) {
+func (p *pager) read(r *snapshot, in *part, w window) (page []Entry) {
 	v := r.open(in)
 	where, args := p.filter.where(v)
 	sel := v.selectEntries()
@@ -187,16 +187,16 @@ func (p *pager) read(r *reading, in *part, w window) (page []Entry) {
 
 // entry reads a row of such a statement; false if its message is of no
 // wanted type.
-func (p *pager) entry(r *reading, v *view, s *sqlite.Stmt) (e Entry, ok bool) {
+func (p *pager) entry(r *snapshot, v *view, s *sqlite.Stmt) (e Entry, ok bool) {
 	e = Entry{ID: s.ColumnInt64(0), Event: v.eventOf(s), MessageID: s.ColumnText(2), TS: v.timeOf(s), Log: p.log, Sent: s.ColumnInt64(11)}
 	if e.Is(SendStart) {
 		e.Payload, e.Sent = []byte(s.ColumnText(8)), e.ID
-		v.remember(e.MessageID, headOf(e.Payload))
+		v.remember(e.MessageID, envelopeOf(e.Payload))
 	}
 	if v.wide {
 		e.Sent = 0
 	}
-	h := p.head(r, v, &e)
+	h := p.envelope(r, v, &e)
 	if v.err != nil || !p.filter.takesType(h.Type) {
 		return e, false
 	}
@@ -210,19 +210,19 @@ func (p *pager) entry(r *reading, v *view, s *sqlite.Stmt) (e Entry, ok bool) {
 	return e, true
 }
 
-// head returns what is known of the message of a row, in this log or in another one.
-func (p *pager) head(r *reading, v *view, e *Entry) head {
+// envelope returns what is known of the message of a row, in this log or in another one.
+func (p *pager) envelope(r *snapshot, v *view, e *Entry) envelope {
 	if e.MessageID == "" {
-		return head{}
+		return envelope{}
 	}
-	if h, ok := v.heads[e.MessageID]; ok {
+	if h, ok := v.envelopes[e.MessageID]; ok {
 		return h
 	}
 	h := v.startOf(e.MessageID, e.Sent)
-	if h == (head{}) && v.err == nil {
-		h = r.headNear(e.MessageID, micros(e.TS), v)
+	if h == (envelope{}) && v.err == nil {
+		h = r.envelopeNear(e.MessageID, micros(e.TS), v)
 	}
-	if v.err == nil && h == (head{}) && p.elsewhere != nil {
+	if v.err == nil && h == (envelope{}) && p.elsewhere != nil {
 		var err error
 		if h, err = p.elsewhere(e.MessageID, micros(e.TS)); err != nil {
 			v.fail(err)
@@ -235,11 +235,11 @@ func (p *pager) head(r *reading, v *view, e *Entry) head {
 	return h
 }
 
-// headNear looks for a message in the files that have rows of about a time, but one.
-func (r *reading) headNear(messageID string, at int64, but *view) (h head) {
+// envelopeNear looks for a message in the files that have rows of about a time, but one.
+func (r *snapshot) envelopeNear(messageID string, at int64, but *view) (h envelope) {
 	for _, p := range slices.Backward(r.parts) {
 		s := r.span(p)
-		if s.last > 0 && s.until < at-clockSlack.Microseconds() || h != (head{}) || r.err != nil {
+		if s.last > 0 && s.until < at-clockSlack.Microseconds() || h != (envelope{}) || r.err != nil {
 			return h
 		}
 		if v := r.open(p); v != but && s.since <= at+clockSlack.Microseconds() {
@@ -250,7 +250,7 @@ func (r *reading) headNear(messageID string, at int64, but *view) (h head) {
 	return h
 }
 
-func headOf(payload []byte) (h head) {
+func envelopeOf(payload []byte) (h envelope) {
 	_ = json.Unmarshal(payload, &h) // what is no message has no type
 	return h
 }

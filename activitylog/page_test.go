@@ -14,8 +14,8 @@ import (
 )
 
 // spanned is a log of files of which only the spans are known.
-func spanned(spans ...span) *reading {
-	r := &reading{}
+func spanned(spans ...span) *snapshot {
+	r := &snapshot{}
 	for i := range spans {
 		f := &file{path: "none"}
 		f.known.Store(&spans[i])
@@ -91,7 +91,7 @@ func hourly(t *testing.T, messages int) (path string, rows []Row) {
 		three := commits[i:min(i+3, len(commits))]
 		store(t, path, &Options{SegmentRows: int64(len(slices.Concat(three...))), SegmentAge: 100 * 365 * 24 * time.Hour}, three...)
 	}
-	if err := (&keeper{path: path}).work(t.Context()); err != nil {
+	if err := (&compactor{path: path}).compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return path, rows
@@ -205,8 +205,8 @@ func TestHeadsAreLookedForNearTheirTime(t *testing.T) {
 		t.Errorf("%q; want %q", got, want)
 	}
 	for at, want := range map[time.Duration]string{-clockSlack: "tg_message", -clockSlack - time.Microsecond: "", clockSlack: "tg_message", clockSlack + time.Microsecond: ""} {
-		var h head
-		if err := opened(t, path).sources[0].with(t.Context(), func(l *reading) { h = l.headNear("far", epoch.Add(at).UnixMicro(), nil) }); err != nil || h.Type != want {
+		var h envelope
+		if err := opened(t, path).sources[0].with(t.Context(), func(l *snapshot) { h = l.envelopeNear("far", epoch.Add(at).UnixMicro(), nil) }); err != nil || h.Type != want {
 			t.Errorf("at %s it is of type %q, %v", at, h.Type, err)
 		}
 	}

@@ -42,7 +42,7 @@ func (r *Reader) Prove(ctx context.Context, messageID, kept string) (proofs []Pr
 	}
 	found, unhashed := false, false
 	for _, s := range r.sources {
-		err := s.with(ctx, func(l *reading) {
+		err := s.with(ctx, func(l *snapshot) {
 			p := &prover{path: s.path, log: l, held: held}
 			for i, part := range l.parts {
 				ids := l.rowsOf(part, messageID)
@@ -66,7 +66,7 @@ func (r *Reader) Prove(ctx context.Context, messageID, kept string) (proofs []Pr
 }
 
 // rowsOf returns the ids of a message's rows in one file.
-func (r *reading) rowsOf(p *part, messageID string) (ids []int64) {
+func (r *snapshot) rowsOf(p *part, messageID string) (ids []int64) {
 	v := r.open(p)
 	sel := "SELECT id FROM activity"
 	if v.wide {
@@ -84,7 +84,7 @@ func (r *reading) rowsOf(p *part, messageID string) (ids []int64) {
 // A prover makes proofs from one log.
 type prover struct {
 	path   string
-	log    *reading
+	log    *snapshot
 	held   *checkpoint
 	ranges []hashRange
 }

@@ -41,7 +41,7 @@ type queue struct {
 	inFlight []*chunk // being written, or written and not yet settled
 	free     []*chunk
 	commits  []commit // not yet settled
-	load
+	backlog
 	pacing
 	appended uint64        // rows accepted since the start
 	settled  uint64        // rows of those that are durable, or given up at the end
@@ -55,8 +55,8 @@ type queue struct {
 	reason string // why the writer makes no progress; empty while it does
 }
 
-// load is what waits.
-type load struct {
+// backlog is what waits.
+type backlog struct {
 	rows    int // not settled
 	bytes   int // of those
 	written int // of those rows, the ones that are committed
@@ -102,7 +102,7 @@ func (w *Writer) TryAppend(rows ...Row) bool {
 		w.mu.Unlock()
 		return false
 	}
-	signal := w.pushOrLoseLocked(rows, size)
+	signal := w.enqueueLocked(rows, size)
 	w.mu.Unlock()
 	if signal {
 		w.signal()
@@ -151,7 +151,7 @@ func (w *Writer) holdLocked(rows []Row, size int) time.Duration {
 	case q.rows == 0 || q.closed:
 		return 0
 	case w.fullLocked(len(rows), size):
-		return w.patienceLocked() - time.Since(q.progress)
+		return w.holdLimitLocked() - time.Since(q.progress)
 	case !q.slow && q.limit > 0 && q.rows-q.written+len(rows) > q.limit && q.credit <= 0:
 		return stallAfter - time.Since(q.progress)
 	default:
@@ -159,9 +159,9 @@ func (w *Writer) holdLocked(rows []Row, size int) time.Duration {
 	}
 }
 
-// patienceLocked is how long after its last progress the writer is waited for: a commit
+// holdLimitLocked is how long after its last progress the writer is waited for: a commit
 // that runs without an error may end well.
-func (w *Writer) patienceLocked() time.Duration {
+func (w *Writer) holdLimitLocked() time.Duration {
 	switch {
 	case w.q.reason != "":
 		return stallAfter
@@ -177,14 +177,14 @@ func (w *Writer) fullLocked(rows, size int) bool {
 	return w.q.rows > 0 && (w.q.rows+rows > w.opts.QueueRows || w.q.bytes+size > w.opts.QueueBytes)
 }
 
-// pushOrLoseLocked queues the rows or counts them as lost. It reports whether the
+// enqueueLocked queues the rows or counts them as lost. It reports whether the
 // writer needs a signal: it sleeps while no chunk waits, and lingers while the oldest
 // waiting chunk is not full. Rows that are in flight say nothing about that.
-func (w *Writer) pushOrLoseLocked(rows []Row, size int) bool {
+func (w *Writer) enqueueLocked(rows []Row, size int) bool {
 	q := &w.q
 	admitted := w.opts.Required && rows[0].Of != nil // its message was accepted: Admit refuses the next
 	if q.closed || !admitted && w.fullLocked(len(rows), size) {
-		w.loseLocked(len(rows), q.stallReason(w.patienceLocked()))
+		w.countLostLocked(len(rows), q.stallReason(w.holdLimitLocked()))
 		return false
 	}
 	waiting, full := len(q.chunks), q.oldestIsFull()
@@ -203,7 +203,7 @@ func (q *queue) oldestIsFull() bool {
 	return len(q.chunks) > 0 && len(q.chunks[0].rows) == chunkRows
 }
 
-func (w *Writer) loseLocked(rows int, reason string) {
+func (w *Writer) countLostLocked(rows int, reason string) {
 	w.q.lost.rows += int64(rows)
 	w.q.lost.reason = reason
 	w.q.totals.Lost += int64(rows)
@@ -276,9 +276,9 @@ func (q *queue) take() *chunk {
 	return c
 }
 
-// wrote takes the next n rows of a chunk, which were committed with ids from first on, and
+// markWritten takes the next n rows of a chunk, which were committed with ids from first on, and
 // learns from the time that it took how many may wait.
-func (q *queue) wrote(c *chunk, first int64, n int, took time.Duration) {
+func (q *queue) markWritten(c *chunk, first int64, n int, took time.Duration) {
 	q.commits = append(q.commits, commit{first, c.rows[c.written : c.written+n], c.gaps > 0})
 	c.written += n
 	q.written += n

@@ -136,7 +136,7 @@ func TestWhatIsTakenIn(t *testing.T) {
 		for i := range rows {
 			rows[i].Of = of
 		}
-		return w.pushOrLoseLocked(rows, sizeOf(rows))
+		return w.enqueueLocked(rows, sizeOf(rows))
 	}
 	q := &w.q
 	for i, c := range []struct {
@@ -192,7 +192,7 @@ func TestTheQueueCountsWhatItHas(t *testing.T) {
 			bytes += rowOverhead + i%7
 		}
 		if q.rows != pushed-settled || q.bytes != bytes || q.written != written-settled || q.appended != uint64(pushed) || q.settled != uint64(settled) {
-			t.Fatalf("%s: %+v, %d appended, %d settled; want %d, %d, %d", when, q.load, q.appended, q.settled, pushed-settled, bytes, written-settled)
+			t.Fatalf("%s: %+v, %d appended, %d settled; want %d, %d, %d", when, q.backlog, q.appended, q.settled, pushed-settled, bytes, written-settled)
 		}
 	}
 	push := func(n int) {
@@ -212,7 +212,7 @@ func TestTheQueueCountsWhatItHas(t *testing.T) {
 			}
 			c := taken[0]
 			part := min(n, len(c.rows)-c.written)
-			q.wrote(c, int64(written+1), part, time.Millisecond)
+			q.markWritten(c, int64(written+1), part, time.Millisecond)
 			written, n = written+part, n-part
 			if last := q.commits[len(q.commits)-1]; last.first != int64(written-part+1) || len(last.rows) != part || len(last.rows[0].MessageID) != (written-part)%7 {
 				t.Fatalf("the commit is %+v", last)
@@ -257,11 +257,11 @@ func TestTheQueueCountsWhatItHas(t *testing.T) {
 	}
 	// What was written and is not settled stays.
 	if q.rows != 20 || q.written != 20 || len(q.chunks) != 0 || len(q.inFlight) != 1 || q.settled != uint64(pushed-20) || q.bytes != sizeOf(q.inFlight[0].rows[10:30]) {
-		t.Errorf("after the drop: %+v, %d settled", q.load, q.settled)
+		t.Errorf("after the drop: %+v, %d settled", q.backlog, q.settled)
 	}
 	q.settle(20)
 	if q.rows != 0 || q.bytes != 0 || q.written != 0 || len(q.inFlight) != 0 {
-		t.Errorf("in the end: %+v", q.load)
+		t.Errorf("in the end: %+v", q.backlog)
 	}
 	if q.drop() != 0 || q.rows != 0 {
 		t.Error("nothing was dropped, and something left")
@@ -280,12 +280,12 @@ func TestWhatCommitsTeach(t *testing.T) {
 		{chunkRows - 1, time.Hour, 7}, {1, time.Hour, 7}, {chunkRows, time.Hour, 0},
 	} {
 		q := &queue{pacing: pacing{limit: 7}}
-		if q.wrote(&chunk{rows: make([]Row, c.rows)}, 1, c.rows, c.took); q.limit != c.want {
+		if q.markWritten(&chunk{rows: make([]Row, c.rows)}, 1, c.rows, c.took); q.limit != c.want {
 			t.Errorf("%d rows in %s teach %d; want %d", c.rows, c.took, q.limit, c.want)
 		}
 	}
 	q := &queue{pacing: pacing{limit: 7}}
-	if q.wrote(&chunk{rows: make([]Row, chunkRows)}, 1, chunkRows, 0); q.limit < chunkRows {
+	if q.markWritten(&chunk{rows: make([]Row, chunkRows)}, 1, chunkRows, 0); q.limit < chunkRows {
 		t.Errorf("no time at all teaches %d", q.limit)
 	}
 	for _, c := range []struct{ before, settled, want int }{{0, 1, 0}, {0, 2, 1}, {5, 10, 10}, {-8, 10, -3}, {0, 2 * chunkRows, chunkRows}, {1, 2 * chunkRows, chunkRows}} {
@@ -293,7 +293,7 @@ func TestWhatCommitsTeach(t *testing.T) {
 		q.push(make([]Row, c.settled))
 		for n := 0; n < c.settled; {
 			k := q.take()
-			q.wrote(k, int64(n+1), len(k.rows), time.Second)
+			q.markWritten(k, int64(n+1), len(k.rows), time.Second)
 			n += len(k.rows)
 		}
 		if q.settle(c.settled); q.credit != c.want {
@@ -405,11 +405,11 @@ func TestWhatARowCosts(t *testing.T) {
 	}
 	for took, want := range map[time.Duration]time.Duration{2 * transactionTime: 20 * time.Millisecond, 2*transactionTime + 1: 45 * time.Millisecond} {
 		d := &database{shrink: 40 * time.Millisecond}
-		if d.pace(took); d.shrink != want {
+		if d.adaptTransaction(took); d.shrink != want {
 			t.Errorf("after %s a transaction is shorter by %s; want %s", took, d.shrink, want)
 		}
 	}
-	d := &database{live: live{inserts: [len(insertRows)]insert{{rows: 64}, {rows: 8}, {rows: 1}}}}
+	d := &database{activeSegment: activeSegment{inserts: [len(insertRows)]insert{{rows: 64}, {rows: 8}, {rows: 1}}}}
 	for rows, want := range map[int]int{1: 1, 7: 1, 8: 8, 63: 8, 64: 64, 65: 64, 1000: 64} {
 		if got := d.insertFor(rows).rows; got != want {
 			t.Errorf("%d rows are inserted by %d", rows, got)

@@ -45,13 +45,13 @@ func (r *Reader) Paths() []string {
 
 // Check returns why a log cannot be read, or nil.
 func (r *Reader) Check(ctx context.Context) error {
-	return r.with(ctx, func(int, *reading) {})
+	return r.with(ctx, func(int, *snapshot) {})
 }
 
 // with calls fn with each log, until one fails.
-func (r *Reader) with(ctx context.Context, fn func(log int, l *reading)) error {
+func (r *Reader) with(ctx context.Context, fn func(log int, l *snapshot)) error {
 	for i, s := range r.sources {
-		if err := s.with(ctx, func(l *reading) { fn(i, l) }); err != nil {
+		if err := s.with(ctx, func(l *snapshot) { fn(i, l) }); err != nil {
 			return err
 		}
 	}
@@ -67,7 +67,7 @@ type Cursor []int64
 // End returns the place after the last row.
 func (r *Reader) End(ctx context.Context) (Cursor, error) {
 	c := make(Cursor, len(r.sources))
-	err := r.with(ctx, func(log int, l *reading) { c[log] = l.end() })
+	err := r.with(ctx, func(log int, l *snapshot) { c[log] = l.end() })
 	return c, err
 }
 

@@ -401,7 +401,7 @@ func TestAReadThatIsCutShortTakesNothing(t *testing.T) {
 	r := opened(t, s.written(""))
 	p := &pager{source: r.sources[0], limit: 1000}
 	ctx, cancel := context.WithCancel(t.Context())
-	err := p.source.with(ctx, func(r *reading) {
+	err := p.source.with(ctx, func(r *snapshot) {
 		in := r.parts[0]
 		v := r.open(in)
 		cancel()
@@ -416,7 +416,7 @@ func TestAReadThatIsCutShortTakesNothing(t *testing.T) {
 	}
 	ctx, cancel = context.WithCancel(t.Context())
 	var page []Entry
-	err = p.source.with(ctx, func(r *reading) {
+	err = p.source.with(ctx, func(r *snapshot) {
 		page = p.read(r, r.parts[0], window{1, 100})
 		cancel()
 	})

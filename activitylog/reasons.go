@@ -2,9 +2,9 @@ package activitylog
 
 import "strings"
 
-// reasonWords describe each reason that an attention record may carry. Those with a
+// reasonTexts describe each reason that an attention record may carry. Those with a
 // + are added to another reason.
-var reasonWords = map[string]string{
+var reasonTexts = map[string]string{
 	"acknowledgement":       "it is only thanks",
 	"addressed_to_other":    "somebody else is addressed",
 	"agent_without_task":    "an agent said it, to nobody in particular",
@@ -127,14 +127,14 @@ var reasonWords = map[string]string{
 	"+no_digest":            "its harness takes no digests",
 }
 
-// ReasonInWords describes the reason of an attention record. It returns nothing if the
+// DescribeReason describes the reason of an attention record. It returns nothing if the
 // reason is in words already, or unknown.
-func ReasonInWords(reason string) string {
+func DescribeReason(reason string) string {
 	name, more, weighed := strings.Cut(reason, "+")
-	words := reasonWords[name]
+	words := reasonTexts[name]
 	for weighed && words != "" {
 		name, more, weighed = strings.Cut(more, "+")
-		also := reasonWords["+"+name]
+		also := reasonTexts["+"+name]
 		if also == "" {
 			return ""
 		}

@@ -149,7 +149,7 @@ func TestEveryReasonIsSaidInWords(t *testing.T) {
 		if added, ok := strings.CutPrefix(reason, "+"); ok {
 			reason = "mention+" + added
 		}
-		if activitylog.ReasonInWords(reason) == "" {
+		if activitylog.DescribeReason(reason) == "" {
 			t.Errorf("%s: %q has no words in reasons.go", where, reason)
 		}
 	}
@@ -159,7 +159,7 @@ func TestEveryReasonIsSaidInWords(t *testing.T) {
 		"replied":                "",
 		"":                       "",
 	} {
-		if got := activitylog.ReasonInWords(reason); got != want {
+		if got := activitylog.DescribeReason(reason); got != want {
 			t.Errorf("%q is %q; want %q", reason, got, want)
 		}
 	}

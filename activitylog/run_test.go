@@ -140,7 +140,7 @@ func TestAWriteThatFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
 		opened int64
-	}{"a fault": {errors.New("why"), 2}, "somebody else writes": {busy, 1}, "a reader holds the write-ahead log": {fmt.Errorf("%w on it", errHeld), 1}} {
+	}{"a fault": {errors.New("why"), 2}, "somebody else writes": {busy, 1}, "a reader holds the write-ahead log": {fmt.Errorf("%w on it", errWALFull), 1}} {
 		s := &countedSink{}
 		w, opened, _ := onCounted(s, nil)
 		failing := &failingSink{countedSink: s, err: c.err}
@@ -212,12 +212,12 @@ func TestSyncEndsWhenItCannot(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- w.Sync(t.Context()) }()
 		synctest.Wait()
-		w.giveUp()
+		w.abandonRows()
 		if err := <-done; err == nil || err.Error() != "the log was closed" {
 			t.Errorf("when it is given up: %v", err)
 		}
-		if w.gaveUp != 1 || w.Stats().Lost != 1 || w.Stats().QueuedRows != 0 {
-			t.Errorf("%d were given up, %+v", w.gaveUp, w.Stats())
+		if w.abandoned != 1 || w.Stats().Lost != 1 || w.Stats().QueuedRows != 0 {
+			t.Errorf("%d were given up, %+v", w.abandoned, w.Stats())
 		}
 		if err := w.Sync(t.Context()); err != nil {
 			t.Errorf("afterwards: %v", err)
@@ -228,10 +228,10 @@ func TestSyncEndsWhenItCannot(t *testing.T) {
 		go func() { done <- other.Sync(t.Context()) }()
 		synctest.Wait()
 		if q := &other.q; q.rows != 1 || q.lost.rows != 0 || q.chunks[0].rows[0].Event != LogGap || q.syncTo != 1 {
-			t.Errorf("what was lost is not synced: %+v", q.load)
+			t.Errorf("what was lost is not synced: %+v", q.backlog)
 		}
 		c := other.q.take()
-		other.q.wrote(c, 1, 1, time.Second)
+		other.q.markWritten(c, 1, 1, time.Second)
 		other.q.settle(1)
 		other.q.wakeWaiters()
 		if err := <-done; err != nil {
@@ -283,7 +283,7 @@ func TestAFileThatIsDueIsEndedBeforeTheNextRows(t *testing.T) {
 		w.writeChunk(ctx, w.q.take())
 	}
 	write(t.Context())
-	if s.rotated.Load() != 1 || s.wrote.Load() != 1 || w.q.sealing || len(w.keeper.wake) != 1 {
+	if s.rotated.Load() != 1 || s.wrote.Load() != 1 || w.q.sealing || len(w.compactor.wake) != 1 {
 		t.Errorf("rotated %d times, written %d times, it seals: %t", s.rotated.Load(), s.wrote.Load(), w.q.sealing)
 	}
 	ended, end := context.WithCancel(t.Context())
@@ -318,7 +318,7 @@ func TestHowLongAStopMayTake(t *testing.T) {
 				t.Errorf("after %s more it must stop: %t", c.after, got)
 			}
 		}
-		if err := w.ended(); err != nil {
+		if err := w.stopError(); err != nil {
 			t.Errorf("nothing was given up: %v", err)
 		}
 	})

@@ -193,8 +193,8 @@ func TestASegmentEndsByItsBytesAndItsAge(t *testing.T) {
 // TestASealedFileIsNeverWrittenAgain: it has what it is searched by, and a checksum that sha256sum reads.
 func TestASealedFileIsNeverWrittenAgain(t *testing.T) {
 	path, _ := segmented(t, 20, &Options{SegmentRows: 20})
-	k := &keeper{path: path}
-	if err := k.work(t.Context()); err != nil {
+	k := &compactor{path: path}
+	if err := k.compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	first := segmentPath(path, 1)
@@ -219,7 +219,7 @@ func TestASealIsTold(t *testing.T) {
 		w.Append(sent(i, epoch.Add(time.Duration(i)*time.Minute))...)
 		mustSync(t, w)
 	}
-	if err := errors.Join(stop(), (&keeper{path: path, log: &log}).work(t.Context()), (&keeper{path: path, log: &log}).work(t.Context())); err != nil {
+	if err := errors.Join(stop(), (&compactor{path: path, log: &log}).compact(t.Context()), (&compactor{path: path, log: &log}).compact(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	// A stop may cut the first try short.
@@ -237,7 +237,7 @@ func TestPruneTakesWholeFiles(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&keeper{path: path}).work(t.Context()); err != nil {
+	if err := (&compactor{path: path}).compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	last, err := time.Parse(time.RFC3339, query(t, segmentPath(path, 1), "SELECT max(ts) FROM activity_log")[0])
@@ -257,7 +257,7 @@ func TestPruneTakesWholeFiles(t *testing.T) {
 	all := everything()
 	reader := opened(t, path) // it holds a file that leaves
 	var held []Entry
-	err = reader.sources[0].with(t.Context(), func(l *reading) {
+	err = reader.sources[0].with(t.Context(), func(l *snapshot) {
 		l.open(l.parts[0])
 		removed, err := Prune(t.Context(), path, cut)
 		if err != nil || removed.Segments == 0 || removed.Rows == 0 || removed.Bytes == 0 {
@@ -316,13 +316,13 @@ func TestWhatIsKeptIsReadAndSaid(t *testing.T) {
 	for text, want := range map[string]string{
 		"forever": "forever", "90d": "90 days", "36h": "36h0m0s", "20GiB": "20 GiB", "500MB": "476.837158203125 MiB", "1KiB": "1 KiB", "0.5KiB": "512 bytes", "3TiB": "3 TiB", "1025KiB": "1.0009765625 MiB", "2KB": "1.953125 KiB", "1s": "1s",
 	} {
-		k, err := ParseKeep(text)
+		k, err := ParseRetention(text)
 		if err != nil || k.String() != want {
 			t.Errorf("%s is %s, %v; want %s", text, k, err, want)
 		}
 	}
 	for _, text := range []string{"", "0", "0d", "-1d", "0GiB", "-5GiB", "GiB", "NaNGiB", "always", "1e30TiB"} {
-		if k, err := ParseKeep(text); err == nil {
+		if k, err := ParseRetention(text); err == nil {
 			t.Errorf("%q is %+v", text, k)
 		}
 	}
@@ -330,8 +330,8 @@ func TestWhatIsKeptIsReadAndSaid(t *testing.T) {
 
 func TestBytesAreKept(t *testing.T) {
 	path, _ := segmented(t, 20, &Options{SegmentRows: 7})
-	k := &keeper{path: path}
-	if err := k.work(t.Context()); err != nil {
+	k := &compactor{path: path}
+	if err := k.compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	before, _ := segmentNumbers(path)
@@ -339,8 +339,8 @@ func TestBytesAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.keep.Bytes = 4 * info.Size()
-	if err := k.work(t.Context()); err != nil {
+	k.retention.Bytes = 4 * info.Size()
+	if err := k.compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	after, err := segmentNumbers(path)
@@ -365,7 +365,7 @@ func TestWhenAFileIsFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.born = time.Now().Add(-time.Hour).UnixMicro()
+	d.firstRowAt = time.Now().Add(-time.Hour).UnixMicro()
 	const many, long = 1 << 40, 1000 * time.Hour
 	for _, c := range []struct {
 		rows, bytes int64
@@ -424,9 +424,9 @@ func TestAFileIsDueOnceACheckpointWasMade(t *testing.T) {
 		runtime.Gosched()
 	}
 	due("after it", true)
-	d.asked = time.Now().Add(time.Hour)
+	d.lastAttempt = time.Now().Add(time.Hour)
 	due("after a reader was in the way", false)
-	d.asked = time.Now().Add(-sealEvery)
+	d.lastAttempt = time.Now().Add(-sealEvery)
 	due("a second later", true)
 	if len(began) != 0 {
 		t.Error("another checkpoint began")

@@ -31,19 +31,19 @@ const keptConnections = 4
 // A source is one log that is read. Its methods may be called from any goroutine.
 type source struct {
 	path string
-	live *file
+	active *file
 
 	mu     sync.Mutex
 	sealed map[int]*file
 }
 
 func newSource(path string) *source {
-	return &source{path: path, live: &file{path: path}, sealed: map[int]*file{}}
+	return &source{path: path, active: &file{path: path}, sealed: map[int]*file{}}
 }
 
-// A reading is a log as one goroutine reads it: its files, the oldest first. A file is
+// A snapshot is a log as one goroutine reads it: its files, the oldest first. A file is
 // opened when it is first looked into.
-type reading struct {
+type snapshot struct {
 	ctx   context.Context
 	parts []*part
 	log   string // which log it is; empty for that of an older program
@@ -54,15 +54,15 @@ type reading struct {
 type part struct {
 	*file
 	view *view // nil before it is opened
-	live bool
+	active bool
 }
 
 // with calls fn with the log, and returns the error that this remembers.
-func (s *source) with(ctx context.Context, fn func(*reading)) error {
+func (s *source) with(ctx context.Context, fn func(*snapshot)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	r := &reading{ctx: ctx}
+	r := &snapshot{ctx: ctx}
 	err := s.list(r)
 	if err == nil {
 		fn(r)
@@ -84,9 +84,9 @@ func (s *source) with(ctx context.Context, fn func(*reading)) error {
 
 // list opens the live file, and then looks which others there are: one that is sealed
 // meanwhile is still the live one of this reading.
-func (s *source) list(r *reading) error {
-	live := &part{file: s.live, live: true}
-	v, err := s.live.take(r.ctx)
+func (s *source) list(r *snapshot) error {
+	live := &part{file: s.active, active: true}
+	v, err := s.active.take(r.ctx)
 	missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNoLog)
 	if err != nil && !missing {
 		return err
@@ -127,7 +127,7 @@ func (s *source) list(r *reading) error {
 }
 
 // open returns the view of a part. If that cannot be read, it is one that gives nothing.
-func (r *reading) open(p *part) *view {
+func (r *snapshot) open(p *part) *view {
 	if p.view != nil {
 		return p.view
 	}
@@ -144,14 +144,14 @@ func (r *reading) open(p *part) *view {
 }
 
 // fail remembers an error, if it is the first.
-func (r *reading) fail(err error) {
+func (r *snapshot) fail(err error) {
 	if r.err == nil {
 		r.err = err
 	}
 }
 
 // check takes the error of a view.
-func (r *reading) check(v *view) (ok bool) {
+func (r *snapshot) check(v *view) (ok bool) {
 	if v.err != nil {
 		r.fail(v.err)
 	}
@@ -159,15 +159,15 @@ func (r *reading) check(v *view) (ok bool) {
 }
 
 // span returns which rows a part has.
-func (r *reading) span(p *part) span {
-	if !p.live {
+func (r *snapshot) span(p *part) span {
+	if !p.active {
 		if known := p.known.Load(); known != nil {
 			return *known
 		}
 	}
 	v := r.open(p)
 	s := v.span()
-	if r.check(v) && !p.live && v.conn != nil {
+	if r.check(v) && !p.active && v.conn != nil {
 		p.known.Store(&s)
 	}
 	return s
@@ -190,7 +190,7 @@ func (s *source) describe(err error) error {
 }
 
 func (s *source) close() {
-	s.live.close()
+	s.active.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.sealed {

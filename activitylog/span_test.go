@@ -53,7 +53,7 @@ func TestGist(t *testing.T) {
 		`{"x":1}`: "",
 		``:        "",
 	} {
-		if got := activitylog.Gist(json.RawMessage(content)); got != want {
+		if got := activitylog.Summary(json.RawMessage(content)); got != want {
 			t.Errorf("%s is %q; want %q", content, got, want)
 		}
 	}

@@ -27,21 +27,21 @@ const killedStep = "HUBBUB_TEST_KILLED_STEP"
 func stepOptions(name string) *Options {
 	o := &Options{SegmentRows: 12}
 	if strings.HasPrefix(name, "unlinked") {
-		o.Keep.Bytes = 300 << 10
+		o.Retention.Bytes = 300 << 10
 	}
 	return o
 }
 
 func killAt(at string) {
 	at, path, _ := strings.Cut(at, "|")
-	step = func(name string) {
+	failpoint = func(name string) {
 		if name == at {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
 	}
 	w := NewWriter(path, stepOptions(at))
-	w.keeper.record = nil // rows about what was removed would change the ids of the others
+	w.compactor.record = nil // rows about what was removed would change the ids of the others
 	go func() { fmt.Fprintln(os.Stderr, w.Run(context.Background())) }()
 	sum := 0
 	for i := 0; ; i++ {
@@ -162,7 +162,7 @@ func sameRows(t *testing.T, path string, old int) (last int) {
 func goOn(t *testing.T, path string, rows int, opts *Options) {
 	t.Helper()
 	w := NewWriter(path, opts)
-	w.keeper.record = nil
+	w.compactor.record = nil
 	stop := running(t, w)
 	sum := 0
 	for i := 0; sum < rows+60; i++ {
@@ -176,7 +176,7 @@ func goOn(t *testing.T, path string, rows int, opts *Options) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.keeper.work(t.Context()); err != nil {
+	if err := w.compactor.compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -189,7 +189,7 @@ func TestAChecksumOfAnotherFileIsNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	store(t, path, &Options{SegmentRows: 1}, sent(1, epoch), sent(2, epoch))
-	if err := (&keeper{path: path}).work(t.Context()); err != nil {
+	if err := (&compactor{path: path}).compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	line, err := checksum(t.Context(), segmentPath(path, 1))
@@ -202,8 +202,8 @@ func TestAChecksumOfAnotherFileIsNotTaken(t *testing.T) {
 // their copies with indexes, and removed, while it is written.
 func TestAFollowerMissesNothingAcrossFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "activity.db")
-	w := NewWriter(path, &Options{SegmentRows: 12, Keep: Keep{Bytes: 1 << 20}, StopTimeout: time.Minute})
-	w.keeper.record = nil
+	w := NewWriter(path, &Options{SegmentRows: 12, Retention: Retention{Bytes: 1 << 20}, StopTimeout: time.Minute})
+	w.compactor.record = nil
 	stop := running(t, w)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -28,19 +28,19 @@ func (w *Writer) drain(ctx context.Context) {
 	w.committed()
 }
 
-// tellLate says what a stop that takes long waits for.
-func (w *Writer) tellLate() {
+// warnSlowStop says what a stop that takes long waits for.
+func (w *Writer) warnSlowStop() {
 	w.opts.Log.Warn().Str("path", w.path).Int("queued_rows", w.Stats().QueuedRows).
 		Msg("activity log: the end waits for the disk, which takes long to sync rows or to change files")
 }
 
-// tidyTime is what tidy may take in any case.
-const tidyTime = 200 * time.Millisecond
+// closeTime is what tidy may take in any case.
+const closeTime = 200 * time.Millisecond
 
-// tidy closes the log after its keeper has ended. Every row is durable by then, and the
+// closeBy closes the log after its keeper has ended. Every row is durable by then, and the
 // next start does what is left, so that a disk on which it takes longer than a stop may
 // take is not waited for: then it ends with the program.
-func (w *Writer) tidy(kept <-chan struct{}, stopBy time.Time) {
+func (w *Writer) closeBy(kept <-chan struct{}, stopBy time.Time) {
 	closed := make(chan error, 1)
 	go func() {
 		<-kept
@@ -51,45 +51,45 @@ func (w *Writer) tidy(kept <-chan struct{}, stopBy time.Time) {
 		if err != nil {
 			w.opts.Log.Warn().Err(err).Msg("activity log not closed cleanly")
 		}
-	case <-time.After(max(time.Until(stopBy), tidyTime)):
+	case <-time.After(max(time.Until(stopBy), closeTime)):
 		w.opts.Log.Warn().Str("path", w.path).
 			Msg("activity log: the disk is too slow to tidy its files before the end; every row is on it, and the next start goes on")
 	}
 }
 
-// ended returns the error of a run that has ended: rows were given up.
-func (w *Writer) ended() error {
+// stopError returns the error of a run that has ended: rows were given up.
+func (w *Writer) stopError() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.gaveUp == 0 {
+	if w.abandoned == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d rows could not be written to %s before the end: %s", w.gaveUp, w.path, w.q.totals.LastError)
+	return fmt.Errorf("%d rows could not be written to %s before the end: %s", w.abandoned, w.path, w.q.totals.LastError)
 }
 
-// giveUp drops the rows that are not written.
-func (w *Writer) giveUp() {
+// abandonRows drops the rows that are not written.
+func (w *Writer) abandonRows() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	q := &w.q
 	q.closed = true
-	w.gaveUp += q.lost.rows // counted as lost already
+	w.abandoned += q.lost.rows // counted as lost already
 	q.lost = gap{}
-	w.lostAtEndLocked(q.drop())
+	w.countAbandonedLocked(q.drop())
 }
 
-// giveUpCommits drops commits that cannot be made durable.
-func (w *Writer) giveUpCommits() {
+// abandonCommits drops commits that cannot be made durable.
+func (w *Writer) abandonCommits() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.q.written
 	w.q.commits = nil
 	w.q.settle(n)
-	w.lostAtEndLocked(n)
+	w.countAbandonedLocked(n)
 }
 
-func (w *Writer) lostAtEndLocked(rows int) {
-	w.gaveUp += int64(rows)
+func (w *Writer) countAbandonedLocked(rows int) {
+	w.abandoned += int64(rows)
 	w.q.totals.Lost += int64(rows)
 	w.q.wakeWaiters()
 }
@@ -123,7 +123,7 @@ func (w *Writer) Sync(ctx context.Context) error {
 		if q.settled >= target {
 			defer w.mu.Unlock()
 			if q.totals.Lost > lost {
-				return errors.New(q.stallReason(w.patienceLocked()))
+				return errors.New(q.stallReason(w.holdLimitLocked()))
 			}
 			return nil
 		}

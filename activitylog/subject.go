@@ -122,7 +122,7 @@ func (e *Entry) subjects() []string {
 		e.Decode(&fact) // what cannot be read is about nothing
 		return subjectsOf(&fact)
 	}
-	switch protocol.MessageType(headOf(e.Payload).Type) {
+	switch protocol.MessageType(envelopeOf(e.Payload).Type) {
 	case protocol.TypeTGMessage, protocol.TypeChatMessage:
 		if c, ok := chatEvent(e); ok {
 			return []string{c.EventID}

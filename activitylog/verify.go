@@ -86,37 +86,37 @@ func (r *Reader) Verify(ctx context.Context, opts *VerifyOptions) (*Verdict, err
 		}
 	}
 	for _, s := range r.sources {
-		err := s.with(ctx, func(l *reading) {
+		err := s.with(ctx, func(l *snapshot) {
 			for _, in := range l.parts {
 				v := l.open(in)
-				c.checkFile(v, in.path, o.Quick || !in.live && c.checkSum(ctx, in.path))
+				c.checkFile(v, in.path, o.Quick || !in.active && c.checkSum(ctx, in.path))
 				l.check(v)
 			}
 		})
-		if err := c.unlessDamage(s.path, err); err != nil {
+		if err := c.recordDamage(s.path, err); err != nil {
 			return nil, err
 		}
-		if err := c.unlessDamage(s.path, r.auditLog(ctx, s, c, &o)); err != nil {
+		if err := c.recordDamage(s.path, r.auditLog(ctx, s, c, &o)); err != nil {
 			return nil, err
 		}
 	}
-	c.strangers(o.Checkpoints)
+	c.reportForeign(o.Checkpoints)
 	err := r.Each(ctx, Filter{}, func(e *Entry) error {
 		if c.add(e); o.OnRow != nil {
 			o.OnRow()
 		}
 		return nil
 	})
-	if err := c.unlessDamage(strings.Join(c.paths, ", "), err); err != nil {
+	if err := c.recordDamage(strings.Join(c.paths, ", "), err); err != nil {
 		return nil, err
 	}
 	c.end()
-	return c.verdict, r.leavePruned(ctx, c.verdict)
+	return c.verdict, r.ignorePruned(ctx, c.verdict)
 }
 
-// unlessDamage returns an error of reading, unless the file is damaged: that is a
+// recordDamage returns an error of reading, unless the file is damaged: that is a
 // problem like others, listed after those found before it.
-func (c *checker) unlessDamage(log string, err error) error {
+func (c *checker) recordDamage(log string, err error) error {
 	if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultCorrupt {
 		return err
 	}
@@ -124,11 +124,11 @@ func (c *checker) unlessDamage(log string, err error) error {
 	return nil
 }
 
-// leavePruned drops the problems of messages whose rows have left since they were
+// ignorePruned drops the problems of messages whose rows have left since they were
 // read: a prune that goes on meanwhile takes some before others.
-func (r *Reader) leavePruned(ctx context.Context, v *Verdict) error {
+func (r *Reader) ignorePruned(ctx context.Context, v *Verdict) error {
 	for _, s := range r.sources {
-		err := s.with(ctx, func(l *reading) {
+		err := s.with(ctx, func(l *snapshot) {
 			v.Problems = slices.DeleteFunc(v.Problems, func(p Problem) bool {
 				if p.MessageID == "" || p.Log != s.path {
 					return false
@@ -163,7 +163,7 @@ func (c *checker) checkSum(ctx context.Context, path string) bool {
 }
 
 // has reports whether a row is there.
-func (r *reading) has(id int64) bool {
+func (r *snapshot) has(id int64) bool {
 	for _, p := range r.parts {
 		if s := r.span(p); id < s.first || id > s.last {
 			continue
@@ -176,8 +176,8 @@ func (r *reading) has(id int64) bool {
 	return false
 }
 
-// wantedColumns are the columns that every log has.
-var wantedColumns = []string{"id", "ts", "event", "message_id", "rpc_id", "actor", "topic", "status", "payload_json", "error"}
+// requiredColumns are the columns that every log has.
+var requiredColumns = []string{"id", "ts", "event", "message_id", "rpc_id", "actor", "topic", "status", "payload_json", "error"}
 
 func (c *checker) checkFile(v *view, path string, quick bool) {
 	if v.conn == nil {
@@ -188,7 +188,7 @@ func (c *checker) checkFile(v *view, path string, quick bool) {
 		v.fail(err)
 		return
 	}
-	for _, name := range wantedColumns {
+	for _, name := range requiredColumns {
 		if !columns[name] {
 			c.problem(Problem{Log: path, What: "the column " + name + " is missing"})
 		}

@@ -213,12 +213,12 @@ func TestVerifyBesideAPrune(t *testing.T) {
 	if err != nil || len(v.Problems) != 1 {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	if err := r.leavePruned(t.Context(), v); err != nil || len(v.Problems) != 1 {
+	if err := r.ignorePruned(t.Context(), v); err != nil || len(v.Problems) != 1 {
 		t.Errorf("the rows are there, and the problem is not: %+v, %v", v, err)
 	}
 	cut := v.Cut
 	change(t, path, fmt.Sprintf("DELETE FROM activity_log WHERE id <= %d", v.Problems[0].ID))
-	if err := r.leavePruned(t.Context(), v); err != nil || len(v.Problems) != 0 || v.Cut != cut+1 {
+	if err := r.ignorePruned(t.Context(), v); err != nil || len(v.Problems) != 0 || v.Cut != cut+1 {
 		t.Errorf("the rows have left: %+v, %v", v, err)
 	}
 }
@@ -266,7 +266,7 @@ func TestALoneLogOfAClusterIsToldWhatItNeeds(t *testing.T) {
 // TestASealedFileIsCheckedByItsChecksum changes one value in a file, as its owner could.
 func TestASealedFileIsCheckedByItsChecksum(t *testing.T) {
 	path, _ := segmented(t, 20, &Options{SegmentRows: 20})
-	if err := (&keeper{path: path}).work(t.Context()); err != nil {
+	if err := (&compactor{path: path}).compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if v := verdict(t, path); !v.OK() {

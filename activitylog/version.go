@@ -72,8 +72,8 @@ func takeOver(path string) error {
 	if !old {
 		return nil
 	}
-	step("taking over")
-	if err := moveAside(path, segmentPath(path, 0)); err != nil {
+	failpoint("taking over")
+	if err := renameSegment(path, segmentPath(path, 0)); err != nil {
 		return fmt.Errorf("making the activity log of an older program a segment: %w", err)
 	}
 	return nil

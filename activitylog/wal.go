@@ -15,8 +15,8 @@ import (
 // when a commit finds all of it moved, and with each segment.
 const usualWAL = 8 << 20
 
-// errHeld is the error of a write-ahead log that has reached its bound.
-var errHeld = errors.New("a reader keeps a transaction open")
+// errWALFull is the error of a write-ahead log that has reached its bound.
+var errWALFull = errors.New("a reader keeps a transaction open")
 
 // checkpointing is how a database moves its write-ahead log into its file: in the
 // background, while rows are written.
@@ -63,7 +63,7 @@ func (d *database) boundWAL() error {
 	case err != nil && !isBusy(err):
 		return fmt.Errorf("checkpointing the activity log: %w", err)
 	case err != nil, wal.busy:
-		return fmt.Errorf("%w on %s, and its write-ahead log has reached %d bytes: end that reader", errHeld, d.path, d.wal)
+		return fmt.Errorf("%w on %s, and its write-ahead log has reached %d bytes: end that reader", errWALFull, d.path, d.wal)
 	}
 	return nil
 }

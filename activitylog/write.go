@@ -21,14 +21,14 @@ func (w *Writer) writeChunk(ctx context.Context, c *chunk) {
 		began := time.Now()
 		first, n, err := w.tryWrite(c.rows[c.written:])
 		if err == nil {
-			if w.wrote(c, first, n, time.Since(began)) {
+			if w.accountWritten(c, first, n, time.Since(began)) {
 				return
 			}
 			continue
 		}
 		w.failed(err)
 		if w.mustStop(ctx) {
-			w.giveUp()
+			w.abandonRows()
 			return
 		}
 		w.pause(ctx)
@@ -48,7 +48,7 @@ func (w *Writer) tryWrite(rows []Row) (first int64, n int, err error) {
 		return 0, 0, err
 	}
 	first, n, err = w.sink.write(rows)
-	if err != nil && !isBusy(err) && !errors.Is(err, errHeld) {
+	if err != nil && !isBusy(err) && !errors.Is(err, errWALFull) {
 		_ = w.closeSink() // begin anew with a fresh connection; the fault is known already
 	}
 	return first, n, err
@@ -81,7 +81,7 @@ func (w *Writer) closeSink() error {
 
 // rotate seals the live file. What was committed to it is durable then.
 func (w *Writer) rotate() {
-	defer w.keeper.signal()
+	defer w.compactor.signal()
 	w.setSealing(true)
 	defer w.setSealing(false)
 	w.sinkMu.Lock()
@@ -100,11 +100,11 @@ func (w *Writer) setSealing(on bool) {
 	w.q.progress = time.Now()
 }
 
-// wrote accounts for the next n rows of a chunk, which were committed, and reports whether
+// accountWritten accounts for the next n rows of a chunk, which were committed, and reports whether
 // those were its last. Then the chunk is no longer the caller's.
-func (w *Writer) wrote(c *chunk, first int64, n int, took time.Duration) (last bool) {
+func (w *Writer) accountWritten(c *chunk, first int64, n int, took time.Duration) (last bool) {
 	w.mu.Lock()
-	w.q.wrote(c, first, n, took)
+	w.q.markWritten(c, first, n, took)
 	last = c.written == len(c.rows)
 	w.q.totals.Commits++
 	w.q.totals.WALBytes = w.sink.walBytes()
@@ -145,7 +145,7 @@ func (w *Writer) settle(ctx context.Context, commits []commit, stopping bool) {
 	began := time.Now()
 	if err := w.sync(); err != nil {
 		if w.failed(err); stopping && w.mustStop(ctx) {
-			w.giveUpCommits()
+			w.abandonCommits()
 			return
 		}
 		w.pause(ctx)

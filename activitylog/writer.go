@@ -44,8 +44,8 @@ type Options struct {
 	SegmentRows, SegmentBytes int64
 	SegmentAge                time.Duration
 
-	// Keep is how much of the log is kept; the zero Keep keeps all.
-	Keep Keep
+	// Retention is how much of the log is kept; the zero Keep keeps all.
+	Retention Retention
 
 	// StopTimeout is how long Run, once its context has ended, tries to write
 	// what is queued to a database that does not take it; default 5s.
@@ -69,14 +69,14 @@ type Writer struct {
 	wake    chan struct{} // capacity 1: rows are queued
 	commits chan struct{} // capacity 1: rows are committed, and not yet durable
 	opened  chan struct{} // closed after the first attempt to open the database
-	keeper  *keeper
+	compactor  *compactor
 
 	mu          sync.Mutex
 	q           queue
 	loggedError string
 	loggedAt    time.Time
 	stopBy      time.Time // when a stop must have ended
-	gaveUp      int64     // rows that were queued and not written at the end
+	abandoned      int64     // rows that were queued and not written at the end
 
 	// The goroutine in Run alone changes the sink, and holds sinkMu then; who syncs it
 	// holds sinkMu, too.
@@ -99,7 +99,7 @@ func NewWriter(path string, opts *Options) *Writer {
 	defaults.Log(&o.Log)
 	w := &Writer{path: path, opts: o, wake: make(chan struct{}, 1), commits: make(chan struct{}, 1), opened: make(chan struct{})}
 	w.open = func() (sink, error) { return openDatabase(path, &w.opts) }
-	w.keeper = &keeper{path: path, keep: o.Keep, log: o.Log, wake: make(chan struct{}, 1), record: w.record}
+	w.compactor = &compactor{path: path, retention: o.Retention, log: o.Log, wake: make(chan struct{}, 1), record: w.record}
 	return w
 }
 
@@ -120,8 +120,8 @@ const (
 // until it can. The error tells how many rows were not written in the end.
 func (w *Writer) Run(ctx context.Context) error {
 	if !w.openFirst(ctx) {
-		w.giveUp()
-		return w.ended()
+		w.abandonRows()
+		return w.stopError()
 	}
 	settled, kept := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -130,14 +130,14 @@ func (w *Writer) Run(ctx context.Context) error {
 	}()
 	go func() {
 		defer close(kept)
-		w.keeper.run(ctx)
+		w.compactor.run(ctx)
 	}()
 	w.writeQueued(ctx)
 	stopBy := time.Now().Add(w.opts.StopTimeout)
 	told := make(chan struct{})
 	late := time.AfterFunc(w.opts.StopTimeout, func() {
 		defer close(told)
-		w.tellLate()
+		w.warnSlowStop()
 	})
 	defer func() {
 		if !late.Stop() {
@@ -146,8 +146,8 @@ func (w *Writer) Run(ctx context.Context) error {
 	}()
 	w.drain(ctx)
 	<-settled
-	w.tidy(kept, stopBy)
-	return w.ended()
+	w.closeBy(kept, stopBy)
+	return w.stopError()
 }
 
 // Opened returns a channel that is closed when Run has opened the database, or knows why

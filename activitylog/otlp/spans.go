@@ -20,7 +20,7 @@ const (
 // A spanMaker makes spans of rows. It is not safe for concurrent use.
 type spanMaker struct {
 	passes activitylog.Assembler
-	open   map[*activitylog.Pass]*sending
+	open   map[*activitylog.Publication]*sending
 	traces map[string]traced // of finished and open messages, by messageId
 	turns  activitylog.Turns[int64]
 }
@@ -78,7 +78,7 @@ const (
 
 func newSpanMaker() *spanMaker {
 	return &spanMaker{
-		passes: activitylog.Assembler{Live: maxOpen}, open: map[*activitylog.Pass]*sending{}, traces: map[string]traced{}, turns: activitylog.Turns[int64]{},
+		passes: activitylog.Assembler{MaxPending: maxOpen}, open: map[*activitylog.Publication]*sending{}, traces: map[string]traced{}, turns: activitylog.Turns[int64]{},
 	}
 }
 
@@ -104,7 +104,7 @@ func (m *spanMaker) add(r *activitylog.Row) []span {
 
 // begin follows a message from its send_start on. A message that tells the end of
 // a turn completes the turn's span.
-func (m *spanMaker) begin(p *activitylog.Pass, r *activitylog.Row) []span {
+func (m *spanMaker) begin(p *activitylog.Publication, r *activitylog.Row) []span {
 	var message struct {
 		Type, InReplyTo, TraceParent string
 		Content                      json.RawMessage

@@ -82,7 +82,7 @@ func NewWaterfall(c *activitylog.Chain, deliveries, most int) *Waterfall {
 // its deliveries.
 func (w *Waterfall) add(s *activitylog.Step, b Bar) {
 	b.Step, b.Kind, b.Depth, b.Topic, b.Reason, b.Start = s, BarMessage, s.Depth, s.Topic, s.Reason, s.Begin()
-	if len(s.Passes) == 0 {
+	if len(s.Publications) == 0 {
 		b.Status, b.Finish = s.Message.Status(), s.End()
 		if n := len(s.Refusals); n > 0 {
 			b.Error = s.Refusals[n-1].Error
@@ -90,14 +90,14 @@ func (w *Waterfall) add(s *activitylog.Step, b Bar) {
 		w.Bars = append(w.Bars, b)
 		return
 	}
-	for i, p := range s.Passes {
+	for i, p := range s.Publications {
 		pass := b
 		if !p.Start.IsZero() {
 			pass.Start = p.Start
 		}
 		pass.Finish, pass.Topic, pass.Status, pass.Answer = p.Finish, p.Topic, p.Status, p.Result
 		switch {
-		case i > 0 && p.Topic == s.Passes[i-1].Topic:
+		case i > 0 && p.Topic == s.Publications[i-1].Topic:
 			pass.Reason = SentAgain
 		case i > 0:
 			pass.Reason = "also sent"

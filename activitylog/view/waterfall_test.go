@@ -25,15 +25,15 @@ func leg(from, until float64, status string) activitylog.Leg {
 }
 
 // step is a message that is first seen at from; its last row is at until.
-func step(id string, depth int, from, until float64, passes ...*activitylog.Pass) activitylog.Step {
+func step(id string, depth int, from, until float64, passes ...*activitylog.Publication) activitylog.Step {
 	row := func(n float64) activitylog.Entry { return activitylog.Entry{TS: second(n).Format(time.RFC3339Nano)} }
 	return activitylog.Step{Depth: depth, Reason: "answers", Message: &activitylog.Message{
-		ID: id, Type: "tg_message", Topic: "agent:lead", Passes: passes, Rows: []activitylog.Entry{row(from), row(until)},
+		ID: id, Type: "tg_message", Topic: "agent:lead", Publications: passes, Rows: []activitylog.Entry{row(from), row(until)},
 	}}
 }
 
-func pass(topic string, l activitylog.Leg, deliveries ...*activitylog.Delivery) *activitylog.Pass {
-	return &activitylog.Pass{Leg: l, Topic: topic, Deliveries: deliveries}
+func pass(topic string, l activitylog.Leg, deliveries ...*activitylog.Delivery) *activitylog.Publication {
+	return &activitylog.Publication{Leg: l, Topic: topic, Deliveries: deliveries}
 }
 
 func to(peer string, l activitylog.Leg) *activitylog.Delivery {

@@ -12,17 +12,17 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A Voice is how much words say. They say the same of a row.
-type Voice int
+// A Style is how much words say. They say the same of a row.
+type Style int
 
 // The voices.
 const (
-	Full  Voice = iota // a sentence, for a terminal
+	Full  Style = iota // a sentence, for a terminal
 	Brief              // a phrase, for a cell of a table
 )
 
 // Row says what a row holds beside its columns.
-func (v Voice) Row(e *activitylog.Entry) string {
+func (v Style) Row(e *activitylog.Entry) string {
 	detail := ""
 	switch {
 	case e.Is(activitylog.LogGap):
@@ -62,7 +62,7 @@ func pruned(payload []byte) string {
 	return fmt.Sprintf("%s in %s removed: %s", Many(r.Rows, "row"), Many(int64(r.Segments), "sealed file"), r.Reason)
 }
 
-func (v Voice) gap(payload []byte) string {
+func (v Style) gap(payload []byte) string {
 	var gap struct{ Lost int64 }
 	err := json.Unmarshal(payload, &gap)
 	switch {
@@ -75,7 +75,7 @@ func (v Voice) gap(payload []byte) string {
 }
 
 // Message says what a message says: its text, what an agent recorded, or its content.
-func (v Voice) Message(payload []byte) string {
+func (v Style) Message(payload []byte) string {
 	var m struct{ Content json.RawMessage }
 	if json.Unmarshal(payload, &m) != nil {
 		return ""
@@ -97,7 +97,7 @@ func (v Voice) Message(payload []byte) string {
 	if v == Full && c.Event != "" && c.Message+c.Status != "" {
 		return c.Event + ": " + strings.TrimSpace(c.Status+" "+c.Message)
 	}
-	if words := activitylog.Gist(m.Content); words != "" {
+	if words := activitylog.Summary(m.Content); words != "" {
 		return words
 	}
 	var b bytes.Buffer
@@ -108,7 +108,7 @@ func (v Voice) Message(payload []byte) string {
 }
 
 // result says what became of a message.
-func (v Voice) result(result []byte) string {
+func (v Style) result(result []byte) string {
 	var r protocol.SendResult
 	if json.Unmarshal(result, &r) != nil {
 		return ""
@@ -131,7 +131,7 @@ func (v Voice) result(result []byte) string {
 }
 
 // Record says what an agent recorded.
-func (v Voice) Record(a *activitylog.AttentionRecord) string {
+func (v Style) Record(a *activitylog.AttentionRecord) string {
 	if v == Brief {
 		return brief(a)
 	}

@@ -133,7 +133,7 @@ func (o *alertFinder) checkAgents(f *readModel) {
 	for id, a := range f.agents.all() {
 		name := text.Clip(f.titles.Called(id), 60)
 		if until := a.BudgetUntil(o.Now); !until.IsZero() {
-			o.add("warn", name+" has used up a budget", fmt.Sprintf("%s (%d); it resumes %s, or after a reset", activitylog.ReasonInWords(a.BudgetRecord.Reason), a.BudgetRecord.Bound, relativeTime(o.Now, a.BudgetRecord.Until)), link("agent", "id", id), a.BudgetRecord.At)
+			o.add("warn", name+" has used up a budget", fmt.Sprintf("%s (%d); it resumes %s, or after a reset", activitylog.DescribeReason(a.BudgetRecord.Reason), a.BudgetRecord.Bound, relativeTime(o.Now, a.BudgetRecord.Until)), link("agent", "id", id), a.BudgetRecord.At)
 		}
 		open, oldest := 0, o.Now
 		for _, e := range a.Events {

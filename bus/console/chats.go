@@ -267,7 +267,7 @@ func (f *readModel) applyDeliveryStatus(e *activitylog.Entry, m *protocol.Messag
 
 // An agent is the state of one agent.
 type agent struct {
-	activitylog.AgentTally
+	activitylog.AgentTracker
 	ID           string
 	Online       time.Time // when it last announced itself
 	Last         time.Time // when it last recorded anything
@@ -281,7 +281,7 @@ type agent struct {
 
 // An agentEvent is one event from the view of one agent.
 type agentEvent struct {
-	activitylog.EventTally
+	activitylog.EventState
 	ID        string
 	At        time.Time
 	MessageID string // of the chat message that brought it
@@ -293,7 +293,7 @@ type agentEvent struct {
 func (f *readModel) agent(id string) *agent {
 	a := f.agents.touch(id)
 	if a.byID == nil {
-		*a = agent{ID: id, AgentTally: activitylog.AgentTally{Keep: 4 * maxEvents}, byID: map[string]*agentEvent{}}
+		*a = agent{ID: id, AgentTracker: activitylog.AgentTracker{MaxEvents: 4 * maxEvents}, byID: map[string]*agentEvent{}}
 	}
 	return a
 }
@@ -357,7 +357,7 @@ func (a *agent) applyRecord(r *activitylog.AttentionRecord, at time.Time) {
 	case r.Event == activitylog.RecordHalt && r.State == protocol.HaltBudgetReset:
 		a.BudgetRecord = activitylog.AttentionRecord{}
 	}
-	a.Add(r, func(id string) *activitylog.EventTally { return &a.event(id).EventTally })
+	a.Add(r, func(id string) *activitylog.EventState { return &a.event(id).EventState })
 	if r.Event == activitylog.RecordDecision {
 		if e := a.event(r.EventID); e.At.IsZero() {
 			e.At = at

@@ -195,7 +195,7 @@ var functions = template.FuncMap{
 	"plus":       func(a, b int) int { return a + b },
 	"known":      func(t time.Time) bool { return !t.IsZero() },
 	"identity":   plain(identityLink),
-	"words":      activitylog.ReasonInWords,
+	"words":      activitylog.DescribeReason,
 	"boundName":  boundName,
 	"boundValue": boundValue,
 	"millis":     millis,

@@ -43,7 +43,7 @@ func main() {
 
 // parseKeep reads --event-keep; what is kept for good is less than 0.
 func parseKeep(text string) (time.Duration, error) {
-	k, err := activitylog.ParseKeep(text)
+	k, err := activitylog.ParseRetention(text)
 	switch {
 	case err != nil || k.Bytes != 0:
 		return 0, program.Usage("--event-keep %q is neither an age such as 90d, nor forever", text)

@@ -41,7 +41,7 @@ func (s *settings) check() (err error) {
 	if err := s.checkBounds(); err != nil {
 		return err
 	}
-	if s.log.Keep, err = activitylog.ParseKeep(s.keep); err != nil {
+	if s.log.Retention, err = activitylog.ParseRetention(s.keep); err != nil {
 		return program.Usage("--activity-keep %s", err)
 	}
 	if err := checkListen(s.bus.Listen); err != nil {

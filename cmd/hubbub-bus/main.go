@@ -87,7 +87,7 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	fs.Int64Var(&s.log.SegmentRows, "activity-segment-rows", activitylog.DefaultSegmentRows, "rows of the activity log's live file, before it is sealed and a new one begins")
 	fs.Int64Var(&s.log.SegmentBytes, "activity-segment-bytes", activitylog.DefaultSegmentBytes, "bytes of the live file, likewise")
 	fs.DurationVar(&s.log.SegmentAge, "activity-segment-age", activitylog.DefaultSegmentAge, "time since the first row of the live file, likewise")
-	fs.StringVar(&s.keep, "activity-keep", activitylog.DefaultKeep, "how much of the activity log is kept: an age such as 90d, bytes such as 20GiB, or forever")
+	fs.StringVar(&s.keep, "activity-keep", activitylog.DefaultRetention, "how much of the activity log is kept: an age such as 90d, bytes such as 20GiB, or forever")
 	fs.BoolVar(&s.log.Required, "activity-required", false, "refuse messages while the activity log cannot keep up")
 	fs.BoolVar(&s.noRedact, "no-redact", false, "write secrets to the activity log as they are; otherwise what has the shape of one is replaced by its name")
 	fs.BoolVar(&s.noConsole, "no-console", false, "serve no web console at /console/")
@@ -162,9 +162,9 @@ func (s *settings) serve(ctx context.Context, env *program.Env, data string, joi
 		if err := activitylog.CheckVersion(path); err != nil {
 			return err
 		}
-		size, _ := activitylog.FootprintOf(ctx, path) //nolint:errcheck // the writer says what is wrong with it
+		size, _ := activitylog.DiskUsageOf(ctx, path) //nolint:errcheck // the writer says what is wrong with it
 		log := activitylog.NewWriter(path, &s.log)
-		env.Log.Info().Str("path", path).Stringer("keep", s.log.Keep).Str("disk", s.log.Keep.Means(size, time.Now())).
+		env.Log.Info().Str("path", path).Stringer("keep", s.log.Retention).Str("disk", s.log.Retention.Describe(size, time.Now())).
 			Msg("activity log: what is older leaves with its segment (--activity-keep)")
 		logCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		done := make(chan error, 1)

@@ -40,7 +40,7 @@ func TestLadder(t *testing.T) {
 			if got != c.want {
 				t.Errorf("the next step is %+v, want %+v", got, c.want)
 			}
-			if activitylog.ReasonInWords(got.Reason) == "" {
+			if activitylog.DescribeReason(got.Reason) == "" {
 				t.Errorf("%q has no words in reasons.go", got.Reason)
 			}
 		})

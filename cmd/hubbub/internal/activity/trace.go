@@ -161,7 +161,7 @@ func describeStep(s activitylog.Step) tracedStep {
 		MessageID: s.ID, Type: s.Type, From: s.From, Topic: s.Topic, Depth: s.Depth, Cause: s.Cause, Reason: s.Reason,
 		Start: s.Begin(), End: s.End(), Status: s.Status(), Payload: validOrNull(s.Payload), Passes: []tracedPublication{},
 	}
-	for _, p := range s.Passes {
+	for _, p := range s.Publications {
 		pass := tracedPublication{describeLeg(p.Leg), validOrNull(p.Result), []tracedDelivery{}}
 		for _, d := range p.Deliveries {
 			pass.Deliveries = append(pass.Deliveries, tracedDelivery{d.Peer, describeLeg(d.Leg), validOrNull(d.Answer), d.Error})
@@ -177,7 +177,7 @@ func describeStep(s activitylog.Step) tracedStep {
 }
 
 func describeLeg(l activitylog.Leg) tracedLeg {
-	return tracedLeg{l.Bus, nilIfZero(l.Start), nilIfZero(l.Finish), l.Took().Microseconds(), l.Status}
+	return tracedLeg{l.Bus, nilIfZero(l.Start), nilIfZero(l.Finish), l.Duration().Microseconds(), l.Status}
 }
 
 func validOrNull(raw json.RawMessage) json.RawMessage {

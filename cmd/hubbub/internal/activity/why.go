@@ -208,7 +208,7 @@ func printReports(p *output.Printer, stories []*eventReport, titles *view.Titles
 		}
 		for _, a := range s.all {
 			line := view.Full.Record(a)
-			if words := activitylog.ReasonInWords(a.Reason); words != "" {
+			if words := activitylog.DescribeReason(a.Reason); words != "" {
 				line += " (" + words + ")"
 			}
 			p.Linef("  %s  %s", p.Paint(term.Dim, a.At.Local().Format("15:04:05.000")), term.Printable(line))

@@ -25,7 +25,7 @@ type brokerEvent struct {
 
 // readBrokerEvents reads the broker's events about a record or event, oldest first.
 func readBrokerEvents(ctx context.Context, r *activitylog.Reader, id string, since time.Time) (steps []*brokerEvent, err error) {
-	err = r.Facts(ctx, id, since, func(at time.Time, fact *protocol.CollabEvent) error {
+	err = r.CollabEvents(ctx, id, since, func(at time.Time, fact *protocol.CollabEvent) error {
 		if what := collab.DescribeEvent(fact, collab.NameOf); what != "" {
 			steps = append(steps, &brokerEvent{at, fact.ID, fact.Source, fact.Type, what, *fact})
 		}

@@ -70,7 +70,7 @@ func describeOutcome(p *publication) (text string, bad bool) {
 		parts = append(parts, mark+" "+term.Printable(t.Peer))
 	}
 	// No line break inside an outcome.
-	text = fmt.Sprintf("%s %.1f ms", strings.Join(parts, ", "), float64(p.Took().Microseconds())/1000)
+	text = fmt.Sprintf("%s %.1f ms", strings.Join(parts, ", "), float64(p.Duration().Microseconds())/1000)
 	return strings.ReplaceAll(text, " ", "\u00a0"), bad
 }
 
@@ -98,7 +98,7 @@ func describeEvent(n annotation, p *publication) (annotation, bool) {
 		return n, false
 	}
 	n.reason = term.Printable(e.Reason)
-	if words := activitylog.ReasonInWords(e.Reason); words != "" {
+	if words := activitylog.DescribeReason(e.Reason); words != "" {
 		n.reason = words + " (" + n.reason + ")"
 	}
 	return n, true

@@ -45,7 +45,7 @@ type Printer struct {
 
 // A publication is a message that the bus has delivered.
 type publication struct {
-	*activitylog.Pass
+	*activitylog.Publication
 	message protocol.Message
 }
 
@@ -61,7 +61,7 @@ func NewPrinter(stage *ChatServer, log *activitylog.Reader, from activitylog.Cur
 	return &Printer{
 		server: stage, log: log, from: from, out: out, paint: term.NewPainter(out),
 		width: columns, changed: make(chan struct{}), idle: true,
-		assembler: activitylog.Assembler{Live: maxIncomplete},
+		assembler: activitylog.Assembler{MaxPending: maxIncomplete},
 	}
 }
 
@@ -95,8 +95,8 @@ func (n *Printer) update(rows []activitylog.Entry) {
 	var passed []*publication
 	for i := range rows {
 		p := &publication{}
-		p.Pass, _ = n.assembler.Add(&rows[i])
-		if p.Pass != nil && rows[i].Is(activitylog.SendFinish) && json.Unmarshal(p.Payload, &p.message) == nil {
+		p.Publication, _ = n.assembler.Add(&rows[i])
+		if p.Publication != nil && rows[i].Is(activitylog.SendFinish) && json.Unmarshal(p.Payload, &p.message) == nil {
 			passed = append(passed, p)
 			if d, part := describe(p); part && (!n.brief || d.escalates) {
 				notes = append(notes, d)

@@ -213,20 +213,20 @@ func checkDisk(data string) tg.Finding {
 // checkLog checks how much disk the activity log takes and will take.
 func (x *checks) checkLog(ctx context.Context, data string) tg.Finding {
 	path := filepath.Join(data, "activity.db")
-	keep, err := activitylog.ParseKeep(cmp.Or(x.keep, activitylog.DefaultKeep))
+	keep, err := activitylog.ParseRetention(cmp.Or(x.keep, activitylog.DefaultRetention))
 	if err != nil {
 		return problem("activity-keep: "+err.Error()+".", "Fix it in the table [bus] of the settings file.")
 	}
-	size, err := activitylog.FootprintOf(ctx, path)
+	size, err := activitylog.DiskUsageOf(ctx, path)
 	switch {
 	case err != nil:
 		return problem("The activity log cannot be read: "+err.Error(), adviceFor(err, "`hubbub log verify` shows what is wrong."))
 	case size.Bytes == 0:
 		return tg.Finding{Level: tg.LevelSkipped, Message: "No bus has written an activity log in " + data + "."}
 	}
-	says := fmt.Sprintf("The activity log is kept %s. %s", describeRetention(keep), keep.Means(size, time.Now()))
+	says := fmt.Sprintf("The activity log is kept %s. %s", describeRetention(keep), keep.Describe(size, time.Now()))
 	var stat unix.Statfs_t
-	bytes, _, known := keep.Expect(size, time.Now())
+	bytes, _, known := keep.Forecast(size, time.Now())
 	if err := unix.Statfs(data, &stat); err == nil && known && !keep.Forever() && bytes-size.Bytes > int64(stat.Bavail)*int64(stat.Bsize) {
 		return warning(says+" The disk has no space for that.", "Set activity-keep to fewer days, or to a size such as 20GiB.")
 	}
@@ -259,7 +259,7 @@ func checkClock(data string) []tg.Finding {
 }
 
 // describeRetention says how long, or up to how many bytes, the log is kept.
-func describeRetention(k activitylog.Keep) string {
+func describeRetention(k activitylog.Retention) string {
 	switch {
 	case k.Forever():
 		return "forever"

@@ -20,10 +20,10 @@ import (
 //go:embed tree.sql
 var treeSchema string
 
-// A ledger is the tree of the log, as it goes on in the live file. A commit stores its rows
+// A merkleLog is the tree of the log, as it goes on in the live file. A commit stores its rows
 // and their leaves in one transaction, so that no kill parts them.
-type ledger struct {
-	leafing
+type merkleLog struct {
+	leafBuilder
 	tree    tree
 	pending tree // with the commit that is being made
 	key     *signingKey
@@ -33,9 +33,9 @@ type ledger struct {
 	at      time.Time
 }
 
-// heads are the trees that others see: the one that was committed, and the one that is
+// treeHeads are the trees that others see: the one that was committed, and the one that is
 // durable, which may be signed.
-type heads struct {
+type treeHeads struct {
 	committed, durable atomic.Pointer[treeHead]
 }
 
@@ -48,9 +48,9 @@ type treeHead struct {
 // signEvery is how long rows wait for the next checkpoint, at most, while the log is written.
 var signEvery = 5 * time.Second
 
-// openLedger finds the tree at the end of the live file. If it is a new file, the tree goes
+// openMerkleLog finds the tree at the end of the live file. If it is a new file, the tree goes
 // on after the one before; rows that an older program wrote to it are hashed now.
-func (d *database) openLedger(before *live) (err error) {
+func (d *database) openMerkleLog(before *activeSegment) (err error) {
 	end, err := sqlitex.ImmediateTransaction(d.conn)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (d *database) openLedger(before *live) (err error) {
 }
 
 // treeBefore returns the tree at the end of the file before the live one.
-func (d *database) treeBefore(before *live) (t tree, err error) {
+func (d *database) treeBefore(before *activeSegment) (t tree, err error) {
 	if before != nil {
 		return before.tree.clone(), nil
 	}

@@ -40,9 +40,9 @@ func (s *AgentStats) Add(o *AgentStats) {
 	}
 }
 
-// An EventTally is what one agent made of one event: the last record of each kind,
+// An EventState is what one agent made of one event: the last record of each kind,
 // empty while there is none.
-type EventTally struct {
+type EventState struct {
 	Decision AttentionRecord
 	Turn     AttentionRecord
 	End      AttentionRecord   // a disposition, final or not
@@ -53,10 +53,10 @@ type EventTally struct {
 }
 
 // Decided reports whether the agent has decided on the event.
-func (e *EventTally) Decided() bool { return e.Decision.Event != "" }
+func (e *EventState) Decided() bool { return e.Decision.Event != "" }
 
 // Open reports whether the event waits for its end.
-func (e *EventTally) Open() bool { return e.Decided() && !FinalDisposition(e.End.Disposition) }
+func (e *EventState) Open() bool { return e.Decided() && !FinalDisposition(e.End.Disposition) }
 
 // What one event adds to the numbers of its agent: 0 or 1 of each.
 const (
@@ -74,7 +74,7 @@ const (
 
 type eventCounts [countKinds]int64
 
-func (e *EventTally) counts() (c eventCounts) {
+func (e *EventState) counts() (c eventCounts) {
 	if !e.Decided() {
 		return c
 	}
@@ -92,12 +92,12 @@ func (e *EventTally) counts() (c eventCounts) {
 	return c
 }
 
-// An AgentTally counts the attention records of one agent as they come. The zero
-// AgentTally is ready to use.
-type AgentTally struct {
-	// Keep, if positive, bounds the turns that are remembered, so that their later
+// An AgentTracker counts the attention records of one agent as they come. The zero
+// AgentTracker is ready to use.
+type AgentTracker struct {
+	// MaxEvents, if positive, bounds the turns that are remembered, so that their later
 	// attempts count as the same turn, and the names of dispositions.
-	Keep int
+	MaxEvents int
 
 	sum      eventCounts
 	attempts int64
@@ -114,12 +114,12 @@ const maxRefusals = 10
 
 // Add takes the next record. The caller keeps the events: event returns one by
 // its id.
-func (t *AgentTally) Add(r *AttentionRecord, event func(id string) *EventTally) {
+func (t *AgentTracker) Add(r *AttentionRecord, event func(id string) *EventState) {
 	switch r.Event {
 	case RecordDecision:
-		t.change(event(r.EventID), func(e *EventTally) { e.Decision = *r })
+		t.change(event(r.EventID), func(e *EventState) { e.Decision = *r })
 	case RecordDisposition:
-		t.change(event(r.EventID), func(e *EventTally) { e.End = *r })
+		t.change(event(r.EventID), func(e *EventState) { e.End = *r })
 	case RecordRefusal:
 		t.refusals++
 		if e := event(r.EventID); len(e.Refusals) < maxRefusals {
@@ -134,14 +134,14 @@ func (t *AgentTally) Add(r *AttentionRecord, event func(id string) *EventTally) 
 			t.start(cmp.Or(r.TurnID, r.EventID))
 		}
 		for _, id := range append([]string{r.EventID}, r.MergedEventIDs...) {
-			t.change(event(id), func(e *EventTally) { e.Turn, e.turned = *r, e.turned || started })
+			t.change(event(id), func(e *EventState) { e.Turn, e.turned = *r, e.turned || started })
 		}
 	}
 }
 
-func (t *AgentTally) start(turn string) {
+func (t *AgentTracker) start(turn string) {
 	t.attempts++
-	if t.known == nil || t.Keep > 0 && len(t.known) >= t.Keep {
+	if t.known == nil || t.MaxEvents > 0 && len(t.known) >= t.MaxEvents {
 		t.known = map[string]bool{}
 	}
 	if !t.known[turn] {
@@ -152,7 +152,7 @@ func (t *AgentTally) start(turn string) {
 
 // change changes an event and counts it again. An event that ended without a turn
 // may get one later: a digest brings it, or an edit.
-func (t *AgentTally) change(e *EventTally, change func(*EventTally)) {
+func (t *AgentTracker) change(e *EventState, change func(*EventState)) {
 	before := e.End.Disposition
 	change(e)
 	now := e.counts()
@@ -168,7 +168,7 @@ func (t *AgentTally) change(e *EventTally, change func(*EventTally)) {
 		}
 	}
 	end := e.End.Disposition
-	if _, ok := t.ends[end]; e.Decided() && end != "" && (ok || t.Keep == 0 || len(t.ends) < t.Keep) {
+	if _, ok := t.ends[end]; e.Decided() && end != "" && (ok || t.MaxEvents == 0 || len(t.ends) < t.MaxEvents) {
 		t.ends[end]++
 	}
 	e.counted = now
@@ -176,7 +176,7 @@ func (t *AgentTally) change(e *EventTally, change func(*EventTally)) {
 
 // Stats returns the numbers. An agent that records no turns is assumed to run one
 // for each event whose content was injected and that no later event superseded.
-func (t *AgentTally) Stats(agent string) AgentStats {
+func (t *AgentTracker) Stats(agent string) AgentStats {
 	s := AgentStats{
 		Agent: agent, Events: t.sum[countDecided], Injected: t.sum[countInjected], Knocks: t.sum[countKnocks], Withheld: t.sum[countWithheld],
 		Open: t.sum[countOpen], TurnsRun: t.turns, TurnsAvoided: t.sum[countSpared], Attempts: t.attempts, Refusals: t.refusals,
@@ -197,19 +197,19 @@ func (t *AgentTally) Stats(agent string) AgentStats {
 // attention records between two times.
 func (r *Reader) AgentStats(ctx context.Context, since, until time.Time) ([]AgentStats, error) {
 	type agent struct {
-		AgentTally
-		events map[string]*EventTally
+		AgentTracker
+		events map[string]*EventState
 	}
 	agents := map[string]*agent{}
 	err := r.Attention(ctx, AttentionFilter{Since: since, Until: until}, func(a *AttentionRecord) error {
 		t := agents[a.Agent]
 		if t == nil {
-			t = &agent{events: map[string]*EventTally{}}
+			t = &agent{events: map[string]*EventState{}}
 			agents[a.Agent] = t
 		}
-		t.Add(a, func(id string) *EventTally {
+		t.Add(a, func(id string) *EventState {
 			if t.events[id] == nil {
-				t.events[id] = &EventTally{}
+				t.events[id] = &EventState{}
 			}
 			return t.events[id]
 		})

@@ -321,7 +321,7 @@ func TestRetentionKeepsTheTree(t *testing.T) {
 	}
 	v.checkpoints(" ORDER BY size", func(c checkpoint, _ int64) { early = c.note })
 	_ = v.conn.Close()
-	if err := (&keeper{path: path}).work(t.Context()); err != nil {
+	if err := (&compactor{path: path}).compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	files, err := sealedFiles(path)

@@ -21,15 +21,15 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// A keeper does in the background what a log needs beside its rows: it prepares the next
+// A compactor does in the background what a log needs beside its rows: it prepares the next
 // live file, seals the one before, and removes what is older than is kept. Each of its
 // steps begins anew after a kill.
-type keeper struct {
+type compactor struct {
 	path string
-	keep Keep
+	retention Retention
 	log  *zerolog.Logger // default: no log
 	wake chan struct{}   // capacity 1: a file was rotated
-	told string          // the last error that was logged
+	loggedError string          // the last error that was logged
 
 	record func(Row) // appends a row to the log; nil in tests
 	sealed []int     // numbers of the sealed files after the last round
@@ -39,14 +39,14 @@ type keeper struct {
 }
 
 const (
-	// keepEvery is how often the keeper looks whether something is too old.
-	keepEvery = time.Minute
+	// compactEvery is how often the keeper looks whether something is too old.
+	compactEvery = time.Minute
 	// clockEvery is how often it looks whether the clock has jumped.
 	clockEvery = time.Second
 )
 
 // signal tells that a file was rotated.
-func (k *keeper) signal() {
+func (k *compactor) signal() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
@@ -54,16 +54,16 @@ func (k *keeper) signal() {
 }
 
 // run works until ctx ends.
-func (k *keeper) run(ctx context.Context) {
-	timer, ticks := time.NewTicker(keepEvery), time.NewTicker(clockEvery)
+func (k *compactor) run(ctx context.Context) {
+	timer, ticks := time.NewTicker(compactEvery), time.NewTicker(clockEvery)
 	defer timer.Stop()
 	defer ticks.Stop()
 	for ctx.Err() == nil {
-		k.tell(ctx, k.work(ctx))
+		k.logOnce(ctx, k.compact(ctx))
 		for waiting := true; waiting && ctx.Err() == nil; {
 			select {
 			case <-ticks.C:
-				k.lookAtClock()
+				k.checkClock()
 				continue
 			case <-k.wake:
 			case <-timer.C:
@@ -74,16 +74,16 @@ func (k *keeper) run(ctx context.Context) {
 	}
 }
 
-// lookAtClock notices when the clock jumps, and when it is believed again.
-func (k *keeper) lookAtClock() {
+// checkClock notices when the clock jumps, and when it is believed again.
+func (k *compactor) checkClock() {
 	if k.clock == nil {
-		k.clock = newRetentionClock(k.path, k.keep)
+		k.clock = newRetentionClock(k.path, k.retention)
 	}
 	if _, err := os.Stat(k.path); errors.Is(err, fs.ErrNotExist) {
 		return // its folder may have been taken away
 	}
 	defaults.Log(&k.log)
-	jump, err := k.clock.look()
+	jump, err := k.clock.check()
 	failed := err != nil
 	if failed && !k.clockFailed {
 		k.log.Warn().Err(err).Str("path", k.path).Msg("activity log: the state of the clock cannot be kept")
@@ -103,7 +103,7 @@ func (k *keeper) lookAtClock() {
 	}
 }
 
-func (k *keeper) work(ctx context.Context) error {
+func (k *compactor) compact(ctx context.Context) error {
 	if _, err := os.Stat(k.path); errors.Is(err, fs.ErrNotExist) {
 		return nil // its folder may have been taken away
 	}
@@ -116,19 +116,19 @@ func (k *keeper) work(ctx context.Context) error {
 		}
 		errs = append(errs, k.seal(ctx, segmentPath(k.path, n)))
 	}
-	k.noteMissing(numbers)
-	k.lookAtClock()
-	if !k.keep.Forever() {
-		removed, err := k.keep.enforce(ctx, k.path, k.clock.believed())
-		k.note(removed, "not kept longer: activity-keep is "+k.keep.String())
+	k.recordMissing(numbers)
+	k.checkClock()
+	if !k.retention.Forever() {
+		removed, err := k.retention.enforce(ctx, k.path, k.clock.now())
+		k.recordRemoval(removed, "not kept longer: activity-keep is "+k.retention.String())
 		errs = append(errs, err)
 	}
 	k.sealed, err = segmentNumbers(k.path)
 	return errors.Join(append(errs, err)...)
 }
 
-// noteMissing records the sealed files that others have removed since the last round.
-func (k *keeper) noteMissing(numbers []int) {
+// recordMissing records the sealed files that others have removed since the last round.
+func (k *compactor) recordMissing(numbers []int) {
 	var missing Removal
 	for _, n := range k.sealed {
 		if slices.Contains(numbers, n) {
@@ -139,11 +139,11 @@ func (k *keeper) noteMissing(numbers []int) {
 			missing.Rows += kept.Last - kept.First + 1
 		}
 	}
-	k.note(missing, "removed by another program")
+	k.recordRemoval(missing, "removed by another program")
 }
 
-// note records what has left the log as a row of the log.
-func (k *keeper) note(r Removal, reason string) {
+// recordRemoval records what has left the log as a row of the log.
+func (k *compactor) recordRemoval(r Removal, reason string) {
 	if r.Segments == 0 {
 		return
 	}
@@ -162,20 +162,20 @@ func (k *keeper) note(r Removal, reason string) {
 	}
 }
 
-// tell logs an error once.
-func (k *keeper) tell(ctx context.Context, err error) {
+// logOnce logs an error once.
+func (k *compactor) logOnce(ctx context.Context, err error) {
 	text := ""
 	if err != nil && ctx.Err() == nil {
 		text = err.Error()
 	}
-	if text != k.told && text != "" {
+	if text != k.loggedError && text != "" {
 		k.log.Warn().Err(err).Str("path", k.path).Msg("activity log: sealing its segments fails; it is tried again every minute")
 	}
-	k.told = text
+	k.loggedError = text
 }
 
 // seal seals a file unless that was done, and tells when it begins and how long it took.
-func (k *keeper) seal(ctx context.Context, path string) error {
+func (k *compactor) seal(ctx context.Context, path string) error {
 	if _, err := os.Stat(path + checksumSuffix); err == nil {
 		return nil
 	}
@@ -203,13 +203,13 @@ func seal(ctx context.Context, path string) error {
 		err = addIndexes(ctx, path)
 	}
 	if err == nil {
-		step("indexed")
+		failpoint("indexed")
 		err = writeChecksum(ctx, path)
 	}
 	if err != nil {
 		return fmt.Errorf("sealing %s: %w", path, err)
 	}
-	step("sealed")
+	failpoint("sealed")
 	return nil
 }
 
@@ -218,7 +218,7 @@ func addIndexes(ctx context.Context, path string) (err error) {
 	if err := copyFile(ctx, path, to); err != nil {
 		return errors.Join(err, os.Remove(to))
 	}
-	step("copied")
+	failpoint("copied")
 	conn, err := sqlite.OpenConn(to, sqlite.OpenReadWrite)
 	if err != nil {
 		return err
@@ -243,7 +243,7 @@ func addIndexes(ctx context.Context, path string) (err error) {
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	step("indexes made")
+	failpoint("indexes made")
 	for _, end := range []string{"-wal", "-shm"} { // readers of the file that is replaced have them open
 		if err := os.Remove(path + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// A Footprint is what a log takes on its disk.
-type Footprint struct {
+// A DiskUsage is what a log takes on its disk.
+type DiskUsage struct {
 	Bytes int64     // of all its files
 	Since time.Time // the time of its first row; zero if it has none
 }
 
-// FootprintOf returns the footprint of the log at path. A log that is not there takes
+// DiskUsageOf returns the footprint of the log at path. A log that is not there takes
 // nothing.
-func FootprintOf(ctx context.Context, path string) (f Footprint, err error) {
+func DiskUsageOf(ctx context.Context, path string) (f DiskUsage, err error) {
 	files, err := filepath.Glob(strings.TrimSuffix(path, ".db") + "*.db*")
 	if err != nil {
 		return f, err
@@ -47,10 +47,10 @@ func FootprintOf(ctx context.Context, path string) (f Footprint, err error) {
 // tooYoung is the age below which nothing follows from a log's size.
 const tooYoung = time.Hour
 
-// Expect returns about how many bytes the log comes to if it goes on as it did, and how
+// Forecast returns about how many bytes the log comes to if it goes on as it did, and how
 // long it takes from now until it does. ok is false where nothing is known: the log is too
 // young. Kept forever, it comes to no number, and bytes is what a day adds.
-func (k Keep) Expect(f Footprint, now time.Time) (bytes int64, in time.Duration, ok bool) {
+func (k Retention) Forecast(f DiskUsage, now time.Time) (bytes int64, in time.Duration, ok bool) {
 	age := now.Sub(f.Since)
 	if f.Since.IsZero() || age < tooYoung || f.Bytes == 0 {
 		return 0, 0, false
@@ -65,22 +65,22 @@ func (k Keep) Expect(f Footprint, now time.Time) (bytes int64, in time.Duration,
 	return int64(rate * float64(max(k.Age, age))), max(0, k.Age-age), true
 }
 
-// Means says in words what k comes to on the disk.
-func (k Keep) Means(f Footprint, now time.Time) string {
-	says := fmt.Sprintf("It takes %s.", inBytes(f.Bytes))
-	bytes, in, known := k.Expect(f, now)
+// Describe says in words what k comes to on the disk.
+func (k Retention) Describe(f DiskUsage, now time.Time) string {
+	says := fmt.Sprintf("It takes %s.", formatBytes(f.Bytes))
+	bytes, in, known := k.Forecast(f, now)
 	switch {
 	case !known:
 		return says + " What it will come to shows when it has run for an hour."
 	case k.Forever():
-		return says + fmt.Sprintf(" It grows by about %s a day, without end.", inBytes(bytes))
+		return says + fmt.Sprintf(" It grows by about %s a day, without end.", formatBytes(bytes))
 	case in == 0:
-		return says + fmt.Sprintf(" It stays at about %s.", inBytes(bytes))
+		return says + fmt.Sprintf(" It stays at about %s.", formatBytes(bytes))
 	}
-	return says + fmt.Sprintf(" If it goes on so, it comes to about %s in %s.", inBytes(bytes), inDays(in))
+	return says + fmt.Sprintf(" If it goes on so, it comes to about %s in %s.", formatBytes(bytes), formatDays(in))
 }
 
-func inBytes(n int64) string {
+func formatBytes(n int64) string {
 	for i := len(byteUnits)/2 - 1; i >= 0; i-- {
 		if u := byteUnits[i]; float64(n) >= u.size {
 			return fmt.Sprintf("%.3g %s", float64(n)/u.size, u.name)
@@ -89,7 +89,7 @@ func inBytes(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-func inDays(d time.Duration) string {
+func formatDays(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d < day+day/2 {
 		return "a day"

@@ -24,7 +24,7 @@ func threes(t *testing.T, messages int) (path string, rows []Row) {
 	}
 	path = filepath.Join(t.TempDir(), "activity.db")
 	store(t, path, &Options{SegmentRows: 14, SegmentAge: 100 * 365 * 24 * time.Hour}, commits...) // each fifth message has two rows, others six
-	if err := (&keeper{path: path}).work(t.Context()); err != nil {
+	if err := (&compactor{path: path}).compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := sealed(t, path); len(got) != (messages-1)/3 {
@@ -42,20 +42,20 @@ func fileOf(path string, n int) string {
 }
 
 func TestTheBoundsOfWhatIsKept(t *testing.T) {
-	for text, want := range map[string]Keep{
+	for text, want := range map[string]Retention{
 		"1KB": {Bytes: 1000}, "1MB": {Bytes: 1e6}, "1GB": {Bytes: 1e9}, "1TB": {Bytes: 1e12}, "1KiB": {Bytes: 1 << 10}, "1MiB": {Bytes: 1 << 20},
 		"1GiB": {Bytes: 1 << 30}, "1TiB": {Bytes: 1 << 40}, "0.0009765625KiB": {Bytes: 1}, "1048575TiB": {Bytes: 1048575 << 40}, "1ns": {Age: 1}, "1d": {Age: 24 * time.Hour},
 	} {
-		if k, err := ParseKeep(text); err != nil || k != want || k.Forever() {
+		if k, err := ParseRetention(text); err != nil || k != want || k.Forever() {
 			t.Errorf("%s is %+v, %v", text, k, err)
 		}
 	}
 	for _, text := range []string{"0.0009KiB", "1048576TiB", "0ns", "-1ns", "1KiBs", "KB"} {
-		if k, err := ParseKeep(text); err == nil || k != (Keep{}) {
+		if k, err := ParseRetention(text); err == nil || k != (Retention{}) {
 			t.Errorf("%s is %+v, %v", text, k, err)
 		}
 	}
-	for want, k := range map[string]Keep{
+	for want, k := range map[string]Retention{
 		"1 KiB": {Bytes: 1 << 10}, "1023 bytes": {Bytes: 1023}, "1 MiB": {Bytes: 1 << 20}, "1023.9990234375 KiB": {Bytes: 1<<20 - 1}, "1 TiB": {Bytes: 1 << 40},
 		"forever": {}, "1 days": {Age: 24 * time.Hour}, "24h0m1s": {Age: 24*time.Hour + time.Second},
 	} {
@@ -144,7 +144,7 @@ func TestWhatIsPruned(t *testing.T) {
 	before := func(at time.Time) func(ctx context.Context, path string) (Removal, error) {
 		return func(ctx context.Context, path string) (Removal, error) { return Prune(ctx, path, at) }
 	}
-	keep := func(k Keep) func(ctx context.Context, path string) (Removal, error) {
+	keep := func(k Retention) func(ctx context.Context, path string) (Removal, error) {
 		return func(ctx context.Context, path string) (Removal, error) { return k.enforce(ctx, path, now) }
 	}
 	unsealed := func(path string) error { return os.Remove(segmentPath(path, 2) + checksumSuffix) }
@@ -160,15 +160,15 @@ func TestWhatIsPruned(t *testing.T) {
 		"two files":                          {nil, before(last(5).Add(time.Hour)), 2},
 		"all":                                {nil, before(last(11).Add(time.Hour)), 4},
 		"one is not sealed":                  {unsealed, before(last(11).Add(time.Hour)), 1},
-		"a span":                             {nil, keep(Keep{Age: now.Sub(last(5)) - time.Microsecond}), 2},
-		"a longer span":                      {nil, keep(Keep{Age: now.Sub(last(5))}), 1},
-		"all bytes":                          {nil, keep(Keep{Bytes: total}), 0},
-		"a byte less":                        {nil, keep(Keep{Bytes: total - 1}), 1},
-		"all, but for a write-ahead log":     {wal, keep(Keep{Bytes: total}), 1},
-		"as many as are left by one":         {nil, keep(Keep{Bytes: total - sizes[0]}), 1},
-		"a byte less than those":             {nil, keep(Keep{Bytes: total - sizes[0] - 1}), 2},
-		"no byte":                            {nil, keep(Keep{Bytes: 1}), 4},
-		"no byte, and one is not sealed yet": {unsealed, keep(Keep{Bytes: 1}), 1},
+		"a span":                             {nil, keep(Retention{Age: now.Sub(last(5)) - time.Microsecond}), 2},
+		"a longer span":                      {nil, keep(Retention{Age: now.Sub(last(5))}), 1},
+		"all bytes":                          {nil, keep(Retention{Bytes: total}), 0},
+		"a byte less":                        {nil, keep(Retention{Bytes: total - 1}), 1},
+		"all, but for a write-ahead log":     {wal, keep(Retention{Bytes: total}), 1},
+		"as many as are left by one":         {nil, keep(Retention{Bytes: total - sizes[0]}), 1},
+		"a byte less than those":             {nil, keep(Retention{Bytes: total - sizes[0] - 1}), 2},
+		"no byte":                            {nil, keep(Retention{Bytes: 1}), 4},
+		"no byte, and one is not sealed yet": {unsealed, keep(Retention{Bytes: 1}), 1},
 	} {
 		path := copyLog(t, whole)
 		if c.change != nil {
@@ -404,8 +404,8 @@ func TestWhatAnAuditFinds(t *testing.T) {
 	}
 	// Checkpoints that were kept are held against the tree by their size, whatever their order.
 	list := heldCheckpoints(filepath.Join(t.TempDir(), "activity.db"), []string{note(path, 0), "x", note(path, 1), note(other, 2), note(path, 2)})
-	audit := &auditor{audit: &Audit{Origin: a.Origin}}
-	audit.hold(list)
+	audit := &treeVerifier{audit: &Audit{Origin: a.Origin}}
+	audit.addHeld(list)
 	if got := fmt.Sprint(len(audit.held), audit.held[0].size, audit.held[1].size, audit.held[2].size); got != "3 3 6 8" {
 		t.Errorf("held are %s", got)
 	}

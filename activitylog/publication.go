@@ -16,16 +16,16 @@ type Leg struct {
 	Status string    // empty while it is under way
 }
 
-// Took returns how long the leg lasted; 0 if one of its ends is not known.
-func (l *Leg) Took() time.Duration {
+// Duration returns how long the leg lasted; 0 if one of its ends is not known.
+func (l *Leg) Duration() time.Duration {
 	if l.Start.IsZero() || l.Finish.IsZero() {
 		return 0
 	}
 	return l.Finish.Sub(l.Start)
 }
 
-// A Pass is one message going through the bus once.
-type Pass struct {
+// A Publication is one message going through the bus once.
+type Publication struct {
 	Leg         // its Status is that of send_finish
 	Topic       string
 	Payload     json.RawMessage // of send_start
@@ -57,45 +57,45 @@ type Delivery struct {
 // the order of their times; a row of another bus may be dated before the
 // send_start row of its message. The zero Assembler is ready to use.
 type Assembler struct {
-	// Live, if positive, is for rows that are assembled as they are written: a pass
+	// MaxPending, if positive, is for rows that are assembled as they are written: a pass
 	// is forgotten once it is finished, rows of messages whose send_start was not
 	// seen are skipped, and when so many messages are under way, all are forgotten.
-	Live int
+	MaxPending int
 
-	passes map[string][]*Pass // by message id, in the order of their first rows
+	publications map[string][]*Publication // by message id, in the order of their first rows
 }
 
 // Add takes the next row, and returns the pass that it belongs to and, of a
 // process row, the delivery; nil if it belongs to none.
-func (a *Assembler) Add(e *Entry) (p *Pass, d *Delivery) {
-	if a.passes == nil || a.Live > 0 && len(a.passes) > a.Live {
-		a.passes = map[string][]*Pass{}
+func (a *Assembler) Add(e *Entry) (p *Publication, d *Delivery) {
+	if a.publications == nil || a.MaxPending > 0 && len(a.publications) > a.MaxPending {
+		a.publications = map[string][]*Publication{}
 	}
 	at := e.Time()
 	switch {
 	case e.Is(SendStart):
-		p = a.pass(e, at, func(p *Pass) bool { return !p.started && !p.finished })
+		p = a.publicationOf(e, at, func(p *Publication) bool { return !p.started && !p.finished })
 		p.sendings = nil
 		p.started, p.Topic, p.Bus, p.RPCID, p.Start, p.Payload = true, e.Topic, e.Bus, e.RPCID, at, e.Payload
 		p.log, p.First, p.Last = e.Log, e.ID, e.ID
-	case a.Live > 0 && len(a.passes[e.MessageID]) == 0:
+	case a.MaxPending > 0 && len(a.publications[e.MessageID]) == 0:
 		return nil, nil
 	case e.Is(SendFinish):
-		p = a.pass(e, at,
-			func(p *Pass) bool { return p.started && !p.finished && p.RPCID == e.RPCID && p.Bus == e.Bus },
-			func(p *Pass) bool { return !p.started && !p.finished })
+		p = a.publicationOf(e, at,
+			func(p *Publication) bool { return p.started && !p.finished && p.RPCID == e.RPCID && p.Bus == e.Bus },
+			func(p *Publication) bool { return !p.started && !p.finished })
 		p.finished, p.Finish, p.Status, p.Result = true, at, e.Status, e.Payload
-		if a.Live > 0 {
+		if a.MaxPending > 0 {
 			a.Forget(p)
 		}
 	case e.Is(ProcessStart):
-		p = a.pass(e, at, func(p *Pass) bool { return p.Topic == e.Topic }, func(*Pass) bool { return true })
+		p = a.publicationOf(e, at, func(p *Publication) bool { return p.Topic == e.Topic }, func(*Publication) bool { return true })
 		d = p.deliver(e)
 		d.begun, d.Start = true, at
 	case e.Is(ProcessFinish):
-		p = a.pass(e, at,
-			func(p *Pass) bool { return p.delivery(e) != nil },
-			func(p *Pass) bool { return p.Topic == e.Topic }, func(*Pass) bool { return true })
+		p = a.publicationOf(e, at,
+			func(p *Publication) bool { return p.delivery(e) != nil },
+			func(p *Publication) bool { return p.Topic == e.Topic }, func(*Publication) bool { return true })
 		if d = p.delivery(e); d == nil {
 			d = p.deliver(e)
 		}
@@ -106,17 +106,17 @@ func (a *Assembler) Add(e *Entry) (p *Pass, d *Delivery) {
 	p.seen = at
 	if p.log == e.Log {
 		p.Last = max(p.Last, e.ID)
-		if of := cmp.Or(e.Sent, e.ID); a.Live == 0 && !slices.Contains(p.sendings, of) {
+		if of := cmp.Or(e.Sent, e.ID); a.MaxPending == 0 && !slices.Contains(p.sendings, of) {
 			p.sendings = append(p.sendings, of)
 		}
 	}
 	return p, d
 }
 
-// pass returns the pass of the row's sending, if the row says which that is. Else it is the
+// publicationOf returns the pass of the row's sending, if the row says which that is. Else it is the
 // latest pass of its message that fits, by the first test that any fits, or a new one.
-func (a *Assembler) pass(e *Entry, at time.Time, fits ...func(*Pass) bool) *Pass {
-	list := a.passes[e.MessageID]
+func (a *Assembler) publicationOf(e *Entry, at time.Time, fits ...func(*Publication) bool) *Publication {
+	list := a.publications[e.MessageID]
 	for _, p := range list {
 		if e.Sent > 0 && p.log == e.Log && slices.Contains(p.sendings, e.Sent) {
 			return p
@@ -129,27 +129,27 @@ func (a *Assembler) pass(e *Entry, at time.Time, fits ...func(*Pass) bool) *Pass
 			}
 		}
 	}
-	p := &Pass{Leg: Leg{Bus: e.Bus, RPCID: e.RPCID}, Topic: e.Topic, messageID: e.MessageID, log: e.Log, First: e.ID, began: at}
-	a.passes[e.MessageID] = append(list, p)
+	p := &Publication{Leg: Leg{Bus: e.Bus, RPCID: e.RPCID}, Topic: e.Topic, messageID: e.MessageID, log: e.Log, First: e.ID, began: at}
+	a.publications[e.MessageID] = append(list, p)
 	return p
 }
 
 // Forget drops a pass: later rows of its message belong to others.
-func (a *Assembler) Forget(p *Pass) {
-	rest := slices.DeleteFunc(a.passes[p.messageID], func(other *Pass) bool { return other == p })
-	if a.passes[p.messageID] = rest; len(rest) == 0 {
-		delete(a.passes, p.messageID)
+func (a *Assembler) Forget(p *Publication) {
+	rest := slices.DeleteFunc(a.publications[p.messageID], func(other *Publication) bool { return other == p })
+	if a.publications[p.messageID] = rest; len(rest) == 0 {
+		delete(a.publications, p.messageID)
 	}
 }
 
-func (p *Pass) deliver(e *Entry) *Delivery {
+func (p *Publication) deliver(e *Entry) *Delivery {
 	d := &Delivery{Leg: Leg{Bus: e.Bus, RPCID: e.RPCID}, Peer: e.Actor}
 	p.Deliveries = append(p.Deliveries, d)
 	return d
 }
 
 // delivery returns the open delivery of the row's request to its peer, or nil.
-func (p *Pass) delivery(e *Entry) *Delivery {
+func (p *Publication) delivery(e *Entry) *Delivery {
 	for p.open < len(p.Deliveries) && p.Deliveries[p.open].ended {
 		p.open++
 	}

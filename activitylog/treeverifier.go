@@ -35,8 +35,8 @@ type SignedKey struct {
 	last checkpoint
 }
 
-// An auditor walks through the tree of one log, the oldest entry first.
-type auditor struct {
+// An treeVerifier walks through the tree of one log, the oldest entry first.
+type treeVerifier struct {
 	checker *checker
 	audit   *Audit
 	tree    tree
@@ -50,12 +50,12 @@ type auditor struct {
 // auditLog holds a log against its tree, and both against checkpoints that were kept
 // elsewhere.
 func (r *Reader) auditLog(ctx context.Context, s *source, c *checker, o *VerifyOptions) error {
-	a := &auditor{checker: c, audit: &Audit{Log: s.path, Keys: []SignedKey{}}}
+	a := &treeVerifier{checker: c, audit: &Audit{Log: s.path, Keys: []SignedKey{}}}
 	c.verdict.Audits = append(c.verdict.Audits, a.audit)
 	held := heldCheckpoints(s.path, o.Checkpoints) // before the log is read: that only grows
-	return s.with(ctx, func(l *reading) {
+	return s.with(ctx, func(l *snapshot) {
 		a.audit.Origin = originOf(l.log)
-		a.hold(held)
+		a.addHeld(held)
 		a.removed(s.path, l)
 		for _, p := range l.parts {
 			v := l.open(p)
@@ -72,12 +72,12 @@ func (r *Reader) auditLog(ctx context.Context, s *source, c *checker, o *VerifyO
 	})
 }
 
-func (a *auditor) problem(path string, id int64, format string, args ...any) {
+func (a *treeVerifier) problem(path string, id int64, format string, args ...any) {
 	a.checker.problem(Problem{Log: path, ID: id, What: fmt.Sprintf(format, args...)})
 }
 
 // file checks one file: its rows against their hashes, these against the checkpoints.
-func (a *auditor) file(v *view, path string) {
+func (a *treeVerifier) file(v *view, path string) {
 	start, first, ok := v.treeStart()
 	switch {
 	case !ok && a.tree.size > 0:
@@ -102,7 +102,7 @@ func (a *auditor) file(v *view, path string) {
 	}
 	signed() // a stop before the first row of this file signs what is before it
 	v.commits(first, func(c *commitRecord) {
-		a.between(v, path, c.low)
+		a.checkMissing(v, path, c.low)
 		if a.next = c.high + 1; c.low <= c.high {
 			a.rows(v, path, c)
 		}
@@ -119,8 +119,8 @@ func (a *auditor) file(v *view, path string) {
 	}
 }
 
-// between checks that no row is missing before the next commit, and none too many.
-func (a *auditor) between(v *view, path string, low int64) {
+// checkMissing checks that no row is missing before the next commit, and none too many.
+func (a *treeVerifier) checkMissing(v *view, path string, low int64) {
 	if a.next == low {
 		return
 	}
@@ -132,7 +132,7 @@ func (a *auditor) between(v *view, path string, low int64) {
 }
 
 // rows checks the rows of one commit.
-func (a *auditor) rows(v *view, path string, c *commitRecord) {
+func (a *treeVerifier) rows(v *view, path string, c *commitRecord) {
 	entries := v.entries(c.window)
 	if v.err != nil || slices.EqualFunc(entries, slices.Collect(slices.Chunk(c.leaves, tlog.HashSize)), func(e *hashedEntry, leaf []byte) bool {
 		h := leafOf(e.bytes)
@@ -185,7 +185,7 @@ func underID(row []byte, id int64) []byte {
 }
 
 // add adds an entry, one of the commit that ends with a row.
-func (a *auditor) add(h tlog.Hash, path string, last int64) {
+func (a *treeVerifier) add(h tlog.Hash, path string, last int64) {
 	a.tree.add(h)
 	for len(a.held) > 0 && a.held[0].size <= a.tree.size {
 		if a.held[0].root != a.tree.root() {
@@ -204,7 +204,7 @@ type pointAfter struct {
 }
 
 // point holds the tree against a checkpoint of as many entries.
-func (a *auditor) point(c pointAfter, path string) {
+func (a *treeVerifier) point(c pointAfter, path string) {
 	switch {
 	case a.lost:
 	case c.origin != a.audit.Origin:
@@ -224,7 +224,7 @@ func (a *auditor) point(c pointAfter, path string) {
 
 // end checks the signatures: for each key, that of the last checkpoint, whose tree has all
 // that the earlier ones have.
-func (a *auditor) end(trusted string) {
+func (a *treeVerifier) end(trusted string) {
 	a.audit.Entries = a.tree.size
 	path, found := a.audit.Log, false
 	for _, k := range a.audit.Keys {
@@ -242,8 +242,8 @@ func (a *auditor) end(trusted string) {
 	}
 }
 
-// hold takes the checkpoints of this log among those that were kept.
-func (a *auditor) hold(list []checkpoint) {
+// addHeld takes the checkpoints of this log among those that were kept.
+func (a *treeVerifier) addHeld(list []checkpoint) {
 	for _, c := range list {
 		if c.origin == a.audit.Origin && c.size > 0 {
 			a.held = append(a.held, c)
@@ -268,8 +268,8 @@ func heldCheckpoints(path string, given []string) (list []checkpoint) {
 	return list
 }
 
-// strangers finds the checkpoints that are of none of the logs.
-func (c *checker) strangers(given []string) {
+// reportForeign finds the checkpoints that are of none of the logs.
+func (c *checker) reportForeign(given []string) {
 	for _, text := range given {
 		held, _ := parseCheckpoint(text) // it was parsed before
 		if !slices.ContainsFunc(c.verdict.Audits, func(a *Audit) bool { return a.Origin == held.origin }) {
@@ -327,9 +327,9 @@ func keptTrees(path string) []string {
 }
 
 // removed begins with the entries whose rows were removed before.
-func (a *auditor) removed(path string, l *reading) {
+func (a *treeVerifier) removed(path string, l *snapshot) {
 	for _, name := range keptTrees(path) {
-		if len(l.parts) > 0 && treePath(l.parts[0].path) <= name && !l.parts[0].live {
+		if len(l.parts) > 0 && treePath(l.parts[0].path) <= name && !l.parts[0].active {
 			return
 		}
 		a.kept(name, l.log)
@@ -337,7 +337,7 @@ func (a *auditor) removed(path string, l *reading) {
 }
 
 // kept adds the leaves of a removed file.
-func (a *auditor) kept(name, log string) {
+func (a *treeVerifier) kept(name, log string) {
 	k, leaves, err := readTree(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

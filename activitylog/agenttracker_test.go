@@ -26,12 +26,12 @@ func TestStatsOfAgentsAdd(t *testing.T) {
 }
 
 // tallied counts records of one agent, and returns its events.
-func tallied(tally *AgentTally, records ...AttentionRecord) map[string]*EventTally {
-	events := map[string]*EventTally{}
+func tallied(tally *AgentTracker, records ...AttentionRecord) map[string]*EventState {
+	events := map[string]*EventState{}
 	for i := range records {
-		tally.Add(&records[i], func(id string) *EventTally {
+		tally.Add(&records[i], func(id string) *EventState {
 			if events[id] == nil {
-				events[id] = &EventTally{}
+				events[id] = &EventState{}
 			}
 			return events[id]
 		})
@@ -95,7 +95,7 @@ func TestWhatATallyCounts(t *testing.T) {
 		"a bound":  {[]AttentionRecord{{Event: RecordBudget}, {Event: RecordBudget}}, AgentStats{OverBudget: 2, Dispositions: none}},
 		"the rest": {[]AttentionRecord{{Event: RecordTool}, {Event: RecordClaim}, {Event: "mood"}}, AgentStats{Dispositions: none}},
 	} {
-		var tally AgentTally
+		var tally AgentTracker
 		tallied(&tally, c.records...)
 		c.want.Agent = "agent:a"
 		if diff := cmp.Diff(c.want, tally.Stats("agent:a")); diff != "" {
@@ -109,21 +109,21 @@ func TestATallyIsBounded(t *testing.T) {
 	for range 12 {
 		records = append(records, AttentionRecord{Event: RecordRefusal, EventID: "e"})
 	}
-	var tally AgentTally
+	var tally AgentTracker
 	if e := tallied(&tally, records...)["e"]; len(e.Refusals) != 10 || tally.Stats("").Refusals != 12 {
 		t.Errorf("%d refusals are kept of %d", len(e.Refusals), tally.Stats("").Refusals)
 	}
 	// The one after as many as are kept lets go of them, and what is tried again counts
 	// as another one.
 	for keep, want := range map[int]int64{0: 3, 2: 4, 3: 4, 4: 3} {
-		tally = AgentTally{Keep: keep}
+		tally = AgentTracker{MaxEvents: keep}
 		tallied(&tally, turned("started", "t", "e"), turned("started", "u", "e"), turned("started", "v", "e"), turned("started", "t", "e"))
 		if s := tally.Stats(""); s.TurnsRun != want || s.Attempts != 4 {
 			t.Errorf("of %d that are kept, %d turns and %d attempts", keep, s.TurnsRun, s.Attempts)
 		}
 	}
 	for keep, want := range map[int]string{0: "map[d0:2 d1:1 d2:1 d3:1]", 2: "map[d0:2 d1:1]", 3: "map[d0:2 d1:1 d2:1]"} {
-		tally, records = AgentTally{Keep: keep}, nil
+		tally, records = AgentTracker{MaxEvents: keep}, nil
 		for i := range 4 {
 			records = append(records, decided(fmt.Sprint(i), "silent"), ended(fmt.Sprint(i), fmt.Sprint("d", i)))
 		}

@@ -14,18 +14,18 @@ import (
 	"hubbub/protocol/datafolder"
 )
 
-// DefaultKeep is how much of a log is kept.
-const DefaultKeep = "90d"
+// DefaultRetention is how much of a log is kept.
+const DefaultRetention = "90d"
 
-// A Keep is how much of a log is kept: the rows of some time, or some bytes. The zero Keep
+// A Retention is how much of a log is kept: the rows of some time, or some bytes. The zero Keep
 // keeps all.
-type Keep struct {
+type Retention struct {
 	Age   time.Duration
 	Bytes int64
 }
 
 // Forever reports whether everything is kept.
-func (k Keep) Forever() bool { return k == Keep{} }
+func (k Retention) Forever() bool { return k == Retention{} }
 
 // byteUnits are what a number of bytes may end with, the longest first.
 var byteUnits = []struct {
@@ -33,9 +33,9 @@ var byteUnits = []struct {
 	size float64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}}
 
-// ParseKeep reads an age such as 90d or 36h, a number of bytes such as 20GiB or 500MB, or
+// ParseRetention reads an age such as 90d or 36h, a number of bytes such as 20GiB or 500MB, or
 // forever.
-func ParseKeep(text string) (k Keep, err error) {
+func ParseRetention(text string) (k Retention, err error) {
 	if text == "forever" {
 		return k, nil
 	}
@@ -45,18 +45,18 @@ func ParseKeep(text string) (k Keep, err error) {
 			continue
 		}
 		if n, err := strconv.ParseFloat(digits, 64); err == nil && n*unit.size >= 1 && n*unit.size < 1<<60 {
-			return Keep{Bytes: int64(n * unit.size)}, nil
+			return Retention{Bytes: int64(n * unit.size)}, nil
 		}
 		break
 	}
 	if k.Age, err = ParseSpan(text); err != nil || k.Age <= 0 {
-		return Keep{}, fmt.Errorf("%q is neither an age such as 90d, nor bytes such as 20GiB, nor forever", text)
+		return Retention{}, fmt.Errorf("%q is neither an age such as 90d, nor bytes such as 20GiB, nor forever", text)
 	}
 	return k, nil
 }
 
 // String says it in words.
-func (k Keep) String() string {
+func (k Retention) String() string {
 	switch {
 	case k.Forever():
 		return "forever"
@@ -81,7 +81,7 @@ type Removal struct {
 }
 
 // enforce removes the oldest sealed files, until the rest is to be kept.
-func (k Keep) enforce(ctx context.Context, path string, now time.Time) (r Removal, err error) {
+func (k Retention) enforce(ctx context.Context, path string, now time.Time) (r Removal, err error) {
 	if k.Age > 0 {
 		return prune(ctx, path, now.Add(-k.Age), now)
 	}
@@ -219,7 +219,7 @@ func (r *Removal) remove(log string, f sealedFile) error {
 		if err := os.Remove(f.path + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing a segment of the activity log: %w (may this user write its folder?)", err)
 		}
-		step("unlinked" + end)
+		failpoint("unlinked" + end)
 	}
 	r.Segments, r.Rows, r.Bytes = r.Segments+1, r.Rows+rows, r.Bytes+f.size
 	return nil

@@ -28,7 +28,7 @@ type view struct {
 	about   bool   // and the table about
 	marked  bool   // its commits say which of their rows may have subjects
 	bus     string // the expression that reads the column `bus`
-	heads   map[string]head
+	envelopes   map[string]envelope
 	batches []batch // of the live file, as far as they were read
 	time    timestamper
 	err     error // the first; reads after it give nothing
@@ -57,8 +57,8 @@ func (v *view) fail(err error) {
 	}
 }
 
-// A head is what the send_start row tells of a message.
-type head struct{ Type, From string }
+// A envelope is what the send_start row tells of a message.
+type envelope struct{ Type, From string }
 
 // openView opens a file for reading. If SQLite cannot create its files beside it, in a
 // read-only folder or on a full disk, it is read as it is.
@@ -82,18 +82,18 @@ func connectView(name string) (*view, error) {
 		return nil, err
 	}
 	conn.SetBusyTimeout(busyTimeout)
-	v := &view{conn: conn, heads: map[string]head{}, bus: "bus"}
-	if err := v.look(); err != nil {
+	v := &view{conn: conn, envelopes: map[string]envelope{}, bus: "bus"}
+	if err := v.inspect(); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	conn.SetBusyTimeout(readTimeout)
 	return v, nil
 }
 
-// look finds out what the file is. A database without our tables is one that is just being
+// inspect finds out what the file is. A database without our tables is one that is just being
 // created, or one of something else. Our tables come all at once, so that those looked for
 // first tell which.
-func (v *view) look() error {
+func (v *view) inspect() error {
 	names := map[string]bool{}
 	v.query("SELECT name, sql FROM sqlite_master", nil, func(s *sqlite.Stmt) bool {
 		names[s.ColumnText(0)] = true
@@ -128,11 +128,11 @@ func (v *view) query(sql string, args []any, row func(*sqlite.Stmt) (more bool))
 	}
 	err := sqlitex.Execute(v.conn, sql, &sqlitex.ExecOptions{Args: args, ResultFunc: func(s *sqlite.Stmt) error {
 		if !row(s) || v.err != nil {
-			return errEnough
+			return errStop
 		}
 		return nil
 	}})
-	if err != nil && !errors.Is(err, errEnough) {
+	if err != nil && !errors.Is(err, errStop) {
 		v.fail(err)
 	}
 }
@@ -276,13 +276,13 @@ func (v *view) eachBatch(after int64, do func(*batch)) {
 
 // startOf returns the head of a message from its send_start row in this file, which a row
 // may name.
-func (v *view) startOf(messageID string, msg int64) (h head) {
+func (v *view) startOf(messageID string, msg int64) (h envelope) {
 	if msg > 0 {
 		v.query("SELECT payload FROM event WHERE id = ? AND kind = 1", []any{msg}, func(s *sqlite.Stmt) bool {
-			h = headOf([]byte(s.ColumnText(0)))
+			h = envelopeOf([]byte(s.ColumnText(0)))
 			return false
 		})
-		if h != (head{}) {
+		if h != (envelope{}) {
 			return h
 		}
 	}
@@ -291,7 +291,7 @@ func (v *view) startOf(messageID string, msg int64) (h head) {
 		sel, and = "SELECT payload_json FROM activity_log", " AND event = 'send_start'"
 	}
 	v.rowsOf(messageID, sel, and, 1, func(s *sqlite.Stmt) bool {
-		h = headOf([]byte(s.ColumnText(0)))
+		h = envelopeOf([]byte(s.ColumnText(0)))
 		return false
 	})
 	return h
@@ -328,9 +328,9 @@ func (v *view) timeOf(s *sqlite.Stmt) string {
 	return string(v.time.format(s.ColumnInt64(3)))
 }
 
-func (v *view) remember(messageID string, h head) {
-	if len(v.heads) >= keptHeads {
-		clear(v.heads)
+func (v *view) remember(messageID string, h envelope) {
+	if len(v.envelopes) >= maxEnvelopes {
+		clear(v.envelopes)
 	}
-	v.heads[messageID] = h
+	v.envelopes[messageID] = h
 }

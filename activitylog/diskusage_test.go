@@ -1,0 +1,67 @@
+package activitylog
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestWhatALogComesTo(t *testing.T) {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	days := func(n int) time.Time { return now.Add(-time.Duration(n) * 24 * time.Hour) }
+	const gib = 1 << 30
+	for _, tt := range []struct {
+		keep string
+		f    DiskUsage
+		want string
+	}{
+		{"90d", DiskUsage{}, "It takes 0 bytes. What it will come to shows when it has run for an hour."},
+		{"90d", DiskUsage{gib, now.Add(-time.Hour + 1)}, "It takes 1 GiB. What it will come to shows when it has run for an hour."},
+		{"90d", DiskUsage{gib, now.Add(-time.Hour)}, "It takes 1 GiB. If it goes on so, it comes to about 2.11 TiB in 90 days."},
+		{"90d", DiskUsage{3 * gib, days(30)}, "It takes 3 GiB. If it goes on so, it comes to about 9 GiB in 60 days."},
+		{"90d", DiskUsage{3 * gib, days(89)}, "It takes 3 GiB. If it goes on so, it comes to about 3.03 GiB in a day."},
+		{"90d", DiskUsage{9 * gib, days(90)}, "It takes 9 GiB. It stays at about 9 GiB."},
+		{"90d", DiskUsage{10 * gib, days(100)}, "It takes 10 GiB. It stays at about 10 GiB."},
+		{"20GiB", DiskUsage{5 * gib, days(10)}, "It takes 5 GiB. If it goes on so, it comes to about 20 GiB in 30 days."},
+		{"20GiB", DiskUsage{21 * gib, days(10)}, "It takes 21 GiB. It stays at about 21 GiB."},
+		{"20GiB", DiskUsage{2, days(10)}, "It takes 2 bytes. If it goes on so, it comes to about 20 GiB in 53376 days."},
+		{"forever", DiskUsage{1000, days(10)}, "It takes 1000 bytes. It grows by about 100 bytes a day, without end."},
+	} {
+		keep, err := ParseRetention(tt.keep)
+		if got := keep.Describe(tt.f, now); err != nil || got != tt.want {
+			t.Errorf("%s of %+v: %q, %v; want %q", tt.keep, tt.f, got, err, tt.want)
+		}
+	}
+}
+
+func TestTheFootprintCountsEachFileOfALogAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "activity.db")
+	if f, err := DiskUsageOf(t.Context(), path); err != nil || f != (DiskUsage{}) {
+		t.Fatalf("a log that is not there: %+v, %v", f, err)
+	}
+	w, path, stop := started(t, nil)
+	w.Append(numbered(1))
+	mustSync(t, w)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := DiskUsageOf(t.Context(), path)
+	if err != nil || before.Bytes == 0 || time.Since(before.Since) > time.Hour {
+		t.Fatalf("%+v, %v", before, err)
+	}
+	for name, counts := range map[string]int64{
+		"activity-000007.db": 10, "activity-000007.db.sha256": 100, "activity.db-wal": 1000,
+		"activity-copy.db": 0, "activity2.db": 0, "activity.txt": 0, "broker.db": 0,
+	} {
+		name = filepath.Join(filepath.Dir(path), name)
+		if err := os.WriteFile(name, make([]byte, max(counts, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		after, _ := DiskUsageOf(t.Context(), path) // a file of nothing but zeros cannot be read
+		if got := after.Bytes - before.Bytes; got != counts {
+			t.Errorf("%s counts for %d bytes; want %d", filepath.Base(name), got, counts)
+		}
+		os.Remove(name)
+	}
+}
