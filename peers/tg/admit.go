@@ -96,10 +96,10 @@ func (in *ingester) reject(tx *store.Tx, u *parsedUpdate) string {
 	asking := u.command == "/pair" || direct && (u.command == "/start" || u.command == "/help")
 	if !pairing && !asking {
 		if c, known := in.load(tx, u.chat.ID); u.callback != "" && known {
-			in.answerCallback(tx, c, u, "This bot is private, and not for this chat any more: pressing this does nothing.")
+			in.answerCallback(tx, c, u, "This bot is private and no longer serves this chat, so the button does nothing.")
 		}
 		if tx.Err() == nil {
-			in.log.Info().Int64("chat", u.chat.ID).Int64("user", u.user).Msg("turned away: " + reason)
+			in.log.Info().Int64("chat", u.chat.ID).Int64("user", u.user).Msg("update rejected: " + reason)
 		}
 		return reason
 	}
@@ -113,12 +113,12 @@ func (in *ingester) reject(tx *store.Tx, u *parsedUpdate) string {
 	if told >= maxNotices {
 		return reason
 	}
-	who := fmt.Sprintf("you: your user id is %d", u.user)
+	who := fmt.Sprintf("you (user ID %d)", u.user)
 	if !direct {
-		who = fmt.Sprintf("this group: its id is %d", u.chat.ID)
+		who = fmt.Sprintf("this group (ID %d)", u.chat.ID)
 	}
 	in.notice(tx, c, u.thread, fmt.Sprintf("stranger:%d", u.message), fmt.Sprintf(
-		"This bot is private. Ask whoever runs it to admit %s. With a one-time code from them (`hubbub pair`), send /pair CODE.", who))
+		"This bot is private. Ask whoever runs it to give access to %s. If they send you a one-time code (from `hubbub pair`), send /pair CODE here.", who))
 	return reason
 }
 
@@ -127,18 +127,18 @@ func (in *ingester) pair(tx *store.Tx, c *chat, u *parsedUpdate) {
 	guesses := store.Value[int](tx, `SELECT count(*) FROM guesses WHERE bot = ? AND user = ? AND at > ?`,
 		in.bot, u.user, time.Now().Add(-time.Hour).UnixMicro())
 	if guesses >= maxGuessesPerHour {
-		in.log.Warn().Int64("user", u.user).Msg("user sent too many wrong pairing codes; not answered")
+		in.log.Warn().Int64("user", u.user).Msg("user sent too many wrong pairing codes; no answer is sent")
 		return // an answer would help to guess on
 	}
 	used := tx.ExecCount(`UPDATE codes SET used_at = ?1 WHERE hash = ?2 AND used_at = 0 AND expires_at > ?1`, nowMicros(), codeHash(u.arguments))
-	says := "This code is not valid: it was used already, it expired, or it is mistyped."
+	says := "This code isn't valid. It may have been used already, have expired, or be mistyped."
 	if used == 0 {
 		tx.Exec(`INSERT INTO guesses (bot, user, at) VALUES (?, ?, ?)`, in.bot, u.user, nowMicros())
 	} else {
 		kind, who := "chat", c.key
-		says = "This group is admitted. Everybody here can talk to the agent now."
+		says = "This group now has access. Everyone here can talk to the agent."
 		if u.chat.Type == models.ChatTypePrivate {
-			kind, who, says = "user", u.user, "You are admitted. Write a message, and an agent will answer."
+			kind, who, says = "user", u.user, "You now have access. Write a message, and an agent will answer."
 		}
 		in.log.Info().Str("kind", kind).Int64("id", who).Int64("by", u.user).Msg("user or chat admitted by a one-time code")
 		tx.Exec(`INSERT OR REPLACE INTO admitted (bot, kind, id, by, at) VALUES (?, ?, ?, ?, ?)`, in.bot, kind, who, u.user, nowMicros())

@@ -63,7 +63,7 @@ func TestAChatWaitsForItsSpawner(t *testing.T) {
 		for _, text := range []string{"one", "two", "three"} {
 			h.api.Say(dm, will, text)
 		}
-		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "takes longer") {
+		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "taking longer") {
 			t.Errorf("Will reads %q", got)
 		}
 		h.pass(3 * time.Minute)
@@ -160,7 +160,7 @@ func TestAFailedSpawnIsToldOnceAndTriedAgain(t *testing.T) {
 			ids[r.RequestID] = true
 			system.Send(t, r.Topic, protocol.TypeSpawnResult, protocol.SpawnResult{RequestID: r.RequestID, Status: protocol.SpawnFailed, Error: fmt.Sprint("reason ", i)})
 		}
-		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "reason 0") || !strings.Contains(got[0], "kept") {
+		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "reason 0") || !strings.Contains(got[0], "saved") {
 			t.Errorf("Will reads %q", got)
 		}
 		r := request(t, system)

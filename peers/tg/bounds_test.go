@@ -220,7 +220,7 @@ func TestWhatIsSaidOfAFileThatIsNotThere(t *testing.T) {
 		code int
 		says string
 	}{
-		"too large":  {&botapi.Error{Code: 400}, 404, "over 20 MB, or gone"},
+		"too large":  {&botapi.Error{Code: 400}, 404, "larger than 20 MB, or deleted"},
 		"no network": {&botapi.TransportError{}, 502, "try again"},
 		"no path":    {nil, 502, "try again"},
 	} {
@@ -264,7 +264,7 @@ func TestWhichChatsHaveEvents(t *testing.T) {
 			b.ensureChat(store.On(t.Context(), b.db), &models.Chat{ID: user, Type: models.ChatTypePrivate})
 		}
 		for topic, want := range map[protocol.Topic][2]string{
-			"tg:5": {"tg:5", ""}, "tg:6": {"tg:6", "chat 6 is not admitted"}, "tg:7": {"", "this bot has no chat 7"}, "tg:x": {"", `"tg:x" names no Telegram chat; a chat is addressed as tg:<chat id>`},
+			"tg:5": {"tg:5", ""}, "tg:6": {"tg:6", "chat 6 is not admitted"}, "tg:7": {"", "this bot has no chat 7"}, "tg:x": {"", `"tg:x" is not a Telegram chat; the address of a chat is tg:<chat id>`},
 		} {
 			if id, refusal := ev.FindChat(store.On(t.Context(), b.db), topic); string(id) != want[0] || refusal != want[1] {
 				t.Errorf("%s: %q, %q; want %q", topic, id, refusal, want)
@@ -348,13 +348,13 @@ func TestWhetherTheClockIsRight(t *testing.T) {
 		level  Level
 		says   string
 	}{
-		{time.Time{}, LevelSkipped, "did not say what time"},
+		{time.Time{}, LevelSkipped, "did not send the time"},
 		{began, LevelOK, "agrees"},
 		{ended, LevelOK, "agrees"},
 		{ended.Add(30 * time.Second), LevelOK, "agrees"},
-		{ended.Add(31 * time.Second), LevelProblem, "clock is 31s behind Telegram's"},
+		{ended.Add(31 * time.Second), LevelProblem, "clock of this machine is 31s behind Telegram's"},
 		{began.Add(-31 * time.Second), LevelOK, "agrees"}, // the server's second may have been nearly over
-		{began.Add(-32 * time.Second), LevelProblem, "clock is 31s ahead of Telegram's"},
+		{began.Add(-32 * time.Second), LevelProblem, "clock of this machine is 31s ahead of Telegram's"},
 	} {
 		f := checkClock(c.server, began, ended)
 		if f.Level != c.level || !strings.Contains(f.Message, c.says) || (f.Advice != "") != (c.level == LevelProblem) {
@@ -375,14 +375,14 @@ func TestWhatIsSaidOfAWebhook(t *testing.T) {
 		level  Level
 		says   string
 	}{
-		"none":                   {models.WebhookInfo{PendingUpdateCount: 3}, BridgeState{}, LevelOK, "None is set; 3 updates wait to be polled."},
-		"of no form":             {models.WebhookInfo{URL: "%"}, BridgeState{Webhook: ours}, LevelProblem, "Telegram delivers this bot's updates to an address that cannot be read, so the bot cannot be polled. 0 updates wait."},
-		"another's":              {models.WebhookInfo{URL: "/x"}, BridgeState{Runs: true, Webhook: ours}, LevelProblem, "Telegram delivers this bot's updates to an address that cannot be read, so the bot cannot be polled. 0 updates wait."},
-		"failing":                {failed(15*time.Minute-time.Second, 1), BridgeState{Runs: true, Webhook: ours}, LevelProblem, "Telegram cannot deliver to this bridge at ours.example. 1 updates wait. The last delivery failed 14m59s ago: no route"},
-		"failed long ago":        {failed(15*time.Minute, 1), BridgeState{Runs: true, Webhook: ours}, LevelOK, "Telegram delivers to this bridge at ours.example. 1 updates wait."},
-		"failed, nothing waits":  {failed(time.Minute, 0), BridgeState{Runs: true, Webhook: ours}, LevelOK, "Telegram delivers to this bridge at ours.example. 0 updates wait."},
-		"waiting, not failed":    {models.WebhookInfo{URL: ours, PendingUpdateCount: 2, LastErrorDate: int(now.Unix())}, BridgeState{Runs: true, Webhook: ours}, LevelOK, "Telegram delivers to this bridge at ours.example. 2 updates wait."},
-		"failing, nobody's here": {failed(time.Minute, 2), BridgeState{Webhook: ours}, LevelProblem, "Telegram delivers this bot's updates to ours.example, where the bridge of this data folder listened, and that is not on the bus now. 2 updates wait. The last delivery failed 1m0s ago: no route"},
+		"none":                   {models.WebhookInfo{PendingUpdateCount: 3}, BridgeState{}, LevelOK, "None is set; 3 updates are waiting to be polled."},
+		"of no form":             {models.WebhookInfo{URL: "%"}, BridgeState{Webhook: ours}, LevelProblem, "Telegram delivers this bot's updates to an address that cannot be read, so the bot cannot be polled. 0 updates are waiting."},
+		"another's":              {models.WebhookInfo{URL: "/x"}, BridgeState{Runs: true, Webhook: ours}, LevelProblem, "Telegram delivers this bot's updates to an address that cannot be read, so the bot cannot be polled. 0 updates are waiting."},
+		"failing":                {failed(15*time.Minute-time.Second, 1), BridgeState{Runs: true, Webhook: ours}, LevelProblem, "Telegram cannot deliver to this bridge at ours.example. 1 updates are waiting. The last delivery failed 14m59s ago: no route"},
+		"failed long ago":        {failed(15*time.Minute, 1), BridgeState{Runs: true, Webhook: ours}, LevelOK, "Telegram delivers to this bridge at ours.example. 1 updates are waiting."},
+		"failed, nothing waits":  {failed(time.Minute, 0), BridgeState{Runs: true, Webhook: ours}, LevelOK, "Telegram delivers to this bridge at ours.example. 0 updates are waiting."},
+		"waiting, not failed":    {models.WebhookInfo{URL: ours, PendingUpdateCount: 2, LastErrorDate: int(now.Unix())}, BridgeState{Runs: true, Webhook: ours}, LevelOK, "Telegram delivers to this bridge at ours.example. 2 updates are waiting."},
+		"failing, nobody's here": {failed(time.Minute, 2), BridgeState{Webhook: ours}, LevelProblem, "Telegram delivers this bot's updates to ours.example, the address of this data folder's bridge, which is not online. 2 updates are waiting. The last delivery failed 1m0s ago: no route"},
 	} {
 		f := checkWebhook(&c.info, c.bridge, now)
 		if f.Check != "webhook" || f.Level != c.level || f.Message != c.says || (f.Advice != "") != (c.level == LevelProblem) {
@@ -399,11 +399,11 @@ func TestADiagnosisSaysWhatItCouldNotLookAt(t *testing.T) {
 			return found[len(found)-1]
 		}
 		api.Fail(tgtest.Fault{Method: "getWebhookInfo", Status: 502})
-		if f := look(BridgeState{}); f.Check != "webhook" || f.Level != LevelSkipped || !strings.HasPrefix(f.Message, "Telegram did not tell: ") {
+		if f := look(BridgeState{}); f.Check != "webhook" || f.Level != LevelSkipped || !strings.HasPrefix(f.Message, "Telegram did not answer: ") {
 			t.Errorf("%+v", f)
 		}
 		api.Fail(tgtest.Fault{Method: "getUpdates", Status: 502})
-		if f := look(BridgeState{}); f.Check != "second poller" || f.Level != LevelSkipped || !strings.HasPrefix(f.Message, "It could not be tried: ") {
+		if f := look(BridgeState{}); f.Check != "second poller" || f.Level != LevelSkipped || !strings.HasPrefix(f.Message, "It could not be checked: ") {
 			t.Errorf("%+v", f)
 		}
 		from := time.Now()
@@ -411,7 +411,7 @@ func TestADiagnosisSaysWhatItCouldNotLookAt(t *testing.T) {
 			t.Errorf("after %v: %+v", time.Since(from), f)
 		}
 		from = time.Now()
-		if f := look(BridgeState{Runs: true}); f.Level != LevelSkipped || !strings.Contains(f.Message, "runs and polls") || time.Since(from) != 0 {
+		if f := look(BridgeState{Runs: true}); f.Level != LevelSkipped || !strings.Contains(f.Message, "is polling") || time.Since(from) != 0 {
 			t.Errorf("after %v: %+v", time.Since(from), f)
 		}
 		api.SetWebhook("https://old.example/hook")

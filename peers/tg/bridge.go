@@ -129,7 +129,7 @@ func (b *Bridge) connect(ctx context.Context) error {
 	b.peer.Handle(protocol.TypeAgentEvent, ignore)
 	b.peer.Handle(protocol.TypeDeliveryStatus, ignore)
 	b.peer.HandleAny(func(_ context.Context, d *peer.Delivery) error {
-		return peer.Reject(fmt.Sprintf("a Telegram chat takes no %s", d.Message.Type))
+		return peer.Reject(fmt.Sprintf("a Telegram chat does not accept %s", d.Message.Type))
 	})
 	return b.peer.Subscribe(ctx, "tg:*")
 }
@@ -152,14 +152,14 @@ func (b *Bridge) identify(ctx context.Context) error {
 		case err == nil && b.me.ID != 0:
 			return b.saveBot(ctx)
 		case err == nil:
-			return errors.New("the Bot API does not say who the bot is; is --api-url right?")
+			return errors.New("the Bot API returned no bot; check --api-url")
 		case botapi.Unauthorized(err):
 			return ErrToken
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
 		if b.restoreBot(ctx) {
-			b.log.Warn().Err(err).Msg("Telegram not reached; going on with what is known of the bot")
+			b.log.Warn().Err(err).Msg("Telegram not reached; continuing with the stored account of the bot")
 			return nil
 		}
 		wait := pauseAfter(err, try)

@@ -110,7 +110,7 @@ func TestAWebhookIsAnnouncedUntilItIsTaken(t *testing.T) {
 	const address = "https://ours.example/hook"
 	alone(t, Options{WebhookURL: address}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		api.Fail(tgtest.Fault{Method: "setWebhook", Status: 400, Description: "Bad Request: bad webhook"})
-		if err := b.announceWebhook(t.Context(), "s"); err == nil || !strings.Contains(err.Error(), "--webhook-url is refused by Telegram") {
+		if err := b.announceWebhook(t.Context(), "s"); err == nil || !strings.Contains(err.Error(), "does not accept the address of --webhook-url") {
 			t.Errorf("refused: %v", err)
 		}
 		api.Fail(tgtest.Fault{Method: "setWebhook", Status: 401})
@@ -143,7 +143,7 @@ func TestAWebhookThatCannotListenIsRefused(t *testing.T) {
 		opts Options
 		says string
 	}{
-		{Options{WebhookSecret: "not so"}, "webhook secret must be"},
+		{Options{WebhookSecret: "not so"}, "webhook secret must consist"},
 		{Options{WebhookListen: "nowhere"}, "listening for Telegram on nowhere (see --webhook-listen)"},
 	} {
 		b := &Bridge{account: &account{log: &log, opts: c.opts}}

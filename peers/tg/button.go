@@ -84,7 +84,7 @@ func (out *outbound) editMessage(ctx context.Context, o *outgoing, t markdown.Te
 	case err == nil, ok && refused.Code == 400 && refused.Says("not modified"): // an interrupted attempt has made the edit
 		return &models.Message{ID: message}, tx.Err()
 	case ok && refused.Code == 400 && refused.MigrateTo == 0:
-		out.log.Info().Err(err).Str("topic", string(topicOf(o.chat.key))).Msg("message not edited; its new text is sent")
+		out.log.Info().Err(err).Str("topic", string(topicOf(o.chat.key))).Msg("message not edited; sending the new text as a message")
 		tx.Exec(`UPDATE replies SET content = json_remove(content, '$.edits') WHERE id = ?`, o.Reply)
 		return nil, cmp.Or(tx.Err(), errors.New(refused.Error()))
 	}
@@ -131,7 +131,7 @@ func checkPress(q *buttonReply, who, now string, name func(who string) string) (
 		for i, one := range may {
 			names[i] = name(one)
 		}
-		return "This is not for you to decide: only " + strings.Join(names, ", ") + " may.", "a button that is for somebody else"
+		return "This isn't for you to decide; only " + strings.Join(names, ", ") + " can.", "a button that is for somebody else"
 	}
 	return "", ""
 }
@@ -149,7 +149,7 @@ func (in *ingester) handlePress(tx *store.Tx, c *chat, u *parsedUpdate) (skip st
 		in.answerCallback(tx, c, u, "")
 		return ""
 	}
-	told := "This button is none of this bot's, or its message is too old."
+	told := "This button doesn't belong to this bot, or its message is too old."
 	q, found := in.findPressed(tx, c, u)
 	if skip = errNoButton; found {
 		now := store.Value[string](tx, `SELECT content ->> '$.text' FROM replies WHERE bot = ? AND chat = ? AND agent = ? AND id > ?
@@ -162,7 +162,7 @@ func (in *ingester) handlePress(tx *store.Tx, c *chat, u *parsedUpdate) (skip st
 		})
 	}
 	if skip != "" {
-		in.log.Warn().Int64("chat", c.key).Int64("user", u.user).Int("message", u.message).Msg("a press was refused: " + skip)
+		in.log.Warn().Int64("chat", c.key).Int64("user", u.user).Int("message", u.message).Msg("press rejected: " + skip)
 	}
 	in.answerCallback(tx, c, u, told)
 	return skip

@@ -94,11 +94,11 @@ func TestAForgedPressIsRefused(t *testing.T) {
 			told[string(c.Params["callback_query_id"])] = string(c.Params["text"])
 		}
 		for data, refused := range map[string]bool{"dec_2:allow:once": true, "dec_1:allow:once": true, "dec_1:allow:always": false} {
-			if got, ok := told[`"callback-`+data+`"`]; !ok || strings.Contains(got, "none of this bot's") != refused {
+			if got, ok := told[`"callback-`+data+`"`]; !ok || strings.Contains(got, "doesn't belong to this bot") != refused {
 				t.Errorf("who pressed %s was told %q, %t", data, got, ok)
 			}
 		}
-		if log := h.log.String(); strings.Count(log, "a press was refused") != 2 {
+		if log := h.log.String(); strings.Count(log, "press rejected") != 2 {
 			t.Errorf("the log says %s", log)
 		}
 	})

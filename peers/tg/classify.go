@@ -16,7 +16,7 @@ import (
 )
 
 // errUnknown reports that a send got no answer.
-var errUnknown = errors.New("no answer came from Telegram, so the message may or may not have been sent")
+var errUnknown = errors.New("Telegram did not answer, so the message may or may not have been sent")
 
 // backoff is the backoff of failed calls to Telegram.
 var backoff = retry.Backoff{Min: time.Second, Max: time.Minute}
@@ -40,7 +40,7 @@ func (out *outbound) classifyError(ctx context.Context, o *outgoing, err error) 
 	case silent && !transport.Left:
 		return outbox.Retry(0, err)
 	case silent && out.opts.ResendUnknown:
-		return outbox.Retry(0, fmt.Errorf("sending again, though it may have arrived: %w: %w", errUnknown, err))
+		return outbox.Retry(0, fmt.Errorf("sending again although it may have arrived: %w: %w", errUnknown, err))
 	case silent:
 		return outbox.Unknown(fmt.Errorf("%w: %w", errUnknown, err))
 	case refused == nil && outbox.WillRetry(err):
@@ -101,6 +101,6 @@ func (out *outbound) applyRetryAfter(ctx context.Context, telegramChat int64, re
 	if err != nil {
 		out.log.Error().Err(err).Msg("storing Telegram's retry_after failed")
 	}
-	out.log.Warn().Int64("chat", telegramChat).Dur("pause_ms", wait).Msg("Telegram asks for a pause; sends to the chat wait")
+	out.log.Warn().Int64("chat", telegramChat).Dur("pause_ms", wait).Msg("Telegram demands a pause; sends to the chat are suspended")
 	return wait
 }

@@ -104,10 +104,10 @@ func TestWhoMayDeliverUpdates(t *testing.T) {
 		"no secret":       {"POST", "", `{"update_id":1}`, 401, "only Telegram"},
 		"another secret":  {"POST", "s3cre", `{"update_id":1}`, 401, "only Telegram"},
 		"a GET":           {"GET", "s3cret", "", 405, "POST"},
-		"no update":       {"POST", "s3cret", `{"hello":1}`, 400, "no update"},
-		"no JSON":         {"POST", "s3cret", `hello`, 400, "no update"},
+		"no update":       {"POST", "s3cret", `{"hello":1}`, 400, "not an update"},
+		"no JSON":         {"POST", "s3cret", `hello`, 400, "not an update"},
 		"a large update":  {"POST", "s3cret", strings.Repeat("x", maxUpdate+1), 413, "cannot be read"},
-		"the largest one": {"POST", "s3cret", strings.Repeat("x", maxUpdate), 400, "no update"},
+		"the largest one": {"POST", "s3cret", strings.Repeat("x", maxUpdate), 400, "not an update"},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), c.method, "/", strings.NewReader(c.body))
 		r.Header.Set(secretHeader, c.secret)

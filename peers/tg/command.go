@@ -23,19 +23,19 @@ const agentCommand = "/close"
 // bridgeCommands are the commands of the menu. The bridge handles all of them except
 // agentCommand. Every other command goes to the agent, including those of Options.Menu.
 var bridgeCommands = []models.BotCommand{
-	{Command: "start", Description: "Begin, or go on after /stop"},
-	{Command: "help", Description: "What this bot is and how to use it"},
-	{Command: "status", Description: "Whether everything works"},
-	{Command: "agents", Description: "Who answers in this chat"},
-	{Command: "work", Description: "Give out work, list it, or show it"},
-	{Command: "who", Description: "Which agents can be given work"},
+	{Command: "start", Description: "Start, or continue after /stop"},
+	{Command: "help", Description: "Show what this bot is and how to use it"},
+	{Command: "status", Description: "Check that everything works"},
+	{Command: "agents", Description: "List the agents in this chat"},
+	{Command: "work", Description: "Assign, list or show work"},
+	{Command: "who", Description: "List the agents that can be given work"},
 	{Command: "ask", Description: "Ask an agent or a person: /ask @NAME QUESTION"},
-	{Command: "done", Description: "Close work that is done: /done ID"},
-	{Command: "close", Description: "As a reply: what you waited for is answered"},
+	{Command: "done", Description: "Close finished work: /done ID"},
+	{Command: "close", Description: "As a reply: mark what you asked for as answered"},
 	{Command: "stop", Description: "Stop the agents in this chat"},
-	{Command: "halt", Description: "Stop what the agents do here, until /resume"},
-	{Command: "resume", Description: "Let the agents work here again after /halt"},
-	{Command: "pair", Description: "Let this chat in with a one-time code"},
+	{Command: "halt", Description: "Pause the agents' work here until /resume"},
+	{Command: "resume", Description: "Let the agents continue after /halt"},
+	{Command: "pair", Description: "Give this chat access with a one-time code"},
 }
 
 // maxMenu is Telegram's limit for the commands of a menu.
@@ -59,7 +59,7 @@ func ParseMenu(list []string) (menu []models.BotCommand, err error) {
 		menu = append(menu, models.BotCommand{Command: name, Description: said})
 	}
 	if n := len(fullMenu(menu)); n > maxMenu {
-		return nil, fmt.Errorf("the menu would have %d commands; Telegram takes %d", n, maxMenu)
+		return nil, fmt.Errorf("the menu would have %d commands; Telegram accepts %d", n, maxMenu)
 	}
 	return menu, nil
 }
@@ -82,7 +82,7 @@ const businessConnected = "a business account was connected"
 
 // runCommand runs a command from an admitted chat.
 func (in *ingester) runCommand(tx *store.Tx, c *chat, u *parsedUpdate) {
-	text := "This chat is admitted already."
+	text := "This chat already has access."
 	if verb, _ := bridge.ParseCommand(u.command); verb != "" {
 		if text = in.enqueueCommand(tx, c, u, verb, u.arguments); text == "" {
 			return
@@ -95,22 +95,22 @@ func (in *ingester) runCommand(tx *store.Tx, c *chat, u *parsedUpdate) {
 	case "/stop":
 		text = in.stopChat(tx, c, u)
 	case "/halt":
-		text = in.halt(tx, c, u, "on", "told to stop what runs here, and to begin nothing until /resume.")
+		text = in.halt(tx, c, u, "on", "told to stop their work here until /resume.")
 	case "/resume":
-		text = in.halt(tx, c, u, "off", "told to go on.")
+		text = in.halt(tx, c, u, "off", "told to continue.")
 	case "/status":
 		text = in.describeChat(tx, c, true)
 	case "/agents":
 		text = in.describeChat(tx, c, false)
 	case "/pair":
 		if u.arguments == "" && c.isDirect() {
-			text += " To admit a group, add the bot to it and send /pair CODE there."
+			text += " To give a group access, add the bot to it and send /pair CODE there."
 		}
 	case businessConnected:
-		text = "I do not take part in the chats of a business account. Remove me there (Settings, Telegram Business, Chatbots), " +
-			"and write to me here, or add me to a group."
+		text = "I don't work in the chats of a business account. Remove me there (Settings, Telegram Business, Chatbots), " +
+			"then write to me here or add me to a group."
 	default:
-		text = "Write as you would to a person; the agent of this chat answers. In a group, mention an agent with @name, or answer one of its messages.\n"
+		text = "Write as you would to a person; the agent of this chat answers. In a group, mention an agent with @name or reply to one of its messages.\n"
 		for _, known := range fullMenu(in.opts.Menu) {
 			text += "\n/" + known.Command + " — " + known.Description
 		}
@@ -120,24 +120,24 @@ func (in *ingester) runCommand(tx *store.Tx, c *chat, u *parsedUpdate) {
 
 func (in *ingester) startChat(tx *store.Tx, c *chat) string {
 	if !c.stopped {
-		return "Hello! Write a message, and an agent will answer. /help says more."
+		return "Hello! Write a message, and an agent will answer. Send /help to learn more."
 	}
 	in.setStopped(tx, c, false)
-	return "Going on. The agents hear this chat again."
+	return "This chat is running again. The agents see your messages."
 }
 
 // stopChat tells the agents to stop. Until /start, the chat's messages then do not reach the
 // agents, and the agents' replies are not shown.
 func (in *ingester) stopChat(tx *store.Tx, c *chat, u *parsedUpdate) string {
 	if c.stopped {
-		return "This chat is stopped already. /start goes on."
+		return "This chat is already stopped. Send /start to continue."
 	}
 	if in.chatStatus(tx, c).State == bridge.Assigned {
 		u.data.Content.Text, u.data.Content.Priority = "stop", "urgent"
 		in.storeEvent(tx, c, u)
 	}
 	in.setStopped(tx, c, true)
-	return "Stopped. What is written here does not reach the agents, and they do not answer, until /start."
+	return "Stopped. The agents don't see messages from here and don't answer until you send /start."
 }
 
 // halt makes the agents of a chat halt or resume their turns there. Each agent reports what it
@@ -146,7 +146,7 @@ func (in *ingester) halt(tx *store.Tx, c *chat, u *parsedUpdate, halt, told stri
 	by := cmp.Or(u.author.DisplayName, u.author.Username, u.author.ID, "somebody")
 	n := in.router.Halt(tx, peerOf(c.key), halt, by, fmt.Sprintf("%d:%d", u.chat.ID, u.message))
 	if n == 0 {
-		return "No agent is here that could be told."
+		return "There is no agent in this chat."
 	}
 	return text.Counted(n, "agent") + " " + told
 }
@@ -154,30 +154,30 @@ func (in *ingester) halt(tx *store.Tx, c *chat, u *parsedUpdate, halt, told stri
 // describeChat lists the agents of a chat and, for /status, what is waiting.
 func (in *ingester) describeChat(tx *store.Tx, c *chat, status bool) string {
 	at := in.chatStatus(tx, c)
-	text := "No agent yet. The first message starts one."
+	text := "There is no agent yet. Your first message starts one."
 	if len(at.Agents) > 0 {
 		text = "Agents of this chat:"
 	}
 	for _, a := range at.Agents {
 		state := "ready"
 		if !a.Configured {
-			state = "not reached"
+			state = "not reached yet"
 		}
 		text += fmt.Sprintf("\n• @%s, %s", a.Agent.Name(), state)
 	}
 	if !status {
 		return text
 	}
-	text += fmt.Sprintf("\n\nMessages that wait for an agent: %d\nAnswers that wait for Telegram: %d",
+	text += fmt.Sprintf("\n\nMessages waiting for an agent: %d\nAnswers waiting for Telegram: %d",
 		at.Waiting, in.countReplies(tx, c, outbox.StatePending, outbox.StateSending))
 	if lost := in.countReplies(tx, c, outbox.StateDead, outbox.StateUnknown); lost > 0 {
-		text += fmt.Sprintf("\nAnswers that did not or may not have arrived: %d", lost)
+		text += fmt.Sprintf("\nAnswers that may not have arrived: %d", lost)
 	}
 	if at.Problem != "" && at.State != bridge.Assigned {
 		text += "\nTrouble: " + at.Problem
 	}
 	if c.stopped {
-		text += "\nThis chat is stopped; /start goes on."
+		text += "\nThis chat is stopped. Send /start to continue."
 	}
 	return text
 }
@@ -202,11 +202,11 @@ func (in *ingester) publishMenu(ctx context.Context) error {
 		return nil
 	}
 	if err := in.call(ctx, "setMyCommands", map[string]any{"commands": commands}, nil); err != nil {
-		in.log.Warn().Err(err).Msg("command list not taken by Telegram; the commands work without it")
+		in.log.Warn().Err(err).Msg("menu not accepted by Telegram; the commands work without it")
 		return nil
 	}
 	if tx.Exec(`UPDATE bots SET commands = ? WHERE bot = ?`, hash, in.bot); tx.Err() != nil {
-		in.log.Warn().Err(tx.Err()).Msg("storing that Telegram has the command list failed")
+		in.log.Warn().Err(tx.Err()).Msg("storing the hash of the menu failed")
 	}
 	return nil
 }

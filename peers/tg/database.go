@@ -89,7 +89,7 @@ func chatOf(topic protocol.Topic) (int64, error) {
 	name, ok := strings.CutPrefix(string(topic), "tg:")
 	n, err := strconv.ParseInt(name, 10, 64)
 	if !ok || err != nil || n == 0 {
-		return 0, fmt.Errorf("%q names no Telegram chat; a chat is addressed as tg:<chat id>", topic)
+		return 0, fmt.Errorf("%q is not a Telegram chat; the address of a chat is tg:<chat id>", topic)
 	}
 	return n, nil
 }

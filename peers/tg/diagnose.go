@@ -56,8 +56,8 @@ const clockTolerance = 30 * time.Second
 // poll fails with a conflict and it polls again.
 func Diagnose(ctx context.Context, token string, opts *botapi.Options, bridge BridgeState) []Finding {
 	if botapi.CheckToken(token, opts) != nil {
-		return []Finding{{"bot token", LevelProblem, "What TELEGRAM_BOT_TOKEN holds is no bot token: one looks like 110201543:AAE...",
-			"Set it to the token that @BotFather gave, without quotes or blanks."}}
+		return []Finding{{"bot token", LevelProblem, "TELEGRAM_BOT_TOKEN does not contain a bot token. A token looks like 110201543:AAE...",
+			"Set it to the token from @BotFather, without quotes or spaces."}}
 	}
 	api := botapi.New(token, opts)
 	defer api.Close()
@@ -71,16 +71,16 @@ func Diagnose(ctx context.Context, token string, opts *botapi.Options, bridge Br
 		return []Finding{{"bot token", LevelProblem, "Telegram does not accept the bot token.",
 			"Check TELEGRAM_BOT_TOKEN, or make a new token with /token at @BotFather."}}
 	case err != nil:
-		return []Finding{{"bot token", LevelProblem, "Telegram cannot be asked: " + err.Error(),
+		return []Finding{{"bot token", LevelProblem, "Telegram cannot be reached: " + err.Error(),
 			"Check the network, a proxy in HTTPS_PROXY, and --api-url."}}
 	}
 	out := []Finding{
-		{Check: "bot token", Level: LevelOK, Message: fmt.Sprintf("Telegram knows it: the bot is @%s, id %d.", me.Username, me.ID)},
+		{Check: "bot token", Level: LevelOK, Message: fmt.Sprintf("Telegram accepts it: the bot is @%s, ID %d.", me.Username, me.ID)},
 		checkPrivacy(&me), checkClock(date, before, time.Now()),
 	}
 	var hook models.WebhookInfo
 	if err := api.Call(ctx, "getWebhookInfo", nil, &hook); err != nil {
-		return append(out, Finding{Check: "webhook", Level: LevelSkipped, Message: "Telegram did not tell: " + err.Error()})
+		return append(out, Finding{Check: "webhook", Level: LevelSkipped, Message: "Telegram did not answer: " + err.Error()})
 	}
 	hook.LastErrorMessage = api.Redact(hook.LastErrorMessage)
 	out = append(out, checkWebhook(&hook, bridge, time.Now()))
@@ -96,7 +96,7 @@ func checkPrivacy(me *models.User) Finding {
 		return Finding{Check: "privacy mode", Level: LevelOK, Message: "It is off: in groups the bot sees every message."}
 	}
 	return Finding{"privacy mode", LevelWarning,
-		fmt.Sprintf("It is on: in groups the bot sees only commands, messages that mention @%s, and answers to its own messages. "+
+		fmt.Sprintf("It is on: in groups the bot sees only commands, messages that mention @%s, and replies to its own messages. "+
 			"A message such as \"@reviewer have a look\" names an agent, not the bot, and never arrives.", me.Username),
 		"For agents that listen in groups, turn it off with /setprivacy at @BotFather, then remove the bot from each group and add it again; or make the bot an administrator there. Direct chats are not affected."}
 }
@@ -104,7 +104,7 @@ func checkPrivacy(me *models.User) Finding {
 // checkClock compares the clock of this machine, before and after a call, with the server's.
 func checkClock(server, before, after time.Time) Finding {
 	if server.IsZero() {
-		return Finding{Check: "clock", Level: LevelSkipped, Message: "Telegram did not say what time it is."}
+		return Finding{Check: "clock", Level: LevelSkipped, Message: "Telegram did not send the time."}
 	}
 	// The server's date is rounded down to seconds, and was written between both.
 	off := max(server.Sub(after), 0) + min(server.Add(time.Second).Sub(before), 0)
@@ -116,7 +116,7 @@ func checkClock(server, before, after time.Time) Finding {
 		side = "ahead of"
 	}
 	return Finding{Check: "clock", Level: LevelProblem,
-		Message: fmt.Sprintf("This machine's clock is %s %s Telegram's. Times in logs are wrong, and so are waits and deadlines.", off.Abs().Round(time.Second), side),
+		Message: fmt.Sprintf("The clock of this machine is %s %s Telegram's, so log times, waits and deadlines are wrong.", off.Abs().Round(time.Second), side),
 		Advice:  "Set the clock, best with NTP (timedatectl set-ntp true)."}
 }
 
@@ -135,24 +135,24 @@ func hostOf(address, none string) string {
 // checkWebhook distinguishes the bridge's own webhook from a stale one.
 func checkWebhook(info *models.WebhookInfo, bridge BridgeState, now time.Time) Finding {
 	if info.URL == "" {
-		return Finding{Check: "webhook", Level: LevelOK, Message: fmt.Sprintf("None is set; %d updates wait to be polled.", info.PendingUpdateCount)}
+		return Finding{Check: "webhook", Level: LevelOK, Message: fmt.Sprintf("None is set; %d updates are waiting to be polled.", info.PendingUpdateCount)}
 	}
 	host := hostOf(info.URL, "an address that cannot be read")
 	failure, ago := "", now.Sub(time.Unix(int64(info.LastErrorDate), 0)).Round(time.Second)
 	if info.LastErrorMessage != "" {
 		failure = fmt.Sprintf(" The last delivery failed %s ago: %s", ago, info.LastErrorMessage)
 	}
-	waiting := fmt.Sprintf(" %d updates wait.", info.PendingUpdateCount)
+	waiting := fmt.Sprintf(" %d updates are waiting.", info.PendingUpdateCount)
 	switch {
 	case info.URL != bridge.Webhook:
 		return Finding{"webhook", LevelProblem, "Telegram delivers this bot's updates to " + host + ", so the bot cannot be polled." + waiting + failure,
-			"If no program of yours listens there, remove it with `hubbub doctor --delete-webhook`; waiting updates are kept. If it is a hubbub-tg with --webhook-url, run the doctor with that one's --data."}
+			"If none of your programs listens there, remove it with `hubbub doctor --delete-webhook`; waiting updates are kept. If it belongs to a hubbub-tg with --webhook-url, run doctor with the --data of that program."}
 	case !bridge.Runs:
-		return Finding{"webhook", LevelProblem, "Telegram delivers this bot's updates to " + host + ", where the bridge of this data folder listened, and that is not on the bus now." + waiting + failure,
+		return Finding{"webhook", LevelProblem, "Telegram delivers this bot's updates to " + host + ", the address of this data folder's bridge, which is not online." + waiting + failure,
 			"Start hubbub-tg; without --webhook-url it removes the webhook and polls."}
 	case failure != "" && info.PendingUpdateCount > 0 && ago < recentFailure:
 		return Finding{"webhook", LevelProblem, "Telegram cannot deliver to this bridge at " + host + "." + waiting + failure,
-			"Look whether --webhook-url, its certificate and a proxy lead to --webhook-listen."}
+			"Check that --webhook-url, its certificate and any proxy lead to --webhook-listen."}
 	}
 	return Finding{Check: "webhook", Level: LevelOK, Message: "Telegram delivers to this bridge at " + host + "." + waiting}
 }
@@ -162,17 +162,17 @@ func checkWebhook(info *models.WebhookInfo, bridge BridgeState, now time.Time) F
 func checkPoller(ctx context.Context, api *botapi.Client, running bool) Finding {
 	const look = 7 * time.Second // another poller repeats its poll some seconds after a conflict
 	if running {
-		return Finding{Check: "second poller", Level: LevelSkipped, Message: "The bridge of this data folder runs and polls; it reports a second poller in its log."}
+		return Finding{Check: "second poller", Level: LevelSkipped, Message: "The bridge of this data folder is polling; it reports a second poller in its log."}
 	}
 	err := api.Call(ctx, "getUpdates", map[string]any{"limit": 1, "timeout": int(look / time.Second)}, nil)
 	switch {
 	case err == nil:
-		return Finding{Check: "second poller", Level: LevelOK, Message: "Nobody else polls this bot."}
+		return Finding{Check: "second poller", Level: LevelOK, Message: "No other program polls this bot."}
 	case botapi.Code(err) == http.StatusConflict:
-		return Finding{"second poller", LevelProblem, "Another program polls this bot, and Telegram gives each update to only one of them.",
+		return Finding{"second poller", LevelProblem, "Another program polls this bot, and Telegram sends each update to only one of them.",
 			"Stop the other program: an older hubbub-tg, or another bot program with the same token. If you cannot find it, make a new token with /revoke at @BotFather."}
 	default:
-		return Finding{"second poller", LevelSkipped, "It could not be tried: " + err.Error(), ""}
+		return Finding{"second poller", LevelSkipped, "It could not be checked: " + err.Error(), ""}
 	}
 }
 

@@ -22,9 +22,9 @@ func TestDiagnose(t *testing.T) {
 		level tg.Level
 		says  string
 	}{
-		{"all is well", tgtest.Options{}, nil, "second poller", tg.LevelOK, "Nobody else"},
+		{"all is well", tgtest.Options{}, nil, "second poller", tg.LevelOK, "No other program"},
 		{"a wrong token", tgtest.Options{}, func(api *tgtest.Server) { api.Fail(tgtest.Fault{Method: "getMe", Status: 401}) }, "bot token", tg.LevelProblem, "does not accept"},
-		{"no network", tgtest.Options{}, func(api *tgtest.Server) { api.Fail(tgtest.Fault{Method: "getMe", Cut: tgtest.CutUnheard}) }, "bot token", tg.LevelProblem, "cannot be asked"},
+		{"no network", tgtest.Options{}, func(api *tgtest.Server) { api.Fail(tgtest.Fault{Method: "getMe", Cut: tgtest.CutUnheard}) }, "bot token", tg.LevelProblem, "cannot be reached"},
 		{"privacy mode", tgtest.Options{PrivacyMode: true}, nil, "privacy mode", tg.LevelWarning, "never arrives"},
 		{"no privacy mode", tgtest.Options{}, nil, "privacy mode", tg.LevelOK, "off"},
 		{"a webhook", tgtest.Options{}, func(api *tgtest.Server) { api.SetWebhook("https://old.example/x") }, "webhook", tg.LevelProblem, "old.example"},
@@ -85,7 +85,7 @@ func TestWhoseWebhookItIs(t *testing.T) {
 	}{
 		{"somebody's", tg.BridgeState{}, false, tg.LevelProblem, "cannot be polled"},
 		{"ours", tg.BridgeState{Runs: true, Webhook: address}, false, tg.LevelOK, "to this bridge"},
-		{"ours, and nobody listens", tg.BridgeState{Webhook: address}, false, tg.LevelProblem, "not on the bus"},
+		{"ours, and nobody listens", tg.BridgeState{Webhook: address}, false, tg.LevelProblem, "not online"},
 		{"ours, and Telegram cannot reach it", tg.BridgeState{Runs: true, Webhook: address}, true, tg.LevelProblem, "cannot deliver"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

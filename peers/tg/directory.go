@@ -19,7 +19,7 @@ import (
 // since the result is shown later.
 func (in *ingester) enqueueCommand(tx *store.Tx, c *chat, u *parsedUpdate, verb, text string) string {
 	if u.user == 0 {
-		return "I cannot tell who you are here, so this is not done. Write as yourself."
+		return "I can't tell who you are here, so I can't do this. Please write under your own name."
 	}
 	o := &bridge.Command{
 		Verb: verb, Text: text, By: peerOf(u.user), Kind: "group", Title: c.title,

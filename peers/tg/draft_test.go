@@ -152,7 +152,7 @@ func TestADraftIsStopped(t *testing.T) {
 		h.api.StopDraft(eve, asked.ID)
 		h.api.StopDraft(dm, asked.ID+1)
 		h.pass(10 * time.Second)
-		if len(w.ended()) != 0 || !h.log.has("turned away") {
+		if len(w.ended()) != 0 || !h.log.has("update rejected") {
 			t.Fatalf("a stranger stopped it: %q", w.ended())
 		}
 		h.api.StopDraft(dm, asked.ID)

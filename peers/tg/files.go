@@ -135,7 +135,7 @@ func (a *account) serveFile(w http.ResponseWriter, r *http.Request) {
 // writeFileError answers for a file that is not available, with what a person can do.
 func (a *account) writeFileError(w http.ResponseWriter, err error) {
 	if botapi.Code(err) == http.StatusBadRequest {
-		http.Error(w, "Telegram does not give this file: it is over 20 MB, or gone", http.StatusNotFound)
+		http.Error(w, "Telegram does not provide this file: it is larger than 20 MB, or deleted", http.StatusNotFound)
 		return
 	}
 	if err != nil {
@@ -155,9 +155,9 @@ func checkFile(content *protocol.ChatReply) error {
 	case f.Name == "" || len(f.Name) > maxFileName || !text.IsCleanName(f.Name) || filepath.Base(f.Name) != f.Name:
 		return fmt.Errorf("a file needs a name of 1 to %d bytes without a folder", maxFileName)
 	case markdown.Units(content.Text) > protocol.MaxCaption:
-		return fmt.Errorf("the text beside a file may have %d characters; send the rest as a message", protocol.MaxCaption)
+		return fmt.Errorf("the text with a file may have at most %d characters; send the rest as a message", protocol.MaxCaption)
 	case len(content.Buttons) > 0 || content.Edits != "":
-		return errors.New("a file has no buttons and replaces nothing")
+		return errors.New("a reply with a file cannot have buttons or edit a message")
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (a *adapter) Message(ctx context.Context, e *bridge.Event) (protocol.Messag
 	}
 	m := protocol.NewMessage(protocol.TypeTGMessage, e.Chat, content)
 	if len(m.Content) > maxEvent { // the bus would close the connection that all chats share
-		return m, outbox.Permanent(fmt.Errorf("the message has %d bytes, and at most %d can be passed on", len(m.Content), maxEvent))
+		return m, outbox.Permanent(fmt.Errorf("the message has %d bytes; at most %d can be delivered", len(m.Content), maxEvent))
 	}
 	m.MessageID = messageIDFor(bus, e)
 	return m, nil
@@ -101,7 +101,7 @@ func (a *adapter) Message(ctx context.Context, e *bridge.Event) (protocol.Messag
 // message before it returns the message's number.
 const reactionPause = 200 * time.Millisecond
 
-var errBeingSent = errors.New("a message that this may be about is being sent")
+var errBeingSent = errors.New("the message that this may be about is still being sent")
 
 // isSending reports whether a send to the chat began within the last minute and has not ended.
 func (a *adapter) isSending(tx *store.Tx, chat protocol.PeerID) bool {
@@ -142,17 +142,17 @@ func (a *adapter) Notify(tx *store.Tx, n *bridge.Notice) {
 	switch n.Kind {
 	case bridge.NoticeSlow, bridge.NoticeStartFailed:
 		key, thread = "trouble:"+n.Key, store.Value[int](tx, `SELECT thread FROM events WHERE id = ?`, n.Event)
-		says = "It takes longer than usual to start an agent for this chat. Your messages are kept, and I go on trying."
+		says = "Starting an agent for this chat is taking longer than usual. Your messages are saved, and I'll keep trying."
 		if n.Kind == bridge.NoticeStartFailed {
-			says = "No agent could be started for this chat: " + n.Reason + ". Your messages are kept, and I go on trying."
+			says = "No agent could be started for this chat: " + n.Reason + ". Your messages are saved, and I'll keep trying."
 		}
 	case bridge.NoticeAgentFailed:
 		key = "gone:" + string(n.Agent) + ":" + thisHour()
-		says = fmt.Sprintf("@%s, the agent of this chat, ended and could not be started again: %s. "+
-			"Your next message has it started anew, and it goes on with what it did not answer.", name, n.Reason)
+		says = fmt.Sprintf("@%s, the agent of this chat, stopped and could not be restarted: %s. "+
+			"Your next message starts it again, and it continues with what it hasn't answered.", name, n.Reason)
 	case bridge.NoticeDeclined:
 		key = "untaken:" + string(n.Agent) + ":" + today()
-		says = fmt.Sprintf("@%s does not take messages at the moment. They are kept, and I go on trying.", name)
+		says = fmt.Sprintf("@%s isn't accepting messages at the moment. They are saved, and I'll keep trying.", name)
 	default:
 		return // an absent agent usually returns
 	}
@@ -164,7 +164,7 @@ func (a *adapter) Notify(tx *store.Tx, n *bridge.Notice) {
 func (a *adapter) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
 	if outcome == outbox.StateDead {
 		a.notify(tx, e.Chat, 0, "given-up:"+string(e.Agent)+":"+today(), fmt.Sprintf(
-			"A message from here could not be given to @%s (%s). Please send it again.", e.Agent.Name(), text.Clip(cause.Error(), maxReason)))
+			"A message from this chat could not be delivered to @%s (%s). Please send it again.", e.Agent.Name(), text.Clip(cause.Error(), maxReason)))
 	}
 }
 

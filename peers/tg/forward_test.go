@@ -59,7 +59,7 @@ func TestAMessageThatNoBusTakesHarmsNoOther(t *testing.T) {
 		if got := next(t, lead); got.Text != "after it" {
 			t.Errorf("got %.20q", got.Text)
 		}
-		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "could not be given to @lead") || !strings.Contains(got[0], "bytes") {
+		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "could not be delivered to @lead") || !strings.Contains(got[0], "bytes") {
 			t.Errorf("Will reads %q", got)
 		}
 	})
@@ -76,7 +76,7 @@ func TestAChatIsToldThatItsAgentTakesNothing(t *testing.T) {
 		h.pass(3 * time.Second)
 		h.texts(dm.ID, 0) // a moment's trouble is nobody's business
 		h.pass(10 * time.Minute)
-		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "@lead does not take messages") {
+		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "@lead isn't accepting messages") {
 			t.Errorf("Will reads %q", got)
 		}
 		lead.Refuse(nil)
@@ -101,7 +101,7 @@ func TestAChatIsToldOfAnAgentThatIsBackAndTakesNothing(t *testing.T) {
 		back := h.bus.Join(t, "agent:lead", "agent:lead")
 		back.Refuse(func(*bustest.Delivery) error { return errors.New("the disk is full") })
 		h.pass(10 * time.Minute)
-		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "@lead does not take messages") {
+		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "@lead isn't accepting messages") {
 			t.Errorf("Will reads %q", got)
 		}
 	})

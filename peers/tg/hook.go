@@ -31,10 +31,10 @@ func (in *ingester) takeHookMessage(ctx context.Context, d *peer.Delivery) error
 			tx.Fail(peer.Reject(refusal))
 			return
 		case !in.admitsTopic(tx, c.key):
-			tx.Fail(peer.Reject("the chat is not admitted any more"))
+			tx.Fail(peer.Reject("the chat is no longer admitted"))
 			return
 		case c.isMuted():
-			tx.Fail(peer.Reject("the chat is stopped, or the bot is no member of it"))
+			tx.Fail(peer.Reject("the chat is stopped, or the bot is not a member of it"))
 			return
 		}
 		content.Chat = &protocol.Chat{ID: id(c.key), Kind: string(attention.ConversationChannel), Title: c.title}

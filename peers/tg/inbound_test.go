@@ -177,19 +177,19 @@ func TestPairing(t *testing.T) {
 		h.api.Say(malloryDM, mallory, "/pair "+first) // too late: guesses are counted
 		h.texts(malloryDM.ID, 5)
 		h.api.Say(dm, will, "/pair "+strings.ToLower(strings.ReplaceAll(first, "-", " ")))
-		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "admitted") {
+		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "now have access") {
 			t.Errorf("Will reads %q", got)
 		}
 		h.api.Say(team, will, "/pair@hubbub_bot "+first) // used already
 		h.api.Say(team, will, "/start "+second)
-		if got := h.texts(team.ID, 2); !strings.Contains(got[0], "not valid") || !strings.Contains(got[1], "admitted") {
+		if got := h.texts(team.ID, 2); !strings.Contains(got[0], "isn't valid") || !strings.Contains(got[1], "now has access") {
 			t.Errorf("the group reads %q", got)
 		}
 		if _, err := h.db.Exec(`UPDATE codes SET expires_at = 1; UPDATE guesses SET at = 1`); err != nil {
 			t.Fatal(err)
 		}
 		h.api.Say(malloryDM, mallory, "/pair "+third) // expired
-		if got := h.texts(malloryDM.ID, 6); !strings.Contains(got[5], "not valid") {
+		if got := h.texts(malloryDM.ID, 6); !strings.Contains(got[5], "isn't valid") {
 			t.Errorf("Mallory reads %q", got)
 		}
 		list, err := tg.Admissions(t.Context(), h.db)
@@ -526,11 +526,11 @@ func TestCommands(t *testing.T) {
 		}
 		command("/start", "Write a message")
 		command("/help", "/status")
-		command("/agents", "No agent yet")
+		command("/agents", "no agent yet")
 		h.assign(dm.ID, "agent:lead")
 		h.pass(time.Second)
 		command("/agents@hubbub_bot", "@lead, ready")
-		command("/status", "wait for an agent: 0")
+		command("/status", "waiting for an agent: 0")
 		for word, halt := range map[string]string{"/halt": "on", "/resume": "off"} {
 			command(word, "1 agent told")
 			for told := false; !told; { // it was configured before
@@ -548,13 +548,13 @@ func TestCommands(t *testing.T) {
 		if got := next(t, lead); got.Text != "stop" || got.Priority != "urgent" {
 			t.Errorf("the agent hears %+v", got)
 		}
-		command("not heard", "do not see your message")
+		command("not heard", "don't see your message")
 		h.api.Say(dm, will, "nor this")
 		lead.Send(t, topic(dm.ID), protocol.TypeTGReply, protocol.ChatReply{Text: "still here"})
 		if s := status(t, lead); s.Status != protocol.StatusFailed || !strings.Contains(s.Reason, "stopped") {
 			t.Errorf("a reply to a stopped chat: %+v", s)
 		}
-		command("/start", "Going on")
+		command("/start", "running again")
 		h.api.Say(dm, will, "/deploy now")
 		if got := next(t, lead); got.Text != "/deploy now" {
 			t.Errorf("got %q", got.Text)
@@ -585,10 +585,10 @@ func TestStrangersAreAnsweredAFewTimes(t *testing.T) {
 				h.api.Say(team, mallory, word)
 			}
 		}
-		if got := h.texts(dm.ID, 3); !strings.Contains(got[0], "your user id is "+itoa(mallory.ID)) {
+		if got := h.texts(dm.ID, 3); !strings.Contains(got[0], "user ID "+itoa(mallory.ID)) {
 			t.Errorf("Mallory reads %q", got)
 		}
-		if got := h.texts(team.ID, 3); !strings.Contains(got[0], "its id is -10") {
+		if got := h.texts(team.ID, 3); !strings.Contains(got[0], "ID -10") {
 			t.Errorf("the group reads %q", got)
 		}
 	})

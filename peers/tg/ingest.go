@@ -35,7 +35,7 @@ func (in *ingester) run(ctx context.Context) error {
 	// A newer version may parse what an older one could not.
 	tx := store.On(ctx, in.db)
 	if tx.Exec(`UPDATE updates SET state = 'new' WHERE bot = ? AND state = 'unreadable'`, in.bot); tx.Err() != nil && ctx.Err() == nil {
-		in.log.Error().Err(tx.Err()).Msg("unreadable updates not tried again")
+		in.log.Error().Err(tx.Err()).Msg("retrying unreadable updates failed")
 	}
 	failures := 0
 	for ctx.Err() == nil {
@@ -43,7 +43,7 @@ func (in *ingester) run(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			failures++
 			pause := backoff.After(failures)
-			in.log.Error().Err(err).Dur("pause_ms", pause).Msg("taking in stored updates failed; trying again")
+			in.log.Error().Err(err).Dur("pause_ms", pause).Msg("applying stored updates failed; trying again")
 			retry.Sleep(ctx, pause)
 			continue
 		}
@@ -75,7 +75,7 @@ func (in *ingester) applyBatch(ctx context.Context) (int, error) {
 func (in *ingester) apply(ctx context.Context, u storedUpdate) error {
 	h, unread := in.parseSafely(u.raw)
 	if unread != nil {
-		in.log.Error().Err(unread).Int64("update", u.seq).Msg("update not understood; kept as it is")
+		in.log.Error().Err(unread).Int64("update", u.seq).Msg("update not understood; kept unchanged")
 	}
 	err := store.InTx(ctx, in.db, func(tx *store.Tx) {
 		state, reason := "done", ""
@@ -106,15 +106,15 @@ func (in *ingester) notifyUnreadable(tx *store.Tx, raw json.RawMessage) {
 		return
 	}
 	in.notice(tx, in.ensureChat(tx, &as.Message.Chat), 0, fmt.Sprintf("unread:%d:%d", as.Message.Chat.ID, as.Message.ID),
-		"I cannot read this message: Telegram sent it in a form that I do not know yet. Please say it as plain text.")
+		"I can't read this message because Telegram sent it in a format I don't know yet. Please send it as plain text.")
 }
 
 // parseSafely parses an update and turns a panic into an error.
 func (in *ingester) parseSafely(raw json.RawMessage) (u parsedUpdate, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			in.log.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Msg("reading an update panicked")
-			err = fmt.Errorf("the program failed on this update: %v", p)
+			in.log.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Msg("parsing an update panicked")
+			err = fmt.Errorf("parsing this update panicked: %v", p)
 		}
 	}()
 	u, err = parseUpdate(raw, &in.me)
@@ -139,7 +139,7 @@ func (in *ingester) handle(tx *store.Tx, u *parsedUpdate) string {
 	}
 	switch {
 	case u.present != nil && !*u.present && !c.present:
-		return "the bot had left already"
+		return "the bot had already left"
 	case u.present != nil && *u.present != c.present:
 		in.setPresent(tx, c, *u.present)
 	case u.message != 0 && !c.present: // a message arrived, so the bot is in the chat
@@ -158,7 +158,7 @@ func (in *ingester) handle(tx *store.Tx, u *parsedUpdate) string {
 		return u.skip
 	case c.stopped:
 		if c.isDirect() { // told once a day
-			in.notice(tx, c, 0, "stopped:"+today(), "This chat is stopped, so the agents do not see your message. /start goes on.")
+			in.notice(tx, c, 0, "stopped:"+today(), "This chat is stopped, so the agents don't see your message. Send /start to continue.")
 		}
 		return "the chat is stopped"
 	}

@@ -119,7 +119,7 @@ func parseUpdate(raw json.RawMessage, bot *models.User) (parsedUpdate, error) {
 	case u.BusinessConnection != nil:
 		return parseBusiness(u.BusinessConnection), nil
 	default:
-		return parsedUpdate{}, errors.New("no kind of update that this bridge asked for")
+		return parsedUpdate{}, errors.New("a kind of update that this bridge did not request")
 	}
 }
 
@@ -266,7 +266,7 @@ func (u *parsedUpdate) setQuote(m *models.Message, raw json.RawMessage, bot *mod
 			Voice: e.Voice, Story: e.Story, Checklist: e.Checklist, Contact: e.Contact, Dice: e.Dice, Location: e.Location, Poll: e.Poll, Venue: e.Venue,
 		}
 		u.files.answered = attachments(&other)
-		d.ReplyName, d.ReplyText = originName(&e.Origin), cmp.Or(describe(&other), fileWords(&other), "[a message of another chat]")
+		d.ReplyName, d.ReplyText = originName(&e.Origin), cmp.Or(describe(&other), fileWords(&other), "[a message from another chat]")
 	}
 	if m.ReplyToStory != nil {
 		d.ReplyName, d.ReplyText = chatName(&m.ReplyToStory.Chat), describe(&models.Message{Story: m.ReplyToStory})
@@ -379,7 +379,7 @@ func parseStop(raw json.RawMessage, update int64) (parsedUpdate, error) {
 		Draft  int         `json:"draft_id"`
 	}
 	if err := json.Unmarshal(raw, &s); err != nil || s.Chat.Type != models.ChatTypePrivate || s.Draft <= 0 {
-		return parsedUpdate{}, errors.New("a draft was stopped that is none of this bot's")
+		return parsedUpdate{}, errors.New("the stopped draft does not belong to this bot")
 	}
 	h := parsedUpdate{chat: s.Chat, message: s.Draft, thread: s.Thread, suffix: ":stop:" + id(update)}
 	h.setAuthor(&models.User{ID: s.Chat.ID, FirstName: s.Chat.FirstName, LastName: s.Chat.LastName, Username: s.Chat.Username}, nil)

@@ -110,7 +110,7 @@ func TestTheMenuIsASetting(t *testing.T) {
 	for why, wrong := range map[string][]string{
 		"does not begin with a command": {"=x"}, "1 to 32 letters": {strings.Repeat("a", 33) + "=x"}, "digits and underscores": {"Ask=x"},
 		"needs a description": {"ask"}, "of 1 to 256 characters": {"ask=" + strings.Repeat("ä", 257)}, "in one line": {"ask=a\nb"},
-		"twice": {"ask=a", "ask=b"}, "would have 101 commands; Telegram takes 100": many,
+		"twice": {"ask=a", "ask=b"}, "would have 101 commands; Telegram accepts 100": many,
 	} {
 		if _, err := tg.ParseMenu(wrong); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%q: %v; want %q", wrong, err, why)

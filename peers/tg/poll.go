@@ -107,7 +107,7 @@ func (b *Bridge) storeUpdates(ctx context.Context, batch []json.RawMessage) (fre
 		for _, raw := range batch {
 			number, ok := updateID(raw)
 			if !ok {
-				b.log.Error().Msg("update without a number dropped")
+				b.log.Error().Msg("update without an ID dropped")
 				continue
 			}
 			highest = max(highest, number)
@@ -166,7 +166,7 @@ func (b *Bridge) handlePollError(ctx context.Context, err error, failures int) (
 		}
 		b.conflict = time.Now()
 		b.log.Error().Str("bot", "@"+b.me.Username).Dur("pause_ms", pause).
-			Msg("another program polls this bot, and Telegram gives each update to only one: stop the other (an older hubbub-tg, or another bot program with this token), or make a new token with /revoke at @BotFather")
+			Msg("another program polls this bot, and Telegram sends each update to only one of them: stop the other program (an older hubbub-tg, or another bot program with this token), or make a new token with /revoke at @BotFather")
 	default:
 		b.log.Warn().Err(err).Dur("pause_ms", pause).Msg("poll refused by Telegram; trying again")
 	}
@@ -178,7 +178,7 @@ func (b *Bridge) handlePollError(ctx context.Context, err error, failures int) (
 func (b *Bridge) handleForeignWebhook(ctx context.Context) time.Duration {
 	var info models.WebhookInfo
 	if err := b.call(ctx, "getWebhookInfo", nil, &info); err != nil {
-		b.log.Error().Err(err).Dur("pause_ms", conflictPause).Msg("webhook in the way of polling; trying again")
+		b.log.Error().Err(err).Dur("pause_ms", conflictPause).Msg("a webhook prevents polling; trying again")
 		return conflictPause
 	}
 	own, err := store.Read(ctx, b.db, func(tx *store.Tx) string { return b.botColumn(tx, "webhook_url") })

@@ -101,10 +101,10 @@ func TestAPressedButtonIsHeardAndItsMessageEdited(t *testing.T) {
 		if lead.Pending() != 0 {
 			t.Errorf("the agent heard of a press that came too late")
 		}
-		h.expect("told", h.toldPressers(), "This is not for you to decide: only @will may.", "This button is none of this bot's, or its message is too old.",
+		h.expect("told", h.toldPressers(), "This isn't for you to decide; only @will can.", "This button doesn't belong to this bot, or its message is too old.",
 			"", "Decision: allowed by tg:1001.")
 		for _, why := range []string{"that is for somebody else", "that no message of this chat has", "whose question is answered"} {
-			if !h.log.has("a press was refused: a button " + why) {
+			if !h.log.has("press rejected: a button " + why) {
 				t.Errorf("the log does not say %q", why)
 			}
 		}
@@ -183,7 +183,7 @@ func TestAButtonInAChatThatIsNoLongerAdmitted(t *testing.T) {
 		}
 		h.api.Press(h.api.Messages(group.ID)[0], will, "dec_1:deny")
 		h.pass(10 * time.Second)
-		h.expect("told", h.toldPressers(), "This bot is private, and not for this chat any more: pressing this does nothing.")
+		h.expect("told", h.toldPressers(), "This bot is private and no longer serves this chat, so the button does nothing.")
 		if lead.Pending() != 0 {
 			t.Error("the agent heard of it")
 		}

@@ -24,7 +24,7 @@ import (
 func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, error) {
 	_, telegramChat, message, ok := parseSource(o.content.InReplyTo)
 	if !ok {
-		return nil, outbox.Permanent(fmt.Errorf("%q is no message in Telegram that could get a reaction", o.content.InReplyTo))
+		return nil, outbox.Permanent(fmt.Errorf("%q is not a Telegram message, so it cannot get a reaction", o.content.InReplyTo))
 	}
 	if telegramChat != o.chat.telegram {
 		return nil, outbox.Permanent(fmt.Errorf("%s is not in this chat", o.content.InReplyTo))

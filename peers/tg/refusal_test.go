@@ -34,22 +34,22 @@ func TestWhatCommandsSayOfAChat(t *testing.T) {
 				t.Errorf("%s says %q, want %q", text, got, want)
 			}
 		}
-		const empty = "No agent yet. The first message starts one."
-		const nothing = "\n\nMessages that wait for an agent: 0\nAnswers that wait for Telegram: 0"
-		is("/halt", "No agent is here that could be told.")
-		is("/pair", "This chat is admitted already. To admit a group, add the bot to it and send /pair CODE there.")
-		is("/pair ABCD", "This chat is admitted already.")
+		const empty = "There is no agent yet. Your first message starts one."
+		const nothing = "\n\nMessages waiting for an agent: 0\nAnswers waiting for Telegram: 0"
+		is("/halt", "There is no agent in this chat.")
+		is("/pair", "This chat already has access. To give a group access, add the bot to it and send /pair CODE there.")
+		is("/pair ABCD", "This chat already has access.")
 		is("/agents", empty)
 		is("/status", empty+nothing)
-		is("/stop", "Stopped. What is written here does not reach the agents, and they do not answer, until /start.")
-		is("/stop", "This chat is stopped already. /start goes on.")
-		is("/status", empty+nothing+"\nThis chat is stopped; /start goes on.")
-		is("/start", "Going on. The agents hear this chat again.")
+		is("/stop", "Stopped. The agents don't see messages from here and don't answer until you send /start.")
+		is("/stop", "This chat is already stopped. Send /start to continue.")
+		is("/status", empty+nothing+"\nThis chat is stopped. Send /start to continue.")
+		is("/start", "This chat is running again. The agents see your messages.")
 		if system.Pending() != 0 {
 			t.Error("an agent is asked for, and nobody wrote to one")
 		}
 		h.api.Say(team, will, "/pair")
-		if got := h.texts(team.ID, 1); got[0] != "This chat is admitted already." {
+		if got := h.texts(team.ID, 1); got[0] != "This chat already has access." {
 			t.Errorf("the group reads %q", got)
 		}
 		h.api.Say(dm, will, "hello")
@@ -57,14 +57,14 @@ func TestWhatCommandsSayOfAChat(t *testing.T) {
 		system.Send(t, r.Topic, protocol.TypeSpawnResult, protocol.SpawnResult{RequestID: r.RequestID, Status: protocol.SpawnFailed, Error: "no memory"})
 		said++ // it is told so
 		h.texts(dm.ID, said)
-		is("/status", empty+"\n\nMessages that wait for an agent: 1\nAnswers that wait for Telegram: 0\nTrouble: no memory")
+		is("/status", empty+"\n\nMessages waiting for an agent: 1\nAnswers waiting for Telegram: 0\nTrouble: no memory")
 		h.assign(dm.ID, "agent:away")
-		is("/agents", "Agents of this chat:\n• @away, not reached")
+		is("/agents", "Agents of this chat:\n• @away, not reached yet")
 		h.api.Fail(tgtest.Fault{Method: "sendMessage", Status: 400, Description: "Bad Request: no"})
 		h.api.Say(dm, will, "/agents") // is not answered
 		h.pass(5 * time.Second)
-		const lost = "\nAnswers that wait for Telegram: 0\nAnswers that did not or may not have arrived: 1"
-		if got := command("/status"); !strings.HasPrefix(got, "Agents of this chat:\n• @away, not reached\n\n") || !strings.HasSuffix(got, lost) {
+		const lost = "\nAnswers waiting for Telegram: 0\nAnswers that may not have arrived: 1"
+		if got := command("/status"); !strings.HasPrefix(got, "Agents of this chat:\n• @away, not reached yet\n\n") || !strings.HasSuffix(got, lost) {
 			t.Errorf("/status says %q", got)
 		}
 	})
@@ -79,7 +79,7 @@ func TestAMenuThatTelegramDoesNotTakeIsOfferedAgain(t *testing.T) {
 		h.pass(time.Minute)
 		h.api.Say(dm, will, "/agents")
 		h.texts(dm.ID, 1)
-		if !h.log.has("command list not taken") || len(h.api.Calls("setMyCommands")) != 0 {
+		if !h.log.has("menu not accepted") || len(h.api.Calls("setMyCommands")) != 0 {
 			t.Error("the log does not say that the menu was refused")
 		}
 		for range 2 {
@@ -109,8 +109,8 @@ func TestWhatIsNoReplyIsRejected(t *testing.T) {
 			{topic(dm.ID), protocol.ChatReply{Typing: true, Draft: strings.Repeat("x", protocol.MaxDraft+1)}, "the draft has 4001 bytes; at most 4000 are shown"},
 			{topic(dm.ID), protocol.ChatReply{Text: "x", ThreadID: "-1"}, `threadId "-1" is not a number`},
 			{topic(dm.ID), protocol.ChatReply{Text: "x", ReplyTo: "tg:999:1:1"}, "tg:999:1:1 is a message of another bot"},
-			{topic(123456), protocol.ChatReply{Text: "x"}, "this is the bot itself; address a chat as tg:<chat id>"},
-			{"tg:team", protocol.ChatReply{Text: "x"}, "names no Telegram chat"},
+			{topic(123456), protocol.ChatReply{Text: "x"}, "this is the bot itself; the address of a chat is tg:<chat id>"},
+			{"tg:team", protocol.ChatReply{Text: "x"}, "is not a Telegram chat"},
 		} {
 			r := lead.Send(t, c.to, protocol.TypeTGReply, c.content)
 			if len(r.Failures) != 1 || r.Failures[0].Status != protocol.OutcomeRejected || !strings.Contains(r.Failures[0].Error, c.why) {
@@ -166,7 +166,7 @@ func TestWhatFindsTheQueueFullIsNotTaken(t *testing.T) {
 		h.api.Fail(tgtest.Fault{Method: "sendMessage", Status: 429, RetryAfter: 60})
 		for i, want := range []int{1, 1, 0} {
 			r := reply(t, lead, dm.ID, protocol.ChatReply{Text: fmt.Sprint(i)})
-			if r.DeliveredTo != want || want == 0 && (r.Failures[0].Status == protocol.OutcomeRejected || !strings.Contains(r.Failures[0].Error, "too many answers wait for Telegram in this chat; try again later")) {
+			if r.DeliveredTo != want || want == 0 && (r.Failures[0].Status == protocol.OutcomeRejected || !strings.Contains(r.Failures[0].Error, "too many replies are waiting for Telegram; try again later")) {
 				t.Errorf("reply %d: %+v", i, r)
 			}
 		}
@@ -186,7 +186,7 @@ func TestAReactionThatCannotBeSetIsSaidInWords(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		dm, lead, source := h.talk()
 		for why, about := range map[string]string{
-			"is no message in Telegram that could get a reaction": "elsewhere", "tg:123456:999:1 is not in this chat": "tg:123456:999:1",
+			"is not a Telegram message, so it cannot get a reaction": "elsewhere", "tg:123456:999:1 is not in this chat": "tg:123456:999:1",
 		} {
 			reply(t, lead, dm.ID, protocol.ChatReply{Signal: "done", InReplyTo: about})
 			if s := status(t, lead); s.Status != protocol.StatusFailed || !strings.Contains(s.Reason, why) {

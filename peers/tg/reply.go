@@ -112,7 +112,7 @@ func (out *outbound) takeReply(ctx context.Context, d *peer.Delivery) error {
 	})
 	switch {
 	case errors.Is(err, outbox.ErrFull):
-		return errors.New("too many answers wait for Telegram in this chat; try again later")
+		return errors.New("too many replies are waiting for Telegram; try again later")
 	case err != nil:
 		return err
 	}
@@ -127,7 +127,7 @@ func (out *outbound) takeReply(ctx context.Context, d *peer.Delivery) error {
 func (out *outbound) checkReply(content *protocol.ChatReply) error {
 	shown := strings.TrimFunc(content.Text, unicode.IsSpace)
 	if shown == "" && content.Text != "" && content.Signal == "" {
-		return errors.New("the text is nothing but white space, which Telegram does not show")
+		return errors.New("the text is only white space, which Telegram does not show")
 	}
 	content.Text = shown
 	if len(content.Draft) > protocol.MaxDraft {
@@ -205,7 +205,7 @@ func (out *outbound) chatForReply(tx *store.Tx, key int64) (c *chat, refusal str
 	case known:
 		return c, ""
 	case key == out.bot:
-		return nil, "this is the bot itself; address a chat as tg:<chat id>"
+		return nil, "this is the bot itself; the address of a chat is tg:<chat id>"
 	case !out.admitsTopic(tx, key):
 		return nil, fmt.Sprintf("this bot has no chat %d", key)
 	}

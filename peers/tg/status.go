@@ -20,7 +20,7 @@ func (out *outbound) reportDelay(ctx context.Context, o *outgoing, err error) er
 		out.report(tx, o, protocol.DeliveryStatus{Status: protocol.StatusQueued, Reason: text.Clip(err.Error(), maxReason)}, "queued")
 	})
 	if status != nil {
-		out.log.Error().Err(status).Msg("reporting that a reply waits failed")
+		out.log.Error().Err(status).Msg("reporting that a reply is waiting failed")
 	}
 	return err
 }
@@ -53,9 +53,9 @@ func (out *outbound) onSettled(tx *store.Tx, item outbox.Item, outcome outbox.St
 	switch outcome {
 	case outbox.StateSent:
 	case outbox.StateDropped:
-		log.Info().Msg("answer not shown, and nobody misses it")
+		log.Info().Msg("reply not sent; another agent answers")
 	default:
-		log.Error().Str("outcome", string(outcome)).Msg("answer not shown for certain; see `hubbub outbox list`")
+		log.Error().Str("outcome", string(outcome)).Msg("reply possibly not sent; see `hubbub outbox list`")
 	}
 	out.reportReply(tx, o, outcome)
 }
@@ -89,6 +89,6 @@ func (out *outbound) reportReply(tx *store.Tx, o *outgoing, outcome outbox.State
 	// If an operator has a part sent again, another report follows.
 	out.report(tx, o, status, fmt.Sprintf("%s:%d", status.Status, o.item.SettledAt.UnixMicro()))
 	if lost && o.agent != "" && outcome != outbox.StateDropped && !o.chat.isMuted() { // a missing reaction needs no notice
-		out.notice(tx, o.chat, 0, "lost:"+thisHour(), "An answer could not be shown here. Ask again if you miss one; /status says more.")
+		out.notice(tx, o.chat, 0, "lost:"+thisHour(), "An answer could not be shown here. If you're missing one, please ask again; /status says more.")
 	}
 }

@@ -80,7 +80,7 @@ func TestWhoIsTurnedAwayIsLogged(t *testing.T) {
 		h.api.Say(dm, mallory, "let me in")
 		h.api.Say(group, mallory, "let us in")
 		h.pass(5 * time.Second)
-		for _, why := range []string{fmt.Sprintf("turned away: user %d is not admitted (--allow-user, or /pair)", mallory.ID), "turned away: chat -10 is not admitted (--allow-chat, or /pair there)"} {
+		for _, why := range []string{fmt.Sprintf("update rejected: user %d is not admitted (--allow-user, or /pair)", mallory.ID), "update rejected: chat -10 is not admitted (--allow-chat, or /pair there)"} {
 			if !h.log.has(why) {
 				t.Errorf("the log does not say %q", why)
 			}

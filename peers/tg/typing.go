@@ -244,7 +244,7 @@ func (t *typingIndicator) onDraftSent(place typingPlace, sign *typingState, err 
 	t.sendingDraft = nil
 	refused := code == http.StatusNotFound || code == http.StatusBadRequest || code == http.StatusForbidden
 	if refused {
-		t.out.log.Info().Err(err).Int64("chat", place.telegram).Msg("draft not shown; the sign of typing is")
+		t.out.log.Info().Err(err).Int64("chat", place.telegram).Msg("draft not accepted; showing the typing indicator")
 		t.noDrafts = t.noDrafts || code == http.StatusNotFound
 		if len(t.draftless) < maxTypingKeys {
 			t.draftless[place] = true

@@ -196,7 +196,7 @@ func TestWhatAnUpdateSays(t *testing.T) {
 		"a button outside": {
 			`{"update_id":3,"callback_query":{"id":"q1","from":{"id":77},"data":"yes"}}`, told{UnreadableReason: "a button outside of any chat was pressed"},
 		},
-		"another kind":     {`{"update_id":3,"poll":{"id":"p"}}`, told{UnreadableReason: "no kind of update that this bridge asked for"}},
+		"another kind":     {`{"update_id":3,"poll":{"id":"p"}}`, told{UnreadableReason: "a kind of update that this bridge did not request"}},
 		"what is no JSON":  {`{"update_id":`, told{UnreadableReason: "the update cannot be read"}},
 		"an empty message": {`{"update_id":3,"message":{"message_id":9,` + inGroup + `}}`, told{Chat: group, Author: will, Event: "message", At: at, Message: 9, Skip: "a service message", User: 77}},
 	} {

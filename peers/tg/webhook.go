@@ -30,7 +30,7 @@ const secretAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123
 // means a random secret.
 func CheckWebhookSecret(secret string) error {
 	if len(secret) > 256 || strings.Trim(secret, secretAlphabet) != "" {
-		return errors.New("the webhook secret must be 1 to 256 of the characters A-Z a-z 0-9 _ -")
+		return errors.New("the webhook secret must consist of 1 to 256 of the characters A-Z a-z 0-9 _ -")
 	}
 	return nil
 }
@@ -74,9 +74,9 @@ func (b *Bridge) announceWebhook(ctx context.Context, secret string) error {
 		case botapi.Code(err) == http.StatusUnauthorized:
 			return ErrToken
 		case botapi.Code(err) == http.StatusBadRequest:
-			return fmt.Errorf("the address of --webhook-url is refused by Telegram: %w", err)
+			return fmt.Errorf("Telegram does not accept the address of --webhook-url: %w", err)
 		}
-		b.log.Warn().Err(err).Msg("webhook not taken by Telegram; trying again")
+		b.log.Warn().Err(err).Msg("webhook not accepted by Telegram; trying again")
 		retry.Sleep(ctx, pauseAfter(err, failures))
 	}
 }
@@ -90,7 +90,7 @@ func (b *Bridge) webhookHandler(secret string) http.Handler {
 		}
 		if r.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
-			http.Error(w, "updates come by POST", http.StatusMethodNotAllowed)
+			http.Error(w, "updates must be sent by POST", http.StatusMethodNotAllowed)
 			return
 		}
 		raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxUpdate))
@@ -99,7 +99,7 @@ func (b *Bridge) webhookHandler(secret string) http.Handler {
 			return
 		}
 		if _, ok := updateID(raw); !ok {
-			http.Error(w, "this is no update", http.StatusBadRequest)
+			http.Error(w, "the body is not an update", http.StatusBadRequest)
 			return
 		}
 		b.crash("received")
