@@ -78,7 +78,9 @@ func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agen
 	}
 	a.mailbox = mailbox.New(db, a.send, mailbox.Options{
 		Settings: settings, MaxOpen: o.MaxOpen, DeferFor: o.DeferFor, Retention: o.Retention,
-		Broker: a.broker, StopTurn: func(turnID, reason string) { a.turns.Stop(turnID, reason) }, OnChange: func() { a.turns.Notify() },
+		Broker: a.broker, Hooks: mailbox.Hooks{
+			Settled: mailbox.CloseEscalation, Delivered: mailbox.SetID, Undelivered: mailbox.CloseUndelivered, Unconfirmed: mailbox.SyncWithoutID,
+		}, StopTurn: func(turnID, reason string) { a.turns.Stop(turnID, reason) }, OnChange: func() { a.turns.Notify() },
 	})
 	kept := &files.Cache{Mailbox: a.mailbox, Client: o.Fetch, Transcribe: o.Transcribe, ReadPDF: o.ReadPDF, Log: o.Log}
 	a.tools = &tools.Provider{Settings: settings, Mailbox: a.mailbox, Broker: a.broker.Client, ClaimTTL: o.ClaimTTL, OnChange: func() { a.turns.Notify() }, Redact: o.Redact, Files: kept, Workspace: o.Workspace, MaxPosts: o.Budget.ChatPosts}

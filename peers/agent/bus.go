@@ -116,7 +116,8 @@ func (a *Agent) handleChat(ctx context.Context, d *peer.Delivery, c *protocol.Ch
 	}
 	unshown := false
 	err := a.mailbox.InTx(ctx, func(tx *mailbox.Tx) {
-		if unshown = tx.AwaitsDecisionMessage(e); !unshown && !tx.HandleDecisionReply(e, a.opts.AllowWords, a.opts.DenyWords) && !mailbox.HandleCloseCommand(tx, e) {
+		if unshown = tx.AwaitsDecisionMessage(e); !unshown && !tx.HandleDecisionReply(e, a.opts.AllowWords, a.opts.DenyWords) &&
+			!mailbox.HandleQuestionAnswer(tx, e) && !mailbox.HandleCloseCommand(tx, e) {
 			mailbox.HandleReaction(tx, e)
 			mailbox.HandleAskCommand(tx, e)
 			tx.StoreEvent(e)

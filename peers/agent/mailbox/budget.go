@@ -41,8 +41,8 @@ func payer(e *Entry) string {
 // oldest turn leaves the window.
 func (v *View) spent(t *Turn, payer string) (s attention.Usage, until time.Time) {
 	var oldest time.Time
-	s = first(v.Tx, func(s *attention.Usage) []any {
-		return []any{&s.AuthorTurns, &s.ChatTurns, &s.Turns, &s.ChatTokens, &s.Tokens, timeColumn{&oldest}}
+	s = First(v.Tx, func(s *attention.Usage) []any {
+		return []any{&s.AuthorTurns, &s.ChatTurns, &s.Turns, &s.ChatTokens, &s.Tokens, TimeColumn{&oldest}}
 	}, `SELECT count(*) FILTER (WHERE payer = ?1 AND ?1 <> ''), count(*) FILTER (WHERE chat = ?2 AND mode <> 'digest'), count(*),
 			coalesce(sum(tokens) FILTER (WHERE chat = ?2), 0), coalesce(sum(tokens), 0), coalesce(min(started_at), 0)
 		FROM turns WHERE started_at > ?3`, payer, t.Chat, budgetSince(v.Tx))
@@ -55,7 +55,7 @@ func (v *View) spent(t *Turn, payer string) (s attention.Usage, until time.Time)
 // bound that was reached. A turn that has started before may continue. e is nil for a digest.
 func (tx *Tx) CheckBudget(t *Turn, e *Entry, b attention.Budget) (bound string, ok bool) {
 	if h, ok := tx.halted(t); ok {
-		tx.withhold(t, e, reasonHalted,
+		tx.withhold(t, e, ReasonHalted,
 			fmt.Sprintf("I was halted by %s and answer nothing until /resume or hubbub resume.", attention.HeaderValue(h.by)))
 		return "", false
 	}
@@ -73,13 +73,13 @@ func (tx *Tx) CheckBudget(t *Turn, e *Entry, b attention.Budget) (bound string, 
 		return "", true
 	}
 	tx.Record(UniqueKey("budget:"+t.ID, 0), e, map[string]any{
-		"event": "budget", "eventId": t.EventID, "agent": tx.m.id, "chat": t.Scope(), "turnId": t.ID, "state": "withheld", "reason": reason,
+		"event": "budget", "eventId": t.EventID, "agent": tx.Self(), "chat": t.Scope(), "turnId": t.ID, "state": "withheld", "reason": reason,
 		"bound": most, "until": protocol.FormatTime(until),
 	})
 	tx.withhold(t, e, reason,
 		fmt.Sprintf("I have reached a daily limit: %s (%d). I continue about %s, or when an operator resets my budget (hubbub resume %s --budget).",
-			budgetWords[reason], most, until.UTC().Format("15:04 UTC on January 2"), tx.m.id))
-	return fmt.Sprintf("the limit for 24 hours is reached: %s (%d); hubbub resume %s --budget resets it", budgetWords[reason], most, tx.m.id), false
+			budgetWords[reason], most, until.UTC().Format("15:04 UTC on January 2"), tx.Self()))
+	return fmt.Sprintf("the limit for 24 hours is reached: %s (%d); hubbub resume %s --budget resets it", budgetWords[reason], most, tx.Self()), false
 }
 
 // budgetWords describes what each bound limits.
@@ -95,7 +95,7 @@ var budgetWords = map[string]string{
 // not empty, the author is notified once per window, reason and chat (for the broker: per
 // conversation or question), and again after a newer halt. e may be nil.
 func (tx *Tx) withhold(t *Turn, e *Entry, reason, notice string) {
-	tx.cancel(t, reason)
+	tx.CancelTurn(t, reason)
 	if e == nil || e.Settled() {
 		return
 	}

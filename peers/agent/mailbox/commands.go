@@ -19,7 +19,7 @@ import (
 // showed applies to the escalation.
 func HandleReaction(tx *Tx, e *Entry) {
 	c := &e.Content
-	if !tx.m.hasObligations() || c.Event != protocol.EventReaction {
+	if !HasObligations(&tx.View) || c.Event != protocol.EventReaction {
 		return
 	}
 	a := Act{ID: cmp.Or(c.ReactionID, c.SourceID), Target: c.TargetEventID, Act: attention.Act{Actor: e.AuthorIdentity(), Signal: attention.Signal(c.Signal)}}
@@ -29,21 +29,21 @@ func HandleReaction(tx *Tx, e *Entry) {
 		return
 	}
 	if c.Actor != nil {
-		a.Actor = partyIdentity(*c.Actor, e.Chat)
+		a.Actor = PartyIdentity(*c.Actor, e.Chat)
 	}
 	if c.Recipient != nil {
-		a.Recipient = partyIdentity(*c.Recipient, e.Chat)
+		a.Recipient = PartyIdentity(*c.Recipient, e.Chat)
 	}
 	if a.Target == "" && c.ReplyTo != nil {
 		a.Target = c.ReplyTo.SourceID
 	}
 	if o := obligationOfSent(&tx.View, e.Chat, a.Target); o != nil {
 		a.Target = o.ID
-		if a.Recipient == "" || a.Recipient == string(tx.m.id) { // chats only know whose message it is
+		if a.Recipient == "" || a.Recipient == string(tx.Self()) { // chats only know whose message it is
 			a.Recipient = o.Recipient
 		}
 	}
-	if a.Actor != string(tx.m.id) { // chats do not report an agent's own signals to it
+	if a.Actor != string(tx.Self()) { // chats do not report an agent's own signals to it
 		RecordAct(tx, a)
 	}
 }
@@ -59,9 +59,9 @@ func obligationOfSent(v *View, chat protocol.Topic, source string) *Obligation {
 	if !found {
 		return nil
 	}
-	if id, shown := strings.CutPrefix(said.key, obligationKey); shown {
+	if id, shown := strings.CutPrefix(said.key, ObligationPrefix); shown {
 		id, _, _ = strings.Cut(id, ":")
-		for _, o := range obligationsWhere(v, `id = ? AND author = ?`, id, v.m.id) {
+		for _, o := range obligationsWhere(v, `id = ? AND author = ?`, id, v.Self()) {
 			return o
 		}
 	}
@@ -82,7 +82,7 @@ func parseCommand(v *View, e *Entry, want string) (rest string, ok bool) {
 	c := &e.Content
 	word, rest, _ := strings.Cut(strings.Replace(strings.TrimSpace(c.Text), "\n", " ", 1), " ")
 	word, _, _ = strings.Cut(word, "@")
-	return strings.TrimSpace(rest), v.m.hasObligations() && strings.EqualFold(word, want) && c.Event == protocol.EventMessage &&
+	return strings.TrimSpace(rest), HasObligations(v) && strings.EqualFold(word, want) && c.Event == protocol.EventMessage &&
 		c.Author.Kind == string(attention.AuthorHuman) && c.Forwarded == ""
 }
 
@@ -102,10 +102,10 @@ func HandleCloseCommand(tx *Tx, e *Entry) bool {
 	if !ok {
 		return false
 	}
-	if !recordReceipt(tx, e) {
+	if !RecordReceipt(tx, e) {
 		return true
 	}
-	who, self := e.AuthorIdentity(), string(tx.m.id)
+	who, self := e.AuthorIdentity(), string(tx.Self())
 	list := obligationsWhere(&tx.View, `open = 1 AND ((author = ?1 OR delegate = ?1) AND recipient = ?2 OR author = ?2 AND recipient = ?1 AND level <> '')`, who, self)
 	about := named
 	if about == "" && c.ReplyTo != nil && c.ReplyTo.SourceID != "" {
@@ -122,19 +122,19 @@ func HandleCloseCommand(tx *Tx, e *Entry) bool {
 	switch {
 	case len(list) == 1:
 		RecordAct(tx, Act{ID: "close:" + e.SourceID, Target: list[0].ID, Act: attention.Act{Actor: who, Signal: attention.SignalDone, Recipient: list[0].Recipient}})
-		tx.replyToCommand(e, "Closed: "+attention.HeaderValue(list[0].Title))
+		tx.ReplyToCommand(e, "Closed: "+attention.HeaderValue(list[0].Title))
 	case len(list) > 1:
 		said := "Several are open. Reply to the one you mean with /close, or name it:"
 		for _, o := range list[:min(len(list), 10)] {
 			said += "\n/close " + attention.HeaderValue(o.ID) + " — " + attention.HeaderValue(o.Title)
 		}
-		tx.replyToCommand(e, said)
+		tx.ReplyToCommand(e, said)
 	case len(known) > 0 && !slices.ContainsFunc(known, func(o *Obligation) bool { return o.Open }):
-		tx.replyToCommand(e, "That is already closed.")
+		tx.ReplyToCommand(e, "That is already closed.")
 	case len(known) > 0:
-		tx.replyToCommand(e, "Only the person who is waiting can close that.")
+		tx.ReplyToCommand(e, "Only the person who is waiting can close that.")
 	case c.Chat.Kind == string(attention.ConversationDM), about != "" && c.ReplyTo != nil && c.ReplyTo.Author == self: // it was addressed to this agent
-		tx.replyToCommand(e, "You are not waiting for anything from "+tx.m.id.Name()+" here.")
+		tx.ReplyToCommand(e, "You are not waiting for anything from "+tx.Self().Name()+" here.")
 	}
 	return true
 }
@@ -142,7 +142,7 @@ func HandleCloseCommand(tx *Tx, e *Entry) bool {
 // Discharge closes an obligation that the agent waits for. If it may not, refused says why. known
 // reports whether the agent has the obligation.
 func Discharge(tx *Tx, id, recipient string) (known bool, refused string) {
-	self := string(tx.m.id)
+	self := string(tx.Self())
 	list := obligationsWhere(&tx.View, `(id = ?1 OR event_id = ?1) AND (recipient = ?2 OR recipient = 'agent:' || ?2)`, id, recipient)
 	if len(list) == 0 {
 		return false, "There is no obligation of " + attention.HeaderValue(recipient) + " for " + attention.HeaderValue(id) + ". blocking lists what you wait for."
@@ -161,7 +161,7 @@ func Discharge(tx *Tx, id, recipient string) (known bool, refused string) {
 	row.ID = actID(row)
 	RecordAct(tx, row)
 	if protocol.RoleOf(protocol.PeerID(o.Recipient)) == protocol.RoleAgent && o.Recipient != self {
-		tx.Enqueue(protocol.Topic(o.Recipient), row.ID, protocol.NewMessage(protocol.TypeAgentEvent, tx.m.id, protocol.Reaction{
+		tx.Enqueue(protocol.Topic(o.Recipient), row.ID, protocol.NewMessage(protocol.TypeAgentEvent, tx.Self(), protocol.Reaction{
 			Event: protocol.EventReaction, ReactionID: row.ID, TargetEventID: o.ID, CreatedAt: protocol.FormatTime(time.Now()), Signal: string(a.Signal),
 			Actor: protocol.Party{ID: self, Kind: string(attention.AuthorAgent)}, Recipient: &protocol.Party{ID: o.Recipient, Kind: string(attention.AuthorAgent)},
 		}))
@@ -173,56 +173,56 @@ func Discharge(tx *Tx, id, recipient string) (known bool, refused string) {
 // obligation has the message's own id until the chat has assigned one.
 func OpenOwnObligation(tx *Tx, e *Entry, id protocol.MessageID, said string, recipient string, given *protocol.Obligation) {
 	o := &Obligation{
-		ID: string(id), EventID: e.EventID, Blocks: parseBlocks(given.Blocks), DefaultAction: text.Clip(text.OneLine(given.DefaultAction), maxDefaultAction), Title: titleOf(said),
+		ID: string(id), EventID: e.EventID, Blocks: ParseBlocks(given.Blocks), DefaultAction: text.Clip(text.OneLine(given.DefaultAction), maxDefaultAction), Title: titleOf(said),
 		Open: true, State: attention.ObligationOpen,
-		ObligationRecord: attention.ObligationRecord{Author: string(tx.m.id), Recipient: recipient, CreatedAt: time.Now()},
+		ObligationRecord: attention.ObligationRecord{Author: string(tx.Self()), Recipient: recipient, CreatedAt: time.Now()},
 	}
 	if !e.FromBroker() {
 		o.Sync = AwaitingID
 	}
 	if given.DischargeDelegate != nil {
-		o.Delegate = partyIdentity(*given.DischargeDelegate, e.Chat)
+		o.Delegate = PartyIdentity(*given.DischargeDelegate, e.Chat)
 	}
 	saveObligation(tx, o)
 	recordObligation(tx, o, "opened", "said", nil)
 }
 
-// setObligationID replaces the message id of an obligation by the id that the chat assigned. The
+// SetID replaces the message id of an obligation by the id that the chat assigned. The
 // broker's entry under the old id is removed.
-func setObligationID(tx *Tx, id protocol.MessageID, source string) {
+func SetID(tx *Tx, id protocol.MessageID, source string) {
 	if id == "" || source == "" {
 		return
 	}
-	for _, o := range obligationsWhere(&tx.View, `id = ? AND author = ? AND open = 1`, id, tx.m.id) {
+	for _, o := range obligationsWhere(&tx.View, `id = ? AND author = ? AND open = 1`, id, tx.Self()) {
 		if o.Sync == Synced {
-			tx.Enqueue(protocol.TopicBroker, "named:"+o.ID, collab.ObligationReact.Message(tx.m.id, collab.ActParams{
-				TargetEventID: o.ID, Kind: string(attention.ActDeleted), Actor: tx.m.id, Recipient: protocol.PeerID(o.Recipient),
+			tx.Enqueue(protocol.TopicBroker, "named:"+o.ID, collab.ObligationReact.Message(tx.Self(), collab.ActParams{
+				TargetEventID: o.ID, Kind: string(attention.ActDeleted), Actor: tx.Self(), Recipient: protocol.PeerID(o.Recipient),
 			}))
 		}
 		tx.Exec(`UPDATE OR IGNORE obligations SET id = ?, synced = ? WHERE id = ? AND recipient = ?`, source, NotSynced, o.ID, o.Recipient)
 		tx.Exec(`UPDATE acts SET target = ? WHERE target = ?`, source, id)
-		tx.OnCommit(tx.m.opts.OnChange)
+		tx.OnCommit(tx.Options().OnChange)
 	}
 }
 
-// syncWithoutID lets the broker list an obligation under its message id because the delivery of
+// SyncWithoutID lets the broker list an obligation under its message id because the delivery of
 // the message is uncertain.
-func syncWithoutID(tx *Tx, id protocol.MessageID) {
-	if tx.ExecCount(`UPDATE obligations SET synced = ? WHERE id = ? AND author = ? AND synced = ?`, NotSynced, id, tx.m.id, AwaitingID) > 0 {
-		tx.OnCommit(tx.m.opts.OnChange)
+func SyncWithoutID(tx *Tx, id protocol.MessageID) {
+	if tx.ExecCount(`UPDATE obligations SET synced = ? WHERE id = ? AND author = ? AND synced = ?`, NotSynced, id, tx.Self(), AwaitingID) > 0 {
+		tx.OnCommit(tx.Options().OnChange)
 	}
 }
 
 // ApplyBrokerObligation applies the broker's record of an obligation. Its log is authoritative
 // for acts by others.
 func ApplyBrokerObligation(tx *Tx, d *collab.EventObligation) {
-	self := string(tx.m.id)
-	if !tx.m.hasObligations() || string(d.Recipient) != self && string(d.Author) != self && string(d.Delegate) != self {
+	self := string(tx.Self())
+	if !HasObligations(&tx.View) || string(d.Recipient) != self && string(d.Author) != self && string(d.Delegate) != self {
 		return
 	}
 	o := findObligation(&tx.View, d.EventID, string(d.Recipient))
 	if o != nil && string(d.Author) != self && o.Author == string(d.Author) && !slices.Equal(o.Members, d.Members) { // an escalation has more members
-		o.Members, o.Title, o.Blocks = d.Members, d.Title, parseBlocks(d.Blocks)
+		o.Members, o.Title, o.Blocks = d.Members, d.Title, ParseBlocks(d.Blocks)
 		saveObligation(tx, o)
 	}
 	for _, a := range d.Acts {
@@ -235,7 +235,7 @@ func ApplyBrokerObligation(tx *Tx, d *collab.EventObligation) {
 
 // NeedsSync reports whether the broker lacks some of the agent's obligations or acts.
 func NeedsSync(v *View) bool {
-	return v.m.hasObligations() && v.m.opts.Broker.Known() && store.Value[bool](v.Tx,
+	return HasObligations(v) && v.Options().Broker.Known() && store.Value[bool](v.Tx,
 		`SELECT EXISTS (SELECT 1 FROM obligations WHERE synced = 0) OR EXISTS (SELECT 1 FROM acts WHERE synced = 0 AND target IN (SELECT id FROM obligations))`)
 }
 
@@ -243,7 +243,7 @@ func NeedsSync(v *View) bool {
 func SyncObligations(tx *Tx) {
 	for _, o := range obligationsWhere(&tx.View, `synced = 0 LIMIT 100`) {
 		key := UniqueKey("oblige:"+text.Clip(o.ID, 200), o.CreatedAt.Unix())
-		tx.Enqueue(protocol.TopicBroker, key, collab.ObligationOpen.Message(tx.m.id, o.Params()))
+		tx.Enqueue(protocol.TopicBroker, key, collab.ObligationOpen.Message(tx.Self(), o.Params()))
 		tx.Exec(`UPDATE obligations SET synced = 1 WHERE id = ? AND recipient = ?`, o.ID, o.Recipient)
 	}
 	type untold struct {
@@ -254,7 +254,7 @@ func SyncObligations(tx *Tx) {
 		return []any{&a.n, &a.ID, &a.Target, &a.Kind, &a.Actor, &a.Signal, &a.Recipient}
 	}, `SELECT n, id, target, kind, actor, signal, recipient FROM acts WHERE synced = 0 AND target IN (SELECT id FROM obligations WHERE synced = 1) ORDER BY n LIMIT 100`) {
 		tx.Exec(`UPDATE acts SET synced = 1 WHERE n = ?`, a.n)
-		mine := a.Actor == string(tx.m.id)
+		mine := a.Actor == string(tx.Self())
 		if !mine && !protocol.IsPerson(protocol.PeerID(a.Actor)) { // others report their own acts
 			continue
 		}
@@ -262,7 +262,7 @@ func SyncObligations(tx *Tx) {
 			if a.Kind == attention.ActSignal && a.Recipient == "" && a.Actor != o.Recipient { // it concerns nobody, and the broker must not learn a name from it
 				continue
 			}
-			tx.Enqueue(protocol.TopicBroker, fmt.Sprintf("act:%d:%s:%s", a.n, text.Clip(a.ID, 200), text.Clip(o.Recipient, 100)), collab.ObligationReact.Message(tx.m.id, collab.ActParams{
+			tx.Enqueue(protocol.TopicBroker, fmt.Sprintf("act:%d:%s:%s", a.n, text.Clip(a.ID, 200), text.Clip(o.Recipient, 100)), collab.ObligationReact.Message(tx.Self(), collab.ActParams{
 				ReactionID: a.ID, TargetEventID: a.Target, Kind: string(a.Kind), Actor: protocol.PeerID(a.Actor), Signal: string(a.Signal), Recipient: protocol.PeerID(cmp.Or(a.Recipient, o.Recipient)),
 			}))
 		}
@@ -275,9 +275,4 @@ func (o *Obligation) Params() collab.ObligationParams {
 		EventID: o.ID, Author: protocol.PeerID(o.Author), Recipient: protocol.PeerID(o.Recipient), Delegate: protocol.PeerID(o.Delegate), Blocks: string(o.Blocks),
 		DefaultAction: o.DefaultAction, Title: o.Title, Escalation: string(o.Level), Members: o.Members, CreatedAt: protocol.FormatTime(o.CreatedAt),
 	}
-}
-
-// SetPeople stores the people of a chat in the order of its configuration.
-func SetPeople(tx *Tx, topic protocol.Topic, people []protocol.PeerID) {
-	tx.Exec(`UPDATE chats SET people = ? WHERE topic = ?`, jsonColumn{people}, topic)
 }

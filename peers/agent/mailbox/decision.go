@@ -16,12 +16,6 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// Prefixes of the keys of a decision's question in a chat, and of the message with its outcome.
-const (
-	decisionKey = "decision:"
-	decidedKey  = "decided:"
-)
-
 // decisionID is the prefix of decision ids.
 const decisionID = "dec_"
 
@@ -59,7 +53,7 @@ type DecisionRecord struct {
 }
 
 func scanDecision(d *Decision) []any {
-	return []any{&d.TurnID, &d.Used, jsonColumn{&d.ChatVerdict}, jsonColumn{&d.Approval}}
+	return []any{&d.TurnID, &d.Used, JSONColumn{&d.ChatVerdict}, JSONColumn{&d.Approval}}
 }
 
 func (v *View) decisions(where string, args ...any) []Decision {
@@ -89,7 +83,7 @@ func (tx *Tx) RequestDecision(t *Turn, e *Entry, p collab.ApprovalParams) *Decis
 		}
 	}
 	d := Decision{TurnID: t.ID, Approval: collab.Approval{
-		ID: decisionID + ulid.Make().String(), ApprovalParams: p, AskedByID: tx.m.id.Name(), AskedByIdentity: tx.m.id,
+		ID: decisionID + ulid.Make().String(), ApprovalParams: p, AskedByID: tx.Self().Name(), AskedByIdentity: tx.Self(),
 		CreatedAt: protocol.FormatTime(time.Now()), ApprovalOutcome: collab.ApprovalOutcome{State: collab.ApprovalPending},
 	}}
 	for _, old := range tx.decisions(`chat = ? AND tool = ? AND state = 'allowed' ORDER BY id DESC`, p.Chat, p.Tool) {
@@ -102,7 +96,7 @@ func (tx *Tx) RequestDecision(t *Turn, e *Entry, p collab.ApprovalParams) *Decis
 	}
 	tx.saveDecision(&d)
 	if e != nil {
-		tx.Reply(e, SentNotice, decisionKey+d.ID, protocol.ChatReply{
+		tx.Reply(e, SentNotice, DecisionPrefix+d.ID, protocol.ChatReply{
 			Text: questionText(&d.Approval), Buttons: decisionButtons(&d.Approval), MayPress: p.MayDecide, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
 		})
 	}
@@ -111,7 +105,7 @@ func (tx *Tx) RequestDecision(t *Turn, e *Entry, p collab.ApprovalParams) *Decis
 
 func (tx *Tx) saveDecision(d *Decision) {
 	tx.Exec(`INSERT OR REPLACE INTO decisions (id, turn_id, chat, tool, digest, state, scope, used, chat_verdict, record, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		d.ID, d.TurnID, d.Chat, d.Tool, d.Digest, d.State, d.Scope, d.Used, jsonColumn{d.ChatVerdict}, jsonColumn{d.Approval}, time.Now().UnixMicro())
+		d.ID, d.TurnID, d.Chat, d.Tool, d.Digest, d.State, d.Scope, d.Used, JSONColumn{d.ChatVerdict}, JSONColumn{d.Approval}, time.Now().UnixMicro())
 }
 
 // elicitPrefix begins the tool name of a decision that an MCP server requests; see
@@ -158,14 +152,14 @@ func (tx *Tx) ApplyDecision(a collab.Approval) {
 	}
 	d.Approval, d.ChatVerdict = a, Verdict{}
 	tx.saveDecision(d)
-	tx.recordDecision(d, d.Digest, tx.Entry(a.EventID), decisionKey+string(a.State)+":"+a.ID)
-	shown := tx.SentAs(decisionKey + a.ID)
+	tx.recordDecision(d, d.Digest, tx.Entry(a.EventID), DecisionPrefix+string(a.State)+":"+a.ID)
+	shown := tx.SentAs(DecisionPrefix + a.ID)
 	if shown == nil {
 		return
 	}
 	if e := tx.Entry(shown.EventID); e != nil {
-		tx.Reply(e, SentNotice, decidedKey+string(a.State)+":"+a.ID, protocol.ChatReply{
-			Text: decisionText(&a) + "Decision: " + a.Describe() + ".", Edits: decisionKey + a.ID, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
+		tx.Reply(e, SentNotice, DecidedPrefix+string(a.State)+":"+a.ID, protocol.ChatReply{
+			Text: decisionText(&a) + "Decision: " + a.Describe() + ".", Edits: DecisionPrefix + a.ID, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
 		})
 	}
 }
@@ -175,7 +169,7 @@ func (tx *Tx) recordDecision(d *Decision, digest string, e *Entry, key string) {
 		e = &Entry{}
 	}
 	tx.Record(key, e, DecisionRecord{
-		Event: "decision", EventID: d.EventID, Agent: tx.m.id, State: d.State, DecisionID: d.ID, By: d.By, Tool: d.Tool,
+		Event: "decision", EventID: d.EventID, Agent: tx.Self(), State: d.State, DecisionID: d.ID, By: d.By, Tool: d.Tool,
 		Scope: d.Scope, Digest: digest, Reason: d.Reason,
 	})
 }
@@ -190,7 +184,7 @@ func (tx *Tx) UseDecision(id, eventID, digest string) bool {
 	case d.Used:
 		e := tx.Entry(eventID)
 		d.EventID = eventID
-		tx.recordDecision(d, digest, e, UniqueKey(decisionKey+"used", time.Now().UnixMicro()))
+		tx.recordDecision(d, digest, e, UniqueKey(DecisionPrefix+"used", time.Now().UnixMicro()))
 		return tx.Err() == nil
 	}
 	d.Used = true
@@ -201,7 +195,7 @@ func (tx *Tx) UseDecision(id, eventID, digest string) bool {
 // CancelDecisions cancels the pending decisions of a turn.
 func (tx *Tx) CancelDecisions(turnID, reason string) {
 	for _, d := range tx.decisions(`turn_id = ? AND state = 'pending'`, turnID) {
-		a, err := d.Cancel(string(tx.m.id), reason, time.Now())
+		a, err := d.Cancel(string(tx.Self()), reason, time.Now())
 		if err != nil {
 			continue
 		}
@@ -214,7 +208,7 @@ func (tx *Tx) CancelDecisions(turnID, reason string) {
 func (tx *Tx) RevokeSessionDecisions() {
 	for _, d := range tx.decisions(`state = 'allowed' AND scope = 'session'`) {
 		const reason = "the agent was restarted"
-		if a, err := d.Revoke(string(tx.m.id), reason, time.Now()); err == nil {
+		if a, err := d.Revoke(string(tx.Self()), reason, time.Now()); err == nil {
 			tx.ApplyDecision(a)
 			tx.notifyBroker(collab.DecisionRevoke, "revoke:"+d.ID, collab.ApprovalDecideParams{ID: d.ID, Reason: reason})
 		}
@@ -222,8 +216,8 @@ func (tx *Tx) RevokeSessionDecisions() {
 }
 
 func (tx *Tx) notifyBroker(m collab.Method[collab.ApprovalDecideParams, collab.ApprovalResult], key string, p collab.ApprovalDecideParams) {
-	if tx.m.opts.Broker.Known() {
-		tx.Enqueue(protocol.TopicBroker, decisionKey+key, m.Message(tx.m.id, p))
+	if tx.Options().Broker.Known() {
+		tx.Enqueue(protocol.TopicBroker, DecisionPrefix+key, m.Message(tx.Self(), p))
 	}
 }
 
@@ -239,19 +233,19 @@ func (tx *Tx) HandleDecisionReply(e *Entry, yes, no []string) bool {
 	d, said := tx.parseVerdict(e, pending, yes, no)
 	switch {
 	case said.Verdict == "":
-		return handleQuestionAnswer(tx, e)
-	case !recordReceipt(tx, e):
+		return false
+	case !RecordReceipt(tx, e):
 		return true
 	case c.ReplyTo != nil && tx.isOtherAgent(c.ReplyTo.Author):
 		return true // that agent handles it
 	case d == nil:
-		tx.replyToCommand(e, "This chat has no such decision.")
+		tx.ReplyToCommand(e, "This chat has no such decision.")
 		return true
 	}
 	said.By = e.PersonIdentity()
 	if _, err := d.Decide(said.Verdict, said.Scope, said.By, time.Now()); err != nil {
 		tx.RecordRefusal(e, d.EventID, "decision", "not_decided")
-		tx.replyToCommand(e, err.Error())
+		tx.ReplyToCommand(e, err.Error())
 		return true
 	}
 	if d.ChatVerdict.Verdict == "" && d.State == collab.ApprovalPending {
@@ -259,12 +253,6 @@ func (tx *Tx) HandleDecisionReply(e *Entry, yes, no []string) bool {
 		tx.saveDecision(d)
 	}
 	return true
-}
-
-func (tx *Tx) replyToCommand(e *Entry, said string) {
-	key := decidedKey + "said:" + e.SourceID
-	reply := protocol.ChatReply{Text: said, IdempotencyKey: key, ThreadID: e.Content.Chat.ThreadID, Directedness: string(attention.DirectedAmbient)}
-	tx.Enqueue(e.Chat, key, tx.m.MessageFor(e, ReplyType(e.Chat), reply))
 }
 
 // parseVerdict returns the verdict in an event, and the decision that it is for. A button names
@@ -277,7 +265,7 @@ func (v *View) parseVerdict(e *Entry, pending []Decision, yes, no []string) (d *
 		verdict, scope, _ := strings.Cut(what, ":")
 		said = Verdict{Verdict: collab.Verdict(verdict), Scope: collab.ApprovalScope(scope)}
 		d = v.Decision(id)
-		if c.ReplyTo != nil && !slices.Contains([]string{"", decisionKey + id}, v.sentKey(e.Chat, c.ReplyTo.SourceID)) || d != nil && d.Chat != string(e.Chat) {
+		if c.ReplyTo != nil && !slices.Contains([]string{"", DecisionPrefix + id}, v.SentKey(e.Chat, c.ReplyTo.SourceID)) || d != nil && d.Chat != string(e.Chat) {
 			return nil, said // a button under another message, or in another chat
 		}
 		return d, said
@@ -292,14 +280,14 @@ func (v *View) parseVerdict(e *Entry, pending []Decision, yes, no []string) (d *
 		return nil, Verdict{}
 	}
 	if c.ReplyTo != nil {
-		if id, ok := strings.CutPrefix(v.sentKey(e.Chat, c.ReplyTo.SourceID), decisionKey); ok && c.ReplyTo.SourceID != "" {
+		if id, ok := strings.CutPrefix(v.SentKey(e.Chat, c.ReplyTo.SourceID), DecisionPrefix); ok && c.ReplyTo.SourceID != "" {
 			return v.Decision(id), said
 		}
 		return nil, Verdict{} // about something else, perhaps in another chat
 	}
 	direct := c.Chat.Kind == string(attention.ConversationDM)
 	if !direct { // several people may decide; use only the decisions that this person may make
-		pending = slices.DeleteFunc(pending, func(d Decision) bool { return supportsReplies(e.Chat) || !d.MayBeDecidedBy(e.PersonIdentity()) })
+		pending = slices.DeleteFunc(pending, func(d Decision) bool { return SupportsReplies(e.Chat) || !d.MayBeDecidedBy(e.PersonIdentity()) })
 	}
 	if c.Event == protocol.EventMessage && len(pending) == 1 && v.isLastMessage(&pending[0]) {
 		return &pending[0], said
@@ -311,17 +299,12 @@ func (v *View) parseVerdict(e *Entry, pending []Decision, yes, no []string) (d *
 // chat.
 func (v *View) isLastMessage(d *Decision) bool {
 	return !store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent q JOIN sent s ON s.chat = q.chat AND s.rowid > q.rowid AND s.kind <> 'signal' WHERE q.key = ?1)
-		OR EXISTS (SELECT 1 FROM sent q JOIN events e ON e.chat = q.chat AND e.received_at >= q.sent_at AND e.author_kind = 'agent' WHERE q.key = ?1)`, decisionKey+d.ID)
-}
-
-// sentKey returns the key under which a message of a chat was sent, or "" if it is unknown.
-func (v *View) sentKey(chat protocol.Topic, sourceID string) string {
-	return store.Value[string](v.Tx, `SELECT key FROM sent WHERE chat = ? AND source_id = ? AND source_id <> ''`, chat, sourceID)
+		OR EXISTS (SELECT 1 FROM sent q JOIN events e ON e.chat = q.chat AND e.received_at >= q.sent_at AND e.author_kind = 'agent' WHERE q.key = ?1)`, DecisionPrefix+d.ID)
 }
 
 // isOtherAgent reports whether author is an agent other than this one.
 func (v *View) isOtherAgent(author string) bool {
-	return protocol.RoleOf(protocol.PeerID(author)) == protocol.RoleAgent && author != string(v.m.id)
+	return protocol.RoleOf(protocol.PeerID(author)) == protocol.RoleAgent && author != string(v.Self())
 }
 
 // AwaitsDecisionMessage reports whether a reaction may be about the message of a pending decision

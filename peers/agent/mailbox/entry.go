@@ -3,7 +3,7 @@ package mailbox
 import (
 	"cmp"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 
 	"hubbub/peers/attention"
@@ -76,10 +76,10 @@ func (e *Entry) Event() attention.Event {
 	event := EventOf(&e.Content)
 	event.EventID = e.EventID
 	for _, p := range e.Content.Recipients {
-		event.Recipients = append(event.Recipients, partyIdentity(p, e.Chat))
+		event.Recipients = append(event.Recipients, PartyIdentity(p, e.Chat))
 	}
 	if o := e.Content.Obligation; o != nil {
-		event.Obligation = &attention.Obligation{Blocks: parseBlocks(o.Blocks), DefaultAction: o.DefaultAction}
+		event.Obligation = &attention.Obligation{Blocks: ParseBlocks(o.Blocks), DefaultAction: o.DefaultAction}
 	}
 	return event
 }
@@ -95,22 +95,6 @@ func ApplyDefaults(c *protocol.ChatMessage, m *protocol.Message) {
 	c.Chat.ID = conversationID(c.Chat.ID, m.From)
 	c.Author.Kind = cmp.Or(c.Author.Kind, string(attention.AuthorHuman))
 	c.Author.ID = cmp.Or(c.Author.ID, m.From.Name())
-}
-
-// conversationID returns the id of the conversation that a chat message names. Ids of Telegram
-// are used as they are. Every other id is prefixed with the identity of its chat, so that a chat
-// cannot read or impersonate another chat by naming its id.
-func conversationID(given string, from protocol.PeerID) string {
-	own := string(from)
-	switch {
-	case from.Family() == "tg":
-		return cmp.Or(given, from.Name())
-	case given == "" || given == from.Name():
-		return own
-	case given == own || strings.HasPrefix(given, own+"/"):
-		return given
-	}
-	return own + "/" + given
 }
 
 // EventOf returns a chat message with defaults as package attention takes it. Its id is the
@@ -130,18 +114,6 @@ func EventOf(c *protocol.ChatMessage) attention.Event {
 		event.ReplyTo = &attention.ReplyTo{EventID: c.ReplyTo.SourceID, Author: c.ReplyTo.Author, Name: c.ReplyTo.Name, Text: c.ReplyTo.Text}
 	}
 	return event
-}
-
-// AuthorIdentity returns the identity of the event's author. A person's identity belongs to the
-// family of the chat, whatever identity the message claims.
-func (e *Entry) AuthorIdentity() string {
-	switch id := e.Content.Author.ID; {
-	case strings.Contains(id, ":") && (e.FromBroker() || e.Content.Author.Kind != string(attention.AuthorHuman)):
-		return id
-	case e.FromAgent():
-		return "agent:" + id
-	}
-	return e.PersonIdentity()
 }
 
 // ThreadKey identifies the conversation and thread of the event. One turn at a time runs there.
@@ -172,20 +144,20 @@ func scanEntry(into **Entry) []any {
 	e := new(Entry)
 	*into = e
 	return []any{
-		&e.Seq, &e.EventID, &e.SourceID, &e.Chat, &e.Source.MessageID, &e.Source.TraceParent, timeColumn{&e.ReceivedAt},
-		jsonColumn{&e.Content}, jsonColumn{&e.Origin}, jsonColumn{&e.Decision},
-		&e.State, &e.Claimed, timeColumn{&e.DeadlineAt}, &e.TurnID, &e.MergedInto, &e.Deferrals, &e.Deleted, &e.Acted,
+		&e.Seq, &e.EventID, &e.SourceID, &e.Chat, &e.Source.MessageID, &e.Source.TraceParent, TimeColumn{&e.ReceivedAt},
+		JSONColumn{&e.Content}, JSONColumn{&e.Origin}, JSONColumn{&e.Decision},
+		&e.State, &e.Claimed, TimeColumn{&e.DeadlineAt}, &e.TurnID, &e.MergedInto, &e.Deferrals, &e.Deleted, &e.Acted,
 	}
 }
 
-// entries returns the events of a query. where follows SELECT ... FROM events.
-func (v *View) entries(where string, args ...any) []*Entry {
+// Events returns the events of a query. where follows SELECT ... FROM events.
+func (v *View) Events(where string, args ...any) []*Entry {
 	return store.All(v.Tx, scanEntry, `SELECT `+entryNames+` FROM events `+where, args...)
 }
 
 // Entry returns an event, or nil if there is none.
 func (v *View) Entry(id string) *Entry {
-	return first(v.Tx, scanEntry, `SELECT `+entryNames+` FROM events WHERE event_id = ?`, id)
+	return First(v.Tx, scanEntry, `SELECT `+entryNames+` FROM events WHERE event_id = ?`, id)
 }
 
 // Current returns an event, or the event that it was merged into, or nil if there is none.
@@ -199,38 +171,51 @@ func (v *View) Current(id string) *Entry {
 
 // InState returns at most limit events in a state, oldest first.
 func (v *View) InState(s State, limit int) []*Entry {
-	return v.entries(`WHERE state = ? ORDER BY seq LIMIT ?`, s, limit)
+	return v.Events(`WHERE state = ? ORDER BY seq LIMIT ?`, s, limit)
 }
 
-// insertEvent inserts an event and sets its sequence.
-func insertEvent(tx *Tx, e *Entry) {
+// InsertEvent inserts an event and sets its sequence.
+func InsertEvent(tx *Tx, e *Entry) {
 	c := &e.Content
 	e.State = Stored
 	e.Seq = store.Value[int64](tx.Tx, `INSERT INTO events
 		(event_id, source_id, chat, message_id, traceparent, received_at, content, origin, kind, conversation, thread, stream, author, author_kind, state)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq`,
-		e.EventID, e.SourceID, e.Chat, e.Source.MessageID, e.Source.TraceParent, timeColumn{&e.ReceivedAt}, jsonColumn{c}, jsonColumn{&e.Origin},
+		e.EventID, e.SourceID, e.Chat, e.Source.MessageID, e.Source.TraceParent, TimeColumn{&e.ReceivedAt}, JSONColumn{c}, JSONColumn{&e.Origin},
 		c.Event, c.Chat.ID, c.Chat.ThreadID, c.Chat.StreamID, c.Author.ID, c.Author.Kind, e.State)
 }
 
 // Save stores the status of an event.
 func (tx *Tx) Save(e *Entry) {
 	tx.Exec(`UPDATE events SET state = ?, claimed = ?, deadline_at = ?, turn_id = ?, merged_into = ?, deferrals = ?, deleted = ? WHERE seq = ?`,
-		e.State, e.Claimed, timeColumn{&e.DeadlineAt}, e.TurnID, e.MergedInto, e.Deferrals, e.Deleted, e.Seq)
+		e.State, e.Claimed, TimeColumn{&e.DeadlineAt}, e.TurnID, e.MergedInto, e.Deferrals, e.Deleted, e.Seq)
 }
 
-// saveContent replaces the content of an event.
-func saveContent(tx *Tx, e *Entry) {
-	tx.Exec(`UPDATE events SET content = ?, deleted = ? WHERE seq = ?`, jsonColumn{&e.Content}, e.Deleted, e.Seq)
+// SaveContent replaces the content of an event.
+func SaveContent(tx *Tx, e *Entry) {
+	tx.Exec(`UPDATE events SET content = ?, deleted = ? WHERE seq = ?`, JSONColumn{&e.Content}, e.Deleted, e.Seq)
 }
 
 // Decide stores and records the decision about an event.
 func (tx *Tx) Decide(e *Entry) {
 	d := &e.Decision
 	tx.Exec(`UPDATE events SET decision = ?, policy = ?, mode = ?, directedness = ? WHERE seq = ?`,
-		jsonColumn{d}, d.Policy, d.Injection, d.Directedness, e.Seq)
+		JSONColumn{d}, d.Policy, d.Injection, d.Directedness, e.Seq)
 	tx.Record(UniqueKey("decision", e.Seq), e, protocol.AttentionDecision{
 		Event: "attention_decision", EventID: e.EventID, Agent: tx.m.id, Directedness: string(d.Directedness),
 		Policy: string(d.Policy), Injection: string(d.Injection), Priority: string(d.Priority), Reason: d.Reason,
 	})
 }
+
+// RecordReceipt records the receipt of an event and reports whether it is new. Edits without a
+// sequence are distinguished by their bus messages.
+func RecordReceipt(tx *Tx, e *Entry) (fresh bool) {
+	sequence := strconv.FormatInt(e.Content.Sequence, 10)
+	if e.Content.Sequence == 0 && e.Content.Event == protocol.EventEdit {
+		sequence = string(e.Source.MessageID)
+	}
+	return store.Value[bool](tx.Tx, `INSERT OR IGNORE INTO receipts (kind, source_id, sequence, received_at) VALUES (?, ?, ?, ?) RETURNING true`,
+		e.Content.Event, ReceiptKey(e), sequence, TimeColumn{&e.ReceivedAt})
+}
+
+func ReceiptKey(e *Entry) string { return string(e.Chat) + " " + e.SourceID }

@@ -51,16 +51,16 @@ func Escalate(tx *Tx, e *Entry, reason, notice string) bool {
 	if _, ok := Next(e.State, Defer); !ok && e.State != Deferred || collab.IsEscalationQuestion(e.Origin.QuestionID) || e.FromAgent() && !tx.mayNotify(e) {
 		return false
 	}
-	ladder := tx.m.opts.Escalation.WithOwners(e.Origin.Lead, e.Origin.Owner)
+	ladder := tx.Options().Escalation.WithOwners(e.Origin.Lead, e.Origin.Owner)
 	climb := attention.Escalation{
-		Self: string(tx.m.id), Author: e.AuthorIdentity(), Asked: map[attention.Level]string{}, Unreachable: map[attention.Level]bool{}, Busy: map[attention.Level]bool{},
+		Self: string(tx.Self()), Author: e.AuthorIdentity(), Asked: map[attention.Level]string{}, Unreachable: map[attention.Level]bool{}, Busy: map[attention.Level]bool{},
 	}
 	for _, r := range escalations(&tx.View, `event_id = ?`, e.EventID) {
 		climb.Asked[r.level] = r.who
 	}
 	for _, name := range []attention.Level{attention.LevelLead, attention.LevelOwner, attention.LevelPerson} {
 		if who := ladder.Target(name); who != "" {
-			climb.Unreachable[name] = tx.FindPerson(who, e.Chat) == nil && !tx.m.opts.Broker.Known()
+			climb.Unreachable[name] = tx.FindPerson(who, e.Chat) == nil && !tx.Options().Broker.Known()
 			climb.Busy[name] = store.Value[int](tx.Tx, `SELECT count(*) FROM escalations WHERE who = ? AND open = 1`, who) >= maxOpenEscalations
 		}
 	}
@@ -84,13 +84,13 @@ func Escalate(tx *Tx, e *Entry, reason, notice string) bool {
 
 // recordEscalation records a step of an escalation.
 func recordEscalation(tx *Tx, e *Entry, more map[string]any) {
-	more["event"], more["eventId"], more["agent"] = "escalation", e.EventID, tx.m.id
+	more["event"], more["eventId"], more["agent"] = "escalation", e.EventID, tx.Self()
 	tx.Record(UniqueKey("escalation", e.Seq), e, more)
 }
 
 // askLevel asks a question: a person in their chat, anybody else through the broker.
 func askLevel(tx *Tx, e *Entry, step attention.EscalationStep, reason, notice string) {
-	sum := sha256.Sum256([]byte(strings.Join([]string{string(tx.m.id), string(e.Chat), e.EventID, string(step.Level)}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{string(tx.Self()), string(e.Chat), e.EventID, string(step.Level)}, "\x00")))
 	id, question := collab.EscalationQuestionID(hex.EncodeToString(sum[:10])), escalationQuestion(tx, e, reason)
 	tx.Exec(`INSERT INTO escalations (question_id, event_id, level, who, open, reason, notice, asked_at) VALUES (?, ?, ?, ?, 1, ?, ?, ?)`,
 		id, e.EventID, step.Level, step.To, reason, notice, time.Now().UnixMicro())
@@ -98,7 +98,7 @@ func askLevel(tx *Tx, e *Entry, step attention.EscalationStep, reason, notice st
 		tx.ShowQuestion(id, there, question)
 		return
 	}
-	tx.Enqueue(protocol.TopicBroker, "ask:"+id, collab.QuestionAsk.Message(tx.m.id, collab.QuestionParams{ID: &id, Title: question, AskedOfID: step.To, OnBehalfOf: e.OnBehalfOf()}))
+	tx.Enqueue(protocol.TopicBroker, "ask:"+id, collab.QuestionAsk.Message(tx.Self(), collab.QuestionParams{ID: &id, Title: question, AskedOfID: step.To, OnBehalfOf: e.OnBehalfOf()}))
 }
 
 // escalationQuestion returns the question, with the original messages, their author, and why the
@@ -109,7 +109,7 @@ func escalationQuestion(tx *Tx, e *Entry, reason string) string {
 		said = append(said, f.Content.Text)
 	}
 	quoted := text.Clip(strings.TrimSpace(strings.Join(said, "\n")), maxEscalationQuote)
-	return fmt.Sprintf("%s cannot answer %s (%s). Please answer instead; it will forward your answer. The message:\n> %s", tx.m.id.Name(),
+	return fmt.Sprintf("%s cannot answer %s (%s). Please answer instead; it will forward your answer. The message:\n> %s", tx.Self().Name(),
 		attention.HeaderValue(cmp.Or(author.DisplayName, author.Username, author.ID)), text.Clip(attention.HeaderValue(reason), 200),
 		strings.ReplaceAll(quoted, "\n", "\n> "))
 }
@@ -162,14 +162,14 @@ func HandleEscalationDecline(tx *Tx, id string) {
 	}
 }
 
-// closeEscalation closes the open questions about an event that no longer needs an answer.
-func closeEscalation(tx *Tx, e *Entry) {
+// CloseEscalation closes the open questions about an event that no longer needs an answer.
+func CloseEscalation(tx *Tx, e *Entry) {
 	for _, r := range escalations(&tx.View, `event_id = ? AND open = 1`, e.EventID) {
 		tx.Exec(`UPDATE escalations SET open = 0 WHERE question_id = ?`, r.id)
-		if tx.SentAs(questionKey+r.id) != nil {
-			replaceQuestion(tx, r.id, "It no longer needs an answer.")
+		if tx.SentAs(QuestionPrefix+r.id) != nil {
+			ReplaceQuestion(tx, r.id, "It no longer needs an answer.")
 		} else {
-			tx.Enqueue(protocol.TopicBroker, "close:"+r.id, collab.QuestionClose.Message(tx.m.id, collab.IDParams{ID: r.id}))
+			tx.Enqueue(protocol.TopicBroker, "close:"+r.id, collab.QuestionClose.Message(tx.Self(), collab.IDParams{ID: r.id}))
 		}
 	}
 }

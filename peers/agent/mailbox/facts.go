@@ -22,6 +22,10 @@ const (
 	Escalated ParticipationChange = `escalated_at = ?3` // a person was called in
 )
 
+// HasLeft reports whether the agent was asked to leave the thread or conversation of an event and has not
+// been named there since.
+func (v *View) HasLeft(e *Entry) bool { return v.participation(e).hasLeft() }
+
 // SetParticipation applies a change to the thread of an event.
 func (tx *Tx) SetParticipation(e *Entry, change ParticipationChange) {
 	chat := e.Content.Chat
@@ -41,7 +45,7 @@ type participation struct {
 func (p participation) hasLeft() bool { return p.left > 0 || p.chatLeft > p.joined }
 
 func (v *View) participation(e *Entry) participation {
-	return first(v.Tx, func(p *participation) []any {
+	return First(v.Tx, func(p *participation) []any {
 		return []any{&p.joined, &p.left, &p.leaveEvent, &p.chatLeft, &p.chatLeaveEvent}
 	},
 		`SELECT coalesce(max(joined_at) FILTER (WHERE thread = ?2), 0),
@@ -55,13 +59,13 @@ func (v *View) Facts(e *Entry) attention.Facts {
 	c, p := &e.Content, v.participation(e)
 	var lastOwn, lastOther int64
 	var lastText string
-	facts := first(v.Tx, func(f *attention.Facts) []any {
+	facts := First(v.Tx, func(f *attention.Facts) []any {
 		return []any{&f.Work, &f.Answered, &lastOwn, &lastText, &lastOther}
 	}, `SELECT
 		coalesce((SELECT e.event_id FROM claims c CROSS JOIN events e ON e.event_id = c.event_id
 				WHERE e.conversation = ?1 AND e.thread = ?2 AND c.owner = ?3 AND c.expires_at > ?4 ORDER BY e.seq DESC LIMIT 1),
 			(SELECT event_id FROM events WHERE +conversation = ?1 AND +thread = ?2 AND kind = 'assignment' AND directedness = 'to_me'
-				AND `+isOpen+` AND seq < ?5 ORDER BY seq DESC LIMIT 1), ''),
+				AND `+OpenCondition+` AND seq < ?5 ORDER BY seq DESC LIMIT 1), ''),
 		EXISTS (SELECT 1 FROM sent s JOIN events e ON e.event_id = s.event_id WHERE e.source_id = ?6 AND e.chat = ?7 AND s.kind = 'text'),
 		coalesce((SELECT max(sent_at) FROM sent WHERE conversation = ?1 AND thread = ?2 AND kind = 'text'), 0),
 		coalesce((SELECT `+askedText+` FROM sent WHERE conversation = ?1 AND thread = ?2 AND kind = 'text' ORDER BY sent_at DESC LIMIT 1), ''),
@@ -70,9 +74,6 @@ func (v *View) Facts(e *Entry) attention.Facts {
 	facts.OwnsThread = facts.Work != ""
 	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.ReceivedAt)), p.joined > 0, p.hasLeft()
 	facts.Asked = lastOwn > lastOther && attention.EndsWithQuestion(lastText)
-	if o := ObligationOfReturn(v, e); o != nil {
-		facts.Waited = time.Since(o.CreatedAt)
-	}
 	if c.ReplyTo != nil {
 		facts.Asked = c.Event != protocol.EventReaction && facts.Asked || v.isQuestion(e, c.ReplyTo.SourceID)
 	}
@@ -114,9 +115,6 @@ func (v *View) ReplyContext(e *Entry, text string) attention.ReplyContext {
 		s.Repeats = attention.IsRepeat(text, store.All(v.Tx, store.Scalar[string],
 			`SELECT text FROM sent WHERE conversation = ? AND kind = 'text' ORDER BY sent_at DESC LIMIT 10`, e.Content.Chat.ID)) &&
 			e.Origin.QuestionID == "" // an agent may answer several questions with the same text
-	}
-	if o := obligationOf(v, e); o != nil && o.Open { // an open obligation may always be answered
-		s.Exchange, s.Left = attention.ExchangeAllow, false
 	}
 	return s
 }
@@ -167,7 +165,7 @@ const exchanged = `FROM (
 // last wrote.
 func (v *View) Exchange(e *Entry) (x attention.Exchange) {
 	here, other, behind := e.Content.Chat.ID, e.Content.Author.ID, v.Counter(exchangeStartedAt)
-	x.Sent = store.All(v.Tx, atColumn, `SELECT at `+exchanged+` ORDER BY 1 LIMIT 1000`, here, other, behind)
+	x.Sent = store.All(v.Tx, ScanTime, `SELECT at `+exchanged+` ORDER BY 1 LIMIT 1000`, here, other, behind)
 	x.Received = store.All(v.Tx, store.Scalar[string], `SELECT text `+exchanged+` AND author = ?2 ORDER BY at DESC LIMIT 10`, here, other, behind)
 	x.Escalated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM participation p WHERE p.escalated_at > iif(`+brokerConversation+`, ?3, 0)
 		AND (p.conversation = ?1 OR EXISTS (SELECT 1 FROM events WHERE conversation = p.conversation AND author = ?2 AND author_kind = 'agent'))

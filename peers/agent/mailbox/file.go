@@ -21,7 +21,7 @@ func (v *View) File(ref string) *File {
 		f := *into
 		return []any{&f.Ref, &f.Mime, &f.Body, &f.Problem, &f.Text}
 	}
-	return first(v.Tx, columns, `SELECT ref, mime, body, problem, text FROM files WHERE ref = ?`, ref)
+	return First(v.Tx, columns, `SELECT ref, mime, body, problem, text FROM files WHERE ref = ?`, ref)
 }
 
 // SaveFile stores or updates a file until Prune deletes it or newer files need the space.

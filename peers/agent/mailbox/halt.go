@@ -10,9 +10,6 @@ import (
 	"hubbub/protocol/text"
 )
 
-// reasonHalted is the reason of turns that a halt stopped or did not let start.
-const reasonHalted = "halted"
-
 // A halt forbids turns in a chat or in all chats.
 type halt struct {
 	by string
@@ -21,8 +18,8 @@ type halt struct {
 
 // halted returns the halt that applies to a turn.
 func (v *View) halted(t *Turn) (h halt, ok bool) {
-	return store.One(v.Tx, func(h *halt) []any { return []any{&h.by, timeColumn{&h.at}} },
-		`SELECT by, at FROM halts WHERE scope IN (?, ?) ORDER BY at DESC LIMIT 1`, t.Chat, v.m.id)
+	return store.One(v.Tx, func(h *halt) []any { return []any{&h.by, TimeColumn{&h.at}} },
+		`SELECT by, at FROM halts WHERE scope IN (?, ?) ORDER BY at DESC LIMIT 1`, t.Chat, v.Self())
 }
 
 // A HaltRecord is the agent_event that records a halt, its end, or a budget reset.
@@ -42,26 +39,26 @@ type HaltRecord struct {
 func (tx *Tx) Halt(scope protocol.Topic, by string, cause Source) {
 	tx.Exec(`INSERT INTO halts (scope, by, at) VALUES (?1, ?2, ?3) ON CONFLICT (scope) DO UPDATE SET by = ?2, at = ?3`, scope, by, time.Now().UnixMicro())
 	chats, stopped := map[protocol.Topic]int{}, []string{}
-	if scope != tx.m.id.Topic() {
+	if scope != tx.Self().Topic() {
 		chats[scope] = 0
 	}
-	for _, t := range tx.turns(`WHERE `+isLive+` AND (chat = ?1 OR ?1 = ?2) ORDER BY rank, seq`, scope, tx.m.id) {
-		tx.withhold(t, tx.Entry(t.EventID), reasonHalted, "")
+	for _, t := range tx.Turns(`WHERE `+LiveCondition+` AND (chat = ?1 OR ?1 = ?2) ORDER BY rank, seq`, scope, tx.Self()) {
+		tx.withhold(t, tx.Entry(t.EventID), ReasonHalted, "")
 		stopped = append(stopped, t.EventID)
 		if t.Mode != attention.ModeDigest {
 			chats[t.Chat]++
 		}
 	}
 	for chat, n := range chats {
-		tx.notifyChat(chat, cause, fmt.Sprintf("%s: halted by %s. %s stopped; nothing runs until /resume.", tx.m.id.Name(), attention.HeaderValue(by), text.Counted(n, "turn")))
+		tx.notifyChat(chat, cause, fmt.Sprintf("%s: halted by %s. %s stopped; nothing runs until /resume.", tx.Self().Name(), attention.HeaderValue(by), text.Counted(n, "turn")))
 	}
 	tx.recordHalt(HaltRecord{State: "halted", Scope: scope, By: by, Stopped: stopped}, cause)
 }
 
 // Resume ends a halt. Turns that were stopped do not run again.
 func (tx *Tx) Resume(scope protocol.Topic, by string, cause Source) {
-	if tx.ExecCount(`DELETE FROM halts WHERE scope = ?`, scope) > 0 && scope != tx.m.id.Topic() {
-		tx.notifyChat(scope, cause, fmt.Sprintf("%s: resumed by %s. What was stopped is not restarted.", tx.m.id.Name(), attention.HeaderValue(by)))
+	if tx.ExecCount(`DELETE FROM halts WHERE scope = ?`, scope) > 0 && scope != tx.Self().Topic() {
+		tx.notifyChat(scope, cause, fmt.Sprintf("%s: resumed by %s. What was stopped is not restarted.", tx.Self().Name(), attention.HeaderValue(by)))
 	}
 	tx.recordHalt(HaltRecord{State: "resumed", Scope: scope, By: by}, cause)
 }
@@ -71,12 +68,12 @@ func (tx *Tx) notifyChat(chat protocol.Topic, cause Source, said string) {
 	if !store.Value[bool](tx.Tx, `SELECT EXISTS (SELECT 1 FROM chats WHERE topic = ?)`, chat) {
 		return // another agent's chat, or the broker
 	}
-	key := reasonHalted + ":" + string(cause.MessageID) + ":" + string(chat)
+	key := ReasonHalted + ":" + string(cause.MessageID) + ":" + string(chat)
 	reply := protocol.ChatReply{Text: said, IdempotencyKey: key, Directedness: string(attention.DirectedAmbient)}
-	tx.Enqueue(chat, key, tx.m.MessageFor(&Entry{Source: cause}, ReplyType(chat), reply))
+	tx.Enqueue(chat, key, tx.Mailbox().MessageFor(&Entry{Source: cause}, ReplyType(chat), reply))
 }
 
 func (tx *Tx) recordHalt(r HaltRecord, cause Source) {
-	r.Event, r.Agent = "halt", tx.m.id
+	r.Event, r.Agent = "halt", tx.Self()
 	tx.Record("halt:"+string(cause.MessageID), &Entry{Source: cause}, r)
 }

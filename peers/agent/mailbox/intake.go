@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"time"
 
 	"hubbub/peers/attention"
@@ -19,22 +18,11 @@ func (s *ForeignEventError) Error() string {
 	return "the sourceId " + s.SourceID + " belongs to a message of another chat"
 }
 
-// AddChat stores a chat that the agent talks to. conversation may be empty.
-func (tx *Tx) AddChat(topic protocol.Topic, conversation string) {
-	tx.Exec(`INSERT INTO chats (topic, conversation, configured_at) VALUES (?1, ?2, ?3)
-		ON CONFLICT (topic) DO UPDATE SET conversation = CASE WHEN ?2 = '' THEN conversation ELSE ?2 END`, topic, conversation, time.Now().UnixMicro())
-}
-
-// ConversationOf returns the conversation of a chat, or "" if it is unknown.
-func (v *View) ConversationOf(chat protocol.Topic) string {
-	return store.Value[string](v.Tx, `SELECT conversation FROM chats WHERE topic = ?`, chat)
-}
-
 // StoreEvent stores an event once per (event, sourceId, sequence). An edit or a deletion changes
 // the event that it is about. StoreEvent fails with a *ForeignEventError, or with a temporary
 // error if too many events of the chat are open.
 func (tx *Tx) StoreEvent(e *Entry) {
-	if !recordReceipt(tx, e) {
+	if !RecordReceipt(tx, e) {
 		return
 	}
 	if !tx.handleChoice(e) {
@@ -60,36 +48,23 @@ func (tx *Tx) StoreEvent(e *Entry) {
 func storeMessage(tx *Tx, e *Entry) {
 	e.EventID = e.SourceID
 	if known := tx.Entry(e.EventID); known == nil {
-		insertEvent(tx, e)
+		InsertEvent(tx, e)
 	} else if known.Chat != e.Chat {
 		tx.Fail(&ForeignEventError{e.SourceID})
 	}
 }
 
-// recordReceipt records the receipt of an event and reports whether it is new. Edits without a
-// sequence are distinguished by their bus messages.
-func recordReceipt(tx *Tx, e *Entry) (fresh bool) {
-	sequence := strconv.FormatInt(e.Content.Sequence, 10)
-	if e.Content.Sequence == 0 && e.Content.Event == protocol.EventEdit {
-		sequence = string(e.Source.MessageID)
-	}
-	return store.Value[bool](tx.Tx, `INSERT OR IGNORE INTO receipts (kind, source_id, sequence, received_at) VALUES (?, ?, ?, ?) RETURNING true`,
-		e.Content.Event, receiptKey(e), sequence, timeColumn{&e.ReceivedAt})
-}
-
-func receiptKey(e *Entry) string { return string(e.Chat) + " " + e.SourceID }
-
 // wasDeleted reports whether the event's message was deleted. The deletion may arrive first.
 func wasDeleted(tx *Tx, e *Entry) bool {
-	return store.Value[bool](tx.Tx, `SELECT true FROM receipts WHERE kind = ? AND source_id = ?`, protocol.EventDelete, receiptKey(e))
+	return store.Value[bool](tx.Tx, `SELECT true FROM receipts WHERE kind = ? AND source_id = ?`, protocol.EventDelete, ReceiptKey(e))
 }
 
 // checkOpenEvents fails if too many events of a chat are undecided, held, or in a turn that has
 // not ended. The error is not a rejection: the chat sends the event again.
 func checkOpenEvents(tx *Tx, chat protocol.Topic) {
 	open := store.Value[int](tx.Tx, `SELECT (SELECT count(*) FROM events WHERE chat = ?1 AND state IN ('stored', 'held')) +
-		(SELECT count(*) FROM turns WHERE chat = ?1 AND `+isLive+`)`, chat)
-	if open >= tx.m.opts.MaxOpen {
+		(SELECT count(*) FROM turns WHERE chat = ?1 AND `+LiveCondition+`)`, chat)
+	if open >= tx.Options().MaxOpen {
 		tx.Fail(fmt.Errorf("%d events of %s are waiting for this agent; send it again later", open, chat))
 	}
 }
@@ -97,7 +72,7 @@ func checkOpenEvents(tx *Tx, chat protocol.Topic) {
 // eventsAbout returns the events about a message in order: the message itself, and each edit that
 // is an event of its own.
 func eventsAbout(tx *Tx, chat protocol.Topic, source string) []*Entry {
-	return tx.entries(`WHERE source_id = ? AND chat = ? AND event_id NOT LIKE 'undelivered:%' AND kind <> 'return' ORDER BY seq`, source, chat)
+	return tx.Events(`WHERE source_id = ? AND chat = ? AND event_id NOT LIKE 'undelivered:%' AND kind <> 'return' ORDER BY seq`, source, chat)
 }
 
 // isReplaceable reports whether the text of the event may still change because nothing was done
@@ -139,7 +114,7 @@ func applyEdit(tx *Tx, e *Entry) {
 			tx.Move(old, Supersede, "edited")
 		}
 		e.EventID = newEditID(tx, e.SourceID, len(told))
-		insertEvent(tx, e)
+		InsertEvent(tx, e)
 	}
 }
 
@@ -163,7 +138,7 @@ func inheritObligation(edit, old *Entry) {
 func recordChange(tx *Tx, e *Entry, kind attention.ActKind) {
 	by := e.AuthorIdentity()
 	if c := &e.Content; c.Actor != nil {
-		by = partyIdentity(*c.Actor, e.Chat)
+		by = PartyIdentity(*c.Actor, e.Chat)
 	}
 	if len(obligationsWhere(&tx.View, `id = ?`, e.SourceID)) > 0 {
 		RecordAct(tx, Act{ID: string(kind) + ":" + string(e.Source.MessageID), Target: e.SourceID, Act: attention.Act{Kind: kind, Actor: by}})
@@ -197,7 +172,7 @@ func replaceText(tx *Tx, old, edit *Entry) {
 	kind := old.Content.Event
 	old.Content = edit.Content
 	old.Content.Event = kind
-	saveContent(tx, old)
+	SaveContent(tx, old)
 }
 
 // cancelIfNotAddressed cancels the turn of an event whose new text does not concern this agent
@@ -207,11 +182,11 @@ func cancelIfNotAddressed(tx *Tx, e *Entry) bool {
 	if t == nil || len(t.Merged) > 1 {
 		return false
 	}
-	d := attention.Decide(e.Event(), tx.m.opts.Self, tx.Facts(e), tx.m.opts.Attention)
+	d := attention.Decide(e.Event(), tx.Options().Self, Facts(&tx.View, e), tx.Options().Attention)
 	if d.Policy != attention.PolicyMustNotRespond && d.Policy != attention.PolicyAckOnly {
 		return false
 	}
-	tx.cancel(t, "the message was edited and no longer concerns this agent")
+	tx.CancelTurn(t, "the message was edited and no longer concerns this agent")
 	return true
 }
 
@@ -225,7 +200,7 @@ func applyDelete(tx *Tx, e *Entry) {
 	for _, one := range told {
 		one.Deleted = true
 		one.Content.Text, one.Content.Attachments, one.Content.Mentions = "", nil, nil
-		saveContent(tx, one)
+		SaveContent(tx, one)
 	}
 	old := told[len(told)-1]
 	defer recordChange(tx, e, attention.ActDeleted)
@@ -239,7 +214,7 @@ func applyDelete(tx *Tx, e *Entry) {
 		tx.Withdraw(carrier.TurnID, "a part of the message was deleted before an answer")
 	case old.Open():
 		if t != nil {
-			tx.cancel(t, "the message was deleted before an answer")
+			tx.CancelTurn(t, "the message was deleted before an answer")
 		}
 		tx.Move(old, Supersede, "deleted")
 	}

@@ -9,34 +9,6 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// Move changes the state of an event according to the table of transitions, stores its status,
-// and records the disposition if it changed. If the table has no entry, Move does nothing.
-func (tx *Tx) Move(e *Entry, c Cause, reason string) {
-	to, ok := Next(e.State, c)
-	if !ok {
-		return
-	}
-	before := e.Disposition()
-	if c == ClaimEvent {
-		e.Claimed = true
-	} else if to == Deferred || e.State == Deferred {
-		e.Claimed = false
-	}
-	if e.State = to; to == Answered || !e.Open() {
-		e.DeadlineAt = time.Time{}
-		closeEscalation(tx, e)
-	}
-	tx.Save(e)
-	d := e.Disposition()
-	if d == before || d == "" {
-		return
-	}
-	tx.m.opts.Broker.Disposed(tx, e, d, reason)
-	tx.Record(UniqueKey("disposition", e.Seq), e, protocol.Disposition{
-		Event: "disposition", EventID: e.EventID, Agent: tx.m.id, Disposition: string(d), Reason: reason,
-	})
-}
-
 // NotAnswered tells an author who waits for an answer that none will come.
 const NotAnswered = "I could not answer this message. Please send it again, or ask somebody else."
 
@@ -100,7 +72,7 @@ func (tx *Tx) Finish(t *Turn, e *Entry, cost Cost) {
 	case e.Claimed && t.Mode != attention.ModeNotify && e.Decision.Reason == "claim_granted" && !e.Acted:
 		tx.Move(e, Ignore, "claimed, and not answered")
 	case e.Claimed:
-		if len(tx.turns(`WHERE event_id = ? AND `+isLive, e.EventID)) == 0 { // a claimed event must end some time
+		if len(tx.Turns(`WHERE event_id = ? AND `+LiveCondition, e.EventID)) == 0 { // a claimed event must end some time
 			startDeadline(tx, e)
 		}
 	case e.Decision.Policy == attention.PolicyMustRespond:
@@ -122,7 +94,7 @@ func (tx *Tx) FinishAccepted(t *Turn, e *Entry) {
 
 // startDeadline sets the deadline of an event that is in no turn.
 func startDeadline(tx *Tx, e *Entry) {
-	e.DeadlineAt = time.Now().Add(tx.m.opts.Attention.Deadline)
+	e.DeadlineAt = time.Now().Add(tx.Options().Attention.Deadline)
 	tx.Save(e)
 }
 
@@ -138,19 +110,6 @@ func (tx *Tx) Expire(id, reason string) {
 	} else {
 		tx.GiveUp(e, reason)
 	}
-}
-
-// ExpiredEvents returns the events whose deadlines have passed.
-func (v *View) ExpiredEvents(now time.Time) []*Entry {
-	return v.entries(`WHERE deadline_at > 0 AND deadline_at <= ?`, timeColumn{&now})
-}
-
-// NextDeadline returns the earliest deadline of an event, accepted turn, reminder or obligation,
-// or the zero time if there is none.
-func (v *View) NextDeadline() time.Time {
-	return first(v.Tx, atColumn, `SELECT coalesce(min(at), 0) FROM (SELECT min(deadline_at) AS at FROM events WHERE deadline_at > 0
-		UNION ALL SELECT min(deadline_at) FROM turns WHERE state = 'accepted' UNION ALL SELECT min(due_at) FROM reminders
-		UNION ALL SELECT min(check_at) FROM obligations WHERE check_at > 0 AND open = 1)`)
 }
 
 // DecideAgain returns an event for a new decision because the harness no longer supports its
@@ -169,14 +128,14 @@ func (tx *Tx) DecideAgain(t *Turn, e *Entry, reason string) {
 func (tx *Tx) StopThread(stop *Entry) {
 	const reason = "stopped on request"
 	author := stop.Content.Author
-	for _, t := range tx.turns(`WHERE +thread_key = ?1 AND (author = ?2 OR ?3 = 'human') AND chat = ?4 AND mode IN ('immediate', 'buffered') AND `+isLive,
+	for _, t := range tx.Turns(`WHERE +thread_key = ?1 AND (author = ?2 OR ?3 = 'human') AND chat = ?4 AND mode IN ('immediate', 'buffered') AND `+LiveCondition,
 		stop.ThreadKey(), author.ID, author.Kind, stop.Chat) {
-		tx.cancel(t, reason)
+		tx.CancelTurn(t, reason)
 		if e := tx.Entry(t.EventID); e != nil && e.State != Answered { // a queued answer counts
 			tx.Move(e, Supersede, reason)
 		}
 	}
-	for _, e := range tx.entries(`WHERE +conversation = ? AND +thread = ? AND chat = ? AND state = 'deferred' AND (author = ? OR ? = 'human')`,
+	for _, e := range tx.Events(`WHERE +conversation = ? AND +thread = ? AND chat = ? AND state = 'deferred' AND (author = ? OR ? = 'human')`,
 		stop.Content.Chat.ID, stop.Content.Chat.ThreadID, stop.Chat, author.ID, author.Kind) {
 		tx.Move(e, Supersede, reason)
 	}
@@ -194,10 +153,10 @@ func (tx *Tx) SettleDone(reaction *Entry) {
 		says, settle = "stopped by ", Supersede
 	}
 	reason := says + c.Author.Kind + ":" + attention.HeaderValue(c.Author.ID)
-	for _, e := range tx.entries(`WHERE chat = ?1 AND event_id <> ?3 AND `+isOpen+` AND (source_id = ?2
+	for _, e := range tx.Events(`WHERE chat = ?1 AND event_id <> ?3 AND `+OpenCondition+` AND (source_id = ?2
 		OR event_id IN (SELECT event_id FROM sent WHERE chat = ?1 AND source_id = ?2 AND source_id <> ''))`, reaction.Chat, c.ReplyTo.SourceID, reaction.EventID) {
-		for _, t := range tx.turns(`WHERE event_id = ? AND `+isLive, e.EventID) {
-			tx.cancel(t, reason)
+		for _, t := range tx.Turns(`WHERE event_id = ? AND `+LiveCondition, e.EventID) {
+			tx.CancelTurn(t, reason)
 		}
 		if settle != Supersede || e.State != Answered {
 			tx.Move(e, settle, reason)
@@ -231,9 +190,9 @@ func (tx *Tx) Defer(e *Entry, eta, reason string) {
 		return
 	}
 	now := time.Now()
-	rest := deferDuration(eta, e.Deferrals, tx.m.opts.DeferFor, now)
-	if tx.m.opts.Async {
-		rest = max(rest, asyncDeferFactor*tx.m.opts.DeferFor)
+	rest := deferDuration(eta, e.Deferrals, tx.Options().DeferFor, now)
+	if tx.Options().Async {
+		rest = max(rest, asyncDeferFactor*tx.Options().DeferFor)
 	}
 	e.DeadlineAt, e.Deferrals = now.Add(rest), e.Deferrals+1
 	tx.Move(e, Defer, reason)
@@ -243,17 +202,12 @@ func (tx *Tx) Defer(e *Entry, eta, reason string) {
 // deferred and never settled ends.
 func redeliver(tx *Tx, e *Entry) {
 	switch {
-	case tx.participation(e).hasLeft():
+	case tx.HasLeft(e):
 		tx.Move(e, Ignore, "asked to leave after it was deferred")
 	case escalateFurther(tx, e):
-	case tx.m.opts.Async:
+	case tx.Options().Async:
 		tx.GiveUp(e, "deferred and never settled")
 	default:
 		tx.Requeue(e)
 	}
-}
-
-// OtherDeferred returns at most 20 other deferred events of the event's conversation.
-func (v *View) OtherDeferred(e *Entry) []*Entry {
-	return v.entries(`WHERE +conversation = ? AND chat = ? AND state = 'deferred' AND seq <> ? ORDER BY seq LIMIT 20`, e.Content.Chat.ID, e.Chat, e.Seq)
 }

@@ -44,6 +44,7 @@ type Options struct {
 	Retention time.Duration // of closed events
 
 	Broker Broker
+	Hooks  Hooks // all must be set
 	// StopTurn is called after the commit of a transaction that cancelled a turn which the
 	// harness has.
 	StopTurn func(turnID, reason string)
@@ -60,6 +61,14 @@ type Broker interface {
 	Answer(tx *Tx, e *Entry, kind SentKind, id protocol.MessageID, reply *protocol.ChatReply)
 	// Disposed handles a new disposition of an event.
 	Disposed(tx *Tx, e *Entry, d attention.Disposition, reason string)
+}
+
+// Hooks are called in the transactions of the changes that they are about.
+type Hooks struct {
+	Settled     func(tx *Tx, e *Entry)                               // an event was answered or closed
+	Delivered   func(tx *Tx, id protocol.MessageID, sourceID string) // a chat assigned an id to a message
+	Undelivered func(tx *Tx, id protocol.MessageID)                  // a message will never be delivered
+	Unconfirmed func(tx *Tx, id protocol.MessageID)                  // it is unknown whether a message was delivered
 }
 
 // A Mailbox holds the stored events of one agent, its turns, and the messages it sends.
@@ -82,6 +91,9 @@ func New(db *sql.DB, send outbox.SendFunc, opts Options) *Mailbox {
 	return m
 }
 
+// StartedAt returns when the mailbox was created. Returns that were due before were missed.
+func (m *Mailbox) StartedAt() time.Time { return m.startedAt }
+
 // ID returns the identity of the agent.
 func (m *Mailbox) ID() protocol.PeerID { return m.id }
 
@@ -95,6 +107,15 @@ type View struct {
 // View returns a view of the committed state. Each of its reads is independent.
 func (m *Mailbox) View(ctx context.Context) *View { return &View{store.On(ctx, m.db), m} }
 
+// Mailbox returns the mailbox of the view.
+func (v *View) Mailbox() *Mailbox { return v.m }
+
+// Self returns the identity of the agent.
+func (v *View) Self() protocol.PeerID { return v.m.id }
+
+// Options returns the settings of the mailbox.
+func (v *View) Options() *Options { return &v.m.opts }
+
 // A Tx is a transaction of the mailbox. After its first error it reads and writes nothing.
 // Messages are sent and turns stopped only after the commit.
 type Tx struct{ View }
@@ -104,8 +125,8 @@ func (m *Mailbox) InTx(ctx context.Context, do func(tx *Tx)) error {
 	return store.InTx(ctx, m.db, func(tx *store.Tx) { do(&Tx{View{tx, m}}) })
 }
 
-// first returns the first row of a query, or the zero value if there is none.
-func first[T any](tx *store.Tx, columns func(*T) []any, query string, args ...any) T {
+// First returns the first row of a query, or the zero value if there is none.
+func First[T any](tx *store.Tx, columns func(*T) []any, query string, args ...any) T {
 	value, _ := store.One(tx, columns, query, args...)
 	return value
 }
@@ -165,8 +186,8 @@ func (tx *Tx) SetCounter(name string, n int64) {
 func (m *Mailbox) Prune(ctx context.Context) error {
 	tx, before := m.View(ctx), time.Now().Add(-m.opts.Retention).UnixMicro()
 	for _, statement := range []string{
-		`DELETE FROM events WHERE received_at < ? AND NOT ` + isOpen + `
-			AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.turn_id = events.turn_id AND turns.` + isLive + `)
+		`DELETE FROM events WHERE received_at < ? AND NOT ` + OpenCondition + `
+			AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.turn_id = events.turn_id AND turns.` + LiveCondition + `)
 			AND NOT EXISTS (SELECT 1 FROM obligations o WHERE o.event_id = events.event_id AND o.open = 1)`,
 		`DELETE FROM turns WHERE ended_at > 0 AND ended_at < ?`,
 		`DELETE FROM sent WHERE sent_at < ?`,
@@ -196,7 +217,7 @@ func Undecided(ctx context.Context, path string) (count int, since time.Time, er
 	err = store.Autocommit(ctx, db, func(tx *store.Tx) {
 		const from = ` FROM events WHERE state = ?`
 		count = store.Value[int](tx, `SELECT count(*)`+from, Stored)
-		since = first(tx, atColumn, `SELECT coalesce(min(received_at), 0)`+from, Stored)
+		since = First(tx, ScanTime, `SELECT coalesce(min(received_at), 0)`+from, Stored)
 	})
 	return count, since, err
 }
@@ -212,16 +233,16 @@ func Failing(ctx context.Context, path string) (reason string, count int, since 
 		const failed = ` FROM turns WHERE state = 'failed' AND ended_at > (SELECT coalesce(max(ended_at), 0) FROM turns WHERE state = 'finished')`
 		count = store.Value[int](tx, `SELECT count(*)`+failed)
 		reason = store.Value[string](tx, `SELECT coalesce((SELECT body`+failed+` ORDER BY ended_at DESC LIMIT 1), '')`)
-		since = first(tx, atColumn, `SELECT coalesce(min(ended_at), 0)`+failed)
+		since = First(tx, ScanTime, `SELECT coalesce(min(ended_at), 0)`+failed)
 	})
 	return reason, count, since, err
 }
 
-// A timeColumn stores a time as microseconds since 1970, and the zero time as 0.
-type timeColumn struct{ t *time.Time }
+// A TimeColumn stores a time as microseconds since 1970, and the zero time as 0.
+type TimeColumn struct{ t *time.Time }
 
 // Scan implements sql.Scanner.
-func (c timeColumn) Scan(value any) error {
+func (c TimeColumn) Scan(value any) error {
 	us, ok := value.(int64)
 	if !ok {
 		return fmt.Errorf("a time is stored as a %T", value)
@@ -233,20 +254,20 @@ func (c timeColumn) Scan(value any) error {
 }
 
 // Value implements driver.Valuer.
-func (c timeColumn) Value() (driver.Value, error) {
+func (c TimeColumn) Value() (driver.Value, error) {
 	if c.t.IsZero() {
 		return int64(0), nil
 	}
 	return c.t.UnixMicro(), nil
 }
 
-func atColumn(t *time.Time) []any { return []any{timeColumn{t}} }
+func ScanTime(t *time.Time) []any { return []any{TimeColumn{t}} }
 
-// A jsonColumn stores a value as JSON text.
-type jsonColumn struct{ v any }
+// A JSONColumn stores a value as JSON text.
+type JSONColumn struct{ v any }
 
 // Scan implements sql.Scanner.
-func (c jsonColumn) Scan(value any) error {
+func (c JSONColumn) Scan(value any) error {
 	text, ok := value.(string)
 	if !ok {
 		return fmt.Errorf("JSON is stored as a %T", value)
@@ -255,7 +276,7 @@ func (c jsonColumn) Scan(value any) error {
 }
 
 // Value implements driver.Valuer.
-func (c jsonColumn) Value() (driver.Value, error) {
+func (c JSONColumn) Value() (driver.Value, error) {
 	raw, err := json.Marshal(c.v)
 	return string(raw), err
 }

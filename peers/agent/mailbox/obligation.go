@@ -66,8 +66,8 @@ const obligationNames = `id, recipient, author, delegate, blocks, default_action
 
 func (o *Obligation) columns() []any {
 	return []any{
-		&o.ID, &o.Recipient, &o.Author, &o.Delegate, &o.Blocks, &o.DefaultAction, &o.Mode, &o.Title, &o.Level, jsonColumn{&o.Members},
-		timeColumn{&o.CreatedAt}, &o.EventID, &o.Slot, &o.Missed, &o.Escalated, timeColumn{&o.CheckAt}, &o.Open, &o.State, &o.Sync,
+		&o.ID, &o.Recipient, &o.Author, &o.Delegate, &o.Blocks, &o.DefaultAction, &o.Mode, &o.Title, &o.Level, JSONColumn{&o.Members},
+		TimeColumn{&o.CreatedAt}, &o.EventID, &o.Slot, &o.Missed, &o.Escalated, TimeColumn{&o.CheckAt}, &o.Open, &o.State, &o.Sync,
 	}
 }
 
@@ -103,38 +103,37 @@ func saveObligation(tx *Tx, o *Obligation) {
 // actsOn returns the acts about an event, oldest first.
 func actsOn(v *View, target string) (list []attention.Act) {
 	return store.All(v.Tx, func(a *attention.Act) []any {
-		return []any{&a.Kind, &a.Actor, &a.Signal, &a.Recipient, timeColumn{&a.At}}
+		return []any{&a.Kind, &a.Actor, &a.Signal, &a.Recipient, TimeColumn{&a.At}}
 	}, `SELECT kind, actor, signal, recipient, at FROM acts WHERE target = ? ORDER BY n`, target)
 }
 
-// hasObligations reports whether the agent uses a draft with obligations.
-func (m *Mailbox) hasObligations() bool { return m.opts.Attention.Version == attention.Version0811 }
-
 // HasObligations reports whether the agent uses a draft with obligations.
-func HasObligations(v *View) bool { return v.m.hasObligations() }
+func HasObligations(v *View) bool { return v.Options().Attention.Version == attention.Version0811 }
 
-// Self returns the identity of the agent.
-func Self(v *View) protocol.PeerID { return v.m.id }
+// Facts returns the recorded facts that a decision about an event needs.
+func Facts(v *View, e *Entry) attention.Facts {
+	facts := v.Facts(e)
+	if o := ObligationOfReturn(v, e); o != nil {
+		facts.Waited = time.Since(o.CreatedAt)
+	}
+	return facts
+}
+
+// ReplyContext returns the recorded facts that decide whether the agent may reply to an event now. text is
+// the intended reply. e may be nil.
+func ReplyContext(v *View, e *Entry, text string) attention.ReplyContext {
+	s := v.ReplyContext(e, text)
+	if e == nil {
+		return s
+	}
+	if o := obligationOf(v, e); o != nil && o.Open { // an open obligation may always be answered
+		s.Exchange, s.Left = attention.ExchangeAllow, false
+	}
+	return s
+}
 
 // Coordinator returns the default delegate of the agent's obligations: its lead.
-func Coordinator(v *View) string { return v.m.opts.Escalation.Target(attention.LevelLead) }
-
-// ObligationID returns the id of the event that all participants use.
-func (e *Entry) ObligationID() string {
-	return cmp.Or(e.Origin.QuestionID, e.Origin.MessageID, e.SourceID)
-}
-
-// partyIdentity returns the identity of a party that a chat names. The kind of the party decides
-// about a bare id.
-func partyIdentity(p protocol.Party, chat protocol.Topic) string {
-	switch {
-	case p.ID == "" || protocol.RoleOf(protocol.PeerID(p.ID)) != protocol.RoleUnknown:
-		return p.ID
-	case p.Kind == string(attention.AuthorAgent):
-		return "agent:" + p.ID
-	}
-	return protocol.PeerID(chat).Family() + ":" + strings.TrimPrefix(p.ID, string(attention.AuthorHuman)+":")
-}
+func Coordinator(v *View) string { return v.Options().Escalation.Target(attention.LevelLead) }
 
 // OpenObligation stores that the author of an event waits for this agent. It resumes paused
 // obligations of the same author in the same thread.
@@ -144,16 +143,16 @@ func OpenObligation(tx *Tx, e *Entry) {
 		return
 	}
 	o := &Obligation{
-		ID: e.ObligationID(), EventID: e.EventID, Blocks: parseBlocks(given.Blocks), Open: true, State: attention.ObligationOpen, CheckAt: time.Now(),
+		ID: e.ObligationID(), EventID: e.EventID, Blocks: ParseBlocks(given.Blocks), Open: true, State: attention.ObligationOpen, CheckAt: time.Now(),
 		DefaultAction: text.Clip(text.OneLine(given.DefaultAction), maxDefaultAction), Title: titleOf(strings.TrimPrefix(e.Content.Text, "Question "+e.Origin.QuestionID+" (open): ")), // wakes have this prefix
-		ObligationRecord: attention.ObligationRecord{Author: e.AuthorIdentity(), Recipient: string(tx.m.id), Mode: e.Decision.Injection, CreatedAt: creationTime(e)},
+		ObligationRecord: attention.ObligationRecord{Author: e.AuthorIdentity(), Recipient: string(tx.Self()), Mode: e.Decision.Injection, CreatedAt: creationTime(e)},
 	}
 	if isEscalation(e) {
 		o.Level = attention.LevelLead
 		o.Escalation = true
 	}
 	if given.DischargeDelegate != nil {
-		o.Delegate = partyIdentity(*given.DischargeDelegate, e.Chat)
+		o.Delegate = PartyIdentity(*given.DischargeDelegate, e.Chat)
 	}
 	if findObligation(&tx.View, o.ID, o.Recipient) != nil { // an edit, or the same event again
 		return
@@ -170,14 +169,6 @@ func OpenObligation(tx *Tx, e *Entry) {
 
 // isEscalation reports whether an event is an escalation from another agent.
 func isEscalation(e *Entry) bool { return IsEscalation(e.Origin.QuestionID) }
-
-// parseBlocks parses how urgently the author waits. The default is none.
-func parseBlocks(said string) attention.Blocks {
-	if b := attention.Blocks(said); slices.Contains(attention.AllBlocks, b) {
-		return b
-	}
-	return attention.BlocksNone
-}
 
 func titleOf(said string) string {
 	return text.Clip(text.OneLine(strings.TrimSpace(said)), maxTitle)
@@ -196,7 +187,7 @@ func creationTime(e *Entry) time.Time {
 // RecordAct stores an act once and applies it. An act about an unknown event is kept until the
 // event arrives.
 func RecordAct(tx *Tx, a Act) {
-	if !tx.m.hasObligations() || a.Target == "" || a.Actor == "" {
+	if !HasObligations(&tx.View) || a.Target == "" || a.Actor == "" {
 		return
 	}
 	known := obligationsWhere(&tx.View, `id = ?`, a.Target)
@@ -208,7 +199,7 @@ func RecordAct(tx *Tx, a Act) {
 		a.At = time.Now()
 	}
 	if tx.ExecCount(`INSERT OR IGNORE INTO acts (id, target, kind, actor, signal, recipient, at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		a.ID, a.Target, a.Kind, a.Actor, a.Signal, a.Recipient, timeColumn{&a.At}) == 0 {
+		a.ID, a.Target, a.Kind, a.Actor, a.Signal, a.Recipient, TimeColumn{&a.At}) == 0 {
 		return
 	}
 	for _, o := range known {
@@ -244,39 +235,42 @@ func applyActs(tx *Tx, o *Obligation, newest *attention.Act) {
 	case before == s.State:
 	case !o.Open:
 		endObligation(tx, o)
-	case s.State == attention.ObligationPaused && o.Recipient == string(tx.m.id):
+	case s.State == attention.ObligationPaused && o.Recipient == string(tx.Self()):
 		requestClarification(tx, o)
 	case before == attention.ObligationPaused:
 		closeOwn(tx, clarifyKey(o)+"%", "clarified")
 	}
-	tx.OnCommit(tx.m.opts.OnChange)
+	tx.OnCommit(tx.Options().OnChange)
 }
 
 // endObligation cleans up after a discharged obligation: its returns, its clarification
 // questions, and the escalations that list no other open obligation.
 func endObligation(tx *Tx, o *Obligation) {
-	for _, e := range tx.entries(`WHERE kind = 'return' AND `+isOpen+` AND json_extract(content, '$.targetEventId') = ?`, o.ID) {
+	for _, e := range tx.Events(`WHERE kind = 'return' AND `+OpenCondition+` AND json_extract(content, '$.targetEventId') = ?`, o.ID) {
 		if t := tx.Turn(e.TurnID); t != nil && t.State == TurnQueued {
-			tx.cancel(t, "the obligation is discharged")
+			tx.CancelTurn(t, "the obligation is discharged")
 		}
 		tx.Move(e, Supersede, "the obligation is discharged")
 	}
 	closeOwn(tx, clarifyKey(o)+"%", "discharged")
-	for _, r := range obligationsWhere(&tx.View, `author = ? AND level <> '' AND open = 1`, tx.m.id) {
+	for _, r := range obligationsWhere(&tx.View, `author = ? AND level <> '' AND open = 1`, tx.Self()) {
 		if slices.Contains(r.Members, o.ID) && !slices.ContainsFunc(r.Members, func(id string) bool {
-			return len(obligationsWhere(&tx.View, `id = ? AND open = 1 AND recipient = ?`, id, tx.m.id)) > 0
+			return len(obligationsWhere(&tx.View, `id = ? AND open = 1 AND recipient = ?`, id, tx.Self())) > 0
 		}) {
 			closeOwn(tx, r.ID, "all that it lists is discharged")
 		}
 	}
-	if o.Author == string(tx.m.id) {
+	if o.Author == string(tx.Self()) {
 		showClosed(tx, o)
 	}
 }
 
+// CloseUndelivered closes the obligation in a message that will never be delivered.
+func CloseUndelivered(tx *Tx, id protocol.MessageID) { closeOwn(tx, string(id), "not_delivered") }
+
 // closeOwn discharges the agent's own obligations whose ids match a LIKE pattern.
 func closeOwn(tx *Tx, id, why string) {
-	for _, o := range obligationsWhere(&tx.View, `id LIKE ? AND author = ? AND open = 1`, id, tx.m.id) {
+	for _, o := range obligationsWhere(&tx.View, `id LIKE ? AND author = ? AND open = 1`, id, tx.Self()) {
 		RecordAct(tx, Act{ID: "close:" + o.ID, Target: o.ID, Act: attention.Act{Actor: o.Author, Signal: attention.SignalDone, Recipient: o.Recipient}})
 		recordObligation(tx, o, "withdrawn", why, nil)
 	}
@@ -285,7 +279,7 @@ func closeOwn(tx *Tx, id, why string) {
 // recordObligation records a change of an obligation.
 func recordObligation(tx *Tx, o *Obligation, state, reason string, more map[string]any) {
 	record := map[string]any{
-		"event": "obligation", "eventId": cmp.Or(o.EventID, o.ID), "agent": tx.m.id, "obligationId": o.ID, "state": state, "author": o.Author, "recipient": o.Recipient,
+		"event": "obligation", "eventId": cmp.Or(o.EventID, o.ID), "agent": tx.Self(), "obligationId": o.ID, "state": state, "author": o.Author, "recipient": o.Recipient,
 		"blocks": o.Blocks, "age": o.Age(time.Now()),
 	}
 	if reason != "" {

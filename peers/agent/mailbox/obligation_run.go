@@ -19,11 +19,6 @@ import (
 // An open obligation returns to its recipient as an event of its own, injected as a knock. After
 // several returns without an answer it is escalated to the next level.
 
-const (
-	returnKey     = "return:"     // prefix of the ids of returns
-	obligationKey = "obligation:" // prefix of the keys of messages that show an escalation
-)
-
 // escalationID begins the ids of obligations that escalate others.
 const escalationID = "owed-"
 
@@ -35,7 +30,7 @@ func IsEscalation(questionID string) bool {
 // RecheckObligations schedules all open obligations for a check, because the settings may have
 // changed since the last start.
 func RecheckObligations(tx *Tx) {
-	tx.Exec(`UPDATE obligations SET check_at = 1 WHERE open = 1 AND recipient = ?`, tx.m.id)
+	tx.Exec(`UPDATE obligations SET check_at = 1 WHERE open = 1 AND recipient = ?`, tx.Self())
 }
 
 // RunObligations handles all obligations that are due, in one transaction: it sends returns and
@@ -43,11 +38,11 @@ func RecheckObligations(tx *Tx) {
 func RunObligations(tx *Tx) {
 	now := time.Now()
 	var up []*Obligation
-	for _, o := range obligationsWhere(&tx.View, `open = 1 AND check_at > 0 AND check_at <= ?`, timeColumn{&now}) {
+	for _, o := range obligationsWhere(&tx.View, `open = 1 AND check_at > 0 AND check_at <= ?`, TimeColumn{&now}) {
 		due := attention.Due{}
-		if o.Recipient == string(tx.m.id) && tx.m.hasObligations() {
-			o.Since = tx.m.startedAt
-			due = o.Next(actsOn(&tx.View, o.ID), o.ReturnState, tx.m.opts.Returns, now)
+		if o.Recipient == string(tx.Self()) && HasObligations(&tx.View) {
+			o.Since = tx.Mailbox().StartedAt()
+			due = o.Next(actsOn(&tx.View, o.ID), o.ReturnState, tx.Options().Returns, now)
 		}
 		if due.Missed && !o.Missed {
 			recordObligation(tx, o, "missed", due.Reason, map[string]any{"until": protocol.FormatTime(due.At)})
@@ -61,14 +56,14 @@ func RunObligations(tx *Tx) {
 		}
 		o.Slot, o.Missed, o.CheckAt = max(o.Slot, due.Slot), due.Missed, due.At
 		tx.Exec(`UPDATE obligations SET slot = ?, missed = ?, escalated = ?, check_at = ? WHERE id = ? AND recipient = ?`,
-			o.Slot, o.Missed, o.Escalated, timeColumn{&o.CheckAt}, o.ID, o.Recipient)
+			o.Slot, o.Missed, o.Escalated, TimeColumn{&o.CheckAt}, o.ID, o.Recipient)
 	}
 	escalateObligations(tx, up)
 }
 
 // ObligationsDue reports whether RunObligations has work.
 func ObligationsDue(v *View, now time.Time) bool {
-	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM obligations WHERE open = 1 AND check_at > 0 AND check_at <= ?)`, timeColumn{&now})
+	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM obligations WHERE open = 1 AND check_at > 0 AND check_at <= ?)`, TimeColumn{&now})
 }
 
 // remind stores a return of an obligation, unless the previous return still waits for its turn.
@@ -77,11 +72,11 @@ func remind(tx *Tx, o *Obligation, due attention.Due) {
 	if of == nil {
 		return
 	}
-	if waits := tx.entries(`WHERE kind = 'return' AND state IN ('stored', 'held', 'turned') AND json_extract(content, '$.targetEventId') = ?`, o.ID); len(waits) > 0 {
+	if waits := tx.Events(`WHERE kind = 'return' AND state IN ('stored', 'held', 'turned') AND json_extract(content, '$.targetEventId') = ?`, o.ID); len(waits) > 0 {
 		recordObligation(tx, o, "waits", "the previous return is still waiting for its turn", map[string]any{"returnId": waits[0].EventID})
 		return
 	}
-	e := &Entry{EventID: fmt.Sprint(returnKey, due.Slot, ":", o.ID), SourceID: of.SourceID, Chat: of.Chat, Source: of.Source, ReceivedAt: time.Now()}
+	e := &Entry{EventID: fmt.Sprint(ReturnPrefix, due.Slot, ":", o.ID), SourceID: of.SourceID, Chat: of.Chat, Source: of.Source, ReceivedAt: time.Now()}
 	place, author := *of.Content.Chat, *of.Content.Author
 	author.DisplayName, author.Username = "", ""
 	e.Content = protocol.ChatMessage{
@@ -98,9 +93,9 @@ func remind(tx *Tx, o *Obligation, due attention.Due) {
 	if tx.Entry(e.EventID) != nil {
 		return
 	}
-	insertEvent(tx, e)
+	InsertEvent(tx, e)
 	recordObligation(tx, o, "returned", due.Reason, map[string]any{"returnId": e.EventID, "slot": due.Slot})
-	tx.OnCommit(func() { tx.m.opts.Failpoint("reminded of an obligation") })
+	tx.OnCommit(func() { tx.Options().Failpoint("reminded of an obligation") })
 }
 
 // ObligationOfReturn returns the obligation that an event is a return of, or nil.
@@ -108,7 +103,7 @@ func ObligationOfReturn(v *View, e *Entry) *Obligation {
 	if e.Content.Event != string(attention.KindReturn) {
 		return nil
 	}
-	return findObligation(v, e.Content.TargetEventID, string(v.m.id))
+	return findObligation(v, e.Content.TargetEventID, string(v.Self()))
 }
 
 // obligationOf returns this agent's obligation for an event, for an edit of it, or for a return,
@@ -117,7 +112,7 @@ func obligationOf(v *View, e *Entry) *Obligation {
 	if o := ObligationOfReturn(v, e); o != nil {
 		return o
 	}
-	return findObligation(v, e.ObligationID(), string(v.m.id))
+	return findObligation(v, e.ObligationID(), string(v.Self()))
 }
 
 // RecordSignal records the agent's signal about an event whose author waits for it.
@@ -126,7 +121,7 @@ func RecordSignal(tx *Tx, e *Entry, signal attention.Signal) {
 	if o == nil {
 		return
 	}
-	self := string(tx.m.id)
+	self := string(tx.Self())
 	row := Act{Target: o.ID, Act: attention.Act{Actor: self, Signal: signal, Recipient: self}}
 	row.ID = fmt.Sprint(actID(row), "-", countClarifications(&tx.View, o)) // it may be unclear again after a clarification
 	RecordAct(tx, row)
@@ -161,7 +156,7 @@ func escalateObligations(tx *Tx, list []*Obligation) {
 		recordObligation(tx, o, "escalated", step.Reason, map[string]any{"rung": step.Level, "to": step.To})
 		if step.Level == attention.LevelAuthor {
 			if !o.Escalation {
-				tx.SendNotice(e, NoticeNobody, tx.m.id.Name()+" was reminded three times and did not answer, and there is nobody else to ask. It stays open until you close it with 👍 on the answer or /close.")
+				tx.SendNotice(e, NoticeNobody, tx.Self().Name()+" was reminded three times and did not answer, and there is nobody else to ask. It stays open until you close it with 👍 on the answer or /close.")
 			}
 			continue
 		}
@@ -176,21 +171,18 @@ func escalateObligations(tx *Tx, list []*Obligation) {
 	}
 }
 
-// NoticeNobody notifies an author that there is nobody to escalate to.
-const NoticeNobody = "nobody_above"
-
 // nextLevel returns who is asked about an obligation that this agent has not answered.
 func nextLevel(tx *Tx, o *Obligation, e *Entry) attention.EscalationStep {
-	ladder := tx.m.opts.Escalation.WithOwners(e.Origin.Lead, e.Origin.Owner)
+	ladder := tx.Options().Escalation.WithOwners(e.Origin.Lead, e.Origin.Owner)
 	for _, who := range peopleIn(&tx.View, e.Chat) {
 		if tx.FindPerson(who, e.Chat) != nil {
 			ladder.People = append(ladder.People, who)
 		}
 	}
-	climb := attention.Escalation{Self: string(tx.m.id), Author: o.Author, Unreachable: map[attention.Level]bool{}}
+	climb := attention.Escalation{Self: string(tx.Self()), Author: o.Author, Unreachable: map[attention.Level]bool{}}
 	for _, name := range []attention.Level{attention.LevelLead, attention.LevelOwner, attention.LevelPerson} {
 		if who := ladder.Target(name); who != "" {
-			climb.Unreachable[name] = tx.FindPerson(who, e.Chat) == nil && !tx.m.opts.Broker.Known()
+			climb.Unreachable[name] = tx.FindPerson(who, e.Chat) == nil && !tx.Options().Broker.Known()
 		}
 	}
 	return ladder.Next(climb)
@@ -200,12 +192,12 @@ func nextLevel(tx *Tx, o *Obligation, e *Entry) attention.EscalationStep {
 // order of their first messages.
 func peopleIn(v *View, chat protocol.Topic) []string {
 	var told []string
-	for _, list := range store.All(v.Tx, func(l *[]string) []any { return []any{jsonColumn{l}} }, `SELECT people FROM chats WHERE topic = ?`, chat) {
+	for _, list := range store.All(v.Tx, func(l *[]string) []any { return []any{JSONColumn{l}} }, `SELECT people FROM chats WHERE topic = ?`, chat) {
 		told = append(told, list...)
 	}
 	wrote := store.All(v.Tx, store.Scalar[string], `SELECT author FROM events WHERE chat = ? AND author_kind = 'human' GROUP BY author ORDER BY min(seq) LIMIT 20`, chat)
 	for _, id := range wrote {
-		if who := personIdentity(chat, id); !slices.Contains(told, who) {
+		if who := PersonIdentity(chat, id); !slices.Contains(told, who) {
 			told = append(told, who)
 		}
 	}
@@ -215,7 +207,7 @@ func peopleIn(v *View, chat protocol.Topic) []string {
 // escalateTo escalates obligations to one recipient: as a new obligation, or as further members
 // of one that is open.
 func escalateTo(tx *Tx, step attention.EscalationStep, e *Entry, owed []*Obligation) {
-	self := string(tx.m.id)
+	self := string(tx.Self())
 	r, known := &Obligation{Level: step.Level, Open: true, State: attention.ObligationOpen, EventID: e.EventID, DefaultAction: "They stay open, and " + self + " gets no further reminders."}, false
 	if open := obligationsWhere(&tx.View, `author = ? AND recipient = ? AND level = ? AND open = 1`, self, step.To, step.Level); len(open) > 0 {
 		r, known = open[0], true
@@ -231,7 +223,7 @@ func escalateTo(tx *Tx, step attention.EscalationStep, e *Entry, owed []*Obligat
 		r.ObligationRecord = attention.ObligationRecord{Author: self, Recipient: step.To, Escalation: true, CreatedAt: time.Now()}
 	}
 	listed := openMembers(&tx.View, r)
-	r.Blocks, r.Title, r.Sync = attention.AllBlocks[len(attention.AllBlocks)-1], fmt.Sprintf("%s has not answered %s", tx.m.id.Name(), text.Counted(len(r.Members), "obligation")), NotSynced
+	r.Blocks, r.Title, r.Sync = attention.AllBlocks[len(attention.AllBlocks)-1], fmt.Sprintf("%s has not answered %s", tx.Self().Name(), text.Counted(len(r.Members), "obligation")), NotSynced
 	for i, o := range listed {
 		if slices.Index(attention.AllBlocks, o.Blocks) < slices.Index(attention.AllBlocks, r.Blocks) {
 			r.Blocks = o.Blocks
@@ -244,13 +236,13 @@ func escalateTo(tx *Tx, step attention.EscalationStep, e *Entry, owed []*Obligat
 	}
 	saveObligation(tx, r)
 	showEscalation(tx, r, e, known)
-	tx.OnCommit(func() { tx.m.opts.Failpoint("escalated") })
+	tx.OnCommit(func() { tx.Options().Failpoint("escalated") })
 }
 
 // openMembers returns the open obligations that an escalation lists.
 func openMembers(v *View, r *Obligation) (list []*Obligation) {
 	for _, id := range r.Members {
-		if o := findObligation(v, id, string(v.m.id)); o != nil && o.Open {
+		if o := findObligation(v, id, string(v.Self())); o != nil && o.Open {
 			list = append(list, o)
 		}
 	}
@@ -277,7 +269,7 @@ func showEscalation(tx *Tx, r *Obligation, e *Entry, known bool) {
 	if r.Delegate != "" {
 		object.DischargeDelegate = &protocol.Party{ID: r.Delegate}
 	}
-	said, key := escalationText(tx, r), obligationKey+r.ID
+	said, key := escalationText(tx, r), ObligationPrefix+r.ID
 	there := tx.FindPerson(r.Recipient, e.Chat)
 	switch {
 	case there != nil:
@@ -292,22 +284,22 @@ func showEscalation(tx *Tx, r *Obligation, e *Entry, known bool) {
 			tx.Reply(there, SentNotice, key, reply)
 		}
 	case !known:
-		tx.Enqueue(protocol.TopicBroker, "ask:"+r.ID, collab.QuestionAsk.Message(tx.m.id, collab.QuestionParams{ID: &r.ID, Title: said, AskedOfID: r.Recipient, Obligation: object}))
+		tx.Enqueue(protocol.TopicBroker, "ask:"+r.ID, collab.QuestionAsk.Message(tx.Self(), collab.QuestionParams{ID: &r.ID, Title: said, AskedOfID: r.Recipient, Obligation: object}))
 	}
 }
 
 // showClosed replaces the message of an escalation after its end, or closes the broker's
 // question.
 func showClosed(tx *Tx, o *Obligation) {
-	switch shown := tx.SentAs(obligationKey + o.ID); {
+	switch shown := tx.SentAs(ObligationPrefix + o.ID); {
 	case shown != nil:
 		if e := tx.Entry(shown.EventID); e != nil {
-			tx.Reply(e, SentNotice, obligationKey+o.ID+":over", protocol.ChatReply{
-				Text: o.Title + ": closed.", Edits: obligationKey + o.ID, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
+			tx.Reply(e, SentNotice, ObligationPrefix+o.ID+":over", protocol.ChatReply{
+				Text: o.Title + ": closed.", Edits: ObligationPrefix + o.ID, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
 			})
 		}
 	case collab.IsEscalationQuestion(o.ID):
-		tx.Enqueue(protocol.TopicBroker, "close:"+o.ID, collab.QuestionClose.Message(tx.m.id, collab.IDParams{ID: o.ID}))
+		tx.Enqueue(protocol.TopicBroker, "close:"+o.ID, collab.QuestionClose.Message(tx.Self(), collab.IDParams{ID: o.ID}))
 	}
 }
 
@@ -335,8 +327,8 @@ func requestClarification(tx *Tx, o *Obligation) {
 	saveObligation(tx, back)
 	object := &protocol.Obligation{Blocks: string(back.Blocks), DefaultAction: back.DefaultAction}
 	said := "I do not understand this. Please clarify: edit the message, or write a new one."
-	if strings.HasPrefix(o.Author, "agent:") && tx.m.opts.Broker.Known() {
-		tx.Enqueue(protocol.TopicBroker, "ask:"+back.ID, collab.QuestionAsk.Message(tx.m.id, collab.QuestionParams{
+	if strings.HasPrefix(o.Author, "agent:") && tx.Options().Broker.Known() {
+		tx.Enqueue(protocol.TopicBroker, "ask:"+back.ID, collab.QuestionAsk.Message(tx.Self(), collab.QuestionParams{
 			ID: &back.ID, Title: said + " It was: " + o.Title, AskedOfID: o.Author, Obligation: object,
 		}))
 	} else {
@@ -344,7 +336,7 @@ func requestClarification(tx *Tx, o *Obligation) {
 		if e.FromAgent() {
 			kind = string(attention.AuthorAgent)
 		}
-		tx.Reply(e, SentNotice, obligationKey+back.ID, protocol.ChatReply{
+		tx.Reply(e, SentNotice, ObligationPrefix+back.ID, protocol.ChatReply{
 			Text: said, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient), Obligation: object, Recipients: []protocol.Party{{ID: o.Author, Kind: kind}},
 		})
 	}

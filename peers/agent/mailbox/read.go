@@ -22,7 +22,7 @@ import (
 type Reach []protocol.Topic
 
 // Value implements driver.Valuer. It returns a JSON list, or "null".
-func (r Reach) Value() (driver.Value, error) { return jsonColumn{[]protocol.Topic(r)}.Value() }
+func (r Reach) Value() (driver.Value, error) { return JSONColumn{[]protocol.Topic(r)}.Value() }
 
 // Reach returns the chats that the turns of a chat may read: the chat itself and, for a direct
 // chat of Telegram with a person, the other chats where that person writes. Only Telegram vouches
@@ -34,7 +34,7 @@ func (v *View) Reach(chat protocol.Topic) Reach {
 	case protocol.PeerID(chat).Family() != "tg":
 		return Reach{chat}
 	}
-	list := v.entries(`WHERE chat = ? AND author_kind = 'human' ORDER BY seq DESC LIMIT 1`, chat)
+	list := v.Events(`WHERE chat = ? AND author_kind = 'human' ORDER BY seq DESC LIMIT 1`, chat)
 	if len(list) == 0 || list[0].Content.Chat.Kind != "dm" {
 		return Reach{chat}
 	}
@@ -71,15 +71,15 @@ func (v *View) List(reach Reach, f Filter) []*Entry {
 		order = "DESC"
 	}
 	if f.Open != nil {
-		if open = isOpen; !*f.Open {
-			open = "NOT " + isOpen
+		if open = OpenCondition; !*f.Open {
+			open = "NOT " + OpenCondition
 		}
 	}
-	list := v.entries(`WHERE seq > ?1 AND received_at >= ?2 AND (?3 = '' OR stream = ?3) AND (?4 = '' OR conversation = ?4)
+	list := v.Events(`WHERE seq > ?1 AND received_at >= ?2 AND (?3 = '' OR stream = ?3) AND (?4 = '' OR conversation = ?4)
 		AND (?5 = '' OR policy = ?5) AND `+open+` AND state <> 'stored'
 		AND (`+inReach("?7")+` OR chat = ?8 AND EXISTS (SELECT 1 FROM turns t
 			WHERE t.turn_id = events.turn_id AND t.chat IN (SELECT value FROM json_each(?7)))) ORDER BY seq `+order+` LIMIT ?6`,
-		f.After, timeColumn{&f.From}, f.Stream, f.Conversation, f.Policy, f.Limit, reach, protocol.TopicBroker)
+		f.After, TimeColumn{&f.From}, f.Stream, f.Conversation, f.Policy, f.Limit, reach, protocol.TopicBroker)
 	if newest {
 		slices.Reverse(list)
 	}
@@ -95,11 +95,11 @@ func (v *View) HasConversation(reach Reach, conversation string) bool {
 // first. If there are none, it returns the answers to questions that were asked in that chat.
 func (v *View) Unanswered(chat protocol.Topic) []string {
 	const waiting = `policy IN ('must_respond', 'may_respond') AND state <> 'answered' AND `
-	list := store.All(v.Tx, store.Scalar[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+isOpen+` ORDER BY seq DESC LIMIT 20`, chat)
+	list := store.All(v.Tx, store.Scalar[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+OpenCondition+` ORDER BY seq DESC LIMIT 20`, chat)
 	if len(list) > 0 {
 		return list
 	}
-	return store.All(v.Tx, store.Scalar[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+isOpen+`
+	return store.All(v.Tx, store.Scalar[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+OpenCondition+`
 		AND EXISTS (SELECT 1 FROM turns t WHERE t.turn_id = events.turn_id AND t.chat = ?) ORDER BY seq DESC LIMIT 20`, protocol.TopicBroker, chat)
 }
 
@@ -122,7 +122,7 @@ func (v *View) Window(reach Reach, conversation, thread string, before *Entry, l
 	if thread != "" {
 		there = `conversation = ?1 AND thread = ?2`
 	}
-	list := v.entries(`WHERE `+there+` AND seq < ?3 AND kind IN ('message','edit','assignment','approval','blocker','status')
+	list := v.Events(`WHERE `+there+` AND seq < ?3 AND kind IN ('message','edit','assignment','approval','blocker','status')
 		AND `+inReach("?5")+` ORDER BY seq DESC LIMIT ?4`, conversation, thread, seq, limit, reach)
 	own := store.All(v.Tx, scanSent, `SELECT `+sentNames+` FROM sent
 		WHERE `+there+` AND sent_at <= ?3 AND kind IN ('text','notice') AND `+inReach("?5")+` ORDER BY sent_at DESC LIMIT ?4`,
@@ -141,7 +141,7 @@ func (v *View) Window(reach Reach, conversation, thread string, before *Entry, l
 // Reactions returns at most 20 reactions to the agent's messages in the conversation of an event
 // since the agent's last turn there.
 func (v *View) Reactions(e *Entry) []*Entry {
-	return v.entries(`WHERE conversation = ?1 AND chat = ?4 AND kind = 'reaction' AND mode = 'notify' AND policy = 'must_not_respond' AND seq < ?2
+	return v.Events(`WHERE conversation = ?1 AND chat = ?4 AND kind = 'reaction' AND mode = 'notify' AND policy = 'must_not_respond' AND seq < ?2
 		AND seq > coalesce((SELECT max(t.seq) FROM turns t WHERE t.thread_key = ?3 AND t.seq < ?2 AND t.attempt > 0), 0) ORDER BY seq LIMIT 20`,
 		e.Content.Chat.ID, e.Seq, e.ThreadKey(), e.Chat)
 }
@@ -149,8 +149,8 @@ func (v *View) Reactions(e *Entry) []*Entry {
 // InProgress returns the unanswered events of running and accepted turns that started after
 // since.
 func (v *View) InProgress(since time.Time) []*Entry {
-	return v.entries(`WHERE state = 'turned' AND turn_id IN (SELECT turn_id FROM turns WHERE state IN ('running','accepted') AND started_at > ?) LIMIT 100`,
-		timeColumn{&since})
+	return v.Events(`WHERE state = 'turned' AND turn_id IN (SELECT turn_id FROM turns WHERE state IN ('running','accepted') AND started_at > ?) LIMIT 100`,
+		TimeColumn{&since})
 }
 
 // An askedQuestion is a question that a turn asked through the broker.
@@ -172,7 +172,7 @@ func (v *View) questionOf(e *Entry) askedQuestion {
 	if !e.FromBroker() || e.Origin.AnsweredID == "" || e.Origin.TakesText() {
 		return askedQuestion{}
 	}
-	return first(v.Tx, func(q *askedQuestion) []any { return []any{&q.chat, &q.event} },
+	return First(v.Tx, func(q *askedQuestion) []any { return []any{&q.chat, &q.event} },
 		`SELECT chat, event_id FROM questions WHERE question_id = ?`, e.Origin.AnsweredID)
 }
 
@@ -193,3 +193,21 @@ func (v *View) RelatedChatEvent(e *Entry) *Entry {
 
 // AskedForEvent returns the event for which the agent asked the question that e answers, or "".
 func (v *View) AskedForEvent(e *Entry) string { return v.questionOf(e).event }
+
+// ExpiredEvents returns the events whose deadlines have passed.
+func (v *View) ExpiredEvents(now time.Time) []*Entry {
+	return v.Events(`WHERE deadline_at > 0 AND deadline_at <= ?`, TimeColumn{&now})
+}
+
+// NextDeadline returns the earliest deadline of an event, accepted turn, reminder or obligation,
+// or the zero time if there is none.
+func (v *View) NextDeadline() time.Time {
+	return First(v.Tx, ScanTime, `SELECT coalesce(min(at), 0) FROM (SELECT min(deadline_at) AS at FROM events WHERE deadline_at > 0
+		UNION ALL SELECT min(deadline_at) FROM turns WHERE state = 'accepted' UNION ALL SELECT min(due_at) FROM reminders
+		UNION ALL SELECT min(check_at) FROM obligations WHERE check_at > 0 AND open = 1)`)
+}
+
+// OtherDeferred returns at most 20 other deferred events of the event's conversation.
+func (v *View) OtherDeferred(e *Entry) []*Entry {
+	return v.Events(`WHERE +conversation = ? AND chat = ? AND state = 'deferred' AND seq <> ? ORDER BY seq LIMIT 20`, e.Content.Chat.ID, e.Chat, e.Seq)
+}

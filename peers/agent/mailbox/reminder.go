@@ -103,7 +103,7 @@ func (r *Reminder) advance(now time.Time) error {
 const reminderNames = `id, chat, location, text, cron, zone, set_for, set_at, due_at, cancelled_by`
 
 func scanReminder(r *Reminder) []any {
-	return []any{&r.ID, &r.Chat, jsonColumn{&r.Location}, &r.Text, &r.Cron, &r.Zone, &r.SetFor, timeColumn{&r.Set}, timeColumn{&r.Due}, &r.cancelledBy}
+	return []any{&r.ID, &r.Chat, JSONColumn{&r.Location}, &r.Text, &r.Cron, &r.Zone, &r.SetFor, TimeColumn{&r.Set}, TimeColumn{&r.Due}, &r.cancelledBy}
 }
 
 // Reminders returns the reminders of a chat, or all if chat is empty, ordered by their next
@@ -134,7 +134,7 @@ func SetReminder(tx *Tx, r Reminder) (Reminder, error) {
 		return r, fmt.Errorf("%w: you already have %d; cancel one first", ErrReminder, len(all))
 	}
 	tx.Exec(`INSERT INTO reminders (`+reminderNames+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '')`,
-		r.ID, r.Chat, jsonColumn{&r.Location}, r.Text, r.Cron, r.Zone, r.SetFor, timeColumn{&r.Set}, timeColumn{&r.Due})
+		r.ID, r.Chat, JSONColumn{&r.Location}, r.Text, r.Cron, r.Zone, r.SetFor, TimeColumn{&r.Set}, TimeColumn{&r.Due})
 	recordReminder(tx, &r, tx.Entry(r.SetFor), r.SetFor, "set", r.Text)
 	return r, nil
 }
@@ -154,7 +154,7 @@ func CancelReminder(tx *Tx, id string, chat protocol.Topic, why string) bool {
 
 func recordReminder(tx *Tx, r *Reminder, e *Entry, eventID, state, reason string) {
 	record := map[string]any{
-		"event": "reminder", "eventId": eventID, "agent": tx.m.id, "reminderId": r.ID, "state": state, "target": r.Chat, "reason": text.Clip(text.OneLine(reason), 300),
+		"event": "reminder", "eventId": eventID, "agent": tx.Self(), "reminderId": r.ID, "state": state, "target": r.Chat, "reason": text.Clip(text.OneLine(reason), 300),
 	}
 	if state != "cancelled" {
 		record["due"] = protocol.FormatTime(r.Due)
@@ -164,7 +164,7 @@ func recordReminder(tx *Tx, r *Reminder, e *Entry, eventID, state, reason string
 
 // DueReminders returns the reminders that are due or were cancelled by a person.
 func DueReminders(v *View, now time.Time) []string {
-	return store.All(v.Tx, store.Scalar[string], `SELECT id FROM reminders WHERE due_at <= ? OR cancelled_by <> '' ORDER BY due_at, id`, timeColumn{&now})
+	return store.All(v.Tx, store.Scalar[string], `SELECT id FROM reminders WHERE due_at <= ? OR cancelled_by <> '' ORDER BY due_at, id`, TimeColumn{&now})
 }
 
 // FireReminder stores the event of a due reminder and sets its next future time. It stores no
@@ -180,7 +180,7 @@ func FireReminder(tx *Tx, id string) {
 		return
 	case r.Due.After(now):
 		return
-	case tx.participation(e).hasLeft():
+	case tx.HasLeft(e):
 		dropReminder(tx, &r, "left")
 		return
 	}
@@ -192,13 +192,13 @@ func FireReminder(tx *Tx, id string) {
 	} else if err := r.advance(now.In(zone)); err != nil {
 		dropReminder(tx, &r, err.Error())
 	} else {
-		tx.Exec(`UPDATE reminders SET due_at = ? WHERE id = ?`, timeColumn{&r.Due}, id)
+		tx.Exec(`UPDATE reminders SET due_at = ? WHERE id = ?`, TimeColumn{&r.Due}, id)
 	}
-	if hasReminderEvent(&tx.View, id, isOpen) || tx.Entry(e.EventID) != nil {
+	if hasReminderEvent(&tx.View, id, OpenCondition) || tx.Entry(e.EventID) != nil {
 		return
 	}
 	e.Content.Text = r.eventText(due, now)
-	insertEvent(tx, e)
+	InsertEvent(tx, e)
 	r.Due = due
 	recordReminder(tx, &r, e, e.EventID, "due", r.Text)
 }

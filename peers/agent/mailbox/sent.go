@@ -43,75 +43,30 @@ const sentNames = `message_id, event_id, conversation, thread, kind, text, sent_
 func scanSent(into **Sent) []any {
 	s := new(Sent)
 	*into = s
-	return []any{&s.MessageID, &s.EventID, &s.Conversation, &s.Thread, &s.Kind, &s.Text, timeColumn{&s.At}}
+	return []any{&s.MessageID, &s.EventID, &s.Conversation, &s.Thread, &s.Kind, &s.Text, TimeColumn{&s.At}}
 }
 
-func (v *View) sent(where string, args ...any) *Sent {
-	return first(v.Tx, scanSent, `SELECT `+sentNames+` FROM sent WHERE `+where, args...)
+func (v *View) SentWhere(where string, args ...any) *Sent {
+	return First(v.Tx, scanSent, `SELECT `+sentNames+` FROM sent WHERE `+where, args...)
 }
 
 // SentAs returns the message with a key, or nil.
-func (v *View) SentAs(key string) *Sent { return v.sent(`key = ?`, key) }
+func (v *View) SentAs(key string) *Sent { return v.SentWhere(`key = ?`, key) }
 
 // HasReplied reports whether a text was sent in response to an event.
 func (v *View) HasReplied(e *Entry) bool {
-	return v.sent(`event_id = ? AND kind = 'text'`, e.EventID) != nil
-}
-
-// Kinds of notices.
-const (
-	NoticeFailed     = "failed"
-	NoticeEscalation = "escalation"
-)
-
-// IsNoAnswerNotice reports whether a key belongs to a notice that an event gets no answer.
-func IsNoAnswerNotice(key string) bool {
-	return strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, "budget_") || strings.HasPrefix(key, reasonHalted+":")
+	return v.SentWhere(`event_id = ? AND kind = 'text'`, e.EventID) != nil
 }
 
 // ReasonExchangeHeld is the reason of events in an exchange that agents may not continue.
 const ReasonExchangeHeld = "exchange_held"
 
-// IsEscalationNotice reports whether a key belongs to a notice that calls a person into an
-// exchange.
-func IsEscalationNotice(key string) bool { return strings.HasPrefix(key, NoticeEscalation+":") }
-
-// ReplyKey is the default key of the answer to an event.
-func ReplyKey(e *Entry) string { return e.EventID + ":reply" }
-
-// interimKey is the prefix of the keys of interim messages.
-const interimKey = "interim:"
-
-// InterimKey is the key of the interim message of an event.
-func InterimKey(e *Entry) string { return interimKey + e.EventID }
-
 // Interim returns the interim message of an event, including its earlier versions and the other
 // fragments of its turn, or nil.
 func (v *View) Interim(e *Entry) *Sent {
-	return v.sent(`kind = 'interim' AND event_id IN (SELECT event_id FROM events
+	return v.SentWhere(`kind = 'interim' AND event_id IN (SELECT event_id FROM events
 		WHERE chat = ? AND source_id = ? OR turn_id = ? AND turn_id <> '') ORDER BY sent_at LIMIT 1`, e.Chat, e.SourceID, e.TurnID)
 }
-
-// SignalKey is the key of a signal about an event.
-func SignalKey(e *Entry, signal attention.Signal) string {
-	return "react:" + e.EventID + ":" + string(signal)
-}
-
-// ReservedKey reports whether the agent itself uses keys like this. A model must not choose such
-// a key.
-func ReservedKey(key string, e *Entry) bool {
-	if e != nil && (key == ReplyKey(e) || key == secondReplyKey(e)) {
-		return false
-	}
-	return strings.HasSuffix(key, ":reply") || strings.HasPrefix(key, "react:") || strings.HasPrefix(key, "file:") || strings.HasPrefix(key, PostKey) ||
-		strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, NoticeEscalation+":") || strings.HasPrefix(key, "budget_") ||
-		strings.HasPrefix(key, reasonHalted+":") || strings.HasPrefix(key, decisionKey) || strings.HasPrefix(key, decidedKey) ||
-		strings.HasPrefix(key, interimKey) || strings.HasPrefix(key, choiceKey) || strings.HasPrefix(key, questionKey) || strings.HasPrefix(key, repliedKey) || strings.HasPrefix(key, obligationKey) || strings.HasPrefix(key, NoticeNobody+":") || strings.HasPrefix(key, chosenKey)
-}
-
-// BrokerReplyPrefix begins the outbox keys of answers to the broker, which settle events. Other
-// requests to the broker settle nothing.
-const BrokerReplyPrefix = "reply:"
 
 // ReplyType returns the message type of answers to a chat.
 func ReplyType(chat protocol.Topic) protocol.MessageType {
@@ -197,7 +152,7 @@ func (m *Mailbox) onSettled(within *store.Tx, item outbox.Item, outcome outbox.S
 		return
 	}
 	tx := &Tx{View{within, m}}
-	s := tx.sent(`key = ? AND chat = ?`, key, item.Destination)
+	s := tx.SentWhere(`key = ? AND chat = ?`, key, item.Destination)
 	if s == nil {
 		return
 	}
@@ -213,7 +168,7 @@ func (m *Mailbox) onSettled(within *store.Tx, item outbox.Item, outcome outbox.S
 		if outcome == outbox.StateDead {
 			markUndelivered(tx, s, protocol.Topic(item.Destination), why)
 		} else {
-			syncWithoutID(tx, s.MessageID)
+			tx.m.opts.Hooks.Unconfirmed(tx, s.MessageID)
 		}
 		if answered {
 			tx.Move(e, Fail, "the answer could not be delivered: "+text.Prefix(why, 300))
@@ -228,19 +183,19 @@ func (m *Mailbox) onSettled(within *store.Tx, item outbox.Item, outcome outbox.S
 func (tx *Tx) HandleDeliveryStatus(chat protocol.Topic, s *protocol.DeliveryStatus) {
 	if s.SourceID != "" && (s.Status == protocol.StatusDelivered || s.Status == protocol.StatusFailed) { // of the whole or a part
 		tx.Exec(`UPDATE sent SET source_id = ?1 WHERE (message_id = ?2 OR ?2 = '' AND key = ?3) AND chat = ?4`, s.SourceID, s.MessageID, s.IdempotencyKey, chat)
-		if said := tx.sent(`(message_id = ?1 OR ?1 = '' AND key = ?2) AND chat = ?3`, s.MessageID, s.IdempotencyKey, chat); said != nil {
-			setObligationID(tx, said.MessageID, s.SourceID)
+		if said := tx.SentWhere(`(message_id = ?1 OR ?1 = '' AND key = ?2) AND chat = ?3`, s.MessageID, s.IdempotencyKey, chat); said != nil {
+			tx.m.opts.Hooks.Delivered(tx, said.MessageID, s.SourceID)
 		}
 	}
 	if s.Status != protocol.StatusFailed && s.Status != protocol.StatusUnknown {
 		return
 	}
-	if sent := tx.sent(`(message_id = ?1 OR ?1 = '' AND key = ?2) AND chat = ?3`, s.MessageID, s.IdempotencyKey, chat); sent != nil {
+	if sent := tx.SentWhere(`(message_id = ?1 OR ?1 = '' AND key = ?2) AND chat = ?3`, s.MessageID, s.IdempotencyKey, chat); sent != nil {
 		recordDelivery(tx, sent, s.Status, s.Status, s.Reason)
 		if s.Status == protocol.StatusFailed {
 			markUndelivered(tx, sent, chat, s.Reason)
 		} else {
-			syncWithoutID(tx, sent.MessageID)
+			tx.m.opts.Hooks.Unconfirmed(tx, sent.MessageID)
 		}
 	}
 }
@@ -251,4 +206,37 @@ func recordDelivery(tx *Tx, s *Sent, once, status, reason string) {
 	tx.Record("delivery:"+string(s.MessageID)+":"+once, nil, map[string]any{
 		"event": "delivery", "eventId": s.EventID, "agent": tx.m.id, "messageId": s.MessageID, "kind": s.Kind, "status": status, "reason": reason,
 	})
+}
+
+func (tx *Tx) ReplyToCommand(e *Entry, said string) {
+	key := DecidedPrefix + "said:" + e.SourceID
+	reply := protocol.ChatReply{Text: said, IdempotencyKey: key, ThreadID: e.Content.Chat.ThreadID, Directedness: string(attention.DirectedAmbient)}
+	tx.Enqueue(e.Chat, key, tx.m.MessageFor(e, ReplyType(e.Chat), reply))
+}
+
+// WithButtons returns the stored text of a question with buttons. Its last line lists the button
+// texts.
+func WithButtons(question string, buttons []protocol.Button) string {
+	for i, b := range buttons {
+		before := " "
+		if i == 0 {
+			before = "\n"
+		}
+		question += before + "[" + b.Text + "]"
+	}
+	return question
+}
+
+// isQuestion reports whether the given message of the agent asks something.
+func (v *View) isQuestion(e *Entry, sourceID string) bool {
+	return attention.EndsWithQuestion(store.Value[string](v.Tx, `SELECT `+askedText+` FROM sent WHERE chat = ? AND source_id = ? AND source_id <> '' AND (kind = 'text' OR key LIKE 'escalation:%')`, e.Chat, sourceID))
+}
+
+// askedText selects the part of a message that may ask something. A message with choices always
+// asks.
+const askedText = `CASE WHEN key LIKE 'choice:%' THEN '?' ELSE text END`
+
+// SentKey returns the key under which a message of a chat was sent, or "" if it is unknown.
+func (v *View) SentKey(chat protocol.Topic, sourceID string) string {
+	return store.Value[string](v.Tx, `SELECT key FROM sent WHERE chat = ? AND source_id = ? AND source_id <> ''`, chat, sourceID)
 }

@@ -2,6 +2,9 @@ package mailbox
 
 import (
 	"strings"
+	"time"
+
+	"hubbub/protocol"
 
 	"hubbub/peers/attention"
 )
@@ -93,8 +96,8 @@ func (s *Status) Disposition() attention.Disposition {
 // deferred or closed.
 func (s *Status) Settled() bool { return s.State == Answered || s.State == Deferred || !s.Open() }
 
-// isOpen is Status.Open as an SQL condition.
-var isOpen = in("state", openStates)
+// OpenCondition is Status.Open as an SQL condition.
+var OpenCondition = in("state", openStates)
 
 // A TurnState is the state of a turn.
 type TurnState string
@@ -128,8 +131,8 @@ var turnTransitions = map[TurnState]map[TurnState]string{
 // Ended reports whether the turn has ended.
 func (t *Turn) Ended() bool { return len(turnTransitions[t.State]) == 0 }
 
-// isLive is the SQL condition that a turn has not ended.
-var isLive = in("state", liveTurns)
+// LiveCondition is the SQL condition that a turn has not ended.
+var LiveCondition = in("state", liveTurns)
 
 // in returns the SQL condition that a column has one of the values.
 func in[T ~string](column string, values []T) string {
@@ -138,4 +141,32 @@ func in[T ~string](column string, values []T) string {
 		quoted[i] = "'" + string(v) + "'"
 	}
 	return column + " IN (" + strings.Join(quoted, ", ") + ")"
+}
+
+// Move changes the state of an event according to the table of transitions, stores its status,
+// and records the disposition if it changed. If the table has no entry, Move does nothing.
+func (tx *Tx) Move(e *Entry, c Cause, reason string) {
+	to, ok := Next(e.State, c)
+	if !ok {
+		return
+	}
+	before := e.Disposition()
+	if c == ClaimEvent {
+		e.Claimed = true
+	} else if to == Deferred || e.State == Deferred {
+		e.Claimed = false
+	}
+	if e.State = to; to == Answered || !e.Open() {
+		e.DeadlineAt = time.Time{}
+		tx.m.opts.Hooks.Settled(tx, e)
+	}
+	tx.Save(e)
+	d := e.Disposition()
+	if d == before || d == "" {
+		return
+	}
+	tx.m.opts.Broker.Disposed(tx, e, d, reason)
+	tx.Record(UniqueKey("disposition", e.Seq), e, protocol.Disposition{
+		Event: "disposition", EventID: e.EventID, Agent: tx.m.id, Disposition: string(d), Reason: reason,
+	})
 }

@@ -75,9 +75,9 @@ const turnNames = `turn_id, event_id, merged, chat, thread_key, author, mode, st
 // columns returns pointers to the fields of the turn in the order of turnNames.
 func (t *Turn) columns() []any {
 	return []any{
-		&t.ID, &t.EventID, jsonColumn{&t.Merged}, &t.Chat, &t.ThreadKey, &t.Author, &t.Mode, &t.State, &t.Seq, &t.Rank, &t.Attempt,
-		&t.Failures, &t.Outbound, &t.Body, timeColumn{&t.NotBefore}, timeColumn{&t.FirstAt}, timeColumn{&t.StartedAt}, timeColumn{&t.Deadline},
-		timeColumn{&t.EndedAt},
+		&t.ID, &t.EventID, JSONColumn{&t.Merged}, &t.Chat, &t.ThreadKey, &t.Author, &t.Mode, &t.State, &t.Seq, &t.Rank, &t.Attempt,
+		&t.Failures, &t.Outbound, &t.Body, TimeColumn{&t.NotBefore}, TimeColumn{&t.FirstAt}, TimeColumn{&t.StartedAt}, TimeColumn{&t.Deadline},
+		TimeColumn{&t.EndedAt},
 	}
 }
 
@@ -86,23 +86,23 @@ func scanTurn(into **Turn) []any {
 	return (*into).columns()
 }
 
-func (v *View) turns(where string, args ...any) []*Turn {
+func (v *View) Turns(where string, args ...any) []*Turn {
 	return store.All(v.Tx, scanTurn, `SELECT `+turnNames+` FROM turns `+where, args...)
 }
 
 // Turn returns a turn, or nil if there is none.
 func (v *View) Turn(id string) *Turn {
-	return first(v.Tx, scanTurn, `SELECT `+turnNames+` FROM turns WHERE turn_id = ?`, id)
+	return First(v.Tx, scanTurn, `SELECT `+turnNames+` FROM turns WHERE turn_id = ?`, id)
 }
 
 // TurnsIn returns at most 500 turns in a state, most urgent first.
 func (v *View) TurnsIn(s TurnState) []*Turn {
-	return v.turns(`WHERE state = ? ORDER BY rank, seq LIMIT 500`, s)
+	return v.Turns(`WHERE state = ? ORDER BY rank, seq LIMIT 500`, s)
 }
 
 // OverdueTurns returns the accepted turns whose deadline has passed.
 func (v *View) OverdueTurns(now time.Time) []*Turn {
-	return v.turns(`WHERE state = 'accepted' AND deadline_at <= ?`, timeColumn{&now})
+	return v.Turns(`WHERE state = 'accepted' AND deadline_at <= ?`, TimeColumn{&now})
 }
 
 // Recover requeues the turns that were withdrawn when the program last stopped, and returns those
@@ -114,7 +114,7 @@ func (tx *Tx) Recover() []*Turn {
 
 // Fragments returns the events of a turn, in order.
 func (v *View) Fragments(t *Turn) []*Entry {
-	return v.entries(`JOIN json_each(?) AS fragment ON fragment.value = event_id ORDER BY fragment.key`, jsonColumn{t.Merged})
+	return v.Events(`JOIN json_each(?) AS fragment ON fragment.value = event_id ORDER BY fragment.key`, JSONColumn{t.Merged})
 }
 
 // SaveTurn inserts or replaces a turn.
@@ -227,8 +227,8 @@ func (tx *Tx) Withdraw(turnID, reason string) {
 	}
 }
 
-// cancel ends a turn. Its run is stopped after the commit, and its tools refuse further calls.
-func (tx *Tx) cancel(t *Turn, reason string) {
+// CancelTurn ends a turn. Its run is stopped after the commit, and its tools refuse further calls.
+func (tx *Tx) CancelTurn(t *Turn, reason string) {
 	if t.Ended() {
 		return
 	}
@@ -253,9 +253,9 @@ func (tx *Tx) Compose(events []*Entry) {
 // reports whether there was such a turn.
 func (tx *Tx) Extend(events []*Entry, since, due time.Time) bool {
 	last := events[len(events)-1]
-	list := tx.turns(`WHERE chat = ? AND +thread_key = ? AND author = ? AND state IN ('queued', 'running', 'withdrawn')
+	list := tx.Turns(`WHERE chat = ? AND +thread_key = ? AND author = ? AND state IN ('queued', 'running', 'withdrawn')
 		AND outbound = 0 AND mode IN ('immediate', 'buffered') AND first_at >= ? ORDER BY seq DESC LIMIT 1`,
-		last.Chat, last.ThreadKey(), last.Content.Author.ID, timeColumn{&since})
+		last.Chat, last.ThreadKey(), last.Content.Author.ID, TimeColumn{&since})
 	if len(list) == 0 {
 		return false
 	}
@@ -346,7 +346,7 @@ func (tx *Tx) Requeue(e *Entry) {
 
 // NextDigest returns at most 1,000 events for the next digest, in order.
 func (v *View) NextDigest() []*Entry {
-	return v.entries(`WHERE mode = 'digest' AND seq > ? ORDER BY seq LIMIT 1000`, v.Counter("digest_seq"))
+	return v.Events(`WHERE mode = 'digest' AND seq > ? ORDER BY seq LIMIT 1000`, v.Counter("digest_seq"))
 }
 
 // Digest queues the turn of a digest over the events. Later digests do not include them. The turn

@@ -35,9 +35,13 @@ func newBox(t *testing.T) *mailbox.Mailbox {
 	return boxOn(db, zerolog.Nop())
 }
 
+var hooks = mailbox.Hooks{
+	Settled: mailbox.CloseEscalation, Delivered: mailbox.SetID, Undelivered: mailbox.CloseUndelivered, Unconfirmed: mailbox.SyncWithoutID,
+}
+
 func boxOn(db *sql.DB, log zerolog.Logger) *mailbox.Mailbox {
 	return mailbox.New(db, nil, mailbox.Options{
-		Settings: mailbox.Settings{Self: attention.Self{ID: "agent:lead"}, Log: &log}, Broker: noBroker{}, MaxOpen: 10, DeferFor: time.Minute,
+		Settings: mailbox.Settings{Self: attention.Self{ID: "agent:lead"}, Log: &log}, Broker: noBroker{}, Hooks: hooks, MaxOpen: 10, DeferFor: time.Minute,
 		StopTurn: func(string, string) {},
 	})
 }

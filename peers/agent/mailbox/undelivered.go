@@ -33,7 +33,7 @@ func markUndelivered(tx *Tx, s *Sent, chat protocol.Topic, reason string) {
 		text.Clip(text.OneLine(reason), maxUndeliveredReason), s.MessageID) {
 		return
 	}
-	closeOwn(tx, string(s.MessageID), "not_delivered")
+	tx.m.opts.Hooks.Undelivered(tx, s.MessageID)
 	if e := tx.Entry(s.EventID); e != nil {
 		if t := tx.Turn(e.TurnID); t != nil && !t.Ended() {
 			return
@@ -102,7 +102,7 @@ func reportUndelivered(tx *Tx, where string, args ...any) {
 			continue
 		}
 		e.Content.SourceID = e.SourceID
-		insertEvent(tx, e)
+		InsertEvent(tx, e)
 		tx.OnCommit(tx.m.opts.OnChange)
 	}
 }
@@ -120,5 +120,3 @@ func NextReplyKey(v *View, e *Entry) string {
 	}
 	return ReplyKey(e)
 }
-
-func secondReplyKey(e *Entry) string { return e.EventID + ":again:reply" }

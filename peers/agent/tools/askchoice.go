@@ -102,7 +102,7 @@ func (args *askChoiceArguments) ask(t *attempt) result {
 			return result{MessageID: before.MessageID, Status: "duplicate"}
 		}
 	}
-	if t.permit(t.ReplyContext(e, reply.Text), reply.Text) {
+	if t.permit(mailbox.ReplyContext(&t.View, e, reply.Text), reply.Text) {
 		return result{}
 	}
 	reply.Visibility = e.Visibility()

@@ -56,7 +56,7 @@ func (b *Toolset) claim(ctx context.Context, args *claimArguments) harness.Resul
 
 // permitClaim checks that the event can be claimed, and reports whether it is refused.
 func permitClaim(t *attempt) (refused bool) {
-	standing := t.ReplyContext(t.event, "")
+	standing := mailbox.ReplyContext(&t.View, t.event, "")
 	standing.ClaimNeeded, standing.Exchange = false, ""
 	if standing.Known && !standing.Replied && standing.Policy == attention.PolicyAckOnly {
 		return t.refuse(attention.Refusal{})

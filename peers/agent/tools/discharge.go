@@ -138,7 +138,7 @@ func (o *obligationArguments) apply(t *attempt, reply *protocol.ChatReply) (reci
 		recipient = o.Recipients[0]
 	}
 	recipient = identity(recipient, t.event)
-	if protocol.RoleOf(protocol.PeerID(recipient)) == protocol.RoleUnknown || recipient == string(mailbox.Self(&t.View)) {
+	if protocol.RoleOf(protocol.PeerID(recipient)) == protocol.RoleUnknown || recipient == string(t.Self()) {
 		t.refuse(noRecipient)
 		return ""
 	}

@@ -113,10 +113,10 @@ func postDigest(parts ...string) string {
 // permitPost checks that the agent may post to a chat. A post from a turn of the same chat must
 // also be permitted as a reply to the turn's event.
 func (t *attempt) permitPost(there *mailbox.Entry, text string, bound int) attention.Refusal {
-	f := t.PostContext(there)
+	f := t.FactsForPost(there)
 	s := attention.ReplyContext{Known: true, Policy: attention.PolicyMayRespond}
 	if t.event != nil && t.event.Chat == there.Chat {
-		s = t.ReplyContext(t.event, text)
+		s = mailbox.ReplyContext(&t.View, t.event, text)
 		s.Replied, s.Disposition, s.LeaveEvent = false, "", false
 	}
 	s.Left = s.Left || f.Left

@@ -122,7 +122,7 @@ func (args *sendArguments) send(t *attempt) result {
 			return result{MessageID: before.MessageID, Status: "duplicate"}
 		}
 	}
-	if t.permit(t.ReplyContext(e, args.Text), args.Text) || args.Target != "" && !sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) {
+	if t.permit(mailbox.ReplyContext(&t.View, e, args.Text), args.Text) || args.Target != "" && !sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) {
 		return result{}
 	}
 	reply := protocol.ChatReply{
@@ -155,7 +155,7 @@ func (args *sendArguments) sendInterim(t *attempt) result {
 			return result{MessageID: before.MessageID, Status: "duplicate"}
 		}
 	}
-	if t.permit(t.ReplyContext(e, args.Text), args.Text) || args.Target != "" && !sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) ||
+	if t.permit(mailbox.ReplyContext(&t.View, e, args.Text), args.Text) || args.Target != "" && !sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) ||
 		e.FromBroker() && e.Origin.ConversationID == "" && t.refuse(noConversation) {
 		return result{}
 	}
@@ -253,7 +253,7 @@ func sendPart(t *attempt, turn string, o harness.Output) {
 	empty := o.Text == ""
 	text, inner := attention.VisibleTextAfter(mailbox.OpenMarkup(&t.View, turn, o.Revision), o.Text)
 	o.Text = text
-	standing := t.ReplyContext(e, o.Text)
+	standing := mailbox.ReplyContext(&t.View, e, o.Text)
 	if e != nil && t.HasReplied(e) {
 		continueAnswer(&standing)
 	}

@@ -67,7 +67,7 @@ func (b *Toolset) react(ctx context.Context, args *reactArguments) harness.Resul
 // signal queues a signal and settles the event accordingly, or refuses to.
 func (b *Toolset) signal(t *attempt, row attention.SignalRow, eta string) {
 	e := t.event
-	if t.refuse(attention.PermitReaction(t.ReplyContext(e, ""))) || row.Disposition == attention.DispositionDeferred && t.refuse(permitDeferral(e)) {
+	if t.refuse(attention.PermitReaction(mailbox.ReplyContext(&t.View, e, ""))) || row.Disposition == attention.DispositionDeferred && t.refuse(permitDeferral(e)) {
 		return
 	}
 	mailbox.RecordSignal(t.Tx, e, row.Signal)

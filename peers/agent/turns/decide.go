@@ -23,7 +23,7 @@ func (r *iteration) decideStored() (more bool) {
 
 // decide decides on an event, records the decision, and assigns the event accordingly.
 func (r *iteration) decide(tx *mailbox.Tx, e *mailbox.Entry) {
-	e.Decision = attention.Decide(e.Event(), r.opts.Self, tx.Facts(e), r.config())
+	e.Decision = attention.Decide(e.Event(), r.opts.Self, mailbox.Facts(&tx.View, e), r.config())
 	r.limitExchange(tx, e)
 	applyAction(tx, e)
 	tx.Decide(e)

@@ -103,7 +103,7 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 // sendFinalText answers an event with a final text, if the policy permits it. A text that is too
 // long is cut, with a note.
 func sendFinalText(tx *mailbox.Tx, e *mailbox.Entry, answer string) {
-	if standing := tx.ReplyContext(e, answer); attention.PermitMessage(standing).Refused() {
+	if standing := mailbox.ReplyContext(&tx.View, e, answer); attention.PermitMessage(standing).Refused() {
 		reason := attention.PermitMessage(standing).Reason
 		tx.RecordRefusal(e, e.EventID, "final_text", reason)
 		if standing.Repeats { // the agent repeats itself; do not notify the other agent
