@@ -195,7 +195,7 @@ func TestDocumentedCommands_Run(t *testing.T) {
 		for _, c := range documentstest.Find(where, readDocument(t, where)) {
 			h, listed := handlings[c.String()]
 			if programLine := strings.HasPrefix(c.Words[0], "hubbub") || c.Words[0] == "make"; !programLine || strings.HasPrefix(c.Words[0], "hubbub_") {
-				continue // TestDocumentedCommandsExist checks the others
+				continue // TestDocuments_CommandsExist checks the others
 			}
 			if !listed {
 				t.Errorf("%s shows %q: list it in this test, with what it prints", where, c)

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// documents are the texts that tell people to run something.
+// documents returns the texts that show commands.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
@@ -37,8 +37,7 @@ func documents(t *testing.T) map[string]string {
 	return texts
 }
 
-// elsewhere are the other programs that the documents call, and why no test here
-// calls them.
+// elsewhere has the other programs in the documents, and why no test here runs them.
 var elsewhere = map[string]string{
 	"podman":  "needs a registry for the base image",
 	"kubectl": "needs a cluster",
@@ -48,13 +47,13 @@ var elsewhere = map[string]string{
 	"for":     "makes these tokens",
 }
 
-// notCommands begin indented lines that show something else: a picture, a frame
-// of the wire, a file, a metric.
+// notCommands matches indented lines that show something else: a picture, a wire frame, a file or
+// a metric.
 var notCommands = regexp.MustCompile(`^(?:#|agent-unit = |->|<-|"|\{|Telegram|stored,|confirmed|paced,|│|hubbub-system \(|[a-z*0-9-]+\.(?:db|key|toml|env),?|what$|hubbub_|_[a-z]|process_|overflow)`)
 
-// TestDocumentedCommandsExist parses every command line in the documents as its
-// program would, and knows every other program that they call.
-func TestDocumentedCommandsExist(t *testing.T) {
+// TestDocuments_CommandsExist parses every command line in the documents as its program would.
+// Other programs must be known.
+func TestDocuments_CommandsExist(t *testing.T) {
 	flags := programFlags(t)
 	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
 	if err != nil {
@@ -90,8 +89,7 @@ func TestDocumentedCommandsExist(t *testing.T) {
 	}
 }
 
-// programFlags returns the flags of each program, which stand in the sample of
-// its settings.
+// programFlags returns the flags of each program, from the sample of its settings.
 func programFlags(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "hubbub.toml"))
@@ -132,9 +130,8 @@ func checkProgramLine(t *testing.T, where string, words []string, flags map[stri
 	}
 }
 
-// TestExamplesAreAccepted parses the examples that commands show about
-// themselves.
-func TestExamplesAreAccepted(t *testing.T) {
+// TestExamples_AreAccepted parses the examples in the help of commands.
+func TestExamples_AreAccepted(t *testing.T) {
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		for _, c := range documentstest.Calls(cmd.CommandPath(), cmd.Example) {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func TestTopicsFitATerminal(t *testing.T) {
+func TestTopics_FitTerminal(t *testing.T) {
 	for _, topic := range topics() {
 		for line := range strings.Lines(topic.Text) {
 			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 && !strings.HasPrefix(line, "    ") {
@@ -19,8 +19,8 @@ func TestTopicsFitATerminal(t *testing.T) {
 	}
 }
 
-// TestHelpFitsATerminal reads what every command says about itself.
-func TestHelpFitsATerminal(t *testing.T) {
+// TestHelp_FitsTerminal checks the help of every command.
+func TestHelp_FitsTerminal(t *testing.T) {
 	root := newRoot()
 	program.Attach(root)
 	var visit func(cmd *cobra.Command)

@@ -94,7 +94,7 @@ func TestAResultIsReadOrRefused(t *testing.T) {
 	}
 }
 
-func TestMoments(t *testing.T) {
+func TestParseTime(t *testing.T) {
 	want := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for text, ok := range map[string]bool{`"2026-01-02T03:04:05Z"`: true, `1767323045000`: true, `"yesterday"`: false, `{}`: false} {
 		var m Moment

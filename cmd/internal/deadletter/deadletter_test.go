@@ -18,9 +18,8 @@ import (
 	"hubbub/peers/tg"
 )
 
-// dead puts an item that is refused for good into a program's outbox, and one that
-// waits behind it.
-func dead(t *testing.T, db *sql.DB, queue, body string) {
+// addDeadItem adds a rejected item to a program's outbox, and an item that waits behind it.
+func addDeadItem(t *testing.T, db *sql.DB, queue, body string) {
 	t.Helper()
 	settled := make(chan struct{}, 1)
 	box := outbox.New(db, func(_ context.Context, item outbox.Item) error {
@@ -44,9 +43,8 @@ func dead(t *testing.T, db *sql.DB, queue, body string) {
 	}
 }
 
-// house is a data folder of a bridge, a spawner, one of its agents and one that a
-// person started.
-func house(t *testing.T) deadletter.Folder {
+// fixture returns a data folder of a bridge, a spawner, one of its agents and a person's agent.
+func fixture(t *testing.T) deadletter.Folder {
 	t.Helper()
 	dir := t.TempDir()
 	for _, p := range []struct {
@@ -63,7 +61,7 @@ func house(t *testing.T) deadletter.Folder {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dead(t, db, p.queue, p.body)
+		addDeadItem(t, db, p.queue, p.body)
 	}
 	db, err := tg.Open(filepath.Join(dir, tg.Database))
 	if err != nil {
@@ -88,8 +86,8 @@ func names(t *testing.T, f deadletter.Folder, states ...outbox.State) string {
 	return strings.Join(all, "\n")
 }
 
-func TestListsWhatEveryProgramCouldNotSend(t *testing.T) {
-	f := house(t)
+func TestList_AllPrograms(t *testing.T) {
+	f := fixture(t)
 	want := `system:1 system agent_event {"event":"online"}
 agent-own:1 agent:own 
 agent-lead:1 agent:lead tg_reply: the deploy is blocked`
@@ -101,8 +99,8 @@ agent-lead:1 agent:lead tg_reply: the deploy is blocked`
 	}
 }
 
-func TestAPersonDecides(t *testing.T) {
-	f := house(t)
+func TestRetry_AndDrop(t *testing.T) {
+	f := fixture(t)
 	if err := f.Drop(t.Context(), "agent-lead:1"); err != nil {
 		t.Error(err)
 	}
@@ -120,10 +118,9 @@ func TestAPersonDecides(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsIsItsOwners: only the program itself may settle what it has not
-// settled yet.
-func TestWhatWaitsIsItsOwners(t *testing.T) {
-	f := house(t)
+// TestRetry_RefusesPendingItem checks that only the program itself may settle its pending items.
+func TestRetry_RefusesPendingItem(t *testing.T) {
+	f := fixture(t)
 	for _, change := range []func(context.Context, string) error{f.Retry, f.Drop} {
 		if err := change(t.Context(), "agent-lead:2"); err == nil || !strings.Contains(err.Error(), "is pending") {
 			t.Errorf("a pending item: %v", err)
@@ -141,15 +138,15 @@ func TestWhatWaitsIsItsOwners(t *testing.T) {
 	}
 }
 
-// TestTwoAgentsOfOneName: what may be the one's is not done to the other's.
-func TestTwoAgentsOfOneName(t *testing.T) {
-	f := house(t)
+// TestRetry_TwoAgentsOfOneName checks that a change for one agent does not affect the other.
+func TestRetry_TwoAgentsOfOneName(t *testing.T) {
+	f := fixture(t)
 	below := filepath.Join(string(f), "agents", "own")
 	db, err := agent.Open(filepath.Join(below, "agent-own.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead(t, db, "", `{}`)
+	addDeadItem(t, db, "", `{}`)
 	if err := f.Drop(t.Context(), "agent-own:1"); err == nil || !strings.Contains(err.Error(), "--data "+below) {
 		t.Errorf("an item of both: %v", err)
 	}
@@ -161,8 +158,8 @@ func TestTwoAgentsOfOneName(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsSaidBesideTheRest(t *testing.T) {
-	f := house(t)
+func TestList_ReportsUnreadablePrograms(t *testing.T) {
+	f := fixture(t)
 	if err := os.WriteFile(filepath.Join(string(f), "broker.db"), []byte("this is no database at all, whatever its name"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -172,8 +169,8 @@ func TestWhatCannotBeReadIsSaidBesideTheRest(t *testing.T) {
 	}
 }
 
-// TestAFolderThatCannotBeRead: to whom it is closed, nothing is known of it.
-func TestAFolderThatCannotBeRead(t *testing.T) {
+// TestList_UnreadableFolder checks a user who may not read the folder.
+func TestList_UnreadableFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "no-folder")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -183,16 +180,15 @@ func TestAFolderThatCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestAFolderOfNobody(t *testing.T) {
+func TestList_EmptyFolder(t *testing.T) {
 	if _, err := deadletter.Folder(t.TempDir()).List(t.Context()); !errors.Is(err, deadletter.ErrNoProgram) {
 		t.Error(err)
 	}
 }
 
-// TestNothingIsMigrated: the tool of another version looks at the databases of
-// programs that run.
-func TestNothingIsMigrated(t *testing.T) {
-	f := house(t)
+// TestList_DoesNotMigrate reads the databases of running programs of another version.
+func TestList_DoesNotMigrate(t *testing.T) {
+	f := fixture(t)
 	path := filepath.Join(string(f), "system.db")
 	set := func(sql string) (version int) {
 		t.Helper()

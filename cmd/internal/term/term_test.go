@@ -13,7 +13,7 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-func TestLinesStayLines(t *testing.T) {
+func TestLines(t *testing.T) {
 	for n, want := range map[int]string{0: "a\ufffd[31m title that is long\n\n  - b c", 24: "a\ufffd[31m title that is\nlong\n\n  - b c"} {
 		if got := Lines("a\x1b[31m title that is long\r\n\n  - b c\n", n); got != want {
 			t.Errorf("at %d: %q", n, got)
@@ -84,7 +84,7 @@ func TestPadAndPaint(t *testing.T) {
 	}
 }
 
-func TestFitCountsColumnsNotColours(t *testing.T) {
+func TestFit_IgnoresColours(t *testing.T) {
 	red := func(s string) string { return string(Red) + s + "\x1b[0m" }
 	for _, test := range []struct {
 		text string

@@ -23,15 +23,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-var noon = time.Date(2026, 2, 17, 12, 0, 0, 0, time.UTC)
+var testTime = time.Date(2026, 2, 17, 12, 0, 0, 0, time.UTC)
 
-// logged writes rows to a log and opens it.
-func logged(t *testing.T, rows ...activitylog.Row) *activitylog.Reader {
+// newLog writes rows to a log and opens it.
+func newLog(t *testing.T, rows ...activitylog.Row) *activitylog.Reader {
 	t.Helper()
-	return logTo(t, filepath.Join(t.TempDir(), logs.File), rows...)
+	return newLogAt(t, filepath.Join(t.TempDir(), logs.File), rows...)
 }
 
-func logTo(t *testing.T, path string, rows ...activitylog.Row) *activitylog.Reader {
+func newLogAt(t *testing.T, path string, rows ...activitylog.Row) *activitylog.Reader {
 	t.Helper()
 	w := activitylog.NewWriter(path, nil)
 	w.Append(rows...)
@@ -45,13 +45,13 @@ func logTo(t *testing.T, path string, rows ...activitylog.Row) *activitylog.Read
 	return r
 }
 
-// sent are the rows of one message, processed after some time by each target.
-func sent(at time.Duration, id, typ, from, topic, content string, took time.Duration, targets ...string) []activitylog.Row {
+// messageRows returns the rows of one message, which each target processes for some time.
+func messageRows(at time.Duration, id, typ, from, topic, content string, took time.Duration, targets ...string) []activitylog.Row {
 	payload, err := json.Marshal(map[string]any{"messageId": id, "type": typ, "from": from, "timestamp": "2026-02-17T12:00:00Z", "content": json.RawMessage(content)})
 	if err != nil {
 		panic(err)
 	}
-	begin, end := noon.Add(at).UnixMicro(), noon.Add(at+took).UnixMicro()
+	begin, end := testTime.Add(at).UnixMicro(), testTime.Add(at+took).UnixMicro()
 	rows := []activitylog.Row{{At: begin, Event: activitylog.SendStart, MessageID: id, RPCID: "1", Actor: from, Topic: topic, Status: activitylog.StatusStart, Payload: payload}}
 	for _, target := range targets {
 		name, status, failed := strings.Cut(target, "!")
@@ -67,30 +67,30 @@ func sent(at time.Duration, id, typ, from, topic, content string, took time.Dura
 		Payload: []byte(`{"accepted":true,"deliveredTo":1}`)})
 }
 
-func TestMoments(t *testing.T) {
+func TestParseTime(t *testing.T) {
 	for text, want := range map[string]time.Time{
 		"":                          {},
 		"2026-01-02T03:04:05Z":      time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		"2026-01-02T03:04:05+01:00": time.Date(2026, 1, 2, 2, 4, 5, 0, time.UTC),
 		"2026-01-02":                time.Date(2026, 1, 2, 0, 0, 0, 0, time.Local),
-		"15m":                       noon.Add(-15 * time.Minute),
-		"1.5d":                      noon.Add(-36 * time.Hour),
-		"0s":                        noon,
+		"15m":                       testTime.Add(-15 * time.Minute),
+		"1.5d":                      testTime.Add(-36 * time.Hour),
+		"0s":                        testTime,
 	} {
-		if got, err := logs.ParseTime("since", text, noon); err != nil || !got.Equal(want) {
+		if got, err := logs.ParseTime("since", text, testTime); err != nil || !got.Equal(want) {
 			t.Errorf("%q is %s (%v); want %s", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"yesterday", "-5m", "-1d", "xd", "99999999d", "2026-13-01"} {
-		if got, err := logs.ParseTime("since", text, noon); err == nil {
+		if got, err := logs.ParseTime("since", text, testTime); err == nil {
 			t.Errorf("%q was read as %s", text, got)
 		}
 	}
 }
 
-// TestNothingCommandsTheTerminal: rows hold what anybody sent, and in a log from
-// elsewhere whatever was put there.
-func TestNothingCommandsTheTerminal(t *testing.T) {
+// TestOutput_EscapesControlCharacters checks rows with control characters, which a sender or a foreign
+// log may contain.
+func TestOutput_EscapesControlCharacters(t *testing.T) {
 	const evil = "\x1b[2J\u009b31m\x7f\u202e\n"
 	payload, err := json.Marshal(map[string]any{"type": "tg_message" + evil, "content": map[string]string{"text": evil}})
 	if err != nil {
@@ -123,24 +123,24 @@ func TestNothingCommandsTheTerminal(t *testing.T) {
 	}
 }
 
-func FuzzMoment(f *testing.F) {
+func FuzzParseTime(f *testing.F) {
 	f.Add("15m")
 	f.Add("1e300d")
 	f.Add("2026-02-17T12:00:00Z")
 	f.Fuzz(func(t *testing.T, text string) {
-		if at, err := logs.ParseTime("since", text, noon); err == nil && text != "" && at.IsZero() && !strings.HasPrefix(text, "0001") {
+		if at, err := logs.ParseTime("since", text, testTime); err == nil && text != "" && at.IsZero() && !strings.HasPrefix(text, "0001") {
 			t.Errorf("%q is no time at all", text)
 		}
 	})
 }
 
-func TestWaterfallDrawsAMessageAndWhatItCaused(t *testing.T) {
+func TestWaterfall_DrawsChain(t *testing.T) {
 	var rows []activitylog.Row
-	rows = append(rows, sent(0, "m1", "tg_message", "tg:1", "agent:a", `{"text":"hello","sourceId":"e"}`, 20*time.Millisecond, "agent:a", "agent:b!timeout")...)
-	rows = append(rows, sent(40*time.Millisecond, "m2", "tg_reply", "agent:a", "tg:1", `{"text":"hi\u001b[31m","inReplyTo":"e"}`, 40*time.Millisecond, "tg:bot")...)
-	late := sent(99*time.Millisecond, "m3", "delivery_status", "tg:1", "agent:a", `{"messageId":"m2"}`, time.Millisecond, "agent:a")
+	rows = append(rows, messageRows(0, "m1", "tg_message", "tg:1", "agent:a", `{"text":"hello","sourceId":"e"}`, 20*time.Millisecond, "agent:a", "agent:b!timeout")...)
+	rows = append(rows, messageRows(40*time.Millisecond, "m2", "tg_reply", "agent:a", "tg:1", `{"text":"hi\u001b[31m","inReplyTo":"e"}`, 40*time.Millisecond, "tg:bot")...)
+	late := messageRows(99*time.Millisecond, "m3", "delivery_status", "tg:1", "agent:a", `{"messageId":"m2"}`, time.Millisecond, "agent:a")
 	rows = append(rows, late[:2]...) // under way
-	r := logged(t, rows...)
+	r := newLog(t, rows...)
 	chain, err := r.Chain(t.Context(), "m1", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -165,12 +165,12 @@ func TestWaterfallDrawsAMessageAndWhatItCaused(t *testing.T) {
 	}
 }
 
-// TestTheCauseIsDim: what led to a message is dim, and what failed below it is not
-// taken for it.
-func TestTheCauseIsDim(t *testing.T) {
-	rows := sent(0, "m1", "tg_message", "tg:1", "agent:a", `{"text":"hello","sourceId":"e"}`, time.Millisecond, "agent:a", "agent:b!timeout")
-	rows = append(rows, sent(time.Second, "m2", "tg_reply", "agent:a", "tg:1", `{"text":"hi","inReplyTo":"e"}`, time.Millisecond, "tg:bot")...)
-	chain, err := logged(t, rows...).Chain(t.Context(), "m2", nil)
+// TestWaterfall_CauseIsDim checks that the cause of a message is dim, and that a failure below the
+// message is not.
+func TestWaterfall_CauseIsDim(t *testing.T) {
+	rows := messageRows(0, "m1", "tg_message", "tg:1", "agent:a", `{"text":"hello","sourceId":"e"}`, time.Millisecond, "agent:a", "agent:b!timeout")
+	rows = append(rows, messageRows(time.Second, "m2", "tg_reply", "agent:a", "tg:1", `{"text":"hi","inReplyTo":"e"}`, time.Millisecond, "tg:bot")...)
+	chain, err := newLog(t, rows...).Chain(t.Context(), "m2", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,18 +180,18 @@ func TestTheCauseIsDim(t *testing.T) {
 	}
 }
 
-// TestWaterfallDrawsWaitsAndTurns: what takes time between messages is drawn
-// behind the message with which it began.
-func TestWaterfallDrawsWaitsAndTurns(t *testing.T) {
+// TestWaterfall_DrawsWaitsAndTurns checks that waits and turns are drawn after the message with
+// which they began.
+func TestWaterfall_DrawsWaitsAndTurns(t *testing.T) {
 	var rows []activitylog.Row
-	rows = append(rows, sent(0, "m1", "tg_message", "tg:1", "agent:a", `{"text":"hello","sourceId":"e"}`, 5*time.Millisecond, "agent:a")...)
+	rows = append(rows, messageRows(0, "m1", "tg_message", "tg:1", "agent:a", `{"text":"hello","sourceId":"e"}`, 5*time.Millisecond, "agent:a")...)
 	record := func(at time.Duration, id, content string) {
-		rows = append(rows, sent(at, id, "agent_event", "agent:a", "system:attention", content, time.Millisecond)...)
+		rows = append(rows, messageRows(at, id, "agent_event", "agent:a", "system:attention", content, time.Millisecond)...)
 	}
 	record(10*time.Millisecond, "m2", `{"event":"attention_decision","eventId":"e","agent":"agent:a","directedness":"to_me","policy":"may_respond","injection":"buffered","reason":"r"}`)
 	record(30*time.Millisecond, "m3", `{"event":"turn","eventId":"e","agent":"agent:a","turnId":"t","state":"started"}`)
 	record(99*time.Millisecond, "m4", `{"event":"turn","eventId":"e","agent":"agent:a","turnId":"t","state":"finished"}`)
-	chain, err := logged(t, rows...).Chain(t.Context(), "m1", nil)
+	chain, err := newLog(t, rows...).Chain(t.Context(), "m1", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,16 +210,16 @@ func TestWaterfallDrawsWaitsAndTurns(t *testing.T) {
 	}
 }
 
-// TestRowsFitANarrowTerminal: no line is wider than the terminal, and a row that
-// needs more takes a second line of its own.
-func TestRowsFitANarrowTerminal(t *testing.T) {
+// TestRowLayout_FitsNarrowTerminal checks that no line is wider than the terminal, and that a longer
+// row takes a second line.
+func TestRowLayout_FitsNarrowTerminal(t *testing.T) {
 	local := time.Local
 	time.Local = time.UTC
 	t.Cleanup(func() { time.Local = local })
 	long := "agent:" + strings.Repeat("long", 20)
-	rows := sent(0, "msg_01J9Z3X5Q2W8AAAAAAAAAAAAAA", "tg_message", "tg:1", "agent:a", `{"text":"hello, what is the state of the deployment to the second region?"}`, time.Millisecond, "agent:a!offline")
-	rows = append(rows, sent(0, "msg_01J9Z3X5Q2W8BBBBBBBBBBBBBB", "collab_request", long, "collab:broker", `{"method":"identity.heartbeat"}`, time.Millisecond, "collab:broker")...)
-	entries, _, err := logged(t, rows...).After(t.Context(), activitylog.Filter{}, nil, 100)
+	rows := messageRows(0, "msg_01J9Z3X5Q2W8AAAAAAAAAAAAAA", "tg_message", "tg:1", "agent:a", `{"text":"hello, what is the state of the deployment to the second region?"}`, time.Millisecond, "agent:a!offline")
+	rows = append(rows, messageRows(0, "msg_01J9Z3X5Q2W8BBBBBBBBBBBBBB", "collab_request", long, "collab:broker", `{"method":"identity.heartbeat"}`, time.Millisecond, "collab:broker")...)
+	entries, _, err := newLog(t, rows...).After(t.Context(), activitylog.Filter{}, nil, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,16 +256,16 @@ func TestRowsFitANarrowTerminal(t *testing.T) {
 	}
 }
 
-func TestRowsAreAlignedOnATerminal(t *testing.T) {
+func TestRowLayout_AlignsColumns(t *testing.T) {
 	local := time.Local
 	time.Local = time.UTC
 	t.Cleanup(func() { time.Local = local })
-	rows := sent(0, "msg_01J9Z3X5Q2W8", "tg_message", "tg:1", "agent:a", `{"text":"hello, what is the state of the deployment to the second region?"}`, 1500*time.Microsecond, "agent:lead-of-all!offline")
+	rows := messageRows(0, "msg_01J9Z3X5Q2W8", "tg_message", "tg:1", "agent:a", `{"text":"hello, what is the state of the deployment to the second region?"}`, 1500*time.Microsecond, "agent:lead-of-all!offline")
 	rows = append(rows,
-		activitylog.Row{At: noon.UnixMicro(), Event: activitylog.LogGap, Payload: []byte(`{"lost":7,"reason":"disk is full"}`), Error: "disk is full"},
-		activitylog.Row{At: noon.Add(24 * time.Hour).UnixMicro(), Event: activitylog.PeerConnected, Actor: "tg:\x1b]0;evil\x07"},
+		activitylog.Row{At: testTime.UnixMicro(), Event: activitylog.LogGap, Payload: []byte(`{"lost":7,"reason":"disk is full"}`), Error: "disk is full"},
+		activitylog.Row{At: testTime.Add(24 * time.Hour).UnixMicro(), Event: activitylog.PeerConnected, Actor: "tg:\x1b]0;evil\x07"},
 	)
-	entries, _, err := logged(t, rows...).After(t.Context(), activitylog.Filter{}, nil, 100)
+	entries, _, err := newLog(t, rows...).After(t.Context(), activitylog.Filter{}, nil, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +303,7 @@ func TestRowsAreAlignedOnATerminal(t *testing.T) {
 	}
 }
 
-func TestDurationsAreShort(t *testing.T) {
+func TestShortDurations(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0 µs", 999 * time.Microsecond: "999 µs", 4200 * time.Microsecond: "4.2 ms", 120 * time.Millisecond: "120 ms",
 		2500 * time.Millisecond: "2.5 s", 125 * time.Second: "2m5s", -3 * time.Millisecond: "-3.0 ms",
@@ -314,14 +314,13 @@ func TestDurationsAreShort(t *testing.T) {
 	}
 }
 
-// TestReplayRemembersWhoTakesPart goes through a group chat: facts come from
-// the log alone.
-func TestReplayRemembersWhoTakesPart(t *testing.T) {
+// TestReplay_TracksParticipation replays a group chat from the log alone.
+func TestReplay_TracksParticipation(t *testing.T) {
 	var rows []activitylog.Row
 	at := time.Duration(0)
 	add := func(id, typ, from, topic, content string) {
 		at += time.Second
-		rows = append(rows, sent(at, id, typ, from, topic, content, time.Millisecond, topic)...)
+		rows = append(rows, messageRows(at, id, typ, from, topic, content, time.Millisecond, topic)...)
 	}
 	group := func(id, text, more string) {
 		add(id, "tg_message", "tg:-5", "agent:w3", `{"text":"`+text+`","sourceId":"`+id+`","chat":{"id":"-5","kind":"thread","threadId":"T"},"author":{"id":"77"}`+more+`}`)
@@ -333,7 +332,7 @@ func TestReplayRemembersWhoTakesPart(t *testing.T) {
 	group("e4", "any news", "")
 	group("e5", "@backend-agents who?", `,"mentions":["role:backend-agents"]`)
 	add("sent-again", "tg_message", "tg:-5", "agent:w3", `{"text":"lunch?","sourceId":"e1"}`)
-	r := logged(t, rows...)
+	r := newLog(t, rows...)
 
 	decide := func(roles ...string) []string {
 		past := newHistory()
@@ -357,8 +356,8 @@ func TestReplayRemembersWhoTakesPart(t *testing.T) {
 	want := map[string]string{
 		"e1": "ambient tool_mailbox", // a stranger in the thread
 		"e2": "to_me buffered",       // mentioned
-		"e3": "to_me buffered",       // no thanks, but the answer to its own question
-		"e4": "to_my_role notify",    // it takes part
+		"e3": "to_me buffered",       // an answer to its own question, not thanks
+		"e4": "to_my_role notify",    // it participates
 	}
 	for id, decision := range want {
 		if !strings.Contains(strings.Join(got, "\n"), id+" "+decision) {
@@ -370,7 +369,7 @@ func TestReplayRemembersWhoTakesPart(t *testing.T) {
 	}
 }
 
-func TestLogPathsTakeFoldersAndFiles(t *testing.T) {
+func TestPaths_FoldersAndFiles(t *testing.T) {
 	dir := t.TempDir()
 	got := logs.Paths(nil, []string{dir, filepath.Join(dir, "other.db"), "nowhere"})
 	want := []string{filepath.Join(dir, logs.File), filepath.Join(dir, "other.db"), "nowhere"}
@@ -382,9 +381,8 @@ func TestLogPathsTakeFoldersAndFiles(t *testing.T) {
 	}
 }
 
-// TestWhyTellsOfEveryRecord: what an agent did with an event is told, whatever kind
-// of record tells it.
-func TestWhyTellsOfEveryRecord(t *testing.T) {
+// TestWhy_ShowsEveryRecordKind checks that records of every kind are shown.
+func TestWhy_ShowsEveryRecordKind(t *testing.T) {
 	var rows []activitylog.Row
 	for i, content := range []string{
 		`{"event":"claim","granted":false,"owner":"agent:b"}`, `{"event":"claim","granted":true,"owner":"agent:a","token":7,"via":"broker"}`,
@@ -393,9 +391,9 @@ func TestWhyTellsOfEveryRecord(t *testing.T) {
 		`{"event":"turn","turnId":"t","state":"finished","attempt":1}`, `{"event":"mood","reason":{"not":"a text"}}`,
 	} {
 		content = `{"eventId":"e1","agent":"agent:a",` + strings.TrimPrefix(content, "{")
-		rows = append(rows, sent(time.Duration(i)*time.Second, fmt.Sprintf("m%d", i), "agent_event", "agent:a", "system:attention", content, time.Millisecond)...)
+		rows = append(rows, messageRows(time.Duration(i)*time.Second, fmt.Sprintf("m%d", i), "agent_event", "agent:a", "system:attention", content, time.Millisecond)...)
 	}
-	r := logged(t, rows...)
+	r := newLog(t, rows...)
 	why := func(json bool) string {
 		var out bytes.Buffer
 		cmd := &cobra.Command{}

@@ -14,12 +14,12 @@ import (
 	"hubbub/peers/store"
 )
 
-// TestTailBeginsOnceTheLogIsFree follows a log that another program keeps for
-// itself at first, and shows what is there no more than once.
-func TestTailBeginsOnceTheLogIsFree(t *testing.T) {
+// TestTail_WaitsForLockedLog follows a log that another program locks at first. Stored rows
+// are shown once.
+func TestTail_WaitsForLockedLog(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), logs.File)
-	logTo(t, path, activitylog.Row{At: noon.UnixMicro(), Event: activitylog.SendStart, MessageID: "first"}).Close()
+	newLogAt(t, path, activitylog.Row{At: testTime.UnixMicro(), Event: activitylog.SendStart, MessageID: "first"}).Close()
 	db, err := store.OpenExisting(path)
 	if err != nil {
 		t.Fatal(err)
@@ -50,17 +50,17 @@ func TestTailBeginsOnceTheLogIsFree(t *testing.T) {
 	}
 }
 
-// TestTailShowsOneLineAMessage on a terminal of any width, by whose end of an id the message is
-// found.
-func TestTailShowsOneLineAMessage(t *testing.T) {
+// TestTail_OneLinePerMessage checks terminals of several widths, and that the short ID finds
+// the message.
+func TestTail_OneLinePerMessage(t *testing.T) {
 	id := "msg_01M8C2RY9SE7M6PVSZJ385T9E9"
 	rows := []activitylog.Row{
-		{At: noon.UnixMicro(), Event: activitylog.SendStart, MessageID: id, Actor: "tg:-1001234567890:77", Topic: "agent:tg--1001234567890-77", Payload: []byte(`{"type":"delivery_status","content":{"text":"` + strings.Repeat("so ", 50) + `"}}`)},
-		{At: noon.UnixMicro(), Event: activitylog.SendFinish, MessageID: id, Actor: "tg:-1001234567890:77", Topic: "agent:tg--1001234567890-77", Status: activitylog.StatusNoSubscriber, Payload: []byte(`{}`)},
-		{At: noon.UnixMicro(), Event: activitylog.PeerConnected, Actor: "agent:a"},
+		{At: testTime.UnixMicro(), Event: activitylog.SendStart, MessageID: id, Actor: "tg:-1001234567890:77", Topic: "agent:tg--1001234567890-77", Payload: []byte(`{"type":"delivery_status","content":{"text":"` + strings.Repeat("so ", 50) + `"}}`)},
+		{At: testTime.UnixMicro(), Event: activitylog.SendFinish, MessageID: id, Actor: "tg:-1001234567890:77", Topic: "agent:tg--1001234567890-77", Status: activitylog.StatusNoSubscriber, Payload: []byte(`{}`)},
+		{At: testTime.UnixMicro(), Event: activitylog.PeerConnected, Actor: "agent:a"},
 	}
 	path := filepath.Join(t.TempDir(), logs.File)
-	logTo(t, path, rows...).Close()
+	newLogAt(t, path, rows...).Close()
 	r := activitylog.Open(path)
 	defer r.Close()
 	for _, columns := range []int{60, 80, 120} {
@@ -86,9 +86,9 @@ func TestTailShowsOneLineAMessage(t *testing.T) {
 
 func shownEnd(e *activitylog.Entry) string { return e.MessageID[max(0, len(e.MessageID)-6):] }
 
-// TestATableIsFoldedOnANarrowTerminal: what does not fit beside each other stands below its
-// first cell, and nothing is lost or cut off by the terminal.
-func TestATableIsFoldedOnANarrowTerminal(t *testing.T) {
+// TestTable_FoldsOnNarrowTerminal checks that cells that do not fit are below the first cell,
+// and that nothing is cut.
+func TestTable_FoldsOnNarrowTerminal(t *testing.T) {
 	rows := [][]any{{"PEER", "SINCE", "QUEUED", "LISTENS TO"}, {"agent:tg-42 (“Will”)", "57s", 0, "agent:tg-42 bus:presence collab:*"}, {"tg:1", "1m", 7, "-"}}
 	for columns, want := range map[int]string{
 		0:  "PEER                  SINCE  QUEUED  LISTENS TO\nagent:tg-42 (“Will”)  57s    0       agent:tg-42 bus:presence collab:*\ntg:1                  1m     7       -\n",

@@ -6,14 +6,14 @@ import (
 	"hubbub/protocol"
 )
 
-// TestWhichReplyAnswers: of what an agent says, hubbub chat waits for the answer to what was said
-// last, or to what that decided.
-func TestWhichReplyAnswers(t *testing.T) {
+// TestMatchReply checks that hubbub chat waits for the answer to the last message, or to
+// what it decided.
+func TestMatchReply(t *testing.T) {
 	type heard struct{ ours, answered bool }
 	for _, c := range []struct {
 		what    string
 		replies []protocol.ChatReply
-		want    heard // of the last
+		want    heard // for the last reply
 	}{
 		{"the answer", []protocol.ChatReply{{InReplyTo: "m2", Text: "yes"}}, heard{true, true}},
 		{"to an earlier message", []protocol.ChatReply{{InReplyTo: "m1", Text: "late"}}, heard{false, false}},

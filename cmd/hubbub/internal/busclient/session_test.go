@@ -9,9 +9,8 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// TestWrongAddressesOfABusAreExplained dials what is there, but not as it is
-// asked for.
-func TestWrongAddressesOfABusAreExplained(t *testing.T) {
+// TestExplainDial_WrongAddress dials existing servers in the wrong way.
+func TestExplainDial_WrongAddress(t *testing.T) {
 	plain, secure := httptest.NewServer(nil), httptest.NewTLSServer(nil)
 	defer plain.Close()
 	defer secure.Close()

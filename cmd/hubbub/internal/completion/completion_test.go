@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestNoCandidateMeansAnythingToAShell: bash puts what several candidates begin with on the line
-// without quotes, and who chose the id has what it says run.
-func TestNoCandidateMeansAnythingToAShell(t *testing.T) {
+// TestAppend_SkipsShellSyntax checks that no candidate can run a command: bash inserts
+// the common prefix of candidates unquoted.
+func TestAppend_SkipsShellSyntax(t *testing.T) {
 	for _, id := range []string{
 		"$(touch x)", "`touch x`", "w;touch", "w&", "w|x", "w>x", "w<x", "a b", "a\tb", "a'b", `a"b`, `a\b`, "a*", "a?", "[a]", "{a,b}", "~root", "a!b", "#a",
 		"--force", "-f", "\u3164", "a\u200bb", "a\u202eb", "$IFS", "(a)", "^a",

@@ -23,7 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// entry is a row of the log about message m.
+// entry returns a row of the log about message m.
 func entry(id int64, event, actor, topic, status, payload string) activitylog.Entry {
 	return activitylog.Entry{
 		ID: id, TS: protocol.FormatTime(time.UnixMilli(1_700_000_000_000 + id)), Event: event,
@@ -31,8 +31,8 @@ func entry(id int64, event, actor, topic, status, payload string) activitylog.En
 	}
 }
 
-// passed is a message that went to one target.
-func passed(t *testing.T, kind protocol.MessageType, from, topic, status string, content any) *publication {
+// newPublication returns a message that was sent to one target.
+func newPublication(t *testing.T, kind protocol.MessageType, from, topic, status string, content any) *publication {
 	t.Helper()
 	m := protocol.NewMessage(kind, protocol.PeerID(from), content)
 	raw, err := json.Marshal(m)
@@ -58,40 +58,40 @@ func passed(t *testing.T, kind protocol.MessageType, from, topic, status string,
 func TestDescribe(t *testing.T) {
 	for name, c := range map[string]struct {
 		p    *publication
-		want *annotation // nil: not part of the story
+		want *annotation // nil if the demo does not show the message
 	}{
 		"a message": {
-			passed(t, protocol.TypeSpawnRequest, "tg:1", "system:spawn", "ok", protocol.SpawnRequest{}),
+			newPublication(t, protocol.TypeSpawnRequest, "tg:1", "system:spawn", "ok", protocol.SpawnRequest{}),
 			&annotation{rows: "#12-15", summary: "spawn_request  tg:1 → system:spawn", outcome: "✓\u00a0agent:x\u00a03.0\u00a0ms"},
 		},
 		"a failed delivery": {
-			passed(t, protocol.TypeTGMessage, "tg:1", "agent:x", "timeout", protocol.ChatMessage{Text: "hi"}),
+			newPublication(t, protocol.TypeTGMessage, "tg:1", "agent:x", "timeout", protocol.ChatMessage{Text: "hi"}),
 			&annotation{rows: "#12-15", summary: "tg_message  tg:1 → agent:x", outcome: "✗\u00a0timeout\u00a0agent:x\u00a03.0\u00a0ms", failed: true},
 		},
 		"a decision": {
-			passed(t, protocol.TypeAgentEvent, "agent:x", "system:attention", "ok", protocol.AttentionDecision{
+			newPublication(t, protocol.TypeAgentEvent, "agent:x", "system:attention", "ok", protocol.AttentionDecision{
 				Event: "attention_decision", Directedness: "to_me", Policy: "must_respond", Injection: "buffered", Reason: "mentioned\x1b",
 			}),
 			&annotation{rows: "#12-15", summary: "agent:x decides: to_me, must_respond, buffered", reason: "mentioned\uFFFD"},
 		},
 		"a disposition": {
-			passed(t, protocol.TypeAgentEvent, "agent:x", "system:attention", "ok", protocol.Disposition{Event: "disposition", Disposition: "responded", Reason: "sent"}),
+			newPublication(t, protocol.TypeAgentEvent, "agent:x", "system:attention", "ok", protocol.Disposition{Event: "disposition", Disposition: "responded", Reason: "sent"}),
 			&annotation{rows: "#12-15", summary: "agent:x ends the event: responded", reason: "sent"},
 		},
 		"a refusal": {
-			passed(t, protocol.TypeAgentEvent, "agent:x", "system:attention", "ok", protocol.Refusal{Event: "refusal", Tool: "chat.send_message", Reason: "no claim"}),
+			newPublication(t, protocol.TypeAgentEvent, "agent:x", "system:attention", "ok", protocol.Refusal{Event: "refusal", Tool: "chat.send_message", Reason: "no claim"}),
 			&annotation{rows: "#12-15", summary: "agent:x is refused: chat.send_message", reason: "no claim", failed: true},
 		},
 		"a granted claim": {
-			passed(t, protocol.TypeCollabResult, "collab:broker", "agent:x", "ok", protocol.CollabResult{OK: true, Result: json.RawMessage(`{"granted":true,"token":7}`)}),
+			newPublication(t, protocol.TypeCollabResult, "collab:broker", "agent:x", "ok", protocol.CollabResult{OK: true, Result: json.RawMessage(`{"granted":true,"token":7}`)}),
 			&annotation{rows: "#12-15", summary: "collab_result claim granted, token 7  collab:broker → agent:x", outcome: "✓\u00a0agent:x\u00a03.0\u00a0ms"},
 		},
 		"a refused claim": {
-			passed(t, protocol.TypeCollabResult, "collab:broker", "agent:x", "ok", protocol.CollabResult{OK: true, Result: json.RawMessage(`{"granted":false,"owner":"agent:y"}`)}),
+			newPublication(t, protocol.TypeCollabResult, "collab:broker", "agent:x", "ok", protocol.CollabResult{OK: true, Result: json.RawMessage(`{"granted":false,"owner":"agent:y"}`)}),
 			&annotation{rows: "#12-15", summary: "collab_result claim refused, agent:y has it  collab:broker → agent:x", outcome: "✓\u00a0agent:x\u00a03.0\u00a0ms"},
 		},
-		"a heartbeat": {passed(t, protocol.TypeCollabRequest, "agent:x", "collab:broker", "ok", protocol.CollabRequest{Method: "identity.heartbeat"}), nil},
-		"typing":      {passed(t, protocol.TypeTGReply, "agent:x", "tg:1", "ok", protocol.ChatReply{Typing: true}), nil},
+		"a heartbeat": {newPublication(t, protocol.TypeCollabRequest, "agent:x", "collab:broker", "ok", protocol.CollabRequest{Method: "identity.heartbeat"}), nil},
+		"typing":      {newPublication(t, protocol.TypeTGReply, "agent:x", "tg:1", "ok", protocol.ChatReply{Typing: true}), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, part := describe(c.p)
@@ -107,7 +107,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-func TestPassageWithoutItsStartIsSkipped(t *testing.T) {
+func TestPrinter_SkipsIncompleteMessages(t *testing.T) {
 	n := NewPrinter(NewChatServer("key"), nil, nil, io.Discard, 140)
 	n.idle = false
 	n.update([]activitylog.Entry{entry(15, "send_finish", "tg:1", "agent:x", "ok", "{}")})
@@ -116,7 +116,7 @@ func TestPassageWithoutItsStartIsSkipped(t *testing.T) {
 	}
 }
 
-func TestBothSidesAreReadable(t *testing.T) {
+func TestPrint_FitsTerminal(t *testing.T) {
 	for name, columns := range map[string]int{"wide": 140, "narrow": 80} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -140,7 +140,7 @@ func TestBothSidesAreReadable(t *testing.T) {
 	}
 }
 
-func TestLinesOfCalls(t *testing.T) {
+func TestLineOf(t *testing.T) {
 	call := func(method, params string) tgtest.Call {
 		c := tgtest.Call{Method: method, ChatID: 5}
 		if err := json.Unmarshal([]byte(params), &c.Params); err != nil {
@@ -160,7 +160,7 @@ func TestLinesOfCalls(t *testing.T) {
 	}
 }
 
-func TestFeedForgetsTheOldest(t *testing.T) {
+func TestFeed_DropsOldLines(t *testing.T) {
 	f := newFeed()
 	for range maxLines + 5 {
 		f.add(Line{})
@@ -174,7 +174,7 @@ func TestFeedForgetsTheOldest(t *testing.T) {
 	}
 }
 
-func TestPeopleTypeIntoTheDemo(t *testing.T) {
+func TestAddress_SaysAndReadsLines(t *testing.T) {
 	stage := NewChatServer("the-key")
 	web := httptest.NewServer(stage)
 	defer web.Close()
@@ -202,7 +202,7 @@ func TestPeopleTypeIntoTheDemo(t *testing.T) {
 	}
 }
 
-func TestStageEndsWithItsContext(t *testing.T) {
+func TestChatServer_EndsWithContext(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func TestStageEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestAddressIsPrivate(t *testing.T) {
+func TestAddress_IsPrivate(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	a := Address{URL: "http://127.0.0.1:1", Key: "k", Data: t.TempDir()}
 	if _, err := ReadAddress(""); err == nil || !strings.Contains(err.Error(), "hubbub demo") {

@@ -19,9 +19,9 @@ import (
 
 var testTime = time.Date(2026, 2, 17, 12, 0, 0, 0, time.UTC)
 
-// TestDoctorFindsAgentsThatDecideNothing: an agent whose harness does not start
-// takes events all the same, and no row of the log says that nothing follows.
-func TestDoctorFindsAgentsThatDecideNothing(t *testing.T) {
+// TestCheckMailboxes_FindsUndecidedEvents checks an agent whose harness does not start. It accepts
+// events, and no row of the log shows that nothing follows.
+func TestCheckMailboxes_FindsUndecidedEvents(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data [of mine")
 	path := filepath.Join(data, "agents", "tg-5", "agent-tg-5.db")
 	for _, folder := range []string{filepath.Dir(path), filepath.Join(data, "launch")} {
@@ -87,7 +87,7 @@ func TestDoctorFindsAgentsThatDecideNothing(t *testing.T) {
 	}
 }
 
-func TestWhatMayNotBeLookedAtIsNotMissing(t *testing.T) {
+func TestFileExists_InaccessibleFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if program.FileExists(file) {
 		t.Error("what is missing is there")
@@ -95,12 +95,12 @@ func TestWhatMayNotBeLookedAtIsNotMissing(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if !program.FileExists(file) || !program.FileExists(filepath.Join(file, "below")) { // refused, also to root
+	if !program.FileExists(file) || !program.FileExists(filepath.Join(file, "below")) { // refused, also for root
 		t.Error("what is there, or cannot be looked at, is missing")
 	}
 }
 
-func TestDoctorSaysWhatTheLogComesTo(t *testing.T) {
+func TestCheckLog_ReportsSize(t *testing.T) {
 	data := t.TempDir()
 	if f := (&checks{}).checkLog(t.Context(), data); f.Level != tg.LevelSkipped {
 		t.Errorf("without a log: %+v", f)
@@ -152,8 +152,8 @@ func TestCheckClock_TellsOfAJump(t *testing.T) {
 	}
 }
 
-// TestDoctorAsksTheModel: whether it is there, takes the key and has the model.
-func TestDoctorAsksTheModel(t *testing.T) {
+// TestCheckModel checks that the endpoint answers, accepts the key and has the model.
+func TestCheckModel(t *testing.T) {
 	answer, code := `{"data":[{"id":"m1"}]}`, 200
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v1/models" || r.Header.Get("Authorization") != "Bearer sk-key" {

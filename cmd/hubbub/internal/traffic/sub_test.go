@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestWhoWatchesHearsThatNoBusAnswers: what waits in silence looks as if nothing
+// TestSub_ReportsUnreachableBus checks the report: silence would look as if nothing
 // happened on the bus.
-func TestWhoWatchesHearsThatNoBusAnswers(t *testing.T) {
+func TestSub_ReportsUnreachableBus(t *testing.T) {
 	var said strings.Builder
 	a := &connectionReporter{w: &said}
 	nobody := "ws://127.0.0.1:1"

@@ -10,9 +10,9 @@ import (
 	"hubbub/cmd/internal/term"
 )
 
-// TestTopFitsATerminal of any width: nothing is cut but names and reasons, chats have their
-// titles, and commands that came and went take one line.
-func TestTopFitsATerminal(t *testing.T) {
+// TestTop_FitsTerminal checks terminals of several widths. Only names and reasons are cut, chats
+// have titles, and commands that came and went take one line.
+func TestTop_FitsTerminal(t *testing.T) {
 	now := time.Now()
 	s := console.State{At: now, Counters: report.Counters{Name: "bus-1", Started: now}, Rates: console.StateRates{P99: 1.5}}
 	for id, title := range map[string]string{"tg:-1001": "Launch crew", "agent:tg--1001": "Launch crew", "cli:pub-a": "", "cli:pub-b": "", "cli:top": ""} {

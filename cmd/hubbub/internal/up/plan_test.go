@@ -47,12 +47,12 @@ func names(p *Plan) (running []string, idle map[string]string) {
 	return running, idle
 }
 
-func TestPlanStartsWhatIsConfigured(t *testing.T) {
+func TestNewPlan_StartsConfiguredPrograms(t *testing.T) {
 	for name, c := range map[string]struct {
 		file    string
 		env     []string
 		running []string
-		idle    map[string]string // name to a part of its reason
+		idle    map[string]string // by name, a part of the reason
 	}{
 		"nothing at all": {
 			running: []string{"bus", "system", "broker"},
@@ -101,7 +101,7 @@ func TestPlanStartsWhatIsConfigured(t *testing.T) {
 	}
 }
 
-func TestPlanOfOneProgram(t *testing.T) {
+func TestNewPlan_OneProgram(t *testing.T) {
 	p, err := planOf(t, `
 [bus]
 listen = ["0.0.0.0:9000"]
@@ -148,7 +148,7 @@ role = ["backend-agents", "on-call"]
 	}
 }
 
-func TestPlanRefuses(t *testing.T) {
+func TestNewPlan_RejectsErrors(t *testing.T) {
 	for file, says := range map[string]string{
 		"telegram = 1":            `unknown key "telegram"`,
 		"[telegram]":              `unknown key "telegram"`,
@@ -164,7 +164,7 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
-func TestProvisionKeepsWhatFits(t *testing.T) {
+func TestProvision_KeepsValidTokens(t *testing.T) {
 	data := t.TempDir()
 	tokens := func() map[string]string {
 		t.Helper()

@@ -11,9 +11,9 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestADecisionHidesNothingAtTheCommandLine: what takes no room or turns the text round is
-// spelled.
-func TestADecisionHidesNothingAtTheCommandLine(t *testing.T) {
+// TestDecision_EscapesInvisibleCharacters checks that invisible characters, and those that
+// change the direction of writing, are escaped.
+func TestDecision_EscapesInvisibleCharacters(t *testing.T) {
 	a := collab.Approval{ApprovalParams: collab.ApprovalParams{Tool: "she\u200bll", Arguments: "make \u202e~ fr- mr\u2066\ufeff\u2800"}}
 	var out bytes.Buffer
 	printApproval(&output.Printer{Out: &out}, &a, new(view.Titles))
@@ -24,9 +24,9 @@ func TestADecisionHidesNothingAtTheCommandLine(t *testing.T) {
 	}
 }
 
-// TestWhatAnAgentWasBeforeIsNoAgentOfItsOwn: who lists one that was started again once, and
-// one that is offline.
-func TestWhatAnAgentWasBeforeIsNoAgentOfItsOwn(t *testing.T) {
+// TestStaleEndpoints checks that a restarted agent is listed once, and
+// that an offline one is listed.
+func TestStaleEndpoints(t *testing.T) {
 	var list []collab.Listed[collab.Endpoint]
 	for _, e := range []collab.Endpoint{
 		{Identity: "agent:a", EndpointID: "before", Status: collab.StatusOffline}, {Identity: "agent:a", EndpointID: "now", Status: collab.StatusOnline},
