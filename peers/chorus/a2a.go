@@ -35,23 +35,35 @@ const (
 const restStep = "a2a-rest"
 
 var restStatus = map[int]string{
-	http.StatusUnauthorized: "UNAUTHENTICATED", http.StatusServiceUnavailable: "UNAVAILABLE", http.StatusInternalServerError: "INTERNAL",
+	http.StatusUnauthorized:        "UNAUTHENTICATED",
+	http.StatusServiceUnavailable:  "UNAVAILABLE",
+	http.StatusInternalServerError: "INTERNAL",
 }
 
-var errInboxSecret = newHTTPError(http.StatusUnauthorized, "send the secret of an inbox as a bearer token: the part of its connection string after /inbox/")
+var errInboxSecret = newHTTPError(
+	http.StatusUnauthorized,
+	"send the secret of an inbox as a bearer token: the part of its connection string after /inbox/",
+)
 
 // serveCard serves the card of our agents. It names no inbox: the token selects one.
 func (g *Gateway) serveCard(w http.ResponseWriter, r *http.Request) error {
 	a2asrv.NewStaticAgentCardHandler(&sdk.AgentCard{
-		Name: "Hubbub", Description: "The agent of an inbox, in a separate chat for each context.", Version: g.opts.Version,
+		Name:        "Hubbub",
+		Description: "The agent of an inbox, in a separate chat for each context.",
+		Version:     g.opts.Version,
 		SupportedInterfaces: []*sdk.AgentInterface{
 			sdk.NewAgentInterface(g.opts.PublicURL+a2aPath, sdk.TransportProtocolJSONRPC),
 			sdk.NewAgentInterface(g.opts.PublicURL+restPath, sdk.TransportProtocolHTTPJSON),
 		},
-		Capabilities:      sdk.AgentCapabilities{Streaming: true},
-		DefaultInputModes: []string{"text/plain"}, DefaultOutputModes: []string{"text/plain"},
-		Skills:               []sdk.AgentSkill{{ID: "chat", Name: "Chat", Description: "Answers a message.", Tags: []string{"chat"}}},
-		SecuritySchemes:      sdk.NamedSecuritySchemes{bearerID: sdk.HTTPAuthSecurityScheme{Scheme: "Bearer", Description: "The secret of an inbox."}},
+		Capabilities:       sdk.AgentCapabilities{Streaming: true},
+		DefaultInputModes:  []string{"text/plain"},
+		DefaultOutputModes: []string{"text/plain"},
+		Skills: []sdk.AgentSkill{
+			{ID: "chat", Name: "Chat", Description: "Answers a message.", Tags: []string{"chat"}},
+		},
+		SecuritySchemes: sdk.NamedSecuritySchemes{
+			bearerID: sdk.HTTPAuthSecurityScheme{Scheme: "Bearer", Description: "The secret of an inbox."},
+		},
 		SecurityRequirements: sdk.SecurityRequirementsOptions{{bearerID: nil}},
 	}).ServeHTTP(w, r)
 	return nil
@@ -73,7 +85,11 @@ func (g *Gateway) serveA2ARest(w http.ResponseWriter, r *http.Request) error {
 }
 
 // serveTasks serves a call in one of the protocol's bindings, if it shows the secret of an inbox.
-func (g *Gateway) serveTasks(w http.ResponseWriter, r *http.Request, binding func(a2asrv.RequestHandler, ...a2asrv.TransportOption) http.Handler) error {
+func (g *Gateway) serveTasks(
+	w http.ResponseWriter,
+	r *http.Request,
+	binding func(a2asrv.RequestHandler, ...a2asrv.TransportOption) http.Handler,
+) error {
 	secret, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	inbox, err := g.store.inboxOf(r.Context(), secret)
 	if errors.Is(err, errUnknownSecret) {
@@ -133,7 +149,10 @@ func (c taskAPI) submit(ctx context.Context, r *sdk.SendMessageRequest) (string,
 	m := r.Message
 	switch {
 	case m == nil || m.ID == "" || len(m.ID) > maxID || len(m.ContextID) > maxID || text.StripInvisible(m.ContextID) != m.ContextID:
-		return "", sdk.NewError(sdk.ErrInvalidParams, "a message needs a messageId; ids have at most 1024 bytes, and contextId must not contain invisible characters")
+		return "", sdk.NewError(
+			sdk.ErrInvalidParams,
+			"a message needs a messageId; ids have at most 1024 bytes, and contextId must not contain invisible characters",
+		)
 	case r.Config != nil && r.Config.PushConfig != nil:
 		return "", sdk.ErrPushNotificationNotSupported
 	}
@@ -155,8 +174,13 @@ func (c taskAPI) submit(ctx context.Context, r *sdk.SendMessageRequest) (string,
 		return "", sdk.NewError(sdk.ErrInvalidParams, "the message is empty")
 	}
 	p := &InboxMessage{
-		ChannelID: ChannelID(talk), MessageID: hashSecret(m.ID), Sender: "a2a:" + string(c.inbox), Content: words, Callback: taskCallback,
-		Service: "A2A", Context: "A direct conversation with a remote agent or program.",
+		ChannelID: ChannelID(talk),
+		MessageID: hashSecret(m.ID),
+		Sender:    "a2a:" + string(c.inbox),
+		Content:   words,
+		Callback:  taskCallback,
+		Service:   "A2A",
+		Context:   "A direct conversation with a remote agent or program.",
 	}
 	if p.ChannelID == "" { // repeating the message must yield the same ID
 		p.ChannelID = ChannelID("ctx-" + hashSecret(m.ID)[:32])
@@ -205,12 +229,23 @@ func (c taskAPI) watch(ctx context.Context, id string, stop func(*task) bool) it
 				last = t
 			}
 			for n := len(last.Messages); n < len(t.Messages); n++ {
-				if !yield(&sdk.TaskArtifactUpdateEvent{TaskID: sdk.TaskID(t.ID), ContextID: t.Context, Artifact: t.artifact(n), LastChunk: true}, nil) {
+				if !yield(
+					&sdk.TaskArtifactUpdateEvent{
+						TaskID:    sdk.TaskID(t.ID),
+						ContextID: t.Context,
+						Artifact:  t.artifact(n),
+						LastChunk: true,
+					},
+					nil,
+				) {
 					return
 				}
 			}
 			if last.State != t.State || last.Text != t.Text {
-				if !yield(&sdk.TaskStatusUpdateEvent{TaskID: sdk.TaskID(t.ID), ContextID: t.Context, Status: t.status()}, nil) {
+				if !yield(
+					&sdk.TaskStatusUpdateEvent{TaskID: sdk.TaskID(t.ID), ContextID: t.Context, Status: t.status()},
+					nil,
+				) {
 					return
 				}
 			}

@@ -74,11 +74,25 @@ type inboundMessage struct {
 // frame of the bus (413).
 func (g *Gateway) newInbound(inbox InboxName, p *InboxMessage) (*inboundMessage, error) {
 	peer := ChannelPeer(inbox, p.ChannelID)
-	in := &inboundMessage{posted: p, inbox: inbox, channel: peer, sourceID: string(peer) + ":" + p.MessageID, messageID: protocol.NewMessageID()}
+	in := &inboundMessage{
+		posted:    p,
+		inbox:     inbox,
+		channel:   peer,
+		sourceID:  string(peer) + ":" + p.MessageID,
+		messageID: protocol.NewMessageID(),
+	}
 	author := authorOf(p, g.echoes.author(peer, p.Content), g.roster.isOnline)
 	content := protocol.ChatMessage{
-		Text: p.Content, Event: protocol.EventMessage, SourceID: in.sourceID,
-		Chat:      &protocol.Chat{ID: string(peer), Kind: string(conversationKind(p)), Title: p.Name, Service: p.Service, Context: p.Context},
+		Text:     p.Content,
+		Event:    protocol.EventMessage,
+		SourceID: in.sourceID,
+		Chat: &protocol.Chat{
+			ID:      string(peer),
+			Kind:    string(conversationKind(p)),
+			Title:   p.Name,
+			Service: p.Service,
+			Context: p.Context,
+		},
 		Author:    &author,
 		CreatedAt: protocol.FormatTime(g.opts.Now()),
 	}
@@ -120,18 +134,41 @@ func (g *Gateway) frameSize(topicBytes int, m protocol.Message) int {
 func (g *Gateway) accept(ctx context.Context, in *inboundMessage, also func(tx *store.Tx, seq int64)) error {
 	s, now := g.store, micros(g.opts.Now())
 	return store.InTx(ctx, s.db, func(tx *store.Tx) {
-		if seq := store.Value[int64](tx, `SELECT seq FROM inbound WHERE channel = ? AND external_id = ?`, in.channel, in.posted.MessageID); seq != 0 {
+		if seq := store.Value[int64](
+			tx,
+			`SELECT seq FROM inbound WHERE channel = ? AND external_id = ?`,
+			in.channel,
+			in.posted.MessageID,
+		); seq != 0 {
 			also(tx, seq)
 			return
 		}
 		s.ensureChannel(tx, in)
-		seq := store.Value[int64](tx, `INSERT INTO inbound (channel, external_id, source_id, message_id, content, received_at)
-			VALUES (?, ?, ?, ?, ?, ?) RETURNING seq`, in.channel, in.posted.MessageID, in.sourceID, in.messageID, []byte(in.content), now)
-		tx.Exec(`UPDATE inbound SET callback = ? WHERE seq = ?`, s.seal.seal(callbackLabel(seq), in.posted.Callback), seq)
+		seq := store.Value[int64](
+			tx,
+			`INSERT INTO inbound (channel, external_id, source_id, message_id, content, received_at)
+			VALUES (?, ?, ?, ?, ?, ?) RETURNING seq`,
+			in.channel,
+			in.posted.MessageID,
+			in.sourceID,
+			in.messageID,
+			[]byte(in.content),
+			now,
+		)
+		tx.Exec(
+			`UPDATE inbound SET callback = ? WHERE seq = ?`,
+			s.seal.seal(callbackLabel(seq), in.posted.Callback),
+			seq,
+		)
 		if len(in.posted.MCP) > 0 { // the newest configuration replaces the previous one
 			raw, err := json.Marshal(in.posted.MCP)
 			tx.Fail(err)
-			tx.Exec(`UPDATE channel SET mcp = ?, mcp_at = ? WHERE peer = ?`, s.seal.seal(toolsLabel(in.channel), string(raw)), now, in.channel)
+			tx.Exec(
+				`UPDATE channel SET mcp = ?, mcp_at = ? WHERE peer = ?`,
+				s.seal.seal(toolsLabel(in.channel), string(raw)),
+				now,
+				in.channel,
+			)
 		}
 		also(tx, seq)
 		g.commands().sendKept(tx, in.channel)
@@ -154,12 +191,20 @@ func (s *Store) ensureChannel(tx *store.Tx, in *inboundMessage) {
 		 WHERE channel.inbox = ?2 AND inbound.forwarded_at = 0)`, in.channel, in.inbox)
 	switch {
 	case now.waiting >= maxWaiting:
-		tx.Fail(newHTTPError(http.StatusServiceUnavailable, "too many messages are waiting in this inbox; try again later"))
+		tx.Fail(
+			newHTTPError(http.StatusServiceUnavailable, "too many messages are waiting in this inbox; try again later"),
+		)
 	case now.exists:
 	case now.channels >= maxChannels:
 		tx.Fail(newHTTPError(http.StatusServiceUnavailable, "this inbox has too many channels"))
 	default:
-		tx.Exec(`INSERT INTO channel (peer, inbox, external_id, created_at) VALUES (?, ?, ?, ?)`, in.channel, in.inbox, in.posted.ChannelID, micros(s.now()))
+		tx.Exec(
+			`INSERT INTO channel (peer, inbox, external_id, created_at) VALUES (?, ?, ?, ?)`,
+			in.channel,
+			in.inbox,
+			in.posted.ChannelID,
+			micros(s.now()),
+		)
 	}
 }
 

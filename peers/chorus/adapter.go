@@ -35,8 +35,13 @@ func (c adapter) Message(ctx context.Context, e *bridge.Event) (m protocol.Messa
 
 // message is Message. An error of tx takes precedence over the error that it returns.
 func (c adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, error) {
-	in := one(tx, outbox.Permanent(errNotKept), func(in *inboundMessage) []any { return []any{&in.messageID, (*[]byte)(&in.content)} },
-		`SELECT message_id, content FROM inbound WHERE seq = ?`, e.ID)
+	in := one(
+		tx,
+		outbox.Permanent(errNotKept),
+		func(in *inboundMessage) []any { return []any{&in.messageID, (*[]byte)(&in.content)} },
+		`SELECT message_id, content FROM inbound WHERE seq = ?`,
+		e.ID,
+	)
 	if tx.Err() != nil {
 		return protocol.Message{}, tx.Err()
 	}
@@ -50,19 +55,32 @@ func (c adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, error
 		if sibling := c.otherAgent(tx, e.Chat, content.Author.DisplayName); sibling != "" {
 			content.Author.ID, content.Author.Kind = sibling, string(attention.AuthorAgent)
 		}
-		content.Mentions = resolveMentions(content.Text, content.Author, e.Agent, inboxOfPeer(e.Chat), func(name string) string {
-			if sibling := c.otherAgent(tx, e.Chat, name); sibling != "" {
-				return sibling
-			}
-			if agent := protocol.AgentID(strings.ToLower(name)); name == bridge.LeadingName(content.Text) && c.g.roster.isOnline(agent) { // the broker delivers the message to that agent
-				return string(agent)
-			}
-			if store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM (SELECT CAST(content AS TEXT) AS said FROM inbound WHERE channel = ?1 AND seq <= ?2 ORDER BY seq DESC LIMIT 500)
-				WHERE json_valid(said) AND lower(said ->> '$.author.displayName') = lower(?3) AND said ->> '$.author.kind' = 'human')`, e.Chat, e.ID, name) {
-				return "user:" + strings.ToLower(name)
-			}
-			return ""
-		})
+		content.Mentions = resolveMentions(
+			content.Text,
+			content.Author,
+			e.Agent,
+			inboxOfPeer(e.Chat),
+			func(name string) string {
+				if sibling := c.otherAgent(tx, e.Chat, name); sibling != "" {
+					return sibling
+				}
+				if agent := protocol.AgentID(strings.ToLower(name)); name == bridge.LeadingName(content.Text) &&
+					c.g.roster.isOnline(agent) { // the broker delivers the message to that agent
+					return string(agent)
+				}
+				if store.Value[bool](
+					tx,
+					`SELECT EXISTS (SELECT 1 FROM (SELECT CAST(content AS TEXT) AS said FROM inbound WHERE channel = ?1 AND seq <= ?2 ORDER BY seq DESC LIMIT 500)
+				WHERE json_valid(said) AND lower(said ->> '$.author.displayName') = lower(?3) AND said ->> '$.author.kind' = 'human')`,
+					e.Chat,
+					e.ID,
+					name,
+				) {
+					return "user:" + strings.ToLower(name)
+				}
+				return ""
+			},
+		)
 		raw, err := json.Marshal(content)
 		tx.Fail(err)
 		in.content = raw
@@ -73,8 +91,13 @@ func (c adapter) message(tx *store.Tx, e *bridge.Event) (protocol.Message, error
 // otherAgent returns the agent behind another inbox of the same channel, where name is the name
 // of that inbox, or "".
 func (c adapter) otherAgent(tx *store.Tx, channel protocol.PeerID, name string) string {
-	sibling := store.Value[protocol.PeerID](tx, `SELECT s.peer FROM channel c JOIN channel s ON s.external_id = c.external_id AND s.peer <> c.peer
-		WHERE c.peer = ? AND lower(s.inbox) = lower(?)`, channel, name)
+	sibling := store.Value[protocol.PeerID](
+		tx,
+		`SELECT s.peer FROM channel c JOIN channel s ON s.external_id = c.external_id AND s.peer <> c.peer
+		WHERE c.peer = ? AND lower(s.inbox) = lower(?)`,
+		channel,
+		name,
+	)
 	for _, a := range c.g.router.Agents(tx, sibling) {
 		return string(a.Agent)
 	}
@@ -88,7 +111,12 @@ func (c adapter) Notify(tx *store.Tx, n *bridge.Notice) {
 	if n.Kind == bridge.NoticeStartFailed || n.Kind == bridge.NoticeAgentFailed {
 		why = "no agent could be started; the message is kept"
 	}
-	seq, found := store.One(tx, store.Scalar[int64], `SELECT seq FROM inbound WHERE channel = ? AND forwarded_at = 0 ORDER BY seq LIMIT 1`, n.Chat)
+	seq, found := store.One(
+		tx,
+		store.Scalar[int64],
+		`SELECT seq FROM inbound WHERE channel = ? AND forwarded_at = 0 ORDER BY seq LIMIT 1`,
+		n.Chat,
+	)
 	if found {
 		c.g.callbacks.putError(tx, n.Chat, seq, "no-agent", why, codeNoAgent)
 	}
@@ -102,7 +130,12 @@ const codeNoAgent = "no_agent"
 func (c adapter) OnSettled(tx *store.Tx, e *bridge.Event, outcome outbox.State, cause error) {
 	tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(c.g.store.now()), e.ID)
 	if outcome != outbox.StateSent && tx.Err() == nil {
-		c.g.opts.Log.Warn().Str("peer", string(e.Chat)).Int64("message", e.ID).Err(cause).Msg("message given up; reported to its callback")
-		c.g.callbacks.putError(tx, e.Chat, e.ID, "given-up", fmt.Sprintf("no agent took the message: %v", cause), "not_delivered")
+		c.g.opts.Log.Warn().
+			Str("peer", string(e.Chat)).
+			Int64("message", e.ID).
+			Err(cause).
+			Msg("message given up; reported to its callback")
+		c.g.callbacks.putError(tx, e.Chat, e.ID, "given-up", fmt.Sprintf("no agent took the message: %v", cause),
+			"not_delivered")
 	}
 }

@@ -68,7 +68,13 @@ func (g *Gateway) serveCallback(w http.ResponseWriter, r *http.Request) error {
 // errUnknownSecret if there is none.
 func (s *Store) deliveryBySecret(ctx context.Context, column, secret string) (*delivery, error) {
 	return store.Read(ctx, s.db, func(tx *store.Tx) *delivery {
-		d := one(tx, errUnknownSecret, (*delivery).columns, `SELECT `+deliveryColumns+` FROM delivery WHERE `+column+` = ?`, hashSecret(secret))
+		d := one(
+			tx,
+			errUnknownSecret,
+			(*delivery).columns,
+			`SELECT `+deliveryColumns+` FROM delivery WHERE `+column+` = ?`,
+			hashSecret(secret),
+		)
 		return &d
 	})
 }
@@ -89,7 +95,13 @@ func (g *Gateway) handleAgentEvent(ctx context.Context, d *delivery, e *chorus.E
 		return errFrameTooLarge
 	}
 	n, err := store.Read(ctx, g.store.db, func(tx *store.Tx) int {
-		return one(tx, errUnknownSecret, store.Scalar[int], `UPDATE delivery SET outputs = outputs + 1 WHERE id = ? RETURNING outputs`, d.id)
+		return one(
+			tx,
+			errUnknownSecret,
+			store.Scalar[int],
+			`UPDATE delivery SET outputs = outputs + 1 WHERE id = ? RETURNING outputs`,
+			d.id,
+		)
 	})
 	if err != nil {
 		return err

@@ -35,7 +35,10 @@ func CheckInboxName(name string) error {
 // CheckAgentName returns why a name is invalid for an external agent, or nil.
 func CheckAgentName(name string) error {
 	if !agentNameRule.MatchString(name) {
-		return fmt.Errorf("%q is not a valid agent name: use 1 to 48 lower-case letters, digits, _ or -, starting with a letter or digit", name)
+		return fmt.Errorf(
+			"%q is not a valid agent name: use 1 to 48 lower-case letters, digits, _ or -, starting with a letter or digit",
+			name,
+		)
 	}
 	if name == protocol.PeerSystem.Name() {
 		return fmt.Errorf("%q is the spawner's name: choose another", name)

@@ -25,10 +25,16 @@ func personPeer(name string) protocol.PeerID {
 // the inbox authorizes them.
 func (g *Gateway) handleCommand(tx *store.Tx, in *inboundMessage, seq int64) bool {
 	var said protocol.ChatMessage
-	if json.Unmarshal(in.content, &said) != nil || said.Author == nil || said.Author.Kind != string(attention.AuthorHuman) {
+	if json.Unmarshal(in.content, &said) != nil || said.Author == nil ||
+		said.Author.Kind != string(attention.AuthorHuman) {
 		return false
 	}
-	o := bridge.Command{By: personPeer(in.posted.Sender), Kind: said.Chat.Kind, Title: said.Chat.Title, Key: in.posted.MessageID}
+	o := bridge.Command{
+		By:    personPeer(in.posted.Sender),
+		Kind:  said.Chat.Kind,
+		Title: said.Chat.Title,
+		Key:   in.posted.MessageID,
+	}
 	verb, rest := bridge.ParseCommand(said.Text)
 	elsewhere, halt := g.leadsElsewhere(tx, in.channel, said.Text), bridge.ParseHalt(said.Text)
 	taken := func() { tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(g.opts.Now()), seq) }
@@ -92,7 +98,11 @@ func (d commandHost) newest(ctx context.Context, p *pendingEvent) (int64, error)
 }
 
 func newestOf(tx *store.Tx, channel protocol.PeerID) int64 {
-	return store.Value[int64](tx, `SELECT seq FROM inbound WHERE channel = ? AND (callback IS NULL OR callback <> x'') ORDER BY seq DESC LIMIT 1`, channel)
+	return store.Value[int64](
+		tx,
+		`SELECT seq FROM inbound WHERE channel = ? AND (callback IS NULL OR callback <> x'') ORDER BY seq DESC LIMIT 1`,
+		channel,
+	)
 }
 
 // keepForNextMessage lets a text that no callback took wait for the next message of its channel,
@@ -103,7 +113,8 @@ func (d commandHost) keepForNextMessage(tx *store.Tx, item *outbox.Item, p pendi
 		to, put = string(p.Channel), d.g.callbacks.queue.EnqueueTx
 	}
 	p.Inbound = newest
-	if p.NewestAttempt++; p.NewestAttempt <= maxNewest && d.g.callbacks.queue.Count(tx, to, outbox.StatePending) < maxTexts {
+	if p.NewestAttempt++; p.NewestAttempt <= maxNewest &&
+		d.g.callbacks.queue.Count(tx, to, outbox.StatePending) < maxTexts {
 		raw, err := json.Marshal(p)
 		tx.Fail(err)
 		_, err = put(tx, to, fmt.Sprintf("%d %s", p.NewestAttempt, hashSecret(item.Key)), raw)

@@ -40,7 +40,21 @@ type delivery struct {
 const deliveryColumns = `id, agent, turn, chat, channel, state, trouble, digest, due_at, body, callback, token, revision`
 
 func (d *delivery) columns() []any {
-	return []any{&d.id, &d.agent, &d.turn, &d.chat, &d.channel, &d.state, &d.trouble, &d.digest, &d.due, &d.body, &d.callback, &d.token, &d.revision}
+	return []any{
+		&d.id,
+		&d.agent,
+		&d.turn,
+		&d.chat,
+		&d.channel,
+		&d.state,
+		&d.trouble,
+		&d.digest,
+		&d.due,
+		&d.body,
+		&d.callback,
+		&d.token,
+		&d.revision,
+	}
 }
 
 var errSuperseded = errors.New("the agent was removed, or has received something newer")
@@ -80,7 +94,13 @@ func (q *deliveryQueue) deliver(ctx context.Context, d *delivery, p *chorus.Post
 	defer forget()
 	for {
 		now, err := store.Read(ctx, q.g.store.db, func(tx *store.Tx) delivery {
-			return one(tx, errSuperseded, (*delivery).columns, `SELECT `+deliveryColumns+` FROM delivery WHERE id = ?`, d.id)
+			return one(
+				tx,
+				errSuperseded,
+				(*delivery).columns,
+				`SELECT `+deliveryColumns+` FROM delivery WHERE id = ?`,
+				d.id,
+			)
 		})
 		switch {
 		case err != nil:
@@ -103,7 +123,13 @@ func (q *deliveryQueue) deliver(ctx context.Context, d *delivery, p *chorus.Post
 // prepare stores the delivery of a turn, unless the same message is already stored, and sets its
 // ID.
 func (q *deliveryQueue) prepare(tx *store.Tx, d *delivery, p *chorus.Post) {
-	before, again := store.One(tx, (*delivery).columns, `SELECT `+deliveryColumns+` FROM delivery WHERE agent = ? AND turn = ? ORDER BY id DESC LIMIT 1`, d.agent, d.turn)
+	before, again := store.One(
+		tx,
+		(*delivery).columns,
+		`SELECT `+deliveryColumns+` FROM delivery WHERE agent = ? AND turn = ? ORDER BY id DESC LIMIT 1`,
+		d.agent,
+		d.turn,
+	)
 	d.id, d.state = before.id, before.state
 	if !again || before.digest != d.digest {
 		q.insert(tx, d)
@@ -128,9 +154,20 @@ func (q *deliveryQueue) insert(tx *store.Tx, d *delivery) {
 	tx.Exec(`UPDATE delivery SET state = ?, body = NULL WHERE agent = ? AND turn = ?`, deliveryStale, d.agent, d.turn)
 	callback, token := newSecret(callbackPrefix), newSecret(toolPrefix)
 	d.state = deliveryPosting
-	d.id = store.Value[int64](tx, `INSERT INTO delivery (agent, turn, revision, chat, channel, state, due_at, callback_sha256, token_sha256)
+	d.id = store.Value[int64](
+		tx,
+		`INSERT INTO delivery (agent, turn, revision, chat, channel, state, due_at, callback_sha256, token_sha256)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		d.agent, d.turn, d.revision, d.chat, d.channel, d.state, micros(q.g.store.now().Add(q.g.opts.CallbackTTL)), hashSecret(callback), hashSecret(token))
+		d.agent,
+		d.turn,
+		d.revision,
+		d.chat,
+		d.channel,
+		d.state,
+		micros(q.g.store.now().Add(q.g.opts.CallbackTTL)),
+		hashSecret(callback),
+		hashSecret(token),
+	)
 	seal := func(secret string) []byte { return q.g.store.seal.seal(turnLabel(d.id), secret) }
 	tx.Exec(`UPDATE delivery SET callback = ?, token = ? WHERE id = ?`, seal(callback), seal(token), d.id)
 }
@@ -155,8 +192,15 @@ func (q *deliveryQueue) send(ctx context.Context, item outbox.Item) error {
 // of the callback.
 func (q *deliveryQueue) buildPost(ctx context.Context, id string) (connection string, body []byte, err error) {
 	d, err := store.Read(ctx, q.g.store.db, func(tx *store.Tx) delivery {
-		return one(tx, errSuperseded, (*delivery).columns, `UPDATE delivery SET due_at = ? WHERE id = ? AND state = ? RETURNING `+deliveryColumns,
-			micros(q.g.store.now().Add(q.g.opts.CallbackTTL)), id, deliveryPosting)
+		return one(
+			tx,
+			errSuperseded,
+			(*delivery).columns,
+			`UPDATE delivery SET due_at = ? WHERE id = ? AND state = ? RETURNING `+deliveryColumns,
+			micros(q.g.store.now().Add(q.g.opts.CallbackTTL)),
+			id,
+			deliveryPosting,
+		)
 	})
 	if err != nil {
 		return "", nil, err
@@ -171,7 +215,10 @@ func (q *deliveryQueue) buildPost(ctx context.Context, id string) (connection st
 	if err := errors.Join(sealed, alike, json.Unmarshal(d.body, &p)); err != nil {
 		return "", nil, err
 	}
-	server := MCPServer{URL: q.g.toolsURL(d.agent, d.channel), Headers: map[string]string{"Authorization": "Bearer " + token}}
+	server := MCPServer{
+		URL:     q.g.toolsURL(d.agent, d.channel),
+		Headers: map[string]string{"Authorization": "Bearer " + token},
+	}
 	p.Callback, p.MCP = q.g.opts.PublicURL+callbackPath+callback, server
 	if agent.Settings.MCPList {
 		server.Name = "chat"
@@ -184,22 +231,36 @@ func (q *deliveryQueue) buildPost(ctx context.Context, id string) (connection st
 // settle stores the outcome of a delivery.
 func (q *deliveryQueue) settle(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	if outcome == outbox.StateSent {
-		tx.Exec(`UPDATE delivery SET state = ?, body = NULL WHERE id = ? AND state = ?`, deliveryOpen, string(item.Body), deliveryPosting)
+		tx.Exec(
+			`UPDATE delivery SET state = ?, body = NULL WHERE id = ? AND state = ?`,
+			deliveryOpen,
+			string(item.Body),
+			deliveryPosting,
+		)
 		return
 	}
 	why := string(outcome)
 	if cause != nil {
 		why = cause.Error()
 	}
-	tx.Exec(`UPDATE delivery SET state = ?, trouble = ?, body = NULL, callback = NULL, token = NULL, due_at = 0 WHERE id = ? AND state = ?`,
-		deliveryFailed, why, string(item.Body), deliveryPosting)
+	tx.Exec(
+		`UPDATE delivery SET state = ?, trouble = ?, body = NULL, callback = NULL, token = NULL, due_at = 0 WHERE id = ? AND state = ?`,
+		deliveryFailed,
+		why,
+		string(item.Body),
+		deliveryPosting,
+	)
 }
 
 func (q *deliveryQueue) logOutcome(item outbox.Item, outcome outbox.State, cause error) {
 	q.waiters.notify(string(item.Body))
 	if outcome != outbox.StateSent && outcome != outbox.StateDropped {
 		agent, _, _ := strings.Cut(item.Destination, "/")
-		q.g.opts.Log.Warn().Str("agent", agent).Str("outcome", string(outcome)).Err(cause).Msg("delivery not accepted by its agent")
+		q.g.opts.Log.Warn().
+			Str("agent", agent).
+			Str("outcome", string(outcome)).
+			Err(cause).
+			Msg("delivery not accepted by its agent")
 	}
 }
 

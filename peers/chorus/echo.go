@@ -56,7 +56,8 @@ func (f *echoFilter) author(channel protocol.PeerID, text string) protocol.PeerI
 	}
 	for _, said := range f.recent.Keys() {
 		m, found := f.recent.Peek(said)
-		if _, other, _ := strings.Cut(m.channel.Name(), "."); found && other == room && isRecent(m) && attention.IsForward(text, said) {
+		if _, other, _ := strings.Cut(m.channel.Name(), "."); found && other == room && isRecent(m) &&
+			attention.IsForward(text, said) {
 			return m.agent
 		}
 	}

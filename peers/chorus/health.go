@@ -22,7 +22,10 @@ type deliveryHealth struct {
 }
 
 func newDeliveryHealth() deliveryHealth {
-	return deliveryHealth{unresponsive: newCache[string, int64](maxUnhealthy), noLifecycle: newCache[string, struct{}](maxUnhealthy)}
+	return deliveryHealth{
+		unresponsive: newCache[string, int64](maxUnhealthy),
+		noLifecycle:  newCache[string, struct{}](maxUnhealthy),
+	}
 }
 
 // newCache makes a cache of a positive size.

@@ -47,26 +47,52 @@ func hookLabel(name HookName) string { return "hook:" + string(name) }
 
 // AddHook makes a hook and returns the secret with which posts must be signed. It fails with
 // ErrExists if the name is in use.
-func (s *Store) AddHook(ctx context.Context, name HookName, chat protocol.PeerID, oblige bool) (secret string, err error) {
+func (s *Store) AddHook(
+	ctx context.Context,
+	name HookName,
+	chat protocol.PeerID,
+	oblige bool,
+) (secret string, err error) {
 	if err := CheckHookName(string(name)); err != nil {
 		return "", err
 	}
 	secret = newHookSecret()
-	return secret, s.change(ctx, fmt.Sprintf("adding the hook %s", name), ErrExists,
+	return secret, s.change(
+		ctx,
+		fmt.Sprintf("adding the hook %s", name),
+		ErrExists,
 		`INSERT INTO hook (name, chat, oblige, secret, created_at, changed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT DO NOTHING`,
-		name, chat, oblige, s.seal.seal(hookLabel(name), secret), micros(s.now()))
+		name,
+		chat,
+		oblige,
+		s.seal.seal(hookLabel(name), secret),
+		micros(s.now()),
+	)
 }
 
 // RotateHook gives a hook a new secret. When it returns, signatures with the old one are refused.
 func (s *Store) RotateHook(ctx context.Context, name HookName) (secret string, err error) {
 	secret = newHookSecret()
-	return secret, s.change(ctx, fmt.Sprintf("rotating the hook %s", name), ErrNotFound,
-		`UPDATE hook SET secret = ?, changed_at = ? WHERE name = ?`, s.seal.seal(hookLabel(name), secret), micros(s.now()), name)
+	return secret, s.change(
+		ctx,
+		fmt.Sprintf("rotating the hook %s", name),
+		ErrNotFound,
+		`UPDATE hook SET secret = ?, changed_at = ? WHERE name = ?`,
+		s.seal.seal(hookLabel(name), secret),
+		micros(s.now()),
+		name,
+	)
 }
 
 // RemoveHook removes a hook. Accepted posts still reach its chat.
 func (s *Store) RemoveHook(ctx context.Context, name HookName) error {
-	return s.change(ctx, fmt.Sprintf("removing the hook %s", name), ErrNotFound, `DELETE FROM hook WHERE name = ?`, name)
+	return s.change(
+		ctx,
+		fmt.Sprintf("removing the hook %s", name),
+		ErrNotFound,
+		`DELETE FROM hook WHERE name = ?`,
+		name,
+	)
 }
 
 // Hooks lists the hooks by name.
@@ -77,7 +103,19 @@ func (s *Store) Hooks(ctx context.Context) ([]Hook, error) {
 	}
 	rows, err := store.Read(ctx, s.db, func(tx *store.Tx) []row {
 		return store.All(tx, func(r *row) []any {
-			return []any{&r.Name, &r.Chat, &r.Oblige, (*moment)(&r.CreatedAt), (*moment)(&r.ChangedAt), &r.refused, &r.RefusedWhy, &r.Posts, &r.Waiting, &r.Lost, &r.LostWhy}
+			return []any{
+				&r.Name,
+				&r.Chat,
+				&r.Oblige,
+				(*moment)(&r.CreatedAt),
+				(*moment)(&r.ChangedAt),
+				&r.refused,
+				&r.RefusedWhy,
+				&r.Posts,
+				&r.Waiting,
+				&r.Lost,
+				&r.LostWhy,
+			}
 		}, `SELECT name, chat, oblige, created_at, changed_at, refused_at, refused_why,
 		(SELECT count(*) FROM hook_post WHERE hook = name),
 		(SELECT count(*) FROM outbox WHERE queue = ?1 AND destination = chat AND state IN ('pending', 'sending') AND `+keyOfHook+`),
@@ -125,8 +163,13 @@ func (s *Store) hookOf(ctx context.Context, name string) (h Hook, secret string,
 func (s *Store) recordRefusal(ctx context.Context, name HookName, why string) error {
 	now := s.now()
 	return store.Autocommit(ctx, s.db, func(tx *store.Tx) {
-		tx.Exec(`UPDATE hook SET refused_at = ?1, refused_why = ?2 WHERE name = ?3 AND refused_at NOT BETWEEN ?4 AND ?1`,
-			micros(now), why, name, micros(now.Add(-time.Second)))
+		tx.Exec(
+			`UPDATE hook SET refused_at = ?1, refused_why = ?2 WHERE name = ?3 AND refused_at NOT BETWEEN ?4 AND ?1`,
+			micros(now),
+			why,
+			name,
+			micros(now.Add(-time.Second)),
+		)
 	})
 }
 

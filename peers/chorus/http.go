@@ -29,7 +29,8 @@ func newHTTPError(status int, text string) *httpError { return &httpError{status
 // Errors shared by several endpoints.
 var (
 	errTooLarge      = newHTTPError(http.StatusRequestEntityTooLarge, "the body is larger than 1 MiB")
-	errFrameTooLarge = newHTTPError(http.StatusRequestEntityTooLarge, "the message does not fit into a frame of the bus")
+	errFrameTooLarge = newHTTPError(http.StatusRequestEntityTooLarge,
+		"the message does not fit into a frame of the bus")
 	errUnknownSecret = newHTTPError(http.StatusNotFound, "not found")
 	errInternal      = newHTTPError(http.StatusInternalServerError, "the gateway could not store this; try again")
 	errBusy          = newHTTPError(http.StatusServiceUnavailable, "too many concurrent calls; try again")
@@ -125,7 +126,8 @@ func (g *Gateway) checkHostAndOrigin(r *http.Request) error {
 		return errHost
 	}
 	origin := r.Header.Get("Origin")
-	if u, err := url.Parse(origin); origin != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || !g.isOwnHost(u.Host)) {
+	if u, err := url.Parse(origin); origin != "" &&
+		(err != nil || u.Scheme != "http" && u.Scheme != "https" || !g.isOwnHost(u.Host)) {
 		return errOrigin
 	}
 	return nil

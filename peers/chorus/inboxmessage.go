@@ -238,7 +238,8 @@ func (o object) headers(name string) (headers map[string]string) {
 		if !headerNameRule.MatchString(header) || reservedHeaders[http.CanonicalHeaderKey(header)] {
 			o.fail("%s%s has a name that cannot be sent", o.path, name)
 		}
-		if len(value) > 16<<10 || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
+		if len(value) > 16<<10 ||
+			strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
 			o.fail("%s%s has a value that cannot be sent", o.path, name)
 		}
 	}

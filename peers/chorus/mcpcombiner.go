@@ -46,7 +46,12 @@ type combinedServer struct {
 }
 
 // serve answers one MCP request for a channel with a list of servers.
-func (c *mcpCombiner) serve(w http.ResponseWriter, r *http.Request, channel protocol.PeerID, servers []MCPServer) error {
+func (c *mcpCombiner) serve(
+	w http.ResponseWriter,
+	r *http.Request,
+	channel protocol.PeerID,
+	servers []MCPServer,
+) error {
 	m, err := c.get(channel, servers)
 	if err != nil {
 		return err
@@ -100,7 +105,11 @@ func (c *mcpCombiner) connect(m *combinedServer, servers []MCPServer) {
 			defer c.mu.Unlock()
 			if err != nil {
 				m.failed = true
-				c.g.opts.Log.Warn().Str("server", s.Name).Str("host", netguard.HostForLog(s.URL)).Err(withoutURL(err)).Msg("MCP server of a service unusable")
+				c.g.opts.Log.Warn().
+					Str("server", s.Name).
+					Str("host", netguard.HostForLog(s.URL)).
+					Err(withoutURL(err)).
+					Msg("MCP server of a service unusable")
 				return
 			}
 			m.sessions = append(m.sessions, session)

@@ -61,7 +61,9 @@ func (p *toolProxy) serve(w http.ResponseWriter, r *http.Request) error {
 	if err := p.g.checkHostAndOrigin(r); err != nil {
 		return err
 	}
-	channel := protocol.PeerID("chorus:" + r.PathValue("inbox") + "." + strings.ReplaceAll(r.PathValue("channel"), ".", "%"))
+	channel := protocol.PeerID(
+		"chorus:" + r.PathValue("inbox") + "." + strings.ReplaceAll(r.PathValue("channel"), ".", "%"),
+	)
 	servers, err := p.authorize(r, channel)
 	if err != nil {
 		return err
@@ -78,8 +80,9 @@ func (p *toolProxy) serve(w http.ResponseWriter, r *http.Request) error {
 }
 
 var (
-	errNotAssigned = newHTTPError(http.StatusUnauthorized, "send the bus token of an agent that is assigned to this channel")
-	errNoTools     = newHTTPError(http.StatusNotFound, "this channel has no tools")
+	errNotAssigned = newHTTPError(http.StatusUnauthorized,
+		"send the bus token of an agent that is assigned to this channel")
+	errNoTools = newHTTPError(http.StatusNotFound, "this channel has no tools")
 )
 
 // authorize returns the servers of a channel if the caller is an agent of the channel.
@@ -90,7 +93,11 @@ func (p *toolProxy) authorize(r *http.Request, channel protocol.PeerID) ([]MCPSe
 	if err != nil {
 		return nil, err
 	}
-	agents, err := store.Read(ctx, p.g.store.db, func(tx *store.Tx) []bridge.Assignment { return p.g.router.Agents(tx, channel) })
+	agents, err := store.Read(
+		ctx,
+		p.g.store.db,
+		func(tx *store.Tx) []bridge.Assignment { return p.g.router.Agents(tx, channel) },
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +118,24 @@ func (p *toolProxy) authorize(r *http.Request, channel protocol.PeerID) ([]MCPSe
 // requestHeaders are the headers of the agent's MCP client that reach the service, and
 // responseHeaders those of the service that come back.
 var (
-	requestHeaders  = []string{"Accept", "Content-Type", "Last-Event-Id", "Mcp-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name"}
-	responseHeaders = []string{"Cache-Control", "Content-Type", "Mcp-Protocol-Version", "Mcp-Session-Id", "Retry-After", "Allow", "Www-Authenticate"}
+	requestHeaders = []string{
+		"Accept",
+		"Content-Type",
+		"Last-Event-Id",
+		"Mcp-Protocol-Version",
+		"Mcp-Session-Id",
+		"Mcp-Method",
+		"Mcp-Name",
+	}
+	responseHeaders = []string{
+		"Cache-Control",
+		"Content-Type",
+		"Mcp-Protocol-Version",
+		"Mcp-Session-Id",
+		"Retry-After",
+		"Allow",
+		"Www-Authenticate",
+	}
 )
 
 // forward forwards one MCP request with the service's headers, exactly as they came with its latest
@@ -265,7 +288,12 @@ func whoami(ctx context.Context, bus, authorization, address string) (identities
 	ctx, cancel := context.WithTimeout(ctx, whoamiTimeout)
 	defer cancel()
 	call := peer.HTTPCall{
-		Bus: bus, Method: http.MethodGet, Path: "whoami", Query: url.Values{"for": {address}}, Authorization: authorization, Limit: 1 << 20,
+		Bus:           bus,
+		Method:        http.MethodGet,
+		Path:          "whoami",
+		Query:         url.Values{"for": {address}},
+		Authorization: authorization,
+		Limit:         1 << 20,
 	}
 	status, body, err := call.Do(ctx)
 	if err == nil && (status == http.StatusUnauthorized || status == http.StatusForbidden) {

@@ -46,7 +46,10 @@ func (g *Gateway) serveTools(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-var errToken = newHTTPError(http.StatusUnauthorized, "the token is missing, wrong or expired; use the one that came with the latest message")
+var errToken = newHTTPError(
+	http.StatusUnauthorized,
+	"the token is missing, wrong or expired; use the one that came with the latest message",
+)
 
 // authenticateTools checks a request's bearer token against the agent and the channel in its
 // path, and returns the delivery of the token.
@@ -59,7 +62,10 @@ func (g *Gateway) authenticateTools(r *http.Request) (*delivery, error) {
 	switch {
 	case err != nil && !errors.Is(err, errUnknownSecret):
 		return nil, err
-	case err != nil, !d.isLive(g.store.now()), r.PathValue("agent") != string(d.agent), r.PathValue("channel") != pathSegment(escapeName(d.channel)):
+	case err != nil,
+		!d.isLive(g.store.now()),
+		r.PathValue("agent") != string(d.agent),
+		r.PathValue("channel") != pathSegment(escapeName(d.channel)):
 		return nil, errToken
 	}
 	return d, nil

@@ -39,11 +39,17 @@ func (g *Gateway) pruneOnce(ctx context.Context) error {
 	err := store.Autocommit(ctx, g.store.db, func(tx *store.Tx) {
 		forget := func(query string, age time.Duration) { tx.Exec(query, micros(now.Add(-age))) }
 		// Twice the time, since the callbacks of messages just given up are still needed.
-		forget(`UPDATE inbound SET callback = NULL, content = x'' WHERE callback IS NOT NULL AND received_at < ?`, 2*secretRetention)
+		forget(
+			`UPDATE inbound SET callback = NULL, content = x'' WHERE callback IS NOT NULL AND received_at < ?`,
+			2*secretRetention,
+		)
 		forget(`UPDATE channel SET mcp = NULL WHERE mcp IS NOT NULL AND mcp_at < ?`, 2*secretRetention)
 		forget(`DELETE FROM inbound WHERE received_at < ?`, messageRetention)
 		forget(`DELETE FROM hook_post WHERE at < ?`, messageRetention)
-		forget(`UPDATE delivery SET callback = NULL, token = NULL WHERE callback IS NOT NULL AND due_at < ? AND state <> 'posting'`, 0)
+		forget(
+			`UPDATE delivery SET callback = NULL, token = NULL WHERE callback IS NOT NULL AND due_at < ? AND state <> 'posting'`,
+			0,
+		)
 		forget(`DELETE FROM delivery WHERE due_at < ? AND state <> 'posting'`, messageRetention)
 	})
 	if err != nil {

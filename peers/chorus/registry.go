@@ -44,15 +44,28 @@ func (s *Store) CreateInbox(ctx context.Context, name InboxName) (secret string,
 // RotateInbox gives an inbox a new secret. The old one is invalid when it returns.
 func (s *Store) RotateInbox(ctx context.Context, name InboxName) (secret string, err error) {
 	secret = newSecret(inboxPrefix)
-	return secret, s.change(ctx, fmt.Sprintf("rotating the inbox %s", name), ErrNotFound,
-		`UPDATE inbox SET secret_sha256 = ?, changed_at = ? WHERE name = ? AND secret_sha256 IS NOT NULL`, hashSecret(secret), micros(s.now()), name)
+	return secret, s.change(
+		ctx,
+		fmt.Sprintf("rotating the inbox %s", name),
+		ErrNotFound,
+		`UPDATE inbox SET secret_sha256 = ?, changed_at = ? WHERE name = ? AND secret_sha256 IS NOT NULL`,
+		hashSecret(secret),
+		micros(s.now()),
+		name,
+	)
 }
 
 // RevokeInbox closes an inbox. Its secret is invalid when it returns. Accepted messages are still
 // answered.
 func (s *Store) RevokeInbox(ctx context.Context, name InboxName) error {
-	return s.change(ctx, fmt.Sprintf("revoking the inbox %s", name), ErrNotFound,
-		`UPDATE inbox SET secret_sha256 = NULL, changed_at = ? WHERE name = ? AND secret_sha256 IS NOT NULL`, micros(s.now()), name)
+	return s.change(
+		ctx,
+		fmt.Sprintf("revoking the inbox %s", name),
+		ErrNotFound,
+		`UPDATE inbox SET secret_sha256 = NULL, changed_at = ? WHERE name = ? AND secret_sha256 IS NOT NULL`,
+		micros(s.now()),
+		name,
+	)
 }
 
 // Inboxes lists the inboxes by name, including revoked ones.
@@ -70,7 +83,13 @@ func (s *Store) Inboxes(ctx context.Context) ([]Inbox, error) {
 // same path: one hash and one failed lookup, which is errUnknownSecret.
 func (s *Store) inboxOf(ctx context.Context, secret string) (InboxName, error) {
 	return store.Read(ctx, s.db, func(tx *store.Tx) InboxName {
-		return one(tx, errUnknownSecret, store.Scalar[InboxName], `SELECT name FROM inbox WHERE secret_sha256 = ?`, hashSecret(secret))
+		return one(
+			tx,
+			errUnknownSecret,
+			store.Scalar[InboxName],
+			`SELECT name FROM inbox WHERE secret_sha256 = ?`,
+			hashSecret(secret),
+		)
 	})
 }
 
@@ -111,8 +130,16 @@ func (s *Store) AddAgent(ctx context.Context, name AgentName, connection string,
 	if err != nil {
 		return fmt.Errorf("%s: %w", adding, err)
 	}
-	return s.change(ctx, adding, ErrExists, `INSERT INTO agent (name, connection, settings, added_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		name, s.seal.seal(connectionLabel(name), connection), string(raw), micros(s.now()))
+	return s.change(
+		ctx,
+		adding,
+		ErrExists,
+		`INSERT INTO agent (name, connection, settings, added_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		name,
+		s.seal.seal(connectionLabel(name), connection),
+		string(raw),
+		micros(s.now()),
+	)
 }
 
 // ReplaceConnection gives an external agent another connection string, which is also used for
@@ -144,7 +171,13 @@ func connectionLabel(name AgentName) string { return "connection:" + string(name
 // RemoveAgent removes an external agent. Its callbacks and tools are invalid when it returns. The
 // gateway then disconnects it and deletes its data.
 func (s *Store) RemoveAgent(ctx context.Context, name AgentName) error {
-	return s.change(ctx, fmt.Sprintf("removing the agent %s", name), ErrNotFound, `DELETE FROM agent WHERE name = ?`, name)
+	return s.change(
+		ctx,
+		fmt.Sprintf("removing the agent %s", name),
+		ErrNotFound,
+		`DELETE FROM agent WHERE name = ?`,
+		name,
+	)
 }
 
 // Agents lists the external agents by name.

@@ -84,7 +84,8 @@ func (q *callbackQueue) handleReport(ctx context.Context, d *peer.Delivery) erro
 	}
 	event.Name = name
 	p := pendingEvent{Event: event, Channel: protocol.PeerID(d.Topic), Agent: d.Message.From}
-	return q.enqueue(ctx, p, cmp.Or(report.InReplyTo, string(d.Message.InReplyTo)), string(d.Message.MessageID), done, true)
+	return q.enqueue(ctx, p, cmp.Or(report.InReplyTo, string(d.Message.InReplyTo)), string(d.Message.MessageID), done,
+		true)
 }
 
 // serviceToolName returns the service's own name of a tool: without the name of its server, which
@@ -110,7 +111,12 @@ func (q *callbackQueue) enqueue(ctx context.Context, p pendingEvent, inReplyTo, 
 	}
 	err := store.InTx(ctx, q.g.store.db, func(tx *store.Tx) {
 		in := findAnswered(tx, p.Channel, inReplyTo, q.g.router.InFlight(p.Channel))
-		fresh := tx.ExecCount(`INSERT OR IGNORE INTO shown (inbound, agent, key) VALUES (?, ?, ?)`, in.seq, agent, shortKey(key))
+		fresh := tx.ExecCount(
+			`INSERT OR IGNORE INTO shown (inbound, agent, key) VALUES (?, ?, ?)`,
+			in.seq,
+			agent,
+			shortKey(key),
+		)
 		if fresh > 0 {
 			q.putWithLifecycle(tx, in, p, string(agent)+" "+key, done, visible)
 		}
@@ -126,7 +132,13 @@ func (q *callbackQueue) enqueue(ctx context.Context, p pendingEvent, inReplyTo, 
 
 // putWithLifecycle stores an event with lifecycle events around it. The first is "processing",
 // and the last is always "idle".
-func (q *callbackQueue) putWithLifecycle(tx *store.Tx, in answeredMessage, p pendingEvent, key string, done, visible bool) {
+func (q *callbackQueue) putWithLifecycle(
+	tx *store.Tx,
+	in answeredMessage,
+	p pendingEvent,
+	key string,
+	done, visible bool,
+) {
 	if in.turn == lifecycleIdle {
 		if !visible {
 			return
@@ -135,7 +147,8 @@ func (q *callbackQueue) putWithLifecycle(tx *store.Tx, in answeredMessage, p pen
 	}
 	lifecycle := func(status string) {
 		in.turn = status
-		q.put(tx, p.Channel, in.seq, pendingEvent{Event: chorus.Event{Type: chorus.EventLifecycle, Status: status}}, key+" "+status)
+		q.put(tx, p.Channel, in.seq, pendingEvent{Event: chorus.Event{Type: chorus.EventLifecycle, Status: status}},
+			key+" "+status)
 	}
 	if in.turn != lifecycleProcessing {
 		lifecycle(lifecycleProcessing)
@@ -251,7 +264,10 @@ func (q *callbackQueue) send(ctx context.Context, item outbox.Item) error {
 		return outbox.Unknown(err)
 	case answered && p.Event.Type == chorus.EventLifecycle:
 		q.health.disableLifecycle(item.Destination)
-		q.g.opts.Log.Info().Str("peer", item.Destination).Err(status).Msg("lifecycle events stopped: the service does not accept them")
+		q.g.opts.Log.Info().
+			Str("peer", item.Destination).
+			Err(status).
+			Msg("lifecycle events stopped: the service does not accept them")
 		return outbox.Drop(fmt.Errorf("%w: %w", errNoLifecycle, status))
 	case err != nil && p.isReport():
 		return outbox.Drop(err) // answers wait behind it
@@ -292,7 +308,8 @@ func (q *callbackQueue) settle(tx *store.Tx, item outbox.Item, outcome outbox.St
 	if cause != nil {
 		status.Reason = cause.Error()
 	}
-	q.g.router.Report(tx, &bridge.Report{Chat: p.Channel, Agent: p.Agent, Key: string(p.Reply) + " " + status.Status, Status: status})
+	q.g.router.Report(tx,
+		&bridge.Report{Chat: p.Channel, Agent: p.Agent, Key: string(p.Reply) + " " + status.Status, Status: status})
 }
 
 // logOutcome logs the outcome of an event.
@@ -305,7 +322,11 @@ func (q *callbackQueue) logOutcome(item outbox.Item, outcome outbox.State, cause
 	case outbox.StateDropped:
 		level = zerolog.DebugLevel
 	}
-	q.g.opts.Log.WithLevel(level).Str("peer", item.Destination).Str("outcome", string(outcome)).Err(cause).Msg("event not accepted by its callback")
+	q.g.opts.Log.WithLevel(level).
+		Str("peer", item.Destination).
+		Str("outcome", string(outcome)).
+		Err(cause).
+		Msg("event not accepted by its callback")
 }
 
 // isReport reports whether an event only reports activity: it is neither an answer nor an error.

@@ -11,7 +11,9 @@ import (
 )
 
 // directChatPattern matches a channel context that describes a chat of two.
-var directChatPattern = regexp.MustCompile(`(?i)\b(direct (message|conversation|chat)s?|DM|1[:-]1|one[- ](on|to)[- ]one|private (conversation|chat|message)s?|(between|only|just) (the )?two|two (people|persons|participants|members|parties))\b`)
+var directChatPattern = regexp.MustCompile(
+	`(?i)\b(direct (message|conversation|chat)s?|DM|1[:-]1|one[- ](on|to)[- ]one|private (conversation|chat|message)s?|(between|only|just) (the )?two|two (people|persons|participants|members|parties))\b`,
+)
 
 // conversationKind returns the kind of a channel: a channel for several people, unless its
 // context describes a direct chat.
@@ -34,7 +36,8 @@ func authorOf(p *InboxMessage, said protocol.PeerID, onBus func(protocol.PeerID)
 		a.ID, a.Kind = string(said), string(attention.AuthorAgent)
 	case onBus(name):
 		a.ID, a.Kind = string(name), string(attention.AuthorAgent)
-	case strings.EqualFold(p.Sender, "system"), p.Service != "" && (strings.EqualFold(p.Sender, p.Service) || strings.EqualFold(p.Sender, service)):
+	case strings.EqualFold(p.Sender, "system"),
+		p.Service != "" && (strings.EqualFold(p.Sender, p.Service) || strings.EqualFold(p.Sender, service)):
 		a.Kind = string(attention.AuthorSystem)
 	}
 	return a
@@ -44,7 +47,13 @@ func authorOf(p *InboxMessage, said protocol.PeerID, onBus func(protocol.PeerID)
 // it knows under an unknown name. So a person who names nobody known addresses the agent, but an
 // agent or the service must name it. known returns the person or other agent of a name, as used
 // in mentions, or "".
-func resolveMentions(content string, author *protocol.Author, agent protocol.PeerID, inbox InboxName, known func(string) string) (mentions []string) {
+func resolveMentions(
+	content string,
+	author *protocol.Author,
+	agent protocol.PeerID,
+	inbox InboxName,
+	known func(string) string,
+) (mentions []string) {
 	add := func(name string) {
 		if !slices.Contains(mentions, name) {
 			mentions = append(mentions, name)

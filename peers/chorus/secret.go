@@ -60,7 +60,11 @@ func openSealer(path string) (*sealer, error) {
 		return nil, fmt.Errorf("reading the key of the sealed secrets: %w", err)
 	}
 	if len(key) != keyBytes {
-		return nil, fmt.Errorf("%s is not a key of %d bytes: restore it from a backup, or remove it and add every agent again", path, keyBytes)
+		return nil, fmt.Errorf(
+			"%s is not a key of %d bytes: restore it from a backup, or remove it and add every agent again",
+			path,
+			keyBytes,
+		)
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {

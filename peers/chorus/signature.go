@@ -21,8 +21,12 @@ var postIDRule = regexp.MustCompile(`^[A-Za-z0-9._:/+=-]{1,128}$`)
 // Errors of posts to hooks.
 var (
 	errNoHook   = newHTTPError(http.StatusNotFound, "there is no such hook; hubbub hook list lists the hooks")
-	errUnsigned = newHTTPError(http.StatusForbidden, "the post is not signed: send webhook-id, webhook-timestamp and webhook-signature (Standard Webhooks), or X-Hub-Signature-256")
-	errSigned   = newHTTPError(http.StatusForbidden, "the signature does not match: sign the body as it is sent, with the secret of this hook")
+	errUnsigned = newHTTPError(
+		http.StatusForbidden,
+		"the post is not signed: send webhook-id, webhook-timestamp and webhook-signature (Standard Webhooks), or X-Hub-Signature-256",
+	)
+	errSigned = newHTTPError(http.StatusForbidden,
+		"the signature does not match: sign the body as it is sent, with the secret of this hook")
 )
 
 // checkSignature verifies a post and returns the ID by which it is recognized. It accepts the
@@ -81,10 +85,14 @@ func checkStamp(id, stamp string, now time.Time) (string, error) {
 		return "", newHTTPError(http.StatusBadRequest, "webhook-timestamp must be a number of seconds since 1970")
 	}
 	if away := now.Sub(time.Unix(seconds, 0)).Abs(); away > replayWindow {
-		return "", newHTTPError(http.StatusBadRequest, "webhook-timestamp differs by more than 5 minutes from this machine's clock: sign the post when it is sent, and compare the clocks")
+		return "", newHTTPError(
+			http.StatusBadRequest,
+			"webhook-timestamp differs by more than 5 minutes from this machine's clock: sign the post when it is sent, and compare the clocks",
+		)
 	}
 	if !postIDRule.MatchString(id) {
-		return "", newHTTPError(http.StatusBadRequest, "webhook-id must have 1 to 128 letters, digits, or . _ : / + = -")
+		return "", newHTTPError(http.StatusBadRequest,
+			"webhook-id must have 1 to 128 letters, digits, or . _ : / + = -")
 	}
 	return id, nil
 }

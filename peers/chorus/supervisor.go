@@ -118,7 +118,11 @@ func (m *agentSupervisor) reconcile(ctx context.Context) {
 		return
 	}
 	wanted, err := store.Read(ctx, m.g.store.db, func(tx *store.Tx) []agentEntry {
-		return store.All(tx, func(one *agentEntry) []any { return []any{&one.name, &one.added} }, `SELECT name, added_at FROM agent`)
+		return store.All(
+			tx,
+			func(one *agentEntry) []any { return []any{&one.name, &one.added} },
+			`SELECT name, added_at FROM agent`,
+		)
 	})
 	if err != nil {
 		if ctx.Err() == nil {
@@ -189,7 +193,12 @@ func (m *agentSupervisor) removeData(one *agentEntry) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	there, err := store.Read(ctx, m.g.store.db, func(tx *store.Tx) bool {
-		return store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM agent WHERE name = ? AND added_at = ?)`, one.name, one.added)
+		return store.Value[bool](
+			tx,
+			`SELECT EXISTS (SELECT 1 FROM agent WHERE name = ? AND added_at = ?)`,
+			one.name,
+			one.added,
+		)
 	})
 	if err == nil && !there {
 		err = os.RemoveAll(m.g.store.agentFolder(one.folder()))
@@ -229,7 +238,8 @@ func (m *agentSupervisor) openAgent(ctx context.Context, one *agentEntry) (Agent
 		Name: string(one.name), Folder: m.g.store.agentFolder(one.folder()),
 		Roles: known.Settings.Roles, Streams: known.Settings.Streams, Knocks: known.Settings.Knocks,
 		Post: func(ctx context.Context, turn, revision, chat string, p *chorus.Post) error {
-			return g.deliveries.deliver(ctx, &delivery{agent: one.name, turn: turn, revision: revision, chat: chat, channel: p.Channel.ID}, p)
+			return g.deliveries.deliver(ctx,
+				&delivery{agent: one.name, turn: turn, revision: revision, chat: chat, channel: p.Channel.ID}, p)
 		},
 		Peer: link, ComposeWindow: g.opts.ComposeWindow, ComposeCap: g.opts.ComposeCap, Deadline: g.opts.CallbackTTL,
 		Version: g.opts.Version, Log: g.opts.Log,

@@ -113,7 +113,12 @@ type taskList struct {
 // already stored, it is the same task.
 func (l *taskList) submit(ctx context.Context, in *inboundMessage, asked string) (id string, err error) {
 	err = l.g.accept(ctx, in, func(tx *store.Tx, seq int64) {
-		if id = store.Value[string](tx, `SELECT task FROM task_message WHERE inbound = ?`, seq); id != "" || tx.Err() != nil {
+		if id = store.Value[string](
+			tx,
+			`SELECT task FROM task_message WHERE inbound = ?`,
+			seq,
+		); id != "" ||
+			tx.Err() != nil {
 			return
 		}
 		if id = asked; asked == "" {
@@ -121,7 +126,10 @@ func (l *taskList) submit(ctx context.Context, in *inboundMessage, asked string)
 			tx.Exec(`INSERT INTO task (id, inbox, inbound, context, state, at) VALUES (?, ?, ?, ?, ?, ?)`,
 				id, in.inbox, seq, in.posted.ChannelID, taskSubmitted, micros(l.g.opts.Now()))
 		} else if t := loadTask(tx, in.inbox, asked); tx.Err() == nil && t.State != taskInputRequired {
-			tx.Fail(sdk.NewError(sdk.ErrUnsupportedOperation, "this task expects no message: send the next message with its contextId only"))
+			tx.Fail(
+				sdk.NewError(sdk.ErrUnsupportedOperation,
+					"this task expects no message: send the next message with its contextId only"),
+			)
 		} else if tx.Err() == nil {
 			t.State, t.Text = taskWorking, ""
 			l.save(tx, t)
@@ -134,7 +142,13 @@ func (l *taskList) submit(ctx context.Context, in *inboundMessage, asked string)
 // advance changes a task according to an event of its agent.
 func (l *taskList) advance(ctx context.Context, p *pendingEvent) error {
 	return store.InTx(ctx, l.g.store.db, func(tx *store.Tx) {
-		t := one(tx, outbox.Permanent(errNotKept), (*task).columns, taskColumns+`WHERE id = (SELECT task FROM task_message WHERE inbound = ?)`, p.Inbound)
+		t := one(
+			tx,
+			outbox.Permanent(errNotKept),
+			(*task).columns,
+			taskColumns+`WHERE id = (SELECT task FROM task_message WHERE inbound = ?)`,
+			p.Inbound,
+		)
 		if tx.Err() != nil {
 			return
 		}
@@ -174,7 +188,15 @@ func (l *taskList) advance(ctx context.Context, p *pendingEvent) error {
 }
 
 func (l *taskList) save(tx *store.Tx, t *task) {
-	tx.Exec(`UPDATE task SET state = ?, words = ?, interim = ?, working = ?, at = ? WHERE id = ?`, t.State, t.Text, t.Interim, t.Working, micros(l.g.opts.Now()), t.ID)
+	tx.Exec(
+		`UPDATE task SET state = ?, words = ?, interim = ?, working = ?, at = ? WHERE id = ?`,
+		t.State,
+		t.Text,
+		t.Interim,
+		t.Working,
+		micros(l.g.opts.Now()),
+		t.ID,
+	)
 	tx.OnCommit(l.changed.notify)
 }
 
@@ -200,8 +222,17 @@ func (l *taskList) cancel(ctx context.Context, inbox InboxName, id string) error
 		m.Event, m.Text = protocol.EventDelete, ""
 		raw, err := json.Marshal(m)
 		tx.Fail(err)
-		seq := store.Value[int64](tx, `INSERT INTO inbound (channel, external_id, source_id, message_id, content, received_at)
-			VALUES (?, ?, ?, ?, ?, ?) RETURNING seq`, was.channel, "cancel "+id, was.source, protocol.NewMessageID(), raw, micros(l.g.opts.Now()))
+		seq := store.Value[int64](
+			tx,
+			`INSERT INTO inbound (channel, external_id, source_id, message_id, content, received_at)
+			VALUES (?, ?, ?, ?, ?, ?) RETURNING seq`,
+			was.channel,
+			"cancel "+id,
+			was.source,
+			protocol.NewMessageID(),
+			raw,
+			micros(l.g.opts.Now()),
+		)
 		l.g.router.Deliver(tx, &bridge.Event{ID: seq, Chat: was.channel, Source: was.source}, time.Time{})
 		t.State, t.Text = taskCanceled, ""
 		l.save(tx, t)
@@ -218,7 +249,10 @@ func (t *task) toA2A() *sdk.Task {
 }
 
 func (t *task) artifact(n int) *sdk.Artifact {
-	return &sdk.Artifact{ID: sdk.ArtifactID(fmt.Sprint("answer-", n+1)), Parts: sdk.ContentParts{sdk.NewTextPart(t.Messages[n])}}
+	return &sdk.Artifact{
+		ID:    sdk.ArtifactID(fmt.Sprint("answer-", n+1)),
+		Parts: sdk.ContentParts{sdk.NewTextPart(t.Messages[n])},
+	}
 }
 
 func (t *task) status() sdk.TaskStatus {

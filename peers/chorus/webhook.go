@@ -31,7 +31,10 @@ const hookQueue = "hook"
 // maxWebhookPosts is how many posts may wait for one chat.
 const maxWebhookPosts = 1000
 
-var errHookFull = newHTTPError(http.StatusServiceUnavailable, "too many posts are waiting for this chat; try again later")
+var errHookFull = newHTTPError(
+	http.StatusServiceUnavailable,
+	"too many posts are waiting for this chat; try again later",
+)
 
 // A webhookQueue accepts posts to hooks and sends them to their chats.
 type webhookQueue struct {
@@ -75,13 +78,22 @@ func (q *webhookQueue) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, fmt.Sprintf("{\"event\":%s,\"status\":%q}\n", jsonString(said), map[bool]string{true: "accepted", false: "duplicate"}[fresh]))
+	_, _ = io.WriteString(
+		w,
+		fmt.Sprintf("{\"event\":%s,\"status\":%q}\n", jsonString(said),
+			map[bool]string{true: "accepted", false: "duplicate"}[fresh]),
+	)
 	return nil
 }
 
 // storePost verifies a post and stores it. It returns the sourceId of the post and whether it is
 // new.
-func (q *webhookQueue) storePost(w http.ResponseWriter, r *http.Request, hook *Hook, secret string) (source string, fresh bool, err error) {
+func (q *webhookQueue) storePost(
+	w http.ResponseWriter,
+	r *http.Request,
+	hook *Hook,
+	secret string,
+) (source string, fresh bool, err error) {
 	body, err := readBody(w, r)
 	if err != nil {
 		return "", false, err
@@ -96,8 +108,15 @@ func (q *webhookQueue) storePost(w http.ResponseWriter, r *http.Request, hook *H
 	}
 	source = hookLabel(hook.Name) + ":" + id
 	content := protocol.ChatMessage{
-		Text: said, Event: protocol.EventStatus, SourceID: source, CreatedAt: protocol.FormatTime(q.g.opts.Now()),
-		Author: &protocol.Author{ID: hookLabel(hook.Name), Kind: string(attention.AuthorSystem), DisplayName: string(hook.Name)},
+		Text:      said,
+		Event:     protocol.EventStatus,
+		SourceID:  source,
+		CreatedAt: protocol.FormatTime(q.g.opts.Now()),
+		Author: &protocol.Author{
+			ID:          hookLabel(hook.Name),
+			Kind:        string(attention.AuthorSystem),
+			DisplayName: string(hook.Name),
+		},
 	}
 	if hook.Oblige {
 		content.Event = protocol.EventAssignment
@@ -117,8 +136,12 @@ func (q *webhookQueue) storePost(w http.ResponseWriter, r *http.Request, hook *H
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
 	defer cancel()
 	err = store.InTx(ctx, q.g.store.db, func(tx *store.Tx) {
-		fresh = tx.ExecCount(`INSERT INTO hook_post (hook, id, at) SELECT name, ?2, ?3 FROM hook WHERE name = ?1 ON CONFLICT DO NOTHING`,
-			hook.Name, id, micros(q.g.opts.Now())) > 0
+		fresh = tx.ExecCount(
+			`INSERT INTO hook_post (hook, id, at) SELECT name, ?2, ?3 FROM hook WHERE name = ?1 ON CONFLICT DO NOTHING`,
+			hook.Name,
+			id,
+			micros(q.g.opts.Now()),
+		) > 0
 		if fresh {
 			var err error
 			if fresh, err = q.queue.EnqueueTx(tx, string(hook.Chat), source, raw); errors.Is(err, outbox.ErrFull) {
@@ -173,7 +196,12 @@ func (q *webhookQueue) send(ctx context.Context, item outbox.Item) error {
 // logOutcome logs posts that will not reach their chat.
 func (q *webhookQueue) logOutcome(item outbox.Item, outcome outbox.State, cause error) {
 	if outcome != outbox.StateSent {
-		q.g.opts.Log.Warn().Str("topic", item.Destination).Str("event", item.Key).Str("outcome", string(outcome)).Err(cause).Msg("post not accepted by its chat")
+		q.g.opts.Log.Warn().
+			Str("topic", item.Destination).
+			Str("event", item.Key).
+			Str("outcome", string(outcome)).
+			Err(cause).
+			Msg("post not accepted by its chat")
 	}
 }
 
@@ -186,18 +214,36 @@ func (q *webhookQueue) handle(ctx context.Context, d *peer.Delivery) error {
 	}
 	channel := protocol.PeerID(d.Topic)
 	return store.InTx(ctx, q.g.store.db, func(tx *store.Tx) {
-		last := one(tx, peer.Reject("there is no such channel; its service must first send a message in it"), store.Scalar[[]byte],
-			`SELECT content FROM inbound WHERE channel = ? ORDER BY length(content) > 0 DESC, seq DESC LIMIT 1`, channel)
+		last := one(
+			tx,
+			peer.Reject("there is no such channel; its service must first send a message in it"),
+			store.Scalar[[]byte],
+			`SELECT content FROM inbound WHERE channel = ? ORDER BY length(content) > 0 DESC, seq DESC LIMIT 1`,
+			channel,
+		)
 		var before protocol.ChatMessage
-		if content.Chat = (&protocol.Chat{ID: string(channel), Kind: string(attention.ConversationChannel)}); json.Unmarshal(last, &before) == nil && before.Chat != nil {
+		if content.Chat = (&protocol.Chat{ID: string(channel), Kind: string(attention.ConversationChannel)}); json.Unmarshal(
+			last,
+			&before,
+		) == nil &&
+			before.Chat != nil {
 			content.Chat, content.MCP = before.Chat, before.MCP
 		}
 		raw, err := json.Marshal(content)
 		tx.Fail(err)
 		// No service's ID contains a tab.
-		seq, fresh := store.One(tx, store.Scalar[int64], `INSERT INTO inbound (channel, external_id, source_id, message_id, content, callback, received_at)
+		seq, fresh := store.One(
+			tx,
+			store.Scalar[int64],
+			`INSERT INTO inbound (channel, external_id, source_id, message_id, content, callback, received_at)
 			VALUES (?, ?, ?, ?, ?, x'', ?) ON CONFLICT DO NOTHING RETURNING seq`,
-			channel, "\t"+content.SourceID, content.SourceID, protocol.NewMessageID(), raw, micros(q.g.opts.Now()))
+			channel,
+			"\t"+content.SourceID,
+			content.SourceID,
+			protocol.NewMessageID(),
+			raw,
+			micros(q.g.opts.Now()),
+		)
 		if fresh {
 			q.g.router.Deliver(tx, &bridge.Event{ID: seq, Chat: channel, Source: content.SourceID}, time.Time{})
 		}

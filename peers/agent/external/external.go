@@ -60,8 +60,15 @@ func Open(s *Spec) (*Agent, error) {
 	x := &Agent{db: db, Harness: chorus.New(s.Post, s.Knocks)}
 	x.server = &mcp.Implementation{Name: "hubbub-chorus", Title: "A chat on Hubbub", Version: s.Version}
 	x.agent = agent.New(protocol.AgentID(s.Name), db, x.Harness, &agent.Options{
-		Peer: s.Peer, Roles: s.Roles, Streams: s.Streams, HarnessType: "chorus",
-		ComposeWindow: max(s.ComposeWindow, 1), ComposeCap: s.ComposeCap, Deadline: s.Deadline, Log: s.Log, Redact: s.Redact,
+		Peer:          s.Peer,
+		Roles:         s.Roles,
+		Streams:       s.Streams,
+		HarnessType:   "chorus",
+		ComposeWindow: max(s.ComposeWindow, 1),
+		ComposeCap:    s.ComposeCap,
+		Deadline:      s.Deadline,
+		Log:           s.Log,
+		Redact:        s.Redact,
 	})
 	return x, nil
 }
@@ -73,7 +80,10 @@ func (x *Agent) Run(ctx context.Context) error { return errors.Join(x.agent.Run(
 // Tools returns the MCP endpoint with the chat tools of one chat, for a caller that was given the
 // given revision of a turn.
 func (x *Agent) Tools(chat, turn, revision string) http.Handler {
-	return mcptools.NewHandler(func(*http.Request) harness.Tools { return turnTools{x.agent.ToolsFor(chat), turn, revision} }, x.server)
+	return mcptools.NewHandler(
+		func(*http.Request) harness.Tools { return turnTools{x.agent.ToolsFor(chat), turn, revision} },
+		x.server,
+	)
 }
 
 // turnTools are the chat tools for a caller that was given a turn.

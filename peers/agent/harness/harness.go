@@ -177,7 +177,14 @@ type Capabilities struct {
 type Injection = attention.Capabilities
 
 // AllInjection is what a harness with its own model loop supports.
-var AllInjection = Injection{Immediate: true, Buffered: true, Notify: true, ToolMailbox: true, Digest: true, Interrupt: true}
+var AllInjection = Injection{
+	Immediate:   true,
+	Buffered:    true,
+	Notify:      true,
+	ToolMailbox: true,
+	Digest:      true,
+	Interrupt:   true,
+}
 
 // Progress is one report from a running turn.
 type Progress struct {

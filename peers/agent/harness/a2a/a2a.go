@@ -126,7 +126,8 @@ func withoutLogs(ctx context.Context) context.Context {
 }
 
 func (h *Harness) connect(ctx context.Context) (*remoteAgent, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, h.opts.InitTimeout, fmt.Errorf("its card did not arrive within %s", h.opts.InitTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, h.opts.InitTimeout,
+		fmt.Errorf("its card did not arrive within %s", h.opts.InitTimeout))
 	defer cancel()
 	card, err := agentcard.NewResolver(h.client).Resolve(ctx, h.url)
 	if err != nil {
@@ -138,10 +139,19 @@ func (h *Harness) connect(ctx context.Context) (*remoteAgent, error) {
 	client, err := a2aclient.NewFromCard(ctx, card, a2aclient.WithDefaultsDisabled(),
 		a2aclient.WithJSONRPCTransport(h.client), a2aclient.WithRESTTransport(h.client))
 	if err != nil {
-		return nil, fmt.Errorf("%w: its card has no address for A2A 1.0 by JSON-RPC or HTTP+JSON (%w)", harness.ErrPermanent, err)
+		return nil, fmt.Errorf("%w: its card has no address for A2A 1.0 by JSON-RPC or HTTP+JSON (%w)",
+			harness.ErrPermanent, err)
 	}
-	sees := slices.ContainsFunc(card.DefaultInputModes, func(mode string) bool { return strings.HasPrefix(mode, "image/") })
-	return &remoteAgent{client: client, images: sees, streams: card.Capabilities.Streaming, disconnected: make(chan error, 1)}, nil
+	sees := slices.ContainsFunc(
+		card.DefaultInputModes,
+		func(mode string) bool { return strings.HasPrefix(mode, "image/") },
+	)
+	return &remoteAgent{
+		client:       client,
+		images:       sees,
+		streams:      card.Capabilities.Streaming,
+		disconnected: make(chan error, 1),
+	}, nil
 }
 
 // Capabilities waits for the card. Knocks and digests are not supported, since a remote agent has
@@ -152,7 +162,13 @@ func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error
 		return harness.Capabilities{}, err
 	}
 	return harness.Capabilities{
-		Injection: harness.Injection{Immediate: true, Buffered: true, ToolMailbox: true, Interrupt: true}, Images: a.images,
+		Injection: harness.Injection{
+			Immediate:   true,
+			Buffered:    true,
+			ToolMailbox: true,
+			Interrupt:   true,
+		},
+		Images: a.images,
 	}, nil
 }
 

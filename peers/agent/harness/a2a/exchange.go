@@ -38,7 +38,10 @@ func (x *exchange) run(ctx context.Context) (anew bool) {
 	x.err = nil
 	key := x.turn.ConversationKey()
 	past, known := x.h.conversations.Get(key)
-	request := &sdk.SendMessageRequest{Message: x.newMessage(past), Config: &sdk.SendMessageConfig{ReturnImmediately: !x.a.streams}}
+	request := &sdk.SendMessageRequest{
+		Message: x.newMessage(past),
+		Config:  &sdk.SendMessageConfig{ReturnImmediately: !x.a.streams},
+	}
 	hearing, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	stop := context.AfterFunc(ctx, func() {
@@ -86,7 +89,13 @@ func (x *exchange) newMessage(past conversation) *sdk.Message {
 	if hint := x.turn.Correction; hint != "" { // the agent recognizes a message by its ID, and must answer again
 		words, id = words+"\n\n("+hint+")", id+"~again"
 	}
-	m := &sdk.Message{ID: id, Role: sdk.MessageRoleUser, ContextID: past.context, TaskID: past.task, Parts: sdk.ContentParts{sdk.NewTextPart(words)}}
+	m := &sdk.Message{
+		ID:        id,
+		Role:      sdk.MessageRoleUser,
+		ContextID: past.context,
+		TaskID:    past.task,
+		Parts:     sdk.ContentParts{sdk.NewTextPart(words)},
+	}
 	for _, i := range x.turn.Images {
 		if x.a.images {
 			part := sdk.NewRawPart(i.Data)
@@ -112,7 +121,8 @@ func (x *exchange) contextUnknown() bool {
 
 // finished reports whether the remote agent will send nothing more.
 func (x *exchange) finished() bool {
-	return x.message != nil || x.state.Terminal() || x.state == sdk.TaskStateInputRequired || x.state == sdk.TaskStateAuthRequired
+	return x.message != nil || x.state.Terminal() || x.state == sdk.TaskStateInputRequired ||
+		x.state == sdk.TaskStateAuthRequired
 }
 
 // poll polls a task until it has ended. If ctx ends first, poll cancels the task.
@@ -139,7 +149,9 @@ func (x *exchange) cancel(ctx context.Context) {
 	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), x.h.opts.CancelTimeout)
 	defer end()
 	if _, err := x.a.client.CancelTask(ctx, &sdk.CancelTaskRequest{ID: x.task.TaskID}); err != nil {
-		x.h.opts.Log.Info().Err(x.h.describeError(err)).Msg("task of a remote agent not canceled; its results are ignored")
+		x.h.opts.Log.Info().
+			Err(x.h.describeError(err)).
+			Msg("task of a remote agent not canceled; its results are ignored")
 	}
 }
 
@@ -256,7 +268,8 @@ func (x *exchange) result(ctx context.Context) error {
 	var refusal *sdk.Error
 	switch {
 	case errors.Is(err, netguard.ErrRefused):
-		return permanentError(userMoved, fmt.Errorf("%w (its card contains an address that is not public; --allow-target permits one)", shown))
+		return permanentError(userMoved,
+			fmt.Errorf("%w (its card contains an address that is not public; --allow-target permits one)", shown))
 	case errors.Is(err, sdk.ErrUnauthenticated), errors.Is(err, sdk.ErrUnauthorized):
 		return permanentError(userBadKey, shown)
 	case x.task.TaskID != "", errors.Is(err, errTooLong): // the task has begun and may have acted
@@ -279,13 +292,19 @@ func (x *exchange) finalError() error {
 	words := x.answer()
 	switch x.state {
 	case sdk.TaskStateFailed, sdk.TaskStateCanceled:
-		return x.h.describeError(fmt.Errorf("its task ended as %s: %s", strings.ToLower(strings.TrimPrefix(string(x.state), "TASK_STATE_")), words))
+		return x.h.describeError(
+			fmt.Errorf("its task ended as %s: %s", strings.ToLower(strings.TrimPrefix(string(x.state), "TASK_STATE_")),
+				words),
+		)
 	case sdk.TaskStateRejected:
 		if words == "" {
 			return &harness.UserError{Message: userRejected, Err: x.h.describeError(errors.New("it rejected the task"))}
 		}
 	case sdk.TaskStateAuthRequired:
-		return &harness.UserError{Message: userLogin, Err: x.h.describeError(errors.New("its task waits for somebody to log in"))}
+		return &harness.UserError{
+			Message: userLogin,
+			Err:     x.h.describeError(errors.New("its task waits for somebody to log in")),
+		}
 	}
 	return nil
 }

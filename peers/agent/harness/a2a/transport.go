@@ -46,7 +46,11 @@ func (d *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answer.Body = &limitedBody{answer.Body, maxAnswer}
 	switch status := answer.StatusCode; {
-	case status/100 == 3, status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusTooManyRequests, status >= 500:
+	case status/100 == 3,
+		status == http.StatusUnauthorized,
+		status == http.StatusForbidden,
+		status == http.StatusTooManyRequests,
+		status >= 500:
 		answer.Body.Close() //nolint:errcheck // nothing of it is read
 		return nil, statusError(status)
 	}
@@ -125,7 +129,8 @@ func classifyStatus(err error, shown error) error {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return permanentError(userBadKey, fmt.Errorf("%w (set HUBBUB_A2A_TOKEN to a valid token)", shown))
 	case status/100 == 3:
-		return permanentError(userMoved, fmt.Errorf("%w (redirects are not followed; set --a2a-url to the agent's own address)", shown))
+		return permanentError(userMoved,
+			fmt.Errorf("%w (redirects are not followed; set --a2a-url to the agent's own address)", shown))
 	default:
 		return fmt.Errorf("%w: %w", harness.ErrTemporary, shown)
 	}

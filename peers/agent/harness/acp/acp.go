@@ -52,7 +52,11 @@ var _ harness.Harness = (*Harness)(nil)
 // New makes a harness that runs the program argv. It starts nothing.
 func New(argv []string, opts *Options) *Harness {
 	h := &Harness{argv: argv, opts: opts.withDefaults()}
-	h.processes = processPool{supervise: h.supervise, main: subprocess.NewSupervisor[agentProcess](), extra: map[string]*extraProcess{}}
+	h.processes = processPool{
+		supervise: h.supervise,
+		main:      subprocess.NewSupervisor[agentProcess](),
+		extra:     map[string]*extraProcess{},
+	}
 	return h
 }
 
@@ -84,7 +88,12 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 func (h *Harness) supervise(ctx context.Context, life *subprocess.Supervisor[agentProcess]) error {
 	program := &subprocess.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log}
 	return life.Run(ctx, h.opts.Backoff, h.opts.Log, func(ctx context.Context) error {
-		return subprocess.Run(ctx, h.argv, program, func(ctx context.Context, process *subprocess.Process) error { return h.serve(ctx, life, process) })
+		return subprocess.Run(
+			ctx,
+			h.argv,
+			program,
+			func(ctx context.Context, process *subprocess.Process) error { return h.serve(ctx, life, process) },
+		)
 	})
 }
 
@@ -123,7 +132,10 @@ func classifyError(ctx context.Context, err error) error {
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, errDenied), errors.Is(err, harness.ErrPermanent), errors.Is(err, harness.ErrBudget), errors.Is(err, harness.ErrTemporary):
+	case errors.Is(err, errDenied),
+		errors.Is(err, harness.ErrPermanent),
+		errors.Is(err, harness.ErrBudget),
+		errors.Is(err, harness.ErrTemporary):
 		return err
 	default:
 		return fmt.Errorf("%w: %w", harness.ErrTemporary, err)

@@ -86,7 +86,12 @@ func (c *collector) handleUpdate(u *acpsdk.SessionUpdate) {
 	case u.ToolCall != nil:
 		c.mu.Lock()
 		if c.callCount++; c.callCount <= maxCalls {
-			c.calls[u.ToolCall.ToolCallId] = callInfo{kind: u.ToolCall.Kind, title: u.ToolCall.Title, input: u.ToolCall.RawInput, meta: u.ToolCall.Meta}
+			c.calls[u.ToolCall.ToolCallId] = callInfo{
+				kind:  u.ToolCall.Kind,
+				title: u.ToolCall.Title,
+				input: u.ToolCall.RawInput,
+				meta:  u.ToolCall.Meta,
+			}
 		}
 		if n := len(c.pieces); n > 0 && c.pieces[n-1] != "" && n < 256 {
 			c.pieces = append(c.pieces, "")
@@ -96,7 +101,8 @@ func (c *collector) handleUpdate(u *acpsdk.SessionUpdate) {
 	case u.ToolCallUpdate != nil && u.ToolCallUpdate.Status != nil:
 		switch *u.ToolCallUpdate.Status {
 		case acpsdk.ToolCallStatusCompleted, acpsdk.ToolCallStatusFailed:
-			c.reportTool(harness.ProgressToolResult, u.ToolCallUpdate.ToolCallId, deref(u.ToolCallUpdate.Title), u.ToolCallUpdate.RawOutput)
+			c.reportTool(harness.ProgressToolResult, u.ToolCallUpdate.ToolCallId, deref(u.ToolCallUpdate.Title),
+				u.ToolCallUpdate.RawOutput)
 		}
 	case u.Plan != nil:
 		done := 0
@@ -105,7 +111,14 @@ func (c *collector) handleUpdate(u *acpsdk.SessionUpdate) {
 				done++
 			}
 		}
-		c.report(harness.Progress{Kind: harness.ProgressStatus, Message: "plan", Progress: float64(done), Total: float64(len(u.Plan.Entries))})
+		c.report(
+			harness.Progress{
+				Kind:     harness.ProgressStatus,
+				Message:  "plan",
+				Progress: float64(done),
+				Total:    float64(len(u.Plan.Entries)),
+			},
+		)
 	}
 }
 
@@ -163,7 +176,11 @@ func (p *agentProcess) handleNotification(params json.RawMessage) {
 
 // handleRequest handles a request of the program. Since this side announced no files and no
 // terminals, it refuses all requests but those for permission.
-func (p *agentProcess) handleRequest(ctx context.Context, method string, params json.RawMessage) (any, *acpsdk.RequestError) {
+func (p *agentProcess) handleRequest(
+	ctx context.Context,
+	method string,
+	params json.RawMessage,
+) (any, *acpsdk.RequestError) {
 	if method != acpsdk.ClientMethodSessionRequestPermission {
 		return nil, acpsdk.NewMethodNotFound(method)
 	}

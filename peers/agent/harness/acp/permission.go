@@ -36,7 +36,10 @@ func ParsePermission(s string) (Permission, bool) {
 }
 
 // decidePermission answers a permission request.
-func (p *agentProcess) decidePermission(ctx context.Context, r *acpsdk.RequestPermissionRequest) acpsdk.RequestPermissionOutcome {
+func (p *agentProcess) decidePermission(
+	ctx context.Context,
+	r *acpsdk.RequestPermissionRequest,
+) acpsdk.RequestPermissionOutcome {
 	turn := p.collectorOf(r.SessionId)
 	if turn == nil { // no such turn is running
 		return chooseOption(nil, nil)
@@ -56,7 +59,11 @@ func (p *agentProcess) decidePermission(ctx context.Context, r *acpsdk.RequestPe
 }
 
 // allow reports whether a request is permitted, and whether a person was asked.
-func (p *agentProcess) allow(ctx context.Context, turn *collector, r *acpsdk.RequestPermissionRequest) (permitted, asked bool) {
+func (p *agentProcess) allow(
+	ctx context.Context,
+	turn *collector,
+	r *acpsdk.RequestPermissionRequest,
+) (permitted, asked bool) {
 	asks, chatTool := turn.callDetails(r), turn.isChatToolRequest(p.name, r)
 	kind := asks.kind
 	permitted = isPermitted(p.h.opts.Permission, kind, chatTool)
@@ -93,7 +100,11 @@ func (c *collector) callDetails(r *acpsdk.RequestPermissionRequest) callInfo {
 	c.mu.Lock()
 	began := c.calls[r.ToolCall.ToolCallId]
 	c.mu.Unlock()
-	w := callInfo{kind: cmp.Or(deref(r.ToolCall.Kind), began.kind), title: cmp.Or(deref(r.ToolCall.Title), began.title), input: r.ToolCall.RawInput}
+	w := callInfo{
+		kind:  cmp.Or(deref(r.ToolCall.Kind), began.kind),
+		title: cmp.Or(deref(r.ToolCall.Title), began.title),
+		input: r.ToolCall.RawInput,
+	}
 	if w.input == nil {
 		w.input = began.input
 	}
@@ -113,14 +124,28 @@ func settingName(kind acpsdk.ToolKind) string {
 
 // isPermitted decides about one request without asking a person.
 func isPermitted(p Permission, kind acpsdk.ToolKind, chatTool bool) bool {
-	return p == PermitEverything || chatTool || (p == PermitReading || p == PermitAsking) && slices.Contains(readOnlyKinds, kind)
+	return p == PermitEverything || chatTool ||
+		(p == PermitReading || p == PermitAsking) && slices.Contains(readOnlyKinds, kind)
 }
 
 // readOnlyKinds are the kinds of tools that change nothing.
-var readOnlyKinds = []acpsdk.ToolKind{acpsdk.ToolKindRead, acpsdk.ToolKindSearch, acpsdk.ToolKindThink, acpsdk.ToolKindFetch}
+var readOnlyKinds = []acpsdk.ToolKind{
+	acpsdk.ToolKindRead,
+	acpsdk.ToolKindSearch,
+	acpsdk.ToolKindThink,
+	acpsdk.ToolKindFetch,
+}
 
 // toolKinds are the known kinds of tools.
-var toolKinds = append(slices.Clone(readOnlyKinds), acpsdk.ToolKindEdit, acpsdk.ToolKindDelete, acpsdk.ToolKindMove, acpsdk.ToolKindExecute, acpsdk.ToolKindSwitchMode, acpsdk.ToolKindOther)
+var toolKinds = append(
+	slices.Clone(readOnlyKinds),
+	acpsdk.ToolKindEdit,
+	acpsdk.ToolKindDelete,
+	acpsdk.ToolKindMove,
+	acpsdk.ToolKindExecute,
+	acpsdk.ToolKindSwitchMode,
+	acpsdk.ToolKindOther,
+)
 
 // isChatToolRequest reports whether a request is for a tool of our own MCP server.
 func (c *collector) isChatToolRequest(program string, r *acpsdk.RequestPermissionRequest) bool {
@@ -132,7 +157,8 @@ func (c *collector) isChatToolRequest(program string, r *acpsdk.RequestPermissio
 	c.mu.Lock()
 	seen := c.calls[r.ToolCall.ToolCallId]
 	c.mu.Unlock()
-	server, tool := naming(callInfo{title: deref(r.ToolCall.Title), input: r.ToolCall.RawInput, meta: r.ToolCall.Meta}, seen)
+	server, tool := naming(callInfo{title: deref(r.ToolCall.Title), input: r.ToolCall.RawInput, meta: r.ToolCall.Meta},
+		seen)
 	return server == chatServerName && c.tools[plainToolName(tool)]
 }
 
@@ -158,7 +184,8 @@ var toolNameParsers = map[string]func(asks, began callInfo) (server, tool string
 		return splitToolName(name, "mcp__", "__")
 	},
 	"codex-acp": func(asks, began callInfo) (string, string) {
-		if stringAt(asks.input, "request", "_meta", "codex_approval_kind") != "mcp_tool_call" || stringAt(asks.input, "server_name") != stringAt(began.input, "server") {
+		if stringAt(asks.input, "request", "_meta", "codex_approval_kind") != "mcp_tool_call" ||
+			stringAt(asks.input, "server_name") != stringAt(began.input, "server") {
 			return "", ""
 		}
 		return stringAt(began.input, "server"), stringAt(began.input, "tool")
@@ -202,16 +229,27 @@ func stringAt(v any, path ...string) string {
 
 // chooseOption picks an option of one of the given kinds, which are in order of preference. It
 // cancels a request without such an option.
-func chooseOption(allow []acpsdk.PermissionOptionKind, options []acpsdk.PermissionOption) acpsdk.RequestPermissionOutcome {
+func chooseOption(
+	allow []acpsdk.PermissionOptionKind,
+	options []acpsdk.PermissionOption,
+) acpsdk.RequestPermissionOutcome {
 	for _, kind := range allow {
 		if i := slices.IndexFunc(options, func(o acpsdk.PermissionOption) bool { return o.Kind == kind }); i >= 0 {
-			return acpsdk.RequestPermissionOutcome{Selected: &acpsdk.RequestPermissionOutcomeSelected{OptionId: options[i].OptionId}}
+			return acpsdk.RequestPermissionOutcome{
+				Selected: &acpsdk.RequestPermissionOutcomeSelected{OptionId: options[i].OptionId},
+			}
 		}
 	}
 	return acpsdk.RequestPermissionOutcome{Cancelled: &acpsdk.RequestPermissionOutcomeCancelled{}}
 }
 
 var (
-	allowKinds  = []acpsdk.PermissionOptionKind{acpsdk.PermissionOptionKindAllowOnce, acpsdk.PermissionOptionKindAllowAlways}
-	rejectKinds = []acpsdk.PermissionOptionKind{acpsdk.PermissionOptionKindRejectOnce, acpsdk.PermissionOptionKindRejectAlways}
+	allowKinds = []acpsdk.PermissionOptionKind{
+		acpsdk.PermissionOptionKindAllowOnce,
+		acpsdk.PermissionOptionKindAllowAlways,
+	}
+	rejectKinds = []acpsdk.PermissionOptionKind{
+		acpsdk.PermissionOptionKindRejectOnce,
+		acpsdk.PermissionOptionKindRejectAlways,
+	}
 )

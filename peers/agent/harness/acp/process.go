@@ -30,7 +30,9 @@ const codeAuthRequired = -32000
 
 // errDenied means that the program stopped because it was refused something, as codex does.
 // Running the turn again would end the same way.
-var errDenied = errors.New("the program stopped because it was not permitted to act; --permission defines what it may do")
+var errDenied = errors.New(
+	"the program stopped because it was not permitted to act; --permission defines what it may do",
+)
 
 var errUnstoppable = errors.New("the program did not stop a canceled turn")
 
@@ -53,10 +55,17 @@ type agentProcess struct {
 }
 
 // serve talks to the program until ctx or the program ends.
-func (h *Harness) serve(ctx context.Context, life *subprocess.Supervisor[agentProcess], process *subprocess.Process) error {
+func (h *Harness) serve(
+	ctx context.Context,
+	life *subprocess.Supervisor[agentProcess],
+	process *subprocess.Process,
+) error {
 	p := &agentProcess{
-		h: h, supervisor: life, process: process, sessions: harness.NewCache[string, acpsdk.SessionId](h.opts.MaxSessions),
-		turns: map[acpsdk.SessionId]*collector{},
+		h:          h,
+		supervisor: life,
+		process:    process,
+		sessions:   harness.NewCache[string, acpsdk.SessionId](h.opts.MaxSessions),
+		turns:      map[acpsdk.SessionId]*collector{},
 	}
 	output, lines := io.Pipe() // nothing can be read before the logger is set
 	p.conn = acpsdk.NewConnection(p.handleRequest, process.Stdin, output)
@@ -100,12 +109,18 @@ func (p *agentProcess) disconnectError() error {
 }
 
 func (p *agentProcess) initialize(ctx context.Context) error {
-	ctx, cancel := p.h.startTimeout(ctx, fmt.Sprintf("does --harness-command start its ACP mode? %s did not answer initialize", p.h.argv[0]))
+	ctx, cancel := p.h.startTimeout(ctx,
+		fmt.Sprintf("does --harness-command start its ACP mode? %s did not answer initialize", p.h.argv[0]))
 	defer cancel()
-	response, err := acpsdk.SendRequest[acpsdk.InitializeResponse](p.conn, ctx, acpsdk.AgentMethodInitialize, acpsdk.InitializeRequest{
-		ProtocolVersion: acpsdk.ProtocolVersionNumber,
-		ClientInfo:      &acpsdk.Implementation{Name: "hubbub-agent", Version: "1"},
-	})
+	response, err := acpsdk.SendRequest[acpsdk.InitializeResponse](
+		p.conn,
+		ctx,
+		acpsdk.AgentMethodInitialize,
+		acpsdk.InitializeRequest{
+			ProtocolVersion: acpsdk.ProtocolVersionNumber,
+			ClientInfo:      &acpsdk.Implementation{Name: "hubbub-agent", Version: "1"},
+		},
+	)
 	if err != nil {
 		retry.Sleep(ctx, exitGrace)
 	}
@@ -191,7 +206,8 @@ func (p *agentProcess) selectAskMode(ctx context.Context, session acpsdk.NewSess
 		_, err := acpsdk.SendRequest[acpsdk.SetSessionModeResponse](p.conn, ctx, acpsdk.AgentMethodSessionSetMode,
 			acpsdk.SetSessionModeRequest{SessionId: session.SessionId, ModeId: mode.Id})
 		if err != nil {
-			return fmt.Errorf("putting the session into the mode %q, in which the program requests permission: %w", mode.Id, describeError(err))
+			return fmt.Errorf("putting the session into the mode %q, in which the program requests permission: %w",
+				mode.Id, describeError(err))
 		}
 		return nil
 	}
@@ -215,16 +231,32 @@ func (p *agentProcess) mcpServers(t *harness.Turn) []acpsdk.McpServer {
 		switch {
 		case len(s.Command) > 0:
 			servers = append(servers, acpsdk.McpServer{Stdio: &acpsdk.McpServerStdio{
-				Name: s.Name, Command: s.Command[0], Args: append([]string{}, s.Command[1:]...),
-				Env: sortedPairs(s.Env, func(name, value string) acpsdk.EnvVariable { return acpsdk.EnvVariable{Name: name, Value: value} }),
+				Name:    s.Name,
+				Command: s.Command[0],
+				Args:    append([]string{}, s.Command[1:]...),
+				Env: sortedPairs(
+					s.Env,
+					func(name, value string) acpsdk.EnvVariable { return acpsdk.EnvVariable{Name: name, Value: value} },
+				),
 			}})
 		case p.http:
 			servers = append(servers, acpsdk.McpServer{Http: &acpsdk.McpServerHttpInline{
-				Type: "http", Name: s.Name, Url: s.URL,
-				Headers: sortedPairs(s.Headers, func(name, value string) acpsdk.HttpHeader { return acpsdk.HttpHeader{Name: name, Value: value} }),
+				Type: "http",
+				Name: s.Name,
+				Url:  s.URL,
+				Headers: sortedPairs(
+					s.Headers,
+					func(name, value string) acpsdk.HttpHeader { return acpsdk.HttpHeader{Name: name, Value: value} },
+				),
 			}})
 		default:
-			p.h.Report(harness.Progress{TurnID: t.ID, Kind: harness.ProgressStatus, Message: "the program does not support MCP over HTTP; it runs without the server " + s.Name})
+			p.h.Report(
+				harness.Progress{
+					TurnID:  t.ID,
+					Kind:    harness.ProgressStatus,
+					Message: "the program does not support MCP over HTTP; it runs without the server " + s.Name,
+				},
+			)
 		}
 	}
 	return servers
@@ -243,11 +275,23 @@ func uniqueName(taken map[string]bool, name string) string {
 }
 
 // runPrompt runs one turn in a session and fills in the outcome.
-func (p *agentProcess) runPrompt(ctx context.Context, id acpsdk.SessionId, t *harness.Turn, tools harness.Tools, outcome *harness.Outcome) error {
-	c := &collector{calls: map[acpsdk.ToolCallId]callInfo{}, tools: map[string]bool{}, approver: t.Approver, ctx: ctx, report: func(progress harness.Progress) {
-		progress.TurnID = t.ID
-		p.h.Report(progress)
-	}}
+func (p *agentProcess) runPrompt(
+	ctx context.Context,
+	id acpsdk.SessionId,
+	t *harness.Turn,
+	tools harness.Tools,
+	outcome *harness.Outcome,
+) error {
+	c := &collector{
+		calls:    map[acpsdk.ToolCallId]callInfo{},
+		tools:    map[string]bool{},
+		approver: t.Approver,
+		ctx:      ctx,
+		report: func(progress harness.Progress) {
+			progress.TurnID = t.ID
+			p.h.Report(progress)
+		},
+	}
 	if tools != nil {
 		for _, tool := range tools.List() {
 			c.tools[plainToolName(tool.Name)] = true
@@ -271,7 +315,11 @@ func (p *agentProcess) runPrompt(ctx context.Context, id acpsdk.SessionId, t *ha
 	blocks := p.contentBlocks(t)
 	unhurried := context.WithoutCancel(ctx)
 	stop := context.AfterFunc(ctx, func() {
-		go p.conn.SendNotification(unhurried, acpsdk.AgentMethodSessionCancel, acpsdk.CancelNotification{SessionId: id}) //nolint:errcheck // its answer is what counts
+		go p.conn.SendNotification(
+			unhurried,
+			acpsdk.AgentMethodSessionCancel,
+			acpsdk.CancelNotification{SessionId: id},
+		) //nolint:errcheck // its answer is what counts
 		select {
 		case <-ended:
 		case <-time.After(p.h.opts.CancelTimeout):
@@ -280,7 +328,8 @@ func (p *agentProcess) runPrompt(ctx context.Context, id acpsdk.SessionId, t *ha
 	})
 	heard := p.process.StderrLines()
 	// SendRequest returns with the answer or when the connection ends.
-	r, err := acpsdk.SendRequest[acpsdk.PromptResponse](p.conn, unhurried, acpsdk.AgentMethodSessionPrompt, acpsdk.PromptRequest{SessionId: id, Prompt: blocks})
+	r, err := acpsdk.SendRequest[acpsdk.PromptResponse](p.conn, unhurried, acpsdk.AgentMethodSessionPrompt,
+		acpsdk.PromptRequest{SessionId: id, Prompt: blocks})
 	if !stop() {
 		return context.Cause(ctx)
 	}
@@ -342,7 +391,11 @@ func describeError(err error) error {
 	}
 	says := text.Clip(harness.Redact(refusal.Error()), 400)
 	if refusal.Code == codeAuthRequired {
-		return fmt.Errorf("%w: the program is not logged in (%s); log in manually once, as the user that runs the agent", harness.ErrPermanent, says)
+		return fmt.Errorf(
+			"%w: the program is not logged in (%s); log in manually once, as the user that runs the agent",
+			harness.ErrPermanent,
+			says,
+		)
 	}
 	return errors.New(says)
 }

@@ -119,7 +119,8 @@ func (ps *processPool) evictLocked() error {
 		}
 	}
 	if oldest == "" {
-		return fmt.Errorf("%w: all %d processes of the program are working for other chats", harness.ErrTemporary, maxProcesses)
+		return fmt.Errorf("%w: all %d processes of the program are working for other chats", harness.ErrTemporary,
+			maxProcesses)
 	}
 	ps.extra[oldest].stop()
 	delete(ps.extra, oldest)

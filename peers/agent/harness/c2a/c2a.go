@@ -93,7 +93,12 @@ func New(argv []string, opts *Options) *Harness {
 func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	program := &subprocess.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log}
 	return h.supervisor.Run(ctx, h.opts.Backoff, h.opts.Log, func(ctx context.Context) error {
-		return subprocess.Run(ctx, h.argv, program, func(ctx context.Context, p *subprocess.Process) error { return h.serve(ctx, p, host) })
+		return subprocess.Run(
+			ctx,
+			h.argv,
+			program,
+			func(ctx context.Context, p *subprocess.Process) error { return h.serve(ctx, p, host) },
+		)
 	})
 }
 
@@ -213,7 +218,10 @@ type delivery struct {
 // enqueueLocked inserts a delivery by its sequence, after equal ones.
 func (h *Harness) enqueueLocked(d *delivery) {
 	h.pending = append(h.pending, d)
-	slices.SortStableFunc(h.pending, func(a, b *delivery) int { return cmp.Compare(a.turn.Event.Sequence, b.turn.Event.Sequence) })
+	slices.SortStableFunc(
+		h.pending,
+		func(a, b *delivery) int { return cmp.Compare(a.turn.Event.Sequence, b.turn.Event.Sequence) },
+	)
 	for _, token := range append([]string{d.turn.Event.EventID, d.turn.Event.IdempotencyKey, d.turn.ID}, d.turn.Event.MergedEventIDs...) {
 		if token != "" {
 			h.tokens.Add(token, d.turn.ID)

@@ -57,7 +57,8 @@ func (s *session) callTool(ctx context.Context, f *frame, tools harness.Tools) {
 		return
 	}
 	if !s.agreed.mayCall(params.Name) {
-		s.answer(f.ID, harness.ErrorResult("initialize did not negotiate "+params.Name+"; claim its capability to use it", nil))
+		s.answer(f.ID,
+			harness.ErrorResult("initialize did not negotiate "+params.Name+"; claim its capability to use it", nil))
 		return
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -104,7 +105,10 @@ func (s *session) handleNotification(method string, params json.RawMessage) {
 			Data  json.RawMessage `json:"data"`
 		}
 		if json.Unmarshal(params, &p) == nil {
-			s.h.opts.Log.Debug().Str("level", redact(p.Level)).Str("data", redact(string(p.Data))).Msg("harness program logged")
+			s.h.opts.Log.Debug().
+				Str("level", redact(p.Level)).
+				Str("data", redact(string(p.Data))).
+				Msg("harness program logged")
 		}
 	}
 }
@@ -126,7 +130,8 @@ func (s *session) progress(params json.RawMessage) {
 		token = text
 	}
 	turn, _ := s.h.tokens.Get(token)
-	if report := s.host.Progress; report != nil && s.h.supervisor.Current() == s && s.agreed.has("utilities", "progress") {
+	if report := s.host.Progress; report != nil && s.h.supervisor.Current() == s &&
+		s.agreed.has("utilities", "progress") {
 		report(harness.Progress{
 			TurnID: turn, Kind: harness.ProgressStatus, Token: token,
 			Progress: p.Progress, Total: p.Total, Message: redact(p.Message),

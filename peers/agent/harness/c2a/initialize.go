@@ -10,9 +10,24 @@ import (
 
 // ourCapabilities is what this side supports.
 var ourCapabilities = map[string]map[string]bool{
-	"delivery":  {"ack": true, "redelivery": true, "idempotency": true},
-	"injection": {"immediate": true, "buffered": true, "notify": true, "tool_mailbox": true, "digest": true, "interrupt": true},
-	"chatTools": {"readThread": true, "sendMessage": true, "react": true, "reactionSignals": true, "claim": true, "defer": true, "resolve": true},
+	"delivery": {"ack": true, "redelivery": true, "idempotency": true},
+	"injection": {
+		"immediate":    true,
+		"buffered":     true,
+		"notify":       true,
+		"tool_mailbox": true,
+		"digest":       true,
+		"interrupt":    true,
+	},
+	"chatTools": {
+		"readThread":      true,
+		"sendMessage":     true,
+		"react":           true,
+		"reactionSignals": true,
+		"claim":           true,
+		"defer":           true,
+		"resolve":         true,
+	},
 	"utilities": {"progress": true, "cancellation": true, "logging": true},
 }
 
@@ -43,7 +58,8 @@ func negotiate(asked string, result json.RawMessage) (*negotiated, error) {
 		n.version = asked
 	case Version0602, Version0624, Version0811:
 	default:
-		return nil, fmt.Errorf("it speaks C2A %q, but this program speaks %s, %s and %s", n.version, Version0602, Version0624, Version0811)
+		return nil, fmt.Errorf("it speaks C2A %q, but this program speaks %s, %s and %s", n.version, Version0602,
+			Version0624, Version0811)
 	}
 	for group, ours := range ourCapabilities {
 		both := map[string]bool{}
@@ -76,15 +92,22 @@ func (n *negotiated) mayCall(tool string) bool {
 
 // callableTools returns the tools that the program may call, never nil.
 func (n *negotiated) callableTools(tools []harness.Tool) []harness.Tool {
-	return slices.DeleteFunc(append([]harness.Tool{}, tools...), func(t harness.Tool) bool { return !n.mayCall(t.Name) })
+	return slices.DeleteFunc(
+		append([]harness.Tool{}, tools...),
+		func(t harness.Tool) bool { return !n.mayCall(t.Name) },
+	)
 }
 
 // capabilities converts the result for package harness.
 func (n *negotiated) capabilities() harness.Capabilities {
 	modes := n.both["injection"]
 	return harness.Capabilities{Asynchronous: true, ProtocolVersion: n.version, Injection: harness.Injection{
-		Immediate: modes["immediate"], Buffered: modes["buffered"], Notify: modes["notify"], ToolMailbox: modes["tool_mailbox"],
-		Digest: modes["digest"], Interrupt: modes["interrupt"] && n.has("utilities", "cancellation"),
+		Immediate:   modes["immediate"],
+		Buffered:    modes["buffered"],
+		Notify:      modes["notify"],
+		ToolMailbox: modes["tool_mailbox"],
+		Digest:      modes["digest"],
+		Interrupt:   modes["interrupt"] && n.has("utilities", "cancellation"),
 	}}
 }
 

@@ -107,7 +107,12 @@ type flat struct {
 }
 
 func newFlatEvent(e *harness.Event, attempt int) *flat {
-	f := &flat{envelope: newEnvelope(e, attempt), AddressedToMe: e.Directedness == "to_me", Policy: flatPolicy(e.Policy), Digest: e.Digest}
+	f := &flat{
+		envelope:      newEnvelope(e, attempt),
+		AddressedToMe: e.Directedness == "to_me",
+		Policy:        flatPolicy(e.Policy),
+		Digest:        e.Digest,
+	}
 	f.Conversation.ID, f.Conversation.Kind, f.Conversation.ThreadID = e.Conversation.ID, e.Conversation.Kind, e.Conversation.ThreadID
 	switch e.Conversation.Kind {
 	case "dm", "channel", "thread":

@@ -87,7 +87,15 @@ func (s *session) initialize(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.h.opts.InitTimeout,
 		fmt.Errorf("%s did not answer initialize within %s", s.h.argv[0], s.h.opts.InitTimeout))
 	defer cancel()
-	s.request(s.initID, "initialize", map[string]any{"protocolVersion": s.h.opts.Version, "clientInfo": s.h.opts.Info, "capabilities": ourCapabilities})
+	s.request(
+		s.initID,
+		"initialize",
+		map[string]any{
+			"protocolVersion": s.h.opts.Version,
+			"clientInfo":      s.h.opts.Info,
+			"capabilities":    ourCapabilities,
+		},
+	)
 	select {
 	case err := <-s.started:
 		return err
@@ -251,7 +259,10 @@ func (s *session) dropLine(line []byte, err error) {
 	}
 	s.dropped++
 	if s.dropped%100 == 1 {
-		s.h.opts.Log.Warn().Err(err).Int("lines", s.dropped).Msg("line of the harness program dropped; its stdout must contain only JSON-RPC")
+		s.h.opts.Log.Warn().
+			Err(err).
+			Int("lines", s.dropped).
+			Msg("line of the harness program dropped; its stdout must contain only JSON-RPC")
 	}
 }
 
@@ -288,7 +299,10 @@ func (s *session) handleAnswer(f *frame) {
 		return
 	}
 	if f.Error != nil {
-		s.h.opts.Log.Warn().Str("request", id).Str("error", redact(f.Error.Message)).Msg("delivery refused by the harness program; sending it again")
+		s.h.opts.Log.Warn().
+			Str("request", id).
+			Str("error", redact(f.Error.Message)).
+			Msg("delivery refused by the harness program; sending it again")
 		return
 	}
 	var result struct {

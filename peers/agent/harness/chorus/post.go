@@ -13,13 +13,23 @@ import (
 func newPost(t *harness.Turn) *chorus.Post {
 	e := &t.Event
 	p := &chorus.Post{
-		Channel: chorus.Channel{ID: channelID(t), Name: channelName(e), Service: serviceName(e), Context: describeContext(t)},
+		Channel: chorus.Channel{
+			ID:      channelID(t),
+			Name:    channelName(e),
+			Service: serviceName(e),
+			Context: describeContext(t),
+		},
 		Message: chorus.Message{ID: e.EventID, Sender: e.Author.Name(), Content: e.Text()},
 	}
 	if k := e.Knock; k != nil {
 		p.Message.Knock, _ = json.Marshal(k) // it contains only strings
-		p.Message.Content = fmt.Sprintf("Knock: %s from %s in %s. Its content is not shown. Read it with %s if you can help; otherwise do nothing.",
-			k.Topic, k.From, k.Where, k.PullWith)
+		p.Message.Content = fmt.Sprintf(
+			"Knock: %s from %s in %s. Its content is not shown. Read it with %s if you can help; otherwise do nothing.",
+			k.Topic,
+			k.From,
+			k.Where,
+			k.PullWith,
+		)
 	}
 	return p
 }
@@ -64,7 +74,9 @@ func describeContext(t *harness.Turn) string {
 	case t.Chat == string(protocol.TopicBroker):
 		what = "Work, questions and messages from other agents and people, through the collaboration broker."
 	case c.Kind != "dm":
-		what = "A chat with several people. They reach you by mentioning @" + protocol.PeerID(t.Event.Recipient).Name() + " or by replying to you."
+		what = "A chat with several people. They reach you by mentioning @" + protocol.PeerID(t.Event.Recipient).
+			Name() +
+			" or by replying to you."
 	}
 	text := what + " POST what you want to say to the callback. The chat.* tools read earlier messages."
 	if c.Context != "" {

@@ -90,8 +90,11 @@ func (r *checker) makeKnock(s *eventRecord) {
 func (*checker) makeDigest(s *eventRecord) {
 	s.event.Text = "3 messages in channel C1; the last: who can look at the deploy?"
 	s.decision = attention.Decision{
-		Directedness: attention.DirectedAmbient, Policy: attention.PolicyMustNotRespond, Injection: attention.ModeDigest,
-		Priority: attention.PriorityNormal, Reason: "digest",
+		Directedness: attention.DirectedAmbient,
+		Policy:       attention.PolicyMustNotRespond,
+		Injection:    attention.ModeDigest,
+		Priority:     attention.PriorityNormal,
+		Reason:       "digest",
 	}
 }
 
@@ -117,7 +120,10 @@ func (r *checker) merged(ctx context.Context, name string) error {
 	first, last := r.question(name, 1), r.question(name, 2)
 	e := r.event(last)
 	e.MergedEventIDs = []string{first.event.EventID, last.event.EventID}
-	e.Content = []harness.Part{{Type: "text", Text: "Can you check"}, {Type: "text", Text: "whether the deploy is blocked?"}}
+	e.Content = []harness.Part{
+		{Type: "text", Text: "Can you check"},
+		{Type: "text", Text: "whether the deploy is blocked?"},
+	}
 	if err := r.deliverAndWait(ctx, e, 1); err != nil {
 		return err
 	}

@@ -97,19 +97,48 @@ func (c *chatHost) awaitQuiet(ctx context.Context, d time.Duration) {
 func (c *chatHost) List() []harness.Tool {
 	var tools []harness.Tool
 	for _, t := range toolList {
-		tools = append(tools, harness.Tool{Name: t.name, Description: t.description, InputSchema: json.RawMessage(t.schema)})
+		tools = append(tools,
+			harness.Tool{Name: t.name, Description: t.description, InputSchema: json.RawMessage(t.schema)})
 	}
 	return tools
 }
 
 var toolList = []struct{ name, description, schema string }{
-	{"chat.list_events", "List chat events available to this session, filtered by stream, conversation, policy, or time.", `{"type":"object","properties":{"conversation":{"type":"string"},"limit":{"type":"integer"},"open":{"type":"boolean"}}}`},
-	{"chat.read_thread", "Read a thread or conversation window.", `{"type":"object","properties":{"conversation":{"type":"string"},"threadId":{"type":"string"},"limit":{"type":"integer"}},"required":["conversation"]}`},
-	{"chat.send_message", "Send an idempotent chat message.", `{"type":"object","properties":{"target":{"type":"string"},"inReplyTo":{"type":"string"},"text":{"type":"string"},"idempotencyKey":{"type":"string"},"visibility":{"type":"string"},"directedness":{"type":"string"}},"required":["target","inReplyTo","text","idempotencyKey"]}`},
-	{"chat.react", "Send a typed reaction signal as a zero-turn disposition.", `{"type":"object","properties":{"inReplyTo":{"type":"string"},"signal":{"type":"string"},"eta":{"type":"string"}},"required":["inReplyTo","signal"]}`},
-	{"chat.claim", "Claim responsibility for responding to a channel event or thread.", `{"type":"object","properties":{"eventId":{"type":"string"},"ttlMs":{"type":"integer"}},"required":["eventId"]}`},
-	{"chat.defer", "Record that a must-respond event is deferred with a reason.", `{"type":"object","properties":{"eventId":{"type":"string"},"reason":{"type":"string"},"eta":{"type":"string"}},"required":["eventId"]}`},
-	{"chat.resolve", "Mark an event, thread, or assignment resolved.", `{"type":"object","properties":{"eventId":{"type":"string"}},"required":["eventId"]}`},
+	{
+		"chat.list_events",
+		"List chat events available to this session, filtered by stream, conversation, policy, or time.",
+		`{"type":"object","properties":{"conversation":{"type":"string"},"limit":{"type":"integer"},"open":{"type":"boolean"}}}`,
+	},
+	{
+		"chat.read_thread",
+		"Read a thread or conversation window.",
+		`{"type":"object","properties":{"conversation":{"type":"string"},"threadId":{"type":"string"},"limit":{"type":"integer"}},"required":["conversation"]}`,
+	},
+	{
+		"chat.send_message",
+		"Send an idempotent chat message.",
+		`{"type":"object","properties":{"target":{"type":"string"},"inReplyTo":{"type":"string"},"text":{"type":"string"},"idempotencyKey":{"type":"string"},"visibility":{"type":"string"},"directedness":{"type":"string"}},"required":["target","inReplyTo","text","idempotencyKey"]}`,
+	},
+	{
+		"chat.react",
+		"Send a typed reaction signal as a zero-turn disposition.",
+		`{"type":"object","properties":{"inReplyTo":{"type":"string"},"signal":{"type":"string"},"eta":{"type":"string"}},"required":["inReplyTo","signal"]}`,
+	},
+	{
+		"chat.claim",
+		"Claim responsibility for responding to a channel event or thread.",
+		`{"type":"object","properties":{"eventId":{"type":"string"},"ttlMs":{"type":"integer"}},"required":["eventId"]}`,
+	},
+	{
+		"chat.defer",
+		"Record that a must-respond event is deferred with a reason.",
+		`{"type":"object","properties":{"eventId":{"type":"string"},"reason":{"type":"string"},"eta":{"type":"string"}},"required":["eventId"]}`,
+	},
+	{
+		"chat.resolve",
+		"Mark an event, thread, or assignment resolved.",
+		`{"type":"object","properties":{"eventId":{"type":"string"}},"required":["eventId"]}`,
+	},
 }
 
 // arguments holds the arguments of all chat tools.
@@ -140,8 +169,10 @@ func (c *chatHost) Call(_ context.Context, name string, raw json.RawMessage) har
 	id := cmp.Or(a.EventID, a.InReplyTo)
 	s := c.events[id]
 	if s == nil {
-		c.unknownEvents = append(c.unknownEvents, fmt.Errorf("%s named the event %q, which was never delivered", name, id))
-		return harness.ErrorResult("there is no such event; name one that was delivered to you", map[string]any{"status": "refused", "reason": "unknown_event"})
+		c.unknownEvents = append(c.unknownEvents,
+			fmt.Errorf("%s named the event %q, which was never delivered", name, id))
+		return harness.ErrorResult("there is no such event; name one that was delivered to you",
+			map[string]any{"status": "refused", "reason": "unknown_event"})
 	}
 	switch name {
 	case "chat.send_message":
@@ -151,7 +182,14 @@ func (c *chatHost) Call(_ context.Context, name string, raw json.RawMessage) har
 	case "chat.claim":
 		s.claims++
 		c.onClaim(id)
-		return harness.StructuredResult(map[string]any{"granted": true, "owner": "agent:checked", "token": 1, "expiresAt": time.Now().Add(time.Minute).UTC().Format(time.RFC3339)})
+		return harness.StructuredResult(
+			map[string]any{
+				"granted":   true,
+				"owner":     "agent:checked",
+				"token":     1,
+				"expiresAt": time.Now().Add(time.Minute).UTC().Format(time.RFC3339),
+			},
+		)
 	case "chat.defer":
 		s.settled = true
 		return harness.StructuredResult(map[string]any{"disposition": "deferred"})
@@ -170,7 +208,8 @@ func (s *eventRecord) send(a *arguments) harness.Result {
 	case a.IdempotencyKey == "":
 		s.problems = append(s.problems, errors.New("send_message without an idempotencyKey"))
 	case a.Target != "" && a.Target != s.event.Conversation.ID:
-		s.problems = append(s.problems, fmt.Errorf("send_message to %q, which is not the conversation of the event", a.Target))
+		s.problems = append(s.problems,
+			fmt.Errorf("send_message to %q, which is not the conversation of the event", a.Target))
 	}
 	said := send{a.Text, a.IdempotencyKey}
 	again := slices.Contains(s.sends, said)
@@ -180,11 +219,13 @@ func (s *eventRecord) send(a *arguments) harness.Result {
 	}
 	switch {
 	case s.refuse || !mayAnswer(s.decision.Policy):
-		return harness.ErrorResult("no message may answer this event; stay silent", status("refused", string(s.decision.Policy)))
+		return harness.ErrorResult("no message may answer this event; stay silent",
+			status("refused", string(s.decision.Policy)))
 	case again:
 		return harness.StructuredResult(status("duplicate", ""))
 	case len(s.sends) > 1:
-		return harness.ErrorResult("the event has already been answered; stay silent", status("refused", "already_answered"))
+		return harness.ErrorResult("the event has already been answered; stay silent",
+			status("refused", "already_answered"))
 	}
 	return harness.StructuredResult(status("sent", ""))
 }
@@ -212,8 +253,12 @@ func (c *chatHost) readLocked(name string, a *arguments) harness.Result {
 			continue
 		}
 		list = append(list, map[string]any{
-			"eventId": s.event.EventID, "conversation": s.event.Conversation, "author": s.event.Author, "text": s.event.Text,
-			"policy": s.decision.Policy, "directedness": s.decision.Directedness,
+			"eventId":      s.event.EventID,
+			"conversation": s.event.Conversation,
+			"author":       s.event.Author,
+			"text":         s.event.Text,
+			"policy":       s.decision.Policy,
+			"directedness": s.decision.Directedness,
 		})
 	}
 	limit := a.Limit
@@ -221,5 +266,7 @@ func (c *chatHost) readLocked(name string, a *arguments) harness.Result {
 		limit = 50
 	}
 	list = list[max(0, len(list)-limit):]
-	return harness.StructuredResult(map[string]any{map[string]string{"chat.list_events": "events", "chat.read_thread": "messages"}[name]: list})
+	return harness.StructuredResult(
+		map[string]any{map[string]string{"chat.list_events": "events", "chat.read_thread": "messages"}[name]: list},
+	)
 }

@@ -83,7 +83,8 @@ func Host(opts *Options, report func(Verdict)) error {
 		for i := range vectors {
 			v := &vectors[i]
 			v.Config.Version = version
-			draft.reportCase(v.Event.EventID, v.Title(), CheckDecision(v, attention.Decide(v.Event, v.Self, v.Facts, v.Config), version))
+			draft.reportCase(v.Event.EventID, v.Title(),
+				CheckDecision(v, attention.Decide(v.Event, v.Self, v.Facts, v.Config), version))
 		}
 	}
 	return nil
@@ -116,7 +117,8 @@ func CheckDecision(v *attention.Vector, d attention.Decision, version attention.
 		}
 		problems = append(problems, oneOf("addressedToMe", d.AddressedToMe(), addressed))
 	}
-	problems = append(problems, oneOf("directedness", d.Directedness, aims), oneOf("policy", d.Policy, policies), oneOf("injection", d.Injection, modes))
+	problems = append(problems, oneOf("directedness", d.Directedness, aims), oneOf("policy", d.Policy, policies),
+		oneOf("injection", d.Injection, modes))
 	if v.Want.Priority != "" {
 		problems = append(problems, oneOf("priority", d.Priority, []attention.Priority{v.Want.Priority}))
 	}

@@ -86,7 +86,8 @@ func (r *checker) check(ctx context.Context) error {
 
 func (r *checker) cases(ctx context.Context) error {
 	const title = "initialize is answered with a draft and capabilities"
-	patience, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout, fmt.Errorf("no answer to initialize within %s", r.opts.Timeout))
+	patience, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout,
+		fmt.Errorf("no answer to initialize within %s", r.opts.Timeout))
 	defer cancel()
 	caps, err := r.harness.Capabilities(patience)
 	if errors.Is(err, harness.ErrPermanent) {
@@ -123,7 +124,8 @@ func (r *checker) deliver(ctx context.Context, e *harness.Event, attempt int) er
 	default:
 		return errWithheld
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout, fmt.Errorf("the delivery was not accepted within %s", r.opts.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout,
+		fmt.Errorf("the delivery was not accepted within %s", r.opts.Timeout))
 	defer cancel()
 	_, err := r.harness.Turn(ctx, &harness.Turn{ID: turnID(e, attempt), Attempt: attempt, Event: *e}, nil)
 	return err
@@ -142,7 +144,10 @@ func (r *checker) grant(ctx context.Context, id string) {
 		return
 	}
 	if err := r.deliver(ctx, e, 1); err != nil && !errors.Is(err, errWithheld) {
-		r.chat.withEvent(id, func(s *eventRecord) { s.problems = append(s.problems, fmt.Errorf("after its claim: %w", err)) })
+		r.chat.withEvent(
+			id,
+			func(s *eventRecord) { s.problems = append(s.problems, fmt.Errorf("after its claim: %w", err)) },
+		)
 	}
 }
 
@@ -150,18 +155,26 @@ func (r *checker) grant(ctx context.Context, id string) {
 func (r *checker) event(s *eventRecord) *harness.Event {
 	e, d := &s.event, s.decision
 	out := &harness.Event{
-		EventID: e.EventID, Sequence: r.sequence.Add(1), Recipient: e.Recipient, Role: "user", IdempotencyKey: e.EventID + ":checked",
+		EventID:        e.EventID,
+		Sequence:       r.sequence.Add(1),
+		Recipient:      e.Recipient,
+		Role:           "user",
+		IdempotencyKey: e.EventID + ":checked",
 		ChatEvent: harness.ChatEvent{
 			CreatedAt: time.Now().UTC().Format(time.RFC3339Nano), Source: harness.Source{Platform: "conformance"},
 			Conversation: harness.Conversation{
-				ID: e.Conversation.ID, Kind: cmp.Or(string(e.Conversation.Kind), "dm"), StreamID: e.Conversation.StreamID,
-				ThreadID: e.Conversation.ThreadID, Title: e.Conversation.Title,
+				ID:       e.Conversation.ID,
+				Kind:     cmp.Or(string(e.Conversation.Kind), "dm"),
+				StreamID: e.Conversation.StreamID,
+				ThreadID: e.Conversation.ThreadID,
+				Title:    e.Conversation.Title,
 			},
 			Author:   harness.Author{ID: e.Author.ID, Kind: string(e.Author.Kind), DisplayName: e.Author.DisplayName},
 			Mentions: e.Mentions,
 		},
 		Decision: harness.NewDecision(&d, d.Policy),
-		Digest:   d.Injection == attention.ModeDigest, Knock: d.Knock,
+		Digest:   d.Injection == attention.ModeDigest,
+		Knock:    d.Knock,
 	}
 	if o := e.Obligation; o != nil && r.version == attention.Version0811 {
 		out.SetObligation(o, e.Recipients)

@@ -28,7 +28,8 @@ func (r *checker) raw(ctx context.Context) error {
 	process.Stdout.SetReadDeadline(time.Now().Add(r.opts.Timeout)) //nolint:errcheck // then a read fails later
 	r.reportCase(name, title, checkRaw(process, fmt.Sprintf(
 		`{"jsonrpc":"2.0","id":"init-1","method":"initialize","params":{"protocolVersion":%q,"clientInfo":{"name":"hubbub-conformance","version":"1"},"capabilities":{}}}`,
-		r.version)))
+		r.version,
+	)))
 	return nil
 }
 

@@ -22,8 +22,17 @@ func (e A2AAgent) Serve(t *testing.T) string {
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	mux.Handle(a2asrv.WellKnownAgentCardPath, a2asrv.NewStaticAgentCardHandler(&sdk.AgentCard{
-		Name: "elsewhere", Version: "1", SupportedInterfaces: []*sdk.AgentInterface{sdk.NewAgentInterface(server.URL+"/a2a/", sdk.TransportProtocolJSONRPC)},
-		DefaultInputModes: []string{"text/plain"}, DefaultOutputModes: []string{"text/plain"}, Capabilities: sdk.AgentCapabilities{Streaming: true}, Skills: []sdk.AgentSkill{},
+		Name:    "elsewhere",
+		Version: "1",
+		SupportedInterfaces: []*sdk.AgentInterface{
+			sdk.NewAgentInterface(server.URL+"/a2a/", sdk.TransportProtocolJSONRPC),
+		},
+		DefaultInputModes: []string{
+			"text/plain",
+		},
+		DefaultOutputModes: []string{"text/plain"},
+		Capabilities:       sdk.AgentCapabilities{Streaming: true},
+		Skills:             []sdk.AgentSkill{},
 	}))
 	mux.Handle("/a2a/", a2asrv.NewJSONRPCHandler(a2asrv.NewHandler(e)))
 	return server.URL

@@ -91,7 +91,10 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 	s.prompts++
 	n := s.prompts
 	f.mu.Unlock()
-	end := acpsdk.PromptResponse{StopReason: acpsdk.StopReasonEndTurn, Usage: &acpsdk.Usage{InputTokens: 5, OutputTokens: 3}}
+	end := acpsdk.PromptResponse{
+		StopReason: acpsdk.StopReasonEndTurn,
+		Usage:      &acpsdk.Usage{InputTokens: 5, OutputTokens: 3},
+	}
 	if file, crashes := strings.CutPrefix(os.Getenv(ACPRoleEnv), "crash-once "); crashes {
 		crashOnce(file)
 	}
@@ -104,7 +107,11 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 		f.answer(r.SessionId, argument)
 	case "work":
 		f.say(r.SessionId, "let me look")
-		f.update(r.SessionId, acpsdk.StartToolCall("c1", "Reading", acpsdk.WithStartKind(acpsdk.ToolKindRead), acpsdk.WithStartRawInput(map[string]any{"path": "x"})))
+		f.update(
+			r.SessionId,
+			acpsdk.StartToolCall("c1", "Reading", acpsdk.WithStartKind(acpsdk.ToolKindRead),
+				acpsdk.WithStartRawInput(map[string]any{"path": "x"})),
+		)
 		f.update(r.SessionId, acpsdk.UpdateToolCall("c1", acpsdk.WithUpdateStatus(acpsdk.ToolCallStatusCompleted)))
 		f.say(r.SessionId, "it is ")
 		f.say(r.SessionId, "fine")
@@ -158,11 +165,14 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 		f.say(r.SessionId, f.permission(ctx, r.SessionId, argument))
 	case "chat": // sends the argument with the chat tools
 		f.say(r.SessionId, s.withTools(ctx, func(tools harness.Tools) string {
-			arguments, _ := json.Marshal(map[string]any{"text": argument, "inReplyTo": event}) //nolint:errcheck // strings
+			arguments, _ := json.Marshal(
+				map[string]any{"text": argument, "inReplyTo": event},
+			) //nolint:errcheck // strings
 			return fmt.Sprintf("sent, error %v", tools.Call(ctx, "chat.send_message", arguments).IsError)
 		}))
 	case "play": // takes the argument as an event, and does what a scripted agent does
-		f.say(r.SessionId, s.withTools(ctx, func(tools harness.Tools) string { return playScripted(ctx, []byte(argument), tools) }))
+		f.say(r.SessionId,
+			s.withTools(ctx, func(tools harness.Tools) string { return playScripted(ctx, []byte(argument), tools) }))
 	}
 	return end, nil
 }
@@ -209,7 +219,10 @@ func (f *acpProgram) say(id acpsdk.SessionId, text string) {
 }
 
 func (f *acpProgram) update(id acpsdk.SessionId, u acpsdk.SessionUpdate) {
-	f.conn.SessionUpdate(context.Background(), acpsdk.SessionNotification{SessionId: id, Update: u}) //nolint:errcheck // a test program
+	f.conn.SessionUpdate(
+		context.Background(),
+		acpsdk.SessionNotification{SessionId: id, Update: u},
+	) //nolint:errcheck // a test program
 }
 
 // permission requests a permission, "kind title", and returns the answer.
@@ -217,7 +230,11 @@ func (f *acpProgram) permission(ctx context.Context, id acpsdk.SessionId, what s
 	kind, title, _ := strings.Cut(what, " ")
 	r, err := f.conn.RequestPermission(ctx, acpsdk.RequestPermissionRequest{
 		SessionId: id,
-		ToolCall:  acpsdk.ToolCallUpdate{ToolCallId: "c1", Title: acpsdk.Ptr(title), Kind: acpsdk.Ptr(acpsdk.ToolKind(kind))},
+		ToolCall: acpsdk.ToolCallUpdate{
+			ToolCallId: "c1",
+			Title:      acpsdk.Ptr(title),
+			Kind:       acpsdk.Ptr(acpsdk.ToolKind(kind)),
+		},
 		Options: []acpsdk.PermissionOption{
 			{Kind: acpsdk.PermissionOptionKindAllowAlways, OptionId: "always", Name: "Always"},
 			{Kind: acpsdk.PermissionOptionKindAllowOnce, OptionId: "once", Name: "Once"},
@@ -239,9 +256,12 @@ func (s *acpSession) withTools(ctx context.Context, do func(harness.Tools) strin
 		return "no tools"
 	}
 	server := s.servers[0].Http
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "fake", Version: "1"}, nil).Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint: server.Url, DisableStandaloneSSE: true, HTTPClient: &http.Client{Transport: headerTransport{server.Headers[0]}},
-	}, nil)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "fake", Version: "1"}, nil).
+		Connect(ctx, &mcp.StreamableClientTransport{
+			Endpoint:             server.Url,
+			DisableStandaloneSSE: true,
+			HTTPClient:           &http.Client{Transport: headerTransport{server.Headers[0]}},
+		}, nil)
 	if err != nil {
 		return err.Error()
 	}

@@ -162,7 +162,9 @@ func (r *referenceProgram) Read() ([]byte, error) {
 		f.Method, f.ID, f.Params = "error", nil, f.Error
 	}
 	if f.Method != "" {
-		raw, err := json.Marshal(Received{Run: r.memory.Runs, Method: f.Method, ID: jsonrpc.ID(f.ID).String(), Params: f.Params})
+		raw, err := json.Marshal(
+			Received{Run: r.memory.Runs, Method: f.Method, ID: jsonrpc.ID(f.ID).String(), Params: f.Params},
+		)
 		must(err)
 		log, err := os.OpenFile(r.state+logSuffix, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		must(err)
@@ -223,13 +225,19 @@ func (r *referenceProgram) initialize(id jsonrpc.ID, params []byte) {
 		Capabilities    map[string]map[string]bool `json:"capabilities"`
 	}
 	must(json.Unmarshal(params, &p))
-	result := map[string]any{"serverInfo": map[string]any{"name": "c2a-reference", "version": "1"}, "capabilities": p.Capabilities}
+	result := map[string]any{
+		"serverInfo":   map[string]any{"name": "c2a-reference", "version": "1"},
+		"capabilities": p.Capabilities,
+	}
 	for _, f := range r.faults {
 		switch fault, value, _ := strings.Cut(f, ":"); fault {
 		case "mute":
 			return
 		case "garbage":
-			fmt.Printf("starting up...\n[1,2]\n{\"jsonrpc\":\"2.0\"}\n{\"level\":\"info\"}\n\xff\xfe\n%[1]s\n{\"id\":%[1]s\n{\"id\":\n\n", strings.Repeat("x", 2<<20))
+			fmt.Printf(
+				"starting up...\n[1,2]\n{\"jsonrpc\":\"2.0\"}\n{\"level\":\"info\"}\n\xff\xfe\n%[1]s\n{\"id\":%[1]s\n{\"id\":\n\n",
+				strings.Repeat("x", 2<<20),
+			)
 		case "torrent":
 			fmt.Print(strings.Repeat("{\"jsonrpc\":\"2.0\"}\n", 2000))
 		case "version":
@@ -332,8 +340,11 @@ func (r *referenceProgram) handleEvent(e *deliveredEvent) {
 		send["text"], send["idempotencyKey"] = "and again", "another key"
 		r.call("chat.send_message", send)
 	case policy == "must_respond":
-		must(r.Write(fmt.Appendf(nil,
-			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%q,"progress":1,"total":2,"message":"thinking"}}`, e.EventID)))
+		must(r.Write(fmt.Appendf(
+			nil,
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%q,"progress":1,"total":2,"message":"thinking"}}`,
+			e.EventID,
+		)))
 		r.call("chat.send_message", send)
 	case policy == "ack_only":
 		r.call("chat.react", map[string]any{"inReplyTo": e.EventID, "signal": "seen"})

@@ -65,7 +65,15 @@ func RunHoldIfAsked() {
 		}
 		switch key := m.Params.Reliability.IdempotencyKey; m.Method {
 		case "initialize":
-			say(map[string]any{"id": m.ID, "result": map[string]any{"protocolVersion": m.Params.ProtocolVersion, "capabilities": m.Params.Capabilities}})
+			say(
+				map[string]any{
+					"id": m.ID,
+					"result": map[string]any{
+						"protocolVersion": m.Params.ProtocolVersion,
+						"capabilities":    m.Params.Capabilities,
+					},
+				},
+			)
 		case "":
 			Hold(context.Background(), address+"/sent") // an answer to a call
 		case "chat/deliver":
@@ -76,9 +84,17 @@ func RunHoldIfAsked() {
 			}
 			done[key] = true
 			Hold(context.Background(), address+"/accepted")
-			say(map[string]any{"id": "call-" + key, "method": "tools/call", "params": map[string]any{"name": "chat.send_message", "arguments": map[string]any{
-				"inReplyTo": m.Params.EventID, "text": HoldReply(lines.Text()), "idempotencyKey": "answer-" + key,
-			}}})
+			say(
+				map[string]any{
+					"id":     "call-" + key,
+					"method": "tools/call",
+					"params": map[string]any{"name": "chat.send_message", "arguments": map[string]any{
+						"inReplyTo":      m.Params.EventID,
+						"text":           HoldReply(lines.Text()),
+						"idempotencyKey": "answer-" + key,
+					}},
+				},
+			)
 		}
 	}
 	os.Exit(0)

@@ -19,8 +19,10 @@ const suiteEnv = "HUBBUB_MCP_CONFORMANCE"
 var revisions = []string{"2025-11-25", "2026-07-28"}
 
 var (
-	scenarioPattern = regexp.MustCompile(`(?m)^  - (\S+) \[(.*)\]$`)                 // a scenario in the suite's list, with its revisions
-	failurePattern  = regexp.MustCompile(`(?m)\[([a-z]\S*) *\] \S*FAILURE\S* (.*)$`) // a check in a scenario's report
+	scenarioPattern = regexp.MustCompile(
+		`(?m)^  - (\S+) \[(.*)\]$`,
+	) // a scenario in the suite's list, with its revisions
+	failurePattern = regexp.MustCompile(`(?m)\[([a-z]\S*) *\] \S*FAILURE\S* (.*)$`) // a check in a scenario's report
 )
 
 // Conformance runs every scenario of the suite for a side, "server" or "client", in each
@@ -63,7 +65,9 @@ func Conformance(t *testing.T, side string, without map[string]string, args ...s
 				if why := reason(s[1]); why != "" {
 					t.Skip(why)
 				}
-				report, err := run(t, append([]string{side, "--scenario", s[1], "--spec-version", revision}, args...)...)
+				report, err := run(
+					t,
+					append([]string{side, "--scenario", s[1], "--spec-version", revision}, args...)...)
 				t.Log(report)
 				failures := failurePattern.FindAllStringSubmatch(report, -1)
 				for _, f := range failures {

@@ -29,7 +29,15 @@ type Tools struct {
 	calls []Call
 }
 
-var chatTools = []string{"chat.list_events", "chat.read_thread", "chat.send_message", "chat.react", "chat.claim", "chat.defer", "chat.resolve"}
+var chatTools = []string{
+	"chat.list_events",
+	"chat.read_thread",
+	"chat.send_message",
+	"chat.react",
+	"chat.claim",
+	"chat.defer",
+	"chat.resolve",
+}
 
 // List returns a tool for each name.
 func (t *Tools) List() []harness.Tool {

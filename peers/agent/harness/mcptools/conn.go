@@ -71,7 +71,9 @@ func (c *conn) open(ctx context.Context) error {
 		return err
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "hubbub-agent", Version: "1"}, &mcp.ClientOptions{
-		Capabilities:       &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}}},
+		Capabilities: &mcp.ClientCapabilities{
+			Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}},
+		},
 		ElicitationHandler: c.elicit,
 	})
 	if c.session, err = client.Connect(ctx, transport, nil); err != nil {
@@ -98,7 +100,8 @@ func (c *conn) transport() (mcp.Transport, error) {
 			},
 		}, nil
 	case len(c.server.Command) > 0:
-		process, err := subprocess.Start(c.server.Command, &subprocess.Options{Dir: c.server.Dir, Env: c.server.Env, HideEnv: c.pool.opts.HideEnv})
+		process, err := subprocess.Start(c.server.Command,
+			&subprocess.Options{Dir: c.server.Dir, Env: c.server.Env, HideEnv: c.pool.opts.HideEnv})
 		if err != nil {
 			return nil, err
 		}
@@ -166,7 +169,12 @@ func (c *conn) listTools(ctx context.Context) error {
 		if err != nil || len(schema) > maxSchema || len(t.Name) > 256 {
 			continue
 		}
-		tool := harness.Tool{Name: t.Name, Title: t.Title, Description: text.Cut(t.Description, maxDescription), InputSchema: schema}
+		tool := harness.Tool{
+			Name:        t.Name,
+			Title:       t.Title,
+			Description: text.Cut(t.Description, maxDescription),
+			InputSchema: schema,
+		}
 		if tools = append(tools, tool); len(tools) == maxTools {
 			break
 		}
@@ -188,7 +196,12 @@ func (c *conn) List() []harness.Tool {
 var errCallTimeout = fmt.Errorf("it did not answer within %s", callTimeout)
 
 // call calls a tool once. If the server asks something meanwhile, people answer.
-func (c *conn) call(ctx context.Context, people harness.Approver, name string, arguments json.RawMessage) harness.Result {
+func (c *conn) call(
+	ctx context.Context,
+	people harness.Approver,
+	name string,
+	arguments json.RawMessage,
+) harness.Result {
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
 	}
@@ -199,7 +212,8 @@ func (c *conn) call(ctx context.Context, people harness.Approver, name string, a
 		c.pool.mu.Lock()
 		c.listedAt = time.Time{}
 		c.pool.mu.Unlock()
-		return harness.ErrorResult("the tool returned no result, and may or may not have acted: "+redactError(&c.server, causeOf(k.ctx, err)), nil).Redacted(c.pool.opts.Redact)
+		return harness.ErrorResult("the tool returned no result, and may or may not have acted: "+redactError(&c.server, causeOf(k.ctx, err)), nil).
+			Redacted(c.pool.opts.Redact)
 	}
 	return toResult(result, c.pool.opts.Redact, c.pool.opts.ResultBytes)
 }

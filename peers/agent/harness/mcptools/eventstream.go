@@ -29,7 +29,8 @@ type eventStream struct {
 // isStreamRequest reports whether a request opens such a stream, as opposed to resuming another
 // one.
 func isStreamRequest(r *http.Request) bool {
-	return r.Method == http.MethodGet && r.Header.Get("Accept") == "text/event-stream" && r.Header.Get("Last-Event-ID") == ""
+	return r.Method == http.MethodGet && r.Header.Get("Accept") == "text/event-stream" &&
+		r.Header.Get("Last-Event-ID") == ""
 }
 
 // response returns a response before the server has answered.
@@ -71,7 +72,8 @@ func (l *eventStream) open() {
 		return
 	}
 	l.body = response.Body
-	if response.StatusCode == http.StatusOK && strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
+	if response.StatusCode == http.StatusOK &&
+		strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
 		return
 	}
 	l.Close() //nolint:errcheck // nothing of it is read

@@ -76,7 +76,11 @@ func (p *Pool) Run(ctx context.Context) error {
 // Tools connects to servers if necessary and returns their tools as name__tool, with a number if
 // the name is taken. The errors are those of the servers that are left out. It waits up to
 // PoolOptions.ConnectTimeout for Run to start.
-func (p *Pool) Tools(ctx context.Context, servers []harness.MCPServer, people harness.Approver) (harness.Tools, []error) {
+func (p *Pool) Tools(
+	ctx context.Context,
+	servers []harness.MCPServer,
+	people harness.Approver,
+) (harness.Tools, []error) {
 	patience, cancel := context.WithTimeout(ctx, p.opts.ConnectTimeout)
 	defer cancel()
 	select {
@@ -167,7 +171,15 @@ func (p *Pool) reserve(key string, s harness.MCPServer) (c *conn, fresh bool, er
 		p.dropLocked(oldest)
 	}
 	ctx, stop := context.WithCancel(p.ctx)
-	c = &conn{pool: p, key: key, server: s, calls: map[*activeCall]bool{}, stop: stop, lastUsed: time.Now(), ready: make(chan struct{})}
+	c = &conn{
+		pool:     p,
+		key:      key,
+		server:   s,
+		calls:    map[*activeCall]bool{},
+		stop:     stop,
+		lastUsed: time.Now(),
+		ready:    make(chan struct{}),
+	}
 	p.conns[key] = c
 	p.wg.Go(func() { c.run(ctx) })
 	return c, true, nil
@@ -177,7 +189,8 @@ func (p *Pool) reserve(key string, s harness.MCPServer) (c *conn, fresh bool, er
 // among those without calls. It returns nil if there is none.
 func (p *Pool) idleLocked(idle time.Duration) (oldest *conn) {
 	for _, c := range p.conns {
-		if len(c.calls) == 0 && time.Since(c.lastUsed) >= idle && (oldest == nil || c.lastUsed.Before(oldest.lastUsed)) {
+		if len(c.calls) == 0 && time.Since(c.lastUsed) >= idle &&
+			(oldest == nil || c.lastUsed.Before(oldest.lastUsed)) {
 			oldest = c
 		}
 	}

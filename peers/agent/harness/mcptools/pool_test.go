@@ -203,12 +203,12 @@ func TestAServersHeadersGoToItAlone(t *testing.T) {
 func TestHowAServerIsReached(t *testing.T) {
 	for says, s := range map[string]harness.MCPServer{
 		"it has both a url and a command; give only one of them": {URL: "http://a", Command: []string{"a"}},
-		"it has neither a url nor a command":                {},
-		"its url is not an http(s) address":                 {URL: "ftp://a"},
-		"its url is not an  http(s) address":                {URL: "http://"},
-		"its url  is not an http(s) address":                {URL: ":"},
-		"":                                                  {URL: "http://a"},
-		" ":                                                 {URL: "https://a"},
+		"it has neither a url nor a command":                     {},
+		"its url is not an http(s) address":                      {URL: "ftp://a"},
+		"its url is not an  http(s) address":                     {URL: "http://"},
+		"its url  is not an http(s) address":                     {URL: ":"},
+		"":                                                       {URL: "http://a"},
+		" ":                                                      {URL: "https://a"},
 	} {
 		got, err := (&conn{server: s}).transport()
 		if want := strings.ReplaceAll(strings.TrimSpace(says), "  ", " "); (err == nil) != (want == "") || err != nil && err.Error() != want || (got == nil) != (err != nil) {

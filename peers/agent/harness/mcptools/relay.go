@@ -32,7 +32,11 @@ type Relay struct {
 
 // NewRelay makes a relay behind the agent's own server at the address own.
 func NewRelay(own Address, guard *netguard.Guard) *Relay {
-	return &Relay{address: own, transport: netguard.NewTransport(guard), targets: harness.NewCache[string, harness.MCPServer](maxRelayed)}
+	return &Relay{
+		address:   own,
+		transport: netguard.NewTransport(guard),
+		targets:   harness.NewCache[string, harness.MCPServer](maxRelayed),
+	}
 }
 
 // Register returns the server to give to a program instead of s. The headers of s may differ

@@ -38,7 +38,8 @@ func NewToken() string { return rand.Text() }
 // (Address.ForChat) use the tools of that chat. An empty token refuses all requests.
 func NewToolServer(tools func(chat string) harness.Tools, token string, relay *Relay) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(Path, NewHandler(func(r *http.Request) harness.Tools { return tools(r.Header.Get(chatHeader)) }, agentServer))
+	mux.Handle(Path,
+		NewHandler(func(r *http.Request) harness.Tools { return tools(r.Header.Get(chatHeader)) }, agentServer))
 	if relay != nil {
 		mux.Handle(relayPath, relay)
 	}
@@ -53,7 +54,13 @@ var agentServer = &mcp.Implementation{Name: "hubbub-agent", Version: "1"}
 func NewHandler(tools func(*http.Request) harness.Tools, name *mcp.Implementation) http.Handler {
 	return mcp.NewStreamableHTTPHandler(
 		func(r *http.Request) *mcp.Server { return toolServer(tools(r), name) },
-		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxRequest, DisableLocalhostProtection: true})
+		&mcp.StreamableHTTPOptions{
+			Stateless:                  true,
+			JSONResponse:               true,
+			MaxRequestBodyBytes:        maxRequest,
+			DisableLocalhostProtection: true,
+		},
+	)
 }
 
 // chatHeader carries the chat of a request's token from authenticate to the handlers.
@@ -109,7 +116,9 @@ func checkPeer(r *http.Request) string {
 func chatToken(token, chat string) string {
 	signer := hmac.New(sha256.New, []byte(token))
 	signer.Write([]byte(chat)) //nolint:errcheck // it never fails
-	return base64.RawURLEncoding.EncodeToString([]byte(chat)) + "." + base64.RawURLEncoding.EncodeToString(signer.Sum(nil))
+	return base64.RawURLEncoding.EncodeToString([]byte(chat)) + "." + base64.RawURLEncoding.EncodeToString(
+		signer.Sum(nil),
+	)
 }
 
 // checkToken verifies the token of a request and returns the chat to which it belongs. The
@@ -259,5 +268,9 @@ func (a Address) ForChat(chat string) harness.MCPServer {
 
 // AsServer returns the address as an MCP server for other programs.
 func (a Address) AsServer() *harness.MCPServer {
-	return &harness.MCPServer{Name: "hubbub", URL: a.URL, Headers: map[string]string{"Authorization": "Bearer " + a.Token}}
+	return &harness.MCPServer{
+		Name:    "hubbub",
+		URL:     a.URL,
+		Headers: map[string]string{"Authorization": "Bearer " + a.Token},
+	}
 }

@@ -70,7 +70,8 @@ func (p *part) append(name, arguments string) error {
 	p.Name += name
 	p.pieces.WriteString(arguments)
 	if len(p.Name) > maxCallName || p.pieces.Len() > maxArguments {
-		return fmt.Errorf("the name of a tool call is longer than %d bytes, or its arguments are longer than %d", maxCallName, maxArguments)
+		return fmt.Errorf("the name of a tool call is longer than %d bytes, or its arguments are longer than %d",
+			maxCallName, maxArguments)
 	}
 	return nil
 }

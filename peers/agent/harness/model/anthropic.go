@@ -58,7 +58,12 @@ func (anthropic) authorize(h http.Header, key string) {
 }
 
 func (anthropic) encode(model string, r *request) (body any, learn func(refusal string) (lesson string)) {
-	fields := object{"model": model, "max_tokens": r.MaxTokens, "stream": true, "messages": anthropicMessages(r.Messages)}
+	fields := object{
+		"model":      model,
+		"max_tokens": r.MaxTokens,
+		"stream":     true,
+		"messages":   anthropicMessages(r.Messages),
+	}
 	if r.System != "" {
 		fields["system"] = []object{{"type": "text", "text": r.System, "cache_control": cached}}
 	}
@@ -100,10 +105,12 @@ func anthropicMessages(messages []message) (out []anthropicMessage) {
 
 func anthropicBlocks(m message) (blocks []object) {
 	for _, r := range m.Results {
-		blocks = append(blocks, object{"type": "tool_result", "tool_use_id": r.ID, "content": r.Text, "is_error": r.IsError})
+		blocks = append(blocks,
+			object{"type": "tool_result", "tool_use_id": r.ID, "content": r.Text, "is_error": r.IsError})
 	}
 	for _, i := range m.Images {
-		blocks = append(blocks, object{"type": "image", "source": object{"type": "base64", "media_type": i.MimeType, "data": i.Data}})
+		blocks = append(blocks,
+			object{"type": "image", "source": object{"type": "base64", "media_type": i.MimeType, "data": i.Data}})
 	}
 	if m.Text != "" {
 		blocks = append(blocks, object{"type": "text", "text": m.Text})
@@ -160,7 +167,8 @@ func (b *anthropicPart) addTo(a *answer, index int) error {
 	if b.Type == "text" {
 		a.addText(b.Text)
 	}
-	return a.addPart(&index, &part{isCall: b.Type == "tool_use", call: call{ID: b.ID, Name: b.Name, Arguments: string(b.Input)}})
+	return a.addPart(&index,
+		&part{isCall: b.Type == "tool_use", call: call{ID: b.ID, Name: b.Name, Arguments: string(b.Input)}})
 }
 
 func (u anthropicUsage) addTo(a *answer) {

@@ -29,14 +29,18 @@ func (h *Harness) validate() error {
 		return fmt.Errorf("--base-url %q is not an http(s) address, such as https://host/v1", h.opts.BaseURL)
 	}
 	if u.User != nil || u.RawQuery != "" {
-		return fmt.Errorf("--base-url must not contain a user name, password or query; give the key in %s", h.endpoint.KeyName)
+		return fmt.Errorf("--base-url must not contain a user name, password or query; give the key in %s",
+			h.endpoint.KeyName)
 	}
 	key, err := h.opts.Key()
 	if err != nil {
 		return err
 	}
 	if key == "" && h.official(h.opts.BaseURL) {
-		return fmt.Errorf("no key: set %[1]s, or %[1]s_FILE to a file that contains it, or --base-url to an endpoint that needs none", h.endpoint.KeyName)
+		return fmt.Errorf(
+			"no key: set %[1]s, or %[1]s_FILE to a file that contains it, or --base-url to an endpoint that needs none",
+			h.endpoint.KeyName,
+		)
 	}
 	return nil
 }
@@ -56,7 +60,11 @@ func (h *Harness) complete(ctx context.Context, r *request, onText func(string))
 		if lesson == "" {
 			return answer, err
 		}
-		h.opts.Log.Info().Str("endpoint", h.opts.BaseURL).Str("model", h.opts.Model).Str("learned", lesson).Msg("adapted to model endpoint")
+		h.opts.Log.Info().
+			Str("endpoint", h.opts.BaseURL).
+			Str("model", h.opts.Model).
+			Str("learned", lesson).
+			Msg("adapted to model endpoint")
 	}
 }
 
@@ -95,7 +103,10 @@ func (h *Harness) completeOnce(ctx context.Context, body any, onText func(string
 			return nil, s.eventError(f)
 		}
 		if whole && h.isForeign(data) {
-			return nil, s.wrongAPIError("JSON that is not an answer of this API: " + text.Clip(text.OneLine(harness.Redact(string(data), key)), 200))
+			return nil, s.wrongAPIError(
+				"JSON that is not an answer of this API: " + text.Clip(text.OneLine(harness.Redact(string(data), key)),
+					200),
+			)
 		}
 		if err := h.dialect.decode(a, data); err != nil {
 			return nil, s.readError(incompleteFormat, fmt.Errorf("it cannot be read: %w", err))
@@ -169,7 +180,12 @@ func (h *Harness) Models(ctx context.Context) (status int, models []string, err 
 }
 
 // newRequest makes an authorized request to the endpoint.
-func (h *Harness) newRequest(ctx context.Context, method, path string, body io.Reader, key string) (*http.Request, error) {
+func (h *Harness) newRequest(
+	ctx context.Context,
+	method, path string,
+	body io.Reader,
+	key string,
+) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(h.opts.BaseURL, "/")+path, body)
 	if err != nil {
 		return nil, err

@@ -52,10 +52,14 @@ func (r *execution) iterate(ctx context.Context) (*reply, error) {
 		}
 		sanitizeNames(reply.Calls)
 		if reply.Truncated && reply.Text == "" {
-			return nil, fmt.Errorf("%w: its answer was cut at %d tokens before it contained any text", harness.ErrBudget, maxTokens)
+			return nil, fmt.Errorf("%w: its answer was cut at %d tokens before it contained any text",
+				harness.ErrBudget, maxTokens)
 		}
 		if reply.Filtered && reply.Text == "" && len(reply.Calls) == 0 {
-			return nil, &harness.UserError{Message: userFiltered, Err: errors.New("the model's provider withheld the answer (content filter)")}
+			return nil, &harness.UserError{
+				Message: userFiltered,
+				Err:     errors.New("the model's provider withheld the answer (content filter)"),
+			}
 		}
 		if reply.Text != "" || len(reply.Calls) > 0 {
 			r.messages = append(r.messages, message{Role: roleAssistant, Text: reply.Text, Calls: reply.Calls})
@@ -127,7 +131,8 @@ func (r *execution) request(ctx context.Context, noTools bool) (*reply, error) {
 		if !errors.As(err, &failed) {
 			return nil, err
 		}
-		if len(r.messages[0].Images) > 0 && (failed.TooLong || failed.Rejected || imagesRefused.MatchString(err.Error())) {
+		if len(r.messages[0].Images) > 0 &&
+			(failed.TooLong || failed.Rejected || imagesRefused.MatchString(err.Error())) {
 			r.noteFailure("leaving out the images of this turn, which the model does not accept", err)
 			r.messages[0].Images = nil
 			r.messages[0].Text += imagesOmitted
@@ -176,7 +181,8 @@ func (r *execution) runTools(ctx context.Context, calls []call) []callResult {
 		case ctx.Err() != nil:
 			result = harness.ErrorResult("the turn was canceled before this tool was called", nil)
 		case i >= maxCalls:
-			result = harness.ErrorResult(fmt.Sprintf("at most %d tools can be called at once; call it again", maxCalls), nil)
+			result = harness.ErrorResult(fmt.Sprintf("at most %d tools can be called at once; call it again", maxCalls),
+				nil)
 		default:
 			r.usage.ToolCalls++
 			arguments := json.RawMessage(c.Arguments)
@@ -201,7 +207,10 @@ func (r *execution) runTool(ctx context.Context, c call) harness.Result {
 	}
 	if a := r.turn.Approver; a != nil && a.Sensitive(name) {
 		if err := a.Approve(ctx, name, json.RawMessage(c.Arguments)); err != nil {
-			return harness.ErrorResult("A person decides whether this tool may run: "+err.Error()+". Do not call it again for this.", nil)
+			return harness.ErrorResult(
+				"A person decides whether this tool may run: "+err.Error()+". Do not call it again for this.",
+				nil,
+			)
 		}
 	}
 	return r.tools.callTool(ctx, c)

@@ -61,7 +61,8 @@ func findFailure(data []byte) (f failure, ok bool) {
 		Error        json.RawMessage `json:"error"`
 		FinishReason string          `json:"finish_reason"`
 	}
-	if isNull(body.Error) && json.Unmarshal(body.Choices, &choices) == nil && len(choices) > 0 && choices[0].FinishReason == "error" {
+	if isNull(body.Error) && json.Unmarshal(body.Choices, &choices) == nil && len(choices) > 0 &&
+		choices[0].FinishReason == "error" {
 		if body.Error = choices[0].Error; isNull(body.Error) {
 			body.Error = json.RawMessage(`"its answer ended in an error"`)
 		}
@@ -131,24 +132,30 @@ const (
 
 // wrongAPIError makes the error for a response that is not of this API.
 func (s *stream) wrongAPIError(what string) error {
-	err := fmt.Errorf("%s answered with %s (check --base-url, which includes the version such as /v1, and --harness)", s.h.opts.BaseURL, what)
+	err := fmt.Errorf("%s answered with %s (check --base-url, which includes the version such as /v1, and --harness)",
+		s.h.opts.BaseURL, what)
 	return &requestError{Err: &harness.UserError{Message: userBadSettings, Err: err}}
 }
 
 // classify decides what a status and the API's error mean for the turn.
 func (s *stream) classify(status int, what string, f failure) *requestError {
-	said := text.Clip(text.OneLine(harness.Redact(f.Message, s.key)), 400) // redact first: half a key would not be recognized
+	said := text.Clip(
+		text.OneLine(harness.Redact(f.Message, s.key)),
+		400,
+	) // redact first: half a key would not be recognized
 	at := fmt.Sprintf("%s %s: %s", s.h.opts.BaseURL, what, cmp.Or(said, http.StatusText(status)))
 	permanent := func(told, advice string) *requestError {
 		return &requestError{Err: &harness.UserError{Message: told, Err: fmt.Errorf("%s (%s)", at, advice)}}
 	}
 	switch {
 	case isTooLong(status, f):
-		long := permanent("This is longer than my model can read. Please send less at a time.", "the event is longer than the model can read")
+		long := permanent("This is longer than my model can read. Please send less at a time.",
+			"the event is longer than the model can read")
 		long.TooLong = true
 		return long
 	case f.Code == "insufficient_quota" || f.Type == "insufficient_quota" || f.Type == "billing_error" || status == http.StatusPaymentRequired:
-		return permanent(userNoCredit, "the account has no credit left; top it up or use another key in "+s.h.endpoint.KeyName)
+		return permanent(userNoCredit,
+			"the account has no credit left; top it up or use another key in "+s.h.endpoint.KeyName)
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return permanent(userBadKey, "check "+s.h.endpoint.KeyName+" or "+s.h.endpoint.KeyName+"_FILE")
 	case status == http.StatusNotFound:
@@ -168,18 +175,22 @@ func (s *stream) classify(status int, what string, f failure) *requestError {
 var tooLongPattern = regexp.MustCompile(`(?i)prompt is too long|context (length|window)`)
 
 func isTooLong(status int, f failure) bool {
-	return status == http.StatusRequestEntityTooLarge || f.Code == "context_length_exceeded" || f.Type == "request_too_large" ||
+	return status == http.StatusRequestEntityTooLarge || f.Code == "context_length_exceeded" ||
+		f.Type == "request_too_large" ||
 		status == http.StatusBadRequest && tooLongPattern.MatchString(f.Message)
 }
 
 // temporaryPattern matches the types and codes of temporary failures.
-var temporaryPattern = regexp.MustCompile(`server_error|overloaded|rate_limit|api_error|timeout|unavailable|internal|429|500|502|503|529`)
+var temporaryPattern = regexp.MustCompile(
+	`server_error|overloaded|rate_limit|api_error|timeout|unavailable|internal|429|500|502|503|529`,
+)
 
 // eventError makes the error for a failure inside a stream, which has no status. Overload and
 // internal errors are temporary.
 func (s *stream) eventError(f failure) *requestError {
 	status := http.StatusBadRequest
-	if f.Type == "" && (f.Code == nil || f.Code == "") || temporaryPattern.MatchString(fmt.Sprint(f.Type, " ", f.Code)) {
+	if f.Type == "" && (f.Code == nil || f.Code == "") ||
+		temporaryPattern.MatchString(fmt.Sprint(f.Type, " ", f.Code)) {
 		status = http.StatusServiceUnavailable
 	}
 	return s.classify(status, "failed in the middle of its answer", f)

@@ -48,7 +48,10 @@ func (h *History) Load(ctx context.Context, conversation string) ([]byte, error)
 func (h *History) Save(ctx context.Context, conversation string, document []byte) error {
 	return store.InTx(ctx, h.db, func(tx *store.Tx) {
 		tx.Exec("INSERT OR REPLACE INTO history VALUES (?, ?, ?)", conversation, document, time.Now().UnixNano())
-		tx.Exec("DELETE FROM history WHERE conversation IN (SELECT conversation FROM history ORDER BY saved_at DESC LIMIT -1 OFFSET ?)", h.limit)
+		tx.Exec(
+			"DELETE FROM history WHERE conversation IN (SELECT conversation FROM history ORDER BY saved_at DESC LIMIT -1 OFFSET ?)",
+			h.limit,
+		)
 	})
 }
 
@@ -69,7 +72,10 @@ func (h *Harness) loadHistory(ctx context.Context, conversation string) historyD
 		err = json.Unmarshal(document, &past)
 	}
 	if err != nil {
-		h.opts.Log.Warn().Err(err).Str("conversation", conversation).Msg("history unreadable; the model forgets this conversation")
+		h.opts.Log.Warn().
+			Err(err).
+			Str("conversation", conversation).
+			Msg("history unreadable; the model forgets this conversation")
 		return historyDocument{}
 	}
 	return past
@@ -89,7 +95,10 @@ func (h *Harness) saveHistory(ctx context.Context, conversation string, past his
 		err = h.opts.History.Save(ctx, conversation, document)
 	}
 	if err != nil {
-		h.opts.Log.Warn().Err(err).Str("conversation", conversation).Msg("history not saved; the model will forget this turn")
+		h.opts.Log.Warn().
+			Err(err).
+			Str("conversation", conversation).
+			Msg("history not saved; the model will forget this turn")
 	}
 }
 

@@ -61,7 +61,11 @@ var _ harness.Harness = (*Harness)(nil)
 
 // OpenAI makes a harness for an endpoint of the chat completions API. It does no I/O.
 func OpenAI(opts *Options) *Harness {
-	p := provider{endpoint: Endpoint{OpenAIKey, "https://api.openai.com/v1", "gpt-5-mini"}, path: "/chat/completions", answerField: "choices"}
+	p := provider{
+		endpoint:    Endpoint{OpenAIKey, "https://api.openai.com/v1", "gpt-5-mini"},
+		path:        "/chat/completions",
+		answerField: "choices",
+	}
 	h := newHarness(p, opts)
 	o := &openai{official: p.official(h.opts.BaseURL), quirks: quirks{limitName: "max_tokens"}}
 	if o.official {
@@ -73,7 +77,14 @@ func OpenAI(opts *Options) *Harness {
 
 // Anthropic makes a harness for an endpoint of the Messages API. It does no I/O.
 func Anthropic(opts *Options) *Harness {
-	h := newHarness(provider{endpoint: Endpoint{AnthropicKey, "https://api.anthropic.com/v1", "claude-sonnet-4-5"}, path: "/messages", answerField: "content"}, opts)
+	h := newHarness(
+		provider{
+			endpoint:    Endpoint{AnthropicKey, "https://api.anthropic.com/v1", "claude-sonnet-4-5"},
+			path:        "/messages",
+			answerField: "content",
+		},
+		opts,
+	)
 	h.dialect = anthropic{}
 	return h
 }
@@ -114,12 +125,18 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools
 	if err != nil {
 		return outcome, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, h.opts.Timeout, fmt.Errorf("%w: it took longer than %s", harness.ErrBudget, h.opts.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, h.opts.Timeout,
+		fmt.Errorf("%w: it took longer than %s", harness.ErrBudget, h.opts.Timeout))
 	defer cancel()
 
 	conversation := t.ConversationKey()
 	past := h.loadHistory(ctx, conversation)
-	run := &execution{h: h, turn: t, tools: h.collectTools(ctx, t, tools), messages: []message{{Role: roleUser, Text: t.Prompt, Images: t.Images}}}
+	run := &execution{
+		h:        h,
+		turn:     t,
+		tools:    h.collectTools(ctx, t, tools),
+		messages: []message{{Role: roleUser, Text: t.Prompt, Images: t.Images}},
+	}
 	for _, messages := range past.Turns {
 		run.history = append(run.history, messages...)
 	}
@@ -164,7 +181,13 @@ func (h *Harness) collectTools(ctx context.Context, t *harness.Turn, tools harne
 	more, failures := h.opts.Servers.Tools(ctx, t.MCP, t.Approver)
 	for _, err := range failures {
 		h.opts.Log.Warn().Err(err).Str("turn", t.ID).Msg("MCP server unreachable; the turn runs without it")
-		h.Report(harness.Progress{TurnID: t.ID, Kind: harness.ProgressStatus, Message: "an MCP server is unreachable; the turn continues without it"}) // without its address
+		h.Report(
+			harness.Progress{
+				TurnID:  t.ID,
+				Kind:    harness.ProgressStatus,
+				Message: "an MCP server is unreachable; the turn continues without it",
+			},
+		) // without its address
 	}
 	return newToolset(tools, more)
 }

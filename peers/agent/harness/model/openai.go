@@ -145,7 +145,9 @@ func stripTools(r *request) *request {
 
 // toolsRefused matches what Ollama, vLLM, llama.cpp and OpenRouter say if a model or its
 // configuration does not support tools.
-var toolsRefused = regexp.MustCompile(`(?i)not support (tools|tool use|function call)|support tool use|enable-auto-tool-choice|tools? param requires --jinja`)
+var toolsRefused = regexp.MustCompile(
+	`(?i)not support (tools|tool use|function call)|support tool use|enable-auto-tool-choice|tools? param requires --jinja`,
+)
 
 // adapt adjusts the dialect to a refusal. It describes the adjustment, after which another
 // request may succeed, or returns "". It makes each adjustment once.
@@ -216,7 +218,11 @@ func openaiContent(m message) any {
 
 func openaiCalls(calls []call) (out []object) {
 	for _, c := range calls {
-		o := object{"id": c.ID, "type": "function", "function": object{"name": c.Name, "arguments": string(c.validArguments())}}
+		o := object{
+			"id":       c.ID,
+			"type":     "function",
+			"function": object{"name": c.Name, "arguments": string(c.validArguments())},
+		}
 		if len(c.Extra) > 0 {
 			o["extra_content"] = c.Extra
 		}
@@ -236,7 +242,9 @@ func (*openai) decode(a *answer, data []byte) error {
 	}
 	var u openaiUsage
 	if json.Unmarshal(c.Usage, &u) == nil { // invalid usage does not make the answer invalid
-		a.InputTokens, a.CachedTokens, a.OutputTokens = tokens(u.PromptTokens), tokens(u.PromptDetails.CachedTokens), tokens(u.CompletionTokens)
+		a.InputTokens, a.CachedTokens, a.OutputTokens = tokens(u.PromptTokens), tokens(
+			u.PromptDetails.CachedTokens,
+		), tokens(u.CompletionTokens)
 		a.USD = max(u.Cost, 0)
 	}
 	for _, choice := range c.Choices {

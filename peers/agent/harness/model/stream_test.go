@@ -85,8 +85,8 @@ func TestPartsOfAnAnswerAreBounded(t *testing.T) {
 		many[i] = modelCall{ID: fmt.Sprint("c", i), Name: "chat_react"}
 	}
 	for want, calls := range map[string][]modelCall{
-		"more than 256 parts":        many,
-		"its arguments are longer":   {{ID: "c", Name: "chat_react", Arguments: `{"text":"` + strings.Repeat("x", 1<<20) + `"}`}},
+		"more than 256 parts":                       many,
+		"its arguments are longer":                  {{ID: "c", Name: "chat_react", Arguments: `{"text":"` + strings.Repeat("x", 1<<20) + `"}`}},
 		"name of a tool call is longer than 1024 b": {{ID: "c", Name: strings.Repeat("x", 1025), Arguments: `{}`}},
 	} {
 		each(t, func(r rig) {

@@ -36,7 +36,11 @@ func newToolset(sources ...harness.Tools) *toolset {
 func (s *toolset) nameHint() string {
 	for _, t := range s.List() {
 		if there := s.SourceName(t.Name); there != t.Name {
-			return fmt.Sprintf("\nTool names are written here with _ in place of other characters: %s is the tool %s.\n", there, t.Name)
+			return fmt.Sprintf(
+				"\nTool names are written here with _ in place of other characters: %s is the tool %s.\n",
+				there,
+				t.Name,
+			)
 		}
 	}
 	return ""

@@ -10,9 +10,18 @@ import (
 // discussionLines are what the agents in a discussion ask each other in turn. All are different,
 // so only the limit on their exchange ends it.
 var discussionLines = []string{
-	"Does Friday suit everybody?", "And where do we go when it rains?", "Who brings the lamps?", "Shall we ask for a speech?",
-	"How many guests fit on the roof?", "Is there a plan for the music?", "What do the neighbours say?", "May children come along?",
-	"Which photographer is free?", "Should we rehearse beforehand?", "Do we need a second kitchen?", "When is it over?",
+	"Does Friday suit everybody?",
+	"And where do we go when it rains?",
+	"Who brings the lamps?",
+	"Shall we ask for a speech?",
+	"How many guests fit on the roof?",
+	"Is there a plan for the music?",
+	"What do the neighbours say?",
+	"May children come along?",
+	"Which photographer is free?",
+	"Should we rehearse beforehand?",
+	"Do we need a second kitchen?",
+	"When is it over?",
 }
 
 var discussPattern = regexp.MustCompile(`^discuss .+ with ([a-z0-9-]+)$`)

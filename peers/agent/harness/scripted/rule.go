@@ -57,7 +57,9 @@ func matchRule(t *harness.Turn) (rule string, do action, arg string) {
 	}
 	switch {
 	case strings.Contains(said, "?"):
-		return "a question", say("You asked" + fragments + ": “" + quote(said, 300) + "” A rule cannot know the answer, but I heard you."), ""
+		return "a question", say(
+			"You asked" + fragments + ": “" + quote(said, 300) + "” A rule cannot know the answer, but I heard you.",
+		), ""
 	case said == "":
 		return "no text", react("seen"), ""
 	default:
@@ -79,19 +81,39 @@ var textRules = []struct {
 	do    action
 }{
 	{"a discussion", discussPattern, (*execution).discuss},
-	{"an acknowledgement", regexp.MustCompile(`^(thanks|thank you|thx|got it|nice|ok|okay|great|cool)$`), react("seen")},
+	{
+		"an acknowledgement",
+		regexp.MustCompile(`^(thanks|thank you|thx|got it|nice|ok|okay|great|cool)$`),
+		react("seen"),
+	},
 	{"a reaction by name", regexp.MustCompile(`^react (` + signalPattern + `)$`), (*execution).react},
 	{"not for this agent", regexp.MustCompile(`\b(not you|wrong agent)\b`), react("declined")},
-	{"unclear", regexp.MustCompile(`^(please )?(do|fix|check|run|deploy) (it|this|that|that one)( please)?$`), (*execution).clarify},
+	{
+		"unclear",
+		regexp.MustCompile(`^(please )?(do|fix|check|run|deploy) (it|this|that|that one)( please)?$`),
+		(*execution).clarify,
+	},
 	{laterRule, regexp.MustCompile(`\b(later|when you have time|no hurry|tomorrow)\b`), (*execution).deferEvent},
-	{"work", regexp.MustCompile(`(?s)^(?:(?:please|can you|could you|now) )*(work on|fix|build|deploy|refactor|implement|investigate) (.+)$`), (*execution).work},
-	{"catching up", regexp.MustCompile(`\b(catch up|catch me up|what did i miss|list events|what is open)\b`), (*execution).catchUp},
+	{
+		"work",
+		regexp.MustCompile(
+			`(?s)^(?:(?:please|can you|could you|now) )*(work on|fix|build|deploy|refactor|implement|investigate) (.+)$`,
+		),
+		(*execution).work,
+	},
+	{
+		"catching up",
+		regexp.MustCompile(`\b(catch up|catch me up|what did i miss|list events|what is open)\b`),
+		(*execution).catchUp,
+	},
 	{"a recap", regexp.MustCompile(`\b(recap|summari[sz]e|read the thread|who said)\b`), (*execution).recap},
 	{"who this is", regexp.MustCompile(`\b(who are you|what are you|what can you do)\b|^help$`), say(helpText)},
 	{"a greeting", regexp.MustCompile(`^(hi|hello|hey|good (morning|evening))\b[^?]*$`), say("Hello.")},
 }
 
-var requestPattern = regexp.MustCompile(`\b(please|can you|could you|can someone|help|work on|fix|look at|need|must|who can)\b`)
+var requestPattern = regexp.MustCompile(
+	`\b(please|can you|could you|can someone|help|work on|fix|look at|need|must|who can)\b`,
+)
 
 // isRequest reports whether a text asks its reader for something.
 func isRequest(text string) bool {

@@ -205,5 +205,7 @@ func (p *execution) call(name string, args object, into any) {
 }
 
 func (p *execution) progress(done, total float64, text string) {
-	p.h.Report(harness.Progress{TurnID: p.turn.ID, Kind: harness.ProgressStatus, Progress: done, Total: total, Message: text})
+	p.h.Report(
+		harness.Progress{TurnID: p.turn.ID, Kind: harness.ProgressStatus, Progress: done, Total: total, Message: text},
+	)
 }

@@ -80,7 +80,9 @@ func Start(argv []string, opts *Options) (*Process, error) {
 	p := &Process{name: argv[0], grace: o.Grace, log: o.Log}
 	cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec // the operator names the program
 	cmd.Dir = o.Dir
-	cmd.Env = proc.DropEnv(os.Environ(), slices.Concat([]string{"HUBBUB_*", "TELEGRAM_*"}, proc.ServiceEnv, o.HideEnv)...)
+	cmd.Env = proc.DropEnv(
+		os.Environ(),
+		slices.Concat([]string{"HUBBUB_*", "TELEGRAM_*"}, proc.ServiceEnv, o.HideEnv)...)
 	for name, value := range o.Env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
@@ -91,7 +93,8 @@ func Start(argv []string, opts *Options) (*Process, error) {
 	cmd.Stdout, p.Stdout = stdoutWriter, stdout
 	p.Stdin, err = cmd.StdinPipe()
 	if err == nil {
-		p.Process, err = proc.Start(cmd, &proc.Options{ParentDeathSignal: syscall.SIGKILL, OnLine: p.logStderr, MaxLine: maxStderr})
+		p.Process, err = proc.Start(cmd,
+			&proc.Options{ParentDeathSignal: syscall.SIGKILL, OnLine: p.logStderr, MaxLine: maxStderr})
 	}
 	stdoutWriter.Close() //nolint:errcheck // the child has its own
 	if err != nil {
@@ -123,7 +126,8 @@ func Run(ctx context.Context, argv []string, opts *Options, use func(ctx context
 
 func startError(name string, err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w: the program %s cannot be started (%w); check --harness-command", harness.ErrPermanent, name, err)
+		return fmt.Errorf("%w: the program %s cannot be started (%w); check --harness-command", harness.ErrPermanent,
+			name, err)
 	}
 	return fmt.Errorf("starting %s: %w", name, err)
 }

@@ -39,7 +39,12 @@ func NewSupervisor[S any]() *Supervisor[S] {
 // Run calls the function run repeatedly, which starts the program and returns when the program
 // has ended. The zero backoff means [DefaultBackoff]. Run returns nil when ctx ends, or the error
 // of run if it wraps harness.ErrPermanent. Call it once.
-func (l *Supervisor[S]) Run(ctx context.Context, pauses retry.Backoff, log *zerolog.Logger, run func(ctx context.Context) error) error {
+func (l *Supervisor[S]) Run(
+	ctx context.Context,
+	pauses retry.Backoff,
+	log *zerolog.Logger,
+	run func(ctx context.Context) error,
+) error {
 	l.finalErr = harness.ErrStopped
 	defer close(l.done)
 	if pauses == (retry.Backoff{}) {
@@ -96,7 +101,11 @@ func (l *Supervisor[S]) Await(ctx context.Context) (*S, error) {
 			return nil, l.finalErr
 		case <-ctx.Done():
 			if ended != nil {
-				return nil, fmt.Errorf("%w; its program ended: %v", context.Cause(ctx), ended) //nolint:errorlint // its words alone: what it was decides nothing
+				return nil, fmt.Errorf(
+					"%w; its program ended: %v",
+					context.Cause(ctx),
+					ended,
+				) //nolint:errorlint // its words alone: what it was decides nothing
 			}
 			return nil, context.Cause(ctx)
 		}
