@@ -25,14 +25,14 @@ const (
 	// DefaultURL is the public Bot API.
 	DefaultURL = "https://api.telegram.org"
 
-	// DefaultMaxAnswer is the bound of an answer, in bytes.
+	// DefaultMaxAnswer bounds an answer, in bytes.
 	DefaultMaxAnswer = 16 << 20
 )
 
 // Options are the optional settings of a Client. Nil is valid.
 type Options struct {
-	URL       string            // address of the Bot API; default DefaultURL
-	Transport http.RoundTripper // default: a transport of its own
+	URL       string            // base URL of the Bot API; default DefaultURL
+	Transport http.RoundTripper // default: a transport of the client's own
 	MaxAnswer int               // bytes; default DefaultMaxAnswer
 }
 
@@ -45,7 +45,7 @@ type Client struct {
 	most  int // bytes of an answer
 }
 
-// New makes a client. It does no I/O.
+// New returns a Client. It does no I/O.
 func New(token string, opts *Options) *Client {
 	o := defaults.Of(opts)
 	defaults.Set(&o.URL, DefaultURL)
@@ -65,23 +65,22 @@ func New(token string, opts *Options) *Client {
 	}
 }
 
-// newTransport makes a transport that lets go of idle connections before Telegram
-// closes them: a send into a closing one would end with an unknown outcome.
+// newTransport returns a transport that closes idle connections before Telegram does. A request
+// on a connection that Telegram is closing would have an unknown outcome.
 func newTransport() *http.Transport { return http1.NewTransport(20 * time.Second) }
 
-// BotID returns the id of the bot that a token belongs to, which is the part
-// before the colon.
+// BotID returns the ID of a token's bot: the part before the colon.
 func BotID(token string) (int64, error) {
 	prefix, secret, ok := strings.Cut(token, ":")
 	id, err := strconv.ParseInt(prefix, 10, 64)
 	if !ok || err != nil || id <= 0 || secret == "" || strings.ContainsAny(token, " \t\r\n/?#") {
-		return 0, errors.New("this is no bot token: one looks like 110201543:AAE... and comes from @BotFather")
+		return 0, errors.New("this is not a bot token: a token looks like 110201543:AAE... and comes from @BotFather")
 	}
 	return id, nil
 }
 
-// CheckToken says why a text cannot be sent as a token to the server of opts, or nil.
-// Other servers of the Bot API than the public one may have tokens of other forms.
+// CheckToken returns why a text cannot be a token for the server in opts, or nil. Tokens of other
+// servers than the public one may have any form.
 func CheckToken(token string, opts *Options) error {
 	if token == "" || strings.ContainsAny(token, " \t\r\n/?#%") {
 		return errors.New("this cannot be a bot token")
@@ -93,7 +92,7 @@ func CheckToken(token string, opts *Options) error {
 	return err
 }
 
-// redactor cuts a token and its spellings out of texts.
+// redactor removes a token from texts, in every spelling.
 func redactor(token string) *strings.Replacer {
 	const mark = "<bot token>"
 	var pairs []string
@@ -102,7 +101,7 @@ func redactor(token string) *strings.Replacer {
 			pairs = append(pairs, s, mark)
 		}
 	}
-	if _, secret, _ := strings.Cut(token, ":"); len(secret) >= 6 { // a shorter one would be found in anything
+	if _, secret, _ := strings.Cut(token, ":"); len(secret) >= 6 { // a shorter secret would match anything
 		pairs = append(pairs, secret, mark)
 	}
 	return strings.NewReplacer(pairs...)
@@ -111,17 +110,17 @@ func redactor(token string) *strings.Replacer {
 // Redact returns a text without the token.
 func (c *Client) Redact(text string) string { return c.cut.Replace(text) }
 
-// Close closes connections that are idle.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Call makes one call with params as its JSON body and decodes the result into
-// result unless that is nil. It blocks until the answer came or ctx ended.
+// Call makes one call with params as its JSON body. It decodes the result into result, unless
+// that is nil. It blocks until the answer arrives or ctx ends.
 func (c *Client) Call(ctx context.Context, method string, params, result any) error {
 	_, err := c.CallDate(ctx, method, params, result)
 	return err
 }
 
-// An envelope is how every answer is wrapped.
+// An envelope is the outer object of every answer.
 type envelope struct {
 	OK          *bool           `json:"ok"`
 	Result      json.RawMessage `json:"result"`
@@ -133,8 +132,8 @@ type envelope struct {
 	} `json:"parameters"`
 }
 
-// CallDate is Call that also returns the server's clock, zero when the answer
-// had none.
+// CallDate is like Call and also returns the server's time, or the zero time if the answer has
+// none.
 func (c *Client) CallDate(ctx context.Context, method string, params, result any) (time.Time, error) {
 	if params == nil {
 		params = struct{}{}
@@ -146,14 +145,14 @@ func (c *Client) CallDate(ctx context.Context, method string, params, result any
 	return c.post(ctx, method, "application/json", body, result)
 }
 
-// A File is sent with a call, as one of its fields.
+// A File is a file to upload, as a field of a form.
 type File struct {
 	Field, Name string
 	Data        []byte
 }
 
-// Upload makes one call with a file, as a form: params are its other fields, texts as they
-// are and all else as JSON.
+// Upload makes one call with a file, as a form. The other fields are params: strings as they are,
+// everything else as JSON.
 func (c *Client) Upload(ctx context.Context, method string, params map[string]any, file File, result any) error {
 	var body bytes.Buffer
 	w := multipart.NewWriter(&body)
@@ -194,7 +193,7 @@ func (c *Client) post(ctx context.Context, method, kind string, body []byte, res
 	date, _ := http.ParseTime(resp.Header.Get("Date"))
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, int64(c.most)+1))
 	if err == nil && len(raw) > c.most {
-		err = fmt.Errorf("%w: %d bytes are the most", ErrTooLarge, c.most)
+		err = fmt.Errorf("%w: the limit is %d bytes", ErrTooLarge, c.most)
 	}
 	if err != nil && resp.StatusCode/100 == 2 {
 		return date, c.transportError(method, true, err)
@@ -202,14 +201,14 @@ func (c *Client) post(ctx context.Context, method, kind string, body []byte, res
 	return date, c.decode(method, resp.StatusCode, raw, result)
 }
 
-// decode tells an answer's result from its refusal.
+// decode decodes the result of an answer, or returns the refusal.
 func (c *Client) decode(method string, status int, raw []byte, result any) error {
 	var e envelope
 	switch err := json.Unmarshal(raw, &e); {
 	case (err != nil || e.OK == nil) && status/100 != 2:
 		return &Error{Method: method, Code: status, Description: http.StatusText(status)}
 	case err != nil || e.OK == nil:
-		return c.transportError(method, true, errors.New("the answer is not the Bot API's; is --api-url right?"))
+		return c.transportError(method, true, errors.New("the answer is not from a Bot API; check --api-url"))
 	case !*e.OK:
 		return &Error{
 			Method: method, Code: cmp.Or(e.Code, status), Description: c.Redact(e.Description),
@@ -224,8 +223,8 @@ func (c *Client) decode(method string, status int, raw []byte, result any) error
 	return nil
 }
 
-// Download opens a file by the path that getFile returned. The caller closes
-// the body. Range is passed on when it is not empty.
+// Download opens a file by the path that getFile returned, with byteRange as its Range header
+// unless that is empty. The caller closes the body.
 func (c *Client) Download(ctx context.Context, path, byteRange string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/file/bot"+c.token+"/"+path, http.NoBody)
 	if err != nil {

@@ -10,32 +10,31 @@ import (
 	"time"
 )
 
-// ErrTooLarge is an answer that is too large to be read.
+// ErrTooLarge reports an answer that exceeds the limit.
 var ErrTooLarge = errors.New("the answer is too large")
 
-// An Error is an answer with which the Bot API refused a call: the call had no
-// effect.
+// An Error is the Bot API's refusal of a call, which had no effect.
 type Error struct {
 	Method      string
 	Code        int           // error_code, an HTTP status
-	Description string        // Telegram's words
-	RetryAfter  time.Duration // of a 429; zero when absent
-	MigrateTo   int64         // the id that a group moved to; zero when absent
+	Description string        // in Telegram's words
+	RetryAfter  time.Duration // of a 429, else zero
+	MigrateTo   int64         // the new ID of a group that has moved, else zero
 }
 
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %d %s", e.Method, e.Code, e.Description)
 }
 
-// Says reports whether the description contains a text, whatever the case.
+// Says reports whether the description contains a text, ignoring case.
 func (e *Error) Says(text string) bool {
 	return strings.Contains(strings.ToLower(e.Description), strings.ToLower(text))
 }
 
-// A TransportError is a call without an answer.
+// A TransportError reports a call without an answer.
 type TransportError struct {
 	Method string
-	Left   bool   // the request left this machine: nobody knows what became of it
+	Left   bool   // the request left this machine, so its outcome is unknown
 	Reason string // without the token
 	cause  error  // the context's error or ErrTooLarge, if that ended the call
 }
@@ -47,10 +46,10 @@ func (e *TransportError) Error() string {
 	return fmt.Sprintf("%s: not sent: %s", e.Method, e.Reason)
 }
 
-// Unwrap returns the context's error or ErrTooLarge when that ended the call.
+// Unwrap returns the context's error or ErrTooLarge, if that ended the call.
 func (e *TransportError) Unwrap() error { return e.cause }
 
-// transportError keeps what a person needs and drops what holds the address.
+// transportError keeps the reason of an error and drops the URL, which contains the token.
 func (c *Client) transportError(method string, left bool, err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
@@ -64,7 +63,7 @@ func (c *Client) transportError(method string, left bool, err error) error {
 	return e
 }
 
-// Code returns the error_code of a refusal, 0 for any other error.
+// Code returns the error_code of a refusal, or 0 for any other error.
 func Code(err error) int {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
@@ -72,8 +71,8 @@ func Code(err error) int {
 	return 0
 }
 
-// Unauthorized reports whether Telegram does not know the token. It answers
-// 404 to tokens that cannot be any.
+// Unauthorized reports whether Telegram does not know the token. To a malformed token it answers
+// 404.
 func Unauthorized(err error) bool {
 	code := Code(err)
 	return code == http.StatusUnauthorized || code == http.StatusNotFound && strings.HasPrefix(err.Error(), "getMe:")

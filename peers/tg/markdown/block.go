@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// A blockKind says what a block is.
+// A blockKind is the kind of a block.
 type blockKind int
 
 const (
@@ -21,7 +21,7 @@ const (
 	table
 )
 
-// A block is a part of a document that stands on lines of its own.
+// A block is a part of a document that occupies whole lines.
 type block struct {
 	kind     blockKind
 	text     string // of a paragraph, a heading, a rule or code
@@ -30,12 +30,12 @@ type block struct {
 	blocks   []block
 	items    []item
 	rows     [][]string // the cells of a table, the header first
-	aligns   []string   // left, center or right; empty: none is given
+	aligns   []string   // left, center, right, or empty if not given
 }
 
 // An item is an entry of a list.
 type item struct {
-	mark   string // as it is shown: "•", "3." or "b)"
+	mark   string // as shown: "•", "3." or "b)"
 	number int    // of an ordered list
 	blocks []block
 }
@@ -46,7 +46,7 @@ var (
 	ruleLine      = regexp.MustCompile(`^ {0,3}(?:-[ \t]*){3,}$|^ {0,3}(?:\*[ \t]*){3,}$`)
 	itemLine      = regexp.MustCompile(`^( *)([-*]|\d{1,9}[.)])( +)(\S.*)$`)
 	delimiterLine = regexp.MustCompile(`^ *\|? *:?-+:? *(?:\| *:?-+:? *)*\|? *$`)
-	// A quote is not a comparison: "> 90 %" at the beginning of a line is text.
+	// quoteLine does not match a comparison such as "> 90 %".
 	quoteLine = regexp.MustCompile(`^ {0,3}>(?: *$|[ \t]*>|\p{L}| +[^\d\s.,+−-])`)
 )
 
@@ -65,7 +65,7 @@ func parseBlocks(lines []string, depth int) []block {
 	return blocks
 }
 
-// parseBlock returns the block at line i, and how many lines it takes.
+// parseBlock returns the block at line i and its number of lines.
 func parseBlock(lines []string, i, depth int) (block, int) {
 	if depth > maxDepth {
 		return block{text: strings.Join(lines[i:], "\n")}, len(lines) - i
@@ -97,8 +97,8 @@ func parseBlock(lines []string, i, depth int) (block, int) {
 	return block{text: strings.Join(rest[:n], "\n")}, n
 }
 
-// endsParagraph reports whether line i begins another block than the paragraph before it.
-// A number other than 1 in front of a line of a paragraph is text, such as a date.
+// endsParagraph reports whether line i begins a new block. A line that begins with a number other
+// than 1, such as a date, continues the paragraph.
 func endsParagraph(lines []string, i int) bool {
 	line, rest := lines[i], lines[i:]
 	if strings.TrimSpace(line) == "" || startsCode(rest) || headingLine.MatchString(line) ||
@@ -109,14 +109,13 @@ func endsParagraph(lines []string, i int) bool {
 	return m != nil && startsList(rest) && (!isNumber(m[2]) || m[2][:len(m[2])-1] == "1")
 }
 
-// isRule reports whether line i separates what is above and below it. A line of dashes
-// directly under or above text is text.
+// isRule reports whether line i is a rule. A line of dashes directly next to text is text.
 func isRule(lines []string, i int) bool {
 	blank := func(i int) bool { return i < 0 || i >= len(lines) || strings.TrimSpace(lines[i]) == "" }
 	return ruleLine.MatchString(lines[i]) && blank(i-1) && blank(i+1)
 }
 
-// startsCode reports whether a block of code begins. Without an end, tildes are text, and so are
+// startsCode reports whether a block of code begins. Tildes without an end are text, and so are
 // backquotes with nothing below them.
 func startsCode(lines []string) bool {
 	m := fenceLine.FindStringSubmatch(lines[0])
@@ -127,7 +126,7 @@ func startsCode(lines []string) bool {
 	return ended || m[2][0] == '`' && nextText(lines, 1) < len(lines)
 }
 
-// isFence reports whether a line ends the code that a fence began.
+// isFence reports whether a line closes the block of code that a fence opened.
 func isFence(line, fence string) bool {
 	line = strings.TrimSpace(line)
 	return len(line) >= len(fence) && strings.Trim(line, fence[:1]) == ""
@@ -167,7 +166,7 @@ func parseQuote(lines []string, depth int) (block, int) {
 }
 
 // startsList reports whether a list begins. A single item is text if its mark may mean something
-// else: an asterisk a footnote, a dash before a digit a minus.
+// else: an asterisk may mark a footnote, and a dash before a digit may be a minus.
 func startsList(lines []string) bool {
 	m := itemLine.FindStringSubmatch(lines[0])
 	if m == nil || ruleLine.MatchString(lines[0]) {
@@ -239,8 +238,8 @@ func parseList(lines []string, depth int) (block, int) {
 	return b, n
 }
 
-// countLazyNumbers numbers a list in which each item is written with "1.", unless the
-// numbers are days of months.
+// countLazyNumbers numbers a list whose items all begin with "1.", unless the numbers are days of
+// months.
 func countLazyNumbers(items []item) {
 	for _, it := range items {
 		if it.number != 1 || it.mark == "•" || beginsWithMonth(it.blocks) {
@@ -253,7 +252,7 @@ func countLazyNumbers(items []item) {
 	}
 }
 
-// months are beginnings of the names of months in languages that write days as "1.".
+// months matches the beginning of a month's name in languages that write days as "1.".
 var months = regexp.MustCompile(`(?i)^(jan|jän|feb|mär|mar|apr|mai|maj|may|jun|jul|aug|sep|okt|oct|nov|dez|dec|des|` +
 	`tammi|helmi|maalis|huhti|touko|kesä|heinä|elo|syys|loka|marras|joulu|led|únor|břez|dub|květ|červ|srp|zář|říj|list|pros|` +
 	`sty|lut|kwi|cze|lip|sie|wrz|paź|gru|sij|velj|ožu|tra|svi|lip|srp|ruj|stud|kol|siječ|jaan|veeb|märts|dets|sausi|janv|maijs|jūn|` +
@@ -275,8 +274,7 @@ func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " "
 // cutIndent removes at most n spaces from the beginning of a line.
 func cutIndent(line string, n int) string { return line[min(n, indent(line)):] }
 
-// startsTable reports whether a table begins: a line with cells, and below it a line of
-// dashes with as many.
+// startsTable reports whether a table begins: a line of cells above a line with as many dashes.
 func startsTable(lines []string) bool {
 	return len(lines) > 1 && strings.Contains(lines[0], "|") && strings.Contains(lines[1], "-") &&
 		delimiterLine.MatchString(lines[1]) && len(splitCells(lines[0])) == len(splitCells(lines[1]))
@@ -300,8 +298,7 @@ func parseTable(lines []string) (block, int) {
 	return b, n
 }
 
-// splitCells returns the cells of a line of a table. A bar after a backslash, or in code,
-// is text.
+// splitCells returns the cells of a line of a table. A bar in code or after a backslash is text.
 func splitCells(line string) []string {
 	line = strings.TrimSpace(line)
 	line = strings.TrimPrefix(line, "|")

@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// opens reports whether a run of n marks can begin an emphasis, by the characters around it.
+// opens reports whether a run of n marks can begin an emphasis, given the characters around it.
 //
-// A mark between letters or digits is text, and so is one that touches the inner side of a
-// bracket, a slash or a sign of arithmetic: 5*4*3, (*), src/**/x, *.txt. A double mark may
-// stand between letters of scripts that put no spaces between words.
+// A mark between letters or digits is text. So is a mark on the inner side of a bracket, a slash
+// or an arithmetic sign: 5*4*3, (*), src/**/x, *.txt. In scripts without spaces between words, a
+// double mark may stand between letters.
 func opens(char byte, n int, before, next rune) bool {
 	double := char != '_' && n >= 2
 	if isSpace(next) || next == '/' || next == '\\' || isClosing(next) && !isQuotation(next) &&
@@ -47,9 +47,9 @@ func ends(char byte, n int, before, next rune) bool {
 	return false
 }
 
-// isIdentifier reports whether the underscores at a place belong to an identifier, such as
-// __init__ or _snake_case_: the word that they are part of is nothing but letters, digits and
-// underscores, and is not one word between single ones.
+// isIdentifier reports whether the underscores at a position belong to an identifier, such as
+// __init__ or _snake_case_. Its word must consist of letters, digits and underscores, and must
+// not be a single word between single underscores.
 func isIdentifier(source string, at int, char byte) bool {
 	if char != '_' {
 		return false
@@ -110,5 +110,5 @@ func isQuotation(r rune) bool { return unicode.Is(unicode.Quotation_Mark, r) }
 // isSymbol reports whether a character may begin words: an emoji or a currency.
 func isSymbol(r rune) bool { return unicode.In(r, unicode.So, unicode.Sc) }
 
-// isEmoji reports whether a character is a picture. Signs such as ° and © are none.
+// isEmoji reports whether a character is a picture. Signs such as ° and © are not.
 func isEmoji(r rune) bool { return r >= 0x2190 && unicode.Is(unicode.So, r) || r == 0xFE0F }

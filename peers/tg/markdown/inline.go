@@ -19,19 +19,19 @@ type span struct {
 // A mark is a run of *, _ or ~ that may begin or end an emphasis.
 type mark struct {
 	char        byte
-	n           int // characters that are not used
+	n           int // characters not yet used
 	opens, ends bool
 	used        []change
 }
 
-// A change is where a style begins or ends.
+// A change is the beginning or the end of a style.
 type change struct {
 	style func(*style)
 	on    bool
 }
 
 var (
-	// A bare address is never Markdown.
+	// bareAddress matches an address without brackets, in which nothing is a mark.
 	bareAddress = regexp.MustCompile(`^(?i:https?://|tg://|ftp://|mailto:|www\.)[^\s<>"` + "`" + `]+`)
 	bareEmail   = regexp.MustCompile(`^[\p{L}\p{N}._%+-]+@[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+`)
 	inBrackets  = regexp.MustCompile(`^<((?i:https?://|tg://|mailto:)[^\s<>]*|[^\s<>@]+@[^\s<>@]+\.[^\s<>@]+)>`)
@@ -39,7 +39,7 @@ var (
 	windowsPath = regexp.MustCompile(`^(?:[A-Za-z]:\\|\\\\[\p{L}\p{N}])[^\s"<>|]*`)
 )
 
-// parseInline returns the spans of a text in a style.
+// parseInline returns the spans of a text whose base style is given.
 func parseInline(source string, base style) []span {
 	p := &inlineParser{source: source, base: base}
 	for p.at < len(source) {
@@ -50,7 +50,7 @@ func parseInline(source string, base style) []span {
 	return p.resolve()
 }
 
-// An inlineParser reads one text from its beginning to its end.
+// An inlineParser parses one text.
 type inlineParser struct {
 	source string
 	base   style
@@ -66,13 +66,13 @@ func (p *inlineParser) flush() {
 	}
 }
 
-// literal takes n bytes as they are.
+// literal consumes n bytes as text.
 func (p *inlineParser) literal(n int) {
 	p.text.WriteString(p.source[p.at : p.at+n])
 	p.at += n
 }
 
-// before and after return the characters around a stretch, 0 at an end.
+// before and after return the characters around a stretch, or 0 at the ends of the text.
 func (p *inlineParser) before(at int) rune {
 	if at == 0 {
 		return 0
@@ -89,7 +89,7 @@ func (p *inlineParser) after(at int) rune {
 	return r
 }
 
-// step reads what stands at the present place.
+// step parses the next element.
 func (p *inlineParser) step() {
 	rest := p.source[p.at:]
 	if !isWord(p.before(p.at)) {
@@ -135,7 +135,7 @@ func (p *inlineParser) step() {
 	}
 }
 
-// addressEnd returns where a bare address ends: marks and punctuation behind it are not its.
+// addressEnd returns the end of a bare address, without trailing marks and punctuation.
 func addressEnd(address string) int {
 	for {
 		n := len(address)
@@ -152,7 +152,7 @@ func addressEnd(address string) int {
 	}
 }
 
-// codeSpan reads code between equal runs of backquotes. Without an end they are text.
+// codeSpan parses code between equal runs of backquotes. Without an end, the backquotes are text.
 func (p *inlineParser) codeSpan(rest string) {
 	n := len(rest) - len(strings.TrimLeft(rest, "`"))
 	for i := n; i < len(rest); {
@@ -184,8 +184,8 @@ func (p *inlineParser) codeSpan(rest string) {
 	p.literal(n)
 }
 
-// escape reads a backslash. It is a mark only before a character that would be one without it,
-// or inside of a word.
+// escape parses a backslash. It is a mark only inside a word, or before a character that would
+// otherwise be a mark.
 func (p *inlineParser) escape(rest string) {
 	if len(rest) < 2 || !strings.ContainsRune("*_~`[]#", rune(rest[1])) {
 		p.literal(1)
@@ -206,7 +206,7 @@ func (p *inlineParser) escape(rest string) {
 	p.at += 2
 }
 
-// link reads a link or a picture. What leads nowhere is text.
+// link parses a link or an image. A link without a valid address is text.
 func (p *inlineParser) link(rest string) {
 	start := 0
 	if rest[0] == '!' {
@@ -251,7 +251,7 @@ func (p *inlineParser) link(rest string) {
 
 var linkTitle = regexp.MustCompile(`^(\S+)\s+(?:"[^"]*"|'[^']*'|\([^)]*\))$`)
 
-// destination returns the address in the brackets of a link, "" if it has none.
+// destination returns the address in the parentheses of a link, or "".
 func destination(target string) string {
 	target = strings.TrimSpace(target)
 	if m := linkTitle.FindStringSubmatch(target); m != nil {
@@ -274,7 +274,7 @@ func linkable(address string) bool {
 		(u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") || u.Scheme == "tg" || u.Scheme == "mailto")
 }
 
-// matching returns where the bracket at the beginning of a text is closed, -1 if it is not.
+// matching returns the position of the bracket that closes the first one of a text, or -1.
 func matching(text string, open, end byte) int {
 	depth := 0
 	for i := 0; i < len(text) && i < 4096; i++ {
@@ -292,11 +292,11 @@ func matching(text string, open, end byte) int {
 	return -1
 }
 
-// delimiter reads a run of *, _ or ~.
+// delimiter parses a run of *, _ or ~.
 func (p *inlineParser) delimiter(rest string) {
 	char := rest[0]
 	n := len(rest) - len(strings.TrimLeft(rest, rest[:1]))
-	// What counts is the text around the marks that stand together.
+	// The characters around a group of adjacent marks decide.
 	before := p.before(len(strings.TrimRight(p.source[:p.at], "*_~")))
 	next := p.after(len(p.source) - len(strings.TrimLeft(p.source[p.at:], "*_~")))
 	m := &mark{char: char, n: n, opens: opens(char, n, before, next), ends: ends(char, n, before, next)}
@@ -309,7 +309,7 @@ func (p *inlineParser) delimiter(rest string) {
 	p.at += n
 }
 
-// match finds the beginning of each emphasis from its end.
+// match finds the opening mark of each closing mark.
 func (p *inlineParser) match() {
 	for i := range p.spans {
 		last := p.spans[i].mark
@@ -328,7 +328,7 @@ func (p *inlineParser) match() {
 			turn := styleOf(first.char, n)
 			first.used = append(first.used, change{turn, true})
 			last.used = append(last.used, change{turn, false})
-			for k := j + 1; k < i; k++ { // what is between cannot reach beyond
+			for k := j + 1; k < i; k++ { // marks in between cannot match beyond
 				if between := p.spans[k].mark; between != nil {
 					between.opens, between.ends = false, false
 				}
@@ -337,7 +337,7 @@ func (p *inlineParser) match() {
 	}
 }
 
-// opener returns the nearest mark before i that the mark at i can end, -1 if there is none.
+// opener returns the nearest mark before i that the mark at i can close, or -1.
 func (p *inlineParser) opener(i int) int {
 	last := p.spans[i].mark
 	var words strings.Builder
@@ -370,8 +370,7 @@ func styleOf(char byte, n int) func(*style) {
 	return func(s *style) { s.bold, s.italic = true, true }
 }
 
-// resolve applies the styles of the marks that were used. Of a mark, the characters that
-// were not used are text.
+// resolve applies the styles of the matched marks. The unused characters of a mark are text.
 func (p *inlineParser) resolve() []span {
 	var out []span
 	var on []change

@@ -6,14 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth bounds how deep quotes and lists are followed. Deeper ones are shown as they were
-// written.
+// maxDepth bounds the nesting of quotes and lists. Deeper ones remain as written.
 const maxDepth = 16
 
-// Render turns Markdown into a text with entities, and with its rich form if it has a table.
-//
-// Rendering never loses or changes a character that is not a mark. Marks are marks only where
-// a reader of chat means them so.
+// Render converts Markdown to a text with entities, and to its rich form if it has a table.
 func Render(source string) Text {
 	source = strings.ToValidUTF8(strings.ReplaceAll(source, "\x00", ""), string(utf8.RuneError))
 	source = strings.ReplaceAll(source, "\r\n", "\n")
@@ -32,7 +28,7 @@ func Render(source string) Text {
 	return t
 }
 
-// tooDeep reports whether a text nests in a way that nobody writes by hand.
+// tooDeep reports whether a text is nested more deeply than anyone writes by hand.
 func tooDeep(source string) bool {
 	for line := range strings.Lines(source) {
 		marks := 0
@@ -50,7 +46,7 @@ func tooDeep(source string) bool {
 	return strings.Count(source, "[") > 2000
 }
 
-// A writer collects runs while it walks over a document.
+// A writer collects the runs of a document.
 type writer struct {
 	runs []run
 }
@@ -61,8 +57,8 @@ func (w *writer) put(s string, st style) {
 	}
 }
 
-// blocks writes blocks with blank lines between them, and indent before each of their lines. In
-// an item, a list follows its words without a blank line.
+// blocks writes blocks separated by blank lines, with indent before each line. In an item, a list
+// follows without a blank line.
 func (w *writer) blocks(blocks []block, st style, indent string, inItem bool) {
 	for i, b := range blocks {
 		if i > 0 {
@@ -103,7 +99,7 @@ func (w *writer) block(b block, st style, indent string) {
 	}
 }
 
-// task writes the blocks of an item, whose box is shown as a box.
+// task writes the blocks of an item. The checkbox of a task becomes a symbol.
 func (w *writer) task(blocks []block, st style, indent string) {
 	if box, rest := taskBox(blocks); box != "" {
 		w.put(box, st)
@@ -112,7 +108,7 @@ func (w *writer) task(blocks []block, st style, indent string) {
 	w.blocks(blocks, st, indent, true)
 }
 
-// taskBox returns the box at the beginning of an item, and the item without it.
+// taskBox returns the checkbox of an item, and the item without it.
 func taskBox(blocks []block) (box string, rest []block) {
 	if len(blocks) == 0 || blocks[0].kind != paragraph {
 		return "", blocks
@@ -136,7 +132,7 @@ func (w *writer) inline(text string, st style, indent string) {
 	}
 }
 
-// tableText lays a table out in columns, to be shown in a fixed-width font.
+// tableText formats a table in columns for a fixed-width font.
 func tableText(b block) string {
 	width := make([]int, len(b.aligns))
 	rows := make([][]string, len(b.rows))
@@ -164,7 +160,7 @@ func tableText(b block) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
-// wordsOf returns an inline text without any style.
+// wordsOf returns an inline text without styles.
 func wordsOf(text string) string {
 	var b strings.Builder
 	for _, s := range parseInline(text, style{}) {

@@ -2,18 +2,18 @@ package markdown
 
 import "cmp"
 
-// A Block is a block of a rich message, or a part of one, as the Bot API has it (10.2 and later).
+// A Block is a block of a rich message, or a part of one, in the form of Bot API 10.2.
 type Block map[string]any
 
-// Limits of a rich message. Its 32,768 characters and 50 media are out of reach for a text that fits
-// into one message.
+// Limits of a rich message. A text that fits into one message cannot reach its limits of 32,768
+// characters and 50 media.
 const (
-	maxBlocks  = 500 // list items and rows of tables included
-	maxNesting = 16  // of blocks and formats in each other
+	maxBlocks  = 500 // including list items and rows
+	maxNesting = 16  // of blocks and formats
 	maxColumns = 20
 )
 
-// fits reports whether the parts of a rich message keep its limits.
+// fits reports whether the parts of a rich message are within its limits.
 func fits(parts []Block) bool {
 	blocks, columns, nesting := 0, 0, 0
 	var look func(part any, depth int)
@@ -47,8 +47,8 @@ func fits(parts []Block) bool {
 	return blocks <= maxBlocks && nesting <= maxNesting && columns <= maxColumns
 }
 
-// hasTable reports whether a document has a table. Entities show tables badly: a narrow
-// screen folds the lines of its columns.
+// hasTable reports whether a document has a table. Entities show tables badly: a narrow screen
+// wraps the lines.
 func hasTable(blocks []block) bool {
 	for _, b := range blocks {
 		if b.kind == table || hasTable(b.blocks) {
@@ -129,7 +129,7 @@ func richTable(b block) Block {
 	return Block{"type": "table", "cells": rows, "is_bordered": true}
 }
 
-// runsOf returns an inline text as runs.
+// runsOf returns the runs of an inline text.
 func runsOf(text string) []run {
 	var runs []run
 	for _, s := range parseInline(text, style{}) {
@@ -140,7 +140,7 @@ func runsOf(text string) []run {
 	return runs
 }
 
-// richText returns an inline text: a string, or a list of strings and formatted texts.
+// richText returns an inline text as a string, or as a list of strings and formatted texts.
 func richText(text string) any { return richTexts(runsOf(text)) }
 
 func richTexts(runs []run) any {
@@ -157,7 +157,7 @@ func richTexts(runs []run) any {
 	return parts
 }
 
-// rich returns a run as a rich text, each of its entities around the next.
+// rich returns a run as rich text, with its entities nested.
 func (r run) rich() any {
 	var text any = r.text
 	for _, e := range r.entities() {

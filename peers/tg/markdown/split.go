@@ -10,8 +10,8 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// Split cuts a text into parts of at most limit units. A limit below 2 counts
-// as 2. A text of white space alone has no parts. The rich form is kept where there is one part.
+// Split splits a text into parts of at most limit units; a limit below 2 counts as 2. Text that
+// is only white space has no parts. A single part keeps the rich form.
 func Split(t Text, limit int) []Text {
 	limit = max(limit, 2)
 	var parts []Text
@@ -21,7 +21,7 @@ func Split(t Text, limit int) []Text {
 		trimmed := rest
 		if parts != nil && !inPre(t.Entities, offset) || strings.TrimSpace(rest) == "" {
 			trimmed = strings.TrimLeftFunc(rest, unicode.IsSpace)
-		} else if parts != nil { // in code, the indent of the first line stays
+		} else if parts != nil { // in code, the indentation of the first line stays
 			trimmed = strings.TrimLeft(rest, "\r\n")
 		}
 		offset += Units(rest[:len(rest)-len(trimmed)])
@@ -47,13 +47,13 @@ func inPre(entities []models.MessageEntity, offset int) bool {
 	})
 }
 
-// cutAt returns how many bytes of s make the next part.
+// cutAt returns the length in bytes of the next part of s.
 func cutAt(s string, limit int) int {
 	window := Prefix(s, limit)
 	if window == len(s) {
 		return window
 	}
-	least := Prefix(s, limit/4) // a cut nearer to the front is not worth its rule
+	least := Prefix(s, limit/4) // a shorter part is not worth a better boundary
 	head := s[:window]
 	if i := strings.LastIndex(head, "\n\n"); i > least {
 		return i
@@ -83,13 +83,13 @@ func Prefix(s string, n int) int {
 	return len(s)
 }
 
-// joiner glues two characters into one.
+// joiner joins two characters into one.
 const joiner = '\u200d'
 
-// characterEnd moves a cut back so that it does not fall before a combining
-// mark, a variation selector or either side of a joiner.
+// characterEnd moves a cut backwards so that it does not split a character: before a combining
+// mark or a variation selector, or next to a joiner.
 func characterEnd(s string, at int) int {
-	const longest = 64 // bytes that one character on the screen may take
+	const longest = 64 // maximal bytes of one visible character
 	for i := at; i > 0 && at-i < longest; {
 		next, _ := utf8.DecodeRuneInString(s[i:])
 		last, size := utf8.DecodeLastRuneInString(s[:i])
@@ -102,8 +102,7 @@ func characterEnd(s string, at int) int {
 	return at
 }
 
-// within returns the parts of the entities that lie in a part of the text, with offsets
-// relative to it.
+// within returns the entities inside a part of the text, with offsets relative to the part.
 func within(entities []models.MessageEntity, offset, length int) []models.MessageEntity {
 	var out []models.MessageEntity
 	for _, e := range entities {

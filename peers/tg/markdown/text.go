@@ -16,14 +16,14 @@ const (
 	maxEntities = 100
 )
 
-// A Text is one message's text with its entities.
+// A Text is the text of a message with its entities.
 type Text struct {
 	Text     string                 `json:"text"`
 	Entities []models.MessageEntity `json:"entities,omitempty"`
-	Rich     []Block                `json:"rich,omitempty"` // the same as a rich message, if it is one better so
+	Rich     []Block                `json:"rich,omitempty"` // the rich form, if it shows the text better
 }
 
-// Units counts the UTF-16 code units of a text.
+// Units returns the number of UTF-16 code units of a text.
 func Units(s string) int {
 	n := 0
 	for _, r := range s {
@@ -32,7 +32,7 @@ func Units(s string) int {
 	return n
 }
 
-// A style is how a run of text looks. It is comparable.
+// A style is the formatting of a run. It is comparable.
 type style struct {
 	bold, italic, strike, code, quote bool
 	pre                               bool
@@ -46,8 +46,8 @@ type run struct {
 	style
 }
 
-// assemble joins runs into a text without white space around it, and gives each
-// stretch of equal style its entity.
+// assemble joins runs into a text without surrounding white space. Each stretch of equal style
+// gets its entity.
 func assemble(runs []run) Text {
 	runs = trim(runs)
 	var text strings.Builder
@@ -77,8 +77,7 @@ func assemble(runs []run) Text {
 	return Text{Text: text.String(), Entities: out}
 }
 
-// entities returns the entity that a style asks for of each kind, empty if it asks
-// for none.
+// entities returns the entities of a style, by kind. Those that the style lacks are empty.
 func (s style) entities() (all [7]models.MessageEntity) {
 	words := !s.code && !s.pre
 	for i, kind := range []struct {
@@ -102,12 +101,12 @@ func (s style) entities() (all [7]models.MessageEntity) {
 
 const space = " \n\t\r"
 
-// trim drops empty runs and the white space around the whole.
+// trim removes empty runs and the surrounding white space.
 func trim(runs []run) []run {
 	for i := range runs {
 		blank := space
 		if runs[i].pre {
-			blank = "\n\r" // in code, the indent of the first line stays
+			blank = "\n\r" // in code, the indentation of the first line stays
 		}
 		if runs[i].text = strings.TrimLeft(runs[i].text, blank); runs[i].text != "" {
 			break
@@ -121,7 +120,7 @@ func trim(runs []run) []run {
 	return slices.DeleteFunc(runs, func(r run) bool { return r.text == "" })
 }
 
-// Plain is a text without any formatting.
+// Plain returns a text without formatting.
 func Plain(s string) Text {
 	return Text{Text: strings.TrimSpace(strings.ToValidUTF8(s, string(utf8.RuneError)))}
 }

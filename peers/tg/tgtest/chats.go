@@ -7,18 +7,18 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// A chat is what Telegram knows of one chat of the bot.
+// A chat is Telegram's state of one chat of the bot.
 type chat struct {
 	models.Chat
 	messages   map[int]*models.Message
 	lastID     int
-	topics     map[int]string // forum topics by thread id
+	topics     map[int]string // titles of forum topics by thread ID
 	reactions  map[int][]models.ReactionType
 	migratedTo int64
 	refuses    string // why the bot may not write, in Telegram's words
 }
 
-// User makes a user with an id of its own. The username is the name in lower case.
+// User returns a new user with an ID of its own. The username is the name in lower case.
 func (s *Server) User(name string) models.User {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,23 +31,22 @@ func (s *Server) DM(u models.User) models.Chat {
 	return s.AddChat(models.Chat{ID: u.ID, Type: models.ChatTypePrivate, FirstName: u.FirstName, Username: u.Username})
 }
 
-// Group makes a basic group, Supergroup a supergroup, and Forum a supergroup
-// with topics.
+// Group creates a basic group.
 func (s *Server) Group(id int64, title string) models.Chat {
 	return s.AddChat(models.Chat{ID: id, Type: models.ChatTypeGroup, Title: title})
 }
 
-// Supergroup makes a supergroup.
+// Supergroup creates a supergroup.
 func (s *Server) Supergroup(id int64, title string) models.Chat {
 	return s.AddChat(models.Chat{ID: id, Type: models.ChatTypeSupergroup, Title: title})
 }
 
-// Forum makes a supergroup with topics.
+// Forum creates a supergroup with topics.
 func (s *Server) Forum(id int64, title string) models.Chat {
 	return s.AddChat(models.Chat{ID: id, Type: models.ChatTypeSupergroup, Title: title, IsForum: true})
 }
 
-// AddChat makes a chat known unless it is, and returns it.
+// AddChat adds a chat unless it exists, and returns it.
 func (s *Server) AddChat(c models.Chat) models.Chat {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +55,7 @@ func (s *Server) AddChat(c models.Chat) models.Chat {
 	}
 	first := 0
 	if c.Type == models.ChatTypeSupergroup {
-		first = 1 // the message that says the supergroup was created
+		first = 1 // the message about the creation of the supergroup
 	}
 	s.chats[c.ID] = &chat{
 		lastID:    first,
@@ -93,7 +92,7 @@ func (s *Server) setMyCommands(req *request) (any, *apiError) {
 	return true, nil
 }
 
-// Reactions returns what the bot shows on a message.
+// Reactions returns the bot's reactions to a message.
 func (s *Server) Reactions(chatID int64, messageID int) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

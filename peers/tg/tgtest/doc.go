@@ -1,5 +1,5 @@
-// Package tgtest is a Bot API server for tests and demonstrations: an
-// http.Handler that one bot can talk to as it would talk to Telegram.
+// Package tgtest is a Bot API server for tests and demos: an http.Handler that behaves towards
+// one bot as Telegram does.
 //
 //	api := tgtest.New(nil)
 //	web := httptest.NewServer(api)
@@ -12,18 +12,16 @@
 //
 // Guarantees:
 //
-//   - An update is confirmed only by a later getUpdates with a higher offset;
-//     until then every call returns it again. A negative offset forgets all
-//     earlier updates. A poll that is running when another begins, and every
-//     poll while a webhook is set, is answered 409.
-//   - Bodies are JSON, and texts carry entities: the rest of what the Bot API
-//     reads (forms, parse modes) is refused.
-//   - Whatever Telegram refuses is refused with its status and wording: texts
-//     over 4,096 UTF-16 units, entities out of bounds, reactions that are not
-//     on the list, the General topic as a thread, chats that moved.
-//   - Calls that change something are recorded in the order in which they took
-//     effect, also those whose answer was cut off by a fault.
+//   - An update is confirmed only by a later getUpdates with a higher offset; until then
+//     every call returns it again. A negative offset drops all earlier updates. A poll is
+//     answered with 409 when another one begins, and while a webhook is set.
+//   - Bodies are JSON, and texts have entities. Parse modes are refused.
+//   - Whatever Telegram refuses is refused with the same status and words: texts over 4,096
+//     UTF-16 units, entities out of bounds, unknown reactions, the General topic as a
+//     thread, chats that have moved.
+//   - Calls that change something are recorded in the order in which they took effect,
+//     including those whose answer was cut off by a fault.
 //
-// It keeps everything in memory, needs no testing package, and is safe for
+// A Server keeps everything in memory, does not need the testing package, and is safe for
 // concurrent use. New starts nothing. Only webhook deliveries need Run.
 package tgtest

@@ -6,25 +6,24 @@ import (
 	"time"
 )
 
-// A Cut says whether and when a connection is cut instead of answered. In both
-// cases the bot cannot know whether the call took effect.
+// A Cut says whether and when the connection is cut instead of answered. The bot cannot know
+// whether the call took effect.
 type Cut int
 
 // The ways to cut a connection.
 const (
 	CutNot     Cut = iota
-	CutAfter       // the call took effect, the answer is lost
-	CutUnheard     // the request was read, the call took no effect
+	CutAfter       // the call took effect; the answer is lost
+	CutUnheard     // the request was read; the call took no effect
 )
 
-// A Fault is something that goes wrong with calls. Empty fields match every
-// call and change nothing.
+// A Fault makes calls fail. Empty fields match every call and change nothing.
 type Fault struct {
 	Method string // only this method
 	ChatID int64  // only calls with this chat_id
 	Text   string // only calls whose text contains this
-	Skip   int    // let this many matching calls pass first
-	Times  int    // how often; 0 means once, below 0 always
+	Skip   int    // number of matching calls to let pass first
+	Times  int    // how often; 0 means once, a negative number always
 
 	Delay       time.Duration // before anything else
 	Hold        <-chan struct{}
@@ -35,8 +34,7 @@ type Fault struct {
 	MigrateTo   int64
 }
 
-// Fail makes calls go wrong from now on. Faults apply in the order in which
-// they were given, one to a call.
+// Fail adds a fault. Faults apply in the order in which they were added, one to a call.
 func (s *Server) Fail(f Fault) {
 	if f.Times == 0 {
 		f.Times = 1
@@ -79,7 +77,7 @@ func (f *Fault) matches(req *request) bool {
 		(f.Text == "" || strings.Contains(req.str("text"), f.Text))
 }
 
-// delay waits as long as the fault says; false when the bot left meanwhile.
+// delay waits as long as the fault says. It reports false if the bot has left by then.
 func (f *Fault) delay(req *request) bool {
 	var held <-chan time.Time
 	if f.Delay > 0 {

@@ -36,7 +36,7 @@ func (s *Server) getFile(req *request) (any, *apiError) {
 	return models.File{FileID: id, FileUniqueID: "u" + id, FileSize: int64(len(f.content)), FilePath: f.path}, nil
 }
 
-// sendPhoto takes what is a picture; Telegram refuses anything else.
+// sendPhoto accepts only a picture, as Telegram does.
 func (s *Server) sendPhoto(c *chat, req *request) (any, *apiError) {
 	id, f, err := s.uploadLocked(req, "photo")
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Server) sendDocument(c *chat, req *request) (any, *apiError) {
 	return s.sendFile(c, req, &models.Message{Document: &models.Document{FileID: id, FileUniqueID: "u" + id, FileName: name, FileSize: int64(len(f.content))}})
 }
 
-// uploadLocked keeps the file of a form.
+// uploadLocked stores the file of a form.
 func (s *Server) uploadLocked(req *request, field string) (id string, f *file, failed *apiError) {
 	if req.MultipartForm == nil || len(req.MultipartForm.File[field]) != 1 {
 		return "", nil, badRequest("there is no %s in the request", field)
@@ -78,7 +78,7 @@ func (s *Server) uploadLocked(req *request, field string) (id string, f *file, f
 	return id, s.files[id], nil
 }
 
-// sendFile makes the message of a file.
+// sendFile sends a message with a file.
 func (s *Server) sendFile(c *chat, req *request, m *models.Message) (any, *apiError) {
 	bot := s.bot
 	m.From, m.Chat, m.Date, m.Caption = &bot, c.Chat, int(s.now().Unix()), req.str("caption")
@@ -101,7 +101,7 @@ func (s *Server) sendFile(c *chat, req *request, m *models.Message) (any, *apiEr
 	return m, nil
 }
 
-// Content returns what a file holds that was added or sent.
+// Content returns the content of a file that was added or sent.
 func (s *Server) Content(fileID string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *Server) Content(fileID string) []byte {
 	return nil
 }
 
-// serveFile answers /file/bot<token>/<path>.
+// serveFile serves /file/bot<token>/<path>.
 func (s *Server) serveFile(w http.ResponseWriter, r *http.Request, path string) {
 	token, name, _ := strings.Cut(path, "/")
 	if token != s.token {

@@ -27,7 +27,7 @@ func badRequest(format string, args ...any) *apiError {
 	return errf(http.StatusBadRequest, "Bad Request: "+format, args...)
 }
 
-// A request is one call with its parameters, from a JSON body.
+// A request is one call with its parameters.
 type request struct {
 	*http.Request
 	method string
@@ -49,7 +49,7 @@ func readRequest(w http.ResponseWriter, r *http.Request) (*request, *apiError) {
 	return req, nil
 }
 
-// readForm reads the parameters of a form. Its files are held for the method.
+// readForm reads the parameters and files of a form.
 func (r *request) readForm(w http.ResponseWriter) *apiError {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	if err := r.ParseMultipartForm(maxBody); err != nil {
@@ -65,7 +65,7 @@ func (r *request) readForm(w http.ResponseWriter) *apiError {
 	return nil
 }
 
-// str returns a parameter as a string, empty when absent.
+// str returns a parameter as a string, or "".
 func (r *request) str(name string) string {
 	var s string
 	if json.Unmarshal(r.params[name], &s) == nil {
@@ -74,7 +74,7 @@ func (r *request) str(name string) string {
 	return string(r.params[name])
 }
 
-// int returns a parameter as an integer, 0 when absent or unreadable.
+// int returns a parameter as an integer, or 0.
 func (r *request) int(name string) int64 {
 	n, _ := strconv.ParseInt(strings.TrimSpace(r.str(name)), 10, 64)
 	return n
@@ -85,7 +85,7 @@ func (r *request) bool(name string) bool {
 	return b
 }
 
-// decode reads an object or a list, if it is there.
+// decode decodes an object or a list, if the parameter exists.
 func (r *request) decode(name string, into any) *apiError {
 	if raw, ok := r.params[name]; ok && json.Unmarshal(raw, into) != nil {
 		return badRequest("can't parse %s JSON object", name)

@@ -17,11 +17,11 @@ type Call struct {
 	Method  string
 	ChatID  int64
 	Params  map[string]json.RawMessage
-	Message *models.Message // what it sent or edited, nil for other methods
+	Message *models.Message // the message that it sent or edited; nil for other methods
 	At      time.Time
 }
 
-// Text returns the call's text parameter, or the words of its rich message.
+// Text returns the text parameter of the call, or the text of its rich message.
 func (c Call) Text() string {
 	var text string
 	if json.Unmarshal(c.Params["text"], &text) != nil {
@@ -30,7 +30,7 @@ func (c Call) Text() string {
 	return text
 }
 
-// Int returns a parameter as an integer, 0 if it is absent.
+// Int returns a parameter as an integer, or 0.
 func (c Call) Int(name string) int64 {
 	n, _ := strconv.ParseInt(strings.Trim(string(c.Params[name]), `"`), 10, 64)
 	return n
@@ -43,8 +43,7 @@ func (s *Server) recordLocked(req *request, sent *models.Message) {
 	s.notifyLocked()
 }
 
-// Calls returns what the bot did, in order: every call of the given methods, or
-// of all methods.
+// Calls returns the bot's calls of the given methods, or of all methods, in order.
 func (s *Server) Calls(methods ...string) []Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +71,7 @@ func (s *Server) Texts(chatID int64) []string {
 	return out
 }
 
-// Messages returns what the bot wrote in a chat as it stands there now, in order.
+// Messages returns the bot's messages in a chat in their current form, in order.
 func (s *Server) Messages(chatID int64) []*models.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,8 +86,8 @@ func (s *Server) Messages(chatID int64) []*models.Message {
 	return out
 }
 
-// Await waits until the condition holds or ctx ends, and looks again whenever
-// something happened. The condition may call the Server's methods.
+// Await waits until the condition holds or ctx ends. It checks the condition after every change.
+// The condition may call methods of the Server.
 func (s *Server) Await(ctx context.Context, condition func(*Server) bool) error {
 	for {
 		s.mu.Lock()

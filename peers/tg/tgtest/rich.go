@@ -9,20 +9,20 @@ import (
 // Limits of a rich message.
 const (
 	maxRich      = 32768 // characters
-	maxRichParts = 500   // list items and rows included
-	maxRichDepth = 16    // of blocks and formats in each other
+	maxRichParts = 500   // including list items and rows
+	maxRichDepth = 16    // of blocks and formats
 	maxColumns   = 20
 )
 
-// richFields are the fields that each part of a rich message must have, by its type: the blocks,
-// and then the formatted texts.
+// richFields are the required fields of each part of a rich message, by its type: first of
+// blocks, then of formatted texts.
 var richFields = map[string][]string{
 	"paragraph": {"text"}, "heading": {"text", "size"}, "pre": {"text"}, "divider": nil,
 	"blockquote": {"blocks"}, "list": {"items"}, "table": {"cells"},
 	"bold": {"text"}, "italic": {"text"}, "strikethrough": {"text"}, "code": {"text"}, "url": {"text", "url"},
 }
 
-// readRich returns the words of a call's rich message.
+// readRich returns the text of a call's rich message.
 func readRich(req *request) (string, *apiError) {
 	var m struct {
 		Blocks []any `json:"blocks"`
@@ -44,7 +44,7 @@ func readRich(req *request) (string, *apiError) {
 	return text, nil
 }
 
-// A richReader collects the words of a rich message.
+// A richReader collects the text of a rich message.
 type richReader struct {
 	words          strings.Builder
 	parts          int
@@ -84,7 +84,7 @@ func (r *richReader) blocks(list any) {
 	}
 }
 
-// within reads what is inside of a part.
+// within reads the inside of a part.
 func (r *richReader) within(read func()) {
 	r.depth++
 	r.deepest = max(r.deepest, r.depth)
@@ -92,7 +92,7 @@ func (r *richReader) within(read func()) {
 	r.depth--
 }
 
-// check reports whether a part has what its type needs.
+// check reports whether a part has the fields that its type requires.
 func (r *richReader) check(part map[string]any) bool {
 	kind, _ := part["type"].(string)
 	fields, known := richFields[kind]
@@ -144,8 +144,8 @@ func (r *richReader) text(part any) {
 	}
 }
 
-// richText returns the words of the rich message that a call has, "" if it has none.
+// richText returns the text of a call's rich message, or "".
 func richText(params map[string]json.RawMessage) string {
-	text, _ := readRich(&request{params: params}) // what is wrong was refused
+	text, _ := readRich(&request{params: params}) // an invalid one has been refused
 	return text
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// Say is a user writing a text. Mentions, commands and addresses become
-// entities as Telegram marks them. It returns the message.
+// Say makes a user send a text. Mentions, commands and addresses become entities as in Telegram.
+// It returns the message.
 func (s *Server) Say(c models.Chat, from models.User, text string) *models.Message {
 	return s.Post(models.Message{Chat: c, From: &from, Text: text})
 }
 
-// Reply is a user answering a message.
+// Reply makes a user reply to a message.
 func (s *Server) Reply(to *models.Message, from models.User, text string) *models.Message {
 	quoted := *to
 	quoted.ReplyToMessage = nil
@@ -26,9 +26,9 @@ func (s *Server) Reply(to *models.Message, from models.User, text string) *model
 	})
 }
 
-// Post is any message of a user or of Telegram itself. The number, the date
-// and, for texts, the entities are filled in. With privacy mode on, the bot of
-// a group sees only what Telegram would show it.
+// Post sends any message of a user or of Telegram itself. It fills in the number, the date and,
+// for texts, the entities. With privacy mode on, the bot receives from a group only what Telegram
+// would show it.
 func (s *Server) Post(m models.Message) *models.Message {
 	s.AddChat(m.Chat)
 	s.mu.Lock()
@@ -47,7 +47,7 @@ func (s *Server) Post(m models.Message) *models.Message {
 	return &stored
 }
 
-// seenLocked reports whether privacy mode shows a message to the bot.
+// seenLocked reports whether privacy mode lets the bot see a message.
 func (s *Server) seenLocked(m *models.Message) bool {
 	if !s.privacy || m.Chat.Type == models.ChatTypePrivate {
 		return true
@@ -57,7 +57,7 @@ func (s *Server) seenLocked(m *models.Message) bool {
 	return service || toBot || strings.HasPrefix(m.Text, "/") || strings.Contains(strings.ToLower(m.Text), "@"+strings.ToLower(s.bot.Username))
 }
 
-// EditText is a user changing a message, or the caption of one with files.
+// EditText makes a user edit a message, or the caption of a message with files.
 func (s *Server) EditText(m *models.Message, text string) *models.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,14 +74,14 @@ func (s *Server) EditText(m *models.Message, text string) *models.Message {
 	return &stored
 }
 
-// Delete is an administrator deleting a message, of which bots hear nothing.
+// Delete makes an administrator delete a message. Bots are not informed.
 func (s *Server) Delete(m *models.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.chats[m.Chat.ID].messages, m.ID)
 }
 
-// React is a user replacing the reactions that they set on a message.
+// React makes a user replace their reactions to a message.
 func (s *Server) React(c models.Chat, from models.User, messageID int, old []string, now ...string) {
 	s.Inject(&models.Update{MessageReaction: &models.MessageReactionUpdated{
 		Chat: c, MessageID: messageID, User: &from, Date: int(s.now().Unix()),
@@ -100,7 +100,7 @@ func emojis(list []string) []models.ReactionType {
 	return out
 }
 
-// Press is a user pressing a button under a message. It returns the query's id.
+// Press makes a user press a button under a message. It returns the ID of the query.
 func (s *Server) Press(m *models.Message, from models.User, data string) string {
 	id := "callback-" + data
 	s.Inject(&models.Update{CallbackQuery: &models.CallbackQuery{
@@ -110,7 +110,7 @@ func (s *Server) Press(m *models.Message, from models.User, data string) string 
 	return id
 }
 
-// StopDraft is a user pressing the button under a draft.
+// StopDraft makes a user press the button under a draft.
 func (s *Server) StopDraft(c models.Chat, draft int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func (s *Server) StopDraft(c models.Chat, draft int) {
 	}
 }
 
-// The membership states that Member can set.
+// The states of membership for Member.
 const (
 	StatusMember  = models.ChatMemberTypeMember
 	StatusAdmin   = models.ChatMemberTypeAdministrator
@@ -132,8 +132,8 @@ const (
 	StatusRemoved = models.ChatMemberTypeBanned
 )
 
-// Member is somebody changing the bot's own membership: adding it to a group,
-// promoting, removing or blocking it.
+// Member makes a user change the bot's own membership: add it to a group, promote, remove or
+// block it.
 func (s *Server) Member(c models.Chat, by models.User, before, after models.ChatMemberType) {
 	s.AddChat(c)
 	s.mu.Lock()
@@ -166,7 +166,7 @@ func (s *Server) member(status models.ChatMemberType) models.ChatMember {
 	}
 }
 
-// Topic makes a forum topic and returns its thread id.
+// Topic creates a forum topic and returns its thread ID.
 func (s *Server) Topic(c models.Chat, title string) int {
 	m := s.Post(models.Message{Chat: c, ForumTopicCreated: &models.ForumTopicCreated{Name: title}})
 	s.mu.Lock()
@@ -175,13 +175,13 @@ func (s *Server) Topic(c models.Chat, title string) int {
 	return m.ID
 }
 
-// SayIn is a user writing in a forum topic.
+// SayIn makes a user send a text to a forum topic.
 func (s *Server) SayIn(c models.Chat, topic int, from models.User, text string) *models.Message {
 	return s.Post(models.Message{Chat: c, From: &from, Text: text, MessageThreadID: topic, IsTopicMessage: true})
 }
 
-// Album is a user sending several photos at once: separate messages that share
-// a group id, the caption on the first.
+// Album makes a user send several photos at once: separate messages with a common group ID and
+// the caption on the first.
 func (s *Server) Album(c models.Chat, from models.User, caption string, fileIDs ...string) []*models.Message {
 	var out []*models.Message
 	for i, id := range fileIDs {
@@ -197,8 +197,8 @@ func (s *Server) Album(c models.Chat, from models.User, caption string, fileIDs 
 	return out
 }
 
-// Migrate turns a group into a supergroup with a new id: both chats say so,
-// and calls with the old id are refused from now on.
+// Migrate turns a group into a supergroup with a new ID. Both chats report it, and calls with the
+// old ID are refused from then on.
 func (s *Server) Migrate(old models.Chat, newID int64) models.Chat {
 	grown := s.MigrateSilently(old, newID)
 	s.Post(models.Message{Chat: old, MigrateToChatID: newID})
@@ -206,8 +206,8 @@ func (s *Server) Migrate(old models.Chat, newID int64) models.Chat {
 	return grown
 }
 
-// MigrateSilently is Migrate of which the bot gets no update: it learns of it
-// from the refusal of its next call.
+// MigrateSilently is like Migrate, but the bot gets no update. It learns of the new ID when its
+// next call is refused.
 func (s *Server) MigrateSilently(old models.Chat, newID int64) models.Chat {
 	grown := s.AddChat(models.Chat{ID: newID, Type: models.ChatTypeSupergroup, Title: old.Title})
 	s.mu.Lock()
@@ -242,5 +242,5 @@ func Entities(text string) []models.MessageEntity {
 	return out
 }
 
-// units counts UTF-16 code units, in which Telegram measures.
+// units returns the number of UTF-16 code units, Telegram's unit of length.
 func units(s string) int { return len(utf16.Encode([]rune(s))) }

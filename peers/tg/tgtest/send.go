@@ -11,7 +11,7 @@ import (
 const (
 	maxText      = 4096 // UTF-16 units of a message
 	maxEntities  = 100
-	generalTopic = 1 // the thread that must be left out of sends
+	generalTopic = 1 // Telegram refuses this thread in sends
 )
 
 func (s *Server) sendMessage(c *chat, req *request) (any, *apiError) {
@@ -37,7 +37,7 @@ func (s *Server) sendMessage(c *chat, req *request) (any, *apiError) {
 	return m, nil
 }
 
-// editMessageText changes a message of the bot; a keyboard that is not given again goes.
+// editMessageText edits a message of the bot. Without a new keyboard, the old one is removed.
 func (s *Server) editMessageText(c *chat, req *request) (any, *apiError) {
 	text, entities, err := readText(req)
 	if err != nil {
@@ -63,10 +63,10 @@ func (s *Server) editMessageText(c *chat, req *request) (any, *apiError) {
 	return &changed, nil
 }
 
-// maxCallbackData bounds what a button says, in bytes.
+// maxCallbackData bounds the data of a button, in bytes.
 const maxCallbackData = 64
 
-// readKeyboard returns the buttons under a message, nil if there are none.
+// readKeyboard returns the buttons of a message, or nil.
 func readKeyboard(req *request) (*models.InlineKeyboardMarkup, *apiError) {
 	var k *models.InlineKeyboardMarkup
 	if err := req.decode("reply_markup", &k); err != nil || k == nil {
@@ -80,7 +80,7 @@ func readKeyboard(req *request) (*models.InlineKeyboardMarkup, *apiError) {
 	return k, nil
 }
 
-// readText returns the text and entities of a call, of a rich message its words.
+// readText returns the text and entities of a call, or the text of its rich message.
 func readText(req *request) (string, []models.MessageEntity, *apiError) {
 	if req.params["rich_message"] != nil || strings.HasPrefix(req.method, "sendRich") {
 		text, err := readRich(req)
@@ -112,7 +112,7 @@ func readText(req *request) (string, []models.MessageEntity, *apiError) {
 	return text, entities, nil
 }
 
-// thread puts a message into its topic.
+// thread assigns a message to its topic.
 func (c *chat) thread(req *request, m *models.Message) *apiError {
 	id := int(req.int("message_thread_id"))
 	if id == 0 {
@@ -125,7 +125,7 @@ func (c *chat) thread(req *request, m *models.Message) *apiError {
 	return nil
 }
 
-// quote makes a message an answer to another.
+// quote makes a message a reply to another one.
 func (c *chat) quote(req *request, m *models.Message) *apiError {
 	var reply models.ReplyParameters
 	if err := req.decode("reply_parameters", &reply); err != nil {
@@ -164,7 +164,7 @@ func (s *Server) sendChatAction(c *chat, req *request) (any, *apiError) {
 	return true, nil
 }
 
-// sendMessageDraft shows a draft, which it does in direct chats only.
+// sendMessageDraft shows a draft. Only direct chats have drafts.
 func (s *Server) sendMessageDraft(c *chat, req *request) (any, *apiError) {
 	switch _, _, err := readText(req); {
 	case req.int("chat_id") < 0:

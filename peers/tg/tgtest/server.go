@@ -13,19 +13,19 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// DefaultToken is the bot token that a Server expects unless told otherwise.
+// DefaultToken is the default of Options.Token.
 const DefaultToken = "123456:AAtest-token_for-the-bundled-server"
 
 // Options are the optional settings of a Server. Nil is valid.
 type Options struct {
-	Token         string           // default DefaultToken; the bot's id is the number before the colon
+	Token         string           // default DefaultToken; the number before the colon is the bot's ID
 	Username      string           // of the bot; default hubbub_bot
-	PrivacyMode   bool             // groups show the bot only commands, mentions and replies
+	PrivacyMode   bool             // in groups the bot sees only commands, mentions and replies
 	FirstUpdateID int64            // default 1000
 	Now           func() time.Time // default time.Now
 }
 
-// A Server plays Telegram towards one bot.
+// A Server plays the role of Telegram for one bot.
 type Server struct {
 	token   string
 	bot     models.User
@@ -33,21 +33,21 @@ type Server struct {
 	now     func() time.Time
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced whenever something happens
+	changed  chan struct{} // closed and replaced after every change
 	pending  []queued      // updates that the bot has not confirmed
 	nextID   int64         // of the next update
-	polls    int           // getUpdates calls so far; the newest one wins
-	allowed  []string      // the kinds of updates that the bot asked for; empty: the usual ones
+	polls    int           // number of getUpdates calls; the newest one wins
+	allowed  []string      // the kinds of updates that the bot requested; empty for the default
 	webhook  webhook
 	chats    map[int64]*chat
 	nextUser int64
 	files    map[string]*file
 	calls    []Call
 	faults   []*Fault
-	answered map[string]bool // callback queries
+	answered map[string]bool // by callback query
 }
 
-// New makes a server with no chats and no updates.
+// New returns a server without chats and updates.
 func New(opts *Options) *Server {
 	o := defaults.Of(opts)
 	defaults.Set(&o.Token, DefaultToken)
@@ -57,7 +57,7 @@ func New(opts *Options) *Server {
 	prefix, _, _ := strings.Cut(o.Token, ":")
 	id, err := strconv.ParseInt(prefix, 10, 64)
 	if err != nil {
-		id = 4242 // a token of another form, as other servers of the Bot API may have
+		id = 4242 // a token of another server may have any form
 	}
 	return &Server{
 		token:   o.Token,
@@ -79,7 +79,7 @@ func New(opts *Options) *Server {
 // Token returns the bot token that the server expects.
 func (s *Server) Token() string { return s.token }
 
-// Bot returns the bot as Telegram describes it.
+// Bot returns the bot's account.
 func (s *Server) Bot() models.User { return s.bot }
 
 // notifyLocked wakes everybody who waits for a change.
@@ -88,10 +88,10 @@ func (s *Server) notifyLocked() {
 	s.changed = make(chan struct{})
 }
 
-// A method answers one Bot API method. The caller holds mu.
+// A method implements a method of the Bot API. The caller holds mu.
 type method func(*Server, *request) (any, *apiError)
 
-// inChat makes a method of what needs the chat of its call.
+// inChat returns the method that looks up the chat of a call and passes it to act.
 func inChat(act func(*Server, *chat, *request) (any, *apiError)) method {
 	return func(s *Server, req *request) (any, *apiError) {
 		c, err := s.chatLocked(req)
@@ -122,7 +122,7 @@ var methods = map[string]method{
 	"setMyCommands":        (*Server).setMyCommands,
 }
 
-// ServeHTTP answers /bot<token>/<method> and /file/bot<token>/<path>.
+// ServeHTTP serves /bot<token>/<method> and /file/bot<token>/<path>.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if path, ok := strings.CutPrefix(r.URL.Path, "/file/bot"); ok {
 		s.serveFile(w, r, path)
@@ -152,7 +152,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, req, act)
 }
 
-// answer applies the faults that were asked for, then the method.
+// answer applies a matching fault, or else the method.
 func (s *Server) answer(w http.ResponseWriter, req *request, act method) {
 	fault := s.takeFault(req)
 	if fault != nil {
@@ -183,7 +183,7 @@ func (s *Server) answer(w http.ResponseWriter, req *request, act method) {
 // cut ends the connection without an answer.
 func cut() { panic(http.ErrAbortHandler) }
 
-// canonical finds a method whatever its spelling: the Bot API ignores case.
+// canonical returns the usual spelling of a method's name, whose case the Bot API ignores.
 func canonical(name string) string {
 	for known := range methods {
 		if strings.EqualFold(known, name) {
@@ -215,7 +215,7 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(raw) // the client may be gone; nothing to do about it
+	_, _ = w.Write(raw) // the client may have left
 }
 
 func (s *Server) getMe(*request) (any, *apiError) { return s.bot, nil }

@@ -7,8 +7,8 @@ import (
 	"net/http/httptrace"
 )
 
-// Transport returns a transport that reaches the server without a socket,
-// whatever the address, for tests in a synctest bubble.
+// Transport returns a transport that reaches the server at any address without a socket, for
+// tests with synctest.
 func (s *Server) Transport() http.RoundTripper { return transport{s} }
 
 type transport struct{ server *Server }

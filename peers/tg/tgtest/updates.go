@@ -9,7 +9,7 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// Telegram keeps what nobody confirmed for this long.
+// keepUpdates is how long Telegram keeps unconfirmed updates.
 const keepUpdates = 24 * time.Hour
 
 type queued struct {
@@ -18,14 +18,14 @@ type queued struct {
 	at  time.Time
 }
 
-// optional lists the kinds that a bot gets only when it asks for them by name.
+// optional are the kinds of updates that a bot must request by name.
 var optional = []string{
 	models.AllowedUpdateChatMember,
 	models.AllowedUpdateMessageReaction,
 	models.AllowedUpdateMessageReactionCount,
 }
 
-// setAllowedLocked applies allowed_updates to updates that come from now on.
+// setAllowedLocked applies allowed_updates to future updates.
 func (s *Server) setAllowedLocked(req *request) *apiError {
 	if _, given := req.params["allowed_updates"]; !given {
 		return nil
@@ -34,7 +34,7 @@ func (s *Server) setAllowedLocked(req *request) *apiError {
 	return req.decode("allowed_updates", &s.allowed)
 }
 
-// allowsLocked reports whether the bot gets updates of a kind.
+// allowsLocked reports whether the bot receives updates of a kind.
 func (s *Server) allowsLocked(kind string) bool {
 	if len(s.allowed) == 0 {
 		return !slices.Contains(optional, kind)
@@ -42,8 +42,8 @@ func (s *Server) allowsLocked(kind string) bool {
 	return slices.Contains(s.allowed, kind)
 }
 
-// Inject queues one update, numbers it, and returns its number. An update of a
-// kind that the bot did not ask for is lost, and 0 is returned.
+// Inject queues an update with a new ID, which it returns. If the bot has not requested the kind
+// of the update, the update is lost and Inject returns 0.
 func (s *Server) Inject(u *models.Update) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,8 +64,8 @@ func (s *Server) injectLocked(u *models.Update) int64 {
 	return u.ID
 }
 
-// InjectRaw queues an update given as JSON, with the number that it has. Use it
-// for repeated numbers and for what the library's types cannot express.
+// InjectRaw queues an update in JSON with the given ID. It is for repeated IDs, and for updates
+// that the library's types cannot express.
 func (s *Server) InjectRaw(id int64, raw json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *Server) queueLocked(id int64, raw json.RawMessage) {
 	s.notifyLocked()
 }
 
-// kindOf returns the name of the one member beside update_id.
+// kindOf returns the name of the member beside update_id.
 func kindOf(raw json.RawMessage) string {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil {
@@ -91,15 +91,15 @@ func kindOf(raw json.RawMessage) string {
 	return ""
 }
 
-// RestartUpdateIDs makes the next update carry this number, as Telegram picks
-// a new one at random after a week without updates.
+// RestartUpdateIDs sets the ID of the next update. Telegram picks a random ID after a week
+// without updates.
 func (s *Server) RestartUpdateIDs(next int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.nextID = next
 }
 
-// Pending returns how many updates the bot has not confirmed.
+// Pending returns the number of unconfirmed updates.
 func (s *Server) Pending() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,7 @@ func (s *Server) getUpdates(req *request) (any, *apiError) {
 	}
 	s.polls++
 	mine := s.polls
-	s.notifyLocked() // a poll that is running sees that it was replaced
+	s.notifyLocked() // a poll in progress is thereby replaced
 	s.confirmLocked(req.int("offset"))
 	limit := int(req.int("limit"))
 	if limit < 1 || limit > 100 {
@@ -147,7 +147,7 @@ func (s *Server) getUpdates(req *request) (any, *apiError) {
 	}
 }
 
-// confirmLocked forgets what an offset confirms.
+// confirmLocked drops the updates that an offset confirms.
 func (s *Server) confirmLocked(offset int64) {
 	switch {
 	case offset > 0:
@@ -161,8 +161,8 @@ func (s *Server) expireLocked() {
 	s.pending = slices.DeleteFunc(s.pending, func(q queued) bool { return s.now().Sub(q.at) > keepUpdates })
 }
 
-// batchLocked returns at most limit updates. One that came in below the offset
-// while the poll waited counts as confirmed, as it does for Telegram.
+// batchLocked returns at most limit updates. As in Telegram, an update that arrived below the
+// offset while the poll waited counts as confirmed.
 func (s *Server) batchLocked(offset int64, limit int) []json.RawMessage {
 	s.confirmLocked(max(offset, 0))
 	batch := []json.RawMessage{}

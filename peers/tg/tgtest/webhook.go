@@ -15,7 +15,7 @@ import (
 
 const webhookTimeout = 10 * time.Second
 
-// pauses are between attempts to deliver an update to a webhook.
+// pauses is the backoff between attempts to deliver an update to a webhook.
 var pauses = retry.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second}
 
 type webhook struct {
@@ -63,8 +63,7 @@ func (s *Server) getWebhookInfo(*request) (any, *apiError) {
 	return info, nil
 }
 
-// SetWebhook leaves a webhook behind, as another program of the bot's owner
-// might have.
+// SetWebhook sets a webhook, as another program with the bot's token might.
 func (s *Server) SetWebhook(url string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,8 +71,8 @@ func (s *Server) SetWebhook(url string) {
 	s.notifyLocked()
 }
 
-// Run delivers updates to the webhook, one at a time in order, each until it is
-// answered with a 2xx status. It blocks until ctx ends and then returns nil.
+// Run delivers updates to the webhook in order, repeating each until it is answered with a 2xx
+// status. It blocks until ctx ends and then returns nil.
 func (s *Server) Run(ctx context.Context) error {
 	failures := 0
 	for ctx.Err() == nil {
