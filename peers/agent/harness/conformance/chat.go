@@ -13,6 +13,8 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/attention"
 	"hubbub/protocol/retry"
+
+	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // A chatHost provides the conversations of a run and their tools, and records what the program
@@ -94,51 +96,58 @@ func (c *chatHost) awaitQuiet(ctx context.Context, d time.Duration) {
 }
 
 // List returns the chat tools.
-func (c *chatHost) List() []harness.Tool {
-	var tools []harness.Tool
-	for _, t := range toolList {
-		tools = append(tools,
-			harness.Tool{Name: t.name, Description: t.description, InputSchema: json.RawMessage(t.schema)})
-	}
-	return tools
+func (c *chatHost) List() []harness.Tool { return chatTools }
+
+var chatTools = []harness.Tool{
+	newTool[struct {
+		Conversation string `json:"conversation,omitempty"`
+		Limit        int    `json:"limit,omitempty"`
+		Open         bool   `json:"open,omitempty"`
+	}]("chat.list_events", "List chat events available to this session, filtered by stream, conversation, policy, or time."),
+	newTool[struct {
+		Conversation string `json:"conversation"`
+		ThreadID     string `json:"threadId,omitempty"`
+		Limit        int    `json:"limit,omitempty"`
+	}]("chat.read_thread", "Read a thread or conversation window."),
+	newTool[struct {
+		Target         string `json:"target"`
+		InReplyTo      string `json:"inReplyTo"`
+		Text           string `json:"text"`
+		IdempotencyKey string `json:"idempotencyKey"`
+		Visibility     string `json:"visibility,omitempty"`
+		Directedness   string `json:"directedness,omitempty"`
+	}]("chat.send_message", "Send an idempotent chat message."),
+	newTool[struct {
+		InReplyTo string `json:"inReplyTo"`
+		Signal    string `json:"signal"`
+		ETA       string `json:"eta,omitempty"`
+	}]("chat.react", "Send a typed reaction signal as a zero-turn disposition."),
+	newTool[struct {
+		EventID string `json:"eventId"`
+		TTLMS   int    `json:"ttlMs,omitempty"`
+	}]("chat.claim", "Claim responsibility for responding to a channel event or thread."),
+	newTool[struct {
+		EventID string `json:"eventId"`
+		Reason  string `json:"reason,omitempty"`
+		ETA     string `json:"eta,omitempty"`
+	}]("chat.defer", "Record that a must-respond event is deferred with a reason."),
+	newTool[struct {
+		EventID string `json:"eventId"`
+	}]("chat.resolve", "Mark an event, thread, or assignment resolved."),
 }
 
-var toolList = []struct{ name, description, schema string }{
-	{
-		"chat.list_events",
-		"List chat events available to this session, filtered by stream, conversation, policy, or time.",
-		`{"type":"object","properties":{"conversation":{"type":"string"},"limit":{"type":"integer"},"open":{"type":"boolean"}}}`,
-	},
-	{
-		"chat.read_thread",
-		"Read a thread or conversation window.",
-		`{"type":"object","properties":{"conversation":{"type":"string"},"threadId":{"type":"string"},"limit":{"type":"integer"}},"required":["conversation"]}`,
-	},
-	{
-		"chat.send_message",
-		"Send an idempotent chat message.",
-		`{"type":"object","properties":{"target":{"type":"string"},"inReplyTo":{"type":"string"},"text":{"type":"string"},"idempotencyKey":{"type":"string"},"visibility":{"type":"string"},"directedness":{"type":"string"}},"required":["target","inReplyTo","text","idempotencyKey"]}`,
-	},
-	{
-		"chat.react",
-		"Send a typed reaction signal as a zero-turn disposition.",
-		`{"type":"object","properties":{"inReplyTo":{"type":"string"},"signal":{"type":"string"},"eta":{"type":"string"}},"required":["inReplyTo","signal"]}`,
-	},
-	{
-		"chat.claim",
-		"Claim responsibility for responding to a channel event or thread.",
-		`{"type":"object","properties":{"eventId":{"type":"string"},"ttlMs":{"type":"integer"}},"required":["eventId"]}`,
-	},
-	{
-		"chat.defer",
-		"Record that a must-respond event is deferred with a reason.",
-		`{"type":"object","properties":{"eventId":{"type":"string"},"reason":{"type":"string"},"eta":{"type":"string"}},"required":["eventId"]}`,
-	},
-	{
-		"chat.resolve",
-		"Mark an event, thread, or assignment resolved.",
-		`{"type":"object","properties":{"eventId":{"type":"string"}},"required":["eventId"]}`,
-	},
+// newTool describes a tool whose arguments are an A.
+func newTool[A any](name, description string) harness.Tool {
+	schema, err := jsonschema.For[A](nil)
+	if err != nil {
+		panic(err)
+	}
+	schema.AdditionalProperties = nil // programs may send members of other drafts
+	raw, err := json.Marshal(schema)
+	if err != nil {
+		panic(err)
+	}
+	return harness.Tool{Name: name, Description: description, InputSchema: raw}
 }
 
 // arguments holds the arguments of all chat tools.
