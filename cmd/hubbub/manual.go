@@ -44,7 +44,10 @@ func writeManual(cmd *cobra.Command, args []string) error {
 	}
 	for _, t := range topics() {
 		short := strings.ToLower(t.Summary[:1]) + t.Summary[1:]
-		pages = append(pages, reference.Page{Name: "hubbub-" + t.Name, Section: "7", Version: program.Version(), Short: short, Text: t.Text})
+		pages = append(
+			pages,
+			reference.Page{Name: "hubbub-" + t.Name, Section: "7", Version: program.Version(), Short: short, Text: t.Text},
+		)
 	}
 	for _, p := range pages {
 		text, err := p.Roff()

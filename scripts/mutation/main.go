@@ -29,12 +29,19 @@ import (
 var groups = []string{"bus/grant", "peers/broker", "peers/agent", "peers/outbox", "peers/tg", "activitylog"}
 
 func main() {
-	seed := flag.Uint64("seed", uint64(time.Now().UnixNano())%1_000_000, "draws the places; the same seed on the same code draws the same ones")
+	seed := flag.Uint64(
+		"seed",
+		uint64(time.Now().UnixNano())%1_000_000,
+		"draws the places; the same seed on the same code draws the same ones",
+	)
 	count := flag.Int("n", 100, "how many `mutants`")
 	least := flag.Int("least", 85, "how many of a `hundred` must be caught")
 	list := flag.Bool("list", false, "list the places and run nothing")
 	flag.Usage = func() {
-		fmt.Fprint(os.Stderr, "usage: scripts/mutate [flags] [folder | file.go | file.go:line]...\n\nWith arguments only what they name is broken.\n\n")
+		fmt.Fprint(
+			os.Stderr,
+			"usage: scripts/mutate [flags] [folder | file.go | file.go:line]...\n\nWith arguments only what they name is broken.\n\n",
+		)
 		flag.PrintDefaults()
 	}
 	flag.Parse()

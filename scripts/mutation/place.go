@@ -84,7 +84,9 @@ func placesOf(group, pkg, file string) ([]place, error) {
 	slices.SortFunc(f.found, func(a, b place) int {
 		return cmp.Or(a.from-b.from, a.to-b.to, strings.Compare(a.with, b.with))
 	})
-	return slices.CompactFunc(f.found, func(a, b place) bool { return a.from == b.from && a.to == b.to && a.with == b.with }), nil
+	return slices.CompactFunc(
+		f.found, func(a, b place) bool { return a.from == b.from && a.to == b.to && a.with == b.with },
+	), nil
 }
 
 // A finder collects the places of one file.
@@ -160,7 +162,12 @@ var (
 	opposite = map[token.Token]token.Token{
 		token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.GEQ, token.GEQ: token.LSS, token.GTR: token.LEQ, token.LEQ: token.GTR,
 	}
-	neighbour = map[token.Token]token.Token{token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR}
+	neighbour = map[token.Token]token.Token{
+		token.LSS: token.LEQ,
+		token.LEQ: token.LSS,
+		token.GTR: token.GEQ,
+		token.GEQ: token.GTR,
+	}
 )
 
 // binary adds the places of a comparison and of the operands of && and ||, wherever

@@ -32,7 +32,9 @@ type goPackage struct {
 
 // listPackages returns what go list finds.
 func listPackages(ctx context.Context, args ...string) ([]goPackage, error) {
-	out, err := exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,ForTest,GoFiles,Deps"}, args...)...).Output()
+	out, err := exec.CommandContext(ctx, "go", append([]string{
+		"list", "-json=ImportPath,ForTest,GoFiles,Deps",
+	}, args...)...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
 	}

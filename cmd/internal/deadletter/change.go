@@ -45,7 +45,11 @@ func (f Folder) change(ctx context.Context, name string, do func(*outbox.Outbox,
 		return fmt.Errorf("item %s: %w", name, outbox.ErrNotFound)
 	case 1:
 	default:
-		return fmt.Errorf("item %s: two agents have this name and such an item; choose one with --data %s", name, filepath.Dir(holders[1].database))
+		return fmt.Errorf(
+			"item %s: two agents have this name and such an item; choose one with --data %s",
+			name,
+			filepath.Dir(holders[1].database),
+		)
 	}
 	return holders[0].each(ctx, func(q *tg.Queue) error {
 		item, err := find(ctx, q, number)

@@ -131,7 +131,7 @@ func TestRetry_RefusesPendingItem(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"", "x", "0", "-1", ":1", "agent-lead:", "agent-lead:1:2"} {
-			if err := change(t.Context(), name); err == nil || !strings.Contains(err.Error(), "names no item") {
+			if err := change(t.Context(), name); err == nil || !strings.Contains(err.Error(), "is not an item") {
 				t.Errorf("%q: %v", name, err)
 			}
 		}

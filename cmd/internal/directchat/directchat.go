@@ -31,7 +31,11 @@ func CheckSent(agent protocol.PeerID, result *protocol.SendResult) error {
 		f := result.Failures[0]
 		return fmt.Errorf("%s did not accept the message: %s", agent, strings.TrimSuffix(string(f.Status)+", "+f.Error, ", "))
 	case result.DeliveredTo == 0:
-		return fmt.Errorf("%s is not on the bus or has no subscriptions; `hubbub peers` lists peers and subscriptions, and `hubbub chat --start %s` starts the agent", agent, agent)
+		return fmt.Errorf(
+			"%s is not on the bus or has no subscriptions; `hubbub peers` lists peers and subscriptions, and `hubbub chat --start %s` starts the agent",
+			agent,
+			agent,
+		)
 	}
 	return nil
 }

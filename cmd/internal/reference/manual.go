@@ -28,7 +28,14 @@ type Command struct {
 // ProgramPage returns the manual page of a program.
 func ProgramPage(version string, d program.Description) Page {
 	short, _, _ := strings.Cut(d.Summary, ";")
-	return Page{Name: d.Name, Section: "1", Version: version, Short: short, Text: sentence(d.Name + " " + d.Summary), Settings: d.Settings}
+	return Page{
+		Name:     d.Name,
+		Section:  "1",
+		Version:  version,
+		Short:    short,
+		Text:     sentence(d.Name + " " + d.Summary),
+		Settings: d.Settings,
+	}
 }
 
 // Roff formats the page for man(1).

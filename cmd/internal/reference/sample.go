@@ -18,7 +18,9 @@ import (
 // Describe runs the installed programs and returns their descriptions, in the order in which a
 // sample explains them.
 func Describe(ctx context.Context) (list []program.Description, err error) {
-	for _, name := range []string{"hubbub-bus", "hubbub-system", "hubbub-broker", "hubbub-tg", "hubbub-agent", "hubbub-chorus"} {
+	for _, name := range []string{
+		"hubbub-bus", "hubbub-system", "hubbub-broker", "hubbub-tg", "hubbub-agent", "hubbub-chorus",
+	} {
 		path, err := program.Find(name)
 		if err != nil {
 			return nil, err
@@ -41,7 +43,14 @@ var templates embed.FS
 
 // execute executes a template.
 func execute(name string, data any, table func(name, intro string, keys ...string) (string, error)) (string, error) {
-	functions := template.FuncMap{"table": table, "escape": escape, "lines": lines, "text": text, "meaning": meaning, "upper": strings.ToUpper}
+	functions := template.FuncMap{
+		"table":   table,
+		"escape":  escape,
+		"lines":   lines,
+		"text":    text,
+		"meaning": meaning,
+		"upper":   strings.ToUpper,
+	}
 	t, err := template.New(name).Funcs(functions).ParseFS(templates, "templates/"+name)
 	if err != nil {
 		return "", err

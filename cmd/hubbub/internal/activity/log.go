@@ -24,11 +24,15 @@ func NewLog() *cobra.Command {
 		Use:   "log",
 		Short: "Check, prove, export and prune the activity log",
 		RunE: func(*cobra.Command, []string) error {
-			return program.Usage("choose a subcommand: hubbub log verify, prove, key, export, prune or sql; hubbub tail shows the log")
+			return program.Usage(
+				"choose a subcommand: hubbub log verify, prove, key, export, prune or sql; hubbub tail shows the log",
+			)
 		},
 	}
 	from := logs.AddFlag(cmd)
-	cmd.AddCommand(newLogVerify(from), newLogExport(from), newLogPrune(from), newLogSQL(from), newLogKey(from), newLogProve(from))
+	cmd.AddCommand(
+		newLogVerify(from), newLogExport(from), newLogPrune(from), newLogSQL(from), newLogKey(from), newLogProve(from),
+	)
 	return cmd
 }
 
@@ -207,7 +211,9 @@ func newLogVerify(from *logs.Flag) *cobra.Command {
 	cmd.Flags().BoolVar(&opts.Quick, "quick", false, "skip SQLite's own check, which reads the whole file")
 	cmd.Flags().BoolVar(&opts.Partial, "partial", false, "these are not all logs of a cluster; rows may be in another one")
 	cmd.Flags().StringVar(&opts.Key, "key", "", "verifier key that must have signed the log, as printed by hubbub log key")
-	cmd.Flags().StringArrayVar(&kept, "checkpoint", nil, "file with a checkpoint or proof of the log, kept elsewhere (repeatable)")
+	cmd.Flags().StringArrayVar(
+		&kept, "checkpoint", nil, "file with a checkpoint or proof of the log, kept elsewhere (repeatable)",
+	)
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit 1 also for gaps and for messages that a kill cut short")
 	cmd.Flags().DurationVar(&opts.Longest, "longest", time.Minute, "how long a message may be under way")
 	return cmd
@@ -234,7 +240,13 @@ func printVerdict(p *output.Printer, v *activitylog.Verdict) {
 		printAudit(p, a)
 	}
 	for _, g := range v.Gaps {
-		p.Linef("%s %s: %d rows were lost: %s", p.Paint(term.Yellow, "gap"), g.At.Local().Format(time.DateTime), g.Lost, term.Printable(g.Reason))
+		p.Linef(
+			"%s %s: %d rows were lost: %s",
+			p.Paint(term.Yellow, "gap"),
+			g.At.Local().Format(time.DateTime),
+			g.Lost,
+			term.Printable(g.Reason),
+		)
 	}
 	for _, f := range v.Problems {
 		where := f.Log

@@ -69,7 +69,9 @@ func newLogProve(from *logs.Flag) *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&kept, "checkpoint", "", "file with the checkpoint for the proof (default the first one that covers the message)")
+	cmd.Flags().StringVar(
+		&kept, "checkpoint", "", "file with the checkpoint for the proof (default the first one that covers the message)",
+	)
 	return cmd
 }
 
@@ -111,7 +113,9 @@ func printAudit(p *output.Printer, a *activitylog.Audit) {
 		p.Linef("%s: %d entries in the tree of %s, %d signed, up to row %d", a.Log, a.Entries, a.Origin, a.Signed, a.LastRow)
 	}
 	for i, k := range a.Keys {
-		p.Linef("%s %s", map[bool]string{true: "signed by", false: fmt.Sprintf("from row %d on, signed by", k.From)}[i == 0], k.Key)
+		p.Linef(
+			"%s %s", map[bool]string{true: "signed by", false: fmt.Sprintf("from row %d on, signed by", k.From)}[i == 0], k.Key,
+		)
 	}
 	if a.Unhashed > 0 {
 		p.Linef("%d rows are older than the tree: nothing proves them", a.Unhashed)

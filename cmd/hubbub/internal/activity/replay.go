@@ -35,7 +35,9 @@ type replayOptions struct {
 // flags adds the flags to a flag set.
 func (p *replayOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.version, "policy-version", "", "with --replay: draft to use: 2026-06-02, 2026-06-24 or 2026-08-11")
-	fs.StringArrayVar(&p.roles, "role", nil, "with --replay: role of the agent, instead of the announced ones (repeatable)")
+	fs.StringArrayVar(
+		&p.roles, "role", nil, "with --replay: role of the agent, instead of the announced ones (repeatable)",
+	)
 	fs.StringArrayVar(&p.aliases, "alias", nil, "with --replay: another name for the agent in mentions (repeatable)")
 	fs.StringArrayVar(&p.streams, "stream", nil, "with --replay: stream that the agent owns (repeatable)")
 	fs.StringArrayVar(&p.stop, "stop-word", nil, "with --replay: stop word, instead of the defaults (repeatable)")
@@ -109,7 +111,9 @@ func (p *replayOptions) run(cmd *cobra.Command, r *activitylog.Reader, f activit
 		return err
 	}
 	if len(list) == 0 {
-		return fmt.Errorf("the log has no such chat message to an agent; hubbub tail --type tg_message lists its chat messages")
+		return fmt.Errorf(
+			"the log has no such chat message to an agent; hubbub tail --type tg_message lists its chat messages",
+		)
 	}
 	out := output.NewPrinter(cmd)
 	counts := map[string]int{}
@@ -151,7 +155,9 @@ var effects = map[[2]bool]effect{
 }
 
 func printReplayedEvent(p *output.Printer, e *replayedEvent, f effect) {
-	p.Linef("%s %s %s %s %s", f.sign, e.At.Local().Format(time.DateTime), p.Paint(f.colour, term.Printable(e.Agent)+" "+f.word),
+	p.Linef("%s %s %s %s %s", f.sign, e.At.Local().Format(
+		time.DateTime,
+	), p.Paint(f.colour, term.Printable(e.Agent)+" "+f.word),
 		term.Printable(e.EventID), text.Clip(term.Printable(fmt.Sprintf("%q", e.Text)), 80))
 	p.Linef("    now:  %s", term.Printable(e.Now.String()))
 	if e.Then != nil && *e.Then != e.Now {
@@ -161,7 +167,9 @@ func printReplayedEvent(p *output.Printer, e *replayedEvent, f effect) {
 
 // decide reads the log once. It decides about each chat event with what the log contained before
 // it.
-func (p *replayOptions) decide(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter, cfg attention.Config) ([]replayedEvent, error) {
+func (p *replayOptions) decide(
+	cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter, cfg attention.Config,
+) ([]replayedEvent, error) {
 	then := map[[2]string]*activitylog.AttentionRecord{}
 	err := r.Attention(cmd.Context(), f, func(a *activitylog.AttentionRecord) error {
 		if key := [2]string{a.Agent, a.EventID}; a.Event == activitylog.RecordDecision && then[key] == nil {
@@ -175,7 +183,9 @@ func (p *replayOptions) decide(cmd *cobra.Command, r *activitylog.Reader, f acti
 	var list []replayedEvent
 	seen := map[[2]string]bool{}
 	past := newHistory()
-	rows := activitylog.Filter{Since: f.Since, Events: []activitylog.Event{activitylog.SendStart}, Types: []protocol.MessageType{
+	rows := activitylog.Filter{Since: f.Since, Events: []activitylog.Event{
+		activitylog.SendStart,
+	}, Types: []protocol.MessageType{
 		protocol.TypeTGMessage, protocol.TypeChatMessage, protocol.TypeTGReply, protocol.TypeChatReply,
 		protocol.TypeCollabRequest,
 	}}
@@ -203,10 +213,14 @@ func (p *replayOptions) decide(cmd *cobra.Command, r *activitylog.Reader, f acti
 	return list, err
 }
 
-func compareDecisions(e *activitylog.Entry, c *protocol.ChatMessage, d attention.Decision, then *activitylog.AttentionRecord) replayedEvent {
+func compareDecisions(
+	e *activitylog.Entry, c *protocol.ChatMessage, d attention.Decision, then *activitylog.AttentionRecord,
+) replayedEvent {
 	out := replayedEvent{
 		EventID: c.SourceID, MessageID: e.MessageID, At: e.Time(), Agent: e.Topic, Text: c.Text,
-		Now: decisionSummary{string(d.Directedness), string(d.Policy), string(d.Injection), d.Reason}, WouldWake: wakesAgent(string(d.Injection)),
+		Now: decisionSummary{
+			string(d.Directedness), string(d.Policy), string(d.Injection), d.Reason,
+		}, WouldWake: wakesAgent(string(d.Injection)),
 	}
 	if then != nil {
 		out.Then = &decisionSummary{then.Directedness, then.Policy, then.Injection, then.Reason}
@@ -236,7 +250,12 @@ type chatHistory struct {
 }
 
 func newHistory() *history {
-	return &history{participations: map[participationKey]*participation{}, chats: map[string]*chatHistory{}, answered: map[[2]string]bool{}, roles: map[string][]string{}}
+	return &history{
+		participations: map[participationKey]*participation{},
+		chats:          map[string]*chatHistory{},
+		answered:       map[[2]string]bool{},
+		roles:          map[string][]string{},
+	}
 }
 
 func (p *history) participation(agent string, c *protocol.Chat) *participation {
@@ -255,14 +274,18 @@ func (p *history) chat(id string) *chatHistory {
 }
 
 // decide decides about a chat message and updates the history.
-func (p *history) decide(e *activitylog.Entry, c *protocol.ChatMessage, self attention.Self, cfg attention.Config) attention.Decision {
+func (p *history) decide(
+	e *activitylog.Entry, c *protocol.ChatMessage, self attention.Self, cfg attention.Config,
+) attention.Decision {
 	here, chat := p.participation(self.ID, c.Chat), p.chat(c.Chat.ID)
 	chat.threads[c.SourceID] = c.Chat.ThreadID
 	if c.Author.Kind == string(attention.AuthorAgent) && !slices.Contains(chat.agents, c.Author.ID) {
 		chat.agents = append(chat.agents, c.Author.ID)
 	}
 	facts := attention.Facts{
-		Participating: here.participating, Left: here.left, Asked: here.asked, Answered: p.answered[[2]string{self.ID, c.SourceID}],
+		Participating: here.participating, Left: here.left, Asked: here.asked, Answered: p.answered[[2]string{
+			self.ID, c.SourceID,
+		}],
 	}
 	own := protocol.PeerID(self.ID).Name()
 	for _, other := range chat.agents {

@@ -33,7 +33,13 @@ var maxWidths = [5]int{17, 15, 28, 28, 13}
 
 // cells returns the cells of a row, and widens the columns to fit them.
 func (l *rowLayout) cells(e *activitylog.Entry) [5]cell {
-	cells := [5]cell{{e.Event, eventColour(e.Event)}, {e.Type, term.Cyan}, {e.Actor, ""}, {e.Topic, ""}, {e.Status, statusColour(e.Status)}}
+	cells := [5]cell{
+		{e.Event, eventColour(e.Event)},
+		{e.Type, term.Cyan},
+		{e.Actor, ""},
+		{e.Topic, ""},
+		{e.Status, statusColour(e.Status)},
+	}
 	if l.columns > 0 {
 		cells[2].text, cells[3].text = l.titles.Called(e.Actor), l.titles.Called(e.Topic)
 	}

@@ -61,18 +61,24 @@ func NewStats() *cobra.Command {
 }
 
 func printSpending(cmd *cobra.Command, list []activitylog.Spending) error {
-	return output.Table(cmd, list, "no agent has recorded a turn", []any{"DAY", "TURNS", "TOKENS", "BUDGET", "AGENT", "CHAT"}, func(s activitylog.Spending) []any {
+	return output.Table(cmd, list, "no agent has recorded a turn", []any{
+		"DAY", "TURNS", "TOKENS", "BUDGET", "AGENT", "CHAT",
+	}, func(s activitylog.Spending) []any {
 		return []any{s.Day, s.Turns, s.Tokens, s.Held, term.Printable(s.Agent), term.Printable(cmp.Or(s.Chat, "-"))}
 	})
 }
 
 func printStats(p *output.Printer, list []activitylog.AgentStats, titles *view.Titles) {
 	if p.Columns > 0 && p.Columns <= statsColumns+minDispositionColumns {
-		rows := [][]any{{"AGENT", "EVENTS", "INJECTED", "KNOCKS", "TURNS", "AVOIDED", "BUDGET", "TOKENS", "REFUSED", "OPEN", "ENDED"}}
+		rows := [][]any{
+			{"AGENT", "EVENTS", "INJECTED", "KNOCKS", "TURNS", "AVOIDED", "BUDGET", "TOKENS", "REFUSED", "OPEN", "ENDED"},
+		}
 		for i := range list {
 			s := &list[i]
 			rows = append(rows, []any{
-				term.Printable(titles.Both(s.Agent)), s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.OverBudget, s.Tokens, s.Refusals, s.Open,
+				term.Printable(
+					titles.Both(s.Agent),
+				), s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.OverBudget, s.Tokens, s.Refusals, s.Open,
 				strings.Join(dispositions(s), ", "),
 			})
 		}

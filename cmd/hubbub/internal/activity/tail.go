@@ -48,7 +48,9 @@ func NewTail() *cobra.Command {
 	t.rows.Add(cmd)
 	cmd.Flags().BoolVarP(&t.all, "all", "a", false, "show every row of a message (default unless on a terminal)")
 	cmd.Flags().BoolVarP(&t.follow, "follow", "f", false, "continue with new rows until interrupted")
-	cmd.Flags().IntVarP(&t.lines, "lines", "n", -1, "maximum number of rows, counted from the end (default 100 on a terminal, otherwise all)")
+	cmd.Flags().IntVarP(
+		&t.lines, "lines", "n", -1, "maximum number of rows, counted from the end (default 100 on a terminal, otherwise all)",
+	)
 	return cmd
 }
 
@@ -92,9 +94,13 @@ func (t *tailOptions) run(cmd *cobra.Command, _ []string) (err error) {
 
 // printLast prints the last stored rows and returns the position after them. It waits for a
 // locked log, and accepts that the log does not exist yet.
-func (t *tailOptions) printLast(ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter, waiting func(error)) (activitylog.Cursor, error) {
+func (t *tailOptions) printLast(
+	ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter, waiting func(error),
+) (activitylog.Cursor, error) {
 	at, err := t.printStored(ctx, r, f, lines, out)
-	for told := false; errors.Is(err, activitylog.ErrLocked) && ctx.Err() == nil; at, err = t.printStored(ctx, r, f, lines, out) {
+	for told := false; errors.Is(
+		err, activitylog.ErrLocked,
+	) && ctx.Err() == nil; at, err = t.printStored(ctx, r, f, lines, out) {
 		if !told {
 			waiting(err)
 			told = true
@@ -111,7 +117,9 @@ func (t *tailOptions) printLast(ctx context.Context, r *activitylog.Reader, f ac
 
 // printStored prints the last stored rows, or all of them if lines is negative, and returns the
 // position after them.
-func (t *tailOptions) printStored(ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter) (activitylog.Cursor, error) {
+func (t *tailOptions) printStored(
+	ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter,
+) (activitylog.Cursor, error) {
 	if lines < 0 {
 		return nil, r.EachPage(ctx, f, out.write)
 	}

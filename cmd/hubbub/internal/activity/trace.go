@@ -38,7 +38,9 @@ func NewTrace() *cobra.Command {
 			"Messages are linked by inReplyTo, traceparent and the IDs in their contents.",
 		Example: "  hubbub trace msg_01J9Z3X5Q2W8\n  hubbub trace tg:42:-100123:7\n  hubbub trace msg_01J9Z3X5Q2W8 --json | jq .caused",
 	}
-	cmd.Flags().DurationVar(&within, "within", 15*time.Minute, "how far before and after the message to look for causes and effects")
+	cmd.Flags().DurationVar(
+		&within, "within", 15*time.Minute, "how far before and after the message to look for causes and effects",
+	)
 	cmd.Flags().IntVar(&limit, "limit", 200, "maximum number of messages")
 	cmd.Flags().BoolVar(&alone, "alone", false, "show only the message, not what it caused")
 	cmd.RunE = logs.AddFlag(cmd).Run(func(cmd *cobra.Command, r *activitylog.Reader, args []string) error {
@@ -197,7 +199,12 @@ func nilIfZero(t time.Time) *time.Time {
 // printChain draws a chain as text.
 func printChain(p *output.Printer, c *activitylog.Chain, titles *view.Titles) {
 	self := c.Steps[0]
-	p.Linef("%s  %s  %s", p.Paint(term.Bold, term.Printable(self.ID)), p.Paint(term.Cyan, term.Printable(self.Type)), route(titles.Called(self.From), titles.Called(self.Topic)))
+	p.Linef(
+		"%s  %s  %s",
+		p.Paint(term.Bold, term.Printable(self.ID)),
+		p.Paint(term.Cyan, term.Printable(self.Type)),
+		route(titles.Called(self.From), titles.Called(self.Topic)),
+	)
 	p.Linef("%s", p.Paint(term.Dim, self.Begin().Local().Format("Mon 2 Jan 2006 15:04:05.000000 MST")))
 	if detail := view.Full.Message(self.Payload); detail != "" {
 		p.Linef("%s", text.Clip(term.Printable(detail), max(p.Columns, 100)))

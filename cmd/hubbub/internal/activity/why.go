@@ -165,7 +165,14 @@ func readReports(cmd *cobra.Command, r *activitylog.Reader, f activitylog.Attent
 	byAgent := map[string]*eventReport{}
 	of := func(agent string) *eventReport {
 		if byAgent[agent] == nil {
-			byAgent[agent] = &eventReport{EventID: f.EventID, Agent: agent, MessageIDs: []string{}, Turns: recordList{}, Refusals: recordList{}, Dispositions: recordList{}}
+			byAgent[agent] = &eventReport{
+				EventID:      f.EventID,
+				Agent:        agent,
+				MessageIDs:   []string{},
+				Turns:        recordList{},
+				Refusals:     recordList{},
+				Dispositions: recordList{},
+			}
 		}
 		return byAgent[agent]
 	}
@@ -187,7 +194,9 @@ func readReports(cmd *cobra.Command, r *activitylog.Reader, f activitylog.Attent
 	if err != nil {
 		return nil, err
 	}
-	return slices.SortedFunc(maps.Values(byAgent), func(a, b *eventReport) int { return strings.Compare(a.Agent, b.Agent) }), nil
+	return slices.SortedFunc(
+		maps.Values(byAgent), func(a, b *eventReport) int { return strings.Compare(a.Agent, b.Agent) },
+	), nil
 }
 
 func printReports(p *output.Printer, stories []*eventReport, titles *view.Titles) {
@@ -202,7 +211,10 @@ func printReports(p *output.Printer, stories []*eventReport, titles *view.Titles
 		p.Linef("")
 		p.Linef("%s %s", p.Paint(term.Cyan, term.Printable(titles.Both(s.Agent))), wokenText(p, s))
 		if len(s.all) == 0 {
-			p.Linef("  it received the event (%s) but recorded no decision: for a peer of your own, hubbub trace shows its answer; for an agent, hubbub doctor may know why", term.Printable(strings.Join(s.MessageIDs, ", ")))
+			p.Linef(
+				"  it received the event (%s) but recorded no decision: for a peer of your own, hubbub trace shows its answer; for an agent, hubbub doctor may know why",
+				term.Printable(strings.Join(s.MessageIDs, ", ")),
+			)
 		} else if len(s.MessageIDs) > 0 {
 			p.Linef("  %s", p.Paint(term.Dim, term.Printable("carried by "+strings.Join(s.MessageIDs, ", "))))
 		}

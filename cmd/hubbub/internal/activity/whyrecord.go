@@ -24,7 +24,9 @@ type brokerEvent struct {
 }
 
 // readBrokerEvents reads the broker's events about a record or event, oldest first.
-func readBrokerEvents(ctx context.Context, r *activitylog.Reader, id string, since time.Time) (steps []*brokerEvent, err error) {
+func readBrokerEvents(
+	ctx context.Context, r *activitylog.Reader, id string, since time.Time,
+) (steps []*brokerEvent, err error) {
 	err = r.CollabEvents(ctx, id, since, func(at time.Time, fact *protocol.CollabEvent) error {
 		if what := collab.DescribeEvent(fact, collab.NameOf); what != "" {
 			steps = append(steps, &brokerEvent{at, fact.ID, fact.Source, fact.Type, what, *fact})
@@ -63,7 +65,9 @@ func describeState(steps []*brokerEvent) (said string) {
 func printBrokerEvents(p *output.Printer, id string, steps []*brokerEvent, titles *view.Titles) {
 	p.Linef("%s", p.Paint(term.Bold, term.Printable(id)))
 	for _, s := range steps {
-		p.Linef("  %s  %s  %s", p.Paint(term.Dim, s.At.Local().Format("15:04:05.000")), term.Printable(s.By), term.Printable(s.What))
+		p.Linef(
+			"  %s  %s  %s", p.Paint(term.Dim, s.At.Local().Format("15:04:05.000")), term.Printable(s.By), term.Printable(s.What),
+		)
 		if s.Type == collab.EventWoken.Name {
 			p.Linef("%16s%s", "", p.Paint(term.Dim, term.Printable("see: hubbub why "+s.EventID)))
 		}

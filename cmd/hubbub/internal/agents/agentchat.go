@@ -43,7 +43,9 @@ func runAgentChat(cmd *cobra.Command, name, text string, start bool, wait time.D
 	env := program.From(cmd)
 	person := busclient.PersonName(os.Getenv("USER"))
 	t := &agentChat{
-		person: person, agent: protocol.AgentID(strings.TrimPrefix(name, "agent:")), replies: make(chan protocol.ChatReply, 64),
+		person: person, agent: protocol.AgentID(
+			strings.TrimPrefix(name, "agent:"),
+		), replies: make(chan protocol.ChatReply, 64),
 	}
 	if err := protocol.CheckTopic(string(t.agent)); err != nil {
 		return program.Usage("%q is not the name of an agent", name)
@@ -58,7 +60,9 @@ func runAgentChat(cmd *cobra.Command, name, text string, start bool, wait time.D
 		return err
 	}
 	defer t.Close()
-	if err := t.Call(cmd.Context(), protocol.MethodSubscribe, protocol.SubscribeParams{Topic: string(t.self)}, nil); err != nil {
+	if err := t.Call(
+		cmd.Context(), protocol.MethodSubscribe, protocol.SubscribeParams{Topic: string(t.self)}, nil,
+	); err != nil {
 		return fmt.Errorf("subscribing to the agent's answers: %w", err)
 	}
 	away := there != nil && !there[string(t.agent)]
@@ -117,14 +121,18 @@ func (t *agentChat) receive(conn *jsonrpc.Conn, m jsonrpc.Message) {
 	busclient.Acknowledge(conn, m)
 }
 
-var errDisconnected = errors.New("the bus closed the connection, or another `hubbub chat` that started at the same moment took it over")
+var errDisconnected = errors.New(
+	"the bus closed the connection, or another `hubbub chat` that started at the same moment took it over",
+)
 
 // send sends a message and from then on awaits its answer.
 func (t *agentChat) send(ctx context.Context, text string) error {
 	m := directchat.NewMessage(t.self, t.person, text)
 	var result protocol.SendResult
 	t.sent, t.awaiting = append(t.sent, string(m.MessageID)), []string{string(m.MessageID)}
-	switch err := t.Call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: t.agent.Topic(), Payload: m}, &result); {
+	switch err := t.Call(
+		ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: t.agent.Topic(), Payload: m}, &result,
+	); {
 	case errors.Is(err, jsonrpc.ErrClosed):
 		return t.noAnswer(errDisconnected)
 	case err != nil:
@@ -191,7 +199,12 @@ func (t *agentChat) matchReply(reply *protocol.ChatReply) (ours, answered bool) 
 }
 
 // interimSignals are the signals after which an agent still answers.
-var interimSignals = []string{string(attention.SignalSeen), string(attention.SignalWorking), string(attention.SignalQueued), string(attention.SignalClaimed)}
+var interimSignals = []string{
+	string(attention.SignalSeen),
+	string(attention.SignalWorking),
+	string(attention.SignalQueued),
+	string(attention.SignalClaimed),
+}
 
 // printReply prints a reply. A reply to some other message goes to standard error, unless a
 // person reads all of them.

@@ -54,7 +54,9 @@ func NewChat() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&start, "start", false, "start AGENT first if it is not on the bus")
-	cmd.Flags().DurationVar(&wait, "wait", 5*time.Minute, "how long to wait for the answer to TEXT, or to the last line of a pipe")
+	cmd.Flags().DurationVar(
+		&wait, "wait", 5*time.Minute, "how long to wait for the answer to TEXT, or to the last line of a pipe",
+	)
 	cmd.Flags().BoolVar(&group, "group", false, "write to the demo's group instead of the direct chat")
 	return cmd
 }

@@ -157,7 +157,14 @@ func connectedAgents(ctx context.Context, env *program.Env) (agents []protocol.P
 }
 
 // sendHalt sends the change to one agent and returns the agent's record.
-func sendHalt(ctx context.Context, s *busclient.Session, received *haltRecords, id, agent protocol.PeerID, scope protocol.Topic, halt string) (r mailbox.HaltRecord, err error) {
+func sendHalt(
+	ctx context.Context,
+	s *busclient.Session,
+	received *haltRecords,
+	id, agent protocol.PeerID,
+	scope protocol.Topic,
+	halt string,
+) (r mailbox.HaltRecord, err error) {
 	by := string(id)
 	if u, err := user.Current(); err == nil {
 		by = u.Username
@@ -179,7 +186,13 @@ func sendHalt(ctx context.Context, s *busclient.Session, received *haltRecords, 
 	select {
 	case r = <-said:
 	case <-time.After(recordTimeout): // the agent has the message; its record is still on the way
-		r = mailbox.HaltRecord{Event: "halt", Agent: agent, State: map[string]string{"on": "halted", "off": "resumed", "anew": protocol.HaltBudgetReset}[halt], Scope: scope, By: by}
+		r = mailbox.HaltRecord{
+			Event: "halt",
+			Agent: agent,
+			State: map[string]string{"on": "halted", "off": "resumed", "anew": protocol.HaltBudgetReset}[halt],
+			Scope: scope,
+			By:    by,
+		}
 	case <-ctx.Done():
 		return r, context.Cause(ctx)
 	}

@@ -53,7 +53,9 @@ func NewReminders() *cobra.Command {
 			for _, id := range args {
 				if cancelled, failed := cancelReminder(cmd.Context(), list, id); failed != nil {
 					return errors.Join(err, failed)
-				} else if err := output.Line(cmd, map[string]string{"id": id, "agent": cancelled}, "%s of %s is cancelled", id, cancelled); err != nil {
+				} else if err := output.Line(
+					cmd, map[string]string{"id": id, "agent": cancelled}, "%s of %s is cancelled", id, cancelled,
+				); err != nil {
 					return err
 				}
 			}
@@ -94,7 +96,14 @@ func reminderRow(r agentReminder) []any {
 	if r.Cron != "" {
 		repeats += " " + r.Zone
 	}
-	return []any{r.ID, term.Printable(r.Agent), term.Printable(string(r.Chat)), r.Due.UTC().Format(time.RFC3339), term.Printable(repeats), text.Clip(term.Printable(text.OneLine(r.Text)), 60)}
+	return []any{
+		r.ID,
+		term.Printable(r.Agent),
+		term.Printable(string(r.Chat)),
+		r.Due.UTC().Format(time.RFC3339),
+		term.Printable(repeats),
+		text.Clip(term.Printable(text.OneLine(r.Text)), 60),
+	}
 }
 
 // PendingReminders lists the reminders of agents, for completion.

@@ -58,7 +58,12 @@ func NewCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.Float64Var(&s.scale, "scale", 1, "factor for the number of messages")
 	f.IntVar(&s.repeat, "repeat", 3, "how often to run each workload; the median is shown")
-	f.IntVar(&s.idle, "idle", 0, "measure the cost of this many idle connections instead of the workloads; the bus should have just started")
+	f.IntVar(
+		&s.idle,
+		"idle",
+		0,
+		"measure the cost of this many idle connections instead of the workloads; the bus should have just started",
+	)
 	f.StringVar(&s.only, "only", "", "run only the workloads whose name contains this")
 	f.StringVar(&s.serve, "serve", "", "serve a baseline: echo or tcp")
 	if err := f.MarkHidden("serve"); err != nil {
@@ -79,7 +84,14 @@ func workloads(scale float64) []load.Workload {
 		{Name: "fan-out to 100", Senders: 1, Depth: 1, Messages: 1_000, Targets: 100},
 		{Name: "fan-out to 1,000", Senders: 1, Depth: 1, Messages: 150, Targets: 1000},
 		{Name: "beside 10,000 subscriptions", Senders: 1, Depth: depth, Messages: 100_000, Targets: 1, Subscriptions: 10_000},
-		{Name: "beside 100,000 subscriptions", Senders: 1, Depth: depth, Messages: 100_000, Targets: 1, Subscriptions: 100_000},
+		{
+			Name:          "beside 100,000 subscriptions",
+			Senders:       1,
+			Depth:         depth,
+			Messages:      100_000,
+			Targets:       1,
+			Subscriptions: 100_000,
+		},
 		{Name: "beside 4,000 idle connections", Senders: 1, Depth: depth, Messages: 100_000, Targets: 1, Idle: 4000},
 	}
 	for i := range list {
@@ -104,7 +116,14 @@ func bench(cmd *cobra.Command, s options) error {
 		if err != nil {
 			return err
 		}
-		return output.Line(cmd, r, "%d idle connections: %.1f KiB of memory and %.2f goroutines each", r.Connections, r.Bytes/1024, r.Goroutines)
+		return output.Line(
+			cmd,
+			r,
+			"%d idle connections: %.1f KiB of memory and %.2f goroutines each",
+			r.Connections,
+			r.Bytes/1024,
+			r.Goroutines,
+		)
 	}
 	chosen := workloads(s.scale)
 	chosen = slices.DeleteFunc(chosen, func(w load.Workload) bool { return !strings.Contains(w.Name, s.only) })

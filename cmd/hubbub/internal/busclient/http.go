@@ -33,7 +33,9 @@ func DecodePeers(raw []byte) (list []report.Peer, err error) {
 
 // Fetch requests a path from the first bus that answers. It returns the response and the address
 // of the bus. describe adds advice to the error of a bus that fails.
-func Fetch(ctx context.Context, env *program.Env, method, path string, describe func(bus, token string, err error) error) (raw []byte, bus string, err error) {
+func Fetch(
+	ctx context.Context, env *program.Env, method, path string, describe func(bus, token string, err error) error,
+) (raw []byte, bus string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("no answer within 10s"))
 	defer cancel()
 	token, err := env.Token()

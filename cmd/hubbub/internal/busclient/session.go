@@ -33,7 +33,9 @@ func Open(ctx context.Context, env *program.Env, id protocol.PeerID) (*Session, 
 }
 
 // OpenWithHandler is Open for a command that handles the messages it receives.
-func OpenWithHandler(ctx context.Context, env *program.Env, id protocol.PeerID, handle func(*jsonrpc.Conn, jsonrpc.Message)) (*Session, error) {
+func OpenWithHandler(
+	ctx context.Context, env *program.Env, id protocol.PeerID, handle func(*jsonrpc.Conn, jsonrpc.Message),
+) (*Session, error) {
 	token, err := env.Token()
 	if err != nil {
 		return nil, err
@@ -58,7 +60,9 @@ func OpenWithHandler(ctx context.Context, env *program.Env, id protocol.PeerID, 
 			s.Close()
 			err = fmt.Errorf("joining %s as %s: %w", bus, id, err)
 			if variable, _ := env.Secret("HUBBUB_TOKEN"); token != "" && variable == token {
-				err = &Error{err.Error(), "the token comes from HUBBUB_TOKEN; if it belongs to a peer, unset the variable here", err}
+				err = &Error{
+					err.Error(), "the token comes from HUBBUB_TOKEN; if it belongs to a peer, unset the variable here", err,
+				}
 			}
 			return nil, err
 		}
@@ -100,7 +104,11 @@ func explainDial(bus, token string, err error) error {
 	unverified, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case unauthorized && token == "":
-		return &Error{"the bus at " + bus + " requires a token", "give --token-file or HUBBUB_TOKEN, or --data with the folder of the system that runs it", err}
+		return &Error{
+			"the bus at " + bus + " requires a token",
+			"give --token-file or HUBBUB_TOKEN, or --data with the folder of the system that runs it",
+			err,
+		}
 	case unauthorized:
 		return &Error{"the bus at " + bus + " does not know this token", "check --token-file or HUBBUB_TOKEN", err}
 	case answered:
@@ -109,12 +117,20 @@ func explainDial(bus, token string, err error) error {
 		return &Error{fmt.Sprintf("the certificate of %s is not trusted (%s)", bus, unverified.Err),
 			"name the file of its authority in the variable SSL_CERT_FILE, or use a name that the certificate covers", err}
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return &Error{"the bus at " + bus + " does not use TLS", "use an address that begins with ws:, or start the bus with --tls-cert", err}
+		return &Error{
+			"the bus at " + bus + " does not use TLS",
+			"use an address that begins with ws:, or start the bus with --tls-cert",
+			err,
+		}
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op // the errors that wrap it repeat the address
 	}
-	return &Error{fmt.Sprintf("no bus answers at %s (%s)", bus, err), "start one with `hubbub up` or hubbub-bus, or give its address with --bus", err}
+	return &Error{
+		fmt.Sprintf("no bus answers at %s (%s)", bus, err),
+		"start one with `hubbub up` or hubbub-bus, or give its address with --bus",
+		err,
+	}
 }
 
 // Call sends a request and decodes its result.
@@ -127,7 +143,11 @@ func (s *Session) Call(ctx context.Context, method string, params, result any) e
 	}
 	answer, err := s.conn.Call(ctx, method, raw.Bytes())
 	if large, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
-		return fmt.Errorf("the bus accepts frames of at most %d bytes (--max-frame), but this one has %d: send less, or send it in parts", large.Limit, large.Size)
+		return fmt.Errorf(
+			"the bus accepts frames of at most %d bytes (--max-frame), but this one has %d: send less, or send it in parts",
+			large.Limit,
+			large.Size,
+		)
 	}
 	if err != nil || result == nil {
 		return err

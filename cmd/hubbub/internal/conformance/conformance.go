@@ -90,7 +90,9 @@ func newConformanceBus() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&only, "only", "", "run only the cases whose name contains this")
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "timeout of each case")
-	cmd.Flags().BoolVar(&inUse, "in-use", false, "run although peers are connected to the bus; skip the cases that would disturb them")
+	cmd.Flags().BoolVar(
+		&inUse, "in-use", false, "run although peers are connected to the bus; skip the cases that would disturb them",
+	)
 	cmd.Flags().BoolVar(&show, "show", false, "print the transcripts instead of running them")
 	return cmd
 }
@@ -149,7 +151,12 @@ func checkIdle(ctx context.Context, env *program.Env) error {
 	if len(list) == 0 {
 		return nil
 	}
-	return program.Usage("the bus at %s is in use: %s is connected, and %d peers in all; use another bus, or give --in-use to skip the cases that would disturb them", env.Buses[0], list[0], len(list))
+	return program.Usage(
+		"the bus at %s is in use: %s is connected, and %d peers in all; use another bus, or give --in-use to skip the cases that would disturb them",
+		env.Buses[0],
+		list[0],
+		len(list),
+	)
 }
 
 // connectedPeers returns the peers of the first bus and of its cluster.
@@ -214,7 +221,9 @@ func (t *results) end(only string) error {
 }
 
 // runCase runs one case.
-func runCase(ctx context.Context, c *transcript.Case, timeout time.Duration, dial transcript.Dialer) conformance.Verdict {
+func runCase(
+	ctx context.Context, c *transcript.Case, timeout time.Duration, dial transcript.Dialer,
+) conformance.Verdict {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	defer c.Disconnect(ctx, dial)

@@ -34,7 +34,12 @@ type ChatServer struct {
 
 // NewChatServer returns a server. Requests to its endpoint for people must present the key.
 func NewChatServer(key string) *ChatServer {
-	s := &ChatServer{API: tgtest.New(&tgtest.Options{Username: BotName}), key: key, feed: newFeed(), mux: http.NewServeMux()}
+	s := &ChatServer{
+		API:  tgtest.New(&tgtest.Options{Username: BotName}),
+		key:  key,
+		feed: newFeed(),
+		mux:  http.NewServeMux(),
+	}
 	s.Will, s.Ana, s.You = s.API.User("Will"), s.API.User("Ana"), s.API.User("You")
 	s.Group = s.API.Supergroup(groupID, "Launch crew")
 	s.API.DM(s.You)
@@ -53,7 +58,13 @@ func (s *ChatServer) Say(c models.Chat, from models.User, text string) Line {
 // React reacts to a message as a user.
 func (s *ChatServer) React(to Line, from models.User, emoji string) Line {
 	s.API.React(models.Chat{ID: to.ChatID}, from, to.Message, nil, emoji)
-	return s.feed.add(Line{At: time.Now(), ChatID: to.ChatID, Author: from.FirstName, Text: fmt.Sprintf("reacts %s to message %d", emoji, to.Message), Message: to.Message})
+	return s.feed.add(Line{
+		At:      time.Now(),
+		ChatID:  to.ChatID,
+		Author:  from.FirstName,
+		Text:    fmt.Sprintf("reacts %s to message %d", emoji, to.Message),
+		Message: to.Message,
+	})
 }
 
 // Run serves the Bot API and the endpoint for people on l until ctx ends, and then closes l.

@@ -133,7 +133,9 @@ func (s *demoRun) prepare(ctx context.Context, fail context.CancelCauseFunc) (fu
 	if err := s.makePlan(api); err != nil {
 		return nil, err
 	}
-	if s.log, err = os.OpenFile(filepath.Join(s.data, "demo.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+	if s.log, err = os.OpenFile(
+		filepath.Join(s.data, "demo.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600,
+	); err != nil {
 		return nil, err
 	}
 	printer := fleet.NewPrinter(s.log, fleet.Plain, 6)
@@ -237,7 +239,9 @@ func (s *demoRun) printIntroduction() {
 		names = append(names, "hubbub-"+c.Name)
 	}
 	s.printf(introduction, paint.Paint(term.Bold, "Hubbub demo"), strings.Join(names, ", "), s.data,
-		paint.Paint(term.Dim, "#12-15 are row numbers: send_start, process_start and process_finish of each receiver, send_finish."))
+		paint.Paint(
+			term.Dim, "#12-15 are row numbers: send_start, process_start and process_finish of each receiver, send_finish.",
+		))
 }
 
 // startTimeout bounds the start of the programs.

@@ -51,7 +51,9 @@ func (s *ChatServer) requireKey(serve http.HandlerFunc) http.HandlerFunc {
 
 func (s *ChatServer) serveSay(w http.ResponseWriter, r *http.Request) {
 	var t typedMessage
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequestBytes)).Decode(&t); err != nil || strings.TrimSpace(t.Text) == "" {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequestBytes)).Decode(
+		&t,
+	); err != nil || strings.TrimSpace(t.Text) == "" {
 		http.Error(w, "a message is {\"text\":\"...\",\"group\":false}", http.StatusBadRequest)
 		return
 	}

@@ -54,7 +54,9 @@ const maxIncomplete = 4096
 
 // NewPrinter returns a printer of a server's chats and of a log, from a position on. It writes to
 // out, which has the given number of columns; 0 means that out is not a terminal.
-func NewPrinter(stage *ChatServer, log *activitylog.Reader, from activitylog.Cursor, out io.Writer, columns int) *Printer {
+func NewPrinter(
+	stage *ChatServer, log *activitylog.Reader, from activitylog.Cursor, out io.Writer, columns int,
+) *Printer {
 	if columns == 0 {
 		columns = 140
 	}

@@ -208,7 +208,9 @@ func (p *Script) reaction(ctx context.Context) error {
 func (p *Script) crash(ctx context.Context) error {
 	l := p.say(p.Server.Will, "@"+BotName+" is the release blocked?")
 	delivered := func(m history) bool {
-		_, ok := firstContent(m, protocol.TypeTGMessage, func(c protocol.ChatMessage) bool { return c.SourceID == p.eventID(l) })
+		_, ok := firstContent(
+			m, protocol.TypeTGMessage, func(c protocol.ChatMessage) bool { return c.SourceID == p.eventID(l) },
+		)
 		return ok
 	}
 	if err := p.await(ctx, "the delivery of the question", delivered); err != nil {
@@ -218,7 +220,9 @@ func (p *Script) crash(ctx context.Context) error {
 		return fmt.Errorf("killing %s: %w", p.groupAgent, err)
 	}
 	p.Printer.remark(fmt.Sprintf("%s was killed.", p.groupAgent))
-	if err := p.await(ctx, "the answer of the restarted agent", func(m history) bool { return answered(m, l) && p.disposed(m, l) }); err != nil {
+	if err := p.await(
+		ctx, "the answer of the restarted agent", func(m history) bool { return answered(m, l) && p.disposed(m, l) },
+	); err != nil {
 		return err
 	}
 	return p.await(ctx, "exactly one answer", func(m history) bool {

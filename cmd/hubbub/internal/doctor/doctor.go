@@ -58,7 +58,12 @@ func NewCommand() *cobra.Command {
 		RunE: x.run,
 	}
 	cmd.Flags().StringVar(&x.apiURL, "api-url", botapi.DefaultURL, "address of the Bot API")
-	cmd.Flags().StringVar(&x.harness, "harness", "", "check what this harness needs: openai, anthropic, acp or c2a (default: what the environment suggests)")
+	cmd.Flags().StringVar(
+		&x.harness,
+		"harness",
+		"",
+		"check what this harness needs: openai, anthropic, acp or c2a (default: what the environment suggests)",
+	)
 	cmd.Flags().StringVar(&x.harnessCommand, "harness-command", "", "command of an acp or c2a harness")
 	cmd.Flags().BoolVar(&x.deleteWebhook, "delete-webhook", false, "remove the bot's webhook; pending updates are kept")
 	return cmd
@@ -97,7 +102,9 @@ func (x *checks) run(cmd *cobra.Command, _ []string) error {
 		findings = append(findings, section("bot token", tg.Finding{Level: tg.LevelSkipped,
 			Message: "TELEGRAM_BOT_TOKEN is not set, so the bot was not checked.", Advice: "Set it to the token from @BotFather to check the bot."})...)
 	} else {
-		findings = append(findings, tg.Diagnose(cmd.Context(), token, &botapi.Options{URL: x.apiURL}, bridgeState(cmd.Context(), env, token))...)
+		findings = append(findings, tg.Diagnose(
+			cmd.Context(), token, &botapi.Options{URL: x.apiURL}, bridgeState(cmd.Context(), env, token),
+		)...)
 	}
 	findings = append(findings, section("harness", x.checkHarness(cmd.Context(), env))...)
 	return reportFindings(output.NewPrinter(cmd), findings)
@@ -117,7 +124,9 @@ func (x *checks) readSettings(cmd *cobra.Command, env *program.Env) (findings []
 	for _, s := range []struct {
 		table, key string
 		into       *string
-	}{{"bus", "activity-keep", &x.keep}, {"tg", "api-url", &x.apiURL}, {"agent", "harness", &x.harness}, {"agent", "harness-command", &x.harnessCommand},
+	}{{
+		"bus", "activity-keep", &x.keep,
+	}, {"tg", "api-url", &x.apiURL}, {"agent", "harness", &x.harness}, {"agent", "harness-command", &x.harnessCommand},
 		{"agent", "model", &x.model}, {"agent", "base-url", &x.baseURL}} {
 		if value, ok := program.TOMLText(r.Table(s.table)[s.key]); ok && !cmd.Flags().Changed(s.key) {
 			*s.into = value
@@ -149,7 +158,12 @@ func problem(says, advice string) tg.Finding {
 
 // reportFindings prints the findings. It returns an error if one of them is a problem.
 func reportFindings(p *output.Printer, findings []tg.Finding) error {
-	marks := map[tg.Level]string{tg.LevelOK: "ok", tg.LevelWarning: "warning", tg.LevelProblem: "PROBLEM", tg.LevelSkipped: "skipped"}
+	marks := map[tg.Level]string{
+		tg.LevelOK:      "ok",
+		tg.LevelWarning: "warning",
+		tg.LevelProblem: "PROBLEM",
+		tg.LevelSkipped: "skipped",
+	}
 	problems := 0
 	for _, f := range findings {
 		if f.Level == tg.LevelProblem {
@@ -205,7 +219,9 @@ func checkDisk(data string) tg.Finding {
 		return problem("Files cannot be written to "+folder+": "+err.Error(),
 			adviceFor(err, "Make this user the owner of the folder, or name another folder with --data."))
 	case free < diskWarning:
-		return warning(fmt.Sprintf("Only %s are free for %s.", formatSize(free), data), "Free some space before the disk is full.")
+		return warning(
+			fmt.Sprintf("Only %s are free for %s.", formatSize(free), data), "Free some space before the disk is full.",
+		)
 	}
 	return ok(fmt.Sprintf("%s are free for %s.", formatSize(free), data))
 }
@@ -220,15 +236,21 @@ func (x *checks) checkLog(ctx context.Context, data string) tg.Finding {
 	size, err := activitylog.DiskUsageOf(ctx, path)
 	switch {
 	case err != nil:
-		return problem("The activity log cannot be read: "+err.Error(), adviceFor(err, "`hubbub log verify` shows what is wrong."))
+		return problem(
+			"The activity log cannot be read: "+err.Error(), adviceFor(err, "`hubbub log verify` shows what is wrong."),
+		)
 	case size.Bytes == 0:
 		return tg.Finding{Level: tg.LevelSkipped, Message: "No bus has written an activity log in " + data + "."}
 	}
 	says := fmt.Sprintf("The activity log is kept %s. %s", describeRetention(keep), keep.Describe(size, time.Now()))
 	var stat unix.Statfs_t
 	bytes, _, known := keep.Forecast(size, time.Now())
-	if err := unix.Statfs(data, &stat); err == nil && known && !keep.Forever() && bytes-size.Bytes > int64(stat.Bavail)*int64(stat.Bsize) {
-		return warning(says+" The disk has no space for that.", "Set activity-keep to fewer days, or to a size such as 20GiB.")
+	if err := unix.Statfs(
+		data, &stat,
+	); err == nil && known && !keep.Forever() && bytes-size.Bytes > int64(stat.Bavail)*int64(stat.Bsize) {
+		return warning(
+			says+" The disk has no space for that.", "Set activity-keep to fewer days, or to a size such as 20GiB.",
+		)
 	}
 	return ok(says)
 }
@@ -247,10 +269,16 @@ func checkClock(data string) []tg.Finding {
 	case j == nil:
 		return nil
 	}
-	jumped := fmt.Sprintf("The clock jumped from %s to %s, or the bus was off in between.", j.From.UTC().Format(time.RFC3339), j.To.UTC().Format(time.RFC3339))
+	jumped := fmt.Sprintf(
+		"The clock jumped from %s to %s, or the bus was off in between.",
+		j.From.UTC().Format(time.RFC3339),
+		j.To.UTC().Format(time.RFC3339),
+	)
 	switch {
 	case j.Ended == nil && j.Believed == nil:
-		return []tg.Finding{warning(jumped+" The activity log keeps its rows as if it had not, until the bus has run for a day.", advice)}
+		return []tg.Finding{
+			warning(jumped+" The activity log keeps its rows as if it had not, until the bus has run for a day.", advice),
+		}
 	case j.Ended != nil && time.Since(*j.Ended) < clockJumpShown:
 		return []tg.Finding{warning(fmt.Sprintf("%s It was right again at %s; rows that were written until then have wrong times.",
 			jumped, j.Ended.UTC().Format(time.RFC3339)), advice)}
@@ -314,7 +342,10 @@ func checkOutboxes(ctx context.Context, data string) tg.Finding {
 		if err != nil {
 			says += " " + sentence(err.Error())
 		}
-		return warning(says, "`hubbub outbox list --dead` shows them with the reasons. Use `hubbub outbox retry` or `hubbub outbox drop` for each.")
+		return warning(
+			says,
+			"`hubbub outbox list --dead` shows them with the reasons. Use `hubbub outbox retry` or `hubbub outbox drop` for each.",
+		)
 	case err != nil:
 		return warning(sentence(err.Error()), "Run this as the user who runs that program.")
 	}
@@ -340,7 +371,9 @@ func checkAgents(ctx context.Context, data string) []tg.Finding {
 		if len(coming) > 1 {
 			says += fmt.Sprintf(", and %d more", len(coming)-1)
 		}
-		findings = []tg.Finding{warning(says+".", "If this persists, see the log of the spawner, and "+agentLog(data, string(coming[0].Name))+".")}
+		findings = []tg.Finding{
+			warning(says+".", "If this persists, see the log of the spawner, and "+agentLog(data, string(coming[0].Name))+"."),
+		}
 	case len(failed) == 0:
 		return []tg.Finding{ok("No agent was given up.")}
 	}
@@ -387,7 +420,9 @@ func checkMailboxes(ctx context.Context, data string, now time.Time) (findings [
 			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "agent-"), ".db")
 			if reason, failed, from, err := agent.Failing(ctx, filepath.Join(data, file)); err == nil && failed > 0 {
 				findings = append(findings, warning(fmt.Sprintf("All turns of agent:%s have failed since %s (%d): %s",
-					name, from.Local().Format("2 Jan 15:04"), failed, cmp.Or(text.OneLine(reason), "no reason was recorded.")), "For details, see "+agentLog(data, name)+"."))
+					name, from.Local().Format(
+						"2 Jan 15:04",
+					), failed, cmp.Or(text.OneLine(reason), "no reason was recorded.")), "For details, see "+agentLog(data, name)+"."))
 			}
 			count, since, err := agent.Undecided(ctx, filepath.Join(data, file))
 			if err != nil || count == 0 || now.Sub(since) < maxUndecided {
@@ -474,7 +509,9 @@ func (x *checks) checkHarness(ctx context.Context, env *program.Env) tg.Finding 
 	case "a2a":
 		return ok("The harness a2a needs an address, --a2a-url, and HUBBUB_A2A_TOKEN if the agent requires a token.")
 	}
-	return problem(fmt.Sprintf("Harness %q is unknown.", x.harness), "The harnesses are scripted, openai, anthropic, acp, c2a and a2a.")
+	return problem(
+		fmt.Sprintf("Harness %q is unknown.", x.harness), "The harnesses are scripted, openai, anthropic, acp, c2a and a2a.",
+	)
 }
 
 // logins says where known command-line agents keep their login below the home directory, and how
@@ -492,7 +529,9 @@ func checkCommand(harness, command string) tg.Finding {
 	}
 	path, err := exec.LookPath(words[0])
 	if err != nil {
-		return problem(words[0]+" is not a program that can be started here.", "Install it, or give its full path with --harness-command.")
+		return problem(
+			words[0]+" is not a program that can be started here.", "Install it, or give its full path with --harness-command.",
+		)
 	}
 	for _, word := range words {
 		name := filepath.Base(word)

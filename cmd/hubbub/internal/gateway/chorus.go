@@ -94,8 +94,13 @@ func newChorusAdd() *cobra.Command {
 				if err := netguard.New(nil).CheckURL(connection); err != nil { // only the gateway knows which addresses it allows
 					fmt.Fprintf(cmd.ErrOrStderr(), "the gateway may refuse to call %s: %s\n", name.ID(), err)
 				}
-				what := map[bool]string{false: "is on the bus when the gateway runs", true: "now uses this connection string"}[replace]
-				return output.Line(cmd, map[string]string{"name": string(name), "peer": string(name.ID())}, "%s %s", name.ID(), what)
+				what := map[bool]string{
+					false: "is on the bus when the gateway runs",
+					true:  "now uses this connection string",
+				}[replace]
+				return output.Line(
+					cmd, map[string]string{"name": string(name), "peer": string(name.ID())}, "%s %s", name.ID(), what,
+				)
 			})
 		},
 	}
@@ -104,13 +109,25 @@ func newChorusAdd() *cobra.Command {
 	fs.StringVar(&file, "connection-string-file", "", "file with the connection string; - for standard input")
 	fs.StringArrayVar(&settings.Roles, "role", nil, "role for mentions such as @backend-agents (repeatable)")
 	fs.StringArrayVar(&settings.Streams, "stream", nil, "stream that the agent owns (repeatable)")
-	fs.BoolVar(&settings.Knocks, "knocks", false, "also notify it, without content, of events that it may answer, such as mentions of its role")
+	fs.BoolVar(
+		&settings.Knocks,
+		"knocks",
+		false,
+		"also notify it, without content, of events that it may answer, such as mentions of its role",
+	)
 	fs.BoolVar(&settings.MCPList, "mcp-list", false, "send \"mcp\" as a list, for agents that expect one")
 	return cmd
 }
 
 // addAgent adds an agent or, with replace, replaces the connection string of an existing one.
-func addAgent(ctx context.Context, s *chorus.Store, name chorus.AgentName, connection string, settings chorus.AgentSettings, replace bool) error {
+func addAgent(
+	ctx context.Context,
+	s *chorus.Store,
+	name chorus.AgentName,
+	connection string,
+	settings chorus.AgentSettings,
+	replace bool,
+) error {
 	if replace {
 		err := s.ReplaceConnection(ctx, name, connection)
 		if errors.Is(err, chorus.ErrNotFound) {
@@ -120,7 +137,11 @@ func addAgent(ctx context.Context, s *chorus.Store, name chorus.AgentName, conne
 	}
 	err := s.AddAgent(ctx, name, connection, settings)
 	if errors.Is(err, chorus.ErrExists) {
-		return fmt.Errorf("%w; to change its connection string, add --replace; to change other settings, first run: hubbub chorus remove %s", err, name)
+		return fmt.Errorf(
+			"%w; to change its connection string, add --replace; to change other settings, first run: hubbub chorus remove %s",
+			err,
+			name,
+		)
 	}
 	return err
 }
@@ -153,12 +174,16 @@ func newChorusAssign() *cobra.Command {
 			defer s.Close()
 			m := protocol.NewMessage(protocol.TypeRouteAssigned, id, protocol.RouteAssigned{Topic: topic, Agent: agent})
 			var result protocol.SendResult
-			if err := s.Call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: topic, Payload: m}, &result); err != nil {
+			if err := s.Call(
+				ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: topic, Payload: m}, &result,
+			); err != nil {
 				return fmt.Errorf("assigning %s: %w", agent, err)
 			}
 			switch err := peer.Classify(topic, 1, result, nil); peer.OutcomeOf(err) {
 			case peer.Received:
-				return output.Line(cmd, protocol.RouteAssigned{Topic: topic, Agent: agent}, "%s now receives the messages of %s", agent, topic)
+				return output.Line(
+					cmd, protocol.RouteAssigned{Topic: topic, Agent: agent}, "%s now receives the messages of %s", agent, topic,
+				)
 			case peer.Absent:
 				return fmt.Errorf("no bridge on the bus serves %s: is its bridge running?", topic)
 			default:
@@ -218,7 +243,10 @@ func printChorus(cmd *cobra.Command, agents []chorus.ExternalAgent, inboxes []ch
 		state := map[bool]string{false: "open", true: "revoked"}[in.Revoked]
 		rows = append(rows, []any{in.Name, in.Channels, in.ChangedAt.Format("2006-01-02 15:04"), state})
 	}
-	none := fmt.Sprintf("no agents and no inboxes in %s (--data): see `hubbub chorus add --help` and `hubbub chorus inbox --help`", program.From(cmd).Data)
+	none := fmt.Sprintf(
+		"no agents and no inboxes in %s (--data): see `hubbub chorus add --help` and `hubbub chorus inbox --help`",
+		program.From(cmd).Data,
+	)
 	return output.List(cmd, list, none, func(p *output.Printer, _ []any) { p.Rows(rows) })
 }
 
@@ -243,7 +271,9 @@ func newChorusInbox() *cobra.Command {
 			"anybody who has it can talk to the agents. It is shown once; only its SHA-256 is stored.",
 	}
 	var url string
-	cmd.PersistentFlags().StringVar(&url, "public-url", "", "public address of the gateway (default: what the gateway recorded)")
+	cmd.PersistentFlags().StringVar(
+		&url, "public-url", "", "public address of the gateway (default: what the gateway recorded)",
+	)
 	cmd.AddCommand(
 		&cobra.Command{
 			Use: "create NAME", Short: "Create an inbox and print its connection string", Args: cobra.ExactArgs(1),
@@ -252,7 +282,9 @@ func newChorusInbox() *cobra.Command {
 			},
 		},
 		&cobra.Command{
-			Use: "rotate NAME", Short: "Print a new connection string; the old one stops working at once", Args: cobra.ExactArgs(1),
+			Use: "rotate NAME", Short: "Print a new connection string; the old one stops working at once", Args: cobra.ExactArgs(
+				1,
+			),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return printConnection(cmd, args[0], url, (*chorus.Store).RotateInbox)
 			},
@@ -270,7 +302,9 @@ func newChorusInbox() *cobra.Command {
 }
 
 // printConnection makes a new secret and prints the connection string with it.
-func printConnection(cmd *cobra.Command, name, url string, make func(*chorus.Store, context.Context, chorus.InboxName) (string, error)) error {
+func printConnection(
+	cmd *cobra.Command, name, url string, make func(*chorus.Store, context.Context, chorus.InboxName) (string, error),
+) error {
 	if err := chorus.CheckInboxName(name); err != nil {
 		return program.Usage("%s", err)
 	}

@@ -141,7 +141,9 @@ func newHookList() *cobra.Command {
 				if trouble := h.Trouble(); trouble != "" {
 					state = trouble
 				}
-				return []any{h.Name, h.Chat, map[bool]string{true: "its agent", false: "nobody"}[h.Oblige], h.Posts, h.Waiting, h.Lost, state}
+				return []any{
+					h.Name, h.Chat, map[bool]string{true: "its agent", false: "nobody"}[h.Oblige], h.Posts, h.Waiting, h.Lost, state,
+				}
 			})
 		},
 	}

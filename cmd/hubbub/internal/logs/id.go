@@ -32,7 +32,9 @@ func ExpandID(ctx context.Context, r *activitylog.Reader, name string) string {
 	if len(end) != shortIDLen {
 		return name
 	}
-	rows, _, _ := r.Before(ctx, activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, nil, recentRows) // on an error, use the rows that were read
+	rows, _, _ := r.Before(
+		ctx, activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, nil, recentRows,
+	) // on an error, use the rows that were read
 	for i := len(rows) - 1; i >= 0; i-- {
 		if strings.HasSuffix(rows[i].MessageID, end) {
 			return rows[i].MessageID

@@ -30,7 +30,9 @@ func AddFlag(cmd *cobra.Command) *Flag {
 }
 
 // Run returns a RunE function for a command that reads the logs. Each log must exist.
-func (l *Flag) Run(run func(cmd *cobra.Command, r *activitylog.Reader, args []string) error) func(*cobra.Command, []string) error {
+func (l *Flag) Run(
+	run func(cmd *cobra.Command, r *activitylog.Reader, args []string) error,
+) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		r := activitylog.Open(Paths(program.From(cmd), *l)...)
 		defer r.Close()
@@ -67,7 +69,9 @@ const recentRows = 2000
 // Titles returns the titles of the chats in recent rows. Without a log it returns none.
 func Titles(ctx context.Context, r *activitylog.Reader) *view.Titles {
 	titles := new(view.Titles)
-	rows, _, _ := r.Before(ctx, activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, nil, recentRows) // on an error, use the rows that were read
+	rows, _, _ := r.Before(
+		ctx, activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, nil, recentRows,
+	) // on an error, use the rows that were read
 	for i := range rows {
 		titles.Learn(&rows[i])
 	}

@@ -45,7 +45,9 @@ func NewCommand() *cobra.Command {
 			if len(args) > 0 {
 				name := strings.TrimPrefix(args[0], "agent:")
 				if !newPeerName.MatchString(name) {
-					return program.Usage("%q is not a valid name: use at most 48 characters of a-z, 0-9 and -, beginning with a letter or digit", args[0])
+					return program.Usage(
+						"%q is not a valid name: use at most 48 characters of a-z, 0-9 and -, beginning with a letter or digit", args[0],
+					)
 				}
 				identity = "agent:" + name
 			}

@@ -58,7 +58,11 @@ func backup(cmd *cobra.Command, to string) error {
 			}
 			return backupInto(cmd, from, to)
 		case errors.Is(err, fs.ErrPermission): // not wrapped: the usual advice, to run as the folder's owner, would be wrong
-			return fmt.Errorf("%v: the owner of the data folder makes the copy and may not write there: create a folder for copies with: install -d -m 0700 -o %d FOLDER", err, os.Geteuid())
+			return fmt.Errorf(
+				"%v: the owner of the data folder makes the copy and may not write there: create a folder for copies with: install -d -m 0700 -o %d FOLDER",
+				err,
+				os.Geteuid(),
+			)
 		}
 		return err
 	}
@@ -94,7 +98,9 @@ func backupInto(cmd *cobra.Command, from, to string) error {
 		switch {
 		case d.IsDir():
 			return datafolder.Mkdir(target)
-		case !d.Type().IsRegular() || slices.ContainsFunc(skippedSuffixes, func(end string) bool { return strings.HasSuffix(rel, end) }):
+		case !d.Type().IsRegular() || slices.ContainsFunc(
+			skippedSuffixes, func(end string) bool { return strings.HasSuffix(rel, end) },
+		):
 			return nil
 		case activitylog.IsSealed(logs.File, rel): // copied below, after the live file
 			return nil

@@ -74,12 +74,16 @@ func outboxRow(w deadletter.Item) []any {
 		to = strings.TrimSpace(w.Queue + " " + to)
 	}
 	return []any{
-		term.Printable(w.Name()), term.Printable(to), w.State, w.Attempts, view.Ago(time.Since(w.QueuedAt), "") + " ago", next,
+		term.Printable(
+			w.Name(),
+		), term.Printable(to), w.State, w.Attempts, view.Ago(time.Since(w.QueuedAt), "") + " ago", next,
 		term.Printable(w.Agent), text.Clip(term.Printable(w.Text), 40), text.Clip(term.Printable(w.Error), 120),
 	}
 }
 
-func newOutboxChange(name, short, done string, change func(deadletter.Folder, context.Context, string) error) *cobra.Command {
+func newOutboxChange(
+	name, short, done string, change func(deadletter.Folder, context.Context, string) error,
+) *cobra.Command {
 	return &cobra.Command{
 		Use:   name + " ITEM...",
 		Short: short,

@@ -68,7 +68,9 @@ func makeCode(cmd *cobra.Command, valid time.Duration) error {
 	}
 	unused := ""
 	if errors.Is(statErr, fs.ErrNotExist) {
-		unused = fmt.Sprintf("\nNo bridge has used the folder %s (--data) yet. Only a bridge that uses it accepts the code.", env.Data)
+		unused = fmt.Sprintf(
+			"\nNo bridge has used the folder %s (--data) yet. Only a bridge that uses it accepts the code.", env.Data,
+		)
 	}
 	return output.Line(cmd, map[string]string{"code": code},
 		"%s\nWithin %s, send this to the bot in the chat to admit: /pair %s%s", code, valid, code, unused)
@@ -91,7 +93,9 @@ func revokeAdmission(cmd *cobra.Command, db *sql.DB, id int64) error {
 		return err
 	}
 	if !found {
-		return fmt.Errorf("nobody with the ID %d was admitted with a code; people whom the bridge's flags allow are not listed here", id)
+		return fmt.Errorf(
+			"nobody with the ID %d was admitted with a code; people whom the bridge's flags allow are not listed here", id,
+		)
 	}
 	return output.Line(cmd, map[string]int64{"revoked": id}, "%d is no longer admitted", id)
 }

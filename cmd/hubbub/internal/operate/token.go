@@ -52,7 +52,9 @@ func newTokenCreate() *cobra.Command {
 			if len(c.Identities) == 0 {
 				return program.Usage("a credential needs at least one --identity")
 			}
-			if err := program.EachAlone(slices.Concat(c.Identities, c.Subscribe, c.Publish, c.Names, c.Issue), "give the flag once for each pattern"); err != nil {
+			if err := program.EachAlone(
+				slices.Concat(c.Identities, c.Subscribe, c.Publish, c.Names, c.Issue), "give the flag once for each pattern",
+			); err != nil {
 				return err
 			}
 			if err := c.CheckGrants(); err != nil {
@@ -69,11 +71,22 @@ func newTokenCreate() *cobra.Command {
 			return output.Line(cmd, map[string]string{"name": c.Name, "token": token}, "%s", token)
 		},
 	}
-	cmd.Flags().StringArrayVar(&c.Identities, "identity", nil, "pattern of identities that the holder may use (repeatable)")
-	cmd.Flags().StringArrayVar(&c.Subscribe, "subscribe", nil, "pattern that the holder may subscribe to, including narrower patterns (repeatable)")
+	cmd.Flags().StringArrayVar(
+		&c.Identities, "identity", nil, "pattern of identities that the holder may use (repeatable)",
+	)
+	cmd.Flags().StringArrayVar(
+		&c.Subscribe, "subscribe", nil, "pattern that the holder may subscribe to, including narrower patterns (repeatable)",
+	)
 	cmd.Flags().StringArrayVar(&c.Publish, "publish", nil, "pattern of topics that the holder may send to (repeatable)")
-	cmd.Flags().StringArrayVar(&c.Names, "name", nil, "name that agents with this credential may announce to the broker, in addition to their own (repeatable)")
-	cmd.Flags().StringArrayVar(&c.Issue, "issue", nil, "pattern of identities for which the holder may issue credentials (repeatable)")
+	cmd.Flags().StringArrayVar(
+		&c.Names,
+		"name",
+		nil,
+		"name that agents with this credential may announce to the broker, in addition to their own (repeatable)",
+	)
+	cmd.Flags().StringArrayVar(
+		&c.Issue, "issue", nil, "pattern of identities for which the holder may issue credentials (repeatable)",
+	)
 	return cmd
 }
 
@@ -187,7 +200,9 @@ func newTokenProvision() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return output.Line(cmd, map[string]any{"tokens": tokens, "names": names}, "tokens of %s are in %s", strings.Join(names, ", "), tokens)
+			return output.Line(
+				cmd, map[string]any{"tokens": tokens, "names": names}, "tokens of %s are in %s", strings.Join(names, ", "), tokens,
+			)
 		},
 	}
 	cmd.Flags().StringVar(&tokens, "tokens", "", "folder with existing tokens: "+strings.Join(provision.Names(), ", "))

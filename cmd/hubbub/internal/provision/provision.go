@@ -34,7 +34,9 @@ var Grants = []grant.Credential{
 		Limits:  serviceBounds,
 	},
 	{
-		Name: "hubbub-chorus", Identities: []string{"chorus:*", "agent:*"}, Subscribe: []string{"chorus:*", "agent:*", "bus:presence"},
+		Name: "hubbub-chorus", Identities: []string{
+			"chorus:*", "agent:*",
+		}, Subscribe: []string{"chorus:*", "agent:*", "bus:presence"},
 		Publish: []string{"system:*", "agent:*", "tg:*", "chorus:*", "collab:*", "cli:*"},
 		Limits:  serviceBounds,
 	},
@@ -91,7 +93,11 @@ func Adopt(data, folder string) (names []string, err error) {
 		}
 		token := strings.TrimSpace(string(raw))
 		if len(token) < minTokenLen {
-			return nil, fmt.Errorf("the token in %s is shorter than %d characters and could be guessed; make one with: openssl rand -hex 32", path, minTokenLen)
+			return nil, fmt.Errorf(
+				"the token in %s is shorter than %d characters and could be guessed; make one with: openssl rand -hex 32",
+				path,
+				minTokenLen,
+			)
 		}
 		c.SHA256, c.Limits = grant.Hash(token), boundsOf(file, &c)
 		if err := file.Put(c); err != nil {

@@ -57,5 +57,7 @@ func peerRow(p report.Peer) []any {
 		}
 		patterns = append(patterns, pattern)
 	}
-	return []any{term.Printable(p.ID), since, p.Remote, p.Unanswered, p.Queued, term.Printable(strings.Join(patterns, ", "))}
+	return []any{
+		term.Printable(p.ID), since, p.Remote, p.Unanswered, p.Queued, term.Printable(strings.Join(patterns, ", ")),
+	}
 }

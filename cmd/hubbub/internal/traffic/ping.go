@@ -93,7 +93,9 @@ func summarize(cmd *cobra.Command, s *busclient.Session, trips []time.Duration) 
 		"bus": s.Bus, "serverId": s.Server.ServerID, "version": s.Server.ServerInfo.Version, "count": len(trips),
 		"minMicros": least.Microseconds(), "medianMicros": middle.Microseconds(),
 		"meanMicros": (sum / time.Duration(len(trips))).Microseconds(), "maxMicros": most.Microseconds(),
-	}, "%s: min %s, median %s, max %s", text.Counted(len(trips), "round trip"), roundDuration(least), roundDuration(middle), roundDuration(most))
+	}, "%s: min %s, median %s, max %s", text.Counted(
+		len(trips), "round trip",
+	), roundDuration(least), roundDuration(middle), roundDuration(most))
 }
 
 // roundDuration rounds a duration to three or four digits.

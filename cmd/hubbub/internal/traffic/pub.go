@@ -52,9 +52,13 @@ func NewPub() *cobra.Command {
 	cmd.Flags().StringVar(&p.as, "as", "", "identity to send as, such as tg:42 (default: a new one, cli:pub-...)")
 	cmd.Flags().StringVar(&p.messageID, "message-id", "", "ID of the message (default: a new one)")
 	cmd.Flags().StringVar(&p.inReplyTo, "in-reply-to", "", "ID of the message that this one answers")
-	cmd.Flags().BoolVar(&p.once, "once", false, "for ten minutes, a repetition with the same --as and --message-id returns the first outcome")
+	cmd.Flags().BoolVar(
+		&p.once, "once", false, "for ten minutes, a repetition with the same --as and --message-id returns the first outcome",
+	)
 	cmd.Flags().DurationVar(&p.timeout, "timeout", 40*time.Second, "how long to wait for the bus's answer")
-	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(types, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	_ = cmd.RegisterFlagCompletionFunc(
+		"type", cobra.FixedCompletions(types, cobra.ShellCompDirectiveNoFileComp),
+	) // the flag exists
 	return cmd
 }
 
@@ -74,7 +78,9 @@ func (p *pubOptions) run(cmd *cobra.Command, topic string, text []string) error 
 		return program.Usage("--type %q is not a message type; see hubbub pub --help", p.kind)
 	}
 	id := cmp.Or(protocol.PeerID(p.as), busclient.NewID("pub"))
-	ctx, cancel := context.WithTimeoutCause(cmd.Context(), p.timeout, fmt.Errorf("no answer within %s (--timeout)", p.timeout))
+	ctx, cancel := context.WithTimeoutCause(
+		cmd.Context(), p.timeout, fmt.Errorf("no answer within %s (--timeout)", p.timeout),
+	)
 	defer cancel()
 	s, err := busclient.Open(ctx, env, id)
 	if err != nil {
@@ -87,7 +93,9 @@ func (p *pubOptions) run(cmd *cobra.Command, topic string, text []string) error 
 	m.MessageID = cmp.Or(protocol.MessageID(p.messageID), m.MessageID)
 	m.InReplyTo = protocol.MessageID(p.inReplyTo)
 	var result protocol.SendResult
-	if err := s.Call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: protocol.Topic(topic), Payload: m, Once: p.once}, &result); err != nil {
+	if err := s.Call(
+		ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: protocol.Topic(topic), Payload: m, Once: p.once}, &result,
+	); err != nil {
 		return fmt.Errorf("sending to %s: %w", topic, err)
 	}
 	return printSend(cmd, topic, result)

@@ -40,7 +40,9 @@ func NewSub() *cobra.Command {
 			"misses messages sent meanwhile; `hubbub tail` reads the log instead.",
 		Example: "  hubbub sub 'tg:*' 'agent:*'\n  hubbub sub '*' --json | jq .payload.type",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := program.EachAlone(args, "give each pattern as a separate argument, as in hubbub sub 'tg:*' 'agent:*'"); err != nil {
+			if err := program.EachAlone(
+				args, "give each pattern as a separate argument, as in hubbub sub 'tg:*' 'agent:*'",
+			); err != nil {
 				return err
 			}
 			return subscribe(cmd, cmp.Or(protocol.PeerID(as), busclient.NewID("sub")), args, limit)

@@ -189,7 +189,13 @@ func (t *topScreen) draw(s console.State) {
 	if r.P99 >= 0 {
 		p99 = view.Short(time.Duration(r.P99 * float64(time.Millisecond)))
 	}
-	t.add("%s  %s  up %s  %s", t.Paint(term.Bold, "hubbub "+c.Name), c.Version, view.Ago(s.At.Sub(c.Started), ""), t.Paint(term.Dim, s.At.Local().Format(time.TimeOnly)))
+	t.add(
+		"%s  %s  up %s  %s",
+		t.Paint(term.Bold, "hubbub "+c.Name),
+		c.Version,
+		view.Ago(s.At.Sub(c.Started), ""),
+		t.Paint(term.Dim, s.At.Local().Format(time.TimeOnly)),
+	)
 	t.titles = map[string]string{}
 	for i := range s.Peers {
 		t.titles[s.Peers[i].ID] = term.Printable(s.Peers[i].Title)
@@ -197,7 +203,9 @@ func (t *topScreen) draw(s console.State) {
 	t.addGroup(fmt.Sprintf("%.1f messages/s", r.Accepted), fmt.Sprintf("%.1f delivered/s", r.Delivered),
 		t.paintIf(r.Failed > 0, term.Red, "%.1f failed/s", r.Failed), "99% within "+p99)
 	t.addGroup(fmt.Sprintf("%d peers", c.Peers), fmt.Sprintf("%d subscriptions", c.Subscriptions),
-		t.paintIf(c.Queued > 0, term.Yellow, "%d unanswered", c.Unanswered), t.paintIf(c.Queued > 0, term.Yellow, "%d queued", c.Queued), t.logLine(c))
+		t.paintIf(
+			c.Queued > 0, term.Yellow, "%d unanswered", c.Unanswered,
+		), t.paintIf(c.Queued > 0, term.Yellow, "%d queued", c.Queued), t.logLine(c))
 	if s.Skipped > 0 {
 		t.add("%s", t.paintIf(true, term.Dim, "rates of peers are too low: %d rows were skipped", s.Skipped))
 	}

@@ -47,6 +47,8 @@ func newConfigSample() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&services, "services", false, "print the file of the systemd units, /etc/hubbub/hubbub.toml, instead")
+	cmd.Flags().BoolVar(
+		&services, "services", false, "print the file of the systemd units, /etc/hubbub/hubbub.toml, instead",
+	)
 	return cmd
 }

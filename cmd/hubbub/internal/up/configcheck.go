@@ -116,14 +116,18 @@ func (r *Request) ConfigErrors(ctx context.Context) []ConfigError {
 	if r.agentCommand() == "" {
 		env := append(r.environment(component{name: "agent"}), agentKeys...)
 		// Each agent runs in a folder of its own.
-		list = append(list, r.checkProgram(ctx, "agent", "/", []string{"--id", "check", "--data", r.Data, "--log-level", "info", "--log-format", "json"}, env)...)
+		list = append(list, r.checkProgram(
+			ctx, "agent", "/", []string{"--id", "check", "--data", r.Data, "--log-level", "info", "--log-format", "json"}, env,
+		)...)
 	}
 	return sortByLine(list)
 }
 
 // logErrors returns the errors in the settings of logs.
 func (r *Request) logErrors() (list []ConfigError) {
-	for _, c := range []struct{ key, level, format string }{{"log-level", r.LogLevel, "json"}, {"log-format", "info", r.LogFormat}} {
+	for _, c := range []struct{ key, level, format string }{
+		{"log-level", r.LogLevel, "json"}, {"log-format", "info", r.LogFormat},
+	} {
 		if err := program.CheckLog(c.level, c.format); err != nil {
 			list = append(list, r.configError("", c.key, strings.TrimPrefix(err.Error(), "--")))
 		}
@@ -226,7 +230,9 @@ func (r *Request) checkProgram(ctx context.Context, name, dir string, args, env 
 		switch {
 		case flags[key] != nil: // in the words of the file
 			says = flagName.ReplaceAllString(strings.Replace(says, "unknown flag: ", "unknown key ", 1), "$1")
-			if value := flags[key][0][len("--"+key+"="):]; name == "agent" && strings.Contains(says, value+": no such file") && !filepath.IsAbs(value) {
+			if value := flags[key][0][len(
+				"--"+key+"=",
+			):]; name == "agent" && strings.Contains(says, value+": no such file") && !filepath.IsAbs(value) {
 				says += "; agents run in folders of their own: give the full path"
 			}
 			list = append(list, r.configError(name, key, says))

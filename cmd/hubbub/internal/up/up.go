@@ -69,7 +69,14 @@ func up(cmd *cobra.Command, _ []string) (err error) {
 // ReadRequest reads the settings of `hubbub up`.
 func ReadRequest(cmd *cobra.Command) (r *Request, err error) {
 	env := program.From(cmd)
-	r = &Request{File: env.Config, Env: os.Environ(), Data: env.Data, LogLevel: "info", LogFormat: env.LogFormat(), Find: program.Find}
+	r = &Request{
+		File:      env.Config,
+		Env:       os.Environ(),
+		Data:      env.Data,
+		LogLevel:  "info",
+		LogFormat: env.LogFormat(),
+		Find:      program.Find,
+	}
 	if cmd.Flags().Changed("log-level") {
 		r.LogLevel = env.LogLevel()
 	}
@@ -144,7 +151,9 @@ func (p *Plan) ConsoleHint(ctx context.Context, env *program.Env) string {
 // runPlan runs the programs of a plan until ctx ends.
 func runPlan(ctx context.Context, env *program.Env, p *Plan, printer *fleet.Printer) error {
 	if p.listenAddress != "" {
-		printer.Event("hubbub", fmt.Sprintf("the programs connect to %s, as set by --bus or HUBBUB_BUS; the bus started here is at %s", p.Bus, p.listenAddress))
+		printer.Event("hubbub", fmt.Sprintf(
+			"the programs connect to %s, as set by --bus or HUBBUB_BUS; the bus started here is at %s", p.Bus, p.listenAddress,
+		))
 	}
 	says := "all programs run"
 	for _, i := range p.skipped {
@@ -168,7 +177,12 @@ func runPlan(ctx context.Context, env *program.Env, p *Plan, printer *fleet.Prin
 			printer.Say("hubbub", fmt.Sprintf("%s; the bus is at %s, the data is in %s", says, p.Bus, p.data))
 			printer.Say("hubbub", p.ConsoleHint(running, env))
 			if slices.ContainsFunc(p.skipped, func(i skipped) bool { return i.name == "tg" }) {
-				printer.Say("hubbub", fmt.Sprintf("without Telegram: `%s chat --start helper --bus %s --data %s` starts an agent to talk to", ProgramName(), p.Bus, p.data))
+				printer.Say("hubbub", fmt.Sprintf(
+					"without Telegram: `%s chat --start helper --bus %s --data %s` starts an agent to talk to",
+					ProgramName(),
+					p.Bus,
+					p.data,
+				))
 			}
 			env.Ready()
 		}

@@ -128,7 +128,9 @@ func (in *brokerRun) printReminders(ctx context.Context) error {
 	if output.WantsJSON(in.Command) || slices.Contains([]string{"owe", "blocking"}, in.Name()) {
 		return nil
 	}
-	list, err := collab.WakeReminded.Ask(ctx, in, collab.ReminderListParams{RemindedID: in.person, PageParams: collab.PageParams{Limit: maxReminders}})
+	list, err := collab.WakeReminded.Ask(
+		ctx, in, collab.ReminderListParams{RemindedID: in.person, PageParams: collab.PageParams{Limit: maxReminders}},
+	)
 	if err != nil {
 		return nil //nolint:nilerr // the command itself succeeded, perhaps at a broker that has no such list
 	}
@@ -148,7 +150,9 @@ func (in *brokerRun) receive(conn *jsonrpc.Conn, m jsonrpc.Message) {
 	var p protocol.ProcessParams
 	var got protocol.Message
 	var r protocol.CollabResult
-	if json.Unmarshal(m.Params, &p) == nil && json.Unmarshal(p.Payload, &got) == nil && got.Type == protocol.TypeCollabResult &&
+	if json.Unmarshal(
+		m.Params, &p,
+	) == nil && json.Unmarshal(p.Payload, &got) == nil && got.Type == protocol.TypeCollabResult &&
 		got.From == protocol.PeerBroker && json.Unmarshal(got.Content, &r) == nil {
 		in.Answer(&r)
 	}
@@ -161,7 +165,9 @@ func explainBroker(cmd *cobra.Command, err error) error {
 	var refused *collab.Error
 	switch {
 	case errors.Is(err, collab.ErrNoBroker):
-		return errors.New("no collaboration broker is on the bus; start hubbub-broker, or add [broker] to the file of `hubbub up`")
+		return errors.New(
+			"no collaboration broker is on the bus; start hubbub-broker, or add [broker] to the file of `hubbub up`",
+		)
 	case !errors.As(err, &refused):
 		return err
 	case output.WantsJSON(cmd):
@@ -175,7 +181,9 @@ func explainBroker(cmd *cobra.Command, err error) error {
 func listAll[P, T any, PP interface {
 	*P
 	SetAfter(next string)
-}](ctx context.Context, in *brokerRun, m collab.Method[P, collab.Page[T]], params P) (all []collab.Listed[T], err error) {
+}](
+	ctx context.Context, in *brokerRun, m collab.Method[P, collab.Page[T]], params P,
+) (all []collab.Listed[T], err error) {
 	for {
 		page, err := m.Ask(ctx, in, params)
 		if err != nil {

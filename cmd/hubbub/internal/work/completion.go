@@ -40,7 +40,9 @@ func Agents(prefix string) completion.Source {
 func source[P, T any, PP interface {
 	*P
 	SetAfter(next string)
-}](m collab.Method[P, collab.Page[T]], params P, describe func(*T) (id, description string, open bool)) completion.Source {
+}](
+	m collab.Method[P, collab.Page[T]], params P, describe func(*T) (id, description string, open bool),
+) completion.Source {
 	return func(cmd *cobra.Command) (list []string, err error) {
 		ask := brokerCommand{run: func(ctx context.Context, in *brokerRun) error {
 			all, err := listAll[P, T, PP](ctx, in, m, params)

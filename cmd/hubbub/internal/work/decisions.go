@@ -101,7 +101,9 @@ func decide(v collab.Verdict) func(ctx context.Context, in *brokerRun) error {
 		got, err := collab.DecisionDecide.Ask(ctx, in, p)
 		if collab.Refusal(err) == collab.CodeNotFound { // the list also has questions
 			if asked, no := collab.QuestionGet.Ask(ctx, in, collab.IDParams{ID: p.ID}); no == nil {
-				return fmt.Errorf("%s is a question (%s): `hubbub work answer %[1]s TEXT` answers it", asked.Question.ID, asked.Question.State)
+				return fmt.Errorf(
+					"%s is a question (%s): `hubbub work answer %[1]s TEXT` answers it", asked.Question.ID, asked.Question.State,
+				)
 			}
 		}
 		return printDecision(in, &got.Decision, err)
@@ -128,10 +130,26 @@ var decisionListing = listing[pendingItem]{
 	"no decision is pending", "ID\tSTATE\tAGENT\tTOOL\tCHAT\tSINCE\tARGUMENTS", []int{64, 40, 32, 40, 32, 20, 60},
 	func(w *pendingItem, now time.Time) []string {
 		if q := w.Question; q != nil {
-			return []string{q.ID, string(q.State), cmp.Or(q.AskedByID, q.CreatedByID), "ask", collab.NameOf(q.AskedOfID, q.AskedOfIdentity), sinceText(q.CreatedAt, now), text.EscapeInvisible(q.Title)}
+			return []string{
+				q.ID,
+				string(q.State),
+				cmp.Or(q.AskedByID, q.CreatedByID),
+				"ask",
+				collab.NameOf(q.AskedOfID, q.AskedOfIdentity),
+				sinceText(q.CreatedAt, now),
+				text.EscapeInvisible(q.Title),
+			}
 		}
 		a := &w.Approval
-		return []string{a.ID, a.Describe(), a.AskedByID, text.EscapeInvisible(a.Tool), a.Chat, sinceText(a.CreatedAt, now), text.EscapeInvisible(a.Arguments)}
+		return []string{
+			a.ID,
+			a.Describe(),
+			a.AskedByID,
+			text.EscapeInvisible(a.Tool),
+			a.Chat,
+			sinceText(a.CreatedAt, now),
+			text.EscapeInvisible(a.Arguments),
+		}
 	},
 }
 
@@ -152,7 +170,9 @@ func printDecision(in *brokerRun, a *collab.Approval, err error) error {
 func printApproval(p *output.Printer, a *collab.Approval, titles *view.Titles) {
 	p.Linef("%s", titles.Within(term.Printable(fmt.Sprintf("%s %s", a.ID, a.Describe()))))
 	for _, line := range [][2]string{
-		{"agent", a.AskedByID}, {"tool", text.EscapeInvisible(a.Tool)}, {"arguments", text.EscapeInvisible(a.Arguments)}, {"sha256", a.Digest}, {"event", a.EventID}, {"chat", a.Chat}, {"may decide", strings.Join(a.MayDecide, ", ")},
+		{"agent", a.AskedByID}, {"tool", text.EscapeInvisible(a.Tool)}, {
+			"arguments", text.EscapeInvisible(a.Arguments),
+		}, {"sha256", a.Digest}, {"event", a.EventID}, {"chat", a.Chat}, {"may decide", strings.Join(a.MayDecide, ", ")},
 		{"asked", a.CreatedAt}, {"until", a.ExpiresAt + ", then " + string(a.Default)}, {"decided", a.DecidedAt},
 	} {
 		if line[1] != "" {

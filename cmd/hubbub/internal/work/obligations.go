@@ -69,11 +69,15 @@ var closeObligation = brokerCommand{
 		case len(who) > 1:
 			return fmt.Errorf("several owe it: give one of %s", strings.Join(who, ", "))
 		case len(who) == 0 && len(in.args) == 1:
-			return fmt.Errorf("no obligation from %s is open: `hubbub owe` lists open ones, `hubbub why %[1]s` shows what happened", in.args[0])
+			return fmt.Errorf(
+				"no obligation from %s is open: `hubbub owe` lists open ones, `hubbub why %[1]s` shows what happened", in.args[0],
+			)
 		case len(who) == 0:
 			who = []string{busclient.AgentID(in.args[1])}
 		}
-		got, err := collab.ObligationDischarge.Ask(ctx, in, collab.DischargeParams{EventID: in.args[0], Recipient: protocol.PeerID(who[0])})
+		got, err := collab.ObligationDischarge.Ask(
+			ctx, in, collab.DischargeParams{EventID: in.args[0], Recipient: protocol.PeerID(who[0])},
+		)
 		if err != nil {
 			return err
 		}
@@ -102,6 +106,14 @@ func printObligations(ctx context.Context, in *brokerRun, p collab.ObligationLis
 var obligationListing = listing[collab.Obligation]{
 	"nobody is waiting", "SINCE\tOWED BY\tOWED TO\tKIND\tSTATE\tID\tWHAT", []int{20, 40, 40, 20, 20, 64, 80},
 	func(o *collab.Obligation, now time.Time) []string {
-		return []string{sinceText(o.Since, now), collab.NameOf(o.OwedByID, o.OwedByIdentity), collab.NameOf(o.OwedToID, o.OwedToIdentity), o.Kind, o.State, o.ID, text.EscapeInvisible(o.Title)}
+		return []string{
+			sinceText(o.Since, now),
+			collab.NameOf(o.OwedByID, o.OwedByIdentity),
+			collab.NameOf(o.OwedToID, o.OwedToIdentity),
+			o.Kind,
+			o.State,
+			o.ID,
+			text.EscapeInvisible(o.Title),
+		}
 	},
 }

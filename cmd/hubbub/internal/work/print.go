@@ -71,14 +71,24 @@ var workListing = listing[collab.WorkItem]{
 		if w.WaitingOn != nil {
 			state += " on " + cmp.Or(w.WaitingOn.TargetID, w.WaitingOn.Label)
 		}
-		return []string{w.ID, state, collab.NameOf(w.OwnerID, w.OwnerIdentity), nextMover(w), sinceText(w.UpdatedAt, now), w.Title}
+		return []string{
+			w.ID, state, collab.NameOf(w.OwnerID, w.OwnerIdentity), nextMover(w), sinceText(w.UpdatedAt, now), w.Title,
+		}
 	},
 }
 
 var questionListing = listing[collab.Question]{
 	"no questions", "ID\tSTATE\tASKED BY\tASKED OF\tUPDATED\tQUESTION\tANSWER", []int{64, 20, 32, 32, 20, 60, 80},
 	func(q *collab.Question, now time.Time) []string {
-		return []string{q.ID, string(q.State), collab.NameOf(cmp.Or(q.AskedByID, q.CreatedByID), q.CreatedByIdentity), collab.NameOf(q.AskedOfID, q.AskedOfIdentity), sinceText(q.UpdatedAt, now), q.Title, q.Answer}
+		return []string{
+			q.ID,
+			string(q.State),
+			collab.NameOf(cmp.Or(q.AskedByID, q.CreatedByID), q.CreatedByIdentity),
+			collab.NameOf(q.AskedOfID, q.AskedOfIdentity),
+			sinceText(q.UpdatedAt, now),
+			q.Title,
+			q.Answer,
+		}
 	},
 }
 
@@ -89,7 +99,9 @@ func whoListing(moves map[protocol.PeerID]int) *listing[collab.Endpoint] {
 		[]int{40, 40, 40, 40, 40, 40, 40, 40, 40},
 		func(e *collab.Endpoint, now time.Time) []string {
 			return []string{
-				collab.NameOf(e.LogicalAgentID, e.Identity), e.Status, e.WakePolicy, strconv.Itoa(nextMoves(e, moves)), e.HarnessType,
+				collab.NameOf(
+					e.LogicalAgentID, e.Identity,
+				), e.Status, e.WakePolicy, strconv.Itoa(nextMoves(e, moves)), e.HarnessType,
 				cmp.Or(e.WorkspaceID, e.ProjectPath), strings.Join(e.Roles, ","), sinceText(e.LastHeartbeatAt, now), e.EndpointID,
 			}
 		},

@@ -53,7 +53,9 @@ var sayCommands = []brokerCommand{
 			if err != nil {
 				return err
 			}
-			return output.Line(in.Command, got, "%s  (%s)", term.Printable(got.Message.ID), term.Printable(why.Decision.Describe()))
+			return output.Line(
+				in.Command, got, "%s  (%s)", term.Printable(got.Message.ID), term.Printable(why.Decision.Describe()),
+			)
 		},
 	},
 	{
@@ -71,7 +73,12 @@ var sayCommands = []brokerCommand{
 			{"default", "", "what you will do without an answer"},
 		},
 		run: func(ctx context.Context, in *brokerRun) error {
-			p := collab.QuestionParams{ID: in.optional("id"), AskedOfID: in.args[0], Title: in.joinArgs(1), ConversationID: in.str("conversation")}
+			p := collab.QuestionParams{
+				ID:             in.optional("id"),
+				AskedOfID:      in.args[0],
+				Title:          in.joinArgs(1),
+				ConversationID: in.str("conversation"),
+			}
 			if blocks := in.str("blocks"); blocks != "" {
 				p.Obligation = &protocol.Obligation{Blocks: blocks, DefaultAction: in.str("default")}
 			} else if in.str("default") != "" {
@@ -232,7 +239,9 @@ func showConversation(ctx context.Context, in *brokerRun) error {
 			case printer.JSON:
 				printer.Linef("%s", raw.RawMessage)
 			default:
-				printer.Linef("%s  %s: %s", m.CreatedAt, term.Printable(collab.NameOf(m.AuthorID, m.AuthorIdentity)), term.Printable(m.Text))
+				printer.Linef(
+					"%s  %s: %s", m.CreatedAt, term.Printable(collab.NameOf(m.AuthorID, m.AuthorIdentity)), term.Printable(m.Text),
+				)
 			}
 		}
 		if page.Next == nil || printer.Err != nil {

@@ -32,7 +32,9 @@ func NewWork() *cobra.Command {
 	for _, c := range workCommands {
 		one := c.command()
 		if one.Flag("state") != nil {
-			_ = one.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+			_ = one.RegisterFlagCompletionFunc(
+				"state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp),
+			) // the flag exists
 		}
 		cmd.AddCommand(one)
 	}
@@ -53,12 +55,18 @@ var workCommands = []brokerCommand{
 			{"all", false, "also items that are done or cancelled"},
 		},
 		run: func(ctx context.Context, in *brokerRun) error {
-			p := collab.WorkListParams{State: collab.WorkState(in.str("state")), OwnerID: in.str("owner"), NextMoveOwnerID: in.str("next")}
+			p := collab.WorkListParams{
+				State:           collab.WorkState(in.str("state")),
+				OwnerID:         in.str("owner"),
+				NextMoveOwnerID: in.str("next"),
+			}
 			list, err := listAll(ctx, in, collab.WorkList, p)
 			if err != nil {
 				return err
 			}
-			return workListing.print(in, list, func(w *collab.WorkItem) bool { return in.boolean("all") || p.State != "" || !w.Terminal() })
+			return workListing.print(
+				in, list, func(w *collab.WorkItem) bool { return in.boolean("all") || p.State != "" || !w.Terminal() },
+			)
 		},
 	},
 	{
@@ -80,7 +88,9 @@ var workCommands = []brokerCommand{
 		run: func(ctx context.Context, in *brokerRun) error {
 			owner := cmp.Or(in.str("owner"), in.person)
 			return requestRecord(ctx, in, collab.WorkCreate, collab.WorkParams{
-				ID: in.optional("id"), Title: new(in.joinArgs(0)), Summary: in.optional("summary"), Priority: in.optional("priority"),
+				ID: in.optional(
+					"id",
+				), Title: new(in.joinArgs(0)), Summary: in.optional("summary"), Priority: in.optional("priority"),
 				OwnerID: &owner, NextMoveOwnerID: new(cmp.Or(in.str("next"), owner)), RequestedByID: &in.person,
 				ParentID: in.optional("parent"), ConversationID: in.optional("conversation"), Wake: new(!in.boolean("quiet")),
 			})
@@ -88,7 +98,9 @@ var workCommands = []brokerCommand{
 	},
 	{
 		use: "assign ID NAME", short: "Give an item and its next move to somebody, and wake them", args: cobra.ExactArgs(2),
-		flags: []brokerFlag{{"next-only", false, "change only the next move, not the owner"}, {"quiet", false, "wake nobody"}},
+		flags: []brokerFlag{
+			{"next-only", false, "change only the next move, not the owner"}, {"quiet", false, "wake nobody"},
+		},
 		run: func(ctx context.Context, in *brokerRun) error {
 			p := collab.WorkParams{ID: &in.args[0], NextMoveOwnerID: &in.args[1], Wake: new(!in.boolean("quiet"))}
 			if !in.boolean("next-only") {
@@ -113,7 +125,9 @@ var workCommands = []brokerCommand{
 		},
 	},
 	{
-		use: "arrived NAME...", short: "Report something that items wait for, so that they continue", args: cobra.MinimumNArgs(1),
+		use: "arrived NAME...", short: "Report something that items wait for, so that they continue", args: cobra.MinimumNArgs(
+			1,
+		),
 		long: "Items that wait for an artifact or condition of this name, as given by --on or the text of\n" +
 			"`hubbub work wait`, are worked on again. The one with the next move is woken.",
 		example: "  hubbub work wait wi_1 'the build' --kind artifact --on build-42\n  hubbub work arrived build-42",
@@ -188,7 +202,9 @@ func showWork(ctx context.Context, in *brokerRun) error {
 		return err
 	}
 	if output.WantsJSON(in.Command) {
-		return json.NewEncoder(in.OutOrStdout()).Encode(workAnswer[*collab.Explanation]{WorkItem: got.WorkItem, Decision: why})
+		return json.NewEncoder(in.OutOrStdout()).Encode(
+			workAnswer[*collab.Explanation]{WorkItem: got.WorkItem, Decision: why},
+		)
 	}
 	return printWorkItem(in.Command, &got.WorkItem, why)
 }
@@ -208,7 +224,9 @@ var stateCommands = []stateCommand{
 	{
 		name: "review", short: "Submit an item for review", next: "who reviews it (default: who requested it)", state: collab.WorkReview,
 		complete: func(p *collab.WorkParams, item *collab.WorkItem, _ string) {
-			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, optional(cmp.Or(requester(item), ref(item.CreatedByID, item.CreatedByIdentity))))
+			p.NextMoveOwnerID = cmp.Or(
+				p.NextMoveOwnerID, optional(cmp.Or(requester(item), ref(item.CreatedByID, item.CreatedByIdentity))),
+			)
 			p.Wake = new(true)
 		},
 	},
@@ -218,7 +236,9 @@ var stateCommands = []stateCommand{
 		name: "reopen", short: "Reopen an item that was done or cancelled", next: "who has the next move", state: collab.WorkOpen,
 		complete: func(p *collab.WorkParams, item *collab.WorkItem, person string) {
 			p.OwnerID = new(cmp.Or(owner(item), person))
-			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, new(cmp.Or(ref(item.NextMoveOwnerID, item.NextMoveOwnerIdentity), *p.OwnerID)))
+			p.NextMoveOwnerID = cmp.Or(
+				p.NextMoveOwnerID, new(cmp.Or(ref(item.NextMoveOwnerID, item.NextMoveOwnerIdentity), *p.OwnerID)),
+			)
 		},
 	},
 	{
