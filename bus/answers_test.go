@@ -10,8 +10,8 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-// TestWhatAnAnswerMeans gives one answer after the other to the same message.
-func TestWhatAnAnswerMeans(t *testing.T) {
+// TestClassifyAnswer_AllForms gives one answer after the other to the same message.
+func TestClassifyAnswer_AllForms(t *testing.T) {
 	b := bustest.Start(t, nil)
 	peer := rawPeer(t, b, "agent:odd", "agent:odd")
 	sender := b.Join(t, "cli:op")
@@ -64,9 +64,9 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 	}
 }
 
-// TestBadInputIsAnsweredAndTheConnectionStays sends what breaks a rule, and then
+// TestBadInput_IsAnsweredAndKeepsConnection sends what breaks a rule, and then
 // a ping.
-func TestBadInputIsAnsweredAndTheConnectionStays(t *testing.T) {
+func TestBadInput_IsAnsweredAndKeepsConnection(t *testing.T) {
 	b := bustest.Start(t, nil)
 	early, err := b.Dial(t.Context())
 	if err != nil {
@@ -112,8 +112,8 @@ func TestBadInputIsAnsweredAndTheConnectionStays(t *testing.T) {
 	}
 }
 
-// TestObserversAreNotWaitedFor has one peer that observes and one that does both.
-func TestObserversAreNotWaitedFor(t *testing.T) {
+// TestObserver_IsNotWaitedFor has one peer that observes and one that does both.
+func TestObserver_IsNotWaitedFor(t *testing.T) {
 	b := bustest.Start(t, nil)
 	watcher := rawPeer(t, b, "cli:watcher")
 	watcher.request("subscribe", `{"topic":"agent:*","observe":true}`)

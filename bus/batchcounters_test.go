@@ -8,8 +8,8 @@ import (
 	"hubbub/protocol"
 )
 
-// TestATallyIsCountedOnce counts in two tallies, each moved twice.
-func TestATallyIsCountedOnce(t *testing.T) {
+// TestBatchCounters_AreAddedOnce counts in two tallies, each moved twice.
+func TestBatchCounters_AreAddedOnce(t *testing.T) {
 	srv := New(nil, nil)
 	for range 2 {
 		var c batchCounters

@@ -21,9 +21,9 @@ import (
 // used reads what is in use of a bound.
 func used(b *bustest.Bus, limit string) int { return int(b.Server().Counters().Used[limit]) }
 
-// TestQueueBytesAtTheLimitAndOnePast has two deliveries wait that fill the bytes
+// TestQueueBytes_AtLimitAndPast has two deliveries wait that fill the bytes
 // of the queue exactly, and then a bound of one byte less.
-func TestQueueBytesAtTheLimitAndOnePast(t *testing.T) {
+func TestQueueBytes_AtLimitAndPast(t *testing.T) {
 	const text = "some words"
 	size := len(`{"topic":"agent:silent","payload":}`) + len(payload("m1", "cli:op", text))
 	for limit, wait := range map[int]int{2 * size: 2, 2*size - 1: 1} {
@@ -46,9 +46,9 @@ func TestQueueBytesAtTheLimitAndOnePast(t *testing.T) {
 	}
 }
 
-// TestSlowBytesAtTheLimitAndOnePast has a delivery wait for each of two silent peers, and
+// TestSlowBytes_AtLimitAndPast has a delivery wait for each of two silent peers, and
 // then a bound of one byte less. Another peer does not notice that the bound is reached.
-func TestSlowBytesAtTheLimitAndOnePast(t *testing.T) {
+func TestSlowBytes_AtLimitAndPast(t *testing.T) {
 	const text = "some words"
 	size := len(`{"topic":"agent:silent1","payload":}`) + len(payload("m1", "cli:op", text))
 	for limit, wait := range map[int]int{2 * size: 2, 2*size - 1: 1} {
@@ -81,10 +81,10 @@ func TestSlowBytesAtTheLimitAndOnePast(t *testing.T) {
 	}
 }
 
-// TestDeafPeersShareOneBound has peers that read nothing, and messages for all of them: what
+// TestSlowPeers_ShareOneLimit has peers that read nothing, and messages for all of them: what
 // waits is bounded for all of them, each frame of one publication over, while a peer that reads
 // gets all. When the deaf have gone, nothing is counted any more.
-func TestDeafPeersShareOneBound(t *testing.T) {
+func TestSlowPeers_ShareOneLimit(t *testing.T) {
 	const deaf, limit, size = 12, 8 << 20, 256 << 10
 	b := bustest.Start(t, &bus.Options{SlowBytes: limit})
 	var peers []*raw
@@ -114,10 +114,10 @@ func TestDeafPeersShareOneBound(t *testing.T) {
 	waitFor(t, func() bool { return used(b, "slow_bytes") == 0 })
 }
 
-// TestPeerBufferAtTheLimitAndOnePast has a peer that reads nothing. The next
+// TestPeerBuffer_AtLimitAndPast has a peer that reads nothing. The next
 // delivery is written while fewer bytes than the bound are unread; else it waits
 // until the peer has read.
-func TestPeerBufferAtTheLimitAndOnePast(t *testing.T) {
+func TestPeerBuffer_AtLimitAndPast(t *testing.T) {
 	const text = "some words"
 	frame := len(jsonrpc.AppendRequest(nil, 1, protocol.MethodProcessMessage,
 		[]byte(`{"topic":"agent:deaf","payload":`+payload("m1", "cli:op", text)+`}`)))
@@ -147,15 +147,15 @@ func TestPeerBufferAtTheLimitAndOnePast(t *testing.T) {
 	}
 }
 
-// A drowsy stream does not answer its first pings.
-type drowsy struct {
+// A pausedPeer stream does not answer its first pings.
+type pausedPeer struct {
 	jsonrpc.Stream
 	misses atomic.Int32
 	behind atomic.Int32 // how often it says that there is more to read
 }
 
 // Ping waits for a pong.
-func (d *drowsy) Ping(ctx context.Context) error {
+func (d *pausedPeer) Ping(ctx context.Context) error {
 	if d.misses.Add(-1) < 0 {
 		return nil
 	}
@@ -164,22 +164,22 @@ func (d *drowsy) Ping(ctx context.Context) error {
 }
 
 // Behind says whether the session has input to read.
-func (d *drowsy) Behind() bool { return d.behind.Add(-1) >= 0 }
+func (d *pausedPeer) Behind() bool { return d.behind.Add(-1) >= 0 }
 
-// TestPingsAtTheLimitAndOnePast misses one ping, which is forgiven, and two. It
+// TestPing_AtLimitAndPast misses one ping, which is forgiven, and two. It
 // misses five while there is input that the session has not come to read.
-func TestPingsAtTheLimitAndOnePast(t *testing.T) {
+func TestPing_AtLimitAndPast(t *testing.T) {
 	for misses, behind := range map[int32]int32{1: 0, 2: 0, 5: 5} {
 		lives := misses-behind < 2
 		synctest.Test(t, func(t *testing.T) {
 			b := bustest.StartInMemory(t, &bus.Options{PingInterval: 20 * time.Second})
 			ours, theirs := wire.Pipe(nil)
-			d := &drowsy{Stream: theirs}
+			d := &pausedPeer{Stream: theirs}
 			d.misses.Store(misses)
 			d.behind.Store(behind)
 			var serving sync.WaitGroup
 			serving.Go(func() { b.Server().ServeStream(d, "in memory", nil) })
-			open(t, ours, "agent:drowsy")
+			open(t, ours, "agent:pausedPeer")
 			start := time.Now()
 			ended := make(chan error, 1)
 			serving.Go(func() {
@@ -205,9 +205,9 @@ func TestPingsAtTheLimitAndOnePast(t *testing.T) {
 	}
 }
 
-// TestAnswersWithinTheirTimeCount initializes, and answers a delivery, just
+// TestCluster_CountsAnswersInTime initializes, and answers a delivery, just
 // before it would be too late.
-func TestAnswersWithinTheirTimeCount(t *testing.T) {
+func TestCluster_CountsAnswersInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		s, err := b.Dial(t.Context())
@@ -234,9 +234,9 @@ func TestAnswersWithinTheirTimeCount(t *testing.T) {
 	})
 }
 
-// TestTheListOfFailuresFitsAFrame has peers that refuse with long reasons: few of
+// TestFailures_FitFrame has peers that refuse with long reasons: few of
 // them, many, and more than half a frame can name.
-func TestTheListOfFailuresFitsAFrame(t *testing.T) {
+func TestFailures_FitFrame(t *testing.T) {
 	const frame = 4096
 	reason := strings.Repeat("no ", 100)
 	for count, want := range map[int]struct{ named, reasons int }{

@@ -9,9 +9,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestWhatStaysOfABusIsRoutedToThroughout tells a bus the members of another one
+// TestRemote_UnchangedPeersStayRoutable tells a bus the members of another one
 // again: a lookup finds what stays at any time, since nothing of it changes.
-func TestWhatStaysOfABusIsRoutedToThroughout(t *testing.T) {
+func TestRemote_UnchangedPeersStayRoutable(t *testing.T) {
 	type members = map[protocol.PeerID]map[protocol.Pattern]bool
 	srv := New(nil, nil)
 	set := func(peers members, all, observing int, changes bool) {
@@ -44,9 +44,9 @@ func TestWhatStaysOfABusIsRoutedToThroughout(t *testing.T) {
 	set(nil, 0, 0, false)
 }
 
-// TestASessionIsNewerThanWhatItsBusHasSeen joins a peer where another bus, whose
+// TestStamp_IsNewerThanAllThatItsBusHasSeen joins a peer where another bus, whose
 // clock is ahead, has told of its former session.
-func TestASessionIsNewerThanWhatItsBusHasSeen(t *testing.T) {
+func TestStamp_IsNewerThanAllThatItsBusHasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := New(nil, &Options{Name: "east"})
 		ctx, stop := context.WithCancel(t.Context())

@@ -66,7 +66,7 @@ func join(t *testing.T, b *bustest.Bus, token, id string, patterns ...string) *r
 	return open(t, s, id, patterns...)
 }
 
-func TestATokenIsNeededBeforeTheUpgrade(t *testing.T) {
+func TestUpgrade_NeedsToken(t *testing.T) {
 	b, _, tokens := credentialed(t, bridge)
 	for _, token := range []string{"", "wrong", tokens["tg"] + "x"} {
 		_, err := wire.Dial(t.Context(), b.URL(), &wire.DialOptions{Token: token})
@@ -78,7 +78,7 @@ func TestATokenIsNeededBeforeTheUpgrade(t *testing.T) {
 	join(t, b, tokens["tg"], "tg:bot", "tg:*")
 }
 
-func TestGrantsDecideIdentityTopicAndPattern(t *testing.T) {
+func TestCredentials_GrantIdentityTopicAndPattern(t *testing.T) {
 	b, _, tokens := credentialed(t, bridge, spawner)
 	p := join(t, b, tokens["tg"], "tg:bot", "tg:*", "tg:42", "tg:?")
 	refused := func(what, method, params string) {
@@ -105,9 +105,9 @@ func TestGrantsDecideIdentityTopicAndPattern(t *testing.T) {
 	}
 }
 
-// TestWhoMaySpeakForAllIsNotTheAddressee has an operator's peer hear everything,
+// TestAddressee_IsNotPeerThatSpeaksForAll has an operator's peer hear everything,
 // with a credential that grants every identity, before the bridge is there too.
-func TestWhoMaySpeakForAllIsNotTheAddressee(t *testing.T) {
+func TestAddressee_IsNotPeerThatSpeaksForAll(t *testing.T) {
 	all := []string{"*"}
 	b, _, tokens := credentialed(t, bridge, grant.Credential{Name: "admin", Identities: all, Subscribe: all, Publish: all})
 	answerAll(join(t, b, tokens["admin"], "cli:audit", "*"))
@@ -141,7 +141,7 @@ func tgPayload(id, from string) string {
 	return strings.Replace(payload(id, from, "x"), "agent_event", "tg_message", 1)
 }
 
-func TestARevokedTokenIsDeadAndItsSessionsEnd(t *testing.T) {
+func TestRevoke_EndsTokenAndSessions(t *testing.T) {
 	b, file, tokens := credentialed(t, bridge, spawner)
 	live := join(t, b, tokens["tg"], "tg:bot", "tg:*")
 	kept := join(t, b, tokens["system"], "agent:system", "system:*")
@@ -165,9 +165,9 @@ func TestARevokedTokenIsDeadAndItsSessionsEnd(t *testing.T) {
 	}
 }
 
-// TestARevokedIssuerTakesWhatItIssued: at the bus that runs, what a leaked token was used
+// TestRevoke_EndsSessionsOfIssuedCredentials: at the bus that runs, what a leaked token was used
 // to issue dies with it, at whatever depth.
-func TestARevokedIssuerTakesWhatItIssued(t *testing.T) {
+func TestRevoke_EndsSessionsOfIssuedCredentials(t *testing.T) {
 	b, file, tokens := credentialed(t, bridge, spawner)
 	issue := func(by, body string) string {
 		t.Helper()
@@ -209,7 +209,7 @@ func TestARevokedIssuerTakesWhatItIssued(t *testing.T) {
 	}
 }
 
-func TestANarrowedCredentialEndsSubscriptions(t *testing.T) {
+func TestCredentials_NarrowedGrantEndsSubscriptions(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, grant.FileName)
 	token := grant.NewToken()
@@ -229,7 +229,7 @@ func TestANarrowedCredentialEndsSubscriptions(t *testing.T) {
 	waitFor(t, func() bool { return len(b.Server().Peers()[0].Subscriptions) == 1 })
 }
 
-func TestABrokenOrDeletedFileNeverOpensTheBus(t *testing.T) {
+func TestBus_StaysClosedWhenFileIsBrokenOrDeleted(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, grant.FileName)
 	file := grant.NewFile(path)
@@ -296,9 +296,9 @@ func ask(t *testing.T, b *bustest.Bus, token, method, path, body string) (int, [
 	return resp.StatusCode, raw
 }
 
-// TestPeersAreListedToWhoMayTalkToThem has agents of two chats, of which neither
+// TestPeers_AreListedToAllowedClients has agents of two chats, of which neither
 // learns of the other or of its chat.
-func TestPeersAreListedToWhoMayTalkToThem(t *testing.T) {
+func TestPeers_AreListedToAllowedClients(t *testing.T) {
 	agent := func(name, chat string) grant.Credential {
 		return grant.Credential{Name: name, Identities: []string{"agent:" + name}, Subscribe: []string{"agent:" + name}, Publish: []string{chat, "system:*"}}
 	}
@@ -326,7 +326,7 @@ func TestPeersAreListedToWhoMayTalkToThem(t *testing.T) {
 	}
 }
 
-func TestASpawnerIssuesAndRevokesNarrowerCredentials(t *testing.T) {
+func TestCredentials_SpawnerIssuesAndRevokesNarrowerOnes(t *testing.T) {
 	b, _, tokens := credentialed(t, bridge, spawner)
 	agent := `{"name":"agent:x","identities":["agent:x"],"subscribe":["agent:x"],"publish":["tg:42","system:*","collab:*"]}`
 	status, answer := call(t, b, tokens["system"], "POST", "/credentials", agent)
@@ -384,7 +384,7 @@ func TestASpawnerIssuesAndRevokesNarrowerCredentials(t *testing.T) {
 	}
 }
 
-func TestBrowsersOfOtherSitesAreRefused(t *testing.T) {
+func TestGuard_RefusesOtherSites(t *testing.T) {
 	file := grant.NewFile(filepath.Join(t.TempDir(), "none"))
 	b := bustest.Start(t, &bus.Options{Credentials: file, AllowOrigins: []string{"https://ops.example.com"}})
 	host := strings.TrimPrefix(b.URL(), "ws://")
@@ -415,7 +415,7 @@ func TestBrowsersOfOtherSitesAreRefused(t *testing.T) {
 	}
 }
 
-func TestRefusesToBeOpenToOthers(t *testing.T) {
+func TestServe_RefusesOtherMachinesWithoutCredentials(t *testing.T) {
 	for name, c := range map[string]struct {
 		credentials, plaintext, tls bool
 		want                        string
@@ -495,7 +495,7 @@ func certificate(t *testing.T) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, NextProtos: []string{"http/1.1"}}
 }
 
-func TestTheBearerSubprotocolIsEchoed(t *testing.T) {
+func TestUpgrade_EchoesBearerSubprotocol(t *testing.T) {
 	b, _, tokens := credentialed(t, bridge)
 	req, err := http.NewRequestWithContext(t.Context(), "GET", strings.Replace(b.URL(), "ws", "http", 1), nil)
 	if err != nil {
@@ -537,10 +537,10 @@ func (c *slowClient) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return c.Conn, bufio.NewReadWriter(bufio.NewReader(c.Conn), bufio.NewWriter(c.Conn)), nil
 }
 
-// TestAStalledUpgradeHoldsUpNobodyAndOutlivesNoToken: clients ask for upgrades and do not
+// TestUpgrade_StalledOneBlocksNoPeerAndEndsWithItsToken: clients ask for upgrades and do not
 // read the answers. Others connect all the same; and a client that reads on after its
 // token was revoked has no session.
-func TestAStalledUpgradeHoldsUpNobodyAndOutlivesNoToken(t *testing.T) {
+func TestUpgrade_StalledOneBlocksNoPeerAndEndsWithItsToken(t *testing.T) {
 	b, file, tokens := credentialed(t, bridge, spawner)
 	var stalled []net.Conn
 	for range 2 * runtime.GOMAXPROCS(0) {

@@ -29,8 +29,8 @@ func (t *dedupTable) deliver(at time.Time, who DedupKey) (*dedupEntry, error) {
 	return f, err
 }
 
-// TestTheTableOfFirstsIsBoundedAndForgets fills it, and lets ten minutes pass.
-func TestTheTableOfFirstsIsBoundedAndForgets(t *testing.T) {
+// TestDedup_IsBoundedAndExpires fills it, and lets ten minutes pass.
+func TestDedup_IsBoundedAndExpires(t *testing.T) {
 	var table dedupTable
 	f, err := table.deliver(epoch, id("m1"))
 	if err != nil {
@@ -63,9 +63,9 @@ func TestTheTableOfFirstsIsBoundedAndForgets(t *testing.T) {
 	}
 }
 
-// TestOneCredentialDoesNotFillTheTableOfFirsts: with its share used up it is refused, and
+// TestDedup_BoundsEachCredential: with its share used up it is refused, and
 // others are not, until ten minutes have passed.
-func TestOneCredentialDoesNotFillTheTableOfFirsts(t *testing.T) {
+func TestDedup_BoundsEachCredential(t *testing.T) {
 	var table dedupTable
 	by := func(credential, id string) DedupKey {
 		return DedupKey{From: "tg:1", MessageID: id, Credential: credential}
@@ -87,8 +87,8 @@ func TestOneCredentialDoesNotFillTheTableOfFirsts(t *testing.T) {
 	}
 }
 
-// TestAnOutcomeThatIsTooLargeToKeepIsNotDeliveredAgain, and the bound holds.
-func TestAnOutcomeThatIsTooLargeToKeepIsNotDeliveredAgain(t *testing.T) {
+// TestDedup_DoesNotDeliverAgainWhenOutcomeIsTooLarge, and the bound holds.
+func TestDedup_DoesNotDeliverAgainWhenOutcomeIsTooLarge(t *testing.T) {
 	var table dedupTable
 	f, _ := table.deliver(epoch, id("m1"))
 	table.store(f, make([]byte, dedupMaxBytes))
@@ -103,8 +103,8 @@ func TestAnOutcomeThatIsTooLargeToKeepIsNotDeliveredAgain(t *testing.T) {
 	}
 }
 
-// TestWhatTheVotesComeTo is the table of rule.
-func TestWhatTheVotesComeTo(t *testing.T) {
+// TestDecide_AllReplies is the table of rule.
+func TestDecide_AllReplies(t *testing.T) {
 	older := BusInstance{"mid", "0"}
 	answer := []byte("{}")
 	for name, c := range map[string]struct {
@@ -131,9 +131,9 @@ func TestWhatTheVotesComeTo(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoBusesThatAskIsGiven: the one with the lower name, whoever hears of the other
+// TestDedup_AllowsOneOfTwoAskers: the one with the lower name, whoever hears of the other
 // first; a bus that delivers gives nothing.
-func TestOneOfTwoBusesThatAskIsGiven(t *testing.T) {
+func TestDedup_AllowsOneOfTwoAskers(t *testing.T) {
 	var table dedupTable // of mid
 	f, asked, _, _ := table.lookup(epoch, id("m"), dedupWaiter{})
 	if v := table.check(epoch, "mid", wing, id("m")); !v.Claimed {
@@ -170,8 +170,8 @@ func TestOneOfTwoBusesThatAskIsGiven(t *testing.T) {
 	}
 }
 
-// TestTheOutcomeOfAnotherBusIsKept, and so is who has a message whose outcome is not known.
-func TestTheOutcomeOfAnotherBusIsKept(t *testing.T) {
+// TestDedup_KeepsOutcomeOfAnotherBus, and so is who has a message whose outcome is not known.
+func TestDedup_KeepsOutcomeOfAnotherBus(t *testing.T) {
 	var table dedupTable
 	if v := table.check(epoch, "mid", wing, id("m")); !reflect.DeepEqual(v, DedupReply{}) {
 		t.Fatalf("%+v", v)
@@ -205,8 +205,8 @@ func TestTheOutcomeOfAnotherBusIsKept(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsForAnotherBusIsAnswered: when that bus is missing, and when it says nothing.
-func TestWhoWaitsForAnotherBusIsAnswered(t *testing.T) {
+// TestDedup_AnswersWaitersForAnotherBus: when that bus is missing, and when it says nothing.
+func TestDedup_AnswersWaitersForAnotherBus(t *testing.T) {
 	var table dedupTable
 	follow := func(text string) *dedupEntry {
 		f, asked, _, _ := table.lookup(epoch, id(text), dedupWaiter{})
@@ -234,9 +234,9 @@ func TestWhoWaitsForAnotherBusIsAnswered(t *testing.T) {
 	}
 }
 
-// TestADeliveryThatComesLateCountsFromThen: a message that another bus had noted, and did
+// TestDelivery_TimeoutCountsFromAcceptance: a message that another bus had noted, and did
 // not deliver, is remembered for ten minutes from its delivery.
-func TestADeliveryThatComesLateCountsFromThen(t *testing.T) {
+func TestDelivery_TimeoutCountsFromAcceptance(t *testing.T) {
 	var table dedupTable
 	table.check(epoch, "mid", wing, id("m"))
 	table.deliver(epoch.Add(time.Minute), id("n"))
@@ -252,15 +252,15 @@ func TestADeliveryThatComesLateCountsFromThen(t *testing.T) {
 type question struct {
 	of    int
 	asked int
-	first *dedupEntry
+	entry *dedupEntry
 	known BusInstance
 	to    []int // who has not voted
 	votes []DedupReply
 }
 
-// TestWhateverOrderBusesAskInOneDelivers plays three buses whose sessions want to deliver
+// TestDedup_OneBusDeliversInEveryOrder plays three buses whose sessions want to deliver
 // one message, six times in all, with votes and their counts in any order.
-func TestWhateverOrderBusesAskInOneDelivers(t *testing.T) {
+func TestDedup_OneBusDeliversInEveryOrder(t *testing.T) {
 	names := []BusInstance{east, mid, wing}
 	again := dedupWaiter{rpcID: []byte("1")}
 	for seed := range uint64(3000) {
@@ -293,7 +293,7 @@ func TestWhateverOrderBusesAskInOneDelivers(t *testing.T) {
 				continue
 			}
 			open = slices.Delete(open, at, at+1)
-			r, _ := tables[q.of].resolve(q.first, q.asked, epoch, epoch, again, decide(q.known, q.votes))
+			r, _ := tables[q.of].resolve(q.entry, q.asked, epoch, epoch, again, decide(q.known, q.votes))
 			if r.deliver {
 				delivered++
 			}

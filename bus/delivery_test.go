@@ -7,10 +7,10 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// TestQueuedDeliveryWaitsForItsRecord has a peer answer between the moments when
+// TestQueue_DeliveryWaitsForItsRecord has a peer answer between the moments when
 // a delivery gets its place in the queue and when its start is recorded: it is
 // not sent before that, and once.
-func TestQueuedDeliveryWaitsForItsRecord(t *testing.T) {
+func TestQueue_DeliveryWaitsForItsRecord(t *testing.T) {
 	srv := New(nil, &Options{PeerWindow: 1})
 	stream, far := wire.Pipe(nil)
 	s := &session{server: srv, stream: stream}

@@ -7,9 +7,9 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-// FuzzUsualAnswer holds what is read without the parser against the parser: the
+// FuzzProcessedAnswer_AgreesWithParser holds what is read without the parser against the parser: the
 // usual answer is the answer to the same delivery, and says that it was processed.
-func FuzzUsualAnswer(f *testing.F) {
+func FuzzProcessedAnswer_AgreesWithParser(f *testing.F) {
 	for _, id := range []string{"1", "70", "18446744073709551615", "18446744073709551616", "0", "01", "-1", "1.0", "1e3", `"1"`, "null", " 1", "1,", ""} {
 		f.Add([]byte(answerHead + id + answerTail))
 		f.Add([]byte(answerHead + id + answerTail + " "))
@@ -33,9 +33,9 @@ func FuzzUsualAnswer(f *testing.F) {
 	})
 }
 
-// TestTheUsualAnswerNeedsNoParser has the answer of our own peers, of encoding/json
+// TestProcessedAnswer_NeedsNoParser has the answer of our own peers, of encoding/json
 // and of every writer that keeps the order of keys and adds no space.
-func TestTheUsualAnswerNeedsNoParser(t *testing.T) {
+func TestProcessedAnswer_NeedsNoParser(t *testing.T) {
 	frame := jsonrpc.AppendResult(nil, jsonrpc.ID("70"), processedResult)
 	if id, ok := processedAnswer(frame); !ok || id != 70 {
 		t.Errorf("usualAnswer(%s) = %d, %t", frame, id, ok)

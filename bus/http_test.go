@@ -36,7 +36,7 @@ func answer(t *testing.T, o *bus.Options, method, path string, change func(*http
 	return w.Code, string(raw), w.Header()
 }
 
-func TestProbesAnswerEverybody(t *testing.T) {
+func TestProbes_NeedNoToken(t *testing.T) {
 	file := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
 	if _, err := file.Create(grant.Credential{Name: "x", Identities: []string{"cli:x"}}); err != nil {
 		t.Fatal(err)
@@ -56,8 +56,8 @@ func TestProbesAnswerEverybody(t *testing.T) {
 	}
 }
 
-// TestEveryBoundIsAMetric holds the names and the defaults of the bounds.
-func TestEveryBoundIsAMetric(t *testing.T) {
+// TestMetrics_ShowEveryLimit holds the names and the defaults of the bounds.
+func TestMetrics_ShowEveryLimit(t *testing.T) {
 	log := activitylog.NewWriter(filepath.Join(t.TempDir(), "activity.db"), nil)
 	w := httptest.NewRecorder()
 	bus.New(log, nil).Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "http://127.0.0.1:7892/metrics", nil))
@@ -74,16 +74,16 @@ func TestEveryBoundIsAMetric(t *testing.T) {
 	}
 }
 
-func TestABrowserIsLedToTheConsole(t *testing.T) {
+func TestHTTP_RedirectsBrowserToConsole(t *testing.T) {
 	status, _, header := answer(t, nil, "GET", "/", nil)
 	if status != http.StatusFound || header.Get("Location") != "/console/" {
 		t.Errorf("%d to %q", status, header.Get("Location"))
 	}
 }
 
-// TestForeignNamesAreRefused goes through the host names and origins with which
+// TestGuard_RefusesForeignHosts goes through the host names and origins with which
 // a page elsewhere could reach a bus.
-func TestForeignNamesAreRefused(t *testing.T) {
+func TestGuard_RefusesForeignHosts(t *testing.T) {
 	file := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
 	token, err := file.Create(grant.Credential{Name: "x", Identities: []string{"cli:x"}})
 	if err != nil {
@@ -132,8 +132,8 @@ func TestForeignNamesAreRefused(t *testing.T) {
 	}
 }
 
-// TestABodyThatNeverComesHoldsNoConnection: also where nobody wants the body.
-func TestABodyThatNeverComesHoldsNoConnection(t *testing.T) {
+// TestHTTP_ClosesRequestWithoutBody: also where nobody wants the body.
+func TestHTTP_ClosesRequestWithoutBody(t *testing.T) {
 	for _, path := range []string{"/", "/healthz", "/credentials", "/nowhere"} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
@@ -155,9 +155,9 @@ func TestABodyThatNeverComesHoldsNoConnection(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatNobodyReadsHoldsNoConnection asks and does not read, with and
+// TestHTTP_ClosesUnreadAnswer asks and does not read, with and
 // without a right to ask.
-func TestAnAnswerThatNobodyReadsHoldsNoConnection(t *testing.T) {
+func TestHTTP_ClosesUnreadAnswer(t *testing.T) {
 	for _, host := range []string{"127.0.0.1:7892", "elsewhere.example"} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestLull drives the looks at the traffic: after much of it comes one lull.
-func TestLull(t *testing.T) {
+// TestIdleDetector_FindsEndOfTraffic drives the looks at the traffic: after much of it comes one lull.
+func TestIdleDetector_FindsEndOfTraffic(t *testing.T) {
 	var l idleDetector
 	frames := uint64(0)
 	for i, step := range []struct {
@@ -28,9 +28,9 @@ func TestLull(t *testing.T) {
 	}
 }
 
-// TestLullAfterSlowPeers has few frames, but much that waits for slow peers: once it does not
+// TestIdleDetector_CountsBytesOfSlowPeers has few frames, but much that waits for slow peers: once it does not
 // any more, a lull comes, once.
-func TestLullAfterSlowPeers(t *testing.T) {
+func TestIdleDetector_CountsBytesOfSlowPeers(t *testing.T) {
 	var l idleDetector
 	for i, step := range []struct {
 		waiting int64
@@ -46,8 +46,8 @@ func TestLullAfterSlowPeers(t *testing.T) {
 	}
 }
 
-// TestOnLull has a bus whose traffic has ended say so.
-func TestOnLull(t *testing.T) {
+// TestOnIdle_IsCalledAfterTraffic has a bus whose traffic has ended say so.
+func TestOnIdle_IsCalledAfterTraffic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lulls := 0
 		srv := New(nil, &Options{OnIdle: func() { lulls++ }})

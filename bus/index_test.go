@@ -11,9 +11,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestIndexAgreesWithTryingEveryPattern(t *testing.T) { rapid.Check(t, indexAgrees) }
+func TestIndex_AgreesWithEveryPattern(t *testing.T) { rapid.Check(t, indexAgrees) }
 
-func FuzzIndex(f *testing.F) { f.Fuzz(rapid.MakeFuzz(indexAgrees)) }
+func FuzzIndex_AgreesWithEveryPattern(f *testing.F) { f.Fuzz(rapid.MakeFuzz(indexAgrees)) }
 
 // indexAgrees drives the index with random changes and asks it for random topics,
 // beside a list that is searched whole.
@@ -72,7 +72,7 @@ func indexAgrees(t *rapid.T) {
 	}
 }
 
-func TestIndexCacheIsBounded(t *testing.T) {
+func TestIndex_CacheIsBounded(t *testing.T) {
 	x := newIndex()
 	x.add(&subscriber{peer: "a"}, "*", false)
 	one := &x.cache[7]
@@ -88,9 +88,9 @@ func TestIndexCacheIsBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkRoute shows that routing costs the same from 10 to 100,000
+// BenchmarkIndex_Targets shows that routing costs the same from 10 to 100,000
 // subscriptions, of every shape.
-func BenchmarkRoute(b *testing.B) {
+func BenchmarkIndex_Targets(b *testing.B) {
 	for _, n := range []int{10, 1_000, 100_000} {
 		for shape, pattern := range map[string]string{"exact": "tg:%d", "prefix": "tg:%d:*", "general": "tg:*:%d:?"} {
 			b.Run(fmt.Sprintf("%s/%d", shape, n), func(b *testing.B) {
@@ -126,9 +126,9 @@ var manyStars = map[string]struct {
 	"with a question mark": {func(i int) string { return fmt.Sprintf("load:*?*a?b*%05d*?", i) }, "load:" + strings.Repeat("aabb", 60)},
 }
 
-// TestATopicIsTriedWithFewPatterns counts the patterns that a new topic is compared with,
+// TestIndex_ComparesTopicWithFewPatterns counts the patterns that a new topic is compared with,
 // beside 10,000 with many stars under one prefix.
-func TestATopicIsTriedWithFewPatterns(t *testing.T) {
+func TestIndex_ComparesTopicWithFewPatterns(t *testing.T) {
 	for name, family := range manyStars {
 		x := newIndex()
 		for i := range 10_000 {
@@ -144,8 +144,8 @@ func TestATopicIsTriedWithFewPatterns(t *testing.T) {
 	}
 }
 
-// BenchmarkANewTopicBesideManyStars measures the same.
-func BenchmarkANewTopicBesideManyStars(b *testing.B) {
+// BenchmarkIndex_NewTopicWithManyPatterns measures the same.
+func BenchmarkIndex_NewTopicWithManyPatterns(b *testing.B) {
 	for name, family := range manyStars {
 		b.Run(name, func(b *testing.B) {
 			x := newIndex()

@@ -13,9 +13,9 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// TestInFlightMayRiseWhileSomebodyWaits begins and ends publications, as another
+// TestInFlight_MayRiseDuringWait begins and ends publications, as another
 // bus can make this one do while it stops.
-func TestInFlightMayRiseWhileSomebodyWaits(t *testing.T) {
+func TestInFlight_MayRiseDuringWait(t *testing.T) {
 	for range 1000 {
 		f := newInFlight()
 		f.begin()
@@ -44,26 +44,26 @@ func TestInFlightMayRiseWhileSomebodyWaits(t *testing.T) {
 	}
 }
 
-// A west is a cluster whose other bus takes messages and never says what became
+// A silentCluster is a cluster whose other bus takes messages and never says what became
 // of them.
-type west struct {
+type silentCluster struct {
 	mu   sync.Mutex // guards held
 	held []*Forward
 }
 
-func (w *west) Attach(Local)                                       {}
-func (w *west) Joined(Member)                                      {}
-func (w *west) Left(protocol.PeerID, Stamp)                        {}
-func (w *west) Subscribed(protocol.PeerID, protocol.Pattern, bool) {}
-func (w *west) Unsubscribed(protocol.PeerID, protocol.Pattern)     {}
-func (w *west) Missing() []string                                  { return nil }
-func (w *west) Status() any                                        { return nil }
-func (w *west) Forward(f *Forward)                                 { w.mu.Lock(); w.held = append(w.held, f); w.mu.Unlock() }
+func (w *silentCluster) Attach(Local)                                       {}
+func (w *silentCluster) Joined(Member)                                      {}
+func (w *silentCluster) Left(protocol.PeerID, Stamp)                        {}
+func (w *silentCluster) Subscribed(protocol.PeerID, protocol.Pattern, bool) {}
+func (w *silentCluster) Unsubscribed(protocol.PeerID, protocol.Pattern)     {}
+func (w *silentCluster) Missing() []string                                  { return nil }
+func (w *silentCluster) Status() any                                        { return nil }
+func (w *silentCluster) Forward(f *Forward)                                 { w.mu.Lock(); w.held = append(w.held, f); w.mu.Unlock() }
 
-func (w *west) CheckDuplicate(_ DedupKey, done func([]DedupReply, error)) { done(nil, nil) }
-func (w *west) ShareOutcome(DedupKey, []byte)                             {}
+func (w *silentCluster) CheckDuplicate(_ DedupKey, done func([]DedupReply, error)) { done(nil, nil) }
+func (w *silentCluster) ShareOutcome(DedupKey, []byte)                             {}
 
-func (w *west) FailPending(reason string) {
+func (w *silentCluster) FailPending(reason string) {
 	w.mu.Lock()
 	held := w.held
 	w.held = nil
@@ -98,11 +98,11 @@ func enters(t *testing.T, srv *Server, id, pattern string) (far jsonrpc.Stream, 
 
 const toT = `{"topic":"t","payload":{"messageId":"m","type":"agent_event","from":"cli:x","timestamp":"2026-02-17T12:00:00Z","content":{}}}`
 
-// TestAStopDoesNotWaitForAnotherBus stops a bus while a peer of another one has
+// TestStop_DoesNotWaitForOtherBuses stops a bus while a peer of another one has
 // not answered: the sender is told so before its session is closed.
-func TestAStopDoesNotWaitForAnotherBus(t *testing.T) {
+func TestStop_DoesNotWaitForOtherBuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := New(nil, &Options{Cluster: &west{}, StopTimeout: 3 * time.Second})
+		srv := New(nil, &Options{Cluster: &silentCluster{}, StopTimeout: 3 * time.Second})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- srv.run(ctx, nil) }()
@@ -123,11 +123,11 @@ func TestAStopDoesNotWaitForAnotherBus(t *testing.T) {
 	})
 }
 
-// TestABusThatStopsTakesNothingFromOthers has another bus hand over a message
+// TestStop_RefusesForwardsOfOtherBuses has another bus hand over a message
 // before the stop, which is delivered, and one meanwhile.
-func TestABusThatStopsTakesNothingFromOthers(t *testing.T) {
+func TestStop_RefusesForwardsOfOtherBuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := New(nil, &Options{Cluster: &west{}, StopTimeout: time.Hour})
+		srv := New(nil, &Options{Cluster: &silentCluster{}, StopTimeout: time.Hour})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- srv.run(ctx, nil) }()

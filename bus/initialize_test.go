@@ -39,10 +39,10 @@ func (k *kept) events() (events []activitylog.Event) {
 	return events
 }
 
-// TestASessionThatEndsWhileItInitializes ends a session before it gets its
+// TestInitialize_HandlesSessionThatEndsMeanwhile ends a session before it gets its
 // clientId, after that, and once it is one of a peer. It never stays in the bus,
 // and the log has as many ends as beginnings.
-func TestASessionThatEndsWhileItInitializes(t *testing.T) {
+func TestInitialize_HandlesSessionThatEndsMeanwhile(t *testing.T) {
 	const id = "agent:a"
 	for name, c := range map[string]struct {
 		end  func(s *session, end func())
@@ -82,9 +82,9 @@ func TestASessionThatEndsWhileItInitializes(t *testing.T) {
 	}
 }
 
-// TestNothingOutlivesAGrantThatIsWithdrawnMeanwhile withdraws a grant after it was
+// TestInitialize_EndsWhatIsNoLongerGranted withdraws a grant after it was
 // looked at, before the session is one of a peer, and before a subscription counts.
-func TestNothingOutlivesAGrantThatIsWithdrawnMeanwhile(t *testing.T) {
+func TestInitialize_EndsWhatIsNoLongerGranted(t *testing.T) {
 	log := &kept{}
 	srv := New(log, nil)
 	stream, _ := wire.Pipe(nil)
@@ -115,9 +115,9 @@ func TestNothingOutlivesAGrantThatIsWithdrawnMeanwhile(t *testing.T) {
 	}
 }
 
-// TestARevokedIssuerLeavesNoCredential has an issuer that is revoked after its
+// TestRevoke_LeavesNoIssuedCredential has an issuer that is revoked after its
 // token was checked and before its request has its turn at the file.
-func TestARevokedIssuerLeavesNoCredential(t *testing.T) {
+func TestRevoke_LeavesNoIssuedCredential(t *testing.T) {
 	file := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
 	if _, err := file.Create(grant.Credential{Name: "spawner", Identities: []string{"agent:system"}, Issue: []string{"agent:*"}}); err != nil {
 		t.Fatal(err)
@@ -144,9 +144,9 @@ func TestARevokedIssuerLeavesNoCredential(t *testing.T) {
 	}
 }
 
-// TestATokenIsGoodOnceItIsCreated shows a token that another program has just
+// TestCreate_TokenIsValidAtOnce shows a token that another program has just
 // made, before the sweeper has looked.
-func TestATokenIsGoodOnceItIsCreated(t *testing.T) {
+func TestCreate_TokenIsValidAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), grant.FileName)
 	file := grant.NewFile(path)
 	srv := New(nil, &Options{Credentials: file})

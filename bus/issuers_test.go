@@ -20,7 +20,7 @@ type family struct {
 	bus                       *bustest.Bus
 	file                      *grant.File
 	serving                   sync.WaitGroup
-	issuer, child, grandchild *tenant
+	issuer, child, grandchild *credentialClients
 }
 
 func inFamily(t *testing.T, bounds grant.Limits, test func(f *family)) {
@@ -35,31 +35,31 @@ func inFamily(t *testing.T, bounds grant.Limits, test func(f *family)) {
 		}
 		f.bus = bustest.StartLogged(t, &bus.Options{Credentials: f.file})
 		t.Cleanup(f.serving.Wait)
-		f.issuer = f.tenant("issuer")
+		f.issuer = f.credentialClients("issuer")
 		f.child = f.issue(f.issuer, "child")
 		f.grandchild = f.issue(f.child, "grandchild")
 		test(f)
 	})
 }
 
-func (f *family) tenant(name string) *tenant {
+func (f *family) credentialClients(name string) *credentialClients {
 	for _, c := range f.file.List() {
 		if c.Name == name {
-			return &tenant{f.t, f.bus, c, &f.serving}
+			return &credentialClients{f.t, f.bus, c, &f.serving}
 		}
 	}
 	f.t.Fatalf("no credential %s", name)
 	return nil
 }
 
-func (f *family) issue(by *tenant, name string) *tenant {
+func (f *family) issue(by *credentialClients, name string) *credentialClients {
 	f.t.Helper()
 	c := bounded(name, grant.Limits{})
 	c.Issue = c.Identities
 	if _, err := f.file.Issue(&by.credential, c); err != nil {
 		f.t.Fatal(err)
 	}
-	return f.tenant(name)
+	return f.credentialClients(name)
 }
 
 // A member is a session of the family.
@@ -68,7 +68,7 @@ type member struct {
 	id string
 }
 
-func (n *tenant) member(id string) member { return member{n.join(id), id} }
+func (n *credentialClients) member(id string) member { return member{n.join(id), id} }
 
 // takes sends a message of about 1,000 bytes and reports whether the bus took it. What
 // refuses it must be the bound of the issuer.
@@ -86,10 +86,10 @@ func (m member) takes(flag string) bool {
 	return false
 }
 
-// TestWhatIsIssuedSpendsWhatItsIssuerMay: by issuing, at whatever depth, and by revoking
+// TestQuota_IssuedCredentialChargesIssuer: by issuing, at whatever depth, and by revoking
 // and issuing again, nobody gains a message or a byte. Others of the same bounds do not
 // feel it.
-func TestWhatIsIssuedSpendsWhatItsIssuerMay(t *testing.T) {
+func TestQuota_IssuedCredentialChargesIssuer(t *testing.T) {
 	for flag, at := range map[string]struct {
 		bounds      grant.Limits
 		least, most int // messages at once
@@ -120,16 +120,16 @@ func TestWhatIsIssuedSpendsWhatItsIssuerMay(t *testing.T) {
 					t.Errorf("%s: a child that was issued again connects: %v", flag, err)
 				}
 			}
-			if !f.tenant("other").member("cli:other").takes(flag) {
+			if !f.credentialClients("other").member("cli:other").takes(flag) {
 				t.Errorf("%s: another issuer is refused", flag)
 			}
 		})
 	}
 }
 
-// TestWhatIsIssuedTakesThePlacesOfItsIssuer is that for connections and subscriptions,
+// TestQuota_IssuedCredentialCountsAgainstIssuer is that for connections and subscriptions,
 // which come back when they end.
-func TestWhatIsIssuedTakesThePlacesOfItsIssuer(t *testing.T) {
+func TestQuota_IssuedCredentialCountsAgainstIssuer(t *testing.T) {
 	inFamily(t, grant.Limits{Sessions: 2, Subscriptions: 2}, func(f *family) {
 		child, grandchild := f.child.member("cli:b"), f.grandchild.member("cli:c")
 		third := f.issuer.connect()
@@ -137,7 +137,7 @@ func TestWhatIsIssuedTakesThePlacesOfItsIssuer(t *testing.T) {
 		if _, err := third.read(); wire.CloseCode(err) != wire.CloseTryLater {
 			t.Errorf("a third connection below one issuer: %v; want 1013", err)
 		}
-		f.tenant("other").member("cli:other")
+		f.credentialClients("other").member("cli:other")
 
 		for i, m := range []member{child, grandchild} {
 			if m := m.request("subscribe", `{"topic":"x"}`); m.Error != nil {

@@ -93,7 +93,7 @@ func sendFrame(n int, topic, from, text string) string {
 		n, topic, payload(fmt.Sprintf("m%d", n), from, text))
 }
 
-func TestWindowAndQueueAtTheLimitAndOnePast(t *testing.T) {
+func TestWindowAndQueue_AtLimitAndPast(t *testing.T) {
 	b := bustest.Start(t, &bus.Options{PeerWindow: 3, PeerQueue: 4})
 	silent := rawPeer(t, b, "agent:silent", "agent:silent")
 	sender := b.Join(t, "cli:op")
@@ -153,7 +153,7 @@ func waitFor(t testing.TB, condition func() bool) {
 	}
 }
 
-func TestDeliveryTimeoutCountsQueueTime(t *testing.T) {
+func TestDelivery_TimeoutIncludesQueueTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, &bus.Options{PeerWindow: 1, DeliveryTimeout: 30 * time.Second})
 		rawPeer(t, b, "agent:silent", "agent:silent")
@@ -177,7 +177,7 @@ func TestDeliveryTimeoutCountsQueueTime(t *testing.T) {
 	})
 }
 
-func TestInitializeTimeout(t *testing.T) {
+func TestInitialize_TimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		s, err := b.Dial(t.Context())
@@ -195,7 +195,7 @@ func TestInitializeTimeout(t *testing.T) {
 	})
 }
 
-func TestFrameAtTheLimitAndOnePast(t *testing.T) {
+func TestFrame_AtLimitAndPast(t *testing.T) {
 	b := bustest.Start(t, &bus.Options{MaxFrame: 4096})
 	ear := socketPeer(t, b, "agent:ear", "agent:ear")
 	sender := socketPeer(t, b, "cli:op")
@@ -218,7 +218,7 @@ func TestFrameAtTheLimitAndOnePast(t *testing.T) {
 }
 
 // A frame that breaks WebSocket itself is answered with 1002.
-func TestAnUnmaskedFrameClosesWith1002(t *testing.T) {
+func TestFrame_UnmaskedOneClosesWith1002(t *testing.T) {
 	b := bustest.Start(t, nil)
 	host := strings.TrimPrefix(b.URL(), "ws://")
 	conn, err := net.Dial("tcp", host)
@@ -237,7 +237,7 @@ func TestAnUnmaskedFrameClosesWith1002(t *testing.T) {
 	}
 }
 
-func TestInvalidUTF8Closes1007(t *testing.T) {
+func TestFrame_InvalidUTF8ClosesWith1007(t *testing.T) {
 	b := bustest.Start(t, nil)
 	p := socketPeer(t, b, "cli:op")
 	p.write("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}")
@@ -246,7 +246,7 @@ func TestInvalidUTF8Closes1007(t *testing.T) {
 	}
 }
 
-func TestSubscriptionsAtTheLimitAndOnePast(t *testing.T) {
+func TestSubscriptions_AtLimitAndPast(t *testing.T) {
 	b := bustest.Start(t, &bus.Options{MaxSubscriptions: 3})
 	p := rawPeer(t, b, "agent:x", "a", "b", "c", "a")
 	if m := p.request("subscribe", `{"topic":"d"}`); !strings.Contains(string(m.Error), "-32602") {
@@ -258,7 +258,7 @@ func TestSubscriptionsAtTheLimitAndOnePast(t *testing.T) {
 	}
 }
 
-func TestSessionsAtTheLimitAndOnePast(t *testing.T) {
+func TestSessions_AtLimitAndPast(t *testing.T) {
 	b := bustest.Start(t, &bus.Options{MaxSessions: 2})
 	socketPeer(t, b, "cli:a")
 	second := socketPeer(t, b, "cli:b")
@@ -275,9 +275,9 @@ func TestSessionsAtTheLimitAndOnePast(t *testing.T) {
 	socketPeer(t, b, "cli:c")
 }
 
-// TestASlowPeersLastWordsCountAsASession has a peer that reads nothing: while the
+// TestSessions_CountSlowPeersThatAreBeingClosed has a peer that reads nothing: while the
 // bus waits for it to read its close frame, its connection takes a place.
-func TestASlowPeersLastWordsCountAsASession(t *testing.T) {
+func TestSessions_CountSlowPeersThatAreBeingClosed(t *testing.T) {
 	b := bustest.Start(t, &bus.Options{MaxSessions: 2, WriteTimeout: 100 * time.Millisecond, PeerBuffer: 1 << 20})
 	stuck := socketPeer(t, b, "agent:stuck", "news")
 	sender := socketPeer(t, b, "cli:op")
@@ -304,9 +304,9 @@ func TestASlowPeersLastWordsCountAsASession(t *testing.T) {
 	socketPeer(t, b, "cli:next")
 }
 
-// TestPeerThatNeverReads sends more than kernel buffers hide to a peer that
+// TestPeer_ThatNeverReadsIsClosed sends more than kernel buffers hide to a peer that
 // reads nothing: it is closed as a slow consumer, and the others never notice.
-func TestPeerThatNeverReads(t *testing.T) {
+func TestPeer_ThatNeverReadsIsClosed(t *testing.T) {
 	b := bustest.Start(t, &bus.Options{WriteTimeout: 300 * time.Millisecond, PeerQueue: 64, PeerBuffer: 1 << 20})
 	stuck := socketPeer(t, b, "agent:stuck", "news")
 	ear := b.Join(t, "agent:ear", "other")
@@ -341,8 +341,8 @@ func TestPeerThatNeverReads(t *testing.T) {
 	}
 }
 
-// TestSilentSocketIsPinged keeps the TCP connection but answers no ping.
-func TestSilentSocketIsPinged(t *testing.T) {
+// TestPing_EndsSilentSession keeps the TCP connection but answers no ping.
+func TestPing_EndsSilentSession(t *testing.T) {
 	b := bustest.Start(t, &bus.Options{PingInterval: 50 * time.Millisecond})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(b.URL(), "ws://"))
 	if err != nil {
@@ -360,7 +360,7 @@ func TestSilentSocketIsPinged(t *testing.T) {
 	waitFor(t, func() bool { return len(b.Server().Peers()) == 0 })
 }
 
-func TestStopAnswersWhatIsInFlight(t *testing.T) {
+func TestStop_AnswersInFlightMessages(t *testing.T) {
 	b := bustest.Start(t, nil)
 	worker := b.Join(t, "agent:worker", "agent:worker")
 	started, finish := make(chan struct{}), make(chan struct{})
@@ -386,7 +386,7 @@ func TestStopAnswersWhatIsInFlight(t *testing.T) {
 	<-stopped
 }
 
-func TestReplacedPeerDoesNotComeBack(t *testing.T) {
+func TestTakeover_ReplacedPeerStaysAway(t *testing.T) {
 	b := bustest.Start(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

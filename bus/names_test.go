@@ -9,9 +9,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestTheBusVouchesForNames: a request to the broker comes with the names that its
+// TestNames_AreVouchedForByBus: a request to the broker comes with the names that its
 // sender's credential grants, whatever the sender says; other messages come without.
-func TestTheBusVouchesForNames(t *testing.T) {
+func TestNames_AreVouchedForByBus(t *testing.T) {
 	all := []string{"*"}
 	b, _, tokens := credentialed(t,
 		grant.Credential{Name: "broker", Identities: all, Subscribe: all, Publish: all},

@@ -35,7 +35,7 @@ func (r *raw) told(count int) string {
 	return strings.Join(list, " ")
 }
 
-func TestPresenceTellsWhoIsThereAndThenWhoJoinsAndLeaves(t *testing.T) {
+func TestPresence_ReportsPeersAndChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, &bus.Options{Name: "main"})
 		rawPeer(t, b, "agent:b")
@@ -72,9 +72,9 @@ func TestPresenceTellsWhoIsThereAndThenWhoJoinsAndLeaves(t *testing.T) {
 	})
 }
 
-// TestASlowWatcherIsToldTheTruthLater has a thousand come while the watcher reads nothing,
+// TestPresence_ReportsCurrentStateToSlowWatcherLater has a thousand come while the watcher reads nothing,
 // and half of them go again before it reads on.
-func TestASlowWatcherIsToldTheTruthLater(t *testing.T) {
+func TestPresence_ReportsCurrentStateToSlowWatcherLater(t *testing.T) {
 	b := bustest.Start(t, &bus.Options{Name: "main", PeerBuffer: 20_000, WriteTimeout: time.Minute})
 	eye := rawPeer(t, b, "agent:eye")
 	eye.request("subscribe", `{"topic":"bus:presence","observe":true}`)

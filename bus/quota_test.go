@@ -23,8 +23,8 @@ func bounded(name string, bounds grant.Limits) grant.Credential {
 	return grant.Credential{Name: name, Identities: all, Subscribe: all, Publish: all, SHA256: grant.Hash(name), Limits: bounds}
 }
 
-// A tenant opens sessions of one credential in memory.
-type tenant struct {
+// A credentialClients opens sessions of one credential in memory.
+type credentialClients struct {
 	t          *testing.T
 	bus        *bustest.Bus
 	credential grant.Credential
@@ -32,26 +32,26 @@ type tenant struct {
 }
 
 // inBubble runs a test with a bus on a fake clock.
-func inBubble(t *testing.T, opts *bus.Options, test func(t *testing.T, tenancy func(string, grant.Limits) *tenant)) {
+func inBubble(t *testing.T, opts *bus.Options, test func(t *testing.T, newClients func(string, grant.Limits) *credentialClients)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, opts)
 		var serving sync.WaitGroup
 		t.Cleanup(serving.Wait)
-		test(t, func(name string, bounds grant.Limits) *tenant {
-			return &tenant{t, b, bounded(name, bounds), &serving}
+		test(t, func(name string, bounds grant.Limits) *credentialClients {
+			return &credentialClients{t, b, bounded(name, bounds), &serving}
 		})
 	})
 }
 
 // connect opens a session that is not initialized.
-func (n *tenant) connect() *raw {
+func (n *credentialClients) connect() *raw {
 	ours, theirs := wire.Pipe(nil)
 	n.serving.Go(func() { n.bus.Server().ServeStream(theirs, "in memory", &n.credential) })
 	n.t.Cleanup(func() { ours.Close(wire.CloseNormal, "") })
 	return &raw{n.t, ours}
 }
 
-func (n *tenant) join(id string) *raw {
+func (n *credentialClients) join(id string) *raw {
 	r := n.connect()
 	if m := r.request("initialize", `{"clientId":"`+id+`"}`); m.Error != nil {
 		n.t.Fatalf("%s: %s", id, m.Error)
@@ -76,11 +76,13 @@ func (r *raw) send(topic, text, flag string) bool {
 }
 
 // reached reads how often a bound was reached.
-func (n *tenant) reached(limit string) uint64 { return n.bus.Server().Counters().Limits[limit] }
+func (n *credentialClients) reached(limit string) uint64 {
+	return n.bus.Server().Counters().Limits[limit]
+}
 
-func TestMessagesOfACredentialAtTheLimitAndOnePast(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Limits) *tenant) {
-		n := tenancy("few", grant.Limits{Messages: 10})
+func TestQuota_MessagesAtLimitAndPast(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, newClients func(string, grant.Limits) *credentialClients) {
+		n := newClients("few", grant.Limits{Messages: 10})
 		a := n.join("cli:a") // the connection and initialize count as messages
 		flood := func(want int) {
 			t.Helper()
@@ -102,7 +104,7 @@ func TestMessagesOfACredentialAtTheLimitAndOnePast(t *testing.T) {
 		if m := a.request("ping", `{}`); m.Error != nil {
 			t.Errorf("the session has ended: %s", m.Error)
 		}
-		if b := tenancy("other", grant.Limits{}).join("cli:b"); b == nil || !strings.Contains(string(b.request("sendMessage", `{"topic":"x","payload":`+payload("m", "cli:b", "")+`}`).Result), `"accepted":true`) {
+		if b := newClients("other", grant.Limits{}).join("cli:b"); b == nil || !strings.Contains(string(b.request("sendMessage", `{"topic":"x","payload":`+payload("m", "cli:b", "")+`}`).Result), `"accepted":true`) {
 			t.Error("another credential is refused, too")
 		}
 		time.Sleep(time.Second)
@@ -116,9 +118,9 @@ func TestMessagesOfACredentialAtTheLimitAndOnePast(t *testing.T) {
 	})
 }
 
-func TestBytesOfACredentialAtTheLimitAndOnePast(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Limits) *tenant) {
-		n := tenancy("short", grant.Limits{Bytes: 10_000})
+func TestQuota_BytesAtLimitAndPast(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, newClients func(string, grant.Limits) *credentialClients) {
+		n := newClients("short", grant.Limits{Bytes: 10_000})
 		a := n.join("cli:a")
 		text := strings.Repeat("x", 9_900)
 		taken := 0
@@ -134,9 +136,9 @@ func TestBytesOfACredentialAtTheLimitAndOnePast(t *testing.T) {
 	})
 }
 
-// TestLogBytesOfACredentialAtTheLimitAndOnePast has one who sends, one who answers
+// TestQuota_LogBytesAtLimitAndPast has one who sends, one who answers
 // with many words, and one who does nothing but come and go.
-func TestLogBytesOfACredentialAtTheLimitAndOnePast(t *testing.T) {
+func TestQuota_LogBytesAtLimitAndPast(t *testing.T) {
 	const bound = 50_000
 	sender := bounded("sender", grant.Limits{LogBytes: bound})
 	wordy, restless := sender, sender
@@ -193,9 +195,9 @@ func TestLogBytesOfACredentialAtTheLimitAndOnePast(t *testing.T) {
 	}
 }
 
-func TestSubscriptionsOfACredentialAtTheLimitAndOnePast(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Limits) *tenant) {
-		n := tenancy("few", grant.Limits{Subscriptions: 3})
+func TestQuota_SubscriptionsAtLimitAndPast(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, newClients func(string, grant.Limits) *credentialClients) {
+		n := newClients("few", grant.Limits{Subscriptions: 3})
 		a, b := n.join("cli:a"), n.join("cli:b")
 		subscribe := func(r *raw, topic string, want bool) {
 			t.Helper()
@@ -223,12 +225,12 @@ func TestSubscriptionsOfACredentialAtTheLimitAndOnePast(t *testing.T) {
 	})
 }
 
-// TestSessionsOfACredentialAtTheLimitAndOnePast: a session that takes over another one
+// TestQuota_SessionsAtLimitAndPast: a session that takes over another one
 // of the credential passes, also when all places are taken.
-func TestSessionsOfACredentialAtTheLimitAndOnePast(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Limits) *tenant) {
-		n := tenancy("few", grant.Limits{Sessions: 2})
-		tenancy("other", grant.Limits{}).join("cli:other")
+func TestQuota_SessionsAtLimitAndPast(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, newClients func(string, grant.Limits) *credentialClients) {
+		n := newClients("few", grant.Limits{Sessions: 2})
+		newClients("other", grant.Limits{}).join("cli:other")
 		first := n.join("cli:a")
 		n.join("cli:b")
 		third := n.connect()
@@ -255,8 +257,8 @@ func TestSessionsOfACredentialAtTheLimitAndOnePast(t *testing.T) {
 	})
 }
 
-// TestBoundsOfTheFileHoldAtOnce changes credentials.toml beside a session, by hand.
-func TestBoundsOfTheFileHoldAtOnce(t *testing.T) {
+// TestLimits_OfChangedFileApplyAtOnce changes credentials.toml beside a session, by hand.
+func TestLimits_OfChangedFileApplyAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), grant.FileName)
 	file := grant.NewFile(path)
 	token, err := file.Create(bounded("all", grant.Limits{Subscriptions: 1}))
@@ -288,10 +290,10 @@ func TestBoundsOfTheFileHoldAtOnce(t *testing.T) {
 	}
 }
 
-// TestRefusalsAndPingsWithoutEnd has peers that ask for more refusals and pings than their
+// TestOverhead_IsSlowedDown has peers that ask for more refusals and pings than their
 // credential may send messages. All are answered, no faster than that; another credential
 // is answered at once.
-func TestRefusalsAndPingsWithoutEnd(t *testing.T) {
+func TestOverhead_IsSlowedDown(t *testing.T) {
 	const pace, burst, asked = 10, 20, 60
 	for what, frame := range map[string]string{
 		"pings":                 `{"jsonrpc":"2.0","id":1,"method":"ping"}`,
@@ -301,8 +303,8 @@ func TestRefusalsAndPingsWithoutEnd(t *testing.T) {
 		"answers to nothing":    `{"jsonrpc":"2.0","id":"7","result":{}}`,
 		"usual answers of none": `{"jsonrpc":"2.0","id":7,"result":{"processed":true}}`,
 	} {
-		inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Limits) *tenant) {
-			n := tenancy("few", grant.Limits{Messages: pace})
+		inBubble(t, nil, func(t *testing.T, newClients func(string, grant.Limits) *credentialClients) {
+			n := newClients("few", grant.Limits{Messages: pace})
 			a := n.join("cli:a")
 			began := time.Now()
 			go func() {
@@ -327,7 +329,7 @@ func TestRefusalsAndPingsWithoutEnd(t *testing.T) {
 			if n.reached("credential_messages") == 0 {
 				t.Errorf("%s: the bound is not counted", what)
 			}
-			other := tenancy("other", grant.Limits{Messages: pace}).join("cli:b")
+			other := newClients("other", grant.Limits{Messages: pace}).join("cli:b")
 			began = time.Now()
 			if other.silent(); time.Since(began) > 0 {
 				t.Errorf("%s: another credential waits %s", what, time.Since(began))
@@ -336,11 +338,11 @@ func TestRefusalsAndPingsWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestRefusedMessagesWithoutEnd has a peer send on while its bound is reached: what it is
+// TestOverhead_RefusedMessagesAreSlowedDown has a peer send on while its bound is reached: what it is
 // told is bounded too, and it is taken again when it has waited.
-func TestRefusedMessagesWithoutEnd(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Limits) *tenant) {
-		a := tenancy("few", grant.Limits{Messages: 10}).join("cli:a")
+func TestOverhead_RefusedMessagesAreSlowedDown(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, newClients func(string, grant.Limits) *credentialClients) {
+		a := newClients("few", grant.Limits{Messages: 10}).join("cli:a")
 		began, taken := time.Now(), 0
 		for range 200 {
 			if a.send("news", "x", "credential-messages") {
@@ -353,8 +355,8 @@ func TestRefusedMessagesWithoutEnd(t *testing.T) {
 	})
 }
 
-// TestWebSocketPingsWithoutEnd has a peer ping by the frames of WebSocket itself.
-func TestWebSocketPingsWithoutEnd(t *testing.T) {
+// TestOverhead_WebSocketPingsAreSlowedDown has a peer ping by the frames of WebSocket itself.
+func TestOverhead_WebSocketPingsAreSlowedDown(t *testing.T) {
 	b, _, tokens := credentialed(t, bounded("few", grant.Limits{Messages: 10}))
 	s, err := wire.Dial(t.Context(), b.URL(), &wire.DialOptions{Token: tokens["few"]})
 	if err != nil {

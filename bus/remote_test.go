@@ -12,51 +12,55 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// A cord is the simplest cluster: two buses of one process, which call each
+// A linkedCluster is the simplest cluster: two buses of one process, which call each
 // other. While it is cut, nothing passes.
-type cord struct {
+type linkedCluster struct {
 	name     string
 	local    bus.Local
-	far      *cord
+	far      *linkedCluster
 	mu       sync.Mutex // guards cut
 	cut      bool
 	forwards sync.WaitGroup
 }
 
 // tie starts two buses, east and west, that are one.
-func tie(t *testing.T) (east, west *bustest.Bus, cords [2]*cord) {
+func tie(t *testing.T) (east, west *bustest.Bus, links [2]*linkedCluster) {
 	t.Helper()
-	cords = [2]*cord{{name: "east"}, {name: "west"}}
-	cords[0].far, cords[1].far = cords[1], cords[0]
-	east = bustest.Start(t, &bus.Options{Name: "east", Cluster: cords[0]})
-	west = bustest.Start(t, &bus.Options{Name: "west", Cluster: cords[1]})
-	t.Cleanup(func() { cords[0].forwards.Wait(); cords[1].forwards.Wait() })
-	return east, west, cords
+	links = [2]*linkedCluster{{name: "east"}, {name: "west"}}
+	links[0].far, links[1].far = links[1], links[0]
+	east = bustest.Start(t, &bus.Options{Name: "east", Cluster: links[0]})
+	west = bustest.Start(t, &bus.Options{Name: "west", Cluster: links[1]})
+	t.Cleanup(func() { links[0].forwards.Wait(); links[1].forwards.Wait() })
+	return east, west, links
 }
 
-func (c *cord) Attach(l bus.Local)                  { c.local = l }
-func (c *cord) Joined(m bus.Member)                 { c.far.local.RemoteJoined(c.name, m) }
-func (c *cord) Left(p protocol.PeerID, s bus.Stamp) { c.far.local.RemoveRemotePeer(c.name, p, s) }
-func (c *cord) Unsubscribed(p protocol.PeerID, q protocol.Pattern) {
+func (c *linkedCluster) Attach(l bus.Local)  { c.local = l }
+func (c *linkedCluster) Joined(m bus.Member) { c.far.local.RemoteJoined(c.name, m) }
+func (c *linkedCluster) Left(p protocol.PeerID, s bus.Stamp) {
+	c.far.local.RemoveRemotePeer(c.name, p, s)
+}
+func (c *linkedCluster) Unsubscribed(p protocol.PeerID, q protocol.Pattern) {
 	c.far.local.RemoveRemotePattern(c.name, p, q)
 }
-func (c *cord) Missing() []string  { return nil }
-func (c *cord) FailPending(string) { c.forwards.Wait() } // it holds none for long
-func (c *cord) Status() any        { return map[string]string{"tiedTo": c.far.name} }
+func (c *linkedCluster) Missing() []string  { return nil }
+func (c *linkedCluster) FailPending(string) { c.forwards.Wait() } // it holds none for long
+func (c *linkedCluster) Status() any        { return map[string]string{"tiedTo": c.far.name} }
 
-func (c *cord) Subscribed(p protocol.PeerID, q protocol.Pattern, observe bool) {
+func (c *linkedCluster) Subscribed(p protocol.PeerID, q protocol.Pattern, observe bool) {
 	c.far.local.AddRemotePattern(c.name, p, q, observe)
 }
 
-func (c *cord) CheckDuplicate(who bus.DedupKey, done func([]bus.DedupReply, error)) {
+func (c *linkedCluster) CheckDuplicate(who bus.DedupKey, done func([]bus.DedupReply, error)) {
 	vote := c.far.local.AnswerDuplicateCheck(bus.BusInstance{Bus: c.name}, who)
 	vote.From = bus.BusInstance{Bus: c.far.name}
 	done([]bus.DedupReply{vote}, nil)
 }
 
-func (c *cord) ShareOutcome(who bus.DedupKey, answer []byte) { c.far.local.StoreOutcome(who, answer) }
+func (c *linkedCluster) ShareOutcome(who bus.DedupKey, answer []byte) {
+	c.far.local.StoreOutcome(who, answer)
+}
 
-func (c *cord) Forward(f *bus.Forward) {
+func (c *linkedCluster) Forward(f *bus.Forward) {
 	c.mu.Lock()
 	cut := c.cut
 	c.mu.Unlock()
@@ -74,7 +78,7 @@ func (c *cord) Forward(f *bus.Forward) {
 	})
 }
 
-func TestAMessageReachesPeersOfBothBusesOnce(t *testing.T) {
+func TestCluster_DeliversOnceToPeersOfBothBuses(t *testing.T) {
 	east, west, _ := tie(t)
 	near := east.Join(t, "agent:near", "news*", "*ws")
 	far := west.Join(t, "agent:far", "news*", "*ws")
@@ -106,8 +110,8 @@ func TestAMessageReachesPeersOfBothBusesOnce(t *testing.T) {
 	}
 }
 
-func TestAnAddresseeOnAnotherBus(t *testing.T) {
-	east, west, cords := tie(t)
+func TestAddressee_IsFoundOnAnotherBus(t *testing.T) {
+	east, west, links := tie(t)
 	west.Join(t, "tg:bot", "tg:*")
 	agent := east.Join(t, "agent:a")
 	send := func(want protocol.Addressee, delivered int) {
@@ -117,20 +121,20 @@ func TestAnAddresseeOnAnotherBus(t *testing.T) {
 		}
 	}
 	send(protocol.AddresseeOK, 1)
-	cords[0].mu.Lock()
-	cords[0].cut = true
-	cords[0].mu.Unlock()
+	links[0].mu.Lock()
+	links[0].cut = true
+	links[0].mu.Unlock()
 	send(protocol.AddresseeFailed, 0)
 	if got := rows(t, east, "event='process_finish' AND status='offline' AND actor='tg:bot'"); len(got) != 1 {
 		t.Errorf("the end of the lost delivery is %v", got)
 	}
-	cords[0].local.RemoveBus("west")
-	cords[0].local.RemoveBus("south") // which nobody knows
+	links[0].local.RemoveBus("west")
+	links[0].local.RemoveBus("south") // which nobody knows
 	send(protocol.AddresseeAbsent, 0)
 }
 
-func TestWhatLeavesAnotherBusIsForgotten(t *testing.T) {
-	east, west, cords := tie(t)
+func TestRemote_ForgetsPeersThatLeft(t *testing.T) {
+	east, west, links := tie(t)
 	far := west.Join(t, "agent:far", "a", "b")
 	watcher := west.Join(t, "cli:watcher")
 	if err := watcher.Observe(t.Context(), "b"); err != nil {
@@ -159,29 +163,29 @@ func TestWhatLeavesAnotherBusIsForgotten(t *testing.T) {
 		t.Errorf("%d deliveries after the peer left", n)
 	}
 	watcher.Next(t) // it still observes
-	cords[0].local.RemoveRemotePeer("west", "agent:nobody", bus.Stamp{})
-	cords[0].local.RemoveRemotePattern("south", "agent:nobody", "x")
+	links[0].local.RemoveRemotePeer("west", "agent:nobody", bus.Stamp{})
+	links[0].local.RemoveRemotePattern("south", "agent:nobody", "x")
 }
 
-func TestTheNewerSessionOfAnIdentityWinsAcrossBuses(t *testing.T) {
-	east, west, cords := tie(t)
+func TestTakeover_NewerSessionWinsAcrossBuses(t *testing.T) {
+	east, west, links := tie(t)
 	older := rawPeer(t, east, "agent:x", "agent:x")
 	rawPeer(t, west, "agent:x", "agent:x")
 	if _, err := older.read(); wire.CloseCode(err) != protocol.CloseReplaced {
 		t.Errorf("the older session: %v; want close code 4001", err)
 	}
-	list := cords[1].local.Members()
+	list := links[1].local.Members()
 	if len(list) != 1 || list[0].Peer != "agent:x" || list[0].Stamp.Bus != "west" || len(list[0].Patterns) != 1 {
 		t.Fatalf("the members of west are %+v", list)
 	}
 	mine := list[0].Stamp
-	if newer, ok := cords[1].local.RemoteJoined("zenith", bus.Member{Peer: "agent:x", Stamp: bus.Stamp{At: mine.At - 1, Bus: "zenith"}}); !ok || newer.Stamp != mine || len(newer.Patterns) != 1 {
+	if newer, ok := links[1].local.RemoteJoined("zenith", bus.Member{Peer: "agent:x", Stamp: bus.Stamp{At: mine.At - 1, Bus: "zenith"}}); !ok || newer.Stamp != mine || len(newer.Patterns) != 1 {
 		t.Errorf("an older claim: %+v, %t; want to be told of %+v", newer, ok, mine)
 	}
-	if _, ok := cords[1].local.RemoteJoined("west", bus.Member{Peer: "agent:x", Stamp: mine}); ok || len(west.Server().Peers()) != 1 {
+	if _, ok := links[1].local.RemoteJoined("west", bus.Member{Peer: "agent:x", Stamp: mine}); ok || len(west.Server().Peers()) != 1 {
 		t.Error("a session replaced itself")
 	}
-	if _, ok := cords[1].local.RemoteJoined("zenith", bus.Member{Peer: "agent:y", Stamp: mine}); ok {
+	if _, ok := links[1].local.RemoteJoined("zenith", bus.Member{Peer: "agent:y", Stamp: mine}); ok {
 		t.Error("an identity that is not here is newer")
 	}
 	for _, c := range []struct {

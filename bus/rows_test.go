@@ -53,7 +53,7 @@ func expectRows(t *testing.T, got []string, want ...string) {
 	}
 }
 
-func TestRowsOfADelivery(t *testing.T) {
+func TestRows_OfDelivery(t *testing.T) {
 	b := bustest.Start(t, nil)
 	p := rawPeer(t, b, "agent:x", "agent:x")
 	s := rawPeer(t, b, "tg:1")
@@ -75,8 +75,8 @@ func TestRowsOfADelivery(t *testing.T) {
 		`send_finish | m1 | call-7 | tg:1 | agent:x | ok | {"accepted":true,"messageId":"m1","deliveredTo":1,"addressee":"ok"} | -`)
 }
 
-// TestRowsHoldNoSecrets sends secrets through the bus: the peer gets them, the log does not.
-func TestRowsHoldNoSecrets(t *testing.T) {
+// TestRows_ContainNoSecrets sends secrets through the bus: the peer gets them, the log does not.
+func TestRows_ContainNoSecrets(t *testing.T) {
 	b := bustest.Start(t, &bus.Options{Redact: redact.New()})
 	p := rawPeer(t, b, "agent:x", "agent:x")
 	s := rawPeer(t, b, "tg:1")
@@ -113,7 +113,7 @@ func TestRowsHoldNoSecrets(t *testing.T) {
 	}
 }
 
-func TestRowsOfFailuresAndOfNobody(t *testing.T) {
+func TestRows_OfFailuresAndNoSubscriber(t *testing.T) {
 	b := bustest.Start(t, nil)
 	ok, bad := b.Join(t, "agent:a", "news"), b.Join(t, "agent:b", "news", "bad")
 	bad.Refuse(func(*bustest.Delivery) error { return fmt.Errorf("no disk") })
@@ -135,7 +135,7 @@ func TestRowsOfFailuresAndOfNobody(t *testing.T) {
 	}
 }
 
-func TestRefusedMessagesHaveOneRejectedRow(t *testing.T) {
+func TestRows_RefusedMessageHasOne(t *testing.T) {
 	b := bustest.Start(t, nil)
 	s := rawPeer(t, b, "agent:x")
 	for i, c := range []struct{ from, kind string }{{"agent:x", "configure"}, {"agent:y", "agent_event"}, {"agent:x", "invented"}, {"nobody", "agent_event"}} {
@@ -154,7 +154,7 @@ func TestRefusedMessagesHaveOneRejectedRow(t *testing.T) {
 	}
 }
 
-func TestRowsOfSessions(t *testing.T) {
+func TestRows_OfSessions(t *testing.T) {
 	b := bustest.Start(t, nil)
 	p := rawPeer(t, b, "agent:x", "agent:*")
 	p.request("unsubscribe", `{"topic":"agent:*"}`)

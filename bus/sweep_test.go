@@ -13,9 +13,9 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// TestASessionThatHasEndedIsFreed has a peer get a message and leave. Nobody asks
+// TestSession_IsFreedAfterItsEnd has a peer get a message and leave. Nobody asks
 // for its topic again, and still nothing keeps the session.
-func TestASessionThatHasEndedIsFreed(t *testing.T) {
+func TestSession_IsFreedAfterItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := New(nil, nil)
 		ctx, stop := context.WithCancel(t.Context())
@@ -56,9 +56,9 @@ func comeAndGo(t *testing.T, srv *Server) weak.Pointer[session] {
 	return gone
 }
 
-// TestALockThatIsHeldStopsThePulse has somebody keep the lock of the sessions, as
+// TestSweep_StopsCallingOnSweepWhenBlocked has somebody keep the lock of the sessions, as
 // in a deadlock: systemd's watchdog must hear nothing more.
-func TestALockThatIsHeldStopsThePulse(t *testing.T) {
+func TestSweep_StopsCallingOnSweepWhenBlocked(t *testing.T) {
 	pulses := make(chan int)
 	count := 0
 	srv := New(nil, &Options{OnSweep: func() { count++; pulses <- count }})

@@ -79,9 +79,9 @@ func message(n int) string {
 	return fmt.Sprintf(`{"topic":"t","payload":{"messageId":"m%d","type":"agent_event","from":"cli:s","timestamp":"2026-02-17T12:00:00Z","content":{}}}`, n)
 }
 
-// TestWhatWasNotSentGoesToTheNewerSession fills the window and the queue of a peer that
+// TestTakeover_MovesUnsentDeliveries fills the window and the queue of a peer that
 // is then replaced: it answers what it has, and the newer session gets the rest in order.
-func TestWhatWasNotSentGoesToTheNewerSession(t *testing.T) {
+func TestTakeover_MovesUnsentDeliveries(t *testing.T) {
 	inBubble(t, &Options{PeerWindow: 2}, func(t *testing.T, srv *Server) {
 		older, toOlder := joins(t, srv, "agent:x", `{"topic":"t"}`)
 		sender, result := joins(t, srv, "cli:s", ``)
@@ -118,10 +118,10 @@ func TestWhatWasNotSentGoesToTheNewerSession(t *testing.T) {
 	})
 }
 
-// TestTheGraceOfAReplacedSessionEnds replaces a peer that answers nothing, by one that
+// TestTakeover_GraceEnds replaces a peer that answers nothing, by one that
 // does not subscribe: what it was sent is offline and written after two seconds, and
 // what it was not sent is offline at once.
-func TestTheGraceOfAReplacedSessionEnds(t *testing.T) {
+func TestTakeover_GraceEnds(t *testing.T) {
 	inBubble(t, &Options{PeerWindow: 1}, func(t *testing.T, srv *Server) {
 		_, toOlder := joins(t, srv, "agent:x", `{"topic":"t"}`)
 		sender, result := joins(t, srv, "cli:s", ``)
@@ -152,9 +152,9 @@ func TestTheGraceOfAReplacedSessionEnds(t *testing.T) {
 	})
 }
 
-// TestAReplacedSessionWithARevokedTokenEnds: in its grace, too, a session is as good as its
+// TestTakeover_EndsReplacedSessionWithRevokedToken: in its grace, too, a session is as good as its
 // credential.
-func TestAReplacedSessionWithARevokedTokenEnds(t *testing.T) {
+func TestTakeover_EndsReplacedSessionWithRevokedToken(t *testing.T) {
 	file := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
 	credential := func(name string) *grant.Credential {
 		all := []string{"*"}
@@ -185,9 +185,9 @@ func TestAReplacedSessionWithARevokedTokenEnds(t *testing.T) {
 	})
 }
 
-// TestALateInitializeTakesNothingOver has an initialize be handled long after its
+// TestInitialize_TakesNoIdentityWhenLate has an initialize be handled long after its
 // connection was opened, as when the program stood still meanwhile.
-func TestALateInitializeTakesNothingOver(t *testing.T) {
+func TestInitialize_TakesNoIdentityWhenLate(t *testing.T) {
 	srv := New(nil, nil)
 	stream, _ := wire.Pipe(nil)
 	s := srv.openSession(stream, "here", nil)
@@ -202,10 +202,10 @@ func TestALateInitializeTakesNothingOver(t *testing.T) {
 	}
 }
 
-// TestWhoComesWhileAMessageArrivesIsNotPassedOver has a message of another bus look for its
+// TestDeliver_FindsPeerThatJustCame has a message of another bus look for its
 // targets just before one of them comes back to this bus: the other bus must hear that it
 // was not sent the message. One that does not want it any more is nobody's concern.
-func TestWhoComesWhileAMessageArrivesIsNotPassedOver(t *testing.T) {
+func TestDeliver_FindsPeerThatJustCame(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, srv *Server) {
 		before := srv.index.targets("t")
 		joins(t, srv, "agent:back", `{"topic":"t"}`)
@@ -218,9 +218,9 @@ func TestWhoComesWhileAMessageArrivesIsNotPassedOver(t *testing.T) {
 	})
 }
 
-// TestTakeoversUnderTraffic takes an identity over again and again while three peers send
+// TestTakeover_UnderTraffic takes an identity over again and again while three peers send
 // to it: every message reaches exactly one session, and none fails.
-func TestTakeoversUnderTraffic(t *testing.T) {
+func TestTakeover_UnderTraffic(t *testing.T) {
 	srv := New(nil, &Options{PeerWindow: 4})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

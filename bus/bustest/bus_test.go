@@ -8,7 +8,7 @@ import (
 	"hubbub/protocol"
 )
 
-func TestAMessageAndItsAnswer(t *testing.T) {
+func TestBus_DeliversMessageAndAnswer(t *testing.T) {
 	for name, start := range map[string]func(t *testing.T) *bustest.Bus{
 		"listener":  func(t *testing.T) *bustest.Bus { return bustest.Start(t, nil) },
 		"in memory": func(t *testing.T) *bustest.Bus { return bustest.StartInMemory(t, nil) },
@@ -28,7 +28,7 @@ func TestAMessageAndItsAnswer(t *testing.T) {
 	}
 }
 
-func TestRunsInABubble(t *testing.T) {
+func TestBus_RunsInSynctestBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
 		agent := b.Join(t, "agent:lead", "agent:*")
@@ -39,7 +39,7 @@ func TestRunsInABubble(t *testing.T) {
 	})
 }
 
-func TestPeersSurviveARestart(t *testing.T) {
+func TestBus_PeersSurviveRestart(t *testing.T) {
 	b := bustest.Start(t, nil)
 	agent := b.Join(t, "agent:lead", "agent:lead")
 	sender := b.Join(t, "tg:1")

@@ -141,9 +141,9 @@ func (s settled) Send(frame []byte, binary bool) error {
 	return s.Conn.Send(frame, binary)
 }
 
-// TestTranscriptsOverSeveralBuses runs the wire cases with each connection of a
+// TestTranscripts_OverSeveralBuses runs the wire cases with each connection of a
 // case on another bus: several buses behave as one.
-func TestTranscriptsOverSeveralBuses(t *testing.T) {
+func TestTranscripts_OverSeveralBuses(t *testing.T) {
 	cases, err := transcript.Load(protocol.Transcripts)
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestTranscriptsOverSeveralBuses(t *testing.T) {
 	}
 }
 
-func TestFramesLargerThanANATSPayload(t *testing.T) {
+func TestCluster_SplitsLargeFrames(t *testing.T) {
 	nodes := joinAll(t, startNATS(t, 0).ClientURL(), 2)
 	ear := nodes[1].Join(t, "agent:x", "agent:x")
 	sender := nodes[0].Join(t, "cli:s")
@@ -192,8 +192,8 @@ func TestFramesLargerThanANATSPayload(t *testing.T) {
 	}
 }
 
-// TestNamesCrossBuses: what the sender's bus vouches for reaches a broker at another.
-func TestNamesCrossBuses(t *testing.T) {
+// TestNames_CrossBuses: what the sender's bus vouches for reaches a broker at another.
+func TestNames_CrossBuses(t *testing.T) {
 	nodes := joinAll(t, startNATS(t, 0).ClientURL(), 2)
 	ear := nodes[1].Join(t, protocol.PeerBroker, "collab:*")
 	sender := nodes[0].Join(t, "agent:a")
@@ -204,7 +204,7 @@ func TestNamesCrossBuses(t *testing.T) {
 	}
 }
 
-func TestOrderAcrossBuses(t *testing.T) {
+func TestOrder_HoldsAcrossBuses(t *testing.T) {
 	nodes := joinAll(t, startNATS(t, 0).ClientURL(), 2)
 	ear := nodes[1].Join(t, "agent:x", "agent:x")
 	s, err := wire.Dial(t.Context(), nodes[0].URL(), nil)
@@ -236,9 +236,9 @@ func TestOrderAcrossBuses(t *testing.T) {
 	}
 }
 
-// TestABusThatDies leaves a message on its way: its sender has an answer within
+// TestCluster_FailsForwardsToDeadBus leaves a message on its way: its sender has an answer within
 // seconds, whatever the delivery timeout.
-func TestABusThatDies(t *testing.T) {
+func TestCluster_FailsForwardsToDeadBus(t *testing.T) {
 	nats := startNATS(t, 0)
 	a, b := join(t, "a", nats.ClientURL(), nil), join(t, "b", nats.ClientURL(), nil)
 	far := b.Join(t, "agent:far", "agent:far")
@@ -261,7 +261,7 @@ func TestABusThatDies(t *testing.T) {
 	close(finish)
 }
 
-func TestTheNewestOfSimultaneousTakeoversStays(t *testing.T) {
+func TestTakeover_NewestOfSimultaneousOnesStays(t *testing.T) {
 	nodes := joinAll(t, startNATS(t, 0).ClientURL(), 3)
 	for round := range 5 {
 		id := fmt.Sprintf("agent:x%d", round)
@@ -403,9 +403,9 @@ func (p *proxy) freeze(on bool) {
 	p.thawed.Broadcast()
 }
 
-// TestAPartitionedBus is cut off from NATS without its connection being closed,
+// TestCluster_ReportsPartition is cut off from NATS without its connection being closed,
 // as when a cable is pulled or the machine stands still.
-func TestAPartitionedBus(t *testing.T) {
+func TestCluster_ReportsPartition(t *testing.T) {
 	nats := startNATS(t, 0)
 	cut := startProxy(t, nats.Addr().String())
 	a, b := join(t, "a", nats.ClientURL(), nil), join(t, "b", "nats://"+cut.listener.Addr().String(), nil)

@@ -58,9 +58,9 @@ func (c caller) ask(method, params string) string {
 	return c.next()
 }
 
-// TestOnceHoldsWhereverItIsRepeated sends each message at three buses at the same time,
+// TestOnce_HoldsAtEveryBus sends each message at three buses at the same time,
 // and then once more at each.
-func TestOnceHoldsWhereverItIsRepeated(t *testing.T) {
+func TestOnce_HoldsAtEveryBus(t *testing.T) {
 	nodes := joinAll(t, startNATS(t, 0).ClientURL(), 3)
 	var callers []caller
 	for i, n := range nodes {
@@ -109,10 +109,10 @@ func TestOnceHoldsWhereverItIsRepeated(t *testing.T) {
 	}
 }
 
-// TestOnceWhileABusIsAway: what a bus took that is cut off is not delivered by another, and
+// TestOnce_RefusesWhileOwnerIsAway: what a bus took that is cut off is not delivered by another, and
 // has its outcome again when the bus is back. What it did not take is delivered without
 // it, and the result says that it speaks for a part.
-func TestOnceWhileABusIsAway(t *testing.T) {
+func TestOnce_RefusesWhileOwnerIsAway(t *testing.T) {
 	url := startNATS(t, 0)
 	cut := startProxy(t, url.Addr().String())
 	quick := &cluster.Options{Heartbeat: 50 * time.Millisecond, SilentAfter: 500 * time.Millisecond}

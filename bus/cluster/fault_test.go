@@ -11,7 +11,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-func TestTroubleIsToldOnceAMinute(t *testing.T) {
+func TestFault_IsLoggedOncePerMinute(t *testing.T) {
 	var logged bytes.Buffer
 	log := zerolog.New(&logged)
 	lines := func() int { return bytes.Count(logged.Bytes(), []byte("\n")) }
@@ -55,9 +55,9 @@ func TestTroubleIsToldOnceAMinute(t *testing.T) {
 	}
 }
 
-// TestADeniedSubscriptionIsToldUntilTheNextConnection has NATS let this bus say
+// TestFault_HoldsDeniedSubscription has NATS let this bus say
 // everything and hear nothing, of which it speaks once.
-func TestADeniedSubscriptionIsToldUntilTheNextConnection(t *testing.T) {
+func TestFault_HoldsDeniedSubscription(t *testing.T) {
 	c := New(nil, "east", nil)
 	later := func() string { return c.natsFault.current(time.Now().Add(time.Hour)) }
 	c.reportNATSError(fmt.Errorf("%w: Permissions Violation for Publish to \"hubbub.all\"", nats.ErrPermissionViolation))
@@ -73,15 +73,15 @@ func TestADeniedSubscriptionIsToldUntilTheNextConnection(t *testing.T) {
 	}
 }
 
-func TestPasswordsOfServersAreNotShown(t *testing.T) {
+func TestRedactURLs_HidesPasswords(t *testing.T) {
 	if got, want := redactURLs([]string{"nats://u:secret@a:1", "b:2", "nats://c", "tls://secret@d", "u:secret@e:1", "nats://u:se@cret@f"}), "nats://a:1, nats://b:2, nats://c, tls://d, nats://e:1, nats://f"; got != want {
 		t.Errorf("shown = %q; want %q", got, want)
 	}
 }
 
-// TestALossSaysHelloOnceAHeartbeat has NATS refuse what is published, the hello
+// TestCluster_SaysHelloOncePerHeartbeatAfterLoss has NATS refuse what is published, the hello
 // after each refusal too: that must not go round in circles.
-func TestALossSaysHelloOnceAHeartbeat(t *testing.T) {
+func TestCluster_SaysHelloOncePerHeartbeatAfterLoss(t *testing.T) {
 	c := New(nil, "east", nil)
 	at := time.Now()
 	for range 1000 {

@@ -56,12 +56,12 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// TestNATSServersAreKilledInTurn kills each of three NATS servers that keep one stream of three
+// TestCluster_SurvivesKilledNATSServers kills each of three NATS servers that keep one stream of three
 // replicas, with kill -9, while messages cross from one bus to another and the rows of the log
 // are copied: no message is lost or doubled without a word, the buses find each other again,
 // and the stream has every row once. It takes a minute: only where HUBBUB_NATS_KILLS says how
 // many rounds, as `make test-partition` does.
-func TestNATSServersAreKilledInTurn(t *testing.T) {
+func TestCluster_SurvivesKilledNATSServers(t *testing.T) {
 	rounds := 0
 	if fmt.Sscan(os.Getenv("HUBBUB_NATS_KILLS"), &rounds); rounds == 0 { //nolint:errcheck // 0 then
 		t.Skip("runs by make test-partition")

@@ -24,9 +24,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestNATSComesAndGoes starts without NATS, starts it, stops it and starts it
+// TestCluster_SurvivesLossOfNATS starts without NATS, starts it, stops it and starts it
 // again: peers of one bus are served all the while.
-func TestNATSComesAndGoes(t *testing.T) {
+func TestCluster_SurvivesLossOfNATS(t *testing.T) {
 	probe := startNATS(t, 0)
 	addr := probe.Addr().String()
 	var port int
@@ -70,9 +70,9 @@ func TestNATSComesAndGoes(t *testing.T) {
 	}
 }
 
-// TestARefusalOfNATSDoesNotLast has a server refuse the bus again and again, as
+// TestFault_EndsAfterRefusal has a server refuse the bus again and again, as
 // one does whose accounts are not loaded, and then take it.
-func TestARefusalOfNATSDoesNotLast(t *testing.T) {
+func TestFault_EndsAfterRefusal(t *testing.T) {
 	strict, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, Username: "u", Password: "p",
 	})
@@ -109,10 +109,10 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 	return net.DialTimeout(network, address, time.Second)
 }
 
-// TestAConnectionIsUsedBeforeItIsTold holds back what the NATS client tells of the
+// TestCluster_UsesConnectionBeforeItsNotice holds back what the NATS client tells of the
 // connection of one bus: messages cross it already, and those that are on their way
 // when it is told stay so.
-func TestAConnectionIsUsedBeforeItIsTold(t *testing.T) {
+func TestCluster_UsesConnectionBeforeItsNotice(t *testing.T) {
 	url := startNATS(t, 0).ClientURL()
 	tell, told := make(chan struct{}), make(chan struct{})
 	late := func(o *nats.Options) error {
@@ -169,10 +169,10 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// TestANATSServerThatRefusesIsTold has a server that wants another password, one
+// TestCluster_ReportsRefusalOfNATS has a server that wants another password, one
 // that lets this bus publish nothing, and none at all: the bus stands alone, and its
 // log and /readyz say why.
-func TestANATSServerThatRefusesIsTold(t *testing.T) {
+func TestCluster_ReportsRefusalOfNATS(t *testing.T) {
 	user := &server.User{Username: "u", Password: "right", Permissions: &server.Permissions{
 		Publish: &server.SubjectPermission{Deny: []string{">"}},
 	}}
@@ -195,10 +195,10 @@ func TestANATSServerThatRefusesIsTold(t *testing.T) {
 	}
 }
 
-// TestCredentialsThatExpireAreReadAnew has a server whose users are known by a signed file,
+// TestNATS_ReadsExpiredCredentialsAgain has a server whose users are known by a signed file,
 // which is good for four seconds and replaced by whoever runs the bus, late: until then the bus
 // stands alone and says why, and then is taken back.
-func TestCredentialsThatExpireAreReadAnew(t *testing.T) {
+func TestNATS_ReadsExpiredCredentialsAgain(t *testing.T) {
 	operator, account := keyPair(t, nkeys.CreateOperator), keyPair(t, nkeys.CreateAccount)
 	public := func(k nkeys.KeyPair) string {
 		p, err := k.PublicKey()

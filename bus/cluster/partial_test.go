@@ -60,8 +60,8 @@ const alone = `a bus that cannot know of others says so
 {"jsonrpc":"2.0","id":2,"result":{"accepted":true,"messageId":"m1","deliveredTo":1,"addressee":"ok","partial":true,"missing":[]}}
 `
 
-// TestTranscriptsOfAPartition runs them over one bus, two and three.
-func TestTranscriptsOfAPartition(t *testing.T) {
+// TestTranscripts_OfPartition runs them over one bus, two and three.
+func TestTranscripts_OfPartition(t *testing.T) {
 	url := startNATS(t, 0)
 	for count, text := range map[int]string{1: alone, 2: partial, 3: partial} {
 		c, err := transcript.Parse("partial", []byte(text))

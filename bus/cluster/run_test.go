@@ -11,9 +11,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestWhatWaitsForNATSIsBounded queues up to the bound in bytes and one past it,
+// TestSendQueue_IsBounded queues up to the bound in bytes and one past it,
 // and again once the sender has taken something.
-func TestWhatWaitsForNATSIsBounded(t *testing.T) {
+func TestSendQueue_IsBounded(t *testing.T) {
 	c := New(nil, "east", nil)
 	part := outgoing{body: make([]byte, maxQueued/4)}
 	for i := range 4 {
@@ -56,9 +56,9 @@ type nowhere struct{}
 
 func (nowhere) Dial(string, string) (net.Conn, error) { return nil, net.ErrClosed }
 
-// TestTwoRunsOfABusNumberTheirMessagesApart has a bus that was started anew: an
+// TestCluster_RunsUseDistinctIDs has a bus that was started anew: an
 // outcome on its way to the run before must find nothing that waits for it.
-func TestTwoRunsOfABusNumberTheirMessagesApart(t *testing.T) {
+func TestCluster_RunsUseDistinctIDs(t *testing.T) {
 	before, now := New(nil, "east", nil), New(nil, "east", nil)
 	apart := max(before.state.nextID, now.state.nextID) - min(before.state.nextID, now.state.nextID)
 	if apart < 1<<20 { // by chance once in 2^42 runs
@@ -66,9 +66,9 @@ func TestTwoRunsOfABusNumberTheirMessagesApart(t *testing.T) {
 	}
 }
 
-// TestATwinIsToldOnce has a bus hear another of its name, which says
+// TestFault_ReportsNameConflictOnce has a bus hear another of its name, which says
 // something twice a second and with every subscription.
-func TestATwinIsToldOnce(t *testing.T) {
+func TestFault_ReportsNameConflictOnce(t *testing.T) {
 	var logged bytes.Buffer
 	log := zerolog.New(&logged)
 	c := New(nil, "east", &Options{Log: &log})
@@ -85,9 +85,9 @@ func TestATwinIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestBothConnectionsNoticeADeadServer has the copy of the log and the cluster find
+// TestNATS_ConnectionsNoticeDeadServer has the copy of the log and the cluster find
 // out equally soon that a server does not answer: the copy once waited for minutes.
-func TestBothConnectionsNoticeADeadServer(t *testing.T) {
+func TestNATS_ConnectionsNoticeDeadServer(t *testing.T) {
 	o := (&Options{NATS: []nats.Option{nats.SetCustomDialer(nowhere{})}}).withDefaults()
 	c := New([]string{"nats://east.invalid"}, "east", &o)
 	s := NewActivityStream([]string{"nats://east.invalid"}, "activity", "east", &o)

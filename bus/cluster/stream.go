@@ -39,8 +39,8 @@ type ActivityStream struct {
 
 // commitRows are the rows of one commit of the activity log.
 type commitRows struct {
-	first int64
-	rows  []activitylog.Row
+	firstID int64
+	rows    []activitylog.Row
 }
 
 // streamQueue is the number of commits that may wait. streamRetryInterval is the time between two
@@ -135,10 +135,10 @@ func (s *ActivityStream) publish(ctx context.Context, js jetstream.JetStream, c 
 	var rest []*nats.Msg
 	if lost := s.takeLost(); lost > 0 {
 		row := gap(lost)
-		rest = append(rest, s.message(c.first-1, &row, fmt.Sprint("gap before ", c.first)))
+		rest = append(rest, s.message(c.firstID-1, &row, fmt.Sprint("gap before ", c.firstID)))
 	}
 	for i := range c.rows {
-		rest = append(rest, s.message(c.first+int64(i), &c.rows[i], strconv.FormatInt(c.first+int64(i), 10)))
+		rest = append(rest, s.message(c.firstID+int64(i), &c.rows[i], strconv.FormatInt(c.firstID+int64(i), 10)))
 	}
 	for {
 		var err error

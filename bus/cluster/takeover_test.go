@@ -15,11 +15,11 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// TestTakeoversBetweenThreeBuses takes an identity over again and again, each time at
+// TestTakeover_BetweenThreeBuses takes an identity over again and again, each time at
 // another bus, while a peer of each bus sends to it and one bus now and then hears nothing
 // from NATS for a moment: no message reaches two sessions, none is called never sent that
 // reached one, and what is called lost came from the bus that was cut off, or went there.
-func TestTakeoversBetweenThreeBuses(t *testing.T) {
+func TestTakeover_BetweenThreeBuses(t *testing.T) {
 	url := startNATS(t, 0)
 	cut := startProxy(t, url.Addr().String())
 	quick := &cluster.Options{Heartbeat: 50 * time.Millisecond, SilentAfter: 300 * time.Millisecond}

@@ -16,9 +16,9 @@ func told(c *Cluster, from string, h header, content any) {
 	c.receive(&nats.Msg{Data: join(h, encode(content))})
 }
 
-// TestAResultIsWholeOnceAllAreKnown follows a bus that begins beside two others: what it
+// TestCoverage_IsCompleteOnceAllBusesAreKnown follows a bus that begins beside two others: what it
 // says of a message is whole once both have told their peers, and have lately heard it.
-func TestAResultIsWholeOnceAllAreKnown(t *testing.T) {
+func TestCoverage_IsCompleteOnceAllBusesAreKnown(t *testing.T) {
 	c := New(nil, "east", nil)
 	bus.New(nil, &bus.Options{Cluster: c})
 	now := time.Now()
@@ -97,8 +97,8 @@ func TestAResultIsWholeOnceAllAreKnown(t *testing.T) {
 	}
 }
 
-// TestABusWithoutOthersSettlesDown begins alone: for two heartbeats there may be others.
-func TestABusWithoutOthersSettlesDown(t *testing.T) {
+// TestCluster_EndsIsolationWithoutOthers begins alone: for two heartbeats there may be others.
+func TestCluster_EndsIsolationWithoutOthers(t *testing.T) {
 	c := New(nil, "east", nil)
 	bus.New(nil, &bus.Options{Cluster: c})
 	missing := func() bool { return c.Missing() != nil }
@@ -130,9 +130,9 @@ func TestABusWithoutOthersSettlesDown(t *testing.T) {
 	}
 }
 
-// TestOnceWaitsForAPartition: a bus that has just lost NATS, or has just begun, cannot know
+// TestOnce_WaitsForSilentBus: a bus that has just lost NATS, or has just begun, cannot know
 // whether another has a message with once. After a while that is a partition.
-func TestOnceWaitsForAPartition(t *testing.T) {
+func TestOnce_WaitsForSilentBus(t *testing.T) {
 	c := New(nil, "east", nil)
 	for age, want := range map[time.Duration]error{0: errNotChecked, c.options.SilentAfter - time.Second: errNotChecked, c.options.SilentAfter: nil} {
 		c.state.since = time.Now().Add(-age)

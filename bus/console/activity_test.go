@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestWhyThereIsNoRow: an empty page says whether nothing matches, nothing was
+// TestActivityView_ExplainsEmptyList: an empty page says whether nothing matches, nothing was
 // written yet, or something is wrong.
-func TestWhyThereIsNoRow(t *testing.T) {
+func TestActivityView_ExplainsEmptyList(t *testing.T) {
 	for want, v := range map[string]activityView{
 		"Nothing is recorded yet. Rows appear here as soon as something happens.": {},
 		"No rows match.":                {Query: url.Values{"topic": {"tg:*"}}},

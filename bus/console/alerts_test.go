@@ -12,7 +12,7 @@ import (
 	"hubbub/protocol/collab"
 )
 
-func TestOdditiesAreFoundAndSorted(t *testing.T) {
+func TestAlertFinder_FindsAndSorts(t *testing.T) {
 	now := time.Unix(10_000, 0)
 	f := newReadModel()
 	quiet := &alertFinder{Now: now, Status: &busStatus{}}

@@ -14,7 +14,7 @@ import (
 )
 
 // linkOf asks for a link with a token and returns its path.
-func (s *stage) linkOf(t *testing.T, name string) string {
+func (s *fixture) linkOf(t *testing.T, name string) string {
 	t.Helper()
 	a := s.ask(t, http.MethodPost, "/console/link", "", "Authorization: Bearer token-of-"+name)
 	var link struct{ URL string }
@@ -30,7 +30,7 @@ func (s *stage) linkOf(t *testing.T, name string) string {
 
 // enter follows a link and returns where the pages of the visit lie, and the cookie as
 // a header line.
-func (s *stage) enter(t *testing.T, name string) (home, cookie string) {
+func (s *fixture) enter(t *testing.T, name string) (home, cookie string) {
 	t.Helper()
 	a := s.ask(t, http.MethodGet, s.linkOf(t, name), "")
 	if a.status != http.StatusOK {
@@ -51,8 +51,8 @@ func visitOf(t *testing.T, a answer) (home, cookie string) {
 	return home, "Cookie: " + cookie
 }
 
-func TestOnlyCredentialsSeeTheConsole(t *testing.T) {
-	s := newStage(t, newDoor())
+func TestAuth_NeedsCredential(t *testing.T) {
+	s := newFixture(t, newDoor())
 	for _, path := range []string{
 		"/console/", "/console/topology", "/console/activity", "/console/activity/rows?after=1", "/console/message?id=x", "/console/agents", "/console/agent?id=x",
 		"/console/chat?id=x", "/console/peer?id=x", "/console/work", "/console/item?id=x", "/console/health", "/console/series.json", "/console/state.json", "/console/nothing",
@@ -76,8 +76,8 @@ func TestOnlyCredentialsSeeTheConsole(t *testing.T) {
 	}
 }
 
-func TestALinkLetsInOnce(t *testing.T) {
-	s := newStage(t, newDoor())
+func TestLink_OpensOneVisit(t *testing.T) {
+	s := newFixture(t, newDoor())
 	path := s.linkOf(t, "operator")
 	a := s.ask(t, http.MethodGet, path, "")
 	set := a.header.Get("Set-Cookie")
@@ -109,13 +109,13 @@ func TestALinkLetsInOnce(t *testing.T) {
 	}
 }
 
-func TestARevokedCredentialIsOutAtOnce(t *testing.T) {
-	gate := newDoor()
-	s := newStage(t, gate)
+func TestAuth_RefusesRevokedCredential(t *testing.T) {
+	credentials := newDoor()
+	s := newFixture(t, credentials)
 	home, cookie := s.enter(t, "operator")
 	link := s.linkOf(t, "operator")
 	s.page(t, home, cookie)
-	gate.revoke("operator")
+	credentials.revoke("operator")
 	if a := s.ask(t, http.MethodGet, home, "", cookie); a.status != http.StatusUnauthorized {
 		t.Errorf("the visit of a revoked credential: %d", a.status)
 	}
@@ -135,8 +135,8 @@ func formToken(t *testing.T, body string) string {
 	return token
 }
 
-func TestActionsNeedTheRightAndAFormOfOurs(t *testing.T) {
-	s := newStage(t, newDoor())
+func TestActions_NeedRightAndOwnForm(t *testing.T) {
+	s := newFixture(t, newDoor())
 	s.dead.list = []console.DeadLetter{{ID: "7", Queue: "telegram", Destination: "42", State: "dead", Text: "<b>hi</b>", Error: "<script>alert(1)</script>"}}
 	home, cookie := s.enter(t, "operator")
 	body := s.page(t, home+"work", cookie)
@@ -183,10 +183,10 @@ func TestActionsNeedTheRightAndAFormOfOurs(t *testing.T) {
 	}
 }
 
-// TestAnotherPortGetsNothingThatWorks opens the console as a browser would that keeps its
+// TestVisit_SecretsDoNotReachAnotherPort opens the console as a browser would that keeps its
 // cookies in a jar, and then another server of the same host.
-func TestAnotherPortGetsNothingThatWorks(t *testing.T) {
-	s := newStage(t, newDoor())
+func TestVisit_SecretsDoNotReachAnotherPort(t *testing.T) {
+	s := newFixture(t, newDoor())
 	s.dead.list = []console.DeadLetter{{ID: "7", State: "dead"}}
 	var got []string // cookies that the other server received
 	other := newServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.Header["Cookie"]...) }))
@@ -235,9 +235,9 @@ func TestAnotherPortGetsNothingThatWorks(t *testing.T) {
 	}
 }
 
-// TestAVisitActsForHalfAnHour replays everything that a visit had.
-func TestAVisitActsForHalfAnHour(t *testing.T) {
-	s := newStage(t, newDoor())
+// TestVisit_MayActForHalfAnHour replays everything that a visit had.
+func TestVisit_MayActForHalfAnHour(t *testing.T) {
+	s := newFixture(t, newDoor())
 	s.dead.list = []console.DeadLetter{{ID: "7", State: "dead"}}
 	home, cookie := s.enter(t, "operator")
 	token := formToken(t, s.page(t, home+"work", cookie))
@@ -263,8 +263,8 @@ func TestAVisitActsForHalfAnHour(t *testing.T) {
 	}
 }
 
-func TestLeaving(t *testing.T) {
-	s := newStage(t, newDoor())
+func TestLeave_EndsVisit(t *testing.T) {
+	s := newFixture(t, newDoor())
 	home, cookie := s.enter(t, "operator")
 	token := formToken(t, s.page(t, home, cookie))
 	if a := s.ask(t, http.MethodPost, home+"leave", "form="+token, cookie); a.status != http.StatusOK {
@@ -275,8 +275,8 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
-func TestAnOpenBusNeedsNoLink(t *testing.T) {
-	s := newStage(t, nil)
+func TestAuth_OpenBusNeedsNoLink(t *testing.T) {
+	s := newFixture(t, nil)
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -300,8 +300,8 @@ func TestAnOpenBusNeedsNoLink(t *testing.T) {
 	}
 }
 
-func TestPagesMayLoadOnlyOurFiles(t *testing.T) {
-	s := newStage(t, nil)
+func TestPages_LoadOnlyOwnFiles(t *testing.T) {
+	s := newFixture(t, nil)
 	for _, path := range []string{"/console/", "/console/activity", "/console/agents", "/console/work", "/console/health"} {
 		a := s.ask(t, http.MethodGet, path, "")
 		csp := a.header.Get("Content-Security-Policy")

@@ -6,7 +6,7 @@ import (
 	"hubbub/protocol"
 )
 
-func TestTheLastLineOfAChatIsWhatPeopleSaw(t *testing.T) {
+func TestChat_LastLineIsVisible(t *testing.T) {
 	c := newReadModel().chat("tg:1")
 	line := func() string {
 		if e := c.LastLine(); e != nil {

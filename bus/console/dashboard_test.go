@@ -80,9 +80,9 @@ func checkQuery(t *testing.T, where, query string, exported map[string]map[strin
 	return names
 }
 
-// TestDashboardShowsMetricsThatExist compares deploy/grafana-dashboard.json with
+// TestDashboard_UsesExistingMetrics compares deploy/grafana-dashboard.json with
 // what a bus really exports, both ways.
-func TestDashboardShowsMetricsThatExist(t *testing.T) {
+func TestDashboard_UsesExistingMetrics(t *testing.T) {
 	exported := labelsOf(t)
 	raw, err := os.ReadFile("../../deploy/grafana-dashboard.json")
 	if err != nil {
@@ -112,9 +112,9 @@ func TestDashboardShowsMetricsThatExist(t *testing.T) {
 	}
 }
 
-// TestAlertsAskForMetricsThatExist holds deploy/prometheus-alerts.yaml, and what
+// TestPrometheusAlerts_UseExistingMetrics holds deploy/prometheus-alerts.yaml, and what
 // docs/operating.md says about alerts, against what a bus exports.
-func TestAlertsAskForMetricsThatExist(t *testing.T) {
+func TestPrometheusAlerts_UseExistingMetrics(t *testing.T) {
 	exported := labelsOf(t)
 	rules, err := os.ReadFile("../../deploy/prometheus-alerts.yaml")
 	if err != nil {

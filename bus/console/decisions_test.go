@@ -17,16 +17,16 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// A desk is a broker that keeps decisions and remembers what it was asked.
-type desk struct {
-	mu    sync.Mutex // guards the fields below
-	list  []collab.Approval
-	asked []string
-	owed  []collab.Obligation
-	err   error
+// A fakeBroker is a broker that keeps decisions and remembers what it was asked.
+type fakeBroker struct {
+	mu          sync.Mutex // guards the fields below
+	list        []collab.Approval
+	asked       []string
+	obligations []collab.Obligation
+	err         error
 }
 
-func (d *desk) Call(_ context.Context, method string, params any) (json.RawMessage, error) {
+func (d *fakeBroker) Call(_ context.Context, method string, params any) (json.RawMessage, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.err != nil {
@@ -46,7 +46,7 @@ func (d *desk) Call(_ context.Context, method string, params any) (json.RawMessa
 			collab.Question{ID: "q_2", Title: "of an agent", State: p.State, AskedByIdentity: "agent:lead", AskedOfID: "ops", AskedOfIdentity: "agent:ops"},
 		}})
 	case collab.ObligationListParams:
-		return json.Marshal(map[string]any{"obligations": d.owed})
+		return json.Marshal(map[string]any{"obligations": d.obligations})
 	case collab.DischargeParams:
 		d.asked = append(d.asked, method+" "+p.EventID+" "+string(p.Recipient))
 		return json.Marshal(collab.ObligationResult{})
@@ -66,7 +66,7 @@ func (d *desk) Call(_ context.Context, method string, params any) (json.RawMessa
 	return nil, collab.ErrNoBroker
 }
 
-func (d *desk) did() []string {
+func (d *fakeBroker) did() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.asked
@@ -88,19 +88,19 @@ func sections(body string) (pending, standing, decided string) {
 	return pending, standing, decided
 }
 
-// newDecidingStage is a stage with two visitors, of whom the operator may ask the broker.
-func newDecidingStage(t *testing.T) (*stage, *desk) {
-	s, d := newStage(t, newDoor()), &desk{}
-	s.gate.mu.Lock()
-	defer s.gate.mu.Unlock()
-	a := s.gate.tokens["token-of-operator"]
+// newDecisionFixture is a fixture with two visitors, of whom the operator may ask the broker.
+func newDecisionFixture(t *testing.T) (*fixture, *fakeBroker) {
+	s, d := newFixture(t, newDoor()), &fakeBroker{}
+	s.credentials.mu.Lock()
+	defer s.credentials.mu.Unlock()
+	a := s.credentials.tokens["token-of-operator"]
 	a.ActingAs = d
-	s.gate.tokens["token-of-operator"] = a
+	s.credentials.tokens["token-of-operator"] = a
 	return s, d
 }
 
-func TestDecisionsAreListedAndMade(t *testing.T) {
-	s, d := newDecidingStage(t)
+func TestDecisions_AreListedAndMade(t *testing.T) {
+	s, d := newDecisionFixture(t)
 	expired := approval("dec_6", "late", "pending", "")
 	expired.ExpiresAt = protocol.FormatTime(time.Now().Add(-time.Hour))
 	d.list = []collab.Approval{
@@ -156,9 +156,9 @@ func TestDecisionsAreListedAndMade(t *testing.T) {
 	}
 }
 
-// TestWhoMayOnlyLookSeesDecisionsAndMakesNone: from what the log tells.
-func TestWhoMayOnlyLookSeesDecisionsAndMakesNone(t *testing.T) {
-	s, d := newDecidingStage(t)
+// TestDecisions_ReadOnlyVisitorDecidesNothing: from what the log tells.
+func TestDecisions_ReadOnlyVisitorDecidesNothing(t *testing.T) {
+	s, d := newDecisionFixture(t)
 	broker := s.Join(t, "collab:broker", "collab:*")
 	tell := func(kind string, a collab.Approval) {
 		raw, err := json.Marshal(a)
@@ -206,7 +206,7 @@ func TestWhoMayOnlyLookSeesDecisionsAndMakesNone(t *testing.T) {
 }
 
 // Talk notes what was said, and answers with it.
-func (d *desk) DirectChat(ctx context.Context, agent protocol.PeerID, text string) (string, error) {
+func (d *fakeBroker) DirectChat(ctx context.Context, agent protocol.PeerID, text string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked = append(d.asked, string(agent)+": "+text)
@@ -214,7 +214,7 @@ func (d *desk) DirectChat(ctx context.Context, agent protocol.PeerID, text strin
 }
 
 // As notes as whom the next thing is asked.
-func (d *desk) As(person protocol.PeerID) console.ActingAs {
+func (d *fakeBroker) As(person protocol.PeerID) console.ActingAs {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked = append(d.asked, "as "+string(person))
@@ -222,19 +222,19 @@ func (d *desk) As(person protocol.PeerID) console.ActingAs {
 }
 
 // ResetBudget notes whose budget was counted anew.
-func (d *desk) ResetBudget(ctx context.Context, agent protocol.PeerID) error {
+func (d *fakeBroker) ResetBudget(ctx context.Context, agent protocol.PeerID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked = append(d.asked, string(agent)+" anew")
 	return d.err
 }
 
-var _ console.ActingAs = (*desk)(nil)
+var _ console.ActingAs = (*fakeBroker)(nil)
 
-// TestAVisitorTalksToAnAgent: who may act has a box on the page of an agent that is there, and
+// TestDirectChat_ShowsAnswer: who may act has a box on the page of an agent that is there, and
 // its answer, or why there is none; nobody else has one.
-func TestAVisitorTalksToAnAgent(t *testing.T) {
-	s, d := newDecidingStage(t)
+func TestDirectChat_ShowsAnswer(t *testing.T) {
+	s, d := newDecisionFixture(t)
 	s.Join(t, "agent:lead", "agent:lead")
 	home, cookie := s.enter(t, "operator")
 	body := s.page(t, home+"agent?id=agent:lead", cookie)
@@ -279,10 +279,10 @@ func TestAVisitorTalksToAnAgent(t *testing.T) {
 	}
 }
 
-// TestABudgetIsCountedAnew: the page of an agent that has used up a budget says so, with what ends that
+// TestBudget_IsResetFromItsPage: the page of an agent that has used up a budget says so, with what ends that
 // for who may act, and with the command for who may only look.
-func TestABudgetIsCountedAnew(t *testing.T) {
-	s, d := newDecidingStage(t)
+func TestBudget_IsResetFromItsPage(t *testing.T) {
+	s, d := newDecisionFixture(t)
 	lead := s.Join(t, "agent:lead", "agent:lead")
 	record := func(content map[string]any) { lead.Send(t, protocol.TopicAttention, protocol.TypeAgentEvent, content) }
 	record(map[string]any{"event": "budget", "eventId": "e1", "state": "withheld", "reason": "budget_turns", "bound": 5, "until": protocol.FormatTime(time.Now().Add(time.Hour))})

@@ -19,24 +19,24 @@ import (
 	"hubbub/bus/report"
 )
 
-// A stage is a real bus with its real log, and a console beside it.
-type stage struct {
+// A fixture is a real bus with its real log, and a console beside it.
+type fixture struct {
 	*bustest.Bus
-	reader  *activitylog.Reader
-	console *console.Console
-	http    *httptest.Server
-	gate    *door
-	dead    *letters
-	now     atomic.Int64 // added to the time, nanoseconds
+	reader      *activitylog.Reader
+	console     *console.Console
+	http        *httptest.Server
+	credentials *fakeCredentials
+	dead        *fakeDeadLetters
+	now         atomic.Int64 // added to the time, nanoseconds
 }
 
-func newStage(t testing.TB, gate *door) *stage {
+func newFixture(t testing.TB, credentials *fakeCredentials) *fixture {
 	t.Helper()
-	s := &stage{Bus: bustest.Start(t, &bus.Options{Name: "bus-test"}), dead: &letters{}, gate: gate}
+	s := &fixture{Bus: bustest.Start(t, &bus.Options{Name: "bus-test"}), dead: &fakeDeadLetters{}, credentials: credentials}
 	s.reader = activitylog.Open(s.Log)
 	o := &console.Options{DeadLetters: s.dead, Now: func() time.Time { return time.Now().Add(time.Duration(s.now.Load())) }}
-	if gate != nil {
-		o.Credentials = gate
+	if credentials != nil {
+		o.Credentials = credentials
 	}
 	s.console = console.New(s, s.reader, o)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -57,26 +57,26 @@ func newStage(t testing.TB, gate *door) *stage {
 }
 
 // Peers implements console.Bus.
-func (s *stage) Peers() []report.Peer { return s.Server().Peers() }
+func (s *fixture) Peers() []report.Peer { return s.Server().Peers() }
 
 // Counters implements console.Bus.
-func (s *stage) Counters() report.Counters { return s.Server().Counters() }
+func (s *fixture) Counters() report.Counters { return s.Server().Counters() }
 
-// A door is a gate whose tokens are known.
-type door struct {
+// A fakeCredentials is a credentials whose tokens are known.
+type fakeCredentials struct {
 	mu     sync.Mutex // guards tokens
 	tokens map[string]console.Access
 }
 
-func newDoor() *door {
-	d := &door{tokens: map[string]console.Access{}}
+func newDoor() *fakeCredentials {
+	d := &fakeCredentials{tokens: map[string]console.Access{}}
 	d.add("operator", true, true)
 	d.add("watcher", true, false)
 	d.add("agent", false, false)
 	return d
 }
 
-func (d *door) add(name string, see, act bool) {
+func (d *fakeCredentials) add(name string, see, act bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	token := "token-of-" + name
@@ -86,15 +86,15 @@ func (d *door) add(name string, see, act bool) {
 	}}
 }
 
-func (d *door) revoke(name string) {
+func (d *fakeCredentials) revoke(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.tokens, "token-of-"+name)
 }
 
-func (d *door) Open() bool { return false }
+func (d *fakeCredentials) Open() bool { return false }
 
-func (d *door) Lookup(token string) (console.Access, bool) {
+func (d *fakeCredentials) Lookup(token string) (console.Access, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a, ok := d.tokens[token]
@@ -102,29 +102,29 @@ func (d *door) Lookup(token string) (console.Access, bool) {
 }
 
 // letters are dead letters that remember what was done with them.
-type letters struct {
+type fakeDeadLetters struct {
 	mu   sync.Mutex // guards the fields below
 	list []console.DeadLetter
 	done []string
 }
 
-func (l *letters) List(context.Context, int) ([]console.DeadLetter, error) {
+func (l *fakeDeadLetters) List(context.Context, int) ([]console.DeadLetter, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.list, nil
 }
 
-func (l *letters) Retry(_ context.Context, id string) error { return l.do("retry", id) }
-func (l *letters) Drop(_ context.Context, id string) error  { return l.do("drop", id) }
+func (l *fakeDeadLetters) Retry(_ context.Context, id string) error { return l.do("retry", id) }
+func (l *fakeDeadLetters) Drop(_ context.Context, id string) error  { return l.do("drop", id) }
 
-func (l *letters) do(what, id string) error {
+func (l *fakeDeadLetters) do(what, id string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.done = append(l.done, what+" "+id)
 	return nil
 }
 
-func (l *letters) did() string {
+func (l *fakeDeadLetters) did() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Join(l.done, ", ")
@@ -138,7 +138,7 @@ type answer struct {
 }
 
 // ask sends a request and does not follow redirects. Header lines are "Name: value".
-func (s *stage) ask(t testing.TB, method, path, body string, header ...string) answer {
+func (s *fixture) ask(t testing.TB, method, path, body string, header ...string) answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.http.URL+path, strings.NewReader(body))
 	if err != nil {
@@ -165,7 +165,7 @@ func (s *stage) ask(t testing.TB, method, path, body string, header ...string) a
 }
 
 // page returns the body of a page that must be there.
-func (s *stage) page(t testing.TB, path string, header ...string) string {
+func (s *fixture) page(t testing.TB, path string, header ...string) string {
 	t.Helper()
 	a := s.ask(t, http.MethodGet, path, "", header...)
 	if a.status != http.StatusOK {
@@ -175,13 +175,13 @@ func (s *stage) page(t testing.TB, path string, header ...string) string {
 }
 
 // shows asks for a page until it holds a text.
-func (s *stage) shows(t testing.TB, path, text string, header ...string) string {
+func (s *fixture) shows(t testing.TB, path, text string, header ...string) string {
 	t.Helper()
 	return s.becomes(t, path, fmt.Sprintf("%q", text), func(body string) bool { return strings.Contains(body, text) }, header...)
 }
 
 // becomes asks for a page until it is as wanted.
-func (s *stage) becomes(t testing.TB, path, what string, wanted func(body string) bool, header ...string) string {
+func (s *fixture) becomes(t testing.TB, path, what string, wanted func(body string) bool, header ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -25,9 +25,9 @@ type noBus struct{}
 func (noBus) Peers() []report.Peer      { return nil }
 func (noBus) Counters() report.Counters { return report.Counters{} }
 
-// TestABusyBusIsReadAtABoundedPace checks that one look reads so many rows and no
+// TestFollow_SkipsRowsOfBusyBus checks that one look reads so many rows and no
 // more, and that what it leaves out is counted.
-func TestABusyBusIsReadAtABoundedPace(t *testing.T) {
+func TestFollow_SkipsRowsOfBusyBus(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "activity.db")
 	w := activitylog.NewWriter(path, nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -71,7 +71,7 @@ func TestABusyBusIsReadAtABoundedPace(t *testing.T) {
 	}
 }
 
-func TestWhatIsRememberedIsBounded(t *testing.T) {
+func TestReadModel_IsBounded(t *testing.T) {
 	b := newLRUMap[string, int](100)
 	for i := range 1000 {
 		b.touch(fmt.Sprint(i))
@@ -98,7 +98,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	}
 }
 
-func TestRatesFade(t *testing.T) {
+func TestRate_Decays(t *testing.T) {
 	var r rate
 	at := time.Unix(1000, 0)
 	for range 600 {
@@ -113,7 +113,7 @@ func TestRatesFade(t *testing.T) {
 	}
 }
 
-func TestQuantiles(t *testing.T) {
+func TestQuantile_InterpolatesBuckets(t *testing.T) {
 	ms := time.Millisecond
 	buckets := func(counts ...uint64) []report.Bucket {
 		return []report.Bucket{{Upper: ms, Count: counts[0]}, {Upper: 2 * ms, Count: counts[1]}, {Upper: 4 * ms, Count: counts[2]}, {Count: counts[3]}}
@@ -131,7 +131,7 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-func TestBarsLieOnTheAxis(t *testing.T) {
+func TestWaterfall_BarsLieOnAxis(t *testing.T) {
 	at := time.Unix(0, 0)
 	v := &messageView{}
 	v.draw(&view.Waterfall{Begin: at, Whole: time.Second, Bars: []view.Bar{
@@ -162,7 +162,7 @@ func percentOf(t *testing.T, text string) (v float64) {
 	return v
 }
 
-func TestTicksAreRoundAndFew(t *testing.T) {
+func TestTicks_AreRoundAndFew(t *testing.T) {
 	for _, test := range []struct{ whole, want time.Duration }{
 		{time.Microsecond, time.Microsecond / 5}, {4 * time.Millisecond, time.Millisecond}, {1430 * time.Millisecond, 500 * time.Millisecond},
 		{9 * time.Second, 2 * time.Second}, {70 * time.Second, 10 * time.Second}, {14 * time.Minute, 2 * time.Minute}, {100 * time.Hour, 15 * time.Hour},
@@ -174,7 +174,7 @@ func TestTicksAreRoundAndFew(t *testing.T) {
 	}
 }
 
-func TestSpansAreDrawnBehindTheirMessage(t *testing.T) {
+func TestWaterfall_DrawsSpansBehindMessage(t *testing.T) {
 	at := time.Unix(0, 0)
 	chain := &activitylog.Chain{}
 	record := func(id string, after time.Duration, content string) {
@@ -201,21 +201,21 @@ func TestSpansAreDrawnBehindTheirMessage(t *testing.T) {
 // A slowReader is a visitor who reads an answer late: a row comes first.
 type slowReader struct {
 	*httptest.ResponseRecorder
-	facts *readModel
+	model *readModel
 	t     *testing.T
 }
 
 func (s *slowReader) Write(b []byte) (int, error) {
-	if !s.facts.mu.TryLock() {
+	if !s.model.mu.TryLock() {
 		s.t.Error("no row can be applied while the answer is sent")
 		return len(b), nil
 	}
-	s.facts.mu.Unlock()
+	s.model.mu.Unlock()
 	return s.ResponseRecorder.Write(b)
 }
 
-// TestASlowVisitorHoldsNobody: the facts may change while a page is sent.
-func TestASlowVisitorHoldsNobody(t *testing.T) {
+// TestPage_SlowReaderDoesNotHoldModel: the model may change while a page is sent.
+func TestPage_SlowReaderDoesNotHoldModel(t *testing.T) {
 	c := New(noBus{}, nil, nil)
 	c.model.chat("tg:1")
 	for _, page := range []string{"", "agents", "agent?id=agent:a", "chat?id=tg:1", "peer?id=tg:1", "work", "decisions", "owed", "health", "item?id=none", "message?id=none", "state.json"} {

@@ -13,11 +13,11 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestWhoWaitsForWhomIsShown: what the broker says to who may act, and to others what its events
+// TestObligations_AreListed: what the broker says to who may act, and to others what its events
 // told, of which nothing is shown that is done.
-func TestWhoWaitsForWhomIsShown(t *testing.T) {
-	s, d := newDecidingStage(t)
-	d.owed = []collab.Obligation{{ID: "q_1", Kind: collab.KindQuestion, Title: "which <b>region?", State: "open", OwedByID: "will", OwedByIdentity: "cli:will", OwedToID: "lead", OwedToIdentity: "agent:lead"}}
+func TestObligations_AreListed(t *testing.T) {
+	s, d := newDecisionFixture(t)
+	d.obligations = []collab.Obligation{{ID: "q_1", Kind: collab.KindQuestion, Title: "which <b>region?", State: "open", OwedByID: "will", OwedByIdentity: "cli:will", OwedToID: "lead", OwedToIdentity: "agent:lead"}}
 	home, cookie := s.enter(t, "operator")
 	if body := s.page(t, home+"owed", cookie); !strings.Contains(body, "which &lt;b&gt;region?") || !strings.Contains(body, "cli:will") || !strings.Contains(body, "This list comes from the broker") {
 		t.Errorf("an operator sees %s", body)
@@ -52,10 +52,10 @@ func TestWhoWaitsForWhomIsShown(t *testing.T) {
 	}
 }
 
-// TestWhatIsOwedIsSettledThere: by who may act alone, and what the broker refuses is told.
-func TestWhatIsOwedIsSettledThere(t *testing.T) {
-	s, d := newDecidingStage(t)
-	d.owed = []collab.Obligation{
+// TestObligations_AreActedOnByOperators: by who may act alone, and what the broker refuses is told.
+func TestObligations_AreActedOnByOperators(t *testing.T) {
+	s, d := newDecisionFixture(t)
+	d.obligations = []collab.Obligation{
 		{ID: "q_1", Kind: collab.KindQuestion, Title: "which region?", State: "open", OwedByID: "will"},
 		{ID: "wi_1", Kind: collab.KindWorkItem, Title: "the notes", State: "open", OwedByID: "lead"},
 		{ID: "dec_1", Kind: collab.KindDecision, Title: "shell", State: "pending", OwedByID: "will"},

@@ -21,7 +21,7 @@ import (
 const hostile = `<script>alert(1)</script>"><img src=x onerror=alert(2)>'` + "\u202e\u2066"
 
 // scene plays a chat with two agents, all of whose names are hostile, and work.
-func (s *stage) scene(t *testing.T) (message protocol.MessageID) {
+func (s *fixture) scene(t *testing.T) (message protocol.MessageID) {
 	t.Helper()
 	bridge := s.Join(t, "tg:1", "tg:*")
 	lead := s.Join(t, "agent:lead", "agent:lead")
@@ -68,8 +68,8 @@ func (s *stage) scene(t *testing.T) (message protocol.MessageID) {
 	return message
 }
 
-func TestHostileNamesAreText(t *testing.T) {
-	s := newStage(t, nil)
+func TestPages_ShowHostileNamesAsText(t *testing.T) {
+	s := newFixture(t, nil)
 	s.dead.list = []console.DeadLetter{{ID: "1", State: "dead", Text: hostile, Error: hostile, Agent: hostile, Destination: hostile, Queue: hostile}}
 	message := s.scene(t)
 	s.shows(t, "/console/agents", "agent:other")
@@ -105,8 +105,8 @@ func TestHostileNamesAreText(t *testing.T) {
 	}
 }
 
-func TestPagesTellTheStory(t *testing.T) {
-	s := newStage(t, nil)
+func TestPages_ShowScenario(t *testing.T) {
+	s := newFixture(t, nil)
 	message := s.scene(t)
 	for path, want := range map[string][]string{
 		"/console/":                     {"collab:broker", "agent:lead", "role-agent", "speaks through a bridge", `class="edge`},
@@ -131,10 +131,10 @@ func TestPagesTellTheStory(t *testing.T) {
 	}
 }
 
-// TestAMessageIsFoundByWhatWasSaid: who saw the id of an event somewhere need not
+// TestSearch_FindsMessageByText: who saw the id of an event somewhere need not
 // know that of the message which brought it.
-func TestAMessageIsFoundByWhatWasSaid(t *testing.T) {
-	s := newStage(t, nil)
+func TestSearch_FindsMessageByText(t *testing.T) {
+	s := newFixture(t, nil)
 	message := s.scene(t)
 	s.shows(t, "/console/agent?id=agent:lead", string(message))
 	if a := s.ask(t, http.MethodGet, "/console/message?id=e1", ""); a.status != http.StatusSeeOther || a.header.Get("Location") != "/console/message?id="+string(message) {
@@ -142,10 +142,10 @@ func TestAMessageIsFoundByWhatWasSaid(t *testing.T) {
 	}
 }
 
-// TestASearchTakesWordsAndTitles: ids lead to their message, what names one chat to it, and other words
+// TestSearch_FindsTextsAndTitles: ids lead to their message, what names one chat to it, and other words
 // to the rows that have them.
-func TestASearchTakesWordsAndTitles(t *testing.T) {
-	s := newStage(t, nil)
+func TestSearch_FindsTextsAndTitles(t *testing.T) {
+	s := newFixture(t, nil)
 	message := s.scene(t)
 	bridge := s.Join(t, "tg:titled", "tg:titled")
 	bridge.Send(t, "agent:lead", protocol.TypeTGMessage, json.RawMessage(`{"text":"hello","sourceId":"e9","chat":{"id":"-7","title":"Ops Room","kind":"group"}}`))
@@ -162,10 +162,10 @@ func TestASearchTakesWordsAndTitles(t *testing.T) {
 	}
 }
 
-// TestNumbersAgreeWithTheLog compares what the page counts with what the log's
+// TestPages_AgreeWithLog compares what the page counts with what the log's
 // reader counts, at each step of events that wait, end, and get a turn after all.
-func TestNumbersAgreeWithTheLog(t *testing.T) {
-	s := newStage(t, nil)
+func TestPages_AgreeWithLog(t *testing.T) {
+	s := newFixture(t, nil)
 	s.scene(t)
 	s.agreesWithTheLog(t, "agent:other", 1)
 	late := s.Join(t, "agent:late")
@@ -191,7 +191,7 @@ func TestNumbersAgreeWithTheLog(t *testing.T) {
 
 // agreesWithTheLog waits until the page has the numbers of the log for every
 // agent; those of one are known.
-func (s *stage) agreesWithTheLog(t *testing.T, known string, avoided int64) {
+func (s *fixture) agreesWithTheLog(t *testing.T, known string, avoided int64) {
 	t.Helper()
 	stats, err := s.reader.AgentStats(t.Context(), time.Time{}, time.Time{})
 	if err != nil {
@@ -246,8 +246,8 @@ func rooted(href string) string {
 	return strings.Replace(strings.ReplaceAll(href, "&amp;", "&"), "./", "/console/", 1)
 }
 
-func TestTheTailMovesAndFilters(t *testing.T) {
-	s := newStage(t, nil)
+func TestActivity_UpdatesAndFilters(t *testing.T) {
+	s := newFixture(t, nil)
 	a := s.Join(t, "agent:a", "agent:a")
 	s.Sync(t)
 	body := s.page(t, "/console/activity?type=agent_event&event=send_start")
@@ -288,8 +288,8 @@ func TestTheTailMovesAndFilters(t *testing.T) {
 	}
 }
 
-func TestHistoryPagesMeet(t *testing.T) {
-	s := newStage(t, nil)
+func TestActivity_OlderPagesMeet(t *testing.T) {
+	s := newFixture(t, nil)
 	a := s.Join(t, "agent:a", "agent:a")
 	var sent []string
 	for i := range 230 {
@@ -315,8 +315,8 @@ func TestHistoryPagesMeet(t *testing.T) {
 	}
 }
 
-func TestStateForPrograms(t *testing.T) {
-	s := newStage(t, nil)
+func TestStateJSON_ServesState(t *testing.T) {
+	s := newFixture(t, nil)
 	s.scene(t)
 	var state console.State
 	if err := json.Unmarshal([]byte(s.shows(t, "/console/state.json", `"status":"error"`)), &state); err != nil {
@@ -331,27 +331,27 @@ func TestStateForPrograms(t *testing.T) {
 	}
 }
 
-func TestWithoutALogThereIsStillAConsole(t *testing.T) {
-	s := newStage(t, nil)
+func TestConsole_WorksWithoutLog(t *testing.T) {
+	s := newFixture(t, nil)
 	c := console.New(s, nil, nil)
-	bare := &stage{Bus: s.Bus, console: c}
+	bare := &fixture{Bus: s.Bus, console: c}
 	bare.http = newServer(t, c)
 	for _, path := range []string{"/console/", "/console/activity", "/console/agents", "/console/work", "/console/health", "/console/state.json"} {
 		bare.page(t, path)
 	}
 	empty := activitylog.Open(t.TempDir() + "/none.db")
 	t.Cleanup(empty.Close)
-	later := &stage{Bus: s.Bus, console: console.New(s, empty, nil)}
+	later := &fixture{Bus: s.Bus, console: console.New(s, empty, nil)}
 	later.http = newServer(t, later.console)
 	if body := later.page(t, "/console/activity"); !strings.Contains(body, "nothing is recorded yet") {
 		t.Error("a log that does not exist yet is not told")
 	}
 }
 
-// TestWhatAnAgentSaidStandsOnceInItsChat: that the other agents of the chat are told of it is no further message,
+// TestChat_ShowsRelayedReplyOnce: that the other agents of the chat are told of it is no further message,
 // and what they made of it stands beside it.
-func TestWhatAnAgentSaidStandsOnceInItsChat(t *testing.T) {
-	s := newStage(t, nil)
+func TestChat_ShowsRelayedReplyOnce(t *testing.T) {
+	s := newFixture(t, nil)
 	bridge := s.Join(t, "tg:room", "tg:room")
 	lead := s.Join(t, "agent:lead", "agent:lead")
 	other := s.Join(t, "agent:other", "agent:other")
@@ -370,10 +370,10 @@ func TestWhatAnAgentSaidStandsOnceInItsChat(t *testing.T) {
 	}
 }
 
-// TestClientsThatCameAndWentAreFolded: a command that published something and left is counted, and listed on demand;
+// TestPages_CountGoneClients: a command that published something and left is counted, and listed on demand;
 // nor does it make a chat, or what it published to an agent. A bridge talks with whom its chats talk with.
-func TestClientsThatCameAndWentAreFolded(t *testing.T) {
-	s := newStage(t, nil)
+func TestPages_CountGoneClients(t *testing.T) {
+	s := newFixture(t, nil)
 	s.scene(t)
 	for _, id := range []protocol.PeerID{"cli:pub-1", "cli:pub-2"} {
 		p := s.Join(t, id)

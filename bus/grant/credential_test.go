@@ -10,7 +10,7 @@ import (
 	"hubbub/protocol"
 )
 
-func TestWhatACredentialGrants(t *testing.T) {
+func TestCredential_Grants(t *testing.T) {
 	c := grant.Credential{
 		Name: "x", Identities: []string{"tg:*", "cli:op"}, Subscribe: []string{"tg:*", "news:?"}, Publish: []string{"agent:*", "odd*name"},
 	}
@@ -42,8 +42,8 @@ func TestWhatACredentialGrants(t *testing.T) {
 	}
 }
 
-// TestOnlyNarrowerCredentialsMayBeIssued tries to widen each list.
-func TestOnlyNarrowerCredentialsMayBeIssued(t *testing.T) {
+// TestMayIssue_OnlyNarrowerCredentials tries to widen each list.
+func TestMayIssue_OnlyNarrowerCredentials(t *testing.T) {
 	issuer := grant.Credential{
 		Name: "system", Identities: []string{"agent:system"}, Subscribe: []string{"system:*"}, Publish: []string{"tg:*"}, Issue: []string{"agent:tg-*"},
 		Names: []string{"boss"},
@@ -83,14 +83,14 @@ func TestOnlyNarrowerCredentialsMayBeIssued(t *testing.T) {
 	}
 }
 
-func TestATokenHas256Bits(t *testing.T) {
+func TestNewToken_Has256Bits(t *testing.T) {
 	token := grant.NewToken()
 	if b, err := base64.RawURLEncoding.DecodeString(token); err != nil || len(b) != 32 || token == grant.NewToken() {
 		t.Errorf("%q: %v", token, err)
 	}
 }
 
-func TestWhatIsWrongWithACredential(t *testing.T) {
+func TestCheck_ReportsInvalidCredential(t *testing.T) {
 	f := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
 	long := strings.Repeat("x", 129)
 	for _, c := range []grant.Credential{

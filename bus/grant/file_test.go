@@ -16,7 +16,7 @@ import (
 
 var bridge = grant.Credential{Name: "tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*"}, Publish: []string{"agent:*"}}
 
-func TestPutGivesATokenThatExistsItsCredential(t *testing.T) {
+func TestPut_SetsCredentialOfExistingToken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), grant.FileName)
 	f := grant.NewFile(path)
 	if err := f.Reload(); err != nil {
@@ -63,7 +63,7 @@ func TestPutGivesATokenThatExistsItsCredential(t *testing.T) {
 	}
 }
 
-func TestAPassOpensItsAddressOnly(t *testing.T) {
+func TestDerivedToken_OpensOnlyItsAddress(t *testing.T) {
 	f := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
 	token, err := f.Create(bridge)
 	if err != nil {
@@ -104,9 +104,9 @@ func TestAPassOpensItsAddressOnly(t *testing.T) {
 	}
 }
 
-// TestManyProgramsChangeOneFile: each waits for the others, and none takes away what
+// TestFile_IsChangedByManyPrograms: each waits for the others, and none takes away what
 // another has written.
-func TestManyProgramsChangeOneFile(t *testing.T) {
+func TestFile_IsChangedByManyPrograms(t *testing.T) {
 	path := filepath.Join(t.TempDir(), grant.FileName)
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -126,8 +126,8 @@ func TestManyProgramsChangeOneFile(t *testing.T) {
 	}
 }
 
-// TestAFileThatIsTooLargeIsNotRead: not even to find out that it is no TOML.
-func TestAFileThatIsTooLargeIsNotRead(t *testing.T) {
+// TestFile_RefusesLargeFile: not even to find out that it is no TOML.
+func TestFile_RefusesLargeFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), grant.FileName)
 	for size, want := range map[int64]string{16 << 20: "NULL bytes", 16<<20 + 1: "larger than 16777216 bytes"} {
 		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, size)); err != nil {
@@ -139,15 +139,15 @@ func TestAFileThatIsTooLargeIsNotRead(t *testing.T) {
 	}
 }
 
-// TestAFileThatCannotBePlacedIsAnError has a name so long that its copy could have none.
-func TestAFileThatCannotBePlacedIsAnError(t *testing.T) {
+// TestFile_FailsWithoutFolder has a name so long that its copy could have none.
+func TestFile_FailsWithoutFolder(t *testing.T) {
 	f := grant.NewFile(filepath.Join(t.TempDir(), strings.Repeat("x", 250)))
 	if _, err := f.Create(bridge); err == nil || !strings.Contains(err.Error(), "writing the credentials file") || !f.Open() {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestNamesAreUnique(t *testing.T) {
+func TestFile_RefusesDuplicateNames(t *testing.T) {
 	f := grant.NewFile(filepath.Join(t.TempDir(), "new", grant.FileName))
 	if _, err := f.Create(bridge); err != nil {
 		t.Fatal(err)
@@ -167,9 +167,9 @@ func TestNamesAreUnique(t *testing.T) {
 	}
 }
 
-// TestABrokenFileNeverOpensTheBus replaces good credentials with things that are
+// TestFile_StaysInForceWhenBroken replaces good credentials with things that are
 // none: the last valid state stays.
-func TestABrokenFileNeverOpensTheBus(t *testing.T) {
+func TestFile_StaysInForceWhenBroken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), grant.FileName)
 	f := grant.NewFile(path)
 	token, err := f.Create(bridge)
@@ -208,9 +208,9 @@ func TestABrokenFileNeverOpensTheBus(t *testing.T) {
 	}
 }
 
-// TestAChangeThatCannotBeWrittenChangesNothing has a folder that is none, a lock
+// TestFile_KeepsStateWhenWriteFails has a folder that is none, a lock
 // and a file that are folders, and a file that somebody broke.
-func TestAChangeThatCannotBeWrittenChangesNothing(t *testing.T) {
+func TestFile_KeepsStateWhenWriteFails(t *testing.T) {
 	for name, spoil := range map[string]func(dir string) error{
 		"the folder is a file": func(dir string) error {
 			return errors.Join(os.Remove(dir), os.WriteFile(dir, nil, 0o600))
@@ -241,9 +241,9 @@ func TestAChangeThatCannotBeWrittenChangesNothing(t *testing.T) {
 	}
 }
 
-// TestAFaultIsReportedOnce keeps a bus that looks five times a second from
+// TestFile_ReportsEachErrorOnce keeps a bus that looks five times a second from
 // filling its log.
-func TestAFaultIsReportedOnce(t *testing.T) {
+func TestFile_ReportsEachErrorOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), grant.FileName)
 	f := grant.NewFile(path)
 	if _, err := f.Create(bridge); err != nil {
@@ -269,9 +269,9 @@ func TestAFaultIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestTokensAreCheckedWhileTheFileChanges looks tokens up in the middle of a
+// TestFile_ChecksTokensDuringChanges looks tokens up in the middle of a
 // change, which waits for the disk and for other processes.
-func TestTokensAreCheckedWhileTheFileChanges(t *testing.T) {
+func TestFile_ChecksTokensDuringChanges(t *testing.T) {
 	f := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
 	token, err := f.Create(bridge)
 	if err != nil {
@@ -288,9 +288,9 @@ func TestTokensAreCheckedWhileTheFileChanges(t *testing.T) {
 	}
 }
 
-// TestAFileThatCannotBeLookedAtIsTold: whoever revokes a token there must learn that
+// TestFile_ReportsFileThatCannotBeExamined: whoever revokes a token there must learn that
 // the bus does not see it.
-func TestAFileThatCannotBeLookedAtIsTold(t *testing.T) {
+func TestFile_ReportsFileThatCannotBeExamined(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	f := grant.NewFile(filepath.Join(dir, grant.FileName))
 	token, err := f.Create(bridge)

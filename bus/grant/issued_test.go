@@ -13,9 +13,9 @@ func issuedBy(issuer, name string, patterns ...string) Credential {
 	return Credential{Name: name, Issuer: issuer, SHA256: Hash(name), Identities: []string{"agent:x"}, Subscribe: patterns, Issue: []string{"agent:*"}}
 }
 
-// TestAnIssuerFillsNoFile has issuers at their bound and one past it, by the count of all
+// TestIssue_IsBounded has issuers at their bound and one past it, by the count of all
 // below the operator's credential and by their size. Others may still issue.
-func TestAnIssuerFillsNoFile(t *testing.T) {
+func TestIssue_IsBounded(t *testing.T) {
 	list := []Credential{issuedBy("", "spawner"), issuedBy("", "other"), issuedBy("spawner", "middle")}
 	for i := range maxIssued - 2 {
 		list = append(list, issuedBy("middle", fmt.Sprint("c", i)))
@@ -54,8 +54,8 @@ func TestAnIssuerFillsNoFile(t *testing.T) {
 	}
 }
 
-// TestTheFileIsNeverWrittenTooLarge: the bus would not read it any more.
-func TestTheFileIsNeverWrittenTooLarge(t *testing.T) {
+// TestFile_IsNeverWrittenTooLarge: the bus would not read it any more.
+func TestFile_IsNeverWrittenTooLarge(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName)
 	f := NewFile(path)
 	if _, err := f.Create(Credential{Name: "first", Identities: []string{"cli:me"}}); err != nil {
@@ -97,8 +97,8 @@ func oneByteHash(t *testing.T) []byte {
 	return content
 }
 
-// TestIssuersStandInNoLongRow: each message is charged to every issuer above its sender.
-func TestIssuersStandInNoLongRow(t *testing.T) {
+// TestIssue_BoundsChainOfIssuers: each message is charged to every issuer above its sender.
+func TestIssue_BoundsChainOfIssuers(t *testing.T) {
 	list := []Credential{issuedBy("", "c0")}
 	for i := range maxDepth {
 		c := issuedBy(fmt.Sprint("c", i), fmt.Sprint("c", i+1))

@@ -9,7 +9,7 @@ import (
 	"hubbub/bus/grant"
 )
 
-func TestBoundsOfAnIssuedCredentialLieWithinItsIssuers(t *testing.T) {
+func TestLimits_OfIssuedCredentialLieWithinIssuers(t *testing.T) {
 	usual := grant.Limits{Sessions: 1000, Subscriptions: 1000, Messages: 1000, Bytes: 1000, LogBytes: 1000}
 	issuer := grant.Limits{Sessions: 5, Subscriptions: 5000, Messages: 5000, Bytes: 5, LogBytes: 5}.WithDefaults(usual)
 	asked := grant.Limits{Messages: 2000, Bytes: 7, LogBytes: 3}
@@ -19,9 +19,9 @@ func TestBoundsOfAnIssuedCredentialLieWithinItsIssuers(t *testing.T) {
 	}
 }
 
-// TestABoundLetsSomethingThrough: in what a request for a credential has, and in the file,
+// TestLimit_RefusesZero: in what a request for a credential has, and in the file,
 // where 0 is no way to say that there is none.
-func TestABoundLetsSomethingThrough(t *testing.T) {
+func TestLimit_RefusesZero(t *testing.T) {
 	for bound, right := range map[grant.Limit]bool{-1: false, 0: true, 1: true} {
 		c := grant.Credential{Name: "x", SHA256: grant.Hash("x"), Limits: grant.Limits{Bytes: bound}}
 		if err := c.Check(); (err == nil) != right {

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAFileThatBecomesReadableIsRead has an administrator write credentials that
+// TestFile_ReadsFileThatBecomesReadable has an administrator write credentials that
 // the bus may not read, and then give them to it: the file itself is as before.
-func TestAFileThatBecomesReadableIsRead(t *testing.T) {
+func TestFile_ReadsFileThatBecomesReadable(t *testing.T) {
 	dir, err := os.MkdirTemp("", "grant") // those of the test are its user's alone
 	if err != nil {
 		t.Fatal(err)

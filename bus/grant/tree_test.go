@@ -40,7 +40,7 @@ func shape(f *grant.File) string {
 	return b.String()
 }
 
-func TestTheTreeOfIssuers(t *testing.T) {
+func TestWalkIssued_VisitsTree(t *testing.T) {
 	f := issuing(t)
 	if got := shape(f); got != "alone root >a >>deep >b " {
 		t.Errorf("the tree is %s", got)
@@ -66,9 +66,9 @@ func TestTheTreeOfIssuers(t *testing.T) {
 	}
 }
 
-// TestWhoIsRevokedIssuesNothing: also where its request was allowed before, or its name
+// TestIssue_RefusesRevokedIssuer: also where its request was allowed before, or its name
 // is somebody else's now.
-func TestWhoIsRevokedIssuesNothing(t *testing.T) {
+func TestIssue_RefusesRevokedIssuer(t *testing.T) {
 	f := issuing(t)
 	list := f.List()
 	alone := list[slices.IndexFunc(list, func(c grant.Credential) bool { return c.Name == "alone" })]
@@ -85,9 +85,9 @@ func TestWhoIsRevokedIssuesNothing(t *testing.T) {
 	}
 }
 
-// TestWhatAnIssuerMayNotIsNotInTheFile: neither what lies outside its own, nor another one
+// TestIssue_RefusedCredentialIsNotStored: neither what lies outside its own, nor another one
 // when it has issued as much as it may.
-func TestWhatAnIssuerMayNotIsNotInTheFile(t *testing.T) {
+func TestIssue_RefusedCredentialIsNotStored(t *testing.T) {
 	f := issuing(t)
 	list := f.List()
 	root := &list[slices.IndexFunc(list, func(c grant.Credential) bool { return c.Name == "root" })]
@@ -104,9 +104,9 @@ func TestWhatAnIssuerMayNotIsNotInTheFile(t *testing.T) {
 	}
 }
 
-// TestAnIssuerThatIsTakenOutByHand takes out what it issued, and issuers in a circle are
+// TestFile_DropsCredentialsWithoutIssuer takes out what it issued, and issuers in a circle are
 // nobody's.
-func TestAnIssuerThatIsTakenOutByHand(t *testing.T) {
+func TestFile_DropsCredentialsWithoutIssuer(t *testing.T) {
 	f := issuing(t)
 	path := filepath.Join(t.TempDir(), grant.FileName)
 	var text strings.Builder
