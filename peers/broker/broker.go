@@ -149,8 +149,7 @@ func (b *Broker) announceReady(ctx context.Context) error {
 	return nil
 }
 
-// drain refuses new requests and waits a moment until those before them have
-// their answers.
+// drain refuses new requests and waits briefly until the earlier ones are answered.
 func (b *Broker) drain() {
 	b.closing.Store(true)
 	limit, cancel := context.WithTimeout(context.Background(), stopGrace)
@@ -162,11 +161,11 @@ func (b *Broker) drain() {
 	}
 }
 
-// handle takes one collab_request. It answers "processed" once what the request
-// did and its answer are stored.
+// handle takes one collab_request. It answers "processed" once the effects of the request and its
+// answer are stored.
 func (b *Broker) handle(ctx context.Context, d *peer.Delivery) error {
 	if d.Topic != protocol.TopicBroker {
-		return nil // told to others on collab:*
+		return nil // for other subscribers of collab:*
 	}
 	if b.closing.Load() {
 		return errStopping
@@ -180,8 +179,7 @@ func (b *Broker) handle(ctx context.Context, d *peer.Delivery) error {
 	return b.writer.change(ctx, func(t *tx) { answerRequest(t, r) })
 }
 
-// forget forgets an answer that was sent, or notes that it was if it is kept for
-// repetitions.
+// forget deletes a sent answer, or marks it as sent if it is kept for repeated requests.
 func (b *Broker) forget(sent answer) {
 	b.writer.deferToCommit(func(tx *store.Tx) {
 		tx.Exec(`DELETE FROM answers WHERE id = ? AND kept = 0`, sent.id)
@@ -189,7 +187,7 @@ func (b *Broker) forget(sent answer) {
 	})
 }
 
-// committed lets out what a batch brought about.
+// committed sends what a batch produced.
 func (b *Broker) committed(done *tx) {
 	b.answers.add(done.answers)
 	if len(done.events) > 0 {
@@ -203,10 +201,10 @@ func (b *Broker) committed(done *tx) {
 	case <-b.due: // only the newest counts
 	default:
 	}
-	b.due <- due // has room: nobody else sends
+	b.due <- due // does not block: there is no other sender
 }
 
-// recordID makes an id that sorts after those made before it.
+// newID makes an id that sorts after all earlier ones.
 func newID(prefix string, now time.Time) string {
 	return prefix + ulid.MustNew(ulid.Timestamp(now), ulid.DefaultEntropy()).String()
 }

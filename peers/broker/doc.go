@@ -1,79 +1,74 @@
-// Package broker is the collaboration broker: it keeps identities,
-// conversations, questions, work, deliveries and claims, and decides who is
-// woken. It implements the OpenScout collaboration contract ("Track 02").
+// Package broker is the collaboration broker. It keeps identities, conversations,
+// questions, work, deliveries and claims, and decides whom to wake. It implements the
+// OpenScout collaboration contract ("Track 02").
 //
 // # Guarantees
 //
-//   - Facts: everything that happened is an event in an append-only log, with a
-//     seq from 1 without gaps, as long as events are kept. The state is what the events
-//     amount to, and nothing else; after a restart it is the same.
+//   - Events: every change is an event in an append-only log, with a seq from 1
+//     without gaps while events are kept. The state is the result of the events
+//     alone; after a restart it is the same.
 //   - Durability: a request is answered "processed" once its events, its answer
-//     and its wakes are on disk (synchronous=FULL). Requests that come together
-//     share one commit.
-//   - Answers: every request that was processed gets one collab_result, sent until
-//     its requester took it. A requester that is away for a minute, does not take
-//     its answers for five, or rejects one four times loses them. A repeated request
+//     and its wakes are on disk (synchronous=FULL). Concurrent requests share a
+//     commit.
+//   - Answers: every processed request gets one collab_result, sent until its
+//     requester takes it. A requester loses an answer if it is absent for a minute,
+//     does not take it for five minutes, or rejects it four times. A repeated request
 //     (same from, requestId, method and params) gets the first answer again for 24
-//     hours and changes nothing; the same requestId with another method or params is
-//     a conflict. A request that was refused changed nothing and may be repeated.
+//     hours and changes nothing. The same requestId with another method or params is
+//     a conflict. A refused request changed nothing and may be repeated.
 //   - Responsibility: one decision wakes one agent at most, never the sender, by
-//     the rules below; the decision is stored with all that was looked at.
-//     Who is responsible does not depend on whether they can be woken.
-//   - Wakes: a wake is stored before it is sent, and sent until its addressee took
+//     the rules below. The decision is stored with everything that it is based on.
+//     It does not depend on whether the responsible agent can be woken.
+//   - Wakes: a wake is stored before it is sent, and sent until its receiver takes
 //     it, across SIGKILL with the same event id and messageId. An agent that is
-//     absent from the bus, offline, or manual is not woken; the delivery waits, and
-//     its wake is sent once when the agent is next announced or heard of. The spawner is
-//     told (an agent_event "wanted" to system:agents, for ten minutes), and starts one again
-//     that it had stopped because nobody talked to it. A wake that
-//     the agent rejected four times is parked in the same way, so that the agent's other
-//     wakes do not wait behind it.
+//     absent from the bus, offline, or manual is not woken: the delivery waits, and
+//     its wake is sent once when the agent announces itself or comes back online. The
+//     spawner is asked for the agent (an agent_event "wanted" to system:agents, for ten
+//     minutes), and starts an agent again that it had stopped when idle. A wake that
+//     the agent rejected four times is parked in the same way, so that later wakes do
+//     not wait behind it.
 //   - Work: every work item that is not done or cancelled has an owner and a
-//     next-move owner. Only the changes of state of the machines below happen.
-//   - Claims: an event has at most one holder at any time on the broker's clock;
-//     tokens are integers that only grow.
-//   - Order: requests of one sender are decided in the order in which they were
-//     sent. Events go to collab:events in the order of the log, at least once; their
-//     metadata.seq tells repetitions and gaps.
-//   - Bounds: at most 1,024 requests wait to be decided, at most 2,000 answers for
-//     one requester (then its requests are refused); a page of a list is at most
-//     512 KiB, texts are at most 256 KiB, names 256 bytes.
+//     next-move owner. Only the transitions of the state machines below happen.
+//   - Claims: an event has at most one holder at any time on the broker's clock.
+//     Tokens are integers that only grow.
+//   - Order: requests of one sender are decided in the order of sending. Events go
+//     to collab:events in the order of the log, at least once. Their metadata.seq
+//     reveals repetitions and gaps.
+//   - Bounds: at most 1,024 requests wait for a decision, and at most 2,000 answers
+//     for one requester (then its requests are refused). A page of a list is at most
+//     512 KiB, a text 256 KiB, a name 256 bytes.
 //
-// Not promised: privacy between agents. Whoever may publish to collab:broker may
-// read all records; membership of a conversation says who is concerned, not who
-// may read.
+// Not promised: privacy between agents. Every peer that may publish to collab:broker
+// may read all records. Membership of a conversation says whom it concerns, not who
+// may read it.
 //
-// Beside the events stands what they amount to, changed in the same commits. In memory is
-// what is open, and a start reads that and no events. Events that are older than
-// --event-keep leave, once they are published, with what has been done for as long; what is
-// open stays, but for deliveries that nobody took. Heartbeats are no events: after a start
-// an endpoint that was online has the endpoint timeout to be heard of.
+// The database has the state beside the events, changed in the same commits. Open
+// entities are also in memory; a start reads them, and no events. Published events older
+// than --event-keep are deleted, and so are entities that have been closed for as long.
+// Open ones stay, except deliveries that nobody took. Heartbeats are not events: after a
+// start the timeout of every online endpoint begins again.
 //
-// # Who is who
+// # Identities
 //
-// The caller is the message's from, for which the bus vouches; everything is decided by
-// identities. An agent stands in records under the name that it announced last, else
-// under its own: agent:lead is "lead". A person is known by a bare name too: tg:42 is "42",
-// cli:will is "will", and so is cli:will.x7 (what follows the dot tells runs of a command
-// apart). Records show bare names; beside each stands the identity (ownerId "lead",
-// ownerIdentity "agent:lead"), which decides.
+// The caller is the message's from, for which the bus vouches. All decisions are based on
+// identities. In records, an agent has the name that it announced last, else its own:
+// agent:lead is "lead". A person also has a bare name: tg:42 is "42", cli:will is "will",
+// and so is cli:will.x7 (the part after the dot distinguishes runs of a command). Beside
+// each name in a record is the identity (ownerId "lead", ownerIdentity "agent:lead").
 //
 // An agent announces its own name, or one that its credential grants (names = ["lead"] in
-// the bus's credentials; the bus says so with each request). Then it acts for agent:lead as
-// well as for itself, as long as it is granted. Nobody announces a person. An open bus
-// grants every name but that of an agent that has announced itself.
+// the bus's credentials; the bus reports them with each request). While it is granted, the
+// agent also acts for agent:lead. Nobody announces a person. An open bus grants every name
+// except that of an agent that has announced itself.
 //
-// Params may have identities, labels with "@" or bare names. A bare name means the agent or
-// the person who is known by it, on an update whom the record shows by it, and otherwise the
-// agent of that name. What means several is ambiguous, and the refusal says what does not.
+// Params accept identities, labels with "@" and bare names. A bare name means the known
+// agent or person of that name; on an update, the party that the record shows under it;
+// otherwise the agent of that name. A name that means several parties is ambiguous, and
+// the refusal lists unique names.
 //
-// An endpoint belongs to the identity that announced it; nobody else may announce
-// or refresh it. Persons (tg:, chorus:, cli:) may move any work, answer any
-// question, settle any delivery and release any claim; agents only their own.
-//
-// Records that were made before identities stood in them have those that can be told: of
-// their author the one that sent them; of a name the person's who was known by it, else the
-// agent's; and if both were known none, so that only people act for it. An endpoint that
-// was announced under another's name then must be announced again.
+// An endpoint belongs to the identity that announced it. No other identity may announce
+// or refresh it. People (tg:, chorus:, cli:) may move any work, answer any question,
+// finish any delivery and release any claim. Agents may do so only with their own.
 //
 // # Requests
 //
@@ -81,15 +76,15 @@
 //
 // A collab_request to collab:broker has {"method", "params", "requestId"}; the
 // collab_result goes to the sender's topic with {"requestId", "ok", "result"} or
-// {"requestId", "ok":false, "error":{"code","message","details"}}. Without a
-// requestId the messageId stands for it. Methods marked * tell the present state and
-// run again when repeated. "page" stands for {after?, limit?}: after is the next of
-// the former page, limit 200 unless given (1,000 at most); next is null at the end.
+// {"requestId", "ok":false, "error":{"code","message","details"}}. The
+// default requestId is the messageId. Methods marked * read the current state and
+// run again when repeated. "page" is {after?, limit?}: after is the next of the
+// previous page, and limit is 200 by default and 1,000 at most. At the end, next is null.
 //
 //	identity.announce*  {logicalAgentId, endpointId, harnessType?, workspaceId?, projectPath?, roles?,
 //	                    wakePolicy? "auto"|"manual", model?, node?, profile?} -> {identity, watched?}
 //	identity.heartbeat* {endpointId} -> {identity, watched?}; not_found: announce again
-//	identity.leave*     {endpointId} -> {identity}: it stops, and is offline from now on
+//	identity.leave*     {endpointId} -> {identity}: offline from now on
 //	identity.list*      page -> {identities, next}, one per endpoint
 //	identity.resolve*   {label} -> {identity, reason}
 //	conversation.create {id?, kind dm|group|channel|thread, title, memberIds, masterId} -> {conversation, duplicate?}
@@ -102,11 +97,12 @@
 //	question.get*       {id} -> {question}; question.list* {state?, nextMoveOwnerId?, page} -> {questions, next}
 //	work_item.create    {id?, title, ownerId, nextMoveOwnerId, state?, summary?, waitingOn?, requestedById?, parentId?,
 //	                    conversationId?, priority?, acceptanceState?, wake?} -> {work_item, duplicate?, wake?, decision?, delivery?}
+//	work_item.assign    {id, title?, ownerId, text?, invocationId?, conversationId?, chat?} -> {work_item, invocation?, flight?, decision?, ...}
 //	work_item.update    {id, any of these} -> {work_item, wake?, decision?, delivery?}
 //	work_item.get*      {id} -> {work_item}
 //	work_item.list*     {state?, ownerId?, nextMoveOwnerId?, page} -> {work_items, next}
-//	work_item.arrived   {name} -> {arrived: [{work_item, wake | null, decision, delivery?}], others?}: what waits for a thing of the world
-//	                    goes on; others is how many more than there is room for
+//	work_item.arrived   {name} -> {arrived: [{work_item, wake | null, decision, delivery?}], others?}: work that waits for an
+//	                    external thing continues; others is the number of items without room in the answer
 //	work_item.wake      {id} -> {work_item, wake | null, decision, delivery?}
 //	invocation.create   {id?, targetAgentId, text, conversationId?, workItemId?} -> {invocation, flight, delivery, wake}
 //	flight.update       {id, state, output?, error?, wake?} -> {flight, ...}; flight.get* {id} -> {flight, invocation}
@@ -117,123 +113,126 @@
 //	claim.acquire       {eventId, ttlMs?} -> {granted, owner, expiresAt, token?, answered?}
 //	claim.release       {eventId, token, answered?} -> {claim}
 //	claim.decline       {eventId} -> {claim}
-//	claim.get*          {eventId} -> {claim}; not_found: nobody ever claimed it
+//	claim.get*          {eventId} -> {claim}; not_found: it was never claimed
 //	decision.ask*       {id, tool, arguments?, digest, eventId?, chat?, mayDecide, expiresAt, default? deny|allow} -> {decision}
 //	decision.decide     {id, verdict allow|deny, scope? once|session|always, by?} -> {decision}
 //	decision.cancel, .revoke {id, reason?} -> {decision}; decision.get* {id} -> {decision}
 //	decision.list*      {state?, page} -> {decisions, next}
 //	obligation.open*    {eventId, author, recipient, blocks halted|degraded|none, defaultAction?, dischargeDelegate?, title?,
-//	                    rung?, members?, createdAt?} -> {obligation}: told by its author or its recipient
+//	                    rung?, members?, createdAt?} -> {obligation}: from its author or its recipient
 //	obligation.react*   {targetEventId, signal, recipient?, reactionId?, kind? signal|removed|edited|renewed|deleted, actor?} -> {obligation}
 //	obligation.discharge*, .get* {eventId, recipient} -> {obligation}
-//	obligation.list*    {owedById?, owedToId?, page} -> {obligations, next}: who waits for whom, by all open records
+//	obligation.list*    {owedById?, owedToId?, page} -> {obligations, next}: of all open records
 //	events.list*        {after: seq, limit?} -> {events: [{seq, id, type, source, target, payload, metadata, at}], next: seq | null}
 //	wake.explain*       {messageId | workItemId | questionId} -> {rule, outcome, targetAgentId?, endpointId?, candidates, reason, wake | null}
-//	wake.reminded*      {remindedId?, page} -> {reminders, next}: of what somebody was reminded last, and nobody has touched since
+//	wake.reminded*      {remindedId?, page} -> {reminders, next}: the last ones about unchanged records
 //	prompt.contract*    {agentId, harnessType?, conversationId?, workItemId?} -> {contract, agentId, sections}
 //
-// A record that is made again with the same id by the same caller with the same
-// params is answered with duplicate:true; with other params it is a conflict.
+// A request that creates an existing record again, by the same caller with the same
+// params, is answered with duplicate:true. With other params it is a conflict.
+//
+// A bridge adds chat {identity, kind, title?, agentId?} to message.post, question.ask and
+// work_item.assign: the broker first creates the chat's conversation and binds the chat to
+// its agent, unless it has done so before.
 //
 // # Routing
 //
-// A target is "endpoint:ID", a label (see [Label]), a role, a bare name or an
-// identity. Names and roles are compared without case and punctuation; nothing is
-// ever completed or guessed. Of several endpoints of one name that fit, live and
-// wakeable ones come first, then those in the sender's announced project, then its
-// workspace, then the one heard of last. Labels that fit several names, and names
-// that different identities announced in different workspaces, are ambiguous,
-// unless the sender's own place decides; the reason has labels or identities that are not,
-// and what was named so stands in records as the identity that announced it. A role is
-// looked for last, so that it takes nothing that is meant for one who is known by that name.
+// A target is "endpoint:ID", a label (see label), a role, a bare name or an identity.
+// Names and roles are compared without case and punctuation. Nothing is completed or
+// guessed. Among several endpoints of one name, online and wakeable ones come first, then
+// those in the sender's announced project, then in its workspace, then the latest sign of
+// life. Labels that fit several names are ambiguous. So are names that different identities
+// announced in different workspaces, unless the sender's own place decides. The reason lists
+// labels or identities that are unique, and records then show the identity that announced
+// the name. Roles are tried last, so that they take nothing meant for a known name.
 //
-// The mentions with which a text begins route when a person wrote it (surface human
-// from an agent's identity counts as agent). All other mentions are hints: they stand
-// in the result and the event, and wake nobody. Agents route with targets only.
+// The leading mentions of a person's text route (surface human from an agent's identity
+// counts as agent). All other mentions are hints: they are in the result and the event, and
+// wake nobody. Agents route only with targets.
 //
 // Wake rules, in their order: explicit_mention (targets, then leading mentions),
-// dependency_owner (only for work that waits for an agent, a person or a record), next_move_owner,
-// owner, conversation_master (in a dm without one, the other side if it is an agent),
-// none. A message of kind status or final, or about work that ended, wakes only who
-// is named. If the first one named leads nowhere, the answer is unknown_target,
+// dependency_owner (only for work that waits for an agent, a person or a record),
+// next_move_owner, owner, conversation_master (in a dm without a master, the other side if it
+// is an agent), none. A message of kind status or final, or about finished work, wakes only
+// named parties. If the first named party cannot be woken, the answer is unknown_target,
 // ambiguous or unavailable, and the message is kept: details has messageId, askedLabel,
-// candidates, deliveries.
+// candidates and deliveries.
 //
-// The sender is not woken by its own message unless that has followUp.
+// A message does not wake its sender unless it has followUp. A message that only says thanks
+// wakes nobody. An agent's message in a conversation other than a dm, without a work item,
+// wakes the master only if it names it.
 //
-// A message that says nothing but thanks wakes nobody, whoever it names. What an agent says in
-// a conversation other than a dm, about no work, wakes its master only if it names it.
+// Cycles of parents or waits are refused. Work is accepted or rejected by its requester, by
+// the party with the next move during a review, or by people. The owner may do so only if
+// nobody else is named. Nobody makes itself the reviewer: an agent that hands in another's
+// work gives the next move to the requester. parentId null removes the parent.
 //
-// Parents and waits that lead back to the record itself are refused. Work is accepted or
-// rejected by who requested it, by who has the next move while it is in review, or by people;
-// by its owner only if that is nobody else, and nobody makes themselves the reviewer: who has the next
-// move of another's work and hands it in gives that to who requested it. parentId null clears it.
-//
-// Creating and updating work wakes nobody unless the params have "wake":true, or
-// work_item.wake is called; asking and answering a question wake the one whose move
-// it then is. A completed flight brings its work to review, acceptance pending, next
-// move to who requested it; with "wake":true that one is woken.
+// Creating and updating work wakes nobody, except with "wake":true or work_item.wake. Asking
+// and answering a question wake the party with the next move. A completed flight moves its
+// work to review, with acceptance pending and the next move to the requester, who is woken
+// with "wake":true.
 //
 // A sweep reminds of work that is open, waiting or in review, of questions not yet closed, of
-// messages that must be acknowledged and are not, and of flights that never began or whose agent
-// is gone, if nothing happened to them for --stale-after, once per such period: first whose
-// move it is (the dependency owner of waiting work), then the owner, who answers for the
-// conversation, and who asked for it (rule requester; of a message only with followUp). Nobody is
-// reminded twice, unless something happened in between; who has not come for a wake is passed
-// over; and a person, who is told in the chat of the conversation or else in their own, is the last.
+// messages without their required acknowledgement, and of flights that never began or whose
+// agent is gone, if nothing has happened to them for --stale-after, once in each such period.
+// It reminds the party with the next move first (for waiting work the dependency owner), then
+// the owner, the master of the conversation, and the requester (rule requester; for a message
+// only with followUp). Nobody is reminded twice unless something happened in between. A party
+// whose earlier wake still waits is passed over. A person is always the last, and is notified
+// in the chat of the conversation or in their own.
 //
 // # Decisions
 //
-// A decision is what a person decides for an agent: whether a tool may run with one set of
-// arguments, which stand there without secrets, and whole by their hash. It is pending,
-// then allowed, denied, expired or cancelled; what is allowed for longer than once may be
-// revoked. Who decides is one of mayDecide, or a person at the command line; never an
-// agent, but the one that asked passes on what people say in its chat (by). The first
-// verdict counts, and the same one again changes nothing. What nobody decides before
-// expiresAt takes its default. Who asked gets collab.decision.updated.
+// A decision is made by a person for an agent: whether a tool may run with one set of
+// arguments. The record has the arguments without secrets, and the hash of all of them. It is
+// pending, then allowed, denied, expired or cancelled. An approval of further calls may be
+// revoked. The identities in mayDecide and people at the command line may decide, but no agent.
+// The asking agent passes on the verdicts of people in its chat (by). The first verdict counts,
+// and its repetition changes nothing. At expiresAt the default applies. The asking agent
+// receives collab.decision.updated.
 //
 // # What an agent does
 //
-// It announces its endpoint when it connects, and again when a heartbeat gets not_found; a new
-// endpoint takes the place of the former one of its identity, workspace and project. When it
-// stops it sends identity.leave; it sends identity.heartbeat every third of the endpoint timeout,
-// unless the last answer said watched: then the broker learns from bus:presence who is there, takes
-// the endpoints of who left offline at once, and a heartbeat now and then is enough, for a broker
-// that came in place of this one. On its
-// own topic it gets, as collab_event:
+// It announces its endpoint when it connects, and again when a heartbeat gets not_found. A new
+// endpoint replaces the previous one of its identity, workspace and project. When the agent
+// stops, it sends identity.leave. It sends identity.heartbeat every third of the endpoint
+// timeout, unless the last answer had watched: then the broker learns from bus:presence which
+// peers are online, takes the endpoints of departed peers offline at once, and needs only an
+// occasional heartbeat, in case the broker was replaced. On its own topic the agent receives, as
+// collab_event:
 //
 //   - collab.delivery.woken, payload [collab.Wake]: deliveryId, rule, reason, senderId and
-//     senderKind (human or agent; agents alone must not wake each other for ever), and whichever
-//     of message, workItem, question, invocation, flight and conversation it is about.
-//     It stores the event by its id (a repetition has the same one), sends
+//     senderKind (human or agent; agents alone must not wake each other forever), and the
+//     message, workItem, question, invocation, flight and conversation that it concerns.
+//     The agent stores the event by its id (a repetition has the same one), sends
 //     delivery.ack, and acts: flight.update running, then completed or failed;
 //     work_item.update; question.answer; message.post with inReplyTo.
-//   - collab.claim.offered, payload [collab.Claim]: an event that was refused to it is free.
-//   - collab.question.updated, payload [collab.Question]: who was asked declined its question.
+//   - collab.claim.offered, payload [collab.Claim]: an event that it was refused is free.
+//   - collab.question.updated, payload [collab.Question]: its question was declined.
 //
-// For an event that needs a claim it calls claim.acquire, shows eventId and token with
-// its reply, prolongs by acquiring again (the token stays), and ends with claim.release
-// {answered:true} once it replied, or claim.decline when it will not. An answered event
-// is never granted again. Without either the claim expires, and is offered again even
-// though the reply may have been shown.
+// For an event that needs a claim, the agent calls claim.acquire, adds eventId and token to its
+// reply, and prolongs the claim by acquiring it again (the token stays). It ends with
+// claim.release {answered:true} after its reply, or with claim.decline if it will not reply. An
+// answered event is never granted again. Without either call the claim expires, and is offered
+// again even if the reply was shown.
 //
 // # What a bridge does
 //
-// It shows a reply to an event that needs a claim only if claim.get gives a claim whose
-// token is the reply's and whose ownerIdentity is the reply's from. (The owner is a
-// name for people; two identities may share one.) Having shown it, the bridge may
-// itself call claim.release {eventId, token, answered:true}.
+// It shows a reply to an event that needs a claim only if claim.get returns a claim whose token
+// is the reply's and whose ownerIdentity is the reply's from. (The owner is a name for people;
+// two identities may share one.) Then the bridge may itself call claim.release {eventId, token,
+// answered:true}.
 //
-// A conversation that a chat makes under its own identity is the chat's: its topic gets, as
-// collab_event, what others do about the questions and work items of the conversation, and say in
-// it, and the reminders of them that wake nobody.
+// A conversation that a chat creates under its own identity belongs to the chat. The chat's topic
+// receives, as collab_event, what others do about the questions and work items of the conversation,
+// their messages in it, and reminders that wake nobody.
 //
 // # Events
 //
-// The types and payloads are in protocol/collab. The source is who caused the event
-// ("agent:lead", "tg:42"), or collab:broker for what the broker decides; the target is
-// what it is about ("conversation:c1", "work_item:w1", "question:q1", "agent:lead",
-// "flight:f1", "event:e1", ...). Published events carry their seq in metadata.seq.
+// The types and payloads are in protocol/collab. The source is the identity that caused the event
+// ("agent:lead", "tg:42"), or collab:broker for the broker's own decisions. The target is its
+// subject ("conversation:c1", "work_item:w1", "question:q1", "agent:lead", "flight:f1",
+// "event:e1", ...). Published events have their seq in metadata.seq.
 //
 // # Usage
 //

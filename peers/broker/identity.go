@@ -108,9 +108,9 @@ func isInvalidNameRune(r rune) bool {
 	return strings.ContainsRune(".:@", r) || unicode.IsSpace(r) || !unicode.IsGraphic(r) || text.IsInvisible(r)
 }
 
-// mustAllowName refuses a name that is not the caller's to announce. Of two agents that a
-// credential grants the same name both may have it; what every name is granted to, as
-// on an open bus, does not include the name of an agent that has announced itself.
+// mustAllowName refuses a name that the caller may not announce. Several agents may have a name
+// that their credentials grant. A grant of all names, as on an open bus, does not include the
+// name of an agent that has announced itself.
 func (t identityHandler) mustAllowName(name string) {
 	if name == t.caller.Identity.Name() {
 		return
@@ -129,7 +129,7 @@ func (t identityHandler) mustAllowName(name string) {
 	}
 }
 
-// leave takes an endpoint offline that says it stops: its wakes wait from now on.
+// leave takes an endpoint offline that is stopping. Its wakes wait from now on.
 func (t identityHandler) leave(p collab.EndpointParams) collab.IdentityResult {
 	e := t.endpoints[p.EndpointID]
 	switch {
@@ -143,8 +143,8 @@ func (t identityHandler) leave(p collab.EndpointParams) collab.IdentityResult {
 	return t.result(e.EndpointID)
 }
 
-// endPredecessors takes the endpoints offline in whose place a new one comes: those that the same
-// identity announced for the same workspace and project.
+// endPredecessors takes the endpoints offline that a new one replaces: those of the same
+// identity, workspace and project.
 func (t identityHandler) endPredecessors(e collab.Endpoint) {
 	for _, id := range sortedKeys(t.endpoints) {
 		old := t.endpoints[id]
@@ -158,8 +158,8 @@ func (t identityHandler) endPredecessors(e collab.Endpoint) {
 	}
 }
 
-// heartbeat keeps an endpoint online. It is no event unless the endpoint was offline: after a
-// restart every endpoint that was online has the timeout to be heard of again.
+// heartbeat keeps an endpoint online. It makes no event unless the endpoint was offline. After a
+// restart the timeout of every online endpoint starts again.
 func (t identityHandler) heartbeat(p collab.EndpointParams) collab.IdentityResult {
 	e := t.endpoints[p.EndpointID]
 	switch {
@@ -178,7 +178,7 @@ func (t identityHandler) heartbeat(p collab.EndpointParams) collab.IdentityResul
 	return t.result(e.EndpointID)
 }
 
-// setOnline takes an endpoint online that was offline, and wakes its agent for what waited.
+// setOnline takes an offline endpoint online, and wakes its agent for what waited.
 func (t identityHandler) setOnline(e *endpoint) {
 	back := e.Endpoint
 	back.Status, back.LastHeartbeatAt = collab.StatusOnline, formatTime(t.now)
@@ -186,7 +186,7 @@ func (t identityHandler) setOnline(e *endpoint) {
 	wakeHandler{t.tx}.wakeWaiting(&back)
 }
 
-// list answers with every endpoint, by agent and endpoint.
+// list returns every endpoint, sorted by agent and endpoint.
 func (t identityHandler) list(p collab.PageParams) collab.Page[collab.Endpoint] {
 	list := slices.SortedFunc(maps.Values(t.endpoints), func(a, b *endpoint) int {
 		return cmp.Or(cmp.Compare(a.LogicalAgentID, b.LogicalAgentID), cmp.Compare(a.EndpointID, b.EndpointID))
@@ -194,19 +194,19 @@ func (t identityHandler) list(p collab.PageParams) collab.Page[collab.Endpoint] 
 	return pageOf(list, func(e *endpoint) string { return e.EndpointID }, func(e *endpoint) collab.Endpoint { return e.Endpoint }, p)
 }
 
-// resolveLabel answers with the endpoint that a label means now.
+// resolveLabel returns the endpoint that a label means now.
 func (t identityHandler) resolveLabel(p collab.LabelParams) collab.IdentityResult {
 	if strings.TrimSpace(p.Label) == "" || len(p.Label) > maxLabel {
 		failInvalid("label is required, with at most %d bytes", maxLabel)
 	}
 	st := t.mustFindAgent(p.Label)
-	if st.Endpoint == nil { // all of them are forgotten
+	if st.Endpoint == nil { // all its endpoints are removed
 		failUnroutable(collab.CodeUnknownTarget, p.Label, st.Reason, st.Candidates, nil)
 	}
 	return collab.IdentityResult{Identity: st.Endpoint.Endpoint, Reason: st.Reason}
 }
 
-// mustFindAgent finds the agent that a label means to the caller.
+// mustFindAgent returns the agent that a label means to the caller.
 func (t identityHandler) mustFindAgent(label string) resolution {
 	st := t.resolve(label, t.localityOf(t.caller))
 	switch {
@@ -218,8 +218,8 @@ func (t identityHandler) mustFindAgent(label string) resolution {
 	return st
 }
 
-// failUnroutable ends a method: it says why a label led to nobody. Its details have the
-// members of more, which may be nil, as well.
+// failUnroutable ends a method: the label resolves to nobody. The details include the members of
+// more, which may be nil.
 func failUnroutable(code collab.Code, label, reason string, candidates []collab.Option, more any) {
 	details := map[string]json.RawMessage{}
 	if more != nil {

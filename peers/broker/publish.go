@@ -223,8 +223,8 @@ func (b *Broker) sendRequest(ctx context.Context, item outbox.Item, m protocol.M
 	return outbox.Retry(0, err)
 }
 
-// sendItem makes one attempt at a letter. If the addressee is absent from the bus,
-// it is offline, and its wake is parked until it announces itself.
+// sendItem makes one attempt to send an item. If the receiver is absent from the bus, it goes
+// offline, and its wake is parked until it announces itself.
 func (b *Broker) sendItem(ctx context.Context, item outbox.Item) error {
 	var l outboxItem
 	if err := json.Unmarshal(item.Body, &l); err != nil {
@@ -243,10 +243,10 @@ func (b *Broker) sendItem(ctx context.Context, item outbox.Item) error {
 	switch {
 	case reception == peer.Received, reception == peer.Absent && l.DeliveryID == "" && (age > bridgeAway || !isBridge(l.To)):
 		return nil
-	case reception == peer.Absent && l.DeliveryID == "": // a bridge that starts again
+	case reception == peer.Absent && l.DeliveryID == "": // a bridge that is restarting
 	case reception == peer.Absent:
 		return b.writer.change(ctx, func(t *tx) { wakeHandler{t}.missed(l.DeliveryID, l.To, sentAt) })
-	case reception == peer.Refused, reception != peer.Unsent && old && l.DeliveryID != "": // others wait behind it
+	case reception == peer.Refused, reception != peer.Unsent && old && l.DeliveryID != "": // other items wait behind it
 		b.opts.Log.Warn().Err(err).Str("peer", string(l.To)).Str("delivery", l.DeliveryID).
 			Msg("fact for a peer not taken; a wake waits for the next announcement")
 		return b.writer.change(ctx, func(t *tx) { wakeHandler{t}.park(l.DeliveryID) })

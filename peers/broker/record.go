@@ -10,9 +10,9 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// A record is a work item or a question. Both have one machine (see kinds), one
-// path by which they change (tx.change), and wakes by the same rules. A question
-// uses what it shares with a work item, and the fields below.
+// A record is a work item or a question. Both have one state machine (see kinds), change by one
+// path (recordHandler.update), and wake by the same rules. A question uses the fields that it
+// shares with a work item, and those below.
 type record struct {
 	collab.WorkItem
 	AskedByID         string          `json:"askedById"`
@@ -25,7 +25,7 @@ type record struct {
 	Obligation *protocol.Obligation `json:"obligation,omitempty"`
 }
 
-// A partyField is where a record has a party.
+// A partyField is a field of a record with a party.
 type partyField struct {
 	name *string
 	id   *protocol.PeerID
@@ -44,10 +44,10 @@ func (r *record) next() party      { return party{r.NextMoveOwnerID, r.NextMoveO
 func (r *record) requester() party { return party{r.RequestedByID, r.RequestedByIdentity} }
 func (r *record) asked() party     { return party{r.AskedOfID, r.AskedOfIdentity} }
 
-// setNextMove makes the next move somebody's.
+// setNextMove gives the next move to a party.
 func (r *record) setNextMove(p party) { r.NextMoveOwnerID, r.NextMoveOwnerIdentity = p.name, p.id }
 
-// question is the record as a question, whose members are those of a record.
+// question returns the record as a question.
 func (r *record) question() (q collab.Question) {
 	must(json.Unmarshal(mustEncode(r), &q))
 	return q
@@ -57,27 +57,27 @@ func (r *record) workItem() collab.WorkItem { return r.WorkItem }
 
 func (r *record) isQuestion() bool { return r.Kind == collab.KindQuestion }
 
-// target is the record as the target of events.
+// target returns the record as the target of events.
 func (r *record) target() string { return r.Kind + ":" + r.ID }
 
-// name is the record in a sentence, such as "work item wi_1".
+// name returns the record for a sentence, such as "work item wi_1".
 func (r *record) name() string { return kinds[r.Kind].name + " " + r.ID }
 
-// Terminal reports whether nothing is owed any more. An answered question still
-// waits for its asker.
+// Terminal reports whether the record has ended. An answered question still waits for the asking
+// party.
 func (r *record) Terminal() bool { return slices.Contains(kinds[r.Kind].ends, r.State) }
 
-// A kind is one kind of record: its machine, and what is said about it.
+// A kind is one kind of record, with its state machine and its texts.
 type kind struct {
 	name   string
 	prefix string                                  // of fresh ids
-	states []collab.WorkState                      // as they are listed
-	ends   []collab.WorkState                      // the terminal ones
-	moves  map[collab.WorkState][]collab.WorkState // leaving a terminal state is a reopening
-	denied string                                  // says to a caller that it may not move a record
+	states []collab.WorkState                      // in the order of messages
+	ends   []collab.WorkState                      // terminal states
+	moves  map[collab.WorkState][]collab.WorkState // leaving a terminal state reopens the record
+	denied string                                  // refuses a caller that may not move the record
 }
 
-// The states of questions, as those of records.
+// The states of questions, as states of records.
 const (
 	questionAnswered = collab.WorkState(collab.QuestionAnswered)
 	questionClosed   = collab.WorkState(collab.QuestionClosed)
@@ -122,8 +122,8 @@ var flightMoves = map[collab.FlightState][]collab.FlightState{
 	collab.FlightWaiting: {collab.FlightRunning, collab.FlightCompleted, collab.FlightFailed, collab.FlightCancelled},
 }
 
-// mustAllowTransition refuses a change of state that the machine does not have. Staying
-// in a state is no change.
+// mustAllowTransition refuses a transition that the state machine lacks. Staying in a state is
+// allowed.
 func mustAllowTransition[S ~string](what string, moves map[S][]S, from, to S) {
 	if from != to && !slices.Contains(moves[from], to) {
 		failTransition(moves, from, to, "a %s cannot go from %s to %s", what, from, to)
@@ -135,15 +135,14 @@ func failTransition[S ~string](moves map[S][]S, from, to S, format string, args 
 	failWithDetails(details, collab.CodeBadTransition, format, args...)
 }
 
-// steps names what bringing a record into a state is.
+// steps has the step to each state.
 var steps = map[collab.WorkState]collab.Step{
 	collab.WorkOpen: collab.StepReopened, collab.WorkWaiting: collab.StepWaiting, collab.WorkReview: collab.StepReviewRequested,
 	collab.WorkDone: collab.StepDone, collab.WorkCancelled: collab.StepCancelled,
 	questionAnswered: collab.StepAnswered, questionClosed: collab.StepClosed, questionDeclined: collab.StepDeclined,
 }
 
-// stepOf names what bringing a record from one version to the next was; old is nil
-// for a new one.
+// stepOf returns the step from one version of a record to the next. old is nil for a new record.
 func stepOf(old, r *record) collab.Step {
 	switch {
 	case old == nil:
@@ -170,8 +169,7 @@ var (
 	acceptances  = []collab.Acceptance{collab.AcceptanceNone, collab.AcceptancePending, collab.AcceptanceAccepted, collab.AcceptanceRejected}
 )
 
-// validate returns what is wrong with a record, in the order of its fields; nothing
-// if it may be stored.
+// validate returns the errors of a record, in the order of its fields.
 func (r *record) validate() (wrong []string) {
 	add := func(bad bool, what string) {
 		if bad {
@@ -213,7 +211,7 @@ func (r *record) validate() (wrong []string) {
 	return wrong
 }
 
-// mustBeValid refuses a record that must not be stored.
+// mustBeValid refuses an invalid record.
 func (r *record) mustBeValid() {
 	if wrong := r.validate(); len(wrong) > 0 {
 		failWithDetails(map[string]any{"errors": wrong}, collab.CodeInvalid, "%s", strings.Join(wrong, "; "))

@@ -11,9 +11,8 @@ import (
 	"hubbub/protocol/text"
 )
 
-// newRecord completes a record with what the params say and checks it. The broker's
-// clock and the caller stand in the record; what the params say of them is only
-// checked.
+// newRecord completes a record with the params and checks it. The broker sets the times and the
+// creator; those in the params are only checked.
 func (t recordHandler) newRecord(r record, p collab.WorkParams) *record {
 	r.State, r.AcceptanceState = collab.WorkOpen, collab.AcceptanceNone
 	r.CreatedAt = formatTime(t.now)
@@ -37,14 +36,14 @@ func (t recordHandler) newRecord(r record, p collab.WorkParams) *record {
 	return &r
 }
 
-// applyParams writes the members that the params have into the record.
+// applyParams copies the given params into the record.
 func (t recordHandler) applyParams(r *record, p collab.WorkParams) {
 	before := *r
 	for _, f := range []struct {
 		what string
 		from *string
 		to   *string
-		id   *protocol.PeerID // beside a name
+		id   *protocol.PeerID // of a name
 	}{
 		{"title", p.Title, &r.Title, nil}, {"summary", p.Summary, &r.Summary, nil},
 		{"ownerId", p.OwnerID, &r.OwnerID, &r.OwnerIdentity},
@@ -84,10 +83,10 @@ func (t recordHandler) applyParams(r *record, p collab.WorkParams) {
 	r.AcceptanceState = cmp.Or(p.AcceptanceState, r.AcceptanceState)
 }
 
-// mustAllowAcceptance refuses that somebody accepts or rejects work, or takes away who requested
-// it, who does not review it. Reviewers are who requested it and, while it is in review, who
-// has the next move, but never the owner, unless nobody else is named. Other people may act for
-// a reviewer.
+// mustAllowAcceptance refuses a caller that is no reviewer but accepts or rejects work, or
+// removes its requester. Reviewers are the requester and, during a review, the party with the
+// next move. The owner is a reviewer only if nobody else is named. Other people may act for a
+// reviewer.
 func (t recordHandler) mustAllowAcceptance(old, r *record) {
 	verdict := r.AcceptanceState == collab.AcceptanceAccepted || r.AcceptanceState == collab.AcceptanceRejected
 	judges := verdict && (old == r || old.AcceptanceState != r.AcceptanceState)
@@ -97,7 +96,7 @@ func (t recordHandler) mustAllowAcceptance(old, r *record) {
 	}
 	reviewers = filter(reviewers, func(p party) bool { return p.name != "" && p != old.owner() })
 	if len(reviewers) == 0 && old.RequestedByID != "" {
-		reviewers = []party{old.requester()} // its owner, and nobody else is named
+		reviewers = []party{old.requester()} // the owner, and nobody else is named
 	}
 	other := t.caller.Person && !t.caller.is(old.OwnerIdentity)
 	if len(reviewers) == 0 || other || slices.ContainsFunc(reviewers, func(p party) bool { return t.caller.is(p.id) }) {
@@ -108,8 +107,8 @@ func (t recordHandler) mustAllowAcceptance(old, r *record) {
 	}
 }
 
-// assignReviewer gives the next move to who requested work where an agent that neither requested nor owns
-// it leaves it with itself in review: nobody makes themselves the reviewer.
+// assignReviewer gives the next move to the requester if an agent would make itself the reviewer:
+// if it neither requested nor owns the work and keeps the next move in review.
 func (t recordHandler) assignReviewer(old, r *record, named bool) {
 	own := t.caller.is(r.NextMoveOwnerIdentity) && !t.caller.is(r.OwnerIdentity) && !t.caller.is(r.RequestedByIdentity)
 	if t.caller.Person || r.State != collab.WorkReview || r.RequestedByID == "" || !own ||
@@ -122,8 +121,7 @@ func (t recordHandler) assignReviewer(old, r *record, named bool) {
 	r.setNextMove(r.requester())
 }
 
-// mustHaveNoCycles refuses a record that would be its own parent, or wait for itself, by way of
-// others.
+// mustHaveNoCycles refuses a record that is its own indirect parent, or waits for itself.
 func (s *state) mustHaveNoCycles(r *record) {
 	s.mustHaveNoCycle(r, "parentId", func(r *record) string { return r.ParentID })
 	s.mustHaveNoCycle(r, "waitingOn", func(r *record) string {
@@ -148,8 +146,8 @@ func (s *state) mustHaveNoCycle(r *record, what string, next func(r *record) str
 	}
 }
 
-// create stores a record, unless the same request has made it before. With wake it
-// wakes the one responsible too.
+// create stores a record, unless the same request has created it before. With wake it also wakes
+// the responsible party.
 func (t recordHandler) create(r *record, wake bool) collab.Result {
 	old := t.records.get(r.ID)
 	switch {
@@ -163,7 +161,7 @@ func (t recordHandler) create(r *record, wake bool) collab.Result {
 	return t.duplicate(r.ID)
 }
 
-// store emits the event about a new version of a record; old is nil for a new one.
+// store emits the event about a new version of a record. old is nil for a new record.
 func (t recordHandler) store(old, r *record) {
 	step := stepOf(old, r)
 	meta := collab.StepMetadata{RecordID: r.ID, RecordKind: r.Kind, Step: step, ActorID: t.caller.Name}
@@ -176,7 +174,7 @@ func (t recordHandler) store(old, r *record) {
 	switch {
 	case r.isQuestion() && old == nil:
 		e = emit(t.tx, collab.EventQuestionCreated, r.target(), r.question(), meta)
-		if collab.IsEscalationQuestion(r.ID) && protocol.IsPerson(r.AskedOfIdentity) { // who asks could not show it to them
+		if collab.IsEscalationQuestion(r.ID) && protocol.IsPerson(r.AskedOfIdentity) { // the asking agent could not show it to them
 			notifyPerson(t.tx, "", r.AskedOfIdentity, e)
 		}
 	case r.isQuestion() && step == collab.StepAnswered:
@@ -194,8 +192,8 @@ func (t recordHandler) store(old, r *record) {
 	notifyChat(t.tx, r.ConversationID, e)
 }
 
-// update brings a record from one version to the next, and cancels the wakes that
-// nobody needs any more. It refuses what the machine or the rules do not allow.
+// update stores the next version of a record, and cancels the wakes that are obsolete. It refuses
+// what the state machine or the rules do not allow.
 func (t recordHandler) update(old, r *record) {
 	mustAllowTransition(kinds[r.Kind].name, kinds[r.Kind].moves, old.State, r.State)
 	r.UpdatedAt = formatTime(t.now)
@@ -205,8 +203,8 @@ func (t recordHandler) update(old, r *record) {
 	t.cancelObsolete(old, r)
 }
 
-// cancelObsolete cancels the wakes still owed for a record that ended or a question
-// that moved, and for work those of whom the next move was taken from.
+// cancelObsolete cancels the waiting wakes for an ended record or a moved question, and for work
+// those of the previous owner of the next move.
 func (t recordHandler) cancelObsolete(old, r *record) {
 	for _, d := range t.waitingDeliveries(r.ID) {
 		switch {
@@ -218,8 +216,8 @@ func (t recordHandler) cancelObsolete(old, r *record) {
 	}
 }
 
-// waitingDeliveries lists the deliveries about a record that wait for their agent to
-// announce itself.
+// waitingDeliveries lists the deliveries about a record that wait for their agent to announce
+// itself.
 func (t recordHandler) waitingDeliveries(recordID string) (list []collab.Delivery) {
 	for _, id := range t.openByRecord[recordID] {
 		if d := t.deliveries.get(id); d.Wake == collab.WakeWanted || d.Wake == collab.WakeMissed {
@@ -229,7 +227,7 @@ func (t recordHandler) waitingDeliveries(recordID string) (list []collab.Deliver
 	return list
 }
 
-// result answers with a record; with wake it also wakes the one whose move it is.
+// result returns a record as a result. With wake it also wakes the party with the next move.
 func (t recordHandler) result(id string, wake bool) (out collab.Result) {
 	r := t.records.get(id)
 	if r.isQuestion() {
@@ -243,14 +241,14 @@ func (t recordHandler) result(id string, wake bool) (out collab.Result) {
 	return out
 }
 
-// duplicate answers with a record for a request that changes nothing, as it was made before.
+// duplicate returns a record for a repeated request, which changes nothing.
 func (t recordHandler) duplicate(id string) collab.Result {
 	out := t.result(id, false)
 	out.Duplicate = true
 	return out
 }
 
-// wakeInto wakes the one responsible for a record, and adds the wake to a result.
+// wakeInto wakes the party responsible for a record, and adds the wake to a result.
 func (t recordHandler) wakeInto(out *collab.Result, r *record) collab.Decision {
 	dec, d := wakeHandler{t.tx}.wakeRecord(r, t.caller)
 	out.Decision, out.Delivery, out.Wake = &dec, d, collab.AskedWake{Asked: true, Made: dec.Summary()}
@@ -266,7 +264,8 @@ func (s *state) mustFindRecord(kind, id string) *record {
 	return r
 }
 
-// mustFindMovable is record for a caller that moves it: no agent that has nothing to do with it.
+// mustFindMovable returns a record that the caller may move. Agents may move only records that
+// concern them.
 func (v *view) mustFindMovable(kind, id string) *record {
 	r := v.mustFindRecord(kind, id)
 	concerned := []protocol.PeerID{r.CreatedByIdentity, r.OwnerIdentity, r.AskedOfIdentity, r.NextMoveOwnerIdentity}
@@ -276,7 +275,7 @@ func (v *view) mustFindMovable(kind, id string) *record {
 	return r
 }
 
-// openRecords lists the records of a kind about which something is owed, oldest first.
+// openRecords lists the open records of a kind, oldest first.
 func (s *state) openRecords(kind string) (list []*record) {
 	for _, id := range s.records.openIDs() {
 		if r := s.records.get(id); r.Kind == kind {
@@ -287,8 +286,7 @@ func (s *state) openRecords(kind string) (list []*record) {
 	return list
 }
 
-// recordsOf lists the records of a kind that fit, oldest first. Empty conditions
-// fit all.
+// recordsOf lists the records of a kind that match, oldest first. Empty conditions match all.
 func (v *view) recordsOf(kind string, state collab.WorkState, owner, next string) (list []*record) {
 	ownedBy, movedBy := v.partyFilter(owner), v.partyFilter(next)
 	for _, r := range v.records.list(kind, "", math.MaxInt) {

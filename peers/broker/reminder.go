@@ -9,10 +9,10 @@ import (
 	"hubbub/protocol/text"
 )
 
-// remindAll reminds of what nobody has touched for StaleAfter: work that is open, waiting or
-// in review, open and answered questions, messages that must be acknowledged and are not, and
-// flights that never began or whose agent is gone. Each is brought up once per StaleAfter, to
-// one after the other of those who are responsible for it, and to a person last.
+// remindAll sends reminders of what has not changed for StaleAfter: work that is open, waiting or
+// in review, open and answered questions, messages without their required acknowledgement, and
+// flights that never began or whose agent is gone. Each causes one reminder per StaleAfter, to
+// one responsible party after the other, and to a person last.
 func (t reminderHandler) remindAll() {
 	records := append(t.openRecords(collab.KindWorkItem), t.openRecords(collab.KindQuestion)...)
 	stuck := t.stuckFlights()
@@ -34,12 +34,12 @@ func (t reminderHandler) remindAll() {
 	t.dropOld()
 }
 
-// isRemindableRecord reports whether a sweep may come to a record: nobody is at work on it, as far
-// as it says.
+// isRemindableRecord reports whether a sweep may remind of a record: it is open, and not being
+// worked on.
 func isRemindableRecord(r *record) bool { return !r.Terminal() && r.State != collab.WorkWorking }
 
-// stuckFlights returns the flights that are reminded of with their work item, by its id: those
-// that do not move, of whose work their agent has the next move. Both would be one thing twice.
+// stuckFlights returns the flights that are reminded of together with their work item, by its id:
+// stuck ones whose agent has the next move on the work.
 func (t reminderHandler) stuckFlights() map[string]collab.Flight {
 	stuck := map[string]collab.Flight{}
 	for _, id := range t.flights.openIDs() {
@@ -53,7 +53,7 @@ func (t reminderHandler) stuckFlights() map[string]collab.Flight {
 	return stuck
 }
 
-// inProgress reports whether a flight is at work, as far as anybody can tell.
+// inProgress reports whether a flight seems to be executing.
 func (t reminderHandler) inProgress(f *collab.Flight) bool {
 	begun := t.deliveries.get(f.DeliveryID).Terminal() || f.State == collab.FlightRunning || f.State == collab.FlightWaiting
 	return begun && t.isOnline(f.TargetIdentity)
@@ -64,14 +64,14 @@ func (s *state) isOnline(id protocol.PeerID) bool {
 	return slices.ContainsFunc(s.endpointsOf(id), func(e *endpoint) bool { return e.Status == collab.StatusOnline })
 }
 
-// isRemindable reports whether a sweep may come to a delivery's message, which must be
-// acknowledged and is not.
+// isRemindable reports whether a sweep may remind of a delivery: its message requires an
+// acknowledgement and has none.
 func isRemindable(d collab.Delivery) bool {
 	return d.MessageID != "" && d.Policy == collab.PolicyMustAck && d.Status == collab.DeliveryPending && d.Wake != ""
 }
 
-// reminded returns who was reminded of something since it was touched, and whether somebody is
-// to be reminded now.
+// reminded returns the parties reminded of a subject since its last change, and whether the next
+// reminder is due.
 func (t reminderHandler) reminded(key, touched string) (before []protocol.PeerID, due bool) {
 	last := collab.ParseTime(touched)
 	if ref, ok := t.wakes.find(key); ok {
@@ -82,7 +82,7 @@ func (t reminderHandler) reminded(key, touched string) (before []protocol.PeerID
 	return before, t.now.Sub(last) >= t.opts.StaleAfter && !slices.ContainsFunc(before, protocol.IsPerson)
 }
 
-// A reminder is one thing of which a sweep reminds somebody.
+// A reminder is one subject of which a sweep reminds a party.
 type reminder struct {
 	id, kind     string // as in the decision
 	title        string
@@ -90,18 +90,18 @@ type reminder struct {
 	reminded     []protocol.PeerID
 	situation    situation
 	about        subject
-	delivery     collab.Delivery // to whoever was not woken for it before
+	delivery     collab.Delivery // to a party that was not woken for it before
 }
 
-// remind reminds whoever is next: it stores the decision, and wakes an agent by again if that
-// returns true, else by a delivery of its own. A person is told where they are.
+// remind reminds the next party. It stores the decision, and wakes an agent by again or, if that
+// returns false, by a new delivery. A person is notified in a chat.
 func (t reminderHandler) remind(r *reminder, again func(dec collab.Decision) bool) {
 	for _, id := range r.reminded {
 		r.situation.exclude(id, "was reminded before")
 	}
 	dec := wakeHandler{t.tx}.choose(r.situation, locality{})
 	if dec.TargetAgentID == "" {
-		return // all of them were
+		return // all parties were reminded
 	}
 	e := emit(t.tx, collab.EventWakeDecided, r.kind+":"+r.id, collab.WakeDecided{
 		RecordID: r.id, RecordKind: r.kind, Title: text.Clip(r.title, maxName), ConversationID: r.conversation, Sweep: true, Decision: dec,
@@ -119,8 +119,8 @@ func (t reminderHandler) remind(r *reminder, again func(dec collab.Decision) boo
 	wakeHandler{t.tx}.request(t.newID("dlv_"), d, dec, r.about)
 }
 
-// rewake returns a function that wakes whom a decision chose by a delivery that there is, and
-// returns false if that is somebody else's.
+// rewake returns a function that wakes the target of a decision by an existing delivery. The
+// function returns false if the delivery is for somebody else.
 func (t reminderHandler) rewake(d collab.Delivery, about subject) func(dec collab.Decision) bool {
 	return func(dec collab.Decision) bool {
 		if dec.TargetIdentity != d.TargetIdentity {
@@ -133,8 +133,8 @@ func (t reminderHandler) rewake(d collab.Delivery, about subject) func(dec colla
 	}
 }
 
-// ofRecord reminds of a work item or a question: whose move it is, then the owner, who
-// answers for the conversation, and who asked for it. The agent of a flight that is stuck is woken
+// ofRecord reminds of a work item or a question: first the party with the next move, then the
+// owner, the master of the conversation, and the requester. The agent of a stuck flight is woken
 // for that flight.
 func (t reminderHandler) ofRecord(r *record, f collab.Flight) {
 	before, due := t.reminded(r.ID, r.UpdatedAt)
@@ -163,8 +163,8 @@ func (t reminderHandler) ofRecord(r *record, f collab.Flight) {
 	t.remind(&n, again)
 }
 
-// ofFlight reminds the agent of a flight that never began, and who asked for it; if the
-// agent is gone it is asked for, whether the flight had begun or not.
+// ofFlight reminds the agent of a flight that never began, and then its requester. If the agent
+// is gone, the spawner is asked for it.
 func (t reminderHandler) ofFlight(f collab.Flight) {
 	before, due := t.reminded(f.ID, f.UpdatedAt)
 	d, inv := t.deliveries.get(f.DeliveryID), t.invocations.get(f.InvocationID)
@@ -189,8 +189,8 @@ func (t reminderHandler) ofFlight(f collab.Flight) {
 	t.remind(&n, t.rewake(*d, about))
 }
 
-// ofMessage reminds who was woken by a message and has not acknowledged it, then who
-// answers for the conversation, and the sender if it asked for that.
+// ofMessage reminds the agent that has not acknowledged a message, then the master of the
+// conversation, and the sender of a follow-up.
 func (t reminderHandler) ofMessage(d collab.Delivery) {
 	before, due := t.reminded(wakeKey(kindMessage, d.MessageID), d.CreatedAt)
 	if !due || t.now.Sub(collab.ParseTime(d.UpdatedAt)) < t.opts.StaleAfter {
@@ -210,11 +210,10 @@ func (t reminderHandler) ofMessage(d collab.Delivery) {
 	t.remind(&n, t.rewake(d, about))
 }
 
-// kindMessage is the kind of a message in decisions about it.
+// kindMessage is the kind of messages in decisions.
 const kindMessage = "message"
 
-// wakeKey is under what the last decision about something is found. Ids of messages may be
-// those of records.
+// wakeKey is the key of the last decision about a subject. A message may have the id of a record.
 func wakeKey(kind, id string) string {
 	if kind == kindMessage {
 		return kind + "\n" + id
@@ -222,7 +221,7 @@ func wakeKey(kind, id string) string {
 	return id
 }
 
-// masterOf returns who answers for a conversation, if there is one.
+// masterOf returns the party that answers for a conversation, if there is one.
 func (t reminderHandler) masterOf(conversationID string) party {
 	if t.conversations.get(conversationID) == nil {
 		return party{}

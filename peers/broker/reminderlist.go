@@ -8,8 +8,7 @@ import (
 	"hubbub/protocol/text"
 )
 
-// list tells of what somebody was reminded last and nobody has touched since, the
-// oldest first.
+// list returns the last reminders about subjects that have not changed since, oldest first.
 func (t reminderHandler) list(p collab.ReminderListParams) collab.Page[collab.Reminder] {
 	to := t.partyFilter(p.RemindedID)
 	list := []collab.Reminder{}

@@ -15,13 +15,13 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A request is one collab_request as it came.
+// A request is one received collab_request.
 type request struct {
 	from        protocol.PeerID
 	messageID   protocol.MessageID
 	traceParent string
 	content     protocol.CollabRequest
-	malformed   error    // the content is no collab_request
+	malformed   error    // the content is not a collab_request
 	names       []string // that the bus lets the sender announce
 }
 
@@ -36,7 +36,7 @@ type answer struct {
 	at          int64 // microseconds since 1970
 }
 
-// message is what the answer travels in.
+// message returns the message that carries the answer.
 func (a *answer) message() protocol.Message {
 	return protocol.Message{
 		MessageID: a.messageID, Type: protocol.TypeCollabResult, From: protocol.PeerBroker, Timestamp: formatTime(time.UnixMicro(a.at)),
@@ -44,11 +44,10 @@ func (a *answer) message() protocol.Message {
 	}
 }
 
-// answersKept is for how long a repeated request gets the answer of the first.
+// answersKept is how long a repeated request gets the stored answer.
 const answersKept = 24 * time.Hour
 
-// maxResult is the size of the largest result; with its envelope it fits into a
-// frame of 1 MiB.
+// maxResult bounds a result, so that it fits with its envelope into a frame of 1 MiB.
 const maxResult = 960 << 10
 
 const (
@@ -61,8 +60,8 @@ const (
 	recallAnswer = `SELECT digest, content FROM answers WHERE requester = ? AND request_id = ? AND at > ? AND kept = 1`
 )
 
-// answerRequest decides one request and stores its answer. A request that was
-// answered before gets the same answer again.
+// answerRequest decides one request and stores its answer. A repeated request gets the stored
+// answer.
 func answerRequest(t *tx, r request) {
 	requestID := cmp.Or(r.content.RequestID, string(r.messageID))
 	t.caller = t.state.caller(r.from, r.names)
@@ -76,7 +75,7 @@ func answerRequest(t *tx, r request) {
 		traceParent: r.traceParent, at: t.now.UnixMicro(),
 	}
 	key := requestID
-	if !kept { // an answer that is kept for this requestId stays
+	if !kept { // does not replace the kept answer of this requestId
 		key = string(a.messageID)
 	}
 	a.id = store.Value[int64](t.db, rememberAnswer, string(a.to), key, t.digest, string(a.content),
@@ -84,8 +83,8 @@ func answerRequest(t *tx, r request) {
 	t.answers = append(t.answers, a)
 }
 
-// storedAnswer returns the stored answer to a repeated request, or nil, and whether it
-// is kept for the next repetition.
+// storedAnswer returns the stored answer to a repeated request, or nil, and whether the answer
+// stays stored.
 func storedAnswer(t *tx, r request, requestID string) (content json.RawMessage, kept bool) {
 	if m, ok := methods[r.content.Method]; !ok || m.fresh || r.malformed != nil {
 		return nil, false
@@ -108,7 +107,7 @@ func storedAnswer(t *tx, r request, requestID string) (content json.RawMessage, 
 	return old.content, true
 }
 
-// markDuplicate says in a stored answer of message.post that it is one.
+// markDuplicate marks a stored answer of message.post as a duplicate.
 func markDuplicate(content json.RawMessage) json.RawMessage {
 	var answer protocol.CollabResult
 	err := json.Unmarshal(content, &answer)
@@ -125,8 +124,8 @@ func markDuplicate(content json.RawMessage) json.RawMessage {
 	return mustEncode(answer)
 }
 
-// decideRequest runs the method, and returns its answer and whether that is kept for
-// repetitions of the request. A refusal is an answer.
+// decideRequest runs the method. It returns the answer, which may be a refusal, and whether to
+// keep it for repeated requests.
 func decideRequest(t *tx, r request, requestID string) (content json.RawMessage, kept bool) {
 	before := len(t.events)
 	t.chatEvents = 0
@@ -150,14 +149,13 @@ func decideRequest(t *tx, r request, requestID string) (content json.RawMessage,
 	return encodeResult(requestID, value, refusal), done && !methods[r.content.Method].fresh
 }
 
-// isUnroutable reports whether a code says that somebody should have been woken and could
-// not be, although a message may be stored. An outcome of that kind is named as its code is.
+// isUnroutable reports whether a code means that somebody could not be woken, although a message
+// may be stored. Outcomes of this kind have the same names as codes.
 func isUnroutable(code collab.Code) bool {
 	return code == collab.CodeUnknownTarget || code == collab.CodeAmbiguous || code == collab.CodeUnavailable
 }
 
-// encodeResult writes the content of a collab_result: of a refusal, or else of a
-// value.
+// encodeResult returns the content of a collab_result: of a refusal, or else of a value.
 func encodeResult(requestID string, value any, refusal *collab.Error) json.RawMessage {
 	r := protocol.CollabResult{RequestID: requestID, OK: refusal == nil}
 	if r.OK {
@@ -175,14 +173,14 @@ func encodeResult(requestID string, value any, refusal *collab.Error) json.RawMe
 	return mustEncode(r)
 }
 
-// digest tells two requests of one requestId, or of one record id, apart.
+// digest distinguishes requests with the same requestId or record id.
 func digest(caller string, c protocol.CollabRequest) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q\n", caller, c.Method)
 	params := c.Params
 	var read any
 	if json.Unmarshal(params, &read) == nil {
-		params = mustEncode(read) // equal params are equal bytes
+		params = mustEncode(read) // equal params have equal bytes
 	}
 	h.Write(params)
 	return hex.EncodeToString(h.Sum(nil)[:16])

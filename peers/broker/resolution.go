@@ -10,23 +10,23 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// A resolution is what a label was found to mean.
+// A resolution is the meaning of a label.
 type resolution struct {
-	party                  // the logical agent or person; empty when unknown or ambiguous
-	Person     bool        // nobody to wake
-	Endpoint   *endpoint   // the endpoint chosen among those that fit, if there is any
+	party                  // the agent or person; empty if unknown or ambiguous
+	Person     bool        // cannot be woken
+	Endpoint   *endpoint   // the chosen endpoint, if there is any
 	Failure    collab.Code // unknown_target, ambiguous, or empty
 	Reason     string
-	Candidates []collab.Option // the endpoints looked at
+	Candidates []collab.Option // the possible endpoints
 }
 
-// A locality is where a caller works.
+// A locality is the place where a caller works.
 type locality struct{ project, workspace string }
 
 const endpointPrefix = "endpoint:"
 
-// resolve finds whom a target names. A target is "endpoint:ID", a label, or an
-// identity such as "agent:lead". It never guesses.
+// resolve resolves a target: "endpoint:ID", a label, or an identity such as "agent:lead". It
+// never guesses.
 func (s *state) resolve(target string, from locality) resolution {
 	if id, ok := strings.CutPrefix(target, endpointPrefix); ok {
 		e := s.endpoints[id]
@@ -42,7 +42,7 @@ func (s *state) resolve(target string, from locality) resolution {
 	name = strings.TrimPrefix(name, "role:")
 	l, err := parseLabel(name)
 	if fit := s.endpointsNamed(name); len(fit) > 0 && (err != nil || !strings.HasPrefix(target, "@")) {
-		return s.chooseNamed(fit, from) // as it was announced, whatever characters it has
+		return s.chooseNamed(fit, from) // as announced, with any characters
 	}
 	if err != nil {
 		return resolution{Failure: collab.CodeUnknownTarget, Reason: err.Error()}
@@ -50,7 +50,7 @@ func (s *state) resolve(target string, from locality) resolution {
 	return s.resolveLabel(l, from)
 }
 
-// resolveIdentity finds what an identity means that was named as such.
+// resolveIdentity resolves a named identity.
 func (s *state) resolveIdentity(p party, from locality) resolution {
 	st := s.resolveParty(p, from)
 	if st.Endpoint == nil && st.Failure == "" && !s.people[p.id] && !s.agents[p.id] {
@@ -59,9 +59,8 @@ func (s *state) resolveIdentity(p party, from locality) resolution {
 	return st
 }
 
-// resolveLabel finds what a label means: an agent, or else a person of that name, or else
-// whoever has that role. A role that somebody gave itself never takes what is meant for
-// one who is known by that name.
+// resolveLabel resolves a label: to an agent, else to a person of that name, else to the party
+// with that role. Names come before roles, because everybody can claim a role.
 func (s *state) resolveLabel(l label, from locality) resolution {
 	named := s.endpointsThat(func(e *endpoint) bool { return normalize(e.LogicalAgentID) == l.Name })
 	if len(named) == 0 {
@@ -83,7 +82,7 @@ func (s *state) resolveLabel(l label, from locality) resolution {
 	return s.chooseNamed(fit, from)
 }
 
-// resolveAbsent finds what a label means that no endpoint has, but somebody who is known.
+// resolveAbsent resolves a label that fits a known party without endpoints.
 func (s *state) resolveAbsent(l label, known []party) resolution {
 	people := filter(known, func(p party) bool { return protocol.IsPerson(p.id) })
 	switch {
@@ -95,8 +94,7 @@ func (s *state) resolveAbsent(l label, known []party) resolution {
 	return resolution{party: people[0], Person: true, Reason: people[0].name + " is a person"}
 }
 
-// chooseNamed is choose for endpoints that were found by a name: those of several agents are
-// ambiguous.
+// chooseNamed is choose for endpoints found by a name. Endpoints of several agents are ambiguous.
 func (s *state) chooseNamed(fit []*endpoint, from locality) resolution {
 	sortByLastSeen(fit)
 	first := fit[0]
@@ -112,8 +110,8 @@ func (s *state) chooseNamed(fit []*endpoint, from locality) resolution {
 	return st
 }
 
-// agentBehind returns whom an endpoint that was found by its name stands for: the agent of that
-// name, or, if others have the name in other workspaces, the one who announced it.
+// agentBehind returns the party of an endpoint found by its name: the agent of that name or, if
+// the name is also used in other workspaces, the identity that announced it.
 func (s *state) agentBehind(e *endpoint) party {
 	elsewhere := s.endpointsThat(func(o *endpoint) bool {
 		return o.AgentIdentity == e.AgentIdentity && o.Identity != e.Identity && o.WorkspaceID != e.WorkspaceID
@@ -124,10 +122,10 @@ func (s *state) agentBehind(e *endpoint) party {
 	return party{e.LogicalAgentID, e.AgentIdentity}
 }
 
-// choose picks one endpoint of several (at least one): live and wakeable ones before
-// others, then those that the identity meant announced itself, then those in the asker's
-// project, then in its workspace, then the one heard of last. Endpoints that different
-// identities announced in different workspaces are ambiguous, unless one of that decides.
+// choose chooses one endpoint of at least one. It prefers wakeable and online ones, then those
+// announced by the meant identity, then those in the caller's project, then in its workspace,
+// then the latest sign of life. Endpoints of different identities in different workspaces are
+// ambiguous unless one of these rules decides.
 func (s *state) choose(fit []*endpoint, meant protocol.PeerID, from locality) resolution {
 	sortByLastSeen(fit)
 	st := resolution{Candidates: s.options(fit)}
@@ -162,15 +160,15 @@ func (s *state) choose(fit []*endpoint, meant protocol.PeerID, from locality) re
 	return st
 }
 
-// sortByLastSeen sorts endpoints, the one heard of last first.
+// sortByLastSeen sorts endpoints by their last sign of life, the latest first.
 func sortByLastSeen(list []*endpoint) {
 	slices.SortFunc(list, func(a, b *endpoint) int {
 		return cmp.Or(cmp.Compare(b.seq, a.seq), cmp.Compare(a.EndpointID, b.EndpointID))
 	})
 }
 
-// uniqueLabel returns what means the agent of an endpoint and no other: its shortest
-// label that does, or the identity that announced it.
+// uniqueLabel returns the shortest label that means only the agent of an endpoint, or else the
+// identity that announced it.
 func (s *state) uniqueLabel(e *endpoint) string {
 	short := label{Name: normalize(e.LogicalAgentID), Workspace: normalize(e.WorkspaceID)}
 	long := short
@@ -186,7 +184,7 @@ func (s *state) uniqueLabel(e *endpoint) string {
 	return string(e.Identity)
 }
 
-// filter returns what keep holds of, in order.
+// filter returns the elements that satisfy keep, in order.
 func filter[T any](list []T, keep func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(list), func(v T) bool { return !keep(v) })
 }
@@ -204,8 +202,7 @@ func (s *state) options(list []*endpoint) []collab.Option {
 
 const maxOptions = 20
 
-// resolveParty finds what a party of a record means: the identity decides, whatever its name
-// would mean as a label.
+// resolveParty resolves a party of a record by its identity, whatever its name means as a label.
 func (s *state) resolveParty(p party, from locality) resolution {
 	st := resolution{party: p}
 	switch fit := s.endpointsOf(p.id); {
@@ -227,12 +224,12 @@ func (s *state) endpointsOf(id protocol.PeerID) []*endpoint {
 	return s.endpointsThat(func(e *endpoint) bool { return e.actsFor(id) })
 }
 
-// endpointsNamed returns the endpoints that were announced under exactly that name.
+// endpointsNamed returns the endpoints announced under exactly that name.
 func (s *state) endpointsNamed(name string) []*endpoint {
 	return s.endpointsThat(func(e *endpoint) bool { return e.LogicalAgentID == name })
 }
 
-// endpointsThat returns the endpoints that keep holds of, in any order.
+// endpointsThat returns the endpoints that satisfy keep, in any order.
 func (s *state) endpointsThat(keep func(e *endpoint) bool) (list []*endpoint) {
 	for _, e := range s.endpoints {
 		if keep(e) {
@@ -242,8 +239,7 @@ func (s *state) endpointsThat(keep func(e *endpoint) bool) (list []*endpoint) {
 	return list
 }
 
-// localityOf returns where a caller works: the place of the endpoint that was heard
-// of last.
+// localityOf returns the place of the caller's endpoint with the latest sign of life.
 func (s *state) localityOf(c caller) locality {
 	own := s.endpointsThat(func(e *endpoint) bool { return e.Identity == c.Identity })
 	if len(own) == 0 {
