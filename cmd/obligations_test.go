@@ -202,7 +202,7 @@ func TestObligations_EachResolution(t *testing.T) {
 	if said := lists("owe", "close", "q_ops", "--as=ops"); !strings.Contains(said, "obligation of "+agent+" to cli:ops: discharged") {
 		t.Errorf("closed is %s", said)
 	}
-	refused("discharged already, by cli:ops", "owe", "close", "q_ops", agent, "--as=ops")
+	refused("already discharged by cli:ops", "owe", "close", "q_ops", agent, "--as=ops")
 	s.await("an empty list", func() bool { return strings.Contains(lists("owe"), "nobody waits") })
 	s.await("that the agent knows", func() bool { return slices.Contains(s.obliged("q_ops"), "discharged") })
 	if why := lists("why", "q_ops"); !strings.Contains(why, "obligation of "+agent+" to cli:ops: open, halted meanwhile") || !strings.Contains(why, "discharged, after cli:ops: signal done") {

@@ -183,7 +183,7 @@ func TestWork_AmbiguousNames(t *testing.T) {
 	s.run("work", "wait", "wi-2", "the build", "--kind", "artifact", "--as", "bob")
 	s.run("work", "create", "for a ghost", "--as", "bob", "--id", "wi-3", "--owner", "bob", "--next", "ghost")
 	s.until(`reminder: wi-2 \(mine\) waits for bob: has the next move on wi-2, which waits for the build; no change for \d+s`, "work", "list", "--as", "bob")
-	s.until(`reminder: wi-3 \(for a ghost\) waits for bob: owns wi-3, and ghost has not come for its wake`, "work", "list", "--as", "bob")
+	s.until(`reminder: wi-3 \(for a ghost\) waits for bob: owns wi-3, and ghost has not taken its wake`, "work", "list", "--as", "bob")
 	s.run("work", "arrived", "the build", "--as", "bob")
 	out, _ := s.run("invoke", "will", "hello", "--as", "bob", "--json", "--wait")
 	var flight struct{ ID string }

@@ -33,17 +33,17 @@ func TestWhyAnEndpointIsChosen(t *testing.T) {
 	want("cli:will", "e1", "it is the only one")
 	announce("agent:lead", "e2", "w", "/p", "auto")
 	announce("agent:lead", "e3", "x", "/r", "auto")
-	want("cli:will", "e3", "it was heard of last")
+	want("cli:will", "e3", "it has the latest sign of life")
 	want("agent:near", "e2", "it is in the sender's project")
 	want("agent:beside", "e1", "it is in the sender's workspace")
 	d.do("agent:lead", "identity.heartbeat", m{"endpointId": "e1"})
-	want("cli:will", "e1", "it was heard of last")
+	want("cli:will", "e1", "it has the latest sign of life")
 	announce("agent:lead", "e4", "y", "", "manual")
-	want("cli:will", "e1", "it was heard of last")
+	want("cli:will", "e1", "it has the latest sign of life")
 	for _, id := range []string{"e1", "e2", "e3"} {
 		d.do("agent:lead", "identity.leave", m{"endpointId": id})
 	}
-	want("agent:near", "e4", "it was heard of last") // which alone is online
+	want("agent:near", "e4", "it has the latest sign of life") // which alone is online
 	d.do("agent:lead", "identity.leave", m{"endpointId": "e4"})
 	want("agent:near", "e2", "it is in the sender's project")
 }
@@ -86,7 +86,7 @@ func TestWhyADeliveryIsMade(t *testing.T) {
 			why = append(why, parse(t, e.Metadata)["reason"].(string))
 		}
 	}
-	if want := []string{"named, but lead is the one who is woken", "named, but the message only says thanks, which needs no answer"}; !slices.Equal(why, want) {
+	if want := []string{"named, but lead is woken", "named, but the message only says thanks, which needs no answer"}; !slices.Equal(why, want) {
 		t.Errorf("%q", why)
 	}
 }

@@ -52,7 +52,7 @@ func mustBeEventID(id string) {
 	case strings.TrimSpace(id) == "":
 		failInvalid("eventId is required")
 	case len(id) > 2*maxName:
-		failInvalid("eventId may have %d bytes", 2*maxName)
+		failInvalid("eventId has at most %d bytes", 2*maxName)
 	}
 }
 

@@ -21,13 +21,13 @@ func (t decisionHandler) ask(p collab.ApprovalAskParams) collab.ApprovalResult {
 	mustBeNames("id", p.ID, "tool", p.Tool, "digest", p.Digest, "chat", p.Chat)
 	mustFit("arguments", p.Arguments, maxArguments)
 	mustFit("eventId", p.EventID, 2*maxName)
-	mustBeTexts("mayDecide", p.MayDecide, maxDeciders, "a decision names %d deciders at most")
+	mustBeTexts("mayDecide", p.MayDecide, maxDeciders, "a decision has at most %d deciders")
 	for _, need := range [][2]string{{"id", p.ID}, {"tool", p.Tool}, {"digest", p.Digest}} {
 		mustBeText(need[0], need[1], 2*maxName)
 	}
 	for _, who := range p.MayDecide {
 		if !protocol.IsPerson(protocol.PeerID(who)) {
-			failInvalid("mayDecide names %s, who is no person", text.Clip(who, 80))
+			failInvalid("mayDecide names %s, who is not a person", text.Clip(who, 80))
 		}
 	}
 	p.Default = cmp.Or(p.Default, collab.Deny)
@@ -65,7 +65,7 @@ func (t decisionHandler) mustSpeakFor(who, asker protocol.PeerID) {
 		fail(collab.CodeForbidden, "%s may not speak for %s: only the agent that asked passes on what people say", t.caller.Name, text.Clip(string(who), 80))
 	}
 	if !protocol.IsPerson(who) {
-		fail(collab.CodeForbidden, "%s is no person", text.Clip(string(who), 80))
+		fail(collab.CodeForbidden, "%s is not a person", text.Clip(string(who), 80))
 	}
 }
 

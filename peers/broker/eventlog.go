@@ -39,7 +39,7 @@ func load(ctx context.Context, db *sql.DB, now time.Time) (s *state, err error) 
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("rebuilding the state: %w", err)
+		return nil, fmt.Errorf("loading the state: %w", err)
 	}
 	return s, nil
 }

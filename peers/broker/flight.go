@@ -98,7 +98,7 @@ func (t flightHandler) mustAllow(old *collab.Flight, p collab.FlightParams) {
 		collab.FlightCompleted, collab.FlightFailed, collab.FlightCancelled)
 	cancels := t.caller.is(old.RequestedByIdentity) && p.State == collab.FlightCancelled
 	if !cancels && !t.caller.actsFor(old.TargetIdentity) {
-		fail(collab.CodeForbidden, "flight %s is flown by %s", p.ID, old.TargetAgentID)
+		fail(collab.CodeForbidden, "flight %s belongs to %s", p.ID, old.TargetAgentID)
 	}
 	mustAllowTransition("flight", flightMoves, old.State, p.State)
 	mustFit("output", p.Output, maxText)

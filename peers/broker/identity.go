@@ -84,7 +84,7 @@ func (t identityHandler) mustAllowAnnounce(p collab.AnnounceParams) {
 	case strings.ContainsFunc(p.LogicalAgentID, isInvalidNameRune) || normalize(p.LogicalAgentID) == "":
 		failInvalid("logicalAgentId %q must be a name without dots, colons, @ and spaces", p.LogicalAgentID)
 	case len(p.ProjectPath) > maxTitle:
-		failInvalid("projectPath may have %d bytes", maxTitle)
+		failInvalid("projectPath has at most %d bytes", maxTitle)
 	case len(p.Roles) > 64:
 		failInvalid("an endpoint has at most 64 roles")
 	}
@@ -138,7 +138,7 @@ func (t identityHandler) leave(p collab.EndpointParams) collab.IdentityResult {
 	case e.Identity != t.caller.Identity:
 		fail(collab.CodeForbidden, "endpoint %s was announced by %s", p.EndpointID, e.Identity)
 	case e.Status == collab.StatusOnline:
-		t.setOffline(e, "it said that it stops")
+		t.setOffline(e, "it is stopping")
 	}
 	return t.result(e.EndpointID)
 }
@@ -153,7 +153,7 @@ func (t identityHandler) endPredecessors(e collab.Endpoint) {
 		}
 		t.presence.setLost(id, false)
 		if old.Status == collab.StatusOnline {
-			t.setOffline(old, e.EndpointID+" came in its place")
+			t.setOffline(old, e.EndpointID+" replaced it")
 		}
 	}
 }

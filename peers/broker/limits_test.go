@@ -174,7 +174,7 @@ func TestWhatARequestMustNameIsRequired(t *testing.T) {
 		{"agent:a", "decision.ask", m{"id": "dec", "digest": "abc"}, "tool is required"},
 		{"agent:a", "decision.ask", m{"id": "dec", "tool": "shell"}, "digest is required"},
 		{"agent:a", "decision.ask", m{"id": "dec", "tool": "shell", "digest": "abc", "default": "perhaps"}, `default "perhaps"`},
-		{"agent:a", "decision.ask", m{"id": "dec", "tool": "shell", "digest": "abc", "mayDecide": []string{"agent:b"}}, "agent:b, who is no person"},
+		{"agent:a", "decision.ask", m{"id": "dec", "tool": "shell", "digest": "abc", "mayDecide": []string{"agent:b"}}, "agent:b, who is not a person"},
 		{"agent:a", "delivery.claim", m{}, "targetAgentId is required"},
 		{"cli:will", "wake.explain", m{}, "messageId or workItemId is required"},
 		{"cli:will", "prompt.contract", m{}, "agentId is required"},

@@ -37,9 +37,9 @@ func parseLabel(text string) (label, error) {
 	case rest == "":
 		return label{}, errNoName
 	case len(rest) > maxLabel:
-		return label{}, fmt.Errorf("a label may have %d bytes", maxLabel)
+		return label{}, fmt.Errorf("a label has at most %d bytes", maxLabel)
 	case strings.ContainsAny(rest, "@ \t\r\n"):
-		return label{}, fmt.Errorf("%q is no label: an @ or a space stands inside it", text)
+		return label{}, fmt.Errorf("%q is not a label: it contains an @ or a space", text)
 	}
 	var l label
 	var wrong [2]error
@@ -87,7 +87,7 @@ func (l *label) set(key, value string) error {
 		return fmt.Errorf("a label names its %s twice", key)
 	}
 	if strings.ContainsAny(value, "#?:") {
-		return fmt.Errorf("%q is no %s: the harness comes first, with #, then the model, with ?", value, key)
+		return fmt.Errorf("%q is not a %s: write the harness first, after #, then the model, after ?", value, key)
 	}
 	if *part = normalize(value); *part == "" {
 		return fmt.Errorf("the %s of a label is empty", key)

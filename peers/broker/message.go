@@ -42,7 +42,7 @@ func (t conversationHandler) get(p collab.ConversationGetParams) (page collab.Co
 	if p.After != "" {
 		ref, ok := t.messages.find(p.After)
 		if !ok || ref.ConversationID != p.ID {
-			failInvalid("after %q is no message of this conversation", text.Clip(p.After, 80))
+			failInvalid("after %q is not a message of this conversation", text.Clip(p.After, 80))
 		}
 	}
 	posts := t.messages.list(p.ID, p.After, maxLimit+1)
@@ -246,7 +246,7 @@ func whyOnlyNamed(dec collab.Decision) string {
 	if dec.TargetAgentID == "" {
 		return "named, but " + dec.Reason
 	}
-	return "named, but " + dec.TargetAgentID + " is the one who is woken"
+	return "named, but " + dec.TargetAgentID + " is woken"
 }
 
 func (s *state) reason(m collab.Message, dec collab.Decision) string {

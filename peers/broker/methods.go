@@ -183,7 +183,7 @@ func pageOf[S, T any](list []S, key func(S) string, show func(S) T, p collab.Pag
 	if p.After != "" {
 		i := slices.IndexFunc(list, func(item S) bool { return key(item) == p.After })
 		if i < 0 {
-			failInvalid("after %q is not in the list: use the next of the former page", text.Clip(p.After, 80))
+			failInvalid("after %q is not in the list: use the next of the previous page", text.Clip(p.After, 80))
 		}
 		list = list[i+1:]
 	}

@@ -105,7 +105,7 @@ func mustBeName(what, s string) {
 		failInvalid("%s is %d bytes long; at most %d are allowed", what, len(s), maxName)
 	}
 	if strings.ContainsFunc(s, func(r rune) bool { return text.IsInvisible(r) || r == utf8.RuneError }) {
-		failInvalid("%s must not contain control characters or others that nobody sees", what)
+		failInvalid("%s must not contain control or invisible characters", what)
 	}
 }
 

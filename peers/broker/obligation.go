@@ -56,11 +56,11 @@ func mustBeObligationParams(p collab.ObligationParams) {
 	mustBeTexts("a member", p.Members, maxMembers, "an obligation lists at most %d others")
 	for _, who := range []protocol.PeerID{p.Author, p.Recipient} {
 		if protocol.RoleOf(who) == protocol.RoleUnknown {
-			failInvalid("%s is no identity: use one such as agent:lead or tg:77", text.Clip(string(who), 80))
+			failInvalid("%s is not an identity such as agent:lead or tg:77", text.Clip(string(who), 80))
 		}
 	}
 	if p.Author == p.Recipient {
-		failInvalid("nobody obliges themselves")
+		failInvalid("author and recipient are the same")
 	}
 }
 
@@ -83,7 +83,7 @@ func (t obligationHandler) react(p collab.ActParams) collab.ObligationResult {
 		d = &collab.EventObligation{State: collab.ObligationUnknown, ObligationParams: collab.ObligationParams{EventID: p.TargetEventID, Recipient: cmp.Or(p.Recipient, p.Actor)}}
 	}
 	if !t.caller.is(p.Actor) && (!t.caller.is(d.Recipient) && !t.caller.is(d.Author) || !protocol.IsPerson(p.Actor)) {
-		fail(collab.CodeForbidden, "%s may not speak for %s: an agent passes on what people of its own chats say about what is owed to or by it", t.caller.Name, p.Actor)
+		fail(collab.CodeForbidden, "%s may not speak for %s: an agent only reports people of its own chats, about its own obligations", t.caller.Name, p.Actor)
 	}
 	return collab.ObligationResult{Obligation: t.storeAct(*d, p)}
 }
@@ -95,7 +95,7 @@ func (t obligationHandler) storeAct(d collab.EventObligation, p collab.ActParams
 		return d
 	}
 	if len(d.Acts) >= maxActs {
-		failInvalid("%d acts about %s are kept, and no more", maxActs, text.Clip(d.EventID, 80))
+		failInvalid("at most %d acts about %s are kept", maxActs, text.Clip(d.EventID, 80))
 	}
 	d.Acts = append(slices.Clone(d.Acts), collab.Act{
 		ReactionID: p.ReactionID, Kind: p.Kind, Actor: p.Actor, Signal: p.Signal, Recipient: p.Recipient, CreatedAt: formatTime(t.now),
@@ -110,7 +110,7 @@ func (t obligationHandler) discharge(p collab.DischargeParams) collab.Obligation
 	mustBeText("recipient", string(p.Recipient), 2*maxName)
 	d := t.mustFind(p)
 	if d.State == collab.ObligationDischarged {
-		fail(collab.CodeBadTransition, "the obligation of %s is discharged already, by %s (%s)", text.Clip(p.EventID, 80), d.By, d.Reason)
+		fail(collab.CodeBadTransition, "the obligation of %s was already discharged by %s (%s)", text.Clip(p.EventID, 80), d.By, d.Reason)
 	}
 	act := collab.ActParams{TargetEventID: p.EventID, Kind: string(attention.ActSignal), Actor: t.caller.party().id, Signal: string(attention.SignalDone), Recipient: p.Recipient}
 	for _, id := range []protocol.PeerID{d.Author, d.Delegate} { // the name under which the caller acts
@@ -146,7 +146,7 @@ func (t obligationHandler) get(p collab.DischargeParams) collab.ObligationResult
 func (t obligationHandler) mustFind(p collab.DischargeParams) collab.EventObligation {
 	d := t.obligations.get(collab.ObligationKey(p.EventID, p.Recipient))
 	if d == nil || d.State == collab.ObligationUnknown {
-		fail(collab.CodeNotFound, "nobody waits for %s on account of %s", text.Clip(string(p.Recipient), 80), text.Clip(p.EventID, 80))
+		fail(collab.CodeNotFound, "nobody waits for %s because of %s", text.Clip(string(p.Recipient), 80), text.Clip(p.EventID, 80))
 	}
 	return *d
 }

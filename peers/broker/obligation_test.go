@@ -49,7 +49,7 @@ func TestWhatEventsOblige(t *testing.T) {
 		t.Errorf("after the recipient's signals %q", got)
 	}
 	d.do("agent:boss", "obligation.discharge", m{"eventId": "e1", "recipient": "agent:worker"})
-	if got := d.refused("agent:lead", "obligation.discharge", m{"eventId": "e1", "recipient": "agent:worker"}); !strings.Contains(got, "discharged already, by agent:boss") {
+	if got := d.refused("agent:lead", "obligation.discharge", m{"eventId": "e1", "recipient": "agent:worker"}); !strings.Contains(got, "already discharged by agent:boss") {
 		t.Errorf("to close it again: %s", got)
 	}
 	d.do("agent:worker", "obligation.react", m{"targetEventId": "e2", "signal": "done", "recipient": "agent:worker", "actor": "tg:77"}) // a person's word, by the agent of their chat
@@ -70,13 +70,13 @@ func TestBadObligationsAreRefused(t *testing.T) {
 	}{
 		{"agent:worker", "obligation.open", m{"eventId": "e9", "author": "agent:lead", "recipient": "agent:worker", "blocks": "quite"}, "blocks"},
 		{"agent:worker", "obligation.open", m{"eventId": "", "author": "agent:lead", "recipient": "agent:worker", "blocks": "none"}, "eventId"},
-		{"agent:worker", "obligation.open", m{"eventId": "e9", "author": "lead", "recipient": "agent:worker", "blocks": "none"}, "lead is no identity"},
-		{"agent:worker", "obligation.open", m{"eventId": "e9", "author": "agent:worker", "recipient": "agent:worker", "blocks": "none"}, "nobody obliges themselves"},
+		{"agent:worker", "obligation.open", m{"eventId": "e9", "author": "lead", "recipient": "agent:worker", "blocks": "none"}, "lead is not an identity"},
+		{"agent:worker", "obligation.open", m{"eventId": "e9", "author": "agent:worker", "recipient": "agent:worker", "blocks": "none"}, "author and recipient are the same"},
 		{"agent:other", "obligation.open", m{"eventId": "e9", "author": "agent:lead", "recipient": "agent:worker", "blocks": "none"}, "neither author nor recipient"},
 		{"agent:worker", "obligation.react", m{"targetEventId": "e1", "signal": "applause"}, "unknown signal"},
 		{"agent:worker", "obligation.react", m{"targetEventId": "e1", "signal": "done", "actor": "agent:lead", "recipient": "agent:worker"}, "may not speak for agent:lead"},
 		{"agent:other", "obligation.react", m{"targetEventId": "e1", "signal": "done", "actor": "tg:77", "recipient": "agent:worker"}, "may not speak for tg:77"},
-		{"agent:lead", "obligation.discharge", m{"eventId": "e1", "recipient": "agent:other"}, "nobody waits for agent:other on account of e1"},
+		{"agent:lead", "obligation.discharge", m{"eventId": "e1", "recipient": "agent:other"}, "nobody waits for agent:other because of e1"},
 		{"agent:lead", "obligation.get", m{"eventId": "e7", "recipient": "agent:worker"}, "nobody waits"},
 	} {
 		if got := d.refused(c.who, c.method, c.p); !strings.Contains(got, c.want) {

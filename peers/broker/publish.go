@@ -187,7 +187,7 @@ func (b *Broker) enqueue(t *tx, s sending) {
 	}
 	_, err := b.outbox.EnqueueTx(t.db, string(s.to), key, mustEncode(outboxItem{s.to, s.deliveryID, factMessage(s.event, "_to")}))
 	if errors.Is(err, outbox.ErrFull) || errors.Is(err, outbox.ErrTooLarge) {
-		b.opts.Log.Warn().Err(err).Str("peer", string(s.to)).Msg("fact for a peer not sent; its queue is full")
+		b.opts.Log.Warn().Err(err).Str("peer", string(s.to)).Msg("event for a peer not sent; its queue is full")
 		wakeHandler{t}.park(s.deliveryID)
 	}
 }
@@ -228,7 +228,7 @@ func (b *Broker) sendRequest(ctx context.Context, item outbox.Item, m protocol.M
 func (b *Broker) sendItem(ctx context.Context, item outbox.Item) error {
 	var l outboxItem
 	if err := json.Unmarshal(item.Body, &l); err != nil {
-		return outbox.Permanent(fmt.Errorf("reading a stored letter: %w", err))
+		return outbox.Permanent(fmt.Errorf("decoding a stored item: %w", err))
 	}
 	if l.To == "" {
 		return b.sendRequest(ctx, item, l.Message)
@@ -248,7 +248,7 @@ func (b *Broker) sendItem(ctx context.Context, item outbox.Item) error {
 		return b.writer.change(ctx, func(t *tx) { wakeHandler{t}.missed(l.DeliveryID, l.To, sentAt) })
 	case reception == peer.Refused, reception != peer.Unsent && old && l.DeliveryID != "": // other items wait behind it
 		b.opts.Log.Warn().Err(err).Str("peer", string(l.To)).Str("delivery", l.DeliveryID).
-			Msg("fact for a peer not taken; a wake waits for the next announcement")
+			Msg("event not taken by its peer; a wake waits for the next announcement")
 		return b.writer.change(ctx, func(t *tx) { wakeHandler{t}.park(l.DeliveryID) })
 	case rejected:
 		return outbox.Drop(err)

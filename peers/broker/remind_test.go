@@ -113,7 +113,7 @@ func TestAWakeThatNobodyComesForIsToldOthers(t *testing.T) {
 	if diff := cmp.Diff([]string{"wake.decided"}, d.told("tg:42")); diff != "" {
 		t.Errorf("a person in their own chat was told (-want +got):\n%s", diff)
 	}
-	wantText(t, d.explained("workItemId", "w"), "nobody: 42: asked for it, and lead has not come for its wake; 42 is a person, and people are not woken")
+	wantText(t, d.explained("workItemId", "w"), "nobody: 42: asked for it, and lead has not taken its wake; 42 is a person, and people are not woken")
 	d.pass(time.Hour)
 	if got := d.told("tg:42"); got != nil {
 		t.Errorf("then it was told %v", got)
@@ -147,7 +147,7 @@ func TestAFlightWhoseAgentDied(t *testing.T) {
 		d.wants = nil
 		d.pass(11*time.Minute, "boss")
 		w := parse(t, d.sent[0].event.Payload)
-		if w["invocation"] != nil || w["flight"] != nil || w["reason"] != "boss: asked for it, and lead is not there; endpoint e-boss: it is the only one" {
+		if w["invocation"] != nil || w["flight"] != nil || w["reason"] != "boss: asked for it, and lead is away; endpoint e-boss: it is the only one" {
 			t.Errorf("who asked is told %v", w)
 		}
 		d.wantWakes("agent:boss requester")

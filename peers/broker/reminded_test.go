@@ -38,9 +38,9 @@ func TestOfWhatSomebodyWasReminded(t *testing.T) {
 	d.turnMissed("agent:lead")
 	d.sweep(11 * time.Minute)
 	all := []string{
-		fmt.Sprintf("flight %s (do it): cli:bob asked for it, and lead is not there", flight),
-		"work_item ghost's (t): cli:bob owns ghost's, and ghost has not come for its wake",
-		"message m (@lead look): cli:bob asked for it, and lead has not come for its wake",
+		fmt.Sprintf("flight %s (do it): cli:bob asked for it, and lead is away", flight),
+		"work_item ghost's (t): cli:bob owns ghost's, and ghost has not taken its wake",
+		"message m (@lead look): cli:bob asked for it, and lead has not taken its wake",
 		"work_item own (mine): cli:bob has the next move on own, which waits for the build",
 	}
 	want("cli:bob", all...)

@@ -148,7 +148,7 @@ func (t reminderHandler) ofRecord(r *record, f collab.Flight) {
 		n.delivery.WorkItemID, n.delivery.QuestionID = "", r.ID
 	}
 	for _, d := range (recordHandler{t.tx}).waitingDeliveries(r.ID) {
-		n.situation.exclude(d.TargetIdentity, "has not come for its wake")
+		n.situation.exclude(d.TargetIdentity, "has not taken its wake")
 	}
 	again := func(collab.Decision) bool { return false }
 	if f.ID != "" {
@@ -156,7 +156,7 @@ func (t reminderHandler) ofRecord(r *record, f collab.Flight) {
 		n.about.invocation = t.invocations.get(f.InvocationID)
 		again = t.rewake(d, n.about)
 		if !t.isOnline(f.TargetIdentity) {
-			n.situation.exclude(f.TargetIdentity, "is not there")
+			n.situation.exclude(f.TargetIdentity, "is away")
 			wakeHandler{t.tx}.requestSpawn(d)
 		}
 	}
@@ -181,10 +181,10 @@ func (t reminderHandler) ofFlight(f collab.Flight) {
 	n.delivery = collab.Delivery{Reason: collab.ReasonInvocation, Policy: collab.PolicyDurable, InvocationID: inv.ID, WorkItemID: f.WorkItemID}
 	switch {
 	case !t.isOnline(agent.id):
-		n.situation.exclude(agent.id, "is not there")
+		n.situation.exclude(agent.id, "is away")
 		wakeHandler{t.tx}.requestSpawn(*d)
 	case d.Wake != collab.WakeWoken:
-		n.situation.exclude(agent.id, "has not come for its wake")
+		n.situation.exclude(agent.id, "has not taken its wake")
 	}
 	t.remind(&n, t.rewake(*d, about))
 }
@@ -205,7 +205,7 @@ func (t reminderHandler) ofMessage(d collab.Delivery) {
 		n.situation.asked = party{m.AuthorID, m.AuthorIdentity}
 	}
 	if d.Wake != collab.WakeWoken {
-		n.situation.exclude(d.TargetIdentity, "has not come for its wake")
+		n.situation.exclude(d.TargetIdentity, "has not taken its wake")
 	}
 	t.remind(&n, t.rewake(d, about))
 }

@@ -163,7 +163,7 @@ func TestAnAgentWhoseEndpointsAreForgotten(t *testing.T) {
 	d.sweep(time.Minute)
 	d.sweep(48 * time.Hour)
 	for label, want := range map[string]string{
-		"w7": "no endpoint of agent:w7", "helper": "no endpoint of agent:helper", "agent:w7": "no endpoint of agent:w7", "agent:helper": "no endpoint of agent:helper", "nobody": "nobody announced",
+		"w7": "agent:w7 has no endpoints any more", "helper": "agent:helper has no endpoints any more", "agent:w7": "agent:w7 has no endpoints any more", "agent:helper": "agent:helper has no endpoints any more", "nobody": "nobody announced",
 	} {
 		if why := d.refuse(collab.CodeUnknownTarget, "cli:will", "identity.resolve", m{"label": label}); !strings.Contains(why["error"].(string), want) {
 			t.Errorf("%s: %v; want %s", label, why["error"], want)

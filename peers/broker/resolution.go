@@ -87,7 +87,7 @@ func (s *state) resolveAbsent(l label, known []party) resolution {
 	people := filter(known, func(p party) bool { return protocol.IsPerson(p.id) })
 	switch {
 	case len(people) == 0 || l != label{Name: l.Name}:
-		return resolution{Failure: collab.CodeUnknownTarget, Reason: fmt.Sprintf("no endpoint of %s is known any more", known[0].id)}
+		return resolution{Failure: collab.CodeUnknownTarget, Reason: fmt.Sprintf("%s has no endpoints any more", known[0].id)}
 	case len(people) > 1:
 		return resolution{Failure: collab.CodeAmbiguous, Reason: ambiguityReason(people), Candidates: partyOptions(people)}
 	}
@@ -129,7 +129,7 @@ func (s *state) agentBehind(e *endpoint) party {
 func (s *state) choose(fit []*endpoint, meant protocol.PeerID, from locality) resolution {
 	sortByLastSeen(fit)
 	st := resolution{Candidates: s.options(fit)}
-	pool, why := fit, "it was heard of last"
+	pool, why := fit, "it has the latest sign of life"
 	if len(fit) == 1 {
 		why = "it is the only one"
 	}
@@ -212,7 +212,7 @@ func (s *state) resolveParty(p party, from locality) resolution {
 	case protocol.IsPerson(p.id):
 		st.Person, st.Reason = true, p.name+" is a person"
 	case s.agents[p.id]:
-		st.Reason = "no endpoint of " + string(p.id) + " is known any more"
+		st.Reason = string(p.id) + " has no endpoints any more"
 	default:
 		st.Reason = p.name + " has never announced itself"
 	}

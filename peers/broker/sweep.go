@@ -84,7 +84,7 @@ func (t *tx) dropOld() {
 			t.now.Sub(collab.ParseTime(d.UpdatedAt)) >= t.opts.StaleAfter:
 			deliveryHandler{t}.cancel(d, "best effort: nobody took it")
 		case t.opts.Keep > 0 && age >= t.opts.Keep:
-			deliveryHandler{t}.cancel(d, "nobody took it for as long as events are kept")
+			deliveryHandler{t}.cancel(d, "nobody took it within the retention of events")
 		}
 	}
 }

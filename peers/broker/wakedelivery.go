@@ -254,7 +254,7 @@ func (s *state) obsolete(d collab.Delivery) string {
 		return "flight " + i.FlightID + " is " + string(s.flights.get(i.FlightID).State)
 	}
 	if _, kept := s.messages.find(d.MessageID); d.MessageID != "" && !kept {
-		return "its message is kept no more"
+		return "its message was deleted"
 	}
 	return ""
 }

@@ -128,7 +128,7 @@ func (t recordHandler) answer(p collab.AnswerParams) collab.Result {
 	}
 	if q.State == questionAnswered {
 		if q.Answer != p.Answer {
-			failTransition(kinds[q.Kind].moves, q.State, q.State, "question %s is %s already", q.ID, q.State)
+			failTransition(kinds[q.Kind].moves, q.State, q.State, "question %s is already %s", q.ID, q.State)
 		}
 		return t.duplicate(q.ID)
 	}
