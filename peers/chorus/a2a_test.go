@@ -72,9 +72,9 @@ func answersOf(list []*a2a.Artifact) (all []string) {
 	return all
 }
 
-// TestOursIsReachedOverA2A: a message becomes a direct message of an agent, its answer what
+// TestA2A_ReachesAnAgent: a message becomes a direct message of an agent, its answer what
 // the task made, waited for or streamed; the same message is the same task.
-func TestOursIsReachedOverA2A(t *testing.T) { eachBinding(t, oursIsReached) }
+func TestA2A_ReachesAnAgent(t *testing.T) { eachBinding(t, oursIsReached) }
 
 func oursIsReached(t *testing.T, over binding) {
 	r := startNew(t, nil)
@@ -144,8 +144,8 @@ func oursIsReached(t *testing.T, over binding) {
 	}
 }
 
-// TestATaskIsCancelled: its message counts as deleted, and what is said then is refused.
-func TestATaskIsCancelled(t *testing.T) { eachBinding(t, aTaskIsCancelled) }
+// TestTask_CancelWithdrawsTheTurn: its message counts as deleted, and what is said then is refused.
+func TestTask_CancelWithdrawsTheTurn(t *testing.T) { eachBinding(t, aTaskIsCancelled) }
 
 func aTaskIsCancelled(t *testing.T, over binding) {
 	r := startNew(t, nil)
@@ -183,8 +183,8 @@ func aTaskIsCancelled(t *testing.T, over binding) {
 	}
 }
 
-// TestATaskFails where its agent says so.
-func TestATaskFails(t *testing.T) { eachBinding(t, aTaskFails) }
+// TestTask_FailsWithItsAgent where its agent says so.
+func TestTask_FailsWithItsAgent(t *testing.T) { eachBinding(t, aTaskFails) }
 
 func aTaskFails(t *testing.T, over binding) {
 	r := startNew(t, nil)
@@ -212,9 +212,9 @@ func aTaskFails(t *testing.T, over binding) {
 	t.Error("the task did not fail")
 }
 
-// TestWhoMayCallOverA2A: whoever shows the secret of an inbox, for its tasks alone, until it is
+// TestA2A_RequiresTheInboxSecret: whoever shows the secret of an inbox, for its tasks alone, until it is
 // rotated; tasks outlive the gateway.
-func TestWhoMayCallOverA2A(t *testing.T) { eachBinding(t, whoMayCall) }
+func TestA2A_RequiresTheInboxSecret(t *testing.T) { eachBinding(t, whoMayCall) }
 
 func whoMayCall(t *testing.T, over binding) {
 	t.Parallel()
@@ -258,9 +258,9 @@ func whoMayCall(t *testing.T, over binding) {
 	}
 }
 
-// TestATaskAsks: what a person is to decide is the task's own question, its next message the
+// TestTask_AsksAndTakesTheAnswer: what a person is to decide is the task's own question, its next message the
 // answer to it, and what came of it no answer of the task.
-func TestATaskAsks(t *testing.T) { eachBinding(t, aTaskAsks) }
+func TestTask_AsksAndTakesTheAnswer(t *testing.T) { eachBinding(t, aTaskAsks) }
 
 func aTaskAsks(t *testing.T, over binding) {
 	r := startNew(t, nil)
@@ -327,8 +327,8 @@ func aTaskAsks(t *testing.T, over binding) {
 	}
 }
 
-// TestPushIsRefused as the card says and in the words of the protocol: nothing is stored.
-func TestPushIsRefused(t *testing.T) {
+// TestA2A_RefusesPushNotifications as the card says and in the words of the protocol: nothing is stored.
+func TestA2A_RefusesPushNotifications(t *testing.T) {
 	r := startNew(t, nil)
 	_, secret, _ := strings.Cut(r.inbox("ops"), "/inbox/")
 	card, err := agentcard.DefaultResolver.Resolve(t.Context(), r.url)

@@ -20,9 +20,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestAMessageFindsItsAgentAndTheAnswerItsCallback is the whole of the agent
+// TestInbox_DeliversMessageAndReturnsAnswer is the whole of the agent
 // side: inbox, bootstrap as of a Telegram chat, reply, activity, callback.
-func TestAMessageFindsItsAgentAndTheAnswerItsCallback(t *testing.T) {
+func TestInbox_DeliversMessageAndReturnsAnswer(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
 	system := r.bus.Join(t, protocol.PeerSystem, "system:*")
@@ -106,7 +106,7 @@ func asJSON(v any) string {
 	return string(raw)
 }
 
-func TestTheSameMessageTwiceIsOneTurn(t *testing.T) {
+func TestInbox_TakesARepeatedMessageOnce(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
 	spawner(t, r.bus, "agent:a")
@@ -136,7 +136,7 @@ func TestTheSameMessageTwiceIsOneTurn(t *testing.T) {
 	}
 }
 
-func TestMessagesOfAChannelKeepTheirOrder(t *testing.T) {
+func TestInbox_KeepsTheOrderOfMessages(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
 	inbox := r.inbox("ops")
@@ -161,10 +161,10 @@ func TestMessagesOfAChannelKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// TestAChannelReadsAnswersInTheirOrder: each message has a callback of its own,
+// TestCallbacks_KeepTheOrderOfAnswers: each message has a callback of its own,
 // and the channel still reads the answers as they were said, also when one of
 // them has to be repeated.
-func TestAChannelReadsAnswersInTheirOrder(t *testing.T) {
+func TestCallbacks_KeepTheOrderOfAnswers(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
 	calls := 0
@@ -208,7 +208,7 @@ func TestAChannelReadsAnswersInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatDiedIsAskedForAgain(t *testing.T) {
+func TestInbox_RequestsADeadAgentAgain(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
 	spawner(t, r.bus, "agent:a")
@@ -230,9 +230,9 @@ func TestAnAgentThatDiedIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// TestAnOperatorsReplyLeavesNoDeadLetter has a command line answer a service and
+// TestReply_OfAnOperatorLeavesNoDeadLetter has a command line answer a service and
 // end: what became of its answer nobody is told, and no person has to look at it.
-func TestAnOperatorsReplyLeavesNoDeadLetter(t *testing.T) {
+func TestReply_OfAnOperatorLeavesNoDeadLetter(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
 	spawner(t, r.bus, "agent:a")
@@ -263,7 +263,7 @@ func TestAnOperatorsReplyLeavesNoDeadLetter(t *testing.T) {
 	}
 }
 
-func TestTheServiceIsToldOnceThatNoAgentCouldBeHad(t *testing.T) {
+func TestInbox_ReportsOnceThatNoAgentIsAvailable(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
 	system := r.bus.Join(t, protocol.PeerSystem, "system:*")
@@ -281,7 +281,7 @@ func TestTheServiceIsToldOnceThatNoAgentCouldBeHad(t *testing.T) {
 	callback.none()
 }
 
-func TestCallbacksAreRetriedOn5xxAndNotOn4xx(t *testing.T) {
+func TestCallbacks_RetryAfter5xxOnly(t *testing.T) {
 	r := startNew(t, nil)
 	spawner(t, r.bus, "agent:a")
 	agent := r.bus.Join(t, "agent:a", "agent:a")
@@ -362,9 +362,9 @@ func TestCallbacksAreRetriedOn5xxAndNotOn4xx(t *testing.T) {
 	})
 }
 
-// TestACallbackThatDoesNotAnswerGetsNothingTwice: nobody knows whether the service
+// TestCallbacks_DoNotRepeatAnUnansweredPost: nobody knows whether the service
 // has the event, and what comes after it in the channel waits no longer.
-func TestACallbackThatDoesNotAnswerGetsNothingTwice(t *testing.T) {
+func TestCallbacks_DoNotRepeatAnUnansweredPost(t *testing.T) {
 	r := startNew(t, func(o *chorus.Options) { o.PostTimeout = 500 * time.Millisecond })
 	spawner(t, r.bus, "agent:a")
 	agent := r.bus.Join(t, "agent:a", "agent:a")
@@ -393,7 +393,7 @@ func TestACallbackThatDoesNotAnswerGetsNothingTwice(t *testing.T) {
 	}
 }
 
-func TestASlowCallbackHoldsUpNobodyElse(t *testing.T) {
+func TestCallbacks_SlowOneDelaysNoOther(t *testing.T) {
 	r := startNew(t, nil)
 	spawner(t, r.bus, "agent:a")
 	agent := r.bus.Join(t, "agent:a", "agent:a")
@@ -414,8 +414,8 @@ func TestASlowCallbackHoldsUpNobodyElse(t *testing.T) {
 	}
 }
 
-// TestWhatWasAnswered200SurvivesARestart: no agent, no bus; then both.
-func TestWhatWasAnswered200SurvivesARestart(t *testing.T) {
+// TestInbox_AcceptedMessageSurvivesARestart: no agent, no bus; then both.
+func TestInbox_AcceptedMessageSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	b := bustest.Start(t, nil)
 	folder := filepath.Join(t.TempDir(), "chorus")
@@ -437,7 +437,7 @@ func TestWhatWasAnswered200SurvivesARestart(t *testing.T) {
 	}
 }
 
-func TestRepliesToUnknownChannelsAreRejected(t *testing.T) {
+func TestReply_ToUnknownChannelIsRejected(t *testing.T) {
 	r := startNew(t, nil)
 	agent := r.bus.Join(t, "agent:a", "agent:a")
 	res := agent.Send(t, "chorus:ops.nowhere", protocol.TypeChatReply, protocol.ChatReply{Text: "x"})
@@ -446,8 +446,8 @@ func TestRepliesToUnknownChannelsAreRejected(t *testing.T) {
 	}
 }
 
-// TestLifecycleBracketsWhatAnAgentDoes has its rows as events in, calls out.
-func TestLifecycleBracketsWhatAnAgentDoes(t *testing.T) {
+// TestCallbacks_SurroundATurnWithLifecycle has its rows as events in, calls out.
+func TestCallbacks_SurroundATurnWithLifecycle(t *testing.T) {
 	r := startNew(t, nil)
 	spawner(t, r.bus, "agent:a")
 	agent := r.bus.Join(t, "agent:a", "agent:a")
@@ -485,7 +485,7 @@ func TestLifecycleBracketsWhatAnAgentDoes(t *testing.T) {
 	}
 }
 
-func TestHungServiceEndsWithTheGateway(t *testing.T) {
+func TestGateway_StopsDespiteAHungService(t *testing.T) {
 	r := startNew(t, func(o *chorus.Options) { o.StopTimeout = 50 * time.Millisecond })
 	spawner(t, r.bus, "agent:a")
 	agent := r.bus.Join(t, "agent:a", "agent:a")

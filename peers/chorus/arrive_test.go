@@ -9,9 +9,9 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestAPostEndsAWait: a signed post to a hook of the broker's lets the work go on that waits for
+// TestHook_PostEndsAWait: a signed post to a hook of the broker's lets the work go on that waits for
 // what the post names, or for what the hook is named after.
-func TestAPostEndsAWait(t *testing.T) {
+func TestHook_PostEndsAWait(t *testing.T) {
 	r := startNew(t, nil)
 	startBroker(t, r.bus, filepath.Join(t.TempDir(), "broker.db"))
 	will := askAs(t, r.bus, "cli:will")

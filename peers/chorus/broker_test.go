@@ -57,9 +57,9 @@ func askAs(t *testing.T, b *bustest.Bus, id protocol.PeerID) *client.Client {
 	return c
 }
 
-// TestTheBrokerWakesAnAgentElsewhere: it stands among the identities, gets the
+// TestExternalAgent_IsWokenByTheBroker: it stands among the identities, gets the
 // contract with what it is asked, and its answer is the answer to the question.
-func TestTheBrokerWakesAnAgentElsewhere(t *testing.T) {
+func TestExternalAgent_IsWokenByTheBroker(t *testing.T) {
 	r := startNew(t, nil)
 	startBroker(t, r.bus, filepath.Join(t.TempDir(), "broker.db"))
 	outside := newReceiver(t)
@@ -110,9 +110,9 @@ func TestTheBrokerWakesAnAgentElsewhere(t *testing.T) {
 	outside.none()
 }
 
-// TestAnAgentElsewhereWaitsForABroker: while the broker restarts, an event that another
+// TestExternalAgent_WaitsForABroker: while the broker restarts, an event that another
 // agent has claimed is not answered.
-func TestAnAgentElsewhereWaitsForABroker(t *testing.T) {
+func TestExternalAgent_WaitsForABroker(t *testing.T) {
 	r := startNew(t, nil)
 	path := filepath.Join(t.TempDir(), "broker.db")
 	stop := startBroker(t, r.bus, path)

@@ -11,9 +11,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestReportsToACallbackThatFailsHoldUpNothing: a turn reports much, and the next
+// TestCallbacks_FailedReportsDelayNothing: a turn reports much, and the next
 // message of the channel must not wait until each report has failed.
-func TestReportsToACallbackThatFailsHoldUpNothing(t *testing.T) {
+func TestCallbacks_FailedReportsDelayNothing(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		respond func(w http.ResponseWriter, req *http.Request)

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// TestOnlyAPostThatArrivedIsUnknown: one that was redirected and then reached
+// TestPoster_UnknownOnlyIfSent: one that was redirected and then reached
 // nobody can be made again.
-func TestOnlyAPostThatArrivedIsUnknown(t *testing.T) {
+func TestPoster_UnknownOnlyIfSent(t *testing.T) {
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // only then the server notices that the client left
 		switch r.URL.Path {

@@ -14,10 +14,10 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestPeopleGiveOutWorkInAChannel: what a person in a channel wants of the broker is done in
+// TestCommand_CreatesWorkInAChannel: what a person in a channel wants of the broker is done in
 // their name, and the channel is told what came of it; its own agent hears nothing of it. A
 // leading mention of an agent elsewhere goes there.
-func TestPeopleGiveOutWorkInAChannel(t *testing.T) {
+func TestCommand_CreatesWorkInAChannel(t *testing.T) {
 	r := startNew(t, nil)
 	startBroker(t, r.bus, filepath.Join(t.TempDir(), "broker.db"))
 	spawner(t, r.bus, "agent:a")
@@ -102,9 +102,9 @@ func TestPeopleGiveOutWorkInAChannel(t *testing.T) {
 	}
 }
 
-// TestWhatAChannelIsToldWaitsForItsNextMessage where the callback of the newest one takes no more;
+// TestCommand_TextWaitsForTheNextMessage where the callback of the newest one takes no more;
 // what a hook brought has no callback, and is no such message.
-func TestWhatAChannelIsToldWaitsForItsNextMessage(t *testing.T) {
+func TestCommand_TextWaitsForTheNextMessage(t *testing.T) {
 	r := startNew(t, nil)
 	startBroker(t, r.bus, filepath.Join(t.TempDir(), "broker.db"))
 	spawner(t, r.bus, "agent:a")

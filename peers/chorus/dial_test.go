@@ -13,9 +13,9 @@ import (
 	"hubbub/peers/netguard"
 )
 
-// TestNothingIsDialledThatIsRefused asks for pages over the gateway's own transport, at names and redirects that
+// TestEgress_DialsNoRefusedAddress asks for pages over the gateway's own transport, at names and redirects that
 // lead to refused addresses. The names resolve here alone, and no connection is made.
-func TestNothingIsDialledThatIsRefused(t *testing.T) {
+func TestEgress_DialsNoRefusedAddress(t *testing.T) {
 	accepted := 0
 	inner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { accepted++ }))
 	defer inner.Close()

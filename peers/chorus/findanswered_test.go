@@ -8,8 +8,8 @@ import (
 	"hubbub/peers/store"
 )
 
-// TestAReplyFindsItsMessageByAnIndex: however long the channel is whose message it answers.
-func TestAReplyFindsItsMessageByAnIndex(t *testing.T) {
+// TestFindAnswered_UsesAnIndex: however long the channel is whose message it answers.
+func TestFindAnswered_UsesAnIndex(t *testing.T) {
 	s, err := OpenStore(filepath.Join(t.TempDir(), "chorus"))
 	if err != nil {
 		t.Fatal(err)

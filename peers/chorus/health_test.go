@@ -8,9 +8,9 @@ import (
 	"hubbub/protocol/chorus"
 )
 
-// TestTroublesAreBounded: each channel whose callback is dead for good is
+// TestDeliveryHealth_IsBounded: each channel whose callback is dead for good is
 // remembered, and services make channels as they like.
-func TestTroublesAreBounded(t *testing.T) {
+func TestDeliveryHealth_IsBounded(t *testing.T) {
 	all := newDeliveryHealth()
 	report, end := &pendingEvent{Inbound: 7, Event: chorus.Event{Type: chorus.EventStatus}}, &pendingEvent{Inbound: 7, Event: chorus.Event{Type: chorus.EventLifecycle}}
 	for i := range 2*maxUnhealthy + 1 {

@@ -50,17 +50,17 @@ func (r *rig) hook(name chorus.HookName, chat protocol.PeerID, oblige bool) (url
 	return chorus.HookURL(r.url, name), secret
 }
 
-// TestGitHubsOwnExample: the secret, body and signature of GitHub's documentation.
-func TestGitHubsOwnExample(t *testing.T) {
+// TestCheckSignature_AcceptsGitHubsExample: the secret, body and signature of GitHub's documentation.
+func TestCheckSignature_AcceptsGitHubsExample(t *testing.T) {
 	header := http.Header{"X-Hub-Signature-256": {"sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"}}
 	if id, err := chorus.CheckSignature(header, []byte("Hello, World!"), "It's a Secret to Everybody", time.Now()); err != nil || id == "" {
 		t.Errorf("%q, %v", id, err)
 	}
 }
 
-// TestSignedPostsReachTheirChat: signed in either way, each once, as a quotation whose author is
+// TestHook_SignedPostReachesItsChat: signed in either way, each once, as a quotation whose author is
 // the hook, and obliging as the hook says; without its bridge they wait, over a restart too.
-func TestSignedPostsReachTheirChat(t *testing.T) {
+func TestHook_SignedPostReachesItsChat(t *testing.T) {
 	t.Parallel()
 	b, folder := bustest.Start(t, nil), filepath.Join(t.TempDir(), "chorus")
 	r := start(t, b, folder, nil)
@@ -103,9 +103,9 @@ func TestSignedPostsReachTheirChat(t *testing.T) {
 	}
 }
 
-// TestPostsThatAreRefused: each with a status and a sentence, and the last is told by Hooks. What
+// TestHook_RefusesInvalidPosts: each with a status and a sentence, and the last is told by Hooks. What
 // is signed with a secret of before a rotation is refused, and a hook that is gone is not there.
-func TestPostsThatAreRefused(t *testing.T) {
+func TestHook_RefusesInvalidPosts(t *testing.T) {
 	r := startNew(t, nil)
 	url, secret := r.hook("ci", "tg:1", false)
 	old := secret
@@ -171,10 +171,10 @@ func TestPostsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestAHookOfAChannel: what it takes reaches the channel's agent, whose answer goes to the newest
+// TestHook_ReachesAChannel: what it takes reaches the channel's agent, whose answer goes to the newest
 // callback, as do the answer to a reminder and what the agent says first. Before its service has
 // said anything, the channel takes nothing.
-func TestAHookOfAChannel(t *testing.T) {
+func TestHook_ReachesAChannel(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
 	inbox := r.inbox("ops")

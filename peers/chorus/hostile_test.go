@@ -9,9 +9,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestAKeyIsNoNumber: an agent that names some of its events "1", "2" and leaves
+// TestCallbackKey_DiffersFromNumber: an agent that names some of its events "1", "2" and leaves
 // others without a key loses none of them.
-func TestAKeyIsNoNumber(t *testing.T) {
+func TestCallbackKey_DiffersFromNumber(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
 	tg := r.bus.Join(t, "tg:42", "tg:42")
@@ -41,9 +41,9 @@ func TestAKeyIsNoNumber(t *testing.T) {
 	}
 }
 
-// TestADeletedMessageIsGone: neither its text nor that of its edits is left to
+// TestExternalAgent_DeletedMessageIsWithdrawn: neither its text nor that of its edits is left to
 // read, and what comes of it late is not posted.
-func TestADeletedMessageIsGone(t *testing.T) {
+func TestExternalAgent_DeletedMessageIsWithdrawn(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
 	tg := r.bus.Join(t, "tg:42", "tg:42")
@@ -73,8 +73,8 @@ func TestADeletedMessageIsGone(t *testing.T) {
 	}
 }
 
-// TestEditsWithoutASequenceAreAllRead: a chat need not number its edits.
-func TestEditsWithoutASequenceAreAllRead(t *testing.T) {
+// TestExternalAgent_ReadsEditsWithoutSequence: a chat need not number its edits.
+func TestExternalAgent_ReadsEditsWithoutSequence(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
 	tg := r.bus.Join(t, "tg:42", "tg:42")

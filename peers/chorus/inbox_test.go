@@ -18,7 +18,7 @@ import (
 	"hubbub/protocol/text"
 )
 
-func TestWhatIsMissingIsRefused(t *testing.T) {
+func TestInbox_RefusesInvalidBodies(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
 	inbox := r.inbox("ops")
@@ -97,7 +97,7 @@ func TestWhatIsMissingIsRefused(t *testing.T) {
 	callback.none()
 }
 
-func TestLargeMessages(t *testing.T) {
+func TestInbox_LimitsTheSizeOfMessages(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
 	inbox := r.inbox("ops")
@@ -131,9 +131,9 @@ func TestLargeMessages(t *testing.T) {
 	}
 }
 
-// TestDeadStringsAreAlike: unknown, wrong, rotated and revoked connection
+// TestInbox_InvalidSecretsGetTheSameAnswer: unknown, wrong, rotated and revoked connection
 // strings get the same answer, headers included, whatever is sent.
-func TestDeadStringsAreAlike(t *testing.T) {
+func TestInbox_InvalidSecretsGetTheSameAnswer(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
 	ctx := context.Background()
@@ -184,8 +184,8 @@ func TestDeadStringsAreAlike(t *testing.T) {
 	}
 }
 
-// TestTargetsAreGuardedWhenDialled: a name, a redirect, a literal address.
-func TestTargetsAreGuardedWhenDialled(t *testing.T) {
+// TestEgress_ChecksTargetsWhenDialed: a name, a redirect, a literal address.
+func TestEgress_ChecksTargetsWhenDialed(t *testing.T) {
 	inner := newReceiver(t)
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(inner.url, "http://"))
 	if err != nil {
@@ -223,8 +223,8 @@ func TestTargetsAreGuardedWhenDialled(t *testing.T) {
 	}
 }
 
-// TestOneInboxCannotFillTheGateway: its callers at once, its waiting messages.
-func TestOneInboxCannotFillTheGateway(t *testing.T) {
+// TestInbox_LimitsWaitingMessages: its callers at once, its waiting messages.
+func TestInbox_LimitsWaitingMessages(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
 	slow, quick := r.inbox("slow"), r.inbox("quick")
@@ -300,7 +300,7 @@ func FuzzCallbackBody(f *testing.F) {
 	})
 }
 
-func TestChannelNames(t *testing.T) {
+func TestChannelPeer_EscapesTheChannelID(t *testing.T) {
 	tests := map[chorus.ChannelID]string{
 		"ch_abc123":   "chorus:ops.ch_abc123",
 		"C04-ABC":     "chorus:ops.C04-ABC",

@@ -89,11 +89,11 @@ func (c *child) kill() {
 	_ = c.cmd.Wait() // it was killed
 }
 
-// TestNothingIsLostOrDoubledByKills kills the gateway in every step of its
+// TestKill_LosesAndRepeatsNothing kills the gateway in every step of its
 // work. Whatever got a 200 reaches its agent, and its answer the callback
 // exactly once, or at most once where a kill may have hit the POST itself; then
 // its agent hears "unknown".
-func TestNothingIsLostOrDoubledByKills(t *testing.T) {
+func TestKill_LosesAndRepeatsNothing(t *testing.T) {
 	k := newKilling(t)
 	hold := make(chan struct{})
 	t.Cleanup(func() { close(hold) })
@@ -287,8 +287,8 @@ func tryPost(url, body string) int {
 	return resp.StatusCode
 }
 
-// TestADeliveryThatAKillCutOffIsMadeAgain: the same event, the same callback.
-func TestADeliveryThatAKillCutOffIsMadeAgain(t *testing.T) {
+// TestKill_InterruptedDeliveryIsRepeated: the same event, the same callback.
+func TestKill_InterruptedDeliveryIsRepeated(t *testing.T) {
 	k := newKilling(t)
 	store, err := chorus.OpenStore(k.folder)
 	if err != nil {
@@ -328,9 +328,9 @@ func TestADeliveryThatAKillCutOffIsMadeAgain(t *testing.T) {
 	k.callback.none()
 }
 
-// TestWhatACallbackAnswered200SurvivesAKill: the parts of an answer and a report reach
+// TestKill_AcceptedEventSurvives: the parts of an answer and a report reach
 // the chat once, in their order, although the gateway is killed before any could.
-func TestWhatACallbackAnswered200SurvivesAKill(t *testing.T) {
+func TestKill_AcceptedEventSurvives(t *testing.T) {
 	k := newKilling(t)
 	store, err := chorus.OpenStore(k.folder)
 	if err != nil {

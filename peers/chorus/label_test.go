@@ -7,8 +7,8 @@ import (
 	"hubbub/peers/netguard"
 )
 
-// TestASenderKeepsItsEmoji: people's own names hold joiners that are refused in ids.
-func TestASenderKeepsItsEmoji(t *testing.T) {
+// TestInboxMessage_KeepsEmojiOfTheSender: people's own names hold joiners that are refused in ids.
+func TestInboxMessage_KeepsEmojiOfTheSender(t *testing.T) {
 	const family = "Ада 👩\u200d👩\u200d👧 ❤\ufe0f"
 	p, err := ParseInboxMessage([]byte(`{"channel":{"id":"c"},"message":{"id":"m","sender":"`+family+`","content":"`+family+`"},"callback":"https://127.0.0.1/cb"}`),
 		netguard.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}))

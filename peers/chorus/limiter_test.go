@@ -10,8 +10,8 @@ import (
 	"hubbub/bus/bustest"
 )
 
-// TestABodyThatNeverComesHoldsNoConnection: also where nobody wants the body.
-func TestABodyThatNeverComesHoldsNoConnection(t *testing.T) {
+// TestLimiter_EndsAStalledBody: also where nobody wants the body.
+func TestLimiter_EndsAStalledBody(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
 		"unread": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotFound) },
 		"read": func(w http.ResponseWriter, r *http.Request) {
@@ -40,8 +40,8 @@ func TestABodyThatNeverComesHoldsNoConnection(t *testing.T) {
 	}
 }
 
-// TestAnAnswerMayTakeLongerThanABody: the limit ends with the body.
-func TestAnAnswerMayTakeLongerThanABody(t *testing.T) {
+// TestLimiter_AnswerMayOutlastTheBody: the limit ends with the body.
+func TestLimiter_AnswerMayOutlastTheBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bustest.Listen()
 		lived := make(chan error, 1)

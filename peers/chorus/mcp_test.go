@@ -85,7 +85,7 @@ func (x *tools) call(name string, arguments map[string]any) (map[string]any, str
 	return content, ""
 }
 
-func TestToolsReadWhatWasWithheld(t *testing.T) {
+func TestMCP_ToolsReadWithheldEvents(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
 	tg := r.bus.Join(t, "tg:-100", "tg:-100")
@@ -144,7 +144,7 @@ func TestToolsReadWhatWasWithheld(t *testing.T) {
 	}
 }
 
-func TestToolsObeyPolicy(t *testing.T) {
+func TestMCP_ToolsObeyPolicy(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
 	log := r.bus.Join(t, "cli:log", protocol.Pattern(protocol.TopicAttention))
@@ -213,9 +213,9 @@ func TestToolsObeyPolicy(t *testing.T) {
 	}
 }
 
-// TestClaimsComeFromTheBroker: where there is one, an event that others may
+// TestMCP_ClaimsComeFromTheBroker: where there is one, an event that others may
 // answer is answered with its token only.
-func TestClaimsComeFromTheBroker(t *testing.T) {
+func TestMCP_ClaimsComeFromTheBroker(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
 	broker := r.bus.Join(t, protocol.PeerBroker, "collab:*")
@@ -266,7 +266,7 @@ func TestClaimsComeFromTheBroker(t *testing.T) {
 	}
 }
 
-func TestTheToolsAreGuarded(t *testing.T) {
+func TestMCP_ToolsRequireAToken(t *testing.T) {
 	clock := newClock()
 	r := startNew(t, func(o *chorus.Options) { o.Now = clock.now })
 	outside := newReceiver(t)
@@ -328,8 +328,8 @@ func TestTheToolsAreGuarded(t *testing.T) {
 	}
 }
 
-// TestARelayed401SaysWhatIsWanted: the service's own challenge, or else a plain one.
-func TestARelayed401SaysWhatIsWanted(t *testing.T) {
+// TestProxy_401SaysWhatIsRequired: the service's own challenge, or else a plain one.
+func TestProxy_401SaysWhatIsRequired(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
 	spawner(t, r.bus, "agent:a")
@@ -413,7 +413,7 @@ func offered(t *testing.T, agent *bustest.Scripted) string {
 	return config["url"].(string)
 }
 
-func TestTheProxyAddsTheServicesHeaders(t *testing.T) {
+func TestProxy_AddsTheHeadersOfTheService(t *testing.T) {
 	r := startNew(t, nil)
 	callback, service := newReceiver(t), newService(t, "alice, bob")
 	spawner(t, r.bus, "agent:a")
@@ -461,7 +461,7 @@ func TestTheProxyAddsTheServicesHeaders(t *testing.T) {
 	}
 }
 
-func TestSeveralServersAreOne(t *testing.T) {
+func TestProxy_CombinesSeveralServers(t *testing.T) {
 	r := startNew(t, nil)
 	callback, one, two := newReceiver(t), newService(t, "from one"), newService(t, "from two")
 	spawner(t, r.bus, "agent:a")

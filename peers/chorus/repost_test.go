@@ -16,10 +16,10 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// TestADeliveryKeepsItsNameWhateverTheBrokerSays: a POST that was cut off is made again
+// TestDelivery_KeepsItsIDIfOnlyTheContextChanges: a POST that was cut off is made again
 // with the same message.id and callback, although the contract is another by then. Its
 // receiver knows by them that the event is the same.
-func TestADeliveryKeepsItsNameWhateverTheBrokerSays(t *testing.T) {
+func TestDelivery_KeepsItsIDIfOnlyTheContextChanges(t *testing.T) {
 	t.Parallel()
 	b, folder := bustest.Start(t, nil), filepath.Join(t.TempDir(), "chorus")
 	impatient := func(o *chorus.Options) { o.StopTimeout = time.Millisecond }
@@ -86,10 +86,10 @@ func secretOf(c call) string {
 	return address[strings.LastIndex(address, "/")+1:]
 }
 
-// TestAnAnswerThatAnEditOvertookIsRefused: one that was on its way when the message was edited, and
+// TestDelivery_RefusesAnswersToAnOldText: one that was on its way when the message was edited, and
 // whose callback was looked up before, and one by the tools of the earlier delivery. Both
 // answer words that the turn has no more.
-func TestAnAnswerThatAnEditOvertookIsRefused(t *testing.T) {
+func TestDelivery_RefusesAnswersToAnOldText(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
 	tg := r.bus.Join(t, "tg:42", "tg:42")

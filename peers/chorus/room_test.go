@@ -10,7 +10,7 @@ import (
 	"hubbub/protocol"
 )
 
-func TestAChannelIsARoomUnlessItsContextSaysTwo(t *testing.T) {
+func TestConversationKind_IsChannelUnlessDirect(t *testing.T) {
 	for context, want := range map[string]string{
 		"":                                       "channel",
 		"The team uses this for ops.":            "channel",
@@ -29,7 +29,7 @@ func TestAChannelIsARoomUnlessItsContextSaysTwo(t *testing.T) {
 	}
 }
 
-func TestSendersHaveKinds(t *testing.T) {
+func TestAuthorOf_RecognizesAgentsAndServices(t *testing.T) {
 	onBus := func(id protocol.PeerID) bool { return id == "agent:lead" }
 	for _, c := range []struct {
 		sender, service string
@@ -53,7 +53,7 @@ func TestSendersHaveKinds(t *testing.T) {
 	}
 }
 
-func TestWhomAMessageOfAChannelMeans(t *testing.T) {
+func TestResolveMentions(t *testing.T) {
 	known := func(name string) string {
 		return map[string]string{"bob": "user:bob", "docs": "agent:w2"}[strings.ToLower(name)]
 	}
@@ -77,9 +77,9 @@ func TestWhomAMessageOfAChannelMeans(t *testing.T) {
 	}
 }
 
-// TestAnAgentIsKnownByItsWords: a service brings what it said in one channel to another under
+// TestEchoFilter_RecognizesAnAgentsText: a service brings what it said in one channel to another under
 // a name of the service's. What people say, too, tells nothing, and all of it is bounded.
-func TestAnAgentIsKnownByItsWords(t *testing.T) {
+func TestEchoFilter_RecognizesAnAgentsText(t *testing.T) {
 	now := time.Unix(0, 0)
 	c := newEchoFilter(func() time.Time { return now })
 	c.record("agent:a", "chorus:one.x", "The deploy is done.")

@@ -16,10 +16,10 @@ import (
 	"hubbub/protocol"
 )
 
-// TestSecretsAreNowhere drives both sides through success and failure, and then
+// TestSecrets_AppearNowhere drives both sides through success and failure, and then
 // looks for every secret in the log, on the bus (its activity log), and in every
 // file of the data folder but the key.
-func TestSecretsAreNowhere(t *testing.T) {
+func TestSecrets_AppearNowhere(t *testing.T) {
 	t.Parallel()
 	b := bustest.Start(t, nil)
 	folder := filepath.Join(t.TempDir(), "chorus")
@@ -120,7 +120,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	}
 }
 
-func TestTheKeyIsGuarded(t *testing.T) {
+func TestSealer_RefusesAReadableKey(t *testing.T) {
 	folder := t.TempDir()
 	store, err := chorus.OpenStore(folder)
 	if err != nil {
@@ -154,8 +154,8 @@ func TestTheKeyIsGuarded(t *testing.T) {
 	}
 }
 
-// TestOnlyTheAssignedAgentUsesTheTools asks a bus with credentials.
-func TestOnlyTheAssignedAgentUsesTheTools(t *testing.T) {
+// TestProxy_AllowsOnlyTheAssignedAgent asks a bus with credentials.
+func TestProxy_AllowsOnlyTheAssignedAgent(t *testing.T) {
 	r := startNew(t, nil)
 	callback, service := newReceiver(t), newService(t, "x")
 	spawner(t, r.bus, "agent:a")

@@ -82,9 +82,9 @@ func report(t *testing.T, s *bustest.Scripted, event, id string) map[string]any 
 	}
 }
 
-// TestAnExternalAgentAnswersAChat is the whole of the service side: event,
+// TestExternalAgent_AnswersAChat is the whole of the service side: event,
 // decision, POST, output in order, disposition.
-func TestAnExternalAgentAnswersAChat(t *testing.T) {
+func TestExternalAgent_AnswersAChat(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
 	log := r.bus.Join(t, "cli:log", protocol.Pattern(protocol.TopicAttention))
@@ -147,9 +147,9 @@ func TestAnExternalAgentAnswersAChat(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsLetThroughIsPosted has the policy matrix as an agent outside
+// TestExternalAgent_PostsOnlyWhatAttentionPasses has the policy matrix as an agent outside
 // sees it.
-func TestOnlyWhatIsLetThroughIsPosted(t *testing.T) {
+func TestExternalAgent_PostsOnlyWhatAttentionPasses(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
 	log := r.bus.Join(t, "cli:log", protocol.Pattern(protocol.TopicAttention))
@@ -187,7 +187,7 @@ func TestOnlyWhatIsLetThroughIsPosted(t *testing.T) {
 	outside.none()
 }
 
-func TestKnocksCarryNoText(t *testing.T) {
+func TestExternalAgent_KnockContainsNoText(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
 	tg := r.bus.Join(t, "tg:-100", "tg:-100")
@@ -207,7 +207,7 @@ func TestKnocksCarryNoText(t *testing.T) {
 	nextReply(t, tg)
 }
 
-func TestFragmentsBecomeOnePost(t *testing.T) {
+func TestExternalAgent_FragmentsAreOnePost(t *testing.T) {
 	r := startNew(t, func(o *chorus.Options) { o.ComposeWindow, o.ComposeCap = 3*time.Second, time.Minute })
 	outside := newReceiver(t)
 	log := r.bus.Join(t, "cli:log", protocol.Pattern(protocol.TopicAttention))
@@ -235,7 +235,7 @@ func TestFragmentsBecomeOnePost(t *testing.T) {
 	outside.none()
 }
 
-func TestPolicyIsEnforcedOnOutput(t *testing.T) {
+func TestExternalAgent_PolicyAppliesToOutput(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
 	log := r.bus.Join(t, "cli:log", protocol.Pattern(protocol.TopicAttention))
@@ -283,7 +283,7 @@ func TestPolicyIsEnforcedOnOutput(t *testing.T) {
 	})
 }
 
-func TestCallbacksExpire(t *testing.T) {
+func TestExternalAgent_CallbackExpires(t *testing.T) {
 	clock := newClock()
 	r := startNew(t, func(o *chorus.Options) { o.Now, o.CallbackTTL = clock.now, time.Hour })
 	outside := newReceiver(t)
@@ -309,8 +309,8 @@ func TestCallbacksExpire(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatDoesNotAnswerFailsVisibly: an error that it reported is the reason.
-func TestAnAgentThatDoesNotAnswerFailsVisibly(t *testing.T) {
+// TestExternalAgent_MissingAnswerIsReported: an error that it reported is the reason.
+func TestExternalAgent_MissingAnswerIsReported(t *testing.T) {
 	r := startNew(t, func(o *chorus.Options) { o.CallbackTTL = 2 * time.Second })
 	outside := newReceiver(t)
 	log := r.bus.Join(t, "cli:log", protocol.Pattern(protocol.TopicAttention))
@@ -366,7 +366,7 @@ func moreReplies(t *testing.T, s *bustest.Scripted) (n int) {
 	return n
 }
 
-func TestAnUnreachableAgentFailsVisibly(t *testing.T) {
+func TestExternalAgent_UnreachableIsReported(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
 	outside.responding(func(w http.ResponseWriter, _ *http.Request, n int) bool {
@@ -392,9 +392,9 @@ func TestAnUnreachableAgentFailsVisibly(t *testing.T) {
 	}
 }
 
-// TestARefusedAnswerHoldsUpNothing: what the chat's bridge does not want, it does
+// TestExternalAgent_RefusedAnswerDelaysNothing: what the chat's bridge does not want, it does
 // not want a second later either, and the agent's next answer must not wait.
-func TestARefusedAnswerHoldsUpNothing(t *testing.T) {
+func TestExternalAgent_RefusedAnswerDelaysNothing(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
 	bridge := r.bus.Join(t, "tg:42", "tg:42")
@@ -433,9 +433,9 @@ func TestARefusedAnswerHoldsUpNothing(t *testing.T) {
 	}
 }
 
-// TestARotatedConnectionStringTakesThePlaceOfTheOld: what waits, and what comes, goes to the
+// TestReplaceConnection_AppliesToWaitingDeliveries: what waits, and what comes, goes to the
 // new one, the old one hears nothing more, and the agent stays on the bus.
-func TestARotatedConnectionStringTakesThePlaceOfTheOld(t *testing.T) {
+func TestReplaceConnection_AppliesToWaitingDeliveries(t *testing.T) {
 	r := startNew(t, nil)
 	old, rotated := newReceiver(t), newReceiver(t)
 	tg := r.bus.Join(t, "tg:42", "tg:42")
@@ -468,7 +468,7 @@ func TestARotatedConnectionStringTakesThePlaceOfTheOld(t *testing.T) {
 	}
 }
 
-func TestARemovedAgentIsGone(t *testing.T) {
+func TestRemoveAgent_DeletesItsData(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
 	tg := r.bus.Join(t, "tg:42", "tg:42")
@@ -512,7 +512,7 @@ func TestARemovedAgentIsGone(t *testing.T) {
 	again.stop()
 }
 
-func TestTwoAgentsAloneStop(t *testing.T) {
+func TestExternalAgent_TwoAloneStopTalking(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)
 	log := r.bus.Join(t, "cli:log", protocol.Pattern(protocol.TopicAttention))
@@ -544,8 +544,8 @@ func TestTwoAgentsAloneStop(t *testing.T) {
 	}
 }
 
-// TestTroubleEndsOnTheBus: an agent that the bus takes has no trouble any more.
-func TestTroubleEndsOnTheBus(t *testing.T) {
+// TestExternalAgent_TroubleEndsOnTheBus: an agent that the bus takes has no trouble any more.
+func TestExternalAgent_TroubleEndsOnTheBus(t *testing.T) {
 	r := startNew(t, nil)
 	r.add("ext", newReceiver(t).url, chorus.AgentSettings{})
 	r.stop()

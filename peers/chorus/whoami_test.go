@@ -15,11 +15,11 @@ import (
 	"hubbub/protocol"
 )
 
-// TestTheBusItselfSaysWhoseTokenItIs: gateway, spawner and agents on a bus with
+// TestTokenChecker_AsksTheBus: gateway, spawner and agents on a bus with
 // credentials. The agent that has the channel uses the service's tools with its
 // bus token or a pass of it for this address; another agent, a stranger and, within a second, a revoked token do
 // not.
-func TestTheBusItselfSaysWhoseTokenItIs(t *testing.T) {
+func TestTokenChecker_AsksTheBus(t *testing.T) {
 	t.Parallel()
 	file := grant.NewFile(filepath.Join(t.TempDir(), "credentials.toml"))
 	token := func(name, identity, subscribe string) string {

@@ -429,8 +429,8 @@ func (o *host) same(got []string, want ...string) {
 	}
 }
 
-// TestEveryHarnessKeepsWhatItsHostReliesOn puts each harness through hostCases.
-func TestEveryHarnessKeepsWhatItsHostReliesOn(t *testing.T) {
+// TestHarness_KeepsItsGuarantees puts each harness through hostCases.
+func TestHarness_KeepsItsGuarantees(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(harnesses)) {
 		for _, title := range slices.Sorted(maps.Keys(hostCases)) {
 			t.Run(name+"/"+title, func(t *testing.T) {

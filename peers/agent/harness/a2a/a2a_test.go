@@ -198,9 +198,9 @@ func both(t *testing.T, test func(t *testing.T, e *elsewhere)) {
 	}
 }
 
-// TestWhatBecomesOfATask: a message or what a task makes is the answer, and a task that ends
+// TestTurn_ReturnsTheResultOfTheTask: a message or what a task makes is the answer, and a task that ends
 // otherwise says why.
-func TestWhatBecomesOfATask(t *testing.T) {
+func TestTurn_ReturnsTheResultOfTheTask(t *testing.T) {
 	both(t, func(t *testing.T, e *elsewhere) {
 		h := e.join(t, nil)
 		for words, want := range map[string]string{
@@ -225,9 +225,9 @@ func TestWhatBecomesOfATask(t *testing.T) {
 	})
 }
 
-// TestWhatTheAgentElsewhereHears: the words of what owes an answer, by whom in a room, and
+// TestTurn_SendsOnlyTheEvent: the words of what owes an answer, by whom in a room, and
 // nothing of ours; one context a conversation, and the task that asked.
-func TestWhatTheAgentElsewhereHears(t *testing.T) {
+func TestTurn_SendsOnlyTheEvent(t *testing.T) {
 	both(t, func(t *testing.T, e *elsewhere) {
 		h := e.join(t, nil)
 		ask := func(m *harness.Turn) string {
@@ -268,9 +268,9 @@ func TestWhatTheAgentElsewhereHears(t *testing.T) {
 	})
 }
 
-// TestATaskIsFollowedToItsEnd: over a stream that breaks off, without a stream, and no
+// TestTurn_PollsTheTaskToItsEnd: over a stream that breaks off, without a stream, and no
 // further than its turn goes.
-func TestATaskIsFollowedToItsEnd(t *testing.T) {
+func TestTurn_PollsTheTaskToItsEnd(t *testing.T) {
 	both(t, func(t *testing.T, e *elsewhere) {
 		e.cut = true
 		h := e.join(t, nil)
@@ -311,8 +311,8 @@ func TestATaskIsFollowedToItsEnd(t *testing.T) {
 	})
 }
 
-// TestDraftsOfATask: what a task says of itself and makes is told while it comes.
-func TestDraftsOfATask(t *testing.T) {
+// TestTurn_ReportsPiecesOfTheTask: what a task says of itself and makes is told while it comes.
+func TestTurn_ReportsPiecesOfTheTask(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
 	e := newElsewhere(t, sdk.TransportProtocolJSONRPC)
@@ -331,8 +331,8 @@ func TestDraftsOfATask(t *testing.T) {
 	}
 }
 
-// TestTheTokenStaysAtHome: it is shown where the operator said, not where a card points.
-func TestTheTokenStaysAtHome(t *testing.T) {
+// TestTransport_SendsTheTokenToItsOriginOnly: it is shown where the operator said, not where a card points.
+func TestTransport_SendsTheTokenToItsOriginOnly(t *testing.T) {
 	other, home := newElsewhere(t, sdk.TransportProtocolJSONRPC), newElsewhere(t, sdk.TransportProtocolJSONRPC)
 	home.card.SupportedInterfaces = other.card.SupportedInterfaces
 	if outcome, err := home.join(t, nil).Turn(t.Context(), turn("hello"), nil); err != nil || outcome.FinalText == "" {
@@ -348,8 +348,8 @@ func TestTheTokenStaysAtHome(t *testing.T) {
 	}
 }
 
-// TestWhyATurnFails: what may pass is tried again, and what will not is told.
-func TestWhyATurnFails(t *testing.T) {
+// TestTurn_ExplainsFailures: what may pass is tried again, and what will not is told.
+func TestTurn_ExplainsFailures(t *testing.T) {
 	e := newElsewhere(t, sdk.TransportProtocolJSONRPC)
 	h := e.join(t, nil)
 	if _, err := h.Capabilities(t.Context()); err != nil {

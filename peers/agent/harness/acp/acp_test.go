@@ -89,8 +89,8 @@ func (r *rig) say(prompt string) string {
 	return out.FinalText
 }
 
-// TestAProgramThatSeesGetsImages: as its capabilities say; another gets none.
-func TestAProgramThatSeesGetsImages(t *testing.T) {
+// TestTurn_SendsImagesIfSupported: as its capabilities say; another gets none.
+func TestTurn_SendsImagesIfSupported(t *testing.T) {
 	for role, want := range map[string]string{"seeing": "images: image/png UE5H, image/gif R0lG", "fake": "images:"} {
 		r := fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRoleEnv: role}})
 		caps, err := r.Capabilities(t.Context())
@@ -105,8 +105,8 @@ func TestAProgramThatSeesGetsImages(t *testing.T) {
 	}
 }
 
-// TestAProgramThatIsNotThereHasNoCapabilities: whoever asks is told, as its time ends.
-func TestAProgramThatIsNotThereHasNoCapabilities(t *testing.T) {
+// TestCapabilities_FailWithoutTheProgram: whoever asks is told, as its time ends.
+func TestCapabilities_FailWithoutTheProgram(t *testing.T) {
 	h := acp.New([]string{filepath.Join(t.TempDir(), "none")}, &acp.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -115,7 +115,7 @@ func TestAProgramThatIsNotThereHasNoCapabilities(t *testing.T) {
 	}
 }
 
-func TestFinalTextIsWhatFollowsTheLastTool(t *testing.T) {
+func TestFinalText_FollowsTheLastToolCall(t *testing.T) {
 	r := fakeProgram(t, &acp.Options{})
 	for prompt, want := range map[string]string{
 		"say  hello ": "hello", "work": "it is fine", "answer-then-tool": "the answer", "nothing": "",
@@ -144,7 +144,7 @@ func TestFinalTextIsWhatFollowsTheLastTool(t *testing.T) {
 	}
 }
 
-func TestConversationsAreSessions(t *testing.T) {
+func TestSession_BelongsToOneConversation(t *testing.T) {
 	dir := t.TempDir()
 	r := fakeProgram(t, &acp.Options{Dir: dir, MaxSessions: 2})
 	ask := func(conversation string, change func(*harness.Turn)) string {
@@ -176,9 +176,9 @@ func TestConversationsAreSessions(t *testing.T) {
 	}
 }
 
-// TestAProgramThatMixesServersHasAProcessForEachChat: opencode keeps one MCP server of a name
+// TestProcessPool_OneProcessForEachChat: opencode keeps one MCP server of a name
 // in a process, so the calls of a chat would arrive with the token of another.
-func TestAProgramThatMixesServersHasAProcessForEachChat(t *testing.T) {
+func TestProcessPool_OneProcessForEachChat(t *testing.T) {
 	ask := func(r *rig, chat string) string {
 		tn := turn("count")
 		tn.Event.Conversation.ID, tn.Chat = chat, "tg:"+chat
@@ -213,7 +213,7 @@ func TestAProgramThatMixesServersHasAProcessForEachChat(t *testing.T) {
 	}
 }
 
-func TestThePromptReachesTheChatTools(t *testing.T) {
+func TestTurn_ProgramUsesTheChatTools(t *testing.T) {
 	tools, token := &harnesstest.Tools{}, mcptools.NewToken()
 	listener, url, err := mcptools.Listen()
 	if err != nil {
@@ -241,7 +241,7 @@ func TestThePromptReachesTheChatTools(t *testing.T) {
 	}
 }
 
-func TestPermissionsAreAnsweredByPolicy(t *testing.T) {
+func TestPermission_FollowsTheOption(t *testing.T) {
 	for permission, want := range map[acp.Permission]map[string]string{
 		acp.PermitReading: {
 			"read a file": "once", "execute rm -rf /": "no", "edit config": "no", "other something": "no",
@@ -260,7 +260,7 @@ func TestPermissionsAreAnsweredByPolicy(t *testing.T) {
 	}
 }
 
-func TestACrashFailsTheTurnAndTheNextOneRuns(t *testing.T) {
+func TestTurn_FailsWithACrashAndTheNextRuns(t *testing.T) {
 	r := fakeProgram(t, &acp.Options{})
 	if _, err := r.Turn(t.Context(), turn("crash"), nil); !errors.Is(err, harness.ErrTemporary) || !strings.Contains(err.Error(), "exit status 4; it wrote: FATAL: no such model") {
 		t.Errorf("err = %v", err)
@@ -279,9 +279,9 @@ func TestACrashFailsTheTurnAndTheNextOneRuns(t *testing.T) {
 	}
 }
 
-// TestAProgramThatEndsAtOnceSaysWhy: its exit code and its last words are logged, not that
+// TestRun_ExplainsAProgramThatExits: its exit code and its last words are logged, not that
 // its connection is gone.
-func TestAProgramThatEndsAtOnceSaysWhy(t *testing.T) {
+func TestRun_ExplainsAProgramThatExits(t *testing.T) {
 	lines := make(chan string, 8)
 	log := zerolog.New(writer(func(line []byte) {
 		if bytes.Contains(line, []byte("program ended")) {
@@ -307,7 +307,7 @@ func (w writer) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func TestCancelStopsTheTurn(t *testing.T) {
+func TestTurn_CancelStopsTheProgram(t *testing.T) {
 	for _, prompt := range []string{"wait", "hang"} {
 		t.Run(prompt, func(t *testing.T) {
 			r := fakeProgram(t, &acp.Options{CancelTimeout: 50 * time.Millisecond, Grace: 10 * time.Millisecond})
@@ -324,7 +324,7 @@ func TestCancelStopsTheTurn(t *testing.T) {
 	}
 }
 
-func TestFailuresSayWhatToDo(t *testing.T) {
+func TestTurn_FailureSaysWhatToDo(t *testing.T) {
 	r := fakeProgram(t, &acp.Options{})
 	if _, err := r.Turn(t.Context(), turn("fail"), nil); !errors.Is(err, harness.ErrTemporary) || !strings.Contains(err.Error(), "no credit") || strings.Contains(err.Error(), "sk-abc") {
 		t.Errorf("err = %v", err)
@@ -342,7 +342,7 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestAProgramThatIsSilentAtTheStartIsStartedAgain(t *testing.T) {
+func TestRun_RestartsASilentProgram(t *testing.T) {
 	r := fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRoleEnv: "mute"}, InitTimeout: 20 * time.Millisecond, Grace: 10 * time.Millisecond})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
@@ -351,7 +351,7 @@ func TestAProgramThatIsSilentAtTheStartIsStartedAgain(t *testing.T) {
 	}
 }
 
-func TestTurnsEndWithRun(t *testing.T) {
+func TestTurn_EndsWithRun(t *testing.T) {
 	r := fakeProgram(t, &acp.Options{Grace: 50 * time.Millisecond})
 	r.onText = func(string) { r.stop() }
 	if _, err := r.Turn(t.Context(), turn("wait"), nil); err == nil {
@@ -366,8 +366,8 @@ func TestTurnsEndWithRun(t *testing.T) {
 	}
 }
 
-// TestExampleAgentOfTheSDK drives a program that is not ours, whole.
-func TestExampleAgentOfTheSDK(t *testing.T) {
+// TestTurn_WithTheExampleAgentOfTheSDK drives a program that is not ours, whole.
+func TestTurn_WithTheExampleAgentOfTheSDK(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the example takes its time")
 	}

@@ -12,10 +12,10 @@ import (
 	acpsdk "github.com/coder/acp-go-sdk"
 )
 
-// TestRequestsNameTheirTool: what each program says when it calls a tool of an MCP server and
+// TestPermission_IdentifiesTheChatTool: what each program says when it calls a tool of an MCP server and
 // asks for permission (as recorded of claude-agent-acp 0.101.0, codex-acp 0.16.0, gemini-cli
 // 0.61.0 and opencode 1.18.33), and what a model or another server could make it say.
-func TestRequestsNameTheirTool(t *testing.T) {
+func TestPermission_IdentifiesTheChatTool(t *testing.T) {
 	const claude, codex, gemini, opencode = "@agentclientprotocol/claude-agent-acp", "codex-acp", "gemini-cli", "OpenCode"
 	codexAsks := func(server string) string {
 		return `{"toolCallId":"c1","title":"Approve Send a message","rawInput":{"server_name":"` + server + `","request":{"mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call"}}}}`
@@ -60,9 +60,9 @@ func TestRequestsNameTheirTool(t *testing.T) {
 	}
 }
 
-// TestARequestComesAfterWhatWasTold: the words with which a call began are known when its
+// TestPermission_IsDecidedAfterEarlierUpdates: the words with which a call began are known when its
 // request is acted on, since a permission depends on them.
-func TestARequestComesAfterWhatWasTold(t *testing.T) {
+func TestPermission_IsDecidedAfterEarlierUpdates(t *testing.T) {
 	turn := &collector{calls: map[acpsdk.ToolCallId]callInfo{}, report: func(harness.Progress) {}}
 	p := &agentProcess{turns: map[acpsdk.SessionId]*collector{"s1": turn}}
 	const told, rest = `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"tool_call","toolCallId":"c1","title":"rm","kind":"execute"}}}`,
@@ -86,8 +86,8 @@ type writerOf func([]byte) (int, error)
 
 func (w writerOf) Write(line []byte) (int, error) { return w(line) }
 
-// TestNoOtherServerHasOurName: programs make names of tools from those of servers.
-func TestNoOtherServerHasOurName(t *testing.T) {
+// TestMCPServers_ReserveOurName: programs make names of tools from those of servers.
+func TestMCPServers_ReserveOurName(t *testing.T) {
 	p := &agentProcess{h: New([]string{"x"}, nil), http: true}
 	turn := &harness.Turn{ChatServer: &harness.MCPServer{Name: "hubbub", URL: "http://a"}}
 	for _, name := range []string{"hubbub", "Hubbub", "files", "files", "my files", "my.files", ""} {
@@ -113,8 +113,8 @@ func (a *asked) Approve(_ context.Context, tool string, arguments json.RawMessag
 	return errors.New("no")
 }
 
-// TestRequestOfItsIDAloneIsAsked: a request may leave out all that was said when the call began.
-func TestRequestOfItsIDAloneIsAsked(t *testing.T) {
+// TestPermission_ByCallIDShowsTheCall: a request may leave out all that was said when the call began.
+func TestPermission_ByCallIDShowsTheCall(t *testing.T) {
 	people := &asked{}
 	turn := &collector{approver: people, ctx: t.Context(), calls: map[acpsdk.ToolCallId]callInfo{}, report: func(harness.Progress) {}}
 	turn.handleUpdate(&acpsdk.SessionUpdate{ToolCall: &acpsdk.SessionUpdateToolCall{ToolCallId: "c1", Kind: acpsdk.ToolKindExecute, Title: "Run", RawInput: "rm -r data"}})
@@ -134,9 +134,9 @@ func TestRequestOfItsIDAloneIsAsked(t *testing.T) {
 	}
 }
 
-// TestACallOfTwoKindsIsAskedAsAShell: a program cannot begin a call as one kind and ask for it
+// TestPermission_AmbiguousKindCountsAsShell: a program cannot begin a call as one kind and ask for it
 // as another that passes unasked, or call a shell by a kind that there is not.
-func TestACallOfTwoKindsIsAskedAsAShell(t *testing.T) {
+func TestPermission_AmbiguousKindCountsAsShell(t *testing.T) {
 	for name, c := range map[string]struct {
 		began, asks acpsdk.ToolKind
 		want        string
@@ -165,8 +165,8 @@ func TestACallOfTwoKindsIsAskedAsAShell(t *testing.T) {
 	}
 }
 
-// TestWhatAPersonAllowsIsAllowedOnce: a program that took it for always would never ask again.
-func TestWhatAPersonAllowsIsAllowedOnce(t *testing.T) {
+// TestPermission_OfAPersonIsForOneCall: a program that took it for always would never ask again.
+func TestPermission_OfAPersonIsForOneCall(t *testing.T) {
 	always := []acpsdk.PermissionOption{{OptionId: "always", Kind: acpsdk.PermissionOptionKindAllowAlways}}
 	for name, c := range map[string]struct {
 		kind    acpsdk.ToolKind

@@ -14,17 +14,17 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-func TestWhatHoldsWithoutOptions(t *testing.T) {
+func TestOptions_HaveDefaults(t *testing.T) {
 	want := Options{Permission: PermitReading, InitTimeout: time.Minute, CancelTimeout: 10 * time.Second, MaxSessions: 64}
 	if diff := cmp.Diff(want, (*Options)(nil).withDefaults(), cmpopts.IgnoreFields(Options{}, "Log")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// TestEachSetOfServersHasAProcess: the first set has the main one, a set that comes back
+// TestProcessPool_OneProcessForEachSetOfServers: the first set has the main one, a set that comes back
 // has the one that it had, and where eight are at work a further one must wait; of those
 // at rest the one that was used longest ago ends for it.
-func TestEachSetOfServersHasAProcess(t *testing.T) {
+func TestProcessPool_OneProcessForEachSetOfServers(t *testing.T) {
 	ps := &processPool{main: subprocess.NewSupervisor[agentProcess](), extra: map[string]*extraProcess{}}
 	ended := make(chan string, 10)
 	if _, err := ps.reserve("a"); !errors.Is(err, harness.ErrStopped) {

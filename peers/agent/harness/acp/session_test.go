@@ -43,9 +43,9 @@ func answering(t *testing.T, answer func(ctx context.Context, method string, par
 	return p
 }
 
-// TestASessionIsInTheModeThatAsks: a program that has such a mode is put into it, and one that
+// TestSession_IsInAModeThatAsks: a program that has such a mode is put into it, and one that
 // does not take it gets no session.
-func TestASessionIsInTheModeThatAsks(t *testing.T) {
+func TestSession_IsInAModeThatAsks(t *testing.T) {
 	modes := func(current string, all ...string) *acpsdk.SessionModeState {
 		s := &acpsdk.SessionModeState{CurrentModeId: acpsdk.SessionModeId(current)}
 		for _, one := range all {
@@ -94,8 +94,8 @@ func TestASessionIsInTheModeThatAsks(t *testing.T) {
 	}
 }
 
-// TestASessionThatIsNotOpenedSaysWhy.
-func TestASessionThatIsNotOpenedSaysWhy(t *testing.T) {
+// TestSession_ExplainsWhyItIsNotOpened.
+func TestSession_ExplainsWhyItIsNotOpened(t *testing.T) {
 	p := answering(t, func(context.Context, string, json.RawMessage) (any, *acpsdk.RequestError) {
 		return nil, acpsdk.NewInternalError("no folder")
 	})
@@ -126,8 +126,8 @@ func TestASessionThatIsNotOpenedSaysWhy(t *testing.T) {
 	})
 }
 
-// TestAProgramIsKnownByItsFirstAnswer: what it can do, and which version it speaks.
-func TestAProgramIsKnownByItsFirstAnswer(t *testing.T) {
+// TestInitialize_ChecksTheAnswer: what it can do, and which version it speaks.
+func TestInitialize_ChecksTheAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer  any
 		refusal *acpsdk.RequestError
@@ -156,8 +156,8 @@ func TestAProgramIsKnownByItsFirstAnswer(t *testing.T) {
 	}
 }
 
-// TestWhatAProgramAsksOfUs: permissions alone; and what it tells is read.
-func TestWhatAProgramAsksOfUs(t *testing.T) {
+// TestHandleRequest_AnswersOnlyPermissions: permissions alone; and what it tells is read.
+func TestHandleRequest_AnswersOnlyPermissions(t *testing.T) {
 	p := &agentProcess{h: &Harness{opts: Options{Permission: PermitReading}}, turns: map[acpsdk.SessionId]*collector{}}
 	for method, c := range map[string]struct {
 		params string
@@ -178,7 +178,7 @@ func TestWhatAProgramAsksOfUs(t *testing.T) {
 	}
 }
 
-func TestPermissionsAreReadAndDecide(t *testing.T) {
+func TestParsePermission(t *testing.T) {
 	for word, ok := range map[string]bool{"reading": true, "ask": true, "everything": true, "nothing": true, "": false, "all": false} {
 		if p, known := ParsePermission(word); known != ok || string(p) != word {
 			t.Errorf("%q: %q, %v", word, p, known)
@@ -194,8 +194,8 @@ func TestPermissionsAreReadAndDecide(t *testing.T) {
 	}
 }
 
-// TestWhatIsGatheredOfATurn: its last words, its calls and what it cost, all within bounds.
-func TestWhatIsGatheredOfATurn(t *testing.T) {
+// TestCollector_CollectsATurn: its last words, its calls and what it cost, all within bounds.
+func TestCollector_CollectsATurn(t *testing.T) {
 	var told []harness.Progress
 	fresh := func() *collector {
 		told = nil
@@ -250,8 +250,8 @@ func TestWhatIsGatheredOfATurn(t *testing.T) {
 	}
 }
 
-// TestServersAreToldInTheProgramsWords: by what it takes, in an order that stays.
-func TestServersAreToldInTheProgramsWords(t *testing.T) {
+// TestMCPServers_AreConverted: by what it takes, in an order that stays.
+func TestMCPServers_AreConverted(t *testing.T) {
 	all := []harness.MCPServer{{Command: []string{"run", "a", "b"}, Env: map[string]string{"B": "2", "A": "1"}}, {Name: "web", URL: "https://a.example", Headers: map[string]string{"X": "y"}}}
 	var told []harness.Progress
 	for _, http := range []bool{true, false} {

@@ -145,7 +145,7 @@ func (r *rig) accept(turns ...*harness.Turn) []harness.Outcome {
 	return outcomes
 }
 
-func TestDeliverAcceptAct(t *testing.T) {
+func TestTurn_DeliversAndTakesActions(t *testing.T) {
 	r := start(t, nil)
 	caps, err := r.Capabilities(t.Context())
 	if err != nil || caps.ProtocolVersion != c2a.Version0602 || !caps.Injection.Notify {
@@ -176,14 +176,14 @@ func TestDeliverAcceptAct(t *testing.T) {
 	}
 }
 
-func TestToolsMayBeCalledRightAfterTheAnswerToInitialize(t *testing.T) {
+func TestTools_MayBeCalledRightAfterInitialize(t *testing.T) {
 	r := start(t, nil, "eager")
 	if name := <-r.calls; name != "chat.list_events" {
 		t.Errorf("it called %s", name)
 	}
 }
 
-func TestSilenceAndErrorsAreDeliveredAgain(t *testing.T) {
+func TestTurn_RepeatsAfterSilenceOrError(t *testing.T) {
 	for _, fault := range []string{"silent:2", "refuse:2"} {
 		t.Run(fault, func(t *testing.T) {
 			r := start(t, fast, fault)
@@ -204,7 +204,7 @@ func TestSilenceAndErrorsAreDeliveredAgain(t *testing.T) {
 	}
 }
 
-func TestALateAnswerToAnEarlierAttemptCounts(t *testing.T) {
+func TestTurn_AcceptsALateAnswer(t *testing.T) {
 	r := start(t, fast, "late")
 	out := r.accept(turn(1))
 	if got := r.deliveries(); len(got) != 2 || out[0].Attempt != 2 {
@@ -212,9 +212,9 @@ func TestALateAnswerToAnEarlierAttemptCounts(t *testing.T) {
 	}
 }
 
-// TestRestartRedeliversInOrder: three deliveries without an answer, and a
+// TestTurn_RedeliversInOrderAfterARestart: three deliveries without an answer, and a
 // crash; the program started anew gets all three again, by sequence.
-func TestRestartRedeliversInOrder(t *testing.T) {
+func TestTurn_RedeliversInOrderAfterARestart(t *testing.T) {
 	r := newRig(t, nil, "silent:2", "crash:3")
 	var wg sync.WaitGroup
 	for _, n := range []int64{3, 1, 2} {
@@ -236,7 +236,7 @@ func TestRestartRedeliversInOrder(t *testing.T) {
 	}
 }
 
-func TestAcceptedIsNeverDeliveredAgain(t *testing.T) {
+func TestTurn_NeverRepeatsAnAcceptedDelivery(t *testing.T) {
 	r := start(t, nil, "crash-after:1")
 	r.accept(turn(1))
 	r.accept(turn(2))
@@ -246,7 +246,7 @@ func TestAcceptedIsNeverDeliveredAgain(t *testing.T) {
 	}
 }
 
-func TestGarbageAndLongLinesAreDropped(t *testing.T) {
+func TestSession_DropsInvalidAndLongLines(t *testing.T) {
 	r := start(t, nil, "garbage")
 	r.accept(turn(1))
 	if len(r.received("initialize")) != 1 {
@@ -265,8 +265,8 @@ func TestGarbageAndLongLinesAreDropped(t *testing.T) {
 	}
 }
 
-// TestATorrentOfNonsenseEndsNoProgram: it reads none of the errors while it writes.
-func TestATorrentOfNonsenseEndsNoProgram(t *testing.T) {
+// TestSession_SurvivesManyInvalidLines: it reads none of the errors while it writes.
+func TestSession_SurvivesManyInvalidLines(t *testing.T) {
 	r := start(t, nil, "torrent")
 	r.accept(turn(1))
 	if len(r.received("initialize")) != 1 {
@@ -277,7 +277,7 @@ func TestATorrentOfNonsenseEndsNoProgram(t *testing.T) {
 	}
 }
 
-func TestWithoutInitializeNothingIsDelivered(t *testing.T) {
+func TestSession_DeliversNothingBeforeInitialize(t *testing.T) {
 	r := start(t, func(o *c2a.Options) { o.InitTimeout = 30 * time.Millisecond; o.Grace = 10 * time.Millisecond }, "mute")
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -296,7 +296,7 @@ func TestWithoutInitializeNothingIsDelivered(t *testing.T) {
 	}
 }
 
-func TestAProgramThatDoesNotReadIsStartedAgain(t *testing.T) {
+func TestSession_RestartsAProgramThatDoesNotRead(t *testing.T) {
 	r := start(t, func(o *c2a.Options) { o.Window = 1000; o.Grace = 10 * time.Millisecond }, "deaf")
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -315,7 +315,7 @@ func (r *rig) receivedSoon(method string) []harnesstest.Received {
 	return slices.DeleteFunc(all, func(x harnesstest.Received) bool { return x.Method != method })
 }
 
-func TestOnlyCommonCapabilitiesAreUsed(t *testing.T) {
+func TestCapabilities_AreThoseOfBothSides(t *testing.T) {
 	r := start(t, nil, "lacks:injection.notify", "lacks:chatTools.sendMessage", "lacks:utilities.progress", "silent:0")
 	caps, err := r.Capabilities(t.Context())
 	if err != nil || caps.Injection.Notify || !caps.Injection.Buffered {
@@ -343,7 +343,7 @@ func (r *rig) waitDone(event string) {
 	})
 }
 
-func TestCancelBeforeAndAfterAcceptance(t *testing.T) {
+func TestCancel_BeforeAndAfterAcceptance(t *testing.T) {
 	r := start(t, nil, "silent:1")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
@@ -370,7 +370,7 @@ func TestCancelBeforeAndAfterAcceptance(t *testing.T) {
 	}
 }
 
-func TestTheProgramChoosesTheOlderOrNewerDraft(t *testing.T) {
+func TestInitialize_ProgramChoosesTheDraft(t *testing.T) {
 	r := start(t, nil, "version:"+c2a.Version0624)
 	caps, err := r.Capabilities(t.Context())
 	if err != nil || caps.ProtocolVersion != c2a.Version0624 {
@@ -383,7 +383,7 @@ func TestTheProgramChoosesTheOlderOrNewerDraft(t *testing.T) {
 	}
 }
 
-func TestAttemptThatCannotBeStoredIsNotSent(t *testing.T) {
+func TestTurn_SendsNoUnstoredAttempt(t *testing.T) {
 	r := start(t, nil)
 	broken := errors.New("disk full")
 	tn := turn(1)
@@ -397,7 +397,7 @@ func TestAttemptThatCannotBeStoredIsNotSent(t *testing.T) {
 	}
 }
 
-func TestMissingProgramEndsRunAndTurns(t *testing.T) {
+func TestRun_EndsWithoutTheProgram(t *testing.T) {
 	h := c2a.New([]string{"/no/such/program"}, nil)
 	err := h.Run(t.Context(), harness.Host{})
 	if !errors.Is(err, harness.ErrPermanent) {
@@ -411,7 +411,7 @@ func TestMissingProgramEndsRunAndTurns(t *testing.T) {
 	}
 }
 
-func TestTurnsEndWithRun(t *testing.T) {
+func TestTurn_EndsWithRun(t *testing.T) {
 	h := c2a.New([]string{os.Args[0]}, &c2a.Options{Env: harnesstest.Environ(filepath.Join(t.TempDir(), "s"), "silent:9"), Grace: 100 * time.Millisecond})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)

@@ -11,9 +11,9 @@ import (
 	"hubbub/peers/agent/harness/subprocess"
 )
 
-// TestWhatACallIsAnswered: a program hears what was wrong with its request, and is given
+// TestCall_Answers: a program hears what was wrong with its request, and is given
 // tools once it has answered initialize, and those alone that both sides agreed on.
-func TestWhatACallIsAnswered(t *testing.T) {
+func TestCall_Answers(t *testing.T) {
 	agreed, err := negotiate(Version0602, []byte(`{"capabilities":{"chatTools":{"react":true}}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func (w waiting) Call(ctx context.Context, _ string, _ json.RawMessage) harness.
 	return harness.ErrorResult(context.Cause(ctx).Error(), nil)
 }
 
-func TestACallThatIsWithdrawnEnds(t *testing.T) {
+func TestCall_EndsWhenWithdrawn(t *testing.T) {
 	agreed, err := negotiate(Version0602, []byte(`{"capabilities":{"chatTools":{"react":true}}}`))
 	if err != nil {
 		t.Fatal(err)

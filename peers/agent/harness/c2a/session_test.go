@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestFramesOfAnyShape(t *testing.T) {
+func TestParseFrame(t *testing.T) {
 	for line, ok := range map[string]bool{
 		`{"jsonrpc":"2.0","id":"a","result":{}}`: true, `{"id":7,"error":{"code":1,"message":"m"}}`: true,
 		`{"method":"x"}`: true, `{"id":null,"method":"x"}`: true,
@@ -25,7 +25,7 @@ func TestFramesOfAnyShape(t *testing.T) {
 	})
 }
 
-func TestAProgramIsShownTheToolsWhoseCapabilityItStates(t *testing.T) {
+func TestTools_ListFollowsCapabilities(t *testing.T) {
 	n, err := negotiate(Version0602, []byte(`{"capabilities":{"chatTools":{"react":true,"claim":{}}}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestAProgramIsShownTheToolsWhoseCapabilityItStates(t *testing.T) {
 	}
 }
 
-func TestAnInterruptNeedsCancellation(t *testing.T) {
+func TestCapabilities_InterruptRequiresCancellation(t *testing.T) {
 	for answer, want := range map[string]bool{
 		`{"capabilities":{"injection":{"interrupt":true},"utilities":{"cancellation":true}}}`: true,
 		`{"capabilities":{"injection":{"interrupt":true},"utilities":{}}}`:                    false,
@@ -60,9 +60,9 @@ func TestAnInterruptNeedsCancellation(t *testing.T) {
 	}
 }
 
-// TestACallFromBeforeAChangeIsTold: whatever the order of an edit, of the program's answers and
+// TestCall_IsStaleAfterAChange: whatever the order of an edit, of the program's answers and
 // of its calls, a call counts only if the program had accepted the newest words before.
-func TestACallFromBeforeAChangeIsTold(t *testing.T) {
+func TestCall_IsStaleAfterAChange(t *testing.T) {
 	line := func(s *session, line string) *frame {
 		f, err := parseFrame([]byte(line))
 		if err != nil {

@@ -50,9 +50,9 @@ func event(conversation harness.Conversation, parts ...harness.Part) harness.Eve
 	}
 }
 
-// TestATurnInTheWordsOfTheProtocol: the channel, what was said, and what is said of
+// TestNewPost: the channel, what was said, and what is said of
 // both.
-func TestATurnInTheWordsOfTheProtocol(t *testing.T) {
+func TestNewPost(t *testing.T) {
 	text := func(s string) harness.Part { return harness.Part{Type: "text", Text: s} }
 	file := func(kind string) harness.Part { return harness.Part{Type: "file", Kind: kind} }
 	reaction := event(harness.Conversation{ID: "42", Kind: "dm"}, text(""))
@@ -103,9 +103,9 @@ func TestATurnInTheWordsOfTheProtocol(t *testing.T) {
 	}
 }
 
-// TestWhatComesBack: each event of a callback is an output of its turn; a turn that
+// TestHandle_ConvertsEvents: each event of a callback is an output of its turn; a turn that
 // is not delivered says so, and one that is withdrawn why.
-func TestWhatComesBack(t *testing.T) {
+func TestHandle_ConvertsEvents(t *testing.T) {
 	broken := errors.New("it answered HTTP 404")
 	h := chorus.New(func(ctx context.Context, turn, _, _ string, _ *words.Post) error {
 		if turn == "waits" {

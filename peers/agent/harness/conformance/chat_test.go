@@ -9,7 +9,7 @@ import (
 	"hubbub/peers/attention"
 )
 
-func TestAProgramReadsTheNewestEvents(t *testing.T) {
+func TestChatHost_ReturnsTheNewestEvents(t *testing.T) {
 	for limit, want := range map[int]string{0: "e1 e2 e3", 2: "e2 e3", 3: "e1 e2 e3"} {
 		c := newChat()
 		for i := range 3 {

@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestOurRulesConform is the repository's own run of the vectors.
-func TestOurRulesConform(t *testing.T) {
+// TestHost_OurRulesConform is the repository's own run of the vectors.
+func TestHost_OurRulesConform(t *testing.T) {
 	n := 0
 	err := conformance.Host(nil, func(v conformance.Verdict) {
 		n++
@@ -37,7 +37,7 @@ func TestOurRulesConform(t *testing.T) {
 	}
 }
 
-func TestWrongDecisionsAreFound(t *testing.T) {
+func TestCheckDecision_FindsWrongDecisions(t *testing.T) {
 	vectors, err := attention.Vectors()
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func checker(t *testing.T, o conformance.Options, faults ...string) map[string]c
 	return verdicts
 }
 
-func TestAReferenceProgramConforms(t *testing.T) {
+func TestProgram_ReferenceConforms(t *testing.T) {
 	verdicts := checker(t, conformance.Options{})
 	vectors, _ := attention.Vectors()
 	if want := 3 * (len(vectors) + 11); len(verdicts) != want {
@@ -99,8 +99,8 @@ func TestAReferenceProgramConforms(t *testing.T) {
 	}
 }
 
-// TestFaultsAreFound: each fault fails the case that is there for it.
-func TestFaultsAreFound(t *testing.T) {
+// TestProgram_FindsFaults: each fault fails the case that is there for it.
+func TestProgram_FindsFaults(t *testing.T) {
 	for _, c := range []struct{ fault, only, failed, says string }{
 		{"disobey", "thanks", "thanks", "it answered an event with policy"},
 		{"disobey", "overheard", "overheard", "it answered an event with policy"},
@@ -135,7 +135,7 @@ func TestFaultsAreFound(t *testing.T) {
 	}
 }
 
-func TestAProgramOfAnotherDraftIsSkipped(t *testing.T) {
+func TestProgram_SkipsAnotherDraft(t *testing.T) {
 	verdicts := checker(t, conformance.Options{Only: "alive"}, "version:2026-06-24")
 	if len(verdicts) != 1 || verdicts["2026-06-24/alive"].Result != conformance.OK {
 		t.Errorf("%v", verdicts)
@@ -146,7 +146,7 @@ func TestAProgramOfAnotherDraftIsSkipped(t *testing.T) {
 	}
 }
 
-func TestAProgramThatLacksModesIsCheckedWithoutThem(t *testing.T) {
+func TestProgram_SkipsUnsupportedModes(t *testing.T) {
 	verdicts := checker(t, conformance.Options{Only: "C05"}, "lacks:injection.notify")
 	for _, v := range verdicts {
 		if v.Result != conformance.OK || !strings.Contains(v.Title, "withheld") {
@@ -155,7 +155,7 @@ func TestAProgramThatLacksModesIsCheckedWithoutThem(t *testing.T) {
 	}
 }
 
-func TestAMissingProgramIsAnError(t *testing.T) {
+func TestProgram_FailsIfMissing(t *testing.T) {
 	err := conformance.Program(t.Context(), []string{"/no/such/program"}, nil, func(v conformance.Verdict) { t.Errorf("%+v", v) })
 	if !errors.Is(err, harness.ErrPermanent) {
 		t.Errorf("err = %v", err)

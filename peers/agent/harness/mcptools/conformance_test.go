@@ -106,8 +106,8 @@ var toolsOfText = map[string]string{
 	"sep-2575-http-server-no-independent-requests-on-stream": "tools that ask nothing", "sep-2575-server-no-log-without-loglevel": "tools that log nothing",
 }
 
-// TestMCPConformanceOfTheServer: every scenario of the public suite but toolsOfText.
-func TestMCPConformanceOfTheServer(t *testing.T) {
+// TestMCPConformance_Server: every scenario of the public suite but toolsOfText.
+func TestMCPConformance_Server(t *testing.T) {
 	token, tools := mcptools.NewToken(), &suiteTools{}
 	tools.Names = []string{"test_simple_text", "test_error_handling"}
 	tools.Answer = func(_ context.Context, c harnesstest.Call) (harness.Result, bool) {
@@ -129,9 +129,9 @@ func TestMCPConformanceOfTheServer(t *testing.T) {
 	harnesstest.Conformance(t, "server", toolsOfText, "--url", front.URL+endpoint.Path)
 }
 
-// TestMCPConformanceOfTheClient: every client scenario of the public suite but those of OAuth,
+// TestMCPConformance_Client: every client scenario of the public suite but those of OAuth,
 // which this client does not offer.
-func TestMCPConformanceOfTheClient(t *testing.T) {
+func TestMCPConformance_Client(t *testing.T) {
 	t.Setenv(clientRole, "1")
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	harnesstest.Conformance(t, "client", map[string]string{"auth/": "OAuth is not offered"}, "--command", os.Args[0])

@@ -73,9 +73,9 @@ var confirming = map[string]any{
 	},
 }
 
-// TestAPersonAnswersWhatAServerAsks: in either protocol, shown the server's words and what a yes
+// TestElicit_AsksAPerson: in either protocol, shown the server's words and what a yes
 // answers; what a yes cannot answer reaches nobody.
-func TestAPersonAnswersWhatAServerAsks(t *testing.T) {
+func TestElicit_AsksAPerson(t *testing.T) {
 	naming := map[string]any{"type": "object", "required": []string{"name"}, "properties": map[string]any{"name": map[string]any{"type": "string"}}}
 	for name, c := range map[string]struct {
 		schema any
@@ -104,8 +104,8 @@ func TestAPersonAnswersWhatAServerAsks(t *testing.T) {
 	}
 }
 
-// TestWithoutAPersonNothingIsAgreedTo: nobody to ask, or a turn that ends meanwhile.
-func TestWithoutAPersonNothingIsAgreedTo(t *testing.T) {
+// TestElicit_CancelsWithoutAPerson: nobody to ask, or a turn that ends meanwhile.
+func TestElicit_CancelsWithoutAPerson(t *testing.T) {
 	for version, old := range map[string]bool{"old": true, "new": false} {
 		t.Run(version, func(t *testing.T) {
 			pool, server := runPool(t, nil), startAsking(t, confirming, old, nil)
@@ -127,10 +127,10 @@ func TestWithoutAPersonNothingIsAgreedTo(t *testing.T) {
 	}
 }
 
-// TestWhoseCallItIsMustBeKnown: of two calls at once over one connection, an older server does not
+// TestElicit_CancelsAnAmbiguousCall: of two calls at once over one connection, an older server does not
 // say for which it asks, and neither person may answer for the other: one is asked at most, once
 // the other call has ended. The newer does.
-func TestWhoseCallItIsMustBeKnown(t *testing.T) {
+func TestElicit_CancelsAnAmbiguousCall(t *testing.T) {
 	answers := [2]string{`accept {"replicas":3,"sure":true}`, "decline null"} // of the two people
 	for version, want := range map[string][2]string{"old": {"cancel null", "cancel null"}, "new": answers} {
 		t.Run(version, func(t *testing.T) {

@@ -51,8 +51,8 @@ func startSpeaking(t *testing.T, get func(w http.ResponseWriter, r *http.Request
 	return harness.MCPServer{Name: "deploy", URL: server.URL}
 }
 
-// TestAServerAsksOnTheStreamOfItsSession: the question reaches the person of the one call that runs.
-func TestAServerAsksOnTheStreamOfItsSession(t *testing.T) {
+// TestEventStream_CarriesQuestions: the question reaches the person of the one call that runs.
+func TestEventStream_CarriesQuestions(t *testing.T) {
 	p := &person{answer: func(context.Context) error { return nil }}
 	tools, failures := runPool(t, nil).Tools(t.Context(), []harness.MCPServer{startSpeaking(t, nil)}, p)
 	if len(failures) > 0 {
@@ -63,9 +63,9 @@ func TestAServerAsksOnTheStreamOfItsSession(t *testing.T) {
 	}
 }
 
-// TestNoConnectionDependsOnTheStreamOfItsSession: a server may have none, say so in its own way,
+// TestEventStream_IsOptional: a server may have none, say so in its own way,
 // answer only once it speaks, or end it again and again.
-func TestNoConnectionDependsOnTheStreamOfItsSession(t *testing.T) {
+func TestEventStream_IsOptional(t *testing.T) {
 	for name, get := range map[string]http.HandlerFunc{
 		"none":        func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) },
 		"a page":      func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<p>hello") }, //nolint:errcheck // the client looks
@@ -86,10 +86,10 @@ func TestNoConnectionDependsOnTheStreamOfItsSession(t *testing.T) {
 	}
 }
 
-// TestAStreamThatEndsIsOpenedAgain: with a pause, also after failures; one that ends within an event
+// TestEventStream_Reconnects: with a pause, also after failures; one that ends within an event
 // is left to the reader, who begins anew; one that the server does not have, or a closed
 // connection, ends the looking.
-func TestAStreamThatEndsIsOpenedAgain(t *testing.T) {
+func TestEventStream_Reconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())

@@ -131,7 +131,7 @@ func names(tools harness.Tools) []string {
 	return out
 }
 
-func TestToolsOfSeveralServersAndOneThatFails(t *testing.T) {
+func TestPool_LeavesOutAFailedServer(t *testing.T) {
 	docs, wiki := startRemote(t, "docs", "Bearer right"), startRemote(t, "wiki", "")
 	p := runPool(t, nil)
 	tools, failures := toolsOf(t, p,
@@ -165,8 +165,8 @@ func TestToolsOfSeveralServersAndOneThatFails(t *testing.T) {
 	}
 }
 
-// TestACommandGetsNoHiddenVariable starts one whose echo tells what it got.
-func TestACommandGetsNoHiddenVariable(t *testing.T) {
+// TestPool_HidesVariablesFromCommands starts one whose echo tells what it got.
+func TestPool_HidesVariablesFromCommands(t *testing.T) {
 	t.Setenv("MCP_TEST_KEY", " has our key")
 	own := map[string]string{"MCP_TEST": "1", "GORACE": "atexit_sleep_ms=0"}
 	for _, c := range []struct {
@@ -192,7 +192,7 @@ func TestACommandGetsNoHiddenVariable(t *testing.T) {
 	}
 }
 
-func TestHeadersAreThoseOfTheTurn(t *testing.T) {
+func TestPool_SendsTheHeadersOfTheTurn(t *testing.T) {
 	r := startRemote(t, "docs", "")
 	p := runPool(t, nil)
 	for _, key := range []string{"one", "two"} {
@@ -210,7 +210,7 @@ func TestHeadersAreThoseOfTheTurn(t *testing.T) {
 	}
 }
 
-func TestResultsAreBounded(t *testing.T) {
+func TestCall_LimitsResults(t *testing.T) {
 	r := startRemote(t, "docs", "")
 	tools, _ := toolsOf(t, runPool(t, &mcptools.PoolOptions{ResultBytes: 101}), harness.MCPServer{Name: "docs", URL: r.URL})
 	text := tools.Call(t.Context(), "docs__long", nil).Text()
@@ -219,7 +219,7 @@ func TestResultsAreBounded(t *testing.T) {
 	}
 }
 
-func TestAModelReadsNoSecretOfATool(t *testing.T) {
+func TestCall_RedactsResults(t *testing.T) {
 	const key = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 	server := mcp.NewServer(&mcp.Implementation{Name: "env", Version: "1"}, nil)
 	server.AddTool(&mcp.Tool{Name: "read", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -246,9 +246,9 @@ func TestAModelReadsNoSecretOfATool(t *testing.T) {
 	}
 }
 
-// TestAToolThatSaysNothingIsReadAsThat: an empty text is what it said, whatever it has
+// TestCall_AcceptsAnEmptyResult: an empty text is what it said, whatever it has
 // beside that.
-func TestAToolThatSaysNothingIsReadAsThat(t *testing.T) {
+func TestCall_AcceptsAnEmptyResult(t *testing.T) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "quiet", Version: "1"}, nil)
 	server.AddTool(&mcp.Tool{Name: "run", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{}}, StructuredContent: map[string]any{"exit": 0}}, nil
@@ -262,7 +262,7 @@ func TestAToolThatSaysNothingIsReadAsThat(t *testing.T) {
 	}
 }
 
-func TestACallIsMadeOnceAndTheNextTurnConnectsAnew(t *testing.T) {
+func TestCall_IsMadeOnceAndTheNextTurnReconnects(t *testing.T) {
 	process := harness.MCPServer{Name: "local", Command: []string{os.Args[0]}, Env: map[string]string{"MCP_TEST": "1", "GORACE": "atexit_sleep_ms=0"}}
 	p := runPool(t, nil)
 	tools, failures := toolsOf(t, p, process)
@@ -282,9 +282,9 @@ func TestACallIsMadeOnceAndTheNextTurnConnectsAnew(t *testing.T) {
 	}
 }
 
-// TestAServerThatClosesItsStreamIsAskedAgain: it keeps the answer for whoever reconnects,
+// TestCall_ResumesAClosedStream: it keeps the answer for whoever reconnects,
 // and the call is made once.
-func TestAServerThatClosesItsStreamIsAskedAgain(t *testing.T) {
+func TestCall_ResumesAClosedStream(t *testing.T) {
 	var called atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -333,7 +333,7 @@ func TestAServerThatClosesItsStreamIsAskedAgain(t *testing.T) {
 	}
 }
 
-func TestSilentServerCostsTheTimeoutOnly(t *testing.T) {
+func TestPool_WaitsOnlyTheTimeoutForASilentServer(t *testing.T) {
 	release := make(chan struct{})
 	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	defer silent.Close()
@@ -368,7 +368,7 @@ func serveTools(t *testing.T, listener net.Listener, handler http.Handler) {
 	})
 }
 
-func TestToolServerOffersTheAgentsTools(t *testing.T) {
+func TestToolServer_OffersTheAgentsTools(t *testing.T) {
 	token := mcptools.NewToken()
 	own := &harnesstest.Tools{Answer: func(_ context.Context, c harnesstest.Call) (harness.Result, bool) {
 		switch c.Name {
@@ -412,7 +412,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-func TestToolServerRefusesStrangers(t *testing.T) {
+func TestToolServer_RefusesForeignRequests(t *testing.T) {
 	const token = "the-token"
 	url := startToolServer(t, &harnesstest.Tools{}, token)
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`
@@ -458,7 +458,7 @@ func TestToolServerRefusesStrangers(t *testing.T) {
 	}
 }
 
-func TestAddressIsForItsOwnerOnly(t *testing.T) {
+func TestWriteAddress_IsReadableByItsOwnerOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mcp.json")
 	want := mcptools.Address{URL: "http://127.0.0.1:5/mcp", Token: "t0ken"}
 	if err := mcptools.WriteAddress(path, want); err != nil {
@@ -494,9 +494,9 @@ func TestParseServers(t *testing.T) {
 	}
 }
 
-// TestTheTokenOfAChatOpensItsToolsAlone: each program gets the tools of the chat
+// TestToolServer_ChatTokenOpensOnlyItsTools: each program gets the tools of the chat
 // that its token names, and can make no other token of it.
-func TestTheTokenOfAChatOpensItsToolsAlone(t *testing.T) {
+func TestToolServer_ChatTokenOpensOnlyItsTools(t *testing.T) {
 	listener, url, err := mcptools.Listen()
 	if err != nil {
 		t.Fatal(err)

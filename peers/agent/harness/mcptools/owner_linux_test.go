@@ -14,8 +14,8 @@ import (
 	"hubbub/peers/agent/harness/mcptools"
 )
 
-// TestATokenIsWorthNothingToAnotherUser: whoever reads it in a command line cannot use it.
-func TestATokenIsWorthNothingToAnotherUser(t *testing.T) {
+// TestToolServer_RefusesAnotherUser: whoever reads it in a command line cannot use it.
+func TestToolServer_RefusesAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can be somebody else")
 	}

@@ -47,8 +47,8 @@ func (p *Pool) kept() int {
 	return len(p.conns)
 }
 
-// TestToolsAreNamedByTheirServer, with a number where two would be named alike.
-func TestToolsAreNamedByTheirServer(t *testing.T) {
+// TestPool_NamesToolsAfterTheirServer, with a number where two would be named alike.
+func TestPool_NamesToolsAfterTheirServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPool(nil)
 		servers := []harness.MCPServer{{Name: "a", URL: "http://1"}, {Name: "a", URL: "http://2"}, {URL: "http://3"}, {Name: "gone", URL: "no address"}}
@@ -83,8 +83,8 @@ func TestToolsAreNamedByTheirServer(t *testing.T) {
 	})
 }
 
-// TestConnectionsThatAreNotUsedEnd after ten minutes, and no other.
-func TestConnectionsThatAreNotUsedEnd(t *testing.T) {
+// TestPool_ClosesIdleConnections after ten minutes, and no other.
+func TestPool_ClosesIdleConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPool(nil)
 		_, idle := p.opened(t, harness.MCPServer{Name: "idle"})
@@ -107,8 +107,8 @@ func TestConnectionsThatAreNotUsedEnd(t *testing.T) {
 	})
 }
 
-// TestAPoolIsBounded: the connection that was not used for longest makes room.
-func TestAPoolIsBounded(t *testing.T) {
+// TestPool_IsBounded: the connection that was not used for longest makes room.
+func TestPool_IsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPool(nil)
 		ctx, stop := context.WithCancel(t.Context())
@@ -137,8 +137,8 @@ func TestAPoolIsBounded(t *testing.T) {
 	})
 }
 
-// TestServersAreReadFromAFile, in an order that stays.
-func TestServersAreReadFromAFile(t *testing.T) {
+// TestLoadServers, in an order that stays.
+func TestLoadServers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mcp.json")
 	if _, err := LoadServers(path); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "reading the MCP servers: ") {
 		t.Errorf("no file: %v", err)
@@ -163,8 +163,8 @@ func TestServersAreReadFromAFile(t *testing.T) {
 	}
 }
 
-// TestAServersHeadersGoToItAlone, as they were given, and what it answers has a bound.
-func TestAServersHeadersGoToItAlone(t *testing.T) {
+// TestHeaderTransport_CallsOnlyItsHost, as they were given, and what it answers has a bound.
+func TestHeaderTransport_CallsOnlyItsHost(t *testing.T) {
 	asked := 0
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++
@@ -199,8 +199,8 @@ func TestAServersHeadersGoToItAlone(t *testing.T) {
 	}
 }
 
-// TestHowAServerIsReached: by an address or a command.
-func TestHowAServerIsReached(t *testing.T) {
+// TestConn_Transport: by an address or a command.
+func TestConn_Transport(t *testing.T) {
 	for says, s := range map[string]harness.MCPServer{
 		"it has both a url and a command; give only one of them": {URL: "http://a", Command: []string{"a"}},
 		"it has neither a url nor a command":                     {},
@@ -217,8 +217,8 @@ func TestHowAServerIsReached(t *testing.T) {
 	}
 }
 
-// TestWhoIsServed: nobody whose connection is not known to be of this machine.
-func TestWhoIsServed(t *testing.T) {
+// TestCheckPeer: nobody whose connection is not known to be of this machine.
+func TestCheckPeer(t *testing.T) {
 	const refused = "only connections from this machine are served"
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
 	for _, from := range []string{"pipe", "127.0.0.1:5"} { // the second names no address of ours
@@ -233,8 +233,8 @@ func TestWhoIsServed(t *testing.T) {
 	}
 }
 
-// TestAToolIsDescribedInFull, and one without a schema takes an object.
-func TestAToolIsDescribedInFull(t *testing.T) {
+// TestNewMCPTool, and one without a schema takes an object.
+func TestNewMCPTool(t *testing.T) {
 	for tool, want := range map[*harness.Tool]string{
 		{Name: "a"}: `{"annotations":{"idempotentHint":false,"readOnlyHint":false},"inputSchema":{"type":"object"},"name":"a"}`,
 		{Name: "a", Title: "A", Description: "does a", InputSchema: json.RawMessage(`{"type":"object","x":1}`), OutputSchema: json.RawMessage(`{"type":"object"}`), ReadOnly: true, Idempotent: true}: `{"annotations":{"readOnlyHint":true,"idempotentHint":true},"description":"does a","inputSchema":{"type":"object","x":1},"name":"a","outputSchema":{"type":"object"},"title":"A"}`,

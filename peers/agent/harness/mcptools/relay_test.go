@@ -18,9 +18,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestRelayKeepsTheBusTokenFromTheProgram: the program reaches the server with
+// TestRelay_HidesTheBusToken: the program reaches the server with
 // the agent's own token alone, and the server sees only the bus token.
-func TestRelayKeepsTheBusTokenFromTheProgram(t *testing.T) {
+func TestRelay_HidesTheBusToken(t *testing.T) {
 	const old, busToken = "revoked-bus-token", "secret-bus-token"
 	channel := &harnesstest.Tools{}
 	far := startToolServer(t, channel, busToken)
@@ -79,9 +79,9 @@ func TestRelayKeepsTheBusTokenFromTheProgram(t *testing.T) {
 	}
 }
 
-// TestRelayDialsOnlyWhatIsAllowed has messages name servers of this machine, by address, by
+// TestRelay_DialsOnlyAllowedAddresses has messages name servers of this machine, by address, by
 // name and by a redirect, for an agent whose gateway is elsewhere.
-func TestRelayDialsOnlyWhatIsAllowed(t *testing.T) {
+func TestRelay_DialsOnlyAllowedAddresses(t *testing.T) {
 	var asked atomic.Int32
 	inner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	defer inner.Close()

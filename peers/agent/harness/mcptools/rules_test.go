@@ -14,15 +14,15 @@ import (
 	"testing/synctest"
 )
 
-func TestWhatHoldsWithoutOptions(t *testing.T) {
+func TestOptions_HaveDefaults(t *testing.T) {
 	if o := (*PoolOptions)(nil).withDefaults(); o.ConnectTimeout != 10*time.Second || o.ResultBytes != 256<<10 || o.HideEnv != nil {
 		t.Errorf("%+v", o)
 	}
 }
 
-// TestWhatIsReadOfAResult: each piece as words, up to so many bytes in all; what is
+// TestToResult: each piece as words, up to so many bytes in all; what is
 // structured where there are no words, and only whole.
-func TestWhatIsReadOfAResult(t *testing.T) {
+func TestToResult(t *testing.T) {
 	said := func(c ...mcp.Content) *mcp.CallToolResult { return &mcp.CallToolResult{Content: c} }
 	hello := &mcp.TextContent{Text: "hello"}
 	const cut = "\n[cut: the result is too long to show; ask for less]"
@@ -56,8 +56,8 @@ func TestWhatIsReadOfAResult(t *testing.T) {
 	}
 }
 
-// TestOneServerIsNamedInOneWay: what a file of servers may say of one.
-func TestOneServerIsNamedInOneWay(t *testing.T) {
+// TestParseServers_RequiresURLOrCommand: what a file of servers may say of one.
+func TestParseServers_RequiresURLOrCommand(t *testing.T) {
 	for name, c := range map[string]struct {
 		say  string
 		at   int
@@ -95,9 +95,9 @@ func TestOneServerIsNamedInOneWay(t *testing.T) {
 	}
 }
 
-// TestWhichConnectionEndsFirst: the one that was not used for longest, and none that a
+// TestPool_EvictsTheLeastRecentlyUsed: the one that was not used for longest, and none that a
 // call uses.
-func TestWhichConnectionEndsFirst(t *testing.T) {
+func TestPool_EvictsTheLeastRecentlyUsed(t *testing.T) {
 	p := NewPool(nil)
 	for i, name := range []string{"new", "old", "older", "busy"} {
 		p.conns[name] = &conn{key: name, lastUsed: time.Now().Add(-time.Duration(i) * time.Hour)}
@@ -115,8 +115,8 @@ func TestWhichConnectionEndsFirst(t *testing.T) {
 	}
 }
 
-// TestAServerIsAtAnAddressOrIsACommand: and at no address of another kind.
-func TestAServerIsAtAnAddressOrIsACommand(t *testing.T) {
+// TestConn_RequiresURLOrCommand: and at no address of another kind.
+func TestConn_RequiresURLOrCommand(t *testing.T) {
 	for what, c := range map[string]struct {
 		server harness.MCPServer
 		want   string
@@ -144,8 +144,8 @@ func (p slowPerson) Approve(context.Context, string, json.RawMessage) error {
 	return nil
 }
 
-// TestACallWaitsForThePersonItAsks: its own time stands meanwhile, and runs from the answer on.
-func TestACallWaitsForThePersonItAsks(t *testing.T) {
+// TestElicit_StopsTheCallTimeout: its own time stands meanwhile, and runs from the answer on.
+func TestElicit_StopsTheCallTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &conn{pool: NewPool(nil), calls: map[*activeCall]bool{}}
 		k, end := c.beginCall(t.Context(), "run", slowPerson{time.Hour})

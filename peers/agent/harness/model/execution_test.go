@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestWhatRequestsCostIsAddedUp: what the API tells counts as it is, also if it tells
+// TestAddUsage: what the API tells counts as it is, also if it tells
 // one of the two alone; where it tells nothing, four bytes are a token.
-func TestWhatRequestsCostIsAddedUp(t *testing.T) {
+func TestAddUsage(t *testing.T) {
 	r := &execution{}
 	for _, told := range []reply{{InputTokens: 100, OutputTokens: 7}, {InputTokens: 10}, {OutputTokens: 1}, {InputTokens: 1, OutputTokens: 1}} {
 		told.Text = strings.Repeat("x", 4000)

@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestConversationIsRememberedWithinBoundsAndAcrossRestarts(t *testing.T) {
+func TestHistory_SurvivesRestartsWithinLimits(t *testing.T) {
 	each(t, func(r rig) {
 		path := filepath.Join(r.TempDir(), "history.db")
 		var past *model.History
@@ -49,8 +49,8 @@ func TestConversationIsRememberedWithinBoundsAndAcrossRestarts(t *testing.T) {
 	})
 }
 
-// TestASilentTurnIsRemembered: what follows it has two prompts in a row.
-func TestASilentTurnIsRemembered(t *testing.T) {
+// TestHistory_RemembersASilentTurn: what follows it has two prompts in a row.
+func TestHistory_RemembersASilentTurn(t *testing.T) {
 	each(t, func(r rig) {
 		history := r.history(1)
 		api, h := r.start(func(o *model.Options) { o.History = history }, r.said(said{}), r.say("second"))
@@ -65,7 +65,7 @@ func TestASilentTurnIsRemembered(t *testing.T) {
 	})
 }
 
-func TestAFailedTurnWithoutActionIsForgotten(t *testing.T) {
+func TestHistory_ForgetsAFailedTurn(t *testing.T) {
 	each(t, func(r rig) {
 		history := r.history(1)
 		_, h := r.start(func(o *model.Options) { o.History = history }, Status(404, "no such model"))
@@ -77,7 +77,7 @@ func TestAFailedTurnWithoutActionIsForgotten(t *testing.T) {
 	})
 }
 
-func TestHistoriesForgetTheOldest(t *testing.T) {
+func TestHistory_RemovesTheOldest(t *testing.T) {
 	h, err := model.OpenHistory(filepath.Join(t.TempDir(), "history.db"), 2)
 	if err != nil {
 		t.Fatal(err)
@@ -95,9 +95,9 @@ func TestHistoriesForgetTheOldest(t *testing.T) {
 	}
 }
 
-// TestHistoryIsBounded: however much is said, what is kept stays small, and
+// TestHistory_IsBounded: however much is said, what is kept stays small, and
 // calls keep their results.
-func TestHistoryIsBounded(t *testing.T) {
+func TestHistory_IsBounded(t *testing.T) {
 	const most = 6000
 	r := rigs[0]
 	r.T = t

@@ -10,9 +10,9 @@ import (
 	"hubbub/peers/agent/harness/model"
 )
 
-// TestImagesAreShown: in the words of each API, and once an endpoint does not take them, with
+// TestTurn_SendsImages: in the words of each API, and once an endpoint does not take them, with
 // whatever status, the turn goes on without, and the model is told so.
-func TestImagesAreShown(t *testing.T) {
+func TestTurn_SendsImages(t *testing.T) {
 	refusal := func(status int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, body, status) }
 	}

@@ -87,7 +87,7 @@ func turn(prompt string) *harness.Turn {
 		Event: harness.Event{EventID: "evt_1", ChatEvent: harness.ChatEvent{Conversation: harness.Conversation{ID: "C1", Kind: "dm"}}}}
 }
 
-func TestTextThatEndsTheTurnIsReturned(t *testing.T) {
+func TestTurn_ReturnsTheFinalText(t *testing.T) {
 	each(t, func(r rig) {
 		api, h := r.start(nil, r.say("  The deploy ", "is green.\n"))
 		out, err := h.Turn(r.Context(), turn("C2A EVENT"), &harnesstest.Tools{})
@@ -114,7 +114,7 @@ func TestTextThatEndsTheTurnIsReturned(t *testing.T) {
 	})
 }
 
-func TestToolsAreRunAndAnswered(t *testing.T) {
+func TestTurn_RunsTools(t *testing.T) {
 	each(t, func(r rig) {
 		api, h := r.start(nil, r.said(said{Text: []string{"Let me ", "look."}, Calls: []modelCall{
 			{ID: "call_a", Name: "chat_send_message", Arguments: `{"text":"hi"}`}, {ID: "call_b", Name: "chat_list_events"},
@@ -142,7 +142,7 @@ func TestToolsAreRunAndAnswered(t *testing.T) {
 	})
 }
 
-func TestRetriesObeyRetryAfter(t *testing.T) {
+func TestRetry_ObeysRetryAfter(t *testing.T) {
 	each(t, func(r rig) {
 		api, h := r.start(nil,
 			Status(429, `{"error":{"message":"slow down","type":"rate_limit_error","code":"rate_limit_exceeded"}}`, "Retry-After", "7"),
@@ -159,7 +159,7 @@ func TestRetriesObeyRetryAfter(t *testing.T) {
 	})
 }
 
-func TestRetriesEnd(t *testing.T) {
+func TestRetry_Ends(t *testing.T) {
 	for retries, bounds := range map[int][2]time.Duration{
 		3: {3500 * time.Millisecond, 7 * time.Second}, // 1+2+4 seconds, less at most half of each
 		6: {30 * time.Second, 61 * time.Second},       // and 8+16+30
@@ -176,9 +176,9 @@ func TestRetriesEnd(t *testing.T) {
 	}
 }
 
-// TestWaitsNeverOutlastTheBudget: an API that asks for an hour is given up, and
+// TestRetry_StaysWithinTheTimeout: an API that asks for an hour is given up, and
 // the agent is told when to come again.
-func TestWaitsNeverOutlastTheBudget(t *testing.T) {
+func TestRetry_StaysWithinTheTimeout(t *testing.T) {
 	each(t, func(r rig) {
 		_, h := r.start(nil, Status(503, ``, "Retry-After", "3600"))
 		began := time.Now()
@@ -190,7 +190,7 @@ func TestWaitsNeverOutlastTheBudget(t *testing.T) {
 	})
 }
 
-func TestTimeBudget(t *testing.T) {
+func TestTurn_EndsAtTheTimeout(t *testing.T) {
 	each(t, func(r rig) {
 		_, h := r.start(func(o *model.Options) { o.Timeout = time.Minute }, Silent(r.Say("thinking")[:1]...))
 		began := time.Now()
@@ -201,7 +201,7 @@ func TestTimeBudget(t *testing.T) {
 	})
 }
 
-func TestPermanentErrorsSayWhatToCheckAndHideTheKey(t *testing.T) {
+func TestErrors_SayWhatToCheckAndHideTheKey(t *testing.T) {
 	each(t, func(r rig) {
 		for name, c := range map[string]struct {
 			answer http.HandlerFunc
@@ -248,7 +248,7 @@ func TestErrorBodies(t *testing.T) {
 	}
 }
 
-func TestRoundsEndWithoutTools(t *testing.T) {
+func TestTurn_LastIterationHasNoTools(t *testing.T) {
 	each(t, func(r rig) {
 		api, h := r.start(func(o *model.Options) { o.MaxIterations = 3 }, r.call("a", "chat_list_events", `{}`), r.call("b", "chat_list_events", `{}`), r.say("enough"))
 		tools := &harnesstest.Tools{}
@@ -263,7 +263,7 @@ func TestRoundsEndWithoutTools(t *testing.T) {
 	})
 }
 
-func TestTokenBudgetEndsTheTurn(t *testing.T) {
+func TestTurn_EndsAtTheTokenBudget(t *testing.T) {
 	each(t, func(r rig) {
 		api, h := r.start(func(o *model.Options) { o.TokenBudget = 300 }, r.call("a", "chat_list_events", `{}`))
 		_, err := h.Turn(r.Context(), turn("x"), &harnesstest.Tools{})
@@ -291,7 +291,7 @@ func TestTruncation(t *testing.T) {
 	})
 }
 
-func TestUnusableToolCallsComeBackAsErrors(t *testing.T) {
+func TestTools_InvalidCallsReturnErrors(t *testing.T) {
 	each(t, func(r rig) {
 		api, h := r.start(nil, r.call("a", "chat_send_message", `{"text": "unterminated`), r.call("b", "no_such_tool", `{}`),
 			r.call("c", "no_such_tool", `{"text": "unterminated`), r.say("sorry"))
@@ -308,9 +308,9 @@ func TestUnusableToolCallsComeBackAsErrors(t *testing.T) {
 	})
 }
 
-// TestWhatAModelMadeUpIsNotSentBack: endpoints refuse a history with arguments
+// TestHistory_HoldsOnlyValidToolNames: endpoints refuse a history with arguments
 // that are not JSON, or with a name that no tool can have.
-func TestWhatAModelMadeUpIsNotSentBack(t *testing.T) {
+func TestHistory_HoldsOnlyValidToolNames(t *testing.T) {
 	each(t, func(r rig) {
 		api, h := r.start(nil,
 			r.call("a", "chat.send_message", `{"text": "unterminated`), r.call("b", "functions.no such tool", `{}`),
@@ -332,9 +332,9 @@ func TestWhatAModelMadeUpIsNotSentBack(t *testing.T) {
 	})
 }
 
-// TestAPastThatIsRefusedIsForgotten: a conversation whose history an API does
+// TestHistory_IsDroppedIfRefused: a conversation whose history an API does
 // not take, or that has become too long for it, is not lost for good.
-func TestAPastThatIsRefusedIsForgotten(t *testing.T) {
+func TestHistory_IsDroppedIfRefused(t *testing.T) {
 	for _, refusal := range []string{
 		`{"error":{"message":"Invalid 'messages[1]': bad history","type":"invalid_request_error"}}`,
 		`{"error":{"message":"This model's maximum context length is 8 tokens","code":"context_length_exceeded"}}`,
@@ -357,9 +357,9 @@ func TestAPastThatIsRefusedIsForgotten(t *testing.T) {
 	}
 }
 
-// TestBrokenStreamsRunNoTool: an answer that breaks off is dropped whole, and
+// TestStream_BrokenOneRunsNoTool: an answer that breaks off is dropped whole, and
 // the request is sent again.
-func TestBrokenStreamsRunNoTool(t *testing.T) {
+func TestStream_BrokenOneRunsNoTool(t *testing.T) {
 	each(t, func(r rig) {
 		half := r.Events(said{
 			Text: []string{"I will"}, Stop: stopNever,
@@ -388,7 +388,7 @@ func TestBrokenStreamsRunNoTool(t *testing.T) {
 	})
 }
 
-func TestASilentStreamIsBrokenOffInTime(t *testing.T) {
+func TestStream_SilentOneIsCanceled(t *testing.T) {
 	each(t, func(r rig) {
 		_, h := r.start(func(o *model.Options) { o.IdleTimeout = 20 * time.Second }, Silent(r.Say("wait")[:1]...), r.say("back"))
 		began := time.Now()
@@ -399,7 +399,7 @@ func TestASilentStreamIsBrokenOffInTime(t *testing.T) {
 	})
 }
 
-func TestCancelStopsTheStreamWithItsCause(t *testing.T) {
+func TestStream_CancelReturnsItsCause(t *testing.T) {
 	each(t, func(r rig) {
 		cause := errors.New("message was edited before response")
 		ctx, cancel := context.WithCancelCause(r.Context())
@@ -417,7 +417,7 @@ func TestCancelStopsTheStreamWithItsCause(t *testing.T) {
 	})
 }
 
-func TestCancelledBetweenToolsCallsNoMore(t *testing.T) {
+func TestTools_CancelSkipsRemainingCalls(t *testing.T) {
 	each(t, func(r rig) {
 		cause := errors.New("the message was deleted")
 		ctx, cancel := context.WithCancelCause(r.Context())
@@ -438,7 +438,7 @@ func TestCancelledBetweenToolsCallsNoMore(t *testing.T) {
 	})
 }
 
-func TestAnAnswerInOnePiece(t *testing.T) {
+func TestAnswer_InOnePiece(t *testing.T) {
 	each(t, func(r rig) {
 		_, h := r.start(nil, Status(200, r.Whole("in one piece")))
 		out, err := h.Turn(r.Context(), turn("x"), &harnesstest.Tools{})
@@ -448,7 +448,7 @@ func TestAnAnswerInOnePiece(t *testing.T) {
 	})
 }
 
-func TestAHundredCallsAtOnceAreCutOff(t *testing.T) {
+func TestTools_LimitCallsInOneAnswer(t *testing.T) {
 	each(t, func(r rig) {
 		var calls []modelCall
 		for i := range 100 {
@@ -466,7 +466,7 @@ func TestAHundredCallsAtOnceAreCutOff(t *testing.T) {
 	})
 }
 
-func TestProgressTellsOfTextAndTools(t *testing.T) {
+func TestProgress_ReportsTextAndTools(t *testing.T) {
 	each(t, func(r rig) {
 		_, h := r.start(nil, r.call("a", "chat_react", `{"signal":"seen"}`), r.say("o", "k"))
 		var told []string
@@ -489,7 +489,7 @@ func TestProgressTellsOfTextAndTools(t *testing.T) {
 	})
 }
 
-func TestOnlyTheProvidersWantAKey(t *testing.T) {
+func TestValidate_RequiresAKeyForProviders(t *testing.T) {
 	each(t, func(r rig) {
 		none := func() (string, error) { return "", nil }
 		err := r.new(&model.Options{Key: none}).Run(r.Context(), harness.Host{})
@@ -504,7 +504,7 @@ func TestOnlyTheProvidersWantAKey(t *testing.T) {
 	})
 }
 
-func TestAddressesThatCannotBe(t *testing.T) {
+func TestValidate_RefusesInvalidAddresses(t *testing.T) {
 	each(t, func(r rig) {
 		for _, bad := range []string{"api.openai.com/v1", "ftp://x/v1", "https://user:pw@x/v1", "https://x/v1?key=1"} {
 			_, err := r.new(&model.Options{BaseURL: bad, Key: func() (string, error) { return secret, nil }}).Capabilities(r.Context())

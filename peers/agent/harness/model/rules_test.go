@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestWhatHoldsWithoutOptions: the bounds that the documentation names, and each
+// TestOptions_HaveDefaults: the bounds that the documentation names, and each
 // provider's own address and model.
-func TestWhatHoldsWithoutOptions(t *testing.T) {
+func TestOptions_HaveDefaults(t *testing.T) {
 	for _, h := range []*Harness{OpenAI(nil), Anthropic(nil)} {
 		want := Options{
 			BaseURL: h.endpoint.BaseURL, Model: h.endpoint.Model, IdleTimeout: 90 * time.Second, MaxIterations: 16, TokenBudget: 400_000, Timeout: 5 * time.Minute,
@@ -33,9 +33,9 @@ func TestWhatHoldsWithoutOptions(t *testing.T) {
 	}
 }
 
-// TestWhatAModelReadsOfAResult: the words, else what is structured; both of an error whose
+// TestResultText: the words, else what is structured; both of an error whose
 // words do not have it; within the limit, in whole characters.
-func TestWhatAModelReadsOfAResult(t *testing.T) {
+func TestResultText(t *testing.T) {
 	result := func(text, structured string, fails bool) harness.Result {
 		r := harness.Result{IsError: fails, StructuredContent: json.RawMessage(structured)}
 		if text != "" {
@@ -65,8 +65,8 @@ func TestWhatAModelReadsOfAResult(t *testing.T) {
 	}
 }
 
-// TestNamesOfToolsAreToldApart: a number stays whole where a long name is cut.
-func TestNamesOfToolsAreToldApart(t *testing.T) {
+// TestToolset_NamesAreUnique: a number stays whole where a long name is cut.
+func TestToolset_NamesAreUnique(t *testing.T) {
 	long := strings.Repeat("x", 80)
 	for _, c := range []struct {
 		name string
@@ -85,8 +85,8 @@ func TestNamesOfToolsAreToldApart(t *testing.T) {
 	}
 }
 
-// TestWhatARefusalMeans: which may pass, which never do, and what the chat is told of these.
-func TestWhatARefusalMeans(t *testing.T) {
+// TestClassify_Statuses: which may pass, which never do, and what the chat is told of these.
+func TestClassify_Statuses(t *testing.T) {
 	const passes, long = "", "This is longer than my model can read. Please send less at a time."
 	s := &stream{h: OpenAI(nil), key: "sk-secret"}
 	for _, c := range []struct {
@@ -139,8 +139,8 @@ func TestWhatARefusalMeans(t *testing.T) {
 	}
 }
 
-// TestWhichFailureInAStreamPasses: there is no status, so its type or its code tells.
-func TestWhichFailureInAStreamPasses(t *testing.T) {
+// TestClassify_StreamFailures: there is no status, so its type or its code tells.
+func TestClassify_StreamFailures(t *testing.T) {
 	s := &stream{h: OpenAI(nil)}
 	for _, c := range []struct {
 		f    failure
@@ -163,7 +163,7 @@ func TestWhichFailureInAStreamPasses(t *testing.T) {
 	}
 }
 
-func TestTheBodiesOfFailures(t *testing.T) {
+func TestParseFailure(t *testing.T) {
 	for body, want := range map[string]failure{
 		`{"error":{"message":"m","type":"t","code":"c"}}`: {Message: "m", Type: "t", Code: "c"},
 		`{"error":"m"}`:                {Message: "m"},

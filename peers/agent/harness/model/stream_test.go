@@ -27,9 +27,9 @@ func streams(raw string) http.HandlerFunc {
 	}
 }
 
-// TestFramingOfEvents: comments, other fields, several lines of data, other line
+// TestStream_ParsesEvents: comments, other fields, several lines of data, other line
 // ends, and no empty line behind the last event.
-func TestFramingOfEvents(t *testing.T) {
+func TestStream_ParsesEvents(t *testing.T) {
 	each(t, func(r rig) {
 		framed := "\ufeff: hello\n\nevent: lost\nid: 7\nretry: 3\n\n\n\n"
 		for _, e := range r.Say("one ", "two ", "three") {
@@ -47,9 +47,9 @@ func TestFramingOfEvents(t *testing.T) {
 	})
 }
 
-// TestEndlessAnswersAreGivenUp: they are not asked for again, and the error says
+// TestStream_EndsEndlessAnswers: they are not asked for again, and the error says
 // why.
-func TestEndlessAnswersAreGivenUp(t *testing.T) {
+func TestStream_EndsEndlessAnswers(t *testing.T) {
 	piece := strings.Repeat("x", 1<<20)
 	for name, c := range map[string]struct {
 		kind, line, want string
@@ -78,8 +78,8 @@ func TestEndlessAnswersAreGivenUp(t *testing.T) {
 	}
 }
 
-// TestPartsOfAnAnswerAreBounded: the answer breaks off, however often it comes.
-func TestPartsOfAnAnswerAreBounded(t *testing.T) {
+// TestAnswer_LimitsParts: the answer breaks off, however often it comes.
+func TestAnswer_LimitsParts(t *testing.T) {
 	many := make([]modelCall, 257)
 	for i := range many {
 		many[i] = modelCall{ID: fmt.Sprint("c", i), Name: "chat_react"}
@@ -119,9 +119,9 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// TestKeysStayWhereTheyBelong: the client that a harness has unless it is given
+// TestKey_IsSentOnlyToItsEndpoint: the client that a harness has unless it is given
 // one follows no redirect.
-func TestKeysStayWhereTheyBelong(t *testing.T) {
+func TestKey_IsSentOnlyToItsEndpoint(t *testing.T) {
 	for _, r := range rigs {
 		var asked atomic.Int32
 		elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
@@ -135,9 +135,9 @@ func TestKeysStayWhereTheyBelong(t *testing.T) {
 	}
 }
 
-// TestRequestsDoNotShareOneConnection has a server that offers HTTP/2, as those of
+// TestClient_RequestsUseSeparateConnections has a server that offers HTTP/2, as those of
 // the providers do.
-func TestRequestsDoNotShareOneConnection(t *testing.T) {
+func TestClient_RequestsUseSeparateConnections(t *testing.T) {
 	r := rigs[0]
 	versions := make(chan int, 1)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -191,9 +191,9 @@ func (b tellingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestRequestsUseAConnectionAgain reads answers that end after their last event was
+// TestClient_ReusesConnections reads answers that end after their last event was
 // read.
-func TestRequestsUseAConnectionAgain(t *testing.T) {
+func TestClient_ReusesConnections(t *testing.T) {
 	for _, r := range rigs {
 		var connections atomic.Int32
 		read := make(chan struct{}, 1)

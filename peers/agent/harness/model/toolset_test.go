@@ -19,7 +19,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestToolNamesFitEveryAPI(t *testing.T) {
+func TestWireName_SuitsEveryAPI(t *testing.T) {
 	r := rigs[1]
 	r.T = t
 	api, h := r.start(nil, r.say(""))
@@ -44,7 +44,7 @@ func TestToolNamesFitEveryAPI(t *testing.T) {
 	})
 }
 
-func TestMCPServersAreToolsAndAFailingOneStopsNothing(t *testing.T) {
+func TestCollectTools_LeavesOutAFailedServer(t *testing.T) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "docs", Version: "1"}, nil)
 	server.AddTool(&mcp.Tool{Name: "search", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "found " + string(r.Params.Arguments)}}}, nil

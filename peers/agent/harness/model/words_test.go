@@ -29,9 +29,9 @@ func chunk(delta, finish string) string {
 	return fmt.Sprintf(`{"choices":[{"index":0,"delta":%s,"finish_reason":%s}]}`, delta, finish)
 }
 
-// TestParallelCalls covers several calls in one answer, and endpoints that
+// TestAnswer_ParallelCalls covers several calls in one answer, and endpoints that
 // leave the index out or give every call index 0.
-func TestParallelCalls(t *testing.T) {
+func TestAnswer_ParallelCalls(t *testing.T) {
 	const react, resolve = `"id":"a","function":{"name":"chat_react","arguments":"{\"signal\":\"done\"}"}`, `"id":"b","function":{"name":"chat_resolve","arguments":"{}"}`
 	for name, pieces := range map[string][]string{
 		"indexed": {
@@ -59,9 +59,9 @@ func TestParallelCalls(t *testing.T) {
 	}
 }
 
-// TestWhatAnEndpointAdds: reasoning is passed over, and what Gemini wants back with
+// TestAnswer_IgnoresUnknownMembers: reasoning is passed over, and what Gemini wants back with
 // a call goes back.
-func TestWhatAnEndpointAdds(t *testing.T) {
+func TestAnswer_IgnoresUnknownMembers(t *testing.T) {
 	alone(t, "openai", func(r rig) {
 		api, h := r.start(nil, Events(
 			chunk(`{"reasoning_content":"let me think","content":null}`, "null"),
@@ -77,9 +77,9 @@ func TestWhatAnEndpointAdds(t *testing.T) {
 	})
 }
 
-// TestEndpointsAreMetHalfway: no streaming, another name for the limit, no
+// TestOpenAI_AdaptsToEndpoints: no streaming, another name for the limit, no
 // stream_options.
-func TestEndpointsAreMetHalfway(t *testing.T) {
+func TestOpenAI_AdaptsToEndpoints(t *testing.T) {
 	alone(t, "openai", func(r rig) {
 		api, h := r.start(nil,
 			Status(400, `{"error":{"message":"unknown field stream_options"}}`),
@@ -98,8 +98,8 @@ func TestEndpointsAreMetHalfway(t *testing.T) {
 	})
 }
 
-// TestAPausedAnswerIsContinued: the API is asked again with what it said.
-func TestAPausedAnswerIsContinued(t *testing.T) {
+// TestAnthropic_ContinuesAPausedAnswer: the API is asked again with what it said.
+func TestAnthropic_ContinuesAPausedAnswer(t *testing.T) {
 	alone(t, "anthropic", func(r rig) {
 		api, h := r.start(nil, r.said(said{Text: []string{"first half, "}, Stop: stopPaused}), r.say("second half"))
 		out, err := h.Turn(t.Context(), turn("x"), &harnesstest.Tools{})
@@ -112,9 +112,9 @@ func TestAPausedAnswerIsContinued(t *testing.T) {
 	})
 }
 
-// TestBlocksThatNobodyKnows are passed over, whatever they hold; a call whose
+// TestAnthropic_IgnoresUnknownBlocks are passed over, whatever they hold; a call whose
 // arguments came at once is run.
-func TestBlocksThatNobodyKnows(t *testing.T) {
+func TestAnthropic_IgnoresUnknownBlocks(t *testing.T) {
 	alone(t, "anthropic", func(r rig) {
 		end := r.Events(said{Calls: []modelCall{{ID: "x"}}})
 		events := []string{
@@ -134,8 +134,8 @@ func TestBlocksThatNobodyKnows(t *testing.T) {
 	})
 }
 
-// TestAPieceOfNothingBreaksTheAnswerOff: what a call lacks must not be guessed.
-func TestAPieceOfNothingBreaksTheAnswerOff(t *testing.T) {
+// TestAnswer_RefusesAnUnexpectedPiece: what a call lacks must not be guessed.
+func TestAnswer_RefusesAnUnexpectedPiece(t *testing.T) {
 	pieces := map[string]string{
 		"openai":    chunk(`{"tool_calls":[{"function":{"arguments":"{}"}}]}`, `"tool_calls"`),
 		"anthropic": `{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{}"}}`,
@@ -148,8 +148,8 @@ func TestAPieceOfNothingBreaksTheAnswerOff(t *testing.T) {
 	})
 }
 
-// TestThePromptCache: the system prompt and the tools are marked for it.
-func TestThePromptCache(t *testing.T) {
+// TestAnthropic_MarksThePromptCache: the system prompt and the tools are marked for it.
+func TestAnthropic_MarksThePromptCache(t *testing.T) {
 	alone(t, "anthropic", func(r rig) {
 		api, h := r.start(nil, r.say("ok"))
 		if _, err := h.Turn(t.Context(), turn("x"), &harnesstest.Tools{}); err != nil {
@@ -162,8 +162,8 @@ func TestThePromptCache(t *testing.T) {
 	})
 }
 
-// TestNeighboursOfOneRoleAreJoined, as the Messages API wants.
-func TestNeighboursOfOneRoleAreJoined(t *testing.T) {
+// TestAnthropic_MergesMessagesOfOneRole, as the Messages API wants.
+func TestAnthropic_MergesMessagesOfOneRole(t *testing.T) {
 	alone(t, "anthropic", func(r rig) {
 		calls := []modelCall{{ID: "a", Name: "chat_react"}, {ID: "b", Name: "chat_react"}}
 		api, h := r.start(nil, r.said(said{Calls: calls}), r.say("ok"))
@@ -178,9 +178,9 @@ func TestNeighboursOfOneRoleAreJoined(t *testing.T) {
 	})
 }
 
-// TestCompatibleEndpointsAsTheyAre: shapes that Ollama, vLLM, LM Studio, llama.cpp and
+// TestOpenAI_CompatibleEndpoints: shapes that Ollama, vLLM, LM Studio, llama.cpp and
 // OpenRouter send in place of OpenAI's. Each calls a tool once, and says one text.
-func TestCompatibleEndpointsAsTheyAre(t *testing.T) {
+func TestOpenAI_CompatibleEndpoints(t *testing.T) {
 	const end, done = `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`, "[DONE]"
 	for name, events := range map[string][]string{
 		"no finish_reason": {
@@ -234,9 +234,9 @@ func TestCompatibleEndpointsAsTheyAre(t *testing.T) {
 	}
 }
 
-// TestAnAnswerWithoutAnythingIsAskedForAgain: one that ended as it should and said nothing was
+// TestAnswer_EmptyOneIsRepeated: one that ended as it should and said nothing was
 // cut off; one that said something is whole, also without a reason of its end.
-func TestAnAnswerWithoutAnythingIsAskedForAgain(t *testing.T) {
+func TestAnswer_EmptyOneIsRepeated(t *testing.T) {
 	for name, c := range map[string]struct {
 		events []string
 		text   string
@@ -257,9 +257,9 @@ func TestAnAnswerWithoutAnythingIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// TestAModelWithoutTools is asked without them, and its log says so once; what a
+// TestOpenAI_ModelWithoutTools is asked without them, and its log says so once; what a
 // conversation has of tools is left out.
-func TestAModelWithoutTools(t *testing.T) {
+func TestOpenAI_ModelWithoutTools(t *testing.T) {
 	for _, refusal := range []http.HandlerFunc{
 		Status(400, `{"error":{"message":"registry.ollama.ai/library/gemma:2b does not support tools","type":"api_error"}}`),
 		Status(400, `{"object":"error","message":"\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set","code":400}`),
@@ -285,8 +285,8 @@ func TestAModelWithoutTools(t *testing.T) {
 	}
 }
 
-// TestAWebPageIsNoAnswer: it is not asked for again.
-func TestAWebPageIsNoAnswer(t *testing.T) {
+// TestAnswer_RefusesAWebPage: it is not asked for again.
+func TestAnswer_RefusesAWebPage(t *testing.T) {
 	each(t, func(r rig) {
 		api, h := r.start(nil, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -298,8 +298,8 @@ func TestAWebPageIsNoAnswer(t *testing.T) {
 	})
 }
 
-// TestAnAnswerThatFailedIsNone: what came of it is not said, and it is asked for again.
-func TestAnAnswerThatFailedIsNone(t *testing.T) {
+// TestAnswer_RefusesAFailedOne: what came of it is not said, and it is asked for again.
+func TestAnswer_RefusesAFailedOne(t *testing.T) {
 	for _, end := range []string{
 		`{"error":null,"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}`,
 		`{"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error","error":{"code":502,"message":"upstream died"}}]}`,
@@ -314,8 +314,8 @@ func TestAnAnswerThatFailedIsNone(t *testing.T) {
 	}
 }
 
-// TestAnAnswerIsWhatItsBytesAre: whatever its content type says.
-func TestAnAnswerIsWhatItsBytesAre(t *testing.T) {
+// TestDetect_GoesByTheFirstBytes: whatever its content type says.
+func TestDetect_GoesByTheFirstBytes(t *testing.T) {
 	const one = `{"choices":[{"message":{"content":"Hi."},"finish_reason":"stop"}]}`
 	for name, c := range map[string]struct{ kind, body, want string }{
 		"JSON as text":           {"text/plain", one, "Hi."},

@@ -73,7 +73,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func TestSameEventSameWords(t *testing.T) {
+func TestTurn_IsDeterministic(t *testing.T) {
 	first, second := &harnesstest.Tools{}, &harnesstest.Tools{}
 	h := scripted.New(nil)
 	for _, tools := range []*harnesstest.Tools{first, second} {
@@ -88,7 +88,7 @@ func TestSameEventSameWords(t *testing.T) {
 	}
 }
 
-func TestWhatWasPutOffIsAnsweredWhenItComesBack(t *testing.T) {
+func TestTurn_AnswersADeferredEvent(t *testing.T) {
 	for deferrals, want := range []string{"chat.defer", "chat.send_message"} {
 		tools, turn := &harnesstest.Tools{}, turnOf("must_respond", "look at it later")
 		turn.Deferrals = deferrals
@@ -101,7 +101,7 @@ func TestWhatWasPutOffIsAnsweredWhenItComesBack(t *testing.T) {
 	}
 }
 
-func TestKnockIsPulledAndClaimedOnlyIfItAsks(t *testing.T) {
+func TestTurn_ClaimsAKnockThatAsks(t *testing.T) {
 	for body, want := range map[string][]string{
 		"who can look at this?": {"chat.read_thread", "chat.claim"},
 		"ok, noted":             {"chat.read_thread"},
@@ -123,7 +123,7 @@ func TestKnockIsPulledAndClaimedOnlyIfItAsks(t *testing.T) {
 	}
 }
 
-func TestFinalTextWhereNoToolCanSend(t *testing.T) {
+func TestTurn_ReturnsTextWithoutASendTool(t *testing.T) {
 	tools := &harnesstest.Tools{Names: []string{"chat.react"}}
 	out, err := scripted.New(nil).Turn(t.Context(), turnOf("must_respond", "are you there?"), tools)
 	if err != nil || !strings.Contains(out.FinalText, "are you there?") || len(tools.Calls()) != 0 {
@@ -131,7 +131,7 @@ func TestFinalTextWhereNoToolCanSend(t *testing.T) {
 	}
 }
 
-func TestCancelledWorkIsNeverDone(t *testing.T) {
+func TestTurn_CanceledWorkIsNotDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cause := errors.New("message was edited before response")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -147,7 +147,7 @@ func TestCancelledWorkIsNeverDone(t *testing.T) {
 	})
 }
 
-func TestMergedFragmentsAreOneReply(t *testing.T) {
+func TestTurn_MergedFragmentsAreOneReply(t *testing.T) {
 	turn := turnOf("must_respond", "when someone types")
 	turn.Event.Content = append(turn.Event.Content, harness.Part{Type: "text", Text: "in pieces"})
 	turn.Event.MergedEventIDs = []string{"evt_0", "evt_1"}
@@ -161,7 +161,7 @@ func TestMergedFragmentsAreOneReply(t *testing.T) {
 	}
 }
 
-func TestRunEndsWithItsContext(t *testing.T) {
+func TestRun_EndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := scripted.New(nil).Run(ctx, harness.Host{}); err != nil {
@@ -169,8 +169,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestWorkIsToldInItsSteps: two, a pace apart, and then it is done.
-func TestWorkIsToldInItsSteps(t *testing.T) {
+// TestTurn_ReportsStepsOfWork: two, a pace apart, and then it is done.
+func TestTurn_ReportsStepsOfWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
 		h := scripted.New(&scripted.Options{StepDelay: 10 * time.Second})

@@ -60,7 +60,7 @@ func start(role string) *subprocess.Process {
 	return p
 }
 
-func TestEcho(t *testing.T) {
+func TestProcess_Echo(t *testing.T) {
 	p := start("cat")
 	fmt.Fprintln(p.Stdin, "hello")
 	line, err := bufio.NewReader(p.Stdout).ReadString('\n')
@@ -70,7 +70,7 @@ func TestEcho(t *testing.T) {
 	p.Stop()
 }
 
-func TestEnvironmentHasNoneOfOurSecrets(t *testing.T) {
+func TestStart_HidesSecretsFromTheEnvironment(t *testing.T) {
 	t.Setenv("HUBBUB_TOKEN", "top-secret")
 	t.Setenv("TELEGRAM_BOT_TOKEN", "top-secret")
 	t.Setenv("CREDENTIALS_DIRECTORY", "/run/top-secret")
@@ -93,28 +93,28 @@ func TestEnvironmentHasNoneOfOurSecrets(t *testing.T) {
 	}
 }
 
-func TestLastWordsAreInTheErrorWithoutKeys(t *testing.T) {
+func TestWait_QuotesStderrWithoutKeys(t *testing.T) {
 	err := start("fail").Wait()
 	if !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "cannot log in") || strings.Contains(err.Error(), "sk-test") {
 		t.Errorf("err = %v", err)
 	}
 }
 
-func TestMissingProgramIsPermanent(t *testing.T) {
+func TestStart_MissingProgramIsPermanent(t *testing.T) {
 	_, err := subprocess.Start([]string{"/no/such/program"}, nil)
 	if !errors.Is(err, harness.ErrPermanent) || !strings.Contains(err.Error(), "--harness-command") {
 		t.Errorf("err = %v", err)
 	}
 }
 
-func TestStopKillsTheWholeGroup(t *testing.T) {
+func TestStop_KillsTheWholeGroup(t *testing.T) {
 	p := start("family")
 	pid := readPid(t, p.Stdout)
 	p.Stop()
 	awaitDeath(t, pid)
 }
 
-func TestProgramDiesWithItsOwner(t *testing.T) {
+func TestProcess_DiesWithItsOwner(t *testing.T) {
 	owner := start("owner")
 	readPid(t, owner.Stdout)
 	child := childOf(t, owner)
@@ -180,7 +180,7 @@ func awaitDeath(t *testing.T, pid int) {
 	})
 }
 
-func TestKeepBacksOffAndForgives(t *testing.T) {
+func TestSupervisor_BacksOffAndForgetsOldFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		var starts []time.Duration
@@ -204,7 +204,7 @@ func TestKeepBacksOffAndForgives(t *testing.T) {
 	})
 }
 
-func TestKeepEndsAtAPermanentError(t *testing.T) {
+func TestSupervisor_EndsAtAPermanentError(t *testing.T) {
 	life := subprocess.NewSupervisor[int]()
 	err := life.Run(t.Context(), retry.Backoff{}, nil, func(context.Context) error { return harness.ErrPermanent })
 	if !errors.Is(err, harness.ErrPermanent) || !errors.Is(life.Err(), harness.ErrPermanent) {
@@ -215,7 +215,7 @@ func TestKeepEndsAtAPermanentError(t *testing.T) {
 	}
 }
 
-func TestAwaitSeesTheRunThatIsInitialized(t *testing.T) {
+func TestSupervisor_AwaitReturnsTheInitializedRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		life := subprocess.NewSupervisor[string]()
 		ctx, stop := context.WithCancel(t.Context())
@@ -255,7 +255,7 @@ func TestAwaitSeesTheRunThatIsInitialized(t *testing.T) {
 	})
 }
 
-func TestSplit(t *testing.T) {
+func TestSplitCommand(t *testing.T) {
 	words, err := subprocess.SplitCommand(`npx -y "a b" --x='$HOME'`)
 	if err != nil || len(words) != 4 || words[2] != "a b" || words[3] != "--x=$HOME" {
 		t.Errorf("%q, %v", words, err)
