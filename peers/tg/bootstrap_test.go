@@ -18,10 +18,10 @@ import (
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-func TestTheSevenSteps(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestBootstrap_TakesSevenSteps(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
-		h.spawner("agent:lead")
+		h.startSpawner("agent:lead")
 		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
 		h.start()
 		m := h.api.Say(dm, will, "hello")
@@ -55,8 +55,8 @@ func TestTheSevenSteps(t *testing.T) {
 	})
 }
 
-func TestAChatWaitsForItsSpawner(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestSpawn_IsRequestedUntilSpawnerAnswers(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
 		h.start()
@@ -71,7 +71,7 @@ func TestAChatWaitsForItsSpawner(t *testing.T) {
 			t.Errorf("Will was told more than once: %q", got)
 		}
 		start := time.Now()
-		h.spawner("agent:lead")
+		h.startSpawner("agent:lead")
 		for _, want := range []string{"one", "two", "three"} {
 			if got := next(h.t, lead); got.Text != want {
 				t.Errorf("got %q, want %q", got.Text, want)
@@ -93,8 +93,8 @@ func request(t *testing.T, system *bustest.Scripted) protocol.SpawnRequest {
 	return r
 }
 
-func TestChatsAreNeverCrossed(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestSpawn_NeverMixesUpChats(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		ann, annDM := h.dm("Ann")
 		bob, bobDM := h.dm("Bob")
 		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
@@ -143,8 +143,8 @@ func TestChatsAreNeverCrossed(t *testing.T) {
 	})
 }
 
-func TestAFailedSpawnIsToldOnceAndTriedAgain(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestSpawn_FailureIsReportedOnceAndRetried(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
 		lead := h.bus.Join(t, "agent:lead", "agent:lead")
@@ -171,8 +171,8 @@ func TestAFailedSpawnIsToldOnceAndTriedAgain(t *testing.T) {
 	})
 }
 
-func TestASpawnerThatDiesWithTheRequestIsAskedAgain(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestSpawn_IsRepeatedAfterSpawnerDies(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
 		h.start()
@@ -190,10 +190,10 @@ func TestASpawnerThatDiesWithTheRequestIsAskedAgain(t *testing.T) {
 	})
 }
 
-func TestAnAgentThatIsGoneIsAskedForAgain(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestSpawn_IsRequestedAgainForAbsentAgent(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
-		h.spawner("agent:lead")
+		h.startSpawner("agent:lead")
 		lead := h.bus.Join(t, "agent:lead", "agent:lead")
 		h.start()
 		h.api.Say(dm, will, "one")
@@ -216,12 +216,12 @@ func TestAnAgentThatIsGoneIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// TestASpawnerThatIsWrongAboutAnAgentIsNotPressed has one that answers each request
+// TestSpawn_RequestsAreLimitedPerMinute has one that answers each request
 // at once, for an agent that hangs and has lost its connection.
-func TestASpawnerThatIsWrongAboutAnAgentIsNotPressed(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestSpawn_RequestsAreLimitedPerMinute(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
-		h.spawner("agent:lead")
+		h.startSpawner("agent:lead")
 		lead := h.bus.Join(t, "agent:lead", "agent:lead")
 		h.start()
 		h.api.Say(dm, will, "one")
@@ -241,8 +241,8 @@ func TestASpawnerThatIsWrongAboutAnAgentIsNotPressed(t *testing.T) {
 	})
 }
 
-func TestAnAgentThatIsBackGetsItsMessagesAtOnce(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestDelivery_ResumesWhenAgentReturns(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
 		lead := h.bus.Join(t, "agent:lead", "agent:lead")
@@ -276,8 +276,8 @@ func TestAnAgentThatIsBackGetsItsMessagesAtOnce(t *testing.T) {
 	})
 }
 
-func TestAnOperatorsAgentIsWaitedFor(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestAssignedAgent_IsAwaitedWithoutSpawn(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
 		lead.Leave()
@@ -296,8 +296,8 @@ func TestAnOperatorsAgentIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestAChatNeverGetsTwoAgentsByAccident(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestSpawn_ReplacesEarlierSpawnedAgent(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
 		first := h.bus.Join(t, "agent:first", "agent:first")
@@ -331,8 +331,8 @@ func TestAChatNeverGetsTwoAgentsByAccident(t *testing.T) {
 	})
 }
 
-func TestALateSpawnDoesNotJoinAnOperatorsAgent(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestSpawn_LateAnswerDoesNotJoinAssignedAgent(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
 		mine := h.bus.Join(t, "agent:mine", "agent:mine")
@@ -347,8 +347,8 @@ func TestALateSpawnDoesNotJoinAnOperatorsAgent(t *testing.T) {
 	})
 }
 
-func TestEachAgentGoesAtItsOwnPace(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestDelivery_AgentsDoNotDelayEachOther(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		w3 := h.bus.Join(t, "agent:w3", "agent:w3")
 		h.assign(dm.ID, "agent:w3")
@@ -372,8 +372,8 @@ func TestEachAgentGoesAtItsOwnPace(t *testing.T) {
 	})
 }
 
-func TestWhatNoAgentTakesIsGivenUpAfterADay(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestDelivery_ExpiresAfterADay(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		lead.Leave()
 		h.api.Say(dm, models.User{ID: dm.ID, FirstName: "Will"}, "anybody?")
@@ -387,8 +387,8 @@ func TestWhatNoAgentTakesIsGivenUpAfterADay(t *testing.T) {
 	})
 }
 
-func TestAnAgentThatIsGivenUpIsTold(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestAgentFailure_IsReportedToChat(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		_, other := h.dm("Ann")
 		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
@@ -420,10 +420,10 @@ func TestAnAgentThatIsGivenUpIsTold(t *testing.T) {
 	})
 }
 
-// TestAChatThatIsNoLongerAdmittedAsksForNoAgent takes the user off the list while
+// TestRevokedChat_RequestsNoAgent takes the user off the list while
 // the chat waits for its agent, and puts him on it again.
-func TestAChatThatIsNoLongerAdmittedAsksForNoAgent(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestRevokedChat_RequestsNoAgent(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		h.opts.AllowAll, h.opts.AllowUsers = false, []int64{will.ID}
 		lead := h.bus.Join(t, "agent:lead", "agent:lead")
@@ -434,7 +434,7 @@ func TestAChatThatIsNoLongerAdmittedAsksForNoAgent(t *testing.T) {
 		if err := h.stop(); err != nil {
 			t.Fatal(err)
 		}
-		h.spawner("agent:lead")
+		h.startSpawner("agent:lead")
 		h.start()
 		h.pass(5 * time.Minute)
 		if n := h.system.Pending(); n != 0 {
@@ -456,31 +456,31 @@ func TestAChatThatIsNoLongerAdmittedAsksForNoAgent(t *testing.T) {
 	})
 }
 
-// TestWhatWaitedBeforeABreakIsPassedOnAfterIt has a chat with a message that waits
+// TestStoppedChat_DeliversWaitingEventsAfterStart has a chat with a message that waits
 // for an agent stopped and started, and the bot blocked and let in.
-func TestWhatWaitedBeforeABreakIsPassedOnAfterIt(t *testing.T) {
+func TestStoppedChat_DeliversWaitingEventsAfterStart(t *testing.T) {
 	member, out := tgtest.StatusMember, tgtest.StatusRemoved
-	for name, pause := range map[string]func(h *house, dm models.Chat, will models.User){
-		"stop and start": func(h *house, dm models.Chat, will models.User) {
+	for name, pause := range map[string]func(h *fixture, dm models.Chat, will models.User){
+		"stop and start": func(h *fixture, dm models.Chat, will models.User) {
 			h.api.Say(dm, will, "/stop")
 			h.pass(time.Minute)
 			h.api.Say(dm, will, "/start")
 		},
-		"block and unblock": func(h *house, dm models.Chat, will models.User) {
+		"block and unblock": func(h *fixture, dm models.Chat, will models.User) {
 			h.api.Member(dm, will, member, out)
 			h.pass(time.Minute)
 			h.api.Member(dm, will, out, member)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inHouse(t, func(t *testing.T, h *house) {
+			withFixture(t, func(t *testing.T, h *fixture) {
 				will, dm := h.dm("Will")
 				lead := h.bus.Join(t, "agent:lead", "agent:lead")
 				h.start()
 				h.api.Say(dm, will, "one")
 				h.pass(10 * time.Second) // nobody starts agents
 				pause(h, dm, will)
-				h.spawner("agent:lead")
+				h.startSpawner("agent:lead")
 				if got := next(t, lead); got.Text != "one" {
 					t.Errorf("got %q", got.Text)
 				}
@@ -489,9 +489,9 @@ func TestWhatWaitedBeforeABreakIsPassedOnAfterIt(t *testing.T) {
 	}
 }
 
-// TestAClockThatIsSetBackHoldsUpNoChat has times in the database two hours ahead.
-func TestAClockThatIsSetBackHoldsUpNoChat(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+// TestClockSetBack_DelaysNoChat has times in the database two hours ahead.
+func TestClockSetBack_DelaysNoChat(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		lead := h.bus.Join(t, "agent:lead", "agent:lead")
 		h.start()
@@ -504,7 +504,7 @@ func TestAClockThatIsSetBackHoldsUpNoChat(t *testing.T) {
 		}
 		begun := time.Now()
 		h.pass(10 * time.Second)
-		h.spawner("agent:lead")
+		h.startSpawner("agent:lead")
 		if got := next(t, lead); got.Text != "two pictures" || time.Since(begun) > 30*time.Second {
 			t.Errorf("got %q after %s", got.Text, time.Since(begun))
 		}

@@ -21,8 +21,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestWhatIsPruned: records go when they are as old as their kind is kept, and not before.
-func TestWhatIsPruned(t *testing.T) {
+// TestPrune_KeepsEachKindForItsTime: records go when they are as old as their kind is kept, and not before.
+func TestPrune_KeepsEachKindForItsTime(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		const day = 24 * time.Hour
 		ago := func(d time.Duration) int64 { return time.Now().Add(-d).UnixMicro() }
@@ -76,9 +76,9 @@ func TestWhatIsPruned(t *testing.T) {
 	})
 }
 
-// TestASendTakesItsTurn: what rests is woken by the end of the program, and what cannot read
+// TestThrottle_WaitsAndStops: what rests is woken by the end of the program, and what cannot read
 // the last sends waits.
-func TestASendTakesItsTurn(t *testing.T) {
+func TestThrottle_WaitsAndStops(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		quit := make(chan struct{})
 		b.quit = quit
@@ -126,8 +126,8 @@ func TestASendTakesItsTurn(t *testing.T) {
 	})
 }
 
-// TestAClockThatWasSetBackStopsNoChatForLong: a send in the future counts for a minute.
-func TestAClockThatWasSetBackStopsNoChatForLong(t *testing.T) {
+// TestThrottle_ToleratesClockSetBack: a send in the future counts for a minute.
+func TestThrottle_ToleratesClockSetBack(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		if _, err := b.db.Exec(`INSERT INTO replies (id, bot, chat, agent, key, content, received_at) VALUES (1, ?1, 5, '', '', '{}', 0);
 			INSERT INTO sends (reply, part, bot, chat, kind, body, begun_at) VALUES (1, 0, ?1, 5, 'text', '', ?2)`, b.bot, time.Now().Add(time.Hour).UnixMicro()); err != nil {
@@ -146,8 +146,8 @@ func TestAClockThatWasSetBackStopsNoChatForLong(t *testing.T) {
 	})
 }
 
-// TestTheTableOfTypistsIsBounded, and a chat that is stopped shows nobody.
-func TestTheTableOfTypistsIsBounded(t *testing.T) {
+// TestTypingIndicator_IsBounded, and a chat that is stopped shows nobody.
+func TestTypingIndicator_IsBounded(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		shown := b.out.typing
 		shown.tracksPresence = func() bool { return true }
@@ -180,9 +180,9 @@ func TestTheTableOfTypistsIsBounded(t *testing.T) {
 	})
 }
 
-// TestWhereFilesAreServed: where it was chosen, else where it was last, else anywhere on this
+// TestFiles_ListenAddress: where it was chosen, else where it was last, else anywhere on this
 // machine.
-func TestWhereFilesAreServed(t *testing.T) {
+func TestFiles_ListenAddress(t *testing.T) {
 	listen := func(chosen, last string) (net.Listener, error) {
 		a := &account{opts: Options{FilesListen: chosen}}
 		l, err := a.listenForFiles(t.Context(), last)
@@ -213,7 +213,7 @@ func TestWhereFilesAreServed(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidOfAFileThatIsNotThere(t *testing.T) {
+func TestFiles_ErrorSaysWhatToDo(t *testing.T) {
 	log := zerolog.Nop()
 	for name, c := range map[string]struct {
 		err  error
@@ -232,7 +232,7 @@ func TestWhatIsSaidOfAFileThatIsNotThere(t *testing.T) {
 	}
 }
 
-func TestWhatASourceNames(t *testing.T) {
+func TestParseSource(t *testing.T) {
 	for source, want := range map[string][4]any{
 		"tg:42:-5:7":            {int64(42), int64(-5), 7, true},
 		"tg:42:-5:7:reaction:3": {int64(42), int64(-5), 7, true},
@@ -256,8 +256,8 @@ func TestWhatASourceNames(t *testing.T) {
 	}
 }
 
-// TestWhichChatsHaveEvents: why one has none is said.
-func TestWhichChatsHaveEvents(t *testing.T) {
+// TestFindChat: why one has none is said.
+func TestFindChat(t *testing.T) {
 	alone(t, Options{AllowUsers: []int64{5}}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		ev := &adapter{b.out}
 		for _, user := range []int64{5, 6} {
@@ -273,8 +273,8 @@ func TestWhichChatsHaveEvents(t *testing.T) {
 	})
 }
 
-// TestAnItemThatCannotBeSentIsSaid: what can never be read is for good, and nothing is sent.
-func TestAnItemThatCannotBeSentIsSaid(t *testing.T) {
+// TestSend_UnreadableItemIsPermanent: what can never be read is for good, and nothing is sent.
+func TestSend_UnreadableItemIsPermanent(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		if _, err := b.db.Exec(`INSERT INTO replies (id, bot, chat, agent, key, content, received_at) VALUES (1, ?1, 5, '', 'a', 'no JSON', 0), (2, ?1, 5, '', 'b', '{}', 0);
 			INSERT INTO sends (reply, part, bot, chat, kind, body) VALUES (1, 0, ?1, 5, 'text', '{}'), (2, 0, ?1, 5, 'text', '{}')`, b.bot); err != nil {
@@ -322,8 +322,8 @@ func TestAnItemThatCannotBeSentIsSaid(t *testing.T) {
 	})
 }
 
-// TestWhatIsToldOfAPressIsCut to what Telegram shows.
-func TestWhatIsToldOfAPressIsCut(t *testing.T) {
+// TestAnswerCallback_ClipsText to what Telegram shows.
+func TestAnswerCallback_ClipsText(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		tx := store.On(t.Context(), b.db)
 		c := b.ensureChat(tx, &models.Chat{ID: 5, Type: models.ChatTypePrivate})
@@ -340,7 +340,7 @@ func TestWhatIsToldOfAPressIsCut(t *testing.T) {
 	})
 }
 
-func TestWhetherTheClockIsRight(t *testing.T) {
+func TestCheckClock(t *testing.T) {
 	began := time.Unix(1780315200, 0)
 	ended := began.Add(2 * time.Second)
 	for _, c := range []struct {
@@ -363,7 +363,7 @@ func TestWhetherTheClockIsRight(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidOfAWebhook(t *testing.T) {
+func TestCheckWebhook(t *testing.T) {
 	const ours = "https://ours.example/hook"
 	now := time.Unix(1780315200, 0)
 	failed := func(ago time.Duration, waiting int) models.WebhookInfo {
@@ -391,8 +391,8 @@ func TestWhatIsSaidOfAWebhook(t *testing.T) {
 	}
 }
 
-// TestADiagnosisSaysWhatItCouldNotLookAt.
-func TestADiagnosisSaysWhatItCouldNotLookAt(t *testing.T) {
+// TestDiagnose_ReportsSkippedChecks.
+func TestDiagnose_ReportsSkippedChecks(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		look := func(bridge BridgeState) Finding {
 			found := Diagnose(t.Context(), api.Token(), b.opts.API, bridge)
@@ -426,8 +426,8 @@ func TestADiagnosisSaysWhatItCouldNotLookAt(t *testing.T) {
 	})
 }
 
-// TestATurnOfTheIntakeThatFails is tried again, and one update is not lost for another.
-func TestATurnOfTheIntakeThatFails(t *testing.T) {
+// TestIngester_RetriesFailedBatch is tried again, and one update is not lost for another.
+func TestIngester_RetriesFailedBatch(t *testing.T) {
 	alone(t, Options{AllowAll: true}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		for i := range 101 {
 			if _, _, err := b.storeUpdates(t.Context(), []json.RawMessage{json.RawMessage(fmt.Sprintf(`{"update_id":%d}`, i+1))}); err != nil {

@@ -44,8 +44,8 @@ func alone(t *testing.T, opts Options, test func(t *testing.T, b *Bridge, api *t
 // pass lets time go by on the clock of the bubble.
 func pass(d time.Duration) { time.Sleep(d) }
 
-// TestWhatFollowsFromAFailedPoll: how long the next one waits, and which failure ends the bridge.
-func TestWhatFollowsFromAFailedPoll(t *testing.T) {
+// TestHandlePollError: how long the next one waits, and which failure ends the bridge.
+func TestHandlePollError(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		conflict := &botapi.Error{Code: 409, Description: "Conflict: terminated by other getUpdates request"}
 		for _, c := range []struct {
@@ -75,8 +75,8 @@ func TestWhatFollowsFromAFailedPoll(t *testing.T) {
 	})
 }
 
-// TestOnlyTheBridgesOwnWebhookIsRemoved, and the updates that wait there are kept.
-func TestOnlyTheBridgesOwnWebhookIsRemoved(t *testing.T) {
+// TestForeignWebhook_IsKept, and the updates that wait there are kept.
+func TestForeignWebhook_IsKept(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		const ours = "https://ours.example/hook"
 		if _, err := b.db.Exec(`UPDATE bots SET webhook_url = ?`, ours); err != nil {
@@ -106,7 +106,7 @@ func TestOnlyTheBridgesOwnWebhookIsRemoved(t *testing.T) {
 	})
 }
 
-func TestAWebhookIsAnnouncedUntilItIsTaken(t *testing.T) {
+func TestAnnounceWebhook_Retries(t *testing.T) {
 	const address = "https://ours.example/hook"
 	alone(t, Options{WebhookURL: address}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		api.Fail(tgtest.Fault{Method: "setWebhook", Status: 400, Description: "Bad Request: bad webhook"})
@@ -137,7 +137,7 @@ func TestAWebhookIsAnnouncedUntilItIsTaken(t *testing.T) {
 	})
 }
 
-func TestAWebhookThatCannotListenIsRefused(t *testing.T) {
+func TestWebhook_RefusesInvalidSettings(t *testing.T) {
 	log := zerolog.Nop()
 	for _, c := range []struct {
 		opts Options
@@ -153,8 +153,8 @@ func TestAWebhookThatCannotListenIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnUpdateIsAcknowledgedOnceItIsStored: what cannot be stored is delivered again.
-func TestAnUpdateIsAcknowledgedOnceItIsStored(t *testing.T) {
+// TestWebhook_AcknowledgesStoredUpdates: what cannot be stored is delivered again.
+func TestWebhook_AcknowledgesStoredUpdates(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		var steps []string
 		b.crash = func(point string) { steps = append(steps, point) }
@@ -186,7 +186,7 @@ func TestAnUpdateIsAcknowledgedOnceItIsStored(t *testing.T) {
 	})
 }
 
-func TestABatchIsStoredOnce(t *testing.T) {
+func TestStoreUpdates_IgnoresRepetitions(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		var batch []json.RawMessage
 		for _, raw := range []string{`{"update_id":9}`, `{"no":"number"}`, `{"update_id":null}`, `"text"`, `{"update_id":4}`, `{"update_id":9}`} {
@@ -207,8 +207,8 @@ func TestABatchIsStoredOnce(t *testing.T) {
 	})
 }
 
-// TestAServerWithoutLongPollsIsNotAskedAllTheTime.
-func TestAServerWithoutLongPollsIsNotAskedAllTheTime(t *testing.T) {
+// TestPoll_PausesWithoutLongPolls.
+func TestPoll_PausesWithoutLongPolls(t *testing.T) {
 	alone(t, Options{PollTimeout: time.Millisecond}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		polls := 0
 		b.crash = func(point string) {
@@ -224,7 +224,7 @@ func TestAServerWithoutLongPollsIsNotAskedAllTheTime(t *testing.T) {
 	})
 }
 
-func TestABotThatCannotBeNamedEndsTheBridge(t *testing.T) {
+func TestIdentify_FailsWithoutBot(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		nobody := func(*http.Request) (*http.Response, error) {
 			w := httptest.NewRecorder()

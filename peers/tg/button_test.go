@@ -31,11 +31,11 @@ func keyboard(m *models.Message) string {
 	return strings.Join(rows, "\n")
 }
 
-// TestButtonsStandUnderAMessageUntilItIsEdited: under the last part of a text; a press says the
+// TestButtons_AreShownUntilEdit: under the last part of a text; a press says the
 // button's value as an answer to the message; the edit takes the text's place and the buttons
 // away, once.
-func TestButtonsStandUnderAMessageUntilItIsEdited(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestButtons_AreShownUntilEdit(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		will := models.User{ID: dm.ID, FirstName: "Will"}
 		long := strings.Repeat("word ", 1000) + "May it?"
@@ -72,10 +72,10 @@ func TestButtonsStandUnderAMessageUntilItIsEdited(t *testing.T) {
 	})
 }
 
-// TestAForgedPressIsRefused: whoever is in a chat can send any data as a press, and only what
+// TestPress_ForgedIsRejected: whoever is in a chat can send any data as a press, and only what
 // stands under a message of this chat is heard. The presser is told.
-func TestAForgedPressIsRefused(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestPress_ForgedIsRejected(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		will := models.User{ID: dm.ID, FirstName: "Will"}
 		reply(t, lead, dm.ID, protocol.ChatReply{Text: "May it?", IdempotencyKey: "question", Buttons: buttons})
@@ -104,10 +104,10 @@ func TestAForgedPressIsRefused(t *testing.T) {
 	})
 }
 
-// TestAnEditThatCannotBeMadeIsSaid: of a message that was deleted, that nobody knows whether it
+// TestEdit_FallsBackToMessage: of a message that was deleted, that nobody knows whether it
 // was shown, or that there never was.
-func TestAnEditThatCannotBeMadeIsSaid(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestEdit_FallsBackToMessage(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		h.api.Fail(tgtest.Fault{Method: "sendMessage", Cut: tgtest.CutUnheard, Times: 1})
 		reply(t, lead, dm.ID, protocol.ChatReply{Text: "lost?", IdempotencyKey: "lost", Buttons: buttons})
@@ -126,10 +126,10 @@ func TestAnEditThatCannotBeMadeIsSaid(t *testing.T) {
 	})
 }
 
-// TestAnEditIsRepeatedUntilItIsMade: making it twice is making it once, so one that was cut off
+// TestEdit_IsRepeatedUntilAnswered: making it twice is making it once, so one that was cut off
 // is neither unknown nor said again.
-func TestAnEditIsRepeatedUntilItIsMade(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestEdit_IsRepeatedUntilAnswered(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		reply(t, lead, dm.ID, protocol.ChatReply{Text: "May it?", IdempotencyKey: "question", Buttons: buttons})
 		h.texts(dm.ID, 1)
@@ -146,9 +146,9 @@ func TestAnEditIsRepeatedUntilItIsMade(t *testing.T) {
 	})
 }
 
-// TestUnusableButtonsAreRejected: with a sentence, and nothing of the reply is shown.
-func TestUnusableButtonsAreRejected(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+// TestButtons_InvalidAreRejected: with a sentence, and nothing of the reply is shown.
+func TestButtons_InvalidAreRejected(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		many := make([]protocol.Button, 13)
 		for i := range many {

@@ -22,14 +22,14 @@ func (a *asker) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools) 
 	return harness.Outcome{State: harness.Finished, FinalText: "heard " + said}, t.Attempted(t.Attempt)
 }
 
-// TestAPersonChoosesByAButton: over bridge, bus and agent. The first press counts, is an event of
+// TestChoice_CountsFirstPress: over bridge, bus and agent. The first press counts, is an event of
 // who pressed, and takes the buttons away; each later one is told what was chosen.
-func TestAPersonChoosesByAButton(t *testing.T) {
+func TestChoice_CountsFirstPress(t *testing.T) {
 	dir := t.TempDir()
-	inHouse(t, func(t *testing.T, h *house) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, ann := h.api.User("Will"), h.api.User("Ann")
 		group := h.api.Group(-5, "House")
-		h.spawner("agent:lead")
+		h.startSpawner("agent:lead")
 		h.realAgent(dir, &asker{})
 		h.start()
 		h.api.Say(group, will, "@"+h.api.Bot().Username+" deploy")

@@ -8,8 +8,8 @@ import (
 	"hubbub/protocol"
 )
 
-func TestAReplyThatLostItsClaimAlarmsNobody(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestClaim_LostReplyCausesNoNotice(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		team, will, w3, w4 := h.team()
 		var sources []string
 		for _, text := range []string{"hello again", "who can look?", "and who at this?", "and at that?"} {
@@ -51,8 +51,8 @@ func TestAReplyThatLostItsClaimAlarmsNobody(t *testing.T) {
 	})
 }
 
-func TestAStaleClaimIsRefusedWithoutItsBroker(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestClaim_StaleIsRefusedWithoutBroker(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, source := h.talk()
 		claims := map[string]any{source: map[string]any{"owner": "lead", "token": 9}}
 		k := h.broker(t, claims)
@@ -69,10 +69,10 @@ func TestAStaleClaimIsRefusedWithoutItsBroker(t *testing.T) {
 	})
 }
 
-// TestABrokerThatStartsWithTheBridgeIsWaitedFor: who holds a claim is not known until
+// TestClaim_WaitsForStartingBroker: who holds a claim is not known until
 // it is there.
-func TestABrokerThatStartsWithTheBridgeIsWaitedFor(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestClaim_WaitsForStartingBroker(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		team, will, w3, w4 := h.team()
 		h.api.Say(team, will, "who can look?")
 		next(t, w4)

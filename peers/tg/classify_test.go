@@ -17,9 +17,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestWhatFollowsFromAFailedSend: an answer means that nothing was sent, and no answer that
+// TestClassifyError: an answer means that nothing was sent, and no answer that
 // nobody knows; what may succeed later is sent again, and nothing that never will.
-func TestWhatFollowsFromAFailedSend(t *testing.T) {
+func TestClassifyError(t *testing.T) {
 	lost, unsent := &botapi.TransportError{Left: true}, &botapi.TransportError{}
 	refused := func(code int) error { return fmt.Errorf("sending: %w", &botapi.Error{Code: code}) }
 	for name, c := range map[string]struct {
@@ -59,9 +59,9 @@ func TestWhatFollowsFromAFailedSend(t *testing.T) {
 	}
 }
 
-// TestWhatMayBeRepeatedIsRepeatedAFewTimes: a reaction that got no answer is set again, and
+// TestRetryUnanswered: a reaction that got no answer is set again, and
 // a call that was refused is not.
-func TestWhatMayBeRepeatedIsRepeatedAFewTimes(t *testing.T) {
+func TestRetryUnanswered(t *testing.T) {
 	lost := &botapi.TransportError{Method: "setMessageReaction", Left: true, Reason: "cut off"}
 	for _, c := range []struct {
 		err     error
@@ -78,7 +78,7 @@ func TestWhatMayBeRepeatedIsRepeatedAFewTimes(t *testing.T) {
 	}
 }
 
-func TestAPauseIsAtLeastWhatTelegramAsksFor(t *testing.T) {
+func TestPauseAfter(t *testing.T) {
 	for _, failures := range []int{1, 3, 50} {
 		pause := pauseAfter(errors.New("no network"), failures)
 		if pause < time.Second/2 || pause > time.Minute {
@@ -90,9 +90,9 @@ func TestAPauseIsAtLeastWhatTelegramAsksFor(t *testing.T) {
 	}
 }
 
-// TestWhoMayDeliverUpdates: the webhook takes POSTs with the secret, of one update each, and
+// TestWebhookHandler: the webhook takes POSTs with the secret, of one update each, and
 // says what is wrong with others.
-func TestWhoMayDeliverUpdates(t *testing.T) {
+func TestWebhookHandler(t *testing.T) {
 	log := zerolog.Nop()
 	b := &Bridge{account: &account{log: &log, crash: func(point string) { t.Errorf("%s", point) }}}
 	handler := b.webhookHandler("s3cret")
@@ -123,7 +123,7 @@ func TestWhoMayDeliverUpdates(t *testing.T) {
 	}
 }
 
-func TestAWebhookSecretIsWhatTelegramTakes(t *testing.T) {
+func TestCheckWebhookSecret(t *testing.T) {
 	for secret, ok := range map[string]bool{
 		"": true, "aZ09_-": true, strings.Repeat("x", 256): true, strings.Repeat("x", 257): false, "a b": false, "a.b": false, "ä": false, "!a": false, "a!": false,
 	} {

@@ -19,21 +19,21 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestWhatAgentsSeeOfEachUpdate plays updates of all kinds of the Bot API, and some of
+// TestCorpus_WhatAgentsReceive plays updates of all kinds of the Bot API, and some of
 // no kind that it has today, and compares what the agent of the chats gets with
 // testdata/updates.golden: a line for the update, then one for each tg_message or
 // message of the bridge, else the reason why nobody hears of it.
-func TestWhatAgentsSeeOfEachUpdate(t *testing.T) {
+func TestCorpus_WhatAgentsReceive(t *testing.T) {
 	corpus, err := os.ReadFile("testdata/updates.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
-	inHouse(t, func(t *testing.T, h *house) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		h.dm("Will")
 		h.api.Group(-10, "Team")
 		h.api.Forum(-100500, "House")
 		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
-		h.spawner("agent:lead")
+		h.startSpawner("agent:lead")
 		h.start()
 		var golden bytes.Buffer
 		out := json.NewEncoder(&golden)
@@ -116,9 +116,9 @@ func compareGolden(t *testing.T, path string, got []byte) {
 	t.Fatalf("%s has %d lines, and there are %d", path, len(w), len(g))
 }
 
-// TestTheCorpusHasEveryKindOfUpdate that the library knows: the bridge passes over those that it
+// TestCorpus_HasEveryKindOfUpdate that the library knows: the bridge passes over those that it
 // does not ask for.
-func TestTheCorpusHasEveryKindOfUpdate(t *testing.T) {
+func TestCorpus_HasEveryKindOfUpdate(t *testing.T) {
 	corpus, err := os.ReadFile("testdata/updates.jsonl")
 	if err != nil {
 		t.Fatal(err)

@@ -183,16 +183,16 @@ func (a *answerer) snapshot() (events []string, status map[string][]string) {
 	return slices.Clone(a.events), status
 }
 
-// TestSIGKILLAtEveryStep kills the bridge, as a process, at each point between
+// TestSIGKILL_LosesAndDoublesNothing kills the bridge, as a process, at each point between
 // receiving and acknowledging, and finds nothing lost, nothing doubled and
 // nothing out of order. Only a send under way may end as unknown.
-func TestSIGKILLAtEveryStep(t *testing.T) {
+func TestSIGKILL_LosesAndDoublesNothing(t *testing.T) {
 	killBridgeAt(t, "", "received", "stored", "taken in", "asked", "assigned", "configured", "forwarding", "forwarded",
 		"reply received", "reply stored", "sending", "sent", "recorded", "reported")
 }
 
-// TestSIGKILLOfAWebhook does so where Telegram delivers.
-func TestSIGKILLOfAWebhook(t *testing.T) {
+// TestSIGKILL_Webhook does so where Telegram delivers.
+func TestSIGKILL_Webhook(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -320,9 +320,9 @@ func checkShown(t *testing.T, point string, want, shown []string, status map[str
 	}
 }
 
-// TestSIGKILLLeavesNoEditUndone kills the bridge before and after it has edited a message: the
+// TestSIGKILL_EditIsMadeOnce kills the bridge before and after it has edited a message: the
 // next one edits it once more, which changes nothing, and nothing is unknown or said again.
-func TestSIGKILLLeavesNoEditUndone(t *testing.T) {
+func TestSIGKILL_EditIsMadeOnce(t *testing.T) {
 	api := tgtest.New(nil)
 	web := httptest.NewServer(api)
 	defer web.Close()
@@ -405,10 +405,10 @@ func TestSIGKILLLeavesNoEditUndone(t *testing.T) {
 	}
 }
 
-// TestSIGKILLWhileAButtonIsPressed kills the bridge, as a process, at each step from a
+// TestSIGKILL_PressIsHandledOnce kills the bridge, as a process, at each step from a
 // press to the edit that tells what came of it. The agent hears of the press once, and
 // the message is edited, not doubled.
-func TestSIGKILLWhileAButtonIsPressed(t *testing.T) {
+func TestSIGKILL_PressIsHandledOnce(t *testing.T) {
 	h := newKillHouse(t)
 	for _, point := range []string{"stored", "taken in", "forwarding", "forwarded", "reply received"} {
 		t.Run(point, func(t *testing.T) { h.press(t, "", point, 0) })

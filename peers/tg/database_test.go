@@ -8,9 +8,9 @@ import (
 	"hubbub/peers/store"
 )
 
-// TestASendAndAnAlbumReadNoWholeTable: what is asked before each send, and of each part of an album, is looked up by the
+// TestQueries_UseIndexes: what is asked before each send, and of each part of an album, is looked up by the
 // index that is for it, and does not take longer with all that was sent before.
-func TestASendAndAnAlbumReadNoWholeTable(t *testing.T) {
+func TestQueries_UseIndexes(t *testing.T) {
 	db, err := Open(filepath.Join(t.TempDir(), "tg.db"))
 	if err != nil {
 		t.Fatal(err)

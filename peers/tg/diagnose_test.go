@@ -64,8 +64,8 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-func TestARunningPollerIsFound(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestDiagnose_FindsPoller(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		h.start()
 		found := tg.Diagnose(t.Context(), h.api.Token(), &botapi.Options{Transport: h.api.Transport()}, tg.BridgeState{})
 		if f := found[len(found)-1]; f.Check != "second poller" || f.Level != tg.LevelProblem {
@@ -74,7 +74,7 @@ func TestARunningPollerIsFound(t *testing.T) {
 	})
 }
 
-func TestWhoseWebhookItIs(t *testing.T) {
+func TestDiagnose_IdentifiesWebhook(t *testing.T) {
 	const address = "https://ours.example/hook"
 	for _, test := range []struct {
 		name   string

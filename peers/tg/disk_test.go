@@ -11,10 +11,10 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// TestAFullDisk lets the database grow no further: nothing is confirmed and
+// TestFullDisk_LosesNothing lets the database grow no further: nothing is confirmed and
 // nothing acknowledged until there is room again, and then nothing is missing.
-func TestAFullDisk(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestFullDisk_LosesNothing(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		db, err := tg.Open(h.path)
 		if err != nil {
 			t.Fatal(err)

@@ -63,10 +63,10 @@ func (w *writer) ended() []string {
 const plainAnswer = "This is an answer of more than forty bytes, and it ends."
 
 // written starts a bridge, and an agent that has answered Will once.
-func (h *house) written(dir string) (dm models.Chat, will models.User, w *writer) {
+func (h *fixture) written(dir string) (dm models.Chat, will models.User, w *writer) {
 	w = &writer{}
 	will, dm = h.dm("Will")
-	h.spawner("agent:lead")
+	h.startSpawner("agent:lead")
 	h.realAgent(dir, w)
 	h.start()
 	h.api.Say(dm, will, "say "+plainAnswer)
@@ -77,7 +77,7 @@ func (h *house) written(dir string) (dm models.Chat, will models.User, w *writer
 }
 
 // drafts returns the texts of the drafts that were shown, each state of one once.
-func (h *house) drafts() (texts []string) {
+func (h *fixture) drafts() (texts []string) {
 	for _, c := range h.api.Calls("sendMessageDraft") {
 		if n := len(texts); n == 0 || texts[n-1] != c.Text() {
 			texts = append(texts, c.Text())
@@ -86,11 +86,11 @@ func (h *house) drafts() (texts []string) {
 	return texts
 }
 
-// TestAnAnswerGrowsAsADraft over model, agent, bus and bridge: in few steps, each a beginning
+// TestDraft_GrowsWithAnswer over model, agent, bus and bridge: in few steps, each a beginning
 // of the answer, with the button, and shown again before Telegram forgets it.
-func TestAnAnswerGrowsAsADraft(t *testing.T) {
+func TestDraft_GrowsWithAnswer(t *testing.T) {
 	dir := t.TempDir()
-	inHouse(t, func(t *testing.T, h *house) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, will, _ := h.written(dir)
 		asked := h.api.Say(dm, will, "at length")
 		h.pass(3 * time.Minute)
@@ -121,11 +121,11 @@ func TestAnAnswerGrowsAsADraft(t *testing.T) {
 	})
 }
 
-// TestAnInterimMessageStandsForTheDraft: an event with one has no second sign that
+// TestDraft_IsReplacedByInterimMessage: an event with one has no second sign that
 // grows, and the answer takes its place.
-func TestAnInterimMessageStandsForTheDraft(t *testing.T) {
+func TestDraft_IsReplacedByInterimMessage(t *testing.T) {
 	dir := t.TempDir()
-	inHouse(t, func(t *testing.T, h *house) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, will, _ := h.written(dir)
 		h.api.Say(dm, will, "wait")
 		h.pass(30 * time.Second)
@@ -139,11 +139,11 @@ func TestAnInterimMessageStandsForTheDraft(t *testing.T) {
 	})
 }
 
-// TestADraftIsStopped: the button ends the turn; a second press, one after the end and a
+// TestDraft_StopButtonEndsTurn: the button ends the turn; a second press, one after the end and a
 // stranger's end nothing.
-func TestADraftIsStopped(t *testing.T) {
+func TestDraft_StopButtonEndsTurn(t *testing.T) {
 	dir := t.TempDir()
-	inHouse(t, func(t *testing.T, h *house) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		h.opts.AllowAll, h.opts.AllowUsers = false, []int64{h.api.User("Eve").ID + 1}
 		dm, will, w := h.written(dir)
 		asked := h.api.Say(dm, will, "at length")
@@ -173,12 +173,12 @@ func TestADraftIsStopped(t *testing.T) {
 	})
 }
 
-// TestAServerWithoutDrafts shows the sign of typing, and a chat without them, too.
-func TestAServerWithoutDrafts(t *testing.T) {
+// TestDraft_UnsupportedShowsTypingIndicator shows the sign of typing, and a chat without them, too.
+func TestDraft_UnsupportedShowsTypingIndicator(t *testing.T) {
 	for _, status := range []int{404, 400, 500} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			dir := t.TempDir()
-			inHouse(t, func(t *testing.T, h *house) {
+			withFixture(t, func(t *testing.T, h *fixture) {
 				dm, will, _ := h.written(dir)
 				h.api.Fail(tgtest.Fault{Method: "sendMessageDraft", Status: status, Times: -1})
 				before := len(h.api.Calls("sendChatAction"))
@@ -195,10 +195,10 @@ func TestAServerWithoutDrafts(t *testing.T) {
 	}
 }
 
-// TestADraftAfterARestartOfTheBridge grows on, and can be stopped.
-func TestADraftAfterARestartOfTheBridge(t *testing.T) {
+// TestDraft_ContinuesAfterRestart grows on, and can be stopped.
+func TestDraft_ContinuesAfterRestart(t *testing.T) {
 	dir := t.TempDir()
-	inHouse(t, func(t *testing.T, h *house) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, will, w := h.written(dir)
 		asked := h.api.Say(dm, will, "at length")
 		h.pass(20 * time.Second)
@@ -217,10 +217,10 @@ func TestADraftAfterARestartOfTheBridge(t *testing.T) {
 	})
 }
 
-// TestADraftEndsWithItsAgent, and one that is too long is refused; a beginning of an answer
+// TestDraft_EndsWhenAgentLeaves, and one that is too long is refused; a beginning of an answer
 // is none, and a sign without one keeps it.
-func TestADraftEndsWithItsAgent(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestDraft_EndsWhenAgentLeaves(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, source := h.talk()
 		h.pass(5 * time.Second)
 		grows := func(text string) {
@@ -247,13 +247,13 @@ func TestADraftEndsWithItsAgent(t *testing.T) {
 	})
 }
 
-// TestNoDraftComesAfterTheAnswer: one that is on its way when the answer comes is waited for, one
+// TestDraft_NeverFollowsAnswer: one that is on its way when the answer comes is waited for, one
 // that hangs is not.
-func TestNoDraftComesAfterTheAnswer(t *testing.T) {
+func TestDraft_NeverFollowsAnswer(t *testing.T) {
 	for _, slow := range []time.Duration{4 * time.Second, 20 * time.Second} {
 		t.Run(slow.String(), func(t *testing.T) {
 			dir := t.TempDir()
-			inHouse(t, func(t *testing.T, h *house) {
+			withFixture(t, func(t *testing.T, h *fixture) {
 				dm, will, _ := h.written(dir)
 				h.api.Fail(tgtest.Fault{Method: "sendMessageDraft", Delay: slow, Times: -1})
 				h.api.Say(dm, will, "tell me")

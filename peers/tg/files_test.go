@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestFilesAreServedOnThisMachineAlone: at the first start, when no address is
+// TestFiles_ListenOnlyLocally: at the first start, when no address is
 // remembered yet, nothing listens on the other interfaces either.
-func TestFilesAreServedOnThisMachineAlone(t *testing.T) {
+func TestFiles_ListenOnlyLocally(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("it reads /proc")
 	}

@@ -12,15 +12,15 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// TestEachAgentOfAChatGetsAMessageOfItsOwn: an event has one sourceId for all,
+// TestMessage_HasOwnIDPerAgent: an event has one sourceId for all,
 // and a messageId of its own for each agent, so that a messageId has one
 // send_start in the activity log. Either may name it in an answer.
-func TestEachAgentOfAChatGetsAMessageOfItsOwn(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestMessage_HasOwnIDPerAgent(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		first := h.bus.Join(t, "agent:first", "agent:first")
 		second := h.bus.Join(t, "agent:second", "agent:second")
-		h.spawner("agent:first")
+		h.startSpawner("agent:first")
 		h.start()
 		h.api.Say(dm, will, "one")
 		first.NextOf(t, protocol.TypeTGMessage)
@@ -48,10 +48,10 @@ func TestEachAgentOfAChatGetsAMessageOfItsOwn(t *testing.T) {
 	})
 }
 
-// TestAMessageThatNoBusTakesHarmsNoOther: a frame beyond the bus's limit would end
+// TestDelivery_OversizedEventIsDeadLetter: a frame beyond the bus's limit would end
 // the connection that all chats share, again and again.
-func TestAMessageThatNoBusTakesHarmsNoOther(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestDelivery_OversizedEventIsDeadLetter(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		will := models.User{ID: dm.ID, FirstName: "Will"}
 		h.api.Say(dm, will, strings.Repeat("x", 1<<20))
@@ -67,8 +67,8 @@ func TestAMessageThatNoBusTakesHarmsNoOther(t *testing.T) {
 
 // An agent that is there and fails keeps its chat waiting: the chat is told, once
 // a day, and nothing is lost.
-func TestAChatIsToldThatItsAgentTakesNothing(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestDecliningAgent_IsReportedToChat(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		will := models.User{ID: dm.ID, FirstName: "Will"}
 		lead.Refuse(func(*bustest.Delivery) error { return errors.New("the disk is full") })
@@ -91,8 +91,8 @@ func TestAChatIsToldThatItsAgentTakesNothing(t *testing.T) {
 }
 
 // The same holds for an agent that was away for long and fails now that it is back.
-func TestAChatIsToldOfAnAgentThatIsBackAndTakesNothing(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestDecliningAgent_IsReportedAfterReturn(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		lead.Leave()
 		h.api.Say(dm, models.User{ID: dm.ID, FirstName: "Will"}, "one")

@@ -13,10 +13,10 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// TestAHaltWaitsBehindNoMessage: an agent that has no room for what people say is told at once that
+// TestHalt_OvertakesMessages: an agent that has no room for what people say is told at once that
 // it is to stop, and of the end of the halt after the halt, in turn with what they say.
-func TestAHaltWaitsBehindNoMessage(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestHalt_OvertakesMessages(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		will := models.User{ID: dm.ID, FirstName: "Will"}
 		var mu sync.Mutex

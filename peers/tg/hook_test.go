@@ -16,10 +16,10 @@ func hooked(id, event, text string) protocol.ChatMessage {
 	}
 }
 
-// TestWhatAHookTookIsAnEventOfItsChat: once, for every agent of the chat, under the hook's own name
+// TestHookMessage_IsEventOfChat: once, for every agent of the chat, under the hook's own name
 // whatever the message says; an assignment is the first agent's. People are shown nothing.
-func TestWhatAHookTookIsAnEventOfItsChat(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestHookMessage_IsEventOfChat(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		team, will, w3, w4 := h.team()
 		next(t, w3)
 		gateway := h.bus.Join(t, "chorus:gateway")

@@ -15,7 +15,7 @@ import (
 )
 
 // states counts the stored updates by state.
-func (h *house) states() map[string]int {
+func (h *fixture) states() map[string]int {
 	h.t.Helper()
 	rows, err := h.db.Query(`SELECT state, count(*) FROM updates GROUP BY state`)
 	if err != nil {
@@ -35,7 +35,7 @@ func (h *house) states() map[string]int {
 }
 
 // skipped returns the reasons for which updates were not passed on.
-func (h *house) skipped() []string {
+func (h *fixture) skipped() []string {
 	h.t.Helper()
 	rows, err := h.db.Query(`SELECT reason FROM updates WHERE state <> 'done' ORDER BY seq`)
 	if err != nil {
@@ -53,8 +53,8 @@ func (h *house) skipped() []string {
 	return out
 }
 
-func TestUpdatesAreToldApartAsASet(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestUpdates_AreIdentifiedByID(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
 		h.start()
@@ -90,8 +90,8 @@ func TestUpdatesAreToldApartAsASet(t *testing.T) {
 	})
 }
 
-func TestNothingIsDroppedAtAStart(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestStart_DropsNothing(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		for _, text := range []string{"while", "the bridge", "was away"} {
 			h.api.Say(dm, will, text)
@@ -112,8 +112,8 @@ func TestNothingIsDroppedAtAStart(t *testing.T) {
 	})
 }
 
-func TestNobodyIsAdmittedByDefault(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestAdmission_NobodyByDefault(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, willDM := h.dm("Will")
 		ann, annDM := h.dm("Ann")
 		team := h.api.Group(-10, "Team")
@@ -157,7 +157,7 @@ func TestNobodyIsAdmittedByDefault(t *testing.T) {
 }
 
 func TestPairing(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		mallory, malloryDM := h.dm("Mallory")
 		team := h.api.Group(-10, "Team")
@@ -207,9 +207,9 @@ func TestPairing(t *testing.T) {
 	})
 }
 
-// TestAReactionWaitsForItsMessage: Telegram shows a message before the bridge knows its number.
-func TestAReactionWaitsForItsMessage(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+// TestReaction_WaitsForMessage: Telegram shows a message before the bridge knows its number.
+func TestReaction_WaitsForMessage(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will := h.api.User("Will")
 		team := h.api.Group(-10, "Team")
 		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
@@ -235,7 +235,7 @@ func TestAReactionWaitsForItsMessage(t *testing.T) {
 }
 
 func TestKindsOfUpdates(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will := h.api.User("Will")
 		ann := h.api.User("Ann")
 		team := h.api.Group(-10, "Team")
@@ -312,8 +312,8 @@ func TestKindsOfUpdates(t *testing.T) {
 	})
 }
 
-func TestAlbumsAreOneEvent(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestAlbum_IsOneEvent(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
 		h.opts.FilesURL = "https://files.example/"
@@ -343,11 +343,11 @@ func TestAlbumsAreOneEvent(t *testing.T) {
 	})
 }
 
-// TestAnEditInAnAlbumIsOneOfTheAlbum: whichever of its messages is edited, and whether it still
+// TestAlbum_EditIsEditOfAlbum: whichever of its messages is edited, and whether it still
 // waits to be complete or has been passed on, also after a restart: its agent sees all files,
 // all captions and one sourceId.
-func TestAnEditInAnAlbumIsOneOfTheAlbum(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestAlbum_EditIsEditOfAlbum(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
 		h.opts.FilesURL = "https://files.example/"
@@ -412,7 +412,7 @@ func TestAnEditInAnAlbumIsOneOfTheAlbum(t *testing.T) {
 }
 
 func TestForumTopics(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will := h.api.User("Will")
 		forum := h.api.Forum(-100500, "House")
 		garden := h.api.Topic(forum, "Garden")
@@ -462,12 +462,12 @@ func TestForumTopics(t *testing.T) {
 	})
 }
 
-func TestAGroupThatMovesKeepsItsAgents(t *testing.T) {
+func TestMigration_KeepsAgents(t *testing.T) {
 	for name, migrate := range map[string]func(*tgtest.Server, models.Chat, int64) models.Chat{
 		"told": (*tgtest.Server).Migrate, "found out": (*tgtest.Server).MigrateSilently,
 	} {
 		t.Run(name, func(t *testing.T) {
-			inHouse(t, func(t *testing.T, h *house) {
+			withFixture(t, func(t *testing.T, h *fixture) {
 				will := h.api.User("Will")
 				old := h.api.Group(-10, "Team")
 				h.opts.AllowAll, h.opts.AllowChats = false, []int64{-10}
@@ -493,8 +493,8 @@ func TestAGroupThatMovesKeepsItsAgents(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsKept(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestUnreadableUpdate_IsKept(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		h.start()
 		h.api.InjectRaw(1, json.RawMessage(`{"update_id":1,"message":{"message_id":"no number"}}`))
@@ -510,7 +510,7 @@ func TestWhatCannotBeReadIsKept(t *testing.T) {
 }
 
 func TestCommands(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
 		h.start()
@@ -573,8 +573,8 @@ func TestCommands(t *testing.T) {
 	})
 }
 
-func TestStrangersAreAnsweredAFewTimes(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestReject_AnswersAFewTimes(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		mallory, dm := h.dm("Mallory")
 		team := h.api.Group(-10, "Team")
 		h.opts.AllowAll = false

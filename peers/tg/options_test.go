@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestWhatHoldsWithoutOptions: what the documentation names; none of them is a limit that
+// TestOptions_Defaults: what the documentation names; none of them is a limit that
 // was lifted with a negative number.
-func TestWhatHoldsWithoutOptions(t *testing.T) {
+func TestOptions_Defaults(t *testing.T) {
 	want := Options{
 		PollTimeout: 50 * time.Second, AlbumWait: 1500 * time.Millisecond, TypingHold: 30 * time.Second, MinSendInterval: time.Second,
 		GroupPerMinute: 20, BotPerSecond: 30, MaxPending: 10_000, WebhookListen: "127.0.0.1:8443",

@@ -20,7 +20,7 @@ import (
 
 // talk starts a bridge whose one chat talks to agent:lead, and returns the chat,
 // the agent, and the sourceId of the message that the user sent.
-func (h *house) talk() (models.Chat, *bustest.Scripted, string) {
+func (h *fixture) talk() (models.Chat, *bustest.Scripted, string) {
 	h.t.Helper()
 	will, dm := h.dm("Will")
 	lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
@@ -36,8 +36,8 @@ func reply(t *testing.T, agent *bustest.Scripted, chat int64, r protocol.ChatRep
 	return agent.Send(t, topic(chat), protocol.TypeTGReply, r)
 }
 
-func TestRepliesComeOnceAndInOrder(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestReplies_AreSentOnceInOrder(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		other := h.bus.Join(t, "agent:other", "agent:other")
 		var want []string
@@ -73,8 +73,8 @@ func TestRepliesComeOnceAndInOrder(t *testing.T) {
 	})
 }
 
-func TestLongAndFormattedReplies(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestReplies_AreSplitAndFormatted(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, source := h.talk()
 		long := strings.Repeat(strings.Repeat("word ", 200)+"\n\n", 9) // 9,000 units
 		reply(t, lead, dm.ID, protocol.ChatReply{Text: long, ReplyTo: source})
@@ -107,8 +107,8 @@ func TestLongAndFormattedReplies(t *testing.T) {
 	})
 }
 
-func TestRetryAfterSurvivesARestart(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestRetryAfter_SurvivesRestart(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		h.api.Fail(tgtest.Fault{Method: "sendMessage", Status: 429, RetryAfter: 40, Description: "Too Many Requests: retry after 40"})
 		start := time.Now()
@@ -131,8 +131,8 @@ func TestRetryAfterSurvivesARestart(t *testing.T) {
 	})
 }
 
-func TestAnUnknownOutcomeIsNotRepeated(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestUnknownOutcome_IsNotRepeated(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		h.api.Fail(tgtest.Fault{Method: "sendMessage", Cut: tgtest.CutAfter})
 		reply(t, lead, dm.ID, protocol.ChatReply{Text: "arrived, but unanswered", IdempotencyKey: "a"})
@@ -158,8 +158,8 @@ func TestAnUnknownOutcomeIsNotRepeated(t *testing.T) {
 
 // A reaction that is set twice is set once, so a lost answer is no reason to be
 // without it; but a chat does not wait for it for long.
-func TestAReactionWithoutAnAnswerIsSetAgain(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestReaction_UnansweredIsRepeated(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, source := h.talk()
 		h.api.Fail(tgtest.Fault{Method: "setMessageReaction", Cut: tgtest.CutUnheard, Times: 2})
 		reply(t, lead, dm.ID, protocol.ChatReply{Signal: "seen", InReplyTo: source, IdempotencyKey: "a"})
@@ -180,8 +180,8 @@ func TestAReactionWithoutAnAnswerIsSetAgain(t *testing.T) {
 	})
 }
 
-func TestUnknownOutcomesAreRepeatedWhenAsked(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestUnknownOutcome_IsRepeatedOnRequest(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		h.opts.ResendUnknown = true
 		dm, lead, _ := h.talk()
 		h.api.Fail(tgtest.Fault{Method: "sendMessage", Cut: tgtest.CutUnheard, Times: 2})
@@ -190,8 +190,8 @@ func TestUnknownOutcomesAreRepeatedWhenAsked(t *testing.T) {
 	})
 }
 
-func TestRefusalsForGoodAreDeadLetters(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestPermanentRefusal_IsDeadLetter(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		h.api.Fail(tgtest.Fault{Method: "sendMessage", Status: 400, Description: "Bad Request: something is wrong with it"})
 		reply(t, lead, dm.ID, protocol.ChatReply{Text: "refused"})
@@ -215,8 +215,8 @@ func TestRefusalsForGoodAreDeadLetters(t *testing.T) {
 	})
 }
 
-func TestLimitsOfAGroup(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestThrottle_GroupLimit(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		h.opts.GroupPerMinute = 5
 		will := h.api.User("Will")
 		team := h.api.Group(-10, "Team")
@@ -248,8 +248,8 @@ func TestLimitsOfAGroup(t *testing.T) {
 	})
 }
 
-func TestAHoldOnASecondChatHoldsTheBot(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestRetryAfter_InTwoChatsHoldsBot(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		_, a := h.dm("Ann")
 		_, b := h.dm("Bob")
 		_, c := h.dm("Cai")
@@ -273,7 +273,7 @@ func TestAHoldOnASecondChatHoldsTheBot(t *testing.T) {
 }
 
 func TestTyping(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, source := h.talk()
 		typed := func() int { return len(h.api.Calls("sendChatAction")) }
 		reply(t, lead, dm.ID, protocol.ChatReply{Typing: true, InReplyTo: source})
@@ -313,9 +313,9 @@ func TestTyping(t *testing.T) {
 }
 
 // However many type at once, and whatever was just sent, each of them has a sign.
-func TestEveryTypistHasASign(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
-		h.spawner("agent:lead")
+func TestTyping_ManyAgents(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
+		h.startSpawner("agent:lead")
 		lead := h.bus.Join(t, "agent:lead", "agent:lead")
 		h.start()
 		var chats []int64
@@ -348,7 +348,7 @@ func TestEveryTypistHasASign(t *testing.T) {
 }
 
 func TestSignals(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, source := h.talk()
 		w3 := h.bus.Join(t, "agent:w3", "agent:w3")
 		react := func(a *bustest.Scripted, signal, want string) {
@@ -395,7 +395,7 @@ func TestSignals(t *testing.T) {
 }
 
 // broker answers claim.get with what the test says.
-func (h *house) broker(t *testing.T, claims map[string]any) *bustest.Scripted {
+func (h *fixture) broker(t *testing.T, claims map[string]any) *bustest.Scripted {
 	t.Helper()
 	k := h.bus.Join(t, protocol.PeerBroker, "collab:*")
 	k.Refuse(func(d *peer.Delivery) error {
@@ -413,7 +413,7 @@ func (h *house) broker(t *testing.T, claims map[string]any) *bustest.Scripted {
 }
 
 // team makes a group in which Will has said hello, and that two agents got then.
-func (h *house) team() (group models.Chat, will models.User, w3, w4 *bustest.Scripted) {
+func (h *fixture) team() (group models.Chat, will models.User, w3, w4 *bustest.Scripted) {
 	h.t.Helper()
 	will, group = h.api.User("Will"), h.api.Group(-10, "Team")
 	w3, w4 = h.bus.Join(h.t, "agent:w3", "agent:w3"), h.bus.Join(h.t, "agent:w4", "agent:w4")
@@ -426,7 +426,7 @@ func (h *house) team() (group models.Chat, will models.User, w3, w4 *bustest.Scr
 }
 
 func TestClaims(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		team, will, w3, w4 := h.team()
 		alone := next(t, w3).SourceID // w4 came later
 		h.api.Say(team, will, "@backend-agents who can look?")
@@ -494,8 +494,8 @@ func TestClaims(t *testing.T) {
 
 // A reply that lost its claim to another agent's is missed by nobody: the chat
 // hears nothing of it, and no dead letter waits for the operator.
-func TestTypingObeysRetryAfter(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestTyping_ObeysRetryAfter(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, source := h.talk()
 		h.api.Fail(tgtest.Fault{Method: "sendChatAction", Status: 429, RetryAfter: 60, Description: "Too Many Requests: retry after 60"})
 		from := time.Now()
@@ -515,8 +515,8 @@ func TestTypingObeysRetryAfter(t *testing.T) {
 	})
 }
 
-func TestAReactionThatFailsAlarmsNobody(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestReaction_FailureCausesNoNotice(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, source := h.talk()
 		h.api.Fail(tgtest.Fault{Method: "setMessageReaction", Status: 400, Description: "Bad Request: message to react not found"})
 		reply(t, lead, dm.ID, protocol.ChatReply{Signal: "seen", InReplyTo: source})

@@ -15,7 +15,7 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-func TestWhoIsMentioned(t *testing.T) {
+func TestMentions(t *testing.T) {
 	agents := []protocol.PeerID{"agent:lead", "agent:tg--100", "agent:w3"}
 	for text, want := range map[string][]string{
 		"nobody":                        nil,
@@ -51,7 +51,7 @@ func TestWhoIsMentioned(t *testing.T) {
 	}
 }
 
-func TestWhatTheNextPollAsksFor(t *testing.T) {
+func TestCursor_Next(t *testing.T) {
 	for _, test := range []struct {
 		highest     int64
 		size, fresh int
@@ -93,9 +93,9 @@ func FuzzUpdate(f *testing.F) {
 	})
 }
 
-// TestTheMenuIsASetting: what it adds goes to the agent, from everywhere where the bot is
+// TestParseMenu: what it adds goes to the agent, from everywhere where the bot is
 // meant; one of the bridge's own stays the bridge's, in other words.
-func TestTheMenuIsASetting(t *testing.T) {
+func TestParseMenu(t *testing.T) {
 	menu, err := tg.ParseMenu([]string{"ask=Ask the agent", "start= Los geht's ", "a_1=Ä=Ö"})
 	if err != nil || len(menu) != 3 || menu[1].Description != "Los geht's" || menu[2].Description != "Ä=Ö" {
 		t.Fatal(menu, err)
@@ -119,11 +119,11 @@ func TestTheMenuIsASetting(t *testing.T) {
 	if _, err := tg.ParseMenu([]string{strings.Repeat("a", 32) + "=" + strings.Repeat("ä", 256)}); err != nil {
 		t.Error(err)
 	}
-	inHouse(t, func(t *testing.T, h *house) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		h.opts.Menu = menu
 		will, dm := h.dm("Will")
 		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
-		h.spawner("agent:lead")
+		h.startSpawner("agent:lead")
 		h.start()
 		h.api.Say(dm, will, "/ask@"+h.api.Bot().Username+" who is there?")
 		if got := next(t, lead); !strings.HasSuffix(got.Text, "who is there?") {
@@ -147,7 +147,7 @@ func TestTheMenuIsASetting(t *testing.T) {
 	})
 }
 
-func TestGlyphsAreASetting(t *testing.T) {
+func TestParseGlyphs(t *testing.T) {
 	glyphs, err := tg.ParseGlyphs([]string{"working=🔥", "done=🏆"})
 	if err != nil || glyphs["working"] != "🔥" {
 		t.Fatal(glyphs, err)
@@ -157,11 +157,11 @@ func TestGlyphsAreASetting(t *testing.T) {
 			t.Errorf("%q: %v", wrong, err)
 		}
 	}
-	inHouse(t, func(t *testing.T, h *house) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		h.opts.Glyphs = glyphs
 		will, dm := h.dm("Will")
 		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
-		h.spawner("agent:lead")
+		h.startSpawner("agent:lead")
 		h.start()
 		m := h.api.Say(dm, will, "deploy it")
 		said := next(t, lead)

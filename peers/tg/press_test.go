@@ -22,7 +22,7 @@ var asking = protocol.ChatReply{
 var decided = protocol.ChatReply{Text: "lead asks to run shell\nDecision: allowed by tg:1001.", IdempotencyKey: "d", Edits: "q"}
 
 // told returns what was said to those who pressed buttons, in order.
-func (h *house) toldPressers() (said []string) {
+func (h *fixture) toldPressers() (said []string) {
 	for _, c := range h.api.Calls("answerCallbackQuery") {
 		said = append(said, c.Text())
 	}
@@ -30,7 +30,7 @@ func (h *house) toldPressers() (said []string) {
 }
 
 // shows returns what a chat shows of the bot, each message with its buttons by rows.
-func (h *house) shows(chat int64) (list []string) {
+func (h *fixture) shows(chat int64) (list []string) {
 	for _, m := range h.api.Messages(chat) {
 		said := m.Text
 		if k := m.ReplyMarkup; k != nil {
@@ -47,7 +47,7 @@ func (h *house) shows(chat int64) (list []string) {
 }
 
 // asked starts a bridge with a group of Will and Ann, in which the agent asked Will.
-func (h *house) asked() (group models.Chat, will, ann models.User, lead *bustest.Scripted) {
+func (h *fixture) asked() (group models.Chat, will, ann models.User, lead *bustest.Scripted) {
 	h.t.Helper()
 	will, ann = h.api.User("Will"), h.api.User("Ann")
 	group = h.api.Group(-5, "House")
@@ -64,15 +64,15 @@ func (h *house) asked() (group models.Chat, will, ann models.User, lead *bustest
 	return group, will, ann, lead
 }
 
-func (h *house) expect(what string, got []string, want ...string) {
+func (h *fixture) expect(what string, got []string, want ...string) {
 	h.t.Helper()
 	if !slices.Equal(got, want) {
 		h.t.Errorf("%s: %q, want %q", what, got, want)
 	}
 }
 
-func TestAPressedButtonIsHeardAndItsMessageEdited(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestPress_IsDeliveredAndMessageEdited(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		group, will, ann, lead := h.asked()
 		h.expect("shown", h.shows(group.ID), "lead asks to run shell\nMay it? | [Allow] [Deny] | [Allow for this session]")
 		m := h.api.Messages(group.ID)[0]
@@ -115,8 +115,8 @@ func TestAPressedButtonIsHeardAndItsMessageEdited(t *testing.T) {
 }
 
 // A decision that waits to be shown is one already.
-func TestAPressIsLateOnceTheEditWaits(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestPress_AfterQueuedEditIsLate(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		group, will, _, lead := h.asked()
 		status(t, lead)
 		h.api.Fail(tgtest.Fault{Method: "editMessageText", Status: 502, Times: 3})
@@ -129,8 +129,8 @@ func TestAPressIsLateOnceTheEditWaits(t *testing.T) {
 	})
 }
 
-func TestAnEditOfWhatIsGoneIsAMessageOfItsOwn(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestEdit_OfDeletedMessageIsSent(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		group, _, _, lead := h.asked()
 		h.api.Delete(h.api.Messages(group.ID)[0])
 		reply(t, lead, group.ID, decided)
@@ -145,8 +145,8 @@ func TestAnEditOfWhatIsGoneIsAMessageOfItsOwn(t *testing.T) {
 }
 
 // The number of a message whose send got no answer is learnt when its button is pressed.
-func TestAButtonOfAnUnknownMessageIsHeard(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestPress_RevealsUnconfirmedMessage(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		will := models.User{ID: dm.ID, FirstName: "Will"}
 		q := asking
@@ -170,8 +170,8 @@ func TestAButtonOfAnUnknownMessageIsHeard(t *testing.T) {
 	})
 }
 
-func TestAButtonInAChatThatIsNoLongerAdmitted(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestPress_InRevokedChat(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		group, will, _, lead := h.asked()
 		if err := h.stop(); err != nil {
 			t.Fatal(err)

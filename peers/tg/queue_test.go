@@ -19,7 +19,7 @@ type letter struct {
 
 // letters are the items in some states, seen as the command line does: on the
 // database, beside the running bridge.
-func (h *house) letters(states ...outbox.State) (all []letter) {
+func (h *fixture) letters(states ...outbox.State) (all []letter) {
 	h.t.Helper()
 	queues, err := tg.Queues(h.t.Context(), h.db)
 	if err != nil {
@@ -42,13 +42,13 @@ func (h *house) letters(states ...outbox.State) (all []letter) {
 }
 
 // deadLetters are what waits for the operator.
-func (h *house) deadLetters() []letter {
+func (h *fixture) deadLetters() []letter {
 	h.t.Helper()
 	return h.letters(outbox.StateDead, outbox.StateUnknown)
 }
 
-func TestAnOperatorDecidesWhatIsSentAgain(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestQueue_OperatorRetries(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		h.api.Fail(tgtest.Fault{Method: "sendMessage", Cut: tgtest.CutUnheard, Times: 2})
 		for _, text := range []string{"first", "second"} {
@@ -88,11 +88,11 @@ func TestAnOperatorDecidesWhatIsSentAgain(t *testing.T) {
 	})
 }
 
-// TestAnOperatorsReplyLeavesNoDeadLetter has a command line write to a chat: while
+// TestReport_ToEndedCommandIsDropped has a command line write to a chat: while
 // it stays it is told what became of its reply; when it has ended, nobody is, and
 // that is no failure.
-func TestAnOperatorsReplyLeavesNoDeadLetter(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestReport_ToEndedCommandIsDropped(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, _, _ := h.talk()
 		gone := h.bus.Join(t, "cli:pub-1")
 		reply(t, gone, dm.ID, protocol.ChatReply{Text: "from a command that ends"})

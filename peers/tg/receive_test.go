@@ -25,8 +25,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-func TestAnotherPollerIsSaidAndOutlasted(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestConflict_IsReportedAndOutlasted(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		h.api.Fail(tgtest.Fault{Method: "getUpdates", Status: 409, Times: 3, Description: "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"})
 		h.start()
@@ -42,8 +42,8 @@ func TestAnotherPollerIsSaidAndOutlasted(t *testing.T) {
 	})
 }
 
-func TestAWebhookInTheWay(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestForeignWebhook_IsReported(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		h.api.SetWebhook("https://somebody.example/secret/path")
 		h.start()
 		h.pass(time.Second)
@@ -56,8 +56,8 @@ func TestAWebhookInTheWay(t *testing.T) {
 	})
 }
 
-func TestAnUnknownTokenEndsTheBridge(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestUnknownToken_EndsRun(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		h.api.Fail(tgtest.Fault{Method: "getMe", Status: 401, Description: "Unauthorized"})
 		h.start()
 		if err := h.stop(); !errors.Is(err, tg.ErrToken) {
@@ -72,8 +72,8 @@ func TestAnUnknownTokenEndsTheBridge(t *testing.T) {
 	})
 }
 
-func TestASendThatIsUnauthorizedEndsTheBridge(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestUnauthorizedSend_EndsRun(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		h.api.Fail(tgtest.Fault{Method: "sendMessage", Status: 401, Description: "Unauthorized"})
 		reply(t, lead, dm.ID, protocol.ChatReply{Text: "kept"})
@@ -86,8 +86,8 @@ func TestASendThatIsUnauthorizedEndsTheBridge(t *testing.T) {
 	})
 }
 
-func TestAStartWithoutTelegram(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestStart_WithoutTelegram(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		if err := h.stop(); err != nil {
 			t.Fatal(err)
@@ -103,8 +103,8 @@ func TestAStartWithoutTelegram(t *testing.T) {
 	})
 }
 
-func TestASecondBridgeTakesOver(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestSecondBridge_TakesOver(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		h.start()
 		h.pass(time.Second)
 		h.bus.Join(t, "tg:123456")
@@ -203,7 +203,7 @@ func TestWebhook(t *testing.T) {
 	stop()
 }
 
-func TestFilesAreServedWithoutTheToken(t *testing.T) {
+func TestFiles_AreServedWithoutToken(t *testing.T) {
 	api := tgtest.New(nil)
 	id := api.AddFile("plan.pdf", "application/pdf", []byte("the plan"))
 	var log syncBuffer
@@ -240,8 +240,8 @@ func TestFilesAreServedWithoutTheToken(t *testing.T) {
 	stop()
 }
 
-func TestTheTokenIsNowhere(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestToken_IsNowhere(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		_, secret, _ := strings.Cut(h.api.Token(), ":")
 		echo := "error about https://api.telegram.org/bot" + h.api.Token() + "/sendMessage"
@@ -283,8 +283,8 @@ func TestTheTokenIsNowhere(t *testing.T) {
 	})
 }
 
-func TestATokenOfAnotherFormAndAnotherBot(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestToken_OfAnotherServer(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		if err := h.stop(); err != nil {
 			t.Fatal(err)
@@ -307,8 +307,8 @@ func TestATokenOfAnotherFormAndAnotherBot(t *testing.T) {
 	})
 }
 
-func TestAPollerThatStaysIsGivenRoom(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestConflict_PausesLonger(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		h.start()
 		// Each side wins now and then: a poll that succeeds must not make the next
@@ -325,8 +325,8 @@ func TestAPollerThatStaysIsGivenRoom(t *testing.T) {
 	})
 }
 
-func TestEveryCallObeysRetryAfter(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestRetryAfter_HoldsForEveryCall(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		from := time.Now()
 		h.api.Fail(tgtest.Fault{Method: "getMe", Status: 429, RetryAfter: 300, Description: "Too Many Requests: retry after 300"})
 		h.start()
@@ -346,8 +346,8 @@ func TestEveryCallObeysRetryAfter(t *testing.T) {
 	})
 }
 
-func TestABatchThatIsTooLargeIsTakenOneByOne(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestPoll_OversizedBatchIsSplit(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		large := strings.Repeat("x", 80<<10)
 		for range 24 { // 1.9 MB in all

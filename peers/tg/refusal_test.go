@@ -13,9 +13,9 @@ import (
 	"hubbub/protocol"
 )
 
-// TestWhatCommandsSayOfAChat: what state it is in, in words.
-func TestWhatCommandsSayOfAChat(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+// TestCommands_DescribeChat: what state it is in, in words.
+func TestCommands_DescribeChat(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		team := h.api.Group(-10, "Team")
 		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
@@ -70,9 +70,9 @@ func TestWhatCommandsSayOfAChat(t *testing.T) {
 	})
 }
 
-// TestAMenuThatTelegramDoesNotTakeIsOfferedAgain at the next start, and the bridge works without.
-func TestAMenuThatTelegramDoesNotTakeIsOfferedAgain(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+// TestMenu_IsPublishedAgainAfterRefusal at the next start, and the bridge works without.
+func TestMenu_IsPublishedAgainAfterRefusal(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		h.api.Fail(tgtest.Fault{Method: "setMyCommands", Status: 400})
 		h.start()
@@ -95,9 +95,9 @@ func TestAMenuThatTelegramDoesNotTakeIsOfferedAgain(t *testing.T) {
 	})
 }
 
-// TestWhatIsNoReplyIsRejected, with the reason, and what is at its bounds is taken.
-func TestWhatIsNoReplyIsRejected(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+// TestReply_InvalidIsRejected, with the reason, and what is at its bounds is taken.
+func TestReply_InvalidIsRejected(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, source := h.talk()
 		for _, c := range []struct {
 			to      protocol.Topic
@@ -128,9 +128,9 @@ func TestWhatIsNoReplyIsRejected(t *testing.T) {
 	})
 }
 
-// TestAChatThatIsNotAdmittedTakesNoReply, whether anything was ever said there or not.
-func TestAChatThatIsNotAdmittedTakesNoReply(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+// TestReply_ToUnadmittedChatIsRejected, whether anything was ever said there or not.
+func TestReply_ToUnadmittedChatIsRejected(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, dm := h.dm("Will")
 		ann, annDM := h.dm("Ann")
 		h.opts.AllowAll, h.opts.AllowUsers, h.opts.AllowChats = false, []int64{will.ID}, []int64{-10}
@@ -157,10 +157,10 @@ func TestAChatThatIsNotAdmittedTakesNoReply(t *testing.T) {
 	})
 }
 
-// TestWhatFindsTheQueueFullIsNotTaken: an agent's reply is refused for now, and the bridge's own
+// TestReply_FullQueueIsRejected: an agent's reply is refused for now, and the bridge's own
 // words are left out, so that no update waits for them.
-func TestWhatFindsTheQueueFullIsNotTaken(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestReply_FullQueueIsRejected(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		h.opts.MaxPending = 8 // a quarter of it for one chat
 		dm, lead, _ := h.talk()
 		h.api.Fail(tgtest.Fault{Method: "sendMessage", Status: 429, RetryAfter: 60})
@@ -181,9 +181,9 @@ func TestWhatFindsTheQueueFullIsNotTaken(t *testing.T) {
 	})
 }
 
-// TestAReactionThatCannotBeSetIsSaidInWords, and one that makes no sense is not set.
-func TestAReactionThatCannotBeSetIsSaidInWords(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+// TestReaction_FallsBackToText, and one that makes no sense is not set.
+func TestReaction_FallsBackToText(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, source := h.talk()
 		for why, about := range map[string]string{
 			"is not a Telegram message, so it cannot get a reaction": "elsewhere", "tg:123456:999:1 is not in this chat": "tg:123456:999:1",
@@ -218,9 +218,9 @@ func TestAReactionThatCannotBeSetIsSaidInWords(t *testing.T) {
 	})
 }
 
-// TestWhatIsForOneIsNotShownToAGroup.
-func TestWhatIsForOneIsNotShownToAGroup(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+// TestVisibility_PrivateReplyIsNotShownToGroup.
+func TestVisibility_PrivateReplyIsNotShownToGroup(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		team, will, w3, _ := h.team()
 		dm := h.api.DM(will)
 		for i, visibility := range []string{"dm", "ephemeral"} {
@@ -242,10 +242,10 @@ func TestWhatIsForOneIsNotShownToAGroup(t *testing.T) {
 	})
 }
 
-// TestARefusalThatSaysTheBotIsOutEndsTheChat, until somebody writes there; another refusal is
+// TestRemoval_IsLearntFromRefusal, until somebody writes there; another refusal is
 // about its message alone.
-func TestARefusalThatSaysTheBotIsOutEndsTheChat(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestRemoval_IsLearntFromRefusal(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		will, _ := h.dm("Will")
 		will.ID = dm.ID
@@ -284,9 +284,9 @@ func TestARefusalThatSaysTheBotIsOutEndsTheChat(t *testing.T) {
 	})
 }
 
-// TestMarkdownThatShowsNothingIsShownAsItIs.
-func TestMarkdownThatShowsNothingIsShownAsItIs(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+// TestReply_EmptyMarkdownIsShownAsWritten.
+func TestReply_EmptyMarkdownIsShownAsWritten(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		const definition = "[site]: https://a.example"
 		reply(t, lead, dm.ID, protocol.ChatReply{Text: definition})
@@ -296,10 +296,10 @@ func TestMarkdownThatShowsNothingIsShownAsItIs(t *testing.T) {
 	})
 }
 
-// TestAnAnswerToTheBridgesOwnWordsIsForTheFirstAgent: the bot says both, and nobody else can
+// TestReplyToNotice_IsForFirstAgent: the bot says both, and nobody else can
 // be meant.
-func TestAnAnswerToTheBridgesOwnWordsIsForTheFirstAgent(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestReplyToNotice_IsForFirstAgent(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		team, will, w3, w4 := h.team()
 		next(t, w3)
 		h.api.Say(team, will, "/agents")
@@ -316,9 +316,9 @@ func TestAnAnswerToTheBridgesOwnWordsIsForTheFirstAgent(t *testing.T) {
 	})
 }
 
-// TestWhatWaitsIsShownToTheOperator: a message by its text, a report by its reply.
-func TestWhatWaitsIsShownToTheOperator(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+// TestQueue_DescribesItems: a message by its text, a report by its reply.
+func TestQueue_DescribesItems(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		will, _ := h.dm("Will")
 		will.ID = dm.ID

@@ -12,11 +12,11 @@ import (
 	"hubbub/protocol"
 )
 
-// TestWhatAnAgentSaidReachesItsSiblings: once people see it, under the number that the message
+// TestRelay_ReachesOtherAgents: once people see it, under the number that the message
 // has there, as an agent's. The speaker itself, a chat's only agent, and what was not shown for
 // certain bring nothing.
-func TestWhatAnAgentSaidReachesItsSiblings(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestRelay_ReachesOtherAgents(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		team, will, w3, w4 := h.team()
 		next(t, w3)
 		reply(t, w3, team.ID, protocol.ChatReply{Text: "I look at it.", IdempotencyKey: "one", InReplyTo: "tg:123456:-10:1"})
@@ -49,10 +49,10 @@ func TestWhatAnAgentSaidReachesItsSiblings(t *testing.T) {
 	})
 }
 
-// TestADirectChatWithTwoAgentsIsARoomToThem: what one says there is not for the other, whom a
+// TestRelay_DirectChatIsChannel: what one says there is not for the other, whom a
 // direct message would oblige.
-func TestADirectChatWithTwoAgentsIsARoomToThem(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestRelay_DirectChatIsChannel(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		other := h.bus.Join(t, "agent:other", "agent:other")
 		reply(t, lead, dm.ID, protocol.ChatReply{Text: "Alone here."})
@@ -66,9 +66,9 @@ func TestADirectChatWithTwoAgentsIsARoomToThem(t *testing.T) {
 	})
 }
 
-// TestSiblingsHearInTheTopicOfAForum: where it was said.
-func TestSiblingsHearInTheTopicOfAForum(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+// TestRelay_KeepsTopic: where it was said.
+func TestRelay_KeepsTopic(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		will, forum := h.api.User("Will"), h.api.Forum(-100500, "House")
 		w3, w4 := h.bus.Join(h.t, "agent:w3", "agent:w3"), h.bus.Join(h.t, "agent:w4", "agent:w4")
 		h.start()
@@ -89,9 +89,9 @@ func TestSiblingsHearInTheTopicOfAForum(t *testing.T) {
 	})
 }
 
-// TestWhatAnAgentSaidCarriesWhomItObliges: as its author says, or by whom it names.
-func TestWhatAnAgentSaidCarriesWhomItObliges(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+// TestRelay_KeepsObligation: as its author says, or by whom it names.
+func TestRelay_KeepsObligation(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		team, _, w3, w4 := h.team()
 		next(t, w3)
 		first := ""

@@ -18,10 +18,10 @@ const (
 	tablePlain = "As asked:\n\nwhat | n\n-----+--\nmilk | 2"
 )
 
-// TestATableIsShownAsOne: as a rich message, as a rich draft that grows to it and as an edit. A server
+// TestTable_IsRichMessage: as a rich message, as a rich draft that grows to it and as an edit. A server
 // without rich messages is asked once, one that refuses a message gets its text, and a refusal
 // that is not about the form is none.
-func TestATableIsShownAsOne(t *testing.T) {
+func TestTable_IsRichMessage(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		fault  tgtest.Fault
@@ -38,7 +38,7 @@ func TestATableIsShownAsOne(t *testing.T) {
 		{"not wanted", tgtest.Fault{}, true, []string{"sendMessageDraft", "sendMessage", "editMessageText", "sendMessage"}, tablePlain},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inHouse(t, func(t *testing.T, h *house) {
+			withFixture(t, func(t *testing.T, h *fixture) {
 				h.opts.NoRich = c.noRich
 				dm, lead, source := h.talk()
 				h.pass(5 * time.Second)
@@ -70,15 +70,15 @@ func TestATableIsShownAsOne(t *testing.T) {
 	}
 }
 
-// TestTheLargestRichMessages are taken, and what is larger is shown as text without a call that is
+// TestTable_AtLimits are taken, and what is larger is shown as text without a call that is
 // refused.
-func TestTheLargestRichMessages(t *testing.T) {
+func TestTable_AtLimits(t *testing.T) {
 	wide := func(columns int) string {
 		return strings.Repeat("|a", columns) + "|\n" + strings.Repeat("|-", columns) + "|\n" + strings.Repeat("|x", columns) + "|"
 	}
 	long := func(rows int) string { return "|a|\n|-|\n" + strings.Repeat("|x|\n", rows-1) }
 	deep := func(quotes int) string { return strings.Repeat(">", quotes) + " x\n\n|a|\n|-|" }
-	inHouse(t, func(t *testing.T, h *house) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		for i, text := range []string{wide(20), wide(21), long(499), long(500), deep(15), deep(16)} {
 			reply(t, lead, dm.ID, protocol.ChatReply{Text: text, IdempotencyKey: fmt.Sprint(i)})

@@ -53,7 +53,7 @@ func (r *reader) take() (turns []string) {
 
 // realAgent runs the agent agent:lead on a harness until the test ends, and returns its
 // database.
-func (h *house) realAgent(dir string, model harness.Harness) *sql.DB {
+func (h *fixture) realAgent(dir string, model harness.Harness) *sql.DB {
 	h.t.Helper()
 	db, err := agent.Open(filepath.Join(dir, "agent.db"))
 	if err != nil {
@@ -78,20 +78,20 @@ var (
 	earlier = regexp.MustCompile(`(?s)CONTEXT\nEarlier .*?FENCE>>\n\n([A-Z ]+\n)`) // was compared when it was new
 )
 
-// TestWhatModelsReadOfEachUpdate plays the corpus to a real agent over the bridge and the
+// TestCorpus_WhatModelsRead plays the corpus to a real agent over the bridge and the
 // bus, and compares with testdata/seen.golden how the agent decides on each and what its
 // model reads: the whole prompt, or nothing.
-func TestWhatModelsReadOfEachUpdate(t *testing.T) {
+func TestCorpus_WhatModelsRead(t *testing.T) {
 	corpus, err := os.ReadFile("testdata/updates.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	inHouse(t, func(t *testing.T, h *house) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		h.dm("Will")
 		h.api.Group(-10, "Team")
 		h.api.Forum(-100500, "House")
-		h.spawner("agent:lead")
+		h.startSpawner("agent:lead")
 		other := h.bus.Join(t, "agent:other", "agent:other")
 		r := &reader{}
 		db := h.realAgent(dir, r)

@@ -10,10 +10,10 @@ import (
 	"hubbub/protocol"
 )
 
-// TestFilesAreShownOnce: a picture as one, unless Telegram cannot show it, anything else as a
+// TestFile_IsSentOnce: a picture as one, unless Telegram cannot show it, anything else as a
 // document; with its caption, once per key, and what can never be shown is refused.
-func TestFilesAreShownOnce(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+func TestFile_IsSentOnce(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, source := h.talk()
 		png := "\x89PNG\r\n\x1a\n picture"
 		for _, c := range []struct{ key, name, data, text string }{
@@ -70,9 +70,9 @@ func TestFilesAreShownOnce(t *testing.T) {
 	})
 }
 
-// TestASendOfAFileWithoutAnAnswerIsNotRepeated: it may have been shown.
-func TestASendOfAFileWithoutAnAnswerIsNotRepeated(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+// TestFile_UnansweredIsNotRepeated: it may have been shown.
+func TestFile_UnansweredIsNotRepeated(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		dm, lead, _ := h.talk()
 		h.api.Fail(tgtest.Fault{Method: "sendDocument", Cut: tgtest.CutAfter})
 		reply(t, lead, dm.ID, protocol.ChatReply{IdempotencyKey: "k", File: &protocol.File{Name: "a.txt", Data: []byte("words")}})

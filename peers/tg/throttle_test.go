@@ -11,15 +11,15 @@ import (
 	"hubbub/protocol"
 )
 
-// TestTheBotsOwnLimitIsOverAllChats: as many sends a second as Options say, with a tenth of
+// TestThrottle_BotLimit: as many sends a second as Options say, with a tenth of
 // that at once, and none where they say so.
-func TestTheBotsOwnLimitIsOverAllChats(t *testing.T) {
+func TestThrottle_BotLimit(t *testing.T) {
 	for limit, want := range map[int]time.Duration{20: 900 * time.Millisecond, 1: 19 * time.Second, 15: 19 * time.Second / 15, -1: 0} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
-			inHouse(t, func(t *testing.T, h *house) {
+			withFixture(t, func(t *testing.T, h *fixture) {
 				h.opts.BotPerSecond = limit
 				lead := h.bus.Join(t, "agent:lead", "agent:lead")
-				h.spawner("agent:lead")
+				h.startSpawner("agent:lead")
 				h.start()
 				var chats []int64
 				for i := range 20 {
@@ -45,13 +45,13 @@ func TestTheBotsOwnLimitIsOverAllChats(t *testing.T) {
 	}
 }
 
-// TestAPollThatPassedEndsTheTrouble: what follows is tried again as after a first failure.
-func TestAPollThatPassedEndsTheTrouble(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+// TestPoll_SuccessResetsBackoff: what follows is tried again as after a first failure.
+func TestPoll_SuccessResetsBackoff(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		h.opts.PollTimeout = time.Second
 		will, dm := h.dm("Will")
 		lead := h.bus.Join(t, "agent:lead", "agent:lead")
-		h.spawner("agent:lead")
+		h.startSpawner("agent:lead")
 		h.start()
 		h.api.Fail(tgtest.Fault{Method: "getUpdates", Status: http.StatusBadGateway, Times: 5})
 		h.pass(3 * time.Minute)
@@ -70,9 +70,9 @@ func TestAPollThatPassedEndsTheTrouble(t *testing.T) {
 	})
 }
 
-// TestWhoIsTurnedAwayIsLogged once for each word, with the flag that admits.
-func TestWhoIsTurnedAwayIsLogged(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+// TestReject_IsLogged once for each word, with the flag that admits.
+func TestReject_IsLogged(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		h.opts.AllowAll = false
 		mallory, dm := h.dm("Mallory")
 		group := h.api.Group(-10, "Team")
@@ -88,9 +88,9 @@ func TestWhoIsTurnedAwayIsLogged(t *testing.T) {
 	})
 }
 
-// TestARevocationThatFailedIsTold.
-func TestARevocationThatFailedIsTold(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+// TestRevoke_ReportsFailure.
+func TestRevoke_ReportsFailure(t *testing.T) {
+	withFixture(t, func(t *testing.T, h *fixture) {
 		h.start()
 		if err := h.stop(); err != nil {
 			t.Fatal(err)

@@ -27,8 +27,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestHowLongACallMayTake: a call that gets no answer ends, and a poll waits longer.
-func TestHowLongACallMayTake(t *testing.T) {
+// TestCall_TimesOut: a call that gets no answer ends, and a poll waits longer.
+func TestCall_TimesOut(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		b.ensureChat(store.On(t.Context(), b.db), &models.Chat{ID: 5, Type: models.ChatTypePrivate})
 		api.Fail(tgtest.Fault{Hold: make(chan struct{}), Times: -1})
@@ -56,8 +56,8 @@ func TestHowLongACallMayTake(t *testing.T) {
 	})
 }
 
-// TestWhatIsSoWithoutASetting: the documented defaults.
-func TestWhatIsSoWithoutASetting(t *testing.T) {
+// TestSettings_Defaults: the documented defaults.
+func TestSettings_Defaults(t *testing.T) {
 	want := Options{
 		PollTimeout: 50 * time.Second, AlbumWait: 1500 * time.Millisecond, TypingHold: 30 * time.Second, MinSendInterval: time.Second, GroupPerMinute: 20,
 		BotPerSecond: 30, MaxPending: 10_000, WebhookListen: "127.0.0.1:8443",
@@ -85,8 +85,8 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p); return nil }
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// TestAServerEndsAfterItsAnswers, and without those that take too long.
-func TestAServerEndsAfterItsAnswers(t *testing.T) {
+// TestServeHTTP_CompletesResponses, and without those that take too long.
+func TestServeHTTP_CompletesResponses(t *testing.T) {
 	for answer, want := range map[time.Duration]time.Duration{5 * time.Second: 5 * time.Second, time.Hour: 6 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			listener := make(pipes, 1)
@@ -117,9 +117,9 @@ func TestAServerEndsAfterItsAnswers(t *testing.T) {
 	}
 }
 
-// TestAnUpdateOfTheSameNumber is the same update for two days, and another one after that; one
+// TestStoreUpdate_ReusedID is the same update for two days, and another one after that; one
 // that waits to be taken in is never replaced.
-func TestAnUpdateOfTheSameNumber(t *testing.T) {
+func TestStoreUpdate_ReusedID(t *testing.T) {
 	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
 		for _, c := range []struct {
 			state string
@@ -137,8 +137,8 @@ func TestAnUpdateOfTheSameNumber(t *testing.T) {
 	})
 }
 
-// TestLongWordsAreCut: of what is answered, of why something failed, and of what a chat is told.
-func TestLongWordsAreCut(t *testing.T) {
+// TestReasons_AreClipped: of what is answered, of why something failed, and of what a chat is told.
+func TestReasons_AreClipped(t *testing.T) {
 	for n, want := range map[int]int{1000: 1000, 1001: 1000} {
 		var h parsedUpdate
 		h.setQuote(&models.Message{ReplyToMessage: &models.Message{ID: 1, Text: strings.Repeat("ä", n)}}, nil, &models.User{})
@@ -171,8 +171,8 @@ func TestLongWordsAreCut(t *testing.T) {
 	})
 }
 
-// TestWhatIsNoJSONHasNoKind.
-func TestWhatIsNoJSONHasNoKind(t *testing.T) {
+// TestDescribeKind_InvalidJSON.
+func TestDescribeKind_InvalidJSON(t *testing.T) {
 	if words, says := describeKind(json.RawMessage("x"), true); words != "" || says {
 		t.Errorf("%q, %v", words, says)
 	}
@@ -181,8 +181,8 @@ func TestWhatIsNoJSONHasNoKind(t *testing.T) {
 	}
 }
 
-// TestWhatAPollAsksFor of Telegram: everything that is unconfirmed, or what follows an offset.
-func TestWhatAPollAsksFor(t *testing.T) {
+// TestGetUpdates_Parameters of Telegram: everything that is unconfirmed, or what follows an offset.
+func TestGetUpdates_Parameters(t *testing.T) {
 	alone(t, Options{PollTimeout: 7 * time.Second}, func(t *testing.T, b *Bridge, _ *tgtest.Server) {
 		var asked struct{ Offset, Limit, Timeout *int }
 		b.api = botapi.New("42:token", &botapi.Options{Transport: answers(func(r *http.Request) (*http.Response, error) {

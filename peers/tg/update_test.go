@@ -55,8 +55,8 @@ func tell(raw string) told {
 	return w
 }
 
-// TestWhatAnUpdateSays: all that is read of each kind of update.
-func TestWhatAnUpdateSays(t *testing.T) {
+// TestParseUpdate: all that is read of each kind of update.
+func TestParseUpdate(t *testing.T) {
 	const at = "2026-06-01T12:00:00Z"
 	dm, group := &protocol.Chat{ID: "77", Kind: "dm", Title: "Will May"}, &protocol.Chat{ID: "-5", Kind: "channel", Title: "House"}
 	mrMay := protocol.Author{ID: "77", Kind: "human", DisplayName: "Will May", Username: "will"}

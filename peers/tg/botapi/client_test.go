@@ -18,7 +18,7 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-func TestOutcomesAreToldApart(t *testing.T) {
+func TestCall_DistinguishesOutcomes(t *testing.T) {
 	api := tgtest.New(nil)
 	web := httptest.NewServer(api)
 	defer web.Close()
@@ -59,7 +59,7 @@ func TestOutcomesAreToldApart(t *testing.T) {
 	}
 }
 
-func TestAnswersThatAreNotTheAPIs(t *testing.T) {
+func TestCall_RejectsForeignAnswers(t *testing.T) {
 	for _, test := range []struct {
 		status int
 		body   string
@@ -87,7 +87,7 @@ func TestAnswersThatAreNotTheAPIs(t *testing.T) {
 	}
 }
 
-func TestTheTokenIsInNoError(t *testing.T) {
+func TestErrors_OmitToken(t *testing.T) {
 	const token = "987654:AAsecret+with_odd-characters"
 	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
@@ -127,8 +127,8 @@ func TestBotID(t *testing.T) {
 	}
 }
 
-// TestNoRedirectIsFollowed: the token is in the address of each call.
-func TestNoRedirectIsFollowed(t *testing.T) {
+// TestCall_FollowsNoRedirect: the token is in the address of each call.
+func TestCall_FollowsNoRedirect(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was called", r.URL.Path) }))
 	defer elsewhere.Close()
 	for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect} {
@@ -144,8 +144,8 @@ func TestNoRedirectIsFollowed(t *testing.T) {
 	}
 }
 
-// TestParametersThatCannotBeWrittenAreNotSent.
-func TestParametersThatCannotBeWrittenAreNotSent(t *testing.T) {
+// TestCall_SendsNothingForInvalidParameters.
+func TestCall_SendsNothingForInvalidParameters(t *testing.T) {
 	sent := 0
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		sent++
@@ -166,8 +166,8 @@ func TestParametersThatCannotBeWrittenAreNotSent(t *testing.T) {
 	}
 }
 
-// TestAPartOfAFileIsAskedFor where a range is given, and the whole where none is.
-func TestAPartOfAFileIsAskedFor(t *testing.T) {
+// TestDownload_PassesRange where a range is given, and the whole where none is.
+func TestDownload_PassesRange(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "a.txt", time.Time{}, strings.NewReader("0123456789"))
 	}))

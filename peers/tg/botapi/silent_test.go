@@ -65,9 +65,9 @@ func (c *silentConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestOneSilentConnectionCostsOneCall has a server that speaks HTTP/2, as Telegram's
+// TestCall_SilentConnectionCostsOneCall has a server that speaks HTTP/2, as Telegram's
 // does: calls that share a connection must not all be lost with it.
-func TestOneSilentConnectionCostsOneCall(t *testing.T) {
+func TestCall_SilentConnectionCostsOneCall(t *testing.T) {
 	asked := make(chan struct{}, 3)
 	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked <- struct{}{}

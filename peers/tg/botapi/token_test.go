@@ -10,9 +10,9 @@ import (
 	"hubbub/peers/tg/botapi"
 )
 
-// TestWhichTokensCanBeSent: the public server's have their form; another server's may not
+// TestCheckToken: the public server's have their form; another server's may not
 // have it, and still may not change the address.
-func TestWhichTokensCanBeSent(t *testing.T) {
+func TestCheckToken(t *testing.T) {
 	other := &botapi.Options{URL: "http://127.0.0.1:1"}
 	for _, c := range []struct {
 		token string
@@ -30,9 +30,9 @@ func TestWhichTokensCanBeSent(t *testing.T) {
 	}
 }
 
-// TestRedactedTexts: a text has no token in any spelling, and is else as it was, also
+// TestRedact: a text has no token in any spelling, and is else as it was, also
 // without a token and with one whose secret is too short to be told from other words.
-func TestRedactedTexts(t *testing.T) {
+func TestRedact(t *testing.T) {
 	for _, c := range []struct{ token, text, want string }{
 		{"12:abcdef", "bot12:abcdef/x", "bot<bot token>/x"}, {"12:abcdef", "abcdef", "<bot token>"}, {"12:abcdef", "12%3Aabcdef", "<bot token>"},
 		{"12:abcdef", "12%3aabcdef", "<bot token>"}, {"12:abcde", "abcde", "abcde"}, {"12:abcde", "12:abcde", "<bot token>"},
@@ -44,9 +44,9 @@ func TestRedactedTexts(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatCannotBeReadWasSent: nobody knows what became of a call whose answer
+// TestCall_UnreadableAnswerHasUnknownOutcome: nobody knows what became of a call whose answer
 // makes no sense, or is too long, so that it is not made again.
-func TestAnAnswerThatCannotBeReadWasSent(t *testing.T) {
+func TestCall_UnreadableAnswerHasUnknownOutcome(t *testing.T) {
 	for _, body := range []string{"<html>", `{}`, `{"ok":true,"result":"no number"}`, `{"ok":true,"result":` + strings.Repeat(" ", 100) + `7}`} {
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
 		c := botapi.New("1:x", &botapi.Options{URL: web.URL, MaxAnswer: 64})

@@ -17,9 +17,9 @@ import (
 var update = flag.Bool("update", false,
 	"write the golden files of testdata/answers; read the difference before you commit it")
 
-// TestCorpus_RendersAsAPersonHasSeen compares answers as models write them with what people read.
+// TestCorpus_RendersAsReviewed compares answers as models write them with what people read.
 // Each file has answers of one kind with lines of === between them.
-func TestCorpus_RendersAsAPersonHasSeen(t *testing.T) {
+func TestCorpus_RendersAsReviewed(t *testing.T) {
 	files, err := filepath.Glob("testdata/answers/*.md")
 	if err != nil {
 		t.Fatal(err)

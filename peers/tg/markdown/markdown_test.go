@@ -77,9 +77,9 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// TestATableIsRich: what has a table also has a form with blocks, in which nothing is a picture or
+// TestRender_TableIsRich: what has a table also has a form with blocks, in which nothing is a picture or
 // a tag that the writer did not mean for Telegram; anything else, and what is cut, has none.
-func TestATableIsRich(t *testing.T) {
+func TestRender_TableIsRich(t *testing.T) {
 	source := "# So\nAll **bold *both*** and `x` [y](https://a.example) " +
 		"![p](https://a.example/p)\n\n|a|b|c|\n|-|:-:|-:|\n|1 <img src=q>|~~2~~|\n\n" +
 		"3. one\n   - [x] two\n\n> said\n\n---\n\n```go\nf()\n```\n\n    plain\n\n<div>\nraw\n</div>\n"
@@ -122,8 +122,8 @@ func TestATableIsRich(t *testing.T) {
 	}
 }
 
-// TestWhatIsMoreThanARichMessageTakesHasNone: the numbers are those of the Bot API.
-func TestWhatIsMoreThanARichMessageTakesHasNone(t *testing.T) {
+// TestRender_RichFormObeysLimits: the numbers are those of the Bot API.
+func TestRender_RichFormObeysLimits(t *testing.T) {
 	table := func(columns, rows int) string {
 		return strings.Repeat("|a", columns) + "|\n" + strings.Repeat("|-", columns) + "|\n" +
 			strings.Repeat("|x|\n", rows-1)
@@ -148,8 +148,8 @@ func TestWhatIsMoreThanARichMessageTakesHasNone(t *testing.T) {
 	}
 }
 
-// TestNestingThatNobodyWritesIsShownAsItIs, and as much as people may write is followed.
-func TestNestingThatNobodyWritesIsShownAsItIs(t *testing.T) {
+// TestRender_DeepNestingIsText, and as much as people may write is followed.
+func TestRender_DeepNestingIsText(t *testing.T) {
 	if got := show(markdown.Render(strings.Repeat(">", 16) + "a **x**")); !strings.HasPrefix(got, "a x | ") {
 		t.Errorf("sixteen quotes are %q", got)
 	}
@@ -170,7 +170,7 @@ func TestNestingThatNobodyWritesIsShownAsItIs(t *testing.T) {
 	}
 }
 
-func TestSplitPrefersParagraphsThenLinesThenWords(t *testing.T) {
+func TestSplit_PrefersParagraphsLinesWords(t *testing.T) {
 	p := strings.Repeat("word ", 300) // 1,500 units
 	for _, test := range []struct {
 		name string
@@ -205,7 +205,7 @@ func TestSplitPrefersParagraphsThenLinesThenWords(t *testing.T) {
 	}
 }
 
-func TestSplitKeepsEntitiesAndCharacters(t *testing.T) {
+func TestSplit_KeepsEntitiesAndCharacters(t *testing.T) {
 	code := "```py\n" + strings.Repeat("  indented line\n", 400) + "```"
 	parts := markdown.Split(markdown.Render(code), 4096)
 	for _, p := range parts {
@@ -224,7 +224,7 @@ func TestSplitKeepsEntitiesAndCharacters(t *testing.T) {
 	}
 }
 
-func TestAnythingRendersAndSplits(t *testing.T) {
+func TestRender_AcceptsAnything(t *testing.T) {
 	pieces := []string{"**", "*", "_", "`", "```", "\n", "\n\n", "> ", "- ", "1. ", "[", "](", ")", "https://a.example",
 		"😀", "é", "e\u0301", "|", "<", "<!--", "-->", "\n<div>", "<pre>", "</pre>", "&amp;", "~~", "word", "  ", "\t",
 		"#", "\xff", "\\", "-", "|-|-|\n"}

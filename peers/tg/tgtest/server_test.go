@@ -77,7 +77,7 @@ func expectIDs(t *testing.T, a answer, want ...int64) {
 	}
 }
 
-func TestAnUpdateIsConfirmedOnlyByAHigherOffset(t *testing.T) {
+func TestGetUpdates_ConfirmsByHigherOffset(t *testing.T) {
 	api := tgtest.New(nil)
 	will := api.User("Will")
 	for range 3 {
@@ -96,7 +96,7 @@ func TestAnUpdateIsConfirmedOnlyByAHigherOffset(t *testing.T) {
 	expectIDs(t, call(t, api, "getUpdates", `{}`), 7)
 }
 
-func TestOnlyKindsThatWereAskedForArrive(t *testing.T) {
+func TestGetUpdates_ReturnsRequestedKinds(t *testing.T) {
 	api := tgtest.New(nil)
 	will := api.User("Will")
 	c := api.DM(will)
@@ -133,7 +133,7 @@ func TestLongPoll(t *testing.T) {
 	})
 }
 
-func TestASecondPollerEndsTheFirst(t *testing.T) {
+func TestGetUpdates_SecondPollerEndsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := tgtest.New(nil)
 		var wg sync.WaitGroup
@@ -237,7 +237,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestWebhookDeliversInOrderUntilAnswered(t *testing.T) {
+func TestWebhook_DeliversInOrderUntilAnswered(t *testing.T) {
 	api := tgtest.New(nil)
 	var mu sync.Mutex
 	var got []int64

@@ -24,9 +24,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A house is a bus, a Bot API and a bridge between them, inside a bubble whose
+// A fixture is a bus, a Bot API and a bridge between them, inside a bubble whose
 // clock is its own.
-type house struct {
+type fixture struct {
 	t    *testing.T
 	api  *tgtest.Server
 	bus  *bustest.Bus
@@ -40,23 +40,23 @@ type house struct {
 	done   chan error
 }
 
-// inHouse runs a test in a bubble with a bridge that admits everybody.
-func inHouse(t *testing.T, test func(t *testing.T, h *house)) {
+// withFixture runs a test in a bubble with a bridge that admits everybody.
+func withFixture(t *testing.T, test func(t *testing.T, h *fixture)) {
 	t.Helper()
 	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		h := &house{
+		h := &fixture{
 			t: t, api: tgtest.New(nil), bus: bustest.StartInMemory(t, nil),
 			path: filepath.Join(dir, "tg.db"), log: &syncBuffer{}, opts: tg.Options{AllowAll: true, FilesListen: tg.NoFiles},
 		}
-		defer h.end()
+		defer h.close()
 		test(t, h)
 	})
 }
 
 // start runs the bridge, and waits until it is connected.
-func (h *house) start() {
+func (h *fixture) start() {
 	h.t.Helper()
 	if h.db == nil {
 		h.db = storetest.Open(h.t, "tg", h.path, tg.Open)
@@ -83,7 +83,7 @@ func (h *house) start() {
 }
 
 // stop ends the bridge and returns Run's error.
-func (h *house) stop() error {
+func (h *fixture) stop() error {
 	if h.cancel == nil {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (h *house) stop() error {
 	return err
 }
 
-func (h *house) end() {
+func (h *fixture) close() {
 	if err := h.stop(); err != nil && !errors.Is(err, tg.ErrToken) && !errors.Is(err, peer.ErrReplaced) {
 		h.t.Errorf("the bridge ended: %v", err)
 	}
@@ -109,9 +109,9 @@ func (h *house) end() {
 	}
 }
 
-// spawner joins an agent:system that answers every spawn request with a route to
+// startSpawner joins an agent:system that answers every spawn request with a route to
 // the given agent.
-func (h *house) spawner(agent protocol.PeerID) {
+func (h *fixture) startSpawner(agent protocol.PeerID) {
 	h.system = h.bus.Join(h.t, protocol.PeerSystem, "system:*")
 	h.system.Refuse(func(d *peer.Delivery) error {
 		var r protocol.SpawnRequest
@@ -127,7 +127,7 @@ func (h *house) spawner(agent protocol.PeerID) {
 }
 
 // assign gives a chat an agent as an operator does.
-func (h *house) assign(chat int64, agent protocol.PeerID) {
+func (h *fixture) assign(chat int64, agent protocol.PeerID) {
 	h.t.Helper()
 	cli := h.bus.Join(h.t, "cli:operator")
 	defer cli.Leave()
@@ -162,11 +162,11 @@ func status(t *testing.T, agent *bustest.Scripted) protocol.DeliveryStatus {
 }
 
 // pass lets d go by on the clock of the bubble.
-func (h *house) pass(d time.Duration) { time.Sleep(d) }
+func (h *fixture) pass(d time.Duration) { time.Sleep(d) }
 
 // texts waits until the bot sent n messages to a chat and nothing moves any
 // more, and returns them.
-func (h *house) texts(chat int64, n int) []string {
+func (h *fixture) texts(chat int64, n int) []string {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -179,7 +179,7 @@ func (h *house) texts(chat int64, n int) []string {
 	return got
 }
 
-func (h *house) dm(name string) (models.User, models.Chat) {
+func (h *fixture) dm(name string) (models.User, models.Chat) {
 	u := h.api.User(name)
 	return u, h.api.DM(u)
 }
