@@ -10,8 +10,8 @@ import (
 // at another: who asks for it need not be trusted with the token. The bus, which knows
 // tokens by their hash, says whose a pass for an address is (GET /whoami?for=ADDRESS).
 
-// passName is how many characters of a pass say whose it is.
-const passName = len("pass_") + 32
+// derivedNameLen is how many characters of a pass say whose it is.
+const derivedNameLen = len("pass_") + 32
 
 // NewDerivedToken returns the pass of a token for an address.
 func NewDerivedToken(token, address string) string {
@@ -26,10 +26,10 @@ func NewDerivedTokenOf(tokenHash, address string) string {
 
 // DerivedTokenName returns the part of a pass that is the same at all addresses; empty if it is none.
 func DerivedTokenName(pass string) string {
-	if len(pass) != passName+2*sha256.Size {
+	if len(pass) != derivedNameLen+2*sha256.Size {
 		return ""
 	}
-	return pass[:passName]
+	return pass[:derivedNameLen]
 }
 
 func keyed(key, text string) string {

@@ -43,7 +43,7 @@ const (
 // Decide returns how the agent self treats the event e, given what its records
 // say (facts) and how it is configured. It is total and pure.
 func Decide(e Event, self Self, facts Facts, cfg Config) Decision {
-	v := look(&e, &self, &facts, &cfg)
+	v := newSituation(&e, &self, &facts, &cfg)
 	r := rules[slices.IndexFunc(rules, func(r rule) bool { return r.when(&v) })]
 	d := Decision{
 		Directedness: r.aim(&v), Policy: r.policy, Injection: r.mode, Priority: e.priority(), Reason: r.reason, Action: r.action,
@@ -55,13 +55,13 @@ func Decide(e Event, self Self, facts Facts, cfg Config) Decision {
 		d.Injection = ModeImmediate
 	}
 	weaken(&d, &v)
-	oblige(&d, &v)
-	fit(&d, &v)
+	applyObligation(&d, &v)
+	fitHarness(&d, &v)
 	return d
 }
 
 // weaken takes back an obligation that time or an earlier answer has settled.
-func weaken(d *Decision, v *view) {
+func weaken(d *Decision, v *situation) {
 	if v.facts.Left && v.mentions.me && d.Action == ActionNone {
 		d.Action = ActionReturn
 		d.Reason += "+returned"
@@ -82,8 +82,8 @@ func weaken(d *Decision, v *view) {
 	}
 }
 
-// fit puts a decision into the words of the draft and the modes of the harness.
-func fit(d *Decision, v *view) {
+// fitHarness puts a decision into the words of the draft and the modes of the harness.
+func fitHarness(d *Decision, v *situation) {
 	if d.Injection == ModeDigest && !v.cfg.Digests {
 		d.Injection = ModeSilent
 	}
@@ -117,8 +117,8 @@ func AfterClaim(d Decision, inject *Capabilities) Decision {
 	return d
 }
 
-// A view is everything that the rules ask about, looked up once.
-type view struct {
+// A situation is everything that the rules ask about, looked up once.
+type situation struct {
 	event    *Event
 	self     *Self
 	facts    *Facts
@@ -129,9 +129,9 @@ type view struct {
 	replyNot bool     // it answers a message of another agent
 }
 
-func look(e *Event, self *Self, facts *Facts, cfg *Config) view {
+func newSituation(e *Event, self *Self, facts *Facts, cfg *Config) situation {
 	spoken := spokenPart(e.Text)
-	v := view{
+	v := situation{
 		event: e, self: self, facts: facts, cfg: cfg,
 		mentions: resolveMentions(e, self, cfg.words(), spoken),
 		words:    tokens(withoutLabels(spoken)),
@@ -143,16 +143,16 @@ func look(e *Event, self *Self, facts *Facts, cfg *Config) view {
 	return v
 }
 
-// own reports whether the agent wrote the event itself.
-func (v *view) own() bool {
+// isOwn reports whether the agent wrote the event itself.
+func (v *situation) isOwn() bool {
 	return v.event.authorKind() == AuthorAgent && v.self.is(v.event.Author.ID) ||
 		v.self.ID != "" && v.event.Author.ID == v.self.ID
 }
 
-// direct reports whether the event is a direct message to this agent: a dm
+// isDirect reports whether the event is a direct message to this agent: a dm
 // whose recipient, if told, is the agent, and which does not name only
 // other agents that are known to be in the same dm.
-func (v *view) direct() bool {
+func (v *situation) isDirect() bool {
 	if v.event.conversationKind() != ConversationDM {
 		return false
 	}
@@ -162,7 +162,7 @@ func (v *view) direct() bool {
 	return !v.namesOnlyAnother()
 }
 
-func (v *view) namesOnlyAnother() bool {
+func (v *situation) namesOnlyAnother() bool {
 	if v.mentions.me || v.mentions.role || len(v.facts.OtherAgents) == 0 {
 		return false
 	}
@@ -174,22 +174,22 @@ func (v *view) namesOnlyAnother() bool {
 	})
 }
 
-// aimed reports whether the event is aimed at this agent by name: it is a
+// isDirected reports whether the event is aimed at this agent by name: it is a
 // direct message, mentions it, or answers it.
-func (v *view) aimed() bool {
-	return v.mentions.me || v.direct() || v.replyMe && !v.mentions.others
+func (v *situation) isDirected() bool {
+	return v.mentions.me || v.isDirect() || v.replyMe && !v.mentions.others
 }
 
 // acknowledges reports whether the text says nothing but thanks or the like, or is made
 // of emoji, and asks nothing.
-func (v *view) acknowledges() bool {
+func (v *situation) acknowledges() bool {
 	spoken := withoutLabels(spokenPart(v.event.Text))
 	emoji := onlyEmoji(spoken)
 	if v.event.Attachments > 0 || strings.ContainsAny(spoken, questionMarks) || !emoji && !consistsOf(v.words, v.cfg.words().Acks, nil) {
 		return false
 	}
 	answers := v.facts.Asked && v.event.authorKind() == AuthorHuman &&
-		(emoji || consistsOf(v.words, v.cfg.words().Answers, v.words)) && v.aimed()
+		(emoji || consistsOf(v.words, v.cfg.words().Answers, v.words)) && v.isDirected()
 	return !answers
 }
 
@@ -200,36 +200,36 @@ func IsAcknowledgement(text string, answer bool) bool {
 	return consistsOf(said, w.Acks, nil) && !(answer && consistsOf(said, w.Answers, said))
 }
 
-func (v *view) stops() bool {
+func (v *situation) stops() bool {
 	return v.event.Attachments == 0 && consistsOf(v.words, v.cfg.words().Stop, stopFillers)
 }
 
-func (v *view) asksToLeave() bool {
+func (v *situation) asksToLeave() bool {
 	return v.mentions.me && consistsOf(v.words, v.cfg.words().Leave, leaveFillers)
 }
 
-// work reports whether the event hands out, asks about or blocks work.
-func (v *view) work() bool {
+// isWork reports whether the event hands out, asks about or blocks work.
+func (v *situation) isWork() bool {
 	return slices.Contains([]EventKind{KindAssignment, KindApproval, KindBlocker, KindAnswer}, v.event.kind())
 }
 
-// workForMe reports whether work is for this agent: by recipient, else by mention, else
+// isWorkForSelf reports whether work is for this agent: by recipient, else by mention, else
 // because it was sent here.
-func (v *view) workForMe() bool {
+func (v *situation) isWorkForSelf() bool {
 	if v.event.Recipient != "" {
 		return v.self.is(v.event.Recipient)
 	}
 	return v.mentions.me || !v.mentions.others && !v.mentions.role
 }
 
-// status reports whether nobody says anything to anybody: logs, progress,
+// isStatus reports whether nobody says anything to anybody: logs, progress,
 // system and tool conversations, and kinds of events that we do not know.
-func (v *view) status() bool {
+func (v *situation) isStatus() bool {
 	said := v.event.kind() == KindMessage || v.event.kind() == KindEdit
 	talk := slices.Contains([]ConversationKind{ConversationDM, ConversationChannel, ConversationThread}, v.event.conversationKind())
-	return !talk || !v.work() && (!said || v.event.authorKind() == AuthorSystem && !v.aimed())
+	return !talk || !v.isWork() && (!said || v.event.authorKind() == AuthorSystem && !v.isDirected())
 }
 
-func (v *view) ownsStream() bool {
+func (v *situation) ownsStream() bool {
 	return v.event.Conversation.StreamID != "" && slices.Contains(v.self.Streams, v.event.Conversation.StreamID)
 }

@@ -57,7 +57,7 @@ func (l EscalationPolicy) Next(c Escalation) EscalationStep {
 		switch {
 		case who == "":
 			continue
-		case c.Asked[r.rung] != "", asked(c.Asked, who):
+		case c.Asked[r.rung] != "", wasAsked(c.Asked, who):
 			why = "asked"
 		case who == identity(c.Self):
 			why = "itself"
@@ -73,7 +73,7 @@ func (l EscalationPolicy) Next(c Escalation) EscalationStep {
 		reason += "+" + string(r.rung) + "_" + why
 	}
 	for _, who := range l.People {
-		if who = identity(who); who != "" && who != identity(c.Author) && !asked(c.Asked, who) {
+		if who = identity(who); who != "" && who != identity(c.Author) && !wasAsked(c.Asked, who) {
 			return EscalationStep{LevelPerson, who, reason}
 		}
 	}
@@ -89,7 +89,7 @@ func identity(name string) string {
 	return "agent:" + name
 }
 
-func asked(before map[Level]string, who string) bool {
+func wasAsked(before map[Level]string, who string) bool {
 	for _, b := range before {
 		if identity(b) == who {
 			return true

@@ -15,11 +15,11 @@ const (
 // Fence returns the fence of a prompt for characters that were drawn, such as those of
 // rand.Text, at least 12. Answer knows it again in what a model writes.
 func Fence(drawn string) string {
-	return drawn[:fenceDrawn] + checkOf(drawn[:fenceDrawn])
+	return drawn[:fenceDrawn] + fenceChecksum(drawn[:fenceDrawn])
 }
 
-// checkOf returns the check of drawn characters: 20 bits of a polynomial over a prime.
-func checkOf(drawn string) string {
+// fenceChecksum returns the check of drawn characters: 20 bits of a polynomial over a prime.
+func fenceChecksum(drawn string) string {
 	sum := uint64(5)
 	for _, c := range []byte(drawn) {
 		sum = (sum*257 + uint64(c)) % 1_048_573
@@ -47,7 +47,7 @@ var (
 // that are a fence and nothing else: "" if no other line is left.
 func withoutFences(text string) string {
 	without := func(fence string) string {
-		if word := fenceWord.FindString(fence); checkOf(word[:fenceDrawn]) == word[fenceDrawn:] {
+		if word := fenceWord.FindString(fence); fenceChecksum(word[:fenceDrawn]) == word[fenceDrawn:] {
 			return ""
 		}
 		return fence

@@ -25,7 +25,7 @@ type Knock struct {
 // PullThread is the tool that a knock points to.
 const PullThread = "chat.read_thread"
 
-func newKnock(v *view, d *Decision) *Knock {
+func newKnock(v *situation, d *Decision) *Knock {
 	k := &Knock{
 		From: AuthorLabel(v.event.Author), Where: PlaceLabel(v.event.Conversation), PullWith: PullThread,
 		Directedness: d.Directedness, Policy: d.Policy, Priority: d.Priority, Topic: knockTopic(v),
@@ -42,7 +42,7 @@ const maxTitle = 60
 // knockTopic returns what kind of thing happened: the kind of the event, the agent's own
 // roles, streams and work, the title of a thread, quoted, and the length of the text. Nothing
 // that was said goes into it.
-func knockTopic(v *view) string {
+func knockTopic(v *situation) string {
 	what := "a message"
 	switch v.event.kind() {
 	case KindReturn:
@@ -80,7 +80,7 @@ func prefix(s string, n int) string {
 	return s
 }
 
-func reactionTopic(v *view) string {
+func reactionTopic(v *situation) string {
 	row, err := ParseSignal(v.event.Signal)
 	what, meaning := "message", row.Meaning
 	if v.facts.Asked {

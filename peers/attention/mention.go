@@ -96,7 +96,7 @@ func Labels(text string) []Label {
 func CountLeading(text string, labels []Label) int {
 	end := 0
 	for i, l := range labels {
-		if strings.TrimFunc(text[end:l.From], separates) != "" {
+		if strings.TrimFunc(text[end:l.From], isSeparator) != "" {
 			return i
 		}
 		end = l.To
@@ -105,10 +105,10 @@ func CountLeading(text string, labels []Label) int {
 }
 
 // TextAfterLabel returns what a text says behind a label.
-func TextAfterLabel(text string, l Label) string { return strings.TrimFunc(text[l.To:], separates) }
+func TextAfterLabel(text string, l Label) string { return strings.TrimFunc(text[l.To:], isSeparator) }
 
-// separates reports whether a rune may stand between leading labels.
-func separates(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(",;:", r) }
+// isSeparator reports whether a rune may stand between leading labels.
+func isSeparator(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(",;:", r) }
 
 // scan returns where the characters end that are wanted.
 func scan(text string, from int, want func(rune) bool) int {

@@ -105,11 +105,11 @@ var obligationMoves = map[Effect]map[ObligationState]ObligationState{
 	},
 }
 
-// A role is on which side of an obligation somebody stands.
-type role int
+// A actorRole is on which side of an obligation somebody stands.
+type actorRole int
 
 const (
-	anybody role = iota
+	anybody actorRole = iota
 	authorSide
 	delegateSide
 	recipientSide
@@ -119,7 +119,7 @@ const (
 // actRules says what an act comes to: the first row that fits decides.
 var actRules = []struct {
 	reason  string
-	by      role
+	by      actorRole
 	kind    ActKind
 	signals []Signal
 	names   bool // it must name the recipient
@@ -151,7 +151,7 @@ func (o *ObligationRecord) Effect(a Act) (Effect, string) {
 		kind = ActSignal
 	}
 	for _, r := range actRules {
-		if o.fits(r.by, a.Actor) && (r.kind == "" || r.kind == kind) && (r.signals == nil || slices.Contains(r.signals, a.Signal)) &&
+		if o.hasRole(r.by, a.Actor) && (r.kind == "" || r.kind == kind) && (r.signals == nil || slices.Contains(r.signals, a.Signal)) &&
 			(!r.names || a.Recipient == o.Recipient) {
 			return r.effect, r.reason
 		}
@@ -159,7 +159,7 @@ func (o *ObligationRecord) Effect(a Act) (Effect, string) {
 	return EffectNone, ""
 }
 
-func (o *ObligationRecord) fits(by role, who string) bool {
+func (o *ObligationRecord) hasRole(by actorRole, who string) bool {
 	switch by {
 	case authorSide:
 		return who != "" && who == o.Author
@@ -301,20 +301,20 @@ func (o *ObligationRecord) Age(now time.Time) string {
 
 // obliges reports whether an event obliges this agent: its author waits for it by name, or,
 // where none is named, it is aimed at it.
-func (v *view) obliges() bool {
-	if v.event.Obligation == nil || v.cfg.Version != Version0811 || v.own() ||
+func (v *situation) obliges() bool {
+	if v.event.Obligation == nil || v.cfg.Version != Version0811 || v.isOwn() ||
 		!slices.Contains([]EventKind{KindMessage, KindEdit, KindAssignment, KindApproval, KindBlocker, KindAnswer}, v.event.kind()) {
 		return false
 	}
 	if len(v.event.Recipients) == 0 {
-		return v.aimed() || v.work() && v.workForMe()
+		return v.isDirected() || v.isWork() && v.isWorkForSelf()
 	}
 	return slices.ContainsFunc(v.event.Recipients, v.self.is)
 }
 
-// oblige makes of a decision that of an event whose author waits for this agent: it is
+// applyObligation makes of a decision that of an event whose author waits for this agent: it is
 // answered, and never where the model may not see it.
-func oblige(d *Decision, v *view) {
+func applyObligation(d *Decision, v *situation) {
 	if !v.obliges() {
 		return
 	}

@@ -90,16 +90,16 @@ func permit(s *ReplyContext, signal bool) Refusal {
 	return Refusal{}
 }
 
-// silences are texts that models write when they mean to say nothing.
-var silences = []string{
+// silenceTexts are texts that models write when they mean to say nothing.
+var silenceTexts = []string{
 	"no reply", "no_reply", "noreply", "no response", "no_response", "stay silent", "remain silent", "staying silent", "heartbeat ok", "heartbeat_ok",
 	"no action", "no action needed", "no response needed", "no reply needed", "no reply necessary", "no response necessary", "end turn",
 	"end_turn", "do not respond", "must_not_respond", "must not respond", "not addressed to me",
 }
 
-// wrappedSilences are silences only if they are wrapped: else each is a short answer to
+// wrappedSilenceTexts are silences only if they are wrapped: else each is a short answer to
 // an honest question.
-var wrappedSilences = []string{
+var wrappedSilenceTexts = []string{
 	"none", "nothing", "skip", "pass", "na", "n/a", "nil", "null", "ignore", "ignored", "silence", "silent", "empty", "no comment",
 }
 
@@ -113,12 +113,12 @@ func MeansSilence(text string) bool {
 		return !strings.ContainsAny(bare, "!")
 	}
 	wrapped := strings.ContainsAny(bare[:1], "*_~`'\"([{<-—–…|#=") || strings.ContainsAny(text, "_")
-	return slices.Contains(silences, inner) || slices.Contains(wrappedSilences, inner) && (wrapped || shouted(inner, text))
+	return slices.Contains(silenceTexts, inner) || slices.Contains(wrappedSilenceTexts, inner) && (wrapped || isShouted(inner, text))
 }
 
-// shouted reports whether a word is written for a program: nobody answers a question with
+// isShouted reports whether a word is written for a program: nobody answers a question with
 // SILENT.
-func shouted(word, text string) bool {
+func isShouted(word, text string) bool {
 	return (word == "silent" || word == "silence") && text == strings.ToUpper(text)
 }
 
@@ -156,14 +156,14 @@ func (x Exchange) Next(now time.Time) ExchangeAction {
 	switch {
 	case x.Escalated:
 		return ExchangeHold
-	case len(x.Sent) > ExchangeTotal-2, first >= 0 && now.Sub(x.Sent[first]) < ExchangeWindow, x.stuck():
+	case len(x.Sent) > ExchangeTotal-2, first >= 0 && now.Sub(x.Sent[first]) < ExchangeWindow, x.isStuck():
 		return ExchangeEscalate
 	}
 	return ExchangeAllow
 }
 
-// stuck reports whether the others only repeat themselves.
-func (x Exchange) stuck() bool {
+// isStuck reports whether the others only repeat themselves.
+func (x Exchange) isStuck() bool {
 	for i := range exchangeStuck {
 		if i >= len(x.Received) || !IsRepeat(x.Received[i], x.Received[i+1:]) {
 			return false
@@ -182,17 +182,17 @@ const (
 // IsRepeat reports whether a text says again what one of the earlier texts
 // of the same agent said: nearly the same words, whatever the case and punctuation.
 func IsRepeat(text string, earlier []string) bool {
-	words := spoken(text)
-	return words != "" && slices.ContainsFunc(earlier, func(e string) bool { return alike(words, spoken(e)) })
+	words := normalize(text)
+	return words != "" && slices.ContainsFunc(earlier, func(e string) bool { return isSimilar(words, normalize(e)) })
 }
 
-// spoken returns the beginning of a text as bare words.
-func spoken(text string) string {
+// normalize returns the beginning of a text as bare words.
+func normalize(text string) string {
 	words := []rune(strings.Join(tokens(text), " "))
 	return string(words[:min(len(words), comparedWords)])
 }
 
-func alike(a, b string) bool {
+func isSimilar(a, b string) bool {
 	longest := max(utf8.RuneCountInString(a), utf8.RuneCountInString(b))
 	return float64(levenshtein.ComputeDistance(a, b)) <= (1-sameWords)*float64(longest)
 }
@@ -207,7 +207,7 @@ const (
 // IsForward reports whether a text is what was said elsewhere, as somebody passes it on: nearly
 // the same words, or all of them with little around, or the beginning of them.
 func IsForward(text, said string) bool {
-	a, b := spoken(text), spoken(said)
+	a, b := normalize(text), normalize(said)
 	longer, shorter := max(len(a), len(b)), min(len(a), len(b))
 	switch {
 	case shorter == 0:
@@ -219,5 +219,5 @@ func IsForward(text, said string) bool {
 	case strings.Contains(a, b), strings.Contains(b, a):
 		return true
 	}
-	return float64(shorter) >= sameWords*float64(longer) && alike(a, b)
+	return float64(shorter) >= sameWords*float64(longer) && isSimilar(a, b)
 }

@@ -220,7 +220,7 @@ func HeaderValue(s string) string {
 			b.WriteString(`\\`)
 		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\ufffd"):
 			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case visible(r):
+		case isPrintable(r):
 			b.WriteRune(r)
 		case r > 0xffff:
 			fmt.Fprintf(&b, `\U%08x`, r)
@@ -231,8 +231,8 @@ func HeaderValue(s string) string {
 	return b.String()
 }
 
-// visible reports whether a character may stand in a header as it is.
-func visible(r rune) bool { return r == ' ' || unicode.IsGraphic(r) && !unicode.IsSpace(r) }
+// isPrintable reports whether a character may stand in a header as it is.
+func isPrintable(r rune) bool { return r == ' ' || unicode.IsGraphic(r) && !unicode.IsSpace(r) }
 
 // BodyText makes a body that shows what it holds: line ends become "\n", and
 // control and bidirectional characters are escaped; everything else, line
@@ -241,7 +241,7 @@ func BodyText(s string) string {
 	s = strings.ReplaceAll(strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\r\n", "\n"), "\r", "\n")
 	var b strings.Builder
 	for _, r := range s {
-		if hidden(r) {
+		if isInvisible(r) {
 			fmt.Fprintf(&b, `\u%04x`, r)
 		} else {
 			b.WriteRune(r)
@@ -250,9 +250,9 @@ func BodyText(s string) string {
 	return b.String()
 }
 
-// hidden reports whether a character is a control character, or turns the direction of
+// isInvisible reports whether a character is a control character, or turns the direction of
 // a text. The joiners that make up emoji and some scripts are not hidden.
-func hidden(r rune) bool {
+func isInvisible(r rune) bool {
 	switch {
 	case r == '\n', r == '\t':
 		return false

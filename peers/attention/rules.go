@@ -5,8 +5,8 @@ import "slices"
 // A rule is one row of the decision table.
 type rule struct {
 	reason string // its name, which the decision carries
-	when   func(*view) bool
-	aim    func(*view) Directedness
+	when   func(*situation) bool
+	aim    func(*situation) Directedness
 	policy Policy
 	mode   Mode
 	action Action
@@ -16,30 +16,30 @@ type rule struct {
 // last one always applies. The order is the precedence: what happened, then
 // whether the agent takes part here, then what is said, then to whom.
 var rules = []rule{
-	{"own_message", (*view).own, ambient, PolicyMustNotRespond, ModeSilent, ActionNone},
-	{"deleted", ofKind(KindDelete), nominal, PolicyMustNotRespond, ModeSilent, ActionNone},
+	{"own_message", (*situation).isOwn, ambient, PolicyMustNotRespond, ModeSilent, ActionNone},
+	{"deleted", ofKind(KindDelete), mentionDirectedness, PolicyMustNotRespond, ModeSilent, ActionNone},
 	{"membership", ofKind(KindMembership), ambient, PolicyMustNotRespond, ModeSilent, ActionNone},
 
-	{"stop_pressed", all(ofKind(KindReaction), withSignal(SignalStop), byPerson, ofNoAgent), reacted, PolicyMustNotRespond, ModeToolMailbox, ActionSettle},
-	{"reaction_removed", all(ofKind(KindReaction), withSignal("")), reacted, PolicyMustNotRespond, ModeSilent, ActionNone},
+	{"stop_pressed", all(ofKind(KindReaction), withSignal(SignalStop), byPerson, ofNoAgent), reactionDirectedness, PolicyMustNotRespond, ModeToolMailbox, ActionSettle},
+	{"reaction_removed", all(ofKind(KindReaction), withSignal("")), reactionDirectedness, PolicyMustNotRespond, ModeSilent, ActionNone},
 	{"reaction_asks", all(ofKind(KindReaction), onMine, withSignal(SignalDeclined, SignalBlocked, SignalUnclear)),
 		toMe, PolicyMayRespond, ModeNotify, ActionNone},
-	{"reaction_proceeds", all(ofKind(KindReaction), onMine, withSignal(SignalAgree), func(v *view) bool { return v.facts.Asked }),
+	{"reaction_proceeds", all(ofKind(KindReaction), onMine, withSignal(SignalAgree), func(v *situation) bool { return v.facts.Asked }),
 		toMe, PolicyMayRespond, ModeNotify, ActionNone},
 	{"reaction", all(ofKind(KindReaction), onMine, withSignal(SignalDone), byPerson), toMe, PolicyMustNotRespond, ModeNotify, ActionSettle},
-	{"reaction_elsewhere", all(ofKind(KindReaction), withSignal(SignalDone), byPerson, ofNoAgent), reacted, PolicyMustNotRespond, ModeToolMailbox, ActionSettle},
+	{"reaction_elsewhere", all(ofKind(KindReaction), withSignal(SignalDone), byPerson, ofNoAgent), reactionDirectedness, PolicyMustNotRespond, ModeToolMailbox, ActionSettle},
 	{"reaction", all(ofKind(KindReaction), onMine), toMe, PolicyMustNotRespond, ModeNotify, ActionNone},
-	{"reaction_elsewhere", ofKind(KindReaction), reacted, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
+	{"reaction_elsewhere", ofKind(KindReaction), reactionDirectedness, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
 
 	{"undelivered", ofKind(KindUndelivered), toMe, PolicyMayRespond, ModeBuffered, ActionNone},
-	{"reminder", all(ofKind(KindReminder), func(v *view) bool { return !v.facts.Left }), toMe, PolicyMayRespond, ModeBuffered, ActionNone},
+	{"reminder", all(ofKind(KindReminder), func(v *situation) bool { return !v.facts.Left }), toMe, PolicyMayRespond, ModeBuffered, ActionNone},
 	{"obligation_returns", ofKind(KindReturn), toMe, PolicyMustRespond, ModeNotify, ActionNone},
-	{"status", (*view).status, ambient, PolicyMustNotRespond, ModeDigest, ActionNone},
+	{"status", (*situation).isStatus, ambient, PolicyMustNotRespond, ModeDigest, ActionNone},
 
-	{"left", func(v *view) bool { return v.facts.Left && !v.mentions.me }, nominal, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
-	{"asked_to_leave", (*view).asksToLeave, toMe, PolicyMustRespond, ModeImmediate, ActionLeave},
+	{"left", func(v *situation) bool { return v.facts.Left && !v.mentions.me }, mentionDirectedness, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
+	{"asked_to_leave", (*situation).asksToLeave, toMe, PolicyMustRespond, ModeImmediate, ActionLeave},
 
-	{"work_of_another", func(v *view) bool { return v.work() && !v.workForMe() },
+	{"work_of_another", func(v *situation) bool { return v.isWork() && !v.isWorkForSelf() },
 		toOther, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
 	{"assignment", ofKind(KindAssignment), toMe, PolicyMustRespond, ModeBuffered, ActionNone},
 	{"approval", ofKind(KindApproval), toMe, PolicyMustRespond, ModeImmediate, ActionNone},
@@ -47,71 +47,71 @@ var rules = []rule{
 
 	{"answer", ofKind(KindAnswer), toMe, PolicyMayRespond, ModeBuffered, ActionNone},
 
-	{"told_nobody", carrying(DirectedAmbient), ambient, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
-	{"addressed_to_other", (*view).carriedPast, toOther, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
-	{"told_role", all(carrying(DirectedToMyRole), (*view).namesNobody), toMyRole, PolicyMayRespond, ModeNotify, ActionNone},
+	{"told_nobody", declares(DirectedAmbient), ambient, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
+	{"addressed_to_other", (*situation).declaredForOther, toOther, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
+	{"told_role", all(declares(DirectedToMyRole), (*situation).namesNobody), toMyRole, PolicyMayRespond, ModeNotify, ActionNone},
 
-	{"acknowledgement", all((*view).acknowledges, (*view).aimed), toMe, PolicyAckOnly, ModeSilent, ActionNone},
-	{"acknowledgement", (*view).acknowledges, nominal, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
-	{"stop_word", all((*view).stops, (*view).aimed), toMe, PolicyMustRespond, ModeImmediate, ActionCancel},
-	{"repeated", (*view).repeats, nominal, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
+	{"acknowledgement", all((*situation).acknowledges, (*situation).isDirected), toMe, PolicyAckOnly, ModeSilent, ActionNone},
+	{"acknowledgement", (*situation).acknowledges, mentionDirectedness, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
+	{"stop_word", all((*situation).stops, (*situation).isDirected), toMe, PolicyMustRespond, ModeImmediate, ActionCancel},
+	{"repeated", (*situation).repeats, mentionDirectedness, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
 
-	{"direct_message", (*view).direct, toMe, PolicyMustRespond, ModeBuffered, ActionNone},
-	{"mention", func(v *view) bool { return v.mentions.me }, toMe, PolicyMustRespond, ModeBuffered, ActionNone},
-	{"direct_question", (*view).aimed, toMe, PolicyMustRespond, ModeBuffered, ActionNone},
+	{"direct_message", (*situation).isDirect, toMe, PolicyMustRespond, ModeBuffered, ActionNone},
+	{"mention", func(v *situation) bool { return v.mentions.me }, toMe, PolicyMustRespond, ModeBuffered, ActionNone},
+	{"direct_question", (*situation).isDirected, toMe, PolicyMustRespond, ModeBuffered, ActionNone},
 
-	{"role_mention", func(v *view) bool { return v.mentions.role }, toMyRole, PolicyMayRespond, ModeNotify, ActionNone},
-	{"addressed_to_other", (*view).toOther, toOther, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
-	{"owned_stream", (*view).ownsStream, toMyRole, PolicyMayRespond, ModeNotify, ActionNone},
-	{"owned_thread", func(v *view) bool { return v.event.inThread() && v.facts.OwnsThread },
+	{"role_mention", func(v *situation) bool { return v.mentions.role }, toMyRole, PolicyMayRespond, ModeNotify, ActionNone},
+	{"addressed_to_other", (*situation).toOther, toOther, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
+	{"owned_stream", (*situation).ownsStream, toMyRole, PolicyMayRespond, ModeNotify, ActionNone},
+	{"owned_thread", func(v *situation) bool { return v.event.inThread() && v.facts.OwnsThread },
 		toMyRole, PolicyMayRespond, ModeNotify, ActionNone},
-	{"thread_participant", func(v *view) bool { return v.event.inThread() && v.facts.Participating },
+	{"thread_participant", func(v *situation) bool { return v.event.inThread() && v.facts.Participating },
 		toMyRole, PolicyMayRespond, ModeNotify, ActionNone},
-	{"agent_without_task", func(v *view) bool { return v.event.authorKind() == AuthorAgent },
+	{"agent_without_task", func(v *situation) bool { return v.event.authorKind() == AuthorAgent },
 		toOther, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
-	{"ambient", func(*view) bool { return true }, ambient, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
+	{"ambient", func(*situation) bool { return true }, ambient, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
 }
 
-func all(conditions ...func(*view) bool) func(*view) bool {
-	return func(v *view) bool {
-		return !slices.ContainsFunc(conditions, func(holds func(*view) bool) bool { return !holds(v) })
+func all(conditions ...func(*situation) bool) func(*situation) bool {
+	return func(v *situation) bool {
+		return !slices.ContainsFunc(conditions, func(holds func(*situation) bool) bool { return !holds(v) })
 	}
 }
 
-func ofKind(kind EventKind) func(*view) bool {
-	return func(v *view) bool { return v.event.kind() == kind }
+func ofKind(kind EventKind) func(*situation) bool {
+	return func(v *situation) bool { return v.event.kind() == kind }
 }
 
-func withSignal(signals ...Signal) func(*view) bool {
-	return func(v *view) bool { return slices.Contains(signals, Signal(v.event.Signal)) }
+func withSignal(signals ...Signal) func(*situation) bool {
+	return func(v *situation) bool { return slices.Contains(signals, Signal(v.event.Signal)) }
 }
 
 // onMine reports whether a reaction was put on a message of this agent.
-func onMine(v *view) bool { return v.replyMe }
+func onMine(v *situation) bool { return v.replyMe }
 
-func ofNoAgent(v *view) bool { return !v.replyNot }
+func ofNoAgent(v *situation) bool { return !v.replyNot }
 
-func byPerson(v *view) bool { return v.event.authorKind() == AuthorHuman }
+func byPerson(v *situation) bool { return v.event.authorKind() == AuthorHuman }
 
-// carrying selects what an agent wrote that says so itself whom it obliges.
-func carrying(d Directedness) func(*view) bool {
-	return func(v *view) bool { return v.event.authorKind() == AuthorAgent && v.event.Directedness == d }
+// declares selects what an agent wrote that says so itself whom it obliges.
+func declares(d Directedness) func(*situation) bool {
+	return func(v *situation) bool { return v.event.authorKind() == AuthorAgent && v.event.Directedness == d }
 }
 
-func (v *view) namesNobody() bool { return v.mentions == mentions{} }
+func (v *situation) namesNobody() bool { return v.mentions == mentions{} }
 
-// carriedPast reports whether what an agent wrote obliges somebody, as it says itself, who
+// declaredForOther reports whether what an agent wrote obliges somebody, as it says itself, who
 // is not this agent: it names neither this agent nor a role that it has, and if it is for
 // whom it answers, it answers somebody else.
-func (v *view) carriedPast() bool {
+func (v *situation) declaredForOther() bool {
 	if v.mentions.me || v.mentions.role {
 		return false
 	}
-	return carrying(DirectedToOther)(v) || carrying(DirectedToMe)(v) && !v.aimed()
+	return declares(DirectedToOther)(v) || declares(DirectedToMe)(v) && !v.isDirected()
 }
 
-// reacted returns at whom a reaction is aimed: at the author of its message.
-func reacted(v *view) Directedness {
+// reactionDirectedness returns at whom a reaction is aimed: at the author of its message.
+func reactionDirectedness(v *situation) Directedness {
 	switch {
 	case v.replyMe:
 		return DirectedToMe
@@ -122,19 +122,19 @@ func reacted(v *view) Directedness {
 }
 
 // repeats reports whether an agent says what it was heard for already, and was not asked to.
-func (v *view) repeats() bool {
+func (v *situation) repeats() bool {
 	return v.facts.Repeated && v.event.authorKind() == AuthorAgent && !v.facts.Asked
 }
 
 // toOther reports whether somebody else is the clear recipient.
-func (v *view) toOther() bool {
+func (v *situation) toOther() bool {
 	return v.mentions.others || v.replyNot || v.event.conversationKind() == ConversationDM
 }
 
-// nominal returns at whom an event is aimed, for rules that do not depend on it.
-func nominal(v *view) Directedness {
+// mentionDirectedness returns at whom an event is aimed, for rules that do not depend on it.
+func mentionDirectedness(v *situation) Directedness {
 	switch {
-	case v.aimed():
+	case v.isDirected():
 		return DirectedToMe
 	case v.mentions.role:
 		return DirectedToMyRole
@@ -154,4 +154,6 @@ var (
 	ambient  = always(DirectedAmbient)
 )
 
-func always(d Directedness) func(*view) Directedness { return func(*view) Directedness { return d } }
+func always(d Directedness) func(*situation) Directedness {
+	return func(*situation) Directedness { return d }
+}

@@ -51,8 +51,8 @@ func Timelines() ([]Timeline, error) {
 // created is when the event of every timeline was created.
 var created = time.Date(2026, 8, 11, 14, 2, 11, 0, time.UTC)
 
-// afters reads times after the event was created.
-func afters(list []Moment) (times []time.Time, err error) {
+// parseTimes reads times after the event was created.
+func parseTimes(list []Moment) (times []time.Time, err error) {
 	for _, m := range list {
 		d, err := time.ParseDuration(m.After)
 		if err != nil {
@@ -70,14 +70,14 @@ func (t *Timeline) Check(r ReturnIntervals) error {
 	case err != nil:
 		return err
 	case !slices.EqualFunc(did, t.Want, func(a, b Moment) bool { return a.After == b.After && a.Do == b.Do }):
-		return fmt.Errorf("the host does %s, and should do %s", told(did), told(t.Want))
+		return fmt.Errorf("the host does %s, and should do %s", formatMoments(did), formatMoments(t.Want))
 	case string(state) != t.State:
 		return fmt.Errorf("the obligation is %s in the end, and should be %s", state, t.State)
 	}
 	return nil
 }
 
-func told(list []Moment) string {
+func formatMoments(list []Moment) string {
 	said := []string{}
 	for _, m := range list {
 		said = append(said, m.Do+" at "+m.After)
@@ -87,9 +87,9 @@ func told(list []Moment) string {
 
 // Play returns what a host does that goes by [Owed.Next], and how the obligation stands then.
 func (t *Timeline) Play(r ReturnIntervals) (did []Moment, state ObligationState, err error) {
-	acted, err := afters(t.Acts)
-	away, err2 := afters(t.Away)
-	until, err3 := afters([]Moment{{After: t.Until}})
+	acted, err := parseTimes(t.Acts)
+	away, err2 := parseTimes(t.Away)
+	until, err3 := parseTimes([]Moment{{After: t.Until}})
 	if err, ok := firstOf(err, err2, err3); ok {
 		return nil, "", err
 	}

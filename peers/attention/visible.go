@@ -7,31 +7,31 @@ import (
 	"strings"
 )
 
-// innerTags enclose what models write for themselves or for their host: thoughts, calls
+// hiddenTags enclose what models write for themselves or for their host: thoughts, calls
 // of tools, and their results. Some models put a name and a colon before each.
-var innerTags = []string{
+var hiddenTags = []string{
 	"think", "thinking", "thought", "reasoning", "scratchpad", "tool_call", "tool_calls", "tool_response", "tool_result", "tool_use",
 	"function_call", "function_calls", "function_results", "invoke",
 }
 
 // anyTag matches the name of an inner tag.
-var anyTag = `(?:[a-z]+:)?(?:` + strings.Join(innerTags, "|") + `)`
+var anyTag = `(?:[a-z]+:)?(?:` + strings.Join(hiddenTags, "|") + `)`
 
-// stays matches where a tag is a word for people: in code, in quotation marks of its own, or
+// codeOrQuote matches where a tag is a word for people: in code, in quotation marks of its own, or
 // within a sentence that calls it a tag ("the <think> tag"). A straight quote is one only away from
 // other words: `"yes"</think>"Yes"` quotes no tag, as `of tokens </think> Tokens are` names none.
-var stays = "(```.*?(?:```|\\z)|`[^`\n]+`|" +
-	`[“„‘‚]` + quotable + `[”“’‘]|[«‹][ \x{a0}]?` + quotable + `[ \x{a0}]?[»›]|[「『]` + quotable + `[」』]|` +
-	`\B(?:"` + quotable + `"|'` + quotable + `')(?:[\s.,;:!?…)\]}、。，！？/-]|\z)|` +
+var codeOrQuote = "(```.*?(?:```|\\z)|`[^`\n]+`|" +
+	`[“„‘‚]` + quotedTag + `[”“’‘]|[«‹][ \x{a0}]?` + quotedTag + `[ \x{a0}]?[»›]|[「『]` + quotedTag + `[」』]|` +
+	`\B(?:"` + quotedTag + `"|'` + quotedTag + `')(?:[\s.,;:!?…)\]}、。，！？/-]|\z)|` +
 	`(?:\b(?:the|an?|this|that|no|any|each|every|opening|closing) </?` + anyTag + `>|[\pL\pN,] <` + anyTag + `> (?:and|or) </?` + anyTag + `>) (?:tag|token|block|element|marker)s?\b)`
 
-var quotable = `(?:</?` + anyTag + `>|\[(?:/?THINK|TOOL_CALLS)\])`
+var quotedTag = `(?:</?` + anyTag + `>|\[(?:/?THINK|TOOL_CALLS)\])`
 
-// inner matches what stays, or else what is not meant for people. What comes first in the
+// hiddenPart matches what stays, or else what is not meant for people. What comes first in the
 // text decides, so that a tag inside code stays and code inside a thought goes.
-var inner = regexp.MustCompile(`(?is)` + strings.Join([]string{
-	stays, `<` + anyTag + `\s*/>`, closedTags(), `<` + anyTag + `(?:\s[^>\n]*)?>.*\z`, // the last was never closed
-	`<(?:function=|` + anyTag + `\b)[^>\n]*\z`, `</?(?:[a-z]+:)?` + beginnings(innerTags...) + `\z`, // cut in a tag
+var hiddenPart = regexp.MustCompile(`(?is)` + strings.Join([]string{
+	codeOrQuote, `<` + anyTag + `\s*/>`, closedTags(), `<` + anyTag + `(?:\s[^>\n]*)?>.*\z`, // the last was never closed
+	`<(?:function=|` + anyTag + `\b)[^>\n]*\z`, `</?(?:[a-z]+:)?` + beginnings(hiddenTags...) + `\z`, // cut in a tag
 	`</(?:[a-z]+:)?(?:tool|function)_[a-z]+>`, // an end alone
 	`<function=[^>\n]*>.*?(?:</function>|\z)`, `\[TOOL_CALLS\].*\z`, `<\|python_tag\|>.*\z`,
 	`<\|channel\|>final[^<\n]*<\|message\|>`, `<\|channel\|>.*?(?:<\|channel\|>final[^<\n]*<\|message\|>|\z)`, `<\|start\|>[a-z]*`, // gpt-oss
@@ -75,12 +75,12 @@ func beginnings(words ...string) string {
 	return "(?:" + strings.Join(all, "|") + ")"
 }
 
-// lateClose matches the end of a thought whose beginning the model's template had, or what stays.
-var lateClose = regexp.MustCompile(`(?is)` + stays + `|</(?:[a-z]+:)?(?:think|thinking|thought|reasoning|scratchpad)>|\[/THINK\]|◁/think▷`)
+// strayCloseTag matches the end of a thought whose beginning the model's template had, or what stays.
+var strayCloseTag = regexp.MustCompile(`(?is)` + codeOrQuote + `|</(?:[a-z]+:)?(?:think|thinking|thought|reasoning|scratchpad)>|\[/THINK\]|◁/think▷`)
 
 func closedTags() string {
 	var all []string
-	for _, tag := range innerTags {
+	for _, tag := range hiddenTags {
 		all = append(all, `<(?:[a-z]+:)?`+tag+`(?:\s[^>\n]*)?>.*?</(?:[a-z]+:)?`+tag+`>`)
 	}
 	return strings.Join(all, "|")
@@ -91,9 +91,9 @@ var (
 	copyGoes  = regexp.MustCompile(`\A>>[ \t]*\n\n[A-Z]+\n(?:[^<\n][^\n]*\n)*<<`)
 )
 
-// afterCopy returns what follows a copy of the prompt, up to the last fence of which a text
+// textAfterCopy returns what follows a copy of the prompt, up to the last fence of which a text
 // goes: the copy ends where its own fence does, in the last of its parts.
-func afterCopy(text string) string {
+func textAfterCopy(text string) string {
 	opens := copyOpens.FindStringSubmatchIndex(text)
 	if opens == nil {
 		return ""
@@ -122,13 +122,13 @@ const NothingVisible = "What you wrote holds only thoughts, a tool call as text,
 // quotation marks stays, and so does one that its sentence calls a tag. It is "" if nothing
 // else was said.
 func VisibleText(text string) string {
-	answer, _ := answerOf(text)
+	answer, _ := visibleTextOf(text)
 	return answer
 }
 
-// maxInner bounds what is kept of the end of a text that was not for people: its
+// maxHiddenPart bounds what is kept of the end of a text that was not for people: its
 // beginning, which says what ends it.
-const maxInner = 16 << 10
+const maxHiddenPart = 16 << 10
 
 // tagBegins matches what may be the beginning of a tag at the end of a text, though too little to
 // keep it from people.
@@ -144,10 +144,10 @@ var (
 // what the text before it ended that was not for people, and after the same for the next.
 // What ends a thought at the beginning of a text ends whatever was open.
 func VisibleTextAfter(before, text string) (answer, after string) {
-	if at := lateClose.FindStringSubmatchIndex(text); at != nil && at[2] < 0 && strings.TrimSpace(text[:at[0]]) == "" {
+	if at := strayCloseTag.FindStringSubmatchIndex(text); at != nil && at[2] < 0 && strings.TrimSpace(text[:at[0]]) == "" {
 		before = ""
 	}
-	answer, after = answerOf(before + text)
+	answer, after = visibleTextOf(before + text)
 	if shown := before != "" && tagBegins.FindString(before) == before; before == "" || shown || cutTag.MatchString(before) && tagEnds.MatchString(text) {
 		if after == "" {
 			after = tagBegins.FindString(before + text)
@@ -155,23 +155,23 @@ func VisibleTextAfter(before, text string) (answer, after string) {
 		if shown && strings.HasPrefix(answer, before) {
 			answer = answer[len(before):]
 		}
-		return answer, bounded(after)
+		return answer, boundedRest(after)
 	}
 	for _, between := range []string{"\n", "\n\n"} { // where its author cut it
-		if other, end := answerOf(before + between + text); len(other) < len(answer) {
+		if other, end := visibleTextOf(before + between + text); len(other) < len(answer) {
 			answer, after = other, end
 		}
 	}
-	return answer, bounded(after)
+	return answer, boundedRest(after)
 }
 
-// bounded cuts the end of a text that was not for people, if only its beginning matters.
-func bounded(after string) string {
+// boundedRest cuts the end of a text that was not for people, if only its beginning matters.
+func boundedRest(after string) string {
 	switch {
-	case len(after) <= maxInner:
+	case len(after) <= maxHiddenPart:
 		return after
 	case HiddenPartContinues(after):
-		return strings.ToValidUTF8(after[:maxInner], "")
+		return strings.ToValidUTF8(after[:maxHiddenPart], "")
 	}
 	return ""
 }
@@ -180,11 +180,11 @@ func bounded(after string) string {
 // thought, a call or a copy whose end has not come.
 func HiddenPartContinues(after string) bool { return after != "" && VisibleText(after+"\n\nx") == "" }
 
-// answerOf returns the answer of a text, and with what the text ends that is not for people.
-func answerOf(text string) (answer, end string) {
+// visibleTextOf returns the answer of a text, and with what the text ends that is not for people.
+func visibleTextOf(text string) (answer, end string) {
 	var b strings.Builder
 	from := 0
-	for _, at := range inner.FindAllStringSubmatchIndex(text, -1) {
+	for _, at := range hiddenPart.FindAllStringSubmatchIndex(text, -1) {
 		part := text[at[0]:at[1]]
 		b.WriteString(text[from:at[0]])
 		from = at[1]
@@ -196,7 +196,7 @@ func answerOf(text string) (answer, end string) {
 				last = ""
 			}
 		case part[0]|0x20 == 'c':
-			if within, end = answerOf(afterCopy(part)); within != "" {
+			if within, end = visibleTextOf(textAfterCopy(part)); within != "" {
 				b.WriteString(within)
 				last = end
 			}
@@ -207,9 +207,9 @@ func answerOf(text string) (answer, end string) {
 	}
 	b.WriteString(text[from:])
 	kept := b.String()
-	for _, at := range lateClose.FindAllStringSubmatchIndex(kept, -1) {
+	for _, at := range strayCloseTag.FindAllStringSubmatchIndex(kept, -1) {
 		if at[2] < 0 {
-			answer, more := answerOf(kept[at[1]:])
+			answer, more := visibleTextOf(kept[at[1]:])
 			return answer, cmp.Or(end, more)
 		}
 	}
@@ -221,9 +221,9 @@ func answerOf(text string) (answer, end string) {
 	return strings.TrimSpace(kept), end
 }
 
-// bareCall matches what stays, or the begin of a tool's call as JSON, or one that was cut there, as
+// unquotedCall matches what stays, or the begin of a tool's call as JSON, or one that was cut there, as
 // some models write them.
-var bareCall = regexp.MustCompile(`(?is)` + stays + `|(?:\[\s*)?\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"(?:name|function)"\s*:\s*(?:` +
+var unquotedCall = regexp.MustCompile(`(?is)` + codeOrQuote + `|(?:\[\s*)?\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"(?:name|function)"\s*:\s*(?:` +
 	`(?:"[\w.-]+"\s*,|\{\s*"name"\s*:\s*"[\w.-]+"\s*,)\s*"(?:arguments|parameters)"\s*:\s*["{]|` +
 	`(?:\{\s*"name"\s*:\s*)?"[\w.-]*(?:"\s*(?:,\s*(?:"[a-z]*(?:"\s*(?::\s*)?)?)?)?)?\z)`)
 
@@ -232,7 +232,7 @@ var bareCall = regexp.MustCompile(`(?is)` + stays + `|(?:\[\s*)?\{\s*(?:"type"\s
 func withoutCalls(text string) (kept, end string) {
 	var b strings.Builder
 	for {
-		at := bareCall.FindStringSubmatchIndex(text)
+		at := unquotedCall.FindStringSubmatchIndex(text)
 		switch {
 		case at == nil:
 			return b.String() + text, end

@@ -14,10 +14,10 @@ var errCrash = errors.New("crashed by a test")
 
 // attempt makes one attempt at an item that is marked as sending, stores the verdict on
 // it, and frees its destination.
-func (r *round) attempt(item Item) {
-	r.underWay(item.Destination)
+func (r *runState) attempt(item Item) {
+	r.attemptStarted(item.Destination)
 	err := r.attemptOnce(item)
-	if hurried := r.over(item.Destination); hurried && err == nil {
+	if hurried := r.attemptEnded(item.Destination); hurried && err == nil {
 		err = r.RetryNow(context.WithoutCancel(r.attempts), item.Destination)
 		if err != nil {
 			r.opts.Log.Warn().Err(err).Str("topic", item.Destination).Msg("outbox not hurried; the next attempt waits for its backoff")
@@ -33,7 +33,7 @@ func (r *round) attempt(item Item) {
 	r.done <- item.Destination // has room for every running attempt
 }
 
-func (r *round) attemptOnce(item Item) error {
+func (r *runState) attemptOnce(item Item) error {
 	v := expired(item)
 	if r.opts.Now().Before(item.ExpiresAt) {
 		if err := r.crashAt("before send"); err != nil {
@@ -46,9 +46,9 @@ func (r *round) attemptOnce(item Item) error {
 		if err := r.crashAt("after send"); err != nil {
 			return err
 		}
-		v = r.opts.judge(item, err, interrupted && r.mayHaveBegun(item), r.opts.Now(), r.opts.Jitter())
-		if v.named { // the attempt knows what it waits for
-			r.underWay(item.Destination)
+		v = r.opts.decide(item, err, interrupted && r.mayHaveSent(item), r.opts.Now(), r.opts.Jitter())
+		if v.explicit { // the attempt knows what it waits for
+			r.attemptStarted(item.Destination)
 		}
 	}
 	return r.settleUntilStored(item, v)
@@ -57,7 +57,7 @@ func (r *round) attemptOnce(item Item) error {
 // settleUntilStored stores a verdict. If the database or OnSettled fails it tries again,
 // without a new attempt, until Run's grace is over. The item then stays marked as
 // sending, and counts as interrupted.
-func (r *round) settleUntilStored(item Item, v verdict) error {
+func (r *runState) settleUntilStored(item Item, v decision) error {
 	for try := 1; ; try++ {
 		err := r.settle(context.WithoutCancel(r.attempts), item, v)
 		if err == nil || errors.Is(err, errCrash) {
@@ -65,7 +65,7 @@ func (r *round) settleUntilStored(item Item, v verdict) error {
 		}
 		r.opts.Log.Error().Err(err).Str("topic", item.Destination).Int64("item", item.ID).
 			Msg("outcome of a send not stored; trying again")
-		timer := time.NewTimer(r.opts.pause(try, r.opts.Jitter()))
+		timer := time.NewTimer(r.opts.backoff(try, r.opts.Jitter()))
 		select {
 		case <-timer.C:
 		case <-r.attempts.Done():
@@ -77,14 +77,14 @@ func (r *round) settleUntilStored(item Item, v verdict) error {
 
 // settle stores a verdict in one transaction. If the verdict is an outcome, OnSettled
 // runs in the same transaction.
-func (o *Outbox) settle(ctx context.Context, item Item, v verdict) error {
+func (o *Outbox) settle(ctx context.Context, item Item, v decision) error {
 	err := store.InTx(ctx, o.db, func(tx *store.Tx) {
 		if v.state != StatePending {
 			o.settleTx(tx, &item, v)
 			return
 		}
 		tx.Exec(`UPDATE outbox SET state = 'pending', not_before = ?, paced = ?, error = ?
-			WHERE id = ? AND state = 'sending'`, v.notBefore.UnixMicro(), v.paced, reason(v.cause), item.ID)
+			WHERE id = ? AND state = 'sending'`, v.notBefore.UnixMicro(), v.fixed, reason(v.cause), item.ID)
 	})
 	if err == nil {
 		err = o.crashAt("after settle")
@@ -95,7 +95,7 @@ func (o *Outbox) settle(ctx context.Context, item Item, v verdict) error {
 	return err
 }
 
-func (o *Outbox) settleTx(tx *store.Tx, item *Item, v verdict) {
+func (o *Outbox) settleTx(tx *store.Tx, item *Item, v decision) {
 	now := o.opts.Now()
 	changed := tx.ExecCount(`UPDATE outbox SET state = ?1, error = ?2, settled_at = ?3,
 		body = CASE WHEN ?1 = 'sent' THEN x'' ELSE body END
@@ -111,8 +111,8 @@ func (o *Outbox) settleTx(tx *store.Tx, item *Item, v verdict) {
 	}
 }
 
-// mayHaveBegun reports whether an attempt that was cut off may have had its effect.
-func (o *Outbox) mayHaveBegun(item Item) bool {
+// mayHaveSent reports whether an attempt that was cut off may have had its effect.
+func (o *Outbox) mayHaveSent(item Item) bool {
 	return o.opts.MayHaveSent == nil || o.opts.MayHaveSent(item)
 }
 
@@ -123,14 +123,14 @@ func (o *Outbox) recoverInterrupted(ctx context.Context) error {
 		if err != nil {
 			break
 		}
-		if o.opts.OnInterrupted == Resend || !o.mayHaveBegun(item) {
+		if o.opts.OnInterrupted == Resend || !o.mayHaveSent(item) {
 			err = store.Autocommit(ctx, o.db, func(tx *store.Tx) {
 				tx.Exec(`UPDATE outbox SET state = 'pending', error = 'the attempt was cut off' WHERE id = ?`, item.ID)
 			})
 			continue
 		}
 		cause := errors.New("the program ended during the attempt; it may have been sent")
-		err = o.settle(ctx, item, verdict{state: StateUnknown, cause: cause})
+		err = o.settle(ctx, item, decision{state: StateUnknown, cause: cause})
 	}
 	return err
 }

@@ -59,38 +59,38 @@ type classified interface {
 // WillRetry reports whether an item stays open after an attempt that ended with err: there
 // will be another attempt, unless the item is too old.
 func WillRetry(err error) bool {
-	v := (&Options{}).judge(Item{ExpiresAt: time.Unix(1<<40, 0)}, err, false, time.Time{}, 0)
+	v := (&Options{}).decide(Item{ExpiresAt: time.Unix(1<<40, 0)}, err, false, time.Time{}, 0)
 	return v.state == StatePending
 }
 
-// A verdict is what follows from one attempt: a new state, and for a pending
+// A decision is what follows from one attempt: a new state, and for a pending
 // item the time before which it is not attempted again.
-type verdict struct {
+type decision struct {
 	state     State
 	notBefore time.Time
-	paced     bool // the delay was named by Retry, so Hurry does not shorten it
-	named     bool // the delay was named by Retry or Later, so a Hurry during the attempt does not shorten it
+	fixed     bool // the delay was named by Retry, so Hurry does not shorten it
+	explicit  bool // the delay was named by Retry or Later, so a Hurry during the attempt does not shorten it
 	cause     error
 }
 
-// judge returns the verdict on an attempt that ended with err. interrupted is true if
+// decide returns the verdict on an attempt that ended with err. interrupted is true if
 // the outbox itself cut off the attempt. random is in [0,1).
-func (o *Options) judge(item Item, err error, interrupted bool, now time.Time, random float64) verdict {
+func (o *Options) decide(item Item, err error, interrupted bool, now time.Time, random float64) decision {
 	var again *retryError
 	var permanent *permanentError
 	var drop *dropError
 	var unknown *unknownError
 	var known classified
-	delay, paced, named := o.pause(item.Attempt, random), false, false
+	delay, paced, named := o.backoff(item.Attempt, random), false, false
 	switch {
 	case err == nil:
-		return verdict{state: StateSent}
+		return decision{state: StateSent}
 	case errors.As(err, &unknown):
-		return verdict{state: StateUnknown, cause: err}
+		return decision{state: StateUnknown, cause: err}
 	case errors.As(err, &permanent):
-		return verdict{state: StateDead, cause: err}
+		return decision{state: StateDead, cause: err}
 	case errors.As(err, &drop):
-		return verdict{state: StateDropped, cause: err}
+		return decision{state: StateDropped, cause: err}
 	case errors.As(err, &again):
 		if again.after > 0 {
 			delay, paced, named = again.after, again.paced, true
@@ -99,32 +99,32 @@ func (o *Options) judge(item Item, err error, interrupted bool, now time.Time, r
 			delay = min(delay, o.MaxBackoff)
 		}
 	case errors.As(err, &known) && known.Droppable():
-		return verdict{state: StateDropped, cause: err}
+		return decision{state: StateDropped, cause: err}
 	case errors.As(err, &known) && known.Permanent():
-		return verdict{state: StateDead, cause: err}
+		return decision{state: StateDead, cause: err}
 	case interrupted && o.OnInterrupted == SettleUnknown:
-		return verdict{state: StateUnknown, cause: fmt.Errorf("the attempt was cut off: %w", err)}
+		return decision{state: StateUnknown, cause: fmt.Errorf("the attempt was cut off: %w", err)}
 	}
 	next := now.Add(delay)
 	if !next.Before(item.ExpiresAt) {
-		return verdict{state: StateDead, cause: fmt.Errorf("given up %s after it was queued, at attempt %d: %w",
+		return decision{state: StateDead, cause: fmt.Errorf("given up %s after it was queued, at attempt %d: %w",
 			item.ExpiresAt.Sub(item.EnqueuedAt).Round(time.Second), item.Attempt, err)}
 	}
-	return verdict{state: StatePending, notBefore: next, paced: paced, named: named, cause: err}
+	return decision{state: StatePending, notBefore: next, fixed: paced, explicit: named, cause: err}
 }
 
 // expired returns the verdict on an item that became too old while it waited.
-func expired(item Item) verdict {
+func expired(item Item) decision {
 	last := item.Error
 	if last == "" {
 		last = "it was never attempted"
 	}
-	return verdict{state: StateDead, cause: fmt.Errorf("given up %s after it was queued: %s",
+	return decision{state: StateDead, cause: fmt.Errorf("given up %s after it was queued: %s",
 		item.ExpiresAt.Sub(item.EnqueuedAt).Round(time.Second), last)}
 }
 
-// pause returns the delay after an attempt that failed.
-func (o *Options) pause(attempt int, random float64) time.Duration {
+// backoff returns the delay after an attempt that failed.
+func (o *Options) backoff(attempt int, random float64) time.Duration {
 	return retry.Backoff{Min: o.MinBackoff, Max: o.MaxBackoff}.At(attempt, random)
 }
 

@@ -87,7 +87,7 @@ func (o *Outbox) Retry(ctx context.Context, id int64) error {
 
 // Drop gives an item up: it is settled as dropped, and its key stays known.
 func (o *Outbox) Drop(ctx context.Context, id int64) error {
-	v := verdict{state: StateDropped, cause: errors.New("dropped by an operator")}
+	v := decision{state: StateDropped, cause: errors.New("dropped by an operator")}
 	return o.operate(ctx, "dropping", id, func(tx *store.Tx, item *Item) {
 		if item.State != StateDropped {
 			o.settleTx(tx, item, v)

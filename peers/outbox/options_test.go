@@ -31,34 +31,34 @@ func TestWhatHoldsWithoutOptions(t *testing.T) {
 func TestWhatFollowsFromAnAttempt(t *testing.T) {
 	why, begun := errors.New("why"), time.Unix(1_000_000, 0)
 	now := begun.Add(time.Hour)
-	again := func(after time.Duration, paced, named bool) verdict {
-		return verdict{state: StatePending, notBefore: now.Add(after), paced: paced, named: named}
+	again := func(after time.Duration, paced, named bool) decision {
+		return decision{state: StatePending, notBefore: now.Add(after), fixed: paced, explicit: named}
 	}
 	for name, c := range map[string]struct {
 		err         error
 		interrupted bool
 		expires     time.Duration // from now
-		want        verdict
+		want        decision
 		cause       string
 	}{
-		"sent":                       {nil, false, time.Hour, verdict{state: StateSent}, ""},
-		"sent although cut off":      {nil, true, time.Hour, verdict{state: StateSent}, ""},
+		"sent":                       {nil, false, time.Hour, decision{state: StateSent}, ""},
+		"sent although cut off":      {nil, true, time.Hour, decision{state: StateSent}, ""},
 		"failed":                     {why, false, time.Hour, again(4*time.Second, false, false), "why"},
-		"cut off":                    {why, true, time.Hour, verdict{state: StateUnknown}, "the attempt was cut off: why"},
+		"cut off":                    {why, true, time.Hour, decision{state: StateUnknown}, "the attempt was cut off: why"},
 		"cut off, and told to wait":  {Retry(time.Minute, why), true, time.Hour, again(time.Minute, true, true), "why"},
-		"cut off for good":           {Permanent(why), true, time.Hour, verdict{state: StateDead}, "why"},
+		"cut off for good":           {Permanent(why), true, time.Hour, decision{state: StateDead}, "why"},
 		"told to wait for long":      {Retry(30*time.Minute, why), false, time.Hour, again(30*time.Minute, true, true), "why"},
 		"waits by itself for long":   {Later(30*time.Minute, why), false, time.Hour, again(10*time.Second, false, true), "why"},
 		"waits as ever":              {Later(0, why), false, time.Hour, again(4*time.Second, false, false), "why"},
 		"is soon too old":            {why, false, 4*time.Second + 1, again(4*time.Second, false, false), "why"},
-		"is too old by then":         {why, false, 4 * time.Second, verdict{state: StateDead}, "given up 1h0m4s after it was queued, at attempt 3: why"},
-		"is told to wait beyond age": {Retry(time.Hour, why), false, time.Hour, verdict{state: StateDead}, "given up 2h0m0s after it was queued, at attempt 3: why"},
-		"is not needed":              {Drop(why), false, time.Hour, verdict{state: StateDropped}, "why"},
-		"is not known":               {Unknown(why), false, time.Hour, verdict{state: StateUnknown}, "why"},
+		"is too old by then":         {why, false, 4 * time.Second, decision{state: StateDead}, "given up 1h0m4s after it was queued, at attempt 3: why"},
+		"is told to wait beyond age": {Retry(time.Hour, why), false, time.Hour, decision{state: StateDead}, "given up 2h0m0s after it was queued, at attempt 3: why"},
+		"is not needed":              {Drop(why), false, time.Hour, decision{state: StateDropped}, "why"},
+		"is not known":               {Unknown(why), false, time.Hour, decision{state: StateUnknown}, "why"},
 	} {
 		o := (&Options{OnInterrupted: SettleUnknown, MaxBackoff: 10 * time.Second}).withDefaults()
 		item := Item{Attempt: 3, EnqueuedAt: begun, ExpiresAt: now.Add(c.expires)}
-		got := o.judge(item, c.err, c.interrupted, now, 0)
+		got := o.decide(item, c.err, c.interrupted, now, 0)
 		if cause := reason(got.cause); cause != c.cause || c.err != nil && !errors.Is(got.cause, why) {
 			t.Errorf("%s: because of %q; want %q", name, cause, c.cause)
 		}
@@ -67,7 +67,7 @@ func TestWhatFollowsFromAnAttempt(t *testing.T) {
 		}
 	}
 	o := (*Options)(nil).withDefaults() // cut off, it is sent again
-	if got := o.judge(Item{Attempt: 1, ExpiresAt: now.Add(time.Hour)}, why, true, now, 0); got.state != StatePending || !got.notBefore.Equal(now.Add(time.Second)) {
+	if got := o.decide(Item{Attempt: 1, ExpiresAt: now.Add(time.Hour)}, why, true, now, 0); got.state != StatePending || !got.notBefore.Equal(now.Add(time.Second)) {
 		t.Errorf("cut off, and to be sent again: %+v", got)
 	}
 }

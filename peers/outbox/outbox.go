@@ -125,14 +125,14 @@ type Outbox struct {
 	running atomic.Bool
 	crash   func(point string) error // set by tests; an error stops everything at a point
 
-	mu      sync.Mutex      // guards hurried
-	hurried map[string]bool // by destination with an attempt under way: whether Hurry was called since it began
+	mu       sync.Mutex      // guards hurried
+	retryNow map[string]bool // by destination with an attempt under way: whether Hurry was called since it began
 }
 
 // New makes an outbox on a database that has the table of [Schema]. It does no
 // I/O. send may be nil where only the operators' methods are used.
 func New(db *sql.DB, send SendFunc, opts *Options) *Outbox {
-	return &Outbox{db: db, send: send, opts: opts.withDefaults(), wake: notify.New(), hurried: map[string]bool{}}
+	return &Outbox{db: db, send: send, opts: opts.withDefaults(), wake: notify.New(), retryNow: map[string]bool{}}
 }
 
 // Wake makes a running outbox look for due items now. It never blocks.

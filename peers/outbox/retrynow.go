@@ -11,7 +11,7 @@ import (
 // reconnect. If the next attempt fails as well, the backoff begins anew; if an attempt
 // that is under way fails, the next one follows at once. Delays that [Retry] named stay.
 func (o *Outbox) RetryNow(ctx context.Context, destination string) error {
-	o.hurryAttempts(destination) // first: an attempt that ends now is seen by one of the two
+	o.markRetryNow(destination) // first: an attempt that ends now is seen by one of the two
 	now := o.opts.Now().UnixMicro()
 	return store.Autocommit(ctx, o.db, func(tx *store.Tx) {
 		tx.Exec(`UPDATE outbox SET not_before = ?1, attempt = 0
@@ -21,30 +21,30 @@ func (o *Outbox) RetryNow(ctx context.Context, destination string) error {
 	})
 }
 
-// underWay notes that an attempt at a destination begins.
-func (o *Outbox) underWay(destination string) {
+// attemptStarted notes that an attempt at a destination begins.
+func (o *Outbox) attemptStarted(destination string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.hurried[destination] = false
+	o.retryNow[destination] = false
 }
 
-// over notes that the verdict on an attempt is stored, and reports whether Hurry was
+// attemptEnded notes that the verdict on an attempt is stored, and reports whether Hurry was
 // called meanwhile.
-func (o *Outbox) over(destination string) bool {
+func (o *Outbox) attemptEnded(destination string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	hurried := o.hurried[destination]
-	delete(o.hurried, destination)
+	hurried := o.retryNow[destination]
+	delete(o.retryNow, destination)
 	return hurried
 }
 
-// hurryAttempts marks the attempts under way as hurried.
-func (o *Outbox) hurryAttempts(destination string) {
+// markRetryNow marks the attempts under way as hurried.
+func (o *Outbox) markRetryNow(destination string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for d := range o.hurried {
+	for d := range o.retryNow {
 		if destination == "" || d == destination {
-			o.hurried[d] = true
+			o.retryNow[d] = true
 		}
 	}
 }

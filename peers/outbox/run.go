@@ -10,8 +10,8 @@ import (
 
 var errStopped = errors.New("the outbox is stopping")
 
-// A round is one Run: which destinations are being served, and by whom.
-type round struct {
+// A runState is one Run: which destinations are being served, and by whom.
+type runState struct {
 	*Outbox
 	attempts context.Context // of SendFunc: ends StopTimeout after Run's
 	look     *sql.Stmt       // selectHeads; nil until it is needed
@@ -30,7 +30,7 @@ func (o *Outbox) Run(ctx context.Context) error {
 	defer o.running.Store(false)
 	attempts, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
-	r := &round{
+	r := &runState{
 		Outbox: o, attempts: attempts, busy: map[string]bool{},
 		done: make(chan string, o.opts.Parallel), crashed: make(chan error, 1),
 	}
@@ -49,7 +49,7 @@ func (o *Outbox) Run(ctx context.Context) error {
 
 // dispatchLoop starts attempts until ctx ends. Only this goroutine picks items, so a
 // destination never has two attempts at once.
-func (r *round) dispatchLoop(ctx context.Context) error {
+func (r *runState) dispatchLoop(ctx context.Context) error {
 	recovered := false
 	prune := r.opts.Now()
 	for ctx.Err() == nil {
@@ -80,7 +80,7 @@ func (r *round) dispatchLoop(ctx context.Context) error {
 }
 
 // await blocks until something may have become due.
-func (r *round) await(ctx context.Context, wait time.Duration) error {
+func (r *runState) await(ctx context.Context, wait time.Duration) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -104,7 +104,7 @@ func (r *round) await(ctx context.Context, wait time.Duration) error {
 
 // startDue starts an attempt for every destination whose first item is due, as far as
 // there is room. It returns how long to wait until something else may be due.
-func (r *round) startDue(ctx context.Context) (time.Duration, error) {
+func (r *runState) startDue(ctx context.Context) (time.Duration, error) {
 	room := r.opts.Parallel - len(r.busy)
 	if room <= 0 {
 		return r.opts.Poll, nil

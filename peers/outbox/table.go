@@ -43,7 +43,7 @@ const selectHeads = `
 
 // heads returns the pending first items of at most limit destinations, in the order in
 // which they are due.
-func (r *round) heads(ctx context.Context, limit int) ([]head, error) {
+func (r *runState) heads(ctx context.Context, limit int) ([]head, error) {
 	if r.look == nil { // parsing the query costs more than running it
 		look, err := r.db.PrepareContext(ctx, selectHeads)
 		if err != nil {

@@ -26,10 +26,10 @@ const (
 
 // An UndeliveredError is a message that its addressee does not have, as Judge found.
 type UndeliveredError struct {
-	Outcome  Outcome
-	needless bool
-	written  bool
-	err      error
+	Outcome        Outcome
+	droppable      bool
+	mayHaveArrived bool
+	err            error
 }
 
 // Error says who did not take the message, and why.
@@ -43,12 +43,12 @@ func (u *UndeliveredError) Permanent() bool { return u.Outcome == Refused || u.O
 
 // MayHaveArrived reports whether the addressee may have the message although it did not answer:
 // another attempt may double it.
-func (u *UndeliveredError) MayHaveArrived() bool { return u.written }
+func (u *UndeliveredError) MayHaveArrived() bool { return u.mayHaveArrived }
 
 // Droppable reports whether nobody misses the message. It is so for command lines:
 // they end, or do not listen to what becomes of what they sent, and their
 // identities do not come back.
-func (u *UndeliveredError) Droppable() bool { return u.needless }
+func (u *UndeliveredError) Droppable() bool { return u.droppable }
 
 // OutcomeOf returns what became of a message whose attempt ended with err.
 func OutcomeOf(err error) Outcome {
@@ -74,15 +74,15 @@ func (p *Peer) Deliver(ctx context.Context, topic protocol.Topic, attempt int, m
 // it is enough that the bus took the message (see ClassifyAny). Others may listen to
 // the topic, too; what became of their copies does not count.
 func Classify(topic protocol.Topic, attempt int, result protocol.SendResult, err error) error {
-	u := judgeSend(result, err)
+	u := classifySend(result, err)
 	if u == nil && protocol.IsIdentity(topic) {
-		u = judgeAddressee(topic, result)
+		u = classifyAddressee(topic, result)
 	}
 	if u == nil {
 		return nil
 	}
-	u.needless = protocol.RoleOf(protocol.PeerID(topic)) == protocol.RoleCLI && needless(u.Outcome, attempt)
-	if u.needless && u.Outcome == Absent {
+	u.droppable = protocol.RoleOf(protocol.PeerID(topic)) == protocol.RoleCLI && isDroppable(u.Outcome, attempt)
+	if u.droppable && u.Outcome == Absent {
 		u.err = fmt.Errorf("%s has left; command lines do not come back", topic)
 	}
 	return u
@@ -91,7 +91,7 @@ func Classify(topic protocol.Topic, attempt int, result protocol.SendResult, err
 // ClassifyAny says whether somebody has a message, whoever listens to the topic: nil,
 // or an *Undelivered.
 func ClassifyAny(topic protocol.Topic, result protocol.SendResult, err error) error {
-	switch u := judgeSend(result, err); {
+	switch u := classifySend(result, err); {
 	case u != nil:
 		return u
 	case result.DeliveredTo > 0:
@@ -102,7 +102,7 @@ func ClassifyAny(topic protocol.Topic, result protocol.SendResult, err error) er
 	return undelivered(Absent, "nobody on the bus listens to %s", topic)
 }
 
-func needless(r Outcome, attempt int) bool {
+func isDroppable(r Outcome, attempt int) bool {
 	return r == Refused || r == Rejected || r == Absent && attempt >= absences
 }
 
@@ -110,8 +110,8 @@ func undelivered(r Outcome, format string, args ...any) *UndeliveredError {
 	return &UndeliveredError{Outcome: r, err: fmt.Errorf(format, args...)}
 }
 
-// judgeSend returns nil if the bus took the message.
-func judgeSend(result protocol.SendResult, err error) *UndeliveredError {
+// classifySend returns nil if the bus took the message.
+func classifySend(result protocol.SendResult, err error) *UndeliveredError {
 	var refused *jsonrpc.Error
 	rate := func(f protocol.Failure) bool { return f.Status == protocol.OutcomeRate }
 	switch i := slices.IndexFunc(result.Failures, rate); {
@@ -125,9 +125,9 @@ func judgeSend(result protocol.SendResult, err error) *UndeliveredError {
 	return &UndeliveredError{Outcome: Unsent, err: err}
 }
 
-// judgeAddressee returns nil if the addressee has the message. A bus that does not
+// classifyAddressee returns nil if the addressee has the message. A bus that does not
 // tell of the addressee is judged by deliveredTo.
-func judgeAddressee(topic protocol.Topic, result protocol.SendResult) *UndeliveredError {
+func classifyAddressee(topic protocol.Topic, result protocol.SendResult) *UndeliveredError {
 	own := failureOf(protocol.PeerID(topic), result.Failures)
 	switch {
 	case result.Addressee == protocol.AddresseeOK:
@@ -166,10 +166,10 @@ func failure(topic protocol.Topic, f *protocol.Failure) *UndeliveredError {
 		return undelivered(Rejected, "%s refused it: %s", f.Peer, f.Error)
 	case protocol.OutcomeOffline:
 		u := undelivered(Left, "%s left before it took the message", f.Peer)
-		u.written = f.Written
+		u.mayHaveArrived = f.Written
 		return u
 	}
 	u := undelivered(Declined, "%s did not take it: %s %s", topic, f.Status, f.Error)
-	u.written = f.Written
+	u.mayHaveArrived = f.Written
 	return u
 }

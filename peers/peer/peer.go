@@ -67,7 +67,7 @@ type Peer struct {
 	handlers map[protocol.MessageType]Handler
 	fallback Handler
 	work     *queue
-	company  company
+	presence presenceState
 
 	finishing sync.Once                 // guards the end of work
 	stopping  atomic.Pointer[time.Time] // when RunWith told its work to end; nil before
@@ -136,14 +136,14 @@ func (p *Peer) Observe(ctx context.Context, patterns ...protocol.Pattern) error 
 
 func (p *Peer) add(ctx context.Context, patterns []protocol.Pattern, observe bool) error {
 	for _, pattern := range patterns {
-		l := p.keep(pattern, observe)
+		l := p.addPattern(pattern, observe)
 		if l == nil {
 			continue
 		}
 		err := l.subscribe(ctx, pattern, observe)
 		var refused *jsonrpc.Error
 		if errors.As(err, &refused) {
-			p.drop(pattern)
+			p.removePattern(pattern)
 			return fmt.Errorf("subscribing to %q: %w", pattern, err)
 		}
 		if err != nil && ctx.Err() != nil {
@@ -154,9 +154,9 @@ func (p *Peer) add(ctx context.Context, patterns []protocol.Pattern, observe boo
 	return nil
 }
 
-// keep adds a pattern to the set. It returns the connection in use, which must be told
+// addPattern adds a pattern to the set. It returns the connection in use, which must be told
 // of the pattern, or nil.
-func (p *Peer) keep(pattern protocol.Pattern, observe bool) *link {
+func (p *Peer) addPattern(pattern protocol.Pattern, observe bool) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, ok := p.patterns[pattern]; !ok {
@@ -166,8 +166,8 @@ func (p *Peer) keep(pattern protocol.Pattern, observe bool) *link {
 	return p.link
 }
 
-// drop removes a pattern from the set. It returns the connection in use, or nil.
-func (p *Peer) drop(pattern protocol.Pattern) *link {
+// removePattern removes a pattern from the set. It returns the connection in use, or nil.
+func (p *Peer) removePattern(pattern protocol.Pattern) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.patterns, pattern)
@@ -177,7 +177,7 @@ func (p *Peer) drop(pattern protocol.Pattern) *link {
 
 // Unsubscribe removes a pattern.
 func (p *Peer) Unsubscribe(ctx context.Context, pattern protocol.Pattern) error {
-	l := p.drop(pattern)
+	l := p.removePattern(pattern)
 	if l == nil {
 		return nil
 	}
@@ -212,18 +212,18 @@ func (p *Peer) wait(ctx context.Context) (*link, error) {
 		case l != nil:
 			return l, nil
 		case stopped:
-			return nil, p.because(ErrStopped)
+			return nil, p.withCause(ErrStopped)
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, p.because(fmt.Errorf("%w: %w", ErrNotConnected, context.Cause(ctx)))
+			return nil, p.withCause(fmt.Errorf("%w: %w", ErrNotConnected, context.Cause(ctx)))
 		}
 	}
 }
 
-// because wraps the reason why there is no connection, if known, into an error.
-func (p *Peer) because(err error) error {
+// withCause wraps the reason why there is no connection, if known, into an error.
+func (p *Peer) withCause(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failure == nil {
@@ -232,15 +232,15 @@ func (p *Peer) because(err error) error {
 	return fmt.Errorf("%w: %w", err, p.failure)
 }
 
-// failed stores the reason why there is no connection.
-func (p *Peer) failed(err error) {
+// setFailure stores the reason why there is no connection.
+func (p *Peer) setFailure(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failure = err
 }
 
-// wanted returns the patterns that every connection subscribes to (value: observe).
-func (p *Peer) wanted() map[protocol.Pattern]bool {
+// wantedPatterns returns the patterns that every connection subscribes to (value: observe).
+func (p *Peer) wantedPatterns() map[protocol.Pattern]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wanted := make(map[protocol.Pattern]bool, len(p.patterns))
@@ -278,8 +278,8 @@ func (p *Peer) useOnceSubscribed(l *link, held map[protocol.Pattern]bool) *subsc
 	return nil
 }
 
-// unuse notes that there is no connection.
-func (p *Peer) unuse() {
+// clearLink notes that there is no connection.
+func (p *Peer) clearLink() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.link = nil

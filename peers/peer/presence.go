@@ -12,84 +12,84 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-// company is who is on the bus, as the bus told of it.
-type company struct {
-	told func(protocol.Presence) // set before Run
+// presenceState is who is on the bus, as the bus told of it.
+type presenceState struct {
+	handler func(protocol.Presence) // set before Run
 
-	mu    sync.Mutex // held during calls of told; guards the fields below
-	link  *link      // that told of fresh
-	fresh map[protocol.PeerID]string
-	there map[protocol.PeerID]string // the bus of each peer
-	whole bool                       // the bus of the link has told of all
-	known bool                       // a bus has told of all, and no later one has refused to
+	mu       sync.Mutex // held during calls of told; guards the fields below
+	link     *link      // that told of fresh
+	fresh    map[protocol.PeerID]string
+	online   map[protocol.PeerID]string // the bus of each peer
+	complete bool                       // the bus of the link has told of all
+	synced   bool                       // a bus has told of all, and no later one has refused to
 }
 
 // HandlePresence sets what is called with who is on the bus and who joins and leaves: one
 // call at a time and in order, in the reader, so it must not block. Who left while there
 // was no connection is told of after the next one. Nothing is called where the credential
 // does not grant bus:presence, or the bus does not know it.
-func (p *Peer) HandlePresence(f func(protocol.Presence)) { p.company.told = f }
+func (p *Peer) HandlePresence(f func(protocol.Presence)) { p.presence.handler = f }
 
 // PresenceSynced reports whether the bus has told of all who are there, and tells of changes. While
 // there is no connection, what it told stands.
 func (p *Peer) PresenceSynced() bool {
-	p.company.mu.Lock()
-	defer p.company.mu.Unlock()
-	return p.company.known
+	p.presence.mu.Lock()
+	defer p.presence.mu.Unlock()
+	return p.presence.synced
 }
 
-// watch asks the bus to tell who is there. A bus that refuses is no reason to do without
+// observePresence asks the bus to tell who is there. A bus that refuses is no reason to do without
 // it.
-func (p *Peer) watch(ctx context.Context, l *link) error {
-	if p.company.told == nil {
+func (p *Peer) observePresence(ctx context.Context, l *link) error {
+	if p.presence.handler == nil {
 		return nil
 	}
 	err := l.subscribe(ctx, protocol.Pattern(protocol.TopicPresence), true)
 	var refused *jsonrpc.Error
 	if errors.As(err, &refused) {
-		p.company.mu.Lock()
-		p.company.known = false
-		p.company.mu.Unlock()
+		p.presence.mu.Lock()
+		p.presence.synced = false
+		p.presence.mu.Unlock()
 		p.options.Log.Info().Err(err).Msg("bus:presence not granted; who is there is found out by asking")
 		return nil
 	}
 	return err
 }
 
-// takePresence takes what the bus told on one connection. After the first connection it
+// handlePresence takes what the bus told on one connection. After the first connection it
 // compares: the bus tells of the observer itself last.
-func (p *Peer) takePresence(l *link, d *Delivery) {
+func (p *Peer) handlePresence(l *link, d *Delivery) {
 	var news protocol.Presence
-	if p.company.told == nil || json.Unmarshal(d.Message.Content, &news) != nil {
+	if p.presence.handler == nil || json.Unmarshal(d.Message.Content, &news) != nil {
 		return
 	}
-	c := &p.company
+	c := &p.presence
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.link != l {
-		c.link, c.fresh, c.whole = l, map[protocol.PeerID]string{}, false
+		c.link, c.fresh, c.complete = l, map[protocol.PeerID]string{}, false
 	}
-	was := c.there[news.Peer]
-	if c.there == nil {
-		c.there = map[protocol.PeerID]string{}
+	was := c.online[news.Peer]
+	if c.online == nil {
+		c.online = map[protocol.PeerID]string{}
 	}
-	for _, list := range []map[protocol.PeerID]string{c.fresh, c.there} { // one and the same once the bus told of all
+	for _, list := range []map[protocol.PeerID]string{c.fresh, c.online} { // one and the same once the bus told of all
 		if news.State == protocol.PresenceLeft {
 			delete(list, news.Peer)
 		} else {
 			list[news.Peer] = news.Bus
 		}
 	}
-	if was != c.there[news.Peer] {
-		c.told(news)
+	if was != c.online[news.Peer] {
+		c.handler(news)
 	}
-	if c.whole || news.Peer != p.id {
+	if c.complete || news.Peer != p.id {
 		return
 	}
-	for _, id := range slices.Sorted(maps.Keys(c.there)) {
+	for _, id := range slices.Sorted(maps.Keys(c.online)) {
 		if _, ok := c.fresh[id]; !ok {
-			c.told(protocol.Presence{Peer: id, State: protocol.PresenceLeft, Bus: c.there[id]})
+			c.handler(protocol.Presence{Peer: id, State: protocol.PresenceLeft, Bus: c.online[id]})
 		}
 	}
-	c.there, c.whole, c.known = c.fresh, true, true
+	c.online, c.complete, c.synced = c.fresh, true, true
 }

@@ -10,9 +10,9 @@ import (
 // A queue runs jobs. Those of one key run one at a time and in order; up to most keys
 // have jobs that run at once.
 type queue struct {
-	most    int // keys whose jobs run at once
-	bound   int // jobs that may wait
-	workers sync.WaitGroup
+	maxActive  int // keys whose jobs run at once
+	maxWaiting int // jobs that may wait
+	workers    sync.WaitGroup
 
 	mu      sync.Mutex // guards the fields below
 	lanes   map[string]*lane
@@ -29,7 +29,7 @@ type lane struct {
 }
 
 func newQueue(most, bound int) *queue {
-	return &queue{most: most, bound: bound, lanes: map[string]*lane{}}
+	return &queue{maxActive: most, maxWaiting: bound, lanes: map[string]*lane{}}
 }
 
 // Why a queue refuses a job; the texts continue a sentence about its peer.
@@ -45,7 +45,7 @@ func (q *queue) add(key string, job func()) error {
 	switch {
 	case q.closed:
 		return errClosed
-	case q.waiting >= q.bound:
+	case q.waiting >= q.maxWaiting:
 		return errFull
 	}
 	q.waiting++
@@ -56,7 +56,7 @@ func (q *queue) add(key string, job func()) error {
 		q.ready = append(q.ready, l)
 	}
 	l.jobs = append(l.jobs, job)
-	if !ok && q.running < q.most {
+	if !ok && q.running < q.maxActive {
 		q.running++
 		q.workers.Go(q.workLoop)
 	}
@@ -66,15 +66,15 @@ func (q *queue) add(key string, job func()) error {
 // workLoop runs jobs until no lane is ready.
 func (q *queue) workLoop() {
 	q.mu.Lock()
-	defer q.leaveLocked()
+	defer q.exitWorkerLocked()
 	for len(q.ready) > 0 {
 		q.runFirstLocked()
 	}
 }
 
-// leaveLocked ends a worker. If a job has ended the worker's goroutine, as t.Fatal does
+// exitWorkerLocked ends a worker. If a job has ended the worker's goroutine, as t.Fatal does
 // in a test, lanes may still be ready: then it starts another worker.
-func (q *queue) leaveLocked() {
+func (q *queue) exitWorkerLocked() {
 	defer q.mu.Unlock()
 	if len(q.ready) == 0 {
 		q.running--
@@ -104,8 +104,8 @@ func (q *queue) runFirstLocked() {
 	job()
 }
 
-// hangs reports whether a job that is running began before the given time.
-func (q *queue) hangs(since time.Time) bool {
+// isHung reports whether a job that is running began before the given time.
+func (q *queue) isHung(since time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, l := range q.lanes {

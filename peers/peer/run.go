@@ -43,7 +43,7 @@ func (p *Peer) Run(ctx context.Context) (err error) {
 	if p.options.Heartbeat != nil {
 		var pulsing sync.WaitGroup
 		defer pulsing.Wait()
-		pulsing.Go(func() { p.pulseLoop(handlers) })
+		pulsing.Go(func() { p.heartbeatLoop(handlers) })
 	}
 	defer cancel()
 	defer p.finishWork(ctx)
@@ -55,7 +55,7 @@ func (p *Peer) Run(ctx context.Context) (err error) {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case final(err):
+		case isFinal(err):
 			return err
 		case connected:
 			delay = afterDrop(delay, time.Since(began))
@@ -63,7 +63,7 @@ func (p *Peer) Run(ctx context.Context) (err error) {
 				p.options.OnDisconnect(err)
 			}
 		}
-		p.failed(err)
+		p.setFailure(err)
 		p.options.Log.Warn().Err(err).Str("bus", bus).Msg("bus not connected; trying again")
 		if (attempt+1)%len(p.options.Buses) != 0 && !connected {
 			continue // try the next bus at once
@@ -85,15 +85,15 @@ func afterDrop(delay, lasted time.Duration) time.Duration {
 	return min(delay, steadyAfter)
 }
 
-// pulseLoop calls Options.Pulse while the peer is alive, until ctx ends.
-func (p *Peer) pulseLoop(ctx context.Context) {
+// heartbeatLoop calls Options.Pulse while the peer is alive, until ctx ends.
+func (p *Peer) heartbeatLoop(ctx context.Context) {
 	ticker := time.NewTicker(pulseEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case at := <-ticker.C:
 			p.current() // blocks if a goroutine holds p.mu for good
-			if !p.work.hangs(at.Add(-handlerLimit)) {
+			if !p.work.isHung(at.Add(-handlerLimit)) {
 				p.options.Heartbeat()
 			}
 		case <-ctx.Done():
@@ -113,8 +113,8 @@ func (p *Peer) stop(err error) {
 	p.announceLocked()
 }
 
-// final reports whether an error means that another attempt is useless.
-func final(err error) bool {
+// isFinal reports whether an error means that another attempt is useless.
+func isFinal(err error) bool {
 	return errors.Is(err, ErrReplaced) || errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrRefused)
 }
 
@@ -179,7 +179,7 @@ func (p *Peer) open(ctx context.Context, l *link) error {
 		step := p.useOnceSubscribed(l, held)
 		switch {
 		case step == nil:
-			return p.watch(ctx, l)
+			return p.observePresence(ctx, l)
 		case step.drop:
 			if err := l.unsubscribe(ctx, step.pattern); err != nil {
 				return fmt.Errorf("unsubscribing from %q: %w", step.pattern, err)
@@ -202,7 +202,7 @@ func (p *Peer) initialize(ctx context.Context, l *link) (map[protocol.Pattern]bo
 	if p.options.Info.Name != "" {
 		params.ClientInfo = &p.options.Info
 	}
-	wanted := p.wanted()
+	wanted := p.wantedPatterns()
 	for pattern, observe := range wanted {
 		params.Subscriptions = append(params.Subscriptions, protocol.SubscribeParams{Topic: string(pattern), Observe: observe})
 	}
@@ -249,7 +249,7 @@ func (p *Peer) serve(ctx context.Context, l *link) {
 		p.finishWork(ctx)
 		l.stream.Close(wire.CloseNormal, "the peer is stopping")
 	}
-	p.unuse()
+	p.clearLink()
 	l.stream.Close(wire.CloseNormal, "")
 	cancel()
 	for range started {
@@ -299,7 +299,7 @@ func (p *Peer) receive(ctx context.Context, l *link, m jsonrpc.Message) {
 		return
 	}
 	if d.Topic == protocol.TopicPresence {
-		p.takePresence(l, d)
+		p.handlePresence(l, d)
 		return // nobody waits for the answer
 	}
 	if err := p.work.add(string(d.Message.From), func() { p.process(ctx, l, id, d) }); err != nil {

@@ -31,7 +31,7 @@ func ActAsOwner(path string, made ...string) error {
 		there = filepath.Dir(there)
 	}
 	if err == nil {
-		err = followable(there)
+		err = checkPath(there)
 	}
 	if err == nil && there == path {
 		err = errors.Join(noLinks(path), noLinks(filepath.Join(path, "tokens")))
@@ -45,7 +45,7 @@ func ActAsOwner(path string, made ...string) error {
 				return err
 			}
 		}
-		return become(int(owner), path)
+		return switchUser(int(owner), path)
 	}
 	if there == path && info.Mode()&0o002 != 0 {
 		return fmt.Errorf("every user may write to the data folder %s, so root does not use it: run chmod o-w on it, or name another with --data", path)
@@ -58,7 +58,7 @@ func ActAsOwner(path string, made ...string) error {
 func makeFor(id int, path string) error {
 	path, err := filepath.Abs(path)
 	if err == nil {
-		err = followable(filepath.Dir(path))
+		err = checkPath(filepath.Dir(path))
 	}
 	if err != nil {
 		return err
@@ -79,9 +79,9 @@ func makeFor(id int, path string) error {
 	return errors.Join(f.Chown(id, groupOf(id)), f.Close())
 }
 
-// become makes this process, which is root's, one of another user: with the user's own
+// switchUser makes this process, which is root's, one of another user: with the user's own
 // group, and no other.
-func become(id int, path string) error {
+func switchUser(id int, path string) error {
 	group := groupOf(id)
 	err := reach(path, id, group)
 	if err == nil {
@@ -105,9 +105,9 @@ func groupOf(id int) int {
 	return id
 }
 
-// followable returns an error if there is a link on the way to path that root must not
+// checkPath returns an error if there is a link on the way to path that root must not
 // follow, since another user may have put it there.
-func followable(path string) error {
+func checkPath(path string) error {
 	for ; filepath.Dir(path) != path; path = filepath.Dir(path) {
 		info, err := os.Lstat(path)
 		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
@@ -127,7 +127,7 @@ func followable(path string) error {
 		if !filepath.IsAbs(target) {
 			target = filepath.Join(filepath.Dir(path), target)
 		}
-		if err := followable(target); err != nil {
+		if err := checkPath(target); err != nil {
 			return err
 		}
 	}

@@ -91,12 +91,12 @@ type rule struct {
 }
 
 //go:embed gitleaks.txt
-var chosen string
+var ruleText string
 
-// own are the rules beside gitleaks': for secrets that it has none for, or whose rules
+// ownRules are the rules beside gitleaks': for secrets that it has none for, or whose rules
 // there need a name or a quotation mark beside the secret. A shape may hold no quotation
 // mark, and a backslash only with what it escapes.
-var own = []struct {
+var ownRules = []struct {
 	id, begin, shape string
 	before           int
 	entropy          float64
@@ -130,10 +130,10 @@ const (
 
 var compiled = sync.OnceValue(func() *rules {
 	all := &rules{by: map[uint32][]int{}}
-	for _, o := range own {
+	for _, o := range ownRules {
 		all.add(rule{id: o.id, begin: []string{o.begin}, before: o.before, shape: regexp.MustCompile("^(?:" + o.shape + ")"), entropy: o.entropy})
 	}
-	lines := bufio.NewScanner(strings.NewReader(chosen))
+	lines := bufio.NewScanner(strings.NewReader(ruleText))
 	for lines.Scan() {
 		if fields := strings.Split(lines.Text(), "\t"); len(fields) == 5 {
 			entropy, err := strconv.ParseFloat(fields[1], 64)

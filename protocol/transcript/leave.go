@@ -12,7 +12,7 @@ import (
 // over by a connection that subscribes to nothing. Errors are ignored: if the bus is at
 // fault, the cases themselves show it.
 func (c *Case) Disconnect(ctx context.Context, dial Dialer) {
-	for _, hello := range c.hellos() {
+	for _, hello := range c.initializeFrames() {
 		conn, err := dial(ctx)
 		if err != nil {
 			return
@@ -24,8 +24,8 @@ func (c *Case) Disconnect(ctx context.Context, dial Dialer) {
 	}
 }
 
-// hellos returns the initialize requests of the case.
-func (c *Case) hellos() []string {
+// initializeFrames returns the initialize requests of the case.
+func (c *Case) initializeFrames() []string {
 	var list []string
 	for _, s := range c.steps {
 		if s.verb != "send" {

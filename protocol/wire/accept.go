@@ -38,7 +38,7 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, o *Optio
 	if err != nil {
 		return nil, err
 	}
-	if err := h.answer(); err != nil {
+	if err := h.writeHead(); err != nil {
 		conn.CloseNow() //nolint:errcheck // it ends either way
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, o *Optio
 type hijacker struct {
 	http.ResponseWriter
 	options *Options
-	conn    *gatherConn
+	conn    *coalescingConn
 	in      *bufio.Reader
 }
 
@@ -68,8 +68,8 @@ func (h *hijacker) WriteHeader(status int) {
 	}
 }
 
-// answer writes the answer to the upgrade.
-func (h *hijacker) answer() error {
+// writeHead writes the answer to the upgrade.
+func (h *hijacker) writeHead() error {
 	head := bytes.NewBufferString("HTTP/1.1 101 Switching Protocols\r\n")
 	h.Header().Write(head) //nolint:errcheck // it never fails
 	head.WriteString("\r\n")
@@ -94,7 +94,7 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	h.conn = newGatherConn(conn, h.options)
+	h.conn = newCoalescingConn(conn, h.options)
 	h.conn.in = bytes.Clone(early)
 	h.conn.frames.max = h.options.MaxFrame
 	h.in = bufio.NewReaderSize(h.conn, readBuffer)

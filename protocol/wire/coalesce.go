@@ -14,13 +14,13 @@ import (
 // errSlowConsumer ends a stream whose other side has taken nothing for too long.
 var errSlowConsumer = errors.New("slow consumer: the other side took nothing for the write timeout")
 
-// A gatherConn is a net.Conn that gathers what is written to it. Until start is called it
+// A coalescingConn is a net.Conn that gathers what is written to it. Until start is called it
 // passes everything through, as the handshake requires.
 //
 // Written bytes wait in pending, which always holds whole frames. flush takes them and
 // tries one write that does not block; the drain goroutine writes the rest. Only one of
 // flush and drain writes at a time (busy), so the bytes keep their order.
-type gatherConn struct {
+type coalescingConn struct {
 	net.Conn
 	raw          syscall.RawConn // nil if a write cannot be tried without blocking
 	writeTimeout time.Duration
@@ -34,7 +34,7 @@ type gatherConn struct {
 	output
 }
 
-// An output is what was written to a gatherConn and the network has not taken.
+// An output is what was written to a coalescingConn and the network has not taken.
 type output struct {
 	mu       sync.Mutex // guards the fields below
 	drained  *sync.Cond // pending shrank, or err was set
@@ -56,12 +56,12 @@ type output struct {
 // something to send.
 var outputs = sync.Pool{New: func() any { return new([]byte) }}
 
-// keptOutput is the largest buffer that is put back into outputs, in bytes.
-const keptOutput = 64 << 10
+// maxPooledOutput is the largest buffer that is put back into outputs, in bytes.
+const maxPooledOutput = 64 << 10
 
-func newGatherConn(conn net.Conn, o *Options) *gatherConn {
+func newCoalescingConn(conn net.Conn, o *Options) *coalescingConn {
 	o = o.withDefaults()
-	g := &gatherConn{Conn: conn, writeTimeout: o.WriteTimeout, maxBuffered: o.MaxBuffered, backlog: o.Backlog, released: make(chan struct{})}
+	g := &coalescingConn{Conn: conn, writeTimeout: o.WriteTimeout, maxBuffered: o.MaxBuffered, backlog: o.Backlog, released: make(chan struct{})}
 	g.drained = sync.NewCond(&g.mu)
 	g.beforeWait, g.tryRead = g.flush, g.read
 	g.raw = rawOf(conn)
@@ -69,7 +69,7 @@ func newGatherConn(conn net.Conn, o *Options) *gatherConn {
 }
 
 // start ends the passing through: from now on g gathers what is written.
-func (g *gatherConn) start() {
+func (g *coalescingConn) start() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.started = true
@@ -77,7 +77,7 @@ func (g *gatherConn) start() {
 
 // waitBelow waits until no more than limit bytes wait to be sent, and none where those of
 // all slow sides are too many and this is one of them.
-func (g *gatherConn) waitBelow(limit int) error {
+func (g *coalescingConn) waitBelow(limit int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for g.err == nil && (g.bufferedLocked() > limit || g.behind && g.backlog.Full(0)) {
@@ -91,7 +91,7 @@ func (g *gatherConn) waitBelow(limit int) error {
 
 // Write is called by the library: during the handshake, and then with whole control
 // frames, which it sends at once.
-func (g *gatherConn) Write(p []byte) (int, error) {
+func (g *coalescingConn) Write(p []byte) (int, error) {
 	g.mu.Lock()
 	if !g.started {
 		g.mu.Unlock()
@@ -111,7 +111,7 @@ func (g *gatherConn) Write(p []byte) (int, error) {
 }
 
 // writeMessage gathers a message as one frame.
-func (g *gatherConn) writeMessage(first byte, payload []byte) error {
+func (g *coalescingConn) writeMessage(first byte, payload []byte) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -126,7 +126,7 @@ func (g *gatherConn) writeMessage(first byte, payload []byte) error {
 	return nil
 }
 
-func (g *gatherConn) pendingLocked() *[]byte {
+func (g *coalescingConn) pendingLocked() *[]byte {
 	if g.pending == nil {
 		g.pending = outputs.Get().(*[]byte)
 	}
@@ -134,7 +134,7 @@ func (g *gatherConn) pendingLocked() *[]byte {
 }
 
 // countLocked has the backlog count what waits here while the other side is slow.
-func (g *gatherConn) countLocked() {
+func (g *coalescingConn) countLocked() {
 	if !g.behind && g.counted == 0 {
 		return
 	}
@@ -146,20 +146,20 @@ func (g *gatherConn) countLocked() {
 	g.counted = n
 }
 
-// isBehind reports whether bytes wait that the network did not take at once.
-func (g *gatherConn) isBehind() bool {
+// isSlow reports whether bytes wait that the network did not take at once.
+func (g *coalescingConn) isSlow() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.behind
 }
 
-func (g *gatherConn) buffered() int {
+func (g *coalescingConn) buffered() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.bufferedLocked()
 }
 
-func (g *gatherConn) bufferedLocked() int {
+func (g *coalescingConn) bufferedLocked() int {
 	if g.pending == nil {
 		return g.inFlight
 	}
@@ -167,7 +167,7 @@ func (g *gatherConn) bufferedLocked() int {
 }
 
 // flush sends what is pending, without waiting.
-func (g *gatherConn) flush() {
+func (g *coalescingConn) flush() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.busy {
@@ -178,7 +178,7 @@ func (g *gatherConn) flush() {
 	for g.pending != nil && g.err == nil {
 		chunk := g.takeLocked()
 		g.mu.Unlock()
-		n, err := g.try(*chunk)
+		n, err := g.tryWrite(*chunk)
 		g.mu.Lock()
 		if g.err != nil {
 			break // closed meanwhile: Close would not wait for a drain that begins now
@@ -194,7 +194,7 @@ func (g *gatherConn) flush() {
 			g.draining.Go(func() { g.drain(chunk, n) })
 			return // still busy: the drain writes the rest
 		}
-		giveBack(chunk)
+		putOutput(chunk)
 		if !g.again {
 			break
 		}
@@ -203,33 +203,33 @@ func (g *gatherConn) flush() {
 	g.doneLocked()
 }
 
-func (g *gatherConn) takeLocked() (chunk *[]byte) {
+func (g *coalescingConn) takeLocked() (chunk *[]byte) {
 	chunk, g.pending = g.pending, nil
 	g.inFlight = len(*chunk)
 	return chunk
 }
 
-// giveBack puts a buffer that was sent back into outputs.
-func giveBack(chunk *[]byte) {
-	if cap(*chunk) <= keptOutput {
+// putOutput puts a buffer that was sent back into outputs.
+func putOutput(chunk *[]byte) {
+	if cap(*chunk) <= maxPooledOutput {
 		*chunk = (*chunk)[:0]
 		outputs.Put(chunk)
 	}
 }
 
-func (g *gatherConn) doneLocked() {
+func (g *coalescingConn) doneLocked() {
 	g.busy, g.again, g.behind = false, false, false
 	g.countLocked()
 	g.drained.Broadcast()
 }
 
 // breakLocked ends the stream after a failed write, and with it a pending Read.
-func (g *gatherConn) breakLocked(err error) {
+func (g *coalescingConn) breakLocked(err error) {
 	g.failLocked(err)
 	g.Conn.Close() //nolint:errcheck // it ends either way
 }
 
-func (g *gatherConn) failLocked(err error) {
+func (g *coalescingConn) failLocked(err error) {
 	if g.err == nil {
 		g.err = err
 	}
@@ -238,9 +238,9 @@ func (g *gatherConn) failLocked(err error) {
 	g.drained.Broadcast() // wakes a reader that waits for room
 }
 
-// try writes once, without blocking, and returns how many bytes the network took.
+// tryWrite writes once, without blocking, and returns how many bytes the network took.
 // Without a raw connection it writes nothing, and the drain does the work.
-func (g *gatherConn) try(chunk []byte) (n int, err error) {
+func (g *coalescingConn) tryWrite(chunk []byte) (n int, err error) {
 	if g.raw == nil {
 		return 0, nil
 	}
@@ -262,7 +262,7 @@ func (g *gatherConn) try(chunk []byte) (n int, err error) {
 
 // drain writes what try left over and what was written meanwhile, until nothing is left
 // or the other side takes nothing for the write timeout.
-func (g *gatherConn) drain(chunk *[]byte, sent int) {
+func (g *coalescingConn) drain(chunk *[]byte, sent int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	defer g.doneLocked()
@@ -271,9 +271,9 @@ func (g *gatherConn) drain(chunk *[]byte, sent int) {
 		n, err := g.writeAll((*chunk)[sent:])
 		g.mu.Lock()
 		if errors.Is(err, errSlowConsumer) {
-			words := lastWords(*chunk, sent+n)
+			words := closeFrameIn(*chunk, sent+n)
 			*chunk = nil // they alone stay in memory while the other side does not read
-			g.sayFarewellLocked(words)
+			g.sendCloseFrameLocked(words)
 			return
 		}
 		if err != nil {
@@ -281,7 +281,7 @@ func (g *gatherConn) drain(chunk *[]byte, sent int) {
 			return
 		}
 		g.inFlight = 0
-		giveBack(chunk)
+		putOutput(chunk)
 		if g.pending == nil || g.err != nil {
 			return
 		}
@@ -299,25 +299,25 @@ const (
 // if it takes nothing for the write timeout. It may read less than the kernel requires
 // to be free before accepting more; then the kernel's queue shrinks, which counts as
 // progress.
-func (g *gatherConn) writeAll(b []byte) (taken int, err error) {
+func (g *coalescingConn) writeAll(b []byte) (taken int, err error) {
 	if g.raw == nil {
 		return g.writeAllWatched(b)
 	}
 	look := g.writeTimeout / drainLooks
 	progress := time.Now()
 	for taken < len(b) {
-		queued := unread(g.raw)
+		queued := unsentBytes(g.raw)
 		if err := g.SetWriteDeadline(time.Now().Add(look)); err != nil {
 			return taken, err
 		}
 		n, err := g.Conn.Write(b[taken:min(taken+drainChunk, len(b))])
 		taken += n
-		g.took(n)
+		g.countWritten(n)
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return taken, err
 		}
 		switch {
-		case n > 0 || unread(g.raw) < queued:
+		case n > 0 || unsentBytes(g.raw) < queued:
 			progress = time.Now()
 		case time.Since(progress) >= g.writeTimeout:
 			return taken, errSlowConsumer
@@ -326,8 +326,8 @@ func (g *gatherConn) writeAll(b []byte) (taken int, err error) {
 	return taken, g.SetWriteDeadline(time.Time{}) // otherwise it would pass later and make the next try fail
 }
 
-// took notes that the network has taken n bytes of the drain.
-func (g *gatherConn) took(n int) {
+// countWritten notes that the network has taken n bytes of the drain.
+func (g *coalescingConn) countWritten(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inFlight -= n
@@ -335,9 +335,9 @@ func (g *gatherConn) took(n int) {
 	g.drained.Broadcast()
 }
 
-// lastWords returns what a slow side gets if it reads again: the rest of the frame that
+// closeFrameIn returns what a slow side gets if it reads again: the rest of the frame that
 // it has a part of, and a close frame with 1008.
-func lastWords(frames []byte, sent int) []byte {
+func closeFrameIn(frames []byte, sent int) []byte {
 	end := 0
 	for end < sent {
 		end += frameSize(frames[end:])
@@ -349,32 +349,32 @@ func lastWords(frames []byte, sent int) []byte {
 	return append(words, reason...)
 }
 
-// farewellTimeout is the least time that a slow side has to read the last words.
-const farewellTimeout = time.Minute
+// minCloseTimeout is the least time that a slow side has to read the last words.
+const minCloseTimeout = time.Minute
 
-func (g *gatherConn) patience() time.Duration { return max(g.writeTimeout, farewellTimeout) }
+func (g *coalescingConn) closeTimeout() time.Duration { return max(g.writeTimeout, minCloseTimeout) }
 
-// sayFarewellLocked ends the stream for its owner at once, and then tries for a while to
+// sendCloseFrameLocked ends the stream for its owner at once, and then tries for a while to
 // send the last words. It releases the lock meanwhile.
-func (g *gatherConn) sayFarewellLocked(words []byte) {
+func (g *coalescingConn) sendCloseFrameLocked(words []byte) {
 	if !g.farewell {
-		g.partLocked()
+		g.detachLocked()
 	}
 	stays := g.farewell
 	g.mu.Unlock()
 	if stays {
 		if _, err := g.Conn.Write(words); err == nil {
-			g.outlast(g.patience())
+			g.closeAfter(g.closeTimeout())
 		}
 		g.Conn.Close() //nolint:errcheck // it ends either way
 	}
 	g.mu.Lock()
 }
 
-// outlast keeps the connection open until the other side has closed it. If it were closed
+// closeAfter keeps the connection open until the other side has closed it. If it were closed
 // here while the other side still sends, the kernel would throw away those last words
 // that it has not delivered yet.
-func (g *gatherConn) outlast(patience time.Duration) {
+func (g *coalescingConn) closeAfter(patience time.Duration) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
@@ -388,7 +388,7 @@ func (g *gatherConn) outlast(patience time.Duration) {
 
 // Close closes the connection and wakes a Read that waits for the drain. If a farewell is
 // under way, the farewell closes the connection.
-func (g *gatherConn) Close() error {
+func (g *coalescingConn) Close() error {
 	g.mu.Lock()
 	farewell := g.farewell
 	if !g.closed {
@@ -404,5 +404,5 @@ func (g *gatherConn) Close() error {
 	return g.Conn.Close()
 }
 
-// cut ends the connection at once, even during a farewell.
-func (g *gatherConn) cut() { g.Conn.Close() } //nolint:errcheck // it ends either way
+// closeConn ends the connection at once, even during a farewell.
+func (g *coalescingConn) closeConn() { g.Conn.Close() } //nolint:errcheck // it ends either way

@@ -53,12 +53,12 @@ const (
 func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
 	settings := defaults.Of(o)
 	options := settings.Options
-	var g *gatherConn
+	var g *coalescingConn
 	wrap := func(conn net.Conn, err error) (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		g = newGatherConn(conn, &options)
+		g = newCoalescingConn(conn, &options)
 		g.client = true
 		return g, nil
 	}
@@ -96,7 +96,7 @@ func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
 	}
 	s := new(WebSocket)
 	s.open(conn, g, nil, &options)
-	s.theirs = theirs
+	s.maxWrite = theirs
 	return s, nil
 }
 

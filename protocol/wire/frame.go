@@ -80,9 +80,9 @@ func maskedText(b []byte) (payload []byte, key uint32, size int) {
 	return b[head+4 : size], binary.LittleEndian.Uint32(b[head:]), size
 }
 
-// A follower follows the frames of a connection through what is read of it, so that a
+// A frameParser follows the frames of a connection through what is read of it, so that a
 // message larger than max is known by the header that announces it.
-type follower struct {
+type frameParser struct {
 	max      int    // bytes of a message; 0 to follow nothing
 	head     []byte // the part of a header that was read
 	payload  uint64 // bytes of the frame that were not read yet
@@ -92,7 +92,7 @@ type follower struct {
 
 // follow takes what was read and returns how much of it may be passed on: all, or all up
 // to the end of a header that announces too much.
-func (f *follower) follow(b []byte) (pass int) {
+func (f *frameParser) follow(b []byte) (pass int) {
 	for pass < len(b) && f.max > 0 && !f.exceeded {
 		if f.payload > 0 {
 			n := min(f.payload, uint64(len(b)-pass))
@@ -102,7 +102,7 @@ func (f *follower) follow(b []byte) (pass int) {
 		}
 		f.head = append(f.head, b[pass])
 		pass++
-		if size, ok := announced(f.head); ok {
+		if size, ok := payloadSize(f.head); ok {
 			f.begin(f.head[0]&0x0f, size)
 			f.head = f.head[:0]
 		}
@@ -114,7 +114,7 @@ func (f *follower) follow(b []byte) (pass int) {
 }
 
 // begin counts a frame of that opcode and size.
-func (f *follower) begin(opcode byte, size uint64) {
+func (f *frameParser) begin(opcode byte, size uint64) {
 	f.payload = size
 	switch {
 	case opcode >= 8 || size > math.MaxInt64: // a control frame; a size that the library refuses
@@ -126,8 +126,8 @@ func (f *follower) begin(opcode byte, size uint64) {
 	f.exceeded = f.message > uint64(f.max)
 }
 
-// announced returns the size that a header announces, once all of the header is there.
-func announced(head []byte) (size uint64, ok bool) {
+// payloadSize returns the size that a header announces, once all of the header is there.
+func payloadSize(head []byte) (size uint64, ok bool) {
 	if len(head) < 2 {
 		return 0, false
 	}

@@ -206,7 +206,7 @@ func upgrade(t *testing.T, addr string) (net.Conn, *bufio.Reader) {
 // TestNothingFollowsAClose checks that a message after a close frame is refused.
 func TestNothingFollowsAClose(t *testing.T) {
 	here, there := net.Pipe()
-	g := newGatherConn(here, nil)
+	g := newCoalescingConn(here, nil)
 	g.start()
 	var reading sync.WaitGroup
 	var got []byte

@@ -17,14 +17,14 @@ const (
 // there is something in it, so an idle stream has none.
 var inputs = sync.Pool{New: func() any { return new([inputSize]byte) }}
 
-// An input is what a gatherConn has read from the network and not returned yet.
+// An input is what a coalescingConn has read from the network and not returned yet.
 type input struct {
 	reading sync.Mutex       // held while reading from the network, and by Read
 	in      []byte           // read and not returned yet
 	lies    *[inputSize]byte // the buffer of in; nil if that is not from inputs
 	own     []byte           // the buffer of in without a socket
 	failed  error            // of the last read from the socket
-	frames  follower         // of what Read returned
+	frames  frameParser      // of what Read returned
 	tryRead func(fd uintptr) bool
 }
 
@@ -34,7 +34,7 @@ var errTooLarge = errors.New("the frame is too large")
 // Read returns what was read before, or reads from the network. It returns nothing of a
 // message that is too large but the header that says so; Close reads on, to find the
 // other side's close frame.
-func (g *gatherConn) Read(p []byte) (int, error) {
+func (g *coalescingConn) Read(p []byte) (int, error) {
 	g.reading.Lock()
 	defer g.reading.Unlock()
 	if g.frames.exceeded && !g.closing.Load() {
@@ -53,13 +53,13 @@ func (g *gatherConn) Read(p []byte) (int, error) {
 
 // fill reads from the network if everything that was read has been returned. What was
 // returned before is no longer valid then.
-func (g *gatherConn) fill() error {
+func (g *coalescingConn) fill() error {
 	g.reading.Lock()
 	defer g.reading.Unlock()
 	return g.fillLocked()
 }
 
-func (g *gatherConn) fillLocked() error {
+func (g *coalescingConn) fillLocked() error {
 	if len(g.in) > 0 {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (g *gatherConn) fillLocked() error {
 }
 
 // prepareWait calls beforeWait, and waits while too much is buffered for the other side.
-func (g *gatherConn) prepareWait() error {
+func (g *coalescingConn) prepareWait() error {
 	g.mu.Lock()
 	started := g.started
 	g.mu.Unlock()

@@ -29,14 +29,14 @@ func socketUnder(conn net.Conn) syscall.RawConn {
 }
 
 // writeAllWatched is writeAll for connections on which every write may block.
-func (g *gatherConn) writeAllWatched(b []byte) (taken int, err error) {
+func (g *coalescingConn) writeAllWatched(b []byte) (taken int, err error) {
 	for taken < len(b) {
 		n, slow, err := g.writeWatched(b[taken:min(taken+drainChunk, len(b))])
 		taken += n
 		if slow {
 			return taken, errSlowConsumer
 		}
-		g.took(n)
+		g.countWritten(n)
 		if err != nil {
 			return taken, err
 		}
@@ -44,11 +44,11 @@ func (g *gatherConn) writeAllWatched(b []byte) (taken int, err error) {
 	return taken, nil
 }
 
-// A watch observes one write to TLS, which cannot be continued after a deadline. If the
+// A stallWatch observes one write to TLS, which cannot be continued after a deadline. If the
 // other side takes nothing while the write waits, the watch ends the stream for its
 // owner but lets the write finish, so that the last words can follow it.
-type watch struct {
-	conn     *gatherConn
+type stallWatch struct {
+	conn     *coalescingConn
 	socket   syscall.RawConn
 	timer    *time.Timer
 	queued   int
@@ -59,11 +59,11 @@ type watch struct {
 
 // writeWatched writes b and returns how many bytes were written. slow is true if the
 // other side took nothing for the write timeout meanwhile.
-func (g *gatherConn) writeWatched(b []byte) (n int, slow bool, err error) {
-	w := &watch{conn: g, socket: socketUnder(g.Conn), progress: time.Now()}
-	w.queued = unread(w.socket)
+func (g *coalescingConn) writeWatched(b []byte) (n int, slow bool, err error) {
+	w := &stallWatch{conn: g, socket: socketUnder(g.Conn), progress: time.Now()}
+	w.queued = unsentBytes(w.socket)
 	g.mu.Lock()
-	w.timer = time.AfterFunc(g.writeTimeout/drainLooks, w.look)
+	w.timer = time.AfterFunc(g.writeTimeout/drainLooks, w.check)
 	g.mu.Unlock()
 	n, err = g.Conn.Write(b)
 	g.mu.Lock()
@@ -73,15 +73,15 @@ func (g *gatherConn) writeWatched(b []byte) (n int, slow bool, err error) {
 	return n, w.slow, err
 }
 
-// look checks the progress of a write that is still under way.
-func (w *watch) look() {
+// check checks the progress of a write that is still under way.
+func (w *stallWatch) check() {
 	g := w.conn
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if w.over {
 		return
 	}
-	queued := unread(w.socket)
+	queued := unsentBytes(w.socket)
 	if queued < w.queued {
 		w.progress = time.Now()
 	}
@@ -91,12 +91,12 @@ func (w *watch) look() {
 		return
 	}
 	w.slow = true
-	g.partLocked()
+	g.detachLocked()
 }
 
-// partLocked ends the stream for its owner. The connection stays open for the last words,
+// detachLocked ends the stream for its owner. The connection stays open for the last words,
 // except at a client, which sends none, and after Close.
-func (g *gatherConn) partLocked() {
+func (g *coalescingConn) detachLocked() {
 	stays := g.err == nil && !g.client
 	g.failLocked(errSlowConsumer)
 	if !stays {
@@ -104,6 +104,6 @@ func (g *gatherConn) partLocked() {
 		return
 	}
 	g.farewell = true
-	g.SetReadDeadline(time.Now())                    //nolint:errcheck // wakes the reader
-	g.SetWriteDeadline(time.Now().Add(g.patience())) //nolint:errcheck // the write fails then
+	g.SetReadDeadline(time.Now())                        //nolint:errcheck // wakes the reader
+	g.SetWriteDeadline(time.Now().Add(g.closeTimeout())) //nolint:errcheck // the write fails then
 }

@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unread returns how many written bytes in the kernel's queue the other side's machine
+// unsentBytes returns how many written bytes in the kernel's queue the other side's machine
 // has not acknowledged yet, or 0 if that is unknown.
-func unread(raw syscall.RawConn) int { return queue(raw, unix.SIOCOUTQ) }
+func unsentBytes(raw syscall.RawConn) int { return queue(raw, unix.SIOCOUTQ) }
 
-// arrived returns how many bytes in the kernel's queue this program has not read yet, or
+// unreadBytes returns how many bytes in the kernel's queue this program has not read yet, or
 // 0 if that is unknown.
-func arrived(raw syscall.RawConn) int { return queue(raw, unix.SIOCINQ) }
+func unreadBytes(raw syscall.RawConn) int { return queue(raw, unix.SIOCINQ) }
 
 // hungUp reports whether the other side has closed its direction, even if input waits that
 // was not read yet.

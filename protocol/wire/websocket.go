@@ -80,12 +80,12 @@ const (
 
 // A WebSocket is a Stream over one WebSocket connection.
 type WebSocket struct {
-	conn   *websocket.Conn
-	net    *gatherConn
-	in     *bufio.Reader // the library's read buffer; nil if it is not accessible
-	max    int           // largest frame to read
-	theirs int           // largest frame that the other side reads; 0 if unknown
-	cut    <-chan struct{}
+	conn     *websocket.Conn
+	net      *coalescingConn
+	in       *bufio.Reader // the library's read buffer; nil if it is not accessible
+	max      int           // largest frame to read
+	maxWrite int           // largest frame that the other side reads; 0 if unknown
+	cut      <-chan struct{}
 
 	frame []byte // buffer for frames that the library reads; nil while all frames are taken whole
 	whole []byte // the last frame that was taken whole; a span of the input
@@ -98,7 +98,7 @@ type WebSocket struct {
 
 var _ jsonrpc.Stream = (*WebSocket)(nil)
 
-func (s *WebSocket) open(conn *websocket.Conn, g *gatherConn, in *bufio.Reader, o *Options) {
+func (s *WebSocket) open(conn *websocket.Conn, g *coalescingConn, in *bufio.Reader, o *Options) {
 	o = o.withDefaults()
 	conn.SetReadLimit(int64(o.MaxFrame))
 	g.start()
@@ -119,12 +119,12 @@ func (s *WebSocket) pinged(context.Context, []byte) bool {
 // BeforeWait sets what Read calls before it waits.
 func (s *WebSocket) BeforeWait(f func()) { s.net.beforeWait = f }
 
-// keptFrame is the largest frame buffer that an idle stream keeps.
-const keptFrame = 16 << 10
+// maxKeptFrame is the largest frame buffer that an idle stream keeps.
+const maxKeptFrame = 16 << 10
 
 // Read returns the next text frame.
 func (s *WebSocket) Read() ([]byte, error) {
-	if s.takeWhole() || s.waitForInput() && s.takeWhole() {
+	if s.readWhole() || s.waitForInput() && s.readWhole() {
 		return s.whole, nil
 	}
 	kind, r, err := s.conn.Reader(context.Background())
@@ -135,7 +135,7 @@ func (s *WebSocket) Read() ([]byte, error) {
 		return nil, &CloseError{Code: CloseBinary, Reason: "frames must be text"}
 	}
 	frame := s.frame[:0]
-	if cap(frame) > keptFrame {
+	if cap(frame) > maxKeptFrame {
 		frame = nil
 	}
 	for {
@@ -154,10 +154,10 @@ func (s *WebSocket) Read() ([]byte, error) {
 	}
 }
 
-// takeWhole takes a message that is complete in the input, which avoids the five locks
+// readWhole takes a message that is complete in the input, which avoids the five locks
 // of the library. It returns false if there is none, or if Close, which reads the input
 // itself, has begun.
-func (s *WebSocket) takeWhole() bool {
+func (s *WebSocket) readWhole() bool {
 	if s.in == nil {
 		return false
 	}
@@ -180,10 +180,10 @@ func (s *WebSocket) takeWhole() bool {
 // as well, but in deeper calls, where the goroutine of an idle stream needs twice the
 // stack.
 func (s *WebSocket) waitForInput() bool {
-	return s.allTaken() && s.net.fill() == nil // the library finds the same error again
+	return s.allSent() && s.net.fill() == nil // the library finds the same error again
 }
 
-func (s *WebSocket) allTaken() bool {
+func (s *WebSocket) allSent() bool {
 	if s.in == nil {
 		return false
 	}
@@ -205,7 +205,7 @@ func (s *WebSocket) readError(err error) error {
 	return err
 }
 
-func (g *gatherConn) failure() error {
+func (g *coalescingConn) failure() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.err
@@ -219,19 +219,19 @@ func (s *WebSocket) Flush() { s.net.flush() }
 
 // MaxWrite returns the largest frame that the other side reads, or 0 if that is unknown.
 // A larger one would end the stream.
-func (s *WebSocket) MaxWrite() int { return s.theirs }
+func (s *WebSocket) MaxWrite() int { return s.maxWrite }
 
 // Buffered returns the bytes that the network has not taken yet.
 func (s *WebSocket) Buffered() int { return s.net.buffered() }
 
 // Slow reports whether bytes wait that the network did not take at once.
-func (s *WebSocket) Slow() bool { return s.net.isBehind() }
+func (s *WebSocket) Slow() bool { return s.net.isSlow() }
 
 // Ping sends a ping and waits for its pong. Another goroutine must be in Read.
 func (s *WebSocket) Ping(ctx context.Context) error { return s.conn.Ping(ctx) }
 
-// Behind reports whether input waits that was not read yet. It may contain a pong.
-func (s *WebSocket) Behind() bool { return arrived(s.socket()) > 0 }
+// HasUnread reports whether input waits that was not read yet. It may contain a pong.
+func (s *WebSocket) HasUnread() bool { return unreadBytes(s.socket()) > 0 }
 
 // HungUp reports whether the other side has closed the connection, although there may be
 // input of before that was not read yet.
@@ -275,7 +275,7 @@ func (s *WebSocket) await() {
 	select {
 	case <-done:
 	case <-s.cut:
-		s.net.cut()
+		s.net.closeConn()
 		<-done
 	}
 }

@@ -399,7 +399,7 @@ func TestInputThatNobodyHasReadIsSeen(t *testing.T) {
 	}
 	for name, start := range map[string]func(http.Handler) *httptest.Server{"tcp": httptest.NewServer, "tls": httptest.NewTLSServer} {
 		server, client := pairOver(t, start, nil)
-		if server.Behind() {
+		if server.HasUnread() {
 			t.Errorf("%s: something has come before anything was sent", name)
 		}
 		if err := client.Write([]byte("hello")); err != nil {
@@ -408,15 +408,15 @@ func TestInputThatNobodyHasReadIsSeen(t *testing.T) {
 		client.Flush()
 		wait, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		for !server.Behind() {
+		for !server.HasUnread() {
 			select {
 			case <-wait.Done():
 				t.Fatalf("%s: what was sent is not seen", name)
 			case <-time.After(time.Millisecond):
 			}
 		}
-		if frame, err := server.Read(); err != nil || string(frame) != "hello" || server.Behind() {
-			t.Errorf("%s: %q, %v; and there is more: %t", name, frame, err, server.Behind())
+		if frame, err := server.Read(); err != nil || string(frame) != "hello" || server.HasUnread() {
+			t.Errorf("%s: %q, %v; and there is more: %t", name, frame, err, server.HasUnread())
 		}
 	}
 }
