@@ -24,19 +24,19 @@ func personPeer(name string) protocol.PeerID {
 // whether nobody else should receive the message. A service identifies its people; the secret of
 // the inbox authorizes them.
 func (g *Gateway) handleCommand(tx *store.Tx, in *inboundMessage, seq int64) bool {
-	var said protocol.ChatMessage
-	if json.Unmarshal(in.content, &said) != nil || said.Author == nil ||
-		said.Author.Kind != string(attention.AuthorHuman) {
+	var message protocol.ChatMessage
+	if json.Unmarshal(in.content, &message) != nil || message.Author == nil ||
+		message.Author.Kind != string(attention.AuthorHuman) {
 		return false
 	}
 	o := bridge.Command{
 		By:    personPeer(in.posted.Sender),
-		Kind:  said.Chat.Kind,
-		Title: said.Chat.Title,
+		Kind:  message.Chat.Kind,
+		Title: message.Chat.Title,
 		Key:   in.posted.MessageID,
 	}
-	verb, rest := bridge.ParseCommand(said.Text)
-	elsewhere, halt := g.leadsElsewhere(tx, in.channel, said.Text), bridge.ParseHalt(said.Text)
+	verb, rest := bridge.ParseCommand(message.Text)
+	elsewhere, halt := g.leadsElsewhere(tx, in.channel, message.Text), bridge.ParseHalt(message.Text)
 	taken := func() { tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(g.opts.Now()), seq) }
 	switch {
 	case halt != "": // each agent reports what it stopped
@@ -53,7 +53,7 @@ func (g *Gateway) handleCommand(tx *store.Tx, in *inboundMessage, seq int64) boo
 		o.Verb, o.Text = verb, rest
 		taken()
 	case elsewhere:
-		o.Verb, o.Text = bridge.VerbSay, said.Text
+		o.Verb, o.Text = bridge.VerbSay, message.Text
 	default:
 		return false
 	}

@@ -184,8 +184,8 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (h
 	}
 	outcome.Usage = harness.Usage{Model: "a2a", Iterations: 1}
 	x := &exchange{h: h, a: a, turn: t}
-	for anew := true; anew; {
-		anew = x.run(withoutLogs(ctx))
+	for again := true; again; {
+		again = x.run(withoutLogs(ctx))
 	}
 	outcome.FinalText = strings.TrimSpace(x.answer())
 	return outcome, x.result(ctx)

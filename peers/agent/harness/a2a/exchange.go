@@ -34,7 +34,7 @@ type exchange struct {
 
 // run sends the message and handles the events. It reports whether the message must be sent again
 // because the remote agent no longer knows the conversation.
-func (x *exchange) run(ctx context.Context) (anew bool) {
+func (x *exchange) run(ctx context.Context) (again bool) {
 	x.err = nil
 	key := x.turn.ConversationKey()
 	past, known := x.h.conversations.Get(key)
@@ -42,7 +42,7 @@ func (x *exchange) run(ctx context.Context) (anew bool) {
 		Message: x.newMessage(past),
 		Config:  &sdk.SendMessageConfig{ReturnImmediately: !x.a.streams},
 	}
-	hearing, end := context.WithCancel(context.WithoutCancel(ctx))
+	streamCtx, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	stop := context.AfterFunc(ctx, func() {
 		if x.started.Load() {
@@ -52,7 +52,7 @@ func (x *exchange) run(ctx context.Context) (anew bool) {
 		}
 	})
 	defer stop()
-	for event, err := range x.a.client.SendStreamingMessage(hearing, request) {
+	for event, err := range x.a.client.SendStreamingMessage(streamCtx, request) {
 		if err != nil {
 			x.err = err
 			break
@@ -261,29 +261,29 @@ func (x *exchange) result(ctx context.Context) error {
 	if err == nil {
 		err = errors.New("it ended its answer without any text")
 	}
-	shown := x.h.describeError(err)
-	if verdict := classifyStatus(err, shown); verdict != nil {
+	described := x.h.describeError(err)
+	if verdict := classifyStatus(err, described); verdict != nil {
 		return verdict
 	}
 	var refusal *sdk.Error
 	switch {
 	case errors.Is(err, netguard.ErrRefused):
 		return permanentError(userMoved,
-			fmt.Errorf("%w (its card contains an address that is not public; --allow-target permits one)", shown))
+			fmt.Errorf("%w (its card contains an address that is not public; --allow-target permits one)", described))
 	case errors.Is(err, sdk.ErrUnauthenticated), errors.Is(err, sdk.ErrUnauthorized):
-		return permanentError(userBadKey, shown)
+		return permanentError(userBadKey, described)
 	case x.task.TaskID != "", errors.Is(err, errTooLong): // the task has begun and may have acted
-		return shown
+		return described
 	case errors.Is(err, sdk.ErrInternalError), errors.Is(err, sdk.ErrServerError):
-		return fmt.Errorf("%w: %w", harness.ErrTemporary, shown)
+		return fmt.Errorf("%w: %w", harness.ErrTemporary, described)
 	case errors.As(err, &refusal):
-		return &harness.UserError{Message: userRejected, Err: shown}
+		return &harness.UserError{Message: userRejected, Err: described}
 	}
 	select {
 	case x.a.disconnected <- err: // the card is read again
 	default:
 	}
-	return fmt.Errorf("%w: %w", harness.ErrTemporary, shown)
+	return fmt.Errorf("%w: %w", harness.ErrTemporary, described)
 }
 
 // finalError returns the error for the final state of the task. A failed task is not run again,

@@ -88,13 +88,13 @@ func (h *Harness) describeError(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	said := err.Error()
+	message := err.Error()
 	if failed, ok := errors.AsType[*url.Error](err); ok {
-		said = failed.Err.Error()
+		message = failed.Err.Error()
 	}
 	token, _ := h.opts.Token() //nolint:errcheck // then there is none to hide
-	said = text.Clip(text.OneLine(harness.Redact(said, token)), maxErrorText)
-	return &describedError{text: fmt.Sprintf("the agent at %s: %s", netguard.HostForLog(h.url), said), err: err}
+	message = text.Clip(text.OneLine(harness.Redact(message, token)), maxErrorText)
+	return &describedError{text: fmt.Sprintf("the agent at %s: %s", netguard.HostForLog(h.url), message), err: err}
 }
 
 // A describedError is an error with a text that is safe to show.
@@ -121,17 +121,17 @@ func permanentError(words string, err error) error {
 
 // classifyStatus decides what an HTTP response that is not of the protocol means for a turn. It
 // returns nil if err is not such a response.
-func classifyStatus(err error, shown error) error {
+func classifyStatus(err error, described error) error {
 	status, ok := errors.AsType[statusError](err)
 	switch {
 	case !ok:
 		return nil
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return permanentError(userBadKey, fmt.Errorf("%w (set HUBBUB_A2A_TOKEN to a valid token)", shown))
+		return permanentError(userBadKey, fmt.Errorf("%w (set HUBBUB_A2A_TOKEN to a valid token)", described))
 	case status/100 == 3:
 		return permanentError(userMoved,
-			fmt.Errorf("%w (redirects are not followed; set --a2a-url to the agent's own address)", shown))
+			fmt.Errorf("%w (redirects are not followed; set --a2a-url to the agent's own address)", described))
 	default:
-		return fmt.Errorf("%w: %w", harness.ErrTemporary, shown)
+		return fmt.Errorf("%w: %w", harness.ErrTemporary, described)
 	}
 }

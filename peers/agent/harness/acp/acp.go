@@ -67,11 +67,11 @@ const maxInitTimeout = 4 * time.Minute
 // for example on a busy machine, the next attempt has twice as long; otherwise a slow program
 // would never start. The caller must call cancel.
 func (h *Harness) startTimeout(ctx context.Context, late string) (bounded context.Context, cancel func()) {
-	patience := max(h.opts.InitTimeout, time.Duration(h.extendedTimeout.Load()))
-	bounded, end := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%s within %s", late, patience))
+	timeout := max(h.opts.InitTimeout, time.Duration(h.extendedTimeout.Load()))
+	bounded, end := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%s within %s", late, timeout))
 	return bounded, func() {
 		if bounded.Err() != nil && ctx.Err() == nil {
-			h.extendedTimeout.Store(int64(max(patience, min(2*patience, maxInitTimeout))))
+			h.extendedTimeout.Store(int64(max(timeout, min(2*timeout, maxInitTimeout))))
 		}
 		end()
 	}
@@ -85,14 +85,14 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 }
 
 // supervise keeps one process of the program running.
-func (h *Harness) supervise(ctx context.Context, life *subprocess.Supervisor[agentProcess]) error {
+func (h *Harness) supervise(ctx context.Context, supervisor *subprocess.Supervisor[agentProcess]) error {
 	program := &subprocess.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log}
-	return life.Run(ctx, h.opts.Backoff, h.opts.Log, func(ctx context.Context) error {
+	return supervisor.Run(ctx, h.opts.Backoff, h.opts.Log, func(ctx context.Context) error {
 		return subprocess.Run(
 			ctx,
 			h.argv,
 			program,
-			func(ctx context.Context, process *subprocess.Process) error { return h.serve(ctx, life, process) },
+			func(ctx context.Context, process *subprocess.Process) error { return h.serve(ctx, supervisor, process) },
 		)
 	})
 }

@@ -44,17 +44,17 @@ func (p *agentProcess) decidePermission(
 	if turn == nil { // no such turn is running
 		return chooseOption(nil, nil)
 	}
-	options, said := rejectKinds, "not permitted: "
+	options, prefix := rejectKinds, "not permitted: "
 	switch permitted, asked := p.allow(ctx, turn, r); {
 	case !permitted:
 		turn.markDenied()
 	case asked:
-		options, said = allowKinds[:1], "permitted: " // never "always": the program would stop asking
+		options, prefix = allowKinds[:1], "permitted: " // never "always": the program would stop asking
 	default:
-		options, said = allowKinds, "permitted: "
+		options, prefix = allowKinds, "permitted: "
 	}
 	title := cmp.Or(deref(r.ToolCall.Title), string(r.ToolCall.ToolCallId))
-	turn.report(harness.Progress{Kind: harness.ProgressStatus, Message: said + title})
+	turn.report(harness.Progress{Kind: harness.ProgressStatus, Message: prefix + title})
 	return chooseOption(options, r.Options)
 }
 

@@ -57,12 +57,12 @@ type agentProcess struct {
 // serve talks to the program until ctx or the program ends.
 func (h *Harness) serve(
 	ctx context.Context,
-	life *subprocess.Supervisor[agentProcess],
+	supervisor *subprocess.Supervisor[agentProcess],
 	process *subprocess.Process,
 ) error {
 	p := &agentProcess{
 		h:          h,
-		supervisor: life,
+		supervisor: supervisor,
 		process:    process,
 		sessions:   harness.NewCache[string, acpsdk.SessionId](h.opts.MaxSessions),
 		turns:      map[acpsdk.SessionId]*collector{},
@@ -75,7 +75,7 @@ func (h *Harness) serve(
 		lines.CloseWithError(p.readOutput(lines, process.Stdout)) //nolint:errcheck // it returns nil
 	})
 	err := p.run(ctx)
-	life.SetCurrent(nil)
+	supervisor.SetCurrent(nil)
 	process.Stop()
 	<-p.conn.Done()
 	output.Close() //nolint:errcheck // it returns nil
@@ -313,10 +313,10 @@ func (p *agentProcess) runPrompt(
 		c.writeOutcome(outcome)
 	}()
 	blocks := p.contentBlocks(t)
-	unhurried := context.WithoutCancel(ctx)
+	uncanceled := context.WithoutCancel(ctx)
 	stop := context.AfterFunc(ctx, func() {
 		go p.conn.SendNotification(
-			unhurried,
+			uncanceled,
 			acpsdk.AgentMethodSessionCancel,
 			acpsdk.CancelNotification{SessionId: id},
 		) //nolint:errcheck // its answer is what counts
@@ -326,15 +326,15 @@ func (p *agentProcess) runPrompt(
 			p.process.Fail(errUnstoppable)
 		}
 	})
-	heard := p.process.StderrLines()
+	stderrLines := p.process.StderrLines()
 	// SendRequest returns with the answer or when the connection ends.
-	r, err := acpsdk.SendRequest[acpsdk.PromptResponse](p.conn, unhurried, acpsdk.AgentMethodSessionPrompt,
+	r, err := acpsdk.SendRequest[acpsdk.PromptResponse](p.conn, uncanceled, acpsdk.AgentMethodSessionPrompt,
 		acpsdk.PromptRequest{SessionId: id, Prompt: blocks})
 	if !stop() {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return p.promptError(err, heard)
+		return p.promptError(err, stderrLines)
 	}
 	c.stop, c.usage = r.StopReason, r.Usage
 	switch {
@@ -367,11 +367,11 @@ func (p *agentProcess) contentBlocks(t *harness.Turn) (blocks []acpsdk.ContentBl
 
 // promptError explains why a prompt failed: how the program ended, if it did, and what it has
 // written to stderr since.
-func (p *agentProcess) promptError(err error, heard int) error {
+func (p *agentProcess) promptError(err error, stderrLines int) error {
 	if isClosed(p.conn.Done()) && p.process.WaitFor(context.Background(), exitGrace) {
 		return fmt.Errorf("the program ended during its turn: %w", p.process.Wait())
 	}
-	if words := p.process.StderrSince(heard); words != "" {
+	if words := p.process.StderrSince(stderrLines); words != "" {
 		return fmt.Errorf("the program failed during its turn: %w; it wrote: %s", describeError(err), words)
 	}
 	return fmt.Errorf("the program failed during its turn: %w", describeError(err))

@@ -63,13 +63,13 @@ func negotiate(asked string, result json.RawMessage) (*negotiated, error) {
 	}
 	for group, ours := range ourCapabilities {
 		both := map[string]bool{}
-		raw, said := answer.Capabilities[group]
+		raw, present := answer.Capabilities[group]
 		var theirs map[string]json.RawMessage
-		if said && json.Unmarshal(raw, &theirs) != nil {
+		if present && json.Unmarshal(raw, &theirs) != nil {
 			return nil, fmt.Errorf("its capabilities.%s is not an object", group)
 		}
 		for name, have := range ours {
-			both[name] = have && (!said || isClaimed(theirs[name]))
+			both[name] = have && (!present || isClaimed(theirs[name]))
 		}
 		n.both[group] = both
 	}

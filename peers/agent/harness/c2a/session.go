@@ -244,17 +244,17 @@ func (s *session) handleLine(line []byte, cut bool) {
 // caller would wait forever. A complete object that does not name JSON-RPC is a log line and gets
 // no answer, since the program might log the answer, and so on forever.
 func (s *session) dropLine(line []byte, err error) {
-	var said struct {
+	var object struct {
 		JSONRPC json.RawMessage `json:"jsonrpc"`
 	}
 	code := jsonrpc.CodeInvalidRequest
-	broken := json.Unmarshal(line, &said) != nil
+	broken := json.Unmarshal(line, &object) != nil
 	if broken {
 		code = jsonrpc.CodeParse
 	}
 	// A program that writes many such lines may not be reading, so these answers leave half of
 	// the queue free.
-	if bytes.HasPrefix(line, []byte("{")) && (broken || len(said.JSONRPC) > 0) && len(s.out) < maxOutbound/2 {
+	if bytes.HasPrefix(line, []byte("{")) && (broken || len(object.JSONRPC) > 0) && len(s.out) < maxOutbound/2 {
 		s.refuse(nil, code, err.Error())
 	}
 	s.dropped++
@@ -317,7 +317,7 @@ func (s *session) handleAnswer(f *frame) {
 }
 
 // redact shortens a text from the program and redacts keys.
-func redact(said string) string { return text.Clip(harness.Redact(said), 300) }
+func redact(message string) string { return text.Clip(harness.Redact(message), 300) }
 
 // Error codes in addition to those of JSON-RPC.
 const (

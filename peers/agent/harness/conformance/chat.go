@@ -220,9 +220,9 @@ func (s *eventRecord) send(a *arguments) harness.Result {
 		s.problems = append(s.problems,
 			fmt.Errorf("send_message to %q, which is not the conversation of the event", a.Target))
 	}
-	said := send{a.Text, a.IdempotencyKey}
-	again := slices.Contains(s.sends, said)
-	s.sends = append(s.sends, said)
+	message := send{a.Text, a.IdempotencyKey}
+	again := slices.Contains(s.sends, message)
+	s.sends = append(s.sends, message)
 	status := func(status, reason string) map[string]any {
 		return map[string]any{"messageId": "msg_" + s.event.EventID, "status": status, "reason": reason}
 	}

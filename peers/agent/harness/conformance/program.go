@@ -86,10 +86,10 @@ func (r *checker) check(ctx context.Context) error {
 
 func (r *checker) cases(ctx context.Context) error {
 	const title = "initialize is answered with a draft and capabilities"
-	patience, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout,
+	waitCtx, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout,
 		fmt.Errorf("no answer to initialize within %s", r.opts.Timeout))
 	defer cancel()
-	caps, err := r.harness.Capabilities(patience)
+	caps, err := r.harness.Capabilities(waitCtx)
 	if errors.Is(err, harness.ErrPermanent) {
 		return err
 	}

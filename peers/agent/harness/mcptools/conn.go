@@ -223,15 +223,15 @@ func (c *conn) call(
 func toResult(r *mcp.CallToolResult, secrets *redact.Redactor, most int) harness.Result {
 	out, left := harness.Result{IsError: r.IsError}, most
 	for _, c := range r.Content {
-		said, known := contentText(c)
+		piece, known := contentText(c)
 		if !known || left <= 0 {
 			continue
 		}
-		if said = secrets.String(said); len(said) > left {
-			said = text.Prefix(said, left) + "\n[cut: the result is too long to show; ask for less]"
+		if piece = secrets.String(piece); len(piece) > left {
+			piece = text.Prefix(piece, left) + "\n[cut: the result is too long to show; ask for less]"
 		}
-		left -= len(said)
-		out.Content = append(out.Content, harness.Content{Type: "text", Text: said})
+		left -= len(piece)
+		out.Content = append(out.Content, harness.Content{Type: "text", Text: piece})
 	}
 	if r.StructuredContent != nil && len(out.Content) == 0 {
 		if raw, err := json.Marshal(r.StructuredContent); err == nil && len(raw) <= most {
@@ -242,7 +242,7 @@ func toResult(r *mcp.CallToolResult, secrets *redact.Redactor, most int) harness
 }
 
 // contentText returns a piece of a result as text, and whether its kind is known.
-func contentText(c mcp.Content) (said string, known bool) {
+func contentText(c mcp.Content) (content string, known bool) {
 	switch c := c.(type) {
 	case *mcp.TextContent:
 		return c.Text, true
@@ -289,9 +289,9 @@ func origin(s *harness.MCPServer) string {
 // redactError returns the text of an error without the server's secrets: its headers, its
 // environment, and everything in its URL but the host.
 func redactError(s *harness.MCPServer, err error) string {
-	said := err.Error()
+	message := err.Error()
 	if where := origin(s); where != "" {
-		said = strings.ReplaceAll(said, s.URL, where)
+		message = strings.ReplaceAll(message, s.URL, where)
 	}
 	var secrets []string
 	for _, values := range []map[string]string{s.Headers, s.Env} {
@@ -299,5 +299,5 @@ func redactError(s *harness.MCPServer, err error) string {
 			secrets = append(secrets, v, strings.TrimPrefix(v, "Bearer "))
 		}
 	}
-	return harness.Redact(said, secrets...)
+	return harness.Redact(message, secrets...)
 }

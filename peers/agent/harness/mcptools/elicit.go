@@ -73,7 +73,7 @@ func (c *conn) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitRes
 	if k == nil || k.approver == nil || !plain || len(r.Params.Message) > maxDescription {
 		return &mcp.ElicitResult{Action: "cancel"}, nil
 	}
-	asked, err := json.Marshal(map[string]any{"asks": r.Params.Message, "answer": content})
+	question, err := json.Marshal(map[string]any{"asks": r.Params.Message, "answer": content})
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (c *conn) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitRes
 	until, cancel := context.WithCancelCause(k.ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
-	if err := k.approver.Approve(until, harness.ElicitPrefix+c.server.Name+"."+k.tool, asked); err != nil {
+	if err := k.approver.Approve(until, harness.ElicitPrefix+c.server.Name+"."+k.tool, question); err != nil {
 		if until.Err() != nil {
 			return &mcp.ElicitResult{Action: "cancel"}, nil
 		}

@@ -81,11 +81,11 @@ func (p *Pool) Tools(
 	servers []harness.MCPServer,
 	people harness.Approver,
 ) (harness.Tools, []error) {
-	patience, cancel := context.WithTimeout(ctx, p.opts.ConnectTimeout)
+	waitCtx, cancel := context.WithTimeout(ctx, p.opts.ConnectTimeout)
 	defer cancel()
 	select {
 	case <-p.started:
-	case <-patience.Done():
+	case <-waitCtx.Done():
 	}
 	conns, errs := make([]*conn, len(servers)), make([]error, len(servers))
 	var wg sync.WaitGroup

@@ -45,9 +45,9 @@ func (r *Relay) Register(s harness.MCPServer) harness.MCPServer {
 	sum := sha256.Sum256([]byte(s.URL))
 	name := hex.EncodeToString(sum[:16])
 	r.targets.Add(name, s)
-	told := r.address.ForChat(relayPath + name) // this token belongs to no chat and opens no tools
-	told.Name, told.URL = s.Name, strings.TrimSuffix(r.address.URL, Path)+relayPath+name
-	return told
+	server := r.address.ForChat(relayPath + name) // this token belongs to no chat and opens no tools
+	server.Name, server.URL = s.Name, strings.TrimSuffix(r.address.URL, Path)+relayPath+name
+	return server
 }
 
 // ServeHTTP forwards a request. The caller has shown the token of this path (see Register) or the

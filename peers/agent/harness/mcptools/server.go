@@ -69,8 +69,8 @@ const chatHeader = "Hubbub-Chat"
 // authenticate passes on only requests that may use the server.
 func authenticate(next http.Handler, token string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		shown, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		chat, right := checkToken(token, shown)
+		presented, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		chat, right := checkToken(token, presented)
 		r.Header.Set(chatHeader, chat)
 		switch {
 		case !isLoopbackHost(r.Host):
@@ -123,9 +123,9 @@ func chatToken(token, chat string) string {
 
 // checkToken verifies the token of a request and returns the chat to which it belongs. The
 // agent's own token belongs to no chat.
-func checkToken(token, shown string) (chat string, right bool) {
+func checkToken(token, presented string) (chat string, right bool) {
 	want := token
-	if name, _, signed := strings.Cut(shown, "."); signed {
+	if name, _, signed := strings.Cut(presented, "."); signed {
 		raw, err := base64.RawURLEncoding.DecodeString(name)
 		if err != nil || len(raw) == 0 {
 			return "", false
@@ -133,7 +133,7 @@ func checkToken(token, shown string) (chat string, right bool) {
 		chat = string(raw)
 		want = chatToken(token, chat)
 	}
-	got, wanted := sha256.Sum256([]byte(shown)), sha256.Sum256([]byte(want))
+	got, wanted := sha256.Sum256([]byte(presented)), sha256.Sum256([]byte(want))
 	return chat, token != "" && subtle.ConstantTimeCompare(got[:], wanted[:]) == 1
 }
 
@@ -223,9 +223,9 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 		return err
 	case <-ctx.Done():
 	}
-	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	if server.Shutdown(patience) != nil {
+	if server.Shutdown(shutdownCtx) != nil {
 		server.Close() //nolint:errcheck // ends what did not finish
 	}
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {

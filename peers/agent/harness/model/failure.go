@@ -139,11 +139,11 @@ func (s *stream) wrongAPIError(what string) error {
 
 // classify decides what a status and the API's error mean for the turn.
 func (s *stream) classify(status int, what string, f failure) *requestError {
-	said := text.Clip(
+	detail := text.Clip(
 		text.OneLine(harness.Redact(f.Message, s.key)),
 		400,
 	) // redact first: half a key would not be recognized
-	at := fmt.Sprintf("%s %s: %s", s.h.opts.BaseURL, what, cmp.Or(said, http.StatusText(status)))
+	at := fmt.Sprintf("%s %s: %s", s.h.opts.BaseURL, what, cmp.Or(detail, http.StatusText(status)))
 	permanent := func(told, advice string) *requestError {
 		return &requestError{Err: &harness.UserError{Message: told, Err: fmt.Errorf("%s (%s)", at, advice)}}
 	}

@@ -182,14 +182,14 @@ func openaiMessages(r *request) (out []object) {
 		case roleUser:
 			out = append(out, object{"role": "user", "content": openaiContent(m)})
 		case roleAssistant:
-			said := object{"role": "assistant", "content": nil}
+			assistant := object{"role": "assistant", "content": nil}
 			if m.Text != "" {
-				said["content"] = m.Text
+				assistant["content"] = m.Text
 			}
 			if len(m.Calls) > 0 {
-				said["tool_calls"] = openaiCalls(m.Calls)
+				assistant["tool_calls"] = openaiCalls(m.Calls)
 			}
-			out = append(out, said)
+			out = append(out, assistant)
 		case roleTool:
 			for _, result := range m.Results {
 				text := result.Text
@@ -251,15 +251,15 @@ func (*openai) decode(a *answer, data []byte) error {
 		if choice.Index != 0 {
 			continue // only one choice was requested
 		}
-		said := choice.Delta
+		delta := choice.Delta
 		if choice.Message != nil {
-			said, a.complete = *choice.Message, true
+			delta, a.complete = *choice.Message, true
 		}
-		a.addText(string(said.Content) + said.Refusal + choice.Text)
-		if f := said.FunctionCall; f != nil {
-			said.ToolCalls = append(said.ToolCalls, openaiCall{Index: new(int), Function: *f})
+		a.addText(string(delta.Content) + delta.Refusal + choice.Text)
+		if f := delta.FunctionCall; f != nil {
+			delta.ToolCalls = append(delta.ToolCalls, openaiCall{Index: new(int), Function: *f})
 		}
-		for _, piece := range said.ToolCalls {
+		for _, piece := range delta.ToolCalls {
 			if err := mergeOpenAICall(a, piece); err != nil {
 				return err
 			}

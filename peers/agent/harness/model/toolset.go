@@ -86,18 +86,18 @@ func (s *toolset) callTool(ctx context.Context, c call) harness.Result {
 
 // resultText returns the text of a result for a model, at most limit bytes.
 func resultText(r harness.Result, limit int) string {
-	said := r.Text()
-	if len(r.StructuredContent) > 0 && (said == "" || r.IsError && said != string(r.StructuredContent)) {
-		said = strings.TrimPrefix(said+"\n"+string(r.StructuredContent), "\n")
+	out := r.Text()
+	if len(r.StructuredContent) > 0 && (out == "" || r.IsError && out != string(r.StructuredContent)) {
+		out = strings.TrimPrefix(out+"\n"+string(r.StructuredContent), "\n")
 	}
-	return truncate(cmp.Or(said, "done"), limit)
+	return truncate(cmp.Or(out, "done"), limit)
 }
 
 // truncate shortens a text to limit bytes without splitting a character, and appends a note.
-func truncate(said string, limit int) string {
-	if len(said) <= limit {
-		return said
+func truncate(s string, limit int) string {
+	if len(s) <= limit {
+		return s
 	}
-	shown := text.Prefix(said, limit)
-	return shown + fmt.Sprintf("\n[cut: %d of %d bytes shown; ask for less]", len(shown), len(said))
+	prefix := text.Prefix(s, limit)
+	return prefix + fmt.Sprintf("\n[cut: %d of %d bytes shown; ask for less]", len(prefix), len(s))
 }

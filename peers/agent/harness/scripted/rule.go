@@ -22,7 +22,7 @@ func say(text string) action { return func(*execution, string) string { return t
 // action's argument.
 func matchRule(t *harness.Turn) (rule string, do action, arg string) {
 	e := &t.Event
-	said := textOf(e)
+	content := textOf(e)
 	switch {
 	case e.Reason == "undelivered":
 		return "rules cannot rephrase", say(""), ""
@@ -34,19 +34,19 @@ func matchRule(t *harness.Turn) (rule string, do action, arg string) {
 		return "a thumbs-up", say("Then I go on."), ""
 	case e.Knock != nil:
 		return "a knock", (*execution).handleKnock, ""
-	case e.Policy == "may_respond" && !isRequest(said):
+	case e.Policy == "may_respond" && !isRequest(content):
 		return "no request", say(""), ""
 	case strings.Contains(e.Reason, "approval"):
 		return "an approval", react("agree"), ""
 	}
-	if next := nextDiscussionLine(e, said); next != "" {
+	if next := nextDiscussionLine(e, content); next != "" {
 		return "a discussion continues", say(next), ""
 	}
 	for _, r := range textRules {
-		switch m := r.match.FindStringSubmatch(normalize(said)); {
+		switch m := r.match.FindStringSubmatch(normalize(content)); {
 		case m == nil:
 		case r.name == laterRule && t.Deferrals > 0:
-			return "a deferred event came back", say("It is later now: “" + quote(said, 300) + "”"), ""
+			return "a deferred event came back", say("It is later now: “" + quote(content, 300) + "”"), ""
 		default:
 			return r.name, r.do, m[len(m)-1]
 		}
@@ -56,14 +56,14 @@ func matchRule(t *harness.Turn) (rule string, do action, arg string) {
 		fragments = " (in " + text.Counted(len(e.MergedEventIDs), "piece") + ", taken as one)"
 	}
 	switch {
-	case strings.Contains(said, "?"):
+	case strings.Contains(content, "?"):
 		return "a question", say(
-			"You asked" + fragments + ": “" + quote(said, 300) + "” A rule cannot know the answer, but I heard you.",
+			"You asked" + fragments + ": “" + quote(content, 300) + "” A rule cannot know the answer, but I heard you.",
 		), ""
-	case said == "":
+	case content == "":
 		return "no text", react("seen"), ""
 	default:
-		return "anything else", say("I read" + fragments + ": “" + quote(said, 300) + "”"), ""
+		return "anything else", say("I read" + fragments + ": “" + quote(content, 300) + "”"), ""
 	}
 }
 
@@ -123,9 +123,9 @@ func isRequest(text string) bool {
 var mentionPattern = regexp.MustCompile(`(^|\s)@[\w.:#-]+`)
 
 // normalize lowercases a text and removes mentions, and punctuation at both ends.
-func normalize(said string) string {
-	said = strings.ToLower(mentionPattern.ReplaceAllString(said, " "))
-	return text.OneLine(strings.Trim(said, " \t\n.,;:!?…'\"()"))
+func normalize(s string) string {
+	s = strings.ToLower(mentionPattern.ReplaceAllString(s, " "))
+	return text.OneLine(strings.Trim(s, " \t\n.,;:!?…'\"()"))
 }
 
 // textOf joins the text parts of an event unchanged.
@@ -141,6 +141,6 @@ func textOf(e *harness.Event) string {
 
 // quote shortens a text to n characters on one line. It removes mentions: a quoted mention must
 // not mention anybody again.
-func quote(said string, n int) string {
-	return text.Clip(text.OneLine(strings.ReplaceAll(said, "@", "")), n)
+func quote(s string, n int) string {
+	return text.Clip(text.OneLine(strings.ReplaceAll(s, "@", "")), n)
 }
