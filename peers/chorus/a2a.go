@@ -160,13 +160,13 @@ func (c taskAPI) submit(ctx context.Context, r *sdk.SendMessageRequest) (string,
 	if err != nil {
 		return "", err
 	}
-	talk := m.ContextID
+	contextID := m.ContextID
 	if m.TaskID != "" {
-		asked, err := c.task(ctx, string(m.TaskID))
+		previous, err := c.task(ctx, string(m.TaskID))
 		if err != nil {
 			return "", err
 		}
-		if talk = asked.Context; m.ContextID != "" && m.ContextID != talk {
+		if contextID = previous.Context; m.ContextID != "" && m.ContextID != contextID {
 			return "", sdk.NewError(sdk.ErrInvalidParams, "this task belongs to another context")
 		}
 	}
@@ -174,7 +174,7 @@ func (c taskAPI) submit(ctx context.Context, r *sdk.SendMessageRequest) (string,
 		return "", sdk.NewError(sdk.ErrInvalidParams, "the message is empty")
 	}
 	p := &InboxMessage{
-		ChannelID: ChannelID(talk),
+		ChannelID: ChannelID(contextID),
 		MessageID: hashSecret(m.ID),
 		Sender:    "a2a:" + string(c.inbox),
 		Content:   words,

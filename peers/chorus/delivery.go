@@ -82,11 +82,11 @@ func newDeliveryQueue(g *Gateway) *deliveryQueue {
 // the agent will never get it. Repeating the same message is the same delivery. Another message
 // is a new delivery, and makes the previous one stale.
 func (q *deliveryQueue) deliver(ctx context.Context, d *delivery, p *chorus.Post) error {
-	said, err := json.Marshal(p.Message)
+	message, err := json.Marshal(p.Message)
 	if err != nil {
 		return fmt.Errorf("encoding the message of a turn: %w", err)
 	}
-	d.digest = hashSecret(string(said))
+	d.digest = hashSecret(string(message))
 	if err := store.InTx(ctx, q.g.store.db, func(tx *store.Tx) { q.prepare(tx, d, p) }); err != nil {
 		return fmt.Errorf("storing a delivery: %w", err)
 	}

@@ -54,10 +54,10 @@ func (f *echoFilter) author(channel protocol.PeerID, text string) protocol.PeerI
 	if len(text) < minEcho {
 		return ""
 	}
-	for _, said := range f.recent.Keys() {
-		m, found := f.recent.Peek(said)
+	for _, original := range f.recent.Keys() {
+		m, found := f.recent.Peek(original)
 		if _, other, _ := strings.Cut(m.channel.Name(), "."); found && other == room && isRecent(m) &&
-			attention.IsForward(text, said) {
+			attention.IsForward(text, original) {
 			return m.agent
 		}
 	}

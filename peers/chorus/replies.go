@@ -254,9 +254,9 @@ func (q *callbackQueue) send(ctx context.Context, item outbox.Item) error {
 		return outbox.Permanent(err)
 	}
 	if p.Event.Type == chorus.EventMessage { // record it first: a service may bring it to another inbox immediately
-		var said string
-		_ = json.Unmarshal(p.Event.Content, &said) //nolint:errcheck // it was written as a string
-		q.g.echoes.record(p.Agent, p.Channel, said)
+		var text string
+		_ = json.Unmarshal(p.Event.Content, &text) //nolint:errcheck // it was written as a string
+		q.g.echoes.record(p.Agent, p.Channel, text)
 	}
 	err = q.g.egress.poster.post(ctx, callback, body)
 	switch status, answered := errors.AsType[statusError](err); {

@@ -67,11 +67,11 @@ func reportEvent(a agentReport) (e chorus.Event, done, ok bool) {
 // jsonText returns a value as the JSON string that the protocol requires: a string unchanged, and
 // any other value as its JSON.
 func jsonText(value json.RawMessage) json.RawMessage {
-	var said string
-	if len(value) > 0 && json.Unmarshal(value, &said) != nil {
-		said = string(value)
+	var s string
+	if len(value) > 0 && json.Unmarshal(value, &s) != nil {
+		s = string(value)
 	}
-	return jsonString(said)
+	return jsonString(s)
 }
 
 // ParseEvent parses what an external agent POSTs to a callback. An error names the invalid member

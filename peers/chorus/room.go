@@ -25,15 +25,15 @@ func conversationKind(p *InboxMessage) attention.ConversationKind {
 }
 
 // authorOf returns the author of a message: the service itself, an agent of this bus, or a
-// person. said is the agent that recently said the same elsewhere, if any. onBus reports which
+// person. echoed is the agent that recently said the same elsewhere, if any. onBus reports which
 // agents are online.
-func authorOf(p *InboxMessage, said protocol.PeerID, onBus func(protocol.PeerID) bool) protocol.Author {
+func authorOf(p *InboxMessage, echoed protocol.PeerID, onBus func(protocol.PeerID) bool) protocol.Author {
 	a := protocol.Author{ID: text.StripInvisible(p.Sender), Kind: string(attention.AuthorHuman), DisplayName: p.Sender}
 	name := protocol.AgentID(strings.ToLower(strings.TrimPrefix(p.Sender, "agent:")))
 	service, _, _ := strings.Cut(p.Service, " ")
 	switch {
-	case said != "":
-		a.ID, a.Kind = string(said), string(attention.AuthorAgent)
+	case echoed != "":
+		a.ID, a.Kind = string(echoed), string(attention.AuthorAgent)
 	case onBus(name):
 		a.ID, a.Kind = string(name), string(attention.AuthorAgent)
 	case strings.EqualFold(p.Sender, "system"),

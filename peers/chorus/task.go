@@ -109,9 +109,9 @@ type taskList struct {
 	changed broadcast
 }
 
-// submit stores a message as a task, or as the next message of the task that asked. If it is
+// submit stores a message as a task, or as the next message of the task taskID. If it is
 // already stored, it is the same task.
-func (l *taskList) submit(ctx context.Context, in *inboundMessage, asked string) (id string, err error) {
+func (l *taskList) submit(ctx context.Context, in *inboundMessage, taskID string) (id string, err error) {
 	err = l.g.accept(ctx, in, func(tx *store.Tx, seq int64) {
 		if id = store.Value[string](
 			tx,
@@ -121,11 +121,11 @@ func (l *taskList) submit(ctx context.Context, in *inboundMessage, asked string)
 			tx.Err() != nil {
 			return
 		}
-		if id = asked; asked == "" {
+		if id = taskID; taskID == "" {
 			id = string(in.messageID)
 			tx.Exec(`INSERT INTO task (id, inbox, inbound, context, state, at) VALUES (?, ?, ?, ?, ?, ?)`,
 				id, in.inbox, seq, in.posted.ChannelID, taskSubmitted, micros(l.g.opts.Now()))
-		} else if t := loadTask(tx, in.inbox, asked); tx.Err() == nil && t.State != taskInputRequired {
+		} else if t := loadTask(tx, in.inbox, taskID); tx.Err() == nil && t.State != taskInputRequired {
 			tx.Fail(
 				sdk.NewError(sdk.ErrUnsupportedOperation,
 					"this task expects no message: send the next message with its contextId only"),
@@ -158,17 +158,17 @@ func (l *taskList) advance(ctx context.Context, p *pendingEvent) error {
 			}
 			return
 		}
-		var said string
-		_ = json.Unmarshal(p.Event.Content, &said) //nolint:errcheck // it was written as a string
+		var text string
+		_ = json.Unmarshal(p.Event.Content, &text) //nolint:errcheck // it was written as a string
 		switch e := p.Event; {
 		case e.Type == chorus.EventMessage && p.Asks:
-			t.State, t.Text, t.Interim = taskInputRequired, said, false
+			t.State, t.Text, t.Interim = taskInputRequired, text, false
 		case e.Type == chorus.EventMessage && p.Edits != "" && !strings.HasPrefix(p.Edits, interimKey): // the outcome of a question
 			t.State, t.Text = taskWorking, ""
 		case e.Type == chorus.EventMessage && strings.HasPrefix(p.Key, interimKey):
-			t.State, t.Text, t.Interim = taskWorking, said, true
+			t.State, t.Text, t.Interim = taskWorking, text, true
 		case e.Type == chorus.EventMessage:
-			tx.Exec(`INSERT INTO artifact (task, text) VALUES (?, ?)`, t.ID, said)
+			tx.Exec(`INSERT INTO artifact (task, text) VALUES (?, ?)`, t.ID, text)
 			t.Text, t.Interim = "", false
 		case e.Type == chorus.EventError:
 			if t.Text = e.Message; e.Code != codeNoAgent {
@@ -210,12 +210,12 @@ func (l *taskList) cancel(ctx context.Context, inbox InboxName, id string) error
 		if tx.Err() != nil {
 			return
 		}
-		type said struct {
+		type inboundSource struct {
 			channel protocol.PeerID
 			source  string
 			content []byte
 		}
-		was, _ := store.One(tx, func(s *said) []any { return []any{&s.channel, &s.source, &s.content} },
+		was, _ := store.One(tx, func(s *inboundSource) []any { return []any{&s.channel, &s.source, &s.content} },
 			`SELECT channel, source_id, content FROM inbound WHERE seq = ?`, t.Inbound)
 		var m protocol.ChatMessage
 		tx.Fail(json.Unmarshal(was.content, &m))

@@ -68,7 +68,7 @@ func (q *webhookQueue) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer leave()
-	said, fresh, err := q.storePost(w, r, &hook, secret)
+	source, fresh, err := q.storePost(w, r, &hook, secret)
 	if refused, ok := errors.AsType[*httpError](err); ok && refused.status < http.StatusInternalServerError {
 		if noted := q.g.store.recordRefusal(context.WithoutCancel(r.Context()), hook.Name, refused.text); noted != nil {
 			q.g.opts.Log.Warn().Err(noted).Str("hook", string(hook.Name)).Msg("refusal of a post not recorded")
@@ -80,7 +80,7 @@ func (q *webhookQueue) serve(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(
 		w,
-		fmt.Sprintf("{\"event\":%s,\"status\":%q}\n", jsonString(said),
+		fmt.Sprintf("{\"event\":%s,\"status\":%q}\n", jsonString(source),
 			map[bool]string{true: "accepted", false: "duplicate"}[fresh]),
 	)
 	return nil
@@ -102,13 +102,13 @@ func (q *webhookQueue) storePost(
 	if err != nil {
 		return "", false, err
 	}
-	said, err := quotePost(r.Header, body)
+	quotation, err := quotePost(r.Header, body)
 	if err != nil {
 		return "", false, err
 	}
 	source = hookLabel(hook.Name) + ":" + id
 	content := protocol.ChatMessage{
-		Text:      said,
+		Text:      quotation,
 		Event:     protocol.EventStatus,
 		SourceID:  source,
 		CreatedAt: protocol.FormatTime(q.g.opts.Now()),
@@ -156,32 +156,32 @@ func (q *webhookQueue) storePost(
 // arrivedName returns what has arrived, according to a post to a hook of the broker: its member
 // "arrived", or the name of the hook.
 func arrivedName(body []byte, hook *Hook) string {
-	var said struct{ Arrived string }
-	if json.Unmarshal(body, &said) != nil || strings.TrimSpace(said.Arrived) == "" {
+	var post struct{ Arrived string }
+	if json.Unmarshal(body, &post) != nil || strings.TrimSpace(post.Arrived) == "" {
 		return string(hook.Name)
 	}
-	return said.Arrived
+	return post.Arrived
 }
 
 // quotePost returns the text of a post as a quotation: it mentions nobody and contains no
 // commands. GitHub's name of the event comes first.
 func quotePost(header http.Header, body []byte) (string, error) {
-	said := string(body)
+	text := string(body)
 	if kind, _, _ := mime.ParseMediaType(header.Get("Content-Type")); kind == "application/x-www-form-urlencoded" {
-		if form, err := url.ParseQuery(said); err == nil && form.Has("payload") {
-			said = form.Get("payload")
+		if form, err := url.ParseQuery(text); err == nil && form.Has("payload") {
+			text = form.Get("payload")
 		}
 	}
-	if !utf8.ValidString(said) {
+	if !utf8.ValidString(text) {
 		return "", newHTTPError(http.StatusBadRequest, "the body is not valid UTF-8")
 	}
-	if strings.TrimSpace(said) == "" {
+	if strings.TrimSpace(text) == "" {
 		return "", newHTTPError(http.StatusBadRequest, "the body is empty")
 	}
 	if event := strings.TrimSpace(header.Get("X-GitHub-Event")); event != "" && utf8.ValidString(event) {
-		said = event + "\n" + said
+		text = event + "\n" + text
 	}
-	return "> " + strings.ReplaceAll(strings.ReplaceAll(said, "\r", "\n"), "\n", "\n> "), nil
+	return "> " + strings.ReplaceAll(strings.ReplaceAll(text, "\r", "\n"), "\n", "\n> "), nil
 }
 
 // send sends a post to its chat. Every attempt has the same message.
