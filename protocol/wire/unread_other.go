@@ -4,13 +4,13 @@ package wire
 
 import "syscall"
 
-// unread is unknown here, so a side that reads very slowly may count as one that does
+// unsentBytes is unknown here, so a side that reads very slowly may count as one that does
 // not read.
-func unread(syscall.RawConn) int { return 0 }
+func unsentBytes(syscall.RawConn) int { return 0 }
 
-// arrived is unknown here, so a side whose pong waits behind much other input may count
+// unreadBytes is unknown here, so a side whose pong waits behind much other input may count
 // as one that sends none.
-func arrived(syscall.RawConn) int { return 0 }
+func unreadBytes(syscall.RawConn) int { return 0 }
 
 // hungUp reports false: it is unknown.
 func hungUp(syscall.RawConn) bool { return false }
