@@ -25,16 +25,16 @@ import (
 // remembered is the number of conversations in a model's memory.
 const remembered = 1000
 
-// a2aToken is the variable of the token that is shown to the agent at --a2a-url.
+// a2aToken is the variable with the token for the agent at --a2a-url.
 const a2aToken = "HUBBUB_A2A_TOKEN"
 
-// modelKeys are the keys of the models, which only the agent itself needs.
+// modelKeys are the variables with the keys of models, which only the agent itself needs.
 var modelKeys = []string{
 	model.OpenAIKey, model.OpenAIKey + "_FILE", model.AnthropicKey, model.AnthropicKey + "_FILE", a2aToken, a2aToken + "_FILE",
 }
 
-// newHarness makes the harness that --harness names. Close what it returns
-// when the harness has ended; it is nil where there is nothing to close.
+// newHarness makes the harness of --harness. Close the returned closer when the harness has
+// ended; it may be nil.
 func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, io.Closer, error) {
 	log := env.Log
 	argv, permission, err := s.parseHarness()
@@ -72,8 +72,8 @@ func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, i
 	}), history, nil
 }
 
-// parseHarness checks the flags of the harness, and returns the words of its command and
-// its permission, if it has them.
+// parseHarness checks the flags of the harness, and returns the words of its command and its
+// permission, if it has them.
 func (s *settings) parseHarness() ([]string, acp.Permission, error) {
 	switch s.harness {
 	case "scripted", "openai", "anthropic":
@@ -98,7 +98,7 @@ func (s *settings) parseHarness() ([]string, acp.Permission, error) {
 	return argv, permission, nil
 }
 
-// checkHarness returns what the harness would lack here, without starting it.
+// checkHarness returns what the harness lacks on this machine, without starting it.
 func (s *settings) checkHarness(env *program.Env) error {
 	argv, _, err := s.parseHarness()
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *settings) checkHarness(env *program.Env) error {
 	} else if len(argv) > 0 {
 		command := argv[0]
 		if filepath.Base(command) != command && !filepath.IsAbs(command) && s.agent.Workspace != "" {
-			command = filepath.Join(s.agent.Workspace, command) // where it will be started
+			command = filepath.Join(s.agent.Workspace, command) // its working folder
 		}
 		if _, err := exec.LookPath(command); err != nil {
 			return program.Usage("--harness-command: %s", err)

@@ -29,7 +29,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// settings are what the flags say.
+// settings are the values of the flags.
 type settings struct {
 	agent          agent.Options
 	id             string
@@ -45,18 +45,18 @@ type settings struct {
 	noRedact       bool
 	reach          reach
 
-	words attention.Words // in place of the default ones
+	words attention.Words // replaces the default ones
 }
 
-// A reach is what is called besides buses and models.
+// A reach is the set of addresses that may be called besides buses and models.
 type reach struct {
 	a2aURL  string
 	allow   []string
 	targets []netip.Prefix // of allow
 }
 
-// beside returns a guard that allows what the operator names, and the machines of addresses
-// that the operator gave.
+// beside returns a guard that allows the addresses named by the operator, and the machines of the
+// operator's other addresses.
 func (r *reach) beside(given []string) *netguard.Guard {
 	return netguard.New(besideBuses(r.targets, given))
 }
@@ -126,7 +126,7 @@ var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,47}$`)
 // agentName returns the name in --id.
 func agentName(id string) string { return strings.TrimPrefix(id, "agent:") }
 
-// check looks at the settings, and adds what they do not say.
+// check checks the settings, and completes them.
 func (s *settings) check(_ context.Context, env *program.Env) error {
 	name := agentName(s.id)
 	if !validName.MatchString(name) || name == protocol.PeerSystem.Name() {
@@ -194,8 +194,8 @@ func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
 	return g.Wait()
 }
 
-// besideBuses adds to the addresses that may be called those of the buses' own machines: the
-// gateway whose tools a message names is most often there, and a bus is trusted with more.
+// besideBuses adds the machines of the buses to the allowed addresses. The gateway whose tools a
+// message names usually runs there, and a bus is trusted with more.
 func besideBuses(allowed []netip.Prefix, buses []string) []netip.Prefix {
 	for _, bus := range buses {
 		u, err := url.Parse(bus)
@@ -211,7 +211,7 @@ func besideBuses(allowed []netip.Prefix, buses []string) []netip.Prefix {
 	return allowed
 }
 
-// complete checks the flags and adds what they do not say.
+// complete checks the flags and adds defaults.
 func (s *settings) complete(env *program.Env) (err error) {
 	o := &s.agent
 	switch o.Version, err = attention.ParseVersion(s.policyVersion); {

@@ -9,23 +9,23 @@ import (
 	"hubbub/peers/agent/harness/subprocess"
 )
 
-// transcribeKey is the variable of the key of the endpoint that --transcribe names. No program
-// that the agent starts gets it.
+// transcribeKey is the variable with the key of the --transcribe endpoint. Programs started by
+// the agent do not get it.
 const transcribeKey = "HUBBUB_TRANSCRIBE_KEY"
 
-// A voice says what turns voice messages and PDFs into text.
+// A voice has the settings for converting voice messages and PDFs to text.
 type voice struct {
 	with  string // a command, or an address
 	model string // of the endpoint
 	pdf   string // a command
 }
 
-// endpoint reports whether it is an address, and no command.
+// endpoint reports whether it is an address rather than a command.
 func (v *voice) endpoint() bool {
 	return strings.HasPrefix(v.with, "http://") || strings.HasPrefix(v.with, "https://")
 }
 
-// command returns the words of the command, nil if it is none.
+// command returns the words of the command, or nil if there is none.
 func (v *voice) command() (argv []string, err error) {
 	if v.endpoint() {
 		return nil, nil
@@ -33,7 +33,7 @@ func (v *voice) command() (argv []string, err error) {
 	return commandOf(v.with)
 }
 
-// commandOf returns the words of a command with the path of its program, nil if there is none.
+// commandOf returns the words of a command with the path of its program, or nil if there is none.
 func commandOf(line string) (argv []string, err error) {
 	if line == "" {
 		return nil, nil
@@ -44,7 +44,7 @@ func commandOf(line string) (argv []string, err error) {
 	return argv, err
 }
 
-// transcriber returns what turns voice messages into text; nil if nothing does.
+// transcriber returns the converter of voice messages, or nil if there is none.
 func (v *voice) transcriber(env *program.Env) files.Transcriber {
 	argv, err := v.command()
 	switch {
@@ -57,7 +57,7 @@ func (v *voice) transcriber(env *program.Env) files.Transcriber {
 	}
 }
 
-// pdfReader returns what turns PDFs into text; nil if nothing does.
+// pdfReader returns the converter of PDFs, or nil if there is none.
 func (v *voice) pdfReader() files.Transcriber {
 	argv, err := commandOf(v.pdf)
 	if err != nil || argv == nil {

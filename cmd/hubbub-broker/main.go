@@ -1,5 +1,5 @@
-// Command hubbub-broker runs the collaboration broker: who is responsible for
-// what, who is woken, and why.
+// Command hubbub-broker runs the collaboration broker. It keeps work, questions and claims, and
+// wakes the responsible agent.
 package main
 
 import (
@@ -41,7 +41,7 @@ func main() {
 	})
 }
 
-// parseKeep reads --event-keep; what is kept for good is less than 0.
+// parseKeep parses --event-keep. A negative result means forever.
 func parseKeep(text string) (time.Duration, error) {
 	k, err := activitylog.ParseRetention(text)
 	switch {
@@ -77,7 +77,7 @@ func run(ctx context.Context, env *program.Env, opts *broker.Options, standby *p
 	defer func() { err = errors.Join(err, db.Close()) }()
 	options := env.PeerOptions()
 	options.Concurrency, options.Queue = 256, 4096
-	options.StopTimeout = 2 * time.Second // the broker has waited for them
+	options.StopTimeout = 2 * time.Second // the broker has already waited for them
 	log := env.Log
 	opts.Log, opts.OnReady = &log, env.Ready
 	return standby.Run(ctx, env, "broker", func(ctx context.Context) error {

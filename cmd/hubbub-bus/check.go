@@ -16,7 +16,7 @@ import (
 	"hubbub/cmd/internal/program"
 )
 
-// checkHere refuses settings with which the bus cannot work on this machine.
+// checkHere refuses settings that cannot work on this machine.
 func (s *settings) checkHere(_ context.Context, env *program.Env) error {
 	if err := s.check(); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (s *settings) checkHere(_ context.Context, env *program.Env) error {
 	return env.CheckListen("listen", s.bus.Listen)
 }
 
-// check refuses settings that make no sense on any machine.
+// check refuses settings that cannot work on any machine.
 func (s *settings) check() (err error) {
 	if err := s.checkBounds(); err != nil {
 		return err
@@ -64,8 +64,7 @@ func (s *settings) check() (err error) {
 	return s.cluster.check()
 }
 
-// checkListen refuses what is not an address. Whether the bus can listen there shows when
-// it does.
+// checkListen refuses invalid addresses. Listening itself shows whether the bus can listen there.
 func checkListen(address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err == nil {
@@ -77,15 +76,15 @@ func checkListen(address string) error {
 	return nil
 }
 
-// isPublic reports whether an address is certainly not of this machine alone. What a name
-// means shows when the bus listens there.
+// isPublic reports whether an address is certainly reachable from other machines. Names are
+// resolved only when the bus listens.
 func isPublic(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
 	return err == nil && (host == "" || ip != nil && !ip.IsLoopback())
 }
 
-// check refuses settings of a cluster with which the bus would stay alone.
+// check refuses settings with which the bus would not join its cluster.
 func (c *clusterSettings) check() error {
 	if err := program.CheckCluster(c.urls, c.prefix); err != nil {
 		return err
@@ -109,7 +108,7 @@ func (c *clusterSettings) checkFiles() error {
 	return nil
 }
 
-// checkBounds refuses bounds that would not let anything through.
+// checkBounds refuses bounds that would let nothing through.
 func (s *settings) checkBounds() error {
 	o := &s.bus
 	counts := map[string]int{
@@ -140,7 +139,7 @@ func (s *settings) checkBounds() error {
 	return nil
 }
 
-// checkOrigins refuses what no browser can send as an Origin, since it would allow
+// checkOrigins refuses values that no browser sends as an Origin, because they would allow
 // nothing.
 func checkOrigins(list []string) error {
 	for _, o := range list {

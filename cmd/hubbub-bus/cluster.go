@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// clusterSettings are the flags of a bus that is one of several.
+// clusterSettings are the flags of a bus in a cluster.
 type clusterSettings struct {
 	urls   []string
 	prefix string
@@ -38,7 +38,7 @@ func (c *clusterSettings) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.stream, "activity-stream", "", "JetStream stream that keeps a copy of the activity rows")
 }
 
-// joined is what runs beside a bus that is one of several.
+// joined has the parts that run beside a bus in a cluster.
 type joined struct {
 	runs   []func(context.Context) error
 	ctx    context.Context
@@ -49,8 +49,8 @@ type joined struct {
 	errs   []error
 }
 
-// join adds the cluster to the options of the bus and of its log. Without --cluster it
-// adds nothing.
+// join adds the cluster to the options of the bus and of its log. Without --cluster it adds
+// nothing.
 func (c *clusterSettings) join(o *bus.Options, log *activitylog.Options, logger *zerolog.Logger) (*joined, error) {
 	j := &joined{}
 	j.ctx, j.stop = context.WithCancel(context.Background())
@@ -86,9 +86,8 @@ func (c *clusterSettings) nats() []nats.Option {
 	return list
 }
 
-// start runs the parts, once the bus exists. A part that fails ends the bus: it fails
-// only if its settings are unusable, and a bus that should be one of several must not
-// stay alone silently.
+// start runs the parts, once the bus exists. A failing part ends the bus: it fails only if its
+// settings are unusable, and a bus of a cluster must not silently stay alone.
 func (j *joined) start() {
 	for _, run := range j.runs {
 		j.wg.Go(func() {

@@ -29,16 +29,16 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A view is the web console and what it reads.
+// A view is the web console with its data sources.
 type view struct {
 	console *console.Console
-	server  atomic.Pointer[bus.Server] // nil until the bus is made
+	server  atomic.Pointer[bus.Server] // nil until the bus exists
 	log     *activitylog.Reader        // nil without an activity log
 	streams sync.WaitGroup             // of visitors that ask the broker
 }
 
-// newView makes the console and sets it in the options of the bus. With --no-console it
-// returns nil.
+// newView makes the console and adds it to the options of the bus. With --no-console it returns
+// nil.
 func (s *settings) newView(data string, log *zerolog.Logger) *view {
 	if s.noConsole {
 		return nil
@@ -54,7 +54,7 @@ func (s *settings) newView(data string, log *zerolog.Logger) *view {
 	return v
 }
 
-// start makes the console show a bus. It returns a function that ends that.
+// start connects the console to a bus. It returns a function that disconnects it.
 func (v *view) start(server *bus.Server) (end func()) {
 	if v == nil {
 		return func() {}
@@ -64,7 +64,7 @@ func (v *view) start(server *bus.Server) (end func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = v.console.Run(ctx) // it returns nil
+		_ = v.console.Run(ctx) // never fails
 	}()
 	return func() {
 		cancel()
@@ -121,9 +121,8 @@ func (g gate) Lookup(token string) (console.Access, bool) {
 	}, true
 }
 
-// rights returns what a credential allows in the console. Its holder may see everything
-// if it may subscribe to everything, and act if it is an operator who may also send
-// everywhere.
+// rights returns the rights of a credential in the console. Its holder may see everything if it
+// may subscribe to everything. It may act if it is an operator that may also send everywhere.
 func rights(c *grant.Credential) (see, act bool) {
 	const everything = protocol.Pattern("*")
 	everywhere := slices.ContainsFunc(c.Publish, func(p string) bool { return protocol.Pattern(p).Covers(everything) })
@@ -131,13 +130,13 @@ func rights(c *grant.Credential) (see, act bool) {
 	return see, see && everywhere && c.MayBe("cli:console")
 }
 
-// A brokerClient speaks over a session of its own for each request, as the holder of a credential
-// may, or on an open bus as anybody may.
+// A brokerClient opens a session for each request, with the rights of a credential, or on an open
+// bus with all rights.
 type brokerClient struct {
 	view       *view
 	file       *grant.File
 	credential *grant.Credential // nil on an open bus
-	as         protocol.PeerID   // who speaks, if the credential may be that; empty: its holder
+	as         protocol.PeerID   // the acting person, if the credential grants it; empty: the holder
 }
 
 var _ console.ActingAs = (*brokerClient)(nil)
@@ -161,8 +160,8 @@ func (v *brokerClient) Call(ctx context.Context, method string, params any) (res
 	return result, err
 }
 
-// DirectChat implements console.ActingAs. Each agent has a chat of its own with the holder, in which
-// one says something at a time: a second window ends the waiting of the first.
+// DirectChat implements console.ActingAs. Each agent has its own chat with the holder, with one
+// message at a time. A second window ends the wait of the first.
 func (v *brokerClient) DirectChat(ctx context.Context, agent protocol.PeerID, text string) (answer string, err error) {
 	p, person, err := v.peer(directchat.Suffix(agent))
 	switch {
@@ -228,10 +227,11 @@ func (v *brokerClient) ResetBudget(ctx context.Context, agent protocol.PeerID) e
 	})
 }
 
-// newRun returns the end of an identity that tells a request from others.
+// newRun returns the unique end of a request's identity.
 func newRun() string { return "." + strings.ToLower(rand.Text()[:10]) }
 
-// peer makes the client of one request. Its identity is the person's, and ends with suffix if it may.
+// peer makes the client of one request. Its identity is the person's, with the suffix if that is
+// granted.
 func (v *brokerClient) peer(suffix string) (p *peer.Peer, person string, err error) {
 	server, holder := v.view.server.Load(), v.credential
 	if holder != nil {
@@ -253,8 +253,8 @@ func (v *brokerClient) peer(suffix string) (p *peer.Peer, person string, err err
 	}}), person, nil
 }
 
-// consoleIdentity is as whom the holder of a credential asks: as the person that is named, if it may be that, or
-// under its name, since records show who decided.
+// consoleIdentity returns the identity with which the holder of a credential asks: that of the
+// named person if it is granted, else the holder's name. Records show who decided.
 func consoleIdentity(c *grant.Credential, run string, as protocol.PeerID) protocol.PeerID {
 	names := []protocol.PeerID{"cli:console"}
 	if c != nil {
@@ -272,8 +272,8 @@ func consoleIdentity(c *grant.Credential, run string, as protocol.PeerID) protoc
 	return "cli:console"
 }
 
-// deadLetters are the dead letters of the programs that share the data folder, as with
-// `hubbub up`: what `hubbub outbox` shows. The programs may be running.
+// deadLetters are the dead letters of the programs that share the data folder, as listed by
+// `hubbub outbox`. The programs may be running.
 type deadLetters struct{ deadletter.Folder }
 
 var _ console.DeadLetters = deadLetters{}

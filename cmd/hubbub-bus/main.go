@@ -1,4 +1,4 @@
-// The bus: peers connect to it over WebSocket, subscribe and send.
+// Command hubbub-bus runs the bus: peers connect to it over WebSocket, subscribe and send.
 package main
 
 import (
@@ -22,9 +22,9 @@ import (
 
 func main() { program.Main(busProgram()) }
 
-// The steps of a stop may take this long, besides 1 s for close handshakes and 2 s for
-// the copies of the last rows (NATS, traces). The sum is less than program.Main allows,
-// even if nobody answers and nothing takes the rows.
+// Bounds of the steps of a stop. Close handshakes take 1 s more, and the copies of the last rows
+// (NATS, traces) 2 s. The sum is less than program.Main allows, even if no peer answers and
+// nothing takes the rows.
 const (
 	drainTime = 3 * time.Second // for the messages in flight
 	logTime   = 3 * time.Second // for the rows, if the log fails
@@ -114,8 +114,8 @@ func (s *settings) credentialBounds() []credentialBound {
 	}
 }
 
-// run opens the log and serves until ctx ends. The log is closed after the bus, so that it
-// holds everything that the bus did.
+// run opens the log and serves until ctx ends. The log is closed after the bus, so that it has
+// everything that the bus did.
 func (s *settings) run(ctx context.Context, env *program.Env) error {
 	release, err := env.AwaitData(ctx) // the activity log has one writer
 	if err != nil {

@@ -1,5 +1,5 @@
-// The Chorus gateway: HTTP agents elsewhere become agents on the bus, channels
-// elsewhere become chats on the bus.
+// Command hubbub-chorus runs the Chorus gateway: remote HTTP agents become agents on the bus, and
+// remote channels become chats on the bus.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 
 func main() { program.Main(chorusProgram()) }
 
-// A settings is what the flags say.
+// A settings has the values of the flags.
 type settings struct {
 	chorus    chorus.Options
 	listen    string
@@ -97,7 +97,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	return errors.Join(chorus.New(store, listener, o).Run(ctx), store.Close())
 }
 
-// check reads what the flags say.
+// check checks the flags.
 func (s *settings) check(_ context.Context, env *program.Env) error {
 	for _, text := range s.allow {
 		p, err := netguard.ParsePrefix(text)
@@ -132,7 +132,7 @@ func (s *settings) check(_ context.Context, env *program.Env) error {
 	return env.CheckListen("listen", s.listen)
 }
 
-// checkListen refuses to serve secrets in the clear beyond this machine.
+// checkListen refuses to serve secrets in plaintext to other machines.
 func (s *settings) checkListen() error {
 	host, _, err := net.SplitHostPort(s.listen)
 	if err != nil {

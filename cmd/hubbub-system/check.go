@@ -18,12 +18,12 @@ import (
 	"hubbub/peers/proc"
 )
 
-// checkTime bounds all checks of agents' settings together: a check that only warns must
+// checkTime bounds all checks of agents' settings together. These checks only warn, so they must
 // not delay the spawner.
 const checkTime = 5 * time.Second
 
-// checkAgents makes our own agents check the settings that they will get, so that a
-// mistake shows now and not with the first message.
+// checkAgents makes our own agents check the settings that they will get, so that a mistake shows
+// now and not with the first message.
 func (s *settings) checkAgents(ctx context.Context, env *program.Env) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
@@ -32,7 +32,7 @@ func (s *settings) checkAgents(ctx context.Context, env *program.Env) error {
 		return program.Usage("--agent-env-file: %w", err)
 	}
 	if !s.ownAgents {
-		return nil // they may be anything
+		return nil // other programs take any arguments
 	}
 	if err := checkAgent(ctx, s.agentCommand, env.Data, s.spawner.Args, environ); err != nil {
 		return program.Usage("--agent-arg: %w", err)
@@ -50,15 +50,15 @@ func (s *settings) checkAgents(ctx context.Context, env *program.Env) error {
 	return nil
 }
 
-// checkAgent returns why an agent refuses its arguments or its environment. The check
-// runs in the data folder, as an agent runs in one below it: it does not find what
-// happens to be in the folder of the spawner.
+// checkAgent returns why an agent refuses its arguments or its environment. The check runs in the
+// data folder, like an agent in a folder below it, so that it does not find files in the
+// spawner's working folder by accident.
 func checkAgent(ctx context.Context, command, data string, args, environ []string) error {
 	cmd := exec.Command(command, append([]string{"--check", "--id", "check", "--data", data}, args...)...)
 	if cmd.Dir = data; !isFolder(data) {
 		cmd.Dir = "/" // nothing has run yet
 	}
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...) // a unit has a PATH without being given one
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...) // systemd sets PATH for a unit
 	first := ""
 	p, err := proc.Start(cmd, &proc.Options{ParentDeathSignal: syscall.SIGKILL, OnLine: func(line []byte) { first = cmp.Or(first, string(line)) }})
 	if err == nil {
@@ -69,7 +69,7 @@ func checkAgent(ctx context.Context, command, data string, args, environ []strin
 	first = strings.TrimPrefix(first, filepath.Base(command)+": ")
 	switch {
 	case err == nil || ctx.Err() != nil:
-		return nil // or too slow to be asked: its start will tell
+		return nil // or it is too slow: its start will show
 	case first != "":
 		return errors.New(first)
 	}

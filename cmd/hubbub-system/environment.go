@@ -14,18 +14,18 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// notForAgents are variables of the spawner alone: its bus, its secrets and those
-// of other programs.
+// notForAgents are variables for the spawner alone: its bus, its secrets and those of other
+// programs.
 var notForAgents = append([]string{
 	"HUBBUB_BUS", "HUBBUB_CONFIG", "HUBBUB_DATA", "HUBBUB_TOKEN", "HUBBUB_TOKEN_FILE", "HUBBUB_ID",
 	"TELEGRAM_BOT_TOKEN", "TELEGRAM_BOT_TOKEN_FILE", "TELEGRAM_WEBHOOK_SECRET", "TELEGRAM_WEBHOOK_SECRET_FILE",
 }, proc.ServiceEnv...)
 
-// aboutAgents are the variables that are about agents: keys of models and settings.
+// aboutAgents are the variables for agents: keys of models and settings.
 var aboutAgents = []string{"HUBBUB_*", "OPENAI_API_KEY*", "ANTHROPIC_API_KEY*"}
 
-// inheritedEnv is the part of the spawner's environment that agents get: without
-// what is for the spawner alone, and without its own flags.
+// inheritedEnv returns the part of the spawner's environment for agents, without its secrets and
+// its own flags.
 func inheritedEnv(env, flags []string) []string {
 	drop := slices.Clone(notForAgents)
 	for _, f := range flags {
@@ -37,9 +37,9 @@ func inheritedEnv(env, flags []string) []string {
 // maxEnvFile bounds the file of --agent-env-file, in bytes.
 const maxEnvFile = 64 << 10
 
-// readEnvFile reads KEY=value lines. It ignores empty lines and lines that begin with #,
-// and removes single or double quotes around a value. An empty path means no file.
-// Errors show no values.
+// readEnvFile reads KEY=value lines. It ignores empty lines and lines that begin with #, and
+// removes single or double quotes around a value. An empty path means no file. Errors contain no
+// values.
 func readEnvFile(path string, log *zerolog.Logger) ([]string, error) {
 	if path == "" {
 		return nil, nil

@@ -23,11 +23,11 @@ import (
 
 func main() { program.Main(systemProgram()) }
 
-// settings are what the flags say.
+// settings are the values of the flags.
 type settings struct {
 	launcher     string
 	agentCommand string
-	ownAgents    bool // --agent-command names no other program
+	ownAgents    bool // --agent-command names our own program
 	agentEnvFile string
 	profiles     string
 	memoryMax    string
@@ -95,8 +95,8 @@ func (s *settings) run(ctx context.Context, env *program.Env) (err error) {
 	return system.New(db, launcher, s.agentCommand, filepath.Join(data, "launch"), &s.spawner).Run(ctx)
 }
 
-// check looks at the settings, and adds what they do not say. Those of the agents only warn
-// the spawner when it runs, since what they lack may be there when the first agent starts.
+// check checks the settings, and completes them. Problems of the agents' settings only cause
+// warnings when the spawner runs, because a missing file may exist when the first agent starts.
 func (s *settings) check(ctx context.Context, env *program.Env) error {
 	if err := s.complete(env); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (s *settings) check(ctx context.Context, env *program.Env) error {
 	return s.checkAgents(ctx, env)
 }
 
-// checkBounds refuses what would be taken for the default, or let no agent start.
+// checkBounds refuses bounds that would mean the default, or let no agent start.
 func (s *settings) checkBounds() error {
 	o := &s.spawner
 	for flag, low := range map[string]bool{
@@ -133,7 +133,7 @@ func (s *settings) checkBounds() error {
 	return nil
 }
 
-// complete checks the flags and adds what they do not say.
+// complete checks the flags and adds defaults.
 func (s *settings) complete(env *program.Env) (err error) {
 	o := &s.spawner
 	s.ownAgents = s.agentCommand == ""

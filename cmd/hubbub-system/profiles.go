@@ -26,8 +26,8 @@ type profileTable struct {
 	AgentUnit  []string `toml:"agent-unit"`
 }
 
-// readProfiles reads the profiles that requests may name. Limits that a profile does not
-// set are those of every agent.
+// readProfiles reads the profiles that requests may name. A profile has the limits of every agent
+// unless it sets its own.
 func readProfiles(path string, limits system.Limits) (map[string]system.Profile, error) {
 	var tables map[string]profileTable
 	meta, err := toml.DecodeFile(path, &tables)
@@ -70,7 +70,7 @@ func readProfiles(path string, limits system.Limits) (map[string]system.Profile,
 	return profiles, nil
 }
 
-// checkUnits returns what is wrong with the lines of --agent-unit.
+// checkUnits returns the error of an invalid --agent-unit line.
 func checkUnits(lines []string) error {
 	for _, line := range lines {
 		if err := systemd.CheckUnit(line); err != nil {

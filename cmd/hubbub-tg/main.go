@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// settings are what the flags say.
+// settings are the values of the flags.
 type settings struct {
 	tg            tg.Options
 	api           botapi.Options
@@ -61,7 +61,7 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	s.standby.Flags(fs)
 }
 
-// check looks at the settings, and adds what they do not say.
+// check checks the settings, and completes them.
 func (s *settings) check(_ context.Context, env *program.Env) (err error) {
 	if s.token, err = env.Secret("TELEGRAM_BOT_TOKEN"); err != nil {
 		return err
@@ -111,13 +111,13 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	err = s.standby.Run(ctx, env, "tg:"+bot, func(ctx context.Context) error {
 		return tg.New(token, db, &s.tg).Run(ctx)
 	})
-	if errors.Is(err, tg.ErrToken) && !served.Load() { // one that was good before may be so again
+	if errors.Is(err, tg.ErrToken) && !served.Load() { // a token that was valid before may become valid again
 		err = program.Usage("%w", err)
 	}
 	return errors.Join(err, db.Close())
 }
 
-// complete checks the flags and adds what they do not say.
+// complete checks the flags and adds defaults.
 func (s *settings) complete(env *program.Env) (err error) {
 	o := &s.tg
 	o.WebhookSecret, err = env.Secret("TELEGRAM_WEBHOOK_SECRET")
@@ -149,7 +149,7 @@ func (s *settings) complete(env *program.Env) (err error) {
 	if err := tg.CheckWebhookSecret(o.WebhookSecret); err != nil {
 		return fmt.Errorf("--webhook-secret-file: %w", err)
 	}
-	// Where the flags say "no limit", the options have their default.
+	// Where a flag means "no limit", the options would use their default.
 	o.MinSendInterval = cmp.Or(o.MinSendInterval, -1)
 	o.GroupPerMinute = cmp.Or(o.GroupPerMinute, -1)
 	o.BotPerSecond = cmp.Or(o.BotPerSecond, -1)

@@ -21,23 +21,22 @@ import (
 const (
 	// Patience is how long a request waits for its answer.
 	Patience = 10 * time.Second
-	// Grace is how long a broker that went away is waited for, before anybody does
-	// without one: while it restarts, each would take a claim for itself.
+	// Grace is how long clients wait for a broker that went away. Without it, each of them would
+	// answer an event without a claim while the broker restarts.
 	Grace = 15 * time.Second
-	// ClaimTTL is how long a claim holds unless something else is asked for.
+	// ClaimTTL is the default duration of a claim.
 	ClaimTTL = 5 * time.Minute
 )
 
 var errPatience = fmt.Errorf("the collaboration broker did not answer within %s", Patience)
 
-// A SendFunc publishes one message as the identity that it is from, as the Send of
-// a peer.Peer does.
+// A SendFunc publishes one message in the name of its sender, like peer.Peer.Send.
 type SendFunc func(ctx context.Context, topic protocol.Topic, m protocol.Message) (protocol.SendResult, error)
 
 // Options are the optional settings of a Client. Nil is valid.
 type Options struct {
-	// Remember stores that the broker was there, for Recall at the next start. It is
-	// called once an hour at most, while a request is made.
+	// Remember stores the time at which the broker was seen, for Recall at the next start. It is
+	// called at most once an hour, while a request is made.
 	Remember func(ctx context.Context, at time.Time) error
 	Log      *zerolog.Logger // default: no log
 }
@@ -45,22 +44,21 @@ type Options struct {
 // A Client asks the broker as one identity.
 type Client struct {
 	self     protocol.PeerID
-	endpoint string // of Attend
+	endpoint string // used by Attend
 	*connection
 }
 
-// A connection is what the clients of one program share.
+// A connection is shared by the clients of one program.
 type connection struct {
 	send     SendFunc
 	remember func(ctx context.Context, at time.Time) error
 	log      *zerolog.Logger
 	presence presence
 
-	waiting sync.Map // by id of the request, a chan *protocol.CollabResult
+	waiting sync.Map // by request id, a chan *protocol.CollabResult
 }
 
-// New makes a client that asks as self. Take must be given the collab_results that
-// are sent to it.
+// New makes a client that asks as self. Take must receive the collab_results sent to self.
 func New(self protocol.PeerID, send SendFunc, opts *Options) *Client {
 	s := &connection{send: send}
 	if opts != nil {
@@ -70,8 +68,8 @@ func New(self protocol.PeerID, send SendFunc, opts *Options) *Client {
 	return (&Client{connection: s}).As(self)
 }
 
-// As returns a client that asks as another identity, for programs that have
-// several. It shares what is known of the broker, and Take.
+// As returns a client with another identity, for programs that have several. It shares Take and
+// the knowledge about the broker.
 func (c *Client) As(id protocol.PeerID) *Client {
 	return &Client{self: id, endpoint: "endpoint-" + ulid.Make().String(), connection: c.connection}
 }
@@ -79,8 +77,8 @@ func (c *Client) As(id protocol.PeerID) *Client {
 // Endpoint returns the id under which Attend announces the client.
 func (c *Client) Endpoint() string { return c.endpoint }
 
-// Call sends one request and waits for its result. The error is a *collab.Error if
-// the broker refused, and collab.ErrNoBroker if there is none.
+// Call sends one request and waits for its result. The error is a *collab.Error if the broker
+// refused, and collab.ErrNoBroker if there is none.
 func (c *Client) Call(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	limit, cancel := context.WithTimeoutCause(ctx, Patience, errPatience)
 	defer cancel()
@@ -111,7 +109,7 @@ func (c *Client) Call(ctx context.Context, method string, params any) (json.RawM
 	}
 }
 
-// noteAnswer notes that the broker is there, for this run and for the next one.
+// noteAnswer records that the broker is online, for this run and the next one.
 func (c *Client) noteAnswer(ctx context.Context) {
 	c.presence.note(true)
 	if c.remember == nil || !c.presence.toRemember() {
@@ -122,8 +120,7 @@ func (c *Client) noteAnswer(ctx context.Context) {
 	}
 }
 
-// Take is the handler of collab_result: it gives the answer to the Call that waits
-// for it.
+// Take is the handler of collab_result. It passes an answer to the waiting Call.
 func (s *connection) Take(_ context.Context, d *peer.Delivery) error {
 	if d.Message.From != protocol.PeerBroker {
 		return peer.Reject("only the collaboration broker answers requests")
@@ -136,7 +133,7 @@ func (s *connection) Take(_ context.Context, d *peer.Delivery) error {
 	return nil
 }
 
-// Answer is Take for a program that is no peer.Peer. It does not block.
+// Answer is Take for a program without a peer.Peer. It does not block.
 func (s *connection) Answer(r *protocol.CollabResult) {
 	answer, waits := s.waiting.LoadAndDelete(r.RequestID)
 	switch {
@@ -148,14 +145,14 @@ func (s *connection) Answer(r *protocol.CollabResult) {
 	}
 }
 
-// Claim asks for the claim on an event, or prolongs it. If the broker went away
-// just now, it waits for it; ErrNoBroker says that there is none to share claims.
+// Claim acquires or prolongs the claim on an event. It waits for a broker that has just gone
+// away. ErrNoBroker means that no broker arbitrates claims.
 func (c *Client) Claim(ctx context.Context, eventID string, ttl time.Duration) (collab.Grant, error) {
 	return graced(ctx, c, collab.ClaimAcquire, collab.ClaimParams{EventID: eventID, TTLMs: ttl.Milliseconds()})
 }
 
-// ClaimOf returns the claim on an event, the zero Claim if nobody ever claimed it.
-// It waits as Claim does.
+// ClaimOf returns the claim on an event, or the zero Claim if it was never claimed. It waits like
+// Claim.
 func (c *Client) ClaimOf(ctx context.Context, eventID string) (collab.Claim, error) {
 	r, err := graced(ctx, c, collab.ClaimGet, collab.ClaimParams{EventID: eventID})
 	if collab.Refusal(err) == collab.CodeNotFound {
@@ -164,8 +161,8 @@ func (c *Client) ClaimOf(ctx context.Context, eventID string) (collab.Claim, err
 	return r.Claim, err
 }
 
-// graced asks again while the broker is gone and may be back at once. Only a request
-// that may be repeated is asked so.
+// graced repeats a request while the broker is away and may return soon. The request must be
+// repeatable.
 func graced[P, R any](ctx context.Context, c *Client, m collab.Method[P, R], params P) (R, error) {
 	for {
 		result, err := m.Ask(ctx, c, params)

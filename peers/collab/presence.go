@@ -12,20 +12,20 @@ import (
 
 const (
 	heartbeatEvery   = 10 * time.Second
-	watchedEvery     = 15 * time.Minute // where the broker learns from the bus who is there: it may be another one by then
-	lookEvery        = 30 * time.Second // for a broker, where there is none
+	watchedEvery     = 15 * time.Minute // if the broker watches the bus: another broker may have replaced it
+	lookEvery        = 30 * time.Second // for a broker, if there is none
 	presencePatience = 3 * time.Second
 	presenceFresh    = 2 * time.Second // how long an answer proves that the broker is there
-	recallAfter      = 24 * time.Hour  // a broker seen longer ago is not waited for at a start
+	recallAfter      = 24 * time.Hour  // at a start, a broker last seen before that is not waited for
 	rememberEvery    = time.Hour
 )
 
-// A presence is what is known of whether the broker is there.
+// A presence tracks whether the broker is online.
 type presence struct {
 	mu         sync.Mutex // guards the fields below
 	present    bool
-	seenAt     time.Time // when present was last found out
-	lostAt     time.Time // when it went away; zero: it is there, or never was
+	seenAt     time.Time // time of the last observation
+	lostAt     time.Time // when it went away; zero: it is online, or never was
 	remembered time.Time
 }
 
@@ -42,7 +42,7 @@ func (p *presence) note(present bool) {
 	p.present, p.seenAt = present, now
 }
 
-// toRemember reports whether it is time to remember the broker once more.
+// toRemember reports whether it is time to call Remember again.
 func (p *presence) toRemember() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,9 +54,8 @@ func (p *presence) toRemember() bool {
 	return true
 }
 
-// Recall tells when a former run saw the broker last. If that was within a day, the
-// broker counts as one that went away just now: it may restart together with this
-// program.
+// Recall reports when an earlier run last saw the broker. Within a day of that, the broker counts
+// as having just gone away, because it may restart together with this program.
 func (s *connection) Recall(at time.Time) {
 	now := time.Now()
 	if now.Sub(at) >= recallAfter {
@@ -67,8 +66,8 @@ func (s *connection) Recall(at time.Time) {
 	s.presence.lostAt = now
 }
 
-// Known reports whether the broker was there when it was last asked, or went away
-// so lately that it may be back at once.
+// Known reports whether the broker was online at the last request, or went away so recently that
+// it may return soon.
 func (s *connection) Known() bool {
 	s.presence.mu.Lock()
 	defer s.presence.mu.Unlock()
@@ -76,15 +75,15 @@ func (s *connection) Known() bool {
 	return p.present || !p.lostAt.IsZero() && time.Since(p.lostAt) < Grace
 }
 
-// Seen reports whether the broker was there when it was last asked.
+// Seen reports whether the broker was online at the last request.
 func (s *connection) Seen() bool {
 	s.presence.mu.Lock()
 	defer s.presence.mu.Unlock()
 	return s.presence.present
 }
 
-// Present asks whether the broker is there, unless that was found out just now. One
-// that does not answer is there if it is known.
+// Present asks whether the broker is online, unless that is fresh. A broker that does not answer
+// is online if it is known.
 func (c *Client) Present(ctx context.Context) bool {
 	c.presence.mu.Lock()
 	present, fresh := c.presence.present, time.Since(c.presence.seenAt) < presenceFresh
@@ -109,11 +108,11 @@ func (c *Client) heartbeat(ctx context.Context) (watched bool, err error) {
 	return r.Watched, err
 }
 
-// leaveWithin is how long a stopping client waits for the broker to hear that it stops.
+// leaveWithin is how long a stopping client waits for the broker to take its notice.
 const leaveWithin = time.Second
 
-// Leave tells the broker, if there is one, that the endpoint of Attend stops, so that nobody
-// is woken there. It is called once Attend has nothing more to do.
+// Leave tells the broker that the endpoint of Attend stops, so that it wakes nobody there. Call
+// it after the last use of Attend.
 func (c *Client) Leave(ctx context.Context) {
 	if !c.Known() {
 		return
@@ -125,9 +124,9 @@ func (c *Client) Leave(ctx context.Context) {
 	}
 }
 
-// Attend announces the client as an endpoint until ctx ends, and sends heartbeats unless
-// the broker learns from the bus who is there. It sets the EndpointID. After each announcement that the broker took it
-// calls announced, if that is not nil.
+// Attend announces the client as an endpoint until ctx ends, and sends heartbeats unless the
+// broker watches the bus. It sets the EndpointID. After each successful announcement it calls
+// announced, if that is not nil.
 func (c *Client) Attend(ctx context.Context, who collab.AnnounceParams, announced func(ctx context.Context)) {
 	who.EndpointID = c.endpoint
 	known := false

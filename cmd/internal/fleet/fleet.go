@@ -22,12 +22,12 @@ type Child struct {
 // Options are the optional settings of a Fleet. Nil is valid.
 type Options struct {
 	Line        func(name string, line []byte) // takes each line of a child's log; calls of one child do not overlap
-	Event       func(name, text string)        // takes what happens to a child, in plain words
+	Event       func(name, text string)        // takes events of a child, as sentences
 	MinBackoff  time.Duration                  // pause before the first restart; default 500 ms
 	MaxBackoff  time.Duration                  // longest pause; default 30 s
-	MaxFailures int                            // ends in a row before a child rests, or, in the first stage, stays down; default 6
-	RestPause   time.Duration                  // between two starts of a child that rests; default 5 min
-	StopTimeout time.Duration                  // for a stage to stop, half of it for the first stage; default 5 s
+	MaxFailures int                            // consecutive ends before a child pauses or, in the first stage, stays down; default 6
+	RestPause   time.Duration                  // between two starts of a child that pauses; default 5 min
+	StopTimeout time.Duration                  // for a stage to stop; half of it for the first stage; default 5 s
 }
 
 func (o *Options) withDefaults() Options {
@@ -74,7 +74,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	stops := make([]context.CancelFunc, f.stages)
 	stopped := make([]sync.WaitGroup, f.stages)
 	for stage := range f.stages {
-		// A stage outlives ctx: it ends when the stage after it has ended.
+		// A stage outlives ctx: it stops when the next stage has ended.
 		stageCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 		stops[stage] = stop
 		for _, c := range f.stage(stage) {
@@ -110,11 +110,11 @@ func (f *Fleet) stage(n int) []*member {
 // waitStage waits until every child of a stage is ready or has failed too often.
 func (f *Fleet) waitStage(ctx context.Context, n int) {
 	for _, c := range f.stage(n) {
-		_ = c.waitReady(ctx) // its Event said what went wrong; the next stage starts anyway
+		_ = c.waitReady(ctx) // an Event reported the reason; the next stage starts anyway
 	}
 }
 
-// Ready waits until a child has said that it is ready since its last start.
+// Ready waits until a child has reported that it is ready since its last start.
 func (f *Fleet) Ready(ctx context.Context, name string) error {
 	c, err := f.member(name)
 	if err != nil {

@@ -27,18 +27,17 @@ type member struct {
 
 	mu      sync.Mutex // guards the fields below
 	process *proc.Process
-	ready   chan struct{} // closed once the process has said that it is ready
-	down    chan struct{} // closed when waiting is of no use: the child failed too often, or ended for good
+	ready   chan struct{} // closed once the process has reported that it is ready
+	down    chan struct{} // closed when waiting is useless: the child failed too often or ended for good
 }
 
 func newMember(c Child, o Options) *member {
 	return &member{Child: c, o: o, ready: make(chan struct{}), down: make(chan struct{})}
 }
 
-// run keeps the child running until ctx ends (nil), or until it stays down. A child
-// that keeps failing is still tried every RestPause: what it needs may come back while
-// nobody looks. Only in the first stage it stays down, which ends everything, so that
-// whoever started this program can act.
+// run keeps the child running until ctx ends (nil), or until it stays down. A child that keeps
+// failing is still started every RestPause, because its problem may disappear. Only in the first
+// stage it stays down, which ends everything, so that the parent of this program can act.
 func (c *member) run(ctx context.Context) error {
 	defer c.close(c.down)
 	pauses := retry.Backoff{Min: c.o.MinBackoff, Max: c.o.MaxBackoff}
@@ -54,7 +53,7 @@ func (c *member) run(ctx context.Context) error {
 		case ends >= c.o.MaxFailures:
 			pause = c.o.RestPause
 			c.o.Event(c.Name, fmt.Sprintf("ended %d times in a row (%s); starting again in %s", ends, describeEnd(err), pause))
-			c.close(c.down) // nobody waits any longer
+			c.close(c.down) // ends the waits for it
 		default:
 			c.o.Event(c.Name, fmt.Sprintf("ended (%s); starting again in %s", describeEnd(err), pause))
 		}
@@ -98,8 +97,7 @@ func (c *member) line(line []byte) {
 	c.o.Line(c.Name, line)
 }
 
-// saysReady reports whether a line of a log is the one that a program writes
-// when it is connected and subscribed.
+// saysReady reports whether a log line reports that a program is connected and subscribed.
 func saysReady(line []byte) bool {
 	var entry struct {
 		Message string `json:"message"`

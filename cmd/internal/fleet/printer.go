@@ -14,19 +14,19 @@ import (
 	"hubbub/cmd/internal/term"
 )
 
-// A Printer merges the log lines of many programs: for people, each line begins with
-// the program's name; for machines, it is JSON with the name in "program".
+// A Printer merges the log lines of many programs. For people, each line begins with the
+// program's name. For machines, it is JSON with the name in "program".
 type Printer struct {
 	mu    sync.Mutex
 	w     io.Writer
 	json  bool
 	paint term.Painter
 	width int
-	names []string // in the order of their first lines; the index chooses the colour
+	names []string // in the order of their first lines; the index selects the colour
 	now   func() time.Time
 }
 
-// A Format says for whom a Printer writes.
+// A Format is the output format of a Printer.
 type Format int
 
 // The formats of a Printer.
@@ -41,8 +41,8 @@ func NewPrinter(w io.Writer, format Format, width int) *Printer {
 	return &Printer{w: w, json: format == JSON, paint: format == Colour, width: width, now: time.Now}
 }
 
-// Line prints one line of a program's log. A line that is not JSON, such as the reason
-// why a program ends, is printed as an error.
+// Line prints one line of a program's log. A line that is not JSON, such as the reason for a
+// program's end, is printed as an error.
 func (p *Printer) Line(name string, line []byte) {
 	var entry map[string]any
 	dec := json.NewDecoder(bytes.NewReader(line))
@@ -53,7 +53,7 @@ func (p *Printer) Line(name string, line []byte) {
 	p.print(name, entry)
 }
 
-// Event prints what happened to a program.
+// Event prints an event of a program.
 func (p *Printer) Event(name, text string) {
 	p.print(name, map[string]any{"level": "warn", "message": text, "time": p.now().Format(time.RFC3339Nano)})
 }
@@ -76,7 +76,7 @@ func (p *Printer) print(name string, entry map[string]any) {
 	fmt.Fprintln(p.w, p.render(name, entry))
 }
 
-// nameColours are given to programs in turn.
+// nameColours are assigned to programs in turn.
 var nameColours = []term.Colour{term.Cyan, term.Green, term.Magenta, term.Blue, term.Yellow}
 
 func (p *Printer) render(name string, entry map[string]any) string {
@@ -140,7 +140,7 @@ func text(v any) string {
 	return string(raw)
 }
 
-// value quotes a value that does not read as one word.
+// value quotes a value unless it is one word.
 func value(s string) string {
 	if s == "" || strings.ContainsAny(s, " \t\n\"=") {
 		return fmt.Sprintf("%q", s)

@@ -17,7 +17,7 @@ const (
 	maxQueuedLines = 1024
 	maxQueuedBytes = 1 << 20
 	writePatience  = 20 * time.Millisecond  // how long Write waits for the stream
-	stallMemory    = 10 * time.Second       // how long Write does not wait after the stream was slow
+	stallMemory    = 10 * time.Second       // how long Write does not wait after a slow write
 	flushTimeout   = 500 * time.Millisecond // how long the end of the program waits for the stream
 )
 
@@ -34,7 +34,7 @@ type asyncWriter struct {
 	draining  bool        // a goroutine writes the queue
 	slowUntil time.Time   // until then, Write does not wait
 	dropped   int         // lines since the last report
-	reported  int         // dropped lines that the report being written tells
+	reported  int         // dropped lines of the report that is being written
 	reporting bool        // report is running: it must not wait for its own goroutine
 	report    func(n int) // logs that n lines were dropped; may be nil
 }
@@ -132,8 +132,8 @@ func (w *asyncWriter) next() (queuedLine, bool) {
 	return w.queue[0], true
 }
 
-// write writes one line, in one piece if the stream takes it so. Somebody who shares the
-// stream may have made it non-blocking.
+// write writes one line, with one call if possible. Another process that shares the stream may
+// have made it non-blocking.
 func (w *asyncWriter) write(text []byte) error {
 	for {
 		n, err := w.to.Write(text)
@@ -163,9 +163,9 @@ type stderrWriter struct {
 	fd uintptr
 }
 
-// openStderr returns the standard error of this process. Writing to it never ends the process:
-// Go ends a program by SIGPIPE only when descriptor 1 or 2 has no reader, so this is a
-// duplicate of descriptor 2, and os.Stderr is that duplicate too.
+// openStderr returns the standard error of this process. Go ends a program by SIGPIPE if
+// descriptor 1 or 2 has no reader. Therefore this is a duplicate of descriptor 2, and so is
+// os.Stderr from now on.
 func openStderr() *stderrWriter {
 	w := &stderrWriter{fd: os.Stderr.Fd()}
 	if fd, err := unix.FcntlInt(w.fd, unix.F_DUPFD_CLOEXEC, 3); err == nil {
@@ -176,5 +176,5 @@ func openStderr() *stderrWriter {
 	return w
 }
 
-// Fd returns the descriptor, from which others learn whether this is a terminal.
+// Fd returns the descriptor, for the test whether this is a terminal.
 func (w *stderrWriter) Fd() uintptr { return w.fd }

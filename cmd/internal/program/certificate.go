@@ -11,7 +11,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A Certificate is a TLS certificate whose files are read again when they change:
+// A Certificate is a TLS certificate that is read again when its files change, because
 // certificates are renewed more often than programs are restarted.
 type Certificate struct {
 	certFile, keyFile string
@@ -20,7 +20,7 @@ type Certificate struct {
 
 	mu     sync.Mutex // guards the fields below
 	pair   *tls.Certificate
-	files  string // stamp of the files that pair was read from
+	files  string // state of the files that pair was read from
 	looked time.Time
 	told   string // the last error that was logged
 }
@@ -35,13 +35,13 @@ func LoadCertificate(certFile, keyFile string, log *zerolog.Logger) (*Certificat
 	return c, nil
 }
 
-// Config returns the configuration of a server that shows the certificate.
+// Config returns the configuration of a server with the certificate.
 func (c *Certificate) Config() *tls.Config {
 	return &tls.Config{GetCertificate: c.get, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 }
 
-// get looks at the files at most once a second. While they are unusable, for example in
-// the middle of a renewal, the last good pair stays.
+// get checks the files at most once a second. While they are unusable, for example during a
+// renewal, it returns the last good pair.
 func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,8 +64,8 @@ func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.pair, nil
 }
 
-// stamp returns a text that changes with the files. It is empty if one of them is a
-// pipe, which is read once: to open it again would wait for a writer.
+// stamp returns a text that changes with the files. It is empty if one of them is a pipe, because
+// opening a pipe again would wait for a writer.
 func (c *Certificate) stamp() (string, error) {
 	stamp := ""
 	for _, path := range []string{c.certFile, c.keyFile} {
@@ -82,8 +82,8 @@ func (c *Certificate) stamp() (string, error) {
 	return stamp, nil
 }
 
-// loadLocked takes the stamp before it reads the files, so that the next look sees a
-// change in between. The caller holds mu, or has just made c.
+// loadLocked takes the stamp before it reads the files, so that the next check sees a change in
+// between. The caller holds mu, or has just made c.
 func (c *Certificate) loadLocked() error {
 	files, err := c.stamp()
 	if err != nil {

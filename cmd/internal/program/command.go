@@ -13,8 +13,8 @@ import (
 // of --config itself.
 const OwnConfig = "own-config"
 
-// NewFolder, as a key of a command's Annotations, means that its first argument is a
-// folder that it makes, which root makes for the owner of the data folder.
+// NewFolder, as a key of a command's Annotations, means that the command creates the folder in
+// its first argument. Run as root, it creates it for the owner of the data folder.
 const NewFolder = "new-folder"
 
 // Sections are the tables in the file of `hubbub up`. A command that gets that file
@@ -56,14 +56,14 @@ func Attach(root *cobra.Command) *Attached {
 
 type attachedKey struct{}
 
-// Completing gives what completes an argument or a flag the Env, with the flags before it.
+// Completing gives a completion of arguments or flags the Env, with the flags given so far.
 func Completing(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		a, _ := cmd.Context().Value(attachedKey{}).(*Attached)
 		if a == nil {
 			panic("the command was not prepared by program.Attach")
 		}
-		if stop := a.stop; stop != nil { // of the command that completes
+		if stop := a.stop; stop != nil { // of the completing command
 			a.stop = nil
 			defer stop()
 		}
@@ -83,8 +83,7 @@ type Attached struct {
 	stop     func()
 }
 
-// Execute runs the command that the process's arguments name, and returns the
-// exit code.
+// Execute runs the command in the process's arguments, and returns the exit code.
 func (a *Attached) Execute(ctx context.Context) int {
 	o := process()
 	defer o.flush()
@@ -123,7 +122,7 @@ func (a *Attached) prepare(cmd *cobra.Command, args []string) error {
 	if err := settle(cmd.Flags(), a.settings, a.out, a.known); err != nil {
 		return err
 	}
-	// The file of the system says where its bus is.
+	// The file of the system has the address of its bus.
 	if c := a.settings; c.config != "" && !c.ownConfig && !cmd.Flags().Changed("bus") {
 		bus, err := busOf(c.config)
 		if err != nil {

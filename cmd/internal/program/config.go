@@ -20,9 +20,9 @@ import (
 // table sets them.
 var topKeys = []string{"log-level", "log-format"}
 
-// ReadTOML reads a settings file. A path of the form file#table means one table of it,
-// with the topKeys from the top of the file; a missing table is empty. The error says
-// what is wrong with the file, and where (see Usage).
+// ReadTOML reads a settings file. A path of the form file#table means one table of it, with the
+// topKeys from the top of the file. A missing table is empty. The error says what is wrong with
+// the file, and where (see Usage).
 func ReadTOML(path string) (map[string]any, error) {
 	name, table := path, ""
 	if _, err := os.Stat(path); err != nil {
@@ -54,8 +54,8 @@ func ReadTOML(path string) (map[string]any, error) {
 	return settings, nil
 }
 
-// BusAddress returns the address at which programs of this machine reach a bus that
-// listens on listen, as [bus] in the file of `hubbub up` says.
+// BusAddress returns the address at which programs of this machine reach a bus with the given
+// listen setting.
 func BusAddress(listen string, secure bool) (string, error) {
 	host, port, err := net.SplitHostPort(listen)
 	number := 0
@@ -75,8 +75,7 @@ func BusAddress(listen string, secure bool) (string, error) {
 	return u.String(), nil
 }
 
-// busOf returns the address of the bus that the file of `hubbub up` configures, or ""
-// if the file does not say.
+// busOf returns the address of the bus in the file of `hubbub up`, or "" if the file has none.
 func busOf(path string) (string, error) {
 	file, err := ReadTOML(path)
 	if err != nil {
@@ -91,8 +90,8 @@ func busOf(path string) (string, error) {
 	return BusAddress(listen, secure)
 }
 
-// fromFile sets every flag that is still unset from a TOML file whose keys are
-// flag names. Any other key is refused, unless other says that it is known.
+// fromFile sets every unset flag from a TOML file whose keys are flag names. It refuses other
+// keys unless other reports that they are known.
 func fromFile(flags *pflag.FlagSet, path string, other func(key string) bool) error {
 	file, err := ReadTOML(path)
 	if err != nil {
@@ -118,7 +117,7 @@ func fromFile(flags *pflag.FlagSet, path string, other func(key string) bool) er
 	return nil
 }
 
-// describeTOML returns the line and the text of a mistake in the file.
+// describeTOML returns the line and the text of an error in the file.
 func describeTOML(err error) string {
 	if parse, ok := errors.AsType[toml.ParseError](err); ok {
 		return fmt.Sprintf("line %d: %s", parse.Position.Line, parse.Message)
@@ -126,7 +125,7 @@ func describeTOML(err error) string {
 	return err.Error()
 }
 
-// TOMLText returns the value of a key that takes one, and whether the file has it.
+// TOMLText returns the value of a key with a single value, and whether the file has it.
 func TOMLText(value any) (text string, ok bool) {
 	list, err := TOMLStrings(value)
 	if err != nil || len(list) != 1 {
@@ -135,8 +134,8 @@ func TOMLText(value any) (text string, ok bool) {
 	return list[0], true
 }
 
-// TOMLStrings returns a value of a settings file as one would write it after a flag,
-// and each member of a list by itself.
+// TOMLStrings returns a value of a settings file as it would be written after a flag. A list has
+// one element for each member.
 func TOMLStrings(value any) ([]string, error) {
 	list, ok := value.([]any)
 	if !ok {

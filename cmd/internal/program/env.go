@@ -22,16 +22,15 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// An Env is what the frame gives to a running program. Its methods may be
-// called from any goroutine.
+// An Env is the environment of a running program. Its methods may be called from any goroutine.
 type Env struct {
 	Name     string         // of the program
 	Version  string         // see Version
-	Log      zerolog.Logger // to stderr, secrets cut out
+	Log      zerolog.Logger // to stderr, without secrets
 	Data     string         // absolute path of the data folder, which may not exist yet; see MakeData
 	Buses    []string       // WebSocket addresses of --bus
 	Config   string         // path of the file of --config, or empty
-	Checking bool           // only the settings are looked at: nothing is to be started
+	Checking bool           // only check the settings, start nothing
 	Streams
 
 	settings *settings
@@ -69,14 +68,14 @@ func newEnv(name string, c *settings, o outside) (*Env, error) {
 	return e, nil
 }
 
-// logDropped logs, at every log level, that n lines of the log are missing.
+// logDropped reports n missing lines of the log, at every log level.
 func (e *Env) logDropped(n int) {
 	e.Log.Log().Str(zerolog.LevelFieldName, zerolog.LevelWarnValue).Int("lines", n).
 		Msg("log lines were dropped while standard error took none")
 }
 
-// MakeData creates the data folder, readable by its owner alone, if it is
-// missing, and returns its path.
+// MakeData creates the data folder if it is missing, readable only by its owner, and returns its
+// path.
 func (e *Env) MakeData() (string, error) {
 	if err := datafolder.MkdirAll(e.Data); err != nil {
 		return "", wrong(fmt.Errorf("making the data folder (see --data): %w", err))
@@ -89,15 +88,15 @@ func (e *Env) DataFile(name ...string) string {
 	return filepath.Join(append([]string{e.Data}, name...)...)
 }
 
-// LogFormat returns the format in which this program logs, "console" or "json", for
-// programs that start others.
+// LogFormat returns the format of this program's log, "console" or "json", for programs that
+// start others.
 func (e *Env) LogFormat() string { return logFormat(e.settings, e.Stderr) }
 
 // OnTerminal reports whether the log goes to a terminal.
 func (e *Env) OnTerminal() bool { return term.IsTerminal(e.Stderr) }
 
-// Progress says what goes on, and how many units of it were done, where a terminal shows the
-// log and nothing that is written to out meanwhile; out is nil if nothing is.
+// Progress shows a running activity and its count of units on the terminal of the log. It shows
+// nothing if out, which may be nil, is a terminal too.
 func (e *Env) Progress(what, unit string, out any) *term.Progress {
 	if !e.OnTerminal() || out != nil && term.IsTerminal(out) {
 		return nil
@@ -105,8 +104,7 @@ func (e *Env) Progress(what, unit string, out any) *term.Progress {
 	return term.Begin(e.Stderr, what, unit)
 }
 
-// Tell tells who runs the program something, beside its results, folded where the terminal is
-// narrow.
+// Tell prints a message for the operator to standard error, wrapped to the terminal's width.
 func (e *Env) Tell(format string, args ...any) {
 	fmt.Fprintln(e.Stderr, shown(e.Stderr, e.redacted(fmt.Sprintf(format, args...))))
 }
@@ -130,11 +128,11 @@ func (e *Env) PeerOptions() *peer.Options {
 	return o
 }
 
-// Ready says that the program is connected and subscribed: in the log, and to systemd
-// if that started the program. Only the first call has an effect.
+// Ready announces that the program is connected and subscribed: in the log, and to systemd if
+// that started the program. Only the first call has an effect.
 func (e *Env) Ready() {
 	e.ready.Do(func() {
-		// Others wait for this line, so it is written at every log level.
+		// Other programs wait for this line, so it is written at every log level.
 		e.Log.Log().Str(zerolog.LevelFieldName, zerolog.LevelInfoValue).Str("version", e.Version).Msg("ready")
 		if err := e.notify.ready(); err != nil {
 			e.Log.Warn().Err(err).Msg("systemd not told that the program is ready")
@@ -142,12 +140,12 @@ func (e *Env) Ready() {
 	})
 }
 
-// Pulse says that the program's main loop is alive. That loop itself must call it at
-// least every second: the watchdog of systemd aborts a program without a pulse.
+// Pulse reports that the program's main loop is alive. The loop itself must call it at least
+// every second: systemd's watchdog aborts a program without a pulse.
 func (e *Env) Pulse() { e.notify.pulse() }
 
-// PulseWhile is the pulse of a program without such a loop: every second until ctx ends
-// it calls Pulse if alive reports true. alive may block.
+// PulseWhile is the pulse of a program without such a loop. It calls Pulse every second until ctx
+// ends, if alive reports true. alive may block.
 func (e *Env) PulseWhile(ctx context.Context, alive func() bool) {
 	for retry.Sleep(ctx, time.Second) {
 		if alive() {
@@ -163,9 +161,8 @@ func (e *Env) redacted(text string) string {
 	return e.secrets.cut(text)
 }
 
-// OwnData is MakeData for a program that must be the only one of its name that works on
-// the folder. Call release at the end. If the process is killed, the kernel releases
-// the folder.
+// OwnData is MakeData for a program of which only one may work on the folder. Call release at the
+// end. If the process is killed, the kernel releases the folder.
 func (e *Env) OwnData() (release func(), err error) {
 	if _, err := e.MakeData(); err != nil {
 		return nil, err
@@ -182,8 +179,8 @@ func (e *Env) OwnData() (release func(), err error) {
 
 var errTaken = errors.New("works on the data folder")
 
-// AwaitData is OwnData that waits first as long as another program of its name, whose owner was
-// killed, may take to stop.
+// AwaitData is OwnData, but waits for another program of the same name that is still stopping
+// after its parent was killed.
 func (e *Env) AwaitData(ctx context.Context) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
@@ -197,8 +194,8 @@ func (e *Env) AwaitData(ctx context.Context) (release func(), err error) {
 	return release, err
 }
 
-// CheckListen returns why a program could not listen at the address in a flag. It only
-// looks for --check, and not while the program of this name runs on the data folder.
+// CheckListen returns why a program could not listen at the address in a flag. It only tries with
+// --check, and not while a program of this name runs on the data folder.
 func (e *Env) CheckListen(flag, address string) error {
 	if !e.Checking || address == "" {
 		return nil
@@ -206,7 +203,7 @@ func (e *Env) CheckListen(flag, address string) error {
 	if _, err := os.Stat(e.DataFile(e.Name + ".lock")); err == nil {
 		f, err := datafolder.Lock(e.DataFile(e.Name+".lock"), false)
 		if err != nil {
-			return nil // it runs, and listens itself
+			return nil // the running program listens itself
 		}
 		defer f.Close() //nolint:errcheck // nothing was written
 	}
@@ -217,8 +214,8 @@ func (e *Env) CheckListen(flag, address string) error {
 	return l.Close()
 }
 
-// logFormat returns the format for a log to w: that of the flag, or else the usual one
-// for a terminal or a file.
+// logFormat returns the format for a log to w: that of the flag, or else the default for a
+// terminal or a file.
 func logFormat(c *settings, w io.Writer) string {
 	switch {
 	case c.logFormat != "":
@@ -230,15 +227,14 @@ func logFormat(c *settings, w io.Writer) string {
 	}
 }
 
-// A switchWriter is the destination of a log, which may change while it is used.
+// A switchWriter is the replaceable destination of a log.
 type switchWriter struct{ to atomic.Pointer[io.Writer] }
 
 func (w *switchWriter) set(to io.Writer) { w.to.Store(&to) }
 
 func (w *switchWriter) Write(p []byte) (int, error) { return (*w.to.Load()).Write(p) }
 
-// LogTo redirects the log to w: as JSON, one Write for each line, without the known
-// secrets.
+// LogTo redirects the log to w: as JSON, without known secrets, and with one Write for each line.
 func (e *Env) LogTo(w io.Writer) { e.logEnd.set(&redactingWriter{secrets: e.secrets, to: w}) }
 
 // newLogger makes the logger of a program, and its destination.
@@ -246,7 +242,7 @@ func newLogger(c *settings, w io.Writer, s *secrets) (zerolog.Logger, *switchWri
 	if err := CheckLog(c.logLevel, logFormat(c, w)); err != nil {
 		return zerolog.Nop(), nil, err
 	}
-	level, _ := zerolog.ParseLevel(c.logLevel) // it is one
+	level, _ := zerolog.ParseLevel(c.logLevel) // CheckLog has accepted it
 	colour := term.IsTerminal(w)
 	out := io.Writer(&redactingWriter{secrets: s, to: w})
 	if logFormat(c, w) == "console" {
@@ -257,7 +253,7 @@ func newLogger(c *settings, w io.Writer, s *secrets) (zerolog.Logger, *switchWri
 	return zerolog.New(end).Level(level).With().Timestamp().Logger(), end, nil
 }
 
-// CheckLog returns what is wrong with a level or a format of the log.
+// CheckLog returns the error of an invalid log level or log format.
 func CheckLog(level, format string) error {
 	if _, err := zerolog.ParseLevel(level); err != nil || level == "" {
 		return Usage("--log-level %q is none of debug, info, warn, error", level)

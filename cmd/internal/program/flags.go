@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// DefaultBus is where a bus listens unless told otherwise.
+// DefaultBus is the default address of a bus.
 const DefaultBus = "ws://127.0.0.1:7892"
 
-// settings holds the flags that every program has.
+// settings has the flags of every program.
 type settings struct {
 	config    string
 	buses     []string
@@ -28,7 +28,7 @@ type settings struct {
 	tokenFlag bool // --token-file was given on the command line
 	ownConfig bool // the program reads the file of --config itself
 
-	made []string // folders that root makes for the owner of the data folder
+	made []string // folders that root creates for the owner of the data folder
 }
 
 func addSettings(fs *pflag.FlagSet, bus bool) *settings {
@@ -44,9 +44,8 @@ func addSettings(fs *pflag.FlagSet, bus bool) *settings {
 	return c
 }
 
-// settle completes the parsed flags from the environment and the file, and checks the
-// common ones. other, if not nil, reports which more keys the file may have; these are
-// ignored.
+// settle completes the parsed flags from the environment and the file, and checks the common
+// ones. other, if not nil, reports further keys that the file may have and that are ignored.
 func settle(fs *pflag.FlagSet, c *settings, o outside, other func(key string) bool) error {
 	if f := fs.Lookup("token-file"); f != nil {
 		c.tokenFlag = f.Changed
@@ -105,8 +104,7 @@ func EnvName(flag string) string {
 	return "HUBBUB_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// fromEnvironment sets every flag that was not given from its variable. An
-// empty variable counts as absent.
+// fromEnvironment sets every unset flag from its variable. An empty variable counts as absent.
 func fromEnvironment(fs *pflag.FlagSet, lookupEnv func(string) (string, bool)) (err error) {
 	fs.VisitAll(func(f *pflag.Flag) {
 		value, ok := lookupEnv(EnvName(f.Name))
@@ -120,7 +118,7 @@ func fromEnvironment(fs *pflag.FlagSet, lookupEnv func(string) (string, bool)) (
 	return err
 }
 
-// divide returns the values in the variable of a flag: several for a repeatable one.
+// divide returns the values in the variable of a flag. A repeatable flag has several.
 func divide(f *pflag.Flag, value string) []string {
 	if _, repeatable := f.Value.(pflag.SliceValue); !repeatable {
 		return []string{value}
@@ -154,8 +152,8 @@ func setFlag(f *pflag.Flag, values []string) (err error) {
 	return nil
 }
 
-// A Description is what a program tells other programs about itself: its answer to the
-// hidden flag --describe, as JSON. Documents are generated from it.
+// A Description is the answer of a program to the hidden flag --describe, as JSON. Documents are
+// generated from it.
 type Description struct {
 	Name     string    `json:"name"`
 	Summary  string    `json:"summary"` // one sentence without its subject
@@ -166,7 +164,7 @@ type Description struct {
 type Setting struct {
 	Name       string `json:"name"`
 	Type       string `json:"type"`    // of the value, such as string, int, bool, duration
-	Default    string `json:"default"` // as one would write it after the flag
+	Default    string `json:"default"` // as written after the flag
 	Usage      string `json:"usage"`
 	Repeatable bool   `json:"repeatable,omitempty"`
 	Shared     bool   `json:"shared,omitempty"` // every program has it

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A Program is what a main consists of.
+// A Program is the definition of a program.
 type Program struct {
 	Name    string                                    // of the binary, such as "hubbub-tg"
 	Summary string                                    // one sentence without its subject, for --help
@@ -26,23 +26,21 @@ type Program struct {
 	Run     func(ctx context.Context, env *Env) error // blocks until ctx ends or the program fails
 	NoBus   bool                                      // for the bus itself: no --bus and no token of its own
 
-	// Check, if set, looks at the settings before Run, and alone with --check: what it
-	// returns is wrong with them, and ends the program with 2.
+	// Check, if set, checks the settings before Run, and alone with --check. Its error ends the
+	// program with 2.
 	Check func(ctx context.Context, env *Env) error
 }
 
 // stopTimeout is how long Run may take after a signal.
 const stopTimeout = 9500 * time.Millisecond
 
-// Main runs p with the process's arguments, environment and streams, and ends
-// the process.
+// Main runs p with the process's arguments, environment and streams, and ends the process.
 func Main(p Program) { os.Exit(Run(p)) }
 
-// Run is Main without the end: it returns the exit code.
+// Run is Main, but returns the exit code.
 func Run(p Program) int {
-	// A crash, or the abort of systemd's watchdog, must end the process by a signal:
-	// Go's own way is exit 2, which says that the program was called wrongly, and
-	// then nobody would start it again.
+	// A crash, or an abort by systemd's watchdog, must end the process by a signal. Go's default
+	// is exit 2, which means wrong usage, and supervisors would not restart the program.
 	debug.SetTraceback("crash")
 	o := process()
 	defer o.flush()

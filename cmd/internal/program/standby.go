@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Standby holds the flags of a program of which only one instance may be active in a
-// cluster of machines.
+// Standby has the flags of a program of which only one instance may be active in a cluster of
+// machines.
 type Standby struct {
 	urls  []string
 	name  string
@@ -31,7 +31,7 @@ func (s *Standby) Flags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.creds, "cluster-creds", "", "NATS credentials file")
 }
 
-// Check refuses flags with which no lease could be had.
+// Check refuses flags that cannot yield a lease.
 func (s *Standby) Check() error {
 	if err := CheckCluster(s.urls, s.name); err != nil {
 		return err
@@ -39,8 +39,8 @@ func (s *Standby) Check() error {
 	return CheckFile("cluster-creds", s.creds)
 }
 
-// Run does the work. With --cluster it does so only while this program holds the lease
-// on what, and again whenever it gets the lease back.
+// Run does the work. With --cluster it does so only while this program holds the lease on what,
+// and again whenever it regains the lease.
 func (s *Standby) Run(ctx context.Context, env *Env, what string, work func(context.Context) error) error {
 	if err := CheckCluster(s.urls, s.name); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (s *Standby) Run(ctx context.Context, env *Env, what string, work func(cont
 	}
 	host, _ := os.Hostname() //nolint:errcheck // it is for people
 	holder := env.Name + " on " + cmp.Or(host, "unknown host")
-	var working atomic.Bool // the work has its own pulse
+	var working atomic.Bool // the work has a pulse of its own
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	ctx, stop := context.WithCancel(ctx)
@@ -67,15 +67,15 @@ func (s *Standby) Run(ctx context.Context, env *Env, what string, work func(cont
 	})
 }
 
-// MaxName bounds the names of a bus and of its cluster, in bytes: both are part of NATS
-// subjects, and the name of the bus is part of each row.
+// MaxName bounds the names of a bus and of its cluster, in bytes. Both are part of NATS subjects,
+// and the name of the bus is part of each row.
 const MaxName = 256
 
-// natsSchemes are the schemes that the NATS client speaks. The default is nats.
+// natsSchemes are the schemes of the NATS client. The default is nats.
 var natsSchemes = []string{"nats", "tls", "ws", "wss"}
 
-// CheckCluster refuses servers of --cluster that the NATS client could never reach, and
-// a --cluster-name that cannot be part of a subject.
+// CheckCluster refuses --cluster servers that the NATS client could never reach, and a
+// --cluster-name that cannot be part of a subject.
 func CheckCluster(servers []string, name string) error {
 	for _, server := range servers {
 		full := server

@@ -12,9 +12,8 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// withSignals returns a context that ends at the first signal to stop, and a function
-// that releases everything and waits for the goroutine behind it. A second signal, or
-// no end within stopTimeout, ends the process.
+// withSignals returns a context that ends at the first stop signal, and a function that releases
+// everything and waits for the goroutine. A second signal, or stopTimeout, ends the process.
 func withSignals(ctx context.Context, e *Env) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2)
@@ -24,7 +23,7 @@ func withSignals(ctx context.Context, e *Env) (context.Context, func()) {
 	case signal.Ignored(syscall.SIGHUP): // nohup stays nohup
 	case e.outside.terminal:
 		signal.Notify(signals, syscall.SIGHUP)
-	default: // a service: somebody expects it to read its settings again
+	default: // a service: the sender expects it to reload its settings
 		signal.Notify(hangups, syscall.SIGHUP)
 	}
 	done := make(chan struct{})
@@ -62,8 +61,8 @@ func withSignals(ctx context.Context, e *Env) (context.Context, func()) {
 	}
 }
 
-// controlled reports whether a terminal controls this process: then SIGHUP means that
-// the terminal is gone.
+// controlled reports whether the process has a controlling terminal. Then SIGHUP means that the
+// terminal is gone.
 func controlled() bool {
 	tty, err := os.Open("/dev/tty")
 	if err != nil {
@@ -73,14 +72,14 @@ func controlled() bool {
 	return true
 }
 
-// A notifier speaks to systemd, if that started the program: ready, alive,
-// stopping. Without systemd it does nothing.
+// A notifier notifies systemd, if that started the program: ready, alive, stopping. Without
+// systemd it does nothing.
 type notifier struct {
-	interval time.Duration // how often to say that the program is alive; 0 = not asked for
+	interval time.Duration // between reports that the program is alive; 0: not requested
 
 	mu    sync.Mutex // guards the fields below
-	up    bool       // ready was said
-	alive time.Time  // when it was last said that the program is alive
+	up    bool       // ready was reported
+	alive time.Time  // time of the last report
 }
 
 func newNotifier() *notifier {
@@ -88,8 +87,7 @@ func newNotifier() *notifier {
 	return &notifier{interval: watchdog / 2}
 }
 
-// ready tells systemd that the program is up. Its watchdog waits for pulses from
-// now on.
+// ready tells systemd that the program is up. Its watchdog expects pulses from now on.
 func (n *notifier) ready() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -98,7 +96,7 @@ func (n *notifier) ready() error {
 	return err
 }
 
-// pulse feeds the watchdog, as often as that wants it.
+// pulse feeds the watchdog as often as requested.
 func (n *notifier) pulse() {
 	if n.interval <= 0 {
 		return
@@ -111,5 +109,5 @@ func (n *notifier) pulse() {
 	}
 }
 
-// stopping tells systemd that the program has begun to stop.
+// stopping tells systemd that the program is stopping.
 func (n *notifier) stopping() { daemon.SdNotify(false, daemon.SdNotifyStopping) } //nolint:errcheck // nothing depends on it

@@ -20,12 +20,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Usage makes the error of a program that was called wrongly: it exits with 2.
+// Usage makes an error of wrong usage. The program exits with 2.
 func Usage(format string, args ...any) error {
 	return &usageError{err: fmt.Errorf(format, args...)}
 }
 
-// EachAlone refuses several patterns in one, which would be taken for one that nothing has.
+// EachAlone refuses several patterns in one argument, which would match nothing.
 func EachAlone(patterns []string, advice string) error {
 	for _, p := range patterns {
 		if strings.ContainsAny(p, " \t,") {
@@ -37,13 +37,13 @@ func EachAlone(patterns []string, advice string) error {
 
 type usageError struct {
 	err     error
-	atStart bool // it shows when the program starts, and --help says nothing of it
+	atStart bool // found at the start, and not explained by --help
 }
 
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// wrong is the error of a program whose settings are wrong: it exits with 2.
+// wrong marks the error of wrong settings. The program exits with 2.
 func wrong(err error) error {
 	if _, usage := errors.AsType[*usageError](err); usage || errors.Is(err, context.Canceled) {
 		return err
@@ -54,7 +54,7 @@ func wrong(err error) error {
 	return Usage("%w", err)
 }
 
-// CheckFile returns why the file in a flag cannot be read, if it names one.
+// CheckFile returns why the file in a flag cannot be read, if the flag names one.
 func CheckFile(flag, path string) error {
 	if path == "" {
 		return nil
@@ -66,7 +66,7 @@ func CheckFile(flag, path string) error {
 	return f.Close()
 }
 
-// refuseFlag says what is wrong with a flag of the command line.
+// refuseFlag explains an error of a command line flag.
 func refuseFlag(err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return Usage("--%s: %s", invalid.GetFlag().Name, refuseValue(invalid.GetFlag(), invalid.GetValue(), invalid.Unwrap()))
@@ -74,11 +74,11 @@ func refuseFlag(err error) error {
 	return Usage("%s", err)
 }
 
-// refuseValue says what a flag wants instead of a value, from wherever that came.
+// refuseValue explains which values a flag accepts, whatever the source of the wrong one.
 func refuseValue(f *pflag.Flag, value string, err error) error {
 	number, ok := errors.AsType[*strconv.NumError](err)
 	if ok {
-		value = number.Num // the one of a list
+		value = number.Num // the wrong one of a list
 	}
 	switch kind := f.Value.Type(); {
 	case errors.Is(err, strconv.ErrRange):
@@ -96,9 +96,9 @@ func refuseValue(f *pflag.Flag, value string, err error) error {
 	}
 }
 
-// explainCalls makes each command of a tree say in words what is wrong with a call of
-// it. A command that only groups others would show its help and succeed when it
-// is called with an unknown one: refuse gets that error instead.
+// explainCalls makes each command of a tree explain wrong calls. By default, a command that only
+// groups others would show its help and succeed when called with an unknown one. refuse gets that
+// error instead.
 func explainCalls(root *cobra.Command, refuse func(error)) {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return refuseFlag(err) })
 	help := root.HelpFunc()
@@ -118,8 +118,8 @@ func explainCalls(root *cobra.Command, refuse func(error)) {
 	}
 }
 
-// countArguments makes each command of a tree take the arguments that its Use names,
-// unless it has Args of its own, and say in words what is wrong with others.
+// countArguments makes each command of a tree take the arguments in its Use, unless it has Args
+// of its own, and explain other numbers of arguments.
 func countArguments(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		countArguments(sub)
@@ -153,8 +153,7 @@ func countArguments(cmd *cobra.Command) {
 	}
 }
 
-// neededArguments returns the required arguments of a command: those at the beginning of
-// its Use.
+// neededArguments returns the required arguments of a command: those at the beginning of its Use.
 func neededArguments(use string) []string {
 	var names []string
 	for _, word := range strings.Fields(use)[1:] {
@@ -167,7 +166,7 @@ func neededArguments(use string) []string {
 }
 
 func unknownCommand(cmd *cobra.Command, name string) error {
-	cmd.SuggestionsMinimumDistance = 2 // as cobra has it for the first command
+	cmd.SuggestionsMinimumDistance = 2 // the default of cobra for the root command
 	text := fmt.Sprintf("%s has no command %q", nameIn(cmd), name)
 	if near := cmd.SuggestionsFor(name); len(near) > 0 {
 		text += "; did you mean " + strings.Join(near, " or ") + "?"
@@ -175,12 +174,12 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return Usage("%s", text)
 }
 
-// nameIn returns the name of a command, without that of the program.
+// nameIn returns the name of a command without that of the program.
 func nameIn(cmd *cobra.Command) string {
 	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 }
 
-// helpOn is the command help: it fails if there is no command of that name.
+// helpOn is the command help. It fails if there is no command of that name.
 func helpOn(cmd *cobra.Command, args []string) error {
 	about, rest, err := cmd.Root().Find(args)
 	switch {
@@ -193,8 +192,8 @@ func helpOn(cmd *cobra.Command, args []string) error {
 	return about.Help()
 }
 
-// Advice says what to do about an error that does not say so itself: a file that may
-// not be touched belongs to somebody. It is empty if there is no advice.
+// Advice returns advice on an error, such as the owner of a file without permission. It is empty
+// if there is none.
 func Advice(err error) string {
 	if denied, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(err, fs.ErrPermission) {
 		return adviceFor(denied.Path, os.Geteuid())
@@ -202,14 +201,14 @@ func Advice(err error) string {
 	return ""
 }
 
-// adviceFor says which user may look at a path that this user may not touch.
+// adviceFor names the user that may access a path that this user may not.
 func adviceFor(path string, self int) string {
 	for {
 		info, err := os.Lstat(path)
 		if err == nil {
 			stat, ok := info.Sys().(*syscall.Stat_t)
 			if !ok || int(stat.Uid) == self || stat.Uid == 0 && info.IsDir() && info.Mode().Perm()&0o005 != 0 {
-				return "" // the mode is the reason, or the folder is open to everybody
+				return "" // the mode is the reason, or everybody may read the folder
 			}
 			owner := datafolder.UserName(stat.Uid)
 			return fmt.Sprintf("%s belongs to %s: run this as that user (sudo -u %s ...), or name another folder with --data", path, owner, owner)
@@ -221,7 +220,7 @@ func adviceFor(path string, self int) string {
 	}
 }
 
-// terminalWidth is that of help, in characters, unless the terminal is narrower.
+// terminalWidth is the width of help in characters, unless the terminal is narrower.
 const terminalWidth = 80
 
 // helpWidth returns the width of help at w.
@@ -232,7 +231,7 @@ func helpWidth(w io.Writer) int {
 	return terminalWidth
 }
 
-// foldHelp folds the long texts of a tree of commands to the width of a terminal.
+// foldHelp wraps the long texts of a tree of commands to the width of a terminal.
 func foldHelp(cmd *cobra.Command) {
 	cmd.Long = term.Fold(cmd.Long, terminalWidth)
 	for _, sub := range cmd.Commands() {
@@ -240,13 +239,13 @@ func foldHelp(cmd *cobra.Command) {
 	}
 }
 
-// foldFlags gives a tree of commands the width to which help folds what it says about flags.
+// foldFlags sets the width to which a tree of commands wraps the help on flags.
 func foldFlags(root *cobra.Command, width int) {
 	template := new(cobra.Command).UsageTemplate()
 	root.SetUsageTemplate(strings.ReplaceAll(template, "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", width)))
 }
 
-// showHelp has help show what a command says about itself, folded where the terminal is narrow.
+// showHelp shows the help of a command, wrapped if the terminal is narrow.
 func showHelp(cmd *cobra.Command, args []string, help func(*cobra.Command, []string)) {
 	out := cmd.OutOrStdout()
 	width := helpWidth(out)

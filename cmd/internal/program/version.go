@@ -41,7 +41,7 @@ func Revision() string {
 	return commit
 }
 
-// VersionLine is what --version prints.
+// VersionLine returns the output of --version.
 func VersionLine(name string) string {
 	line := fmt.Sprintf("%s %s", name, Version())
 	if r := Revision(); r != "" {
